@@ -1,0 +1,57 @@
+// Package identity answers who a process is: which rank of which job, in which
+// container of which pod. It reads a process when it starts, keeps the answer
+// for a while after it exits, and reports exits of the processes it knows.
+package identity
+
+import "time"
+
+// Unknown marks an integer fact of a Process that no source gave.
+const Unknown = -1
+
+// Process is what is known of one process.
+type Process struct {
+	PID       uint32 // thread group id in the initial pid namespace
+	ParentPID uint32
+	StartTime time.Time
+	Comm      string // executable name as the kernel holds it, at most 15 bytes
+
+	ContainerID string // 64 hex digits, "" when none
+	PodUID      string // lower case, with dashes, "" when none
+	CgroupPath  string
+
+	Rank       int // Unknown (-1) when none
+	LocalRank  int
+	WorldSize  int
+	JobID      string
+	MasterAddr string // MASTER_ADDR of the store
+	MasterPort int    // 0 when none
+
+	// Inherited is true for a process without its own exec (a DataLoader worker)
+	// that carries the identity of its nearest known ancestor.
+	Inherited bool
+}
+
+// IsRank reports whether the process is a rank or a descendant of one.
+func (p Process) IsRank() bool { return p.Rank != Unknown }
+
+// Exit is the end of a process that was known.
+type Exit struct {
+	Process
+	Time     time.Time
+	Code     int  // exit status 0-255, 0 when killed by a signal
+	Signal   int  // signal that ended it, 0 when it returned
+	CoreDump bool // the kernel was asked to write a core
+	// OOMVictim is true when the kernel's OOM killer had marked it.
+	OOMVictim bool
+}
+
+// Resolver answers who a process is. The identity extension implements it; the
+// receivers find it by component id.
+type Resolver interface {
+	// Lookup returns the process that had this pid at that moment, or, when it
+	// was never seen, its known parent's identity with Inherited set.
+	Lookup(pid, parentPID uint32, at time.Time) (Process, bool)
+	// Exits calls fn for each exit of a known rank process until cancel is
+	// called. fn must not block.
+	Exits(fn func(Exit)) (cancel func())
+}

@@ -1,0 +1,87 @@
+// Package verdict is what a pattern concludes: the shape, its log record, its
+// JSON schema and its plain words for a terminal.
+package verdict
+
+import "time"
+
+// EventName is the event name of a verdict's log record.
+const EventName = "pattern.verdict"
+
+// Confidence of a verdict.
+type Confidence string
+
+// Full: all evidence the pattern asks for was seen. Partial: enough to name the
+// fault, with the missing evidence listed in NotObserved.
+const (
+	Full    Confidence = "full"
+	Partial Confidence = "partial"
+)
+
+// Role of a verdict in its incident.
+type Role string
+
+// Each incident has one root cause; the others are its symptoms.
+const (
+	RootCause Role = "root_cause"
+	Symptom   Role = "symptom"
+)
+
+// Status of a verdict.
+type Status string
+
+// Open until the fault clears.
+const (
+	Open     Status = "open"
+	Resolved Status = "resolved"
+)
+
+// Severity follows the remedy, not the noise.
+type Severity string
+
+// The severities, with the OTLP severity number each maps to: info 9, warning
+// 13, error 17, critical 21.
+const (
+	Info     Severity = "info"
+	Warning  Severity = "warning"
+	Error    Severity = "error"
+	Critical Severity = "critical"
+)
+
+// Verdict is one conclusion of one pattern about one fault.
+type Verdict struct {
+	ID         string     `json:"verdict_id"`  // deterministic: pattern, key, onset
+	IncidentID string     `json:"incident_id"` // equal for all verdicts of one incident
+	PatternID  int        `json:"pattern_id"`
+	Pattern    string     `json:"pattern"`
+	Role       Role       `json:"role"`
+	RootCause  string     `json:"root_cause_id,omitempty"` // verdict id of the root cause, for a symptom
+	Status     Status     `json:"status"`
+	Confidence Confidence `json:"confidence"`
+	Severity   Severity   `json:"severity"`
+	Revision   int        `json:"revision"` // 1 when first emitted, +1 with each update
+
+	Onset    time.Time  `json:"onset"`   // event time of the earliest evidence
+	Updated  time.Time  `json:"updated"` // event time of the newest evidence
+	Resolved *time.Time `json:"resolved,omitempty"`
+
+	Headline    string `json:"headline"`
+	Remediation string `json:"remediation"`
+
+	// Culprit holds what is named: host, node, gpu, pid, process, rank, job,
+	// pod, container, cgroup, mount, peer ... (keys as in the rule).
+	Culprit     map[string]string `json:"culprit"`
+	BlastRadius []int             `json:"blast_radius_ranks,omitempty"` // ranks known to be hit, sorted
+
+	Evidence    []Evidence `json:"evidence"`
+	NotObserved []string   `json:"not_observed,omitempty"`
+}
+
+// Evidence is one thing that was seen.
+type Evidence struct {
+	Name   string    `json:"name"` // its name in the rule
+	Time   time.Time `json:"time"` // of its first occurrence
+	Last   time.Time `json:"last,omitzero"`
+	Count  uint64    `json:"count"`
+	Source string    `json:"source"` // event or metric name of the record
+	Shows  string    `json:"shows"`  // in plain words
+}
