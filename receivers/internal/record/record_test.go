@@ -1,0 +1,132 @@
+package record
+
+import (
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+)
+
+func TestStampLeavesOutWhatIsNotKnown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		process identity.Process
+		want    map[string]any
+	}{
+		"rank in a pod": {
+			identity.Process{
+				PID: 42, ParentPID: 7, Comm: "python", ContainerID: "c0ffee", PodUID: "u-1",
+				Rank: 3, LocalRank: 1, WorldSize: 8, JobID: "job",
+			},
+			map[string]any{
+				"process.pid": int64(42), "process.parent_pid": int64(7), "process.executable.name": "python",
+				"container.id": "c0ffee", "k8s.pod.uid": "u-1", "gen_ai.training.rank": int64(3),
+				"gen_ai.training.local_rank": int64(1), "gen_ai.training.world_size": int64(8), "gen_ai.training.job_id": "job",
+			},
+		},
+		"rank zero is a rank": {
+			identity.Process{PID: 1, LocalRank: identity.Unknown, WorldSize: identity.Unknown},
+			map[string]any{"process.pid": int64(1), "gen_ai.training.rank": int64(0)},
+		},
+		"plain process": {
+			identity.Process{PID: 9, Comm: "bash", Rank: identity.Unknown, LocalRank: identity.Unknown, WorldSize: identity.Unknown},
+			map[string]any{"process.pid": int64(9), "process.executable.name": "bash"},
+		},
+		"nothing": {
+			identity.Process{Rank: identity.Unknown, LocalRank: identity.Unknown, WorldSize: identity.Unknown},
+			map[string]any{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attributes := pcommon.NewMap()
+			Stamp(attributes, tc.process)
+			require.Equal(t, tc.want, attributes.AsRaw())
+		})
+	}
+}
+
+func TestStartFillsNameTimesAndSeverity(t *testing.T) {
+	at := time.Unix(100, 5)
+	for severity, number := range map[Severity]int{Info: 9, Warning: 13, Error: 17, Critical: 21, "odd": 0} {
+		r := plog.NewLogRecord()
+		Start(r, "gpu.xid", at, at.Add(time.Second), severity)
+		require.Equal(t, "gpu.xid", r.EventName())
+		require.Equal(t, at.UnixNano(), int64(r.Timestamp()))
+		require.Equal(t, at.Add(time.Second).UnixNano(), int64(r.ObservedTimestamp()))
+		require.Equal(t, number, int(r.SeverityNumber()))
+		require.Equal(t, string(severity), r.SeverityText())
+	}
+}
+
+func TestHostResource(t *testing.T) {
+	const a, b = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	for name, tc := range map[string]struct {
+		root fstest.MapFS
+		node string
+		want map[string]any
+	}{
+		"machine": {
+			fstest.MapFS{"etc/machine-id": file(a + "\n")}, "",
+			map[string]any{"host.name": "box", "host.id": a},
+		},
+		"pod: the node's files and name win": {
+			fstest.MapFS{"proc/1/root/etc/machine-id": file(b + "\n"), "etc/machine-id": file(a)}, "node-7",
+			map[string]any{"host.name": "node-7", "host.id": b, "k8s.node.name": "node-7"},
+		},
+		"first boot falls back to D-Bus": {
+			fstest.MapFS{"etc/machine-id": file("uninitialized\n"), "var/lib/dbus/machine-id": file(b)}, "",
+			map[string]any{"host.name": "box", "host.id": b},
+		},
+		"no machine id": {fstest.MapFS{"etc/machine-id": file("")}, "", map[string]any{"host.name": "box"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resource := pcommon.NewResource()
+			newHost(tc.root, "box", tc.node).Resource(resource)
+			require.Equal(t, tc.want, resource.Attributes().AsRaw())
+		})
+	}
+}
+
+func TestThisHostHasItsNodeName(t *testing.T) {
+	t.Setenv("K8S_NODE_NAME", "node-1")
+	host := ThisHost()
+	require.Equal(t, "node-1", host.NodeName)
+	require.Equal(t, "node-1", host.Name)
+}
+
+type host map[component.ID]component.Component
+
+func (h host) GetExtensions() map[component.ID]component.Component { return h }
+
+type plain struct{ component.Component }
+
+type resolver struct {
+	component.Component
+	identity.Resolver
+}
+
+func TestResolverIsFoundByComponentID(t *testing.T) {
+	id, other := component.MustNewID("identity"), component.MustNewID("zpages")
+	extensions := host{id: resolver{}, other: plain{}}
+
+	found, err := Resolver(extensions, &id)
+	require.NoError(t, err)
+	require.Equal(t, resolver{}, found)
+
+	found, err = Resolver(extensions, nil)
+	require.NoError(t, err)
+	require.Nil(t, found)
+
+	_, err = Resolver(extensions, &other)
+	require.ErrorContains(t, err, "name an identity extension")
+
+	missing := component.MustNewIDWithName("identity", "typo")
+	_, err = Resolver(extensions, &missing)
+	require.ErrorContains(t, err, `identity "identity/typo": no such extension`)
+}

@@ -1,0 +1,68 @@
+package record
+
+import (
+	"io/fs"
+	"os"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// nodeNameVariable is how the chart hands a pod the name of its node (downward
+// API, spec.nodeName).
+const nodeNameVariable = "K8S_NODE_NAME"
+
+// Host is the machine that the kernel's events come from. It is read once, when
+// a receiver starts.
+type Host struct {
+	Name     string // host.name
+	ID       string // host.id: the machine id
+	NodeName string // k8s.node.name
+}
+
+// ThisHost reads the machine we run on. What cannot be read stays empty.
+func ThisHost() Host {
+	name, _ := os.Hostname()
+	return newHost(os.DirFS("/"), name, os.Getenv(nodeNameVariable))
+}
+
+// newHost prefers the node's name over the host name: in a pod without host
+// networking the latter is the pod's.
+func newHost(root fs.FS, hostname, node string) Host {
+	host := Host{Name: hostname, ID: machineID(root), NodeName: node}
+	if node != "" {
+		host.Name = node
+	}
+	return host
+}
+
+// machineID returns the machine id in the order of the semantic conventions
+// (docs/resource/host.md: /etc/machine-id, then D-Bus), asking first for the
+// file that process 1 sees: with hostPID that is the node's and not the
+// container image's, without it the two are the same file.
+func machineID(root fs.FS) string {
+	for _, name := range []string{
+		"proc/1/root/etc/machine-id",
+		"etc/machine-id",
+		"var/lib/dbus/machine-id",
+	} {
+		text, err := fs.ReadFile(root, name)
+		if id := strings.TrimSpace(string(text)); err == nil && isMachineID(id) {
+			return id
+		}
+	}
+	return ""
+}
+
+// isMachineID refuses what is no machine id (machine-id(5): 32 lower-case hex
+// digits), such as "uninitialized" during the first boot.
+func isMachineID(id string) bool {
+	return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
+}
+
+// Resource puts the host on r.
+func (h Host) Resource(r pcommon.Resource) {
+	putText(r.Attributes(), "host.name", h.Name)
+	putText(r.Attributes(), "host.id", h.ID)
+	putText(r.Attributes(), "k8s.node.name", h.NodeName)
+}
