@@ -1,0 +1,119 @@
+//go:build linux
+
+package ladder
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// Problem is an error whose outcome the rung itself knows better than Classify
+// could guess.
+type Problem struct {
+	Outcome probe.Outcome
+	Reason  string
+	Hint    string
+	Err     error // the cause, may be nil
+}
+
+// Error is the reason, with the cause when there is one.
+func (p *Problem) Error() string {
+	if p.Err == nil {
+		return p.Reason
+	}
+	return fmt.Sprintf("%s: %v", p.Reason, p.Err)
+}
+
+// Unwrap returns the cause.
+func (p *Problem) Unwrap() error { return p.Err }
+
+// Classify says what the error of one rung means: absent, forbidden, silent or
+// broken, and what an operator can do.
+func Classify(rung string, err error) probe.Attempt {
+	a := probe.Attempt{Rung: rung, Outcome: probe.Broken, Reason: oneLine(err)}
+	var known *Problem
+	var verifier *ebpf.VerifierError
+	switch {
+	case errors.As(err, &known):
+		a.Outcome, a.Hint = known.Outcome, known.Hint
+	case errors.Is(err, ErrSilent):
+		a.Outcome = probe.Silent
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES) && !errors.As(err, &verifier):
+		a.Outcome, a.Hint = probe.Denied, denialHint(lockdownMode(), effectiveCaps())
+	case errors.Is(err, btf.ErrNotFound), errors.Is(err, os.ErrNotExist),
+		errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EOPNOTSUPP):
+		a.Outcome = probe.Unsupported
+		if _, statErr := os.Stat("/sys/kernel/btf/vmlinux"); statErr != nil {
+			a.Hint = "this kernel has no readable /sys/kernel/btf/vmlinux: use one built with CONFIG_DEBUG_INFO_BTF"
+		}
+	default:
+		a.Hint = "this is a defect: report it with the kernel version and the output of bpf-check -o json"
+	}
+	return a
+}
+
+// oneLine keeps the first line of an error: a verifier log has thousands.
+func oneLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	const most = 400
+	if len(line) > most {
+		line = line[:most] + "…"
+	}
+	return strings.ToValidUTF8(line, "�")
+}
+
+// Capability numbers, include/uapi/linux/capability.h.
+const (
+	capSysAdmin = 21
+	capPerfmon  = 38
+	capBPF      = 39
+)
+
+// denialHint names the likeliest of the things that forbid a BPF program.
+func denialHint(lockdown string, caps uint64) string {
+	has := func(c uint) bool { return caps&(1<<c) != 0 }
+	switch {
+	case lockdown == "confidentiality":
+		return "lockdown=confidentiality forbids programs that read kernel memory: boot with lockdown=integrity or none"
+	case !has(capSysAdmin) && (!has(capBPF) || !has(capPerfmon)):
+		return "give the process CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN): in Kubernetes, a privileged container"
+	default:
+		return "the kernel refuses this kind of program although the capabilities are there: look for a security module, seccomp profile or hardened kernel"
+	}
+}
+
+// lockdownMode is the active mode of the lockdown module, "" when there is none.
+// The file reads "none [integrity] confidentiality".
+func lockdownMode() string {
+	raw, err := os.ReadFile("/sys/kernel/security/lockdown")
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(raw), "[")
+	mode, _, _ := strings.Cut(rest, "]")
+	return mode
+}
+
+// effectiveCaps is the process's effective capability set; all bits when
+// /proc cannot be read, so that no hint blames a capability without knowing.
+func effectiveCaps() uint64 {
+	raw, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return ^uint64(0)
+	}
+	for line := range strings.Lines(string(raw)) {
+		var caps uint64
+		if n, _ := fmt.Sscanf(line, "CapEff: %x", &caps); n == 1 {
+			return caps
+		}
+	}
+	return ^uint64(0)
+}
