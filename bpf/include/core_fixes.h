@@ -9,11 +9,6 @@
 
 #include "kernel.h"
 
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpadded"
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-#pragma clang attribute pop
-#pragma clang diagnostic pop
+/* Declare flavours as kernel.h does: -Wpadded off, preserve_access_index on. */
 
 #endif
