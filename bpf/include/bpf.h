@@ -74,13 +74,14 @@ static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133; /* 5.
 #define zero(ptr) __builtin_memset((ptr), 0, sizeof(*(ptr)))
 
 /*
- * CO-RE. core_read copies one field of a kernel structure through its relocated
- * offset and is 0 on success; core_get is its value, zero when it cannot be
- * read. Neither fits a bit-field. core_field_exists and core_type_exists are
+ * CO-RE. core_read copies one field of a kernel structure (kernel.h declares it
+ * with preserve_access_index, so its offset is relocated) and is 0 on success;
+ * core_get is its value, zero when it cannot be read, and may be nested:
+ * core_get(core_get(task->real_parent)->tgid). Neither fits a bit-field. core_field_exists and core_type_exists are
  * constants at load time: the verifier drops the branch not taken.
  */
 #define core_read(dst, field) \
-	bpf_probe_read_kernel((dst), sizeof(*(dst)), __builtin_preserve_access_index(&(field)))
+	bpf_probe_read_kernel((dst), sizeof(*(dst)), &(field))
 #define core_get(field)                                  \
 	({                                               \
 		typeof(field) __value;                   \
