@@ -3,29 +3,12 @@
 package main
 
 import (
-	"fmt"
+	"context"
 	"os"
 
-	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/confmap/provider/envprovider"
-	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
-	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
-	"go.opentelemetry.io/collector/otelcol"
-
-	"github.com/tracecoreai/tracecore/distro/internal/components"
+	"github.com/tracecoreai/tracecore/distro/internal/command"
 )
 
 func main() {
-	command := otelcol.NewCommand(otelcol.CollectorSettings{
-		BuildInfo: component.BuildInfo{Command: "tracecore", Description: "names what broke in a distributed training run"},
-		Factories: components.Factories,
-		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-			ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory(), envprovider.NewFactory(), yamlprovider.NewFactory()},
-		}},
-	})
-	if err := command.Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	os.Exit(command.Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

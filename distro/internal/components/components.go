@@ -2,12 +2,20 @@
 package components
 
 import (
+	"runtime/debug"
+	"strings"
+
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/hostmetricsreceiver"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/provider/envprovider"
+	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
+	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
 	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/connector/forwardconnector"
 	"go.opentelemetry.io/collector/exporter"
@@ -22,45 +30,119 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
+
+	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 )
+
+// Import path prefixes of the two families of foreign components, and of ours.
+const (
+	core    = "go.opentelemetry.io/collector/"
+	contrib = "github.com/open-telemetry/opentelemetry-collector-contrib/"
+	own     = "github.com/tracecoreai/tracecore/"
+)
+
+// part is one component: its factory and where the builder imports it from.
+type part[F component.Factory] struct {
+	factory    F
+	importPath string
+}
+
+func extensions() []part[extension.Factory] {
+	return []part[extension.Factory]{
+		{filestorage.NewFactory(), contrib + "extension/storage/filestorage"},
+		{healthcheckextension.NewFactory(), contrib + "extension/healthcheckextension"},
+	}
+}
+
+func receivers() []part[receiver.Factory] {
+	return []part[receiver.Factory]{
+		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
+		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
+	}
+}
+
+func processors() []part[processor.Factory] {
+	return []part[processor.Factory]{
+		{batchprocessor.NewFactory(), core + "processor/batchprocessor"},
+		{filterprocessor.NewFactory(), contrib + "processor/filterprocessor"},
+		{memorylimiterprocessor.NewFactory(), core + "processor/memorylimiterprocessor"},
+	}
+}
+
+func exporters() []part[exporter.Factory] {
+	return []part[exporter.Factory]{
+		{debugexporter.NewFactory(), core + "exporter/debugexporter"},
+		{fileexporter.NewFactory(), contrib + "exporter/fileexporter"},
+		{otlpexporter.NewFactory(), core + "exporter/otlpexporter"},
+		{otlphttpexporter.NewFactory(), core + "exporter/otlphttpexporter"},
+		{prometheusexporter.NewFactory(), contrib + "exporter/prometheusexporter"},
+	}
+}
+
+func connectors() []part[connector.Factory] {
+	return []part[connector.Factory]{
+		{forwardconnector.NewFactory(), core + "connector/forwardconnector"},
+	}
+}
+
+// Providers returns the configuration providers of the distribution, by the
+// path the builder imports each from.
+func Providers() map[string]confmap.ProviderFactory {
+	return map[string]confmap.ProviderFactory{
+		core + "confmap/provider/envprovider":  envprovider.NewFactory(),
+		core + "confmap/provider/fileprovider": fileprovider.NewFactory(),
+		core + "confmap/provider/yamlprovider": yamlprovider.NewFactory(),
+		own + "distro/defaultconfig":           defaultconfig.NewFactory(),
+	}
+}
 
 // Factories returns the factories of every component in the distribution.
 // distro/builder-config.yaml names the same list; a test compares the two.
 func Factories() (otelcol.Factories, error) {
 	f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
 	var err error
-	if f.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](
-		filestorage.NewFactory(),
-		healthcheckextension.NewFactory(),
-	); err != nil {
+	if f.Extensions, f.ExtensionModules, err = factoryMap(extensions()); err != nil {
 		return otelcol.Factories{}, err
 	}
-	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](
-		otlpreceiver.NewFactory(),
-		hostmetricsreceiver.NewFactory(),
-	); err != nil {
+	if f.Receivers, f.ReceiverModules, err = factoryMap(receivers()); err != nil {
 		return otelcol.Factories{}, err
 	}
-	if f.Processors, err = otelcol.MakeFactoryMap[processor.Factory](
-		batchprocessor.NewFactory(),
-		filterprocessor.NewFactory(),
-		memorylimiterprocessor.NewFactory(),
-	); err != nil {
+	if f.Processors, f.ProcessorModules, err = factoryMap(processors()); err != nil {
 		return otelcol.Factories{}, err
 	}
-	if f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
-		debugexporter.NewFactory(),
-		fileexporter.NewFactory(),
-		otlpexporter.NewFactory(),
-		otlphttpexporter.NewFactory(),
-		prometheusexporter.NewFactory(),
-	); err != nil {
+	if f.Exporters, f.ExporterModules, err = factoryMap(exporters()); err != nil {
 		return otelcol.Factories{}, err
 	}
-	if f.Connectors, err = otelcol.MakeFactoryMap[connector.Factory](
-		forwardconnector.NewFactory(),
-	); err != nil {
+	if f.Connectors, f.ConnectorModules, err = factoryMap(connectors()); err != nil {
 		return otelcol.Factories{}, err
 	}
 	return f, nil
+}
+
+// factoryMap returns the factories by type, and the module and version each
+// comes from as `tracecore components` prints it.
+func factoryMap[F component.Factory](parts []part[F]) (map[component.Type]F, map[component.Type]string, error) {
+	factories := make([]F, len(parts))
+	modules := make(map[component.Type]string, len(parts))
+	info, _ := debug.ReadBuildInfo()
+	for i, p := range parts {
+		factories[i] = p.factory
+		modules[p.factory.Type()] = moduleOf(info, p.importPath)
+	}
+	byType, err := otelcol.MakeFactoryMap(factories...)
+	return byType, modules, err
+}
+
+// moduleOf returns "module version" of an import path from the list of modules
+// that the linker wrote into the binary.
+func moduleOf(info *debug.BuildInfo, importPath string) string {
+	if info == nil || strings.HasPrefix(importPath, own) {
+		return importPath
+	}
+	for _, m := range info.Deps {
+		if importPath == m.Path || strings.HasPrefix(importPath, m.Path+"/") {
+			return m.Path + " " + m.Version
+		}
+	}
+	return importPath
 }

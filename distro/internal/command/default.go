@@ -1,0 +1,47 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tracecoreai/tracecore/distro/defaultconfig"
+)
+
+// useDefault makes a command without --config use the embedded default.
+func useDefault(cmd *cobra.Command) error {
+	flag := cmd.Flags().Lookup("config")
+	if flag.Changed {
+		return nil
+	}
+	return flag.Value.Set(defaultconfig.URI)
+}
+
+// prepareDefault readies what the embedded default needs, when it is in use: its
+// state folder, held by one process at a time. release lets go of it.
+func prepareDefault(cmd *cobra.Command) (release func(), err error) {
+	if err := useDefault(cmd); err != nil {
+		return nil, err
+	}
+	if !usesDefault(cmd) {
+		return func() {}, nil
+	}
+	dir, err := defaultconfig.StateDir()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state folder: %w; set %s to a folder this user may write", err, defaultconfig.StateDirVariable)
+	}
+	return lockState(dir)
+}
+
+// usesDefault reports whether the default is among the configurations given. The
+// collector's flag prints its values as "[a, b]".
+func usesDefault(cmd *cobra.Command) bool {
+	given := strings.Trim(cmd.Flags().Lookup("config").Value.String(), "[]")
+	return slices.Contains(strings.Split(given, ", "), defaultconfig.URI)
+}

@@ -1,0 +1,87 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of every tracecore command. bpf-check uses them all.
+const (
+	exitOK       = 0
+	exitInternal = 1 // something went wrong that the message names
+	exitUsage    = 2 // the command line is wrong
+	exitUnusable = 3 // bpf-check: no probe works here
+	exitDegraded = 4 // bpf-check: some probe does not work here
+)
+
+// exitError carries the exit code a command ends with; without an error the
+// command has already said what there is to say.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e exitError) Unwrap() error { return e.err }
+
+func usage(err error) error { return exitError{code: exitUsage, err: err} }
+
+func exitCode(err error) int {
+	var exit exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
+	return exitInternal
+}
+
+// markUsageErrors makes wrong flags and arguments of a command and of those
+// below it end with exitUsage and name the help.
+func markUsageErrors(cmd *cobra.Command) {
+	wrap := func(cmd *cobra.Command, err error) error {
+		if err == nil {
+			return nil
+		}
+		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+	}
+	cmd.SetFlagErrorFunc(wrap)
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(cmd *cobra.Command, given []string) error { return wrap(cmd, args(cmd, given)) }
+	}
+	for _, sub := range cmd.Commands() {
+		markUsageErrors(sub)
+	}
+}
+
+// explain ends an error of the collector with what an operator can do, where
+// the collector's own text does not.
+func explain(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w; another program, perhaps a second tracecore, listens there: stop it, or %s", err, otherPort(err.Error()))
+	}
+	return err
+}
+
+// otherPort says how to move off a port of the default configuration.
+func otherPort(text string) string {
+	for port, set := range map[string]string{
+		":4317":  "receivers.otlp.protocols.grpc.endpoint=127.0.0.1:14317",
+		":4318":  "receivers.otlp.protocols.http.endpoint=127.0.0.1:14318",
+		":13133": "extensions.health_check.endpoint=127.0.0.1:23133",
+		":8888":  "service.telemetry.metrics.level=none",
+	} {
+		if strings.Contains(text, port+":") {
+			return "start with --set=" + set
+		}
+	}
+	return "choose another port in the configuration"
+}
