@@ -1,0 +1,191 @@
+package archive
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// indexAge is how long a fetched package index is believed without asking again.
+const indexAge = 12 * time.Hour
+
+// Cache keeps indexes and kernels in one folder.
+type Cache struct {
+	Dir     string
+	Sources Sources
+}
+
+// Kernel is a kernel ready to boot.
+type Kernel struct {
+	Package Package
+	Image   string // path of vmlinuz
+}
+
+// Kernel returns the newest kernel whose package matches, fetching it if it is
+// not here yet.
+func (c Cache) Kernel(ctx context.Context, suites []string, arch, pattern string) (Kernel, error) {
+	pkg, err := c.resolve(ctx, suites, arch, pattern)
+	if err != nil {
+		return Kernel{}, err
+	}
+	image := filepath.Join(c.Dir, fmt.Sprintf("%s_%s_%s.vmlinuz", pkg.Name, pkg.Version, arch))
+	if _, err := os.Stat(image); err == nil {
+		return Kernel{Package: pkg, Image: image}, nil
+	}
+	if err := c.unpack(ctx, pkg, image); err != nil {
+		return Kernel{}, fmt.Errorf("kernel %s %s: %w", pkg.Name, pkg.Version, err)
+	}
+	return Kernel{Package: pkg, Image: image}, nil
+}
+
+// resolve asks every suite and takes the newest package of all.
+func (c Cache) resolve(ctx context.Context, suites []string, arch, pattern string) (Package, error) {
+	var best Package
+	var errs []error
+	for _, suite := range suites {
+		pkg, ok, err := c.newestIn(ctx, suite, arch, pattern)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("suite %s: %w", suite, err))
+		}
+		if ok && (best.Name == "" || compareVersions(pkg.Version, best.Version) > 0) {
+			best = pkg
+		}
+	}
+	if best.Name == "" {
+		errs = append(errs, fmt.Errorf("no package %s in %s: the archive has moved on, correct the row in kernels.txt", pattern, strings.Join(suites, ", ")))
+		return Package{}, errors.Join(errs...)
+	}
+	return best, nil
+}
+
+// newestIn looks into one suite at the first root that has it.
+func (c Cache) newestIn(ctx context.Context, suite, arch, pattern string) (Package, bool, error) {
+	roots := c.Sources.Main
+	if _, kind := splitSuite(suite); kind == "security" {
+		roots = c.Sources.Security
+	}
+	var errs []error
+	for _, root := range roots {
+		path, err := c.index(ctx, root, suite, arch)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return newestInFile(path, pattern, root)
+	}
+	return Package{}, false, errors.Join(append(errs, errors.New("apt has no source that serves it"))...)
+}
+
+func newestInFile(path, pattern, root string) (Package, bool, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Package{}, false, err
+	}
+	defer file.Close()
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		return Package{}, false, fmt.Errorf("read index %s: %w", path, err)
+	}
+	pkg, ok, err := newest(unzipped, pattern, root)
+	if err != nil {
+		return Package{}, false, fmt.Errorf("read index %s: %w", path, err)
+	}
+	return pkg, ok, nil
+}
+
+// index returns the path of a suite's package index, fetched if it is old. One
+// that cannot be refreshed is used as it is, so that work goes on offline.
+func (c Cache) index(ctx context.Context, root, suite, arch string) (string, error) {
+	digest := sha256.Sum256([]byte(root))
+	path := filepath.Join(c.Dir, "index", fmt.Sprintf("%s_%s_%x.gz", suite, arch, digest[:4]))
+	info, err := os.Stat(path)
+	if err == nil && time.Since(info.ModTime()) < indexAge {
+		return path, nil
+	}
+	url := fmt.Sprintf("%s/dists/%s/main/binary-%s/Packages.gz", root, suite, arch)
+	if fetchErr := fetch(ctx, url, path, ""); fetchErr != nil && err != nil {
+		return "", fetchErr
+	}
+	return path, nil
+}
+
+// unpack fetches the package, takes its kernel image out and keeps only that.
+func (c Cache) unpack(ctx context.Context, pkg Package, image string) error {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(c.Dir, "unpack-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	deb := filepath.Join(work, "kernel.deb")
+	if err := fetch(ctx, pkg.URL, deb, pkg.SHA256); err != nil {
+		return err
+	}
+	tree := filepath.Join(work, "tree")
+	if out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", deb, tree).CombinedOutput(); err != nil {
+		return fmt.Errorf("unpack: %w: %s", err, out)
+	}
+	found, err := findImage(tree)
+	if err != nil {
+		return err
+	}
+	return os.Rename(found, image)
+}
+
+// findImage knows both layouts: boot/vmlinuz-V, and usr/lib/modules/V/vmlinuz
+// of the split packages (7.1 and later).
+func findImage(tree string) (string, error) {
+	for _, pattern := range []string{"boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz"} {
+		found, err := filepath.Glob(filepath.Join(tree, pattern))
+		if err == nil && len(found) == 1 {
+			return found[0], nil
+		}
+	}
+	return "", errors.New("no vmlinuz in the package: its layout has changed, see findImage")
+}
+
+// fetch downloads a file, checks its digest when one is given, and only then
+// puts it in place.
+func fetch(ctx context.Context, url, path, digest string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("get %s: %s", url, response.Status)
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(path), "fetch-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name())
+	hash := sha256.New()
+	_, err = io.Copy(io.MultiWriter(temporary, hash), response.Body)
+	if err = errors.Join(err, temporary.Close()); err != nil {
+		return fmt.Errorf("get %s: %w", url, err)
+	}
+	if got := hex.EncodeToString(hash.Sum(nil)); digest != "" && got != digest {
+		return fmt.Errorf("get %s: sha256 is %s, the index says %s", url, got, digest)
+	}
+	return os.Rename(temporary.Name(), path)
+}

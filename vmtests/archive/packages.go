@@ -1,0 +1,82 @@
+package archive
+
+import (
+	"bufio"
+	"io"
+	"strings"
+)
+
+// Package is what an index says about one binary package.
+type Package struct {
+	Name    string
+	Version string
+	SHA256  string
+	Size    string
+	URL     string
+}
+
+// stanzas reads paragraphs of `Key: value` lines; a line that starts with a
+// blank continues the one before, a # starts a comment.
+func stanzas(r *bufio.Reader) []map[string]string {
+	var all []map[string]string
+	eachStanza(r, func(fields map[string]string) { all = append(all, fields) })
+	return all
+}
+
+// eachStanza calls do with each paragraph, keeping only one in memory.
+func eachStanza(r *bufio.Reader, do func(map[string]string)) error {
+	fields, last := map[string]string{}, ""
+	for {
+		line, err := r.ReadString('\n')
+		trimmed := strings.TrimRight(line, "\r\n")
+		switch key, value, ok := strings.Cut(trimmed, ":"); {
+		case strings.HasPrefix(trimmed, "#"):
+		case strings.TrimSpace(trimmed) == "":
+			if len(fields) > 0 {
+				do(fields)
+			}
+			fields, last = map[string]string{}, ""
+		case trimmed[0] == ' ' || trimmed[0] == '\t':
+			fields[last] += " " + strings.TrimSpace(trimmed)
+		case ok:
+			last = key
+			fields[key] = strings.TrimSpace(value)
+		}
+		if err == io.EOF {
+			if len(fields) > 0 {
+				do(fields)
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// newest returns the package of the highest version whose name matches the
+// pattern, or false.
+func newest(index io.Reader, pattern, root string) (Package, bool, error) {
+	var best Package
+	found := false
+	err := eachStanza(bufio.NewReaderSize(index, 1<<20), func(f map[string]string) {
+		if !matches(pattern, f["Package"]) || f["SHA256"] == "" || f["Filename"] == "" {
+			return
+		}
+		if found && compareVersions(f["Version"], best.Version) <= 0 {
+			return
+		}
+		found = true
+		best = Package{Name: f["Package"], Version: f["Version"], SHA256: f["SHA256"], Size: f["Size"], URL: root + "/" + f["Filename"]}
+	})
+	return best, found, err
+}
+
+// matches compares a name with a pattern in which one * stands for anything.
+func matches(pattern, name string) bool {
+	head, tail, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern == name
+	}
+	return len(name) >= len(head)+len(tail) && strings.HasPrefix(name, head) && strings.HasSuffix(name, tail)
+}

@@ -1,0 +1,45 @@
+// Package guest is what the harness and the init process of its machines say
+// to each other: a manifest inward, a stream of JSON lines outward.
+package guest
+
+import "time"
+
+// Manifest is what init shall run; it lies at ManifestPath in the initramfs.
+type Manifest struct {
+	Tests []Test   `json:"tests"`
+	Env   []string `json:"env"`
+}
+
+// ManifestPath is where init finds its Manifest.
+const ManifestPath = "/manifest.json"
+
+// Test is one test binary.
+type Test struct {
+	Package string        `json:"package"` // folder in the module: bpf/kmsg
+	Path    string        `json:"path"`
+	Dir     string        `json:"dir"` // working directory; holds testdata
+	Args    []string      `json:"args"`
+	Limit   time.Duration `json:"limit"` // it is killed after this
+}
+
+// Kind names what a Line reports.
+type Kind string
+
+// The lines of one run, in this order: one Boot; for each test one Begin, any
+// number of Output, one End; one Done. Anything missing is a failure.
+const (
+	Boot   Kind = "boot"
+	Begin  Kind = "begin"
+	Output Kind = "output"
+	End    Kind = "end"
+	Done   Kind = "done"
+)
+
+// Line is one line of the outward stream.
+type Line struct {
+	Kind    Kind   `json:"kind"`
+	Package string `json:"package,omitempty"`
+	Text    string `json:"text,omitempty"` // output; kernel release at boot
+	Code    int    `json:"code,omitempty"` // exit status; 128+signal when killed
+	Error   string `json:"error,omitempty"`
+}

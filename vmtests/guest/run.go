@@ -1,0 +1,96 @@
+package guest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Run runs one binary and reports it; its error is send's, never the test's.
+func Run(test Test, env []string, send func(Line) error) error {
+	if err := send(Line{Kind: Begin, Package: test.Package}); err != nil {
+		return err
+	}
+	end := Line{Kind: End, Package: test.Package}
+	ctx, cancel := context.WithTimeout(context.Background(), test.Limit)
+	defer cancel()
+	command := exec.CommandContext(ctx, test.Path, test.Args...)
+	command.Dir, command.Env = test.Dir, env
+	output, err := startWithOutput(command)
+	if err != nil {
+		end.Code, end.Error = 127, err.Error()
+		return send(end)
+	}
+	waited := make(chan error, 1)
+	go func() {
+		err := command.Wait()
+		// Children that outlive their test keep the pipe open.
+		_ = output.SetReadDeadline(time.Now().Add(time.Second))
+		waited <- err
+	}()
+	if err := copyLines(send, test.Package, output); err != nil {
+		return err
+	}
+	end.Code, end.Error = status(<-waited)
+	if ctx.Err() != nil {
+		end.Error = fmt.Sprintf("killed after %s", test.Limit)
+	}
+	return send(end)
+}
+
+// startWithOutput joins stdout and stderr in one pipe.
+func startWithOutput(command *exec.Cmd) (*os.File, error) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer writer.Close()
+	command.Stdout, command.Stderr = writer, writer
+	if err := command.Start(); err != nil {
+		return nil, errors.Join(err, reader.Close())
+	}
+	return reader, nil
+}
+
+// copyLines reports output as it comes, a long line in pieces, until the pipe
+// ends or its deadline passes.
+func copyLines(send func(Line) error, pkg string, output *os.File) error {
+	defer output.Close()
+	reader := bufio.NewReaderSize(output, 16<<10)
+	for {
+		text, err := reader.ReadSlice('\n')
+		if len(text) > 0 {
+			if err := send(Line{Kind: Output, Package: pkg, Text: string(text)}); err != nil {
+				return err
+			}
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// status turns a Wait result into an exit code as a shell would show it.
+func status(err error) (int, string) {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, ""
+	case errors.As(err, &exit):
+		if wait, ok := exit.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
+			return 128 + int(wait.Signal()), "killed by " + wait.Signal().String()
+		}
+		return exit.ExitCode(), ""
+	default:
+		return 126, err.Error()
+	}
+}

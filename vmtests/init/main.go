@@ -1,0 +1,72 @@
+//go:build linux
+
+// Command init is process 1 of a test machine: it sets the machine up, runs the
+// test binaries one after the other, reports on the second serial line and
+// powers off.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/vmtests/guest"
+)
+
+func main() {
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "init: runs only as process 1 of a test machine; use `make vmtest`")
+		os.Exit(2)
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "init:", err)
+	}
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func run() error {
+	if err := setUp(); err != nil {
+		return err
+	}
+	port, err := openPort("/dev/ttyS1")
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(port)
+	send := func(line guest.Line) error { return encoder.Encode(line) }
+	text, err := os.ReadFile(guest.ManifestPath)
+	if err != nil {
+		return err
+	}
+	var manifest guest.Manifest
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		return fmt.Errorf("read %s: %w", guest.ManifestPath, err)
+	}
+	if err := send(guest.Line{Kind: guest.Boot, Text: release()}); err != nil {
+		return err
+	}
+	for _, test := range manifest.Tests {
+		if err := guest.Run(test, manifest.Env, send); err != nil {
+			return err
+		}
+		killAll()
+	}
+	return send(guest.Line{Kind: guest.Done})
+}
+
+// killAll ends what a test left behind, so that tests cannot disturb each other.
+func killAll() {
+	_ = unix.Kill(-1, unix.SIGKILL)
+	for {
+		pid, err := unix.Wait4(-1, nil, 0, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if pid <= 0 || err != nil {
+			return
+		}
+	}
+}

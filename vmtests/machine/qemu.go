@@ -1,0 +1,106 @@
+package machine
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"github.com/tracecoreai/tracecore/vmtests/guest"
+)
+
+// Machine is one boot: a kernel, an initramfs, and where its console goes.
+type Machine struct {
+	Image     string
+	Initramfs string
+	Console   string // file that receives kernel messages
+}
+
+// memory in MiB: what the tests need, and the initramfs once as qemu hands it
+// over and once unpacked.
+func (m Machine) memory() (int, error) {
+	info, err := os.Stat(m.Initramfs)
+	if err != nil {
+		return 0, err
+	}
+	return 1024 + 2*int(info.Size()>>20), nil
+}
+
+// arguments: software emulation needs no /dev/kvm and behaves the same
+// everywhere. The first serial line is the console, the second carries results.
+func (m Machine) arguments() ([]string, error) {
+	memory, err := m.memory()
+	if err != nil {
+		return nil, err
+	}
+	return []string{
+		"-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(memory),
+		"-display", "none", "-vga", "none", "-nic", "none", "-monitor", "none", "-no-reboot",
+		"-kernel", m.Image, "-initrd", m.Initramfs,
+		"-append", "console=ttyS0 quiet panic=-1",
+		"-serial", "file:" + m.Console, "-serial", "stdio",
+	}, nil
+}
+
+// Run boots the machine and hands each line of its report to see, until it
+// powers off, dies, or the context ends. Only a report that came to its end
+// returns no error.
+func (m Machine) Run(ctx context.Context, see func(guest.Line)) error {
+	arguments, err := m.arguments()
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, "qemu-system-x86_64", arguments...)
+	command.Stderr = os.Stderr
+	output, err := command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("%w: apt-get install qemu-system-x86", err)
+	}
+	reportErr := readReport(output, see)
+	waitErr := command.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("machine hangs: %w", context.Cause(ctx))
+	case reportErr != nil:
+		return errors.Join(reportErr, waitErr)
+	default:
+		return waitErr
+	}
+}
+
+// readReport decodes lines until Done. A report that stops before is a machine
+// that died: kernel panic, init killed, power lost.
+func readReport(r io.Reader, see func(guest.Line)) error {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 1<<20)
+	done := false
+	for scanner.Scan() {
+		var line guest.Line
+		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
+			return errors.Join(fmt.Errorf("report line %q: %w", scanner.Text(), err), drain(r))
+		}
+		see(line)
+		done = line.Kind == guest.Done
+	}
+	if err := scanner.Err(); err != nil {
+		return errors.Join(fmt.Errorf("read report: %w", err), drain(r))
+	}
+	if !done {
+		return errors.New("machine died before its report was complete")
+	}
+	return nil
+}
+
+// drain lets a machine that we no longer understand run to its end.
+func drain(r io.Reader) error {
+	_, err := io.Copy(io.Discard, r)
+	return err
+}

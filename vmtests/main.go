@@ -1,0 +1,171 @@
+// Command vmtests runs the tests that need a kernel on the kernels of
+// kernels.txt: it fetches each from Debian's archive, boots it in qemu under
+// software emulation and runs the same static test binaries there as on the host.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// hostName is the row that is not in kernels.txt: the machine we run on.
+const hostName = "host"
+
+type options struct {
+	kernels  []string
+	packages []string
+	run      string
+	binary   string
+	json     string
+	cache    string
+	limit    time.Duration
+	verbose  bool
+}
+
+func main() {
+	opts, err := parseFlags(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vmtests:", err)
+		os.Exit(2)
+	}
+	if err := runAll(context.Background(), opts); err != nil {
+		fmt.Fprintln(os.Stderr, "vmtests:", err)
+		os.Exit(1)
+	}
+}
+
+func parseFlags(args []string) (options, error) {
+	var o options
+	var kernels, packages string
+	f := flag.NewFlagSet("vmtests", flag.ContinueOnError)
+	f.StringVar(&kernels, "kernel", "", "rows of kernels.txt, comma separated; `host` is this machine; default: all of kernels.txt")
+	f.StringVar(&packages, "pkg", "", "packages, comma separated (./bpf/kmsg); default: all whose tests need a kernel")
+	f.StringVar(&o.run, "run", "", "run only tests that match, as go test -run")
+	f.StringVar(&o.binary, "binary", "", "a static bin/tracecore to put into the machine; tests find it as $TRACECORE_BINARY")
+	f.StringVar(&o.json, "json", "", "append results to this file in the form of go test -json")
+	f.StringVar(&o.cache, "cache", ".cache/kernels", "where kernels are kept")
+	f.DurationVar(&o.limit, "limit", 10*time.Minute, "a machine is stopped after this")
+	f.BoolVar(&o.verbose, "v", false, "show the output of tests that pass too")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unknown argument %s: packages are named by -pkg, kernels by -kernel", f.Arg(0))
+	}
+	o.kernels, o.packages = split(kernels), split(packages)
+	return o, nil
+}
+
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// runAll is the whole job: build once, run on each kernel, compare counts.
+func runAll(ctx context.Context, o options) error {
+	kernels, err := chooseKernels(o.kernels)
+	if err != nil {
+		return err
+	}
+	if err := goToModuleRoot(); err != nil {
+		return err
+	}
+	if o.packages, err = packagePatterns(o.packages); err != nil {
+		return err
+	}
+	packages, err := findPackages(o.packages)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "vmtests-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	out := newPrinter(os.Stdout, o.verbose)
+	out.step("building %d test binaries", len(packages))
+	binaries := buildTests(packages, work)
+	failed := 0
+	for _, k := range kernels {
+		failed += runKernel(ctx, o, k, binaries, work, out)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d runs failed", failed, len(kernels)*len(binaries))
+	}
+	return nil
+}
+
+// runKernel runs all binaries on one kernel and returns how many did not pass.
+func runKernel(ctx context.Context, o options, k Kernel, binaries []binary, work string, out *printer) int {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("no end within %s", o.limit))
+	defer cancel()
+	var given []string
+	for _, b := range binaries {
+		given = append(given, b.Name)
+	}
+	seen := newCollector(k, given)
+	var problem error
+	if k.Name == hostName {
+		problem = runHost(o, binaries, seen.see)
+	} else {
+		problem = runMachine(ctx, o, k, binaries, work, seen.see, out)
+	}
+	results, err := seen.results()
+	if err != nil {
+		problem = errors.Join(problem, err)
+	}
+	failed := out.kernel(k, seen.Release, binaries, results, problem)
+	if err := appendJSON(o.json, k.Name, results); err != nil {
+		out.step("%s: %v", o.json, err)
+		failed++
+	}
+	return failed
+}
+
+func chooseKernels(names []string) ([]Kernel, error) {
+	kernels, err := parseKernels(kernelsFile)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 1 && names[0] == hostName {
+		return []Kernel{{Name: hostName}}, nil
+	}
+	return selectKernels(kernels, names)
+}
+
+// packagePatterns makes folders such as bpf/kmsg acceptable to the go command.
+func packagePatterns(names []string) ([]string, error) {
+	var patterns []string
+	for _, name := range names {
+		if strings.HasPrefix(name, module) || strings.HasPrefix(name, "./") {
+			patterns = append(patterns, name)
+			continue
+		}
+		if filepath.IsAbs(name) {
+			return nil, fmt.Errorf("package %s: name it from the module's root: ./bpf/kmsg", name)
+		}
+		patterns = append(patterns, "./"+name)
+	}
+	return patterns, nil
+}
+
+func goToModuleRoot() error {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOMOD: %w", err)
+	}
+	file := strings.TrimSpace(string(out))
+	if filepath.Base(file) != "go.mod" {
+		return errors.New("not inside the module: run it in the repository")
+	}
+	return os.Chdir(filepath.Dir(file))
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const module = "github.com/tracecoreai/tracecore"
+
+// testPackage is a package whose tests run on the matrix.
+type testPackage struct {
+	Name string // folder in the module: bpf/kmsg
+	Dir  string
+}
+
+// goPackage is what `go list -json` says.
+type goPackage struct {
+	ImportPath, Dir           string
+	TestGoFiles, XTestGoFiles []string
+	TestImports, XTestImports []string
+}
+
+// findPackages is the one place that decides which tests need a kernel: every
+// test below bpf/, and every test elsewhere that asks for privileges.
+func findPackages(patterns []string) ([]testPackage, error) {
+	all := len(patterns) == 0
+	if all {
+		patterns = []string{"./..."}
+	}
+	args := append([]string{"list", "-e", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)
+	command := exec.Command("go", args...)
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w", err)
+	}
+	return choosePackages(out, all)
+}
+
+func choosePackages(list []byte, onlyKernel bool) ([]testPackage, error) {
+	var chosen []testPackage
+	decoder := json.NewDecoder(bytes.NewReader(list))
+	for {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the list of packages: %w", err)
+		}
+		hasTests := len(p.TestGoFiles)+len(p.XTestGoFiles) > 0
+		if hasTests && (!onlyKernel || needsKernel(p)) {
+			chosen = append(chosen, testPackage{Name: strings.TrimPrefix(p.ImportPath, module+"/"), Dir: p.Dir})
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, errors.New("no tests to run on a kernel: name a package that has tests with -pkg ./bpf/kmsg")
+	}
+	return chosen, nil
+}
+
+func needsKernel(p goPackage) bool {
+	if strings.HasPrefix(p.ImportPath, module+"/bpf/") {
+		return true
+	}
+	for _, path := range append(p.TestImports, p.XTestImports...) {
+		if strings.HasPrefix(path, module+"/") && strings.HasSuffix(path, "/privtest") {
+			return true
+		}
+	}
+	return false
+}
+
+// binary is a compiled test: the same file runs on the host and in every machine.
+type binary struct {
+	testPackage
+	Path string
+	Err  error // why it could not be built
+}
+
+// buildTests compiles each package's tests. One that does not compile is kept
+// with its error and counts as a failure.
+func buildTests(packages []testPackage, dir string) []binary {
+	var built []binary
+	for _, p := range packages {
+		path := filepath.Join(dir, strings.ReplaceAll(p.Name, "/", "_")+".test")
+		built = append(built, binary{testPackage: p, Path: path, Err: goBuild("test", "-c", "-o", path, "./"+p.Name)})
+	}
+	return built
+}
+
+// goBuild runs the go command with the flags of the whole house, static.
+func goBuild(args ...string) error {
+	command := exec.Command("go", args...)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}

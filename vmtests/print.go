@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// printer shows progress and results to a person.
+type printer struct {
+	w       io.Writer
+	verbose bool
+	colour  bool
+}
+
+func newPrinter(w io.Writer, verbose bool) *printer {
+	return &printer{w: w, verbose: verbose, colour: os.Getenv("NO_COLOR") == ""}
+}
+
+func (p *printer) step(format string, args ...any) {
+	fmt.Fprintf(p.w, "%s\n", p.paint("36", "== "+fmt.Sprintf(format, args...)))
+}
+
+func (p *printer) paint(code, text string) string {
+	if !p.colour {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// kernel prints one row's results and returns how many binaries did not pass.
+func (p *printer) kernel(k Kernel, release string, binaries []binary, results []result, problem error) int {
+	passed := 0
+	for i, r := range results {
+		if i < len(binaries) && binaries[i].Err != nil {
+			r.Problem, r.Output = "does not compile", binaries[i].Err.Error()
+		}
+		if r.Problem == "" {
+			passed++
+			p.passed(k, r)
+		} else {
+			p.failed(k, r)
+		}
+	}
+	if problem != nil {
+		fmt.Fprintf(p.w, "%s %s: %v\n", p.paint("31", "FAIL"), k.Name, problem)
+	}
+	failed := len(binaries) - passed
+	if problem != nil && failed == 0 {
+		failed = 1
+	}
+	colour := "32"
+	if failed > 0 {
+		colour = "31"
+	}
+	fmt.Fprintln(p.w, p.paint(colour, fmt.Sprintf("kernel %s (%s): %d binaries given, %d passed", k.Name, strings.TrimSpace(release), len(binaries), passed)))
+	return failed
+}
+
+func (p *printer) passed(k Kernel, r result) {
+	fmt.Fprintf(p.w, "%s   %-7s %-32s %3d passed %2d skipped %6.1fs\n", p.paint("32", "ok"), k.Name, r.Package, r.Passed, r.Skipped, r.Seconds)
+	if p.verbose {
+		fmt.Fprint(p.w, clean(r.Output))
+	}
+}
+
+func (p *printer) failed(k Kernel, r result) {
+	fmt.Fprint(p.w, clean(r.Output))
+	fmt.Fprintf(p.w, "%s %-7s %-32s %s\n", p.paint("31", "FAIL"), k.Name, r.Package, r.Problem)
+}
+
+// clean takes out the marks that -test.v=test2json puts before its own lines.
+func clean(output string) string {
+	output = strings.ReplaceAll(output, "\x16", "")
+	if output != "" && !strings.HasSuffix(output, "\n") {
+		output += "\n"
+	}
+	return output
+}

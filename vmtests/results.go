@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+
+	"github.com/tracecoreai/tracecore/vmtests/guest"
+)
+
+// testEvent is one event of `go test -json` (go doc test2json).
+type testEvent struct {
+	Action  string
+	Package string
+	Test    string  `json:",omitempty"`
+	Output  string  `json:",omitempty"`
+	Elapsed float64 `json:",omitempty"`
+}
+
+// result is what one binary did on one kernel.
+type result struct {
+	Package string
+	Problem string // why it did not pass; "" when it passed
+	Passed  int
+	Failed  int
+	Skipped int
+	Seconds float64
+	Output  string
+	Events  []testEvent
+}
+
+// collector turns the lines of a run into results. A binary that was given and
+// never ended is a failure, whatever else happened.
+type collector struct {
+	kernel  Kernel
+	order   []string
+	outputs map[string]*bytes.Buffer
+	ends    map[string]guest.Line
+	Release string
+}
+
+func newCollector(k Kernel, given []string) *collector {
+	c := &collector{kernel: k, order: given, outputs: map[string]*bytes.Buffer{}, ends: map[string]guest.Line{}}
+	for _, name := range given {
+		c.outputs[name] = &bytes.Buffer{}
+	}
+	return c
+}
+
+// see takes one line; lines about packages that were not given are ignored.
+func (c *collector) see(line guest.Line) {
+	switch output, given := c.outputs[line.Package]; {
+	case line.Kind == guest.Boot:
+		c.Release = line.Text
+	case given && line.Kind == guest.Output:
+		output.WriteString(line.Text)
+	case given && line.Kind == guest.End:
+		c.ends[line.Package] = line
+	}
+}
+
+// results judges every binary that was given, in order.
+func (c *collector) results() ([]result, error) {
+	var all []result
+	for _, name := range c.order {
+		events, err := toEvents(c.outputs[name].Bytes(), c.kernel.Name+"/"+name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		r := result{Package: name, Events: events, Output: c.outputs[name].String()}
+		end, ended := c.ends[name]
+		r.judge(c.kernel, end, ended)
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// toEvents runs Go's own converter over the output of a test binary.
+func toEvents(output []byte, pkg string) ([]testEvent, error) {
+	command := exec.Command("go", "tool", "test2json", "-p", pkg)
+	command.Stdin = bytes.NewReader(output)
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("test2json: %w", err)
+	}
+	var events []testEvent
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var e testEvent
+		if err := decoder.Decode(&e); err == io.EOF {
+			return events, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read test2json: %w", err)
+		}
+		if e.Action == "output" || e.Test != "" {
+			events = append(events, e)
+		}
+	}
+}
+
+// judge counts the tests and says what is wrong, the worst first.
+func (r *result) judge(k Kernel, end guest.Line, ended bool) {
+	var undeclared []string
+	for _, e := range r.Events {
+		switch {
+		case e.Test == "":
+		case e.Action == "pass":
+			r.Passed++
+		case e.Action == "fail":
+			r.Failed++
+		case e.Action == "skip" && !k.allows(r.Package, e.Test):
+			undeclared = append(undeclared, e.Test)
+			r.Skipped++
+		case e.Action == "skip":
+			r.Skipped++
+		}
+		if e.Test != "" && e.Elapsed > 0 && !strings.Contains(e.Test, "/") {
+			r.Seconds += e.Elapsed
+		}
+	}
+	switch {
+	case !ended:
+		r.Problem = "did not end: the machine died or was stopped first"
+	case end.Error != "":
+		r.Problem = end.Error
+	case end.Code != 0:
+		r.Problem = fmt.Sprintf("exit status %d", end.Code)
+	case r.Failed > 0:
+		r.Problem = "tests failed"
+	case len(undeclared) > 0 && k.Name != hostName:
+		r.Problem = "skipped without a skip line in kernels.txt: " + strings.Join(undeclared, ", ")
+	case r.Passed+r.Skipped == 0:
+		r.Problem = "ran no test"
+	}
+}
+
+// finished returns the events with the closing one that the counts go by.
+func (r result) finished(kernel string) []testEvent {
+	last := testEvent{Action: "pass", Package: kernel + "/" + r.Package, Elapsed: r.Seconds}
+	if r.Problem != "" {
+		last.Action, last.Output = "fail", r.Problem
+	}
+	return append(r.Events, last)
+}

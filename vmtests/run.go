@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tracecoreai/tracecore/vmtests/archive"
+	"github.com/tracecoreai/tracecore/vmtests/guest"
+	"github.com/tracecoreai/tracecore/vmtests/machine"
+)
+
+// testLimit ends one test binary: its own timeout prints every goroutine first.
+const testLimit = 4 * time.Minute
+
+func arguments(o options) []string {
+	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + (testLimit - 15*time.Second).String()}
+	if o.run != "" {
+		args = append(args, "-test.run="+o.run)
+	}
+	return args
+}
+
+// runMachine boots one kernel with all binaries.
+func runMachine(ctx context.Context, o options, k Kernel, binaries []binary, work string, see func(guest.Line), out *printer) error {
+	sources, err := archive.ReadSources("/")
+	if err != nil {
+		return err
+	}
+	kernel, err := archive.Cache{Dir: o.cache, Sources: sources}.Kernel(ctx, k.Suites, k.Arch, k.Package)
+	if err != nil {
+		return err
+	}
+	out.step("kernel %s: %s %s", k.Name, kernel.Package.Name, kernel.Package.Version)
+	initramfs := filepath.Join(work, "initramfs")
+	if err := pack(initramfs, o, binaries, work); err != nil {
+		return err
+	}
+	console := filepath.Join(work, "console-"+k.Name)
+	err = machine.Machine{Image: kernel.Image, Initramfs: initramfs, Console: console}.Run(ctx, see)
+	if err != nil {
+		return errors.Join(err, errors.New("console, last lines:\n"+tail(console, 60)))
+	}
+	return nil
+}
+
+// pack lays each binary beside its testdata, as the package's folder is laid out.
+func pack(name string, o options, binaries []binary, work string) error {
+	initBinary := filepath.Join(work, "init")
+	if err := goBuild("build", "-o", initBinary, "./vmtests/init"); err != nil {
+		return err
+	}
+	payload := machine.Payload{Init: initBinary, Files: map[string]string{}}
+	payload.Manifest.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=true", "GOTRACEBACK=all"}
+	if o.binary != "" {
+		payload.Files["/bin/tracecore"] = o.binary
+		payload.Manifest.Env = append(payload.Manifest.Env, "TRACECORE_BINARY=/bin/tracecore")
+	}
+	for _, b := range binaries {
+		if b.Err != nil {
+			continue
+		}
+		dir := "/src/" + b.Name
+		path := dir + "/" + filepath.Base(b.Path)
+		payload.Files[path] = b.Path
+		if testdata := filepath.Join(b.Dir, "testdata"); isFolder(testdata) {
+			payload.Files[dir+"/testdata"] = testdata
+		}
+		payload.Manifest.Tests = append(payload.Manifest.Tests, guest.Test{Package: b.Name, Path: path, Dir: dir, Args: arguments(o), Limit: testLimit})
+	}
+	return machine.WriteInitramfs(name, payload)
+}
+
+// runHost runs the same binaries here, in their packages' folders.
+func runHost(o options, binaries []binary, see func(guest.Line)) error {
+	env := append(os.Environ(), "CI=true")
+	if o.binary != "" {
+		path, err := filepath.Abs(o.binary)
+		if err != nil {
+			return err
+		}
+		env = append(env, "TRACECORE_BINARY="+path)
+	}
+	send := func(line guest.Line) error { see(line); return nil }
+	for _, b := range binaries {
+		if b.Err != nil {
+			continue
+		}
+		test := guest.Test{Package: b.Name, Path: b.Path, Dir: b.Dir, Args: arguments(o), Limit: testLimit}
+		if err := guest.Run(test, env, send); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendJSON adds results in the form of go test -json.
+func appendJSON(name, kernel string, results []result) error {
+	if name == "" {
+		return nil
+	}
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(file)
+	for _, r := range results {
+		for _, e := range r.finished(kernel) {
+			if err := encoder.Encode(e); err != nil {
+				return errors.Join(err, file.Close())
+			}
+		}
+	}
+	return file.Close()
+}
+
+func isFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// tail returns the last lines of a file for a person to read.
+func tail(name string, lines int) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(strings.ReplaceAll(string(text), "\r", ""), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
