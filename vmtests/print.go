@@ -22,6 +22,10 @@ func (p *printer) step(format string, args ...any) {
 	fmt.Fprintf(p.w, "%s\n", p.paint("36", "== "+fmt.Sprintf(format, args...)))
 }
 
+func (p *printer) warn(kernel string, err error) {
+	fmt.Fprintf(p.w, "%s %s: %v\n", p.paint("33", "WARN"), kernel, err)
+}
+
 func (p *printer) paint(code, text string) string {
 	if !p.colour {
 		return text
@@ -70,9 +74,9 @@ func (p *printer) failed(k Kernel, r result) {
 	fmt.Fprintf(p.w, "%s %-7s %-32s %s\n", p.paint("31", "FAIL"), k.Name, r.Package, r.Problem)
 }
 
-// clean takes out the marks that -test.v=test2json puts before its own lines.
+// clean takes out what -test.v=test2json adds for its reader.
 func clean(output string) string {
-	output = strings.ReplaceAll(output, "\x16", "")
+	output = strings.NewReplacer("\x16=== NAME  \n", "", "\x16", "").Replace(output)
 	if output != "" && !strings.HasSuffix(output, "\n") {
 		output += "\n"
 	}

@@ -35,6 +35,9 @@ func runMachine(ctx context.Context, o options, k Kernel, binaries []binary, wor
 	if err != nil {
 		return err
 	}
+	for _, warning := range kernel.Warnings {
+		out.warn(k.Name, warning)
+	}
 	out.step("kernel %s: %s %s", k.Name, kernel.Package.Name, kernel.Package.Version)
 	initramfs := filepath.Join(work, "initramfs")
 	if err := pack(initramfs, o, binaries, work); err != nil {

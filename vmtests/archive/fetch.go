@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -27,45 +26,47 @@ type Cache struct {
 
 // Kernel is a kernel ready to boot.
 type Kernel struct {
-	Package Package
-	Image   string // path of vmlinuz
+	Package  Package
+	Image    string  // path of vmlinuz
+	Warnings []error // suites that could not be asked
 }
 
 // Kernel returns the newest kernel whose package matches, fetching it if it is
 // not here yet.
 func (c Cache) Kernel(ctx context.Context, suites []string, arch, pattern string) (Kernel, error) {
-	pkg, err := c.resolve(ctx, suites, arch, pattern)
+	pkg, warnings, err := c.resolve(ctx, suites, arch, pattern)
 	if err != nil {
 		return Kernel{}, err
 	}
 	image := filepath.Join(c.Dir, fmt.Sprintf("%s_%s_%s.vmlinuz", pkg.Name, pkg.Version, arch))
 	if _, err := os.Stat(image); err == nil {
-		return Kernel{Package: pkg, Image: image}, nil
+		return Kernel{Package: pkg, Image: image, Warnings: warnings}, nil
 	}
 	if err := c.unpack(ctx, pkg, image); err != nil {
 		return Kernel{}, fmt.Errorf("kernel %s %s: %w", pkg.Name, pkg.Version, err)
 	}
-	return Kernel{Package: pkg, Image: image}, nil
+	return Kernel{Package: pkg, Image: image, Warnings: warnings}, nil
 }
 
-// resolve asks every suite and takes the newest package of all.
-func (c Cache) resolve(ctx context.Context, suites []string, arch, pattern string) (Package, error) {
+// resolve asks every suite and takes the newest package of all. A suite that
+// cannot be asked is a warning while another has the package.
+func (c Cache) resolve(ctx context.Context, suites []string, arch, pattern string) (Package, []error, error) {
 	var best Package
-	var errs []error
+	var warnings []error
 	for _, suite := range suites {
 		pkg, ok, err := c.newestIn(ctx, suite, arch, pattern)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("suite %s: %w", suite, err))
+			warnings = append(warnings, fmt.Errorf("suite %s: %w", suite, err))
 		}
 		if ok && (best.Name == "" || compareVersions(pkg.Version, best.Version) > 0) {
 			best = pkg
 		}
 	}
 	if best.Name == "" {
-		errs = append(errs, fmt.Errorf("no package %s in %s: the archive has moved on, correct the row in kernels.txt", pattern, strings.Join(suites, ", ")))
-		return Package{}, errors.Join(errs...)
+		missing := fmt.Errorf("no package %s in %s: the archive has moved on, correct the row in kernels.txt", pattern, strings.Join(suites, ", "))
+		return Package{}, nil, errors.Join(append(warnings, missing)...)
 	}
-	return best, nil
+	return best, warnings, nil
 }
 
 // newestIn looks into one suite at the first root that has it.
@@ -81,23 +82,24 @@ func (c Cache) newestIn(ctx context.Context, suite, arch, pattern string) (Packa
 			errs = append(errs, err)
 			continue
 		}
-		return newestInFile(path, pattern, root)
+		return newestInFile(ctx, path, pattern, root)
 	}
 	return Package{}, false, errors.Join(append(errs, errors.New("apt has no source that serves it"))...)
 }
 
-func newestInFile(path, pattern, root string) (Package, bool, error) {
-	file, err := os.Open(path)
+// newestInFile reads an index through apt's own decompressor, which every
+// Debian machine has.
+func newestInFile(ctx context.Context, path, pattern, root string) (Package, bool, error) {
+	command := exec.CommandContext(ctx, "/usr/lib/apt/apt-helper", "cat-file", path)
+	out, err := command.StdoutPipe()
 	if err != nil {
 		return Package{}, false, err
 	}
-	defer file.Close()
-	unzipped, err := gzip.NewReader(file)
-	if err != nil {
-		return Package{}, false, fmt.Errorf("read index %s: %w", path, err)
+	if err := command.Start(); err != nil {
+		return Package{}, false, fmt.Errorf("unpack index: %w", err)
 	}
-	pkg, ok, err := newest(unzipped, pattern, root)
-	if err != nil {
+	pkg, ok, readErr := newest(out, pattern, root)
+	if err := errors.Join(readErr, command.Wait()); err != nil {
 		return Package{}, false, fmt.Errorf("read index %s: %w", path, err)
 	}
 	return pkg, ok, nil
@@ -107,12 +109,12 @@ func newestInFile(path, pattern, root string) (Package, bool, error) {
 // that cannot be refreshed is used as it is, so that work goes on offline.
 func (c Cache) index(ctx context.Context, root, suite, arch string) (string, error) {
 	digest := sha256.Sum256([]byte(root))
-	path := filepath.Join(c.Dir, "index", fmt.Sprintf("%s_%s_%x.gz", suite, arch, digest[:4]))
+	path := filepath.Join(c.Dir, "index", fmt.Sprintf("%s_%s_%x.xz", suite, arch, digest[:4]))
 	info, err := os.Stat(path)
 	if err == nil && time.Since(info.ModTime()) < indexAge {
 		return path, nil
 	}
-	url := fmt.Sprintf("%s/dists/%s/main/binary-%s/Packages.gz", root, suite, arch)
+	url := fmt.Sprintf("%s/dists/%s/main/binary-%s/Packages.xz", root, suite, arch)
 	if fetchErr := fetch(ctx, url, path, ""); fetchErr != nil && err != nil {
 		return "", fetchErr
 	}

@@ -72,11 +72,16 @@ func newest(index io.Reader, pattern, root string) (Package, bool, error) {
 	return best, found, err
 }
 
-// matches compares a name with a pattern in which one * stands for anything.
+// matches compares a name with a pattern in which one * stands for a version,
+// so it begins with a digit: linux-image-*-cloud does not match
+// linux-image-unsigned-6.1-cloud.
 func matches(pattern, name string) bool {
 	head, tail, wild := strings.Cut(pattern, "*")
 	if !wild {
 		return pattern == name
 	}
-	return len(name) >= len(head)+len(tail) && strings.HasPrefix(name, head) && strings.HasSuffix(name, tail)
+	if len(name) <= len(head)+len(tail) || !strings.HasPrefix(name, head) || !strings.HasSuffix(name, tail) {
+		return false
+	}
+	return name[len(head)] >= '0' && name[len(head)] <= '9'
 }
