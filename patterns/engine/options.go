@@ -1,0 +1,73 @@
+package engine
+
+import "time"
+
+// Options bound what an engine holds. Zero values take the defaults.
+type Options struct {
+	// Lateness is how much older than the newest event time a record may be and
+	// still count. What comes later is counted and dropped.
+	Lateness time.Duration // 10 s
+	// MaxAhead is how far ahead of the time given to Advance a record may say it
+	// is. A record further ahead has a broken clock and is taken as of then.
+	MaxAhead time.Duration // 10 s
+
+	Waiting      int // faults without a verdict yet: 10,000
+	OpenVerdicts int // faults with a verdict: 5,000
+	Marks        int // marks per evidence of one fault: 32
+	Recent       int // records kept because their fault may come after them: 10,000
+	Series       int // time series under watch: 20,000
+	Points       int // samples kept per series: 64
+	FanOut       int // faults one record can join: 64
+	Queue        int // verdicts that wait for Verdicts: 20,000
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		value *time.Duration
+		then  time.Duration
+	}{{&o.Lateness, 10 * time.Second}, {&o.MaxAhead, 10 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.then
+		}
+	}
+	for _, d := range []struct {
+		value *int
+		then  int
+	}{
+		{&o.Waiting, 10_000}, {&o.OpenVerdicts, 5_000}, {&o.Marks, 32}, {&o.Recent, 10_000},
+		{&o.Series, 20_000}, {&o.Points, 64}, {&o.FanOut, 64}, {&o.Queue, 20_000},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.then
+		}
+	}
+	return o
+}
+
+// Stats count what an engine did since it was made, and what it holds now.
+type Stats struct {
+	Matched   uint64 // records some rule wanted
+	Unmatched uint64 // records no rule wanted
+
+	Late         uint64 // dropped: older than the lateness allows
+	Ahead        uint64 // taken as of now: their clock is ahead
+	Unkeyed      uint64 // wanted, but without a field of the key
+	EvalErrors   uint64 // conditions and values that could not be evaluated on a record
+	Verdicts     uint64 // revisions given out
+	QueueDropped uint64 // revisions lost because Verdicts was not called
+
+	EvictedWaiting  uint64
+	EvictedVerdicts uint64
+	EvictedMarks    uint64
+	EvictedRecent   uint64
+	EvictedSeries   uint64
+	EvictedPoints   uint64
+	FanOutLimited   uint64 // records that joined fewer faults than they could
+	Expired         uint64 // faults that left the state because they were quiet
+	NotRestored     uint64 // faults of a snapshot whose rule has gone
+
+	Waiting      int // now
+	OpenVerdicts int
+	Recent       int
+	Series       int
+}

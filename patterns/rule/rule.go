@@ -1,0 +1,156 @@
+// Package rule is the pattern file: what it can say, and the check that says
+// in which file and line it says something else.
+package rule
+
+import "time"
+
+// Rule is one pattern, parsed and valid. README.md of the folder patterns is
+// the reference of the language.
+type Rule struct {
+	File string // where it was read, for messages
+	ID   int
+	Name string
+	// Summary is the symptom in one line.
+	Summary string
+
+	Fields   []Field  // evaluated on each record, in file order
+	Key      []string // fields that tell one fault from another
+	Culprit  []string // fields a verdict names; all when the file has no list
+	Evidence []Evidence
+	Resolves []Evidence // that the fault has cleared
+	Unless   []Unless
+
+	Full    Expr
+	Partial Expr // zero: the pattern has no partial verdict
+
+	Within   time.Duration // evidence further apart is not one fault
+	Expires  time.Duration // quiet this long, a fault leaves the state
+	OnExpiry OnExpiry
+
+	Explains []Explain
+	Headline Choice
+	Remedy   Choice
+	Severity Choice
+}
+
+// OnExpiry says what becomes of an open verdict when its fault leaves the state.
+type OnExpiry string
+
+// Forget leaves the verdict open: nothing said that the fault cleared. Resolve
+// closes it, for faults that are events rather than conditions.
+const (
+	Forget  OnExpiry = "forget"
+	Resolve OnExpiry = "resolve"
+)
+
+// Field is a named value of a record.
+type Field struct {
+	Name string
+	Expr string // OTTL value expression
+}
+
+// Evidence is one thing a pattern looks for.
+type Evidence struct {
+	Name    string
+	Logs    []string // event names; either these
+	Metrics []string // or metric names
+	Where   string   // OTTL condition, "" for all
+	Fields  []Field  // the rule's fields, with this evidence's own instead
+	// Match are the fields it joins a fault by. Empty: it has the whole key and
+	// can be the first evidence of a fault.
+	Match  []string
+	Shows  Template
+	Absent Template // what a verdict says while it is not seen
+
+	Value    string // OTTL value expression of Changes and Increases on logs
+	Occurs   Occurs // always set: how many marks make it true
+	Operator Operator
+	Stays    Stays
+	Median   Median
+	Missing  Missing
+	Follows  *Follows
+}
+
+// Operator says what of the records counts.
+type Operator string
+
+// The operators. Each turns records into marks on the time line of a fault;
+// Occurs then says how many marks within which window make the evidence true.
+const (
+	Occur       Operator = "occurs"       // each record, by its count
+	Increase    Operator = "increases"    // the rise of a counter
+	Change      Operator = "changes"      // each transition of a value
+	Stay        Operator = "stays"        // a condition that held for a time
+	BelowMedian Operator = "below_median" // a rate far below its group's median
+	Miss        Operator = "missing"      // no record until a deadline
+)
+
+// Occurs: at least Count within Within, of distinct values of Distinct.
+type Occurs struct {
+	Count    float64
+	Within   time.Duration
+	Distinct []string
+}
+
+// Stays: While held for For. A gap between samples longer than MaxGap breaks
+// it; zero: a state lasts until a record says otherwise.
+type Stays struct {
+	While  string // OTTL condition
+	For    time.Duration
+	MaxGap time.Duration
+}
+
+// Median: the rate (of a counter) or mean (of a gauge) over Over lies below
+// Ratio times the median of the series that share the fields Of, for at least
+// MinMembers series; Stays holds how long.
+type Median struct {
+	Of         []string
+	Ratio      float64
+	Over       time.Duration
+	MinMembers int
+}
+
+// Missing: nothing came within For after a mark of After.
+type Missing struct {
+	After string
+	For   time.Duration
+}
+
+// Follows: marks count only at most Within after a mark of one of Evidence.
+type Follows struct {
+	Evidence []string
+	Within   time.Duration
+}
+
+// Unless withdraws a verdict when Evidence came at most Within before Before.
+type Unless struct {
+	Evidence string
+	Before   string
+	Within   time.Duration
+}
+
+// Explain says which verdicts of another pattern this one causes.
+type Explain struct {
+	Pattern string
+	Mine    []string // fields of this pattern
+	Theirs  []string // fields of the other, in the same order
+	Within  time.Duration
+}
+
+// OnMetrics reports whether e watches metrics rather than logs.
+func (e *Evidence) OnMetrics() bool { return len(e.Metrics) > 0 }
+
+// CanStart reports whether e alone can begin a fault.
+func (e *Evidence) CanStart() bool { return len(e.Match) == 0 }
+
+// All returns evidence and resolving evidence, in that order.
+func (r *Rule) All() []*Evidence {
+	all := make([]*Evidence, 0, len(r.Evidence)+len(r.Resolves))
+	for i := range r.Evidence {
+		all = append(all, &r.Evidence[i])
+	}
+	for i := range r.Resolves {
+		all = append(all, &r.Resolves[i])
+	}
+	return all
+}
