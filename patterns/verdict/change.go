@@ -1,0 +1,126 @@
+package verdict
+
+import (
+	"io"
+	"math/bits"
+	"strings"
+)
+
+// RenderChange writes what is new about one incident that was rendered before,
+// in a line or two: a consequence, more evidence, certainty, another remedy,
+// the all-clear. A change of counts alone writes nothing. An incident not
+// rendered before, or whose root cause became known only now, is written whole.
+// before and after are results of Merge.
+func RenderChange(w io.Writer, before, after []Verdict, o Options) error {
+	if len(after) == 0 {
+		return nil
+	}
+	p := printer{o: o}
+	switch {
+	case len(before) == 0:
+		p.incident(after, "")
+	case after[0].Role == RootCause && (before[0].ID != after[0].ID || before[0].Role != RootCause):
+		p.incident(after, "this is the cause of what was reported before")
+	default:
+		p.change(before, after)
+	}
+	_, err := io.WriteString(w, p.b.String())
+	return err
+}
+
+func (p *printer) change(before, after []Verdict) {
+	old, head := before[0], after[0]
+	body := printer{o: p.o}
+	body.headChange(old, head)
+	body.spread(before, after)
+	body.consequences(before, after)
+	cleared := head.Status == Resolved && old.Status != Resolved
+	if body.b.Len() == 0 && !cleared && plain(old.Headline) == plain(head.Headline) {
+		return
+	}
+	badge, color := "UPDATE", cyan
+	if cleared {
+		badge, color = p.badge(head), severityColor(head)
+	}
+	p.headline(badge, color, head.Headline)
+	p.b.WriteString(body.b.String())
+	p.field("details", details(head))
+	p.b.WriteByte('\n')
+}
+
+func (p *printer) headChange(old, head Verdict) {
+	switch {
+	case head.Status == Resolved && old.Status != Resolved:
+		p.field("since", p.since(head))
+	case old.Status == Resolved && head.Status != Resolved:
+		p.field("again", "it came back after it had cleared")
+	}
+	if old.Confidence == Partial && head.Confidence == Full {
+		p.field("certain", "what was missing has been seen")
+	}
+	if old.Severity != head.Severity {
+		p.field("severity", strings.ToUpper(string(head.Severity))+", was "+string(old.Severity))
+	}
+	if now := where(head.Culprit); now != where(old.Culprit) {
+		p.field("where", brief(now))
+	}
+	if plain(old.Remediation) != plain(head.Remediation) {
+		p.field("do", paragraph(head.Remediation))
+	}
+	p.evidence(newEvidence(old.Evidence, head.Evidence), head.Onset)
+}
+
+// newEvidence is what after has and before had not, by name.
+func newEvidence(before, after []Evidence) []Evidence {
+	known := map[string]bool{}
+	for _, e := range before {
+		known[e.Name] = true
+	}
+	var added []Evidence
+	for _, e := range after {
+		if !known[e.Name] {
+			added = append(added, e)
+		}
+	}
+	return added
+}
+
+// spread says which ranks are hit, when it matters: few, or twice as many.
+func (p *printer) spread(before, after []Verdict) {
+	if worthSaying(len(hitRanks(before)), len(hitRanks(after))) {
+		p.ranks(after)
+	}
+}
+
+// consequences names new symptoms and those that cleared by themselves.
+func (p *printer) consequences(before, after []Verdict) {
+	known := map[string]Status{}
+	for _, v := range before {
+		known[v.ID] = v.Status
+	}
+	var led, cleared []Verdict
+	for _, v := range after[1:] {
+		switch status, ok := known[v.ID]; {
+		case !ok:
+			led = append(led, v)
+		case status != Resolved && v.Status == Resolved:
+			cleared = append(cleared, v)
+		}
+	}
+	head := after[0]
+	if worthSaying(len(before)-1, len(after)-1) {
+		p.ledTo(led, head)
+	}
+	if len(cleared) > 0 && head.Status != Resolved {
+		p.field("cleared", brief(cleared[0].Headline))
+		if len(cleared) > 1 {
+			p.field("", "and "+plural(len(cleared)-1, "more consequence"))
+		}
+	}
+}
+
+// worthSaying keeps a fault that spreads over thousands of ranks from filling
+// the terminal: up to mostLines each growth is said, then each doubling.
+func worthSaying(before, after int) bool {
+	return after > before && (after <= mostLines || bits.Len(uint(after)) > bits.Len(uint(before)))
+}

@@ -1,0 +1,246 @@
+package verdict
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits of one verdict. ToRecord clips to them and FromRecord refuses what
+// exceeds them, so every verdict that leaves one tracecore enters another. The
+// headline and the evidence quote text that any process can write to the kernel
+// log: without limits one line could grow a record without end.
+const (
+	MaxNameBytes        = 128       // ids, pattern, evidence and source names, culprit keys
+	MaxTextBytes        = 1024      // headline, what evidence shows, culprit values, what was not observed
+	MaxRemediationBytes = 2048      // remediation
+	MaxCulprits         = 32        // culprit keys
+	MaxEvidence         = 64        // pieces of evidence
+	MaxNotObserved      = 32        // things not observed
+	MaxRanks            = 32_768    // ranks in the blast radius
+	MaxRank             = 1<<31 - 1 // largest rank number
+	MaxJSONBytes        = 2 << 20   // verdict_json, which escaping can make six times its text
+)
+
+// clipMark ends a text that was cut.
+const clipMark = "…"
+
+// latest is the last instant an OTLP timestamp and time.UnixNano both hold.
+var latest = time.Unix(0, 1<<63-1).UTC()
+
+// Bounded returns a copy of v within the limits: texts are clipped at a
+// character, lists at their length, and invalid UTF-8 becomes U+FFFD.
+func Bounded(v Verdict) Verdict {
+	for _, name := range []*string{&v.ID, &v.IncidentID, &v.Pattern, &v.RootCause} {
+		*name = clip(*name, MaxNameBytes)
+	}
+	v.Headline = clip(v.Headline, MaxTextBytes)
+	v.Remediation = clip(v.Remediation, MaxRemediationBytes)
+	v.Onset, v.Updated = boundTime(v.Onset), boundTime(v.Updated)
+	if v.Resolved != nil {
+		resolved := boundTime(*v.Resolved)
+		v.Resolved = &resolved
+	}
+	v.Culprit = boundCulprit(v.Culprit)
+	v.BlastRadius = boundRanks(v.BlastRadius)
+	v.Evidence = boundEvidence(v.Evidence)
+	v.NotObserved = boundTexts(v.NotObserved, MaxNotObserved)
+	return v
+}
+
+func boundCulprit(culprit map[string]string) map[string]string {
+	bounded := make(map[string]string, len(culprit))
+	for _, key := range sortedKeys(culprit) {
+		if len(bounded) == MaxCulprits {
+			break
+		}
+		if name := culpritKey(key); name != "" {
+			bounded[name] = clip(culprit[key], MaxTextBytes)
+		}
+	}
+	return bounded
+}
+
+// culpritKey makes a key usable as the end of an attribute name.
+func culpritKey(key string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && isKeyByte(byte(r)) {
+			return r
+		}
+		return '_'
+	}, key)
+	return name[:min(len(name), MaxNameBytes)]
+}
+
+func isKeyByte(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '.' || b == '-'
+}
+
+func boundRanks(ranks []int) []int {
+	var bounded []int
+	for _, rank := range ranks {
+		if rank >= 0 && rank <= MaxRank && len(bounded) < MaxRanks {
+			bounded = append(bounded, rank)
+		}
+	}
+	return bounded
+}
+
+func boundEvidence(evidence []Evidence) []Evidence {
+	bounded := make([]Evidence, 0, min(len(evidence), MaxEvidence))
+	for _, e := range evidence[:min(len(evidence), MaxEvidence)] {
+		e.Name, e.Source = clip(e.Name, MaxNameBytes), clip(e.Source, MaxNameBytes)
+		e.Shows = clip(e.Shows, MaxTextBytes)
+		e.Time = boundTime(e.Time)
+		if !e.Last.IsZero() {
+			e.Last = boundTime(e.Last)
+		}
+		bounded = append(bounded, e)
+	}
+	return bounded
+}
+
+func boundTexts(texts []string, most int) []string {
+	var bounded []string
+	for _, text := range texts[:min(len(texts), most)] {
+		bounded = append(bounded, clip(text, MaxTextBytes))
+	}
+	return bounded
+}
+
+func boundTime(t time.Time) time.Time {
+	switch epoch := time.Unix(0, 0).UTC(); {
+	case t.Before(epoch):
+		return epoch
+	case t.After(latest):
+		return latest
+	}
+	return t.UTC()
+}
+
+// clip cuts s to at most limit bytes, at a character.
+func clip(s string, limit int) string {
+	s = strings.ToValidUTF8(s, string(utf8.RuneError))
+	if len(s) <= limit {
+		return s
+	}
+	end := limit - len(clipMark)
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + clipMark
+}
+
+// Validate says what makes v unusable: a missing or unknown value, or one
+// beyond the limits.
+func (v *Verdict) Validate() error {
+	return errors.Join(v.validateNames(), v.validateEnums(), v.validateTimes(), v.validateTexts(), v.validateLists())
+}
+
+func (v *Verdict) validateNames() error {
+	for _, f := range []struct {
+		name, value string
+		required    bool
+	}{
+		{"verdict_id", v.ID, true},
+		{"incident_id", v.IncidentID, true},
+		{"pattern", v.Pattern, true},
+		{"root_cause_id", v.RootCause, false},
+	} {
+		if f.required && f.value == "" {
+			return fmt.Errorf("%s is empty", f.name)
+		}
+		if len(f.value) > MaxNameBytes {
+			return fmt.Errorf("%s has %d bytes, at most %d are allowed", f.name, len(f.value), MaxNameBytes)
+		}
+	}
+	if v.Revision < 1 {
+		return fmt.Errorf("revision is %d, the first is 1", v.Revision)
+	}
+	if v.PatternID < 0 {
+		return fmt.Errorf("pattern_id is %d, it cannot be negative", v.PatternID)
+	}
+	return nil
+}
+
+func (v *Verdict) validateEnums() error {
+	switch {
+	case v.Role != RootCause && v.Role != Symptom:
+		return fmt.Errorf("role %.40q is neither %q nor %q", v.Role, RootCause, Symptom)
+	case v.Status != Open && v.Status != Resolved:
+		return fmt.Errorf("status %.40q is neither %q nor %q", v.Status, Open, Resolved)
+	case v.Confidence != Full && v.Confidence != Partial:
+		return fmt.Errorf("confidence %.40q is neither %q nor %q", v.Confidence, Full, Partial)
+	case v.Severity.number() == 0:
+		return fmt.Errorf("severity %.40q is none of %q, %q, %q, %q", v.Severity, Info, Warning, Error, Critical)
+	}
+	return nil
+}
+
+func (v *Verdict) validateTimes() error {
+	times := []time.Time{v.Onset, v.Updated}
+	if v.Resolved != nil {
+		times = append(times, *v.Resolved)
+	}
+	for i := range v.Evidence {
+		times = append(times, v.Evidence[i].Time)
+		if last := v.Evidence[i].Last; !last.IsZero() {
+			times = append(times, last)
+		}
+	}
+	for _, t := range times {
+		if !boundTime(t).Equal(t) {
+			return fmt.Errorf("time %s is outside 1970 to 2262", t.Format(time.RFC3339))
+		}
+	}
+	return nil
+}
+
+func (v *Verdict) validateTexts() error {
+	texts := append([]string{v.Headline}, v.NotObserved...)
+	for i := range v.Evidence {
+		if len(v.Evidence[i].Name) > MaxNameBytes || len(v.Evidence[i].Source) > MaxNameBytes {
+			return fmt.Errorf("evidence %d: name or source has more than %d bytes", i, MaxNameBytes)
+		}
+		texts = append(texts, v.Evidence[i].Shows)
+	}
+	for key, value := range v.Culprit {
+		if key == "" || key != culpritKey(key) {
+			return fmt.Errorf("culprit key %.40q is not made of letters, digits, '_', '.' and '-'", key)
+		}
+		texts = append(texts, value)
+	}
+	for _, text := range texts {
+		if len(text) > MaxTextBytes {
+			return fmt.Errorf("text %.40q… has %d bytes, at most %d are allowed", text, len(text), MaxTextBytes)
+		}
+	}
+	if len(v.Remediation) > MaxRemediationBytes {
+		return fmt.Errorf("remediation has %d bytes, at most %d are allowed", len(v.Remediation), MaxRemediationBytes)
+	}
+	return nil
+}
+
+func (v *Verdict) validateLists() error {
+	for _, list := range []struct {
+		name      string
+		has, most int
+	}{
+		{"culprit", len(v.Culprit), MaxCulprits},
+		{"evidence", len(v.Evidence), MaxEvidence},
+		{"not_observed", len(v.NotObserved), MaxNotObserved},
+		{"blast_radius_ranks", len(v.BlastRadius), MaxRanks},
+	} {
+		if list.has > list.most {
+			return fmt.Errorf("%s has %d entries, at most %d are allowed", list.name, list.has, list.most)
+		}
+	}
+	for _, rank := range v.BlastRadius {
+		if rank < 0 || rank > MaxRank {
+			return fmt.Errorf("blast_radius_ranks has %d, ranks are 0 to %d", rank, MaxRank)
+		}
+	}
+	return nil
+}

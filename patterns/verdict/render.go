@@ -1,0 +1,285 @@
+package verdict
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Options of Render and RenderChange.
+type Options struct {
+	// Color marks severities and labels with terminal colours.
+	Color bool
+	// Now is the time of reading: it gives ages and the zone that times are
+	// shown in. Without it times are in UTC and have no age.
+	Now time.Time
+}
+
+// Render writes verdicts in plain words for a terminal, one block per incident:
+// what, where, since when, what to do, what was seen and when, what was not,
+// and below the root cause what it led to. Text from outside cannot reach the
+// terminal's controls, and each list has a most that is shown.
+func Render(w io.Writer, verdicts []Verdict, o Options) error {
+	p := printer{o: o}
+	for _, incident := range Incidents(verdicts) {
+		p.incident(incident, "")
+	}
+	_, err := io.WriteString(w, p.b.String())
+	return err
+}
+
+// Layout: a label starts in column 2, its text in column 12.
+const (
+	lineWidth   = 100
+	labelIndent = "  "
+	labelWidth  = 10
+	clockFormat = "15:04:05.000"
+	mostLines   = 8   // of evidence, of things not seen, of symptoms
+	mostRunes   = 400 // of one text
+)
+
+// ANSI colours (ECMA-48 SGR).
+const (
+	bold   = "1"
+	dim    = "2"
+	red    = "1;31"
+	yellow = "1;33"
+	green  = "1;32"
+	cyan   = "1;36"
+)
+
+type printer struct {
+	b strings.Builder
+	o Options
+}
+
+// incident writes a whole incident, root cause first.
+func (p *printer) incident(verdicts []Verdict, note string) {
+	head := verdicts[0]
+	p.headline(p.badge(head), severityColor(head), head.Headline)
+	p.field("note", note)
+	if head.Role == Symptom {
+		p.field("note", "this is a symptom; its cause was reported before")
+	}
+	p.field("where", brief(where(head.Culprit)))
+	p.field("since", p.since(head))
+	p.field("do", paragraph(head.Remediation))
+	p.evidence(head.Evidence, head.Onset)
+	p.notSeen(head.NotObserved)
+	p.ranks(verdicts)
+	p.ledTo(verdicts[1:], head)
+	p.field("details", details(head))
+	p.b.WriteByte('\n')
+}
+
+func (p *printer) badge(v Verdict) string {
+	switch {
+	case v.Status == Resolved:
+		return "CLEARED"
+	case v.Confidence == Partial:
+		return strings.ToUpper(string(v.Severity)) + ", likely"
+	}
+	return strings.ToUpper(string(v.Severity))
+}
+
+func severityColor(v Verdict) string {
+	switch {
+	case v.Status == Resolved:
+		return green
+	case v.Severity == Warning:
+		return yellow
+	case v.Severity == Info:
+		return cyan
+	}
+	return red
+}
+
+func (p *printer) since(v Verdict) string {
+	if v.Resolved != nil && v.Status == Resolved {
+		return fmt.Sprintf("%s to %s, %s", p.clock(v.Onset, p.o.Now), p.zoned(*v.Resolved, v.Onset), lasting(v.Resolved.Sub(v.Onset)))
+	}
+	since := p.zoned(v.Onset, p.o.Now)
+	if age := p.o.Now.Sub(v.Onset); !p.o.Now.IsZero() && age >= 0 {
+		since += ", " + lasting(age) + " ago"
+	}
+	return since
+}
+
+// clock is the time of day of t, with the date when it is not reference's.
+func (p *printer) clock(t, reference time.Time) string {
+	t = t.In(p.o.Now.Location())
+	if reference.IsZero() || !sameDay(t, reference) {
+		return t.Format(time.DateOnly + " " + clockFormat)
+	}
+	return t.Format(clockFormat)
+}
+
+func (p *printer) zoned(t, reference time.Time) string {
+	return p.clock(t, reference) + t.In(p.o.Now.Location()).Format(" MST")
+}
+
+func (p *printer) evidence(evidence []Evidence, onset time.Time) {
+	label := "seen"
+	for i, e := range inTime(evidence) {
+		if i == mostLines {
+			p.field("", fmt.Sprintf("and %d more in %s", len(evidence)-i, AttrJSON))
+			return
+		}
+		p.timed(label, e.Time, onset, p.shows(e))
+		label = ""
+	}
+}
+
+func inTime(evidence []Evidence) []Evidence {
+	return slices.SortedStableFunc(slices.Values(evidence), func(a, b Evidence) int { return a.Time.Compare(b.Time) })
+}
+
+func (p *printer) shows(e Evidence) string {
+	text := brief(e.Shows)
+	if e.Count > 1 {
+		text += " (" + strconv.FormatUint(e.Count, 10) + " times"
+		if e.Last.After(e.Time) {
+			text += ", last " + p.clock(e.Last, e.Time)
+		}
+		text += ")"
+	}
+	return text + "  [" + plain(e.Source) + "]"
+}
+
+func (p *printer) notSeen(things []string) {
+	label := "not seen"
+	for i, thing := range things {
+		if i == mostLines {
+			p.field("", fmt.Sprintf("and %d more in %s", len(things)-i, AttrJSON))
+			return
+		}
+		p.field(label, brief(thing))
+		label = ""
+	}
+}
+
+// ranks names the ranks hit by the whole incident, unless it is the one rank
+// that "where" names already.
+func (p *printer) ranks(incident []Verdict) {
+	if hit := ranksInWords(hitRanks(incident)); hit != incident[0].Culprit["rank"] {
+		p.field("ranks hit", hit)
+	}
+}
+
+func hitRanks(incident []Verdict) []int {
+	var hit []int
+	for i := range incident {
+		hit = append(hit, incident[i].BlastRadius...)
+	}
+	slices.Sort(hit)
+	return slices.Compact(hit)
+}
+
+func (p *printer) ledTo(symptoms []Verdict, head Verdict) {
+	label := "led to"
+	for i, s := range symptoms {
+		if i == mostLines {
+			p.field("", "and "+plural(len(symptoms)-i, "more consequence"))
+			return
+		}
+		p.timed(label, s.Onset, head.Onset, symptomWords(s, head))
+		label = ""
+	}
+}
+
+func symptomWords(s, head Verdict) string {
+	text := brief(s.Headline)
+	if host := plain(s.Culprit["host"]); host != "" && host != plain(head.Culprit["host"]) {
+		text += ", on " + host
+	}
+	if s.Status == Resolved && head.Status != Resolved {
+		text += " (cleared)"
+	}
+	return text
+}
+
+func details(v Verdict) string {
+	pattern := "pattern " + plain(v.Pattern)
+	if v.PatternID > 0 {
+		pattern += fmt.Sprintf(" (%d)", v.PatternID)
+	}
+	return pattern + ", incident " + plain(v.IncidentID)
+}
+
+func (p *printer) headline(badge, color, text string) {
+	for i, line := range wrap(badge+"  "+brief(text), lineWidth-labelWidth) {
+		if i == 0 {
+			line = p.paint(color, badge) + p.paint(bold, strings.TrimPrefix(line, badge))
+		} else {
+			line = strings.Repeat(" ", len(labelIndent)+labelWidth) + p.paint(bold, line)
+		}
+		p.b.WriteString(line + "\n")
+	}
+}
+
+// timed writes a field whose text begins with a time of day.
+func (p *printer) timed(label string, t, reference time.Time, text string) {
+	at := p.clock(t, reference) + "  "
+	p.hanging(label, at, text)
+}
+
+// field writes a labelled text; an empty text writes nothing.
+func (p *printer) field(label, text string) {
+	if text != "" {
+		p.hanging(label, "", text)
+	}
+}
+
+func (p *printer) hanging(label, lead, text string) {
+	column := len(labelIndent) + labelWidth + len(lead)
+	for i, line := range wrap(text, lineWidth-column) {
+		if i == 0 {
+			p.b.WriteString(labelIndent + p.paint(dim, fmt.Sprintf("%-*s", labelWidth, label)) + lead)
+		} else {
+			p.b.WriteString(strings.Repeat(" ", column))
+		}
+		p.b.WriteString(line + "\n")
+	}
+}
+
+func (p *printer) paint(color, text string) string {
+	if !p.o.Color || strings.TrimSpace(text) == "" {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}
+
+// brief is a text made safe and cut for the terminal.
+func brief(text string) string {
+	text = plain(text)
+	if utf8.RuneCountInString(text) <= mostRunes {
+		return text
+	}
+	return string([]rune(text)[:mostRunes]) + "..."
+}
+
+// paragraph is a longer text made safe.
+func paragraph(text string) string { return plain(clip(text, MaxRemediationBytes)) }
+
+// wrap breaks text at spaces into lines of at most width characters; a longer
+// word has a line of its own, so that a path or an id can be copied whole.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.SplitSeq(text, " ") {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			lines = append(lines, strings.TrimRight(line, " "))
+			line = word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}

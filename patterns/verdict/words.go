@@ -1,0 +1,125 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// plain makes text that anyone may have written safe for a terminal: one line,
+// no control or formatting characters. What cannot be printed is shown escaped
+// ("\x1b"), so that a forged line is seen for what it is.
+func plain(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == ' ' || unicode.IsPrint(r):
+			b.WriteRune(r)
+		case unicode.IsSpace(r):
+			b.WriteByte(' ')
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// whereOrder names a place from the outside in.
+var whereOrder = []string{"host", "node", "gpu", "switch", "rank", "job", "process", "pid", "pod", "container", "cgroup", "mount", "peer"}
+
+// where puts a culprit into words: "node-17, GPU 0000:65:00.0, rank 3".
+func where(culprit map[string]string) string {
+	keys := sortedKeys(culprit)
+	slices.SortStableFunc(keys, func(a, b string) int { return whereRank(a) - whereRank(b) })
+	var parts []string
+	for _, key := range keys {
+		if part := wherePart(key, culprit); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func whereRank(key string) int {
+	if i := slices.Index(whereOrder, key); i >= 0 {
+		return i
+	}
+	return len(whereOrder)
+}
+
+func wherePart(key string, culprit map[string]string) string {
+	value := plain(culprit[key])
+	switch {
+	case value == "":
+		return ""
+	case key == "host":
+		return value
+	case key == "node" && value == plain(culprit["host"]):
+		return ""
+	case key == "gpu":
+		return "GPU " + value
+	case key == "process" && culprit["pid"] != "":
+		return "process " + value + " (pid " + plain(culprit["pid"]) + ")"
+	case key == "pid" && culprit["process"] != "":
+		return ""
+	case key == "container" && utf8.RuneCountInString(value) > 12:
+		return "container " + string([]rune(value)[:12]) // as container tools print ids
+	}
+	return plain(key) + " " + value
+}
+
+// ranksInWords folds sorted ranks into ranges: "0-7, 16".
+func ranksInWords(ranks []int) string {
+	ranks = slices.Compact(slices.Sorted(slices.Values(ranks)))
+	var parts []string
+	for i := 0; i < len(ranks); {
+		end := i
+		for end+1 < len(ranks) && ranks[end+1] == ranks[end]+1 {
+			end++
+		}
+		part := strconv.Itoa(ranks[i])
+		if end > i {
+			part += "-" + strconv.Itoa(ranks[end])
+		}
+		parts = append(parts, part)
+		i = end + 1
+	}
+	const most = 12
+	if len(parts) > most {
+		return fmt.Sprintf("%s, … (%d ranks)", strings.Join(parts[:most], ", "), len(ranks))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// lasting is a duration in at most two units, rounded down.
+func lasting(d time.Duration) string {
+	day := 24 * time.Hour
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
+}
+
+// sameDay says whether a and b fall on one date in a's zone.
+func sameDay(a, b time.Time) bool {
+	return a.Format(time.DateOnly) == b.In(a.Location()).Format(time.DateOnly)
+}
+
+// plural is "1 thing" or "n things".
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}
