@@ -1,0 +1,150 @@
+// Package coverage says which patterns a set of working probes leaves full,
+// degraded or blind. The rules' own needs are the source: the events and metrics
+// they read, and what their full and partial verdicts ask for.
+package coverage
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// State of a pattern on a node.
+type State string
+
+// The states of a pattern.
+const (
+	Full     State = "full"     // everything its full verdict needs can be seen
+	Degraded State = "degraded" // only a partial verdict, or nobody is named
+	Blind    State = "blind"    // no verdict can come
+)
+
+// Pattern is what one pattern can do with the probes at hand.
+type Pattern struct {
+	ID    int    `json:"id"`
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	// Because says what is lost and which probe would give it; empty when Full.
+	Because []string `json:"because"`
+	// Needs are the signals that no probe of tracecore gives: someone has to
+	// send them over OTLP.
+	Needs []string `json:"needs"`
+}
+
+// identityProbe names ranks, jobs, pods and containers on every record.
+const identityProbe = "identity"
+
+// identityPrefixes begin the attributes that only the identity probe knows.
+var identityPrefixes = []string{"gen_ai.training.", "container.id", "k8s.pod."}
+
+//go:embed sources.yaml
+var sourcesYAML []byte
+
+// Sources maps each event name to the probe it comes from.
+type Sources map[string]string
+
+// LoadSources reads the embedded list.
+func LoadSources() (Sources, error) {
+	var byProbe map[string][]string
+	if err := yaml.Unmarshal(sourcesYAML, &byProbe); err != nil {
+		return nil, fmt.Errorf("sources.yaml: %w", err)
+	}
+	sources := Sources{}
+	for probe, events := range byProbe {
+		for _, event := range events {
+			if other, twice := sources[event]; twice {
+				return nil, fmt.Errorf("sources.yaml: %s stands under %s and %s", event, other, probe)
+			}
+			sources[event] = probe
+		}
+	}
+	return sources, nil
+}
+
+// Of returns what each rule can do when only these probes work.
+func (s Sources) Of(rules []rule.Rule, working map[string]bool) []Pattern {
+	out := make([]Pattern, len(rules))
+	for i := range rules {
+		out[i] = s.pattern(&rules[i], working)
+	}
+	return out
+}
+
+func (s Sources) pattern(r *rule.Rule, working map[string]bool) Pattern {
+	p := Pattern{ID: r.ID, Name: r.Name, State: Full, Because: []string{}, Needs: s.external(r)}
+	visible := map[string]bool{}
+	for i := range r.Evidence {
+		e := &r.Evidence[i]
+		lost := s.lost(e, working)
+		visible[e.Name] = lost == nil
+		if lost != nil {
+			p.Because = append(p.Because, fmt.Sprintf("%s cannot be seen: needs the %s probe", e.Name, strings.Join(lost, " or ")))
+		}
+	}
+	see := func(name string) bool { return visible[name] }
+	switch {
+	case r.Full.Eval(see):
+		p.Because = p.Because[:0] // what is lost is not needed
+	case r.Partial.Eval(see):
+		p.State = Degraded
+	default:
+		p.State = Blind
+	}
+	if p.State != Blind && !working[identityProbe] && namesProcesses(r) {
+		p.State = Degraded
+		p.Because = append(p.Because, "ranks, jobs, pods and containers are not named: needs the identity probe")
+	}
+	return p
+}
+
+// lost returns the probes that evidence waits for in vain, nil when some record
+// of it can come.
+func (s Sources) lost(e *rule.Evidence, working map[string]bool) []string {
+	if e.OnMetrics() {
+		return nil
+	}
+	probes := map[string]bool{}
+	for _, event := range e.Logs {
+		probe, ours := s[event]
+		if !ours || working[probe] {
+			return nil
+		}
+		probes[probe] = true
+	}
+	return slices.Sorted(maps.Keys(probes))
+}
+
+// external returns the metrics and events of a rule that no probe gives.
+func (s Sources) external(r *rule.Rule) []string {
+	needs := []string{}
+	for i := range r.Evidence {
+		for _, metric := range r.Evidence[i].Metrics {
+			needs = append(needs, "metric "+metric)
+		}
+		for _, event := range r.Evidence[i].Logs {
+			if _, ours := s[event]; !ours {
+				needs = append(needs, "event "+event)
+			}
+		}
+	}
+	slices.Sort(needs)
+	return slices.Compact(needs)
+}
+
+// namesProcesses reports whether a rule says who was hit from the attributes
+// that only identity gives.
+func namesProcesses(r *rule.Rule) bool {
+	fields := slices.Clone(r.Fields)
+	for _, e := range r.All() {
+		fields = append(fields, e.Fields...)
+	}
+	return slices.ContainsFunc(fields, func(f rule.Field) bool {
+		return slices.ContainsFunc(identityPrefixes, func(prefix string) bool { return strings.Contains(f.Expr, prefix) })
+	})
+}

@@ -1,0 +1,108 @@
+package coverage
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+var sources = Sources{"gpu.xid": "kmsg", "oom.kill": "oomkill", "process.exit": "identity"}
+
+func expr(t *testing.T, text string) rule.Expr {
+	t.Helper()
+	e, err := rule.ParseExpr(text)
+	require.NoError(t, err)
+	return e
+}
+
+// impact needs a kernel record for anything and a metric or an exit for all.
+func impact(t *testing.T) rule.Rule {
+	return rule.Rule{
+		ID: 16, Name: "xid_impact",
+		Fields: []rule.Field{{Name: "rank", Expr: `attributes["gen_ai.training.rank"]`}},
+		Evidence: []rule.Evidence{
+			{Name: "xid", Logs: []string{"gpu.xid"}},
+			{Name: "death", Logs: []string{"process.exit", "oom.kill"}},
+			{Name: "errors", Metrics: []string{"hw.errors"}},
+		},
+		Full:    expr(t, "xid and (death or errors)"),
+		Partial: expr(t, "xid"),
+	}
+}
+
+func TestPatternFollowsTheProbes(t *testing.T) {
+	withoutMetric := impact(t)
+	withoutMetric.Full = expr(t, "xid and death")
+	unnamed := withoutMetric
+	unnamed.Fields = nil
+	for name, tt := range map[string]struct {
+		rule    rule.Rule
+		working map[string]bool
+		want    State
+		because []string
+	}{
+		"every probe": {impact(t), map[string]bool{"kmsg": true, "oomkill": true, "identity": true}, Full, []string{}},
+		"an alternative that is lost is not missed": {
+			impact(t), map[string]bool{"kmsg": true, "identity": true}, Full, []string{},
+		},
+		"nobody is named": {
+			impact(t), map[string]bool{"kmsg": true, "oomkill": true}, Degraded,
+			[]string{"ranks, jobs, pods and containers are not named: needs the identity probe"},
+		},
+		"only the partial verdict": {
+			unnamed, map[string]bool{"kmsg": true}, Degraded,
+			[]string{"death cannot be seen: needs the identity or oomkill probe"},
+		},
+		"nothing": {
+			withoutMetric, map[string]bool{"oomkill": true, "identity": true}, Blind,
+			[]string{"xid cannot be seen: needs the kmsg probe"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := sources.Of([]rule.Rule{tt.rule}, tt.working)[0]
+			require.Equal(t, tt.want, got.State)
+			require.Equal(t, tt.because, got.Because)
+			require.Equal(t, []string{"metric hw.errors"}, got.Needs)
+		})
+	}
+}
+
+func TestAnEventOfOthersIsANeedAndNoProbesFault(t *testing.T) {
+	r := rule.Rule{Evidence: []rule.Evidence{{Name: "dump", Logs: []string{"nccl.fr"}}}, Full: expr(t, "dump")}
+	got := sources.Of([]rule.Rule{r}, nil)[0]
+	require.Equal(t, Full, got.State)
+	require.Equal(t, []string{"event nccl.fr"}, got.Needs)
+}
+
+// TestSourcesListEveryEventOfOurReceivers holds the list to what the receivers
+// declare that they emit.
+func TestSourcesListEveryEventOfOurReceivers(t *testing.T) {
+	declared := map[string]bool{}
+	files, err := filepath.Glob("../../../receivers/*/metadata.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var metadata struct {
+			Events map[string]any `yaml:"events"`
+		}
+		require.NoError(t, yaml.Unmarshal(text, &metadata), path)
+		for event := range metadata.Events {
+			declared[event] = true
+		}
+	}
+	listed, err := LoadSources()
+	require.NoError(t, err)
+	for event := range declared {
+		require.Contains(t, listed, event, "write it under its probe in sources.yaml")
+	}
+	for event := range listed {
+		require.Contains(t, declared, event, "no receiver declares it in its metadata.yaml")
+	}
+}
