@@ -95,5 +95,6 @@ static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133; /* 5.
 #define core_field_offset(field) __builtin_preserve_field_info(field, 0)
 #define core_type_exists(type) __builtin_preserve_type_info(*(type *)0, 0)
 #define core_type_size(type) __builtin_preserve_type_info(*(type *)0, 1)
+#define core_enum_value(type, name) __builtin_preserve_enum_value(*(typeof(type) *)name, 1)
 
 #endif

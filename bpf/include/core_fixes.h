@@ -10,5 +10,56 @@
 #include "kernel.h"
 
 /* Declare flavours as kernel.h does: -Wpadded off, preserve_access_index on. */
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpadded"
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct mm_rss_stat {
+	atomic_long_t count[4];
+};
+
+struct mm_struct___atomic {
+	struct mm_rss_stat rss_stat;
+};
+
+struct kernfs_node___plain {
+	struct kernfs_node *parent;
+};
+
+#pragma clang attribute pop
+#pragma clang diagnostic pop
+
+/* The counters of rss_stat, include/linux/mm_types_task.h, in this order since
+ * 4.5 (eca56ff906bd). An anonymous enum, so CO-RE cannot look them up. */
+enum {
+	MM_FILEPAGES = 0,
+	MM_ANONPAGES = 1,
+	MM_SWAPENTS = 2,
+	MM_SHMEMPAGES = 3,
+};
+
+/*
+ * Pages of one kind. 6.2 (f1a7941243c1) made the atomic counters of rss_stat
+ * per-CPU counters, whose count lags by up to a batch for each CPU and can be
+ * below zero: the kernel's own OOM report reads it the same way.
+ */
+static __always_inline __u64 mm_pages(struct mm_struct *mm, int kind)
+{
+	long long pages;
+
+	if (core_type_exists(struct mm_rss_stat))
+		pages = core_get(((struct mm_struct___atomic *)mm)->rss_stat.count[kind]).counter;
+	else
+		pages = core_get(mm->rss_stat[kind]).count;
+	return pages > 0 ? pages : 0;
+}
+
+/* 6.15 (633488947ef6) renamed parent to __parent and put it under RCU. */
+static __always_inline struct kernfs_node *kernfs_parent(struct kernfs_node *node)
+{
+	if (core_field_exists(((struct kernfs_node___plain *)0)->parent))
+		return core_get(((struct kernfs_node___plain *)node)->parent);
+	return core_get(node->__parent);
+}
 
 #endif

@@ -33,6 +33,83 @@ struct task_struct {
 	int exit_code;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	struct mm_struct *mm;
+	struct signal_struct *signal;
+	struct cred *real_cred;
+	struct css_set *cgroups;
+};
+
+/* include/linux/sched/signal.h */
+struct signal_struct {
+	short oom_score_adj;
+};
+
+/* include/linux/cred.h, include/linux/uidgid_types.h */
+typedef struct {
+	unsigned int val;
+} kuid_t;
+
+struct cred {
+	kuid_t uid;
+};
+
+/* include/linux/percpu_counter.h: count is without what each CPU still holds back. */
+struct percpu_counter {
+	long long count;
+};
+
+/* include/linux/mm_types.h. Pages, but for pgtables_bytes. */
+struct mm_struct {
+	unsigned long total_vm;
+	atomic_long_t pgtables_bytes;
+	struct percpu_counter rss_stat[4];
+};
+
+/* include/linux/kernfs.h */
+struct kernfs_node {
+	struct kernfs_node *__parent;
+	const char *name;
+};
+
+/* include/linux/cgroup-defs.h. memory_cgrp_id has another value in each
+ * configuration: read it by core_enum_value. */
+enum cgroup_subsys_id {
+	memory_cgrp_id = 0,
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+};
+
+/* include/linux/page_counter.h, include/linux/memcontrol.h. Pages. */
+struct page_counter {
+	atomic_long_t usage;
+	unsigned long max;
+	unsigned long failcnt;
+};
+
+struct mem_cgroup {
+	struct cgroup_subsys_state css;
+	struct page_counter memory;
+	atomic_long_t memory_events[1];
+};
+
+enum memcg_memory_event {
+	MEMCG_MAX = 2,
+};
+
+/* include/linux/oom.h */
+struct oom_control {
+	struct mem_cgroup *memcg;
 };
 
 #pragma clang attribute pop
