@@ -1,0 +1,59 @@
+package kernellog
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/kmsg"
+)
+
+// FuzzParse feeds hostile text, twice, so that the second pass meets what the
+// first left remembered.
+func FuzzParse(f *testing.F) {
+	text, err := os.ReadFile("testdata/lines.txt")
+	require.NoError(f, err)
+	for line := range bytes.Lines(text) {
+		if !bytes.HasPrefix(line, []byte("=>")) && !bytes.HasPrefix(line, []byte("##")) {
+			f.Add(strings.TrimSpace(string(line)), uint32(1))
+		}
+	}
+	catalogue, err := LoadCatalogue()
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, text string, writer uint32) {
+		p := NewParser(catalogue)
+		var faults []Fault
+		for pass := range 2 {
+			event := kmsg.Event{Time: start.Add(time.Duration(pass) * time.Second), PID: writer, Text: text}
+			var outcome Outcome
+			before := len(faults)
+			faults, outcome = p.Parse(faults, &event)
+			require.Contains(t, []Outcome{Unrecognized, Benign, Reported}, outcome)
+			require.True(t, outcome == Reported || len(faults) == before || strings.Contains(text, "[Hardware Error]"))
+		}
+		for _, fault := range p.Expire(faults, start.Add(time.Hour)) {
+			checkFault(t, fault, len(text))
+		}
+		require.False(t, p.Pending())
+	})
+}
+
+// checkFault holds for every fault whatever the line was.
+func checkFault(t *testing.T, f Fault, size int) {
+	require.NotEmpty(t, f.Key.Event)
+	require.NotEmpty(t, f.Class)
+	require.NotZero(t, f.Severity.Number())
+	seen := map[string]bool{}
+	for _, a := range f.Attributes {
+		require.False(t, seen[a.Key], a.Key)
+		require.LessOrEqual(t, len(a.Text), size+64)
+		seen[a.Key] = true
+	}
+	if id, known := attribute(f, AttributeGPUID); known {
+		require.Regexp(t, `^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]$`, id.Text)
+	}
+}

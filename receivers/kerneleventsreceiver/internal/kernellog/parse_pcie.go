@@ -1,0 +1,44 @@
+package kernellog
+
+import (
+	"strings"
+)
+
+// parsePCIe reads "pcieport 0000:b0:02.0: AER: PCIe Bus Error: severity=Uncorrected
+// (Fatal), type=Transaction Layer, (Requester ID)" (drivers/pci/pcie/aer.c). The
+// address is that of the device or port that found the error, not of the GPU
+// behind it.
+func (p *Parser) parsePCIe(faults []Fault, l line) ([]Fault, Outcome) {
+	before, rest, found := strings.Cut(l.text, "PCIe Bus Error: severity=")
+	if !found {
+		if strings.Contains(l.text, "AER: ") {
+			return faults, Benign // announces the record above, or adds a register to it
+		}
+		return faults, Unrecognized
+	}
+	severity, rest, _ := strings.Cut(rest, ", ")
+	kind, _ := between(rest, "type=", ",")
+	address := pciIn(before)
+	name := aerSeverity(severity)
+	f := l.fault(EventPCIeError, address)
+	f.Key.Part = name + " " + kind
+	f.judge(p.catalogue.Fault("pcie_" + name))
+	f.put(AttributePCIAddress, address)
+	f.put(AttributeReported, name)
+	f.put(AttributePCIeErrorType, kind)
+	return append(faults, f), Reported
+}
+
+// aerSeverity names what kernels print as Corrected, Correctable, "Uncorrected
+// (Non-Fatal)" and "Uncorrectable (Fatal)" (aer_error_severity_string).
+func aerSeverity(text string) string {
+	switch {
+	case strings.HasPrefix(text, "Correct"):
+		return "corrected"
+	case strings.Contains(text, "Non-Fatal"):
+		return "nonfatal"
+	case strings.Contains(text, "Fatal"):
+		return "fatal"
+	}
+	return "unknown"
+}

@@ -1,0 +1,175 @@
+package kernellog
+
+import (
+	"strconv"
+	"strings"
+)
+
+// MIG is a part of a GPU, as "GPU-I:05 GPU-CI:01" in an Xid line. An instance
+// is stored plus one, so that the zero value means the whole GPU.
+type MIG struct{ gpu, compute uint32 }
+
+const vendorNVIDIA = "nvidia"
+
+// parseXid reads "NVRM: Xid (PCI:dddd:bb:dd GPU-I:nn): N, pid=…, name=…, message".
+// pid and name are left out by newer drivers when unknown; older ones print
+// "pid='<unknown>', name=<unknown>".
+func (p *Parser) parseXid(faults []Fault, l line) ([]Fault, Outcome) {
+	_, rest, found := strings.Cut(l.text, "NVRM: Xid (")
+	if !found {
+		return faults, Unrecognized
+	}
+	place, rest, found := strings.Cut(rest, "):")
+	if !found {
+		return faults, Unrecognized
+	}
+	code, rest, ok := number(strings.TrimLeft(rest, " "))
+	if !ok || strings.TrimLeft(rest, ", ") == rest && rest != "" {
+		return faults, Unrecognized
+	}
+	device, instance := xidPlace(place)
+	f := l.fault(EventGPUXid, device)
+	f.Key.Code, f.Key.Instance = code, instance
+	var message string
+	f.OwnerPID, f.OwnerName, message = xidOwner(strings.TrimLeft(rest, ", "))
+	f.Key.PID = f.OwnerPID
+	xid := p.catalogue.Xid(code)
+	f.judge(xid.Judgement)
+	f.ApplicationCaused = xid.Application
+	p.putGPU(&f, device, vendorNVIDIA)
+	f.putInt(AttributeXid, int64(code))
+	f.put(AttributeXidName, xid.Name)
+	f.putInstance(instance)
+	p.xidDetail(&f, code, message)
+	return append(faults, f), Reported
+}
+
+// xidPlace splits "PCI:0000:65:00 GPU-I:05 GPU-CI:01". An address that is none
+// leaves the device empty: the fault is still reported.
+func xidPlace(place string) (device string, instance MIG) {
+	for word := range strings.FieldsSeq(place) {
+		if digits, found := strings.CutPrefix(word, "GPU-I:"); found {
+			instance.gpu = instanceNumber(digits)
+		} else if digits, found := strings.CutPrefix(word, "GPU-CI:"); found {
+			instance.compute = instanceNumber(digits)
+		} else if address, ok := pciAddress(word); ok {
+			device = address
+		}
+	}
+	return device, instance
+}
+
+func instanceNumber(digits string) uint32 {
+	n, rest, ok := number(digits)
+	if !ok || rest != "" || n > 1<<16 {
+		return 0
+	}
+	return n + 1
+}
+
+// xidOwner reads "pid=1234, name=python, message". The pid is that of the
+// channel's creator, not of the faulting task.
+func xidOwner(rest string) (pid uint32, name, message string) {
+	if value, found := strings.CutPrefix(rest, "pid="); found {
+		value, rest, _ = strings.Cut(value, ", ")
+		pid, _, _ = number(strings.Trim(value, "'"))
+	}
+	if value, found := strings.CutPrefix(rest, "name="); found {
+		name, rest, _ = strings.Cut(value, ", ")
+		if name = strings.Trim(name, "'"); name == "<unknown>" {
+			name = ""
+		}
+	}
+	return pid, name, rest
+}
+
+// putGPU adds the GPU and, if the driver told it before, its UUID.
+func (p *Parser) putGPU(f *Fault, device, vendor string) {
+	f.put(AttributeGPUID, device)
+	f.put(AttributeGPUVendor, vendor)
+	if uuid, known := p.uuids.get(device); known && device != "" {
+		f.put(AttributeGPUUUID, uuid)
+	}
+}
+
+func (f *Fault) putInstance(instance MIG) {
+	if instance.gpu > 0 {
+		f.putInt(AttributeGPUInstance, int64(instance.gpu-1))
+	}
+	if instance.compute > 0 {
+		f.putInt(AttributeComputeInstance, int64(instance.compute-1))
+	}
+}
+
+// xidDetail reads what only some codes say.
+func (p *Parser) xidDetail(f *Fault, code uint32, message string) {
+	switch {
+	case code == 154:
+		p.recoveryAction(f, message)
+	case code >= 144 && code <= 150:
+		nvlink5(f, message)
+	case code == 74:
+		nvlink4(f, message)
+	case code == 45:
+		if digits, found := between(message, "caused by previous Xid ", ","); found {
+			if cause, _, ok := number(digits); ok {
+				f.putInt(AttributeCausedByXid, int64(cause))
+			}
+		}
+	}
+}
+
+// recoveryAction reads "GPU recovery action changed from 0x0 (None) to 0x1 (GPU
+// Reset Required)": the driver's own word on what to do, and, back to None, the
+// signal that it is done.
+func (p *Parser) recoveryAction(f *Fault, message string) {
+	before, found := between(message, " from ", " to ")
+	_, after, changed := strings.Cut(message, " to ")
+	if !found || !changed {
+		return
+	}
+	action := p.catalogue.Action(after)
+	f.judge(action.Judgement)
+	f.State = action.Name
+	f.put(AttributeAction, action.Name)
+	f.put(AttributePreviousAction, p.catalogue.Action(before).Name)
+}
+
+// nvlink5 reads "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x… 0x… …)": unit, the
+// severity, domain, i1 when injected for a test, link (-1: none), then intrinfo,
+// whose bits 20-25 are the sub-code, and the error status. The severity word is
+// believed: a Nonfatal 145 is not fatal.
+func nvlink5(f *Fault, message string) {
+	words := strings.Fields(message)
+	if len(words) < 6 || words[4] != "Link" {
+		return
+	}
+	f.put(AttributeNVLinkUnit, words[0])
+	f.reportedSeverity(words[1])
+	f.put(AttributeNVLinkDomain, words[2])
+	f.Key.Injected = words[3] == "i1"
+	f.Key.Part = words[0] + " " + words[5]
+	if link, rest, ok := number(words[5]); ok && rest == "" {
+		f.putInt(AttributeNVLinkLink, int64(link))
+	}
+	if len(words) < 8 {
+		return
+	}
+	if info, ok := hexNumber(strings.Trim(words[6], "()")); ok {
+		f.Key.SubCode = info >> 20 & 0x3f
+		f.putInt(AttributeSubCode, int64(f.Key.SubCode))
+	}
+	f.put(AttributeErrorStatus, strings.Trim(words[7], "()"))
+}
+
+// nvlink4 reads the link of "NVLink: fatal error detected on link 14(0x…)".
+func nvlink4(f *Fault, message string) {
+	digits, found := between(message, "on link ", "(")
+	if !found {
+		return
+	}
+	if link, _, ok := number(digits); ok {
+		f.Key.Part = strconv.Itoa(int(link))
+		f.putInt(AttributeNVLinkLink, int64(link))
+	}
+}
