@@ -1,0 +1,172 @@
+package terminalexporter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/exporters/terminalexporter/internal/metadata"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// What became of a verdict, as metadata.yaml lists it.
+const (
+	outcomeInvalid   = "invalid"
+	outcomePrinted   = "printed"
+	outcomeUnchanged = "unchanged"
+)
+
+// terminal prints what is new about each incident.
+type terminal struct {
+	config    *Config
+	out       io.Writer
+	color     bool
+	now       func() time.Time
+	telemetry *metadata.TelemetryBuilder
+	logger    *zap.Logger
+
+	mu     sync.Mutex // one batch at a time: blocks do not interleave
+	shown  *memory
+	warned bool // an invalid verdict was logged; the metric counts the rest
+}
+
+func newTerminal(config *Config, set exporter.Settings, out io.Writer, now func() time.Time) (*terminal, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	return &terminal{
+		config: config, out: out, color: useColor(config.Color, out), now: now,
+		telemetry: telemetry, logger: set.Logger, shown: newMemory(maxIncidents, maxVerdicts),
+	}, nil
+}
+
+// useColor decides "auto" as https://no-color.org asks.
+func useColor(mode string, out io.Writer) bool {
+	if mode != colorAuto {
+		return mode == colorAlways
+	}
+	file, ok := out.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// consume prints the verdicts among ld. What was printed is remembered only
+// once it is written, so a sender that tries again after an error loses nothing.
+func (t *terminal) consume(ctx context.Context, ld plog.Logs) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var text bytes.Buffer
+	var changes []change
+	found, count := t.verdicts(ctx, ld)
+	for _, news := range verdict.Incidents(found) {
+		c := change{before: t.shown.incident(news[0].IncidentID)}
+		c.after = t.shown.merge(c.before, news)
+		before := text.Len()
+		t.print(&text, c)
+		c.printed = text.Len() > before
+		c.verdicts = count[news[0].IncidentID]
+		changes = append(changes, c)
+	}
+	if text.Len() > 0 {
+		if _, err := t.out.Write(text.Bytes()); err != nil {
+			return fmt.Errorf("write verdicts to %s: %w; check that what reads it still runs, or set stream to the other one", t.config.Stream, err)
+		}
+	}
+	t.remember(ctx, changes)
+	return nil
+}
+
+// change is one incident before and after a batch.
+type change struct {
+	before, after []verdict.Verdict
+	verdicts      int // received in the batch, every revision
+	printed       bool
+}
+
+// verdicts reads the verdicts among ld and counts them by incident.
+func (t *terminal) verdicts(ctx context.Context, ld plog.Logs) (found []verdict.Verdict, count map[string]int) {
+	count = map[string]int{}
+	for _, resource := range ld.ResourceLogs().All() {
+		for _, scope := range resource.ScopeLogs().All() {
+			for _, record := range scope.LogRecords().All() {
+				v, err := verdict.FromRecord(record)
+				switch {
+				case err == nil:
+					found = append(found, v)
+					count[v.IncidentID]++
+				case !errors.Is(err, verdict.ErrNotVerdict):
+					t.invalid(ctx, err)
+				}
+			}
+		}
+	}
+	return found, count
+}
+
+func (t *terminal) invalid(ctx context.Context, err error) {
+	t.count(ctx, 1, outcomeInvalid)
+	if !t.warned {
+		t.warned = true
+		t.logger.Warn("left out a record that claims to be a verdict; find who sends it, the metric otelcol_exporter_terminal_verdicts{outcome=invalid} counts the rest", zap.Error(err))
+	}
+}
+
+func (t *terminal) print(text *bytes.Buffer, c change) {
+	if t.config.Format == formatJSON {
+		printJSON(text, c)
+		return
+	}
+	// A bytes.Buffer takes every write.
+	_ = verdict.RenderChange(text, c.before, c.after, verdict.Options{Color: t.color, Now: t.now()})
+}
+
+// printJSON writes each revision not written before.
+func printJSON(text *bytes.Buffer, c change) {
+	known := map[string]int{}
+	for _, v := range c.before {
+		known[v.ID] = v.Revision
+	}
+	for _, v := range c.after {
+		if v.Revision > known[v.ID] {
+			text.Write(verdict.ToJSON(v))
+			text.WriteByte('\n')
+		}
+	}
+}
+
+func (t *terminal) remember(ctx context.Context, changes []change) {
+	for _, c := range changes {
+		outcome := outcomeUnchanged
+		if c.printed {
+			outcome = outcomePrinted
+		}
+		t.count(ctx, c.verdicts, outcome)
+		if evicted := t.shown.put(c.after); evicted > 0 {
+			t.telemetry.ExporterTerminalIncidentsEvicted.Add(ctx, int64(evicted))
+		}
+	}
+}
+
+func (t *terminal) count(ctx context.Context, n int, outcome string) {
+	t.telemetry.ExporterTerminalVerdicts.Add(ctx, int64(n), metric.WithAttributes(attribute.String("outcome", outcome)))
+}
+
+func (t *terminal) shutdown(context.Context) error {
+	t.telemetry.Shutdown()
+	return nil
+}
