@@ -1,0 +1,41 @@
+package record
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/plog"
+)
+
+// The pause between two attempts grows from the first to the longest.
+const (
+	firstPause   = time.Millisecond
+	longestPause = 250 * time.Millisecond
+)
+
+// Deliver hands logs to next. A refusal that may pass (a full queue, the memory
+// limiter) is tried again until patience or ctx ends; meanwhile the caller does
+// not read, so that the probe's ring fills and counts what it drops. A permanent
+// refusal is final. The error is the last refusal: the logs are lost, count them.
+func Deliver(ctx context.Context, next consumer.Logs, logs plog.Logs, patience time.Duration) error {
+	err := next.ConsumeLogs(ctx, logs)
+	if err == nil || consumererror.IsPermanent(err) {
+		return err
+	}
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		select {
+		case <-ctx.Done():
+			return err
+		case <-deadline.C:
+			return err
+		case <-time.After(pause):
+		}
+		if err = next.ConsumeLogs(ctx, logs); err == nil || consumererror.IsPermanent(err) {
+			return err
+		}
+	}
+}
