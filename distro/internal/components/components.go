@@ -32,6 +32,7 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
+	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
 )
 
 // Import path prefixes of the two families of foreign components, and of ours.
@@ -76,6 +77,7 @@ func exporters() []part[exporter.Factory] {
 		{otlpexporter.NewFactory(), core + "exporter/otlpexporter"},
 		{otlphttpexporter.NewFactory(), core + "exporter/otlphttpexporter"},
 		{prometheusexporter.NewFactory(), contrib + "exporter/prometheusexporter"},
+		{terminalexporter.NewFactory(), own + "exporters/terminalexporter"},
 	}
 }
 
