@@ -99,7 +99,7 @@ func runAll(ctx context.Context, o options) error {
 		failed += runKernel(ctx, o, k, binaries, work, out)
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d runs failed", failed, len(kernels)*len(binaries))
+		return fmt.Errorf("%d runs failed", failed)
 	}
 	return nil
 }
@@ -108,24 +108,20 @@ func runAll(ctx context.Context, o options) error {
 func runKernel(ctx context.Context, o options, k Kernel, binaries []binary, work string, out *printer) int {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("no end within %s", o.limit))
 	defer cancel()
-	var given []string
-	for _, b := range binaries {
-		given = append(given, b.Name)
-	}
-	seen := newCollector(k, given)
+	seen := newCollector(k, binaries)
 	var problem error
 	if k.Name == hostName {
 		problem = runHost(o, binaries, seen.see)
 	} else {
 		problem = runMachine(ctx, o, k, binaries, work, seen.see, out)
 	}
-	results, err := seen.results()
-	if err != nil {
-		problem = errors.Join(problem, err)
+	results, err := seen.results(problem)
+	if err == nil {
+		err = appendJSON(o.json, k.Name, results)
 	}
-	failed := out.kernel(k, seen.Release, binaries, results, problem)
-	if err := appendJSON(o.json, k.Name, results); err != nil {
-		out.step("%s: %v", o.json, err)
+	failed := out.kernel(k, seen.Release, results)
+	if err != nil {
+		out.warn(k.Name, err)
 		failed++
 	}
 	return failed

@@ -33,13 +33,10 @@ func (p *printer) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// kernel prints one row's results and returns how many binaries did not pass.
-func (p *printer) kernel(k Kernel, release string, binaries []binary, results []result, problem error) int {
+// kernel prints one row's results and returns how many did not pass.
+func (p *printer) kernel(k Kernel, release string, results []result) int {
 	passed := 0
-	for i, r := range results {
-		if i < len(binaries) && binaries[i].Err != nil {
-			r.Problem, r.Output = "does not compile", binaries[i].Err.Error()
-		}
+	for _, r := range results {
 		if r.Problem == "" {
 			passed++
 			p.passed(k, r)
@@ -47,19 +44,12 @@ func (p *printer) kernel(k Kernel, release string, binaries []binary, results []
 			p.failed(k, r)
 		}
 	}
-	if problem != nil {
-		fmt.Fprintf(p.w, "%s %s: %v\n", p.paint("31", "FAIL"), k.Name, problem)
-	}
-	failed := len(binaries) - passed
-	if problem != nil && failed == 0 {
-		failed = 1
-	}
 	colour := "32"
-	if failed > 0 {
+	if passed < len(results) {
 		colour = "31"
 	}
-	fmt.Fprintln(p.w, p.paint(colour, fmt.Sprintf("kernel %s (%s): %d binaries given, %d passed", k.Name, strings.TrimSpace(release), len(binaries), passed)))
-	return failed
+	fmt.Fprintln(p.w, p.paint(colour, fmt.Sprintf("kernel %s (%s): %d of %d passed", k.Name, release, passed, len(results))))
+	return len(results) - passed
 }
 
 func (p *printer) passed(k Kernel, r result) {

@@ -36,16 +36,16 @@ type result struct {
 // never ended is a failure, whatever else happened.
 type collector struct {
 	kernel  Kernel
-	order   []string
+	given   []binary
 	outputs map[string]*bytes.Buffer
 	ends    map[string]guest.Line
 	Release string
 }
 
-func newCollector(k Kernel, given []string) *collector {
-	c := &collector{kernel: k, order: given, outputs: map[string]*bytes.Buffer{}, ends: map[string]guest.Line{}}
-	for _, name := range given {
-		c.outputs[name] = &bytes.Buffer{}
+func newCollector(k Kernel, given []binary) *collector {
+	c := &collector{kernel: k, given: given, outputs: map[string]*bytes.Buffer{}, ends: map[string]guest.Line{}}
+	for _, b := range given {
+		c.outputs[b.Name] = &bytes.Buffer{}
 	}
 	return c
 }
@@ -54,7 +54,7 @@ func newCollector(k Kernel, given []string) *collector {
 func (c *collector) see(line guest.Line) {
 	switch output, given := c.outputs[line.Package]; {
 	case line.Kind == guest.Boot:
-		c.Release = line.Text
+		c.Release = strings.TrimSpace(line.Text)
 	case given && line.Kind == guest.Output:
 		output.WriteString(line.Text)
 	case given && line.Kind == guest.End:
@@ -62,18 +62,27 @@ func (c *collector) see(line guest.Line) {
 	}
 }
 
-// results judges every binary that was given, in order.
-func (c *collector) results() ([]result, error) {
+// results judges every binary that was given, in order. A run that broke is a
+// result of its own, so that it counts even when each binary had ended.
+func (c *collector) results(broken error) ([]result, error) {
 	var all []result
-	for _, name := range c.order {
-		events, err := toEvents(c.outputs[name].Bytes(), c.kernel.Name+"/"+name)
+	for _, b := range c.given {
+		output := c.outputs[b.Name]
+		events, err := toEvents(output.Bytes(), c.kernel.Name+"/"+b.Name)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", b.Name, err)
 		}
-		r := result{Package: name, Events: events, Output: c.outputs[name].String()}
-		end, ended := c.ends[name]
-		r.judge(c.kernel, end, ended)
+		r := result{Package: b.Name, Events: events, Output: output.String()}
+		if b.Err != nil {
+			r.Problem, r.Output = "does not compile", b.Err.Error()
+		} else {
+			end, ended := c.ends[b.Name]
+			r.judge(c.kernel, end, ended)
+		}
 		all = append(all, r)
+	}
+	if broken != nil {
+		all = append(all, result{Package: "machine", Problem: "broke", Output: broken.Error()})
 	}
 	return all, nil
 }
@@ -104,9 +113,12 @@ func toEvents(output []byte, pkg string) ([]testEvent, error) {
 // judge counts the tests and says what is wrong, the worst first.
 func (r *result) judge(k Kernel, end guest.Line, ended bool) {
 	var undeclared []string
+	started := 0
 	for _, e := range r.Events {
 		switch {
 		case e.Test == "":
+		case e.Action == "run":
+			started++
 		case e.Action == "pass":
 			r.Passed++
 		case e.Action == "fail":
@@ -132,16 +144,19 @@ func (r *result) judge(k Kernel, end guest.Line, ended bool) {
 		r.Problem = "tests failed"
 	case len(undeclared) > 0 && k.Name != hostName:
 		r.Problem = "skipped without a skip line in kernels.txt: " + strings.Join(undeclared, ", ")
-	case r.Passed+r.Skipped == 0:
+	case started > r.Passed+r.Failed+r.Skipped:
+		r.Problem = "a test started and never ended"
+	case started == 0:
 		r.Problem = "ran no test"
 	}
 }
 
 // finished returns the events with the closing one that the counts go by.
 func (r result) finished(kernel string) []testEvent {
-	last := testEvent{Action: "pass", Package: kernel + "/" + r.Package, Elapsed: r.Seconds}
-	if r.Problem != "" {
-		last.Action, last.Output = "fail", r.Problem
+	name := kernel + "/" + r.Package
+	if r.Problem == "" {
+		return append(r.Events, testEvent{Action: "pass", Package: name, Elapsed: r.Seconds})
 	}
-	return append(r.Events, last)
+	why := testEvent{Action: "output", Package: name, Output: r.Problem + "\n"}
+	return append(r.Events, why, testEvent{Action: "fail", Package: name, Elapsed: r.Seconds})
 }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/vmtests/guest"
+)
+
+func TestMatrixHoldsTheKernelsWePromise(t *testing.T) {
+	kernels, err := parseKernels(kernelsFile)
+	require.NoError(t, err)
+	var names []string
+	for _, k := range kernels {
+		names = append(names, k.Name)
+	}
+	require.Subset(t, names, []string{"5.10", "6.1", "6.12", "newest"})
+}
+
+func TestMatrixErrorsNameTheLine(t *testing.T) {
+	for text, problem := range map[string]string{
+		"\nkernel 6.1 amd64 bookworm":                          "kernels.txt:2: want 'kernel NAME ARCH SUITES PACKAGE'",
+		"kernel 6.1 riscv64 sid p":                             "only amd64",
+		"kernel 6.1 amd64 a p-*-*":                             "at most one *",
+		"kernel 6.1 amd64 a p\nkernel 6.1 amd64 b q":           "stands here twice",
+		"skip 6.1 bpf/kmsg TestX because":                      "skip for kernel 6.1, which has no row above",
+		"kernel 6.1 amd64 a p\nskip 6.1 bpf/kmsg TestNoReason": "kernels.txt:2: want",
+		"kernel 6.1 amd64 a p\nsikp * bpf/kmsg TestX a typo":   "kernels.txt:2: want",
+	} {
+		_, err := parseKernels(text)
+		require.ErrorContains(t, err, problem, text)
+	}
+}
+
+func TestUnknownKernelIsAnsweredWithTheKnown(t *testing.T) {
+	_, err := chooseKernels([]string{"4.4"})
+	require.ErrorContains(t, err, "kernel 4.4 is not in kernels.txt; it has 5.10, 6.1, 6.12, newest")
+}
+
+func TestOnlyTestsThatNeedAKernelAreChosen(t *testing.T) {
+	list := `{"ImportPath":"` + module + `/bpf/kmsg","Dir":"/m/bpf/kmsg","TestGoFiles":["a_test.go"]}
+{"ImportPath":"` + module + `/bpf/probe","Dir":"/m/bpf/probe"}
+{"ImportPath":"` + module + `/patterns/rule","Dir":"/m/patterns/rule","TestGoFiles":["a_test.go"],"TestImports":["testing"]}
+{"ImportPath":"` + module + `/distro/check","Dir":"/m/distro/check","XTestGoFiles":["a_test.go"],"XTestImports":["` + module + `/internal/privtest"]}`
+	chosen, err := choosePackages([]byte(list), true)
+	require.NoError(t, err)
+	require.Equal(t, []testPackage{{Name: "bpf/kmsg", Dir: "/m/bpf/kmsg"}, {Name: "distro/check", Dir: "/m/distro/check"}}, chosen)
+	_, err = choosePackages([]byte(`{"ImportPath":"x"}`), false)
+	require.ErrorContains(t, err, "no tests to run on a kernel")
+}
+
+func TestBinaryPassesOnlyWhenEverythingDid(t *testing.T) {
+	const name = "bpf/kmsg"
+	output := func(text string) guest.Line { return guest.Line{Kind: guest.Output, Package: name, Text: text} }
+	run, pass := output("\x16=== RUN   TestX\n"), output("\x16--- PASS: TestX (0.01s)\n\x16=== NAME  \nPASS\n")
+	end := guest.Line{Kind: guest.End, Package: name}
+	for label, tc := range map[string]struct {
+		lines   []guest.Line
+		built   error
+		problem string
+	}{
+		"passed":         {lines: []guest.Line{run, pass, end}},
+		"declared skip":  {lines: []guest.Line{output("\x16=== RUN   TestOld\n\x16--- SKIP: TestOld (0.00s)\n\x16=== NAME  \nPASS\n"), end}},
+		"undeclared":     {lines: []guest.Line{run, output("\x16--- SKIP: TestX (0.00s)\n\x16=== NAME  \nPASS\n"), end}, problem: "skipped without a skip line in kernels.txt: TestX"},
+		"failed":         {lines: []guest.Line{run, output("\x16--- FAIL: TestX (0.00s)\n\x16=== NAME  \nFAIL\n"), {Kind: guest.End, Package: name, Code: 1}}, problem: "exit status 1"},
+		"lied":           {lines: []guest.Line{run, output("\x16--- FAIL: TestX (0.00s)\n\x16=== NAME  \nFAIL\n"), end}, problem: "tests failed"},
+		"killed":         {lines: []guest.Line{run, {Kind: guest.End, Package: name, Code: 137, Error: "killed after 4m0s"}}, problem: "killed after 4m0s"},
+		"machine died":   {lines: []guest.Line{run, pass}, problem: "did not end: the machine died or was stopped first"},
+		"ran nothing":    {lines: []guest.Line{output("PASS\n"), end}, problem: "ran no test"},
+		"no compile":     {built: errors.New("syntax"), problem: "does not compile"},
+		"another's end":  {lines: []guest.Line{run, pass, {Kind: guest.End, Package: "bpf/other"}}, problem: "did not end: the machine died or was stopped first"},
+		"stopped inside": {lines: []guest.Line{run, end}, problem: "a test started and never ended"},
+	} {
+		t.Run(label, func(t *testing.T) {
+			kernel := Kernel{Name: "6.1", Skips: []Skip{{Package: name, Test: "TestOld", Reason: "not there"}}}
+			seen := newCollector(kernel, []binary{{testPackage: testPackage{Name: name}, Err: tc.built}})
+			for _, line := range tc.lines {
+				seen.see(line)
+			}
+			results, err := seen.results(nil)
+			require.NoError(t, err)
+			require.Len(t, results, 1)
+			require.Equal(t, tc.problem, results[0].Problem)
+			events := results[0].finished("6.1")
+			want := map[bool]string{true: "pass", false: "fail"}[tc.problem == ""]
+			require.Equal(t, want, events[len(events)-1].Action)
+		})
+	}
+}
+
+func TestBrokenRunCountsEvenWhenAllBinariesEnded(t *testing.T) {
+	seen := newCollector(Kernel{Name: "6.1"}, nil)
+	results, err := seen.results(errors.New("qemu crashed"))
+	require.NoError(t, err)
+	require.Len(t, results, 1)
+	require.NotEmpty(t, results[0].Problem)
+}
