@@ -77,7 +77,8 @@ static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133; /* 5.
  * CO-RE. core_read copies one field of a kernel structure (kernel.h declares it
  * with preserve_access_index, so its offset is relocated) and is 0 on success;
  * core_get is its value, zero when it cannot be read, and may be nested:
- * core_get(core_get(task->real_parent)->tgid). Neither fits a bit-field.
+ * core_get(core_get(task->real_parent)->tgid). Read a number or a pointer, never a
+ * kernel structure: an access to the copy would be relocated too. Neither fits a bit-field.
  * core_field_exists and core_type_exists are constants at load time: the
  * verifier drops the branch not taken.
  */

@@ -41,16 +41,20 @@ enum {
 /*
  * Pages of one kind. 6.2 (f1a7941243c1) made the atomic counters of rss_stat
  * per-CPU counters, whose count lags by up to a batch for each CPU and can be
- * below zero: the kernel's own OOM report reads it the same way.
+ * below zero: the kernel's own OOM report reads it the same way. The kernel's
+ * percpu_counter is larger than ours, so the step from one to the next is asked for.
  */
 static __always_inline __u64 mm_pages(struct mm_struct *mm, int kind)
 {
+	struct percpu_counter *counter;
 	long long pages;
 
-	if (core_type_exists(struct mm_rss_stat))
-		pages = core_get(((struct mm_struct___atomic *)mm)->rss_stat.count[kind]).counter;
-	else
-		pages = core_get(mm->rss_stat[kind]).count;
+	if (core_type_exists(struct mm_rss_stat)) {
+		pages = core_get(((struct mm_struct___atomic *)mm)->rss_stat.count[kind].counter);
+	} else {
+		counter = (void *)mm + core_field_offset(mm->rss_stat) + kind * core_type_size(struct percpu_counter);
+		pages = core_get(counter->count);
+	}
 	return pages > 0 ? pages : 0;
 }
 

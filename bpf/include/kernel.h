@@ -31,6 +31,7 @@ struct task_struct {
 	pid_t tgid;
 	char comm[16];
 	int exit_code;
+	__u64 start_boottime; /* named so since Linux 5.5, cf25e24db61c */
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	struct mm_struct *mm;
@@ -39,8 +40,12 @@ struct task_struct {
 	struct css_set *cgroups;
 };
 
-/* include/linux/sched/signal.h */
+/* include/linux/sched/signal.h: what the threads of one process share. */
 struct signal_struct {
+	atomic_t live; /* threads that have not begun to exit */
+	int group_exit_code;
+	unsigned int flags;
+	struct mm_struct *oom_mm; /* set by mark_oom_victim(), mm/oom_kill.c; kept until the end */
 	short oom_score_adj;
 };
 
@@ -60,6 +65,8 @@ struct percpu_counter {
 
 /* include/linux/mm_types.h. Pages, but for pgtables_bytes. */
 struct mm_struct {
+	unsigned long env_start; /* where execve(2) put the environment strings */
+	unsigned long env_end;
 	unsigned long total_vm;
 	atomic_long_t pgtables_bytes;
 	struct percpu_counter rss_stat[4];
@@ -110,6 +117,46 @@ enum memcg_memory_event {
 /* include/linux/oom.h */
 struct oom_control {
 	struct mem_cgroup *memcg;
+};
+
+/*
+ * The printk ring, kernel/printk/printk_ringbuffer.h; this shape since 5.10
+ * (cfe2790b163a moved the infos out of the descriptors).
+ */
+struct printk_info {
+	__u16 text_len;
+	__u8 facility;
+	__u32 caller_id;
+};
+
+struct prb_data_blk_lpos {
+	unsigned long begin;
+	unsigned long next;
+};
+
+struct prb_desc {
+	struct prb_data_blk_lpos text_blk_lpos;
+};
+
+struct prb_desc_ring {
+	unsigned int count_bits;
+	struct prb_desc *descs;
+	struct printk_info *infos;
+};
+
+struct prb_data_ring {
+	unsigned int size_bits;
+	char *data;
+};
+
+struct printk_ringbuffer {
+	struct prb_desc_ring desc_ring;
+	struct prb_data_ring text_data_ring;
+};
+
+struct prb_reserved_entry {
+	struct printk_ringbuffer *rb;
+	unsigned long id;
 };
 
 #pragma clang attribute pop

@@ -13,6 +13,16 @@ const (
 	ConstraintCgroup             // a memory cgroup reached its limit
 )
 
+// Source says how the constraint of a kill was found.
+type Source uint8
+
+// The sources, worst first.
+const (
+	SourceNone       Source = iota // not at all: ConstraintUnknown
+	SourceStack                    // by the kernel functions that led to the kill
+	SourceOOMControl               // by the kernel's own oom_control
+)
+
 // Event is one process killed by the kernel for want of memory.
 type Event struct {
 	Time        time.Time
@@ -30,7 +40,8 @@ type Event struct {
 	SwapBytes       uint64
 
 	Constraint   Constraint
-	CgroupPath   string // memory cgroup of the victim, from the root of the hierarchy
+	Source       Source // of Constraint and LimitCgroup
+	CgroupPath   string // memory cgroup of the victim, from the root of the hierarchy; "…/" stands for names that did not fit
 	LimitCgroup  string // cgroup whose limit was hit; "" when node-wide or unknown
 	LimitBytes   uint64 // that limit; 0 when node-wide or unlimited
 	UsageBytes   uint64 // usage of that cgroup at the kill

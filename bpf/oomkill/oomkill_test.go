@@ -1,0 +1,202 @@
+//go:build linux && (amd64 || arm64)
+
+package oomkill
+
+import (
+	"context"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// chargeBatch is how far below its limit a cgroup may be when a charge fails:
+// MEMCG_CHARGE_BATCH pages (include/linux/memcontrol.h).
+const chargeBatch = 64 * 4096
+
+func TestEachRungReportsADrill(t *testing.T) {
+	for _, rung := range []string{RungFentry, RungKprobe, RungStack, RungVictim} {
+		t.Run(path.Dir(rung), func(t *testing.T) {
+			p := open(t, Options{Rung: rung})
+			event, err := p.Fire(t.Context())
+			require.NoError(t, err)
+			require.NotZero(t, event.PID)
+			require.Equal(t, probe.Report{
+				Probe: "oomkill", Rung: rung,
+				Attempts: []probe.Attempt{{Rung: rung, Outcome: probe.OK, Fired: true}},
+			}, p.Report())
+			require.Equal(t, probe.Stats{Events: 1}, p.Stats())
+		})
+	}
+}
+
+func TestWithoutAChoiceTheBestRungIsTakenAndTheBetterOnesAreExplained(t *testing.T) {
+	p := open(t, Options{})
+	_, err := p.Fire(t.Context())
+	require.NoError(t, err)
+	report := p.Report()
+	last := len(report.Attempts) - 1
+	require.Equal(t, probe.Attempt{Rung: report.Rung, Outcome: probe.OK, Fired: true}, report.Attempts[last])
+	for _, better := range report.Attempts[:last] {
+		require.Contains(t, []probe.Outcome{probe.Denied, probe.Unsupported}, better.Outcome, better.Reason)
+		require.NotEmpty(t, better.Reason)
+	}
+}
+
+func TestKillForACgroupLimitNamesVictimMemoryAndLimit(t *testing.T) {
+	p := open(t, Options{})
+	before := time.Now()
+	drill, err := Drill(t.Context(), DrillOptions{Env: []string{"RANK=3"}, LimitBytes: 24 << 20})
+	require.NoError(t, err)
+	e := next(t, p, drill.PID)
+
+	require.WithinRange(t, e.Time, before.Add(-time.Second), drill.Killed.Add(time.Second))
+	require.EqualValues(t, os.Getpid(), e.ParentPID)
+	require.Equal(t, "tracecore-drill", e.Comm)
+	require.EqualValues(t, os.Geteuid(), e.UID)
+	require.EqualValues(t, 1000, e.OOMScoreAdj)
+	requireMemory(t, e, drill.LimitBytes)
+
+	require.Equal(t, ConstraintCgroup, e.Constraint)
+	require.Equal(t, drill.CgroupPath, e.CgroupPath)
+	require.Equal(t, drill.CgroupPath, e.LimitCgroup)
+	require.EqualValues(t, 24<<20, e.LimitBytes)
+	require.Positive(t, e.FailureCount)
+	require.Equal(t, e.PID, e.TriggerPID)
+	require.NotEmpty(t, e.TriggerComm)
+}
+
+func requireMemory(t *testing.T, e Event, limit uint64) {
+	t.Helper()
+	require.LessOrEqual(t, e.UsageBytes, limit)
+	require.GreaterOrEqual(t, e.UsageBytes, limit-chargeBatch)
+	// The limit also covers page tables and kernel stacks; a per-CPU counter may lag.
+	require.Greater(t, e.AnonRSSBytes, limit/2)
+	require.Greater(t, e.TotalVMBytes, 2*limit)
+	require.Positive(t, e.FileRSSBytes)
+	require.Positive(t, e.PageTablesBytes)
+	require.Zero(t, e.SwapBytes)
+}
+
+// A pod's limit above its containers: the victim's own cgroup is not the one to blame.
+func TestLimitOfAnOuterCgroupIsNamed(t *testing.T) {
+	for _, rung := range []string{RungFentry, RungKprobe, RungStack} {
+		t.Run(path.Dir(rung), func(t *testing.T) {
+			p := open(t, Options{Rung: rung})
+			pod := cgroup(t, nil, DefaultDrillLimit)
+			container := cgroup(t, pod, 1<<30)
+			drill, err := drillIn(t.Context(), container, DrillOptions{LimitBytes: DefaultDrillLimit})
+			require.NoError(t, err)
+			e := next(t, p, drill.PID)
+			require.Equal(t, drill.CgroupPath, e.CgroupPath)
+			require.Equal(t, path.Dir(drill.CgroupPath), e.LimitCgroup)
+			require.EqualValues(t, DefaultDrillLimit, e.LimitBytes)
+			require.GreaterOrEqual(t, e.UsageBytes, uint64(DefaultDrillLimit-chargeBatch))
+		})
+	}
+}
+
+func TestVictimAndTriggerCanBeDifferentProcesses(t *testing.T) {
+	p := open(t, Options{})
+	group := cgroup(t, nil, 64<<20)
+	victim := play(t, "take:33554432:1000")
+	trigger := play(t, "take:46137344:0")
+	require.NoError(t, group.add(victim.Process.Pid))
+	require.NoError(t, group.add(trigger.Process.Pid))
+	victim.tell(t)
+	require.Equal(t, "taken", victim.line(t))
+	trigger.tell(t) // and may be killed next, before the kernel has the victim's memory back
+	e := next(t, p, uint32(victim.Process.Pid))
+	require.EqualValues(t, trigger.Process.Pid, e.TriggerPID)
+	require.EqualValues(t, 1000, e.OOMScoreAdj)
+	require.Greater(t, e.AnonRSSBytes, uint64(24<<20))
+	require.Equal(t, ConstraintCgroup, e.Constraint)
+}
+
+// Kernels whose mark_victim has only a pid: the victim comes from its SIGKILL.
+func TestVictimIsFoundByItsSignal(t *testing.T) {
+	privtest.Require(t)
+	k := learnKernel()
+	k.victimFromSignal = true
+	h, err := openHooks(k, "", 0)
+	require.NoError(t, err)
+	p := &Probe{hooks: h, code: k.code, report: probe.Report{Rung: RungStack}}
+	defer func() { require.NoError(t, p.Close()) }()
+
+	drill, err := Drill(t.Context(), DrillOptions{})
+	require.NoError(t, err)
+	e := next(t, p, drill.PID)
+	require.Equal(t, drill.CgroupPath, e.CgroupPath)
+	requireMemory(t, e, drill.LimitBytes)
+}
+
+func TestFullRingCountsWhatItLost(t *testing.T) {
+	p := open(t, Options{RingBytes: uint32(os.Getpagesize())})
+	room := uint64(os.Getpagesize()) / 3100 // a record with its header
+	for range room + 2 {
+		_, err := Drill(t.Context(), DrillOptions{})
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 2, p.Stats().Dropped)
+	var e Event
+	require.NoError(t, p.Read(&e))
+	require.NoError(t, p.Close())
+	require.Equal(t, probe.Stats{Events: 1, Dropped: 2}, p.Stats(), "counters outlive the probe")
+}
+
+func TestCloseUnblocksReadAndMayBeRepeated(t *testing.T) {
+	p := open(t, Options{})
+	done := make(chan error)
+	go func() { done <- p.Read(&Event{}) }()
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, <-done, probe.ErrClosed)
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, p.Read(&Event{}), probe.ErrClosed)
+}
+
+func TestUnknownRungIsRefusedWithTheKnownOnes(t *testing.T) {
+	_, err := Open(Options{Rung: "uprobe/malloc"})
+	require.ErrorContains(t, err, "use one of "+strings.Join([]string{RungFentry, RungKprobe, RungStack, RungVictim}, ", "))
+}
+
+func TestLostPrivilegesAreDenied(t *testing.T) {
+	privtest.Require(t)
+	errs := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its lost capabilities
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			errs <- err
+			return
+		}
+		_, err := Open(Options{})
+		errs <- err
+	}()
+	err := <-errs
+	var noRung *ladder.NoRung
+	require.ErrorAs(t, err, &noRung)
+	for _, attempt := range noRung.Report.Attempts {
+		require.Contains(t, []probe.Outcome{probe.Denied, probe.Unsupported}, attempt.Outcome, attempt.Reason)
+	}
+	require.Equal(t, probe.Denied, noRung.Report.Attempts[len(noRung.Report.Attempts)-1].Outcome)
+}
+
+func TestFireEndsWithItsContext(t *testing.T) {
+	p := open(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := p.Report()
+	_, err := p.Fire(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, before, p.Report(), "a drill that could not be made says nothing of the rung")
+}
