@@ -1,3 +1,115 @@
 // Package check says what this machine allows: facts about the kernel and the
 // process, and for each probe the rung it got, seen to fire.
 package check
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// Status is the verdict on a machine.
+type Status string
+
+// The statuses.
+const (
+	OK       Status = "ok"       // every probe works
+	Degraded Status = "degraded" // some do
+	Unusable Status = "unusable" // none does
+)
+
+// Probe is what one probe found: its own report, and whether the whole way from
+// the kernel to its reader was seen to work.
+type Probe struct {
+	probe.Report
+	Sees string `json:"sees"` // in plain words
+	// Fired: a harmless cause was made and its event was read.
+	Fired bool   `json:"fired"`
+	Error string `json:"error,omitempty"`
+}
+
+// Works reports whether the probe delivers: it is open, and nothing that was
+// tried since failed.
+func (p Probe) Works() bool { return p.Rung != "" && p.Error == "" }
+
+// fireTimeout bounds the wait for the event of a cause. A virtual machine under
+// software emulation needs seconds to start a child process.
+const fireTimeout = 30 * time.Second
+
+// subject is one probe as check sees it.
+type subject struct {
+	name string
+	sees string
+	open func() (handle, error)
+}
+
+// handle is a probe that is open.
+type handle interface {
+	Report() probe.Report
+	// Fire makes a harmless cause and returns when its event was read. It does
+	// nothing where Open has done that.
+	Fire(ctx context.Context) error
+	Close() error
+}
+
+// Run opens every probe the way the receivers do, fires it and closes it.
+func Run(ctx context.Context) []Probe { return run(ctx, subjects(), true) }
+
+// Survey opens every probe and closes it again without a cause of its own.
+func Survey() []Probe { return run(context.Background(), subjects(), false) }
+
+func run(ctx context.Context, list []subject, fire bool) []Probe {
+	out := make([]Probe, len(list))
+	for i, s := range list {
+		out[i] = s.check(ctx, fire)
+	}
+	return out
+}
+
+func (s subject) check(ctx context.Context, fire bool) Probe {
+	p := Probe{Report: probe.Report{Probe: s.name, Attempts: []probe.Attempt{}}, Sees: s.sees}
+	h, err := s.open()
+	if err != nil {
+		p.Attempts = append(p.Attempts, attemptsOf(err)...)
+		p.Error = err.Error()
+		return p
+	}
+	if fire {
+		ctx, cancel := context.WithTimeout(ctx, fireTimeout)
+		defer cancel()
+		err = h.Fire(ctx)
+	}
+	p.Report = h.Report()
+	p.Fired = slices.ContainsFunc(p.Attempts, func(a probe.Attempt) bool { return a.Rung == p.Rung && a.Fired })
+	if err = errors.Join(err, h.Close()); err != nil {
+		p.Error = err.Error()
+	}
+	return p
+}
+
+// StatusOf sums the probes up.
+func StatusOf(probes []Probe) Status {
+	working := 0
+	for _, p := range probes {
+		if p.Works() {
+			working++
+		}
+	}
+	switch working {
+	case len(probes):
+		return OK
+	case 0:
+		return Unusable
+	}
+	return Degraded
+}
+
+// What each probe sees, in plain words.
+const (
+	seesKmsg     = "GPU, NVLink, network and PCIe faults that drivers write to the kernel log"
+	seesOOMKill  = "processes that the kernel kills for want of memory"
+	seesIdentity = "which rank, job, pod and container a process is, and how it ended"
+)

@@ -1,0 +1,63 @@
+//go:build linux && (amd64 || arm64)
+
+package check
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+	"github.com/tracecoreai/tracecore/bpf/oomkill"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+func TestMain(m *testing.M) {
+	if oomkill.IsDrillChild() {
+		os.Exit(oomkill.DrillChild())
+	}
+	os.Exit(m.Run())
+}
+
+// TestEveryProbeFiresOnThisKernel is what tracecore promises on each kernel it
+// is tested on.
+func TestEveryProbeFiresOnThisKernel(t *testing.T) {
+	privtest.Require(t)
+	probes := Run(t.Context())
+	for _, p := range probes {
+		require.Empty(t, p.Error, "%+v", p)
+		require.True(t, p.Works(), "%+v", p)
+		require.True(t, p.Fired, "%+v", p)
+		require.Equal(t, p.Attempts[len(p.Attempts)-1].Rung, p.Rung)
+		t.Logf("%s: %s", p.Probe, p.Rung)
+	}
+	require.Equal(t, OK, StatusOf(probes))
+}
+
+// TestSurveyFindsTheRungsThatRunFinds holds the cheap look to the thorough one.
+func TestSurveyFindsTheRungsThatRunFinds(t *testing.T) {
+	privtest.Require(t)
+	rungs := func(probes []Probe) map[string]string {
+		out := map[string]string{}
+		for _, p := range probes {
+			out[p.Probe] = p.Rung
+		}
+		return out
+	}
+	require.Equal(t, rungs(Run(t.Context())), rungs(Survey()))
+}
+
+// TestWithoutPrivilegesEachRungSaysWhy runs where it may load nothing.
+func TestWithoutPrivilegesEachRungSaysWhy(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("runs as a user without privileges only; the command's tests make such a process")
+	}
+	for _, p := range Survey() {
+		require.NotEmpty(t, p.Error, p.Probe)
+		for _, a := range p.Attempts {
+			require.NotEqual(t, probe.OK, a.Outcome)
+			require.NotEmpty(t, a.Reason)
+		}
+	}
+}

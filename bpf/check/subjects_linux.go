@@ -1,0 +1,60 @@
+//go:build linux && (amd64 || arm64)
+
+package check
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/bpf/oomkill"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// subjects are the probes of tracecore, opened as the receivers open them.
+func subjects() []subject {
+	return []subject{
+		{"kmsg", seesKmsg, openKmsg},
+		{"oomkill", seesOOMKill, openOOMKill},
+	}
+}
+
+// attemptsOf returns what a ladder on which nothing worked says about its rungs.
+func attemptsOf(err error) []probe.Attempt {
+	var none *ladder.NoRung
+	if errors.As(err, &none) {
+		return none.Report.Attempts
+	}
+	return nil
+}
+
+type kmsgHandle struct{ *kmsg.Probe }
+
+func openKmsg() (handle, error) {
+	p, err := kmsg.Open(kmsg.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return kmsgHandle{p}, nil
+}
+
+// Fire has nothing left to do: Open wrote a marker line to the kernel log and
+// took no hook on which it did not arrive.
+func (kmsgHandle) Fire(context.Context) error { return nil }
+
+type oomkillHandle struct{ *oomkill.Probe }
+
+func openOOMKill() (handle, error) {
+	p, err := oomkill.Open(oomkill.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return oomkillHandle{p}, nil
+}
+
+// Fire has the kernel kill a child of ours in a throw-away memory cgroup.
+func (h oomkillHandle) Fire(ctx context.Context) error {
+	_, err := h.Probe.Fire(ctx)
+	return err
+}

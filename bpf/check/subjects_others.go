@@ -1,0 +1,20 @@
+//go:build !linux || !(amd64 || arm64)
+
+package check
+
+import (
+	"errors"
+	"runtime"
+
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// subjects are the same probes, none of which opens here.
+func subjects() []subject {
+	open := func() (handle, error) {
+		return nil, errors.New("probes need Linux on amd64 or arm64, this is " + runtime.GOOS + " on " + runtime.GOARCH)
+	}
+	return []subject{{"kmsg", seesKmsg, open}, {"oomkill", seesOOMKill, open}, {"identity", seesIdentity, open}}
+}
+
+func attemptsOf(error) []probe.Attempt { return nil }
