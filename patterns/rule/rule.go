@@ -2,7 +2,10 @@
 // in which file and line it says something else.
 package rule
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Rule is one pattern, parsed and valid. README.md of the folder patterns is
 // the reference of the language.
@@ -47,6 +50,7 @@ const (
 type Field struct {
 	Name string
 	Expr string // OTTL value expression
+	line int
 }
 
 // Evidence is one thing a pattern looks for.
@@ -69,6 +73,7 @@ type Evidence struct {
 	Median   Median
 	Missing  Missing
 	Follows  *Follows
+	line     int
 }
 
 // Operator says what of the records counts.
@@ -135,6 +140,7 @@ type Explain struct {
 	Mine    []string // fields of this pattern
 	Theirs  []string // fields of the other, in the same order
 	Within  time.Duration
+	line    int
 }
 
 // OnMetrics reports whether e watches metrics rather than logs.
@@ -142,6 +148,37 @@ func (e *Evidence) OnMetrics() bool { return len(e.Metrics) > 0 }
 
 // CanStart reports whether e alone can begin a fault.
 func (e *Evidence) CanStart() bool { return len(e.Match) == 0 }
+
+// FieldNames returns the names of all fields of r, of its evidence too.
+func (r *Rule) FieldNames() []string {
+	var names []string
+	for _, f := range r.Fields {
+		names = append(names, f.Name)
+	}
+	for _, e := range r.All() {
+		for _, f := range e.Fields {
+			if !slices.Contains(names, f.Name) {
+				names = append(names, f.Name)
+			}
+		}
+	}
+	return names
+}
+
+// FieldsOf returns the fields evaluated on records of e: those of the rule,
+// with the evidence's own instead where it has them.
+func (r *Rule) FieldsOf(e *Evidence) []Field {
+	fields := slices.Clone(r.Fields)
+	for _, own := range e.Fields {
+		at := slices.IndexFunc(fields, func(f Field) bool { return f.Name == own.Name })
+		if at < 0 {
+			fields = append(fields, own)
+		} else {
+			fields[at] = own
+		}
+	}
+	return fields
+}
 
 // All returns evidence and resolving evidence, in that order.
 func (r *Rule) All() []*Evidence {

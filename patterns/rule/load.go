@@ -1,0 +1,93 @@
+package rule
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// Load reads the pattern files of fsys below each of roots (a file or a
+// folder): every *.yaml and *.yml outside of folders called testdata. The rules
+// come ordered by id. Check says whether they fit together.
+func Load(fsys fs.FS, roots ...string) ([]Rule, error) {
+	return load(fsys, "", roots...)
+}
+
+// LoadPaths is Load for files and folders of the operating system.
+func LoadPaths(paths ...string) ([]Rule, error) {
+	var all []Rule
+	var errs []error
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read patterns: %w: name a pattern file or a folder of them", err))
+			continue
+		}
+		dir, root := filepath.Clean(p), "."
+		if !info.IsDir() {
+			dir, root = filepath.Split(dir)
+			dir = filepath.Clean(dir)
+		}
+		rules, err := load(os.DirFS(dir), dir, root)
+		all, errs = append(all, rules...), append(errs, err)
+	}
+	sortByID(all)
+	return all, errors.Join(errs...)
+}
+
+// load names files as prefix/path in messages.
+func load(fsys fs.FS, prefix string, roots ...string) ([]Rule, error) {
+	var rules []Rule
+	var errs []error
+	for _, root := range roots {
+		err := fs.WalkDir(fsys, root, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if entry.IsDir() {
+				if entry.Name() == "testdata" {
+					return fs.SkipDir
+				}
+				return nil
+			}
+			if ext := path.Ext(name); ext != ".yaml" && ext != ".yml" {
+				return nil
+			}
+			r, err := parseFile(fsys, name, path.Join(filepath.ToSlash(prefix), name))
+			if err != nil {
+				errs = append(errs, err)
+				return nil
+			}
+			rules = append(rules, r)
+			return nil
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read patterns: %w", err))
+		}
+	}
+	sortByID(rules)
+	return rules, errors.Join(errs...)
+}
+
+func parseFile(fsys fs.FS, name, shown string) (Rule, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return Rule{}, fmt.Errorf("read pattern %s: %w", shown, err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return Rule{}, fmt.Errorf("read pattern %s: %w", shown, err)
+	}
+	return Parse(shown, content)
+}
+
+func sortByID(rules []Rule) {
+	slices.SortStableFunc(rules, func(a, b Rule) int { return cmp.Compare(a.ID, b.ID) })
+}

@@ -1,0 +1,56 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// suggest says which of names was probably meant by name.
+func suggest(name string, names []string) string {
+	best, least := "", len(name)/2+1
+	for _, candidate := range names {
+		if d := distance(name, candidate); d < least {
+			best, least = candidate, d
+		}
+	}
+	switch {
+	case best != "":
+		return fmt.Sprintf("did you mean %q?", best)
+	case len(names) == 0:
+		return "none is defined here"
+	default:
+		return "use one of " + strings.Join(names, ", ")
+	}
+}
+
+// distance is the Levenshtein distance of the first 64 bytes of a and b.
+func distance(a, b string) int {
+	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
