@@ -1,7 +1,111 @@
+# `make help` lists the targets. CI calls `make test` and nothing else.
+SHELL := bash
+
 # One set of flags for build, run and test: another set compiles everything again.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -buildvcs=false
 
+PACKAGES ?= ./...
+KERNEL ?=
+FUZZTIME ?= 30s
+
+BIN := .cache/bin
+RESULTS := .cache/results
+STEP := $(BIN)/step -dir $(RESULTS)
+TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
+LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint
+
+# What CI runs, quick things first. Each is a target that records its results.
+STAGES := format vet lint unit tools chart builder host race fuzz vmtest check-generated
+# Their state is shared by goroutines: the rest is pure or needs a kernel.
+RACE := ./processors/... ./exporters/... ./extensions/... ./receivers/... ./patterns/...
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' Makefile | awk -F ':.*## ' '{ printf "  %-16s %s\n", $$1, $$2 }'
+
 .PHONY: build
 build: ## Build bin/tracecore
 	go build -ldflags '-s -w' -o bin/tracecore ./distro/cmd/tracecore
+
+.PHONY: run
+run: build ## Build and run tracecore with its embedded configuration (as root, for the probes)
+	bin/tracecore
+
+.PHONY: check
+check: format vet lint unit ## Fast loop: format, vet, lint, unit tests
+
+.PHONY: test
+test: deps step build ## Everything that CI runs, virtual machines included; installs what is missing
+	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
+	@export CI=true PACKAGES="$$(go list ./... | grep -vxFf <(go run ./vmtests -list; go list ./charts/...) | tr '\n' ' ')"; \
+	for stage in $(STAGES); do \
+		start=$$SECONDS; $(MAKE) --no-print-directory $$stage; \
+		echo "$$stage $$? $$((SECONDS - start))" >> $(RESULTS)/stages; \
+	done
+	@$(STEP) -summary
+
+.PHONY: deps
+deps: ## Install the Debian packages that tests and generators need
+	@tools/deps.sh
+
+.PHONY: step
+step: ; @go -C tools build -o ../$(BIN)/step ./step
+
+.PHONY: format
+format: step ## Go files are formatted
+	@$(STEP) -name format -- bash -c 'files=$$(gofmt -l $$(git ls-files -co --exclude-standard "*.go")); [ -z "$$files" ] || { echo "run gofmt -w on:"; echo "$$files"; exit 1; }'
+
+.PHONY: vet
+vet: step ## go vet
+	@$(STEP) -name vet -- go vet ./...
+
+.PHONY: lint
+lint: step ## golangci-lint, with the walls between the rooms
+	@$(STEP) -name lint -- $(LINT) run ./...
+
+.PHONY: unit
+unit: step ## Unit tests (PACKAGES=./patterns/... for some)
+	@$(STEP) -name unit -json -- go test -json $(PACKAGES)
+
+.PHONY: tools
+tools: step ## Tests of the tools themselves
+	@$(STEP) -name tools -json -- go -C tools test -json ./...
+
+.PHONY: host
+host: build step ## The tests that need a kernel, on this machine (as root)
+	@go run ./vmtests -kernel host -binary bin/tracecore -json $(RESULTS)/host.json
+
+.PHONY: vmtest
+vmtest: deps build ## The same test binaries on every kernel of vmtests/kernels.txt (KERNEL=5.10 for one)
+	@go run ./vmtests -kernel '$(KERNEL)' -binary bin/tracecore -json $(RESULTS)/vmtest.json
+
+.PHONY: race
+race: step ## Unit tests under the race detector
+	@CGO_ENABLED=1 $(STEP) -name race -json -- go test -json -race $(RACE)
+
+.PHONY: fuzz
+fuzz: step ## Every fuzz target for FUZZTIME
+	@$(STEP) -name fuzz -json -- tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## Benchmarks
+	go test -run '^$$' -bench . -benchmem $(PACKAGES)
+
+.PHONY: chart
+chart: build step ## Lint the Helm chart, render its scenarios, validate them
+	@go -C tools/helm build -o ../../$(BIN)/helm helm.sh/helm/v3/cmd/helm
+	@go -C tools build -o ../$(BIN)/kubeconform github.com/yannh/kubeconform/cmd/kubeconform
+	@$(STEP) -name chart -json -- go test -json ./charts/...
+
+.PHONY: builder
+builder: step ## The collector builder accepts distro/builder-config.yaml
+	@$(STEP) -name builder -- $(TOOL) builder --config distro/builder-config.yaml
+
+.PHONY: generate
+generate: deps ## Rebuild BPF objects (clang 16) and what mdatagen makes
+	tools/generate.sh
+
+.PHONY: check-generated
+check-generated: deps step ## Generated files are what their sources make
+	@$(STEP) -name check-generated -- tools/generate.sh --check

@@ -27,6 +27,7 @@ type options struct {
 	cache    string
 	limit    time.Duration
 	verbose  bool
+	list     bool
 }
 
 func main() {
@@ -56,6 +57,7 @@ func parseFlags(args []string) (options, error) {
 	f.StringVar(&o.cache, "cache", ".cache/kernels", "where kernels are kept")
 	f.DurationVar(&o.limit, "limit", 10*time.Minute, "a machine is stopped after this")
 	f.BoolVar(&o.verbose, "v", false, "show the output of tests that pass too")
+	f.BoolVar(&o.list, "list", false, "print the packages whose tests need a kernel, and stop")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -85,6 +87,12 @@ func runAll(ctx context.Context, o options) error {
 	packages, err := findPackages(o.packages)
 	if err != nil {
 		return err
+	}
+	if o.list {
+		for _, p := range packages {
+			fmt.Println(module + "/" + p.Name)
+		}
+		return nil
 	}
 	work, err := os.MkdirTemp("", "vmtests-")
 	if err != nil {

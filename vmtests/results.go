@@ -96,6 +96,7 @@ func toEvents(output []byte, pkg string) ([]testEvent, error) {
 		return nil, fmt.Errorf("test2json: %w", err)
 	}
 	var events []testEvent
+	said := map[string]string{} // test → what it printed, for the reason of a skip
 	decoder := json.NewDecoder(bytes.NewReader(out))
 	for {
 		var e testEvent
@@ -103,6 +104,12 @@ func toEvents(output []byte, pkg string) ([]testEvent, error) {
 			return events, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("read test2json: %w", err)
+		}
+		switch line := strings.TrimSpace(e.Output); {
+		case e.Action == "skip":
+			e.Output = strings.TrimSpace(said[e.Test])
+		case e.Action == "output" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- "):
+			said[e.Test] += " " + line
 		}
 		if e.Action == "output" || e.Test != "" {
 			events = append(events, e)

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Rebuilds every generated file: BPF objects and their Go (clang 16), what
+# mdatagen makes of each metadata.yaml.
+#
+#   tools/generate.sh          rebuild in place
+#   tools/generate.sh --check  rebuild, and fail when what was there differs
+set -euo pipefail
+cd "$(dirname "$0")/.."
+modfile=$PWD/tools/go.mod
+
+metadata() { find receivers processors exporters extensions -name metadata.yaml | sort; }
+
+# generated lists what the recipes below write.
+generated() {
+	find bpf -name '*_bpfel.go' -o -name '*_bpfel.o'
+	metadata | while read -r file; do
+		local dir=${file%/*}
+		find "$dir" -maxdepth 1 -name 'generated_*' -o -maxdepth 1 -name documentation.md
+		[ ! -d "$dir/internal/metadata" ] || find "$dir/internal/metadata" "$dir/internal/metadatatest" -type f 2>/dev/null || true
+	done
+}
+
+# picture prints a digest for each generated file.
+picture() { generated | sort -u | xargs -r sha256sum; }
+
+rebuild() {
+	bpf/generate.sh
+	metadata | while read -r file; do
+		(cd "${file%/*}" && go tool -modfile="$modfile" mdatagen metadata.yaml >/dev/null)
+	done
+}
+
+before=$(picture)
+rebuild
+[ "${1:-}" = --check ] || exit 0
+after=$(picture)
+if [ "$before" != "$after" ]; then
+	echo "tools/generate.sh: generated files were out of date; they are rebuilt now, commit them:" >&2
+	diff <(echo "$before") <(echo "$after") | awk '/^[<>]/ { print "  " $3 }' | sort -u >&2
+	exit 1
+fi
