@@ -18,9 +18,11 @@ const (
 // Deliver hands logs to next. A refusal that may pass (a full queue, the memory
 // limiter) is tried again until patience or ctx ends; meanwhile the caller does
 // not read, so that the probe's ring fills and counts what it drops. A permanent
-// refusal is final. The error is the last refusal: the logs are lost, count them.
+// refusal is final. The end of ctx ends the waiting, never an attempt under way.
+// The error is the last refusal: the logs are lost, count them.
 func Deliver(ctx context.Context, next consumer.Logs, logs plog.Logs, patience time.Duration) error {
-	err := next.ConsumeLogs(ctx, logs)
+	attempt := context.WithoutCancel(ctx)
+	err := next.ConsumeLogs(attempt, logs)
 	if err == nil || consumererror.IsPermanent(err) {
 		return err
 	}
@@ -34,7 +36,10 @@ func Deliver(ctx context.Context, next consumer.Logs, logs plog.Logs, patience t
 			return err
 		case <-time.After(pause):
 		}
-		if err = next.ConsumeLogs(ctx, logs); err == nil || consumererror.IsPermanent(err) {
+		if ctx.Err() != nil {
+			return err
+		}
+		if err = next.ConsumeLogs(attempt, logs); err == nil || consumererror.IsPermanent(err) {
 			return err
 		}
 	}

@@ -63,6 +63,7 @@ type Fault struct {
 	WriterComm string
 
 	Text       string // the line
+	Truncated  bool   // it was longer than what is copied
 	Attributes []Attribute
 }
 

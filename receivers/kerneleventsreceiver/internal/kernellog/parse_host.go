@@ -1,16 +1,12 @@
 package kernellog
 
-import (
-	"strings"
-
-	"github.com/tracecoreai/tracecore/bpf/kmsg"
-)
+import "strings"
 
 // parseHost reads what the kernel says about storage, stuck tasks and crashed
 // processes.
 func (p *Parser) parseHost(faults []Fault, l line) ([]Fault, Outcome) {
 	switch {
-	case strings.Contains(l.text, "nfs: server "):
+	case strings.Contains(l.text, "nfs: server ") || strings.Contains(l.text, "lockd: server "):
 		return p.parseNFS(faults, l)
 	case strings.Contains(l.text, "soft lockup - CPU#"):
 		return append(faults, p.softLockup(l)), Reported
@@ -18,16 +14,14 @@ func (p *Parser) parseHost(faults []Fault, l line) ([]Fault, Outcome) {
 		return append(faults, p.hardLockup(l)), Reported
 	case strings.Contains(l.text, " blocked for more than ") && strings.Contains(l.text, "task "):
 		return append(faults, p.hungTask(l)), Reported
-	case strings.Contains(l.text, ": segfault at ") || strings.Contains(l.text, " general protection fault"):
-		return p.parseCrash(faults, l)
 	}
-	return faults, Unrecognized
+	return p.parseCrash(faults, l)
 }
 
 // parseNFS reads "nfs: server 10.0.0.9 not responding, still trying" (or "timed
-// out") and "nfs: server 10.0.0.9 OK" (net/sunrpc/clnt.c).
+// out") and "nfs: server 10.0.0.9 OK" (net/sunrpc/clnt.c); lockd says the same.
 func (p *Parser) parseNFS(faults []Fault, l line) ([]Fault, Outcome) {
-	_, rest, _ := strings.Cut(l.text, "nfs: server ")
+	_, rest, _ := strings.Cut(l.text, ": server ")
 	server, state, _ := strings.Cut(rest, " ")
 	event := EventStorageNotResponding
 	switch {
@@ -101,43 +95,4 @@ func (f *Fault) putSeconds(text string) {
 	if seconds, _, ok := number(text); ok {
 		f.putInt(AttributeBlockedSeconds, int64(seconds))
 	}
-}
-
-// parseCrash reads "python[1234]: segfault at 10 ip … error 4 in libnccl.so.2[…]"
-// and "traps: python[1234] general protection fault ip:… in libcuda.so.1[…]".
-// Only a crash inside a library of the catalogue is a fault of interest here;
-// the end of the process is reported by its exit anyway.
-func (p *Parser) parseCrash(faults []Fault, l line) ([]Fault, Outcome) {
-	kind, before := "segfault", ""
-	before, rest, found := strings.Cut(l.text, ": segfault at ")
-	if !found {
-		before, rest, _ = strings.Cut(l.text, " general protection fault")
-		kind = "general_protection"
-	}
-	library, _ := between(rest, " in ", "[")
-	if !p.catalogue.IsAccelerationLibrary(library) {
-		return faults, Benign
-	}
-	f := l.fault(EventProcessSegfault, library)
-	f.judge(p.catalogue.Fault(EventProcessSegfault))
-	f.put(AttributeFault, kind)
-	f.put(AttributeLibrary, library)
-	f.own(crashedTask(before))
-	if l.Writer == kmsg.WriterKernel && l.PID != 0 {
-		f.own(f.OwnerName, l.PID) // the line has the thread's id, the writer is its process
-	}
-	return append(faults, f), Reported
-}
-
-// crashedTask reads "comm[pid]" at the end of text.
-func crashedTask(text string) (name string, pid uint32) {
-	open := strings.LastIndexByte(text, '[')
-	if open < 0 {
-		return "", 0
-	}
-	pid, _, ok := number(text[open+1:])
-	if !ok {
-		return "", 0
-	}
-	return strings.TrimPrefix(text[:open], "traps: "), pid
 }

@@ -38,17 +38,16 @@ func (p *Parser) parseUUID(faults []Fault, l line) ([]Fault, Outcome) {
 	return faults, Benign
 }
 
-const lostText = "fallen off the bus"
-
 // parseLost reads a GPU that is gone without an Xid number, in one record:
 // "NVRM: GPU 0000:65:00.0: GPU has fallen off the bus." or in three (kernel-open/
 // nvidia/nv.c): "NVRM: The NVIDIA GPU 0000:65:00.0", "NVRM: (PCI ID: …) installed
 // in this system has", "NVRM: fallen off the bus and is not responding to commands."
 func (p *Parser) parseLost(faults []Fault, l line) ([]Fault, Outcome) {
-	if !strings.Contains(l.text, "NVRM:") {
+	_, begun := p.lost.recent(l.PID, l.Time)
+	if !begun && !strings.Contains(l.text, "NVRM:") {
 		return faults, Unrecognized
 	}
-	if strings.Contains(l.text, lostText) {
+	if strings.Contains(l.text, "fallen off the bus") {
 		return append(faults, p.lostGPU(l)), Reported
 	}
 	if _, rest, found := strings.Cut(l.text, "The NVIDIA GPU "); found {

@@ -34,6 +34,7 @@ type Parser struct {
 
 	uuids    memory[string, string]            // GPU → UUID; the driver says it once per GPU
 	lost     memory[uint32, string]            // writer → GPU of a "The NVIDIA GPU ..." that may go on as "fallen off the bus"
+	crashes  memory[uint32, crash]             // writer → its crash, when the place comes as a fragment of its own
 	sxids    memory[sxidKey, struct{}]         // SXids reported, whose detail records may follow
 	hardware memory[hardwareKey, hardwareCase] // hardware errors whose severity may still come
 }
@@ -51,7 +52,7 @@ type line struct {
 func (l line) fault(event, subject string) Fault {
 	return Fault{
 		Key:  Key{Event: event, Subject: subject, Writer: l.Writer},
-		Time: l.Time, Writer: l.Writer, WriterPID: l.PID, WriterComm: l.Comm, Text: l.text,
+		Time: l.Time, Writer: l.Writer, WriterPID: l.PID, WriterComm: l.Comm, Text: l.text, Truncated: l.Truncated,
 	}
 }
 

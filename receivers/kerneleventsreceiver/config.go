@@ -1,0 +1,98 @@
+package kerneleventsreceiver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
+)
+
+// ErrorMode says what a probe that does not work does to the collector.
+type ErrorMode string
+
+const (
+	// ErrorModePropagate stops the collector.
+	ErrorModePropagate ErrorMode = "propagate"
+	// ErrorModeIgnore sets the component's status and a metric; the collector
+	// and what else this receiver does live on.
+	ErrorModeIgnore ErrorMode = "ignore"
+)
+
+// Config of the receiver.
+type Config struct {
+	metadata.LogsBuilderConfig `mapstructure:",squash"`
+
+	// Identity is the id of the identity extension that knows which process is
+	// which rank. Without it records have process ids alone, and there are no
+	// process.exit records.
+	Identity *component.ID `mapstructure:"identity"`
+	// ErrorMode says what happens when the kernel-log probe does not work.
+	ErrorMode ErrorMode `mapstructure:"error_mode"`
+	// ProcessExits turns exits of rank processes into records.
+	ProcessExits bool `mapstructure:"process_exits"`
+	// Fold says how repetitions of a fault become one record.
+	Fold FoldConfig `mapstructure:"fold"`
+}
+
+// FoldConfig bounds the folds.
+type FoldConfig struct {
+	// Quiet closes a fold when its fault has not come again for so long.
+	Quiet time.Duration `mapstructure:"quiet"`
+	// Longest is how long a fold that goes on may leave unreported.
+	Longest time.Duration `mapstructure:"longest"`
+	// MaxOpen is how many folds may be open; beyond, the oldest closes early.
+	MaxOpen int `mapstructure:"max_open"`
+}
+
+func createDefaultConfig() component.Config {
+	return &Config{
+		LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(),
+		ErrorMode:         ErrorModePropagate,
+		ProcessExits:      true,
+		Fold:              FoldConfig{Quiet: time.Second, Longest: 10 * time.Second, MaxOpen: 4096},
+	}
+}
+
+// Validate reports every setting that cannot work.
+func (c *Config) Validate() error {
+	var problems []error
+	if c.ErrorMode != ErrorModePropagate && c.ErrorMode != ErrorModeIgnore {
+		problems = append(problems, fmt.Errorf("error_mode: %q is neither propagate nor ignore", c.ErrorMode))
+	}
+	if c.Fold.Quiet <= 0 {
+		problems = append(problems, fmt.Errorf("fold::quiet: %s: set a time above zero, such as 1s", c.Fold.Quiet))
+	}
+	if c.Fold.Longest < c.Fold.Quiet {
+		problems = append(problems, fmt.Errorf("fold::longest: %s is shorter than fold::quiet, %s: set at least that", c.Fold.Longest, c.Fold.Quiet))
+	}
+	if c.Fold.MaxOpen < 1 || c.Fold.MaxOpen > maxOpenFolds {
+		problems = append(problems, fmt.Errorf("fold::max_open: %d: set 1 to %d", c.Fold.MaxOpen, maxOpenFolds))
+	}
+	return errors.Join(problems...)
+}
+
+// maxOpenFolds keeps the folds within some 100 MB (about 1.5 KiB each).
+const maxOpenFolds = 65536
+
+// enabledEvents names the events that the configuration leaves on.
+func (c *Config) enabledEvents() map[string]bool {
+	e := c.Events
+	return map[string]bool{
+		"gpu.fault":              e.GpuFault.Enabled,
+		"gpu.lost":               e.GpuLost.Enabled,
+		"gpu.recovered":          e.GpuRecovered.Enabled,
+		"gpu.xid":                e.GpuXid.Enabled,
+		"host.lockup":            e.HostLockup.Enabled,
+		"network.link":           e.NetworkLink.Enabled,
+		"network.module_fault":   e.NetworkModuleFault.Enabled,
+		"nvswitch.sxid":          e.NvswitchSxid.Enabled,
+		"pcie.error":             e.PcieError.Enabled,
+		"process.exit":           e.ProcessExit.Enabled,
+		"process.segfault":       e.ProcessSegfault.Enabled,
+		"storage.not_responding": e.StorageNotResponding.Enabled,
+		"storage.recovered":      e.StorageRecovered.Enabled,
+	}
+}

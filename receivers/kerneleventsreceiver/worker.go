@@ -1,0 +1,189 @@
+package kerneleventsreceiver
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/receiver/receiverhelper"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/fold"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
+)
+
+// patience is how long a consumer that refuses is asked again before its records
+// are dropped and counted.
+const patience = 10 * time.Second
+
+// worker owns the parser, the folds and the converter: one goroutine, no lock.
+type worker struct {
+	events chan kmsg.Event
+	exits  chan identity.Exit
+	stop   chan struct{} // closed when nothing more comes into the queues
+	done   chan struct{}
+
+	ctx       context.Context // ends when the receiver shuts down
+	deliver   func(context.Context, plog.Logs)
+	telemetry *metadata.TelemetryBuilder
+	outcomes  map[kernellog.Outcome]metric.MeasurementOption
+	resolver  identity.Resolver // nil without the extension
+	enabled   map[string]bool
+
+	parser  *kernellog.Parser
+	folder  *fold.Folder
+	convert *converter
+	tick    time.Duration // how often open folds are looked at
+	faults  []kernellog.Fault
+	reports []fold.Report
+}
+
+func newWorker(ctx context.Context, k *kernelEvents, resolver identity.Resolver) (*worker, error) {
+	catalogue, err := kernellog.LoadCatalogue()
+	if err != nil {
+		return nil, err
+	}
+	deliver, err := k.newDelivery()
+	if err != nil {
+		return nil, err
+	}
+	limits := fold.Limits{Quiet: k.config.Fold.Quiet, Longest: k.config.Fold.Longest, Open: k.config.Fold.MaxOpen}
+	return &worker{
+		events: make(chan kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue),
+		stop: make(chan struct{}), done: make(chan struct{}),
+		ctx: ctx, deliver: deliver, telemetry: k.telemetry, outcomes: outcomeOptions(),
+		resolver: resolver, enabled: k.config.enabledEvents(),
+		parser: kernellog.NewParser(catalogue), folder: fold.New(limits),
+		convert: newConverter(metadata.NewLogsBuilder(k.config.LogsBuilderConfig, k.settings), record.ThisHost()),
+		tick:    min(max(limits.Quiet/10, time.Millisecond), time.Second),
+	}, nil
+}
+
+func outcomeOptions() map[kernellog.Outcome]metric.MeasurementOption {
+	options := map[kernellog.Outcome]metric.MeasurementOption{}
+	for _, outcome := range []kernellog.Outcome{kernellog.Reported, kernellog.Benign, kernellog.Unrecognized} {
+		options[outcome] = metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", string(outcome))))
+	}
+	return options
+}
+
+// newDelivery returns how records leave: to the next consumer, with the standard
+// receiver metrics, counted when they are lost.
+func (k *kernelEvents) newDelivery() (func(context.Context, plog.Logs), error) {
+	report, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
+		ReceiverID: k.settings.ID, Transport: "kernel", LongLivedCtx: true, ReceiverCreateSettings: k.settings,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, logs plog.Logs) {
+		records := logs.LogRecordCount()
+		if records == 0 {
+			return
+		}
+		ctx = report.StartLogsOp(ctx)
+		err := record.Deliver(ctx, k.next, logs, patience)
+		report.EndLogsOp(ctx, metadata.Type.String(), records, err)
+		if err != nil {
+			k.telemetry.ReceiverKerneleventsRecordsDropped.Add(ctx, int64(records))
+		}
+	}, nil
+}
+
+// run works until stop is closed, then finishes what is in the queues.
+func (w *worker) run() {
+	defer close(w.done)
+	timer := time.NewTimer(w.tick)
+	defer timer.Stop()
+	for ticking := true; ; {
+		select {
+		case event := <-w.events:
+			w.event(&event, time.Now())
+		case exit := <-w.exits:
+			w.exit(exit, time.Now())
+		case <-timer.C:
+			ticking = false
+			w.expire(time.Now())
+		case <-w.stop:
+			w.finish()
+			return
+		}
+		if !ticking && (w.folder.Open() > 0 || w.parser.Pending()) {
+			timer.Reset(w.tick)
+			ticking = true
+		}
+	}
+}
+
+// event parses one kernel-log record and sends what has to leave at once.
+func (w *worker) event(event *kmsg.Event, now time.Time) {
+	var outcome kernellog.Outcome
+	w.faults, outcome = w.parser.Parse(w.faults[:0], event)
+	w.telemetry.ReceiverKerneleventsLines.Add(w.ctx, 1, w.outcomes[outcome])
+	w.reports = w.fold(w.reports[:0], w.faults, now)
+	w.send(now)
+}
+
+// fold adds faults to their folds, after finding out whose they are: once per
+// fold, at the moment of its first fault.
+func (w *worker) fold(reports []fold.Report, faults []kernellog.Fault, now time.Time) []fold.Report {
+	folded, early := w.folder.Folded(), w.folder.ClosedEarly()
+	for i := range faults {
+		fault := &faults[i]
+		if !w.enabled[fault.Key.Event] {
+			continue
+		}
+		if fault.OwnerPID != 0 && w.resolver != nil && !w.folder.Continues(fault) {
+			if owner, known := w.resolver.Lookup(fault.OwnerPID, 0, fault.Time); known {
+				fault.Owner = &owner
+			}
+		}
+		reports = w.folder.Add(reports, *fault, now)
+	}
+	if n := w.folder.Folded() - folded; n > 0 {
+		w.telemetry.ReceiverKerneleventsFolded.Add(w.ctx, int64(n))
+	}
+	if n := w.folder.ClosedEarly() - early; n > 0 {
+		w.telemetry.ReceiverKerneleventsFoldsClosedEarly.Add(w.ctx, int64(n))
+	}
+	return reports
+}
+
+// expire sends what time alone decides.
+func (w *worker) expire(now time.Time) {
+	w.faults = w.parser.Expire(w.faults[:0], now)
+	w.reports = w.fold(w.reports[:0], w.faults, now)
+	w.reports = w.folder.Expire(w.reports, now)
+	w.send(now)
+}
+
+func (w *worker) send(now time.Time) {
+	if len(w.reports) > 0 {
+		w.deliver(w.ctx, w.convert.faults(w.reports, now))
+	}
+}
+
+func (w *worker) exit(exit identity.Exit, now time.Time) {
+	w.deliver(w.ctx, w.convert.exit(exit, now))
+}
+
+// finish empties the queues and closes every fold.
+func (w *worker) finish() {
+	for len(w.events) > 0 {
+		event := <-w.events
+		w.event(&event, time.Now())
+	}
+	for len(w.exits) > 0 {
+		w.exit(<-w.exits, time.Now())
+	}
+	const forever = 1 << 62
+	w.faults = w.parser.Expire(w.faults[:0], time.Unix(0, forever))
+	w.reports = w.fold(w.reports[:0], w.faults, time.Now())
+	w.reports = w.folder.Flush(w.reports)
+	w.send(time.Now())
+}
