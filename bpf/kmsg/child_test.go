@@ -1,0 +1,154 @@
+//go:build linux && (amd64 || arm64)
+
+package kmsg
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+)
+
+// childVar names what this test binary does when it is started as a child.
+const childVar = "KMSG_TEST_CHILD"
+
+var children = map[string]func() int{"segfault": segfault, "powerless": powerless}
+
+func runChild(t *testing.T, name string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), childVar+"="+name)
+	return cmd
+}
+
+// segfault takes Go's handler away, since the kernel reports only faults that
+// nobody handles, and reads where nothing is.
+func segfault() int {
+	var action [4]uint64 // struct sigaction: SIG_DFL, no flags
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGSEGV), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+	if errno != 0 {
+		fmt.Println(errno)
+		return 1
+	}
+	address := uintptr(0x10)
+	return int(**(**byte)(unsafe.Pointer(&address)))
+}
+
+func dropCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET,
+		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0)
+	if errno != 0 {
+		return fmt.Errorf("drop capabilities: %w", errno)
+	}
+	return nil
+}
+
+// reportFaults makes the kernel log unhandled faults (show_unhandled_signals).
+func reportFaults(t *testing.T) {
+	t.Helper()
+	const file = "/proc/sys/debug/exception-trace"
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Skipf("this kernel cannot log faults of processes: %v", err)
+	}
+	require.NoError(t, os.WriteFile(file, []byte("1\n"), 0))
+	t.Cleanup(func() { require.NoError(t, os.WriteFile(file, before, 0)) })
+}
+
+// A line that the kernel itself writes, in fragments: the fault, then where it
+// was (KERN_CONT). Each fragment comes once, and together they are the record.
+func TestKernelIsToldFromUserspace(t *testing.T) {
+	privtest.Require(t)
+	reportFaults(t)
+	for _, rung := range Rungs() {
+		t.Run(rung, func(t *testing.T) {
+			// Every fragment of that message has a space or a bracket; an own line
+			// with the same words shows the difference.
+			p, report, err := Try(Options{Words: []string{" ", "["}, Rung: rung})
+			if err != nil {
+				t.Logf("not a rung of this kernel: %s", report.Attempts[0].Reason)
+				return
+			}
+			defer p.Close()
+			log := openLog(t)
+
+			cmd := runChild(t, "segfault")
+			require.Error(t, cmd.Run())
+			pid := uint32(cmd.ProcessState.Pid())
+			fence := uniqueWord(t) + " segfault at"
+			write(t, fence+"\n") // without a newline no reader sees it yet
+
+			fragments := fragmentsOf(t, p, pid, fence)
+			require.NotEmpty(t, fragments)
+			require.Contains(t, fragments[0], fmt.Sprintf("[%d]: segfault at 10 ip ", pid))
+			require.Equal(t, log.faultRecords(t, pid, fence), strings.Join(fragments, ""))
+		})
+	}
+}
+
+// fragmentsOf reads until the fence and returns the texts that the process wrote.
+func fragmentsOf(t *testing.T, p *Probe, pid uint32, fence string) []string {
+	t.Helper()
+	var texts []string
+	for {
+		e := read(t, p)
+		switch {
+		case e.Text == fence:
+			require.Equal(t, WriterUserspace, e.Writer)
+			return texts
+		case e.PID == pid:
+			require.Equal(t, WriterKernel, e.Writer, e.Text)
+			texts = append(texts, e.Text)
+		}
+	}
+}
+
+// kernelLog reads whole records from /dev/kmsg, to compare with.
+type kernelLog struct{ fd int }
+
+func openLog(t *testing.T) kernelLog {
+	t.Helper()
+	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	_, err = unix.Seek(fd, 0, 2)
+	require.NoError(t, err)
+	return kernelLog{fd}
+}
+
+// faultRecords returns the texts, up to the fence, of the two records that x86
+// writes about a fault of a process, or the one of others.
+func (l kernelLog) faultRecords(t *testing.T, pid uint32, fence string) string {
+	t.Helper()
+	var found strings.Builder
+	buf := make([]byte, 8192)
+	for {
+		n, err := unix.Read(l.fd, buf)
+		if err == unix.EPIPE { // overwritten meanwhile
+			continue
+		}
+		require.NoError(t, err, "the log ended before the fence")
+		_, text, _ := strings.Cut(string(buf[:n]), ";")
+		text, _, _ = strings.Cut(text, "\n")
+		switch {
+		case text == fence:
+			return found.String()
+		case strings.Contains(text, fmt.Sprintf("[%d]: segfault at", pid)), strings.HasPrefix(text, "Code: "):
+			found.WriteString(text)
+		}
+	}
+}
