@@ -33,6 +33,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
 )
 
 // Import path prefixes of the two families of foreign components, and of ours.
@@ -59,6 +60,7 @@ func receivers() []part[receiver.Factory] {
 	return []part[receiver.Factory]{
 		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
+		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},
 	}
 }
 

@@ -1,0 +1,162 @@
+// Package commandtest runs the tracecore command line in processes of its own
+// for tests and benchmarks, by starting the test binary again: no go command is
+// needed, and the same test runs on a bare virtual machine.
+package commandtest
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// variable marks a process that is to be the command.
+const variable = "TRACECORE_TEST_RUN_AS_COMMAND"
+
+// IsCommand reports whether this process is to be the command: a TestMain asks
+// it first and then only runs the command.
+func IsCommand() bool { return os.Getenv(variable) != "" }
+
+// New prepares a process of the command with a state folder of its own.
+func New(tb testing.TB, args ...string) *exec.Cmd {
+	tb.Helper()
+	self, err := os.Executable()
+	require.NoError(tb, err)
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), variable+"=1", "TRACECORE_STATE_DIR="+tb.TempDir())
+	return cmd
+}
+
+// Outcome is how a command ended.
+type Outcome struct {
+	Code           int
+	Stdout, Stderr string
+}
+
+// Finish runs a prepared command to its end.
+func Finish(tb testing.TB, cmd *exec.Cmd) Outcome {
+	tb.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if _, exited := err.(*exec.ExitError); !exited {
+		require.NoError(tb, err)
+	}
+	return Outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// health is the flag that moves the health endpoint.
+const health = "--set=extensions.health_check.endpoint="
+
+// Ports moves everything that the default listens on to free ports, so that a
+// test can run beside a real tracecore.
+func Ports(tb testing.TB) []string {
+	tb.Helper()
+	return []string{
+		"--set=receivers.otlp.protocols.grpc.endpoint=" + FreeAddress(tb),
+		"--set=receivers.otlp.protocols.http.endpoint=" + FreeAddress(tb),
+		health + FreeAddress(tb),
+		"--set=service.telemetry.metrics.level=none",
+	}
+}
+
+// FreeAddress is a loopback address nobody listens on.
+func FreeAddress(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
+	require.NoError(tb, l.Close())
+	return l.Addr().String()
+}
+
+// Running is a tracecore that has become healthy.
+type Running struct {
+	Cmd            *exec.Cmd
+	Stdout, Stderr *Buffer
+	exited         chan struct{} // closed once Cmd.ProcessState is set
+}
+
+// Start starts a prepared command that was given Ports, and waits until its
+// health endpoint answers. The test's end kills it.
+func Start(tb testing.TB, cmd *exec.Cmd) *Running {
+	tb.Helper()
+	r := &Running{Cmd: cmd, Stdout: &Buffer{}, Stderr: &Buffer{}, exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
+	require.NoError(tb, cmd.Start())
+	go func() { _ = cmd.Wait(); close(r.exited) }()
+	tb.Cleanup(r.Kill)
+	deadline := time.Now().Add(time.Minute)
+	for !healthy(healthAddress(cmd.Args)) {
+		select {
+		case <-r.exited:
+			require.FailNow(tb, "tracecore ended", "with %s; it said:\n%s", cmd.ProcessState, r.Stderr)
+		case <-time.After(5 * time.Millisecond):
+			require.True(tb, time.Now().Before(deadline), "not healthy; it said:\n%s", r.Stderr)
+		}
+	}
+	return r
+}
+
+// Stop sends a signal and returns the exit code.
+func (r *Running) Stop(tb testing.TB, signal syscall.Signal) int {
+	tb.Helper()
+	require.NoError(tb, r.Cmd.Process.Signal(signal))
+	select {
+	case <-r.exited:
+	case <-time.After(time.Minute):
+		require.FailNow(tb, "it does not end", "after %s; it said:\n%s", signal, r.Stderr)
+	}
+	return r.Cmd.ProcessState.ExitCode()
+}
+
+// Kill ends it as a crash would and returns when it is gone.
+func (r *Running) Kill() {
+	_ = r.Cmd.Process.Kill()
+	<-r.exited
+}
+
+func healthAddress(args []string) string {
+	for _, arg := range args {
+		if address, ok := strings.CutPrefix(arg, health); ok {
+			return address
+		}
+	}
+	return "127.0.0.1:13133"
+}
+
+func healthy(address string) bool {
+	resp, err := http.Get("http://" + address + "/")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// Buffer is what a process has written so far.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write adds what the process wrote.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String returns all of it.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
