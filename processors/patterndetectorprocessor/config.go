@@ -1,0 +1,112 @@
+package patterndetectorprocessor
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+
+	"github.com/tracecoreai/tracecore/patterns"
+	"github.com/tracecoreai/tracecore/patterns/engine"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// Config of the pattern detector.
+type Config struct {
+	// Rules names files and folders of your own pattern files; they join the
+	// built-in ones.
+	Rules []string `mapstructure:"rules"`
+
+	// Storage is the id of the storage extension that keeps the state over
+	// restarts. Without it a restart forgets faults in the making and verdicts
+	// not yet delivered.
+	Storage *component.ID `mapstructure:"storage"`
+
+	// Lateness is how much older than the newest event time a record may be and
+	// still count.
+	Lateness time.Duration `mapstructure:"lateness"`
+
+	// MaxAhead is how far ahead of this machine's clock a record may say it is;
+	// further ahead, it is taken as of now.
+	MaxAhead time.Duration `mapstructure:"max_ahead"`
+
+	// Limits bound what the engine holds. Reaching one evicts the oldest.
+	Limits Limits `mapstructure:"limits"`
+
+	// OutboxSize is how many verdicts wait for a next consumer that refuses
+	// them. Beyond it the oldest is dropped.
+	OutboxSize int `mapstructure:"outbox_size"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// Limits bound what the engine holds.
+type Limits struct {
+	Waiting  int `mapstructure:"waiting"`  // faults without a verdict yet
+	Verdicts int `mapstructure:"verdicts"` // faults with a verdict
+	Recent   int `mapstructure:"recent"`   // records kept because their fault may come after them
+	Series   int `mapstructure:"series"`   // time series under watch
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+func createDefaultConfig() component.Config {
+	return &Config{
+		Lateness:   10 * time.Second,
+		MaxAhead:   10 * time.Second,
+		Limits:     Limits{Waiting: 10_000, Verdicts: 5_000, Recent: 10_000, Series: 20_000},
+		OutboxSize: 10_000,
+	}
+}
+
+// Validate checks the options and reads the pattern files, so that a mistake in
+// one is reported with its file and line before anything starts.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, option := range []struct {
+		name  string
+		value int64
+	}{
+		{"lateness", int64(c.Lateness)},
+		{"max_ahead", int64(c.MaxAhead)},
+		{"limits::waiting", int64(c.Limits.Waiting)},
+		{"limits::verdicts", int64(c.Limits.Verdicts)},
+		{"limits::recent", int64(c.Limits.Recent)},
+		{"limits::series", int64(c.Limits.Series)},
+		{"outbox_size", int64(c.OutboxSize)},
+	} {
+		if option.value <= 0 {
+			errs = append(errs, fmt.Errorf("%s must be greater than zero: leave it out for the default", option.name))
+		}
+	}
+	if _, err := c.rules(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// rules reads the built-in patterns and the configured ones.
+func (c *Config) rules() ([]rule.Rule, error) {
+	rules, err := patterns.Library()
+	if err != nil {
+		return nil, fmt.Errorf("built-in patterns: %w", err)
+	}
+	if len(c.Rules) > 0 {
+		own, err := rule.LoadPaths(c.Rules...)
+		if err != nil {
+			return nil, fmt.Errorf("rules: %w", err)
+		}
+		rules = append(rules, own...)
+	}
+	return rules, nil
+}
+
+func (c *Config) engineOptions() engine.Options {
+	return engine.Options{
+		Lateness: c.Lateness, MaxAhead: c.MaxAhead,
+		Waiting: c.Limits.Waiting, OpenVerdicts: c.Limits.Verdicts, Recent: c.Limits.Recent, Series: c.Limits.Series,
+	}
+}

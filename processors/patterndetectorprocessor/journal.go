@@ -1,0 +1,238 @@
+package patterndetectorprocessor
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+)
+
+// Layout of the storage. Every change is one Batch; where a storage does not
+// apply a Batch as one, the order of the operations makes what is left after a
+// crash safe: verdicts before the entry that made them, a snapshot before the
+// journal it replaces goes.
+//
+//	state               generation, time, the engine's snapshot
+//	j/<generation>/<n>  journal since that snapshot, n from 0 without gaps
+//	o/<n>               verdicts that the next consumer has not taken, without gaps
+//	outbox              the first n of o/
+const (
+	keyState  = "state"
+	keyOutbox = "outbox"
+)
+
+func keyEntry(generation, n uint64) string { return fmt.Sprintf("j/%016x/%08x", generation, n) }
+
+func keyVerdict(n uint64) string { return fmt.Sprintf("o/%016x", n) }
+
+// A snapshot replaces the journal when it has this many entries, or bytes
+// beyond both this many and twice the last snapshot: so that neither replay nor
+// snapshots cost more than a constant per record.
+const (
+	snapshotEntries = 4096
+	snapshotBytes   = 1 << 20
+	readAtOnce      = 256 // keys in one Batch when reading: each is a transaction
+)
+
+// journal keeps the engine's state and the outbox in a storage client.
+type journal struct {
+	client storage.Client
+
+	generation    uint64
+	entries       uint64 // in this generation
+	bytes         int    // of those entries
+	snapshotBytes int    // of the last snapshot
+
+	outboxHead, outboxTail uint64 // the verdicts that are stored
+}
+
+// batch applies operations. A storage that panics on damaged pages (bbolt does)
+// is an error like another.
+func (j *journal) batch(ctx context.Context, ops ...*storage.Operation) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("storage panicked: %v", r)
+		}
+	}()
+	return j.client.Batch(context.WithoutCancel(ctx), ops...)
+}
+
+// write applies operations together with what is needed to make the stored
+// outbox equal to o, whatever failed to be written before.
+func (j *journal) write(ctx context.Context, o *outbox, ops ...*storage.Operation) error {
+	if err := j.batch(ctx, append(j.outboxOps(o), ops...)...); err != nil {
+		return err
+	}
+	j.outboxHead, j.outboxTail = o.head, o.tail()
+	return nil
+}
+
+func (j *journal) outboxOps(o *outbox) []*storage.Operation {
+	if j.outboxHead == o.head && j.outboxTail == o.tail() {
+		return nil
+	}
+	var ops []*storage.Operation
+	for n := max(j.outboxTail, o.head); n < o.tail(); n++ {
+		ops = append(ops, storage.SetOperation(keyVerdict(n), seal(verdictMagic, o.items[n-o.head])))
+	}
+	head := seal(boundsMagic, binary.BigEndian.AppendUint64(nil, o.head))
+	ops = append(ops, storage.SetOperation(keyOutbox, head))
+	for n := j.outboxHead; n < min(j.outboxTail, o.head); n++ {
+		ops = append(ops, storage.DeleteOperation(keyVerdict(n)))
+	}
+	return ops
+}
+
+// append writes one entry.
+func (j *journal) append(ctx context.Context, e *entry, o *outbox) error {
+	value := e.encode()
+	if err := j.write(ctx, o, storage.SetOperation(keyEntry(j.generation, j.entries), value)); err != nil {
+		return err
+	}
+	j.entries++
+	j.bytes += len(value)
+	return nil
+}
+
+// full says that a snapshot should replace the journal.
+func (j *journal) full() bool {
+	return j.entries >= snapshotEntries || j.bytes >= max(snapshotBytes, 2*j.snapshotBytes)
+}
+
+// snapshot replaces the journal. The new generation begins in the same value as
+// the snapshot, so an old entry is never replayed on it.
+func (j *journal) snapshot(ctx context.Context, advanced time.Time, state []byte, o *outbox) error {
+	generation := j.generation + 1
+	value := binary.BigEndian.AppendUint64(nil, generation)
+	value = binary.BigEndian.AppendUint64(value, uint64(advanced.UnixNano()))
+	ops := []*storage.Operation{storage.SetOperation(keyState, seal(stateMagic, append(value, state...)))}
+	for n := range j.entries {
+		ops = append(ops, storage.DeleteOperation(keyEntry(j.generation, n)))
+	}
+	if err := j.write(ctx, o, ops...); err != nil {
+		return err
+	}
+	j.generation, j.entries, j.bytes, j.snapshotBytes = generation, 0, 0, len(state)
+	return nil
+}
+
+// load reads the snapshot. A nil state is a storage that was never used.
+func (j *journal) load(ctx context.Context) (advanced time.Time, state []byte, err error) {
+	get := storage.GetOperation(keyState)
+	if err := j.batch(ctx, get); err != nil {
+		return time.Time{}, nil, err
+	}
+	if get.Value == nil {
+		return time.Time{}, nil, nil
+	}
+	value, err := unseal(stateMagic, get.Value)
+	if err != nil || len(value) < 16 {
+		return time.Time{}, nil, fmt.Errorf("stored state: %w", errForeign)
+	}
+	j.generation = binary.BigEndian.Uint64(value)
+	advanced = time.Unix(0, int64(binary.BigEndian.Uint64(value[8:]))).UTC()
+	j.snapshotBytes = len(value) - 16
+	return advanced, value[16:], nil
+}
+
+// replay gives the entries of this generation in order. A damaged entry comes
+// as an error and does not hide those behind it.
+func (j *journal) replay(ctx context.Context, give func(entry, error)) error {
+	key := func(n uint64) string { return keyEntry(j.generation, n) }
+	return j.read(ctx, 0, key, func(value []byte) {
+		j.entries++
+		j.bytes += len(value)
+		give(decodeEntry(value))
+	})
+}
+
+// read gives the values of consecutive keys up to the first that is missing.
+func (j *journal) read(ctx context.Context, from uint64, key func(uint64) string, give func([]byte)) error {
+	for ; ; from += readAtOnce {
+		ops := make([]*storage.Operation, readAtOnce)
+		for i := range ops {
+			ops[i] = storage.GetOperation(key(from + uint64(i)))
+		}
+		if err := j.batch(ctx, ops...); err != nil {
+			return err
+		}
+		for _, op := range ops {
+			if op.Value == nil {
+				return nil
+			}
+			give(op.Value)
+		}
+	}
+}
+
+// loadOutbox fills o with the verdicts that were not taken, as far as check
+// accepts them, and returns what was wrong with the others.
+func (j *journal) loadOutbox(ctx context.Context, o *outbox, check func(item []byte) error) (damage []error) {
+	get := storage.GetOperation(keyOutbox)
+	if err := j.batch(ctx, get); err != nil {
+		return []error{err}
+	}
+	if get.Value == nil {
+		return nil
+	}
+	bounds, err := unseal(boundsMagic, get.Value)
+	if err != nil || len(bounds) != 8 {
+		return []error{fmt.Errorf("stored outbox: %w", errForeign)}
+	}
+	o.head = binary.BigEndian.Uint64(bounds)
+	j.outboxHead, j.outboxTail = o.head, o.head
+	err = j.read(ctx, o.head, keyVerdict, func(value []byte) {
+		j.outboxTail++
+		item, err := unseal(verdictMagic, value)
+		if err == nil {
+			err = check(item)
+		}
+		if err != nil {
+			damage = append(damage, err)
+			return
+		}
+		o.items, o.bytes = append(o.items, item), o.bytes+len(item)
+	})
+	if err != nil {
+		damage = append(damage, err)
+	}
+	return damage
+}
+
+// resetState forgets snapshot and journal and continues in a generation that no
+// entry left behind can belong to.
+func (j *journal) resetState(ctx context.Context, now time.Time) error {
+	j.generation, j.entries, j.bytes, j.snapshotBytes = max(j.generation+1, uint64(now.UnixNano())), 0, 0, 0
+	return j.remove(ctx, func(key string) bool { return key == keyState || strings.HasPrefix(key, "j/") })
+}
+
+// resetOutbox forgets the stored verdicts; the next write stores what o holds,
+// under numbers that no verdict left behind has.
+func (j *journal) resetOutbox(ctx context.Context, o *outbox) error {
+	o.head = max(o.head, j.outboxTail) + 1
+	j.outboxHead, j.outboxTail = o.head, o.head
+	return j.remove(ctx, func(key string) bool { return key == keyOutbox || strings.HasPrefix(key, "o/") })
+}
+
+// remove deletes keys. A storage that cannot be walked keeps them; nothing reads
+// them again.
+func (j *journal) remove(ctx context.Context, which func(key string) bool) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("storage panicked: %v", r)
+		}
+	}()
+	walker, ok := j.client.(storage.Walker)
+	if !ok {
+		return nil
+	}
+	return walker.Walk(context.WithoutCancel(ctx), func(key string, _ []byte) ([]*storage.Operation, error) {
+		if which(key) {
+			return []*storage.Operation{storage.DeleteOperation(key)}, nil
+		}
+		return nil, nil
+	})
+}

@@ -1,0 +1,106 @@
+package patterndetectorprocessor
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/patterns/engine"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// Why verdicts were dropped, as metadata.yaml lists it.
+const (
+	droppedCorrupt = "corrupt"
+	droppedFull    = "full"
+	droppedInvalid = "invalid"
+	droppedRefused = "refused"
+)
+
+func (d *detector) countVerdict(ctx context.Context, v verdict.Verdict) {
+	d.telemetry.ProcessorPatterndetectorVerdicts.Add(ctx, 1, metric.WithAttributes(
+		attribute.String("pattern", v.Pattern), attribute.String("status", string(v.Status))))
+}
+
+func (d *detector) countDropped(ctx context.Context, n int, reason string) {
+	if n > 0 {
+		d.telemetry.ProcessorPatterndetectorOutboxDropped.Add(ctx, int64(n), metric.WithAttributes(attribute.String("reason", reason)))
+	}
+}
+
+// reset says and counts that stored state was given up.
+func (d *detector) reset(ctx context.Context, reason, message string, err error) {
+	d.telemetry.ProcessorPatterndetectorStateResets.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", reason)))
+	d.logger.Error(message, zap.String("reason", reason), zap.Error(err))
+}
+
+// figure is one number of the engine under one attribute value.
+type figure struct {
+	label string
+	of    func(engine.Stats) uint64
+}
+
+var (
+	recordFigures = []figure{
+		{"matched", func(s engine.Stats) uint64 { return s.Matched }},
+		{"unmatched", func(s engine.Stats) uint64 { return s.Unmatched }},
+	}
+	irregularFigures = []figure{
+		{"ahead", func(s engine.Stats) uint64 { return s.Ahead }},
+		{"evaluation", func(s engine.Stats) uint64 { return s.EvalErrors }},
+		{"fan_out", func(s engine.Stats) uint64 { return s.FanOutLimited }},
+		{"late", func(s engine.Stats) uint64 { return s.Late }},
+		{"unkeyed", func(s engine.Stats) uint64 { return s.Unkeyed }},
+	}
+	evictedFigures = []figure{
+		{"marks", func(s engine.Stats) uint64 { return s.EvictedMarks }},
+		{"points", func(s engine.Stats) uint64 { return s.EvictedPoints }},
+		{"recent", func(s engine.Stats) uint64 { return s.EvictedRecent }},
+		{"series", func(s engine.Stats) uint64 { return s.EvictedSeries }},
+		{"verdicts", func(s engine.Stats) uint64 { return s.EvictedVerdicts }},
+		{"waiting", func(s engine.Stats) uint64 { return s.EvictedWaiting }},
+	}
+	heldFigures = []figure{
+		{"recent", func(s engine.Stats) uint64 { return uint64(s.Recent) }},
+		{"series", func(s engine.Stats) uint64 { return uint64(s.Series) }},
+		{"verdicts", func(s engine.Stats) uint64 { return uint64(s.OpenVerdicts) }},
+		{"waiting", func(s engine.Stats) uint64 { return uint64(s.Waiting) }},
+	}
+)
+
+// observe registers the metrics that are read from the engine on demand.
+func (d *detector) observe() error {
+	return errors.Join(
+		d.telemetry.RegisterProcessorPatterndetectorRecordsCallback(d.figures("result", recordFigures, true)),
+		d.telemetry.RegisterProcessorPatterndetectorRecordsIrregularCallback(d.figures("problem", irregularFigures, true)),
+		d.telemetry.RegisterProcessorPatterndetectorEvictedCallback(d.figures("state", evictedFigures, true)),
+		d.telemetry.RegisterProcessorPatterndetectorHeldCallback(d.figures("state", heldFigures, false)),
+		d.telemetry.RegisterProcessorPatterndetectorOutboxSizeCallback(func(_ context.Context, o metric.Int64Observer) error {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			o.Observe(int64(len(d.outbox.items)))
+			return nil
+		}),
+	)
+}
+
+// figures observes some of the engine's numbers; of counters without what
+// replay added, since an earlier process counted that.
+func (d *detector) figures(key string, figures []figure, counter bool) metric.Int64Callback {
+	return func(_ context.Context, o metric.Int64Observer) error {
+		d.mu.Lock()
+		now, replayed := d.engine.Stats(), d.counted
+		d.mu.Unlock()
+		for _, f := range figures {
+			value := f.of(now)
+			if counter {
+				value -= min(value, f.of(replayed))
+			}
+			o.Observe(int64(value), metric.WithAttributes(attribute.String(key, f.label)))
+		}
+		return nil
+	}
+}
