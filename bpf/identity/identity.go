@@ -26,8 +26,10 @@ type Process struct {
 	MasterAddr string // MASTER_ADDR of the store
 	MasterPort int    // 0 when none
 
-	// Inherited is true for a process without its own exec (a DataLoader worker)
-	// that carries the identity of its nearest known ancestor.
+	// Inherited is true for a process that carries the identity of its nearest
+	// known ancestor: a worker forked without exec (DataLoader), or a program that
+	// the rank started and that has its environment (a compiler, a shell's child).
+	// It is false for the outermost process of a rank.
 	Inherited bool
 }
 

@@ -1,0 +1,138 @@
+package identity
+
+import "strings"
+
+// membership is what /proc/<pid>/cgroup says.
+type membership struct {
+	path        string // memory controller's (v1), else the unified hierarchy's
+	containerID string
+	podUID      string
+}
+
+// parseCgroup reads /proc/<pid>/cgroup: lines "id:controllers:path", one per
+// hierarchy (cgroups(7)). The path comes from the memory controller, else from
+// the unified hierarchy, else from the first line. Container and pod come from
+// the first hierarchy that shows any: on a hybrid host some are at the root.
+func parseCgroup(content string) membership {
+	var m membership
+	best := -1
+	for line := range strings.Lines(content) {
+		controllers, path, ok := splitLine(strings.TrimSuffix(line, "\n"))
+		if !ok {
+			continue
+		}
+		if score := score(controllers); score > best {
+			best, m.path = score, strings.ToValidUTF8(path, "�")
+		}
+		container, pod := parsePath(path)
+		if m.containerID == "" {
+			m.containerID = container
+		}
+		if m.podUID == "" {
+			m.podUID = pod
+		}
+	}
+	return m
+}
+
+func splitLine(line string) (controllers, path string, ok bool) {
+	_, rest, ok := strings.Cut(line, ":")
+	if !ok {
+		return "", "", false
+	}
+	controllers, path, ok = strings.Cut(rest, ":")
+	return controllers, path, ok && strings.HasPrefix(path, "/")
+}
+
+func score(controllers string) int {
+	for name := range strings.SplitSeq(controllers, ",") {
+		if name == "memory" {
+			return 2
+		}
+	}
+	if controllers == "" {
+		return 1
+	}
+	return 0
+}
+
+// parsePath finds the innermost container and pod in a cgroup path. It knows the
+// forms by their segments alone, so a prefix such as the "/../.." of a cgroup
+// namespace or the nesting of kind and Docker-in-Docker does not matter:
+//
+//	kubepods-burstable-pod<uid with underscores>.slice/cri-containerd-<id>.scope
+//	kubepods/burstable/pod<uid>/<id>
+//	docker-<id>.scope, docker/<id>, crio-<id>.scope, libpod-<id>.scope/container
+//	kubepods-pod<uid>.slice:cri-containerd:<id>
+func parsePath(path string) (container, pod string) {
+	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == ':' }) {
+		if id := containerID(segment); id != "" {
+			container = id
+		}
+		if uid := podUID(segment); uid != "" {
+			pod = uid
+		}
+	}
+	return container, pod
+}
+
+// containerIDLength is that of a SHA-256 in hex, which all runtimes use.
+const containerIDLength = 64
+
+// containerID reads "<id>" or "<runtime>-<id>", with or without ".scope". The
+// monitor that stands beside a container (crio-conmon-, libpod-conmon-) is not in it.
+func containerID(segment string) string {
+	name := strings.TrimSuffix(segment, ".scope")
+	if len(name) < containerIDLength {
+		return ""
+	}
+	prefix, id := name[:len(name)-containerIDLength], name[len(name)-containerIDLength:]
+	if !isHex(id) || prefix != "" && !strings.HasSuffix(prefix, "-") || strings.HasSuffix(prefix, "conmon-") {
+		return ""
+	}
+	return id
+}
+
+// podUID reads "pod<uid>" and "kubepods-<class>-pod<uid>.slice", the latter also
+// below another root ("kubelet-kubepods-…"). The systemd driver writes
+// underscores for dashes. The uid of a static pod is a hash of 32
+// hex digits, and stays one.
+func podUID(segment string) string {
+	name := strings.TrimSuffix(segment, ".slice")
+	prefix, uid, found := cutLast(name, "pod")
+	if !found || prefix != "" && !(strings.Contains(prefix, "kubepods-") && strings.HasSuffix(prefix, "-")) {
+		return ""
+	}
+	uid = strings.ToLower(strings.ReplaceAll(uid, "_", "-"))
+	if len(uid) == 32 && isHex(uid) {
+		return uid
+	}
+	if !isUUID(uid) {
+		return ""
+	}
+	return uid
+}
+
+func cutLast(s, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(s, separator)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(separator):], true
+}
+
+func isUUID(s string) bool {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return false
+	}
+	return isHex(strings.ReplaceAll(s, "-", "")) && strings.Count(s, "-") == 4
+}
+
+func isHex(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}

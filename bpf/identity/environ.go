@@ -1,0 +1,210 @@
+package identity
+
+import (
+	"bytes"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds on what an environment, which anybody can write, may claim.
+const (
+	maxWorldSize = 1 << 24 // ranks: far beyond any job, far below an overflow
+	maxJobID     = 256     // bytes
+	maxHostName  = 253     // bytes, RFC 1035 section 2.3.4 as text
+)
+
+// launch is what an environment says about a training job.
+type launch struct {
+	rank, localRank, worldSize int // Unknown when none
+	jobID                      string
+	masterAddr                 string
+	masterPort                 int
+	badValues                  int // values refused
+}
+
+// noLaunch is what an environment without any of the variables says.
+func noLaunch() launch { return launch{rank: Unknown, localRank: Unknown, worldSize: Unknown} }
+
+// variables are the ones that are read. Index them with the constants below.
+type variables [variableCount][]byte
+
+const (
+	varRank = iota
+	varLocalRank
+	varWorldSize
+	varSlurmProcID
+	varSlurmLocalID
+	varSlurmNTasks
+	varOMPIRank
+	varOMPILocalRank
+	varOMPISize
+	varPMIRank
+	varPMISize
+	varJobID
+	varElasticRunID
+	varSlurmJobID
+	varMasterAddr
+	varMasterPort
+	variableCount
+	none = -1
+)
+
+// index maps a name to its variable. A switch on a converted byte slice neither
+// allocates nor needs package state.
+func index(name []byte) int {
+	switch string(name) {
+	case "RANK":
+		return varRank
+	case "LOCAL_RANK":
+		return varLocalRank
+	case "WORLD_SIZE":
+		return varWorldSize
+	case "SLURM_PROCID":
+		return varSlurmProcID
+	case "SLURM_LOCALID":
+		return varSlurmLocalID
+	case "SLURM_NTASKS":
+		return varSlurmNTasks
+	case "OMPI_COMM_WORLD_RANK":
+		return varOMPIRank
+	case "OMPI_COMM_WORLD_LOCAL_RANK":
+		return varOMPILocalRank
+	case "OMPI_COMM_WORLD_SIZE":
+		return varOMPISize
+	case "PMI_RANK":
+		return varPMIRank
+	case "PMI_SIZE":
+		return varPMISize
+	case "JOB_ID":
+		return varJobID
+	case "TORCHELASTIC_RUN_ID":
+		return varElasticRunID
+	case "SLURM_JOB_ID":
+		return varSlurmJobID
+	case "MASTER_ADDR":
+		return varMasterAddr
+	case "MASTER_PORT":
+		return varMasterPort
+	}
+	return none
+}
+
+// sources are the launchers, first choice first: torchrun, Slurm, Open MPI, PMI
+// (MPICH, Intel MPI). A source counts when it gives rank and world size, both: a
+// RANK alone is a common name in programs that train nothing.
+func sources() [4]struct{ rank, local, world int } {
+	return [4]struct{ rank, local, world int }{
+		{varRank, varLocalRank, varWorldSize},
+		{varSlurmProcID, varSlurmLocalID, varSlurmNTasks},
+		{varOMPIRank, varOMPILocalRank, varOMPISize},
+		{varPMIRank, none, varPMISize},
+	}
+}
+
+// parseEnviron reads an environment block: NAME=VALUE strings, each ended by a
+// NUL. Anything may stand in it. Of a name given twice the first counts, as for
+// getenv(3).
+func parseEnviron(block []byte) launch {
+	vars := scan(block)
+	l := noLaunch()
+	for _, s := range sources() {
+		if l.takeRank(&vars, s.rank, s.local, s.world) {
+			break
+		}
+	}
+	l.takeJob(&vars)
+	return l
+}
+
+func scan(block []byte) (vars variables) {
+	for len(block) > 0 {
+		var entry []byte
+		entry, block, _ = bytes.Cut(block, []byte{0})
+		name, value, found := bytes.Cut(entry, []byte{'='})
+		if !found {
+			continue
+		}
+		if i := index(name); i != none && vars[i] == nil {
+			vars[i] = value // never nil: it follows an equals sign
+		}
+	}
+	return vars
+}
+
+// takeRank reports whether this source names a rank of a world.
+func (l *launch) takeRank(vars *variables, rank, local, world int) bool {
+	if vars[rank] == nil || vars[world] == nil {
+		return false
+	}
+	r, w := l.number(vars[rank], maxWorldSize-1), l.number(vars[world], maxWorldSize)
+	if r == Unknown || w == Unknown {
+		return false
+	}
+	if r >= w {
+		l.badValues++
+		return false
+	}
+	l.rank, l.worldSize = r, w
+	if local == none || vars[local] == nil {
+		return true
+	}
+	if l.localRank = l.number(vars[local], maxWorldSize-1); l.localRank >= w {
+		l.localRank = Unknown
+		l.badValues++
+	}
+	return true
+}
+
+// takeJob reads what names the job. A bare JOB_ID and the address of a store
+// mean a training job only beside a rank; the launchers' own names always do.
+func (l *launch) takeJob(vars *variables) {
+	if l.rank != Unknown {
+		l.jobID = l.word(vars[varJobID], maxJobID)
+		l.masterAddr = l.word(vars[varMasterAddr], maxHostName)
+		if vars[varMasterPort] != nil {
+			l.masterPort = max(0, l.number(vars[varMasterPort], 65535))
+		}
+	}
+	if l.jobID == "" {
+		l.jobID = l.word(vars[varElasticRunID], maxJobID)
+		// torchrun's --rdzv-id when nobody gave one: it names every such job.
+		if l.jobID == "none" {
+			l.jobID = ""
+		}
+	}
+	if l.jobID == "" {
+		l.jobID = l.word(vars[varSlurmJobID], maxJobID)
+	}
+}
+
+// number reads a decimal number of digits alone, at most limit; any other text
+// counts as bad and is Unknown.
+func (l *launch) number(digits []byte, limit int) int {
+	n := 0
+	for _, c := range digits {
+		if c < '0' || c > '9' || n > limit {
+			l.badValues++
+			return Unknown
+		}
+		n = n*10 + int(c-'0')
+	}
+	if len(digits) == 0 || n > limit {
+		l.badValues++
+		return Unknown
+	}
+	return n
+}
+
+// word reads printable text without white space, at most limit bytes long; any
+// other counts as bad and is "".
+func (l *launch) word(value []byte, limit int) string {
+	if len(value) == 0 {
+		return ""
+	}
+	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
+	if len(value) > limit || !utf8.Valid(value) || bytes.IndexFunc(value, odd) >= 0 {
+		l.badValues++
+		return ""
+	}
+	return string(value)
+}

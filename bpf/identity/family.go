@@ -1,0 +1,94 @@
+package identity
+
+// facts is what was read of one process itself.
+type facts struct {
+	pid, parentPID uint32
+	startNS        uint64
+	comm           string
+	launch         launch
+	membership     membership
+}
+
+// derive makes the record of a process from what was read of it and from its
+// parent, when that is known. Of a training job's processes three kinds are told
+// apart:
+//
+//   - its own environment names a rank and the parent is not that rank: this is
+//     the process the launcher started for the rank;
+//   - the parent is that same rank, or the own environment names none while the
+//     parent's did: a worker forked without exec, or a program the rank started.
+//     It carries the rank's identity with Inherited set;
+//   - the parent too has a rank, but of a smaller world: the parent is a launcher
+//     (torchrun under srun is one Slurm task per node). It is told so.
+func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
+	r = &record{startNS: f.startNS, Process: Process{
+		PID: f.pid, ParentPID: f.parentPID, Comm: f.comm,
+		Rank: f.launch.rank, LocalRank: f.launch.localRank, WorldSize: f.launch.worldSize,
+		JobID: f.launch.jobID, MasterAddr: f.launch.masterAddr, MasterPort: f.launch.masterPort,
+		ContainerID: f.membership.containerID, PodUID: f.membership.podUID, CgroupPath: f.membership.path,
+	}}
+	if parent == nil {
+		return r, false
+	}
+	if r.CgroupPath == "" {
+		r.placeIn(&parent.Process)
+	}
+	switch {
+	case !parent.IsRank():
+	case !r.IsRank():
+		r.inherit(&parent.Process)
+	case r.Rank == parent.Rank && r.WorldSize == parent.WorldSize:
+		r.complete(&parent.Process)
+	default:
+		parentIsLauncher = r.WorldSize > parent.WorldSize
+	}
+	r.share(&parent.Process)
+	return r, parentIsLauncher
+}
+
+// placeIn puts a process whose own cgroup could not be read where its parent is.
+// Only into a container: outside, the parent may be what starts containers.
+func (p *Process) placeIn(parent *Process) {
+	if parent.ContainerID != "" {
+		p.ContainerID, p.PodUID, p.CgroupPath = parent.ContainerID, parent.PodUID, parent.CgroupPath
+	}
+}
+
+// inherit takes over the rank of the parent.
+func (p *Process) inherit(parent *Process) {
+	p.Rank, p.LocalRank, p.WorldSize = parent.Rank, parent.LocalRank, parent.WorldSize
+	p.JobID, p.MasterAddr, p.MasterPort = "", "", 0
+	p.complete(parent)
+}
+
+// complete marks p as one of its parent's and fills in what it does not say.
+func (p *Process) complete(parent *Process) {
+	p.Inherited = true
+	if p.LocalRank == Unknown {
+		p.LocalRank = parent.LocalRank
+	}
+	if p.JobID == "" {
+		p.JobID = parent.JobID
+	}
+	if p.MasterAddr == "" {
+		p.MasterAddr, p.MasterPort = parent.MasterAddr, parent.MasterPort
+	}
+}
+
+// share lets equal strings of parent and child be one in memory: there are many
+// processes, few containers and few jobs.
+func (p *Process) share(parent *Process) {
+	for _, pair := range [...]struct{ mine, theirs *string }{
+		{&p.Comm, &parent.Comm}, {&p.ContainerID, &parent.ContainerID}, {&p.PodUID, &parent.PodUID},
+		{&p.CgroupPath, &parent.CgroupPath}, {&p.JobID, &parent.JobID}, {&p.MasterAddr, &parent.MasterAddr},
+	} {
+		if *pair.mine == *pair.theirs {
+			*pair.mine = *pair.theirs
+		}
+	}
+}
+
+// demote takes the rank from a launcher.
+func (p *Process) demote() {
+	p.Rank, p.LocalRank, p.WorldSize, p.Inherited = Unknown, Unknown, Unknown, false
+}

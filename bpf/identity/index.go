@@ -1,0 +1,204 @@
+package identity
+
+import (
+	"container/list"
+	"time"
+)
+
+// startSlack is how much earlier than a process's recorded start an event of it
+// may appear: /proc gives starts in ticks of 10 ms, and wall clocks are slewed.
+const startSlack = 100 * time.Millisecond
+
+// record is one process in the index. Times are nanoseconds of the boot clock,
+// which unlike the wall clock never steps.
+type record struct {
+	Process
+	startNS uint64
+	seenNS  uint64 // when it was put into the index
+	endNS   uint64 // 0 while it lives
+	told    bool   // its exit was reported
+
+	older   *record // the process that had this pid before
+	element *list.Element
+	class   class
+}
+
+func (r *record) alive() bool { return r.endNS == 0 }
+
+// same reports whether a start time is that of r. One of the two may come from
+// /proc and be cut to a tick.
+func (r *record) same(startNS uint64) bool {
+	const tickNS = uint64(10 * time.Millisecond)
+	return r.startNS/tickNS == startNS/tickNS
+}
+
+// class orders processes by how much is lost when one is forgotten.
+type class uint8
+
+const (
+	exitedOther class = iota
+	exitedRank
+	livingOther
+	livingRank
+	classes
+)
+
+func (r *record) classify() class {
+	switch {
+	case r.alive() && r.IsRank():
+		return livingRank
+	case r.alive():
+		return livingOther
+	case r.IsRank():
+		return exitedRank
+	default:
+		return exitedOther
+	}
+}
+
+// table holds processes by pid and start time, bounded in number and, after
+// their exit, in time. It has no lock and no clock.
+type table struct {
+	max       int
+	retention time.Duration
+	byPID     map[uint32]*record // newest process of the pid
+	queues    [classes]list.List // of *record, in the order they entered the class
+	evicted   uint64
+}
+
+func newTable(max int, retention time.Duration) *table {
+	return &table{max: max, retention: retention, byPID: make(map[uint32]*record)}
+}
+
+func (t *table) len() int {
+	n := 0
+	for i := range t.queues {
+		n += t.queues[i].Len()
+	}
+	return n
+}
+
+func (t *table) ranks() int { return t.queues[livingRank].Len() }
+
+// exact returns the process with this pid and start time.
+func (t *table) exact(pid uint32, startNS uint64) *record {
+	for r := t.byPID[pid]; r != nil; r = r.older {
+		if r.same(startNS) {
+			return r
+		}
+	}
+	return nil
+}
+
+// at returns the last process with this pid that had started by then.
+func (t *table) at(pid uint32, ns uint64) *record {
+	for r := t.byPID[pid]; r != nil; r = r.older {
+		if r.startNS <= ns+uint64(startSlack) {
+			return r
+		}
+	}
+	return nil
+}
+
+// put adds a process, or replaces what is known of the same one, which a second
+// exec changes. A living process that had the pid before must have ended.
+func (t *table) put(r *record, now uint64) {
+	if old := t.exact(r.PID, r.startNS); old != nil {
+		r.endNS, r.told = old.endNS, old.told
+		if old.startNS > r.startNS { // not cut to a tick
+			r.startNS, r.StartTime = old.startNS, old.StartTime
+		}
+		t.remove(old)
+	}
+	if before := t.byPID[r.PID]; before != nil && before.alive() && before.startNS < r.startNS {
+		t.end(before, min(now, r.startNS))
+	}
+	r.seenNS = now
+	t.link(r)
+	r.class = r.classify()
+	r.element = t.queues[r.class].PushBack(r)
+	for t.len() > t.max {
+		t.evict(r)
+	}
+}
+
+// link puts r into the chain of its pid, newest first.
+func (t *table) link(r *record) {
+	newest := t.byPID[r.PID]
+	if newest == nil || newest.startNS <= r.startNS {
+		r.older = newest
+		t.byPID[r.PID] = r
+		return
+	}
+	for newest.older != nil && newest.older.startNS > r.startNS {
+		newest = newest.older
+	}
+	r.older, newest.older = newest.older, r
+}
+
+// end marks the end of a process.
+func (t *table) end(r *record, ns uint64) {
+	r.endNS = max(ns, 1)
+	t.reclassify(r)
+}
+
+// reclassify moves r to the queue it now belongs to, if it is still in the table.
+func (t *table) reclassify(r *record) {
+	if c := r.classify(); r.element != nil && c != r.class {
+		t.queues[r.class].Remove(r.element)
+		r.class, r.element = c, t.queues[c].PushBack(r)
+	}
+}
+
+// expire forgets processes that ended more than the retention ago.
+func (t *table) expire(now uint64) {
+	for _, c := range [...]class{exitedOther, exitedRank} {
+		for e := t.queues[c].Front(); e != nil; e = t.queues[c].Front() {
+			r := e.Value.(*record)
+			if r.endNS+uint64(t.retention) > now {
+				break
+			}
+			t.remove(r)
+		}
+	}
+}
+
+// evict forgets the process that is missed least, but not the newest.
+func (t *table) evict(newest *record) {
+	for c := range t.queues {
+		for e := t.queues[c].Front(); e != nil; e = e.Next() {
+			if r := e.Value.(*record); r != newest {
+				t.remove(r)
+				t.evicted++
+				return
+			}
+		}
+	}
+}
+
+func (t *table) remove(r *record) {
+	t.queues[r.class].Remove(r.element)
+	newest := t.byPID[r.PID]
+	switch {
+	case newest != r:
+		for newest.older != r {
+			newest = newest.older
+		}
+		newest.older = r.older
+	case r.older != nil:
+		t.byPID[r.PID] = r.older
+	default:
+		delete(t.byPID, r.PID)
+	}
+	r.older, r.element = nil, nil
+}
+
+// living calls fn for each process that has not ended.
+func (t *table) living(fn func(*record)) {
+	for _, c := range [...]class{livingOther, livingRank} {
+		for e, next := t.queues[c].Front(), (*list.Element)(nil); e != nil; e = next {
+			next = e.Next()
+			fn(e.Value.(*record))
+		}
+	}
+}

@@ -1,0 +1,210 @@
+//go:build linux && (amd64 || arm64)
+
+package identity
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// maxAncestors bounds the walk to a known ancestor.
+const maxAncestors = 16
+
+// young is the age below which a known process may have executed a program since
+// it was read, so that a scan reads it again.
+const young = time.Minute
+
+// onExec learns a process that has just begun a program.
+func (t *Tracker) onExec(e *event) {
+	f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm}
+	f.membership, _ = t.proc.cgroup(e.pid)
+	environ := e.environ
+	if !e.whole {
+		if all, ok := t.proc.environ(e.pid); ok {
+			environ = all
+		}
+	}
+	// What /proc gave is only worth something if it was of this process.
+	if st, err := t.proc.stat(e.pid); err != nil || st.startNS()/uint64(tick) != e.startNS/uint64(tick) {
+		f.membership, environ = membership{}, e.environ
+	}
+	f.launch = parseEnviron(environ)
+	parent := t.parent(e.parentPID, e.timeNS, maxAncestors)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.put(f, parent)
+}
+
+// onExit ends a process, and tells of it once if it was a rank's. One that was
+// not known has forked without executing anything: it is what its parent is.
+func (t *Tracker) onExit(e *event) {
+	t.mu.Lock()
+	r := t.table.exact(e.pid, e.startNS)
+	t.mu.Unlock()
+	var parent *record
+	if r == nil {
+		parent = t.parent(e.parentPID, e.timeNS, maxAncestors)
+	}
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r = t.table.exact(e.pid, e.startNS); r == nil {
+		r = t.put(facts{
+			pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm, launch: noLaunch(),
+		}, parent)
+	}
+	if r.told {
+		return
+	}
+	r.told = true
+	t.table.end(r, e.timeNS)
+	if r.IsRank() {
+		t.exits.send(Exit{
+			Process: r.Process, Time: wall(e.timeNS),
+			Code: e.code(), Signal: e.signal(), CoreDump: e.coreDump(), OOMVictim: e.oomVictim,
+		})
+	}
+}
+
+// put enters a process into the table. The caller holds the lock.
+func (t *Tracker) put(f facts, parent *record) *record {
+	t.badValues.Add(uint64(f.launch.badValues))
+	r, parentIsLauncher := derive(f, parent)
+	r.StartTime = wall(r.startNS)
+	t.table.put(r, bootNow())
+	if parentIsLauncher {
+		t.demote(parent, r.WorldSize)
+	}
+	return r
+}
+
+// demote takes the rank from a launcher and from what started it for that rank.
+func (t *Tracker) demote(launcher *record, worldSize int) {
+	for range maxAncestors {
+		if launcher == nil || !launcher.IsRank() || launcher.WorldSize >= worldSize {
+			return
+		}
+		launcher.demote()
+		t.table.reclassify(launcher)
+		launcher = t.table.at(launcher.ParentPID, launcher.startNS)
+	}
+}
+
+// parent returns the process that was the parent at that time, from the table or
+// from /proc.
+func (t *Tracker) parent(pid uint32, ns uint64, depth int) *record {
+	if pid == 0 || depth == 0 {
+		return nil
+	}
+	t.mu.RLock()
+	r := t.table.at(pid, ns)
+	gone := r != nil && !r.alive() && r.endNS+uint64(startSlack) < ns
+	t.mu.RUnlock()
+	if r != nil && !gone {
+		return r
+	}
+	return t.learn(pid, depth, false)
+}
+
+// learn reads a living process from /proc, its unknown ancestors first. With
+// again set it does so even when the process is known.
+func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
+	began := bootNow()
+	st, err := t.proc.stat(pid)
+	if err != nil || st.kernel || st.dead {
+		return nil
+	}
+	t.mu.RLock()
+	known := t.table.exact(pid, st.startNS())
+	t.mu.RUnlock()
+	if known != nil && !again {
+		return known
+	}
+	f := facts{pid: pid, parentPID: st.parentPID, startNS: st.startNS(), comm: st.comm, launch: noLaunch()}
+	f.membership, _ = t.proc.cgroup(pid)
+	if environ, ok := t.proc.environ(pid); ok {
+		f.launch = parseEnviron(environ)
+	}
+	if now, err := t.proc.stat(pid); err != nil || now.startTicks != st.startTicks {
+		return nil // it ended, and what was read may be another's
+	}
+	parent := t.parent(st.parentPID, began, depth-1)
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known = t.table.exact(pid, st.startNS()); known != nil {
+		if known.seenNS >= began || !known.alive() {
+			return known // an event came first, and knows better
+		}
+		f.keep(known)
+	}
+	return t.put(f, parent)
+}
+
+// keep holds on to what was known of the launch when /proc shows none any more:
+// setproctitle(3) overwrites the environment there.
+func (f *facts) keep(known *record) {
+	if f.launch.rank != Unknown || !known.IsRank() || known.Inherited {
+		return
+	}
+	f.launch = launch{
+		rank: known.Rank, localRank: known.LocalRank, worldSize: known.WorldSize,
+		jobID: known.JobID, masterAddr: known.MasterAddr, masterPort: known.MasterPort,
+	}
+}
+
+// scan reads all of /proc: processes not known are learned, known ones that are
+// not there any more have ended, how, nobody can tell.
+func (t *Tracker) scan() {
+	t.lastScan = time.Now()
+	t.scans.Add(1)
+	began := bootNow()
+	pids, err := t.proc.pids()
+	if err != nil || t.proc.foreign {
+		return
+	}
+	stats := make([]stat, 0, len(pids))
+	for _, pid := range pids {
+		if st, err := t.proc.stat(pid); err == nil && !st.kernel && !st.dead {
+			stats = append(stats, st)
+		}
+	}
+	// Parents begin before their children.
+	slices.SortFunc(stats, func(a, b stat) int {
+		return cmp.Or(cmp.Compare(a.startTicks, b.startTicks), cmp.Compare(a.pid, b.pid))
+	})
+	for _, st := range stats {
+		select {
+		case <-t.closing:
+			return
+		default:
+			t.learn(st.pid, maxAncestors, t.stale(st, began))
+		}
+	}
+	t.endMissing(stats, began)
+}
+
+// stale reports whether a process may have executed a program that we missed.
+func (t *Tracker) stale(st stat, now uint64) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	r := t.table.exact(st.pid, st.startNS())
+	return r == nil || r.Comm != st.comm || st.startNS()+uint64(young) > now
+}
+
+// endMissing ends the processes a scan did not find, but for those that came
+// while it went on.
+func (t *Tracker) endMissing(found []stat, began uint64) {
+	there := make(map[uint32]uint64, len(found))
+	for _, st := range found {
+		there[st.pid] = st.startTicks
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.table.living(func(r *record) {
+		if there[r.PID] != r.startNS/uint64(tick) && r.seenNS < began {
+			t.table.end(r, began)
+		}
+	})
+}

@@ -1,0 +1,311 @@
+//go:build linux && (amd64 || arm64)
+
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+//go:generate go tool bpf2go -go-package identity -tags linux -target bpfel bpf identity.bpf.c
+
+// Name of the probe in reports.
+const Name = "identity"
+
+// Defaults of Options.
+const (
+	DefaultRetention    = 10 * time.Minute
+	DefaultMaxProcesses = 65536
+	DefaultScanInterval = 2 * time.Second
+)
+
+// maintenance is how often the Tracker forgets what is too old and looks whether
+// the ring has dropped anything; healing is how far apart it then reads all of
+// /proc, at least.
+const (
+	maintenance = time.Second
+	healing     = 5 * time.Second
+)
+
+// Options choose where the Tracker looks and what it keeps. Zero values mean the
+// defaults.
+type Options struct {
+	// ProcRoot is where the host's /proc is; "" means HOST_PROC from the
+	// environment, else /proc.
+	ProcRoot string
+	// Retention is how long a process is known after its exit.
+	Retention time.Duration
+	// MaxProcesses bounds how many are known, living and exited.
+	MaxProcesses int
+	// ScanInterval is the time between two readings of /proc where the kernel
+	// gives no events.
+	ScanInterval time.Duration
+	// Rung forces one rung of the ladder; "" takes the best.
+	Rung string
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Retention < 0 || o.MaxProcesses < 0 || o.ScanInterval < 0 {
+		return o, errors.New("open identity: retention, number of processes and scan interval must not be negative: use 0 for the default")
+	}
+	if o.ProcRoot == "" {
+		o.ProcRoot = os.Getenv("HOST_PROC")
+	}
+	if o.ProcRoot == "" {
+		o.ProcRoot = "/proc"
+	}
+	if o.Retention == 0 {
+		o.Retention = DefaultRetention
+	}
+	if o.MaxProcesses == 0 {
+		o.MaxProcesses = DefaultMaxProcesses
+	}
+	if o.ScanInterval == 0 {
+		o.ScanInterval = DefaultScanInterval
+	}
+	return o, nil
+}
+
+// Counters are what the Tracker counts beside probe.Stats.
+type Counters struct {
+	Processes int // known now, living and exited
+	Ranks     int // of these, living ranks and their descendants
+
+	Execs        uint64
+	Exits        uint64 // of all processes
+	ExitsDropped uint64 // not told to the callbacks: they were too slow
+	Evicted      uint64 // forgotten for want of room, before their time
+	BadValues    uint64 // variables of a launcher that held no sensible value
+	Truncated    uint64 // environments longer than 256 KiB
+	Unreadable   uint64 // environments and cgroups that /proc did not give
+	Scans        uint64 // readings of all of /proc
+}
+
+// Tracker knows the processes of this host. It implements Resolver; all methods
+// are safe for concurrent use.
+type Tracker struct {
+	opts   Options
+	source source
+	proc   *procfs
+	report probe.Report
+	exits  *exits
+
+	mu    sync.RWMutex // guards table and its records
+	table *table
+
+	events, invalid, execs, exitCount, badValues, scans, drops atomic.Uint64
+
+	// Only the goroutine of run uses these, and Open before it.
+	healedDrops uint64
+	lastScan    time.Time
+
+	closing chan struct{}
+	done    chan struct{}
+	once    sync.Once
+	err     error
+}
+
+var _ Resolver = (*Tracker)(nil)
+
+// source delivers events: the kernel's ring does, and in tests a list.
+type source interface {
+	// next waits for an event. It returns os.ErrDeadlineExceeded at the deadline,
+	// os.ErrClosed after close, and errInvalid for a record that is none.
+	next(e *event, deadline time.Time) error
+	dropped() uint64
+	close() error
+	// tellsExits is false when ends of processes must be found in /proc.
+	tellsExits() bool
+}
+
+var errInvalid = errors.New("invalid record")
+
+// Open starts to watch processes, reads those that are already running, and
+// returns when both is done. Without BPF it reads /proc again and again; only
+// when that too is impossible there is an error. Report says what it came to.
+func Open(opts Options) (*Tracker, error) {
+	t, _, err := Try(opts)
+	return t, err
+}
+
+// Try is Open that returns the report also when no rung works.
+func Try(opts Options) (*Tracker, probe.Report, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, probe.Report{Probe: Name}, err
+	}
+	proc := newProcfs(opts.ProcRoot)
+	source, report, err := ladder.Climb(Name, opts.Rung, rungs(proc))
+	if err != nil {
+		return nil, report, err
+	}
+	explain(&report, proc)
+	t := newTracker(opts, source, proc, report)
+	t.start()
+	return t, report, nil
+}
+
+func newTracker(opts Options, source source, proc *procfs, report probe.Report) *Tracker {
+	return &Tracker{
+		opts: opts, source: source, proc: proc, report: report,
+		exits: newExits(), table: newTable(opts.MaxProcesses, opts.Retention),
+		closing: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// start reads /proc once, with the events waiting in the ring meanwhile, so that
+// no process falls between the two.
+func (t *Tracker) start() {
+	t.scan()
+	go t.exits.run()
+	go t.run()
+}
+
+// Report says which rung is in use and why not a better one.
+func (t *Tracker) Report() probe.Report { return t.report }
+
+// Stats returns the counters every probe has; after Close, their last values.
+func (t *Tracker) Stats() probe.Stats {
+	select {
+	case <-t.closing:
+	default:
+		t.drops.Store(max(t.drops.Load(), t.source.dropped()))
+	}
+	return probe.Stats{Events: t.events.Load(), Dropped: t.drops.Load(), Invalid: t.invalid.Load()}
+}
+
+// Counters returns the Tracker's own counters.
+func (t *Tracker) Counters() Counters {
+	t.mu.RLock()
+	c := Counters{Processes: t.table.len(), Ranks: t.table.ranks(), Evicted: t.table.evicted}
+	t.mu.RUnlock()
+	c.Execs, c.Exits, c.Scans = t.execs.Load(), t.exitCount.Load(), t.scans.Load()
+	c.ExitsDropped, c.BadValues = t.exits.dropped.Load(), t.badValues.Load()
+	c.Truncated, c.Unreadable = t.proc.truncated.Load(), t.proc.unreadable.Load()
+	return c
+}
+
+// Exits calls fn for each exit of a rank process, and of a descendant of one,
+// until cancel is called; after cancel has returned fn is not called any more.
+// The calls come one at a time, in the order of the exits, from one goroutine
+// for all callbacks: fn must not block, and must call neither cancel nor Close.
+// When the callbacks fall 4,096 exits behind, further ones are dropped and counted.
+func (t *Tracker) Exits(fn func(Exit)) (cancel func()) { return t.exits.subscribe(fn) }
+
+// Close stops watching, delivers the exits already seen and returns when both
+// goroutines have ended. Closing twice is fine. Lookup goes on to answer from
+// what is known.
+func (t *Tracker) Close() error {
+	t.once.Do(func() {
+		t.drops.Store(max(t.drops.Load(), t.source.dropped()))
+		close(t.closing)
+		t.err = t.source.close()
+		<-t.done
+		t.exits.close()
+	})
+	return t.err
+}
+
+// run handles events, and between them what has to be done now and then.
+func (t *Tracker) run() {
+	defer close(t.done)
+	var e event
+	due := time.Now().Add(maintenance)
+	for {
+		switch err := t.source.next(&e, due); {
+		case err == nil:
+			t.handle(&e)
+		case errors.Is(err, os.ErrClosed):
+			return
+		case errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, errInvalid):
+			t.invalid.Add(1)
+		default: // a ring that cannot be read: do not spin on it
+			t.invalid.Add(1)
+			t.pause(time.Until(due))
+		}
+		if now := time.Now(); !now.Before(due) {
+			t.maintain(now)
+			due = time.Now().Add(maintenance)
+		}
+	}
+}
+
+func (t *Tracker) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.closing:
+	}
+}
+
+func (t *Tracker) handle(e *event) {
+	t.events.Add(1)
+	switch e.kind {
+	case kindExec:
+		t.execs.Add(1)
+		t.onExec(e)
+	case kindExecNotice:
+		t.execs.Add(1)
+		t.learn(e.pid, maxAncestors, true)
+	case kindExit:
+		t.exitCount.Add(1)
+		t.onExit(e)
+	}
+}
+
+// maintain forgets, and makes good what the ring has dropped.
+func (t *Tracker) maintain(now time.Time) {
+	t.mu.Lock()
+	t.table.expire(bootNow())
+	t.mu.Unlock()
+
+	drops := t.source.dropped()
+	t.drops.Store(max(t.drops.Load(), drops))
+	since := now.Sub(t.lastScan)
+	if drops > t.healedDrops && since >= healing || !t.source.tellsExits() && since >= t.opts.ScanInterval {
+		t.healedDrops = drops
+		t.scan()
+	}
+}
+
+// bootNow is the boot clock; 0, which only makes everything look young, when the
+// kernel does not have one.
+func bootNow() uint64 {
+	offset, err := bootclock.Offset()
+	if err != nil {
+		return 0
+	}
+	return uint64(time.Now().UnixNano() - offset)
+}
+
+// wall is the wall-clock time of a boot-clock reading.
+func wall(ns uint64) time.Time {
+	offset, err := bootclock.Offset()
+	if err != nil {
+		return time.Time{}
+	}
+	return bootclock.Time(ns, offset)
+}
+
+// explain adds to the report what the rung taken cannot do.
+func explain(report *probe.Report, proc *procfs) {
+	last := &report.Attempts[len(report.Attempts)-1]
+	switch {
+	case proc.foreign:
+		last.Hint = fmt.Sprintf("%s shows another pid namespace than the kernel's: set hostPID, or mount the host's /proc and set HOST_PROC; until then processes already running, cgroups, pods and containers stay unknown", proc.root)
+	case report.Rung == RungNotice:
+		last.Hint = "without kernel BTF no exits are reported, and a process that ends before /proc is read stays unknown"
+	case report.Rung == RungScan:
+		last.Hint = "without BPF processes are found by reading /proc now and then: short ones stay unknown and no exits are reported"
+	}
+}
