@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -150,5 +151,41 @@ func (l kernelLog) faultRecords(t *testing.T, pid uint32, fence string) string {
 		case strings.Contains(text, fmt.Sprintf("[%d]: segfault at", pid)), strings.HasPrefix(text, "Code: "):
 			found.WriteString(text)
 		}
+	}
+}
+
+// The kernel asks the other CPUs for a backtrace; they print it in an NMI, or
+// before 5.15 in the interrupt that follows. The task that runs there did not
+// write it.
+func TestInterruptedTaskIsNotTheWriter(t *testing.T) {
+	privtest.Require(t)
+	const trigger = "/proc/sysrq-trigger"
+	if _, err := os.Stat(trigger); err != nil || runtime.NumCPU() < 2 {
+		t.Logf("cannot make another CPU print in an interrupt here: %v, %d CPUs", err, runtime.NumCPU())
+		return
+	}
+	for _, rung := range Rungs() {
+		t.Run(rung, func(t *testing.T) {
+			p, report, err := Try(Options{Words: []string{"NMI backtrace for cpu "}, Rung: rung})
+			if err != nil {
+				t.Logf("not a rung of this kernel: %s", report.Attempts[0].Reason)
+				return
+			}
+			defer p.Close()
+			require.NoError(t, os.WriteFile(trigger, []byte("l"), 0))
+			seen := map[bool]int{}
+			for range runtime.NumCPU() {
+				e := read(t, p)
+				require.Equal(t, WriterKernel, e.Writer)
+				if e.PID == 0 {
+					require.Empty(t, e.Comm)
+				} else {
+					require.EqualValues(t, os.Getpid(), e.PID)
+				}
+				seen[e.PID == 0]++
+			}
+			// The CPU that asks prints for itself, without an interrupt.
+			require.Equal(t, map[bool]int{false: 1, true: runtime.NumCPU() - 1}, seen)
+		})
 	}
 }

@@ -80,6 +80,14 @@ func TestClassifyTellsAbsentForbiddenAndBrokenApart(t *testing.T) {
 	}
 }
 
+func TestLockdownIsADenialAndNoDefect(t *testing.T) {
+	refused := &ebpf.VerifierError{Cause: unix.EINVAL, Log: []string{"program of this type cannot use helper bpf_probe_read_kernel#113"}}
+	got := classify("r", refused, "confidentiality")
+	require.Equal(t, probe.Denied, got.Outcome)
+	require.Contains(t, got.Hint, "lockdown=confidentiality")
+	require.Equal(t, probe.Broken, classify("r", refused, "integrity").Outcome)
+}
+
 func TestDenialHintNamesTheLikeliestCause(t *testing.T) {
 	require.Contains(t, denialHint("confidentiality", ^uint64(0)), "lockdown=confidentiality")
 	require.Contains(t, denialHint("", 0), "CAP_BPF")
