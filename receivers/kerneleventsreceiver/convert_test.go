@@ -1,0 +1,193 @@
+package kerneleventsreceiver
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/plogtest"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"gopkg.in/yaml.v3"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/fold"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden records")
+
+var testHost = record.Host{Name: "node-1", ID: "0123456789abcdef0123456789abcdef", NodeName: "node-1"}
+
+func newTestConverter() *converter {
+	settings := receivertest.NewNopSettings(metadata.Type)
+	return newConverter(metadata.NewLogsBuilder(metadata.DefaultLogsBuilderConfig(), settings), testHost)
+}
+
+// reportsOf parses lines a millisecond apart and closes every fold.
+func reportsOf(t *testing.T, lines []string, writer kmsg.Writer) []fold.Report {
+	catalogue, err := kernellog.LoadCatalogue()
+	require.NoError(t, err)
+	parser := kernellog.NewParser(catalogue)
+	folder := fold.New(fold.Limits{Quiet: time.Second, Longest: 10 * time.Second, Open: 4096})
+	var reports []fold.Report
+	for i, line := range lines {
+		at := start.Add(time.Duration(i) * time.Millisecond)
+		event := kmsg.Event{Time: at, PID: 99, Comm: "writer", Writer: writer, Text: line, Truncated: true}
+		faults, _ := parser.Parse(nil, &event)
+		for _, fault := range faults {
+			reports = folder.Add(reports, fault, at)
+		}
+	}
+	return folder.Flush(reports)
+}
+
+func TestGoldenRecords(t *testing.T) {
+	observed := start.Add(time.Minute)
+	rank := identity.Process{
+		PID: 42, ParentPID: 1, Comm: "python", ContainerID: "c0ffee", PodUID: "0f0e", Rank: 3, LocalRank: 1, WorldSize: 8, JobID: "job-1",
+	}
+	for name, lines := range map[string][]string{
+		"xid": {
+			xid79,
+			"NVRM: Xid (PCI:0000:c1:00 GPU-I:05): 31, pid=43, name=worker, Ch 00000008",
+			"NVRM: Xid (PCI:0000:65:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+			"NVRM: Xid (PCI:0000:65:00): 149, NETIR_LINK_EVT Fatal XC0 i1 Link 08 (0x025001c6 0x00000004 0x00000000 0x00000000 0x00000000 0x00000000)",
+			"NVRM: Xid (PCI:0000:65:00): 154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)",
+		},
+		"storm": {xid79, xid79, xid79, "NVRM: Xid (PCI:0000:65:00): 45, pid=42, name=python, Ch 1", "NVRM: Xid (PCI:0000:65:00): 45, pid=42, name=python, Ch 2"},
+		"others": {
+			"NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.",
+			"nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+			"amdgpu 0000:01:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block",
+			"amdgpu 0000:c3:00.0: amdgpu: GPU reset(5) succeeded!",
+			"mlx5_core 0000:5e:00.0 ibs3: Port: 1 Link DOWN",
+			"mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature",
+			"pcieport 0000:b0:02.0: AER: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)",
+			"nfs: server 10.0.0.9 not responding, still trying",
+			"watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python:42]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reports := reportsOf(t, lines, kmsg.WriterKernel)
+			for _, report := range reports {
+				if report.OwnerPID == rank.PID {
+					report.Owner = &rank
+				}
+			}
+			got := newTestConverter().faults(reports, observed)
+			file := filepath.Join("testdata", "golden", name+".yaml")
+			if *update {
+				require.NoError(t, golden.WriteLogs(t, file, got))
+			}
+			want, err := golden.ReadLogs(file)
+			require.NoError(t, err)
+			require.NoError(t, plogtest.CompareLogs(want, got))
+		})
+	}
+}
+
+func TestResourceLeavesOutWhatIsNotKnown(t *testing.T) {
+	config := metadata.DefaultLogsBuilderConfig()
+	settings := receivertest.NewNopSettings(metadata.Type)
+	c := newConverter(metadata.NewLogsBuilder(config, settings), record.Host{Name: "node-1"})
+	require.Equal(t, map[string]any{"host.name": "node-1"}, c.resource.Attributes().AsRaw())
+	config.ResourceAttributes.HostName.Enabled = false
+	c = newConverter(metadata.NewLogsBuilder(config, settings), testHost)
+	require.NotContains(t, c.resource.Attributes().AsRaw(), "host.name")
+}
+
+func TestSignalNames(t *testing.T) {
+	for signal, name := range map[int]string{
+		1: "SIGHUP", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS", 34: "SIGRTMIN+0", 64: "SIGRTMIN+30",
+		0: "signal 0", 32: "signal 32", -1: "signal -1", 65: "signal 65",
+	} {
+		require.Equal(t, name, signalName(signal))
+	}
+}
+
+// declared is what of metadata.yaml the test below needs.
+type declared struct {
+	Attributes map[string]struct {
+		Type string `yaml:"type"`
+	} `yaml:"attributes"`
+	ResourceAttributes map[string]any `yaml:"resource_attributes"`
+	Events             map[string]struct {
+		Attributes []string `yaml:"attributes"`
+	} `yaml:"events"`
+}
+
+// TestEverythingEmittedIsDeclared plays every line the parser is tested with and
+// finds each event, attribute and type in metadata.yaml; and the other way round,
+// each event declared is emitted.
+func TestEverythingEmittedIsDeclared(t *testing.T) {
+	text, err := os.ReadFile("metadata.yaml")
+	require.NoError(t, err)
+	var want declared
+	require.NoError(t, yaml.Unmarshal(text, &want))
+	emitted := map[string]bool{}
+	check := func(event string, attributes pcommon.Map) {
+		require.Contains(t, want.Events, event)
+		emitted[event] = true
+		for key, value := range attributes.All() {
+			require.Contains(t, want.Events[event].Attributes, key, event)
+			require.Equal(t, want.Attributes[key].Type, map[pcommon.ValueType]string{
+				pcommon.ValueTypeStr: "string", pcommon.ValueTypeInt: "int", pcommon.ValueTypeBool: "bool",
+			}[value.Type()], key)
+			emitted[key] = true
+		}
+	}
+	c := newTestConverter()
+	for _, report := range reportsOf(t, everyLine(t), kmsg.WriterUserspace) {
+		if report.OwnerPID != 0 {
+			report.Owner = &identity.Process{PID: 1, ParentPID: 1, Comm: "c", ContainerID: "c", PodUID: "p", JobID: "j"}
+		}
+		r := c.faults([]fold.Report{report}, start).ResourceLogs().At(0)
+		check(r.ScopeLogs().At(0).LogRecords().At(0).EventName(), r.ScopeLogs().At(0).LogRecords().At(0).Attributes())
+		for key := range r.Resource().Attributes().All() {
+			require.Contains(t, want.ResourceAttributes, key)
+		}
+	}
+	exit := c.exit(identity.Exit{Signal: 9}, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+	check(exit.EventName(), exit.Attributes())
+	for event, declaration := range want.Events {
+		require.True(t, emitted[event], "no line makes a %s", event)
+		for _, key := range declaration.Attributes {
+			require.True(t, emitted[key], "nothing emits %s", key)
+		}
+	}
+}
+
+// everyLine returns the lines of the parser's own test.
+func everyLine(t *testing.T) []string {
+	text, err := os.ReadFile("internal/kernellog/testdata/lines.txt")
+	require.NoError(t, err)
+	var lines []string
+	for line := range bytes.Lines(text) {
+		if line := strings.TrimSpace(string(line)); line != "" && !strings.HasPrefix(line, "=>") && !strings.HasPrefix(line, "##") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestEveryDeclaredEventCanBeSwitchedOff(t *testing.T) {
+	text, err := os.ReadFile("metadata.yaml")
+	require.NoError(t, err)
+	var want declared
+	require.NoError(t, yaml.Unmarshal(text, &want))
+	enabled := createDefaultConfig().(*Config).enabledEvents()
+	require.Len(t, enabled, len(want.Events))
+	for event := range want.Events {
+		require.True(t, enabled[event], event)
+	}
+}

@@ -1,0 +1,108 @@
+//go:build linux && (amd64 || arm64)
+
+package kerneleventsreceiver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+
+	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
+)
+
+// writeKmsg writes one line to the kernel log. A descriptor of its own each time:
+// printk.devkmsg=ratelimit lets ten lines in five seconds through per descriptor.
+func writeKmsg(tb testing.TB, text string) {
+	kmsg, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
+	require.NoError(tb, err)
+	_, err = kmsg.WriteString(text + "\n")
+	require.NoError(tb, err)
+	require.NoError(tb, kmsg.Close())
+}
+
+// requireProbe skips, with the reason, where this process may not load the probe.
+// With CI=true in the environment it fails instead: there a skipped test is a
+// test that never runs. A probe that is broken is no reason to skip.
+func requireProbe(tb testing.TB) {
+	opened, report, err := kmsg.Try(kmsg.Options{})
+	if err == nil {
+		require.NoError(tb, opened.Close())
+		return
+	}
+	for _, attempt := range report.Attempts {
+		require.Equal(tb, probe.Denied, attempt.Outcome, "%s: %s", attempt.Rung, attempt.Reason)
+	}
+	require.NotEqual(tb, "true", os.Getenv("CI"), "CI must run this test with BPF privileges: %v", err)
+	tb.Skipf("needs BPF privileges: %v", err)
+}
+
+// startOnKernel runs the receiver on the probe of this kernel.
+func startOnKernel(tb testing.TB) *sink {
+	requireProbe(tb)
+	records := newSink()
+	r, err := NewFactory().CreateLogs(tb.Context(), receivertest.NewNopSettings(metadata.Type), createDefaultConfig(), records)
+	require.NoError(tb, err)
+	require.NoError(tb, r.Start(tb.Context(), componenttest.NewNopHost()))
+	tb.Cleanup(func() { stopOnKernel(tb, r) })
+	return records
+}
+
+func stopOnKernel(tb testing.TB, r receiver.Logs) {
+	require.NoError(tb, r.Shutdown(context.Background()))
+}
+
+// await returns the record of a line, whatever else the kernel says.
+func await(tb testing.TB, records *sink, text string) plog.LogRecord {
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case r := <-records.records:
+			if r.Body().Str() == text {
+				return r
+			}
+		case <-deadline:
+			require.FailNow(tb, "no record came")
+		}
+	}
+}
+
+func TestXidWrittenToTheKernelLogBecomesARecord(t *testing.T) {
+	records := startOnKernel(t)
+	text := fmt.Sprintf("NVRM: Xid (PCI:0000:65:00): 79, pid=%d, name=python, GPU has fallen off the bus.", os.Getpid())
+	before := time.Now()
+	writeKmsg(t, text)
+	r := await(t, records, text)
+	t.Logf("write to record: %s", time.Since(before))
+	require.Equal(t, "gpu.xid", r.EventName())
+	require.WithinDuration(t, before, r.Timestamp().AsTime(), 5*time.Second)
+	a := r.Attributes().AsRaw()
+	require.EqualValues(t, 79, a["kernelevents.xid"])
+	require.Equal(t, "0000:65:00.0", a["gpu.id"])
+	require.EqualValues(t, os.Getpid(), a["process.pid"])
+	require.Equal(t, "python", a["process.executable.name"])
+	if fromUserspace, told := a["kernelevents.from_userspace"]; told {
+		require.Equal(t, true, fromUserspace)
+		require.EqualValues(t, os.Getpid(), a["kernelevents.writer_pid"])
+	}
+}
+
+// BenchmarkWriteToRecord is the time from a write to /dev/kmsg until the next
+// consumer has the record.
+func BenchmarkWriteToRecord(b *testing.B) {
+	records := startOnKernel(b)
+	for i := 0; b.Loop(); i++ {
+		text := fmt.Sprintf("NVRM: Xid (PCI:%04x:65:00): 79, GPU has fallen off the bus.", i%0x10000)
+		writeKmsg(b, text)
+		await(b, records, text)
+	}
+}
