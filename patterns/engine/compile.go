@@ -1,0 +1,291 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// ruleState is a compiled rule with its faults.
+type ruleState struct {
+	rule    *rule.Rule
+	no      int
+	names   []string       // of its fields
+	at      map[string]int // field name → position in names
+	key     []int
+	rank    int      // position of the field rank, -1 when there is none
+	watches []*watch // evidence in file order, then what resolves
+	joins   [][]int  // the distinct sets of fields that evidence joins by
+	causes  []*link  // what it explains
+	effects []*link  // what explains it
+
+	instances map[string]*instance // by key; removed on expiry or eviction
+}
+
+// watch is one piece of evidence of one rule, compiled.
+type watch struct {
+	*rule.Evidence
+	state    *ruleState
+	index    int // in state.watches
+	resolves bool
+	where    condition
+	while    condition
+	value    *getter
+	fields   []getter
+	match    []int // fields it joins by
+	join     int   // that set's position in state.joins, -1 when it starts faults
+	distinct []int
+	group    []int
+	follows  []int // watches
+	after    int   // watch of missing.after, -1
+}
+
+// link is one explanation: faults of cause explain those of effect when their
+// fields have the same values.
+type link struct {
+	no            int
+	cause, effect *ruleState
+	mine, theirs  []int
+	within        int64
+}
+
+// condition is an OTTL condition in one of both contexts; zero is true.
+type condition struct {
+	log   *rule.LogCondition
+	point *rule.PointCondition
+}
+
+// getter reads one field of a record: an attribute directly, anything else
+// through OTTL.
+type getter struct {
+	to        int
+	attribute string
+	resource  bool
+	log       *rule.LogValue
+	point     *rule.PointValue
+}
+
+// compile fills e from rules.
+func (e *Engine) compile(rules []rule.Rule) error {
+	if err := rule.Check(rules); err != nil {
+		return err
+	}
+	parsers, err := rule.NewParsers()
+	if err != nil {
+		return err
+	}
+	byName := map[string]*ruleState{}
+	for i := range rules {
+		s, err := e.compileRule(&rules[i], &parsers)
+		if err != nil {
+			return fmt.Errorf("compile %s: %w", rules[i].File, err)
+		}
+		s.no = len(e.rules)
+		e.rules = append(e.rules, s)
+		byName[s.rule.Name] = s
+	}
+	e.byName = byName
+	for _, s := range e.rules {
+		e.compileLinks(s, byName)
+	}
+	return nil
+}
+
+func (e *Engine) compileRule(r *rule.Rule, parsers *rule.Parsers) (*ruleState, error) {
+	s := &ruleState{rule: r, names: r.FieldNames(), at: map[string]int{}, rank: -1, instances: map[string]*instance{}}
+	for i, name := range s.names {
+		s.at[name] = i
+	}
+	if at, ok := s.at["rank"]; ok {
+		s.rank = at
+	}
+	s.key = s.positions(r.Key)
+	for i, evidence := range r.All() {
+		w := &watch{Evidence: evidence, state: s, index: i, resolves: i >= len(r.Evidence), join: -1, after: -1}
+		if err := w.compile(parsers); err != nil {
+			return nil, err
+		}
+		s.watches = append(s.watches, w)
+	}
+	for _, w := range s.watches {
+		w.resolve(s)
+		e.watch(w)
+	}
+	return s, nil
+}
+
+// watch enters w under the names of its records.
+func (e *Engine) watch(w *watch) {
+	for _, name := range w.Logs {
+		e.logs[name] = append(e.logs[name], w)
+	}
+	for _, name := range w.Metrics {
+		e.metrics[name] = append(e.metrics[name], w)
+	}
+}
+
+func (w *watch) compile(parsers *rule.Parsers) (err error) {
+	if w.where, err = newCondition(w.Where, w.OnMetrics(), parsers); err != nil {
+		return err
+	}
+	if w.while, err = newCondition(w.Stays.While, w.OnMetrics(), parsers); err != nil {
+		return err
+	}
+	if w.Value != "" {
+		g, err := newGetter(w.Value, w.OnMetrics(), parsers)
+		if err != nil {
+			return err
+		}
+		w.value = &g
+	}
+	for _, f := range w.state.rule.FieldsOf(w.Evidence) {
+		g, err := newGetter(f.Expr, w.OnMetrics(), parsers)
+		if err != nil {
+			return err
+		}
+		g.to = w.state.at[f.Name]
+		w.fields = append(w.fields, g)
+	}
+	return nil
+}
+
+// resolve turns the names in w into positions, once all evidence is there.
+func (w *watch) resolve(s *ruleState) {
+	w.match = s.positions(w.JoinFields(s.rule))
+	w.distinct = s.positions(w.Occurs.Distinct)
+	w.group = s.positions(w.Median.Of)
+	if w.resolves || !w.CanStart() {
+		w.join = slices.IndexFunc(s.joins, func(set []int) bool { return slices.Equal(set, w.match) })
+		if w.join < 0 {
+			w.join = len(s.joins)
+			s.joins = append(s.joins, w.match)
+		}
+	}
+	for _, other := range s.watches {
+		if other.resolves {
+			break
+		}
+		if w.Operator == rule.Miss && other.Name == w.Missing.After {
+			w.after = other.index
+		}
+		if w.Follows != nil && slices.Contains(w.Follows.Evidence, other.Name) {
+			w.follows = append(w.follows, other.index)
+		}
+	}
+}
+
+func (s *ruleState) positions(names []string) []int {
+	var at []int
+	for _, name := range names {
+		at = append(at, s.at[name])
+	}
+	return at
+}
+
+func (e *Engine) compileLinks(s *ruleState, byName map[string]*ruleState) {
+	for _, x := range s.rule.Explains {
+		other := byName[x.Pattern]
+		l := &link{
+			no: e.links, cause: s, effect: other, within: int64(x.Within),
+			mine: s.positions(x.Mine), theirs: other.positions(x.Theirs),
+		}
+		e.links++
+		s.causes = append(s.causes, l)
+		other.effects = append(other.effects, l)
+	}
+}
+
+func newCondition(text string, onMetrics bool, parsers *rule.Parsers) (c condition, err error) {
+	switch {
+	case text == "":
+	case onMetrics:
+		c.point, err = parsers.Point.ParseCondition(text)
+	default:
+		c.log, err = parsers.Log.ParseCondition(text)
+	}
+	return c, err
+}
+
+// plainPath is an expression that names one attribute and nothing else.
+var plainPath = regexp.MustCompile(`^\s*(resource\.)?attributes\["([^"\\]+)"\]\s*$`)
+
+func newGetter(text string, onMetrics bool, parsers *rule.Parsers) (g getter, err error) {
+	if path := plainPath.FindStringSubmatch(text); path != nil {
+		return getter{resource: path[1] != "", attribute: path[2]}, nil
+	}
+	if onMetrics {
+		g.point, err = parsers.Point.ParseValueExpression(text)
+	} else {
+		g.log, err = parsers.Log.ParseValueExpression(text)
+	}
+	return g, err
+}
+
+// holds evaluates c on a record; what cannot be evaluated does not hold.
+func (c condition) holds(e *Engine, r *record) bool {
+	ok, err := true, error(nil)
+	switch {
+	case c.log != nil:
+		ok, err = c.log.Eval(context.Background(), r.log)
+	case c.point != nil:
+		ok, err = c.point.Eval(context.Background(), r.point)
+	}
+	if err != nil {
+		e.stats.EvalErrors++
+		return false
+	}
+	return ok
+}
+
+// read returns the value of g as a bounded string, "" for none.
+func (g *getter) read(e *Engine, r *record) string {
+	if g.attribute != "" {
+		from := r.attributes
+		if g.resource {
+			from = r.resource
+		}
+		v, ok := from.Get(g.attribute)
+		if !ok {
+			return ""
+		}
+		return valueString(v)
+	}
+	v, err := g.eval(r)
+	if err != nil {
+		e.stats.EvalErrors++
+		return ""
+	}
+	return anyString(v)
+}
+
+func (g *getter) eval(r *record) (any, error) {
+	if g.log != nil {
+		return g.log.Eval(context.Background(), r.log)
+	}
+	return g.point.Eval(context.Background(), r.point)
+}
+
+func anyString(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return clean(v)
+	case pcommon.Value:
+		return valueString(v)
+	default:
+		return clean(fmt.Sprint(v))
+	}
+}
+
+func valueString(v pcommon.Value) string {
+	if v.Type() == pcommon.ValueTypeStr {
+		return clean(v.Str())
+	}
+	return clean(v.AsString())
+}

@@ -1,0 +1,280 @@
+package engine
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// conclusion is the verdict of one fault, between its revisions.
+type conclusion struct {
+	id       string
+	best     finding
+	onset    int64 // when it was first given out: part of the id
+	revision int
+	emitted  string // hash of the newest revision
+
+	dirty      bool
+	quietEvery int64 // counts alone are given out this often, ever more rarely
+	nextQuiet  int64 // 0: no count waits
+
+	resolved  int64 // 0: open
+	withdrawn bool  // resolved because evidence refuted it
+	closing   *verdict.Evidence
+
+	parent   *instance // what explains it
+	via      *link
+	children []*instance
+	root     string // verdict id of the root cause, its own when it is one
+}
+
+// Counts of an open verdict are given out after firstQuiet, then at twice the
+// interval each time, up to lastQuiet.
+const (
+	firstQuiet = int64(time.Second)
+	lastQuiet  = int64(5 * time.Minute)
+)
+
+// conclude gives inst its verdict.
+func (e *Engine) conclude(inst *instance, best finding) {
+	start := best.end - int64(inst.state.rule.Within)
+	for i := range inst.marks { // older marks belong to nothing
+		kept := inst.marks[i][:0]
+		for _, m := range inst.marks[i] {
+			if m.Last >= start {
+				kept = append(kept, m)
+			}
+		}
+		clear(inst.marks[i][len(kept):])
+		inst.marks[i] = kept
+		if len(kept) == 0 || inst.folded[i].First < start {
+			inst.folded[i] = folded{}
+		}
+	}
+	onset := inst.onset()
+	id := identifier(inst.state.rule.Name, inst.key, strconv.FormatInt(onset, 10))
+	inst.verdict = &conclusion{id: id, root: id, best: best, onset: onset, quietEvery: firstQuiet}
+	e.waiting.remove(inst.element)
+	inst.element = e.open.add(inst)
+	e.touchVerdict(inst)
+	e.connect(inst)
+	if e.open.len() > e.opts.OpenVerdicts {
+		e.stats.EvictedVerdicts++
+		e.drop(e.open.oldest())
+	}
+}
+
+// update takes new evidence into an existing verdict.
+func (e *Engine) update(inst *instance, best finding, loud bool) {
+	v := inst.verdict
+	e.open.touch(inst.element)
+	if best.better(v.best) {
+		v.best, loud = best, true
+	}
+	if loud {
+		e.touchVerdict(inst)
+		e.connect(inst)
+	} else {
+		e.quietly(inst)
+	}
+}
+
+// touchVerdict has the verdict given out with the next Verdicts.
+func (e *Engine) touchVerdict(inst *instance) {
+	if v := inst.verdict; !v.dirty {
+		v.dirty = true
+		e.dirty = append(e.dirty, inst)
+	}
+}
+
+// quietly has the verdict given out later: only a count or its ranks changed.
+func (e *Engine) quietly(inst *instance) {
+	v := inst.verdict
+	if v.nextQuiet == 0 && !v.dirty {
+		v.nextQuiet = e.now + v.quietEvery
+		v.quietEvery = min(2*v.quietEvery, lastQuiet)
+		e.schedule(inst, v.nextQuiet)
+	}
+}
+
+// onset is the time of the earliest evidence.
+func (inst *instance) onset() int64 {
+	onset := inst.touched
+	for i, w := range inst.state.watches {
+		if len(inst.marks[i]) > 0 && !w.resolves && !inst.refutes(w.Name) && w.Operator != rule.Miss {
+			onset = min(onset, inst.marks[i][0].Time)
+		}
+	}
+	return onset
+}
+
+// refutes reports whether the evidence called name speaks against the fault.
+func (inst *instance) refutes(name string) bool {
+	for _, u := range inst.state.rule.Unless {
+		if u.Evidence == name {
+			return true
+		}
+	}
+	return false
+}
+
+// settle closes the verdict when the fault has cleared or was none.
+func (e *Engine) settle(inst *instance) {
+	v := inst.verdict
+	if v != nil && v.resolved == 0 {
+		if against := inst.refuting(); against != nil {
+			v.withdrawn = true
+			e.resolve(inst, inst.touched, nil)
+			return
+		}
+	}
+	cleared := inst.clearing()
+	if cleared == nil {
+		return
+	}
+	if v == nil {
+		inst.forget(cleared.Time)
+	} else if v.resolved == 0 {
+		e.resolve(inst, max(cleared.Time, v.onset), nil)
+	}
+}
+
+// clearing returns the newest resolving mark, unless the fault went on after it.
+func (inst *instance) clearing() *mark {
+	var newest *mark
+	var last int64
+	for i, w := range inst.state.watches {
+		n := len(inst.marks[i])
+		switch {
+		case n == 0:
+		case w.resolves && (newest == nil || inst.marks[i][n-1].Time > newest.Time):
+			newest = &inst.marks[i][n-1]
+		case !w.resolves && w.join < 0:
+			last = max(last, inst.marks[i][n-1].Time)
+		}
+	}
+	if newest == nil || newest.Time < last {
+		return nil
+	}
+	return newest
+}
+
+// forget drops the marks up to at: they were cleared before they were a fault.
+func (inst *instance) forget(at int64) {
+	inst.after = max(inst.after, at)
+	for i := range inst.marks {
+		inst.marks[i] = nil
+	}
+	clear(inst.folded)
+}
+
+// resolve closes the verdict of inst at that time, and with a root cause the
+// symptoms that nothing of their own can resolve. A closing evidence says why,
+// when no mark does.
+func (e *Engine) resolve(inst *instance, at int64, closing *verdict.Evidence) {
+	v := inst.verdict
+	v.resolved, v.closing = at, closing
+	e.touchVerdict(inst)
+	for _, child := range v.children {
+		e.resolveWith(child, inst)
+	}
+}
+
+// resolveWith resolves a symptom because its cause has cleared.
+func (e *Engine) resolveWith(child, cause *instance) {
+	if child.verdict.resolved != 0 || len(child.state.rule.Resolves) > 0 || cause.verdict.withdrawn {
+		return
+	}
+	at := max(cause.verdict.resolved, child.verdict.onset)
+	e.resolve(child, at, &verdict.Evidence{
+		Name: "cause_cleared", Time: moment(at), Count: 1, Source: verdict.EventName,
+		Shows: "its cause (" + cause.state.rule.Name + ") has cleared",
+	})
+}
+
+func moment(at int64) time.Time { return time.Unix(0, at).UTC() }
+
+// due is for the tasks.
+func (inst *instance) due() *int64 { return &inst.wait }
+
+// fire does what waited for its time: a missing record, a count, the expiry.
+func (e *Engine) fireInstance(inst *instance) {
+	if inst.dead {
+		return
+	}
+	if v := inst.verdict; v != nil && v.nextQuiet != 0 && v.nextQuiet <= e.now {
+		v.nextQuiet = 0
+		e.touchVerdict(inst)
+	}
+	if at, ok := inst.newDeadline(e.watermark()); ok {
+		e.evaluate(inst, at, false)
+	}
+	if !inst.dead && e.expireAt(inst) <= e.now {
+		e.expire(inst)
+	}
+	if !inst.dead {
+		e.reschedule(inst)
+	}
+}
+
+func (inst *instance) fire(e *Engine) { e.fireInstance(inst) }
+
+// newDeadline returns a deadline that passed and is not yet part of the verdict.
+func (inst *instance) newDeadline(watermark int64) (int64, bool) {
+	for _, w := range inst.state.watches {
+		if w.Operator != rule.Miss || w.resolves || inst.verdict != nil && inst.verdict.best.seen&(1<<w.index) != 0 {
+			continue
+		}
+		if at, ok := inst.deadline(w, 0, watermark, watermark); ok {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// expireAt is when inst leaves the state if nothing more comes. Without a
+// verdict that is when its marks can no longer be part of one.
+func (e *Engine) expireAt(inst *instance) int64 {
+	r := inst.state.rule
+	quiet := int64(r.Within)
+	for _, w := range inst.state.watches {
+		quiet = max(quiet, int64(w.Missing.For))
+	}
+	if v := inst.verdict; v != nil && !v.withdrawn {
+		quiet = max(int64(r.Expires), quiet)
+	}
+	return max(inst.touched, inst.after) + quiet + int64(e.opts.Lateness) + 1
+}
+
+func (e *Engine) expire(inst *instance) {
+	e.stats.Expired++
+	if v := inst.verdict; v != nil && v.resolved == 0 && inst.state.rule.OnExpiry == rule.Resolve {
+		at := inst.touched + int64(inst.state.rule.Expires)
+		e.resolve(inst, at, &verdict.Evidence{
+			Name: "expired", Time: moment(at), Count: 1, Source: verdict.EventName,
+			Shows: "nothing more was seen for " + inst.state.rule.Expires.String(),
+		})
+	}
+	e.drop(inst)
+}
+
+// reschedule has inst looked at when next something is due.
+func (e *Engine) reschedule(inst *instance) {
+	e.schedule(inst, e.expireAt(inst))
+	if v := inst.verdict; v != nil && v.nextQuiet != 0 {
+		e.schedule(inst, v.nextQuiet)
+	}
+	for _, w := range inst.state.watches {
+		if w.Operator != rule.Miss {
+			continue
+		}
+		for i := range inst.marks[w.after] {
+			at := inst.marks[w.after][i].Time + int64(w.Missing.For) + int64(e.opts.Lateness) + 1
+			if at > e.now {
+				e.schedule(inst, at)
+			}
+		}
+	}
+}

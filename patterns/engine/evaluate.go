@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// finding is what the marks in one window ending at end amount to.
+type finding struct {
+	end        int64
+	seen       uint64 // evidence that holds, one bit each
+	confidence verdict.Confidence
+}
+
+// better reports whether f says more than o.
+func (f finding) better(o finding) bool {
+	if f.confidence != o.confidence {
+		return f.confidence == verdict.Full || o.confidence == ""
+	}
+	return f.confidence != "" && bits.OnesCount64(f.seen) > bits.OnesCount64(o.seen)
+}
+
+// evaluate draws the conclusions of a mark at from. Loud: the mark told
+// something that no mark had told before.
+func (e *Engine) evaluate(inst *instance, from int64, loud bool) {
+	v := inst.verdict
+	best := inst.search(from, e.watermark())
+	switch {
+	case v == nil && best.confidence != "" && inst.refuting() == nil:
+		e.conclude(inst, best)
+		e.settle(inst)
+	case v == nil:
+		e.settle(inst)
+	default:
+		e.update(inst, best, loud)
+		e.settle(inst)
+	}
+	if !inst.dead {
+		e.reschedule(inst)
+	}
+}
+
+// search finds the window that says most, among those that a mark at from is in.
+func (inst *instance) search(from, watermark int64) finding {
+	within := int64(inst.state.rule.Within)
+	var best finding
+	for _, end := range inst.ends(from, from+within) {
+		f := finding{end: end, seen: inst.seen(end-within, end, watermark)}
+		holds := func(name string) bool { return f.seen&inst.bit(name) != 0 }
+		switch {
+		case inst.state.rule.Full.Eval(holds):
+			f.confidence = verdict.Full
+		case inst.state.rule.Partial.Eval(holds):
+			f.confidence = verdict.Partial
+		}
+		if f.better(best) {
+			best = f
+		}
+	}
+	return best
+}
+
+// bit is the bit of the evidence called name.
+func (inst *instance) bit(name string) uint64 {
+	for _, w := range inst.state.watches {
+		if !w.resolves && w.Name == name {
+			return 1 << w.index
+		}
+	}
+	return 0
+}
+
+// ends returns the times in [from, to] at which a window may newly hold: those
+// of marks and of deadlines, sorted.
+func (inst *instance) ends(from, to int64) []int64 {
+	var ends []int64
+	put := func(at int64) {
+		if at >= from && at <= to {
+			ends = append(ends, at)
+		}
+	}
+	for _, w := range inst.state.watches {
+		if w.Operator == rule.Miss {
+			for i := range inst.marks[w.after] {
+				put(inst.marks[w.after][i].Time + int64(w.Missing.For))
+			}
+			continue
+		}
+		for i := range inst.marks[w.index] {
+			put(inst.marks[w.index][i].Time)
+		}
+	}
+	slices.Sort(ends)
+	return slices.Compact(ends)
+}
+
+// seen returns which evidence holds in the window [start, end].
+func (inst *instance) seen(start, end, watermark int64) uint64 {
+	var seen uint64
+	for _, w := range inst.state.watches {
+		if w.resolves {
+			break
+		}
+		if inst.holds(w, start, end, watermark) {
+			seen |= 1 << w.index
+		}
+	}
+	return seen
+}
+
+func (inst *instance) holds(w *watch, start, end, watermark int64) bool {
+	if w.Operator == rule.Miss {
+		return inst.missed(w, start, end, watermark)
+	}
+	marks := inst.marks[w.index]
+	first, span := 0, int64(w.Occurs.Within)
+	sum := 0.0
+	for i := range marks {
+		m := &marks[i]
+		if m.Last < start || m.Time > end || !inst.follows(w, m) {
+			continue
+		}
+		if w.Occurs.Count <= 1 {
+			return true
+		}
+		sum += m.Count
+		for ; marks[first].Last < max(start, m.Time-span); first++ {
+			if inWindow := marks[first].Last >= start; inWindow && inst.follows(w, &marks[first]) {
+				sum -= marks[first].Count
+			}
+		}
+		reached := sum
+		if len(w.distinct) > 0 {
+			reached = inst.distinct(w, marks[first:i+1])
+		}
+		if reached >= w.Occurs.Count {
+			return true
+		}
+	}
+	return false
+}
+
+// distinct counts the different values that w tells apart.
+func (inst *instance) distinct(w *watch, marks []mark) float64 {
+	var seen []string
+	for i := range marks {
+		if t, ok := tuple(marks[i].Values, w.distinct); ok && !slices.Contains(seen, t) && inst.follows(w, &marks[i]) {
+			seen = append(seen, t)
+		}
+	}
+	return float64(len(seen))
+}
+
+// follows reports whether m came soon enough after evidence it must follow.
+func (inst *instance) follows(w *watch, m *mark) bool {
+	if w.Follows == nil {
+		return true
+	}
+	for _, other := range w.follows {
+		for i := range inst.marks[other] {
+			cause := &inst.marks[other][i]
+			if cause.Time <= m.Last && cause.Last >= m.Time-int64(w.Follows.Within) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// missed reports whether a deadline in the window passed without a record. It
+// is certain only when records before the deadline can no longer come.
+func (inst *instance) missed(w *watch, start, end, watermark int64) bool {
+	_, ok := inst.deadline(w, start, end, watermark)
+	return ok
+}
+
+// deadline returns the first deadline of w in [start, end] that passed.
+func (inst *instance) deadline(w *watch, start, end, watermark int64) (int64, bool) {
+	for i := range inst.marks[w.after] {
+		begin := inst.marks[w.after][i].Time
+		at := begin + int64(w.Missing.For)
+		if at < start || at > end || at >= watermark {
+			continue
+		}
+		came := slices.ContainsFunc(inst.marks[w.index], func(m mark) bool { return m.Last >= begin && m.Time <= at })
+		if !came {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// refuting returns the mark that speaks against a verdict, nil when none does.
+func (inst *instance) refuting() *mark {
+	for _, u := range inst.state.rule.Unless {
+		before := inst.marks[inst.index(u.Before)]
+		if len(before) == 0 {
+			continue
+		}
+		against := inst.marks[inst.index(u.Evidence)]
+		for i := range against {
+			m := &against[i]
+			if m.Time <= before[0].Time && m.Last >= before[0].Time-int64(u.Within) {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// index is the watch of the evidence called name; the rule was checked.
+func (inst *instance) index(name string) int {
+	return bits.TrailingZeros64(inst.bit(name))
+}

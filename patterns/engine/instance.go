@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"container/list"
+	"slices"
+	"strings"
+)
+
+// instance is one fault of one rule: the marks seen for one key, and its
+// verdict once its evidence suffices.
+type instance struct {
+	state   *ruleState
+	key     string
+	seq     uint64
+	marks   [][]mark // by watch, each sorted by time
+	folded  []folded // what left marks because of the cap, by watch
+	known   uint64   // fields that have a value, one bit each
+	ranks   []int    // seen on its marks, sorted
+	touched int64    // newest time of a mark
+	after   int64    // marks that ended by then belong to an earlier fault
+
+	joinKeys []string    // where joins has it
+	linkKeys []string    // where linked has it
+	verdict  *conclusion // nil while its evidence does not suffice
+
+	element *list.Element // in waiting or, with a verdict, in open
+	wait    int64         // for the tasks
+	dead    bool
+}
+
+// mark is one thing seen. Its names in snapshots are short: there are many.
+type mark struct {
+	Time    int64    `json:"t"`
+	Last    int64    `json:"l"`
+	Count   float64  `json:"c"`
+	Values  []string `json:"v"` // by field of the rule
+	Source  string   `json:"s"`
+	FaultID string   `json:"f,omitempty"`
+	Series  uint64   `json:"i,omitempty"`
+}
+
+// folded sums up the marks that were evicted.
+type folded struct {
+	First int64   `json:"t,omitempty"`
+	Count float64 `json:"c,omitempty"`
+}
+
+// maxRanks bounds a blast radius: more ranks than any job has.
+const maxRanks = 1 << 17
+
+// place gives m to the faults it belongs to: to the fault of its key, which it
+// may begin, or to those it joins, now or when they begin.
+func (e *Engine) place(w *watch, m mark) {
+	t, _ := tuple(m.Values, w.match)
+	if w.join < 0 {
+		inst := e.fault(w, t, &m)
+		if inst != nil {
+			e.add(inst, w, m)
+		}
+		return
+	}
+	key := joinKey(w.state, w.join, t)
+	e.recent.add(e, key, w, m)
+	for _, inst := range slices.Clone(e.joins[key]) {
+		if !inst.dead {
+			e.add(inst, w, m)
+		}
+	}
+}
+
+// fault returns the fault of key that m belongs to, made when there is none.
+// A fault that has cleared before m gives way to a new one.
+func (e *Engine) fault(w *watch, key string, m *mark) *instance {
+	inst := w.state.instances[key]
+	if inst != nil && inst.over(m.Time) {
+		after := inst.verdict.resolved
+		e.drop(inst)
+		inst = e.begin(w.state, key)
+		inst.after = after
+	}
+	if inst != nil {
+		return inst
+	}
+	if m.Count <= 0 {
+		return nil
+	}
+	return e.begin(w.state, key)
+}
+
+// over reports whether the fault had cleared before at.
+func (inst *instance) over(at int64) bool {
+	v := inst.verdict
+	return v != nil && v.resolved != 0 && !v.withdrawn && at > v.resolved
+}
+
+func (e *Engine) begin(s *ruleState, key string) *instance {
+	e.seq++
+	inst := &instance{
+		state: s, key: key, seq: e.seq,
+		marks: make([][]mark, len(s.watches)), folded: make([]folded, len(s.watches)),
+	}
+	s.instances[key] = inst
+	inst.element = e.waiting.add(inst)
+	if e.waiting.len() > e.opts.Waiting {
+		e.stats.EvictedWaiting++
+		e.drop(e.waiting.oldest())
+	}
+	return inst
+}
+
+// add puts m on the time line of inst and evaluates.
+func (e *Engine) add(inst *instance, w *watch, m mark) {
+	if m.Last <= inst.after {
+		return
+	}
+	isNew, changed := e.upsert(inst, w, m)
+	if !changed {
+		return
+	}
+	inst.touched = max(inst.touched, m.Last)
+	fresh := inst.learn(m.Values)
+	if w.join < 0 {
+		e.register(inst, m.Values)
+	}
+	if inst.dead { // a replayed mark ended it
+		return
+	}
+	e.evaluate(inst, m.Time, isNew || fresh)
+}
+
+// upsert inserts m in order of time, or corrects the mark it repeats. It
+// reports whether it is the first of its kind, and whether anything changed.
+func (e *Engine) upsert(inst *instance, w *watch, m mark) (first, changed bool) {
+	marks := inst.marks[w.index]
+	if at := slices.IndexFunc(marks, func(o mark) bool { return o.same(&m) }); at >= 0 {
+		if m.Count <= 0 {
+			inst.marks[w.index] = slices.Delete(marks, at, at+1)
+			return false, true
+		}
+		if !marks[at].merge(&m) {
+			return false, false
+		}
+		slices.SortStableFunc(marks, func(a, b mark) int { return a.compare(&b) })
+		return false, true
+	}
+	if m.Count <= 0 {
+		return false, false
+	}
+	at, _ := slices.BinarySearchFunc(marks, m, func(a, b mark) int { return a.compare(&b) })
+	marks = slices.Insert(marks, at, m)
+	if len(marks) > e.opts.Marks { // the first stays: it is the onset
+		e.stats.EvictedMarks++
+		f := &inst.folded[w.index]
+		f.Count += marks[1].Count
+		marks = slices.Delete(marks, 1, 2)
+	}
+	inst.marks[w.index] = marks
+	return len(marks) == 1, true
+}
+
+// same reports whether both are reports of one thing: one storm, one sample of
+// one series, or one record delivered twice.
+func (m *mark) same(o *mark) bool {
+	if m.FaultID != "" || o.FaultID != "" {
+		return m.FaultID == o.FaultID && m.Source == o.Source
+	}
+	return m.Time == o.Time && m.Series == o.Series && m.Source == o.Source &&
+		(m.Series != 0 || slices.Equal(m.Values, o.Values))
+}
+
+// merge takes over what o knows more than m: a storm's total, a later end.
+func (m *mark) merge(o *mark) bool {
+	before := *m
+	if m.Series != 0 {
+		m.Count = o.Count
+	} else {
+		m.Count = max(m.Count, o.Count)
+	}
+	m.Time, m.Last = min(m.Time, o.Time), max(m.Last, o.Last)
+	return m.Count != before.Count || m.Time != before.Time || m.Last != before.Last
+}
+
+// compare orders marks by time; those of one time by what they hold, so that
+// their order of arrival does not show.
+func (m *mark) compare(o *mark) int {
+	switch {
+	case m.Time != o.Time:
+		return compareInt(m.Time, o.Time)
+	case m.Series != o.Series:
+		return compareInt(int64(m.Series), int64(o.Series))
+	case m.FaultID != o.FaultID:
+		return strings.Compare(m.FaultID, o.FaultID)
+	default:
+		return slices.Compare(m.Values, o.Values)
+	}
+}
+
+func compareInt(a, b int64) int {
+	if a < b {
+		return -1
+	}
+	if a > b {
+		return 1
+	}
+	return 0
+}
+
+// learn takes note of values and rank; it reports whether a field got its first
+// value.
+func (inst *instance) learn(values []string) bool {
+	before := inst.known
+	for i, v := range values {
+		if v != "" {
+			inst.known |= 1 << i
+		}
+	}
+	if inst.state.rank >= 0 {
+		inst.addRank(values[inst.state.rank])
+	}
+	return inst.known != before
+}
+
+func (inst *instance) addRank(text string) {
+	rank, ok := parseRank(text)
+	if !ok || len(inst.ranks) >= maxRanks {
+		return
+	}
+	if at, there := slices.BinarySearch(inst.ranks, rank); !there {
+		inst.ranks = slices.Insert(inst.ranks, at, rank)
+	}
+}
+
+// parseRank reads a rank: a number from 0 to 2^31-1 without sign.
+func parseRank(text string) (int, bool) {
+	if text == "" || len(text) > 10 {
+		return 0, false
+	}
+	n := 0
+	for _, c := range []byte(text) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, n <= 1<<31-1
+}
+
+// drop forgets inst. Its verdict, if changed, is given out first.
+func (e *Engine) drop(inst *instance) {
+	if inst.dead {
+		return
+	}
+	inst.dead = true
+	delete(inst.state.instances, inst.key)
+	e.unjoin(inst)
+	if inst.verdict == nil {
+		e.waiting.remove(inst.element)
+		return
+	}
+	e.emit(inst)
+	e.unlink(inst)
+	e.open.remove(inst.element)
+}
