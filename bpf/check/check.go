@@ -16,16 +16,31 @@ type Status string
 
 // The statuses.
 const (
-	OK       Status = "ok"       // every probe works
-	Degraded Status = "degraded" // some do
-	Unusable Status = "unusable" // none does
+	OK       Status = "ok"       // every feature is there
+	Degraded Status = "degraded" // some are
+	Unusable Status = "unusable" // no fault can be seen
 )
+
+// Feature is something that a probe delivers where it works.
+type Feature string
+
+// The features.
+const (
+	KernelLog Feature = "kernel_log"       // records of drivers in the kernel log
+	OOMKills  Feature = "oom_kills"        // OOM kills
+	Identity  Feature = "process_identity" // which rank of which job in which pod a process is
+	Exits     Feature = "process_exits"    // how a rank's process ended
+)
+
+// Features lists all of them.
+func Features() []Feature { return []Feature{KernelLog, OOMKills, Identity, Exits} }
 
 // Probe is what one probe found: its own report, and whether the whole way from
 // the kernel to its reader was seen to work.
 type Probe struct {
 	probe.Report
-	Sees string `json:"sees"` // in plain words
+	Sees     string    `json:"sees"`     // in plain words
+	Delivers []Feature `json:"delivers"` // with the hook it has
 	// Fired: a harmless cause was made and its event was read.
 	Fired bool   `json:"fired"`
 	Error string `json:"error,omitempty"`
@@ -43,7 +58,14 @@ const fireTimeout = 30 * time.Second
 type subject struct {
 	name string
 	sees string
-	open func() (handle, error)
+	// delivers are its features on a rung, best first on the list of rungs.
+	delivers func(rung string) []Feature
+	open     func() (handle, error)
+}
+
+// always is for a probe whose rungs all deliver the same.
+func always(features ...Feature) func(string) []Feature {
+	return func(string) []Feature { return features }
 }
 
 // handle is a probe that is open.
@@ -70,7 +92,7 @@ func run(ctx context.Context, list []subject, fire bool) []Probe {
 }
 
 func (s subject) check(ctx context.Context, fire bool) Probe {
-	p := Probe{Report: probe.Report{Probe: s.name, Attempts: []probe.Attempt{}}, Sees: s.sees}
+	p := Probe{Report: probe.Report{Probe: s.name, Attempts: []probe.Attempt{}}, Sees: s.sees, Delivers: []Feature{}}
 	h, err := s.open()
 	if err != nil {
 		p.Attempts = append(p.Attempts, attemptsOf(err)...)
@@ -86,25 +108,34 @@ func (s subject) check(ctx context.Context, fire bool) Probe {
 	p.Fired = slices.ContainsFunc(p.Attempts, func(a probe.Attempt) bool { return a.Rung == p.Rung && a.Fired })
 	if err = errors.Join(err, h.Close()); err != nil {
 		p.Error = err.Error()
+		return p
 	}
+	p.Delivers = s.delivers(p.Rung)
 	return p
 }
 
-// StatusOf sums the probes up.
-func StatusOf(probes []Probe) Status {
-	working := 0
+// Delivered are the features that probes deliver together.
+func Delivered(probes []Probe) map[Feature]bool {
+	there := map[Feature]bool{}
 	for _, p := range probes {
-		if p.Works() {
-			working++
+		for _, f := range p.Delivers {
+			there[f] = true
 		}
 	}
-	switch working {
-	case len(probes):
-		return OK
-	case 0:
+	return there
+}
+
+// StatusOf sums the probes up. Who a process is helps nobody where no fault can
+// be seen.
+func StatusOf(probes []Probe) Status {
+	there := Delivered(probes)
+	switch {
+	case !there[KernelLog] && !there[OOMKills] && !there[Exits]:
 		return Unusable
+	case len(there) < len(Features()):
+		return Degraded
 	}
-	return Degraded
+	return OK
 }
 
 // What each probe sees, in plain words.

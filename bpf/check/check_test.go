@@ -40,7 +40,7 @@ func TestRunFiresEachProbeAndClosesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := tt.fake
-			got := run(t.Context(), []subject{{"fake", "things", func() (handle, error) { return &f, nil }}}, true)
+			got := run(t.Context(), []subject{{"fake", "things", always(Features()...), func() (handle, error) { return &f, nil }}}, true)
 			require.Equal(t, tt.works, got[0].Works())
 			require.Equal(t, tt.fake.fire == nil, got[0].Fired)
 			require.Equal(t, f.fired, got[0].Attempts[0].Fired, "the report is read after the cause")
@@ -53,7 +53,7 @@ func TestRunFiresEachProbeAndClosesIt(t *testing.T) {
 
 func TestSurveyMakesNoCause(t *testing.T) {
 	f := fake{fire: errors.New("must not be called")}
-	got := run(t.Context(), []subject{{"fake", "things", func() (handle, error) { return &f, nil }}}, false)
+	got := run(t.Context(), []subject{{"fake", "things", always(Features()...), func() (handle, error) { return &f, nil }}}, false)
 	require.True(t, got[0].Works())
 	require.False(t, got[0].Fired)
 }
@@ -61,8 +61,25 @@ func TestSurveyMakesNoCause(t *testing.T) {
 func TestAProbeThatDoesNotOpenKeepsItsReason(t *testing.T) {
 	open := func() (handle, error) { return nil, errors.New("open fake: no hook works") }
 	ok := func() (handle, error) { return &fake{}, nil }
-	got := run(t.Context(), []subject{{"fake", "things", open}, {"other", "more", ok}}, true)
+	got := run(t.Context(), []subject{{"fake", "things", always(KernelLog), open}, {"other", "more", always(OOMKills), ok}}, true)
 	require.Equal(t, "open fake: no hook works", got[0].Error)
 	require.NotNil(t, got[0].Attempts, "a list in JSON, never null")
 	require.Equal(t, Degraded, StatusOf(got))
+}
+
+func TestStatusFollowsWhatIsDelivered(t *testing.T) {
+	for name, tt := range map[string]struct {
+		delivers []Feature
+		want     Status
+	}{
+		"everything":                 {Features(), OK},
+		"no exits":                   {[]Feature{KernelLog, OOMKills, Identity}, Degraded},
+		"one kind of fault":          {[]Feature{OOMKills}, Degraded},
+		"names, and nothing to name": {[]Feature{Identity}, Unusable},
+		"nothing":                    {nil, Unusable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tt.want, StatusOf([]Probe{{Delivers: tt.delivers}, {}}))
+		})
+	}
 }

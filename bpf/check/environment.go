@@ -92,14 +92,21 @@ func kernelRelease(root fs.FS) (string, State, string) {
 	if err != nil {
 		return unknown(err)
 	}
-	var major, minor int
-	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+	old, err := before(release, 5, 8)
+	if err != nil {
 		return release, Unknown, ""
 	}
-	if major < 5 || major == 5 && minor < 8 {
+	if old {
 		return release, Limits, "BPF ring buffers need Linux 5.8: run a kernel of 5.10 or newer"
 	}
 	return release, Fine, ""
+}
+
+// before compares the first two numbers of a kernel release.
+func before(release string, major, minor int) (bool, error) {
+	var a, b int
+	_, err := fmt.Sscanf(release, "%d.%d", &a, &b)
+	return a < major || a == major && b < minor, err
 }
 
 func kernelBTF(root fs.FS) (string, State, string) {
@@ -217,11 +224,24 @@ var needed = []struct {
 	{39, "CAP_BPF", "load programs"},
 	{38, "CAP_PERFMON", "attach them"},
 	{19, "CAP_SYS_PTRACE", "read the environment of other users' processes, for ranks"},
-	{24, "CAP_SYS_RESOURCE", "raise the locked-memory limit before Linux 5.11"},
+	{capSysResource, "CAP_SYS_RESOURCE", "raise the locked-memory limit"},
 }
 
-// capSysAdmin holds what CAP_BPF and CAP_PERFMON were split from in Linux 5.8.
-const capSysAdmin = 21
+const (
+	capSysAdmin    = 21 // what CAP_BPF and CAP_PERFMON were split from in Linux 5.8
+	capSysResource = 24 // BPF memory counts as locked until Linux 5.11 (commit d5299b67dd59)
+)
+
+// granted adds what a capability set has without saying so.
+func granted(caps uint64, release string) uint64 {
+	if caps&(1<<capSysAdmin) != 0 {
+		caps |= 1<<38 | 1<<39
+	}
+	if old, err := before(release, 5, 11); err == nil && !old {
+		caps |= 1 << capSysResource
+	}
+	return caps
+}
 
 func capabilities(root fs.FS) (string, State, string) {
 	text, err := status(root, "CapEff")
@@ -232,10 +252,11 @@ func capabilities(root fs.FS) (string, State, string) {
 	if err != nil {
 		return text, Unknown, ""
 	}
+	release, _ := read(root, "proc/sys/kernel/osrelease")
+	caps = granted(caps, release)
 	var missing, why []string
 	for _, c := range needed {
-		implied := caps&(1<<capSysAdmin) != 0 && (c.bit == 38 || c.bit == 39)
-		if caps&(1<<c.bit) == 0 && !implied {
+		if caps&(1<<c.bit) == 0 {
 			missing = append(missing, c.name)
 			why = append(why, c.name+" to "+c.why)
 		}

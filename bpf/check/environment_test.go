@@ -60,7 +60,7 @@ func TestEachLimitIsNamedWithWhatToDo(t *testing.T) {
 		"hidden symbols":        {"proc/sys/kernel/kptr_restrict", "2", "kernel.kptr_restrict", "2"},
 		"no writes to kmsg":     {"proc/sys/kernel/printk_devkmsg", "off", "kernel.printk_devkmsg", "off"},
 		"not root":              {"proc/self/status", "Uid:\t1000\t1000\t1000\t1000", "process.uid", "1000"},
-		"no capabilities":       {"proc/self/status", "CapEff:\t0000000000000000", "process.capabilities", "0000000000000000, without CAP_BPF CAP_PERFMON CAP_SYS_PTRACE CAP_SYS_RESOURCE"},
+		"no capabilities":       {"proc/self/status", "CapEff:\t0000000000000000", "process.capabilities", "0000000000000000, without CAP_BPF CAP_PERFMON CAP_SYS_PTRACE"},
 		"admin without ptrace":  {"proc/self/status", "CapEff:\t0000000001200000", "process.capabilities", "0000000001200000, without CAP_SYS_PTRACE"},
 		"a seccomp profile":     {"proc/self/status", "Seccomp:\t2", "process.seccomp", "filter"},
 		"a pod's pid namespace": {"proc/self/ns/pid", "pid:[4026532281]", "process.host_pid_namespace", "no"},
@@ -78,6 +78,14 @@ func TestEachLimitIsNamedWithWhatToDo(t *testing.T) {
 			require.NotEmpty(t, got.Hint)
 		})
 	}
+}
+
+func TestOldKernelsCountBPFAsLockedMemory(t *testing.T) {
+	root := host()
+	root["proc/self/status"] = file("CapEff:\t0000000000280000")
+	require.Equal(t, Fine, factsByID(root)["process.capabilities"].State)
+	root["proc/sys/kernel/osrelease"] = file("5.10.0-39-amd64")
+	require.Contains(t, factsByID(root)["process.capabilities"].Value, "without CAP_SYS_RESOURCE")
 }
 
 func TestMissingBTFAndKprobesLimit(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
@@ -15,8 +16,9 @@ import (
 // subjects are the probes of tracecore, opened as the receivers open them.
 func subjects() []subject {
 	return []subject{
-		{"kmsg", seesKmsg, openKmsg},
-		{"oomkill", seesOOMKill, openOOMKill},
+		{"kmsg", seesKmsg, always(KernelLog), openKmsg},
+		{"oomkill", seesOOMKill, always(OOMKills), openOOMKill},
+		{"identity", seesIdentity, identityDelivers, openIdentity},
 	}
 }
 
@@ -58,3 +60,26 @@ func (h oomkillHandle) Fire(ctx context.Context) error {
 	_, err := h.Probe.Fire(ctx)
 	return err
 }
+
+type identityHandle struct{ *identity.Tracker }
+
+// identityDelivers: without BTF the kernel tells when a process starts and not
+// how it ends, and /proc tells neither.
+func identityDelivers(rung string) []Feature {
+	if rung == identity.RungTracing {
+		return []Feature{Identity, Exits}
+	}
+	return []Feature{Identity}
+}
+
+func openIdentity() (handle, error) {
+	t, err := identity.Open(identity.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return identityHandle{t}, nil
+}
+
+// Fire has nothing left to do: Open started a child, ended it, and took no hook
+// on which its start and its end did not arrive.
+func (identityHandle) Fire(context.Context) error { return nil }

@@ -1,4 +1,4 @@
-// Package coverage says which patterns a set of working probes leaves full,
+// Package coverage says which patterns a set of features leaves full,
 // degraded or blind. The rules' own needs are the source: the events and metrics
 // they read, and what their full and partial verdicts ask for.
 package coverage
@@ -12,6 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -30,15 +31,12 @@ type Pattern struct {
 	ID    int    `json:"id"`
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// Because says what is lost and which probe would give it; empty when Full.
+	// Because says what is lost and which feature would give it; empty when Full.
 	Because []string `json:"because"`
 	// Needs are the signals that no probe of tracecore gives: someone has to
 	// send them over OTLP.
 	Needs []string `json:"needs"`
 }
-
-// identityProbe names ranks, jobs, pods and containers on every record.
-const identityProbe = "identity"
 
 // identityPrefixes begin the attributes that only the identity probe knows.
 var identityPrefixes = []string{"gen_ai.training.", "container.id", "k8s.pod."}
@@ -46,45 +44,45 @@ var identityPrefixes = []string{"gen_ai.training.", "container.id", "k8s.pod."}
 //go:embed sources.yaml
 var sourcesYAML []byte
 
-// Sources maps each event name to the probe it comes from.
-type Sources map[string]string
+// Sources maps each event name to the feature it comes from.
+type Sources map[string]check.Feature
 
 // LoadSources reads the embedded list.
 func LoadSources() (Sources, error) {
-	var byProbe map[string][]string
-	if err := yaml.Unmarshal(sourcesYAML, &byProbe); err != nil {
+	var byFeature map[check.Feature][]string
+	if err := yaml.Unmarshal(sourcesYAML, &byFeature); err != nil {
 		return nil, fmt.Errorf("sources.yaml: %w", err)
 	}
 	sources := Sources{}
-	for probe, events := range byProbe {
+	for feature, events := range byFeature {
 		for _, event := range events {
 			if other, twice := sources[event]; twice {
-				return nil, fmt.Errorf("sources.yaml: %s stands under %s and %s", event, other, probe)
+				return nil, fmt.Errorf("sources.yaml: %s stands under %s and %s", event, other, feature)
 			}
-			sources[event] = probe
+			sources[event] = feature
 		}
 	}
 	return sources, nil
 }
 
-// Of returns what each rule can do when only these probes work.
-func (s Sources) Of(rules []rule.Rule, working map[string]bool) []Pattern {
+// Of returns what each rule can do with these features alone.
+func (s Sources) Of(rules []rule.Rule, there map[check.Feature]bool) []Pattern {
 	out := make([]Pattern, len(rules))
 	for i := range rules {
-		out[i] = s.pattern(&rules[i], working)
+		out[i] = s.pattern(&rules[i], there)
 	}
 	return out
 }
 
-func (s Sources) pattern(r *rule.Rule, working map[string]bool) Pattern {
+func (s Sources) pattern(r *rule.Rule, there map[check.Feature]bool) Pattern {
 	p := Pattern{ID: r.ID, Name: r.Name, State: Full, Because: []string{}, Needs: s.external(r)}
 	visible := map[string]bool{}
 	for i := range r.Evidence {
 		e := &r.Evidence[i]
-		lost := s.lost(e, working)
+		lost := s.lost(e, there)
 		visible[e.Name] = lost == nil
 		if lost != nil {
-			p.Because = append(p.Because, fmt.Sprintf("%s cannot be seen: needs the %s probe", e.Name, strings.Join(lost, " or ")))
+			p.Because = append(p.Because, fmt.Sprintf("%s cannot be seen: needs %s", e.Name, strings.Join(lost, " or ")))
 		}
 	}
 	see := func(name string) bool { return visible[name] }
@@ -96,28 +94,28 @@ func (s Sources) pattern(r *rule.Rule, working map[string]bool) Pattern {
 	default:
 		p.State = Blind
 	}
-	if p.State != Blind && !working[identityProbe] && namesProcesses(r) {
+	if p.State != Blind && !there[check.Identity] && namesProcesses(r) {
 		p.State = Degraded
-		p.Because = append(p.Because, "ranks, jobs, pods and containers are not named: needs the identity probe")
+		p.Because = append(p.Because, "ranks, jobs, pods and containers are not named: needs "+string(check.Identity))
 	}
 	return p
 }
 
-// lost returns the probes that evidence waits for in vain, nil when some record
+// lost returns the features that evidence waits for in vain, nil when some record
 // of it can come.
-func (s Sources) lost(e *rule.Evidence, working map[string]bool) []string {
+func (s Sources) lost(e *rule.Evidence, there map[check.Feature]bool) []string {
 	if e.OnMetrics() {
 		return nil
 	}
-	probes := map[string]bool{}
+	features := map[string]bool{}
 	for _, event := range e.Logs {
-		probe, ours := s[event]
-		if !ours || working[probe] {
+		feature, ours := s[event]
+		if !ours || there[feature] {
 			return nil
 		}
-		probes[probe] = true
+		features[string(feature)] = true
 	}
-	return slices.Sorted(maps.Keys(probes))
+	return slices.Sorted(maps.Keys(features))
 }
 
 // external returns the metrics and events of a rule that no probe gives.

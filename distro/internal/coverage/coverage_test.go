@@ -8,10 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
+	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
-var sources = Sources{"gpu.xid": "kmsg", "oom.kill": "oomkill", "process.exit": "identity"}
+var sources = Sources{"gpu.xid": check.KernelLog, "oom.kill": check.OOMKills, "process.exit": check.Exits}
 
 func expr(t *testing.T, text string) rule.Expr {
 	t.Helper()
@@ -42,29 +43,29 @@ func TestPatternFollowsTheProbes(t *testing.T) {
 	unnamed.Fields = nil
 	for name, tt := range map[string]struct {
 		rule    rule.Rule
-		working map[string]bool
+		there   map[check.Feature]bool
 		want    State
 		because []string
 	}{
-		"every probe": {impact(t), map[string]bool{"kmsg": true, "oomkill": true, "identity": true}, Full, []string{}},
+		"every probe": {impact(t), map[check.Feature]bool{check.KernelLog: true, check.OOMKills: true, check.Identity: true, check.Exits: true}, Full, []string{}},
 		"an alternative that is lost is not missed": {
-			impact(t), map[string]bool{"kmsg": true, "identity": true}, Full, []string{},
+			impact(t), map[check.Feature]bool{check.KernelLog: true, check.Identity: true, check.Exits: true}, Full, []string{},
 		},
 		"nobody is named": {
-			impact(t), map[string]bool{"kmsg": true, "oomkill": true}, Degraded,
-			[]string{"ranks, jobs, pods and containers are not named: needs the identity probe"},
+			impact(t), map[check.Feature]bool{check.KernelLog: true, check.OOMKills: true}, Degraded,
+			[]string{"ranks, jobs, pods and containers are not named: needs process_identity"},
 		},
 		"only the partial verdict": {
-			unnamed, map[string]bool{"kmsg": true}, Degraded,
-			[]string{"death cannot be seen: needs the identity or oomkill probe"},
+			unnamed, map[check.Feature]bool{check.KernelLog: true}, Degraded,
+			[]string{"death cannot be seen: needs oom_kills or process_exits"},
 		},
 		"nothing": {
-			withoutMetric, map[string]bool{"oomkill": true, "identity": true}, Blind,
-			[]string{"xid cannot be seen: needs the kmsg probe"},
+			withoutMetric, map[check.Feature]bool{check.OOMKills: true, check.Identity: true, check.Exits: true}, Blind,
+			[]string{"xid cannot be seen: needs kernel_log"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := sources.Of([]rule.Rule{tt.rule}, tt.working)[0]
+			got := sources.Of([]rule.Rule{tt.rule}, tt.there)[0]
 			require.Equal(t, tt.want, got.State)
 			require.Equal(t, tt.because, got.Because)
 			require.Equal(t, []string{"metric hw.errors"}, got.Needs)
@@ -100,7 +101,7 @@ func TestSourcesListEveryEventOfOurReceivers(t *testing.T) {
 	listed, err := LoadSources()
 	require.NoError(t, err)
 	for event := range declared {
-		require.Contains(t, listed, event, "write it under its probe in sources.yaml")
+		require.Contains(t, listed, event, "write it under its feature in sources.yaml")
 	}
 	for event := range listed {
 		require.Contains(t, declared, event, "no receiver declares it in its metadata.yaml")
