@@ -60,8 +60,27 @@ func (p *printer) passed(k Kernel, r result) {
 }
 
 func (p *printer) failed(k Kernel, r result) {
-	fmt.Fprint(p.w, clean(r.Output))
+	text := r.Output
+	if len(r.Events) > 0 && !p.verbose {
+		text = withoutPasses(r.Events)
+	}
+	fmt.Fprint(p.w, clean(text))
 	fmt.Fprintf(p.w, "%s %-7s %-32s %s\n", p.paint("31", "FAIL"), k.Name, r.Package, r.Problem)
+}
+
+// withoutPasses is the output with all that belongs to tests that passed left out.
+func withoutPasses(events []testEvent) string {
+	passed := map[string]bool{}
+	for _, e := range events {
+		passed[e.Test] = passed[e.Test] || e.Test != "" && e.Action == "pass"
+	}
+	var out strings.Builder
+	for _, e := range events {
+		if e.Action == "output" && !passed[e.Test] {
+			out.WriteString(e.Output)
+		}
+	}
+	return out.String()
 }
 
 // clean takes out what -test.v=test2json adds for its reader.

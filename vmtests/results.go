@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/tracecoreai/tracecore/vmtests/guest"
 )
@@ -39,11 +40,13 @@ type collector struct {
 	given   []binary
 	outputs map[string]*bytes.Buffer
 	ends    map[string]guest.Line
+	begun   time.Time          // of the binary that runs
+	seconds map[string]float64 // how long each took
 	Release string
 }
 
 func newCollector(k Kernel, given []binary) *collector {
-	c := &collector{kernel: k, given: given, outputs: map[string]*bytes.Buffer{}, ends: map[string]guest.Line{}}
+	c := &collector{kernel: k, given: given, outputs: map[string]*bytes.Buffer{}, ends: map[string]guest.Line{}, seconds: map[string]float64{}}
 	for _, b := range given {
 		c.outputs[b.Name] = &bytes.Buffer{}
 	}
@@ -55,10 +58,13 @@ func (c *collector) see(line guest.Line) {
 	switch output, given := c.outputs[line.Package]; {
 	case line.Kind == guest.Boot:
 		c.Release = strings.TrimSpace(line.Text)
+	case line.Kind == guest.Begin:
+		c.begun = time.Now()
 	case given && line.Kind == guest.Output:
 		output.WriteString(line.Text)
 	case given && line.Kind == guest.End:
 		c.ends[line.Package] = line
+		c.seconds[line.Package] = time.Since(c.begun).Seconds()
 	}
 }
 
@@ -72,7 +78,7 @@ func (c *collector) results(broken error) ([]result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", b.Name, err)
 		}
-		r := result{Package: b.Name, Events: events, Output: output.String()}
+		r := result{Package: b.Name, Events: events, Output: output.String(), Seconds: c.seconds[b.Name]}
 		if b.Err != nil {
 			r.Problem, r.Output = "does not compile", b.Err.Error()
 		} else {
@@ -135,9 +141,6 @@ func (r *result) judge(k Kernel, end guest.Line, ended bool) {
 			r.Skipped++
 		case e.Action == "skip":
 			r.Skipped++
-		}
-		if e.Test != "" && e.Elapsed > 0 && !strings.Contains(e.Test, "/") {
-			r.Seconds += e.Elapsed
 		}
 	}
 	switch {

@@ -97,3 +97,15 @@ func TestBrokenRunCountsEvenWhenAllBinariesEnded(t *testing.T) {
 	require.Len(t, results, 1)
 	require.NotEmpty(t, results[0].Problem)
 }
+
+func TestFailuresAreShownWithoutWhatPassed(t *testing.T) {
+	text := withoutPasses([]testEvent{
+		{Action: "output", Test: "TestGood", Output: "=== RUN TestGood\n"},
+		{Action: "pass", Test: "TestGood"},
+		{Action: "output", Test: "TestBad", Output: "bad_test.go:1: wrong\n"},
+		{Action: "fail", Test: "TestBad"},
+		{Action: "output", Test: "TestCut", Output: "=== RUN TestCut\n"},
+		{Action: "output", Output: "panic: it stopped\n"},
+	})
+	require.Equal(t, "bad_test.go:1: wrong\n=== RUN TestCut\npanic: it stopped\n", text)
+}
