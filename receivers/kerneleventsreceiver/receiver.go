@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
@@ -106,6 +107,7 @@ func (k *kernelEvents) openSource(host component.Host) error {
 	if k.config.ErrorMode == ErrorModePropagate {
 		return err
 	}
+	k.settings.Logger.Warn("no faults from the kernel log: the receiver goes on without its probe", zap.Error(err))
 	componentstatus.ReportStatus(host, componentstatus.NewPermanentErrorEvent(err))
 	return nil
 }
@@ -179,6 +181,7 @@ func (k *kernelEvents) read(host component.Host) {
 // fail reports a probe that stopped working while the receiver runs.
 func (k *kernelEvents) fail(host component.Host, err error) {
 	k.working.Store(false)
+	k.settings.Logger.Error("no more faults from the kernel log: the probe stopped working", zap.Error(err))
 	event := componentstatus.NewPermanentErrorEvent(err)
 	if k.config.ErrorMode == ErrorModePropagate {
 		event = componentstatus.NewFatalErrorEvent(err)
