@@ -26,7 +26,7 @@ func (p *Probe) Fire(ctx context.Context) (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("fire oomkill: %w", err)
 	}
-	event, err := p.await(drill.PID)
+	event, err := p.await(drill.PID, fireTimeout)
 	if err == nil {
 		err = p.promised(event, drill)
 	}
@@ -38,15 +38,15 @@ func (p *Probe) Fire(ctx context.Context) (Event, error) {
 }
 
 // await reads until the victim's event or the deadline.
-func (p *Probe) await(pid uint32) (Event, error) {
-	p.hooks.reader.SetDeadline(time.Now().Add(fireTimeout))
+func (p *Probe) await(pid uint32, timeout time.Duration) (Event, error) {
+	p.hooks.reader.SetDeadline(time.Now().Add(timeout))
 	defer p.hooks.reader.SetDeadline(time.Time{})
 	for {
 		var e Event
 		err := p.Read(&e)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return Event{}, fmt.Errorf("process %d was killed: %w", pid, ladder.ErrSilent)
+			return Event{}, fmt.Errorf("no event of process %d within %s: %w", pid, timeout, ladder.ErrSilent)
 		case err != nil:
 			return Event{}, err
 		case e.PID == pid:

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -63,7 +64,7 @@ func takeAndWait(argument string) error {
 	if _, err := os.Stdin.Read(line); err != nil {
 		return err
 	}
-	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return err
 	}
@@ -75,8 +76,12 @@ func takeAndWait(argument string) error {
 	return unix.Munmap(memory)
 }
 
-// drillOnce runs a drill where this process stands and prints the victim's cgroup.
+// drillOnce waits for a line, runs a drill where this process stands and prints the
+// victim's cgroup.
 func drillOnce() error {
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		return err
+	}
 	result, err := Drill(context.Background(), DrillOptions{})
 	if err == nil {
 		fmt.Println(result.CgroupPath)
@@ -104,7 +109,7 @@ func open(t *testing.T, opts Options) *Probe {
 // next returns the event of one process and fails when none comes.
 func next(t *testing.T, p *Probe, pid uint32) Event {
 	t.Helper()
-	e, err := p.await(pid)
+	e, err := p.await(pid, time.Minute)
 	require.NoError(t, err)
 	return e
 }

@@ -4,6 +4,7 @@ package oomkill
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path"
 	"runtime"
@@ -19,8 +20,9 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
-// chargeBatch is how far below its limit a cgroup may be when a charge fails:
-// MEMCG_CHARGE_BATCH pages (include/linux/memcontrol.h).
+// chargeBatch is how far from its limit the usage of a cgroup may be when a charge
+// fails: MEMCG_CHARGE_BATCH pages (include/linux/memcontrol.h) below it, or above
+// while another thread's charge is about to be taken back.
 const chargeBatch = 64 * 4096
 
 func TestEachRungReportsADrill(t *testing.T) {
@@ -77,12 +79,11 @@ func TestKillForACgroupLimitNamesVictimMemoryAndLimit(t *testing.T) {
 
 func requireMemory(t *testing.T, e Event, limit uint64) {
 	t.Helper()
-	require.LessOrEqual(t, e.UsageBytes, limit)
-	require.GreaterOrEqual(t, e.UsageBytes, limit-chargeBatch)
+	require.InDelta(t, limit, e.UsageBytes, chargeBatch)
 	// The limit also covers page tables and kernel stacks; a per-CPU counter may lag.
 	require.Greater(t, e.AnonRSSBytes, limit/2)
 	require.Greater(t, e.TotalVMBytes, 2*limit)
-	require.Positive(t, e.FileRSSBytes)
+	require.Positive(t, e.FileRSSBytes+e.ShmemRSSBytes, "the binary: shmem when it lies in a tmpfs")
 	require.Positive(t, e.PageTablesBytes)
 	require.Zero(t, e.SwapBytes)
 }
@@ -120,6 +121,59 @@ func TestVictimAndTriggerCanBeDifferentProcesses(t *testing.T) {
 	require.EqualValues(t, 1000, e.OOMScoreAdj)
 	require.Greater(t, e.AnonRSSBytes, uint64(24<<20))
 	require.Equal(t, ConstraintCgroup, e.Constraint)
+}
+
+// memory.oom.group: one kill takes all processes of the cgroup.
+func TestEachProcessOfAGroupKillIsReported(t *testing.T) {
+	p := open(t, Options{})
+	group := cgroup(t, nil, 64<<20)
+	if !group.v2 {
+		t.Skip("memory.oom.group is of cgroup v2, this machine has v1")
+	}
+	require.NoError(t, writeFile(group.file("memory.oom.group"), "1"))
+	bystander, glutton := play(t, "take:1048576:0"), play(t, "take:134217728:1000")
+	require.NoError(t, group.add(bystander.Process.Pid))
+	require.NoError(t, group.add(glutton.Process.Pid))
+	bystander.tell(t)
+	require.Equal(t, "taken", bystander.line(t))
+	glutton.tell(t)
+
+	found := map[uint32]Event{}
+	for range 2 {
+		var e Event
+		require.NoError(t, p.Read(&e))
+		found[e.PID] = e
+	}
+	for _, process := range []*player{bystander, glutton} {
+		e := found[uint32(process.Process.Pid)]
+		require.Equal(t, ConstraintCgroup, e.Constraint)
+		require.EqualValues(t, 64<<20, e.LimitBytes)
+		require.EqualValues(t, glutton.Process.Pid, e.TriggerPID)
+	}
+}
+
+// Takes all memory of the machine, so only where the machine is ours.
+func TestNodeOutOfMemoryIsNoCgroupLimit(t *testing.T) {
+	privtest.Require(t)
+	var info unix.Sysinfo_t
+	require.NoError(t, unix.Sysinfo(&info))
+	memory := uint64(info.Totalram) * uint64(info.Unit)
+	if name, _ := os.Hostname(); name != "vmtest" || memory > 4<<30 {
+		t.Skip("takes all memory of the node: runs in the machines of vmtests alone")
+	}
+	for _, rung := range []string{RungFentry, RungStack} {
+		t.Run(path.Dir(rung), func(t *testing.T) {
+			p := open(t, Options{Rung: rung})
+			glutton := play(t, fmt.Sprintf("take:%d:1000", 2*memory))
+			glutton.tell(t)
+			e := next(t, p, uint32(glutton.Process.Pid))
+			require.Equal(t, ConstraintNode, e.Constraint)
+			require.Empty(t, e.LimitCgroup)
+			require.Zero(t, e.LimitBytes)
+			require.Greater(t, e.AnonRSSBytes, memory/4)
+			require.NotEmpty(t, e.CgroupPath)
+		})
+	}
 }
 
 // Kernels whose mark_victim has only a pid: the victim comes from its SIGKILL.
