@@ -159,9 +159,7 @@ func (d *detector) tick(ctx context.Context, now time.Time) {
 	d.mu.Lock()
 	changed := d.engine.Advance(now)
 	d.advanced = now
-	if changed {
-		d.record(ctx, entry{})
-	}
+	d.record(ctx, entry{}, changed)
 	d.maintain(ctx)
 	d.mu.Unlock()
 	d.deliver()
@@ -173,9 +171,8 @@ func (d *detector) logs(ctx context.Context, ld plog.Logs) (shown seen) {
 	d.mu.Lock()
 	fresh, repeated := d.refusals.without(ld)
 	shown = seen{matched: d.engine.Logs(fresh), repeated: repeated}
-	if shown.matched.LogRecordCount() > 0 {
-		d.record(ctx, entry{signal: signalLogs, payload: d.encodeLogs(shown.matched)})
-	}
+	mattered := shown.matched.LogRecordCount() > 0
+	d.record(ctx, entry{signal: signalLogs, payload: d.encodeLogs(shown.matched)}, mattered)
 	d.mu.Unlock()
 	d.deliver()
 	return shown
@@ -199,16 +196,15 @@ func (d *detector) refused(s seen) {
 func (d *detector) metrics(ctx context.Context, md pmetric.Metrics) {
 	d.mu.Lock()
 	matched := d.engine.Metrics(md)
-	if matched.DataPointCount() > 0 {
-		d.record(ctx, entry{signal: signalMetrics, payload: d.encodeMetrics(matched)})
-	}
+	mattered := matched.DataPointCount() > 0
+	d.record(ctx, entry{signal: signalMetrics, payload: d.encodeMetrics(matched)}, mattered)
 	d.mu.Unlock()
 	d.deliver()
 }
 
-// encodeLogs is what the journal keeps; without a journal it is not needed.
+// encodeLogs is what the journal keeps, if there is a journal and anything to keep.
 func (d *detector) encodeLogs(matched plog.Logs) []byte {
-	if d.journal == nil {
+	if d.journal == nil || matched.LogRecordCount() == 0 {
 		return nil
 	}
 	data, _ := (&plog.ProtoMarshaler{}).MarshalLogs(matched) // data in memory always encodes
@@ -216,7 +212,7 @@ func (d *detector) encodeLogs(matched plog.Logs) []byte {
 }
 
 func (d *detector) encodeMetrics(matched pmetric.Metrics) []byte {
-	if d.journal == nil {
+	if d.journal == nil || matched.DataPointCount() == 0 {
 		return nil
 	}
 	data, _ := (&pmetric.ProtoMarshaler{}).MarshalMetrics(matched)

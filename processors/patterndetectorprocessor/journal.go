@@ -15,7 +15,7 @@ import (
 // crash safe: verdicts before the entry that made them, a snapshot before the
 // journal it replaces goes.
 //
-//	state               generation, time, the engine's snapshot
+//	state               generation and the engine's snapshot
 //	j/<generation>/<n>  journal since that snapshot, n from 0 without gaps
 //	o/<n>               verdicts that the next consumer has not taken, without gaps
 //	outbox              the first n of o/
@@ -104,10 +104,9 @@ func (j *journal) full() bool {
 
 // snapshot replaces the journal. The new generation begins in the same value as
 // the snapshot, so an old entry is never replayed on it.
-func (j *journal) snapshot(ctx context.Context, advanced time.Time, state []byte, o *outbox) error {
+func (j *journal) snapshot(ctx context.Context, state []byte, o *outbox) error {
 	generation := j.generation + 1
 	value := binary.BigEndian.AppendUint64(nil, generation)
-	value = binary.BigEndian.AppendUint64(value, uint64(advanced.UnixNano()))
 	ops := []*storage.Operation{storage.SetOperation(keyState, seal(stateMagic, append(value, state...)))}
 	for n := range j.entries {
 		ops = append(ops, storage.DeleteOperation(keyEntry(j.generation, n)))
@@ -119,23 +118,18 @@ func (j *journal) snapshot(ctx context.Context, advanced time.Time, state []byte
 	return nil
 }
 
-// load reads the snapshot. A nil state is a storage that was never used.
-func (j *journal) load(ctx context.Context) (advanced time.Time, state []byte, err error) {
+// load reads the snapshot. A nil state is a storage without one.
+func (j *journal) load(ctx context.Context) (state []byte, err error) {
 	get := storage.GetOperation(keyState)
-	if err := j.batch(ctx, get); err != nil {
-		return time.Time{}, nil, err
-	}
-	if get.Value == nil {
-		return time.Time{}, nil, nil
+	if err := j.batch(ctx, get); err != nil || get.Value == nil {
+		return nil, err
 	}
 	value, err := unseal(stateMagic, get.Value)
-	if err != nil || len(value) < 16 {
-		return time.Time{}, nil, fmt.Errorf("stored state: %w", errForeign)
+	if err != nil || len(value) < 8 {
+		return nil, fmt.Errorf("stored state: %w", errForeign)
 	}
-	j.generation = binary.BigEndian.Uint64(value)
-	advanced = time.Unix(0, int64(binary.BigEndian.Uint64(value[8:]))).UTC()
-	j.snapshotBytes = len(value) - 16
-	return advanced, value[16:], nil
+	j.generation, j.snapshotBytes = binary.BigEndian.Uint64(value), len(value)-8
+	return value[8:], nil
 }
 
 // replay gives the entries of this generation in order. A damaged entry comes

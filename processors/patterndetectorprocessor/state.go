@@ -20,13 +20,19 @@ import (
 const (
 	resetCorrupt      = "corrupt"
 	resetIncompatible = "incompatible"
+	resetRulesChanged = "rules_changed"
 	resetUnavailable  = "unavailable"
 )
 
-// record writes what the engine was just told, and the verdicts that it led to,
-// before anyone hears of them. mu is held.
-func (d *detector) record(ctx context.Context, e entry) {
-	verdicts := d.engine.Verdicts()
+// record writes what the engine was just told, if that mattered, and the
+// verdicts that it led to, before anyone hears of them. mu is held.
+func (d *detector) record(ctx context.Context, e entry, mattered bool) {
+	if verdicts := d.engine.Verdicts(); mattered || len(verdicts) > 0 {
+		d.commit(ctx, e, verdicts)
+	}
+}
+
+func (d *detector) commit(ctx context.Context, e entry, verdicts []verdict.Verdict) {
 	d.enqueue(ctx, verdicts)
 	if d.journal == nil {
 		return
@@ -94,7 +100,7 @@ func (d *detector) checkpoint(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take a snapshot of the patterns: %w", err)
 	}
-	return d.journal.snapshot(ctx, d.advanced, state, &d.outbox)
+	return d.journal.snapshot(ctx, state, &d.outbox)
 }
 
 // open finds the storage and takes up the state in it. A storage that is named
@@ -107,23 +113,51 @@ func (d *detector) open(ctx context.Context, host component.Host) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	var past history
 	if extension != nil {
 		if d.journal, err = openJournal(ctx, extension, d.id); err != nil {
 			d.reset(ctx, resetUnavailable, "storage cannot be opened, so a restart will forget the state: repair it and restart", err)
 			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 		} else {
-			d.restore(ctx)
+			past = d.restore(ctx)
 		}
 	}
-	now := d.clock.now()
-	changed := d.engine.Advance(now)
-	d.advanced = now
-	d.counted = d.engine.Stats()
-	if changed {
-		d.record(ctx, entry{})
-	}
-	d.maintain(ctx)
+	d.resume(ctx, past)
 	return nil
+}
+
+// resume goes on from the past to now.
+func (d *detector) resume(ctx context.Context, past history) {
+	d.advanced = d.clock.now()
+	changed := d.engine.Advance(d.advanced)
+	unsaid := past.unsaid(d.engine.Verdicts())
+	d.counted = d.engine.Stats()
+	switch {
+	case d.stale:
+		d.enqueue(ctx, unsaid)
+		d.maintain(ctx)
+	case changed || len(unsaid) > 0:
+		d.commit(ctx, entry{}, unsaid)
+	}
+}
+
+// history is what came out of the journal: the verdicts that were said when it
+// was written, and those that came of it now.
+type history struct {
+	said map[revision]bool
+	made []verdict.Verdict
+}
+
+// unsaid returns the verdicts made from the journal, and more, that were not
+// said then: what only a newer version of the rules or the engine concludes.
+func (h *history) unsaid(more []verdict.Verdict) []verdict.Verdict {
+	var unsaid []verdict.Verdict
+	for _, v := range append(h.made, more...) {
+		if !h.said[revision{v.ID, v.Revision}] {
+			unsaid = append(unsaid, v)
+		}
+	}
+	return unsaid
 }
 
 func (d *detector) storageExtension(host component.Host) (storage.Extension, error) {
@@ -156,29 +190,32 @@ func openJournal(ctx context.Context, extension storage.Extension, id component.
 
 // restore brings back the outbox and the engine's state. Whatever cannot be
 // used is forgotten, loudly. mu is held.
-func (d *detector) restore(ctx context.Context) {
+func (d *detector) restore(ctx context.Context) (past history) {
 	d.restoreOutbox(ctx)
-	advanced, state, err := d.journal.load(ctx)
+	state, err := d.journal.load(ctx)
 	if err != nil {
 		d.forgetState(ctx, resetCorrupt, err)
-		return
+		return past
 	}
 	if state != nil {
 		if err := d.engine.Restore(state); err != nil {
 			d.forgetState(ctx, resetIncompatible, err)
-			return
+			return past
+		}
+		if gone := d.engine.Stats().NotRestored; gone > 0 {
+			d.reset(ctx, resetRulesChanged, fmt.Sprintf("rules have changed since the last run: %d stored parts of faults belong to none of them and are dropped", gone), nil)
 		}
 	}
-	d.advanced = advanced
-	d.replay(ctx)
+	return d.replay(ctx)
 }
 
 // replay tells the engine again what the journal says it was told.
-func (d *detector) replay(ctx context.Context) {
+func (d *detector) replay(ctx context.Context) history {
+	past := history{said: map[revision]bool{}}
 	var damage []error
 	err := d.journal.replay(ctx, func(e entry, err error) {
 		if err == nil {
-			err = d.apply(ctx, e)
+			err = d.apply(e, &past)
 		}
 		if err != nil {
 			damage = append(damage, err)
@@ -188,15 +225,12 @@ func (d *detector) replay(ctx context.Context) {
 		d.stale = true // so that a snapshot replaces the damaged journal
 		d.reset(ctx, resetCorrupt, "part of the stored journal cannot be used: faults that were in the making may go unnamed", err)
 	}
+	return past
 }
 
-// apply makes the calls of one entry again. What came out of them then is in
-// the outbox or delivered; what only this version concludes is new.
-func (d *detector) apply(ctx context.Context, e entry) error {
-	if !e.advanced.Equal(d.advanced) {
-		d.engine.Advance(e.advanced)
-		d.advanced = e.advanced
-	}
+// apply makes the calls of one entry again.
+func (d *detector) apply(e entry, past *history) error {
+	d.engine.Advance(e.advanced)
 	switch e.signal {
 	case signalLogs:
 		ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(e.payload)
@@ -211,25 +245,11 @@ func (d *detector) apply(ctx context.Context, e entry) error {
 		}
 		d.engine.Metrics(md)
 	}
-	d.enqueueUnsaid(ctx, e.made)
+	past.made = append(past.made, d.engine.Verdicts()...)
+	for _, r := range e.made {
+		past.said[r] = true
+	}
 	return nil
-}
-
-func (d *detector) enqueueUnsaid(ctx context.Context, made []revision) {
-	said := map[revision]bool{}
-	for _, r := range made {
-		said[r] = true
-	}
-	var unsaid []verdict.Verdict
-	for _, v := range d.engine.Verdicts() {
-		if !said[revision{v.ID, v.Revision}] {
-			unsaid = append(unsaid, v)
-		}
-	}
-	if len(unsaid) > 0 {
-		d.enqueue(ctx, unsaid)
-		d.stale = true // the storage does not hold them yet
-	}
 }
 
 // restoreOutbox takes up the verdicts that were not delivered. mu is held.

@@ -51,6 +51,7 @@ func TestCrashAfterDeliveryRepeatsNothing(t *testing.T) {
 	before.send(t, "test.first", "gpu-1")
 	before.send(t, "test.second", "gpu-1")
 	require.Equal(t, []string{"gpu-1"}, before.next.ids())
+	require.Zero(t, keys(t, before.detector.journal.client, "o/"), "what was taken is not kept")
 
 	after := newRig(t, withStorage(crashed(t, dir))).start(t)
 	after.clock.pass(time.Minute)

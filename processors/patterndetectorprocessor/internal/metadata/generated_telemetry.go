@@ -211,7 +211,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorStateResets, err = builder.meter.Int64Counter(
 		"otelcol_processor_patterndetector_state_resets",
-		metric.WithDescription("Starts without all of the stored state. corrupt is damaged or foreign bytes, incompatible a snapshot the engine does not take, unavailable a storage that cannot be opened. [Development]"),
+		metric.WithDescription("Starts without all of the stored state. corrupt is damaged or foreign bytes, incompatible a snapshot the engine does not take, rules_changed faults of rules that have gone or have other fields, unavailable a storage that cannot be opened. [Development]"),
 		metric.WithUnit("{start}"),
 	)
 	errs = errors.Join(errs, err)

@@ -164,7 +164,7 @@ func AssertEqualProcessorPatterndetectorRecordsIrregular(t *testing.T, tt *compo
 func AssertEqualProcessorPatterndetectorStateResets(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_patterndetector_state_resets",
-		Description: "Starts without all of the stored state. corrupt is damaged or foreign bytes, incompatible a snapshot the engine does not take, unavailable a storage that cannot be opened. [Development]",
+		Description: "Starts without all of the stored state. corrupt is damaged or foreign bytes, incompatible a snapshot the engine does not take, rules_changed faults of rules that have gone or have other fields, unavailable a storage that cannot be opened. [Development]",
 		Unit:        "{start}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
