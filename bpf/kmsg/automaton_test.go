@@ -118,6 +118,7 @@ func TestDefaultWords(t *testing.T) {
 		"[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring sdma0 timeout",
 		"mlx5_core 0000:98:00.0: Port module event[error]: module 0, Cable error",
 		"mlx5_core 0000:98:00.0 ib0: Link down",
+		"infiniband mlx5_0: Port: 1 Link DOWN",
 		"pcieport 0000:60:01.0: AER: Uncorrected (Fatal) error received: 0000:60:01.0",
 		"nfs: server files.example not responding, still trying",
 		"NFS: state manager: lease expired failed on NFSv4 server files.example",

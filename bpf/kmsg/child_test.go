@@ -23,7 +23,7 @@ import (
 // childVar names what this test binary does when it is started as a child.
 const childVar = "KMSG_TEST_CHILD"
 
-var children = map[string]func() int{"segfault": segfault, "powerless": powerless}
+var children = map[string]func() int{"segfault": segfault, "powerless": powerless, "withoutBTF": withoutBTF}
 
 func runChild(t *testing.T, name string) *exec.Cmd {
 	t.Helper()

@@ -3,10 +3,12 @@
 package kmsg
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
@@ -117,6 +119,44 @@ func TestBadOptionsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// The ring rung computes where a text lies, which is different where the text
+// ring ends. Texts of one size in blocks of 64 bytes (an id of 8 bytes and the
+// text) come to end exactly there once the first has wrapped; texts of many
+// sizes cross it.
+func TestTextsAreWholeAcrossTheEndOfThePrintkRing(t *testing.T) {
+	privtest.Require(t)
+	word := uniqueWord(t)
+	p, report, err := Try(Options{Words: []string{word}, Rung: RungCommit, RingBytes: 16 << 20})
+	if err != nil {
+		t.Logf("not a rung of this kernel: %s", report.Attempts[0].Reason)
+		return
+	}
+	defer p.Close()
+	noRateLimit(t)
+	log, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer log.Close()
+
+	// At least two rounds of the largest ring in use, 2^18 bytes
+	// (CONFIG_LOG_BUF_SHIFT), for each kind.
+	const lines = 2 * (2 << 18) / 64
+	text := func(i int) string {
+		size := 52
+		if i > lines/2 {
+			size = 40 + i%97
+		}
+		return fmt.Sprintf("%-*s.", size-1, fmt.Sprintf("%s %d", word, i))
+	}
+	for i := range lines {
+		_, err := log.WriteString("<7>" + text(i))
+		require.NoError(t, err)
+	}
+	require.Zero(t, p.Stats().Dropped)
+	for i := range lines {
+		require.Equal(t, text(i), read(t, p).Text)
+	}
+}
+
 // Where the kernel log cannot be written, the rung is taken on the strength of
 // what is known of the kernel, and the report says that it was not fired.
 func TestRungThatCannotBeFired(t *testing.T) {
@@ -178,6 +218,45 @@ func powerless() int {
 		}
 	}
 	fmt.Println(err)
+	return 0
+}
+
+func TestWithoutBTFTheRawTracepointIsTaken(t *testing.T) {
+	privtest.Require(t)
+	cmd := runChild(t, "withoutBTF")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	out, err := cmd.Output()
+	require.NoError(t, err, string(out))
+	var report probe.Report
+	require.NoError(t, json.Unmarshal(out, &report))
+	t.Logf("%+v", report)
+
+	first := report.Attempts[0]
+	require.Equal(t, probe.Unsupported, first.Outcome, first.Reason)
+	require.Contains(t, first.Hint, "CONFIG_DEBUG_INFO_BTF")
+	if storesAtTracepoint(t) {
+		require.Equal(t, RungRaw, report.Rung)
+		return
+	}
+	// The ring cannot be read without knowing its layout.
+	require.Empty(t, report.Rung)
+	require.Equal(t, probe.Unsupported, report.Attempts[2].Outcome, report.Attempts[2].Reason)
+}
+
+// withoutBTF hides the kernel's BTF from itself and prints the report. It runs
+// in a mount namespace of its own.
+func withoutBTF() int {
+	if err := syscall.Mount("none", "/sys/kernel/btf", "tmpfs", 0, ""); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	p, report, err := Try(Options{})
+	if err == nil {
+		defer p.Close()
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+		return 1
+	}
 	return 0
 }
 

@@ -23,8 +23,8 @@ func DefaultWords() []string {
 		"SXid",
 		// AMD GPUs: "amdgpu 0000:03:00.0: amdgpu: …", "[drm:… [amdgpu]] *ERROR* …".
 		"amdgpu",
-		// InfiniBand and Ethernet adapters.
-		"mlx5_core",
+		// InfiniBand and Ethernet adapters: "mlx5_core 0000:…", "infiniband mlx5_0: …".
+		"mlx5",
 		// PCIe errors. The port's line, and the line of the device itself:
 		// "nvme 0000:…: PCIe Bus Error: severity=…".
 		"pcieport",
@@ -44,9 +44,6 @@ func DefaultWords() []string {
 		"segfault at",
 		"general protection fault ip:",
 		"unhandled exception: ",
-		"libnccl",
-		"librccl",
-		"libcuda",
-		"libtorch",
+		" in lib",
 	}
 }
