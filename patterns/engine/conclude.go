@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,20 +40,7 @@ const (
 
 // conclude gives inst its verdict.
 func (e *Engine) conclude(inst *instance, best finding) {
-	start := best.end - int64(inst.state.rule.Within)
-	for i := range inst.marks { // older marks belong to nothing
-		kept := inst.marks[i][:0]
-		for _, m := range inst.marks[i] {
-			if m.Last >= start {
-				kept = append(kept, m)
-			}
-		}
-		clear(inst.marks[i][len(kept):])
-		inst.marks[i] = kept
-		if len(kept) == 0 || inst.folded[i].First < start {
-			inst.folded[i] = folded{}
-		}
-	}
+	inst.dropBefore(best.end - int64(inst.state.rule.Within))
 	onset := inst.onset()
 	id := identifier(inst.state.rule.Name, inst.key, strconv.FormatInt(onset, 10))
 	inst.verdict = &conclusion{id: id, root: id, best: best, onset: onset, quietEvery: firstQuiet}
@@ -63,6 +51,18 @@ func (e *Engine) conclude(inst *instance, best finding) {
 	if e.open.len() > e.opts.OpenVerdicts {
 		e.stats.EvictedVerdicts++
 		e.drop(e.open.oldest())
+	}
+}
+
+// dropBefore drops the marks that ended before at: they belong to no window
+// that holds.
+func (inst *instance) dropBefore(at int64) {
+	for i := range inst.marks {
+		before := len(inst.marks[i])
+		inst.marks[i] = slices.DeleteFunc(inst.marks[i], func(m mark) bool { return m.Last < at })
+		if len(inst.marks[i]) < before { // what was evicted came between
+			inst.folded[i] = 0
+		}
 	}
 }
 

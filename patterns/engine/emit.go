@@ -173,7 +173,7 @@ func (inst *instance) shown(w *watch) bool {
 
 func (inst *instance) oneEvidence(w *watch) verdict.Evidence {
 	marks := inst.marks[w.index]
-	first, total := marks[0], inst.folded[w.index].Count
+	first, total := marks[0], inst.folded[w.index]
 	last := first.Last
 	for i := range marks {
 		total += marks[i].Count

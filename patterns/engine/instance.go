@@ -12,12 +12,12 @@ type instance struct {
 	state   *ruleState
 	key     string
 	seq     uint64
-	marks   [][]mark // by watch, each sorted by time
-	folded  []folded // what left marks because of the cap, by watch
-	known   uint64   // fields that have a value, one bit each
-	ranks   []int    // seen on its marks, sorted
-	touched int64    // newest time of a mark
-	after   int64    // marks that ended by then belong to an earlier fault
+	marks   [][]mark  // by watch, each sorted by time
+	folded  []float64 // counts of marks that left because of the cap, by watch
+	known   uint64    // fields that have a value, one bit each
+	ranks   []int     // seen on its marks, sorted
+	touched int64     // newest time of a mark
+	after   int64     // marks that ended by then belong to an earlier fault
 
 	joinKeys []string    // where joins has it
 	linkKeys []string    // where linked has it
@@ -37,12 +37,6 @@ type mark struct {
 	Source  string   `json:"s"`
 	FaultID string   `json:"f,omitempty"`
 	Series  uint64   `json:"i,omitempty"`
-}
-
-// folded sums up the marks that were evicted.
-type folded struct {
-	First int64   `json:"t,omitempty"`
-	Count float64 `json:"c,omitempty"`
 }
 
 // maxRanks bounds a blast radius: more ranks than any job has.
@@ -97,7 +91,7 @@ func (e *Engine) begin(s *ruleState, key string) *instance {
 	e.seq++
 	inst := &instance{
 		state: s, key: key, seq: e.seq,
-		marks: make([][]mark, len(s.watches)), folded: make([]folded, len(s.watches)),
+		marks: make([][]mark, len(s.watches)), folded: make([]float64, len(s.watches)),
 	}
 	s.instances[key] = inst
 	inst.element = e.waiting.add(inst)
@@ -150,8 +144,7 @@ func (e *Engine) upsert(inst *instance, w *watch, m mark) (first, changed bool) 
 	marks = slices.Insert(marks, at, m)
 	if len(marks) > e.opts.Marks { // the first stays: it is the onset
 		e.stats.EvictedMarks++
-		f := &inst.folded[w.index]
-		f.Count += marks[1].Count
+		inst.folded[w.index] += marks[1].Count
 		marks = slices.Delete(marks, 1, 2)
 	}
 	inst.marks[w.index] = marks

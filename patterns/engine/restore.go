@@ -61,7 +61,7 @@ func (e *Engine) restoreFault(f *savedFault, byID map[string]*instance) {
 		return
 	}
 	inst := &instance{
-		state: s, key: f.Key, seq: f.Seq, marks: make([][]mark, len(s.watches)), folded: make([]folded, len(s.watches)),
+		state: s, key: f.Key, seq: f.Seq, marks: make([][]mark, len(s.watches)), folded: make([]float64, len(s.watches)),
 		ranks: f.Ranks, touched: f.Touched, after: f.After,
 	}
 	for name, marks := range f.Marks {

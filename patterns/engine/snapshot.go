@@ -24,16 +24,16 @@ type savedEngine struct {
 }
 
 type savedFault struct {
-	Rule    string            `json:"rule"`
-	Fields  []string          `json:"fields"` // names of the values of its marks
-	Key     string            `json:"key"`
-	Seq     uint64            `json:"seq"`
-	Marks   map[string][]mark `json:"marks"`
-	Folded  map[string]folded `json:"folded,omitempty"`
-	Ranks   []int             `json:"ranks,omitempty"`
-	Touched int64             `json:"touched"`
-	After   int64             `json:"after,omitempty"`
-	Verdict *savedVerdict     `json:"verdict,omitempty"`
+	Rule    string             `json:"rule"`
+	Fields  []string           `json:"fields"` // names of the values of its marks
+	Key     string             `json:"key"`
+	Seq     uint64             `json:"seq"`
+	Marks   map[string][]mark  `json:"marks"`
+	Folded  map[string]float64 `json:"folded,omitempty"`
+	Ranks   []int              `json:"ranks,omitempty"`
+	Touched int64              `json:"touched"`
+	After   int64              `json:"after,omitempty"`
+	Verdict *savedVerdict      `json:"verdict,omitempty"`
 }
 
 type savedVerdict struct {
@@ -101,14 +101,14 @@ func (e *Engine) Snapshot() ([]byte, error) {
 func (inst *instance) save() savedFault {
 	f := savedFault{
 		Rule: inst.state.rule.Name, Fields: inst.state.names, Key: inst.key, Seq: inst.seq,
-		Marks: map[string][]mark{}, Folded: map[string]folded{},
+		Marks: map[string][]mark{}, Folded: map[string]float64{},
 		Ranks: inst.ranks, Touched: inst.touched, After: inst.after,
 	}
 	for i, w := range inst.state.watches {
 		if len(inst.marks[i]) > 0 {
 			f.Marks[w.Name] = inst.marks[i]
 		}
-		if inst.folded[i] != (folded{}) {
+		if inst.folded[i] != 0 {
 			f.Folded[w.Name] = inst.folded[i]
 		}
 	}

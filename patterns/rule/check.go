@@ -9,6 +9,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
+// FieldCount is a field that shows has without a definition: how often the
+// evidence was seen.
+const FieldCount = "count"
+
 // check fails what each key alone could not show, and compiles all OTTL.
 func (d *decoder) check(n *yaml.Node, r *Rule, parsers *Parsers) {
 	for _, need := range []struct {
@@ -31,6 +35,9 @@ func (d *decoder) check(n *yaml.Node, r *Rule, parsers *Parsers) {
 	}
 	if r.Name != "" && !isName(r.Name) {
 		d.fail(n, "name %q: use lower-case letters, digits and _", r.Name)
+	}
+	if len(r.FieldNames()) > maxFields {
+		d.fail(n, "more than %d fields", maxFields)
 	}
 	d.later = append(d.later, func() {
 		d.checkTemplates(n, r)
@@ -78,11 +85,7 @@ func (d *decoder) checkOne(at *yaml.Node, r *Rule, e *Evidence, parsers *Parsers
 		ottl(f.line, "field "+f.Name, f.Expr, parsers.value)
 	}
 	d.checkOperator(at, e)
-	needed := e.Match
-	if e.CanStart() {
-		needed = r.Key
-	}
-	for _, name := range needed {
+	for _, name := range e.JoinFields(r) {
 		if !slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name }) {
 			d.fail(at, "evidence %s joins by field %s but has no such field: define it under fields", e.Name, name)
 		}
@@ -104,7 +107,7 @@ func (d *decoder) checkTemplates(n *yaml.Node, r *Rule) {
 	names := r.FieldNames()
 	check := func(line int, what string, t Template) {
 		for _, field := range t.Fields() {
-			if !slices.Contains(names, field) {
+			if field != FieldCount && !slices.Contains(names, field) {
 				d.fail(&yaml.Node{Line: line}, "%s uses {%s}, which is no field: %s", what, field, suggest(field, names))
 			}
 		}

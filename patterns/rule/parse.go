@@ -80,9 +80,6 @@ func (d *decoder) fields(to *[]Field) setter {
 			d.text(&f.Expr)(value)
 			*to = append(*to, f)
 		})
-		if len(*to) > maxFields {
-			d.fail(n, "more than %d fields", maxFields)
-		}
 	}
 }
 

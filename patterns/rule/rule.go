@@ -147,7 +147,15 @@ type Explain struct {
 func (e *Evidence) OnMetrics() bool { return len(e.Metrics) > 0 }
 
 // CanStart reports whether e alone can begin a fault.
-func (e *Evidence) CanStart() bool { return len(e.Match) == 0 }
+func (e *Evidence) CanStart() bool { return len(e.Match) == 0 && e.Operator != Miss }
+
+// JoinFields returns the fields that lead from a record of e to its faults.
+func (e *Evidence) JoinFields(r *Rule) []string {
+	if len(e.Match) == 0 {
+		return r.Key
+	}
+	return e.Match
+}
 
 // FieldNames returns the names of all fields of r, of its evidence too.
 func (r *Rule) FieldNames() []string {

@@ -1,0 +1,138 @@
+package story
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/tracecoreai/tracecore/patterns/engine"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// Result is what became of a story.
+type Result struct {
+	Name     string
+	Comment  string
+	Verdicts []verdict.Verdict // the newest revision of each, in order of first appearance
+	Stats    engine.Stats
+	// Diff is empty when the story came out as wanted, else says in which way it
+	// did not: lines with - were wanted, lines with + came.
+	Diff string
+}
+
+// Passed reports whether the story came out as wanted.
+func (r Result) Passed() bool { return r.Diff == "" }
+
+// Run plays one archive to the rules: each record arrives as a batch of its
+// own, and time advances with the arrivals.
+func Run(rules []rule.Rule, name string, archive []byte) (Result, error) {
+	s, err := Parse(name, archive)
+	if err != nil {
+		return Result{}, err
+	}
+	return s.Run(rules)
+}
+
+// RunDir runs every story below a folder, each *.txtar in order of its path.
+func RunDir(rules []rule.Rule, fsys fs.FS) ([]Result, error) {
+	var results []Result
+	var errs []error
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".txtar" {
+			return err
+		}
+		archive, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return err
+		}
+		r, err := Run(rules, name, archive)
+		if err != nil {
+			errs = append(errs, err)
+			return nil
+		}
+		results = append(results, r)
+		return nil
+	})
+	if err != nil {
+		errs = append(errs, fmt.Errorf("read stories: %w", err))
+	}
+	return results, errors.Join(errs...)
+}
+
+// Run plays s to the rules.
+func (s *Story) Run(rules []rule.Rule) (Result, error) {
+	e, err := engine.New(rules, engine.Options{
+		Lateness: time.Duration(s.Input.Options.Lateness),
+		Waiting:  s.Input.Options.Waiting, OpenVerdicts: s.Input.Options.OpenVerdicts,
+	})
+	if err != nil {
+		return Result{}, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	verdicts, err := s.play(e, s.Input.arrivals())
+	if err != nil {
+		return Result{}, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	r := Result{Name: s.Name, Comment: s.Comment, Verdicts: verdicts, Stats: e.Stats()}
+	r.Diff = s.diff(&r)
+	return r, nil
+}
+
+// play feeds arrivals to e and returns the newest revision of each verdict.
+func (s *Story) play(e *engine.Engine, arrivals []arrival) ([]verdict.Verdict, error) {
+	slices.SortStableFunc(arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
+	var all []verdict.Verdict
+	at := map[string]int{}
+	collect := func() {
+		for _, v := range e.Verdicts() {
+			if i, known := at[v.ID]; known {
+				all[i] = v
+				continue
+			}
+			at[v.ID] = len(all)
+			all = append(all, v)
+		}
+	}
+	end := start
+	for i := range arrivals {
+		a := &arrivals[i]
+		e.Advance(a.at)
+		end = a.at
+		if err := s.feed(e, a); err != nil {
+			return nil, err
+		}
+		collect()
+	}
+	// A second and a bit: counts that were held back are given out.
+	e.Advance(end.Add(max(time.Duration(s.Input.Advance), 1100*time.Millisecond)))
+	collect()
+	return all, nil
+}
+
+func (s *Story) feed(e *engine.Engine, a *arrival) error {
+	if a.record.Metric != "" {
+		md, err := a.metrics(s.Input.Resource)
+		if err == nil {
+			e.Metrics(md)
+		}
+		return err
+	}
+	ld, err := a.logs(s.Input.Resource)
+	if err == nil {
+		e.Logs(ld)
+	}
+	return err
+}
+
+// order sorts verdicts for comparison, whatever order they came in.
+func order(verdicts []verdict.Verdict) []verdict.Verdict {
+	sorted := slices.Clone(verdicts)
+	slices.SortStableFunc(sorted, func(a, b verdict.Verdict) int {
+		return cmp.Or(a.Onset.Compare(b.Onset), cmp.Compare(a.PatternID, b.PatternID), cmp.Compare(a.ID, b.ID))
+	})
+	return sorted
+}

@@ -1,0 +1,185 @@
+// Package story runs patterns on stories: txtar archives whose comment tells
+// what happens on a cluster, with its records in relative time and the verdicts
+// that must come of them, possibly none. README.md of the folder patterns is
+// the reference of the format.
+package story
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	"gopkg.in/yaml.v3"
+)
+
+// Story is one parsed archive.
+type Story struct {
+	Name    string
+	Comment string
+	Input   Input
+	Want    Want
+}
+
+// Input is the file records.yaml.
+type Input struct {
+	Options  Options        `yaml:"options"`
+	Resource map[string]any `yaml:"resource"` // of each record that has none
+	Records  []Record       `yaml:"records"`  // in order of arrival
+	Advance  Offset         `yaml:"advance"`  // how far time goes on after the last record
+}
+
+// Options are caps of the engine that a story sets.
+type Options struct {
+	Lateness     Offset `yaml:"lateness"`
+	Waiting      int    `yaml:"waiting"`
+	OpenVerdicts int    `yaml:"open_verdicts"`
+}
+
+// Record is a log record or a data point.
+type Record struct {
+	At         Offset         `yaml:"at"`   // when it arrives
+	Time       *Offset        `yaml:"time"` // when it happened, if not then
+	Log        string         `yaml:"log"`
+	Metric     string         `yaml:"metric"`
+	Type       string         `yaml:"type"` // counter (default), delta, gauge
+	Value      float64        `yaml:"value"`
+	Body       string         `yaml:"body"`
+	Resource   map[string]any `yaml:"resource"`
+	Attributes map[string]any `yaml:"attributes"`
+	Repeat     *Repeat        `yaml:"repeat"`
+}
+
+// Repeat makes many records of one: in the string values, {n} is the number of
+// the copy from 0, {n:hex} the same as four hexadecimal digits.
+type Repeat struct {
+	Count int    `yaml:"count"`
+	Every Offset `yaml:"every"`
+}
+
+// Want is the file want.yaml. The number of verdicts and incidents, and the
+// roles, must be exact; of the rest only what is written.
+type Want struct {
+	Verdicts  []Verdict         `yaml:"verdicts"`
+	Incidents *int              `yaml:"incidents"` // default: as many as labels or, without labels, not checked
+	Total     *int              `yaml:"total"`     // verdicts in all, when they are too many to list
+	Stats     map[string]uint64 `yaml:"stats"`     // least values of the engine's counters
+}
+
+// Verdict is what is wanted of one verdict.
+type Verdict struct {
+	Pattern     string            `yaml:"pattern"`
+	Role        string            `yaml:"role"`
+	Incident    string            `yaml:"incident"` // any label; equal labels mean one incident
+	Status      string            `yaml:"status"`
+	Confidence  string            `yaml:"confidence"`
+	Severity    string            `yaml:"severity"`
+	Headline    string            `yaml:"headline"`
+	Remediation string            `yaml:"remediation"`  // a part of it
+	Onset       *Offset           `yaml:"onset"`        //
+	Culprit     map[string]string `yaml:"culprit"`      // these, others may be there
+	Ranks       []int             `yaml:"ranks"`        // all of them
+	Evidence    []string          `yaml:"evidence"`     // names, all of them, in order
+	NotObserved []string          `yaml:"not_observed"` // each a part of one
+	Revision    int               `yaml:"revision"`
+}
+
+// Offset is a time relative to the start of a story: +1.5s, -2s, +3m.
+type Offset time.Duration
+
+// UnmarshalYAML reads an offset.
+func (o *Offset) UnmarshalYAML(n *yaml.Node) error {
+	d, err := time.ParseDuration(strings.TrimPrefix(n.Value, "+"))
+	if err != nil || d > maxOffset || d < -maxOffset {
+		return fmt.Errorf("line %d: %q is not an offset: write +0s, +1.5s, -2s, at most %v", n.Line, n.Value, maxOffset)
+	}
+	*o = Offset(d)
+	return nil
+}
+
+// Bounds of one story.
+const (
+	maxOffset  = 30 * 24 * time.Hour
+	maxRecords = 2_000_000
+	maxBytes   = 4 << 20
+)
+
+// Parse reads one archive; name is for messages.
+func Parse(name string, archive []byte) (Story, error) {
+	if len(archive) > maxBytes {
+		return Story{}, fmt.Errorf("%s: %d bytes, a story has at most %d", name, len(archive), maxBytes)
+	}
+	s := Story{Name: name}
+	parsed := txtar.Parse(archive)
+	s.Comment = strings.TrimSpace(string(parsed.Comment))
+	if s.Comment == "" {
+		return Story{}, fmt.Errorf("%s: no comment: tell the story before the first file", name)
+	}
+	seen := map[string]bool{}
+	for _, f := range parsed.Files {
+		var to any
+		switch f.Name {
+		case "records.yaml":
+			to = &s.Input
+		case "want.yaml":
+			to = &s.Want
+		default:
+			return Story{}, fmt.Errorf("%s: unknown file %q: a story has records.yaml and want.yaml", name, f.Name)
+		}
+		if seen[f.Name] {
+			return Story{}, fmt.Errorf("%s: %s is there twice", name, f.Name)
+		}
+		seen[f.Name] = true
+		if err := decode(f.Data, to); err != nil {
+			return Story{}, fmt.Errorf("%s: %s: %w", name, f.Name, err)
+		}
+	}
+	if !seen["records.yaml"] || !seen["want.yaml"] {
+		return Story{}, fmt.Errorf("%s: a story needs both records.yaml and want.yaml (verdicts: [] for none)", name)
+	}
+	return s, s.check()
+}
+
+func decode(data []byte, to any) error {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(to); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+func (s *Story) check() error {
+	total := 0
+	for i := range s.Input.Records {
+		r := &s.Input.Records[i]
+		if (r.Log == "") == (r.Metric == "") {
+			return fmt.Errorf("%s: records.yaml: record %d needs log (an event name) or metric (a metric name)", s.Name, i+1)
+		}
+		if r.Type != "" && r.Type != "counter" && r.Type != "delta" && r.Type != "gauge" {
+			return fmt.Errorf("%s: records.yaml: record %d: type %q: use counter, delta or gauge", s.Name, i+1, r.Type)
+		}
+		if r.Repeat != nil && (r.Repeat.Count < 1 || r.Repeat.Count > maxRecords || r.Repeat.Every < 0 || int64(r.Repeat.Every) > math.MaxInt64/maxRecords/2) {
+			return fmt.Errorf("%s: records.yaml: record %d: repeat needs a count from 1 to %d", s.Name, i+1, maxRecords)
+		}
+		total += r.copies()
+	}
+	if total > maxRecords {
+		return fmt.Errorf("%s: records.yaml: more than %d records", s.Name, maxRecords)
+	}
+	if s.Want.Total != nil && len(s.Want.Verdicts) > 0 {
+		return fmt.Errorf("%s: want.yaml: total and verdicts exclude each other", s.Name)
+	}
+	return nil
+}
+
+func (r *Record) copies() int {
+	if r.Repeat == nil {
+		return 1
+	}
+	return r.Repeat.Count
+}
