@@ -7,8 +7,12 @@ import (
 	"os"
 
 	"github.com/tracecoreai/tracecore/distro/internal/command"
+	"github.com/tracecoreai/tracecore/distro/internal/drill"
 )
 
 func main() {
+	if drill.IsChild() {
+		os.Exit(drill.Child())
+	}
 	os.Exit(command.Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/collector/component"
@@ -23,8 +26,13 @@ import (
 // the same.
 const version = "0.1.0-dev"
 
-// Run executes one command line and returns the exit code of the process.
+// Run executes one command line and returns the exit code of the process. A first
+// SIGINT or SIGTERM ends the command in good order, a second one at once. The
+// collector's own handling is off: it begins only when everything has started.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -65,6 +73,7 @@ func newRoot() *cobra.Command {
 			sub.PreRunE = func(cmd *cobra.Command, _ []string) error { return useDefault(cmd) }
 		}
 	}
+	root.AddCommand(newBPFCheck(), newDrill(), newPatterns())
 	markUsageErrors(root)
 	return root
 }
@@ -81,7 +90,8 @@ func settings() otelcol.CollectorSettings {
 			Command: "tracecore", Version: version,
 			Description: "names what broke in a distributed training run",
 		},
-		Factories: components.Factories,
+		Factories:               components.Factories,
+		DisableGracefulShutdown: true, // the context of Run ends it
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{
 			ResolverSettings: confmap.ResolverSettings{ProviderFactories: factories},
 		},

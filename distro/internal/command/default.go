@@ -21,7 +21,8 @@ func useDefault(cmd *cobra.Command) error {
 }
 
 // prepareDefault readies what the embedded default needs, when it is in use: its
-// state folder, held by one process at a time. release lets go of it.
+// state folder, held by one process at a time, and a word to who started it.
+// release lets go of the folder.
 func prepareDefault(cmd *cobra.Command) (release func(), err error) {
 	if err := useDefault(cmd); err != nil {
 		return nil, err
@@ -36,7 +37,14 @@ func prepareDefault(cmd *cobra.Command) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder: %w; set %s to a folder this user may write", err, defaultconfig.StateDirVariable)
 	}
-	return lockState(dir)
+	if release, err = lockState(dir); err != nil {
+		return nil, err
+	}
+	if err := greet(cmd, dir); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
 }
 
 // usesDefault reports whether the default is among the configurations given. The

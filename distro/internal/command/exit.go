@@ -85,3 +85,11 @@ func otherPort(text string) string {
 	}
 	return "choose another port in the configuration"
 }
+
+// needsCommand is the whole behaviour of a command that only holds others.
+func needsCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
+	}
+	return usage(fmt.Errorf("%s: which one? see %s --help", cmd.CommandPath(), cmd.CommandPath()))
+}

@@ -33,6 +33,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
+	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
 )
 
@@ -69,6 +70,7 @@ func processors() []part[processor.Factory] {
 		{batchprocessor.NewFactory(), core + "processor/batchprocessor"},
 		{filterprocessor.NewFactory(), contrib + "processor/filterprocessor"},
 		{memorylimiterprocessor.NewFactory(), core + "processor/memorylimiterprocessor"},
+		{patterndetectorprocessor.NewFactory(), own + "processors/patterndetectorprocessor"},
 	}
 }
 

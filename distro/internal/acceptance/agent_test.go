@@ -1,0 +1,129 @@
+//go:build linux
+
+// Package acceptance runs the distribution as an operator does, makes real
+// faults, and reads what it says.
+package acceptance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/distro/internal/command"
+	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/distro/internal/drill"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+func TestMain(m *testing.M) {
+	if drill.IsChild() {
+		os.Exit(drill.Child())
+	}
+	if commandtest.IsCommand() {
+		os.Exit(command.Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// patience bounds every wait. A machine under software emulation is slow, and
+// the deadline is only reached by a test that fails.
+const patience = 60 * time.Second
+
+// agent is a tracecore with its embedded default, whose verdicts come as JSON.
+type agent struct {
+	*commandtest.Running
+}
+
+// startAgent starts it on a state folder.
+func startAgent(t *testing.T, state string, flags ...string) agent {
+	t.Helper()
+	args := append(commandtest.Ports(t), "--set=exporters.terminal.format=json")
+	cmd := commandtest.New(t, append(args, flags...)...)
+	cmd.Env = append(cmd.Env, "TRACECORE_STATE_DIR="+state)
+	return agent{commandtest.Start(t, cmd)}
+}
+
+// verdicts are all that were printed so far, in order, every revision.
+func (a agent) verdicts(t *testing.T) []verdict.Verdict {
+	t.Helper()
+	var all []verdict.Verdict
+	for line := range strings.Lines(a.Stdout.String()) {
+		if !strings.HasSuffix(line, "\n") {
+			break // the rest of it is on its way
+		}
+		v, err := verdict.FromJSON([]byte(line))
+		require.NoError(t, err, line)
+		all = append(all, v)
+	}
+	return all
+}
+
+// await returns the first verdict that matches, whenever it was printed.
+func (a agent) await(t *testing.T, what string, match func(verdict.Verdict) bool) verdict.Verdict {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		all := a.verdicts(t)
+		if i := slices.IndexFunc(all, match); i >= 0 {
+			return all[i]
+		}
+		if time.Now().After(deadline) {
+			said, _ := json.MarshalIndent(all, "", "  ")
+			require.FailNow(t, "no verdict: "+what, "verdicts:\n%s\nlog:\n%s", said, a.Stderr)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// about matches verdicts of one pattern that name this value of a culprit.
+func about(pattern, key, value string) func(verdict.Verdict) bool {
+	return func(v verdict.Verdict) bool { return v.Pattern == pattern && v.Culprit[key] == value }
+}
+
+// incidents are the ids of the incidents among verdicts.
+func incidents(all []verdict.Verdict) []string {
+	var ids []string
+	for _, v := range all {
+		ids = append(ids, v.IncidentID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// writeKmsg writes records to the kernel log as a driver's would look. Each has
+// a descriptor of its own: the rate limit counts by descriptor.
+func writeKmsg(t testing.TB, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = f.WriteString("<15>" + line + "\n")
+		require.NoError(t, errors.Join(err, f.Close()))
+	}
+}
+
+// unlimitKmsg lifts the kernel's limit on writes to /dev/kmsg for a test.
+func unlimitKmsg(t testing.TB) {
+	t.Helper()
+	const sysctl = "/proc/sys/kernel/printk_devkmsg"
+	before, err := os.ReadFile(sysctl)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(sysctl, []byte("on\n"), 0))
+	t.Cleanup(func() { require.NoError(t, os.WriteFile(sysctl, before, 0)) })
+}
+
+// startRank starts a process that says it is this rank of eight.
+func startRank(t *testing.T, rank string) *drill.Rank {
+	t.Helper()
+	r, err := drill.StartRank("RANK="+rank, "LOCAL_RANK="+rank, "WORLD_SIZE=8", "JOB_ID=acceptance")
+	require.NoError(t, err)
+	t.Cleanup(r.Stop)
+	return r
+}

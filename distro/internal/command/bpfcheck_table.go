@@ -1,0 +1,98 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tracecoreai/tracecore/bpf/check"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// printTable writes a report for a reader at a terminal: probes first, then what
+// they leave to the patterns, then the facts.
+func printTable(w io.Writer, report bpfCheckReport) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n\n", machine(report.Environment), report.Status)
+	table(&b, "PROBE\tHOOK\tFIRED\tSEES", func(row func(cells ...string)) {
+		for _, p := range report.Probes {
+			row(p.Probe, cmp.Or(p.Rung, "none"), yesNo(p.Fired), p.Sees)
+		}
+	})
+	writeProblems(&b, report.Probes)
+	table(&b, "PATTERN\tNAME\tIS\tBECAUSE", func(row func(cells ...string)) {
+		for _, p := range report.Patterns {
+			row(fmt.Sprint(p.ID), p.Name, string(p.State), strings.Join(p.Because, "; "))
+		}
+	})
+	b.WriteByte('\n')
+	table(&b, "FACT\tVALUE\tMEANS", func(row func(cells ...string)) {
+		for _, f := range report.Environment {
+			row(f.ID, f.Value, cmp.Or(f.Hint, string(f.State)))
+		}
+	})
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// table aligns rows under a heading.
+func table(w io.Writer, heading string, rows func(row func(cells ...string))) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, heading)
+	rows(func(cells ...string) {
+		for i, c := range cells {
+			cells[i] = printable(c)
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	})
+	tw.Flush()
+}
+
+// writeProblems says of each rung that was not taken why, and what to do.
+func writeProblems(w io.Writer, probes []check.Probe) {
+	for _, p := range probes {
+		for _, a := range p.Attempts {
+			switch {
+			case a.Outcome != probe.OK:
+				fmt.Fprintf(w, "  %s %s: %s: %s\n", p.Probe, a.Rung, a.Outcome, printable(a.Reason))
+			case a.Hint != "":
+				fmt.Fprintf(w, "  %s %s: works, with a limit:\n", p.Probe, a.Rung)
+			}
+			if a.Hint != "" {
+				fmt.Fprintf(w, "    %s\n", printable(a.Hint))
+			}
+		}
+		if p.Error != "" && p.Rung != "" || p.Error != "" && len(p.Attempts) == 0 {
+			fmt.Fprintf(w, "  %s: %s\n", p.Probe, printable(p.Error))
+		}
+	}
+	fmt.Fprintln(w)
+}
+
+// machine is the kernel and architecture in one phrase.
+func machine(facts []check.Fact) string {
+	value := map[string]string{}
+	for _, f := range facts {
+		value[f.ID] = f.Value
+	}
+	return fmt.Sprintf("Linux %s on %s", printable(value["kernel.release"]), value["kernel.arch"])
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+// printable keeps text from the kernel on its line and off the terminal's controls.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,203 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/check"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+)
+
+// schema is the part of JSON Schema that bpf-check.schema.json uses; the test
+// refuses a keyword that it does not check.
+type schema struct {
+	Dialect     string             `json:"$schema"`
+	Title       string             `json:"title"`
+	Type        string             `json:"type"`
+	Description string             `json:"description"`
+	Enum        []string           `json:"enum"`
+	Required    []string           `json:"required"`
+	Properties  map[string]*schema `json:"properties"`
+	Items       *schema            `json:"items"`
+	Additional  *bool              `json:"additionalProperties"`
+}
+
+func readSchema(t *testing.T) *schema {
+	t.Helper()
+	file, err := os.Open("bpf-check.schema.json")
+	require.NoError(t, err)
+	defer file.Close()
+	decoder := json.NewDecoder(file)
+	decoder.DisallowUnknownFields()
+	s := &schema{}
+	require.NoError(t, decoder.Decode(s))
+	return s
+}
+
+// check returns where a decoded value breaks the schema.
+func (s *schema) check(path string, value any) error {
+	kinds := map[string]reflect.Kind{"object": reflect.Map, "array": reflect.Slice, "string": reflect.String, "boolean": reflect.Bool, "integer": reflect.Float64}
+	if got := reflect.ValueOf(value); !got.IsValid() || got.Kind() != kinds[s.Type] {
+		return fmt.Errorf("%s: %v is no %s", path, value, s.Type)
+	}
+	switch v := value.(type) {
+	case string:
+		if s.Enum != nil && !slices.Contains(s.Enum, v) {
+			return fmt.Errorf("%s: %q is none of %q", path, v, s.Enum)
+		}
+	case []any:
+		for i, item := range v {
+			if err := s.Items.check(fmt.Sprintf("%s[%d]", path, i), item); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		return s.checkObject(path, v)
+	}
+	return nil
+}
+
+func (s *schema) checkObject(path string, object map[string]any) error {
+	for _, name := range s.Required {
+		if _, ok := object[name]; !ok {
+			return fmt.Errorf("%s: %s is missing", path, name)
+		}
+	}
+	for name, value := range object {
+		property := s.Properties[name]
+		if property == nil {
+			return fmt.Errorf("%s: %s is not in the schema", path, name)
+		}
+		if err := property.check(path+"."+name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// requireValid returns the report that a JSON text is, once it obeys the schema.
+func requireValid(t *testing.T, text string) bpfCheckReport {
+	t.Helper()
+	var value any
+	require.NoError(t, json.Unmarshal([]byte(text), &value), text)
+	require.NoError(t, readSchema(t).check("report", value))
+	var report bpfCheckReport
+	require.NoError(t, json.Unmarshal([]byte(text), &report))
+	return report
+}
+
+func TestSchemaListsTheValuesOfTheCode(t *testing.T) {
+	s := readSchema(t).Properties
+	require.Equal(t, []string{bpfCheckSchema}, s["schema"].Enum)
+	require.Equal(t, []string{string(check.OK), string(check.Degraded), string(check.Unusable)}, s["status"].Enum)
+	require.Equal(t, []string{string(check.Fine), string(check.Limits), string(check.Unknown)}, s["environment"].Items.Properties["state"].Enum)
+	var features []string
+	for _, f := range check.Features() {
+		features = append(features, string(f))
+	}
+	require.Equal(t, features, s["probes"].Items.Properties["delivers"].Items.Enum)
+	require.Equal(t, []string{string(probe.OK), string(probe.Unsupported), string(probe.Denied), string(probe.Silent), string(probe.Broken)},
+		s["probes"].Items.Properties["attempts"].Items.Properties["outcome"].Enum)
+}
+
+func TestSchemaRefusesWhatIsNoReport(t *testing.T) {
+	s := readSchema(t)
+	for name, text := range map[string]string{
+		"nothing":           `{}`,
+		"null for a list":   `{"schema":"tracecore.bpf-check/1","version":"v","status":"ok","environment":[],"probes":null,"patterns":[]}`,
+		"an unknown status": `{"schema":"tracecore.bpf-check/1","version":"v","status":"fine","environment":[],"probes":[],"patterns":[]}`,
+		"a member more":     `{"schema":"tracecore.bpf-check/1","version":"v","status":"ok","environment":[],"probes":[],"patterns":[],"more":1}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var value any
+			require.NoError(t, json.Unmarshal([]byte(text), &value))
+			require.Error(t, s.check("report", value))
+		})
+	}
+}
+
+// machineWith is a machine on which the probes ended like this.
+func machineWith(t *testing.T, probes ...check.Probe) bpfCheckReport {
+	t.Helper()
+	report, err := newReport(probes)
+	require.NoError(t, err)
+	return report
+}
+
+var (
+	works  = check.Probe{Report: probe.Report{Probe: "kmsg", Rung: "tp_btf/console", Attempts: []probe.Attempt{{Rung: "tp_btf/console", Outcome: probe.OK, Fired: true}}}, Sees: "faults", Delivers: []check.Feature{check.KernelLog}, Fired: true}
+	rest   = check.Probe{Report: probe.Report{Probe: "rest", Rung: "a", Attempts: []probe.Attempt{}}, Delivers: check.Features()[1:]}
+	denied = check.Probe{Report: probe.Report{Probe: "oomkill", Attempts: []probe.Attempt{{Rung: "fentry/x", Outcome: probe.Denied, Reason: "operation not permitted", Hint: "give it CAP_BPF"}}}, Sees: "kills", Delivers: []check.Feature{}, Error: "open oomkill: no hook works"}
+)
+
+func TestStatusAndExitCodeFollowTheProbes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		probes []check.Probe
+		status check.Status
+		code   int
+	}{
+		"all":  {[]check.Probe{works, rest}, check.OK, exitOK},
+		"some": {[]check.Probe{works, denied}, check.Degraded, exitDegraded},
+		"none": {[]check.Probe{denied}, check.Unusable, exitUnusable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := machineWith(t, tt.probes...)
+			require.Equal(t, tt.status, report.Status)
+			if err := statusError(report.Status); tt.code != exitOK {
+				require.Equal(t, tt.code, exitCode(err))
+			} else {
+				require.NoError(t, err)
+			}
+			var text strings.Builder
+			require.NoError(t, printJSON(&text, report))
+			requireValid(t, text.String())
+		})
+	}
+}
+
+func TestTableSaysWhyAndWhatToDo(t *testing.T) {
+	var text strings.Builder
+	hostile := denied
+	hostile.Attempts = []probe.Attempt{{Rung: "fentry/x", Outcome: probe.Denied, Reason: "operation\x1b[2J not permitted", Hint: "give it CAP_BPF"}}
+	require.NoError(t, printTable(&text, machineWith(t, works, hostile)))
+	for _, want := range []string{"degraded", "tp_btf/console", "oomkill fentry/x: denied: operation", "give it CAP_BPF", "gpu_lost", "kernel.btf"} {
+		require.Contains(t, text.String(), want)
+	}
+	require.NotContains(t, text.String(), "\x1b")
+}
+
+func TestBPFCheckRefusesAFormat(t *testing.T) {
+	got := commandtest.Finish(t, commandtest.New(t, "bpf-check", "-o", "xml"))
+	require.Equal(t, exitUsage, got.Code)
+	require.Contains(t, got.Stderr, "use table or json")
+}
+
+// TestBPFCheckWithoutPrivileges says for every rung that it is denied or why it
+// cannot be, and never that something works.
+func TestBPFCheckWithoutPrivileges(t *testing.T) {
+	cmd := commandtest.New(t, "bpf-check", "-o", "json")
+	dropPrivileges(t, cmd)
+	got := commandtest.Finish(t, cmd)
+	require.Equal(t, exitUnusable, got.Code, got.Stderr)
+	report := requireValid(t, got.Stdout)
+	require.Equal(t, check.Unusable, report.Status)
+	for _, p := range report.Probes {
+		require.NotContains(t, p.Rung, "tp", "no hook of the kernel's")
+		for _, a := range p.Attempts {
+			require.NotEqual(t, a.Outcome == probe.OK, a.Reason != "", "%+v", a)
+		}
+	}
+	for _, f := range report.Environment {
+		if f.ID == "process.uid" {
+			require.Equal(t, check.Limits, f.State)
+		}
+	}
+}
