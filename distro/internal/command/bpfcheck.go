@@ -28,7 +28,7 @@ type bpfCheckReport struct {
 }
 
 func newBPFCheck() *cobra.Command {
-	format := "table"
+	format, reportOnly := "table", false
 	cmd := &cobra.Command{
 		Use:   "bpf-check",
 		Short: "Says what this kernel allows: loads, attaches and fires every probe",
@@ -49,10 +49,14 @@ func newBPFCheck() *cobra.Command {
 			if err := print(cmd.OutOrStdout(), report); err != nil {
 				return fmt.Errorf("print the report: %w", err)
 			}
+			if reportOnly {
+				return nil
+			}
 			return statusError(report.Status)
 		},
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", format, "table or json")
+	cmd.Flags().BoolVar(&reportOnly, "report-only", false, "end with exit code 0 whatever the probes do, for an init container that must not block")
 	return cmd
 }
 

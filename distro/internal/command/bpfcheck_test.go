@@ -201,3 +201,11 @@ func TestBPFCheckWithoutPrivileges(t *testing.T) {
 		}
 	}
 }
+
+func TestBPFCheckReportsOnlyWhenToldTo(t *testing.T) {
+	cmd := commandtest.New(t, "bpf-check", "-o", "json", "--report-only")
+	dropPrivileges(t, cmd)
+	got := commandtest.Finish(t, cmd)
+	require.Equal(t, exitOK, got.Code, got.Stderr)
+	require.Equal(t, check.Unusable, requireValid(t, got.Stdout).Status)
+}
