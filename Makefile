@@ -8,6 +8,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 PACKAGES ?= ./...
 KERNEL ?=
 FUZZTIME ?= 30s
+KUBERNETES := 1.35.4
 
 BIN := .cache/bin
 RESULTS := .cache/results
@@ -96,6 +97,7 @@ bench: ## Benchmarks
 chart: build step ## Lint the Helm chart, render its scenarios, validate them
 	@go -C tools/helm build -o ../../$(BIN)/helm helm.sh/helm/v3/cmd/helm
 	@go -C tools build -o ../$(BIN)/kubeconform github.com/yannh/kubeconform/cmd/kubeconform
+	@[ -s .cache/swagger-$(KUBERNETES).json ] || cp "$$(cd / && go mod download -json k8s.io/kubernetes@v$(KUBERNETES) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/api/openapi-spec/swagger.json" .cache/swagger-$(KUBERNETES).json
 	@$(STEP) -name chart -json -- go test -json ./charts/...
 
 .PHONY: builder
