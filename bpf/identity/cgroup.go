@@ -56,6 +56,10 @@ func score(controllers string) int {
 	return 0
 }
 
+// ContainerOf finds the innermost container and pod in a cgroup path, "" where it
+// names none.
+func ContainerOf(cgroupPath string) (containerID, podUID string) { return parsePath(cgroupPath) }
+
 // parsePath finds the innermost container and pod in a cgroup path. It knows the
 // forms by their segments alone, so a prefix such as the "/../.." of a cgroup
 // namespace or the nesting of kind and Docker-in-Docker does not matter:
