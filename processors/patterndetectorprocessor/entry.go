@@ -13,6 +13,7 @@ import (
 // Stored values begin with these bytes and end with a checksum, so that bytes
 // of another program, another version or a torn write are told from our own.
 const (
+	headMagic    = "TCPDh\x01"
 	stateMagic   = "TCPDs\x01"
 	entryMagic   = "TCPDj\x01"
 	verdictMagic = "TCPDv\x01"

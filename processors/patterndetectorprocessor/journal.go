@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 // crash safe: verdicts before the entry that made them, a snapshot before the
 // journal it replaces goes.
 //
-//	state               generation and the engine's snapshot
+//	state               generation, number of chunks
+//	s/<generation>/<n>  the engine's snapshot in chunks
 //	j/<generation>/<n>  journal since that snapshot, n from 0 without gaps
 //	o/<n>               verdicts that the next consumer has not taken, without gaps
 //	outbox              the first n of o/
@@ -26,6 +28,8 @@ const (
 
 func keyEntry(generation, n uint64) string { return fmt.Sprintf("j/%016x/%08x", generation, n) }
 
+func keyChunk(generation, n uint64) string { return fmt.Sprintf("s/%016x/%08x", generation, n) }
+
 func keyVerdict(n uint64) string { return fmt.Sprintf("o/%016x", n) }
 
 // A snapshot replaces the journal when it has this many entries, or bytes
@@ -35,6 +39,10 @@ const (
 	snapshotEntries = 4096
 	snapshotBytes   = 1 << 20
 	readAtOnce      = 256 // keys in one Batch when reading: each is a transaction
+
+	// bbolt copies a leaf with all its values to change one: a snapshot under one
+	// key would be copied with each write of a neighbour.
+	chunkBytes = 16 << 10
 )
 
 // journal keeps the engine's state and the outbox in a storage client.
@@ -44,7 +52,8 @@ type journal struct {
 	generation    uint64
 	entries       uint64 // in this generation
 	bytes         int    // of those entries
-	snapshotBytes int    // of the last snapshot
+	chunks        uint64 // of the snapshot of this generation
+	snapshotBytes int
 
 	outboxHead, outboxTail uint64 // the verdicts that are stored
 }
@@ -102,19 +111,30 @@ func (j *journal) full() bool {
 	return j.entries >= snapshotEntries || j.bytes >= max(snapshotBytes, 2*j.snapshotBytes)
 }
 
-// snapshot replaces the journal. The new generation begins in the same value as
-// the snapshot, so an old entry is never replayed on it.
+// snapshot replaces the journal. The generation that the snapshot begins in is
+// written after its chunks, so an old entry is never replayed on it.
 func (j *journal) snapshot(ctx context.Context, state []byte, o *outbox) error {
-	generation := j.generation + 1
-	value := binary.BigEndian.AppendUint64(nil, generation)
-	ops := []*storage.Operation{storage.SetOperation(keyState, seal(stateMagic, append(value, state...)))}
+	var ops []*storage.Operation
+	generation, chunks := j.generation+1, uint64(0)
+	for chunk := range slices.Chunk(seal(stateMagic, state), chunkBytes) {
+		ops = append(ops, storage.SetOperation(keyChunk(generation, chunks), chunk))
+		chunks++
+	}
+	head := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, generation), chunks)
+	ops = append(ops, storage.SetOperation(keyState, seal(headMagic, head)))
+	for n := range j.chunks {
+		ops = append(ops, storage.DeleteOperation(keyChunk(j.generation, n)))
+	}
 	for n := range j.entries {
 		ops = append(ops, storage.DeleteOperation(keyEntry(j.generation, n)))
 	}
 	if err := j.write(ctx, o, ops...); err != nil {
 		return err
 	}
-	j.generation, j.entries, j.bytes, j.snapshotBytes = generation, 0, 0, len(state)
+	*j = journal{
+		client: j.client, generation: generation, chunks: chunks, snapshotBytes: len(state),
+		outboxHead: j.outboxHead, outboxTail: j.outboxTail,
+	}
 	return nil
 }
 
@@ -124,12 +144,26 @@ func (j *journal) load(ctx context.Context) (state []byte, err error) {
 	if err := j.batch(ctx, get); err != nil || get.Value == nil {
 		return nil, err
 	}
-	value, err := unseal(stateMagic, get.Value)
-	if err != nil || len(value) < 8 {
+	head, err := unseal(headMagic, get.Value)
+	if err != nil || len(head) != 16 {
 		return nil, fmt.Errorf("stored state: %w", errForeign)
 	}
-	j.generation, j.snapshotBytes = binary.BigEndian.Uint64(value), len(value)-8
-	return value[8:], nil
+	j.generation, j.chunks = binary.BigEndian.Uint64(head), binary.BigEndian.Uint64(head[8:])
+	var sealed []byte
+	found := uint64(0)
+	err = j.read(ctx, 0, func(n uint64) string { return keyChunk(j.generation, n) }, func(chunk []byte) {
+		sealed = append(sealed, chunk...)
+		found++
+	})
+	if err != nil {
+		return nil, err
+	}
+	state, err = unseal(stateMagic, sealed)
+	if err != nil || found != j.chunks {
+		return nil, fmt.Errorf("stored snapshot: %w", errForeign)
+	}
+	j.snapshotBytes = len(state)
+	return state, nil
 }
 
 // replay gives the entries of this generation in order. A damaged entry comes
@@ -199,8 +233,13 @@ func (j *journal) loadOutbox(ctx context.Context, o *outbox, check func(item []b
 // resetState forgets snapshot and journal and continues in a generation that no
 // entry left behind can belong to.
 func (j *journal) resetState(ctx context.Context, now time.Time) error {
-	j.generation, j.entries, j.bytes, j.snapshotBytes = max(j.generation+1, uint64(now.UnixNano())), 0, 0, 0
-	return j.remove(ctx, func(key string) bool { return key == keyState || strings.HasPrefix(key, "j/") })
+	*j = journal{
+		client: j.client, generation: max(j.generation+1, uint64(now.UnixNano())),
+		outboxHead: j.outboxHead, outboxTail: j.outboxTail,
+	}
+	return j.remove(ctx, func(key string) bool {
+		return key == keyState || strings.HasPrefix(key, "s/") || strings.HasPrefix(key, "j/")
+	})
 }
 
 // resetOutbox forgets the stored verdicts; the next write stores what o holds,

@@ -2,7 +2,6 @@ package patterndetectorprocessor
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -91,46 +90,4 @@ func stored(t *testing.T, dir string) (size int64) {
 		size += info.Size()
 	}
 	return size
-}
-
-func BenchmarkUnmatched(b *testing.B) {
-	r := newRig(b).start(b)
-	ld := records(began, "anything", make([]string, 1000)...)
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = r.logs.ConsumeLogs(context.Background(), ld)
-	}
-	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "records/s")
-}
-
-func BenchmarkMatched(b *testing.B) {
-	for name, options := range map[string][]rigOption{"memory": nil, "storage": {withStorage(b.TempDir())}} {
-		b.Run(name, func(b *testing.B) {
-			r := newRig(b, options...).start(b)
-			ld := records(began, "test.first", make([]string, 100)...)
-			b.ReportAllocs()
-			for b.Loop() {
-				_ = r.logs.ConsumeLogs(context.Background(), ld)
-			}
-			b.ReportMetric(float64(b.N)*100/b.Elapsed().Seconds(), "records/s")
-		})
-	}
-}
-
-// BenchmarkVerdict is one fault: two pieces of evidence in, one verdict at the
-// next consumer when the second call returns.
-func BenchmarkVerdict(b *testing.B) {
-	for name, options := range map[string][]rigOption{"memory": nil, "storage": {withStorage(b.TempDir())}} {
-		b.Run(name, func(b *testing.B) {
-			r := newRig(b, options...).start(b)
-			n := 0
-			for b.Loop() {
-				thing := fmt.Sprint(n)
-				r.send(b, "test.first", thing)
-				r.send(b, "test.second", thing)
-				n++
-			}
-			require.Len(b, r.next.verdicts, n)
-		})
-	}
 }

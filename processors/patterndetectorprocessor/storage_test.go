@@ -133,7 +133,9 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 	}
 	require.Equal(t, generation+1, r.detector.journal.generation)
 	require.EqualValues(t, 10, r.detector.journal.entries)
-	require.LessOrEqual(t, keys(t, r.detector.journal.client, "j/"), 10)
+	require.Equal(t, 10, keys(t, r.detector.journal.client, "j/"))
+	require.Greater(t, r.detector.journal.chunks, uint64(10))
+	require.EqualValues(t, r.detector.journal.chunks, keys(t, r.detector.journal.client, "s/"))
 
 	after := newRig(t, withStorage(crashed(t, dir))).start(t)
 	after.send(t, "test.second", "0", fmt.Sprint(snapshotEntries+9))
@@ -199,9 +201,10 @@ func TestDamagedStorage(t *testing.T) {
 		known  []string // things whose first record is still known
 		waits  []string // verdicts still delivered
 	}{
-		{"snapshot", flip("state"), nil, []string{"waiting"}},
+		{"generation", flip("state"), nil, []string{"waiting"}},
+		{"snapshot", flip("s/"), nil, []string{"waiting"}},
 		{"one journal entry", func(key string, value []byte) []byte {
-			if strings.HasSuffix(key, "/00000000") {
+			if strings.HasPrefix(key, "j/") && strings.HasSuffix(key, "/00000000") {
 				return value[:len(value)-1]
 			}
 			return value
@@ -412,4 +415,35 @@ func TestWithoutStorageALostVerdictIsSaid(t *testing.T) {
 	_ = r.logs.ConsumeLogs(context.Background(), records(began, "test.second", "a"))
 	r.stop(t)
 	require.Equal(t, 1, r.said.FilterMessageSnippet("undelivered verdicts are lost").Len())
+}
+
+func TestRulesThatHaveGone(t *testing.T) {
+	dir := t.TempDir()
+	before := newRig(t, withStorage(dir)).start(t)
+	before.send(t, "test.first", "a", "b")
+	before.next.set(errors.New("down"))
+	_ = before.logs.ConsumeLogs(context.Background(), records(began, "test.second", "a"))
+	before.stop(t)
+
+	after := newRig(t, withStorage(dir), withConfig(func(c *Config) { c.Rules = nil })).start(t)
+	require.Equal(t, 1, after.said.FilterMessageSnippet("rules have changed since the last run").Len())
+	after.clock.pass(time.Second)
+	after.send(t, "test.second", "b")
+	require.Equal(t, []string{"a"}, after.next.ids(), "a verdict that waited is delivered though its rule has gone")
+}
+
+func TestSnapshotOfAnotherVersion(t *testing.T) {
+	store := newFickle()
+	j := &journal{client: store}
+	require.NoError(t, j.snapshot(context.Background(), []byte(`{"version":99}`), &outbox{}))
+
+	r := newRig(t, withExtension(store)).start(t)
+	require.Equal(t, 1, r.said.FilterMessageSnippet("the patterns start afresh").Len())
+	metadatatest.AssertEqualProcessorPatterndetectorStateResets(t, r.telemetry, []metricdata.DataPoint[int64]{
+		{Value: 1, Attributes: attribute.NewSet(attribute.String("reason", resetIncompatible))},
+	}, metricdatatest.IgnoreTimestamp())
+	r.send(t, "test.first", "a")
+	after := newRig(t, withExtension(store.copy())).start(t)
+	after.send(t, "test.second", "a")
+	require.Equal(t, []string{"a"}, after.next.ids())
 }

@@ -1,0 +1,91 @@
+package patterndetectorprocessor
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func BenchmarkUnmatched(b *testing.B) {
+	r := newRig(b).start(b)
+	ld := records(began, "anything", make([]string, 1000)...)
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = r.logs.ConsumeLogs(context.Background(), ld)
+	}
+	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "records/s")
+}
+
+// withAndWithoutStorage runs a benchmark on both. The clock goes on by a second
+// with every 1,000 calls of pass.
+func withAndWithoutStorage(b *testing.B, run func(b *testing.B, r *rig, pass func(n int))) {
+	for _, name := range []string{"memory", "storage"} {
+		b.Run(name, func(b *testing.B) {
+			var options []rigOption
+			if name == "storage" {
+				options = append(options, withStorage(b.TempDir()))
+			}
+			r := newRig(b, options...).start(b)
+			run(b, r, func(n int) {
+				if n%1000 == 999 {
+					r.clock.pass(time.Second)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkMatched is batches of 100 wanted records, each the first of a fault
+// that never gets its second.
+func BenchmarkMatched(b *testing.B) {
+	withAndWithoutStorage(b, func(b *testing.B, r *rig, pass func(int)) {
+		things := make([]string, 100)
+		n := 0
+		b.ReportAllocs()
+		for b.Loop() {
+			for i := range things {
+				things[i] = fmt.Sprintf("gpu-%d-%d", n, i)
+			}
+			r.send(b, "test.first", things...)
+			pass(n)
+			n++
+		}
+		b.ReportMetric(float64(b.N)*100/b.Elapsed().Seconds(), "records/s")
+	})
+}
+
+// BenchmarkVerdict is one fault: two pieces of evidence in, one verdict at the
+// next consumer when the second call returns.
+func BenchmarkVerdict(b *testing.B) {
+	withAndWithoutStorage(b, func(b *testing.B, r *rig, pass func(int)) {
+		n := 0
+		for b.Loop() {
+			thing := fmt.Sprintf("gpu-%d", n)
+			r.send(b, "test.first", thing)
+			r.send(b, "test.second", thing)
+			pass(n)
+			n++
+		}
+		require.Len(b, r.next.verdicts, n)
+	})
+}
+
+// BenchmarkCheckpoint is the pause of a snapshot with a full engine.
+func BenchmarkCheckpoint(b *testing.B) {
+	r := newRig(b, withStorage(b.TempDir())).start(b)
+	for n := range 15_000 {
+		r.send(b, "test.first", fmt.Sprint(n))
+		if n < 5000 {
+			r.send(b, "test.second", fmt.Sprint(n))
+		}
+	}
+	r.detector.mu.Lock()
+	defer r.detector.mu.Unlock()
+	for b.Loop() {
+		require.NoError(b, r.detector.checkpoint(context.Background()))
+	}
+	b.ReportMetric(float64(r.detector.journal.snapshotBytes), "bytes")
+}
