@@ -64,6 +64,9 @@ func (p *printer) headChange(old, head Verdict) {
 	if now := where(head.Culprit); now != where(old.Culprit) {
 		p.field("where", brief(now))
 	}
+	if now := facts(head.Culprit); now != facts(old.Culprit) {
+		p.field("facts", brief(now))
+	}
 	if plain(old.Remediation) != plain(head.Remediation) {
 		p.field("do", paragraph(head.Remediation))
 	}

@@ -66,6 +66,7 @@ func (p *printer) incident(verdicts []Verdict, note string) {
 		p.field("note", "this is a symptom; its cause was reported before")
 	}
 	p.field("where", brief(where(head.Culprit)))
+	p.field("facts", brief(facts(head.Culprit)))
 	p.field("since", p.since(head))
 	p.field("do", paragraph(head.Remediation))
 	p.evidence(head.Evidence, head.Onset)
@@ -211,13 +212,14 @@ func details(v Verdict) string {
 }
 
 func (p *printer) headline(badge, color, text string) {
-	for i, line := range wrap(badge+"  "+brief(text), lineWidth-labelWidth) {
+	column := len(badge) + len("  ")
+	for i, line := range wrap(brief(text), lineWidth-column) {
 		if i == 0 {
-			line = p.paint(color, badge) + p.paint(bold, strings.TrimPrefix(line, badge))
+			p.b.WriteString(p.paint(color, badge) + "  ")
 		} else {
-			line = strings.Repeat(" ", len(labelIndent)+labelWidth) + p.paint(bold, line)
+			p.b.WriteString(strings.Repeat(" ", column))
 		}
-		p.b.WriteString(line + "\n")
+		p.b.WriteString(p.paint(bold, line) + "\n")
 	}
 }
 
@@ -255,7 +257,7 @@ func (p *printer) paint(color, text string) string {
 
 // brief is a text made safe and cut for the terminal.
 func brief(text string) string {
-	text = plain(text)
+	text = sized(plain(text))
 	if utf8.RuneCountInString(text) <= mostRunes {
 		return text
 	}
@@ -263,7 +265,7 @@ func brief(text string) string {
 }
 
 // paragraph is a longer text made safe.
-func paragraph(text string) string { return plain(clip(text, MaxRemediationBytes)) }
+func paragraph(text string) string { return sized(plain(clip(text, MaxRemediationBytes))) }
 
 // wrap breaks text at spaces into lines of at most width characters; a longer
 // word has a line of its own, so that a path or an id can be copied whole.

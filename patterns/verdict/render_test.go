@@ -51,6 +51,7 @@ func TestRender(t *testing.T) {
 		"hostile":        {hostile()},
 		"job":            job(600),
 		"two_incidents":  {lostGPU(), elsewhere()},
+		"sizes":          {killedWorker()},
 		"nothing":        {},
 	} {
 		t.Run(name, func(t *testing.T) {

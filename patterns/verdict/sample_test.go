@@ -61,6 +61,21 @@ func revised(v Verdict, change func(*Verdict)) Verdict {
 	return v
 }
 
+// killedWorker names sizes.
+func killedWorker() Verdict {
+	v := lostGPU()
+	v.ID, v.IncidentID, v.PatternID, v.Pattern = "host_oom_kill-1", "inc-oom", 12, "host_oom_kill"
+	v.Headline = "the kernel killed pt_data_worker (pid 77) of rank 5 on node-17: its memory cgroup /kubepods/burstable/podabc reached its limit of 68719476736 bytes"
+	v.Remediation = "Raise the memory limit of the container, or lower what the rank holds in host memory."
+	v.Culprit = map[string]string{
+		"host": "node-17", "rank": "5", "process": "pt_data_worker", "pid": "77", "cgroup": "/kubepods/burstable/podabc/ctr",
+		"limit_bytes": "68719476736", "anon_rss_bytes": "60000000000", "constraint": "cgroup", "trigger_pid": "77",
+	}
+	v.BlastRadius, v.NotObserved = []int{5}, nil
+	v.Evidence[0].Source, v.Evidence[0].Shows = "oom.kill", "the victim held 60000000000 bytes, 512 bytes and 99999999999999999999 bytes"
+	return v
+}
+
 // hostile quotes a kernel line that tries to own the terminal.
 func hostile() Verdict {
 	v := lostGPU()

@@ -2,6 +2,8 @@ package verdict
 
 import (
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,30 +30,21 @@ func plain(s string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// whereOrder names a place from the outside in.
-var whereOrder = []string{"host", "node", "gpu", "switch", "rank", "job", "process", "pid", "pod", "container", "cgroup", "mount", "peer"}
+// placeOrder lists the culprit keys that name a place, from the outside in.
+var placeOrder = []string{"host", "node", "gpu", "switch", "rank", "job", "process", "pid", "pod", "container", "cgroup", "mount", "peer"}
 
-// where puts a culprit into words: "node-17, GPU 0000:65:00.0, rank 3".
+// where puts the places of a culprit into words: "node-17, GPU 0000:65:00.0, rank 3".
 func where(culprit map[string]string) string {
-	keys := sortedKeys(culprit)
-	slices.SortStableFunc(keys, func(a, b string) int { return whereRank(a) - whereRank(b) })
 	var parts []string
-	for _, key := range keys {
-		if part := wherePart(key, culprit); part != "" {
+	for _, key := range placeOrder {
+		if part := place(key, culprit); part != "" {
 			parts = append(parts, part)
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-func whereRank(key string) int {
-	if i := slices.Index(whereOrder, key); i >= 0 {
-		return i
-	}
-	return len(whereOrder)
-}
-
-func wherePart(key string, culprit map[string]string) string {
+func place(key string, culprit map[string]string) string {
 	value := plain(culprit[key])
 	switch {
 	case value == "":
@@ -69,7 +62,52 @@ func wherePart(key string, culprit map[string]string) string {
 	case key == "container" && utf8.RuneCountInString(value) > 12:
 		return "container " + string([]rune(value)[:12]) // as container tools print ids
 	}
-	return plain(key) + " " + value
+	return key + " " + value
+}
+
+// facts puts what a culprit holds beside places into words: "limit 64 GiB".
+func facts(culprit map[string]string) string {
+	var parts []string
+	for _, key := range sortedKeys(culprit) {
+		value := plain(culprit[key])
+		if slices.Contains(placeOrder, key) || value == "" {
+			continue
+		}
+		name, isSize := strings.CutSuffix(key, "_bytes")
+		if n, err := strconv.ParseUint(value, 10, 64); isSize && err == nil {
+			value = size(n)
+		}
+		parts = append(parts, strings.ReplaceAll(plain(name), "_", " ")+" "+value)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// size is a number of bytes in the largest unit that keeps it above 1.
+func size(n uint64) string {
+	unit, value := "bytes", float64(n)
+	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
+		if value < 1024 {
+			break
+		}
+		unit, value = larger, value/1024
+	}
+	if value == math.Trunc(value) {
+		return fmt.Sprintf("%.0f %s", value, unit)
+	}
+	return fmt.Sprintf("%.1f %s", value, unit)
+}
+
+var bytesInText = regexp.MustCompile(`\b[0-9]{4,20} bytes\b`)
+
+// sized writes "68719476736 bytes" in a text as "64 GiB".
+func sized(text string) string {
+	return bytesInText.ReplaceAllStringFunc(text, func(s string) string {
+		n, err := strconv.ParseUint(strings.TrimSuffix(s, " bytes"), 10, 64)
+		if err != nil {
+			return s
+		}
+		return size(n)
+	})
 }
 
 // ranksInWords folds sorted ranks into ranges: "0-7, 16".
