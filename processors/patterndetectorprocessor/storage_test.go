@@ -1,19 +1,14 @@
 package patterndetectorprocessor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/otel/attribute"
@@ -153,227 +148,6 @@ func keys(t *testing.T, client storage.Client, prefix string) (n int) {
 	return n
 }
 
-// withStored runs a detector, stops it without Shutdown and lets change have its
-// way with what is stored.
-func withStored(t *testing.T, change func(key string, value []byte) []byte) string {
-	t.Helper()
-	dir := t.TempDir()
-	r := newRig(t, withStorage(dir)).start(t)
-	r.send(t, "test.first", "in-snapshot")
-	r.detector.mu.Lock()
-	require.NoError(t, r.detector.checkpoint(context.Background()))
-	r.detector.mu.Unlock()
-	r.send(t, "test.first", "in-journal-1")
-	r.send(t, "test.first", "in-journal-2")
-	r.send(t, "test.first", "waiting")
-	r.next.set(errors.New("down"))
-	_ = r.logs.ConsumeLogs(context.Background(), records(began, "test.second", "waiting"))
-
-	copied := crashed(t, dir)
-	client, err := newFileStorage(copied).(storage.Extension).GetClient(context.Background(), component.KindProcessor, r.detector.id, "")
-	require.NoError(t, err)
-	changed := 0
-	require.NoError(t, client.(storage.Walker).Walk(context.Background(), func(key string, value []byte) ([]*storage.Operation, error) {
-		if altered := change(key, bytes.Clone(value)); !bytes.Equal(altered, value) {
-			changed++
-			return []*storage.Operation{storage.SetOperation(key, altered)}, nil
-		}
-		return nil, nil
-	}))
-	require.NotZero(t, changed, "the test must damage something")
-	require.NoError(t, client.Close(context.Background()))
-	return copied
-}
-
-func TestDamagedStorage(t *testing.T) {
-	flip := func(prefix string) func(string, []byte) []byte {
-		return func(key string, value []byte) []byte {
-			if strings.HasPrefix(key, prefix) {
-				value[len(value)/2] ^= 1
-			}
-			return value
-		}
-	}
-	foreign := func(string, []byte) []byte { return []byte("another program's bytes") }
-	for _, c := range []struct {
-		name   string
-		change func(string, []byte) []byte
-		known  []string // things whose first record is still known
-		waits  []string // verdicts still delivered
-	}{
-		{"generation", flip("state"), nil, []string{"waiting"}},
-		{"snapshot", flip("s/"), nil, []string{"waiting"}},
-		{"one journal entry", func(key string, value []byte) []byte {
-			if strings.HasPrefix(key, "j/") && strings.HasSuffix(key, "/00000000") {
-				return value[:len(value)-1]
-			}
-			return value
-		}, []string{"in-snapshot", "in-journal-2"}, []string{"waiting"}},
-		{"waiting verdict", flip("o/"), []string{"in-snapshot", "in-journal-1", "in-journal-2"}, nil},
-		{"bounds of the outbox", flip("outbox"), []string{"in-snapshot", "in-journal-1", "in-journal-2"}, nil},
-		{"everything foreign", foreign, nil, nil},
-		{"everything empty", func(string, []byte) []byte { return []byte{} }, nil, nil},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			dir := withStored(t, c.change)
-			r := newRig(t, withStorage(dir)).start(t)
-			require.NotZero(t, r.said.FilterMessageSnippet("cannot be used").Len(), "said loudly")
-			_, err := r.telemetry.GetMetric("otelcol_processor_patterndetector_state_resets")
-			require.NoError(t, err)
-			r.clock.pass(time.Second)
-			require.ElementsMatch(t, c.waits, r.next.ids())
-
-			r.send(t, "test.second", "in-snapshot", "in-journal-1", "in-journal-2")
-			require.ElementsMatch(t, append(c.known, c.waits...), r.next.ids())
-
-			again := newRig(t, withStorage(crashed(t, dir))).start(t)
-			require.Zero(t, again.said.FilterMessageSnippet("cannot be used").Len(), "the damage is gone at the next start")
-			r.send(t, "test.first", "after")
-			after := newRig(t, withStorage(crashed(t, dir))).start(t)
-			after.send(t, "test.second", "after")
-			require.Equal(t, []string{"after"}, after.next.ids(), "and the storage works")
-		})
-	}
-}
-
-func TestDamagedFileDoesNotKeepTheDetectorFromStarting(t *testing.T) {
-	dir := t.TempDir()
-	first := newRig(t, withStorage(dir)).start(t)
-	first.send(t, "test.first", "a")
-	first.stop(t)
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	require.NoError(t, err)
-	require.Len(t, files, 1)
-	require.NoError(t, os.WriteFile(files[0], bytes.Repeat([]byte("garbage "), 4096), 0o600))
-
-	r := newRig(t, withStorage(dir)).start(t)
-	require.Equal(t, 1, r.said.FilterMessageSnippet("storage cannot be opened").Len())
-	metadatatest.AssertEqualProcessorPatterndetectorStateResets(t, r.telemetry, []metricdata.DataPoint[int64]{
-		{Value: 1, Attributes: attribute.NewSet(attribute.String("reason", resetUnavailable))},
-	}, metricdatatest.IgnoreTimestamp())
-	r.send(t, "test.first", "a")
-	r.send(t, "test.second", "a")
-	require.Equal(t, []string{"a"}, r.next.ids(), "the patterns work without memory")
-}
-
-// fickle is a storage in memory that fails or panics on demand and cannot be
-// walked.
-type fickle struct {
-	component.StartFunc
-	component.ShutdownFunc
-	mu     sync.Mutex
-	values map[string][]byte
-	fail   func()
-	err    error
-}
-
-func newFickle() *fickle { return &fickle{values: map[string][]byte{}} }
-
-func (f *fickle) GetClient(context.Context, component.Kind, component.ID, string) (storage.Client, error) {
-	return f, nil
-}
-
-func (f *fickle) Batch(_ context.Context, ops ...*storage.Operation) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.fail != nil {
-		f.fail()
-	}
-	if f.err != nil {
-		return f.err
-	}
-	for _, op := range ops {
-		switch op.Type {
-		case storage.Get:
-			op.Value = f.values[op.Key]
-		case storage.Set:
-			f.values[op.Key] = op.Value
-		case storage.Delete:
-			delete(f.values, op.Key)
-		}
-	}
-	return nil
-}
-
-func (f *fickle) Get(context.Context, string) ([]byte, error) { return nil, errors.ErrUnsupported }
-func (f *fickle) Set(context.Context, string, []byte) error   { return errors.ErrUnsupported }
-func (f *fickle) Delete(context.Context, string) error        { return errors.ErrUnsupported }
-func (f *fickle) Close(context.Context) error                 { return nil }
-func (f *fickle) set(err error, fail func())                  { f.mu.Lock(); f.err, f.fail = err, fail; f.mu.Unlock() }
-func (f *fickle) copy() *fickle {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c := newFickle()
-	for key, value := range f.values {
-		c.values[key] = value
-	}
-	return c
-}
-
-func TestStorageThatRefusesWritesForAWhile(t *testing.T) {
-	for name, trouble := range map[string]struct {
-		err  error
-		fail func()
-	}{
-		"full":   {err: storage.ErrStorageFull},
-		"panics": {fail: func() { panic("page 7: invalid") }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := newFickle()
-			r := newRig(t, withExtension(store)).start(t)
-			r.send(t, "test.first", "a", "b", "c")
-			store.set(trouble.err, trouble.fail)
-			r.send(t, "test.second", "a")
-			require.Equal(t, []string{"a"}, r.next.ids(), "verdicts go on")
-			r.next.set(errors.New("down"))
-			_ = r.logs.ConsumeLogs(context.Background(), records(began, "test.second", "b"))
-			require.Equal(t, 1, r.said.FilterMessageSnippet("storage refuses to write").Len(), "said once")
-			errs, err := r.telemetry.GetMetric("otelcol_processor_patterndetector_journal_errors")
-			require.NoError(t, err)
-			require.NotZero(t, errs.Data.(metricdata.Sum[int64]).DataPoints[0].Value)
-
-			store.set(nil, nil)
-			r.clock.pass(time.Second)
-			require.Equal(t, 1, r.said.FilterMessageSnippet("storage takes writes again").Len())
-
-			after := newRig(t, withExtension(store.copy())).start(t)
-			after.clock.pass(time.Minute)
-			require.Equal(t, []string{"b"}, after.next.ids(), "what was made meanwhile is stored, what was delivered is not repeated")
-			after.send(t, "test.second", "c")
-			require.Equal(t, []string{"b", "c"}, after.next.ids())
-			r.next.set(nil)
-		})
-	}
-}
-
-func TestStorageThatFailsAtStart(t *testing.T) {
-	store := newFickle()
-	store.set(errors.New("input/output error"), nil)
-	r := newRig(t, withExtension(store)).start(t)
-	r.send(t, "test.first", "a")
-	r.send(t, "test.second", "a")
-	require.Equal(t, []string{"a"}, r.next.ids())
-	store.set(nil, nil)
-}
-
-func TestDamageInAStorageThatCannotBeWalked(t *testing.T) {
-	store := newFickle()
-	r := newRig(t, withExtension(store)).start(t)
-	r.send(t, "test.first", "a")
-	damaged := store.copy()
-	for key := range damaged.values {
-		damaged.values[key] = []byte("x")
-	}
-	for round := range 2 {
-		after := newRig(t, withExtension(damaged)).start(t)
-		after.send(t, "test.first", fmt.Sprint(round))
-		damaged = damaged.copy()
-		after = newRig(t, withExtension(damaged)).start(t)
-		after.send(t, "test.second", fmt.Sprint(round))
-		require.Equal(t, []string{fmt.Sprint(round)}, after.next.ids())
-	}
-}
-
 // TestVerdictsThatOnlyReplayConcludesAreDelivered: a newer version may conclude
 // from the journal what the older one did not say.
 func TestVerdictsThatOnlyReplayConcludesAreDelivered(t *testing.T) {
@@ -430,20 +204,4 @@ func TestRulesThatHaveGone(t *testing.T) {
 	after.clock.pass(time.Second)
 	after.send(t, "test.second", "b")
 	require.Equal(t, []string{"a"}, after.next.ids(), "a verdict that waited is delivered though its rule has gone")
-}
-
-func TestSnapshotOfAnotherVersion(t *testing.T) {
-	store := newFickle()
-	j := &journal{client: store}
-	require.NoError(t, j.snapshot(context.Background(), []byte(`{"version":99}`), &outbox{}))
-
-	r := newRig(t, withExtension(store)).start(t)
-	require.Equal(t, 1, r.said.FilterMessageSnippet("the patterns start afresh").Len())
-	metadatatest.AssertEqualProcessorPatterndetectorStateResets(t, r.telemetry, []metricdata.DataPoint[int64]{
-		{Value: 1, Attributes: attribute.NewSet(attribute.String("reason", resetIncompatible))},
-	}, metricdatatest.IgnoreTimestamp())
-	r.send(t, "test.first", "a")
-	after := newRig(t, withExtension(store.copy())).start(t)
-	after.send(t, "test.second", "a")
-	require.Equal(t, []string{"a"}, after.next.ids())
 }
