@@ -131,43 +131,46 @@ func (e *Engine) settle(inst *instance) {
 		}
 	}
 	cleared := inst.clearing()
-	if cleared == nil {
-		return
-	}
-	if v == nil {
-		inst.forget(cleared.Time)
-	} else if v.resolved == 0 {
-		e.resolve(inst, max(cleared.Time, v.onset), nil)
+	switch {
+	case cleared == nil:
+	case v == nil:
+		inst.after = max(inst.after, cleared.Time)
+		inst.dropBefore(cleared.Time + 1)
+	case v.resolved == 0 && v.onset <= cleared.Time:
+		e.clearAt(inst, cleared.Time)
 	}
 }
 
-// clearing returns the newest resolving mark, unless the fault went on after it.
+// clearing returns the newest mark that resolves inst, nil when there is none.
 func (inst *instance) clearing() *mark {
 	var newest *mark
-	var last int64
 	for i, w := range inst.state.watches {
-		n := len(inst.marks[i])
-		switch {
-		case n == 0:
-		case w.resolves && (newest == nil || inst.marks[i][n-1].Time > newest.Time):
+		if n := len(inst.marks[i]); w.resolves && n > 0 && (newest == nil || inst.marks[i][n-1].Time > newest.Time) {
 			newest = &inst.marks[i][n-1]
-		case !w.resolves && w.join < 0:
-			last = max(last, inst.marks[i][n-1].Time)
 		}
-	}
-	if newest == nil || newest.Time < last {
-		return nil
 	}
 	return newest
 }
 
-// forget drops the marks up to at: they were cleared before they were a fault.
-func (inst *instance) forget(at int64) {
-	inst.after = max(inst.after, at)
-	for i := range inst.marks {
-		inst.marks[i] = nil
+// clearAt resolves inst at that time. What came after it, and was told before
+// it, is another fault.
+func (e *Engine) clearAt(inst *instance, at int64) {
+	var after []late
+	for i, w := range inst.state.watches {
+		if w.resolves {
+			continue
+		}
+		for _, m := range inst.marks[i] {
+			if m.Time > at {
+				after = append(after, late{w, m})
+			}
+		}
+		inst.marks[i] = slices.DeleteFunc(inst.marks[i], func(m mark) bool { return m.Time > at })
 	}
-	clear(inst.folded)
+	e.resolve(inst, at, nil)
+	for _, one := range after {
+		e.place(one.w, one.m)
+	}
 }
 
 // resolve closes the verdict of inst at that time, and with a root cause the

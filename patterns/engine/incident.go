@@ -88,8 +88,16 @@ func (e *Engine) explain(cause, effect *instance, l *link) {
 		return
 	case b.parent == nil && b.root != b.id: // its cause has left the state
 		return
-	case b.parent != nil && !betterCause(cause, l, b.parent, b.via), cause.descendsFrom(effect):
+	case b.parent != nil && !betterCause(cause, l, b.parent, b.via):
 		return
+	case cause.descendsFrom(effect): // they explain each other: the earlier one does
+		if a.parent != effect || a.onset >= b.onset {
+			return
+		}
+		e.detach(cause)
+		a.root = a.id
+		e.touchVerdict(cause)
+		e.reroot(cause)
 	}
 	e.detach(effect)
 	b.parent, b.via = cause, l

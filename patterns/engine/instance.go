@@ -72,13 +72,50 @@ func (e *Engine) fault(w *watch, key string, m *mark) *instance {
 		inst = e.begin(w.state, key)
 		inst.after = after
 	}
-	if inst != nil {
+	switch {
+	case inst != nil && inst.clearedBetween(m) != nil:
+		e.bygone(inst, w, *m)
+		return nil
+	case inst != nil || m.Count <= 0:
 		return inst
 	}
-	if m.Count <= 0 {
+	return e.begin(w.state, key)
+}
+
+// clearedBetween returns the resolving mark between m and an open fault that
+// began after it, nil when there is none: then m belongs to the fault.
+func (inst *instance) clearedBetween(m *mark) *late {
+	if inst.verdict == nil {
 		return nil
 	}
-	return e.begin(w.state, key)
+	for i, w := range inst.state.watches {
+		for j := range inst.marks[i] {
+			r := &inst.marks[i][j]
+			if w.resolves && m.Time <= r.Time && r.Time < inst.verdict.onset {
+				return &late{w, *r}
+			}
+		}
+	}
+	return nil
+}
+
+// late is a mark with its evidence.
+type late struct {
+	w *watch
+	m mark
+}
+
+// bygone gives out the verdict of a fault that had cleared before inst began,
+// and of which only now is heard.
+func (e *Engine) bygone(inst *instance, w *watch, m mark) {
+	cleared := inst.clearedBetween(&m)
+	past := e.begin(inst.state, inst.key)
+	e.add(past, w, m)
+	if !past.dead {
+		e.add(past, cleared.w, cleared.m)
+		e.drop(past)
+	}
+	inst.state.instances[inst.key] = inst
 }
 
 // over reports whether the fault had cleared before at.
@@ -244,7 +281,9 @@ func (e *Engine) drop(inst *instance) {
 		return
 	}
 	inst.dead = true
-	delete(inst.state.instances, inst.key)
+	if inst.state.instances[inst.key] == inst {
+		delete(inst.state.instances, inst.key)
+	}
 	e.unjoin(inst)
 	if inst.verdict == nil {
 		e.waiting.remove(inst.element)

@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/tracecoreai/tracecore/patterns/rule"
+
 // stay is how long a condition of a series has held, as far as is settled.
 type stay struct {
 	Since  int64 `json:"since,omitempty"` // 0: it does not hold
@@ -32,7 +34,12 @@ func (e *Engine) settleStay(s *series) {
 	e.scheduleStay(s)
 }
 
+// scheduleStay has s looked at when its next sample is settled, or its condition
+// will have held long enough. Counters and transitions never wait.
 func (e *Engine) scheduleStay(s *series) {
+	if s.w.Operator != rule.Stay && s.w.Operator != rule.BelowMedian {
+		return
+	}
 	if len(s.points) > 0 {
 		e.schedule(s, s.points[0].Time+int64(e.opts.Lateness)+1)
 	}

@@ -107,10 +107,23 @@ func (s *Story) play(e *engine.Engine, arrivals []arrival) ([]verdict.Verdict, e
 		}
 		collect()
 	}
-	// A second and a bit: counts that were held back are given out.
-	e.Advance(end.Add(max(time.Duration(s.Input.Advance), 1100*time.Millisecond)))
-	collect()
+	for _, at := range s.Input.clock(end) {
+		e.Advance(at)
+		collect()
+	}
 	return all, nil
+}
+
+// clock returns the times that pass after the last record: the story's advance,
+// at least the second after which counts are given out, in up to 500 steps.
+func (in *Input) clock(end time.Time) []time.Time {
+	whole := max(time.Duration(in.Advance), 2*time.Second)
+	step := max(time.Second, whole/500)
+	var times []time.Time
+	for passed := step; passed < whole; passed += step {
+		times = append(times, end.Add(passed))
+	}
+	return append(times, end.Add(whole))
 }
 
 func (s *Story) feed(e *engine.Engine, a *arrival) error {

@@ -1,0 +1,223 @@
+package story
+
+import (
+	"encoding/json"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
+
+	"github.com/tracecoreai/tracecore/patterns"
+	"github.com/tracecoreai/tracecore/patterns/engine"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// told is a story with the rules it is told to.
+type told struct {
+	*Story
+	rules []rule.Rule
+}
+
+// each runs test on every story of the library and of the engine's operators
+// that is small enough to be played many times.
+func each(t *testing.T, test func(t *testing.T, s told)) {
+	t.Helper()
+	library, err := patterns.Library()
+	require.NoError(t, err)
+	for _, from := range []struct {
+		fsys  fs.FS
+		rules []rule.Rule
+	}{{patterns.FS(), library}, {os.DirFS("../engine/testdata/operators"), nil}} {
+		require.NoError(t, fs.WalkDir(from.fsys, ".", func(name string, _ fs.DirEntry, err error) error {
+			if err != nil || path.Ext(name) != ".txtar" {
+				return err
+			}
+			content, err := fs.ReadFile(from.fsys, name)
+			require.NoError(t, err)
+			rules, content := ownRules(t, content)
+			s, err := Parse(name, content)
+			require.NoError(t, err)
+			if len(s.Input.arrivals()) <= 200 {
+				t.Run(name, func(t *testing.T) { test(t, told{&s, append(rules, from.rules...)}) })
+			}
+			return nil
+		}))
+	}
+}
+
+func ownRules(t *testing.T, content []byte) ([]rule.Rule, []byte) {
+	t.Helper()
+	var rules []rule.Rule
+	archive := txtar.Parse(content)
+	archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool {
+		if !strings.HasPrefix(f.Name, "rule") {
+			return false
+		}
+		r, err := rule.Parse(f.Name, f.Data)
+		require.NoError(t, err)
+		rules = append(rules, r)
+		return true
+	})
+	return rules, txtar.Format(archive)
+}
+
+func (s told) engine(t *testing.T) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(s.rules, engine.Options{
+		Lateness: time.Duration(s.Input.Options.Lateness),
+		Waiting:  s.Input.Options.Waiting, OpenVerdicts: s.Input.Options.OpenVerdicts,
+	})
+	require.NoError(t, err)
+	return e
+}
+
+// playback feeds the story to the engine that next returns before each record,
+// and returns all revisions that came.
+func (s told) playback(t *testing.T, next func(*engine.Engine) *engine.Engine) []verdict.Verdict {
+	t.Helper()
+	e := s.engine(t)
+	var all []verdict.Verdict
+	end := start
+	for _, a := range s.Input.arrivals() {
+		e = next(e)
+		e.Advance(a.at)
+		end = a.at
+		require.NoError(t, s.feed(e, &a))
+		all = append(all, e.Verdicts()...)
+	}
+	for _, at := range s.Input.clock(end) {
+		e = next(e)
+		e.Advance(at)
+		all = append(all, e.Verdicts()...)
+	}
+	return all
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.MarshalIndent(v, "", " ")
+	require.NoError(t, err)
+	return string(data)
+}
+
+func TestSameBytesInSameBytesOut(t *testing.T) {
+	each(t, func(t *testing.T, s told) {
+		same := func(e *engine.Engine) *engine.Engine { return e }
+		require.Equal(t, text(t, s.playback(t, same)), text(t, s.playback(t, same)))
+	})
+}
+
+// A crash between any two records, with the state saved after each: the same
+// verdicts, with the same ids and revisions.
+func TestRestartBetweenAnyTwoRecordsChangesNothing(t *testing.T) {
+	each(t, func(t *testing.T, s told) {
+		restart := func(e *engine.Engine) *engine.Engine {
+			saved, err := e.Snapshot()
+			require.NoError(t, err)
+			fresh := s.engine(t)
+			require.NoError(t, fresh.Restore(saved))
+			again, err := fresh.Snapshot()
+			require.NoError(t, err)
+			require.Equal(t, string(saved), string(again))
+			return fresh
+		}
+		want := s.playback(t, func(e *engine.Engine) *engine.Engine { return e })
+		require.Equal(t, text(t, want), text(t, s.playback(t, restart)))
+	})
+}
+
+// What Logs and Metrics return is enough to rebuild the state.
+func TestReplayOfWantedRecordsGivesTheSameVerdicts(t *testing.T) {
+	each(t, func(t *testing.T, s told) {
+		want := s.playback(t, func(e *engine.Engine) *engine.Engine { return e })
+		first, second := s.engine(t), s.engine(t)
+		var all []verdict.Verdict
+		end := start
+		for _, a := range s.Input.arrivals() {
+			end = a.at
+			first.Advance(a.at)
+			second.Advance(a.at)
+			if a.record.Metric != "" {
+				md, err := a.metrics(s.Input.Resource)
+				require.NoError(t, err)
+				second.Metrics(first.Metrics(md))
+			} else {
+				ld, err := a.logs(s.Input.Resource)
+				require.NoError(t, err)
+				second.Logs(first.Logs(ld))
+			}
+			all = append(all, second.Verdicts()...)
+		}
+		for _, at := range s.Input.clock(end) {
+			second.Advance(at)
+			all = append(all, second.Verdicts()...)
+		}
+		require.Equal(t, text(t, want), text(t, all))
+	})
+}
+
+// Records that arrive in another order, none later than the lateness, give the
+// same verdicts. Withdrawn verdicts are left out: a verdict that is given out
+// at once may be refuted by a record that comes late, and is resolved then.
+func TestOrderWithinLatenessDoesNotMatter(t *testing.T) {
+	each(t, func(t *testing.T, s told) {
+		if strings.Contains(s.Comment, "late") { // arrival itself is the story
+			t.Skip("the story is about lateness")
+		}
+		want := s.outcome(t, s.Input.arrivals())
+		for seed := range uint64(20) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			arrivals := s.Input.arrivals()
+			for i := range arrivals {
+				arrivals[i].at = arrivals[i].time.Add(time.Duration(random.Int64N(int64(9 * time.Second))))
+			}
+			require.Equal(t, want, s.outcome(t, arrivals), "seed %d", seed)
+		}
+	})
+}
+
+// outcome is what a reader of the verdicts is left with.
+func (s told) outcome(t *testing.T, arrivals []arrival) string {
+	t.Helper()
+	e := s.engine(t)
+	longer := *s.Story
+	longer.Input.Advance = max(s.Input.Advance, Offset(5*time.Minute)) // all counts are given out
+	verdicts, err := longer.play(e, arrivals)
+	require.NoError(t, err)
+	incident := map[string]string{}
+	var lines []string
+	sorted := order(verdicts)
+	for _, v := range sorted {
+		if v.Role == verdict.RootCause {
+			incident[v.IncidentID] = v.Headline
+		}
+	}
+	for _, v := range sorted {
+		if s.withdrawn(v) {
+			continue
+		}
+		v.ID, v.RootCause, v.IncidentID, v.Revision, v.Updated = "", "", incident[v.IncidentID], 0, time.Time{}
+		lines = append(lines, text(t, v))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func (s told) withdrawn(v verdict.Verdict) bool {
+	for _, r := range s.rules {
+		for _, u := range r.Unless {
+			if r.Name == v.Pattern && slices.ContainsFunc(v.Evidence, func(e verdict.Evidence) bool { return e.Name == u.Evidence }) {
+				return true
+			}
+		}
+	}
+	return false
+}
