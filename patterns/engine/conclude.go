@@ -136,7 +136,7 @@ func (e *Engine) settle(inst *instance) {
 	case v == nil:
 		inst.after = max(inst.after, cleared.Time)
 		inst.dropBefore(cleared.Time + 1)
-	case v.resolved == 0 && v.onset <= cleared.Time:
+	case v.resolved == 0 && inst.onset() <= cleared.Time:
 		e.clearAt(inst, cleared.Time)
 	}
 }

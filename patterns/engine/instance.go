@@ -91,7 +91,7 @@ func (inst *instance) clearedBetween(m *mark) *late {
 	for i, w := range inst.state.watches {
 		for j := range inst.marks[i] {
 			r := &inst.marks[i][j]
-			if w.resolves && m.Time <= r.Time && r.Time < inst.verdict.onset {
+			if w.resolves && m.Time <= r.Time && r.Time < inst.onset() {
 				return &late{w, *r}
 			}
 		}
