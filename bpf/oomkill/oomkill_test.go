@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"path"
 	"runtime"
 	"strings"
@@ -253,4 +254,38 @@ func TestFireEndsWithItsContext(t *testing.T) {
 	_, err := p.Fire(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, before, p.Report(), "a drill that could not be made says nothing of the rung")
+}
+
+// BenchmarkSignal is what the signal hook of pid-only kernels costs each signal.
+func BenchmarkSignal(b *testing.B) {
+	privtest.Require(b)
+	signal.Ignore(unix.SIGUSR2)
+	defer signal.Reset(unix.SIGUSR2)
+	for _, hooked := range []bool{false, true} {
+		b.Run(fmt.Sprintf("hooked=%t", hooked), func(b *testing.B) {
+			if hooked {
+				k := learnKernel()
+				k.victimFromSignal = true
+				h, err := openHooks(k, "", 0)
+				require.NoError(b, err)
+				defer func() { require.NoError(b, h.Close()) }()
+			}
+			pid := os.Getpid()
+			for b.Loop() {
+				if err := unix.Kill(pid, unix.SIGUSR2); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkOpen is what the probe costs the start of the collector.
+func BenchmarkOpen(b *testing.B) {
+	privtest.Require(b)
+	for b.Loop() {
+		p, err := Open(Options{})
+		require.NoError(b, err)
+		require.NoError(b, p.Close())
+	}
 }
