@@ -101,6 +101,9 @@ func (c *Config) rules() ([]rule.Rule, error) {
 		}
 		rules = append(rules, own...)
 	}
+	if err := rule.Check(rules); err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
+	}
 	return rules, nil
 }
 

@@ -137,6 +137,7 @@ func TestConfig(t *testing.T) {
 		{name: "unknown", problems: []string{"latenes"}},
 		{name: "missing_rules", problems: []string{"testdata/none.yaml"}},
 		{name: "broken_rules", problems: []string{"testdata/broken/typo.yaml:3", "sumary"}},
+		{name: "taken", problems: []string{"testdata/taken/pair.yaml", "the name test_pair is taken", "the id 18 is taken"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sub, err := all.Sub(component.NewIDWithName(metadata.Type, c.name).String())
