@@ -84,9 +84,12 @@ func verify(ctx context.Context, signed string) (string, error) {
 	var complaints bytes.Buffer
 	command.Stderr = &complaints
 	status, err := command.Output()
+	if err == nil {
+		err = errors.New("the status has no VALIDSIG")
+	}
 	good := bytes.Contains(status, []byte("[GNUPG:] VALIDSIG "))
 	if bad := bytes.Contains(status, []byte("[GNUPG:] BADSIG ")); bad || !good {
-		return "", fmt.Errorf("no good signature of Debian, install gpgv and debian-archive-keyring (gpgv: %v: %s)", err, complaints.String())
+		return "", fmt.Errorf("no good signature of Debian, install gpgv and debian-archive-keyring (gpgv: %w: %s)", err, complaints.String())
 	}
 	text, err := os.ReadFile(content)
 	return string(text), err

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"strings"
 )
@@ -15,37 +16,31 @@ type Package struct {
 	URL     string
 }
 
-// stanzas reads paragraphs of `Key: value` lines; a line that starts with a
-// blank continues the one before, a # starts a comment.
-func stanzas(r *bufio.Reader) []map[string]string {
-	var all []map[string]string
-	eachStanza(r, func(fields map[string]string) { all = append(all, fields) })
-	return all
-}
-
-// eachStanza calls do with each paragraph, keeping only one in memory.
-func eachStanza(r *bufio.Reader, do func(map[string]string)) error {
+// eachStanza calls do with each paragraph of `Key: value` lines, keeping only
+// one in memory; a line that starts with a blank continues the one before, a #
+// starts a comment.
+func eachStanza(r io.Reader, do func(map[string]string)) error {
+	reader := bufio.NewReaderSize(r, 1<<20)
 	fields, last := map[string]string{}, ""
 	for {
-		line, err := r.ReadString('\n')
+		line, err := reader.ReadString('\n')
 		trimmed := strings.TrimRight(line, "\r\n")
+		ended := errors.Is(err, io.EOF)
 		switch key, value, ok := strings.Cut(trimmed, ":"); {
 		case strings.HasPrefix(trimmed, "#"):
 		case strings.TrimSpace(trimmed) == "":
-			if len(fields) > 0 {
-				do(fields)
-			}
-			fields, last = map[string]string{}, ""
+			ended = true
 		case trimmed[0] == ' ' || trimmed[0] == '\t':
 			fields[last] += " " + strings.TrimSpace(trimmed)
 		case ok:
 			last = key
 			fields[key] = strings.TrimSpace(value)
 		}
-		if err == io.EOF {
-			if len(fields) > 0 {
-				do(fields)
-			}
+		if ended && len(fields) > 0 {
+			do(fields)
+			fields, last = map[string]string{}, ""
+		}
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -59,7 +54,7 @@ func eachStanza(r *bufio.Reader, do func(map[string]string)) error {
 func newest(index io.Reader, pattern, root string) (Package, bool, error) {
 	var best Package
 	found := false
-	err := eachStanza(bufio.NewReaderSize(index, 1<<20), func(f map[string]string) {
+	err := eachStanza(index, func(f map[string]string) {
 		if !matches(pattern, f["Package"]) || f["SHA256"] == "" || f["Filename"] == "" {
 			return
 		}

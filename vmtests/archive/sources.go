@@ -3,7 +3,6 @@
 package archive
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,26 +24,17 @@ type source struct {
 func ReadSources(root string) (Sources, error) {
 	var all []source
 	dir := filepath.Join(root, "etc/apt")
-	files := []string{filepath.Join(dir, "sources.list")}
-	for _, pattern := range []string{"sources.list.d/*.list", "sources.list.d/*.sources"} {
-		more, err := filepath.Glob(filepath.Join(dir, pattern))
+	for _, pattern := range []string{"sources.list", "sources.list.d/*.list", "sources.list.d/*.sources"} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return Sources{}, err
 		}
-		files = append(files, more...)
-	}
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if os.IsNotExist(err) {
-			continue
-		}
-		if err != nil {
-			return Sources{}, err
-		}
-		if strings.HasSuffix(name, ".sources") {
-			all = append(all, parseDeb822(string(text))...)
-		} else {
-			all = append(all, parseOneLine(string(text))...)
+		for _, name := range files {
+			some, err := readSourceFile(name)
+			if err != nil {
+				return Sources{}, err
+			}
+			all = append(all, some...)
 		}
 	}
 	found := sortSources(all, root)
@@ -52,6 +42,17 @@ func ReadSources(root string) (Sources, error) {
 		return found, fmt.Errorf("no Debian archive in %s: add one as apt knows it (`deb URI SUITE main`)", dir)
 	}
 	return found, nil
+}
+
+func readSourceFile(name string) ([]source, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(name, ".sources") {
+		return parseDeb822(string(text))
+	}
+	return parseOneLine(string(text)), nil
 }
 
 // sortSources keeps the sources that are Debian's and tells the two archives
@@ -131,9 +132,9 @@ func parseOneLine(text string) []source {
 }
 
 // parseDeb822 reads the stanzas of a .sources file.
-func parseDeb822(text string) []source {
+func parseDeb822(text string) ([]source, error) {
 	var all []source
-	for _, fields := range stanzas(bufio.NewReader(strings.NewReader(text))) {
+	err := eachStanza(strings.NewReader(text), func(fields map[string]string) {
 		if contains(strings.Fields(fields["Types"]), "deb") && !strings.EqualFold(fields["Enabled"], "no") {
 			all = append(all, source{
 				uris:       strings.Fields(fields["URIs"]),
@@ -141,8 +142,8 @@ func parseDeb822(text string) []source {
 				components: strings.Fields(fields["Components"]),
 			})
 		}
-	}
-	return all
+	})
+	return all, err
 }
 
 func contains(list []string, want string) bool {
