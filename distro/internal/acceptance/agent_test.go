@@ -87,11 +87,14 @@ func about(pattern, key, value string) func(verdict.Verdict) bool {
 	return func(v verdict.Verdict) bool { return v.Pattern == pattern && v.Culprit[key] == value }
 }
 
-// incidents are the ids of the incidents among verdicts.
-func incidents(all []verdict.Verdict) []string {
+// incidents are the ids of the incidents that the verdicts of interest belong to.
+// Other tests may write to the same kernel log at the same time.
+func incidents(all []verdict.Verdict, ofInterest func(verdict.Verdict) bool) []string {
 	var ids []string
 	for _, v := range all {
-		ids = append(ids, v.IncidentID)
+		if ofInterest(v) {
+			ids = append(ids, v.IncidentID)
+		}
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)

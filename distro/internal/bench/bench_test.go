@@ -1,0 +1,230 @@
+//go:build linux
+
+// Package bench measures the budgets of the distribution on this machine: the
+// way from a fault to its verdict, a storm, and the agent at rest. As root:
+//
+//	go test -run '^$' -bench . -benchtime 200x ./distro/internal/bench
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/bpf/oomkill"
+	"github.com/tracecoreai/tracecore/distro/internal/command"
+	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/distro/internal/drill"
+	"github.com/tracecoreai/tracecore/distro/internal/pipeline"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+func TestMain(m *testing.M) {
+	if drill.IsChild() {
+		os.Exit(drill.Child())
+	}
+	if commandtest.IsCommand() {
+		os.Exit(command.Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// config is the default's way from the kernel to a verdict, with its storage.
+const config = `
+extensions:
+  identity: {}
+  file_storage: {directory: %q}
+receivers:
+  kernelevents: {identity: identity}
+  oomkill: {identity: identity}
+processors:
+  memory_limiter: {check_interval: 1s, limit_mib: 400, spike_limit_mib: 100}
+  patterndetector: {storage: file_storage}
+exporters: {sink: {}}
+service:
+  extensions: [identity, file_storage]
+  telemetry: {metrics: {level: none}, logs: {level: error}}
+  pipelines:
+    logs: {receivers: [kernelevents, oomkill], processors: [memory_limiter, patterndetector], exporters: [sink]}
+`
+
+// arrival is a record that reached the end of the pipeline.
+type arrival struct {
+	at         time.Time
+	verdict    verdict.Verdict // zero for other records
+	attributes map[string]any
+}
+
+// start runs the pipeline; what arrives comes on the channel.
+func start(b *testing.B) <-chan arrival {
+	b.Helper()
+	needsRoot(b)
+	arrivals := make(chan arrival, 1<<16)
+	p, err := pipeline.Start(b.Context(), fmt.Sprintf(config, b.TempDir()), func(at time.Time, batch plog.Logs) {
+		for _, resource := range batch.ResourceLogs().All() {
+			for _, scope := range resource.ScopeLogs().All() {
+				for _, record := range scope.LogRecords().All() {
+					v, _ := verdict.FromRecord(record)
+					arrivals <- arrival{at, v, record.Attributes().AsRaw()}
+				}
+			}
+		}
+	})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, p.Stop()) })
+	return arrivals
+}
+
+// await returns the first arrival that matches.
+func await(b *testing.B, arrivals <-chan arrival, what string, match func(arrival) bool) arrival {
+	b.Helper()
+	timer := time.NewTimer(30 * time.Second)
+	defer timer.Stop()
+	for {
+		select {
+		case a := <-arrivals:
+			if match(a) {
+				return a
+			}
+		case <-timer.C:
+			require.FailNow(b, "it never came", what)
+		}
+	}
+}
+
+// needsRoot is not privtest's Require: that marks tests for the virtual machines,
+// whose times under software emulation say nothing.
+func needsRoot(b *testing.B) {
+	b.Helper()
+	if os.Geteuid() != 0 {
+		b.Skip("needs root for BPF and /dev/kmsg")
+	}
+}
+
+// kmsg is an open kernel log without a limit on writes.
+func kmsg(b *testing.B) *os.File {
+	b.Helper()
+	const sysctl = "/proc/sys/kernel/printk_devkmsg"
+	before, err := os.ReadFile(sysctl)
+	require.NoError(b, err)
+	require.NoError(b, os.WriteFile(sysctl, []byte("on\n"), 0))
+	b.Cleanup(func() { require.NoError(b, os.WriteFile(sysctl, before, 0)) })
+	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, f.Close()) })
+	return f
+}
+
+// report writes the percentiles of delays.
+func report(b *testing.B, delays []time.Duration) {
+	b.Helper()
+	slices.Sort(delays)
+	at := func(percent int) float64 {
+		return float64(delays[(len(delays)-1)*percent/100].Nanoseconds()) / 1e6
+	}
+	b.ReportMetric(at(50), "p50-ms")
+	b.ReportMetric(at(99), "p99-ms")
+	b.ReportMetric(at(100), "max-ms")
+	b.ReportMetric(0, "ns/op") // the waiting between two is not of interest
+}
+
+// BenchmarkXidToVerdict measures from before the write of an Xid 79 to the
+// arrival of its verdict at the exporter. Each is another GPU's.
+func BenchmarkXidToVerdict(b *testing.B) {
+	arrivals, log := start(b), kmsg(b)
+	var delays []time.Duration
+	for i := 0; b.Loop(); i++ {
+		gpu := fmt.Sprintf("%04x:%02x:%02x", 1+i>>13, i>>5&0xff, i&0x1f)
+		at := time.Now()
+		_, err := fmt.Fprintf(log, "<15>NVRM: Xid (PCI:%s): 79, pid=12, name=python, GPU has fallen off the bus.\n", gpu)
+		require.NoError(b, err)
+		a := await(b, arrivals, "the verdict on "+gpu, func(a arrival) bool { return a.verdict.Culprit["gpu"] == gpu+".0" })
+		delays = append(delays, a.at.Sub(at))
+		time.Sleep(10 * time.Millisecond) // faults of different GPUs are not one burst
+	}
+	report(b, delays)
+}
+
+// BenchmarkOOMKillToVerdict measures from the kernel's kill, as it reports it, to
+// the arrival of the verdict.
+func BenchmarkOOMKillToVerdict(b *testing.B) {
+	arrivals := start(b)
+	var delays []time.Duration
+	for i := 0; b.Loop(); i++ {
+		victim, err := oomkill.Drill(b.Context(), oomkill.DrillOptions{Env: []string{"RANK=1", "WORLD_SIZE=8", fmt.Sprintf("JOB_ID=bench-%d", i)}})
+		require.NoError(b, err)
+		a := await(b, arrivals, "the verdict on the kill", func(a arrival) bool {
+			return a.verdict.Pattern == "host_oom_kill" && a.verdict.Culprit["pid"] == fmt.Sprint(victim.PID)
+		})
+		delays = append(delays, a.at.Sub(a.verdict.Onset))
+	}
+	report(b, delays)
+}
+
+// BenchmarkStorm writes 100,000 lines of one fault as fast as the kernel takes
+// them, and counts what did not come out in the counts of its records.
+func BenchmarkStorm(b *testing.B) {
+	arrivals, log := start(b), kmsg(b)
+	const lines = 100_000
+	var lost, records, seconds float64
+	for i := 0; b.Loop(); i++ {
+		gpu := fmt.Sprintf("0000:%02x:00", 1+i)
+		line := []byte("<15>NVRM: Xid (PCI:" + gpu + "): 45, pid=12, name=python, Ch 00000008\n")
+		began := time.Now()
+		for range lines {
+			_, err := log.Write(line)
+			require.NoError(b, err)
+		}
+		seconds += time.Since(began).Seconds()
+		count, n := closing(b, arrivals, gpu+".0", lines)
+		lost += lines - count
+		records += n
+	}
+	b.ReportMetric(lost/float64(b.N), "lost/storm")
+	b.ReportMetric(records/float64(b.N), "records/storm")
+	b.ReportMetric(lines*float64(b.N)/seconds, "lines/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+// closing reads records of a storm until its count is complete or no more comes,
+// and returns the count and how many records it took.
+func closing(b *testing.B, arrivals <-chan arrival, gpu string, lines float64) (count, records float64) {
+	b.Helper()
+	quiet := time.NewTimer(15 * time.Second) // a fold closes after 10 s at the latest
+	defer quiet.Stop()
+	for count < lines {
+		select {
+		case a := <-arrivals:
+			if a.attributes["gpu.id"] == gpu && a.verdict.ID == "" {
+				n, ok := a.attributes["kernelevents.count"].(int64)
+				require.True(b, ok)
+				count = max(count, float64(n))
+				records++
+			}
+		case <-quiet.C:
+			return count, records
+		}
+	}
+	return count, records
+}
+
+// BenchmarkStart measures from the start of the process to the answer of its
+// health endpoint.
+func BenchmarkStart(b *testing.B) {
+	needsRoot(b)
+	var delays []time.Duration
+	for b.Loop() {
+		cmd := commandtest.New(b, commandtest.Ports(b)...)
+		at := time.Now()
+		r := commandtest.Start(b, cmd)
+		delays = append(delays, time.Since(at))
+		r.Kill()
+	}
+	report(b, delays)
+}
