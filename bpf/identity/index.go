@@ -32,13 +32,14 @@ func (r *record) same(startNS uint64) bool {
 	return r.startNS/tickNS == startNS/tickNS
 }
 
-// class orders processes by how much is lost when one is forgotten.
+// class orders processes by how much is lost when one is forgotten: a living one
+// that is no rank can be read from /proc again, a rank that is dead cannot.
 type class uint8
 
 const (
 	exitedOther class = iota
-	exitedRank
 	livingOther
+	exitedRank
 	livingRank
 	classes
 )

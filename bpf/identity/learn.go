@@ -203,7 +203,8 @@ func (t *Tracker) endMissing(found []stat, began uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.table.living(func(r *record) {
-		if there[r.PID] != r.startNS/uint64(tick) && r.seenNS < began {
+		ticks, ok := there[r.PID]
+		if (!ok || ticks != r.startNS/uint64(tick)) && r.seenNS < began {
 			t.table.end(r, began)
 		}
 	})

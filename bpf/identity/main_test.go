@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 	"unsafe"
@@ -14,12 +15,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/oomkill"
 )
 
 // childMode in the environment makes this binary a child that does one thing.
 const childMode = "IDENTITY_TEST_CHILD"
 
 func TestMain(m *testing.M) {
+	if oomkill.IsDrillChild() {
+		os.Exit(oomkill.DrillChild())
+	}
 	if mode := os.Getenv(childMode); mode != "" {
 		os.Exit(beChild(mode))
 	}
@@ -39,6 +45,8 @@ func beChild(mode string) int {
 	case "abort":
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		abort()
+	case "leaderFirst": // the thread that main runs on ends, another ends the process
+		leaderFirst(9)
 	case "fork": // a worker that never executes a program
 		fmt.Println(forkExiting(5))
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -65,6 +73,20 @@ func abort() {
 	_ = unix.Kill(os.Getpid(), unix.SIGABRT)
 	time.Sleep(time.Minute)
 }
+
+// leaderFirst ends the leader of the thread group, and half a second later the
+// process, from another thread.
+func leaderFirst(code int) {
+	go func() {
+		runtime.LockOSThread()
+		time.Sleep(500 * time.Millisecond)
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, uintptr(code), 0, 0)
+	}()
+	_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 3, 0, 0)
+}
+
+// init keeps main on the first thread, which is the leader.
+func init() { runtime.LockOSThread() }
 
 // forkExiting forks a child that ends at once with a code, and waits for it.
 func forkExiting(code uintptr) int {

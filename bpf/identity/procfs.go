@@ -23,8 +23,8 @@ const (
 	maxEnviron = 256 << 10
 )
 
-// environPatience is how long one read of an environment may take, maxStuckReads
-// how many may be taking longer.
+// environPatience is how long to wait for one environment, maxStuckReads how many
+// reads may be going on, waited for or not.
 const (
 	environPatience = 500 * time.Millisecond
 	maxStuckReads   = 4

@@ -104,6 +104,7 @@ type Tracker struct {
 	events, invalid, execs, exitCount, badValues, scans, drops atomic.Uint64
 
 	// Only the goroutine of run uses these, and Open before it.
+	healing     time.Duration // see the constant
 	healedDrops uint64
 	lastScan    time.Time
 
@@ -155,7 +156,7 @@ func Try(opts Options) (*Tracker, probe.Report, error) {
 
 func newTracker(opts Options, source source, proc *procfs, report probe.Report) *Tracker {
 	return &Tracker{
-		opts: opts, source: source, proc: proc, report: report,
+		opts: opts, source: source, proc: proc, report: report, healing: healing,
 		exits: newExits(), table: newTable(opts.MaxProcesses, opts.Retention),
 		closing: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -272,7 +273,7 @@ func (t *Tracker) maintain(now time.Time) {
 	drops := t.source.dropped()
 	t.drops.Store(max(t.drops.Load(), drops))
 	since := now.Sub(t.lastScan)
-	if drops > t.healedDrops && since >= healing || !t.source.tellsExits() && since >= t.opts.ScanInterval {
+	if drops > t.healedDrops && since >= t.healing || !t.source.tellsExits() && since >= t.opts.ScanInterval {
 		t.healedDrops = drops
 		t.scan()
 	}

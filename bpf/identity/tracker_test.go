@@ -3,12 +3,16 @@
 package identity
 
 import (
+	"context"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+	"github.com/tracecoreai/tracecore/bpf/oomkill"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
@@ -24,7 +28,7 @@ func openTracker(t testing.TB, opts Options) *Tracker {
 
 // watch collects the exits of a tracker.
 func watch(t testing.TB, tracker *Tracker) <-chan Exit {
-	exits := make(chan Exit, 1024)
+	exits := make(chan Exit, 2*exitQueue)
 	t.Cleanup(tracker.Exits(func(e Exit) { exits <- e }))
 	return exits
 }
@@ -58,6 +62,7 @@ func TestExitsOfRanksCarryHowTheyEnded(t *testing.T) {
 		"killed by SIGABRT": {mode: "abort", signal: 6},
 		"returns 7":         {mode: "exit7", code: 7},
 		"returns 0":         {mode: "exit0"},
+		"its leader first":  {mode: "leaderFirst", code: 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := time.Now()
@@ -80,4 +85,184 @@ func TestExitsOfRanksCarryHowTheyEnded(t *testing.T) {
 	}
 	require.Zero(t, tracker.Stats().Dropped)
 	require.Equal(t, []probe.Attempt{{Rung: RungTracing, Outcome: probe.OK, Fired: true}}, tracker.Report().Attempts)
+}
+
+func TestRanksThatRanBeforeOpenAreKnown(t *testing.T) {
+	privtest.Require(t)
+	c := startChild(t, "abort", "RANK=5", "WORLD_SIZE=8", "SLURM_JOB_ID=77")
+	plain := startChild(t, "wait")
+	tracker := openTracker(t, Options{Rung: RungTracing})
+	exits := watch(t, tracker)
+
+	p, known := tracker.Lookup(c.pid(), 0, time.Now())
+	require.True(t, known)
+	require.Equal(t, []any{5, 8, "77", false}, []any{p.Rank, p.WorldSize, p.JobID, p.Inherited})
+	require.EqualValues(t, os.Getpid(), p.ParentPID)
+	require.WithinDuration(t, time.Now(), p.StartTime, patience)
+
+	plain.finish()
+	c.finish()
+	require.Equal(t, 6, exitOf(t, exits, c.pid()).Signal)
+	require.Empty(t, exits, "the exit of a process that is no rank is nobody's business")
+	p, known = tracker.Lookup(plain.pid(), 0, time.Now())
+	require.True(t, known)
+	require.False(t, p.IsRank())
+}
+
+func TestChildrenOfARankCarryItsIdentity(t *testing.T) {
+	privtest.Require(t)
+	tracker := openTracker(t, Options{Rung: RungTracing})
+	exits := watch(t, tracker)
+	for name, tc := range map[string]struct {
+		mode string
+		code int
+		comm string
+	}{
+		"forked without a program":          {"fork", 5, "exe"},
+		"a program with a bare environment": {"bareChild", 7, "exe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := startChild(t, tc.mode, "RANK=2", "WORLD_SIZE=4", "JOB_ID=job-2")
+			worker := c.printed(t)
+			e := exitOf(t, exits, worker)
+			require.Equal(t, []any{2, "job-2", true, tc.code, tc.comm}, []any{e.Rank, e.JobID, e.Inherited, e.Code, e.Comm})
+			require.Equal(t, c.pid(), e.ParentPID)
+			c.finish()
+			require.False(t, exitOf(t, exits, c.pid()).Inherited)
+		})
+	}
+}
+
+// A process that ends at once is known: its environment came with its start.
+func TestShortestLivedRanksAreKnown(t *testing.T) {
+	privtest.Require(t)
+	tracker := openTracker(t, Options{Rung: RungTracing})
+	exits := watch(t, tracker)
+	const many = 50
+	pids := make([]uint32, many)
+	for i := range pids {
+		c := startChild(t, "exit0", "RANK=1", "WORLD_SIZE=2")
+		pids[i] = c.pid()
+		c.finish()
+	}
+	for _, pid := range pids {
+		require.Equal(t, 1, exitOf(t, exits, pid).Rank)
+	}
+}
+
+func TestLongEnvironmentsOfShortLivedRanksAreKnown(t *testing.T) {
+	privtest.Require(t)
+	tracker := openTracker(t, Options{Rung: RungTracing})
+	exits := watch(t, tracker)
+	junk := func(bytes int) (environ []string) {
+		for range bytes / 100 {
+			environ = append(environ, "JUNK="+strings.Repeat("x", 94))
+		}
+		return environ
+	}
+	for name, environ := range map[string][]string{
+		"fits the small record":          append(junk(3000), "RANK=1", "WORLD_SIZE=2"),
+		"fits the large record":          append([]string{"RANK=1", "WORLD_SIZE=2"}, junk(30000)...),
+		"fits none, the rank at the end": append(junk(100000), "RANK=1", "WORLD_SIZE=2"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := startChild(t, "exit0", environ...)
+			c.finish()
+			require.Equal(t, 1, exitOf(t, exits, c.pid()).Rank)
+		})
+	}
+	// One that fits none, with the rank at its start, is read from /proc while it lives.
+	c := startChild(t, "wait", append([]string{"RANK=1", "WORLD_SIZE=2"}, junk(100000)...)...)
+	require.Eventually(t, func() bool {
+		p, _ := tracker.Lookup(c.pid(), 0, time.Now())
+		return p.Rank == 1 && p.WorldSize == 2
+	}, patience, time.Millisecond)
+	c.finish()
+	require.Equal(t, 1, exitOf(t, exits, c.pid()).Rank)
+}
+
+func TestVictimOfTheOOMKillerIsMarked(t *testing.T) {
+	privtest.Require(t)
+	tracker := openTracker(t, Options{Rung: RungTracing})
+	exits := watch(t, tracker)
+	drill, err := oomkill.Drill(context.Background(), oomkill.DrillOptions{Env: []string{"RANK=1", "WORLD_SIZE=2"}})
+	require.NoError(t, err)
+	e := exitOf(t, exits, drill.PID)
+	require.Equal(t, []any{1, 9, true}, []any{e.Rank, e.Signal, e.OOMVictim})
+}
+
+// A ring of two pages holds one start: the others are dropped while nobody reads.
+func TestFullRingIsCountedAndHealed(t *testing.T) {
+	privtest.Require(t)
+	proc := newProcfs("/proc")
+	source, fired, err := openRing(proc, 8192, bpfProgExecEnviron, bpfProgExitStatus)
+	require.NoError(t, err)
+	require.True(t, fired)
+	opts, err := Options{}.withDefaults()
+	require.NoError(t, err)
+	tracker := newTracker(opts, source, proc, probe.Report{})
+	tracker.healing = 0
+	tracker.scan()
+	for range 3 {
+		startChild(t, "wait", "RANK=1", "WORLD_SIZE=2")
+	}
+	require.NotZero(t, tracker.Stats().Dropped)
+	go tracker.exits.run()
+	go tracker.run()
+	t.Cleanup(func() { require.NoError(t, tracker.Close()) })
+	require.Eventually(t, func() bool { return tracker.Counters().Ranks >= 3 }, patience, 10*time.Millisecond)
+}
+
+func TestEveryRungKnowsALivingRank(t *testing.T) {
+	privtest.Require(t)
+	for rung, hint := range map[string]string{
+		RungTracing: "", RungNotice: "without kernel BTF no exits are reported", RungScan: "short ones stay unknown and no exits are reported",
+	} {
+		t.Run(rung, func(t *testing.T) {
+			tracker := openTracker(t, Options{Rung: rung, ScanInterval: time.Nanosecond})
+			exits := watch(t, tracker)
+			report := tracker.Report()
+			require.Equal(t, []any{Name, rung, 1}, []any{report.Probe, report.Rung, len(report.Attempts)})
+			require.True(t, report.Attempts[0].Fired)
+			require.Contains(t, report.Attempts[0].Hint, hint)
+			require.Equal(t, hint == "", report.Attempts[0].Hint == "")
+
+			c := startChild(t, "abort", "RANK=1", "WORLD_SIZE=2")
+			require.Eventually(t, func() bool { return tracker.knows(c.pid()) }, patience, time.Millisecond)
+			c.finish()
+			p, known := tracker.Lookup(c.pid(), 0, time.Now())
+			require.True(t, known, "after its death")
+			require.Equal(t, 1, p.Rank)
+			if rung == RungTracing {
+				require.Equal(t, 6, exitOf(t, exits, c.pid()).Signal)
+			}
+		})
+	}
+}
+
+// knows looks without reading /proc.
+func (t *Tracker) knows(pid uint32) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	r := t.table.at(pid, bootNow())
+	return r != nil && r.IsRank()
+}
+
+func TestOpenRefusesWhatCannotWork(t *testing.T) {
+	_, err := Open(Options{Retention: -1})
+	require.ErrorContains(t, err, "use 0 for the default")
+	_, err = Open(Options{Rung: "kprobe/x"})
+	require.ErrorContains(t, err, `unknown rung "kprobe/x": use one of tp_btf/sched_process_exec, raw_tp/sched_process_exec, procfs/scan`)
+	_, report, err := Try(Options{Rung: RungScan, ProcRoot: t.TempDir()})
+	require.ErrorContains(t, err, "mount the host's /proc")
+	require.Equal(t, probe.Broken, report.Attempts[0].Outcome)
+}
+
+func TestProcRootComesFromTheEnvironment(t *testing.T) {
+	t.Setenv("HOST_PROC", "/nowhere")
+	_, err := Open(Options{Rung: RungScan})
+	require.ErrorContains(t, err, "/nowhere")
+	opts, err := Options{ProcRoot: "/else"}.withDefaults()
+	require.NoError(t, err)
+	require.Equal(t, "/else", opts.ProcRoot)
 }

@@ -1,0 +1,155 @@
+package identity
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func block(entries ...string) []byte {
+	return []byte(strings.Join(entries, "\x00") + "\x00")
+}
+
+func TestEnvironmentNamesTheRank(t *testing.T) {
+	for name, tc := range map[string]struct {
+		environ []byte
+		want    launch
+	}{
+		"torchrun": {
+			block("PATH=/bin", "RANK=12", "LOCAL_RANK=4", "WORLD_SIZE=16", "MASTER_ADDR=node-0", "MASTER_PORT=29400", "TORCHELASTIC_RUN_ID=run-7"),
+			launch{rank: 12, localRank: 4, worldSize: 16, jobID: "run-7", masterAddr: "node-0", masterPort: 29400},
+		},
+		"torchrun without a job name": {
+			block("RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RUN_ID=none"),
+			launch{rank: 0, localRank: Unknown, worldSize: 1},
+		},
+		"torchrun's unnamed job within a Slurm job": {
+			block("RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RUN_ID=none", "SLURM_JOB_ID=991"),
+			launch{rank: 0, localRank: Unknown, worldSize: 1, jobID: "991"},
+		},
+		"Slurm": {
+			block("SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=4", "SLURM_JOB_ID=991"),
+			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991"},
+		},
+		"Open MPI": {
+			block("OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_SIZE=4"),
+			launch{rank: 2, localRank: 0, worldSize: 4},
+		},
+		"PMI": {
+			block("PMI_RANK=2", "PMI_SIZE=4"),
+			launch{rank: 2, localRank: Unknown, worldSize: 4},
+		},
+		"torchrun goes before Slurm, JOB_ID before both": {
+			block("SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_ID=991", "RANK=9", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=run-7", "JOB_ID=mine"),
+			launch{rank: 9, localRank: Unknown, worldSize: 16, jobID: "mine"},
+		},
+		"a RANK alone is no rank, and a JOB_ID without a rank no job": {
+			block("RANK=5", "JOB_ID=nightly", "MASTER_ADDR=x"),
+			launch{rank: Unknown, localRank: Unknown, worldSize: Unknown},
+		},
+		"a RANK alone does not hide Slurm": {
+			block("RANK=5", "SLURM_PROCID=1", "SLURM_NTASKS=2"),
+			launch{rank: 1, localRank: Unknown, worldSize: 2},
+		},
+		"a launcher knows its job": {
+			block("SLURM_JOB_ID=991"),
+			launch{rank: Unknown, localRank: Unknown, worldSize: Unknown, jobID: "991"},
+		},
+		"the first of two counts": {
+			block("RANK=1", "RANK=2", "WORLD_SIZE=4"),
+			launch{rank: 1, localRank: Unknown, worldSize: 4},
+		},
+		"the last entry may lack its end": {
+			[]byte("RANK=1\x00WORLD_SIZE=4"),
+			launch{rank: 1, localRank: Unknown, worldSize: 4},
+		},
+		"names are whole": {
+			block("XRANK=1", "RANK_=1", "rank=1", "RANK", "WORLD_SIZE=4", "=RANK=1"),
+			launch{rank: Unknown, localRank: Unknown, worldSize: Unknown},
+		},
+		"empty": {nil, noLaunch()},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, parseEnviron(tc.environ)) })
+	}
+}
+
+func TestHostileValuesAreUnknownAndCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		environ []byte
+		bad     int
+	}{
+		"not a number":        {block("RANK=three", "WORLD_SIZE=8"), 1},
+		"negative":            {block("RANK=-1", "WORLD_SIZE=8"), 1},
+		"signed":              {block("RANK=+1", "WORLD_SIZE=8"), 1},
+		"empty value":         {block("RANK=", "WORLD_SIZE=8"), 1},
+		"white space":         {block("RANK= 1", "WORLD_SIZE=8"), 1},
+		"beyond any integer":  {block("RANK="+strings.Repeat("9", 100000), "WORLD_SIZE=8"), 1},
+		"world too large":     {block("RANK=1", "WORLD_SIZE=16777217"), 1},
+		"rank beyond world":   {block("RANK=8", "WORLD_SIZE=8"), 1},
+		"both":                {block("RANK=x", "WORLD_SIZE=y"), 2},
+		"two bad sources":     {block("RANK=x", "WORLD_SIZE=8", "PMI_RANK=1", "PMI_SIZE=0"), 2},
+		"bytes after a digit": {block("RANK=1\xff", "WORLD_SIZE=8"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := noLaunch()
+			want.badValues = tc.bad
+			require.Equal(t, want, parseEnviron(tc.environ))
+		})
+	}
+}
+
+func TestBadValueOfOneVariableLeavesTheOthers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		entry string
+		want  launch
+	}{
+		"local rank":           {"LOCAL_RANK=8", launch{localRank: Unknown, jobID: "j"}},
+		"port":                 {"MASTER_PORT=65536", launch{localRank: Unknown, jobID: "j"}},
+		"control characters":   {"JOB_ID=a\x1b[31mb", launch{localRank: Unknown, jobID: "j"}},
+		"no UTF-8":             {"JOB_ID=\xff", launch{localRank: Unknown, jobID: "j"}},
+		"spaces":               {"JOB_ID=a b", launch{localRank: Unknown, jobID: "j"}},
+		"too long for a job":   {"JOB_ID=" + strings.Repeat("a", 257), launch{localRank: Unknown, jobID: "j"}},
+		"too long for a host":  {"MASTER_ADDR=" + strings.Repeat("a", 254), launch{localRank: Unknown, jobID: "j"}},
+		"new line in the host": {"MASTER_ADDR=a\nb", launch{localRank: Unknown, jobID: "j"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.want.rank, tc.want.worldSize, tc.want.badValues = 1, 8, 1
+			require.Equal(t, tc.want, parseEnviron(block("RANK=1", "WORLD_SIZE=8", tc.entry, "SLURM_JOB_ID=j")))
+		})
+	}
+}
+
+func FuzzEnviron(f *testing.F) {
+	f.Add(block("RANK=1", "WORLD_SIZE=8", "LOCAL_RANK=0", "JOB_ID=a", "MASTER_PORT=1"))
+	f.Add(block("SLURM_PROCID=1", "SLURM_NTASKS=8", "=", "PMI_RANK"))
+	f.Add([]byte("RANK=\x00WORLD_SIZE=99999999999999999999"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		l := parseEnviron(raw)
+		if l.rank == Unknown {
+			require.Equal(t, [2]int{Unknown, Unknown}, [2]int{l.localRank, l.worldSize})
+			require.Empty(t, l.masterAddr)
+		} else {
+			require.GreaterOrEqual(t, l.rank, 0)
+			require.Less(t, l.rank, l.worldSize)
+			require.Less(t, l.localRank, l.worldSize)
+			require.LessOrEqual(t, l.worldSize, maxWorldSize)
+		}
+		require.LessOrEqual(t, len(l.jobID), maxJobID)
+		require.NotContains(t, l.jobID, "\n")
+		require.True(t, l.masterPort >= 0 && l.masterPort <= 65535)
+	})
+}
+
+func BenchmarkEnviron(b *testing.B) {
+	entries := []string{}
+	for range 60 {
+		entries = append(entries, "SOME_SERVICE_PORT_443_TCP_ADDR=10.100.200.300")
+	}
+	environ := block(append(entries, "RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=8", "JOB_ID=job")...)
+	b.SetBytes(int64(len(environ)))
+	b.ReportAllocs()
+	for b.Loop() {
+		parseEnviron(environ)
+	}
+}

@@ -1,0 +1,294 @@
+//go:build linux && (amd64 || arm64)
+
+package identity
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func rank3() []string { return []string{"RANK=3", "WORLD_SIZE=8", "JOB_ID=job"} }
+
+func TestReusedPIDIsToldApartByTime(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(500, 1, 0, 0, rank3()...)
+	s.exit(500, 1, 0, 10, 6)
+	s.exec(500, 1, 20, 20, "PATH=/bin")
+	s.exit(500, 1, 20, 30, 0)
+	s.exit(500, 1, 40, 41, 0) // forked, never executed: known by its exit alone
+	s.settle()
+
+	require.Equal(t, 3, s.lookup(500, 0, 5).Rank, "while the rank lived")
+	require.Equal(t, 3, s.lookup(500, 0, 15).Rank, "after it, when nobody else had the pid")
+	require.Equal(t, Unknown, s.lookup(500, 0, 25).Rank)
+	require.Equal(t, Unknown, s.lookup(500, 0, 35).Rank)
+	require.Equal(t, "worker", s.lookup(500, 0, 45).Comm)
+	_, known := s.Lookup(500, 0, s.at(-5))
+	require.False(t, known, "before any of them")
+}
+
+func TestExitedRankDoesNotAnswerForALivingStranger(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(500, 1, 0, 0, rank3()...)
+	s.exit(500, 1, 0, 10, 6)
+	s.settle()
+	require.Equal(t, 3, s.lookup(500, 0, 20).Rank)
+
+	s.proc.add(500, 1, s.ns(18), "cron", "/cron") // forked: no exec told of it
+	require.Equal(t, "cron", s.lookup(500, 0, 20).Comm)
+	require.Equal(t, 3, s.lookup(500, 0, 5).Rank)
+}
+
+func TestForkedWorkerIsOfItsParentsRank(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(100, 1, 0, 0, rank3()...)
+	s.exit(101, 100, 5, 6, 9) // its exit is the first we hear of it
+	e := exitOf(t, s.exits, 101)
+	require.Equal(t, []any{3, 8, "job", true, "worker", 9}, []any{e.Rank, e.WorldSize, e.JobID, e.Inherited, e.Comm, e.Signal})
+
+	s.proc.add(102, 100, s.ns(7), "pt_data_worker", "/c", rank3()...) // lives, nobody told of it
+	p := s.lookup(102, 0, 8)
+	require.Equal(t, []any{3, true, "pt_data_worker"}, []any{p.Rank, p.Inherited, p.Comm})
+
+	p = s.lookup(103, 100, 8) // nothing but its parent is known
+	require.Equal(t, Process{PID: 103, ParentPID: 100, Rank: 3, LocalRank: Unknown, WorldSize: 8, JobID: "job", Inherited: true}, p)
+
+	s.proc.add(104, 102, s.ns(8), "sh", "/c") // a grandchild, through /proc
+	p = s.lookup(104, 0, 9)
+	require.Equal(t, []any{3, true}, []any{p.Rank, p.Inherited})
+
+	_, known := s.Lookup(105, 999, s.at(9))
+	require.False(t, known, "neither it nor its parent is known")
+	_, known = s.Lookup(0, 100, s.at(9))
+	require.False(t, known, "pid 0 is nobody")
+}
+
+func TestProgramStartedByARankIsMarkedInherited(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(100, 1, 0, 0, rank3()...)
+	s.exec(101, 100, 1, 1, rank3()...)               // gcc, with the rank's environment
+	s.exec(102, 100, 1, 1, "PATH=/bin")              // with a clean one
+	s.exec(103, 100, 1, 1, "RANK=4", "WORLD_SIZE=8") // a rank that starts another
+	s.settle()
+	for pid, want := range map[uint32][2]any{100: {3, false}, 101: {3, true}, 102: {3, true}, 103: {4, false}} {
+		p := s.lookup(pid, 0, 2)
+		require.Equal(t, want, [2]any{p.Rank, p.Inherited}, "process %d", pid)
+	}
+	require.Equal(t, 4, s.Counters().Ranks)
+}
+
+func TestLauncherWithARankOfASmallerWorldIsNoRank(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	slurm := []string{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=991"}
+	s.exec(100, 1, 0, 0, slurm...)   // a shell script under srun
+	s.exec(101, 100, 1, 1, slurm...) // torchrun in it
+	s.settle()
+	require.Equal(t, 1, s.lookup(101, 0, 1).Rank, "nothing else is known yet")
+
+	s.exec(102, 101, 2, 2, append(slurm, "RANK=9", "LOCAL_RANK=1", "WORLD_SIZE=16")...)
+	s.exit(102, 101, 2, 3, 6)
+	s.exit(101, 100, 1, 4, 1<<8)
+	s.exit(100, 1, 0, 5, 1<<8)
+	s.settle()
+	require.Equal(t, 9, exitOf(t, s.exits, 102).Rank)
+	for _, pid := range []uint32{100, 101} {
+		p := s.lookup(pid, 0, 3)
+		require.Equal(t, []any{Unknown, false, "991"}, []any{p.Rank, p.Inherited, p.JobID}, "process %d", pid)
+	}
+	require.Empty(t, s.exits, "the launchers' exits are no rank's")
+}
+
+func TestExitToldTwiceByTheKernelIsReportedOnce(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(100, 1, 0, 0, rank3()...)
+	s.exit(100, 1, 0, 1, 6)
+	s.exit(100, 1, 0, 1.5, 7<<8)
+	s.settle()
+	require.Equal(t, 6, exitOf(t, s.exits, 100).Signal)
+	require.Empty(t, s.exits)
+	require.EqualValues(t, 2, s.Counters().Exits)
+}
+
+func TestExitAfterTheScanMissedItIsStillReported(t *testing.T) {
+	s := newScripted(t, Options{}, func(tracker *Tracker, _ fakeProc, _ uint64) { tracker.healing = 0 })
+	s.exec(100, 1, 0, 0, rank3()...)
+	s.settle()
+	s.script.drops.Add(1) // and /proc does not show process 100
+	require.Eventually(t, func() bool { return s.Counters().Ranks == 0 }, patience, time.Millisecond)
+	s.exit(100, 1, 0, 55, 6)
+	require.Equal(t, 3, exitOf(t, s.exits, 100).Rank)
+}
+
+func TestDroppedEventsHealByAScan(t *testing.T) {
+	s := newScripted(t, Options{}, func(tracker *Tracker, _ fakeProc, _ uint64) { tracker.healing = 0 })
+	s.proc.add(200, 1, s.ns(30), "python", "/kubepods/pod"+uid+"/"+idA, rank3()...)
+	s.proc.add(300, 1, s.ns(30), "python", "/", "RANK=x", "WORLD_SIZE=8")
+	require.Zero(t, s.Counters().Ranks)
+	scans := s.Counters().Scans
+	s.script.drops.Add(7)
+	require.Eventually(t, func() bool { return s.Counters().Ranks == 1 }, patience, time.Millisecond)
+	require.Equal(t, []any{idA, uid}, []any{s.lookup(200, 0, 40).ContainerID, s.lookup(200, 0, 40).PodUID})
+	require.Equal(t, scans+1, s.Counters().Scans, "one scan for all drops so far")
+	require.EqualValues(t, 7, s.Stats().Dropped)
+	require.NotZero(t, s.Counters().BadValues)
+}
+
+func TestWithoutExitEventsTheScanEndsProcesses(t *testing.T) {
+	s := newScripted(t, Options{ScanInterval: time.Nanosecond}, func(tracker *Tracker, proc fakeProc, base uint64) {
+		tracker.source.(*script).noExits = true
+		proc.add(200, 1, base, "python", "/c", rank3()...)
+	})
+	require.Equal(t, 1, s.Counters().Ranks)
+	s.proc.remove(200)
+	require.Eventually(t, func() bool { return s.Counters().Ranks == 0 }, patience, time.Millisecond)
+	require.Equal(t, 3, s.lookup(200, 0, 50).Rank, "known after its death")
+	require.Empty(t, s.exits, "how it ended nobody knows")
+}
+
+func TestOverwrittenEnvironmentDoesNotTakeTheRank(t *testing.T) {
+	s := newScripted(t, Options{ScanInterval: time.Nanosecond}, func(tracker *Tracker, proc fakeProc, base uint64) {
+		tracker.source.(*script).noExits = true
+		proc.add(200, 1, base, "python", "/c", rank3()...)
+	})
+	s.proc.write(200, "environ", "train: step 17 of 100\x00\x00") // setproctitle(3)
+	s.proc.write(200, "stat", statLine(200, 1, s.base, "train: step"))
+	require.Eventually(t, func() bool { return s.lookup(200, 0, 50).Comm == "train: step" }, patience, time.Millisecond)
+	require.Equal(t, 3, s.lookup(200, 0, 50).Rank)
+}
+
+func TestUnreadableProcLeavesProcessesPlainAndCounts(t *testing.T) {
+	s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+		proc.write(200, "stat", statLine(200, 1, base, "secret")) // neither cgroup nor environ
+		proc.write(201, "stat", "201 (half")
+		proc.write(202, "stat", "")
+		proc.write(203, "nothing", "")
+		require.NoError(proc, unix.Mkdir(filepath.Join(proc.root, "acpi"), 0o755))
+		require.NoError(proc, unix.Mkdir(filepath.Join(proc.root, "99999999999"), 0o755))
+	})
+	p := s.lookup(200, 0, 1)
+	require.Equal(t, []any{Unknown, "secret", ""}, []any{p.Rank, p.Comm, p.CgroupPath})
+	require.Equal(t, 1, s.Counters().Processes)
+	require.EqualValues(t, 2, s.Counters().Unreadable)
+}
+
+func TestLongEnvironmentIsCutAndCounted(t *testing.T) {
+	s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+		junk := make([]string, 0, 40000)
+		for i := range 40000 {
+			junk = append(junk, fmt.Sprintf("JUNK_%06d=1234567890", i))
+		}
+		proc.add(200, 1, base, "python", "/c", append(rank3(), junk...)...)
+	})
+	require.Equal(t, 3, s.lookup(200, 0, 1).Rank)
+	require.NotZero(t, s.Counters().Truncated)
+}
+
+func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
+	const stuck = maxStuckReads + 2
+	s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+		for pid := uint32(200); pid < 200+stuck; pid++ {
+			proc.write(pid, "stat", statLine(pid, 1, base, "stuck"))
+			proc.write(pid, "cgroup", "0::/c\n")
+			// A pipe without a writer holds its reader as a held map lock does.
+			require.NoError(proc, unix.Mkfifo(filepath.Join(proc.root, fmt.Sprint(pid), "environ"), 0o600))
+		}
+	})
+	require.Equal(t, "/c", s.lookup(200, 0, 1).CgroupPath)
+	require.Equal(t, stuck, s.Counters().Processes)
+	require.EqualValues(t, stuck, s.Counters().Unreadable)
+	require.Len(t, s.Tracker.proc.slots, maxStuckReads)
+
+	s.proc.add(300, 1, s.base, "python", "/c", rank3()...)
+	require.Equal(t, Unknown, s.lookup(300, 0, 1).Rank, "no more environments are read")
+	for pid := uint32(200); pid < 200+maxStuckReads; pid++ {
+		fd, err := unix.Open(filepath.Join(s.proc.root, fmt.Sprint(pid), "environ"), unix.O_WRONLY, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Close(fd))
+	}
+	require.Eventually(t, func() bool { return len(s.Tracker.proc.slots) == 0 }, patience, time.Millisecond)
+}
+
+func TestForeignProcIsNotRead(t *testing.T) {
+	s := newScripted(t, Options{}, func(tracker *Tracker, proc fakeProc, base uint64) {
+		tracker.proc.foreign = true
+		proc.add(100, 1, base, "somebody else", "/c", "RANK=7", "WORLD_SIZE=8")
+	})
+	_, known := s.Lookup(100, 0, s.at(1))
+	require.False(t, known)
+	s.exec(100, 1, 0, 0, rank3()...)
+	s.settle()
+	require.Equal(t, []any{3, ""}, []any{s.lookup(100, 0, 1).Rank, s.lookup(100, 0, 1).CgroupPath})
+}
+
+func TestManyProcessesStayUnderTheCap(t *testing.T) {
+	const most, total = 5000, 100000
+	s := newScripted(t, Options{MaxProcesses: most}, nil)
+	s.exec(1<<22, 1, 0, 0, rank3()...)
+	s.exec(1<<22+1, 1, 0, 0, "RANK=4", "WORLD_SIZE=8")
+	s.exit(1<<22+1, 1, 0, 1, 6)
+	for pid := range uint32(total) {
+		s.exec(pid+2, 1, 1, 1, "PATH=/bin")
+		if pid%2 == 0 {
+			s.exit(pid+2, 1, 1, 2, 0)
+		}
+	}
+	s.settle()
+	c := s.Counters()
+	require.Equal(t, most, c.Processes)
+	require.EqualValues(t, total+3-most, c.Evicted)
+	require.Equal(t, 3, s.lookup(1<<22, 0, 3).Rank, "a living rank outlasts the flood")
+	require.Equal(t, 4, s.lookup(1<<22+1, 0, 3).Rank, "so does one that died")
+}
+
+func TestSlowCallbackNeitherBlocksNorLosesUncounted(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	hold, first := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var told []uint32
+	cancel := s.Exits(func(e Exit) {
+		once.Do(func() { close(first) })
+		<-hold
+		told = append(told, e.PID)
+	})
+	const total = exitQueue + 100
+	for i := range uint32(total) {
+		s.exec(i+10, 1, 0, 0, rank3()...)
+		s.exit(i+10, 1, 0, 1, 6)
+	}
+	<-first
+	s.settle() // the reader goes on
+	dropped := s.Counters().ExitsDropped
+	require.NotZero(t, dropped)
+	close(hold)
+	require.NoError(t, s.Close(), "delivers what waits")
+	cancel()
+	require.EqualValues(t, total, uint64(len(told))+dropped)
+	require.IsIncreasing(t, told, "in order")
+}
+
+func TestCancelledCallbackIsNotCalled(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	cancel := s.Exits(func(Exit) { t.Error("called after cancel") })
+	cancel()
+	cancel()
+	s.exec(100, 1, 0, 0, rank3()...)
+	s.exit(100, 1, 0, 1, 6)
+	exitOf(t, s.exits, 100)
+}
+
+func TestCloseTwiceAndLookupAfter(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(100, 1, 0, 0, rank3()...)
+	s.settle()
+	s.script.drops.Add(3)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	require.Equal(t, 3, s.lookup(100, 0, 1).Rank)
+	require.EqualValues(t, 3, s.Stats().Dropped)
+}
