@@ -134,43 +134,56 @@ func (e *Engine) settle(inst *instance) {
 	switch {
 	case cleared == nil:
 	case v == nil:
-		inst.after = max(inst.after, cleared.Time)
-		inst.dropBefore(cleared.Time + 1)
-	case v.resolved == 0 && inst.onset() <= cleared.Time:
-		e.clearAt(inst, cleared.Time)
+		inst.after = max(inst.after, cleared.m.Time)
+		inst.dropBefore(cleared.m.Time + 1)
+	case v.resolved == 0 && inst.onset() <= cleared.m.Time:
+		e.clearAt(inst, *cleared)
 	}
 }
 
 // clearing returns the newest mark that resolves inst, nil when there is none.
-func (inst *instance) clearing() *mark {
-	var newest *mark
+func (inst *instance) clearing() *late {
+	var newest *late
 	for i, w := range inst.state.watches {
-		if n := len(inst.marks[i]); w.resolves && n > 0 && (newest == nil || inst.marks[i][n-1].Time > newest.Time) {
-			newest = &inst.marks[i][n-1]
+		if n := len(inst.marks[i]); w.resolves && n > 0 && (newest == nil || inst.marks[i][n-1].Time > newest.m.Time) {
+			newest = &late{w, inst.marks[i][n-1]}
 		}
 	}
 	return newest
 }
 
 // clearAt resolves inst at that time. What came after it, and was told before
-// it, is another fault.
-func (e *Engine) clearAt(inst *instance, at int64) {
-	var after []late
+// it, is another fault. The verdict stays with the part it was first given for.
+func (e *Engine) clearAt(inst *instance, cleared late) {
+	at := cleared.m.Time
+	if inst.verdict.onset > at {
+		earlier := inst.takeOut(func(m mark) bool { return m.Time <= at })
+		e.touchVerdict(inst)
+		e.bygone(inst, earlier, cleared)
+		return
+	}
+	after := inst.takeOut(func(m mark) bool { return m.Time > at })
+	e.resolve(inst, at, nil)
+	for _, one := range after {
+		e.place(one.w, one.m)
+	}
+}
+
+// takeOut removes the marks of evidence that which picks.
+func (inst *instance) takeOut(which func(mark) bool) []late {
+	var out []late
 	for i, w := range inst.state.watches {
 		if w.resolves {
 			continue
 		}
 		for _, m := range inst.marks[i] {
-			if m.Time > at {
-				after = append(after, late{w, m})
+			if which(m) {
+				out = append(out, late{w, m})
 			}
 		}
-		inst.marks[i] = slices.DeleteFunc(inst.marks[i], func(m mark) bool { return m.Time > at })
+		inst.marks[i] = slices.DeleteFunc(inst.marks[i], which)
 	}
-	e.resolve(inst, at, nil)
-	for _, one := range after {
-		e.place(one.w, one.m)
-	}
+	return out
 }
 
 // resolve closes the verdict of inst at that time, and with a root cause the

@@ -72,14 +72,16 @@ func (e *Engine) fault(w *watch, key string, m *mark) *instance {
 		inst = e.begin(w.state, key)
 		inst.after = after
 	}
-	switch {
-	case inst != nil && inst.clearedBetween(m) != nil:
-		e.bygone(inst, w, *m)
-		return nil
-	case inst != nil || m.Count <= 0:
-		return inst
+	if inst == nil && m.Count > 0 {
+		return e.begin(w.state, key)
 	}
-	return e.begin(w.state, key)
+	if inst != nil {
+		if cleared := inst.clearedBetween(m); cleared != nil {
+			e.bygone(inst, []late{{w, *m}}, *cleared)
+			return nil
+		}
+	}
+	return inst
 }
 
 // clearedBetween returns the resolving mark between m and an open fault that
@@ -107,15 +109,17 @@ type late struct {
 
 // bygone gives out the verdict of a fault that had cleared before inst began,
 // and of which only now is heard.
-func (e *Engine) bygone(inst *instance, w *watch, m mark) {
-	cleared := inst.clearedBetween(&m)
+func (e *Engine) bygone(inst *instance, marks []late, cleared late) {
 	past := e.begin(inst.state, inst.key)
-	e.add(past, w, m)
-	if !past.dead {
-		e.add(past, cleared.w, cleared.m)
-		e.drop(past)
+	for _, one := range append(marks, cleared) {
+		if !past.dead {
+			e.add(past, one.w, one.m)
+		}
 	}
-	inst.state.instances[inst.key] = inst
+	e.drop(past)
+	if !inst.dead {
+		inst.state.instances[inst.key] = inst
+	}
 }
 
 // over reports whether the fault had cleared before at.
@@ -150,13 +154,15 @@ func (e *Engine) add(inst *instance, w *watch, m mark) {
 	}
 	inst.touched = max(inst.touched, m.Last)
 	fresh := inst.learn(m.Values)
+	var waiting []*recentMark
 	if w.join < 0 {
-		e.register(inst, m.Values)
+		waiting = e.register(inst, m.Values)
 	}
-	if inst.dead { // a replayed mark ended it
-		return
+	e.replay(inst, waiting, false) // before the verdict: they may refute it
+	if !inst.dead {
+		e.evaluate(inst, m.Time, isNew || fresh)
 	}
-	e.evaluate(inst, m.Time, isNew || fresh)
+	e.replay(inst, waiting, true) // after it: there must be something to resolve
 }
 
 // upsert inserts m in order of time, or corrects the mark it repeats. It

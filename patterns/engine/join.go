@@ -15,14 +15,22 @@ func joinKey(s *ruleState, set int, tuple string) string {
 const maxKeys = 256
 
 // register makes inst findable by the join sets whose fields values has, and
-// gives it the recent marks that waited for it.
-func (e *Engine) register(inst *instance, values []string) {
+// returns the recent marks that waited for it.
+func (e *Engine) register(inst *instance, values []string) []*recentMark {
+	var waiting []*recentMark
 	for _, key := range e.index(inst, values) {
-		waiting := e.recent.by[key]
-		for _, r := range slices.Clone(waiting[max(0, len(waiting)-e.opts.FanOut):]) {
-			if !inst.dead {
-				e.add(inst, r.w, r.mark)
-			}
+		marks := e.recent.by[key]
+		waiting = append(waiting, marks[max(0, len(marks)-e.opts.FanOut):]...)
+	}
+	return waiting
+}
+
+// replay gives inst the marks that waited for it: those that resolve, or those
+// that do not.
+func (e *Engine) replay(inst *instance, waiting []*recentMark, resolves bool) {
+	for _, r := range waiting {
+		if r.w.resolves == resolves && !inst.dead {
+			e.add(inst, r.w, r.mark)
 		}
 	}
 }
