@@ -35,6 +35,7 @@ import (
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
+	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver"
 )
 
 // Import path prefixes of the two families of foreign components, and of ours.
@@ -62,6 +63,7 @@ func receivers() []part[receiver.Factory] {
 		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
 		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},
+		{oomkillreceiver.NewFactory(), own + "receivers/oomkillreceiver"},
 	}
 }
 
