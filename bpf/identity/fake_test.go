@@ -88,7 +88,7 @@ type scripted struct {
 	script *script
 	proc   fakeProc
 	exits  <-chan Exit
-	base   uint64 // a minute ago on the boot clock
+	base   uint64 // a minute ago on the boot clock, or half its time
 }
 
 func newScripted(t testing.TB, opts Options, prepare func(*Tracker, fakeProc, uint64)) *scripted {
@@ -97,7 +97,8 @@ func newScripted(t testing.TB, opts Options, prepare func(*Tracker, fakeProc, ui
 	opts.ProcRoot = proc.root
 	opts, err := opts.withDefaults()
 	require.NoError(t, err)
-	s := &scripted{TB: t, script: newScript(), proc: proc, base: bootNow() - uint64(time.Minute)}
+	now := bootNow()
+	s := &scripted{TB: t, script: newScript(), proc: proc, base: now - min(now/2, uint64(time.Minute))}
 	s.Tracker = newTracker(opts, s.script, newProcfs(proc.root), probe.Report{})
 	if prepare != nil {
 		prepare(s.Tracker, proc, s.base)
