@@ -14,7 +14,7 @@
  * program may sit on it, user space looks for mem_cgroup_out_of_memory on the
  * kernel stack, and the limit reported is the nearest one above the victim.
  *
- * One event: about 3 KiB of ring and some tens of microseconds, per kill. A host
+ * One event: about 3 KiB of ring per kill (README.md has measured times). A host
  * without OOM kills pays nothing, but on kernels with the pid alone: there each
  * signal sent on the host costs one comparison, because the victim is known only
  * from the SIGKILL that precedes mark_victim.
