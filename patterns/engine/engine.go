@@ -45,6 +45,8 @@ type Engine struct {
 	series  seriesTable
 	tasks   tasks
 
+	tasksMost int // tasks at which the stale ones are dropped
+
 	dirty []*instance // verdicts to give out, in the order they changed
 	out   []verdict.Verdict
 }

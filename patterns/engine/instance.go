@@ -286,7 +286,7 @@ func (e *Engine) drop(inst *instance) {
 	if inst.dead {
 		return
 	}
-	inst.dead = true
+	inst.dead, inst.wait = true, 0 // what waits for it is stale
 	if inst.state.instances[inst.key] == inst {
 		delete(inst.state.instances, inst.key)
 	}

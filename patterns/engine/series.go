@@ -131,7 +131,7 @@ func (e *Engine) keepSeries(key string, s *series) {
 }
 
 func (e *Engine) dropSeries(s *series) {
-	s.dead = true
+	s.dead, s.wait = true, 0 // what waits for it is stale
 	delete(e.series.by, seriesKey(s.w, s.id))
 	e.series.order.remove(s.element)
 	if s.group != nil {

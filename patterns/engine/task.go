@@ -1,6 +1,9 @@
 package engine
 
-import "container/heap"
+import (
+	"container/heap"
+	"slices"
+)
 
 // timed is what can ask to be looked at when event time reaches a moment.
 type timed interface {
@@ -48,6 +51,17 @@ func (e *Engine) schedule(owner timed, at int64) {
 	*due = at
 	e.seq++
 	heap.Push(&e.tasks, task{at: at, seq: e.seq, owner: owner})
+	if len(e.tasks) >= e.tasksMost {
+		e.tasks.compact()
+		e.tasksMost = max(1024, 2*len(e.tasks))
+	}
+}
+
+// compact drops stale tasks, which would otherwise hold evicted owners until
+// their time comes. The order of the others is total, so it stays.
+func (t *tasks) compact() {
+	*t = slices.DeleteFunc(*t, func(one task) bool { return *one.owner.due() != one.at })
+	heap.Init(t)
 }
 
 // run fires what is due at now.
