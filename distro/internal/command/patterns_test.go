@@ -87,3 +87,12 @@ func TestPatternsTestWithoutStoriesSaysSo(t *testing.T) {
 	require.Equal(t, exitInternal, got.Code)
 	require.Contains(t, got.Stderr, "no stories")
 }
+
+func TestADrillWithoutPrivilegesSaysWhatIsMissing(t *testing.T) {
+	cmd := commandtest.New(t, "drill", "xid")
+	dropPrivileges(t, cmd)
+	got := commandtest.Finish(t, cmd)
+	require.Equal(t, exitInternal, got.Code, got.Stdout)
+	require.Contains(t, got.Stderr, "CAP_BPF")
+	require.Contains(t, got.Stderr, "tracecore bpf-check")
+}

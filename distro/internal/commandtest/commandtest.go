@@ -5,6 +5,7 @@ package commandtest
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -46,8 +47,8 @@ func Finish(tb testing.TB, cmd *exec.Cmd) Outcome {
 	tb.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if _, exited := err.(*exec.ExitError); !exited {
+	var exit *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &exit) {
 		require.NoError(tb, err)
 	}
 	return Outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}

@@ -33,6 +33,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
+	"github.com/tracecoreai/tracecore/extensions/identityextension"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver"
@@ -54,6 +55,7 @@ type part[F component.Factory] struct {
 func extensions() []part[extension.Factory] {
 	return []part[extension.Factory]{
 		{filestorage.NewFactory(), contrib + "extension/storage/filestorage"},
+		{identityextension.NewFactory(), own + "extensions/identityextension"},
 		{healthcheckextension.NewFactory(), contrib + "extension/healthcheckextension"},
 	}
 }

@@ -40,7 +40,7 @@ type arrival struct {
 // config is the part of the default configuration between the kernel and a
 // verdict: no port is opened and no state is kept.
 const config = `
-extensions: {identity: {}}
+extensions: {identity: {error_mode: propagate}}
 receivers:
   kernelevents: {identity: identity, error_mode: propagate}
   oomkill: {identity: identity, error_mode: propagate}
