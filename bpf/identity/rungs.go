@@ -19,13 +19,6 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
-// The rungs, best first.
-const (
-	RungTracing = "tp_btf/sched_process_exec" // starts with their environment, exits with their status
-	RungNotice  = "raw_tp/sched_process_exec" // starts only; the rest from /proc
-	RungScan    = "procfs/scan"               // no BPF: /proc now and then
-)
-
 func rungs(proc *procfs) []ladder.Rung[source] {
 	return []ladder.Rung[source]{
 		{ID: RungTracing, Try: func() (source, bool, error) {

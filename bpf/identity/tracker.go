@@ -17,16 +17,6 @@ import (
 
 //go:generate go tool bpf2go -go-package identity -tags linux -target bpfel bpf identity.bpf.c
 
-// Name of the probe in reports.
-const Name = "identity"
-
-// Defaults of Options.
-const (
-	DefaultRetention    = 10 * time.Minute
-	DefaultMaxProcesses = 65536
-	DefaultScanInterval = 2 * time.Second
-)
-
 // maintenance is how often the Tracker forgets what is too old and looks whether
 // the ring has dropped anything; healing is how far apart it then reads all of
 // /proc, at least.
@@ -34,60 +24,6 @@ const (
 	maintenance = time.Second
 	healing     = 5 * time.Second
 )
-
-// Options choose where the Tracker looks and what it keeps. Zero values mean the
-// defaults.
-type Options struct {
-	// ProcRoot is where the host's /proc is; "" means HOST_PROC from the
-	// environment, else /proc.
-	ProcRoot string
-	// Retention is how long a process is known after its exit.
-	Retention time.Duration
-	// MaxProcesses bounds how many are known, living and exited.
-	MaxProcesses int
-	// ScanInterval is the time between two readings of /proc where the kernel
-	// gives no events.
-	ScanInterval time.Duration
-	// Rung forces one rung of the ladder; "" takes the best.
-	Rung string
-}
-
-func (o Options) withDefaults() (Options, error) {
-	if o.Retention < 0 || o.MaxProcesses < 0 || o.ScanInterval < 0 {
-		return o, errors.New("open identity: retention, number of processes and scan interval must not be negative: use 0 for the default")
-	}
-	if o.ProcRoot == "" {
-		o.ProcRoot = os.Getenv("HOST_PROC")
-	}
-	if o.ProcRoot == "" {
-		o.ProcRoot = "/proc"
-	}
-	if o.Retention == 0 {
-		o.Retention = DefaultRetention
-	}
-	if o.MaxProcesses == 0 {
-		o.MaxProcesses = DefaultMaxProcesses
-	}
-	if o.ScanInterval == 0 {
-		o.ScanInterval = DefaultScanInterval
-	}
-	return o, nil
-}
-
-// Counters are what the Tracker counts beside probe.Stats.
-type Counters struct {
-	Processes int // known now, living and exited
-	Ranks     int // of these, living ranks and their descendants
-
-	Execs        uint64
-	Exits        uint64 // of all processes
-	ExitsDropped uint64 // not told to the callbacks: they were too slow
-	Evicted      uint64 // forgotten for want of room, before their time
-	BadValues    uint64 // variables of a launcher that held no sensible value
-	Truncated    uint64 // environments longer than 256 KiB
-	Unreadable   uint64 // environments and cgroups that /proc did not give
-	Scans        uint64 // readings of all of /proc
-}
 
 // Tracker knows the processes of this host. It implements Resolver; all methods
 // are safe for concurrent use.
@@ -304,6 +240,8 @@ func explain(report *probe.Report, proc *procfs) {
 	switch {
 	case proc.foreign:
 		last.Hint = fmt.Sprintf("%s shows another pid namespace than the kernel's: set hostPID, or mount the host's /proc and set HOST_PROC; until then processes already running, cgroups, pods and containers stay unknown", proc.root)
+	case !last.Fired:
+		last.Hint = "not tested: no child could be traced; allow ptrace (kernel.yama.ptrace_scope below 3, seccomp profile) to have it tested"
 	case report.Rung == RungNotice:
 		last.Hint = "without kernel BTF no exits are reported, and a process that ends before /proc is read stays unknown"
 	case report.Rung == RungScan:

@@ -1,0 +1,141 @@
+package identityextension
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/extension"
+	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/extensions/identityextension/internal/metadata"
+)
+
+// tracker is identity.Tracker, or a test's fake.
+type tracker interface {
+	identity.Resolver
+	Report() probe.Report
+	Stats() probe.Stats
+	Counters() identity.Counters
+	Close() error
+}
+
+// identityExtension is an identity.Resolver over the tracker it opens in Start.
+type identityExtension struct {
+	config    *Config
+	settings  extension.Settings
+	open      func(identity.Options) (tracker, error)
+	telemetry *metadata.TelemetryBuilder
+
+	mu      sync.RWMutex // guards tracker
+	tracker tracker      // nil before Start, and where nothing could be opened
+	stop    sync.Once
+}
+
+var (
+	_ extension.Extension = (*identityExtension)(nil)
+	_ identity.Resolver   = (*identityExtension)(nil)
+)
+
+func newExtension(settings extension.Settings, config *Config, open func(identity.Options) (tracker, error)) (*identityExtension, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	return &identityExtension{config: config, settings: settings, open: open, telemetry: telemetry}, nil
+}
+
+// Start begins to watch processes and reads those that run already. Extensions
+// start before receivers, so these find it ready.
+func (x *identityExtension) Start(_ context.Context, host component.Host) error {
+	opened, err := x.open(x.config.options())
+	if err == nil {
+		err = degraded(opened.Report())
+	}
+	if err != nil && x.config.ErrorMode == ErrorModePropagate {
+		if opened != nil {
+			err = errors.Join(err, opened.Close())
+		}
+		return err
+	}
+	x.mu.Lock()
+	x.tracker = opened
+	x.mu.Unlock()
+	x.tell(host, opened, err)
+	return x.observe(opened)
+}
+
+// tell logs what came out of Start, and reports it as the component's status when
+// something is missing.
+func (x *identityExtension) tell(host component.Host, opened tracker, err error) {
+	switch {
+	case opened == nil:
+		x.settings.Logger.Warn("no process is known: the extension answers nothing", zap.Error(err))
+		componentstatus.ReportStatus(host, componentstatus.NewPermanentErrorEvent(err))
+	case err != nil:
+		x.settings.Logger.Warn("not all of processes is known", zap.Error(err))
+		componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
+	default:
+		x.settings.Logger.Info("watching processes", zap.String("rung", opened.Report().Rung))
+	}
+}
+
+// degraded says what is missing on a rung that is not the best, and why.
+func degraded(report probe.Report) error {
+	if report.Rung == identity.RungTracing {
+		return nil
+	}
+	text := "watch processes: "
+	for _, a := range report.Attempts {
+		if a.Outcome != probe.OK {
+			text += fmt.Sprintf("%s is %s (%s)", a.Rung, a.Outcome, a.Reason)
+			if a.Hint != "" {
+				text += ": " + a.Hint
+			}
+			text += "; "
+			continue
+		}
+		text += fmt.Sprintf("%s is in use: %s", a.Rung, a.Hint)
+	}
+	return errors.New(text)
+}
+
+// Lookup implements identity.Resolver.
+func (x *identityExtension) Lookup(pid, parentPID uint32, at time.Time) (identity.Process, bool) {
+	if t := x.current(); t != nil {
+		return t.Lookup(pid, parentPID, at)
+	}
+	return identity.Process{}, false
+}
+
+// Exits implements identity.Resolver. Subscribe after Start.
+func (x *identityExtension) Exits(fn func(identity.Exit)) (cancel func()) {
+	if t := x.current(); t != nil {
+		return t.Exits(fn)
+	}
+	return func() {}
+}
+
+func (x *identityExtension) current() tracker {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.tracker
+}
+
+// Shutdown stops watching. Lookup goes on to answer from what is known.
+func (x *identityExtension) Shutdown(context.Context) error {
+	var err error
+	x.stop.Do(func() {
+		x.telemetry.Shutdown()
+		if t := x.current(); t != nil {
+			err = t.Close()
+		}
+	})
+	return err
+}

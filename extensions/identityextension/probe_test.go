@@ -1,0 +1,25 @@
+//go:build linux && (amd64 || arm64)
+
+package identityextension
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+)
+
+// With or without privileges the extension knows this process: by BPF, or from
+// /proc.
+func TestExtensionKnowsALivingProcess(t *testing.T) {
+	b := newBench(t, ErrorModeIgnore, openTracker)
+	require.NoError(t, b.start())
+	p, known := b.extension.(identity.Resolver).Lookup(uint32(os.Getpid()), 0, time.Now())
+	require.True(t, known)
+	require.EqualValues(t, os.Getppid(), p.ParentPID)
+	require.WithinDuration(t, time.Now(), p.StartTime, time.Hour)
+	b.shutdown(t)
+}
