@@ -43,10 +43,11 @@ func TestOnlyTestsThatNeedAKernelAreChosen(t *testing.T) {
 	list := `{"ImportPath":"` + module + `/bpf/kmsg","Dir":"/m/bpf/kmsg","TestGoFiles":["a_test.go"]}
 {"ImportPath":"` + module + `/bpf/probe","Dir":"/m/bpf/probe"}
 {"ImportPath":"` + module + `/patterns/rule","Dir":"/m/patterns/rule","TestGoFiles":["a_test.go"],"TestImports":["testing"]}
-{"ImportPath":"` + module + `/distro/check","Dir":"/m/distro/check","XTestGoFiles":["a_test.go"],"XTestImports":["` + module + `/internal/privtest"]}`
+{"ImportPath":"` + module + `/distro/check","Dir":"/m/distro/check","XTestGoFiles":["a_test.go"],"XTestImports":["` + module + `/internal/privtest"]}
+{"ImportPath":"` + module + `/receivers/x","Dir":"/m/receivers/x","TestGoFiles":["a_test.go","probe_test.go"]}`
 	chosen, err := choosePackages([]byte(list), true)
 	require.NoError(t, err)
-	require.Equal(t, []testPackage{{Name: "bpf/kmsg", Dir: "/m/bpf/kmsg"}, {Name: "distro/check", Dir: "/m/distro/check"}}, chosen)
+	require.Equal(t, []testPackage{{Name: "bpf/kmsg", Dir: "/m/bpf/kmsg"}, {Name: "distro/check", Dir: "/m/distro/check"}, {Name: "receivers/x", Dir: "/m/receivers/x"}}, chosen)
 	_, err = choosePackages([]byte(`{"ImportPath":"x"}`), false)
 	require.ErrorContains(t, err, "no tests to run on a kernel")
 }

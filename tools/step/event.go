@@ -52,6 +52,7 @@ func show(w io.Writer, stream io.Reader, record io.Writer) (failed int, err erro
 		}
 		if e.Test == "" {
 			packageLine(w, e, tests[e.Package])
+			delete(tests, e.Package)
 		} else {
 			tests[e.Package]++
 			if e.Action == "skip" {
