@@ -13,16 +13,19 @@ import (
 
 // ruleState is a compiled rule with its faults.
 type ruleState struct {
-	rule    *rule.Rule
-	no      int
-	names   []string       // of its fields
-	at      map[string]int // field name → position in names
-	key     []int
-	rank    int      // position of the field rank, -1 when there is none
-	watches []*watch // evidence in file order, then what resolves
-	joins   [][]int  // the distinct sets of fields that evidence joins by
-	causes  []*link  // what it explains
-	effects []*link  // what explains it
+	rule  *rule.Rule
+	no    int
+	names []string       // of its fields
+	at    map[string]int // field name → position in names
+	key   []int
+	rank  int // position of the field rank, -1 when there is none
+	// identity are the fields that rules join by: two marks that differ in one
+	// are not about the same process or thing.
+	identity []int
+	watches  []*watch // evidence in file order, then what resolves
+	joins    [][]int  // the distinct sets of fields that evidence joins by
+	causes   []*link  // what it explains
+	effects  []*link  // what explains it
 
 	instances map[string]*instance // by key; removed on expiry or eviction
 }
@@ -114,8 +117,14 @@ func (e *Engine) compileRule(r *rule.Rule, parsers *rule.Parsers) (*ruleState, e
 	}
 	for _, w := range s.watches {
 		w.resolve(s)
+		s.identity = append(append(s.identity, w.match...), w.distinct...)
 		e.watch(w)
 	}
+	for _, x := range r.Explains {
+		s.identity = append(s.identity, s.positions(x.Mine)...)
+	}
+	slices.Sort(s.identity)
+	s.identity = slices.Compact(s.identity)
 	return s, nil
 }
 

@@ -79,6 +79,7 @@ func (e *Engine) update(inst *instance, best finding, loud bool) {
 	} else {
 		e.quietly(inst)
 	}
+	e.quietly(inst.top()) // its blast radius
 }
 
 // touchVerdict has the verdict given out with the next Verdicts.
@@ -123,12 +124,16 @@ func (inst *instance) refutes(name string) bool {
 // settle closes the verdict when the fault has cleared or was none.
 func (e *Engine) settle(inst *instance) {
 	v := inst.verdict
-	if v != nil && v.resolved == 0 {
-		if against := inst.refuting(); against != nil {
-			v.withdrawn = true
-			e.resolve(inst, inst.touched, nil)
-			return
-		}
+	against := inst.refuting()
+	switch {
+	case v != nil && v.resolved == 0 && against != nil:
+		v.withdrawn = true
+		e.resolve(inst, inst.touched, nil)
+		return
+	case v != nil && v.withdrawn && against == nil: // earlier evidence came that stands
+		v.withdrawn, v.resolved = false, 0
+		e.touchVerdict(inst)
+		e.connect(inst)
 	}
 	cleared := inst.clearing()
 	switch {

@@ -91,24 +91,40 @@ func (inst *instance) build() verdict.Verdict {
 	return v
 }
 
-// value is the value of a field: that of the first evidence in the order of the
-// file which has it, from its earliest mark.
+// value is the value of a field: that of the leading mark, which is the earliest
+// of the first evidence in the order of the file, or else of the first mark that
+// is of the same process and thing as the leading one.
 func (inst *instance) value(name string) (string, bool) {
 	at, ok := inst.state.at[name]
 	if !ok {
 		return "", false
 	}
-	for i := range inst.marks {
-		if inst.refutes(inst.state.watches[i].Name) {
+	var lead []string
+	for i, w := range inst.state.watches {
+		if inst.refutes(w.Name) || w.resolves {
 			continue
 		}
 		for j := range inst.marks[i] {
-			if v := inst.marks[i][j].Values[at]; v != "" {
-				return v, true
+			values := inst.marks[i][j].Values
+			if lead == nil {
+				lead = values
+			}
+			if values[at] != "" && inst.state.agree(lead, values) {
+				return values[at], true
 			}
 		}
 	}
 	return "", false
+}
+
+// agree reports whether no field that identifies something differs.
+func (s *ruleState) agree(a, b []string) bool {
+	for _, at := range s.identity {
+		if a[at] != b[at] && a[at] != "" && b[at] != "" {
+			return false
+		}
+	}
+	return true
 }
 
 func (inst *instance) severity() verdict.Severity {

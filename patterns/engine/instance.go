@@ -143,26 +143,46 @@ func (e *Engine) begin(s *ruleState, key string) *instance {
 	return inst
 }
 
-// add puts m on the time line of inst and evaluates.
+// add puts m on the time line of inst, with the recent marks that waited for it,
+// and evaluates.
 func (e *Engine) add(inst *instance, w *watch, m mark) {
-	if m.Last <= inst.after {
-		return
-	}
-	isNew, changed := e.upsert(inst, w, m)
+	changed, loud, waiting := e.insertMark(inst, w, m)
 	if !changed {
 		return
 	}
+	from := m.Time
+	for _, r := range waiting { // all at once: one may refute what another shows
+		if r.w.resolves {
+			continue
+		}
+		if changed, fresh, _ := e.insertMark(inst, r.w, r.mark); changed {
+			from, loud = min(from, r.mark.Time), loud || fresh
+		}
+	}
+	e.evaluate(inst, from, loud)
+	for _, r := range waiting { // after the verdict: there must be something to resolve
+		if r.w.resolves && !inst.dead {
+			e.add(inst, r.w, r.mark)
+		}
+	}
+}
+
+// insertMark reports whether m changed anything, whether it told something new,
+// and which marks waited for it.
+func (e *Engine) insertMark(inst *instance, w *watch, m mark) (changed, loud bool, waiting []*recentMark) {
+	if m.Last <= inst.after {
+		return false, false, nil
+	}
+	first, changed := e.upsert(inst, w, m)
+	if !changed {
+		return false, false, nil
+	}
 	inst.touched = max(inst.touched, m.Last)
 	fresh := inst.learn(m.Values)
-	var waiting []*recentMark
 	if w.join < 0 {
 		waiting = e.register(inst, m.Values)
 	}
-	e.replay(inst, waiting, false) // before the verdict: they may refute it
-	if !inst.dead {
-		e.evaluate(inst, m.Time, isNew || fresh)
-	}
-	e.replay(inst, waiting, true) // after it: there must be something to resolve
+	return true, first || fresh, waiting
 }
 
 // upsert inserts m in order of time, or corrects the mark it repeats. It

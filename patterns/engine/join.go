@@ -25,16 +25,6 @@ func (e *Engine) register(inst *instance, values []string) []*recentMark {
 	return waiting
 }
 
-// replay gives inst the marks that waited for it: those that resolve, or those
-// that do not.
-func (e *Engine) replay(inst *instance, waiting []*recentMark, resolves bool) {
-	for _, r := range waiting {
-		if r.w.resolves == resolves && !inst.dead {
-			e.add(inst, r.w, r.mark)
-		}
-	}
-}
-
 // index enters inst into joins and returns the keys that are new.
 func (e *Engine) index(inst *instance, values []string) []string {
 	var fresh []string

@@ -115,10 +115,10 @@ func (s *Story) play(e *engine.Engine, arrivals []arrival) ([]verdict.Verdict, e
 }
 
 // clock returns the times that pass after the last record: the story's advance,
-// at least the second after which counts are given out, in up to 500 steps.
+// at least the second after which counts are given out, in up to 100 steps.
 func (in *Input) clock(end time.Time) []time.Time {
 	whole := max(time.Duration(in.Advance), 2*time.Second)
-	step := max(time.Second, whole/500)
+	step := max(time.Second, whole/100)
 	var times []time.Time
 	for passed := step; passed < whole; passed += step {
 		times = append(times, end.Add(passed))
