@@ -100,11 +100,10 @@ func (s subject) check(ctx context.Context, fire bool) Probe {
 		return p
 	}
 	if fire {
-		ctx, cancel := context.WithTimeout(ctx, fireTimeout)
-		defer cancel()
-		err = h.Fire(ctx)
+		err = fireAndNote(ctx, h, &p)
+	} else {
+		p.Report = h.Report()
 	}
-	p.Report = h.Report()
 	p.Fired = slices.ContainsFunc(p.Attempts, func(a probe.Attempt) bool { return a.Rung == p.Rung && a.Fired })
 	if err = errors.Join(err, h.Close()); err != nil {
 		p.Error = err.Error()
@@ -112,6 +111,23 @@ func (s subject) check(ctx context.Context, fire bool) Probe {
 	}
 	p.Delivers = s.delivers(p.Rung)
 	return p
+}
+
+// fireAndNote fires a probe. Where the cause could not be made, as on a node
+// whose cgroups are read-only, the hook keeps its outcome and a hint says so: the
+// receiver will use it all the same.
+func fireAndNote(ctx context.Context, h handle, p *Probe) error {
+	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
+	defer cancel()
+	err := h.Fire(ctx)
+	p.Report = h.Report()
+	for i, a := range p.Attempts {
+		if err != nil && a.Rung == p.Rung && a.Outcome == probe.OK {
+			p.Attempts[i].Hint = "it could not be fired: " + err.Error()
+			return nil
+		}
+	}
+	return err
 }
 
 // Delivered are the features that probes deliver together.

@@ -13,54 +13,61 @@ import (
 // fake is a probe whose outcomes a test sets.
 type fake struct {
 	fire, close error
-	fired       bool
+	outcome     probe.Outcome // of its hook once it was fired
+	attempt     probe.Attempt
 	closed      int
 }
 
 func (f *fake) Report() probe.Report {
-	return probe.Report{Probe: "fake", Rung: "tp_btf/fake", Attempts: []probe.Attempt{{Rung: "tp_btf/fake", Outcome: probe.OK, Fired: f.fired}}}
+	return probe.Report{Probe: "fake", Rung: "tp_btf/fake", Attempts: []probe.Attempt{f.attempt}}
 }
 
 func (f *fake) Fire(context.Context) error {
-	f.fired = f.fire == nil
+	f.attempt.Fired, f.attempt.Outcome = f.fire == nil, f.outcome
 	return f.fire
 }
 
 func (f *fake) Close() error { f.closed++; return f.close }
 
+func newFake(fire, closing error, outcome probe.Outcome) *fake {
+	return &fake{fire: fire, close: closing, outcome: outcome, attempt: probe.Attempt{Rung: "tp_btf/fake", Outcome: probe.OK}}
+}
+
 func TestRunFiresEachProbeAndClosesIt(t *testing.T) {
 	for name, tt := range map[string]struct {
-		fake   fake
+		fake   *fake
 		works  bool
+		fired  bool
 		status Status
+		hint   string
 	}{
-		"works":           {fake{}, true, OK},
-		"stays silent":    {fake{fire: errors.New("no event came")}, false, Unusable},
-		"closes with woe": {fake{close: errors.New("close")}, false, Unusable},
+		"works":                    {newFake(nil, nil, probe.OK), true, true, OK, ""},
+		"stays silent":             {newFake(errors.New("no event came"), nil, probe.Silent), false, false, Unusable, ""},
+		"the cause cannot be made": {newFake(errors.New("cgroups are read-only"), nil, probe.OK), true, false, OK, "it could not be fired: cgroups are read-only"},
+		"closes with woe":          {newFake(nil, errors.New("close"), probe.OK), false, true, Unusable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := tt.fake
-			got := run(t.Context(), []subject{{"fake", "things", always(Features()...), func() (handle, error) { return &f, nil }}}, true)
+			got := run(t.Context(), []subject{{"fake", "things", always(Features()...), func() (handle, error) { return tt.fake, nil }}}, true)
 			require.Equal(t, tt.works, got[0].Works())
-			require.Equal(t, tt.fake.fire == nil, got[0].Fired)
-			require.Equal(t, f.fired, got[0].Attempts[0].Fired, "the report is read after the cause")
+			require.Equal(t, tt.fired, got[0].Fired)
 			require.Equal(t, "tp_btf/fake", got[0].Rung)
-			require.Equal(t, 1, f.closed)
+			require.Equal(t, tt.hint, got[0].Attempts[0].Hint)
+			require.Equal(t, 1, tt.fake.closed)
 			require.Equal(t, tt.status, StatusOf(got))
 		})
 	}
 }
 
 func TestSurveyMakesNoCause(t *testing.T) {
-	f := fake{fire: errors.New("must not be called")}
-	got := run(t.Context(), []subject{{"fake", "things", always(Features()...), func() (handle, error) { return &f, nil }}}, false)
+	f := newFake(errors.New("must not be called"), nil, probe.Silent)
+	got := run(t.Context(), []subject{{"fake", "things", always(Features()...), func() (handle, error) { return f, nil }}}, false)
 	require.True(t, got[0].Works())
 	require.False(t, got[0].Fired)
 }
 
 func TestAProbeThatDoesNotOpenKeepsItsReason(t *testing.T) {
 	open := func() (handle, error) { return nil, errors.New("open fake: no hook works") }
-	ok := func() (handle, error) { return &fake{}, nil }
+	ok := func() (handle, error) { return newFake(nil, nil, probe.OK), nil }
 	got := run(t.Context(), []subject{{"fake", "things", always(KernelLog), open}, {"other", "more", always(OOMKills), ok}}, true)
 	require.Equal(t, "open fake: no hook works", got[0].Error)
 	require.NotNil(t, got[0].Attempts, "a list in JSON, never null")

@@ -28,11 +28,15 @@ func TestMain(m *testing.M) {
 func TestExitCodes(t *testing.T) {
 	badConfig := filepath.Join(t.TempDir(), "bad.yaml")
 	require.NoError(t, os.WriteFile(badConfig, []byte("receivers: {otlp: {protocls: {}}}\n"), 0o600))
+	badRule := filepath.Join(t.TempDir(), "mine.yaml")
+	require.NoError(t, os.WriteFile(badRule, []byte("id: 1000\nname: mine\nfull: x\nevidence:\n  x: {logs: gpu.xid, shows: y}\nwihtin: 5m\n"), 0o600))
 	for name, tt := range map[string]struct {
 		args []string
 		code int
 		says string
 	}{
+		"an unknown key in a rule":    {[]string{"validate", "--set=processors.patterndetector.rules=[" + badRule + "]"}, exitInternal, "mine.yaml:6"},
+		"a rule file that is missing": {[]string{"validate", "--set=processors.patterndetector.rules=[/nosuch.yaml]"}, exitInternal, "/nosuch.yaml"},
 		"version":                     {[]string{"--version"}, exitOK, ""},
 		"help":                        {[]string{"--help"}, exitOK, ""},
 		"components":                  {[]string{"components"}, exitOK, ""},
