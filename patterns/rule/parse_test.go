@@ -1,0 +1,186 @@
+package rule_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/patterns"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// valid is a small rule that the cases below break in one place each.
+const valid = `id: 1001
+name: my_fault
+summary: something of mine broke
+fields:
+  host: resource.attributes["host.name"]
+  pid: attributes["process.pid"]
+key: [host]
+within: 1m
+evidence:
+  first:
+    logs: my.event
+    where: attributes["my.code"] == 7
+    shows: "code 7 on {host}"
+  second:
+    logs: [my.other, my.third]
+    match: [host, pid]
+    follows: {evidence: first, within: 30s}
+    shows: "then this"
+    absent: "the second"
+full: first and second
+partial: first
+severity: {by: pid, cases: {"1": info}, default: error}
+headline: "{host} is broken"
+remedy: mend it
+`
+
+func TestParseReadsWhatTheFileSays(t *testing.T) {
+	r, err := rule.Parse("mine.yaml", []byte(valid))
+	require.NoError(t, err)
+	require.Equal(t, 1001, r.ID)
+	require.Equal(t, []string{"host", "pid"}, r.FieldNames())
+	require.Equal(t, []string{"my.other", "my.third"}, r.Evidence[1].Logs)
+	require.Equal(t, r.Within, r.Evidence[0].Occurs.Within)
+	require.False(t, r.Evidence[1].CanStart())
+	require.Equal(t, rule.Forget, r.OnExpiry)
+	require.Subset(t, r.Attributes(), []string{"host.name", "process.pid", "my.code", "kernelevents.fault_id"})
+}
+
+// Each error names file and line, what is wrong and what to do.
+func TestErrorsNameFileLineAndWhatToDo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		old, new string
+		want     []string
+	}{
+		"unknown key":              {"within: 1m", "witin: 1m", []string{"mine.yaml:8:", `unknown key "witin"`, `did you mean "within"?`}},
+		"unknown key of evidence":  {"where:", "were:", []string{"mine.yaml:12:", `unknown key "were" in evidence first`, `did you mean "where"?`}},
+		"unknown operator key":     {"follows: {evidence: first, within: 30s}", "occurs: {times: 3}", []string{"mine.yaml:17:", `unknown key "times" in occurs`, "use one of count, distinct, within"}},
+		"bad OTTL":                 {`attributes["my.code"] == 7`, `attributes["my.code"] = 7`, []string{"mine.yaml:10:", "where of evidence first is not valid OTTL", "see the OTTL grammar"}},
+		"unknown OTTL function":    {`attributes["my.code"] == 7`, `Nosuch(attributes["my.code"])`, []string{"mine.yaml:10:", `"Nosuch"`}},
+		"a clock in OTTL":          {`attributes["my.code"] == 7`, `time < Now()`, []string{"mine.yaml:10:", `"Now"`}},
+		"bad OTTL in a field":      {`attributes["process.pid"]`, `attributes["process.pid"`, []string{"mine.yaml:6:", "field pid"}},
+		"unknown evidence":         {"full: first and second", "full: first and secnd", []string{"mine.yaml:20:", `no evidence "secnd"`, `did you mean "second"?`}},
+		"not":                      {"full: first and second", "full: first and not second", []string{"mine.yaml:20:", "use unless"}},
+		"half an expression":       {"full: first and second", "full: (first and second", []string{"mine.yaml:20:", "closing parenthesis"}},
+		"unknown key field":        {"key: [host]", "key: [hots]", []string{"mine.yaml:7:", `no field "hots"`, `did you mean "host"?`}},
+		"unknown match field":      {"match: [host, pid]", "match: [host, pit]", []string{"mine.yaml:16:", `did you mean "pid"?`}},
+		"unknown template field":   {`"{host} is broken"`, `"{hostname} is broken"`, []string{"{hostname}", `did you mean "host"?`}},
+		"stray bracket":            {`"{host} is broken"`, `"{host} is broken]"`, []string{"mine.yaml:23:", "stray"}},
+		"bad duration":             {"within: 1m", "within: 1 minute", []string{"mine.yaml:8:", "write 30s, 5m, 2h"}},
+		"negative duration":        {"within: 1m", "within: -1m", []string{"mine.yaml:8:"}},
+		"no id":                    {"id: 1001\n", "", []string{"mine.yaml:1:", "id is missing"}},
+		"bad id":                   {"id: 1001", "id: zero", []string{"mine.yaml:1:", "whole number"}},
+		"key twice":                {"within: 1m", "within: 1m\nwithin: 2m", []string{"already"}},
+		"list instead of mapping":  {"  host: resource.attributes[\"host.name\"]\n  pid: attributes[\"process.pid\"]", "  - host", []string{"mine.yaml:5:", "must be a mapping"}},
+		"alias":                    {"key: [host]", "key: &k [host]\nculprit: *k", []string{"aliases are not supported"}},
+		"two operators":            {"follows:", "occurs: {count: 2}\n    increases: {by: 1}\n    follows:", []string{"more than one operator"}},
+		"logs and metrics":         {"logs: my.event", "logs: my.event\n    metrics: my.metric", []string{"mine.yaml:10:", "one of them"}},
+		"increases on logs":        {"follows:", "increases: {by: 1}\n    follows:", []string{"increases is for metrics"}},
+		"changes without value":    {"follows:", "changes: {count: 2}\n    follows:", []string{"needs value"}},
+		"nothing begins a fault":   {"logs: my.event", "logs: my.event\n    match: [host]", []string{"must do without match"}},
+		"on_expiry":                {"within: 1m", "on_expiry: close", []string{"[forget resolve]"}},
+		"choice without a default": {", default: error", "", []string{"mine.yaml:22:", "needs by"}},
+		"empty":                    {valid, "", []string{"mine.yaml:1:", "empty"}},
+		"not YAML":                 {"key: [host]", "key: [host", []string{"mine.yaml:", "correct the YAML"}},
+		"a tab":                    {"  first:", "\tfirst:", []string{"mine.yaml:", "line"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Contains(t, valid, tc.old)
+			_, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, tc.old, tc.new, 1)))
+			require.Error(t, err)
+			for _, part := range tc.want {
+				require.ErrorContains(t, err, part)
+			}
+		})
+	}
+}
+
+func TestAllErrorsOfAFileAreReportedAtOnce(t *testing.T) {
+	broken := strings.NewReplacer("within: 1m", "witin: 1m", "remedy:", "remady:").Replace(valid)
+	_, err := rule.Parse("mine.yaml", []byte(broken))
+	require.ErrorContains(t, err, "witin")
+	require.ErrorContains(t, err, "remady")
+}
+
+func TestCheckRefusesWhatIsTaken(t *testing.T) {
+	library, err := patterns.Library()
+	require.NoError(t, err)
+	for name, tc := range map[string]struct{ old, new, want string }{
+		"name":            {"name: my_fault", "name: gpu_lost", "the name gpu_lost is taken by gpu_lost/pattern.yaml: choose another name"},
+		"id":              {"id: 1001", "id: 18", "the id 18 is taken by gpu_lost/pattern.yaml (gpu_lost)"},
+		"unknown pattern": {"within: 1m", "explains: [{pattern: rank_exxit, on: [host]}]", `mine.yaml:8: explains an unknown pattern "rank_exxit": did you mean "rank_exit"?`},
+		"unknown field":   {"within: 1m", "explains: [{pattern: rank_exit, on: [host=hots]}]", `rank_exit has no field "hots": did you mean "host"?`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, tc.old, tc.new, 1)))
+			require.NoError(t, err)
+			require.ErrorContains(t, rule.Check(append(library[:len(library):len(library)], r)), tc.want)
+		})
+	}
+}
+
+func TestLoadFindsFilesInFolders(t *testing.T) {
+	files := fstest.MapFS{
+		"b/pattern.yaml":      {Data: []byte(strings.Replace(valid, "id: 1001", "id: 7", 1))},
+		"a.yml":               {Data: []byte(valid)},
+		"b/testdata/bad.yaml": {Data: []byte("nonsense")},
+		"b/README.md":         {Data: []byte("nonsense")},
+	}
+	rules, err := rule.Load(files, ".")
+	require.NoError(t, err)
+	require.Len(t, rules, 2)
+	require.Equal(t, 7, rules[0].ID)
+	require.Equal(t, "b/pattern.yaml", rules[0].File)
+}
+
+func TestLoadPathsReadsFilesAndFolders(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "mine.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(valid), 0o600))
+	for _, path := range []string{dir, file} {
+		rules, err := rule.LoadPaths(path)
+		require.NoError(t, err)
+		require.Len(t, rules, 1)
+		require.Equal(t, file, rules[0].File)
+	}
+	_, err := rule.LoadPaths(filepath.Join(dir, "none"))
+	require.ErrorContains(t, err, "name a pattern file or a folder")
+}
+
+func TestTemplateLeavesOutWhatIsNotKnown(t *testing.T) {
+	tpl, err := rule.ParseTemplate("a {x}[, b {y}][, c {x}{y}] d {y}")
+	require.NoError(t, err)
+	require.Equal(t, "a 1 d unknown", tpl.Expand(func(field string) (string, bool) { return "1", field == "x" }))
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(valid))
+	f.Add([]byte("id: &a [*a]\n"))
+	f.Add([]byte("evidence: {a: {below_median: {of: [x], ratio: 1e400}}}"))
+	library, err := os.ReadDir("..")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, entry := range library {
+		if content, err := os.ReadFile(filepath.Join("..", entry.Name(), "pattern.yaml")); err == nil {
+			f.Add(content)
+		}
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		r, err := rule.Parse("f.yaml", content)
+		if err != nil {
+			return
+		}
+		if r.ID < 1 || r.Name == "" || len(r.Key) == 0 || r.Full.IsZero() || r.Within <= 0 {
+			t.Fatalf("an invalid rule was accepted: %+v", r)
+		}
+		_ = r.Attributes()
+		_ = rule.Check([]rule.Rule{r})
+	})
+}
