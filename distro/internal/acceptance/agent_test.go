@@ -112,6 +112,19 @@ func writeKmsg(t testing.TB, lines ...string) {
 	}
 }
 
+// writeStorm writes one line many times, as fast as the kernel takes it.
+func writeStorm(t testing.TB, line string, times int) {
+	t.Helper()
+	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	record := []byte("<15>" + line + "\n")
+	for range times {
+		_, err := f.Write(record)
+		require.NoError(t, err)
+	}
+}
+
 // unlimitKmsg lifts the kernel's limit on writes to /dev/kmsg for a test.
 func unlimitKmsg(t testing.TB) {
 	t.Helper()

@@ -89,8 +89,12 @@ func TestWhatIsNoFaultMakesNoVerdict(t *testing.T) {
 		"amdgpu 0000:2c:00.0: amdgpu: 0 uncorrectable hardware errors detected in gfx block",
 	)
 	const copies = 10_000
-	writeKmsg(t, slices.Repeat([]string{"NVRM: Xid (PCI:0000:2d:00): 45, pid=78, name=python, Ch 00000008"}, copies)...)
-	j.await(t, "the Xid 45 fold closes", func() bool { return len(j.xids("0000:2d:00.0")) > 0 })
+	began := time.Now()
+	writeStorm(t, "NVRM: Xid (PCI:0000:2d:00): 45, pid=78, name=python, Ch 00000008", copies)
+	took := time.Since(began)
+	j.await(t, "the storm closes with its whole count: nothing is lost", func() bool {
+		return slices.ContainsFunc(j.xids("0000:2d:00.0"), func(r map[string]any) bool { return r["kernelevents.count"] == int64(copies) })
+	})
 	// A real fault behind them all: once it is told, the others had their turn.
 	writeKmsg(t, "NVRM: Xid (PCI:0000:2e:00): 79, GPU has fallen off the bus.")
 	j.await(t, "the sentinel's verdict", func() bool {
@@ -101,8 +105,7 @@ func TestWhatIsNoFaultMakesNoVerdict(t *testing.T) {
 	for _, v := range j.verdicts {
 		require.NotContains(t, []string{"0000:2a:00.0", "0000:2b:00.0", "0000:2c:00.0", "0000:2d:00.0"}, v.Culprit["gpu"], "%+v", v)
 	}
-	storm := j.xids("0000:2d:00.0")
-	require.Len(t, storm, 1, "one record for the storm")
-	require.EqualValues(t, copies, storm[0]["kernelevents.count"], "nothing is lost")
+	// A storm that goes on tells its count every ten seconds.
+	require.LessOrEqual(t, len(j.xids("0000:2d:00.0")), 1+int(took/(10*time.Second)), "one record for the storm")
 	require.Len(t, j.xids("0000:2a:00.0"), 1)
 }

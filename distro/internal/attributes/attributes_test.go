@@ -9,7 +9,9 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/patterns"
@@ -103,4 +105,36 @@ func TestMetricAttributesAreNoRecords(t *testing.T) {
 	require.True(t, table.Has("a"))
 	require.False(t, table.Has("outcome"))
 	require.Contains(t, string(table.Markdown()), "| `a` | int |  | one |  | About a |\n")
+}
+
+// kinds are the types that mdatagen knows.
+var kinds = map[string]pcommon.ValueType{
+	"string": pcommon.ValueTypeStr, "int": pcommon.ValueTypeInt, "bool": pcommon.ValueTypeBool, "double": pcommon.ValueTypeDouble,
+}
+
+// TestEveryEmittedAttributeIsListed reads the records that the receivers' own
+// tests hold their output to.
+func TestEveryEmittedAttributeIsListed(t *testing.T) {
+	table := collect(t)
+	files, err := filepath.Glob(filepath.Join(root, "receivers/*/testdata/golden/*.yaml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		logs, err := golden.ReadLogs(file)
+		require.NoError(t, err, file)
+		listed := func(attributes pcommon.Map) {
+			for name, value := range attributes.All() {
+				require.True(t, table.Has(name), "%s emits %s: declare it in the component's metadata.yaml", file, name)
+				require.Equal(t, kinds[table[name].Type], value.Type(), "%s: %s", file, name)
+			}
+		}
+		for _, resource := range logs.ResourceLogs().All() {
+			listed(resource.Resource().Attributes())
+			for _, scope := range resource.ScopeLogs().All() {
+				for _, record := range scope.LogRecords().All() {
+					listed(record.Attributes())
+				}
+			}
+		}
+	}
 }
