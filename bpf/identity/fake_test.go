@@ -20,12 +20,13 @@ import (
 type script struct {
 	events  chan event
 	drops   atomic.Uint64
+	flushed chan struct{}
 	closed  chan struct{}
 	noExits bool
 }
 
 func newScript() *script {
-	return &script{events: make(chan event, 4096), closed: make(chan struct{})}
+	return &script{events: make(chan event, 4096), flushed: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
 func (s *script) next(e *event, deadline time.Time) error {
@@ -41,9 +42,19 @@ func (s *script) next(e *event, deadline time.Time) error {
 		return nil
 	case <-timer.C:
 		return os.ErrDeadlineExceeded
+	case <-s.flushed:
+		return errFlushed
 	case <-s.closed:
 		return os.ErrClosed
 	}
+}
+
+func (s *script) flush() bool {
+	select {
+	case s.flushed <- struct{}{}:
+	default:
+	}
+	return true
 }
 
 func (s *script) dropped() uint64  { return s.drops.Load() }

@@ -57,22 +57,22 @@ func (r *ring) fire(proc *procfs) (fired bool, err error) {
 	return true, nil
 }
 
-// await reads until an event is wanted. The event's environment is not kept.
+// await reads until an event is wanted. It looks by itself now and then, because
+// not every event wakes the reader. The event's environment is not kept.
 func (r *ring) await(wanted func(*event) bool) (event, error) {
-	deadline := time.Now().Add(fireTimeout)
-	for {
+	const often = 5 * time.Millisecond
+	for end := time.Now().Add(fireTimeout); time.Now().Before(end); {
 		var e event
-		err := r.next(&e, deadline)
+		err := r.next(&e, time.Now().Add(often))
 		switch {
 		case err == nil && wanted(&e):
 			e.environ = nil
 			return e, nil
-		case errors.Is(err, os.ErrDeadlineExceeded), time.Now().After(deadline):
-			return event{}, ladder.ErrSilent
-		case err != nil && !errors.Is(err, errInvalid):
+		case err != nil && !errors.Is(err, errInvalid) && !errors.Is(err, os.ErrDeadlineExceeded):
 			return event{}, err
 		}
 	}
+	return event{}, ladder.ErrSilent
 }
 
 // startStopped starts this program as a traced child, which stops when execve(2)

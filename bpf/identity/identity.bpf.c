@@ -63,6 +63,22 @@ struct {
 	__type(value, struct event);
 } events SEC(".maps");
 
+/* Half of the ring: when so much waits, the reader is woken for any record. */
+#define WAKE_BYTES (1 << 20)
+
+/*
+ * Waking the reader costs more than all else here, and most processes are no
+ * rank and end well. So it comes by itself ten times a second, and is woken only
+ * for an end that is not a success and for a ring that fills.
+ */
+static __always_inline void submit(struct event *e, bool urgent)
+{
+	if (urgent || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > WAKE_BYTES)
+		bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+	else
+		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
 /* Both tp_btf programs get the task as a typed pointer, so its fields are read
  * without a helper, and a null pointer on the way reads as zero. */
 static __always_inline void describe(struct event *e, struct task_struct *task, __u32 kind)
@@ -94,7 +110,7 @@ static __always_inline int send_exec(struct task_struct *task, __u64 end, __u64 
 	 * may not fault, fails only under reclaim. Then copied stays 0. */
 	if (bpf_probe_read_user(e + 1, bytes, (void *)(end - bytes)) == 0)
 		e->environ_copied = bytes;
-	bpf_ringbuf_submit(e, 0);
+	submit(e, false);
 	return 0;
 }
 
@@ -131,7 +147,7 @@ int exec_notice(void *ctx)
 	e->kind = KIND_EXEC_NOTICE;
 	e->pid = bpf_get_current_pid_tgid() >> 32;
 	bpf_get_current_comm(e->comm, sizeof(e->comm));
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP); /* /proc must be read while it lives */
 	return 0;
 }
 
@@ -162,6 +178,6 @@ int exit_status(__u64 *ctx)
 	else
 		e->status = task->group_leader->exit_code;
 	e->oom_victim = signal->oom_mm != NULL;
-	bpf_ringbuf_submit(e, 0);
+	submit(e, e->status != 0);
 	return 0;
 }

@@ -26,24 +26,32 @@ func (t *Tracker) Lookup(pid, parentPID uint32, at time.Time) (Process, bool) {
 // known finds the process itself. One that had ended by then is still meant (its
 // GPU's faults may come after it), unless somebody else has the pid now.
 func (t *Tracker) known(pid uint32, ns uint64) (Process, bool) {
-	t.mu.RLock()
-	r := t.table.at(pid, ns)
-	if r != nil && (r.alive() || r.endNS >= ns) {
-		defer t.mu.RUnlock()
-		return r.Process, true
+	r, p, sure := t.recorded(pid, ns)
+	if !sure {
+		t.catchUp(ns)
+		r, p, sure = t.recorded(pid, ns)
 	}
-	t.mu.RUnlock()
-
+	if sure {
+		return p, true
+	}
 	now := t.learn(pid, maxAncestors, false)
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if now != nil && now.startNS <= ns+uint64(startSlack) {
 		return now.Process, true
 	}
-	if r != nil {
-		return r.Process, true
+	return p, r != nil
+}
+
+// recorded finds the last process of that pid in the table; sure is false when
+// there is none, or none any more.
+func (t *Tracker) recorded(pid uint32, ns uint64) (r *record, p Process, sure bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if r = t.table.at(pid, ns); r == nil {
+		return nil, Process{}, false
 	}
-	return Process{}, false
+	return r, r.Process, r.alive() || r.endNS >= ns
 }
 
 // inherited answers for a process that nobody has seen.

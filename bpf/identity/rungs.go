@@ -105,7 +105,10 @@ func (r *ring) tellsExits() bool { return r.withExits }
 
 func (r *ring) next(e *event, deadline time.Time) error {
 	r.reader.SetDeadline(deadline)
-	if err := r.reader.ReadInto(&r.record); err != nil {
+	switch err := r.reader.ReadInto(&r.record); {
+	case errors.Is(err, ringbuf.ErrFlushed):
+		return errFlushed
+	case err != nil:
 		return err
 	}
 	if err := decode(r.record.RawSample, e); err != nil {
@@ -113,6 +116,8 @@ func (r *ring) next(e *event, deadline time.Time) error {
 	}
 	return nil
 }
+
+func (r *ring) flush() bool { return r.reader.Flush() == nil }
 
 // dropped returns the last known count when the kernel does not give one.
 func (r *ring) dropped() uint64 {
@@ -171,4 +176,5 @@ func (q quiet) next(_ *event, deadline time.Time) error {
 
 func (quiet) dropped() uint64  { return 0 }
 func (quiet) tellsExits() bool { return false }
+func (quiet) flush() bool      { return false }
 func (q quiet) close() error   { close(q.closed); return nil }

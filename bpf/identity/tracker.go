@@ -17,6 +17,13 @@ import (
 
 //go:generate go tool bpf2go -go-package identity -tags linux -target bpfel bpf identity.bpf.c
 
+// drain is how often the ring is read when nothing in it is urgent; catchingUp is
+// how long a Lookup waits for what is in it.
+const (
+	drain      = 100 * time.Millisecond
+	catchingUp = 50 * time.Millisecond
+)
+
 // maintenance is how often the Tracker forgets what is too old and looks whether
 // the ring has dropped anything; healing is how far apart it then reads all of
 // /proc, at least.
@@ -44,6 +51,14 @@ type Tracker struct {
 	healedDrops uint64
 	lastScan    time.Time
 
+	drained atomic.Uint64 // boot clock: events before it were handled
+	waiting struct {
+		sync.Mutex // guards the fields
+		readers    []chan struct{}
+		second     uint64 // boot clock: since when count is
+		count      int
+	}
+
 	closing chan struct{}
 	done    chan struct{}
 	once    sync.Once
@@ -54,16 +69,23 @@ var _ Resolver = (*Tracker)(nil)
 
 // source delivers events: the kernel's ring does, and in tests a list.
 type source interface {
-	// next waits for an event. It returns os.ErrDeadlineExceeded at the deadline,
-	// os.ErrClosed after close, and errInvalid for a record that is none.
+	// next waits for an event. It returns os.ErrDeadlineExceeded at the deadline
+	// when there is none, errFlushed after flush, os.ErrClosed after close, and
+	// errInvalid for a record that is none.
 	next(e *event, deadline time.Time) error
+	// flush lets next return; false when no event can be waiting.
+	flush() bool
 	dropped() uint64
 	close() error
 	// tellsExits is false when ends of processes must be found in /proc.
 	tellsExits() bool
 }
 
-var errInvalid = errors.New("invalid record")
+var (
+	errInvalid = errors.New("invalid record")
+	errFlushed = errors.New("flushed")
+	errMore    = errors.New("there are always more events")
+)
 
 // Open starts to watch processes, reads those that are already running, and
 // returns when both is done. Without BPF it reads /proc again and again; only
@@ -154,24 +176,44 @@ func (t *Tracker) Close() error {
 // run handles events, and between them what has to be done now and then.
 func (t *Tracker) run() {
 	defer close(t.done)
-	var e event
 	due := time.Now().Add(maintenance)
 	for {
-		switch err := t.source.next(&e, due); {
-		case err == nil:
-			t.handle(&e)
+		began := bootNow()
+		switch err := t.handleUntil(time.Now().Add(drain)); {
 		case errors.Is(err, os.ErrClosed):
 			return
 		case errors.Is(err, os.ErrDeadlineExceeded):
-		case errors.Is(err, errInvalid):
-			t.invalid.Add(1)
+			t.drained.Store(began)
+		case errors.Is(err, errFlushed):
+			t.answer()
+		case errors.Is(err, errMore):
 		default: // a ring that cannot be read: do not spin on it
 			t.invalid.Add(1)
-			t.pause(time.Until(due))
+			t.pause(drain)
 		}
 		if now := time.Now(); !now.Before(due) {
 			t.maintain(now)
 			due = time.Now().Add(maintenance)
+		}
+	}
+}
+
+// handleUntil handles events until there is none at the deadline, and returns why
+// it ended: errMore when that does not happen for so long that maintenance is due.
+func (t *Tracker) handleUntil(deadline time.Time) error {
+	var e event
+	for {
+		err := t.source.next(&e, deadline)
+		switch {
+		case err == nil:
+			t.handle(&e)
+		case errors.Is(err, errInvalid):
+			t.invalid.Add(1)
+		default:
+			return err
+		}
+		if time.Since(deadline) > maintenance {
+			return errMore
 		}
 	}
 }

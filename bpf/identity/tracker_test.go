@@ -150,6 +150,19 @@ func TestShortestLivedRanksAreKnown(t *testing.T) {
 	}
 }
 
+// Nobody wakes the reader for a start; who asks must not be told that there was none.
+func TestLookupWaitsForWhatIsInTheRing(t *testing.T) {
+	privtest.Require(t)
+	tracker := openTracker(t, Options{Rung: RungTracing})
+	for range 20 {
+		c := startChild(t, "exit0", "RANK=1", "WORLD_SIZE=2")
+		c.finish() // it is dead, /proc does not help
+		p, known := tracker.Lookup(c.pid(), 0, time.Now())
+		require.True(t, known)
+		require.Equal(t, 1, p.Rank)
+	}
+}
+
 func TestLongEnvironmentsOfShortLivedRanksAreKnown(t *testing.T) {
 	privtest.Require(t)
 	tracker := openTracker(t, Options{Rung: RungTracing})

@@ -46,6 +46,19 @@ enum {
 	BPF_EXIST = 2,
 };
 
+/* For bpf_ringbuf_submit. Without a flag the reader is woken when it had read
+ * everything before this record, so after a BPF_RB_NO_WAKEUP only
+ * BPF_RB_FORCE_WAKEUP wakes it. */
+enum {
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+};
+
+/* For bpf_ringbuf_query. */
+enum {
+	BPF_RB_AVAIL_DATA = 0,
+};
+
 /* Helpers. The number is the call; a comment says since which kernel when that
  * is after 5.4. */
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
@@ -68,6 +81,7 @@ static long (*bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size, __u64 f
 static void *(*bpf_ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131; /* 5.8 */
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132; /* 5.8 */
 static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133; /* 5.8 */
+static __u64 (*bpf_ringbuf_query)(void *ringbuf, __u64 flags) = (void *)134; /* 5.8 */
 
 /* The memory functions that clang turns into plain instructions. Sizes must be
  * constants; large ones become long code, so zero at most some hundred bytes. */
