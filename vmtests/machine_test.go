@@ -52,7 +52,8 @@ func bootFixtures(t *testing.T, limit time.Duration, names ...string) (map[strin
 	kernel := kernels[0]
 	kernel.Skips = append(kernel.Skips, Skip{Package: "vmtests/testdata/passes", Test: "TestSkipsWithoutDeclaration"})
 	o := options{cache: ".cache/kernels"}
-	binaries := buildTests(packages, work)
+	binaries, err := build(packages, work)
+	require.NoError(t, err)
 	seen := newCollector(kernel, binaries)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

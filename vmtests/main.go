@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +28,7 @@ type options struct {
 	json     string
 	cache    string
 	limit    time.Duration
+	parallel int
 	verbose  bool
 	list     bool
 }
@@ -55,11 +58,15 @@ func parseFlags(args []string) (options, error) {
 	f.StringVar(&o.binary, "binary", "", "a static bin/tracecore to put into the machine; tests find it as $TRACECORE_BINARY")
 	f.StringVar(&o.json, "json", "", "append results to this file in the form of go test -json")
 	f.StringVar(&o.cache, "cache", ".cache/kernels", "where kernels are kept")
-	f.DurationVar(&o.limit, "limit", 10*time.Minute, "a machine is stopped after this")
+	f.DurationVar(&o.limit, "limit", 20*time.Minute, "a machine is stopped after this")
+	f.IntVar(&o.parallel, "parallel", 2, "machines that run at the same time")
 	f.BoolVar(&o.verbose, "v", false, "show the output of tests that pass too")
 	f.BoolVar(&o.list, "list", false, "print the packages whose tests need a kernel, and stop")
 	if err := f.Parse(args); err != nil {
 		return o, err
+	}
+	if o.parallel < 1 {
+		return o, fmt.Errorf("-parallel %d: at least one machine must run", o.parallel)
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %s: packages are named by -pkg, kernels by -kernel", f.Arg(0))
@@ -101,15 +108,31 @@ func runAll(ctx context.Context, o options) error {
 	defer os.RemoveAll(work)
 	out := newPrinter(os.Stdout, o.verbose)
 	out.step("building %d test binaries", len(packages))
-	binaries := buildTests(packages, work)
-	failed := 0
-	for _, k := range kernels {
-		failed += runKernel(ctx, o, k, binaries, work, out)
+	binaries, err := build(packages, work)
+	if err != nil {
+		return err
 	}
-	if failed > 0 {
+	if failed := runKernels(ctx, o, kernels, binaries, work, out); failed > 0 {
 		return fmt.Errorf("%d runs failed", failed)
 	}
 	return nil
+}
+
+// runKernels runs the kernels, a few at a time, and returns how many runs did
+// not pass.
+func runKernels(ctx context.Context, o options, kernels []Kernel, binaries []binary, work string, out *printer) int {
+	var group sync.WaitGroup
+	var failed atomic.Int64
+	slots := make(chan struct{}, o.parallel)
+	for _, k := range kernels {
+		slots <- struct{}{}
+		group.Go(func() {
+			failed.Add(int64(runKernel(ctx, o, k, binaries, work, out)))
+			<-slots
+		})
+	}
+	group.Wait()
+	return int(failed.Load())
 }
 
 // runKernel runs all binaries on one kernel and returns how many did not pass.
@@ -124,10 +147,10 @@ func runKernel(ctx context.Context, o options, k Kernel, binaries []binary, work
 		problem = runMachine(ctx, o, k, binaries, work, seen.see, out)
 	}
 	results, err := seen.results(problem)
-	if err == nil {
-		err = appendJSON(o.json, k.Name, results)
-	}
 	failed := out.kernel(k, seen.Release, results)
+	if err == nil {
+		err = out.appendJSON(o.json, k.Name, results)
+	}
 	if err != nil {
 		out.warn(k.Name, err)
 		failed++

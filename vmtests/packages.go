@@ -93,15 +93,21 @@ type binary struct {
 	Err  error // why it could not be built
 }
 
-// buildTests compiles each package's tests. One that does not compile is kept
-// with its error and counts as a failure.
-func buildTests(packages []testPackage, dir string) []binary {
+// initName is the file of the machines' init in the folder of the binaries.
+const initName = "init"
+
+// build compiles init and each package's tests. A test that does not compile is
+// kept with its error and counts as a failure.
+func build(packages []testPackage, dir string) ([]binary, error) {
+	if err := goBuild("build", "-o", filepath.Join(dir, initName), "./vmtests/init"); err != nil {
+		return nil, err
+	}
 	var built []binary
 	for _, p := range packages {
 		path := filepath.Join(dir, strings.ReplaceAll(p.Name, "/", "_")+".test")
 		built = append(built, binary{testPackage: p, Path: path, Err: goBuild("test", "-c", "-o", path, "./"+p.Name)})
 	}
-	return built
+	return built, nil
 }
 
 // goBuild runs the go command with the flags of the whole house, static.

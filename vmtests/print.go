@@ -1,14 +1,19 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync"
 )
 
-// printer shows progress and results to a person.
+// printer shows progress and results to a person and records them for the
+// summary; what belongs together stays together while machines run in parallel.
 type printer struct {
+	lock    sync.Mutex // held while writing to w or the record
 	w       io.Writer
 	verbose bool
 	colour  bool
@@ -19,10 +24,14 @@ func newPrinter(w io.Writer, verbose bool) *printer {
 }
 
 func (p *printer) step(format string, args ...any) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
 	fmt.Fprintf(p.w, "%s\n", p.paint("36", "== "+fmt.Sprintf(format, args...)))
 }
 
 func (p *printer) warn(kernel string, err error) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
 	fmt.Fprintf(p.w, "%s %s: %v\n", p.paint("33", "WARN"), kernel, err)
 }
 
@@ -35,6 +44,8 @@ func (p *printer) paint(code, text string) string {
 
 // kernel prints one row's results and returns how many did not pass.
 func (p *printer) kernel(k Kernel, release string, results []result) int {
+	p.lock.Lock()
+	defer p.lock.Unlock()
 	passed := 0
 	for _, r := range results {
 		if r.Problem == "" {
@@ -81,6 +92,28 @@ func withoutPasses(events []testEvent) string {
 		}
 	}
 	return out.String()
+}
+
+// appendJSON adds results in the form of go test -json.
+func (p *printer) appendJSON(name, kernel string, results []result) error {
+	if name == "" {
+		return nil
+	}
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(file)
+	for _, r := range results {
+		for _, e := range r.finished(kernel) {
+			if err := encoder.Encode(e); err != nil {
+				return errors.Join(err, file.Close())
+			}
+		}
+	}
+	return file.Close()
 }
 
 // clean takes out what -test.v=test2json adds for its reader.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -15,7 +14,7 @@ import (
 )
 
 // testLimit ends one test binary: its own timeout prints every goroutine first.
-const testLimit = 4 * time.Minute
+const testLimit = 8 * time.Minute
 
 func arguments(o options) []string {
 	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + (testLimit - 15*time.Second).String()}
@@ -39,7 +38,8 @@ func runMachine(ctx context.Context, o options, k Kernel, binaries []binary, wor
 		out.warn(k.Name, warning)
 	}
 	out.step("kernel %s: %s %s", k.Name, kernel.Package.Name, kernel.Package.Version)
-	initramfs := filepath.Join(work, "initramfs")
+	initramfs := filepath.Join(work, "initramfs-"+k.Name)
+	defer os.Remove(initramfs)
 	if err := pack(initramfs, o, binaries, work); err != nil {
 		return err
 	}
@@ -51,13 +51,10 @@ func runMachine(ctx context.Context, o options, k Kernel, binaries []binary, wor
 	return nil
 }
 
-// pack lays each binary beside its testdata, as the package's folder is laid out.
+// pack makes the machine's root: each binary lies in its package's folder, with
+// the files that its tests read there.
 func pack(name string, o options, binaries []binary, work string) error {
-	initBinary := filepath.Join(work, "init")
-	if err := goBuild("build", "-o", initBinary, "./vmtests/init"); err != nil {
-		return err
-	}
-	payload := machine.Payload{Init: initBinary, Files: map[string]string{}}
+		payload := machine.Payload{Init: filepath.Join(work, initName), Files: map[string]string{}}
 	payload.Manifest.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=true", "GOTRACEBACK=all"}
 	if o.binary != "" {
 		payload.Files["/bin/tracecore"] = o.binary
@@ -70,12 +67,28 @@ func pack(name string, o options, binaries []binary, work string) error {
 		dir := "/src/" + b.Name
 		path := dir + "/" + filepath.Base(b.Path)
 		payload.Files[path] = b.Path
-		if testdata := filepath.Join(b.Dir, "testdata"); isFolder(testdata) {
-			payload.Files[dir+"/testdata"] = testdata
+		if err := addDataFiles(payload.Files, dir, b.Dir); err != nil {
+			return err
 		}
 		payload.Manifest.Tests = append(payload.Manifest.Tests, guest.Test{Package: b.Name, Path: path, Dir: dir, Args: arguments(o), Limit: testLimit})
 	}
 	return machine.WriteInitramfs(name, payload)
+}
+
+// addDataFiles adds testdata and what else lies beside the Go files.
+func addDataFiles(files map[string]string, inside, here string) error {
+	entries, err := os.ReadDir(here)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		extension := filepath.Ext(entry.Name())
+		isData := entry.Type().IsRegular() && extension != ".go" && extension != ".o" || entry.Name() == "testdata"
+		if isData {
+			files[inside+"/"+entry.Name()] = filepath.Join(here, entry.Name())
+		}
+	}
+	return nil
 }
 
 // runHost runs the same binaries here, in their packages' folders.
@@ -99,31 +112,6 @@ func runHost(o options, binaries []binary, see func(guest.Line)) error {
 		}
 	}
 	return nil
-}
-
-// appendJSON adds results in the form of go test -json.
-func appendJSON(name, kernel string, results []result) error {
-	if name == "" {
-		return nil
-	}
-	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	encoder := json.NewEncoder(file)
-	for _, r := range results {
-		for _, e := range r.finished(kernel) {
-			if err := encoder.Encode(e); err != nil {
-				return errors.Join(err, file.Close())
-			}
-		}
-	}
-	return file.Close()
-}
-
-func isFolder(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
 }
 
 // tail returns the last lines of a file for a person to read.
