@@ -104,6 +104,10 @@ static __always_inline int send_exec(struct task_struct *task, __u64 end, __u64 
 	}
 	describe(e, task, KIND_EXEC);
 	e->environ_bytes = bytes;
+	/* The verifier must see the comparison here, on the value that is passed:
+	 * older ones forget the bounds of what was spilled to the stack. So
+	 * clang must not know that one of the callers has compared. */
+	asm volatile("" : "+r"(bytes));
 	if (bytes > room)
 		bytes = room;
 	/* The pages were written by this execve, so they are there: the read, which
