@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,7 +55,7 @@ func runMachine(ctx context.Context, o options, k Kernel, binaries []binary, wor
 // pack makes the machine's root: each binary lies in its package's folder, with
 // the files that its tests read there.
 func pack(name string, o options, binaries []binary, work string) error {
-		payload := machine.Payload{Init: filepath.Join(work, initName), Files: map[string]string{}}
+	payload := machine.Payload{Init: filepath.Join(work, initName), Files: map[string]string{}}
 	payload.Manifest.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=true", "GOTRACEBACK=all"}
 	if o.binary != "" {
 		payload.Files["/bin/tracecore"] = o.binary
@@ -75,20 +76,23 @@ func pack(name string, o options, binaries []binary, work string) error {
 	return machine.WriteInitramfs(name, payload)
 }
 
-// addDataFiles adds testdata and what else lies beside the Go files.
+// addDataFiles adds all below the package's folder that is not Go: testdata,
+// metadata.yaml, schemas.
 func addDataFiles(files map[string]string, inside, here string) error {
-	entries, err := os.ReadDir(here)
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		extension := filepath.Ext(entry.Name())
-		isData := entry.Type().IsRegular() && extension != ".go" && extension != ".o" || entry.Name() == "testdata"
-		if isData {
-			files[inside+"/"+entry.Name()] = filepath.Join(here, entry.Name())
+	return filepath.WalkDir(here, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
 		}
-	}
-	return nil
+		relative, err := filepath.Rel(here, name)
+		if err != nil {
+			return err
+		}
+		extension := filepath.Ext(name)
+		if entry.Type().IsRegular() && extension != ".go" && extension != ".o" {
+			files[inside+"/"+filepath.ToSlash(relative)] = name
+		}
+		return nil
+	})
 }
 
 // runHost runs the same binaries here, in their packages' folders.
