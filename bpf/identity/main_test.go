@@ -86,7 +86,7 @@ func leaderFirst(code int) {
 }
 
 // init keeps main on the first thread, which is the leader.
-func init() { runtime.LockOSThread() }
+func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only init runs on the main goroutine before main chooses a thread
 
 // forkExiting forks a child that ends at once with a code, and waits for it.
 func forkExiting(code uintptr) int {

@@ -158,7 +158,7 @@ func TestNodeOutOfMemoryIsNoCgroupLimit(t *testing.T) {
 	privtest.Require(t)
 	var info unix.Sysinfo_t
 	require.NoError(t, unix.Sysinfo(&info))
-	memory := uint64(info.Totalram) * uint64(info.Unit)
+	memory := info.Totalram * uint64(info.Unit)
 	if name, _ := os.Hostname(); name != "vmtest" || memory > 4<<30 {
 		t.Skip("takes all memory of the node: runs in the machines of vmtests alone")
 	}
