@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -40,11 +41,25 @@ func prepareDefault(cmd *cobra.Command) (release func(), err error) {
 	if release, err = lockState(dir); err != nil {
 		return nil, err
 	}
-	if err := greet(cmd, dir); err != nil {
+	if atTerminal(cmd.ErrOrStderr()) {
+		err = greet(cmd, dir)
+	}
+	if err != nil {
 		release()
 		return nil, err
 	}
 	return release, nil
+}
+
+// atTerminal reports whether somebody reads along: a service is not greeted, and
+// starts without opening its probes twice. What is missing stands in its log.
+func atTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // usesDefault reports whether the default is among the configurations given. The

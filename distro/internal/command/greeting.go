@@ -23,6 +23,10 @@ func greet(cmd *cobra.Command, stateDir string) error {
 	if err != nil {
 		return err
 	}
+	return writeGreeting(cmd, report, stateDir)
+}
+
+func writeGreeting(cmd *cobra.Command, report bpfCheckReport, stateDir string) error {
 	var b strings.Builder
 	host, _ := os.Hostname()
 	fmt.Fprintf(&b, "tracecore %s on %s, %s\n", version, printable(host), machine(report.Environment))
@@ -37,7 +41,7 @@ func greet(cmd *cobra.Command, stateDir string) error {
 		line(&b, "more", "`tracecore bpf-check` says what this machine allows, and why not more")
 	}
 	b.WriteString("Verdicts follow as faults happen; `tracecore drill xid`, as root in another shell, shows one. Ctrl-C ends.\n\n")
-	_, err = io.WriteString(cmd.ErrOrStderr(), b.String())
+	_, err := io.WriteString(cmd.ErrOrStderr(), b.String())
 	return err
 }
 

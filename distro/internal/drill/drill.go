@@ -99,53 +99,52 @@ func (w *watcher) collect(at time.Time, records plog.Logs) {
 	}
 }
 
-// expect waits for the verdict that what was done to a process leads to, and
-// shows it with its delay. Without a time of its own (zero) a step is timed from
-// the event that the kernel reported.
-func (w *watcher) expect(ctx context.Context, did string, at time.Time, pid uint32) error {
-	news, arrived, err := w.await(ctx, pid)
+// step is something that a drill did to a process, and the pattern whose verdict
+// it leads to. Without a time of its own it is timed from the event that the
+// kernel reported.
+type step struct {
+	did     string
+	at      time.Time
+	pid     uint32
+	pattern string
+}
+
+// expect waits for the verdict that a step leads to, and shows it with its delay
+// and with what else came of the step until then.
+func (w *watcher) expect(ctx context.Context, s step) error {
+	news, arrived, err := w.await(ctx, s)
 	if err != nil {
-		return fmt.Errorf("%s: %w", did, err)
+		return fmt.Errorf("%s: %w", s.did, err)
 	}
-	if at.IsZero() {
-		at = news[0].Onset
+	if s.at.IsZero() {
+		s.at = news[len(news)-1].Onset
 	}
-	fmt.Fprintf(w.w, "%s\n  verdict after %s\n\n", did, arrived.Sub(at).Round(10*time.Microsecond))
+	fmt.Fprintf(w.w, "%s\n  verdict after %s\n\n", s.did, arrived.Sub(s.at).Round(10*time.Microsecond))
 	before := w.seen
 	w.seen = verdict.Merge(before, news)
 	return verdict.RenderChange(w.w, before, w.seen, verdict.Options{Now: arrived})
 }
 
-// await returns the first news about a process and what came with it, and when.
-func (w *watcher) await(ctx context.Context, pid uint32) ([]verdict.Verdict, time.Time, error) {
+// await returns the news about a step's process up to the verdict that is
+// waited for, which is the last, and when that came.
+func (w *watcher) await(ctx context.Context, s step) ([]verdict.Verdict, time.Time, error) {
 	timer := time.NewTimer(Patience)
 	defer timer.Stop()
+	var news []verdict.Verdict
 	for {
 		select {
 		case a := <-w.arrivals:
-			if w.about(a.verdict, pid, nil) {
-				return w.drain(a, pid), a.at, nil
+			if !w.about(a.verdict, s.pid, news) {
+				continue
+			}
+			news = append(news, a.verdict)
+			if a.verdict.Pattern == s.pattern {
+				return news, a.at, nil
 			}
 		case <-timer.C:
 			return nil, time.Time{}, fmt.Errorf("%w within %s; `tracecore bpf-check` says what this node lacks", ErrNoVerdict, Patience)
 		case <-ctx.Done():
 			return nil, time.Time{}, ctx.Err()
-		}
-	}
-}
-
-// drain adds what arrived in the same moment: a cause and its symptoms leave the
-// engine together.
-func (w *watcher) drain(first arrival, pid uint32) []verdict.Verdict {
-	news := []verdict.Verdict{first.verdict}
-	for {
-		select {
-		case a := <-w.arrivals:
-			if w.about(a.verdict, pid, news) {
-				news = append(news, a.verdict)
-			}
-		default:
-			return news
 		}
 	}
 }

@@ -42,14 +42,15 @@ func xid(ctx context.Context, w *watcher) error {
 	if err := writeKmsg(line); err != nil {
 		return err
 	}
-	if err := w.expect(ctx, "wrote to /dev/kmsg: "+line, at, uint32(r.PID())); err != nil {
+	pid := uint32(r.PID())
+	if err := w.expect(ctx, step{"wrote to /dev/kmsg: " + line, at, pid, "gpu_lost"}); err != nil {
 		return err
 	}
 	at, err = r.Abort()
 	if err != nil {
 		return err
 	}
-	return w.expect(ctx, fmt.Sprintf("process %d, rank 3, died by SIGABRT", r.PID()), at, uint32(r.PID()))
+	return w.expect(ctx, step{fmt.Sprintf("process %d, rank 3, died by SIGABRT", pid), at, pid, "rank_exit"})
 }
 
 // writeKmsg writes one record to the kernel log, at level debug so that no
@@ -77,5 +78,5 @@ func oom(ctx context.Context, w *watcher) error {
 	}
 	did := fmt.Sprintf("the kernel killed process %d (%s) at the limit of %d MiB of cgroup %s",
 		victim.PID, victim.Comm, victim.LimitBytes>>20, victim.CgroupPath)
-	return w.expect(ctx, did, time.Time{}, victim.PID)
+	return w.expect(ctx, step{did, time.Time{}, victim.PID, "host_oom_kill"})
 }
