@@ -85,7 +85,7 @@ func (e *Engine) log(watches []*watch, rl plog.ResourceLogs, sl plog.ScopeLogs, 
 		source: clean(lr.EventName()), time: int64(lr.Timestamp()), count: 1,
 	}
 	defer r.log.Close()
-	if r.time <= 0 {
+	if r.time <= 0 || r.time > maxTime {
 		r.time = int64(lr.ObservedTimestamp())
 	}
 	r.last = r.time
@@ -240,17 +240,15 @@ const maxStep = int64(3600e9)
 // durations below it do not overflow.
 const maxTime = int64(7_258_118_400e9)
 
-// admit places r in event time, or drops it as too late.
+// admit places r in event time, or drops it as too late. A record without a
+// believable time is taken as of now.
 func (e *Engine) admit(r *record) bool {
-	if r.time > maxTime || r.last > maxTime {
-		e.stats.Ahead++
-		r.time, r.last = 0, 0
-	}
 	r.time = max(r.time, r.last-maxStep)
-	switch {
-	case r.time <= 0:
-		r.time, r.last = e.now, e.now
-	case e.now == 0:
+	if r.time <= 0 || r.time > maxTime || r.last > maxTime {
+		r.time, r.last = max(e.now, 1), max(e.now, 1)
+		return true
+	}
+	if e.now == 0 {
 		e.now = r.last
 	}
 	limit, then := e.now+maxStep, e.now

@@ -70,9 +70,11 @@ func (d *decoder) checkOne(at *yaml.Node, r *Rule, e *Evidence, parsers *Parsers
 		d.fail(at, "evidence %s: shows is missing: say in plain words what it shows", e.Name)
 	}
 	ottl := func(line int, what, text string, parse func(bool, string) error) {
-		if text == "" {
+		checked := ottlText{text: text, onMetrics: e.OnMetrics()}
+		if text == "" || d.checked[checked] {
 			return
 		}
+		d.checked[checked] = true
 		if err := parse(e.OnMetrics(), text); err != nil {
 			d.fail(&yaml.Node{Line: line}, "%s of evidence %s is not valid OTTL: %v: see the OTTL grammar, paths are attributes[\"…\"] and resource.attributes[\"…\"]", what, e.Name, err)
 		}

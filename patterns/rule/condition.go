@@ -51,9 +51,44 @@ func pure[K any]() map[string]ottl.Factory[K] {
 	return functions
 }
 
+// Bounds of OTTL text. Its parser tries alternatives for each nested call: the
+// time of a text that does not parse doubles with each level (180 ms at 12).
+const (
+	maxOTTLBytes = 4096
+	maxOTTLDepth = 8
+)
+
+// bounded returns why text is too long or too deep to be parsed.
+func bounded(text string) error {
+	if len(text) > maxOTTLBytes {
+		return fmt.Errorf("%d bytes, at most %d are read: use several pieces of evidence", len(text), maxOTTLBytes)
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '(' || c == '[' || c == '{':
+			depth++
+		case c == ')' || c == ']' || c == '}':
+			depth--
+		}
+		if depth > maxOTTLDepth {
+			return fmt.Errorf("more than %d nested brackets: use several pieces of evidence", maxOTTLDepth)
+		}
+	}
+	return nil
+}
+
 // condition returns why text is not a condition in the context of e.
 func (p *Parsers) condition(onMetrics bool, text string) error {
-	var err error
+	err := bounded(text)
+	if err != nil {
+		return err
+	}
 	if onMetrics {
 		_, err = p.Point.ParseCondition(text)
 	} else {
@@ -63,7 +98,10 @@ func (p *Parsers) condition(onMetrics bool, text string) error {
 }
 
 func (p *Parsers) value(onMetrics bool, text string) error {
-	var err error
+	err := bounded(text)
+	if err != nil {
+		return err
+	}
 	if onMetrics {
 		_, err = p.Point.ParseValueExpression(text)
 	} else {

@@ -19,6 +19,14 @@ type decoder struct {
 	file  string
 	errs  []error
 	later []func()
+
+	checked map[ottlText]bool // all OTTL compiled so far: parsing it is slow
+}
+
+// ottlText is OTTL text in one of its contexts.
+type ottlText struct {
+	text      string
+	onMetrics bool
 }
 
 // setter reads one value.

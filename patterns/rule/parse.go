@@ -33,7 +33,7 @@ func Parse(name string, content []byte) (Rule, error) {
 	if err != nil {
 		return Rule{}, err
 	}
-	d := &decoder{file: name}
+	d := &decoder{file: name, checked: map[ottlText]bool{}}
 	r := d.rule(document.Content[0])
 	d.check(document.Content[0], &r, &parsers)
 	if err := d.finish(); err != nil {

@@ -63,6 +63,8 @@ func TestErrorsNameFileLineAndWhatToDo(t *testing.T) {
 		"unknown operator key":     {"follows: {evidence: first, within: 30s}", "occurs: {times: 3}", []string{"mine.yaml:17:", `unknown key "times" in occurs`, "use one of count, distinct, within"}},
 		"bad OTTL":                 {`attributes["my.code"] == 7`, `attributes["my.code"] = 7`, []string{"mine.yaml:10:", "where of evidence first is not valid OTTL", "see the OTTL grammar"}},
 		"unknown OTTL function":    {`attributes["my.code"] == 7`, `Nosuch(attributes["my.code"])`, []string{"mine.yaml:10:", `"Nosuch"`}},
+		"nested OTTL":              {`attributes["my.code"] == 7`, strings.Repeat("Not(", 40), []string{"mine.yaml:10:", "more than 8 nested brackets"}},
+		"long OTTL":                {`attributes["my.code"] == 7`, strings.Repeat("x", 5000), []string{"mine.yaml:10:", "at most 4096"}},
 		"a clock in OTTL":          {`attributes["my.code"] == 7`, `time < Now()`, []string{"mine.yaml:10:", `"Now"`}},
 		"bad OTTL in a field":      {`attributes["process.pid"]`, `attributes["process.pid"`, []string{"mine.yaml:6:", "field pid"}},
 		"unknown evidence":         {"full: first and second", "full: first and secnd", []string{"mine.yaml:20:", `no evidence "secnd"`, `did you mean "second"?`}},
