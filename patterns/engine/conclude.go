@@ -88,6 +88,9 @@ func (e *Engine) touchVerdict(inst *instance) {
 		v.dirty = true
 		e.dirty = append(e.dirty, inst)
 	}
+	if len(e.dirty) > 2*e.opts.OpenVerdicts+1024 { // some were given out when they left the state
+		e.dirty = slices.DeleteFunc(e.dirty, func(o *instance) bool { return !o.verdict.dirty })
+	}
 }
 
 // quietly has the verdict given out later: only a count or its ranks changed.

@@ -2,6 +2,7 @@ package rule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -119,7 +120,8 @@ func (d *decoder) oneEvidence(key, n *yaml.Node, r *Rule) Evidence {
 			set(n)
 		}
 	}
-	keys := map[string]setter{
+	keys := d.operators(&e, r, operator)
+	maps.Copy(keys, map[string]setter{
 		"logs":    d.strings(&e.Logs),
 		"metrics": d.strings(&e.Metrics),
 		"where":   d.text(&e.Where),
@@ -129,7 +131,17 @@ func (d *decoder) oneEvidence(key, n *yaml.Node, r *Rule) Evidence {
 		"shows":   d.template(&e.Shows),
 		"absent":  d.template(&e.Absent),
 		"follows": d.follows(&e, r),
+	})
+	d.object(n, "evidence "+e.Name, keys)
+	if operators > 1 {
+		d.fail(key, "evidence %s has more than one operator: make it two pieces of evidence", e.Name)
+	}
+	return e
+}
 
+// operators returns the keys of the operators of e.
+func (d *decoder) operators(e *Evidence, r *Rule, operator func(Operator, func(*yaml.Node)) setter) map[string]setter {
+	return map[string]setter{
 		"occurs": operator(Occur, func(n *yaml.Node) {
 			d.object(n, "occurs", map[string]setter{
 				"count": d.number(&e.Occurs.Count), "within": d.duration(&e.Occurs.Within),
@@ -146,15 +158,10 @@ func (d *decoder) oneEvidence(key, n *yaml.Node, r *Rule) Evidence {
 				"count": d.number(&e.Occurs.Count), "within": d.duration(&e.Occurs.Within),
 			})
 		}),
-		"stays":        operator(Stay, d.stays(&e)),
-		"below_median": operator(BelowMedian, d.median(&e, r)),
-		"missing":      operator(Miss, d.missing(&e, r)),
+		"stays":        operator(Stay, d.stays(e)),
+		"below_median": operator(BelowMedian, d.median(e, r)),
+		"missing":      operator(Miss, d.missing(e, r)),
 	}
-	d.object(n, "evidence "+e.Name, keys)
-	if operators > 1 {
-		d.fail(key, "evidence %s has more than one operator: make it two pieces of evidence", e.Name)
-	}
-	return e
 }
 
 func (d *decoder) stays(e *Evidence) setter {
