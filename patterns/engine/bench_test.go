@@ -130,6 +130,9 @@ func TestMemoryStaysFlatUnderAFloodOfKeys(t *testing.T) {
 	}{"without verdicts": {13, 1_000_000}, "with verdicts": {79, 100_000}} {
 		t.Run(name, func(t *testing.T) {
 			code, keys := tc.code, tc.keys
+			if testing.Short() {
+				keys /= 10
+			}
 			e := newEngine(t, engine.Options{Waiting: 1000, OpenVerdicts: 500})
 			at, n, verdicts := began, 0, 0
 			send := func(batches int) {
