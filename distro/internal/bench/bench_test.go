@@ -54,11 +54,10 @@ service:
     logs: {receivers: [kernelevents, oomkill], processors: [memory_limiter, patterndetector], exporters: [sink]}
 `
 
-// arrival is a record that reached the end of the pipeline.
+// arrival is a verdict that reached the end of the pipeline.
 type arrival struct {
-	at         time.Time
-	verdict    verdict.Verdict // zero for other records
-	attributes map[string]any
+	at      time.Time
+	verdict verdict.Verdict
 }
 
 // start runs the pipeline; what arrives comes on the channel.
@@ -70,8 +69,9 @@ func start(b *testing.B) <-chan arrival {
 		for _, resource := range batch.ResourceLogs().All() {
 			for _, scope := range resource.ScopeLogs().All() {
 				for _, record := range scope.LogRecords().All() {
-					v, _ := verdict.FromRecord(record)
-					arrivals <- arrival{at, v, record.Attributes().AsRaw()}
+					if v, err := verdict.FromRecord(record); err == nil {
+						arrivals <- arrival{at, v}
+					}
 				}
 			}
 		}
@@ -165,53 +165,6 @@ func BenchmarkOOMKillToVerdict(b *testing.B) {
 		delays = append(delays, a.at.Sub(a.verdict.Onset))
 	}
 	report(b, delays)
-}
-
-// BenchmarkStorm writes 100,000 lines of one fault as fast as the kernel takes
-// them, and counts what did not come out in the counts of its records.
-func BenchmarkStorm(b *testing.B) {
-	arrivals, log := start(b), kmsg(b)
-	const lines = 100_000
-	var lost, records, seconds float64
-	for i := 0; b.Loop(); i++ {
-		gpu := fmt.Sprintf("0000:%02x:00", 1+i)
-		line := []byte("<15>NVRM: Xid (PCI:" + gpu + "): 45, pid=12, name=python, Ch 00000008\n")
-		began := time.Now()
-		for range lines {
-			_, err := log.Write(line)
-			require.NoError(b, err)
-		}
-		seconds += time.Since(began).Seconds()
-		count, n := closing(b, arrivals, gpu+".0", lines)
-		lost += lines - count
-		records += n
-	}
-	b.ReportMetric(lost/float64(b.N), "lost/storm")
-	b.ReportMetric(records/float64(b.N), "records/storm")
-	b.ReportMetric(lines*float64(b.N)/seconds, "lines/s")
-	b.ReportMetric(0, "ns/op")
-}
-
-// closing reads records of a storm until its count is complete or no more comes,
-// and returns the count and how many records it took.
-func closing(b *testing.B, arrivals <-chan arrival, gpu string, lines float64) (count, records float64) {
-	b.Helper()
-	quiet := time.NewTimer(15 * time.Second) // a fold closes after 10 s at the latest
-	defer quiet.Stop()
-	for count < lines {
-		select {
-		case a := <-arrivals:
-			if a.attributes["gpu.id"] == gpu && a.verdict.ID == "" {
-				n, ok := a.attributes["kernelevents.count"].(int64)
-				require.True(b, ok)
-				count = max(count, float64(n))
-				records++
-			}
-		case <-quiet.C:
-			return count, records
-		}
-	}
-	return count, records
 }
 
 // BenchmarkStart measures from the start of the process to the answer of its
