@@ -11,6 +11,6 @@ targets=$(grep -rHo --include='*_test.go' --exclude-dir=.cache '^func Fuzz[A-Za-
 status=0
 while read -r package name; do
 	echo "fuzz $package $name for $duration" >&2
-	go test -json -run '^$' -fuzz "^$name\$" -fuzztime "$duration" -fuzzminimizetime 10s "$package" || status=1
+	go test -json -run '^$' -fuzz "^$name\$" -fuzztime "$duration" -fuzzminimizetime 10x "$package" || status=1
 done <<<"$targets"
 exit $status

@@ -55,7 +55,9 @@ type Limits struct {
 
 func createDefaultConfig() component.Config {
 	return &Config{
-		Lateness:   10 * time.Second,
+		// A kernel-log storm of an application's fault leaves the kernelevents
+		// receiver up to 11 s after its first line (fold.longest and fold.quiet).
+		Lateness:   15 * time.Second,
 		MaxAhead:   10 * time.Second,
 		Limits:     Limits{Waiting: 10_000, Verdicts: 5_000, Recent: 10_000, Series: 20_000},
 		OutboxSize: 10_000,
