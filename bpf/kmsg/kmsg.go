@@ -23,8 +23,11 @@ import (
 // Name of the probe in reports.
 const Name = "kmsg"
 
-// DefaultRingBytes holds some ten thousand records of ordinary length.
-const DefaultRingBytes = 4 << 20
+// DefaultRingBytes holds some 40,000 records of ordinary length: over half a
+// second of the worst storm, for a reader that gets no CPU. More would cost the
+// agent's memory budget: a ring's pages count twice in the RSS of its reader,
+// since the ring is mapped twice in a row (kernel/bpf/ringbuf.c).
+const DefaultRingBytes = 16 << 20
 
 // Options choose what the probe delivers and how.
 type Options struct {
