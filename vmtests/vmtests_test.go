@@ -36,7 +36,8 @@ func TestMatrixErrorsNameTheLine(t *testing.T) {
 
 func TestUnknownKernelIsAnsweredWithTheKnown(t *testing.T) {
 	_, err := chooseKernels([]string{"4.4"})
-	require.ErrorContains(t, err, "kernel 4.4 is not in kernels.txt; it has 5.10, 6.1, 6.12, newest")
+	require.ErrorContains(t, err, "kernel 4.4 is not in kernels.txt; it has 5.10, ")
+	require.ErrorContains(t, err, ", newest")
 }
 
 func TestOnlyTestsThatNeedAKernelAreChosen(t *testing.T) {

@@ -184,8 +184,20 @@ func TestInterruptedTaskIsNotTheWriter(t *testing.T) {
 				}
 				seen[e.PID == 0]++
 			}
-			// The CPU that asks prints for itself, without an interrupt.
-			require.Equal(t, map[bool]int{false: 1, true: runtime.NumCPU() - 1}, seen)
+			// The CPU that asks prints for itself, without an interrupt. Before
+			// 5.15 (93d102f094be) it also flushes what the others left in their
+			// buffers, if their own interrupt was not quicker.
+			if !hasSymbol(t, "printk_safe_flush") {
+				require.Equal(t, map[bool]int{false: 1, true: runtime.NumCPU() - 1}, seen)
+			}
+			require.Positive(t, seen[false])
 		})
 	}
+}
+
+// hasSymbol says whether the running kernel has a function of that name.
+func hasSymbol(t *testing.T, name string) bool {
+	symbols, err := os.ReadFile("/proc/kallsyms")
+	require.NoError(t, err)
+	return strings.Contains(string(symbols), " "+name+"\n")
 }
