@@ -1,0 +1,65 @@
+package fusefault
+
+import "time"
+
+// Kind tells a request to a FUSE daemon from a page fault on a file of its mount.
+type Kind uint8
+
+// The kinds.
+const (
+	KindRequest Kind = iota // a request that the daemon has not answered
+	KindFault               // a page fault that has not returned
+)
+
+// InFlight is one FUSE request or page fault that began and has not ended.
+type InFlight struct {
+	ID     uint64 // the same in every snapshot while it is in flight
+	Kind   Kind
+	Start  time.Time
+	Device Device // of the mount
+	Opcode uint32 // FUSE opcode (include/uapi/linux/fuse.h, enum fuse_opcode); 0 for a fault
+	Inode  uint64 // node id of the request, inode number of the fault; 0 when unknown
+
+	// PID and TID are the thread that waits (or, for a background request, the one
+	// that began it), in the initial pid namespace. 0 when no thread began it.
+	PID, TID   uint32
+	Comm       string
+	Background bool // nobody need wait for it: readahead, writeback, release
+}
+
+// Device is the device number of a file system (st_dev), as in the third field
+// of /proc/<pid>/mountinfo.
+type Device struct{ Major, Minor uint32 }
+
+// Histogram counts durations in powers of two of a microsecond: bucket 0 holds
+// what took less than 1 µs, bucket i what took less than 2^i µs, the last all
+// that took longer.
+type Histogram struct {
+	Buckets [28]uint64 // the last boundary is 2^26 µs = 67 s
+	SumNS   uint64
+}
+
+// Mount is one FUSE file system that was seen to work since the probe was opened.
+type Mount struct {
+	Device Device
+
+	// DaemonPID is the process that answers it: the one that last took or answered
+	// a request; 0 while nobody was seen.
+	DaemonPID  uint32
+	DaemonComm string
+
+	Requests Histogram // completed requests, from sending to answer
+	Faults   Histogram // completed page faults that had to wait
+
+	InFlight int // requests and faults in flight, of any age
+}
+
+// Snapshot is what the kernel side holds at one moment.
+type Snapshot struct {
+	Time     time.Time
+	InFlight []InFlight // at least Options.MinAge old, oldest first
+	Mounts   []Mount
+	// Missed counts what began but could not be noted, because a map was full,
+	// since the probe was opened.
+	Missed uint64
+}
