@@ -30,6 +30,11 @@ func DefaultWords() []string {
 		"pcieport",
 		"AER:",
 		"PCIe Bus Error",
+		// The host's own memory (drivers/edac/edac_mc.c, mm/memory-failure.c,
+		// arch/x86/mm/fault.c).
+		"EDAC MC",
+		"Memory failure: ",
+		"MCE: Killing ",
 		// NFS (net/sunrpc/clnt.c, fs/nfs, fs/lockd).
 		"nfs: server",
 		"NFS: ",

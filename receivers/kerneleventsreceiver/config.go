@@ -86,6 +86,7 @@ func (c *Config) enabledEvents() map[string]bool {
 		"gpu.recovered":          e.GpuRecovered.Enabled,
 		"gpu.xid":                e.GpuXid.Enabled,
 		"host.lockup":            e.HostLockup.Enabled,
+		"host.memory_error":      e.HostMemoryError.Enabled,
 		"network.link":           e.NetworkLink.Enabled,
 		"network.module_fault":   e.NetworkModuleFault.Enabled,
 		"nvswitch.sxid":          e.NvswitchSxid.Enabled,

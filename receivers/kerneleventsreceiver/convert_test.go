@@ -147,7 +147,15 @@ func TestEverythingEmittedIsDeclared(t *testing.T) {
 		}
 	}
 	c := newTestConverter()
+	sysfs := t.TempDir()
+	t.Setenv("HOST_SYS", sysfs)
+	putDevice(t, sysfs, "pci0000:5d/0000:5d:01.0/0000:5e:00.0", "0x020700", "0x15b3")
+	require.NoError(t, os.MkdirAll(filepath.Join(sysfs, "devices/pci0000:5d/0000:5d:01.0/0000:5e:00.0/infiniband/mlx5_0"), 0o755))
+	putDevice(t, sysfs, "pci0000:b0/0000:b0:02.0/0000:b1:00.0", "0x030200", "0x10de")
+	trees := newTopologies(start)
 	for _, report := range reportsOf(t, everyLine(t), kmsg.WriterUserspace) {
+		located := trees.locate(nil, []kernellog.Fault{*report.Fault}, start)
+		report.Fault = &located[0]
 		if report.OwnerPID != 0 {
 			report.Owner = &identity.Process{PID: 1, ParentPID: 1, Comm: "c", ContainerID: "c", PodUID: "p", JobID: "j"}
 		}

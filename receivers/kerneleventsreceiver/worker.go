@@ -35,12 +35,14 @@ type worker struct {
 	resolver  identity.Resolver // nil without the extension
 	enabled   map[string]bool
 
-	parser  *kernellog.Parser
-	folder  *fold.Folder
-	convert *converter
-	tick    time.Duration // how often open folds are looked at
-	faults  []kernellog.Fault
-	reports []fold.Report
+	parser   *kernellog.Parser
+	topology *topologies
+	folder   *fold.Folder
+	convert  *converter
+	tick     time.Duration // how often open folds are looked at
+	faults   []kernellog.Fault
+	located  []kernellog.Fault
+	reports  []fold.Report
 }
 
 func newWorker(ctx context.Context, k *kernelEvents, resolver identity.Resolver) (*worker, error) {
@@ -58,7 +60,7 @@ func newWorker(ctx context.Context, k *kernelEvents, resolver identity.Resolver)
 		stop: make(chan struct{}), done: make(chan struct{}),
 		ctx: ctx, deliver: deliver, telemetry: k.telemetry, outcomes: outcomeOptions(),
 		resolver: resolver, enabled: k.config.enabledEvents(),
-		parser: kernellog.NewParser(catalogue), folder: fold.New(limits),
+		parser: kernellog.NewParser(catalogue), topology: newTopologies(time.Now()), folder: fold.New(limits),
 		convert: newConverter(metadata.NewLogsBuilder(k.config.LogsBuilderConfig, k.settings), record.ThisHost()),
 		tick:    min(max(limits.Quiet/10, time.Millisecond), time.Second),
 	}, nil
@@ -125,7 +127,8 @@ func (w *worker) event(event *kmsg.Event, now time.Time) {
 	var outcome kernellog.Outcome
 	w.faults, outcome = w.parser.Parse(w.faults[:0], event)
 	w.telemetry.ReceiverKerneleventsLines.Add(w.ctx, 1, w.outcomes[outcome])
-	w.reports = w.fold(w.reports[:0], w.faults, now)
+	w.located = w.topology.locate(w.located[:0], w.faults, now)
+	w.reports = w.fold(w.reports[:0], w.located, now)
 	w.send(now)
 }
 

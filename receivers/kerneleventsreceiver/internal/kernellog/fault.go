@@ -4,6 +4,7 @@
 package kernellog
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
@@ -24,6 +25,7 @@ const (
 	EventStorageNotResponding = "storage.not_responding"
 	EventStorageRecovered     = "storage.recovered"
 	EventHostLockup           = "host.lockup"
+	EventHostMemoryError      = "host.memory_error"
 	EventProcessSegfault      = "process.segfault"
 )
 
@@ -131,6 +133,8 @@ const (
 	AttributeCPU             = "kernelevents.cpu"
 	AttributeBlockedSeconds  = "kernelevents.blocked_seconds"
 	AttributeLibrary         = "kernelevents.library"
+	AttributeDIMM            = "kernelevents.dimm"
+	AttributeRDMADevice      = "network.rdma.device"
 )
 
 // put adds a text, unless it is empty.
@@ -138,6 +142,11 @@ func (f *Fault) put(key, text string) {
 	if text != "" {
 		f.Attributes = append(f.Attributes, Attribute{Key: key, Text: text})
 	}
+}
+
+// PutText adds an attribute to a copy of a fault, and leaves the original's alone.
+func (f *Fault) PutText(key, text string) {
+	f.Attributes = append(slices.Clip(f.Attributes), Attribute{Key: key, Text: text})
 }
 
 func (f *Fault) putInt(key string, value int64) {

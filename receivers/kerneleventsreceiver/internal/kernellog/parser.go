@@ -75,7 +75,7 @@ func (p *Parser) Parse(faults []Fault, event *kmsg.Event) ([]Fault, Outcome) {
 func (p *Parser) parseLine(faults []Fault, l line) ([]Fault, Outcome) {
 	for _, parse := range [...]func([]Fault, line) ([]Fault, Outcome){
 		p.parseSXid, p.parseXid, p.parseUUID, p.parseHardwareError, p.parseLost,
-		p.parseAMD, p.parseNetwork, p.parsePCIe, p.parseHost,
+		p.parseAMD, p.parseNetwork, p.parsePCIe, p.parseMemory, p.parseHost,
 	} {
 		var outcome Outcome
 		if faults, outcome = parse(faults, l); outcome != Unrecognized {

@@ -33,6 +33,7 @@ type EventsConfig struct {
 	GpuRecovered         EventConfig `mapstructure:"gpu.recovered"`
 	GpuXid               EventConfig `mapstructure:"gpu.xid"`
 	HostLockup           EventConfig `mapstructure:"host.lockup"`
+	HostMemoryError      EventConfig `mapstructure:"host.memory_error"`
 	NetworkLink          EventConfig `mapstructure:"network.link"`
 	NetworkModuleFault   EventConfig `mapstructure:"network.module_fault"`
 	NvswitchSxid         EventConfig `mapstructure:"nvswitch.sxid"`
@@ -58,6 +59,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		HostLockup: EventConfig{
+			Enabled: true,
+		},
+		HostMemoryError: EventConfig{
 			Enabled: true,
 		},
 		NetworkLink: EventConfig{

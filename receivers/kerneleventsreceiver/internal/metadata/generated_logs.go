@@ -137,6 +137,12 @@ func WithKerneleventsCPUEventAttribute(kerneleventsCPUAttributeValue int64) Even
 	})
 }
 
+func WithKerneleventsDimmEventAttribute(kerneleventsDimmAttributeValue string) EventAttributeOption {
+	return eventAttributeOptionFunc(func(dp plog.LogRecord) {
+		dp.Attributes().PutStr("kernelevents.dimm", kerneleventsDimmAttributeValue)
+	})
+}
+
 func WithKerneleventsErrorCountEventAttribute(kerneleventsErrorCountAttributeValue int64) EventAttributeOption {
 	return eventAttributeOptionFunc(func(dp plog.LogRecord) {
 		dp.Attributes().PutInt("kernelevents.error_count", kerneleventsErrorCountAttributeValue)
@@ -320,6 +326,12 @@ func WithNetworkModuleErrorEventAttribute(networkModuleErrorAttributeValue strin
 func WithNetworkPortEventAttribute(networkPortAttributeValue int64) EventAttributeOption {
 	return eventAttributeOptionFunc(func(dp plog.LogRecord) {
 		dp.Attributes().PutInt("network.port", networkPortAttributeValue)
+	})
+}
+
+func WithNetworkRdmaDeviceEventAttribute(networkRdmaDeviceAttributeValue string) EventAttributeOption {
+	return eventAttributeOptionFunc(func(dp plog.LogRecord) {
+		dp.Attributes().PutStr("network.rdma.device", networkRdmaDeviceAttributeValue)
 	})
 }
 
@@ -573,6 +585,44 @@ func (e *eventHostLockup) emit(lrs plog.LogRecordSlice) {
 
 func newEventHostLockup(cfg EventConfig) eventHostLockup {
 	e := eventHostLockup{config: cfg}
+	if cfg.Enabled {
+		e.data = plog.NewLogRecordSlice()
+	}
+	return e
+}
+
+type eventHostMemoryError struct {
+	data   plog.LogRecordSlice // data buffer for generated log records.
+	config EventConfig         // event config provided by user.
+}
+
+func (e *eventHostMemoryError) recordEvent(ctx context.Context, timestamp pcommon.Timestamp, options ...EventAttributeOption) {
+	if !e.config.Enabled {
+		return
+	}
+	dp := e.data.AppendEmpty()
+	dp.SetEventName("host.memory_error")
+	dp.SetTimestamp(timestamp)
+
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		dp.SetTraceID(pcommon.TraceID(span.TraceID()))
+		dp.SetSpanID(pcommon.SpanID(span.SpanID()))
+	}
+
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// emit appends recorded event data to a events slice and prepares it for recording another set of log records.
+func (e *eventHostMemoryError) emit(lrs plog.LogRecordSlice) {
+	if e.config.Enabled && e.data.Len() > 0 {
+		e.data.MoveAndAppendTo(lrs)
+	}
+}
+
+func newEventHostMemoryError(cfg EventConfig) eventHostMemoryError {
+	e := eventHostMemoryError{config: cfg}
 	if cfg.Enabled {
 		e.data = plog.NewLogRecordSlice()
 	}
@@ -897,6 +947,7 @@ type LogsBuilder struct {
 	eventGpuRecovered              eventGpuRecovered
 	eventGpuXid                    eventGpuXid
 	eventHostLockup                eventHostLockup
+	eventHostMemoryError           eventHostMemoryError
 	eventNetworkLink               eventNetworkLink
 	eventNetworkModuleFault        eventNetworkModuleFault
 	eventNvswitchSxid              eventNvswitchSxid
@@ -923,6 +974,7 @@ func NewLogsBuilder(lbc LogsBuilderConfig, settings receiver.Settings) *LogsBuil
 		eventGpuRecovered:              newEventGpuRecovered(lbc.Events.GpuRecovered),
 		eventGpuXid:                    newEventGpuXid(lbc.Events.GpuXid),
 		eventHostLockup:                newEventHostLockup(lbc.Events.HostLockup),
+		eventHostMemoryError:           newEventHostMemoryError(lbc.Events.HostMemoryError),
 		eventNetworkLink:               newEventNetworkLink(lbc.Events.NetworkLink),
 		eventNetworkModuleFault:        newEventNetworkModuleFault(lbc.Events.NetworkModuleFault),
 		eventNvswitchSxid:              newEventNvswitchSxid(lbc.Events.NvswitchSxid),
@@ -1000,6 +1052,7 @@ func (lb *LogsBuilder) EmitForResource(options ...ResourceLogsOption) {
 	lb.eventGpuRecovered.emit(ils.LogRecords())
 	lb.eventGpuXid.emit(ils.LogRecords())
 	lb.eventHostLockup.emit(ils.LogRecords())
+	lb.eventHostMemoryError.emit(ils.LogRecords())
 	lb.eventNetworkLink.emit(ils.LogRecords())
 	lb.eventNetworkModuleFault.emit(ils.LogRecords())
 	lb.eventNvswitchSxid.emit(ils.LogRecords())
@@ -1067,6 +1120,11 @@ func (lb *LogsBuilder) RecordGpuXidEvent(ctx context.Context, timestamp pcommon.
 // RecordHostLockupEvent adds a log record of host.lockup event.
 func (lb *LogsBuilder) RecordHostLockupEvent(ctx context.Context, timestamp pcommon.Timestamp, options ...EventAttributeOption) {
 	lb.eventHostLockup.recordEvent(ctx, timestamp, options...)
+}
+
+// RecordHostMemoryErrorEvent adds a log record of host.memory_error event.
+func (lb *LogsBuilder) RecordHostMemoryErrorEvent(ctx context.Context, timestamp pcommon.Timestamp, options ...EventAttributeOption) {
+	lb.eventHostMemoryError.recordEvent(ctx, timestamp, options...)
 }
 
 // RecordNetworkLinkEvent adds a log record of network.link event.
