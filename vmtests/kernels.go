@@ -14,7 +14,10 @@ type Kernel struct {
 	Name    string
 	Arch    string   // Debian's name: amd64
 	Suites  []string // the newest matching package of all of them is taken
-	Package string   // package name; one * stands for the part that moves
+	Package []string // package names in order of preference; one * in each stands for the part that moves
+	Modules []string // kernel modules that the machine loads, where the kernel has them
+	Only    []string // packages whose tests run; empty: all
+	Quick   bool     // one of the rows that CI runs
 	Skips   []Skip   // skips that are right on this kernel
 }
 
@@ -38,9 +41,16 @@ func parseKernels(text string) ([]Kernel, error) {
 		case fields[0] == "kernel" && len(fields) == 5:
 			kernels, err = addKernel(kernels, fields)
 		case fields[0] == "skip" && len(fields) >= 5:
-			err = addSkip(kernels, fields)
+			skip := Skip{Package: fields[2], Test: fields[3], Reason: strings.Join(fields[4:], " ")}
+			err = each(kernels, fields[1], func(k *Kernel) { k.Skips = append(k.Skips, skip) })
+		case fields[0] == "modules" && len(fields) >= 3:
+			err = each(kernels, fields[1], func(k *Kernel) { k.Modules = append(k.Modules, fields[2:]...) })
+		case fields[0] == "only" && len(fields) >= 3:
+			err = each(kernels, fields[1], func(k *Kernel) { k.Only = append(k.Only, fields[2:]...) })
+		case fields[0] == "quick" && len(fields) == 2:
+			err = each(kernels, fields[1], func(k *Kernel) { k.Quick = true })
 		default:
-			err = fmt.Errorf("want 'kernel NAME ARCH SUITES PACKAGE' or 'skip NAME PACKAGE TEST REASON', this is %q", line)
+			err = fmt.Errorf("want 'kernel NAME ARCH SUITES PACKAGES', 'modules', 'only' or 'skip' as the head of the file says, this is %q", line)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("kernels.txt:%d: %w", number+1, err)
@@ -50,32 +60,34 @@ func parseKernels(text string) ([]Kernel, error) {
 }
 
 func addKernel(kernels []Kernel, fields []string) ([]Kernel, error) {
-	k := Kernel{Name: fields[1], Arch: fields[2], Suites: strings.Split(fields[3], ","), Package: fields[4]}
-	if k.Arch != "amd64" {
-		return nil, fmt.Errorf("architecture %s: only amd64 machines can be booted so far", k.Arch)
+	k := Kernel{Name: fields[1], Arch: fields[2], Suites: strings.Split(fields[3], ","), Package: strings.Split(fields[4], ",")}
+	if k.Arch != "amd64" && k.Arch != "arm64" {
+		return nil, fmt.Errorf("architecture %s: only amd64 and arm64 machines can be booted", k.Arch)
 	}
-	if strings.Count(k.Package, "*") > 1 {
-		return nil, fmt.Errorf("package %s: at most one *", k.Package)
+	for _, name := range k.Package {
+		if strings.Count(name, "*") > 1 {
+			return nil, fmt.Errorf("package %s: at most one *", name)
+		}
 	}
 	for _, other := range kernels {
-		if other.Name == k.Name && other.Arch == k.Arch {
-			return nil, fmt.Errorf("kernel %s %s stands here twice", k.Name, k.Arch)
+		if other.Name == k.Name {
+			return nil, fmt.Errorf("kernel %s stands here twice", k.Name)
 		}
 	}
 	return append(kernels, k), nil
 }
 
-func addSkip(kernels []Kernel, fields []string) error {
+// each does something to the row of a name, or to all above for *.
+func each(kernels []Kernel, name string, do func(*Kernel)) error {
 	found := false
 	for i := range kernels {
-		if fields[1] != "*" && fields[1] != kernels[i].Name {
-			continue
+		if name == "*" || name == kernels[i].Name {
+			found = true
+			do(&kernels[i])
 		}
-		found = true
-		kernels[i].Skips = append(kernels[i].Skips, Skip{Package: fields[2], Test: fields[3], Reason: strings.Join(fields[4:], " ")})
 	}
 	if !found {
-		return fmt.Errorf("skip for kernel %s, which has no row above", fields[1])
+		return fmt.Errorf("line for kernel %s, which has no row above", name)
 	}
 	return nil
 }

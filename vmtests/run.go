@@ -31,7 +31,7 @@ func runMachine(ctx context.Context, o options, k Kernel, binaries []binary, wor
 	if err != nil {
 		return err
 	}
-	kernel, err := archive.Cache{Dir: o.cache, Sources: sources}.Kernel(ctx, k.Suites, k.Arch, k.Package)
+	kernel, err := archive.Cache{Dir: o.cache, Sources: sources}.Kernel(ctx, archive.Query{Suites: k.Suites, Arch: k.Arch, Patterns: k.Package}, k.Modules)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func runMachine(ctx context.Context, o options, k Kernel, binaries []binary, wor
 	out.step("kernel %s: %s %s", k.Name, kernel.Package.Name, kernel.Package.Version)
 	initramfs := filepath.Join(work, "initramfs-"+k.Name)
 	defer os.Remove(initramfs)
-	if err := pack(initramfs, o, binaries, work); err != nil {
+	if err := pack(initramfs, o, kernel, binaries, work); err != nil {
 		return err
 	}
 	console := filepath.Join(work, "console-"+k.Name)
@@ -54,9 +54,9 @@ func runMachine(ctx context.Context, o options, k Kernel, binaries []binary, wor
 
 // pack makes the machine's root: each binary lies in its package's folder, with
 // the files that its tests read there.
-func pack(name string, o options, binaries []binary, work string) error {
-	payload := machine.Payload{Init: filepath.Join(work, initName), Files: map[string]string{}}
-	payload.Manifest.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=true", "GOTRACEBACK=all"}
+func pack(name string, o options, kernel archive.Kernel, binaries []binary, work string) error {
+	payload := machine.Payload{Init: filepath.Join(work, initName), Files: map[string]string{guest.ModulesDir: kernel.Modules}}
+	payload.Manifest.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=true", "GOTRACEBACK=all", "VMTESTS_KERNEL=" + kernel.Package.Name}
 	if o.binary != "" {
 		payload.Files["/bin/tracecore"] = o.binary
 		payload.Manifest.Env = append(payload.Manifest.Env, "TRACECORE_BINARY=/bin/tracecore")

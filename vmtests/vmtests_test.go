@@ -21,11 +21,11 @@ func TestMatrixHoldsTheKernelsWePromise(t *testing.T) {
 
 func TestMatrixErrorsNameTheLine(t *testing.T) {
 	for text, problem := range map[string]string{
-		"\nkernel 6.1 amd64 bookworm":                          "kernels.txt:2: want 'kernel NAME ARCH SUITES PACKAGE'",
-		"kernel 6.1 riscv64 sid p":                             "only amd64",
+		"\nkernel 6.1 amd64 bookworm":                          "kernels.txt:2: want 'kernel NAME ARCH SUITES PACKAGES'",
+		"kernel 6.1 riscv64 sid p":                             "only amd64 and arm64",
 		"kernel 6.1 amd64 a p-*-*":                             "at most one *",
 		"kernel 6.1 amd64 a p\nkernel 6.1 amd64 b q":           "stands here twice",
-		"skip 6.1 bpf/kmsg TestX because":                      "skip for kernel 6.1, which has no row above",
+		"skip 6.1 bpf/kmsg TestX because":                      "line for kernel 6.1, which has no row above",
 		"kernel 6.1 amd64 a p\nskip 6.1 bpf/kmsg TestNoReason": "kernels.txt:2: want",
 		"kernel 6.1 amd64 a p\nsikp * bpf/kmsg TestX a typo":   "kernels.txt:2: want",
 	} {

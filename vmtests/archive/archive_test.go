@@ -166,7 +166,7 @@ func TestReleaseFileWithoutASignatureIsRefused(t *testing.T) {
 }
 
 func TestSuiteWithoutASourceIsNamed(t *testing.T) {
-	_, err := Cache{Dir: t.TempDir()}.Kernel(context.Background(), []string{"bookworm-security"}, "amd64", "linux-image-6.1.0-*")
+	_, err := Cache{Dir: t.TempDir()}.Kernel(context.Background(), Query{Suites: []string{"bookworm-security"}, Arch: "amd64", Patterns: []string{"linux-image-6.1.0-*"}}, nil)
 	require.ErrorContains(t, err, "suite bookworm-security: apt has no source that serves it")
 	require.ErrorContains(t, err, "correct the row in kernels.txt")
 }

@@ -34,6 +34,7 @@ func newestInFile(ctx context.Context, path, pattern, root string) (Package, boo
 	if err := errors.Join(readErr, command.Wait()); err != nil {
 		return Package{}, false, fmt.Errorf("read index %s: %w", path, err)
 	}
+	pkg.index, pkg.root = path, root
 	return pkg, ok, nil
 }
 

@@ -5,103 +5,80 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 )
 
-// Cache keeps indexes and kernels in one folder.
+// Cache keeps indexes and what was taken out of packages in one folder.
 type Cache struct {
 	Dir     string
 	Sources Sources
+}
+
+// Query says where to look for a package and what it may be called.
+type Query struct {
+	Suites   []string
+	Arch     string
+	Patterns []string // in order of preference; one * in each stands for a version
 }
 
 // Kernel is a kernel ready to boot.
 type Kernel struct {
 	Package  Package
 	Image    string  // path of vmlinuz
-	Warnings []error // suites that could not be asked
+	Modules  string  // folder of modules, loaded in the order of their names
+	Warnings []error // suites that could not be asked, patterns that match no longer
 }
 
-// Kernel returns the newest kernel whose package matches, fetching it if it is
-// not here yet.
-func (c Cache) Kernel(ctx context.Context, suites []string, arch, pattern string) (Kernel, error) {
-	pkg, warnings, err := c.resolve(ctx, suites, arch, pattern)
+// Kernel returns the newest kernel that matches, with the modules of the given
+// names and all they need, fetching what is not here yet.
+func (c Cache) Kernel(ctx context.Context, q Query, modules []string) (Kernel, error) {
+	pkg, warnings, err := c.resolve(ctx, q)
 	if err != nil {
 		return Kernel{}, err
 	}
-	image := filepath.Join(c.Dir, fmt.Sprintf("%s_%s_%s.vmlinuz", pkg.Name, pkg.Version, arch))
-	if _, err := os.Stat(image); err == nil {
-		return Kernel{Package: pkg, Image: image, Warnings: warnings}, nil
+	base := filepath.Join(c.Dir, fmt.Sprintf("%s_%s_%s", pkg.Name, pkg.Version, q.Arch))
+	kernel := Kernel{Package: pkg, Image: base + ".vmlinuz", Modules: base + ".modules-" + listID(modules), Warnings: warnings}
+	if exists(kernel.Image) && exists(kernel.Modules) {
+		return kernel, nil
 	}
-	if err := c.unpack(ctx, pkg, image); err != nil {
+	if err := c.unpackKernel(ctx, kernel, modules); err != nil {
 		return Kernel{}, fmt.Errorf("kernel %s %s: %w", pkg.Name, pkg.Version, err)
 	}
-	return Kernel{Package: pkg, Image: image, Warnings: warnings}, nil
+	return kernel, nil
 }
 
-// resolve asks every suite and takes the newest package of all. A suite that
-// cannot be asked is a warning while another has the package.
-func (c Cache) resolve(ctx context.Context, suites []string, arch, pattern string) (Package, []error, error) {
-	var best Package
-	var warnings []error
-	for _, suite := range suites {
-		pkg, ok, err := c.newestIn(ctx, suite, arch, pattern)
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// unpackKernel keeps of the packages only the image and the modules.
+func (c Cache) unpackKernel(ctx context.Context, kernel Kernel, modules []string) error {
+	return c.inTree(ctx, kernel.Package, func(tree string) error {
+		image, err := findImage(tree)
 		if err != nil {
-			warnings = append(warnings, fmt.Errorf("suite %s: %w", suite, err))
+			return err
 		}
-		if ok && (best.Name == "" || compareVersions(pkg.Version, best.Version) > 0) {
-			best = pkg
+		if err := c.placeModules(ctx, kernel, tree, modules); err != nil {
+			return err
 		}
-	}
-	if best.Name == "" {
-		missing := fmt.Errorf("no package %s in %s: the archive has moved on, correct the row in kernels.txt", pattern, strings.Join(suites, ", "))
-		return Package{}, nil, errors.Join(append(warnings, missing)...)
-	}
-	return best, warnings, nil
+		return os.Rename(image, kernel.Image)
+	})
 }
 
-// newestIn looks into one suite at the first root that has it.
-func (c Cache) newestIn(ctx context.Context, suite, arch, pattern string) (Package, bool, error) {
-	roots := c.Sources.Main
-	if _, kind := splitSuite(suite); kind == "security" {
-		roots = c.Sources.Security
+// placeModules takes them from the image's own package, or from the one beside
+// it where Debian has split them.
+func (c Cache) placeModules(ctx context.Context, kernel Kernel, tree string, modules []string) error {
+	name, split := strings.CutPrefix(kernel.Package.Name, "linux-binary-")
+	if !split {
+		return place(ctx, tree, modules, kernel.Modules)
 	}
-	var errs []error
-	for _, root := range roots {
-		path, err := c.index(ctx, root, suite, arch)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		return newestInFile(ctx, path, pattern, root)
-	}
-	return Package{}, false, errors.Join(append(errs, errors.New("apt has no source that serves it"))...)
-}
-
-// unpack fetches the package, takes its kernel image out and keeps only that.
-func (c Cache) unpack(ctx context.Context, pkg Package, image string) error {
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return err
-	}
-	work, err := os.MkdirTemp(c.Dir, "unpack-")
+	others, err := sibling(ctx, kernel.Package, "linux-modules-"+name)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	deb := filepath.Join(work, "kernel.deb")
-	if err := fetch(ctx, pkg.URL, deb, pkg.SHA256); err != nil {
-		return err
-	}
-	tree := filepath.Join(work, "tree")
-	if out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", deb, tree).CombinedOutput(); err != nil {
-		return fmt.Errorf("unpack: %w: %s", err, out)
-	}
-	found, err := findImage(tree)
-	if err != nil {
-		return err
-	}
-	return os.Rename(found, image)
+	return c.inTree(ctx, others, func(tree string) error { return place(ctx, tree, modules, kernel.Modules) })
 }
 
 // findImage knows both layouts: boot/vmlinuz-V, and usr/lib/modules/V/vmlinuz

@@ -14,6 +14,8 @@ type Package struct {
 	SHA256  string
 	Size    string
 	URL     string
+
+	index, root string // where it was found, for other packages of the same build
 }
 
 // eachStanza calls do with each paragraph of `Key: value` lines, keeping only

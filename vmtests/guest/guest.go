@@ -13,6 +13,9 @@ type Manifest struct {
 // ManifestPath is where init finds its Manifest.
 const ManifestPath = "/manifest.json"
 
+// ModulesDir holds the kernel modules that init loads, in the order of their names.
+const ModulesDir = "/lib/modules"
+
 // Test is one test binary.
 type Test struct {
 	Package string        `json:"package"` // folder in the module: bpf/kmsg

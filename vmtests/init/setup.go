@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/vmtests/guest"
 )
 
 // mounts are what the probes and their tests find on a real host.
@@ -43,6 +46,9 @@ func setUp() error {
 	if err := enableControllers(); err != nil {
 		return err
 	}
+	if err := loadModules(); err != nil {
+		return err
+	}
 	return loopbackUp()
 }
 
@@ -50,6 +56,26 @@ func setUp() error {
 func enableControllers() error {
 	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory +pids"), 0); err != nil {
 		return fmt.Errorf("enable cgroup controllers: %w", err)
+	}
+	return nil
+}
+
+// loadModules loads what the harness has sorted so that each finds what it needs.
+func loadModules() error {
+	entries, err := os.ReadDir(guest.ModulesDir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		file, err := os.Open(filepath.Join(guest.ModulesDir, entry.Name()))
+		if err != nil {
+			return err
+		}
+		err = unix.FinitModule(int(file.Fd()), "", 0)
+		file.Close()
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("load module %s: %w", entry.Name(), err)
+		}
 	}
 	return nil
 }
