@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"slices"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
-
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -18,7 +16,10 @@ type ruleState struct {
 	names []string       // of its fields
 	at    map[string]int // field name → position in names
 	key   []int
-	rank  int // position of the field rank, -1 when there is none
+	// rank is the position of the field that fills the blast radius: ranks, a
+	// list, or else rank; -1 when there is neither.
+	rank int
+	list bool // it is ranks
 	// identity are the fields that rules join by: two marks that differ in one
 	// are not about the same process or thing.
 	identity []int
@@ -104,8 +105,10 @@ func (e *Engine) compileRule(r *rule.Rule, parsers *rule.Parsers) (*ruleState, e
 	for i, name := range s.names {
 		s.at[name] = i
 	}
-	if at, ok := s.at["rank"]; ok {
-		s.rank = at
+	for _, name := range []string{"rank", "ranks"} {
+		if at, ok := s.at[name]; ok {
+			s.rank, s.list = at, name == "ranks"
+		}
 	}
 	s.key = s.positions(r.Key)
 	for i, evidence := range r.All() {
@@ -251,8 +254,8 @@ func (c condition) holds(e *Engine, r *record) bool {
 	return ok
 }
 
-// read returns the value of g as a bounded string, "" for none.
-func (g *getter) read(e *Engine, r *record) string {
+// get returns the value of g as it is, nil for none.
+func (g *getter) get(e *Engine, r *record) any {
 	if g.attribute != "" {
 		from := r.attributes
 		if g.resource {
@@ -260,41 +263,24 @@ func (g *getter) read(e *Engine, r *record) string {
 		}
 		v, ok := from.Get(g.attribute)
 		if !ok {
-			return ""
+			return nil
 		}
-		return valueString(v)
+		return v
 	}
 	v, err := g.eval(r)
 	if err != nil {
 		e.stats.EvalErrors++
-		return ""
+		return nil
 	}
-	return anyString(v)
+	return v
 }
+
+// read returns the value of g as a bounded string, "" for none.
+func (g *getter) read(e *Engine, r *record) string { return anyString(g.get(e, r)) }
 
 func (g *getter) eval(r *record) (any, error) {
 	if g.log != nil {
 		return g.log.Eval(context.Background(), r.log)
 	}
 	return g.point.Eval(context.Background(), r.point)
-}
-
-func anyString(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return ""
-	case string:
-		return clean(v)
-	case pcommon.Value:
-		return valueString(v)
-	default:
-		return clean(fmt.Sprint(v))
-	}
-}
-
-func valueString(v pcommon.Value) string {
-	if v.Type() == pcommon.ValueTypeStr {
-		return clean(v.Str())
-	}
-	return clean(v.AsString())
 }

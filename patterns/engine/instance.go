@@ -166,35 +166,40 @@ func (e *Engine) insertMark(inst *instance, w *watch, m mark) (changed, loud boo
 		return false, false, nil
 	}
 	inst.touched = max(inst.touched, m.Last)
-	fresh := inst.learn(m.Values)
+	fresh := inst.learn(&m)
 	if w.join < 0 {
 		waiting = e.register(inst, m.Values)
 	}
 	return true, first || fresh, waiting
 }
 
-// learn takes note of values and rank; it reports whether a field got its first
+// learn takes note of values and ranks; it reports whether a field got its first
 // value.
-func (inst *instance) learn(values []string) bool {
+func (inst *instance) learn(m *mark) bool {
 	before := inst.known
-	for i, v := range values {
+	for i, v := range m.Values {
 		if v != "" {
 			inst.known |= 1 << i
 		}
 	}
-	if inst.state.rank >= 0 {
-		inst.addRank(values[inst.state.rank])
+	switch {
+	case inst.state.list:
+		inst.addRanks(m.Ranks)
+	case inst.state.rank >= 0:
+		if rank, ok := parseRank(m.Values[inst.state.rank]); ok {
+			inst.addRanks([]int{rank})
+		}
 	}
 	return inst.known != before
 }
 
-func (inst *instance) addRank(text string) {
-	rank, ok := parseRank(text)
-	if !ok || len(inst.ranks) >= maxRanks {
-		return
-	}
-	if at, there := slices.BinarySearch(inst.ranks, rank); !there {
-		inst.ranks = slices.Insert(inst.ranks, at, rank)
+// addRanks adds sorted ranks.
+func (inst *instance) addRanks(ranks []int) {
+	for _, rank := range ranks {
+		at, there := slices.BinarySearch(inst.ranks, rank)
+		if !there && len(inst.ranks) < maxRanks {
+			inst.ranks = slices.Insert(inst.ranks, at, rank)
+		}
 	}
 }
 

@@ -10,7 +10,8 @@ type mark struct {
 	Time    int64    `json:"t"`
 	Last    int64    `json:"l"`
 	Count   float64  `json:"c"`
-	Values  []string `json:"v"` // by field of the rule
+	Values  []string `json:"v"`           // by field of the rule
+	Ranks   []int    `json:"r,omitempty"` // of the list field called ranks
 	Source  string   `json:"s"`
 	FaultID string   `json:"f,omitempty"`
 	Series  uint64   `json:"i,omitempty"`
@@ -64,7 +65,18 @@ func (m *mark) merge(o *mark) bool {
 		m.Count = max(m.Count, o.Count)
 	}
 	m.Time, m.Last = min(m.Time, o.Time), max(m.Last, o.Last)
-	return m.Count != before.Count || m.Time != before.Time || m.Last != before.Last
+	m.Ranks = union(m.Ranks, o.Ranks)
+	return m.Count != before.Count || m.Time != before.Time || m.Last != before.Last || len(m.Ranks) != len(before.Ranks)
+}
+
+// union returns the sorted ranks of both.
+func union(a, b []int) []int {
+	if len(b) == 0 || slices.Equal(a, b) {
+		return a
+	}
+	both := slices.Concat(a, b)
+	slices.Sort(both)
+	return slices.Compact(both)
 }
 
 // compare orders marks by time; those of one time by what they hold, so that

@@ -269,20 +269,30 @@ func (e *Engine) admit(r *record) bool {
 
 // take reads the fields of r and hands it to the operator of w.
 func (e *Engine) take(w *watch, r *record) bool {
-	values := make([]string, len(w.state.names))
-	for i := range w.fields {
-		g := &w.fields[i]
-		values[g.to] = g.read(e, r)
-	}
+	values, ranks := w.read(e, r)
 	if _, ok := tuple(values, w.match); !ok {
 		e.stats.Unkeyed++
 		return false
 	}
 	switch w.Operator {
 	case rule.Occur, rule.Miss:
-		e.place(w, mark{Time: r.time, Last: r.last, Count: r.count, Values: values, Source: r.source, FaultID: r.faultID})
+		e.place(w, mark{Time: r.time, Last: r.last, Count: r.count, Values: values, Ranks: ranks, Source: r.source, FaultID: r.faultID})
 	default:
 		e.sample(w, r, values)
 	}
 	return true
+}
+
+// read returns the fields of r, and the ranks in the list among them.
+func (w *watch) read(e *Engine, r *record) (values []string, ranks []int) {
+	values = make([]string, len(w.state.names))
+	for i := range w.fields {
+		g := &w.fields[i]
+		v := g.get(e, r)
+		values[g.to] = anyString(v)
+		if w.state.list && g.to == w.state.rank {
+			ranks = ranksOf(v)
+		}
+	}
+	return values, ranks
 }

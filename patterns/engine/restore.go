@@ -71,7 +71,7 @@ func (e *Engine) restoreFault(f *savedFault, byID map[string]*instance) {
 		}
 		inst.marks[w.index], inst.folded[w.index] = marks, f.Folded[name]
 		for i := range marks {
-			inst.learn(marks[i].Values)
+			inst.learn(&marks[i])
 		}
 	}
 	s.instances[f.Key] = inst

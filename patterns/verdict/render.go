@@ -166,7 +166,7 @@ func (p *printer) notSeen(things []string) {
 // ranks names the ranks hit by the whole incident, unless it is the one rank
 // that "where" names already.
 func (p *printer) ranks(incident []Verdict) {
-	if hit := ranksInWords(hitRanks(incident)); hit != incident[0].Culprit["rank"] {
+	if hit := RanksInWords(hitRanks(incident)); hit != incident[0].Culprit["rank"] {
 		p.field("ranks hit", hit)
 	}
 }

@@ -110,8 +110,8 @@ func sized(text string) string {
 	})
 }
 
-// ranksInWords folds sorted ranks into ranges: "0-7, 16".
-func ranksInWords(ranks []int) string {
+// RanksInWords folds ranks into ranges: "0-7, 16".
+func RanksInWords(ranks []int) string {
 	ranks = slices.Compact(slices.Sorted(slices.Values(ranks)))
 	var parts []string
 	for i := 0; i < len(ranks); {
