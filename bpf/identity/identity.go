@@ -56,4 +56,8 @@ type Resolver interface {
 	// Exits calls fn for each exit of a known rank process until cancel is
 	// called. fn must not block.
 	Exits(fn func(Exit)) (cancel func())
+	// Ranks returns the living processes of ranks: those that a launcher started
+	// and, with Inherited set, their descendants as far as they are known. A worker
+	// forked without exec is known once it was asked for or has exited.
+	Ranks() []Process
 }

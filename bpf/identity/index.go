@@ -203,3 +203,13 @@ func (t *table) living(fn func(*record)) {
 		}
 	}
 }
+
+// livingRanks returns the rank processes that have not ended.
+func (t *table) livingRanks() []Process {
+	queue := &t.queues[livingRank]
+	ranks := make([]Process, 0, queue.Len())
+	for e := queue.Front(); e != nil; e = e.Next() {
+		ranks = append(ranks, e.Value.(*record).Process)
+	}
+	return ranks
+}

@@ -23,6 +23,14 @@ func (t *Tracker) Lookup(pid, parentPID uint32, at time.Time) (Process, bool) {
 	return t.inherited(pid, parentPID, ns)
 }
 
+// Ranks returns the living processes of ranks and their known descendants, in no
+// order.
+func (t *Tracker) Ranks() []Process {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.table.livingRanks()
+}
+
 // known finds the process itself. One that had ended by then is still meant (its
 // GPU's faults may come after it), unless somebody else has the pid now.
 func (t *Tracker) known(pid uint32, ns uint64) (Process, bool) {

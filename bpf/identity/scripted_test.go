@@ -45,6 +45,28 @@ func TestExitedRankDoesNotAnswerForALivingStranger(t *testing.T) {
 	require.Equal(t, 3, s.lookup(500, 0, 5).Rank)
 }
 
+func TestRanksAreTheLivingProcessesOfRanks(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(100, 1, 0, 0, rank3()...)
+	s.exec(101, 100, 1, 1, rank3()...) // a program that the rank started
+	s.exec(200, 1, 1, 1, "RANK=4", "WORLD_SIZE=8")
+	s.exec(300, 1, 1, 1, "PATH=/bin")
+	s.exec(400, 1, 1, 1, "RANK=5", "WORLD_SIZE=8")
+	s.exit(400, 1, 1, 2, 9)
+	s.settle()
+
+	type rank struct {
+		pid       uint32
+		rank      int
+		inherited bool
+	}
+	var got []rank
+	for _, p := range s.Ranks() {
+		got = append(got, rank{p.PID, p.Rank, p.Inherited})
+	}
+	require.ElementsMatch(t, []rank{{100, 3, false}, {101, 3, true}, {200, 4, false}}, got)
+}
+
 func TestForkedWorkerIsOfItsParentsRank(t *testing.T) {
 	s := newScripted(t, Options{}, nil)
 	s.exec(100, 1, 0, 0, rank3()...)

@@ -122,6 +122,14 @@ func (x *identityExtension) Exits(fn func(identity.Exit)) (cancel func()) {
 	return func() {}
 }
 
+// Ranks implements identity.Resolver. There are none before Start.
+func (x *identityExtension) Ranks() []identity.Process {
+	if t := x.current(); t != nil {
+		return t.Ranks()
+	}
+	return nil
+}
+
 func (x *identityExtension) current() tracker {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -35,6 +35,10 @@ func (f *fakeTracker) Exits(fn func(identity.Exit)) func() {
 	return func() {}
 }
 
+func (f *fakeTracker) Ranks() []identity.Process {
+	return []identity.Process{{PID: 7, Rank: 3}}
+}
+
 func (f *fakeTracker) Report() probe.Report { return f.report }
 func (f *fakeTracker) Stats() probe.Stats   { return probe.Stats{Events: 1, Dropped: 2, Invalid: 3} }
 func (f *fakeTracker) Close() error         { f.closed.Add(1); return nil }
@@ -109,6 +113,7 @@ func TestExtensionAnswersForItsTracker(t *testing.T) {
 	require.Equal(t, 3, p.Rank)
 	_, known = resolver.Lookup(8, 0, time.Time{})
 	require.False(t, known)
+	require.Equal(t, []identity.Process{{PID: 7, Rank: 3}}, resolver.Ranks())
 	told := 0
 	cancel := resolver.Exits(func(e identity.Exit) { told = e.Signal })
 	require.Equal(t, 6, told)
@@ -186,6 +191,7 @@ func TestTrackerThatDoesNotOpenFollowsTheErrorMode(t *testing.T) {
 		require.Equal(t, []componentstatus.Status{componentstatus.StatusPermanentError}, b.host.statuses)
 		_, known := b.extension.(identity.Resolver).Lookup(7, 0, time.Time{})
 		require.False(t, known)
+		require.Empty(t, b.extension.(identity.Resolver).Ranks())
 		b.extension.(identity.Resolver).Exits(func(identity.Exit) { t.Error("nobody can know") })()
 		require.Zero(t, b.points(t, "probe_up")[0].Value)
 		b.shutdown(t)

@@ -83,6 +83,8 @@ func (f *fakeResolver) Exits(fn func(identity.Exit)) func() {
 	}
 }
 
+func (f *fakeResolver) Ranks() []identity.Process { return nil }
+
 func (f *fakeResolver) watched() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

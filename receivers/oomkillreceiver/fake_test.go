@@ -67,6 +67,7 @@ func (f *fakeResolver) Lookup(pid, parentPID uint32, _ time.Time) (identity.Proc
 }
 
 func (f *fakeResolver) Exits(func(identity.Exit)) func() { return func() {} }
+func (f *fakeResolver) Ranks() []identity.Process        { return nil }
 
 // fakeHost has extensions and hears component status.
 type fakeHost struct {
