@@ -73,7 +73,11 @@ func (a *arrival) metrics(shared map[string]any) (pmetric.Metrics, error) {
 		dp = sum.DataPoints().AppendEmpty()
 	}
 	dp.SetTimestamp(pcommon.NewTimestampFromTime(a.time))
-	dp.SetDoubleValue(a.record.Value)
+	value := a.record.Value
+	if a.record.Repeat != nil {
+		value += float64(a.n) * a.record.Repeat.Add
+	}
+	dp.SetDoubleValue(value)
 	return md, a.fill(rm.Resource(), shared, dp.Attributes())
 }
 

@@ -55,10 +55,12 @@ type Record struct {
 }
 
 // Repeat makes many records of one: in the string values, {n} is the number of
-// the copy from 0, {n:hex} the same as four hexadecimal digits.
+// the copy from 0, {n:hex} the same as four hexadecimal digits. Each copy of a
+// data point is Add greater than the one before: a counter at work.
 type Repeat struct {
-	Count int    `yaml:"count"`
-	Every Offset `yaml:"every"`
+	Count int     `yaml:"count"`
+	Every Offset  `yaml:"every"`
+	Add   float64 `yaml:"add"`
 }
 
 // Want is the file want.yaml. The number of verdicts and incidents, and the
