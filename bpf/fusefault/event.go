@@ -52,6 +52,11 @@ type Mount struct {
 	Faults   Histogram // completed page faults that had to wait
 
 	InFlight int // requests and faults in flight, of any age
+
+	// Aborted counts requests that the kernel ended itself with ECONNABORTED,
+	// because the daemon died or somebody aborted the connection; they are among
+	// Requests too. 0 where the rung cannot tell.
+	Aborted uint64
 }
 
 // Snapshot is what the kernel side holds at one moment.
