@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
 // The pause between two attempts grows from the first to the longest.
@@ -21,8 +22,17 @@ const (
 // refusal is final. The end of ctx ends the waiting, never an attempt under way.
 // The error is the last refusal: the logs are lost, count them.
 func Deliver(ctx context.Context, next consumer.Logs, logs plog.Logs, patience time.Duration) error {
+	return deliver(ctx, patience, func(attempt context.Context) error { return next.ConsumeLogs(attempt, logs) })
+}
+
+// DeliverMetrics is Deliver for metrics.
+func DeliverMetrics(ctx context.Context, next consumer.Metrics, metrics pmetric.Metrics, patience time.Duration) error {
+	return deliver(ctx, patience, func(attempt context.Context) error { return next.ConsumeMetrics(attempt, metrics) })
+}
+
+func deliver(ctx context.Context, patience time.Duration, consume func(context.Context) error) error {
 	attempt := context.WithoutCancel(ctx)
-	err := next.ConsumeLogs(attempt, logs)
+	err := consume(attempt)
 	if err == nil || consumererror.IsPermanent(err) {
 		return err
 	}
@@ -39,7 +49,7 @@ func Deliver(ctx context.Context, next consumer.Logs, logs plog.Logs, patience t
 		if ctx.Err() != nil {
 			return err
 		}
-		if err = next.ConsumeLogs(attempt, logs); err == nil || consumererror.IsPermanent(err) {
+		if err = consume(attempt); err == nil || consumererror.IsPermanent(err) {
 			return err
 		}
 	}
