@@ -175,13 +175,13 @@ func (c *child) kill() error {
 }
 
 // commands reads lines until standard input ends, which is when the maker is gone.
+// It is for do to answer "ok".
 func commands(do func(command string) error) error {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		if err := do(lines.Text()); err != nil {
 			return err
 		}
-		fmt.Println("ok")
 	}
 	return lines.Err()
 }

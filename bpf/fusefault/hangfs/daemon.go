@@ -40,7 +40,13 @@ func serve(opts Options) error {
 		return err
 	}
 	fmt.Println("mounted")
-	err = commands(g.do)
+	err = commands(func(command string) error {
+		err := g.do(command)
+		if err == nil {
+			fmt.Println("ok")
+		}
+		return err
+	})
 	// No Unmount, which would wait for whoever has a file open: the end of this
 	// process aborts the connection.
 	_ = server

@@ -4,6 +4,7 @@ package hangfs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,7 +44,11 @@ type Visit struct {
 
 // Visitor is a child process that has opened and mapped its files and waits to be
 // told to touch them.
-type Visitor struct{ child *child }
+type Visitor struct {
+	child *child
+	back  chan struct{} // closed when every thread has come back, or the visitor ended
+	err   error         // why it did not come back, once back is closed
+}
 
 // Visit starts a visitor in the mount namespace of the file system. The files are
 // open and mapped when it returns, so the daemon must answer until then. It ends
@@ -57,7 +62,7 @@ func (f *FS) Visit(v Visit) (*Visitor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a visitor of hangfs: %w", err)
 	}
-	visitor := &Visitor{child: c}
+	visitor := &Visitor{child: c, back: make(chan struct{})}
 	f.mu.Lock()
 	f.visitors = append(f.visitors, visitor)
 	f.mu.Unlock()
@@ -70,16 +75,23 @@ func (f *FS) Visit(v Visit) (*Visitor, error) {
 // PID is the visitor's.
 func (v *Visitor) PID() int { return v.child.pid() }
 
-// Go lets the threads touch their files; it does not wait for them.
-func (v *Visitor) Go() error { return v.child.tell("go") }
+// Go lets the threads touch their files, once; it does not wait for them.
+func (v *Visitor) Go() error {
+	if err := v.child.tell("go"); err != nil {
+		return fmt.Errorf("let a visitor of hangfs go: %w", err)
+	}
+	go func() {
+		v.err = v.child.expect("done")
+		close(v.back)
+	}()
+	return nil
+}
 
-// Wait waits until every thread has come back, with or without data.
+// Wait waits, after Go, until every thread has come back, with or without data.
 func (v *Visitor) Wait(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- v.child.expect("done") }()
 	select {
-	case err := <-done:
-		return err
+	case <-v.back:
+		return v.err
 	case <-ctx.Done():
 		return fmt.Errorf("wait for a visitor of hangfs: %w", ctx.Err())
 	}
@@ -125,15 +137,19 @@ func visit(r role) error {
 	}
 	ready.Wait()
 	fmt.Println("ready")
-	go func() {
-		done.Wait()
-		<-begin
-		fmt.Println("done")
-	}()
+	told := false
 	return commands(func(string) error {
+		if told {
+			return errors.New("a visitor goes once")
+		}
+		told = true
 		fmt.Println("ok")
 		close(begin)
-		select {} // the maker kills
+		go func() {
+			done.Wait()
+			fmt.Println("done")
+		}()
+		return nil
 	})
 }
 
