@@ -1,0 +1,149 @@
+package stall
+
+import "time"
+
+// finding is a socket that does not move in one direction. Due means that it
+// has not for long enough to say so.
+type finding struct {
+	s         *socket
+	cause     Cause
+	direction Direction
+	since     time.Duration
+	due       bool
+}
+
+// used is how many bytes a direction must have carried to count as used:
+// handshakes alone (NCCL 13 bytes, Gloo 8) do not make one.
+const used = 64
+
+// edgeWindow is how long before the silence a pair must have moved data to be
+// an edge of the wait-for graph, at least: a full mesh has many that never do.
+const edgeWindow = 10 * time.Second
+
+// judge says what is wrong with each socket. Accusations come first: whether a
+// job waits depends on them.
+func (t *Tracker) judge() []finding {
+	found := t.refusing()
+	for _, s := range t.sockets {
+		if s.round == t.round {
+			found = t.accuse(found, s)
+		}
+	}
+	t.weigh(found)
+	for _, j := range t.jobs {
+		if j.round == t.round && t.waits(j) {
+			found = t.edges(found, j)
+		}
+	}
+	return found
+}
+
+// accuse adds what accuses somebody.
+func (t *Tracker) accuse(found []finding, s *socket) []finding {
+	kind := s.resolve()
+	if kind == Other {
+		return found
+	}
+	if f, is := t.stillConnecting(s); is {
+		return append(found, f)
+	}
+	if since, is := s.unread(); is {
+		due := t.now-since >= t.patience(s.rank.job, s.rank, kind)
+		found = append(found, finding{s, NotReading, Receive, since, due})
+	}
+	switch cause, since, is := s.stuck(); {
+	case is && cause == Network:
+		found = append(found, finding{s, cause, Send, since, t.now-since >= t.o.Network})
+	case is:
+		var reader *rank
+		if s.peer != nil {
+			reader = s.peer.rank
+		}
+		found = append(found, finding{s, cause, Send, since, t.now-since >= t.patience(s.rank.job, reader, kind)})
+	}
+	return found
+}
+
+// patience is how long unread bytes may stand. reader is who ought to read them,
+// nil when it is on another node.
+func (t *Tracker) patience(j *job, reader *rank, kind Kind) time.Duration {
+	switch {
+	case reader != nil && reader.now.State.halted():
+		return t.o.Halted
+	case kind.service():
+		return t.o.Service
+	case reader != nil && reader.computing(t.now, &t.o):
+		return max(t.o.Computing, t.phase(j))
+	default:
+		return max(t.o.Asleep, t.phase(j))
+	}
+}
+
+// phase is how long a silence of the job may last and still be a phase.
+func (t *Tracker) phase(j *job) time.Duration {
+	return time.Duration(t.o.PhaseFactor * float64(j.phases.usual(&t.o)))
+}
+
+// weigh notes what the findings mean for each job: whether somebody is accused,
+// and what its silences must not be learned from.
+func (t *Tracker) weigh(found []finding) {
+	for i := range found {
+		f := &found[i]
+		if f.cause == Connecting {
+			continue
+		}
+		j := f.s.rank.job
+		if f.due || t.sustains(t.keyOf(f), f) {
+			j.accused = true
+		}
+		if f.cause == Network && f.due {
+			j.tainted = t.now
+		}
+	}
+	for _, r := range t.ranks {
+		if r.now.State.halted() && r.collectiveNow {
+			r.job.halted, r.job.tainted = true, t.now
+		}
+	}
+}
+
+// waits reports whether the ranks of a job wait for more than their next phase.
+// Once they do, they do until data moves.
+func (t *Tracker) waits(j *job) bool {
+	suspect := j.suspect()
+	if suspect == nil || j.moved == never {
+		return false
+	}
+	if !j.waiting {
+		j.waiting = t.now-j.moved >= t.waitPatience(j, suspect)
+	}
+	return j.waiting
+}
+
+func (t *Tracker) waitPatience(j *job, suspect *rank) time.Duration {
+	switch {
+	case j.halted || j.accused:
+		return t.o.Halted
+	case suspect.computing(t.now, &t.o):
+		return max(t.o.Computing, t.phase(j))
+	default:
+		return max(t.o.Asleep, t.phase(j))
+	}
+}
+
+// edges adds the pairs of a job that waits, in each direction they are used.
+func (t *Tracker) edges(found []finding, j *job) []finding {
+	window := t.now - j.moved + max(edgeWindow, t.phase(j))
+	for _, s := range t.sockets {
+		if s.rank.job != j || s.round != t.round || t.now-s.moved > window || !s.resolve().collective() {
+			continue
+		}
+		if _, unread := s.unread(); !unread && s.now.BytesReceived > used {
+			found = append(found, finding{s, Waiting, Receive, s.moved, true})
+		}
+		if outgoing(&s.now) == 0 && s.now.BytesSent > used {
+			found = append(found, finding{s, Waiting, Send, s.moved, true})
+		}
+	}
+	return found
+}

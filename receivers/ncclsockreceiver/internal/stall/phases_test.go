@@ -1,0 +1,164 @@
+package stall
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+)
+
+func TestPhasesForgetTheStartAndTheLongPast(t *testing.T) {
+	o := Defaults()
+	var p phases
+	now := time.Duration(0)
+	silent := func(d time.Duration) {
+		p.silence(now, now+d, &o)
+		p.silence(now+time.Second, now+d, &o) // another rank tells of the same
+		now += d
+		p.moved(now, &o)
+	}
+	silent(5 * time.Minute) // compilation
+	require.Equal(t, o.PhaseUnlearned, p.usual(&o))
+	for range o.PhaseLearning - 1 {
+		now += time.Second
+		silent(4 * time.Second)
+	}
+	require.Equal(t, 4*time.Second, p.usual(&o))
+	silent(30 * time.Second)
+	require.Equal(t, 30*time.Second, p.usual(&o))
+	now += 61 * time.Minute
+	silent(2 * time.Second)
+	require.Equal(t, 30*time.Second, p.usual(&o), "of the hour before")
+	now += 61 * time.Minute
+	silent(2 * time.Second)
+	require.Equal(t, 2*time.Second, p.usual(&o))
+}
+
+func TestSilenceOfAStoppedRankIsNoPhase(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	w.ranks[2].State = Stopped
+	w.idle(40)
+	w.ranks[2].State = Running
+	w.pass(time.Second)
+	for _, l := range w.links {
+		l.send(1, 0)
+	}
+	w.look()
+	w.train(3)
+	events := w.idle(4)
+	require.NotEmpty(t, events)
+	require.Zero(t, events[0].Rank.UsualPhase)
+}
+
+func TestKindByHandshake(t *testing.T) {
+	first := func(magic uint64, kind uint32) []byte {
+		return append(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, magic), kind), 7)
+	}
+	for name, tc := range map[string]struct {
+		bytes []byte
+		want  Kind
+	}{
+		"data":                          {first(magicNCCL, 3), Data},
+		"bootstrap has a random magic":  {first(0x1234567890abcdef, 1), Bootstrap},
+		"proxy":                         {first(0x1234567890abcdef, 2), Proxy},
+		"keys of the InfiniBand path":   {first(magicNCCL, 4), Proxy},
+		"RAS":                           {first(magicNCCL, 5), RAS},
+		"unknown type":                  {first(magicNCCL, 0), undecided},
+		"a type there is not":           {first(magicNCCL, 77), undecided},
+		"Gloo: sequence, then a header": {first(3, 48), undecided},
+		"Gloo with an odd length":       {first(3, 3), undecided},
+		"HTTP":                          {[]byte("GET / HTTP/1.1"), undecided},
+		"TLS":                           {[]byte{0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 0x11}, undecided},
+		"short":                         {first(magicNCCL, 3)[:11], undecided},
+		"nothing":                       {nil, undecided},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, kindByHandshake(tc.bytes)) })
+	}
+}
+
+func TestKindIsRememberedAndSharedByBothEnds(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.links[0].in.Handshake = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, magicNCCL), 3)
+	w.train(1)
+	w.links[0].in.Handshake = nil
+	w.train(1)
+	for _, s := range []*ncclsock.Socket{w.links[0].out, w.links[0].in} {
+		require.Equal(t, Data, w.tracker.sockets[s.Cookie].resolve())
+	}
+	require.Equal(t, Gloo, w.tracker.sockets[w.links[1].out.Cookie].resolve())
+	w.ranks[1].NCCL = true
+	w.train(1)
+	require.Equal(t, Data, w.tracker.sockets[w.links[1].out.Cookie].resolve(), "a process with NCCL in it")
+}
+
+func TestProcessesOfOneRankAreNoPeers(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.ranks = append(w.ranks, &Process{Process: w.ranks[1].Process})
+	w.ranks[2].PID, w.ranks[2].Inherited = 1002, true
+	l := w.connect(1, 2, 900, 41000, 42000)
+	w.extra = append(w.extra, l.out, l.in)
+	w.train(1)
+	require.Equal(t, Other, w.tracker.sockets[900].resolve())
+}
+
+// TestHealthyJobIsNeverAccused lives through an hour of a job whose ranks
+// compute for different random times, so that early ranks leave bytes in the
+// queues of late ones, and asleep, so that no CPU use excuses anybody.
+func TestHealthyJobIsNeverAccused(t *testing.T) {
+	for seed := range uint64(5) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		w := newWorld(t, 8, Defaults())
+		for step := 0; w.at.Sub(began) < time.Hour; step++ {
+			late := 0
+			longest := time.Duration(0)
+			for r := range w.ranks {
+				if d := time.Duration(random.Int64N(int64(3 * time.Second))); d > longest {
+					late, longest = r, d
+				}
+			}
+			for _, l := range w.links {
+				l.send(1<<20, 0)
+			}
+			w.links[(late+7)%8].deliver(48, 0)
+			for end := w.at.Add(longest); w.at.Before(end); {
+				w.pass(min(time.Second, end.Sub(w.at)))
+				require.Empty(t, w.look(), "seed %d, step %d, phases up to 3 s", seed, step)
+			}
+			w.links[(late+7)%8].read()
+		}
+	}
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	o := Defaults()
+	t := New(o)
+	round := Round{Time: began, Processes: map[uint32]Process{}}
+	for r := range 64 {
+		pid := uint32(1000 + r)
+		round.Processes[pid] = Process{Process: identity.Process{PID: pid, Rank: r, WorldSize: 64, JobID: "job"}, State: Sleeping}
+	}
+	for i := range 10_000 {
+		round.Sockets = append(round.Sockets, ncclsock.Socket{
+			Cookie: uint64(i + 1), PID: uint32(1000 + i%64), State: ncclsock.Established, SendWindowBytes: 65536,
+			Local: netip.AddrPortFrom(address(1), uint16(33000+i)), Remote: netip.AddrPortFrom(address(2+i%16), 40000),
+		})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		round.Time = round.Time.Add(time.Second)
+		for i := range round.Sockets {
+			s := &round.Sockets[i]
+			s.BytesSent, s.BytesAcked = s.BytesSent+1500, s.BytesAcked+1500
+		}
+		if events := t.Observe(&round); len(events) > 0 {
+			b.Fatal(events[0])
+		}
+	}
+}

@@ -1,0 +1,381 @@
+package stall
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+)
+
+// TestStoppedRankLeavesBytesUnread is the first way a rank stops: its ring
+// predecessor's header stays unread, every other queue of the job is empty.
+func TestStoppedRankLeavesBytesUnread(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(3) // the job has just begun: nothing of it is learned
+	w.pass(time.Second)
+	w.links[1].deliver(48, 900*time.Millisecond)
+	w.ranks[2].State = Stopped
+	require.Empty(t, w.look())
+	events, seconds := w.firstAfter(5)
+	require.Equal(t, 2, seconds)
+	require.Equal(t, []told{
+		{2, NotReading, Receive, 1, ""},
+	}, short(accusing(events)))
+	culprit := accusing(events)[0]
+	require.Equal(t, Stopped, culprit.Rank.State)
+	require.EqualValues(t, 48, culprit.Socket.ReceiveQueueBytes)
+	require.Equal(t, 2900*time.Millisecond, culprit.Age)
+	require.EqualValues(t, Unknown, culprit.Rank.UsualPhase)
+	require.Contains(t, short(events), told{3, Waiting, Receive, 2, ""})
+	require.Contains(t, short(events), told{0, Waiting, Receive, 3, ""})
+	require.Contains(t, short(events), told{1, Waiting, Receive, 0, ""})
+	require.NotContains(t, short(events), told{2, Waiting, Receive, 1, ""}, "it has what it waits for")
+}
+
+// TestSleepingMainThreadLeavesEveryQueueEmpty is the second way, with the ages
+// that were measured on a real job: all that is left are the times of the last data.
+func TestSleepingMainThreadLeavesEveryQueueEmpty(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	w.pass(time.Second)
+	sent := []time.Duration{88, 96, 176, 120} // ms before this snapshot
+	received := []time.Duration{88, 96, 116, 104}
+	for r, l := range w.links {
+		l.send(48, 0)
+		l.out.LastSentAge, l.in.LastReceivedAge = sent[r]*time.Millisecond, received[(r+1)%4]*time.Millisecond
+	}
+	require.Empty(t, w.look())
+	events, seconds := w.firstAfter(5)
+	require.Equal(t, 3, seconds)
+	require.ElementsMatch(t, []told{
+		{0, Waiting, Receive, 3, ""}, {1, Waiting, Receive, 0, ""}, {2, Waiting, Receive, 1, ""}, {3, Waiting, Receive, 2, ""},
+		{0, Waiting, Send, 1, ""}, {1, Waiting, Send, 2, ""}, {2, Waiting, Send, 3, ""}, {3, Waiting, Send, 0, ""},
+	}, short(events), "all ranks, in one snapshot")
+	for _, e := range events {
+		r := e.Process.Rank
+		require.Equal(t, 3*time.Second+sent[r]*time.Millisecond, e.Rank.LastSentAge)
+		require.Equal(t, 3*time.Second+received[r]*time.Millisecond, e.Rank.LastReceivedAge)
+		require.Zero(t, e.Rank.CPUShare)
+		require.Zero(t, e.Rank.UsualPhase, "no silence was as long as a snapshot")
+		require.Equal(t, Gloo, e.Kind)
+	}
+}
+
+func TestStallIsRepeatedAndEnds(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	w.links[1].deliver(48, 0)
+	w.ranks[2].State = Stopped
+	first := accusing(w.idle(4))
+	require.Len(t, first, 1)
+	var again []Event
+	for len(again) == 0 {
+		again = accusing(w.idle(1))
+	}
+	require.Equal(t, first[0].ID, again[0].ID)
+	require.Equal(t, 10*time.Second, again[0].Time.Sub(first[0].Time))
+	require.Equal(t, 10*time.Second, again[0].Age-first[0].Age)
+
+	w.ranks[2].State = Running
+	w.pass(time.Second)
+	w.links[1].read()
+	ended := w.look()
+	require.Contains(t, short(ended), told{2, NotReading, Receive, 1, Progress})
+	for _, e := range ended {
+		require.Equal(t, Progress, e.End)
+		if e.Cause == NotReading {
+			require.Equal(t, first[0].ID, e.ID)
+		}
+	}
+	require.Len(t, ended, 8, "and with it all that waited")
+	require.Zero(t, w.tracker.Counters().Open)
+	w.train(5)
+}
+
+// TestLateRankIsNotAccused: unread bytes and silence are what a rank
+// that computes longer than its peers looks like.
+func TestLateRankIsNotAccused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		trained int
+		phase   int // seconds the phases of this job take, 0: less than one
+		silent  int // seconds without anything
+		cpu     time.Duration
+		accused bool
+		waiting bool
+		deliver bool // the others are ahead and have sent to rank 2
+	}{
+		"asleep, nothing learned yet":           {trained: 3, silent: 50, deliver: true},
+		"asleep, within twice its phases":       {trained: 12, phase: 10, silent: 18, deliver: true},
+		"asleep, beyond twice its phases":       {trained: 12, phase: 10, silent: 24, deliver: true, accused: true, waiting: true},
+		"computing, far beyond its phases":      {trained: 12, phase: 1, silent: 500, cpu: time.Second, deliver: true},
+		"computing, for longer than anybody":    {trained: 12, phase: 1, silent: 605, cpu: time.Second, deliver: true, accused: true, waiting: true},
+		"all queues empty, in their phase":      {trained: 12, phase: 10, silent: 18},
+		"all queues empty, beyond the phase":    {trained: 12, phase: 10, silent: 24, waiting: true},
+		"all queues empty, all of them at work": {trained: 12, phase: 1, silent: 500, cpu: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.train(tc.trained)
+			if tc.phase > 0 {
+				require.Empty(t, w.computeAll(tc.phase, time.Second), "a phase to learn")
+				w.train(2)
+			}
+			w.pass(100 * time.Millisecond)
+			if tc.deliver {
+				w.links[1].deliver(48, 50*time.Millisecond)
+			}
+			events := w.computeAll(tc.silent, tc.cpu)
+			require.Equal(t, tc.accused, len(accusing(events)) > 0, "%v", short(accusing(events)))
+			require.Equal(t, tc.waiting, len(events) > len(accusing(events)), "%v", short(events))
+			if tc.accused {
+				require.Equal(t, told{2, NotReading, Receive, 1, ""}, short(accusing(events))[0])
+			}
+		})
+	}
+}
+
+// computeAll lets all main threads compute, with no data for n seconds.
+func (w *world) computeAll(n int, cpu time.Duration) []Event {
+	var events []Event
+	for range n {
+		for _, p := range w.ranks {
+			p.CPU, p.MainCPU = p.CPU+cpu, p.MainCPU+cpu
+		}
+		events = append(events, w.idle(1)...)
+	}
+	return events
+}
+
+func TestSenderSaysWhatIsBetween(t *testing.T) {
+	stuck := func(w *world) *ncclsock.Socket {
+		s := w.links[1].out
+		s.BytesSent, s.UnackedBytes, s.LastSentAge = s.BytesSent+4096, 4096, 0
+		return s
+	}
+	for name, tc := range map[string]struct {
+		make  func(w *world)
+		want  []told
+		after int
+	}{
+		"retransmits without an answer": {func(w *world) { s := stuck(w); s.Backoff, s.Retransmits = 3, 3 }, []told{{1, Network, Send, 2, ""}}, 2},
+		"one timeout is a lost tail":    {func(w *world) { stuck(w).Backoff = 1 }, nil, 0},
+		"probes without an answer":      {func(w *world) { s := stuck(w); s.Backoff, s.Probing, s.SendWindowBytes = 4, true, 0 }, []told{{1, Network, Send, 2, ""}}, 2},
+		"closed window, peer asleep": {func(w *world) {
+			s := stuck(w)
+			s.UnackedBytes, s.UnsentBytes, s.SendWindowBytes, s.Probing = 0, 4096, 0, true
+		}, []told{{1, PeerNotReading, Send, 2, ""}}, 3},
+		"closed window, peer stopped": {func(w *world) {
+			s := stuck(w)
+			s.UnsentBytes, s.UnackedBytes, s.SendWindowBytes = 4096, 0, 0
+			w.ranks[2].State = Stopped
+		}, []told{{1, PeerNotReading, Send, 2, ""}}, 2},
+		"full buffer that drops what comes": {func(w *world) {
+			stuck(w).Backoff = 3
+			w.links[1].in.LastReceivedAge = 0
+			w.links[1].in.ReceiveQueueBytes, w.links[1].in.BytesReceived = 1<<20, w.links[1].in.BytesReceived+1<<20
+			w.ranks[2].State = Stopped
+		}, []told{{1, PeerNotReading, Send, 2, ""}, {2, NotReading, Receive, 1, ""}}, 2},
+		"peer on another node": {func(w *world) { w.remote[2] = true; stuck(w).Backoff = 3 }, []told{{1, Network, Send, Unknown, ""}}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.train(12)
+			w.pass(time.Second)
+			tc.make(w)
+			require.Empty(t, w.look())
+			if tc.want == nil {
+				require.Empty(t, accusing(w.idle(20)))
+				return
+			}
+			events, seconds := w.firstAfter(6)
+			require.Equal(t, tc.after, seconds)
+			require.Equal(t, tc.want, short(accusing(events)))
+		})
+	}
+}
+
+func TestServicesAreReadInAnyPhase(t *testing.T) {
+	for name, tc := range map[string]struct {
+		local, remote string
+		want          []Kind
+	}{
+		"RAS":                      {"10.0.0.3:41000", "10.0.0.2:28028", []Kind{RAS}},
+		"store":                    {"10.0.0.3:29500", "10.0.0.9:39000", []Kind{Store}},
+		"a download's full buffer": {"10.0.0.3:41000", "10.9.9.9:443", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.train(3)
+			s := w.add(2, 900, tc.local, tc.remote)
+			w.train(1)
+			w.pass(time.Second)
+			s.BytesReceived, s.ReceiveQueueBytes, s.LastReceivedAge = 32, 32, 0
+			require.Empty(t, w.look())
+			events := w.computeAll(12, time.Second)
+			var kinds []Kind
+			for _, e := range accusing(events) {
+				kinds = append(kinds, e.Kind)
+				require.Equal(t, told{2, NotReading, Receive, Unknown, ""}, short([]Event{e})[0])
+				require.Equal(t, 5*time.Second, e.Age)
+			}
+			require.Equal(t, tc.want, kinds)
+		})
+	}
+}
+
+func TestConnectionThatDoesNotComeAbout(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	s := w.add(1, 900, "10.0.0.2:41000", "10.0.0.1:29500")
+	s.State = ncclsock.SynSent
+	w.train(1)
+	events, seconds := w.firstAfter(6)
+	require.Equal(t, 2, seconds, "its age was one at the first snapshot")
+	require.Equal(t, []told{{1, Connecting, Send, Unknown, ""}}, short(events))
+	require.Equal(t, Store, events[0].Kind)
+	s.State = ncclsock.Established
+	require.Equal(t, []told{{1, Connecting, Send, Unknown, Progress}}, short(w.idle(1)))
+}
+
+func TestConnectionThatIsRefusedAgainAndAgain(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	refuse := func(seconds int, remote string) (events []Event) {
+		for range seconds {
+			c := ncclsock.Change{NetNS: 4001, Kind: ncclsock.StateChanged, Old: ncclsock.SynSent, New: ncclsock.Close, Error: 111}
+			c.Local, c.Remote = w.add(1, 1, "10.0.0.2:41000", remote).Local, w.extra[len(w.extra)-1].Remote
+			w.extra = nil
+			w.tracker.Note(&c)
+			events = append(events, w.idle(1)...)
+		}
+		return events
+	}
+	require.Empty(t, refuse(2, "10.0.0.1:29500"))
+	events := refuse(1, "10.0.0.1:29500")
+	require.Equal(t, []told{{1, Connecting, Send, Unknown, ""}}, short(events))
+	require.EqualValues(t, 111, events[0].Errno)
+	require.Equal(t, []told{{1, Connecting, Send, Unknown, Progress}}, short(w.idle(6)))
+	require.Empty(t, refuse(6, "10.9.9.9:443"), "an object store is nobody's peer")
+	for i := range 2 * maxRefusals {
+		w.tracker.Note(&ncclsock.Change{NetNS: uint64(i), Old: ncclsock.SynSent, Error: 111})
+	}
+	require.Len(t, w.tracker.refused, maxRefusals)
+	require.NotZero(t, w.tracker.Counters().ChangesDropped)
+}
+
+func TestTimeInWhichNobodyLookedAgesNobody(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	w.links[1].deliver(48, 0)
+	w.pass(time.Hour) // suspended
+	require.Empty(t, w.look())
+	w.pass(-time.Minute) // a clock set back
+	require.Empty(t, w.look())
+}
+
+func TestStallEndsWithItsSocketOrProcess(t *testing.T) {
+	stall := func(t *testing.T) *world {
+		w := newWorld(t, 4, Defaults())
+		w.train(12)
+		w.links[1].deliver(48, 0)
+		w.ranks[2].State = Stopped
+		require.Len(t, accusing(w.idle(5)), 1)
+		return w
+	}
+	culprit := func(events []Event) (reasons []EndReason) {
+		for _, e := range events {
+			if e.Process.Rank == 2 && e.Cause == NotReading {
+				reasons = append(reasons, e.End)
+			}
+		}
+		return reasons
+	}
+	t.Run("exited", func(t *testing.T) {
+		w := stall(t)
+		w.remote[2] = true
+		require.Equal(t, []EndReason{Exited}, culprit(w.idle(2)))
+	})
+	t.Run("closed", func(t *testing.T) {
+		w := stall(t)
+		w.tracker.Note(&ncclsock.Change{Cookie: w.links[1].in.Cookie, Error: 104})
+		w.links = append(w.links[:1], w.links[2:]...)
+		events := w.idle(1)
+		require.Empty(t, culprit(events), "one snapshot without it may be one that could not read")
+		events = w.idle(1)
+		require.Equal(t, []EndReason{Closed}, culprit(events))
+		for _, e := range events {
+			if e.Process.Rank == 2 && e.Cause == NotReading {
+				require.EqualValues(t, 104, e.Errno)
+			}
+		}
+	})
+	t.Run("pid reused", func(t *testing.T) {
+		w := stall(t)
+		w.ranks[2].StartTime = w.at
+		w.ranks[2].State = Running
+		require.Equal(t, []EndReason{Exited}, culprit(w.idle(1)))
+	})
+}
+
+func TestStripeIsOneStall(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.links = w.links[:1]
+	for i := range 15 { // as on AWS: 16 sockets to the port where the peer listens
+		w.links = append(w.links, w.connect(0, 1, uint64(200+2*i), uint16(41000+i), 50000))
+	}
+	for _, remote := range []int{1, 0} { // seen from the sender's node, then from the receiver's
+		w.remote = map[int]bool{remote: true}
+		w.tracker = New(Defaults())
+		w.train(12)
+		events := w.idle(3)
+		require.Len(t, events, 1)
+		require.Equal(t, 16, events[0].Count)
+		ports := [2]uint16{events[0].Socket.Local.Port(), events[0].Socket.Remote.Port()}
+		require.Contains(t, [][2]uint16{{40000, 50000}, {50000, 40000}}, ports, "both nodes name the same socket")
+	}
+}
+
+func TestNothingGrowsWithoutBound(t *testing.T) {
+	o := Defaults()
+	o.MaxSockets, o.MaxStalls, o.MaxPeers = 6, 1, 2
+	w := newWorld(t, 8, o)
+	w.train(12)
+	w.idle(5)
+	c := w.tracker.Counters()
+	require.Equal(t, Counters{
+		Sockets: 6, Ranks: 8, Jobs: 1, Open: 1, SocketsSkipped: c.SocketsSkipped, StallsDropped: c.StallsDropped, PeersFolded: c.PeersFolded,
+	}, c)
+	require.NotZero(t, c.SocketsSkipped)
+	require.NotZero(t, c.StallsDropped)
+	require.NotZero(t, c.PeersFolded)
+
+	w.links, w.ranks = nil, nil
+	w.idle(3)
+	require.Empty(t, w.tracker.sockets)
+	require.Empty(t, w.tracker.pairs)
+	require.Empty(t, w.tracker.ports)
+	require.Empty(t, w.tracker.ranks)
+	require.Empty(t, w.tracker.open)
+	for range 3700 {
+		w.idle(1)
+	}
+	require.Empty(t, w.tracker.jobs)
+	w.tracker.Traffic(func(s *Series) { require.Fail(t, "left over", "%v", s) })
+}
+
+func TestTrafficOfAJobByPeer(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.train(3)
+	w.links[0].out.Retransmits = 7
+	w.train(10)
+	w.links[0].deliver(48, 0)
+	w.ranks[1].State = Stopped
+	w.idle(6)
+	got := map[string]*Series{}
+	w.tracker.Traffic(func(s *Series) { got[s.Peer.String()] = s })
+	require.Len(t, got, 2)
+	require.EqualValues(t, 12<<20+48, got["10.0.0.2"].SentBytes, "what moved before the first snapshot does not count")
+	require.EqualValues(t, 7, got["10.0.0.2"].Retransmits)
+	require.EqualValues(t, 12<<20, got["10.0.0.2"].ReceivedBytes)
+	require.Equal(t, 5*time.Second, got["10.0.0.1"].Stalled[NotReading])
+}
