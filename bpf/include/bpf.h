@@ -72,16 +72,20 @@ static long (*bpf_get_current_comm)(void *buf, __u32 size) = (void *)16;
 static __u64 (*bpf_get_current_task)(void) = (void *)35;
 static long (*bpf_get_stack)(void *ctx, void *buf, __u32 size, __u64 flags) = (void *)67;
 static __u64 (*bpf_get_current_cgroup_id)(void) = (void *)80;
+static __u64 (*bpf_get_socket_cookie)(void *socket) = (void *)46; /* in tracing programs 5.12 */
 static long (*bpf_probe_read_user)(void *dst, __u32 size, const void *src) = (void *)112; /* 5.5 */
 static long (*bpf_probe_read_kernel)(void *dst, __u32 size, const void *src) = (void *)113; /* 5.5 */
 static long (*bpf_probe_read_user_str)(void *dst, __u32 size, const void *src) = (void *)114; /* 5.5 */
 static long (*bpf_probe_read_kernel_str)(void *dst, __u32 size, const void *src) = (void *)115; /* 5.5 */
+static __u64 (*bpf_jiffies64)(void) = (void *)118; /* 5.6 */
 static __u64 (*bpf_ktime_get_boot_ns)(void) = (void *)125; /* 5.8 */
+static long (*bpf_seq_write)(void *seq, const void *data, __u32 len) = (void *)127; /* 5.7 */
 static long (*bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size, __u64 flags) = (void *)130; /* 5.8 */
 static void *(*bpf_ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131; /* 5.8 */
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132; /* 5.8 */
 static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133; /* 5.8 */
 static __u64 (*bpf_ringbuf_query)(void *ringbuf, __u64 flags) = (void *)134; /* 5.8 */
+static struct socket *(*bpf_sock_from_file)(void *file) = (void *)162; /* 5.11 */
 
 /* The memory functions that clang turns into plain instructions. Sizes must be
  * constants; large ones become long code, so zero at most some hundred bytes. */
@@ -110,6 +114,7 @@ static __u64 (*bpf_ringbuf_query)(void *ringbuf, __u64 flags) = (void *)134; /* 
 #define core_field_offset(field) __builtin_preserve_field_info(field, 0)
 #define core_type_exists(type) __builtin_preserve_type_info(*(type *)0, 0)
 #define core_type_size(type) __builtin_preserve_type_info(*(type *)0, 1)
+#define core_enum_exists(type, name) __builtin_preserve_enum_value(*(typeof(type) *)name, 0)
 #define core_enum_value(type, name) __builtin_preserve_enum_value(*(typeof(type) *)name, 1)
 
 #endif

@@ -159,6 +159,99 @@ struct prb_reserved_entry {
 	unsigned long id;
 };
 
+/* include/linux/fs.h, include/uapi/linux/magic.h */
+struct super_block {
+	unsigned long s_magic;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
+	void *private_data; /* of a socket: struct socket */
+};
+
+/* include/linux/net.h, include/net/sock.h: a socket and its inode are one allocation. */
+struct socket {
+	struct sock *sk;
+};
+
+struct socket_alloc {
+	struct socket socket;
+	struct inode vfs_inode;
+};
+
+/* include/linux/ns_common.h, include/net/net_namespace.h */
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct in6_addr {
+	__u8 bytes[16];
+};
+
+/* include/net/sock.h. Ports are in network order. */
+struct sock_common {
+	__u16 skc_family;
+	__u8 skc_state;
+	__u16 skc_dport;
+	__u32 skc_daddr;
+	__u32 skc_rcv_saddr;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+	possible_net_t skc_net;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_protocol; /* a whole field since 5.6, bf9765145b85 */
+	int sk_err;
+	struct socket *sk_socket;
+};
+
+/* include/net/inet_sock.h, include/net/inet_connection_sock.h, include/linux/tcp.h */
+struct inet_sock {
+	struct sock sk;
+	__u16 inet_sport; /* stays when a closed socket has given its port back */
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	__u8 icsk_retransmits;
+	__u8 icsk_pending;
+	__u8 icsk_probes_out;
+	struct {
+		__u32 lrcvtime; /* jiffies */
+	} icsk_ack;
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+	__u32 write_seq;
+	__u32 snd_nxt;
+	__u32 snd_una;
+	__u32 snd_wnd;
+	__u32 lsndtime; /* jiffies */
+	__u32 srtt_us;  /* eight times the smoothed round-trip time */
+	__u32 total_retrans;
+	__u64 bytes_received;
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
+};
+
 #pragma clang attribute pop
 #pragma clang diagnostic pop
 

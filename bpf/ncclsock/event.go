@@ -63,6 +63,8 @@ type Snapshot struct {
 	Sockets []Socket
 	// Unreadable counts processes and network namespaces that could not be read.
 	Unreadable int
+	// Over counts sockets beyond Options.MaxSockets, which Sockets lacks.
+	Over int
 }
 
 // Change is a rare event of one socket between two snapshots.
