@@ -16,5 +16,22 @@ var files embed.FS
 // and testdata/*.txtar.
 func FS() fs.FS { return files }
 
+// detectors are the algorithms that pattern files can name.
+func detectors() []rule.Detector {
+	return nil
+}
+
 // Library returns the rules of the library, ordered by id.
-func Library() ([]rule.Rule, error) { return rule.Load(files, ".") }
+func Library() ([]rule.Rule, error) {
+	rules, err := rule.Load(files, ".")
+	rule.Wire(rules, detectors())
+	return rules, err
+}
+
+// LoadPaths returns the rules of pattern files and folders outside of the
+// library. They can name its detectors.
+func LoadPaths(paths ...string) ([]rule.Rule, error) {
+	rules, err := rule.LoadPaths(paths...)
+	rule.Wire(rules, detectors())
+	return rules, err
+}

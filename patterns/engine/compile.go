@@ -89,6 +89,7 @@ func (e *Engine) compile(rules []rule.Rule) error {
 		if err != nil {
 			return fmt.Errorf("compile %s: %w", rules[i].File, err)
 		}
+		e.detect(s.rule.Detect)
 		s.no = len(e.rules)
 		e.rules = append(e.rules, s)
 		byName[s.rule.Name] = s
@@ -134,10 +135,14 @@ func (e *Engine) compileRule(r *rule.Rule, parsers *rule.Parsers) (*ruleState, e
 // watch enters w under the names of its records.
 func (e *Engine) watch(w *watch) {
 	for _, name := range w.Logs {
-		e.logs[name] = append(e.logs[name], w)
+		of := e.logs[name]
+		of.watches = append(of.watches, w)
+		e.logs[name] = of
 	}
 	for _, name := range w.Metrics {
-		e.metrics[name] = append(e.metrics[name], w)
+		of := e.metrics[name]
+		of.watches = append(of.watches, w)
+		e.metrics[name] = of
 	}
 }
 

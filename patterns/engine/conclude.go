@@ -133,8 +133,8 @@ func (e *Engine) settle(inst *instance) {
 		v.withdrawn = true
 		e.resolve(inst, inst.touched, nil)
 		return
-	case v != nil && v.withdrawn && against == nil: // earlier evidence came that stands
-		v.withdrawn, v.resolved = false, 0
+	case v != nil && v.withdrawn && against == nil && v.best.confidence != "": // evidence came that stands
+		v.withdrawn, v.resolved, v.closing = false, 0, nil
 		e.touchVerdict(inst)
 		e.connect(inst)
 	}

@@ -68,7 +68,7 @@ func (inst *instance) build() verdict.Verdict {
 	r, c := inst.state.rule, inst.verdict
 	v := verdict.Verdict{
 		ID: c.id, IncidentID: identifier("incident", c.root), PatternID: r.ID, Pattern: r.Name,
-		Role: role(inst), Status: verdict.Open, Confidence: c.best.confidence,
+		Role: role(inst), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial),
 		Onset: moment(inst.onset()), Updated: moment(max(inst.touched, c.resolved)),
 		Culprit: map[string]string{}, BlastRadius: inst.blast(),
 		Headline:    r.Headline.Pick(inst.value).Expand(inst.value),

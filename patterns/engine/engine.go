@@ -29,9 +29,11 @@ type Engine struct {
 
 	rules   []*ruleState
 	byName  map[string]*ruleState
-	logs    map[string][]*watch // event name → evidence; fixed after New
-	metrics map[string][]*watch // metric name → evidence; fixed after New
+	logs    map[string]interest // event name → who wants it; fixed after New
+	metrics map[string]interest // metric name → who wants it; fixed after New
 	links   int
+
+	detections []*detection // in the order of their rules
 
 	now   int64  // newest event time, unix nanoseconds
 	clock int64  // newest time given to Advance, 0 when never called
@@ -53,7 +55,7 @@ type Engine struct {
 
 // New compiles rules into an engine.
 func New(rules []rule.Rule, opts Options) (*Engine, error) {
-	e := &Engine{opts: opts.withDefaults(), logs: map[string][]*watch{}, metrics: map[string][]*watch{}}
+	e := &Engine{opts: opts.withDefaults(), logs: map[string]interest{}, metrics: map[string]interest{}}
 	if err := e.compile(rules); err != nil {
 		return nil, err
 	}
@@ -74,6 +76,9 @@ func (e *Engine) clear() {
 	e.series = newSeriesTable()
 	e.tasks = tasks{}
 	e.dirty, e.out = nil, nil
+	for _, d := range e.detections {
+		d.reset(e)
+	}
 }
 
 // Advance moves event time forward without records: deadlines pass, conditions
@@ -116,5 +121,8 @@ func (e *Engine) Stats() Stats {
 	s := e.stats
 	s.Waiting, s.OpenVerdicts = e.waiting.len(), e.open.len()
 	s.Recent, s.Series = e.recent.len(), e.series.order.len()
+	for _, d := range e.detections {
+		s.EvictedFindings += d.algorithm.Evicted()
+	}
 	return s
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,7 @@ func TestRestoreDropsFaultsOfRulesThatHaveGone(t *testing.T) {
 	var left []rule.Rule
 	for _, r := range rules {
 		if r.Name == "xid_impact" || r.Name == "rank_exit" {
+			r.Explains = slices.DeleteFunc(slices.Clone(r.Explains), func(x rule.Explain) bool { return x.Pattern != "rank_exit" })
 			left = append(left, r)
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -27,8 +28,15 @@ func (f finding) better(o finding) bool {
 // something that no mark had told before.
 func (e *Engine) evaluate(inst *instance, from int64, loud bool) {
 	v := inst.verdict
-	best := inst.search(from, e.watermark())
+	to := from + int64(inst.state.rule.Within)
+	if inst.revised {
+		from, to = math.MinInt64, math.MaxInt64
+	}
+	best := inst.search(from, to, e.watermark())
 	switch {
+	case v != nil && inst.revised:
+		e.reconsider(inst, best)
+		e.settle(inst)
 	case v == nil && best.confidence != "" && inst.refuting() == nil:
 		e.conclude(inst, best)
 		e.settle(inst)
@@ -38,16 +46,18 @@ func (e *Engine) evaluate(inst *instance, from int64, loud bool) {
 		e.update(inst, best, loud)
 		e.settle(inst)
 	}
+	inst.revised = false
 	if !inst.dead {
 		e.reschedule(inst)
 	}
 }
 
-// search finds the window that says most, among those that a mark at from is in.
-func (inst *instance) search(from, watermark int64) finding {
+// search finds the window that says most, among those that end between from and
+// to.
+func (inst *instance) search(from, to, watermark int64) finding {
 	within := int64(inst.state.rule.Within)
 	var best finding
-	for _, end := range inst.ends(from, from+within) {
+	for _, end := range inst.ends(from, to) {
 		f := finding{end: end, seen: inst.seen(end-within, end, watermark)}
 		holds := func(name string) bool { return f.seen&inst.bit(name) != 0 }
 		switch {
@@ -120,7 +130,7 @@ func (inst *instance) holds(w *watch, start, end, watermark int64) bool {
 	sum := 0.0
 	for i := range marks {
 		m := &marks[i]
-		if m.Last < start || m.Time > end || !inst.follows(w, m) {
+		if m.Last < start || m.Time > end || m.Gone || !inst.follows(w, m) {
 			continue
 		}
 		if w.Occurs.Count <= 1 {

@@ -173,6 +173,11 @@ func (e *Engine) unlink(inst *instance) {
 		child.verdict.parent, child.verdict.via = nil, nil
 	}
 	inst.verdict.children = nil
+	e.forgetLinks(inst)
+}
+
+// forgetLinks takes inst out of the index of explanations.
+func (e *Engine) forgetLinks(inst *instance) {
 	for _, own := range inst.linkKeys {
 		key := own[:len(own)-len(cutRole(own))]
 		ends := e.linked[key]

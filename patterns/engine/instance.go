@@ -22,6 +22,8 @@ type instance struct {
 	linkKeys []string    // where linked has it
 	verdict  *conclusion // nil while its evidence does not suffice
 
+	revised bool // a finding was replaced: all that rested on it is judged anew
+
 	element *list.Element // in waiting or, with a verdict, in open
 	wait    int64         // for the tasks
 	dead    bool
@@ -60,7 +62,7 @@ func (e *Engine) fault(w *watch, key string, m *mark) *instance {
 		inst = e.begin(w.state, key)
 		inst.after = after
 	}
-	if inst == nil && m.Count > 0 {
+	if inst == nil && m.Count > 0 && !m.Gone {
 		return e.begin(w.state, key)
 	}
 	if inst != nil {
@@ -167,7 +169,10 @@ func (e *Engine) insertMark(inst *instance, w *watch, m mark) (changed, loud boo
 	}
 	inst.touched = max(inst.touched, m.Last)
 	fresh := inst.learn(&m)
-	if w.join < 0 {
+	switch {
+	case inst.revised:
+		waiting = e.revise(inst)
+	case w.join < 0:
 		waiting = e.register(inst, m.Values)
 	}
 	return true, first || fresh, waiting

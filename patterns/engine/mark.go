@@ -15,13 +15,19 @@ type mark struct {
 	Source  string   `json:"s"`
 	FaultID string   `json:"f,omitempty"`
 	Series  uint64   `json:"i,omitempty"`
+	Finding bool     `json:"d,omitempty"` // of a detector: the newest replaces those before it
+	Gone    bool     `json:"g,omitempty"` // the detector took it back: it shows nothing any more
 }
 
 // upsert inserts m in order of time, or corrects the mark it repeats. It
 // reports whether it is the first of its kind, and whether anything changed.
 func (e *Engine) upsert(inst *instance, w *watch, m mark) (first, changed bool) {
 	marks := inst.marks[w.index]
-	if at := slices.IndexFunc(marks, func(o mark) bool { return o.same(&m) }); at >= 0 {
+	at := slices.IndexFunc(marks, func(o mark) bool { return o.same(&m) })
+	if m.Finding {
+		return inst.find(w, at, m)
+	}
+	if at >= 0 {
 		if m.Count <= 0 {
 			inst.marks[w.index] = slices.Delete(marks, at, at+1)
 			return false, true
@@ -35,7 +41,7 @@ func (e *Engine) upsert(inst *instance, w *watch, m mark) (first, changed bool) 
 	if m.Count <= 0 {
 		return false, false
 	}
-	at, _ := slices.BinarySearchFunc(marks, m, func(a, b mark) int { return a.compare(&b) })
+	at, _ = slices.BinarySearchFunc(marks, m, func(a, b mark) int { return a.compare(&b) })
 	marks = slices.Insert(marks, at, m)
 	if len(marks) > e.opts.Marks { // the first stays: it is the onset
 		e.stats.EvictedMarks++

@@ -62,6 +62,7 @@ type Stats struct {
 	EvictedRecent   uint64
 	EvictedSeries   uint64
 	EvictedPoints   uint64
+	EvictedFindings uint64 // what detectors forgot because of their caps
 	FanOutLimited   uint64 // records that joined fewer faults than they could
 	Expired         uint64 // faults that left the state because they were quiet
 	NotRestored     uint64 // faults of a snapshot whose rule has gone

@@ -25,6 +25,8 @@ type record struct {
 	count   float64
 	faultID string
 
+	finding *rule.Finding // that it was made from, nil for a record from outside
+
 	number float64 // of a data point
 	start  int64
 	kind   kind
@@ -54,6 +56,7 @@ func (e *Engine) Logs(ld plog.Logs) plog.Logs {
 			to.MoveTo(wanted.ResourceLogs().AppendEmpty())
 		}
 	}
+	e.decideDue()
 	return wanted
 }
 
@@ -62,8 +65,8 @@ func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, to plog.Reso
 	found := false
 	for k := range sl.LogRecords().Len() {
 		lr := sl.LogRecords().At(k)
-		watches := e.logs[lr.EventName()]
-		if len(watches) == 0 || !e.log(watches, rl, sl, lr) {
+		by := e.logs[lr.EventName()]
+		if by.none() || forged(lr.EventName()) || !e.log(by, rl, sl, lr) {
 			e.stats.Unmatched++
 			continue
 		}
@@ -77,8 +80,8 @@ func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, to plog.Reso
 	}
 }
 
-// log shows one record to the evidence that watches its name.
-func (e *Engine) log(watches []*watch, rl plog.ResourceLogs, sl plog.ScopeLogs, lr plog.LogRecord) bool {
+// log shows one record to those that watch its name.
+func (e *Engine) log(by interest, rl plog.ResourceLogs, sl plog.ScopeLogs, lr plog.LogRecord) bool {
 	r := record{
 		resource: rl.Resource().Attributes(), attributes: lr.Attributes(),
 		log:    ottllog.NewTransformContextPtr(rl, sl, lr),
@@ -90,7 +93,7 @@ func (e *Engine) log(watches []*watch, rl plog.ResourceLogs, sl plog.ScopeLogs, 
 	}
 	r.last = r.time
 	r.storm()
-	return e.show(watches, &r)
+	return e.show(by, &r)
 }
 
 // storm reads what a folded record says of its storm: count, times and id.
@@ -123,6 +126,7 @@ func (e *Engine) Metrics(md pmetric.Metrics) pmetric.Metrics {
 			to.MoveTo(wanted.ResourceMetrics().AppendEmpty())
 		}
 	}
+	e.decideDue()
 	return wanted
 }
 
@@ -144,13 +148,13 @@ func (e *Engine) scopeMetrics(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetric
 func (e *Engine) metric(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m pmetric.Metric) pmetric.Metric {
 	matched := pmetric.NewMetric()
 	points, kind := numberPoints(m)
-	watches := e.metrics[m.Name()]
-	if len(watches) == 0 {
+	by := e.metrics[m.Name()]
+	if by.none() {
 		e.stats.Unmatched += uint64(points.Len())
 		return matched
 	}
 	for i := range points.Len() {
-		if !e.point(watches, rm, sm, m, points.At(i), kind) {
+		if !e.point(by, rm, sm, m, points.At(i), kind) {
 			e.stats.Unmatched++
 			continue
 		}
@@ -195,7 +199,7 @@ func numberPoints(m pmetric.Metric) (pmetric.NumberDataPointSlice, kind) {
 	}
 }
 
-func (e *Engine) point(watches []*watch, rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m pmetric.Metric, dp pmetric.NumberDataPoint, kind kind) bool {
+func (e *Engine) point(by interest, rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m pmetric.Metric, dp pmetric.NumberDataPoint, kind kind) bool {
 	number := dp.DoubleValue()
 	if dp.ValueType() == pmetric.NumberDataPointValueTypeInt {
 		number = float64(dp.IntValue())
@@ -211,13 +215,13 @@ func (e *Engine) point(watches []*watch, rm pmetric.ResourceMetrics, sm pmetric.
 	}
 	defer r.point.Close()
 	r.last = r.time
-	return e.show(watches, &r)
+	return e.show(by, &r)
 }
 
-// show hands r to each evidence whose condition it meets.
-func (e *Engine) show(watches []*watch, r *record) bool {
+// show hands r to each evidence whose condition it meets, and to detectors.
+func (e *Engine) show(by interest, r *record) bool {
 	wanted, admitted := false, false
-	for _, w := range watches {
+	for _, w := range by.watches {
 		if !w.where.holds(e, r) {
 			continue
 		}
@@ -226,6 +230,14 @@ func (e *Engine) show(watches []*watch, r *record) bool {
 		}
 		admitted = true
 		if e.take(w, r) {
+			wanted = true
+		}
+	}
+	if len(by.detections) == 0 || !admitted && !e.admit(r) {
+		return wanted
+	}
+	for _, d := range by.detections {
+		if e.observe(d, r) {
 			wanted = true
 		}
 	}
@@ -276,7 +288,10 @@ func (e *Engine) take(w *watch, r *record) bool {
 	}
 	switch w.Operator {
 	case rule.Occur, rule.Miss:
-		e.place(w, mark{Time: r.time, Last: r.last, Count: r.count, Values: values, Ranks: ranks, Source: r.source, FaultID: r.faultID})
+		e.place(w, mark{
+			Time: r.time, Last: r.last, Count: r.count, Values: values, Ranks: ranks, Source: r.source, FaultID: r.faultID,
+			Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
+		})
 	default:
 		e.sample(w, r, values)
 	}

@@ -32,7 +32,26 @@ func (e *Engine) Restore(snapshot []byte) error {
 		e.restoreRecent(&saved.Recent[i])
 	}
 	e.indexInOrder()
+	e.restoreDetectors(saved.Detectors)
 	return nil
+}
+
+// restoreDetectors gives detectors their state back. One whose state cannot be
+// read begins empty, counted: the others and all faults stay.
+func (e *Engine) restoreDetectors(states map[string]json.RawMessage) {
+	for _, d := range e.detections {
+		state, ok := states[d.detector.Name]
+		if !ok {
+			continue
+		}
+		if d.algorithm.Restore(state) != nil {
+			e.stats.NotRestored++
+			d.reset(e)
+		}
+		if due := d.algorithm.Due(); due != 0 {
+			e.schedule(d, max(due, e.now+1))
+		}
+	}
 }
 
 // ruleOf returns the rule called name, if it still has these fields.

@@ -21,6 +21,8 @@ type savedEngine struct {
 	Recent  []savedRecent     `json:"recent"`
 	Series  []savedSeries     `json:"series"`
 	Out     []verdict.Verdict `json:"out"`
+
+	Detectors map[string]json.RawMessage `json:"detectors,omitempty"` // by name
 }
 
 type savedFault struct {
@@ -91,6 +93,16 @@ func (e *Engine) Snapshot() ([]byte, error) {
 		})
 	}
 	e.series.order.each(func(s *series) { saved.Series = append(saved.Series, s.save()) })
+	for _, d := range e.detections {
+		state, err := d.algorithm.Snapshot()
+		if err != nil {
+			return nil, fmt.Errorf("write state of detector %s: %w", d.detector.Name, err)
+		}
+		if saved.Detectors == nil {
+			saved.Detectors = map[string]json.RawMessage{}
+		}
+		saved.Detectors[d.detector.Name] = state
+	}
 	data, err := json.Marshal(saved)
 	if err != nil {
 		return nil, fmt.Errorf("write engine state: %w", err)

@@ -167,6 +167,7 @@ func Check(rules []Rule) error {
 		names = append(names, r.Name)
 	}
 	for i := range rules {
+		errs = append(errs, checkDetector(&rules[i]))
 		for _, x := range rules[i].Explains {
 			errs = append(errs, checkExplain(&rules[i], x, byName, names))
 		}

@@ -144,6 +144,9 @@ func (r *Rule) Attributes() []string {
 			names = append(names, AttributeCount, AttributeFirstTime, AttributeLastTime, AttributeFaultID)
 		}
 	}
+	if r.Detect != nil {
+		names = append(names, r.Detect.Attributes...)
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }

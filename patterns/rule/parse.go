@@ -51,6 +51,7 @@ func (d *decoder) rule(n *yaml.Node) Rule {
 		"id":        d.integer(&r.ID, 1),
 		"name":      d.text(&r.Name),
 		"summary":   d.text(&r.Summary),
+		"detector":  d.text(&r.Detector),
 		"fields":    d.fields(&r.Fields),
 		"key":       d.fieldNames(&r.Key, &r),
 		"culprit":   d.fieldNames(&r.Culprit, &r),

@@ -114,10 +114,12 @@ func TestCheckRefusesWhatIsTaken(t *testing.T) {
 	library, err := patterns.Library()
 	require.NoError(t, err)
 	for name, tc := range map[string]struct{ old, new, want string }{
-		"name":            {"name: my_fault", "name: gpu_lost", "the name gpu_lost is taken by gpu_lost/pattern.yaml: choose another name"},
-		"id":              {"id: 1001", "id: 18", "the id 18 is taken by gpu_lost/pattern.yaml (gpu_lost)"},
-		"unknown pattern": {"within: 1m", "explains: [{pattern: rank_exxit, on: [host]}]", `mine.yaml:8: explains an unknown pattern "rank_exxit": did you mean "rank_exit"?`},
-		"unknown field":   {"within: 1m", "explains: [{pattern: rank_exit, on: [host=hots]}]", `rank_exit has no field "hots": did you mean "host"?`},
+		"name":             {"name: my_fault", "name: gpu_lost", "the name gpu_lost is taken by gpu_lost/pattern.yaml: choose another name"},
+		"id":               {"id: 1001", "id: 18", "the id 18 is taken by gpu_lost/pattern.yaml (gpu_lost)"},
+		"unknown detector": {"within: 1m", "detector: slowest", `mine.yaml: there is no detector "slowest"`},
+		"forged finding":   {"logs: my.event", "logs: finding.slowest", "mine.yaml:10: evidence first reads finding.slowest, which only a detector makes"},
+		"unknown pattern":  {"within: 1m", "explains: [{pattern: rank_exxit, on: [host]}]", `mine.yaml:8: explains an unknown pattern "rank_exxit": did you mean "rank_exit"?`},
+		"unknown field":    {"within: 1m", "explains: [{pattern: rank_exit, on: [host=hots]}]", `rank_exit has no field "hots": did you mean "host"?`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, tc.old, tc.new, 1)))

@@ -16,6 +16,11 @@ type Rule struct {
 	// Summary is the symptom in one line.
 	Summary string
 
+	// Detector names the Go detector whose findings the evidence reads, "" for
+	// none; Detect is that detector once it is wired.
+	Detector string
+	Detect   *Detector
+
 	Fields   []Field  // evaluated on each record, in file order
 	Key      []string // fields that tell one fault from another
 	Culprit  []string // fields a verdict names; all when the file has no list

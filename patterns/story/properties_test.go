@@ -23,7 +23,15 @@ import (
 // told is a story with the rules it is told to.
 type told struct {
 	*Story
-	rules []rule.Rule
+	rules   []rule.Rule
+	engines *engines
+}
+
+// engines are kept from story to story: to compile the rules takes longer than
+// to play. Restore makes one as good as new.
+type engines struct {
+	of    map[engine.Options][]*engine.Engine
+	empty []byte
 }
 
 // each runs test on every story of the library and of the engine's operators
@@ -32,6 +40,7 @@ func each(t *testing.T, test func(t *testing.T, s told)) {
 	t.Helper()
 	library, err := patterns.Library()
 	require.NoError(t, err)
+	kept := &engines{of: map[engine.Options][]*engine.Engine{}}
 	for _, from := range []struct {
 		fsys  fs.FS
 		rules []rule.Rule
@@ -45,8 +54,12 @@ func each(t *testing.T, test func(t *testing.T, s told)) {
 			rules, content := ownRules(t, content)
 			s, err := Parse(name, content)
 			require.NoError(t, err)
+			one := told{Story: &s, rules: append(rules, from.rules...), engines: kept}
+			if len(rules) > 0 {
+				one.engines = &engines{of: map[engine.Options][]*engine.Engine{}}
+			}
 			if len(s.Input.arrivals()) <= 200 {
-				t.Run(name, func(t *testing.T) { test(t, told{&s, append(rules, from.rules...)}) })
+				t.Run(name, func(t *testing.T) { test(t, one) })
 			}
 			return nil
 		}))
@@ -71,12 +84,32 @@ func ownRules(t *testing.T, content []byte) ([]rule.Rule, []byte) {
 
 func (s told) engine(t *testing.T) *engine.Engine {
 	t.Helper()
-	e, err := engine.New(s.rules, engine.Options{
+	options := engine.Options{
 		Lateness: time.Duration(s.Input.Options.Lateness),
 		Waiting:  s.Input.Options.Waiting, OpenVerdicts: s.Input.Options.OpenVerdicts,
-	})
+	}
+	if kept := s.engines.of[options]; len(kept) > 0 {
+		e := kept[len(kept)-1]
+		s.engines.of[options] = kept[:len(kept)-1]
+		require.NoError(t, e.Restore(s.engines.empty))
+		return e
+	}
+	e, err := engine.New(s.rules, options)
 	require.NoError(t, err)
+	if s.engines.empty == nil {
+		s.engines.empty, err = e.Snapshot()
+		require.NoError(t, err)
+	}
 	return e
+}
+
+// done gives an engine back.
+func (s told) done(e *engine.Engine) {
+	options := engine.Options{
+		Lateness: time.Duration(s.Input.Options.Lateness),
+		Waiting:  s.Input.Options.Waiting, OpenVerdicts: s.Input.Options.OpenVerdicts,
+	}
+	s.engines.of[options] = append(s.engines.of[options], e)
 }
 
 // playback feeds the story to the engine that next returns before each record,
@@ -98,6 +131,7 @@ func (s told) playback(t *testing.T, next func(*engine.Engine) *engine.Engine) [
 		e.Advance(at)
 		all = append(all, e.Verdicts()...)
 	}
+	s.done(e)
 	return all
 }
 
@@ -127,6 +161,7 @@ func TestRestartBetweenAnyTwoRecordsChangesNothing(t *testing.T) {
 			again, err := fresh.Snapshot()
 			require.NoError(t, err)
 			require.Equal(t, string(saved), string(again))
+			s.done(e)
 			return fresh
 		}
 		want := s.playback(t, func(e *engine.Engine) *engine.Engine { return e })
@@ -160,6 +195,8 @@ func TestReplayOfWantedRecordsGivesTheSameVerdicts(t *testing.T) {
 			second.Advance(at)
 			all = append(all, second.Verdicts()...)
 		}
+		s.done(first)
+		s.done(second)
 		require.Equal(t, text(t, want), text(t, all))
 	})
 }
@@ -190,8 +227,9 @@ func (s told) outcome(t *testing.T, arrivals []arrival) string {
 	e := s.engine(t)
 	longer := *s.Story
 	longer.Input.Advance = max(s.Input.Advance, Offset(5*time.Minute)) // all counts are given out
-	verdicts, err := longer.play(e, arrivals)
+	verdicts, err := longer.play(e, arrivals, last(s.Input.arrivals()).Add(10*time.Second))
 	require.NoError(t, err)
+	s.done(e)
 	incident := map[string]string{}
 	var lines []string
 	sorted := order(verdicts)
@@ -212,6 +250,9 @@ func (s told) outcome(t *testing.T, arrivals []arrival) string {
 }
 
 func (s told) withdrawn(v verdict.Verdict) bool {
+	if slices.ContainsFunc(v.Evidence, func(e verdict.Evidence) bool { return e.Name == "withdrawn" }) {
+		return true
+	}
 	for _, r := range s.rules {
 		for _, u := range r.Unless {
 			if r.Name == v.Pattern && slices.ContainsFunc(v.Evidence, func(e verdict.Evidence) bool { return e.Name == u.Evidence }) {

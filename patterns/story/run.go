@@ -73,7 +73,8 @@ func (s *Story) Run(rules []rule.Rule) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	verdicts, err := s.play(e, s.Input.arrivals())
+	arrivals := s.Input.arrivals()
+	verdicts, err := s.play(e, arrivals, last(arrivals))
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", s.Name, err)
 	}
@@ -82,8 +83,20 @@ func (s *Story) Run(rules []rule.Rule) (Result, error) {
 	return r, nil
 }
 
-// play feeds arrivals to e and returns the newest revision of each verdict.
-func (s *Story) play(e *engine.Engine, arrivals []arrival) ([]verdict.Verdict, error) {
+// last is when the last of arrivals comes.
+func last(arrivals []arrival) time.Time {
+	end := start
+	for i := range arrivals {
+		if arrivals[i].at.After(end) {
+			end = arrivals[i].at
+		}
+	}
+	return end
+}
+
+// play feeds arrivals to e, lets time go on from end, and returns the newest
+// revision of each verdict.
+func (s *Story) play(e *engine.Engine, arrivals []arrival, end time.Time) ([]verdict.Verdict, error) {
 	slices.SortStableFunc(arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
 	var all []verdict.Verdict
 	at := map[string]int{}
@@ -97,11 +110,9 @@ func (s *Story) play(e *engine.Engine, arrivals []arrival) ([]verdict.Verdict, e
 			all = append(all, v)
 		}
 	}
-	end := start
 	for i := range arrivals {
 		a := &arrivals[i]
 		e.Advance(a.at)
-		end = a.at
 		if err := s.feed(e, a); err != nil {
 			return nil, err
 		}

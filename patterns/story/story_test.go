@@ -120,7 +120,7 @@ func FuzzStory(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		verdicts, err := s.play(e, s.Input.arrivals())
+		verdicts, err := s.play(e, s.Input.arrivals(), start)
 		if err != nil {
 			return
 		}

@@ -97,7 +97,7 @@ func (c *Config) rules() ([]rule.Rule, error) {
 		return nil, fmt.Errorf("built-in patterns: %w", err)
 	}
 	if len(c.Rules) > 0 {
-		own, err := rule.LoadPaths(c.Rules...)
+		own, err := patterns.LoadPaths(c.Rules...)
 		if err != nil {
 			return nil, fmt.Errorf("rules: %w", err)
 		}

@@ -81,7 +81,7 @@ func listPatterns(w io.Writer) error {
 func reads(r *rule.Rule) []string {
 	names := map[string]bool{}
 	for _, e := range r.All() {
-		for _, name := range slices.Concat(e.Logs, e.Metrics) {
+		for _, name := range slices.Concat(r.Events(e), e.Metrics) {
 			names[name] = true
 		}
 	}
@@ -114,7 +114,7 @@ func showPattern(w io.Writer, name string) error {
 // testDir runs the stories below a folder against the built-in patterns and
 // those below the folder.
 func testDir(w io.Writer, dir string) error {
-	own, err := rule.LoadPaths(dir)
+	own, err := patterns.LoadPaths(dir)
 	if err != nil {
 		return err
 	}

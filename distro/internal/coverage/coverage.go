@@ -79,7 +79,7 @@ func (s Sources) pattern(r *rule.Rule, there map[check.Feature]bool) Pattern {
 	visible := map[string]bool{}
 	for i := range r.Evidence {
 		e := &r.Evidence[i]
-		lost := s.lost(e, there)
+		lost := s.lost(r, e, there)
 		visible[e.Name] = lost == nil
 		if lost != nil {
 			p.Because = append(p.Because, fmt.Sprintf("%s cannot be seen: needs %s", e.Name, strings.Join(lost, " or ")))
@@ -103,12 +103,12 @@ func (s Sources) pattern(r *rule.Rule, there map[check.Feature]bool) Pattern {
 
 // lost returns the features that evidence waits for in vain, nil when some record
 // of it can come.
-func (s Sources) lost(e *rule.Evidence, there map[check.Feature]bool) []string {
+func (s Sources) lost(r *rule.Rule, e *rule.Evidence, there map[check.Feature]bool) []string {
 	if e.OnMetrics() {
 		return nil
 	}
 	features := map[string]bool{}
-	for _, event := range e.Logs {
+	for _, event := range r.Events(e) {
 		feature, ours := s[event]
 		if !ours || there[feature] {
 			return nil
@@ -125,7 +125,7 @@ func (s Sources) external(r *rule.Rule) []string {
 		for _, metric := range r.Evidence[i].Metrics {
 			needs = append(needs, "metric "+metric)
 		}
-		for _, event := range r.Evidence[i].Logs {
+		for _, event := range r.Events(&r.Evidence[i]) {
 			if _, ours := s[event]; !ours {
 				needs = append(needs, "event "+event)
 			}

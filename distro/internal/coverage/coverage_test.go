@@ -73,6 +73,16 @@ func TestPatternFollowsTheProbes(t *testing.T) {
 	}
 }
 
+// A finding is as visible as what its detector makes it from.
+func TestAFindingNeedsWhatItsDetectorNeeds(t *testing.T) {
+	r := rule.Rule{
+		Evidence: []rule.Evidence{{Name: "culprit", Logs: []string{"finding.x"}}}, Full: expr(t, "culprit"),
+		Detect: &rule.Detector{Logs: []string{"oom.kill", "gpu.xid"}, Findings: map[string][]string{"finding.x": {"gpu.xid"}}},
+	}
+	require.Equal(t, Blind, sources.Of([]rule.Rule{r}, map[check.Feature]bool{check.OOMKills: true})[0].State)
+	require.Equal(t, Full, sources.Of([]rule.Rule{r}, map[check.Feature]bool{check.KernelLog: true})[0].State)
+}
+
 func TestAnEventOfOthersIsANeedAndNoProbesFault(t *testing.T) {
 	r := rule.Rule{Evidence: []rule.Evidence{{Name: "dump", Logs: []string{"nccl.fr"}}}, Full: expr(t, "dump")}
 	got := sources.Of([]rule.Rule{r}, nil)[0]

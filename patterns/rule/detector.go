@@ -1,0 +1,128 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// FindingPrefix begins the event names of findings. Only detectors make them: a
+// record from outside that carries such a name is not read.
+const FindingPrefix = "finding."
+
+// Detector is an algorithm in Go behind a pattern file, for what conditions on
+// single records cannot say. It watches records and makes findings; the file
+// that names it turns findings into verdicts like any other evidence.
+type Detector struct {
+	Name    string
+	Logs    []string // event names whose records it is shown
+	Metrics []string // metric names likewise
+
+	// Findings are the event names of what it finds, each with the events one of
+	// which it cannot do without.
+	Findings map[string][]string
+	// Attributes are the attributes it reads.
+	Attributes []string
+
+	New func(Limits) Algorithm
+}
+
+// Limits are what an engine allows an algorithm.
+type Limits struct {
+	Lateness int64 // how much older than the newest a record may be, nanoseconds
+}
+
+// Algorithm is the state of a detector in one engine. Like the engine it does no
+// I/O and has no clock, no goroutine and no state outside: the same calls give
+// the same findings. All times are unix nanoseconds of event time. It is shown
+// records in order of arrival, none older than the lateness; what it ends up
+// finding must not depend on that order.
+type Algorithm interface {
+	// Observe takes in one record and reports whether it matters: records that do
+	// are kept to rebuild the state.
+	Observe(*Record) bool
+	// Due is when Decide may next have something to say, 0 for never.
+	Due() int64
+	// Decide returns what is new or has changed at that time. It is called at the
+	// end of a batch of records and when event time reaches Due.
+	Decide(now int64) []Finding
+	// Snapshot returns the state; equal states give equal bytes.
+	Snapshot() ([]byte, error)
+	// Restore replaces the state by that of a snapshot.
+	Restore([]byte) error
+	// Evicted counts what was forgotten because of a cap.
+	Evicted() uint64
+}
+
+// Record is what an algorithm sees of a log record or data point, during the
+// call only.
+type Record struct {
+	Name       string // event or metric name
+	Time       int64
+	Resource   pcommon.Map
+	Attributes pcommon.Map
+	Number     float64 // of a data point
+}
+
+// Finding is what an algorithm concludes: a log record that only rules see.
+type Finding struct {
+	Event string
+	// ID tells findings of one event apart. One of the same ID replaces the
+	// earlier one, in open verdicts too.
+	ID string
+	// Gone takes it back: what came later refutes it. A verdict that rests on it
+	// is resolved, and opened again if the finding returns.
+	Gone       bool
+	Time       int64 // since when
+	Last       int64 // until when, at least Time
+	Resource   map[string]any
+	Attributes map[string]any
+}
+
+// Events returns the events of which e needs one: for a finding, what its
+// detector needs for it.
+func (r *Rule) Events(e *Evidence) []string {
+	var events []string
+	for _, name := range e.Logs {
+		if r.Detect != nil && len(r.Detect.Findings[name]) > 0 {
+			events = append(events, r.Detect.Findings[name]...)
+		} else {
+			events = append(events, name)
+		}
+	}
+	slices.Sort(events)
+	return slices.Compact(events)
+}
+
+// Wire gives rules the detectors they name. Check fails for a name that is none.
+func Wire(rules []Rule, detectors []Detector) {
+	for i := range rules {
+		for j := range detectors {
+			if rules[i].Detector == detectors[j].Name {
+				rules[i].Detect = &detectors[j]
+			}
+		}
+	}
+}
+
+// checkDetector fails when r names a detector that does not exist, or reads a
+// finding that its detector does not make.
+func checkDetector(r *Rule) error {
+	if r.Detector != "" && r.Detect == nil {
+		return fmt.Errorf("%s: there is no detector %q: detectors are part of tracecore, a file of your own can use only those; leave it out", r.File, r.Detector)
+	}
+	var known []string
+	if r.Detect != nil {
+		known = sortedKeys(r.Detect.Findings)
+	}
+	for _, e := range r.All() {
+		for _, name := range e.Logs {
+			if strings.HasPrefix(name, FindingPrefix) && !slices.Contains(known, name) {
+				return fmt.Errorf("%s:%d: evidence %s reads %s, which only a detector makes and this file names none that does: %s", r.File, e.line, e.Name, name, suggest(name, known))
+			}
+		}
+	}
+	return nil
+}
