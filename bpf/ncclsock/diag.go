@@ -105,6 +105,8 @@ func (d *diag) setDeadline(t time.Time) {
 	d.deadline = t
 }
 
+func (d *diag) forget() error { return nil }
+
 func (d *diag) dropped() (uint64, error) { return 0, nil }
 
 func (d *diag) close() error {

@@ -56,6 +56,7 @@ func selfTestContext(ctx context.Context, src source, changes bool) (fired bool,
 		return false, nil
 	}
 	defer pair.close()
+	defer func() { err = errors.Join(err, src.forget()) }()
 	if err := showsUnread(ctx, src, pair); err != nil {
 		return false, err
 	}

@@ -247,6 +247,43 @@ func (it *iterator) readChange(c *Change) error {
 
 func (it *iterator) setDeadline(t time.Time) { it.reader.SetDeadline(t) }
 
+func (it *iterator) forget() error {
+	if err := it.setOwners(nil); err != nil {
+		return err
+	}
+	var keys []uint64
+	var key uint64
+	var value bpfKnown
+	entries := it.objects.Sockets.Iterate()
+	for entries.Next(&key, &value) {
+		keys = append(keys, key)
+	}
+	for _, key := range keys {
+		if err := it.objects.Sockets.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+	}
+	// Sockets that die meanwhile may cut the walk short; they are gone then.
+	if err := entries.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return err
+	}
+	return it.drain()
+}
+
+// drain reads what is in the ring and throws it away.
+func (it *iterator) drain() error {
+	if err := it.reader.Flush(); err != nil {
+		return err
+	}
+	for {
+		if err := it.reader.ReadInto(&it.record); errors.Is(err, ringbuf.ErrFlushed) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
 func (it *iterator) dropped() (uint64, error) { return counter.Sum(it.objects.Dropped, 0) }
 
 func (it *iterator) close() error {

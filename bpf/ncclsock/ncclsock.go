@@ -54,6 +54,8 @@ type source interface {
 	// readChange returns errInvalid for a record that cannot be.
 	readChange(*Change) error
 	setDeadline(time.Time)
+	// forget drops every owner, socket and change that the self-test left.
+	forget() error
 	dropped() (uint64, error)
 	close() error
 }

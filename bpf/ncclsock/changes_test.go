@@ -1,0 +1,91 @@
+//go:build linux && (amd64 || arm64)
+
+package ncclsock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// changesOf names the rung of a probe that tells changes, or nothing.
+func changesOf(p *Probe) string {
+	if rung := p.Report().Rung; rung == RungProcess || rung == RungHost {
+		return rung
+	}
+	return ""
+}
+
+// nextChange reads until a change that fits.
+func nextChange(t testing.TB, p *Probe, fits func(Change) bool) Change {
+	t.Helper()
+	p.source.setDeadline(time.Now().Add(patience))
+	defer p.source.setDeadline(time.Time{})
+	for {
+		var c Change
+		require.NoError(t, p.ReadChange(&c))
+		require.WithinDuration(t, time.Now(), c.Time, 10*patience)
+		if fits(c) {
+			return c
+		}
+	}
+}
+
+func TestSocketsOfOthersMakeNoChange(t *testing.T) {
+	for _, p := range openAll(t, Options{}) {
+		if changesOf(p) == "" {
+			continue
+		}
+		rank, other := newPlayer(t), newPlayer(t)
+		snapshot(t, p, rank.pid)
+		c := connected(t, other, other, loopback4)
+		other.must(t, order{Do: "shutdown", FD: c.connected})
+		connected(t, rank, rank, loopback4)
+		// Three by the rank itself, in this order, and none before them.
+		netns := snapshot(t, p, rank.pid).Sockets[0].NetNS
+		for _, state := range []State{Listen, SynSent, Established} {
+			change := nextChange(t, p, func(Change) bool { return true })
+			require.Equal(t, netns, change.NetNS)
+			require.Equal(t, state, change.New)
+		}
+	}
+}
+
+func TestFullRingIsCounted(t *testing.T) {
+	for _, p := range openAll(t, Options{RingBytes: 4096}) {
+		if changesOf(p) == "" {
+			continue
+		}
+		rank := newPlayer(t)
+		snapshot(t, p, rank.pid)
+		for range 200 {
+			c := connected(t, rank, rank, loopback4)
+			for _, fd := range []int{c.listener, c.connected, c.accepted} {
+				rank.must(t, order{Do: "close", FD: fd})
+			}
+		}
+		require.NotZero(t, p.Stats().Dropped)
+		dropped := p.Stats()
+		require.NoError(t, p.Close())
+		require.Equal(t, dropped, p.Stats())
+	}
+}
+
+func TestCloseUnblocksReadChange(t *testing.T) {
+	for _, p := range openAll(t, Options{}) {
+		done := make(chan error)
+		go func() {
+			for {
+				if err := p.ReadChange(&Change{}); err != nil {
+					done <- err
+					return
+				}
+			}
+		}()
+		require.NoError(t, p.Close())
+		require.Equal(t, probe.ErrClosed, <-done)
+	}
+}
