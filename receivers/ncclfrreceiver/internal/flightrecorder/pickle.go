@@ -1,0 +1,386 @@
+package flightrecorder
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unicode/utf8"
+)
+
+// The opcodes of the pickle language that a dump needs (pickletools.py of
+// CPython has them all). PyTorch writes protocol 2 and of it containers, text,
+// numbers, booleans, None and the memo (torch/csrc/jit/serialization/pickler.cpp);
+// SETITEM, APPEND, TUPLE and EMPTY_TUPLE come from Python's own protocol 2, when
+// a tool has loaded a dump and saved it again. Everything that imports a name,
+// calls it or builds an object is absent and so refused.
+const (
+	opProto        = 0x80
+	opStop         = '.'
+	opMark         = '('
+	opNone         = 'N'
+	opNewTrue      = 0x88
+	opNewFalse     = 0x89
+	opBinInt       = 'J'
+	opBinInt1      = 'K'
+	opBinInt2      = 'M'
+	opLong1        = 0x8a
+	opBinFloat     = 'G'
+	opBinUnicode   = 'X'
+	opEmptyList    = ']'
+	opEmptyDict    = '}'
+	opEmptyTuple   = ')'
+	opTuple1       = 0x85
+	opTuple2       = 0x86
+	opTuple3       = 0x87
+	opTuple        = 't'
+	opAppend       = 'a'
+	opAppends      = 'e'
+	opSetItem      = 's'
+	opSetItems     = 'u'
+	opBinPut       = 'q'
+	opLongBinPut   = 'r'
+	opBinGet       = 'h'
+	opLongBinGet   = 'j'
+	protocolOfDump = 2
+)
+
+// forbidden are opcodes that a harmful pickle needs, by the word an operator
+// can look up.
+var forbidden = map[byte]string{
+	'c': "GLOBAL", 0x93: "STACK_GLOBAL", 'R': "REDUCE", 'b': "BUILD", 'i': "INST", 'o': "OBJ",
+	0x81: "NEWOBJ", 0x92: "NEWOBJ_EX", 'P': "PERSID", 'Q': "BINPERSID",
+	0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4",
+}
+
+type kind uint8
+
+const (
+	none kind = iota
+	boolean
+	integer
+	float
+	text
+	list // and tuple
+	dict // items are key, value, key, value …
+	mark
+)
+
+// value is one Python object. Containers are shared, as in Python, so that a
+// value put in the memo is the one that grows later.
+type value struct {
+	kind   kind
+	number int64 // of an integer or boolean; the bits of a float
+	text   string
+	items  *[]value
+}
+
+// unpickler runs a pickle. It knows no recursion, so nesting costs nothing; its
+// work is linear in the bytes, its memory in the values pushed, which are
+// counted.
+type unpickler struct {
+	data   []byte
+	at     int
+	stack  []value
+	memo   []value
+	marks  int
+	pushed int
+	limit  int
+}
+
+// unpickle returns the one object of a pickle of at most limit values.
+func unpickle(data []byte, limit int) (value, error) {
+	u := &unpickler{data: data, limit: limit}
+	if op, err := u.byte(); err != nil {
+		return value{}, err
+	} else if op != opProto {
+		return value{}, fmt.Errorf("%w: it does not begin with a protocol number", ErrNotADump)
+	}
+	if version, err := u.byte(); err != nil {
+		return value{}, err
+	} else if version != protocolOfDump {
+		return value{}, fmt.Errorf("%w: pickle protocol %d, PyTorch writes %d", ErrNotADump, version, protocolOfDump)
+	}
+	for {
+		op, err := u.byte()
+		if err != nil {
+			return value{}, err
+		}
+		if op == opStop {
+			return u.result()
+		}
+		if err := u.step(op); err != nil {
+			return value{}, fmt.Errorf("byte %d: %w", u.at-1, err)
+		}
+	}
+}
+
+func (u *unpickler) result() (value, error) {
+	if u.at != len(u.data) {
+		return value{}, fmt.Errorf("%w: %d bytes follow its end", ErrNotADump, len(u.data)-u.at)
+	}
+	if len(u.stack) != 1 || u.marks != 0 {
+		return value{}, fmt.Errorf("%w: it ends with %d objects, not one", ErrNotADump, len(u.stack))
+	}
+	return u.stack[0], nil
+}
+
+func (u *unpickler) step(op byte) error {
+	switch op {
+	case opMark:
+		u.marks++
+		return u.push(value{kind: mark})
+	case opNone:
+		return u.push(value{})
+	case opNewTrue, opNewFalse:
+		return u.push(value{kind: boolean, number: int64(opNewFalse - op)})
+	case opBinInt, opBinInt1, opBinInt2, opLong1, opBinFloat:
+		return u.pushNumber(op)
+	case opBinUnicode:
+		return u.pushText()
+	case opEmptyList, opEmptyTuple:
+		return u.push(value{kind: list, items: new([]value)})
+	case opEmptyDict:
+		return u.push(value{kind: dict, items: new([]value)})
+	case opTuple1, opTuple2, opTuple3:
+		return u.tuple(len(u.stack) - int(op-opTuple1) - 1)
+	case opTuple:
+		return u.tupleToMark()
+	case opAppend:
+		return u.extend(list, len(u.stack)-1)
+	case opSetItem:
+		return u.extend(dict, len(u.stack)-2)
+	case opAppends:
+		return u.extendToMark(list)
+	case opSetItems:
+		return u.extendToMark(dict)
+	case opBinPut, opLongBinPut:
+		return u.put(op)
+	case opBinGet, opLongBinGet:
+		return u.get(op)
+	}
+	if name, harmful := forbidden[op]; harmful {
+		return fmt.Errorf("%w: opcode %s runs code, no Flight Recorder dump has it: find out who wrote this file", ErrHostile, name)
+	}
+	return fmt.Errorf("%w: opcode 0x%02x, which PyTorch does not write", ErrNotADump, op)
+}
+
+func (u *unpickler) byte() (byte, error) {
+	if u.at >= len(u.data) {
+		return 0, ErrTruncated
+	}
+	b := u.data[u.at]
+	u.at++
+	return b, nil
+}
+
+// take returns the next n bytes. A length beyond the end of the file is one of
+// a file still being written.
+func (u *unpickler) take(n int) ([]byte, error) {
+	if n > len(u.data)-u.at {
+		return nil, ErrTruncated
+	}
+	b := u.data[u.at : u.at+n]
+	u.at += n
+	return b, nil
+}
+
+func (u *unpickler) push(v value) error {
+	if u.pushed++; u.pushed > u.limit {
+		return fmt.Errorf("%w: more than %d values: raise max_values, or lower TORCH_FR_BUFFER_SIZE", ErrTooLarge, u.limit)
+	}
+	u.stack = append(u.stack, v)
+	return nil
+}
+
+func (u *unpickler) pushNumber(op byte) error {
+	switch op {
+	case opBinInt1, opLong1:
+		b, err := u.byte()
+		if err != nil {
+			return err
+		}
+		if op == opLong1 {
+			return u.pushLong(int(b))
+		}
+		return u.pushInteger(int64(b))
+	case opBinInt2:
+		b, err := u.take(2)
+		if err != nil {
+			return err
+		}
+		return u.pushInteger(int64(binary.LittleEndian.Uint16(b)))
+	case opBinInt:
+		b, err := u.take(4)
+		if err != nil {
+			return err
+		}
+		return u.pushInteger(int64(int32(binary.LittleEndian.Uint32(b))))
+	default: // opBinFloat
+		b, err := u.take(8)
+		if err != nil {
+			return err
+		}
+		return u.push(value{kind: float, number: int64(binary.BigEndian.Uint64(b))})
+	}
+}
+
+func (u *unpickler) pushInteger(n int64) error { return u.push(value{kind: integer, number: n}) }
+
+// pushLong reads a little-endian two's complement number of n bytes. PyTorch
+// writes 8; Python none for 0 and as many as it takes.
+func (u *unpickler) pushLong(n int) error {
+	b, err := u.take(n)
+	if err != nil {
+		return err
+	}
+	if n > 8 {
+		return fmt.Errorf("%w: a number of %d bytes", ErrNotADump, n)
+	}
+	var bits uint64
+	for i := n - 1; i >= 0; i-- {
+		bits = bits<<8 | uint64(b[i])
+	}
+	unused := 64 - 8*n
+	return u.pushInteger(int64(bits<<unused) >> unused)
+}
+
+func (u *unpickler) pushText() error {
+	b, err := u.take(4)
+	if err != nil {
+		return err
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n > math.MaxInt32 {
+		return fmt.Errorf("%w: a text of %d bytes", ErrNotADump, n)
+	}
+	if b, err = u.take(int(n)); err != nil {
+		return err
+	}
+	if !utf8.Valid(b) {
+		return fmt.Errorf("%w: a text that is not UTF-8", ErrNotADump)
+	}
+	return u.push(value{kind: text, text: string(b)})
+}
+
+// toMark returns where the values above the last mark begin.
+func (u *unpickler) toMark() (int, error) {
+	for i := len(u.stack) - 1; i >= 0; i-- {
+		if u.stack[i].kind == mark {
+			return i + 1, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: no mark", ErrNotADump)
+}
+
+func (u *unpickler) tupleToMark() error {
+	from, err := u.toMark()
+	if err != nil {
+		return err
+	}
+	items := append([]value(nil), u.stack[from:]...)
+	u.stack[from-1] = value{kind: list, items: &items}
+	u.stack = u.stack[:from]
+	u.marks--
+	return nil
+}
+
+func (u *unpickler) tuple(from int) error {
+	if err := u.plain(from); err != nil {
+		return err
+	}
+	items := append([]value(nil), u.stack[from:]...)
+	u.stack = u.stack[:from]
+	return u.push(value{kind: list, items: &items})
+}
+
+func (u *unpickler) extendToMark(of kind) error {
+	from, err := u.toMark()
+	if err != nil {
+		return err
+	}
+	u.marks--
+	items := u.stack[from:]
+	u.stack = u.stack[:from-1]
+	return u.grow(of, items)
+}
+
+func (u *unpickler) extend(of kind, from int) error {
+	if err := u.plain(from); err != nil {
+		return err
+	}
+	items := u.stack[from:]
+	u.stack = u.stack[:from]
+	return u.grow(of, items)
+}
+
+// grow adds items to the container on top of the stack. Items lie just above
+// the stack, in memory that the next push writes: append copies them first.
+func (u *unpickler) grow(of kind, items []value) error {
+	if len(u.stack) == 0 || u.stack[len(u.stack)-1].kind != of {
+		return fmt.Errorf("%w: items without a container", ErrNotADump)
+	}
+	if of == dict && len(items)%2 != 0 {
+		return fmt.Errorf("%w: a key without a value", ErrNotADump)
+	}
+	into := u.stack[len(u.stack)-1].items
+	*into = append(*into, items...)
+	return nil
+}
+
+// plain says whether the values from there on are there and are no marks.
+func (u *unpickler) plain(from int) error {
+	if from < 0 {
+		return fmt.Errorf("%w: the stack is empty", ErrNotADump)
+	}
+	for _, v := range u.stack[from:] {
+		if v.kind == mark {
+			return fmt.Errorf("%w: a mark where a value belongs", ErrNotADump)
+		}
+	}
+	return nil
+}
+
+// put stores the top of the stack in the memo. Both picklers number the memo
+// without gaps, which keeps it a list.
+func (u *unpickler) put(op byte) error {
+	index, err := u.index(op == opLongBinPut)
+	if err != nil {
+		return err
+	}
+	if err := u.plain(len(u.stack) - 1); err != nil {
+		return err
+	}
+	top := u.stack[len(u.stack)-1]
+	switch {
+	case index < len(u.memo):
+		u.memo[index] = top
+	case index == len(u.memo):
+		u.memo = append(u.memo, top)
+	default:
+		return fmt.Errorf("%w: memo %d before %d", ErrNotADump, index, len(u.memo))
+	}
+	return nil
+}
+
+func (u *unpickler) get(op byte) error {
+	index, err := u.index(op == opLongBinGet)
+	if err != nil {
+		return err
+	}
+	if index >= len(u.memo) {
+		return fmt.Errorf("%w: memo %d of %d", ErrNotADump, index, len(u.memo))
+	}
+	return u.push(u.memo[index])
+}
+
+func (u *unpickler) index(long bool) (int, error) {
+	if !long {
+		b, err := u.byte()
+		return int(b), err
+	}
+	b, err := u.take(4)
+	if err != nil {
+		return 0, err
+	}
+	return int(binary.LittleEndian.Uint32(b)), nil
+}

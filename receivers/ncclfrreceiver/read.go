@@ -1,0 +1,115 @@
+package ncclfrreceiver
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/flightrecorder"
+)
+
+// errNoRank is a dump that does not say whose it is.
+var errNoRank = errors.New("neither the dump nor its file name says which rank wrote it: name dumps <prefix><rank>, as PyTorch does")
+
+// ReadFile reads one dump into the records that the receiver would emit for it,
+// without a host: for replay. job may be empty.
+func ReadFile(path, job string) (plog.Logs, error) {
+	logs := plog.NewLogs()
+	c, err := readWhole(path, createDefaultConfig().(*Config).MaxFileSize)
+	if err != nil {
+		return logs, fmt.Errorf("read %s: %w", path, err)
+	}
+	r := reader{limits: flightrecorder.DefaultLimits, job: job}
+	dump, from, err := r.read(path, &c)
+	if err != nil {
+		return logs, fmt.Errorf("read %s: %w", path, err)
+	}
+	from.observed = c.changed
+	appendRecords(logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords(), dump, from)
+	return logs, nil
+}
+
+// reader turns the content of a file into a dump and its origin.
+type reader struct {
+	limits  flightrecorder.Limits
+	job     string
+	pattern *regexp.Regexp    // of the job id in a path, nil without
+	ranks   identity.Resolver // nil without
+}
+
+func (r *reader) read(path string, c *content) (*flightrecorder.Dump, *origin, error) {
+	dump, err := flightrecorder.Decode(c.data, r.limits)
+	if err != nil {
+		return nil, nil, err
+	}
+	rank, run := splitRank(path)
+	if dump.Rank != flightrecorder.Unknown {
+		rank = dump.Rank
+	}
+	if rank == flightrecorder.Unknown {
+		return nil, nil, errNoRank
+	}
+	from := &origin{file: path, run: run, changed: c.changed, process: r.process(rank)}
+	if job := r.jobOf(path); job != "" {
+		from.process.JobID = job
+	}
+	return dump, from, nil
+}
+
+func (r *reader) jobOf(path string) string {
+	if r.pattern != nil {
+		if found := r.pattern.FindStringSubmatch(path); found != nil {
+			return found[1]
+		}
+	}
+	return r.job
+}
+
+// process is the living process of that rank on this host. Where two jobs run
+// here there may be two: then it is not known which wrote the dump.
+func (r *reader) process(rank int) identity.Process {
+	unknown := identity.Process{Rank: rank, LocalRank: identity.Unknown, WorldSize: identity.Unknown}
+	if r.ranks == nil {
+		return unknown
+	}
+	found := unknown
+	for _, p := range r.ranks.Ranks() {
+		if p.Rank != rank || p.Inherited {
+			continue
+		}
+		if found.PID != 0 {
+			return unknown
+		}
+		found = p
+	}
+	return found
+}
+
+// why names the reason a file is refused, as metadata.yaml lists them.
+func why(err error) string {
+	for _, reason := range []struct {
+		err  error
+		name string
+	}{
+		{flightrecorder.ErrTruncated, "truncated"},
+		{flightrecorder.ErrHostile, "hostile"},
+		{flightrecorder.ErrTooLarge, "too_large"},
+		{flightrecorder.ErrNotADump, "not_a_dump"},
+		{errNoRank, "no_rank"},
+		{errTooOld, "too_old"},
+	} {
+		if errors.Is(err, reason.err) {
+			return reason.name
+		}
+	}
+	return "unreadable"
+}
+
+// errTooOld is a dump from before max_age.
+var errTooOld = errors.New("older than max_age")
+
+func tooOld(changed, now time.Time, most time.Duration) bool { return now.Sub(changed) > most }

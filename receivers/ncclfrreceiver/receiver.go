@@ -1,0 +1,306 @@
+package ncclfrreceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/receiverhelper"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/flightrecorder"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/metadata"
+)
+
+// patience is how long a consumer that refuses is asked again before the dump
+// is left for the next round: its file does not go away.
+const patience = 10 * time.Second
+
+// flightRecorder is the receiver: one goroutine looks for dumps, reads each once
+// and hands its records to the next consumer.
+type flightRecorder struct {
+	config    *Config
+	settings  receiver.Settings
+	next      consumer.Logs
+	clock     clock
+	telemetry *metadata.TelemetryBuilder
+	report    *receiverhelper.ObsReport
+	builder   *metadata.LogsBuilder
+	host      record.Host
+
+	reader reader
+	seen   *seen
+	// waiting are files that end too early, with the state they were read in;
+	// complained those that could not be opened, which is said once.
+	waiting    map[string]fingerprint
+	complained map[string]bool
+	overfull   bool
+
+	patience time.Duration
+	giveUp   context.CancelFunc
+	poller   sync.WaitGroup
+	stop     sync.Once
+}
+
+func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, c clock) (*flightRecorder, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	report, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
+		ReceiverID: settings.ID, Transport: "file", LongLivedCtx: true, ReceiverCreateSettings: settings,
+	})
+	if err != nil {
+		return nil, err
+	}
+	pattern, err := config.jobPattern()
+	if err != nil {
+		return nil, err
+	}
+	return &flightRecorder{
+		config: config, settings: settings, next: next, clock: c, telemetry: telemetry, report: report,
+		builder: metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), host: record.ThisHost(),
+		reader: reader{limits: config.limits(), job: config.JobID, pattern: pattern},
+		seen:   newSeen(config.MaxFiles), waiting: map[string]fingerprint{}, complained: map[string]bool{},
+		patience: patience, giveUp: func() {},
+	}, nil
+}
+
+// Start takes up what was read before and begins to look for dumps.
+func (f *flightRecorder) Start(ctx context.Context, host component.Host) error {
+	var err error
+	if f.reader.ranks, err = record.Resolver(host, f.config.Identity); err != nil {
+		return err
+	}
+	client, err := storageClient(ctx, host, f.config.Storage, f.settings.ID)
+	if err != nil {
+		return err
+	}
+	if client != nil {
+		if err := f.seen.load(ctx, client); err != nil {
+			f.storageFailed(ctx, err)
+		}
+	}
+	polling, giveUp := context.WithCancel(context.Background())
+	f.giveUp = giveUp
+	f.poller.Go(func() { f.run(polling) })
+	return nil
+}
+
+func (f *flightRecorder) run(ctx context.Context) {
+	ticks, stop := f.clock.ticks(f.config.PollInterval)
+	defer stop()
+	for {
+		f.poll(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks:
+		}
+	}
+}
+
+// poll deals with every file that is new or has changed.
+func (f *flightRecorder) poll(ctx context.Context) {
+	files := Find(f.config.Include)
+	if len(files) > f.config.MaxFiles {
+		f.tooMany(ctx, len(files))
+		files = files[:f.config.MaxFiles]
+	}
+	f.forgetGone(files)
+	for _, path := range files {
+		if ctx.Err() != nil {
+			return
+		}
+		f.visit(ctx, path)
+	}
+}
+
+// forgetGone drops what was known of files that are not there any more.
+func (f *flightRecorder) forgetGone(files []string) {
+	gone := func(path string) bool {
+		_, found := slices.BinarySearch(files, path)
+		return !found
+	}
+	maps.DeleteFunc(f.waiting, func(path string, _ fingerprint) bool { return gone(path) })
+	maps.DeleteFunc(f.complained, func(path string, _ bool) bool { return gone(path) })
+}
+
+func (f *flightRecorder) tooMany(ctx context.Context, n int) {
+	if f.overfull {
+		return
+	}
+	f.overfull = true
+	f.countRefused(ctx, "too_many")
+	f.settings.Logger.Warn("more files than max_files match, the last are not read: remove old dumps or narrow include", zap.Int("files", n))
+}
+
+// visit reads a file once it is whole.
+func (f *flightRecorder) visit(ctx context.Context, path string) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return // gone since it was found
+	}
+	print := fingerprintOf(info)
+	if f.seen.done(path, print) {
+		return
+	}
+	now := f.clock.now()
+	abandoned := tooOld(info.ModTime(), now, f.config.GiveUpAfter)
+	if last, waits := f.waiting[path]; waits && last == print && !abandoned {
+		return // as incomplete as before
+	}
+	if tooOld(info.ModTime(), now, f.config.MaxAge) {
+		f.refuse(ctx, mark{Path: path, Print: print}, errTooOld)
+		return
+	}
+	f.read(ctx, path, abandoned, now)
+}
+
+func (f *flightRecorder) read(ctx context.Context, path string, abandoned bool, now time.Time) {
+	c, err := readWhole(path, f.config.MaxFileSize)
+	if errors.Is(err, errChanging) || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	m := mark{Path: path, Print: c.print, Hash: c.hash}
+	if err != nil {
+		f.unreadable(ctx, m, err)
+		return
+	}
+	delete(f.complained, path)
+	if f.seen.knows(c.hash) {
+		f.remember(ctx, m) // the same dump, touched or moved
+		return
+	}
+	dump, from, err := f.reader.read(path, &c)
+	switch {
+	case errors.Is(err, flightrecorder.ErrTruncated) && !abandoned:
+		f.waiting[path] = c.print
+	case err != nil:
+		f.refuse(ctx, m, err)
+	default:
+		from.observed = now
+		f.hand(ctx, m, dump, from)
+	}
+}
+
+// unreadable deals with a file that cannot be read. One that is too large stays
+// so; permissions may change, so that one is tried again and said once.
+func (f *flightRecorder) unreadable(ctx context.Context, m mark, err error) {
+	if errors.Is(err, flightrecorder.ErrTooLarge) {
+		f.refuse(ctx, m, err)
+		return
+	}
+	if f.complained[m.Path] || len(f.complained) >= f.config.MaxFiles {
+		return
+	}
+	f.complained[m.Path] = true
+	f.countRefused(ctx, why(err))
+	f.settings.Logger.Warn("a Flight Recorder dump cannot be read: give the collector the right to, it is tried again", zap.Error(err))
+}
+
+// refuse gives a file up in its present state.
+func (f *flightRecorder) refuse(ctx context.Context, m mark, err error) {
+	f.countRefused(ctx, why(err))
+	if !errors.Is(err, errTooOld) {
+		f.settings.Logger.Warn("a file is not read as a Flight Recorder dump", zap.String("file", m.Path), zap.Error(err))
+	}
+	m.Hash = [16]byte{} // the same content under a better name or limit is another chance
+	f.remember(ctx, m)
+}
+
+// hand delivers the records of a dump. A refusal that may pass leaves the dump
+// for the next round.
+func (f *flightRecorder) hand(ctx context.Context, m mark, dump *flightrecorder.Dump, from *origin) {
+	if f.config.Events.NcclFrDump.Enabled {
+		logs := f.logs(dump, from)
+		n := logs.LogRecordCount()
+		op := f.report.StartLogsOp(ctx)
+		err := record.Deliver(op, f.next, logs, f.patience)
+		f.report.EndLogsOp(op, metadata.Type.String(), n, err)
+		if err != nil && !consumererror.IsPermanent(err) {
+			return
+		}
+		if err != nil {
+			f.telemetry.ReceiverNcclfrRecordsDropped.Add(ctx, int64(n))
+		}
+	}
+	f.telemetry.ReceiverNcclfrDumps.Add(ctx, 1)
+	f.remember(ctx, m)
+}
+
+func (f *flightRecorder) logs(dump *flightrecorder.Dump, from *origin) plog.Logs {
+	records := plog.NewLogRecordSlice()
+	appendRecords(records, dump, from)
+	for _, r := range records.All() {
+		f.builder.AppendLogRecord(r)
+	}
+	resource := f.builder.NewResourceBuilder()
+	host := f.host
+	if f.config.Shared && from.process.PID == 0 {
+		host = record.Host{Name: flightrecorder.Clip(dump.Host, 256)}
+	}
+	for _, part := range []struct {
+		set  func(string)
+		text string
+	}{{resource.SetHostName, host.Name}, {resource.SetHostID, host.ID}, {resource.SetK8sNodeName, host.NodeName}} {
+		if part.text != "" {
+			part.set(part.text)
+		}
+	}
+	return f.builder.Emit(metadata.WithLogsResource(resource.Emit()))
+}
+
+// remember marks a file as done. It outlives the end of ctx: what was delivered
+// must not be delivered again.
+func (f *flightRecorder) remember(ctx context.Context, m mark) {
+	delete(f.waiting, m.Path)
+	if err := f.seen.put(context.WithoutCancel(ctx), m); err != nil {
+		f.storageFailed(ctx, err)
+	}
+}
+
+func (f *flightRecorder) storageFailed(ctx context.Context, err error) {
+	f.telemetry.ReceiverNcclfrStorageErrors.Add(ctx, 1)
+	f.settings.Logger.Warn("the storage does not answer: after a restart dumps may be read again", zap.Error(err))
+}
+
+func (f *flightRecorder) countRefused(ctx context.Context, reason string) {
+	f.telemetry.ReceiverNcclfrFilesRefused.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", reason)))
+}
+
+// Shutdown ends the looking and waits, no longer than ctx, until the next
+// consumer has the last dump.
+func (f *flightRecorder) Shutdown(ctx context.Context) error {
+	var err error
+	f.stop.Do(func() {
+		f.giveUp()
+		finished := make(chan struct{})
+		go func() {
+			f.poller.Wait()
+			close(finished)
+		}()
+		select {
+		case <-finished:
+			err = f.seen.close(ctx)
+		case <-ctx.Done():
+			err = fmt.Errorf("the next consumer holds the last dump: %w", ctx.Err())
+		}
+		f.telemetry.Shutdown()
+	})
+	return err
+}
