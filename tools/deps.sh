@@ -8,7 +8,7 @@ packages=(
 	git                    # the Go command, check-generated
 	gcc libc6-dev          # the race detector
 	clang-16 llvm-16       # BPF objects: the pinned compiler
-	qemu-system-x86        # test machines
+	qemu-system-x86 qemu-system-arm # test machines
 	busybox-static         # their user space
 	gpgv debian-archive-keyring # Debian's signature on their kernels
 )

@@ -3,7 +3,10 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/tracecoreai/tracecore/vmtests/archive"
 )
 
 //go:embed kernels.txt
@@ -12,13 +15,14 @@ var kernelsFile string
 // Kernel is one row of the matrix.
 type Kernel struct {
 	Name    string
-	Arch    string   // Debian's name: amd64
-	Suites  []string // the newest matching package of all of them is taken
-	Package []string // package names in order of preference; one * in each stands for the part that moves
-	Modules []string // kernel modules that the machine loads, where the kernel has them
-	Only    []string // packages whose tests run; empty: all
-	Quick   bool     // one of the rows that CI runs
-	Skips   []Skip   // skips that are right on this kernel
+	Arch    string            // Debian's name: amd64
+	Suites  []string          // the newest matching package of all of them is taken
+	Package []string          // package names in order of preference; one * in each stands for the part that moves
+	Beside  []archive.Package // split packages that the indexes list no more, with their digests
+	Modules []string          // kernel modules that the machine loads, where the kernel has them
+	Quick   bool              // one of the rows that CI runs
+	Only    []string          // packages that the quick selection runs there; empty: all
+	Skips   []Skip            // skips that are right on this kernel
 }
 
 // Skip declares that one test cannot run on a kernel, and why.
@@ -45,12 +49,13 @@ func parseKernels(text string) ([]Kernel, error) {
 			err = each(kernels, fields[1], func(k *Kernel) { k.Skips = append(k.Skips, skip) })
 		case fields[0] == "modules" && len(fields) >= 3:
 			err = each(kernels, fields[1], func(k *Kernel) { k.Modules = append(k.Modules, fields[2:]...) })
-		case fields[0] == "only" && len(fields) >= 3:
-			err = each(kernels, fields[1], func(k *Kernel) { k.Only = append(k.Only, fields[2:]...) })
-		case fields[0] == "quick" && len(fields) == 2:
-			err = each(kernels, fields[1], func(k *Kernel) { k.Quick = true })
+		case fields[0] == "beside" && len(fields) == 6 && len(fields[4]) == 64:
+			beside := archive.Package{Name: fields[2], Version: fields[3], SHA256: fields[4], URL: fields[5]}
+			err = each(kernels, fields[1], func(k *Kernel) { k.Beside = append(k.Beside, beside) })
+		case fields[0] == "quick" && len(fields) >= 2:
+			err = each(kernels, fields[1], func(k *Kernel) { k.Quick, k.Only = true, fields[2:] })
 		default:
-			err = fmt.Errorf("want 'kernel NAME ARCH SUITES PACKAGES', 'modules', 'only' or 'skip' as the head of the file says, this is %q", line)
+			err = fmt.Errorf("want 'kernel NAME ARCH SUITES PACKAGES', 'modules', 'beside', 'quick' or 'skip' as the head of the file says, this is %q", line)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("kernels.txt:%d: %w", number+1, err)
@@ -102,21 +107,29 @@ func (k Kernel) allows(pkg, test string) bool {
 	return false
 }
 
+// quickName selects the rows that CI runs.
+const quickName = "quick"
+
 // selectKernels picks rows by name; an empty list means all.
 func selectKernels(kernels []Kernel, names []string) ([]Kernel, error) {
 	if len(names) == 0 {
-		return kernels, nil
+		return all(kernels), nil
 	}
 	var chosen []Kernel
-	var known []string
+	known := []string{quickName}
 	for _, k := range kernels {
 		known = append(known, k.Name)
 	}
 	for _, name := range names {
 		before := len(chosen)
 		for _, k := range kernels {
-			if k.Name == name {
-				chosen = append(chosen, k)
+			switch name {
+			case k.Name:
+				chosen = append(chosen, all([]Kernel{k})...)
+			case quickName:
+				if k.Quick {
+					chosen = append(chosen, k)
+				}
 			}
 		}
 		if len(chosen) == before {
@@ -124,4 +137,13 @@ func selectKernels(kernels []Kernel, names []string) ([]Kernel, error) {
 		}
 	}
 	return chosen, nil
+}
+
+// all takes the limits of the quick selection off.
+func all(kernels []Kernel) []Kernel {
+	whole := slices.Clone(kernels)
+	for i := range whole {
+		whole[i].Only = nil
+	}
+	return whole
 }

@@ -52,12 +52,13 @@ func bootFixtures(t *testing.T, limit time.Duration, names ...string) (map[strin
 	kernel := kernels[0]
 	kernel.Skips = append(kernel.Skips, Skip{Package: "vmtests/testdata/passes", Test: "TestSkipsWithoutDeclaration"})
 	o := options{cache: ".cache/kernels"}
-	binaries, err := build(packages, work)
+	suites, err := buildSuites([]Kernel{kernel}, packages, work)
 	require.NoError(t, err)
-	seen := newCollector(kernel, binaries)
+	s := suites[kernel.Arch]
+	seen := newCollector(kernel, s.binaries)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	broken := runMachine(ctx, o, kernel, binaries, work, seen.see, newPrinter(io.Discard, false))
+	_, broken := runMachine(ctx, o, kernel, s, seen.see, newPrinter(io.Discard, false))
 	results, err := seen.results(broken)
 	require.NoError(t, err)
 	problems := map[string]string{}

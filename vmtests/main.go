@@ -11,10 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tracecoreai/tracecore/vmtests/archive"
 )
 
 // hostName is the row that is not in kernels.txt: the machine we run on.
@@ -26,6 +29,7 @@ type options struct {
 	run      string
 	binary   string
 	json     string
+	results  string
 	cache    string
 	limit    time.Duration
 	parallel int
@@ -52,11 +56,12 @@ func parseFlags(args []string) (options, error) {
 	var o options
 	var kernels, packages string
 	f := flag.NewFlagSet("vmtests", flag.ContinueOnError)
-	f.StringVar(&kernels, "kernel", "", "rows of kernels.txt, comma separated; `host` is this machine; default: all of kernels.txt")
+	f.StringVar(&kernels, "kernel", "", "rows of kernels.txt, comma separated; `host` is this machine, quick what CI runs; default: all of kernels.txt")
 	f.StringVar(&packages, "pkg", "", "packages, comma separated (./bpf/kmsg); default: all whose tests need a kernel")
 	f.StringVar(&o.run, "run", "", "run only tests that match, as go test -run")
 	f.StringVar(&o.binary, "binary", "", "a static bin/tracecore to put into the machine; tests find it as $TRACECORE_BINARY")
 	f.StringVar(&o.json, "json", "", "append results to this file in the form of go test -json")
+	f.StringVar(&o.results, "results", "", "folder whose results.json, RESULTS.md and INSTRUCTIONS.md get the rows of this run")
 	f.StringVar(&o.cache, "cache", ".cache/kernels", "where kernels are kept")
 	f.DurationVar(&o.limit, "limit", 20*time.Minute, "a machine is stopped after this")
 	f.IntVar(&o.parallel, "parallel", 2, "machines that run at the same time")
@@ -85,6 +90,9 @@ func runAll(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if len(o.packages) > 0 {
+		kernels = all(kernels)
+	}
 	if err := goToModuleRoot(); err != nil {
 		return err
 	}
@@ -108,46 +116,63 @@ func runAll(ctx context.Context, o options) error {
 	defer os.RemoveAll(work)
 	out := newPrinter(os.Stdout, o.verbose)
 	out.step("building %d test binaries", len(packages))
-	binaries, err := build(packages, work)
+	suites, err := buildSuites(kernels, packages, work)
 	if err != nil {
 		return err
 	}
-	if failed := runKernels(ctx, o, kernels, binaries, work, out); failed > 0 {
-		return fmt.Errorf("%d runs failed", failed)
+	before, err := readMatrix("vmtests")
+	if err != nil {
+		return err
 	}
-	return nil
+	rows, failed := runKernels(ctx, o, kernels, suites, out)
+	for _, jump := range jumps(before, rows) {
+		out.warn("verifier", errors.New(jump))
+	}
+	if o.results != "" {
+		err = writeMatrix(o.results, rows)
+	}
+	if failed > 0 {
+		err = errors.Join(fmt.Errorf("%d runs failed", failed), err)
+	}
+	return err
 }
 
-// runKernels runs the kernels, a few at a time, and returns how many runs did
-// not pass.
-func runKernels(ctx context.Context, o options, kernels []Kernel, binaries []binary, work string, out *printer) int {
+// runKernels runs the kernels, a few at a time, and returns what each did and
+// how many runs did not pass.
+func runKernels(ctx context.Context, o options, kernels []Kernel, suites map[string]suite, out *printer) ([]row, int) {
 	var group sync.WaitGroup
 	var failed atomic.Int64
+	rows := make([]row, len(kernels))
 	slots := make(chan struct{}, o.parallel)
-	for _, k := range kernels {
+	for i, k := range kernels {
 		slots <- struct{}{}
 		group.Go(func() {
-			failed.Add(int64(runKernel(ctx, o, k, binaries, work, out)))
+			var problems int
+			rows[i], problems = runKernel(ctx, o, k, suites[k.Arch], out)
+			failed.Add(int64(problems))
 			<-slots
 		})
 	}
 	group.Wait()
-	return int(failed.Load())
+	return rows, int(failed.Load())
 }
 
-// runKernel runs all binaries on one kernel and returns how many did not pass.
-func runKernel(ctx context.Context, o options, k Kernel, binaries []binary, work string, out *printer) int {
+// runKernel runs the binaries of one kernel and returns how many did not pass.
+func runKernel(ctx context.Context, o options, k Kernel, s suite, out *printer) (row, int) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("no end within %s", o.limit))
 	defer cancel()
-	seen := newCollector(k, binaries)
+	began := time.Now()
+	s.binaries = s.of(k)
+	seen := newCollector(k, s.binaries)
+	var pkg archive.Package
 	var problem error
 	if k.Name == hostName {
-		problem = runHost(o, binaries, seen.see)
+		problem = runHost(o, s.binaries, seen.see)
 	} else {
-		problem = runMachine(ctx, o, k, binaries, work, seen.see, out)
+		pkg, problem = runMachine(ctx, o, k, s, seen.see, out)
 	}
 	results, err := seen.results(problem)
-	failed := out.kernel(k, seen.Release, results)
+	failed := out.kernel(k, seen.Release, results, time.Since(began))
 	if err == nil {
 		err = out.appendJSON(o.json, k.Name, results)
 	}
@@ -155,7 +180,7 @@ func runKernel(ctx context.Context, o options, k Kernel, binaries []binary, work
 		out.warn(k.Name, err)
 		failed++
 	}
-	return failed
+	return newRow(k, pkg, seen, results, began), failed
 }
 
 func chooseKernels(names []string) ([]Kernel, error) {
@@ -164,7 +189,7 @@ func chooseKernels(names []string) ([]Kernel, error) {
 		return nil, err
 	}
 	if len(names) == 1 && names[0] == hostName {
-		return []Kernel{{Name: hostName}}, nil
+		return []Kernel{{Name: hostName, Arch: runtime.GOARCH}}, nil
 	}
 	return selectKernels(kernels, names)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -86,7 +87,8 @@ func needsKernel(p goPackage) bool {
 	return false
 }
 
-// binary is a compiled test: the same file runs on the host and in every machine.
+// binary is a compiled test: the same file runs on the host and in every machine
+// of its architecture.
 type binary struct {
 	testPackage
 	Path string
@@ -96,24 +98,60 @@ type binary struct {
 // initName is the file of the machines' init in the folder of the binaries.
 const initName = "init"
 
-// build compiles init and each package's tests. A test that does not compile is
-// kept with its error and counts as a failure.
-func build(packages []testPackage, dir string) ([]binary, error) {
-	if err := goBuild("build", "-o", filepath.Join(dir, initName), "./vmtests/init"); err != nil {
+// build compiles init and each package's tests for one architecture. A test
+// that does not compile is kept with its error and counts as a failure.
+func build(packages []testPackage, dir, arch string) ([]binary, error) {
+	if err := goBuild(arch, "build", "-o", filepath.Join(dir, initName), "./vmtests/init"); err != nil {
 		return nil, err
 	}
 	var built []binary
 	for _, p := range packages {
 		path := filepath.Join(dir, strings.ReplaceAll(p.Name, "/", "_")+".test")
-		built = append(built, binary{testPackage: p, Path: path, Err: goBuild("test", "-c", "-o", path, "./"+p.Name)})
+		built = append(built, binary{testPackage: p, Path: path, Err: goBuild(arch, "test", "-c", "-o", path, "./"+p.Name)})
 	}
 	return built, nil
 }
 
+// suite is what runs on the machines of one architecture.
+type suite struct {
+	arch     string
+	dir      string
+	binaries []binary
+}
+
+// buildSuites compiles once for each architecture what its kernels run.
+func buildSuites(kernels []Kernel, packages []testPackage, work string) (map[string]suite, error) {
+	suites := map[string]suite{}
+	for _, k := range kernels {
+		if _, built := suites[k.Arch]; built {
+			continue
+		}
+		dir := filepath.Join(work, k.Arch)
+		wanted := slices.DeleteFunc(slices.Clone(packages), func(p testPackage) bool { return !wantedBy(kernels, k.Arch, p) })
+		binaries, err := build(wanted, dir, k.Arch)
+		if err != nil {
+			return nil, err
+		}
+		suites[k.Arch] = suite{arch: k.Arch, dir: dir, binaries: binaries}
+	}
+	return suites, nil
+}
+
+func wantedBy(kernels []Kernel, arch string, p testPackage) bool {
+	return slices.ContainsFunc(kernels, func(k Kernel) bool { return k.Arch == arch && k.runs(p) })
+}
+
+// of returns the binaries that a kernel runs.
+func (s suite) of(k Kernel) []binary {
+	return slices.DeleteFunc(slices.Clone(s.binaries), func(b binary) bool { return !k.runs(b.testPackage) })
+}
+
+func (k Kernel) runs(p testPackage) bool { return len(k.Only) == 0 || slices.Contains(k.Only, p.Name) }
+
 // goBuild runs the go command with the flags of the whole house, static.
-func goBuild(args ...string) error {
+func goBuild(arch string, args ...string) error {
 	command := exec.Command("go", args...)
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false", "GOARCH="+arch)
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 )
 
 // printer shows progress and results to a person and records them for the
@@ -43,7 +44,7 @@ func (p *printer) paint(code, text string) string {
 }
 
 // kernel prints one row's results and returns how many did not pass.
-func (p *printer) kernel(k Kernel, release string, results []result) int {
+func (p *printer) kernel(k Kernel, release string, results []result, took time.Duration) int {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	passed := 0
@@ -59,12 +60,12 @@ func (p *printer) kernel(k Kernel, release string, results []result) int {
 	if passed < len(results) {
 		colour = "31"
 	}
-	fmt.Fprintln(p.w, p.paint(colour, fmt.Sprintf("kernel %s (%s): %d of %d passed", k.Name, release, passed, len(results))))
+	fmt.Fprintln(p.w, p.paint(colour, fmt.Sprintf("kernel %s (%s): %d of %d passed in %s", k.Name, release, passed, len(results), took.Round(time.Second))))
 	return len(results) - passed
 }
 
 func (p *printer) passed(k Kernel, r result) {
-	fmt.Fprintf(p.w, "%s   %-7s %-32s %3d passed %2d skipped %6.1fs\n", p.paint("32", "ok"), k.Name, r.Package, r.Passed, r.Skipped, r.Seconds)
+	fmt.Fprintf(p.w, "%s   %-14s %-32s %3d passed %2d skipped %6.1fs\n", p.paint("32", "ok"), k.Name, r.Package, r.Passed, r.Skipped, r.Seconds)
 	if p.verbose {
 		fmt.Fprint(p.w, clean(r.Output))
 	}
@@ -76,7 +77,7 @@ func (p *printer) failed(k Kernel, r result) {
 		text = withoutPasses(r.Events)
 	}
 	fmt.Fprint(p.w, clean(text))
-	fmt.Fprintf(p.w, "%s %-7s %-32s %s\n", p.paint("31", "FAIL"), k.Name, r.Package, r.Problem)
+	fmt.Fprintf(p.w, "%s %-14s %-32s %s\n", p.paint("31", "FAIL"), k.Name, r.Package, r.Problem)
 }
 
 // withoutPasses is the output with all that belongs to tests that passed left out.

@@ -42,11 +42,14 @@ type collector struct {
 	ends    map[string]guest.Line
 	begun   time.Time          // of the binary that runs
 	seconds map[string]float64 // how long each took
-	Release string
+	unread  map[string]string  // package → a measurement that is none
+
+	Measured []measurement
+	Release  string
 }
 
 func newCollector(k Kernel, given []binary) *collector {
-	c := &collector{kernel: k, given: given, outputs: map[string]*bytes.Buffer{}, ends: map[string]guest.Line{}, seconds: map[string]float64{}}
+	c := &collector{kernel: k, given: given, outputs: map[string]*bytes.Buffer{}, ends: map[string]guest.Line{}, seconds: map[string]float64{}, unread: map[string]string{}}
 	for _, b := range given {
 		c.outputs[b.Name] = &bytes.Buffer{}
 	}
@@ -62,6 +65,13 @@ func (c *collector) see(line guest.Line) {
 		c.begun = time.Now()
 	case given && line.Kind == guest.Output:
 		output.WriteString(line.Text)
+	case given && line.Kind == guest.Measured:
+		m, err := parseMeasurement(line.Text)
+		if err != nil {
+			c.unread[line.Package] = err.Error()
+			return
+		}
+		c.Measured = append(c.Measured, m)
 	case given && line.Kind == guest.End:
 		c.ends[line.Package] = line
 		c.seconds[line.Package] = time.Since(c.begun).Seconds()
@@ -84,6 +94,9 @@ func (c *collector) results(broken error) ([]result, error) {
 		} else {
 			end, ended := c.ends[b.Name]
 			r.judge(c.kernel, end, ended)
+		}
+		if r.Problem == "" {
+			r.Problem = c.unread[b.Name]
 		}
 		all = append(all, r)
 	}

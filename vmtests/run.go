@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -25,43 +27,81 @@ func arguments(o options) []string {
 	return args
 }
 
-// runMachine boots one kernel with all binaries.
-func runMachine(ctx context.Context, o options, k Kernel, binaries []binary, work string, see func(guest.Line), out *printer) error {
+// bootLimit ends a machine from which nothing was heard. One under software
+// emulation on a busy host needs seconds.
+const bootLimit = 4 * time.Minute
+
+// runMachine boots one kernel with all binaries, and says which it was. A
+// machine that dies before any test ran says nothing about the tests: QEMU's
+// emulation of code that patches itself is not perfect. It gets one more boot.
+func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(guest.Line), out *printer) (archive.Package, error) {
 	sources, err := archive.ReadSources("/")
 	if err != nil {
-		return err
+		return archive.Package{}, err
 	}
-	kernel, err := archive.Cache{Dir: o.cache, Sources: sources}.Kernel(ctx, archive.Query{Suites: k.Suites, Arch: k.Arch, Patterns: k.Package}, k.Modules)
+	cache := archive.Cache{Dir: o.cache, Sources: sources}
+	kernel, err := cache.Kernel(ctx, archive.Query{Suites: k.Suites, Arch: k.Arch, Patterns: k.Package, Beside: k.Beside}, k.Modules)
 	if err != nil {
-		return err
+		return archive.Package{}, err
 	}
 	for _, warning := range kernel.Warnings {
 		out.warn(k.Name, warning)
 	}
 	out.step("kernel %s: %s %s", k.Name, kernel.Package.Name, kernel.Package.Version)
-	initramfs := filepath.Join(work, "initramfs-"+k.Name)
-	defer os.Remove(initramfs)
-	if err := pack(initramfs, o, kernel, binaries, work); err != nil {
-		return err
-	}
-	console := filepath.Join(work, "console-"+k.Name)
-	err = machine.Machine{Image: kernel.Image, Initramfs: initramfs, Console: console}.Run(ctx, see)
+	m := machine.Machine{Arch: k.Arch, Image: kernel.Image, Initramfs: filepath.Join(s.dir, "initramfs-"+k.Name), Console: filepath.Join(s.dir, "console-"+k.Name)}
+	defer os.Remove(m.Initramfs)
+	busybox, err := findBusybox(ctx, cache, k)
 	if err != nil {
-		return errors.Join(err, errors.New("console, last lines:\n"+tail(console, 60)))
+		return kernel.Package, err
 	}
-	return nil
+	if err := pack(m.Initramfs, o, kernel, busybox, s); err != nil {
+		return kernel.Package, err
+	}
+	ran, err := boot(ctx, m, see)
+	if err != nil && !ran && ctx.Err() == nil {
+		out.warn(k.Name, fmt.Errorf("died before any test ran, booting it once more: %w", err))
+		_, err = boot(ctx, m, see)
+	}
+	return kernel.Package, err
+}
+
+// findBusybox returns one for machines of another architecture than this one's.
+func findBusybox(ctx context.Context, cache archive.Cache, k Kernel) (string, error) {
+	if k.Arch == runtime.GOARCH {
+		return "", nil
+	}
+	return cache.File(ctx, archive.Query{Suites: k.Suites, Arch: k.Arch, Patterns: []string{"busybox-static"}}, "bin/busybox")
+}
+
+// boot runs a machine to its end and reports whether a test began in it.
+func boot(ctx context.Context, m machine.Machine, see func(guest.Line)) (bool, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(bootLimit, func() { cancel(fmt.Errorf("nothing heard within %s", bootLimit)) })
+	defer timer.Stop()
+	ran := false
+	err := m.Run(ctx, func(line guest.Line) {
+		timer.Stop()
+		ran = ran || line.Kind == guest.Begin
+		see(line)
+	})
+	if err != nil {
+		return ran, errors.Join(err, errors.New("console, last lines:\n"+tail(m.Console, 60)))
+	}
+	return ran, nil
 }
 
 // pack makes the machine's root: each binary lies in its package's folder, with
 // the files that its tests read there.
-func pack(name string, o options, kernel archive.Kernel, binaries []binary, work string) error {
-	payload := machine.Payload{Init: filepath.Join(work, initName), Files: map[string]string{guest.ModulesDir: kernel.Modules}}
+func pack(name string, o options, kernel archive.Kernel, busybox string, s suite) error {
+	payload := machine.Payload{Busybox: busybox, Init: filepath.Join(s.dir, initName), Files: map[string]string{guest.ModulesDir: kernel.Modules}}
+	payload.Manifest.Port = machine.Port(s.arch)
 	payload.Manifest.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=true", "GOTRACEBACK=all", "VMTESTS_KERNEL=" + kernel.Package.Name}
-	if o.binary != "" {
+	if o.binary != "" && s.arch == runtime.GOARCH {
 		payload.Files["/bin/tracecore"] = o.binary
 		payload.Manifest.Env = append(payload.Manifest.Env, "TRACECORE_BINARY=/bin/tracecore")
 	}
-	for _, b := range binaries {
+	for _, b := range s.binaries {
 		if b.Err != nil {
 			continue
 		}

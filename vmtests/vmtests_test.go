@@ -16,7 +16,10 @@ func TestMatrixHoldsTheKernelsWePromise(t *testing.T) {
 	for _, k := range kernels {
 		names = append(names, k.Name)
 	}
-	require.Subset(t, names, []string{"5.10", "6.1", "6.12", "newest"})
+	require.Subset(t, names, []string{
+		"5.10", "5.10-pid", "6.1", "6.1-rt", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2", "newest",
+		"6.1-arm64", "6.12-arm64", "6.12-arm64-16k", "newest-arm64",
+	})
 }
 
 func TestMatrixErrorsNameTheLine(t *testing.T) {
@@ -36,8 +39,8 @@ func TestMatrixErrorsNameTheLine(t *testing.T) {
 
 func TestUnknownKernelIsAnsweredWithTheKnown(t *testing.T) {
 	_, err := chooseKernels([]string{"4.4"})
-	require.ErrorContains(t, err, "kernel 4.4 is not in kernels.txt; it has 5.10, ")
-	require.ErrorContains(t, err, ", newest")
+	require.ErrorContains(t, err, "kernel 4.4 is not in kernels.txt; it has quick, 5.10, ")
+	require.ErrorContains(t, err, ", newest, ")
 }
 
 func TestOnlyTestsThatNeedAKernelAreChosen(t *testing.T) {

@@ -20,6 +20,9 @@ type Query struct {
 	Suites   []string
 	Arch     string
 	Patterns []string // in order of preference; one * in each stands for a version
+	// Beside are packages that the indexes list no more while the archive still
+	// has them: their digests stand here, their URL is a path below the archive's root.
+	Beside []Package
 }
 
 // Kernel is a kernel ready to boot.
@@ -31,21 +34,38 @@ type Kernel struct {
 }
 
 // Kernel returns the newest kernel that matches, with the modules of the given
-// names and all they need, fetching what is not here yet.
+// names and all they need, fetching what is not here yet. A kernel whose modules
+// are gone from the archive is as good as gone.
 func (c Cache) Kernel(ctx context.Context, q Query, modules []string) (Kernel, error) {
-	pkg, warnings, err := c.resolve(ctx, q)
-	if err != nil {
-		return Kernel{}, err
+	var warnings []error
+	for _, pattern := range q.Patterns {
+		pkg, problems, err := c.newest(ctx, q, pattern)
+		warnings = append(warnings, problems...)
+		if err == nil {
+			var kernel Kernel
+			kernel, err = c.kernel(ctx, pkg, q, modules)
+			if err == nil {
+				kernel.Warnings = warnings
+				return kernel, nil
+			}
+			err = fmt.Errorf("kernel %s %s: %w", pkg.Name, pkg.Version, err)
+		}
+		warnings = append(warnings, err)
+		if !errors.Is(err, errGone) {
+			break
+		}
 	}
+	return Kernel{}, errors.Join(warnings...)
+}
+
+// kernel fetches one package unless it was fetched before.
+func (c Cache) kernel(ctx context.Context, pkg Package, q Query, modules []string) (Kernel, error) {
 	base := filepath.Join(c.Dir, fmt.Sprintf("%s_%s_%s", pkg.Name, pkg.Version, q.Arch))
-	kernel := Kernel{Package: pkg, Image: base + ".vmlinuz", Modules: base + ".modules-" + listID(modules), Warnings: warnings}
+	kernel := Kernel{Package: pkg, Image: base + ".vmlinuz", Modules: base + ".modules-" + listID(modules)}
 	if exists(kernel.Image) && exists(kernel.Modules) {
 		return kernel, nil
 	}
-	if err := c.unpackKernel(ctx, kernel, modules); err != nil {
-		return Kernel{}, fmt.Errorf("kernel %s %s: %w", pkg.Name, pkg.Version, err)
-	}
-	return kernel, nil
+	return kernel, c.unpackKernel(ctx, kernel, q, modules)
 }
 
 func exists(path string) bool {
@@ -54,13 +74,13 @@ func exists(path string) bool {
 }
 
 // unpackKernel keeps of the packages only the image and the modules.
-func (c Cache) unpackKernel(ctx context.Context, kernel Kernel, modules []string) error {
+func (c Cache) unpackKernel(ctx context.Context, kernel Kernel, q Query, modules []string) error {
 	return c.inTree(ctx, kernel.Package, func(tree string) error {
 		image, err := findImage(tree)
 		if err != nil {
 			return err
 		}
-		if err := c.placeModules(ctx, kernel, tree, modules); err != nil {
+		if err := c.placeModules(ctx, kernel, q, tree, modules); err != nil {
 			return err
 		}
 		return os.Rename(image, kernel.Image)
@@ -69,12 +89,12 @@ func (c Cache) unpackKernel(ctx context.Context, kernel Kernel, modules []string
 
 // placeModules takes them from the image's own package, or from the one beside
 // it where Debian has split them.
-func (c Cache) placeModules(ctx context.Context, kernel Kernel, tree string, modules []string) error {
+func (c Cache) placeModules(ctx context.Context, kernel Kernel, q Query, tree string, modules []string) error {
 	name, split := strings.CutPrefix(kernel.Package.Name, "linux-binary-")
 	if !split {
 		return place(ctx, tree, modules, kernel.Modules)
 	}
-	others, err := sibling(ctx, kernel.Package, "linux-modules-"+name)
+	others, err := sibling(ctx, kernel.Package, "linux-modules-"+name, q.Beside)
 	if err != nil {
 		return err
 	}

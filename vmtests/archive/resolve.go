@@ -7,23 +7,12 @@ import (
 	"strings"
 )
 
-// resolve takes the newest package of all suites. A suite that cannot be asked
-// is a warning while another has the package, and so is a pattern that has
-// nothing left while the next one has.
-func (c Cache) resolve(ctx context.Context, q Query) (Package, []error, error) {
-	var warnings []error
-	for _, pattern := range q.Patterns {
-		best, problems := c.newestOf(ctx, q, pattern)
-		warnings = append(warnings, problems...)
-		if best.Name != "" {
-			return best, warnings, nil
-		}
-		warnings = append(warnings, fmt.Errorf("no package %s in %s: the archive has moved on, correct the row in kernels.txt", pattern, strings.Join(q.Suites, ", ")))
-	}
-	return Package{}, nil, errors.Join(warnings...)
-}
+// errGone marks what was in the archive once.
+var errGone = errors.New("the archive has moved on, correct the row in kernels.txt")
 
-func (c Cache) newestOf(ctx context.Context, q Query, pattern string) (Package, []error) {
+// newest takes the newest package of all suites. A suite that cannot be asked is
+// a warning while another has the package.
+func (c Cache) newest(ctx context.Context, q Query, pattern string) (Package, []error, error) {
 	var best Package
 	var problems []error
 	for _, suite := range q.Suites {
@@ -35,7 +24,10 @@ func (c Cache) newestOf(ctx context.Context, q Query, pattern string) (Package, 
 			best = pkg
 		}
 	}
-	return best, problems
+	if best.Name == "" {
+		return best, problems, fmt.Errorf("no package %s in %s: %w", pattern, strings.Join(q.Suites, ", "), errGone)
+	}
+	return best, problems, nil
 }
 
 // newestIn looks into one suite at the first root that has it.
@@ -56,14 +48,21 @@ func (c Cache) newestIn(ctx context.Context, suite, arch, pattern string) (Packa
 	return Package{}, false, errors.Join(append(errs, errors.New("apt has no source that serves it"))...)
 }
 
-// sibling finds another package of the same build in the same index.
-func sibling(ctx context.Context, pkg Package, name string) (Package, error) {
+// sibling finds another package of the same build in the same index, or among
+// those whose digest we know ourselves.
+func sibling(ctx context.Context, pkg Package, name string, known []Package) (Package, error) {
 	other, found, err := newestInFile(ctx, pkg.index, name, pkg.root)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Package{}, err
-	case !found || other.Version != pkg.Version:
-		return Package{}, fmt.Errorf("package %s %s is not beside it: the archive changes just now, try again", name, pkg.Version)
 	}
-	return other, nil
+	if found && other.Version == pkg.Version {
+		return other, nil
+	}
+	for _, k := range known {
+		if k.Name == name && k.Version == pkg.Version {
+			k.URL = pkg.root + "/" + k.URL
+			return k, nil
+		}
+	}
+	return Package{}, fmt.Errorf("no package %s %s beside it: %w", name, pkg.Version, errGone)
 }

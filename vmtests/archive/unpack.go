@@ -30,19 +30,25 @@ func (c Cache) inTree(ctx context.Context, pkg Package, use func(tree string) er
 	return errors.Join(os.Remove(deb), use(tree))
 }
 
-// File returns the path of one file of the newest package that matches.
-func (c Cache) File(ctx context.Context, q Query, inside string) (string, []error, error) {
-	pkg, warnings, err := c.resolve(ctx, q)
+// File returns the path of one file of the newest package that matches, named
+// as it was before Debian moved /bin into /usr.
+func (c Cache) File(ctx context.Context, q Query, inside string) (string, error) {
+	pkg, problems, err := c.newest(ctx, q, q.Patterns[0])
 	if err != nil {
-		return "", nil, err
+		return "", errors.Join(append(problems, err)...)
 	}
 	path := filepath.Join(c.Dir, fmt.Sprintf("%s_%s_%s.%s", pkg.Name, pkg.Version, q.Arch, filepath.Base(inside)))
 	if exists(path) {
-		return path, warnings, nil
+		return path, nil
 	}
-	err = c.inTree(ctx, pkg, func(tree string) error { return os.Rename(filepath.Join(tree, inside), path) })
+	err = c.inTree(ctx, pkg, func(tree string) error {
+		if found := filepath.Join(tree, "usr", inside); exists(found) {
+			return os.Rename(found, path)
+		}
+		return os.Rename(filepath.Join(tree, inside), path)
+	})
 	if err != nil {
-		return "", nil, fmt.Errorf("%s of package %s %s: %w", inside, pkg.Name, pkg.Version, err)
+		return "", fmt.Errorf("%s of package %s %s: %w", inside, pkg.Name, pkg.Version, err)
 	}
-	return path, warnings, nil
+	return path, nil
 }

@@ -6,6 +6,7 @@ import "time"
 
 // Manifest is what init shall run; it lies at ManifestPath in the initramfs.
 type Manifest struct {
+	Port  string   `json:"port"` // the serial line that the report leaves by
 	Tests []Test   `json:"tests"`
 	Env   []string `json:"env"`
 }
@@ -25,17 +26,23 @@ type Test struct {
 	Limit   time.Duration `json:"limit"` // it is killed after this
 }
 
+// ResultsVariable names, in the environment of a test, a file to which it may
+// append what it measured: one JSON object a line.
+const ResultsVariable = "TRACECORE_RESULTS"
+
 // Kind names what a Line reports.
 type Kind string
 
 // The lines of one run, in this order: one Boot; for each test one Begin, any
-// number of Output, one End; one Done. Anything missing is a failure.
+// number of Output and then of Measured, one End; one Done. Anything missing is a failure.
 const (
 	Boot   Kind = "boot"
 	Begin  Kind = "begin"
 	Output Kind = "output"
-	End    Kind = "end"
-	Done   Kind = "done"
+	// Measured is a line that a test appended to the file named by ResultsVariable.
+	Measured Kind = "measured"
+	End      Kind = "end"
+	Done     Kind = "done"
 )
 
 // Line is one line of the outward stream.

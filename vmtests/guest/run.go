@@ -8,6 +8,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -21,7 +24,9 @@ func Run(test Test, env []string, send func(Line) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), test.Limit)
 	defer cancel()
 	command := exec.CommandContext(ctx, test.Path, test.Args...)
-	command.Dir, command.Env = test.Dir, env
+	results := filepath.Join(os.TempDir(), fmt.Sprintf("results-%d-%s", os.Getpid(), filepath.Base(test.Path)))
+	defer os.Remove(results)
+	command.Dir, command.Env = test.Dir, append(slices.Clone(env), ResultsVariable+"="+results)
 	output, err := startWithOutput(command)
 	if err != nil {
 		end.Code, end.Error = 127, err.Error()
@@ -38,6 +43,9 @@ func Run(test Test, env []string, send func(Line) error) error {
 		return err
 	}
 	end.Code, end.Error = status(<-waited)
+	if err := sendResults(send, test.Package, results); err != nil {
+		return err
+	}
 	if ctx.Err() != nil {
 		end.Error = fmt.Sprintf("killed after %s", test.Limit)
 	}
@@ -77,6 +85,23 @@ func copyLines(send func(Line) error, pkg string, output *os.File) error {
 			return err
 		}
 	}
+}
+
+// sendResults reports what the test wrote to its results file, if it made one.
+func sendResults(send func(Line) error, pkg, name string) error {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if err := send(Line{Kind: Measured, Package: pkg, Text: strings.TrimSpace(line)}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // status turns a Wait result into an exit code as a shell would show it.

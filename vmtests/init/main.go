@@ -31,12 +31,6 @@ func run() error {
 	if err := setUp(); err != nil {
 		return err
 	}
-	port, err := openPort("/dev/ttyS1")
-	if err != nil {
-		return err
-	}
-	encoder := json.NewEncoder(port)
-	send := func(line guest.Line) error { return encoder.Encode(line) }
 	text, err := os.ReadFile(guest.ManifestPath)
 	if err != nil {
 		return err
@@ -45,6 +39,12 @@ func run() error {
 	if err := json.Unmarshal(text, &manifest); err != nil {
 		return fmt.Errorf("read %s: %w", guest.ManifestPath, err)
 	}
+	port, err := openPort(manifest.Port)
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(port)
+	send := func(line guest.Line) error { return encoder.Encode(line) }
 	if err := send(guest.Line{Kind: guest.Boot, Text: release()}); err != nil {
 		return err
 	}
