@@ -9,4 +9,9 @@ import (
 	_ "github.com/nlpodyssey/gopickle/pickle"
 	_ "github.com/vishvananda/netlink"
 	_ "github.com/vishvananda/netns"
+	_ "k8s.io/client-go/kubernetes"
+	_ "k8s.io/client-go/kubernetes/fake"
+	_ "k8s.io/client-go/tools/clientcmd"
+	_ "k8s.io/client-go/tools/pager"
+	_ "k8s.io/client-go/tools/watch"
 )
