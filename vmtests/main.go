@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -77,6 +78,9 @@ func parseFlags(args []string) (options, error) {
 		return o, fmt.Errorf("unknown argument %s: packages are named by -pkg, kernels by -kernel", f.Arg(0))
 	}
 	o.kernels, o.packages = split(kernels), split(packages)
+	if o.results != "" && (packages != "" || o.run != "" || slices.Contains(o.kernels, quickName)) {
+		return o, errors.New("-results keeps what whole rows found: leave out -pkg, -run and -kernel quick")
+	}
 	return o, nil
 }
 

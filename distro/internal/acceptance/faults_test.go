@@ -22,9 +22,11 @@ func TestALostGPUIsNamedAndTheDeathOfItsRankIsItsSymptom(t *testing.T) {
 	a := startAgent(t, t.TempDir())
 	rank := startRank(t, "3")
 	pid := strconv.Itoa(rank.PID())
+	xid := cause(t, "kmsg", "xid")
 	writeKmsg(t, fmt.Sprintf("NVRM: Xid (PCI:0000:65:00): 79, pid=%s, name=python, GPU has fallen off the bus.", pid))
 
 	root := a.await(t, "the lost GPU", about("gpu_lost", "gpu", "0000:65:00.0"))
+	xid.named()
 	require.Equal(t, verdict.RootCause, root.Role)
 	require.Equal(t, verdict.Open, root.Status)
 	require.Equal(t, "3", root.Culprit["rank"])
@@ -51,11 +53,13 @@ func TestALostGPUIsNamedAndTheDeathOfItsRankIsItsSymptom(t *testing.T) {
 func TestAnOOMKillNamesRankCgroupLimitAndUsage(t *testing.T) {
 	privtest.Require(t)
 	a := startAgent(t, t.TempDir())
+	oom := cause(t, "oomkill", "oom")
 	victim, err := oomkill.Drill(t.Context(), oomkill.DrillOptions{
 		Env: []string{"RANK=5", "WORLD_SIZE=8", "JOB_ID=acceptance"}, Hold: 300 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	v := a.await(t, "the kill", about("host_oom_kill", "pid", strconv.Itoa(int(victim.PID))))
+	oom.namedAfter(v.Onset)
 	require.Equal(t, verdict.RootCause, v.Role)
 	require.Equal(t, "5", v.Culprit["rank"])
 	require.Equal(t, victim.Comm, v.Culprit["process"])
