@@ -73,7 +73,7 @@ func newRoot() *cobra.Command {
 			sub.PreRunE = func(cmd *cobra.Command, _ []string) error { return useDefault(cmd) }
 		}
 	}
-	root.AddCommand(newBPFCheck(), newDrill(), newPatterns())
+	root.AddCommand(newBPFCheck(), newDrill(), newPatterns(), newReplay())
 	markUsageErrors(root)
 	return root
 }

@@ -1,0 +1,166 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tracecoreai/tracecore/distro/internal/replay"
+	"github.com/tracecoreai/tracecore/patterns"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
+)
+
+// replayFlags are the options of replay as they are given.
+type replayFlags struct {
+	format, host, boot, zone string
+	year                     int
+	lateness                 time.Duration
+	rules                    []string
+}
+
+func newReplay() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay FILE|DIR...",
+		Short: "Gives recordings to the patterns and prints the verdicts; no root, no collector",
+		Long: "Reads recordings, merges their records by event time, and prints the verdicts that a running tracecore\n" +
+			"would have come to. Each FILE (- is standard input), and each file below a DIR, is recognized by what it holds:\n\n" +
+			"  OTLP logs and metrics   JSON, a message to a line or whole documents; the file exporter's protobuf\n" +
+			"  saved kernel logs       dmesg (also -T, -x, -r, --json, --time-format iso), journalctl -k -o json,\n" +
+			"                          short-monotonic, short-iso or short; kern.log of a syslog daemon\n\n" +
+			"each as it is or compressed by gzip or zstd. Input that cannot be read is named with its place and skipped.\n\n" +
+			"Exit codes: 0 all was read, 4 some of it could not be read (verdicts come from the rest), 3 none of it could,\n" +
+			"2 wrong usage, 1 internal error. Verdicts do not change the exit code.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error { return f.run(cmd, paths) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.format, "output", "o", "text", "text or json, one verdict to a line")
+	flags.StringVar(&f.host, "host", "", "host of kernel logs that name none (default: the file's name up to its first dot)")
+	flags.StringVar(&f.boot, "boot-time", "", "when the machine of a kernel log with only time since boot was booted, as in 2026-11-21T07:00:00Z")
+	flags.StringVar(&f.zone, "zone", "UTC", "time zone of times that name none, as in Europe/Berlin")
+	flags.IntVar(&f.year, "year", 0, "year of times that name none")
+	flags.DurationVar(&f.lateness, "lateness", defaultLateness(), "how much older than the newest a record may be and still count")
+	flags.StringSliceVar(&f.rules, "rules", nil, "files and folders of your own pattern files, beside the built-in ones")
+	return cmd
+}
+
+func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
+	options, err := f.options()
+	if err != nil {
+		return err
+	}
+	progress := newProgress(cmd.ErrOrStderr(), paths)
+	say := func(err error) { progress.say("tracecore: " + err.Error()) }
+	options.Stdin, options.Bad, options.Note, options.Report = cmd.InOrStdin(), say, say, progress.report
+	if options.Show, err = f.show(cmd.OutOrStdout(), progress); err != nil {
+		return err
+	}
+	result, err := replay.Run(cmd.Context(), paths, options)
+	progress.clear()
+	if err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	summarize(cmd.ErrOrStderr(), &result, f.lateness)
+	switch {
+	case result.Unread == 0:
+		return nil
+	case result.Records == 0:
+		return exitError{code: exitUnusable}
+	}
+	return exitError{code: exitDegraded}
+}
+
+func (f *replayFlags) options() (replay.Options, error) {
+	o := replay.Options{Host: f.host, Year: f.year, Lateness: f.lateness}
+	if f.lateness <= 0 {
+		return o, usage(fmt.Errorf("--lateness %s: give a time above zero, such as 15s", f.lateness))
+	}
+	var err error
+	if f.boot != "" {
+		if o.Boot, err = time.Parse(time.RFC3339Nano, f.boot); err != nil {
+			return o, usage(fmt.Errorf("--boot-time %s: write it as in 2026-11-21T07:00:00Z", f.boot))
+		}
+	}
+	if o.Zone, err = time.LoadLocation(f.zone); err != nil {
+		return o, usage(fmt.Errorf("--zone %s: %w", f.zone, err))
+	}
+	if o.Rules, err = patterns.Library(); err != nil {
+		return o, err
+	}
+	own, err := rule.LoadPaths(f.rules...)
+	if err != nil {
+		return o, fmt.Errorf("--rules: %w", err)
+	}
+	o.Rules = append(o.Rules, own...)
+	return o, rule.Check(o.Rules)
+}
+
+// show returns how verdicts are printed.
+func (f *replayFlags) show(w io.Writer, p *progress) (func([]verdict.Verdict) error, error) {
+	print, known := map[string]func([]verdict.Verdict) error{
+		"text": func(verdicts []verdict.Verdict) error {
+			return verdict.Render(w, verdicts, verdict.Options{Color: colorful(w)})
+		},
+		"json": func(verdicts []verdict.Verdict) error { return printVerdicts(w, verdicts) },
+	}[f.format]
+	if !known {
+		return nil, usage(fmt.Errorf("-o %s: no such format: use text or json", f.format))
+	}
+	return func(verdicts []verdict.Verdict) error {
+		p.clear()
+		if err := print(verdicts); err != nil {
+			return fmt.Errorf("print verdicts: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+// colorful decides as https://no-color.org asks.
+func colorful(w io.Writer) bool {
+	return atTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+func printVerdicts(w io.Writer, verdicts []verdict.Verdict) error {
+	for _, incident := range verdict.Incidents(verdicts) {
+		for _, v := range incident {
+			if _, err := w.Write(append(verdict.ToJSON(v), '\n')); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// summarize says what was read and what of it did not count. Standard output has
+// the verdicts alone.
+func summarize(w io.Writer, r *replay.Result, lateness time.Duration) {
+	fmt.Fprintf(w, "%d files, %d records, %d verdicts\n", r.Files, r.Records, r.Verdicts)
+	for _, note := range []struct {
+		count uint64
+		text  string
+	}{
+		{r.Engine.Late, fmt.Sprintf("records were more than %s older than others and did not count: --lateness takes them in", lateness)},
+		{r.Engine.Unkeyed, "records lacked an attribute that tells one fault from another and did not count"},
+		{r.Engine.EvalErrors, "conditions could not be evaluated"},
+		{r.Engine.EvictedWaiting + r.Engine.EvictedVerdicts + r.Engine.EvictedSeries + r.Engine.EvictedRecent, "parts of the patterns' state were evicted: replay less at once"},
+		{r.Other, "messages of traces or profiles were skipped: patterns do not look at them"},
+	} {
+		if note.count > 0 {
+			fmt.Fprintf(w, "%d %s\n", note.count, note.text)
+		}
+	}
+	if r.Unread > 0 {
+		fmt.Fprintf(w, "%d of %d files could not be read, or not all of them\n", r.Unread, r.Files)
+	}
+}
+
+// defaultLateness is that of the pattern detector.
+func defaultLateness() time.Duration {
+	return patterndetectorprocessor.NewFactory().CreateDefaultConfig().(*patterndetectorprocessor.Config).Lateness
+}
