@@ -56,7 +56,7 @@ func decodeQueues(r *bpfSocketRecord, s *Socket) {
 	switch s.State {
 	case SynSent, SynReceived:
 		s.ReceiveQueueBytes = 0
-		s.UnackedBytes = less(s.UnackedBytes, 1)
+		withoutSyn(s)
 	case CloseWait: // the peer's FIN lies behind its last byte
 		s.ReceiveQueueBytes = less(s.ReceiveQueueBytes, 1)
 	case LastAck, Closing:
@@ -65,6 +65,15 @@ func decodeQueues(r *bpfSocketRecord, s *Socket) {
 	case FinWait1:
 		withoutFin(s)
 	}
+}
+
+// withoutSyn takes our SYN from the front of what is unacknowledged, or of what is unsent.
+func withoutSyn(s *Socket) {
+	if s.UnackedBytes > 0 {
+		s.UnackedBytes--
+		return
+	}
+	s.UnsentBytes = less(s.UnsentBytes, 1)
 }
 
 // withoutFin takes our FIN from the end of what is unsent, or of what is unacknowledged.

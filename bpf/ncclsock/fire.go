@@ -79,7 +79,9 @@ func dialLoopback(ctx context.Context) (_ *loopback, err error) {
 			l.close()
 		}
 	}()
-	if l.listener, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false) // Go's default, and no TCP socket
+	if l.listener, err = plain.Listen(ctx, "tcp4", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
 	if l.client, err = (&net.Dialer{}).DialContext(ctx, "tcp4", l.listener.Addr().String()); err != nil {

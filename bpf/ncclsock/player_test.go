@@ -141,7 +141,12 @@ func listen(at netip.AddrPort) (int, error) {
 		return 0, err
 	}
 	// A small buffer, so that a window closes after a few segments.
-	return fd, errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 16<<10), unix.Bind(fd, address), unix.Listen(fd, 1024))
+	return fd, errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 16<<10),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		unix.Bind(fd, address),
+		unix.Listen(fd, 1024),
+	)
 }
 
 // connect does not wait for the answer.

@@ -1,0 +1,177 @@
+//go:build linux && (amd64 || arm64)
+
+package ncclsock
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// manyFiles allows this process as many descriptors as it may have, at most n, and
+// returns how many that is.
+func manyFiles(t testing.TB, n uint64) int {
+	t.Helper()
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	wanted := unix.Rlimit{Cur: n, Max: max(n, before.Max)}
+	if unix.Setrlimit(unix.RLIMIT_NOFILE, &wanted) != nil { // without CAP_SYS_RESOURCE
+		wanted = unix.Rlimit{Cur: min(n, before.Max), Max: before.Max}
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &wanted))
+	}
+	return int(wanted.Cur)
+}
+
+// manyConnections makes n connections of this process with itself, over as many
+// listeners as their ports need, and returns all their descriptors.
+func manyConnections(t testing.TB, n int) []int {
+	t.Helper()
+	manyFiles(t, 16<<10)
+	var fds []int
+	t.Cleanup(func() {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+	})
+	listener, err := listen(netip.AddrPortFrom(loopback4, 0))
+	require.NoError(t, err)
+	fds = append(fds, listener)
+	at, err := unix.Getsockname(listener)
+	require.NoError(t, err)
+	for range n {
+		fd, err := connect(addrPortOfSockaddr(at))
+		require.NoError(t, err)
+		fds = append(fds, fd)
+		accepted, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
+		require.NoError(t, err)
+		fds = append(fds, accepted)
+	}
+	return fds
+}
+
+func TestTenThousandSockets(t *testing.T) {
+	probes := openAll(t, Options{})
+	fds := manyConnections(t, 5000)
+	for _, p := range probes {
+		s := snapshot(t, p, uint32(os.Getpid()))
+		require.Len(t, s.Sockets, len(fds))
+		require.Zero(t, s.Over+s.Unreadable)
+		seen := map[uint64]bool{}
+		for _, socket := range s.Sockets {
+			require.False(t, seen[socket.Cookie])
+			seen[socket.Cookie] = true
+		}
+		again := *s
+		require.NoError(t, p.Snapshot([]uint32{uint32(os.Getpid())}, &again))
+		for _, socket := range again.Sockets {
+			require.True(t, seen[socket.Cookie], "the same in every snapshot")
+		}
+	}
+}
+
+func TestSocketsBeyondTheLimitAreCounted(t *testing.T) {
+	probes := openAll(t, Options{MaxSockets: 100})
+	fds := manyConnections(t, 150)
+	for _, p := range probes {
+		for range 2 {
+			s := snapshot(t, p, uint32(os.Getpid()))
+			require.Len(t, s.Sockets, 100)
+			require.Equal(t, len(fds)-100, s.Over)
+		}
+	}
+}
+
+func TestOwnersBeyondTheLimitAreCounted(t *testing.T) {
+	for _, p := range openAll(t, Options{MaxOwners: 2}) {
+		require.Equal(t, 3, snapshot(t, p, 5<<24, 4<<24, 3<<24, 2<<24, 1<<24, 1<<24, 0).Unreadable)
+	}
+}
+
+// A descriptor table of a hundred thousand entries that all are one socket.
+func TestHugeDescriptorTable(t *testing.T) {
+	probes := openAll(t, Options{})
+	fd := manyConnections(t, 1)[1]
+	allowed := manyFiles(t, 128<<10)
+	var copies []int
+	defer func() {
+		for _, fd := range copies {
+			_ = unix.Close(fd)
+		}
+	}()
+	for range min(100_000, allowed-1000) {
+		copied, err := unix.Dup(fd)
+		require.NoError(t, err)
+		copies = append(copies, copied)
+	}
+	for _, p := range probes {
+		require.Len(t, snapshot(t, p, uint32(os.Getpid())).Sockets, 3)
+	}
+}
+
+func TestSocketsThatComeAndGoUnderTheSnapshot(t *testing.T) {
+	probes := openAll(t, Options{})
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false) // Go's default is another protocol
+	listener, err := plain.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_ = c.Close()
+		}
+	})
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if c, err := net.Dial("tcp", listener.Addr().String()); err == nil {
+					_ = c.Close()
+				}
+			}
+		}
+	})
+	// Before the probes detach: qemu's software emulation can crash a kernel whose
+	// tracepoint is patched while another CPU runs through it (int3 in
+	// inet_sk_state_store).
+	defer func() {
+		close(stop)
+		_ = listener.Close()
+		wg.Wait()
+	}()
+	for _, p := range probes {
+		for range 25 {
+			s := snapshot(t, p, uint32(os.Getpid()))
+			require.Zero(t, s.Unreadable)
+			require.NotEmpty(t, s.Sockets, "the listener at least")
+			for _, socket := range s.Sockets {
+				require.Zero(t, socket.ReceiveQueueBytes+socket.UnsentBytes+socket.UnackedBytes, "%+v", socket)
+			}
+		}
+	}
+}
+
+func TestMultipathSocketsArePassedOver(t *testing.T) {
+	probes := openAll(t, Options{})
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
+	if err != nil {
+		t.Logf("this kernel has no multipath TCP: %v", err)
+		return
+	}
+	defer unix.Close(fd)
+	for _, p := range probes {
+		require.Empty(t, snapshot(t, p, uint32(os.Getpid())).Sockets)
+	}
+}
