@@ -24,7 +24,10 @@ func serve(opts Options) error {
 	}
 	g := &gate{open: make(chan struct{})}
 	close(g.open)
+	cached := time.Hour // names and attributes: a read is then nothing but a READ
 	server, err := fs.Mount(opts.Dir, &root{gate: g}, &fs.Options{
+		EntryTimeout: &cached,
+		AttrTimeout:  &cached,
 		MountOptions: fuse.MountOptions{
 			DirectMountStrict: true, // no fusermount
 			FsName:            opts.Source,
@@ -156,7 +159,7 @@ func (f *file) fill(attr *fuse.Attr) {
 	attr.Size = FileBytes
 }
 
-// Getattr is a request each time: no attribute is cached.
+// Getattr is asked for when somebody insists (STATX_FORCE_SYNC): attributes are cached.
 func (f *file) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	f.gate.pass()
 	f.fill(&out.Attr)

@@ -1,0 +1,500 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Notes what begins on a FUSE file system, and strikes out what ends, so that what
+ * is left is what hangs.
+ *
+ * A request begins when the kernel queues it for the daemon and ends in
+ * fuse_request_end, answered or aborted. Since Linux 6.12 (396b209e405a) both are
+ * tracepoints; before, queue_request_and_unlock, which every request passes, and
+ * fuse_request_end are probed.
+ *
+ * A page fault begins in filemap_fault (tracepoint mm_filemap_fault, 6.12, or the
+ * function). Where it ends there is no hook that may be relied on: a return probe
+ * has a limited number of instances, which a thousand waiters use up, and the
+ * retry after the wait maps the page without filemap_fault. So the beginning
+ * notes how many faults the thread has completed (maj_flt + min_flt, counted when
+ * a fault succeeds: mm_account_fault), and an iterator over the threads looks at
+ * that number again, at the thread's state and at its kernel stack. The kernel's
+ * own event of a completed major fault strikes it out and gives its duration.
+ *
+ * Cost: one insertion and one deletion in a hash per request; a fault on another
+ * file system, one comparison. README.md has the figures.
+ */
+#include "dropped.h"
+#include "fuse.h"
+#include "kernel.h"
+#include "registers.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+#define COMM_BYTES 16
+#define STACK_FRAMES 32 /* a fault waits some fifteen frames below handle_mm_fault's caller */
+#define BUCKETS 28      /* the last boundary is 2^26 us, 67 s; event.go knows the number */
+
+#define ECONNABORTED 103
+#define ENOTCONN 107
+
+/* From user space before load: where FUSE's structures have their fields. */
+volatile const __u32 request_flags_at = 0;  /* struct fuse_req: flags */
+volatile const __u32 request_header_at = 0; /* in.h */
+volatile const __u32 request_error_at = 0;  /* out.h.error */
+volatile const __u32 request_mount_at = 0;  /* fm */
+volatile const __u32 request_mount_or_at = 0; /* where fm is if it is not there; 0: known */
+volatile const __u32 mount_connection_at = 0; /* struct fuse_mount: fc */
+volatile const __u32 mount_super_at = 0;      /* sb */
+volatile const __u32 device_connection_at = 0; /* struct fuse_dev: fc */
+volatile const __u32 device_rdev = 0;          /* of /dev/fuse */
+
+struct request {
+	__u64 start_ns; /* boot clock */
+	__u64 node_id;
+	__u64 connection; /* struct fuse_conn, as a name only */
+	__u32 device;
+	__u32 opcode;
+	__u32 tid; /* in the initial pid namespace; 0: nobody's */
+	__u32 pid;
+	__u32 background;
+	__u32 pad;
+};
+
+/*
+ * struct fuse_req → what it is. Deleted when the request ends. One that a fatal
+ * signal takes out of the queue ends nowhere: user space strikes it out when its
+ * thread is gone. A request that finds no room is counted in dropped.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct request);
+} requests SEC(".maps");
+
+struct fault {
+	__u64 start_ns;
+	__u64 completed; /* faults that the thread had completed */
+	__u64 inode;
+	__u64 index; /* page of the file */
+	__u32 device;
+	__u32 pid;
+};
+
+/*
+ * thread → its latest fault on a FUSE file. Deleted when a major fault is
+ * complete; user space deletes those of threads that are gone and those that
+ * ended a while ago. A fault that finds no room is counted in dropped.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct fault);
+} faults SEC(".maps");
+
+struct mount {
+	__u64 requests[BUCKETS];
+	__u64 faults[BUCKETS];
+	__u64 requests_sum_ns;
+	__u64 faults_sum_ns;
+	__u64 connection;
+	__u32 daemon; /* who answered last */
+	__u32 pad;
+	char comm[COMM_BYTES];
+};
+
+/* device → what its file system has completed. Nobody deletes; the least recently
+ * used gives way. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 512);
+	__type(key, __u32);
+	__type(value, struct mount);
+} mounts SEC(".maps");
+
+/* thread → that user space wants to know about it. User space fills and empties it
+ * around a run of the iterator. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, __u32);
+	__type(value, __u32);
+} asked SEC(".maps");
+
+/* A copy of one field of FUSE's: through the kernel's type where it is known
+ * (direct), else by a helper. */
+#define at(dst, base, offset, direct)                                               \
+	do {                                                                        \
+		if (direct)                                                         \
+			*(dst) = *(typeof(dst))((void *)(base) + (offset));         \
+		else if (bpf_probe_read_kernel((dst), sizeof(*(dst)), (void *)(base) + (offset))) \
+			__builtin_memset((dst), 0, sizeof(*(dst)));                 \
+	} while (0)
+
+static __always_inline struct super_block___fuse *super_of(void *mount, bool direct)
+{
+	struct super_block___fuse *super;
+
+	at(&super, mount, mount_super_at, direct);
+	return super;
+}
+
+static __always_inline bool is_fuse(struct super_block___fuse *super, bool direct)
+{
+	return (direct ? super->s_magic : core_get(super->s_magic)) == FUSE_SUPER_MAGIC;
+}
+
+static __always_inline void *mount_of(void *req, bool direct)
+{
+	void *mount;
+
+	at(&mount, req, request_mount_at, direct);
+	if (direct || !request_mount_or_at || is_fuse(super_of(mount, false), false))
+		return mount;
+	at(&mount, req, request_mount_or_at, false);
+	return mount;
+}
+
+/* Whose background request this is. One that waited for a free slot is sent when an
+ * answer makes room, by the daemon's thread: that is nobody's. */
+static __always_inline bool sent_by_daemon(const struct request *r)
+{
+	const struct mount *m = bpf_map_lookup_elem(&mounts, &r->device);
+
+	return m && m->daemon == r->pid;
+}
+
+static __always_inline int request_begins(void *req, bool direct)
+{
+	__u64 key = (__u64)req, flags, thread = bpf_get_current_pid_tgid();
+	void *mount = mount_of(req, direct);
+	struct super_block___fuse *super = super_of(mount, direct);
+	struct request r = {};
+
+	if (!direct && !is_fuse(super, false)) /* CUSE has none */
+		return 0;
+	r.device = direct ? super->s_dev : core_get(super->s_dev);
+	if (!r.device)
+		return 0;
+	at(&r.connection, mount, mount_connection_at, direct);
+	at(&flags, req, request_flags_at, direct);
+	at(&r.opcode, req, request_header_at + __builtin_offsetof(struct fuse_in_header, opcode), direct);
+	at(&r.node_id, req, request_header_at + __builtin_offsetof(struct fuse_in_header, nodeid), direct);
+	r.tid = thread;
+	r.pid = thread >> 32;
+	r.background = flags >> FR_BACKGROUND & 1 || r.opcode == FUSE_NOTIFY_REPLY;
+	if (r.background && sent_by_daemon(&r))
+		r.tid = r.pid = 0;
+	r.start_ns = bpf_ktime_get_boot_ns();
+	if (bpf_map_update_elem(&requests, &key, &r, BPF_ANY))
+		count_dropped();
+	return 0;
+}
+
+/* The least i, at most the last bucket, with duration < 2^i us. */
+static __always_inline __u64 bucket(__u64 duration_ns)
+{
+	__u64 us = duration_ns / 1000, i = 0;
+
+	if (us >= 1ULL << (BUCKETS - 2))
+		return BUCKETS - 1;
+	if (us >> 16) {
+		us >>= 16;
+		i += 16;
+	}
+	if (us >> 8) {
+		us >>= 8;
+		i += 8;
+	}
+	if (us >> 4) {
+		us >>= 4;
+		i += 4;
+	}
+	if (us >> 2) {
+		us >>= 2;
+		i += 2;
+	}
+	if (us >> 1) {
+		us >>= 1;
+		i += 1;
+	}
+	return i + us;
+}
+
+static __always_inline void count_duration(__u64 *buckets, __u64 *sum_ns, __u64 duration_ns)
+{
+	__u64 i = bucket(duration_ns);
+
+	/* The verifier must see the comparison on the value that is used. */
+	asm volatile("" : "+r"(i));
+	if (i >= BUCKETS)
+		return;
+	__sync_fetch_and_add(&buckets[i], 1);
+	__sync_fetch_and_add(sum_ns, duration_ns);
+}
+
+static __always_inline struct mount *mount_entry(__u32 device)
+{
+	static const struct mount fresh;
+	struct mount *m = bpf_map_lookup_elem(&mounts, &device);
+
+	if (m)
+		return m;
+	bpf_map_update_elem(&mounts, &device, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&mounts, &device);
+}
+
+/* Virtio's answers come in kernel threads: those have no memory of their own. */
+static __always_inline bool is_kernel_thread(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return !core_get(task->mm);
+}
+
+static __always_inline void answered(const struct request *r, __u64 duration_ns)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	struct mount *m = mount_entry(r->device);
+
+	if (!m)
+		return;
+	count_duration(m->requests, &m->requests_sum_ns, duration_ns);
+	if (m->daemon == pid && m->connection == r->connection)
+		return;
+	m->connection = r->connection;
+	if (is_kernel_thread())
+		return;
+	m->daemon = pid;
+	bpf_get_current_comm(m->comm, sizeof(m->comm));
+}
+
+static __always_inline int request_ends(void *req, bool direct)
+{
+	__u64 key = (__u64)req, now;
+	struct request *r = bpf_map_lookup_elem(&requests, &key);
+	__s32 error;
+
+	if (!r)
+		return 0;
+	at(&error, req, request_error_at, direct);
+	now = bpf_ktime_get_boot_ns();
+	/* An aborted request was answered by nobody. */
+	if (error != -ECONNABORTED && error != -ENOTCONN && now > r->start_ns)
+		answered(r, now - r->start_ns);
+	bpf_map_delete_elem(&requests, &key);
+	return 0;
+}
+
+static __always_inline __u64 completed_faults(struct task_struct___waiting *task)
+{
+	return core_get(task->maj_flt) + core_get(task->min_flt);
+}
+
+static __always_inline int fault_begins(__u32 device, __u64 inode, __u64 index)
+{
+	struct task_struct___waiting *task = (void *)bpf_get_current_task();
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct fault fresh = {}, *known;
+	__u32 tid = thread;
+
+	fresh.completed = completed_faults(task);
+	known = bpf_map_lookup_elem(&faults, &tid);
+	/* The kernel's second attempt at the same fault: it goes on. */
+	if (known && known->completed == fresh.completed && known->inode == inode &&
+	    known->index == index && known->device == device)
+		return 0;
+	fresh.start_ns = bpf_ktime_get_boot_ns();
+	fresh.inode = inode;
+	fresh.index = index;
+	fresh.device = device;
+	fresh.pid = thread >> 32;
+	if (bpf_map_update_elem(&faults, &tid, &fresh, BPF_ANY))
+		count_dropped();
+	return 0;
+}
+
+/* TP_PROTO(const struct fuse_req *req), include/trace/events/fuse.h */
+SEC("tp_btf/fuse_request_send")
+int request_send_tracepoint(__u64 *args)
+{
+	return request_begins((void *)args[0], true);
+}
+
+SEC("tp_btf/fuse_request_end")
+int request_end_tracepoint(__u64 *args)
+{
+	return request_ends((void *)args[0], true);
+}
+
+/* TP_PROTO(struct address_space *mapping, pgoff_t index) */
+SEC("tp_btf/mm_filemap_fault")
+int fault_tracepoint(__u64 *args)
+{
+	struct address_space___fuse *mapping = (void *)args[0];
+	struct inode___fuse *inode = mapping->host;
+
+	if (!is_fuse(inode->i_sb, true))
+		return 0;
+	return fault_begins(inode->i_sb->s_dev, inode->i_ino, args[1]);
+}
+
+/* static void queue_request_and_unlock(struct fuse_iqueue *fiq, struct fuse_req *req),
+ * fs/fuse/dev.c, until 6.11 */
+SEC("fentry/queue_request_and_unlock")
+int request_queue_fentry(__u64 *args)
+{
+	return request_begins((void *)args[1], true);
+}
+
+/* void fuse_request_end(struct fuse_req *req) */
+SEC("fentry/fuse_request_end")
+int request_end_fentry(__u64 *args)
+{
+	return request_ends((void *)args[0], true);
+}
+
+/* vm_fault_t filemap_fault(struct vm_fault *vmf), mm/filemap.c */
+SEC("fentry/filemap_fault")
+int fault_fentry(__u64 *args)
+{
+	struct vm_fault___fuse *vmf = (void *)args[0];
+	struct inode___fuse *inode = vmf->vma->vm_file->f_inode;
+
+	if (!is_fuse(inode->i_sb, true))
+		return 0;
+	return fault_begins(inode->i_sb->s_dev, inode->i_ino, vmf->pgoff);
+}
+
+SEC("kprobe/queue_request_and_unlock")
+int request_queue_kprobe(struct pt_regs *regs)
+{
+	return request_begins((void *)second_argument(regs), false);
+}
+
+SEC("kprobe/fuse_request_end")
+int request_end_kprobe(struct pt_regs *regs)
+{
+	return request_ends((void *)first_argument(regs), false);
+}
+
+SEC("kprobe/filemap_fault")
+int fault_kprobe(struct pt_regs *regs)
+{
+	struct vm_fault___fuse *vmf = (void *)first_argument(regs);
+	struct inode___fuse *inode = core_get(core_get(core_get(vmf->vma)->vm_file)->f_inode);
+	struct super_block___fuse *super = core_get(inode->i_sb);
+
+	if (!is_fuse(super, false))
+		return 0;
+	return fault_begins(core_get(super->s_dev), core_get(inode->i_ino), core_get(vmf->pgoff));
+}
+
+/*
+ * PERF_COUNT_SW_PAGE_FAULTS_MAJ, in the thread, when its fault is complete and
+ * counted: mm_account_fault, mm/memory.c.
+ */
+SEC("perf_event")
+int fault_ends(void *ctx)
+{
+	struct task_struct___waiting *task = (void *)bpf_get_current_task();
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct fault *f = bpf_map_lookup_elem(&faults, &tid);
+	struct mount *m;
+
+	if (!f)
+		return 0;
+	m = mount_entry(f->device);
+	if (m && completed_faults(task) == f->completed + 1)
+		count_duration(m->faults, &m->faults_sum_ns, bpf_ktime_get_boot_ns() - f->start_ns);
+	bpf_map_delete_elem(&faults, &tid);
+	return 0;
+}
+
+/* include/linux/sched.h: also set in TASK_KILLABLE. */
+#define TASK_UNINTERRUPTIBLE 2
+
+/* What a thread does now. */
+struct thread {
+	__u64 start_ns;
+	__u64 completed; /* faults */
+	__u64 switches;
+	__u64 stack[STACK_FRAMES]; /* return addresses, innermost first; zeroes behind */
+	__u32 tid;
+	__u32 pid;
+	__u32 state;
+	__u32 asked;
+	char comm[COMM_BYTES];
+};
+
+const struct thread *thread_type __attribute__((unused));
+
+static __always_inline __u32 state_of(struct task_struct___waiting *task)
+{
+	if (core_field_exists(task->__state))
+		return task->__state;
+	return ((struct task_struct___state *)task)->state;
+}
+
+/* Tells of each thread that was asked about and of each that sleeps
+ * uninterruptibly: that is how one waits for a page that another's request fills. */
+SEC("iter/task")
+int threads(struct bpf_iter__task___fuse *ctx)
+{
+	struct task_struct___waiting *task = (void *)ctx->task;
+	struct seq_file *seq = ctx->meta->seq;
+	struct thread t;
+
+	if (!task)
+		return 0;
+	zero(&t);
+	t.tid = task->pid;
+	t.state = state_of(task);
+	t.asked = bpf_map_lookup_elem(&asked, &t.tid) != NULL;
+	if (!t.asked && !(t.state & TASK_UNINTERRUPTIBLE))
+		return 0;
+	t.pid = task->tgid;
+	t.start_ns = task->start_boottime;
+	t.completed = task->maj_flt + task->min_flt;
+	t.switches = task->nvcsw + task->nivcsw;
+	bpf_probe_read_kernel(t.comm, sizeof(t.comm), task->comm);
+	get_task_stack((struct task_struct *)task, t.stack, sizeof(t.stack), 0);
+	seq_write(seq, &t, sizeof(t));
+	return 0;
+}
+
+/* A process that holds /dev/fuse open for a connection. */
+struct holder {
+	__u64 connection;
+	__u64 start_ns;
+	__u32 pid;
+	__u32 pad;
+	char comm[COMM_BYTES];
+};
+
+const struct holder *holder_type __attribute__((unused));
+
+SEC("iter/task_file")
+int holders(struct bpf_iter__task_file___fuse *ctx)
+{
+	struct task_struct___waiting *task = (void *)ctx->task;
+	struct seq_file *seq = ctx->meta->seq;
+	struct file___fuse *file = ctx->file;
+	struct holder h;
+	__u64 device;
+
+	if (!task || !file || file->f_inode->i_rdev != device_rdev)
+		return 0;
+	zero(&h);
+	/* 6.18 keeps a flag in the lowest bit while the first answer is missing
+	 * (FUSE_DEV_SYNC_INIT, fs/fuse/fuse_dev_i.h). */
+	device = (__u64)file->private_data & ~1ULL;
+	bpf_probe_read_kernel(&h.connection, sizeof(h.connection), (void *)device + device_connection_at);
+	if (!h.connection)
+		return 0;
+	h.pid = task->tgid;
+	h.start_ns = task->start_boottime;
+	bpf_probe_read_kernel(h.comm, sizeof(h.comm), task->comm);
+	seq_write(seq, &h, sizeof(h));
+	return 0;
+}

@@ -1,0 +1,204 @@
+//go:build linux && (amd64 || arm64)
+
+// Package fusefault tells what hangs on FUSE file systems while it hangs: requests
+// that their daemon has not answered and page faults that have not returned.
+package fusefault
+
+//go:generate go tool bpf2go -go-package fusefault -tags linux -target amd64,arm64 -type request -type fault -type mount -type thread -type holder bpf fusefault.bpf.c
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/counter"
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// Name of the probe in reports.
+const Name = "fusefault"
+
+// DefaultMinAge is how old something must be to be told of.
+const DefaultMinAge = time.Second
+
+// Options of the probe; the zero value is right for production.
+type Options struct {
+	Rung   string        // use this rung and no other
+	MinAge time.Duration // younger requests and faults are counted, not listed; 0: DefaultMinAge
+	// MaxInFlight is how many requests, and how many threads with faults, are noted at
+	// once; what exceeds it is counted as missed. 0: 16,384, about 4 MB of kernel memory.
+	MaxInFlight uint32
+}
+
+// Probe notes requests and faults from the moment it is open. All methods may be
+// called at the same time.
+type Probe struct {
+	opts Options
+
+	mu        sync.Mutex // guards what follows
+	hooks     *hooks     // nil while the kernel has no FUSE
+	failed    error      // FUSE came and no hook worked
+	code      kernelCode
+	report    probe.Report
+	closed    bool
+	missed    uint64
+	invalid   uint64
+	snapshots uint64
+	buffers   buffers
+	sightings sightings
+	search    search
+}
+
+// Open attaches the best rung that this kernel allows. Where FUSE is a module that
+// is not loaded, nothing can hang on it and there is nothing to attach to: the probe
+// waits for it, and Snapshot attaches as soon as it is there. It never loads it.
+func Open(opts Options) (*Probe, error) {
+	p, _, err := Try(opts)
+	return p, err
+}
+
+// Try is Open that returns the report also when no rung works.
+func Try(opts Options) (*Probe, probe.Report, error) {
+	if opts.MinAge == 0 {
+		opts.MinAge = DefaultMinAge
+	}
+	p := &Probe{opts: opts, sightings: sightings{}}
+	if !fuseLoaded() && known(opts.Rung) {
+		p.report = asleep()
+		return p, p.report, nil
+	}
+	report, err := p.attach()
+	if err != nil {
+		return nil, report, err
+	}
+	return p, report, nil
+}
+
+func known(rung string) bool {
+	for _, id := range append(Rungs(), "") {
+		if rung == id {
+			return true
+		}
+	}
+	return false
+}
+
+// asleep is the report of a probe that waits for FUSE.
+func asleep() probe.Report {
+	return probe.Report{Probe: Name, Attempts: []probe.Attempt{{
+		Rung: RungTracepoint, Outcome: probe.Unsupported,
+		Reason: "FUSE is not loaded: nothing can hang on it, and the probe attaches when it is",
+		Hint:   "nothing to do; to try it at once: modprobe fuse",
+	}}}
+}
+
+// attach climbs the ladder.
+func (p *Probe) attach() (probe.Report, error) {
+	h, report, err := ladder.Climb(Name, p.opts.Rung, rungs(p.opts))
+	p.report = report
+	if err != nil {
+		return report, err
+	}
+	last := &p.report.Attempts[len(p.report.Attempts)-1]
+	code, err := loadKernelCode()
+	if err == nil && len(code.fault) == 0 {
+		err = errors.New("/proc/kallsyms hides addresses (kernel.kptr_restrict, CAP_SYSLOG): waits for pages that other threads read are not seen")
+	}
+	if lacks := errors.Join(h.lacks, err); lacks != nil {
+		last.Hint = lacks.Error()
+	}
+	p.hooks, p.code = h, code
+	return p.reportCopy(), nil
+}
+
+// Stats returns the counters since Open: snapshots taken, requests and faults that
+// found no room, records refused. They stay readable after Close.
+func (p *Probe) Stats() probe.Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count()
+	return probe.Stats{Events: p.snapshots, Dropped: p.missed, Invalid: p.invalid}
+}
+
+// count takes the kernel side's counter while there is one.
+func (p *Probe) count() {
+	if p.closed || p.hooks == nil {
+		return
+	}
+	if n, err := counter.Sum(p.hooks.maps.Dropped, 0); err == nil {
+		p.missed = n
+	}
+}
+
+// Report says which rung is in use and why not a better one.
+func (p *Probe) Report() probe.Report {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reportCopy()
+}
+
+func (p *Probe) reportCopy() probe.Report {
+	report := p.report
+	report.Attempts = append([]probe.Attempt(nil), p.report.Attempts...)
+	return report
+}
+
+// Close detaches the probe; a Snapshot that is running ends first. Closing twice
+// is fine.
+func (p *Probe) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.count()
+	p.closed = true
+	if p.hooks == nil {
+		return nil
+	}
+	if err := p.hooks.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("close %s: %w", Name, err)
+	}
+	return nil
+}
+
+// buffers are reused from snapshot to snapshot.
+type buffers struct {
+	requestKeys []uint64
+	requests    []bpfRequest
+	faultKeys   []uint32
+	faults      []bpfFault
+	mountKeys   []uint32
+	mounts      []bpfMount
+}
+
+// batch is how many entries one system call brings.
+const batch = 1024
+
+// readAll copies a hash into the slices, which are returned cut to its size.
+func readAll[K, V any](m *ebpf.Map, keys []K, values []V) ([]K, []V, error) {
+	keys, values = keys[:0], values[:0]
+	var cursor ebpf.MapBatchCursor
+	for size := batch; ; {
+		if need := len(keys) + size; need > cap(keys) {
+			keys = append(make([]K, 0, 2*need), keys...)
+			values = append(make([]V, 0, 2*need), values...)
+		}
+		at := len(keys)
+		n, err := m.BatchLookup(&cursor, keys[at:at+size], values[at:at+size], nil)
+		keys, values = keys[:at+n], values[:at+n]
+		switch {
+		case errors.Is(err, ebpf.ErrKeyNotExist):
+			return keys, values, nil
+		case errors.Is(err, errNoSpace): // one bucket holds more than that
+			size *= 2
+		case err != nil:
+			return keys, values, err
+		}
+	}
+}

@@ -1,0 +1,130 @@
+//go:build linux && (amd64 || arm64)
+
+package fusefault
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// layout is where FUSE's own structures have their fields on this kernel, in bytes.
+type layout struct {
+	requestFlags, requestHeader, requestError uint32
+	requestMount, requestMountOr              uint32 // the second is tried when the first is no mount
+	mountConnection, mountSuper               uint32
+	deviceConnection                          uint32
+}
+
+// linux510 is fs/fuse/fuse_i.h of Linux 5.10 on 64 bits: the one kernel of ours
+// whose modules have no BTF (that came with 5.11, 36e68442d1af). The structure
+// did not change in its stable series; the pointer to the mount stands behind
+// argbuf, which only a kernel with CONFIG_VIRTIO_FS has.
+var linux510 = layout{
+	requestFlags: 48, requestHeader: 56, requestError: 100,
+	requestMount: 136, requestMountOr: 144,
+	mountConnection: 0, mountSuper: 8,
+	deviceConnection: 0,
+}
+
+// findLayout reads BTF, of the kernel or of its module fuse.
+func findLayout() (layout, error) {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return layout{}, fmt.Errorf("read kernel BTF: %w", err)
+	}
+	found, err := layoutOf(spec)
+	if !errors.Is(err, btf.ErrNotFound) {
+		return found, err
+	}
+	module, err := btf.LoadKernelModuleSpec("fuse")
+	if err == nil {
+		return layoutOf(module)
+	}
+	if strings.HasPrefix(kernelRelease(), "5.10.") {
+		return linux510, nil
+	}
+	return layout{}, &ladder.Problem{
+		Outcome: probe.Unsupported,
+		Reason:  "this kernel says nothing of the types of its module fuse",
+		Hint:    "use a kernel built with CONFIG_DEBUG_INFO_BTF_MODULES, or one that has FUSE built in",
+		Err:     err,
+	}
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+func layoutOf(spec *btf.Spec) (layout, error) {
+	var l layout
+	for _, field := range []struct {
+		into *uint32
+		path string
+	}{
+		{&l.requestFlags, "fuse_req.flags"},
+		{&l.requestHeader, "fuse_req.in.h"},
+		{&l.requestError, "fuse_req.out.h.error"},
+		{&l.requestMount, "fuse_req.fm"},
+		{&l.mountConnection, "fuse_mount.fc"},
+		{&l.mountSuper, "fuse_mount.sb"},
+		{&l.deviceConnection, "fuse_dev.fc"},
+	} {
+		name, path, _ := strings.Cut(field.path, ".")
+		var structure *btf.Struct
+		if err := spec.TypeByName(name, &structure); err != nil {
+			return layout{}, fmt.Errorf("find struct %s in BTF: %w", name, err)
+		}
+		offset, err := offsetOf(structure, strings.Split(path, "."))
+		if err != nil {
+			return layout{}, fmt.Errorf("find %s in BTF: %w", field.path, err)
+		}
+		*field.into = offset
+	}
+	return l, nil
+}
+
+// offsetOf follows the names of members into nested structures.
+func offsetOf(t btf.Type, path []string) (uint32, error) {
+	structure, ok := btf.UnderlyingType(t).(*btf.Struct)
+	if !ok {
+		return 0, fmt.Errorf("%v is no structure", t)
+	}
+	for _, member := range structure.Members {
+		if member.Name != path[0] {
+			continue
+		}
+		if len(path) == 1 {
+			return member.Offset.Bytes(), nil
+		}
+		inner, err := offsetOf(member.Type, path[1:])
+		return member.Offset.Bytes() + inner, err
+	}
+	return 0, fmt.Errorf("no member %s", path[0])
+}
+
+// fuseLoaded reports whether the kernel knows FUSE now: built in, or its module
+// is loaded. /proc/filesystems has lines of "nodev<tab>fuse".
+func fuseLoaded() bool {
+	raw, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		return true // let the hooks say
+	}
+	for line := range strings.Lines(string(raw)) {
+		if strings.TrimSpace(strings.TrimPrefix(line, "nodev")) == "fuse" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,125 @@
+//go:build linux && (amd64 || arm64)
+
+package fusefault
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// TestMain lets the test binary be the processes that the tests need.
+func TestMain(m *testing.M) {
+	if IsDrillChild() {
+		os.Exit(DrillChild())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// open opens the probe; ok is false where this kernel has not the rung.
+func tryOpen(t testing.TB, opts Options) (p *Probe, ok bool) {
+	t.Helper()
+	privtest.Require(t)
+	p, err := Open(opts)
+	var none *ladder.NoRung
+	if opts.Rung != "" && errors.As(err, &none) {
+		attempt := none.Report.Attempts[0]
+		require.Contains(t, []probe.Outcome{probe.Denied, probe.Unsupported}, attempt.Outcome, attempt.Reason)
+		t.Logf("this kernel has not the rung %s: %s", opts.Rung, attempt.Reason)
+		return nil, false
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p, true
+}
+
+func open(t testing.TB, opts Options) *Probe {
+	t.Helper()
+	p, ok := tryOpen(t, opts)
+	require.True(t, ok)
+	return p
+}
+
+func mount(t testing.TB, opts hangfs.Options) *hangfs.FS {
+	t.Helper()
+	f, err := hangfs.Start(opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+func visit(t testing.TB, f *hangfs.FS, accesses ...hangfs.Access) *hangfs.Visitor {
+	t.Helper()
+	v, err := f.Visit(hangfs.Visit{Accesses: accesses})
+	require.NoError(t, err)
+	return v
+}
+
+func deviceOf(f *hangfs.FS) Device {
+	major, minor := f.Device()
+	return Device{major, minor}
+}
+
+// deadline is for a virtual machine under software emulation on a busy machine.
+const deadline = time.Minute
+
+// until takes snapshots until one is as wanted, and returns what it shows of one
+// file system.
+func until(t testing.TB, p *Probe, f *hangfs.FS, wanted func(inFlight []InFlight, m Mount) bool) ([]InFlight, Mount) {
+	t.Helper()
+	var mine []InFlight
+	var m Mount
+	require.Eventually(t, func() bool {
+		mine, m = look(t, p, f)
+		return wanted(mine, m)
+	}, deadline, 10*time.Millisecond, "last snapshot: %v", &mine)
+	return mine, m
+}
+
+// look takes one snapshot.
+func look(t testing.TB, p *Probe, f *hangfs.FS) (mine []InFlight, m Mount) {
+	t.Helper()
+	var s Snapshot
+	require.NoError(t, p.Snapshot(&s))
+	for _, i := range s.InFlight {
+		if i.Device == deviceOf(f) {
+			mine = append(mine, i)
+		}
+	}
+	for _, one := range s.Mounts {
+		if one.Device == deviceOf(f) {
+			m = one
+		}
+	}
+	return mine, m
+}
+
+// waiters are the threads that wait, each counted once.
+func waiters(inFlight []InFlight) map[uint32]bool {
+	threads := make(map[uint32]bool)
+	for _, i := range inFlight {
+		if !i.Background {
+			threads[i.TID] = true
+		}
+	}
+	return threads
+}
+
+func of(inFlight []InFlight, kind Kind) []InFlight {
+	var some []InFlight
+	for _, i := range inFlight {
+		if i.Kind == kind && !i.Background {
+			some = append(some, i)
+		}
+	}
+	return some
+}

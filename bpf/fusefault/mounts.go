@@ -1,0 +1,111 @@
+//go:build linux && (amd64 || arm64)
+
+package fusefault
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// searchEvery bounds how often all open files of the host are gone through for a
+// daemon: some milliseconds for 100,000 files.
+const searchEvery = uint64(5 * time.Second)
+
+// search is what the last look for daemons found.
+type search struct {
+	at    uint64
+	found map[uint64]holder // by connection
+}
+
+// mounts reads what each file system has completed. Mounts that only hang have no
+// entry yet; they follow from the picture.
+func (p *Probe) mounts(pic *picture) map[Device]bpfMount {
+	b := &p.buffers
+	mounts := make(map[Device]bpfMount)
+	var err error
+	if b.mountKeys, b.mounts, err = readAll(p.hooks.maps.Mounts, b.mountKeys, b.mounts); err == nil {
+		for i, key := range b.mountKeys {
+			mounts[device(key)] = b.mounts[i]
+		}
+	}
+	for _, r := range pic.requests {
+		m := mounts[device(r.Device)]
+		m.Connection = r.Connection // of now: a device number is used again
+		mounts[device(r.Device)] = m
+	}
+	return mounts
+}
+
+// devices are the FUSE file systems known.
+func devices(pic *picture, mounts map[Device]bpfMount) map[Device]bool {
+	known := make(map[Device]bool, len(mounts))
+	for d := range mounts {
+		known[d] = true
+	}
+	for _, f := range pic.faults {
+		known[device(f.Device)] = true
+	}
+	return known
+}
+
+func (p *Probe) fillMounts(pic *picture, mounts map[Device]bpfMount, waits []wait) []Mount {
+	inFlight, old := make(map[Device]int), make(map[Device]bool)
+	for _, w := range waits {
+		inFlight[w.Device]++
+		old[w.Device] = true
+	}
+	for _, r := range pic.requests {
+		if !pic.old(r.StartNs) {
+			inFlight[device(r.Device)]++
+		}
+	}
+	out := make([]Mount, 0, len(mounts))
+	for d := range devices(pic, mounts) {
+		m := mounts[d]
+		daemon, comm := m.Daemon, textOf(m.Comm)
+		if old[d] && !running(daemon) {
+			if h, ok := p.findDaemon(pic.now, m.Connection); ok {
+				daemon, comm = h.pid, h.comm
+			}
+		}
+		out = append(out, Mount{
+			Device: d, DaemonPID: daemon, DaemonComm: comm, InFlight: inFlight[d],
+			Requests: Histogram{m.Requests, m.RequestsSumNs}, Faults: Histogram{m.Faults, m.FaultsSumNs},
+		})
+	}
+	slices.SortFunc(out, func(a, b Mount) int { return int(a.Device.number()) - int(b.Device.number()) })
+	return out
+}
+
+func running(pid uint32) bool {
+	return pid != 0 && !errors.Is(unix.Kill(int(pid), 0), unix.ESRCH)
+}
+
+// findDaemon looks who has /dev/fuse open for a connection. Several may: a
+// supervisor keeps it for its daemon's restart; the daemon is the youngest.
+func (p *Probe) findDaemon(now, connection uint64) (holder, bool) {
+	if p.hooks.holders == nil || connection == 0 {
+		return holder{}, false
+	}
+	if p.search.found == nil || now-p.search.at >= searchEvery {
+		p.search = search{at: now, found: make(map[uint64]holder)}
+		raw, err := run(p.hooks.holders.Open())
+		if err != nil {
+			return holder{}, false
+		}
+		holders, err := decodeHolders(raw)
+		if err != nil {
+			p.invalid++
+		}
+		for _, h := range holders {
+			if known, ok := p.search.found[h.connection]; !ok || h.start > known.start {
+				p.search.found[h.connection] = h
+			}
+		}
+	}
+	h, ok := p.search.found[connection]
+	return h, ok
+}

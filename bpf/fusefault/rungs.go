@@ -1,0 +1,226 @@
+//go:build linux && (amd64 || arm64)
+
+package fusefault
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// The rungs, best first. They differ in what they hook, not in what they tell.
+const (
+	RungTracepoint = "tp_btf/fuse_request_send"        // since Linux 6.12
+	RungFentry     = "fentry/queue_request_and_unlock" // 5.11 to 6.11
+	RungKprobe     = "kprobe/queue_request_and_unlock" // until 6.11
+)
+
+// Rungs returns the rungs, best first.
+func Rungs() []string { return []string{RungTracepoint, RungFentry, RungKprobe} }
+
+// hook is a program and where it goes.
+type hook struct{ program, symbol string }
+
+var hooksOf = map[string][]hook{
+	RungTracepoint: {
+		{bpfProgRequestEndTracepoint, ""}, {bpfProgRequestSendTracepoint, ""}, {bpfProgFaultTracepoint, ""},
+	},
+	RungFentry: {
+		{bpfProgRequestEndFentry, ""}, {bpfProgRequestQueueFentry, ""}, {bpfProgFaultFentry, ""},
+	},
+	RungKprobe: {
+		{bpfProgRequestEndKprobe, "fuse_request_end"}, {bpfProgRequestQueueKprobe, "queue_request_and_unlock"},
+		{bpfProgFaultKprobe, "filemap_fault"},
+	},
+}
+
+func rungs(opts Options) []ladder.Rung[*hooks] {
+	var all []ladder.Rung[*hooks]
+	for _, id := range Rungs() {
+		all = append(all, ladder.Rung[*hooks]{ID: id, Try: func() (*hooks, bool, error) {
+			if id == RungKprobe {
+				if err := kprobeProblem(os.DirFS("/")); err != nil {
+					return nil, false, err
+				}
+			}
+			h, err := openHooks(hooksOf[id], opts)
+			return h, false, err
+		}})
+	}
+	return all
+}
+
+// kprobeProblem asks for the kprobe event source (since 4.17, e12f03d7031a), which
+// is there when the kernel is built with kprobes, whatever is mounted.
+func kprobeProblem(root fs.FS) error {
+	if _, err := fs.Stat(root, "sys/bus/event_source/devices/kprobe/type"); errors.Is(err, fs.ErrNotExist) {
+		return &ladder.Problem{
+			Outcome: probe.Unsupported,
+			Reason:  "this kernel has no kprobes",
+			Hint:    "use a kernel built with CONFIG_KPROBE_EVENTS, and mount sysfs; or Linux 6.12 and newer, which needs none",
+		}
+	}
+	return nil
+}
+
+// hooks are one rung, loaded and attached.
+type hooks struct {
+	maps    bpfMaps
+	links   []link.Link
+	threads *link.Iter
+	holders *link.Iter // nil where it could not be had: a daemon that never answered stays unknown
+	perf    []int      // one event for each CPU
+	lacks   error      // what could not be had beside the rung itself
+}
+
+func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("raise the locked-memory limit: %w", err)
+	}
+	l, err := findLayout()
+	if err != nil {
+		return nil, err
+	}
+	h := &hooks{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.Close())
+		}
+	}()
+	names := []string{bpfProgThreads}
+	for _, w := range wanted {
+		names = append(names, w.program)
+	}
+	main, err := load(l, opts, names, nil)
+	if err != nil {
+		return nil, fmt.Errorf("load fusefault: %w", err)
+	}
+	defer main.Close() // closes what h does not take over
+	if h.threads, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgThreads]}); err != nil {
+		return nil, fmt.Errorf("attach the iterator over threads: %w", err)
+	}
+	shared := map[string]*ebpf.Map{}
+	for _, name := range []string{bpfMapFaults, bpfMapMounts, bpfMapDropped, bpfMapRequests, bpfMapAsked} {
+		shared[name] = main.Maps[name]
+	}
+	h.lacks = errors.Join(h.addHolders(l, opts, shared), h.addFaultEnds(l, opts, shared))
+	for _, w := range wanted { // ends before beginnings
+		attached, err := attach(w, main.Programs[w.program])
+		if err != nil {
+			return nil, fmt.Errorf("attach %s: %w", w.program, err)
+		}
+		h.links = append(h.links, attached)
+	}
+	return h, main.Assign(&h.maps)
+}
+
+func load(l layout, opts Options, programs []string, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
+	spec, err := loadBpf()
+	if err != nil {
+		return nil, err
+	}
+	wanted := make(map[string]*ebpf.ProgramSpec, len(programs))
+	for _, name := range programs {
+		wanted[name] = spec.Programs[name]
+	}
+	spec.Programs = wanted
+	if opts.MaxInFlight != 0 {
+		spec.Maps[bpfMapRequests].MaxEntries = opts.MaxInFlight
+		spec.Maps[bpfMapFaults].MaxEntries = opts.MaxInFlight
+		spec.Maps[bpfMapAsked].MaxEntries = 2 * opts.MaxInFlight
+	}
+	for name, value := range map[string]uint32{
+		bpfVarRequestFlagsAt: l.requestFlags, bpfVarRequestHeaderAt: l.requestHeader,
+		bpfVarRequestErrorAt: l.requestError, bpfVarRequestMountAt: l.requestMount,
+		bpfVarRequestMountOrAt: l.requestMountOr, bpfVarMountConnectionAt: l.mountConnection,
+		bpfVarMountSuperAt: l.mountSuper, bpfVarDeviceConnectionAt: l.deviceConnection,
+		bpfVarDeviceRdev: fuseDevice,
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, err
+		}
+	}
+	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
+}
+
+// fuseDevice is /dev/fuse as the kernel numbers it: MISC_MAJOR (include/uapi/linux/
+// major.h), FUSE_MINOR (include/linux/miscdevice.h), kdev_t.h.
+const fuseDevice = 10<<20 | 229
+
+func attach(w hook, program *ebpf.Program) (link.Link, error) {
+	if w.symbol != "" {
+		return link.Kprobe(w.symbol, program, nil)
+	}
+	return link.AttachTracing(link.TracingOptions{Program: program})
+}
+
+func (h *hooks) addHolders(l layout, opts Options, shared map[string]*ebpf.Map) error {
+	part, err := load(l, opts, []string{bpfProgHolders}, shared)
+	if err != nil {
+		return fmt.Errorf("no search for daemons: %w", err)
+	}
+	defer part.Close()
+	if h.holders, err = link.AttachIter(link.IterOptions{Program: part.Programs[bpfProgHolders]}); err != nil {
+		return fmt.Errorf("no search for daemons: %w", err)
+	}
+	return nil
+}
+
+// addFaultEnds asks for the kernel's software event of completed major faults, on
+// each CPU. A CPU that comes online later is not covered: its faults end all the
+// same, but uncounted.
+func (h *hooks) addFaultEnds(l layout, opts Options, shared map[string]*ebpf.Map) error {
+	part, err := load(l, opts, []string{bpfProgFaultEnds}, shared)
+	if err != nil {
+		return fmt.Errorf("no durations of page faults: %w", err)
+	}
+	defer part.Close()
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("no durations of page faults: %w", err)
+	}
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+		Size: unix.PERF_ATTR_SIZE_VER1, Sample: 1,
+	}
+	for cpu := range cpus {
+		fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if errors.Is(err, unix.ENODEV) { // offline
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("no durations of page faults: perf_event_open: %w", err)
+		}
+		h.perf = append(h.perf, fd)
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, part.Programs[bpfProgFaultEnds].FD()); err != nil {
+			return fmt.Errorf("no durations of page faults: PERF_EVENT_IOC_SET_BPF: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close detaches.
+func (h *hooks) Close() error {
+	var errs []error
+	for _, l := range h.links {
+		errs = append(errs, l.Close())
+	}
+	for _, fd := range h.perf {
+		errs = append(errs, unix.Close(fd))
+	}
+	for _, i := range []*link.Iter{h.threads, h.holders} {
+		if i != nil {
+			errs = append(errs, i.Close())
+		}
+	}
+	return errors.Join(append(errs, h.maps.Close())...)
+}

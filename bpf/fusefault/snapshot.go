@@ -1,0 +1,188 @@
+//go:build linux && (amd64 || arm64)
+
+package fusefault
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// errNoSpace is what the kernel says of a batch that is smaller than one bucket.
+var errNoSpace = unix.ENOSPC
+
+// Snapshot fills s with what is in flight now. Call it about once a second. It
+// returns probe.ErrClosed after Close.
+func (p *Probe) Snapshot(s *Snapshot) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.snapshot(s, p.opts.MinAge); err != nil {
+		if errors.Is(err, probe.ErrClosed) {
+			return err
+		}
+		return fmt.Errorf("snapshot of %s: %w", Name, err)
+	}
+	p.snapshots++
+	return nil
+}
+
+// snapshot is called with mu held.
+func (p *Probe) snapshot(s *Snapshot, minAge time.Duration) error {
+	switch {
+	case p.closed:
+		return probe.ErrClosed
+	case p.failed != nil:
+		return p.failed
+	case p.hooks == nil && !fuseLoaded():
+		*s = Snapshot{Time: time.Now()}
+		return nil
+	case p.hooks == nil:
+		if _, err := p.attach(); err != nil {
+			p.failed = err
+			return err
+		}
+	}
+	picture, err := p.look(minAge)
+	if err != nil {
+		return err
+	}
+	offset, err := bootclock.Offset()
+	if err != nil {
+		return err
+	}
+	v := picture.judge()
+	if err := p.forget(v); err != nil {
+		return err
+	}
+	mounts := p.mounts(picture)
+	p.sightings.follow(picture, &v, devices(picture, mounts), fileDevice)
+	waits := v.waits
+	slices.SortFunc(waits, func(a, b wait) int { return compare(a.start, b.start, a.ID, b.ID) })
+	*s = Snapshot{Time: bootclock.Time(picture.now, offset), InFlight: make([]InFlight, 0, len(waits))}
+	for _, w := range waits {
+		w.Start = bootclock.Time(w.start, offset)
+		s.InFlight = append(s.InFlight, w.InFlight)
+	}
+	s.Mounts = p.fillMounts(picture, mounts, waits)
+	p.count()
+	s.Missed = p.missed
+	return nil
+}
+
+func compare(a, b, idA, idB uint64) int {
+	switch {
+	case a < b, a == b && idA < idB:
+		return -1
+	case a == b && idA == idB:
+		return 0
+	}
+	return 1
+}
+
+// look reads the maps and, when anything is old, what its threads do.
+func (p *Probe) look(minAge time.Duration) (*picture, error) {
+	b, maps := &p.buffers, &p.hooks.maps
+	var err error
+	if b.requestKeys, b.requests, err = readAll(maps.Requests, b.requestKeys, b.requests); err != nil {
+		return nil, fmt.Errorf("read requests: %w", err)
+	}
+	if b.faultKeys, b.faults, err = readAll(maps.Faults, b.faultKeys, b.faults); err != nil {
+		return nil, fmt.Errorf("read faults: %w", err)
+	}
+	now, err := bootNow()
+	if err != nil {
+		return nil, err
+	}
+	pic := &picture{now: now, minAge: uint64(minAge), code: p.code}
+	for i, key := range b.requestKeys {
+		pic.requests = append(pic.requests, request{key, b.requests[i]})
+	}
+	for i, tid := range b.faultKeys {
+		pic.faults = append(pic.faults, fault{tid, b.faults[i]})
+	}
+	// Read twice, while the map changes, the same key may come twice.
+	pic.requests = unique(pic.requests, func(r request) uint64 { return r.key })
+	pic.faults = unique(pic.faults, func(f fault) uint32 { return f.tid })
+	if !slices.ContainsFunc(pic.requests, func(r request) bool { return pic.old(r.StartNs) }) &&
+		!slices.ContainsFunc(pic.faults, func(f fault) bool { return pic.old(f.StartNs) }) {
+		return pic, nil
+	}
+	pic.threads, err = p.ask(pic.candidates())
+	return pic, err
+}
+
+func unique[T any, K comparable](list []T, key func(T) K) []T {
+	seen := make(map[K]bool, len(list))
+	return slices.DeleteFunc(list, func(t T) bool {
+		k := key(t)
+		was := seen[k]
+		seen[k] = true
+		return was
+	})
+}
+
+func bootNow() (uint64, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 0, fmt.Errorf("read the boot clock: %w", err)
+	}
+	return uint64(now.Nano()), nil
+}
+
+// ask runs the iterator over threads for some of them.
+func (p *Probe) ask(tids []uint32) (map[uint32]thread, error) {
+	asked := p.hooks.maps.Asked
+	if len(tids) > 0 {
+		if _, err := asked.BatchUpdate(tids, make([]uint32, len(tids)), nil); err != nil {
+			return nil, fmt.Errorf("ask about threads: %w", err)
+		}
+		defer func() { _, _ = asked.BatchDelete(tids, nil) }()
+	}
+	raw, err := run(p.hooks.threads.Open())
+	if err != nil {
+		return nil, fmt.Errorf("iterate over threads: %w", err)
+	}
+	threads, err := decodeThreads(raw)
+	if err != nil {
+		p.invalid++
+	}
+	return threads, err
+}
+
+func run(iteration io.ReadCloser, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer iteration.Close()
+	return io.ReadAll(iteration)
+}
+
+// forget takes out what ended without a hook telling, after another look: the
+// kernel may have used the key again.
+func (p *Probe) forget(v verdicts) error {
+	for _, r := range v.endedRequests {
+		var now bpfRequest
+		if err := p.hooks.maps.Requests.Lookup(r.key, &now); err == nil && now == r.bpfRequest {
+			if err := p.hooks.maps.Requests.Delete(r.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("forget a request: %w", err)
+			}
+		}
+	}
+	for _, f := range v.endedFaults {
+		var now bpfFault
+		if err := p.hooks.maps.Faults.Lookup(f.tid, &now); err == nil && now == f.bpfFault {
+			if err := p.hooks.maps.Faults.Delete(f.tid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("forget a fault: %w", err)
+			}
+		}
+	}
+	return nil
+}

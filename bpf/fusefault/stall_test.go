@@ -1,0 +1,252 @@
+//go:build linux && (amd64 || arm64)
+
+package fusefault
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
+	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+)
+
+// young shows what hangs as soon as it does.
+var young = Options{MinAge: 20 * time.Millisecond}
+
+func gone(inFlight []InFlight, m Mount) bool { return len(inFlight) == 0 && m.InFlight == 0 }
+
+// hang starts accesses on a daemon that answers no more and waits until n threads
+// are seen to wait.
+func hang(t *testing.T, p *Probe, f *hangfs.FS, n int, accesses ...hangfs.Access) (*hangfs.Visitor, []InFlight, Mount) {
+	t.Helper()
+	v := visit(t, f, accesses...)
+	require.NoError(t, f.Freeze())
+	require.NoError(t, v.Go())
+	seen, m := until(t, p, f, func(all []InFlight, _ Mount) bool { return len(waiters(all)) == n })
+	return v, seen, m
+}
+
+func TestWhatHangsIsSeenWhileItHangsAndNotAfter(t *testing.T) {
+	for name, want := range map[string]struct {
+		access hangfs.Access
+		kind   Kind
+		opcode uint32
+	}{
+		"fault":                  {hangfs.Access{How: hangfs.Fault, File: hangfs.Cached}, KindFault, 0},
+		"fault in a system call": {hangfs.Access{How: hangfs.Copy, File: hangfs.Cached}, KindFault, 0},
+		"direct read":            {hangfs.Access{How: hangfs.Read, File: hangfs.Direct}, KindRequest, opRead},
+		"buffered read":          {hangfs.Access{How: hangfs.Read, File: hangfs.Cached}, KindRequest, opRead},
+		"stat":                   {hangfs.Access{How: hangfs.Stat, File: hangfs.Cached}, KindRequest, 0},
+		"write":                  {hangfs.Access{How: hangfs.Write, File: hangfs.Direct}, KindRequest, 0},
+		"fsync":                  {hangfs.Access{How: hangfs.Fsync, File: hangfs.Cached}, KindRequest, opFsync},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := open(t, young)
+			f := mount(t, hangfs.Options{})
+			before := time.Now()
+			v, seen, m := hang(t, p, f, 1, want.access)
+			mine := of(seen, want.kind)
+			require.Len(t, mine, 1, "%v", seen)
+			require.EqualValues(t, v.PID(), mine[0].PID)
+			require.NotZero(t, mine[0].TID)
+			require.NotEmpty(t, mine[0].Comm)
+			require.WithinRange(t, mine[0].Start, before.Add(-time.Second), time.Now())
+			if want.opcode != 0 || want.kind == KindFault {
+				require.Equal(t, want.opcode, mine[0].Opcode)
+			}
+			require.NotZero(t, mine[0].Inode)
+			require.GreaterOrEqual(t, m.InFlight, 1)
+			require.EqualValues(t, f.PID(), m.DaemonPID)
+			require.Equal(t, "hangfs", m.DaemonComm)
+
+			again, _ := until(t, p, f, func(all []InFlight, _ Mount) bool { return len(of(all, want.kind)) == 1 })
+			require.Equal(t, mine[0].ID, of(again, want.kind)[0].ID)
+			require.WithinDuration(t, mine[0].Start, of(again, want.kind)[0].Start, time.Second)
+
+			require.NoError(t, f.Thaw())
+			require.NoError(t, v.Wait(t.Context()))
+			until(t, p, f, gone)
+			require.Zero(t, p.Stats().Dropped)
+		})
+	}
+}
+
+// However the daemon stops answering, and however that ends.
+func TestEndsOfAStall(t *testing.T) {
+	for name, step := range map[string]struct{ hold, release func(*hangfs.FS) error }{
+		"daemon is stopped and continued": {(*hangfs.FS).Stop, (*hangfs.FS).Continue},
+		"daemon is killed":                {(*hangfs.FS).Freeze, (*hangfs.FS).Kill},
+		"daemon is stopped, then killed":  {(*hangfs.FS).Stop, (*hangfs.FS).Kill},
+		"mount is taken away with force":  {(*hangfs.FS).Freeze, (*hangfs.FS).Abort},
+		"stopped, mount taken away":       {(*hangfs.FS).Stop, (*hangfs.FS).Abort},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := open(t, young)
+			f := mount(t, hangfs.Options{})
+			v := visit(t, f, hangfs.Access{How: hangfs.Read, File: hangfs.Direct}, hangfs.Access{How: hangfs.Fault, File: hangfs.Cached},
+				hangfs.Access{How: hangfs.Read, File: hangfs.Cached + "2"})
+			require.NoError(t, step.hold(f))
+			require.NoError(t, v.Go())
+			until(t, p, f, func(all []InFlight, _ Mount) bool { return len(waiters(all)) == 3 })
+			require.NoError(t, step.release(f))
+			require.NoError(t, v.Wait(t.Context()))
+			until(t, p, f, gone)
+		})
+	}
+}
+
+// A request that the daemon has not taken is freed without an end when its thread is
+// killed.
+func TestKilledWaitersEnd(t *testing.T) {
+	p := open(t, young)
+	f := mount(t, hangfs.Options{})
+	v := visit(t, f, hangfs.Access{How: hangfs.Read, File: hangfs.Direct, Threads: 8}, hangfs.Access{How: hangfs.Fault, File: hangfs.Cached, Threads: 8})
+	require.NoError(t, f.Stop())
+	require.NoError(t, v.Go())
+	until(t, p, f, func(all []InFlight, _ Mount) bool { return len(waiters(all)) == 16 })
+	require.NoError(t, v.Kill())
+	// What is left is its end: the FLUSH of each file it had open, which no signal ends.
+	const flush = 25
+	until(t, p, f, func(all []InFlight, _ Mount) bool {
+		return !slices.ContainsFunc(all, func(i InFlight) bool { return i.Opcode != flush && !i.Background })
+	})
+	require.NoError(t, f.Continue())
+	<-v.Gone()
+	until(t, p, f, gone)
+	_, left, err := readAll[uint64, bpfRequest](p.hooks.maps.Requests, nil, nil)
+	require.NoError(t, err)
+	for _, r := range left {
+		require.NotEqual(t, deviceOf(f).number(), r.Device, "a request of a dead thread is kept")
+	}
+}
+
+func TestAThousandWaitersAreAllCounted(t *testing.T) {
+	for name, accesses := range map[string][]hangfs.Access{
+		"faults":         {{How: hangfs.Fault, File: hangfs.Cached, Threads: 1000}},
+		"same page":      {{How: hangfs.Fault, File: hangfs.Cached, Threads: 1000, SamePage: true}},
+		"direct reads":   {{How: hangfs.Read, File: hangfs.Direct, Threads: 1000}},
+		"buffered reads": {{How: hangfs.Read, File: hangfs.Cached, Threads: 1000}},
+		"all kinds": {
+			{How: hangfs.Fault, File: hangfs.Cached, Threads: 300}, {How: hangfs.Read, File: hangfs.Direct, Threads: 300},
+			{How: hangfs.Stat, File: hangfs.Cached, Threads: 400},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := open(t, young)
+			f := mount(t, hangfs.Options{})
+			v, _, _ := hang(t, p, f, 1000, accesses...)
+			require.Zero(t, p.Stats().Dropped)
+			require.NoError(t, f.Thaw())
+			require.NoError(t, v.Wait(t.Context()))
+			until(t, p, f, gone)
+		})
+	}
+}
+
+func TestSlowButAliveIsNoStallAndIsMeasured(t *testing.T) {
+	p := open(t, Options{MinAge: deadline})
+	f := mount(t, hangfs.Options{})
+	require.NoError(t, f.Delay(3*time.Millisecond))
+	v := visit(t, f, hangfs.Access{How: hangfs.Read, File: hangfs.Direct, Threads: 20}, hangfs.Access{How: hangfs.Fault, File: hangfs.Cached, Threads: 20})
+	require.NoError(t, v.Go())
+	require.NoError(t, v.Wait(t.Context()))
+	seen, m := until(t, p, f, func(_ []InFlight, m Mount) bool { return m.InFlight == 0 && sum(m.Faults) > 0 })
+	require.Empty(t, seen)
+	for i := range 2 { // less than 2 µs
+		require.Zero(t, m.Requests.Buckets[i])
+	}
+	slow := uint64(0)
+	for i := 11; i < len(m.Requests.Buckets); i++ { // at least 1024 µs
+		slow += m.Requests.Buckets[i]
+	}
+	require.GreaterOrEqual(t, slow, uint64(40))
+	require.GreaterOrEqual(t, m.Requests.SumNS, uint64(40*3*time.Millisecond))
+	require.LessOrEqual(t, sum(m.Faults), uint64(20+5), "the visitor's own")
+	require.GreaterOrEqual(t, m.Faults.SumNS, sum(m.Faults)*uint64(3*time.Millisecond))
+}
+
+func sum(h Histogram) uint64 {
+	var n uint64
+	for _, b := range h.Buckets {
+		n += b
+	}
+	return n
+}
+
+func TestMountInAnotherMountNamespaceIsSeen(t *testing.T) {
+	p := open(t, young)
+	f := mount(t, hangfs.Options{Private: true})
+	v, seen, m := hang(t, p, f, 2, hangs()...)
+	require.Len(t, of(seen, KindFault), 1)
+	require.EqualValues(t, v.PID(), of(seen, KindFault)[0].PID)
+	require.EqualValues(t, f.PID(), m.DaemonPID)
+}
+
+// Faults on another file system wait for a disk now and then, and are not ours.
+func TestFaultsOnOtherFileSystemsAreIgnored(t *testing.T) {
+	p := open(t, Options{MinAge: time.Nanosecond})
+	for _, dir := range []string{t.TempDir(), "/dev/shm", "."} {
+		path := filepath.Join(dir, "fusefault-test")
+		file, err := os.Create(path)
+		if err != nil { // not mounted here
+			continue
+		}
+		t.Cleanup(func() { require.NoError(t, os.Remove(path)) })
+		require.NoError(t, file.Truncate(1<<20))
+		memory, err := unix.Mmap(int(file.Fd()), 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		require.NoError(t, err)
+		for i := 0; i < len(memory); i += os.Getpagesize() {
+			memory[i]++
+		}
+		require.NoError(t, unix.Munmap(memory))
+		require.NoError(t, file.Close())
+	}
+	keys, _, err := readAll[uint32, bpfFault](p.hooks.maps.Faults, nil, nil)
+	require.NoError(t, err)
+	require.NotContains(t, keys, uint32(unix.Gettid()))
+	for _, tid := range keys {
+		require.NoDirExists(t, filepath.Join("/proc/self/task", strconv.Itoa(int(tid))))
+	}
+}
+
+func TestAFullMapCountsWhatItMissed(t *testing.T) {
+	p := open(t, Options{MinAge: young.MinAge, MaxInFlight: 16})
+	f := mount(t, hangfs.Options{})
+	v := visit(t, f, hangfs.Access{How: hangfs.Fault, File: hangfs.Cached, Threads: 40}, hangfs.Access{How: hangfs.Read, File: hangfs.Direct, Threads: 40})
+	require.NoError(t, f.Freeze())
+	require.NoError(t, v.Go())
+	var s Snapshot
+	require.Eventually(t, func() bool {
+		require.NoError(t, p.Snapshot(&s))
+		return s.Missed >= 2*(40-16) && len(s.InFlight) > 16
+	}, deadline, 10*time.Millisecond, "%v", &s)
+	require.Equal(t, s.Missed, p.Stats().Dropped)
+	require.NoError(t, f.Thaw())
+	require.NoError(t, v.Wait(t.Context()))
+	until(t, p, f, gone)
+	missed := p.Stats().Dropped
+	require.NoError(t, p.Close())
+	require.Equal(t, missed, p.Stats().Dropped, "counters outlive the probe")
+}
+
+// The daemon never answered while the probe was open.
+func TestDaemonIsFoundByWhatItHasOpen(t *testing.T) {
+	privtest.Require(t)
+	f := mount(t, hangfs.Options{})
+	v := visit(t, f, hangfs.Access{How: hangfs.Read, File: hangfs.Direct})
+	require.NoError(t, f.Stop())
+	p := open(t, young)
+	require.NoError(t, v.Go())
+	_, m := until(t, p, f, func(all []InFlight, _ Mount) bool { return len(waiters(all)) == 1 })
+	require.EqualValues(t, f.PID(), m.DaemonPID)
+	require.Equal(t, "hangfs", m.DaemonComm)
+	require.Zero(t, sum(m.Requests))
+	require.NoError(t, f.Continue())
+}
