@@ -1,0 +1,81 @@
+// Package standin makes a stand-in for a training job: real processes, one per
+// rank, that talk to each other as NCCL's socket transport or as Gloo does, in
+// network namespaces of their own or on loopback. Tests and drills break it on
+// purpose. Nothing of it outlives the process that started it: the namespaces
+// have no name and the ranks die with their parent.
+package standin
+
+import "time"
+
+// Library is whose way of moving data the ranks imitate.
+type Library string
+
+const (
+	// NCCL sends its handshake, then chunks around a ring over non-blocking sockets
+	// that a thread of its own polls, and only while the rank is in a collective.
+	NCCL Library = "nccl"
+	// Gloo connects each rank with each, sends chunks with a header around the
+	// ring, and has threads that read whatever comes, at any time.
+	Gloo Library = "gloo"
+)
+
+// Options of a job. Zero values mean four ranks that imitate NCCL on loopback,
+// without pauses.
+type Options struct {
+	Library    Library
+	Size       int           // ranks
+	Phase      time.Duration // each rank computes for a random time up to this between two collectives
+	Busy       bool          // computing burns CPU; else the main thread sleeps, as if a GPU worked
+	Namespaces bool          // each rank in a network namespace of its own
+	JobID      string
+	ChunkBytes int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Library == "" {
+		o.Library = NCCL
+	}
+	if o.Size == 0 {
+		o.Size = 4
+	}
+	if o.ChunkBytes == 0 {
+		o.ChunkBytes = 64 << 10
+	}
+	if o.JobID == "" {
+		o.JobID = "stand-in"
+	}
+	return o
+}
+
+// processName is the whole command line of a rank.
+const processName = "stand-in-rank"
+
+// variable marks the process of a rank; its value is its part as JSON.
+const variable = "TRACECORE_STANDIN"
+
+// part is what a rank is told of the job.
+type part struct {
+	Library    Library
+	Rank, Size int
+	Phase      time.Duration
+	Busy       bool
+	ChunkBytes int
+	Address    string // its own, to listen on
+}
+
+// The orders that a rank takes on standard input, one a line.
+const (
+	orderPeers   = "peers"   // addresses and pids of all ranks, in order: begin
+	orderSleep   = "sleep"   // the main thread sleeps for good
+	orderDeaf    = "deaf"    // nothing is read any more
+	orderCompute = "compute" // the next phase lasts this long
+	orderRead    = "read"    // the main thread reads this file, then goes on
+	orderTouch   = "touch"   // the main thread maps this file and touches each page
+	orderRate    = "rate"    // bytes a second that are sent, at most
+)
+
+// What a rank says on standard output, one a line.
+const (
+	sayListening = "listening" // its address
+	saySteps     = "step"      // collectives it has completed
+)
