@@ -6,6 +6,7 @@ import (
 	"embed"
 	"io/fs"
 
+	ncclsocketstall "github.com/tracecoreai/tracecore/patterns/nccl_socket_stall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -18,7 +19,7 @@ func FS() fs.FS { return files }
 
 // detectors are the algorithms that pattern files can name.
 func detectors() []rule.Detector {
-	return nil
+	return []rule.Detector{ncclsocketstall.Detector()}
 }
 
 // Library returns the rules of the library, ordered by id.

@@ -1,0 +1,305 @@
+package ncclsocketstall
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// How a job is held up.
+const (
+	heldStopped = "stopped"     // a process is stopped (SIGSTOP, freezer) or a zombie
+	heldReading = "not_reading" // a process does not read what its peers sent
+	heldSilent  = "silent"      // a process fell silent first, and owes data
+	heldUnseen  = "unseen"      // the others wait for a process that no record came from
+	heldPath    = "path"        // packets do not get through
+	heldRefused = "refused"     // nobody listens at the other end
+)
+
+// conclusion is what holds a job up.
+type conclusion struct {
+	Held    string
+	Culprit string // process; of a path the end that sends
+	Stall   *stall // that shows it
+	Fact    *fact  // what the kernel says of the culprit
+	Certain bool
+	Shows   string // the evidence in plain words
+	Missing string // what would have made it certain
+
+	aborts bool   // ranks of the job that die now die of it
+	said   string // all of it, once it is a finding
+}
+
+// computing is from how many cores of its main thread a silent rank computes;
+// such a rank is given as long as PyTorch's own watchdog has (10 min).
+const (
+	computing = 0.5
+	patience  = int64(10 * time.Minute)
+)
+
+// conclude names what holds the job up at that time, or says when to ask again.
+// While records of others may be on their way, what was told stands.
+func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stands bool) {
+	if c := cmp.Or(g.stopped(), g.path()); c != nil {
+		return g.explained(c, fs), 0, false
+	}
+	start := g.start()
+	if start == "" {
+		return nil, 0, false
+	}
+	key, unseen := g.walk(start, fs)
+	settled := now >= g.first+settle || g.complete()
+	s := g.unread(key)
+	switch {
+	case (unseen != nil || s == nil) && !settled:
+		return nil, g.first + settle, true
+	case unseen != nil:
+		c = g.unseen(key, unseen)
+	case s != nil:
+		c = g.notReading(key, s)
+	case g.isAccused(key):
+		c = g.accused(key)
+	default:
+		c = g.fellSilent(key)
+	}
+	c = g.explained(c, fs)
+	if p := g.j.Procs[key]; c.Held == heldSilent && c.Fact == nil && p.MainCPU >= computing && now < g.silent(key)+patience {
+		return nil, g.silent(key) + patience, false
+	}
+	return c, 0, false
+}
+
+// stopped finds the process that is stopped; of several, the first.
+func (g *graph) stopped() *conclusion {
+	key := ""
+	for _, s := range g.active {
+		if state := g.j.Procs[s.Proc].State; (state == "stopped" || state == "zombie") && (key == "" || g.before(s.Proc, key)) {
+			key = s.Proc
+		}
+	}
+	if key == "" {
+		return nil
+	}
+	p := g.j.Procs[key]
+	return &conclusion{
+		Held: heldStopped, Culprit: key, Stall: g.unread(key), Certain: true,
+		Shows: fmt.Sprintf("the main thread of %s is %s", p.who(), p.State),
+	}
+}
+
+// before orders processes by when they fell silent.
+func (g *graph) before(a, b string) bool {
+	return cmp.Or(cmp.Compare(g.silent(a), g.silent(b)), cmp.Compare(g.j.Procs[a].Rank, g.j.Procs[b].Rank), cmp.Compare(a, b)) < 0
+}
+
+// unread is the oldest stall in which a process itself does not read.
+func (g *graph) unread(key string) *stall { return g.reads[key] }
+
+func (s *stall) before(o *stall) bool {
+	return cmp.Or(cmp.Compare(s.Onset, o.Onset), cmp.Compare(s.Proc, o.Proc), cmp.Compare(s.Peer, o.Peer), cmp.Compare(s.Local, o.Local)) < 0
+}
+
+// start is where to begin the walk: at a process that does not read, or one that
+// says so of its peer, or the one that fell silent first.
+func (g *graph) start() string {
+	key := ""
+	var oldest *stall
+	for _, cause := range []string{notReading, peerNotReading} {
+		for _, s := range g.active {
+			if s.Cause == cause && (oldest == nil || s.before(oldest)) {
+				oldest = s
+			}
+		}
+		if oldest != nil {
+			return oldest.Proc
+		}
+	}
+	if len(g.out) == 0 { // nobody waits
+		return ""
+	}
+	for _, s := range g.active {
+		if s.Cause == waiting && (key == "" || g.before(s.Proc, key)) {
+			key = s.Proc
+		}
+	}
+	return key
+}
+
+// walk follows the waits from a process to the one that waits for nobody. A wait
+// for a peer that does not read is followed always; one with empty queues only
+// to a process that fell silent earlier, and not from one that has unread bytes
+// or that the kernel holds. The edge that leads to an unseen process is returned
+// with the last that was seen.
+func (g *graph) walk(at string, fs *facts) (last string, unseen *edge) {
+	for visited := map[string]bool{}; !visited[at]; {
+		visited[at] = true
+		next, open := g.step(at, visited, fs)
+		switch {
+		case next != "":
+			at = next
+		case open != nil:
+			return at, open
+		}
+	}
+	return at, nil
+}
+
+func (g *graph) step(at string, visited map[string]bool, fs *facts) (next string, open *edge) {
+	held := g.unread(at) != nil || g.held(at, fs)
+	for i := range g.out[at] {
+		e := &g.out[at][i]
+		switch {
+		case !e.strong && held, visited[e.to]:
+		case e.to == "" && g.complete(): // none of the job's ranks is missing
+		case e.to == "":
+			if open == nil || e.strong && !open.strong {
+				open = e
+			}
+		case e.strong:
+			return e.to, nil
+		default:
+			if by, _ := g.later(at, e.to); by > 0 && (next == "" || g.before(e.to, next)) {
+				next = e.to
+			}
+		}
+	}
+	if open != nil && open.strong {
+		return "", open
+	}
+	return next, open
+}
+
+// held reports whether the kernel itself says that a process does not go on.
+func (g *graph) held(key string, fs *facts) bool {
+	return g.j.Procs[key].State == "disk_sleep" || fs.of(key, g.onset, g.first) != nil
+}
+
+func (g *graph) notReading(key string, s *stall) *conclusion {
+	c := &conclusion{
+		Held: heldReading, Culprit: key, Stall: s, Certain: true,
+		Shows: fmt.Sprintf("%s has %d unread bytes from %s and does not read them", g.j.Procs[key].who(), s.Unread, g.nameOfPeer(s)),
+	}
+	return g.dataPath(c)
+}
+
+// isAccused reports whether a peer says of a process that it does not read.
+func (g *graph) isAccused(key string) bool {
+	return slices.ContainsFunc(g.active, func(s *stall) bool { return s.Cause == peerNotReading && g.peer(s) == key })
+}
+
+// accused is a process of which its peers say that it does not read.
+func (g *graph) accused(key string) *conclusion {
+	c := &conclusion{
+		Held: heldReading, Culprit: key,
+		Shows:   fmt.Sprintf("the send queues towards %s are full, and it offers no room", g.j.Procs[key].who()),
+		Missing: "unread bytes of that process: its own agent does not report them",
+	}
+	return g.dataPath(c)
+}
+
+func (g *graph) unseen(key string, e *edge) *conclusion {
+	what := "waits for data from"
+	if e.strong {
+		what = "cannot send to"
+	}
+	c := &conclusion{
+		Held: heldUnseen, Culprit: key, Stall: e.stall,
+		Shows:   fmt.Sprintf("%s %s %s, of which no record came", g.j.Procs[key].who(), what, g.nameOfPeer(e.stall)),
+		Missing: fmt.Sprintf("any record of the process at %s: its node is down, runs no agent, sends to another gateway, or the process computes; %s itself is not ruled out", cmp.Or(e.stall.Peer, "the other end"), g.j.Procs[key].who()),
+	}
+	return g.dataPath(c)
+}
+
+// fellSilent is the process that fell silent before all it is connected with.
+func (g *graph) fellSilent(key string) *conclusion {
+	p := g.j.Procs[key]
+	margin, off, next := g.margin(key)
+	c := &conclusion{Held: heldSilent, Culprit: key}
+	owes := p.Received > p.Sent && p.Sent != 0
+	c.Shows = p.who() + " fell silent first"
+	if next != "" {
+		c.Shows += fmt.Sprintf(", %s before rank %d (clocks agree to %s)", milliseconds(margin), g.j.Procs[next].Rank, milliseconds(off))
+	}
+	if owes {
+		c.Shows += fmt.Sprintf("; it received data %s after it last sent any: it owes", milliseconds(p.Received-p.Sent))
+	}
+	switch {
+	case !g.complete():
+		c.Missing = "records of all ranks: some wait for processes of which none came"
+	case p.State == "disk_sleep":
+		c.Certain = true
+		c.Shows += "; its main thread sleeps in the kernel (D)"
+	case next == "" || margin <= off:
+		c.Missing = "a clear order: others fell silent within the error of the clocks"
+	case !owes:
+		c.Missing = "data that it received and did not answer"
+	default:
+		c.Certain = true
+	}
+	return g.dataPath(c)
+}
+
+// margin is by how much a process fell silent before the next of those that it
+// waits for or that wait for it.
+func (g *graph) margin(key string) (by, off int64, next string) {
+	look := func(other string) {
+		if other == "" || other == key {
+			return
+		}
+		b, o := g.later(other, key)
+		if next == "" || cmp.Or(cmp.Compare(b-o, by-off), cmp.Compare(other, next)) < 0 {
+			by, off, next = b, o, other
+		}
+	}
+	for _, e := range g.out[key] {
+		look(e.to)
+	}
+	for from, edges := range g.out {
+		if slices.ContainsFunc(edges, func(e edge) bool { return e.to == key }) {
+			look(from)
+		}
+	}
+	return by, off, next
+}
+
+// explained puts beside a conclusion what the kernel says of its culprit.
+func (g *graph) explained(c *conclusion, fs *facts) *conclusion {
+	if c.Held == heldPath || c.Held == heldRefused {
+		return c
+	}
+	c.Fact = fs.of(c.Culprit, g.onset, g.first)
+	if c.Fact != nil && c.Held == heldSilent && g.dataSeen() {
+		c.Certain, c.Missing = true, ""
+	}
+	return c
+}
+
+// dataPath makes a conclusion partial that rests on no socket that data goes
+// through.
+func (g *graph) dataPath(c *conclusion) *conclusion {
+	if !g.dataSeen() {
+		c.Certain = false
+		c.Missing = "the data path is not visible: no socket of it is there, as with InfiniBand, RoCE or NVLink"
+	}
+	return c
+}
+
+func (g *graph) dataSeen() bool {
+	return slices.ContainsFunc(g.active, func(s *stall) bool {
+		return s.Kind != "ras" && s.Kind != "store" && s.Kind != "bootstrap"
+	})
+}
+
+// nameOfPeer names the other end of a stall, as far as it is known.
+func (g *graph) nameOfPeer(s *stall) string {
+	if to := g.peer(s); to != "" {
+		return fmt.Sprintf("rank %d", g.j.Procs[to].Rank)
+	}
+	if s.PeerRank >= 0 {
+		return fmt.Sprintf("rank %d", s.PeerRank)
+	}
+	return cmp.Or(s.Peer, "an unknown peer")
+}
+
+func milliseconds(d int64) string { return fmt.Sprintf("%d ms", d/1e6) }

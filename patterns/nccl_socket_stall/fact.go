@@ -1,0 +1,215 @@
+package ncclsocketstall
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// factEvents are the records of the kernel that say what holds a process.
+var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.kill", "process.exit", "gpu.xid", "gpu.lost"}
+
+var factAttributes = []string{
+	"fuse.stall.pids", "fuse.stall.id", "fuse.stall.age_ns", "fuse.mount.point", "fuse.device", "fuse.opcode", "process.parent_pid",
+	"kernelevents.fault", "kernelevents.xid", "gpu.id", "process.exit.signal_name", "process.exit.code",
+}
+
+// keepFacts is how long what the kernel said may explain a stall.
+const keepFacts = int64(10 * time.Minute)
+
+// fact is one thing the kernel said of some processes of a host.
+type fact struct {
+	Kind   string  `json:"k"`
+	Host   string  `json:"h"`
+	PIDs   []int64 `json:"p"`
+	Onset  int64   `json:"o"`
+	Last   int64   `json:"l"`
+	Ended  int64   `json:"e,omitempty"`
+	Device string  `json:"d,omitempty"` // of a FUSE mount
+	GPU    string  `json:"g,omitempty"`
+	Job    string  `json:"j,omitempty"`
+	Text   string  `json:"t"`
+}
+
+// facts holds them by what they are, and by host and pid.
+type facts struct {
+	All map[string]*fact `json:"all"`
+
+	by map[string][]*fact // host/pid → facts
+}
+
+func newFacts() facts { return facts{All: map[string]*fact{}, by: map[string][]*fact{}} }
+
+// observe reports whether r said something of a process.
+func (fs *facts) observe(r *rule.Record) bool {
+	f, key := readFact(r)
+	if f == nil {
+		return false
+	}
+	if known := fs.All[key]; known != nil {
+		fs.remove(key)
+		f.merge(known)
+	}
+	fs.add(key, f)
+	return true
+}
+
+func (fs *facts) add(key string, f *fact) {
+	fs.All[key] = f
+	for _, pid := range f.PIDs {
+		at := procKey(f.Host, pid)
+		fs.by[at] = append(fs.by[at], f)
+	}
+}
+
+func (fs *facts) remove(key string) {
+	f := fs.All[key]
+	delete(fs.All, key)
+	for _, pid := range f.PIDs {
+		at := procKey(f.Host, pid)
+		left := slices.DeleteFunc(fs.by[at], func(o *fact) bool { return o == f })
+		if len(left) == 0 {
+			delete(fs.by, at)
+		} else {
+			fs.by[at] = left
+		}
+	}
+}
+
+// merge adds what another record of the same thing says.
+func (f *fact) merge(o *fact) {
+	if o.Last > f.Last && o.Ended == 0 || f.Text == "" {
+		f.Text, f.Device, f.GPU = o.Text, o.Device, o.GPU
+	}
+	f.Onset, f.Last, f.Ended = min(f.Onset, o.Onset), max(f.Last, o.Last), max(f.Ended, o.Ended)
+	f.PIDs = slices.Concat(f.PIDs, o.PIDs)
+	slices.Sort(f.PIDs)
+	f.PIDs = slices.Compact(f.PIDs)
+	f.PIDs = f.PIDs[:min(len(f.PIDs), 256)]
+}
+
+// trim drops the oldest facts beyond most, a part of them at once.
+func (fs *facts) trim(most int) uint64 {
+	if len(fs.All) <= most {
+		return 0
+	}
+	keys := sortedKeys(fs.All)
+	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(fs.All[a].Last, fs.All[b].Last) })
+	drop := keys[:len(keys)-most+most/8]
+	for _, key := range drop {
+		fs.remove(key)
+	}
+	return uint64(len(drop))
+}
+
+func (fs *facts) expire(before int64) {
+	for key, f := range fs.All {
+		if f.Last < before {
+			fs.remove(key)
+		}
+	}
+}
+
+func procKey(host string, pid int64) string { return host + "/" + strconv.FormatInt(pid, 10) }
+
+// readFact reads a record of the kernel, nil when it names no process.
+func readFact(r *rule.Record) (*fact, string) {
+	a := r.Attributes
+	f := &fact{Kind: r.Name, Job: text(a, "gen_ai.training.job_id"), Host: text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time}
+	for _, key := range []string{"process.pid", "process.parent_pid"} {
+		if pid := number(a, key); pid > 1 && (key == "process.pid" || r.Name == "oom.kill") {
+			f.PIDs = append(f.PIDs, pid)
+		}
+	}
+	id := ""
+	switch r.Name {
+	case "fuse.stall", "fuse.stall.end":
+		id = f.readFuse(r)
+	case "host.lockup":
+		f.Text = "the kernel reports a " + text(a, "kernelevents.fault") + " of its process"
+	case "oom.kill":
+		f.Text = "the kernel killed " + text(a, "process.executable.name") + " (pid " + text(a, "process.pid") + ") for want of memory"
+	case "process.exit":
+		f.Text = "its process ended: " + cmp.Or(text(a, "process.exit.signal_name"), "exit status "+text(a, "process.exit.code"))
+	case "gpu.xid":
+		f.GPU = text(a, "gpu.id")
+		f.Text = fmt.Sprintf("its GPU %s reported Xid %s", f.GPU, text(a, "kernelevents.xid"))
+	case "gpu.lost":
+		f.GPU = text(a, "gpu.id")
+		f.Text = fmt.Sprintf("its GPU %s has fallen off the bus", f.GPU)
+	}
+	if len(f.PIDs) == 0 || r.Time <= 0 {
+		return nil, ""
+	}
+	slices.Sort(f.PIDs)
+	if id == "" {
+		id = strconv.FormatInt(f.PIDs[0], 10) + "/" + f.Text
+	}
+	return f, f.Kind + "/" + f.Host + "/" + id
+}
+
+// readFuse reads a stall of a FUSE mount with all that wait for it.
+func (f *fact) readFuse(r *rule.Record) string {
+	a := r.Attributes
+	if pids, ok := a.Get("fuse.stall.pids"); ok && pids.Type() == pcommon.ValueTypeSlice {
+		for i := range min(pids.Slice().Len(), 256) {
+			if v := pids.Slice().At(i); v.Type() == pcommon.ValueTypeInt && v.Int() > 1 {
+				f.PIDs = append(f.PIDs, v.Int())
+			}
+		}
+	}
+	if f.Kind = "fuse.stall"; r.Name == "fuse.stall.end" {
+		f.Ended = r.Time
+	}
+	if age := number(a, "fuse.stall.age_ns"); age > 0 && age < r.Time {
+		f.Onset = r.Time - age
+	}
+	f.Device = text(a, "fuse.device")
+	what := "a FUSE request"
+	if opcode := text(a, "fuse.opcode"); opcode != "" {
+		what = "FUSE " + opcode
+	}
+	f.Text = what + " on " + cmp.Or(text(a, "fuse.mount.point"), "device "+f.Device) + " does not return"
+	return cmp.Or(text(a, "fuse.stall.id"), f.Device)
+}
+
+// diedIn reports whether a process of the job had died by then.
+func (fs *facts) diedIn(job string, by int64) bool {
+	for _, f := range fs.All {
+		if (f.Kind == "process.exit" || f.Kind == "oom.kill") && f.Onset <= by && f.Job == job {
+			return true
+		}
+	}
+	return false
+}
+
+// order of facts: what ends a process says more than what holds it.
+var order = []string{"oom.kill", "process.exit", "gpu.lost", "gpu.xid", "fuse.stall", "host.lockup"}
+
+// of returns the fact that says most of why p does not go on, nil for none. What
+// came after the stall was first seen is its consequence, unless it holds p.
+func (fs *facts) of(key string, onset, first int64) *fact {
+	var best *fact
+	for _, f := range fs.by[key] {
+		late := f.Onset > first && f.Kind != "fuse.stall" && f.Kind != "host.lockup"
+		over := f.Ended != 0 && f.Ended <= onset
+		if late || over || best != nil && f.compare(best) >= 0 {
+			continue
+		}
+		best = f
+	}
+	return best
+}
+
+func (f *fact) compare(o *fact) int {
+	return cmp.Or(
+		cmp.Compare(slices.Index(order, f.Kind), slices.Index(order, o.Kind)),
+		cmp.Compare(f.Onset, o.Onset), cmp.Compare(f.Text, o.Text),
+	)
+}

@@ -1,0 +1,118 @@
+package ncclsocketstall
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// Attributes of findings beside those of identity.
+const (
+	attrKey     = "nccl.wait.job"      // key of the fault: the job, or its host
+	attrHeld    = "nccl.wait.held"     // how it is held up
+	attrRanks   = "nccl.wait.ranks"    // that wait
+	attrCount   = "nccl.wait.count"    // how many
+	attrShows   = "nccl.wait.shows"    // in plain words
+	attrWhy     = "nccl.wait.why"      // what the kernel says of the culprit
+	attrMissing = "nccl.wait.missing"  // what would have made it certain
+	attrAborts  = "nccl.wait.aborts"   // the job, whose ranks may die of this
+	attrCertain = "nccl.wait.certain"  //
+	attrPeer    = "nccl.wait.peer"     // the other end, address and port
+	attrPeerAt  = "nccl.wait.peer_at"  // its host
+	attrFar     = "nccl.wait.far_rank" // its rank
+	attrDevice  = "fuse.device"        // that holds the culprit
+	attrGPU     = "gpu.id"             // of the culprit, when the kernel names it
+)
+
+// finding is c as a record.
+func (c *conclusion) finding(g *graph) rule.Finding {
+	p := g.j.Procs[c.Culprit]
+	ranks := c.waiters(g)
+	a := map[string]any{
+		attrKey: g.j.Name, attrHeld: c.Held, attrShows: c.Shows, attrCertain: c.Certain,
+		attrRanks: ranks, attrCount: len(ranks), attrWhy: c.why(p),
+	}
+	resource := map[string]any{}
+	put := func(to map[string]any, key, value string) {
+		if value != "" {
+			to[key] = value
+		}
+	}
+	put(a, attrMissing, c.Missing)
+	if c.aborts {
+		a[attrAborts] = g.j.Name
+	}
+	if len(g.j.Name) < 5 || g.j.Name[:5] != "host " {
+		a["gen_ai.training.job_id"] = g.j.Name
+	}
+	if c.Held != heldUnseen { // of whom nothing but an address is known
+		put(resource, "host.name", p.Host)
+		put(resource, "k8s.node.name", p.Node)
+		put(a, "process.executable.name", p.Process)
+		put(a, "k8s.pod.uid", p.Pod)
+		put(a, "container.id", p.Container)
+		a["process.pid"], a["gen_ai.training.rank"] = p.PID, p.Rank
+	}
+	if c.Fact != nil {
+		put(a, attrDevice, c.Fact.Device)
+		put(a, attrGPU, c.Fact.GPU)
+	}
+	if c.Stall != nil && (c.Held == heldUnseen || c.Held == heldPath || c.Held == heldRefused) {
+		put(a, attrPeer, c.Stall.Peer)
+		if far := g.peer(c.Stall); far != "" {
+			put(a, attrPeerAt, g.j.Procs[far].Host)
+			a[attrFar] = g.j.Procs[far].Rank
+		} else if c.Stall.PeerRank >= 0 {
+			put(a, attrPeerAt, p.Host)
+			a[attrFar] = c.Stall.PeerRank
+		}
+	}
+	c.said = fmt.Sprint(c.aborts, c.Held, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], ranks)
+	return rule.Finding{Event: eventCulprit, ID: g.j.Name, Time: g.onset, Resource: resource, Attributes: a}
+}
+
+// text is all that the finding of c says.
+func (c *conclusion) text() string { return c.said }
+
+// why is what the kernel knows of the reason.
+func (c *conclusion) why(p *proc) string {
+	switch {
+	case c.Held == heldPath || c.Held == heldRefused || c.Held == heldUnseen:
+		return ""
+	case c.Fact != nil:
+		return c.Fact.Text
+	case c.Held == heldStopped && p.State == "zombie":
+		return "its main thread has ended, and its process not"
+	case c.Held == heldStopped:
+		return "its process is stopped (SIGSTOP, a debugger or a freezer)"
+	case p.State == "disk_sleep":
+		return "its main thread sleeps in the kernel (D): a file system or a driver does not answer"
+	default:
+		return "computing or stuck in its own code, the kernel knows of no fault"
+	}
+}
+
+// waiters are the ranks that wait, for whomever; of a path both ends too.
+func (c *conclusion) waiters(g *graph) []any {
+	var ranks []int64
+	path := c.Held == heldPath || c.Held == heldRefused
+	for key := range g.out {
+		if key != c.Culprit || path || c.Held == heldUnseen {
+			ranks = append(ranks, g.j.Procs[key].Rank)
+		}
+	}
+	if path {
+		if far := g.peer(c.Stall); far != "" {
+			ranks = append(ranks, g.j.Procs[far].Rank)
+		}
+	}
+	slices.SortFunc(ranks, func(a, b int64) int { return cmp.Compare(a, b) })
+	ranks = slices.Compact(ranks)
+	list := make([]any, len(ranks))
+	for i, rank := range ranks {
+		list[i] = rank
+	}
+	return list
+}
