@@ -30,16 +30,25 @@ const (
 	OOMKills  Feature = "oom_kills"        // OOM kills
 	Identity  Feature = "process_identity" // which rank of which job in which pod a process is
 	Exits     Feature = "process_exits"    // how a rank's process ended
+
+	FUSEStalls   Feature = "fuse_stalls"   // what hangs on a FUSE file system
+	SocketStalls Feature = "socket_stalls" // sockets between ranks that do not move
 )
 
 // Features lists all of them.
-func Features() []Feature { return []Feature{KernelLog, OOMKills, Identity, Exits} }
+func Features() []Feature {
+	return []Feature{KernelLog, OOMKills, Identity, Exits, FUSEStalls, SocketStalls}
+}
+
+// faults are the features that see something go wrong; the others say to whom.
+func faults() []Feature { return []Feature{KernelLog, OOMKills, Exits, FUSEStalls, SocketStalls} }
 
 // Probe is what one probe found: its own report, and whether the whole way from
 // the kernel to its reader was seen to work.
 type Probe struct {
 	probe.Report
 	Sees     string    `json:"sees"`     // in plain words
+	Offers   []Feature `json:"offers"`   // at its best
 	Delivers []Feature `json:"delivers"` // with the hook it has
 	// Fired: a harmless cause was made and its event was read.
 	Fired bool   `json:"fired"`
@@ -58,14 +67,20 @@ const fireTimeout = 30 * time.Second
 type subject struct {
 	name string
 	sees string
-	// delivers are its features on a rung, best first on the list of rungs.
-	delivers func(rung string) []Feature
-	open     func() (handle, error)
+	// offers are its features on its best rung.
+	offers []Feature
+	open   func() (handle, error)
+	// lacks are those of them that a rung does not deliver; nil where all do.
+	lacks func(rung string) []Feature
 }
 
-// always is for a probe whose rungs all deliver the same.
-func always(features ...Feature) func(string) []Feature {
-	return func(string) []Feature { return features }
+// delivers are the features that come with a rung.
+func (s subject) delivers(rung string) []Feature {
+	there := slices.Clone(s.offers)
+	if s.lacks == nil {
+		return there
+	}
+	return slices.DeleteFunc(there, func(f Feature) bool { return slices.Contains(s.lacks(rung), f) })
 }
 
 // handle is a probe that is open.
@@ -92,7 +107,7 @@ func run(ctx context.Context, list []subject, fire bool) []Probe {
 }
 
 func (s subject) check(ctx context.Context, fire bool) Probe {
-	p := Probe{Report: probe.Report{Probe: s.name, Attempts: []probe.Attempt{}}, Sees: s.sees, Delivers: []Feature{}}
+	p := Probe{Report: probe.Report{Probe: s.name, Attempts: []probe.Attempt{}}, Sees: s.sees, Offers: slices.Clone(s.offers), Delivers: []Feature{}}
 	h, err := s.open()
 	if err != nil {
 		p.Attempts = append(p.Attempts, attemptsOf(err)...)
@@ -146,7 +161,7 @@ func Delivered(probes []Probe) map[Feature]bool {
 func StatusOf(probes []Probe) Status {
 	there := Delivered(probes)
 	switch {
-	case !there[KernelLog] && !there[OOMKills] && !there[Exits]:
+	case !slices.ContainsFunc(faults(), func(f Feature) bool { return there[f] }):
 		return Unusable
 	case len(there) < len(Features()):
 		return Degraded
@@ -159,4 +174,13 @@ const (
 	seesKmsg     = "GPU, NVLink, network and PCIe faults that drivers write to the kernel log"
 	seesOOMKill  = "processes that the kernel kills for want of memory"
 	seesIdentity = "which rank, job, pod and container a process is, and how it ended"
+	seesFUSE     = "requests and page faults that hang on FUSE file systems"
+	seesSockets  = "sockets between ranks that do not move, and on whose side"
 )
+
+// What each probe offers at its best.
+func offersKmsg() []Feature     { return []Feature{KernelLog} }
+func offersOOMKill() []Feature  { return []Feature{OOMKills} }
+func offersIdentity() []Feature { return []Feature{Identity, Exits} }
+func offersFUSE() []Feature     { return []Feature{FUSEStalls} }
+func offersSockets() []Feature  { return []Feature{SocketStalls} }

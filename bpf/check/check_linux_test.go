@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
 )
@@ -15,6 +16,9 @@ import (
 func TestMain(m *testing.M) {
 	if oomkill.IsDrillChild() {
 		os.Exit(oomkill.DrillChild())
+	}
+	if fusefault.IsDrillChild() {
+		os.Exit(fusefault.DrillChild())
 	}
 	os.Exit(m.Run())
 }

@@ -47,7 +47,7 @@ func TestRunFiresEachProbeAndClosesIt(t *testing.T) {
 		"closes with woe":          {newFake(nil, errors.New("close"), probe.OK), false, true, Unusable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := run(t.Context(), []subject{{"fake", "things", always(Features()...), func() (handle, error) { return tt.fake, nil }}}, true)
+			got := run(t.Context(), []subject{{name: "fake", offers: Features(), open: func() (handle, error) { return tt.fake, nil }}}, true)
 			require.Equal(t, tt.works, got[0].Works())
 			require.Equal(t, tt.fired, got[0].Fired)
 			require.Equal(t, "tp_btf/fake", got[0].Rung)
@@ -60,7 +60,7 @@ func TestRunFiresEachProbeAndClosesIt(t *testing.T) {
 
 func TestSurveyMakesNoCause(t *testing.T) {
 	f := newFake(errors.New("must not be called"), nil, probe.Silent)
-	got := run(t.Context(), []subject{{"fake", "things", always(Features()...), func() (handle, error) { return f, nil }}}, false)
+	got := run(t.Context(), []subject{{name: "fake", offers: Features(), open: func() (handle, error) { return f, nil }}}, false)
 	require.True(t, got[0].Works())
 	require.False(t, got[0].Fired)
 }
@@ -68,10 +68,30 @@ func TestSurveyMakesNoCause(t *testing.T) {
 func TestAProbeThatDoesNotOpenKeepsItsReason(t *testing.T) {
 	open := func() (handle, error) { return nil, errors.New("open fake: no hook works") }
 	ok := func() (handle, error) { return newFake(nil, nil, probe.OK), nil }
-	got := run(t.Context(), []subject{{"fake", "things", always(KernelLog), open}, {"other", "more", always(OOMKills), ok}}, true)
+	got := run(t.Context(), []subject{{name: "fake", offers: []Feature{KernelLog}, open: open}, {name: "other", offers: []Feature{OOMKills}, open: ok}}, true)
 	require.Equal(t, "open fake: no hook works", got[0].Error)
 	require.NotNil(t, got[0].Attempts, "a list in JSON, never null")
 	require.Equal(t, Degraded, StatusOf(got))
+}
+
+func TestARungCanLackWhatAProbeOffers(t *testing.T) {
+	lacks := func(rung string) []Feature {
+		require.Equal(t, "tp_btf/fake", rung)
+		return []Feature{Exits}
+	}
+	open := func() (handle, error) { return newFake(nil, nil, probe.OK), nil }
+	got := run(t.Context(), []subject{{name: "fake", offers: []Feature{Identity, Exits}, lacks: lacks, open: open}}, true)[0]
+	require.Equal(t, []Feature{Identity, Exits}, got.Offers)
+	require.Equal(t, []Feature{Identity}, got.Delivers)
+}
+
+// TestEveryFeatureHasOneProbe: who lacks a feature is told which probe to mend.
+func TestEveryFeatureHasOneProbe(t *testing.T) {
+	var offered []Feature
+	for _, s := range subjects() {
+		offered = append(offered, s.offers...)
+	}
+	require.ElementsMatch(t, Features(), offered)
 }
 
 func TestStatusFollowsWhatIsDelivered(t *testing.T) {

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 
+	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -16,9 +18,11 @@ import (
 // subjects are the probes of tracecore, opened as the receivers open them.
 func subjects() []subject {
 	return []subject{
-		{"kmsg", seesKmsg, always(KernelLog), openKmsg},
-		{"oomkill", seesOOMKill, always(OOMKills), openOOMKill},
-		{"identity", seesIdentity, identityDelivers, openIdentity},
+		{name: "kmsg", sees: seesKmsg, offers: offersKmsg(), open: openKmsg},
+		{name: "oomkill", sees: seesOOMKill, offers: offersOOMKill(), open: openOOMKill},
+		{name: "identity", sees: seesIdentity, offers: offersIdentity(), lacks: identityLacks, open: openIdentity},
+		{name: "fusefault", sees: seesFUSE, offers: offersFUSE(), open: openFUSE},
+		{name: "ncclsock", sees: seesSockets, offers: offersSockets(), open: openSockets},
 	}
 }
 
@@ -63,13 +67,13 @@ func (h oomkillHandle) Fire(ctx context.Context) error {
 
 type identityHandle struct{ *identity.Tracker }
 
-// identityDelivers: without BTF the kernel tells when a process starts and not
-// how it ends, and /proc tells neither.
-func identityDelivers(rung string) []Feature {
+// identityLacks: without BTF the kernel tells when a process starts and not how it
+// ends, and /proc tells neither.
+func identityLacks(rung string) []Feature {
 	if rung == identity.RungTracing {
-		return []Feature{Identity, Exits}
+		return nil
 	}
-	return []Feature{Identity}
+	return []Feature{Exits}
 }
 
 func openIdentity() (handle, error) {
@@ -83,3 +87,19 @@ func openIdentity() (handle, error) {
 // Fire has nothing left to do: Open started a child, ended it, and took no hook
 // on which its start and its end did not arrive.
 func (identityHandle) Fire(context.Context) error { return nil }
+
+func openFUSE() (handle, error) {
+	p, err := fusefault.Open(fusefault.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil // Fire hangs a child of ours on a file system that only it sees
+}
+
+func openSockets() (handle, error) {
+	p, err := ncclsock.Open(ncclsock.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil // Fire leaves bytes unread on a loopback connection of ours
+}

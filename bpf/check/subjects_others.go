@@ -15,7 +15,11 @@ func subjects() []subject {
 		return nil, errors.New("probes need Linux on amd64 or arm64, this is " + runtime.GOOS + " on " + runtime.GOARCH)
 	}
 	return []subject{
-		{"kmsg", seesKmsg, always(), open}, {"oomkill", seesOOMKill, always(), open}, {"identity", seesIdentity, always(), open},
+		{name: "kmsg", sees: seesKmsg, offers: offersKmsg(), open: open},
+		{name: "oomkill", sees: seesOOMKill, offers: offersOOMKill(), open: open},
+		{name: "identity", sees: seesIdentity, offers: offersIdentity(), open: open},
+		{name: "fusefault", sees: seesFUSE, offers: offersFUSE(), open: open},
+		{name: "ncclsock", sees: seesSockets, offers: offersSockets(), open: open},
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// Suggest says which of names was probably meant by name, or which there are.
+func Suggest(name string, names []string) string { return suggest(name, names) }
+
 // suggest says which of names was probably meant by name.
 func suggest(name string, names []string) string {
 	best, least := "", len(name)/2+1

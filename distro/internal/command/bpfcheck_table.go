@@ -22,6 +22,12 @@ func printTable(w io.Writer, report bpfCheckReport) error {
 		}
 	})
 	writeProblems(&b, report.Probes)
+	table(&b, "FEATURE\tHERE\tPROBE\tFOR", func(row func(cells ...string)) {
+		for _, f := range report.Features {
+			row(string(f.ID), yesNo(f.Here), f.Probe, strings.Join(f.Patterns, " "))
+		}
+	})
+	b.WriteByte('\n')
 	table(&b, "PATTERN\tNAME\tIS\tBECAUSE", func(row func(cells ...string)) {
 		for _, p := range report.Patterns {
 			row(fmt.Sprint(p.ID), p.Name, string(p.State), strings.Join(p.Because, "; "))

@@ -14,6 +14,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/patterns"
 )
 
 // schema is the part of JSON Schema that bpf-check.schema.json uses; the test
@@ -103,7 +104,14 @@ func TestSchemaListsTheValuesOfTheCode(t *testing.T) {
 	for _, f := range check.Features() {
 		features = append(features, string(f))
 	}
-	require.Equal(t, features, s["probes"].Items.Properties["delivers"].Items.Enum)
+	for name, listed := range map[string][]string{
+		"offers":   s["probes"].Items.Properties["offers"].Items.Enum,
+		"delivers": s["probes"].Items.Properties["delivers"].Items.Enum,
+		"id":       s["features"].Items.Properties["id"].Enum,
+		"lacks":    s["patterns"].Items.Properties["lacks"].Items.Enum,
+	} {
+		require.Equal(t, features, listed, name)
+	}
 	require.Equal(t, []string{string(probe.OK), string(probe.Unsupported), string(probe.Denied), string(probe.Silent), string(probe.Broken)},
 		s["probes"].Items.Properties["attempts"].Items.Properties["outcome"].Enum)
 }
@@ -112,9 +120,9 @@ func TestSchemaRefusesWhatIsNoReport(t *testing.T) {
 	s := readSchema(t)
 	for name, text := range map[string]string{
 		"nothing":           `{}`,
-		"null for a list":   `{"schema":"tracecore.bpf-check/1","version":"v","status":"ok","environment":[],"probes":null,"patterns":[]}`,
-		"an unknown status": `{"schema":"tracecore.bpf-check/1","version":"v","status":"fine","environment":[],"probes":[],"patterns":[]}`,
-		"a member more":     `{"schema":"tracecore.bpf-check/1","version":"v","status":"ok","environment":[],"probes":[],"patterns":[],"more":1}`,
+		"null for a list":   `{"schema":"tracecore.bpf-check/1","version":"v","status":"ok","environment":[],"probes":null,"features":[],"patterns":[]}`,
+		"an unknown status": `{"schema":"tracecore.bpf-check/1","version":"v","status":"fine","environment":[],"probes":[],"features":[],"patterns":[]}`,
+		"a member more":     `{"schema":"tracecore.bpf-check/1","version":"v","status":"ok","environment":[],"probes":[],"features":[],"patterns":[],"more":1}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var value any
@@ -127,15 +135,17 @@ func TestSchemaRefusesWhatIsNoReport(t *testing.T) {
 // machineWith is a machine on which the probes ended like this.
 func machineWith(t *testing.T, probes ...check.Probe) bpfCheckReport {
 	t.Helper()
-	report, err := newReport(probes)
+	rules, err := patterns.Library()
+	require.NoError(t, err)
+	report, err := newReport(rules, probes)
 	require.NoError(t, err)
 	return report
 }
 
 var (
-	works  = check.Probe{Report: probe.Report{Probe: "kmsg", Rung: "tp_btf/console", Attempts: []probe.Attempt{{Rung: "tp_btf/console", Outcome: probe.OK, Fired: true}}}, Sees: "faults", Delivers: []check.Feature{check.KernelLog}, Fired: true}
-	rest   = check.Probe{Report: probe.Report{Probe: "rest", Rung: "a", Attempts: []probe.Attempt{}}, Delivers: check.Features()[1:]}
-	denied = check.Probe{Report: probe.Report{Probe: "oomkill", Attempts: []probe.Attempt{{Rung: "fentry/x", Outcome: probe.Denied, Reason: "operation not permitted", Hint: "give it CAP_BPF"}}}, Sees: "kills", Delivers: []check.Feature{}, Error: "open oomkill: no hook works"}
+	works  = check.Probe{Report: probe.Report{Probe: "kmsg", Rung: "tp_btf/console", Attempts: []probe.Attempt{{Rung: "tp_btf/console", Outcome: probe.OK, Fired: true}}}, Sees: "faults", Offers: []check.Feature{check.KernelLog}, Delivers: []check.Feature{check.KernelLog}, Fired: true}
+	rest   = check.Probe{Report: probe.Report{Probe: "rest", Rung: "a", Attempts: []probe.Attempt{}}, Offers: check.Features()[1:], Delivers: check.Features()[1:]}
+	denied = check.Probe{Report: probe.Report{Probe: "oomkill", Attempts: []probe.Attempt{{Rung: "fentry/x", Outcome: probe.Denied, Reason: "operation not permitted", Hint: "give it CAP_BPF"}}}, Sees: "kills", Offers: []check.Feature{check.OOMKills}, Delivers: []check.Feature{}, Error: "open oomkill: no hook works"}
 )
 
 func TestStatusAndExitCodeFollowTheProbes(t *testing.T) {
@@ -208,4 +218,73 @@ func TestBPFCheckReportsOnlyWhenToldTo(t *testing.T) {
 	got := commandtest.Finish(t, cmd)
 	require.Equal(t, exitOK, got.Code, got.Stderr)
 	require.Equal(t, check.Unusable, requireValid(t, got.Stdout).Status)
+}
+
+func TestRequiredPatternsDecideTheExitCode(t *testing.T) {
+	logAlone := machineWith(t, works, denied)
+	unnamed := works // everything but identity
+	unnamed.Offers, unnamed.Delivers = check.Features(), slices.DeleteFunc(check.Features(), func(f check.Feature) bool { return f == check.Identity })
+	for name, tt := range map[string]struct {
+		report bpfCheckReport
+		wanted []string
+		code   int
+		says   []string
+	}{
+		"full":          {machineWith(t, works, rest), []string{"gpu_lost", "host_oom_kill"}, exitOK, nil},
+		"others' blind": {machineWith(t, works, rest, denied), []string{"gpu_lost"}, exitOK, nil},
+		"blind": {logAlone, []string{"host_oom_kill"}, exitUnusable, []string{
+			"required pattern host_oom_kill is blind here", "needs oom_kills", "oom_kills comes from the probe oomkill: give it CAP_BPF",
+		}},
+		"degraded":     {machineWith(t, unnamed), []string{"gpu_lost"}, exitDegraded, []string{"gpu_lost is degraded here", "needs process_identity"}},
+		"the worst of": {logAlone, []string{"gpu_lost", "host_oom_kill"}, exitUnusable, []string{"gpu_lost is degraded", "host_oom_kill is blind"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := requirement(tt.report, tt.wanted)
+			if tt.code == exitOK {
+				require.NoError(t, err)
+				return
+			}
+			require.Equal(t, tt.code, exitCode(err))
+			for _, want := range tt.says {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func TestRequireUsage(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args []string
+		says string
+	}{
+		"a slip":             {[]string{"--require", "gpu_lots"}, `did you mean "gpu_lost"?`},
+		"several":            {[]string{"--require", "gpu_lost,nonsense_at_all", "--require", "99"}, `no pattern "99"`},
+		"with --report-only": {[]string{"--require", "gpu_lost", "--report-only"}, "contradict each other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := commandtest.Finish(t, commandtest.New(t, append([]string{"bpf-check"}, tt.args...)...))
+			require.Equal(t, exitUsage, got.Code, got.Stderr)
+			require.Contains(t, got.Stderr, tt.says)
+			require.Empty(t, got.Stdout, "nothing was checked")
+		})
+	}
+}
+
+func TestRequireWithoutPrivilegesSaysWhatToDo(t *testing.T) {
+	cmd := commandtest.New(t, "bpf-check", "--require", "18,host_oom_kill")
+	dropPrivileges(t, cmd)
+	got := commandtest.Finish(t, cmd)
+	require.Equal(t, exitUnusable, got.Code, got.Stderr)
+	require.Contains(t, got.Stderr, "required pattern gpu_lost is blind here")
+	require.Contains(t, got.Stderr, "oom_kills comes from the probe oomkill: ")
+	require.Contains(t, got.Stderr, "CAP_BPF")
+}
+
+func TestSchemaIsPrintedForUsers(t *testing.T) {
+	got := commandtest.Finish(t, commandtest.New(t, "bpf-check", "--schema"))
+	require.Equal(t, exitOK, got.Code, got.Stderr)
+	var printed schema
+	require.NoError(t, json.Unmarshal([]byte(got.Stdout), &printed))
+	require.Equal(t, readSchema(t), &printed)
 }

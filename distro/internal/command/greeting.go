@@ -12,6 +12,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/distro/internal/coverage"
+	"github.com/tracecoreai/tracecore/patterns"
 )
 
 // greet tells who starts tracecore at a terminal what it watches and with which
@@ -19,7 +20,11 @@ import (
 // standard error: standard output is for verdicts. The probes are opened and
 // closed once for it; the receivers then open them the same way.
 func greet(cmd *cobra.Command, stateDir string) error {
-	report, err := newReport(check.Survey())
+	rules, err := patterns.Library()
+	if err != nil {
+		return err
+	}
+	report, err := newReport(rules, check.Survey())
 	if err != nil {
 		return err
 	}
@@ -78,9 +83,9 @@ func whatToDo(p check.Probe) string {
 	return p.Error
 }
 
-func writePatterns(w io.Writer, patterns []coverage.Pattern) {
+func writePatterns(w io.Writer, list []coverage.Pattern) {
 	names := map[coverage.State][]string{}
-	for _, p := range patterns {
+	for _, p := range list {
 		names[p.State] = append(names[p.State], p.Name)
 	}
 	for _, state := range []coverage.State{coverage.Full, coverage.Degraded, coverage.Blind} {

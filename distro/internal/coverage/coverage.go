@@ -33,6 +33,8 @@ type Pattern struct {
 	State State  `json:"state"`
 	// Because says what is lost and which feature would give it; empty when Full.
 	Because []string `json:"because"`
+	// Lacks are the features whose absence that is.
+	Lacks []check.Feature `json:"lacks"`
 	// Needs are the signals that no probe of tracecore gives: someone has to
 	// send them over OTLP.
 	Needs []string `json:"needs"`
@@ -75,20 +77,22 @@ func (s Sources) Of(rules []rule.Rule, there map[check.Feature]bool) []Pattern {
 }
 
 func (s Sources) pattern(r *rule.Rule, there map[check.Feature]bool) Pattern {
-	p := Pattern{ID: r.ID, Name: r.Name, State: Full, Because: []string{}, Needs: s.external(r)}
+	p := Pattern{ID: r.ID, Name: r.Name, State: Full, Because: []string{}, Lacks: []check.Feature{}, Needs: s.external(r)}
 	visible := map[string]bool{}
+	var unseen []check.Feature
 	for i := range r.Evidence {
 		e := &r.Evidence[i]
 		lost := s.lost(r, e, there)
 		visible[e.Name] = lost == nil
 		if lost != nil {
-			p.Because = append(p.Because, fmt.Sprintf("%s cannot be seen: needs %s", e.Name, strings.Join(lost, " or ")))
+			p.Because = append(p.Because, fmt.Sprintf("%s cannot be seen: needs %s", e.Name, either(lost)))
+			unseen = append(unseen, lost...)
 		}
 	}
 	see := func(name string) bool { return visible[name] }
 	switch {
 	case r.Full.Eval(see):
-		p.Because = p.Because[:0] // what is lost is not needed
+		p.Because, unseen = p.Because[:0], nil // what is lost is not needed
 	case r.Partial.Eval(see):
 		p.State = Degraded
 	default:
@@ -97,25 +101,80 @@ func (s Sources) pattern(r *rule.Rule, there map[check.Feature]bool) Pattern {
 	if p.State != Blind && !there[check.Identity] && namesProcesses(r) {
 		p.State = Degraded
 		p.Because = append(p.Because, "ranks, jobs, pods and containers are not named: needs "+string(check.Identity))
+		unseen = append(unseen, check.Identity)
 	}
+	slices.Sort(unseen)
+	p.Lacks = append(p.Lacks, slices.Compact(unseen)...)
 	return p
+}
+
+func either(features []check.Feature) string {
+	names := make([]string, len(features))
+	for i, f := range features {
+		names[i] = string(f)
+	}
+	return strings.Join(names, " or ")
 }
 
 // lost returns the features that evidence waits for in vain, nil when some record
 // of it can come.
-func (s Sources) lost(r *rule.Rule, e *rule.Evidence, there map[check.Feature]bool) []string {
+func (s Sources) lost(r *rule.Rule, e *rule.Evidence, there map[check.Feature]bool) []check.Feature {
 	if e.OnMetrics() {
 		return nil
 	}
-	features := map[string]bool{}
+	features := map[check.Feature]bool{}
 	for _, event := range r.Events(e) {
 		feature, ours := s[event]
 		if !ours || there[feature] {
 			return nil
 		}
-		features[string(feature)] = true
+		features[feature] = true
 	}
 	return slices.Sorted(maps.Keys(features))
+}
+
+// Feature is what one feature of the probes is good for.
+type Feature struct {
+	ID check.Feature `json:"id"`
+	// Here: it is delivered.
+	Here bool `json:"here"`
+	// Probe is the one that offers it.
+	Probe    string   `json:"probe"`
+	Events   []string `json:"events"`   // that come with it
+	Patterns []string `json:"patterns"` // that read them, by name
+}
+
+// Features returns what each feature of these probes is good for.
+func (s Sources) Features(rules []rule.Rule, probes []check.Probe) []Feature {
+	there := check.Delivered(probes)
+	out := []Feature{}
+	for _, p := range probes {
+		for _, id := range p.Offers {
+			f := Feature{ID: id, Here: there[id], Probe: p.Probe, Events: []string{}, Patterns: []string{}}
+			for _, event := range slices.Sorted(maps.Keys(s)) {
+				if s[event] == id {
+					f.Events = append(f.Events, event)
+				}
+			}
+			for i := range rules {
+				if s.reads(&rules[i], id) {
+					f.Patterns = append(f.Patterns, rules[i].Name)
+				}
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// reads reports whether a rule makes use of a feature.
+func (s Sources) reads(r *rule.Rule, id check.Feature) bool {
+	if id == check.Identity {
+		return namesProcesses(r)
+	}
+	return slices.ContainsFunc(r.All(), func(e *rule.Evidence) bool {
+		return slices.ContainsFunc(r.Events(e), func(event string) bool { return s[event] == id })
+	})
 }
 
 // external returns the metrics and events of a rule that no probe gives.

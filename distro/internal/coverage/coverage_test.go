@@ -3,12 +3,14 @@ package coverage
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/bpf/check"
+	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -68,6 +70,7 @@ func TestPatternFollowsTheProbes(t *testing.T) {
 			got := sources.Of([]rule.Rule{tt.rule}, tt.there)[0]
 			require.Equal(t, tt.want, got.State)
 			require.Equal(t, tt.because, got.Because)
+			require.Equal(t, len(tt.because) == 0, len(got.Lacks) == 0, "%v", got.Lacks)
 			require.Equal(t, []string{"metric hw.errors"}, got.Needs)
 		})
 	}
@@ -93,11 +96,16 @@ func TestAnEventOfOthersIsANeedAndNoProbesFault(t *testing.T) {
 // TestSourcesListEveryEventOfOurReceivers holds the list to what the receivers
 // declare that they emit.
 func TestSourcesListEveryEventOfOurReceivers(t *testing.T) {
+	// What receivers read that is no probe: dumps on disk, the API of a cluster.
+	others := []string{"ncclfrreceiver", "k8seventsreceiver"}
 	declared := map[string]bool{}
 	files, err := filepath.Glob("../../../receivers/*/metadata.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, path := range files {
+		if slices.Contains(others, filepath.Base(filepath.Dir(path))) {
+			continue
+		}
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		var metadata struct {
@@ -116,4 +124,19 @@ func TestSourcesListEveryEventOfOurReceivers(t *testing.T) {
 	for event := range listed {
 		require.Contains(t, declared, event, "no receiver declares it in its metadata.yaml")
 	}
+}
+
+// TestFeaturesSayWhatTheyAreFor maps each feature to the probe that offers it and
+// the patterns that read it.
+func TestFeaturesSayWhatTheyAreFor(t *testing.T) {
+	probes := []check.Probe{
+		{Report: probe.Report{Probe: "kmsg"}, Offers: []check.Feature{check.KernelLog}, Delivers: []check.Feature{check.KernelLog}},
+		{Report: probe.Report{Probe: "identity"}, Offers: []check.Feature{check.Identity, check.Exits}, Delivers: []check.Feature{check.Identity}},
+	}
+	deaf := rule.Rule{Name: "deaf", Evidence: []rule.Evidence{{Name: "errors", Metrics: []string{"hw.errors"}}}}
+	require.Equal(t, []Feature{
+		{ID: check.KernelLog, Here: true, Probe: "kmsg", Events: []string{"gpu.xid"}, Patterns: []string{"xid_impact"}},
+		{ID: check.Identity, Here: true, Probe: "identity", Events: []string{}, Patterns: []string{"xid_impact"}},
+		{ID: check.Exits, Here: false, Probe: "identity", Events: []string{"process.exit"}, Patterns: []string{"xid_impact"}},
+	}, sources.Features([]rule.Rule{impact(t), deaf}, probes))
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
 )
 
@@ -23,13 +24,18 @@ const childComm = "tracecore-drill"
 
 // IsChild reports whether this process was started by a drill. A main must ask
 // this before anything else, and then only return what Child returns.
-func IsChild() bool { return os.Getenv(childVariable) != "" || oomkill.IsDrillChild() }
+func IsChild() bool {
+	return os.Getenv(childVariable) != "" || oomkill.IsDrillChild() || fusefault.IsDrillChild()
+}
 
 // Child is the whole life of a drill's child. It returns an exit code only when
 // nobody ended it.
 func Child() int {
 	if oomkill.IsDrillChild() {
 		return oomkill.DrillChild()
+	}
+	if fusefault.IsDrillChild() {
+		return fusefault.DrillChild()
 	}
 	if err := waitForDeath(); err != nil {
 		fmt.Fprintln(os.Stderr, "drill child:", err)
