@@ -1,0 +1,248 @@
+package ncclsocketstall
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+const second = int64(time.Second)
+
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
+
+func fresh() *detector {
+	return Detector().New(rule.Limits{Lateness: 10 * second}).(*detector)
+}
+
+// idle is the record of a rank that waits for a peer, or has sent to one.
+func idle(rank, peer, size int, receive bool, silence int64) *rule.Record {
+	r := &rule.Record{Name: eventStall, Time: began, Resource: pcommon.NewMap(), Attributes: pcommon.NewMap()}
+	r.Resource.PutStr("host.name", fmt.Sprintf("node-%d", rank/8))
+	a := r.Attributes
+	a.PutStr("gen_ai.training.job_id", "job")
+	a.PutInt("gen_ai.training.rank", int64(rank))
+	a.PutInt("gen_ai.training.world_size", int64(size))
+	a.PutInt("process.pid", int64(1000+rank%8))
+	a.PutStr("process.executable.name", "python")
+	a.PutStr("nccl.socket.cause", waiting)
+	a.PutStr("nccl.socket.kind", "data")
+	a.PutStr("nccl.socket.stall.id", fmt.Sprintf("%d/%t", peer, receive))
+	a.PutInt("nccl.socket.stall.age_ns", silence)
+	a.PutInt("nccl.rank.last_sent_age_ns", silence)
+	a.PutInt("nccl.rank.last_received_age_ns", silence-30e6)
+	a.PutInt("nccl.socket.last_sent_age_ns", silence)
+	a.PutStr("nccl.rank.state", "sleeping")
+	a.PutDouble("nccl.rank.main_thread_cpu_share", 0.01)
+	from, to := 20000+rank%8*100, 40000+peer%8*100
+	if a.PutStr("nccl.socket.direction", "send"); receive {
+		a.PutStr("nccl.socket.direction", "receive")
+		from, to = 40000+rank%8*100, 20000+peer%8*100
+	}
+	a.PutStr("network.local.address", fmt.Sprintf("10.%d.%d.%d", rank/8>>8, rank/8&255, 1))
+	a.PutInt("network.local.port", int64(from+hop(rank, peer, size, receive)))
+	a.PutStr("network.peer.address", fmt.Sprintf("10.%d.%d.%d", peer/8>>8, peer/8&255, 1))
+	a.PutInt("network.peer.port", int64(to+hop(rank, peer, size, receive)))
+	return r
+}
+
+// hop tells the connections of one rank apart: how far on the receiver is.
+func hop(rank, peer, size int, receive bool) int {
+	if receive {
+		rank, peer = peer, rank
+	}
+	d := (peer - rank + size) % size
+	steps := 0
+	for ; d > 1; d /= 2 {
+		steps++
+	}
+	return steps
+}
+
+// records are those of a job in which each rank sends to the ranks 1, 2, 4 ...
+// on, and one fell silent first, the others one after the other behind it.
+func records(size, culprit, hops int) []*rule.Record {
+	var all []*rule.Record
+	for rank := range size {
+		behind := int64((rank - culprit + size) % size)
+		silence := 4*second - behind*50_000
+		if behind == 0 {
+			silence += 40e6
+		}
+		for h := range hops {
+			next, previous := (rank+1<<h)%size, (rank-1<<h+size)%size
+			all = append(all, idle(rank, previous, size, true, silence), idle(rank, next, size, false, silence))
+		}
+	}
+	return all
+}
+
+func observe(d *detector, all []*rule.Record) {
+	for _, r := range all {
+		d.Observe(r)
+	}
+}
+
+// The largest job there is: each of 16,384 ranks has six peers in both
+// directions. Its culprit is found, in bounded memory and time.
+func TestLargestJob(t *testing.T) {
+	const size, culprit = 16_384, 12_345
+	all := records(size, culprit, 6)
+	require.LessOrEqual(t, len(all), maxStalls)
+	d := fresh()
+	observe(d, all)
+	findings := d.Decide(began + second)
+	require.Len(t, findings, 1)
+	require.EqualValues(t, culprit, findings[0].Attributes["gen_ai.training.rank"])
+	require.Equal(t, heldSilent, findings[0].Attributes[attrHeld])
+	require.Len(t, findings[0].Attributes[attrRanks], size-1)
+	require.Zero(t, d.Evicted())
+	require.Greater(t, d.Due(), began+second, "nothing has changed")
+}
+
+// BenchmarkRound16384: one operation is one round of the largest job: the graph
+// of 196,608 stalls, and the walk to its culprit.
+func BenchmarkRound16384(b *testing.B) {
+	d := fresh()
+	observe(d, records(16_384, 12_345, 6))
+	b.ReportAllocs()
+	for b.Loop() {
+		d.jobs["job"].Changed = true
+		d.Decide(began + second)
+	}
+	b.ReportMetric(float64(held(d))/(1<<20), "MiB-held")
+}
+
+// BenchmarkObserve16384: one operation is one record.
+func BenchmarkObserve16384(b *testing.B) {
+	all := records(16_384, 12_345, 6)
+	d := fresh()
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := 0; b.Loop(); i++ {
+		d.Observe(all[i%len(all)])
+	}
+}
+
+// held is the memory of the jobs of d, which it loses.
+func held(d *detector) int64 {
+	var with, without runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&with)
+	clear(d.jobs)
+	runtime.GC()
+	runtime.ReadMemStats(&without)
+	return int64(with.HeapAlloc) - int64(without.HeapAlloc)
+}
+
+// One job with more stalls than are held loses its oldest, counted.
+func TestStallsAreCapped(t *testing.T) {
+	d := fresh()
+	r := idle(0, 1, 8, true, second)
+	for i := range maxStalls + 1000 {
+		r.Attributes.PutStr("nccl.socket.stall.id", fmt.Sprint(i))
+		d.Observe(r)
+	}
+	require.LessOrEqual(t, d.stalls, maxStalls)
+	require.Len(t, d.jobs["job"].Stalls, d.stalls)
+	require.NotZero(t, d.Evicted())
+}
+
+func TestFactsAreCapped(t *testing.T) {
+	d := fresh()
+	r := &rule.Record{Name: "process.exit", Time: began, Resource: pcommon.NewMap(), Attributes: pcommon.NewMap()}
+	for i := range 3 * maxFacts {
+		r.Time++
+		r.Attributes.PutInt("process.pid", int64(i+2))
+		d.Observe(r)
+	}
+	require.LessOrEqual(t, len(d.facts.All), maxFacts)
+	require.LessOrEqual(t, len(d.facts.by), maxFacts)
+	require.EqualValues(t, 3*maxFacts-len(d.facts.All), d.Evicted())
+	d.facts.expire(r.Time + 1)
+	require.Empty(t, d.facts.All)
+	require.Empty(t, d.facts.by)
+}
+
+// A job of which nothing is heard is forgotten; its verdict stays as it is.
+func TestQuietJobsAreForgotten(t *testing.T) {
+	d := fresh()
+	observe(d, records(8, 3, 1))
+	require.Len(t, d.Decide(began+second), 1)
+	require.Empty(t, d.Decide(d.Due()))
+	require.Empty(t, d.jobs)
+	require.Zero(t, d.stalls)
+	require.Zero(t, d.Due())
+}
+
+func TestStateThatDoesNotFitIsRefused(t *testing.T) {
+	d := fresh()
+	observe(d, records(4, 1, 1))
+	good, err := d.Snapshot()
+	require.NoError(t, err)
+	require.NoError(t, fresh().Restore(good))
+	for name, text := range map[string]string{
+		"no JSON":           "{",
+		"no job":            `{"jobs":{"job":null}}`,
+		"another name":      strings.Replace(string(good), `"name":"job"`, `"name":"other"`, 1),
+		"an unknown owner":  strings.Replace(string(good), `"p":"node-0/1001"`, `"p":"node-0/7"`, 1),
+		"no process":        `{"jobs":{"job":{"name":"job","stalls":{"a":{"p":"b"}},"procs":{"b":null}}}}`,
+		"no fact":           `{"facts":{"all":{"a":null}}}`,
+		"maps that are not": `{"jobs":{"job":{"name":"job"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NotEqual(t, string(good), text)
+			require.Error(t, fresh().Restore([]byte(text)))
+		})
+	}
+}
+
+// FuzzDetector shows hostile records and states: no panic, no finding without
+// an id, state that can be saved and restored to the same bytes.
+func FuzzDetector(f *testing.F) {
+	f.Add("job", "node", int64(7), int64(3), "waiting", "receive", "10.0.0.1", int64(1), int64(4e9), "stopped", int64(1), []byte(`{}`))
+	f.Add("", "", int64(-7), int64(1<<40), "network", "send", "::ffff:1", int64(70000), int64(-1), "\xff", int64(-1), []byte(`{"jobs":{"a":{"name":"a","stalls":{"x":{"p":"y","c":"network","n":-1}},"procs":{"y":{"h":"z"}},"changed":true}}}`))
+	f.Fuzz(func(t *testing.T, job, host string, pid, rank int64, cause, direction, address string, port, age int64, state string, far int64, stored []byte) {
+		d := fresh()
+		_ = d.Restore(stored)
+		for i, name := range append([]string{eventStall, eventStall, eventStallEnd}, factEvents...) {
+			r := &rule.Record{Name: name, Time: began + int64(i)*age%second, Resource: pcommon.NewMap(), Attributes: pcommon.NewMap()}
+			r.Resource.PutStr("host.name", host)
+			for key, value := range map[string]string{
+				"gen_ai.training.job_id": job, "nccl.socket.cause": cause, "nccl.socket.direction": direction, "nccl.rank.state": state,
+				"network.local.address": address, "network.peer.address": address, "nccl.socket.stall.id": fmt.Sprint(i), "fuse.device": host,
+			} {
+				r.Attributes.PutStr(key, value)
+			}
+			for key, value := range map[string]int64{
+				"process.pid": pid + int64(i%2), "gen_ai.training.rank": rank + int64(i%2), "network.local.port": port, "network.peer.port": port + 1,
+				"nccl.socket.stall.age_ns": age, "nccl.rank.last_sent_age_ns": age, "nccl.socket.last_received_age_ns": age, "nccl.peer.rank": far,
+			} {
+				r.Attributes.PutInt(key, value)
+			}
+			d.Observe(r)
+			for _, found := range d.Decide(began + int64(i)*second) {
+				if found.ID == "" || found.Event == "" || pcommon.NewMap().FromRaw(found.Attributes) != nil {
+					t.Fatalf("malformed finding %+v", found)
+				}
+			}
+		}
+		saved, err := d.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := fresh()
+		if err := again.Restore(saved); err != nil {
+			t.Fatal(err)
+		}
+		if copied, _ := again.Snapshot(); string(copied) != string(saved) {
+			t.Fatal("the state changed on its way through a snapshot")
+		}
+	})
+}
