@@ -1,0 +1,82 @@
+package fusefaultreceiver
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+
+	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/metadata"
+)
+
+// ErrorMode says what a probe that does not work does to the collector.
+type ErrorMode string
+
+const (
+	// ErrorModePropagate stops the collector.
+	ErrorModePropagate ErrorMode = "propagate"
+	// ErrorModeIgnore sets the component's status and a metric; the collector
+	// lives on.
+	ErrorModeIgnore ErrorMode = "ignore"
+)
+
+// Config of the receiver.
+type Config struct {
+	metadata.LogsBuilderConfig    `mapstructure:",squash"`
+	metadata.MetricsBuilderConfig `mapstructure:",squash"`
+
+	// Identity is the id of the identity extension that knows which process is
+	// which rank. Without it a record has the waiting process and no more.
+	Identity *component.ID `mapstructure:"identity"`
+	// Threshold is how old a request or fault is when its mount is said to stall.
+	Threshold time.Duration `mapstructure:"threshold"`
+	// ScanInterval is the time between two looks at what is in flight.
+	ScanInterval time.Duration `mapstructure:"scan_interval"`
+	// RepeatInterval is the time after which a stall that lasts is told again.
+	RepeatInterval time.Duration `mapstructure:"repeat_interval"`
+	// CollectionInterval is the time between two deliveries of metrics.
+	CollectionInterval time.Duration `mapstructure:"collection_interval"`
+	// ProcRoot is where the host's /proc is mounted; empty means HOST_PROC from
+	// the environment, else /proc.
+	ProcRoot string `mapstructure:"proc_root"`
+	// ErrorMode says what happens when the probe does not work.
+	ErrorMode ErrorMode `mapstructure:"error_mode"`
+}
+
+// minInterval keeps a typing error from making scans a load.
+const minInterval = 100 * time.Millisecond
+
+func createDefaultConfig() component.Config {
+	return &Config{
+		LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(), MetricsBuilderConfig: metadata.DefaultMetricsBuilderConfig(),
+		Threshold: time.Second, ScanInterval: time.Second, RepeatInterval: 10 * time.Second, CollectionInterval: 10 * time.Second,
+		ErrorMode: ErrorModePropagate,
+	}
+}
+
+// Validate reports every setting that cannot work.
+func (c *Config) Validate() error {
+	var problems []error
+	for _, setting := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"threshold", c.Threshold},
+		{"scan_interval", c.ScanInterval},
+		{"repeat_interval", c.RepeatInterval},
+		{"collection_interval", c.CollectionInterval},
+	} {
+		if setting.value < minInterval {
+			problems = append(problems, fmt.Errorf("%s: %s: set at least %s", setting.name, setting.value, minInterval))
+		}
+	}
+	if c.ProcRoot != "" && !filepath.IsAbs(c.ProcRoot) {
+		problems = append(problems, fmt.Errorf("proc_root: %q is relative: give the whole path, such as /host/proc", c.ProcRoot))
+	}
+	if c.ErrorMode != ErrorModePropagate && c.ErrorMode != ErrorModeIgnore {
+		problems = append(problems, fmt.Errorf("error_mode: %q is neither propagate nor ignore", c.ErrorMode))
+	}
+	return errors.Join(problems...)
+}
