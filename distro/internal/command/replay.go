@@ -17,10 +17,10 @@ import (
 
 // replayFlags are the options of replay as they are given.
 type replayFlags struct {
-	format, host, boot, zone string
-	year                     int
-	lateness                 time.Duration
-	rules                    []string
+	format, host, job, boot, zone string
+	year                          int
+	lateness                      time.Duration
+	rules                         []string
 }
 
 func newReplay() *cobra.Command {
@@ -32,8 +32,9 @@ func newReplay() *cobra.Command {
 			"would have come to. Each FILE (- is standard input), and each file below a DIR, is recognized by what it holds:\n\n" +
 			"  OTLP logs and metrics   JSON, a message to a line or whole documents; the file exporter's protobuf\n" +
 			"  saved kernel logs       dmesg (also -T, -x, -r, --json, --time-format iso), journalctl -k -o json,\n" +
-			"                          short-monotonic, short-iso or short; kern.log of a syslog daemon\n\n" +
-			"each as it is or compressed by gzip or zstd. Input that cannot be read is named with its place and skipped.\n\n" +
+			"                          short-monotonic, short-iso or short; kern.log of a syslog daemon\n" +
+			"  Flight Recorder dumps   as PyTorch writes them, pickle or JSON, a file for each rank\n\n" +
+			"each as it is, and but for dumps, compressed by gzip or zstd. Input that cannot be read is named with its place and skipped.\n\n" +
 			"Exit codes: 0 all was read, 4 some of it could not be read (verdicts come from the rest), 3 none of it could,\n" +
 			"2 wrong usage, 1 internal error. Verdicts do not change the exit code.",
 		Args: cobra.MinimumNArgs(1),
@@ -42,6 +43,7 @@ func newReplay() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.format, "output", "o", "text", "text or json, one verdict to a line")
 	flags.StringVar(&f.host, "host", "", "host of kernel logs that name none (default: the file's name up to its first dot)")
+	flags.StringVar(&f.job, "job", "", "job of Flight Recorder dumps")
 	flags.StringVar(&f.boot, "boot-time", "", "when the machine of a kernel log with only time since boot was booted, as in 2026-11-21T07:00:00Z")
 	flags.StringVar(&f.zone, "zone", "UTC", "time zone of times that name none, as in Europe/Berlin")
 	flags.IntVar(&f.year, "year", 0, "year of times that name none")
@@ -77,7 +79,7 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 }
 
 func (f *replayFlags) options() (replay.Options, error) {
-	o := replay.Options{Host: f.host, Year: f.year, Lateness: f.lateness}
+	o := replay.Options{Host: f.host, Job: f.job, Year: f.year, Lateness: f.lateness}
 	if f.lateness <= 0 {
 		return o, usage(fmt.Errorf("--lateness %s: give a time above zero, such as 15s", f.lateness))
 	}
@@ -93,7 +95,7 @@ func (f *replayFlags) options() (replay.Options, error) {
 	if o.Rules, err = patterns.Library(); err != nil {
 		return o, err
 	}
-	own, err := rule.LoadPaths(f.rules...)
+	own, err := patterns.LoadPaths(f.rules...)
 	if err != nil {
 		return o, fmt.Errorf("--rules: %w", err)
 	}

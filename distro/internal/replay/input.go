@@ -70,9 +70,11 @@ func filesBelow(dir string) ([]string, error) {
 
 // file is one input, decompressed as it is read.
 type file struct {
-	name  string
-	r     *bufio.Reader
-	close func() error
+	name   string // in messages
+	path   string
+	packed bool // it is decompressed on the way
+	r      *bufio.Reader
+	close  func() error
 }
 
 // ended reports whether nothing is left to read.
@@ -84,7 +86,7 @@ func (f *file) ended() bool {
 // open opens a regular file or standard input. count is told of bytes read.
 func open(path string, stdin io.Reader, count func(int)) (*file, error) {
 	if path == Stdin {
-		return decompress(&file{name: "stdin", close: func() error { return nil }}, counted{stdin, count})
+		return decompress(&file{name: "stdin", path: path, close: func() error { return nil }}, counted{stdin, count})
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -97,7 +99,7 @@ func open(path string, stdin io.Reader, count func(int)) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := decompress(&file{name: path, close: f.Close}, counted{f, count})
+	in, err := decompress(&file{name: path, path: path, close: f.Close}, counted{f, count})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
@@ -136,7 +138,7 @@ func decompress(f *file, r io.Reader) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.r = bufio.NewReaderSize(unzipped, buffer)
+		f.r, f.packed = bufio.NewReaderSize(unzipped, buffer), true
 	case bytes.HasPrefix(head, zstdMagic):
 		d, err := zstd.NewReader(f.r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(mostWindow))
 		if err != nil {
@@ -144,7 +146,7 @@ func decompress(f *file, r io.Reader) (*file, error) {
 		}
 		closeFile := f.close
 		f.close = func() error { d.Close(); return closeFile() }
-		f.r = bufio.NewReaderSize(d, buffer)
+		f.r, f.packed = bufio.NewReaderSize(d, buffer), true
 	}
 	return f, nil
 }

@@ -1,6 +1,6 @@
 // Package replay gives recordings to the patterns and returns the verdicts: OTLP
-// as the collector's file exporter writes it, and saved kernel logs. It needs no
-// collector and no privilege, runs anywhere, and the same files give the same
+// as the collector's file exporter writes it, saved kernel logs, and Flight
+// Recorder dumps. It needs no collector and no privilege, runs anywhere, and the same files give the same
 // verdicts.
 //
 // Records of several files are merged by event time. Held at once are the next
@@ -29,6 +29,7 @@ type Options struct {
 	// detector's option of that name.
 	Lateness time.Duration
 
+	Job  string         // of Flight Recorder dumps, "" when not known
 	Host string         // of kernel logs that name none; "" is the file's name up to its first dot
 	Boot time.Time      // of machines whose kernel log has only time since boot
 	Zone *time.Location // of times that name none; nil is UTC

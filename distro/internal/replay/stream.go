@@ -55,7 +55,7 @@ type stream struct {
 }
 
 // errUnknown says what is read.
-var errUnknown = errors.New("unknown format: replay reads OTLP as the file exporter writes it (JSON or protobuf), saved kernel logs (dmesg, journalctl -k), each as it is or compressed (gzip, zstd)")
+var errUnknown = errors.New("unknown format: replay reads OTLP as the file exporter writes it (JSON or protobuf) and saved kernel logs (dmesg, journalctl -k), each as it is or compressed (gzip, zstd), and Flight Recorder dumps as PyTorch writes them")
 
 // open finds out what a file is.
 func (o *opener) open(path string) (*stream, error) {
@@ -85,6 +85,8 @@ func (o *opener) formatOf(in *file, s *stream) (format, error) {
 		return empty{}, nil
 	case head[0] <= mostMessage>>24:
 		return &frames{in: in, s: s, emit: emit}, nil
+	case isDump(head):
+		return o.dumpFormat(in, emit)
 	case len(text) > 0 && text[0] == '{':
 		return newJSONFormat(in, log, s, emit)
 	case o.isKernelLog(head):
