@@ -244,17 +244,10 @@ static __always_inline struct mount *mount_entry(__u32 device)
 	return bpf_map_lookup_elem(&mounts, &device);
 }
 
-/* Virtio's answers come in kernel threads: those have no memory of their own. */
-static __always_inline bool is_kernel_thread(void)
-{
-	struct task_struct *task = (void *)bpf_get_current_task();
-
-	return !core_get(task->mm);
-}
-
 static __always_inline void answered(const struct request *r, __u64 duration_ns)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	struct task_struct *task = (void *)bpf_get_current_task();
 	struct mount *m = mount_entry(r->device);
 
 	if (!m)
@@ -263,10 +256,12 @@ static __always_inline void answered(const struct request *r, __u64 duration_ns)
 	if (m->daemon == pid && m->connection == r->connection)
 		return;
 	m->connection = r->connection;
-	if (is_kernel_thread())
+	/* Virtio's answers come in kernel threads, which have no memory of their own. */
+	if (!core_get(task->mm))
 		return;
 	m->daemon = pid;
-	bpf_get_current_comm(m->comm, sizeof(m->comm));
+	task = core_get(task->group_leader); /* a process has its first thread's name */
+	core_read(&m->comm, task->comm);
 }
 
 static __always_inline int request_ends(void *req, bool direct)
@@ -457,7 +452,7 @@ int threads(struct bpf_iter__task___fuse *ctx)
 	t.start_ns = task->start_boottime;
 	t.completed = task->maj_flt + task->min_flt;
 	t.switches = task->nvcsw + task->nivcsw;
-	bpf_probe_read_kernel(t.comm, sizeof(t.comm), task->comm);
+	core_read(&t.comm, task->comm);
 	get_task_stack((struct task_struct *)task, t.stack, sizeof(t.stack), 0);
 	seq_write(seq, &t, sizeof(t));
 	return 0;
@@ -493,8 +488,8 @@ int holders(struct bpf_iter__task_file___fuse *ctx)
 	if (!h.connection)
 		return 0;
 	h.pid = task->tgid;
-	h.start_ns = task->start_boottime;
-	bpf_probe_read_kernel(h.comm, sizeof(h.comm), task->comm);
+	h.start_ns = task->group_leader->start_boottime;
+	core_read(&h.comm, task->group_leader->comm);
 	seq_write(seq, &h, sizeof(h));
 	return 0;
 }

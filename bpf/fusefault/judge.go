@@ -107,15 +107,20 @@ func (p *picture) threadOf(tid uint32, began uint64) (thread, bool) {
 
 // inFault: asleep, with the kernel's fault handler on its stack. Where addresses or
 // stacks are hidden, the kind of sleep is all there is: a fault on FUSE waits
-// uninterruptibly (for the page) or has sent a request of its own.
+// uninterruptibly, for the page, or for a request of its own. A signal wakes the
+// latter for a moment (request_wait_answer, fs/fuse/dev.c).
 func (p *picture) inFault(t thread) bool {
-	if t.state == 0 {
-		return false
-	}
-	if len(p.code.fault) > 0 && len(t.stack) > 0 {
+	switch {
+	case t.state == 0:
+		return p.waitsForAnswer(t)
+	case len(p.code.fault) > 0 && len(t.stack) > 0:
 		return p.code.fault.on(t.stack)
 	}
-	return t.sleepsHard() || slices.ContainsFunc(p.requests, func(r request) bool { return r.Tid == t.tid && r.Background == 0 })
+	return t.sleepsHard() || p.waitsForAnswer(t)
+}
+
+func (p *picture) waitsForAnswer(t thread) bool {
+	return slices.ContainsFunc(p.requests, func(r request) bool { return r.Tid == t.tid && r.Background == 0 })
 }
 
 func (p *picture) judgeRequests(v *verdicts) {

@@ -30,7 +30,7 @@ type layout struct {
 var linux510 = layout{
 	requestFlags: 48, requestHeader: 56, requestError: 100,
 	requestMount: 136, requestMountOr: 144,
-	mountConnection: 0, mountSuper: 8,
+	mountConnection: 0, mountSuper: 16, // a reference count stood between them
 	deviceConnection: 0,
 }
 

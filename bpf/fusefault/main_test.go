@@ -4,7 +4,9 @@ package fusefault
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -22,7 +24,52 @@ func TestMain(m *testing.M) {
 	if IsDrillChild() {
 		os.Exit(DrillChild())
 	}
+	if os.Getenv(roleVariable) == "drill" {
+		os.Exit(drillForever())
+	}
 	goleak.VerifyTestMain(m)
+}
+
+// roleVariable makes the test binary play "drill": one that never ends by itself.
+const roleVariable = "TRACECORE_FUSEFAULT_TEST_ROLE"
+
+func drillForever() int {
+	d, err := StartDrill(DrillOptions{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(d.Device.Minor)
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	return 0
+}
+
+// drilling is the test binary as a drill.
+type drilling struct {
+	cmd   *exec.Cmd
+	minor uint32
+}
+
+func startDrilling(t *testing.T) *drilling {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	d := &drilling{cmd: exec.Command(self)}
+	d.cmd.Env = []string{roleVariable + "=drill"}
+	d.cmd.Stderr = os.Stderr
+	stdin, err := d.cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := d.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, d.cmd.Start())
+	t.Cleanup(func() {
+		_ = d.cmd.Process.Kill()
+		_ = d.cmd.Wait()
+		_ = stdin.Close()
+	})
+	_, err = fmt.Fscan(stdout, &d.minor)
+	require.NoError(t, err)
+	return d
 }
 
 // open opens the probe; ok is false where this kernel has not the rung.

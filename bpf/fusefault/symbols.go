@@ -82,7 +82,7 @@ func parseKernelCode(kallsyms io.Reader) (kernelCode, error) {
 	}
 	var code kernelCode
 	var wanted []found
-	addresses := make([]uint64, 0, 1<<18)
+	var addresses []uint64
 	lines := bufio.NewScanner(kallsyms)
 	for lines.Scan() {
 		text, rest, _ := bytes.Cut(lines.Bytes(), []byte(" "))

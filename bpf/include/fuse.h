@@ -75,7 +75,7 @@ struct task_struct___waiting {
 	unsigned long nivcsw;
 	unsigned long min_flt;
 	unsigned long maj_flt;
-	struct task_struct *group_leader;
+	struct task_struct___waiting *group_leader;
 };
 
 /* Before 5.14 (2f064a59a11f). */

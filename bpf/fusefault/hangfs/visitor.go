@@ -12,9 +12,13 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// visitorComm is the name of the visitor and of each thread that touches a file.
+const visitorComm = "hangfs-visitor"
 
 // The ways to touch a file.
 const (
@@ -118,6 +122,11 @@ func visit(r role) error {
 	}
 	runtime.GOMAXPROCS(threads + 4)
 
+	// A process that entered a namespace has the name of a file descriptor.
+	if err := os.WriteFile("/proc/self/comm", []byte(visitorComm), 0); err != nil {
+		return fmt.Errorf("name the visitor: %w", err)
+	}
+	visitorThread := append([]byte(visitorComm), 0)
 	begin := make(chan struct{})
 	var ready, done sync.WaitGroup
 	for _, a := range r.Visit.Accesses {
@@ -129,6 +138,7 @@ func visit(r role) error {
 			ready.Add(1)
 			done.Go(func() {
 				runtime.LockOSThread()
+				_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&visitorThread[0])), 0, 0, 0)
 				ready.Done()
 				<-begin
 				touch()

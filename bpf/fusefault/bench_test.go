@@ -1,0 +1,141 @@
+//go:build linux && (amd64 || arm64)
+
+package fusefault
+
+import (
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
+	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+)
+
+// BenchmarkRequest is a stat that asks the daemon each time, without the probe and
+// with it, and in probe-ns/op how much of that is the probe's programs.
+func BenchmarkRequest(b *testing.B) {
+	compare(b, func(b *testing.B, f *hangfs.FS) func() {
+		path := f.Path(hangfs.Cached)
+		var st unix.Statx_t
+		return func() {
+			if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &st); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkFault is a load from a page of a mapped file that is in no cache.
+func BenchmarkFault(b *testing.B) {
+	compare(b, func(b *testing.B, f *hangfs.FS) func() {
+		memory, forget := mapFile(b, f.Path(hangfs.Cached))
+		pages := rand.New(rand.NewPCG(1, 2)).Perm(len(memory) / os.Getpagesize())
+		next := 0
+		return func() {
+			if next == len(pages) {
+				b.StopTimer()
+				forget()
+				next = 0
+				b.StartTimer()
+			}
+			load(memory, pages[next]*os.Getpagesize())
+			next++
+		}
+	})
+}
+
+// BenchmarkFaultElsewhere is the same on a file system that is not FUSE and holds
+// its pages in memory: each load is a fault, none waits.
+func BenchmarkFaultElsewhere(b *testing.B) {
+	compare(b, func(b *testing.B, _ *hangfs.FS) func() {
+		path := b.TempDir() + "/file"
+		require.NoError(b, os.WriteFile(path, make([]byte, 4<<20), 0o600))
+		memory, _ := mapFile(b, path)
+		next := len(memory)
+		return func() {
+			if next >= len(memory) {
+				require.NoError(b, unix.Madvise(memory, unix.MADV_DONTNEED))
+				next = 0
+			}
+			load(memory, next)
+			next += os.Getpagesize()
+		}
+	})
+}
+
+//go:noinline
+func load(memory []byte, offset int) byte { return memory[offset] }
+
+// mapFile maps a file without readahead and returns how to empty the cache.
+func mapFile(b *testing.B, path string) (memory []byte, forget func()) {
+	b.Helper()
+	file, err := os.Open(path)
+	require.NoError(b, err)
+	info, err := file.Stat()
+	require.NoError(b, err)
+	size := int(info.Size())
+	memory, err = unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	require.NoError(b, err)
+	require.NoError(b, unix.Madvise(memory, unix.MADV_RANDOM))
+	b.Cleanup(func() {
+		require.NoError(b, unix.Munmap(memory))
+		require.NoError(b, file.Close())
+	})
+	forget = func() {
+		require.NoError(b, unix.Madvise(memory, unix.MADV_DONTNEED))
+		require.NoError(b, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
+	}
+	forget()
+	return memory, forget
+}
+
+// compare runs what prepare returns without the probe, with it, and with the
+// kernel's own clock on the probe's programs, which costs a little itself.
+func compare(b *testing.B, prepare func(*testing.B, *hangfs.FS) func()) {
+	privtest.Require(b)
+	for _, how := range []string{"without probe", "with probe", "programs timed"} {
+		b.Run(how, func(b *testing.B) {
+			once := prepare(b, mount(b, hangfs.Options{}))
+			if how == "without probe" {
+				for b.Loop() {
+					once()
+				}
+				return
+			}
+			p := open(b, Options{})
+			if how == "programs timed" {
+				stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+				require.NoError(b, err)
+				defer stats.Close()
+			}
+			for b.Loop() {
+				once()
+			}
+			if how == "programs timed" {
+				b.ReportMetric(float64(programTime(b, p).Nanoseconds())/float64(b.N), "probe-ns/op")
+			}
+		})
+	}
+}
+
+// programTime sums up what the kernel measured of the attached programs.
+func programTime(b *testing.B, p *Probe) time.Duration {
+	b.Helper()
+	var sum time.Duration
+	for _, l := range p.hooks.links {
+		info, err := l.Info()
+		require.NoError(b, err)
+		program, err := ebpf.NewProgramFromID(info.Program)
+		require.NoError(b, err)
+		stats, err := program.Stats()
+		require.NoError(b, err)
+		require.NoError(b, program.Close())
+		sum += stats.Runtime
+	}
+	return sum
+}
