@@ -43,7 +43,7 @@ func BenchmarkFault(b *testing.B) {
 				next = 0
 				b.StartTimer()
 			}
-			load(memory, pages[next]*os.Getpagesize())
+			touch(memory, pages[next]*os.Getpagesize())
 			next++
 		}
 	})
@@ -62,14 +62,14 @@ func BenchmarkFaultElsewhere(b *testing.B) {
 				require.NoError(b, unix.Madvise(memory, unix.MADV_DONTNEED))
 				next = 0
 			}
-			load(memory, next)
+			touch(memory, next)
 			next += os.Getpagesize()
 		}
 	})
 }
 
 //go:noinline
-func load(memory []byte, offset int) byte { return memory[offset] }
+func touch(memory []byte, offset int) byte { return memory[offset] }
 
 // mapFile maps a file without readahead and returns how to empty the cache.
 func mapFile(b *testing.B, path string) (memory []byte, forget func()) {
