@@ -19,7 +19,7 @@ import (
 // BenchmarkRequest is a stat that asks the daemon each time, without the probe and
 // with it, and in probe-ns/op how much of that is the probe's programs.
 func BenchmarkRequest(b *testing.B) {
-	compare(b, func(b *testing.B, f *hangfs.FS) func() {
+	withAndWithout(b, func(b *testing.B, f *hangfs.FS) func() {
 		path := f.Path(hangfs.Cached)
 		var st unix.Statx_t
 		return func() {
@@ -32,7 +32,7 @@ func BenchmarkRequest(b *testing.B) {
 
 // BenchmarkFault is a load from a page of a mapped file that is in no cache.
 func BenchmarkFault(b *testing.B) {
-	compare(b, func(b *testing.B, f *hangfs.FS) func() {
+	withAndWithout(b, func(b *testing.B, f *hangfs.FS) func() {
 		memory, forget := mapFile(b, f.Path(hangfs.Cached))
 		pages := rand.New(rand.NewPCG(1, 2)).Perm(len(memory) / os.Getpagesize())
 		next := 0
@@ -52,7 +52,7 @@ func BenchmarkFault(b *testing.B) {
 // BenchmarkFaultElsewhere is the same on a file system that is not FUSE and holds
 // its pages in memory: each load is a fault, none waits.
 func BenchmarkFaultElsewhere(b *testing.B) {
-	compare(b, func(b *testing.B, _ *hangfs.FS) func() {
+	withAndWithout(b, func(b *testing.B, _ *hangfs.FS) func() {
 		path := b.TempDir() + "/file"
 		require.NoError(b, os.WriteFile(path, make([]byte, 4<<20), 0o600))
 		memory, _ := mapFile(b, path)
@@ -94,9 +94,9 @@ func mapFile(b *testing.B, path string) (memory []byte, forget func()) {
 	return memory, forget
 }
 
-// compare runs what prepare returns without the probe, with it, and with the
+// withAndWithout runs what prepare returns without the probe, with it, and with the
 // kernel's own clock on the probe's programs, which costs a little itself.
-func compare(b *testing.B, prepare func(*testing.B, *hangfs.FS) func()) {
+func withAndWithout(b *testing.B, prepare func(*testing.B, *hangfs.FS) func()) {
 	privtest.Require(b)
 	for _, how := range []string{"without probe", "with probe", "programs timed"} {
 		b.Run(how, func(b *testing.B) {
