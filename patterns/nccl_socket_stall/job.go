@@ -3,6 +3,7 @@ package ncclsocketstall
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
@@ -100,7 +101,7 @@ func (s *stall) merge(o *stall) {
 
 // again is by how much two reports of one moment may differ: ages are measured
 // in ticks of the kernel's clock.
-const again = int64(50e6)
+const again = int64(50 * time.Millisecond)
 
 // merge takes from o what is newer of state and older of silence: silence is as
 // the first snapshot saw it, in which all ranks of the host compare exactly,
@@ -119,12 +120,19 @@ func (p *proc) merge(o *proc) {
 // active reports whether s lasts, as far as its job is heard of.
 func (j *job) active(s *stall) bool { return s.Ended == 0 && s.Last >= j.Last-fading }
 
+// A job with more stalls than small is judged again after perStall for each: five
+// times as long as it takes.
+const (
+	small    = 1_000
+	perStall = int64(5 * time.Microsecond)
+)
+
 // due is when the job is to be judged, 0 when nothing has changed. A large job
 // is judged more rarely, so that a burst of its records is judged a few times,
 // not once for each.
 func (j *job) due() int64 {
 	if j.Changed {
-		at := max(j.Decided+int64(len(j.Stalls))*5_000, 1)
+		at := max(j.Decided+int64(max(len(j.Stalls)-small, 0))*perStall, 1)
 		if j.Wake == 0 || at < j.Wake {
 			return at
 		}

@@ -56,6 +56,7 @@ var (
 		{"unkeyed", func(s engine.Stats) uint64 { return s.Unkeyed }},
 	}
 	evictedFigures = []figure{
+		{"findings", func(s engine.Stats) uint64 { return s.EvictedFindings }},
 		{"marks", func(s engine.Stats) uint64 { return s.EvictedMarks }},
 		{"points", func(s engine.Stats) uint64 { return s.EvictedPoints }},
 		{"recent", func(s engine.Stats) uint64 { return s.EvictedRecent }},
