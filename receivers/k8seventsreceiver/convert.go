@@ -1,0 +1,116 @@
+package k8seventsreceiver
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/hint"
+	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
+)
+
+const eventName = "k8s.event"
+
+// longestMessage is the 1 KiB that the API allows (events.k8s.io/v1, note); an
+// older API server lets more through.
+const longestMessage = 1024
+
+// place is where the pod of an event runs, and for which job.
+type place struct {
+	node string
+	job  string
+}
+
+// occurrence is one thing to report: an event or a condition, in the same words.
+type occurrence struct {
+	meaning   hint.Meaning
+	time      time.Time
+	reason    string
+	message   string
+	uid       string
+	count     int64
+	kind      string
+	namespace string
+	name      string
+	objectUID string
+	node      string
+	job       string
+}
+
+// ofEvent reads an event of either API generation: core/v1 has first and last
+// times and a count, events.k8s.io/v1 an event time and a series.
+func ofEvent(e *corev1.Event) occurrence {
+	o := occurrence{
+		meaning: hint.OfEvent(e.Reason, e.Message), time: e.LastTimestamp.Time,
+		reason: e.Reason, message: e.Message, uid: string(e.UID), count: max(1, int64(e.Count)),
+		kind: e.InvolvedObject.Kind, namespace: e.InvolvedObject.Namespace, name: e.InvolvedObject.Name,
+		objectUID: string(e.InvolvedObject.UID), node: e.Source.Host,
+	}
+	if e.Series != nil {
+		o.time, o.count = e.Series.LastObservedTime.Time, int64(e.Series.Count)
+	}
+	for _, at := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time} {
+		if o.time.IsZero() {
+			o.time = at
+		}
+	}
+	if o.kind == "Node" {
+		o.node, o.objectUID = o.name, ""
+	}
+	return o
+}
+
+// ofCondition reads a condition of a node.
+func ofCondition(node string, c corev1.NodeCondition) occurrence {
+	return occurrence{
+		meaning: hint.OfCondition(string(c.Type), string(c.Status)), time: c.LastTransitionTime.Time,
+		reason: string(c.Type), message: cmp.Or(c.Message, c.Reason), count: 1, kind: "Node", name: node, node: node,
+	}
+}
+
+// severities are how loud each hint is by itself; the patterns judge.
+var severities = map[hint.Hint]record.Severity{
+	hint.PodEvicted: record.Error, hint.PodPreempted: record.Error, hint.OOMKilled: record.Error, hint.NodeUnhealthy: record.Error,
+	hint.MountFailure: record.Error, hint.SandboxFailed: record.Error,
+}
+
+// logs makes a record of an occurrence.
+func logs(builder *metadata.LogsBuilder, o *occurrence, observed time.Time) plog.Logs {
+	r := plog.NewLogRecord()
+	record.Start(r, eventName, o.time, observed, cmp.Or(severities[o.meaning.Hint], record.Warning))
+	message := o.message
+	if len(message) > longestMessage {
+		message = message[:longestMessage]
+	}
+	message = strings.ToValidUTF8(message, "")
+	r.Body().SetStr(message)
+	a := r.Attributes()
+	a.PutStr("k8s.event.hint", string(o.meaning.Hint))
+	a.PutStr("k8s.event.reason", o.reason)
+	a.PutStr("k8s.event.message", message)
+	a.PutInt("k8s.event.count", o.count)
+	a.PutStr("k8s.object.kind", o.kind)
+	a.PutStr("k8s.object.name", o.name)
+	put(a, "k8s.event.uid", o.uid)
+	put(a, "k8s.namespace.name", o.namespace)
+	put(a, "k8s.node.name", o.node)
+	put(a, "k8s.node.pressure", o.meaning.Pressure)
+	put(a, "gen_ai.training.job_id", o.job)
+	if o.kind == "Pod" {
+		put(a, "k8s.pod.name", o.name)
+		put(a, "k8s.pod.uid", o.objectUID)
+	}
+	builder.AppendLogRecord(r)
+	return builder.Emit()
+}
+
+func put(a pcommon.Map, key, value string) {
+	if value != "" {
+		a.PutStr(key, value)
+	}
+}

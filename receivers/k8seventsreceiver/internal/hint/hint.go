@@ -1,0 +1,120 @@
+// Package hint says what a Kubernetes event or node condition means to whoever
+// runs training jobs: one word of eleven, or none.
+package hint
+
+import "strings"
+
+// Hint is that word, the value of k8s.event.hint.
+type Hint string
+
+// The hints.
+const (
+	None            Hint = ""
+	PodEvicted      Hint = "pod_evicted"       // the kubelet or the taint manager took the pod from its node
+	PodPreempted    Hint = "pod_preempted"     // it had to make room for another
+	MountFailure    Hint = "mount_failure"     // a volume was not attached or mounted
+	BackOff         Hint = "backoff"           // a container fails again and again
+	OOMKilled       Hint = "oom_killed"        // the kernel of the node killed for want of memory
+	NodeUnhealthy   Hint = "node_unhealthy"    // the node does not answer, or rebooted
+	NodePressure    Hint = "node_pressure"     // it is short of memory, disk or process ids
+	ImagePullFailed Hint = "image_pull_failed" // an image did not come
+	Unschedulable   Hint = "unschedulable"     // no node fits
+	ProbeFailed     Hint = "probe_failed"      // a liveness, readiness or startup probe failed
+	SandboxFailed   Hint = "sandbox_failed"    // network or runtime could not make the pod's sandbox
+)
+
+// The kinds of pressure.
+const (
+	Memory = "memory"
+	Disk   = "disk"
+	PID    = "pid"
+)
+
+// Meaning is a hint and, of NodePressure, what is short.
+type Meaning struct {
+	Hint     Hint
+	Pressure string
+}
+
+// reasons are those that need no look at the message. Sources, in k8s.io/kubernetes
+// v1.35: pkg/kubelet/events/event.go, pkg/kubelet/eviction/eviction_manager.go,
+// pkg/kubelet/oom/oom_watcher_linux.go, pkg/kubelet/kubelet_node_status.go,
+// pkg/scheduler/framework/preemption, pkg/controller/tainteviction; OOMKilling is
+// node-problem-detector's.
+var reasons = map[string]Meaning{
+	"Evicted":                         {Hint: PodEvicted},
+	"Preempting":                      {Hint: PodPreempted},
+	"Preempted":                       {Hint: PodPreempted},
+	"FailedMount":                     {Hint: MountFailure},
+	"FailedAttachVolume":              {Hint: MountFailure},
+	"FailedMapVolume":                 {Hint: MountFailure},
+	"FailedMountOnFilesystemMismatch": {Hint: MountFailure},
+	"OOMKilling":                      {Hint: OOMKilled},
+	"SystemOOM":                       {Hint: OOMKilled},
+	"NodeNotReady":                    {Hint: NodeUnhealthy},
+	"Rebooted":                        {Hint: NodeUnhealthy},
+	"NodeHasInsufficientMemory":       {NodePressure, Memory},
+	"NodeHasDiskPressure":             {NodePressure, Disk},
+	"NodeHasInsufficientPID":          {NodePressure, PID},
+	"InspectFailed":                   {Hint: ImagePullFailed},
+	"ErrImageNeverPull":               {Hint: ImagePullFailed},
+	"FailedScheduling":                {Hint: Unschedulable},
+	"Unhealthy":                       {Hint: ProbeFailed},
+	"FailedCreatePodSandBox":          {Hint: SandboxFailed},
+}
+
+// OfEvent returns what an event means, by its reason and, where one reason
+// stands for several things, its message.
+func OfEvent(reason, message string) Meaning {
+	switch reason {
+	case "BackOff":
+		if strings.HasPrefix(message, "Back-off pulling image") {
+			return Meaning{Hint: ImagePullFailed}
+		}
+		return Meaning{Hint: BackOff}
+	case "Failed":
+		if strings.HasPrefix(message, "Failed to pull image") || strings.Contains(message, "ImagePull") {
+			return Meaning{Hint: ImagePullFailed}
+		}
+		return Meaning{}
+	case "TaintManagerEviction":
+		if strings.HasPrefix(message, "Cancelling") {
+			return Meaning{}
+		}
+		return Meaning{Hint: PodEvicted}
+	case "EvictionThresholdMet":
+		return Meaning{NodePressure, shortOf(message)}
+	}
+	return reasons[reason]
+}
+
+// shortOf reads "Attempting to reclaim memory" (eviction_manager.go).
+func shortOf(message string) string {
+	_, resource, _ := strings.Cut(message, "reclaim ")
+	switch {
+	case strings.HasPrefix(resource, "memory"):
+		return Memory
+	case strings.HasPrefix(resource, "pids"):
+		return PID
+	case resource != "":
+		return Disk // ephemeral-storage, inodes, imagefs, containerfs
+	}
+	return ""
+}
+
+// OfCondition returns what a node condition means that has this status
+// ("True", "False", "Unknown").
+func OfCondition(kind, status string) Meaning {
+	switch kind {
+	case "Ready":
+		if status != "True" {
+			return Meaning{Hint: NodeUnhealthy}
+		}
+		return Meaning{}
+	case "MemoryPressure", "DiskPressure", "PIDPressure":
+		if status == "True" {
+			return Meaning{NodePressure, strings.ToLower(strings.TrimSuffix(kind, "Pressure"))}
+		}
+	}
+	return Meaning{}
+}

@@ -1,0 +1,69 @@
+package k8seventsreceiver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// mostPods caps the memory of pods; it starts anew when it is full.
+const mostPods = 8192
+
+// podTimeout bounds one question to the API server: an event is not held up for
+// the sake of a label.
+const podTimeout = 2 * time.Second
+
+// pods knows where a pod runs and for which job. It asks once for each pod that
+// an event worth reporting is about, and only then.
+type pods struct {
+	client kubernetes.Interface
+	labels []string
+
+	mu    sync.Mutex
+	known map[string]place // by uid
+}
+
+func newPods(client kubernetes.Interface, labels []string) *pods {
+	return &pods{client: client, labels: labels, known: map[string]place{}}
+}
+
+// where returns what is known of a pod; nothing when it is gone, or when another
+// has its name.
+func (p *pods) where(ctx context.Context, namespace, name, uid string) place {
+	p.mu.Lock()
+	at, known := p.known[uid]
+	p.mu.Unlock()
+	if known {
+		return at
+	}
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
+	pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil || uid != "" && string(pod.UID) != uid {
+		return place{}
+	}
+	at = place{node: pod.Spec.NodeName, job: p.jobOf(pod)}
+	if at.node == "" {
+		return at // not scheduled yet: ask again next time
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.known) >= mostPods {
+		clear(p.known)
+	}
+	p.known[string(pod.UID)] = at
+	return at
+}
+
+func (p *pods) jobOf(pod *corev1.Pod) string {
+	for _, label := range p.labels {
+		if job := pod.Labels[label]; job != "" {
+			return job
+		}
+	}
+	return ""
+}

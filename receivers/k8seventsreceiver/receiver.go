@@ -1,0 +1,228 @@
+package k8seventsreceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/receiverhelper"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/hint"
+	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
+)
+
+// patience is how long a consumer that refuses is asked again before its record
+// is dropped and counted. Meanwhile the watch stands still, and goes on where it
+// stood.
+const patience = 10 * time.Second
+
+// k8sEvents is the receiver: one stream for each namespace's events and one for
+// the nodes.
+type k8sEvents struct {
+	config    *Config
+	settings  receiver.Settings
+	next      consumer.Logs
+	connect   func(*Config) (kubernetes.Interface, error)
+	telemetry *metadata.TelemetryBuilder
+	report    *receiverhelper.ObsReport
+	pause     time.Duration
+
+	mu      sync.Mutex // the streams share what follows
+	builder *metadata.LogsBuilder
+
+	pods       *pods
+	conditions *conditions
+	positions  *positions
+	since      time.Time // events of a list are reported from here on
+	giveUp     context.CancelFunc
+	streams    sync.WaitGroup
+	stop       sync.Once
+}
+
+func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, connect func(*Config) (kubernetes.Interface, error)) (*k8sEvents, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	report, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
+		ReceiverID: settings.ID, Transport: "http", LongLivedCtx: true, ReceiverCreateSettings: settings,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &k8sEvents{
+		config: config, settings: settings, next: next, connect: connect, telemetry: telemetry, report: report, pause: firstPause,
+		builder: metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), conditions: newConditions(), giveUp: func() {},
+	}, nil
+}
+
+// Start connects and begins to watch. An API server that cannot be reached yet is
+// tried again for as long as it takes.
+func (k *k8sEvents) Start(ctx context.Context, host component.Host) error {
+	client, err := k.connect(k.config)
+	if err != nil {
+		return err
+	}
+	if k.positions, err = openPositions(ctx, host, k.config.Storage, k.settings.ID); err != nil {
+		return err
+	}
+	k.pods = newPods(client, k.config.JobLabels)
+	k.since = time.Now().Add(-k.config.StartupAge)
+	if last := k.positions.lastTime(); !last.IsZero() {
+		k.since = last
+	}
+	running, giveUp := context.WithCancel(context.Background())
+	k.giveUp = giveUp
+	for _, s := range k.allStreams(client, host) {
+		k.streams.Go(func() { s.run(running) })
+	}
+	return nil
+}
+
+func (k *k8sEvents) allStreams(client kubernetes.Interface, host component.Host) []*stream {
+	namespaces := k.config.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	var all []*stream
+	for _, namespace := range namespaces {
+		events := client.CoreV1().Events(namespace)
+		all = append(all, k.stream(host, "events/"+namespace, &cache.ListWatch{
+			ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return events.List(ctx, o) },
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return events.Watch(ctx, o) },
+		}, k.event))
+	}
+	if k.config.NodeConditions {
+		nodes := client.CoreV1().Nodes()
+		s := k.stream(host, "nodes", &cache.ListWatch{
+			ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return nodes.Watch(ctx, o) },
+		}, k.node)
+		s.position = "" // what the conditions are must be known before a change can be seen
+		all = append(all, s)
+	}
+	return all
+}
+
+func (k *k8sEvents) stream(host component.Host, name string, client *cache.ListWatch, seen func(context.Context, runtime.Object, bool)) *stream {
+	of := metric.WithAttributes(attribute.String("resource", name))
+	healthy := true
+	return &stream{
+		name: name, client: client, pause: k.pause, position: k.positions.get(name),
+		seen: seen,
+		moved: func(position string) {
+			k.positions.set(name, position)
+			if !healthy {
+				healthy = true
+				componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
+			}
+		},
+		failed: func(err error) {
+			if errors.Is(err, errGap) {
+				k.telemetry.ReceiverK8seventsWatchGaps.Add(context.Background(), 1, of)
+				return
+			}
+			k.telemetry.ReceiverK8seventsWatchFailures.Add(context.Background(), 1, of)
+			if healthy {
+				healthy = false
+				k.settings.Logger.Warn("Kubernetes events are not seen until this passes", zap.Error(err))
+				componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
+			}
+		},
+	}
+}
+
+func (k *k8sEvents) event(ctx context.Context, object runtime.Object, listed bool) {
+	event, ok := object.(*corev1.Event)
+	if !ok {
+		return
+	}
+	o := ofEvent(event)
+	switch {
+	case o.meaning.Hint == hint.None:
+		k.count(ctx, "ignored")
+	case listed && !o.time.After(k.since):
+		k.count(ctx, "old")
+	default:
+		k.emit(ctx, &o)
+	}
+}
+
+// node reports the conditions of a node that turned bad.
+func (k *k8sEvents) node(ctx context.Context, object runtime.Object, _ bool) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return
+	}
+	for _, condition := range node.Status.Conditions {
+		if o := ofCondition(node.Name, condition); k.conditions.turnedBad(o) {
+			k.emit(ctx, &o)
+		}
+	}
+}
+
+func (k *k8sEvents) count(ctx context.Context, outcome string) {
+	k.telemetry.ReceiverK8seventsEvents.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
+}
+
+// emit delivers one occurrence.
+func (k *k8sEvents) emit(ctx context.Context, o *occurrence) {
+	if !k.config.Events.K8sEvent.Enabled {
+		return
+	}
+	k.count(ctx, "reported")
+	if o.kind == "Pod" {
+		at := k.pods.where(ctx, o.namespace, o.name, o.objectUID)
+		o.job = at.job
+		if o.node == "" {
+			o.node = at.node
+		}
+	}
+	k.mu.Lock()
+	records := logs(k.builder, o, time.Now())
+	k.mu.Unlock()
+	ctx = k.report.StartLogsOp(ctx)
+	err := record.Deliver(ctx, k.next, records, patience)
+	k.report.EndLogsOp(ctx, metadata.Type.String(), 1, err)
+	if err != nil {
+		k.telemetry.ReceiverK8seventsRecordsDropped.Add(ctx, 1)
+	}
+}
+
+// Shutdown ends the watches, and waits no longer than ctx for the record that is
+// under way.
+func (k *k8sEvents) Shutdown(ctx context.Context) error {
+	var err error
+	k.stop.Do(func() {
+		defer k.telemetry.Shutdown()
+		k.giveUp()
+		finished := make(chan struct{})
+		go func() {
+			k.streams.Wait()
+			close(finished)
+		}()
+		select {
+		case <-finished:
+		case <-ctx.Done():
+			err = fmt.Errorf("the next consumer holds the last record: %w", ctx.Err())
+		}
+		err = errors.Join(err, k.positions.close(ctx))
+	})
+	return err
+}

@@ -1,0 +1,179 @@
+package k8seventsreceiver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
+)
+
+func TestEvictionBecomesARecordWithNodeAndJob(t *testing.T) {
+	c, sink := newCluster(trainingPod()), &consumertest.LogsSink{}
+	start(t, c, nil, sink)
+	w := nextWatch(t, c.watches)
+	at := time.Now().Truncate(time.Second)
+	w.Add(podEvent("Scheduled", "Successfully assigned ml/train-3 to gpu-17", at))
+	w.Add(podEvent("Evicted", "The node was low on resource: memory", at))
+	r := awaitRecords(t, sink, 1)[0]
+	require.Equal(t, "k8s.event", r.EventName())
+	require.Equal(t, plog.SeverityNumberError, r.SeverityNumber())
+	require.Equal(t, at.UTC(), r.Timestamp().AsTime())
+	attributes := r.Attributes().AsRaw()
+	require.NotEmpty(t, attributes["k8s.event.uid"])
+	delete(attributes, "k8s.event.uid")
+	require.Equal(t, map[string]any{
+		"k8s.event.hint": "pod_evicted", "k8s.event.reason": "Evicted", "k8s.event.message": "The node was low on resource: memory",
+		"k8s.event.count": int64(1), "k8s.object.kind": "Pod", "k8s.object.name": "train-3", "k8s.namespace.name": "ml",
+		"k8s.pod.name": "train-3", "k8s.pod.uid": "0f0e", "k8s.node.name": "gpu-17", "gen_ai.training.job_id": "llm-7",
+	}, attributes)
+}
+
+func TestPodOfTheSameNameIsAnother(t *testing.T) {
+	pod := trainingPod()
+	pod.UID = "beef"
+	c, sink := newCluster(pod), &consumertest.LogsSink{}
+	start(t, c, nil, sink)
+	nextWatch(t, c.watches).Add(podEvent("Evicted", "", time.Now()))
+	_, found := awaitRecords(t, sink, 1)[0].Attributes().Get("k8s.node.name")
+	require.False(t, found)
+}
+
+func TestOldEventsAreNotNews(t *testing.T) {
+	c, sink := newCluster(), &consumertest.LogsSink{}
+	c.events = []corev1.Event{
+		*podEvent("Evicted", "an hour ago", time.Now().Add(-time.Hour)),
+		*podEvent("Evicted", "just now", time.Now()),
+	}
+	start(t, c, nil, sink)
+	nextWatch(t, c.watches)
+	require.Equal(t, "just now", awaitRecords(t, sink, 1)[0].Body().Str())
+}
+
+func TestWatchGoesOnWhereItStoodAfterARestart(t *testing.T) {
+	c, sink, store := newCluster(), &consumertest.LogsSink{}, &memory{data: map[string][]byte{}}
+	r := start(t, c, store, sink)
+	last := podEvent("Evicted", "first", time.Now())
+	nextWatch(t, c.watches).Add(last)
+	awaitRecords(t, sink, 1)
+	require.Eventually(t, func() bool { return r.positions.get("events/") == last.ResourceVersion }, testPatience, time.Millisecond)
+	require.NoError(t, r.Shutdown(context.Background()))
+
+	start(t, c, store, sink)
+	nextWatch(t, c.watches).Add(podEvent("Evicted", "second", time.Now()))
+	awaitRecords(t, sink, 2)
+	require.Equal(t, []string{"100", last.ResourceVersion}, c.askedAt())
+}
+
+func TestForgottenPositionBeginsWithAList(t *testing.T) {
+	c, sink := newCluster(), &consumertest.LogsSink{}
+	start(t, c, nil, sink)
+	w := nextWatch(t, c.watches)
+	c.mu.Lock()
+	c.version, c.events = 500, []corev1.Event{*podEvent("Evicted", "while it was gone", time.Now())}
+	c.mu.Unlock()
+	w.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
+	nextWatch(t, c.watches)
+	require.Equal(t, "while it was gone", awaitRecords(t, sink, 1)[0].Body().Str())
+	require.Equal(t, []string{"100", "500"}, c.askedAt())
+}
+
+func TestConditionIsReportedWhenItTurnsBad(t *testing.T) {
+	c, sink := newCluster(), &consumertest.LogsSink{}
+	pressure := func(status corev1.ConditionStatus) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: status, LastTransitionTime: metav1.Now(), Message: "kubelet has insufficient memory"}
+	}
+	start(t, c, nil, sink)
+	w := nextWatch(t, c.nodesAt)
+	w.Modify(node("gpu-17", pressure(corev1.ConditionFalse)))
+	w.Modify(node("gpu-17", pressure(corev1.ConditionTrue)))
+	w.Modify(node("gpu-17", pressure(corev1.ConditionTrue))) // a heartbeat
+	w.Modify(node("gpu-17", pressure(corev1.ConditionFalse)))
+	w.Modify(node("gpu-17", pressure(corev1.ConditionTrue)))
+	w.Modify(node("gpu-18", corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}))
+	all := awaitRecords(t, sink, 3)
+	for i, want := range []string{"node_pressure", "node_pressure", "node_unhealthy"} {
+		hint, _ := all[i].Attributes().Get("k8s.event.hint")
+		require.Equal(t, want, hint.Str())
+	}
+	kind, _ := all[0].Attributes().Get("k8s.node.pressure")
+	require.Equal(t, "memory", kind.Str())
+}
+
+func TestHostileMessageIsCutToText(t *testing.T) {
+	c, sink := newCluster(), &consumertest.LogsSink{}
+	start(t, c, nil, sink)
+	long := make([]byte, 1<<20)
+	for i := range long {
+		long[i] = "é"[i%2]
+	}
+	nextWatch(t, c.watches).Add(podEvent("Evicted", "x"+string(long), time.Now()))
+	body := awaitRecords(t, sink, 1)[0].Body().Str()
+	require.LessOrEqual(t, len(body), longestMessage)
+	require.NotContains(t, body, "\uFFFD")
+}
+
+func TestUnreachableServerIsTriedAgain(t *testing.T) {
+	c, sink := newCluster(), &consumertest.LogsSink{}
+	refusals := 3
+	s := &stream{pause: time.Millisecond, name: "events", moved: func(string) {}, failed: func(error) { refusals-- }}
+	ctx, cancel := context.WithCancel(t.Context())
+	s.client = eventsOf(c, func() error {
+		if refusals > 0 {
+			return errors.New("connection refused")
+		}
+		cancel()
+		return nil
+	})
+	s.run(ctx)
+	require.Zero(t, refusals)
+	require.Empty(t, sink.AllLogs())
+}
+
+func TestPermanentRefusalIsCountedAndTheWatchGoesOn(t *testing.T) {
+	telemetry := componenttest.NewTelemetry()
+	t.Cleanup(func() { require.NoError(t, telemetry.Shutdown(context.Background())) })
+	settings := receivertest.NewNopSettings(metadata.Type)
+	settings.TelemetrySettings = telemetry.NewTelemetrySettings()
+	c := newCluster()
+	r, err := newReceiver(settings, createDefaultConfig().(*Config), consumertest.NewErr(consumererror.NewPermanent(errors.New("no"))),
+		func(*Config) (kubernetes.Interface, error) { return c, nil })
+	require.NoError(t, err)
+	require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
+	w := nextWatch(t, c.watches)
+	w.Add(podEvent("Evicted", "", time.Now()))
+	w.Add(podEvent("Evicted", "", time.Now()))
+	require.Eventually(t, func() bool {
+		m, err := telemetry.GetMetric("otelcol_receiver_k8sevents_records_dropped")
+		return err == nil && sum(m) == 2
+	}, testPatience, time.Millisecond)
+	require.NoError(t, r.Shutdown(context.Background()))
+	require.NoError(t, r.Shutdown(context.Background()))
+}
+
+func TestShutdownBeforeStart(t *testing.T) {
+	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), createDefaultConfig().(*Config), consumertest.NewNop(), (*Config).client)
+	require.NoError(t, err)
+	require.NoError(t, r.Shutdown(context.Background()))
+}
+
+func TestMissingStorageExtensionIsSaid(t *testing.T) {
+	config := createDefaultConfig().(*Config)
+	config.Storage = &storageID
+	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), config, consumertest.NewNop(), func(*Config) (kubernetes.Interface, error) { return newCluster(), nil })
+	require.NoError(t, err)
+	require.ErrorContains(t, r.Start(t.Context(), componenttest.NewNopHost()), "name it under service::extensions")
+	require.NoError(t, r.Shutdown(context.Background()))
+}

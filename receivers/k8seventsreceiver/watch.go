@@ -1,0 +1,127 @@
+package k8seventsreceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
+	toolswatch "k8s.io/client-go/tools/watch"
+)
+
+// errGap says that the API server no longer knows where a watch stood.
+var errGap = errors.New("the API server has forgotten where the watch stood")
+
+// The pause after a failure grows from the first to the longest.
+const (
+	firstPause   = time.Second
+	longestPause = time.Minute
+)
+
+// stream is a list and watch of one kind of object, which goes on where it
+// stopped: after a broken connection, a restart, and a gap.
+type stream struct {
+	name   string
+	client *cache.ListWatch
+	seen   func(ctx context.Context, object runtime.Object, listed bool)
+	// position is the resource version up to which everything was seen; "" at the
+	// first start and after a gap.
+	position string
+	moved    func(position string) // told of every position
+	failed   func(error)           // told of every failure
+	pause    time.Duration
+}
+
+// run goes on until ctx ends.
+func (s *stream) run(ctx context.Context) {
+	pause := s.pause
+	for ctx.Err() == nil {
+		before := s.position
+		err := s.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.failed(fmt.Errorf("watch %s: %w", s.name, err))
+		if errors.Is(err, errGap) {
+			s.position = ""
+			continue
+		}
+		if s.position != before {
+			pause = s.pause
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// follow lists when it has no position, and watches until something fails.
+func (s *stream) follow(ctx context.Context) error {
+	if s.position == "" {
+		if err := s.list(ctx); err != nil {
+			return err
+		}
+	}
+	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, s.position, cache.ToWatcherWithContext(s.client))
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		if err := s.take(ctx, event); err != nil {
+			return err
+		}
+	}
+	return errors.New("the watch ended")
+}
+
+func (s *stream) list(ctx context.Context) error {
+	list, _, err := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
+		return s.client.ListWithContext(ctx, o)
+	})).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	if err := meta.EachListItem(list, func(o runtime.Object) error {
+		s.seen(ctx, o, true)
+		return ctx.Err()
+	}); err != nil {
+		return err
+	}
+	s.position = accessor.GetResourceVersion()
+	s.moved(s.position)
+	return nil
+}
+
+func (s *stream) take(ctx context.Context, event watch.Event) error {
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		s.seen(ctx, event.Object, false)
+	case watch.Error:
+		err := apierrors.FromObject(event.Object)
+		if apierrors.IsGone(err) || apierrors.IsResourceExpired(err) {
+			return errGap
+		}
+		return err
+	}
+	accessor, err := meta.Accessor(event.Object)
+	if err != nil {
+		return err
+	}
+	s.position = accessor.GetResourceVersion()
+	s.moved(s.position)
+	return nil
+}
