@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/vmtests/guest"
 )
 
 // fixtures are test binaries that behave as badly as they can; the one that
@@ -30,8 +33,19 @@ func requireQemu(t *testing.T) {
 	}
 }
 
-// bootFixtures runs fixtures on the 6.12 kernel as the program itself does.
-func bootFixtures(t *testing.T, limit time.Duration, names ...string) (map[string]string, string) {
+// patience bounds a machine that should come to its end, on a busy host.
+const patience = 5 * time.Minute
+
+// booted is what came of a machine with fixtures.
+type booted struct {
+	problems map[string]string // by fixture
+	broken   string            // what the machine itself died of
+	measured []measurement
+}
+
+// bootFixtures runs fixtures on the 6.12 kernel as the program itself does. The
+// machine is given up when the fixture stopAt begins.
+func bootFixtures(t *testing.T, stopAt string, names ...string) booted {
 	t.Helper()
 	requireQemu(t)
 	t.Chdir("..")
@@ -56,34 +70,43 @@ func bootFixtures(t *testing.T, limit time.Duration, names ...string) (map[strin
 	require.NoError(t, err)
 	s := suites[kernel.Arch]
 	seen := newCollector(kernel, s.binaries)
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	_, broken := runMachine(ctx, o, kernel, s, seen.see, newPrinter(io.Discard, false))
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	timer := time.AfterFunc(patience, func() { stop(errors.New("out of patience")) })
+	defer timer.Stop()
+	see := func(line guest.Line) {
+		seen.see(line)
+		if line.Kind == guest.Begin && filepath.Base(line.Package) == stopAt {
+			stop(errors.New("given up"))
+		}
+	}
+	_, broken := runMachine(ctx, o, kernel, s, see, newPrinter(io.Discard, false))
 	results, err := seen.results(broken)
 	require.NoError(t, err)
-	problems := map[string]string{}
+	found := booted{problems: map[string]string{}, measured: seen.Measured}
 	for _, r := range results {
-		problems[filepath.Base(r.Package)] = r.Problem
+		found.problems[filepath.Base(r.Package)] = r.Problem
 	}
-	if broken == nil {
-		return problems, ""
+	if broken != nil {
+		found.broken = broken.Error()
 	}
-	return problems, broken.Error()
+	return found
 }
 
 func TestMachinesReportWhatHappens(t *testing.T) {
-	problems, broken := bootFixtures(t, 5*time.Minute, fixtures...)
+	found := bootFixtures(t, "", fixtures...)
 	const died = "did not end: the machine died or was stopped first"
 	require.Equal(t, map[string]string{
 		"passes": "", "leaves": "", "fails": "exit status 1", "exits": "exit status 2", "panics": died, "hangs": died, "machine": "broke",
-	}, problems, broken)
-	require.Contains(t, broken, "machine died before its report was complete")
-	require.Contains(t, broken, "Kernel panic - not syncing: sysrq triggered crash")
+	}, found.problems, found.broken)
+	require.Contains(t, found.broken, "machine died before its report was complete")
+	require.Contains(t, found.broken, "Kernel panic - not syncing: sysrq triggered crash")
+	require.Equal(t, []measurement{{Probe: "fixture", Rung: "first"}, {Probe: "fixture", Fault: "none", Result: "named", DelayMS: 1.5}}, found.measured)
 }
 
 func TestHangingMachineIsStopped(t *testing.T) {
-	problems, broken := bootFixtures(t, 20*time.Second, "fails", "hangs")
-	require.Equal(t, "exit status 1", problems["fails"])
-	require.Equal(t, "did not end: the machine died or was stopped first", problems["hangs"])
-	require.Contains(t, broken, "machine hangs")
+	found := bootFixtures(t, "hangs", "fails", "hangs")
+	require.Equal(t, "exit status 1", found.problems["fails"])
+	require.Equal(t, "did not end: the machine died or was stopped first", found.problems["hangs"])
+	require.Contains(t, found.broken, "machine hangs: given up")
 }

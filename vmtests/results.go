@@ -60,6 +60,7 @@ func newCollector(k Kernel, given []binary) *collector {
 func (c *collector) see(line guest.Line) {
 	switch output, given := c.outputs[line.Package]; {
 	case line.Kind == guest.Boot:
+		*c = *newCollector(c.kernel, c.given) // what an earlier boot said counts no more
 		c.Release = strings.TrimSpace(line.Text)
 	case line.Kind == guest.Begin:
 		c.begun = time.Now()

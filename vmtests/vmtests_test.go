@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,9 @@ func TestMatrixErrorsNameTheLine(t *testing.T) {
 	for text, problem := range map[string]string{
 		"\nkernel 6.1 amd64 bookworm":                          "kernels.txt:2: want 'kernel NAME ARCH SUITES PACKAGES'",
 		"kernel 6.1 riscv64 sid p":                             "only amd64 and arm64",
-		"kernel 6.1 amd64 a p-*-*":                             "at most one *",
+		"kernel 6.1 amd64 a p\nbeside 6.1 p 1 notadigest pool": "kernels.txt:2: want",
+		"quick 9.9":                "line for kernel 9.9, which has no row above",
+		"kernel 6.1 amd64 a p-*-*": "at most one *",
 		"kernel 6.1 amd64 a p\nkernel 6.1 amd64 b q":           "stands here twice",
 		"skip 6.1 bpf/kmsg TestX because":                      "line for kernel 6.1, which has no row above",
 		"kernel 6.1 amd64 a p\nskip 6.1 bpf/kmsg TestNoReason": "kernels.txt:2: want",
@@ -41,6 +44,75 @@ func TestUnknownKernelIsAnsweredWithTheKnown(t *testing.T) {
 	_, err := chooseKernels([]string{"4.4"})
 	require.ErrorContains(t, err, "kernel 4.4 is not in kernels.txt; it has quick, 5.10, ")
 	require.ErrorContains(t, err, ", newest, ")
+}
+
+const twoRows = `kernel a amd64 s p-*,q
+kernel b arm64 s p
+quick a
+quick b bpf/kmsg bpf/oomkill
+modules * fuse veth
+modules b bridge
+beside a linux-modules-1 1-1 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa pool/m.deb
+kernel c amd64 s p`
+
+func TestLinesAboutARowHoldForThatRow(t *testing.T) {
+	kernels, err := parseKernels(twoRows)
+	require.NoError(t, err)
+	require.Equal(t, []string{"p-*", "q"}, kernels[0].Package)
+	require.Equal(t, []string{"fuse", "veth"}, kernels[0].Modules)
+	require.Equal(t, []string{"fuse", "veth", "bridge"}, kernels[1].Modules)
+	require.Empty(t, kernels[2].Modules, "* means the rows above")
+	require.Equal(t, "linux-modules-1", kernels[0].Beside[0].Name)
+	require.Empty(t, kernels[1].Beside)
+}
+
+func TestQuickSelectionIsSmallerThanARow(t *testing.T) {
+	kernels, err := parseKernels(twoRows)
+	require.NoError(t, err)
+	names := func(chosen []Kernel) (list []string) {
+		for _, k := range chosen {
+			list = append(list, k.Name)
+		}
+		return list
+	}
+	quick, err := selectKernels(kernels, []string{"quick"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b"}, names(quick))
+	packages := []testPackage{{Name: "bpf/kmsg"}, {Name: "distro/x"}}
+	s := suite{binaries: []binary{{testPackage: packages[0]}, {testPackage: packages[1]}}}
+	require.Len(t, s.of(quick[0]), 2)
+	require.Len(t, s.of(quick[1]), 1)
+	require.True(t, wantedBy(quick, "amd64", packages[1]))
+	require.False(t, wantedBy(quick, "arm64", packages[1]), "what no machine runs is not built")
+
+	for _, selection := range [][]string{nil, {"b", "a"}} {
+		whole, err := selectKernels(kernels, selection)
+		require.NoError(t, err)
+		for _, k := range whole {
+			require.Len(t, s.of(k), 2, k.Name)
+		}
+	}
+}
+
+func TestQuickRowsRunPackagesThatExist(t *testing.T) {
+	kernels, err := parseKernels(kernelsFile)
+	require.NoError(t, err)
+	for _, k := range kernels {
+		for _, name := range k.Only {
+			require.DirExists(t, filepath.Join("..", name), k.Name)
+		}
+	}
+}
+
+func TestOptionsThatCannotGoTogetherAreRefused(t *testing.T) {
+	for _, args := range [][]string{
+		{"-results", "x", "-pkg", "./bpf/kmsg"}, {"-results", "x", "-run", "TestX"}, {"-results", "x", "-kernel", "5.10,quick"}, {"-parallel", "0"}, {"./bpf/kmsg"},
+	} {
+		_, err := parseFlags(args)
+		require.Error(t, err, args)
+	}
+	_, err := parseFlags([]string{"-results", "x", "-kernel", "5.10"})
+	require.NoError(t, err)
 }
 
 func TestOnlyTestsThatNeedAKernelAreChosen(t *testing.T) {

@@ -69,3 +69,10 @@ func TestSkipsWithoutDeclaration(t *testing.T) {
 	}
 	t.Skip("to see that a declared skip passes and any other fails")
 }
+
+func TestMeasurementsAreCollected(t *testing.T) {
+	lines := `{"probe":"fixture","rung":"first"}` + "\n" + `{"probe":"fixture","fault":"none","result":"named","delay_ms":1.5}`
+	if err := os.WriteFile(os.Getenv("TRACECORE_RESULTS"), []byte(lines), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
