@@ -8,5 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	playDrillChild()
 	goleak.VerifyTestMain(m)
 }
