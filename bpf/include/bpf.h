@@ -85,6 +85,7 @@ static void *(*bpf_ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (v
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132; /* 5.8 */
 static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133; /* 5.8 */
 static __u64 (*bpf_ringbuf_query)(void *ringbuf, __u64 flags) = (void *)134; /* 5.8 */
+static struct tcp_sock *(*bpf_skc_to_tcp_sock)(void *sk) = (void *)137; /* 5.9 */
 static struct socket *(*bpf_sock_from_file)(void *file) = (void *)162; /* 5.11 */
 
 /* The memory functions that clang turns into plain instructions. Sizes must be

@@ -22,6 +22,12 @@ struct mm_struct___atomic {
 	struct mm_rss_stat rss_stat;
 };
 
+struct bio_vec {
+	struct page *bv_page;
+	unsigned int bv_len;
+	unsigned int bv_offset;
+};
+
 struct kernfs_node___plain {
 	struct kernfs_node *parent;
 };
@@ -64,6 +70,28 @@ static __always_inline struct kernfs_node *kernfs_parent(struct kernfs_node *nod
 	if (core_field_exists(((struct kernfs_node___plain *)0)->parent))
 		return core_get(((struct kernfs_node___plain *)node)->parent);
 	return core_get(node->__parent);
+}
+
+/* A piece of a packet that lies in a page. */
+struct skb_piece {
+	__u64 page; /* struct page, or with bit 0 set memory of a device */
+	__u32 offset_bytes;
+	__u32 length_bytes;
+};
+
+/* 6.10 (21d2e6737c97) made a fragment its own structure; from 5.4 on it was a
+ * bio_vec (8842d285bafa). */
+static __always_inline void skb_piece(struct skb_piece *piece, void *frag)
+{
+	if (core_field_exists(((struct skb_frag *)0)->netmem)) {
+		piece->page = core_get(((struct skb_frag *)frag)->netmem);
+		piece->offset_bytes = core_get(((struct skb_frag *)frag)->offset);
+		piece->length_bytes = core_get(((struct skb_frag *)frag)->len);
+	} else {
+		piece->page = (__u64)core_get(((struct bio_vec *)frag)->bv_page);
+		piece->offset_bytes = core_get(((struct bio_vec *)frag)->bv_offset);
+		piece->length_bytes = core_get(((struct bio_vec *)frag)->bv_len);
+	}
 }
 
 #endif

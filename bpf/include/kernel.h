@@ -201,6 +201,46 @@ struct in6_addr {
 	__u8 bytes[16];
 };
 
+/* include/linux/rbtree_types.h */
+struct rb_node {
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
+/* include/linux/skbuff.h; on 64-bit machines end is an offset from head. */
+struct sk_buff {
+	struct sk_buff *next;
+	struct rb_node rbnode;
+	char cb[48]; /* TCP: struct tcp_skb_cb, include/net/tcp.h, whose first field is seq */
+	unsigned int len;
+	unsigned int data_len; /* of len, what is in pages */
+	unsigned int end;
+	unsigned char *head;
+	unsigned char *data;
+};
+
+struct sk_buff_head {
+	struct sk_buff *next;
+};
+
+struct skb_frag { /* named so since 6.10, see core_fixes.h */
+	unsigned long netmem;
+	unsigned int len;
+	unsigned int offset;
+};
+
+struct skb_shared_info {
+	struct skb_frag frags[1];
+};
+
+/* include/linux/mm_types.h; only its size is asked for. */
+struct page {
+	unsigned long flags;
+};
+
 /* include/net/sock.h. Ports are in network order. */
 struct sock_common {
 	__u16 skc_family;
@@ -215,7 +255,11 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
+	struct sk_buff_head sk_write_queue; /* TCP: not sent yet */
+	struct rb_root tcp_rtx_queue;       /* sent and not acknowledged, by sequence number */
 	__u16 sk_protocol; /* a whole field since 5.6, bf9765145b85 */
+	__u16 sk_type;
 	int sk_err;
 	struct socket *sk_socket;
 };

@@ -68,26 +68,30 @@ type bpfSocketRecord struct {
 	Timeouts           uint8
 	Probes             uint8
 	Pending            uint8
+	Handshake          [15]uint8
+	HandshakeBytes     uint8
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapDropped          = "dropped"
-	bpfMapEvents           = "events"
-	bpfMapOwners           = "owners"
-	bpfMapSockets          = "sockets"
-	bpfProgDestroy         = "destroy"
-	bpfProgOpenFile        = "open_file"
-	bpfProgRetransmit      = "retransmit"
-	bpfProgSetState        = "set_state"
-	bpfVarChangeType       = "change_type"
-	bpfVarMaxSockets       = "max_sockets"
-	bpfVarOver             = "over"
-	bpfVarSnapshot         = "snapshot"
-	bpfVarSocketRecordType = "socket_record_type"
-	bpfVarWritten          = "written"
+	bpfMapDropped               = "dropped"
+	bpfMapEvents                = "events"
+	bpfMapOwners                = "owners"
+	bpfMapSockets               = "sockets"
+	bpfProgDestroy              = "destroy"
+	bpfProgOpenFile             = "open_file"
+	bpfProgRetransmit           = "retransmit"
+	bpfProgSetState             = "set_state"
+	bpfVarChangeType            = "change_type"
+	bpfVarMaxSockets            = "max_sockets"
+	bpfVarOver                  = "over"
+	bpfVarPageOffsetBaseAddress = "page_offset_base_address"
+	bpfVarSnapshot              = "snapshot"
+	bpfVarSocketRecordType      = "socket_record_type"
+	bpfVarVmemmapBaseAddress    = "vmemmap_base_address"
+	bpfVarWritten               = "written"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -152,12 +156,14 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	ChangeType       *ebpf.VariableSpec `ebpf:"change_type"`
-	MaxSockets       *ebpf.VariableSpec `ebpf:"max_sockets"`
-	Over             *ebpf.VariableSpec `ebpf:"over"`
-	Snapshot         *ebpf.VariableSpec `ebpf:"snapshot"`
-	SocketRecordType *ebpf.VariableSpec `ebpf:"socket_record_type"`
-	Written          *ebpf.VariableSpec `ebpf:"written"`
+	ChangeType            *ebpf.VariableSpec `ebpf:"change_type"`
+	MaxSockets            *ebpf.VariableSpec `ebpf:"max_sockets"`
+	Over                  *ebpf.VariableSpec `ebpf:"over"`
+	PageOffsetBaseAddress *ebpf.VariableSpec `ebpf:"page_offset_base_address"`
+	Snapshot              *ebpf.VariableSpec `ebpf:"snapshot"`
+	SocketRecordType      *ebpf.VariableSpec `ebpf:"socket_record_type"`
+	VmemmapBaseAddress    *ebpf.VariableSpec `ebpf:"vmemmap_base_address"`
+	Written               *ebpf.VariableSpec `ebpf:"written"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -199,12 +205,14 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	ChangeType       *ebpf.Variable `ebpf:"change_type"`
-	MaxSockets       *ebpf.Variable `ebpf:"max_sockets"`
-	Over             *ebpf.Variable `ebpf:"over"`
-	Snapshot         *ebpf.Variable `ebpf:"snapshot"`
-	SocketRecordType *ebpf.Variable `ebpf:"socket_record_type"`
-	Written          *ebpf.Variable `ebpf:"written"`
+	ChangeType            *ebpf.Variable `ebpf:"change_type"`
+	MaxSockets            *ebpf.Variable `ebpf:"max_sockets"`
+	Over                  *ebpf.Variable `ebpf:"over"`
+	PageOffsetBaseAddress *ebpf.Variable `ebpf:"page_offset_base_address"`
+	Snapshot              *ebpf.Variable `ebpf:"snapshot"`
+	SocketRecordType      *ebpf.Variable `ebpf:"socket_record_type"`
+	VmemmapBaseAddress    *ebpf.Variable `ebpf:"vmemmap_base_address"`
+	Written               *ebpf.Variable `ebpf:"written"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

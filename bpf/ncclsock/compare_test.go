@@ -3,6 +3,7 @@
 package ncclsock
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -14,10 +15,14 @@ import (
 // patience is for a starved machine under software emulation.
 const patience = time.Minute
 
+// pagesHere is learned once for all tests: the symbol table is long.
+var pagesHere = sync.OnceValue(learnPageVariables)
+
 // openAll opens the probe on every rung of this kernel.
 func openAll(t testing.TB, opts Options) []*Probe {
 	t.Helper()
 	privtest.Require(t)
+	opts.pages = pagesHere()
 	var all []*Probe
 	for _, opts.Rung = range rungsHere(t) {
 		p, err := Open(opts)

@@ -44,6 +44,9 @@ func decodeSocket(r *bpfSocketRecord, tick time.Duration, s *Socket) error {
 	}
 	decodeQueues(r, s)
 	decodeProgress(r, tick, s)
+	if n := int(r.HandshakeBytes); n > 0 {
+		s.Handshake = append([]byte(nil), r.Handshake[:min(n, len(r.Handshake))]...)
+	}
 	return nil
 }
 

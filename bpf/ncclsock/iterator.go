@@ -88,7 +88,11 @@ func load(opts Options, programs []string) (*ebpf.Collection, error) {
 	if opts.RingBytes != 0 {
 		spec.Maps[bpfMapEvents].MaxEntries = opts.RingBytes
 	}
-	if err := spec.Variables[bpfVarMaxSockets].Set(opts.MaxSockets); err != nil {
+	if err := errors.Join(
+		spec.Variables[bpfVarMaxSockets].Set(opts.MaxSockets),
+		spec.Variables[bpfVarVmemmapBaseAddress].Set(opts.pages.vmemmapBase),
+		spec.Variables[bpfVarPageOffsetBaseAddress].Set(opts.pages.pageOffsetBase),
+	); err != nil {
 		return nil, err
 	}
 	return ebpf.NewCollection(spec)

@@ -4,7 +4,6 @@ package ncclsock
 
 import (
 	"net"
-	"net/netip"
 	"os"
 	"sync"
 	"testing"
@@ -27,30 +26,18 @@ func manyFiles(t testing.TB, n uint64) int {
 	return int(wanted.Cur)
 }
 
-// manyConnections makes n connections of this process with itself, over as many
-// listeners as their ports need, and returns all their descriptors.
+// manyConnections makes n connections of this process with itself, until the test
+// ends, and returns their descriptors and the listener's.
 func manyConnections(t testing.TB, n int) []int {
 	t.Helper()
 	manyFiles(t, 16<<10)
-	var fds []int
+	fds, err := connectMany(n)
 	t.Cleanup(func() {
 		for _, fd := range fds {
 			_ = unix.Close(fd)
 		}
 	})
-	listener, err := listen(netip.AddrPortFrom(loopback4, 0))
 	require.NoError(t, err)
-	fds = append(fds, listener)
-	at, err := unix.Getsockname(listener)
-	require.NoError(t, err)
-	for range n {
-		fd, err := connect(addrPortOfSockaddr(at))
-		require.NoError(t, err)
-		fds = append(fds, fd)
-		accepted, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
-		require.NoError(t, err)
-		fds = append(fds, accepted)
-	}
 	return fds
 }
 

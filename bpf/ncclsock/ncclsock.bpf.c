@@ -16,13 +16,14 @@
  * socket of anyone else each costs one lookup. Nothing hooks send or receive.
  */
 #include "dropped.h"
-#include "kernel.h"
+#include "handshake.h"
 
 char dual_license[] SEC("license") = "Dual BSD/GPL";
 
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
+#define SOCK_STREAM 1
 #define SOCKFS_MAGIC 0x534F434B
 #define RETRANSMIT_INTERVAL_NS 1000000000ULL /* one change a second and socket tells it all */
 
@@ -34,10 +35,20 @@ enum {
 };
 
 /* Of the helpers' numbers only one that came with 5.12, and with it
- * bpf_get_socket_cookie for tracing programs (c5dbb89fc2ac). */
+ * bpf_get_socket_cookie for tracing programs (c5dbb89fc2ac). By then
+ * bpf_sock_from_file is there too (5.11), so that the verifier knows the socket's
+ * type and lets its fields be loaded: an eighth of the cost of core_get. */
 enum bpf_func_id {
 	BPF_FUNC_check_mtu = 163,
 };
+
+static __always_inline bool is_typed(void)
+{
+	return core_enum_exists(enum bpf_func_id, BPF_FUNC_check_mtu);
+}
+
+/* A field of struct sock as a tracepoint gives it, or of the socket of tcp_of_file. */
+#define field(f) (is_typed() ? (f) : core_get(f))
 
 enum change_kind {
 	CHANGE_STATE,
@@ -85,6 +96,8 @@ struct socket_record {
 	__u8 timeouts; /* icsk_retransmits */
 	__u8 probes;   /* icsk_probes_out */
 	__u8 pending;  /* icsk_pending */
+	__u8 handshake[15];
+	__u8 handshake_bytes;
 };
 
 struct change {
@@ -156,27 +169,28 @@ struct iterator_task_file {
 
 static __always_inline bool is_tcp(struct sock *sk)
 {
-	__u16 family = core_get(sk->__sk_common.skc_family);
+	__u16 family = field(sk->__sk_common.skc_family);
 
-	return (family == AF_INET || family == AF_INET6) && core_get(sk->sk_protocol) == IPPROTO_TCP;
+	return (family == AF_INET || family == AF_INET6) && field(sk->sk_protocol) == IPPROTO_TCP &&
+	       field(sk->sk_type) == SOCK_STREAM; /* else a raw socket of TCP packets */
 }
 
 static __always_inline __u64 netns_of(struct sock *sk)
 {
-	return core_get(core_get(sk->__sk_common.skc_net.net)->ns.inum);
+	return field(field(sk->__sk_common.skc_net.net)->ns.inum);
 }
 
 static __always_inline void copy_endpoints(struct endpoints *e, struct sock *sk)
 {
-	e->family = core_get(sk->__sk_common.skc_family);
+	e->family = field(sk->__sk_common.skc_family);
 	e->local_port = core_get(((struct inet_sock *)sk)->inet_sport);
-	e->remote_port = core_get(sk->__sk_common.skc_dport);
+	e->remote_port = field(sk->__sk_common.skc_dport);
 	if (e->family == AF_INET6) {
 		core_read((struct in6_addr *)e->local, sk->__sk_common.skc_v6_rcv_saddr);
 		core_read((struct in6_addr *)e->remote, sk->__sk_common.skc_v6_daddr);
 	} else {
-		core_read((__u32 *)e->local, sk->__sk_common.skc_rcv_saddr);
-		core_read((__u32 *)e->remote, sk->__sk_common.skc_daddr);
+		*(__u32 *)e->local = field(sk->__sk_common.skc_rcv_saddr);
+		*(__u32 *)e->remote = field(sk->__sk_common.skc_daddr);
 	}
 }
 
@@ -186,62 +200,80 @@ static __always_inline __u64 cookie_of_inode(__u64 inode)
 	return 1ULL << 63 | inode;
 }
 
-static __always_inline bool has_cookies(void)
-{
-	return core_enum_exists(enum bpf_func_id, BPF_FUNC_check_mtu);
-}
-
 static __always_inline void copy_queues(struct socket_record *r, struct tcp_sock *tp)
 {
-	r->unread = core_get(tp->copied_seq);
-	r->unread = core_get(tp->rcv_nxt) - r->unread;
-	r->unacked = core_get(tp->snd_una);
-	r->unsent = core_get(tp->snd_nxt);
+	r->unread = field(tp->copied_seq);
+	r->unread = field(tp->rcv_nxt) - r->unread;
+	r->unacked = field(tp->snd_una);
+	r->unsent = field(tp->snd_nxt);
 	r->unacked = r->unsent - r->unacked;
-	r->unsent = core_get(tp->write_seq) - r->unsent;
-	r->send_window = core_get(tp->snd_wnd);
+	r->unsent = field(tp->write_seq) - r->unsent;
+	r->send_window = field(tp->snd_wnd);
 }
 
 static __always_inline void copy_progress(struct socket_record *r, struct tcp_sock *tp)
 {
-	__u32 sent = core_get(tp->lsndtime);
-	__u32 received = core_get(tp->inet_conn.icsk_ack.lrcvtime);
+	__u32 sent = field(tp->lsndtime);
+	__u32 received = field(tp->inet_conn.icsk_ack.lrcvtime);
 	__u32 now = bpf_jiffies64();
 
 	r->sent_age_jiffies = now - sent;
 	r->received_age_jiffies = now - received;
-	r->bytes_received = core_get(tp->bytes_received);
-	r->bytes_sent = core_get(tp->bytes_sent);
-	r->bytes_retransmitted = core_get(tp->bytes_retrans);
-	r->retransmits = core_get(tp->total_retrans);
-	r->srtt_us = core_get(tp->srtt_us);
-	r->timeouts = core_get(tp->inet_conn.icsk_retransmits);
-	r->probes = core_get(tp->inet_conn.icsk_probes_out);
-	r->pending = core_get(tp->inet_conn.icsk_pending);
+	r->bytes_received = field(tp->bytes_received);
+	r->bytes_sent = field(tp->bytes_sent);
+	r->bytes_retransmitted = field(tp->bytes_retrans);
+	r->retransmits = field(tp->total_retrans);
+	r->srtt_us = field(tp->srtt_us);
+	r->timeouts = field(tp->inet_conn.icsk_retransmits);
+	r->probes = field(tp->inet_conn.icsk_probes_out);
+	r->pending = field(tp->inet_conn.icsk_pending);
 }
 
-/* The socket of an open file, NULL when the file is none. The iterator holds the
- * file, and the file the socket. */
-static __always_inline struct sock *socket_of_file(struct file *file)
+/* Nothing read yet, or nothing acknowledged: then the first bytes are still there. */
+static __always_inline void copy_first_bytes(struct socket_record *r, struct tcp_sock *tp)
 {
-	if (file->f_inode->i_sb->s_magic != SOCKFS_MAGIC)
-		return NULL;
-	return core_get(((struct socket *)core_get(file->private_data))->sk);
+	__u64 sent = r->bytes_sent - r->bytes_retransmitted;
+	enum front front = FRONT_NONE;
+	__u32 sequence = 0;
+
+	if (r->unread && r->bytes_received && r->bytes_received <= r->unread) {
+		front = FRONT_RECEIVED;
+		sequence = core_get(tp->copied_seq);
+	} else if (r->unacked && sent && sent <= r->unacked) {
+		front = FRONT_UNACKNOWLEDGED;
+		sequence = core_get(tp->snd_una);
+	} else if (r->unsent && !sent) {
+		front = FRONT_UNSENT;
+		sequence = core_get(tp->snd_nxt);
+	}
+	if (front != FRONT_NONE)
+		r->handshake_bytes = copy_handshake(r->handshake, (struct sock *)tp, front, sequence);
 }
 
-/* Asks the kernel, which numbers the socket if nobody has asked before. */
-static __always_inline __u64 cookie_of_file(struct file *file, __u64 inode)
+/*
+ * The TCP socket of an open file, NULL when the file is none. The iterator holds the
+ * file, and the file the socket.
+ */
+static __always_inline struct tcp_sock *tcp_of_file(struct file *file)
 {
 	struct socket *socket;
 	struct sock *sk;
 
-	if (!has_cookies())
-		return cookie_of_inode(inode);
+	if (file->f_inode->i_sb->s_magic != SOCKFS_MAGIC)
+		return NULL;
+	if (!is_typed()) {
+		sk = core_get(((struct socket *)core_get(file->private_data))->sk);
+		return sk && is_tcp(sk) ? (struct tcp_sock *)sk : NULL;
+	}
 	socket = bpf_sock_from_file(file);
-	if (!socket)
-		return 0;
-	sk = socket->sk;
-	return sk ? bpf_get_socket_cookie(sk) : 0;
+	sk = socket ? socket->sk : NULL;
+	return sk && is_tcp(sk) ? bpf_skc_to_tcp_sock(sk) : NULL;
+}
+
+/* Asks the kernel, which numbers the socket if nobody has asked before. */
+static __always_inline __u64 cookie_of(void *sk, __u64 inode)
+{
+	return is_typed() ? bpf_get_socket_cookie(sk) : cookie_of_inode(inode);
 }
 
 /* Marks the socket as being in this snapshot. */
@@ -255,15 +287,19 @@ static __always_inline void remember(__u64 key, struct known *known, const struc
 		bpf_map_update_elem(&sockets, &key, &fresh, BPF_ANY);
 }
 
-static __always_inline void copy_socket(struct socket_record *r, struct sock *sk, const struct known *known)
+static __always_inline void copy_socket(struct socket_record *r, struct tcp_sock *tp, const struct known *known)
 {
+	struct sock *sk = (struct sock *)tp;
+
 	r->netns = netns_of(sk);
 	if (known && known->inode == r->inode && known->began_ns)
 		r->age_ns = bpf_ktime_get_boot_ns() - known->began_ns;
-	r->state = core_get(sk->__sk_common.skc_state);
+	r->state = field(sk->__sk_common.skc_state);
 	copy_endpoints(&r->endpoints, sk);
-	copy_queues(r, (struct tcp_sock *)sk);
-	copy_progress(r, (struct tcp_sock *)sk);
+	copy_queues(r, tp);
+	copy_progress(r, tp);
+	if (r->state != TCP_LISTEN)
+		copy_first_bytes(r, tp);
 }
 
 SEC("iter/task_file")
@@ -273,7 +309,7 @@ int open_file(struct iterator_task_file *ctx)
 	struct file *file = ctx->file;
 	struct socket_record record;
 	struct known *known;
-	struct sock *sk;
+	struct tcp_sock *tp;
 	__u32 pid;
 	__u64 key;
 
@@ -282,19 +318,19 @@ int open_file(struct iterator_task_file *ctx)
 	pid = task->tgid;
 	if (!bpf_map_lookup_elem(&owners, &pid))
 		return 0;
-	sk = socket_of_file(file);
-	if (!sk || !is_tcp(sk))
+	tp = tcp_of_file(file);
+	if (!tp)
 		return 0;
 	zero(&record);
 	record.pid = pid;
 	record.inode = file->f_inode->i_ino;
-	key = (__u64)sk;
+	key = (__u64)tp;
 	known = bpf_map_lookup_elem(&sockets, &key);
 	if (known && known->inode == record.inode && known->snapshot == snapshot)
 		return 0; /* another descriptor of it, or another process */
-	record.cookie = cookie_of_file(file, record.inode);
+	record.cookie = cookie_of(tp, record.inode);
 	if (written < max_sockets) {
-		copy_socket(&record, sk, known);
+		copy_socket(&record, tp, known);
 		/* A full buffer makes the kernel run this again for the same file. */
 		if (bpf_seq_write(ctx->meta->seq, &record, sizeof(record)))
 			return 0;
@@ -347,7 +383,7 @@ static __always_inline struct known *begin(struct sock *sk, __u64 key)
 	if (!bpf_map_lookup_elem(&owners, &pid) || !is_tcp(sk))
 		return NULL;
 	fresh.inode = inode_of(sk);
-	fresh.cookie = has_cookies() ? bpf_get_socket_cookie(sk) : cookie_of_inode(fresh.inode);
+	fresh.cookie = cookie_of(sk, fresh.inode);
 	fresh.began_ns = bpf_ktime_get_boot_ns();
 	bpf_map_update_elem(&sockets, &key, &fresh, BPF_ANY);
 	return bpf_map_lookup_elem(&sockets, &key);

@@ -34,6 +34,8 @@ type Options struct {
 	MaxSockets uint32 // in one snapshot, 0: DefaultMaxSockets
 	MaxOwners  uint32 // processes looked at, 0: DefaultMaxOwners
 	RingBytes  uint32 // size of the ring of changes, a power of two and at least a page; 0: 256 KiB, 2,300 changes
+
+	pages *pageVariables // learned by Try when nil
 }
 
 func (o Options) withDefaults() Options {
@@ -88,6 +90,9 @@ func Open(opts Options) (*Probe, error) {
 // Try is Open that returns the report also when no rung works.
 func Try(opts Options) (*Probe, probe.Report, error) {
 	opts = opts.withDefaults()
+	if opts.pages == nil {
+		opts.pages = learnPageVariables()
+	}
 	src, report, err := ladder.Climb(Name, opts.Rung, rungs(opts))
 	if err != nil {
 		return nil, report, err

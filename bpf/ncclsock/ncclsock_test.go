@@ -239,10 +239,10 @@ func TestOtherSocketsArePassedOver(t *testing.T) {
 		rank := newPlayer(t)
 		for _, kind := range []order{
 			{FD: unix.AF_INET, N: unix.SOCK_DGRAM}, {FD: unix.AF_INET6, N: unix.SOCK_DGRAM}, {FD: unix.AF_UNIX, N: unix.SOCK_STREAM},
-			{FD: unix.AF_NETLINK, N: unix.SOCK_RAW}, {FD: unix.AF_INET, N: unix.SOCK_RAW | unix.SOCK_CLOEXEC},
+			{FD: unix.AF_NETLINK, N: unix.SOCK_RAW}, {FD: unix.AF_INET, N: unix.SOCK_RAW, Proto: unix.IPPROTO_TCP},
 		} {
 			kind.Do = "socket"
-			rank.do(t, kind)
+			rank.must(t, kind)
 		}
 		require.Empty(t, snapshot(t, p, rank.pid).Sockets)
 	}

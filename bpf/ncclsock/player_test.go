@@ -47,10 +47,12 @@ type (
 	order struct {
 		Do      string
 		FD, N   int
+		Proto   int
 		Address netip.AddrPort
 		Prefix  string // of an interface
 		Link    string
 		MAC     string
+		Data    []byte
 	}
 	answer struct {
 		FD, N, PID int
@@ -103,6 +105,12 @@ func obey(o order, a *answer) (err error) {
 		a.FD, _, err = unix.Accept4(o.FD, unix.SOCK_CLOEXEC)
 	case "write":
 		a.N, err = unix.SendmsgN(o.FD, make([]byte, o.N), nil, nil, 0)
+	case "say":
+		a.N, err = unix.Write(o.FD, o.Data)
+	case "xdp":
+		err = passThroughXDP(o.Link)
+	case "many":
+		_, err = connectMany(o.N)
 	case "fill":
 		a.N, err = fill(o.FD)
 	case "read":
@@ -112,7 +120,7 @@ func obey(o order, a *answer) (err error) {
 	case "close":
 		err = unix.Close(o.FD)
 	case "socket":
-		a.FD, err = unix.Socket(o.FD, o.N, 0)
+		a.FD, err = unix.Socket(o.FD, o.N, o.Proto)
 	case "info":
 		a.Info, err = look(o.FD)
 	case "share":
@@ -147,6 +155,32 @@ func listen(at netip.AddrPort) (int, error) {
 		unix.Bind(fd, address),
 		unix.Listen(fd, 1024),
 	)
+}
+
+// connectMany makes n connections of this process with itself and returns their
+// descriptors and the listener's.
+func connectMany(n int) (fds []int, err error) {
+	listener, err := listen(netip.AddrPortFrom(loopback4, 0))
+	if err != nil {
+		return nil, err
+	}
+	at, err := unix.Getsockname(listener)
+	if err != nil {
+		return nil, err
+	}
+	fds = append(fds, listener)
+	for range n {
+		fd, err := connect(addrPortOfSockaddr(at))
+		if err != nil {
+			return fds, err
+		}
+		accepted, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
+		if err != nil {
+			return fds, err
+		}
+		fds = append(fds, fd, accepted)
+	}
+	return fds, nil
 }
 
 // connect does not wait for the answer.
@@ -283,12 +317,20 @@ type player struct {
 // newPlayer starts one in a network namespace of its own, with lo up.
 func newPlayer(t testing.TB) *player {
 	t.Helper()
+	p := newPlayerWith(t, syscall.CLONE_NEWNET)
+	p.must(t, order{Do: "link", Link: "lo"})
+	return p
+}
+
+// newPlayerWith starts one with new namespaces of its own.
+func newPlayerWith(t testing.TB, namespaces uintptr) *player {
+	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self)
 	cmd.Env = []string{roleVariable + "=play"}
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()
@@ -304,7 +346,6 @@ func newPlayer(t testing.TB) *player {
 		}
 	}
 	t.Cleanup(p.end)
-	p.must(t, order{Do: "link", Link: "lo"})
 	return p
 }
 

@@ -1,0 +1,116 @@
+//go:build linux && (amd64 || arm64)
+
+package ncclsock
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
+)
+
+// kept are the links of a player; one that is collected detaches.
+var kept []link.Link
+
+// passThroughXDP makes a veth copy what it receives into the packet's own memory,
+// as the drivers of network cards do. It holds until the player ends.
+func passThroughXDP(name string) error {
+	device, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.XDP, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */), asm.Return()},
+	})
+	if err != nil {
+		return err
+	}
+	attached, err := link.AttachXDP(link.XDPOptions{Program: program, Interface: device.Attrs().Index})
+	kept = append(kept, attached)
+	return err
+}
+
+var (
+	nccl  = []byte{0x6c, 0x9d, 0x4b, 0xfc, 0xf2, 0xb9, 0x4a, 0x56, 3, 0, 0, 0, 7}
+	later = []byte("and then data")
+)
+
+// showsPages says whether a probe can show what a packet holds in pages.
+func showsPages(t testing.TB, p *Probe) bool {
+	if runtime.GOARCH == "amd64" && *pagesHere() == (pageVariables{}) {
+		t.Log("/proc/kallsyms of this kernel does not tell where pages are")
+	}
+	return p.Report().Rung != RungDiag && *pagesHere() != pageVariables{}
+}
+
+func TestHandshakeThatANetworkCardReceived(t *testing.T) {
+	probes := openAll(t, Options{})
+	e := joined(t)
+	e.far.must(t, order{Do: "xdp", Link: "far"})
+	c := connected(t, e.near, e.far, e.farAddr)
+	e.near.must(t, order{Do: "say", FD: c.connected, Data: nccl})
+	for _, p := range probes {
+		s := until(t, p, e.far, c.accepted, func(s Socket) bool { return s.ReceiveQueueBytes == 13 })
+		if p.Report().Rung == RungDiag {
+			require.Empty(t, s.Handshake)
+			continue
+		}
+		require.Equal(t, nccl, s.Handshake)
+	}
+	e.far.must(t, order{Do: "read", FD: c.accepted, N: 13})
+	e.near.must(t, order{Do: "say", FD: c.connected, Data: later})
+	for _, p := range probes {
+		s := until(t, p, e.far, c.accepted, func(s Socket) bool { return s.ReceiveQueueBytes == 13 })
+		require.Empty(t, s.Handshake, "these are not the first bytes")
+	}
+}
+
+func TestHandshakeInPages(t *testing.T) {
+	probes := openAll(t, Options{})
+	rank := newPlayer(t)
+	c := connected(t, rank, rank, loopback4)
+	rank.must(t, order{Do: "say", FD: c.connected, Data: append(append([]byte(nil), nccl...), later...)})
+	for _, p := range probes {
+		s := until(t, p, rank, c.accepted, func(s Socket) bool { return s.ReceiveQueueBytes == 26 })
+		if showsPages(t, p) {
+			require.Equal(t, nccl, s.Handshake)
+		} else {
+			require.Empty(t, s.Handshake)
+		}
+	}
+}
+
+func TestHandshakeThatIsNotAcknowledged(t *testing.T) {
+	probes := openAll(t, Options{})
+	e := joined(t)
+	c := connected(t, e.near, e.far, e.farAddr)
+	e.far.must(t, order{Do: "forget", Link: "far", Prefix: e.farPrefix})
+	e.near.must(t, order{Do: "say", FD: c.connected, Data: nccl})
+	e.near.must(t, order{Do: "say", FD: c.connected, Data: later})
+	for _, p := range probes {
+		s := until(t, p, e.near, c.connected, func(s Socket) bool { return s.Retransmits > 0 })
+		if showsPages(t, p) {
+			require.Equal(t, nccl, s.Handshake)
+		} else {
+			require.Empty(t, s.Handshake)
+		}
+	}
+}
+
+func TestPageVariablesAreBothOrNone(t *testing.T) {
+	const both = "ffffffff81000000 T _text\nffffffff82a00010 D vmemmap_base\nffffffff82a00018 D page_offset_base\n"
+	require.Equal(t, &pageVariables{0xffffffff82a00010, 0xffffffff82a00018}, parsePageVariables(strings.NewReader(both)))
+	for _, text := range []string{
+		"", both[:60], strings.ReplaceAll(both, "82a00010", "nonsense"),
+		fmt.Sprintf("%016x D vmemmap_base\n%016x D page_offset_base\n", 0, 0),
+	} {
+		require.Equal(t, &pageVariables{}, parsePageVariables(strings.NewReader(text)))
+	}
+}
