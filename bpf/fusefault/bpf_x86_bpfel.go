@@ -47,6 +47,7 @@ type bpfMount struct {
 type bpfRequest struct {
 	_          structs.HostLayout
 	StartNs    uint64
+	EndedNs    uint64
 	NodeId     uint64
 	Connection uint64
 	Device     uint32

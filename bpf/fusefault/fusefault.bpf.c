@@ -19,8 +19,8 @@
  * that number again, at the thread's state and at its kernel stack. The kernel's
  * own event of a completed major fault strikes it out and gives its duration.
  *
- * Cost: one insertion and one deletion in a hash per request; a fault on another
- * file system, one comparison. README.md has the figures.
+ * Cost: three lookups in hashes per request; a fault on another file system, one
+ * comparison. README.md has the figures.
  */
 #include "dropped.h"
 #include "fuse.h"
@@ -49,6 +49,7 @@ volatile const __u32 device_rdev = 0;          /* of /dev/fuse */
 
 struct request {
 	__u64 start_ns; /* boot clock */
+	__u64 ended_ns; /* 0: in flight */
 	__u64 node_id;
 	__u64 connection; /* struct fuse_conn, as a name only */
 	__u32 device;
@@ -60,9 +61,12 @@ struct request {
 };
 
 /*
- * struct fuse_req → what it is. Deleted when the request ends. One that a fatal
- * signal takes out of the queue ends nowhere: user space strikes it out when its
- * thread is gone. A request that finds no room is counted in dropped.
+ * struct fuse_req → what it is. The kernel uses the same few structures again and
+ * again, so an entry is not deleted when its request ends but marked: that, and its
+ * next use, take no lock. User space deletes what was not used again for long. A
+ * request that a fatal signal takes out of the queue ends nowhere: user space
+ * strikes it out when its thread is gone. One that finds no room is counted in
+ * dropped.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -169,7 +173,7 @@ static __always_inline int request_begins(void *req, bool direct)
 	__u64 key = (__u64)req, flags, thread = bpf_get_current_pid_tgid();
 	void *mount = mount_of(req, direct);
 	struct super_block___fuse *super = super_of(mount, direct);
-	struct request r = {};
+	struct request r = {}, *known;
 
 	if (!direct && !is_fuse(super, false)) /* CUSE has none */
 		return 0;
@@ -186,8 +190,15 @@ static __always_inline int request_begins(void *req, bool direct)
 	if (r.background && sent_by_daemon(&r))
 		r.tid = r.pid = 0;
 	r.start_ns = bpf_ktime_get_boot_ns();
-	if (bpf_map_update_elem(&requests, &key, &r, BPF_ANY))
+	known = bpf_map_lookup_elem(&requests, &key);
+	if (known) {
+		r.ended_ns = known->ended_ns;
+		*known = r;
+		asm volatile("" ::: "memory");
+		known->ended_ns = 0; /* last: a reader must not take the old fields for the new */
+	} else if (bpf_map_update_elem(&requests, &key, &r, BPF_ANY)) {
 		count_dropped();
+	}
 	return 0;
 }
 
@@ -247,8 +258,8 @@ static __always_inline struct mount *mount_entry(__u32 device)
 static __always_inline void answered(const struct request *r, __u64 duration_ns)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
-	struct task_struct *task = (void *)bpf_get_current_task();
 	struct mount *m = mount_entry(r->device);
+	struct task_struct *task;
 
 	if (!m)
 		return;
@@ -256,6 +267,7 @@ static __always_inline void answered(const struct request *r, __u64 duration_ns)
 	if (m->daemon == pid && m->connection == r->connection)
 		return;
 	m->connection = r->connection;
+	task = (void *)bpf_get_current_task();
 	/* Virtio's answers come in kernel threads, which have no memory of their own. */
 	if (!core_get(task->mm))
 		return;
@@ -270,14 +282,14 @@ static __always_inline int request_ends(void *req, bool direct)
 	struct request *r = bpf_map_lookup_elem(&requests, &key);
 	__s32 error;
 
-	if (!r)
+	if (!r || r->ended_ns)
 		return 0;
 	at(&error, req, request_error_at, direct);
 	now = bpf_ktime_get_boot_ns();
 	/* An aborted request was answered by nobody. */
 	if (error != -ECONNABORTED && error != -ENOTCONN && now > r->start_ns)
 		answered(r, now - r->start_ns);
-	bpf_map_delete_elem(&requests, &key);
+	r->ended_ns = now;
 	return 0;
 }
 

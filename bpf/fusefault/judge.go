@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// forgetAfter is how old the record of an ended fault must be before it is taken out
-// of the map: a thread that was quiet so long is not about to fault while we look.
+// forgetAfter is how old the record of an ended fault or request must be before it is
+// taken out of its map: what was not used so long is not about to be, while we look.
 const forgetAfter = uint64(10 * time.Second)
 
 // FUSE opcodes of waits that have no request of their own, include/uapi/linux/fuse.h.
@@ -40,6 +40,7 @@ type picture struct {
 	minAge   uint64
 	code     kernelCode
 	requests []request
+	unused   []request // ended long ago, their structures not used again
 	faults   []fault
 	threads  map[uint32]thread
 }

@@ -59,7 +59,7 @@ func (p *Probe) snapshot(s *Snapshot, minAge time.Duration) error {
 		return err
 	}
 	v := picture.judge()
-	if err := p.forget(v); err != nil {
+	if err := p.forget(v, picture.unused); err != nil {
 		return err
 	}
 	mounts := p.mounts(picture)
@@ -103,7 +103,12 @@ func (p *Probe) look(minAge time.Duration) (*picture, error) {
 	}
 	pic := &picture{now: now, minAge: uint64(minAge), code: p.code}
 	for i, key := range b.requestKeys {
-		pic.requests = append(pic.requests, request{key, b.requests[i]})
+		switch r := b.requests[i]; {
+		case r.EndedNs == 0:
+			pic.requests = append(pic.requests, request{key, r})
+		case now > r.EndedNs && now-r.EndedNs > forgetAfter:
+			pic.unused = append(pic.unused, request{key, r})
+		}
 	}
 	for i, tid := range b.faultKeys {
 		pic.faults = append(pic.faults, fault{tid, b.faults[i]})
@@ -167,8 +172,8 @@ func run(iteration io.ReadCloser, err error) ([]byte, error) {
 
 // forget takes out what ended without a hook telling, after another look: the
 // kernel may have used the key again.
-func (p *Probe) forget(v verdicts) error {
-	for _, r := range v.endedRequests {
+func (p *Probe) forget(v verdicts, unused []request) error {
+	for _, r := range append(v.endedRequests, unused...) {
 		var now bpfRequest
 		if err := p.hooks.maps.Requests.Lookup(r.key, &now); err == nil && now == r.bpfRequest {
 			if err := p.hooks.maps.Requests.Delete(r.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
