@@ -22,12 +22,6 @@ struct mm_struct___atomic {
 	struct mm_rss_stat rss_stat;
 };
 
-struct bio_vec {
-	struct page *bv_page;
-	unsigned int bv_len;
-	unsigned int bv_offset;
-};
-
 struct kernfs_node___plain {
 	struct kernfs_node *parent;
 };

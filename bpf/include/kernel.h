@@ -236,6 +236,13 @@ struct skb_shared_info {
 	struct skb_frag frags[1];
 };
 
+/* include/linux/bvec.h: what a fragment was before 6.10. */
+struct bio_vec {
+	struct page *bv_page;
+	unsigned int bv_len;
+	unsigned int bv_offset;
+};
+
 /* include/linux/mm_types.h; only its size is asked for. */
 struct page {
 	unsigned long flags;
