@@ -34,13 +34,13 @@ type bpfHolder struct {
 
 type bpfMount struct {
 	_             structs.HostLayout
-	Requests      [28]uint64
-	Faults        [28]uint64
-	RequestsSumNs uint64
-	FaultsSumNs   uint64
 	Connection    uint64
 	Daemon        uint32
 	Pad           uint32
+	RequestsSumNs uint64
+	Requests      [28]uint64
+	FaultsSumNs   uint64
+	Faults        [28]uint64
 	Comm          [16]int8
 }
 

@@ -42,7 +42,7 @@ func (p *Probe) Fire(ctx context.Context) (err error) {
 	}
 	err = p.await(ctx, drill, "seen", func(request, fault bool) bool { return request && fault })
 	if err == nil {
-		if err = drill.fs.Thaw(); err != nil {
+		if err := errors.Join(drill.fs.Thaw(), drill.victim.Wait(ctx)); err != nil {
 			return fmt.Errorf("fire %s: %w", Name, err)
 		}
 		err = p.await(ctx, drill, "seen to end", func(request, fault bool) bool { return !request && !fault })

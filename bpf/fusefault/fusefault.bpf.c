@@ -97,13 +97,13 @@ struct {
 } faults SEC(".maps");
 
 struct mount {
-	__u64 requests[BUCKETS];
-	__u64 faults[BUCKETS];
-	__u64 requests_sum_ns;
-	__u64 faults_sum_ns;
-	__u64 connection;
-	__u32 daemon; /* who answered last */
+	__u64 connection; /* what each answer touches comes first: it shares the key's cache line */
+	__u32 daemon;     /* who answered last */
 	__u32 pad;
+	__u64 requests_sum_ns;
+	__u64 requests[BUCKETS];
+	__u64 faults_sum_ns;
+	__u64 faults[BUCKETS];
 	char comm[COMM_BYTES];
 };
 
