@@ -163,33 +163,6 @@ func (it *iterator) walk(owners []uint32, s *Snapshot) error {
 	return nil
 }
 
-// setOwners changes what differs from the snapshot before.
-func (it *iterator) setOwners(owners []uint32) error {
-	wanted := make(map[uint32]struct{}, len(owners))
-	for _, pid := range owners {
-		wanted[pid] = struct{}{}
-	}
-	for pid := range it.owners {
-		if _, ok := wanted[pid]; ok {
-			continue
-		}
-		if err := it.objects.Owners.Delete(pid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return err
-		}
-		delete(it.owners, pid)
-	}
-	for pid := range wanted {
-		if _, ok := it.owners[pid]; ok {
-			continue
-		}
-		if err := it.objects.Owners.Put(pid, uint8(1)); err != nil {
-			return err
-		}
-		it.owners[pid] = struct{}{}
-	}
-	return nil
-}
-
 // recordBytes is the size of one record in what the iterator writes.
 const recordBytes = int(unsafe.Sizeof(bpfSocketRecord{}))
 

@@ -2,11 +2,16 @@
 
 package ncclsock
 
-import "slices"
+import (
+	"errors"
+	"slices"
+
+	"github.com/cilium/ebpf"
+)
 
 // chosen appends the processes to look at, in ascending order and each once, and
-// says how many were too many. A process that two fds or two owners share is then
-// reported for the lowest.
+// says how many were too many. A socket that two of them hold is then met at the
+// lowest first.
 func chosen(into, owners []uint32, most uint32) (_ []uint32, over int) {
 	into = append(into, owners...)
 	slices.Sort(into)
@@ -19,4 +24,31 @@ func chosen(into, owners []uint32, most uint32) (_ []uint32, over int) {
 		into = into[:most]
 	}
 	return into, over
+}
+
+// setOwners changes what differs from the snapshot before.
+func (it *iterator) setOwners(owners []uint32) error {
+	wanted := make(map[uint32]struct{}, len(owners))
+	for _, pid := range owners {
+		wanted[pid] = struct{}{}
+	}
+	for pid := range it.owners {
+		if _, ok := wanted[pid]; ok {
+			continue
+		}
+		if err := it.objects.Owners.Delete(pid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+		delete(it.owners, pid)
+	}
+	for pid := range wanted {
+		if _, ok := it.owners[pid]; ok {
+			continue
+		}
+		if err := it.objects.Owners.Put(pid, uint8(1)); err != nil {
+			return err
+		}
+		it.owners[pid] = struct{}{}
+	}
+	return nil
 }
