@@ -28,17 +28,20 @@ type rank struct {
 	lastSent      time.Duration // ages of this snapshot; negative: never
 	lastReceived  time.Duration
 	collectiveNow bool // it has collective sockets
+	undecided     bool // of some of them only its libraries tell which
 }
 
 // begin starts a snapshot.
 func (r *rank) begin(p Process, round uint64) {
 	r.now, r.round, r.movedBefore = p, round, r.moved
+	r.undecided = false
 	r.movedNow, r.collectiveNow, r.lastSent, r.lastReceived = false, false, Unknown, Unknown
 }
 
 // look takes what a collective socket of the rank says.
 func (r *rank) look(s *socket, moved bool) {
 	r.collectiveNow = true
+	r.undecided = r.undecided || s.kind == undecided
 	r.lastSent = newest(r.lastSent, s.now.LastSentAge)
 	r.lastReceived = newest(r.lastReceived, s.now.LastReceivedAge)
 	if moved {

@@ -54,6 +54,12 @@ func (t *Tracker) Counters() Counters {
 	return c
 }
 
+// Undecided reports whether it would help to know the libraries of a process.
+func (t *Tracker) Undecided(pid uint32) bool {
+	r := t.ranks[pid]
+	return r != nil && r.undecided
+}
+
 // Observe takes the next snapshot and returns the stalls that began, are due
 // for repetition, changed or ended.
 func (t *Tracker) Observe(r *Round) []Event {

@@ -1,0 +1,128 @@
+package ncclsockreceiver
+
+import (
+	"flag"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/plogtest"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/pmetrictest"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"gopkg.in/yaml.v3"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden records")
+
+func newTestConverter() *converter {
+	config := createDefaultConfig().(*Config)
+	settings := receivertest.NewNopSettings(metadata.Type)
+	return newConverter(config, metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), metadata.NewMetricsBuilder(config.MetricsBuilderConfig, settings),
+		record.Host{Name: "node-1", ID: "0123456789abcdef0123456789abcdef", NodeName: "node-1"})
+}
+
+// full is an event of which everything is known.
+func full() stall.Event {
+	p := rank(42, 3)
+	p.ContainerID, p.PodUID = "c0ffee", "0a1b2c3d-0000-4000-8000-123456789abc"
+	s := unread()
+	s.Local, s.Remote = netip.MustParseAddrPort("[::ffff:10.0.0.3]:41000"), netip.MustParseAddrPort("[::ffff:10.0.0.2]:42000")
+	s.LastSentAge, s.LastReceivedAge, s.BytesSent, s.Retransmits = 3*time.Second, 2*time.Second, 1<<30, 4
+	return stall.Event{
+		ID: "00c0ffee00c0ffee", Time: start, Cause: stall.NotReading, Direction: stall.Receive, Kind: stall.Data, Process: p, Age: 2500 * time.Millisecond,
+		Socket: s, Count: 16, Errno: 110, PeerRank: 2,
+		Rank: stall.RankFacts{LastSentAge: time.Second, LastReceivedAge: 2 * time.Second, CPUShare: 1.25, MainCPUShare: 0.25, State: stall.Stopped, UsualPhase: time.Minute},
+	}
+}
+
+func TestGoldenRecords(t *testing.T) {
+	ended := full()
+	ended.End = stall.Closed
+	network := full()
+	network.Cause, network.Direction, network.Kind, network.Errno, network.PeerRank = stall.Network, stall.Send, stall.Gloo, 0, stall.Unknown
+	network.Socket.UnackedBytes, network.Socket.Backoff, network.Socket.ReceiveQueueBytes = 4096, 3, 0
+	waiting := full()
+	waiting.Cause, waiting.Errno = stall.Waiting, 0
+	bare := stall.Event{
+		ID: "1", Time: start, Cause: stall.Connecting, Direction: stall.Send, Kind: stall.Store, Count: 1, Errno: 111, PeerRank: stall.Unknown,
+		Process: identity.Process{PID: 42, Rank: 3, LocalRank: identity.Unknown, WorldSize: identity.Unknown},
+		Socket:  ncclsock.Socket{Remote: netip.MustParseAddrPort("10.0.0.1:29500"), State: ncclsock.SynSent, LastSentAge: -1, LastReceivedAge: -1},
+		Rank:    stall.RankFacts{LastSentAge: -1, LastReceivedAge: -1, CPUShare: -1, MainCPUShare: -1, UsualPhase: -1},
+	}
+	for name, event := range map[string]stall.Event{"not_reading": full(), "ended": ended, "network": network, "waiting": waiting, "refused": bare} {
+		t.Run(name, func(t *testing.T) {
+			logs := newTestConverter().stalls([]stall.Event{event}, start.Add(time.Minute))
+			file := filepath.Join("testdata", "golden", name+".yaml")
+			if *update {
+				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+				require.NoError(t, golden.WriteLogsToFile(file, *logs))
+			}
+			want, err := golden.ReadLogs(file)
+			require.NoError(t, err)
+			require.NoError(t, plogtest.CompareLogs(want, *logs))
+		})
+	}
+}
+
+func series(fn func(*stall.Series)) {
+	fn(&stall.Series{
+		JobID: "job-1", Peer: netip.MustParseAddr("10.0.0.2"), SentBytes: 1 << 30, ReceivedBytes: 2 << 30, Retransmits: 7,
+		Stalled: map[stall.Cause]time.Duration{stall.Network: 2500 * time.Millisecond},
+	})
+	fn(&stall.Series{SentBytes: 1})
+}
+
+func TestGoldenMetrics(t *testing.T) {
+	metrics := newTestConverter().traffic(series, start)
+	file := filepath.Join("testdata", "metrics.yaml")
+	if *update {
+		require.NoError(t, golden.WriteMetricsToFile(file, *metrics))
+	}
+	want, err := golden.ReadMetrics(file)
+	require.NoError(t, err)
+	require.NoError(t, pmetrictest.CompareMetrics(want, *metrics, pmetrictest.IgnoreStartTimestamp(), pmetrictest.IgnoreTimestamp(), pmetrictest.IgnoreMetricDataPointsOrder()))
+	require.Nil(t, newTestConverter().traffic(func(func(*stall.Series)) {}, start), "no series, no metrics")
+}
+
+func TestEverythingEmittedIsDeclared(t *testing.T) {
+	raw, err := os.ReadFile("metadata.yaml")
+	require.NoError(t, err)
+	var declared struct {
+		Attributes map[string]struct{ Type string }
+		Events     map[string]struct{ Attributes []string }
+	}
+	require.NoError(t, yaml.Unmarshal(raw, &declared))
+	types := map[string]string{"Str": "string", "Int": "int", "Bool": "bool", "Double": "double"}
+	for _, end := range []stall.EndReason{"", stall.Progress} {
+		event := full()
+		event.End = end
+		r := newTestConverter().stalls([]stall.Event{event}, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+		for key, value := range r.Attributes().All() {
+			require.Equal(t, declared.Attributes[key].Type, types[value.Type().String()], key)
+		}
+		emitted := slices.Sorted(maps.Keys(r.Attributes().AsRaw()))
+		require.ElementsMatch(t, declared.Events[r.EventName()].Attributes, emitted, "a full record has exactly what is declared")
+	}
+}
+
+func TestNamesOfNumbersFromTheKernel(t *testing.T) {
+	require.Equal(t, "close_wait", stateName(ncclsock.CloseWait))
+	require.Equal(t, "closing", stateName(ncclsock.Closing))
+	require.Equal(t, "unknown", stateName(200))
+	require.Equal(t, "", errorName(0))
+	require.Equal(t, "", errorName(-7))
+	require.Equal(t, "ECONNRESET", errorName(104))
+	require.Equal(t, "errno 4095", errorName(4095))
+}

@@ -1,0 +1,145 @@
+package procfs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
+)
+
+// tree is a proc file system of a test, of a machine that is up for 1000 s.
+type tree struct {
+	t    *testing.T
+	root string
+}
+
+func newTree(t *testing.T) tree {
+	p := tree{t, t.TempDir()}
+	p.write("uptime", "1000.00 1.00\n")
+	return p
+}
+
+func (p tree) write(name, text string) {
+	file := filepath.Join(p.root, name)
+	require.NoError(p.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(p.t, os.WriteFile(file, []byte(text), 0o600))
+}
+
+func statLineOf(name, state string, user, system, start uint64) string {
+	return fmt.Sprintf("42 (%s) %s 1 42 42 0 -1 4194304 1 0 0 0 %d %d 0 0 20 0 9 0 %d 1000 1", name, state, user, system, start)
+}
+
+// add puts process 42 into the tree: it began 400 s ago.
+func (p tree) add(state string, process, main uint64) identity.Process {
+	p.write("42/stat", statLineOf("py) R (x", state, process, 50, 60000))
+	p.write("42/task/42/stat", statLineOf("py) R (x", state, main, 0, 60000))
+	p.write("42/maps", "7f00 r-xp 0 0:1 1 /usr/lib/libc.so.6\n")
+	require.NoError(p.t, os.MkdirAll(filepath.Join(p.root, "42/ns"), 0o755))
+	require.NoError(p.t, os.RemoveAll(filepath.Join(p.root, "42/ns/net")))
+	require.NoError(p.t, os.Symlink("net:[4026531840]", filepath.Join(p.root, "42/ns/net")))
+	return identity.Process{PID: 42, Rank: 3, StartTime: time.Now().Add(-400 * time.Second)}
+}
+
+func TestReadsWhatAProcessDoes(t *testing.T) {
+	for letter, state := range map[string]stall.State{
+		"R": stall.Running, "S": stall.Sleeping, "I": stall.Sleeping, "D": stall.DiskSleep, "T": stall.Stopped, "t": stall.Stopped, "Z": stall.Zombie, "?": "",
+	} {
+		tree := newTree(t)
+		p := tree.add(letter, 250, 125)
+		require.Equal(t, stall.Process{
+			Process: p, State: state, CPU: 3 * time.Second, MainCPU: 1250 * time.Millisecond, NetNS: 4026531840,
+		}, New(tree.root).Read(p, false))
+	}
+}
+
+func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
+	tree := newTree(t)
+	r := New(tree.root)
+	p := identity.Process{PID: 42, StartTime: time.Now().Add(-400 * time.Second)}
+	require.Equal(t, Unread(p), r.Read(p, true), "no process")
+	for name, text := range map[string]string{
+		"empty": "", "no name": "42 S 1", "short": "42 (x) S 1 2 3", "words": strings.ReplaceAll(statLineOf("x", "S", 1, 1, 60000), "60000", "soon"),
+	} {
+		tree.write("42/stat", text)
+		require.Equal(t, Unread(p), r.Read(p, true), name)
+	}
+	tree.write("42/stat", statLineOf("x", "S", 1<<63, 1<<63, 60000))
+	require.Positive(t, r.Read(p, false).CPU, "absurd times do not overflow")
+}
+
+func TestStrangerUnderTheSameNumberIsNotRead(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("T", 250, 125)
+	p.StartTime = time.Now().Add(-10 * time.Second)
+	require.Equal(t, Unread(p), New(tree.root).Read(p, true))
+
+	r := New(tree.root)
+	p.StartTime = time.Now().Add(-400 * time.Second)
+	require.Equal(t, stall.Stopped, r.Read(p, false).State)
+	p.StartTime = p.StartTime.Add(time.Hour)
+	require.Equal(t, stall.Stopped, r.Read(p, false).State, "a wall clock that was set makes nobody a stranger")
+	tree.write("42/stat", statLineOf("cron", "S", 1, 1, 99000))
+	require.Equal(t, Unread(p), r.Read(p, false), "another process has the number now")
+}
+
+func TestNCCLIsFoundEvenIfItComesLate(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("S", 1, 1)
+	r := New(tree.root)
+	require.False(t, r.Read(p, true).NCCL)
+	r.Wait(nil)
+	r.slots = make(chan struct{}, maxStuckReads) // Wait has taken them all
+	tree.write("42/maps", strings.Repeat("7f00 r-xp 0 0:1 1 "+strings.Repeat("/x", 50_000)+"\n", 3)+"7f00 r-xp 0 0:1 1 /opt/nccl/libnccl.so.2.27.3\n")
+	for range firstPause - 1 {
+		require.False(t, r.Read(p, true).NCCL)
+	}
+	found := func() bool { return r.Read(p, true).NCCL }
+	require.Eventually(t, found, 30*time.Second, time.Millisecond)
+}
+
+func TestStuckMapsAreLeftBehind(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("S", 1, 1)
+	r := New(tree.root)
+	for range maxStuckReads {
+		r.slots <- struct{}{}
+	}
+	require.Equal(t, stall.Sleeping, r.Read(p, true).State)
+	require.Zero(t, r.known[42].tries, "tried again when there is room")
+	done := make(chan struct{})
+	close(done)
+	r.Wait(done)
+}
+
+func TestForgetsTheDead(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("S", 1, 1)
+	r := New(tree.root)
+	r.Read(p, false)
+	r.Keep(func(uint32) bool { return false })
+	require.Empty(t, r.known)
+}
+
+func TestRootComesFromTheEnvironment(t *testing.T) {
+	t.Setenv("HOST_PROC", "/host/proc")
+	require.Equal(t, "/host/proc", New("").root)
+	t.Setenv("HOST_PROC", "")
+	require.Equal(t, "/proc", New("").root)
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte(statLineOf("python", "S", 1, 2, 3)))
+	f.Add([]byte("1 (a) b) R"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if line, err := parseStat(raw); err == nil && line.cpu < 0 {
+			t.Fatal("time runs backwards")
+		}
+	})
+}

@@ -1,0 +1,292 @@
+//go:build linux && (amd64 || arm64)
+
+package ncclsockreceiver
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/standin"
+	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
+)
+
+var (
+	soak   = flag.Duration("soak", 3*time.Second, "how long healthy jobs are watched")
+	trials = flag.Int("trials", 1, "how often a ring is stalled with the default thresholds")
+)
+
+// playStandIn makes the test binary a rank of the stand-in job.
+func playStandIn() {
+	if standin.IsChild() {
+		os.Exit(standin.Child())
+	}
+}
+
+// tracker is the identity of this kernel as an extension.
+type tracker struct {
+	component.StartFunc
+	component.ShutdownFunc
+	*identity.Tracker
+}
+
+// watch runs the receiver on the probe of this kernel. It skips, with the
+// reason, where this process may not load the probe; with CI=true in the
+// environment it fails instead.
+func watch(t *testing.T, adjust func(*Config)) *sink {
+	t.Helper()
+	ids, err := identity.Open(identity.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ids.Close()) })
+	host := newFakeHost()
+	host.extensions[identityID] = tracker{Tracker: ids}
+	config := createDefaultConfig().(*Config)
+	config.Identity = &identityID
+	adjust(config)
+	require.NoError(t, config.Validate())
+	records := newSink()
+	records.job = t.Name() // the jobs of other tests are seen too
+	r, err := NewFactory().CreateLogs(t.Context(), receivertest.NewNopSettings(metadata.Type), config, records)
+	require.NoError(t, err)
+	err = r.Start(t.Context(), host)
+	if os.Geteuid() != 0 || errors.Is(err, unix.EPERM) {
+		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run this test as root with BPF privileges: %v", err)
+		t.Skipf("needs root with BPF privileges: %v", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Shutdown(context.Background())) })
+	return records
+}
+
+// hasty are thresholds a fraction of the real ones, for jobs with phases as short.
+func hasty(c *Config) {
+	c.SnapshotInterval, c.RepeatInterval = 200*time.Millisecond, time.Second
+	c.Patience.Halted, c.Patience.Asleep, c.Patience.Network = 400*time.Millisecond, time.Second, 800*time.Millisecond
+	c.Phases.Learning = 3
+}
+
+// work starts a job and waits until its ranks have done some steps.
+func work(t *testing.T, o standin.Options) *standin.Job {
+	t.Helper()
+	o.JobID = t.Name()
+	job, err := standin.Start(o)
+	if o.Namespaces && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT)) {
+		t.Logf("this kernel cannot join namespaces: %v", err)
+		return nil
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, job.Close()) })
+	steps(t, job, 2)
+	return job
+}
+
+func steps(t *testing.T, job *standin.Job, n int64) {
+	t.Helper()
+	for r := range 4 {
+		before, end := job.Steps(r), time.Now().Add(60*time.Second)
+		for job.Steps(r) < before+n {
+			require.True(t, time.Now().Before(end), "rank %d gets nowhere: %s", r, job.Error(r))
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// until reads records of this job until one is what is wanted.
+func until(t *testing.T, s *sink, wanted func(map[string]any) bool) map[string]any {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); ; {
+		require.True(t, time.Now().Before(end), "no such record")
+		a := s.next(t).Attributes().AsRaw()
+		t.Logf("rank %v %v %v peer %v kind %v state %v age %v", a["gen_ai.training.rank"], a["nccl.socket.cause"], a["nccl.socket.direction"], a["nccl.peer.rank"],
+			a["nccl.socket.kind"], a["nccl.rank.state"], time.Duration(a["nccl.socket.stall.age_ns"].(int64)))
+		if wanted(a) {
+			return a
+		}
+		refuseOthers(t, a)
+	}
+}
+
+// refuseOthers fails on an accusation of anybody but rank 2.
+func refuseOthers(t *testing.T, a map[string]any) {
+	t.Helper()
+	switch a["nccl.socket.cause"] {
+	case "not_reading":
+		require.EqualValues(t, 2, a["gen_ai.training.rank"], "%v", a)
+	case "peer_not_reading", "network":
+		require.Contains(t, []any{a["gen_ai.training.rank"], a["nccl.peer.rank"]}, int64(2), "%v", a)
+	}
+}
+
+// says is a record of rank, with peer at the other end.
+func says(rank int64, cause, direction string, peer int64) func(map[string]any) bool {
+	return func(a map[string]any) bool {
+		return a["gen_ai.training.rank"] == rank && a["nccl.socket.cause"] == cause && a["nccl.socket.direction"] == direction && a["nccl.peer.rank"] == peer
+	}
+}
+
+func TestFaultsOfRankTwoAreItsOwn(t *testing.T) {
+	stop := func(j *standin.Job) error { return j.Signal(2, syscall.SIGSTOP) }
+	for name, tc := range map[string]struct {
+		options standin.Options
+		fault   func(*standin.Job) error
+		want    func(map[string]any) bool
+		state   []any
+		kind    string
+	}{
+		"stopped, NCCL": {standin.Options{}, stop, says(2, "not_reading", "receive", 1), []any{"stopped"}, "data"},
+		"stopped, its predecessor's view": {
+			standin.Options{ChunkBytes: 16 << 20}, stop, says(1, "peer_not_reading", "send", 2), []any{"sleeping", "running"}, "data",
+		},
+		"main thread asleep, NCCL": {
+			standin.Options{}, func(j *standin.Job) error { return j.Sleep(2) }, says(2, "not_reading", "receive", 1), []any{"sleeping"}, "data",
+		},
+		"does not read, Gloo": {
+			standin.Options{Library: standin.Gloo}, func(j *standin.Job) error { return j.StopReading(2) }, says(2, "not_reading", "receive", 1), []any{"sleeping"}, "gloo",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			records := watch(t, hasty)
+			tc.options.Phase = 50 * time.Millisecond
+			job := work(t, tc.options)
+			settle(t, records, job)
+			require.NoError(t, tc.fault(job))
+			a := until(t, records, tc.want)
+			require.Contains(t, tc.state, a["nccl.rank.state"])
+			if tc.kind != "data" { // whose handshake may have been over before the first snapshot
+				require.Equal(t, tc.kind, a["nccl.socket.kind"])
+			}
+			require.NoError(t, job.Close())
+			for a["nccl.socket.stall.end_reason"] == nil {
+				a = until(t, records, says(a["gen_ai.training.rank"].(int64), a["nccl.socket.cause"].(string), a["nccl.socket.direction"].(string), a["nccl.peer.rank"].(int64)))
+			}
+			require.Contains(t, []any{"exited", "closed"}, a["nccl.socket.stall.end_reason"])
+		})
+	}
+}
+
+// settle lets the receiver learn the phases of the job.
+func settle(t *testing.T, records *sink, job *standin.Job) {
+	t.Helper()
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		steps(t, job, 1)
+	}
+	require.Empty(t, records.records, "a job that trains has no stall")
+}
+
+// TestMainThreadAsleepBesideItsIOThread is the second way in which a rank stops:
+// every queue is empty, and all ranks say so with their ages.
+func TestMainThreadAsleepBesideItsIOThread(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "stuck")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	for name, fault := range map[string]func(*standin.Job) error{
+		"sleeps":            func(j *standin.Job) error { return j.Sleep(2) },
+		"stuck in its file": func(j *standin.Job) error { return j.ReadFile(2, pipe) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			records := watch(t, hasty)
+			job := work(t, standin.Options{Library: standin.Gloo, Phase: 50 * time.Millisecond})
+			settle(t, records, job)
+			require.NoError(t, fault(job))
+			ages := map[any]int64{}
+			for len(ages) < 4 {
+				a := until(t, records, func(a map[string]any) bool { return a["nccl.socket.cause"] == "waiting" })
+				require.Less(t, a["nccl.rank.main_thread_cpu_share"], 0.5)
+				require.Contains(t, a, "nccl.rank.usual_phase_ns")
+				ages[a["gen_ai.training.rank"]] = a["nccl.rank.last_sent_age_ns"].(int64)
+			}
+			for r, age := range ages {
+				// The kernel notes the time of the last data in jiffies, of up to 10 ms.
+				require.GreaterOrEqual(t, ages[int64(2)]+10e6, age, "rank %v fell silent before rank 2: %v", r, ages)
+			}
+		})
+	}
+}
+
+func TestNetworkThatSwallowsPackets(t *testing.T) {
+	for name, both := range map[string]bool{"one way": false, "both ways": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			records := watch(t, hasty)
+			job := work(t, standin.Options{Namespaces: true, Phase: 50 * time.Millisecond})
+			if job == nil {
+				return
+			}
+			settle(t, records, job)
+			require.NoError(t, job.Drop(1, 2))
+			if both {
+				require.NoError(t, job.Drop(2, 1))
+			}
+			a := until(t, records, says(1, "network", "send", 2))
+			require.NotZero(t, a["nccl.socket.unacked_bytes"])
+			require.NotZero(t, a["nccl.socket.retransmits"])
+			require.Equal(t, "10.77.2.2", a["network.peer.address"])
+			require.NoError(t, job.Heal())
+			a = until(t, records, func(a map[string]any) bool {
+				return says(1, "network", "send", 2)(a) && a["nccl.socket.stall.end_reason"] != nil
+			})
+			require.Equal(t, "progress", a["nccl.socket.stall.end_reason"])
+			steps(t, job, 3)
+		})
+	}
+}
+
+// TestHealthyJobsHaveNoStall watches jobs that compute for random times, one
+// that computes for long and one on a slow link, with the default thresholds.
+func TestHealthyJobsHaveNoStall(t *testing.T) {
+	t.Parallel()
+	records := watch(t, func(c *Config) {
+		if *soak < time.Minute {
+			c.Phases.Learning = 3 // else nothing but their being new would protect them
+		}
+	})
+	phases := 300 * time.Millisecond
+	if *soak >= time.Minute {
+		phases = 3 * time.Second
+	}
+	gpu := work(t, standin.Options{Phase: phases})
+	gloo := work(t, standin.Options{Library: standin.Gloo, Phase: phases})
+	slow := work(t, standin.Options{ChunkBytes: 4 << 10})
+	busy := work(t, standin.Options{Size: 4, Busy: true, Phase: 100 * time.Millisecond})
+	require.NoError(t, slow.Limit(1, 30<<10))
+	require.NoError(t, busy.Compute(1, *soak))
+	end := time.Now().Add(*soak)
+	for time.Now().Before(end) {
+		steps(t, gpu, 1)
+		steps(t, gloo, 1)
+	}
+	close(records.records)
+	for r := range records.records {
+		require.Fail(t, "a stall", "%s: %v", r.Body().AsString(), r.Attributes().AsRaw())
+	}
+	t.Logf("%v: steps %d, %d, %d, %d", *soak, gpu.Steps(0), gloo.Steps(0), slow.Steps(0), busy.Steps(0))
+}
+
+// TestStalledRingNamesTheRankInTime stalls rings with the default thresholds and
+// says how long it took until the record came.
+func TestStalledRingNamesTheRankInTime(t *testing.T) {
+	for trial := range *trials {
+		t.Run(fmt.Sprint(trial), func(t *testing.T) {
+			t.Parallel()
+			records := watch(t, func(*Config) {})
+			job := work(t, standin.Options{Phase: 50 * time.Millisecond})
+			require.NoError(t, job.Signal(2, syscall.SIGSTOP))
+			began := time.Now()
+			until(t, records, says(2, "not_reading", "receive", 1))
+			t.Logf("named after %v", time.Since(began))
+		})
+	}
+}
