@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/plogtest"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
@@ -23,6 +24,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -352,34 +354,70 @@ func TestJobAndProcessOfTheRank(t *testing.T) {
 	}
 }
 
+// TestGoldenRecords holds the records of each set of real dumps. The join's tests
+// read the same files.
 func TestGoldenRecords(t *testing.T) {
-	for _, name := range []string{"subgroup/rank_2.pickle", "subgroup/rank_3.json"} {
+	sets, err := filepath.Glob(dumps + "*")
+	require.NoError(t, err)
+	for _, set := range sets {
+		name := filepath.Base(set)
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			data, err := os.ReadFile(dumps + name)
+			got := plog.NewLogs()
+			for _, path := range Find([]string{set + "/*.pickle"}) {
+				readAsWritten(t, path).ResourceLogs().MoveAndAppendTo(got.ResourceLogs())
+			}
+			golden := filepath.Join("testdata", "golden", name+".otlp.json")
+			text, err := (&plog.JSONMarshaler{}).MarshalLogs(got)
 			require.NoError(t, err)
-			t.Chdir(dir)
-			path := filepath.Base(name)
-			require.NoError(t, os.WriteFile(path, data, 0o644))
-			require.NoError(t, os.Chtimes(path, began, began))
-			logs, err := ReadFile(path, "llm")
-			require.NoError(t, err)
-			got, err := (&plog.JSONMarshaler{}).MarshalLogs(logs)
-			require.NoError(t, err)
-			t.Chdir(home)
-			golden := filepath.Join("testdata", "golden", strings.ReplaceAll(name, "/", "_")+".otlp.json")
 			if *update {
 				require.NoError(t, os.MkdirAll(filepath.Dir(golden), 0o755))
-				require.NoError(t, os.WriteFile(golden, got, 0o644))
+				require.NoError(t, os.WriteFile(golden, append(text, '\n'), 0o644))
 			}
 			want, err := os.ReadFile(golden)
 			require.NoError(t, err)
-			require.JSONEq(t, string(want), string(got))
+			require.JSONEq(t, string(want), string(text))
 		})
 	}
 }
 
-var home, _ = os.Getwd()
+// readAsWritten reads a dump of testdata as if it had been written twenty
+// seconds after its last entry, to /fr.
+func readAsWritten(t *testing.T, path string) plog.Logs {
+	logs, err := ReadFile(path, "")
+	require.NoError(t, err)
+	written := began
+	for _, r := range logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().All() {
+		if newest, found := r.Attributes().Get("nccl.fr.newest_unix_nano"); found {
+			written = time.Unix(0, newest.Int()).Add(20 * time.Second)
+		}
+	}
+	for _, r := range logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().All() {
+		r.SetTimestamp(pcommon.NewTimestampFromTime(written))
+		r.SetObservedTimestamp(r.Timestamp())
+		r.Attributes().PutStr("nccl.fr.file", "/fr/"+filepath.Base(path))
+		r.Attributes().PutStr("nccl.fr.run", "/fr/rank_")
+	}
+	return logs
+}
+
+// TestPickleAndJSONSayTheSame compares the two forms of each real dump; JSON has
+// no stacks.
+func TestPickleAndJSONSayTheSame(t *testing.T) {
+	for _, path := range Find([]string{dumps + "*/*.json"}) {
+		text, pickled := readAsWritten(t, path), readAsWritten(t, strings.TrimSuffix(path, ".json")+".pickle")
+		for _, logs := range []plog.Logs{text, pickled} {
+			for _, r := range logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().All() {
+				r.Attributes().Remove("nccl.fr.file")
+				if list, found := r.Attributes().Get("nccl.fr.operations"); found {
+					for _, op := range list.Slice().All() {
+						op.Map().Remove("code")
+					}
+				}
+			}
+		}
+		require.NoError(t, plogtest.CompareLogs(pickled, text, plogtest.IgnoreLogRecordsOrder(), plogtest.IgnoreTimestamp(), plogtest.IgnoreObservedTimestamp()), path)
+	}
+}
 
 // TestEverythingEmittedStandsInTheMetadata finds attributes that documentation.md
 // does not list.

@@ -58,44 +58,49 @@ func (o Operation) coalesces() bool {
 }
 
 // Signature is what must be equal on all ranks that meet in a collective, in
-// words: "all_reduce [[65536]] -> [[65536]] Float -> Float". What may differ by
-// the collective's own rules is left out, as PyTorch's analyzer does
+// words: "all_reduce [[65536]] -> [[65536]] of Float -> Float". What may differ
+// by the collective's own rules is left out, as PyTorch's analyzer does
 // (torch/distributed/flight_recorder/components/types.py, Op.match).
 func (e *Entry) Signature() string {
 	op := ParseOperation(e.Name)
 	freeIn, freeOut := freeSides(op.Type)
-	var in, out, inTypes, outTypes string
-	if !freeIn {
-		in = FormatSizes(e.InputSizes)
+	in, inTypes := side(e.InputSizes, e.InputDtypes, freeIn)
+	out, outTypes := side(e.OutputSizes, e.OutputDtypes, freeOut)
+	if allToAll(op.Type) { // each rank cuts its own way, of one type
+		in, out = "", ""
 	}
-	if !freeOut {
-		out = FormatSizes(e.OutputSizes)
+	signature := op.Type
+	if in != "" || out != "" {
+		signature += " " + in + " -> " + out
 	}
-	if hasElements(e.InputSizes) && !freeIn {
-		inTypes = FormatDtypes(e.InputDtypes)
+	if inTypes != "" || outTypes != "" {
+		signature += " of " + inTypes + " -> " + outTypes
 	}
-	if hasElements(e.OutputSizes) && !freeOut {
-		outTypes = FormatDtypes(e.OutputDtypes)
-	}
-	return Clip(fmt.Sprintf("%s %s -> %s %s -> %s", op.Type, in, out, inTypes, outTypes), maxText)
+	return Clip(signature, maxText)
 }
 
-// freeSides says which sizes of a collective are a rank's own: each rank of an
-// all-to-all cuts its own way, only the root of a scatter has an input, only
-// that of a gather an output.
-func freeSides(operation string) (input, output bool) {
+// side returns what is compared of the inputs or outputs. Types of empty tensors
+// are not: nothing of that type travels.
+func side(sizes [][]int64, types []string, free bool) (string, string) {
 	switch {
-	case strings.HasPrefix(operation, "all_to_all"), strings.HasPrefix(operation, "alltoall"):
-		return true, true
-	case operation == "scatter":
-		return true, false
-	case operation == "gather":
-		return false, true
+	case free:
+		return "", ""
+	case len(sizes) == 0 || len(sizes[0]) == 0:
+		return FormatSizes(sizes), ""
+	default:
+		return FormatSizes(sizes), FormatDtypes(types)
 	}
-	return false, false
 }
 
-func hasElements(sizes [][]int64) bool { return len(sizes) > 0 && len(sizes[0]) > 0 }
+// freeSides says which side of a collective is a rank's own: only the root of a
+// scatter has an input, only that of a gather an output.
+func freeSides(operation string) (input, output bool) {
+	return operation == "scatter", operation == "gather"
+}
+
+func allToAll(operation string) bool {
+	return strings.HasPrefix(operation, "all_to_all") || strings.HasPrefix(operation, "alltoall")
+}
 
 // FormatDtypes writes types as a set: the analyzer compares sets.
 func FormatDtypes(types []string) string {
