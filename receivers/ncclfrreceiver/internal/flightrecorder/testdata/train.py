@@ -55,7 +55,7 @@ def mismatched_size():
         all_reduce(512)
         dump()  # before Gloo ends this process for what its peers send
         time.sleep(60)
-    time.sleep(1)
+    time.sleep(6)
     all_reduce(1024).wait()
 
 
