@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/tracecoreai/tracecore/vmtests/archive"
@@ -47,7 +49,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "vmtests:", err)
 		os.Exit(2)
 	}
-	if err := runAll(context.Background(), opts); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := runAll(ctx, opts); err != nil {
 		fmt.Fprintln(os.Stderr, "vmtests:", err)
 		os.Exit(1)
 	}

@@ -95,14 +95,17 @@ func readMatrix(dir string) (map[string]row, error) {
 }
 
 // writeMatrix puts the rows of a run in the place of older ones, drops kernels
-// that are in the matrix no more, and writes the tables.
+// that are in the matrix no more, and writes the tables. A kernel that could not
+// be fetched or booted has found nothing, so its older row stays.
 func writeMatrix(dir string, rows []row) error {
 	kept, err := readMatrix(dir)
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
-		kept[r.Kernel] = r
+		if r.Release != "" {
+			kept[r.Kernel] = r
+		}
 	}
 	kernels, err := parseKernels(kernelsFile)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestSecondBootStartsWithNothing(t *testing.T) {
 
 // measuredRow is what a run on one kernel may have found.
 func measuredRow(kernel string, instructions int) row {
-	return row{Kernel: kernel, Package: "linux-image-" + kernel, Version: "1", Date: "2026-11-21", Host: "2 CPUs", Given: 3, Passed: 2, Seconds: 61.5, Measured: []measurement{
+	return row{Kernel: kernel, Package: "linux-image-" + kernel, Version: "1", Release: kernel, Date: "2026-11-21", Host: "2 CPUs", Given: 3, Passed: 2, Seconds: 61.5, Measured: []measurement{
 		{Probe: "kmsg", Fault: "xid", Result: "named", DelayMS: 141.4},
 		{Probe: "kmsg", Rung: "tp_btf/console"},
 		{Probe: "oomkill", Fault: "oom", Result: "missed"},
@@ -77,7 +77,7 @@ func measuredRow(kernel string, instructions int) row {
 func TestTablesKeepTheRowsOfOtherRuns(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, writeMatrix(dir, []row{measuredRow("6.12", 100), measuredRow("gone", 1)}))
-	require.NoError(t, writeMatrix(dir, []row{measuredRow("5.10", 200)}))
+	require.NoError(t, writeMatrix(dir, []row{measuredRow("5.10", 200), {Kernel: "6.12", Given: 3}}), "one that did not boot")
 
 	rows, err := readMatrix(dir)
 	require.NoError(t, err)
