@@ -110,6 +110,7 @@ func TestMetricAttributesAreNoRecords(t *testing.T) {
 // kinds are the types that mdatagen knows.
 var kinds = map[string]pcommon.ValueType{
 	"string": pcommon.ValueTypeStr, "int": pcommon.ValueTypeInt, "bool": pcommon.ValueTypeBool, "double": pcommon.ValueTypeDouble,
+	"slice": pcommon.ValueTypeSlice,
 }
 
 // TestEveryEmittedAttributeIsListed reads the records that the receivers' own
