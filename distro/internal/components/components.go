@@ -35,7 +35,9 @@ import (
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
 	"github.com/tracecoreai/tracecore/extensions/identityextension"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
+	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
+	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver"
 )
 
@@ -64,7 +66,9 @@ func receivers() []part[receiver.Factory] {
 	return []part[receiver.Factory]{
 		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
+		{fusefaultreceiver.NewFactory(), own + "receivers/fusefaultreceiver"},
 		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},
+		{ncclsockreceiver.NewFactory(), own + "receivers/ncclsockreceiver"},
 		{oomkillreceiver.NewFactory(), own + "receivers/oomkillreceiver"},
 	}
 }

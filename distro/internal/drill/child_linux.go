@@ -13,6 +13,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
+	"github.com/tracecoreai/tracecore/internal/standin"
 )
 
 // childVariable marks a re-execution of this program as the process that a drill
@@ -25,7 +26,7 @@ const childComm = "tracecore-drill"
 // IsChild reports whether this process was started by a drill. A main must ask
 // this before anything else, and then only return what Child returns.
 func IsChild() bool {
-	return os.Getenv(childVariable) != "" || oomkill.IsDrillChild() || fusefault.IsDrillChild()
+	return os.Getenv(childVariable) != "" || oomkill.IsDrillChild() || fusefault.IsDrillChild() || standin.IsChild()
 }
 
 // Child is the whole life of a drill's child. It returns an exit code only when
@@ -36,6 +37,9 @@ func Child() int {
 	}
 	if fusefault.IsDrillChild() {
 		return fusefault.DrillChild()
+	}
+	if standin.IsChild() {
+		return standin.Child()
 	}
 	if err := waitForDeath(); err != nil {
 		fmt.Fprintln(os.Stderr, "drill child:", err)

@@ -44,6 +44,8 @@ extensions: {identity: {error_mode: propagate}}
 receivers:
   kernelevents: {identity: identity, error_mode: propagate}
   oomkill: {identity: identity, error_mode: propagate}
+  fusefault: {identity: identity, error_mode: propagate}
+  ncclsock: {identity: identity, error_mode: propagate}
 processors: {patterndetector: {}}
 exporters: {sink: {}}
 service:
@@ -52,7 +54,7 @@ service:
     logs: {level: error, encoding: console, disable_stacktrace: true}
     metrics: {level: none}
   pipelines:
-    logs: {receivers: [kernelevents, oomkill], processors: [patterndetector], exporters: [sink]}
+    logs: {receivers: [kernelevents, oomkill, fusefault, ncclsock], processors: [patterndetector], exporters: [sink]}
 `
 
 // Run makes the fault and writes what came of it. It returns ErrNoVerdict when
@@ -106,7 +108,13 @@ type step struct {
 	did     string
 	at      time.Time
 	pid     uint32
+	device  string // of a mount, where the verdict is about one
 	pattern string
+}
+
+// names reports whether a verdict names what the step was done to.
+func (s step) names(v verdict.Verdict) bool {
+	return v.Culprit["pid"] == fmt.Sprint(s.pid) || s.device != "" && v.Culprit["device"] == s.device
 }
 
 // expect waits for the verdict that a step leads to, and shows it with its delay
@@ -134,7 +142,7 @@ func (w *watcher) await(ctx context.Context, s step) ([]verdict.Verdict, time.Ti
 	for {
 		select {
 		case a := <-w.arrivals:
-			if !w.about(a.verdict, s.pid, news) {
+			if !w.about(a.verdict, s, news) {
 				continue
 			}
 			news = append(news, a.verdict)
@@ -149,9 +157,9 @@ func (w *watcher) await(ctx context.Context, s step) ([]verdict.Verdict, time.Ti
 	}
 }
 
-// about reports whether a verdict names the process or belongs to an incident
-// that does. Other faults of this node are none of the drill's business.
-func (w *watcher) about(v verdict.Verdict, pid uint32, news []verdict.Verdict) bool {
+// about reports whether a verdict is about the step or belongs to an incident
+// that is. Other faults of this node are none of the drill's business.
+func (w *watcher) about(v verdict.Verdict, s step, news []verdict.Verdict) bool {
 	same := func(s verdict.Verdict) bool { return s.IncidentID == v.IncidentID }
-	return v.Culprit["pid"] == fmt.Sprint(pid) || slices.ContainsFunc(w.seen, same) || slices.ContainsFunc(news, same)
+	return s.names(v) || slices.ContainsFunc(w.seen, same) || slices.ContainsFunc(news, same)
 }

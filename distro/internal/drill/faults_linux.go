@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
+	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
+	"github.com/tracecoreai/tracecore/internal/standin"
 )
 
 // All returns the drills that can be made here.
@@ -16,13 +19,15 @@ func All() []Drill {
 		{Name: "xid", act: xid, Short: "a marked Xid 79 line for a GPU that does not exist is written to the kernel log, " +
 			"and the process it names dies by SIGABRT"},
 		{Name: "oom", act: oom, Short: "a child is killed by the kernel at the limit of a throw-away memory cgroup"},
+		{Name: "fuse", act: fuse, Short: "a child hangs on a throw-away FUSE file system, which nobody else sees, whose daemon is stopped"},
+		{Name: "socket", act: socket, Short: "one of two ranks of a stand-in job on loopback is stopped"},
 	}
 }
 
 // rank is the environment of a drill's child: a rank that no real job has, of a
 // job whose name says what it is.
 func rank() []string {
-	return []string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3", "JOB_ID=tracecore-drill"}
+	return []string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3", "JOB_ID=" + jobID}
 }
 
 // gpu is no GPU's address: PCI domain ffff and bus ff, device 1f, the last that
@@ -43,14 +48,14 @@ func xid(ctx context.Context, w *watcher) error {
 		return err
 	}
 	pid := uint32(r.PID())
-	if err := w.expect(ctx, step{"wrote to /dev/kmsg: " + line, at, pid, "gpu_lost"}); err != nil {
+	if err := w.expect(ctx, step{did: "wrote to /dev/kmsg: " + line, at: at, pid: pid, pattern: "gpu_lost"}); err != nil {
 		return err
 	}
 	at, err = r.Abort()
 	if err != nil {
 		return err
 	}
-	return w.expect(ctx, step{fmt.Sprintf("process %d, rank 3, died by SIGABRT", pid), at, pid, "rank_exit"})
+	return w.expect(ctx, step{did: fmt.Sprintf("process %d, rank 3, died by SIGABRT", pid), at: at, pid: pid, pattern: "rank_exit"})
 }
 
 // writeKmsg writes one record to the kernel log, at level debug so that no
@@ -70,6 +75,9 @@ func writeKmsg(line string) error {
 // under load.
 const hold = 200 * time.Millisecond
 
+// jobID is what the job of every drill is called.
+const jobID = "tracecore-drill"
+
 // oom has the kernel kill a child of ours, and nothing else.
 func oom(ctx context.Context, w *watcher) error {
 	victim, err := oomkill.Drill(ctx, oomkill.DrillOptions{Env: rank(), Hold: hold})
@@ -78,5 +86,57 @@ func oom(ctx context.Context, w *watcher) error {
 	}
 	did := fmt.Sprintf("the kernel killed process %d (%s) at the limit of %d MiB of cgroup %s",
 		victim.PID, victim.Comm, victim.LimitBytes>>20, victim.CgroupPath)
-	return w.expect(ctx, step{did, time.Time{}, victim.PID, "host_oom_kill"})
+	return w.expect(ctx, step{did: did, pid: victim.PID, pattern: "host_oom_kill"})
+}
+
+// fuse stops the daemon of a file system of ours and lets a child wait for it.
+func fuse(ctx context.Context, w *watcher) (err error) {
+	d, err := fusefault.StartDrill(fusefault.DrillOptions{Env: rank()})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	did := fmt.Sprintf("stopped process %d, the daemon of the FUSE file system on %s, which process %d, rank 3, reads", d.DaemonPID, d.MountPoint, d.VictimPID)
+	device := fmt.Sprintf("%d:%d", d.Device.Major, d.Device.Minor)
+	return w.expect(ctx, step{did: did, at: d.Began, pid: d.VictimPID, device: device, pattern: "fuse_stall"})
+}
+
+// stopped is the rank of the stand-in job that the drill stops.
+const stopped = 1
+
+// socket stops one of two ranks that send each other data.
+func socket(ctx context.Context, w *watcher) (err error) {
+	job, err := standin.Start(standin.Options{Size: 2, JobID: jobID, Phase: 50 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, job.Close()) }()
+	if err := works(ctx, job); err != nil {
+		return err
+	}
+	at := time.Now()
+	if err := job.Signal(stopped, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("stop rank %d: %w", stopped, err)
+	}
+	did := fmt.Sprintf("stopped process %d, rank %d of a stand-in job of two ranks on loopback", job.PID(stopped), stopped)
+	return w.expect(ctx, step{did: did, at: at, pid: job.PID(stopped), pattern: "nccl_socket_stall"})
+}
+
+// works waits until each rank of a job has done something.
+func works(ctx context.Context, job *standin.Job) error {
+	const steps = 20
+	deadline := time.NewTimer(Patience)
+	defer deadline.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for job.Steps(0) < steps || job.Steps(1) < steps {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			return fmt.Errorf("the stand-in job does not get on: rank 0: %q, rank 1: %q; it needs the loopback interface (ip link set lo up)", job.Error(0), job.Error(1))
+		}
+	}
+	return nil
 }
