@@ -60,6 +60,7 @@ type link struct {
 
 // condition is an OTTL condition in one of both contexts; zero is true.
 type condition struct {
+	plain *plain // the same, when it compares attributes with literals only
 	log   *rule.LogCondition
 	point *rule.PointCondition
 }
@@ -225,6 +226,7 @@ func newCondition(text string, onMetrics bool, parsers *rule.Parsers) (c conditi
 	default:
 		c.log, err = parsers.Log.ParseCondition(text)
 	}
+	c.plain = newPlain(text)
 	return c, err
 }
 
@@ -245,10 +247,15 @@ func newGetter(text string, onMetrics bool, parsers *rule.Parsers) (g getter, er
 
 // holds evaluates c on a record; what cannot be evaluated does not hold.
 func (c condition) holds(e *Engine, r *record) bool {
+	if c.plain != nil {
+		if got := c.plain.of(r); got != unclear {
+			return got == holds
+		}
+	}
 	ok, err := true, error(nil)
 	switch {
 	case c.log != nil:
-		ok, err = c.log.Eval(context.Background(), r.log)
+		ok, err = c.log.Eval(context.Background(), r.logContext())
 	case c.point != nil:
 		ok, err = c.point.Eval(context.Background(), r.point)
 	}
@@ -285,7 +292,7 @@ func (g *getter) read(e *Engine, r *record) string { return anyString(g.get(e, r
 
 func (g *getter) eval(r *record) (any, error) {
 	if g.log != nil {
-		return g.log.Eval(context.Background(), r.log)
+		return g.log.Eval(context.Background(), r.logContext())
 	}
 	return g.point.Eval(context.Background(), r.point)
 }

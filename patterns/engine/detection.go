@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/ottl/contexts/ottllog"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
@@ -55,10 +54,11 @@ func (d *detection) reset(e *Engine) {
 // observe shows one record to d. What it concludes waits for the end of the
 // batch: records that were sent together are judged together.
 func (e *Engine) observe(d *detection, r *record) bool {
-	d.shown = true
-	return d.algorithm.Observe(&rule.Record{
+	matters := d.algorithm.Observe(&rule.Record{
 		Name: r.source, Time: r.time, Resource: r.resource, Attributes: r.attributes, Number: r.number,
 	})
+	d.shown = d.shown || matters
+	return matters
 }
 
 // decideDue lets detectors that saw records conclude, or wait.
@@ -100,10 +100,10 @@ func (e *Engine) find(f *rule.Finding) {
 	}
 	r := record{
 		resource: rl.Resource().Attributes(), attributes: lr.Attributes(), finding: f,
-		log:    ottllog.NewTransformContextPtr(rl, sl, lr),
+		resourceLogs: rl, scopeLogs: sl, logRecord: lr,
 		source: f.Event, time: f.Time, last: max(f.Time, f.Last), count: 1, faultID: clean(f.ID),
 	}
-	defer r.log.Close()
+	defer r.close()
 	var others []*watch
 	for _, w := range e.logs[f.Event].watches {
 		if w.where.holds(e, &r) {

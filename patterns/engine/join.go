@@ -101,7 +101,7 @@ func (r *recents) put(one *recentMark) {
 func (r *recents) removeOldest() {
 	front := r.order.Front()
 	one := r.order.Remove(front).(*recentMark)
-	left := slices.DeleteFunc(r.by[one.key], func(o *recentMark) bool { return o == one })
+	left := r.by[one.key][1:] // of a key too, the oldest is the first
 	if len(left) == 0 {
 		delete(r.by, one.key)
 	} else {

@@ -16,8 +16,12 @@ import (
 type record struct {
 	resource   pcommon.Map
 	attributes pcommon.Map
-	log        *ottllog.TransformContext
+	log        *ottllog.TransformContext // made when it is first needed
 	point      *ottldatapoint.TransformContext
+
+	resourceLogs plog.ResourceLogs // of a log record
+	scopeLogs    plog.ScopeLogs
+	logRecord    plog.LogRecord
 
 	source  string // event or metric name
 	time    int64
@@ -84,16 +88,30 @@ func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, to plog.Reso
 func (e *Engine) log(by interest, rl plog.ResourceLogs, sl plog.ScopeLogs, lr plog.LogRecord) bool {
 	r := record{
 		resource: rl.Resource().Attributes(), attributes: lr.Attributes(),
-		log:    ottllog.NewTransformContextPtr(rl, sl, lr),
+		resourceLogs: rl, scopeLogs: sl, logRecord: lr,
 		source: clean(lr.EventName()), time: int64(lr.Timestamp()), count: 1,
 	}
-	defer r.log.Close()
+	defer r.close()
 	if r.time <= 0 || r.time > maxTime {
 		r.time = int64(lr.ObservedTimestamp())
 	}
 	r.last = r.time
 	r.storm()
 	return e.show(by, &r)
+}
+
+// logContext is r as OTTL sees it.
+func (r *record) logContext() *ottllog.TransformContext {
+	if r.log == nil {
+		r.log = ottllog.NewTransformContextPtr(r.resourceLogs, r.scopeLogs, r.logRecord)
+	}
+	return r.log
+}
+
+func (r *record) close() {
+	if r.log != nil {
+		r.log.Close()
+	}
 }
 
 // storm reads what a folded record says of its storm: count, times and id.

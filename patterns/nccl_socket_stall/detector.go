@@ -73,15 +73,14 @@ type detector struct {
 
 // Observe takes in one record.
 func (d *detector) Observe(r *rule.Record) bool {
-	switch r.Name {
-	case eventStall, eventStallEnd:
-		d.observeStall(r)
-	default:
-		if d.facts.observe(r) {
-			d.evicted += d.facts.trim(maxFacts)
-			d.reconsider(r)
-		}
+	if r.Name == eventStall || r.Name == eventStallEnd {
+		return d.observeStall(r)
 	}
+	if !d.facts.observe(r) {
+		return false
+	}
+	d.evicted += d.facts.trim(maxFacts)
+	d.reconsider(r)
 	return true
 }
 
@@ -95,15 +94,15 @@ func (d *detector) reconsider(r *rule.Record) {
 	}
 }
 
-func (d *detector) observeStall(r *rule.Record) {
+func (d *detector) observeStall(r *rule.Record) bool {
 	in, ok := readStall(r)
 	if !ok {
-		return
+		return false
 	}
 	j := d.jobs[in.job]
 	if j == nil {
 		if r.Name == eventStallEnd && len(d.jobs) >= maxJobs {
-			return
+			return false
 		}
 		j = newJob(in.job)
 		d.jobs[in.job] = j
@@ -112,6 +111,7 @@ func (d *detector) observeStall(r *rule.Record) {
 	for d.stalls > maxStalls || len(d.jobs) > maxJobs {
 		d.evict()
 	}
+	return true
 }
 
 // evict forgets the job that was quiet for longest; the only one loses its

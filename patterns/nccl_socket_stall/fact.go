@@ -17,7 +17,7 @@ var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.ki
 
 var factAttributes = []string{
 	"fuse.stall.pids", "fuse.stall.id", "fuse.stall.age_ns", "fuse.mount.point", "fuse.device", "fuse.opcode", "process.parent_pid",
-	"kernelevents.fault", "kernelevents.xid", "gpu.id", "process.exit.signal_name", "process.exit.code",
+	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.signal_name", "process.exit.code",
 }
 
 // keepFacts is how long what the kernel said may explain a stall.
@@ -52,9 +52,15 @@ func (fs *facts) observe(r *rule.Record) bool {
 	if f == nil {
 		return false
 	}
-	if known := fs.All[key]; known != nil {
+	known := fs.All[key]
+	if known != nil && slices.Equal(known.PIDs, f.PIDs) {
+		known.merge(f)
+		return true
+	}
+	if known != nil {
 		fs.remove(key)
-		f.merge(known)
+		known.merge(f)
+		f = known
 	}
 	fs.add(key, f)
 	return true
@@ -88,6 +94,9 @@ func (f *fact) merge(o *fact) {
 		f.Text, f.Device, f.GPU = o.Text, o.Device, o.GPU
 	}
 	f.Onset, f.Last, f.Ended = min(f.Onset, o.Onset), max(f.Last, o.Last), max(f.Ended, o.Ended)
+	if slices.Equal(f.PIDs, o.PIDs) {
+		return
+	}
 	f.PIDs = slices.Concat(f.PIDs, o.PIDs)
 	slices.Sort(f.PIDs)
 	f.PIDs = slices.Compact(f.PIDs)
@@ -121,6 +130,9 @@ func procKey(host string, pid int64) string { return host + "/" + strconv.Format
 // readFact reads a record of the kernel, nil when it names no process.
 func readFact(r *rule.Record) (*fact, string) {
 	a := r.Attributes
+	if r.Name == "gpu.xid" && !serious(a) {
+		return nil, ""
+	}
 	f := &fact{Kind: r.Name, Job: text(a, "gen_ai.training.job_id"), Host: text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time}
 	for _, key := range []string{"process.pid", "process.parent_pid"} {
 		if pid := number(a, key); pid > 1 && (key == "process.pid" || r.Name == "oom.kill") {
@@ -152,6 +164,16 @@ func readFact(r *rule.Record) (*fact, string) {
 		id = strconv.FormatInt(f.PIDs[0], 10) + "/" + f.Text
 	}
 	return f, f.Kind + "/" + f.Host + "/" + id
+}
+
+// serious reports whether an Xid can hang a process: not one that was injected,
+// nor one that the application causes, which ends it.
+func serious(a pcommon.Map) bool {
+	if injected, ok := a.Get("kernelevents.injected"); ok && injected.Bool() {
+		return false
+	}
+	class, ok := a.Get("kernelevents.class")
+	return !ok || class.Str() != "restart_application" && class.Str() != "informational"
 }
 
 // readFuse reads a stall of a FUSE mount with all that wait for it.
