@@ -1,6 +1,7 @@
 package patterns
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,5 +29,21 @@ func TestEveryStoryAgainstEveryPattern(t *testing.T) {
 		t.Run(r.Name, func(t *testing.T) {
 			require.Empty(t, r.Diff)
 		})
+	}
+}
+
+// TestExamplesTellTheirStories runs the rules that a site would write, beside the
+// library, as `tracecore patterns test` does.
+func TestExamplesTellTheirStories(t *testing.T) {
+	own, err := LoadPaths("examples")
+	require.NoError(t, err)
+	require.Len(t, own, 3)
+	rules := append(library(t), own...)
+	require.NoError(t, rule.Check(rules))
+	results, err := story.RunDir(rules, os.DirFS("examples"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(results), 9)
+	for _, r := range results {
+		t.Run(r.Name, func(t *testing.T) { require.Empty(t, r.Diff) })
 	}
 }

@@ -92,25 +92,28 @@ func (inst *instance) build() verdict.Verdict {
 }
 
 // value is the value of a field: that of the leading mark, which is the earliest
-// of the first evidence in the order of the file, or else of the first mark that
-// is of the same process and thing as the leading one.
+// of the first evidence in the order of the file that holds, or else of the first
+// mark that is of the same process and thing as the leading one. Evidence that
+// has marks and does not hold (not as many as it takes) comes last.
 func (inst *instance) value(name string) (string, bool) {
 	at, ok := inst.state.at[name]
 	if !ok {
 		return "", false
 	}
 	var lead []string
-	for i, w := range inst.state.watches {
-		if inst.refutes(w.Name) || w.resolves {
-			continue
-		}
-		for j := range inst.marks[i] {
-			values := inst.marks[i][j].Values
-			if lead == nil {
-				lead = values
+	for _, holds := range [...]bool{true, false} {
+		for i, w := range inst.state.watches {
+			if inst.refutes(w.Name) || w.resolves || holds != (inst.verdict.best.seen&(1<<i) != 0) {
+				continue
 			}
-			if values[at] != "" && inst.state.agree(lead, values) {
-				return values[at], true
+			for j := range inst.marks[i] {
+				values := inst.marks[i][j].Values
+				if lead == nil {
+					lead = values
+				}
+				if values[at] != "" && inst.state.agree(lead, values) {
+					return values[at], true
+				}
 			}
 		}
 	}

@@ -133,12 +133,12 @@ func (inst *instance) holds(w *watch, start, end, watermark int64) bool {
 		if m.Last < start || m.Time > end || m.Gone || !inst.follows(w, m) {
 			continue
 		}
-		if w.Occurs.Count <= 1 {
+		if w.Occurs.Count <= 1 && w.Occurs.Each == 0 {
 			return true
 		}
 		sum += m.Count
 		for ; marks[first].Last < max(start, m.Time-span); first++ {
-			if inWindow := marks[first].Last >= start; inWindow && inst.follows(w, &marks[first]) {
+			if inWindow := marks[first].Last >= start; inWindow && !marks[first].Gone && inst.follows(w, &marks[first]) {
 				sum -= marks[first].Count
 			}
 		}
@@ -153,15 +153,24 @@ func (inst *instance) holds(w *watch, start, end, watermark int64) bool {
 	return false
 }
 
-// distinct counts the different values that w tells apart.
+// distinct counts the different values that w tells apart, of those whose marks
+// add up to what each must reach.
 func (inst *instance) distinct(w *watch, marks []mark) float64 {
-	var seen []string
+	sums := map[string]float64{}
+	reached := 0.0
 	for i := range marks {
-		if t, ok := tuple(marks[i].Values, w.distinct); ok && !slices.Contains(seen, t) && inst.follows(w, &marks[i]) {
-			seen = append(seen, t)
+		m := &marks[i]
+		t, ok := tuple(m.Values, w.distinct)
+		if !ok || m.Gone || !inst.follows(w, m) {
+			continue
+		}
+		before, seen := sums[t]
+		sums[t] = before + m.Count
+		if sums[t] >= w.Occurs.Each && (!seen || before < w.Occurs.Each) {
+			reached++
 		}
 	}
-	return float64(len(seen))
+	return reached
 }
 
 // follows reports whether m came soon enough after evidence it must follow.

@@ -149,11 +149,7 @@ func (d *decoder) operators(e *Evidence, r *Rule, operator func(Operator, func(*
 				"distinct": d.fieldNames(&e.Occurs.Distinct, r),
 			})
 		}),
-		"increases": operator(Increase, func(n *yaml.Node) {
-			d.object(n, "increases", map[string]setter{
-				"by": d.number(&e.Occurs.Count), "within": d.duration(&e.Occurs.Within),
-			})
-		}),
+		"increases": operator(Increase, d.increases(e, r)),
 		"changes": operator(Change, func(n *yaml.Node) {
 			d.object(n, "changes", map[string]setter{
 				"count": d.number(&e.Occurs.Count), "within": d.duration(&e.Occurs.Within),
@@ -162,6 +158,22 @@ func (d *decoder) operators(e *Evidence, r *Rule, operator func(Operator, func(*
 		"stays":        operator(Stay, d.stays(e)),
 		"below_median": operator(BelowMedian, d.median(e, r)),
 		"missing":      operator(Miss, d.missing(e, r)),
+	}
+}
+
+// increases reads a rise: of all series of the fault together or, with distinct,
+// of each of so many values by itself.
+func (d *decoder) increases(e *Evidence, r *Rule) setter {
+	return func(n *yaml.Node) {
+		by, values := 1.0, 2
+		d.object(n, "increases", map[string]setter{
+			"by": d.number(&by), "within": d.duration(&e.Occurs.Within),
+			"distinct": d.fieldNames(&e.Occurs.Distinct, r), "values": d.integer(&values, 1),
+		})
+		e.Occurs.Count = by
+		if len(e.Occurs.Distinct) > 0 {
+			e.Occurs.Count, e.Occurs.Each = float64(values), by
+		}
 	}
 }
 

@@ -95,11 +95,13 @@ const (
 	Miss        Operator = "missing"      // no record until a deadline
 )
 
-// Occurs: at least Count within Within, of distinct values of Distinct.
+// Occurs: at least Count within Within, of distinct values of Distinct. Each: of
+// those, only values whose marks add up to that much.
 type Occurs struct {
 	Count    float64
 	Within   time.Duration
 	Distinct []string
+	Each     float64
 }
 
 // Stays: While held for For. A gap between samples longer than MaxGap breaks
