@@ -69,6 +69,7 @@ func (f *fakeSource) Close() error {
 
 // fakeMachine knows what a test tells it.
 type fakeMachine struct {
+	mu        sync.Mutex                       // a test tells while the receiver asks
 	mounts    map[string]map[uint32]node.Mount // by process, by minor number
 	processes map[uint32]node.Process
 	waiting   map[uint32]int64
@@ -90,7 +91,16 @@ func (f *fakeMachine) mount(process string, minor uint32, m node.Mount) {
 	f.mounts[process][minor] = m
 }
 
+// lives makes a process one that lives.
+func (f *fakeMachine) lives(pid uint32, name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.processes[pid] = node.Process{Name: name, State: node.Alive}
+}
+
 func (f *fakeMachine) Mount(_, minor uint32, processes ...string) (node.Mount, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, process := range processes {
 		if m, found := f.mounts[process][minor]; found {
 			return m, true
@@ -100,12 +110,16 @@ func (f *fakeMachine) Mount(_, minor uint32, processes ...string) (node.Mount, b
 }
 
 func (f *fakeMachine) Gone(_, minor uint32, process string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	table, readable := f.mounts[process]
 	_, there := table[minor]
 	return readable && !there
 }
 
 func (f *fakeMachine) Process(pid uint32) node.Process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if p, known := f.processes[pid]; known {
 		return p
 	}
@@ -115,6 +129,8 @@ func (f *fakeMachine) Process(pid uint32) node.Process {
 func (f *fakeMachine) Ended(pid, _ uint32) bool { return f.Process(pid).State == node.Gone }
 
 func (f *fakeMachine) Waiting(_, minor uint32) (int64, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	waiting, known := f.waiting[minor]
 	return waiting, known
 }

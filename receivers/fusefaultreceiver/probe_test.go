@@ -96,6 +96,7 @@ func TestStoppedDaemonIsNamedWithItsMountAndWhoWaits(t *testing.T) {
 	require.Equal(t, []any{int64(m.visitor.PID())}, a["fuse.stall.pids"])
 	require.Zero(t, a["fuse.stall.answered"])
 	require.GreaterOrEqual(t, a["fuse.stall.age_ns"], int64(time.Second))
+	t.Logf("named %s after it was stuck", time.Duration(a["fuse.stall.age_ns"].(int64)))
 	require.Equal(t, plog.SeverityNumberWarn, r.SeverityNumber(), "no rank waits")
 
 	require.NoError(t, m.Continue())

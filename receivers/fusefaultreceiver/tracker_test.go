@@ -59,7 +59,7 @@ func (s *scene) stick(pid uint32, with ...func(*fusefault.InFlight)) {
 		ID: uint64(len(s.inFlight) + 1), Kind: fusefault.KindRequest, Start: s.now.Add(time.Duration(len(s.inFlight)+1) * time.Millisecond),
 		Device: data, Opcode: opRead, PID: pid, TID: pid, Comm: "python",
 	}
-	s.machine.processes[pid] = node.Process{Name: "python", State: node.Alive}
+	s.machine.lives(pid, "python")
 	for _, change := range with {
 		change(&f)
 	}
