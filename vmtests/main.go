@@ -188,7 +188,9 @@ func runKernel(ctx context.Context, o options, k Kernel, s suite, out *printer) 
 		out.warn(k.Name, err)
 		failed++
 	}
-	return newRow(k, pkg, seen, results, began), failed
+	found := newRow(k, pkg, seen, results, began)
+	out.step("kernel %s: %s", k.Name, found.summary())
+	return found, failed
 }
 
 func chooseKernels(names []string) ([]Kernel, error) {

@@ -91,6 +91,11 @@ func TestTablesKeepTheRowsOfOtherRuns(t *testing.T) {
 	require.Contains(t, string(instructions), "| probe, program | 5.10 | 6.12 |\n| --- | --- | --- |\n| kmsg console | 200 | 100 |\n")
 }
 
+func TestRowIsSummedUpInALine(t *testing.T) {
+	require.Equal(t, "kmsg `tp_btf/console`; xid named, 141 ms, oomkill **oom missed**", measuredRow("6.12", 1).summary())
+	require.Equal(t, "no test measured anything", row{}.summary())
+}
+
 func TestDamagedTableIsNotOverwritten(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, matrixFile)

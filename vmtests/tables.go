@@ -77,6 +77,18 @@ func (r row) cell(probe string) string {
 	return strings.Join(parts, "; ")
 }
 
+// summary is all cells in one line.
+func (r row) summary() string {
+	parts := []string{}
+	for _, probe := range probesOf([]row{r}) {
+		parts = append(parts, probe+" "+r.cell(probe))
+	}
+	if len(parts) == 0 {
+		return "no test measured anything"
+	}
+	return strings.Join(parts, ", ")
+}
+
 // programs are the verifier's counts by probe and program.
 func (r row) programs() map[string]int {
 	counts := map[string]int{}
