@@ -73,10 +73,11 @@ func (t *Tracker) book(found []finding) []Event {
 }
 
 // sustains reports whether a finding that is not due by itself goes on with a
-// stall that is open. Nobody is accused because he waited before.
+// stall that is open: nothing has moved since the snapshot before. Nobody is
+// accused because he waited before.
 func (t *Tracker) sustains(key stallKey, f *finding) bool {
 	known := t.open[key]
-	return known != nil && (known.last.Cause != Waiting || f.cause == Waiting)
+	return known != nil && f.since <= t.last && (known.last.Cause != Waiting || f.cause == Waiting)
 }
 
 // groups sorts the findings into stalls, in an order that does not depend on

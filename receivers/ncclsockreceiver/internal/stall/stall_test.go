@@ -196,6 +196,23 @@ func TestSenderSaysWhatIsBetween(t *testing.T) {
 	}
 }
 
+// TestWhatIsInFlightAfterAStallIsNoNewOne: the network is back, and of what came
+// through the peer has not read the last yet.
+func TestWhatIsInFlightAfterAStallIsNoNewOne(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	out := w.links[1].out
+	out.BytesSent, out.UnackedBytes, out.LastSentAge, out.Backoff = out.BytesSent+4096, 4096, 0, 3
+	require.Equal(t, []told{{1, Network, Send, 2, ""}}, short(accusing(w.idle(4))))
+	w.pass(time.Second)
+	out.BytesAcked, out.UnackedBytes, out.LastSentAge, out.Backoff = out.BytesAcked+4096, 0, 0, 0
+	w.links[1].deliver(48, 0)
+	out.UnackedBytes, out.UnsentBytes, out.BytesAcked = 24, 24, out.BytesAcked-48
+	ended := w.look()
+	require.Empty(t, accusing(ended))
+	require.Contains(t, short(ended), told{1, Network, Send, 2, Progress})
+}
+
 func TestServicesAreReadInAnyPhase(t *testing.T) {
 	for name, tc := range map[string]struct {
 		local, remote string
