@@ -17,14 +17,19 @@ type InFlight struct {
 	Kind   Kind
 	Start  time.Time
 	Device Device // of the mount
-	Opcode uint32 // FUSE opcode (include/uapi/linux/fuse.h, enum fuse_opcode); 0 for a fault
+	// Opcode is FUSE's (include/uapi/linux/fuse.h, enum fuse_opcode), 0 for a fault. A
+	// thread that waits in read, write or fsync for what another has begun has
+	// that operation's opcode, and its Start is when it was first seen to wait.
+	Opcode uint32
 	Inode  uint64 // node id of the request, inode number of the fault; 0 when unknown
 
 	// PID and TID are the thread that waits (or, for a background request, the one
 	// that began it), in the initial pid namespace. 0 when no thread began it.
-	PID, TID   uint32
-	Comm       string
-	Background bool // nobody need wait for it: readahead, writeback, release
+	PID, TID uint32
+	Comm     string
+	// Background: nobody waits for it as far as can be seen (readahead, writeback,
+	// release). Where its thread waits for the pages it reads, it is false.
+	Background bool
 }
 
 // Device is the device number of a file system (st_dev), as in the third field
@@ -49,9 +54,9 @@ type Mount struct {
 	DaemonComm string
 
 	Requests Histogram // completed requests, from sending to answer
-	Faults   Histogram // completed page faults that had to wait
+	Faults   Histogram // completed major page faults
 
-	InFlight int // requests and faults in flight, of any age
+	InFlight int // requests of any age, and faults at least Options.MinAge old
 
 	// Aborted counts requests that the kernel ended itself with ECONNABORTED,
 	// because the daemon died or somebody aborted the connection; they are among
