@@ -70,12 +70,24 @@ func (m *mounted) device() string {
 	return deviceName(fusefault.Device{Major: major, Minor: minor})
 }
 
-// record waits for a record of the mount of that name.
-func (m *mounted) record(t *testing.T, from *sink, event string) (plog.LogRecord, map[string]any) {
+// stall waits for the record that the visitor waits. On a slow machine there may be
+// one of the mount's INIT before.
+func (m *mounted) stall(t *testing.T, from *sink) (plog.LogRecord, map[string]any) {
 	for {
 		r := from.next(t)
-		if a := r.Attributes().AsRaw(); r.EventName() == event && a["fuse.device"] == m.device() {
+		a := r.Attributes().AsRaw()
+		if r.EventName() == "fuse.stall" && a["fuse.device"] == m.device() && a["process.pid"] == int64(m.visitor.PID()) {
 			return r, a
+		}
+	}
+}
+
+// end waits for the end of a stall.
+func (m *mounted) end(t *testing.T, from *sink, stall map[string]any) map[string]any {
+	for {
+		r := from.next(t)
+		if a := r.Attributes().AsRaw(); r.EventName() == "fuse.stall.end" && a["fuse.stall.id"] == stall["fuse.stall.id"] {
+			return a
 		}
 	}
 }
@@ -86,7 +98,7 @@ func TestStoppedDaemonIsNamedWithItsMountAndWhoWaits(t *testing.T) {
 		hangfs.Access{How: hangfs.Fault, File: hangfs.Cached, Threads: 20}, hangfs.Access{How: hangfs.Read, File: hangfs.Direct, Threads: 20})
 	require.NoError(t, m.Stop())
 	require.NoError(t, m.visitor.Go())
-	r, a := m.record(t, all, "fuse.stall")
+	r, a := m.stall(t, all)
 	require.Equal(t, m.Dir(), a["fuse.mount.point"])
 	require.Equal(t, "JuiceFS:vol", a["fuse.mount.source"])
 	require.Equal(t, "fuse.juicefs", a["fuse.mount.type"])
@@ -101,8 +113,7 @@ func TestStoppedDaemonIsNamedWithItsMountAndWhoWaits(t *testing.T) {
 
 	require.NoError(t, m.Continue())
 	require.NoError(t, m.visitor.Wait(t.Context()))
-	_, end := m.record(t, all, "fuse.stall.end")
-	require.Equal(t, a["fuse.stall.id"], end["fuse.stall.id"])
+	end := m.end(t, all, a)
 	require.Equal(t, "completed", end["fuse.stall.end_reason"])
 	require.LessOrEqual(t, end["fuse.stall.waiters"], int64(40))
 	require.Positive(t, end["fuse.stall.waiters"])
@@ -113,7 +124,7 @@ func TestMountInAnotherNamespaceIsNamedAsItsVictimSeesIt(t *testing.T) {
 	m := mountAndVisit(t, hangfs.Options{Private: true}, hangfs.Access{How: hangfs.Stat, File: hangfs.Direct})
 	require.NoError(t, m.Freeze())
 	require.NoError(t, m.visitor.Go())
-	_, a := m.record(t, all, "fuse.stall")
+	_, a := m.stall(t, all)
 	require.Equal(t, m.Dir(), a["fuse.mount.point"])
 	require.Equal(t, "fuse.hangfs", a["fuse.mount.type"])
 	require.Equal(t, "alive", a["fuse.daemon.state"])
@@ -121,7 +132,7 @@ func TestMountInAnotherNamespaceIsNamedAsItsVictimSeesIt(t *testing.T) {
 	require.Equal(t, "request", a["fuse.stall.kind"])
 	require.NoError(t, m.Thaw())
 	require.NoError(t, m.visitor.Wait(t.Context()))
-	m.record(t, all, "fuse.stall.end")
+	m.end(t, all, a)
 }
 
 func TestEndOfAKilledDaemonAndOfAForcedUnmount(t *testing.T) {
@@ -134,10 +145,9 @@ func TestEndOfAKilledDaemonAndOfAForcedUnmount(t *testing.T) {
 			m := mountAndVisit(t, hangfs.Options{}, hangfs.Access{How: hangfs.Read, File: hangfs.Direct})
 			require.NoError(t, m.Stop())
 			require.NoError(t, m.visitor.Go())
-			m.record(t, all, "fuse.stall")
+			_, a := m.stall(t, all)
 			require.NoError(t, happens(&m))
-			_, end := m.record(t, all, "fuse.stall.end")
-			require.Equal(t, want, end["fuse.stall.end_reason"])
+			require.Equal(t, want, m.end(t, all, a)["fuse.stall.end_reason"])
 		})
 	}
 }
