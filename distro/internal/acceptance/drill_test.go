@@ -23,6 +23,7 @@ func TestDrillsShowTheirVerdictAndItsDelay(t *testing.T) {
 	for name, says := range map[string][]string{
 		"xid":    {"ffff:ff:1f.0", "rank 3", "job tracecore-drill", "SIGABRT", "gpu_lost (18)"},
 		"oom":    {"rank 3", "job tracecore-drill", "32 MiB", "host_oom_kill (12)"},
+		"fuse":   {"rank 3", "job tracecore-drill", "is stopped", "fuse_stall (15)"},
 		"socket": {"rank 1", "job tracecore-drill", "its process is stopped", "nccl_socket_stall (17)"},
 	} {
 		t.Run(name, func(t *testing.T) {
