@@ -3,6 +3,7 @@ package procfs
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -54,7 +55,7 @@ func hasNCCL(maps io.Reader) bool {
 		if bytes.Contains(line, []byte("/libnccl.so")) || bytes.Contains(line, []byte("/librccl.so")) {
 			return true
 		}
-		if err != nil && err != bufio.ErrBufferFull {
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return false
 		}
 	}

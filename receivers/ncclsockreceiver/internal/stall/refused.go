@@ -74,7 +74,7 @@ func (t *Tracker) refusing() []finding {
 // namespace that look for their store there and have none yet; else, for a port
 // that the kernel chose, the one rank of the namespace.
 func (t *Tracker) callers(key target) []*rank {
-	var store, any []*rank
+	var store, others []*rank
 	for _, r := range t.ranks {
 		switch {
 		case r.now.NetNS != key.netns || r.now.Inherited:
@@ -83,11 +83,11 @@ func (t *Tracker) callers(key target) []*rank {
 				store = append(store, r)
 			}
 		case key.remote.Port() >= t.o.RankPortsFrom:
-			any = append(any, r)
+			others = append(others, r)
 		}
 	}
-	if len(any) == 1 {
-		store = append(store, any[0])
+	if len(others) == 1 {
+		store = append(store, others[0])
 	}
 	return store
 }
