@@ -50,7 +50,7 @@ const minInterval = 100 * time.Millisecond
 
 func createDefaultConfig() component.Config {
 	return &Config{
-		LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(), MetricsBuilderConfig: metadata.DefaultMetricsBuilderConfig(),
+		LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(), MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
 		Threshold: time.Second, ScanInterval: time.Second, RepeatInterval: 10 * time.Second, CollectionInterval: 10 * time.Second,
 		ErrorMode: ErrorModePropagate,
 	}

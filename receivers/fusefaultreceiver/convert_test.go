@@ -101,7 +101,7 @@ func TestGoldenMetrics(t *testing.T) {
 	s.stick(42)
 	s.stick(43)
 	s.after(2)
-	config := metadata.DefaultMetricsBuilderConfig()
+	config := metadata.NewDefaultMetricsBuilderConfig()
 	m := newMeasurer(metadata.NewMetricsBuilder(config, receivertest.NewNopSettings(metadata.Type), metadata.WithStartTime(1)), testHost)
 	m.machine = s.machine
 	metrics := m.measure(s.mounts, s.now)
@@ -135,7 +135,7 @@ func TestHistogramHasTheProbesBuckets(t *testing.T) {
 
 func TestMetricsSwitchedOffLeaveTheHistograms(t *testing.T) {
 	s := newScene()
-	config := metadata.DefaultMetricsBuilderConfig()
+	config := metadata.NewDefaultMetricsBuilderConfig()
 	config.Metrics.FuseConnectionWaiting.Enabled = false
 	config.Metrics.FuseInFlight.Enabled = false
 	config.Metrics.FuseInFlightOldestAge.Enabled = false

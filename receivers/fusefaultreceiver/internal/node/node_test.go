@@ -152,13 +152,13 @@ func procDevice(t *testing.T) (major, minor uint32) {
 }
 
 func TestForeignNumbersAreNobody(t *testing.T) {
-	n, root := newMachine(t)
+	root := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "proc/1/ns"), 0o755))
 	require.NoError(t, os.Symlink("pid:[4026532999]", filepath.Join(root, "proc/1/ns/pid")))
 	write(t, filepath.Join(root, "proc/42/mountinfo"), table)
 	write(t, filepath.Join(root, "proc/self/mountinfo"), table)
 	write(t, filepath.Join(root, "proc/42/stat"), statLine("x", 'T', 1, 1))
-	n = Open(filepath.Join(root, "proc"), "")
+	n := Open(filepath.Join(root, "proc"), "")
 	require.True(t, n.Foreign())
 	require.Equal(t, filepath.Join(root, "proc"), n.Root())
 	_, ok := n.Mount(0, 52, "42")
