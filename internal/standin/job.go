@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 // Job is a stand-in job that runs.
@@ -44,6 +45,9 @@ type process struct {
 // IsChild and Child.
 func Start(o Options) (_ *Job, err error) {
 	j := &Job{o: o.withDefaults()}
+	if strings.ContainsFunc(j.o.JobID, unicode.IsSpace) {
+		return nil, fmt.Errorf("start a stand-in job: job id %q: an id is one word, white space makes it none", j.o.JobID)
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("start a stand-in job: %w", err), j.Close())

@@ -27,7 +27,7 @@ type Options struct {
 	Phase      time.Duration // each rank computes for a random time up to this between two collectives
 	Busy       bool          // computing burns CPU; else the main thread sleeps, as if a GPU worked
 	Namespaces bool          // each rank in a network namespace of its own
-	JobID      string
+	JobID      string        // one word, as identity reads it
 	ChunkBytes int
 }
 

@@ -144,6 +144,11 @@ func TestRankThatDiesEndsItsPeers(t *testing.T) {
 	eventually(t, "an error of its neighbour", func() bool { return j.Error(3) != "" })
 }
 
+func TestJobIDIsOneWord(t *testing.T) {
+	_, err := Start(Options{JobID: "two words"})
+	require.ErrorContains(t, err, `"two words"`)
+}
+
 func TestNothingIsLeftBehind(t *testing.T) {
 	j := start(t, Options{Library: Gloo})
 	works(t, j)
