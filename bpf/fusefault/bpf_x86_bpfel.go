@@ -37,6 +37,7 @@ type bpfMount struct {
 	Connection    uint64
 	Daemon        uint32
 	Pad           uint32
+	Aborted       uint64
 	RequestsSumNs uint64
 	Requests      [28]uint64
 	FaultsSumNs   uint64

@@ -58,9 +58,8 @@ type Mount struct {
 
 	InFlight int // requests of any age, and faults at least Options.MinAge old
 
-	// Aborted counts requests that the kernel ended itself with ECONNABORTED,
-	// because the daemon died or somebody aborted the connection; they are among
-	// Requests too. 0 where the rung cannot tell.
+	// Aborted counts requests that the kernel ended itself, because the daemon died
+	// or somebody aborted the connection; they are not among Requests.
 	Aborted uint64
 }
 

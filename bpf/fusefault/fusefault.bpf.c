@@ -100,6 +100,7 @@ struct mount {
 	__u64 connection; /* what each answer touches comes first: it shares the key's cache line */
 	__u32 daemon;     /* who answered last */
 	__u32 pad;
+	__u64 aborted; /* requests */
 	__u64 requests_sum_ns;
 	__u64 requests[BUCKETS];
 	__u64 faults_sum_ns;
@@ -276,6 +277,15 @@ static __always_inline void answered(const struct request *r, __u64 duration_ns)
 	core_read(&m->comm, task->comm);
 }
 
+/* Ended by the kernel and answered by nobody: fuse_abort_conn, and what is sent after it. */
+static __always_inline void aborted(const struct request *r)
+{
+	struct mount *m = mount_entry(r->device);
+
+	if (m)
+		__sync_fetch_and_add(&m->aborted, 1);
+}
+
 static __always_inline int request_ends(void *req, bool direct)
 {
 	__u64 key = (__u64)req, now;
@@ -286,8 +296,9 @@ static __always_inline int request_ends(void *req, bool direct)
 		return 0;
 	at(&error, req, request_error_at, direct);
 	now = bpf_ktime_get_boot_ns();
-	/* An aborted request was answered by nobody. */
-	if (error != -ECONNABORTED && error != -ENOTCONN && now > r->start_ns)
+	if (error == -ECONNABORTED || error == -ENOTCONN)
+		aborted(r);
+	else if (now > r->start_ns)
 		answered(r, now - r->start_ns);
 	r->ended_ns = now;
 	return 0;

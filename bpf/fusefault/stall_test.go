@@ -80,12 +80,15 @@ func TestWhatHangsIsSeenWhileItHangsAndNotAfter(t *testing.T) {
 
 // However the daemon stops answering, and however that ends.
 func TestEndsOfAStall(t *testing.T) {
-	for name, step := range map[string]struct{ hold, release func(*hangfs.FS) error }{
-		"daemon is stopped and continued": {(*hangfs.FS).Stop, (*hangfs.FS).Continue},
-		"daemon is killed":                {(*hangfs.FS).Freeze, (*hangfs.FS).Kill},
-		"daemon is stopped, then killed":  {(*hangfs.FS).Stop, (*hangfs.FS).Kill},
-		"mount is taken away with force":  {(*hangfs.FS).Freeze, (*hangfs.FS).Abort},
-		"stopped, mount taken away":       {(*hangfs.FS).Stop, (*hangfs.FS).Abort},
+	for name, step := range map[string]struct {
+		hold, release func(*hangfs.FS) error
+		aborts        bool
+	}{
+		"daemon is stopped and continued": {(*hangfs.FS).Stop, (*hangfs.FS).Continue, false},
+		"daemon is killed":                {(*hangfs.FS).Freeze, (*hangfs.FS).Kill, true},
+		"daemon is stopped, then killed":  {(*hangfs.FS).Stop, (*hangfs.FS).Kill, true},
+		"mount is taken away with force":  {(*hangfs.FS).Freeze, (*hangfs.FS).Abort, true},
+		"stopped, mount taken away":       {(*hangfs.FS).Stop, (*hangfs.FS).Abort, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := open(t, young)
@@ -97,7 +100,8 @@ func TestEndsOfAStall(t *testing.T) {
 			until(t, p, f, func(all []InFlight, _ Mount) bool { return len(waiters(all)) == 3 })
 			require.NoError(t, step.release(f))
 			require.NoError(t, v.Wait(t.Context()))
-			until(t, p, f, gone)
+			_, m := until(t, p, f, gone)
+			require.Equal(t, step.aborts, m.Aborted > 0, "%d aborted", m.Aborted)
 		})
 	}
 }
