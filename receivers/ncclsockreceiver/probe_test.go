@@ -276,17 +276,32 @@ func TestHealthyJobsHaveNoStall(t *testing.T) {
 }
 
 // TestStalledRingNamesTheRankInTime stalls rings with the default thresholds and
-// says how long it took until the record came.
+// says how long it took until the record came. With -trials above 1 also in the
+// second way, which a job must be learned for.
 func TestStalledRingNamesTheRankInTime(t *testing.T) {
 	for trial := range *trials {
-		t.Run(fmt.Sprint(trial), func(t *testing.T) {
+		t.Run(fmt.Sprintf("stopped %d", trial), func(t *testing.T) {
 			t.Parallel()
-			records := watch(t, func(*Config) {})
-			job := work(t, standin.Options{Phase: 50 * time.Millisecond})
-			require.NoError(t, job.Signal(2, syscall.SIGSTOP))
-			began := time.Now()
-			until(t, records, says(2, "not_reading", "receive", 1))
-			t.Logf("named after %v", time.Since(began))
+			stallInTime(t, standin.Options{Phase: 50 * time.Millisecond}, 0, says(2, "not_reading", "receive", 1), func(j *standin.Job) error { return j.Signal(2, syscall.SIGSTOP) })
+		})
+		if *trials == 1 {
+			continue
+		}
+		t.Run(fmt.Sprintf("main thread asleep %d", trial), func(t *testing.T) {
+			t.Parallel()
+			stallInTime(t, standin.Options{Library: standin.Gloo, Phase: 50 * time.Millisecond}, 14*time.Second, says(2, "waiting", "receive", 1), func(j *standin.Job) error { return j.Sleep(2) })
 		})
 	}
+}
+
+func stallInTime(t *testing.T, o standin.Options, learning time.Duration, wanted func(map[string]any) bool, fault func(*standin.Job) error) {
+	records := watch(t, func(*Config) {})
+	job := work(t, o)
+	for end := time.Now().Add(learning); time.Now().Before(end); {
+		steps(t, job, 1)
+	}
+	require.NoError(t, fault(job))
+	began := time.Now()
+	until(t, records, wanted)
+	t.Logf("told after %v", time.Since(began))
 }
