@@ -52,10 +52,11 @@ def mismatched_size_one_aborted():
 def mismatched_size():
     steps(3)
     if rank == 3:
-        all_reduce(512)
+        work = all_reduce(512)
         dump()  # before Gloo ends this process for what its peers send
         time.sleep(60)
-    time.sleep(6)
+    while not (os.path.exists(f"{out}/rank_3.json") and os.path.getsize(f"{out}/rank_3.json")):
+        time.sleep(0.1)
     all_reduce(1024).wait()
 
 

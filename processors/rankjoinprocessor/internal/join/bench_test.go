@@ -1,0 +1,64 @@
+package join
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+)
+
+// largeJob gives the records of one rank of a job of that many ranks that hangs:
+// 2,000 entries in three groups (tensor parallel of 8, data parallel, all). Rank
+// 5 stopped before the last step of its tensor group; its peers there wait for
+// it, and every other rank waits for one of them in its data-parallel group.
+func largeJob(world, rank int) plog.Logs {
+	j := newJob(world)
+	var did []string
+	for i := range 1000 {
+		did = append(did, []string{reduce, allGather, half, brain}[i%4])
+	}
+	first, tensor, data := rank/8*8, said{did: did, finished: 1000, first: 9000}, said{did: did[:500], finished: 499, first: 4000}
+	if rank < 8 {
+		tensor.finished, data.did = 999, did[:499]
+	}
+	if rank == 5 {
+		tensor.did = did[:999]
+	}
+	tensor.rank, tensor.group, tensor.members = rank, fmt.Sprintf("tp%d", rank/8), fmt.Sprintf("%d-%d", first, first+7)
+	data.rank, data.group, data.members = rank, fmt.Sprintf("dp%d", rank%8), fmt.Sprintf("%d-%d/8", rank%8, world-8+rank%8)
+	all := said{rank: rank, group: "0", desc: "default_pg", members: fmt.Sprintf("0-%d", world-1), did: did[:500], finished: 500, first: 700}
+	return j.in(tensor).in(data).in(all).logs()
+}
+
+// BenchmarkRound joins a job of 16,384 ranks with 2,000 entries each. A round is
+// the join alone; taking a record in happens as it arrives.
+func BenchmarkRound(b *testing.B) {
+	for _, world := range []int{1024, 16384} {
+		b.Run(fmt.Sprintf("ranks=%d", world), func(b *testing.B) {
+			j := New(DefaultOptions)
+			spent := time.Duration(0)
+			for rank := range world {
+				logs := largeJob(world, rank)
+				at := time.Now()
+				j.Add(logs, written)
+				spent += time.Since(at)
+			}
+			var memory runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&memory)
+			b.ReportAllocs()
+			for b.Loop() {
+				found := j.runs["llm"].analyse(DefaultOptions)
+				if len(found) != 1 || !slices.Equal(found[0].Culprits, []int{5}) || len(found[0].Affected) != world {
+					b.Fatalf("%d findings, the first: %s", len(found), found[0].String())
+				}
+			}
+			b.ReportMetric(float64(memory.HeapAlloc)/(1<<20), "MiB-held")
+			b.ReportMetric(float64(spent.Microseconds())/float64(world), "µs/rank-taken-in")
+			runtime.KeepAlive(j)
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package join
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+func unix(ns int64) time.Time { return time.Unix(0, ns).UTC() }
+
+// collective finds what is wrong with the collectives of the group: the earliest
+// thing that keeps somebody waiting.
+func (g *group) collective() *Finding {
+	waiting := g.waiting()
+	seq, differ := g.mismatch()
+	behind := g.behind(waiting)
+	if differ && (g.blocks(seq, waiting) || behind == nil && len(waiting) == 0) && (behind == nil || seq <= behind.Seq) {
+		return g.mismatchAt(seq, waiting)
+	}
+	if behind != nil {
+		return behind
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	return g.allEntered(waiting)
+}
+
+// waiting are the ranks that wait in a collective.
+func (g *group) waiting() []int {
+	var waiting []int
+	for _, rank := range g.ranks {
+		if g.dumps[rank].waitsIn() != nil {
+			waiting = append(waiting, rank)
+		}
+	}
+	return waiting
+}
+
+// behind finds the ranks that have not entered what others wait in. They are
+// those furthest behind: what the others lack, they may lack because of these.
+func (g *group) behind(waiting []int) *Finding {
+	lowest, late := int64(math.MaxInt64), []int(nil)
+	quiet := false // a rank with a dump, but without an entry of this group
+	for _, member := range g.members {
+		if _, spoke := g.run.ranks[member]; !spoke {
+			continue
+		}
+		entered := int64(0)
+		d := g.dumps[member]
+		if d != nil {
+			entered = d.entered
+			if d.waitsIn() != nil {
+				continue // it waits itself, so it is not what the others wait for
+			}
+		}
+		if entered < lowest {
+			lowest, late, quiet = entered, nil, false
+		}
+		if entered == lowest {
+			late = append(late, member)
+			quiet = quiet || d == nil || d.entries == 0
+		}
+	}
+	last := g.firstWaitAfter(lowest, waiting)
+	if len(late) == 0 || last == 0 {
+		return nil
+	}
+	f := &Finding{Kind: NotEntered, Sure: Certain, Seq: lowest + 1, Culprits: late, Behind: g.furthest() - lowest, NoDump: g.silent()}
+	f.Waiting = g.waitingFrom(f.Seq, waiting)
+	f.Operation = g.operationAt(f.Seq, waiting)
+	if len(f.NoDump) > 0 {
+		f.doubt(Likely, fmt.Sprintf("%s sent no dump and may not have entered it either", subject(f.NoDump)))
+	}
+	if quiet && g.firstKnown() > 1 {
+		f.doubt(Likely, "the dump of "+subject(late)+" has no entry of this group left")
+	}
+	return f
+}
+
+// firstWaitAfter returns the lowest number beyond seq that somebody waits in.
+func (g *group) firstWaitAfter(seq int64, waiting []int) int64 {
+	first := int64(0)
+	for _, rank := range waiting {
+		if s := g.dumps[rank].waitsIn().seq; s > seq && (first == 0 || s < first) {
+			first = s
+		}
+	}
+	return first
+}
+
+// waitingFrom are the ranks that wait in that collective or a later one.
+func (g *group) waitingFrom(seq int64, waiting []int) []int {
+	return slices.DeleteFunc(slices.Clone(waiting), func(rank int) bool { return g.dumps[rank].waitsIn().seq < seq })
+}
+
+func (g *group) furthest() (furthest int64) {
+	for _, d := range g.dumps {
+		furthest = max(furthest, d.entered)
+	}
+	return furthest
+}
+
+func (g *group) firstKnown() int64 {
+	first := int64(math.MaxInt64)
+	for _, d := range g.dumps {
+		if len(d.history) > 0 {
+			first = min(first, d.first)
+		}
+	}
+	return first
+}
+
+// operationAt names the collective with that number, as most ranks have it.
+func (g *group) operationAt(seq int64, waiting []int) string {
+	if hash, _ := winner(g.votes(seq)); hash != 0 {
+		name, _, _ := strings.Cut(g.run.words[hash], " ")
+		if name != "" {
+			return name
+		}
+	}
+	for _, rank := range waiting {
+		if op := g.dumps[rank].waitsIn(); op.seq == seq {
+			return op.name
+		}
+	}
+	return ""
+}
+
+// allEntered explains a collective that every rank with a dump has entered.
+func (g *group) allEntered(waiting []int) *Finding {
+	seq := int64(math.MaxInt64)
+	for _, rank := range waiting {
+		seq = min(seq, g.dumps[rank].waitsIn().seq)
+	}
+	f := &Finding{Kind: Stuck, Sure: Unsure, Seq: seq, Operation: g.operationAt(seq, waiting), NoDump: g.silent()}
+	var started, scheduled []int
+	for _, rank := range waiting {
+		op := g.dumps[rank].waitsIn()
+		if op.seq != seq {
+			continue
+		}
+		f.Waiting = append(f.Waiting, rank)
+		if op.state == "started" {
+			started = append(started, rank)
+		} else {
+			scheduled = append(scheduled, rank)
+		}
+	}
+	switch {
+	case len(f.NoDump) > 0:
+		f.Kind = NoDump
+		f.Because = append(f.Because, "a rank without a dump may be blocked, dead, or on a node that sends none")
+	case len(started) > 0 && len(scheduled) > 0:
+		f.Kind, f.Culprits, f.Waiting, f.Sure = NotStarted, scheduled, started, Likely
+		f.Because = append(f.Because, "the GPU may be about to begin it")
+	default:
+		f.Because = append(f.Because, "the dumps do not tell a network or GPU that stands still from a collective that takes long")
+	}
+	return f
+}
+
+// blocks reports whether somebody is held up by a mismatch at seq: waits there or
+// before, or never got beyond. One that all went past did no harm to progress.
+func (g *group) blocks(seq int64, waiting []int) bool {
+	for _, rank := range waiting {
+		if g.dumps[rank].waitsIn().seq <= seq {
+			return true
+		}
+	}
+	return g.furthest() <= seq
+}

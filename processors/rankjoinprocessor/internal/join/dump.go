@@ -1,0 +1,288 @@
+// Package join puts the Flight Recorder dumps of the ranks of a job beside each
+// other and says, per process group, which collective is incomplete and which
+// ranks are why. It is pure: records in, findings out, time handed in.
+package join
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+)
+
+// EventDump is the record that is joined.
+const EventDump = "nccl.fr.dump"
+
+// maxRank bounds the ranks of a job, as the ncclfr receiver does.
+const maxRank = 1<<20 - 1
+
+// Bounds of what one record may bring, whoever sent it.
+const (
+	maxHistory    = 4096
+	maxOperations = 64
+	maxLines      = 8
+	maxWords      = 1200
+	maxSignatures = 64
+)
+
+// dump is one record: what one rank's Flight Recorder holds of one group.
+type dump struct {
+	rank    int
+	at      time.Time // when the dump was written
+	world   int       // 0: not known
+	host    Host
+	members string // as pg_config names them, "" where it does not
+	entries int
+	newest  int64
+	// entered is the last collective the rank entered, 0 for none. It is not
+	// last_enqueued of pg_status, which counts sends and receives too.
+	entered    int64
+	first      int64 // sequence number of history[0]
+	history    []uint32
+	operations []operation
+}
+
+// Host is where a rank runs, as far as its record says.
+type Host struct {
+	Name, Node, Pod, Container, Process string
+	PID                                 int64
+}
+
+// operation is one entry of a Flight Recorder.
+type operation struct {
+	name      string // all_reduce, without its backend
+	p2p       bool
+	seq       int64
+	source    int // of a send or receive, as ranks of the group; -1 for none
+	target    int
+	signature string
+	in, out   string // sizes
+	state     string
+	finished  bool
+	created   int64
+	code      []string
+}
+
+// key names a group within a run.
+type key struct{ group, desc string }
+
+// parsed is a record and what its job shares.
+type parsed struct {
+	run, job string
+	key      key
+	dump     *dump
+	words    []string
+}
+
+// parse reads a record; ok is false where it lacks what the join needs.
+func parse(resource pcommon.Resource, r plog.LogRecord) (p parsed, ok bool) {
+	a := r.Attributes()
+	rank, found := whole(a, "nccl.fr.rank")
+	if !found || rank < 0 || rank > maxRank {
+		return p, false
+	}
+	p.job = str(a, "gen_ai.training.job_id")
+	p.run = p.job
+	if p.run == "" {
+		p.run = str(a, "nccl.fr.run")
+	}
+	p.key = key{str(a, "nccl.fr.pg_id"), str(a, "nccl.fr.pg_desc")}
+	d := &dump{rank: int(rank), at: r.Timestamp().AsTime(), members: str(a, "nccl.fr.pg_ranks")}
+	world, _ := whole(a, "gen_ai.training.world_size")
+	if world > 0 && world <= maxRank+1 {
+		d.world = int(world)
+	}
+	entries, _ := whole(a, "nccl.fr.entries")
+	d.entries = int(max(entries, 0))
+	d.newest, _ = whole(a, "nccl.fr.newest_unix_nano")
+	d.takeHistory(a)
+	d.takeOperations(a)
+	d.takeHost(resource.Attributes(), a)
+	p.dump, p.words = d, wordsOf(a)
+	return p, true
+}
+
+func (d *dump) takeHost(resource, a pcommon.Map) {
+	d.host = Host{
+		Name: str(resource, "host.name"), Node: str(resource, "k8s.node.name"), Pod: str(a, "k8s.pod.uid"),
+		Container: str(a, "container.id"), Process: str(a, "process.executable.name"),
+	}
+	d.host.PID, _ = whole(a, "process.pid")
+}
+
+func (d *dump) takeHistory(a pcommon.Map) {
+	text := str(a, "nccl.fr.history")
+	first, found := whole(a, "nccl.fr.history_first_seq_id")
+	if !found || first < 0 || first > 1<<62 || len(text) > base64.StdEncoding.EncodedLen(4*maxHistory) {
+		return
+	}
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(raw) == 0 || len(raw)%4 != 0 {
+		return
+	}
+	d.first, d.history = first, make([]uint32, len(raw)/4)
+	for i := range d.history {
+		d.history[i] = binary.LittleEndian.Uint32(raw[4*i:])
+	}
+	d.entered = max(d.entered, first+int64(len(d.history))-1)
+}
+
+func (d *dump) takeOperations(a pcommon.Map) {
+	list, found := a.Get("nccl.fr.operations")
+	if !found || list.Type() != pcommon.ValueTypeSlice {
+		return
+	}
+	for _, v := range list.Slice().All() {
+		if v.Type() == pcommon.ValueTypeMap && len(d.operations) < maxOperations {
+			d.operations = append(d.operations, readOperation(v.Map()))
+		}
+	}
+}
+
+func readOperation(m pcommon.Map) operation {
+	op := operation{
+		name: str(m, "name"), signature: str(m, "signature"), in: str(m, "input_sizes"), out: str(m, "output_sizes"),
+		state: str(m, "state"), source: -1, target: -1,
+	}
+	if _, name, found := strings.Cut(op.name, ":"); found {
+		op.name = name
+	}
+	op.name, _, _ = strings.Cut(op.name, " ")
+	op.seq, _ = whole(m, "seq_id")
+	op.created, _ = whole(m, "created_unix_nano")
+	op.p2p, op.finished = truth(m, "p2p"), truth(m, "finished")
+	if source, found := whole(m, "source"); found && source >= 0 && source <= maxRank {
+		op.source = int(source)
+	}
+	if target, found := whole(m, "destination"); found && target >= 0 && target <= maxRank {
+		op.target = int(target)
+	}
+	if code, found := m.Get("code"); found && code.Type() == pcommon.ValueTypeSlice {
+		for i, line := range code.Slice().All() {
+			if i == maxLines {
+				break
+			}
+			op.code = append(op.code, clip(line.AsString()))
+		}
+	}
+	return op
+}
+
+func wordsOf(a pcommon.Map) []string {
+	list, found := a.Get("nccl.fr.signatures")
+	if !found || list.Type() != pcommon.ValueTypeSlice {
+		return nil
+	}
+	var words []string
+	for _, v := range list.Slice().All() {
+		if len(words) == maxSignatures {
+			break
+		}
+		words = append(words, v.AsString())
+	}
+	return words
+}
+
+// waitsIn returns the earliest collective that the rank entered and has not
+// finished.
+func (d *dump) waitsIn() *operation {
+	for i := range d.operations {
+		if op := &d.operations[i]; !op.finished && !op.p2p {
+			return op
+		}
+	}
+	return nil
+}
+
+// waits reports whether the rank waits in anything of this group.
+func (d *dump) waits() bool {
+	return slices.ContainsFunc(d.operations, func(op operation) bool { return !op.finished })
+}
+
+// hash returns the hash of the collective with that number, 0 where the dump
+// does not have it.
+func (d *dump) hash(seq int64) uint32 {
+	if i := seq - d.first; i >= 0 && i < int64(len(d.history)) {
+		return d.history[i]
+	}
+	return 0
+}
+
+// saysMore reports whether d should take the place of old: it is younger, or the
+// same moment in a form with stacks.
+func (d *dump) saysMore(old *dump) bool {
+	if d.newest != old.newest {
+		return d.newest > old.newest
+	}
+	if d.lines() != old.lines() {
+		return d.lines() > old.lines()
+	}
+	return !d.at.Before(old.at)
+}
+
+func (d *dump) lines() (n int) {
+	for i := range d.operations {
+		n += len(d.operations[i].code)
+	}
+	return n
+}
+
+// parseRanks reads "0-3,8,16-32/8"; nil for what it cannot read.
+func parseRanks(s string) []int {
+	if s == "" {
+		return nil
+	}
+	var ranks []int
+	for part := range strings.SplitSeq(s, ",") {
+		span, stepText, stepped := strings.Cut(part, "/")
+		firstText, lastText, ranged := strings.Cut(span, "-")
+		if !ranged {
+			lastText = firstText
+		}
+		first, err1 := strconv.Atoi(firstText)
+		last, err2 := strconv.Atoi(lastText)
+		step, err3 := 1, error(nil)
+		if stepped {
+			step, err3 = strconv.Atoi(stepText)
+		}
+		if err1 != nil || err2 != nil || err3 != nil || first < 0 || last > maxRank || step < 1 || len(ranks) > maxRank {
+			return nil
+		}
+		for rank := first; rank <= last; rank += step {
+			ranks = append(ranks, rank)
+		}
+	}
+	slices.Sort(ranks)
+	return slices.Compact(ranks)
+}
+
+func str(m pcommon.Map, name string) string {
+	if v, found := m.Get(name); found && v.Type() == pcommon.ValueTypeStr {
+		return v.Str()
+	}
+	return ""
+}
+
+func clip(s string) string {
+	if len(s) > maxWords {
+		return strings.ToValidUTF8(s[:maxWords], "")
+	}
+	return s
+}
+
+func whole(m pcommon.Map, name string) (int64, bool) {
+	if v, found := m.Get(name); found && v.Type() == pcommon.ValueTypeInt {
+		return v.Int(), true
+	}
+	return 0, false
+}
+
+func truth(m pcommon.Map, name string) bool {
+	v, found := m.Get(name)
+	return found && v.Type() == pcommon.ValueTypeBool && v.Bool()
+}

@@ -1,0 +1,176 @@
+package join
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kind says in which way a collective is incomplete.
+type Kind string
+
+// The kinds, the surest first.
+const (
+	// NotEntered: some ranks wait in it, the culprits never entered it.
+	NotEntered Kind = "not_entered"
+	// Mismatch: the culprits entered something else under its number.
+	Mismatch Kind = "mismatch"
+	// NotStarted: all entered it, and on the culprits' GPU alone it has not
+	// begun (state scheduled where others have started).
+	NotStarted Kind = "not_started"
+	// NoDump: who sent a dump entered it; what the culprits did is not known.
+	NoDump Kind = "no_dump"
+	// Stuck: all entered the same and it does not finish.
+	Stuck Kind = "stuck"
+)
+
+// Sureness says how far a finding can be relied on.
+type Sureness string
+
+// The degrees.
+const (
+	Certain Sureness = "certain" // every member of the group is accounted for
+	Likely  Sureness = "likely"  // what is said is so, there may be more to it
+	Unsure  Sureness = "unsure"  // an indication
+)
+
+// Finding is one incomplete collective.
+type Finding struct {
+	Kind  Kind
+	ID    string
+	Run   string
+	Job   string
+	World int // 0: not known
+	Group string
+	Desc  string
+
+	Operation string // all_reduce
+	P2P       bool
+	Seq       int64
+	Waiting   []int // entered and not finished
+	Culprits  []int // by kind: did not enter, mismatch, did not start
+	NoDump    []int // members that sent none
+	Members   int
+	Affected  []int // all ranks that wait for this, through other groups too
+	// Downstream counts the incomplete collectives of other groups that this one
+	// explains.
+	Downstream int
+
+	What    string   // of a mismatch: operation, sizes, types, order, peer, root
+	Detail  string   // in words
+	Code    []string // where the waiting ranks are
+	Last    []string // where the first culprit was last seen
+	Behind  int64    // collectives that the first culprit lacks
+	Since   time.Time
+	Waited  time.Duration // the longest, at the time of its dump
+	Sure    Sureness
+	Because []string // why it is not certain
+	Host    Host     // of the first culprit, where its dump said
+	rank    int      // the first culprit, -1 for none
+}
+
+// Rank returns the first culprit: of those that sent no dump only where nobody
+// else is to blame. -1 for none.
+func (f *Finding) Rank() int { return f.rank }
+
+// GroupName is how a person calls the group.
+func (f *Finding) GroupName() string { return groupName(f.Group, f.Desc) }
+
+func groupName(group, desc string) string {
+	if desc == "" || desc == "undefined" {
+		return "group " + group
+	}
+	return desc
+}
+
+// identify gives the finding its id: the same incomplete collective in a later
+// round has the same.
+func (f *Finding) identify() {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q %q %q %d %t", f.Run, f.Group, f.Desc, f.Seq, f.P2P)
+	if f.P2P {
+		fmt.Fprintf(h, " %v", f.Culprits)
+	}
+	f.ID = fmt.Sprintf("col-%016x", h.Sum64())
+}
+
+// doubt lowers how sure a finding is, with the reason.
+func (f *Finding) doubt(to Sureness, because string) {
+	degrees := []Sureness{Certain, Likely, Unsure}
+	if slices.Index(degrees, to) > slices.Index(degrees, f.Sure) {
+		f.Sure = to
+	}
+	f.Because = append(f.Because, because)
+}
+
+// String says it in one line.
+func (f *Finding) String() string {
+	op := fmt.Sprintf("%s #%d of %s", cmp.Or(f.Operation, "a collective"), f.Seq, f.GroupName())
+	var text string
+	switch f.Kind {
+	case NotEntered:
+		text = fmt.Sprintf("%s never entered %s; %s", subject(f.Culprits), op, waiters(f.Waiting))
+	case Mismatch:
+		text = fmt.Sprintf("%s entered something else than its peers under %s: %s", subject(f.Culprits), op, f.Detail)
+		if len(f.Culprits) == 0 {
+			text = fmt.Sprintf("the ranks disagree about %s: %s", op, f.Detail)
+		}
+	case NotStarted:
+		text = fmt.Sprintf("%s entered %s, but its GPU has not begun it; %s", subject(f.Culprits), op, waiters(f.Waiting))
+	case NoDump:
+		text = fmt.Sprintf("%s in %s; %s sent no dump", waiters(f.Waiting), op, subject(f.NoDump))
+	case Stuck:
+		text = fmt.Sprintf("all ranks entered %s and it does not finish; %s", op, waiters(f.Waiting))
+	}
+	return text + tail(f)
+}
+
+func tail(f *Finding) string {
+	if len(f.Code) > 0 {
+		return " at " + f.Code[0]
+	}
+	return ""
+}
+
+func subject(ranks []int) string {
+	if len(ranks) == 1 {
+		return "rank " + ranksInWords(ranks)
+	}
+	return "ranks " + ranksInWords(ranks)
+}
+
+func waiters(ranks []int) string {
+	switch len(ranks) {
+	case 0:
+		return "nobody waits in it"
+	case 1:
+		return "rank " + ranksInWords(ranks) + " waits"
+	default:
+		return "ranks " + ranksInWords(ranks) + " wait"
+	}
+}
+
+// ranksInWords writes sorted ranks as "0-3, 8", of many parts the first and the
+// number of ranks.
+func ranksInWords(ranks []int) string {
+	const most = 12
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		part := fmt.Sprint(ranks[i])
+		if j > i {
+			part = fmt.Sprintf("%d-%d", ranks[i], ranks[j])
+		}
+		if parts = append(parts, part); len(parts) == most && j+1 < len(ranks) {
+			return strings.Join(parts, ", ") + fmt.Sprintf(", … (%d)", len(ranks))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,250 @@
+package join
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// group is one process group of a run in one round.
+type group struct {
+	run     *run
+	key     key
+	dumps   map[int]*dump // of the members that have a record of it
+	ranks   []int         // of these, in order
+	members []int
+	// doubt says why members may be wrong, "" where they are known.
+	doubt string
+}
+
+// analyse finds the incomplete collectives of a run: those that others do not
+// explain, with whom they affect.
+func (r *run) analyse(options Options) []Finding {
+	var found []*Finding
+	r.size = r.world()
+	for _, g := range r.split() {
+		found = append(found, g.findings(options)...)
+		if g.isDefault() && g.doubt == "" {
+			r.size = max(r.size, len(g.members))
+		}
+	}
+	for _, f := range found {
+		f.Run, f.Job, f.World = r.name, r.job, r.size
+		f.identify()
+	}
+	return rootsOf(found)
+}
+
+// split makes the groups of a run. Groups of one name and different members
+// (split_group) are told apart by their members.
+func (r *run) split() []*group {
+	keys := slices.SortedFunc(maps.Keys(r.groups), func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.desc, b.desc))
+	})
+	var groups []*group
+	for _, k := range keys {
+		if k.group == "" && k.desc == "" {
+			continue // dumps that name no group only say that their rank has spoken
+		}
+		for _, dumps := range r.apart(r.groups[k]) {
+			g := &group{run: r, key: k, dumps: dumps, ranks: slices.Sorted(maps.Keys(dumps))}
+			g.members, g.doubt = g.membership()
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// apart returns the dumps by what they say the members are, where that makes
+// groups that do not touch; else all together.
+func (r *run) apart(dumps map[int]*dump) []map[int]*dump {
+	by := map[string]map[int]*dump{}
+	for rank, d := range dumps {
+		if by[d.members] == nil {
+			by[d.members] = map[int]*dump{}
+		}
+		by[d.members][rank] = d
+	}
+	if len(by) < 2 {
+		return []map[int]*dump{dumps}
+	}
+	taken := map[int]bool{}
+	var parts []map[int]*dump
+	for _, text := range slices.Sorted(maps.Keys(by)) {
+		members := r.membersOf(text)
+		for rank := range by[text] {
+			if _, in := slices.BinarySearch(members, rank); !in {
+				return []map[int]*dump{dumps}
+			}
+		}
+		for _, member := range members {
+			if taken[member] {
+				return []map[int]*dump{dumps}
+			}
+			taken[member] = true
+		}
+		parts = append(parts, by[text])
+	}
+	return parts
+}
+
+func (g *group) isDefault() bool { return g.key.group == "0" || g.key.desc == "default_pg" }
+
+// membership returns the members of the group: those of pg_config where no entry
+// contradicts it (Gloo's holds the group made last under the name ""), of the
+// group of all ranks all of them, else the ranks with entries.
+func (g *group) membership() (members []int, doubt string) {
+	if claimed := g.claimed(); claimed != nil {
+		return claimed, ""
+	}
+	if g.isDefault() {
+		if world := g.run.world(); world > 0 {
+			return upTo(world), ""
+		}
+		return upTo(g.run.highest() + 1), "the number of ranks of the job is not known"
+	}
+	for _, rank := range g.ranks {
+		if g.dumps[rank].entries > 0 {
+			members = append(members, rank)
+		}
+	}
+	return members, "the members of the group are known from its entries alone"
+}
+
+// claimed returns what pg_config says, nil where dumps disagree or a rank with
+// entries is not in it.
+func (g *group) claimed() []int {
+	text := ""
+	for _, rank := range g.ranks {
+		d := g.dumps[rank]
+		switch {
+		case text == "":
+			text = d.members
+		case d.members != "" && d.members != text:
+			return nil
+		}
+	}
+	claimed := g.run.membersOf(text)
+	if g.isDefault() && (len(claimed) < g.run.world() || len(claimed) <= g.run.highest()) {
+		return nil
+	}
+	for _, rank := range g.ranks {
+		if _, in := slices.BinarySearch(claimed, rank); !in {
+			return nil
+		}
+	}
+	return claimed
+}
+
+// world returns the number of ranks of the job, 0 where nobody says.
+func (r *run) world() (world int) {
+	for _, dumps := range r.groups {
+		for _, d := range dumps {
+			world = max(world, d.world)
+		}
+	}
+	return world
+}
+
+func (r *run) highest() (highest int) {
+	for rank := range r.ranks {
+		highest = max(highest, rank)
+	}
+	return highest
+}
+
+func upTo(n int) []int {
+	ranks := make([]int, n)
+	for i := range ranks {
+		ranks[i] = i
+	}
+	return ranks
+}
+
+// silent returns the members of whom there is no dump at all.
+func (g *group) silent() []int {
+	var silent []int
+	for _, member := range g.members {
+		if _, spoke := g.run.ranks[member]; !spoke {
+			silent = append(silent, member)
+		}
+	}
+	return silent
+}
+
+// findings are the incomplete collective of the group, if any, and the sends
+// and receives that wait.
+func (g *group) findings(options Options) []*Finding {
+	var found []*Finding
+	if f := g.collective(); f != nil {
+		found = append(found, f)
+	}
+	found = append(found, g.pointToPoint()...)
+	for _, f := range found {
+		g.complete(f, options)
+	}
+	return found
+}
+
+// complete fills what every finding has.
+func (g *group) complete(f *Finding, options Options) {
+	f.Group, f.Desc, f.Members = g.key.group, g.key.desc, len(g.members)
+	if g.doubt != "" {
+		f.doubt(Likely, g.doubt)
+	}
+	f.rank = -1
+	if len(f.Culprits) > 0 {
+		f.rank = f.Culprits[0]
+		f.Host = g.run.ranks[f.rank]
+	} else if f.Kind == NoDump && len(f.NoDump) > 0 {
+		f.rank = f.NoDump[0]
+	}
+	g.timing(f)
+	if len(f.Waiting) > 0 && f.Waited < options.MinWait && f.Kind != Mismatch {
+		f.doubt(Unsure, "nobody had waited long when the dumps were written")
+	}
+	if d := g.dumps[f.rank]; d != nil && len(f.Culprits) > 0 {
+		f.Last = d.lastSeen()
+	}
+}
+
+// timing takes since when, how long and where from the ranks that wait. Where
+// is said by the rank that waits longest.
+func (g *group) timing(f *Finding) {
+	for _, rank := range f.Waiting {
+		d := g.dumps[rank]
+		op := d.waitingOp(f.P2P)
+		if op == nil || op.created <= 0 {
+			continue
+		}
+		created := unix(op.created)
+		if f.Since.IsZero() || created.Before(f.Since) {
+			f.Since, f.Code = created, op.code
+		}
+		f.Waited = max(f.Waited, d.at.Sub(created))
+	}
+}
+
+// waitingOp returns the earliest unfinished operation of that kind.
+func (d *dump) waitingOp(p2p bool) *operation {
+	for i := range d.operations {
+		if op := &d.operations[i]; !op.finished && op.p2p == p2p {
+			return op
+		}
+	}
+	return nil
+}
+
+// lastSeen is where the rank was last: in what it waits for, else in the last
+// collective it finished.
+func (d *dump) lastSeen() []string {
+	for i := range d.operations {
+		if !d.operations[i].finished {
+			return d.operations[i].code
+		}
+	}
+	if n := len(d.operations); n > 0 {
+		return d.operations[n-1].code
+	}
+	return nil
+}

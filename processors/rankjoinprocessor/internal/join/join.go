@@ -1,0 +1,258 @@
+package join
+
+import (
+	"cmp"
+	"container/list"
+	"maps"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+)
+
+// Options bound the join.
+type Options struct {
+	Window   time.Duration // quiet this long, the dumps of a run are joined
+	Longest  time.Duration // a round that never gets quiet is joined after this
+	Keep     time.Duration // a run without a new dump is forgotten
+	MinWait  time.Duration // a rank that has waited less may just be waiting
+	Runs     int           // jobs at once; beyond, the one quiet longest goes
+	Dumps    int           // records at once, of all runs
+	Findings int           // findings of one round
+}
+
+// DefaultOptions suit a job of 16,384 ranks in ten groups each.
+var DefaultOptions = Options{
+	Window: 5 * time.Second, Longest: time.Minute, Keep: 10 * time.Minute, MinWait: 5 * time.Second,
+	Runs: 256, Dumps: 262_144, Findings: 64,
+}
+
+// Stats counts what was not joined.
+type Stats struct {
+	Dumps           int64 // taken
+	Invalid         int64 // records without what the join needs
+	EvictedDumps    int64 // dumps of runs evicted, or beyond Dumps
+	DroppedFindings int64 // beyond Findings in one round
+	Held            int64 // dumps now
+}
+
+// Join holds the dumps of all runs.
+type Join struct {
+	options Options
+	runs    map[string]*run
+	order   *list.List // of *run, the one quiet longest first
+	stats   Stats
+}
+
+// run is one job, or what is taken for one.
+type run struct {
+	name    string
+	job     string
+	groups  map[key]map[int]*dump
+	ranks   map[int]Host      // of all ranks that sent a dump
+	words   map[uint32]string // of the hashes in the histories
+	texts   map[string]string // each text once
+	sets    map[string][]int  // members by their text
+	dumps   int
+	size    int       // ranks of the job, 0 where nobody says
+	pending time.Time // of the first dump not yet joined; zero: none
+	last    time.Time
+	told    map[key]bool // groups with a finding in the last round
+	place   *list.Element
+}
+
+// New makes an empty join.
+func New(options Options) *Join {
+	return &Join{options: options, runs: map[string]*run{}, order: list.New()}
+}
+
+// Stats returns the counters.
+func (j *Join) Stats() Stats { return j.stats }
+
+// Add takes the Flight Recorder records of a batch, as of now, and reports
+// whether there was one.
+func (j *Join) Add(logs plog.Logs, now time.Time) (found bool) {
+	for _, resourceLogs := range logs.ResourceLogs().All() {
+		for _, scopeLogs := range resourceLogs.ScopeLogs().All() {
+			for _, r := range scopeLogs.LogRecords().All() {
+				if r.EventName() != EventDump {
+					continue
+				}
+				found = true
+				p, ok := parse(resourceLogs.Resource(), r)
+				if !ok {
+					j.stats.Invalid++
+					continue
+				}
+				j.add(p, now)
+			}
+		}
+	}
+	return found
+}
+
+func (j *Join) add(p parsed, now time.Time) {
+	r := j.runOf(p.run)
+	j.stats.Dumps++
+	r.last = now
+	j.order.MoveToBack(r.place)
+	if r.job == "" {
+		r.job = p.job
+	}
+	if !j.place(r, p) {
+		return
+	}
+	if r.pending.IsZero() {
+		r.pending = now
+	}
+	for _, words := range p.words {
+		r.learn(words)
+	}
+}
+
+// place puts a dump where it belongs, unless what is there says more or there
+// is no room.
+func (j *Join) place(r *run, p parsed) bool {
+	group := r.groups[p.key]
+	if group == nil {
+		group = map[int]*dump{}
+		r.groups[p.key] = group
+	}
+	old, repeated := group[p.dump.rank]
+	if repeated && !p.dump.saysMore(old) {
+		return false
+	}
+	if !repeated {
+		if j.stats.Held >= int64(j.options.Dumps) && !j.evictOther(r) {
+			j.stats.EvictedDumps++
+			return false
+		}
+		j.stats.Held++
+		r.dumps++
+	}
+	r.share(p.dump)
+	group[p.dump.rank] = p.dump
+	if known, found := r.ranks[p.dump.rank]; !found || p.dump.host.Name != "" || known.Name == "" {
+		r.ranks[p.dump.rank] = p.dump.host
+	}
+	return true
+}
+
+func (j *Join) runOf(name string) *run {
+	if r := j.runs[name]; r != nil {
+		return r
+	}
+	if len(j.runs) >= j.options.Runs {
+		j.forget(j.order.Front().Value.(*run), true)
+	}
+	r := &run{
+		name: name, groups: map[key]map[int]*dump{}, ranks: map[int]Host{},
+		words: map[uint32]string{}, texts: map[string]string{}, sets: map[string][]int{}, told: map[key]bool{},
+	}
+	r.place = j.order.PushBack(r)
+	j.runs[name] = r
+	return r
+}
+
+// evictOther makes room by the run that has been quiet longest, if it is another.
+func (j *Join) evictOther(mine *run) bool {
+	oldest := j.order.Front().Value.(*run)
+	if oldest == mine {
+		return false
+	}
+	j.forget(oldest, true)
+	return true
+}
+
+func (j *Join) forget(r *run, evicted bool) {
+	if evicted {
+		j.stats.EvictedDumps += int64(r.dumps)
+	}
+	j.stats.Held -= int64(r.dumps)
+	j.order.Remove(r.place)
+	delete(j.runs, r.name)
+}
+
+// Round is what one run's dumps led to.
+type Round struct {
+	Findings []Finding
+	// Cleared are groups with a finding in the round before and none in this.
+	Cleared []Cleared
+}
+
+// Cleared names a group in which nothing is incomplete any more.
+type Cleared struct{ Run, Job, Group, Desc string }
+
+// Advance joins every run that has been quiet for the window, and forgets those
+// quiet for long.
+func (j *Join) Advance(now time.Time) []Round {
+	var rounds []Round
+	for _, name := range slices.Sorted(maps.Keys(j.runs)) {
+		r := j.runs[name]
+		quiet := now.Sub(r.last) >= j.options.Window
+		if !r.pending.IsZero() && (quiet || now.Sub(r.pending) >= j.options.Longest) {
+			rounds = append(rounds, j.round(r))
+		}
+		if now.Sub(r.last) >= j.options.Keep {
+			j.forget(r, false)
+		}
+	}
+	return rounds
+}
+
+// Flush joins whatever waits, for the end of a replay.
+func (j *Join) Flush() []Round {
+	var rounds []Round
+	for _, name := range slices.Sorted(maps.Keys(j.runs)) {
+		if r := j.runs[name]; !r.pending.IsZero() {
+			rounds = append(rounds, j.round(r))
+		}
+	}
+	return rounds
+}
+
+// Size returns the number of ranks of the job that a record belongs to, 0 where
+// it is not known.
+func (j *Join) Size(job, run string) int {
+	if job != "" {
+		run = job
+	}
+	if r := j.runs[run]; r != nil {
+		return max(r.size, r.world())
+	}
+	return 0
+}
+
+// Due reports whether any run waits to be joined.
+func (j *Join) Due() bool {
+	for _, r := range j.runs {
+		if !r.pending.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+func (j *Join) round(r *run) Round {
+	r.pending = time.Time{}
+	findings := r.analyse(j.options)
+	if extra := len(findings) - j.options.Findings; extra > 0 {
+		j.stats.DroppedFindings += int64(extra)
+		findings = findings[:j.options.Findings]
+	}
+	round := Round{Findings: findings}
+	told := map[key]bool{}
+	for i := range findings {
+		told[key{findings[i].Group, findings[i].Desc}] = true
+	}
+	for k := range r.told {
+		if !told[k] {
+			round.Cleared = append(round.Cleared, Cleared{Run: r.name, Job: r.job, Group: k.group, Desc: k.desc})
+		}
+	}
+	slices.SortFunc(round.Cleared, func(a, b Cleared) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Desc, b.Desc))
+	})
+	r.told = told
+	return round
+}

@@ -1,0 +1,24 @@
+package rankjoinprocessor
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor/internal/join"
+)
+
+// Joiner is the join without a pipeline: for replay, where time is event time.
+type Joiner struct{ join *join.Join }
+
+// NewJoiner makes a joiner with the default settings.
+func NewJoiner() *Joiner { return &Joiner{join: join.New(join.DefaultOptions)} }
+
+// Add takes the Flight Recorder records among logs, as of now.
+func (j *Joiner) Add(logs plog.Logs, now time.Time) { j.join.Add(logs, now) }
+
+// Advance returns the findings that are due at now; it may be empty.
+func (j *Joiner) Advance(now time.Time) plog.Logs { return records(j.join.Advance(now), now) }
+
+// Flush returns the findings of all that still waits, at the end of the input.
+func (j *Joiner) Flush(now time.Time) plog.Logs { return records(j.join.Flush(), now) }

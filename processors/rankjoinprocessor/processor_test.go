@@ -1,0 +1,341 @@
+package rankjoinprocessor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/extension"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor/internal/metadata"
+)
+
+var (
+	began     = time.Date(2026, 11, 21, 5, 10, 0, 0, time.UTC)
+	storageID = component.MustNewID("file_storage")
+)
+
+const missing = "rank 2 never entered all_reduce #6 of default_pg; ranks 0-1, 3 wait at ar (/srv/train/train.py:8)"
+
+// realDumps are the records of the ncclfr receiver's real dumps.
+func realDumps(t *testing.T, set string) plog.Logs {
+	data, err := os.ReadFile(filepath.Join("../../receivers/ncclfrreceiver/testdata/golden", set+".otlp.json"))
+	require.NoError(t, err)
+	logs, err := (&plog.JSONUnmarshaler{}).UnmarshalLogs(data)
+	require.NoError(t, err)
+	return logs
+}
+
+// downstream keeps what it is given; it refuses findings with err while that is
+// set.
+type downstream struct {
+	mu       sync.Mutex
+	err      error
+	findings []plog.LogRecord
+	resource []string // host.name of each finding
+	passed   []plog.LogRecord
+}
+
+func (*downstream) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: true}
+}
+
+func (d *downstream) ConsumeLogs(_ context.Context, logs plog.Logs) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, resource := range logs.ResourceLogs().All() {
+		for _, r := range resource.ScopeLogs().At(0).LogRecords().All() {
+			kept := plog.NewLogRecord()
+			r.CopyTo(kept)
+			if r.EventName() == "nccl.fr.dump" {
+				d.passed = append(d.passed, kept)
+				continue
+			}
+			if d.err != nil {
+				return d.err
+			}
+			host := textOf(resource.Resource().Attributes(), "host.name")
+			d.findings, d.resource = append(d.findings, kept), append(d.resource, host)
+		}
+	}
+	return nil
+}
+
+func (d *downstream) refuse(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+}
+
+func (d *downstream) said() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	said := []string{}
+	for _, r := range d.findings {
+		said = append(said, r.Body().Str())
+	}
+	return said
+}
+
+// rig is a processor whose clock the test moves.
+type rig struct {
+	processor *rankJoin
+	next      *downstream
+	mu        sync.Mutex
+	now       time.Time
+	ticks     chan time.Time
+}
+
+type host map[component.ID]component.Component
+
+func (h host) GetExtensions() map[component.ID]component.Component { return h }
+
+func newRig(t *testing.T, config *Config, h host) *rig {
+	r := &rig{next: &downstream{}, now: began, ticks: make(chan time.Time)}
+	set := processortest.NewNopSettings(metadata.Type)
+	set.ID = component.NewID(metadata.Type)
+	p, err := newProcessor(set, config, r.next, clock{
+		now: func() time.Time {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.now
+		},
+		ticks: func() (<-chan time.Time, func()) { return r.ticks, func() {} },
+	})
+	require.NoError(t, err)
+	r.processor = p
+	require.NoError(t, p.Start(t.Context(), h))
+	t.Cleanup(func() { require.NoError(t, p.Shutdown(context.Background())) })
+	return r
+}
+
+func newConfig() *Config { return createDefaultConfig().(*Config) }
+
+// pass lets time pass; when the second tick is taken, the work of the first is
+// done.
+func (r *rig) pass(by time.Duration) {
+	r.mu.Lock()
+	r.now = r.now.Add(by)
+	r.mu.Unlock()
+	r.ticks <- r.now
+	r.ticks <- r.now
+}
+
+func (r *rig) send(t *testing.T, logs plog.Logs) {
+	require.NoError(t, r.processor.ConsumeLogs(t.Context(), logs))
+}
+
+func TestDumpsOfAJobBecomeAFinding(t *testing.T) {
+	r := newRig(t, newConfig(), host{})
+	r.send(t, realDumps(t, "missing"))
+	r.pass(4 * time.Second)
+	require.Empty(t, r.next.said(), "the window is open")
+	r.pass(time.Second)
+	r.pass(time.Minute)
+	require.Equal(t, []string{missing}, r.next.said(), "once")
+	require.Len(t, r.next.passed, 4, "dumps pass through")
+
+	finding := r.next.findings[0]
+	require.Equal(t, "nccl.collective.incomplete", finding.EventName())
+	require.Equal(t, plog.SeverityNumberError, finding.SeverityNumber())
+	require.Equal(t, began.Add(5*time.Second), finding.Timestamp().AsTime())
+	require.Equal(t, map[string]any{
+		"nccl.collective.finding": "not_entered", "nccl.collective.sureness": "certain", "nccl.collective.run": "/fr/rank_",
+		"nccl.collective.id": finding.Attributes().AsRaw()["nccl.collective.id"], "nccl.collective.operation": "all_reduce", "nccl.collective.p2p": false,
+		"nccl.fr.collective_seq_id": int64(6), "nccl.fr.pg_id": "0", "nccl.fr.pg_desc": "default_pg", "nccl.collective.group": "default_pg",
+		"nccl.collective.members": int64(4), "nccl.collective.downstream": int64(0), "nccl.collective.behind": int64(1),
+		"nccl.collective.waiting_ranks": []any{int64(0), int64(1), int64(3)}, "nccl.collective.culprit_ranks": []any{int64(2)},
+		"nccl.collective.affected_ranks": []any{int64(0), int64(1), int64(2), int64(3)},
+		"nccl.collective.line":           "ar (/srv/train/train.py:8)", "nccl.collective.code": []any{"ar (/srv/train/train.py:8)", "<module> (/srv/train/train.py:13)"},
+		"nccl.collective.last_line": "ar (/srv/train/train.py:8)", "nccl.collective.last_code": []any{"ar (/srv/train/train.py:8)", "<module> (/srv/train/train.py:9)"},
+		"nccl.collective.since_unix_nano": finding.Attributes().AsRaw()["nccl.collective.since_unix_nano"], "nccl.collective.waited_ns": int64(20 * time.Second),
+		"gen_ai.training.rank": int64(2), "gen_ai.training.world_size": int64(4),
+	}, finding.Attributes().AsRaw())
+}
+
+func TestTheFindingHasTheHostOfItsCulprit(t *testing.T) {
+	r := newRig(t, newConfig(), host{})
+	logs := realDumps(t, "missing")
+	for _, resource := range logs.ResourceLogs().All() {
+		rank, _ := resource.ScopeLogs().At(0).LogRecords().At(0).Attributes().Get("nccl.fr.rank")
+		resource.Resource().Attributes().PutStr("host.name", "node-"+rank.AsString())
+	}
+	r.send(t, logs)
+	r.pass(5 * time.Second)
+	require.Equal(t, []string{"node-2"}, r.next.resource)
+}
+
+func TestDumpsAreStampedWithTheSizeOfTheirJob(t *testing.T) {
+	r := newRig(t, newConfig(), host{})
+	first := realDumps(t, "missing")
+	first.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutInt("gen_ai.training.world_size", 4)
+	r.send(t, first)
+	for _, passed := range r.next.passed {
+		size, found := passed.Attributes().Get("gen_ai.training.world_size")
+		require.True(t, found)
+		require.EqualValues(t, 4, size.Int())
+	}
+}
+
+func TestOtherRecordsPassUntouched(t *testing.T) {
+	sink := &consumertest.LogsSink{}
+	p, err := newProcessor(processortest.NewNopSettings(metadata.Type), newConfig(), sink, clock{now: time.Now, ticks: everySecond})
+	require.NoError(t, err)
+	logs := plog.NewLogs()
+	r := logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+	r.SetEventName("oom.kill")
+	r.Attributes().PutInt("nccl.fr.rank", 7)
+	want := plog.NewLogs()
+	logs.CopyTo(want)
+	require.NoError(t, p.ConsumeLogs(t.Context(), logs))
+	require.Equal(t, want, sink.AllLogs()[0])
+	require.NoError(t, p.Shutdown(t.Context()))
+}
+
+func TestAFindingThatIsRefusedIsSentAgain(t *testing.T) {
+	r := newRig(t, newConfig(), host{})
+	r.next.refuse(errors.New("queue is full"))
+	r.send(t, realDumps(t, "missing"))
+	r.pass(5 * time.Second)
+	require.Empty(t, r.next.said())
+	r.next.refuse(nil)
+	r.pass(time.Second)
+	r.pass(time.Second)
+	require.Equal(t, []string{missing}, r.next.said())
+
+	r.next.refuse(consumererror.NewPermanent(errors.New("no")))
+	r.send(t, realDumps(t, "mismatched_operation"))
+	r.pass(5 * time.Second)
+	r.next.refuse(nil)
+	r.pass(time.Second)
+	require.Len(t, r.next.said(), 1, "refused for good")
+}
+
+func TestAGroupThatGoesOnIsTold(t *testing.T) {
+	r := newRig(t, newConfig(), host{})
+	r.send(t, realDumps(t, "missing"))
+	r.pass(5 * time.Second)
+	later := realDumps(t, "healthy")
+	for _, resource := range later.ResourceLogs().All() {
+		a := resource.ScopeLogs().At(0).LogRecords().At(0).Attributes()
+		newest, _ := a.Get("nccl.fr.newest_unix_nano")
+		newest.SetInt(newest.Int() + int64(time.Hour))
+	}
+	r.send(t, later)
+	r.pass(5 * time.Second)
+	require.Len(t, r.next.findings, 2)
+	require.Equal(t, "nccl.collective.complete", r.next.findings[1].EventName())
+	require.Equal(t, map[string]any{"nccl.collective.run": "/fr/rank_", "nccl.fr.pg_id": "0", "nccl.fr.pg_desc": "default_pg"}, r.next.findings[1].Attributes().AsRaw())
+}
+
+// TestShutdownTellsWhatItKnows: a job does not stop hanging because we stop.
+func TestShutdownTellsWhatItKnows(t *testing.T) {
+	r := newRig(t, newConfig(), host{})
+	r.send(t, realDumps(t, "missing"))
+	require.NoError(t, r.processor.Shutdown(t.Context()))
+	require.Equal(t, []string{missing}, r.next.said())
+}
+
+// TestACrashWithinTheWindowLosesNothing: the second processor finds in the
+// storage what the first had not joined, the third finds nothing.
+func TestACrashWithinTheWindowLosesNothing(t *testing.T) {
+	dir, config := t.TempDir(), newConfig()
+	config.Storage = &storageID
+	storage := fileStorage(t, dir)
+	crashed := newRig(t, config, host{storageID: storage})
+	crashed.send(t, realDumps(t, "missing"))
+	crashed.next.refuse(errors.New("gone")) // what Shutdown still says arrives nowhere
+	require.NoError(t, crashed.processor.Shutdown(t.Context()))
+	require.Empty(t, crashed.next.said())
+	require.NoError(t, storage.Shutdown(t.Context()))
+
+	storage = fileStorage(t, dir)
+	second := newRig(t, config, host{storageID: storage})
+	second.pass(5 * time.Second)
+	require.Equal(t, []string{missing}, second.next.said())
+	require.NoError(t, second.processor.Shutdown(t.Context()))
+	require.NoError(t, storage.Shutdown(t.Context()))
+
+	storage = fileStorage(t, dir)
+	third := newRig(t, config, host{storageID: storage})
+	third.pass(5 * time.Second)
+	require.Empty(t, third.next.said())
+	require.NoError(t, third.processor.Shutdown(t.Context()))
+	require.NoError(t, storage.Shutdown(t.Context()))
+}
+
+func fileStorage(t *testing.T, dir string) component.Component {
+	factory := filestorage.NewFactory()
+	config := factory.CreateDefaultConfig().(*filestorage.Config)
+	config.Directory = dir
+	made, err := factory.Create(context.Background(), extensiontest.NewNopSettings(factory.Type()), config)
+	require.NoError(t, err)
+	require.NoError(t, made.(extension.Extension).Start(context.Background(), componenttest.NewNopHost()))
+	return made
+}
+
+func TestStorageThatIsNotThere(t *testing.T) {
+	config := newConfig()
+	config.Storage = &storageID
+	p, err := newProcessor(processortest.NewNopSettings(metadata.Type), config, consumertest.NewNop(), clock{now: time.Now, ticks: everySecond})
+	require.NoError(t, err)
+	require.ErrorContains(t, p.Start(t.Context(), componenttest.NewNopHost()), `storage "file_storage" is not there`)
+	require.NoError(t, p.Shutdown(t.Context()))
+	require.NoError(t, p.Shutdown(t.Context()), "twice")
+}
+
+func TestJoinerForReplay(t *testing.T) {
+	j := NewJoiner()
+	j.Add(realDumps(t, "missing"), began)
+	require.Zero(t, j.Advance(began.Add(time.Second)).LogRecordCount())
+	require.Equal(t, 1, j.Advance(began.Add(5*time.Second)).LogRecordCount())
+	j.Add(realDumps(t, "subgroup"), began)
+	require.Equal(t, 1, j.Flush(began).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().Len())
+}
+
+func TestConfig(t *testing.T) {
+	file, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		want     *Config
+		problems []string
+	}{
+		"": {want: newConfig()},
+		"all": {want: &Config{
+			Window: 10 * time.Second, LongestWindow: 2 * time.Minute, Keep: time.Hour, MinWait: 30 * time.Second,
+			Limits: Limits{Jobs: 10, Dumps: 1000, Findings: 5}, Storage: &storageID,
+		}},
+		"zero":    {problems: []string{"window must be greater than zero", "limits::dumps must be greater"}},
+		"forgets": {problems: []string{"keep (10m0s) must be longer than window (1h0m0s)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := createDefaultConfig()
+			section, err := file.Sub(component.NewIDWithName(metadata.Type, name).String())
+			require.NoError(t, err)
+			require.NoError(t, section.Unmarshal(config))
+			if len(tc.problems) == 0 {
+				require.NoError(t, confmap.Validate(config))
+				require.Equal(t, tc.want, config)
+			}
+			for _, problem := range tc.problems {
+				require.ErrorContains(t, confmap.Validate(config), problem)
+			}
+		})
+	}
+}
