@@ -79,7 +79,7 @@ func (e *Engine) update(inst *instance, best finding, loud bool) {
 	} else {
 		e.quietly(inst)
 	}
-	e.quietly(inst.top()) // its blast radius
+	e.quietlyAbove(inst)
 }
 
 // touchVerdict has the verdict given out with the next Verdicts.

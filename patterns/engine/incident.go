@@ -99,11 +99,12 @@ func (e *Engine) explain(cause, effect *instance, l *link) {
 		e.touchVerdict(cause)
 		e.reroot(cause)
 	}
+	e.quietlyAbove(effect)
 	e.detach(effect)
 	b.parent, b.via = cause, l
 	a.children = append(a.children, effect)
 	e.reroot(effect)
-	e.quietly(cause.top())
+	e.quietlyAbove(effect)
 	if a.resolved != 0 {
 		e.resolveWith(effect, cause)
 	}
@@ -152,6 +153,14 @@ func (e *Engine) reroot(inst *instance) {
 			e.touchVerdict(at)
 		}
 		stack = append(stack, at.verdict.children...)
+	}
+}
+
+// quietlyAbove has what explains inst, directly or not, tell its blast radius
+// anew.
+func (e *Engine) quietlyAbove(inst *instance) {
+	for above := inst.verdict.parent; above != nil; above = above.verdict.parent {
+		e.quietly(above)
 	}
 }
 

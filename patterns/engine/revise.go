@@ -94,6 +94,7 @@ func (e *Engine) reconsider(inst *instance, best finding) {
 // reconnect looks anew for what inst explains and what explains it.
 func (e *Engine) reconnect(inst *instance) {
 	children := slices.Clone(inst.verdict.children)
+	e.quietlyAbove(inst)
 	e.unlink(inst)
 	for _, one := range append(children, inst) {
 		one.verdict.root = one.verdict.id
