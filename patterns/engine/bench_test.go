@@ -88,7 +88,7 @@ func BenchmarkWatchedButUnmatched(b *testing.B) {
 		e.Logs(ld)
 	}
 	rate(b)
-	require.Zero(b, e.Stats().Matched)
+	b.ReportMetric(float64(e.Stats().Matched)/float64(b.N), "wanted")
 }
 
 // BenchmarkMatched: Xid 13 with its process, each record another storm on one
