@@ -354,30 +354,40 @@ func TestJobAndProcessOfTheRank(t *testing.T) {
 	}
 }
 
-// TestGoldenRecords holds the records of each set of real dumps. The join's tests
-// read the same files.
+// TestGoldenRecords holds the records of each set of real dumps, and of those that
+// PyTorch's analyzer was asked about. The join's tests read the same files.
 func TestGoldenRecords(t *testing.T) {
-	sets, err := filepath.Glob(dumps + "*")
-	require.NoError(t, err)
-	for _, set := range sets {
-		name := filepath.Base(set)
-		t.Run(name, func(t *testing.T) {
-			got := plog.NewLogs()
-			for _, path := range Find([]string{set + "/*.pickle"}) {
-				readAsWritten(t, path).ResourceLogs().MoveAndAppendTo(got.ResourceLogs())
+	for from, to := range map[string]string{dumps: "testdata/golden", "testdata/analyzer/": "testdata/analyzer"} {
+		sets, err := os.ReadDir(from)
+		require.NoError(t, err)
+		for _, set := range sets {
+			if !set.IsDir() {
+				continue
 			}
-			golden := filepath.Join("testdata", "golden", name+".otlp.json")
-			text, err := (&plog.JSONMarshaler{}).MarshalLogs(got)
-			require.NoError(t, err)
-			if *update {
-				require.NoError(t, os.MkdirAll(filepath.Dir(golden), 0o755))
-				require.NoError(t, os.WriteFile(golden, append(text, '\n'), 0o644))
-			}
-			want, err := os.ReadFile(golden)
-			require.NoError(t, err)
-			require.JSONEq(t, string(want), string(text))
-		})
+			name := set.Name()
+			t.Run(name, func(t *testing.T) {
+				got := plog.NewLogs()
+				for _, path := range Find([]string{from + name}) {
+					if filepath.Ext(path) != ".json" {
+						readAsWritten(t, path).ResourceLogs().MoveAndAppendTo(got.ResourceLogs())
+					}
+				}
+				requireGolden(t, filepath.Join(to, name+".otlp.json"), got)
+			})
+		}
 	}
+}
+
+func requireGolden(t *testing.T, golden string, got plog.Logs) {
+	text, err := (&plog.JSONMarshaler{}).MarshalLogs(got)
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(golden), 0o755))
+		require.NoError(t, os.WriteFile(golden, append(text, '\n'), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.JSONEq(t, string(want), string(text))
 }
 
 // readAsWritten reads a dump of testdata as if it had been written twenty

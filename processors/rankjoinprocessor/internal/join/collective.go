@@ -163,12 +163,15 @@ func (g *group) allEntered(waiting []int) *Finding {
 }
 
 // blocks reports whether somebody is held up by a mismatch at seq: waits there or
-// before, or never got beyond. One that all went past did no harm to progress.
+// before, waits in a later one that differs too, or nobody got beyond it. One that
+// all went past did no harm to progress.
 func (g *group) blocks(seq int64, waiting []int) bool {
+	first := int64(math.MaxInt64)
 	for _, rank := range waiting {
-		if g.dumps[rank].waitsIn().seq <= seq {
-			return true
-		}
+		first = min(first, g.dumps[rank].waitsIn().seq)
+	}
+	if len(waiting) > 0 && (first <= seq || len(g.votes(first)) > 1) {
+		return true
 	}
 	return g.furthest() <= seq
 }
