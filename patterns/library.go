@@ -8,6 +8,8 @@ import (
 
 	ncclsocketstall "github.com/tracecoreai/tracecore/patterns/nccl_socket_stall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	silentdatacorruption "github.com/tracecoreai/tracecore/patterns/silent_data_corruption"
+	"github.com/tracecoreai/tracecore/patterns/straggler"
 )
 
 //go:embed */pattern.yaml */README.md */testdata/*.txtar
@@ -19,7 +21,7 @@ func FS() fs.FS { return files }
 
 // detectors are the algorithms that pattern files can name.
 func detectors() []rule.Detector {
-	return []rule.Detector{ncclsocketstall.Detector()}
+	return []rule.Detector{ncclsocketstall.Detector(), silentdatacorruption.Detector(), straggler.Detector()}
 }
 
 // Library returns the rules of the library, ordered by id.

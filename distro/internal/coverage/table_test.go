@@ -1,0 +1,44 @@
+package coverage
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/patterns"
+)
+
+var update = flag.Bool("update", false, "rewrite patterns/SIGNALS.md")
+
+const signals = "../../../patterns/SIGNALS.md"
+
+const signalsHead = `# What each pattern reads, and where it comes from
+
+Generated from the pattern files by ` + "`go test ./distro/internal/coverage -update`" + `. A cell names the pieces of evidence that a source gives;
+the last column is the best verdict that is left when nothing but tracecore's own probes speak.
+
+`
+
+func TestSignalsTableIsCurrent(t *testing.T) {
+	rules, err := patterns.Library()
+	require.NoError(t, err)
+	table, err := Table(rules)
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile(signals, []byte(signalsHead+table), 0o644))
+	}
+	written, err := os.ReadFile(signals)
+	require.NoError(t, err)
+	require.Equal(t, signalsHead+table, string(written), "run go test ./distro/internal/coverage -update")
+}
+
+func TestSourceOfNothingIsNoSource(t *testing.T) {
+	origins, err := loadOrigins()
+	require.NoError(t, err)
+	for _, o := range origins {
+		require.NotEmpty(t, o.gives, o.name)
+		require.False(t, o.has("gpu.xid"), "%s gives what a probe gives", o.name)
+	}
+}

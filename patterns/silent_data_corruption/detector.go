@@ -1,0 +1,253 @@
+// Package silentdatacorruption finds evaluations of a training job that are
+// suddenly much worse than those before.
+package silentdatacorruption
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// What is evaluated: gauges, one point per evaluation. Of a score more is better,
+// of a loss less.
+const (
+	metricScore = "gen_ai.training.eval.score"
+	metricLoss  = "gen_ai.training.eval.loss"
+)
+
+const (
+	eventDrop = rule.FindingPrefix + "evaluation_drop"
+	eventEnd  = rule.FindingPrefix + "evaluation_drop.end"
+)
+
+const (
+	// An evaluation is compared with the median of the last five before it, at least
+	// three: their own noise is a few per cent late in a training.
+	history  = 5
+	fewest   = 3
+	dropFrom = 0.10 // worse by a tenth
+	large    = 0.30 // by as much as no noise and no learning rate explains
+)
+
+// Caps: series, and evaluations of one that are not judged yet.
+const (
+	maxSeries  = 4096
+	maxPending = 64
+)
+
+// Detector describes the detector for the library.
+func Detector() rule.Detector {
+	metrics := []string{metricLoss, metricScore}
+	return rule.Detector{
+		Name: "silent_data_corruption", Metrics: metrics,
+		Findings:   map[string][]string{eventDrop: metrics, eventEnd: metrics},
+		Attributes: []string{"gen_ai.training.job_id", "gen_ai.training.eval.name", "host.name"},
+		New: func(l rule.Limits) rule.Algorithm {
+			return &detector{lateness: l.Lateness, series: map[string]*series{}}
+		},
+	}
+}
+
+type detector struct {
+	lateness int64
+	series   map[string]*series
+	evicted  uint64
+}
+
+// series is one evaluation of one job over time.
+type series struct {
+	Job     string  `json:"job"`
+	Host    string  `json:"host,omitempty"`
+	Name    string  `json:"name,omitempty"`
+	Loss    bool    `json:"loss"`
+	Pending []point `json:"pending"` // not judged yet, in order of time
+	Past    []point `json:"past"`    // judged, good ones only
+	Last    int64   `json:"last"`
+	Since   int64   `json:"since"` // of the drop that is told, 0 for none
+}
+
+type point struct {
+	Time  int64   `json:"time"`
+	Value float64 `json:"value"`
+}
+
+// Observe takes in one evaluation.
+func (d *detector) Observe(r *rule.Record) bool {
+	job := cmp.Or(text(r.Attributes, "gen_ai.training.job_id"), text(r.Resource, "gen_ai.training.job_id"))
+	if job == "" {
+		return false
+	}
+	name := text(r.Attributes, "gen_ai.training.eval.name")
+	key := job + "\x00" + r.Name + "\x00" + name
+	s := d.series[key]
+	if s == nil {
+		s = &series{Job: job, Name: name, Loss: r.Name == metricLoss}
+		d.series[key] = s
+	}
+	p := point{Time: r.Time, Value: r.Number}
+	s.Host, s.Last = cmp.Or(text(r.Resource, "host.name"), s.Host), max(s.Last, r.Time)
+	at, _ := slices.BinarySearchFunc(s.Pending, p, func(a, b point) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Value, b.Value))
+	})
+	s.Pending = slices.Insert(s.Pending, at, p)
+	d.trim(s)
+	return true
+}
+
+func (d *detector) trim(s *series) {
+	if len(s.Pending) > maxPending {
+		s.Pending = s.Pending[1:]
+		d.evicted++
+	}
+	for len(d.series) > maxSeries {
+		oldest := ""
+		for key, other := range d.series {
+			if oldest == "" || cmp.Or(cmp.Compare(other.Last, d.series[oldest].Last), cmp.Compare(key, oldest)) < 0 {
+				oldest = key
+			}
+		}
+		delete(d.series, oldest)
+		d.evicted++
+	}
+}
+
+// Due is when no evaluation before the earliest one can come any more.
+func (d *detector) Due() int64 {
+	due := int64(0)
+	for _, s := range d.series {
+		if len(s.Pending) == 0 {
+			continue
+		}
+		if at := s.Pending[0].Time + d.lateness + 1; due == 0 || at < due {
+			due = at
+		}
+	}
+	return due
+}
+
+// Decide judges the evaluations that are settled.
+func (d *detector) Decide(now int64) []rule.Finding {
+	var findings []rule.Finding
+	keys := make([]string, 0, len(d.series))
+	for key := range d.series {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		s := d.series[key]
+		for len(s.Pending) > 0 && s.Pending[0].Time+d.lateness < now {
+			findings = append(findings, s.judge(s.Pending[0])...)
+			s.Pending = s.Pending[1:]
+		}
+	}
+	return findings
+}
+
+// judge compares one evaluation with those before it. One that is worse does not
+// become part of what the next is compared with.
+func (s *series) judge(p point) []rule.Finding {
+	worse, known := s.worse(p)
+	if known && worse >= dropFrom {
+		if s.Since == 0 {
+			s.Since = p.Time
+		}
+		return []rule.Finding{s.finding(eventDrop, p, worse)}
+	}
+	s.Past = append(s.Past, p)
+	s.Past = s.Past[max(0, len(s.Past)-history):]
+	if s.Since == 0 {
+		return nil
+	}
+	f := s.finding(eventEnd, p, worse)
+	s.Since = 0
+	return []rule.Finding{f}
+}
+
+// worse is by what part an evaluation is worse than the median of those before.
+func (s *series) worse(p point) (float64, bool) {
+	if len(s.Past) < fewest {
+		return 0, false
+	}
+	values := make([]float64, len(s.Past))
+	for i := range s.Past {
+		values[i] = s.Past[i].Value
+	}
+	slices.Sort(values)
+	base := values[len(values)/2]
+	if base == 0 {
+		return 0, false
+	}
+	by := (base - p.Value) / math.Abs(base)
+	if s.Loss {
+		by = -by
+	}
+	return by, true
+}
+
+func (s *series) finding(event string, p point, worse float64) rule.Finding {
+	f := rule.Finding{
+		Event: event, ID: fmt.Sprintf("evaluation %s %s %t %d", s.Job, s.Name, s.Loss, s.Since), Time: s.Since, Last: p.Time,
+		Attributes: map[string]any{
+			"gen_ai.training.job_id": s.Job, "evaluation.large": worse >= large,
+			"evaluation.worse_percent": int64(math.Round(min(worse, 100) * 100)),
+			"evaluation.host":          s.Host,
+		},
+	}
+	if s.Name != "" {
+		f.Attributes["gen_ai.training.eval.name"] = s.Name
+	}
+	if event == eventEnd {
+		f.Time = p.Time
+	}
+	return f
+}
+
+// Evicted counts series and evaluations that were forgotten because of the caps.
+func (d *detector) Evicted() uint64 { return d.evicted }
+
+// Snapshot returns the state; maps are written in the order of their keys.
+func (d *detector) Snapshot() ([]byte, error) {
+	data, err := json.Marshal(d.series)
+	if err != nil {
+		return nil, fmt.Errorf("write evaluations: %w", err)
+	}
+	return data, nil
+}
+
+var errState = errors.New("read evaluations: not the state of this detector")
+
+// Restore replaces the state.
+func (d *detector) Restore(data []byte) error {
+	var all map[string]*series
+	if err := json.Unmarshal(data, &all); err != nil {
+		return fmt.Errorf("read evaluations: %w", err)
+	}
+	for _, s := range all {
+		if s == nil || len(s.Pending) > maxPending || len(s.Past) > history {
+			return errState
+		}
+	}
+	if len(all) > maxSeries {
+		return errState
+	}
+	if all == nil {
+		all = map[string]*series{}
+	}
+	d.series = all
+	return nil
+}
+
+func text(m pcommon.Map, key string) string {
+	v, ok := m.Get(key)
+	if !ok || v.Type() != pcommon.ValueTypeStr || len(v.Str()) > 256 {
+		return ""
+	}
+	return v.Str()
+}

@@ -1,0 +1,348 @@
+// Package straggler finds the rank of a job that keeps its peers waiting, from how
+// long each rank computes before it enters the collective of a step.
+package straggler
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// metricCompute is a gauge in seconds, one point per rank and step: from the end of
+// the last collective to the entry into the next. The whole step takes every rank
+// equally long, since all wait for the slowest; this part does not.
+const metricCompute = "gen_ai.training.step.compute.duration"
+
+const (
+	eventSlow = rule.FindingPrefix + "straggler"
+	eventEnd  = rule.FindingPrefix + "straggler.end"
+)
+
+const (
+	// A rank is behind in a step when it takes a fifth longer than the median and
+	// lies outside of the spread of its peers: five times the median absolute
+	// deviation, which is 1.4826 times smaller than a standard deviation (Rousseeuw
+	// and Croux, Alternatives to the Median Absolute Deviation, 1993).
+	leastExcess = 0.2
+	spread      = 5 * 1.4826
+	// inARow is how many steps it must be behind, and on time again to be released:
+	// one slow step is a checkpoint or a garbage collection.
+	inARow = 5
+	// fewest ranks that have a median worth the name.
+	fewest = 4
+	// A quarter of all ranks behind is no straggler: the job is uneven (stages of a
+	// pipeline, experts).
+	mostBehind = 0.25
+)
+
+// Caps: values of all steps not judged yet, and jobs.
+const (
+	maxValues = 1 << 20
+	maxJobs   = 1024
+)
+
+// Detector describes the detector for the library.
+func Detector() rule.Detector {
+	return rule.Detector{
+		Name:       "straggler",
+		Metrics:    []string{metricCompute},
+		Findings:   map[string][]string{eventSlow: {metricCompute}, eventEnd: {metricCompute}},
+		Attributes: []string{"gen_ai.training.job_id", "gen_ai.training.rank", "gen_ai.training.step", "gen_ai.training.world_size", "host.name", "k8s.node.name", "gpu.id", "process.pid"},
+		New:        func(l rule.Limits) rule.Algorithm { return &detector{lateness: l.Lateness, jobs: map[string]*job{}} },
+	}
+}
+
+// detector is the state: the steps of each job that are not judged yet, and how
+// many steps each rank has been behind.
+type detector struct {
+	lateness int64
+	jobs     map[string]*job
+	values   int
+	evicted  uint64
+}
+
+// job is one training job.
+type job struct {
+	Name   string          `json:"name"`
+	World  int64           `json:"world"` // ranks it says it has, 0 when unknown
+	Steps  map[int64]*step `json:"steps"`
+	Judged int64           `json:"judged"` // newest step judged; later words of it do not count
+	Ranks  map[int64]*rank `json:"ranks"`  // those behind, or told to be
+	Last   int64           `json:"last"`
+}
+
+// step is one step whose ranks are being heard.
+type step struct {
+	First int64             `json:"first"` // event time of its first word
+	Last  int64             `json:"last"`
+	Took  map[int64]float64 `json:"took"` // rank → seconds
+	Where map[int64]place   `json:"where"`
+}
+
+// place is where a rank runs.
+type place struct {
+	Host string `json:"host,omitempty"`
+	Node string `json:"node,omitempty"`
+	GPU  string `json:"gpu,omitempty"`
+	PID  int64  `json:"pid,omitempty"`
+}
+
+// rank is one that is behind.
+type rank struct {
+	Since  int64   `json:"since"`
+	Behind int     `json:"behind"` // steps in a row
+	OnTime int     `json:"on_time"`
+	Told   bool    `json:"told"`
+	Ratio  float64 `json:"ratio"` // of the last step behind
+	Where  place   `json:"where"`
+}
+
+// Observe takes in one point.
+func (d *detector) Observe(r *rule.Record) bool {
+	number, okStep := integer(r.Attributes, "gen_ai.training.step")
+	who, okRank := integer(r.Attributes, "gen_ai.training.rank")
+	name := cmp.Or(text(r.Attributes, "gen_ai.training.job_id"), text(r.Resource, "gen_ai.training.job_id"))
+	if !okStep || !okRank || who < 0 || name == "" || math.IsNaN(r.Number) || math.IsInf(r.Number, 0) || r.Number < 0 {
+		return false
+	}
+	j := d.jobs[name]
+	if j == nil {
+		j = &job{Name: name, Steps: map[int64]*step{}, Ranks: map[int64]*rank{}, Judged: math.MinInt64}
+		d.jobs[name] = j
+	}
+	if number <= j.Judged {
+		if r.Time <= j.Last+d.lateness {
+			return false
+		}
+		j.Judged = number - 1 // started again from a checkpoint
+	}
+	if world, ok := integer(r.Attributes, "gen_ai.training.world_size"); ok {
+		j.World = world
+	}
+	d.values += j.hear(number, who, r)
+	for d.values > maxValues || len(d.jobs) > maxJobs {
+		d.evict()
+	}
+	return true
+}
+
+// hear notes a value, and returns how many more there are now.
+func (j *job) hear(number, who int64, r *rule.Record) int {
+	s := j.Steps[number]
+	if s == nil {
+		s = &step{First: r.Time, Took: map[int64]float64{}, Where: map[int64]place{}}
+		j.Steps[number] = s
+	}
+	before := len(s.Took)
+	s.First, s.Last, j.Last = min(s.First, r.Time), max(s.Last, r.Time), max(j.Last, r.Time)
+	s.Took[who] = max(s.Took[who], r.Number)
+	pid, _ := integer(r.Attributes, "process.pid")
+	s.Where[who] = place{Host: text(r.Resource, "host.name"), Node: text(r.Resource, "k8s.node.name"), GPU: text(r.Attributes, "gpu.id"), PID: pid}
+	return len(s.Took) - before
+}
+
+// evict forgets the job that was quiet for longest, or the oldest steps of the
+// only one.
+func (d *detector) evict() {
+	var oldest *job
+	for _, j := range d.jobs {
+		if oldest == nil || cmp.Or(cmp.Compare(j.Last, oldest.Last), cmp.Compare(j.Name, oldest.Name)) < 0 {
+			oldest = j
+		}
+	}
+	if len(d.jobs) > 1 {
+		for _, s := range oldest.Steps {
+			d.values -= len(s.Took)
+		}
+		delete(d.jobs, oldest.Name)
+	} else {
+		number := oldest.numbers()[0]
+		d.values -= len(oldest.Steps[number].Took)
+		delete(oldest.Steps, number)
+	}
+	d.evicted++
+}
+
+func (j *job) numbers() []int64 {
+	numbers := make([]int64, 0, len(j.Steps))
+	for number := range j.Steps {
+		numbers = append(numbers, number)
+	}
+	slices.Sort(numbers)
+	return numbers
+}
+
+// ready is when the oldest step can be judged: once every rank was heard, or when
+// no word of it can come any more.
+func (j *job) ready(lateness int64) (number, at int64, ok bool) {
+	for n, s := range j.Steps {
+		if !ok || n < number {
+			number, ok = n, true
+			at = s.First + lateness + 1
+			if j.World > 0 && int64(len(s.Took)) >= j.World {
+				at = min(at, s.Last)
+			}
+		}
+	}
+	return number, at, ok
+}
+
+// Due is when the next step can be judged.
+func (d *detector) Due() int64 {
+	due := int64(0)
+	for _, j := range d.jobs {
+		if _, at, ok := j.ready(d.lateness); ok && (due == 0 || at < due) {
+			due = max(at, 1)
+		}
+	}
+	return due
+}
+
+// Decide judges the steps that are ready, in their order.
+func (d *detector) Decide(now int64) []rule.Finding {
+	var findings []rule.Finding
+	names := make([]string, 0, len(d.jobs))
+	for name := range d.jobs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		j := d.jobs[name]
+		for {
+			number, at, ok := j.ready(d.lateness)
+			if !ok || at > now {
+				break
+			}
+			findings = append(findings, j.judge(j.Steps[number])...)
+			d.values -= len(j.Steps[number].Took)
+			delete(j.Steps, number)
+			j.Judged = number
+		}
+	}
+	return findings
+}
+
+// judge compares the ranks of a step with each other.
+func (j *job) judge(s *step) []rule.Finding {
+	limit, middle, ok := bound(s.Took)
+	if !ok {
+		return nil
+	}
+	var findings []rule.Finding
+	for _, who := range sorted(s.Took) {
+		took := s.Took[who]
+		r := j.Ranks[who]
+		switch {
+		case took > limit:
+			if r == nil {
+				r = &rank{Since: s.First}
+				j.Ranks[who] = r
+			}
+			r.Behind, r.OnTime, r.Ratio, r.Where = r.Behind+1, 0, took/middle, s.Where[who]
+			if r.Behind == inARow && !r.Told {
+				r.Told = true
+				findings = append(findings, j.finding(eventSlow, who, r, s))
+			}
+		case r != nil && !r.Told:
+			delete(j.Ranks, who)
+		case r != nil:
+			r.Behind, r.OnTime = 0, r.OnTime+1
+			if r.OnTime == inARow {
+				findings = append(findings, j.finding(eventEnd, who, r, s))
+				delete(j.Ranks, who)
+			}
+		}
+	}
+	return findings
+}
+
+// bound returns what a rank must exceed to be behind, and the median. False: too
+// few ranks, or so many behind that the job is uneven by nature.
+func bound(took map[int64]float64) (limit, middle float64, ok bool) {
+	if len(took) < fewest {
+		return 0, 0, false
+	}
+	values := make([]float64, 0, len(took))
+	for _, v := range took {
+		values = append(values, v)
+	}
+	middle = median(values)
+	away := make([]float64, len(values))
+	for i, v := range values {
+		away[i] = math.Abs(v - middle)
+	}
+	limit = middle + max(leastExcess*middle, spread*median(away))
+	behind := 0
+	for _, v := range values {
+		if v > limit {
+			behind++
+		}
+	}
+	return limit, middle, middle > 0 && float64(behind) <= mostBehind*float64(len(values))
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	if n%2 == 1 {
+		return values[n/2]
+	}
+	return (values[n/2-1] + values[n/2]) / 2
+}
+
+func sorted(took map[int64]float64) []int64 {
+	ranks := make([]int64, 0, len(took))
+	for who := range took {
+		ranks = append(ranks, who)
+	}
+	slices.Sort(ranks)
+	return ranks
+}
+
+func (j *job) finding(event string, who int64, r *rank, s *step) rule.Finding {
+	f := rule.Finding{
+		Event: event, ID: fmt.Sprintf("straggler %s %d %d", j.Name, who, r.Since), Time: r.Since, Last: s.Last,
+		Resource: map[string]any{"host.name": r.Where.Host},
+		Attributes: map[string]any{
+			"gen_ai.training.job_id": j.Name, "gen_ai.training.rank": who,
+			"straggler.ratio": fmt.Sprintf("%.1f", r.Ratio), "straggler.peers": int64(len(s.Took) - 1),
+		},
+	}
+	if event == eventEnd {
+		f.Time = s.Last
+	}
+	if r.Where.Node != "" {
+		f.Resource["k8s.node.name"] = r.Where.Node
+	}
+	if r.Where.GPU != "" {
+		f.Attributes["gpu.id"] = r.Where.GPU
+	}
+	if r.Where.PID != 0 {
+		f.Attributes["process.pid"] = r.Where.PID
+	}
+	return f
+}
+
+// Evicted counts jobs and steps that were forgotten because of the caps.
+func (d *detector) Evicted() uint64 { return d.evicted }
+
+func text(m pcommon.Map, key string) string {
+	v, ok := m.Get(key)
+	if !ok || v.Type() != pcommon.ValueTypeStr || len(v.Str()) > 256 {
+		return ""
+	}
+	return v.Str()
+}
+
+func integer(m pcommon.Map, key string) (int64, bool) {
+	v, ok := m.Get(key)
+	if !ok || v.Type() != pcommon.ValueTypeInt {
+		return 0, false
+	}
+	return v.Int(), true
+}

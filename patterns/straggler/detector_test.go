@@ -1,0 +1,106 @@
+package straggler
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+const second = int64(1e9)
+
+// point is what one rank took for one step.
+func point(rank, step int64, took float64) *rule.Record {
+	r := &rule.Record{Name: metricCompute, Time: 1_000*second + step*second, Resource: pcommon.NewMap(), Attributes: pcommon.NewMap(), Number: took}
+	r.Resource.PutStr("host.name", "node-a")
+	r.Attributes.PutStr("gen_ai.training.job_id", "job-1")
+	r.Attributes.PutInt("gen_ai.training.rank", rank)
+	r.Attributes.PutInt("gen_ai.training.step", step)
+	r.Attributes.PutInt("gen_ai.training.world_size", 8)
+	return r
+}
+
+func newDetector() rule.Algorithm { return Detector().New(rule.Limits{Lateness: 10 * second}) }
+
+// play shows eight ranks, of which rank 5 is slow, and returns all findings.
+func play(t *testing.T, a rule.Algorithm, from, to int64) []rule.Finding {
+	var all []rule.Finding
+	for step := from; step < to; step++ {
+		for rank := range int64(8) {
+			took := 1 + 0.01*float64(rank)
+			if rank == 5 {
+				took = 2
+			}
+			require.True(t, a.Observe(point(rank, step, took)))
+		}
+		all = append(all, a.Decide(1_000*second+step*second)...)
+	}
+	return all
+}
+
+func TestStateSurvivesARestart(t *testing.T) {
+	a := newDetector()
+	require.Empty(t, play(t, a, 0, 3))
+	state, err := a.Snapshot()
+	require.NoError(t, err)
+	b := newDetector()
+	require.NoError(t, b.Restore(state))
+	again, err := b.Snapshot()
+	require.NoError(t, err)
+	require.Equal(t, string(state), string(again))
+	found := play(t, b, 3, 8)
+	require.Len(t, found, 1)
+	require.Equal(t, int64(5), found[0].Attributes["gen_ai.training.rank"])
+	require.Equal(t, 1_000*second, found[0].Time, "since the first step it was behind in")
+}
+
+func TestStateOfAnotherIsRefused(t *testing.T) {
+	for _, text := range []string{"", "[]", `{"a": null}`, `{"a": {"name": "b"}}`, `{"a": {"name": "a", "steps": {"1": null}, "ranks": {}}}`, `{"a": {"name": "a", "steps": {}, "ranks": {"1": null}}}`} {
+		require.Error(t, newDetector().Restore([]byte(text)), text)
+	}
+	require.NoError(t, newDetector().Restore([]byte("null")))
+}
+
+func TestHostilePointsAreNotTaken(t *testing.T) {
+	a := newDetector()
+	for name, spoil := range map[string]func(*rule.Record){
+		"no step":       func(r *rule.Record) { r.Attributes.Remove("gen_ai.training.step") },
+		"no rank":       func(r *rule.Record) { r.Attributes.Remove("gen_ai.training.rank") },
+		"no job":        func(r *rule.Record) { r.Attributes.Remove("gen_ai.training.job_id") },
+		"negative rank": func(r *rule.Record) { r.Attributes.PutInt("gen_ai.training.rank", -1) },
+		"text for step": func(r *rule.Record) { r.Attributes.PutStr("gen_ai.training.step", "7") },
+		"not a number":  func(r *rule.Record) { r.Number = math.NaN() },
+		"negative time": func(r *rule.Record) { r.Number = -1 },
+	} {
+		r := point(1, 1, 1)
+		spoil(r)
+		require.False(t, a.Observe(r), name)
+	}
+	require.Zero(t, a.Due())
+}
+
+// BenchmarkStep takes one step of the largest job.
+func BenchmarkStep(b *testing.B) {
+	const ranks = 16_384
+	a := newDetector()
+	records := make([]*rule.Record, ranks)
+	for i := range records {
+		records[i] = point(int64(i), 0, 1+0.0001*float64(i%100))
+		records[i].Attributes.PutInt("gen_ai.training.world_size", ranks)
+	}
+	b.ReportAllocs()
+	step := int64(0)
+	for b.Loop() {
+		step++
+		for _, r := range records {
+			r.Time += second
+			r.Attributes.PutInt("gen_ai.training.step", step)
+			a.Observe(r)
+		}
+		a.Decide(records[0].Time)
+	}
+	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/step")
+}
