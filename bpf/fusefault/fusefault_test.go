@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -53,7 +52,7 @@ func requireHistograms(t *testing.T, p *Probe) {
 			faults += sum(m.Faults)
 		}
 		return requests > 0 && faults > 0
-	}, deadline, 10*time.Millisecond)
+	}, deadline, pace)
 }
 
 func TestWithoutAChoiceTheBestRungIsTakenAndTheBetterOnesAreExplained(t *testing.T) {
@@ -202,7 +201,7 @@ func TestDrillOfAKilledProcessLeavesNoProcess(t *testing.T) {
 				}
 			}
 			return wanted(n)
-		}, deadline, 10*time.Millisecond, "%v", &s)
+		}, deadline, pace, "%v", &s)
 	}
 	see(func(n int) bool { return n >= 2 })
 	require.NoError(t, d.cmd.Process.Kill())

@@ -119,6 +119,9 @@ func deviceOf(f *hangfs.FS) Device {
 // deadline is for a virtual machine under software emulation on a busy machine.
 const deadline = time.Minute
 
+// pace of the looks at what is waited for; a look takes longer than that there.
+const pace = 20 * time.Millisecond
+
 // until takes snapshots until one is as wanted, and returns what it shows of one
 // file system.
 func until(t testing.TB, p *Probe, f *hangfs.FS, wanted func(inFlight []InFlight, m Mount) bool) ([]InFlight, Mount) {
@@ -128,7 +131,7 @@ func until(t testing.TB, p *Probe, f *hangfs.FS, wanted func(inFlight []InFlight
 	require.Eventually(t, func() bool {
 		mine, m = look(t, p, f)
 		return wanted(mine, m)
-	}, deadline, 10*time.Millisecond, "last snapshot: %v", &mine)
+	}, deadline, pace, "last snapshot: %v", &mine)
 	return mine, m
 }
 

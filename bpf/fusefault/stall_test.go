@@ -111,10 +111,10 @@ func TestEndsOfAStall(t *testing.T) {
 func TestKilledWaitersEnd(t *testing.T) {
 	p := open(t, young)
 	f := mount(t, hangfs.Options{})
-	v := visit(t, f, hangfs.Access{How: hangfs.Read, File: hangfs.Direct, Threads: 8}, hangfs.Access{How: hangfs.Fault, File: hangfs.Cached, Threads: 8})
+	v := visit(t, f, hangfs.Access{How: hangfs.Read, File: hangfs.Direct, Threads: 4}, hangfs.Access{How: hangfs.Fault, File: hangfs.Cached, Threads: 4})
 	require.NoError(t, f.Stop())
 	require.NoError(t, v.Go())
-	until(t, p, f, func(all []InFlight, _ Mount) bool { return len(waiters(all)) == 16 })
+	until(t, p, f, func(all []InFlight, _ Mount) bool { return len(waiters(all)) == 8 })
 	require.NoError(t, v.Kill())
 	// What is left is its end: the FLUSH of each file it had open, which no signal ends.
 	const flush = 25
@@ -133,13 +133,13 @@ func TestKilledWaitersEnd(t *testing.T) {
 
 func TestAThousandWaitersAreAllCounted(t *testing.T) {
 	for name, accesses := range map[string][]hangfs.Access{
-		"faults":         {{How: hangfs.Fault, File: hangfs.Cached, Threads: 1000}},
-		"same page":      {{How: hangfs.Fault, File: hangfs.Cached, Threads: 1000, SamePage: true}},
-		"direct reads":   {{How: hangfs.Read, File: hangfs.Direct, Threads: 1000}},
-		"buffered reads": {{How: hangfs.Read, File: hangfs.Cached, Threads: 1000}},
-		"all kinds": {
-			{How: hangfs.Fault, File: hangfs.Cached, Threads: 300}, {How: hangfs.Read, File: hangfs.Direct, Threads: 300},
-			{How: hangfs.Stat, File: hangfs.Cached, Threads: 400},
+		"faults": {
+			{How: hangfs.Fault, File: hangfs.Cached, Threads: 500},
+			{How: hangfs.Fault, File: hangfs.Cached + "2", Threads: 500, SamePage: true},
+		},
+		"requests": {
+			{How: hangfs.Read, File: hangfs.Direct, Threads: 300}, {How: hangfs.Stat, File: hangfs.Cached, Threads: 300},
+			{How: hangfs.Read, File: hangfs.Cached, Threads: 400},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestAFullMapCountsWhatItMissed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, p.Snapshot(&s))
 		return s.Missed >= 2*(40-16) && len(s.InFlight) > 16
-	}, deadline, 10*time.Millisecond, "%v", &s)
+	}, deadline, pace, "%v", &s)
 	require.Equal(t, s.Missed, p.Stats().Dropped)
 	require.NoError(t, f.Thaw())
 	require.NoError(t, v.Wait(t.Context()))

@@ -62,7 +62,9 @@ func (f *FS) Visit(v Visit) (*Visitor, error) {
 	if f.opts.Private {
 		r.Namespace = f.PID()
 	}
-	c, err := startChild(r, v.Env)
+	// The Go runtime interrupts a thread that computes for long by a signal, and takes
+	// one that waits in a page fault for such.
+	c, err := startChild(r, append([]string{"GODEBUG=asyncpreemptoff=1"}, v.Env...))
 	if err != nil {
 		return nil, fmt.Errorf("start a visitor of hangfs: %w", err)
 	}
