@@ -18,7 +18,6 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
-	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/processor/processortest"
@@ -286,7 +285,7 @@ func fileStorage(t *testing.T, dir string) component.Component {
 	config.Directory = dir
 	made, err := factory.Create(context.Background(), extensiontest.NewNopSettings(factory.Type()), config)
 	require.NoError(t, err)
-	require.NoError(t, made.(extension.Extension).Start(context.Background(), componenttest.NewNopHost()))
+	require.NoError(t, made.Start(context.Background(), componenttest.NewNopHost()))
 	return made
 }
 

@@ -22,7 +22,6 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
-	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -288,7 +287,7 @@ func fileStorage(t *testing.T, dir string) component.Component {
 	factory := filestorage.NewFactory()
 	config := factory.CreateDefaultConfig().(*filestorage.Config)
 	config.Directory = dir
-	made, err := factory.Create(context.Background(), extension.Settings(extensiontest.NewNopSettings(factory.Type())), config)
+	made, err := factory.Create(context.Background(), extensiontest.NewNopSettings(factory.Type()), config)
 	require.NoError(t, err)
 	require.NoError(t, made.Start(context.Background(), componenttest.NewNopHost()))
 	return made

@@ -199,11 +199,6 @@ func (d *dump) waitsIn() *operation {
 	return nil
 }
 
-// waits reports whether the rank waits in anything of this group.
-func (d *dump) waits() bool {
-	return slices.ContainsFunc(d.operations, func(op operation) bool { return !op.finished })
-}
-
 // hash returns the hash of the collective with that number, 0 where the dump
 // does not have it.
 func (d *dump) hash(seq int64) uint32 {
