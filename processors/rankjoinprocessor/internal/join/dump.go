@@ -208,8 +208,9 @@ func (d *dump) hash(seq int64) uint32 {
 	return 0
 }
 
-// saysMore reports whether d should take the place of old: it is younger, or the
-// same moment in a form with stacks.
+// saysMore reports whether d should take the place of old: it is younger, the same
+// moment in a form with stacks, or the same again later. A record that comes twice
+// says nothing more.
 func (d *dump) saysMore(old *dump) bool {
 	if d.newest != old.newest {
 		return d.newest > old.newest
@@ -217,7 +218,7 @@ func (d *dump) saysMore(old *dump) bool {
 	if d.lines() != old.lines() {
 		return d.lines() > old.lines()
 	}
-	return !d.at.Before(old.at)
+	return d.at.After(old.at)
 }
 
 func (d *dump) lines() (n int) {

@@ -21,7 +21,7 @@ type group struct {
 // explain, with whom they affect.
 func (r *run) analyse(options Options) []Finding {
 	var found []*Finding
-	r.size = r.world()
+	r.size = r.world
 	for _, g := range r.split() {
 		found = append(found, g.findings(options)...)
 		if g.isDefault() && g.doubt == "" {
@@ -98,7 +98,7 @@ func (g *group) membership() (members []int, doubt string) {
 		return claimed, ""
 	}
 	if g.isDefault() {
-		if world := g.run.world(); world > 0 {
+		if world := g.run.world; world > 0 {
 			return upTo(world), ""
 		}
 		return upTo(g.run.highest() + 1), "the number of ranks of the job is not known"
@@ -125,7 +125,7 @@ func (g *group) claimed() []int {
 		}
 	}
 	claimed := g.run.membersOf(text)
-	if g.isDefault() && (len(claimed) < g.run.world() || len(claimed) <= g.run.highest()) {
+	if g.isDefault() && (len(claimed) < g.run.world || len(claimed) <= g.run.highest()) {
 		return nil
 	}
 	for _, rank := range g.ranks {
@@ -134,16 +134,6 @@ func (g *group) claimed() []int {
 		}
 	}
 	return claimed
-}
-
-// world returns the number of ranks of the job, 0 where nobody says.
-func (r *run) world() (world int) {
-	for _, dumps := range r.groups {
-		for _, d := range dumps {
-			world = max(world, d.world)
-		}
-	}
-	return world
 }
 
 func (r *run) highest() (highest int) {

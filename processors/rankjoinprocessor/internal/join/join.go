@@ -54,7 +54,8 @@ type run struct {
 	texts   map[string]string // each text once
 	sets    map[string][]int  // members by their text
 	dumps   int
-	size    int       // ranks of the job, 0 where nobody says
+	world   int       // ranks of the job as a dump has it, 0 where none does
+	size    int       // the same, also from the members of the default group
 	pending time.Time // of the first dump not yet joined; zero: none
 	last    time.Time
 	told    map[key]bool // groups with a finding in the last round
@@ -131,6 +132,7 @@ func (j *Join) place(r *run, p parsed) bool {
 		r.dumps++
 	}
 	r.share(p.dump)
+	r.world = max(r.world, p.dump.world)
 	group[p.dump.rank] = p.dump
 	if known, found := r.ranks[p.dump.rank]; !found || p.dump.host.Name != "" || known.Name == "" {
 		r.ranks[p.dump.rank] = p.dump.host
@@ -218,7 +220,7 @@ func (j *Join) Size(job, run string) int {
 		run = job
 	}
 	if r := j.runs[run]; r != nil {
-		return max(r.size, r.world())
+		return max(r.size, r.world)
 	}
 	return 0
 }

@@ -385,6 +385,16 @@ func TestALateDumpCompletesTheFindingAndKeepsItsID(t *testing.T) {
 	require.Equal(t, []Cleared{{Run: "llm", Job: "llm", Group: "0", Desc: "default_pg"}}, third[0].Cleared)
 }
 
+func TestARecordThatComesTwiceSaysNothingMore(t *testing.T) {
+	j := New(DefaultOptions)
+	logs := newJob(4).does(1, steps(reduce, reduce), 0, 1, 3).does(1, steps(reduce), 2).logs()
+	j.Add(logs, written)
+	require.Len(t, j.Advance(written.Add(5*time.Second)), 1)
+	j.Add(logs, written.Add(6*time.Second))
+	require.Empty(t, j.Advance(written.Add(time.Minute)))
+	require.False(t, j.Due())
+}
+
 func TestARoundEndsEvenWhenDumpsKeepComing(t *testing.T) {
 	j := New(DefaultOptions)
 	for s := range 60 {
