@@ -62,6 +62,16 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+func TestTheExamplesAreValid(t *testing.T) {
+	examples, err := filepath.Glob("../../examples/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, examples)
+	for _, example := range examples {
+		got := commandtest.Finish(t, commandtest.New(t, "validate", "--config", example))
+		require.Equal(t, exitOK, got.Code, "%s: %s%s", example, got.Stdout, got.Stderr)
+	}
+}
+
 func TestPortsInUseEndWithWhatToDo(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -35,8 +35,11 @@ import (
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
 	"github.com/tracecoreai/tracecore/extensions/identityextension"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
+	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver"
+	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver"
 )
@@ -67,7 +70,9 @@ func receivers() []part[receiver.Factory] {
 		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
 		{fusefaultreceiver.NewFactory(), own + "receivers/fusefaultreceiver"},
+		{k8seventsreceiver.NewFactory(), own + "receivers/k8seventsreceiver"},
 		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},
+		{ncclfrreceiver.NewFactory(), own + "receivers/ncclfrreceiver"},
 		{ncclsockreceiver.NewFactory(), own + "receivers/ncclsockreceiver"},
 		{oomkillreceiver.NewFactory(), own + "receivers/oomkillreceiver"},
 	}
@@ -79,6 +84,7 @@ func processors() []part[processor.Factory] {
 		{filterprocessor.NewFactory(), contrib + "processor/filterprocessor"},
 		{memorylimiterprocessor.NewFactory(), core + "processor/memorylimiterprocessor"},
 		{patterndetectorprocessor.NewFactory(), own + "processors/patterndetectorprocessor"},
+		{rankjoinprocessor.NewFactory(), own + "processors/rankjoinprocessor"},
 	}
 }
 

@@ -31,7 +31,9 @@ func TestDumpsAreRecognizedAmongOtherFiles(t *testing.T) {
 		"otlp.json": jsonOf(t, oneLost("0000:0a:00.0", began)),
 	})
 	require.Empty(t, got.bad)
-	require.Len(t, got.verdicts, 1)
+	require.Len(t, got.verdicts, 2)
+	require.Equal(t, "gpu_lost", got.verdicts[0].Pattern)
+	require.Equal(t, "2-3", got.verdicts[1].Culprit["silent"], "two of four ranks sent a dump")
 	require.GreaterOrEqual(t, got.Records, uint64(3))
 }
 

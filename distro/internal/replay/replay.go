@@ -1,7 +1,7 @@
 // Package replay gives recordings to the patterns and returns the verdicts: OTLP
 // as the collector's file exporter writes it, saved kernel logs, and Flight
-// Recorder dumps. It needs no collector and no privilege, runs anywhere, and the same files give the same
-// verdicts.
+// Recorder dumps, which are joined over the ranks first. It needs no collector and
+// no privilege, runs anywhere, and the same files give the same verdicts.
 //
 // Records of several files are merged by event time. Held at once are the next
 // message of each open file, the engine's bounded state and the verdicts not yet
@@ -20,6 +20,7 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
+	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor"
 )
 
 // Options of a replay.
@@ -63,6 +64,7 @@ type Result struct {
 type run struct {
 	opener
 	result  Result
+	joiner  *rankjoinprocessor.Joiner
 	engine  *engine.Engine
 	streams streams
 	ledger  ledger
@@ -77,7 +79,7 @@ func Run(ctx context.Context, paths []string, o Options) (Result, error) {
 		return Result{}, err
 	}
 	o.Zone = utcUnless(o.Zone)
-	r := &run{engine: e, ledger: ledger{show: o.Show}}
+	r := &run{joiner: rankjoinprocessor.NewJoiner(), engine: e, ledger: ledger{show: o.Show}}
 	r.opener = opener{Options: o, count: func(n int) { r.result.Bytes += int64(n) }}
 	defer r.close()
 	r.openAll(ctx, paths)
@@ -149,7 +151,9 @@ func (r *run) feed(ctx context.Context) error {
 		if !more {
 			return nil
 		}
-		r.advance(b.arrival(r.Lateness))
+		came := b.arrival(r.Lateness)
+		r.advance(came)
+		r.joiner.Add(b.logs, came)
 		r.engine.Logs(b.logs)
 		r.engine.Metrics(b.metrics)
 		r.result.Records += uint64(b.records)
@@ -160,50 +164,10 @@ func (r *run) feed(ctx context.Context) error {
 	}
 }
 
-// arrival is when a batch came: when it was observed, as far as that can be
-// believed, so that no record that comes beside it in event time is late.
-func (b *batch) arrival(lateness time.Duration) time.Time {
-	return time.Unix(0, max(b.last, min(b.observed, b.first+int64(lateness))))
-}
-
-// tick is how often the pattern detector looks at the clock.
-const tick = time.Second
-
-// mostTicks bounds the ticks of one gap.
-const mostTicks = 100_000
-
-// advance moves the engine's clock second by second, as the pattern detector
-// does.
-func (r *run) advance(to time.Time) {
-	to = to.Truncate(tick)
-	if !r.started {
-		r.started, r.now = true, to
-		r.engine.Advance(to)
-		return
-	}
-	step := max(tick, to.Sub(r.now)/mostTicks)
-	for r.now.Before(to) {
-		r.now = r.now.Add(min(step, to.Sub(r.now)))
-		if r.engine.Advance(r.now) {
-			r.ledger.add(r.engine.Verdicts())
-		}
-	}
-}
-
 func (r *run) collect() error {
 	r.ledger.add(r.engine.Verdicts())
 	r.result.Verdicts = r.ledger.count
 	return r.ledger.flush(mostVerdicts)
-}
-
-// finish decides what waited for records that might come late, and nothing that
-// lies beyond the end of the recording.
-func (r *run) finish() {
-	if r.started {
-		r.advance(r.now.Add(r.Lateness + tick))
-		r.ledger.add(r.engine.Verdicts())
-	}
-	r.result.Verdicts = r.ledger.count
 }
 
 func (r *run) close() {
