@@ -206,8 +206,27 @@ func (r *rank) obey(order, argument string) error {
 		return err
 	case orderTouch:
 		return touch(argument)
+	case orderGrow:
+		return grow()
 	}
 	return fmt.Errorf("order %q: unknown", order)
+}
+
+// mostMemory is where growing ends, should nobody have set a limit.
+const mostMemory = 1 << 30
+
+// grow takes memory, a page of each MiB at a time, until somebody minds.
+func grow() error {
+	const piece = 1 << 20
+	var held [][]byte
+	for len(held) < mostMemory/piece {
+		memory := make([]byte, piece)
+		for i := 0; i < piece; i += os.Getpagesize() {
+			memory[i] = 1
+		}
+		held = append(held, memory)
+	}
+	return fmt.Errorf("took %d MiB and was not killed: give the rank a memory limit", len(held))
 }
 
 // work computes on the CPU, or sleeps while a GPU would.

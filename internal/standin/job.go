@@ -212,6 +212,10 @@ func (j *Job) ReadFile(rank int, path string) error { return j.tell(rank, orderR
 // TouchFile is ReadFile through a memory map.
 func (j *Job) TouchFile(rank int, path string) error { return j.tell(rank, orderTouch, path) }
 
+// Grow lets a rank take memory until the kernel kills it for it: it needs a limit
+// (oomkill.Confine).
+func (j *Job) Grow(rank int) error { return j.tell(rank, orderGrow, "") }
+
 // Limit lets a rank send at most so many bytes a second, 0: as many as it can.
 func (j *Job) Limit(rank int, bytesPerSecond int64) error {
 	return j.tell(rank, orderRate, strconv.FormatInt(bytesPerSecond, 10))

@@ -71,6 +71,7 @@ const (
 	orderCompute = "compute" // the next phase lasts this long
 	orderRead    = "read"    // the main thread reads this file, then goes on
 	orderTouch   = "touch"   // the main thread maps this file and touches each page
+	orderGrow    = "grow"    // the main thread takes memory until it is killed for it
 	orderRate    = "rate"    // bytes a second that are sent, at most
 )
 
