@@ -93,11 +93,14 @@ const (
 	bpfProgRequestQueueKprobe    = "request_queue_kprobe"
 	bpfProgRequestSendTracepoint = "request_send_tracepoint"
 	bpfProgThreads               = "threads"
+	bpfVarChannelConnectionAt    = "channel_connection_at"
+	bpfVarConnectionDeviceAt     = "connection_device_at"
 	bpfVarDeviceConnectionAt     = "device_connection_at"
 	bpfVarDeviceRdev             = "device_rdev"
 	bpfVarHolderType             = "holder_type"
 	bpfVarMountConnectionAt      = "mount_connection_at"
 	bpfVarMountSuperAt           = "mount_super_at"
+	bpfVarRequestChannelAt       = "request_channel_at"
 	bpfVarRequestErrorAt         = "request_error_at"
 	bpfVarRequestFlagsAt         = "request_flags_at"
 	bpfVarRequestHeaderAt        = "request_header_at"
@@ -177,17 +180,20 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	DeviceConnectionAt *ebpf.VariableSpec `ebpf:"device_connection_at"`
-	DeviceRdev         *ebpf.VariableSpec `ebpf:"device_rdev"`
-	HolderType         *ebpf.VariableSpec `ebpf:"holder_type"`
-	MountConnectionAt  *ebpf.VariableSpec `ebpf:"mount_connection_at"`
-	MountSuperAt       *ebpf.VariableSpec `ebpf:"mount_super_at"`
-	RequestErrorAt     *ebpf.VariableSpec `ebpf:"request_error_at"`
-	RequestFlagsAt     *ebpf.VariableSpec `ebpf:"request_flags_at"`
-	RequestHeaderAt    *ebpf.VariableSpec `ebpf:"request_header_at"`
-	RequestMountAt     *ebpf.VariableSpec `ebpf:"request_mount_at"`
-	RequestMountOrAt   *ebpf.VariableSpec `ebpf:"request_mount_or_at"`
-	ThreadType         *ebpf.VariableSpec `ebpf:"thread_type"`
+	ChannelConnectionAt *ebpf.VariableSpec `ebpf:"channel_connection_at"`
+	ConnectionDeviceAt  *ebpf.VariableSpec `ebpf:"connection_device_at"`
+	DeviceConnectionAt  *ebpf.VariableSpec `ebpf:"device_connection_at"`
+	DeviceRdev          *ebpf.VariableSpec `ebpf:"device_rdev"`
+	HolderType          *ebpf.VariableSpec `ebpf:"holder_type"`
+	MountConnectionAt   *ebpf.VariableSpec `ebpf:"mount_connection_at"`
+	MountSuperAt        *ebpf.VariableSpec `ebpf:"mount_super_at"`
+	RequestChannelAt    *ebpf.VariableSpec `ebpf:"request_channel_at"`
+	RequestErrorAt      *ebpf.VariableSpec `ebpf:"request_error_at"`
+	RequestFlagsAt      *ebpf.VariableSpec `ebpf:"request_flags_at"`
+	RequestHeaderAt     *ebpf.VariableSpec `ebpf:"request_header_at"`
+	RequestMountAt      *ebpf.VariableSpec `ebpf:"request_mount_at"`
+	RequestMountOrAt    *ebpf.VariableSpec `ebpf:"request_mount_or_at"`
+	ThreadType          *ebpf.VariableSpec `ebpf:"thread_type"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -231,17 +237,20 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	DeviceConnectionAt *ebpf.Variable `ebpf:"device_connection_at"`
-	DeviceRdev         *ebpf.Variable `ebpf:"device_rdev"`
-	HolderType         *ebpf.Variable `ebpf:"holder_type"`
-	MountConnectionAt  *ebpf.Variable `ebpf:"mount_connection_at"`
-	MountSuperAt       *ebpf.Variable `ebpf:"mount_super_at"`
-	RequestErrorAt     *ebpf.Variable `ebpf:"request_error_at"`
-	RequestFlagsAt     *ebpf.Variable `ebpf:"request_flags_at"`
-	RequestHeaderAt    *ebpf.Variable `ebpf:"request_header_at"`
-	RequestMountAt     *ebpf.Variable `ebpf:"request_mount_at"`
-	RequestMountOrAt   *ebpf.Variable `ebpf:"request_mount_or_at"`
-	ThreadType         *ebpf.Variable `ebpf:"thread_type"`
+	ChannelConnectionAt *ebpf.Variable `ebpf:"channel_connection_at"`
+	ConnectionDeviceAt  *ebpf.Variable `ebpf:"connection_device_at"`
+	DeviceConnectionAt  *ebpf.Variable `ebpf:"device_connection_at"`
+	DeviceRdev          *ebpf.Variable `ebpf:"device_rdev"`
+	HolderType          *ebpf.Variable `ebpf:"holder_type"`
+	MountConnectionAt   *ebpf.Variable `ebpf:"mount_connection_at"`
+	MountSuperAt        *ebpf.Variable `ebpf:"mount_super_at"`
+	RequestChannelAt    *ebpf.Variable `ebpf:"request_channel_at"`
+	RequestErrorAt      *ebpf.Variable `ebpf:"request_error_at"`
+	RequestFlagsAt      *ebpf.Variable `ebpf:"request_flags_at"`
+	RequestHeaderAt     *ebpf.Variable `ebpf:"request_header_at"`
+	RequestMountAt      *ebpf.Variable `ebpf:"request_mount_at"`
+	RequestMountOrAt    *ebpf.Variable `ebpf:"request_mount_or_at"`
+	ThreadType          *ebpf.Variable `ebpf:"thread_type"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

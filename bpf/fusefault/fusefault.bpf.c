@@ -44,14 +44,17 @@ volatile const __u32 request_mount_at = 0;  /* fm */
 volatile const __u32 request_mount_or_at = 0; /* where fm is if it is not there; 0: known */
 volatile const __u32 mount_connection_at = 0; /* struct fuse_mount: fc */
 volatile const __u32 mount_super_at = 0;      /* sb */
-volatile const __u32 device_connection_at = 0; /* struct fuse_dev: fc */
+volatile const __u32 request_channel_at = 0;  /* struct fuse_req: chan, which took the place of fm; 0: has fm */
+volatile const __u32 channel_connection_at = 0; /* struct fuse_chan: conn */
+volatile const __u32 connection_device_at = 0;  /* struct fuse_conn: dev */
+volatile const __u32 device_connection_at = 0; /* struct fuse_dev: fc, or chan */
 volatile const __u32 device_rdev = 0;          /* of /dev/fuse */
 
 struct request {
 	__u64 start_ns; /* boot clock */
 	__u64 ended_ns; /* 0: in flight */
 	__u64 node_id;
-	__u64 connection; /* struct fuse_conn, as a name only */
+	__u64 connection; /* struct fuse_conn or fuse_chan, as a name only */
 	__u32 device;
 	__u32 opcode;
 	__u32 tid; /* in the initial pid namespace; 0: nobody's */
@@ -169,19 +172,35 @@ static __always_inline bool sent_by_daemon(const struct request *r)
 	return m && m->daemon == r->pid;
 }
 
+/* On which file system: device stays 0 for CUSE, which has none. */
+static __always_inline void fill_device(struct request *r, void *req, bool direct)
+{
+	struct super_block___fuse *super;
+	void *mount, *channel, *connection;
+
+	if (request_channel_at) {
+		at(&channel, req, request_channel_at, direct);
+		at(&connection, channel, channel_connection_at, direct);
+		at(&r->device, connection, connection_device_at, direct);
+		r->connection = (__u64)channel;
+		return;
+	}
+	mount = mount_of(req, direct);
+	super = super_of(mount, direct);
+	if (!direct && !is_fuse(super, false))
+		return;
+	r->device = direct ? super->s_dev : core_get(super->s_dev);
+	at(&r->connection, mount, mount_connection_at, direct);
+}
+
 static __always_inline int request_begins(void *req, bool direct)
 {
 	__u64 key = (__u64)req, flags, thread = bpf_get_current_pid_tgid();
-	void *mount = mount_of(req, direct);
-	struct super_block___fuse *super = super_of(mount, direct);
 	struct request r = {}, *known;
 
-	if (!direct && !is_fuse(super, false)) /* CUSE has none */
-		return 0;
-	r.device = direct ? super->s_dev : core_get(super->s_dev);
+	fill_device(&r, req, direct);
 	if (!r.device)
 		return 0;
-	at(&r.connection, mount, mount_connection_at, direct);
 	at(&flags, req, request_flags_at, direct);
 	at(&r.opcode, req, request_header_at + __builtin_offsetof(struct fuse_in_header, opcode), direct);
 	at(&r.node_id, req, request_header_at + __builtin_offsetof(struct fuse_in_header, nodeid), direct);

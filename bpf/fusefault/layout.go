@@ -20,6 +20,8 @@ type layout struct {
 	requestFlags, requestHeader, requestError uint32
 	requestMount, requestMountOr              uint32 // the second is tried when the first is no mount
 	mountConnection, mountSuper               uint32
+	requestChannel, channelConnection         uint32 // the first is 0 where a request has its mount
+	connectionDevice                          uint32
 	deviceConnection                          uint32
 }
 
@@ -67,32 +69,47 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
+// layoutOf knows two shapes: a request that points to its mount, and (7.1 or 7.2) one
+// that points to a channel between connection and daemon. BTF says which.
 func layoutOf(spec *btf.Spec) (layout, error) {
 	var l layout
-	for _, field := range []struct {
-		into *uint32
-		path string
-	}{
-		{&l.requestFlags, "fuse_req.flags"},
-		{&l.requestHeader, "fuse_req.in.h"},
-		{&l.requestError, "fuse_req.out.h.error"},
-		{&l.requestMount, "fuse_req.fm"},
-		{&l.mountConnection, "fuse_mount.fc"},
-		{&l.mountSuper, "fuse_mount.sb"},
-		{&l.deviceConnection, "fuse_dev.fc"},
-	} {
-		name, path, _ := strings.Cut(field.path, ".")
+	err := l.read(spec, map[string]*uint32{
+		"fuse_req.flags": &l.requestFlags, "fuse_req.in.h": &l.requestHeader, "fuse_req.out.h.error": &l.requestError,
+	})
+	if err != nil {
+		return layout{}, err
+	}
+	ofMount := l.read(spec, map[string]*uint32{
+		"fuse_req.fm": &l.requestMount, "fuse_mount.fc": &l.mountConnection, "fuse_mount.sb": &l.mountSuper,
+		"fuse_dev.fc": &l.deviceConnection,
+	})
+	if ofMount == nil {
+		return l, nil
+	}
+	ofChannel := l.read(spec, map[string]*uint32{
+		"fuse_req.chan": &l.requestChannel, "fuse_chan.conn": &l.channelConnection, "fuse_conn.dev": &l.connectionDevice,
+		"fuse_dev.chan": &l.deviceConnection,
+	})
+	if ofChannel == nil {
+		return l, nil
+	}
+	return layout{}, errors.Join(ofMount, ofChannel)
+}
+
+func (l *layout) read(spec *btf.Spec, fields map[string]*uint32) error {
+	for field, into := range fields {
+		name, path, _ := strings.Cut(field, ".")
 		var structure *btf.Struct
 		if err := spec.TypeByName(name, &structure); err != nil {
-			return layout{}, fmt.Errorf("find struct %s in BTF: %w", name, err)
+			return fmt.Errorf("find struct %s in BTF: %w", name, err)
 		}
 		offset, err := offsetOf(structure, strings.Split(path, "."))
 		if err != nil {
-			return layout{}, fmt.Errorf("find %s in BTF: %w", field.path, err)
+			return fmt.Errorf("find %s in BTF: %w", field, err)
 		}
-		*field.into = offset
+		*into = offset
 	}
-	return l, nil
+	return nil
 }
 
 // offsetOf follows the names of members into nested structures.

@@ -128,11 +128,18 @@ func until(t testing.TB, p *Probe, f *hangfs.FS, wanted func(inFlight []InFlight
 	t.Helper()
 	var mine []InFlight
 	var m Mount
-	require.Eventually(t, func() bool {
+	ticker := time.NewTicker(pace)
+	defer ticker.Stop()
+	for end := time.Now().Add(deadline); ; <-ticker.C {
 		mine, m = look(t, p, f)
-		return wanted(mine, m)
-	}, deadline, pace, "last snapshot: %v", &mine)
-	return mine, m
+		if wanted(mine, m) {
+			return mine, m
+		}
+		if time.Now().After(end) {
+			require.Failf(t, "not seen", "%d waiters: %d faults, %d requests, %d all told; the first: %v",
+				len(waiters(mine)), len(of(mine, KindFault)), len(of(mine, KindRequest)), len(mine), mine[:min(len(mine), 5)])
+		}
+	}
 }
 
 // look takes one snapshot.

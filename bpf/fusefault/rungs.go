@@ -143,7 +143,8 @@ func load(l layout, opts Options, programs []string, shared map[string]*ebpf.Map
 		bpfVarRequestErrorAt: l.requestError, bpfVarRequestMountAt: l.requestMount,
 		bpfVarRequestMountOrAt: l.requestMountOr, bpfVarMountConnectionAt: l.mountConnection,
 		bpfVarMountSuperAt: l.mountSuper, bpfVarDeviceConnectionAt: l.deviceConnection,
-		bpfVarDeviceRdev: fuseDevice,
+		bpfVarRequestChannelAt: l.requestChannel, bpfVarChannelConnectionAt: l.channelConnection,
+		bpfVarConnectionDeviceAt: l.connectionDevice, bpfVarDeviceRdev: fuseDevice,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, err
