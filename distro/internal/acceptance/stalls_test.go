@@ -245,7 +245,9 @@ func TestAHealthyJobIsNotAccused(t *testing.T) {
 			watching = false
 		case <-look.C:
 		}
-		require.Empty(t, a.verdicts(t))
+		for _, v := range a.verdicts(t) { // of other tests' ranks there can be some
+			require.NotContains(t, []string{"busy", "asleep", "slow"}, v.Culprit["job"], v)
+		}
 	}
 	before := slow.Steps(0)
 	require.Eventually(t, func() bool { return slow.Steps(0) > before }, patience, 10*time.Millisecond, "the slow job stands still")
