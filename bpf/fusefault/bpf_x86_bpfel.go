@@ -89,6 +89,7 @@ const (
 	bpfProgRequestEndFentry      = "request_end_fentry"
 	bpfProgRequestEndKprobe      = "request_end_kprobe"
 	bpfProgRequestEndTracepoint  = "request_end_tracepoint"
+	bpfProgRequestLasts          = "request_lasts"
 	bpfProgRequestQueueFentry    = "request_queue_fentry"
 	bpfProgRequestQueueKprobe    = "request_queue_kprobe"
 	bpfProgRequestSendTracepoint = "request_send_tracepoint"
@@ -159,6 +160,7 @@ type bpfProgramSpecs struct {
 	RequestEndFentry      *ebpf.ProgramSpec `ebpf:"request_end_fentry"`
 	RequestEndKprobe      *ebpf.ProgramSpec `ebpf:"request_end_kprobe"`
 	RequestEndTracepoint  *ebpf.ProgramSpec `ebpf:"request_end_tracepoint"`
+	RequestLasts          *ebpf.ProgramSpec `ebpf:"request_lasts"`
 	RequestQueueFentry    *ebpf.ProgramSpec `ebpf:"request_queue_fentry"`
 	RequestQueueKprobe    *ebpf.ProgramSpec `ebpf:"request_queue_kprobe"`
 	RequestSendTracepoint *ebpf.ProgramSpec `ebpf:"request_send_tracepoint"`
@@ -265,6 +267,7 @@ type bpfPrograms struct {
 	RequestEndFentry      *ebpf.Program `ebpf:"request_end_fentry"`
 	RequestEndKprobe      *ebpf.Program `ebpf:"request_end_kprobe"`
 	RequestEndTracepoint  *ebpf.Program `ebpf:"request_end_tracepoint"`
+	RequestLasts          *ebpf.Program `ebpf:"request_lasts"`
 	RequestQueueFentry    *ebpf.Program `ebpf:"request_queue_fentry"`
 	RequestQueueKprobe    *ebpf.Program `ebpf:"request_queue_kprobe"`
 	RequestSendTracepoint *ebpf.Program `ebpf:"request_send_tracepoint"`
@@ -281,6 +284,7 @@ func (p *bpfPrograms) Close() error {
 		p.RequestEndFentry,
 		p.RequestEndKprobe,
 		p.RequestEndTracepoint,
+		p.RequestLasts,
 		p.RequestQueueFentry,
 		p.RequestQueueKprobe,
 		p.RequestSendTracepoint,

@@ -68,7 +68,7 @@ type Snapshot struct {
 	Time     time.Time
 	InFlight []InFlight // at least Options.MinAge old, oldest first
 	Mounts   []Mount
-	// Missed counts what began but could not be noted, because a map was full,
-	// since the probe was opened.
+	// Missed counts what could not be noted since the probe was opened, because a map
+	// was full or the kernel would not run a program within itself.
 	Missed uint64
 }

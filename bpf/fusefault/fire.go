@@ -15,7 +15,7 @@ import (
 )
 
 // fireTimeout is for a very slow machine: what Fire makes is seen at once.
-const fireTimeout = 20 * time.Second
+const fireTimeout = time.Minute
 
 // lookEvery is the pace at which Fire looks for what it made.
 const lookEvery = 5 * time.Millisecond

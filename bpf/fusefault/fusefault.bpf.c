@@ -428,6 +428,29 @@ int fault_kprobe(struct pt_regs *regs)
 }
 
 /*
+ * Whether a request that was noted is still in flight, for user space to ask by
+ * BPF_PROG_TEST_RUN (raw tracepoints: 5.10). The kernel does not run a program
+ * on a CPU on which it is running, so an end can be missed where tracepoints may be
+ * preempted (7.0). An ended request is finished; memory that was freed and used
+ * again is not likely to be the same request of the same node.
+ */
+SEC("raw_tp")
+int request_lasts(__u64 *args)
+{
+	__u64 key = args[0], flags, node_id;
+	void *req = (void *)key;
+	struct request *r = bpf_map_lookup_elem(&requests, &key);
+	__u32 opcode;
+
+	if (!r || r->ended_ns)
+		return 0;
+	at(&flags, req, request_flags_at, false);
+	at(&opcode, req, request_header_at + __builtin_offsetof(struct fuse_in_header, opcode), false);
+	at(&node_id, req, request_header_at + __builtin_offsetof(struct fuse_in_header, nodeid), false);
+	return flags && !(flags >> FR_FINISHED & 1) && opcode == r->opcode && node_id == r->node_id;
+}
+
+/*
  * PERF_COUNT_SW_PAGE_FAULTS_MAJ, in the thread, when its fault is complete and
  * counted: mm_account_fault, mm/memory.c.
  */

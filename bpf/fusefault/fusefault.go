@@ -15,7 +15,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -130,7 +129,7 @@ func (p *Probe) count() {
 	if p.closed || p.hooks == nil {
 		return
 	}
-	if n, err := counter.Sum(p.hooks.maps.Dropped, 0); err == nil {
+	if n, err := p.hooks.missed(); err == nil {
 		p.missed = n
 	}
 }

@@ -40,7 +40,7 @@ type picture struct {
 	minAge   uint64
 	code     kernelCode
 	requests []request
-	unused   []request // ended long ago, their structures not used again
+	unused   []request // ended, to be taken out of the map
 	faults   []fault
 	threads  map[uint32]thread
 }
@@ -135,7 +135,7 @@ func (p *picture) judgeRequests(v *verdicts) {
 		// A thread waits for one request at a time: with a newer one, or dead, it
 		// waits for this one no more. A fatal signal takes a request out of the
 		// queue and no hook tells (request_wait_answer, fs/fuse/dev.c).
-		if !background && (!alive || newest[r.Tid] != r.key) {
+		if !background && (!alive || newest[r.Tid] != r.key || p.elsewhere(t)) {
 			v.endedRequests = append(v.endedRequests, r)
 			continue
 		}
@@ -148,6 +148,12 @@ func (p *picture) judgeRequests(v *verdicts) {
 		}
 		v.waits = append(v.waits, w)
 	}
+}
+
+// elsewhere: asleep, and not for an answer. Then the end of its request was missed: the
+// kernel does not run a program within itself, say when it was preempted.
+func (p *picture) elsewhere(t thread) bool {
+	return t.state != 0 && len(p.code.answer) > 0 && len(t.stack) > 0 && !p.code.answer.on(t.stack)
 }
 
 // newestForeground is, by thread, the request that it can be waiting for.

@@ -11,7 +11,7 @@ import (
 // Code of an imaginary kernel.
 var testCode = kernelCode{
 	fault: codeRanges{{1000, 1100}}, read: codeRanges{{2000, 2100}}, write: codeRanges{{3000, 3100}},
-	sync: codeRanges{{4000, 4100}}, beyond: codeRanges{{5000, 5100}},
+	answer: codeRanges{{6000, 6100}}, sync: codeRanges{{4000, 4100}}, beyond: codeRanges{{5000, 5100}},
 }
 
 // A thread that began at 10 and sleeps killably, in a fault that began at 100.
@@ -87,6 +87,7 @@ func TestEndedFaultsAreForgottenOnlyWhenTheThreadWasQuietForLong(t *testing.T) {
 }
 
 func TestRequestsEndWithTheirThread(t *testing.T) {
+	waiter := sleeper(func(t *thread) { t.stack = []uint64{900, 6050} })
 	one := func(change func(*bpfRequest)) request {
 		r := bpfRequest{StartNs: 100, Tid: 7, Pid: 5, Device: 42, Opcode: opRead, NodeId: 3}
 		change(&r)
@@ -98,13 +99,16 @@ func TestRequestsEndWithTheirThread(t *testing.T) {
 		flying   int
 		ended    int
 	}{
-		"waits":                     {[]request{one(func(*bpfRequest) {})}, map[uint32]thread{7: sleeper(nil)}, 1, 0},
+		"waits":                     {[]request{one(func(*bpfRequest) {})}, map[uint32]thread{7: waiter}, 1, 0},
+		"asleep elsewhere":          {[]request{one(func(*bpfRequest) {})}, map[uint32]thread{7: sleeper(nil)}, 0, 1},
+		"running":                   {[]request{one(func(*bpfRequest) {})}, map[uint32]thread{7: sleeper(func(t *thread) { t.state = 0 })}, 1, 0},
+		"no stack":                  {[]request{one(func(*bpfRequest) {})}, map[uint32]thread{7: sleeper(func(t *thread) { t.stack = nil })}, 1, 0},
 		"gone":                      {[]request{one(func(*bpfRequest) {})}, nil, 0, 1},
 		"dead":                      {[]request{one(func(*bpfRequest) {})}, map[uint32]thread{7: sleeper(func(t *thread) { t.state = taskDead })}, 0, 1},
 		"number used again":         {[]request{one(func(*bpfRequest) {})}, map[uint32]thread{7: sleeper(func(t *thread) { t.start = 150 })}, 0, 1},
-		"young":                     {[]request{one(func(r *bpfRequest) { r.StartNs = 950 })}, map[uint32]thread{7: sleeper(nil)}, 0, 0},
-		"waits for a newer one":     {[]request{one(func(*bpfRequest) {}), one(func(r *bpfRequest) { r.StartNs = 120 })}, map[uint32]thread{7: sleeper(nil)}, 1, 1},
-		"young newer one":           {[]request{one(func(*bpfRequest) {}), one(func(r *bpfRequest) { r.StartNs = 950 })}, map[uint32]thread{7: sleeper(nil)}, 0, 1},
+		"young":                     {[]request{one(func(r *bpfRequest) { r.StartNs = 950 })}, map[uint32]thread{7: waiter}, 0, 0},
+		"waits for a newer one":     {[]request{one(func(*bpfRequest) {}), one(func(r *bpfRequest) { r.StartNs = 120 })}, map[uint32]thread{7: waiter}, 1, 1},
+		"young newer one":           {[]request{one(func(*bpfRequest) {}), one(func(r *bpfRequest) { r.StartNs = 950 })}, map[uint32]thread{7: waiter}, 0, 1},
 		"background, nobody's":      {[]request{one(func(r *bpfRequest) { r.Background, r.Tid = 1, 0 })}, nil, 1, 0},
 		"background, thread gone":   {[]request{one(func(r *bpfRequest) { r.Background = 1 })}, nil, 1, 0},
 		"begun after the last look": {[]request{one(func(r *bpfRequest) { r.StartNs = 2000 })}, nil, 0, 0},

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -76,6 +77,8 @@ func kprobeProblem(root fs.FS) error {
 type hooks struct {
 	maps    bpfMaps
 	links   []link.Link
+	running []*ebpf.Program // what the links run
+	lasts   *ebpf.Program   // asked whether a request is in flight
 	threads *link.Iter
 	holders *link.Iter // nil where it could not be had: a daemon that never answered stays unknown
 	perf    []int      // one event for each CPU
@@ -96,7 +99,7 @@ func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
 			err = errors.Join(err, h.Close())
 		}
 	}()
-	names := []string{bpfProgThreads}
+	names := []string{bpfProgThreads, bpfProgRequestLasts}
 	for _, w := range wanted {
 		names = append(names, w.program)
 	}
@@ -108,6 +111,8 @@ func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
 	if h.threads, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgThreads]}); err != nil {
 		return nil, fmt.Errorf("attach the iterator over threads: %w", err)
 	}
+	h.lasts = main.Programs[bpfProgRequestLasts]
+	delete(main.Programs, bpfProgRequestLasts) // h closes it
 	shared := map[string]*ebpf.Map{}
 	for _, name := range []string{bpfMapFaults, bpfMapMounts, bpfMapDropped, bpfMapRequests, bpfMapAsked} {
 		shared[name] = main.Maps[name]
@@ -118,7 +123,8 @@ func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("attach %s: %w", w.program, err)
 		}
-		h.links = append(h.links, attached)
+		h.links, h.running = append(h.links, attached), append(h.running, main.Programs[w.program])
+		delete(main.Programs, w.program) // h closes it
 	}
 	return h, main.Assign(&h.maps)
 }
@@ -209,11 +215,29 @@ func (h *hooks) addFaultEnds(l layout, opts Options, shared map[string]*ebpf.Map
 	return nil
 }
 
+// missed is how many requests and faults found no room, and how often the kernel did
+// not run a program because it was already running on that CPU (counted since 5.12).
+func (h *hooks) missed() (uint64, error) {
+	sum, err := counter.Sum(h.maps.Dropped, 0)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range h.running {
+		if stats, err := p.Stats(); err == nil {
+			sum += stats.RecursionMisses
+		}
+	}
+	return sum, nil
+}
+
 // Close detaches.
 func (h *hooks) Close() error {
 	var errs []error
 	for _, l := range h.links {
 		errs = append(errs, l.Close())
+	}
+	for _, p := range append(h.running, h.lasts) {
+		errs = append(errs, p.Close())
 	}
 	for _, fd := range h.perf {
 		errs = append(errs, unix.Close(fd))

@@ -120,8 +120,32 @@ func (p *Probe) look(minAge time.Duration) (*picture, error) {
 		!slices.ContainsFunc(pic.faults, func(f fault) bool { return pic.old(f.StartNs) }) {
 		return pic, nil
 	}
+	if err := p.dropEnded(pic); err != nil {
+		return nil, err
+	}
 	pic.threads, err = p.ask(pic.candidates())
 	return pic, err
+}
+
+// dropEnded asks the kernel about the old background requests, for which no thread
+// can be asked: the end of one may have been missed.
+func (p *Probe) dropEnded(pic *picture) error {
+	lasting := pic.requests[:0]
+	for _, r := range pic.requests {
+		if r.Background != 0 && pic.old(r.StartNs) {
+			lasts, err := p.hooks.lasts.Run(&ebpf.RunOptions{Context: []uint64{r.key}})
+			if err != nil {
+				return fmt.Errorf("ask about a request: %w", err)
+			}
+			if lasts == 0 {
+				pic.unused = append(pic.unused, r)
+				continue
+			}
+		}
+		lasting = append(lasting, r)
+	}
+	pic.requests = lasting
+	return nil
 }
 
 func unique[T any, K comparable](list []T, key func(T) K) []T {

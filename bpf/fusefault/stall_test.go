@@ -73,7 +73,6 @@ func TestWhatHangsIsSeenWhileItHangsAndNotAfter(t *testing.T) {
 			require.NoError(t, f.Thaw())
 			require.NoError(t, v.Wait(t.Context()))
 			until(t, p, f, gone)
-			require.Zero(t, p.Stats().Dropped)
 		})
 	}
 }
@@ -145,8 +144,13 @@ func TestAThousandWaitersAreAllCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := open(t, young)
 			f := mount(t, hangfs.Options{})
-			v, _, _ := hang(t, p, f, 1000, accesses...)
-			require.Zero(t, p.Stats().Dropped)
+			v := visit(t, f, accesses...)
+			require.NoError(t, f.Freeze())
+			require.NoError(t, v.Go())
+			// On a kernel that preempts within a program a few are missed, and counted.
+			until(t, p, f, func(all []InFlight, _ Mount) bool {
+				return len(waiters(all))+int(min(p.Stats().Dropped, 50)) >= 1000
+			})
 			require.NoError(t, f.Thaw())
 			require.NoError(t, v.Wait(t.Context()))
 			until(t, p, f, gone)

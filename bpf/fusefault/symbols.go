@@ -34,10 +34,11 @@ func (ranges codeRanges) on(stack []uint64) bool {
 // kernelCode is where the functions that tell a waiting thread's business lie in
 // this boot of this kernel. With nothing known of fault, stacks say nothing.
 type kernelCode struct {
-	fault codeRanges // a page fault
-	read  codeRanges // read(2) through the page cache, of any file system: FUSE leaves no frame of its own
-	write codeRanges // write(2) of a FUSE file
-	sync  codeRanges // fsync(2), and the flush of close(2)
+	fault  codeRanges // a page fault
+	answer codeRanges // the wait for the answer to a request
+	read   codeRanges // read(2) through the page cache, of any file system: FUSE leaves no frame of its own
+	write  codeRanges // write(2) of a FUSE file
+	sync   codeRanges // fsync(2), and the flush of close(2)
 	// FUSE hands the file operation on to another file system.
 	beyond codeRanges
 }
@@ -48,6 +49,8 @@ func (c *kernelCode) find(symbol []byte) *codeRanges {
 	switch string(name) {
 	case "handle_mm_fault":
 		return &c.fault
+	case "request_wait_answer", "fuse_simple_request", "__fuse_simple_request":
+		return &c.answer
 	case "filemap_read", "filemap_splice_read", // since 5.12 (87fa0f3eb267) and 6.3 (07073eb01c5f)
 		"generic_file_buffered_read", "fuse_file_read_iter":
 		return &c.read

@@ -29,6 +29,7 @@ struct fuse_in_header {
 /* enum fuse_req_flag, fs/fuse/fuse_i.h: the number of a bit. In this place since
  * 4.8 (it was inserted with FR_FORCE in 4.2, 825d6d3395e8). */
 #define FR_BACKGROUND 2
+#define FR_FINISHED 9
 
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpadded"
