@@ -42,10 +42,13 @@ func NewParsers() (Parsers, error) {
 	return Parsers{Log: log, Point: point}, nil
 }
 
+// notPure are the converters whose result is not the record's.
+var notPure = []string{"Now", "UUID", "UUIDv7"}
+
 // pure returns the converters whose result depends on the record alone.
 func pure[K any]() map[string]ottl.Factory[K] {
 	functions := ottlfuncs.StandardConverters[K]()
-	for _, name := range []string{"Now", "UUID", "UUIDv7"} {
+	for _, name := range notPure {
 		delete(functions, name)
 	}
 	return functions

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -14,11 +15,12 @@ import (
 const maxErrors = 20
 
 // decoder reads YAML nodes into a rule and collects what is wrong, each with
-// its line. Checks that need the whole file wait in later.
+// its place. Checks that need the whole file wait in later.
 type decoder struct {
-	file  string
-	errs  []error
-	later []func()
+	file    string
+	parsers *Parsers
+	errs    []error
+	later   []func()
 
 	checked map[ottlText]bool // all OTTL compiled so far: parsing it is slow
 }
@@ -29,14 +31,17 @@ type ottlText struct {
 	onMetrics bool
 }
 
-// setter reads one value.
-type setter func(*yaml.Node)
-
 func (d *decoder) fail(n *yaml.Node, format string, args ...any) {
+	d.failAt(at(n), format, args...)
+}
+
+func (d *decoder) failAt(p position, format string, args ...any) {
 	if len(d.errs) < maxErrors {
-		d.errs = append(d.errs, fmt.Errorf("%s:%d: %s", d.file, n.Line, fmt.Sprintf(format, args...)))
+		d.errs = append(d.errs, fmt.Errorf("%s: %s", p.in(d.file), fmt.Sprintf(format, args...)))
 	}
 }
+
+func (d *decoder) afterwards(check func()) { d.later = append(d.later, check) }
 
 // finish runs the waiting checks, unless the file could not even be read.
 func (d *decoder) finish() error {
@@ -48,36 +53,6 @@ func (d *decoder) finish() error {
 	return errors.Join(d.errs...)
 }
 
-// object reads a mapping whose keys are known.
-func (d *decoder) object(n *yaml.Node, what string, keys map[string]setter) {
-	d.each(n, what, func(key, value *yaml.Node) {
-		set, ok := keys[key.Value]
-		if !ok {
-			d.fail(key, "unknown key %q in %s: %s", key.Value, what, suggest(key.Value, sortedKeys(keys)))
-			return
-		}
-		set(value)
-	})
-}
-
-// each visits the entries of a mapping in file order.
-func (d *decoder) each(n *yaml.Node, what string, visit func(key, value *yaml.Node)) {
-	if n.Kind != yaml.MappingNode {
-		d.fail(n, "%s must be a mapping of keys to values", what)
-		return
-	}
-	seen := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		if line, twice := seen[key.Value]; twice {
-			d.fail(key, "%q in %s is already set in line %d: remove one", key.Value, what, line)
-			continue
-		}
-		seen[key.Value] = key.Line
-		visit(key, n.Content[i+1])
-	}
-}
-
 func (d *decoder) scalar(n *yaml.Node) (string, bool) {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		d.fail(n, "a single value is needed here (aliases are not supported)")
@@ -86,56 +61,65 @@ func (d *decoder) scalar(n *yaml.Node) (string, bool) {
 	return n.Value, true
 }
 
-func (d *decoder) text(to *string) setter {
-	return func(n *yaml.Node) { *to, _ = d.scalar(n) }
+// single is a value of one scalar, which set takes over or says what is wrong.
+func (d *decoder) single(kind string, set func(n *yaml.Node, text string)) value {
+	return value{kind: kind, read: func(n *yaml.Node) {
+		if text, ok := d.scalar(n); ok {
+			set(n, text)
+		}
+	}}
 }
 
-func (d *decoder) word(to *string, allowed ...string) setter {
-	return func(n *yaml.Node) {
-		s, ok := d.scalar(n)
-		if ok && !slices.Contains(allowed, s) {
-			d.fail(n, "%q is not allowed here: use one of %v", s, allowed)
-		}
-		*to = s
-	}
+func (d *decoder) text(kind string, to *string) value {
+	return d.single(kind, func(_ *yaml.Node, text string) { *to = text })
 }
 
-func (d *decoder) integer(to *int, least int) setter {
-	return func(n *yaml.Node) {
-		s, ok := d.scalar(n)
-		v, err := strconv.Atoi(s)
-		if ok && (err != nil || v < least) {
-			d.fail(n, "%q must be a whole number of at least %d", s, least)
+func (d *decoder) name(to *string) value {
+	return d.single("name", func(n *yaml.Node, text string) {
+		if *to = text; text != "" && !isName(text) {
+			d.fail(n, "name %q: use lower-case letters, digits and _", text)
 		}
-		*to = v
-	}
+	})
 }
 
-func (d *decoder) number(to *float64) setter {
-	return func(n *yaml.Node) {
-		s, ok := d.scalar(n)
-		v, err := strconv.ParseFloat(s, 64)
-		if ok && (err != nil || !(v > 0) || v > 1e18) {
-			d.fail(n, "%q must be a number above 0", s)
+func (d *decoder) word(to *string, allowed ...string) value {
+	return d.single("`"+strings.Join(allowed, "` or `")+"`", func(n *yaml.Node, text string) {
+		if *to = text; !slices.Contains(allowed, text) {
+			d.fail(n, "%q is not allowed here: use one of %v", text, allowed)
 		}
-		*to = v
-	}
+	})
 }
 
-func (d *decoder) duration(to *time.Duration) setter {
-	return func(n *yaml.Node) {
-		s, ok := d.scalar(n)
-		v, err := time.ParseDuration(s)
-		if ok && (err != nil || v <= 0 || v > maxDuration) {
-			d.fail(n, "%q must be a duration above 0 and at most %v: write 30s, 5m, 2h", s, maxDuration)
+func (d *decoder) integer(to *int, least int) value {
+	return d.single(fmt.Sprintf("whole number from %d", least), func(n *yaml.Node, text string) {
+		v, err := strconv.Atoi(text)
+		if *to = v; err != nil || v < least {
+			d.fail(n, "%q must be a whole number of at least %d", text, least)
 		}
-		*to = v
-	}
+	})
+}
+
+func (d *decoder) number(to *float64) value {
+	return d.single("number above 0", func(n *yaml.Node, text string) {
+		v, err := strconv.ParseFloat(text, 64)
+		if *to = v; err != nil || !(v > 0) || v > 1e18 {
+			d.fail(n, "%q must be a number above 0", text)
+		}
+	})
+}
+
+func (d *decoder) duration(to *time.Duration) value {
+	return d.single("duration", func(n *yaml.Node, text string) {
+		v, err := time.ParseDuration(text)
+		if *to = v; err != nil || v <= 0 || v > maxDuration {
+			d.fail(n, "%q must be a duration above 0 and at most %v: write 30s, 5m, 2h", text, maxDuration)
+		}
+	})
 }
 
 // strings reads one string or a list of strings.
-func (d *decoder) strings(to *[]string) setter {
-	return func(n *yaml.Node) {
+func (d *decoder) strings(kind string, to *[]string) value {
+	return value{kind: kind + ", or a list", read: func(n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {
 			if s, ok := d.scalar(n); ok {
 				*to = []string{s}
@@ -150,64 +134,80 @@ func (d *decoder) strings(to *[]string) setter {
 				*to = append(*to, s)
 			}
 		}
-	}
+	}}
 }
 
-func (d *decoder) template(to *Template) setter {
-	return func(n *yaml.Node) {
-		s, ok := d.scalar(n)
-		if !ok {
-			return
-		}
-		t, err := ParseTemplate(s)
+// fieldNames reads names of fields of r.
+func (d *decoder) fieldNames(to *[]string, r *Rule) value {
+	return d.strings("field", to).then(func(n *yaml.Node) {
+		d.afterwards(func() {
+			for i, name := range *to {
+				d.known(item(n, i), "field", name, r.FieldNames())
+			}
+		})
+	})
+}
+
+// item is the i-th member of a list, or n itself where it is none.
+func item(n *yaml.Node, i int) *yaml.Node {
+	if i < len(n.Content) {
+		return n.Content[i]
+	}
+	return n
+}
+
+// template reads text with fields of r; whose says of what.
+func (d *decoder) template(to *Template, r *Rule, whose string) value {
+	return d.single("template", func(n *yaml.Node, text string) {
+		t, err := ParseTemplate(text)
 		if err != nil {
 			d.fail(n, "%v", err)
-		}
-		*to = t
-	}
-}
-
-func (d *decoder) expr(to *Expr, evidence *[]Evidence) setter {
-	return func(n *yaml.Node) {
-		s, ok := d.scalar(n)
-		if !ok {
 			return
 		}
-		e, err := ParseExpr(s)
+		*to = t
+		d.afterwards(func() {
+			names := r.FieldNames()
+			for _, field := range t.Fields() {
+				if field != FieldCount && !slices.Contains(names, field) {
+					d.fail(n, "%s uses {%s}, which is no field: %s", whose, field, suggest(field, names))
+				}
+			}
+		})
+	})
+}
+
+func (d *decoder) expr(to *Expr, evidence *[]Evidence) value {
+	return d.single("expression", func(n *yaml.Node, text string) {
+		e, err := ParseExpr(text)
 		if err != nil {
 			d.fail(n, "%v", err)
 			return
 		}
 		*to = e
-		d.later = append(d.later, func() {
+		d.afterwards(func() {
 			for _, name := range e.Names() {
 				d.known(n, "evidence", name, evidenceNames(*evidence))
 			}
 		})
-	}
+	})
 }
 
-// choice reads a template, or {by: field, cases: {value: template}, default: template}.
-func (d *decoder) choice(to *Choice) setter {
-	return func(n *yaml.Node) {
-		if n.Kind == yaml.ScalarNode {
-			d.template(&to.Default)(n)
-			return
-		}
-		d.object(n, "a choice", map[string]setter{
-			"by":      d.text(&to.By),
-			"default": d.template(&to.Default),
-			"cases": func(cases *yaml.Node) {
-				d.each(cases, "cases", func(key, value *yaml.Node) {
-					one := Case{Value: key.Value}
-					d.template(&one.Text)(value)
-					to.Cases = append(to.Cases, one)
-				})
-			},
-		})
-		if to.By == "" || to.Default.Text == "" {
-			d.fail(n, "a choice needs by (a field) and default (for all other values)")
-		}
+// ottl reads OTTL for the records of e.
+func (d *decoder) ottl(kind, what string, to *string, e *Evidence, parse func(*Parsers, bool, string) error) value {
+	return d.text(kind, to).then(func(n *yaml.Node) {
+		d.afterwards(func() { d.compile(at(n), what, *to, e, parse) })
+	})
+}
+
+// compile fails unless text is OTTL for the records of e.
+func (d *decoder) compile(p position, what, text string, e *Evidence, parse func(*Parsers, bool, string) error) {
+	checked := ottlText{text: text, onMetrics: e.OnMetrics()}
+	if text == "" || d.checked[checked] {
+		return
+	}
+	d.checked[checked] = true
+	if err := parse(d.parsers, e.OnMetrics(), text); err != nil {
+		d.failAt(p, "%s of evidence %s is not valid OTTL: %v: see the OTTL grammar, paths are attributes[\"…\"] and resource.attributes[\"…\"]", what, e.Name, err)
 	}
 }
 

@@ -111,7 +111,7 @@ func Wire(rules []Rule, detectors []Detector) {
 // finding that its detector does not make.
 func checkDetector(r *Rule) error {
 	if r.Detector != "" && r.Detect == nil {
-		return fmt.Errorf("%s: there is no detector %q: detectors are part of tracecore, a file of your own can use only those; leave it out", r.File, r.Detector)
+		return fmt.Errorf("%s: there is no detector %q: detectors are part of tracecore, a file of your own can use only those; leave it out", r.detectorAt.in(r.File), r.Detector)
 	}
 	var known []string
 	if r.Detect != nil {
@@ -120,7 +120,7 @@ func checkDetector(r *Rule) error {
 	for _, e := range r.All() {
 		for _, name := range e.Logs {
 			if strings.HasPrefix(name, FindingPrefix) && !slices.Contains(known, name) {
-				return fmt.Errorf("%s:%d: evidence %s reads %s, which only a detector makes and this file names none that does: %s", r.File, e.line, e.Name, name, suggest(name, known))
+				return fmt.Errorf("%s: evidence %s reads %s, which only a detector makes and this file names none that does: %s", e.at.in(r.File), e.Name, name, suggest(name, known))
 			}
 		}
 	}

@@ -2,8 +2,9 @@ package rule
 
 import (
 	"fmt"
-	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,18 +26,19 @@ func Parse(name string, content []byte) (Rule, error) {
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
-		return Rule{}, fmt.Errorf("%s: %w: correct the YAML", name, err)
+		return Rule{}, notYAML(name, err)
 	}
 	if len(document.Content) == 0 {
-		return Rule{}, fmt.Errorf("%s:1: the file is empty: start with id, name and summary", name)
+		return Rule{}, fmt.Errorf("%s:1:1: the file is empty: start with id, name and summary", name)
 	}
 	parsers, err := NewParsers()
 	if err != nil {
 		return Rule{}, err
 	}
-	d := &decoder{file: name, checked: map[ottlText]bool{}}
-	r := d.rule(document.Content[0])
-	d.check(document.Content[0], &r, &parsers)
+	d := &decoder{file: name, parsers: &parsers, checked: map[ottlText]bool{}}
+	r := Rule{File: name}
+	d.pattern(&r).read(document.Content[0])
+	d.afterwards(func() { d.checkEvidence(document.Content[0], &r) })
 	if err := d.finish(); err != nil {
 		return Rule{}, err
 	}
@@ -44,257 +46,162 @@ func Parse(name string, content []byte) (Rule, error) {
 	return r, nil
 }
 
-func (d *decoder) rule(n *yaml.Node) Rule {
-	r := Rule{File: d.file}
-	onExpiry := string(Forget)
-	d.object(n, "a pattern file", map[string]setter{
-		"id":        d.integer(&r.ID, 1),
-		"name":      d.text(&r.Name),
-		"summary":   d.text(&r.Summary),
-		"detector":  d.text(&r.Detector),
-		"fields":    d.fields(&r.Fields),
-		"key":       d.fieldNames(&r.Key, &r),
-		"culprit":   d.fieldNames(&r.Culprit, &r),
-		"evidence":  d.evidence(&r.Evidence, &r),
-		"resolves":  d.evidence(&r.Resolves, &r),
-		"unless":    d.unless(&r),
-		"full":      d.expr(&r.Full, &r.Evidence),
-		"partial":   d.expr(&r.Partial, &r.Evidence),
-		"within":    d.duration(&r.Within),
-		"expires":   d.duration(&r.Expires),
-		"on_expiry": d.word(&onExpiry, string(Forget), string(Resolve)),
-		"explains":  d.explains(&r),
-		"headline":  d.choice(&r.Headline),
-		"remedy":    d.choice(&r.Remedy),
-		"severity":  d.choice(&r.Severity),
-	})
-	r.OnExpiry = OnExpiry(onExpiry)
-	return r
+// yamlLine finds the line in an error of the YAML parser, which knows no column.
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+func notYAML(file string, err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	found := yamlLine.FindStringSubmatchIndex(text)
+	if found == nil {
+		return fmt.Errorf("%s: %s: correct the YAML", file, text)
+	}
+	line, _ := strconv.Atoi(text[found[2]:found[3]])
+	return fmt.Errorf("%s: %s: correct the YAML here or nearby", position{line: line}.in(file), text[:found[0]]+text[found[1]:])
 }
 
-func (d *decoder) fields(to *[]Field) setter {
-	return func(n *yaml.Node) {
+// pattern is a whole file.
+func (d *decoder) pattern(r *Rule) value {
+	return d.object("", "A pattern file", "a pattern file", []key{
+		{"id", d.integer(&r.ID, 1).then(mark(&r.idAt)), needed, "tells patterns apart; 1000 and above are free for your own"},
+		{"name", d.name(&r.Name).then(mark(&r.nameAt)), needed, "of the pattern, as verdicts carry it"},
+		{"summary", d.text("text", &r.Summary), needed, "the symptom in one line"},
+		{"detector", d.text("detector", &r.Detector).then(mark(&r.detectorAt)), "", "algorithm of tracecore whose findings (`finding.…`) the evidence reads"},
+		{"fields", d.fields(&r.Fields), "", "named values of each record"},
+		{"key", d.fieldNames(&r.Key, r), needed, "what tells one fault from another"},
+		{"culprit", d.fieldNames(&r.Culprit, r), "", "what the verdict names; all fields without it"},
+		{"evidence", d.evidence(&r.Evidence, r), needed, "what the pattern looks for; the first that was seen names the culprit"},
+		{"full", d.expr(&r.Full, &r.Evidence), needed, "when the verdict is certain"},
+		{"partial", d.expr(&r.Partial, &r.Evidence), "", "when it is likely"},
+		{"within", d.duration(&r.Within), "5m", "evidence further apart is not one fault"},
+		{"expires", d.duration(&r.Expires), "24h", "quiet this long, a fault leaves the state"},
+		{"on_expiry", d.word((*string)(&r.OnExpiry), string(Forget), string(Resolve)), string(Forget), "what then becomes of its open verdict: it stays as it was last told, or is resolved"},
+		{"resolves", d.evidence(&r.Resolves, r), "", "evidence that the fault has cleared"},
+		{"unless", d.unless(r), "", "evidence that refutes"},
+		{"explains", d.explains(r), "", "verdicts of other patterns that this one causes"},
+		{"severity", d.choice("severity", &r.Severity, r, severities...), needed, "`info`, `warning`, `error` or `critical`"},
+		{"headline", d.choice("headline", &r.Headline, r), needed, "what happened, in one sentence"},
+		{"remedy", d.choice("remedy", &r.Remedy, r), needed, "what to do"},
+	})
+}
+
+// mark notes where a value stands.
+func mark(p *position) func(*yaml.Node) { return func(n *yaml.Node) { *p = at(n) } }
+
+func (d *decoder) fields(to *[]Field) value {
+	return value{kind: "names, each with an OTTL value", read: func(n *yaml.Node) {
 		d.each(n, "fields", func(key, value *yaml.Node) {
 			if !isName(key.Value) {
 				d.fail(key, "%q is not a field name: use lower-case letters, digits and _", key.Value)
 			}
-			f := Field{Name: key.Value, line: value.Line}
-			d.text(&f.Expr)(value)
+			f := Field{Name: key.Value, at: at(value)}
+			d.text("", &f.Expr).read(value)
 			*to = append(*to, f)
 		})
-	}
+	}}
 }
 
-// fieldNames reads a list of names of fields of r.
-func (d *decoder) fieldNames(to *[]string, r *Rule) setter {
-	return func(n *yaml.Node) {
-		d.strings(to)(n)
-		d.later = append(d.later, func() {
-			for _, name := range *to {
-				d.known(n, "field", name, r.FieldNames())
-			}
-		})
-	}
-}
-
-func (d *decoder) evidence(to *[]Evidence, r *Rule) setter {
-	return func(n *yaml.Node) {
-		d.each(n, "evidence", func(key, value *yaml.Node) {
-			if !isName(key.Value) || slices.Contains([]string{"and", "or", "not"}, key.Value) {
-				d.fail(key, "%q is not an evidence name: use lower-case letters, digits and _", key.Value)
-			}
-			*to = append(*to, d.oneEvidence(key, value, r))
-		})
-		if len(*to) > maxEvidence {
-			d.fail(n, "more than %d pieces of evidence", maxEvidence)
+func (d *decoder) unless(r *Rule) value {
+	return d.list("unless", func() (value, func(*yaml.Node)) {
+		u := &Unless{}
+		name := func(to *string) value {
+			return d.text("evidence", to).then(func(n *yaml.Node) {
+				d.afterwards(func() { d.known(n, "evidence", *to, evidenceNames(r.Evidence)) })
+			})
 		}
-	}
-}
-
-func (d *decoder) oneEvidence(key, n *yaml.Node, r *Rule) Evidence {
-	e := Evidence{Name: key.Value, Operator: Occur, Occurs: Occurs{Count: 1}, line: key.Line}
-	operators := 0
-	operator := func(op Operator, set func(*yaml.Node)) setter {
-		return func(n *yaml.Node) {
-			operators++
-			e.Operator = op
-			set(n)
-		}
-	}
-	keys := d.operators(&e, r, operator)
-	maps.Copy(keys, map[string]setter{
-		"logs":    d.strings(&e.Logs),
-		"metrics": d.strings(&e.Metrics),
-		"where":   d.text(&e.Where),
-		"value":   d.text(&e.Value),
-		"fields":  d.fields(&e.Fields),
-		"match":   d.fieldNames(&e.Match, r),
-		"shows":   d.template(&e.Shows),
-		"absent":  d.template(&e.Absent),
-		"follows": d.follows(&e, r),
+		return d.object("", "`unless`", "unless", []key{
+			{"evidence", name(&u.Evidence), needed, "what refutes"},
+			{"before", name(&u.Before), needed, "the evidence that it explains away"},
+			{"within", d.duration(&u.Within), needed, "how long before at most"},
+		}), func(*yaml.Node) { r.Unless = append(r.Unless, *u) }
 	})
-	d.object(n, "evidence "+e.Name, keys)
-	if operators > 1 {
-		d.fail(key, "evidence %s has more than one operator: make it two pieces of evidence", e.Name)
-	}
-	return e
 }
 
-// operators returns the keys of the operators of e.
-func (d *decoder) operators(e *Evidence, r *Rule, operator func(Operator, func(*yaml.Node)) setter) map[string]setter {
-	return map[string]setter{
-		"occurs": operator(Occur, func(n *yaml.Node) {
-			d.object(n, "occurs", map[string]setter{
-				"count": d.number(&e.Occurs.Count), "within": d.duration(&e.Occurs.Within),
-				"distinct": d.fieldNames(&e.Occurs.Distinct, r),
-			})
-		}),
-		"increases": operator(Increase, d.increases(e, r)),
-		"changes": operator(Change, func(n *yaml.Node) {
-			d.object(n, "changes", map[string]setter{
-				"count": d.number(&e.Occurs.Count), "within": d.duration(&e.Occurs.Within),
-			})
-		}),
-		"stays":        operator(Stay, d.stays(e)),
-		"below_median": operator(BelowMedian, d.median(e, r)),
-		"missing":      operator(Miss, d.missing(e, r)),
+func (d *decoder) explains(r *Rule) value {
+	return d.list("explains", func() (value, func(*yaml.Node)) {
+		x, on := &Explain{}, []string{}
+		return d.object("", "`explains`", "explains", []key{
+				{"pattern", d.text("pattern", &x.Pattern), needed, "whose verdicts"},
+				{"on", d.strings("field", &on), needed, "fields that both share; `mine=theirs` when the names differ"},
+				{"within", d.duration(&x.Within), "5m", "how long after this one at most"},
+			}), func(n *yaml.Node) {
+				x.at = at(n)
+				x.share(on)
+				d.afterwards(func() {
+					for _, field := range x.Mine {
+						d.known(n, "field", field, r.FieldNames())
+					}
+				})
+				r.Explains = append(r.Explains, *x)
+			}
+	})
+}
+
+// share takes the fields that both patterns share, as they are written.
+func (x *Explain) share(on []string) {
+	for _, field := range on {
+		mine, theirs, renamed := strings.Cut(field, "=")
+		if !renamed {
+			theirs = mine
+		}
+		x.Mine, x.Theirs = append(x.Mine, mine), append(x.Theirs, theirs)
 	}
 }
 
-// increases reads a rise: of all series of the fault together or, with distinct,
-// of each of so many values by itself.
-func (d *decoder) increases(e *Evidence, r *Rule) setter {
-	return func(n *yaml.Node) {
-		by, values := 1.0, 2
-		d.object(n, "increases", map[string]setter{
-			"by": d.number(&by), "within": d.duration(&e.Occurs.Within),
-			"distinct": d.fieldNames(&e.Occurs.Distinct, r), "values": d.integer(&values, 1),
-		})
-		e.Occurs.Count = by
-		if len(e.Occurs.Distinct) > 0 {
-			e.Occurs.Count, e.Occurs.Each = float64(values), by
+// list is a list of mappings; one makes an empty member and says what to do with
+// it once it was read.
+func (d *decoder) list(what string, one func() (value, func(*yaml.Node))) value {
+	v, _ := one()
+	v.kind = "list"
+	v.read = func(n *yaml.Node) {
+		if n.Kind != yaml.SequenceNode {
+			d.fail(n, "%s must be a list", what)
+			return
+		}
+		for _, item := range n.Content {
+			member, add := one()
+			member.read(item)
+			add(item)
 		}
 	}
+	return v
 }
 
-func (d *decoder) stays(e *Evidence) setter {
-	return func(n *yaml.Node) {
-		d.object(n, "stays", map[string]setter{
-			"while": d.text(&e.Stays.While), "for": d.duration(&e.Stays.For), "max_gap": d.duration(&e.Stays.MaxGap),
-		})
-		if e.Stays.While == "" || e.Stays.For == 0 {
-			d.fail(n, "stays needs while (a condition) and for (a duration)")
-		}
-	}
-}
+// severities are those of a verdict.
+var severities = []string{"info", "warning", "error", "critical"}
 
-func (d *decoder) median(e *Evidence, r *Rule) setter {
-	return func(n *yaml.Node) {
-		e.Median.MinMembers = 3
-		d.object(n, "below_median", map[string]setter{
-			"of": d.fieldNames(&e.Median.Of, r), "ratio": d.number(&e.Median.Ratio), "over": d.duration(&e.Median.Over),
-			"min_members": d.integer(&e.Median.MinMembers, 2),
-			"for":         d.duration(&e.Stays.For), "max_gap": d.duration(&e.Stays.MaxGap),
-		})
-		if len(e.Median.Of) == 0 || e.Median.Ratio == 0 || e.Median.Over == 0 {
-			d.fail(n, "below_median needs of (the fields of a group), ratio and over (the window of the rate)")
-		}
-	}
-}
-
-func (d *decoder) missing(e *Evidence, r *Rule) setter {
-	return func(n *yaml.Node) {
-		d.object(n, "missing", map[string]setter{
-			"after": d.text(&e.Missing.After), "for": d.duration(&e.Missing.For),
-		})
-		if e.Missing.For == 0 {
-			d.fail(n, "missing needs after (evidence) and for (a duration)")
-		}
-		d.later = append(d.later, func() { d.known(n, "evidence", e.Missing.After, d.others(r, e.Name)) })
-	}
-}
-
-func (d *decoder) follows(e *Evidence, r *Rule) setter {
-	return func(n *yaml.Node) {
-		e.Follows = &Follows{}
-		d.object(n, "follows", map[string]setter{
-			"evidence": d.strings(&e.Follows.Evidence), "within": d.duration(&e.Follows.Within),
-		})
-		if len(e.Follows.Evidence) == 0 || e.Follows.Within == 0 {
-			d.fail(n, "follows needs evidence and within")
-		}
-		d.later = append(d.later, func() {
-			for _, name := range e.Follows.Evidence {
-				d.known(n, "evidence", name, d.others(r, e.Name))
+// choice reads a template, or one for each value of a field; where words are
+// given, its templates are among them unless a field decides.
+func (d *decoder) choice(what string, to *Choice, r *Rule, words ...string) value {
+	template := func(to *Template) value {
+		return d.template(to, r, what).then(func(n *yaml.Node) {
+			if len(words) > 0 && len(to.Fields()) == 0 && !slices.Contains(words, to.Text) && to.Text != "" {
+				d.fail(n, "%q is not allowed here: use one of %v", to.Text, words)
 			}
 		})
 	}
-}
-
-func (d *decoder) unless(r *Rule) setter {
-	return func(n *yaml.Node) {
-		for _, item := range d.items(n, "unless") {
-			u := Unless{}
-			d.object(item, "unless", map[string]setter{
-				"evidence": d.text(&u.Evidence), "before": d.text(&u.Before), "within": d.duration(&u.Within),
-			})
-			if u.Within == 0 {
-				d.fail(item, "unless needs evidence, before and within")
-			}
-			d.later = append(d.later, func() {
-				d.known(item, "evidence", u.Evidence, evidenceNames(r.Evidence))
-				d.known(item, "evidence", u.Before, evidenceNames(r.Evidence))
-			})
-			r.Unless = append(r.Unless, u)
+	plain := template(&to.Default)
+	by := d.text("field", &to.By).then(func(n *yaml.Node) {
+		d.afterwards(func() { d.known(n, "field", to.By, r.FieldNames()) })
+	})
+	cases := value{kind: "values, each with a template", read: func(n *yaml.Node) {
+		d.each(n, "cases", func(key, text *yaml.Node) {
+			one := Case{Value: key.Value}
+			template(&one.Text).read(text)
+			to.Cases = append(to.Cases, one)
+		})
+	}}
+	v := d.object("template or choice", "A choice", "a choice", []key{
+		{"by", by, needed, "whose value decides"},
+		{"cases", cases, "", "the template for each value"},
+		{"default", plain, needed, "for all other values"},
+	})
+	mapping := v.read
+	v.read = func(n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode {
+			plain.read(n)
+			return
 		}
+		mapping(n)
 	}
-}
-
-func (d *decoder) explains(r *Rule) setter {
-	return func(n *yaml.Node) {
-		for _, item := range d.items(n, "explains") {
-			x := Explain{Within: 5 * time.Minute, line: item.Line}
-			var on []string
-			d.object(item, "explains", map[string]setter{
-				"pattern": d.text(&x.Pattern), "on": d.strings(&on), "within": d.duration(&x.Within),
-			})
-			if x.Pattern == "" || len(on) == 0 {
-				d.fail(item, "explains needs pattern and on (the fields both share)")
-			}
-			for _, field := range on {
-				mine, theirs, renamed := strings.Cut(field, "=")
-				if !renamed {
-					theirs = mine
-				}
-				x.Mine, x.Theirs = append(x.Mine, mine), append(x.Theirs, theirs)
-			}
-			d.later = append(d.later, func() {
-				for _, field := range x.Mine {
-					d.known(item, "field", field, r.FieldNames())
-				}
-			})
-			r.Explains = append(r.Explains, x)
-		}
-	}
-}
-
-func (d *decoder) items(n *yaml.Node, what string) []*yaml.Node {
-	if n.Kind != yaml.SequenceNode {
-		d.fail(n, "%s must be a list", what)
-		return nil
-	}
-	return n.Content
-}
-
-// others returns the evidence of r except the one called name.
-func (d *decoder) others(r *Rule, name string) []string {
-	return slices.DeleteFunc(evidenceNames(r.Evidence), func(s string) bool { return s == name })
-}
-
-func evidenceNames(evidence []Evidence) []string {
-	names := make([]string, 0, len(evidence))
-	for i := range evidence {
-		names = append(names, evidence[i].Name)
-	}
-	return names
+	return v
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,45 +53,52 @@ func TestParseReadsWhatTheFileSays(t *testing.T) {
 	require.Subset(t, r.Attributes(), []string{"host.name", "process.pid", "my.code", "kernelevents.fault_id"})
 }
 
-// Each error names file and line, what is wrong and what to do.
-func TestErrorsNameFileLineAndWhatToDo(t *testing.T) {
+// Each error names file, line and column, what is wrong and what to do. Of what
+// is not YAML the parser knows no column.
+func TestErrorsNameThePlaceAndWhatToDo(t *testing.T) {
 	for name, tc := range map[string]struct {
 		old, new string
 		want     []string
 	}{
-		"unknown key":              {"within: 1m", "witin: 1m", []string{"mine.yaml:8:", `unknown key "witin"`, `did you mean "within"?`}},
-		"unknown key of evidence":  {"where:", "were:", []string{"mine.yaml:12:", `unknown key "were" in evidence first`, `did you mean "where"?`}},
-		"unknown operator key":     {"follows: {evidence: first, within: 30s}", "occurs: {times: 3}", []string{"mine.yaml:17:", `unknown key "times" in occurs`, "use one of count, distinct, within"}},
-		"bad OTTL":                 {`attributes["my.code"] == 7`, `attributes["my.code"] = 7`, []string{"mine.yaml:10:", "where of evidence first is not valid OTTL", "see the OTTL grammar"}},
-		"unknown OTTL function":    {`attributes["my.code"] == 7`, `Nosuch(attributes["my.code"])`, []string{"mine.yaml:10:", `"Nosuch"`}},
-		"nested OTTL":              {`attributes["my.code"] == 7`, strings.Repeat("Not(", 40), []string{"mine.yaml:10:", "more than 8 nested brackets"}},
-		"long OTTL":                {`attributes["my.code"] == 7`, strings.Repeat("x", 5000), []string{"mine.yaml:10:", "at most 4096"}},
-		"a clock in OTTL":          {`attributes["my.code"] == 7`, `time < Now()`, []string{"mine.yaml:10:", `"Now"`}},
-		"bad OTTL in a field":      {`attributes["process.pid"]`, `attributes["process.pid"`, []string{"mine.yaml:6:", "field pid"}},
-		"unknown evidence":         {"full: first and second", "full: first and secnd", []string{"mine.yaml:20:", `no evidence "secnd"`, `did you mean "second"?`}},
-		"not":                      {"full: first and second", "full: first and not second", []string{"mine.yaml:20:", "use unless"}},
-		"half an expression":       {"full: first and second", "full: (first and second", []string{"mine.yaml:20:", "closing parenthesis"}},
-		"unknown key field":        {"key: [host]", "key: [hots]", []string{"mine.yaml:7:", `no field "hots"`, `did you mean "host"?`}},
-		"unknown match field":      {"match: [host, pid]", "match: [host, pit]", []string{"mine.yaml:16:", `did you mean "pid"?`}},
-		"unknown template field":   {`"{host} is broken"`, `"{hostname} is broken"`, []string{"{hostname}", `did you mean "host"?`}},
-		"stray bracket":            {`"{host} is broken"`, `"{host} is broken]"`, []string{"mine.yaml:23:", "stray"}},
-		"bad duration":             {"within: 1m", "within: 1 minute", []string{"mine.yaml:8:", "write 30s, 5m, 2h"}},
-		"negative duration":        {"within: 1m", "within: -1m", []string{"mine.yaml:8:"}},
-		"no id":                    {"id: 1001\n", "", []string{"mine.yaml:1:", "id is missing"}},
-		"bad id":                   {"id: 1001", "id: zero", []string{"mine.yaml:1:", "whole number"}},
-		"key twice":                {"within: 1m", "within: 1m\nwithin: 2m", []string{"already"}},
-		"list instead of mapping":  {"  host: resource.attributes[\"host.name\"]\n  pid: attributes[\"process.pid\"]", "  - host", []string{"mine.yaml:5:", "must be a mapping"}},
-		"alias":                    {"key: [host]", "key: &k [host]\nculprit: *k", []string{"aliases are not supported"}},
-		"two operators":            {"follows:", "occurs: {count: 2}\n    increases: {by: 1}\n    follows:", []string{"more than one operator"}},
-		"logs and metrics":         {"logs: my.event", "logs: my.event\n    metrics: my.metric", []string{"mine.yaml:10:", "one of them"}},
-		"increases on logs":        {"follows:", "increases: {by: 1}\n    follows:", []string{"increases is for metrics"}},
-		"changes without value":    {"follows:", "changes: {count: 2}\n    follows:", []string{"needs value"}},
-		"nothing begins a fault":   {"logs: my.event", "logs: my.event\n    match: [host]", []string{"must do without match"}},
-		"on_expiry":                {"within: 1m", "on_expiry: close", []string{"[forget resolve]"}},
-		"choice without a default": {", default: error", "", []string{"mine.yaml:22:", "needs by"}},
-		"empty":                    {valid, "", []string{"mine.yaml:1:", "empty"}},
-		"not YAML":                 {"key: [host]", "key: [host", []string{"mine.yaml:", "correct the YAML"}},
-		"a tab":                    {"  first:", "\tfirst:", []string{"mine.yaml:", "line"}},
+		"unknown key":               {"within: 1m", "witin: 1m", []string{"mine.yaml:8:1: ", `unknown key "witin"`, `did you mean "within"?`}},
+		"unknown key of evidence":   {"where:", "were:", []string{"mine.yaml:12:", `unknown key "were" in evidence first`, `did you mean "where"?`}},
+		"unknown operator key":      {"follows: {evidence: first, within: 30s}", "occurs: {times: 3}", []string{"mine.yaml:17:", `unknown key "times" in occurs`, "use one of count, within, distinct"}},
+		"bad OTTL":                  {`attributes["my.code"] == 7`, `attributes["my.code"] = 7`, []string{"mine.yaml:12:12: ", "where of evidence first is not valid OTTL", "see the OTTL grammar"}},
+		"unknown OTTL function":     {`attributes["my.code"] == 7`, `Nosuch(attributes["my.code"])`, []string{"mine.yaml:12:12: ", `"Nosuch"`}},
+		"nested OTTL":               {`attributes["my.code"] == 7`, strings.Repeat("Not(", 40), []string{"mine.yaml:12:12: ", "more than 8 nested brackets"}},
+		"long OTTL":                 {`attributes["my.code"] == 7`, strings.Repeat("x", 5000), []string{"mine.yaml:12:12: ", "at most 4096"}},
+		"a clock in OTTL":           {`attributes["my.code"] == 7`, `time < Now()`, []string{"mine.yaml:12:12: ", `"Now"`}},
+		"bad OTTL in a field":       {`attributes["process.pid"]`, `attributes["process.pid"`, []string{"mine.yaml:6:", "field pid"}},
+		"unknown evidence":          {"full: first and second", "full: first and secnd", []string{"mine.yaml:20:7: ", `no evidence "secnd"`, `did you mean "second"?`}},
+		"not":                       {"full: first and second", "full: first and not second", []string{"mine.yaml:20:", "use unless"}},
+		"half an expression":        {"full: first and second", "full: (first and second", []string{"mine.yaml:20:", "closing parenthesis"}},
+		"unknown key field":         {"key: [host]", "key: [hots]", []string{"mine.yaml:7:", `no field "hots"`, `did you mean "host"?`}},
+		"unknown match field":       {"match: [host, pid]", "match: [host, pit]", []string{"mine.yaml:16:19: ", `did you mean "pid"?`}},
+		"unknown template field":    {`"{host} is broken"`, `"{hostname} is broken"`, []string{"mine.yaml:23:11: ", "{hostname}", `did you mean "host"?`}},
+		"stray bracket":             {`"{host} is broken"`, `"{host} is broken]"`, []string{"mine.yaml:23:", "stray"}},
+		"bad duration":              {"within: 1m", "within: 1 minute", []string{"mine.yaml:8:", "write 30s, 5m, 2h"}},
+		"negative duration":         {"within: 1m", "within: -1m", []string{"mine.yaml:8:"}},
+		"an empty name":             {"name: my_fault", "name:", []string{"mine.yaml:1:1: ", "name is missing"}},
+		"a shows of nothing":        {`shows: "then this"`, `shows: ""`, []string{"mine.yaml:15:5: ", "shows is missing in evidence second", "in plain words"}},
+		"half an operator":          {"follows:", "stays: {for: 3s}\n    follows:", []string{"mine.yaml:17:12: ", "while is missing in stays"}},
+		"half an unless":            {"within: 1m", "unless: [{evidence: first}]", []string{"mine.yaml:8:10: ", "before is missing in unless"}},
+		"unknown field of a choice": {"{by: pid,", "{by: pit,", []string{"mine.yaml:22:16: ", `did you mean "pid"?`}},
+		"unknown severity":          {"default: error", "default: eror", []string{"mine.yaml:22:50: ", `"eror" is not allowed here: use one of [info warning error critical]`}},
+		"no id":                     {"id: 1001\n", "", []string{"mine.yaml:1:", "id is missing"}},
+		"bad id":                    {"id: 1001", "id: zero", []string{"mine.yaml:1:", "whole number"}},
+		"key twice":                 {"within: 1m", "within: 1m\nwithin: 2m", []string{"already"}},
+		"list instead of mapping":   {"  host: resource.attributes[\"host.name\"]\n  pid: attributes[\"process.pid\"]", "  - host", []string{"mine.yaml:5:", "must be a mapping"}},
+		"alias":                     {"key: [host]", "key: &k [host]\nculprit: *k", []string{"aliases are not supported"}},
+		"two operators":             {"follows:", "occurs: {count: 2}\n    increases: {by: 1}\n    follows:", []string{"more than one operator"}},
+		"logs and metrics":          {"logs: my.event", "logs: my.event\n    metrics: my.metric", []string{"mine.yaml:10:", "one of them"}},
+		"increases on logs":         {"follows:", "increases: {by: 1}\n    follows:", []string{"increases is for metrics"}},
+		"changes without value":     {"follows:", "changes: {count: 2}\n    follows:", []string{"needs value"}},
+		"nothing begins a fault":    {"logs: my.event", "logs: my.event\n    match: [host]", []string{"must do without match"}},
+		"on_expiry":                 {"within: 1m", "on_expiry: close", []string{"[forget resolve]"}},
+		"choice without a default":  {", default: error", "", []string{"mine.yaml:22:11: ", "default is missing in a choice"}},
+		"empty":                     {valid, "", []string{"mine.yaml:1:", "empty"}},
+		"not YAML":                  {"key: [host]", "key: [host", []string{"mine.yaml:", "correct the YAML"}},
+		"a tab":                     {"  first:", "\tfirst:", []string{"mine.yaml:10: ", "correct the YAML"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Contains(t, valid, tc.old)
@@ -101,6 +109,21 @@ func TestErrorsNameFileLineAndWhatToDo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a file leaves out is as if its default stood there.
+func TestDefaultsAreReadLikeWhatIsWritten(t *testing.T) {
+	short, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, "within: 1m\n", "explains: [{pattern: rank_exit, on: [host]}]\n", 1)))
+	require.NoError(t, err)
+	require.Equal(t, 5*time.Minute, short.Within)
+	require.Equal(t, 24*time.Hour, short.Expires)
+	require.Equal(t, rule.Forget, short.OnExpiry)
+	require.Equal(t, 5*time.Minute, short.Explains[0].Within)
+	require.Equal(t, rule.Occurs{Count: 1, Within: short.Within}, short.Evidence[0].Occurs)
+	rises := strings.Replace(valid, "logs: my.event\n", "metrics: my.metric\n    increases: {distinct: pid}\n", 1)
+	r, err := rule.Parse("mine.yaml", []byte(rises))
+	require.NoError(t, err)
+	require.Equal(t, rule.Occurs{Count: 2, Each: 1, Within: r.Within, Distinct: []string{"pid"}}, r.Evidence[0].Occurs)
 }
 
 func TestAllErrorsOfAFileAreReportedAtOnce(t *testing.T) {
@@ -116,9 +139,9 @@ func TestCheckRefusesWhatIsTaken(t *testing.T) {
 	for name, tc := range map[string]struct{ old, new, want string }{
 		"name":             {"name: my_fault", "name: gpu_lost", "the name gpu_lost is taken by gpu_lost/pattern.yaml: choose another name"},
 		"id":               {"id: 1001", "id: 18", "the id 18 is taken by gpu_lost/pattern.yaml (gpu_lost)"},
-		"unknown detector": {"within: 1m", "detector: slowest", `mine.yaml: there is no detector "slowest"`},
-		"forged finding":   {"logs: my.event", "logs: finding.slowest", "mine.yaml:10: evidence first reads finding.slowest, which only a detector makes"},
-		"unknown pattern":  {"within: 1m", "explains: [{pattern: rank_exxit, on: [host]}]", `mine.yaml:8: explains an unknown pattern "rank_exxit": did you mean "rank_exit"?`},
+		"unknown detector": {"within: 1m", "detector: slowest", `mine.yaml:8:11: there is no detector "slowest"`},
+		"forged finding":   {"logs: my.event", "logs: finding.slowest", "mine.yaml:10:3: evidence first reads finding.slowest, which only a detector makes"},
+		"unknown pattern":  {"within: 1m", "explains: [{pattern: rank_exxit, on: [host]}]", `mine.yaml:8:12: explains an unknown pattern "rank_exxit": did you mean "rank_exit"?`},
 		"unknown field":    {"within: 1m", "explains: [{pattern: rank_exit, on: [host=hots]}]", `rank_exit has no field "hots": did you mean "host"?`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Rule is one pattern, parsed and valid. README.md of the folder patterns is
-// the reference of the language.
+// Rule is one pattern, parsed and valid. REFERENCE.md of the folder patterns
+// lists all keys of the language.
 type Rule struct {
 	File string // where it was read, for messages
 	ID   int
@@ -39,6 +39,8 @@ type Rule struct {
 	Headline Choice
 	Remedy   Choice
 	Severity Choice
+
+	idAt, nameAt, detectorAt position
 }
 
 // OnExpiry says what becomes of an open verdict when its fault leaves the state.
@@ -55,7 +57,7 @@ const (
 type Field struct {
 	Name string
 	Expr string // OTTL value expression
-	line int
+	at   position
 }
 
 // Evidence is one thing a pattern looks for.
@@ -78,7 +80,7 @@ type Evidence struct {
 	Median   Median
 	Missing  Missing
 	Follows  *Follows
-	line     int
+	at       position
 }
 
 // Operator says what of the records counts.
@@ -147,7 +149,7 @@ type Explain struct {
 	Mine    []string // fields of this pattern
 	Theirs  []string // fields of the other, in the same order
 	Within  time.Duration
-	line    int
+	at      position
 }
 
 // OnMetrics reports whether e watches metrics rather than logs.

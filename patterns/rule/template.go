@@ -121,12 +121,3 @@ func (c Choice) Pick(value func(field string) (string, bool)) Template {
 	}
 	return c.Default
 }
-
-// templates returns all templates of c.
-func (c Choice) templates() []Template {
-	all := []Template{c.Default}
-	for _, one := range c.Cases {
-		all = append(all, one.Text)
-	}
-	return all
-}

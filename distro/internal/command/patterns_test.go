@@ -70,7 +70,7 @@ func TestPatternsTestRunsAUsersOwn(t *testing.T) {
 	}{
 		"as it is":       {func(s string) string { return s }, exitOK, "stories passed"},
 		"other words":    {func(s string) string { return strings.Replace(s, "headline: \"GPU", "headline: \"Card", 1) }, exitInternal, "did not come out as wanted"},
-		"an unknown key": {func(s string) string { return strings.Replace(s, "within: 5m", "wihtin: 5m", 1) }, exitInternal, "pattern.yaml:"},
+		"an unknown key": {func(s string) string { return s + "wihtin: 5m\n" }, exitInternal, `:1: unknown key "wihtin" in a pattern file: did you mean "within"?`},
 		"bad OTTL":       {func(s string) string { return strings.Replace(s, "where: >-", "where: attributes[ ==", 1) }, exitInternal, "pattern.yaml:"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,4 +95,50 @@ func TestADrillWithoutPrivilegesSaysWhatIsMissing(t *testing.T) {
 	require.Equal(t, exitInternal, got.Code, got.Stdout)
 	require.Contains(t, got.Stderr, "CAP_BPF")
 	require.Contains(t, got.Stderr, "tracecore bpf-check")
+}
+
+func TestPatternsTestReportsLikeGoTest(t *testing.T) {
+	whole := ownPattern(t, func(s string) string { return s })
+	broken := ownPattern(t, func(s string) string { return strings.Replace(s, "headline: \"GPU", "headline: \"Card", 1) })
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		says []string // regular expressions
+	}{
+		"all":             {[]string{whole}, exitOK, []string{`(?m)^ok    .*testdata/near_miss\.txtar  \d+\.\d\ds$`, `(?m)^\d+ stories passed  \d+\.\d\ds$`}},
+		"one":             {[]string{"-run", "/fires", whole}, exitOK, []string{`(?m)^1 stories passed`}},
+		"one, other dash": {[]string{whole, "--run=/fires"}, exitOK, []string{`(?m)^1 stories passed`}},
+		"told":            {[]string{"-v", "-run=/fires", whole}, exitOK, []string{`(?m)^      => gpu_lost \(root_cause, partial, open\): GPU `}},
+		"failing":         {[]string{broken}, exitInternal, []string{`(?m)^FAIL  .*\.txtar  \d`, `(?m)^      .*Card`, `(?m)^FAIL  \d+\.\d\ds$`, `\d of \d+ stories did not`}},
+		"one of two":      {[]string{whole, broken}, exitInternal, []string{`(?m)^ok  `, `(?m)^FAIL  `}},
+		"nothing matches": {[]string{"-run", "nosuch", whole}, exitInternal, []string{`no story of \d+ matches --run nosuch`}},
+		"no expression":   {[]string{"-run", "(", whole}, exitUsage, []string{`--run: error parsing regexp`}},
+		"nowhere":         {[]string{filepath.Join(whole, "none")}, exitInternal, []string{`name a pattern file or a folder`}},
+		"no story":        {[]string{noStory(t)}, exitInternal, []string{`(?m)^FAIL  .*story\.txtar  `, `1 of 1 stories did not`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := commandtest.Finish(t, commandtest.New(t, append([]string{"patterns", "test"}, tt.args...)...))
+			require.Equal(t, tt.code, got.Code, "%s%s", got.Stdout, got.Stderr)
+			for _, says := range tt.says {
+				require.Regexp(t, says, got.Stdout+got.Stderr)
+			}
+		})
+	}
+}
+
+// noStory is a folder with a story that is none.
+func noStory(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "story.txtar"), []byte("-- something --\n"), 0o600))
+	return dir
+}
+
+func TestPatternsReferenceIsThePage(t *testing.T) {
+	page, err := os.ReadFile("../../../patterns/REFERENCE.md")
+	require.NoError(t, err)
+	got := commandtest.Finish(t, commandtest.New(t, "patterns", "reference"))
+	require.Equal(t, exitOK, got.Code, got.Stderr)
+	require.Equal(t, string(page), got.Stdout)
 }

@@ -1,0 +1,189 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tracecoreai/tracecore/patterns"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/story"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// storyTest is one run of `patterns test`.
+type storyTest struct {
+	out     io.Writer
+	verbose bool
+	run     *regexp.Regexp // of the stories to run
+
+	ran, failed int
+}
+
+func newPatternsTest() *cobra.Command {
+	var t storyTest
+	var run string
+	cmd := &cobra.Command{
+		Use:   "test [DIR...]",
+		Short: "Runs stories: the built-in ones, or those of your own pattern folders",
+		Long: "Loads the pattern files below each DIR beside the built-in ones (one of the same name takes its place) and\n" +
+			"runs the stories (*.txtar) below DIR against all of them. Without DIR it runs the built-in stories.\n" +
+			"It reports as `go test` does; of a story that did not come out as wanted, lines with - were wanted and\n" +
+			"lines with + came. What is wrong in a pattern file is named as file:line:column, with what to do.\n\n" +
+			"Exit codes: 0 all stories passed, 1 some did not, or a file cannot be read, 2 wrong usage.",
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			var err error
+			if t.run, err = regexp.Compile(run); err != nil {
+				return usage(fmt.Errorf("--run: %w", err))
+			}
+			t.out = cmd.OutOrStdout()
+			return t.all(dirs)
+		},
+	}
+	cmd.Flags().StringVar(&run, "run", "", "only stories whose path matches this regular expression (also -run)")
+	cmd.Flags().BoolVarP(&t.verbose, "verbose", "v", false, "tell each story, and the verdicts that came of it")
+	return cmd
+}
+
+// likeGoTest lets `patterns test` take -run as it is written for go test; other
+// flags have two dashes.
+func likeGoTest(args []string) []string {
+	if len(args) < 2 || args[0] != "patterns" || args[1] != "test" {
+		return args
+	}
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if arg == "-run" || strings.HasPrefix(arg, "-run=") {
+			args[i] = "-" + arg
+		}
+	}
+	return args
+}
+
+// all tests the folders, or the library without any, and sums up.
+func (t *storyTest) all(dirs []string) error {
+	began := time.Now()
+	var errs []error
+	if len(dirs) == 0 {
+		rules, err := patterns.Library()
+		if err != nil {
+			return err
+		}
+		errs = append(errs, t.stories(rules, "", patterns.FS()))
+	}
+	for _, dir := range dirs {
+		rules, err := libraryWith(dir)
+		if err == nil {
+			err = t.stories(rules, dir, os.DirFS(dir))
+		}
+		if err != nil {
+			fmt.Fprintf(t.out, "FAIL  %s\n", printable(dir))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, t.sum(time.Since(began)))...)
+}
+
+// sum says how it went, and returns an error unless all is well.
+func (t *storyTest) sum(took time.Duration) error {
+	if t.failed > 0 {
+		fmt.Fprintf(t.out, "FAIL  %s\n", seconds(took))
+		return fmt.Errorf("%d of %d stories did not come out as wanted", t.failed, t.ran)
+	}
+	if t.ran > 0 {
+		fmt.Fprintf(t.out, "%d stories passed  %s\n", t.ran, seconds(took))
+	}
+	return nil
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
+
+// libraryWith is the library with the pattern files below a folder.
+func libraryWith(dir string) ([]rule.Rule, error) {
+	own, err := patterns.LoadPaths(dir)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := patterns.Library()
+	if err != nil {
+		return nil, err
+	}
+	rules = slices.DeleteFunc(rules, func(r rule.Rule) bool {
+		return slices.ContainsFunc(own, func(o rule.Rule) bool { return o.Name == r.Name })
+	})
+	rules = append(rules, own...)
+	return rules, rule.Check(rules)
+}
+
+// stories runs each story below a folder, in order of its path.
+func (t *storyTest) stories(rules []rule.Rule, dir string, fsys fs.FS) error {
+	found, before := 0, t.ran
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".txtar" {
+			return err
+		}
+		if found++; t.run.MatchString(name) {
+			t.one(rules, fsys, dir, name)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("read stories: %w", err)
+	case found == 0:
+		return fmt.Errorf("%s: no stories: write one as *.txtar, as in patterns/gpu_lost/testdata", dir)
+	case t.ran == before:
+		return fmt.Errorf("no story of %d matches --run %s", found, t.run)
+	}
+	return nil
+}
+
+// one runs a story and prints a line about it, and what was wrong.
+func (t *storyTest) one(rules []rule.Rule, fsys fs.FS, dir, name string) {
+	began := time.Now()
+	archive, err := fs.ReadFile(fsys, name)
+	var result story.Result
+	if err == nil {
+		result, err = story.Run(rules, name, archive)
+	}
+	if err != nil {
+		result.Diff = err.Error()
+	}
+	t.ran++
+	word := "ok  "
+	if !result.Passed() {
+		word = "FAIL"
+		t.failed++
+	}
+	fmt.Fprintf(t.out, "%s  %s  %s\n", word, printable(path.Join(dir, name)), seconds(time.Since(began)))
+	if t.verbose {
+		t.indented(strings.TrimSpace(result.Comment))
+		for _, v := range result.Verdicts {
+			t.indented(told(v))
+		}
+	}
+	t.indented(result.Diff)
+}
+
+// told is a verdict in a line.
+func told(v verdict.Verdict) string {
+	return fmt.Sprintf("=> %s (%s, %s, %s): %s", v.Pattern, v.Role, v.Confidence, v.Status, v.Headline)
+}
+
+func (t *storyTest) indented(text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(t.out, "      %s\n", printable(strings.TrimSuffix(line, "\n")))
+	}
+}

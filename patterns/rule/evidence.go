@@ -1,0 +1,139 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+)
+
+// evidence reads pieces of evidence by name.
+func (d *decoder) evidence(to *[]Evidence, r *Rule) value {
+	describe := d.oneEvidence(&Evidence{}, r)
+	return value{kind: "names, each with evidence", section: describe.section, keys: describe.keys, read: func(n *yaml.Node) {
+		d.each(n, "evidence", func(key, value *yaml.Node) {
+			if !isName(key.Value) || slices.Contains([]string{"and", "or", "not"}, key.Value) {
+				d.fail(key, "%q is not an evidence name: use lower-case letters, digits and _", key.Value)
+			}
+			e := &Evidence{Name: key.Value, Operator: Occur, Occurs: Occurs{Count: 1}, at: at(key)}
+			d.oneEvidence(e, r).read(value)
+			*to = append(*to, *e)
+		})
+		if len(*to) > maxEvidence {
+			d.fail(n, "more than %d pieces of evidence: split the pattern", maxEvidence)
+		}
+	}}
+}
+
+func (d *decoder) oneEvidence(e *Evidence, r *Rule) value {
+	operators := d.operators(e, r)
+	keys := append([]key{
+		{"logs", d.strings("event name", &e.Logs), "", "log records it looks at; these or metrics"},
+		{"metrics", d.strings("metric name", &e.Metrics), "", "data points it looks at"},
+		{"where", d.ottl("OTTL condition", "where", &e.Where, e, (*Parsers).condition), "", "which of them; all without it"},
+		{"value", d.ottl("OTTL value", "value", &e.Value, e, (*Parsers).value), "", "what `changes` compares; a metric's own value without it"},
+		{"fields", d.fields(&e.Fields), "", "this evidence's own fields, in place of those of the pattern"},
+		{"match", d.fieldNames(&e.Match, r), "", "joins a fault by these fields instead of the key; cannot begin one"},
+		{"follows", d.follows(e, r), "", "only what comes soon after other evidence counts"},
+		{"shows", d.template(&e.Shows, r, "evidence "+e.Name), needed, "what it shows, in plain words"},
+		{"absent", d.template(&e.Absent, r, "evidence "+e.Name), "", "what a verdict lists as not observed while it is not seen"},
+	}, operators...)
+	return d.object("", "A piece of evidence", fmt.Sprintf("evidence %s", e.Name), keys).then(func(n *yaml.Node) {
+		if operators := d.given(n, operators); len(operators) > 1 {
+			d.failAt(e.at, "evidence %s has more than one operator (%s, %s): make it two pieces of evidence", e.Name, operators[0], operators[1])
+		}
+	})
+}
+
+// given returns which of keys a mapping has.
+func (d *decoder) given(n *yaml.Node, keys []key) (names []string) {
+	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
+		if slices.ContainsFunc(keys, func(k key) bool { return k.name == n.Content[i].Value }) {
+			names = append(names, n.Content[i].Value)
+		}
+	}
+	return names
+}
+
+// operators are the keys of which evidence has one at most.
+func (d *decoder) operators(e *Evidence, r *Rule) []key {
+	operator := func(op Operator, doc string, keys ...key) key {
+		v := d.object("operator", "`"+string(op)+"`", string(op), keys).then(func(*yaml.Node) { e.Operator = op })
+		return key{string(op), v, "", doc}
+	}
+	within := key{"within", d.duration(&e.Occurs.Within), "", "the window; the pattern's within without it"}
+	distinct := key{"distinct", d.fieldNames(&e.Occurs.Distinct, r), "", "so many different values of these fields"}
+	return []key{
+		operator(Occur, "each record counts: so many in a window. Once, when there is no operator",
+			key{"count", d.number(&e.Occurs.Count), "1", "how many"}, within, distinct),
+		d.increases(e, operator, within, distinct),
+		operator(Change, "each transition of a value counts: so many in a window",
+			key{"count", d.number(&e.Occurs.Count), "1", "how many"}, within),
+		operator(Stay, "a condition that held for a time",
+			key{"while", d.ottl("OTTL condition", "while", &e.Stays.While, e, (*Parsers).condition), needed, "what must hold"},
+			key{"for", d.duration(&e.Stays.For), needed, "how long"},
+			key{"max_gap", d.duration(&e.Stays.MaxGap), "", "samples further apart break it; without it a state lasts until a record says otherwise"}),
+		operator(BelowMedian, "the rate of a counter, or the mean of a gauge, far below the median of its group",
+			key{"of", d.fieldNames(&e.Median.Of, r), needed, "series with equal values of these fields are a group"},
+			key{"ratio", d.number(&e.Median.Ratio), needed, "which part of the median it lies below"},
+			key{"over", d.duration(&e.Median.Over), needed, "the window of the rate or mean"},
+			key{"min_members", d.integer(&e.Median.MinMembers, 2), "3", "a smaller group is not judged"},
+			key{"for", d.duration(&e.Stays.For), "", "how long it must lie there"},
+			key{"max_gap", d.duration(&e.Stays.MaxGap), "", "samples further apart break it"}),
+		operator(Miss, "no record came until a deadline",
+			key{"after", d.otherEvidence(&e.Missing.After, e, r), needed, "the evidence that begins the wait"},
+			key{"for", d.duration(&e.Missing.For), needed, "the deadline"}),
+	}
+}
+
+// increases reads a rise: of all series of the fault together or, with distinct,
+// of each of so many values by itself.
+func (d *decoder) increases(e *Evidence, operator func(Operator, string, ...key) key, within, distinct key) key {
+	by, values := 1.0, 2
+	k := operator(Increase, "the rises of a counter add up in a window",
+		key{"by", d.number(&by), "1", "by how much"}, within,
+		key{"distinct", distinct.value, "", "the rise of each value of these fields by itself"},
+		key{"values", d.integer(&values, 1), "2", "with distinct: of so many values"})
+	k.value = k.value.then(func(*yaml.Node) {
+		e.Occurs.Count = by
+		if len(e.Occurs.Distinct) > 0 {
+			e.Occurs.Count, e.Occurs.Each = float64(values), by
+		}
+	})
+	return k
+}
+
+func (d *decoder) follows(e *Evidence, r *Rule) value {
+	f := &Follows{}
+	names := d.strings("evidence", &f.Evidence).then(func(n *yaml.Node) {
+		d.afterwards(func() {
+			for i, name := range f.Evidence {
+				d.known(item(n, i), "evidence", name, others(r, e.Name))
+			}
+		})
+	})
+	return d.object("mapping", "`follows`", "follows", []key{
+		{"evidence", names, needed, "one of which must have come before"},
+		{"within", d.duration(&f.Within), needed, "how long before at most"},
+	}).then(func(*yaml.Node) { e.Follows = f })
+}
+
+// otherEvidence reads the name of evidence other than e.
+func (d *decoder) otherEvidence(to *string, e *Evidence, r *Rule) value {
+	return d.text("evidence", to).then(func(n *yaml.Node) {
+		d.afterwards(func() { d.known(n, "evidence", *to, others(r, e.Name)) })
+	})
+}
+
+// others returns the evidence of r except the one called name.
+func others(r *Rule, name string) []string {
+	return slices.DeleteFunc(evidenceNames(r.Evidence), func(s string) bool { return s == name })
+}
+
+func evidenceNames(evidence []Evidence) []string {
+	names := make([]string, 0, len(evidence))
+	for i := range evidence {
+		names = append(names, evidence[i].Name)
+	}
+	return names
+}
