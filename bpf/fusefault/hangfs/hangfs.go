@@ -10,7 +10,8 @@
 //	}
 //
 // Nothing outlives its maker: the children die with it, and a Private mount goes
-// with its daemon's mount namespace.
+// with its daemon's mount namespace. An empty folder that one who was killed left in
+// the temporary folder is removed by the next.
 package hangfs
 
 import (
@@ -71,7 +72,7 @@ func Start(opts Options) (_ *FS, err error) {
 		f.opts.Subtype = "hangfs"
 	}
 	if f.opts.Dir == "" {
-		if f.opts.Dir, err = os.MkdirTemp("", "hangfs-"); err != nil {
+		if f.opts.Dir, err = makeFolder(); err != nil {
 			return nil, fmt.Errorf("make a mount point: %w", err)
 		}
 		f.made = true
