@@ -91,7 +91,7 @@ func (e *Engine) explain(cause, effect *instance, l *link) {
 	case b.parent != nil && !betterCause(cause, l, b.parent, b.via):
 		return
 	case cause.descendsFrom(effect): // they explain each other: the earlier one does
-		if a.parent != effect || a.onset >= b.onset {
+		if a.parent != effect || !earlier(cause, effect) {
 			return
 		}
 		e.detach(cause)
@@ -111,9 +111,16 @@ func (e *Engine) explain(cause, effect *instance, l *link) {
 }
 
 func betterCause(a *instance, via *link, b *instance, viaB *link) bool {
-	switch {
-	case len(via.mine) != len(viaB.mine):
+	if len(via.mine) != len(viaB.mine) {
 		return len(via.mine) > len(viaB.mine)
+	}
+	return earlier(a, b)
+}
+
+// earlier orders verdicts by onset, then by pattern id and verdict id, so that
+// the order of arrival does not show.
+func earlier(a, b *instance) bool {
+	switch {
 	case a.verdict.onset != b.verdict.onset:
 		return a.verdict.onset < b.verdict.onset
 	case a.state.rule.ID != b.state.rule.ID:

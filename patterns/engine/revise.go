@@ -94,10 +94,13 @@ func (e *Engine) reconsider(inst *instance, best finding) {
 // reconnect looks anew for what inst explains and what explains it.
 func (e *Engine) reconnect(inst *instance) {
 	children := slices.Clone(inst.verdict.children)
+	alone := inst.verdict.parent == nil // its cause, if it had one, has left the state and keeps it
 	e.quietlyAbove(inst)
 	e.unlink(inst)
 	for _, one := range append(children, inst) {
-		one.verdict.root = one.verdict.id
+		if one != inst || !alone {
+			one.verdict.root = one.verdict.id
+		}
 		e.touchVerdict(one)
 		e.reroot(one)
 	}
