@@ -10,20 +10,21 @@ import (
 
 // Attributes of findings beside those of identity.
 const (
-	attrKey     = "nccl.wait.job"      // key of the fault: the job, or its host
-	attrHeld    = "nccl.wait.held"     // how it is held up
-	attrRanks   = "nccl.wait.ranks"    // that wait
-	attrCount   = "nccl.wait.count"    // how many
-	attrShows   = "nccl.wait.shows"    // in plain words
-	attrWhy     = "nccl.wait.why"      // what the kernel says of the culprit
-	attrMissing = "nccl.wait.missing"  // what would have made it certain
-	attrAborts  = "nccl.wait.aborts"   // the job, whose ranks may die of this
-	attrCertain = "nccl.wait.certain"  //
-	attrPeer    = "nccl.wait.peer"     // the other end, address and port
-	attrPeerAt  = "nccl.wait.peer_at"  // its host
-	attrFar     = "nccl.wait.far_rank" // its rank
-	attrDevice  = "fuse.device"        // that holds the culprit
-	attrGPU     = "gpu.id"             // of the culprit, when the kernel names it
+	attrKey     = "nccl.wait.job"       // key of the fault: the job, or its host
+	attrHeld    = "nccl.wait.held"      // how it is held up
+	attrRanks   = "nccl.wait.ranks"     // that wait
+	attrCount   = "nccl.wait.count"     // how many
+	attrShows   = "nccl.wait.shows"     // in plain words
+	attrWhy     = "nccl.wait.why"       // what the kernel says of the culprit
+	attrMissing = "nccl.wait.missing"   // what would have made it certain
+	attrAborts  = "nccl.wait.aborts"    // the job, whose ranks may die of this
+	attrCertain = "nccl.wait.certain"   //
+	attrPeer    = "nccl.wait.peer"      // the other end, address and port
+	attrPeerAt  = "nccl.wait.peer_at"   // its host
+	attrFar     = "nccl.wait.far_rank"  // its rank
+	attrPathAt  = "nccl.wait.path_from" // host of the near end, of a path
+	attrDevice  = "fuse.device"         // that holds the culprit
+	attrGPU     = "gpu.id"              // of the culprit, when the kernel names it
 )
 
 // finding is c as a record.
@@ -58,6 +59,9 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	if c.Fact != nil {
 		put(a, attrDevice, c.Fact.Device)
 		put(a, attrGPU, c.Fact.GPU)
+	}
+	if c.Held == heldPath {
+		put(a, attrPathAt, p.Host)
 	}
 	if c.Stall != nil && (c.Held == heldUnseen || c.Held == heldPath || c.Held == heldRefused) {
 		put(a, attrPeer, c.Stall.Peer)
