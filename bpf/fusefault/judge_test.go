@@ -91,7 +91,7 @@ func TestRequestsEndWithTheirThread(t *testing.T) {
 	one := func(change func(*bpfRequest)) request {
 		r := bpfRequest{StartNs: 100, Tid: 7, Pid: 5, Device: 42, Opcode: opRead, NodeId: 3}
 		change(&r)
-		return request{uint64(r.StartNs), r}
+		return request{r.StartNs, r}
 	}
 	for name, want := range map[string]struct {
 		requests []request
