@@ -4,7 +4,9 @@ package fusefault
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -206,6 +208,11 @@ func TestDrillOfAKilledProcessLeavesNoProcess(t *testing.T) {
 	see(func(n int) bool { return n >= 2 })
 	require.NoError(t, d.cmd.Process.Kill())
 	see(func(n int) bool { return n == 0 })
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("hangfs-%d-*", d.cmd.Process.Pid)))
+	require.NoError(t, err)
+	for _, dir := range left { // empty, and swept by a later drill
+		require.NoError(t, os.Remove(dir))
+	}
 }
 
 func BenchmarkOpen(b *testing.B) {

@@ -20,6 +20,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -97,6 +99,26 @@ func Start(opts Options) (_ *FS, err error) {
 		return nil, fmt.Errorf("find the mount of hangfs: %w", err)
 	}
 	return f, nil
+}
+
+// dirPrefix begins the name of a mount point, the maker's pid follows.
+const dirPrefix = "hangfs-"
+
+// sweep takes away the empty mount points of makers that were killed. Not the young
+// ones: a maker in another pid namespace looks dead from here.
+func sweep(parent string) {
+	dirs, _ := filepath.Glob(filepath.Join(parent, dirPrefix+"*-*"))
+	for _, dir := range dirs {
+		maker, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
+		pid, err := strconv.Atoi(maker)
+		info, statErr := os.Lstat(dir)
+		if err != nil || statErr != nil || time.Since(info.ModTime()) < time.Hour {
+			continue
+		}
+		if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			_ = os.Remove(dir) // fails where something is mounted or in it
+		}
+	}
 }
 
 // findMount asks mountinfo and not the file system, which may not answer.

@@ -5,6 +5,9 @@ package hangfs
 import (
 	"context"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,4 +120,26 @@ func TestPrivateMountIsSeenByNobodyElse(t *testing.T) {
 func TestNoMountPointSaysSo(t *testing.T) {
 	_, err := Start(Options{Dir: "/no/such/place"})
 	require.ErrorContains(t, err, "find the mount point")
+}
+
+func TestSweepTakesOnlyOldDirectoriesOfDeadMakers(t *testing.T) {
+	parent := t.TempDir()
+	long := time.Now().Add(-2 * time.Hour)
+	const nobody = "4194305" // above PID_MAX_LIMIT
+	for name, stays := range map[string]bool{
+		"hangfs-" + nobody + "-1":                    false,
+		"hangfs-" + nobody + "-young":                true,
+		"hangfs-" + strconv.Itoa(os.Getpid()) + "-1": true,
+		"hangfs-x-1":             true,
+		"other-" + nobody + "-1": true,
+	} {
+		dir := filepath.Join(parent, name)
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		if !strings.HasSuffix(name, "young") {
+			require.NoError(t, os.Chtimes(dir, long, long))
+		}
+		sweep(parent)
+		_, err := os.Stat(dir)
+		require.Equal(t, stays, err == nil, name)
+	}
 }
