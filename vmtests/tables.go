@@ -30,8 +30,8 @@ func resultsTable(rows []row) string {
 	probes := probesOf(rows)
 	var out strings.Builder
 	fmt.Fprintf(&out, "# What was found on real kernels\n\nMade by `make vmtest`; not edited. Each row is the last run of its kernel: the hook that each probe took, and the delay "+
-		"from a fault made in\nthe machine to its verdict, under software emulation with another machine beside it. A dash: nothing was measured there.\n\n")
-	fmt.Fprintf(&out, "| kernel | package | %s | passed | time | date |\n|%s\n", strings.Join(probes, " | "), strings.Repeat(" --- |", len(probes)+5))
+		"from a fault made in\nthe machine to its verdict, under software emulation with another machine beside it. A dash: nothing was measured there. Packages: how many test packages were run in it\nand passed; a row can be run for those alone that measure.\n\n")
+	fmt.Fprintf(&out, "| kernel | package | %s | packages | time | date |\n|%s\n", strings.Join(probes, " | "), strings.Repeat(" --- |", len(probes)+5))
 	for _, r := range rows {
 		fmt.Fprintf(&out, "| %s | %s %s |", r.Kernel, r.Package, r.Version)
 		for _, probe := range probes {

@@ -6,6 +6,8 @@ package commandtest
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -69,13 +71,22 @@ func Ports(tb testing.TB) []string {
 	}
 }
 
-// FreeAddress is a loopback address nobody listens on.
+// FreeAddress is a loopback address nobody listens on. Its port lies below those
+// that the kernel gives out by itself (net.ipv4.ip_local_port_range begins at
+// 32768), so that no connection of another program takes it meanwhile.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(tb, err)
-	require.NoError(tb, l.Close())
-	return l.Addr().String()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 15_000+rand.IntN(17_000))
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		require.NoError(tb, l.Close())
+		return address
+	}
+	require.FailNow(tb, "no port between 15000 and 32000 is free")
+	return ""
 }
 
 // Running is a tracecore that has become healthy.
