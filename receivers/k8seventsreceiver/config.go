@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -68,13 +67,12 @@ func (c *Config) Validate() error {
 }
 
 // client connects to the API server. No request is made yet.
-func (c *Config) client() (kubernetes.Interface, error) {
+func (c *Config) client() (api, error) {
 	config, err := c.restConfig()
 	if err != nil {
 		return nil, err
 	}
-	config.UserAgent = "tracecore/k8sevents"
-	return kubernetes.NewForConfig(config)
+	return newRESTAPI(config)
 }
 
 func (c *Config) restConfig() (*rest.Config, error) {

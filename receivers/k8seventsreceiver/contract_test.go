@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
 )
@@ -54,7 +53,7 @@ func identifying(next consumer.Logs) (consumer.Logs, error) {
 
 func TestConsumeContract(t *testing.T) {
 	generator := &evictions{t: t}
-	inner := newFactory(func(*Config) (kubernetes.Interface, error) {
+	inner := newFactory(func(*Config) (api, error) {
 		generator.cluster, generator.watch = newCluster(trainingPod()), nil
 		return generator.cluster, nil
 	})

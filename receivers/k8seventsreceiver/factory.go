@@ -6,7 +6,6 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
 )
@@ -17,7 +16,7 @@ func NewFactory() receiver.Factory {
 }
 
 // newFactory lets a test bring its own cluster.
-func newFactory(connect func(*Config) (kubernetes.Interface, error)) receiver.Factory {
+func newFactory(connect func(*Config) (api, error)) receiver.Factory {
 	create := func(_ context.Context, settings receiver.Settings, config component.Config, next consumer.Logs) (receiver.Logs, error) {
 		return newReceiver(settings, config.(*Config), next, connect)
 	}

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -36,8 +35,7 @@ type cluster struct {
 	*fake.Clientset
 
 	mu      sync.Mutex
-	events  []corev1.Event
-	nodes   []corev1.Node
+	listed  []corev1.Event
 	version int
 	asked   []string // resource versions that event watches began at
 	watches chan *watch.FakeWatcher
@@ -52,12 +50,12 @@ func newCluster(objects ...runtime.Object) *cluster {
 	c.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return true, &corev1.EventList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}, Items: c.events}, nil
+		return true, &corev1.EventList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}, Items: c.listed}, nil
 	})
 	c.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return true, &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}, Items: c.nodes}, nil
+		return true, &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}}, nil
 	})
 	c.PrependWatchReactor("events", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		c.mu.Lock()
@@ -160,7 +158,7 @@ func start(t *testing.T, c *cluster, store *memory, sink *consumertest.LogsSink)
 	if store != nil {
 		config.Storage = &storageID
 	}
-	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), config, sink, func(*Config) (kubernetes.Interface, error) { return c, nil })
+	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), config, sink, func(*Config) (api, error) { return c, nil })
 	require.NoError(t, err)
 	r.pause = time.Millisecond
 	require.NoError(t, r.Start(t.Context(), extensions{storageID: store}))
@@ -180,19 +178,39 @@ func awaitRecords(t *testing.T, sink *consumertest.LogsSink, n int) []plog.LogRe
 	return all
 }
 
+// The cluster as the receiver sees it: client-go's fake clientset.
+
+func (c *cluster) events(namespace string) *cache.ListWatch {
+	events := c.CoreV1().Events(namespace)
+	return &cache.ListWatch{
+		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return events.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return events.Watch(ctx, o) },
+	}
+}
+
+func (c *cluster) nodes() *cache.ListWatch {
+	nodes := c.CoreV1().Nodes()
+	return &cache.ListWatch{
+		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return nodes.Watch(ctx, o) },
+	}
+}
+
+func (c *cluster) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return c.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
 // eventsOf lists and watches the events of a cluster after asking allowed.
 func eventsOf(c *cluster, allowed func() error) *cache.ListWatch {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			if err := allowed(); err != nil {
-				return nil, err
-			}
-			return c.CoreV1().Events("").List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return c.CoreV1().Events("").Watch(ctx, o)
-		},
+	events := c.events("")
+	list := events.ListWithContextFunc
+	events.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		if err := allowed(); err != nil {
+			return nil, err
+		}
+		return list(ctx, o)
 	}
+	return events
 }
 
 // sum adds up the data points of a counter.

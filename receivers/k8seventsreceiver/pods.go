@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 )
 
 // mostPods caps the memory of pods; it starts anew when it is full.
@@ -20,14 +18,14 @@ const podTimeout = 2 * time.Second
 // pods knows where a pod runs and for which job. It asks once for each pod that
 // an event worth reporting is about, and only then.
 type pods struct {
-	client kubernetes.Interface
+	client api
 	labels []string
 
 	mu    sync.Mutex
 	known map[string]place // by uid
 }
 
-func newPods(client kubernetes.Interface, labels []string) *pods {
+func newPods(client api, labels []string) *pods {
 	return &pods{client: client, labels: labels, known: map[string]place{}}
 }
 
@@ -42,7 +40,7 @@ func (p *pods) where(ctx context.Context, namespace, name, uid string) place {
 	}
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
-	pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+	pod, err := p.client.pod(ctx, namespace, name)
 	if err != nil || uid != "" && string(pod.UID) != uid {
 		return place{}
 	}

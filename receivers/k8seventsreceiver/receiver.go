@@ -18,8 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -38,7 +36,7 @@ type k8sEvents struct {
 	config    *Config
 	settings  receiver.Settings
 	next      consumer.Logs
-	connect   func(*Config) (kubernetes.Interface, error)
+	connect   func(*Config) (api, error)
 	telemetry *metadata.TelemetryBuilder
 	report    *receiverhelper.ObsReport
 	pause     time.Duration
@@ -55,7 +53,7 @@ type k8sEvents struct {
 	stop       sync.Once
 }
 
-func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, connect func(*Config) (kubernetes.Interface, error)) (*k8sEvents, error) {
+func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, connect func(*Config) (api, error)) (*k8sEvents, error) {
 	telemetry, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
 	if err != nil {
 		return nil, err
@@ -95,25 +93,17 @@ func (k *k8sEvents) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-func (k *k8sEvents) allStreams(client kubernetes.Interface, host component.Host) []*stream {
+func (k *k8sEvents) allStreams(client api, host component.Host) []*stream {
 	namespaces := k.config.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	var all []*stream
 	for _, namespace := range namespaces {
-		events := client.CoreV1().Events(namespace)
-		all = append(all, k.stream(host, "events/"+namespace, &cache.ListWatch{
-			ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return events.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return events.Watch(ctx, o) },
-		}, k.event))
+		all = append(all, k.stream(host, "events/"+namespace, client.events(namespace), k.event))
 	}
 	if k.config.NodeConditions {
-		nodes := client.CoreV1().Nodes()
-		s := k.stream(host, "nodes", &cache.ListWatch{
-			ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return nodes.Watch(ctx, o) },
-		}, k.node)
+		s := k.stream(host, "nodes", client.nodes(), k.node)
 		s.position = "" // what the conditions are must be known before a change can be seen
 		all = append(all, s)
 	}

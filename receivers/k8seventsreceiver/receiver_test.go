@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
 )
@@ -53,7 +52,7 @@ func TestPodOfTheSameNameIsAnother(t *testing.T) {
 
 func TestOldEventsAreNotNews(t *testing.T) {
 	c, sink := newCluster(), &consumertest.LogsSink{}
-	c.events = []corev1.Event{
+	c.listed = []corev1.Event{
 		*podEvent("Evicted", "an hour ago", time.Now().Add(-time.Hour)),
 		*podEvent("Evicted", "just now", time.Now()),
 	}
@@ -82,7 +81,7 @@ func TestForgottenPositionBeginsWithAList(t *testing.T) {
 	start(t, c, nil, sink)
 	w := nextWatch(t, c.watches)
 	c.mu.Lock()
-	c.version, c.events = 500, []corev1.Event{*podEvent("Evicted", "while it was gone", time.Now())}
+	c.version, c.listed = 500, []corev1.Event{*podEvent("Evicted", "while it was gone", time.Now())}
 	c.mu.Unlock()
 	w.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
 	nextWatch(t, c.watches)
@@ -149,7 +148,7 @@ func TestPermanentRefusalIsCountedAndTheWatchGoesOn(t *testing.T) {
 	settings.TelemetrySettings = telemetry.NewTelemetrySettings()
 	c := newCluster()
 	r, err := newReceiver(settings, createDefaultConfig().(*Config), consumertest.NewErr(consumererror.NewPermanent(errors.New("no"))),
-		func(*Config) (kubernetes.Interface, error) { return c, nil })
+		func(*Config) (api, error) { return c, nil })
 	require.NoError(t, err)
 	require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
 	w := nextWatch(t, c.watches)
@@ -172,7 +171,7 @@ func TestShutdownBeforeStart(t *testing.T) {
 func TestMissingStorageExtensionIsSaid(t *testing.T) {
 	config := createDefaultConfig().(*Config)
 	config.Storage = &storageID
-	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), config, consumertest.NewNop(), func(*Config) (kubernetes.Interface, error) { return newCluster(), nil })
+	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), config, consumertest.NewNop(), func(*Config) (api, error) { return newCluster(), nil })
 	require.NoError(t, err)
 	require.ErrorContains(t, r.Start(t.Context(), componenttest.NewNopHost()), "name it under service::extensions")
 	require.NoError(t, r.Shutdown(context.Background()))
