@@ -23,6 +23,10 @@ var errInvalid = errors.New("invalid record")
 // (ICSK_TIME_PROBE0, include/net/inet_connection_sock.h).
 const timerProbe0 = 3
 
+// handshakeBytes is how much of a connection's beginning is told
+// (HANDSHAKE_BYTES in handshake.h); the field has room for more.
+const handshakeBytes = 13
+
 // decodeSocket turns one record into a socket. tick is the unit of its ages.
 func decodeSocket(r *bpfSocketRecord, tick time.Duration, s *Socket) error {
 	local, remote, err := addresses(&r.Endpoints)
@@ -45,7 +49,7 @@ func decodeSocket(r *bpfSocketRecord, tick time.Duration, s *Socket) error {
 	decodeQueues(r, s)
 	decodeProgress(r, tick, s)
 	if n := int(r.HandshakeBytes); n > 0 {
-		s.Handshake = append([]byte(nil), r.Handshake[:min(n, len(r.Handshake))]...)
+		s.Handshake = append([]byte(nil), r.Handshake[:min(n, handshakeBytes)]...)
 	}
 	return nil
 }
