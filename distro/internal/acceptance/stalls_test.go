@@ -101,7 +101,7 @@ func TestAStoppedRankOfARingIsNamed(t *testing.T) {
 // one fault: under software emulation the whole table takes too long.
 func inTestMachine(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv("TRACECORE_RESULTS") == "" {
+	if name, err := os.Hostname(); err != nil || name != "vmtest" {
 		return false
 	}
 	t.Log("made on the machine that runs make host")
