@@ -7,7 +7,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 
 PACKAGES ?= ./...
 KERNEL ?=
-FUZZTIME ?= 30s
+FUZZTIME ?= 20s
 KUBERNETES := 1.35.4
 
 BIN := .cache/bin

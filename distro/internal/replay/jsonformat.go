@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/tracecoreai/tracecore/distro/internal/replay/kernelline"
 )
 
 // jsonFormat reads OTLP and kernel records in JSON, a document to a line or over
@@ -72,7 +74,7 @@ func (j *jsonFormat) take(where string, document []byte) error {
 	switch kind {
 	case journalJSON:
 		line, err := parseJournal(document)
-		if errors.Is(err, errForeign) {
+		if errors.Is(err, kernelline.ErrForeign) {
 			return nil
 		}
 		if err == nil {

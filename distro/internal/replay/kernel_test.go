@@ -125,15 +125,3 @@ func TestNoLineOfAKernelLogIsBelievedWithoutBounds(t *testing.T) {
 	require.Empty(t, got.bad)
 	require.Len(t, got.verdicts, 1)
 }
-
-func FuzzKernelLine(f *testing.F) {
-	for _, seed := range []string{"[1.0] x", "<3>[1.0][ T1] x", "kern  :err   : [1.0] x", "2026-11-21T08:41:23,965742+00:00 x", "2026-11-21T08:41:23+0000 h kernel: x", "Nov 21 08:41:23 h kernel: x", "[Sat Nov 21 08:41:23 2026] x", "-- x --"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, line string) {
-		got, err := times{zone: time.UTC, year: 2026}.parse(line)
-		if err == nil && !strings.HasSuffix(line, got.text) {
-			t.Errorf("%q: text %q is not its end", line, got.text)
-		}
-	})
-}

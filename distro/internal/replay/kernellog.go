@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/distro/internal/replay/kernelline"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
 )
 
@@ -38,11 +39,11 @@ func newKernelLog(host string, boot time.Time, emit func(batch), warn func(error
 var rtc = regexp.MustCompile(`setting system clock to \S+ UTC \((\d{1,11})\)`)
 
 // add takes in one line.
-func (k *kernelLog) add(line kernelLine) error {
-	if line.at.IsZero() {
-		line.at = k.place(line)
+func (k *kernelLog) add(line kernelline.Line) error {
+	if line.At.IsZero() {
+		line.At = k.place(line)
 	}
-	name := line.host
+	name := line.Host
 	if name == "" {
 		name = k.host
 	}
@@ -52,7 +53,7 @@ func (k *kernelLog) add(line kernelLine) error {
 	}
 	for _, t := range k.order {
 		if t.Pending() {
-			k.put(t.Advance(line.at))
+			k.put(t.Advance(line.At))
 		}
 	}
 	k.put(translator.Translate(event(line)))
@@ -61,11 +62,11 @@ func (k *kernelLog) add(line kernelLine) error {
 
 // place finds the time of a line that has only an uptime. Where nothing says when
 // the machine booted, time counts from 1970.
-func (k *kernelLog) place(line kernelLine) time.Time {
+func (k *kernelLog) place(line kernelline.Line) time.Time {
 	if k.boot.IsZero() {
-		if m := rtc.FindStringSubmatch(line.text); m != nil {
-			if unix, err := seconds(m[1]); err == nil {
-				k.boot = time.Unix(0, int64(unix)).Add(-line.uptime)
+		if m := rtc.FindStringSubmatch(line.Text); m != nil {
+			if unix, err := kernelline.Seconds(m[1]); err == nil {
+				k.boot = time.Unix(0, int64(unix)).Add(-line.Uptime)
 			}
 		}
 	}
@@ -74,9 +75,9 @@ func (k *kernelLog) place(line kernelLine) time.Time {
 			k.told = true
 			k.warn(errors.New("the log has no time of day, only time since boot: times of this file count from 1970; --boot-time says when the machine booted"))
 		}
-		return time.Unix(0, int64(line.uptime))
+		return time.Unix(0, int64(line.Uptime))
 	}
-	return k.boot.Add(line.uptime)
+	return k.boot.Add(line.Uptime)
 }
 
 func (k *kernelLog) of(host string) (*kerneleventsreceiver.Translator, error) {
@@ -109,21 +110,21 @@ func (k *kernelLog) finish() {
 }
 
 // event is the record as the kernel-log probe would have read it.
-func event(line kernelLine) *kmsg.Event {
-	text, cut := line.text, false
+func event(line kernelline.Line) *kmsg.Event {
+	text, cut := line.Text, false
 	if len(text) > kmsg.MaxText {
 		text, cut = text[:kmsg.MaxText], true
 	}
-	return &kmsg.Event{Time: line.at, Writer: line.writer, Truncated: cut, Text: strings.ToValidUTF8(text, "�")}
+	return &kmsg.Event{Time: line.At, Writer: line.Writer, Truncated: cut, Text: strings.ToValidUTF8(text, "�")}
 }
 
 // textLog reads a kernel log line by line.
 type textLog struct {
 	in      *file
-	times   times
+	times   kernelline.Times
 	log     *kernelLog
 	line    int
-	pending kernelLine // a record whose next lines may belong to it
+	pending kernelline.Line // a record whose next lines may belong to it
 	open    bool
 }
 
@@ -151,19 +152,19 @@ func (t *textLog) fill() error {
 func (t *textLog) where() string { return fmt.Sprintf("%s:%d", t.in.name, t.line) }
 
 func (t *textLog) take(raw string) error {
-	line, err := t.times.parse(raw)
+	line, err := t.times.Parse(raw)
 	switch {
-	case errors.Is(err, errNotice):
+	case errors.Is(err, kernelline.ErrNotice):
 		return t.flush()
-	case errors.Is(err, errForeign):
+	case errors.Is(err, kernelline.ErrForeign):
 		return t.flush()
-	case errors.Is(err, errContinues) && t.open:
-		if len(t.pending.text) <= kmsg.MaxText {
-			t.pending.text += "\n" + raw
+	case errors.Is(err, kernelline.ErrContinues) && t.open:
+		if len(t.pending.Text) <= kmsg.MaxText {
+			t.pending.Text += "\n" + raw
 		}
 		return nil
-	case errors.Is(err, errContinues), errors.Is(err, errNoRecord):
-		return fmt.Errorf("%w: %s", errNoRecord, quote([]byte(raw)))
+	case errors.Is(err, kernelline.ErrContinues), errors.Is(err, kernelline.ErrNoRecord):
+		return fmt.Errorf("%w: %s", kernelline.ErrNoRecord, quote([]byte(raw)))
 	case err != nil:
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/distro/internal/replay/kernelline"
 )
 
 // journalRecord is one kernel record as `journalctl -k -o json` writes it
@@ -25,31 +26,31 @@ type journalRecord struct {
 // parse returns the line that a record of the journal is. What a process wrote
 // to /dev/kmsg has another facility than the kernel's, and journald took its
 // beginning for the name of a program (journald-kmsg.c, dev_kmsg_record).
-func parseJournal(document []byte) (kernelLine, error) {
+func parseJournal(document []byte) (kernelline.Line, error) {
 	var r journalRecord
 	if err := json.Unmarshal(document, &r); err != nil {
-		return kernelLine{}, fmt.Errorf("journal record: %w", err)
+		return kernelline.Line{}, fmt.Errorf("journal record: %w", err)
 	}
 	if r.Transport != "kernel" {
-		return kernelLine{}, errForeign
+		return kernelline.Line{}, kernelline.ErrForeign
 	}
 	micros, err := strconv.ParseInt(r.Time, 10, 64)
 	if err != nil || micros <= 0 || micros > 1<<52 {
-		return kernelLine{}, fmt.Errorf("journal record: __REALTIME_TIMESTAMP %q is no time", r.Time)
+		return kernelline.Line{}, fmt.Errorf("journal record: __REALTIME_TIMESTAMP %q is no time", r.Time)
 	}
 	text, err := journalText(r.Message)
 	if err != nil {
-		return kernelLine{}, err
+		return kernelline.Line{}, err
 	}
-	line := kernelLine{at: time.UnixMicro(micros), host: r.Host, writer: kmsg.WriterKernel, text: text}
+	line := kernelline.Line{At: time.UnixMicro(micros), Host: r.Host, Writer: kmsg.WriterKernel, Text: text}
 	switch r.Facility {
 	case "0":
 	case "":
-		line.writer = kmsg.WriterUnknown
+		line.Writer = kmsg.WriterUnknown
 	default:
-		line.writer = kmsg.WriterUserspace
+		line.Writer = kmsg.WriterUserspace
 		if r.Identifier != "" {
-			line.text = r.Identifier + ": " + text
+			line.Text = r.Identifier + ": " + text
 		}
 	}
 	return line, nil
@@ -83,18 +84,18 @@ type dmesgDocument struct {
 	} `json:"dmesg"`
 }
 
-func parseDmesg(document []byte) ([]kernelLine, error) {
+func parseDmesg(document []byte) ([]kernelline.Line, error) {
 	var d dmesgDocument
 	if err := json.Unmarshal(document, &d); err != nil {
 		return nil, fmt.Errorf("dmesg: %w", err)
 	}
-	lines := make([]kernelLine, 0, len(d.Records))
+	lines := make([]kernelline.Line, 0, len(d.Records))
 	for i, r := range d.Records {
-		uptime, err := seconds(r.Time.String())
+		uptime, err := kernelline.Seconds(r.Time.String())
 		if err != nil {
 			return lines, fmt.Errorf("dmesg: record %d: time %q is no number of seconds", i, r.Time)
 		}
-		lines = append(lines, kernelLine{uptime: uptime, text: r.Text})
+		lines = append(lines, kernelline.Line{Uptime: uptime, Text: r.Text})
 	}
 	return lines, nil
 }

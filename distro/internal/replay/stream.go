@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/tracecoreai/tracecore/distro/internal/replay/kernelline"
 )
 
 // partial is a part of an input that cannot be read, and that others follow.
@@ -99,18 +101,18 @@ type empty struct{}
 
 func (empty) fill() error { return io.EOF }
 
-func (o *opener) times() times { return times{zone: o.Zone, year: o.Year} }
+func (o *opener) times() kernelline.Times { return kernelline.Times{Zone: o.Zone, Year: o.Year} }
 
 // isKernelLog reports whether the first line that says anything is a record.
 func (o *opener) isKernelLog(head []byte) bool {
 	for line := range strings.Lines(string(head)) {
 		line = strings.TrimRight(line, "\r\n")
-		_, err := o.times().parse(line)
+		_, err := o.times().Parse(line)
 		switch {
-		case line == "", errors.Is(err, errNotice):
+		case line == "", errors.Is(err, kernelline.ErrNotice):
 			continue
 		default: // what lacks a year is one: its lines say what to do
-			return err == nil || errors.Is(err, errForeign) || errors.Is(err, errNoYear)
+			return err == nil || errors.Is(err, kernelline.ErrForeign) || errors.Is(err, kernelline.ErrNoYear)
 		}
 	}
 	return false

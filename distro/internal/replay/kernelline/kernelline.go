@@ -1,4 +1,6 @@
-package replay
+// Package kernelline reads lines of saved kernel logs, in the forms that dmesg,
+// journalctl and syslog write them.
+package kernelline
 
 import (
 	"errors"
@@ -10,22 +12,22 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
 )
 
-// kernelLine is one line of a saved kernel log.
-type kernelLine struct {
-	at     time.Time
-	uptime time.Duration // where the line has only that; at is zero then
-	host   string        // "" when the line does not say
-	writer kmsg.Writer
-	text   string
+// Line is one line of a saved kernel log.
+type Line struct {
+	At     time.Time
+	Uptime time.Duration // where the line has only that; at is zero then
+	Host   string        // "" when the line does not say
+	Writer kmsg.Writer
+	Text   string
 }
 
 // The outcomes of a line that is no record.
 var (
-	errNotice    = errors.New("a line of the tool that wrote the log")
-	errContinues = errors.New("the record before goes on")
-	errForeign   = errors.New("not the kernel's line")
-	errNoYear    = errors.New("its time has no year: give --year, or save the log with `journalctl -k -o json` or `dmesg --time-format iso`")
-	errNoRecord  = errors.New("no line of a kernel log")
+	ErrNotice    = errors.New("a line of the tool that wrote the log")
+	ErrContinues = errors.New("the record before goes on")
+	ErrForeign   = errors.New("not the kernel's line")
+	ErrNoYear    = errors.New("its time has no year: give --year, or save the log with `journalctl -k -o json` or `dmesg --time-format iso`")
+	ErrNoRecord  = errors.New("no line of a kernel log")
 )
 
 // The forms that dmesg and journalctl write a line in (dmesg(1) of util-linux:
@@ -42,30 +44,30 @@ var (
 	notice    = regexp.MustCompile(`^-- .* --$`)
 )
 
-// times say what a line's time means where the line leaves it open.
-type times struct {
-	zone *time.Location
-	year int // 0: not known
+// Times say what a line's time means where the line leaves it open.
+type Times struct {
+	Zone *time.Location
+	Year int // 0: not known
 }
 
-// parse reads one line.
-func (t times) parse(line string) (kernelLine, error) {
+// Parse reads one line.
+func (t Times) Parse(line string) (Line, error) {
 	switch {
 	case notice.MatchString(line):
-		return kernelLine{}, errNotice
+		return Line{}, ErrNotice
 	case strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t"):
-		return kernelLine{}, errContinues
+		return Line{}, ErrContinues
 	}
 	writer, line := writtenBy(line)
 	parsed, rest, err := t.time(line)
 	if err != nil {
-		return kernelLine{}, err
+		return Line{}, err
 	}
 	if writer != kmsg.WriterUnknown {
-		parsed.writer = writer
+		parsed.Writer = writer
 	}
-	if parsed.text == "" {
-		parsed.text = rest
+	if parsed.Text == "" {
+		parsed.Text = rest
 	}
 	return parsed, nil
 }
@@ -92,19 +94,19 @@ func writtenBy(line string) (kmsg.Writer, string) {
 
 // time reads the time at the beginning of a line and, in the forms that have
 // them, host and program.
-func (t times) time(line string) (kernelLine, string, error) {
+func (t Times) time(line string) (Line, string, error) {
 	if m := sinceBoot.FindStringSubmatch(line); m != nil {
-		uptime, err := seconds(m[1])
+		uptime, err := Seconds(m[1])
 		parsed, rest, foreign := host(line[len(m[0]):])
 		if foreign { // dmesg -t prints no host: what looks like one is text
-			parsed, rest = kernelLine{}, line[len(m[0]):]
+			parsed, rest = Line{}, line[len(m[0]):]
 		}
-		parsed.uptime = uptime
+		parsed.Uptime = uptime
 		return parsed, rest, err
 	}
 	if m := calendar.FindStringSubmatch(line); m != nil {
-		at, err := time.ParseInLocation(time.ANSIC, m[1], t.zone)
-		return kernelLine{at: at}, line[len(m[0]):], err
+		at, err := time.ParseInLocation(time.ANSIC, m[1], t.Zone)
+		return Line{At: at}, line[len(m[0]):], err
 	}
 	if m := iso.FindStringSubmatch(line); m != nil {
 		return t.iso(m, line[len(m[0]):])
@@ -112,59 +114,60 @@ func (t times) time(line string) (kernelLine, string, error) {
 	if m := yearless.FindStringSubmatch(line); m != nil {
 		return t.yearless(m[1], line[len(m[0]):])
 	}
-	return kernelLine{}, "", errNoRecord
+	return Line{}, "", ErrNoRecord
 }
 
-func (t times) iso(m []string, rest string) (kernelLine, string, error) {
+func (t Times) iso(m []string, rest string) (Line, string, error) {
 	text := strings.Replace(m[1], ",", ".", 1)
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		at, err = time.Parse("2006-01-02T15:04:05.999999999-0700", text)
 	}
 	if err != nil {
-		return kernelLine{}, "", err
+		return Line{}, "", err
 	}
 	if m[2] == "," { // dmesg --time-format iso: no host follows
-		return kernelLine{at: at}, rest, nil
+		return Line{At: at}, rest, nil
 	}
 	return named(at, rest)
 }
 
-func (t times) yearless(text, rest string) (kernelLine, string, error) {
-	if t.year == 0 {
-		return kernelLine{}, "", errNoYear
+func (t Times) yearless(text, rest string) (Line, string, error) {
+	if t.Year == 0 {
+		return Line{}, "", ErrNoYear
 	}
-	at, err := time.ParseInLocation("2006 Jan _2 15:04:05.999999999", strconv.Itoa(t.year)+" "+text, t.zone)
+	at, err := time.ParseInLocation("2006 Jan _2 15:04:05.999999999", strconv.Itoa(t.Year)+" "+text, t.Zone)
 	if err != nil {
-		return kernelLine{}, "", err
+		return Line{}, "", err
 	}
 	return named(at, rest)
 }
 
 // named reads "host kernel: text"; other programs of a syslog file are no
 // business of ours. A syslog daemon may repeat the uptime before the text.
-func named(at time.Time, rest string) (kernelLine, string, error) {
+func named(at time.Time, rest string) (Line, string, error) {
 	parsed, text, foreign := host(rest)
-	if foreign || parsed.host == "" {
-		return kernelLine{}, "", errForeign
+	if foreign || parsed.Host == "" {
+		return Line{}, "", ErrForeign
 	}
-	parsed.at = at
+	parsed.At = at
 	return parsed, text[len(sinceBoot.FindString(text)):], nil
 }
 
 // host reads "host kernel: " and returns what follows; foreign when a program
 // other than the kernel is named.
-func host(line string) (parsed kernelLine, rest string, foreign bool) {
+func host(line string) (parsed Line, rest string, foreign bool) {
 	m := fromHost.FindStringSubmatch(line)
 	if m == nil {
-		return kernelLine{}, line, false
+		return Line{}, line, false
 	}
 	if m[2] != "kernel" {
-		return kernelLine{}, line, true
+		return Line{}, line, true
 	}
-	return kernelLine{host: m[1]}, line[len(m[0]):], false
+	return Line{Host: m[1]}, line[len(m[0]):], false
 }
 
-func seconds(text string) (time.Duration, error) {
+// Seconds reads a time since boot in seconds.
+func Seconds(text string) (time.Duration, error) {
 	return time.ParseDuration(text + "s")
 }
