@@ -33,6 +33,8 @@ func TestSequenceNumbersOfSYNAndFINAreNoBytes(t *testing.T) {
 		"established":                       {Established, 1, 2, 3, 1, 2, 3},
 		"SYN in flight":                     {SynSent, 5, 0, 1, 0, 0, 0},
 		"SYN not sent yet":                  {SynSent, 0, 1, 0, 0, 0, 0},
+		"numbers not all set yet":           {SynSent, 0, 1684909097, 7, 0, 0, 0},
+		"ended, with bytes never sent":      {Close, 0, 5, 7, 0, 0, 0},
 		"our FIN in flight":                 {FinWait1, 4, 0, 1, 4, 0, 0},
 		"our FIN behind unsent bytes":       {FinWait1, 4, 11, 7, 4, 10, 7},
 		"our FIN acknowledged":              {FinWait2, 4, 0, 0, 4, 0, 0},
