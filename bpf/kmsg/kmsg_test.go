@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,14 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
+
+// The first thread has the process's number, which is what the tests look for. A
+// goroutine is sure to run on it only when locked to it while packages initialize.
+func init() {
+	if os.Getenv(childVar) != "" {
+		runtime.LockOSThread()
+	}
+}
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(childVar); name != "" {
