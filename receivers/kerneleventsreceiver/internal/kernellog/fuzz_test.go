@@ -50,7 +50,7 @@ func checkFault(t *testing.T, f Fault, size int) {
 	seen := map[string]bool{}
 	for _, a := range f.Attributes {
 		require.False(t, seen[a.Key], a.Key)
-		require.LessOrEqual(t, len(a.Text), size+64)
+		require.LessOrEqual(t, len(a.Text), 3*size+64) // strings.ToLower makes U+FFFD of a byte that is no text
 		seen[a.Key] = true
 	}
 	if id, known := attribute(f, AttributeGPUID); known {
