@@ -9,17 +9,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/metadata"
-)
-
-// ErrorMode says what a probe that does not work does to the collector.
-type ErrorMode string
-
-const (
-	// ErrorModePropagate stops the collector.
-	ErrorModePropagate ErrorMode = "propagate"
-	// ErrorModeIgnore sets the component's status and a metric; the collector
-	// lives on.
-	ErrorModeIgnore ErrorMode = "ignore"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
 // Config of the receiver.
@@ -42,7 +32,7 @@ type Config struct {
 	// the environment, else /proc.
 	ProcRoot string `mapstructure:"proc_root"`
 	// ErrorMode says what happens when the probe does not work.
-	ErrorMode ErrorMode `mapstructure:"error_mode"`
+	ErrorMode record.ErrorMode `mapstructure:"error_mode"`
 }
 
 // minInterval keeps a typing error from making scans a load.
@@ -52,13 +42,13 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(), MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
 		Threshold: time.Second, ScanInterval: time.Second, RepeatInterval: 10 * time.Second, CollectionInterval: 10 * time.Second,
-		ErrorMode: ErrorModePropagate,
+		ErrorMode: record.Propagate,
 	}
 }
 
 // Validate reports every setting that cannot work.
 func (c *Config) Validate() error {
-	var problems []error
+	problems := []error{c.ErrorMode.Check()}
 	for _, setting := range []struct {
 		name  string
 		value time.Duration
@@ -74,9 +64,6 @@ func (c *Config) Validate() error {
 	}
 	if c.ProcRoot != "" && !filepath.IsAbs(c.ProcRoot) {
 		problems = append(problems, fmt.Errorf("proc_root: %q is relative: give the whole path, such as /host/proc", c.ProcRoot))
-	}
-	if c.ErrorMode != ErrorModePropagate && c.ErrorMode != ErrorModeIgnore {
-		problems = append(problems, fmt.Errorf("error_mode: %q is neither propagate nor ignore", c.ErrorMode))
 	}
 	return errors.Join(problems...)
 }

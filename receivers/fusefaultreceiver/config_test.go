@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
 func load(t *testing.T, name string) *Config {
@@ -34,7 +35,7 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, []time.Duration{2 * time.Second, 500 * time.Millisecond, 30 * time.Second, time.Minute},
 		[]time.Duration{config.Threshold, config.ScanInterval, config.RepeatInterval, config.CollectionInterval})
 	require.Equal(t, "/host/proc", config.ProcRoot)
-	require.Equal(t, ErrorModeIgnore, config.ErrorMode)
+	require.Equal(t, record.Ignore, config.ErrorMode)
 	require.True(t, config.Events.FuseStall.Enabled)
 	require.False(t, config.Events.FuseStallEnd.Enabled)
 	require.False(t, config.Metrics.FuseConnectionWaiting.Enabled)

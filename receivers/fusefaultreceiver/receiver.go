@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/collector/receiver/receiverhelper"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/probe"
@@ -82,13 +81,13 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 func (w *watcher) start(host component.Host, e *exit) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.started {
+	switch {
+	case !w.started:
 		if err := w.begin(host); err != nil {
 			return err
 		}
 		w.started = true
-	}
-	if w.failed != nil {
+	case w.failed != nil: // each signal has its status
 		componentstatus.ReportStatus(host, componentstatus.NewPermanentErrorEvent(w.failed))
 	}
 	e.open()
@@ -101,7 +100,7 @@ func (w *watcher) begin(host component.Host) error {
 	if err != nil {
 		return err
 	}
-	if err := w.openSource(); err != nil {
+	if err := w.openSource(host); err != nil {
 		return err
 	}
 	if err := w.observeSource(); err != nil {
@@ -122,9 +121,12 @@ func (w *watcher) begin(host component.Host) error {
 	return nil
 }
 
+// missing is what there is not without the probe.
+const missing = "FUSE stalls"
+
 // openSource opens the probe. In mode ignore a probe that does not open leaves
 // the receiver without one.
-func (w *watcher) openSource() error {
+func (w *watcher) openSource(host component.Host) error {
 	var err error
 	w.source, w.machine, err = w.around.open(w.config)
 	if err == nil {
@@ -132,13 +134,8 @@ func (w *watcher) openSource() error {
 		return nil
 	}
 	w.source = nil
-	err = fmt.Errorf("open the FUSE probe: %w", err)
-	if w.config.ErrorMode == ErrorModePropagate {
-		return err
-	}
-	w.failed = err
-	w.settings.Logger.Warn("no FUSE stalls: the receiver goes on without its probe", zap.Error(err))
-	return nil
+	w.failed = fmt.Errorf("open the FUSE probe: %w", err)
+	return w.config.ErrorMode.NotOpened(host, w.settings.Logger, missing, w.failed)
 }
 
 func (w *watcher) closeSource() error {
@@ -232,12 +229,7 @@ func (w *watcher) each(use func(*exit)) {
 // fail reports a probe that stopped working while the receiver runs.
 func (w *watcher) fail(host component.Host, err error) {
 	w.working.Store(false)
-	w.settings.Logger.Error("no more FUSE stalls: the probe stopped working", zap.Error(err))
-	event := componentstatus.NewPermanentErrorEvent(err)
-	if w.config.ErrorMode == ErrorModePropagate {
-		event = componentstatus.NewFatalErrorEvent(err)
-	}
-	componentstatus.ReportStatus(host, event)
+	w.config.ErrorMode.Stopped(host, w.settings.Logger, missing, componentstatus.NewPermanentErrorEvent(err))
 }
 
 // leave ends one signal.

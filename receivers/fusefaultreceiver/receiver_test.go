@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
 var identityID = component.MustNewID("identity")
@@ -210,7 +211,7 @@ func TestShutdownBeforeStartAndTwice(t *testing.T) {
 }
 
 func TestMissingIdentityExtensionIsAnErrorInEitherMode(t *testing.T) {
-	for _, mode := range []ErrorMode{ErrorModePropagate, ErrorModeIgnore} {
+	for _, mode := range []record.ErrorMode{record.Propagate, record.Ignore} {
 		b := newBench(t)
 		b.config.ErrorMode = mode
 		r := b.logs(t, nil)
@@ -221,13 +222,13 @@ func TestMissingIdentityExtensionIsAnErrorInEitherMode(t *testing.T) {
 
 func TestProbeThatDoesNotOpen(t *testing.T) {
 	refuse := errors.New("iterators need Linux 5.8")
-	for _, mode := range []ErrorMode{ErrorModePropagate, ErrorModeIgnore} {
+	for _, mode := range []record.ErrorMode{record.Propagate, record.Ignore} {
 		t.Run(string(mode), func(t *testing.T) {
 			b := newBench(t)
 			b.config.ErrorMode, b.openErr = mode, refuse
 			logs, metrics := b.logs(t, nil), b.metrics(t, nil)
 			err := logs.Start(t.Context(), b.host)
-			if mode == ErrorModePropagate {
+			if mode == record.Propagate {
 				require.ErrorIs(t, err, refuse)
 				require.Empty(t, b.host.statuses)
 			} else {
@@ -249,8 +250,8 @@ func TestProbeThatDoesNotOpen(t *testing.T) {
 
 func TestProbeThatKeepsFailing(t *testing.T) {
 	broken := errors.New("map is gone")
-	for mode, status := range map[ErrorMode]componentstatus.Status{
-		ErrorModePropagate: componentstatus.StatusFatalError, ErrorModeIgnore: componentstatus.StatusPermanentError,
+	for mode, status := range map[record.ErrorMode]componentstatus.Status{
+		record.Propagate: componentstatus.StatusFatalError, record.Ignore: componentstatus.StatusPermanentError,
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			b := newBench(t)

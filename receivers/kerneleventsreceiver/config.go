@@ -7,18 +7,8 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
-)
-
-// ErrorMode says what a probe that does not work does to the collector.
-type ErrorMode string
-
-const (
-	// ErrorModePropagate stops the collector.
-	ErrorModePropagate ErrorMode = "propagate"
-	// ErrorModeIgnore sets the component's status and a metric; the collector
-	// and what else this receiver does live on.
-	ErrorModeIgnore ErrorMode = "ignore"
 )
 
 // Config of the receiver.
@@ -30,7 +20,7 @@ type Config struct {
 	// process.exit records.
 	Identity *component.ID `mapstructure:"identity"`
 	// ErrorMode says what happens when the kernel-log probe does not work.
-	ErrorMode ErrorMode `mapstructure:"error_mode"`
+	ErrorMode record.ErrorMode `mapstructure:"error_mode"`
 	// ProcessExits turns exits of rank processes into records.
 	ProcessExits bool `mapstructure:"process_exits"`
 	// Fold says how repetitions of a fault become one record.
@@ -50,7 +40,7 @@ type FoldConfig struct {
 func createDefaultConfig() component.Config {
 	return &Config{
 		LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(),
-		ErrorMode:         ErrorModePropagate,
+		ErrorMode:         record.Propagate,
 		ProcessExits:      true,
 		Fold:              FoldConfig{Quiet: time.Second, Longest: 10 * time.Second, MaxOpen: 4096},
 	}
@@ -58,10 +48,7 @@ func createDefaultConfig() component.Config {
 
 // Validate reports every setting that cannot work.
 func (c *Config) Validate() error {
-	var problems []error
-	if c.ErrorMode != ErrorModePropagate && c.ErrorMode != ErrorModeIgnore {
-		problems = append(problems, fmt.Errorf("error_mode: %q is neither propagate nor ignore", c.ErrorMode))
-	}
+	problems := []error{c.ErrorMode.Check()}
 	if c.Fold.Quiet <= 0 {
 		problems = append(problems, fmt.Errorf("fold::quiet: %s: set a time above zero, such as 1s", c.Fold.Quiet))
 	}

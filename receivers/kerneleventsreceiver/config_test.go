@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
@@ -19,7 +20,7 @@ func TestConfig(t *testing.T) {
 	all := createDefaultConfig().(*Config)
 	identityID := component.MustNewID("identity")
 	all.Identity = &identityID
-	all.ErrorMode = ErrorModeIgnore
+	all.ErrorMode = record.Ignore
 	all.ProcessExits = false
 	all.Fold = FoldConfig{Quiet: 2 * time.Second, Longest: time.Minute, MaxOpen: 128}
 	for name, tc := range map[string]struct {

@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
@@ -94,6 +93,9 @@ func (k *kernelEvents) Start(_ context.Context, host component.Host) error {
 	return nil
 }
 
+// missing is what there is not without the probe.
+const missing = "faults from the kernel log"
+
 // openSource opens the probe. In mode ignore a probe that does not open leaves
 // the receiver without one.
 func (k *kernelEvents) openSource(host component.Host) error {
@@ -103,13 +105,7 @@ func (k *kernelEvents) openSource(host component.Host) error {
 		k.working.Store(true)
 		return nil
 	}
-	err = fmt.Errorf("open the kernel-log probe: %w", err)
-	if k.config.ErrorMode == ErrorModePropagate {
-		return err
-	}
-	k.settings.Logger.Warn("no faults from the kernel log: the receiver goes on without its probe", zap.Error(err))
-	componentstatus.ReportStatus(host, componentstatus.NewPermanentErrorEvent(err))
-	return nil
+	return k.config.ErrorMode.NotOpened(host, k.settings.Logger, missing, fmt.Errorf("open the kernel-log probe: %w", err))
 }
 
 func (k *kernelEvents) closeSource() error {
@@ -181,12 +177,7 @@ func (k *kernelEvents) read(host component.Host) {
 // fail reports a probe that stopped working while the receiver runs.
 func (k *kernelEvents) fail(host component.Host, err error) {
 	k.working.Store(false)
-	k.settings.Logger.Error("no more faults from the kernel log: the probe stopped working", zap.Error(err))
-	event := componentstatus.NewPermanentErrorEvent(err)
-	if k.config.ErrorMode == ErrorModePropagate {
-		event = componentstatus.NewFatalErrorEvent(err)
-	}
-	componentstatus.ReportStatus(host, event)
+	k.config.ErrorMode.Stopped(host, k.settings.Logger, missing, componentstatus.NewPermanentErrorEvent(err))
 }
 
 // Shutdown closes the probe, lets the worker finish what was read and flush its

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
@@ -215,7 +216,7 @@ func TestShutdownBeforeStartAndTwice(t *testing.T) {
 }
 
 func TestMissingIdentityExtensionIsAnErrorInEitherMode(t *testing.T) {
-	for _, mode := range []ErrorMode{ErrorModePropagate, ErrorModeIgnore} {
+	for _, mode := range []record.ErrorMode{record.Propagate, record.Ignore} {
 		b := newBench(t, nil)
 		b.config.ErrorMode = mode
 		require.ErrorContains(t, b.receiver.Start(t.Context(), newFakeHost()), "no such extension")
@@ -225,13 +226,13 @@ func TestMissingIdentityExtensionIsAnErrorInEitherMode(t *testing.T) {
 
 func TestProbeThatDoesNotOpen(t *testing.T) {
 	refuse := errors.New("ring buffers need Linux 5.8")
-	for _, mode := range []ErrorMode{ErrorModePropagate, ErrorModeIgnore} {
+	for _, mode := range []record.ErrorMode{record.Propagate, record.Ignore} {
 		t.Run(string(mode), func(t *testing.T) {
 			b := newBench(t, nil)
 			b.config.ErrorMode = mode
 			b.receiver.(*kernelEvents).open = func() (source, error) { return nil, refuse }
 			err := b.receiver.Start(t.Context(), b.host)
-			if mode == ErrorModePropagate {
+			if mode == record.Propagate {
 				require.ErrorIs(t, err, refuse)
 				require.Empty(t, b.host.statuses)
 			} else {
@@ -250,8 +251,8 @@ func TestProbeThatDoesNotOpen(t *testing.T) {
 
 func TestProbeThatFailsLater(t *testing.T) {
 	broken := errors.New("ring is gone")
-	for mode, status := range map[ErrorMode]componentstatus.Status{
-		ErrorModePropagate: componentstatus.StatusFatalError, ErrorModeIgnore: componentstatus.StatusPermanentError,
+	for mode, status := range map[record.ErrorMode]componentstatus.Status{
+		record.Propagate: componentstatus.StatusFatalError, record.Ignore: componentstatus.StatusPermanentError,
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			b := newBench(t, nil)

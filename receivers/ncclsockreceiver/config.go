@@ -7,19 +7,9 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
-)
-
-// ErrorMode says what a probe that does not work does to the collector.
-type ErrorMode string
-
-const (
-	// ErrorModePropagate stops the collector.
-	ErrorModePropagate ErrorMode = "propagate"
-	// ErrorModeIgnore sets the component's status and a metric; the collector
-	// lives on.
-	ErrorModeIgnore ErrorMode = "ignore"
 )
 
 // Config of the receiver.
@@ -31,7 +21,7 @@ type Config struct {
 	// Without it there is nobody to watch.
 	Identity *component.ID `mapstructure:"identity"`
 	// ErrorMode says what happens when the probe does not work.
-	ErrorMode ErrorMode `mapstructure:"error_mode"`
+	ErrorMode record.ErrorMode `mapstructure:"error_mode"`
 
 	// SnapshotInterval is the time between two snapshots.
 	SnapshotInterval time.Duration `mapstructure:"snapshot_interval"`
@@ -76,7 +66,7 @@ func createDefaultConfig() component.Config {
 	d := stall.Defaults()
 	return &Config{
 		LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(), MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
-		ErrorMode: ErrorModePropagate, SnapshotInterval: d.Interval, MetricsInterval: 10 * time.Second, RepeatInterval: d.Repeat,
+		ErrorMode: record.Propagate, SnapshotInterval: d.Interval, MetricsInterval: 10 * time.Second, RepeatInterval: d.Repeat,
 		Patience:      Patience{Halted: d.Halted, Asleep: d.Asleep, Computing: d.Computing, Service: d.Service, Network: d.Network, Connect: d.Connect},
 		Phases:        Phases{Factor: d.PhaseFactor, Learning: d.PhaseLearning, Unlearned: d.PhaseUnlearned, Memory: d.PhaseMemory},
 		RankPortsFrom: d.RankPortsFrom, MaxProcesses: 1024, MaxSockets: uint32(d.MaxSockets), MaxStalls: d.MaxStalls, MaxPeers: d.MaxPeers,
@@ -100,13 +90,12 @@ const minInterval = 100 * time.Millisecond
 
 // Validate reports a setting that cannot work.
 func (c *Config) Validate() error {
-	var problems []error
+	problems := []error{c.ErrorMode.Check()}
 	refuse := func(bad bool, format string, values ...any) {
 		if bad {
 			problems = append(problems, fmt.Errorf(format, values...))
 		}
 	}
-	refuse(c.ErrorMode != ErrorModePropagate && c.ErrorMode != ErrorModeIgnore, "error_mode: %q is neither propagate nor ignore", c.ErrorMode)
 	refuse(c.SnapshotInterval < minInterval, "snapshot_interval: %v is shorter than %v", c.SnapshotInterval, minInterval)
 	refuse(c.MetricsInterval < c.SnapshotInterval, "metrics_interval: %v is shorter than snapshot_interval", c.MetricsInterval)
 	refuse(c.RepeatInterval < c.SnapshotInterval, "repeat_interval: %v is shorter than snapshot_interval", c.RepeatInterval)

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
@@ -19,7 +20,7 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	all := createDefaultConfig().(*Config)
 	identityID := component.MustNewID("identity")
-	all.Identity, all.ErrorMode = &identityID, ErrorModeIgnore
+	all.Identity, all.ErrorMode = &identityID, record.Ignore
 	all.SnapshotInterval, all.MetricsInterval, all.RepeatInterval = 500*time.Millisecond, 30*time.Second, 20*time.Second
 	all.Patience = Patience{time.Second, 4 * time.Second, 5 * time.Minute, 6 * time.Second, 3 * time.Second, 7 * time.Second}
 	all.Phases = Phases{3, 20, 90 * time.Second, 2 * time.Hour}

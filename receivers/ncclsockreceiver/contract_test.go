@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
@@ -58,7 +59,7 @@ func TestConsumeContract(t *testing.T) {
 	create := func(ctx context.Context, settings receiver.Settings, config component.Config, next consumer.Logs) (receiver.Logs, error) {
 		next, err := identifying(next)
 		require.NoError(t, err)
-		config.(*Config).ErrorMode = ErrorModeIgnore
+		config.(*Config).ErrorMode = record.Ignore
 		r, err := inner.CreateLogs(ctx, settings, config, next)
 		require.NoError(t, err)
 		w := r.(*instance).watcher

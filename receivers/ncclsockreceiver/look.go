@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
@@ -128,12 +127,7 @@ func (w *watcher) judge(ctx context.Context, host component.Host, err error) {
 // (memory, a limit of files) may be given later.
 func (w *watcher) fail(host component.Host, err error) {
 	w.working.Store(false)
-	w.settings.Logger.Error("no sockets: the probe stopped working", zap.Error(err))
-	event := componentstatus.NewRecoverableErrorEvent(err)
-	if w.config.ErrorMode == ErrorModePropagate {
-		event = componentstatus.NewFatalErrorEvent(err)
-	}
-	componentstatus.ReportStatus(host, event)
+	w.config.ErrorMode.Stopped(host, w.settings.Logger, missing, componentstatus.NewRecoverableErrorEvent(err))
 }
 
 // observe makes the counters of probe and tracker metrics of this receiver.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 )
 
@@ -219,7 +220,7 @@ func TestShutdownBeforeStartAndTwice(t *testing.T) {
 }
 
 func TestMissingIdentityExtensionIsAnErrorInEitherMode(t *testing.T) {
-	for _, mode := range []ErrorMode{ErrorModePropagate, ErrorModeIgnore} {
+	for _, mode := range []record.ErrorMode{record.Propagate, record.Ignore} {
 		b := newBench(t, nil)
 		b.config.ErrorMode = mode
 		require.ErrorContains(t, b.logs.Start(t.Context(), newFakeHost()), "no such extension")
@@ -236,13 +237,13 @@ func TestWithoutIdentityThereIsNobodyToWatch(t *testing.T) {
 
 func TestProbeThatDoesNotOpen(t *testing.T) {
 	refuse := errors.New("iterators need Linux 5.8")
-	for _, mode := range []ErrorMode{ErrorModePropagate, ErrorModeIgnore} {
+	for _, mode := range []record.ErrorMode{record.Propagate, record.Ignore} {
 		t.Run(string(mode), func(t *testing.T) {
 			b := newBench(t, nil)
 			b.config.ErrorMode = mode
 			b.openError = refuse
 			err := b.logs.Start(t.Context(), b.host)
-			if mode == ErrorModePropagate {
+			if mode == record.Propagate {
 				require.ErrorIs(t, err, refuse)
 				require.ErrorIs(t, b.metrics.Start(t.Context(), b.host), refuse)
 				require.Empty(t, b.host.statuses)
@@ -260,8 +261,8 @@ func TestProbeThatDoesNotOpen(t *testing.T) {
 
 func TestProbeThatFailsLater(t *testing.T) {
 	broken := errors.New("out of memory")
-	for mode, status := range map[ErrorMode]componentstatus.Status{
-		ErrorModePropagate: componentstatus.StatusFatalError, ErrorModeIgnore: componentstatus.StatusRecoverableError,
+	for mode, status := range map[record.ErrorMode]componentstatus.Status{
+		record.Propagate: componentstatus.StatusFatalError, record.Ignore: componentstatus.StatusRecoverableError,
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			b := newBench(t, nil)

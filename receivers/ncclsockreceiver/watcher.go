@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/receiverhelper"
 	"go.uber.org/zap"
@@ -127,6 +126,9 @@ func (w *watcher) begin(host component.Host) error {
 	return nil
 }
 
+// missing is what there is not without the probe.
+const missing = "socket stalls"
+
 // openSource opens the probe. In mode ignore a probe that does not open, and an
 // identity that is missing, leave the receiver without work.
 func (w *watcher) openSource(host component.Host) error {
@@ -139,13 +141,7 @@ func (w *watcher) openSource(host component.Host) error {
 			return nil
 		}
 	}
-	err = fmt.Errorf("open the socket probe: %w", err)
-	if w.config.ErrorMode == ErrorModePropagate {
-		return err
-	}
-	w.settings.Logger.Warn("no sockets: the receiver goes on without its probe", zap.Error(err))
-	componentstatus.ReportStatus(host, componentstatus.NewPermanentErrorEvent(err))
-	return nil
+	return w.config.ErrorMode.NotOpened(host, w.settings.Logger, missing, fmt.Errorf("open the socket probe: %w", err))
 }
 
 func (w *watcher) closeSource() error {

@@ -1,22 +1,10 @@
 package oomkillreceiver
 
 import (
-	"fmt"
-
 	"go.opentelemetry.io/collector/component"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver/internal/metadata"
-)
-
-// ErrorMode says what a probe that does not work does to the collector.
-type ErrorMode string
-
-const (
-	// ErrorModePropagate stops the collector.
-	ErrorModePropagate ErrorMode = "propagate"
-	// ErrorModeIgnore sets the component's status and a metric; the collector
-	// lives on.
-	ErrorModeIgnore ErrorMode = "ignore"
 )
 
 // Config of the receiver.
@@ -28,17 +16,14 @@ type Config struct {
 	// cgroup, container and pod.
 	Identity *component.ID `mapstructure:"identity"`
 	// ErrorMode says what happens when the probe does not work.
-	ErrorMode ErrorMode `mapstructure:"error_mode"`
+	ErrorMode record.ErrorMode `mapstructure:"error_mode"`
 }
 
 func createDefaultConfig() component.Config {
-	return &Config{LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(), ErrorMode: ErrorModePropagate}
+	return &Config{LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(), ErrorMode: record.Propagate}
 }
 
 // Validate reports a setting that cannot work.
 func (c *Config) Validate() error {
-	if c.ErrorMode != ErrorModePropagate && c.ErrorMode != ErrorModeIgnore {
-		return fmt.Errorf("error_mode: %q is neither propagate nor ignore", c.ErrorMode)
-	}
-	return nil
+	return c.ErrorMode.Check()
 }

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver/internal/metadata"
 )
 
@@ -17,7 +18,7 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	all := createDefaultConfig().(*Config)
 	identityID := component.MustNewID("identity")
-	all.Identity, all.ErrorMode = &identityID, ErrorModeIgnore
+	all.Identity, all.ErrorMode = &identityID, record.Ignore
 	for name, tc := range map[string]struct {
 		want    *Config
 		problem string

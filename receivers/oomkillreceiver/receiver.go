@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/collector/receiver/receiverhelper"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
@@ -93,6 +92,9 @@ func (k *oomKill) Start(_ context.Context, host component.Host) error {
 	return nil
 }
 
+// missing is what there is not without the probe.
+const missing = "OOM kills"
+
 // openSource opens the probe. In mode ignore a probe that does not open leaves
 // the receiver without one.
 func (k *oomKill) openSource(host component.Host) error {
@@ -102,13 +104,7 @@ func (k *oomKill) openSource(host component.Host) error {
 		k.working.Store(true)
 		return nil
 	}
-	err = fmt.Errorf("open the OOM-kill probe: %w", err)
-	if k.config.ErrorMode == ErrorModePropagate {
-		return err
-	}
-	k.settings.Logger.Warn("no OOM kills: the receiver goes on without its probe", zap.Error(err))
-	componentstatus.ReportStatus(host, componentstatus.NewPermanentErrorEvent(err))
-	return nil
+	return k.config.ErrorMode.NotOpened(host, k.settings.Logger, missing, fmt.Errorf("open the OOM-kill probe: %w", err))
 }
 
 func (k *oomKill) closeSource() error {
@@ -187,12 +183,7 @@ func (k *oomKill) hand(ctx context.Context, event *oomkill.Event) {
 // fail reports a probe that stopped working while the receiver runs.
 func (k *oomKill) fail(host component.Host, err error) {
 	k.working.Store(false)
-	k.settings.Logger.Error("no more OOM kills: the probe stopped working", zap.Error(err))
-	event := componentstatus.NewPermanentErrorEvent(err)
-	if k.config.ErrorMode == ErrorModePropagate {
-		event = componentstatus.NewFatalErrorEvent(err)
-	}
-	componentstatus.ReportStatus(host, event)
+	k.config.ErrorMode.Stopped(host, k.settings.Logger, missing, componentstatus.NewPermanentErrorEvent(err))
 }
 
 // Shutdown closes the probe and waits, no longer than ctx, until the next

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver/internal/metadata"
 )
 
@@ -127,7 +128,7 @@ func TestShutdownBeforeStartAndTwice(t *testing.T) {
 }
 
 func TestMissingIdentityExtensionIsAnErrorInEitherMode(t *testing.T) {
-	for _, mode := range []ErrorMode{ErrorModePropagate, ErrorModeIgnore} {
+	for _, mode := range []record.ErrorMode{record.Propagate, record.Ignore} {
 		b := newBench(t, nil)
 		b.config.ErrorMode = mode
 		require.ErrorContains(t, b.receiver.Start(t.Context(), newFakeHost()), "no such extension")
@@ -137,13 +138,13 @@ func TestMissingIdentityExtensionIsAnErrorInEitherMode(t *testing.T) {
 
 func TestProbeThatDoesNotOpen(t *testing.T) {
 	refuse := errors.New("ring buffers need Linux 5.8")
-	for _, mode := range []ErrorMode{ErrorModePropagate, ErrorModeIgnore} {
+	for _, mode := range []record.ErrorMode{record.Propagate, record.Ignore} {
 		t.Run(string(mode), func(t *testing.T) {
 			b := newBench(t, nil)
 			b.config.ErrorMode = mode
 			b.receiver.(*oomKill).open = func() (source, error) { return nil, refuse }
 			err := b.receiver.Start(t.Context(), b.host)
-			if mode == ErrorModePropagate {
+			if mode == record.Propagate {
 				require.ErrorIs(t, err, refuse)
 				require.Empty(t, b.host.statuses)
 			} else {
@@ -160,8 +161,8 @@ func TestProbeThatDoesNotOpen(t *testing.T) {
 
 func TestProbeThatFailsLater(t *testing.T) {
 	broken := errors.New("ring is gone")
-	for mode, status := range map[ErrorMode]componentstatus.Status{
-		ErrorModePropagate: componentstatus.StatusFatalError, ErrorModeIgnore: componentstatus.StatusPermanentError,
+	for mode, status := range map[record.ErrorMode]componentstatus.Status{
+		record.Propagate: componentstatus.StatusFatalError, record.Ignore: componentstatus.StatusPermanentError,
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			b := newBench(t, nil)
