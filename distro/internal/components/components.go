@@ -6,10 +6,13 @@ import (
 	"strings"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/loadbalancingexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/filelogreceiver"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/hostmetricsreceiver"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
@@ -68,6 +71,7 @@ func extensions() []part[extension.Factory] {
 func receivers() []part[receiver.Factory] {
 	return []part[receiver.Factory]{
 		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
+		{filelogreceiver.NewFactory(), contrib + "receiver/filelogreceiver"},
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
 		{fusefaultreceiver.NewFactory(), own + "receivers/fusefaultreceiver"},
 		{k8seventsreceiver.NewFactory(), own + "receivers/k8seventsreceiver"},
@@ -83,6 +87,7 @@ func processors() []part[processor.Factory] {
 		{batchprocessor.NewFactory(), core + "processor/batchprocessor"},
 		{filterprocessor.NewFactory(), contrib + "processor/filterprocessor"},
 		{memorylimiterprocessor.NewFactory(), core + "processor/memorylimiterprocessor"},
+		{transformprocessor.NewFactory(), contrib + "processor/transformprocessor"},
 		{patterndetectorprocessor.NewFactory(), own + "processors/patterndetectorprocessor"},
 		{rankjoinprocessor.NewFactory(), own + "processors/rankjoinprocessor"},
 	}
@@ -92,6 +97,7 @@ func exporters() []part[exporter.Factory] {
 	return []part[exporter.Factory]{
 		{debugexporter.NewFactory(), core + "exporter/debugexporter"},
 		{fileexporter.NewFactory(), contrib + "exporter/fileexporter"},
+		{loadbalancingexporter.NewFactory(), contrib + "exporter/loadbalancingexporter"},
 		{otlpexporter.NewFactory(), core + "exporter/otlpexporter"},
 		{otlphttpexporter.NewFactory(), core + "exporter/otlphttpexporter"},
 		{prometheusexporter.NewFactory(), contrib + "exporter/prometheusexporter"},
