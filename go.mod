@@ -3,6 +3,7 @@ module github.com/tracecoreai/tracecore
 go 1.26.0
 
 require (
+	github.com/NVIDIA/go-nvml v0.13.3-0
 	github.com/cilium/ebpf v0.22.0
 	github.com/google/go-cmp v0.7.0
 	github.com/google/nftables v0.3.0
