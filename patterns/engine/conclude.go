@@ -57,12 +57,16 @@ func (e *Engine) conclude(inst *instance, best finding) {
 // dropBefore drops the marks that ended before at: they belong to no window
 // that holds.
 func (inst *instance) dropBefore(at int64) {
+	dropped := false
 	for i := range inst.marks {
 		before := len(inst.marks[i])
 		inst.marks[i] = slices.DeleteFunc(inst.marks[i], func(m mark) bool { return m.Last < at })
 		if len(inst.marks[i]) < before { // what was evicted came between
-			inst.folded[i] = 0
+			inst.folded[i], dropped = 0, true
 		}
+	}
+	if dropped {
+		inst.relearn()
 	}
 }
 
@@ -190,6 +194,9 @@ func (inst *instance) takeOut(which func(mark) bool) []late {
 			}
 		}
 		inst.marks[i] = slices.DeleteFunc(inst.marks[i], which)
+	}
+	if len(out) > 0 {
+		inst.relearn()
 	}
 	return out
 }

@@ -198,6 +198,20 @@ func (inst *instance) learn(m *mark) bool {
 	return inst.known != before
 }
 
+// relearn takes note anew of values and ranks after marks have left. What was
+// evicted because of the cap cannot be read any more: its ranks stay.
+func (inst *instance) relearn() {
+	inst.known = 0
+	if !slices.ContainsFunc(inst.folded, func(f float64) bool { return f != 0 }) {
+		inst.ranks = nil
+	}
+	for i := range inst.marks {
+		for j := range inst.marks[i] {
+			inst.learn(&inst.marks[i][j])
+		}
+	}
+}
+
 // addRanks adds sorted ranks.
 func (inst *instance) addRanks(ranks []int) {
 	for _, rank := range ranks {

@@ -20,7 +20,11 @@ func (e *Engine) register(inst *instance, values []string) []*recentMark {
 	var waiting []*recentMark
 	for _, key := range e.index(inst, values) {
 		marks := e.recent.by[key]
-		waiting = append(waiting, marks[max(0, len(marks)-e.opts.FanOut):]...)
+		for _, r := range marks[max(0, len(marks)-e.opts.FanOut):] {
+			if r.until >= e.now { // others are only there because an older one stays longer
+				waiting = append(waiting, r)
+			}
+		}
 	}
 	return waiting
 }
@@ -87,6 +91,24 @@ func (r *recents) add(e *Engine, key string, w *watch, m mark) {
 		keep += int64(w.state.rule.Within)
 	}
 	r.put(&recentMark{key: key, w: w, mark: m, until: m.Last + keep})
+	r.limit(e)
+}
+
+// giveBack keeps a mark that left its fault for as long as a record may be late:
+// the finding that led to it may return.
+func (r *recents) giveBack(e *Engine, w *watch, m mark) {
+	t, ok := tuple(m.Values, w.match)
+	key := joinKey(w.state, w.join, t)
+	there := func(o *recentMark) bool { return o.until >= e.now && o.w == w && o.mark.same(&m) }
+	if !ok || slices.ContainsFunc(r.by[key], there) {
+		return
+	}
+	r.put(&recentMark{key: key, w: w, mark: m, until: e.now + int64(e.opts.Lateness)})
+	r.limit(e)
+}
+
+// limit keeps the newest.
+func (r *recents) limit(e *Engine) {
 	if r.len() > e.opts.Recent {
 		e.stats.EvictedRecent++
 		r.removeOldest()

@@ -44,10 +44,6 @@ func (inst *instance) find(w *watch, at int, m mark) (first, changed bool) {
 // earlier finding led to leaves, the recent marks that fit now are returned.
 func (e *Engine) revise(inst *instance) []*recentMark {
 	e.unjoin(inst)
-	inst.known = 0
-	if !slices.ContainsFunc(inst.folded, func(f float64) bool { return f != 0 }) {
-		inst.ranks = nil
-	}
 	var waiting []*recentMark
 	for i, w := range inst.state.watches {
 		for j := range inst.marks[i] {
@@ -57,11 +53,15 @@ func (e *Engine) revise(inst *instance) []*recentMark {
 		}
 	}
 	for i, w := range inst.state.watches {
-		inst.marks[i] = slices.DeleteFunc(inst.marks[i], func(m mark) bool { return !inst.joined(w, &m) })
-		for j := range inst.marks[i] {
-			inst.learn(&inst.marks[i][j])
-		}
+		inst.marks[i] = slices.DeleteFunc(inst.marks[i], func(m mark) bool {
+			leaves := !inst.joined(w, &m)
+			if leaves {
+				e.recent.giveBack(e, w, m)
+			}
+			return leaves
+		})
 	}
+	inst.relearn()
 	return waiting
 }
 

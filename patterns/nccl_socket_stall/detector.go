@@ -27,7 +27,9 @@ const (
 	// open ends: every agent takes a snapshot a second.
 	settle = int64(time.Second)
 	// wane is how long a conclusion is kept after a stall ended: the others of the
-	// job end with it, each in the next snapshot of its node.
+	// job end with it, each in the next snapshot of its node. Records of that may be
+	// late: one that was told is kept for the lateness more, unless all others are
+	// reported after it.
 	wane = int64(2500 * time.Millisecond)
 	// fading is after how long without a repetition (every 10 s) a stall counts no
 	// more while others of its job are repeated; lost, after how long without any

@@ -246,3 +246,43 @@ func FuzzDetector(f *testing.F) {
 		}
 	})
 }
+
+// ended is the record of the end of the stall that r tells of, so much later.
+func ended(r *rule.Record, after int64) *rule.Record {
+	end := &rule.Record{Name: eventStallEnd, Time: r.Time + after, Resource: r.Resource, Attributes: r.Attributes}
+	return end
+}
+
+// The ends of a stall come within the lateness, in any order. Until then the
+// culprit that was told stands: what is left over accuses nobody.
+func TestCulpritStandsWhileEndsMayBeLate(t *testing.T) {
+	all := records(4, 2, 1)
+	d := fresh()
+	observe(d, all)
+	findings := d.Decide(began + second)
+	require.Len(t, findings, 1)
+	require.EqualValues(t, 2, findings[0].Attributes["gen_ai.training.rank"])
+	for i, r := range all { // one each second: the last comes 7 s late
+		d.Observe(ended(r, 30*second))
+		findings = d.Decide(began + 31*second + int64(i)*second)
+		if i < len(all)-1 {
+			require.Empty(t, findings, "after %d ends", i+1)
+		}
+	}
+	require.Len(t, findings, 1)
+	require.Equal(t, eventEnd, findings[0].Event)
+}
+
+// A socket that moves now and then does not keep the job from being judged.
+func TestOneSocketThatMovesNowAndThenDoesNotSilenceTheJob(t *testing.T) {
+	all := records(4, 2, 1)
+	d := fresh()
+	observe(d, all)
+	require.Len(t, d.Decide(began+second), 1)
+	told := 0
+	for i := range int64(12) { // rank 0's receiving side moves every 5 s, the others are not heard of
+		d.Observe(ended(all[0], 5*second*(i+1)))
+		told += len(d.Decide(began + 5*second*(i+1) + second))
+	}
+	require.Positive(t, told)
+}

@@ -15,7 +15,7 @@ type job struct {
 	Procs  map[string]*proc  `json:"procs"`  // by host and pid, while they have a stall
 	Last   int64             `json:"last"`   // time of the newest record
 	Ended  int64             `json:"ended"`  // of the newest end
-	Thaw   int64             `json:"thaw"`   // a stall ended: until then the others may end too
+	Thaw   int64             `json:"thaw"`   // when the first stall ended since the job was judged: the others may follow
 	After  int64             `json:"after"`  // end of the last episode that was told of
 	Told   *told             `json:"told"`   // nil: nothing is being told
 
@@ -46,8 +46,8 @@ func (j *job) take(in *input) int {
 	if in.ended {
 		in.stall.Ended = in.time
 		j.Ended = max(j.Ended, in.time)
-		if in.time > j.Thaw {
-			j.Thaw = in.time + wane
+		if j.Thaw == 0 {
+			j.Thaw = in.time
 		}
 	}
 	s := j.Stalls[in.id]
@@ -147,15 +147,16 @@ func (j *job) decide(now int64, d *detector) []rule.Finding {
 	g := newGraph(j)
 	switch {
 	case now-j.Last > lost:
-		j.Told = nil
+		j.Told, j.Thaw = nil, 0
 		j.forgetAll()
 		return nil
 	case len(g.active) == 0:
 		return j.end(now, d.lateness)
-	case now < j.Thaw:
-		j.Wake = j.Thaw
+	case now < j.thawed(g, d.lateness):
+		j.Wake = j.thawed(g, d.lateness)
 		return nil
 	}
+	j.Thaw = 0
 	c, wait, stands := g.conclude(now, &d.facts)
 	j.Wake = earliest(wait, j.Last+lost+1)
 	switch {
@@ -166,6 +167,21 @@ func (j *job) decide(now int64, d *detector) []rule.Finding {
 	}
 	c.aborts = !d.facts.diedIn(j.Name, g.first)
 	return j.tell(g, c, now)
+}
+
+// thawed is until when nothing is concluded, because a stall has ended: the
+// others may end too, each in the next snapshot of its node. What was told does
+// not give way to what is left over while their records may be late.
+func (j *job) thawed(g *graph, lateness int64) int64 {
+	over := func(s *stall) bool { return s.First <= j.Ended && s.Last <= j.Ended+wane }
+	switch {
+	case j.Thaw == 0:
+		return 0
+	case j.Told != nil && slices.ContainsFunc(g.active, over):
+		return j.Thaw + wane + lateness
+	default:
+		return j.Thaw + wane
+	}
 }
 
 // tell gives out c, if it says something new or was not told for long.
@@ -199,6 +215,7 @@ func (j *job) takeBack() []rule.Finding {
 
 // end says that the stall is over.
 func (j *job) end(now, lateness int64) []rule.Finding {
+	j.Thaw = 0
 	if len(j.Stalls) > 0 {
 		j.Wake = max(j.Last+lateness+wane, now) + 1
 	}

@@ -27,10 +27,11 @@ type Story struct {
 
 // Input is the file records.yaml.
 type Input struct {
-	Options  Options        `yaml:"options"`
-	Resource map[string]any `yaml:"resource"` // of each record that has none
-	Records  []Record       `yaml:"records"`  // in order of arrival
-	Advance  Offset         `yaml:"advance"`  // how far time goes on after the last record
+	OrderMatters string         `yaml:"order_matters"` // why a story is told in this order of arrival only; "" for most
+	Options      Options        `yaml:"options"`
+	Resource     map[string]any `yaml:"resource"` // of each record that has none
+	Records      []Record       `yaml:"records"`  // in order of arrival
+	Advance      Offset         `yaml:"advance"`  // how far time goes on after the last record
 }
 
 // Options are caps of the engine that a story sets.
