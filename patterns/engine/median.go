@@ -44,14 +44,7 @@ func (e *Engine) median(s *series, p point) {
 		e.stats.Unkeyed++
 		return
 	}
-	if _, ok := e.insert(s, p); !ok {
-		return
-	}
-	if over := len(s.points) - e.opts.Points; over > 0 {
-		e.stats.EvictedPoints += uint64(over)
-		s.points = s.points[over:]
-	}
-	e.schedule(s, p.Time+int64(e.opts.Lateness)+1)
+	e.wait(s, p)
 }
 
 // settleGroup compares, moment by moment, the members sampled then.

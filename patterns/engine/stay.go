@@ -12,6 +12,11 @@ type stay struct {
 // stays takes one sample of a condition. Samples are settled in order of time
 // once none can come before them.
 func (e *Engine) stays(s *series, p point) {
+	e.wait(s, p)
+}
+
+// wait keeps p until no sample before it can come any more.
+func (e *Engine) wait(s *series, p point) {
 	if _, ok := e.insert(s, p); !ok {
 		return
 	}

@@ -4,6 +4,7 @@ package ncclsocketstall
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -88,7 +89,7 @@ func (d *detector) Observe(r *rule.Record) bool {
 
 // reconsider has the jobs of a fact's host judged anew.
 func (d *detector) reconsider(r *rule.Record) {
-	host := text(r.Resource, "host.name")
+	host := rule.Text(r.Resource, "host.name")
 	for _, j := range d.jobs {
 		if j.hosts[host] > 0 {
 			j.Changed = true
@@ -151,7 +152,7 @@ func (d *detector) Due() int64 {
 func (d *detector) Decide(now int64) []rule.Finding {
 	var findings []rule.Finding
 	d.facts.expire(now - keepFacts)
-	for _, name := range sortedKeys(d.jobs) {
+	for _, name := range slices.Sorted(maps.Keys(d.jobs)) {
 		j := d.jobs[name]
 		if at := j.due(); at == 0 || at > now {
 			continue
@@ -168,12 +169,3 @@ func (d *detector) Decide(now int64) []rule.Finding {
 
 // Evicted counts stalls and facts that were forgotten because of the caps.
 func (d *detector) Evicted() uint64 { return d.evicted }
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}

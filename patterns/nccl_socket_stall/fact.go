@@ -3,6 +3,7 @@ package ncclsocketstall
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -108,7 +109,7 @@ func (fs *facts) trim(most int) uint64 {
 	if len(fs.All) <= most {
 		return 0
 	}
-	keys := sortedKeys(fs.All)
+	keys := slices.Sorted(maps.Keys(fs.All))
 	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(fs.All[a].Last, fs.All[b].Last) })
 	drop := keys[:len(keys)-most+most/8]
 	for _, key := range drop {
@@ -133,7 +134,7 @@ func readFact(r *rule.Record) (*fact, string) {
 	if r.Name == "gpu.xid" && !serious(a) {
 		return nil, ""
 	}
-	f := &fact{Kind: r.Name, Job: text(a, "gen_ai.training.job_id"), Host: text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time}
+	f := &fact{Kind: r.Name, Job: rule.Text(a, "gen_ai.training.job_id"), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time}
 	for _, key := range []string{"process.pid", "process.parent_pid"} {
 		if pid := number(a, key); pid > 1 && (key == "process.pid" || r.Name == "oom.kill") {
 			f.PIDs = append(f.PIDs, pid)
@@ -144,16 +145,16 @@ func readFact(r *rule.Record) (*fact, string) {
 	case "fuse.stall", "fuse.stall.end":
 		id = f.readFuse(r)
 	case "host.lockup":
-		f.Text = "the kernel reports a " + text(a, "kernelevents.fault") + " of its process"
+		f.Text = "the kernel reports a " + rule.Text(a, "kernelevents.fault") + " of its process"
 	case "oom.kill":
-		f.Text = "the kernel killed " + text(a, "process.executable.name") + " (pid " + text(a, "process.pid") + ") for want of memory"
+		f.Text = "the kernel killed " + rule.Text(a, "process.executable.name") + " (pid " + rule.Text(a, "process.pid") + ") for want of memory"
 	case "process.exit":
-		f.Text = "its process ended: " + cmp.Or(text(a, "process.exit.signal_name"), "exit status "+text(a, "process.exit.code"))
+		f.Text = "its process ended: " + cmp.Or(rule.Text(a, "process.exit.signal_name"), "exit status "+rule.Text(a, "process.exit.code"))
 	case "gpu.xid":
-		f.GPU = text(a, "gpu.id")
-		f.Text = fmt.Sprintf("its GPU %s reported Xid %s", f.GPU, text(a, "kernelevents.xid"))
+		f.GPU = rule.Text(a, "gpu.id")
+		f.Text = fmt.Sprintf("its GPU %s reported Xid %s", f.GPU, rule.Text(a, "kernelevents.xid"))
 	case "gpu.lost":
-		f.GPU = text(a, "gpu.id")
+		f.GPU = rule.Text(a, "gpu.id")
 		f.Text = fmt.Sprintf("its GPU %s has fallen off the bus", f.GPU)
 	}
 	if len(f.PIDs) == 0 || r.Time <= 0 {
@@ -192,13 +193,13 @@ func (f *fact) readFuse(r *rule.Record) string {
 	if age := number(a, "fuse.stall.age_ns"); age > 0 && age < r.Time {
 		f.Onset = r.Time - age
 	}
-	f.Device = text(a, "fuse.device")
+	f.Device = rule.Text(a, "fuse.device")
 	what := "a FUSE request"
-	if opcode := text(a, "fuse.opcode"); opcode != "" {
+	if opcode := rule.Text(a, "fuse.opcode"); opcode != "" {
 		what = "FUSE " + opcode
 	}
-	f.Text = what + " on " + cmp.Or(text(a, "fuse.mount.point"), "device "+f.Device) + " does not return"
-	return cmp.Or(text(a, "fuse.stall.id"), f.Device)
+	f.Text = what + " on " + cmp.Or(rule.Text(a, "fuse.mount.point"), "device "+f.Device) + " does not return"
+	return cmp.Or(rule.Text(a, "fuse.stall.id"), f.Device)
 }
 
 // diedIn reports whether a process of the job had died by then.

@@ -2,6 +2,7 @@ package ncclsocketstall
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -244,7 +245,7 @@ func (j *job) forgetAll() {
 
 // dropOldest forgets the n stalls that were not reported for longest.
 func (j *job) dropOldest(n int) int {
-	ids := sortedKeys(j.Stalls)
+	ids := slices.Sorted(maps.Keys(j.Stalls))
 	slices.SortStableFunc(ids, func(a, b string) int { return cmp.Compare(j.Stalls[a].Last, j.Stalls[b].Last) })
 	for _, id := range ids[:min(n, len(ids))] {
 		j.drop(id)

@@ -86,7 +86,7 @@ type proc struct {
 // readStall reads a stall record; without host, pid or rank it says nothing.
 func readStall(r *rule.Record) (input, bool) {
 	a := r.Attributes
-	host, pid, rank := text(r.Resource, "host.name"), number(a, "process.pid"), number(a, "gen_ai.training.rank")
+	host, pid, rank := rule.Text(r.Resource, "host.name"), number(a, "process.pid"), number(a, "gen_ai.training.rank")
 	if pid <= 0 || rank < 0 || r.Time <= 0 {
 		return input{}, false
 	}
@@ -98,21 +98,21 @@ func readStall(r *rule.Record) (input, bool) {
 	}
 	key := host + "/" + strconv.FormatInt(pid, 10)
 	in := input{
-		job: text(a, "gen_ai.training.job_id"), ended: r.Name == eventStallEnd, time: r.Time,
+		job: rule.Text(a, "gen_ai.training.job_id"), ended: r.Name == eventStallEnd, time: r.Time,
 		stall: stall{
-			Proc: key, Cause: text(a, "nccl.socket.cause"), Receive: text(a, "nccl.socket.direction") == "receive",
-			Kind: text(a, "nccl.socket.kind"), Error: text(a, "nccl.socket.error"), PeerRank: number(a, "nccl.peer.rank"),
+			Proc: key, Cause: rule.Text(a, "nccl.socket.cause"), Receive: rule.Text(a, "nccl.socket.direction") == "receive",
+			Kind: rule.Text(a, "nccl.socket.kind"), Error: rule.Text(a, "nccl.socket.error"), PeerRank: number(a, "nccl.peer.rank"),
 			Local: endpoint(a, "network.local"), Peer: endpoint(a, "network.peer"),
 			Unread: max(number(a, "nccl.socket.receive_queue_bytes"), 0),
 			Sent:   ago("nccl.socket.last_sent_age_ns"), Received: ago("nccl.socket.last_received_age_ns"),
 			Onset: r.Time, First: r.Time, Last: r.Time,
 		},
 		proc: proc{
-			Host: host, Node: text(r.Resource, "k8s.node.name"), PID: pid, Rank: rank,
-			World: number(a, "gen_ai.training.world_size"), Process: text(a, "process.executable.name"),
-			Pod: text(a, "k8s.pod.uid"), Container: text(a, "container.id"), First: r.Time, Last: r.Time,
+			Host: host, Node: rule.Text(r.Resource, "k8s.node.name"), PID: pid, Rank: rank,
+			World: number(a, "gen_ai.training.world_size"), Process: rule.Text(a, "process.executable.name"),
+			Pod: rule.Text(a, "k8s.pod.uid"), Container: rule.Text(a, "container.id"), First: r.Time, Last: r.Time,
 			Sent: ago("nccl.rank.last_sent_age_ns"), Received: ago("nccl.rank.last_received_age_ns"),
-			State: text(a, "nccl.rank.state"), MainCPU: share(a, "nccl.rank.main_thread_cpu_share"),
+			State: rule.Text(a, "nccl.rank.state"), MainCPU: share(a, "nccl.rank.main_thread_cpu_share"),
 		},
 	}
 	if in.job == "" { // ranks of one host at least are told apart from those of another
@@ -121,28 +121,15 @@ func readStall(r *rule.Record) (input, bool) {
 	if onset := ago("nccl.socket.stall.age_ns"); onset > 0 {
 		in.stall.Onset = onset
 	}
-	in.id = key + "/" + text(a, "nccl.socket.stall.id")
+	in.id = key + "/" + rule.Text(a, "nccl.socket.stall.id")
 	return in, true
 }
 
-// maxText bounds what is kept of one text.
-const maxText = 128
-
-func text(m pcommon.Map, key string) string {
-	v, ok := m.Get(key)
-	if !ok {
-		return ""
-	}
-	s := v.AsString()
-	return strings.ToValidUTF8(strings.Clone(s[:min(len(s), maxText)]), "?")
-}
-
 func number(m pcommon.Map, key string) int64 {
-	v, ok := m.Get(key)
-	if !ok || v.Type() != pcommon.ValueTypeInt {
-		return unknown
+	if n, ok := rule.Integer(m, key); ok {
+		return n
 	}
-	return v.Int()
+	return unknown
 }
 
 func share(m pcommon.Map, key string) float64 {
@@ -155,7 +142,7 @@ func share(m pcommon.Map, key string) float64 {
 
 // endpoint is address and port, "" when either is unknown.
 func endpoint(m pcommon.Map, prefix string) string {
-	address, port := text(m, prefix+".address"), number(m, prefix+".port")
+	address, port := rule.Text(m, prefix+".address"), number(m, prefix+".port")
 	if address == "" || port <= 0 || port > 65535 {
 		return ""
 	}

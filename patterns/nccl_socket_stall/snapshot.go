@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // saved is the state as JSON; its maps are written in the order of their keys.
@@ -41,7 +43,7 @@ func (d *detector) Restore(data []byte) error {
 		return errState
 	}
 	fs := newFacts()
-	for _, key := range sortedKeys(s.Facts.All) {
+	for _, key := range slices.Sorted(maps.Keys(s.Facts.All)) {
 		if s.Facts.All[key] == nil {
 			return errState
 		}

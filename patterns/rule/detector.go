@@ -2,6 +2,7 @@ package rule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -115,7 +116,7 @@ func checkDetector(r *Rule) error {
 	}
 	var known []string
 	if r.Detect != nil {
-		known = sortedKeys(r.Detect.Findings)
+		known = slices.Sorted(maps.Keys(r.Detect.Findings))
 	}
 	for _, e := range r.All() {
 		for _, name := range e.Logs {

@@ -7,10 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
-
-	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
@@ -80,11 +79,11 @@ type point struct {
 
 // Observe takes in one evaluation.
 func (d *detector) Observe(r *rule.Record) bool {
-	job := cmp.Or(text(r.Attributes, "gen_ai.training.job_id"), text(r.Resource, "gen_ai.training.job_id"))
+	job := cmp.Or(rule.Text(r.Attributes, "gen_ai.training.job_id"), rule.Text(r.Resource, "gen_ai.training.job_id"))
 	if job == "" {
 		return false
 	}
-	name := text(r.Attributes, "gen_ai.training.eval.name")
+	name := rule.Text(r.Attributes, "gen_ai.training.eval.name")
 	key := job + "\x00" + r.Name + "\x00" + name
 	s := d.series[key]
 	if s == nil {
@@ -92,7 +91,7 @@ func (d *detector) Observe(r *rule.Record) bool {
 		d.series[key] = s
 	}
 	p := point{Time: r.Time, Value: r.Number}
-	s.Host, s.Last = cmp.Or(text(r.Resource, "host.name"), s.Host), max(s.Last, r.Time)
+	s.Host, s.Last = cmp.Or(rule.Text(r.Resource, "host.name"), s.Host), max(s.Last, r.Time)
 	at, _ := slices.BinarySearchFunc(s.Pending, p, func(a, b point) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Value, b.Value))
 	})
@@ -135,12 +134,7 @@ func (d *detector) Due() int64 {
 // Decide judges the evaluations that are settled.
 func (d *detector) Decide(now int64) []rule.Finding {
 	var findings []rule.Finding
-	keys := make([]string, 0, len(d.series))
-	for key := range d.series {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(d.series)) {
 		s := d.series[key]
 		for len(s.Pending) > 0 && s.Pending[0].Time+d.lateness < now {
 			findings = append(findings, s.judge(s.Pending[0])...)
@@ -242,12 +236,4 @@ func (d *detector) Restore(data []byte) error {
 	}
 	d.series = all
 	return nil
-}
-
-func text(m pcommon.Map, key string) string {
-	v, ok := m.Get(key)
-	if !ok || v.Type() != pcommon.ValueTypeStr || len(v.Str()) > 256 {
-		return ""
-	}
-	return v.Str()
 }

@@ -5,10 +5,9 @@ package straggler
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
-
-	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
@@ -78,10 +77,15 @@ type job struct {
 
 // step is one step whose ranks are being heard.
 type step struct {
-	First int64             `json:"first"` // event time of its first word
-	Last  int64             `json:"last"`
-	Took  map[int64]float64 `json:"took"` // rank → seconds
-	Where map[int64]place   `json:"where"`
+	First int64          `json:"first"` // event time of its first word
+	Last  int64          `json:"last"`
+	Took  map[int64]took `json:"took"` // by rank
+}
+
+// took is what one rank did in a step.
+type took struct {
+	Seconds float64 `json:"seconds"`
+	Where   place   `json:"where"`
 }
 
 // place is where a rank runs.
@@ -104,9 +108,9 @@ type rank struct {
 
 // Observe takes in one point.
 func (d *detector) Observe(r *rule.Record) bool {
-	number, okStep := integer(r.Attributes, "gen_ai.training.step")
-	who, okRank := integer(r.Attributes, "gen_ai.training.rank")
-	name := cmp.Or(text(r.Attributes, "gen_ai.training.job_id"), text(r.Resource, "gen_ai.training.job_id"))
+	number, okStep := rule.Integer(r.Attributes, "gen_ai.training.step")
+	who, okRank := rule.Integer(r.Attributes, "gen_ai.training.rank")
+	name := cmp.Or(rule.Text(r.Attributes, "gen_ai.training.job_id"), rule.Text(r.Resource, "gen_ai.training.job_id"))
 	if !okStep || !okRank || who < 0 || name == "" || math.IsNaN(r.Number) || math.IsInf(r.Number, 0) || r.Number < 0 {
 		return false
 	}
@@ -121,7 +125,7 @@ func (d *detector) Observe(r *rule.Record) bool {
 		}
 		j.Judged = number - 1 // started again from a checkpoint
 	}
-	if world, ok := integer(r.Attributes, "gen_ai.training.world_size"); ok {
+	if world, ok := rule.Integer(r.Attributes, "gen_ai.training.world_size"); ok {
 		j.World = world
 	}
 	d.values += j.hear(number, who, r)
@@ -135,15 +139,23 @@ func (d *detector) Observe(r *rule.Record) bool {
 func (j *job) hear(number, who int64, r *rule.Record) int {
 	s := j.Steps[number]
 	if s == nil {
-		s = &step{First: r.Time, Took: map[int64]float64{}, Where: map[int64]place{}}
+		s = &step{First: r.Time, Took: map[int64]took{}}
 		j.Steps[number] = s
 	}
 	before := len(s.Took)
 	s.First, s.Last, j.Last = min(s.First, r.Time), max(s.Last, r.Time), max(j.Last, r.Time)
-	s.Took[who] = max(s.Took[who], r.Number)
-	pid, _ := integer(r.Attributes, "process.pid")
-	s.Where[who] = place{Host: text(r.Resource, "host.name"), Node: text(r.Resource, "k8s.node.name"), GPU: text(r.Attributes, "gpu.id"), PID: pid}
+	if known, told := s.Took[who]; !told || r.Number > known.Seconds { // told twice: the longer one
+		s.Took[who] = took{Seconds: r.Number, Where: placeOf(r)}
+	}
 	return len(s.Took) - before
+}
+
+func placeOf(r *rule.Record) place {
+	pid, _ := rule.Integer(r.Attributes, "process.pid")
+	return place{
+		Host: rule.Text(r.Resource, "host.name"), Node: rule.Text(r.Resource, "k8s.node.name"),
+		GPU: rule.Text(r.Attributes, "gpu.id"), PID: pid,
+	}
 }
 
 // evict forgets the job that was quiet for longest, or the oldest steps of the
@@ -161,20 +173,11 @@ func (d *detector) evict() {
 		}
 		delete(d.jobs, oldest.Name)
 	} else {
-		number := oldest.numbers()[0]
+		number := slices.Min(slices.Collect(maps.Keys(oldest.Steps)))
 		d.values -= len(oldest.Steps[number].Took)
 		delete(oldest.Steps, number)
 	}
 	d.evicted++
-}
-
-func (j *job) numbers() []int64 {
-	numbers := make([]int64, 0, len(j.Steps))
-	for number := range j.Steps {
-		numbers = append(numbers, number)
-	}
-	slices.Sort(numbers)
-	return numbers
 }
 
 // ready is when the oldest step can be judged: once every rank was heard, or when
@@ -206,12 +209,7 @@ func (d *detector) Due() int64 {
 // Decide judges the steps that are ready, in their order.
 func (d *detector) Decide(now int64) []rule.Finding {
 	var findings []rule.Finding
-	names := make([]string, 0, len(d.jobs))
-	for name := range d.jobs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(d.jobs)) {
 		j := d.jobs[name]
 		for {
 			number, at, ok := j.ready(d.lateness)
@@ -234,16 +232,15 @@ func (j *job) judge(s *step) []rule.Finding {
 		return nil
 	}
 	var findings []rule.Finding
-	for _, who := range sorted(s.Took) {
-		took := s.Took[who]
-		r := j.Ranks[who]
+	for _, who := range slices.Sorted(maps.Keys(s.Took)) {
+		of, r := s.Took[who], j.Ranks[who]
 		switch {
-		case took > limit:
+		case of.Seconds > limit:
 			if r == nil {
 				r = &rank{Since: s.First}
 				j.Ranks[who] = r
 			}
-			r.Behind, r.OnTime, r.Ratio, r.Where = r.Behind+1, 0, took/middle, s.Where[who]
+			r.Behind, r.OnTime, r.Ratio, r.Where = r.Behind+1, 0, of.Seconds/middle, of.Where
 			if r.Behind == inARow && !r.Told {
 				r.Told = true
 				findings = append(findings, j.finding(eventSlow, who, r, s))
@@ -263,13 +260,13 @@ func (j *job) judge(s *step) []rule.Finding {
 
 // bound returns what a rank must exceed to be behind, and the median. False: too
 // few ranks, or so many behind that the job is uneven by nature.
-func bound(took map[int64]float64) (limit, middle float64, ok bool) {
-	if len(took) < fewest {
+func bound(ranks map[int64]took) (limit, middle float64, ok bool) {
+	if len(ranks) < fewest {
 		return 0, 0, false
 	}
-	values := make([]float64, 0, len(took))
-	for _, v := range took {
-		values = append(values, v)
+	values := make([]float64, 0, len(ranks))
+	for _, of := range ranks {
+		values = append(values, of.Seconds)
 	}
 	middle = median(values)
 	away := make([]float64, len(values))
@@ -293,15 +290,6 @@ func median(values []float64) float64 {
 		return values[n/2]
 	}
 	return (values[n/2-1] + values[n/2]) / 2
-}
-
-func sorted(took map[int64]float64) []int64 {
-	ranks := make([]int64, 0, len(took))
-	for who := range took {
-		ranks = append(ranks, who)
-	}
-	slices.Sort(ranks)
-	return ranks
 }
 
 func (j *job) finding(event string, who int64, r *rank, s *step) rule.Finding {
@@ -330,19 +318,3 @@ func (j *job) finding(event string, who int64, r *rank, s *step) rule.Finding {
 
 // Evicted counts jobs and steps that were forgotten because of the caps.
 func (d *detector) Evicted() uint64 { return d.evicted }
-
-func text(m pcommon.Map, key string) string {
-	v, ok := m.Get(key)
-	if !ok || v.Type() != pcommon.ValueTypeStr || len(v.Str()) > 256 {
-		return ""
-	}
-	return v.Str()
-}
-
-func integer(m pcommon.Map, key string) (int64, bool) {
-	v, ok := m.Get(key)
-	if !ok || v.Type() != pcommon.ValueTypeInt {
-		return 0, false
-	}
-	return v.Int(), true
-}

@@ -32,7 +32,7 @@ func (d *detector) Restore(data []byte) error {
 			return errState
 		}
 		for _, s := range j.Steps {
-			if s == nil || s.Took == nil || s.Where == nil {
+			if s == nil || s.Took == nil {
 				return errState
 			}
 			values += len(s.Took)

@@ -3,6 +3,8 @@ package verdict
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -52,7 +54,7 @@ func Bounded(v Verdict) Verdict {
 
 func boundCulprit(culprit map[string]string) map[string]string {
 	bounded := make(map[string]string, len(culprit))
-	for _, key := range sortedKeys(culprit) {
+	for _, key := range slices.Sorted(maps.Keys(culprit)) {
 		if len(bounded) == MaxCulprits {
 			break
 		}

@@ -85,7 +85,7 @@ func putAttributes(v Verdict, attrs pcommon.Map) {
 	if v.RootCause != "" {
 		attrs.PutStr(AttrRootCauseID, v.RootCause)
 	}
-	for _, key := range sortedKeys(v.Culprit) {
+	for _, key := range slices.Sorted(maps.Keys(v.Culprit)) {
 		attrs.PutStr(AttrCulprit+key, v.Culprit[key])
 	}
 	if len(v.BlastRadius) > 0 {
@@ -134,8 +134,4 @@ func FromJSON(data []byte) (Verdict, error) {
 		return Verdict{}, fmt.Errorf("verdict: %w", err)
 	}
 	return v, nil
-}
-
-func sortedKeys(m map[string]string) []string {
-	return slices.Sorted(maps.Keys(m))
 }

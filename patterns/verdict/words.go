@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -68,7 +69,7 @@ func place(key string, culprit map[string]string) string {
 // facts puts what a culprit holds beside places into words: "limit 64 GiB".
 func facts(culprit map[string]string) string {
 	var parts []string
-	for _, key := range sortedKeys(culprit) {
+	for _, key := range slices.Sorted(maps.Keys(culprit)) {
 		value := plain(culprit[key])
 		if slices.Contains(placeOrder, key) || value == "" {
 			continue

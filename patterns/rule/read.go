@@ -1,0 +1,38 @@
+package rule
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// maxText is how much of one text a detector keeps, in bytes, as an engine does of
+// the values of fields.
+const maxText = 256
+
+// Text reads an attribute for a detector: at most 256 bytes of valid UTF-8 that
+// hold on to nothing else; "" for none, and for lists and maps.
+func Text(m pcommon.Map, key string) string {
+	v, ok := m.Get(key)
+	if !ok {
+		return ""
+	}
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		s := v.Str()
+		return strings.ToValidUTF8(strings.Clone(s[:min(len(s), maxText)]), "?")
+	case pcommon.ValueTypeInt, pcommon.ValueTypeDouble, pcommon.ValueTypeBool:
+		return v.AsString()
+	default:
+		return ""
+	}
+}
+
+// Integer reads a whole number; false for none, and for what is none.
+func Integer(m pcommon.Map, key string) (int64, bool) {
+	v, ok := m.Get(key)
+	if !ok || v.Type() != pcommon.ValueTypeInt {
+		return 0, false
+	}
+	return v.Int(), true
+}
