@@ -4,7 +4,7 @@ package ncclfrreceiver
 
 import "io/fs"
 
-const nonBlocking = 0
+const plainly = 0
 
 // inode is not told here: size, time and content tell files apart.
 func inode(fs.FileInfo) uint64 { return 0 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// nonBlocking opens a pipe without a writer at once.
-const nonBlocking = syscall.O_NONBLOCK
+// plainly opens a pipe without a writer at once, and no link.
+const plainly = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 
 func inode(info fs.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {

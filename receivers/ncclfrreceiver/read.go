@@ -3,7 +3,9 @@ package ncclfrreceiver
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -16,10 +18,15 @@ import (
 var errNoRank = errors.New("neither the dump nor its file name says which rank wrote it: name dumps <prefix><rank>, as PyTorch does")
 
 // ReadFile reads one dump into the records that the receiver would emit for it,
-// without a host: for replay. job may be empty.
+// without a host: for replay. job may be empty. A link is followed: here the user
+// named it.
 func ReadFile(path, job string) (plog.Logs, error) {
 	logs := plog.NewLogs()
-	c, err := readWhole(path, createDefaultConfig().(*Config).MaxFileSize)
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return logs, fmt.Errorf("read %s: %w", path, err)
+	}
+	c, err := readWhole(target, createDefaultConfig().(*Config).MaxFileSize)
 	if err != nil {
 		return logs, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -53,12 +60,16 @@ func (r *reader) read(path string, c *content) (*flightrecorder.Dump, *origin, e
 	if rank == flightrecorder.Unknown {
 		return nil, nil, errNoRank
 	}
-	from := &origin{file: path, run: run, changed: c.changed, process: r.process(rank)}
-	if job := r.jobOf(path); job != "" {
+	from := &origin{file: utf8Of(path), run: utf8Of(run), changed: c.changed, process: r.process(rank)}
+	if job := r.jobOf(utf8Of(path)); job != "" {
 		from.process.JobID = job
 	}
 	return dump, from, nil
 }
+
+// utf8Of makes text of a path, which on unix is any bytes: a record that is no
+// UTF-8 would not be taken by the next collector.
+func utf8Of(path string) string { return strings.ToValidUTF8(path, "\ufffd") }
 
 func (r *reader) jobOf(path string) string {
 	if r.pattern != nil {

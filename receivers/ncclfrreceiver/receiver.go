@@ -151,8 +151,8 @@ func (f *flightRecorder) tooMany(ctx context.Context, n int) {
 
 // visit reads a file once it is whole.
 func (f *flightRecorder) visit(ctx context.Context, path string) {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
+	info, err := os.Lstat(path)
+	if err != nil || !fileOrLink(info.Mode()) {
 		return // gone since it was found
 	}
 	print := fingerprintOf(info)
@@ -199,7 +199,7 @@ func (f *flightRecorder) read(ctx context.Context, path string, abandoned bool, 
 }
 
 // unreadable deals with a file that cannot be read. One that is too large stays
-// so; permissions may change, so that one is tried again and said once.
+// so; any other is tried again, for permissions may change, and said once.
 func (f *flightRecorder) unreadable(ctx context.Context, m mark, err error) {
 	if errors.Is(err, flightrecorder.ErrTooLarge) {
 		f.refuse(ctx, m, err)
@@ -210,7 +210,7 @@ func (f *flightRecorder) unreadable(ctx context.Context, m mark, err error) {
 	}
 	f.complained[m.Path] = true
 	f.countRefused(ctx, why(err))
-	f.settings.Logger.Warn("a Flight Recorder dump cannot be read: give the collector the right to, it is tried again", zap.Error(err))
+	f.settings.Logger.Warn("a file cannot be read as a Flight Recorder dump, it is tried again", zap.Error(err))
 }
 
 // refuse gives a file up in its present state.

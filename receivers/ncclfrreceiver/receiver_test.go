@@ -106,7 +106,8 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) start() *rig {
+// make makes the receiver without starting it.
+func (r *rig) make() {
 	settings := receivertest.NewNopSettings(metadata.Type)
 	settings.ID, settings.TelemetrySettings = component.NewID(metadata.Type), r.telemetry.NewTelemetrySettings()
 	made, err := newReceiver(settings, r.config, r.sink, clock{
@@ -120,8 +121,12 @@ func (r *rig) start() *rig {
 	require.NoError(r.t, err)
 	made.patience = time.Millisecond
 	r.receiver = made
-	require.NoError(r.t, made.Start(r.t.Context(), r.host))
 	r.t.Cleanup(func() { require.NoError(r.t, made.Shutdown(context.Background())) })
+}
+
+func (r *rig) start() *rig {
+	r.make()
+	require.NoError(r.t, r.receiver.Start(r.t.Context(), r.host))
 	r.look(0)
 	return r
 }
@@ -225,7 +230,6 @@ func TestWhatIsNoDumpIsRefusedOnceAndCounted(t *testing.T) {
 	require.NoError(t, os.Chtimes(filepath.Join(r.dir, "rank_5"), began.Add(-2*time.Hour), began.Add(-2*time.Hour)))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(r.dir, "rank_6.pipe"), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(r.dir, "rank_7"), 0o700))
-	require.NoError(t, os.Symlink("nowhere", filepath.Join(r.dir, "rank_8")))
 	r.start()
 	r.look(time.Second)
 	require.Equal(t, map[string]int64{"hostile": 1, "not_a_dump": 1, "too_large": 1, "no_rank": 1, "too_old": 1}, r.refusals())

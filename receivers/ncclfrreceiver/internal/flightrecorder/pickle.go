@@ -181,10 +181,14 @@ func (u *unpickler) take(n int) ([]byte, error) {
 
 func (u *unpickler) push(v value) error {
 	if u.pushed++; u.pushed > u.limit {
-		return fmt.Errorf("%w: more than %d values: raise max_values, or lower TORCH_FR_BUFFER_SIZE", ErrTooLarge, u.limit)
+		return u.tooMany()
 	}
 	u.stack = append(u.stack, v)
 	return nil
+}
+
+func (u *unpickler) tooMany() error {
+	return fmt.Errorf("%w: more than %d values: raise max_values, or lower TORCH_FR_BUFFER_SIZE", ErrTooLarge, u.limit)
 }
 
 // toMark returns where the values above the last mark begin.

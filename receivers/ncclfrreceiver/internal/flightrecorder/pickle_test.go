@@ -135,6 +135,7 @@ func TestHostilePickles(t *testing.T) {
 		"number of 200 bytes":        {head + "\x8a\xc8" + strings.Repeat("\x01", 200) + ".", ErrNotADump, "200 bytes"},
 		"memo beyond the end":        {head + "}r" + length32(1<<31) + ".", ErrNotADump, "memo"},
 		"memo never put":             {head + "h\x07.", ErrNotADump, "memo"},
+		"memo that goes on":          {head + "}" + manyPuts(100_001), ErrTooLarge, "max_values"},
 		"memo of a mark":             {head + "(q\x00.", ErrNotADump, "mark"},
 		"memo of nothing":            {head + "q\x00.", ErrNotADump, "stack is empty"},
 		"items without a mark":       {head + "}KKu.", ErrNotADump, "no mark"},
@@ -170,6 +171,15 @@ func TestHostilePickles(t *testing.T) {
 			require.ErrorContains(t, err, tc.words)
 		})
 	}
+}
+
+// manyPuts puts the same value in the memo n times.
+func manyPuts(n uint32) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("r" + length32(i))
+	}
+	return b.String()
 }
 
 // TestABombOfSharedListsCostsNoMoreThanItsLimit: ten entries name one list of

@@ -91,10 +91,12 @@ func (u *unpickler) put(op byte) error {
 	switch {
 	case index < len(u.memo):
 		u.memo[index] = top
-	case index == len(u.memo):
-		u.memo = append(u.memo, top)
-	default:
+	case index > len(u.memo):
 		return fmt.Errorf("%w: memo %d before %d", ErrNotADump, index, len(u.memo))
+	case index >= u.limit: // a file may put one value in the memo again and again
+		return u.tooMany()
+	default:
+		u.memo = append(u.memo, top)
 	}
 	return nil
 }
