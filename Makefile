@@ -9,6 +9,7 @@ PACKAGES ?= ./...
 KERNEL ?=
 FUZZTIME ?= 20s
 KUBERNETES := 1.35.4
+PROMETHEUS_OPERATOR := 0.90.1
 
 BIN := .cache/bin
 RESULTS := .cache/results
@@ -99,6 +100,9 @@ chart: build step ## Lint the Helm chart, render its scenarios, validate them
 	@go -C tools/helm build -o ../../$(BIN)/helm helm.sh/helm/v3/cmd/helm
 	@go -C tools build -o ../$(BIN)/kubeconform github.com/yannh/kubeconform/cmd/kubeconform
 	@[ -s .cache/swagger-$(KUBERNETES).json ] || cp "$$(cd / && go mod download -json k8s.io/kubernetes@v$(KUBERNETES) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/api/openapi-spec/swagger.json" .cache/swagger-$(KUBERNETES).json
+	@[ -s .cache/crds-$(PROMETHEUS_OPERATOR)/monitoring.coreos.com_prometheusrules.yaml ] || { mkdir -p .cache/crds-$(PROMETHEUS_OPERATOR) && \
+	cp "$$(cd / && go mod download -json github.com/prometheus-operator/prometheus-operator@v$(PROMETHEUS_OPERATOR) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')"/example/prometheus-operator-crd/monitoring.coreos.com_{podmonitors,prometheusrules}.yaml .cache/crds-$(PROMETHEUS_OPERATOR)/; }
+	@go -C tools/promtool build -tags remove_all_sd -o ../../$(BIN)/promtool github.com/prometheus/prometheus/cmd/promtool
 	@$(STEP) -name chart -json -- go test -json ./charts/...
 
 .PHONY: builder

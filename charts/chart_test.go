@@ -5,6 +5,7 @@ package charts_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -18,6 +19,10 @@ import (
 
 // kubeVersion is the release that the schemas come from, see `make chart`.
 const kubeVersion = "1.35.4"
+
+// operatorVersion is the release of the Prometheus operator whose resources the
+// chart makes.
+const operatorVersion = "0.90.1"
 
 // tool returns the path of a program that `make chart` builds.
 func tool(t *testing.T, path string) string {
@@ -61,7 +66,7 @@ func scenarios(t *testing.T) []string {
 	return files
 }
 
-// objects are the rendered documents by kind.
+// objects are the rendered documents, by kind and tier: "ConfigMap/gateway".
 func objects(t *testing.T, rendered string) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
@@ -73,9 +78,15 @@ func objects(t *testing.T, rendered string) map[string]map[string]any {
 			return all
 		}
 		require.NoError(t, err)
-		kind, _ := object["kind"].(string)
-		require.NotContains(t, all, kind)
-		all[kind] = object
+		if object == nil {
+			continue // a template that rendered to nothing
+		}
+		key := fmt.Sprint(object["kind"], "/", at(t, object, "metadata", "labels", "app.kubernetes.io/component"))
+		if namespace := at(t, object, "metadata", "namespace"); namespace != "gpu" && namespace != nil {
+			key += fmt.Sprint("/", namespace)
+		}
+		require.NotContains(t, all, key)
+		all[key] = object
 	}
 }
 
@@ -99,14 +110,28 @@ func at(t *testing.T, value any, path ...any) any {
 
 func pod(t *testing.T, rendered string) any {
 	t.Helper()
-	return at(t, objects(t, rendered)["DaemonSet"], "spec", "template", "spec")
+	return at(t, objects(t, rendered)["DaemonSet/agent"], "spec", "template", "spec")
 }
 
-func collectorConfig(t *testing.T, rendered string) string {
+// collectorConfigs are the configurations of the tiers.
+func collectorConfigs(t *testing.T, rendered string) map[string]string {
 	t.Helper()
-	text, ok := at(t, objects(t, rendered)["ConfigMap"], "data", "config.yaml").(string)
-	require.True(t, ok)
-	return text
+	all := map[string]string{}
+	for key, object := range objects(t, rendered) {
+		if tier, found := strings.CutPrefix(key, "ConfigMap/"); found && tier != "dashboard" {
+			all[tier] = at(t, object, "data", "config.yaml").(string)
+		}
+	}
+	require.Contains(t, all, "agent")
+	return all
+}
+
+// config is the configuration of one tier, decoded.
+func config(t *testing.T, tier string, args ...string) map[string]any {
+	t.Helper()
+	var decoded map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(collectorConfigs(t, render(t, args...))[tier]), &decoded))
+	return decoded
 }
 
 func TestChartLintsStrictly(t *testing.T) {
@@ -118,6 +143,7 @@ func TestChartLintsStrictly(t *testing.T) {
 
 func TestScenariosAreValidKubernetes(t *testing.T) {
 	schemas := writeSchemas(t, tool(t, ".cache/swagger-"+kubeVersion+".json"))
+	addCustomSchemas(t, schemas, tool(t, ".cache/crds-"+operatorVersion))
 	kubeconform := tool(t, ".cache/bin/kubeconform")
 	validate := func(manifest string) (string, error) {
 		command := exec.Command(kubeconform, "-strict", "-summary", "-schema-location", schemas+"/{{ .ResourceKind }}{{ .KindSuffix }}.json")
@@ -143,83 +169,13 @@ func TestCollectorAcceptsTheConfiguration(t *testing.T) {
 	binary := tool(t, "bin/tracecore")
 	for _, scenario := range scenarios(t) {
 		t.Run(filepath.Base(scenario), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "config.yaml")
-			require.NoError(t, os.WriteFile(path, []byte(collectorConfig(t, render(t, "--values", scenario))), 0o600))
-			out, err := run(t, binary, "validate", "--config", path)
-			require.NoError(t, err, out)
+			for tier, text := range collectorConfigs(t, render(t, "--values", scenario)) {
+				path := filepath.Join(t.TempDir(), tier+".yaml")
+				require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+				out, err := run(t, binary, "validate", "--config", path)
+				require.NoError(t, err, "%s: %s", tier, out)
+			}
 		})
-	}
-}
-
-func TestInitContainerUsesFlagsTheBinaryHas(t *testing.T) {
-	out, err := run(t, tool(t, "bin/tracecore"), "bpf-check", "--help")
-	require.NoError(t, err, out)
-	require.Contains(t, out, "--report-only")
-}
-
-func TestProbesGetWhatTheyNeed(t *testing.T) {
-	spec := pod(t, render(t))
-	require.Equal(t, true, at(t, spec, "hostPID"))
-	require.Equal(t, false, at(t, spec, "automountServiceAccountToken"))
-	require.Nil(t, at(t, spec, "hostNetwork"))
-	for _, container := range []any{at(t, spec, "containers", 0), at(t, spec, "initContainers", 0)} {
-		require.Equal(t, true, at(t, container, "securityContext", "privileged"))
-		require.Equal(t, true, at(t, container, "securityContext", "readOnlyRootFilesystem"))
-		require.Equal(t, "spec.nodeName", at(t, container, "env", 0, "valueFrom", "fieldRef", "fieldPath"))
-	}
-	require.ElementsMatch(t, []string{"/sys/kernel", "/sys/fs/cgroup", "/var/lib/tracecore"}, hostPaths(t, spec))
-	require.Equal(t, []any{map[string]any{"operator": "Exists"}}, at(t, spec, "tolerations"))
-}
-
-// hostPaths are the host's folders that the pod mounts; each must be used.
-func hostPaths(t *testing.T, spec any) []string {
-	t.Helper()
-	used := map[any]bool{}
-	for _, mount := range at(t, spec, "containers", 0, "volumeMounts").([]any) {
-		used[at(t, mount, "name")] = true
-	}
-	var paths []string
-	for _, volume := range at(t, spec, "volumes").([]any) {
-		require.True(t, used[at(t, volume, "name")], "volume %v is not mounted", volume)
-		if path, ok := at(t, volume, "hostPath").(map[string]any); ok {
-			paths = append(paths, path["path"].(string))
-		}
-	}
-	return paths
-}
-
-func TestCheckBlocksOnlyWhenToldTo(t *testing.T) {
-	require.Equal(t, []any{"bpf-check", "--report-only"}, at(t, pod(t, render(t)), "initContainers", 0, "args"))
-	required := render(t, "--set", "bpfCheck.required=true")
-	require.Equal(t, []any{"bpf-check"}, at(t, pod(t, required), "initContainers", 0, "args"))
-	require.Nil(t, at(t, pod(t, render(t, "--set", "bpfCheck.enabled=false")), "initContainers"))
-}
-
-func TestPodIsReplacedWhenItsConfigurationChanges(t *testing.T) {
-	sum := func(args ...string) any {
-		return at(t, objects(t, render(t, args...))["DaemonSet"], "spec", "template", "metadata", "annotations", "checksum/config")
-	}
-	require.Equal(t, sum(), sum())
-	require.NotEqual(t, sum(), sum("--set", "logLevel=info"))
-}
-
-func TestOverlayMergesAndReplaces(t *testing.T) {
-	var config map[string]any
-	require.NoError(t, yaml.Unmarshal([]byte(collectorConfig(t, render(t, "--values", "tracecore/ci/overlay-values.yaml"))), &config))
-	require.Contains(t, at(t, config, "receivers"), "hostmetrics")
-	require.Contains(t, at(t, config, "receivers"), "kernelevents")
-	require.Equal(t, []any{"otlp", "hostmetrics"}, at(t, config, "service", "pipelines", "metrics", "receivers"))
-	require.Equal(t, []any{"memory_limiter", "patterndetector"}, at(t, config, "service", "pipelines", "metrics", "processors"))
-}
-
-func TestProbesOfThePodMatchItsPorts(t *testing.T) {
-	container := at(t, pod(t, render(t)), "containers", 0)
-	ports := map[any]any{}
-	for _, port := range at(t, container, "ports").([]any) {
-		ports[at(t, port, "name")] = at(t, port, "containerPort")
-	}
-	for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
-		require.Equal(t, 13133, ports[at(t, container, probe, "httpGet", "port")], probe)
 	}
 }
 
@@ -232,6 +188,11 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"bpfCheck.required=yes-please":         "/bpfCheck/required",
 		"logLevel=loud":                        "/logLevel",
 		"image.repository=":                    "/image/repository",
+		"gateway.replicas=0":                   "/gateway/replicas",
+		"gateway.resolver=static":              "/gateway/resolver",
+		"gateway.storage.size=big":             "/gateway/storage/size",
+		"security.capabilities={CAP_BPF}":      "/security/capabilities",
+		"flightRecorder.path=fr":               "/flightRecorder/path",
 	} {
 		out, err := helm(t, "--set", setting)
 		require.Error(t, err, setting)

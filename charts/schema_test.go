@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
 )
 
 const definitionPrefix = "#/definitions/"
@@ -32,13 +33,59 @@ func writeSchemas(t *testing.T, swagger string) string {
 	dir := t.TempDir()
 	for name, d := range document.Definitions {
 		for _, file := range fileNames(d) {
-			schema := map[string]any{"$ref": definitionPrefix + name, "definitions": reachable(document.Definitions, name)}
-			out, err := json.Marshal(schema)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, file), out, 0o600))
+			writeSchema(t, filepath.Join(dir, file), map[string]any{"$ref": definitionPrefix + name, "definitions": reachable(document.Definitions, name)})
 		}
 	}
 	return dir
+}
+
+func writeSchema(t *testing.T, path string, schema any) {
+	t.Helper()
+	out, err := json.Marshal(schema)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, out, 0o600))
+}
+
+// addCustomSchemas does the same for the custom resources defined below a folder.
+func addCustomSchemas(t *testing.T, dir, definitions string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(definitions, "*.yaml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, "run `make chart`")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var resource map[string]any
+		require.NoError(t, yaml.Unmarshal(text, &resource))
+		group, _, _ := strings.Cut(at(t, resource, "spec", "group").(string), ".")
+		kind := strings.ToLower(at(t, resource, "spec", "names", "kind").(string))
+		for _, version := range at(t, resource, "spec", "versions").([]any) {
+			schema := at(t, version, "schema", "openAPIV3Schema")
+			at(t, schema, "properties").(map[string]any)["metadata"] = map[string]any{"type": "object"}
+			closeAll(schema)
+			name := fmt.Sprintf("%s-%s-%s.json", kind, group, at(t, version, "name"))
+			writeSchema(t, filepath.Join(dir, name), schema)
+		}
+	}
+}
+
+// closeAll forbids keys that no object of the schema has.
+func closeAll(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		_, hasProperties := value["properties"].(map[string]any)
+		_, open := value["additionalProperties"]
+		if hasProperties && !open && value["x-kubernetes-preserve-unknown-fields"] != true {
+			value["additionalProperties"] = false
+		}
+		for _, inner := range value {
+			closeAll(inner)
+		}
+	case []any:
+		for _, inner := range value {
+			closeAll(inner)
+		}
+	}
 }
 
 // closed forbids keys that a type does not have, and widens the two types that

@@ -1,21 +1,27 @@
-{{/* the collector configuration, before .Values.config is laid over it */}}
+{{/* Collector configurations of the three tiers. .Values.config and .Values.gateway.config are laid over them. */}}
+
 {{- define "tracecore.ownConfig" -}}
-{{- $otlpOut := ne .Values.exporter.otlp.endpoint "" -}}
+{{- $gateway := .Values.gateway.enabled -}}
+{{- $otlpOut := and (ne .Values.exporter.otlp.endpoint "") (not $gateway) -}}
 extensions:
-  health_check:
-    endpoint: ":13133"
-  file_storage:
-    directory: {{ .Values.stateDir }}
-    create_directory: true
-    directory_permissions: "0700"
-  identity: {}
+  {{- include "tracecore.extensions" . | nindent 2 }}
+  identity:
+    error_mode: ignore
 receivers:
-  kernelevents:
+  {{- range list "kernelevents" "oomkill" "fusefault" "ncclsock" }}
+  {{ . }}:
     identity: identity
     error_mode: ignore
-  oomkill:
+  {{- end }}
+  {{- with .Values.flightRecorder.path }}
+  ncclfr:
     identity: identity
-    error_mode: ignore
+    storage: file_storage
+    include: [{{ . | quote }}, {{ printf "%s/*" . | quote }}]
+    {{- with $.Values.flightRecorder.jobPattern }}
+    job_pattern: {{ . | quote }}
+    {{- end }}
+  {{- end }}
   {{- if .Values.receiver.otlp.enabled }}
   otlp:
     protocols:
@@ -25,10 +31,61 @@ receivers:
         endpoint: ":4318"
   {{- end }}
 processors:
-  memory_limiter:
-    check_interval: 1s
-    limit_percentage: 80
-    spike_limit_percentage: 20
+  {{- include "tracecore.limiter" . | nindent 2 }}
+  {{- if not $gateway }}
+  rankjoin:
+    storage: file_storage
+  patterndetector:
+    storage: file_storage
+  {{- end }}
+exporters:
+  {{- if $gateway }}
+  {{- include "tracecore.toGateway" . | nindent 2 }}
+  {{- else }}
+  # `kubectl logs` shows verdicts in plain words.
+  terminal:
+    color: never
+  {{- if $otlpOut }}
+  {{- include "tracecore.toBackend" . | nindent 2 }}
+  {{- else }}
+  # Metrics end here once the patterns have seen them.
+  debug: {}
+  {{- end }}
+  {{- end }}
+service:
+  extensions: [health_check, file_storage, identity]
+  pipelines:
+    logs:
+      receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if .Values.flightRecorder.path }}, ncclfr{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
+      processors: [memory_limiter{{ if not $gateway }}, rankjoin, patterndetector{{ end }}]
+      exporters: [{{ if $gateway }}load_balancing{{ else }}terminal{{ if $otlpOut }}, otlp_grpc{{ end }}{{ end }}]
+    metrics:
+      receivers: [fusefault, ncclsock{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
+      processors: [memory_limiter{{ if not $gateway }}, patterndetector{{ end }}]
+      exporters: [{{ if $gateway }}load_balancing{{ else }}{{ ternary "otlp_grpc" "debug" $otlpOut }}{{ end }}]
+  {{- include "tracecore.ownTelemetry" . | nindent 2 }}
+{{- end -}}
+
+{{- define "tracecore.gatewayConfig" -}}
+{{- $otlpOut := ne .Values.exporter.otlp.endpoint "" -}}
+extensions:
+  {{- include "tracecore.extensions" . | nindent 2 }}
+receivers:
+  otlp:
+    protocols:
+      grpc:
+        endpoint: ":4317"
+        {{- if .Values.gateway.tls.secretName }}
+        # Agents show a certificate of the same authority.
+        tls:
+          cert_file: /etc/tracecore-tls/tls.crt
+          key_file: /etc/tracecore-tls/tls.key
+          client_ca_file: /etc/tracecore-tls/ca.crt
+        {{- end }}
+processors:
+  {{- include "tracecore.limiter" . | nindent 2 }}
+  rankjoin:
+    storage: file_storage
   patterndetector:
     storage: file_storage
 exporters:
@@ -36,49 +93,144 @@ exporters:
   terminal:
     color: never
   {{- if $otlpOut }}
-  otlp_grpc:
-    endpoint: {{ .Values.exporter.otlp.endpoint | quote }}
-    tls:
-      insecure: {{ .Values.exporter.otlp.insecure }}
-    {{- with .Values.exporter.otlp.headers }}
-    headers:
-      {{- toYaml . | nindent 6 }}
-    {{- end }}
-    # Nothing is given up while the endpoint is away; the node's disk holds it.
-    retry_on_failure:
-      max_elapsed_time: 0s
-    sending_queue:
-      storage: file_storage
-  {{- else if .Values.receiver.otlp.enabled }}
-  # Metrics end here once the patterns have seen them.
+  {{- include "tracecore.toBackend" . | nindent 2 }}
+  {{- else }}
   debug: {}
   {{- end }}
 service:
-  extensions: [health_check, file_storage, identity]
+  extensions: [health_check, file_storage]
   pipelines:
     logs:
-      receivers: [kernelevents, oomkill{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
-      processors: [memory_limiter, patterndetector]
+      receivers: [otlp]
+      processors: [memory_limiter, rankjoin, patterndetector]
       exporters: [terminal{{ if $otlpOut }}, otlp_grpc{{ end }}]
-    {{- if .Values.receiver.otlp.enabled }}
     metrics:
       receivers: [otlp]
       processors: [memory_limiter, patterndetector]
       exporters: [{{ ternary "otlp_grpc" "debug" $otlpOut }}]
-    {{- end }}
-  telemetry:
-    logs:
-      level: {{ .Values.logLevel }}
-      disable_stacktrace: true
-    metrics:
-      readers:
-        - pull:
-            exporter:
-              prometheus:
-                host: ""
-                port: 8888
+  {{- include "tracecore.ownTelemetry" . | nindent 2 }}
 {{- end -}}
 
+{{- define "tracecore.eventsConfig" -}}
+extensions:
+  {{- include "tracecore.extensions" . | nindent 2 }}
+receivers:
+  k8sevents:
+    storage: file_storage
+    {{- with .Values.gateway.events.namespaces }}
+    namespaces: {{ toJson . }}
+    {{- end }}
+processors:
+  {{- include "tracecore.limiter" . | nindent 2 }}
+exporters:
+  {{- include "tracecore.toGateway" . | nindent 2 }}
+service:
+  extensions: [health_check, file_storage]
+  pipelines:
+    logs:
+      receivers: [k8sevents]
+      processors: [memory_limiter]
+      exporters: [load_balancing]
+  {{- include "tracecore.ownTelemetry" . | nindent 2 }}
+{{- end -}}
+
+{{- define "tracecore.extensions" -}}
+health_check:
+  endpoint: ":13133"
+file_storage:
+  directory: {{ .Values.stateDir }}
+  create_directory: true
+  directory_permissions: "0700"
+{{- end -}}
+
+{{- define "tracecore.limiter" -}}
+memory_limiter:
+  check_interval: 1s
+  limit_percentage: 80
+  spike_limit_percentage: 20
+{{- end -}}
+
+{{/* All records of a job reach one replica; those that name no job reach one, too. */}}
+{{- define "tracecore.toGateway" -}}
+load_balancing:
+  routing_key: attributes
+  routing_attributes: [gen_ai.training.job_id]
+  resolver:
+    {{- if eq .Values.gateway.resolver "k8s" }}
+    k8s:
+      service: {{ include "tracecore.of" (list . "gateway") }}.{{ .Release.Namespace }}
+      ports: [4317]
+    {{- else }}
+    dns:
+      hostname: {{ include "tracecore.of" (list . "gateway") }}.{{ .Release.Namespace }}.svc
+      port: "4317"
+    {{- end }}
+  # What fails goes back to the queue below, which asks again who the gateway is.
+  protocol:
+    otlp:
+      timeout: 5s
+      tls:
+        {{- if .Values.gateway.tls.secretName }}
+        ca_file: /etc/tracecore-tls/ca.crt
+        cert_file: /etc/tracecore-tls/tls.crt
+        key_file: /etc/tracecore-tls/tls.key
+        server_name_override: {{ include "tracecore.of" (list . "gateway") }}.{{ .Release.Namespace }}.svc
+        {{- else }}
+        insecure: true
+        {{- end }}
+      sending_queue:
+        enabled: false
+      retry_on_failure:
+        enabled: false
+  timeout: 10s
+  # Nothing is given up while the gateway is away; the disk holds it.
+  retry_on_failure:
+    enabled: true
+    max_elapsed_time: 0s
+  sending_queue:
+    enabled: true
+    storage: file_storage
+{{- end -}}
+
+{{- define "tracecore.toBackend" -}}
+otlp_grpc:
+  endpoint: {{ .Values.exporter.otlp.endpoint | quote }}
+  tls:
+    insecure: {{ .Values.exporter.otlp.insecure }}
+  {{- with .Values.exporter.otlp.headers }}
+  headers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  # Nothing is given up while the endpoint is away; the disk holds it.
+  retry_on_failure:
+    max_elapsed_time: 0s
+  sending_queue:
+    storage: file_storage
+{{- end -}}
+
+{{- define "tracecore.ownTelemetry" -}}
+telemetry:
+  logs:
+    level: {{ .Values.logLevel }}
+    disable_stacktrace: true
+  metrics:
+    readers:
+      - pull:
+          exporter:
+            prometheus:
+              host: ""
+              port: 8888
+{{- end -}}
+
+{{/* tracecore.config (list . "agent"): what the pods of a tier run */}}
 {{- define "tracecore.config" -}}
-{{- toYaml (mergeOverwrite (include "tracecore.ownConfig" . | fromYaml) .Values.config) -}}
+{{- $root := index . 0 -}}
+{{- $tier := index . 1 -}}
+{{- if eq $tier "agent" -}}
+{{- toYaml (mergeOverwrite (include "tracecore.ownConfig" $root | fromYaml) $root.Values.config) -}}
+{{- else if eq $tier "gateway" -}}
+{{- toYaml (mergeOverwrite (include "tracecore.gatewayConfig" $root | fromYaml) $root.Values.gateway.config) -}}
+{{- else -}}
+{{- include "tracecore.eventsConfig" $root | fromYaml | toYaml -}}
+{{- end -}}
 {{- end -}}

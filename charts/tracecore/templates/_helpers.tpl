@@ -7,17 +7,32 @@
 {{- end -}}
 {{- end -}}
 
+{{/* the tiers: tracecore.of (list . "agent" | "gateway" | "events"); the agent has the release's bare name */}}
+{{- define "tracecore.of" -}}
+{{- $name := include "tracecore.name" (index . 0) -}}
+{{- if eq (index . 1) "agent" }}{{ $name }}{{ else }}{{ printf "%s-%s" ($name | trunc 55 | trimSuffix "-") (index . 1) }}{{ end -}}
+{{- end -}}
+
 {{- define "tracecore.selector" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: agent
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ $root.Chart.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
 {{- define "tracecore.labels" -}}
+{{- $root := index . 0 -}}
 {{ include "tracecore.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "tracecore.metadata" -}}
+name: {{ include "tracecore.of" . }}
+namespace: {{ (index . 0).Release.Namespace }}
+labels:
+  {{- include "tracecore.labels" . | nindent 2 }}
 {{- end -}}
 
 {{- define "tracecore.serviceAccount" -}}
@@ -28,17 +43,37 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* the load balancer of the agents and of the events tier asks the API server who the gateway is */}}
+{{- define "tracecore.asksAPI" -}}
+{{- if and .Values.gateway.enabled (eq .Values.gateway.resolver "k8s") }}true{{ end -}}
+{{- end -}}
+
 {{- define "tracecore.image" -}}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
 
-{{/* what both containers share: the privileges of the probes, the host's paths */}}
+{{/* what both containers of the agent share: the privileges of the probes, the host's paths */}}
 {{- define "tracecore.container" -}}
 image: {{ include "tracecore.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
+  {{- if .Values.security.privileged }}
   # BPF, the kernel log, and the environment of every process on the node.
   privileged: true
+  {{- else }}
+  privileged: false
+  allowPrivilegeEscalation: false
+  capabilities:
+    drop: [ALL]
+    add: {{ toJson .Values.security.capabilities }}
+  # The runtime's own profiles deny bpf(2), perf_event_open(2) or other processes' environments.
+  seccompProfile:
+    type: Unconfined
+  {{- if semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version }}
+  appArmorProfile:
+    type: Unconfined
+  {{- end }}
+  {{- end }}
   runAsUser: 0
   readOnlyRootFilesystem: true
 env:
@@ -61,4 +96,50 @@ env:
 # The probe of OOM kills tests itself in a cgroup of its own.
 - name: cgroup
   mountPath: /sys/fs/cgroup
+{{- end -}}
+
+{{/* a container that needs nothing of its node: gateway and events */}}
+{{- define "tracecore.restricted" -}}
+image: {{ include "tracecore.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args: [--config=/etc/tracecore/config.yaml]
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}
+
+{{- define "tracecore.restrictedPod" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "tracecore.healthProbes" -}}
+{{- range $kind, $extra := dict "startupProbe" "periodSeconds: 2\nfailureThreshold: 60" "livenessProbe" "periodSeconds: 10\ntimeoutSeconds: 5" "readinessProbe" "periodSeconds: 10\ntimeoutSeconds: 5" }}
+{{ $kind }}:
+  httpGet:
+    path: /
+    port: health
+  {{- $extra | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* a state folder for each pod of a StatefulSet */}}
+{{- define "tracecore.claim" -}}
+- metadata:
+    name: state
+  spec:
+    accessModes: [ReadWriteOnce]
+    {{- with .Values.gateway.storage.className }}
+    storageClassName: {{ . }}
+    {{- end }}
+    resources:
+      requests:
+        storage: {{ .Values.gateway.storage.size }}
 {{- end -}}
