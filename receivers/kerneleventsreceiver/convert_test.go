@@ -18,6 +18,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/fold"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
@@ -35,9 +36,9 @@ func newTestConverter() *converter {
 
 // reportsOf parses lines a millisecond apart and closes every fold.
 func reportsOf(t *testing.T, lines []string, writer kmsg.Writer) []fold.Report {
-	catalogue, err := kernellog.LoadCatalogue()
+	meanings, err := catalogue.Load()
 	require.NoError(t, err)
-	parser := kernellog.NewParser(catalogue)
+	parser := kernellog.NewParser(meanings)
 	folder := fold.New(fold.Limits{Quiet: time.Second, Longest: 10 * time.Second, Open: 4096})
 	var reports []fold.Report
 	for i, line := range lines {

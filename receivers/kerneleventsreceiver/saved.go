@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/fold"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
@@ -31,7 +32,7 @@ type Translator struct {
 
 // NewTranslator returns a translator of a host's records.
 func NewTranslator(hostName string) (*Translator, error) {
-	catalogue, err := kernellog.LoadCatalogue()
+	meanings, err := catalogue.Load()
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func NewTranslator(hostName string) (*Translator, error) {
 	limits := fold.Limits{Quiet: config.Fold.Quiet, Longest: config.Fold.Longest, Open: config.Fold.MaxOpen}
 	return &Translator{
 		enabled: config.enabledEvents(),
-		parser:  kernellog.NewParser(catalogue), folder: fold.New(limits),
+		parser:  kernellog.NewParser(meanings), folder: fold.New(limits),
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, receiver.Settings{}), record.Host{Name: hostName}),
 		tick:    limits.Quiet / 10,
 	}, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
 )
 
@@ -24,9 +25,9 @@ func putDevice(t *testing.T, root, path, class, vendor string) {
 }
 
 func faultsOf(t *testing.T, text string) []kernellog.Fault {
-	catalogue, err := kernellog.LoadCatalogue()
+	meanings, err := catalogue.Load()
 	require.NoError(t, err)
-	faults, outcome := kernellog.NewParser(catalogue).Parse(nil, &kmsg.Event{Time: start, Text: text})
+	faults, outcome := kernellog.NewParser(meanings).Parse(nil, &kmsg.Event{Time: start, Text: text})
 	require.Equal(t, kernellog.Reported, outcome)
 	return faults
 }

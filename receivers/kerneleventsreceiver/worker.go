@@ -11,6 +11,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/fold"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
@@ -46,7 +47,7 @@ type worker struct {
 }
 
 func newWorker(ctx context.Context, k *kernelEvents, resolver identity.Resolver) (*worker, error) {
-	catalogue, err := kernellog.LoadCatalogue()
+	meanings, err := catalogue.Load()
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func newWorker(ctx context.Context, k *kernelEvents, resolver identity.Resolver)
 		stop: make(chan struct{}), done: make(chan struct{}),
 		ctx: ctx, deliver: deliver, telemetry: k.telemetry, outcomes: outcomeOptions(),
 		resolver: resolver, enabled: k.config.enabledEvents(),
-		parser: kernellog.NewParser(catalogue), topology: newTopologies(time.Now()), folder: fold.New(limits),
+		parser: kernellog.NewParser(meanings), topology: newTopologies(time.Now()), folder: fold.New(limits),
 		convert: newConverter(metadata.NewLogsBuilder(k.config.LogsBuilderConfig, k.settings), record.ThisHost()),
 		tick:    min(max(limits.Quiet/10, time.Millisecond), time.Second),
 	}, nil

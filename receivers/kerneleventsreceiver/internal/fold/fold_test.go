@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
 )
 
@@ -23,9 +24,9 @@ type player struct {
 }
 
 func newPlayer(t *testing.T, open int) *player {
-	catalogue, err := kernellog.LoadCatalogue()
+	meanings, err := catalogue.Load()
 	require.NoError(t, err)
-	return &player{t, kernellog.NewParser(catalogue), New(Limits{Quiet: time.Second, Longest: 10 * time.Second, Open: open})}
+	return &player{t, kernellog.NewParser(meanings), New(Limits{Quiet: time.Second, Longest: 10 * time.Second, Open: open})}
 }
 
 func (p *player) line(offset time.Duration, text string) []Report {

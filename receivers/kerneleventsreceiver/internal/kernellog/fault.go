@@ -9,6 +9,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
@@ -29,29 +30,13 @@ const (
 	EventProcessSegfault      = "process.segfault"
 )
 
-// Class says what it takes to recover.
-type Class string
-
-// The recovery classes.
-const (
-	ClassRestartApplication Class = "restart_application"
-	ClassResetGPU           Class = "reset_gpu"
-	ClassRestartNode        Class = "restart_node"
-	ClassRestartVM          Class = "restart_vm"
-	ClassCheckHardware      Class = "check_hardware"
-	ClassUpdateSoftware     Class = "update_software"
-	ClassWorkflow           Class = "workflow"
-	ClassInformational      Class = "informational"
-	ClassUnknown            Class = "unknown"
-)
-
 // Fault is one thing a line says happened.
 type Fault struct {
 	Key      Key
 	State    string // of a thing that has states (a link, a recovery action): a change is never a repetition
 	Time     time.Time
 	Severity record.Severity
-	Class    Class
+	Class    catalogue.Class
 	Remedy   string // in plain words, "" when nothing is to be done
 
 	ApplicationCaused bool // the application's doing, not the hardware's: pages nobody by itself
@@ -88,7 +73,7 @@ func (f *Fault) Waits() bool {
 	if f.State != "" {
 		return false
 	}
-	return f.ApplicationCaused || f.Class == ClassRestartApplication || f.Class == ClassInformational
+	return f.ApplicationCaused || f.Class == catalogue.ClassRestartApplication || f.Class == catalogue.ClassInformational
 }
 
 // Attribute is one attribute of a fault: a text or a whole number.
@@ -154,6 +139,6 @@ func (f *Fault) putInt(key string, value int64) {
 }
 
 // judge takes over what the catalogue says about a fault.
-func (f *Fault) judge(j Judgement) {
+func (f *Fault) judge(j catalogue.Judgement) {
 	f.Class, f.Severity, f.Remedy = j.Class, j.Severity, j.Remedy
 }

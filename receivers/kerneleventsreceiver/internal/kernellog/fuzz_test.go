@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 )
 
 // FuzzParse feeds hostile text, twice, so that the second pass meets what the
@@ -22,10 +23,10 @@ func FuzzParse(f *testing.F) {
 			f.Add(strings.TrimSpace(string(line)), uint32(1))
 		}
 	}
-	catalogue, err := LoadCatalogue()
+	meanings, err := catalogue.Load()
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, text string, writer uint32) {
-		p := NewParser(catalogue)
+		p := NewParser(meanings)
 		var faults []Fault
 		for pass := range 2 {
 			event := kmsg.Event{Time: start.Add(time.Duration(pass) * time.Second), PID: writer, Text: text}

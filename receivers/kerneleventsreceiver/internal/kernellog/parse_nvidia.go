@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
@@ -17,7 +18,7 @@ func (f *Fault) reportedSeverity(word string) {
 	case "nonfatal", "recoverable":
 		f.Severity = record.Warning
 	case "corrected", "correctable", "informational", "info":
-		f.Severity, f.Class, f.Remedy = record.Info, ClassInformational, ""
+		f.Severity, f.Class, f.Remedy = record.Info, catalogue.ClassInformational, ""
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 )
 
 // Outcome says what a line was to the parser.
@@ -30,7 +31,7 @@ const (
 // Parser turns kernel-log records into faults. It remembers the little that
 // spans several records. It is not safe for concurrent use.
 type Parser struct {
-	catalogue *Catalogue
+	catalogue *catalogue.Catalogue
 
 	uuids    memory[string, string]            // GPU → UUID; the driver says it once per GPU
 	lost     memory[uint32, string]            // writer → GPU of a "The NVIDIA GPU ..." that may go on as "fallen off the bus"
@@ -39,8 +40,8 @@ type Parser struct {
 	hardware memory[hardwareKey, hardwareCase] // hardware errors whose severity may still come
 }
 
-// NewParser returns a parser that judges faults by catalogue.
-func NewParser(catalogue *Catalogue) *Parser { return &Parser{catalogue: catalogue} }
+// NewParser returns a parser that judges faults by their meanings.
+func NewParser(meanings *catalogue.Catalogue) *Parser { return &Parser{catalogue: meanings} }
 
 // line is one line of a record; a driver may print several at once.
 type line struct {

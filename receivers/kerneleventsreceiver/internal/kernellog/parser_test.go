@@ -11,30 +11,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata/lines.txt")
 
 func newTestParser(t testing.TB) *Parser {
-	catalogue, err := LoadCatalogue()
+	meanings, err := catalogue.Load()
 	require.NoError(t, err)
-	return NewParser(catalogue)
+	return NewParser(meanings)
 }
 
 var start = time.Unix(1_700_000_000, 0)
 
 // shown is a fault as testdata/lines.txt has it.
 type shown struct {
-	Event       string         `json:"event"`
-	Class       Class          `json:"class"`
-	Severity    string         `json:"severity"`
-	State       string         `json:"state,omitempty"`
-	Waits       bool           `json:"waits,omitempty"`
-	Application bool           `json:"application,omitempty"`
-	Injected    bool           `json:"injected,omitempty"`
-	PID         uint32         `json:"pid,omitempty"`
-	Name        string         `json:"name,omitempty"`
-	Attributes  map[string]any `json:"attributes"`
+	Event       string          `json:"event"`
+	Class       catalogue.Class `json:"class"`
+	Severity    string          `json:"severity"`
+	State       string          `json:"state,omitempty"`
+	Waits       bool            `json:"waits,omitempty"`
+	Application bool            `json:"application,omitempty"`
+	Injected    bool            `json:"injected,omitempty"`
+	PID         uint32          `json:"pid,omitempty"`
+	Name        string          `json:"name,omitempty"`
+	Attributes  map[string]any  `json:"attributes"`
 }
 
 func show(t *testing.T, f Fault) string {

@@ -1,4 +1,6 @@
-package kernellog
+// Package catalogue says what faults of accelerators and hosts mean: what it
+// takes to recover, how bad that is, what to do. It is data, xid.yaml.
+package catalogue
 
 import (
 	"bytes"
@@ -6,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -15,6 +18,22 @@ import (
 
 //go:embed xid.yaml
 var catalogueYAML []byte
+
+// Class says what it takes to recover.
+type Class string
+
+// The recovery classes.
+const (
+	ClassRestartApplication Class = "restart_application"
+	ClassResetGPU           Class = "reset_gpu"
+	ClassRestartNode        Class = "restart_node"
+	ClassRestartVM          Class = "restart_vm"
+	ClassCheckHardware      Class = "check_hardware"
+	ClassUpdateSoftware     Class = "update_software"
+	ClassWorkflow           Class = "workflow"
+	ClassInformational      Class = "informational"
+	ClassUnknown            Class = "unknown"
+)
 
 // Judgement is what a fault means: what it takes to recover, how bad that is,
 // and what to do in plain words.
@@ -49,16 +68,16 @@ type Catalogue struct {
 	libraries []string
 }
 
-// LoadCatalogue reads the embedded catalogue.
-func LoadCatalogue() (*Catalogue, error) {
-	c, err := readCatalogue(bytes.NewReader(catalogueYAML))
+// Load reads the embedded catalogue.
+func Load() (*Catalogue, error) {
+	c, err := read(bytes.NewReader(catalogueYAML))
 	if err != nil {
 		return nil, fmt.Errorf("xid.yaml: %w", err)
 	}
 	return c, nil
 }
 
-func readCatalogue(r io.Reader) (*Catalogue, error) {
+func read(r io.Reader) (*Catalogue, error) {
 	var file struct {
 		Classes   map[Class]Judgement  `yaml:"classes"`
 		Xids      []Xid                `yaml:"xids"`
@@ -151,9 +170,11 @@ func (c *Catalogue) unknown() Judgement {
 // Action reads a recovery action as Xid 154 prints it: "0x1 (GPU Reset
 // Required)". The words decide; the number does when they are new.
 func (c *Catalogue) Action(text string) Action {
-	words, _ := between(text, "(", ")")
+	_, words, _ := strings.Cut(text, "(")
+	words, _, _ = strings.Cut(words, ")")
 	digits, _, _ := strings.Cut(strings.TrimSpace(text), " ")
-	value, numbered := hexNumber(digits)
+	digits, hex := strings.CutPrefix(digits, "0x")
+	value, err := strconv.ParseUint(digits, 16, 32)
 	byNumber := Action{Name: "unknown", Judgement: c.unknown()}
 	for _, action := range c.actions {
 		for _, known := range action.Words {
@@ -161,7 +182,7 @@ func (c *Catalogue) Action(text string) Action {
 				return action
 			}
 		}
-		if numbered && action.Number == value {
+		if hex && err == nil && uint64(action.Number) == value {
 			byNumber = action
 		}
 	}
