@@ -42,7 +42,7 @@ type Group struct {
 	History      []uint32
 	HistoryFirst int64
 	Signatures   []string
-	NewestNS     int64 // the youngest time in the group
+	NewestNS     int64 // when the rank last entered or finished something in the group
 }
 
 // Operated is an entry whose state is settled.
@@ -133,9 +133,20 @@ func (d *Dump) condense(c *collector) Group {
 	g.takeUnfinished(c.entries)
 	g.takeHistory(c.entries)
 	for _, e := range c.entries {
-		g.NewestNS = max(g.NewestNS, e.CreatedNS, e.StartedNS, e.CompletedNS)
+		g.NewestNS = max(g.NewestNS, e.lastSignNS())
 	}
 	return g
+}
+
+// lastSignNS is when the rank is known to have done something. Start and end are
+// discovered, not timed: what nobody has retired yet may have been discovered by
+// the making of the dump itself (FlightRecorder::dump_entries), and that is no sign
+// of life of a rank that has waited for an hour.
+func (e *Entry) lastSignNS() int64 {
+	if !e.Retired {
+		return e.CreatedNS
+	}
+	return max(e.CreatedNS, e.StartedNS, e.CompletedNS)
 }
 
 func (d *Dump) ranksOf(name, desc string) []int {

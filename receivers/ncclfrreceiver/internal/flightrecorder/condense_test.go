@@ -239,6 +239,14 @@ func upToStep(n, step int) (ranks []int) {
 	return ranks
 }
 
+// TestADumpIsNoSignOfLife: making a dump discovers that a collective has begun.
+func TestADumpIsNoSignOfLife(t *testing.T) {
+	entered := Entry{Name: "nccl:all_reduce", CollectiveSeq: 2, State: "started", CreatedNS: 200, StartedNS: 9000}
+	retired := Entry{Name: "nccl:all_reduce", CollectiveSeq: 1, State: "completed", Retired: true, CreatedNS: 100, StartedNS: 150, CompletedNS: 250}
+	require.EqualValues(t, 250, condensed(t, retired, entered).NewestNS)
+	require.EqualValues(t, 200, condensed(t, entered).NewestNS)
+}
+
 func TestCodeIsTheProgramsOwn(t *testing.T) {
 	frame := func(name, file string, line int64) Frame { return Frame{Name: name, File: file, Line: line} }
 	torch := frame("all_reduce", "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", 3906)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,8 @@ func plain(v value) any {
 		return v.number != 0
 	case integer:
 		return v.number
+	case float:
+		return math.Float64frombits(uint64(v.number))
 	case text:
 		return v.text
 	case list, dict:
@@ -63,7 +66,7 @@ func plain(v value) any {
 
 func fromOracle(t *testing.T, v any) any {
 	switch v := v.(type) {
-	case nil, bool, string:
+	case nil, bool, string, float64:
 		return v
 	case int:
 		return int64(v)
