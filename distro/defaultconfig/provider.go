@@ -1,7 +1,9 @@
 // Package defaultconfig holds the configuration that tracecore runs without
 // one, as a configuration provider: `tracecore:default` is the configuration,
-// and ${tracecore:state-dir} the folder its state lives in. So an operator can
-// lay changes over the default: --config tracecore:default --config mine.yaml.
+// ${tracecore:state-dir} the folder its state lives in, and
+// ${tracecore:host-name} the host.name of what the receivers report, for records
+// that are to join with theirs. So an operator can lay changes over the default:
+// --config tracecore:default --config mine.yaml.
 package defaultconfig
 
 import (
@@ -20,7 +22,12 @@ const URI = scheme + ":default"
 const (
 	scheme      = "tracecore"
 	stateDirURI = scheme + ":state-dir"
+	hostNameURI = scheme + ":host-name"
 )
+
+// nodeNameVariable is how a pod is told its node's name, as the receivers read it
+// (receivers/internal/record).
+const nodeNameVariable = "K8S_NODE_NAME"
 
 // StateDirVariable is the environment variable that overrides the state folder.
 const StateDirVariable = "TRACECORE_STATE_DIR"
@@ -49,8 +56,27 @@ func (provider) Retrieve(_ context.Context, uri string, _ confmap.WatcherFunc) (
 			return nil, err
 		}
 		return confmap.NewRetrieved(dir)
+	case hostNameURI:
+		name, err := hostName()
+		if err != nil {
+			return nil, err
+		}
+		return confmap.NewRetrieved(name)
 	}
-	return nil, fmt.Errorf("%s: no such configuration; there is %s and ${%s}", uri, URI, stateDirURI)
+	return nil, fmt.Errorf("%s: no such configuration; there is %s, ${%s} and ${%s}", uri, URI, stateDirURI, hostNameURI)
+}
+
+// hostName returns the node's name, else the host name: in a pod without host
+// networking the latter is the pod's.
+func hostName() (string, error) {
+	if name := os.Getenv(nodeNameVariable); name != "" {
+		return name, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("host name: %w; set %s to it", err, nodeNameVariable)
+	}
+	return name, nil
 }
 
 // StateDir returns the folder for what must survive a restart: the variable

@@ -29,6 +29,20 @@ func TestDefaultResolvesWithStateDir(t *testing.T) {
 	require.NoError(t, resolver.Shutdown(t.Context()))
 }
 
+// What a recipe stamps on records must be what the receivers call this host.
+func TestHostName(t *testing.T) {
+	hostname, err := os.Hostname()
+	require.NoError(t, err)
+	for variable, want := range map[string]string{"": hostname, "node-7": "node-7"} {
+		t.Setenv(nodeNameVariable, variable)
+		retrieved, err := provider{}.Retrieve(t.Context(), hostNameURI, nil)
+		require.NoError(t, err)
+		got, err := retrieved.AsRaw()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
 func TestUnknownNameIsRefused(t *testing.T) {
 	_, err := provider{}.Retrieve(t.Context(), "tracecore:other", nil)
 	require.ErrorContains(t, err, "tracecore:default")
