@@ -1,0 +1,197 @@
+package charts_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+)
+
+// foreign are the modules of the collector whose own metrics alerts may use.
+var foreign = []string{
+	"go.opentelemetry.io/collector/exporter/exporterhelper",
+	"go.opentelemetry.io/collector/processor/memorylimiterprocessor",
+	"go.opentelemetry.io/collector/processor/processorhelper",
+	"go.opentelemetry.io/collector/receiver/receiverhelper",
+	"go.opentelemetry.io/collector/service",
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/loadbalancingexporter",
+}
+
+// existing are the metrics that the components of the distribution have, and
+// the labels of each, by the name under which Prometheus sees them.
+func existing(t *testing.T) map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob("../*/*/metadata.yaml")
+	require.NoError(t, err)
+	for _, module := range foreign {
+		dir, err := run(t, "go", "list", "-m", "-f", "{{.Dir}}", module)
+		require.NoError(t, err, dir)
+		files = append(files, filepath.Join(strings.TrimSpace(dir), "metadata.yaml"))
+	}
+	all := map[string][]string{"up": nil}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var metadata struct {
+			Telemetry struct {
+				Metrics map[string]struct{ Attributes []string }
+			}
+		}
+		require.NoError(t, yaml.Unmarshal(text, &metadata), file)
+		for name, metric := range metadata.Telemetry.Metrics {
+			all["otelcol_"+strings.ReplaceAll(name, ".", "_")] = metric.Attributes
+		}
+	}
+	require.Greater(t, len(all), 80)
+	return all
+}
+
+// rules returns the groups of the PrometheusRule, as a file for promtool.
+func rules(t *testing.T) (path string, groups []any) {
+	t.Helper()
+	rule := objects(t, render(t, "--set", "monitoring.alerts.enabled=true"))["PrometheusRule/monitoring"]
+	text, err := yaml.Marshal(at(t, rule, "spec"))
+	require.NoError(t, err)
+	path = filepath.Join(t.TempDir(), "alerts.yaml")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path, at(t, rule, "spec", "groups").([]any)
+}
+
+func alerts(t *testing.T, groups []any) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	for _, group := range groups {
+		for _, rule := range at(t, group, "rules").([]any) {
+			all[at(t, rule, "alert").(string)] = rule.(map[string]any)
+		}
+	}
+	require.GreaterOrEqual(t, len(all), 10)
+	return all
+}
+
+var (
+	text     = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+	matchers = regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]|\b(?:by|on|ignoring)\s*\([^)]*\)`)
+	name     = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
+	// words of PromQL that stand where a metric may.
+	words = []string{"increase", "rate", "label_replace", "or", "unless", "offset", "sum", "max", "min", "m", "by"}
+)
+
+// metricsIn returns every name in an expression that is not a word of PromQL.
+func metricsIn(expression string) []string {
+	bare := matchers.ReplaceAllString(text.ReplaceAllString(expression, `""`), "")
+	var found []string
+	for _, word := range name.FindAllString(regexp.MustCompile(`\b[0-9]+[smhd]\b`).ReplaceAllString(bare, ""), -1) {
+		if !slices.Contains(words, word) {
+			found = append(found, word)
+		}
+	}
+	return found
+}
+
+func TestMetricsAreFoundInExpressions(t *testing.T) {
+	require.Equal(t, []string{"a_b", "c", "d"}, metricsIn(`sum by (x) (rate(a_b{y="or {z}"}[5m])) > 0 or (c unless d offset 15m)`))
+}
+
+func TestAlertsUseMetricsThatExist(t *testing.T) {
+	known := existing(t)
+	_, groups := rules(t)
+	for alert, rule := range alerts(t, groups) {
+		metrics := metricsIn(at(t, rule, "expr").(string))
+		require.NotEmpty(t, metrics, alert)
+		for _, metric := range metrics {
+			require.Contains(t, known, metric, "%s: no component has this metric", alert)
+		}
+	}
+}
+
+func TestDashboardUsesMetricsThatExist(t *testing.T) {
+	known := existing(t)
+	rendered := objects(t, render(t, "--set", "monitoring.dashboard.enabled=true"))["ConfigMap/dashboard"]
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(at(t, rendered, "data", "tracecore.json").(string)), &board))
+	require.GreaterOrEqual(t, len(board.Panels), 10)
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			for _, metric := range metricsIn(target.Expr) {
+				require.Contains(t, known, metric, panel.Title)
+			}
+			out, err := run(t, tool(t, ".cache/bin/promtool"), "--experimental", "promql", "format", target.Expr)
+			require.NoError(t, err, "%s: %s", panel.Title, out)
+		}
+	}
+}
+
+// TestEveryPatternHasItsAlert keeps the list of hardware patterns in the alerts
+// one of patterns that there are.
+func TestEveryPatternHasItsAlert(t *testing.T) {
+	_, groups := rules(t)
+	expression := at(t, alerts(t, groups)["TracecoreHardwareVerdict"], "expr").(string)
+	listed := regexp.MustCompile(`pattern=~\\?"([^"\\]+)`).FindStringSubmatch(expression)
+	require.NotNil(t, listed)
+	require.Contains(t, at(t, alerts(t, groups)["TracecoreJobVerdict"], "expr"), `pattern!~"`+listed[1]+`"`)
+	for _, pattern := range strings.Split(listed[1], "|") {
+		require.DirExists(t, filepath.Join("../patterns", pattern))
+	}
+}
+
+func TestAlertsNameTheirSectionOfTheRunbook(t *testing.T) {
+	runbook, err := os.ReadFile("../RUNBOOK.md")
+	require.NoError(t, err)
+	sections := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(runbook), -1) {
+		sections[strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-")] = true
+	}
+	_, groups := rules(t)
+	for alert, rule := range alerts(t, groups) {
+		_, section, _ := strings.Cut(at(t, rule, "annotations", "runbook").(string), "RUNBOOK.md#")
+		require.True(t, sections[section], "%s: RUNBOOK.md has no section %q", alert, section)
+	}
+}
+
+// TestAlertsFireAndRest runs testdata/alerts.yaml: series, and which alerts they
+// lead to. Each alert must fire in one of its cases.
+func TestAlertsFireAndRest(t *testing.T) {
+	promtool := tool(t, ".cache/bin/promtool")
+	path, groups := rules(t)
+	out, err := run(t, promtool, "check", "rules", "--lint=all", "--lint-fatal", path)
+	require.NoError(t, err, out)
+
+	cases, err := os.ReadFile("testdata/alerts.yaml")
+	require.NoError(t, err)
+	test := filepath.Join(filepath.Dir(path), "test.yaml")
+	require.NoError(t, os.WriteFile(test, fmt.Appendf(nil, "rule_files: [%s]\n%s", path, cases), 0o600))
+	out, err = run(t, promtool, "test", "rules", test)
+	require.NoError(t, err, out)
+
+	var document struct {
+		Tests []struct {
+			Cases []struct {
+				Alert    string           `yaml:"alertname"`
+				Expected []map[string]any `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(cases, &document))
+	fires := map[string]bool{}
+	for _, test := range document.Tests {
+		for _, one := range test.Cases {
+			fires[one.Alert] = fires[one.Alert] || len(one.Expected) > 0
+		}
+	}
+	for alert := range alerts(t, groups) {
+		require.True(t, fires[alert], "%s: no case of testdata/alerts.yaml lets it fire", alert)
+	}
+}
