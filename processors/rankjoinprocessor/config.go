@@ -36,6 +36,7 @@ type Config struct {
 type Limits struct {
 	Jobs     int `mapstructure:"jobs"`     // jobs at once
 	Dumps    int `mapstructure:"dumps"`    // records at once: ranks times their process groups
+	Stalls   int `mapstructure:"stalls"`   // socket stalls at once
 	Findings int `mapstructure:"findings"` // findings of one round of a job
 
 	// prevent unkeyed literal initialization
@@ -46,7 +47,7 @@ func createDefaultConfig() component.Config {
 	d := join.DefaultOptions
 	return &Config{
 		Window: d.Window, LongestWindow: d.Longest, Keep: d.Keep, MinWait: d.MinWait,
-		Limits: Limits{Jobs: d.Runs, Dumps: d.Dumps, Findings: d.Findings},
+		Limits: Limits{Jobs: d.Runs, Dumps: d.Dumps, Stalls: d.Stalls, Findings: d.Findings},
 	}
 }
 
@@ -62,6 +63,7 @@ func (c *Config) Validate() error {
 		{"keep", int64(c.Keep)},
 		{"limits::jobs", int64(c.Limits.Jobs)},
 		{"limits::dumps", int64(c.Limits.Dumps)},
+		{"limits::stalls", int64(c.Limits.Stalls)},
 		{"limits::findings", int64(c.Limits.Findings)},
 	} {
 		if option.value <= 0 {
@@ -80,6 +82,6 @@ func (c *Config) Validate() error {
 func (c *Config) options() join.Options {
 	return join.Options{
 		Window: c.Window, Longest: c.LongestWindow, Keep: c.Keep, MinWait: c.MinWait,
-		Runs: c.Limits.Jobs, Dumps: c.Limits.Dumps, Findings: c.Limits.Findings,
+		Runs: c.Limits.Jobs, Dumps: c.Limits.Dumps, Stalls: c.Limits.Stalls, Findings: c.Limits.Findings,
 	}
 }

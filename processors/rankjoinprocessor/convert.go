@@ -89,6 +89,8 @@ func putFinding(r plog.LogRecord, f *join.Finding) {
 	putLines(a, "nccl.collective.code", "nccl.collective.line", f.Code)
 	putLines(a, "nccl.collective.last_code", "nccl.collective.last_line", f.Last)
 	putText(a, "nccl.collective.doubt", strings.Join(f.Because, "; "))
+	putText(a, "nccl.collective.sockets", string(f.Sockets))
+	putText(a, "nccl.collective.sockets_detail", f.Stalls)
 	putCulprit(a, f)
 }
 
@@ -101,6 +103,9 @@ func putRanks(a pcommon.Map, f *join.Finding) {
 		{"nccl.collective.culprit_ranks", f.Culprits},
 		{"nccl.collective.no_dump_ranks", f.NoDump},
 		{"nccl.collective.affected_ranks", f.Affected},
+		{"nccl.collective.held_ranks", f.Held},
+		{"nccl.collective.alive_ranks", f.Alive},
+		{"nccl.collective.ended_ranks", f.Ended},
 	} {
 		if len(list.ranks) == 0 {
 			continue

@@ -1,5 +1,5 @@
-// Package rankjoinprocessor joins the Flight Recorder records of the ranks of a
-// job and names who keeps a collective from finishing.
+// Package rankjoinprocessor joins the Flight Recorder and socket-stall records
+// of the ranks of a job and names who keeps a collective from finishing.
 package rankjoinprocessor
 
 //go:generate go tool -modfile=../../tools/go.mod mdatagen metadata.yaml

@@ -14,7 +14,7 @@ type Joiner struct{ join *join.Join }
 // NewJoiner makes a joiner with the default settings.
 func NewJoiner() *Joiner { return &Joiner{join: join.New(join.DefaultOptions)} }
 
-// Add takes the Flight Recorder records among logs, as of now.
+// Add takes the Flight Recorder and socket-stall records among logs, as of now.
 func (j *Joiner) Add(logs plog.Logs, now time.Time) { j.join.Add(logs, now) }
 
 // Advance returns the findings that are due at now; it may be empty.

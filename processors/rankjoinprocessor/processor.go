@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/otel/attribute"
@@ -23,8 +22,8 @@ import (
 // refuses.
 const mostWaiting = 256
 
-// rankJoin passes records on, joins the Flight Recorder records among them, and
-// sends what it finds to the same consumer.
+// rankJoin passes records on, joins the Flight Recorder and socket-stall records
+// among them, and sends what it finds to the same consumer.
 type rankJoin struct {
 	config    *Config
 	id        component.ID
@@ -78,6 +77,11 @@ func (p *rankJoin) observe() error {
 		{p.telemetry.RegisterProcessorRankjoinDumpsEvictedCallback, func(s join.Stats) int64 { return s.EvictedDumps }},
 		{p.telemetry.RegisterProcessorRankjoinDumpsHeldCallback, func(s join.Stats) int64 { return s.Held }},
 		{p.telemetry.RegisterProcessorRankjoinDumpsInvalidCallback, func(s join.Stats) int64 { return s.Invalid }},
+		{p.telemetry.RegisterProcessorRankjoinGroupsSkippedCallback, func(s join.Stats) int64 { return s.SkippedGroups }},
+		{p.telemetry.RegisterProcessorRankjoinStallsCallback, func(s join.Stats) int64 { return s.Stalls }},
+		{p.telemetry.RegisterProcessorRankjoinStallsEvictedCallback, func(s join.Stats) int64 { return s.EvictedStalls }},
+		{p.telemetry.RegisterProcessorRankjoinStallsHeldCallback, func(s join.Stats) int64 { return s.HeldStalls }},
+		{p.telemetry.RegisterProcessorRankjoinStallsInvalidCallback, func(s join.Stats) int64 { return s.InvalidStalls }},
 	} {
 		if err := register.with(stat(register.read)); err != nil {
 			return err
@@ -86,7 +90,7 @@ func (p *rankJoin) observe() error {
 	return nil
 }
 
-// Capabilities: records of dumps get the size of their job.
+// Capabilities: records of dumps and stalls get the size of their job.
 func (*rankJoin) Capabilities() consumer.Capabilities {
 	return consumer.Capabilities{MutatesData: true}
 }
@@ -140,81 +144,29 @@ func (p *rankJoin) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// ConsumeLogs remembers the Flight Recorder records and passes all records on.
+// ConsumeLogs remembers the records to be joined and passes all records on.
 func (p *rankJoin) ConsumeLogs(ctx context.Context, logs plog.Logs) error {
-	if dumps := dumpsOf(logs); dumps.ResourceLogs().Len() > 0 {
-		p.remember(ctx, dumps)
+	if dumps, stalls := wanted(logs); dumps || stalls {
+		p.mu.Lock()
+		if dumps {
+			p.keep(ctx, logs)
+		}
+		p.join.Add(logs, p.clock.now())
 		p.stamp(logs)
+		p.mu.Unlock()
 	}
 	return p.next.ConsumeLogs(ctx, logs)
 }
 
-func (p *rankJoin) remember(ctx context.Context, dumps plog.Logs) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.kept.keep(ctx, dumps); err != nil {
-		p.storageFailed(ctx, err)
-	}
-	p.join.Add(dumps, p.clock.now())
-}
-
-// dumpsOf copies the Flight Recorder records out of a batch.
-func dumpsOf(logs plog.Logs) plog.Logs {
-	dumps := plog.NewLogs()
-	for _, resourceLogs := range logs.ResourceLogs().All() {
-		var records plog.LogRecordSlice
-		for _, scopeLogs := range resourceLogs.ScopeLogs().All() {
-			for _, r := range scopeLogs.LogRecords().All() {
-				if r.EventName() != join.EventDump {
-					continue
-				}
-				if records == (plog.LogRecordSlice{}) {
-					copied := dumps.ResourceLogs().AppendEmpty()
-					resourceLogs.Resource().CopyTo(copied.Resource())
-					records = copied.ScopeLogs().AppendEmpty().LogRecords()
-				}
-				r.CopyTo(records.AppendEmpty())
-			}
-		}
-	}
-	return dumps
-}
-
-// stamp puts rank and size of the job on the records of dumps that lack them.
-func (p *rankJoin) stamp(logs plog.Logs) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, resourceLogs := range logs.ResourceLogs().All() {
-		for _, scopeLogs := range resourceLogs.ScopeLogs().All() {
-			for _, r := range scopeLogs.LogRecords().All() {
-				if r.EventName() == join.EventDump {
-					p.stampOne(r)
-				}
-			}
-		}
-	}
-}
-
-func (p *rankJoin) stampOne(r plog.LogRecord) {
-	a := r.Attributes()
-	if _, found := a.Get("gen_ai.training.rank"); !found {
-		if rank, found := a.Get("nccl.fr.rank"); found && rank.Type() == pcommon.ValueTypeInt {
-			a.PutInt("gen_ai.training.rank", rank.Int())
-		}
-	}
-	if _, found := a.Get("gen_ai.training.world_size"); found {
+// keep puts the dumps of a batch into the storage: a dump comes once, a stall
+// that lasts is repeated. mu is held.
+func (p *rankJoin) keep(ctx context.Context, logs plog.Logs) {
+	if p.kept.client == nil {
 		return
 	}
-	if size := p.join.Size(textOf(a, "gen_ai.training.job_id"), textOf(a, "nccl.fr.run")); size > 0 {
-		a.PutInt("gen_ai.training.world_size", int64(size))
+	if err := p.kept.keep(ctx, dumpsOf(logs)); err != nil {
+		p.storageFailed(ctx, err)
 	}
-}
-
-func textOf(a pcommon.Map, key string) string {
-	if v, found := a.Get(key); found {
-		return v.AsString()
-	}
-	return ""
 }
 
 // tick joins what is due and tries again what was refused.

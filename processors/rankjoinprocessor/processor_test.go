@@ -3,6 +3,7 @@ package rankjoinprocessor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/processor/processortest"
 
@@ -62,7 +64,7 @@ func (d *downstream) ConsumeLogs(_ context.Context, logs plog.Logs) error {
 		for _, r := range resource.ScopeLogs().At(0).LogRecords().All() {
 			kept := plog.NewLogRecord()
 			r.CopyTo(kept)
-			if r.EventName() == "nccl.fr.dump" {
+			if name := r.EventName(); name == "nccl.fr.dump" || name == "nccl.socket.stall" {
 				d.passed = append(d.passed, kept)
 				continue
 			}
@@ -192,6 +194,62 @@ func TestDumpsAreStampedWithTheSizeOfTheirJob(t *testing.T) {
 	}
 }
 
+// stallOf is a stall record of a rank of the job of realDumps, in which the queues
+// of all ranks but the stopped one are empty.
+func stallOf(to plog.ResourceLogs, rank int, cause, state string) {
+	to.Resource().Attributes().PutStr("host.name", fmt.Sprintf("node-%d", rank))
+	r := to.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+	r.SetEventName("nccl.socket.stall")
+	a := r.Attributes()
+	a.PutInt("gen_ai.training.rank", int64(rank))
+	a.PutStr("gen_ai.training.job_id", "llm")
+	a.PutInt("process.pid", int64(100+rank))
+	a.PutStr("nccl.socket.cause", cause)
+	a.PutStr("nccl.socket.direction", "receive")
+	a.PutStr("nccl.rank.state", state)
+}
+
+// TestASocketNamesTheRankWithoutADump: rank 2 sent no dump, its process is stopped.
+// Without its sockets nobody could be named.
+func TestASocketNamesTheRankWithoutADump(t *testing.T) {
+	r := newRig(t, newConfig(), host{})
+	dumps := realDumps(t, "missing")
+	var wrote pcommon.Timestamp
+	dumps.ResourceLogs().RemoveIf(func(resource plog.ResourceLogs) bool {
+		one := resource.ScopeLogs().At(0).LogRecords().At(0)
+		one.Attributes().PutStr("gen_ai.training.job_id", "llm")
+		one.Attributes().PutInt("gen_ai.training.world_size", 4)
+		wrote = one.Timestamp()
+		rank, _ := one.Attributes().Get("nccl.fr.rank")
+		return rank.Int() == 2
+	})
+	stalls := plog.NewLogs()
+	for rank, state := range []string{"sleeping", "sleeping", "stopped", "sleeping"} {
+		resource := stalls.ResourceLogs().AppendEmpty()
+		stallOf(resource, rank, "waiting", state)
+		resource.ScopeLogs().At(0).LogRecords().At(0).SetTimestamp(wrote - pcommon.Timestamp(5*time.Second))
+	}
+	r.send(t, dumps)
+	r.send(t, stalls)
+	r.pass(5 * time.Second)
+	require.Len(t, r.next.passed, 7, "dumps and stalls pass through")
+	for _, passed := range r.next.passed[3:] {
+		size, found := passed.Attributes().Get("gen_ai.training.world_size")
+		require.True(t, found, "the size of the job is stamped")
+		require.EqualValues(t, 4, size.Int())
+	}
+	require.Equal(t, []string{"node-2"}, r.next.resource)
+	said := r.next.findings[0].Attributes().AsRaw()
+	for key, want := range map[string]any{
+		"nccl.collective.finding": "no_dump", "nccl.collective.sureness": "likely", "nccl.collective.sockets": "agree",
+		"nccl.collective.sockets_detail": "rank 2: its process is stopped; rank 2 sent no dump, but lives: its sockets are seen",
+		"nccl.collective.held_ranks":     []any{int64(2)}, "nccl.collective.alive_ranks": []any{int64(2)},
+		"gen_ai.training.rank": int64(2), "process.pid": int64(102),
+	} {
+		require.Equal(t, want, said[key], key)
+	}
+}
+
 func TestOtherRecordsPassUntouched(t *testing.T) {
 	sink := &consumertest.LogsSink{}
 	p, err := newProcessor(processortest.NewNopSettings(metadata.Type), newConfig(), sink, clock{now: time.Now, ticks: everySecond})
@@ -318,9 +376,9 @@ func TestConfig(t *testing.T) {
 		"": {want: newConfig()},
 		"all": {want: &Config{
 			Window: 10 * time.Second, LongestWindow: 2 * time.Minute, Keep: time.Hour, MinWait: 30 * time.Second,
-			Limits: Limits{Jobs: 10, Dumps: 1000, Findings: 5}, Storage: &storageID,
+			Limits: Limits{Jobs: 10, Dumps: 1000, Stalls: 500, Findings: 5}, Storage: &storageID,
 		}},
-		"zero":    {problems: []string{"window must be greater than zero", "limits::dumps must be greater"}},
+		"zero":    {problems: []string{"window must be greater than zero", "limits::dumps must be greater", "limits::stalls must be greater"}},
 		"forgets": {problems: []string{"keep (10m0s) must be longer than window (1h0m0s)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

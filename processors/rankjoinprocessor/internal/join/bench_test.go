@@ -33,32 +33,60 @@ func largeJob(world, rank int) plog.Logs {
 	return j.in(tensor).in(data).in(all).logs()
 }
 
-// BenchmarkRound joins a job of 16,384 ranks with 2,000 entries each. A round is
-// the join alone; taking a record in happens as it arrives.
-func BenchmarkRound(b *testing.B) {
-	for _, world := range []int{1024, 16384} {
-		b.Run(fmt.Sprintf("ranks=%d", world), func(b *testing.B) {
-			j := New(DefaultOptions)
-			spent := time.Duration(0)
-			for rank := range world {
-				logs := largeJob(world, rank)
-				at := time.Now()
-				j.Add(logs, written)
-				spent += time.Since(at)
-			}
-			var memory runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&memory)
-			b.ReportAllocs()
-			for b.Loop() {
-				found := j.runs["llm"].analyse(DefaultOptions)
-				if len(found) != 1 || !slices.Equal(found[0].Culprits, []int{5}) || len(found[0].Affected) != world {
-					b.Fatalf("%d findings, the first: %s", len(found), found[0].String())
-				}
-			}
-			b.ReportMetric(float64(memory.HeapAlloc)/(1<<20), "MiB-held")
-			b.ReportMetric(float64(spent.Microseconds())/float64(world), "µs/rank-taken-in")
-			runtime.KeepAlive(j)
-		})
+// largeStalls gives the twelve stalls of one rank of that job: rings of NCCL, data
+// and otherwise, in which rank 5 does not read.
+func largeStalls(world, rank int) plog.Logs {
+	logs := plog.NewLogs()
+	for i := range 12 {
+		peer := (rank + world - 1 - i/2) % world
+		s := socket{rank: rank, peer: peer, cause: "waiting", direction: []string{"receive", "send"}[i%2], at: -5 * time.Second, host: fmt.Sprintf("node-%d", rank/8), world: world}
+		if rank == 5 && i == 0 {
+			s.cause = "not_reading"
+		}
+		s.record(logs.ResourceLogs().AppendEmpty())
+		a := logs.ResourceLogs().At(i).ScopeLogs().At(0).LogRecords().At(0).Attributes()
+		a.PutStr("network.local.address", fmt.Sprintf("10.0.%d.%d", rank>>11, rank>>3&255))
+		a.PutStr("network.peer.address", fmt.Sprintf("10.0.%d.%d", peer>>11, peer>>3&255))
+		a.PutInt("network.local.port", int64(40000+rank%8*16+i))
+		a.PutInt("network.peer.port", int64(40000+peer%8*16+i))
 	}
+	return logs
+}
+
+// BenchmarkRound joins a job of 16,384 ranks with 2,000 entries each, without and
+// with twelve socket stalls each. A round is the join alone; taking a record in
+// happens as it arrives.
+func BenchmarkRound(b *testing.B) {
+	for _, stalls := range []int{0, 12} {
+		for _, world := range []int{1024, 16384} {
+			b.Run(fmt.Sprintf("ranks=%d/stalls=%d", world, stalls*world), func(b *testing.B) { benchRound(b, world, stalls > 0) })
+		}
+	}
+}
+
+func benchRound(b *testing.B, world int, stalls bool) {
+	j := New(DefaultOptions)
+	spent := time.Duration(0)
+	for rank := range world {
+		logs := largeJob(world, rank)
+		if stalls {
+			largeStalls(world, rank).ResourceLogs().MoveAndAppendTo(logs.ResourceLogs())
+		}
+		at := time.Now()
+		j.Add(logs, written)
+		spent += time.Since(at)
+	}
+	var memory runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&memory)
+	b.ReportAllocs()
+	for b.Loop() {
+		found := j.runs["llm"].analyse(DefaultOptions, j.watch)
+		if len(found) != 1 || !slices.Equal(found[0].Culprits, []int{5}) || len(found[0].Affected) != world || stalls != (found[0].Sockets == Agree) {
+			b.Fatalf("%d findings, the first: %s; sockets: %s", len(found), found[0].String(), found[0].Stalls)
+		}
+	}
+	b.ReportMetric(float64(memory.HeapAlloc)/(1<<20), "MiB-held")
+	b.ReportMetric(float64(spent.Microseconds())/float64(world), "µs/rank-taken-in")
+	runtime.KeepAlive(j)
 }

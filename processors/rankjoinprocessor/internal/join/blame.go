@@ -14,7 +14,9 @@ func rootsOf(findings []*Finding) []Finding {
 	waitsIn := map[int][]int{} // rank → findings it waits in
 	for i, f := range findings {
 		for _, rank := range f.Waiting {
-			waitsIn[rank] = append(waitsIn[rank], i)
+			if len(waitsIn[rank]) < maxWaits {
+				waitsIn[rank] = append(waitsIn[rank], i)
+			}
 		}
 	}
 	roots := make([]int, len(findings)) // finding → its root
@@ -55,6 +57,10 @@ func oneForEach(findings []*Finding, roots []int) {
 }
 
 const unvisited = -1
+
+// maxWaits bounds the findings looked at for what one rank waits in. A rank waits
+// in one collective, and in those of other groups that it had begun before.
+const maxWaits = 64
 
 // follow walks from a finding to its cause, and remembers the cause for all it
 // passed. It does not recurse: a pipeline of a thousand stages is a thousand

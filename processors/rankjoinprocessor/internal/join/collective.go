@@ -152,12 +152,12 @@ func (g *group) allEntered(waiting []int) *Finding {
 	switch {
 	case len(f.NoDump) > 0:
 		f.Kind = NoDump
-		f.Because = append(f.Because, "a rank without a dump may be blocked, dead, or on a node that sends none")
+		f.Because = append(f.Because, doubtNoDump)
 	case len(started) > 0 && len(scheduled) > 0:
 		f.Kind, f.Culprits, f.Waiting, f.Sure = NotStarted, scheduled, started, Likely
 		f.Because = append(f.Because, "the GPU may be about to begin it")
 	default:
-		f.Because = append(f.Because, "the dumps do not tell a network or GPU that stands still from a collective that takes long")
+		f.Because = append(f.Because, doubtStuck)
 	}
 	return f
 }

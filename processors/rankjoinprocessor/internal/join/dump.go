@@ -28,6 +28,8 @@ const (
 	maxLines      = 8
 	maxWords      = 1200
 	maxSignatures = 64
+	// maxMembersText is enough for the ranks of a group of 32,768 one by one.
+	maxMembersText = 256 << 10
 )
 
 // dump is one record: what one rank's Flight Recorder holds of one group.
@@ -45,12 +47,6 @@ type dump struct {
 	first      int64 // sequence number of history[0]
 	history    []uint32
 	operations []operation
-}
-
-// Host is where a rank runs, as far as its record says.
-type Host struct {
-	Name, Node, Pod, Container, Process string
-	PID                                 int64
 }
 
 // operation is one entry of a Flight Recorder.
@@ -82,8 +78,8 @@ type parsed struct {
 // parse reads a record; ok is false where it lacks what the join needs.
 func parse(resource pcommon.Resource, r plog.LogRecord) (p parsed, ok bool) {
 	a := r.Attributes()
-	rank, found := whole(a, "nccl.fr.rank")
-	if !found || rank < 0 || rank > maxRank {
+	rank, found := rankIn(a, "nccl.fr.rank")
+	if !found {
 		return p, false
 	}
 	p.job = str(a, "gen_ai.training.job_id")
@@ -92,31 +88,21 @@ func parse(resource pcommon.Resource, r plog.LogRecord) (p parsed, ok bool) {
 		p.run = str(a, "nccl.fr.run")
 	}
 	p.key = key{str(a, "nccl.fr.pg_id"), str(a, "nccl.fr.pg_desc")}
-	d := &dump{rank: int(rank), at: r.Timestamp().AsTime(), members: str(a, "nccl.fr.pg_ranks")}
-	world, _ := whole(a, "gen_ai.training.world_size")
-	if world > 0 && world <= maxRank+1 {
-		d.world = int(world)
+	d := &dump{rank: rank, at: r.Timestamp().AsTime(), world: worldOf(a), host: hostOf(resource.Attributes(), a)}
+	if members := longStr(a, "nccl.fr.pg_ranks"); len(members) <= maxMembersText {
+		d.members = members
 	}
 	entries, _ := whole(a, "nccl.fr.entries")
 	d.entries = int(max(entries, 0))
 	d.newest, _ = whole(a, "nccl.fr.newest_unix_nano")
 	d.takeHistory(a)
 	d.takeOperations(a)
-	d.takeHost(resource.Attributes(), a)
 	p.dump, p.words = d, wordsOf(a)
 	return p, true
 }
 
-func (d *dump) takeHost(resource, a pcommon.Map) {
-	d.host = Host{
-		Name: str(resource, "host.name"), Node: str(resource, "k8s.node.name"), Pod: str(a, "k8s.pod.uid"),
-		Container: str(a, "container.id"), Process: str(a, "process.executable.name"),
-	}
-	d.host.PID, _ = whole(a, "process.pid")
-}
-
 func (d *dump) takeHistory(a pcommon.Map) {
-	text := str(a, "nccl.fr.history")
+	text := longStr(a, "nccl.fr.history")
 	first, found := whole(a, "nccl.fr.history_first_seq_id")
 	if !found || first < 0 || first > 1<<62 || len(text) > base64.StdEncoding.EncodedLen(4*maxHistory) {
 		return
@@ -199,6 +185,11 @@ func (d *dump) waitsIn() *operation {
 	return nil
 }
 
+// waits reports whether the rank has not finished something that it entered.
+func (d *dump) waits() bool {
+	return slices.ContainsFunc(d.operations, func(op operation) bool { return !op.finished })
+}
+
 // hash returns the hash of the collective with that number, 0 where the dump
 // does not have it.
 func (d *dump) hash(seq int64) uint32 {
@@ -228,25 +219,16 @@ func (d *dump) lines() (n int) {
 	return n
 }
 
-// parseRanks reads "0-3,8,16-32/8"; nil for what it cannot read.
-func parseRanks(s string) []int {
+// parseRanks reads "0-3,8,16-32/8"; nil for what it cannot read, and for more
+// than most ranks.
+func parseRanks(s string, most int) []int {
 	if s == "" {
 		return nil
 	}
 	var ranks []int
 	for part := range strings.SplitSeq(s, ",") {
-		span, stepText, stepped := strings.Cut(part, "/")
-		firstText, lastText, ranged := strings.Cut(span, "-")
-		if !ranged {
-			lastText = firstText
-		}
-		first, err1 := strconv.Atoi(firstText)
-		last, err2 := strconv.Atoi(lastText)
-		step, err3 := 1, error(nil)
-		if stepped {
-			step, err3 = strconv.Atoi(stepText)
-		}
-		if err1 != nil || err2 != nil || err3 != nil || first < 0 || last > maxRank || step < 1 || len(ranks) > maxRank {
+		first, last, step, ok := parseSpan(part)
+		if !ok || last >= first && (last-first)/step >= most-len(ranks) {
 			return nil
 		}
 		for rank := first; rank <= last; rank += step {
@@ -257,28 +239,18 @@ func parseRanks(s string) []int {
 	return slices.Compact(ranks)
 }
 
-func str(m pcommon.Map, name string) string {
-	if v, found := m.Get(name); found && v.Type() == pcommon.ValueTypeStr {
-		return v.Str()
+func parseSpan(part string) (first, last, step int, ok bool) {
+	span, stepText, stepped := strings.Cut(part, "/")
+	firstText, lastText, ranged := strings.Cut(span, "-")
+	if !ranged {
+		lastText = firstText
 	}
-	return ""
-}
-
-func clip(s string) string {
-	if len(s) > maxWords {
-		return strings.ToValidUTF8(s[:maxWords], "")
+	first, err1 := strconv.Atoi(firstText)
+	last, err2 := strconv.Atoi(lastText)
+	step, err3 := 1, error(nil)
+	if stepped {
+		step, err3 = strconv.Atoi(stepText)
 	}
-	return s
-}
-
-func whole(m pcommon.Map, name string) (int64, bool) {
-	if v, found := m.Get(name); found && v.Type() == pcommon.ValueTypeInt {
-		return v.Int(), true
-	}
-	return 0, false
-}
-
-func truth(m pcommon.Map, name string) bool {
-	v, found := m.Get(name)
-	return found && v.Type() == pcommon.ValueTypeBool && v.Bool()
+	ok = err1 == nil && err2 == nil && err3 == nil && first >= 0 && last <= maxRank && step >= 1
+	return first, last, step, ok
 }

@@ -68,12 +68,18 @@ type Finding struct {
 	Waited  time.Duration // the longest, at the time of its dump
 	Sure    Sureness
 	Because []string // why it is not certain
-	Host    Host     // of the first culprit, where its dump said
-	rank    int      // the first culprit, -1 for none
+	Host    Host     // of the first culprit, where its dump or its sockets said
+
+	Sockets Agreement // what the sockets of the job say to it
+	Held    []int     // ranks that they single out
+	Alive   []int     // of NoDump, those whose sockets stall: they live
+	Ended   []int     // of NoDump, those whose process had ended
+	Stalls  string    // all that in words
+	rank    int       // the first culprit, -1 for none
 }
 
-// Rank returns the first culprit: of those that sent no dump only where nobody
-// else is to blame. -1 for none.
+// Rank returns the first culprit: one that sent no dump, or that the sockets single
+// out, only where nobody else is to blame. -1 for none.
 func (f *Finding) Rank() int { return f.rank }
 
 // GroupName is how a person calls the group.

@@ -18,10 +18,11 @@ type group struct {
 }
 
 // analyse finds the incomplete collectives of a run: those that others do not
-// explain, with whom they affect.
-func (r *run) analyse(options Options) []Finding {
+// explain, with whom they affect and what the sockets say of them.
+func (r *run) analyse(options Options, w *watch) []Finding {
 	var found []*Finding
-	r.size = r.world
+	r.hear(options, w)
+	r.size = r.ranksOfJob()
 	for _, g := range r.split() {
 		found = append(found, g.findings(options)...)
 		if g.isDefault() && g.doubt == "" {
@@ -29,11 +30,19 @@ func (r *run) analyse(options Options) []Finding {
 		}
 	}
 	for _, f := range found {
-		f.Run, f.Job, f.World = r.name, r.job, r.size
+		f.Run, f.Job, f.World = r.name, cmp.Or(r.job, r.socketsJob), r.size
 		f.identify()
 	}
-	return rootsOf(found)
+	roots := rootsOf(found)
+	for i := range roots {
+		roots[i].Stalls = r.view.words(&roots[i])
+	}
+	return roots
 }
+
+// maxRoundMembers bounds the members of all groups of a round, whatever they
+// claim: sixty groups for each rank of a job of 262,144.
+const maxRoundMembers = 1 << 24
 
 // split makes the groups of a run. Groups of one name and different members
 // (split_group) are told apart by their members.
@@ -42,6 +51,8 @@ func (r *run) split() []*group {
 		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.desc, b.desc))
 	})
 	var groups []*group
+	room := maxRoundMembers
+	r.skipped = 0
 	for _, k := range keys {
 		if k.group == "" && k.desc == "" {
 			continue // dumps that name no group only say that their rank has spoken
@@ -49,6 +60,10 @@ func (r *run) split() []*group {
 		for _, dumps := range r.apart(r.groups[k]) {
 			g := &group{run: r, key: k, dumps: dumps, ranks: slices.Sorted(maps.Keys(dumps))}
 			g.members, g.doubt = g.membership()
+			if room -= len(g.members); room < 0 {
+				r.skipped++
+				continue
+			}
 			groups = append(groups, g)
 		}
 	}
@@ -98,10 +113,10 @@ func (g *group) membership() (members []int, doubt string) {
 		return claimed, ""
 	}
 	if g.isDefault() {
-		if world := g.run.world; world > 0 {
-			return upTo(world), ""
+		if world := g.run.ranksOfJob(); world > 0 {
+			return g.run.upTo(world), ""
 		}
-		return upTo(g.run.highest() + 1), "the number of ranks of the job is not known"
+		return g.run.upTo(g.run.highest + 1), "the number of ranks of the job is not known"
 	}
 	for _, rank := range g.ranks {
 		if g.dumps[rank].entries > 0 {
@@ -125,7 +140,7 @@ func (g *group) claimed() []int {
 		}
 	}
 	claimed := g.run.membersOf(text)
-	if g.isDefault() && (len(claimed) < g.run.world || len(claimed) <= g.run.highest()) {
+	if g.isDefault() && (len(claimed) < g.run.ranksOfJob() || len(claimed) <= g.run.highest) {
 		return nil
 	}
 	for _, rank := range g.ranks {
@@ -136,19 +151,12 @@ func (g *group) claimed() []int {
 	return claimed
 }
 
-func (r *run) highest() (highest int) {
-	for rank := range r.ranks {
-		highest = max(highest, rank)
+// upTo returns the ranks below n, which all groups of all ranks share.
+func (r *run) upTo(n int) []int {
+	for len(r.all) < n {
+		r.all = append(r.all, len(r.all))
 	}
-	return highest
-}
-
-func upTo(n int) []int {
-	ranks := make([]int, n)
-	for i := range ranks {
-		ranks[i] = i
-	}
-	return ranks
+	return r.all[:n:n]
 }
 
 // silent returns the members of whom there is no dump at all.
@@ -190,6 +198,10 @@ func (g *group) complete(f *Finding, options Options) {
 		f.rank = f.NoDump[0]
 	}
 	g.timing(f)
+	g.listen(f, options)
+	if f.rank >= 0 {
+		f.Host.fill(g.run.view.known(f.rank).host)
+	}
 	if len(f.Waiting) > 0 && f.Waited < options.MinWait && f.Kind != Mismatch {
 		f.doubt(Unsure, "nobody had waited long when the dumps were written")
 	}

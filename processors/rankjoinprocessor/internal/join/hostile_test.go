@@ -2,12 +2,15 @@ package join
 
 import (
 	"encoding/base64"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 )
 
@@ -20,6 +23,10 @@ func change(key string, v any) plog.Logs {
 	}
 	return logs
 }
+
+// refusedDumps are the hostile records that are refused and counted; of the others
+// what cannot be read counts as not there.
+var refusedDumps = []string{"no rank", "rank below zero", "rank beyond all jobs"}
 
 // TestHostileRecords: whatever a sender puts there, no panic, and bounded work.
 func TestHostileRecords(t *testing.T) {
@@ -46,6 +53,8 @@ func TestHostileRecords(t *testing.T) {
 		"members step by nothing":     change("nccl.fr.pg_ranks", "0-9/0"),
 		"members that are words":      change("nccl.fr.pg_ranks", "all of them"),
 		"members a million times":     change("nccl.fr.pg_ranks", strings.Repeat("0-1048575,", 1000)),
+		"members of a megabyte":       change("nccl.fr.pg_ranks", strings.Repeat("1,", 1<<19)),
+		"names of a megabyte":         change("nccl.fr.pg_desc", strings.Repeat("x", 1<<20)),
 		"world of minus one":          change("gen_ai.training.world_size", -1),
 		"world of all ranks":          change("gen_ai.training.world_size", maxRank+1),
 		"no group":                    change("nccl.fr.pg_id", ""),
@@ -53,6 +62,7 @@ func TestHostileRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := New(DefaultOptions)
 			j.Add(logs, written)
+			require.Equal(t, slices.Contains(refusedDumps, name), j.Stats().Invalid > 0)
 			for _, round := range j.Advance(written.Add(time.Hour)) {
 				for i := range round.Findings {
 					require.Less(t, len(round.Findings[i].String()), 8192)
@@ -62,10 +72,97 @@ func TestHostileRecords(t *testing.T) {
 	}
 }
 
+// changeStall alters an attribute of the stall of a rank that does not read.
+func changeStall(key string, v any) plog.Logs {
+	logs := socketLogs(deaf(3, 2))
+	_ = logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutEmpty(key).FromRaw(v) // only types it knows
+	return logs
+}
+
+// TestHostileStalls: what each gets. The dumps lack rank 3, of which an honest
+// stall would say that it does not read.
+func TestHostileStalls(t *testing.T) {
+	const refused, ignored, taken = "refused", "ignored", "taken"
+	at := func(ns uint64) plog.Logs {
+		logs := socketLogs(deaf(3, 2))
+		logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).SetTimestamp(pcommon.Timestamp(ns))
+		return logs
+	}
+	for name, tc := range map[string]struct {
+		logs plog.Logs
+		gets string
+	}{
+		"an honest one":              {socketLogs(deaf(3, 2)), taken},
+		"no rank":                    {changeStall("gen_ai.training.rank", "three"), refused},
+		"rank below zero":            {changeStall("gen_ai.training.rank", -1), refused},
+		"rank beyond all jobs":       {changeStall("gen_ai.training.rank", maxRank+1), refused},
+		"no process":                 {changeStall("process.pid", "1"), refused},
+		"process 0":                  {changeStall("process.pid", 0), refused},
+		"no time":                    {at(0), refused},
+		"time beyond the calendar":   {at(math.MaxUint64), refused},
+		"time of the next century":   {at(math.MaxInt64), ignored},
+		"age below zero":             {changeStall("nccl.socket.stall.age_ns", -5), taken},
+		"age beyond the epoch":       {changeStall("nccl.socket.stall.age_ns", int64(math.MaxInt64)), taken},
+		"a cause of a later version": {changeStall("nccl.socket.cause", "quantum"), ignored},
+		"cause that is a number":     {changeStall("nccl.socket.cause", 7), ignored},
+		"addresses that are words":   {changeStall("network.local.address", "over there"), taken},
+		"port of a million":          {changeStall("network.local.port", 1_000_000), taken},
+		"peer beyond all jobs":       {changeStall("nccl.peer.rank", int64(1)<<40), taken},
+		"peer that is itself":        {changeStall("nccl.peer.rank", 3), taken},
+		"an id of a megabyte":        {changeStall("nccl.socket.stall.id", strings.Repeat("x", 1<<20)), taken},
+		"world of minus one":         {changeStall("gen_ai.training.world_size", -1), taken},
+		"world of all ranks":         {changeStall("gen_ai.training.world_size", maxRank+1), taken},
+		"another job":                {changeStall("gen_ai.training.job_id", "x"), ignored},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := New(DefaultOptions)
+			j.Add(newJob(4).does(1, steps(reduce, reduce), 0, 1, 2).logs(), written)
+			j.Add(tc.logs, written)
+			require.Equal(t, tc.gets == refused, j.Stats().InvalidStalls == 1)
+			f := j.Flush()[0].Findings[0]
+			require.Equal(t, tc.gets == taken, f.Sockets == Agree, "%+v", f)
+			require.Less(t, len(f.String())+len(f.Stalls), 8192)
+			for _, s := range j.watch.jobs {
+				for _, proc := range s.procs {
+					for id := range proc.stalls {
+						require.LessOrEqual(t, len(id), maxWords)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestClaimsOfMembersAreBounded: a few kilobytes claim groups of a million ranks.
+func TestClaimsOfMembersAreBounded(t *testing.T) {
+	t.Run("lists of members", func(t *testing.T) {
+		j := newJob(0)
+		for i := range 100 {
+			j.in(said{rank: i, group: fmt.Sprint(i), members: fmt.Sprintf("%d-%d", i, maxRank), did: steps(reduce)})
+		}
+		joined := New(DefaultOptions)
+		joined.Add(j.logs(), written)
+		joined.Flush()
+		require.LessOrEqual(t, joined.runs["llm"].setMembers, maxSetMembers)
+	})
+	t.Run("groups of all ranks", func(t *testing.T) {
+		j := newJob(0)
+		for i := range 20 {
+			j.in(said{rank: 0, group: fmt.Sprint(i), desc: "default_pg", did: steps(reduce)})
+		}
+		logs := j.logs()
+		logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutInt("gen_ai.training.world_size", maxRank+1)
+		joined := New(DefaultOptions)
+		joined.Add(logs, written)
+		require.NotEmpty(t, joined.Flush()[0].Findings)
+		require.EqualValues(t, 20-maxRoundMembers/(maxRank+1), joined.Stats().SkippedGroups)
+	})
+}
+
 func FuzzRecords(f *testing.F) {
-	f.Add(int64(1), "AAAA", "0-3", "all_reduce", int64(6), int64(0), true)
-	f.Add(int64(1)<<62, "AQAAAAIAAAA=", "0-120/8", "nccl:send 0->1", int64(-1), int64(7), false)
-	f.Fuzz(func(t *testing.T, first int64, history, members, name string, seq, source int64, p2p bool) {
+	f.Add(int64(1), "AAAA", "0-3", "all_reduce", int64(6), int64(0), true, "not_reading", "10.0.0.1", int64(9e9), uint64(written.UnixNano()))
+	f.Add(int64(1)<<62, "AQAAAAIAAAA=", "0-120/8", "nccl:send 0->1", int64(-1), int64(7), false, "network", "::1", int64(-1), uint64(math.MaxUint64))
+	f.Fuzz(func(t *testing.T, first int64, history, members, name string, seq, source int64, p2p bool, cause, address string, age int64, at uint64) {
 		j := New(DefaultOptions)
 		for rank := range 3 {
 			logs := newJob(4).does(1, steps(reduce, reduce), rank).logs()
@@ -83,18 +180,36 @@ func FuzzRecords(f *testing.F) {
 			}
 			j.Add(logs, written)
 		}
+		j.Add(fuzzedStalls(cause, address, age, source, at), written)
 		for _, round := range j.Flush() {
 			for i := range round.Findings {
+				require.LessOrEqual(t, len(round.Findings[i].Stalls), maxWords)
 				_ = round.Findings[i].String()
 			}
 		}
+		stats := j.Stats()
+		require.Equal(t, stats.Stalls, stats.HeldStalls, "each another")
+		require.EqualValues(t, 4, stats.Stalls+stats.InvalidStalls)
 	})
+}
+
+// fuzzedStalls are honest ones of ranks 0 to 2 and one of rank 3 that is not.
+func fuzzedStalls(cause, address string, age, peer int64, at uint64) plog.Logs {
+	logs := socketLogs(ring(4)...)
+	r := logs.ResourceLogs().At(3).ScopeLogs().At(0).LogRecords().At(0)
+	r.SetTimestamp(pcommon.Timestamp(at))
+	r.Attributes().PutStr("nccl.socket.cause", cause)
+	r.Attributes().PutStr("network.local.address", address)
+	r.Attributes().PutStr("network.peer.address", address)
+	r.Attributes().PutInt("nccl.socket.stall.age_ns", age)
+	r.Attributes().PutInt("nccl.peer.rank", peer)
+	return logs
 }
 
 func TestRanksInShort(t *testing.T) {
 	for text, want := range map[string][]int{
 		"": nil, "3": {3}, "0-3": {0, 1, 2, 3}, "0-16/8,5": {0, 5, 8, 16}, "1,1,0-1": {0, 1}, "x": nil, "0-": nil, "-1": nil, "3-1": {},
 	} {
-		require.ElementsMatch(t, want, parseRanks(text), text)
+		require.ElementsMatch(t, want, parseRanks(text, maxRank), text)
 	}
 }

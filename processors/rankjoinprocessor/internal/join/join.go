@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 )
 
@@ -18,13 +19,15 @@ type Options struct {
 	MinWait  time.Duration // a rank that has waited less may just be waiting
 	Runs     int           // jobs at once; beyond, the one quiet longest goes
 	Dumps    int           // records at once, of all runs
+	Stalls   int           // socket stalls at once, of all jobs
 	Findings int           // findings of one round
 }
 
-// DefaultOptions suit a job of 16,384 ranks in ten groups each.
+// DefaultOptions suit a job of 16,384 ranks in ten groups each, with twelve stalls
+// each.
 var DefaultOptions = Options{
 	Window: 5 * time.Second, Longest: time.Minute, Keep: 10 * time.Minute, MinWait: 5 * time.Second,
-	Runs: 256, Dumps: 262_144, Findings: 64,
+	Runs: 256, Dumps: 262_144, Stalls: 262_144, Findings: 64,
 }
 
 // Stats counts what was not joined.
@@ -34,11 +37,18 @@ type Stats struct {
 	EvictedDumps    int64 // dumps of runs evicted, or beyond Dumps
 	DroppedFindings int64 // beyond Findings in one round
 	Held            int64 // dumps now
+	SkippedGroups   int64 // groups beyond the members that one round looks at
+
+	Stalls        int64 // stall records taken
+	InvalidStalls int64 // stall records that do not say whose they are, or when
+	EvictedStalls int64 // beyond Stalls, or of jobs beyond Runs
+	HeldStalls    int64 // stalls now
 }
 
-// Join holds the dumps of all runs.
+// Join holds the dumps of all runs, and the socket stalls of all jobs.
 type Join struct {
 	options Options
+	watch   *watch
 	runs    map[string]*run
 	order   *list.List // of *run, the one quiet longest first
 	stats   Stats
@@ -46,56 +56,99 @@ type Join struct {
 
 // run is one job, or what is taken for one.
 type run struct {
-	name    string
-	job     string
-	groups  map[key]map[int]*dump
-	ranks   map[int]Host      // of all ranks that sent a dump
-	words   map[uint32]string // of the hashes in the histories
-	texts   map[string]string // each text once
-	sets    map[string][]int  // members by their text
-	dumps   int
-	world   int       // ranks of the job as a dump has it, 0 where none does
-	size    int       // the same, also from the members of the default group
-	pending time.Time // of the first dump not yet joined; zero: none
-	last    time.Time
-	told    map[key]bool // groups with a finding in the last round
-	place   *list.Element
+	name   string
+	job    string
+	groups map[key]map[int]*dump
+	ranks  map[int]Host      // of all ranks that sent a dump
+	words  map[uint32]string // of the hashes in the histories
+	texts  map[string]string // each text once
+	sets   map[string][]int  // members by their text
+	// setMembers counts the members in sets.
+	setMembers int
+	all        []int // 0, 1, 2, …: as many as were asked for
+	dumps      int
+	highest    int          // of the ranks that sent a dump
+	world      int          // ranks of the job as a dump has it, 0 where none does
+	size       int          // the same, also from sockets and the members of the default group
+	pending    time.Time    // of the first record not yet joined; zero: none
+	heard      time.Time    // of the newest record that is to be joined
+	last       time.Time    // of the newest dump
+	told       map[key]bool // groups with a finding in the last round
+	place      *list.Element
+
+	// What the sockets of the job said in the last round.
+	view       *view
+	judged     int64 // the moment that view shows
+	socketsJob string
+	worldSeen  int // ranks of the job as stall records have it, 0 where none does
+	skipped    int64
 }
 
 // New makes an empty join.
 func New(options Options) *Join {
-	return &Join{options: options, runs: map[string]*run{}, order: list.New()}
+	return &Join{options: options, watch: newWatch(options), runs: map[string]*run{}, order: list.New()}
 }
 
 // Stats returns the counters.
-func (j *Join) Stats() Stats { return j.stats }
+func (j *Join) Stats() Stats {
+	all, stalls := j.stats, j.watch.stats
+	all.Stalls, all.EvictedStalls, all.HeldStalls = stalls.Stalls, stalls.EvictedStalls, stalls.HeldStalls
+	return all
+}
 
-// Add takes the Flight Recorder records of a batch, as of now, and reports
-// whether there was one.
-func (j *Join) Add(logs plog.Logs, now time.Time) (found bool) {
+// Add takes the Flight Recorder and socket-stall records of a batch, as of now.
+func (j *Join) Add(logs plog.Logs, now time.Time) {
 	for _, resourceLogs := range logs.ResourceLogs().All() {
 		for _, scopeLogs := range resourceLogs.ScopeLogs().All() {
 			for _, r := range scopeLogs.LogRecords().All() {
-				if r.EventName() != EventDump {
-					continue
+				switch r.EventName() {
+				case EventDump:
+					j.addDump(resourceLogs.Resource(), r, now)
+				case EventStall, EventStallEnd:
+					j.addStall(resourceLogs.Resource(), r, now)
 				}
-				found = true
-				p, ok := parse(resourceLogs.Resource(), r)
-				if !ok {
-					j.stats.Invalid++
-					continue
-				}
-				j.add(p, now)
 			}
 		}
 	}
-	return found
+}
+
+func (j *Join) addDump(resource pcommon.Resource, r plog.LogRecord, now time.Time) {
+	p, ok := parse(resource, r)
+	if !ok {
+		j.stats.Invalid++
+		return
+	}
+	j.add(p, now)
+}
+
+// addStall takes a stall. One that comes after its job was judged, and changes
+// what is known of that moment, has it judged again.
+func (j *Join) addStall(resource pcommon.Resource, r plog.LogRecord, now time.Time) {
+	p, ok := parseStall(resource, r)
+	if !ok {
+		j.stats.InvalidStalls++
+		return
+	}
+	told := j.runs[p.job]
+	if told == nil || !p.named || len(told.told) == 0 {
+		j.watch.add(&p, now, 0)
+	} else if j.watch.add(&p, now, told.judged) {
+		told.wait(now)
+	}
+}
+
+// wait has the run joined when it was quiet for the window.
+func (r *run) wait(now time.Time) {
+	r.heard = now
+	if r.pending.IsZero() {
+		r.pending = now
+	}
 }
 
 func (j *Join) add(p parsed, now time.Time) {
 	r := j.runOf(p.run)
 	j.stats.Dumps++
-	r.last = now
+	r.last, r.heard = now, now
 	j.order.MoveToBack(r.place)
 	if r.job == "" {
 		r.job = p.job
@@ -103,9 +156,7 @@ func (j *Join) add(p parsed, now time.Time) {
 	if !j.place(r, p) {
 		return
 	}
-	if r.pending.IsZero() {
-		r.pending = now
-	}
+	r.wait(now)
 	for _, words := range p.words {
 		r.learn(words)
 	}
@@ -133,6 +184,7 @@ func (j *Join) place(r *run, p parsed) bool {
 	}
 	r.share(p.dump)
 	r.world = max(r.world, p.dump.world)
+	r.highest = max(r.highest, p.dump.rank)
 	group[p.dump.rank] = p.dump
 	if known, found := r.ranks[p.dump.rank]; !found || p.dump.host.Name != "" || known.Name == "" {
 		r.ranks[p.dump.rank] = p.dump.host
@@ -189,9 +241,10 @@ type Cleared struct{ Run, Job, Group, Desc string }
 // quiet for long.
 func (j *Join) Advance(now time.Time) []Round {
 	var rounds []Round
+	j.watch.expire(now)
 	for _, name := range slices.Sorted(maps.Keys(j.runs)) {
 		r := j.runs[name]
-		quiet := now.Sub(r.last) >= j.options.Window
+		quiet := now.Sub(r.heard) >= j.options.Window
 		if !r.pending.IsZero() && (quiet || now.Sub(r.pending) >= j.options.Longest) {
 			rounds = append(rounds, j.round(r))
 		}
@@ -216,13 +269,17 @@ func (j *Join) Flush() []Round {
 // Size returns the number of ranks of the job that a record belongs to, 0 where
 // it is not known.
 func (j *Join) Size(job, run string) int {
+	size := 0
 	if job != "" {
 		run = job
+		if s := j.watch.jobs[job]; s != nil {
+			size = s.world
+		}
 	}
 	if r := j.runs[run]; r != nil {
-		return max(r.size, r.world)
+		return cmp.Or(max(r.size, r.world), size)
 	}
-	return 0
+	return size
 }
 
 // Due reports whether any run waits to be joined.
@@ -237,7 +294,8 @@ func (j *Join) Due() bool {
 
 func (j *Join) round(r *run) Round {
 	r.pending = time.Time{}
-	findings := r.analyse(j.options)
+	findings := r.analyse(j.options, j.watch)
+	j.stats.SkippedGroups += r.skipped
 	if extra := len(findings) - j.options.Findings; extra > 0 {
 		j.stats.DroppedFindings += int64(extra)
 		findings = findings[:j.options.Findings]

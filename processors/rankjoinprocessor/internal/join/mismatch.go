@@ -115,7 +115,7 @@ func (g *group) mismatchAt(seq int64, waiting []int) *Finding {
 	} else {
 		f.doubt(Likely, "no signature has a majority: which side is wrong cannot be told")
 	}
-	f.Waiting = slices.DeleteFunc(slices.Clone(waiting), func(rank int) bool { return slices.Contains(f.Culprits, rank) })
+	f.Waiting = slices.DeleteFunc(slices.Clone(waiting), func(rank int) bool { return has(f.Culprits, rank) })
 	if !g.blocks(seq, waiting) {
 		f.doubt(Unsure, "all ranks went on after it")
 	}

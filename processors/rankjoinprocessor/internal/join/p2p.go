@@ -46,7 +46,7 @@ func (g *group) pair(rank int, op *operation) *Finding {
 	theirs := g.dumps[peer]
 	if _, spoke := g.run.ranks[peer]; !spoke {
 		f.Kind, f.NoDump, f.Sure = NoDump, []int{peer}, Unsure
-		f.Because = append(f.Because, "a rank without a dump may be blocked, dead, or on a node that sends none")
+		f.Because = append(f.Because, doubtNoDump)
 		return f
 	}
 	answer := g.answer(theirs, op)

@@ -43,21 +43,24 @@ func (r *run) one(s string) string {
 	return s
 }
 
-// membersOf reads a text of ranks, each text once.
+// Bounds of the member lists that a run keeps: a job of 16,384 ranks has 8,192
+// groups of two for each of its dimensions, and 16,384 members in each.
+const (
+	maxSets       = 65_536
+	maxSetMembers = 1 << 22
+)
+
+// membersOf reads a text of ranks, each text once. A list beyond the bounds is
+// one that is not known.
 func (r *run) membersOf(text string) []int {
 	if text == "" {
 		return nil
 	}
 	members, known := r.sets[text]
-	if !known {
-		members = parseRanks(text)
-		if len(r.sets) < maxSets {
-			r.sets[text] = members
-		}
+	if !known && len(r.sets) < maxSets {
+		members = parseRanks(text, maxSetMembers-r.setMembers)
+		r.setMembers += len(members)
+		r.sets[text] = members
 	}
 	return members
 }
-
-// maxSets bounds the member lists kept: a job of 16,384 ranks in groups of two
-// has as many.
-const maxSets = 16_384

@@ -34,6 +34,11 @@ type TelemetryBuilder struct {
 	ProcessorRankjoinDumpsInvalid    metric.Int64ObservableCounter
 	ProcessorRankjoinFindings        metric.Int64Counter
 	ProcessorRankjoinFindingsDropped metric.Int64Counter
+	ProcessorRankjoinGroupsSkipped   metric.Int64ObservableCounter
+	ProcessorRankjoinStalls          metric.Int64ObservableCounter
+	ProcessorRankjoinStallsEvicted   metric.Int64ObservableCounter
+	ProcessorRankjoinStallsHeld      metric.Int64ObservableGauge
+	ProcessorRankjoinStallsInvalid   metric.Int64ObservableCounter
 	ProcessorRankjoinStorageErrors   metric.Int64Counter
 }
 
@@ -108,6 +113,81 @@ func (builder *TelemetryBuilder) RegisterProcessorRankjoinDumpsInvalidCallback(c
 	return nil
 }
 
+// RegisterProcessorRankjoinGroupsSkippedCallback sets callback for observable ProcessorRankjoinGroupsSkipped metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinGroupsSkippedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinGroupsSkipped, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinGroupsSkipped)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorRankjoinStallsCallback sets callback for observable ProcessorRankjoinStalls metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinStallsCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinStalls, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinStalls)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorRankjoinStallsEvictedCallback sets callback for observable ProcessorRankjoinStallsEvicted metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinStallsEvictedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinStallsEvicted, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinStallsEvicted)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorRankjoinStallsHeldCallback sets callback for observable ProcessorRankjoinStallsHeld metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinStallsHeldCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinStallsHeld, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinStallsHeld)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorRankjoinStallsInvalidCallback sets callback for observable ProcessorRankjoinStallsInvalid metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinStallsInvalidCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinStallsInvalid, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinStallsInvalid)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 type observerInt64 struct {
 	embedded.Int64Observer
 	inst metric.Int64Observable
@@ -170,6 +250,36 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_rankjoin_findings_dropped",
 		metric.WithDescription("Findings lost, beyond limits::findings in one round or because the next consumer refused too many. [Development]"),
 		metric.WithUnit("{finding}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorRankjoinGroupsSkipped, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_rankjoin_groups_skipped",
+		metric.WithDescription("Process groups left out of a round because the groups of their job claim too many members. [Development]"),
+		metric.WithUnit("{group}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorRankjoinStalls, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_rankjoin_stalls",
+		metric.WithDescription("Socket-stall records joined. [Development]"),
+		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorRankjoinStallsEvicted, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_rankjoin_stalls_evicted",
+		metric.WithDescription("Socket stalls given up because limits::stalls or limits::jobs was reached. [Development]"),
+		metric.WithUnit("{stall}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorRankjoinStallsHeld, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_rankjoin_stalls_held",
+		metric.WithDescription("Socket stalls held now. [Development]"),
+		metric.WithUnit("{stall}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorRankjoinStallsInvalid, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_rankjoin_stalls_invalid",
+		metric.WithDescription("Socket-stall records without rank, process or time. [Development]"),
+		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorRankjoinStorageErrors, err = builder.meter.Int64Counter(

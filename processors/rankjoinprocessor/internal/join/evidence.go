@@ -1,0 +1,185 @@
+package join
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Agreement is what the sockets of the job say to a finding.
+type Agreement string
+
+// The answers; "" where no stall of the job was open.
+const (
+	Agree  Agreement = "agree"  // they single out a culprit
+	Differ Agreement = "differ" // they single out others
+	Idle   Agreement = "idle"   // they single out nobody: every queue is empty, ranks wait
+)
+
+// Doubts that the sockets take away or raise.
+const (
+	doubtNoDump  = "a rank without a dump may be blocked, dead, or on a node that sends none"
+	doubtStuck   = "the dumps do not tell a network or GPU that stands still from a collective that takes long"
+	doubtSockets = "that it is to blame is told by sockets alone"
+)
+
+// hear takes from the sockets of the job what they said when the dumps were
+// written. Later they say something else: ranks that abort stop reading, and end.
+func (r *run) hear(options Options, w *watch) {
+	r.judged = r.written(options)
+	r.view, r.socketsJob, r.worldSeen = nil, "", 0
+	if s := w.beside(r, r.judged); s != nil {
+		r.view, r.socketsJob, r.worldSeen = s.viewAt(r.judged), s.job, s.world
+	}
+}
+
+// written is when the first rank that waits wrote its newest dump: of the ranks
+// that wrote theirs within the longest window before the last.
+func (r *run) written(options Options) int64 {
+	first, last := int64(0), int64(0)
+	for _, group := range r.groups {
+		for _, d := range group {
+			last = max(last, d.at.UnixNano())
+		}
+	}
+	for _, group := range r.groups {
+		for _, d := range group {
+			at := d.at.UnixNano()
+			if d.waits() && last-at <= int64(options.Longest) && (first == 0 || at < first) {
+				first = at
+			}
+		}
+	}
+	return first
+}
+
+// ranksOfJob is the number of ranks of the job, 0 where neither dumps nor stall
+// records have it.
+func (r *run) ranksOfJob() int {
+	if r.world > 0 {
+		return r.world
+	}
+	return r.worldSeen
+}
+
+// listen holds a finding against what the sockets say. They know no collectives:
+// they can name who holds others up, so they decide where dumps name nobody, and
+// raise a doubt where dumps name somebody else. Of a mismatch they know nothing.
+func (g *group) listen(f *Finding, options Options) {
+	v := g.run.view
+	if v == nil || f.Kind == Mismatch {
+		return
+	}
+	for _, rank := range f.NoDump {
+		switch s := v.known(rank); {
+		case s.own:
+			f.Alive = append(f.Alive, rank)
+		case s.ended:
+			f.Ended = append(f.Ended, rank)
+		}
+	}
+	f.Held = v.singled
+	suspects := g.suspects(f)
+	agreed := slices.IndexFunc(v.singled, func(rank int) bool { return has(suspects, rank) })
+	switch {
+	case len(v.singled) == 0:
+		f.Sockets = Idle
+	case agreed < 0:
+		f.Sockets = Differ
+		if !slices.ContainsFunc(v.singled, func(rank int) bool { return has(f.NoDump, rank) }) {
+			f.doubt(Likely, "the sockets single out "+subject(v.singled)+" instead")
+		}
+	default:
+		f.Sockets = Agree
+		f.confirm(v.singled[agreed], options)
+	}
+}
+
+// suspects are the ranks of whom one is to blame, by what the dumps say.
+func (g *group) suspects(f *Finding) []int {
+	switch {
+	case len(f.Culprits) > 0:
+		return f.Culprits
+	case f.Kind == NoDump:
+		return f.NoDump
+	}
+	return g.members
+}
+
+func has(sorted []int, rank int) bool {
+	_, found := slices.BinarySearch(sorted, rank)
+	return found
+}
+
+// confirm names the rank where dumps alone named nobody.
+func (f *Finding) confirm(rank int, options Options) {
+	if len(f.Culprits) > 0 {
+		return
+	}
+	f.rank = rank
+	at := slices.IndexFunc(f.Because, func(doubt string) bool { return doubt == doubtNoDump || doubt == doubtStuck })
+	if at < 0 || f.Waited < options.MinWait {
+		return
+	}
+	f.Because[at] = doubtSockets
+	f.Sure = Likely
+}
+
+// words says what the sockets say to a finding.
+func (v *view) words(f *Finding) string {
+	if f.Sockets == "" {
+		return ""
+	}
+	var parts []string
+	for i, rank := range f.Held {
+		if i == 4 {
+			parts = append(parts, fmt.Sprintf("%d more are singled out", len(f.Held)-4))
+			break
+		}
+		parts = append(parts, v.known(rank).words(rank))
+	}
+	if f.Sockets == Idle {
+		parts = append(parts, "nobody is singled out, "+subject(v.open)+" "+plural(v.open, "stands", "stand"))
+		if n := v.known(f.rank).waiters; f.rank >= 0 && n > 0 {
+			parts = append(parts, fmt.Sprintf("%s for data from rank %d", count(n, "rank waits", "ranks wait"), f.rank))
+		}
+	}
+	if len(f.Alive) > 0 {
+		parts = append(parts, subject(f.Alive)+" sent no dump, but "+plural(f.Alive, "lives: its", "live: their")+" sockets are seen")
+	}
+	if len(f.Ended) > 0 {
+		parts = append(parts, "of "+subject(f.Ended)+", which sent no dump, the process had ended")
+	}
+	return clip(strings.Join(parts, "; "))
+}
+
+func (s standing) words(rank int) string {
+	var what []string
+	if s.halted {
+		what = append(what, "its process is stopped")
+	}
+	if s.deaf && !s.held {
+		what = append(what, "it does not read")
+	}
+	if s.accusers > 0 && !s.held {
+		what = append(what, count(s.accusers, "peer says", "peers say")+" that it does not read")
+	}
+	if s.unanswered > 0 {
+		what = append(what, "packets of "+count(s.unanswered, "rank", "ranks")+" to it get no answer")
+	}
+	return fmt.Sprintf("rank %d: %s", rank, strings.Join(what, ", "))
+}
+
+func plural(ranks []int, one, more string) string {
+	if len(ranks) == 1 {
+		return one
+	}
+	return more
+}
+
+func count(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
