@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,12 +28,29 @@ type Story struct {
 
 // Input is the file records.yaml.
 type Input struct {
+	Kind         Kind           `yaml:"kind"`          // what it is told for; "" for a further one
 	OrderMatters string         `yaml:"order_matters"` // why a story is told in this order of arrival only; "" for most
 	Options      Options        `yaml:"options"`
 	Resource     map[string]any `yaml:"resource"` // of each record that has none
 	Records      []Record       `yaml:"records"`  // in order of arrival
 	Advance      Offset         `yaml:"advance"`  // how far time goes on after the last record
 }
+
+// Kind is what a story of a pattern is told for.
+type Kind string
+
+// The kinds that every pattern of the library has.
+const (
+	Fires        Kind = "fires"         // the whole fault: a full verdict
+	NearMiss     Kind = "near_miss"     // all but what makes it the fault
+	Healthy      Kind = "healthy"       // a look-alike without a fault
+	OutOfOrder   Kind = "out_of_order"  // records arrive late
+	LayerMissing Kind = "layer_missing" // one of the sources sends nothing
+	Flood        Kind = "flood"         // more than the caps allow
+)
+
+// Kinds returns all kinds.
+func Kinds() []Kind { return []Kind{Fires, NearMiss, Healthy, OutOfOrder, LayerMissing, Flood} }
 
 // Options are caps of the engine that a story sets.
 type Options struct {
@@ -157,6 +175,9 @@ func decode(data []byte, to any) error {
 }
 
 func (s *Story) check() error {
+	if s.Input.Kind != "" && !slices.Contains(Kinds(), s.Input.Kind) {
+		return fmt.Errorf("%s: records.yaml: kind %q: use one of %v, or leave it out", s.Name, s.Input.Kind, Kinds())
+	}
 	total := 0
 	for i := range s.Input.Records {
 		r := &s.Input.Records[i]
