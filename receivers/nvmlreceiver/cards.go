@@ -1,0 +1,164 @@
+package nvmlreceiver
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
+	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+)
+
+// maxCards bounds what is remembered of GPUs that come and go.
+const maxCards = 64
+
+// cards are the GPUs, and what has to be remembered of them from one helper to
+// the next: a new connection does not show one that is lost.
+type cards struct {
+	interval time.Duration
+	all      []*card // in the order of their addresses
+}
+
+// card is one GPU.
+type card struct {
+	nvml.Identity
+	gone      bool
+	read      time.Time // when it was last read
+	now       wire.GPU  // as it was then
+	sent      float64   // bytes over PCIe, summed up
+	received  float64
+	throttled map[string]time.Duration // by reasons that the driver does not count
+	counted   map[string]bool          // reasons that the driver counts
+}
+
+func newCards(interval time.Duration) *cards { return &cards{interval: interval} }
+
+// find returns the GPU at an address.
+func (c *cards) find(pci string) *card {
+	for _, one := range c.all {
+		if one.PCI == pci {
+			return one
+		}
+	}
+	return nil
+}
+
+// lost lists the addresses of those that do not answer.
+func (c *cards) lost() []string {
+	var names []string
+	for _, one := range c.all {
+		if one.gone {
+			names = append(names, one.PCI)
+		}
+	}
+	return names
+}
+
+// update takes a snapshot and returns the GPUs that it shows to be lost, and to
+// answer again. A GPU that was there and is not in the snapshot is lost.
+func (c *cards) update(snapshot *wire.Snapshot, at time.Time) (lost, found []*card) {
+	answers := map[*card]bool{}
+	for i := range snapshot.GPUs {
+		gpu := &snapshot.GPUs[i]
+		one := c.meet(gpu.Identity)
+		if one == nil || gpu.Lost {
+			continue
+		}
+		answers[one] = true
+		if one.gone {
+			found = append(found, one)
+		}
+		one.take(gpu, at, 2*c.interval)
+	}
+	for _, one := range c.all {
+		if !answers[one] && !one.gone {
+			lost = append(lost, one)
+		}
+		one.gone = !answers[one]
+	}
+	return lost, found
+}
+
+// meet returns the GPU, a new one if need be; nil when it has no address: it was
+// lost before the helper could ask.
+func (c *cards) meet(identity nvml.Identity) *card {
+	if identity.PCI == "" {
+		return nil
+	}
+	one := c.find(identity.PCI)
+	if one == nil {
+		if len(c.all) == maxCards {
+			return nil
+		}
+		one = &card{throttled: map[string]time.Duration{}, counted: map[string]bool{}}
+		c.all = append(c.all, one)
+		one.Identity = identity
+		slices.SortFunc(c.all, func(a, b *card) int {
+			if a.PCI < b.PCI {
+				return -1
+			}
+			return 1
+		})
+	}
+	if identity.UUID != "" { // one that is just lost may not tell
+		one.Identity = identity
+	}
+	return one
+}
+
+// take takes a reading and sums up what the library gives as rates. A gap counts
+// for no more than most.
+func (c *card) take(gpu *wire.GPU, at time.Time, most time.Duration) {
+	if !c.read.IsZero() {
+		passed := max(0, min(at.Sub(c.read), most))
+		c.sum(gpu, passed)
+	}
+	c.read, c.now = at, *gpu
+}
+
+func (c *card) sum(gpu *wire.GPU, passed time.Duration) {
+	c.sent += float64(gpu.Values[nvml.PCIeTransmit]) * 1000 * passed.Seconds()
+	c.received += float64(gpu.Values[nvml.PCIeReceive]) * 1000 * passed.Seconds()
+	for _, reason := range nvml.ThrottleReasons() {
+		if _, counted := gpu.Throttled[reason.Name]; counted {
+			c.counted[reason.Name] = true
+		}
+		if reason.Bit != 0 && gpu.Values[nvml.ThrottleActive]&reason.Bit != 0 {
+			c.throttled[reason.Name] += passed
+		}
+	}
+}
+
+// slowed is how long each reason held the clocks down: as the driver counts, and
+// where it does not, summed up from what holds them down at each reading.
+func (c *card) slowed() map[string]float64 {
+	seconds := map[string]float64{}
+	for name, ns := range c.now.Throttled {
+		seconds[name] = float64(ns) / 1e9
+	}
+	_, heat := c.now.Throttled[nvml.ThermalBoth]
+	_, sampled := c.now.Values[nvml.ThrottleActive]
+	for _, reason := range nvml.ThrottleReasons() {
+		_, there := seconds[reason.Name]
+		thermal := reason.Name == "sw_thermal_slowdown" || reason.Name == "hw_thermal_slowdown"
+		if there || !sampled || reason.Bit == 0 || c.counted[reason.Name] || heat && thermal {
+			continue
+		}
+		seconds[reason.Name] = c.throttled[reason.Name].Seconds()
+	}
+	return seconds
+}
+
+// owner is the one process on the GPU or, of an event of MIG, on that instance.
+func (c *card) owner(gpuInstance, computeInstance int) (pid uint32, sure bool) {
+	for _, p := range c.now.Processes {
+		if gpuInstance != nvml.NoInstance && p.GPUInstance != gpuInstance ||
+			computeInstance != nvml.NoInstance && p.ComputeInstance != computeInstance || p.PID == pid {
+			continue
+		}
+		if pid != 0 {
+			return 0, false
+		}
+		pid = p.PID
+	}
+	return pid, pid != 0
+}

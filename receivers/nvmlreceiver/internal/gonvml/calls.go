@@ -1,0 +1,126 @@
+//go:build cgo
+
+package gonvml
+
+import (
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	own "github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
+)
+
+// call is how a number is asked for, and the function that must be there.
+type call struct {
+	symbol string
+	call   func() (uint64, nvml.Return)
+}
+
+// calls is the table of numbers.
+func (d *device) calls() map[own.Quantity]call {
+	return map[own.Quantity]call{
+		own.UtilizationGPU:     {"nvmlDeviceGetUtilizationRates", d.utilization(func(u nvml.Utilization) uint32 { return u.Gpu })},
+		own.UtilizationMemory:  {"nvmlDeviceGetUtilizationRates", d.utilization(func(u nvml.Utilization) uint32 { return u.Memory })},
+		own.UtilizationEncoder: {"nvmlDeviceGetEncoderUtilization", first(d.GetEncoderUtilization)},
+		own.UtilizationDecoder: {"nvmlDeviceGetDecoderUtilization", first(d.GetDecoderUtilization)},
+
+		own.MemoryTotal:    {"nvmlDeviceGetMemoryInfo", d.memory(func(m nvml.Memory_v2) uint64 { return m.Total })},
+		own.MemoryUsed:     {"nvmlDeviceGetMemoryInfo", d.memory(func(m nvml.Memory_v2) uint64 { return m.Used })},
+		own.MemoryFree:     {"nvmlDeviceGetMemoryInfo", d.memory(func(m nvml.Memory_v2) uint64 { return m.Free })},
+		own.MemoryReserved: {"nvmlDeviceGetMemoryInfo_v2", d.memory(func(m nvml.Memory_v2) uint64 { return m.Reserved })},
+
+		own.TemperatureGPU:      {"nvmlDeviceGetTemperature", number1(d.GetTemperature, nvml.TEMPERATURE_GPU)},
+		own.TemperatureSlowdown: {"nvmlDeviceGetTemperatureThreshold", number1(d.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_SLOWDOWN)},
+		own.TemperatureShutdown: {"nvmlDeviceGetTemperatureThreshold", number1(d.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_SHUTDOWN)},
+
+		own.PowerUsage: {"nvmlDeviceGetPowerUsage", number(d.GetPowerUsage)},
+		own.PowerLimit: {"nvmlDeviceGetEnforcedPowerLimit", number(d.GetEnforcedPowerLimit)},
+		own.Energy:     {"nvmlDeviceGetTotalEnergyConsumption", number(d.GetTotalEnergyConsumption)},
+
+		own.ClockGraphics:    {"nvmlDeviceGetClockInfo", number1(d.GetClockInfo, nvml.CLOCK_GRAPHICS)},
+		own.ClockSM:          {"nvmlDeviceGetClockInfo", number1(d.GetClockInfo, nvml.CLOCK_SM)},
+		own.ClockMemory:      {"nvmlDeviceGetClockInfo", number1(d.GetClockInfo, nvml.CLOCK_MEM)},
+		own.ClockVideo:       {"nvmlDeviceGetClockInfo", number1(d.GetClockInfo, nvml.CLOCK_VIDEO)},
+		own.ClockGraphicsMax: {"nvmlDeviceGetMaxClockInfo", number1(d.GetMaxClockInfo, nvml.CLOCK_GRAPHICS)},
+		own.ClockSMMax:       {"nvmlDeviceGetMaxClockInfo", number1(d.GetMaxClockInfo, nvml.CLOCK_SM)},
+		own.ClockMemoryMax:   {"nvmlDeviceGetMaxClockInfo", number1(d.GetMaxClockInfo, nvml.CLOCK_MEM)},
+		own.ClockVideoMax:    {"nvmlDeviceGetMaxClockInfo", number1(d.GetMaxClockInfo, nvml.CLOCK_VIDEO)},
+
+		own.ThrottleActive: d.throttleActive(),
+
+		own.RemappedCorrected:   {"nvmlDeviceGetRemappedRows", d.remapped(func(corrected, _ int, _, _ bool) uint64 { return uint64(corrected) })},
+		own.RemappedUncorrected: {"nvmlDeviceGetRemappedRows", d.remapped(func(_, uncorrected int, _, _ bool) uint64 { return uint64(uncorrected) })},
+		own.RemapPending:        {"nvmlDeviceGetRemappedRows", d.remapped(func(_, _ int, pending, _ bool) uint64 { return bit(pending) })},
+		own.RemapFailed:         {"nvmlDeviceGetRemappedRows", d.remapped(func(_, _ int, _, failed bool) uint64 { return bit(failed) })},
+
+		own.PCIeWidth:         {"nvmlDeviceGetCurrPcieLinkWidth", number(d.GetCurrPcieLinkWidth)},
+		own.PCIeWidthMax:      {"nvmlDeviceGetMaxPcieLinkWidth", number(d.GetMaxPcieLinkWidth)},
+		own.PCIeGeneration:    {"nvmlDeviceGetCurrPcieLinkGeneration", number(d.GetCurrPcieLinkGeneration)},
+		own.PCIeGenerationMax: {"nvmlDeviceGetMaxPcieLinkGeneration", number(d.GetMaxPcieLinkGeneration)},
+		own.PCIeReplays:       {"nvmlDeviceGetPcieReplayCounter", number(d.GetPcieReplayCounter)},
+		own.PCIeTransmit:      {"nvmlDeviceGetPcieThroughput", number1(d.GetPcieThroughput, nvml.PCIE_UTIL_TX_BYTES)},
+		own.PCIeReceive:       {"nvmlDeviceGetPcieThroughput", number1(d.GetPcieThroughput, nvml.PCIE_UTIL_RX_BYTES)},
+	}
+}
+
+type integer interface{ ~int | ~uint32 | ~uint64 }
+
+func number[N integer](get func() (N, nvml.Return)) func() (uint64, nvml.Return) {
+	return func() (uint64, nvml.Return) {
+		n, ret := get()
+		return uint64(n), ret
+	}
+}
+
+func number1[A any, N integer](get func(A) (N, nvml.Return), argument A) func() (uint64, nvml.Return) {
+	return number(func() (N, nvml.Return) { return get(argument) })
+}
+
+// first drops the sampling period.
+func first(get func() (uint32, uint32, nvml.Return)) func() (uint64, nvml.Return) {
+	return number(func() (uint32, nvml.Return) {
+		n, _, ret := get()
+		return n, ret
+	})
+}
+
+func (d *device) utilization(pick func(nvml.Utilization) uint32) func() (uint64, nvml.Return) {
+	return number(func() (uint32, nvml.Return) {
+		u, ret := d.GetUtilizationRates()
+		return pick(u), ret
+	})
+}
+
+// memory prefers the second version, where what the driver reserves is not part
+// of what is used.
+func (d *device) memory(pick func(nvml.Memory_v2) uint64) func() (uint64, nvml.Return) {
+	return func() (uint64, nvml.Return) {
+		if d.library.has("nvmlDeviceGetMemoryInfo_v2") {
+			if m, ret := d.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
+				return pick(m), ret
+			}
+		}
+		m, ret := d.GetMemoryInfo()
+		return pick(nvml.Memory_v2{Total: m.Total, Used: m.Used, Free: m.Free}), ret
+	}
+}
+
+// throttleActive has a newer name with the same numbers.
+func (d *device) throttleActive() call {
+	if d.library.has("nvmlDeviceGetCurrentClocksEventReasons") {
+		return call{"nvmlDeviceGetCurrentClocksEventReasons", number(d.GetCurrentClocksEventReasons)}
+	}
+	return call{"nvmlDeviceGetCurrentClocksThrottleReasons", number(d.GetCurrentClocksThrottleReasons)}
+}
+
+func (d *device) remapped(pick func(corrected, uncorrected int, pending, failed bool) uint64) func() (uint64, nvml.Return) {
+	return func() (uint64, nvml.Return) {
+		corrected, uncorrected, pending, failed, ret := d.GetRemappedRows()
+		return pick(corrected, uncorrected, pending, failed), ret
+	}
+}
+
+func bit(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}

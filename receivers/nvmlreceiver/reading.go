@@ -1,0 +1,57 @@
+package nvmlreceiver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+)
+
+// reading takes a snapshot: what changed as records, the rest as metrics.
+func (t *talk) reading(snapshot *wire.Snapshot) {
+	at := t.now()
+	lost, found := t.cards.update(snapshot, at)
+	for _, c := range lost {
+		t.tell(fault{pci: c.PCI, event: eventLost}, at)
+	}
+	for _, c := range found {
+		t.tell(fault{pci: c.PCI, event: eventRecovered}, at)
+	}
+	t.out.putLogs(t.convert.faults(t.faults.expire(at), t.cards, at))
+	t.out.putMetrics(t.convert.metrics(t.cards, t.ready.Driver, at))
+	t.count(snapshot)
+	t.known.Store(int64(len(t.cards.all)))
+	if names := t.cards.lost(); len(names) > 0 {
+		t.become(stateGPULost, strings.Join(names, ", "))
+		return
+	}
+	t.become(stateReady, fmt.Sprintf("%d GPUs, driver %s", len(snapshot.GPUs), t.ready.Driver))
+}
+
+// count counts calls that failed.
+func (t *talk) count(snapshot *wire.Snapshot) {
+	for _, gpu := range snapshot.GPUs {
+		for _, failure := range gpu.Failures {
+			t.telemetry.ReceiverNvmlCallFailures.Add(context.Background(), 1,
+				metric.WithAttributes(attribute.String("call", failure.Call), attribute.String("code", failure.Code)))
+		}
+		if gpu.Skipped > 0 {
+			t.telemetry.ReceiverNvmlProcessesSkipped.Add(context.Background(), int64(gpu.Skipped))
+		}
+	}
+}
+
+// event takes an event of the library. What cannot be told, or would blame
+// nobody, the kernel log tells better.
+func (t *talk) event(e *wire.Event) {
+	f, sound := t.convert.fault(e, t.cards)
+	if !sound {
+		t.telemetry.ReceiverNvmlEventsLost.Add(context.Background(), 1)
+		return
+	}
+	t.tell(f, t.now())
+}
