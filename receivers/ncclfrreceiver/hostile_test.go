@@ -136,6 +136,45 @@ func TestAFileReplacedWhileItWaits(t *testing.T) {
 	require.Empty(t, r.refusals())
 }
 
+// TestAFileThatGrowsWhileItIsRead: a writer appends without end. Each reading is
+// either of a state that was whole or says that the file changes.
+func TestAFileThatGrowsWhileItIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rank_0")
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	defer file.Close()
+	_, err = file.Write(make([]byte, 1<<20))
+	require.NoError(t, err)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = file.WriteAt([]byte{1}, 0)
+				_, _ = file.WriteString("more")
+			}
+		}
+	}()
+	changed := 0
+	for deadline := time.Now().Add(time.Minute); changed < 3 && time.Now().Before(deadline); {
+		c, err := readWhole(path, 1<<30)
+		if err != nil {
+			require.ErrorIs(t, err, errChanging)
+			changed++
+			continue
+		}
+		require.EqualValues(t, c.print.Size, len(c.data))
+	}
+	close(stop)
+	<-stopped
+	require.Equal(t, 3, changed)
+	_, err = readWhole(path, 1<<30)
+	require.NoError(t, err, "read when nobody writes")
+}
+
 // TestMoreFilesThanMaxFiles: the first are read, the rest is said and counted once.
 func TestMoreFilesThanMaxFiles(t *testing.T) {
 	r := newRig(t)

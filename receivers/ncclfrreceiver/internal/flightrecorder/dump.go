@@ -31,7 +31,7 @@ type Limits struct {
 }
 
 // DefaultLimits suffice for TORCH_FR_BUFFER_SIZE=20000 with stacks: 100 values
-// an entry. Hostile values of that number take some 300 MiB.
+// an entry. Hostile values of that number take up to 630 MiB.
 var DefaultLimits = Limits{Values: 4_000_000, Entries: 100_000}
 
 // Dump is one rank's Flight Recorder.
