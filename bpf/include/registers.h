@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The first arguments of a kernel function, for kprobes. Registers are ABI, not
- * kernel layout: arch/x86/include/uapi/asm/ptrace.h and
+ * The first arguments and the result of a function, for kprobes and uprobes.
+ * Registers are ABI, not kernel layout: arch/x86/include/uapi/asm/ptrace.h and
  * arch/arm64/include/uapi/asm/ptrace.h. Compile with -target amd64,arm64.
  */
 #ifndef TRACECORE_REGISTERS_H
@@ -19,6 +19,8 @@ struct pt_regs {
 #define first_argument(regs) ((regs)->di)
 #define second_argument(regs) ((regs)->si)
 #define third_argument(regs) ((regs)->dx)
+#define fourth_argument(regs) ((regs)->cx)
+#define return_value(regs) ((regs)->ax)
 
 #elif defined(__TARGET_ARCH_arm64)
 
@@ -29,6 +31,8 @@ struct pt_regs {
 #define first_argument(pt) ((pt)->regs[0])
 #define second_argument(pt) ((pt)->regs[1])
 #define third_argument(pt) ((pt)->regs[2])
+#define fourth_argument(pt) ((pt)->regs[3])
+#define return_value(pt) ((pt)->regs[0])
 
 #else
 #error "registers.h: compile with bpf2go -target amd64,arm64"

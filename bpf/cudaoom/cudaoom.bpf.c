@@ -1,0 +1,233 @@
+//go:build ignore
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Allocations of GPU memory that the CUDA driver refuses for want of it.
+ *
+ * The kernel is not told of an allocation that fails: what the driver library
+ * asks of its kernel module are pages, ioctls of an unpublished format. So the
+ * probe sits where every framework passes, on the exported functions of
+ * libcuda.so.1: the CUDA runtime that PyTorch and JAX use ends there, however it
+ * found the address (dlsym, cuGetProcAddress), because a uprobe is at the code
+ * and not at the call. An entry keeps the size, a return compares one number.
+ * Uprobes have no other alternative here: USDT marks do not exist in libcuda.
+ *
+ * Since Linux 4.17 (uprobes as perf events, 33ea4b24277b); ring buffers make it 5.8.
+ * A call costs two breakpoints, some microseconds (README.md has measured times);
+ * frameworks cache, so a job at work makes none for minutes. A record leaves the
+ * kernel for a refusal, and for the first success after one in the same thread.
+ */
+#include "bpf.h"
+#include "dropped.h"
+#include "registers.h"
+
+char dual_license[] SEC("license") = "Dual BSD/GPL";
+
+#define COMM_BYTES 16 /* TASK_COMM_LEN */
+
+/* cuda.h, enum cudaError_enum (CUresult): unchanged since CUDA 1. */
+#define CUDA_SUCCESS 0
+#define CUDA_ERROR_OUT_OF_MEMORY 2
+
+/* cuda.h, enum CUmemLocationType_enum */
+#define CU_MEM_LOCATION_TYPE_DEVICE 1
+
+#define DEVICE_UNKNOWN (-1)
+
+enum function {
+	FUNCTION_UNKNOWN,
+	FUNCTION_MEM_ALLOC,
+	FUNCTION_MEM_ALLOC_PITCH,
+	FUNCTION_MEM_ALLOC_MANAGED,
+	FUNCTION_MEM_ALLOC_ASYNC,
+	FUNCTION_MEM_ALLOC_FROM_POOL_ASYNC,
+	FUNCTION_MEM_CREATE,
+	FUNCTIONS,
+};
+
+enum outcome {
+	OUTCOME_REFUSED,   /* CUDA_ERROR_OUT_OF_MEMORY */
+	OUTCOME_SUCCEEDED, /* the first success of that thread after a refusal */
+};
+
+/* cuda.h, struct CUmemAllocationProp_st: the two words before location are type
+ * and requestedHandleTypes; the same since cuMemCreate came (CUDA 10.2). */
+struct allocation_prop {
+	__u32 type;
+	__u32 requested_handle_types;
+	__u32 location_type;
+	__s32 location_id;
+};
+
+struct event {
+	__u64 time_ns; /* boot clock */
+	__u64 size_bytes;
+	__u32 pid;
+	__u32 thread;
+	__s32 device; /* ordinal among the devices that the process sees, or DEVICE_UNKNOWN */
+	__u16 function;
+	__u16 outcome;
+	char comm[COMM_BYTES]; /* of the thread */
+};
+
+/* Keeps the type for bpf2go: a ring names none. */
+const struct event *event_type __attribute__((unused));
+const enum function *function_type __attribute__((unused));
+const enum outcome *outcome_type __attribute__((unused));
+
+/* A call that a thread is in. */
+struct call {
+	__u64 size_bytes;
+	__s32 device;
+	__u32 function;
+};
+
+/* events; a full ring refuses the record and counts it. User space sets its size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 * 1024);
+} events SEC(".maps");
+
+/*
+ * thread id → the call it is in. The return deletes it; of more threads than fit,
+ * and of those that end inside of a call, the least recently used gives way. A
+ * return without its call says nothing: one of two functions that share their
+ * code, or a call that began before the probe.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct call);
+} calls SEC(".maps");
+
+/*
+ * thread id → the size last refused. A success deletes it; the least recently used
+ * gives way, and then a success is not told: the refusal then stands.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, __u64);
+} refused SEC(".maps");
+
+static __always_inline int enter(__u32 function, __u64 size_bytes, __s32 device)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	struct call call = {
+		.size_bytes = size_bytes,
+		.device = device,
+		.function = function,
+	};
+
+	bpf_map_update_elem(&calls, &thread, &call, BPF_ANY);
+	return 0;
+}
+
+static __always_inline void tell(const struct call *call, __u32 outcome)
+{
+	__u64 current = bpf_get_current_pid_tgid();
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		count_dropped();
+		return;
+	}
+	zero(event);
+	event->time_ns = bpf_ktime_get_boot_ns();
+	event->size_bytes = call->size_bytes;
+	event->pid = current >> 32;
+	event->thread = current;
+	event->device = call->device;
+	event->function = call->function;
+	event->outcome = outcome;
+	bpf_get_current_comm(event->comm, sizeof(event->comm));
+	bpf_ringbuf_submit(event, 0);
+}
+
+/*
+ * Whether a success takes a refusal back: the same allocation, tried again after
+ * caches were freed (PyTorch), or a little less of it (XLA and TensorFlow ask for a
+ * tenth less each time, BFCAllocator::Extend). Anything below half is another
+ * allocation.
+ */
+static __always_inline bool takes_back(__u64 size_bytes, __u64 refused_bytes)
+{
+	return size_bytes >= refused_bytes / 2;
+}
+
+/* The return of each function: CUresult is an int. */
+SEC("uretprobe/allocation")
+int allocation_return(struct pt_regs *regs)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+	__u32 result = return_value(regs);
+	struct call *found = bpf_map_lookup_elem(&calls, &thread), call;
+	__u64 *refused_bytes;
+
+	if (!found)
+		return 0;
+	call = *found;
+	bpf_map_delete_elem(&calls, &thread);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+		bpf_map_update_elem(&refused, &thread, &call.size_bytes, BPF_ANY);
+		tell(&call, OUTCOME_REFUSED);
+		return 0;
+	}
+	if (result != CUDA_SUCCESS)
+		return 0;
+	refused_bytes = bpf_map_lookup_elem(&refused, &thread);
+	if (refused_bytes && takes_back(call.size_bytes, *refused_bytes)) {
+		bpf_map_delete_elem(&refused, &thread);
+		tell(&call, OUTCOME_SUCCEEDED);
+	}
+	return 0;
+}
+
+/* (CUdeviceptr *dptr, size_t bytesize) */
+SEC("uprobe/cuMemAlloc_v2")
+int mem_alloc(struct pt_regs *regs)
+{
+	return enter(FUNCTION_MEM_ALLOC, second_argument(regs), DEVICE_UNKNOWN);
+}
+
+/* (CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes) */
+SEC("uprobe/cuMemAllocPitch_v2")
+int mem_alloc_pitch(struct pt_regs *regs)
+{
+	return enter(FUNCTION_MEM_ALLOC_PITCH, third_argument(regs) * fourth_argument(regs), DEVICE_UNKNOWN);
+}
+
+/* (CUdeviceptr *dptr, size_t bytesize, unsigned int flags) */
+SEC("uprobe/cuMemAllocManaged")
+int mem_alloc_managed(struct pt_regs *regs)
+{
+	return enter(FUNCTION_MEM_ALLOC_MANAGED, second_argument(regs), DEVICE_UNKNOWN);
+}
+
+/* (CUdeviceptr *dptr, size_t bytesize, CUstream hStream) */
+SEC("uprobe/cuMemAllocAsync")
+int mem_alloc_async(struct pt_regs *regs)
+{
+	return enter(FUNCTION_MEM_ALLOC_ASYNC, second_argument(regs), DEVICE_UNKNOWN);
+}
+
+/* (CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) */
+SEC("uprobe/cuMemAllocFromPoolAsync")
+int mem_alloc_from_pool_async(struct pt_regs *regs)
+{
+	return enter(FUNCTION_MEM_ALLOC_FROM_POOL_ASYNC, second_argument(regs), DEVICE_UNKNOWN);
+}
+
+/* (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags) */
+SEC("uprobe/cuMemCreate")
+int mem_create(struct pt_regs *regs)
+{
+	struct allocation_prop prop = {};
+	__s32 device = DEVICE_UNKNOWN;
+
+	if (!bpf_probe_read_user(&prop, sizeof(prop), (void *)third_argument(regs)) &&
+	    prop.location_type == CU_MEM_LOCATION_TYPE_DEVICE)
+		device = prop.location_id;
+	return enter(FUNCTION_MEM_CREATE, second_argument(regs), device);
+}

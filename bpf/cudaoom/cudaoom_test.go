@@ -1,0 +1,186 @@
+//go:build linux && (amd64 || arm64)
+
+package cudaoom
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
+	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
+	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+const gib = 1 << 30
+
+func TestOpenFiresItsRung(t *testing.T) {
+	p := open(t, Options{})
+	require.Equal(t, probe.Report{
+		Probe: Name, Rung: RungUprobe,
+		Attempts: []probe.Attempt{{Rung: RungUprobe, Outcome: probe.OK, Fired: true}},
+	}, p.Report())
+	require.Equal(t, probe.Stats{}, p.Stats())
+	nothing(t, p)
+}
+
+func TestUnknownRungIsAnError(t *testing.T) {
+	_, err := Open(Options{Rung: "kprobe/nvidia"})
+	require.ErrorContains(t, err, RungUprobe)
+}
+
+// Each function, as a cause and the event it must make.
+func TestRefusalOfEachFunctionIsReported(t *testing.T) {
+	p := open(t, Options{})
+	j := job(t, install(t, fakejob.Functions()...))
+	require.Equal(t, Watched{Libraries: 1}, watch(t, p, j))
+	for _, tc := range []struct {
+		call   fakejob.Call
+		name   string
+		size   uint64
+		device int32
+	}{
+		{fakejob.Malloc(3*gib, fakejob.OutOfMemory), "cuMemAlloc", 3 * gib, DeviceUnknown},
+		{fakejob.Call{Function: "cuMemAllocPitch_v2", Size: 1 << 20, Rows: 4096, Result: fakejob.OutOfMemory}, "cuMemAllocPitch", 4 * gib, DeviceUnknown},
+		{fakejob.Call{Function: "cuMemAllocManaged", Size: 5, Result: fakejob.OutOfMemory}, "cuMemAllocManaged", 5, DeviceUnknown},
+		{fakejob.Call{Function: "cuMemAllocAsync", Size: 6, Result: fakejob.OutOfMemory}, "cuMemAllocAsync", 6, DeviceUnknown},
+		{fakejob.Call{Function: "cuMemAllocAsync_ptsz", Size: 7, Result: fakejob.OutOfMemory}, "cuMemAllocAsync", 7, DeviceUnknown},
+		{fakejob.Call{Function: "cuMemAllocFromPoolAsync", Size: 8, Result: fakejob.OutOfMemory}, "cuMemAllocFromPoolAsync", 8, DeviceUnknown},
+		{fakejob.Call{Function: "cuMemAllocFromPoolAsync_ptsz", Size: 9, Result: fakejob.OutOfMemory}, "cuMemAllocFromPoolAsync", 9, DeviceUnknown},
+		{fakejob.Create(20<<20, 3, fakejob.OutOfMemory), "cuMemCreate", 20 << 20, 3},
+		{fakejob.Call{Function: "cuMemCreate", Size: 10, Prop: &fakejob.Prop{LocationType: 3, LocationID: 1}, Result: fakejob.OutOfMemory}, "cuMemCreate", 10, DeviceUnknown},
+		{fakejob.Call{Function: "cuMemCreate", Size: 11, Result: fakejob.OutOfMemory}, "cuMemCreate", 11, DeviceUnknown},
+	} {
+		before := time.Now()
+		require.NoError(t, j.Do(tc.call))
+		e := next(t, p)
+		require.WithinRange(t, e.Time, before.Add(-time.Second), time.Now().Add(time.Second))
+		e.Time = time.Time{}
+		require.NotZero(t, e.Thread)
+		e.Thread = 0
+		require.Equal(t, Event{
+			PID: j.PID(), Comm: comm(t, j), SizeBytes: tc.size, Device: tc.device, Function: e.Function,
+		}, e)
+		require.Equal(t, tc.name, e.Function.String())
+	}
+	nothing(t, p)
+	require.EqualValues(t, 10, p.Stats().Events)
+}
+
+func TestSuccessIsToldOnceAfterARefusalAndNeverWithoutOne(t *testing.T) {
+	p := open(t, Options{})
+	j := job(t, install(t))
+	watch(t, p, j)
+	require.NoError(t, j.Do(fakejob.Malloc(gib, fakejob.Success), fakejob.Malloc(gib, fakejob.InvalidValue)))
+	nothing(t, p)
+
+	require.NoError(t, j.Do(
+		fakejob.Malloc(gib, fakejob.OutOfMemory),
+		fakejob.Malloc(gib/2-1, fakejob.Success),  // another, smaller allocation
+		fakejob.Malloc(gib, fakejob.InvalidValue), // neither refused nor granted
+		fakejob.Malloc(gib, fakejob.Success),
+		fakejob.Malloc(gib, fakejob.Success),
+	))
+	refused, granted := next(t, p), next(t, p)
+	require.False(t, refused.Succeeded)
+	require.True(t, granted.Succeeded)
+	require.Equal(t, refused.Thread, granted.Thread)
+	require.EqualValues(t, gib, granted.SizeBytes)
+	nothing(t, p)
+}
+
+// XLA asks for a tenth less each time until it gets something.
+func TestALittleLessTakesARefusalBack(t *testing.T) {
+	p := open(t, Options{})
+	j := job(t, install(t))
+	watch(t, p, j)
+	require.NoError(t, j.Do(
+		fakejob.Malloc(1000, fakejob.OutOfMemory), fakejob.Malloc(900, fakejob.OutOfMemory), fakejob.Malloc(810, fakejob.Success),
+	))
+	for _, want := range []struct {
+		size      uint64
+		succeeded bool
+	}{{1000, false}, {900, false}, {810, true}} {
+		e := next(t, p)
+		require.Equal(t, want.size, e.SizeBytes)
+		require.Equal(t, want.succeeded, e.Succeeded)
+	}
+	nothing(t, p)
+}
+
+func TestSuccessOfAnotherProcessTakesNothingBack(t *testing.T) {
+	p := open(t, Options{})
+	library := install(t)
+	one, other := job(t, library), job(t, library)
+	require.Equal(t, Watched{Libraries: 1}, watch(t, p, one, other))
+	require.NoError(t, one.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+	require.NoError(t, other.Do(fakejob.Malloc(gib, fakejob.Success)))
+	require.Equal(t, one.PID(), next(t, p).PID)
+	nothing(t, p)
+}
+
+func TestFullRingCountsWhatItDrops(t *testing.T) {
+	p := open(t, Options{RingBytes: uint32(os.Getpagesize())})
+	j := job(t, install(t))
+	watch(t, p, j)
+	for range os.Getpagesize() / 48 { // each record takes more
+		require.NoError(t, j.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+	}
+	require.Positive(t, p.Stats().Dropped)
+	require.NoError(t, p.Close())
+	require.Positive(t, p.Stats().Dropped, "the counters stay readable")
+}
+
+func TestCloseUnblocksReadAndMayComeTwice(t *testing.T) {
+	p := open(t, Options{})
+	done := make(chan error)
+	go func() { done <- p.Read(new(Event)) }()
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, <-done, probe.ErrClosed)
+	require.NoError(t, p.Close())
+	_, err := p.Watch(nil)
+	require.ErrorIs(t, err, probe.ErrClosed)
+}
+
+// The self-test's child under a seccomp filter: without a probe it must live.
+func TestConfinedChildLivesWithoutAProbe(t *testing.T) {
+	for range 20 {
+		survived, err := standin.Confined(1)
+		require.NoError(t, err)
+		require.True(t, survived)
+	}
+}
+
+func TestKernelWithoutUprobesIsNamed(t *testing.T) {
+	err := uprobeProblem(os.DirFS(t.TempDir()))
+	require.ErrorContains(t, err, "no uprobes")
+}
+
+// BenchmarkCall is a call of the library as a job makes it, with and without the
+// probe on it: granted, as almost all are, and refused.
+func BenchmarkCall(b *testing.B) {
+	privtest.Require(b)
+	for _, bench := range []struct {
+		name   string
+		probe  bool
+		result uint32
+	}{{"without probe", false, fakejob.Success}, {"granted", true, fakejob.Success}, {"refused", true, fakejob.OutOfMemory}} {
+		b.Run(strings.ReplaceAll(bench.name, " ", "_"), func(b *testing.B) {
+			if bench.probe {
+				p := open(b, Options{})
+				offset, err := fileOffset(standin.Entry())
+				require.NoError(b, err)
+				links, err := p.hooks.attach("/proc/self/exe", map[string]uint64{"cuMemAlloc_v2": offset})
+				require.NoError(b, err)
+				b.Cleanup(func() { require.NoError(b, detach(links)) })
+			}
+			for b.Loop() {
+				standin.Alloc(standin.Entry(), gib, nil, bench.result)
+			}
+		})
+	}
+}

@@ -1,0 +1,164 @@
+//go:build linux && (amd64 || arm64)
+
+// Package fakejob is a process that has a libcuda mapped and calls it, for tests: a
+// library file of this package's making, with the symbols of the true one, whose
+// functions return what the test says. A binary that starts a job begins with
+//
+//	if fakejob.IsChild() {
+//		os.Exit(fakejob.Child())
+//	}
+package fakejob
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+
+	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
+)
+
+// Results of a call, cuda.h.
+const (
+	Success      = 0
+	InvalidValue = 1
+	OutOfMemory  = 2
+)
+
+// Prop is the beginning of cuda.h's struct CUmemAllocationProp_st.
+type Prop = standin.Prop
+
+// Call is one call of the library.
+type Call struct {
+	Function string // as libcuda exports it
+	// Size is the second argument; of cuMemAllocPitch_v2 the third, whose fourth
+	// is Rows.
+	Size, Rows uint64
+	Prop       *Prop  // third argument of cuMemCreate
+	Result     uint32 // what the function returns
+}
+
+// Malloc is what cudaMalloc comes to.
+func Malloc(bytes uint64, result uint32) Call {
+	return Call{Function: "cuMemAlloc_v2", Size: bytes, Result: result}
+}
+
+// Create is what PyTorch's expandable segments call.
+func Create(bytes uint64, device int32, result uint32) Call {
+	const pinned, onDevice = 1, 1 // CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE
+	return Call{
+		Function: "cuMemCreate", Size: bytes, Result: result,
+		Prop: &Prop{Type: pinned, LocationType: onDevice, LocationID: device},
+	}
+}
+
+// variable holds the file of the library that a job maps.
+const variable = "TRACECORE_FAKE_CUDA_JOB"
+
+// IsChild reports whether this process is a job.
+func IsChild() bool { return os.Getenv(variable) != "" }
+
+// Child maps the library and makes the calls it reads, in one thread, until there
+// are no more.
+func Child() int {
+	runtime.LockOSThread()
+	base, err := mapLibrary(os.Getenv(variable))
+	if err == nil {
+		err = serve(base)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func serve(base uintptr) error {
+	calls, results := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for {
+		var c Call
+		if err := calls.Decode(&c); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		at, err := c.entry(base)
+		if err != nil {
+			return err
+		}
+		if err := results.Encode(c.do(at)); err != nil {
+			return err
+		}
+	}
+}
+
+func (c Call) do(at uintptr) uint32 {
+	if c.Function == "cuMemAllocPitch_v2" {
+		return standin.AllocPitch(at, c.Size, c.Rows, c.Result)
+	}
+	return standin.Alloc(at, c.Size, c.Prop, c.Result)
+}
+
+// Job is a running job.
+type Job struct {
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	calls   *json.Encoder
+	results *json.Decoder
+}
+
+// Start starts this program as a job with a library and this environment, and waits
+// until it has the library mapped. Close ends it.
+func Start(library string, environment ...string) (*Job, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{cmd: exec.Command(self)}
+	j.cmd.Env = append([]string{variable + "=" + library}, environment...)
+	j.cmd.Stderr = os.Stderr
+	if j.stdin, err = j.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := j.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := j.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a job: %w", err)
+	}
+	j.calls, j.results = json.NewEncoder(j.stdin), json.NewDecoder(bufio.NewReader(stdout))
+	if err := j.Do(Malloc(1, Success)); err != nil {
+		return nil, errors.Join(fmt.Errorf("start a job: %w", err), j.Close())
+	}
+	return j, nil
+}
+
+// PID is the job's process.
+func (j *Job) PID() uint32 { return uint32(j.cmd.Process.Pid) }
+
+// Do makes calls, waiting for each.
+func (j *Job) Do(calls ...Call) error {
+	for _, c := range calls {
+		if err := j.calls.Encode(c); err != nil {
+			return err
+		}
+		var result uint32
+		if err := j.results.Decode(&result); err != nil {
+			return err
+		}
+		if result != c.Result {
+			return fmt.Errorf("%s returned %d, was told to return %d", c.Function, result, c.Result)
+		}
+	}
+	return nil
+}
+
+// Close lets the job end, as by exit(0), and waits for it.
+func (j *Job) Close() error {
+	return errors.Join(j.stdin.Close(), j.cmd.Wait())
+}

@@ -1,0 +1,184 @@
+//go:build linux && (amd64 || arm64)
+
+package cudaoom
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
+)
+
+func TestLibraryIsDetachedWhenItsLastProcessIsGone(t *testing.T) {
+	p := open(t, Options{})
+	library := install(t)
+	first, second := job(t, library), job(t, library)
+	require.Equal(t, Watched{Libraries: 1}, watch(t, p, first, second))
+	require.NoError(t, first.Close())
+	require.Equal(t, Watched{Libraries: 1}, watch(t, p, second))
+	require.NoError(t, second.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+	require.Equal(t, second.PID(), next(t, p).PID)
+
+	require.Equal(t, Watched{}, watch(t, p))
+	require.NoError(t, second.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+	nothing(t, p)
+	require.Equal(t, Watched{Libraries: 1}, watch(t, p, second), "and found again")
+	require.NoError(t, second.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+	require.Equal(t, second.PID(), next(t, p).PID)
+}
+
+// A container with a driver of its own, beside one with the host's.
+func TestEachLibraryIsAttachedOnItsOwn(t *testing.T) {
+	p := open(t, Options{})
+	one, other := job(t, install(t)), job(t, install(t))
+	require.Equal(t, Watched{Libraries: 2}, watch(t, p, one, other))
+	for _, j := range []*fakejob.Job{one, other} {
+		require.NoError(t, j.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+		require.Equal(t, j.PID(), next(t, p).PID)
+	}
+}
+
+func TestProcessThatMapsTheLibraryLaterIsSeen(t *testing.T) {
+	p := open(t, Options{})
+	library := install(t)
+	watched := job(t, library)
+	watch(t, p, watched)
+	late := job(t, library) // nobody told the probe of it
+	require.NoError(t, late.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+	require.Equal(t, late.PID(), next(t, p).PID)
+}
+
+// A driver update replaces the file under a job that runs on.
+func TestLibraryThatWasReplacedIsStillWatched(t *testing.T) {
+	p := open(t, Options{})
+	library := install(t)
+	j := job(t, library)
+	require.NoError(t, os.Remove(library))
+	require.NoError(t, os.WriteFile(library, []byte("not a library"), 0o644))
+	require.Equal(t, Watched{Libraries: 1}, watch(t, p, j))
+	require.NoError(t, j.Do(fakejob.Create(2<<20, 0, fakejob.OutOfMemory)))
+	require.Equal(t, MemCreate, next(t, p).Function)
+}
+
+func TestLibrariesBeyondTheLimitAreCountedAndHadWhenThereIsRoom(t *testing.T) {
+	p := open(t, Options{MaxLibraries: 1})
+	first := job(t, install(t))
+	require.Equal(t, Watched{Libraries: 1}, watch(t, p, first))
+	second := job(t, install(t))
+	for range 3 {
+		require.Equal(t, Watched{Libraries: 1, Over: 1}, watch(t, p, first, second))
+	}
+	watch(t, p, second) // the first is gone
+	require.Equal(t, Watched{Libraries: 1}, watch(t, p, second))
+	require.NoError(t, second.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+	require.Equal(t, second.PID(), next(t, p).PID)
+}
+
+func TestDriverWithoutTheNewerFunctionsIsWatchedAllTheSame(t *testing.T) {
+	p := open(t, Options{})
+	j := job(t, install(t, "cuMemAlloc_v2", "cuMemAllocManaged"))
+	require.Equal(t, Watched{Libraries: 1}, watch(t, p, j))
+	require.NoError(t, j.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+	require.Equal(t, MemAlloc, next(t, p).Function)
+}
+
+// A file of that name without the driver's functions: said once, tried again after
+// the longest pause.
+func TestLibraryThatCannotBeAttachedIsTriedAgainNowAndThen(t *testing.T) {
+	p := open(t, Options{})
+	j := job(t, bareLibrary(t))
+	w, err := p.Watch(processes(j))
+	require.NoError(t, err)
+	require.ErrorContains(t, w.Err, "exports none of the driver's allocation functions")
+	require.Equal(t, 1, w.Failed)
+	told := 0
+	for range 2 * (maxPause + 1) {
+		w, err = p.Watch(processes(j))
+		require.NoError(t, err)
+		require.Equal(t, 1, w.Failed)
+		if w.Err != nil {
+			told++
+		}
+	}
+	require.Equal(t, 2, told)
+}
+
+// bareLibrary is a libcuda with one function that no driver has.
+func bareLibrary(t *testing.T) string {
+	library := filepath.Join(t.TempDir(), fakejob.LibraryName)
+	file := fakejob.Library([]string{"cuMemAlloc_v2"})
+	for i := range file[:4096] {
+		if string(file[i:i+5]) == "cuMem" {
+			file[i] = 'x'
+		}
+	}
+	require.NoError(t, os.WriteFile(library, file, 0o755))
+	return library
+}
+
+func TestProcessesWithoutALibraryAreLookedAtEverMoreRarely(t *testing.T) {
+	p := &Probe{proc: newProcfs(""), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
+	own := []Process{{PID: uint32(os.Getpid())}}
+	rounds := 0
+	for range 1000 {
+		_, err := p.Watch(own)
+		require.NoError(t, err)
+		rounds++
+	}
+	looks := p.processes[own[0].PID].looks
+	require.Greater(t, looks, rounds/maxPause)
+	require.Less(t, looks, rounds/4)
+
+	own[0].Start = time.Now() // another process by that number
+	_, err := p.Watch(own)
+	require.NoError(t, err)
+	require.Equal(t, 1, p.processes[own[0].PID].looks)
+	_, err = p.Watch(nil)
+	require.NoError(t, err)
+	require.Empty(t, p.processes)
+}
+
+func TestProcessThatCannotBeReadIsCountedAndTriedAgain(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "7", "maps"), 0o755)) // a folder cannot be read
+	p := &Probe{proc: newProcfs(root), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
+	for range 2 {
+		w, err := p.Watch([]Process{{PID: 7}, {PID: 8}}) // 8 is gone
+		require.NoError(t, err)
+		require.Equal(t, 1, w.Unreadable)
+		require.ErrorContains(t, w.Err, "read the memory map of process 7")
+	}
+}
+
+// A process that holds the lock of its memory map, for as long as it is stuck.
+func TestStuckProcessesDoNotHoldTheOthers(t *testing.T) {
+	p := &Probe{proc: newProcfs(""), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
+	for range maxStuckReads {
+		p.proc.slots <- struct{}{}
+	}
+	w, err := p.Watch([]Process{{PID: uint32(os.Getpid())}})
+	require.NoError(t, err)
+	require.Equal(t, 1, w.Unreadable)
+	require.ErrorIs(t, w.Err, errStuck)
+}
+
+func TestFileThatTookTheLibrarysNameIsNotOpened(t *testing.T) {
+	root, name := t.TempDir(), "/usr/lib/libcuda.so.1"
+	file := filepath.Join(root, "7", "root", name)
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte("x"), 0o644))
+	_, err := newProcfs(root).open(7, mapping{library{"fd:01", 1}, "1-2", name})
+	require.ErrorContains(t, err, "another file has its name")
+}
+
+func TestProcRootComesFromTheEnvironment(t *testing.T) {
+	t.Setenv("HOST_PROC", "/host/proc")
+	require.Equal(t, "/host/proc/7/maps", newProcfs("").path(7, "maps"))
+	require.Equal(t, "/mine/7/maps", newProcfs("/mine").path(7, "maps"))
+	t.Setenv("HOST_PROC", "")
+	require.Equal(t, "/proc/7/maps", newProcfs("").path(7, "maps"))
+}
