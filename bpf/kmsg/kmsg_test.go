@@ -22,7 +22,7 @@ import (
 
 // The first thread has the process's number, which is what the tests look for. A
 // goroutine is sure to run on it only when locked to it while packages initialize.
-func init() {
+func init() { //nolint:gochecknoinits // only there is the first thread still certain
 	if os.Getenv(childVar) != "" {
 		runtime.LockOSThread()
 	}
