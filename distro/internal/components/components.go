@@ -44,6 +44,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver"
+	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver"
 )
 
@@ -78,6 +79,7 @@ func receivers() []part[receiver.Factory] {
 		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},
 		{ncclfrreceiver.NewFactory(), own + "receivers/ncclfrreceiver"},
 		{ncclsockreceiver.NewFactory(), own + "receivers/ncclsockreceiver"},
+		{nvmlreceiver.NewFactory(), own + "receivers/nvmlreceiver"},
 		{oomkillreceiver.NewFactory(), own + "receivers/oomkillreceiver"},
 	}
 }

@@ -96,8 +96,9 @@ func TestAnEventOfOthersIsANeedAndNoProbesFault(t *testing.T) {
 // TestSourcesListEveryEventOfOurReceivers holds the list to what the receivers
 // declare that they emit.
 func TestSourcesListEveryEventOfOurReceivers(t *testing.T) {
-	// What receivers read that is no probe: dumps on disk, the API of a cluster.
-	others := []string{"ncclfrreceiver", "k8seventsreceiver"}
+	// What receivers read that is no probe: dumps on disk, the API of a cluster, a
+	// vendor's library.
+	others := []string{"ncclfrreceiver", "k8seventsreceiver", "nvmlreceiver"}
 	declared := map[string]bool{}
 	files, err := filepath.Glob("../../../receivers/*/metadata.yaml")
 	require.NoError(t, err)
