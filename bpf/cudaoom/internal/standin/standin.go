@@ -33,9 +33,6 @@ func AllocPitch(function uintptr, width, rows uint64, result uint32) uint32 {
 	return callPitch(function, &address, &pitch, width, rows, uintptr(result))
 }
 
-// refuse is the function whose address is Entry. Go does not call it: its convention is C's.
-func refuse()
-
 func entry() uintptr
 
 //go:noescape

@@ -3,13 +3,13 @@
 
 #include "textflag.h"
 
-TEXT ·refuse(SB), NOSPLIT|NOFRAME, $0-0
+TEXT refuse<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVL R8, AX
 	RET
 
 // func entry() uintptr
 TEXT ·entry(SB), NOSPLIT, $0-8
-	LEAQ ·refuse(SB), AX
+	LEAQ refuse<>(SB), AX
 	MOVQ AX, ret+0(FP)
 	RET
 

@@ -3,13 +3,13 @@
 
 #include "textflag.h"
 
-TEXT ·refuse(SB), NOSPLIT|NOFRAME, $0-0
+TEXT refuse<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVW R4, R0
 	RET
 
 // func entry() uintptr
 TEXT ·entry(SB), NOSPLIT, $0-8
-	MOVD $·refuse(SB), R0
+	MOVD $refuse<>(SB), R0
 	MOVD R0, ret+0(FP)
 	RET
 
