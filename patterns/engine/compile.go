@@ -55,7 +55,8 @@ type link struct {
 	no            int
 	cause, effect *ruleState
 	mine, theirs  []int
-	within        int64
+	after, within int64
+	unless        []*watch
 }
 
 // condition is an OTTL condition in one of both contexts; zero is true.
@@ -210,7 +211,10 @@ func (e *Engine) compileLinks(s *ruleState, byName map[string]*ruleState) {
 		other := byName[x.Pattern]
 		l := &link{
 			no: e.links, cause: s, effect: other, within: int64(x.Within),
-			mine: s.positions(x.Mine), theirs: other.positions(x.Theirs),
+			mine: s.positions(x.Mine), theirs: other.positions(x.Theirs), after: int64(x.After),
+		}
+		for _, name := range x.Unless {
+			l.unless = append(l.unless, s.watchOf(name))
 		}
 		e.links++
 		s.causes = append(s.causes, l)

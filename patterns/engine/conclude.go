@@ -239,7 +239,7 @@ func (e *Engine) fireInstance(inst *instance) {
 		v.nextQuiet = 0
 		e.touchVerdict(inst)
 	}
-	if at, ok := inst.newDeadline(e.watermark()); ok {
+	if at, ok := inst.newDeadline(e.watermark()); ok && !inst.past {
 		e.evaluate(inst, at, false)
 	}
 	if !inst.dead && e.expireAt(inst) <= e.now {
@@ -268,6 +268,9 @@ func (inst *instance) newDeadline(watermark int64) (int64, bool) {
 // expireAt is when inst leaves the state if nothing more comes. Without a
 // verdict that is when its marks can no longer be part of one.
 func (e *Engine) expireAt(inst *instance) int64 {
+	if inst.past {
+		return e.pastUntil(inst)
+	}
 	r := inst.state.rule
 	quiet := int64(r.Within)
 	for _, w := range inst.state.watches {
@@ -280,6 +283,10 @@ func (e *Engine) expireAt(inst *instance) int64 {
 }
 
 func (e *Engine) expire(inst *instance) {
+	if inst.past {
+		e.drop(inst)
+		return
+	}
 	e.stats.Expired++
 	if v := inst.verdict; v != nil && v.resolved == 0 && inst.state.rule.OnExpiry == rule.Resolve {
 		at := inst.touched + int64(inst.state.rule.Expires)
@@ -288,7 +295,24 @@ func (e *Engine) expire(inst *instance) {
 			Shows: "nothing more was seen for " + inst.state.rule.Expires.String(),
 		})
 	}
+	if v := inst.verdict; v != nil && !v.withdrawn && e.pastUntil(inst) > e.now {
+		inst.past = true
+		e.leave(inst)
+		return
+	}
 	e.drop(inst)
+}
+
+// pastUntil is how long an expired fault is kept because what it explains shows
+// only after a time.
+func (e *Engine) pastUntil(inst *instance) int64 {
+	until := int64(0)
+	for _, l := range inst.state.causes {
+		if l.after > 0 {
+			until = max(until, inst.verdict.onset+l.within+int64(e.opts.Lateness)+1)
+		}
+	}
+	return until
 }
 
 // reschedule has inst looked at when next something is due.

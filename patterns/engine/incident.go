@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"strconv"
 )
@@ -80,11 +81,8 @@ func linkKey(l *link, tuple string) string { return strconv.Itoa(l.no) + "/" + t
 // smaller pattern id and verdict id.
 func (e *Engine) explain(cause, effect *instance, l *link) {
 	a, b := cause.verdict, effect.verdict
-	early, late := int64(e.opts.Lateness), b.onset-a.onset
 	switch {
-	case cause == effect, late < -early, late > l.within:
-		return
-	case a.resolved != 0 && b.onset > a.resolved+early, a.withdrawn, b.withdrawn:
+	case cause == effect, !e.inTime(cause, effect, l), a.withdrawn, b.withdrawn:
 		return
 	case b.parent == nil && b.root != b.id: // its cause has left the state
 		return
@@ -108,6 +106,23 @@ func (e *Engine) explain(cause, effect *instance, l *link) {
 	if a.resolved != 0 {
 		e.resolveWith(effect, cause)
 	}
+}
+
+// inTime reports whether effect began when l allows: within its time from the
+// cause, or up to the lateness before it; not after the cause has cleared. That
+// nothing more was heard of a cause clears nothing where effects come after a time.
+func (e *Engine) inTime(cause, effect *instance, l *link) bool {
+	early, began := int64(e.opts.Lateness), effect.verdict.onset
+	a := cause.verdict
+	switch late := began - a.onset; {
+	case late > l.within, l.after == 0 && late < -early, l.after > 0 && late < l.after:
+		return false
+	case a.resolved != 0 && !cause.past && began > a.resolved+early:
+		return false
+	}
+	return !slices.ContainsFunc(l.unless, func(w *watch) bool {
+		return cause.holds(w, math.MinInt64, began-l.after, e.watermark())
+	})
 }
 
 func betterCause(a *instance, via *link, b *instance, viaB *link) bool {

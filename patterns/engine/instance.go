@@ -22,6 +22,7 @@ type instance struct {
 	linkKeys []string    // where linked has it
 	verdict  *conclusion // nil while its evidence does not suffice
 
+	past    bool // it expired, and is kept for effects that show later
 	revised bool // a finding was replaced: all that rested on it is judged anew
 
 	element *list.Element // in waiting or, with a verdict, in open
@@ -243,10 +244,7 @@ func (e *Engine) drop(inst *instance) {
 		return
 	}
 	inst.dead, inst.wait = true, 0 // what waits for it is stale
-	if inst.state.instances[inst.key] == inst {
-		delete(inst.state.instances, inst.key)
-	}
-	e.unjoin(inst)
+	e.leave(inst)
 	if inst.verdict == nil {
 		e.waiting.remove(inst.element)
 		return
@@ -254,4 +252,12 @@ func (e *Engine) drop(inst *instance) {
 	e.emit(inst)
 	e.unlink(inst)
 	e.open.remove(inst.element)
+}
+
+// leave has no more records join inst.
+func (e *Engine) leave(inst *instance) {
+	if inst.state.instances[inst.key] == inst {
+		delete(inst.state.instances, inst.key)
+	}
+	e.unjoin(inst)
 }

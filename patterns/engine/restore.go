@@ -76,12 +76,13 @@ func (s *ruleState) watchOf(name string) *watch {
 
 func (e *Engine) restoreFault(f *savedFault, byID map[string]*instance) {
 	s := e.ruleOf(f.Rule, f.Fields)
-	if s == nil || s.instances[f.Key] != nil {
+	past := f.Past && f.Verdict != nil
+	if s == nil || !past && s.instances[f.Key] != nil {
 		return
 	}
 	inst := &instance{
 		state: s, key: f.Key, seq: f.Seq, marks: make([][]mark, len(s.watches)), folded: make([]float64, len(s.watches)),
-		ranks: f.Ranks, touched: f.Touched, after: f.After,
+		ranks: f.Ranks, touched: f.Touched, after: f.After, past: past,
 	}
 	for name, marks := range f.Marks {
 		w := s.watchOf(name)
@@ -93,7 +94,9 @@ func (e *Engine) restoreFault(f *savedFault, byID map[string]*instance) {
 			inst.learn(&marks[i])
 		}
 	}
-	s.instances[f.Key] = inst
+	if !past {
+		s.instances[f.Key] = inst
+	}
 	e.seq = max(e.seq, f.Seq)
 	if f.Verdict == nil {
 		inst.element = e.waiting.add(inst)
@@ -172,7 +175,7 @@ func (e *Engine) indexInOrder() {
 	for _, inst := range all {
 		for i, w := range inst.state.watches {
 			for j := range inst.marks[i] {
-				if w.join < 0 {
+				if w.join < 0 && !inst.past {
 					e.index(inst, inst.marks[i][j].Values)
 				}
 			}

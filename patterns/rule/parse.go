@@ -123,10 +123,16 @@ func (d *decoder) explains(r *Rule) value {
 				{"pattern", d.text("pattern", &x.Pattern), needed, "whose verdicts"},
 				{"on", d.strings("field", &on), needed, "fields that both share; `mine=theirs` when the names differ"},
 				{"within", d.duration(&x.Within), "5m", "how long after this one at most"},
+				{"after", d.duration(&x.After), "", "how long after this one at least, although it expired meanwhile: what a watchdog tells"},
+				{"unless", d.strings("evidence", &x.Unless), "", "not where one of these of this pattern was seen, up to `after` before the other"},
 			}), func(n *yaml.Node) {
 				x.at = at(n)
 				x.share(on)
 				d.afterwards(func() {
+					d.checkAfter(n, x)
+					for _, name := range x.Unless {
+						d.known(n, "evidence", name, evidenceNames(r.Evidence))
+					}
 					for _, field := range x.Mine {
 						d.known(n, "field", field, r.FieldNames())
 					}
@@ -134,6 +140,15 @@ func (d *decoder) explains(r *Rule) value {
 				r.Explains = append(r.Explains, *x)
 			}
 	})
+}
+
+func (d *decoder) checkAfter(n *yaml.Node, x *Explain) {
+	switch {
+	case x.After != 0 && x.After >= x.Within:
+		d.fail(n, "after %v is not before within %v: write a smaller after", x.After, x.Within)
+	case len(x.Unless) > 0 && x.After == 0:
+		d.fail(n, "unless looks at what was seen up to after before the other: write after")
+	}
 }
 
 // share takes the fields that both patterns share, as they are written.

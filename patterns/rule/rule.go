@@ -148,8 +148,12 @@ type Explain struct {
 	Pattern string
 	Mine    []string // fields of this pattern
 	Theirs  []string // fields of the other, in the same order
-	Within  time.Duration
-	at      position
+	// After is how long after it such a verdict begins at least, 0 for one that may
+	// begin with it: what a watchdog tells, when this one may be history.
+	After  time.Duration
+	Within time.Duration
+	Unless []string // evidence that, seen before After ends, says that it is not so
+	at     position
 }
 
 // OnMetrics reports whether e watches metrics rather than logs.
