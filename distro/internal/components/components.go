@@ -14,7 +14,6 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/filelogreceiver"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/hostmetricsreceiver"
-	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/envprovider"
@@ -75,7 +74,6 @@ func receivers() []part[receiver.Factory] {
 		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
 		{filelogreceiver.NewFactory(), contrib + "receiver/filelogreceiver"},
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
-		{prometheusreceiver.NewFactory(), contrib + "receiver/prometheusreceiver"},
 		{fusefaultreceiver.NewFactory(), own + "receivers/fusefaultreceiver"},
 		{k8seventsreceiver.NewFactory(), own + "receivers/k8seventsreceiver"},
 		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},
