@@ -60,6 +60,7 @@ func end(ended chan<- int, code int) {
 // readCommands runs beside the calls: the end of the commands ends the helper
 // though a call hangs.
 func readCommands(commands io.Reader, polls chan<- struct{}, ended chan<- int) {
+	defer close(polls)
 	lines := bufio.NewScanner(commands)
 	for lines.Scan() {
 		if lines.Text() != wire.Poll {

@@ -1,0 +1,298 @@
+package nvmlreceiver
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/metadatatest"
+	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
+	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+)
+
+// fakeHelper answers as a test tells it.
+type fakeHelper struct {
+	messages chan wire.Message
+	gone     chan struct{}
+	answer   func() wire.Message // to a poll; nil: silence
+	immortal bool
+	once     sync.Once
+}
+
+func newFakeHelper(answer func() wire.Message, first ...wire.Message) *fakeHelper {
+	h := &fakeHelper{messages: make(chan wire.Message, 10000), gone: make(chan struct{}), answer: answer}
+	for _, m := range first {
+		h.messages <- m
+	}
+	return h
+}
+
+func (h *fakeHelper) Messages() <-chan wire.Message { return h.messages }
+func (h *fakeHelper) Gone() <-chan struct{}         { return h.gone }
+
+func (h *fakeHelper) Poll() error {
+	if h.answer != nil {
+		h.messages <- h.answer()
+	}
+	return nil
+}
+
+func (h *fakeHelper) Close() string {
+	if !h.immortal {
+		h.once.Do(func() { close(h.gone) })
+	}
+	return "exit status 139: said its last"
+}
+
+// crashed is a helper that ends after what it has said.
+func crashed(first ...wire.Message) *fakeHelper {
+	h := newFakeHelper(nil, first...)
+	close(h.messages)
+	return h
+}
+
+// found is the first message of a helper.
+func found(name string) wire.Message {
+	return wire.Message{State: &wire.State{Name: name, Detail: "detail"}}
+}
+
+func healthy() wire.Message { return wire.Message{Snapshot: snapshot(gpu("a"), gpu("b"))} }
+
+// fakeHost hears component status.
+type fakeHost struct{ statuses chan *componentstatus.Event }
+
+func (fakeHost) GetExtensions() map[component.ID]component.Component { return nil }
+func (h fakeHost) Report(event *componentstatus.Event)               { h.statuses <- event }
+
+// helpers starts one helper after the other; the last stays.
+type helpers struct {
+	mu      sync.Mutex
+	next    []func() (session, error)
+	started int
+}
+
+func (h *helpers) start(*Config, uint64) (session, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.next[min(h.started, len(h.next)-1)]
+	h.started++
+	return one()
+}
+
+func (h *helpers) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.started
+}
+
+func gives(h *fakeHelper) func() (session, error) { return func() (session, error) { return h, nil } }
+
+func fails(err error) func() (session, error) { return func() (session, error) { return nil, err } }
+
+func makeMonitor(t *testing.T, start starter, settings receiver.Settings, change ...func(*Config)) (*monitor, *consumertest.LogsSink) {
+	config := createDefaultConfig().(*Config)
+	config.CollectionInterval, config.RetryInterval, config.CallTimeout = time.Millisecond, time.Millisecond, 20*time.Second
+	for _, c := range change {
+		c(config)
+	}
+	sink := new(consumertest.LogsSink)
+	logs, err := newFactory(start).CreateLogs(t.Context(), settings, config, sink)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, logs.Shutdown(context.Background())) })
+	return logs.(*instance).monitor, sink
+}
+
+func until(t *testing.T, m *monitor, state string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return m.state.Load().name == state }, deadline, time.Millisecond, state)
+}
+
+func TestStatesOfTheHelper(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first func() (session, error)
+		state string
+		says  string
+	}{
+		"not installed":      {fails(errNoHelper), stateNoHelper, "no helper program"},
+		"cannot be started":  {fails(errors.New("no more processes")), stateFailed, "no more processes"},
+		"built without cgo":  {gives(newFakeHelper(nil, found(wire.NoCgo))), stateNoCgo, "C compiler"},
+		"no library":         {gives(newFakeHelper(nil, found(wire.LibraryAbsent))), stateAbsent, "libnvidia-ml.so.1"},
+		"no driver":          {gives(newFakeHelper(nil, found(wire.DriverNotLoaded))), stateNoDriver, "nvidia module"},
+		"another error":      {gives(newFakeHelper(nil, found(wire.Failed))), stateFailed, "detail"},
+		"a state of its own": {gives(newFakeHelper(nil, found("happy"))), stateFailed, "detail"},
+		"dies at once":       {gives(crashed()), stateCrashed, "said its last"},
+		"dies later":         {gives(crashed(found(wire.Ready))), stateCrashed, "said its last"},
+		"a call hangs":       {gives(newFakeHelper(nil, found(wire.Ready), wire.Message{Hung: &wire.Hung{Call: "energy", GPU: "a"}})), stateHung, "energy of GPU a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recovers := make(chan struct{})
+			h := &helpers{next: []func() (session, error){tc.first, func() (session, error) {
+				<-recovers // the state before can be seen for as long as the test likes
+				return newFakeHelper(healthy, found(wire.Ready)), nil
+			}}}
+			m, _ := makeMonitor(t, h.start, receivertest.NewNopSettings(metadata.Type))
+			require.NoError(t, m.start(t.Context(), componenttest.NewNopHost()))
+			until(t, m, tc.state)
+			require.Contains(t, m.state.Load().advice(), tc.says)
+			close(recovers)
+			until(t, m, stateReady)
+			require.EqualValues(t, 2, m.known.Load())
+		})
+	}
+}
+
+func TestSilentHelperHangs(t *testing.T) {
+	for name, h := range map[string]*fakeHelper{"from the start": newFakeHelper(nil), "when asked": newFakeHelper(nil, found(wire.Ready))} {
+		t.Run(name, func(t *testing.T) {
+			starts := &helpers{next: []func() (session, error){gives(h), func() (session, error) {
+				return newFakeHelper(healthy, found(wire.Ready)), nil // a new one each time: on a busy machine it may be too slow as well
+			}}}
+			m, _ := makeMonitor(t, starts.start, receivertest.NewNopSettings(metadata.Type), func(c *Config) { c.CallTimeout = 10 * time.Millisecond })
+			require.NoError(t, m.start(t.Context(), componenttest.NewNopHost()))
+			require.Eventually(t, func() bool { return starts.count() > 1 }, deadline, time.Millisecond)
+			until(t, m, stateReady)
+		})
+	}
+}
+
+func TestHelperThatCannotBeKilledIsTheOnlyOne(t *testing.T) {
+	stuck := newFakeHelper(nil, found(wire.Ready), wire.Message{Hung: &wire.Hung{Call: "energy"}})
+	stuck.immortal = true
+	starts := &helpers{next: []func() (session, error){gives(stuck), gives(newFakeHelper(healthy, found(wire.Ready)))}}
+	m, _ := makeMonitor(t, starts.start, receivertest.NewNopSettings(metadata.Type))
+	m.host, m.convert.resolver = componenttest.NewNopHost(), nil
+	m.once.Do(func() {}) // the test takes the place of run
+	require.False(t, m.one())
+	for range 10 {
+		require.False(t, m.one())
+	}
+	require.Equal(t, 1, starts.count())
+	require.Equal(t, stateHung, m.state.Load().name)
+	close(stuck.gone)
+	m.worker.Go(m.run)
+	until(t, m, stateReady)
+	require.Equal(t, 2, starts.count())
+}
+
+func TestPropagateWantsALibraryThatIsReady(t *testing.T) {
+	propagate := func(c *Config) { c.ErrorMode = record.Propagate }
+	m, _ := makeMonitor(t, (&helpers{next: []func() (session, error){fails(errNoHelper)}}).start, receivertest.NewNopSettings(metadata.Type), propagate)
+	require.ErrorContains(t, m.start(t.Context(), componenttest.NewNopHost()), "nvml: no_helper: no helper program")
+
+	m, _ = makeMonitor(t, (&helpers{next: []func() (session, error){gives(newFakeHelper(healthy, found(wire.Ready)))}}).start, receivertest.NewNopSettings(metadata.Type), propagate)
+	require.NoError(t, m.start(t.Context(), componenttest.NewNopHost()))
+}
+
+func TestTroubleIsAStatusAndANodeWithoutGPUsIsNone(t *testing.T) {
+	host := fakeHost{statuses: make(chan *componentstatus.Event, 100)}
+	starts := &helpers{next: []func() (session, error){
+		fails(errNoHelper), gives(newFakeHelper(nil, found(wire.LibraryAbsent))), gives(crashed()), gives(newFakeHelper(healthy, found(wire.Ready))),
+	}}
+	m, _ := makeMonitor(t, starts.start, receivertest.NewNopSettings(metadata.Type))
+	require.NoError(t, m.start(t.Context(), host))
+	require.Equal(t, componentstatus.StatusRecoverableError, (<-host.statuses).Status())
+	require.Equal(t, componentstatus.StatusOK, (<-host.statuses).Status())
+	require.Empty(t, host.statuses)
+}
+
+func TestOwnMetrics(t *testing.T) {
+	telemetry := componenttest.NewTelemetry()
+	t.Cleanup(func() { require.NoError(t, telemetry.Shutdown(context.Background())) })
+	failing := func() wire.Message {
+		one := gpu("a")
+		one.Failures, one.Skipped = []wire.Failure{{Call: "energy", Code: "unknown"}}, 3
+		return wire.Message{Snapshot: snapshot(one)}
+	}
+	once := true
+	h := newFakeHelper(nil, found(wire.Ready), wire.Message{Event: &wire.Event{Event: nvml.Event{Type: nvml.EventXid, Data: 79}}})
+	h.answer = func() wire.Message { // one reading, then a hang
+		if once {
+			once = false
+			return failing()
+		}
+		return wire.Message{Hung: &wire.Hung{Call: "energy", GPU: "a", Seconds: 1}}
+	}
+	starts := &helpers{next: []func() (session, error){gives(h), fails(errNoHelper)}}
+	m, _ := makeMonitor(t, starts.start, metadatatest.NewSettings(telemetry))
+	require.NoError(t, m.start(t.Context(), componenttest.NewNopHost()))
+	until(t, m, stateNoHelper)
+
+	ignore := metricdatatest.IgnoreTimestamp()
+	metadatatest.AssertEqualReceiverNvmlEventsLost(t, telemetry, []metricdata.DataPoint[int64]{{Value: 1}}, ignore)
+	metadatatest.AssertEqualReceiverNvmlProcessesSkipped(t, telemetry, []metricdata.DataPoint[int64]{{Value: 3}}, ignore)
+	metadatatest.AssertEqualReceiverNvmlGpus(t, telemetry, []metricdata.DataPoint[int64]{{Value: 1}}, ignore)
+	for _, metric := range []struct {
+		name  string
+		value int64
+		has   map[string]string
+	}{
+		{"otelcol_receiver_nvml_hangs", 1, map[string]string{"call": "energy"}},
+		{"otelcol_receiver_nvml_helper_exits", 1, map[string]string{"reason": "hung"}},
+		{"otelcol_receiver_nvml_call_failures", 1, map[string]string{"call": "energy", "code": "unknown"}},
+		{"otelcol_receiver_nvml_state", 1, map[string]string{"state": "no_helper"}},
+		{"otelcol_receiver_nvml_state", 0, map[string]string{"state": "ready"}},
+	} {
+		got, err := telemetry.GetMetric(metric.name)
+		require.NoError(t, err)
+		require.Contains(t, points64(got.Data), metricPoint{metric.value, metric.has["call"] + metric.has["code"] + metric.has["reason"] + metric.has["state"]})
+	}
+}
+
+// metricPoint is a value with the values of its attributes, in the order of
+// their keys.
+type metricPoint struct {
+	value      int64
+	attributes string
+}
+
+func points64(data metricdata.Aggregation) []metricPoint {
+	var points []metricdata.DataPoint[int64]
+	switch d := data.(type) {
+	case metricdata.Sum[int64]:
+		points = d.DataPoints
+	case metricdata.Gauge[int64]:
+		points = d.DataPoints
+	}
+	var found []metricPoint
+	for _, p := range points {
+		text := ""
+		for _, a := range p.Attributes.ToSlice() {
+			text += a.Value.AsString()
+		}
+		found = append(found, metricPoint{p.Value, text})
+	}
+	return found
+}
+
+func TestShutdownBeforeStartAndTwice(t *testing.T) {
+	h := &helpers{next: []func() (session, error){fails(errNoHelper)}}
+	m, _ := makeMonitor(t, h.start, receivertest.NewNopSettings(metadata.Type))
+	require.NoError(t, m.shutdown(t.Context()))
+	require.NoError(t, m.shutdown(t.Context()))
+	require.ErrorContains(t, m.start(t.Context(), componenttest.NewNopHost()), "start after shutdown")
+	require.Zero(t, h.count())
+}
+
+func TestShutdownDoesNotWaitForARetry(t *testing.T) {
+	m, _ := makeMonitor(t, (&helpers{next: []func() (session, error){fails(errNoHelper)}}).start, receivertest.NewNopSettings(metadata.Type),
+		func(c *Config) { c.RetryInterval = time.Hour })
+	require.NoError(t, m.start(t.Context(), componenttest.NewNopHost()))
+	until(t, m, stateNoHelper)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	require.NoError(t, m.shutdown(ctx))
+}
