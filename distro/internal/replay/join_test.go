@@ -29,20 +29,29 @@ var hangs = map[string]struct {
 	"mismatched_operation": {"1", verdict.Full},
 }
 
-// dumpsJustWritten copies the dumps of a folder as PyTorch names them.
+// dumpsJustWritten is a folder with the dumps of a folder as PyTorch names them.
 func dumpsJustWritten(t *testing.T, from string) string {
 	t.Helper()
 	dir := t.TempDir()
+	writeDumps(t, from, dir, "")
+	return dir
+}
+
+// writeDumps copies the dumps of a folder, as PyTorch names them, but for one.
+func writeDumps(t *testing.T, from, dir, except string) {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(allDumps, from, "rank_*.pickle"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for i, file := range files {
+		name := fmt.Sprintf("rank_%d", i)
+		if name == except {
+			continue
+		}
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)
-		to := filepath.Join(dir, fmt.Sprintf("rank_%d", i))
-		require.NoError(t, os.WriteFile(to, content, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	return dir
 }
 
 func TestDumpsNameWhoDidNotEnterTheCollective(t *testing.T) {
