@@ -1,0 +1,62 @@
+//go:build linux && (amd64 || arm64)
+
+package cudaoomreceiver
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/receivers/cudaoomreceiver/internal/metadata"
+)
+
+// playJob makes the test binary the job that maps a libcuda.
+func playJob() {
+	if fakejob.IsChild() {
+		os.Exit(fakejob.Child())
+	}
+}
+
+// A job as PyTorch is one: what it overcomes is no record, what it does not is.
+func TestRefusalOnThisKernelBecomesARecord(t *testing.T) {
+	library, err := fakejob.Install(t.TempDir(), "cuMemAlloc_v2", "cuMemCreate")
+	require.NoError(t, err)
+	job, err := fakejob.Start(library)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, job.Close()) })
+
+	records, host, config := newSink(), newFakeHost(), createDefaultConfig().(*Config)
+	host.extensions[identityID] = &fakeResolver{ranks: []identity.Process{{PID: job.PID(), Comm: "python", Rank: 3, LocalRank: 3, WorldSize: 8}}}
+	config.Identity, config.Settle = &identityID, time.Second
+	logs, err := NewFactory().CreateLogs(t.Context(), receivertest.NewNopSettings(metadata.Type), config, records)
+	require.NoError(t, err)
+	err = logs.Start(t.Context(), host)
+	if os.Geteuid() != 0 || errors.Is(err, unix.EPERM) {
+		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run this test as root with BPF privileges: %v", err)
+		t.Skipf("needs root with BPF privileges: %v", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, logs.Shutdown(context.Background())) })
+	attached := func() bool { return logs.(*cudaOOM).watched.Load().Libraries == 1 }
+	require.Eventually(t, attached, time.Minute, time.Millisecond)
+
+	require.NoError(t, job.Do(
+		fakejob.Malloc(4*gib, fakejob.OutOfMemory), fakejob.Malloc(4*gib, fakejob.Success),
+		fakejob.Create(20<<20, 3, fakejob.OutOfMemory), fakejob.Create(20<<20, 3, fakejob.OutOfMemory),
+	))
+	a := records.next(t).Attributes().AsRaw()
+	require.EqualValues(t, job.PID(), a["process.pid"])
+	require.EqualValues(t, 3, a["gen_ai.training.rank"])
+	require.EqualValues(t, 20<<20, a["cuda_oom.tried_alloc_bytes"])
+	require.EqualValues(t, 3, a["cuda_oom.gpu_index"])
+	require.EqualValues(t, 2, a["cuda_oom.attempts"])
+	require.Equal(t, "cuMemCreate", a["cuda_oom.function"])
+}
