@@ -107,6 +107,18 @@ func TestGatewayKeepsToTheRestrictedStandard(t *testing.T) {
 	}
 }
 
+// TestABalancerPausesBetweenAttempts: its exporter has no intervals of its own,
+// and tries without any.
+func TestABalancerPausesBetweenAttempts(t *testing.T) {
+	for _, tier := range []string{"agent", "events"} {
+		retry := at(t, config(t, tier, withGateway()...), "exporters", "load_balancing", "retry_on_failure")
+		require.Equal(t, "0s", at(t, retry, "max_elapsed_time"))
+		for _, key := range []string{"initial_interval", "max_interval", "multiplier"} {
+			require.NotEmpty(t, at(t, retry, key), "%s: %s", tier, key)
+		}
+	}
+}
+
 func TestTLSIsOnBothSides(t *testing.T) {
 	args := withGateway("--set", "gateway.tls.secretName=gateway-tls")
 	tls := at(t, config(t, "agent", args...), "exporters", "load_balancing", "protocol", "otlp", "tls")

@@ -183,12 +183,20 @@ load_balancing:
       retry_on_failure:
         enabled: false
   timeout: 10s
-  # Nothing is given up while the gateway is away; the disk holds it.
+  # Nothing is given up while the gateway is away; the disk holds it. This exporter
+  # has no intervals of its own: without them it would try without a pause.
   retry_on_failure:
     enabled: true
+    initial_interval: 1s
+    randomization_factor: 0.5
+    multiplier: 1.5
+    max_interval: 5s
     max_elapsed_time: 0s
+  # What waits for a dead replica holds a consumer each; there must be some left
+  # for the others.
   sending_queue:
     enabled: true
+    num_consumers: 200
     storage: file_storage
 {{- end -}}
 
