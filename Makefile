@@ -18,7 +18,7 @@ TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint
 
 # What CI runs, quick things first. Each is a target that records its results.
-STAGES := format vet lint unit tools chart builder host race fuzz vmtest check-generated
+STAGES := format vet lint unit tools chart cluster builder host race fuzz vmtest check-generated
 # What has goroutines. Patterns have none, and a probe needs its kernel.
 RACE := ./processors/... ./exporters/... ./extensions/... ./receivers/...
 
@@ -98,14 +98,22 @@ bench: ## Benchmarks
 	go test -run '^$$' -bench . -benchmem $(PACKAGES)
 
 .PHONY: chart
-chart: build step ## Lint the Helm chart, render its scenarios, validate them
+chart: chart-tools ## Lint the Helm chart, render its scenarios, validate them, check its alerts, run the runbook
+	@$(STEP) -name chart -json -- go test -json ./charts
+
+.PHONY: chart-tools
+chart-tools: build step
 	@go -C tools/helm build -o ../../$(BIN)/helm helm.sh/helm/v3/cmd/helm
 	@go -C tools build -o ../$(BIN)/kubeconform github.com/yannh/kubeconform/cmd/kubeconform
 	@[ -s .cache/swagger-$(KUBERNETES).json ] || cp "$$(cd / && go mod download -json k8s.io/kubernetes@v$(KUBERNETES) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/api/openapi-spec/swagger.json" .cache/swagger-$(KUBERNETES).json
 	@[ -s .cache/crds-$(PROMETHEUS_OPERATOR)/monitoring.coreos.com_prometheusrules.yaml ] || { mkdir -p .cache/crds-$(PROMETHEUS_OPERATOR) && \
 	cp "$$(cd / && go mod download -json github.com/prometheus-operator/prometheus-operator@v$(PROMETHEUS_OPERATOR) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')"/example/prometheus-operator-crd/monitoring.coreos.com_{podmonitors,prometheusrules}.yaml .cache/crds-$(PROMETHEUS_OPERATOR)/; }
 	@go -C tools/promtool build -tags remove_all_sd -o ../../$(BIN)/promtool github.com/prometheus/prometheus/cmd/promtool
-	@$(STEP) -name chart -json -- go test -json ./charts/...
+
+.PHONY: cluster
+cluster: deps chart-tools ## A real API server takes the chart, tracecore works with the rights that the chart gives (builds kube-apiserver: minutes, once)
+	@go -C tools/apiserver build -o ../../$(BIN)/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
+	@$(STEP) -name cluster -json -- go test -json ./charts/cluster
 
 .PHONY: builder
 builder: step ## The collector builder accepts distro/builder-config.yaml

@@ -10,6 +10,7 @@ packages=(
 	clang-16 llvm-16       # BPF objects: the pinned compiler
 	qemu-system-x86 qemu-system-arm # test machines
 	busybox-static         # their user space
+	etcd-server            # below the API server of `make cluster`
 	gpgv debian-archive-keyring # Debian's signature on their kernels
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -112,16 +113,18 @@ func (k *k8sEvents) allStreams(client api, host component.Host) []*stream {
 
 func (k *k8sEvents) stream(host component.Host, name string, client *cache.ListWatch, seen func(context.Context, runtime.Object, bool)) *stream {
 	of := metric.WithAttributes(attribute.String("resource", name))
-	healthy := true
+	var unhealthy atomic.Bool // told by the stream and by the watch under it
+	works := func() {
+		if unhealthy.CompareAndSwap(true, false) {
+			componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
+		}
+	}
 	return &stream{
 		name: name, client: client, pause: k.pause, position: k.positions.get(name),
-		seen: seen,
+		seen: seen, opened: works,
 		moved: func(position string) {
 			k.positions.set(name, position)
-			if !healthy {
-				healthy = true
-				componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
-			}
+			works()
 		},
 		failed: func(err error) {
 			if errors.Is(err, errGap) {
@@ -129,8 +132,7 @@ func (k *k8sEvents) stream(host component.Host, name string, client *cache.ListW
 				return
 			}
 			k.telemetry.ReceiverK8seventsWatchFailures.Add(context.Background(), 1, of)
-			if healthy {
-				healthy = false
+			if unhealthy.CompareAndSwap(false, true) {
 				k.settings.Logger.Warn("Kubernetes events are not seen until this passes", zap.Error(err))
 				componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 			}

@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
 )
@@ -127,7 +129,7 @@ func TestHostileMessageIsCutToText(t *testing.T) {
 func TestUnreachableServerIsTriedAgain(t *testing.T) {
 	c, sink := newCluster(), &consumertest.LogsSink{}
 	refusals := 3
-	s := &stream{pause: time.Millisecond, name: "events", moved: func(string) {}, failed: func(error) { refusals-- }}
+	s := &stream{pause: time.Millisecond, name: "events", moved: func(string) {}, opened: func() {}, failed: func(error) { refusals-- }}
 	ctx, cancel := context.WithCancel(t.Context())
 	s.client = eventsOf(c, func() error {
 		if refusals > 0 {
@@ -139,6 +141,37 @@ func TestUnreachableServerIsTriedAgain(t *testing.T) {
 	s.run(ctx)
 	require.Zero(t, refusals)
 	require.Empty(t, sink.AllLogs())
+}
+
+func TestServerThatGoesAwayIsSaidAndItsReturnToo(t *testing.T) {
+	c := newCluster()
+	away := errors.New("connection refused")
+	told := make(chan error, 64)
+	opened := make(chan struct{}, 64)
+	s := &stream{name: "events", moved: func(string) {}, opened: func() { opened <- struct{}{} }, failed: func(err error) { told <- err }}
+	refuse := false
+	s.client = c.events("")
+	begin := s.client.WatchFuncWithContext
+	s.client.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		if refuse = !refuse; !refuse {
+			return nil, away // every second watch
+		}
+		return begin(ctx, o)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	s.seen = func(context.Context, runtime.Object, bool) {}
+	go func() {
+		s.run(ctx)
+		close(ended)
+	}()
+	<-opened
+	nextWatch(t, c.watches).Stop()
+	require.ErrorIs(t, <-told, away)
+	<-opened
+	cancel()
+	<-ended
+	require.Empty(t, told)
 }
 
 func TestPermanentRefusalIsCountedAndTheWatchGoesOn(t *testing.T) {

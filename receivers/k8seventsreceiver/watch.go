@@ -35,9 +35,13 @@ type stream struct {
 	// first start and after a gap.
 	position string
 	moved    func(position string) // told of every position
+	opened   func()                // told of every watch that the API server begins
 	failed   func(error)           // told of every failure
 	pause    time.Duration
 }
+
+// errTold ends a watch whose error was told already.
+var errTold = errors.New("the watch was refused")
 
 // run goes on until ctx ends.
 func (s *stream) run(ctx context.Context) {
@@ -48,7 +52,9 @@ func (s *stream) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.failed(fmt.Errorf("watch %s: %w", s.name, err))
+		if !errors.Is(err, errTold) {
+			s.failed(fmt.Errorf("watch %s: %w", s.name, err))
+		}
 		if errors.Is(err, errGap) {
 			s.position = ""
 			continue
@@ -71,7 +77,7 @@ func (s *stream) follow(ctx context.Context) error {
 			return err
 		}
 	}
-	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, s.position, cache.ToWatcherWithContext(s.client))
+	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, s.position, opener{s})
 	if err != nil {
 		return err
 	}
@@ -82,6 +88,22 @@ func (s *stream) follow(ctx context.Context) error {
 		}
 	}
 	return errors.New("the watch ended")
+}
+
+// opener begins the watches of a stream. The retry watcher goes on by itself
+// while the API server is away, and would tell nobody.
+type opener struct{ *stream }
+
+// WatchWithContext implements cache.WatcherWithContext.
+func (o opener) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	watcher, err := o.client.WatchWithContext(ctx, options)
+	switch {
+	case err == nil:
+		o.opened()
+	case ctx.Err() == nil:
+		o.failed(fmt.Errorf("watch %s: %w", o.name, err))
+	}
+	return watcher, err
 }
 
 func (s *stream) list(ctx context.Context) error {
@@ -114,6 +136,9 @@ func (s *stream) take(ctx context.Context, event watch.Event) error {
 		err := apierrors.FromObject(event.Object)
 		if apierrors.IsGone(err) || apierrors.IsResourceExpired(err) {
 			return errGap
+		}
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			return errTold // the opener did
 		}
 		return err
 	}
