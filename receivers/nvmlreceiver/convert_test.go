@@ -16,10 +16,11 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/metadata"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden records")
@@ -38,19 +39,31 @@ func (fakeResolver) Lookup(pid, _ uint32, _ time.Time) (identity.Process, bool) 
 func (fakeResolver) Exits(func(identity.Exit)) func() { return func() {} }
 func (fakeResolver) Ranks() []identity.Process        { return nil }
 
-func newTestConverter(t *testing.T) *converter {
+func newTestConverter(t *testing.T) *gpu.Converter {
 	meanings, err := catalogue.Load()
 	require.NoError(t, err)
 	config := createDefaultConfig().(*Config)
 	config.Events.GpuClockChange.Enabled = true
 	c := newConverter(config, receivertest.NewNopSettings(metadata.Type), meanings, record.Host{Name: "node-1", ID: "0123456789abcdef0123456789abcdef", NodeName: "node-1"})
-	c.resolver = fakeResolver{}
+	c.Resolver = fakeResolver{}
 	return c
 }
 
+var start = time.Unix(1_700_000_000, 0)
+
+func device(pci string, change ...func(*wire.GPU)) wire.GPU {
+	g := wire.GPU{Identity: nvml.Identity{PCI: pci, UUID: "GPU-" + pci}, Values: map[nvml.Quantity]uint64{}}
+	for _, c := range change {
+		c(&g)
+	}
+	return g
+}
+
+func snapshot(gpus ...wire.GPU) *wire.Snapshot { return &wire.Snapshot{GPUs: gpus} }
+
 // whole is a GPU with a value in every place, each different.
 func whole(pid uint32) wire.GPU {
-	g := gpu("0000:1a:00.0", func(g *wire.GPU) {
+	g := device("0000:1a:00.0", func(g *wire.GPU) {
 		g.Model, g.Serial, g.VBIOS, g.Computed, g.MIGMode = "NVIDIA H100", "165", "96.00", "9.0", true
 		n := uint64(1)
 		for _, q := range nvml.Called() {
@@ -75,12 +88,12 @@ func whole(pid uint32) wire.GPU {
 
 func TestGoldenMetrics(t *testing.T) {
 	c := newTestConverter(t)
-	known := newCards(10 * time.Second)
-	lost := gpu("0000:2a:00.0")
-	known.update(snapshot(whole(4711), lost), start.Add(-10*time.Second))
+	known := gpu.NewCards(10 * time.Second)
+	lost := device("0000:2a:00.0")
+	known.Update(snapshot(whole(4711), lost), start.Add(-10*time.Second))
 	lost.Lost = true
-	known.update(snapshot(whole(4711), lost), start)
-	got := c.metrics(known, "580.65.06", start)
+	known.Update(snapshot(whole(4711), lost), start)
+	got := c.Readings(known, "580.65.06", start)
 	file := filepath.Join("testdata", "metrics.yaml")
 	if *update {
 		require.NoError(t, golden.WriteMetricsToFile(file, got))
@@ -92,8 +105,8 @@ func TestGoldenMetrics(t *testing.T) {
 }
 
 func TestGoldenRecords(t *testing.T) {
-	known := newCards(10 * time.Second)
-	known.update(snapshot(whole(4711)), start)
+	known := gpu.NewCards(10 * time.Second)
+	known.Update(snapshot(whole(4711)), start)
 	event := func(kind, data uint64) *wire.Event {
 		return &wire.Event{Event: nvml.Event{PCI: "0000:1a:00.0", Type: kind, Data: data, GPUInstance: nvml.NoInstance, ComputeInstance: nvml.NoInstance}}
 	}
@@ -101,7 +114,7 @@ func TestGoldenRecords(t *testing.T) {
 	inMIG.GPUInstance, inMIG.ComputeInstance = 1, 0
 	for name, tc := range map[string]struct {
 		event  *wire.Event
-		fault  fault
+		fault  gpu.Fault
 		repeat bool
 	}{
 		"xid":             {event: event(nvml.EventXid, 95)},
@@ -111,22 +124,22 @@ func TestGoldenRecords(t *testing.T) {
 		"ecc_corrected":   {event: event(nvml.EventECCCorrected, 0)},
 		"ecc_uncorrected": {event: event(nvml.EventECCUncorrected, 0)},
 		"clock_change":    {event: event(nvml.EventClock, 0)},
-		"lost":            {fault: fault{pci: "0000:1a:00.0", event: eventLost}},
-		"recovered":       {fault: fault{pci: "0000:1a:00.0", event: eventRecovered}},
+		"lost":            {fault: gpu.Fault{PCI: "0000:1a:00.0", Event: gpu.EventLost}},
+		"recovered":       {fault: gpu.Fault{PCI: "0000:1a:00.0", Event: gpu.EventRecovered}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, f := newTestConverter(t), tc.fault
 			if tc.event != nil {
 				var sound bool
-				f, sound = c.fault(tc.event, known)
+				f, sound = c.Fault(tc.event, known)
 				require.True(t, sound)
 			}
-			s, _ := newFaults(time.Second).add(f, start)
+			s, _ := gpu.NewFaults("nvml", time.Second).Add(f, start)
 			if tc.repeat {
-				s.told, s.count, s.last = 1, 5, start.Add(4*time.Second)
+				s.Told, s.Count, s.Last = 1, 5, start.Add(4*time.Second)
 			}
-			got := c.faults([]*storm{s}, known, start.Add(5*time.Second))
-			require.Equal(t, s.count, s.told)
+			got := c.Faults([]*gpu.Storm{s}, known, start.Add(5*time.Second))
+			require.Equal(t, s.Count, s.Told)
 			file := filepath.Join("testdata", "golden", name+".yaml")
 			if *update {
 				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
@@ -140,11 +153,11 @@ func TestGoldenRecords(t *testing.T) {
 }
 
 func TestEventsThatBlameNobodyAreNotTold(t *testing.T) {
-	known := newCards(10 * time.Second)
-	alone, shared := gpu("a"), gpu("b")
+	known := gpu.NewCards(10 * time.Second)
+	alone, shared := device("a"), device("b")
 	alone.Processes = []nvml.Process{{PID: 1}}
 	shared.Processes = []nvml.Process{{PID: 1}, {PID: 2}}
-	known.update(snapshot(alone, shared), start)
+	known.Update(snapshot(alone, shared), start)
 	for name, tc := range map[string]struct {
 		event nvml.Event
 		told  bool
@@ -159,7 +172,7 @@ func TestEventsThatBlameNobodyAreNotTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.event.GPUInstance, tc.event.ComputeInstance = nvml.NoInstance, nvml.NoInstance
-			_, told := newTestConverter(t).fault(&wire.Event{Event: tc.event}, known)
+			_, told := newTestConverter(t).Fault(&wire.Event{Event: tc.event}, known)
 			require.Equal(t, tc.told, told)
 		})
 	}
@@ -167,7 +180,7 @@ func TestEventsThatBlameNobodyAreNotTold(t *testing.T) {
 
 func TestDisabledEventsAreNotMade(t *testing.T) {
 	c := newTestConverter(t)
-	c.events.GpuXid.Enabled = false
-	s, _ := newFaults(time.Second).add(fault{pci: "a", event: eventXid, xid: 95}, start)
-	require.Zero(t, c.faults([]*storm{s}, newCards(time.Second), start).LogRecordCount())
+	c.Events[gpu.EventXid] = false
+	s, _ := gpu.NewFaults("nvml", time.Second).Add(gpu.Fault{PCI: "a", Event: gpu.EventXid, XID: 95}, start)
+	require.Zero(t, c.Faults([]*gpu.Storm{s}, gpu.NewCards(time.Second), start).LogRecordCount())
 }

@@ -1,91 +1,96 @@
 package nvmlreceiver
 
 import (
-	"context"
-	"sync"
+	"fmt"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/metadata"
 )
+
+// helperName is the file that `make build` puts beside the collector.
+const helperName = "tracecore-nvml"
 
 // NewFactory makes the factory of the nvml receiver.
 func NewFactory() receiver.Factory { return newFactory(startHelper) }
 
+// starter starts a helper that listens for events of these types.
+type starter func(config *Config, events uint64) (gpu.Session, error)
+
 // newFactory lets a test bring its own helper.
 func newFactory(start starter) receiver.Factory {
-	r := &registry{start: start, monitors: map[component.ID]*monitor{}}
+	registry := gpu.NewRegistry(func(settings receiver.Settings, config component.Config) (gpu.Parts, error) {
+		return parts(settings, config.(*Config), start)
+	})
 	return receiver.NewFactory(metadata.Type, createDefaultConfig,
-		receiver.WithLogs(r.createLogs, metadata.LogsStability),
-		receiver.WithMetrics(r.createMetrics, metadata.MetricsStability),
+		receiver.WithLogs(registry.CreateLogs, metadata.LogsStability),
+		receiver.WithMetrics(registry.CreateMetrics, metadata.MetricsStability),
 	)
 }
 
-// registry finds the one monitor of a component id: the service makes an
-// instance for each signal. An entry lives from the first creation to the last
-// Shutdown of its instances.
-type registry struct {
-	start starter
-
-	mu       sync.Mutex // guards monitors and their instances
-	monitors map[component.ID]*monitor
+func startHelper(config *Config, events uint64) (gpu.Session, error) {
+	return gpu.StartHelper(helperName, config.Helper, []string{
+		"-library=" + config.Library, fmt.Sprintf("-events=%d", events), "-call-timeout=" + config.CallTimeout.String(),
+	}, nil)
 }
 
-func (r *registry) createLogs(_ context.Context, settings receiver.Settings, config component.Config, next consumer.Logs) (receiver.Logs, error) {
-	return r.join(settings, config.(*Config), func(m *monitor) { m.out.logs = next })
+// parts is what NVML brings to the monitor.
+func parts(settings receiver.Settings, config *Config, start starter) (gpu.Parts, error) {
+	builder, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
+	if err != nil {
+		return gpu.Parts{}, err
+	}
+	meanings, err := catalogue.Load()
+	if err != nil {
+		return gpu.Parts{}, err
+	}
+	return gpu.Parts{
+		Config: &config.Config, States: states(), Telemetry: telemetry(builder),
+		Convert: newConverter(config, settings, meanings, record.ThisHost()),
+		Start: func(listen bool) (gpu.Session, error) {
+			if !listen {
+				return start(config, 0)
+			}
+			return start(config, eventTypes(config.Events))
+		},
+	}, nil
 }
 
-func (r *registry) createMetrics(_ context.Context, settings receiver.Settings, config component.Config, next consumer.Metrics) (receiver.Metrics, error) {
-	return r.join(settings, config.(*Config), func(m *monitor) { m.out.metrics = next })
-}
-
-// join makes an instance of the monitor of a component id.
-func (r *registry) join(settings receiver.Settings, config *Config, connect func(*monitor)) (*instance, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := r.monitors[settings.ID]
-	if m == nil {
-		var err error
-		if m, err = newMonitor(settings, config, r.start); err != nil {
-			return nil, err
+// eventTypes are those that somebody wants to hear of.
+func eventTypes(events metadata.EventsConfig) (types uint64) {
+	for _, event := range []struct {
+		wanted bool
+		types  uint64
+	}{
+		{events.GpuXid.Enabled, nvml.EventXid},
+		{events.GpuEcc.Enabled, nvml.EventECCCorrected | nvml.EventECCUncorrected},
+		{events.GpuClockChange.Enabled, nvml.EventClock},
+	} {
+		if event.wanted {
+			types |= event.types
 		}
-		r.monitors[settings.ID] = m
 	}
-	m.instances++
-	connect(m)
-	return &instance{monitor: m, registry: r}, nil
+	return types
 }
 
-// leave drops one instance and with the last of them the monitor.
-func (r *registry) leave(m *monitor) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if m.instances--; m.instances == 0 && r.monitors[m.settings.ID] == m {
-		delete(r.monitors, m.settings.ID)
+func states() []gpu.State {
+	return gpu.States(
+		gpu.State{Name: gpu.Absent, Quiet: true, Advice: "libnvidia-ml.so.1 cannot be loaded: install the driver's libraries, in a container let NVIDIA's runtime add them, or set library"},
+		gpu.State{Name: wire.DriverNotLoaded, Quiet: true, Advice: "the library is there, the kernel driver is not: load the nvidia module"},
+	)
+}
+
+func telemetry(b *metadata.TelemetryBuilder) *gpu.Telemetry {
+	return &gpu.Telemetry{
+		CallFailures: b.ReceiverNvmlCallFailures, EventsLost: b.ReceiverNvmlEventsLost, Hangs: b.ReceiverNvmlHangs,
+		HelperExits: b.ReceiverNvmlHelperExits, ProcessesSkipped: b.ReceiverNvmlProcessesSkipped,
+		RecordsDropped: b.ReceiverNvmlRecordsDropped, PollTime: b.ReceiverNvmlPollTime,
+		ObserveState: b.RegisterReceiverNvmlStateCallback, ObserveGPUs: b.RegisterReceiverNvmlGpusCallback, Shutdown: b.Shutdown,
 	}
-}
-
-// instance is what the service has of a monitor for one signal.
-type instance struct {
-	monitor  *monitor
-	registry *registry
-	once     sync.Once
-}
-
-// Start starts the monitor, if it is the first.
-func (i *instance) Start(ctx context.Context, host component.Host) error {
-	return i.monitor.start(ctx, host)
-}
-
-// Shutdown stops the monitor: all instances of a component stop together, and no
-// record may come out of one that has.
-func (i *instance) Shutdown(ctx context.Context) error {
-	var err error
-	i.once.Do(func() {
-		err = i.monitor.shutdown(ctx)
-		i.registry.leave(i.monitor)
-	})
-	return err
 }

@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
 	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/nvmltest"
 )
@@ -22,7 +24,7 @@ const deadline = 60 * time.Second
 // running is the receiver on a library, with what it emits.
 type running struct {
 	*testing.T
-	monitor *monitor
+	monitor *gpu.Monitor
 	logs    *consumertest.LogsSink
 	metrics *consumertest.MetricsSink
 }
@@ -31,7 +33,7 @@ type running struct {
 func runOn(t *testing.T, host *nvmltest.Host, change ...func(*Config)) *running {
 	config := createDefaultConfig().(*Config)
 	config.Helper, config.Library = host.Helper, host.Library
-	config.CollectionInterval, config.RetryInterval, config.CallTimeout = minInterval, minInterval, 20*time.Second
+	config.CollectionInterval, config.RetryInterval, config.CallTimeout = gpu.MinInterval, gpu.MinInterval, 20*time.Second
 	for _, c := range change {
 		c(config)
 	}
@@ -41,7 +43,7 @@ func runOn(t *testing.T, host *nvmltest.Host, change ...func(*Config)) *running 
 	require.NoError(t, err)
 	metrics, err := factory.CreateMetrics(t.Context(), settings, config, r.metrics)
 	require.NoError(t, err)
-	r.monitor = logs.(*instance).monitor
+	r.monitor = logs.(*gpu.Instance).Monitor
 	require.NoError(t, logs.Start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, metrics.Start(t.Context(), componenttest.NewNopHost()))
 	t.Cleanup(func() {
@@ -53,7 +55,7 @@ func runOn(t *testing.T, host *nvmltest.Host, change ...func(*Config)) *running 
 
 func (r *running) until(state string) {
 	r.Helper()
-	require.Eventually(r, func() bool { return r.monitor.state.Load().name == state }, deadline, time.Millisecond,
+	require.Eventually(r, func() bool { return r.monitor.Condition().Name == state }, deadline, time.Millisecond,
 		"wanted %s", state)
 }
 
@@ -134,7 +136,7 @@ func TestLibraryStates(t *testing.T) {
 	t.Run("healthy", func(t *testing.T) {
 		host.Script("gpus 2", "process 1 4711 1048576", "set 0 field_138_3 2048")
 		r := runOn(t, host)
-		r.until(stateReady)
+		r.until(gpu.Ready)
 		r.point("hw.gpu.utilization", map[string]any{"gpu.id": "0000:2a:00.0", "hw.gpu.task": "general", "hw.type": "gpu"}, is(0.97))
 		r.point("hw.power", first, is(650))
 		r.point("hw.gpu.nvlink.io", map[string]any{"gpu.id": "0000:1a:00.0", "hw.gpu.nvlink.link": int64(3), "network.io.direction": "transmit"}, is(2048*1024))
@@ -145,49 +147,49 @@ func TestLibraryStates(t *testing.T) {
 	t.Run("driver not loaded, then it is", func(t *testing.T) {
 		host.Script("init 9")
 		r := runOn(t, host)
-		r.until(stateNoDriver)
+		r.until(wire.DriverNotLoaded)
 		host.Script()
-		r.until(stateReady)
+		r.until(gpu.Ready)
 	})
 	t.Run("a call hangs, then it does not", func(t *testing.T) {
 		host.Script("hang nvmlDeviceGetPowerUsage")
 		r := runOn(t, host, func(c *Config) { c.CallTimeout = 200 * time.Millisecond })
-		r.until(stateHung)
-		require.Contains(t, r.monitor.state.Load().detail, "power_usage of GPU 0000:1a:00.0")
+		r.until(gpu.Hung)
+		require.Contains(t, r.monitor.Condition().Detail, "power_usage of GPU 0000:1a:00.0")
 		host.Script()
-		r.until(stateReady)
+		r.until(gpu.Ready)
 	})
 	t.Run("loading the library hangs", func(t *testing.T) {
 		host.Script("hang nvmlInit_v2")
 		r := runOn(t, host, func(c *Config) { c.CallTimeout = 200 * time.Millisecond })
-		r.until(stateHung)
+		r.until(gpu.Hung)
 	})
 	t.Run("the library crashes, then it does not", func(t *testing.T) {
 		host.Script("crash nvmlDeviceGetTemperature")
 		r := runOn(t, host)
-		r.until(stateCrashed)
+		r.until(gpu.Crashed)
 		host.Script()
-		r.until(stateReady)
+		r.until(gpu.Ready)
 	})
 	t.Run("a GPU is lost and comes back", func(t *testing.T) {
 		host.Script("gpus 2")
 		r := runOn(t, host)
-		r.until(stateReady)
+		r.until(gpu.Ready)
 		host.Script("gpus 2", "code 0 * 15")
-		r.until(stateGPULost)
-		require.Equal(t, "0000:1a:00.0", r.record(eventLost).Attributes().AsRaw()["gpu.id"])
+		r.until(gpu.GPULost)
+		require.Equal(t, "0000:1a:00.0", r.record(gpu.EventLost).Attributes().AsRaw()["gpu.id"])
 		r.point("hw.status", map[string]any{"gpu.id": "0000:1a:00.0", "hw.state": "failed"}, is(1))
 		r.point("hw.power", map[string]any{"gpu.id": "0000:2a:00.0"}, is(650)) // the other is read on
 		host.Script("gpus 2")
-		r.until(stateReady)
-		require.Equal(t, "0000:1a:00.0", r.record(eventRecovered).Attributes().AsRaw()["gpu.id"])
+		r.until(gpu.Ready)
+		require.Equal(t, "0000:1a:00.0", r.record(gpu.EventRecovered).Attributes().AsRaw()["gpu.id"])
 	})
 	t.Run("an Xid names the one process of its GPU", func(t *testing.T) {
 		host.Script("gpus 2", "process 1 4711 1048576")
 		r := runOn(t, host)
-		r.until(stateReady)
+		r.until(gpu.Ready)
 		host.Script("gpus 2", "process 1 4711 1048576", "event 1 1 8 95", "event 2 1 8 95")
-		got := r.record(eventXid).Attributes().AsRaw()
+		got := r.record(gpu.EventXid).Attributes().AsRaw()
 		require.Equal(t, "0000:2a:00.0", got["gpu.id"])
 		require.EqualValues(t, 95, got["kernelevents.xid"])
 		require.EqualValues(t, 4711, got["process.pid"])
@@ -196,7 +198,7 @@ func TestLibraryStates(t *testing.T) {
 	t.Run("an older library has fewer functions and numbers", func(t *testing.T) {
 		host.Script("none 0 pcie_width", "code 0 nvmlDeviceGetNvLinkState 3", "set * nvlink_count 0", "code 0 nvmlDeviceGetFieldValues 3")
 		r := runOn(t, host)
-		r.until(stateReady)
+		r.until(gpu.Ready)
 		r.point("hw.power", first, is(650))
 		require.Empty(t, values(r.metrics.AllMetrics()[0], "hw.gpu.pcie.link.width.ratio", nil))
 	})

@@ -17,11 +17,12 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/metadatatest"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
 )
 
 // fakeHelper answers as a test tells it.
@@ -29,7 +30,6 @@ type fakeHelper struct {
 	messages chan wire.Message
 	gone     chan struct{}
 	answer   func() wire.Message // to a poll; nil: silence
-	immortal bool
 	once     sync.Once
 }
 
@@ -52,9 +52,7 @@ func (h *fakeHelper) Poll() error {
 }
 
 func (h *fakeHelper) Close() string {
-	if !h.immortal {
-		h.once.Do(func() { close(h.gone) })
-	}
+	h.once.Do(func() { close(h.gone) })
 	return "exit status 139: said its last"
 }
 
@@ -70,7 +68,7 @@ func found(name string) wire.Message {
 	return wire.Message{State: &wire.State{Name: name, Detail: "detail"}}
 }
 
-func healthy() wire.Message { return wire.Message{Snapshot: snapshot(gpu("a"), gpu("b"))} }
+func healthy() wire.Message { return wire.Message{Snapshot: snapshot(device("a"), device("b"))} }
 
 // fakeHost hears component status.
 type fakeHost struct{ statuses chan *componentstatus.Event }
@@ -81,11 +79,11 @@ func (h fakeHost) Report(event *componentstatus.Event)               { h.statuse
 // helpers starts one helper after the other; the last stays.
 type helpers struct {
 	mu      sync.Mutex
-	next    []func() (session, error)
+	next    []func() (gpu.Session, error)
 	started int
 }
 
-func (h *helpers) start(*Config, uint64) (session, error) {
+func (h *helpers) start(*Config, uint64) (gpu.Session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := h.next[min(h.started, len(h.next)-1)]
@@ -99,11 +97,15 @@ func (h *helpers) count() int {
 	return h.started
 }
 
-func gives(h *fakeHelper) func() (session, error) { return func() (session, error) { return h, nil } }
+func gives(h *fakeHelper) func() (gpu.Session, error) {
+	return func() (gpu.Session, error) { return h, nil }
+}
 
-func fails(err error) func() (session, error) { return func() (session, error) { return nil, err } }
+func fails(err error) func() (gpu.Session, error) {
+	return func() (gpu.Session, error) { return nil, err }
+}
 
-func makeMonitor(t *testing.T, start starter, settings receiver.Settings, change ...func(*Config)) (*monitor, *consumertest.LogsSink) {
+func makeMonitor(t *testing.T, start starter, settings receiver.Settings, change ...func(*Config)) (*gpu.Monitor, *consumertest.LogsSink) {
 	config := createDefaultConfig().(*Config)
 	config.CollectionInterval, config.RetryInterval, config.CallTimeout = time.Millisecond, time.Millisecond, 20*time.Second
 	for _, c := range change {
@@ -113,44 +115,44 @@ func makeMonitor(t *testing.T, start starter, settings receiver.Settings, change
 	logs, err := newFactory(start).CreateLogs(t.Context(), settings, config, sink)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, logs.Shutdown(context.Background())) })
-	return logs.(*instance).monitor, sink
+	return logs.(*gpu.Instance).Monitor, sink
 }
 
-func until(t *testing.T, m *monitor, state string) {
+func until(t *testing.T, m *gpu.Monitor, state string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return m.state.Load().name == state }, deadline, time.Millisecond, state)
+	require.Eventually(t, func() bool { return m.Condition().Name == state }, deadline, time.Millisecond, state)
 }
 
 func TestStatesOfTheHelper(t *testing.T) {
 	for name, tc := range map[string]struct {
-		first func() (session, error)
+		first func() (gpu.Session, error)
 		state string
 		says  string
 	}{
-		"not installed":      {fails(errNoHelper), stateNoHelper, "no helper program"},
-		"cannot be started":  {fails(errors.New("no more processes")), stateFailed, "no more processes"},
-		"built without cgo":  {gives(newFakeHelper(nil, found(wire.NoCgo))), stateNoCgo, "C compiler"},
-		"no library":         {gives(newFakeHelper(nil, found(wire.LibraryAbsent))), stateAbsent, "libnvidia-ml.so.1"},
-		"no driver":          {gives(newFakeHelper(nil, found(wire.DriverNotLoaded))), stateNoDriver, "nvidia module"},
-		"another error":      {gives(newFakeHelper(nil, found(wire.Failed))), stateFailed, "detail"},
-		"a state of its own": {gives(newFakeHelper(nil, found("happy"))), stateFailed, "detail"},
-		"dies at once":       {gives(crashed()), stateCrashed, "said its last"},
-		"dies later":         {gives(crashed(found(wire.Ready))), stateCrashed, "said its last"},
-		"a call hangs":       {gives(newFakeHelper(nil, found(wire.Ready), wire.Message{Hung: &wire.Hung{Call: "energy", GPU: "a"}})), stateHung, "energy of GPU a"},
+		"not installed":      {fails(gpu.ErrNoHelper), gpu.NoHelper, "no helper program"},
+		"cannot be started":  {fails(errors.New("no more processes")), gpu.Failed, "no more processes"},
+		"built without cgo":  {gives(newFakeHelper(nil, found(wire.NoCgo))), gpu.NoCgo, "C compiler"},
+		"no library":         {gives(newFakeHelper(nil, found(wire.LibraryAbsent))), gpu.Absent, "libnvidia-ml.so.1"},
+		"no driver":          {gives(newFakeHelper(nil, found(wire.DriverNotLoaded))), wire.DriverNotLoaded, "nvidia module"},
+		"another error":      {gives(newFakeHelper(nil, found(wire.Failed))), gpu.Failed, "detail"},
+		"a state of its own": {gives(newFakeHelper(nil, found("happy"))), gpu.Failed, "detail"},
+		"dies at once":       {gives(crashed()), gpu.Crashed, "said its last"},
+		"dies later":         {gives(crashed(found(wire.Ready))), gpu.Crashed, "said its last"},
+		"a call hangs":       {gives(newFakeHelper(nil, found(wire.Ready), wire.Message{Hung: &wire.Hung{Call: "energy", GPU: "a"}})), gpu.Hung, "energy of GPU a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recovers := make(chan struct{})
-			h := &helpers{next: []func() (session, error){tc.first, func() (session, error) {
+			h := &helpers{next: []func() (gpu.Session, error){tc.first, func() (gpu.Session, error) {
 				<-recovers // the state before can be seen for as long as the test likes
 				return newFakeHelper(healthy, found(wire.Ready)), nil
 			}}}
 			m, _ := makeMonitor(t, h.start, receivertest.NewNopSettings(metadata.Type))
-			require.NoError(t, m.start(t.Context(), componenttest.NewNopHost()))
+			require.NoError(t, m.Start(t.Context(), componenttest.NewNopHost()))
 			until(t, m, tc.state)
-			require.Contains(t, m.state.Load().advice(), tc.says)
+			require.Contains(t, m.Condition().Says(), tc.says)
 			close(recovers)
-			until(t, m, stateReady)
-			require.EqualValues(t, 2, m.known.Load())
+			until(t, m, gpu.Ready)
+			require.EqualValues(t, 2, m.Known())
 		})
 	}
 }
@@ -158,52 +160,33 @@ func TestStatesOfTheHelper(t *testing.T) {
 func TestSilentHelperHangs(t *testing.T) {
 	for name, h := range map[string]*fakeHelper{"from the start": newFakeHelper(nil), "when asked": newFakeHelper(nil, found(wire.Ready))} {
 		t.Run(name, func(t *testing.T) {
-			starts := &helpers{next: []func() (session, error){gives(h), func() (session, error) {
+			starts := &helpers{next: []func() (gpu.Session, error){gives(h), func() (gpu.Session, error) {
 				return newFakeHelper(healthy, found(wire.Ready)), nil // a new one each time: on a busy machine it may be too slow as well
 			}}}
 			m, _ := makeMonitor(t, starts.start, receivertest.NewNopSettings(metadata.Type), func(c *Config) { c.CallTimeout = 10 * time.Millisecond })
-			require.NoError(t, m.start(t.Context(), componenttest.NewNopHost()))
+			require.NoError(t, m.Start(t.Context(), componenttest.NewNopHost()))
 			require.Eventually(t, func() bool { return starts.count() > 1 }, deadline, time.Millisecond)
-			until(t, m, stateReady)
+			until(t, m, gpu.Ready)
 		})
 	}
 }
 
-func TestHelperThatCannotBeKilledIsTheOnlyOne(t *testing.T) {
-	stuck := newFakeHelper(nil, found(wire.Ready), wire.Message{Hung: &wire.Hung{Call: "energy"}})
-	stuck.immortal = true
-	starts := &helpers{next: []func() (session, error){gives(stuck), gives(newFakeHelper(healthy, found(wire.Ready)))}}
-	m, _ := makeMonitor(t, starts.start, receivertest.NewNopSettings(metadata.Type))
-	m.host, m.convert.resolver = componenttest.NewNopHost(), nil
-	m.once.Do(func() {}) // the test takes the place of run
-	require.False(t, m.one())
-	for range 10 {
-		require.False(t, m.one())
-	}
-	require.Equal(t, 1, starts.count())
-	require.Equal(t, stateHung, m.state.Load().name)
-	close(stuck.gone)
-	m.worker.Go(m.run)
-	until(t, m, stateReady)
-	require.Equal(t, 2, starts.count())
-}
-
 func TestPropagateWantsALibraryThatIsReady(t *testing.T) {
 	propagate := func(c *Config) { c.ErrorMode = record.Propagate }
-	m, _ := makeMonitor(t, (&helpers{next: []func() (session, error){fails(errNoHelper)}}).start, receivertest.NewNopSettings(metadata.Type), propagate)
-	require.ErrorContains(t, m.start(t.Context(), componenttest.NewNopHost()), "nvml: no_helper: no helper program")
+	m, _ := makeMonitor(t, (&helpers{next: []func() (gpu.Session, error){fails(gpu.ErrNoHelper)}}).start, receivertest.NewNopSettings(metadata.Type), propagate)
+	require.ErrorContains(t, m.Start(t.Context(), componenttest.NewNopHost()), "nvml: no_helper: no helper program")
 
-	m, _ = makeMonitor(t, (&helpers{next: []func() (session, error){gives(newFakeHelper(healthy, found(wire.Ready)))}}).start, receivertest.NewNopSettings(metadata.Type), propagate)
-	require.NoError(t, m.start(t.Context(), componenttest.NewNopHost()))
+	m, _ = makeMonitor(t, (&helpers{next: []func() (gpu.Session, error){gives(newFakeHelper(healthy, found(wire.Ready)))}}).start, receivertest.NewNopSettings(metadata.Type), propagate)
+	require.NoError(t, m.Start(t.Context(), componenttest.NewNopHost()))
 }
 
 func TestTroubleIsAStatusAndANodeWithoutGPUsIsNone(t *testing.T) {
 	host := fakeHost{statuses: make(chan *componentstatus.Event, 100)}
-	starts := &helpers{next: []func() (session, error){
-		fails(errNoHelper), gives(newFakeHelper(nil, found(wire.LibraryAbsent))), gives(crashed()), gives(newFakeHelper(healthy, found(wire.Ready))),
+	starts := &helpers{next: []func() (gpu.Session, error){
+		fails(gpu.ErrNoHelper), gives(newFakeHelper(nil, found(wire.LibraryAbsent))), gives(crashed()), gives(newFakeHelper(healthy, found(wire.Ready))),
 	}}
 	m, _ := makeMonitor(t, starts.start, receivertest.NewNopSettings(metadata.Type))
-	require.NoError(t, m.start(t.Context(), host))
+	require.NoError(t, m.Start(t.Context(), host))
 	require.Equal(t, componentstatus.StatusRecoverableError, (<-host.statuses).Status())
 	require.Equal(t, componentstatus.StatusOK, (<-host.statuses).Status())
 	require.Empty(t, host.statuses)
@@ -213,7 +196,7 @@ func TestOwnMetrics(t *testing.T) {
 	telemetry := componenttest.NewTelemetry()
 	t.Cleanup(func() { require.NoError(t, telemetry.Shutdown(context.Background())) })
 	failing := func() wire.Message {
-		one := gpu("a")
+		one := device("a")
 		one.Failures, one.Skipped = []wire.Failure{{Call: "energy", Code: "unknown"}}, 3
 		return wire.Message{Snapshot: snapshot(one)}
 	}
@@ -226,10 +209,10 @@ func TestOwnMetrics(t *testing.T) {
 		}
 		return wire.Message{Hung: &wire.Hung{Call: "energy", GPU: "a", Seconds: 1}}
 	}
-	starts := &helpers{next: []func() (session, error){gives(h), fails(errNoHelper)}}
+	starts := &helpers{next: []func() (gpu.Session, error){gives(h), fails(gpu.ErrNoHelper)}}
 	m, _ := makeMonitor(t, starts.start, metadatatest.NewSettings(telemetry))
-	require.NoError(t, m.start(t.Context(), componenttest.NewNopHost()))
-	until(t, m, stateNoHelper)
+	require.NoError(t, m.Start(t.Context(), componenttest.NewNopHost()))
+	until(t, m, gpu.NoHelper)
 
 	ignore := metricdatatest.IgnoreTimestamp()
 	metadatatest.AssertEqualReceiverNvmlEventsLost(t, telemetry, []metricdata.DataPoint[int64]{{Value: 1}}, ignore)
@@ -279,20 +262,20 @@ func points64(data metricdata.Aggregation) []metricPoint {
 }
 
 func TestShutdownBeforeStartAndTwice(t *testing.T) {
-	h := &helpers{next: []func() (session, error){fails(errNoHelper)}}
+	h := &helpers{next: []func() (gpu.Session, error){fails(gpu.ErrNoHelper)}}
 	m, _ := makeMonitor(t, h.start, receivertest.NewNopSettings(metadata.Type))
-	require.NoError(t, m.shutdown(t.Context()))
-	require.NoError(t, m.shutdown(t.Context()))
-	require.ErrorContains(t, m.start(t.Context(), componenttest.NewNopHost()), "start after shutdown")
+	require.NoError(t, m.Shutdown(t.Context()))
+	require.NoError(t, m.Shutdown(t.Context()))
+	require.ErrorContains(t, m.Start(t.Context(), componenttest.NewNopHost()), "start after shutdown")
 	require.Zero(t, h.count())
 }
 
 func TestShutdownDoesNotWaitForARetry(t *testing.T) {
-	m, _ := makeMonitor(t, (&helpers{next: []func() (session, error){fails(errNoHelper)}}).start, receivertest.NewNopSettings(metadata.Type),
+	m, _ := makeMonitor(t, (&helpers{next: []func() (gpu.Session, error){fails(gpu.ErrNoHelper)}}).start, receivertest.NewNopSettings(metadata.Type),
 		func(c *Config) { c.RetryInterval = time.Hour })
-	require.NoError(t, m.start(t.Context(), componenttest.NewNopHost()))
-	until(t, m, stateNoHelper)
+	require.NoError(t, m.Start(t.Context(), componenttest.NewNopHost()))
+	until(t, m, gpu.NoHelper)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	require.NoError(t, m.shutdown(ctx))
+	require.NoError(t, m.Shutdown(ctx))
 }

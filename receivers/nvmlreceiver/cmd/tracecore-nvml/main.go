@@ -9,18 +9,19 @@ import (
 	"os"
 	"time"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/worker"
 	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/gonvml"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/worker"
+	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/reading"
 )
 
 func main() {
 	options := worker.Options{Commands: os.Stdin, Messages: os.Stdout}
 	library := flag.String("library", "", "file of the library; default: libnvidia-ml.so.1, as the dynamic linker finds it")
-	flag.Uint64Var(&options.Events, "events", 0, "types of events to listen for, as in nvml.h")
+	events := flag.Uint64("events", 0, "types of events to listen for, as in nvml.h")
 	flag.DurationVar(&options.CallTimeout, "call-timeout", 10*time.Second, "a call that takes longer hangs")
 	flag.Parse()
 	if gonvml.Built {
-		options.Library = gonvml.New(*library)
+		options.Source = reading.NewSource(gonvml.New(*library), *events)
 	}
 	os.Exit(worker.Run(options))
 }

@@ -5,7 +5,7 @@ package gonvml
 import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	own "github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
+	own "github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
 )
 
 // call is how a number is asked for, and the function that must be there.

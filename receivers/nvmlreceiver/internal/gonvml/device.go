@@ -9,7 +9,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	own "github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
+	own "github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
 )
 
 type device struct {

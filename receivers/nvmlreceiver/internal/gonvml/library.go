@@ -8,7 +8,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	own "github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
+	own "github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
 )
 
 const built = true

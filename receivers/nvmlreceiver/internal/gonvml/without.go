@@ -2,7 +2,7 @@
 
 package gonvml
 
-import "github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
+import "github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
 
 const built = false
 

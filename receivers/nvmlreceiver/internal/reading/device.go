@@ -3,14 +3,15 @@ package reading
 import (
 	"slices"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/worker"
 )
 
 // reader reads one device into gpu.
 type reader struct {
 	device  nvml.Device
-	tracker Tracker
+	tracker worker.Tracker
 	gpu     *wire.GPU
 }
 

@@ -4,31 +4,25 @@
 package reading
 
 import (
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/worker"
 )
 
 // maxProcesses of a GPU that are told; a GPU shared by more is not one of a rank.
 const maxProcesses = 128
 
-// Tracker is told of each call before it is made and after it has returned, so
-// that one that hangs has a name.
-type Tracker interface {
-	Begin(call, gpu string)
-	End()
-}
-
 // GPUs are the devices of a library that was initialised.
 type GPUs struct {
 	library  nvml.Library
-	tracker  Tracker
+	tracker  worker.Tracker
 	devices  []nvml.Device // nil: cannot be opened
 	identity []nvml.Identity
 	lost     []bool
 }
 
 // Open finds the devices.
-func Open(library nvml.Library, tracker Tracker) (*GPUs, nvml.Code) {
+func Open(library nvml.Library, tracker worker.Tracker) (*GPUs, nvml.Code) {
 	g := &GPUs{library: library, tracker: tracker}
 	tracker.Begin("device_count", "")
 	count, code := library.Count()

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
 )
 
 // script is a library that does what a test says.

@@ -1,4 +1,4 @@
-package nvmlreceiver
+package gpu
 
 import (
 	"context"
@@ -10,8 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
 )
 
 // silence is how many call timeouts a helper may be silent for when it owes an
@@ -24,7 +23,7 @@ const maxStuck = 1
 
 // one has one helper from its start to its end. It reports whether the next is
 // to be started at once.
-func (m *monitor) one() (again bool) {
+func (m *Monitor) one() (again bool) {
 	m.stuck = slices.DeleteFunc(m.stuck, func(gone <-chan struct{}) bool {
 		select {
 		case <-gone:
@@ -36,11 +35,11 @@ func (m *monitor) one() (again bool) {
 	if len(m.stuck) >= maxStuck {
 		return false // still hung
 	}
-	s, err := m.startOne(m.config, m.eventTypes())
+	s, err := m.parts.Start(m.out.logs != nil)
 	if err != nil {
-		name := stateFailed
-		if errors.Is(err, errNoHelper) {
-			name = stateNoHelper
+		name := Failed
+		if errors.Is(err, ErrNoHelper) {
+			name = NoHelper
 		}
 		m.become(name, err.Error())
 		return false
@@ -55,24 +54,6 @@ func (m *monitor) one() (again bool) {
 	return m.ended(end, detail)
 }
 
-// eventTypes are those that somebody wants to hear of.
-func (m *monitor) eventTypes() uint64 {
-	events, types := m.config.Events, uint64(0)
-	for _, event := range []struct {
-		wanted bool
-		types  uint64
-	}{
-		{events.GpuXid.Enabled, nvml.EventXid},
-		{events.GpuEcc.Enabled, nvml.EventECCCorrected | nvml.EventECCUncorrected},
-		{events.GpuClockChange.Enabled, nvml.EventClock},
-	} {
-		if event.wanted && m.out.logs != nil {
-			types |= event.types
-		}
-	}
-	return types
-}
-
 // end is why the talk with a helper is over.
 type end int
 
@@ -85,7 +66,7 @@ const (
 )
 
 // ended counts a helper's end and takes its consequence.
-func (m *monitor) ended(why end, detail string) (again bool) {
+func (m *Monitor) ended(why end, detail string) (again bool) {
 	reason := "asked"
 	switch why {
 	case endStopped, endState:
@@ -94,27 +75,27 @@ func (m *monitor) ended(why end, detail string) (again bool) {
 		reason = "hung"
 	case endCrashed:
 		reason = "crashed"
-		m.become(stateCrashed, detail)
+		m.become(Crashed, detail)
 	case endReopen:
 		again = true
 	}
-	m.telemetry.ReceiverNvmlHelperExits.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
+	m.telemetry.HelperExits.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
 	return again
 }
 
 // talk asks and listens until the helper or the monitor ends.
-func (m *monitor) talk(s session) end {
-	t := &talk{monitor: m, session: s, timer: time.NewTimer(m.patience())}
+func (m *Monitor) talk(s Session) end {
+	t := &talk{Monitor: m, session: s, timer: time.NewTimer(m.patience())}
 	defer t.timer.Stop()
 	t.began = m.now()
-	polls := time.NewTicker(m.config.CollectionInterval)
+	polls := time.NewTicker(m.parts.Config.CollectionInterval)
 	defer polls.Stop()
-	reopen := time.NewTimer(m.config.RetryInterval)
+	reopen := time.NewTimer(m.parts.Config.RetryInterval)
 	defer reopen.Stop()
 	for {
 		select {
 		case <-m.closing:
-			m.out.putLogs(m.convert.faults(m.faults.flush(), m.cards, m.now()))
+			m.out.putLogs(m.convert.Faults(m.faults.flush(), m.cards, m.now()))
 			return endStopped
 		case message, more := <-s.Messages():
 			if !more {
@@ -130,21 +111,21 @@ func (m *monitor) talk(s session) end {
 				return t.hung(wire.Hung{Call: "helper", Seconds: m.patience().Seconds()})
 			}
 		case <-reopen.C:
-			if m.state.Load().name == stateGPULost {
+			if m.Condition().Name == GPULost {
 				return endReopen
 			}
-			reopen.Reset(m.config.RetryInterval)
+			reopen.Reset(m.parts.Config.RetryInterval)
 		}
 	}
 }
 
 // patience is how long an answer may take.
-func (m *monitor) patience() time.Duration { return silence * m.config.CallTimeout }
+func (m *Monitor) patience() time.Duration { return silence * m.parts.Config.CallTimeout }
 
 // talk is the state of one conversation.
 type talk struct {
-	*monitor
-	session session
+	*Monitor
+	session Session
 	timer   *time.Timer // runs while an answer is owed
 	began   time.Time   // of the question under way; zero: none
 	ready   *wire.State
@@ -165,7 +146,7 @@ func (t *talk) poll() {
 // answered ends the waiting for an answer.
 func (t *talk) answered() {
 	if t.owes() {
-		t.telemetry.ReceiverNvmlPollTime.Add(context.Background(), t.now().Sub(t.began).Seconds())
+		t.telemetry.PollTime.Add(context.Background(), t.now().Sub(t.began).Seconds())
 	}
 	t.began = time.Time{}
 	t.timer.Stop()
@@ -176,10 +157,10 @@ func (t *talk) hear(message wire.Message) (why end, over bool) {
 	switch {
 	case message.Hung != nil:
 		return t.hung(*message.Hung), true
-	case message.State != nil && t.ready == nil:
+	case message.State != nil:
 		t.answered()
-		if message.State.Name != wire.Ready {
-			t.become(known(message.State.Name), message.State.Detail)
+		if message.State.Name != wire.Ready || t.ready != nil {
+			t.become(t.parts.known(message.State.Name), message.State.Detail)
 			return endState, true
 		}
 		t.ready = message.State
@@ -193,21 +174,13 @@ func (t *talk) hear(message wire.Message) (why end, over bool) {
 	return endStopped, false
 }
 
-// known keeps the names of states to those there are.
-func known(name string) string {
-	if slices.Contains(stateNames(), name) {
-		return name
-	}
-	return stateFailed
-}
-
 func (t *talk) hung(h wire.Hung) end {
-	t.telemetry.ReceiverNvmlHangs.Add(context.Background(), 1, metric.WithAttributes(attribute.String("call", h.Call)))
+	t.telemetry.Hangs.Add(context.Background(), 1, metric.WithAttributes(attribute.String("call", h.Call)))
 	where := ""
 	if h.GPU != "" {
 		where = " of GPU " + h.GPU
 	}
-	t.become(stateHung, fmt.Sprintf("%s%s for %.1f s", h.Call, where, h.Seconds))
+	t.become(Hung, fmt.Sprintf("%s%s for %.1f s", h.Call, where, h.Seconds))
 	return endHung
 }
 

@@ -1,4 +1,4 @@
-package nvmlreceiver
+package gpu
 
 import (
 	"errors"
@@ -11,18 +11,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
 )
-
-// helperName is the file that `make build` puts beside the collector.
-const helperName = "tracecore-nvml"
 
 // grace is how long a helper may take to end by itself, and to be gone when it
 // was killed. One whose thread sits in the driver cannot even be killed.
 const grace = 2 * time.Second
 
-// session is a helper that runs: the program, or a test's fake.
-type session interface {
+// Session is a helper that runs: the program, or a test's fake.
+type Session interface {
 	// Messages are closed when no more can come.
 	Messages() <-chan wire.Message
 	// Poll asks for a snapshot.
@@ -33,11 +30,8 @@ type session interface {
 	Gone() <-chan struct{}
 }
 
-// starter starts a helper that listens for events of these types.
-type starter func(config *Config, events uint64) (session, error)
-
-// errNoHelper is the error for a helper that is not installed.
-var errNoHelper = errors.New("no helper program")
+// ErrNoHelper is the error for a helper that is not installed.
+var ErrNoHelper = errors.New("no helper program")
 
 // helper is the running program.
 type helper struct {
@@ -51,14 +45,16 @@ type helper struct {
 	problem  error // of reading; set before messages is closed
 }
 
-// startHelper starts the program.
-func startHelper(config *Config, events uint64) (session, error) {
-	path, err := findHelper(config.Helper)
+// StartHelper starts the program name, or the file configured, with these
+// arguments and additions to its environment.
+func StartHelper(name, configured string, arguments, environment []string) (Session, error) {
+	path, err := findHelper(name, configured)
 	if err != nil {
 		return nil, err
 	}
 	h := &helper{messages: make(chan wire.Message), closing: make(chan struct{}), gone: make(chan struct{})}
-	h.command = exec.Command(path, "-library="+config.Library, fmt.Sprintf("-events=%d", events), "-call-timeout="+config.CallTimeout.String())
+	h.command = exec.Command(path, arguments...)
+	h.command.Env = append(os.Environ(), environment...)
 	h.command.Stderr = &h.said
 	h.command.WaitDelay = grace
 	if h.commands, err = h.command.StdinPipe(); err != nil {
@@ -68,7 +64,7 @@ func startHelper(config *Config, events uint64) (session, error) {
 		return nil, err
 	}
 	if err := h.command.Start(); err != nil {
-		return nil, fmt.Errorf("%w: start %s: %w", errNoHelper, path, err)
+		return nil, fmt.Errorf("%w: start %s: %w", ErrNoHelper, path, err)
 	}
 	go h.read()
 	return h, nil
@@ -76,22 +72,22 @@ func startHelper(config *Config, events uint64) (session, error) {
 
 // findHelper finds the program: the file configured, the one beside this
 // program, the one in PATH.
-func findHelper(configured string) (string, error) {
+func findHelper(name, configured string) (string, error) {
 	if configured != "" {
 		if _, err := os.Stat(configured); err != nil {
-			return "", fmt.Errorf("%w: %w", errNoHelper, err)
+			return "", fmt.Errorf("%w: %w", ErrNoHelper, err)
 		}
 		return configured, nil
 	}
 	if own, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(own), helperName)
+		beside := filepath.Join(filepath.Dir(own), name)
 		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
 			return beside, nil
 		}
 	}
-	path, err := exec.LookPath(helperName)
+	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%w: %s is neither beside this program nor in PATH: build it with a C compiler (make build)", errNoHelper, helperName)
+		return "", fmt.Errorf("%w: %s is neither beside this program nor in PATH: build it with a C compiler (make build)", ErrNoHelper, name)
 	}
 	return path, nil
 }

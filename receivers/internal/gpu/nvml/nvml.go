@@ -1,7 +1,8 @@
-// Package nvml is the little that the receiver needs of NVIDIA's Management
-// Library: a thin interface, which the real library satisfies through go-nvml
-// (package gonvml) and tests satisfy with a script. Numbers and their meaning are
-// those of nvml.h (NVML 13, as shipped with go-nvml v0.13.3-0).
+// Package nvml is the little that the receivers need of NVIDIA's Management
+// Library: the names of numbers, which DCGM reads from it too, and a thin
+// interface, which the real library satisfies through go-nvml (the nvml
+// receiver's package gonvml) and tests satisfy with a script. Numbers and their
+// meaning are those of nvml.h (NVML 13, as shipped with go-nvml v0.13.3-0).
 package nvml
 
 import "strconv"

@@ -1,4 +1,4 @@
-package nvmlreceiver
+package gpu
 
 import (
 	"testing"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
 )
 
 var start = time.Unix(1_700_000_000, 0)
@@ -22,7 +22,7 @@ func gpu(pci string, change ...func(*wire.GPU)) wire.GPU {
 
 func snapshot(gpus ...wire.GPU) *wire.Snapshot { return &wire.Snapshot{GPUs: gpus} }
 
-func names(cards []*card) []string {
+func names(cards []*Card) []string {
 	var names []string
 	for _, one := range cards {
 		names = append(names, one.PCI)
@@ -38,9 +38,9 @@ func TestAGPUIsLostOnceAndFoundOnce(t *testing.T) {
 		"is no longer in the count": snapshot(gpu("b")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCards(time.Second)
+			c := NewCards(time.Second)
 			step := func(s *wire.Snapshot) (lost, found []string) {
-				l, f := c.update(s, start)
+				l, f := c.Update(s, start)
 				return names(l), names(f)
 			}
 			lost, found := step(snapshot(gpu("a"), gpu("b")))
@@ -61,18 +61,18 @@ func TestAGPUIsLostOnceAndFoundOnce(t *testing.T) {
 }
 
 func TestAGPUThatIsLostWhenFirstMetIsLost(t *testing.T) {
-	c := newCards(time.Second)
-	lost, _ := c.update(snapshot(gpu("a", func(g *wire.GPU) { g.Lost = true })), start)
+	c := NewCards(time.Second)
+	lost, _ := c.Update(snapshot(gpu("a", func(g *wire.GPU) { g.Lost = true })), start)
 	require.Equal(t, []string{"a"}, names(lost))
 }
 
 func TestCardsAreBounded(t *testing.T) {
-	c := newCards(time.Second)
+	c := NewCards(time.Second)
 	var many []wire.GPU
 	for i := range maxCards + 10 {
 		many = append(many, gpu(time.Duration(i).String()))
 	}
-	c.update(snapshot(many...), start)
+	c.Update(snapshot(many...), start)
 	require.Len(t, c.all, maxCards)
 }
 
@@ -81,19 +81,19 @@ func TestRatesAreSummedUp(t *testing.T) {
 		g.Values[nvml.PCIeTransmit], g.Values[nvml.PCIeReceive] = 2000, 500 // KB/s
 		g.Values[nvml.ThrottleActive] = 0x40
 	})
-	c := newCards(10 * time.Second)
-	c.update(snapshot(busy), start)
-	one := c.find("a")
+	c := NewCards(10 * time.Second)
+	c.Update(snapshot(busy), start)
+	one := c.Find("a")
 	require.Zero(t, one.sent, "the first reading has no time behind it")
-	c.update(snapshot(busy), start.Add(10*time.Second))
+	c.Update(snapshot(busy), start.Add(10*time.Second))
 	require.EqualValues(t, 20_000_000, one.sent)
 	require.EqualValues(t, 5_000_000, one.received)
 	require.Equal(t, map[string]float64{
 		"hw_thermal_slowdown": 10, "sw_thermal_slowdown": 0, "sw_power_cap": 0, "sync_boost": 0, "hw_power_brake_slowdown": 0,
 	}, one.slowed())
-	c.update(snapshot(busy), start.Add(time.Hour))
+	c.Update(snapshot(busy), start.Add(time.Hour))
 	require.EqualValues(t, 60_000_000, one.sent, "a gap counts for two intervals at most")
-	c.update(snapshot(busy), start)
+	c.Update(snapshot(busy), start)
 	require.EqualValues(t, 60_000_000, one.sent, "a clock that goes back counts nothing")
 }
 
@@ -101,14 +101,14 @@ func TestTheDriversOwnCountersOfThrottlingCount(t *testing.T) {
 	counts := func(ns map[string]uint64) wire.GPU {
 		return gpu("a", func(g *wire.GPU) { g.Throttled, g.Values[nvml.ThrottleActive] = ns, 0xff })
 	}
-	c := newCards(10 * time.Second)
-	c.update(snapshot(counts(map[string]uint64{nvml.ThermalBoth: 3e9, "sw_power_cap": 5e8})), start)
-	c.update(snapshot(counts(map[string]uint64{nvml.ThermalBoth: 4e9, "sw_power_cap": 5e8})), start.Add(10*time.Second))
+	c := NewCards(10 * time.Second)
+	c.Update(snapshot(counts(map[string]uint64{nvml.ThermalBoth: 3e9, "sw_power_cap": 5e8})), start)
+	c.Update(snapshot(counts(map[string]uint64{nvml.ThermalBoth: 4e9, "sw_power_cap": 5e8})), start.Add(10*time.Second))
 	require.Equal(t, map[string]float64{
 		nvml.ThermalBoth: 4, "sw_power_cap": 0.5, "sync_boost": 10, "hw_power_brake_slowdown": 10,
-	}, c.find("a").slowed(), "heat that the driver counts is not summed up as well")
-	c.update(snapshot(counts(map[string]uint64{nvml.ThermalBoth: 4e9})), start.Add(20*time.Second))
-	require.NotContains(t, c.find("a").slowed(), "sw_power_cap", "a counter does not turn into a sum")
+	}, c.Find("a").slowed(), "heat that the driver counts is not summed up as well")
+	c.Update(snapshot(counts(map[string]uint64{nvml.ThermalBoth: 4e9})), start.Add(20*time.Second))
+	require.NotContains(t, c.Find("a").slowed(), "sw_power_cap", "a counter does not turn into a sum")
 }
 
 func TestTheOwnerIsSureOrNobody(t *testing.T) {
@@ -129,7 +129,7 @@ func TestTheOwnerIsSureOrNobody(t *testing.T) {
 		"nobody of its instance": {[]nvml.Process{on(7, 1)}, 3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one := &card{now: wire.GPU{Processes: tc.processes}}
+			one := &Card{now: wire.GPU{Processes: tc.processes}}
 			pid, sure := one.owner(tc.instance, nvml.NoInstance)
 			require.Equal(t, tc.want, pid)
 			require.Equal(t, tc.want != 0, sure)
@@ -138,33 +138,33 @@ func TestTheOwnerIsSureOrNobody(t *testing.T) {
 }
 
 func TestAStormIsToldOnceThenWithItsCount(t *testing.T) {
-	f := newFaults(10 * time.Second)
-	one := fault{pci: "a", event: eventXid, xid: 94}
-	first, now := f.add(one, start)
+	f := NewFaults("nvml", 10*time.Second)
+	one := Fault{PCI: "a", Event: EventXid, XID: 94}
+	first, now := f.Add(one, start)
 	require.True(t, now)
-	first.told = first.count
+	first.Told = first.Count
 	for i := range 1000 {
-		_, now = f.add(one, start.Add(time.Duration(i)*time.Millisecond))
+		_, now = f.Add(one, start.Add(time.Duration(i)*time.Millisecond))
 		require.False(t, now)
 	}
-	_, now = f.add(fault{pci: "a", event: eventXid, xid: 95}, start)
+	_, now = f.Add(Fault{PCI: "a", Event: EventXid, XID: 95}, start)
 	require.True(t, now, "another Xid is another fault")
-	tell := f.expire(start.Add(5 * time.Second))
-	require.Equal(t, 1001, tell[0].count)
-	require.Equal(t, first.id, tell[0].id)
-	tell[0].told = tell[0].count
+	tell := f.Expire(start.Add(5 * time.Second))
+	require.Equal(t, 1001, tell[0].Count)
+	require.Equal(t, first.ID, tell[0].ID)
+	tell[0].Told = tell[0].Count
 	for _, s := range tell {
-		s.told = s.count
+		s.Told = s.Count
 	}
-	require.Empty(t, f.expire(start.Add(20*time.Second)))
-	_, now = f.add(one, start.Add(21*time.Second))
+	require.Empty(t, f.Expire(start.Add(20*time.Second)))
+	_, now = f.Add(one, start.Add(21*time.Second))
 	require.True(t, now, "quiet for an interval, the next is a new storm")
 }
 
 func TestStormsAreBounded(t *testing.T) {
-	f := newFaults(time.Second)
+	f := NewFaults("nvml", time.Second)
 	for i := range uint64(maxStorms + 100) {
-		_, now := f.add(fault{xid: i}, start)
+		_, now := f.Add(Fault{XID: i}, start)
 		require.True(t, now)
 	}
 	require.Len(t, f.open, maxStorms)

@@ -1,4 +1,4 @@
-package worker
+package reading
 
 import (
 	"io"
@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/worker"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,8 +42,12 @@ func run(library nvml.Library, timeout time.Duration) *helper {
 	in, commands := io.Pipe()
 	messages, out := io.Pipe()
 	h := &helper{commands: commands, messages: wire.NewReader(messages), code: make(chan int, 1)}
+	options := worker.Options{CallTimeout: timeout, Commands: in, Messages: out}
+	if library != nil {
+		options.Source = NewSource(library, nvml.EventXid)
+	}
 	go func() {
-		h.code <- Run(Options{Library: library, Events: nvml.EventXid, CallTimeout: timeout, Commands: in, Messages: out})
+		h.code <- worker.Run(options)
 		_ = in.Close()
 		_ = out.Close()
 	}()
@@ -63,7 +68,7 @@ func TestLibraryThatIsNotReadyEndsTheHelper(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			h := run(library, time.Hour)
 			require.Equal(t, want, h.next(t).State.Name)
-			require.Equal(t, Done, <-h.code)
+			require.Equal(t, worker.Done, <-h.code)
 			require.NoError(t, h.commands.Close())
 		})
 	}
@@ -79,7 +84,7 @@ func TestAPollIsASnapshotAndTheEndOfCommandsIsTheEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, h.next(t).Snapshot)
 	require.NoError(t, h.commands.Close())
-	require.Equal(t, Done, <-h.code)
+	require.Equal(t, worker.Done, <-h.code)
 }
 
 func TestACallThatHangsIsNamed(t *testing.T) {
@@ -88,7 +93,7 @@ func TestACallThatHangsIsNamed(t *testing.T) {
 	hung := h.next(t).Hung
 	require.Equal(t, "init", hung.Call)
 	require.GreaterOrEqual(t, hung.Seconds, 0.01)
-	require.Equal(t, Hung, <-h.code)
+	require.Equal(t, worker.Hung, <-h.code)
 	close(library.hold)
 	require.NoError(t, h.commands.Close())
 }
@@ -97,6 +102,6 @@ func TestTheEndOfCommandsEndsAHelperWhoseCallHangs(t *testing.T) {
 	library := &fake{hold: make(chan struct{}), init: nvml.DriverNotLoaded}
 	h := run(library, time.Hour)
 	require.NoError(t, h.commands.Close())
-	require.Equal(t, Done, <-h.code)
+	require.Equal(t, worker.Done, <-h.code)
 	close(library.hold)
 }

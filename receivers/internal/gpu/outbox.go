@@ -1,4 +1,4 @@
-package nvmlreceiver
+package gpu
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/collector/receiver/receiverhelper"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/metadata"
 )
 
 // patience is how long a consumer that refuses is asked again before its records
@@ -27,7 +26,8 @@ type outbox struct {
 	metrics consumer.Metrics // nil without that signal
 
 	batches   chan batch
-	telemetry *metadata.TelemetryBuilder
+	telemetry *Telemetry
+	name      string // of the component type
 	report    *receiverhelper.ObsReport
 }
 
@@ -61,7 +61,7 @@ func (o *outbox) put(b batch) {
 }
 
 func (o *outbox) dropped(records int) {
-	o.telemetry.ReceiverNvmlRecordsDropped.Add(context.Background(), int64(records))
+	o.telemetry.RecordsDropped.Add(context.Background(), int64(records))
 }
 
 // deliver hands batches on until the outbox is closed. The end of ctx ends only
@@ -72,11 +72,11 @@ func (o *outbox) deliver(ctx context.Context) {
 		if b.logs.LogRecordCount() > 0 {
 			op := o.report.StartLogsOp(ctx)
 			err = record.Deliver(op, o.logs, b.logs, patience)
-			o.report.EndLogsOp(op, metadata.Type.String(), size, err)
+			o.report.EndLogsOp(op, o.name, size, err)
 		} else {
 			op := o.report.StartMetricsOp(ctx)
 			err = record.DeliverMetrics(op, o.metrics, b.metrics, patience)
-			o.report.EndMetricsOp(op, metadata.Type.String(), size, err)
+			o.report.EndMetricsOp(op, o.name, size, err)
 		}
 		if err != nil {
 			o.dropped(size)

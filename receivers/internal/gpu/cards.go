@@ -1,39 +1,42 @@
-package nvmlreceiver
+package gpu
 
 import (
 	"slices"
 	"time"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
 )
 
 // maxCards bounds what is remembered of GPUs that come and go.
 const maxCards = 64
 
-// cards are the GPUs, and what has to be remembered of them from one helper to
+// Cards are the GPUs, and what has to be remembered of them from one helper to
 // the next: a new connection does not show one that is lost.
-type cards struct {
+type Cards struct {
 	interval time.Duration
-	all      []*card // in the order of their addresses
+	all      []*Card // in the order of their addresses
 }
 
-// card is one GPU.
-type card struct {
+// Card is one GPU.
+type Card struct {
 	nvml.Identity
 	gone      bool
 	read      time.Time // when it was last read
 	now       wire.GPU  // as it was then
 	sent      float64   // bytes over PCIe, summed up
 	received  float64
+	links     map[linkFlow]float64     // bytes over NVLink, summed up where the library has a rate
+	ill       map[wire.Incident]bool   // without their texts
 	throttled map[string]time.Duration // by reasons that the driver does not count
 	counted   map[string]bool          // reasons that the driver counts
 }
 
-func newCards(interval time.Duration) *cards { return &cards{interval: interval} }
+// NewCards remembers GPUs that are read once in an interval.
+func NewCards(interval time.Duration) *Cards { return &Cards{interval: interval} }
 
-// find returns the GPU at an address.
-func (c *cards) find(pci string) *card {
+// Find returns the GPU at an address.
+func (c *Cards) Find(pci string) *Card {
 	for _, one := range c.all {
 		if one.PCI == pci {
 			return one
@@ -43,7 +46,7 @@ func (c *cards) find(pci string) *card {
 }
 
 // lost lists the addresses of those that do not answer.
-func (c *cards) lost() []string {
+func (c *Cards) lost() []string {
 	var names []string
 	for _, one := range c.all {
 		if one.gone {
@@ -53,10 +56,10 @@ func (c *cards) lost() []string {
 	return names
 }
 
-// update takes a snapshot and returns the GPUs that it shows to be lost, and to
+// Update takes a snapshot and returns the GPUs that it shows to be lost, and to
 // answer again. A GPU that was there and is not in the snapshot is lost.
-func (c *cards) update(snapshot *wire.Snapshot, at time.Time) (lost, found []*card) {
-	answers := map[*card]bool{}
+func (c *Cards) Update(snapshot *wire.Snapshot, at time.Time) (lost, found []*Card) {
+	answers := map[*Card]bool{}
 	for i := range snapshot.GPUs {
 		gpu := &snapshot.GPUs[i]
 		one := c.meet(gpu.Identity)
@@ -80,19 +83,19 @@ func (c *cards) update(snapshot *wire.Snapshot, at time.Time) (lost, found []*ca
 
 // meet returns the GPU, a new one if need be; nil when it has no address: it was
 // lost before the helper could ask.
-func (c *cards) meet(identity nvml.Identity) *card {
+func (c *Cards) meet(identity nvml.Identity) *Card {
 	if identity.PCI == "" {
 		return nil
 	}
-	one := c.find(identity.PCI)
+	one := c.Find(identity.PCI)
 	if one == nil {
 		if len(c.all) == maxCards {
 			return nil
 		}
-		one = &card{throttled: map[string]time.Duration{}, counted: map[string]bool{}}
+		one = &Card{throttled: map[string]time.Duration{}, counted: map[string]bool{}, links: map[linkFlow]float64{}}
 		c.all = append(c.all, one)
 		one.Identity = identity
-		slices.SortFunc(c.all, func(a, b *card) int {
+		slices.SortFunc(c.all, func(a, b *Card) int {
 			if a.PCI < b.PCI {
 				return -1
 			}
@@ -107,7 +110,7 @@ func (c *cards) meet(identity nvml.Identity) *card {
 
 // take takes a reading and sums up what the library gives as rates. A gap counts
 // for no more than most.
-func (c *card) take(gpu *wire.GPU, at time.Time, most time.Duration) {
+func (c *Card) take(gpu *wire.GPU, at time.Time, most time.Duration) {
 	if !c.read.IsZero() {
 		passed := max(0, min(at.Sub(c.read), most))
 		c.sum(gpu, passed)
@@ -115,7 +118,45 @@ func (c *card) take(gpu *wire.GPU, at time.Time, most time.Duration) {
 	c.read, c.now = at, *gpu
 }
 
-func (c *card) sum(gpu *wire.GPU, passed time.Duration) {
+// linkFlow is one direction of an NVLink; AllLinks stands for all together.
+type linkFlow struct {
+	link      int
+	direction string
+}
+
+// AllLinks is the number that stands for all NVLinks of a GPU together.
+const AllLinks = -1
+
+// Now is the last reading.
+func (c *Card) Now() *wire.GPU { return &c.now }
+
+// Summed is the bytes over an NVLink, or over AllLinks, as summed up from rates.
+func (c *Card) Summed(link int, direction string) (bytes float64, any bool) {
+	bytes, any = c.links[linkFlow{link, direction}]
+	return bytes, any
+}
+
+// sumLinks sums up the rates of the links and of all together.
+func (c *Card) sumLinks(gpu *wire.GPU, passed time.Duration) {
+	add := func(link int, direction string, rate uint64, there bool) {
+		if there {
+			c.links[linkFlow{link, direction}] += float64(rate) * passed.Seconds()
+		}
+	}
+	for _, link := range gpu.Links {
+		rate, there := link.Values[nvml.LinkTransmitRate]
+		add(link.Number, Transmit, rate, there)
+		rate, there = link.Values[nvml.LinkReceiveRate]
+		add(link.Number, Receive, rate, there)
+	}
+	rate, there := gpu.Values[nvml.NVLinkTransmit]
+	add(AllLinks, Transmit, rate, there)
+	rate, there = gpu.Values[nvml.NVLinkReceive]
+	add(AllLinks, Receive, rate, there)
+}
+
+func (c *Card) sum(gpu *wire.GPU, passed time.Duration) {
+	c.sumLinks(gpu, passed)
 	c.sent += float64(gpu.Values[nvml.PCIeTransmit]) * 1000 * passed.Seconds()
 	c.received += float64(gpu.Values[nvml.PCIeReceive]) * 1000 * passed.Seconds()
 	for _, reason := range nvml.ThrottleReasons() {
@@ -130,7 +171,7 @@ func (c *card) sum(gpu *wire.GPU, passed time.Duration) {
 
 // slowed is how long each reason held the clocks down: as the driver counts, and
 // where it does not, summed up from what holds them down at each reading.
-func (c *card) slowed() map[string]float64 {
+func (c *Card) slowed() map[string]float64 {
 	seconds := map[string]float64{}
 	for name, ns := range c.now.Throttled {
 		seconds[name] = float64(ns) / 1e9
@@ -148,8 +189,27 @@ func (c *card) slowed() map[string]float64 {
 	return seconds
 }
 
+// incidents are findings of health watches that were not there at the reading
+// before.
+func (c *Cards) incidents() []Fault {
+	var fresh []Fault
+	for _, one := range c.all {
+		found := map[wire.Incident]bool{}
+		for _, i := range one.now.Health {
+			text := i.Text
+			i.Text = ""
+			if !one.ill[i] && !found[i] {
+				fresh = append(fresh, Fault{PCI: one.PCI, Event: EventHealth, Kind: i.System, Failed: i.Failed, Text: text})
+			}
+			found[i] = true
+		}
+		one.ill = found
+	}
+	return fresh
+}
+
 // owner is the one process on the GPU or, of an event of MIG, on that instance.
-func (c *card) owner(gpuInstance, computeInstance int) (pid uint32, sure bool) {
+func (c *Card) owner(gpuInstance, computeInstance int) (pid uint32, sure bool) {
 	for _, p := range c.now.Processes {
 		if gpuInstance != nvml.NoInstance && p.GPUInstance != gpuInstance ||
 			computeInstance != nvml.NoInstance && p.ComputeInstance != computeInstance || p.PID == pid {

@@ -1,4 +1,4 @@
-// Package wire is what the receiver and its helper program say to each other: the
+// Package wire is what a receiver of GPU telemetry and its helper program say to each other: the
 // receiver writes commands, the helper one JSON message a line.
 package wire
 
@@ -10,7 +10,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
 )
 
 // Poll is the command for one snapshot. The end of the commands ends the helper.
@@ -32,13 +32,15 @@ type Message struct {
 const (
 	Ready           = "ready"
 	LibraryAbsent   = "library_absent"
+	EngineAbsent    = "engine_unreachable" // DCGM's host engine
+	ConnectionLost  = "connection_lost"    // to it, while it was read
 	DriverNotLoaded = "driver_not_loaded"
 	NoCgo           = "no_cgo" // the helper was built without a C compiler
 	Failed          = "failed"
 )
 
 // State is the first message: what became of loading the library. After any but
-// Ready the helper ends.
+// Ready, and after one that comes later, the helper ends.
 type State struct {
 	Name    string `json:"name"`
 	Detail  string `json:"detail,omitempty"`
@@ -66,6 +68,9 @@ type GPU struct {
 	MIG           []nvml.MIG               `json:"mig,omitempty"`
 	Processes     []nvml.Process           `json:"processes,omitempty"`
 	Skipped       int                      `json:"skipped,omitempty"` // processes beyond the cap
+	Ratios        map[string]float64       `json:"ratios,omitempty"`  // shares of time, by what was busy
+	Health        []Incident               `json:"health,omitempty"`
+	HealthKnown   bool                     `json:"health_known,omitempty"` // somebody watches it
 	Failures      []Failure                `json:"failures,omitempty"`
 }
 
@@ -87,9 +92,22 @@ type Failure struct {
 	Code string `json:"code"`
 }
 
-// Event is an event of NVML.
+// Incident is a finding of the library's own watches over a GPU's health.
+type Incident struct {
+	System string `json:"system"`
+	Failed bool   `json:"failed,omitempty"` // a failure; else a warning
+	Text   string `json:"text,omitempty"`
+}
+
+// EventPolicy is the type of an event, beside those of nvml.h: a policy of the
+// operator is violated.
+const EventPolicy uint64 = 1 << 32
+
+// Event is an event of the library.
 type Event struct {
 	nvml.Event
+	Kind string `json:"kind,omitempty"` // of EventPolicy: its condition
+	Text string `json:"text,omitempty"`
 }
 
 // Hung says that a call does not return; the helper ends after it.

@@ -41,13 +41,18 @@ const (
 	RemapPending        Quantity = "remap_pending" // 1: rows wait for a reset
 	RemapFailed         Quantity = "remap_failed"  // 1: a row could not be remapped
 
-	PCIeWidth         Quantity = "pcie_width" // lanes
-	PCIeWidthMax      Quantity = "pcie_width_max"
-	PCIeGeneration    Quantity = "pcie_generation"
-	PCIeGenerationMax Quantity = "pcie_generation_max"
-	PCIeReplays       Quantity = "pcie_replays"
-	PCIeTransmit      Quantity = "pcie_transmit" // KB/s, mean of the last 20 ms
-	PCIeReceive       Quantity = "pcie_receive"
+	PCIeWidth          Quantity = "pcie_width" // lanes
+	PCIeWidthMax       Quantity = "pcie_width_max"
+	PCIeGeneration     Quantity = "pcie_generation"
+	PCIeGenerationMax  Quantity = "pcie_generation_max"
+	PCIeReplays        Quantity = "pcie_replays"
+	PCIeTransmit       Quantity = "pcie_transmit" // KB/s, mean of the last 20 ms
+	PCIeReceive        Quantity = "pcie_receive"
+	NVLinkTransmit     Quantity = "nvlink_transmit" // bytes/s over all links; DCGM alone
+	NVLinkReceive      Quantity = "nvlink_receive"
+	RetiredCorrected   Quantity = "retired_corrected" // pages, before Ampere
+	RetiredUncorrected Quantity = "retired_uncorrected"
+	RetirePending      Quantity = "retire_pending"
 
 	// From fields.
 	PCIeCorrectable Quantity = "pcie_correctable"
@@ -136,6 +141,9 @@ const (
 	LinkReceiveKiB  LinkQuantity = "receive_kib"
 	LinkTransmit    LinkQuantity = "transmit_bytes" // NVLink 5
 	LinkReceive     LinkQuantity = "receive_bytes"
+
+	LinkTransmitRate LinkQuantity = "transmit_rate" // bytes/s; DCGM alone
+	LinkReceiveRate  LinkQuantity = "receive_rate"
 
 	LinkReplay    LinkQuantity = "replay" // errors, NVLink 1 to 4
 	LinkRecovery  LinkQuantity = "recovery"

@@ -8,23 +8,43 @@ import (
 	"io"
 	"time"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/reading"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
 )
 
 // eventWait is how long one wait for an event lasts. It bounds how long the
 // driver is asked, not how long an event takes to be seen.
 const eventWait = time.Second
 
+// Tracker is told of each call before it is made and after it has returned, so
+// that one that hangs has a name.
+type Tracker interface {
+	Begin(call, gpu string)
+	End()
+}
+
+// Source is a vendor's library. Each of its methods may hang as long as the
+// driver does.
+type Source interface {
+	// Open loads the library and finds the GPUs. Events says whether somebody
+	// will Wait.
+	Open(Tracker) wire.State
+	// Snapshot reads all GPUs. A state that is not nil ends the helper.
+	Snapshot() (*wire.Snapshot, *wire.State)
+	// Wait returns the events that came, none when nothing did for so long. It
+	// runs beside Snapshot, from another goroutine.
+	Wait(Tracker, time.Duration) []wire.Event
+}
+
 // Options of the helper.
 type Options struct {
-	Library     nvml.Library  // nil: this build has none
-	Events      uint64        // types to listen for; 0: none
+	Source      Source        // nil: this build has none
 	CallTimeout time.Duration // after so long a call hangs
 	Commands    io.Reader
 	Messages    io.Writer
 }
+
+// EventWait is the call that waits for events: it is meant to last.
+const EventWait = "event_wait"
 
 // The exit codes of the helper.
 const (
@@ -76,12 +96,9 @@ func readCommands(commands io.Reader, polls chan<- struct{}, ended chan<- int) {
 
 // work makes all calls but the waiting for events, one after the other.
 func work(o Options, out *wire.Writer, watch *watchdog, polls <-chan struct{}) int {
-	gpus, state := connect(o.Library, watch.lane())
-	var events nvml.Events
-	if state.Name == wire.Ready && o.Events != 0 {
-		var code nvml.Code
-		events, code = gpus.Listen(o.Events)
-		state.Events = code == nvml.OK
+	state := wire.State{Name: wire.NoCgo}
+	if o.Source != nil {
+		state = o.Source.Open(watch.lane())
 	}
 	if out.Write(wire.Message{State: &state}) != nil {
 		return Bad
@@ -90,60 +107,28 @@ func work(o Options, out *wire.Writer, watch *watchdog, polls <-chan struct{}) i
 		return Done
 	}
 	if state.Events {
-		go listen(events, out, watch.lane())
+		go listen(o.Source, out, watch.lane())
 	}
 	for range polls {
-		if out.Write(wire.Message{Snapshot: gpus.Snapshot()}) != nil {
+		snapshot, over := o.Source.Snapshot()
+		if over != nil {
+			_ = out.Write(wire.Message{State: over})
+			return Done
+		}
+		if out.Write(wire.Message{Snapshot: snapshot}) != nil {
 			return Bad
 		}
 	}
 	return Done
 }
 
-// connect loads the library and finds the GPUs.
-func connect(library nvml.Library, lane *lane) (*reading.GPUs, wire.State) {
-	if library == nil {
-		return nil, wire.State{Name: wire.NoCgo}
-	}
-	lane.Begin("init", "")
-	code := library.Init()
-	lane.End()
-	switch code {
-	case nvml.OK:
-	case nvml.LibraryNotFound:
-		return nil, wire.State{Name: wire.LibraryAbsent, Detail: code.Error()}
-	case nvml.DriverNotLoaded:
-		return nil, wire.State{Name: wire.DriverNotLoaded, Detail: code.Error()}
-	default:
-		return nil, wire.State{Name: wire.Failed, Detail: "init: " + code.Error()}
-	}
-	state := wire.State{Name: wire.Ready}
-	lane.Begin("versions", "")
-	state.Driver, state.Library, _ = library.Versions()
-	lane.End()
-	gpus, code := reading.Open(library, lane)
-	if code != nvml.OK {
-		return nil, wire.State{Name: wire.Failed, Detail: "device count: " + code.Error()}
-	}
-	state.GPUs = gpus.Count()
-	return gpus, state
-}
-
-// listen passes events on. A lost GPU can make the wait fail at once; what
-// becomes of it the snapshots tell.
-func listen(events nvml.Events, out *wire.Writer, lane *lane) {
+// listen passes events on.
+func listen(source Source, out *wire.Writer, lane *lane) {
 	for {
-		lane.Begin("event_wait", "")
-		event, code := events.Wait(uint32(eventWait.Milliseconds()))
-		lane.End()
-		switch code {
-		case nvml.OK:
-			if out.Write(wire.Message{Event: &wire.Event{Event: event}}) != nil {
+		for _, event := range source.Wait(lane, eventWait) {
+			if out.Write(wire.Message{Event: &event}) != nil {
 				return
 			}
-		case nvml.Timeout:
-		default:
-			time.Sleep(eventWait)
 		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/wire"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/wire"
 )
 
 // watchdog knows which calls are under way and reports one that takes too long.
@@ -46,7 +46,7 @@ func (l *lane) Begin(call, gpu string) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	l.call, l.gpu, l.since, l.allowed = call, gpu, time.Now(), l.of.limit
-	if call == "event_wait" { // is meant to last
+	if call == EventWait { // is meant to last
 		l.allowed += eventWait
 	}
 }

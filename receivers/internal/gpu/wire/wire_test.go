@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/internal/nvml"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpu/nvml"
 )
 
 func TestMessagesComeAsTheyWent(t *testing.T) {
@@ -20,7 +20,7 @@ func TestMessagesComeAsTheyWent(t *testing.T) {
 			Links:     []Link{{Number: 3, Values: map[nvml.LinkQuantity]uint64{nvml.LinkState: 1}}},
 			Processes: []nvml.Process{{PID: 7, GPUInstance: -1, ComputeInstance: -1}},
 		}}}},
-		{Event: &Event{nvml.Event{PCI: "0000:1a:00.0", Type: 8, Data: 79, GPUInstance: -1, ComputeInstance: -1}}},
+		{Event: &Event{Event: nvml.Event{PCI: "0000:1a:00.0", Type: 8, Data: 79, GPUInstance: -1, ComputeInstance: -1}}},
 		{Hung: &Hung{Call: "power_usage", GPU: "0000:1a:00.0", Seconds: 10.5}},
 	}
 	var pipe bytes.Buffer
