@@ -58,6 +58,12 @@ func TestAJobIsJudgedInOnePlaceAndOutlivesACrash(t *testing.T) {
 	c.await(t, "the jobs of the killed replica", func() bool { return complete(hit.latest(t)) == len(mine) })
 	require.Equal(t, idsOf(mine), idsOf(hit.latest(t)), "another verdict on a fault that was known before the crash")
 	require.Equal(t, idsOf(others), idsOf(spared.latest(t)))
+
+	for rank, a := range c.agents { // what they held for that long comes in the end
+		a.died = time.Now().Add(-10 * time.Minute)
+		a.die(t, rank, len(all))
+	}
+	c.await(t, "a job that died ten minutes ago", func() bool { return len(c.judged(t)) == len(all)+1 && complete(hit.latest(t))+complete(spared.latest(t)) == len(all)+1 })
 	for _, r := range c.replicas {
 		r.saidOnce(t)
 	}

@@ -279,7 +279,7 @@ func (e *Engine) expireAt(inst *instance) int64 {
 	if v := inst.verdict; v != nil && !v.withdrawn {
 		quiet = max(int64(r.Expires), quiet)
 	}
-	return max(inst.touched, inst.after) + quiet + int64(e.opts.Lateness) + 1
+	return max(inst.touched, inst.heard, inst.after) + quiet + int64(e.opts.Lateness) + 1
 }
 
 func (e *Engine) expire(inst *instance) {

@@ -119,7 +119,7 @@ func slowestEngine(t *testing.T) *engine.Engine {
 	require.NoError(t, err)
 	rules := []rule.Rule{r}
 	rule.Wire(rules, []rule.Detector{slowestDetector()})
-	e, err := engine.New(rules, engine.Options{})
+	e, err := engine.New(rules, engine.Options{MaxDelay: 2 * time.Hour})
 	require.NoError(t, err)
 	return e
 }

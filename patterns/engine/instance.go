@@ -16,6 +16,7 @@ type instance struct {
 	known   uint64    // fields that have a value, one bit each
 	ranks   []int     // seen on its marks, sorted
 	touched int64     // newest time of a mark
+	heard   int64     // newest time at which a mark came that was later than the lateness allows
 	after   int64     // marks that ended by then belong to an earlier fault
 
 	joinKeys []string    // where joins has it
@@ -168,7 +169,7 @@ func (e *Engine) insertMark(inst *instance, w *watch, m mark) (changed, loud boo
 	if !changed {
 		return false, false, nil
 	}
-	inst.touched = max(inst.touched, m.Last)
+	inst.touched, inst.heard = max(inst.touched, m.Last), max(inst.heard, m.Heard)
 	fresh := inst.learn(&m)
 	switch {
 	case inst.revised:

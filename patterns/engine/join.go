@@ -90,7 +90,7 @@ func (r *recents) add(e *Engine, key string, w *watch, m mark) {
 	if !w.resolves && w.Follows == nil {
 		keep += int64(w.state.rule.Within)
 	}
-	r.put(&recentMark{key: key, w: w, mark: m, until: m.Last + keep})
+	r.put(&recentMark{key: key, w: w, mark: m, until: max(m.Last, m.Heard) + keep})
 	r.limit(e)
 }
 

@@ -14,6 +14,7 @@ type mark struct {
 	Ranks   []int    `json:"r,omitempty"` // of the list field called ranks
 	Source  string   `json:"s"`
 	FaultID string   `json:"f,omitempty"`
+	Heard   int64    `json:"h,omitempty"` // when it came, if later than the lateness allows
 	Series  uint64   `json:"i,omitempty"`
 	Finding bool     `json:"d,omitempty"` // of a detector: the newest replaces those before it
 	Gone    bool     `json:"g,omitempty"` // the detector took it back: it shows nothing any more

@@ -5,8 +5,11 @@ import "time"
 // Options bound what an engine holds. Zero values take the defaults.
 type Options struct {
 	// Lateness is how much older than the newest event time a record may be and
-	// still count. What comes later is counted and dropped.
+	// still count wherever it belongs.
 	Lateness time.Duration // 10 s
+	// MaxDelay is how much older it may be and still confirm a fault, where order
+	// does not matter. What comes later is counted and dropped.
+	MaxDelay time.Duration // as Lateness
 	// MaxAhead is how far ahead of the time given to Advance a record may say it
 	// is. A record further ahead has a broken clock and is taken as of then.
 	MaxAhead time.Duration // 10 s
@@ -30,6 +33,7 @@ func (o Options) withDefaults() Options {
 			*d.value = d.then
 		}
 	}
+	o.MaxDelay = max(o.MaxDelay, o.Lateness)
 	for _, d := range []struct {
 		value *int
 		then  int
@@ -49,7 +53,8 @@ type Stats struct {
 	Matched   uint64 // records some rule wanted
 	Unmatched uint64 // records no rule wanted
 
-	Late         uint64 // dropped: older than the lateness allows
+	Late         uint64 // dropped: older than lateness and delay allow
+	Overdue      uint64 // counted, later than the lateness allows
 	Ahead        uint64 // taken as of now: their clock is ahead
 	Unkeyed      uint64 // wanted, but without a field of the key
 	EvalErrors   uint64 // conditions and values that could not be evaluated on a record

@@ -28,6 +28,7 @@ type record struct {
 	last    int64 // end of what a folded record covers
 	count   float64
 	faultID string
+	heard   int64 // when it came, if later than the lateness allows
 
 	finding *rule.Finding // that it was made from, nil for a record from outside
 
@@ -247,11 +248,14 @@ func (e *Engine) show(by interest, r *record) bool {
 			return false
 		}
 		admitted = true
-		if e.take(w, r) {
+		if (r.heard == 0 || w.confirms()) && e.take(w, r) {
 			wanted = true
 		}
 	}
-	if len(by.detections) == 0 || !admitted && !e.admit(r) {
+	if len(by.detections) > 0 && !admitted && !e.admit(r) {
+		return false
+	}
+	if e.settleLate(r, wanted); r.heard != 0 {
 		return wanted
 	}
 	for _, d := range by.detections {
@@ -290,8 +294,7 @@ func (e *Engine) admit(r *record) bool {
 		r.time, r.last = min(r.time, then), then
 	}
 	if r.last < e.watermark() {
-		e.stats.Late++
-		return false
+		return e.late(r)
 	}
 	e.moveTo(r.last)
 	return true
@@ -307,7 +310,7 @@ func (e *Engine) take(w *watch, r *record) bool {
 	switch w.Operator {
 	case rule.Occur, rule.Miss:
 		e.place(w, mark{
-			Time: r.time, Last: r.last, Count: r.count, Values: values, Ranks: ranks, Source: r.source, FaultID: r.faultID,
+			Time: r.time, Last: r.last, Count: r.count, Values: values, Ranks: ranks, Source: r.source, FaultID: r.faultID, Heard: r.heard,
 			Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
 		})
 	default:

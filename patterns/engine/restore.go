@@ -82,7 +82,7 @@ func (e *Engine) restoreFault(f *savedFault, byID map[string]*instance) {
 	}
 	inst := &instance{
 		state: s, key: f.Key, seq: f.Seq, marks: make([][]mark, len(s.watches)), folded: make([]float64, len(s.watches)),
-		ranks: f.Ranks, touched: f.Touched, after: f.After, past: past,
+		ranks: f.Ranks, touched: f.Touched, heard: f.Heard, after: f.After, past: past,
 	}
 	for name, marks := range f.Marks {
 		w := s.watchOf(name)

@@ -34,6 +34,7 @@ type savedFault struct {
 	Folded  map[string]float64 `json:"folded,omitempty"`
 	Ranks   []int              `json:"ranks,omitempty"`
 	Touched int64              `json:"touched"`
+	Heard   int64              `json:"heard,omitempty"`
 	After   int64              `json:"after,omitempty"`
 	Past    bool               `json:"past,omitempty"`
 	Verdict *savedVerdict      `json:"verdict,omitempty"`
@@ -115,7 +116,7 @@ func (inst *instance) save() savedFault {
 	f := savedFault{
 		Rule: inst.state.rule.Name, Fields: inst.state.names, Key: inst.key, Seq: inst.seq,
 		Marks: map[string][]mark{}, Folded: map[string]float64{},
-		Ranks: inst.ranks, Touched: inst.touched, After: inst.after, Past: inst.past,
+		Ranks: inst.ranks, Touched: inst.touched, Heard: inst.heard, After: inst.after, Past: inst.past,
 	}
 	for i, w := range inst.state.watches {
 		if len(inst.marks[i]) > 0 {

@@ -24,8 +24,13 @@ type Config struct {
 	Storage *component.ID `mapstructure:"storage"`
 
 	// Lateness is how much older than the newest event time a record may be and
-	// still count.
+	// still count wherever it belongs.
 	Lateness time.Duration `mapstructure:"lateness"`
+
+	// MaxDelay is how much older a log record may be that a sender held while
+	// this process was away: it still confirms a fault, where order does not
+	// matter.
+	MaxDelay time.Duration `mapstructure:"max_delay"`
 
 	// MaxAhead is how far ahead of this machine's clock a record may say it is;
 	// further ahead, it is taken as of now.
@@ -58,6 +63,7 @@ func createDefaultConfig() component.Config {
 		// A kernel-log storm of an application's fault leaves the kernelevents
 		// receiver up to 11 s after its first line (fold.longest and fold.quiet).
 		Lateness:   15 * time.Second,
+		MaxDelay:   15 * time.Minute,
 		MaxAhead:   10 * time.Second,
 		Limits:     Limits{Waiting: 10_000, Verdicts: 5_000, Recent: 10_000, Series: 20_000},
 		OutboxSize: 10_000,
@@ -73,6 +79,7 @@ func (c *Config) Validate() error {
 		value int64
 	}{
 		{"lateness", int64(c.Lateness)},
+		{"max_delay", int64(c.MaxDelay)},
 		{"max_ahead", int64(c.MaxAhead)},
 		{"limits::waiting", int64(c.Limits.Waiting)},
 		{"limits::verdicts", int64(c.Limits.Verdicts)},
@@ -111,7 +118,7 @@ func (c *Config) rules() ([]rule.Rule, error) {
 
 func (c *Config) engineOptions() engine.Options {
 	return engine.Options{
-		Lateness: c.Lateness, MaxAhead: c.MaxAhead,
+		Lateness: c.Lateness, MaxDelay: c.MaxDelay, MaxAhead: c.MaxAhead,
 		Waiting: c.Limits.Waiting, OpenVerdicts: c.Limits.Verdicts, Recent: c.Limits.Recent, Series: c.Limits.Series,
 	}
 }

@@ -130,7 +130,7 @@ func TestConfig(t *testing.T) {
 		{name: "", want: createDefaultConfig().(*Config)},
 		{name: "all", want: &Config{
 			Rules: []string{"testdata/rules"}, Storage: &storageID,
-			Lateness: 30 * time.Second, MaxAhead: 5 * time.Second,
+			Lateness: 30 * time.Second, MaxDelay: time.Hour, MaxAhead: 5 * time.Second,
 			Limits: Limits{Waiting: 100, Verdicts: 200, Recent: 300, Series: 400}, OutboxSize: 50,
 		}},
 		{name: "zero", problems: []string{"lateness must be greater than zero", "limits::series must be", "outbox_size must be"}},

@@ -53,6 +53,7 @@ var (
 		{"evaluation", func(s engine.Stats) uint64 { return s.EvalErrors }},
 		{"fan_out", func(s engine.Stats) uint64 { return s.FanOutLimited }},
 		{"late", func(s engine.Stats) uint64 { return s.Late }},
+		{"overdue", func(s engine.Stats) uint64 { return s.Overdue }},
 		{"unkeyed", func(s engine.Stats) uint64 { return s.Unkeyed }},
 	}
 	evictedFigures = []figure{
