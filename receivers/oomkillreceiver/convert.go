@@ -132,9 +132,19 @@ func describe(e *oomkill.Event, victim identity.Process) string {
 	case oomkill.ConstraintNode:
 		text.WriteString("): the node ran out of memory")
 	case oomkill.ConstraintCgroup:
-		fmt.Fprintf(&text, "): cgroup %s reached its limit of %d bytes with %d in use", e.LimitCgroup, e.LimitBytes, e.UsageBytes)
+		text.WriteString("): its memory cgroup")
+		sayIf(&text, e.LimitCgroup != "", " %s", e.LimitCgroup)
+		text.WriteString(" reached its limit")
+		sayIf(&text, e.LimitBytes != 0, " of %d bytes", e.LimitBytes)
+		sayIf(&text, e.UsageBytes != 0, " with %d in use", e.UsageBytes)
 	default:
 		text.WriteString(") for want of memory")
 	}
 	return text.String()
+}
+
+func sayIf(text *strings.Builder, known bool, format string, value any) {
+	if known {
+		fmt.Fprintf(text, format, value)
+	}
 }

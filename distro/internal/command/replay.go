@@ -32,7 +32,8 @@ func newReplay() *cobra.Command {
 			"would have come to. Each FILE (- is standard input), and each file below a DIR, is recognized by what it holds:\n\n" +
 			"  OTLP logs and metrics   JSON, a message to a line or whole documents; the file exporter's protobuf\n" +
 			"  saved kernel logs       dmesg (also -T, -x, -r, --json, --time-format iso), journalctl -k -o json,\n" +
-			"                          short-monotonic, short-iso or short; kern.log of a syslog daemon\n" +
+			"                          short-monotonic, short-iso or short; kern.log of a syslog daemon;\n" +
+			"                          GPU, link, PCIe, memory and storage faults, and OOM kills\n" +
 			"  Flight Recorder dumps   as PyTorch writes them, pickle or JSON, a file for each rank\n\n" +
 			"each as it is, and but for dumps, compressed by gzip or zstd. Input that cannot be read is named with its place and skipped.\n\n" +
 			"Exit codes: 0 all was read, 4 some of it could not be read (verdicts come from the rest), 3 none of it could,\n" +
@@ -142,24 +143,36 @@ func printVerdicts(w io.Writer, verdicts []verdict.Verdict) error {
 // summarize says what was read and what of it did not count. Standard output has
 // the verdicts alone.
 func summarize(w io.Writer, r *replay.Result, lateness time.Duration) {
-	fmt.Fprintf(w, "%d files, %d records, %d verdicts\n", r.Files, r.Records, r.Verdicts)
+	fmt.Fprintf(w, "%s, %s, %s\n", counted(uint64(r.Files), "file"), counted(r.Records, "record"), counted(uint64(r.Verdicts), "verdict"))
 	for _, note := range []struct {
 		count uint64
+		what  string
 		text  string
 	}{
-		{r.Engine.Late, fmt.Sprintf("records were more than %s older than others and did not count: --lateness takes them in", lateness)},
-		{r.Engine.Unkeyed, "records lacked an attribute that tells one fault from another and did not count"},
-		{r.Engine.EvalErrors, "conditions could not be evaluated"},
-		{r.Engine.EvictedWaiting + r.Engine.EvictedVerdicts + r.Engine.EvictedSeries + r.Engine.EvictedRecent, "parts of the patterns' state were evicted: replay less at once"},
-		{r.Other, "messages of traces or profiles were skipped: patterns do not look at them"},
+		{r.Engine.Late, "record", fmt.Sprintf("too late, more than %s older than others, not counted: --lateness takes them in", lateness)},
+		{r.Engine.Unkeyed, "time", "a record met a pattern's condition, but lacked an attribute that the pattern joins by (host, node, pid, job), and was no evidence for it"},
+		{r.Engine.EvalErrors, "condition", "could not be evaluated on a record"},
+		{
+			r.Engine.EvictedWaiting + r.Engine.EvictedVerdicts + r.Engine.EvictedSeries + r.Engine.EvictedRecent,
+			"part", "of the patterns' state evicted: replay less at once",
+		},
+		{r.Other, "message", "of traces or profiles skipped: patterns do not look at them"},
 	} {
 		if note.count > 0 {
-			fmt.Fprintf(w, "%d %s\n", note.count, note.text)
+			fmt.Fprintf(w, "%s %s\n", counted(note.count, note.what), note.text)
 		}
 	}
 	if r.Unread > 0 {
-		fmt.Fprintf(w, "%d of %d files could not be read, or not all of them\n", r.Unread, r.Files)
+		fmt.Fprintf(w, "%d of %s could not be read, or not all of it\n", r.Unread, counted(uint64(r.Files), "file"))
 	}
+}
+
+// counted is "1 file" or "3 files".
+func counted(n uint64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // defaultLateness is that of the pattern detector.

@@ -42,10 +42,10 @@ func TestReplayPrintsVerdictsAndSaysWhatItRead(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		"text":               {[]string{good}, exitOK, "GPU 0000:65:00.0 on gpu-4 has fallen off the bus", "1 files, 1 records, 1 verdicts"},
+		"text":               {[]string{good}, exitOK, "GPU 0000:65:00.0 on gpu-4 has fallen off the bus", "1 file, 1 record, 1 verdict"},
 		"json":               {[]string{"-o", "json", good}, exitOK, `"pattern":"gpu_lost"`, ""},
 		"some is damaged":    {[]string{good, write(t, "x", "no recording")}, exitDegraded, "has fallen off the bus", "unknown format"},
-		"all is damaged":     {[]string{write(t, "x", "no recording")}, exitUnusable, "", "1 of 1 files could not be read"},
+		"all is damaged":     {[]string{write(t, "x", "no recording")}, exitUnusable, "", "1 of 1 file could not be read"},
 		"no such file":       {[]string{"/nosuch", good}, exitDegraded, "has fallen off the bus", "/nosuch"},
 		"nothing is given":   {nil, exitUsage, "", "see tracecore replay --help"},
 		"no such format":     {[]string{"-o", "xml", good}, exitUsage, "", "use text or json"},

@@ -13,25 +13,32 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
 	"github.com/tracecoreai/tracecore/distro/internal/replay/kernelline"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
+	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver"
 )
 
 // mostHosts is of how many machines one file may hold kernel records.
 const mostHosts = 1024
 
-// kernelLog turns kernel-log lines into the batches that the kernelevents
-// receiver makes of them.
+// kernelLog turns kernel-log lines into the batches that the kernelevents and
+// oomkill receivers make of what they tell.
 type kernelLog struct {
 	host  string    // of lines that name none
 	boot  time.Time // what uptimes count from; zero: not known
 	told  bool      // that boot is not known
 	emit  func(batch)
 	warn  func(error)
-	hosts map[string]*kerneleventsreceiver.Translator
-	order []*kerneleventsreceiver.Translator // in order of appearance
+	hosts map[string]*machine
+	order []*machine // in order of appearance
+}
+
+// machine has what is known of one host's log so far.
+type machine struct {
+	events *kerneleventsreceiver.Translator
+	kills  *oomkillreceiver.Translator
 }
 
 func newKernelLog(host string, boot time.Time, emit func(batch), warn func(error)) *kernelLog {
-	return &kernelLog{host: host, boot: boot, emit: emit, warn: warn, hosts: map[string]*kerneleventsreceiver.Translator{}}
+	return &kernelLog{host: host, boot: boot, emit: emit, warn: warn, hosts: map[string]*machine{}}
 }
 
 // rtc is the line with which the kernel sets its clock: it gives an uptime its
@@ -47,16 +54,19 @@ func (k *kernelLog) add(line kernelline.Line) error {
 	if name == "" {
 		name = k.host
 	}
-	translator, err := k.of(name)
+	from, err := k.of(name)
 	if err != nil {
 		return err
 	}
-	for _, t := range k.order {
-		if t.Pending() {
-			k.put(t.Advance(line.At))
+	for _, m := range k.order {
+		if m.events.Pending() {
+			k.put(m.events.Advance(line.At))
 		}
 	}
-	k.put(translator.Translate(event(line)))
+	k.put(from.events.Translate(event(line)))
+	if line.Writer != kmsg.WriterUserspace { // no process reports a kill
+		k.put(from.kills.Translate(line.At, line.Text))
+	}
 	return nil
 }
 
@@ -80,20 +90,21 @@ func (k *kernelLog) place(line kernelline.Line) time.Time {
 	return k.boot.Add(line.Uptime)
 }
 
-func (k *kernelLog) of(host string) (*kerneleventsreceiver.Translator, error) {
-	if t := k.hosts[host]; t != nil {
-		return t, nil
+func (k *kernelLog) of(host string) (*machine, error) {
+	if m := k.hosts[host]; m != nil {
+		return m, nil
 	}
 	if len(k.order) == mostHosts {
 		return nil, fmt.Errorf("lines of more than %d hosts in one file: split it by host", mostHosts)
 	}
-	t, err := kerneleventsreceiver.NewTranslator(host)
+	events, err := kerneleventsreceiver.NewTranslator(host)
 	if err != nil {
 		return nil, err
 	}
-	k.hosts[host] = t
-	k.order = append(k.order, t)
-	return t, nil
+	m := &machine{events: events, kills: oomkillreceiver.NewTranslator(host)}
+	k.hosts[host] = m
+	k.order = append(k.order, m)
+	return m, nil
 }
 
 func (k *kernelLog) put(logs plog.Logs) {
@@ -104,8 +115,8 @@ func (k *kernelLog) put(logs plog.Logs) {
 
 // finish closes what waits for more lines.
 func (k *kernelLog) finish() {
-	for _, t := range k.order {
-		k.put(t.Finish())
+	for _, m := range k.order {
+		k.put(m.events.Finish())
 	}
 }
 

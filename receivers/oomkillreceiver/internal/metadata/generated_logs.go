@@ -83,9 +83,27 @@ func WithOomkillLimitCgroupEventAttribute(oomkillLimitCgroupAttributeValue strin
 	})
 }
 
+func WithOomkillOriginEventAttribute(oomkillOriginAttributeValue string) EventAttributeOption {
+	return eventAttributeOptionFunc(func(dp plog.LogRecord) {
+		dp.Attributes().PutStr("oomkill.origin", oomkillOriginAttributeValue)
+	})
+}
+
+func WithOomkillSwapBytesEventAttribute(oomkillSwapBytesAttributeValue int64) EventAttributeOption {
+	return eventAttributeOptionFunc(func(dp plog.LogRecord) {
+		dp.Attributes().PutInt("oomkill.swap_bytes", oomkillSwapBytesAttributeValue)
+	})
+}
+
 func WithOomkillTriggerNameEventAttribute(oomkillTriggerNameAttributeValue string) EventAttributeOption {
 	return eventAttributeOptionFunc(func(dp plog.LogRecord) {
 		dp.Attributes().PutStr("oomkill.trigger_name", oomkillTriggerNameAttributeValue)
+	})
+}
+
+func WithOomkillTriggerPidEventAttribute(oomkillTriggerPidAttributeValue int64) EventAttributeOption {
+	return eventAttributeOptionFunc(func(dp plog.LogRecord) {
+		dp.Attributes().PutInt("oomkill.trigger_pid", oomkillTriggerPidAttributeValue)
 	})
 }
 
@@ -112,7 +130,7 @@ type eventOomKill struct {
 	config EventConfig         // event config provided by user.
 }
 
-func (e *eventOomKill) recordEvent(ctx context.Context, timestamp pcommon.Timestamp, k8sEventHintAttributeValue string, oomkillAnonRssBytesAttributeValue int64, oomkillConstraintAttributeValue string, oomkillFileRssBytesAttributeValue int64, oomkillPageTablesBytesAttributeValue int64, oomkillScoreAdjAttributeValue int64, oomkillShmemRssBytesAttributeValue int64, oomkillSwapBytesAttributeValue int64, oomkillTotalVMBytesAttributeValue int64, oomkillTriggerPidAttributeValue int64, oomkillUIDAttributeValue int64, processPidAttributeValue int64, options ...EventAttributeOption) {
+func (e *eventOomKill) recordEvent(ctx context.Context, timestamp pcommon.Timestamp, k8sEventHintAttributeValue string, oomkillAnonRssBytesAttributeValue int64, oomkillConstraintAttributeValue string, oomkillFileRssBytesAttributeValue int64, oomkillPageTablesBytesAttributeValue int64, oomkillScoreAdjAttributeValue int64, oomkillShmemRssBytesAttributeValue int64, oomkillTotalVMBytesAttributeValue int64, oomkillUIDAttributeValue int64, processPidAttributeValue int64, options ...EventAttributeOption) {
 	if !e.config.Enabled {
 		return
 	}
@@ -131,9 +149,7 @@ func (e *eventOomKill) recordEvent(ctx context.Context, timestamp pcommon.Timest
 	dp.Attributes().PutInt("oomkill.page_tables_bytes", oomkillPageTablesBytesAttributeValue)
 	dp.Attributes().PutInt("oomkill.score_adj", oomkillScoreAdjAttributeValue)
 	dp.Attributes().PutInt("oomkill.shmem_rss_bytes", oomkillShmemRssBytesAttributeValue)
-	dp.Attributes().PutInt("oomkill.swap_bytes", oomkillSwapBytesAttributeValue)
 	dp.Attributes().PutInt("oomkill.total_vm_bytes", oomkillTotalVMBytesAttributeValue)
-	dp.Attributes().PutInt("oomkill.trigger_pid", oomkillTriggerPidAttributeValue)
 	dp.Attributes().PutInt("oomkill.uid", oomkillUIDAttributeValue)
 	dp.Attributes().PutInt("process.pid", processPidAttributeValue)
 
@@ -283,6 +299,6 @@ func (lb *LogsBuilder) Emit(options ...ResourceLogsOption) plog.Logs {
 }
 
 // RecordOomKillEvent adds a log record of oom.kill event.
-func (lb *LogsBuilder) RecordOomKillEvent(ctx context.Context, timestamp pcommon.Timestamp, k8sEventHintAttributeValue string, oomkillAnonRssBytesAttributeValue int64, oomkillConstraintAttributeValue string, oomkillFileRssBytesAttributeValue int64, oomkillPageTablesBytesAttributeValue int64, oomkillScoreAdjAttributeValue int64, oomkillShmemRssBytesAttributeValue int64, oomkillSwapBytesAttributeValue int64, oomkillTotalVMBytesAttributeValue int64, oomkillTriggerPidAttributeValue int64, oomkillUIDAttributeValue int64, processPidAttributeValue int64, options ...EventAttributeOption) {
-	lb.eventOomKill.recordEvent(ctx, timestamp, k8sEventHintAttributeValue, oomkillAnonRssBytesAttributeValue, oomkillConstraintAttributeValue, oomkillFileRssBytesAttributeValue, oomkillPageTablesBytesAttributeValue, oomkillScoreAdjAttributeValue, oomkillShmemRssBytesAttributeValue, oomkillSwapBytesAttributeValue, oomkillTotalVMBytesAttributeValue, oomkillTriggerPidAttributeValue, oomkillUIDAttributeValue, processPidAttributeValue, options...)
+func (lb *LogsBuilder) RecordOomKillEvent(ctx context.Context, timestamp pcommon.Timestamp, k8sEventHintAttributeValue string, oomkillAnonRssBytesAttributeValue int64, oomkillConstraintAttributeValue string, oomkillFileRssBytesAttributeValue int64, oomkillPageTablesBytesAttributeValue int64, oomkillScoreAdjAttributeValue int64, oomkillShmemRssBytesAttributeValue int64, oomkillTotalVMBytesAttributeValue int64, oomkillUIDAttributeValue int64, processPidAttributeValue int64, options ...EventAttributeOption) {
+	lb.eventOomKill.recordEvent(ctx, timestamp, k8sEventHintAttributeValue, oomkillAnonRssBytesAttributeValue, oomkillConstraintAttributeValue, oomkillFileRssBytesAttributeValue, oomkillPageTablesBytesAttributeValue, oomkillScoreAdjAttributeValue, oomkillShmemRssBytesAttributeValue, oomkillTotalVMBytesAttributeValue, oomkillUIDAttributeValue, processPidAttributeValue, options...)
 }

@@ -131,7 +131,7 @@ func TestLogsBuilder(t *testing.T) {
 			allEventsCount := 0
 			defaultEventsCount++
 			allEventsCount++
-			lb.RecordOomKillEvent(ctx, timestamp, "k8s.event.hint-val", 22, "oomkill.constraint-val", 22, 25, 17, 23, 18, 22, 19, 11, 11, WithContainerIDEventAttribute("container.id-val"), WithGenAiTrainingJobIDEventAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingLocalRankEventAttribute(26), WithGenAiTrainingRankEventAttribute(20), WithGenAiTrainingWorldSizeEventAttribute(26), WithK8sPodUIDEventAttribute("k8s.pod.uid-val"), WithOomkillCgroupEventAttribute("oomkill.cgroup-val"), WithOomkillFailureCountEventAttribute(21), WithOomkillLimitBytesEventAttribute(19), WithOomkillLimitCgroupEventAttribute("oomkill.limit_cgroup-val"), WithOomkillTriggerNameEventAttribute("oomkill.trigger_name-val"), WithOomkillUsageBytesEventAttribute(19), WithProcessExecutableNameEventAttribute("process.executable.name-val"), WithProcessParentPidEventAttribute(18))
+			lb.RecordOomKillEvent(ctx, timestamp, "k8s.event.hint-val", 22, "oomkill.constraint-val", 22, 25, 17, 23, 22, 11, 11, WithContainerIDEventAttribute("container.id-val"), WithGenAiTrainingJobIDEventAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingLocalRankEventAttribute(26), WithGenAiTrainingRankEventAttribute(20), WithGenAiTrainingWorldSizeEventAttribute(26), WithK8sPodUIDEventAttribute("k8s.pod.uid-val"), WithOomkillCgroupEventAttribute("oomkill.cgroup-val"), WithOomkillFailureCountEventAttribute(21), WithOomkillLimitBytesEventAttribute(19), WithOomkillLimitCgroupEventAttribute("oomkill.limit_cgroup-val"), WithOomkillOriginEventAttribute("oomkill.origin-val"), WithOomkillSwapBytesEventAttribute(18), WithOomkillTriggerNameEventAttribute("oomkill.trigger_name-val"), WithOomkillTriggerPidEventAttribute(19), WithOomkillUsageBytesEventAttribute(19), WithProcessExecutableNameEventAttribute("process.executable.name-val"), WithProcessParentPidEventAttribute(18))
 
 			rb := lb.NewResourceBuilder()
 			rb.SetHostID("host.id-val")
@@ -208,6 +208,9 @@ func TestLogsBuilder(t *testing.T) {
 					attrVal, ok = lr.Attributes().Get("oomkill.limit_cgroup")
 					assert.True(t, ok)
 					assert.Equal(t, "oomkill.limit_cgroup-val", attrVal.Str())
+					attrVal, ok = lr.Attributes().Get("oomkill.origin")
+					assert.True(t, ok)
+					assert.Equal(t, "oomkill.origin-val", attrVal.Str())
 					attrVal, ok = lr.Attributes().Get("oomkill.page_tables_bytes")
 					assert.True(t, ok)
 					assert.EqualValues(t, 25, attrVal.Int())
