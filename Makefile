@@ -27,10 +27,11 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | awk -F ':.*## ' '{ printf "  %-16s %s\n", $$1, $$2 }'
 
 .PHONY: build
-build: ## Build bin/tracecore and, where a C compiler is, bin/tracecore-nvml, which reads NVIDIA GPUs
+build: ## Build bin/tracecore and, where a C compiler is, bin/tracecore-nvml and bin/tracecore-dcgm, which read NVIDIA GPUs
 	go build -ldflags '-s -w' -o bin/tracecore ./distro/cmd/tracecore
-	@if command -v cc >/dev/null; then CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go build -ldflags '-s -w' -o bin/tracecore-nvml ./receivers/nvmlreceiver/cmd/tracecore-nvml; \
-	else rm -f bin/tracecore-nvml; echo 'no C compiler (cc): without bin/tracecore-nvml, the nvml receiver reads no GPUs'; fi
+	@for library in nvml dcgm; do if command -v cc >/dev/null; then \
+		CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go build -ldflags '-s -w' -o bin/tracecore-$$library ./receivers/$${library}receiver/cmd/tracecore-$$library || exit 1; \
+	else rm -f bin/tracecore-$$library; echo "no C compiler (cc): without bin/tracecore-$$library, the $$library receiver reads no GPUs"; fi; done
 
 .PHONY: run
 run: build ## Build and run tracecore with its embedded configuration (as root, for the probes)

@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
 	ca-certificates        # the Go module proxy
 	git                    # the Go command, check-generated
-	gcc libc6-dev          # the race detector, tracecore-nvml and its stand-in library
+	gcc libc6-dev          # the race detector, tracecore-nvml, tracecore-dcgm and their stand-in libraries
 	clang-16 llvm-16       # BPF objects: the pinned compiler
 	qemu-system-x86 qemu-system-arm # test machines
 	busybox-static         # their user space

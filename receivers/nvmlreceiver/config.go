@@ -13,6 +13,9 @@ type Config struct {
 	metadata.MetricsBuilderConfig `mapstructure:",squash"`
 	gpu.Config                    `mapstructure:",squash"`
 
+	// Identity is the id of the identity extension that knows which process is
+	// which rank. Without it a process on a GPU has its pid alone.
+	Identity *component.ID `mapstructure:"identity"`
 	// Library is the file of the library; by default libnvidia-ml.so.1, as the
 	// dynamic linker finds it.
 	Library string `mapstructure:"library"`

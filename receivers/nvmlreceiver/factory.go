@@ -51,7 +51,7 @@ func parts(settings receiver.Settings, config *Config, start starter) (gpu.Parts
 		return gpu.Parts{}, err
 	}
 	return gpu.Parts{
-		Config: &config.Config, States: states(), Telemetry: telemetry(builder),
+		Config: &config.Config, Identity: config.Identity, States: states(), Telemetry: telemetry(builder),
 		Convert: newConverter(config, settings, meanings, record.ThisHost()),
 		Start: func(listen bool) (gpu.Session, error) {
 			if !listen {

@@ -39,6 +39,7 @@ import (
 	"github.com/tracecoreai/tracecore/extensions/identityextension"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor"
+	"github.com/tracecoreai/tracecore/receivers/dcgmreceiver"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
@@ -74,6 +75,7 @@ func receivers() []part[receiver.Factory] {
 		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
 		{filelogreceiver.NewFactory(), contrib + "receiver/filelogreceiver"},
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
+		{dcgmreceiver.NewFactory(), own + "receivers/dcgmreceiver"},
 		{fusefaultreceiver.NewFactory(), own + "receivers/fusefaultreceiver"},
 		{k8seventsreceiver.NewFactory(), own + "receivers/k8seventsreceiver"},
 		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},

@@ -5,16 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"go.opentelemetry.io/collector/component"
-
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
 // Config is the settings that all such receivers have.
 type Config struct {
-	// Identity is the id of the identity extension that knows which process is
-	// which rank. Without it a process on a GPU has its pid alone.
-	Identity *component.ID `mapstructure:"identity"`
 	// ErrorMode says what a library that is not ready at the start does to the
 	// collector.
 	ErrorMode record.ErrorMode `mapstructure:"error_mode"`

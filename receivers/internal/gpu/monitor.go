@@ -20,6 +20,7 @@ import (
 // Parts are what one library's receiver brings to a Monitor.
 type Parts struct {
 	Config    *Config
+	Identity  *component.ID                      // of the extension that knows processes; nil: nobody does
 	Start     func(listen bool) (Session, error) // starts a helper, that listens for events
 	States    []State
 	Telemetry *Telemetry
@@ -105,7 +106,7 @@ func (m *Monitor) Start(ctx context.Context, host component.Host) error {
 }
 
 func (m *Monitor) begin(ctx context.Context, host component.Host) error {
-	resolver, err := record.Resolver(host, m.parts.Config.Identity)
+	resolver, err := record.Resolver(host, m.parts.Identity)
 	if err != nil {
 		return err
 	}
