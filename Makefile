@@ -8,6 +8,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 PACKAGES ?= ./...
 KERNEL ?=
 FUZZTIME ?= 20s
+ARCHITECTURES ?= amd64 arm64
 KUBERNETES := 1.35.4
 PROMETHEUS_OPERATOR := 0.90.1
 
@@ -32,6 +33,12 @@ build: ## Build bin/tracecore and, where a C compiler is, bin/tracecore-nvml and
 	@for library in nvml dcgm; do if command -v cc >/dev/null; then \
 		CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go build -ldflags '-s -w' -o bin/tracecore-$$library ./receivers/$${library}receiver/cmd/tracecore-$$library || exit 1; \
 	else rm -f bin/tracecore-$$library; echo "no C compiler (cc): without bin/tracecore-$$library, the $$library receiver reads no GPUs"; fi; done
+
+.PHONY: image
+image: ## The container image, bin/image/tracecore.tar (an OCI image layout), and its bills of materials (ARCHITECTURES=amd64 for one)
+	@go -C tools/image build -o ../../$(BIN)/image .
+	@for a in $(ARCHITECTURES); do GOOS=linux GOARCH=$$a go build -ldflags '-s -w' -o bin/image/$$a/tracecore ./distro/cmd/tracecore || exit; done
+	@$(BIN)/image -out bin/image -version "$$(sed -n 's/^appVersion: //p' charts/tracecore/Chart.yaml)" -created "$$(git log -1 --format=%ct)" $(foreach a,$(ARCHITECTURES),$(a)=bin/image/$(a)/tracecore)
 
 .PHONY: run
 run: build ## Build and run tracecore with its embedded configuration (as root, for the probes)
@@ -75,7 +82,7 @@ unit: step ## Unit tests (PACKAGES=./patterns/... for some)
 
 .PHONY: tools
 tools: step ## Tests of the tools themselves
-	@$(STEP) -name tools -json -- go -C tools test -json ./...
+	@$(STEP) -name tools -json -- bash -c 'go -C tools test -json ./... && go -C tools/image test -json ./...'
 
 .PHONY: host
 host: build step ## The tests that need a kernel, on this machine (as root)
@@ -99,7 +106,8 @@ bench: ## Benchmarks
 	go test -run '^$$' -bench . -benchmem $(PACKAGES)
 
 .PHONY: chart
-chart: chart-tools ## Lint the Helm chart, render its scenarios, validate them, check its alerts, run the runbook
+chart: deps chart-tools ## Lint the Helm chart, render its scenarios, validate them, check its alerts, run the runbook
+	@$(MAKE) --no-print-directory image ARCHITECTURES=amd64
 	@$(STEP) -name chart -json -- go test -json ./charts
 
 .PHONY: chart-tools

@@ -63,7 +63,9 @@ func TestAJobIsJudgedInOnePlaceAndOutlivesACrash(t *testing.T) {
 		a.died = time.Now().Add(-10 * time.Minute)
 		a.die(t, rank, len(all))
 	}
-	c.await(t, "a job that died ten minutes ago", func() bool { return len(c.judged(t)) == len(all)+1 && complete(hit.latest(t))+complete(spared.latest(t)) == len(all)+1 })
+	c.await(t, "a job that died ten minutes ago", func() bool {
+		return len(c.judged(t)) == len(all)+1 && complete(hit.latest(t))+complete(spared.latest(t)) == len(all)+1
+	})
 	for _, r := range c.replicas {
 		r.saidOnce(t)
 	}

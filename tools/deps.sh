@@ -8,6 +8,7 @@ packages=(
 	git                    # the Go command, check-generated
 	gcc libc6-dev          # the race detector, tracecore-nvml, tracecore-dcgm and their stand-in libraries
 	clang-16 llvm-16       # BPF objects: the pinned compiler
+	runc                   # runs the container image
 	qemu-system-x86 qemu-system-arm # test machines
 	busybox-static         # their user space
 	etcd-server            # below the API server of `make cluster`

@@ -96,6 +96,9 @@ env:
 # The probe of OOM kills tests itself in a cgroup of its own.
 - name: cgroup
   mountPath: /sys/fs/cgroup
+# That of FUSE stalls makes a mount point for its test.
+- name: tmp
+  mountPath: /tmp
 {{- end -}}
 
 {{/* a container that needs nothing of its node: gateway and events */}}
