@@ -7,6 +7,10 @@ import "time"
 // EventName is the event name of a verdict's log record.
 const EventName = "pattern.verdict"
 
+// DrillJob is the job (culprit "job") of every fault that a drill makes: nothing
+// is to be drained or paged for its sake.
+const DrillJob = "tracecore-drill"
+
 // Confidence of a verdict.
 type Confidence string
 

@@ -2,13 +2,11 @@ package k8seventsreceiver
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/tracecoreai/tracecore/internal/apiserver"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
 )
 
@@ -16,11 +14,8 @@ import (
 type Config struct {
 	metadata.LogsBuilderConfig `mapstructure:",squash"`
 
-	// Kubeconfig is the path of a kubeconfig file. Empty: the service account of
-	// the pod this process runs in.
-	Kubeconfig string `mapstructure:"kubeconfig"`
-	// Context of the kubeconfig; its current one when empty.
-	Context string `mapstructure:"context"`
+	apiserver.Connection `mapstructure:",squash"`
+
 	// Namespaces to watch for events; all when empty. Nodes belong to none.
 	Namespaces []string `mapstructure:"namespaces"`
 	// NodeConditions watches the conditions of the nodes too.
@@ -55,9 +50,7 @@ func (c *Config) Validate() error {
 	if c.StartupAge < 0 {
 		problems = append(problems, errors.New("startup_age: must not be negative"))
 	}
-	if c.Context != "" && c.Kubeconfig == "" {
-		problems = append(problems, errors.New("context: needs kubeconfig, the file that defines it"))
-	}
+	problems = append(problems, c.Connection.Validate())
 	for _, namespace := range c.Namespaces {
 		if namespace == "" {
 			problems = append(problems, errors.New("namespaces: a name is empty: leave the list out to watch all"))
@@ -68,26 +61,9 @@ func (c *Config) Validate() error {
 
 // client connects to the API server. No request is made yet.
 func (c *Config) client() (api, error) {
-	config, err := c.restConfig()
+	config, err := c.Connection.Config()
 	if err != nil {
 		return nil, err
 	}
 	return newRESTAPI(config)
-}
-
-func (c *Config) restConfig() (*rest.Config, error) {
-	if c.Kubeconfig == "" {
-		config, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("find the API server: %w: run in a pod with a service account, or set kubeconfig", err)
-		}
-		return config, nil
-	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: c.Context},
-	).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", c.Kubeconfig, err)
-	}
-	return config, nil
 }

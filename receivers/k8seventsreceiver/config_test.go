@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 
+	"github.com/tracecoreai/tracecore/internal/apiserver"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
 )
 
@@ -50,12 +51,12 @@ func TestOutsideOfAClusterTheErrorSaysWhatToDo(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	_, err := (&Config{}).client()
 	require.ErrorContains(t, err, "run in a pod with a service account, or set kubeconfig")
-	_, err = (&Config{Kubeconfig: "/nowhere"}).client()
+	_, err = (&Config{Connection: apiserver.Connection{Kubeconfig: "/nowhere"}}).client()
 	require.ErrorContains(t, err, "/nowhere")
 	file := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(file, []byte(`{apiVersion: v1, kind: Config, current-context: a,
 contexts: [{name: a, context: {cluster: a}}], clusters: [{name: a, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600))
-	client, err := (&Config{Kubeconfig: file}).client()
+	client, err := (&Config{Connection: apiserver.Connection{Kubeconfig: file}}).client()
 	require.NoError(t, err)
 	require.NotNil(t, client)
 }

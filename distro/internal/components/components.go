@@ -35,6 +35,7 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
+	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter"
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
 	"github.com/tracecoreai/tracecore/extensions/identityextension"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
@@ -105,6 +106,7 @@ func exporters() []part[exporter.Factory] {
 		{otlpexporter.NewFactory(), core + "exporter/otlpexporter"},
 		{otlphttpexporter.NewFactory(), core + "exporter/otlphttpexporter"},
 		{prometheusexporter.NewFactory(), contrib + "exporter/prometheusexporter"},
+		{k8snodeexporter.NewFactory(), own + "exporters/k8snodeexporter"},
 		{terminalexporter.NewFactory(), own + "exporters/terminalexporter"},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
 	"github.com/tracecoreai/tracecore/internal/standin"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // All returns the drills that can be made here.
@@ -76,7 +77,7 @@ func writeKmsg(line string) error {
 const hold = 200 * time.Millisecond
 
 // jobID is what the job of every drill is called.
-const jobID = "tracecore-drill"
+const jobID = verdict.DrillJob
 
 // oom has the kernel kill a child of ours, and nothing else.
 func oom(ctx context.Context, w *watcher) error {

@@ -1,0 +1,71 @@
+package k8snodeexporter
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+
+	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter/internal/metadata"
+	"github.com/tracecoreai/tracecore/patterns"
+)
+
+func TestConfig(t *testing.T) {
+	file, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	all := createDefaultConfig().(*Config)
+	all.Kubeconfig, all.Context, all.MinSeverity, all.PodEvents = "/etc/kubeconfig", "training", "critical", true
+	all.Conditions["thermal_throttle"], all.Conditions["our_rule"] = "", "OurFabricBroken"
+	all.RequestsPerSecond, all.Timeout, all.RetryConfig.MaxElapsedTime = 2.5, 5*time.Second, time.Hour
+	all.QueueConfig.Get().QueueSize = 10
+	for name, tc := range map[string]struct {
+		want    *Config
+		problem string
+	}{
+		"":                   {want: createDefaultConfig().(*Config)},
+		"all":                {want: all},
+		"bad_context":        {problem: "needs kubeconfig"},
+		"bad_severity":       {problem: `min_severity is "fatal": set it to one of`},
+		"bad_rate":           {problem: "requests_per_second: must be above 0"},
+		"bad_condition":      {problem: `gpu_lost: "GPU lost" is no type of a condition`},
+		"kubelets_condition": {problem: "Ready is written by kubelets"},
+		"many_consumers":     {problem: "num_consumers: must be 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := load(t, file, name)
+			if tc.problem != "" {
+				require.ErrorContains(t, confmap.Validate(config), tc.problem)
+				return
+			}
+			require.NoError(t, confmap.Validate(config))
+			require.Equal(t, tc.want, config)
+		})
+	}
+	require.False(t, load(t, file, "no_queue").QueueConfig.HasValue())
+}
+
+func load(t *testing.T, file *confmap.Conf, name string) *Config {
+	t.Helper()
+	config := createDefaultConfig().(*Config)
+	section, err := file.Sub(component.NewIDWithName(metadata.Type, name).String())
+	require.NoError(t, err)
+	require.NoError(t, section.Unmarshal(config))
+	return config
+}
+
+// TestConditionsAreOfPatternsThatExist keeps the table with the catalogue.
+func TestConditionsAreOfPatternsThatExist(t *testing.T) {
+	library, err := patterns.Library()
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, rule := range library {
+		names[rule.Name] = true
+	}
+	for pattern := range hardwareConditions() {
+		require.True(t, names[pattern], pattern)
+	}
+}

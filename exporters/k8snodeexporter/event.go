@@ -1,0 +1,70 @@
+package k8snodeexporter
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// longestNote is the 1 KiB that the API allows (events.k8s.io/v1, note).
+const longestNote = 1024
+
+// aboutNode refers to a node as kubelets do: with its name for a uid, by which
+// `kubectl describe node` looks for Events. They are in the namespace default,
+// as those of every object that has none.
+func aboutNode(name string) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
+}
+
+func aboutPod(pod *corev1.Pod) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+}
+
+// newEvent says what a verdict says. Its name is made of what it says, so that the
+// API server itself refuses to take it twice.
+func newEvent(v verdict.Verdict, node string, about corev1.ObjectReference) *corev1.Event {
+	key := sha256.Sum256([]byte(strings.Join([]string{v.ID, string(v.Status), string(v.Confidence), string(about.UID)}, "\x00")))
+	namespace := about.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	last := v.Updated
+	if v.Resolved != nil {
+		last = *v.Resolved
+	}
+	kind := corev1.EventTypeWarning
+	if v.Status == verdict.Resolved {
+		kind = corev1.EventTypeNormal
+	}
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "tracecore." + hex.EncodeToString(key[:16]), Namespace: namespace},
+		InvolvedObject: about, Reason: reason(v.Pattern), Message: note(v), Type: kind, Count: 1,
+		FirstTimestamp: metav1.NewTime(v.Onset), LastTimestamp: metav1.NewTime(last),
+		Source: corev1.EventSource{Component: manager, Host: node}, ReportingController: manager,
+	}
+}
+
+// note is a verdict in one line: what, how sure, what to do, which.
+func note(v verdict.Verdict) string {
+	id := " (" + clean(v.ID) + ")"
+	text := clean(v.Headline)
+	switch {
+	case v.Status == verdict.Resolved:
+		text = "resolved: " + text
+	case v.Confidence == verdict.Partial:
+		text = "likely: " + text
+	}
+	if v.Status == verdict.Open && v.Remediation != "" {
+		text += ". " + strings.Join(strings.FieldsFunc(v.Remediation, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+	}
+	if most := longestNote - len(id); len(text) > most {
+		text = strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+	}
+	return text + id
+}
