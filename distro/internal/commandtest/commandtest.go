@@ -111,7 +111,9 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Running {
 		case <-r.exited:
 			require.FailNow(tb, "tracecore ended", "with %s; it said:\n%s", cmd.ProcessState, r.Stderr)
 		case <-time.After(5 * time.Millisecond):
-			require.True(tb, time.Now().Before(deadline), "not healthy; it said:\n%s", r.Stderr)
+			if time.Now().After(deadline) {
+				require.FailNow(tb, "not healthy", "%s", r.hung())
+			}
 		}
 	}
 	return r
