@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/collector/component"
@@ -58,7 +59,8 @@ func checkEndpoint(endpoint string) error {
 	if path, socket := strings.CutPrefix(endpoint, "unix://"); socket && strings.HasPrefix(path, "/") || endpoint == dcgm.Embedded {
 		return nil
 	}
-	if _, port, err := net.SplitHostPort(endpoint); err != nil || port == "" {
+	_, port, err := net.SplitHostPort(endpoint)
+	if number, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || number == 0 {
 		return fmt.Errorf("endpoint: %q is neither host:port nor unix:///path nor embedded", endpoint)
 	}
 	return nil

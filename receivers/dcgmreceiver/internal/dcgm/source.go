@@ -178,7 +178,9 @@ func (s *source) Snapshot() (*wire.Snapshot, *wire.State) {
 			over := s.ended("read", err)
 			return nil, &over
 		}
-		gpu.Health, gpu.HealthKnown = health[id], s.healthy
+		if !gpu.Lost {
+			gpu.Health, gpu.HealthKnown = health[id], s.healthy
+		}
 		snapshot.GPUs = append(snapshot.GPUs, gpu)
 	}
 	if len(snapshot.GPUs) > 0 {
