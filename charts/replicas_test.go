@@ -105,6 +105,16 @@ const gatewayName = "test-tracecore-gateway.gpu.svc"
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
+	c := newCluster(t)
+	for _, one := range append(c.replicas, c.agents...) {
+		one.start(t)
+	}
+	return c
+}
+
+// newCluster has started nobody yet.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
 	if os.Getuid() != 0 {
 		require.NotEqual(t, "true", os.Getenv("CI"), "CI must check the gateway: run as root")
 		t.Skip("needs root: the agents get an /etc/hosts of their own")
@@ -129,9 +139,6 @@ func startCluster(t *testing.T) *cluster {
 		}
 		a.set(t, fmt.Sprint(c.port), "exporters", "load_balancing", "resolver", "dns", "port")
 		c.agents = append(c.agents, a)
-	}
-	for _, one := range append(c.replicas, c.agents...) {
-		one.start(t)
 	}
 	return c
 }
@@ -207,6 +214,8 @@ type collector struct {
 	health         string
 	address        string
 	died           time.Time // when its node's ranks did: a record sent twice is the same
+	tmpfs          string    // its state folder, when that is to be a small disk
+	metrics        int       // port
 	stdout, stderr *output
 	command        *exec.Cmd
 }
@@ -242,8 +251,11 @@ func (c *collector) start(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(c.file, text, 0o600))
 	args := []string{tool(t, "bin/tracecore"), "--config", c.file}
-	if c.hosts != "" { // in a mount namespace of its own
+	switch { // in a mount namespace of its own
+	case c.hosts != "":
 		args = append([]string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, c.hosts}, args...)
+	case c.tmpfs != "":
+		args = append([]string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o size=4m tmpfs "$0" && exec "$@"`, c.tmpfs}, args...)
 	}
 	c.command = exec.Command(args[0], args[1:]...)
 	c.command.Stdout, c.command.Stderr = c.stdout, c.stderr
@@ -265,6 +277,12 @@ func (c *collector) kill() {
 // these jobs.
 func (c *collector) die(t *testing.T, rank int, jobs ...int) {
 	t.Helper()
+	require.Equal(t, http.StatusOK, c.offer(t, rank, jobs...))
+}
+
+// offer returns what the agent answers.
+func (c *collector) offer(t *testing.T, rank int, jobs ...int) int {
+	t.Helper()
 	records := plog.NewLogs()
 	resource := records.ResourceLogs().AppendEmpty()
 	resource.Resource().Attributes().PutStr("host.name", fmt.Sprintf("node-%d", rank))
@@ -281,17 +299,12 @@ func (c *collector) die(t *testing.T, rank int, jobs ...int) {
 			"gen_ai.training.job_id": fmt.Sprintf("job-%d", job), "gen_ai.training.rank": rank, "gen_ai.training.world_size": 2,
 		}))
 	}
-	c.send(t, records)
-}
-
-func (c *collector) send(t *testing.T, records plog.Logs) {
-	t.Helper()
 	body, err := plogotlp.NewExportRequestFromLogs(records).MarshalProto()
 	require.NoError(t, err)
 	response, err := http.Post("http://"+c.address+"/v1/logs", "application/x-protobuf", bytes.NewReader(body))
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
-	require.Equal(t, http.StatusOK, response.StatusCode)
+	return response.StatusCode
 }
 
 // verdicts are all that it has printed, every revision.

@@ -197,6 +197,7 @@ load_balancing:
   sending_queue:
     enabled: true
     num_consumers: 200
+    queue_size: 10000
     storage: file_storage
 {{- end -}}
 
@@ -213,6 +214,7 @@ otlp_grpc:
   retry_on_failure:
     max_elapsed_time: 0s
   sending_queue:
+    queue_size: 10000
     storage: file_storage
 {{- end -}}
 
