@@ -25,6 +25,7 @@ type ruleState struct {
 	identity []int
 	watches  []*watch // evidence in file order, then what resolves
 	joins    [][]int  // the distinct sets of fields that evidence joins by
+	lists    []int    // fields of which marks keep all ranks
 	causes   []*link  // what it explains
 	effects  []*link  // what explains it
 
@@ -57,6 +58,7 @@ type link struct {
 	mine, theirs  []int
 	after, within int64
 	unless        []*watch
+	in, notIn     []int // lists of ranks of effect
 }
 
 // condition is an OTTL condition in one of both contexts; zero is true.
@@ -212,7 +214,9 @@ func (e *Engine) compileLinks(s *ruleState, byName map[string]*ruleState) {
 		l := &link{
 			no: e.links, cause: s, effect: other, within: int64(x.Within),
 			mine: s.positions(x.Mine), theirs: other.positions(x.Theirs), after: int64(x.After),
+			in: other.positions(x.In), notIn: other.positions(x.NotIn),
 		}
+		other.lists = append(other.lists, slices.Concat(l.in, l.notIn)...)
 		for _, name := range x.Unless {
 			l.unless = append(l.unless, s.watchOf(name))
 		}

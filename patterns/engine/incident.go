@@ -120,8 +120,63 @@ func (e *Engine) inTime(cause, effect *instance, l *link) bool {
 	case a.resolved != 0 && !cause.past && began > a.resolved+early:
 		return false
 	}
-	return !slices.ContainsFunc(l.unless, func(w *watch) bool {
+	return l.ranksFit(cause, effect, began-l.after) && !slices.ContainsFunc(l.unless, func(w *watch) bool {
 		return cause.holds(w, math.MinInt64, began-l.after, e.watermark())
+	})
+}
+
+// ranksFit reports whether the ranks that cause had until then are in the lists
+// of effect as l wants them.
+func (l *link) ranksFit(cause, effect *instance, until int64) bool {
+	if len(l.in)+len(l.notIn) == 0 {
+		return true
+	}
+	seen, all := cause.ranksUntil(until)
+	if effect.lists(l.notIn, seen) {
+		return false
+	}
+	return len(l.in) == 0 || effect.lists(l.in, seen) || !all && effect.lists(l.in, cause.ranks)
+}
+
+// ranksUntil returns the ranks of the marks until then; all is false when marks
+// have left because of the cap.
+func (inst *instance) ranksUntil(until int64) (ranks []int, all bool) {
+	all = true
+	for i := range inst.marks {
+		all = all && inst.folded[i] == 0
+		for j := range inst.marks[i] {
+			m := &inst.marks[i][j]
+			if m.Time > until || m.Gone || inst.state.rank < 0 {
+				continue
+			}
+			ranks = union(ranks, m.Ranks)
+			if rank, ok := parseRank(m.Values[inst.state.rank]); ok && !inst.state.list {
+				ranks = union(ranks, []int{rank})
+			}
+		}
+	}
+	return ranks, all
+}
+
+// lists reports whether one of the ranks is in one of these fields.
+func (inst *instance) lists(fields, ranks []int) bool {
+	for i := range inst.marks {
+		for j := range inst.marks[i] {
+			for _, field := range fields {
+				if meet(inst.marks[i][j].Lists[field], ranks) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// meet reports whether two sorted lists have a rank in common.
+func meet(a, b []int) bool {
+	return slices.ContainsFunc(b, func(rank int) bool {
+		_, there := slices.BinarySearch(a, rank)
+		return there
 	})
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -12,12 +13,31 @@ type mark struct {
 	Count   float64  `json:"c"`
 	Values  []string `json:"v"`           // by field of the rule
 	Ranks   []int    `json:"r,omitempty"` // of the list field called ranks
+	Lists   lists    `json:"n,omitempty"` // of other fields, where a link looks at them
 	Source  string   `json:"s"`
 	FaultID string   `json:"f,omitempty"`
 	Heard   int64    `json:"h,omitempty"` // when it came, if later than the lateness allows
 	Series  uint64   `json:"i,omitempty"`
 	Finding bool     `json:"d,omitempty"` // of a detector: the newest replaces those before it
 	Gone    bool     `json:"g,omitempty"` // the detector took it back: it shows nothing any more
+}
+
+// lists are ranks by field.
+type lists map[int][]int
+
+// with returns a and b together.
+func (a lists) with(b lists) lists {
+	if len(b) == 0 {
+		return a
+	}
+	both := maps.Clone(a)
+	if both == nil {
+		both = lists{}
+	}
+	for field, ranks := range b {
+		both[field] = union(both[field], ranks)
+	}
+	return both
 }
 
 // upsert inserts m in order of time, or corrects the mark it repeats. It
@@ -72,7 +92,7 @@ func (m *mark) merge(o *mark) bool {
 		m.Count = max(m.Count, o.Count)
 	}
 	m.Time, m.Last = min(m.Time, o.Time), max(m.Last, o.Last)
-	m.Ranks = union(m.Ranks, o.Ranks)
+	m.Ranks, m.Lists = union(m.Ranks, o.Ranks), m.Lists.with(o.Lists)
 	return m.Count != before.Count || m.Time != before.Time || m.Last != before.Last || len(m.Ranks) != len(before.Ranks)
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/ottl/contexts/ottldatapoint"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/ottl/contexts/ottllog"
@@ -302,7 +303,7 @@ func (e *Engine) admit(r *record) bool {
 
 // take reads the fields of r and hands it to the operator of w.
 func (e *Engine) take(w *watch, r *record) bool {
-	values, ranks := w.read(e, r)
+	values, ranks, lists := w.read(e, r)
 	if _, ok := tuple(values, w.match); !ok {
 		e.stats.Unkeyed++
 		return false
@@ -310,7 +311,7 @@ func (e *Engine) take(w *watch, r *record) bool {
 	switch w.Operator {
 	case rule.Occur, rule.Miss:
 		e.place(w, mark{
-			Time: r.time, Last: r.last, Count: r.count, Values: values, Ranks: ranks, Source: r.source, FaultID: r.faultID, Heard: r.heard,
+			Time: r.time, Last: r.last, Count: r.count, Values: values, Ranks: ranks, Lists: lists, Source: r.source, FaultID: r.faultID, Heard: r.heard,
 			Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
 		})
 	default:
@@ -319,8 +320,9 @@ func (e *Engine) take(w *watch, r *record) bool {
 	return true
 }
 
-// read returns the fields of r, and the ranks in the list among them.
-func (w *watch) read(e *Engine, r *record) (values []string, ranks []int) {
+// read returns the fields of r, the ranks in the list of that name among them, and
+// those in other lists that links look at.
+func (w *watch) read(e *Engine, r *record) (values []string, ranks []int, all lists) {
 	values = make([]string, len(w.state.names))
 	for i := range w.fields {
 		g := &w.fields[i]
@@ -329,6 +331,9 @@ func (w *watch) read(e *Engine, r *record) (values []string, ranks []int) {
 		if w.state.list && g.to == w.state.rank {
 			ranks = ranksOf(v)
 		}
+		if slices.Contains(w.state.lists, g.to) {
+			all = all.with(lists{g.to: ranksOf(v)})
+		}
 	}
-	return values, ranks
+	return values, ranks, all
 }

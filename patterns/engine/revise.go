@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -22,7 +23,8 @@ func (inst *instance) find(w *watch, at int, m mark) (first, changed bool) {
 		return true, true
 	}
 	old := marks[at]
-	news := old.Gone != m.Gone || old.Time != m.Time || !slices.Equal(old.Values, m.Values) || !slices.Equal(old.Ranks, m.Ranks)
+	news := old.Gone != m.Gone || old.Time != m.Time || !slices.Equal(old.Values, m.Values) || !slices.Equal(old.Ranks, m.Ranks) ||
+		!maps.EqualFunc(old.Lists, m.Lists, slices.Equal[[]int])
 	if !news && old.Last == m.Last {
 		return false, false
 	}
@@ -33,7 +35,7 @@ func (inst *instance) find(w *watch, at int, m mark) (first, changed bool) {
 		return false, true
 	}
 	if m.Gone { // what it had shown stays to be read
-		m.Values, m.Ranks = old.Values, old.Ranks
+		m.Values, m.Ranks, m.Lists = old.Values, old.Ranks, old.Lists
 	}
 	marks[at] = m
 	slices.SortStableFunc(marks, func(a, b mark) int { return a.compare(&b) })

@@ -100,7 +100,7 @@ func checkExplain(r *Rule, x Explain, byName map[string]*Rule, names []string) e
 	if !ok {
 		return fmt.Errorf("%s: explains an unknown pattern %q: %s", x.at.in(r.File), x.Pattern, suggest(x.Pattern, names))
 	}
-	for _, field := range x.Theirs {
+	for _, field := range slices.Concat(x.Theirs, x.In, x.NotIn) {
 		if fields := other.FieldNames(); !slices.Contains(fields, field) {
 			return fmt.Errorf("%s: %s has no field %q: %s", x.at.in(r.File), x.Pattern, field, suggest(field, fields))
 		}

@@ -125,11 +125,12 @@ func (d *decoder) explains(r *Rule) value {
 				{"within", d.duration(&x.Within), "5m", "how long after this one at most"},
 				{"after", d.duration(&x.After), "", "how long after this one at least, although it expired meanwhile: what a watchdog tells"},
 				{"unless", d.strings("evidence", &x.Unless), "", "not where one of these of this pattern was seen, up to `after` before the other"},
+				{"ranks", d.rankLists(x), "", "only where the ranks of this one, seen up to `after` before the other, are so in the other's lists"},
 			}), func(n *yaml.Node) {
 				x.at = at(n)
 				x.share(on)
 				d.afterwards(func() {
-					d.checkAfter(n, x)
+					d.checkAfter(n, x, r.FieldNames())
 					for _, name := range x.Unless {
 						d.known(n, "evidence", name, evidenceNames(r.Evidence))
 					}
@@ -142,12 +143,23 @@ func (d *decoder) explains(r *Rule) value {
 	})
 }
 
-func (d *decoder) checkAfter(n *yaml.Node, x *Explain) {
+func (d *decoder) rankLists(x *Explain) value {
+	return d.object("mapping", "`ranks`", "ranks", []key{
+		{"in", d.strings("field", &x.In), "", "one of them at least is in one of these lists of the other"},
+		{"not_in", d.strings("field", &x.NotIn), "", "none of them is in one of these"},
+	})
+}
+
+func (d *decoder) checkAfter(n *yaml.Node, x *Explain, own []string) {
 	switch {
 	case x.After != 0 && x.After >= x.Within:
 		d.fail(n, "after %v is not before within %v: write a smaller after", x.After, x.Within)
 	case len(x.Unless) > 0 && x.After == 0:
 		d.fail(n, "unless looks at what was seen up to after before the other: write after")
+	case len(x.In)+len(x.NotIn) > 0 && x.After == 0:
+		d.fail(n, "ranks looks at what was seen up to after before the other: write after")
+	case len(x.In)+len(x.NotIn) > 0 && !slices.Contains(own, "rank") && !slices.Contains(own, "ranks"):
+		d.fail(n, "ranks compares the ranks of this pattern: give it a field rank or ranks")
 	}
 }
 

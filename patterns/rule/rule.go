@@ -153,7 +153,12 @@ type Explain struct {
 	After  time.Duration
 	Within time.Duration
 	Unless []string // evidence that, seen before After ends, says that it is not so
-	at     position
+	// In and NotIn are lists of ranks of the other. Of the ranks seen on this one up
+	// to After before the other, one at least is in one of In, if there are any, and
+	// none is in NotIn.
+	In    []string
+	NotIn []string
+	at    position
 }
 
 // OnMetrics reports whether e watches metrics rather than logs.
