@@ -251,6 +251,6 @@ func parseSpan(part string) (first, last, step int, ok bool) {
 	if stepped {
 		step, err3 = strconv.Atoi(stepText)
 	}
-	ok = err1 == nil && err2 == nil && err3 == nil && first >= 0 && last <= maxRank && step >= 1
+	ok = err1 == nil && err2 == nil && err3 == nil && first >= 0 && last <= maxRank && step >= 1 && step <= maxRank
 	return first, last, step, ok
 }

@@ -44,6 +44,8 @@ func TestHostileRecords(t *testing.T) {
 		"first number beyond":         change("nccl.fr.history_first_seq_id", int64(1)<<62+1),
 		"operations that are a text":  change("nccl.fr.operations", "x"),
 		"operations that are numbers": change("nccl.fr.operations", []any{1, 2}),
+		"signatures that are a text":  change("nccl.fr.signatures", "x"),
+		"code that is a text":         change("nccl.fr.operations", []any{map[string]any{"name": "a", "code": "x"}}),
 		"operations without anything": change("nccl.fr.operations", []any{map[string]any{}}),
 		"an operation from -3 to 9":   change("nccl.fr.operations", []any{map[string]any{"p2p": true, "name": "nccl:send -3->9", "source": -3, "destination": 1 << 40}}),
 		"number of an operation":      change("nccl.fr.operations", []any{map[string]any{"name": "a", "seq_id": int64(math.MaxInt64), "created_unix_nano": int64(math.MaxInt64)}}),
@@ -51,6 +53,7 @@ func TestHostileRecords(t *testing.T) {
 		"members without end":         change("nccl.fr.pg_ranks", "0-99999999999"),
 		"members backwards":           change("nccl.fr.pg_ranks", "9-3"),
 		"members step by nothing":     change("nccl.fr.pg_ranks", "0-9/0"),
+		"members step beyond numbers": change("nccl.fr.pg_ranks", "1-1048575/9223372036854775807"),
 		"members that are words":      change("nccl.fr.pg_ranks", "all of them"),
 		"members a million times":     change("nccl.fr.pg_ranks", strings.Repeat("0-1048575,", 1000)),
 		"members of a megabyte":       change("nccl.fr.pg_ranks", strings.Repeat("1,", 1<<19)),
@@ -68,6 +71,69 @@ func TestHostileRecords(t *testing.T) {
 					require.Less(t, len(round.Findings[i].String()), 8192)
 				}
 			}
+		})
+	}
+}
+
+// TestARecordBringsNoMoreThanItsBounds: more operations, lines and signatures than a
+// dump of the receiver has, and texts as long as a record can carry.
+func TestARecordBringsNoMoreThanItsBounds(t *testing.T) {
+	long := strings.Repeat("é", 1<<19)
+	many := func(n int, one any) []any { return slices.Repeat([]any{one}, n) }
+	operation := map[string]any{"name": long, "signature": long, "state": long, "code": many(1000, long)}
+	logs := change("nccl.fr.operations", many(1000, operation))
+	a := logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes()
+	require.NoError(t, a.PutEmpty("nccl.fr.signatures").FromRaw(many(1000, long)))
+	a.PutStr("nccl.fr.pg_desc", long)
+	p, ok := parse(logs.ResourceLogs().At(0).Resource(), logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0))
+	require.True(t, ok)
+	require.Len(t, p.dump.operations, maxOperations)
+	require.Len(t, p.words, maxSignatures)
+	require.LessOrEqual(t, len(p.key.desc), maxWords)
+	op := p.dump.operations[0]
+	require.Len(t, op.code, maxLines)
+	for _, text := range append(op.code, op.name, op.signature, op.state) {
+		require.LessOrEqual(t, len(text), maxWords)
+	}
+}
+
+// TestDumpsFromTheNextCenturyAreTheirOwnMoment: what sockets say now is not held
+// against them.
+func TestDumpsFromTheNextCenturyAreTheirOwnMoment(t *testing.T) {
+	far := newJob(4).does(1, steps(reduce, reduce), 0, 1, 2)
+	far.at = written.AddDate(100, 0, 0)
+	found := joined(t, merged(far.logs(), socketLogs(deaf(3, 2))))
+	require.Len(t, found, 1)
+	require.Empty(t, found[0].Sockets)
+	require.Equal(t, Unsure, found[0].Sure)
+}
+
+// TestAnAddressThatSeveralHaveNamesNobody: rank 2 says that its peer does not read.
+func TestAnAddressThatSeveralHaveNamesNobody(t *testing.T) {
+	for name, tc := range map[string]struct {
+		third, second string // addresses of ranks 3 and 1
+		want          Agreement
+	}{
+		"each its own":              {"10.0.0.3", "10.0.0.1", Agree},
+		"rank 1 claims that of 3":   {"10.0.0.3", "10.0.0.3", Idle},
+		"all have the loopback":     {"127.0.0.1", "127.0.0.1", Idle},
+		"an address that is a word": {"over there", "10.0.0.1", Idle},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stalls := socketLogs(
+				socket{rank: 3, peer: 2, cause: "waiting", at: -5 * time.Second},
+				socket{rank: 1, peer: 0, cause: "waiting", at: -5 * time.Second},
+				socket{rank: 2, peer: 3, cause: "peer_not_reading", direction: "send", at: -5 * time.Second},
+			)
+			attributes := func(i int) pcommon.Map {
+				return stalls.ResourceLogs().At(i).ScopeLogs().At(0).LogRecords().At(0).Attributes()
+			}
+			attributes(0).PutStr("network.local.address", tc.third)
+			attributes(1).PutStr("network.local.address", tc.second)
+			attributes(2).PutStr("network.peer.address", tc.third)
+			found := joined(t, merged(newJob(4).does(1, steps(reduce, reduce), 0, 1, 2).logs(), stalls))
+			require.Len(t, found, 1)
+			require.Equal(t, tc.want, found[0].Sockets, "%+v", found[0])
 		})
 	}
 }
@@ -145,6 +211,15 @@ func TestClaimsOfMembersAreBounded(t *testing.T) {
 		joined.Flush()
 		require.LessOrEqual(t, joined.runs["llm"].setMembers, maxSetMembers)
 	})
+	t.Run("more lists than are kept", func(t *testing.T) {
+		r := &run{sets: map[string][]int{}}
+		for i := range maxSets + 10 {
+			r.membersOf(fmt.Sprint(i))
+		}
+		require.Len(t, r.sets, maxSets)
+		require.Empty(t, r.membersOf("0-3"), "not known")
+		require.Equal(t, []int{7}, r.membersOf("7"))
+	})
 	t.Run("groups of all ranks", func(t *testing.T) {
 		j := newJob(0)
 		for i := range 20 {
@@ -208,7 +283,7 @@ func fuzzedStalls(cause, address string, age, peer int64, at uint64) plog.Logs {
 
 func TestRanksInShort(t *testing.T) {
 	for text, want := range map[string][]int{
-		"": nil, "3": {3}, "0-3": {0, 1, 2, 3}, "0-16/8,5": {0, 5, 8, 16}, "1,1,0-1": {0, 1}, "x": nil, "0-": nil, "-1": nil, "3-1": {},
+		"": nil, "3": {3}, "0-3": {0, 1, 2, 3}, "0-16/8,5": {0, 5, 8, 16}, "1,1,0-1": {0, 1}, "x": nil, "0-": nil, "-1": nil, "3-1": {}, "1-9/9223372036854775807": nil,
 	} {
 		require.ElementsMatch(t, want, parseRanks(text, maxRank), text)
 	}
