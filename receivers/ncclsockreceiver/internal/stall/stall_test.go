@@ -1,6 +1,7 @@
 package stall
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -253,6 +254,42 @@ func TestConnectionThatDoesNotComeAbout(t *testing.T) {
 	require.Equal(t, Store, events[0].Kind)
 	s.State = ncclsock.Established
 	require.Equal(t, []told{{1, Connecting, Send, Unknown, Progress}}, short(w.idle(1)))
+}
+
+// TestSocketMetBeforeItHadItsPort: a socket that just began to connect is there
+// without addresses. It is the same one later, and its peer knows it.
+func TestSocketMetBeforeItHadItsPort(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	out := w.links[1].out
+	local := out.Local
+	out.State, out.Local, out.SendWindowBytes = ncclsock.SynSent, netip.AddrPortFrom(netip.IPv4Unspecified(), 0), 0
+	require.Empty(t, w.look())
+	out.State, out.Local, out.SendWindowBytes = ncclsock.Established, local, 65536
+	stopReading(t, w)
+	require.Len(t, w.tracker.pairs, 8, "nothing is left of what was met first")
+}
+
+// TestConnectionInPlaceOfAnother: the ports of a connection that is gone serve a
+// new one before the old one is forgotten.
+func TestConnectionInPlaceOfAnother(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(3)
+	w.links[1].out.Cookie = 9001
+	stopReading(t, w)
+}
+
+// stopReading stops rank 2 and expects that each end knows the other.
+func stopReading(t *testing.T, w *world) {
+	t.Helper()
+	w.train(3)
+	w.pass(time.Second)
+	w.links[1].deliver(48, 900*time.Millisecond)
+	w.ranks[2].State = Stopped
+	events, _ := w.firstAfter(5)
+	require.Equal(t, []told{{2, NotReading, Receive, 1, ""}}, short(accusing(events)))
+	require.Contains(t, short(events), told{1, Waiting, Receive, 0, ""})
+	require.Equal(t, uint32(1001), w.tracker.sockets[w.links[1].in.Cookie].peer.rank.now.PID)
+	require.Equal(t, uint32(1002), w.tracker.sockets[w.links[1].out.Cookie].peer.rank.now.PID)
 }
 
 func TestConnectionThatIsRefusedAgainAndAgain(t *testing.T) {

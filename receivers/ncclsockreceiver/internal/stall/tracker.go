@@ -140,7 +140,10 @@ func (t *Tracker) takeSockets(sockets []ncclsock.Socket) {
 		case s == nil:
 			t.meet(next, r)
 			continue
-		case s.rank != r:
+		case s.rank != r, pairOf(next) != pairOf(&s.now):
+			// Another process has it now; or it just began to connect when it was
+			// met, and had no port yet: tcp_v4_connect (net/ipv4/tcp_ipv4.c) sets
+			// the state first.
 			t.unlink(s)
 			t.meet(next, r)
 			continue
@@ -237,9 +240,10 @@ func (t *Tracker) unlink(s *socket) {
 	if p := pairOf(&s.now); t.pairs[p] == s {
 		delete(t.pairs, p)
 	}
-	if s.peer != nil {
-		s.peer.peer, s.peer = nil, nil
+	if s.peer != nil && s.peer.peer == s {
+		s.peer.peer = nil
 	}
+	s.peer = nil
 }
 
 // forget drops what is gone. A socket may be missing once: a process whose
