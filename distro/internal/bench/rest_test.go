@@ -5,6 +5,7 @@ package bench
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,15 +20,11 @@ import (
 const rest = time.Minute
 
 // BenchmarkAtRest watches the embedded default for a minute: memory, and CPU in
-// percent of one core. With TRACECORE_BINARY it watches that binary.
+// percent of one core.
 func BenchmarkAtRest(b *testing.B) {
 	needsRoot(b)
 	for b.Loop() {
-		cmd := commandtest.New(b, commandtest.Ports(b)...)
-		if binary := os.Getenv("TRACECORE_BINARY"); binary != "" {
-			cmd.Path = binary
-		}
-		r := commandtest.Start(b, cmd)
+		r := commandtest.Start(b, tracecore(b, commandtest.Ports(b)...))
 		time.Sleep(5 * time.Second) // what is done once, at start
 		before := cpuTime(b, r.Cmd.Process.Pid)
 		time.Sleep(rest)
@@ -38,6 +35,16 @@ func BenchmarkAtRest(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 		r.Kill()
 	}
+}
+
+// tracecore is the command, or the binary of TRACECORE_BINARY.
+func tracecore(b *testing.B, args ...string) *exec.Cmd {
+	b.Helper()
+	cmd := commandtest.New(b, args...)
+	if binary := os.Getenv("TRACECORE_BINARY"); binary != "" {
+		cmd.Path = binary
+	}
+	return cmd
 }
 
 // cpuTime is user and system time of a process: fields 14 and 15 of its stat
