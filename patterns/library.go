@@ -6,6 +6,7 @@ import (
 	"embed"
 	"io/fs"
 
+	cudaoom "github.com/tracecoreai/tracecore/patterns/cuda_oom"
 	ncclsocketstall "github.com/tracecoreai/tracecore/patterns/nccl_socket_stall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	silentdatacorruption "github.com/tracecoreai/tracecore/patterns/silent_data_corruption"
@@ -21,7 +22,7 @@ func FS() fs.FS { return files }
 
 // detectors are the algorithms that pattern files can name.
 func detectors() []rule.Detector {
-	return []rule.Detector{ncclsocketstall.Detector(), silentdatacorruption.Detector(), straggler.Detector()}
+	return []rule.Detector{cudaoom.Detector(), ncclsocketstall.Detector(), silentdatacorruption.Detector(), straggler.Detector()}
 }
 
 // Library returns the rules of the library, ordered by id.

@@ -3,15 +3,18 @@
 package cudaoom
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -153,6 +156,14 @@ func TestConfinedChildLivesWithoutAProbe(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, survived)
 	}
+}
+
+func TestRefusedBreakpointsNameTheCapability(t *testing.T) {
+	attempt := ladder.Classify(RungUprobe, privilege(fmt.Errorf("attach: %w", unix.EACCES)))
+	require.Equal(t, probe.Denied, attempt.Outcome)
+	require.Contains(t, attempt.Reason, "CAP_SYS_ADMIN")
+	require.Contains(t, attempt.Hint, "ba677dbe77af")
+	require.Equal(t, unix.EINVAL, privilege(unix.EINVAL))
 }
 
 func TestKernelWithoutUprobesIsNamed(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
@@ -116,16 +117,29 @@ func (h *hooks) attach(path string, at map[string]uint64) (links []link.Link, er
 		options := &link.UprobeOptions{Address: offset}
 		back, err := file.Uretprobe("", h.collection.Programs[bpfProgAllocationReturn], options)
 		if err != nil {
-			return links, fmt.Errorf("attach to the return of %s: %w", name, err)
+			return links, privilege(fmt.Errorf("attach to the return of %s: %w", name, err))
 		}
 		links = append(links, back)
 		entry, err := file.Uprobe("", h.collection.Programs[entries()[name]], options)
 		if err != nil {
-			return links, fmt.Errorf("attach to %s: %w", name, err)
+			return links, privilege(fmt.Errorf("attach to %s: %w", name, err))
 		}
 		links = append(links, entry)
 	}
 	return links, nil
+}
+
+// privilege says what a refused breakpoint lacks. CAP_PERFMON was enough from 5.8
+// (c9e0924e5c2b) until 6.16 and the stable kernels of July 2025 (ba677dbe77af): a
+// breakpoint in the middle of an instruction changes what a program does.
+func privilege(err error) error {
+	if !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	return &ladder.Problem{
+		Outcome: probe.Denied, Reason: "uprobes need CAP_SYS_ADMIN", Err: err,
+		Hint: "give it CAP_SYS_ADMIN, or run it privileged (before Linux 6.16, and kernels with its commit ba677dbe77af, CAP_PERFMON is enough); if it has that, look for a security module",
+	}
 }
 
 // detach closes links side by side: the kernel waits for a grace period in each,

@@ -15,7 +15,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
-const eventCUDAOOM = "cuda.oom"
+const eventRefusal = "cuda.refusal"
 
 // converter turns findings into log records. It is pure but for the builder's
 // buffer, and not safe for concurrent use.
@@ -45,7 +45,7 @@ func (c *converter) refusal(f *finding, known *identity.Process, observed time.T
 		severity = record.Info
 	}
 	r := plog.NewLogRecord()
-	record.Start(r, eventCUDAOOM, f.Time, observed, severity)
+	record.Start(r, eventRefusal, f.Time, observed, severity)
 	process := identify(f, known)
 	r.Body().SetStr(describe(f, process))
 	a := r.Attributes()

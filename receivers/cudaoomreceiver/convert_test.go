@@ -66,7 +66,7 @@ func TestGoldenRecords(t *testing.T) {
 			want, err := golden.ReadLogs(file)
 			require.NoError(t, err)
 			require.NoError(t, plogtest.CompareLogs(want, logs))
-			require.Equal(t, "cuda.oom", want.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).EventName())
+			require.Equal(t, "cuda.refusal", want.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).EventName())
 		})
 	}
 }

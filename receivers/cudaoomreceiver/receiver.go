@@ -202,7 +202,7 @@ func (o *cudaOOM) count(ctx context.Context) {
 
 // tell converts findings and delivers them.
 func (o *cudaOOM) tell(ctx context.Context, findings []finding) {
-	if !o.config.Events.CudaOom.Enabled {
+	if !o.config.Events.CudaRefusal.Enabled {
 		return
 	}
 	for i := range findings {

@@ -118,7 +118,7 @@ func TestRefusalThatStandsBecomesARecord(t *testing.T) {
 	require.Empty(t, b.records)
 	b.clock <- after(3.5)
 	r := b.next(t)
-	require.Equal(t, "cuda.oom", r.EventName())
+	require.Equal(t, "cuda.refusal", r.EventName())
 	require.Equal(t, after(0.5).UnixNano(), int64(r.Timestamp()))
 	require.Equal(t, plog.SeverityNumberError, r.SeverityNumber())
 	require.Equal(t, map[string]any{
@@ -159,7 +159,7 @@ func TestDeathOfTheRankNeedsNoWaiting(t *testing.T) {
 	b.start(t)
 	b.refuse(t, 0)
 	b.resolver.exit(t, 42)
-	require.Equal(t, "cuda.oom", b.next(t).EventName())
+	require.Equal(t, "cuda.refusal", b.next(t).EventName())
 }
 
 func TestLibrariesOfTheRanksAreLookedForAgainAndAgain(t *testing.T) {
@@ -181,7 +181,7 @@ func TestLibrariesOfTheRanksAreLookedForAgainAndAgain(t *testing.T) {
 
 func TestEventSwitchedOffIsReadAndNotEmitted(t *testing.T) {
 	b := newBench(t, nil)
-	b.config.Events.CudaOom.Enabled = false
+	b.config.Events.CudaRefusal.Enabled = false
 	b.start(t)
 	b.refuse(t, 0)
 	b.clock <- after(60)

@@ -40,6 +40,7 @@ import (
 	"github.com/tracecoreai/tracecore/extensions/identityextension"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor"
+	"github.com/tracecoreai/tracecore/receivers/cudaoomreceiver"
 	"github.com/tracecoreai/tracecore/receivers/dcgmreceiver"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver"
@@ -76,6 +77,7 @@ func receivers() []part[receiver.Factory] {
 		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
 		{filelogreceiver.NewFactory(), contrib + "receiver/filelogreceiver"},
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
+		{cudaoomreceiver.NewFactory(), own + "receivers/cudaoomreceiver"},
 		{dcgmreceiver.NewFactory(), own + "receivers/dcgmreceiver"},
 		{fusefaultreceiver.NewFactory(), own + "receivers/fusefaultreceiver"},
 		{k8seventsreceiver.NewFactory(), own + "receivers/k8seventsreceiver"},

@@ -28,12 +28,12 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 
 // EventsConfig provides config for cudaoom events.
 type EventsConfig struct {
-	CudaOom EventConfig `mapstructure:"cuda.oom"`
+	CudaRefusal EventConfig `mapstructure:"cuda.refusal"`
 }
 
 func DefaultEventsConfig() EventsConfig {
 	return EventsConfig{
-		CudaOom: EventConfig{
+		CudaRefusal: EventConfig{
 			Enabled: true,
 		},
 	}

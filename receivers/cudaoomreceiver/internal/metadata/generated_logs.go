@@ -83,17 +83,17 @@ func WithProcessParentPidEventAttribute(processParentPidAttributeValue int64) Ev
 	})
 }
 
-type eventCudaOom struct {
+type eventCudaRefusal struct {
 	data   plog.LogRecordSlice // data buffer for generated log records.
 	config EventConfig         // event config provided by user.
 }
 
-func (e *eventCudaOom) recordEvent(ctx context.Context, timestamp pcommon.Timestamp, cudaOomAttemptsAttributeValue int64, cudaOomFunctionAttributeValue string, cudaOomTriedAllocBytesAttributeValue int64, processPidAttributeValue int64, options ...EventAttributeOption) {
+func (e *eventCudaRefusal) recordEvent(ctx context.Context, timestamp pcommon.Timestamp, cudaOomAttemptsAttributeValue int64, cudaOomFunctionAttributeValue string, cudaOomTriedAllocBytesAttributeValue int64, processPidAttributeValue int64, options ...EventAttributeOption) {
 	if !e.config.Enabled {
 		return
 	}
 	dp := e.data.AppendEmpty()
-	dp.SetEventName("cuda.oom")
+	dp.SetEventName("cuda.refusal")
 	dp.SetTimestamp(timestamp)
 
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
@@ -111,14 +111,14 @@ func (e *eventCudaOom) recordEvent(ctx context.Context, timestamp pcommon.Timest
 }
 
 // emit appends recorded event data to a events slice and prepares it for recording another set of log records.
-func (e *eventCudaOom) emit(lrs plog.LogRecordSlice) {
+func (e *eventCudaRefusal) emit(lrs plog.LogRecordSlice) {
 	if e.config.Enabled && e.data.Len() > 0 {
 		e.data.MoveAndAppendTo(lrs)
 	}
 }
 
-func newEventCudaOom(cfg EventConfig) eventCudaOom {
-	e := eventCudaOom{config: cfg}
+func newEventCudaRefusal(cfg EventConfig) eventCudaRefusal {
+	e := eventCudaRefusal{config: cfg}
 	if cfg.Enabled {
 		e.data = plog.NewLogRecordSlice()
 	}
@@ -134,7 +134,7 @@ type LogsBuilder struct {
 	buildInfo                      component.BuildInfo // contains version information.
 	resourceAttributeIncludeFilter map[string]filter.Filter
 	resourceAttributeExcludeFilter map[string]filter.Filter
-	eventCudaOom                   eventCudaOom
+	eventCudaRefusal               eventCudaRefusal
 }
 
 // LogBuilderOption applies changes to default logs builder.
@@ -148,7 +148,7 @@ func NewLogsBuilder(lbc LogsBuilderConfig, settings receiver.Settings) *LogsBuil
 		logsBuffer:                     plog.NewLogs(),
 		logRecordsBuffer:               plog.NewLogRecordSlice(),
 		buildInfo:                      settings.BuildInfo,
-		eventCudaOom:                   newEventCudaOom(lbc.Events.CudaOom),
+		eventCudaRefusal:               newEventCudaRefusal(lbc.Events.CudaRefusal),
 		resourceAttributeIncludeFilter: make(map[string]filter.Filter),
 		resourceAttributeExcludeFilter: make(map[string]filter.Filter),
 	}
@@ -213,7 +213,7 @@ func (lb *LogsBuilder) EmitForResource(options ...ResourceLogsOption) {
 	ils := rl.ScopeLogs().AppendEmpty()
 	ils.Scope().SetName(ScopeName)
 	ils.Scope().SetVersion(lb.buildInfo.Version)
-	lb.eventCudaOom.emit(ils.LogRecords())
+	lb.eventCudaRefusal.emit(ils.LogRecords())
 
 	for _, op := range options {
 		op.apply(rl)
@@ -250,7 +250,7 @@ func (lb *LogsBuilder) Emit(options ...ResourceLogsOption) plog.Logs {
 	return logs
 }
 
-// RecordCudaOomEvent adds a log record of cuda.oom event.
-func (lb *LogsBuilder) RecordCudaOomEvent(ctx context.Context, timestamp pcommon.Timestamp, cudaOomAttemptsAttributeValue int64, cudaOomFunctionAttributeValue string, cudaOomTriedAllocBytesAttributeValue int64, processPidAttributeValue int64, options ...EventAttributeOption) {
-	lb.eventCudaOom.recordEvent(ctx, timestamp, cudaOomAttemptsAttributeValue, cudaOomFunctionAttributeValue, cudaOomTriedAllocBytesAttributeValue, processPidAttributeValue, options...)
+// RecordCudaRefusalEvent adds a log record of cuda.refusal event.
+func (lb *LogsBuilder) RecordCudaRefusalEvent(ctx context.Context, timestamp pcommon.Timestamp, cudaOomAttemptsAttributeValue int64, cudaOomFunctionAttributeValue string, cudaOomTriedAllocBytesAttributeValue int64, processPidAttributeValue int64, options ...EventAttributeOption) {
+	lb.eventCudaRefusal.recordEvent(ctx, timestamp, cudaOomAttemptsAttributeValue, cudaOomFunctionAttributeValue, cudaOomTriedAllocBytesAttributeValue, processPidAttributeValue, options...)
 }

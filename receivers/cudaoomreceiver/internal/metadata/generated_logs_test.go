@@ -131,7 +131,7 @@ func TestLogsBuilder(t *testing.T) {
 			allEventsCount := 0
 			defaultEventsCount++
 			allEventsCount++
-			lb.RecordCudaOomEvent(ctx, timestamp, 17, "cuda_oom.function-val", 26, 11, WithContainerIDEventAttribute("container.id-val"), WithCudaOomGpuIndexEventAttribute(18), WithCudaOomRetriedEventAttribute(true), WithGenAiTrainingJobIDEventAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingLocalRankEventAttribute(26), WithGenAiTrainingRankEventAttribute(20), WithGenAiTrainingWorldSizeEventAttribute(26), WithK8sPodUIDEventAttribute("k8s.pod.uid-val"), WithProcessExecutableNameEventAttribute("process.executable.name-val"), WithProcessParentPidEventAttribute(18))
+			lb.RecordCudaRefusalEvent(ctx, timestamp, 17, "cuda_oom.function-val", 26, 11, WithContainerIDEventAttribute("container.id-val"), WithCudaOomGpuIndexEventAttribute(18), WithCudaOomRetriedEventAttribute(true), WithGenAiTrainingJobIDEventAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingLocalRankEventAttribute(26), WithGenAiTrainingRankEventAttribute(20), WithGenAiTrainingWorldSizeEventAttribute(26), WithK8sPodUIDEventAttribute("k8s.pod.uid-val"), WithProcessExecutableNameEventAttribute("process.executable.name-val"), WithProcessParentPidEventAttribute(18))
 
 			rb := lb.NewResourceBuilder()
 			rb.SetHostID("host.id-val")
@@ -159,9 +159,9 @@ func TestLogsBuilder(t *testing.T) {
 			validatedEvents := make(map[string]bool)
 			for i := 0; i < lrs.Len(); i++ {
 				switch lrs.At(i).EventName() {
-				case "cuda.oom":
-					assert.False(t, validatedEvents["cuda.oom"], "Found a duplicate in the events slice: cuda.oom")
-					validatedEvents["cuda.oom"] = true
+				case "cuda.refusal":
+					assert.False(t, validatedEvents["cuda.refusal"], "Found a duplicate in the events slice: cuda.refusal")
+					validatedEvents["cuda.refusal"] = true
 					lr := lrs.At(i)
 					assert.Equal(t, timestamp, lr.Timestamp())
 					assert.Equal(t, pcommon.TraceID(traceID), lr.TraceID())

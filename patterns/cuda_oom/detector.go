@@ -1,0 +1,225 @@
+// Package cudaoom joins GPU memory that was refused to a process with what was
+// free on its GPU then, and with who held the rest.
+package cudaoom
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// eventRefused is a refusal of the driver, as the cudaoom receiver tells it, and
+// eventFigures the same with the figures of its GPU.
+const (
+	eventRefused = "cuda.refusal"
+	eventFigures = rule.FindingPrefix + "cuda_oom"
+)
+
+// What the nvml receiver reads of a GPU; the names are its own.
+const (
+	metricFree    = "hw.gpu.memory.free"
+	metricProcess = "hw.gpu.process.memory.usage"
+	metricMIG     = "hw.gpu.mig.memory.usage"
+)
+
+const second = int64(1e9)
+
+const (
+	// oldest is how long before a refusal a reading may be: three times the interval
+	// of the nvml receiver. One after it says nothing: the allocator has freed what it
+	// cached by then, or the process is dead.
+	oldest = 30 * second
+	// together is how far apart the points of one reading may be.
+	together = 2 * second
+	// A process has a context of some 500 MiB on each GPU that it ever touched (CUDA
+	// C++ Programming Guide, lazy loading); where it computes it holds many times as much.
+	mostly = 10
+)
+
+// Caps: readings of all hosts, and refusals that may still change.
+const (
+	maxReadings = 1 << 20
+	maxHosts    = 1 << 15
+	maxRefusals = 1 << 13
+)
+
+// Detector describes the detector for the library.
+func Detector() rule.Detector {
+	return rule.Detector{
+		Name: "cuda_oom", Logs: []string{eventRefused}, Metrics: []string{metricFree, metricMIG, metricProcess},
+		Findings: map[string][]string{eventFigures: {metricFree}},
+		Attributes: []string{
+			"cuda_oom.gpu_index", "cuda_oom.retried", "cuda_oom.tried_alloc_bytes", "gen_ai.training.job_id",
+			"gen_ai.training.rank", "gpu.id", "host.name", "k8s.node.name", "k8s.pod.uid", "process.executable.name", "process.pid",
+		},
+		New: func(l rule.Limits) rule.Algorithm {
+			return &detector{lateness: l.Lateness, hosts: map[string]*host{}}
+		},
+	}
+}
+
+// detector is the state: what was read of the GPUs lately, and the refusals that a
+// late reading could still change.
+type detector struct {
+	lateness int64
+	hosts    map[string]*host
+	refusals []*refusal // in order of time
+	readings int
+	evicted  uint64
+}
+
+// refusal is one record, as far as the rule reads it.
+type refusal struct {
+	Time       int64          `json:"time"`
+	Host       string         `json:"host"`
+	PID        int64          `json:"pid"`
+	Tried      int64          `json:"tried"`
+	Resource   map[string]any `json:"resource"`
+	Attributes map[string]any `json:"attributes"`
+	Told       string         `json:"told,omitempty"` // the figures that were told
+	Look       bool           `json:"look"`           // was not looked at yet
+}
+
+// Observe takes in a refusal or a reading.
+func (d *detector) Observe(r *rule.Record) bool {
+	name := rule.Text(r.Resource, "host.name")
+	if name == "" {
+		return false
+	}
+	if r.Name == eventRefused {
+		return d.refused(name, r)
+	}
+	gpu := rule.Text(r.Attributes, "gpu.id")
+	if gpu == "" || math.IsNaN(r.Number) || r.Number < 0 || r.Number > math.MaxInt64/2 {
+		return false
+	}
+	h := d.hosts[name]
+	if h == nil {
+		h = &host{GPUs: map[string]*gpuMemory{}}
+		d.hosts[name] = h
+	}
+	more, matters := h.read(gpu, r, oldest+2*d.lateness)
+	d.readings += more
+	for d.readings > maxReadings || len(d.hosts) > maxHosts {
+		d.evict()
+	}
+	return matters
+}
+
+// refused takes in a refusal.
+func (d *detector) refused(name string, r *rule.Record) bool {
+	pid, known := rule.Integer(r.Attributes, "process.pid")
+	tried, sized := rule.Integer(r.Attributes, "cuda_oom.tried_alloc_bytes")
+	if !known || !sized || rule.Text(r.Attributes, "cuda_oom.retried") == "true" {
+		return false
+	}
+	one := &refusal{
+		Time: r.Time, Host: name, PID: pid, Tried: tried, Look: true,
+		Resource: map[string]any{"host.name": name}, Attributes: map[string]any{"process.pid": pid, "cuda_oom.tried_alloc_bytes": tried},
+	}
+	one.copy(r)
+	at, there := slices.BinarySearchFunc(d.refusals, one, (*refusal).compare)
+	if there {
+		return false // told twice
+	}
+	d.refusals = slices.Insert(d.refusals, at, one)
+	if len(d.refusals) > maxRefusals {
+		d.refusals, d.evicted = d.refusals[1:], d.evicted+1
+	}
+	return true
+}
+
+// copy keeps what the rule reads.
+func (f *refusal) copy(r *rule.Record) {
+	for _, key := range []string{"k8s.node.name", "k8s.pod.uid"} {
+		if text := rule.Text(r.Resource, key); text != "" {
+			f.Resource[key] = text
+		}
+	}
+	for _, key := range []string{"gen_ai.training.job_id", "k8s.pod.uid", "process.executable.name"} {
+		if text := rule.Text(r.Attributes, key); text != "" {
+			f.Attributes[key] = text
+		}
+	}
+	for _, key := range []string{"cuda_oom.gpu_index", "gen_ai.training.rank"} {
+		if number, ok := rule.Integer(r.Attributes, key); ok {
+			f.Attributes[key] = number
+		}
+	}
+}
+
+func (f *refusal) compare(other *refusal) int {
+	return cmp.Or(cmp.Compare(f.Time, other.Time), cmp.Compare(f.Host, other.Host), cmp.Compare(f.PID, other.PID), cmp.Compare(f.Tried, other.Tried))
+}
+
+// evict forgets the host that was quiet for longest.
+func (d *detector) evict() {
+	quietest := ""
+	for name, h := range d.hosts {
+		if quietest == "" || cmp.Or(cmp.Compare(h.Last, d.hosts[quietest].Last), cmp.Compare(name, quietest)) < 0 {
+			quietest = name
+		}
+	}
+	d.readings -= d.hosts[quietest].size()
+	delete(d.hosts, quietest)
+	d.evicted++
+}
+
+// look reports whether something came that can change what is told of a refusal.
+func (d *detector) look(f *refusal) bool {
+	h := d.hosts[f.Host]
+	return f.Look || h != nil && h.Since != 0 && h.Since <= f.Time
+}
+
+// Due is when a refusal can be told, or when no reading before one can come any more.
+func (d *detector) Due() int64 {
+	due := int64(0)
+	for _, f := range d.refusals {
+		at := f.Time + d.lateness + 1
+		if d.look(f) {
+			at = f.Time
+		}
+		if at = max(at, 1); due == 0 || at < due {
+			due = at
+		}
+	}
+	return due
+}
+
+// Decide joins refusals with what was read before them, and forgets those of which
+// nothing more can come.
+func (d *detector) Decide(now int64) []rule.Finding {
+	var findings []rule.Finding
+	for _, f := range d.refusals {
+		if f.Look = d.look(f); !f.Look || f.Time > now {
+			continue
+		}
+		f.Look = false
+		figures := d.hosts[f.Host].figures(f)
+		if told := fmt.Sprint(figures); figures != nil && told != f.Told {
+			f.Told = told
+			findings = append(findings, f.finding(figures))
+		}
+	}
+	for _, h := range d.hosts {
+		h.Since = 0
+	}
+	d.refusals = slices.DeleteFunc(d.refusals, func(f *refusal) bool { return f.Time+d.lateness < now })
+	return findings
+}
+
+func (f *refusal) finding(figures map[string]any) rule.Finding {
+	attributes := maps.Clone(f.Attributes)
+	maps.Copy(attributes, figures)
+	return rule.Finding{
+		Event: eventFigures, ID: fmt.Sprintf("refusal %s %d %d %d", f.Host, f.PID, f.Time, f.Tried), Time: f.Time, Last: f.Time,
+		Resource: maps.Clone(f.Resource), Attributes: attributes,
+	}
+}
+
+// Evicted counts hosts and refusals that were forgotten because of the caps.
+func (d *detector) Evicted() uint64 { return d.evicted }
