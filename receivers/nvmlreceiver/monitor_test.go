@@ -171,6 +171,23 @@ func TestSilentHelperHangs(t *testing.T) {
 	}
 }
 
+// A helper that takes longer to start than the interval between two attempts is
+// not replaced before it has read once.
+func TestHelperThatLooksForALostGPUHasTimeToRead(t *testing.T) {
+	lost := func() wire.Message {
+		return wire.Message{Snapshot: snapshot(device("a", func(g *wire.GPU) { g.Lost = true }), device("b"))}
+	}
+	slow := newFakeHelper(healthy) // says nothing until it is told to
+	starts := &helpers{next: []func() (gpu.Session, error){gives(newFakeHelper(lost, found(wire.Ready))), gives(slow), fails(errors.New("a third"))}}
+	m, _ := makeMonitor(t, starts.start, receivertest.NewNopSettings(metadata.Type))
+	require.NoError(t, m.Start(t.Context(), componenttest.NewNopHost()))
+	until(t, m, gpu.GPULost)
+	require.Eventually(t, func() bool { return starts.count() == 2 }, deadline, time.Millisecond)
+	require.Never(t, func() bool { return starts.count() > 2 }, 50*time.Millisecond, time.Millisecond)
+	slow.messages <- found(wire.Ready)
+	until(t, m, wire.Ready)
+}
+
 func TestPropagateWantsALibraryThatIsReady(t *testing.T) {
 	propagate := func(c *Config) { c.ErrorMode = record.Propagate }
 	m, _ := makeMonitor(t, (&helpers{next: []func() (gpu.Session, error){fails(gpu.ErrNoHelper)}}).start, receivertest.NewNopSettings(metadata.Type), propagate)

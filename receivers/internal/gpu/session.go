@@ -111,7 +111,7 @@ func (m *Monitor) talk(s Session) end {
 				return t.hung(wire.Hung{Call: "helper", Seconds: m.patience().Seconds()})
 			}
 		case <-reopen.C:
-			if m.Condition().Name == GPULost {
+			if m.Condition().Name == GPULost && t.read {
 				return endReopen
 			}
 			reopen.Reset(m.parts.Config.RetryInterval)
@@ -129,6 +129,7 @@ type talk struct {
 	timer   *time.Timer // runs while an answer is owed
 	began   time.Time   // of the question under way; zero: none
 	ready   *wire.State
+	read    bool // a snapshot came: before, there is nothing to look for again
 }
 
 func (t *talk) owes() bool { return !t.began.IsZero() }
@@ -167,6 +168,7 @@ func (t *talk) hear(message wire.Message) (why end, over bool) {
 		t.poll()
 	case message.Snapshot != nil && t.ready != nil:
 		t.answered()
+		t.read = true
 		t.reading(message.Snapshot)
 	case message.Event != nil && t.ready != nil:
 		t.event(message.Event)
