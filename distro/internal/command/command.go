@@ -66,6 +66,7 @@ func newRoot() *cobra.Command {
 			return err
 		}
 		defer release()
+		defer shedAfterStart()()
 		return run(cmd, args)
 	}
 	for _, sub := range root.Commands() {
