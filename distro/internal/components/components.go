@@ -14,6 +14,7 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/filelogreceiver"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/hostmetricsreceiver"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/envprovider"
@@ -79,6 +80,7 @@ func receivers() []part[receiver.Factory] {
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
 		{cudaoomreceiver.NewFactory(), own + "receivers/cudaoomreceiver"},
 		{dcgmreceiver.NewFactory(), own + "receivers/dcgmreceiver"},
+		{prometheusreceiver.NewFactory(), contrib + "receiver/prometheusreceiver"},
 		{fusefaultreceiver.NewFactory(), own + "receivers/fusefaultreceiver"},
 		{k8seventsreceiver.NewFactory(), own + "receivers/k8seventsreceiver"},
 		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},
