@@ -81,7 +81,7 @@ func kind(m pmetric.Metric) string {
 func attributes(m pcommon.Map) string {
 	var words []string
 	for key, value := range m.All() {
-		if key != "hw.type" && key != "hw.id" && key != "dcgm.field" {
+		if key != "hw.type" && key != "hw.id" && key != "dcgm.field" && key != "xpum.counter" {
 			words = append(words, " "+key+"="+value.AsString())
 		}
 	}

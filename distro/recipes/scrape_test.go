@@ -139,3 +139,46 @@ func TestDCGMExporterGivesWhatTheRulesOfRatesRead(t *testing.T) {
 		"hw.gpu.io gauge By/s 7.98e+08 gpu.id=0000:64:00.0 network.io.direction=receive",
 	}, got)
 }
+
+func TestOtherVendorsLeadToHBMECC(t *testing.T) {
+	for _, tt := range []struct{ recipe, variable, receiver, gpu, rise string }{
+		{"amd-device-metrics-exporter", "AMD_EXPORTER", "amd", "amd-2", "1"},
+		{"habana-exporter", "HABANA_EXPORTER", "habana", "habana-AN0300041", "2"},
+		{"xpumanager", "XPUM_EXPORTER", "xpum", "0000:4d:00.0", "1"},
+	} {
+		t.Run(tt.recipe, func(t *testing.T) {
+			e := startExporter(t, exposition(t, tt.recipe, "1-healthy.txt"))
+			a := startScraping(t, tt.recipe+".yaml", tt.variable, tt.receiver, e)
+			e.turnsTo(t, exposition(t, tt.recipe, "2-uncorrected.txt"))
+			v := a.await(t, "memory errors", about("hbm_ecc", "gpu", tt.gpu))
+			require.Equal(t, verdict.Partial, v.Confidence, "no driver said anything")
+			require.Equal(t, "the counter of uncorrected errors of GPU "+tt.gpu+" rose by "+tt.rise, v.Evidence[0].Shows)
+			require.Equal(t, host, v.Culprit["host"])
+			require.Len(t, a.verdicts(t), 1)
+		})
+	}
+}
+
+// Gaudi's rows are pending until they were replaced: fewer of them are no errors.
+func TestRowsOfGaudiThatWereReplacedAreNoErrors(t *testing.T) {
+	say := func(name string) string { return exposition(t, "habana-exporter", name) }
+	e := startExporter(t, say("2-uncorrected.txt"))
+	a := startScraping(t, "habana-exporter.yaml", "HABANA_EXPORTER", "habana", e)
+	e.turnsTo(t, say("3-row-replaced.txt"))
+	e.turnsTo(t, say("2-uncorrected.txt"))
+	v := a.await(t, "a row more", about("hbm_ecc", "gpu", "habana-AN0300041"))
+	require.Equal(t, "the counter of uncorrected errors of GPU habana-AN0300041 rose by 1", v.Evidence[0].Shows)
+	require.Len(t, a.verdicts(t), 1)
+}
+
+func TestXPUManagerGivesOneSeriesForEachGPU(t *testing.T) {
+	e := startExporter(t, exposition(t, "xpumanager", "2-uncorrected.txt"))
+	require.ElementsMatch(t, []string{
+		"hw.errors counter {error} 1 error.type=uncorrected gpu.id=0000:4d:00.0", // cache
+		"hw.errors counter {error} 0 error.type=uncorrected gpu.id=0000:4d:00.0", // not compute
+		"hw.errors counter {error} 0 error.type=uncorrected gpu.id=0000:9a:00.0",
+		"hw.errors counter {error} 0 error.type=uncorrected gpu.id=0000:9a:00.0",
+		"hw.gpu.io counter By 8.12e+10 gpu.id=0000:4d:00.0 network.io.direction=receive",
+		"hw.gpu.io counter By 8.12e+10 gpu.id=0000:9a:00.0 network.io.direction=receive",
+	}, scraped(t, "xpumanager.yaml", "XPUM_EXPORTER", "xpum", e))
+}
