@@ -31,7 +31,7 @@ var (
 // lost says that a GPU of a node was lost.
 func lost(node, id string) verdict.Verdict {
 	return verdict.Verdict{
-		ID: "gpu_lost-" + id, IncidentID: "inc-" + id, PatternID: 18, Pattern: "gpu_lost",
+		ID: id, IncidentID: "inc-" + id, PatternID: 18, Pattern: "gpu_lost",
 		Role: verdict.RootCause, Status: verdict.Open, Confidence: verdict.Full, Severity: verdict.Critical, Revision: 1,
 		Onset: onset, Updated: onset, Headline: "GPU " + id + " has fallen off the bus", Remediation: "Drain the node.",
 		Culprit: map[string]string{"node": node, "pod": "0f0e"},

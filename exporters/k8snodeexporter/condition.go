@@ -13,7 +13,7 @@ import (
 
 // The condition itself holds which verdicts it is about: its message is
 //
-//	gpu_lost-5b1e6f0c9d2a: GPU 0000:65:00.0 has fallen off the bus | hbm_ecc-…
+//	gpu_lost/5b1e6f0c: GPU 0000:65:00.0 has fallen off the bus | hbm_ecc/…
 //
 // so that an exporter that has just started, or another replica, knows what is
 // left when one of them is resolved.
@@ -29,7 +29,11 @@ type line struct{ id, headline string }
 
 func lineOf(v verdict.Verdict) line { return line{idOf(v), clean(v.Headline)} }
 
-func idOf(v verdict.Verdict) string { return strings.ReplaceAll(clean(v.ID), ":", "_") }
+// idOf is a verdict's pattern and id.
+func idOf(v verdict.Verdict) string {
+	name := strings.NewReplacer(":", "_", "/", "_")
+	return name.Replace(clean(v.Pattern)) + "/" + name.Replace(clean(v.ID))
+}
 
 // clean takes out what would make two lines of one, or control a terminal.
 func clean(text string) string {
@@ -93,7 +97,8 @@ func revise(old *corev1.NodeCondition, kind corev1.NodeConditionType, v verdict.
 	}
 	next := corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}
 	if len(after) > 0 {
-		next.Reason, next.Message = reason(patternOf(after[0].id)), write(after)
+		pattern, _, _ := strings.Cut(after[0].id, "/")
+		next.Reason, next.Message = reason(pattern), write(after)
 	} else {
 		next.Status, next.Reason = corev1.ConditionFalse, "TracecoreNoOpenVerdict"
 		next.Message = "no longer holds: " + write([]line{lineOf(v)})
@@ -124,14 +129,6 @@ func same(a, b []line) bool {
 		delete(words, l)
 	}
 	return len(a) == len(b) && len(words) == 0
-}
-
-// patternOf is the pattern in a verdict's id, which ends with "-" and a digest.
-func patternOf(id string) string {
-	if end := strings.LastIndexByte(id, '-'); end > 0 {
-		return id[:end]
-	}
-	return id
 }
 
 // reason is a pattern's name as Kubernetes writes reasons: TracecoreGpuLost. The

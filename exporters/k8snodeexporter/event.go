@@ -52,7 +52,7 @@ func newEvent(v verdict.Verdict, node string, about corev1.ObjectReference) *cor
 
 // note is a verdict in one line: what, how sure, what to do, which.
 func note(v verdict.Verdict) string {
-	id := " (" + clean(v.ID) + ")"
+	id := " (" + idOf(v) + ")"
 	text := clean(v.Headline)
 	switch {
 	case v.Status == verdict.Resolved:

@@ -46,6 +46,7 @@ type nodes struct {
 	logger    *zap.Logger
 	known     *memory
 	warned    map[string]bool // one log line for each outcome; metrics count the rest
+	waiting   bool            // the last attempt failed; one log line for each outage
 }
 
 func newNodes(config *Config, set exporter.Settings, connect func(*Config) (api, error), now func() time.Time) (*nodes, error) {
@@ -76,8 +77,10 @@ func (n *nodes) consume(ctx context.Context, ld plog.Logs) error {
 	for i, f := range all {
 		outcome, err := n.apply(ctx, f)
 		if err != nil {
+			n.await(err)
 			return consumererror.NewLogs(err, writeVerdicts(all[i:]))
 		}
+		n.waiting = false
 		n.countVerdict(ctx, outcome)
 	}
 	return nil
@@ -185,6 +188,13 @@ func (n *nodes) createEvent(ctx context.Context, object string, event *corev1.Ev
 		return fmt.Errorf("event about %s: %w", event.InvolvedObject.Name, err)
 	}
 	return nil
+}
+
+func (n *nodes) await(err error) {
+	if !n.waiting {
+		n.waiting = true
+		n.logger.Warn("verdicts wait until the API server takes them", zap.Error(err))
+	}
 }
 
 func (n *nodes) warn(what string, err error) {

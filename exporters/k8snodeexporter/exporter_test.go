@@ -22,12 +22,12 @@ import (
 func TestConditionIsSetAndClearedWithItsVerdicts(t *testing.T) {
 	b := start(t, newCluster(), nil)
 	ecc := but(lost("gpu-17", "b"), func(v *verdict.Verdict) {
-		v.ID, v.Pattern, v.Headline = "hbm_ecc-b", "hbm_ecc", "GPU b has uncorrectable memory errors"
+		v.Pattern, v.Headline = "hbm_ecc", "GPU b has uncorrectable memory errors"
 	})
 	b.send(t, lost("gpu-17", "a"))
 	at := metav1.NewTime(now)
 	require.Equal(t, corev1.NodeCondition{
-		Type: gpuUnhealthy, Status: corev1.ConditionTrue, Reason: "TracecoreGpuLost", Message: "gpu_lost-a: GPU a has fallen off the bus",
+		Type: gpuUnhealthy, Status: corev1.ConditionTrue, Reason: "TracecoreGpuLost", Message: "gpu_lost/a: GPU a has fallen off the bus",
 		LastHeartbeatTime: at, LastTransitionTime: at,
 	}, b.cluster.condition(t, "gpu-17", gpuUnhealthy))
 	require.Zero(t, b.cluster.condition(t, "gpu-18", gpuUnhealthy))
@@ -37,7 +37,7 @@ func TestConditionIsSetAndClearedWithItsVerdicts(t *testing.T) {
 	now = now.Add(1e9)
 	b.send(t, ecc)
 	both := b.cluster.condition(t, "gpu-17", gpuUnhealthy)
-	require.Equal(t, "gpu_lost-a: GPU a has fallen off the bus | hbm_ecc-b: GPU b has uncorrectable memory errors", both.Message)
+	require.Equal(t, "gpu_lost/a: GPU a has fallen off the bus | hbm_ecc/b: GPU b has uncorrectable memory errors", both.Message)
 	require.Equal(t, at, both.LastTransitionTime, "it was True before")
 
 	b.send(t, resolved(lost("gpu-17", "a")))
@@ -49,7 +49,7 @@ func TestConditionIsSetAndClearedWithItsVerdicts(t *testing.T) {
 	none := b.cluster.condition(t, "gpu-17", gpuUnhealthy)
 	require.Equal(t, corev1.ConditionFalse, none.Status)
 	require.Equal(t, "TracecoreNoOpenVerdict", none.Reason)
-	require.Equal(t, "no longer holds: hbm_ecc-b: GPU b has uncorrectable memory errors", none.Message)
+	require.Equal(t, "no longer holds: hbm_ecc/b: GPU b has uncorrectable memory errors", none.Message)
 	require.Equal(t, metav1.NewTime(now), none.LastTransitionTime)
 	require.Equal(t, map[string]int64{"True": 3, "False": 1}, b.counts(t, "otelcol_exporter_k8snode_conditions", "status"))
 	require.Equal(t, map[string]int64{"applied": 4}, b.outcomes(t))
@@ -65,7 +65,7 @@ func TestWhatDrainsANode(t *testing.T) {
 		"a warning":                       {func(v *verdict.Verdict) { v.Severity = verdict.Warning }, true, true},
 		"not proven":                      {func(v *verdict.Verdict) { v.Confidence = verdict.Partial }, false, true},
 		"of no consequence":               {func(v *verdict.Verdict) { v.Severity = verdict.Info }, false, true},
-		"explained by another":            {func(v *verdict.Verdict) { v.Role, v.RootCause = verdict.Symptom, "gpu_lost-z" }, false, false},
+		"explained by another":            {func(v *verdict.Verdict) { v.Role, v.RootCause = verdict.Symptom, "gpu_lost/z" }, false, false},
 		"a drill":                         {func(v *verdict.Verdict) { v.Culprit["job"] = "tracecore-drill" }, false, true},
 		"not the machine's":               {func(v *verdict.Verdict) { v.Pattern = "nccl_hang" }, false, true},
 		"resolved before it was heard of": {func(v *verdict.Verdict) { *v = resolved(*v) }, false, true},
@@ -94,9 +94,9 @@ func TestEventsSayWhatIsNewOnce(t *testing.T) {
 	b.send(t, resolved(lost("gpu-17", "a")))
 	events := b.cluster.events(t, "default")
 	require.Len(t, events, 3)
-	require.Contains(t, events, "gpu-17: likely: GPU a has fallen off the bus. Drain the node. (gpu_lost-a)")
-	require.Contains(t, events, "gpu-17: resolved: GPU a has fallen off the bus (gpu_lost-a)")
-	event := events["gpu-17: GPU a has fallen off the bus. Drain the node. (gpu_lost-a)"]
+	require.Contains(t, events, "gpu-17: likely: GPU a has fallen off the bus. Drain the node. (gpu_lost/a)")
+	require.Contains(t, events, "gpu-17: resolved: GPU a has fallen off the bus (gpu_lost/a)")
+	event := events["gpu-17: GPU a has fallen off the bus. Drain the node. (gpu_lost/a)"]
 	require.Equal(t, "TracecoreGpuLost", event.Reason)
 	require.Equal(t, corev1.EventTypeWarning, event.Type)
 	require.Equal(t, aboutNode("gpu-17"), event.InvolvedObject)
@@ -112,7 +112,7 @@ func TestPodOfAVerdictGetsItsEvent(t *testing.T) {
 	b.send(t, lost("gpu-17", "a"), gone)
 	events := b.cluster.events(t, "ml")
 	require.Len(t, events, 1)
-	require.Equal(t, aboutPod(pod), events["train-3: GPU a has fallen off the bus. Drain the node. (gpu_lost-a)"].InvolvedObject)
+	require.Equal(t, aboutPod(pod), events["train-3: GPU a has fallen off the bus. Drain the node. (gpu_lost/a)"].InvolvedObject)
 	require.Equal(t, map[string]int64{"created": 3, "no_pod": 1}, b.counts(t, "otelcol_exporter_k8snode_events", "result"))
 }
 
@@ -130,7 +130,7 @@ func TestRestartRepeatsNothingAndForgetsNothing(t *testing.T) {
 	require.Equal(t, 2, after.requests("patch", "nodes"), "it was read, and not written")
 
 	after.send(t, resolved(lost("gpu-17", "a")))
-	require.Equal(t, "gpu_lost-b: GPU b has fallen off the bus", c.condition(t, "gpu-17", gpuUnhealthy).Message)
+	require.Equal(t, "gpu_lost/b: GPU b has fallen off the bus", c.condition(t, "gpu-17", gpuUnhealthy).Message)
 }
 
 func TestRevisionThatSaysNothingNewCostsNoRequest(t *testing.T) {
@@ -171,7 +171,7 @@ func TestTwoWritersOfOneConditionLoseNothing(t *testing.T) {
 		return apierrors.NewConflict(nodesResource, "gpu-17", errors.New("somebody was faster"))
 	}
 	us.send(t, lost("gpu-17", "ours"))
-	require.Equal(t, "gpu_lost-theirs: GPU theirs has fallen off the bus | gpu_lost-ours: GPU ours has fallen off the bus", c.condition(t, "gpu-17", gpuUnhealthy).Message)
+	require.Equal(t, "gpu_lost/theirs: GPU theirs has fallen off the bus | gpu_lost/ours: GPU ours has fallen off the bus", c.condition(t, "gpu-17", gpuUnhealthy).Message)
 }
 
 func TestWhatFailsIsTriedAgainAndNothingElse(t *testing.T) {
@@ -195,6 +195,7 @@ func TestWhatFailsIsTriedAgainAndNothingElse(t *testing.T) {
 			var rest consumererror.Logs
 			require.ErrorAs(t, err, &rest)
 			require.Equal(t, 2, rest.Data().LogRecordCount(), "what was done is not done again")
+			require.Equal(t, 1, b.logs.FilterMessage("verdicts wait until the API server takes them").Len())
 			for range conflicts {
 				if err = b.consume(t.Context(), rest.Data()); err == nil {
 					break
@@ -202,7 +203,7 @@ func TestWhatFailsIsTriedAgainAndNothingElse(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, corev1.ConditionTrue, b.cluster.condition(t, "gpu-18", gpuUnhealthy).Status)
-			require.Contains(t, b.cluster.condition(t, "gpu-17", gpuUnhealthy).Message, "gpu_lost-c")
+			require.Contains(t, b.cluster.condition(t, "gpu-17", gpuUnhealthy).Message, "gpu_lost/c")
 		})
 	}
 }
@@ -238,7 +239,7 @@ func TestNodeIsFoundByWhatIsKnown(t *testing.T) {
 func TestForgedTextStaysOneVerdict(t *testing.T) {
 	b := start(t, newCluster(), nil)
 	b.send(t, but(lost("gpu-17", "a"), func(v *verdict.Verdict) {
-		v.ID, v.Headline = "gpu_lost-a: x | gpu_lost-b", "\x1b[2J | gpu_lost-c: forged\n"+strings.Repeat("é", 4000)
+		v.ID, v.Headline = "a: x | gpu_lost/b", "\x1b[2J | gpu_lost/c: forged\n"+strings.Repeat("é", 4000)
 		v.Remediation = "\x1b[2J"
 	}))
 	condition := b.cluster.condition(t, "gpu-17", gpuUnhealthy)
