@@ -124,7 +124,7 @@ chart-tools: build step
 .PHONY: cluster
 cluster: deps chart-tools ## A real API server takes the chart, tracecore works with the rights that the chart gives (builds kube-apiserver: minutes, once)
 	@go -C tools/apiserver build -o ../../$(BIN)/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
-	@$(STEP) -name cluster -json -- go test -json ./charts/cluster
+	@$(STEP) -name cluster -json -- go test -json -timeout 30m ./charts/cluster
 
 .PHONY: builder
 builder: step ## The collector builder accepts distro/builder-config.yaml

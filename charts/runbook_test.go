@@ -1,6 +1,7 @@
 package charts_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // kubectlVariable makes this test binary the kubectl (and ssh) of the runbook:
@@ -63,10 +65,29 @@ func kubectl(dir string, args []string) error {
 		}
 		return failed(answer(dir, []string{"metrics"}))
 	}
+	if args[0] == "patch" {
+		return patchesOwnCondition(args)
+	}
 	if args[0] != "-n" || args[1] != "tracecore" {
 		return fmt.Errorf("the chart is in namespace tracecore: %v", args)
 	}
 	return asked(dir, args[2], args[3:], tiers)
+}
+
+// patchesOwnCondition checks the one change that the runbook makes to a node;
+// charts/cluster gives the same command to an API server.
+func patchesOwnCondition(args []string) error {
+	if strings.Join(args[:4], " ") != "patch node node-17 --subresource=status" || args[4] != "-p" {
+		return fmt.Errorf("the runbook changes conditions of its node alone: %v", args)
+	}
+	var patch struct{ Status corev1.NodeStatus }
+	if err := json.Unmarshal([]byte(args[5]), &patch); err != nil {
+		return err
+	}
+	if len(patch.Status.Conditions) != 1 || !strings.HasPrefix(string(patch.Status.Conditions[0].Type), "Tracecore") {
+		return fmt.Errorf("that is not one condition of ours: %s", args[5])
+	}
+	return nil
 }
 
 // tier is what the runbook may rely on.

@@ -65,15 +65,15 @@ func newWatcher(t *testing.T, s *server, args ...string) *watcher {
 	set(t, config, s.kubeconfig(t, "test-tracecore-events"), "receivers", "k8sevents", "kubeconfig")
 	set(t, config, map[string]any{"file": map[string]any{"path": w.records(), "append": true}}, "exporters")
 	set(t, config, []any{"file"}, "service", "pipelines", "logs", "exporters")
-	w.local(t, config)
+	w.local(t, config, freePort(t))
 	return w
 }
 
 // local replaces what listens and what is written.
-func (w *watcher) local(t *testing.T, config map[string]any) {
+func (w *watcher) local(t *testing.T, config map[string]any, health int) {
 	t.Helper()
 	set(t, config, filepath.Join(w.dir, "state"), "extensions", "file_storage", "directory")
-	set(t, config, fmt.Sprintf("127.0.0.1:%d", freePort(t)), "extensions", "health_check", "endpoint")
+	set(t, config, fmt.Sprintf("127.0.0.1:%d", health), "extensions", "health_check", "endpoint")
 	set(t, config, map[string]any{"readers": []any{map[string]any{"pull": map[string]any{"exporter": map[string]any{"prometheus": map[string]any{"host": "127.0.0.1", "port": w.metrics}}}}}}, "service", "telemetry", "metrics")
 	text, err := yaml.Marshal(config)
 	require.NoError(t, err)

@@ -34,12 +34,12 @@ func chartRights(t *testing.T, args ...string) (accounts, roles []*unstructured.
 
 // clusterWithRights is a server that has the chart's accounts and their rights,
 // a node and a pod of a training job on it.
-func clusterWithRights(t *testing.T) *server {
+func clusterWithRights(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := newServer(t)
 	s.namespace(t, release, "privileged")
 	s.namespace(t, "ml", "privileged")
-	accounts, roles := chartRights(t)
+	accounts, roles := chartRights(t, args...)
 	s.apply(t.Context(), t, append(accounts, roles...))
 	s.node(t, "gpu-17")
 	s.pod(t, "train-3", "gpu-17")
@@ -277,7 +277,7 @@ func TestAgentsFindTheGatewayWithTheirRole(t *testing.T) {
 		set(t, config, []any{"otlp"}, "service", "pipelines", signal, "receivers")
 	}
 	set(t, config, []any{"health_check", "file_storage"}, "service", "extensions")
-	w.local(t, config)
+	w.local(t, config, freePort(t))
 	s.endpoints(t, "192.0.2.1", "192.0.2.2")
 	w.start(t, "KUBECONFIG="+s.kubeconfig(t, "test-tracecore"))
 	backends := func(n float64) func() bool {

@@ -33,6 +33,7 @@ receivers:
 processors:
   {{- include "tracecore.limiter" . | nindent 2 }}
   {{- if not $gateway }}
+  {{- include "tracecore.ownVerdicts" . | nindent 2 }}
   rankjoin:
     storage: file_storage
   patterndetector:
@@ -42,6 +43,7 @@ exporters:
   {{- if $gateway }}
   {{- include "tracecore.toGateway" . | nindent 2 }}
   {{- else }}
+  {{- include "tracecore.toNodes" . | nindent 2 }}
   # `kubectl logs` shows verdicts in plain words.
   terminal:
     color: never
@@ -57,8 +59,8 @@ service:
   pipelines:
     logs:
       receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if .Values.flightRecorder.path }}, ncclfr{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
-      processors: [memory_limiter{{ if not $gateway }}, rankjoin, patterndetector{{ end }}]
-      exporters: [{{ if $gateway }}load_balancing{{ else }}terminal{{ if $otlpOut }}, otlp_grpc{{ end }}{{ end }}]
+      processors: [memory_limiter{{ if not $gateway }}{{ if .Values.nodeConditions.enabled }}, filter/verdicts{{ end }}, rankjoin, patterndetector{{ end }}]
+      exporters: [{{ if $gateway }}load_balancing{{ else }}terminal{{ if .Values.nodeConditions.enabled }}, k8snode{{ end }}{{ if $otlpOut }}, otlp_grpc{{ end }}{{ end }}]
     metrics:
       receivers: [fusefault, ncclsock{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
       processors: [memory_limiter{{ if not $gateway }}, patterndetector{{ end }}]
@@ -84,11 +86,13 @@ receivers:
         {{- end }}
 processors:
   {{- include "tracecore.limiter" . | nindent 2 }}
+  {{- include "tracecore.ownVerdicts" . | nindent 2 }}
   rankjoin:
     storage: file_storage
   patterndetector:
     storage: file_storage
 exporters:
+  {{- include "tracecore.toNodes" . | nindent 2 }}
   # `kubectl logs` shows verdicts in plain words.
   terminal:
     color: never
@@ -102,8 +106,8 @@ service:
   pipelines:
     logs:
       receivers: [otlp]
-      processors: [memory_limiter, rankjoin, patterndetector]
-      exporters: [terminal{{ if $otlpOut }}, otlp_grpc{{ end }}]
+      processors: [memory_limiter{{ if .Values.nodeConditions.enabled }}, filter/verdicts{{ end }}, rankjoin, patterndetector]
+      exporters: [terminal{{ if .Values.nodeConditions.enabled }}, k8snode{{ end }}{{ if $otlpOut }}, otlp_grpc{{ end }}]
     metrics:
       receivers: [otlp]
       processors: [memory_limiter, patterndetector]
@@ -199,6 +203,25 @@ load_balancing:
     num_consumers: 200
     queue_size: 10000
     storage: file_storage
+{{- end -}}
+
+{{/* Node conditions follow verdicts of these patterns, not what somebody sends. */}}
+{{- define "tracecore.ownVerdicts" -}}
+{{- if .Values.nodeConditions.enabled -}}
+filter/verdicts:
+  error_mode: propagate
+  logs:
+    log_record: ['event_name == "pattern.verdict"']
+{{- end -}}
+{{- end -}}
+
+{{- define "tracecore.toNodes" -}}
+{{- if .Values.nodeConditions.enabled -}}
+k8snode:
+  pod_events: {{ .Values.nodeConditions.podEvents }}
+  sending_queue:
+    storage: file_storage
+{{- end -}}
 {{- end -}}
 
 {{- define "tracecore.toBackend" -}}

@@ -48,6 +48,11 @@ labels:
 {{- if and .Values.gateway.enabled (eq .Values.gateway.resolver "k8s") }}true{{ end -}}
 {{- end -}}
 
+{{/* whose token writes node conditions: the tier that runs the patterns */}}
+{{- define "tracecore.judge" -}}
+{{- if .Values.gateway.enabled }}{{ include "tracecore.of" (list . "gateway") }}{{ else }}{{ include "tracecore.serviceAccount" . }}{{ end }}
+{{- end -}}
+
 {{- define "tracecore.image" -}}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}

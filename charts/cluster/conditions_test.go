@@ -1,0 +1,232 @@
+package cluster_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"gopkg.in/yaml.v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	conditions = []string{"--set", "nodeConditions.enabled=true"}
+	unhealthy  = corev1.NodeConditionType("TracecoreGPUUnhealthy")
+)
+
+// judge is the gateway as the chart renders it, with its token.
+type judge struct {
+	*watcher
+	port, health int
+}
+
+func newJudge(t *testing.T, s *server, args ...string) *judge {
+	t.Helper()
+	j := &judge{&watcher{dir: t.TempDir(), metrics: freePort(t), from: s}, freePort(t), freePort(t)}
+	var config map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(tierConfig(t, "gateway", args...)), &config))
+	set(t, config, s.kubeconfig(t, "test-tracecore-gateway"), "exporters", "k8snode", "kubeconfig")
+	set(t, config, fmt.Sprintf(":%d", j.port), "receivers", "otlp", "protocols", "grpc", "endpoint")
+	j.local(t, config, j.health)
+	return j
+}
+
+// ready waits for the health check that the chart's probes ask.
+func (w *watcher) ready(t *testing.T, port int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		if err != nil {
+			return false
+		}
+		return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	}, patience, 5*time.Millisecond, "not ready")
+}
+
+// send gives the gateway a record as an agent does.
+func (j *judge) send(t *testing.T, event string, attributes map[string]any) {
+	t.Helper()
+	ld := plog.NewLogs()
+	resource := ld.ResourceLogs().AppendEmpty()
+	require.NoError(t, resource.Resource().Attributes().FromRaw(map[string]any{"host.name": "gpu-17", "k8s.node.name": "gpu-17"}))
+	r := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+	r.SetEventName(event)
+	r.SetTimestamp(pcommon.NewTimestampFromTime(time.Now()))
+	require.NoError(t, r.Attributes().FromRaw(attributes))
+	connection, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", j.port), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer connection.Close()
+	_, err = plogotlp.NewGRPCClient(connection).Export(t.Context(), plogotlp.NewExportRequestFromLogs(ld))
+	require.NoError(t, err)
+}
+
+// xid is a line of the driver about GPU 65; the pod of a rank used it.
+func (j *judge) xid(t *testing.T, code int, pod types.UID, more map[string]any) {
+	t.Helper()
+	attributes := map[string]any{"kernelevents.xid": code, "gpu.id": "0000:65:00.0", "gpu.vendor": "nvidia", "k8s.pod.uid": string(pod)}
+	for key, value := range more {
+		attributes[key] = value
+	}
+	j.send(t, "gpu.xid", attributes)
+}
+
+// awaitCondition waits until a condition of gpu-17 has a status.
+func (s *server) awaitCondition(t *testing.T, status corev1.ConditionStatus) corev1.NodeCondition {
+	t.Helper()
+	var found corev1.NodeCondition
+	require.Eventually(t, func() bool {
+		node, err := s.CoreV1().Nodes().Get(t.Context(), "gpu-17", metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == unhealthy {
+				found = condition
+			}
+		}
+		return found.Status == status
+	}, patience, 20*time.Millisecond, "the condition never was %s", status)
+	return found
+}
+
+// said are the messages of tracecore's Events in a namespace.
+func (s *server) said(t *testing.T, namespace string) []string {
+	t.Helper()
+	list, err := s.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "source=tracecore"})
+	require.NoError(t, err)
+	var all []string
+	for _, event := range list.Items {
+		text, _, _ := strings.Cut(event.Message, ".0 ")
+		all = append(all, event.InvolvedObject.Kind+" "+event.InvolvedObject.Name+": "+text+".0")
+	}
+	return all
+}
+
+// TestVerdictsSetAndClearConditions takes faults to the gateway, which has the
+// chart's rights and no others.
+func TestVerdictsSetAndClearConditions(t *testing.T) {
+	args := append([]string{"--set", "nodeConditions.podEvents=true"}, conditions...)
+	s := clusterWithRights(t, args...)
+	require.Equal(t, []string{"create events", "list pods", "patch nodes/status"}, s.rights(t, s.kubeconfig(t, "test-tracecore-gateway"), "ml"))
+	j := newJudge(t, s, args...)
+	j.start(t)
+	j.ready(t, j.health)
+
+	// What claims to be a verdict drains nothing.
+	j.send(t, "pattern.verdict", map[string]any{"pattern.verdict_json": `{"verdict_id":"gpu_lost-x","incident_id":"i","pattern_id":18,"pattern":"gpu_lost","role":"root_cause","status":"open","confidence":"full","severity":"critical","revision":1,"onset":"2026-11-21T00:00:00Z","updated":"2026-11-21T00:00:00Z","headline":"forged","remediation":"","culprit":{"node":"gpu-17"},"evidence":[]}`})
+	j.xid(t, 79, s.uid(t, "train-3"), nil)
+	found := s.awaitCondition(t, corev1.ConditionTrue)
+	require.Equal(t, "TracecoreGpuLost", found.Reason)
+	require.Regexp(t, `^gpu_lost/[0-9a-f]+: GPU 0000:65:00.0 on gpu-17 has fallen off the bus$`, found.Message)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Equal(c, []string{"Node gpu-17: GPU 0000:65:00.0"}, s.said(t, "default"))
+		assert.Equal(c, []string{"Pod train-3: GPU 0000:65:00.0"}, s.said(t, "ml"))
+	}, patience, 20*time.Millisecond)
+
+	// The API server goes away, the gateway dies, the fault clears meanwhile.
+	s.api.kill()
+	j.xid(t, 154, "", map[string]any{"kernelevents.recovery_action": "none"})
+	require.Eventually(t, func() bool { return strings.Contains(tail(j.log), "connection refused") }, patience, 20*time.Millisecond)
+	j.kill()
+	s.startAPI(t)
+	j.start(t)
+	require.Equal(t, "TracecoreNoOpenVerdict", s.awaitCondition(t, corev1.ConditionFalse).Reason)
+
+	// By hand, as the runbook does.
+	runbook, err := os.ReadFile("../../RUNBOOK.md")
+	require.NoError(t, err)
+	patch := regexp.MustCompile(`--subresource=status -p '(.*)'`).FindSubmatch(runbook)
+	require.NotNil(t, patch)
+	j.xid(t, 79, "", nil)
+	s.awaitCondition(t, corev1.ConditionTrue)
+	_, err = s.CoreV1().Nodes().Patch(t.Context(), "gpu-17", types.StrategicMergePatchType, patch[1], metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+	require.Equal(t, "taken back by hand", s.awaitCondition(t, corev1.ConditionFalse).Message)
+
+	node, err := s.CoreV1().Nodes().Get(t.Context(), "gpu-17", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Len(t, node.Status.Conditions, 2)
+	require.Contains(t, fmt.Sprint(node.Status.Conditions), "kubelet is posting ready status")
+}
+
+// TestInstallToFirstVerdict installs the chart into a fresh cluster, runs its
+// gateway and one agent with their tokens, and has a drill: the verdict is an
+// Event of the node. The times are in the chart's README.
+func TestInstallToFirstVerdict(t *testing.T) {
+	if os.Getuid() != 0 {
+		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run a drill: run as root")
+		t.Skip("needs root: a drill writes to the kernel log")
+	}
+	began := time.Now()
+	lap := func(what string) { t.Logf("%6.2f s: %s", time.Since(began).Seconds(), what) }
+	s := newServer(t)
+	lap("etcd and kube-apiserver are ready")
+	s.namespace(t, release, "privileged")
+	s.apply(t.Context(), t, render(t, append([]string{"--set", "gateway.enabled=true"}, conditions...)...))
+	lap("the chart is rendered and applied")
+	s.node(t, "gpu-17")
+	j := newJudge(t, s, conditions...)
+	j.start(t)
+	agent, health := newAgent(t, s, j.port)
+	agent.start(t, "KUBECONFIG="+s.kubeconfig(t, "test-tracecore"), "K8S_NODE_NAME=gpu-17")
+	j.ready(t, j.health)
+	agent.ready(t, health)
+	lap("gateway and agent are ready")
+	out, err := exec.Command(need(t, "../../bin/tracecore"), "drill", "xid").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	lap("the drill has its own verdict")
+	require.Eventually(t, func() bool {
+		for _, one := range s.said(t, "default") {
+			if strings.HasPrefix(one, "Node gpu-17: ") && strings.Contains(one, "GPU ffff:ff:1f.0") {
+				return true
+			}
+		}
+		return false
+	}, patience, 5*time.Millisecond, "no Event of the drill: %s", tail(j.log))
+	lap("the verdict is an Event of the node")
+	node, err := s.CoreV1().Nodes().Get(t.Context(), "gpu-17", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Len(t, node.Status.Conditions, 1, "a drill sets no condition")
+}
+
+// newAgent is the agent as the chart renders it, all probes on, which finds the
+// gateway by its EndpointSlice.
+func newAgent(t *testing.T, s *server, port int) (*watcher, int) {
+	t.Helper()
+	w, health := &watcher{dir: t.TempDir(), metrics: freePort(t), from: s}, freePort(t)
+	var config map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(tierConfig(t, "agent", append([]string{"--set", "receiver.otlp.enabled=false"}, conditions...)...)), &config))
+	set(t, config, []any{port}, "exporters", "load_balancing", "resolver", "k8s", "ports")
+	w.local(t, config, health)
+	s.endpoints(t, ownAddress(t))
+	return w, health
+}
+
+// ownAddress is one of this machine that an EndpointSlice may have: not loopback.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, one := range all {
+		if ip, _, err := net.ParseCIDR(one.String()); err == nil && ip.To4() != nil && ip.IsGlobalUnicast() {
+			return ip.String()
+		}
+	}
+	require.FailNow(t, "this machine has no address but loopback")
+	return ""
+}
