@@ -127,7 +127,7 @@ func (f *Finding) String() string {
 	case NotStarted:
 		text = fmt.Sprintf("%s entered %s, but its GPU has not begun it; %s", subject(f.Culprits), op, waiters(f.Waiting))
 	case NoDump:
-		text = fmt.Sprintf("%s in %s; %s sent no dump", waiters(f.Waiting), op, subject(f.NoDump))
+		return fmt.Sprintf("%s in %s%s; %s sent no dump", waiters(f.Waiting), op, tail(f), subject(f.NoDump))
 	case Stuck:
 		text = fmt.Sprintf("all ranks entered %s and it does not finish; %s", op, waiters(f.Waiting))
 	}

@@ -77,10 +77,10 @@ func TestRealDumps(t *testing.T) {
 			"rank 2 never entered all_reduce #6 of default_pg; ranks 0-1, 3 wait at ar (/srv/train/train.py:8)", Certain, "ar (/srv/train/train.py:8)",
 		}}},
 		"missing, and rank 2 sent no dump": {without(realLogs(t, "missing"), 2), []short{{
-			"ranks 0-1, 3 wait in all_reduce #6 of default_pg; rank 2 sent no dump at ar (/srv/train/train.py:8)", Unsure, "",
+			"ranks 0-1, 3 wait in all_reduce #6 of default_pg at ar (/srv/train/train.py:8); rank 2 sent no dump", Unsure, "",
 		}}},
 		"missing, and only rank 0 sent a dump": {without(realLogs(t, "missing"), 1, 2, 3), []short{{
-			"rank 0 waits in all_reduce #6 of default_pg; ranks 1-3 sent no dump at ar (/srv/train/train.py:8)", Unsure, "",
+			"rank 0 waits in all_reduce #6 of default_pg at ar (/srv/train/train.py:8); ranks 1-3 sent no dump", Unsure, "",
 		}}},
 		"missing, and rank 3 sent no dump": {without(realLogs(t, "missing"), 3), []short{{
 			"rank 2 never entered all_reduce #6 of default_pg; ranks 0-1 wait at ar (/srv/train/train.py:8)", Likely, "ar (/srv/train/train.py:8)",
@@ -99,7 +99,7 @@ func TestRealDumps(t *testing.T) {
 			Certain, "all_reduce (/srv/train/train.py:26)",
 		}}},
 		"mismatched_size_one_aborted": {realLogs(t, "mismatched_size_one_aborted"), []short{{
-			"rank 1 waits in all_reduce #4 of default_pg; rank 3 sent no dump at all_reduce (/srv/train/train.py:26)", Unsure, "",
+			"rank 1 waits in all_reduce #4 of default_pg at all_reduce (/srv/train/train.py:26); rank 3 sent no dump", Unsure, "",
 		}}},
 		"two_behind": {realLogs(t, "two_behind"), []short{{
 			"rank 2 never entered all_reduce #4 of default_pg; ranks 0-1, 3 wait at all_reduce (/srv/train/train.py:26)", Certain, "all_reduce (/srv/train/train.py:26)",
@@ -161,7 +161,7 @@ func TestWhoIsToBlame(t *testing.T) {
 		},
 		"one sent no dump and nobody else is missing": {
 			newJob(4).does(1, steps(reduce, reduce), 0, 1, 2),
-			[]short{{"ranks 0-2 wait in all_reduce #2 of default_pg; rank 3 sent no dump at step (train.py:2)", Unsure, ""}},
+			[]short{{"ranks 0-2 wait in all_reduce #2 of default_pg at step (train.py:2); rank 3 sent no dump", Unsure, ""}},
 			[]string{"a rank without a dump may be blocked, dead, or on a node that sends none"},
 		},
 		"one sent no dump, another did not enter": {
@@ -305,7 +305,7 @@ func TestPointToPoint(t *testing.T) {
 		},
 		"the other end sent no dump": {
 			newJob(8).in(pair(4, "recv 0<-1 [[8]]")),
-			[]short{{"rank 4 waits in recv #1 of group pp; rank 5 sent no dump at pipe (train.py:99)", Unsure, ""}},
+			[]short{{"rank 4 waits in recv #1 of group pp at pipe (train.py:99); rank 5 sent no dump", Unsure, ""}},
 		},
 		"both send first": {
 			newJob(8).in(pair(4, "send 0->1 [[8]]")).in(pair(5, "send 1->0 [[8]]")),

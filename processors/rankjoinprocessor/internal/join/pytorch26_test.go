@@ -31,7 +31,7 @@ var of26 = map[string]struct {
 		sure: Certain, culprits: []int{3},
 	},
 	"mismatched_size_one_aborted": {
-		says: "ranks 0-2 wait in all_reduce #4 of default_pg; rank 3 sent no dump at enter (/srv/train/train.py:38)",
+		says: "ranks 0-2 wait in all_reduce #4 of default_pg at enter (/srv/train/train.py:38); rank 3 sent no dump",
 		sure: Unsure, differs: "it cannot decide without the dump of rank 3",
 	},
 	"two_behind": {
@@ -43,7 +43,7 @@ var of26 = map[string]struct {
 		sure: Certain, culprits: []int{2}, differs: "it takes sends and receives for collectives, all of sequence number 0", otherSaid: 5,
 	},
 	"never_dumps": {
-		says: "ranks 0-1, 3 wait in all_reduce #4 of default_pg; rank 2 sent no dump at enter (/srv/train/train.py:38)",
+		says: "ranks 0-1, 3 wait in all_reduce #4 of default_pg at enter (/srv/train/train.py:38); rank 2 sent no dump",
 		sure: Unsure, differs: "it cannot decide without the dump of rank 2",
 	},
 	"hang_inside_a_pipeline": {
