@@ -82,6 +82,25 @@ func TestTimesWithoutAYearAreRefused(t *testing.T) {
 	require.Empty(t, got.verdicts)
 }
 
+// TestOtherFormsOfKernelLogSayWhichAreRead: dmesg -T in another language, dmesg -H,
+// and other forms of journalctl.
+func TestOtherFormsOfKernelLogSayWhichAreRead(t *testing.T) {
+	for name, log := range map[string]string{
+		"dmesg -T in Chinese": "[五 5月 15 17:19:17 2026] " + xid79,
+		"dmesg -H":            "[Nov21 08:41] " + xid79,
+		"short-full":          "Sat 2026-11-21 08:41:23 UTC gpu-4 kernel: " + xid79,
+		"short-unix":          "1795250483.965742 gpu-4 kernel: " + xid79,
+		"export":              "__REALTIME_TIMESTAMP=1795250483965742\n_TRANSPORT=kernel\nMESSAGE=" + xid79 + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := played(t, Options{}, map[string][]byte{"node-17.log": []byte(log)})
+			require.Len(t, got.bad, 1)
+			require.Contains(t, got.bad[0], "save what `dmesg` or `journalctl -k -o json` prints")
+			require.Empty(t, got.verdicts)
+		})
+	}
+}
+
 func TestTimesWithoutAZoneAreInTheOneGiven(t *testing.T) {
 	zone := time.FixedZone("two hours east", 7200)
 	got := played(t, Options{Zone: zone}, map[string][]byte{"node-17.log": []byte("[Sat Nov 21 08:41:23 2026] " + xid79)})

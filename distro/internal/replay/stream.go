@@ -57,7 +57,7 @@ type stream struct {
 }
 
 // errUnknown says what is read.
-var errUnknown = errors.New("unknown format: replay reads OTLP as the file exporter writes it (JSON or protobuf) and saved kernel logs (dmesg, journalctl -k), each as it is or compressed (gzip, zstd), and Flight Recorder dumps as PyTorch writes them")
+var errUnknown = errors.New("unknown format: replay reads OTLP as the file exporter writes it (JSON or protobuf) and saved kernel logs (dmesg, journalctl -k), each as it is or compressed (gzip, zstd), and Flight Recorder dumps as PyTorch writes them; of a kernel log save what `dmesg` or `journalctl -k -o json` prints")
 
 // open finds out what a file is.
 func (o *opener) open(path string) (*stream, error) {
