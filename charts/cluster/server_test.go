@@ -11,9 +11,11 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,12 +43,19 @@ func need(t *testing.T, path string) string {
 	return found
 }
 
+// given are the ports that this process has handed out: one is free again between
+// its test and its use.
+var given sync.Map
+
 // freePort is below those that the kernel gives to clients (ip_local_port_range).
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
+	for range 1000 {
 		port := 20000 + mathrand.IntN(10000)
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if _, twice := given.LoadOrStore(port, true); twice {
+			continue
+		}
+		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err == nil {
 			require.NoError(t, listener.Close())
 			return port
@@ -126,16 +135,56 @@ type server struct {
 func newServer(t *testing.T) *server {
 	t.Helper()
 	need(t, "../../.cache/bin/kube-apiserver")
-	etcd := need(t, "etcd")
-	s := &server{dir: t.TempDir(), port: freePort(t), etcd: freePort(t)}
-	peer := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
-	client := fmt.Sprintf("http://127.0.0.1:%d", s.etcd)
-	start(t, filepath.Join(s.dir, "etcd.log"), nil, etcd, "--data-dir", filepath.Join(s.dir, "etcd"),
-		"--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+	s := &server{dir: t.TempDir()}
+	s.startEtcd(t)
 	s.credentials(t)
 	s.startAPI(t)
 	return s
+}
+
+// attempts are for a port that somebody took between its test and its use.
+const attempts = 5
+
+func (s *server) startEtcd(t *testing.T) {
+	t.Helper()
+	for attempt := range attempts {
+		s.etcd = freePort(t)
+		client, peer := fmt.Sprintf("http://127.0.0.1:%d", s.etcd), fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+		p := start(t, filepath.Join(s.dir, "etcd.log"), nil, need(t, "etcd"), "--data-dir", filepath.Join(s.dir, fmt.Sprint("etcd", attempt)),
+			"--listen-client-urls", client, "--advertise-client-urls", client,
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+		if p.comes(t, func() bool { return answers(client + "/health") }) {
+			return
+		}
+	}
+	require.FailNow(t, "etcd does not start")
+}
+
+func answers(url string) bool {
+	client := http.Client{Timeout: 5 * time.Second}
+	response, err := client.Get(url)
+	if err != nil {
+		return false
+	}
+	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+}
+
+// comes waits until a process is ready; false when it ended instead.
+func (p *process) comes(t *testing.T, ready func() bool) bool {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ready() {
+		select {
+		case <-p.ended:
+			return false
+		case <-deadline:
+			require.FailNow(t, "not ready", "%s", p.command.Path)
+		case <-tick.C:
+		}
+	}
+	return true
 }
 
 // credentials are an administrator and the key of the service accounts' tokens.
@@ -150,42 +199,46 @@ func (s *server) credentials(t *testing.T) {
 	token := rand.Text()
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "tokens"), []byte(token+`,admin,1,"system:masters"`+"\n"), 0o600))
 	s.config = &rest.Config{
-		Host: fmt.Sprintf("https://127.0.0.1:%d", s.port), BearerToken: token, QPS: -1,
+		BearerToken: token, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(s.dir, "certificates", "apiserver.crt")},
 	}
 }
 
-// startAPI starts the API server and waits until it is ready.
+// startAPI starts the API server, at the port it had before if any, and waits
+// until it is ready.
 func (s *server) startAPI(t *testing.T) {
 	t.Helper()
 	key := filepath.Join(s.dir, "accounts.key")
-	s.api = start(t, filepath.Join(s.dir, "apiserver.log"), nil, need(t, "../../.cache/bin/kube-apiserver"),
-		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", s.etcd), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", s.port),
-		"--cert-dir="+filepath.Join(s.dir, "certificates"), "--service-account-key-file="+key, "--service-account-signing-key-file="+key,
-		"--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=RBAC", "--token-auth-file="+filepath.Join(s.dir, "tokens"),
-		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24", "--advertise-address=127.0.0.1",
-		"--disable-admission-plugins=ServiceAccount", // no controller makes the default account
-		"--allow-privileged=true")
-	require.Eventually(t, func() bool {
-		if s.Clientset == nil && !s.connect() {
-			return false
+	for range attempts {
+		if s.Clientset == nil {
+			s.port = freePort(t)
+			s.config.Host = fmt.Sprintf("https://127.0.0.1:%d", s.port)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		_, err := s.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		return err == nil
-	}, patience, 50*time.Millisecond, "the API server is not ready")
+		s.api = start(t, filepath.Join(s.dir, "apiserver.log"), nil, need(t, "../../.cache/bin/kube-apiserver"),
+			fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", s.etcd), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", s.port),
+			"--cert-dir="+filepath.Join(s.dir, "certificates"), "--service-account-key-file="+key, "--service-account-signing-key-file="+key,
+			"--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=RBAC", "--token-auth-file="+filepath.Join(s.dir, "tokens"),
+			"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24", "--advertise-address=127.0.0.1",
+			"--disable-admission-plugins=ServiceAccount", // no controller makes the default account
+			"--allow-privileged=true")
+		if s.api.comes(t, func() bool { return s.isReady(t) }) {
+			return
+		}
+	}
+	require.FailNow(t, "the API server does not start")
 }
 
-// connect waits for the certificate that the server writes at its first start.
-func (s *server) connect() bool {
+func (s *server) isReady(t *testing.T) bool {
 	client, err := kubernetes.NewForConfig(s.config)
 	if err != nil {
-		return false
+		return false // it writes its certificate at its first start
 	}
-	if s.dynamic, err = dynamic.NewForConfig(s.config); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
 		return false
 	}
 	s.Clientset = client
-	return true
+	s.dynamic, err = dynamic.NewForConfig(s.config)
+	return err == nil
 }
