@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -198,7 +199,7 @@ func (r *running) wait(t *testing.T) int {
 // healthy asks the container's health endpoint, in its own network.
 func (r *running) healthy(t *testing.T) {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(_, address string) (net.Conn, error) { return r.dial(address) }}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, _, address string) (net.Conn, error) { return r.dial(address) }}}
 	require.True(t, assertEventually(func() bool {
 		response, err := client.Get("http://127.0.0.1:13133/")
 		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK

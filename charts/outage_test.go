@@ -38,7 +38,6 @@ func TestAFullQueueIsToldAndCounted(t *testing.T) {
 	agent := c.agents[0]
 	agent.set(t, 1, "exporters", "load_balancing", "sending_queue", "num_consumers")
 	agent.set(t, 5, "exporters", "load_balancing", "sending_queue", "queue_size")
-	agent.tell(t)
 	agent.start(t)
 	taken := map[string]bool{}
 	for _, job := range all {

@@ -77,6 +77,8 @@ func TestAReplicaThatLeavesTakesWhatItHeard(t *testing.T) {
 	c := startCluster(t)
 	c.agents[0].die(t, 0, all...)
 	c.await(t, "every job judged by its first death", func() bool { return len(c.judged(t)) == len(all) })
+	// A message that is tried again goes to whoever is there then.
+	c.await(t, "the end of its delivery", func() bool { return c.agents[0].metric(t, "otelcol_exporter_sent_log_records") == float64(len(all)) })
 	gone, stays := c.replicas[0], c.replicas[1]
 	moved := gone.latest(t)
 	gone.kill()
@@ -138,6 +140,7 @@ func newCluster(t *testing.T) *cluster {
 			a.set(t, []any{"otlp"}, "service", "pipelines", signal, "receivers")
 		}
 		a.set(t, fmt.Sprint(c.port), "exporters", "load_balancing", "resolver", "dns", "port")
+		a.tell(t)
 		c.agents = append(c.agents, a)
 	}
 	return c
