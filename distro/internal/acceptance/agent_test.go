@@ -23,6 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	playCUDAJob()
 	if drill.IsChild() {
 		os.Exit(drill.Child())
 	}
