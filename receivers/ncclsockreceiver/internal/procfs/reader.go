@@ -70,13 +70,32 @@ func (r *Reader) Read(p identity.Process, libraries bool) stall.Process {
 	}
 	out.State, out.CPU, out.NetNS = line.state, line.cpu, r.namespace(p.PID, k)
 	if main, err := r.stat(p.PID, "task/"+strconv.Itoa(int(p.PID))+"/stat"); err == nil {
-		out.MainCPU = main.cpu
+		out.MainCPU, out.Delayed = main.cpu, r.delayed(p.PID)
 	}
 	if libraries {
 		r.lookForNCCL(p.PID, k)
 	}
 	out.NCCL = k.nccl.Load()
 	return out
+}
+
+// delayed is how long the main thread has waited for a CPU: the second number of
+// schedstat, in ns (Documentation/scheduler/sched-stats.rst). 0 where the kernel
+// is built without CONFIG_SCHED_INFO.
+func (r *Reader) delayed(pid uint32) time.Duration {
+	raw, err := os.ReadFile(filepath.Join(r.root, strconv.Itoa(int(pid)), "schedstat"))
+	if err != nil {
+		return 0
+	}
+	numbers := strings.Fields(string(raw))
+	if len(numbers) < 2 {
+		return 0
+	}
+	ns, err := strconv.ParseInt(numbers[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ns)
 }
 
 // Unread is p with nothing known of what it does.

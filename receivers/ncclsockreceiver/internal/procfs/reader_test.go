@@ -40,6 +40,7 @@ func statLineOf(name, state string, user, system, start uint64) string {
 func (p tree) add(state string, process, main uint64) identity.Process {
 	p.write("42/stat", statLineOf("py) R (x", state, process, 50, 60000))
 	p.write("42/task/42/stat", statLineOf("py) R (x", state, main, 0, 60000))
+	p.write("42/schedstat", "1250000000 7000000000 99\n")
 	p.write("42/maps", "7f00 r-xp 0 0:1 1 /usr/lib/libc.so.6\n")
 	require.NoError(p.t, os.MkdirAll(filepath.Join(p.root, "42/ns"), 0o755))
 	require.NoError(p.t, os.RemoveAll(filepath.Join(p.root, "42/ns/net")))
@@ -54,9 +55,20 @@ func TestReadsWhatAProcessDoes(t *testing.T) {
 		tree := newTree(t)
 		p := tree.add(letter, 250, 125)
 		require.Equal(t, stall.Process{
-			Process: p, State: state, CPU: 3 * time.Second, MainCPU: 1250 * time.Millisecond, NetNS: 4026531840,
+			Process: p, State: state, CPU: 3 * time.Second, MainCPU: 1250 * time.Millisecond, Delayed: 7 * time.Second, NetNS: 4026531840,
 		}, New(tree.root).Read(p, false))
 	}
+}
+
+func TestKernelWithoutDelays(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("R", 250, 125)
+	for _, text := range []string{"", "1", "1 two 3", "1 -99999999999999999999 3"} {
+		tree.write("42/schedstat", text)
+		require.Zero(t, New(tree.root).Read(p, false).Delayed)
+	}
+	require.NoError(t, os.Remove(filepath.Join(tree.root, "42/schedstat")))
+	require.Zero(t, New(tree.root).Read(p, false).Delayed)
 }
 
 func TestWhatCannotBeReadIsNotKnown(t *testing.T) {

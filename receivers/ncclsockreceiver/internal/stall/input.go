@@ -32,6 +32,7 @@ type Process struct {
 	State   State
 	CPU     time.Duration // used by all its threads since it began; negative when not known
 	MainCPU time.Duration // of these by its main thread; negative when not known
+	Delayed time.Duration // for which its main thread could run and had no CPU; 0 when not known
 	NetNS   uint64        // inode of its network namespace, 0 when not known
 	NCCL    bool          // libnccl or librccl is mapped
 }

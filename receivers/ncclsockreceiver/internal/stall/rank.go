@@ -24,6 +24,7 @@ type rank struct {
 	// What it had used of the CPU in the snapshot in which it last moved.
 	baseAt        time.Duration
 	cpu, mainCPU  time.Duration
+	delayed       time.Duration
 	movedNow      bool
 	lastSent      time.Duration // ages of this snapshot; negative: never
 	lastReceived  time.Duration
@@ -62,9 +63,19 @@ func (r *rank) mainShare(now time.Duration) float64 {
 	return share(r.now.MainCPU, r.mainCPU, now-r.baseAt)
 }
 
+// awakeShare is the share of time in which its main thread ran or could have.
+func (r *rank) awakeShare(now time.Duration) float64 {
+	main := r.mainShare(now)
+	if main == Unknown {
+		return Unknown
+	}
+	return main + max(0, share(r.now.Delayed, r.delayed, now-r.baseAt))
+}
+
 // computing reports whether its main thread has been at work since it fell
 // silent. One that still moves data somewhere is at work, and one that was not
-// watched for long enough to tell has to be taken for one that is.
+// watched for long enough to tell has to be taken for one that is. On a machine
+// with more work than CPUs, one that waits for its turn is at work too.
 func (r *rank) computing(now time.Duration, o *Options) bool {
 	if r.now.State.halted() {
 		return false
@@ -72,7 +83,7 @@ func (r *rank) computing(now time.Duration, o *Options) bool {
 	if r.movedNow || now-r.baseAt < 2*o.Interval {
 		return true
 	}
-	return r.mainShare(now) >= computes
+	return r.awakeShare(now) >= computes
 }
 
 // facts of the rank for a record.
@@ -142,7 +153,7 @@ func (j *job) learn(last, now time.Duration, o *Options) {
 		}
 		moved = true
 		j.ended(r.movedBefore, last, o)
-		r.baseAt, r.cpu, r.mainCPU = now, r.now.CPU, r.now.MainCPU
+		r.baseAt, r.cpu, r.mainCPU, r.delayed = now, r.now.CPU, r.now.MainCPU, r.now.Delayed
 	}
 	if moved {
 		j.phases.moved(now, o)

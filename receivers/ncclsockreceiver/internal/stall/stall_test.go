@@ -103,6 +103,7 @@ func TestLateRankIsNotAccused(t *testing.T) {
 		phase   int // seconds the phases of this job take, 0: less than one
 		silent  int // seconds without anything
 		cpu     time.Duration
+		delayed time.Duration // waiting for a CPU, in each second
 		accused bool
 		waiting bool
 		deliver bool // the others are ahead and have sent to rank 2
@@ -111,6 +112,8 @@ func TestLateRankIsNotAccused(t *testing.T) {
 		"asleep, within twice its phases":       {trained: 12, phase: 10, silent: 18, deliver: true},
 		"asleep, beyond twice its phases":       {trained: 12, phase: 10, silent: 24, deliver: true, accused: true, waiting: true},
 		"computing, far beyond its phases":      {trained: 12, phase: 1, silent: 500, cpu: time.Second, deliver: true},
+		"computing, with a third of a CPU":      {trained: 12, phase: 1, silent: 500, cpu: 300 * time.Millisecond, delayed: 600 * time.Millisecond, deliver: true},
+		"asleep, waking up on a full machine":   {trained: 12, phase: 10, silent: 24, cpu: 20 * time.Millisecond, delayed: 40 * time.Millisecond, deliver: true, accused: true, waiting: true},
 		"computing, for longer than anybody":    {trained: 12, phase: 1, silent: 605, cpu: time.Second, deliver: true, accused: true, waiting: true},
 		"all queues empty, in their phase":      {trained: 12, phase: 10, silent: 18},
 		"all queues empty, beyond the phase":    {trained: 12, phase: 10, silent: 24, waiting: true},
@@ -120,14 +123,14 @@ func TestLateRankIsNotAccused(t *testing.T) {
 			w := newWorld(t, 4, Defaults())
 			w.train(tc.trained)
 			if tc.phase > 0 {
-				require.Empty(t, w.computeAll(tc.phase, time.Second), "a phase to learn")
+				require.Empty(t, w.computeAll(tc.phase, time.Second, 0), "a phase to learn")
 				w.train(2)
 			}
 			w.pass(100 * time.Millisecond)
 			if tc.deliver {
 				w.links[1].deliver(48, 50*time.Millisecond)
 			}
-			events := w.computeAll(tc.silent, tc.cpu)
+			events := w.computeAll(tc.silent, tc.cpu, tc.delayed)
 			require.Equal(t, tc.accused, len(accusing(events)) > 0, "%v", short(accusing(events)))
 			require.Equal(t, tc.waiting, len(events) > len(accusing(events)), "%v", short(events))
 			if tc.accused {
@@ -137,12 +140,13 @@ func TestLateRankIsNotAccused(t *testing.T) {
 	}
 }
 
-// computeAll lets all main threads compute, with no data for n seconds.
-func (w *world) computeAll(n int, cpu time.Duration) []Event {
+// computeAll lets all main threads compute, with no data for n seconds, in each
+// of which they have a CPU and wait for one for so long.
+func (w *world) computeAll(n int, cpu, delayed time.Duration) []Event {
 	var events []Event
 	for range n {
 		for _, p := range w.ranks {
-			p.CPU, p.MainCPU = p.CPU+cpu, p.MainCPU+cpu
+			p.CPU, p.MainCPU, p.Delayed = p.CPU+cpu, p.MainCPU+cpu, p.Delayed+delayed
 		}
 		events = append(events, w.idle(1)...)
 	}
@@ -231,7 +235,7 @@ func TestServicesAreReadInAnyPhase(t *testing.T) {
 			w.pass(time.Second)
 			s.BytesReceived, s.ReceiveQueueBytes, s.LastReceivedAge = 32, 32, 0
 			require.Empty(t, w.look())
-			events := w.computeAll(12, time.Second)
+			events := w.computeAll(12, time.Second, 0)
 			var kinds []Kind
 			for _, e := range accusing(events) {
 				kinds = append(kinds, e.Kind)

@@ -91,7 +91,7 @@ func (t *Tracker) takeProcesses(processes map[uint32]Process) {
 	for pid, p := range processes {
 		r := t.ranks[pid]
 		if r == nil || restarted(&r.now, &p) {
-			r = &rank{moved: never, baseAt: t.now, cpu: p.CPU, mainCPU: p.MainCPU}
+			r = &rank{moved: never, baseAt: t.now, cpu: p.CPU, mainCPU: p.MainCPU, delayed: p.Delayed}
 			t.ranks[pid] = r
 		}
 		r.begin(p, t.round)
