@@ -150,8 +150,9 @@ func TestDataNeverWaitsForVerdicts(t *testing.T) {
 	delivered := make(chan error)
 	go func() { delivered <- r.logs.ConsumeLogs(ctx, records(began, "test.second", "a")) }()
 	<-slow.entered
-	r.send(t, "anything", "x")
-	r.send(t, "test.second", "b")
+	for _, ld := range []plog.Logs{records(began, "anything", "x"), records(began, "test.second", "b")} {
+		require.NoError(t, r.logs.ConsumeLogs(ctx, ld))
+	}
 	require.NoError(t, r.metrics.ConsumeMetrics(ctx, levels(began, "c")))
 	require.Empty(t, r.next.ids())
 
@@ -177,7 +178,7 @@ func (s *stuck) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
 
 func TestShutdownEndsACallThatHangs(t *testing.T) {
 	r := newRig(t)
-	hung := make(chan struct{})
+	hung := make(chan struct{}, 1)
 	r.detector.next = hanging{hung}
 	r.start(t)
 	r.send(t, "test.first", "a")

@@ -223,6 +223,14 @@ func crashed(t testing.TB, dir string) string {
 func (r *rig) send(t testing.TB, event string, things ...string) {
 	t.Helper()
 	require.NoError(t, r.logs.ConsumeLogs(context.Background(), records(r.clock.now(), event, things...)))
+	r.delivered(t)
+}
+
+// delivered waits for a tick that was delivering when a record came: its verdicts
+// go with the tick's.
+func (r *rig) delivered(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(r.detector.busy) == 0 }, time.Minute, time.Millisecond)
 }
 
 // records are log records about things, as a receiver makes them.
