@@ -9,7 +9,8 @@ export GOFLAGS := -trimpath -buildvcs=false -tags=remove_all_sd
 
 PACKAGES ?= ./...
 KERNEL ?=
-FUZZTIME ?= 20s
+FUZZTIME ?= 30s
+FUZZREST ?= 10s
 ARCHITECTURES ?= amd64 arm64
 KUBERNETES := 1.35.4
 PROMETHEUS_OPERATOR := 0.90.1
@@ -100,8 +101,8 @@ race: step ## Unit tests under the race detector
 	@CGO_ENABLED=1 $(STEP) -name race -json -- go test -json -race $(RACE)
 
 .PHONY: fuzz
-fuzz: step ## Every fuzz target for FUZZTIME
-	@$(STEP) -name fuzz -json -- tools/fuzz.sh $(FUZZTIME)
+fuzz: step ## Every fuzz target: parsers and decoders for FUZZTIME, the rest for FUZZREST
+	@$(STEP) -name fuzz -json -- tools/fuzz.sh $(FUZZTIME) $(FUZZREST)
 
 .PHONY: bench
 bench: ## Benchmarks

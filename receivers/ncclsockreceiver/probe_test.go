@@ -262,7 +262,8 @@ func TestHealthyJobsHaveNoStall(t *testing.T) {
 	slow := work(t, standin.Options{ChunkBytes: 4 << 10})
 	busy := work(t, standin.Options{Size: 4, Busy: true, Phase: 100 * time.Millisecond})
 	require.NoError(t, slow.Limit(1, 30<<10))
-	require.NoError(t, busy.Compute(1, *soak))
+	// Beyond ten minutes, where PyTorch's own watchdog ends, it is accused.
+	require.NoError(t, busy.Compute(1, min(*soak, 9*time.Minute)))
 	end := time.Now().Add(*soak)
 	for time.Now().Before(end) {
 		steps(t, gpu, 1)
@@ -270,7 +271,7 @@ func TestHealthyJobsHaveNoStall(t *testing.T) {
 	}
 	close(records.records)
 	for r := range records.records {
-		require.Fail(t, "a stall", "%s: %v", r.Body().AsString(), r.Attributes().AsRaw())
+		t.Errorf("a stall: %s: %v", r.Body().AsString(), r.Attributes().AsRaw())
 	}
 	t.Logf("%v: steps %d, %d, %d, %d", *soak, gpu.Steps(0), gloo.Steps(0), slow.Steps(0), busy.Steps(0))
 }

@@ -156,7 +156,7 @@ func TestAReportIsNotJoinedToAKillMuchLater(t *testing.T) {
 	}
 }
 
-func FuzzLine(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, line := range []string{asked, atLimit, whose, kill, together, strings.Repeat("(", 5000)} {
 		f.Add(line, line)
 	}
