@@ -233,9 +233,9 @@ func TestAFullMapCountsWhatItMissed(t *testing.T) {
 	var s Snapshot
 	require.Eventually(t, func() bool {
 		require.NoError(t, p.Snapshot(&s))
-		return s.Missed >= 2*(40-16) && len(s.InFlight) > 16
+		// Threads may be on their way into the map between the two readings.
+		return s.Missed >= 2*(40-16) && len(s.InFlight) > 16 && s.Missed == p.Stats().Dropped
 	}, deadline, pace, "%v", &s)
-	require.Equal(t, s.Missed, p.Stats().Dropped)
 	require.NoError(t, f.Thaw())
 	require.NoError(t, v.Wait(t.Context()))
 	until(t, p, f, gone)
