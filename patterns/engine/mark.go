@@ -25,6 +25,18 @@ type mark struct {
 // lists are ranks by field.
 type lists map[int][]int
 
+// keep adds the ranks of a field that has none yet. Most records have none at all.
+func (a lists) keep(field int, ranks []int) lists {
+	if len(ranks) == 0 {
+		return a
+	}
+	if a == nil {
+		a = lists{}
+	}
+	a[field] = ranks
+	return a
+}
+
 // with returns a and b together.
 func (a lists) with(b lists) lists {
 	if len(b) == 0 {

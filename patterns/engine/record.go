@@ -332,7 +332,7 @@ func (w *watch) read(e *Engine, r *record) (values []string, ranks []int, all li
 			ranks = ranksOf(v)
 		}
 		if slices.Contains(w.state.lists, g.to) {
-			all = all.with(lists{g.to: ranksOf(v)})
+			all = all.keep(g.to, ranksOf(v))
 		}
 	}
 	return values, ranks, all
