@@ -10,7 +10,7 @@ export GOFLAGS := -trimpath -buildvcs=false -tags=remove_all_sd
 PACKAGES ?= ./...
 KERNEL ?=
 FUZZTIME ?= 30s
-FUZZREST ?= 10s
+FUZZREST ?= 5s
 ARCHITECTURES ?= amd64 arm64
 KUBERNETES := 1.35.4
 PROMETHEUS_OPERATOR := 0.90.1
