@@ -17,7 +17,7 @@ import (
 func newConverter(config *Config, settings receiver.Settings, meanings *catalogue.Catalogue, host record.Host) *gpu.Converter {
 	logs, builder := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), metadata.NewMetricsBuilder(config.MetricsBuilderConfig, settings)
 	r := logs.NewResourceBuilder()
-	gpu.Resource(host, r.SetHostName, r.SetHostID, r.SetK8sNodeName)
+	host.Set(r.SetHostName, r.SetHostID, r.SetK8sNodeName)
 	resource := r.Emit()
 	return &gpu.Converter{Meanings: meanings, Makers: gpu.Makers{
 		Events: map[string]bool{

@@ -31,14 +31,7 @@ func newConverter(builder *metadata.LogsBuilder, host record.Host) *converter {
 }
 
 func hostResource(resource *metadata.ResourceBuilder, host record.Host) pcommon.Resource {
-	set := func(put func(string), value string) {
-		if value != "" {
-			put(value)
-		}
-	}
-	set(resource.SetHostName, host.Name)
-	set(resource.SetHostID, host.ID)
-	set(resource.SetK8sNodeName, host.NodeName)
+	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
 	return resource.Emit()
 }
 

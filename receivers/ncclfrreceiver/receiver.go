@@ -254,14 +254,7 @@ func (f *flightRecorder) logs(dump *flightrecorder.Dump, from *origin) plog.Logs
 	if f.config.Shared && from.process.PID == 0 {
 		host = record.Host{Name: flightrecorder.Clip(dump.Host, 256)}
 	}
-	for _, part := range []struct {
-		set  func(string)
-		text string
-	}{{resource.SetHostName, host.Name}, {resource.SetHostID, host.ID}, {resource.SetK8sNodeName, host.NodeName}} {
-		if part.text != "" {
-			part.set(part.text)
-		}
-	}
+	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
 	return f.builder.Emit(metadata.WithLogsResource(resource.Emit()))
 }
 

@@ -34,14 +34,7 @@ type converter struct {
 
 func newConverter(config *Config, logs *metadata.LogsBuilder, metrics *metadata.MetricsBuilder, host record.Host) *converter {
 	resource := logs.NewResourceBuilder()
-	set := func(put func(string), value string) {
-		if value != "" {
-			put(value)
-		}
-	}
-	set(resource.SetHostName, host.Name)
-	set(resource.SetHostID, host.ID)
-	set(resource.SetK8sNodeName, host.NodeName)
+	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
 	return &converter{events: config.Events, logs: logs, metrics: metrics, resource: resource.Emit()}
 }
 

@@ -29,14 +29,7 @@ type converter struct {
 
 func newConverter(builder *metadata.LogsBuilder, host record.Host) *converter {
 	resource := builder.NewResourceBuilder()
-	set := func(put func(string), value string) {
-		if value != "" {
-			put(value)
-		}
-	}
-	set(resource.SetHostName, host.Name)
-	set(resource.SetHostID, host.ID)
-	set(resource.SetK8sNodeName, host.NodeName)
+	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
 	return &converter{builder: builder, resource: resource.Emit()}
 }
 

@@ -38,18 +38,6 @@ type Makers struct {
 	More func(p *Point, driver string)
 }
 
-// Resource puts what is known of the host on a resource, by the generated setters.
-func Resource(host record.Host, name, id, node func(string)) {
-	for _, one := range []struct {
-		put   func(string)
-		value string
-	}{{name, host.Name}, {id, host.ID}, {node, host.NodeName}} {
-		if one.value != "" {
-			one.put(one.value)
-		}
-	}
-}
-
 // Fault reads an event. One without its GPU is of no use, and an Xid that the
 // application brings about blames whoever dies next when its process is not
 // known: the kernel's line has the pid.

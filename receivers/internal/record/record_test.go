@@ -86,9 +86,10 @@ func TestHostResource(t *testing.T) {
 		"no machine id": {fstest.MapFS{"etc/machine-id": file("")}, "", map[string]any{"host.name": "box"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resource := pcommon.NewResource()
-			newHost(tc.root, "box", tc.node).Resource(resource)
-			require.Equal(t, tc.want, resource.Attributes().AsRaw())
+			attributes := map[string]any{}
+			setter := func(key string) func(string) { return func(value string) { attributes[key] = value } }
+			newHost(tc.root, "box", tc.node).Set(setter("host.name"), setter("host.id"), setter("k8s.node.name"))
+			require.Equal(t, tc.want, attributes)
 		})
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-
-	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
 // nodeNameVariable is how the chart hands a pod the name of its node (downward
@@ -60,9 +58,15 @@ func isMachineID(id string) bool {
 	return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// Resource puts the host on r.
-func (h Host) Resource(r pcommon.Resource) {
-	putText(r.Attributes(), "host.name", h.Name)
-	putText(r.Attributes(), "host.id", h.ID)
-	putText(r.Attributes(), "k8s.node.name", h.NodeName)
+// Set hands what is known of the host to a resource's setters, which mdatagen
+// makes for each receiver: host.name, host.id and k8s.node.name.
+func (h Host) Set(name, id, node func(string)) {
+	for _, one := range []struct {
+		set   func(string)
+		value string
+	}{{name, h.Name}, {id, h.ID}, {node, h.NodeName}} {
+		if one.value != "" {
+			one.set(one.value)
+		}
+	}
 }
