@@ -229,17 +229,7 @@ func (o *cudaOOM) Shutdown(ctx context.Context) error {
 		defer o.telemetry.Shutdown()
 		o.giveUp()
 		close(o.closing)
-		err = o.closeSource()
-		finished := make(chan struct{})
-		go func() {
-			o.workers.Wait()
-			close(finished)
-		}()
-		select {
-		case <-finished:
-		case <-ctx.Done():
-			err = errors.Join(err, fmt.Errorf("the next consumer holds the last record, or a memory map cannot be read: %w", ctx.Err()))
-		}
+		err = errors.Join(o.closeSource(), record.Wait(ctx, "the next consumer holds the last record, or a memory map cannot be read", o.workers.Wait))
 	})
 	return err
 }

@@ -241,16 +241,5 @@ func (w *watcher) leave(ctx context.Context, r *registry, e *exit) error {
 func (w *watcher) shutdown(ctx context.Context) error {
 	defer w.telemetry.Shutdown()
 	close(w.stop)
-	err := w.closeSource()
-	finished := make(chan struct{})
-	go func() {
-		w.scanner.Wait()
-		close(finished)
-	}()
-	select {
-	case <-finished:
-		return err
-	case <-ctx.Done():
-		return errors.Join(err, fmt.Errorf("a scan goes on: %w", ctx.Err()))
-	}
+	return errors.Join(w.closeSource(), record.Wait(ctx, "a scan goes on", w.scanner.Wait))
 }

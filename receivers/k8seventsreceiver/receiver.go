@@ -3,7 +3,6 @@ package k8seventsreceiver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -204,16 +203,7 @@ func (k *k8sEvents) Shutdown(ctx context.Context) error {
 	k.stop.Do(func() {
 		defer k.telemetry.Shutdown()
 		k.giveUp()
-		finished := make(chan struct{})
-		go func() {
-			k.streams.Wait()
-			close(finished)
-		}()
-		select {
-		case <-finished:
-		case <-ctx.Done():
-			err = fmt.Errorf("the next consumer holds the last record: %w", ctx.Err())
-		}
+		err = record.Wait(ctx, "the next consumer holds the last record", k.streams.Wait)
 		err = errors.Join(err, k.positions.close(ctx))
 	})
 	return err

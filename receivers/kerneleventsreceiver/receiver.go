@@ -191,19 +191,11 @@ func (k *kernelEvents) Shutdown(ctx context.Context) error {
 		}
 		k.giveUp()
 		k.cancelExits()
-		err = k.closeSource()
-		finished := make(chan struct{})
-		go func() {
+		err = errors.Join(k.closeSource(), record.Wait(ctx, "the next consumer holds the last records", func() {
 			k.reader.Wait()
 			close(k.worker.stop)
 			<-k.worker.done
-			close(finished)
-		}()
-		select {
-		case <-finished:
-		case <-ctx.Done():
-			err = errors.Join(err, fmt.Errorf("the next consumer holds the last records: %w", ctx.Err()))
-		}
+		}))
 	})
 	return err
 }

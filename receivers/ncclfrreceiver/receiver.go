@@ -3,7 +3,6 @@ package ncclfrreceiver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -282,16 +281,8 @@ func (f *flightRecorder) Shutdown(ctx context.Context) error {
 	var err error
 	f.stop.Do(func() {
 		f.giveUp()
-		finished := make(chan struct{})
-		go func() {
-			f.poller.Wait()
-			close(finished)
-		}()
-		select {
-		case <-finished:
+		if err = record.Wait(ctx, "the next consumer holds the last dump", f.poller.Wait); err == nil {
 			err = f.seen.close(ctx)
-		case <-ctx.Done():
-			err = fmt.Errorf("the next consumer holds the last dump: %w", ctx.Err())
 		}
 		f.telemetry.Shutdown()
 	})

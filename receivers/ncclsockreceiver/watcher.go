@@ -198,19 +198,11 @@ func (w *watcher) shutdown(ctx context.Context) error {
 		defer w.telemetry.Shutdown()
 		w.giveUp()
 		close(w.closing)
-		err = w.closeSource()
-		finished := make(chan struct{})
-		go func() {
+		err = errors.Join(w.closeSource(), record.Wait(ctx, "the next consumer holds the last records", func() {
 			w.workers.Wait()
 			close(w.out.batches)
 			w.delivery.Wait()
-			close(finished)
-		}()
-		select {
-		case <-finished:
-		case <-ctx.Done():
-			err = errors.Join(err, fmt.Errorf("the next consumer holds the last records: %w", ctx.Err()))
-		}
+		}))
 	})
 	return err
 }

@@ -193,17 +193,7 @@ func (k *oomKill) Shutdown(ctx context.Context) error {
 	k.stop.Do(func() {
 		defer k.telemetry.Shutdown()
 		k.giveUp()
-		err = k.closeSource()
-		finished := make(chan struct{})
-		go func() {
-			k.reader.Wait()
-			close(finished)
-		}()
-		select {
-		case <-finished:
-		case <-ctx.Done():
-			err = errors.Join(err, fmt.Errorf("the next consumer holds the last record: %w", ctx.Err()))
-		}
+		err = errors.Join(k.closeSource(), record.Wait(ctx, "the next consumer holds the last record", k.reader.Wait))
 	})
 	return err
 }

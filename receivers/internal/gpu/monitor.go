@@ -180,18 +180,11 @@ func (m *Monitor) Shutdown(ctx context.Context) error {
 		defer m.telemetry.Shutdown()
 		close(m.closing)
 		m.giveUp()
-		finished := make(chan struct{})
-		go func() {
+		err = record.Wait(ctx, "the next consumer holds the last records", func() {
 			m.worker.Wait()
 			close(m.out.batches)
 			m.delivery.Wait()
-			close(finished)
-		}()
-		select {
-		case <-finished:
-		case <-ctx.Done():
-			err = fmt.Errorf("the next consumer holds the last records: %w", ctx.Err())
-		}
+		})
 	})
 	return err
 }
