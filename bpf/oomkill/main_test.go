@@ -4,6 +4,7 @@ package oomkill
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -149,6 +150,16 @@ func (p *player) tell(t *testing.T) {
 	t.Helper()
 	_, err := p.stdin.WriteString("\n")
 	require.NoError(t, err)
+}
+
+// setOOMScore sets how willingly the kernel kills this process, for the time of a test.
+func setOOMScore(t *testing.T, score int) {
+	t.Helper()
+	const file = "/proc/self/oom_score_adj"
+	before, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte(strconv.Itoa(score)), 0))
+	t.Cleanup(func() { require.NoError(t, os.WriteFile(file, bytes.TrimSpace(before), 0)) })
 }
 
 // line waits for a line of the player.

@@ -162,9 +162,17 @@ func TestNodeOutOfMemoryIsNoCgroupLimit(t *testing.T) {
 	if name, _ := os.Hostname(); name != "vmtest" || memory > 4<<30 {
 		t.Skip("takes all memory of the node: runs in the machines of vmtests alone")
 	}
+	setOOMScore(t, -1000)
 	for _, rung := range []string{RungFentry, RungStack} {
 		t.Run(path.Dir(rung), func(t *testing.T) {
 			p := open(t, Options{Rung: rung})
+			// A machine that frees the glutton's memory slowly kills again, and one
+			// that finds nobody to kill panics.
+			for range 4 {
+				bystander := play(t, "take:4096:500")
+				bystander.tell(t)
+				require.Equal(t, "taken", bystander.line(t))
+			}
 			glutton := play(t, fmt.Sprintf("take:%d:1000", 2*memory))
 			glutton.tell(t)
 			e := next(t, p, uint32(glutton.Process.Pid))
