@@ -21,7 +21,9 @@ var foreign = []string{
 	"go.opentelemetry.io/collector/processor/processorhelper",
 	"go.opentelemetry.io/collector/receiver/receiverhelper",
 	"go.opentelemetry.io/collector/service",
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/kafkaexporter",
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/loadbalancingexporter",
+	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/kafkareceiver",
 }
 
 // existing are the metrics that the components of the distribution have, and
@@ -81,7 +83,7 @@ var (
 	matchers = regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]|\b(?:by|on|ignoring)\s*\([^)]*\)`)
 	name     = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
 	// words of PromQL that stand where a metric may.
-	words = []string{"increase", "rate", "label_replace", "or", "unless", "offset", "sum", "max", "min", "m", "by"}
+	words = []string{"increase", "rate", "label_replace", "or", "and", "unless", "offset", "sum", "max", "min", "m", "by"}
 )
 
 // metricsIn returns every name in an expression that is not a word of PromQL.

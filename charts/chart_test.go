@@ -167,6 +167,8 @@ func TestScenariosAreValidKubernetes(t *testing.T) {
 
 func TestCollectorAcceptsTheConfiguration(t *testing.T) {
 	binary := tool(t, "bin/tracecore")
+	t.Setenv("TRACECORE_KAFKA_USERNAME", "from the secret")
+	t.Setenv("TRACECORE_KAFKA_PASSWORD", "from the secret")
 	for _, scenario := range scenarios(t) {
 		t.Run(filepath.Base(scenario), func(t *testing.T) {
 			for tier, text := range collectorConfigs(t, render(t, "--values", scenario)) {
@@ -193,6 +195,13 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"gateway.storage.size=big":             "/gateway/storage/size",
 		"security.capabilities={CAP_BPF}":      "/security/capabilities",
 		"flightRecorder.path=fr":               "/flightRecorder/path",
+		"kafka.enabled=true":                   "/gateway/enabled",
+		"kafka.enabled=true,gateway.enabled=true,kafka.brokers=": "/kafka/brokers",
+		"kafka.brokers={http://kafka:9092}":                      "/kafka/brokers/0",
+		"kafka.topicPrefix=a b":                                  "/kafka/topicPrefix",
+		"kafka.sasl.mechanism=PLAIN":                             "/kafka/sasl/secretName",
+		"kafka.tls.clientCertificate=true":                       "/kafka/tls/secretName",
+		"kafka.tls.secretName=kafka":                             "/kafka/tls/enabled",
 	} {
 		out, err := helm(t, "--set", setting)
 		require.Error(t, err, setting)

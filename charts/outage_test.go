@@ -62,7 +62,6 @@ func TestAFullDiskSilencesNoVerdict(t *testing.T) {
 	agent, gateway := c.agents[0], c.replicas[0]
 	c.resolve(t, gateway)
 	gateway.tmpfs = at(t, gateway.config, "extensions", "file_storage", "directory").(string)
-	gateway.tell(t)
 	gateway.start(t)
 	agent.start(t)
 	agent.die(t, 0, 0)

@@ -115,33 +115,39 @@ func startCluster(t *testing.T) *cluster {
 }
 
 // newCluster has started nobody yet.
-func newCluster(t *testing.T) *cluster {
+func newCluster(t *testing.T, settings ...string) *cluster {
 	t.Helper()
 	if os.Getuid() != 0 {
 		require.NotEqual(t, "true", os.Getenv("CI"), "CI must check the gateway: run as root")
 		t.Skip("needs root: the agents get an /etc/hosts of their own")
 	}
 	c := &cluster{hosts: filepath.Join(t.TempDir(), "hosts"), port: freePort(t)}
-	args := withGateway("--set", "gateway.replicas=2,gateway.resolver=dns,gateway.events.enabled=false")
+	args := append(withGateway("--set", "gateway.replicas=2,gateway.resolver=dns,gateway.events.enabled=false"), settings...)
 	rendered := map[string]map[string]any{"agent": config(t, "agent", args...), "gateway": config(t, "gateway", args...)}
 	for _, address := range []string{"127.0.0.2", "127.0.0.3"} {
-		r := newCollector(t, rendered["gateway"], "")
+		r := newCollector(t, rendered["gateway"])
 		r.address = address
 		r.set(t, fmt.Sprintf("%s:%d", address, c.port), "receivers", "otlp", "protocols", "grpc", "endpoint")
 		r.set(t, "json", "exporters", "terminal", "format")
+		r.tell(t)
 		c.replicas = append(c.replicas, r)
 	}
 	c.resolve(t, c.replicas...)
 	for range 2 {
-		a := newCollector(t, rendered["agent"], c.hosts)
+		a := newCollector(t, rendered["agent"])
 		a.address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
 		a.set(t, map[string]any{"http": map[string]any{"endpoint": a.address}}, "receivers", "otlp", "protocols")
 		for _, signal := range []string{"logs", "metrics"} { // what the probes see is not of interest
 			a.set(t, []any{"otlp"}, "service", "pipelines", signal, "receivers")
 		}
-		a.set(t, fmt.Sprint(c.port), "exporters", "load_balancing", "resolver", "dns", "port")
 		a.tell(t)
 		c.agents = append(c.agents, a)
+	}
+	for _, one := range append(c.agents, c.replicas...) { // who balances finds the replicas
+		if at(t, one.config, "exporters", "load_balancing") != nil {
+			one.set(t, fmt.Sprint(c.port), "exporters", "load_balancing", "resolver", "dns", "port")
+			one.hosts = c.hosts
+		}
 	}
 	return c
 }
@@ -217,19 +223,21 @@ type collector struct {
 	health         string
 	address        string
 	died           time.Time // when its node's ranks did: a record sent twice is the same
-	tmpfs          string    // its state folder, when that is to be a small disk
-	metrics        int       // port
+	padding        string    // on each record, so that a message is large
+	env            []string
+	tmpfs          string // its state folder, when that is to be a small disk
+	metrics        int    // port
 	stdout, stderr *output
 	command        *exec.Cmd
 }
 
 // newCollector gives it a state folder and ports of its own.
-func newCollector(t *testing.T, rendered map[string]any, hosts string) *collector {
+func newCollector(t *testing.T, rendered map[string]any) *collector {
 	t.Helper()
 	text, err := yaml.Marshal(rendered)
 	require.NoError(t, err)
 	c := &collector{
-		file: filepath.Join(t.TempDir(), "config.yaml"), hosts: hosts,
+		file:   filepath.Join(t.TempDir(), "config.yaml"),
 		health: fmt.Sprintf("127.0.0.1:%d", freePort(t)), stdout: &output{}, stderr: &output{},
 	}
 	require.NoError(t, yaml.Unmarshal(text, &c.config)) // a copy
@@ -262,6 +270,7 @@ func (c *collector) start(t *testing.T) {
 	}
 	c.command = exec.Command(args[0], args[1:]...)
 	c.command.Stdout, c.command.Stderr = c.stdout, c.stderr
+	c.command.Env = append(os.Environ(), c.env...)
 	require.NoError(t, c.command.Start())
 	t.Cleanup(c.kill)
 	require.True(t, assertEventually(func() bool {
@@ -300,6 +309,7 @@ func (c *collector) offer(t *testing.T, rank int, jobs ...int) int {
 		require.NoError(t, record.Attributes().FromRaw(map[string]any{
 			"process.pid": 100 + job, "process.executable.name": "python", "process.exit.signal": 6, "process.exit.signal_name": "SIGABRT", "process.exit.code": 0,
 			"gen_ai.training.job_id": fmt.Sprintf("job-%d", job), "gen_ai.training.rank": rank, "gen_ai.training.world_size": 2,
+			"padding": c.padding,
 		}))
 	}
 	body, err := plogotlp.NewExportRequestFromLogs(records).MarshalProto()

@@ -43,6 +43,7 @@ extensions:
   file_storage: {directory: %s, create_directory: true}
 receivers:
   otlp: {protocols: {grpc: {endpoint: "127.0.0.1:0"}}}
+  kafka: {brokers: ["127.0.0.1:1"]}
 processors:
   memory_limiter: {check_interval: 1s, limit_mib: 400}
   rankjoin: {storage: file_storage}
@@ -58,7 +59,7 @@ exporters:
 service:
   extensions: [file_storage]
   pipelines:
-    logs: {receivers: [otlp], processors: [memory_limiter, rankjoin, patterndetector], exporters: [terminal, otlp_grpc, load_balancing]}
+    logs: {receivers: [otlp, kafka], processors: [memory_limiter, rankjoin, patterndetector], exporters: [terminal, otlp_grpc, load_balancing]}
   telemetry:
     metrics: {readers: [{pull: {exporter: {prometheus: {host: 127.0.0.1, port: %d}}}}]}
 `
@@ -85,7 +86,7 @@ func metricsOfACollector(t *testing.T) string {
 	require.Eventually(t, func() bool {
 		text = scrape(port)
 		return strings.Contains(text, "\notelcol_processor_patterndetector_outbox_size") && strings.Contains(text, "\notelcol_loadbalancer_num_backends") &&
-			strings.Contains(text, "\notelcol_exporter_queue_capacity")
+			strings.Contains(text, "\notelcol_exporter_queue_capacity") && strings.Contains(text, "\notelcol_kafka_broker_connects{")
 	}, patience, 20*time.Millisecond)
 	return text
 }

@@ -3,6 +3,7 @@
 {{- define "tracecore.ownConfig" -}}
 {{- $gateway := .Values.gateway.enabled -}}
 {{- $otlpOut := and (ne .Values.exporter.otlp.endpoint "") (not $gateway) -}}
+{{- $toGateway := ternary "kafka" "load_balancing" .Values.kafka.enabled -}}
 extensions:
   {{- include "tracecore.extensions" . | nindent 2 }}
   identity:
@@ -41,7 +42,7 @@ processors:
   {{- end }}
 exporters:
   {{- if $gateway }}
-  {{- include "tracecore.toGateway" . | nindent 2 }}
+  {{- include (ternary "tracecore.toKafka" "tracecore.toGateway" .Values.kafka.enabled) . | nindent 2 }}
   {{- else }}
   {{- include "tracecore.toNodes" . | nindent 2 }}
   # `kubectl logs` shows verdicts in plain words.
@@ -60,11 +61,11 @@ service:
     logs:
       receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if .Values.flightRecorder.path }}, ncclfr{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
       processors: [memory_limiter{{ if not $gateway }}{{ if .Values.nodeConditions.enabled }}, filter/verdicts{{ end }}, rankjoin, patterndetector{{ end }}]
-      exporters: [{{ if $gateway }}load_balancing{{ else }}terminal{{ if .Values.nodeConditions.enabled }}, k8snode{{ end }}{{ if $otlpOut }}, otlp_grpc{{ end }}{{ end }}]
+      exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}terminal{{ if .Values.nodeConditions.enabled }}, k8snode{{ end }}{{ if $otlpOut }}, otlp_grpc{{ end }}{{ end }}]
     metrics:
       receivers: [fusefault, ncclsock{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
       processors: [memory_limiter{{ if not $gateway }}, patterndetector{{ end }}]
-      exporters: [{{ if $gateway }}load_balancing{{ else }}{{ ternary "otlp_grpc" "debug" $otlpOut }}{{ end }}]
+      exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}{{ ternary "otlp_grpc" "debug" $otlpOut }}{{ end }}]
   {{- include "tracecore.ownTelemetry" . | nindent 2 }}
 {{- end -}}
 
@@ -84,6 +85,9 @@ receivers:
           key_file: /etc/tracecore-tls/tls.key
           client_ca_file: /etc/tracecore-tls/ca.crt
         {{- end }}
+  {{- if .Values.kafka.enabled }}
+  {{- include "tracecore.fromKafka" . | nindent 2 }}
+  {{- end }}
 processors:
   {{- include "tracecore.limiter" . | nindent 2 }}
   {{- include "tracecore.ownVerdicts" . | nindent 2 }}
@@ -92,6 +96,9 @@ processors:
   patterndetector:
     storage: file_storage
 exporters:
+  {{- if .Values.kafka.enabled }}
+  {{- include "tracecore.toGateway" . | nindent 2 }}
+  {{- end }}
   {{- include "tracecore.toNodes" . | nindent 2 }}
   # `kubectl logs` shows verdicts in plain words.
   terminal:
@@ -112,6 +119,15 @@ service:
       receivers: [otlp]
       processors: [memory_limiter, patterndetector]
       exporters: [{{ ternary "otlp_grpc" "debug" $otlpOut }}]
+    {{- if .Values.kafka.enabled }}
+    # Which replica reads a partition is Kafka's choice, who judges a job is not.
+    {{- range list "logs" "metrics" }}
+    {{ . }}/kafka:
+      receivers: [kafka]
+      processors: [memory_limiter]
+      exporters: [load_balancing]
+    {{- end }}
+    {{- end }}
   {{- include "tracecore.ownTelemetry" . | nindent 2 }}
 {{- end -}}
 
@@ -203,6 +219,84 @@ load_balancing:
     num_consumers: 200
     queue_size: 10000
     storage: file_storage
+{{- end -}}
+
+{{/* Agents to Kafka: what is not there yet is on their disk. */}}
+{{- define "tracecore.toKafka" -}}
+kafka:
+  {{- include "tracecore.kafkaClient" . | nindent 2 }}
+  logs:
+    topic: {{ .Values.kafka.topicPrefix }}.logs
+  metrics:
+    topic: {{ .Values.kafka.topicPrefix }}.metrics
+  producer:
+    required_acks: all
+  # Nothing is given up while Kafka is away.
+  retry_on_failure:
+    initial_interval: 1s
+    max_interval: 5s
+    max_elapsed_time: 0s
+  sending_queue:
+    queue_size: 10000
+    storage: file_storage
+    # What is larger than Kafka takes (1 MB) is cut; nothing waits for company.
+    batch:
+      sizer: bytes
+      min_size: 0
+      max_size: 900000
+      flush_timeout: 1s
+{{- end -}}
+
+{{/* Kafka to the gateway's replicas, which share the partitions as one group. */}}
+{{- define "tracecore.fromKafka" -}}
+kafka:
+  {{- include "tracecore.kafkaClient" . | nindent 2 }}
+  group_id: {{ .Values.kafka.topicPrefix }}
+  # What agents wrote before the first replica came counts, too.
+  initial_offset: earliest
+  logs:
+    topics: [{{ .Values.kafka.topicPrefix }}.logs]
+  metrics:
+    topics: [{{ .Values.kafka.topicPrefix }}.metrics]
+  # Read is what load_balancing has on disk; what is no OTLP is left out and counted.
+  message_marking:
+    after: true
+    on_error: false
+    on_permanent_error: true
+  # This receiver has no intervals of its own, and skips what is refused without them.
+  error_backoff:
+    enabled: true
+    initial_interval: 1s
+    randomization_factor: 0.5
+    multiplier: 1.5
+    max_interval: 5s
+    max_elapsed_time: 0s
+{{- end -}}
+
+{{/* Who the brokers are and what they ask for. */}}
+{{- define "tracecore.kafkaClient" -}}
+brokers: {{ toJson .Values.kafka.brokers }}
+client_id: tracecore
+{{- with .Values.kafka.tls }}
+{{- if .enabled }}
+tls:
+  insecure: false
+  {{- if .secretName }}
+  ca_file: /etc/tracecore-kafka/ca.crt
+  {{- end }}
+  {{- if .clientCertificate }}
+  cert_file: /etc/tracecore-kafka/tls.crt
+  key_file: /etc/tracecore-kafka/tls.key
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- with .Values.kafka.sasl.mechanism }}
+auth:
+  sasl:
+    mechanism: {{ . }}
+    username: ${env:TRACECORE_KAFKA_USERNAME}
+    password: ${env:TRACECORE_KAFKA_PASSWORD}
+{{- end }}
 {{- end -}}
 
 {{/* Node conditions follow verdicts of these patterns, not what somebody sends. */}}

@@ -43,9 +43,45 @@ labels:
 {{- end -}}
 {{- end -}}
 
-{{/* the load balancer of the agents and of the events tier asks the API server who the gateway is */}}
+{{/* the load balancer of agents, or behind Kafka that of the gateway, asks the API server who the gateway is: tracecore.asksAPI (list . "agent") */}}
 {{- define "tracecore.asksAPI" -}}
-{{- if and .Values.gateway.enabled (eq .Values.gateway.resolver "k8s") }}true{{ end -}}
+{{- $root := index . 0 -}}
+{{- $balances := eq (index . 1) (ternary "gateway" "agent" $root.Values.kafka.enabled) -}}
+{{- if and $root.Values.gateway.enabled (eq $root.Values.gateway.resolver "k8s") $balances }}true{{ end -}}
+{{- end -}}
+
+{{/* the gateway has a token only where it writes node conditions or asks who its replicas are */}}
+{{- define "tracecore.gatewayToken" -}}
+{{- if or .Values.nodeConditions.enabled (include "tracecore.asksAPI" (list . "gateway")) }}true{{ end -}}
+{{- end -}}
+
+{{/* name and password for Kafka, from a secret */}}
+{{- define "tracecore.kafkaEnv" -}}
+{{- if and .Values.kafka.enabled .Values.kafka.sasl.mechanism -}}
+{{- range $name := list "username" "password" }}
+- name: TRACECORE_KAFKA_{{ upper $name }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ $.Values.kafka.sasl.secretName }}
+      key: {{ $name }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "tracecore.kafkaMount" -}}
+{{- if and .Values.kafka.enabled .Values.kafka.tls.secretName -}}
+- name: kafka-tls
+  mountPath: /etc/tracecore-kafka
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "tracecore.kafkaVolume" -}}
+{{- if and .Values.kafka.enabled .Values.kafka.tls.secretName -}}
+- name: kafka-tls
+  secret:
+    secretName: {{ .Values.kafka.tls.secretName }}
+{{- end }}
 {{- end -}}
 
 {{/* whose token writes node conditions: the tier that runs the patterns */}}
@@ -86,6 +122,9 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: spec.nodeName
+  {{- with include "tracecore.kafkaEnv" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/kafkaexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/loadbalancingexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
@@ -14,6 +15,7 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/filelogreceiver"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/hostmetricsreceiver"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/kafkareceiver"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
@@ -78,6 +80,7 @@ func receivers() []part[receiver.Factory] {
 		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
 		{filelogreceiver.NewFactory(), contrib + "receiver/filelogreceiver"},
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
+		{kafkareceiver.NewFactory(), contrib + "receiver/kafkareceiver"},
 		{cudaoomreceiver.NewFactory(), own + "receivers/cudaoomreceiver"},
 		{dcgmreceiver.NewFactory(), own + "receivers/dcgmreceiver"},
 		{prometheusreceiver.NewFactory(), contrib + "receiver/prometheusreceiver"},
@@ -106,6 +109,7 @@ func exporters() []part[exporter.Factory] {
 	return []part[exporter.Factory]{
 		{debugexporter.NewFactory(), core + "exporter/debugexporter"},
 		{fileexporter.NewFactory(), contrib + "exporter/fileexporter"},
+		{kafkaexporter.NewFactory(), contrib + "exporter/kafkaexporter"},
 		{loadbalancingexporter.NewFactory(), contrib + "exporter/loadbalancingexporter"},
 		{otlpexporter.NewFactory(), core + "exporter/otlpexporter"},
 		{otlphttpexporter.NewFactory(), core + "exporter/otlphttpexporter"},
