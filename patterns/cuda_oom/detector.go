@@ -54,7 +54,8 @@ func Detector() rule.Detector {
 		Findings: map[string][]string{eventFigures: {metricFree}},
 		Attributes: []string{
 			"cuda_oom.gpu_index", "cuda_oom.retried", "cuda_oom.tried_alloc_bytes", "gen_ai.training.job_id",
-			"gen_ai.training.rank", "gpu.id", "host.name", "k8s.node.name", "k8s.pod.uid", "process.executable.name", "process.pid",
+			"gen_ai.training.rank", "gpu.id", "host.name", "k8s.namespace.name", "k8s.node.name", "k8s.pod.name", "k8s.pod.uid", "k8s.workload",
+			"process.executable.name", "process.pid",
 		},
 		New: func(l rule.Limits) rule.Algorithm {
 			return &detector{lateness: l.Lateness, hosts: map[string]*host{}}
@@ -135,12 +136,14 @@ func (d *detector) refused(name string, r *rule.Record) bool {
 
 // copy keeps what the rule reads.
 func (f *refusal) copy(r *rule.Record) {
-	for _, key := range []string{"k8s.node.name", "k8s.pod.uid"} {
+	for _, key := range []string{"k8s.namespace.name", "k8s.node.name", "k8s.pod.name", "k8s.pod.uid"} {
 		if text := rule.Text(r.Resource, key); text != "" {
 			f.Resource[key] = text
 		}
 	}
-	for _, key := range []string{"gen_ai.training.job_id", "k8s.pod.uid", "process.executable.name"} {
+	for _, key := range []string{
+		"gen_ai.training.job_id", "k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.workload", "process.executable.name",
+	} {
 		if text := rule.Text(r.Attributes, key); text != "" {
 			f.Attributes[key] = text
 		}

@@ -53,6 +53,9 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		put(resource, "k8s.node.name", p.Node)
 		put(a, "process.executable.name", p.Process)
 		put(a, "k8s.pod.uid", p.Pod)
+		put(a, "k8s.namespace.name", p.Namespace)
+		put(a, "k8s.pod.name", p.PodName)
+		put(a, "k8s.workload", p.Workload)
 		put(a, "container.id", p.Container)
 		a["process.pid"], a["gen_ai.training.rank"] = p.PID, p.Rank
 	}

@@ -106,8 +106,9 @@ const again = int64(50 * time.Millisecond)
 
 // merge takes from o what is newer of state and older of silence: silence is as
 // the first snapshot saw it, in which all ranks of the host compare exactly,
-// unless data has been sent since.
+// unless data has been sent since. The names of its pod may be known later.
 func (p *proc) merge(o *proc) {
+	p.Namespace, p.PodName, p.Workload = cmp.Or(p.Namespace, o.Namespace), cmp.Or(p.PodName, o.PodName), cmp.Or(p.Workload, o.Workload)
 	if o.Last > p.Last {
 		p.Last, p.State = o.Last, cmp.Or(o.State, p.State)
 		p.World = max(p.World, o.World)

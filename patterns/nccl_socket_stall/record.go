@@ -14,6 +14,7 @@ import (
 var stallAttributes = []string{
 	"gen_ai.training.rank", "gen_ai.training.job_id", "gen_ai.training.world_size",
 	"process.pid", "process.executable.name", "k8s.pod.uid", "container.id", "host.name", "k8s.node.name",
+	"k8s.namespace.name", "k8s.pod.name", "k8s.workload",
 	"nccl.socket.cause", "nccl.socket.direction", "nccl.socket.kind", "nccl.socket.stall.id", "nccl.socket.stall.age_ns",
 	"nccl.socket.last_sent_age_ns", "nccl.socket.last_received_age_ns", "nccl.socket.receive_queue_bytes", "nccl.socket.error",
 	"nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.rank.state", "nccl.rank.main_thread_cpu_share",
@@ -73,6 +74,9 @@ type proc struct {
 	Process   string `json:"e,omitempty"`
 	Pod       string `json:"u,omitempty"`
 	Container string `json:"c,omitempty"`
+	Namespace string `json:"ns,omitempty"`
+	PodName   string `json:"pn,omitempty"`
+	Workload  string `json:"wl,omitempty"`
 
 	First    int64   `json:"f"`           // time of the record that the next four are of: the oldest
 	Sent     int64   `json:"s"`           // when it last sent anything, 0 never
@@ -111,6 +115,7 @@ func readStall(r *rule.Record) (input, bool) {
 			Host: host, Node: rule.Text(r.Resource, "k8s.node.name"), PID: pid, Rank: rank,
 			World: number(a, "gen_ai.training.world_size"), Process: rule.Text(a, "process.executable.name"),
 			Pod: rule.Text(a, "k8s.pod.uid"), Container: rule.Text(a, "container.id"), First: r.Time, Last: r.Time,
+			Namespace: rule.Text(a, "k8s.namespace.name"), PodName: rule.Text(a, "k8s.pod.name"), Workload: rule.Text(a, "k8s.workload"),
 			Sent: ago("nccl.rank.last_sent_age_ns"), Received: ago("nccl.rank.last_received_age_ns"),
 			State: rule.Text(a, "nccl.rank.state"), MainCPU: share(a, "nccl.rank.main_thread_cpu_share"),
 		},

@@ -52,6 +52,7 @@ func TestRender(t *testing.T) {
 		"job":            job(600),
 		"two_incidents":  {lostGPU(), elsewhere()},
 		"sizes":          {killedWorker()},
+		"pods":           {inPod("named", "ml", "llama-worker-3"), inPod("without_namespace", "", "llama-worker-3"), inPod("unnamed", "ml", "")},
 		"nothing":        {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,6 +68,19 @@ func elsewhere() Verdict {
 	v.ID, v.IncidentID, v.Onset = "gpu_lost-2", "inc-2", v.Onset.Add(time.Minute)
 	v.Culprit = map[string]string{"host": "node-3", "gpu": "0000:1a:00.0", "container": strings.Repeat("ab", 32), "vendor": "nvidia"}
 	v.BlastRadius, v.PatternID, v.Pattern = nil, 0, "my_own_rule"
+	return v
+}
+
+// inPod is a worker in a pod, of which more or less is known beside its uid.
+func inPod(id, namespace, name string) Verdict {
+	v := killedWorker()
+	v.ID, v.IncidentID = id, id
+	v.Culprit = map[string]string{
+		"host": "node-17", "rank": "5", "pod": "2c1f7e90-6b1e-4f43-8a2f-0d4c7a1f9b3e", "namespace": namespace, "pod_name": name,
+	}
+	if name != "" {
+		v.Culprit["workload"] = "statefulset/llama-worker"
+	}
 	return v
 }
 

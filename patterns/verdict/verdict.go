@@ -72,7 +72,8 @@ type Verdict struct {
 	Remediation string `json:"remediation"`
 
 	// Culprit holds what is named: host, node, gpu, pid, process, rank, job,
-	// pod, container, cgroup, mount, peer ... (keys as in the rule).
+	// pod (its uid), namespace, pod_name, workload, container, cgroup, mount,
+	// peer ... (keys as in the rule).
 	Culprit     map[string]string `json:"culprit"`
 	BlastRadius []int             `json:"blast_radius_ranks,omitempty"` // ranks known to be hit, sorted
 

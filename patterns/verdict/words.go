@@ -32,7 +32,7 @@ func plain(s string) string {
 }
 
 // placeOrder lists the culprit keys that name a place, from the outside in.
-var placeOrder = []string{"host", "node", "gpu", "switch", "rank", "job", "process", "pid", "pod", "container", "cgroup", "mount", "peer"}
+var placeOrder = []string{"host", "node", "gpu", "switch", "rank", "job", "process", "pid", "pod", "workload", "container", "cgroup", "mount", "peer"}
 
 // where puts the places of a culprit into words: "node-17, GPU 0000:65:00.0, rank 3".
 func where(culprit map[string]string) string {
@@ -47,6 +47,9 @@ func where(culprit map[string]string) string {
 
 func place(key string, culprit map[string]string) string {
 	value := plain(culprit[key])
+	if name := podName(culprit); key == "pod" && name != "" {
+		value = name
+	}
 	switch {
 	case value == "":
 		return ""
@@ -66,12 +69,27 @@ func place(key string, culprit map[string]string) string {
 	return key + " " + value
 }
 
+// podName is what the culprit's pod is called, as kubectl prints it: namespace and
+// name. Its uid is what is left where nobody knew the name.
+func podName(culprit map[string]string) string {
+	name, namespace := plain(culprit["pod_name"]), plain(culprit["namespace"])
+	if name == "" || namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// partOfPod are the keys that are told with the pod.
+func partOfPod(key string, culprit map[string]string) bool {
+	return (key == "pod_name" || key == "namespace") && podName(culprit) != ""
+}
+
 // facts puts what a culprit holds beside places into words: "limit 64 GiB".
 func facts(culprit map[string]string) string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(culprit)) {
 		value := plain(culprit[key])
-		if slices.Contains(placeOrder, key) || value == "" {
+		if slices.Contains(placeOrder, key) || partOfPod(key, culprit) || value == "" {
 			continue
 		}
 		name, isSize := strings.CutSuffix(key, "_bytes")

@@ -128,6 +128,9 @@ func putCulprit(a pcommon.Map, f *join.Finding) {
 		a.PutInt("gen_ai.training.rank", int64(rank))
 	}
 	putText(a, "k8s.pod.uid", f.Host.Pod)
+	putText(a, "k8s.pod.name", f.Host.PodName)
+	putText(a, "k8s.namespace.name", f.Host.Namespace)
+	putText(a, "k8s.workload", f.Host.Workload)
 	putText(a, "container.id", f.Host.Container)
 	putText(a, "process.executable.name", f.Host.Process)
 	if f.Host.PID > 0 {

@@ -9,6 +9,7 @@ import (
 // Host is where a rank runs, as far as its records say.
 type Host struct {
 	Name, Node, Pod, Container, Process string
+	Namespace, PodName, Workload        string // of the pod
 	PID                                 int64
 }
 
@@ -32,6 +33,7 @@ func hostOf(resource, a pcommon.Map) Host {
 	h := Host{
 		Name: str(resource, "host.name"), Node: str(resource, "k8s.node.name"), Pod: str(a, "k8s.pod.uid"),
 		Container: str(a, "container.id"), Process: str(a, "process.executable.name"),
+		Namespace: str(a, "k8s.namespace.name"), PodName: str(a, "k8s.pod.name"), Workload: str(a, "k8s.workload"),
 	}
 	h.PID, _ = whole(a, "process.pid")
 	return h
@@ -44,6 +46,7 @@ func (h *Host) fill(o Host) {
 	}
 	for _, field := range []struct{ mine, theirs *string }{
 		{&h.Name, &o.Name}, {&h.Node, &o.Node}, {&h.Pod, &o.Pod}, {&h.Container, &o.Container}, {&h.Process, &o.Process},
+		{&h.Namespace, &o.Namespace}, {&h.PodName, &o.PodName}, {&h.Workload, &o.Workload},
 	} {
 		if *field.mine == "" {
 			*field.mine = *field.theirs
