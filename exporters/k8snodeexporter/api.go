@@ -2,7 +2,6 @@ package k8snodeexporter
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +20,6 @@ type api interface {
 	// right to read nodes.
 	patchStatus(ctx context.Context, node string, change []byte) (*corev1.Node, error)
 	createEvent(ctx context.Context, event *corev1.Event) error
-	// pods that are bound to a node.
-	pods(ctx context.Context, node string) ([]corev1.Pod, error)
 }
 
 // restAPI asks an API server.
@@ -52,14 +49,4 @@ func (a *restAPI) patchStatus(ctx context.Context, node string, change []byte) (
 func (a *restAPI) createEvent(ctx context.Context, event *corev1.Event) error {
 	return a.client.Post().Namespace(event.Namespace).Resource("events").
 		VersionedParams(&metav1.CreateOptions{FieldManager: manager}, a.client.Params).Body(event).Do(ctx).Error()
-}
-
-func (a *restAPI) pods(ctx context.Context, node string) ([]corev1.Pod, error) {
-	into := &corev1.PodList{}
-	options := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, ResourceVersion: "0"}
-	err := a.client.Get().Resource("pods").VersionedParams(&options, a.client.Params).Do(ctx).Into(into)
-	if err != nil {
-		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
-	}
-	return into.Items, nil
 }

@@ -82,11 +82,6 @@ func (c *cluster) createEvent(ctx context.Context, event *corev1.Event) error {
 	return err
 }
 
-func (c *cluster) pods(ctx context.Context, node string) ([]corev1.Pod, error) {
-	list, err := c.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
-	return list.Items, err
-}
-
 func newCluster(objects ...runtime.Object) *cluster {
 	for _, name := range []string{"gpu-17", "gpu-18"} {
 		objects = append(objects, &corev1.Node{

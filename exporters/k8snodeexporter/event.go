@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -22,8 +23,14 @@ func aboutNode(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
 
-func aboutPod(pod *corev1.Pod) corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+// aboutPod refers to the pod that a verdict names; false when it does not know
+// its name, or that cannot be one.
+func aboutPod(culprit map[string]string) (corev1.ObjectReference, bool) {
+	namespace, name := culprit["namespace"], culprit["pod_name"]
+	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return corev1.ObjectReference{}, false
+	}
+	return corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: namespace, Name: name, UID: types.UID(culprit["pod"])}, true
 }
 
 // newEvent says what a verdict says. Its name is made of what it says, so that the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -155,20 +154,15 @@ func (n *nodes) tell(ctx context.Context, node string, v verdict.Verdict) error 
 	if err := n.createEvent(ctx, "node", newEvent(v, node, aboutNode(node))); err != nil {
 		return err
 	}
-	uid := v.Culprit["pod"]
-	if !n.config.PodEvents || uid == "" {
+	if !n.config.PodEvents || v.Culprit["pod"] == "" && v.Culprit["pod_name"] == "" {
 		return nil
 	}
-	pods, err := n.client.pods(ctx, node)
-	if err != nil {
-		return err
-	}
-	at := slices.IndexFunc(pods, func(p corev1.Pod) bool { return string(p.UID) == uid })
-	if at < 0 {
+	pod, ok := aboutPod(v.Culprit)
+	if !ok {
 		n.countEvent(ctx, "pod", "no_pod")
 		return nil
 	}
-	return n.createEvent(ctx, "pod", newEvent(v, node, aboutPod(&pods[at])))
+	return n.createEvent(ctx, "pod", newEvent(v, node, pod))
 }
 
 // createEvent counts what the API server does not take: a condition is not held

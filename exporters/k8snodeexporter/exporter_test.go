@@ -105,15 +105,26 @@ func TestEventsSayWhatIsNewOnce(t *testing.T) {
 	require.Equal(t, map[string]int64{"applied": 4, "unchanged": 1}, b.outcomes(t))
 }
 
-func TestPodOfAVerdictGetsItsEvent(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "train-3", Namespace: "ml", UID: "0f0e"}, Spec: corev1.PodSpec{NodeName: "gpu-17"}}
-	b := start(t, newCluster(pod), func(c *Config) { c.PodEvents = true })
-	gone := but(lost("gpu-17", "b"), func(v *verdict.Verdict) { v.Culprit = map[string]string{"node": "gpu-17", "pod": "dead"} })
-	b.send(t, lost("gpu-17", "a"), gone)
+func TestPodThatAVerdictNamesGetsItsEvent(t *testing.T) {
+	b := start(t, newCluster(), func(c *Config) { c.PodEvents = true })
+	in := func(id string, culprit map[string]string) verdict.Verdict {
+		return but(lost("gpu-17", id), func(v *verdict.Verdict) {
+			v.Culprit = culprit
+			v.Culprit["node"] = "gpu-17"
+		})
+	}
+	b.send(t,
+		in("a", map[string]string{"namespace": "ml", "pod_name": "train-3", "pod": "0f0e"}),
+		in("b", map[string]string{"pod": "0f0e"}),
+		in("c", map[string]string{"pod_name": "train-3", "pod": "0f0e"}),
+		in("d", map[string]string{"namespace": "../default", "pod_name": "train-3", "pod": "0f0e"}),
+		in("e", map[string]string{"namespace": "ml", "pod_name": "train 3", "pod": "0f0e"}),
+		in("f", map[string]string{}))
 	events := b.cluster.events(t, "ml")
 	require.Len(t, events, 1)
-	require.Equal(t, aboutPod(pod), events["train-3: GPU a has fallen off the bus. Drain the node. (gpu_lost/a)"].InvolvedObject)
-	require.Equal(t, map[string]int64{"created": 3, "no_pod": 1}, b.counts(t, "otelcol_exporter_k8snode_events", "result"))
+	about := events["train-3: GPU a has fallen off the bus. Drain the node. (gpu_lost/a)"].InvolvedObject
+	require.Equal(t, corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ml", Name: "train-3", UID: "0f0e"}, about)
+	require.Equal(t, map[string]int64{"created": 7, "no_pod": 4}, b.counts(t, "otelcol_exporter_k8snode_events", "result"))
 }
 
 func TestRestartRepeatsNothingAndForgetsNothing(t *testing.T) {

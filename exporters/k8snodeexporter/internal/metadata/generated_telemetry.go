@@ -68,7 +68,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterK8snodeEvents, err = builder.meter.Int64Counter(
 		"otelcol_exporter_k8snode_events",
-		metric.WithDescription("Events given to the API server, by what became of them. [Development]"),
+		metric.WithDescription("Events given to the API server, by what became of them. no_pod is a verdict that knows its pod by uid alone. [Development]"),
 		metric.WithUnit("{event}"),
 	)
 	errs = errors.Join(errs, err)

@@ -40,7 +40,7 @@ func AssertEqualExporterK8snodeConditions(t *testing.T, tt *componenttest.Teleme
 func AssertEqualExporterK8snodeEvents(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_k8snode_events",
-		Description: "Events given to the API server, by what became of them. [Development]",
+		Description: "Events given to the API server, by what became of them. no_pod is a verdict that knows its pod by uid alone. [Development]",
 		Unit:        "{event}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
