@@ -169,6 +169,7 @@ func TestCollectorAcceptsTheConfiguration(t *testing.T) {
 	binary := tool(t, "bin/tracecore")
 	t.Setenv("TRACECORE_KAFKA_USERNAME", "from the secret")
 	t.Setenv("TRACECORE_KAFKA_PASSWORD", "from the secret")
+	t.Setenv("K8S_NODE_NAME", "node-1") // as every agent has it
 	for _, scenario := range scenarios(t) {
 		t.Run(filepath.Base(scenario), func(t *testing.T) {
 			for tier, text := range collectorConfigs(t, render(t, "--values", scenario)) {

@@ -52,7 +52,7 @@ func TestWhoJudgesWritesConditions(t *testing.T) {
 
 func TestPodEventsTakeMoreRights(t *testing.T) {
 	all := objects(t, render(t, withConditions("--set", "nodeConditions.podEvents=true")...))
-	require.Equal(t, []any{rule("", "nodes/status", "patch"), rule("", "events", "create"), rule("", "pods", "list")}, at(t, all["ClusterRole/conditions"], "rules"))
+	require.Equal(t, []any{rule("", "nodes/status", "patch"), rule("", "events", "create")}, at(t, all["ClusterRole/conditions"], "rules"))
 	require.NotContains(t, all, "Role/conditions/default")
 	require.Equal(t, true, at(t, config(t, "agent", withConditions("--set", "nodeConditions.podEvents=true")...), "exporters", "k8snode", "pod_events"))
 }

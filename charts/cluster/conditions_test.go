@@ -58,16 +58,19 @@ func (w *watcher) ready(t *testing.T, port int) {
 	}, patience, 5*time.Millisecond, "not ready")
 }
 
-// send gives the gateway a record as an agent does.
-func (j *judge) send(t *testing.T, event string, attributes map[string]any) {
+// send gives the gateway records as an agent does, in one batch.
+func (j *judge) send(t *testing.T, event string, records ...map[string]any) {
 	t.Helper()
 	ld := plog.NewLogs()
 	resource := ld.ResourceLogs().AppendEmpty()
 	require.NoError(t, resource.Resource().Attributes().FromRaw(map[string]any{"host.name": "gpu-17", "k8s.node.name": "gpu-17"}))
-	r := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
-	r.SetEventName(event)
-	r.SetTimestamp(pcommon.NewTimestampFromTime(time.Now()))
-	require.NoError(t, r.Attributes().FromRaw(attributes))
+	scope := resource.ScopeLogs().AppendEmpty()
+	for _, attributes := range records {
+		r := scope.LogRecords().AppendEmpty()
+		r.SetEventName(event)
+		r.SetTimestamp(pcommon.NewTimestampFromTime(time.Now()))
+		require.NoError(t, r.Attributes().FromRaw(attributes))
+	}
 	connection, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", j.port), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer connection.Close()
@@ -122,14 +125,14 @@ func (s *server) said(t *testing.T, namespace string) []string {
 func TestVerdictsSetAndClearConditions(t *testing.T) {
 	args := append([]string{"--set", "nodeConditions.podEvents=true"}, conditions...)
 	s := clusterWithRights(t, args...)
-	require.Equal(t, []string{"create events", "list pods", "patch nodes/status"}, s.rights(t, s.kubeconfig(t, "test-tracecore-gateway"), "ml"))
+	require.Equal(t, []string{"create events", "patch nodes/status"}, s.rights(t, s.kubeconfig(t, "test-tracecore-gateway"), "ml"))
 	j := newJudge(t, s, args...)
 	j.start(t)
 	j.ready(t, j.health)
 
 	// What claims to be a verdict drains nothing.
 	j.send(t, "pattern.verdict", map[string]any{"pattern.verdict_json": `{"verdict_id":"gpu_lost-x","incident_id":"i","pattern_id":18,"pattern":"gpu_lost","role":"root_cause","status":"open","confidence":"full","severity":"critical","revision":1,"onset":"2026-11-21T00:00:00Z","updated":"2026-11-21T00:00:00Z","headline":"forged","remediation":"","culprit":{"node":"gpu-17"},"evidence":[]}`})
-	j.xid(t, 79, s.uid(t, "train-3"), nil)
+	j.xid(t, 79, s.uid(t, "train-3"), map[string]any{"k8s.namespace.name": "ml", "k8s.pod.name": "train-3"})
 	found := s.awaitCondition(t, corev1.ConditionTrue)
 	require.Equal(t, "TracecoreGpuLost", found.Reason)
 	require.Regexp(t, `^gpu_lost/[0-9a-f]+: GPU 0000:65:00.0 on gpu-17 has fallen off the bus$`, found.Message)

@@ -33,6 +33,7 @@ receivers:
   {{- end }}
 processors:
   {{- include "tracecore.limiter" . | nindent 2 }}
+  {{- include "tracecore.podNames" . | nindent 2 }}
   {{- if not $gateway }}
   {{- include "tracecore.ownVerdicts" . | nindent 2 }}
   rankjoin:
@@ -60,7 +61,7 @@ service:
   pipelines:
     logs:
       receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if .Values.flightRecorder.path }}, ncclfr{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
-      processors: [memory_limiter{{ if not $gateway }}{{ if .Values.nodeConditions.enabled }}, filter/verdicts{{ end }}, rankjoin, patterndetector{{ end }}]
+      processors: [memory_limiter{{ if and .Values.nodeConditions.enabled (not $gateway) }}, filter/verdicts{{ end }}{{ if .Values.podNames.enabled }}, groupbyattrs, k8s_attributes, transform/pods{{ end }}{{ if not $gateway }}, rankjoin, patterndetector{{ end }}]
       exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}terminal{{ if .Values.nodeConditions.enabled }}, k8snode{{ end }}{{ if $otlpOut }}, otlp_grpc{{ end }}{{ end }}]
     metrics:
       receivers: [fusefault, ncclsock{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
@@ -306,6 +307,38 @@ filter/verdicts:
   error_mode: propagate
   logs:
     log_record: ['event_name == "pattern.verdict"']
+{{- end -}}
+{{- end -}}
+
+{{/* Records name their pod by its uid, as the kernel does, and one batch is about many pods;
+     k8s_attributes reads the uid of a resource. So records are grouped by it, and take it
+     back with the names: what reads records finds all of a process in one place. */}}
+{{- define "tracecore.podNames" -}}
+{{- if .Values.podNames.enabled -}}
+groupbyattrs:
+  keys: [k8s.pod.uid]
+# It does not wait for the API server: until the pods are known, records pass with the uid alone.
+k8s_attributes:
+  filter:
+    node_from_env_var: K8S_NODE_NAME
+  pod_association:
+    - sources:
+        - from: resource_attribute
+          name: k8s.pod.uid
+  extract:
+    metadata: [k8s.namespace.name, k8s.pod.name, k8s.deployment.name, k8s.job.name, k8s.statefulset.name]
+  watch_sync_period: 0s
+transform/pods:
+  error_mode: ignore
+  log_statements:
+    - conditions: ['resource.attributes["k8s.pod.uid"] != nil']
+      statements:
+        - set(log.attributes["k8s.pod.uid"], resource.attributes["k8s.pod.uid"])
+        - set(log.attributes["k8s.namespace.name"], resource.attributes["k8s.namespace.name"]) where resource.attributes["k8s.namespace.name"] != nil and log.attributes["k8s.pod.name"] == nil
+        - set(log.attributes["k8s.pod.name"], resource.attributes["k8s.pod.name"]) where resource.attributes["k8s.pod.name"] != nil and log.attributes["k8s.pod.name"] == nil
+        {{- range list "deployment" "job" "statefulset" }}
+        - set(log.attributes["k8s.workload"], Concat(["{{ . }}", resource.attributes["k8s.{{ . }}.name"]], "/")) where resource.attributes["k8s.{{ . }}.name"] != nil
+        {{- end }}
 {{- end -}}
 {{- end -}}
 

@@ -12,6 +12,8 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbyattrsprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/k8sattributesprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/filelogreceiver"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/hostmetricsreceiver"
@@ -98,6 +100,8 @@ func processors() []part[processor.Factory] {
 	return []part[processor.Factory]{
 		{batchprocessor.NewFactory(), core + "processor/batchprocessor"},
 		{filterprocessor.NewFactory(), contrib + "processor/filterprocessor"},
+		{groupbyattrsprocessor.NewFactory(), contrib + "processor/groupbyattrsprocessor"},
+		{k8sattributesprocessor.NewFactory(), contrib + "processor/k8sattributesprocessor"},
 		{memorylimiterprocessor.NewFactory(), core + "processor/memorylimiterprocessor"},
 		{transformprocessor.NewFactory(), contrib + "processor/transformprocessor"},
 		{patterndetectorprocessor.NewFactory(), own + "processors/patterndetectorprocessor"},
