@@ -38,10 +38,8 @@ build: ## Build bin/tracecore and, where a C compiler is, bin/tracecore-nvml and
 	else rm -f bin/tracecore-$$library; echo "no C compiler (cc): without bin/tracecore-$$library, the $$library receiver reads no GPUs"; fi; done
 
 .PHONY: image
-image: ## The container image, bin/image/tracecore.tar (an OCI image layout), and its bills of materials (ARCHITECTURES=amd64 for one)
-	@go -C tools/image build -o ../../$(BIN)/image .
-	@for a in $(ARCHITECTURES); do GOOS=linux GOARCH=$$a go build -ldflags '-s -w' -o bin/image/$$a/tracecore ./distro/cmd/tracecore || exit; done
-	@$(BIN)/image -out bin/image -version "$$(sed -n 's/^appVersion: //p' charts/tracecore/Chart.yaml)" -created "$$(git log -1 --format=%ct)" $(foreach a,$(ARCHITECTURES),$(a)=bin/image/$(a)/tracecore)
+image: ## The container images, bin/image/tracecore.tar and, with what reads GPUs, tracecore-gpu.tar (OCI image layouts), and their bills of materials (ARCHITECTURES=amd64 for one)
+	@tools/image.sh $(ARCHITECTURES)
 
 .PHONY: run
 run: build ## Build and run tracecore with its embedded configuration (as root, for the probes)

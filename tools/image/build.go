@@ -21,11 +21,12 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// file is one entry of a layer.
+// file is one entry of a layer: a regular file, or a link to another.
 type file struct {
 	path string
 	mode int64
 	data []byte
+	link string
 }
 
 // machines are the architectures that images are made for.
@@ -40,18 +41,26 @@ func build(architecture, binary, version string, created time.Time) (v1.Image, e
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image := v1.Image(base)
 	for _, files := range [][]file{
-		{{"etc/passwd", 0o644, []byte("root:x:0:0:root:/:/none\nnonroot:x:65532:65532:nonroot:/:/none\n")}, {"etc/ssl/certs/ca-certificates.crt", 0o644, certificates()}},
-		{{"usr/bin/tracecore", 0o755, program}},
+		{
+			{path: "etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/:/none\nnonroot:x:65532:65532:nonroot:/:/none\n")},
+			{path: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: certificates()},
+		},
+		{{path: "usr/bin/tracecore", mode: 0o755, data: program}},
 	} {
-		layer, err := layerOf(files, created)
-		if err != nil {
-			return nil, err
-		}
-		if image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "tools/image"}}); err != nil {
+		if image, err = appended(image, files, created); err != nil {
 			return nil, err
 		}
 	}
 	return configured(image, architecture, version, created)
+}
+
+// appended is the image with one more layer.
+func appended(image v1.Image, files []file, created time.Time) (v1.Image, error) {
+	layer, err := layerOf(files, created)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "tools/image"}})
 }
 
 func configured(image v1.Image, architecture, version string, created time.Time) (v1.Image, error) {
@@ -78,21 +87,30 @@ func configured(image v1.Image, architecture, version string, created time.Time)
 // static returns a binary that is of that architecture and needs no library: the
 // image has none.
 func static(architecture, path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
+	data, program, err := readELF(architecture, path)
 	if err != nil {
 		return nil, err
-	}
-	program, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	if want, known := machines[architecture]; !known || program.Machine != want {
-		return nil, fmt.Errorf("it is for %s: build it with GOOS=linux GOARCH=%s", program.Machine, architecture)
 	}
 	if slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		return nil, errors.New("it needs a dynamic linker: build it with CGO_ENABLED=0")
 	}
 	return data, nil
+}
+
+// readELF returns a program of that architecture, as bytes and parsed.
+func readELF(architecture, path string) ([]byte, *elf.File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	program, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return nil, nil, err
+	}
+	if want, known := machines[architecture]; !known || program.Machine != want {
+		return nil, nil, fmt.Errorf("it is for %s: build it with GOOS=linux GOARCH=%s", program.Machine, architecture)
+	}
+	return data, program, nil
 }
 
 // certificates are Mozilla's authorities, so that TLS works to whoever has a public
@@ -116,7 +134,11 @@ func layerOf(files []file, created time.Time) (v1.Layer, error) {
 		if err := folders(w, filepath.Dir(f.path), made, created); err != nil {
 			return nil, err
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.path, Mode: f.mode, Size: int64(len(f.data)), ModTime: created}); err != nil {
+		header := tar.Header{Typeflag: tar.TypeReg, Name: f.path, Mode: f.mode, Size: int64(len(f.data)), ModTime: created}
+		if f.link != "" {
+			header.Typeflag, header.Linkname, header.Mode = tar.TypeSymlink, f.link, 0o777
+		}
+		if err := w.WriteHeader(&header); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.data); err != nil {

@@ -184,3 +184,18 @@ func TestBothPackageLayoutsHoldAnImage(t *testing.T) {
 	_, err := findImage(t.TempDir())
 	require.ErrorContains(t, err, "no vmlinuz")
 }
+
+func TestFilesOfAPackageAreTakenFromTheirPlace(t *testing.T) {
+	tree, into := t.TempDir(), filepath.Join(t.TempDir(), "files")
+	lib := filepath.Join(tree, "usr/lib/x86_64-linux-gnu")
+	require.NoError(t, os.MkdirAll(lib, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(lib, "libc.so.6"), []byte("glibc"), 0o755))
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(lib, "libm.so.6")))
+
+	require.NoError(t, pick(tree, "usr/lib/*/libc.so.?", into))
+	got, err := os.ReadFile(filepath.Join(into, "usr/lib/x86_64-linux-gnu/libc.so.6"))
+	require.NoError(t, err)
+	require.Equal(t, "glibc", string(got))
+	require.ErrorContains(t, pick(tree, "usr/lib/*/libm.so.6", into), "no file usr/lib/*/libm.so.6 in it", "a link is no file")
+	require.ErrorContains(t, pick(tree, "usr/lib/*/libdl.so.2", into), "no file")
+}

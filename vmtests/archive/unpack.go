@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,4 +52,63 @@ func (c Cache) File(ctx context.Context, q Query, inside string) (string, error)
 		return "", fmt.Errorf("%s of package %s %s: %w", inside, pkg.Name, pkg.Version, err)
 	}
 	return path, nil
+}
+
+// Files returns the newest package that matches, and a folder in which those of
+// its files that match a glob pattern lie as in the package. A pattern without a
+// file is an error; links are left out.
+func (c Cache) Files(ctx context.Context, q Query, globs []string) (Package, string, error) {
+	pkg, problems, err := c.newest(ctx, q, q.Patterns[0])
+	if err != nil {
+		return Package{}, "", errors.Join(append(problems, err)...)
+	}
+	into := filepath.Join(c.Dir, fmt.Sprintf("%s_%s_%s.files-%s", pkg.Name, pkg.Version, q.Arch, listID(globs)))
+	if exists(into) {
+		return pkg, into, nil
+	}
+	err = c.inTree(ctx, pkg, func(tree string) error {
+		work := filepath.Join(filepath.Dir(tree), "files")
+		for _, glob := range globs {
+			if err := pick(tree, glob, work); err != nil {
+				return err
+			}
+		}
+		// Another run may have put the same folder there meanwhile.
+		if err := os.Rename(work, into); err != nil && !exists(into) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return Package{}, "", fmt.Errorf("package %s %s: %w", pkg.Name, pkg.Version, err)
+	}
+	return pkg, into, nil
+}
+
+// pick moves the regular files of a tree that match from there to another.
+func pick(tree, glob, into string) error {
+	found, err := filepath.Glob(filepath.Join(tree, glob))
+	if err != nil {
+		return err
+	}
+	picked := 0
+	for _, path := range found {
+		info, err := os.Lstat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		name, err := filepath.Rel(tree, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(into, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Rename(path, to)); err != nil {
+			return err
+		}
+		picked++
+	}
+	if picked == 0 {
+		return fmt.Errorf("no file %s in it: %w", glob, fs.ErrNotExist)
+	}
+	return nil
 }
