@@ -33,17 +33,55 @@ func (n node) spec(t *testing.T, pod, container any) map[string]any {
 		args = append(args, arg.(string))
 	}
 	capabilities := capabilitiesOf(t, security)
-	return map[string]any{
+	spec := map[string]any{
 		"ociVersion": "1.0.2", "hostname": "node-1", "linux": linux,
 		"root":   map[string]any{"path": n.root, "readonly": at(t, security, "readOnlyRootFilesystem") == true},
 		"mounts": append(systemMounts(privileged), n.volumes(t, pod, container)...),
 		"process": map[string]any{
-			"args": args, "cwd": "/", "env": append(n.image.config.Config.Env, "K8S_NODE_NAME=node-1"),
+			"args": args, "cwd": "/", "env": append(n.image.config.Config.Env, environment(t, container)...),
 			"user":            map[string]any{"uid": at(t, security, "runAsUser"), "gid": 0},
 			"noNewPrivileges": at(t, security, "allowPrivilegeEscalation") == false,
 			"capabilities":    map[string]any{"bounding": capabilities, "effective": capabilities, "permitted": capabilities},
 		},
 	}
+	n.bring(spec)
+	return spec
+}
+
+// environment is what a container's variables are on this node.
+func environment(t *testing.T, container any) []string {
+	t.Helper()
+	fields := map[string]string{"spec.nodeName": "node-1", "status.hostIP": "192.0.2.1"}
+	var all []string
+	variables, _ := at(t, container, "env").([]any)
+	for _, variable := range variables {
+		value, plain := at(t, variable, "value").(string)
+		if !plain {
+			value = fields[at(t, variable, "valueFrom", "fieldRef", "fieldPath").(string)]
+		}
+		all = append(all, at(t, variable, "name").(string)+"="+value)
+	}
+	return all
+}
+
+// bring adds what the node brings beside the pod's own. NVIDIA's container runtime
+// mounts the driver's library under its full name, in the folder of Debian's where
+// the container has an /etc/debian_version (libnvidia-container, nvc_container.c),
+// and runs the node's ldconfig in the container's root before the container has it
+// as its own (nvidia-container-toolkit, internal/ldconfig): that makes the link
+// libnvidia-ml.so.1.
+func (n node) bring(spec map[string]any) {
+	mounts := spec["mounts"].([]map[string]any)
+	if n.shared != "" {
+		mounts = append(mounts, mountOf(n.shared, n.shared, "bind", "rbind", "rprivate"))
+	}
+	if n.driver != "" {
+		mounts = append(mounts, mountOf(n.driver, "/usr/lib/x86_64-linux-gnu/"+filepath.Base(n.driver), "bind", "bind", "ro", "nosuid", "nodev"))
+		spec["hooks"] = map[string]any{"createContainer": []map[string]any{{
+			"path": "/sbin/ldconfig", "args": []string{"ldconfig", "-r", n.root, "-f", "/etc/ld.so.conf", "-C", "/etc/ld.so.cache"},
+		}}}
+	}
+	spec["mounts"] = mounts
 }
 
 // capabilitiesOf are all of them for a privileged container, else those it adds:
@@ -118,6 +156,8 @@ func (n node) volumes(t *testing.T, pod, container any) []map[string]any {
 		case "tmp":
 			require.Contains(t, volume, "emptyDir")
 			sources[name] = t.TempDir()
+		case "usr":
+			sources[name] = n.usr
 		default:
 			sources[name] = at(t, volume, "hostPath", "path").(string)
 		}

@@ -37,12 +37,12 @@ type image struct {
 }
 
 // readImage follows an image layout from its index to the layers of amd64.
-func readImage(t *testing.T) image {
+func readImage(t *testing.T, name string) image {
 	t.Helper()
-	file, err := os.Open(tool(t, "bin/image/tracecore.tar"))
+	file, err := os.Open(tool(t, "bin/image/"+name))
 	require.NoError(t, err)
 	defer file.Close()
-	blobs := unpacked(t, file)
+	blobs := unpacked(t, file, nil)
 	type descriptor struct{ Digest string }
 	var manifest struct {
 		Manifests, Layers []descriptor
@@ -67,8 +67,8 @@ func readImage(t *testing.T) image {
 	return i
 }
 
-// unpacked are the regular files of a tar.
-func unpacked(t *testing.T, from io.Reader) map[string][]byte {
+// unpacked are the regular files of a tar; its links go to links.
+func unpacked(t *testing.T, from io.Reader, links map[string]string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
 	for reader := tar.NewReader(from); ; {
@@ -77,24 +77,45 @@ func unpacked(t *testing.T, from io.Reader) map[string][]byte {
 			return files
 		}
 		require.NoError(t, err)
-		if header.Typeflag == tar.TypeReg {
+		switch header.Typeflag {
+		case tar.TypeReg:
 			files[header.Name], err = io.ReadAll(reader)
 			require.NoError(t, err)
+		case tar.TypeSymlink:
+			links[header.Name] = header.Linkname
 		}
 	}
 }
 
-func (i image) files(t *testing.T) map[string][]byte {
+func (i image) files(t *testing.T) (all map[string][]byte, links map[string]string) {
 	t.Helper()
-	all := map[string][]byte{}
+	all, links = map[string][]byte{}, map[string]string{}
 	for _, layer := range i.layers {
 		plain, err := gzip.NewReader(bytes.NewReader(layer))
 		require.NoError(t, err)
-		for name, data := range unpacked(t, plain) {
+		for name, data := range unpacked(t, plain, links) {
 			all[name] = data
 		}
 	}
-	return all
+	return all, links
+}
+
+// root is a container's root file system, unpacked from the image.
+func (i image) root(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	files, links := i.files(t)
+	for name, data := range files {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, data, 0o755))
+	}
+	for name, to := range links {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.Symlink(to, path))
+	}
+	return root
 }
 
 // TestTheImageHoldsWhatMakeBuildMade: two links of one source, for the image and
@@ -104,8 +125,8 @@ func TestTheImageHoldsWhatMakeBuildMade(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("make chart makes the image of amd64")
 	}
-	i := readImage(t)
-	files := i.files(t)
+	i := readImage(t, "tracecore.tar")
+	files, _ := i.files(t)
 	built, err := os.ReadFile(tool(t, "bin/tracecore"))
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(built, files["usr/bin/tracecore"]), "bin/tracecore and the image's differ: run `make build image`")
@@ -119,16 +140,9 @@ func TestTheImageHoldsWhatMakeBuildMade(t *testing.T) {
 // and of `helm test` with runc, from the image, and waits for the drill's verdict
 // in the agent's log.
 func TestTheImageRunsAsTheChartRunsIt(t *testing.T) {
-	if os.Getuid() != 0 || runtime.GOARCH != "amd64" {
-		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run the image: run as root on amd64")
-		t.Skip("needs root, for runc and the probes")
-	}
-	i, root := readImage(t), t.TempDir()
-	for name, data := range i.files(t) {
-		path := filepath.Join(root, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, data, 0o755))
-	}
+	requireContainers(t)
+	i := readImage(t, "tracecore.tar")
+	root := i.root(t)
 	for name, settings := range map[string]string{"privileged": "security.privileged=true", "named capabilities": "security.privileged=false"} {
 		t.Run(name, func(t *testing.T) {
 			rendered := render(t, "--set", settings)
@@ -143,8 +157,16 @@ func TestTheImageRunsAsTheChartRunsIt(t *testing.T) {
 			test := at(t, objects(t, rendered)["Pod/test"], "spec")
 			drill := n.run(t, test, at(t, test, "containers", 0))
 			require.Zero(t, drill.wait(t), drill.text)
-			require.True(t, assertEventually(func() bool { return strings.Contains(agent.text.String(), "GPU ffff:ff:1f.0") }), "no verdict: %s", agent.text)
+			agent.says(t, "GPU ffff:ff:1f.0")
 		})
+	}
+}
+
+func requireContainers(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 || runtime.GOARCH != "amd64" {
+		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run the image: run as root on amd64")
+		t.Skip("needs root, for runc and the probes")
 	}
 }
 
@@ -152,6 +174,10 @@ func TestTheImageRunsAsTheChartRunsIt(t *testing.T) {
 type node struct {
 	image               image
 	root, config, state string
+
+	usr    string // the node's /usr, where it is not this machine's
+	driver string // a library that NVIDIA's container runtime brings
+	shared string // a folder that test and container share, under the same path
 }
 
 // running is one container.
@@ -199,11 +225,29 @@ func (r *running) wait(t *testing.T) int {
 // healthy asks the container's health endpoint, in its own network.
 func (r *running) healthy(t *testing.T) {
 	t.Helper()
+	r.answers(t, "http://127.0.0.1:13133/", "")
+}
+
+// answers waits for an answer of the container that has a text in it.
+func (r *running) answers(t *testing.T, url, want string) {
+	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, _, address string) (net.Conn, error) { return r.dial(address) }}}
+	var got []byte
 	require.True(t, assertEventually(func() bool {
-		response, err := client.Get("http://127.0.0.1:13133/")
-		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
-	}), "not healthy: %s", r.text)
+		response, err := client.Get(url)
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		got, err = io.ReadAll(response.Body)
+		return err == nil && response.StatusCode == http.StatusOK && strings.Contains(string(got), want)
+	}), "%s has no %q: %s: %s", url, want, got, r.text)
+}
+
+// says waits for a text in the container's output.
+func (r *running) says(t *testing.T, want string) {
+	t.Helper()
+	require.True(t, assertEventually(func() bool { return strings.Contains(r.text.String(), want) }), "no %q: %s", want, r.text)
 }
 
 func (r *running) dial(address string) (net.Conn, error) {

@@ -95,7 +95,7 @@ labels:
 
 {{/* what both containers of the agent share: the privileges of the probes, the host's paths */}}
 {{- define "tracecore.container" -}}
-image: {{ include "tracecore.image" . | quote }}
+image: {{ include "tracecore.agentImage" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
   {{- if .Values.security.privileged }}
@@ -122,6 +122,9 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: spec.nodeName
+  {{- with include "tracecore.gpuEnv" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- with include "tracecore.kafkaEnv" . }}
   {{- . | nindent 2 }}
   {{- end }}
