@@ -3,7 +3,6 @@ package charts_test
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,12 +20,15 @@ import (
 // patience bounds every wait; only a test that fails comes to its end.
 const patience = 60 * time.Second
 
+// ports counts those that were given to a test of this process.
+var ports atomic.Int32
+
 // freePort is below those that the kernel gives to clients (ip_local_port_range),
-// so that nobody takes it before it is used.
+// so that nobody takes it before it is used, and is given once.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(10000)
+	for range 1000 {
+		port := 20000 + (os.Getpid()*101+int(ports.Add(1)))%10000
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
 			require.NoError(t, listener.Close())
