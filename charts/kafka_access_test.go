@@ -104,7 +104,9 @@ func TestKafkaThatAsksForCertificateAndPassword(t *testing.T) {
 	stranger.kill()
 	stranger.env = []string{"TRACECORE_KAFKA_USERNAME=stranger", "TRACECORE_KAFKA_PASSWORD=" + password}
 	stranger.start(t)
-	c.await(t, "what may not be written is counted", func() bool { return stranger.metric(t, "otelcol_exporter_send_failed_log_records") == float64(len(all)) })
+	c.await(t, "what may not be written is counted", func() bool {
+		return stranger.metric(t, "otelcol_exporter_send_failed_log_records") == float64(len(all))
+	})
 }
 
 // introduce gives a collector what the chart takes from the secrets.
