@@ -2,39 +2,36 @@
 # Runs every fuzz target of the module for a while: tools/fuzz.sh DURATION OTHERS.
 # DURATION is for those that read what comes from outside as it comes (kernel
 # text, rule files, dumps, events of probes: FuzzParse and FuzzDecode).
-# Prints results as go test -json does.
+# One target on each CPU at a time. Prints results as go test -json does.
 # When the time is up, go test sometimes reports its own deadline as the failure
 # (golang/go#75804): that, with no input written, is no finding and is tried once more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage='usage: tools/fuzz.sh DURATION OTHERS'
-duration=${1:?$usage} others=${2:?$usage}
+export DURATION=${1:?$usage} OTHERS=${2:?$usage}
 
 targets=$(grep -rHo --include='*_test.go' --exclude-dir=.cache '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|^(.*)/[^/]*:func (.*)$|\1 \2|' | sort -u)
 [ -n "$targets" ] || { echo "tools/fuzz.sh: no fuzz target found" >&2; exit 1; }
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+LOGS=$(mktemp -d)
+export LOGS
+trap 'rm -rf "$LOGS"' EXIT
 
-fuzz() { # PACKAGE TARGET DURATION
-	local try
+fuzz() { # PACKAGE TARGET
+	local log=$LOGS/$BASHPID time=$OTHERS status=0 try
+	case $2 in FuzzParse | FuzzDecode) time=$DURATION ;; esac
 	for try in 1 2; do
-		if go test -json -run '^$' -fuzz "^$2\$" -fuzztime "$3" -fuzzminimizetime 10x "$1" >"$log"; then
-			cat "$log"
-			return 0
-		fi
+		echo "fuzz $1 $2 for $time" >&2
+		go test -json -run '^$' -fuzz "^$2\$" -fuzztime "$time" -fuzzminimizetime 10x -parallel 1 "$1" >"$log" && break
 		if [ "$try" = 2 ] || grep -q 'Failing input' "$log" || ! grep -q 'context deadline exceeded' "$log"; then
-			cat "$log"
-			return 1
+			status=1
+			break
 		fi
-		echo "fuzz $1 $2: stopped by its own deadline without a finding; once more" >&2
+		echo "fuzz $1 $2: stopped by its own deadline without a finding" >&2
 	done
+	flock "$LOGS" cat "$log"
+	return $status
 }
+export -f fuzz
 
-status=0
-while read -r package name; do
-	case $name in FuzzParse | FuzzDecode) time=$duration ;; *) time=$others ;; esac
-	echo "fuzz $package $name for $time" >&2
-	fuzz "$package" "$name" "$time" || status=1
-done <<<"$targets"
-exit $status
+xargs -P "$(nproc)" -L 1 bash -c 'set -euo pipefail; fuzz "$@"' fuzz <<<"$targets"
