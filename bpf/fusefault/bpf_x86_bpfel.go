@@ -37,6 +37,7 @@ type bpfMount struct {
 	Connection    uint64
 	Daemon        uint32
 	Pad           uint32
+	Answered      uint64
 	Aborted       uint64
 	RequestsSumNs uint64
 	Requests      [28]uint64
@@ -49,6 +50,8 @@ type bpfRequest struct {
 	_          structs.HostLayout
 	StartNs    uint64
 	EndedNs    uint64
+	TimedNs    uint64
+	Answered   uint64
 	NodeId     uint64
 	Connection uint64
 	Device     uint32
@@ -56,7 +59,7 @@ type bpfRequest struct {
 	Tid        uint32
 	Pid        uint32
 	Background uint32
-	Pad        uint32
+	Weight     uint32
 }
 
 type bpfThread struct {
@@ -93,12 +96,14 @@ const (
 	bpfProgRequestQueueFentry    = "request_queue_fentry"
 	bpfProgRequestQueueKprobe    = "request_queue_kprobe"
 	bpfProgRequestSendTracepoint = "request_send_tracepoint"
+	bpfProgSetClock              = "set_clock"
 	bpfProgThreads               = "threads"
 	bpfVarChannelConnectionAt    = "channel_connection_at"
 	bpfVarConnectionDeviceAt     = "connection_device_at"
 	bpfVarDeviceConnectionAt     = "device_connection_at"
 	bpfVarDeviceRdev             = "device_rdev"
 	bpfVarHolderType             = "holder_type"
+	bpfVarJiffiesZeroNs          = "jiffies_zero_ns"
 	bpfVarMountConnectionAt      = "mount_connection_at"
 	bpfVarMountSuperAt           = "mount_super_at"
 	bpfVarRequestChannelAt       = "request_channel_at"
@@ -108,6 +113,7 @@ const (
 	bpfVarRequestMountAt         = "request_mount_at"
 	bpfVarRequestMountOrAt       = "request_mount_or_at"
 	bpfVarThreadType             = "thread_type"
+	bpfVarTickNs                 = "tick_ns"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -164,6 +170,7 @@ type bpfProgramSpecs struct {
 	RequestQueueFentry    *ebpf.ProgramSpec `ebpf:"request_queue_fentry"`
 	RequestQueueKprobe    *ebpf.ProgramSpec `ebpf:"request_queue_kprobe"`
 	RequestSendTracepoint *ebpf.ProgramSpec `ebpf:"request_send_tracepoint"`
+	SetClock              *ebpf.ProgramSpec `ebpf:"set_clock"`
 	Threads               *ebpf.ProgramSpec `ebpf:"threads"`
 }
 
@@ -187,6 +194,7 @@ type bpfVariableSpecs struct {
 	DeviceConnectionAt  *ebpf.VariableSpec `ebpf:"device_connection_at"`
 	DeviceRdev          *ebpf.VariableSpec `ebpf:"device_rdev"`
 	HolderType          *ebpf.VariableSpec `ebpf:"holder_type"`
+	JiffiesZeroNs       *ebpf.VariableSpec `ebpf:"jiffies_zero_ns"`
 	MountConnectionAt   *ebpf.VariableSpec `ebpf:"mount_connection_at"`
 	MountSuperAt        *ebpf.VariableSpec `ebpf:"mount_super_at"`
 	RequestChannelAt    *ebpf.VariableSpec `ebpf:"request_channel_at"`
@@ -196,6 +204,7 @@ type bpfVariableSpecs struct {
 	RequestMountAt      *ebpf.VariableSpec `ebpf:"request_mount_at"`
 	RequestMountOrAt    *ebpf.VariableSpec `ebpf:"request_mount_or_at"`
 	ThreadType          *ebpf.VariableSpec `ebpf:"thread_type"`
+	TickNs              *ebpf.VariableSpec `ebpf:"tick_ns"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -244,6 +253,7 @@ type bpfVariables struct {
 	DeviceConnectionAt  *ebpf.Variable `ebpf:"device_connection_at"`
 	DeviceRdev          *ebpf.Variable `ebpf:"device_rdev"`
 	HolderType          *ebpf.Variable `ebpf:"holder_type"`
+	JiffiesZeroNs       *ebpf.Variable `ebpf:"jiffies_zero_ns"`
 	MountConnectionAt   *ebpf.Variable `ebpf:"mount_connection_at"`
 	MountSuperAt        *ebpf.Variable `ebpf:"mount_super_at"`
 	RequestChannelAt    *ebpf.Variable `ebpf:"request_channel_at"`
@@ -253,6 +263,7 @@ type bpfVariables struct {
 	RequestMountAt      *ebpf.Variable `ebpf:"request_mount_at"`
 	RequestMountOrAt    *ebpf.Variable `ebpf:"request_mount_or_at"`
 	ThreadType          *ebpf.Variable `ebpf:"thread_type"`
+	TickNs              *ebpf.Variable `ebpf:"tick_ns"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
@@ -271,6 +282,7 @@ type bpfPrograms struct {
 	RequestQueueFentry    *ebpf.Program `ebpf:"request_queue_fentry"`
 	RequestQueueKprobe    *ebpf.Program `ebpf:"request_queue_kprobe"`
 	RequestSendTracepoint *ebpf.Program `ebpf:"request_send_tracepoint"`
+	SetClock              *ebpf.Program `ebpf:"set_clock"`
 	Threads               *ebpf.Program `ebpf:"threads"`
 }
 
@@ -288,6 +300,7 @@ func (p *bpfPrograms) Close() error {
 		p.RequestQueueFentry,
 		p.RequestQueueKprobe,
 		p.RequestSendTracepoint,
+		p.SetClock,
 		p.Threads,
 	)
 }

@@ -53,8 +53,12 @@ type Mount struct {
 	DaemonPID  uint32
 	DaemonComm string
 
-	Requests Histogram // completed requests, from sending to answer
+	// Requests has completed requests, from sending to answer: one of sixteen that take
+	// less than 65 ms, which counts for sixteen, and each that takes longer.
+	Requests Histogram
 	Faults   Histogram // completed major page faults
+
+	Answered uint64 // completed requests, each counted
 
 	InFlight int // requests of any age, and faults at least Options.MinAge old
 

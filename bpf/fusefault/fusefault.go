@@ -50,6 +50,7 @@ type Probe struct {
 	snapshots uint64
 	buffers   buffers
 	sightings sightings
+	answered  map[Device]uint64 // by requests whose entries were forgotten
 	search    search
 }
 
@@ -111,7 +112,7 @@ func (p *Probe) attach() (probe.Report, error) {
 	if lacks := errors.Join(h.lacks, err); lacks != nil {
 		last.Hint = lacks.Error()
 	}
-	p.hooks, p.code = h, code
+	p.hooks, p.code, p.answered = h, code, map[Device]uint64{}
 	return p.reportCopy(), nil
 }
 

@@ -43,6 +43,7 @@ type picture struct {
 	unused   []request // ended, to be taken out of the map
 	faults   []fault
 	threads  map[uint32]thread
+	answered map[Device]uint64 // what entries of requests count, and counted
 }
 
 // verdicts is what the picture shows.
@@ -99,6 +100,11 @@ func (p *picture) judgeFaults(v *verdicts) {
 	}
 }
 
+// coarse is how much earlier than it was a request may seem to have begun: jiffies stand
+// still while the CPU that counts them keeps interrupts off, or waits, in a virtual
+// machine, for a real one.
+const coarse = uint64(time.Second)
+
 // threadOf returns the thread that began something then: not a later one of the
 // same number, and not a dead one.
 func (p *picture) threadOf(tid uint32, began uint64) (thread, bool) {
@@ -130,7 +136,7 @@ func (p *picture) judgeRequests(v *verdicts) {
 		if !p.old(r.StartNs) {
 			continue
 		}
-		t, alive := p.threadOf(r.Tid, r.StartNs)
+		t, alive := p.threadOf(r.Tid, r.StartNs+coarse)
 		background := r.Background != 0
 		// A thread waits for one request at a time: with a newer one, or dead, it
 		// waits for this one no more. A fatal signal takes a request out of the

@@ -74,7 +74,7 @@ func (p *Probe) fillMounts(pic *picture, mounts map[Device]bpfMount, waits []wai
 		out = append(out, Mount{
 			Device: d, DaemonPID: daemon, DaemonComm: comm, InFlight: inFlight[d],
 			Requests: Histogram{m.Requests, m.RequestsSumNs}, Faults: Histogram{m.Faults, m.FaultsSumNs},
-			Aborted: m.Aborted,
+			Answered: m.Answered + pic.answered[d], Aborted: m.Aborted,
 		})
 	}
 	slices.SortFunc(out, func(a, b Mount) int { return int(a.Device.number()) - int(b.Device.number()) })

@@ -79,6 +79,7 @@ type hooks struct {
 	links   []link.Link
 	running []*ebpf.Program // what the links run
 	lasts   *ebpf.Program   // asked whether a request is in flight
+	clock   *ebpf.Program   // compares jiffies with the boot clock
 	threads *link.Iter
 	holders *link.Iter // nil where it could not be had: a daemon that never answered stays unknown
 	perf    []int      // one event for each CPU
@@ -99,7 +100,7 @@ func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
 			err = errors.Join(err, h.Close())
 		}
 	}()
-	names := []string{bpfProgThreads, bpfProgRequestLasts}
+	names := []string{bpfProgThreads, bpfProgRequestLasts, bpfProgSetClock}
 	for _, w := range wanted {
 		names = append(names, w.program)
 	}
@@ -111,8 +112,12 @@ func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
 	if h.threads, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgThreads]}); err != nil {
 		return nil, fmt.Errorf("attach the iterator over threads: %w", err)
 	}
-	h.lasts = main.Programs[bpfProgRequestLasts]
-	delete(main.Programs, bpfProgRequestLasts) // h closes it
+	h.lasts, h.clock = main.Programs[bpfProgRequestLasts], main.Programs[bpfProgSetClock]
+	delete(main.Programs, bpfProgRequestLasts) // h closes them
+	delete(main.Programs, bpfProgSetClock)
+	if err := h.setClock(); err != nil {
+		return nil, err
+	}
 	shared := map[string]*ebpf.Map{}
 	for _, name := range []string{bpfMapFaults, bpfMapMounts, bpfMapDropped, bpfMapRequests, bpfMapAsked} {
 		shared[name] = main.Maps[name]
@@ -156,12 +161,26 @@ func load(l layout, opts Options, programs []string, shared map[string]*ebpf.Map
 			return nil, err
 		}
 	}
+	var tick unix.Timespec // CLOCK_MONOTONIC_COARSE goes on with each jiffy: KTIME_LOW_RES
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return nil, fmt.Errorf("ask for the length of a jiffy: %w", err)
+	}
+	if err := spec.Variables[bpfVarTickNs].Set(uint64(tick.Nano())); err != nil {
+		return nil, err
+	}
 	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
 }
 
 // fuseDevice is /dev/fuse as the kernel numbers it: MISC_MAJOR (include/uapi/linux/
 // major.h), FUSE_MINOR (include/linux/miscdevice.h), kdev_t.h.
 const fuseDevice = 10<<20 | 229
+
+func (h *hooks) setClock() error {
+	if _, err := h.clock.Run(&ebpf.RunOptions{}); err != nil {
+		return fmt.Errorf("compare jiffies with the boot clock: %w", err)
+	}
+	return nil
+}
 
 func attach(w hook, program *ebpf.Program) (link.Link, error) {
 	if w.symbol != "" {
@@ -236,7 +255,7 @@ func (h *hooks) Close() error {
 	for _, l := range h.links {
 		errs = append(errs, l.Close())
 	}
-	for _, p := range append(h.running, h.lasts) {
+	for _, p := range append(h.running, h.lasts, h.clock) {
 		errs = append(errs, p.Close())
 	}
 	for _, fd := range h.perf {

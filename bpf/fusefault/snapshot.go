@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -89,20 +90,24 @@ func compare(a, b, idA, idB uint64) int {
 
 // look reads the maps and, when anything is old, what its threads do.
 func (p *Probe) look(minAge time.Duration) (*picture, error) {
-	b, maps := &p.buffers, &p.hooks.maps
-	var err error
-	if b.requestKeys, b.requests, err = readAll(maps.Requests, b.requestKeys, b.requests); err != nil {
+	b, tables := &p.buffers, &p.hooks.maps
+	err := p.hooks.setClock()
+	if err != nil {
+		return nil, err
+	}
+	if b.requestKeys, b.requests, err = readAll(tables.Requests, b.requestKeys, b.requests); err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
-	if b.faultKeys, b.faults, err = readAll(maps.Faults, b.faultKeys, b.faults); err != nil {
+	if b.faultKeys, b.faults, err = readAll(tables.Faults, b.faultKeys, b.faults); err != nil {
 		return nil, fmt.Errorf("read faults: %w", err)
 	}
 	now, err := bootNow()
 	if err != nil {
 		return nil, err
 	}
-	pic := &picture{now: now, minAge: uint64(minAge), code: p.code}
+	pic := &picture{now: now, minAge: uint64(minAge), code: p.code, answered: maps.Clone(p.answered)}
 	for i, key := range b.requestKeys {
+		pic.answered[device(b.requests[i].Device)] += b.requests[i].Answered
 		switch r := b.requests[i]; {
 		case r.EndedNs == 0:
 			pic.requests = append(pic.requests, request{key, r})
@@ -199,11 +204,13 @@ func run(iteration io.ReadCloser, err error) ([]byte, error) {
 func (p *Probe) forget(v verdicts, unused []request) error {
 	for _, r := range append(v.endedRequests, unused...) {
 		var now bpfRequest
-		if err := p.hooks.maps.Requests.Lookup(r.key, &now); err == nil && now == r.bpfRequest {
-			if err := p.hooks.maps.Requests.Delete(r.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-				return fmt.Errorf("forget a request: %w", err)
-			}
+		if err := p.hooks.maps.Requests.Lookup(r.key, &now); err != nil || now != r.bpfRequest {
+			continue
 		}
+		if err := p.hooks.maps.Requests.Delete(r.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget a request: %w", err)
+		}
+		p.answered[device(r.Device)] += r.Answered
 	}
 	for _, f := range v.endedFaults {
 		var now bpfFault

@@ -43,8 +43,7 @@ type daemon struct {
 // dropped, but for the newest of them. A mount that the scan before did not have
 // had answered nothing by then.
 func (m *mount) take(s *fusefault.Mount, before, now time.Time, keep time.Duration) {
-	answered := total(&s.Requests)
-	if answered < m.answered || m.counted.IsZero() { // new, or forgotten by the probe meanwhile
+	if s.Answered < m.answered || m.counted.IsZero() { // new, or forgotten by the probe meanwhile
 		m.samples, m.counted = nil, now
 		if !before.IsZero() {
 			m.samples, m.counted = []sample{{at: before}}, before
@@ -53,8 +52,8 @@ func (m *mount) take(s *fusefault.Mount, before, now time.Time, keep time.Durati
 	for len(m.samples) > 1 && now.Sub(m.samples[1].at) > keep {
 		m.samples = m.samples[1:]
 	}
-	m.samples = append(m.samples, sample{now, answered})
-	m.newest, m.answered = *s, answered
+	m.samples = append(m.samples, sample{now, s.Answered})
+	m.newest, m.answered = *s, s.Answered
 }
 
 // answeredSince counts the requests answered between the first scan after begin

@@ -155,9 +155,10 @@ func TestEndOfAKilledDaemonAndOfAForcedUnmount(t *testing.T) {
 func TestLatencyOfAMountIsMeasured(t *testing.T) {
 	all := startOnKernel(t)
 	m := mountAndVisit(t, hangfs.Options{Source: "JuiceFS:vol", Subtype: "juicefs"}, hangfs.Access{How: hangfs.Read, File: hangfs.Direct, Threads: 10})
+	require.NoError(t, m.Delay(70*time.Millisecond)) // from 65 ms on each is in the histogram
 	require.NoError(t, m.visitor.Go())
 	require.NoError(t, m.visitor.Wait(t.Context()))
-	for {
+	for range 60 {
 		var metrics pmetric.Metrics
 		select {
 		case metrics = <-all.metrics:
@@ -179,4 +180,5 @@ func TestLatencyOfAMountIsMeasured(t *testing.T) {
 			}
 		}
 	}
+	require.Fail(t, "ten requests never showed up")
 }

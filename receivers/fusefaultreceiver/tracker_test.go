@@ -37,7 +37,7 @@ func newScene() *scene {
 func (s *scene) snapshot() *fusefault.Snapshot {
 	return &fusefault.Snapshot{
 		Time: s.now, InFlight: s.inFlight,
-		Mounts: []fusefault.Mount{{Device: data, DaemonPID: daemonPID, DaemonComm: "worker", Requests: answers(s.answered), Aborted: s.aborted, InFlight: len(s.inFlight)}},
+		Mounts: []fusefault.Mount{{Device: data, DaemonPID: daemonPID, DaemonComm: "worker", Requests: answers(s.answered), Answered: s.answered, Aborted: s.aborted, InFlight: len(s.inFlight)}},
 	}
 }
 
