@@ -11,8 +11,8 @@ import (
 )
 
 // The lines of a report, of which the kernel may write the last one alone: the
-// others are limited in rate (mm/oom_kill.c, oom_kill_process). Linux 5.10, 6.1,
-// 6.12 and 6.18 have the same texts.
+// others are limited in rate (mm/oom_kill.c, oom_kill_process). Compared with the format
+// strings of Linux 6.1 and 6.12, a report of 6.18, and the last line of 5.10 and 7.2.
 //
 //	python invoked oom-killer: gfp_mask=…           dump_header
 //	memory: usage 8kB, limit 8kB, failcnt 3          mem_cgroup_print_oom_meminfo
