@@ -255,7 +255,7 @@ kafka:
 {{- define "tracecore.fromKafka" -}}
 kafka:
   {{- include "tracecore.kafkaClient" . | nindent 2 }}
-  group_id: {{ .Values.kafka.topicPrefix }}
+  group_id: {{ .Values.kafka.topicPrefix | quote }}
   # What agents wrote before the first replica came counts, too.
   initial_offset: earliest
   logs:
@@ -267,7 +267,8 @@ kafka:
     after: true
     on_error: false
     on_permanent_error: true
-  # This receiver has no intervals of its own, and skips what is refused without them.
+  # Without this a partition of which one message is refused stands still; there are no
+  # intervals of its own.
   error_backoff:
     enabled: true
     initial_interval: 1s
