@@ -29,8 +29,11 @@ func (n node) spec(t *testing.T, pod, container any) map[string]any {
 		linux["readonlyPaths"] = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 	}
 	args := append([]string{}, n.image.config.Config.Entrypoint...)
-	for _, arg := range at(t, container, "args").([]any) {
-		args = append(args, arg.(string))
+	if command, own := at(t, container, "command").([]any); own {
+		args = texts(command)
+	}
+	if more, has := at(t, container, "args").([]any); has {
+		args = append(args, texts(more)...)
 	}
 	capabilities := capabilitiesOf(t, security)
 	spec := map[string]any{
@@ -46,6 +49,14 @@ func (n node) spec(t *testing.T, pod, container any) map[string]any {
 	}
 	n.bring(spec)
 	return spec
+}
+
+func texts(list []any) []string {
+	var all []string
+	for _, word := range list {
+		all = append(all, word.(string))
+	}
+	return all
 }
 
 // environment is what a container's variables are on this node.
@@ -92,8 +103,8 @@ func capabilitiesOf(t *testing.T, security any) []string {
 	if at(t, security, "privileged") != true {
 		require.Equal(t, []any{"ALL"}, at(t, security, "capabilities", "drop"))
 		wanted = nil
-		for _, name := range at(t, security, "capabilities", "add").([]any) {
-			wanted = append(wanted, name.(string))
+		if added, some := at(t, security, "capabilities", "add").([]any); some {
+			wanted = texts(added)
 		}
 	}
 	mine := ownCapabilities(t)
@@ -156,8 +167,8 @@ func (n node) volumes(t *testing.T, pod, container any) []map[string]any {
 		case "tmp":
 			require.Contains(t, volume, "emptyDir")
 			sources[name] = t.TempDir()
-		case "usr":
-			sources[name] = n.usr
+		case "usr", "libdcgm":
+			sources[name] = n.folders[name.(string)]
 		default:
 			sources[name] = at(t, volume, "hostPath", "path").(string)
 		}

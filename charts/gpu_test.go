@@ -33,7 +33,7 @@ func gpuNode(t *testing.T, i image, root string, settings ...string) (node, any)
 	usr := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(usr, multiarch), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(usr, multiarch, "libc.so.6"), []byte("another node's glibc"), 0o755))
-	return node{image: i, root: root, config: collectorConfigs(t, rendered)["agent"], state: t.TempDir(), usr: usr}, pod(t, rendered)
+	return node{image: i, root: root, config: collectorConfigs(t, rendered)["agent"], state: t.TempDir(), folders: map[string]string{"usr": usr}}, pod(t, rendered)
 }
 
 // scripted shares a script with a container: its folder, and the variable that
@@ -42,6 +42,21 @@ func (n *node) scripted(t *testing.T, spec any, variable string) {
 	t.Helper()
 	setVariable(t, spec, variable)
 	n.shared = filepath.Dir(os.Getenv(variable))
+}
+
+// shellRoot is a container's root with a shell and cp.
+func shellRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	require.NoError(t, os.Chmod(root, 0o755))
+	shell, err := os.ReadFile("/bin/busybox")
+	require.NoError(t, err, "run `make deps`")
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "usr/bin"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "usr", multiarch), 0o755))
+	for _, name := range []string{"sh", "cp"} {
+		require.NoError(t, os.WriteFile(filepath.Join(root, "usr/bin", name), shell, 0o755))
+	}
+	return root
 }
 
 // setVariable gives the agent a variable of this process.
@@ -86,16 +101,35 @@ func TestTheImageReadsGPUs(t *testing.T) {
 	t.Run("the node's own driver", func(t *testing.T) {
 		gpus.Script()
 		n, spec := gpuNode(t, i, root, "gpu.nvml.enabled=true")
-		gpus.Build(filepath.Join(n.usr, multiarch, "libnvidia-ml.so.1"))
+		gpus.Build(filepath.Join(n.folders["usr"], multiarch, "libnvidia-ml.so.1"))
 		n.scripted(t, spec, "TRACECORE_NVML_SCRIPT")
 		agent := n.run(t, spec, at(t, spec, "containers", 0))
 		agent.says(t, "Name: hw.gpu.utilization")
 	})
+	engine := dcgmtest.New(t)
+	t.Run("a host engine, its library in an image", func(t *testing.T) {
+		t.Setenv("TRACECORE_DCGM_ADDRESS", "engine.test:5555")
+		n, spec := gpuNode(t, i, root, "gpu.dcgm.enabled=true", "gpu.dcgm.address=engine.test:5555", "gpu.dcgm.libraryImage=dcgm.test/dcgm:4")
+		n.folders["libdcgm"] = t.TempDir()
+		require.NoError(t, os.Chmod(n.folders["libdcgm"], 0o777)) // as a kubelet makes an emptyDir
+		theirs := n
+		theirs.root = shellRoot(t)
+		copying := theirs.run(t, spec, at(t, spec, "initContainers", 0))
+		require.Zero(t, copying.wait(t), copying.text)
+		require.Contains(t, copying.text.String(), "no libdcgm.so.4 in this image")
+
+		engine.Build(filepath.Join(theirs.root, "usr", multiarch, "libdcgm.so.4"))
+		copying = theirs.run(t, spec, at(t, spec, "initContainers", 0))
+		require.Zero(t, copying.wait(t), copying.text)
+		n.scripted(t, spec, "TRACECORE_DCGM_SCRIPT")
+		setVariable(t, spec, "TRACECORE_DCGM_ADDRESS")
+		agent := n.run(t, spec, at(t, spec, "containers", 0))
+		agent.says(t, "Name: hw.gpu.sm.occupancy")
+	})
 	t.Run("a host engine", func(t *testing.T) {
-		engine := dcgmtest.New(t)
 		t.Setenv("TRACECORE_DCGM_ADDRESS", "192.0.2.1:5555")
 		n, spec := gpuNode(t, i, root, "gpu.dcgm.enabled=true")
-		engine.Build(filepath.Join(n.usr, multiarch, "libdcgm.so.4"))
+		engine.Build(filepath.Join(n.folders["usr"], multiarch, "libdcgm.so.4"))
 		n.scripted(t, spec, "TRACECORE_DCGM_SCRIPT")
 		setVariable(t, spec, "TRACECORE_DCGM_ADDRESS")
 		agent := n.run(t, spec, at(t, spec, "containers", 0))

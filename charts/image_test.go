@@ -175,9 +175,9 @@ type node struct {
 	image               image
 	root, config, state string
 
-	usr    string // the node's /usr, where it is not this machine's
-	driver string // a library that NVIDIA's container runtime brings
-	shared string // a folder that test and container share, under the same path
+	folders map[string]string // what volumes of the pod are here: usr, libdcgm
+	driver  string            // a library that NVIDIA's container runtime brings
+	shared  string            // a folder that test and container share, under the same path
 }
 
 // running is one container.

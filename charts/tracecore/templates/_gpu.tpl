@@ -23,6 +23,57 @@ dcgm:
 {{- include "tracecore.image" . }}{{ if include "tracecore.gpu" . }}-gpu{{ end -}}
 {{- end -}}
 
+{{/* copies DCGM's library out of an image, where the nodes have none; without it the
+     agent runs all the same and says so */}}
+{{- define "tracecore.dcgmLibrary" -}}
+{{- if and .Values.gpu.dcgm.enabled .Values.gpu.dcgm.libraryImage -}}
+- name: libdcgm
+  image: {{ .Values.gpu.dcgm.libraryImage | quote }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [sh, -c, "cp -L /usr/lib/*-linux-gnu/libdcgm*.so.4 /usr/lib64/libdcgm*.so.4 /libdcgm/ 2>/dev/null; test -e /libdcgm/libdcgm.so.4 || echo no libdcgm.so.4 in this image"]
+  securityContext:
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    runAsUser: 65532
+    capabilities:
+      drop: [ALL]
+  resources:
+    {{- toYaml .Values.resources | nindent 4 }}
+  volumeMounts:
+    - name: libdcgm
+      mountPath: /libdcgm
+{{- end -}}
+{{- end -}}
+
+{{- define "tracecore.gpuMounts" -}}
+{{- if include "tracecore.gpu" . -}}
+# NVIDIA's libraries, where no container runtime brings them. The image looks for
+# them here after its own folders.
+- name: usr
+  mountPath: /host/usr
+  readOnly: true
+{{- end }}
+{{- if include "tracecore.dcgmLibrary" . }}
+- name: libdcgm
+  mountPath: /usr/local/nvidia/lib64
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "tracecore.gpuVolumes" -}}
+{{- if include "tracecore.gpu" . -}}
+- name: usr
+  hostPath:
+    path: /usr
+    type: Directory
+{{- end }}
+{{- if include "tracecore.dcgmLibrary" . }}
+- name: libdcgm
+  emptyDir:
+    sizeLimit: 256Mi
+{{- end }}
+{{- end -}}
+
 {{/* what NVIDIA's container runtime looks at, and where the node's DCGM is */}}
 {{- define "tracecore.gpuEnv" -}}
 {{- if include "tracecore.gpu" . -}}
