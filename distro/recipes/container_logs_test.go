@@ -126,6 +126,8 @@ func TestContainerLogsLeadToDataloaderHang(t *testing.T) {
 			require.Contains(t, v.Headline, tt.headline)
 			require.Equal(t, tt.worker, v.Culprit["worker_pid"])
 			require.Equal(t, podUID(rank), v.Culprit["pod"])
+			require.Equal(t, "default", v.Culprit["namespace"])
+			require.Equal(t, fmt.Sprint("train-", rank), v.Culprit["pod_name"])
 			require.Equal(t, host, v.Culprit["host"])
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -119,6 +120,14 @@ func (p *proc) merge(o *proc) {
 	}
 }
 
+// pod is all that is known of the pod of p; nobody has seen a nil p.
+func (p *proc) pod() string {
+	if p == nil {
+		return ""
+	}
+	return strings.Join([]string{p.Pod, p.Namespace, p.PodName, p.Workload}, " ")
+}
+
 // active reports whether s lasts, as far as its job is heard of.
 func (j *job) active(s *stall) bool { return s.Ended == 0 && s.Last >= j.Last-fading }
 
@@ -191,7 +200,7 @@ func (j *job) tell(g *graph, c *conclusion, now int64) []rule.Finding {
 	f := c.finding(g)
 	f.Time = max(f.Time, j.After+1)
 	f.Last = max(j.Last, f.Time)
-	text := c.text()
+	text := c.text() + " " + j.Procs[c.Culprit].pod()
 	if j.Told != nil && j.Told.Text == text && j.Told.Time == f.Time && now < j.Told.At+refresh {
 		if f.Last > j.Told.Last {
 			j.Wake = earliest(j.Wake, j.Told.At+refresh)

@@ -176,10 +176,23 @@ func TestTheFindingHasTheHostOfItsCulprit(t *testing.T) {
 	for _, resource := range logs.ResourceLogs().All() {
 		rank, _ := resource.ScopeLogs().At(0).LogRecords().At(0).Attributes().Get("nccl.fr.rank")
 		resource.Resource().Attributes().PutStr("host.name", "node-"+rank.AsString())
+		for key, value := range podOf(rank.AsString()) {
+			resource.ScopeLogs().At(0).LogRecords().At(0).Attributes().PutStr(key, value)
+		}
 	}
 	r.send(t, logs)
 	r.pass(5 * time.Second)
 	require.Equal(t, []string{"node-2"}, r.next.resource)
+	for key, value := range podOf("2") {
+		require.Equal(t, value, textOf(r.next.findings[0].Attributes(), key), key)
+	}
+}
+
+// podOf is what a record says of the pod of a rank.
+func podOf(rank string) map[string]string {
+	return map[string]string{
+		"k8s.pod.uid": "uid-" + rank, "k8s.namespace.name": "training", "k8s.pod.name": "llama-worker-" + rank, "k8s.workload": "statefulset/llama-worker",
+	}
 }
 
 func TestDumpsAreStampedWithTheSizeOfTheirJob(t *testing.T) {
