@@ -14,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf/ringbuf"
 
+	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
@@ -57,15 +58,20 @@ type Probe struct {
 
 // Open loads the probe and has it fire on a function of this program. It is
 // attached to nothing until Watch.
-func Open(opts Options) (*Probe, error) {
+func Open(opts Options) (*Probe, error) { return openConfined(opts, standin.Confined) }
+
+// openConfined lets a test say what becomes of a process under a seccomp filter.
+func openConfined(opts Options, confined func(size uint64) (survived bool, err error)) (*Probe, error) {
 	try := func() (*hooks, bool, error) {
-		h, err := openHooks(opts.RingBytes)
+		closed, err := selfTest(confined)
 		if err != nil {
 			return nil, false, err
 		}
-		if err := h.fire(); err != nil {
-			return nil, false, errors.Join(err, h.close())
+		h, err := openHooks(opts.RingBytes)
+		if err != nil {
+			return nil, false, errors.Join(err, <-closed)
 		}
+		h.selfTest = closed
 		return h, true, nil
 	}
 	hooks, report, err := ladder.Climb(Name, opts.Rung, []ladder.Rung[*hooks]{{ID: RungUprobe, Try: try}})

@@ -158,6 +158,19 @@ func TestConfinedChildLivesWithoutAProbe(t *testing.T) {
 	}
 }
 
+// TestNoProbeWhereNobodyKnowsWhatItDoesToContainers: a self-test that could not be
+// made is no pass, but where there are no seccomp filters at all.
+func TestNoProbeWhereNobodyKnowsWhatItDoesToContainers(t *testing.T) {
+	privtest.Require(t)
+	_, err := openConfined(Options{}, func(uint64) (bool, error) { return false, unix.EAGAIN })
+	var none *ladder.NoRung
+	require.ErrorAs(t, err, &none)
+	require.ErrorContains(t, err, "find out whether processes under a seccomp filter live on")
+	p, err := openConfined(Options{}, func(uint64) (bool, error) { return false, standin.ErrNoFilters })
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+}
+
 func TestRefusedBreakpointsNameTheCapability(t *testing.T) {
 	attempt := ladder.Classify(RungUprobe, privilege(fmt.Errorf("attach: %w", unix.EACCES)))
 	require.Equal(t, probe.Denied, attempt.Outcome)

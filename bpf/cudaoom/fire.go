@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/cilium/ebpf/link"
+
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
@@ -22,31 +24,54 @@ const fireTimeout = 5 * time.Second
 // outOfMemory is CUDA_ERROR_OUT_OF_MEMORY, cuda.h.
 const outOfMemory = 2
 
-// fire has this program call a function of its own that looks like cuMemAlloc_v2
-// and refuses, and waits for the event. Then it lets a child do the same under a
-// seccomp filter, as jobs in containers are, and takes the rung only when the
-// child lives on: where the probe ends processes, no probe is better.
-func (h *hooks) fire() (err error) {
-	const name = "cuMemAlloc_v2"
+// selfTest loads the programs for themselves and fires them, so that nothing of it
+// reaches a reader. It does not wait until they are detached, for which the kernel
+// takes its time: what became of that comes from the channel.
+func selfTest(confined func(size uint64) (survived bool, err error)) (closed <-chan error, err error) {
+	h, err := openHooks(0)
+	if err != nil {
+		return nil, err
+	}
+	closing := make(chan error, 1)
+	links, err := h.attachToSelf()
+	if err == nil {
+		err = h.fire(confined)
+	}
+	go func() { closing <- errors.Join(detach(links), h.close()) }()
+	if err != nil {
+		return nil, errors.Join(err, <-closing)
+	}
+	return closing, nil
+}
+
+// tested is the name of the function that the self-test stands in for.
+const tested = "cuMemAlloc_v2"
+
+// attachToSelf attaches to a function of this program that looks like the driver's.
+func (h *hooks) attachToSelf() ([]link.Link, error) {
 	offset, err := fileOffset(standin.Entry())
 	if err != nil {
-		return fmt.Errorf("find the self-test in this program: %w", err)
+		return nil, fmt.Errorf("find the self-test in this program: %w", err)
 	}
-	links, err := h.attach("/proc/self/exe", map[string]uint64{name: offset})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, detach(links)) }()
+	return h.attach("/proc/self/exe", map[string]uint64{tested: offset})
+}
 
+// fire has this program call that function, which refuses, and waits for the event.
+// Then a child does the same under a seccomp filter, as jobs in containers are
+// (standin.Confined). It is well only when the child lives on: where the probe ends
+// processes, or that could not be found out, no probe is better.
+func (h *hooks) fire(confined func(size uint64) (survived bool, err error)) error {
 	size := rand.Uint64()
 	standin.Alloc(standin.Entry(), size, nil, outOfMemory)
 	if err := h.await(size); err != nil {
 		return err
 	}
-	survived, err := standin.Confined(size + 1)
+	survived, err := confined(size + 1)
 	switch {
+	case errors.Is(err, standin.ErrNoFilters):
+		return nil
 	case err != nil:
-		return nil //nolint:nilerr // no child, or no seccomp filters: nothing is known against the rung
+		return fmt.Errorf("find out whether processes under a seccomp filter live on: %w", err)
 	case !survived:
 		return &ladder.Problem{
 			Outcome: probe.Unsupported,
@@ -57,8 +82,8 @@ func (h *hooks) fire() (err error) {
 	return h.await(size + 1)
 }
 
-// await reads until the event of that size. Others' cannot come: nothing else is
-// attached yet.
+// await reads until the event of that size; others come from self-tests of other
+// processes of this program.
 func (h *hooks) await(size uint64) error {
 	h.reader.SetDeadline(time.Now().Add(fireTimeout))
 	defer h.reader.SetDeadline(time.Time{})

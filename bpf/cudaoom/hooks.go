@@ -56,6 +56,8 @@ func functions() []string {
 type hooks struct {
 	collection *ebpf.Collection
 	reader     *ringbuf.Reader
+	// selfTest says what became of the hooks that were fired for these; nil in those.
+	selfTest <-chan error
 }
 
 func openHooks(ringBytes uint32) (_ *hooks, err error) {
@@ -157,5 +159,8 @@ func detach(links []link.Link) error {
 func (h *hooks) close() error {
 	err := h.reader.Close()
 	h.collection.Close()
+	if h.selfTest != nil {
+		err = errors.Join(err, <-h.selfTest)
+	}
 	return err
 }

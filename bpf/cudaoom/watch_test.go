@@ -3,6 +3,7 @@
 package cudaoom
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
+	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
 )
 
 func TestLibraryIsDetachedWhenItsLastProcessIsGone(t *testing.T) {
@@ -181,4 +183,39 @@ func TestProcRootComesFromTheEnvironment(t *testing.T) {
 	require.Equal(t, "/mine/7/maps", newProcfs("/mine").path(7, "maps"))
 	t.Setenv("HOST_PROC", "")
 	require.Equal(t, "/proc/7/maps", newProcfs("").path(7, "maps"))
+}
+
+// BenchmarkWatch is what the processes of a job cost that share a libcuda: the first
+// look, which attaches, a look that finds nothing new, and detaching.
+func BenchmarkWatch(b *testing.B) {
+	privtest.Require(b)
+	for _, count := range []int{1, 300} {
+		b.Run(fmt.Sprintf("processes=%d", count), func(b *testing.B) {
+			library, jobs := install(b, fakejob.Functions()...), make([]*fakejob.Job, count)
+			for i := range jobs {
+				jobs[i] = job(b, library)
+			}
+			var attaching, looking, detaching time.Duration
+			for b.Loop() {
+				p := open(b, Options{})
+				attaching += took(func() { require.Equal(b, Watched{Libraries: 1}, watch(b, p, jobs...)) })
+				for _, a := range p.libraries {
+					b.ReportMetric(float64(len(a.links)), "uprobes")
+				}
+				looking += took(func() { watch(b, p, jobs...) })
+				detaching += took(func() { require.Equal(b, Watched{}, watch(b, p)) })
+				require.NoError(b, p.Close())
+			}
+			for name, spent := range map[string]time.Duration{"ms/attach": attaching, "ms/look": looking, "ms/detach": detaching} {
+				b.ReportMetric(float64(spent.Microseconds())/1000/float64(b.N), name)
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func took(do func()) time.Duration {
+	start := time.Now()
+	do()
+	return time.Since(start)
 }

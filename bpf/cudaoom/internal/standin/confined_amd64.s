@@ -53,7 +53,8 @@ child:
 	XORL DI, DI
 	JMP  exit
 unconfined:
-	MOVQ $1, DI
+	NEGQ AX
+	MOVQ AX, DI
 exit:
 	MOVQ $SYS_exit_group, AX
 	SYSCALL

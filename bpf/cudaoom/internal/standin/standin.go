@@ -4,6 +4,12 @@
 // as libcuda's do: the probe fires on it to see that it works.
 package standin
 
+import "errors"
+
+// ErrNoFilters says that the kernel is built without seccomp filters: no process
+// is under one.
+var ErrNoFilters = errors.New("this kernel has no seccomp filters")
+
 // Prop is the beginning of cuda.h's struct CUmemAllocationProp_st.
 type Prop struct {
 	Type, RequestedHandleTypes uint32
