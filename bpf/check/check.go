@@ -33,15 +33,19 @@ const (
 
 	FUSEStalls   Feature = "fuse_stalls"   // what hangs on a FUSE file system
 	SocketStalls Feature = "socket_stalls" // sockets between ranks that do not move
+
+	GPUMemory Feature = "gpu_memory" // allocations that the GPU driver refuses
 )
 
 // Features lists all of them.
 func Features() []Feature {
-	return []Feature{KernelLog, OOMKills, Identity, Exits, FUSEStalls, SocketStalls}
+	return []Feature{KernelLog, OOMKills, Identity, Exits, FUSEStalls, SocketStalls, GPUMemory}
 }
 
 // faults are the features that see something go wrong; the others say to whom.
-func faults() []Feature { return []Feature{KernelLog, OOMKills, Exits, FUSEStalls, SocketStalls} }
+func faults() []Feature {
+	return []Feature{KernelLog, OOMKills, Exits, FUSEStalls, SocketStalls, GPUMemory}
+}
 
 // Probe is what one probe found: its own report, and whether the whole way from
 // the kernel to its reader was seen to work.
@@ -176,6 +180,7 @@ const (
 	seesIdentity = "which rank, job, pod and container a process is, and how it ended"
 	seesFUSE     = "requests and page faults that hang on FUSE file systems"
 	seesSockets  = "sockets between ranks that do not move, and on whose side"
+	seesCUDA     = "GPU memory that the CUDA driver refuses to a process"
 )
 
 // What each probe offers at its best.
@@ -184,3 +189,4 @@ func offersOOMKill() []Feature  { return []Feature{OOMKills} }
 func offersIdentity() []Feature { return []Feature{Identity, Exits} }
 func offersFUSE() []Feature     { return []Feature{FUSEStalls} }
 func offersSockets() []Feature  { return []Feature{SocketStalls} }
+func offersCUDA() []Feature     { return []Feature{GPUMemory} }

@@ -20,6 +20,7 @@ func subjects() []subject {
 		{name: "identity", sees: seesIdentity, offers: offersIdentity(), open: open},
 		{name: "fusefault", sees: seesFUSE, offers: offersFUSE(), open: open},
 		{name: "ncclsock", sees: seesSockets, offers: offersSockets(), open: open},
+		{name: "cudaoom", sees: seesCUDA, offers: offersCUDA(), open: open},
 	}
 }
 

@@ -22,7 +22,7 @@ type State string
 // The states of a pattern.
 const (
 	Full     State = "full"     // everything its full verdict needs can be seen
-	Degraded State = "degraded" // only a partial verdict, or nobody is named
+	Degraded State = "degraded" // only a partial verdict, or nobody is named, or others must say what a probe would
 	Blind    State = "blind"    // no verdict can come
 )
 
@@ -78,34 +78,39 @@ func (s Sources) Of(rules []rule.Rule, there map[check.Feature]bool) []Pattern {
 
 func (s Sources) pattern(r *rule.Rule, there map[check.Feature]bool) Pattern {
 	p := Pattern{ID: r.ID, Name: r.Name, State: Full, Because: []string{}, Lacks: []check.Feature{}, Needs: s.external(r)}
-	visible := map[string]bool{}
-	var unseen []check.Feature
-	for i := range r.Evidence {
-		e := &r.Evidence[i]
-		lost := s.lost(r, e, there)
-		visible[e.Name] = lost == nil
-		if lost != nil {
-			p.Because = append(p.Because, fmt.Sprintf("%s cannot be seen: needs %s", e.Name, either(lost)))
-			unseen = append(unseen, lost...)
-		}
-	}
-	see := func(name string) bool { return visible[name] }
+	unseen, left := s.gaps(r, there)
+	see := func(name string) bool { return unseen[name] == nil }
 	switch {
-	case r.Full.Eval(see):
-		p.Because, unseen = p.Because[:0], nil // what is lost is not needed
-	case r.Partial.Eval(see):
-		p.State = Degraded
-	default:
+	case !r.Full.Eval(see) && !r.Partial.Eval(see):
 		p.State = Blind
+		p.note(r, unseen, "cannot be seen")
+	case !r.Full.Eval(see):
+		p.State = Degraded
+		p.note(r, unseen, "cannot be seen")
+	case worth(r, s.given(r, there)) != worth(r, s.given(r, s.features())):
+		p.State = Degraded
+		p.note(r, unseen, "cannot be seen")
+		p.note(r, left, "is left to what others send")
 	}
 	if p.State != Blind && !there[check.Identity] && namesProcesses(r) {
 		p.State = Degraded
 		p.Because = append(p.Because, "ranks, jobs, pods and containers are not named: needs "+string(check.Identity))
-		unseen = append(unseen, check.Identity)
+		p.Lacks = append(p.Lacks, check.Identity)
 	}
-	slices.Sort(unseen)
-	p.Lacks = append(p.Lacks, slices.Compact(unseen)...)
+	slices.Sort(p.Lacks)
+	p.Lacks = slices.Compact(p.Lacks)
 	return p
+}
+
+// note writes down the evidence that lacks features.
+func (p *Pattern) note(r *rule.Rule, gaps map[string][]check.Feature, how string) {
+	for i := range r.Evidence {
+		name := r.Evidence[i].Name
+		if lost := gaps[name]; lost != nil {
+			p.Because = append(p.Because, fmt.Sprintf("%s %s: needs %s", name, how, either(lost)))
+			p.Lacks = append(p.Lacks, lost...)
+		}
+	}
 }
 
 func either(features []check.Feature) string {
@@ -116,21 +121,53 @@ func either(features []check.Feature) string {
 	return strings.Join(names, " or ")
 }
 
-// lost returns the features that evidence waits for in vain, nil when some record
-// of it can come.
-func (s Sources) lost(r *rule.Rule, e *rule.Evidence, there map[check.Feature]bool) []check.Feature {
-	if e.OnMetrics() {
-		return nil
-	}
-	features := map[check.Feature]bool{}
-	for _, event := range r.Events(e) {
-		feature, ours := s[event]
-		if !ours || there[feature] {
-			return nil
+// gaps returns the features that evidence waits for in vain, by its name: of which
+// no record can come, and which only others than the probes can send.
+func (s Sources) gaps(r *rule.Rule, there map[check.Feature]bool) (unseen, left map[string][]check.Feature) {
+	unseen, left = map[string][]check.Feature{}, map[string][]check.Feature{}
+	given := s.given(r, there)
+	for i := range r.Evidence {
+		e := &r.Evidence[i]
+		features := map[check.Feature]bool{}
+		others := len(e.Metrics) > 0
+		for _, event := range r.Events(e) {
+			if feature, ours := s[event]; ours {
+				features[feature] = true
+			} else {
+				others = true
+			}
 		}
-		features[feature] = true
+		switch {
+		case given[e.Name] || len(features) == 0:
+		case others:
+			left[e.Name] = slices.Sorted(maps.Keys(features))
+		default:
+			unseen[e.Name] = slices.Sorted(maps.Keys(features))
+		}
 	}
-	return slices.Sorted(maps.Keys(features))
+	return unseen, left
+}
+
+// given is the evidence that these features give, whatever others send.
+func (s Sources) given(r *rule.Rule, there map[check.Feature]bool) map[string]bool {
+	given := map[string]bool{}
+	for i := range r.Evidence {
+		for _, event := range r.Events(&r.Evidence[i]) {
+			if feature, ours := s[event]; ours && there[feature] {
+				given[r.Evidence[i].Name] = true
+			}
+		}
+	}
+	return given
+}
+
+// features are all that give something.
+func (s Sources) features() map[check.Feature]bool {
+	all := map[check.Feature]bool{}
+	for _, feature := range s {
+		all[feature] = true
+	}
+	return all
 }
 
 // Feature is what one feature of the probes is good for.

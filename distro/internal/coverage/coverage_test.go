@@ -11,6 +11,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -84,6 +85,38 @@ func TestAFindingNeedsWhatItsDetectorNeeds(t *testing.T) {
 	}
 	require.Equal(t, Blind, sources.Of([]rule.Rule{r}, map[check.Feature]bool{check.OOMKills: true})[0].State)
 	require.Equal(t, Full, sources.Of([]rule.Rule{r}, map[check.Feature]bool{check.KernelLog: true})[0].State)
+}
+
+// A pattern that only others' records are left for says so: nobody promised them.
+func TestWhatAProbeWouldSayIsNotLeftToOthersInSilence(t *testing.T) {
+	rules, err := patterns.Library()
+	require.NoError(t, err)
+	sources, err := LoadSources()
+	require.NoError(t, err)
+	for lost, want := range map[check.Feature]map[string][]string{
+		check.GPUMemory: {"cuda_oom": {"unexplained is left to what others send: needs gpu_memory"}},
+		check.KernelLog: {
+			"ib_link_flap":      {"down_and_up cannot be seen: needs kernel_log"},
+			"node_memory_error": {"lost_page cannot be seen: needs kernel_log"},
+		},
+	} {
+		there := sources.features()
+		delete(there, lost)
+		there[check.Identity] = true
+		for _, p := range sources.Of(rules, there) {
+			if because, ok := want[p.Name]; ok {
+				require.Equal(t, Degraded, p.State, p.Name)
+				require.Equal(t, []check.Feature{lost}, p.Lacks, p.Name)
+				require.Subset(t, p.Because, because, p.Name)
+				delete(want, p.Name)
+			}
+		}
+		require.Empty(t, want)
+		there[lost] = true
+		for _, p := range sources.Of(rules, there) {
+			require.Equal(t, Full, p.State, "%s: %v", p.Name, p.Because)
+		}
+	}
 }
 
 func TestAnEventOfOthersIsANeedAndNoProbesFault(t *testing.T) {
