@@ -51,6 +51,8 @@ func TestCheckBlocksOnlyWhenToldTo(t *testing.T) {
 	require.Equal(t, []any{"bpf-check", "--report-only"}, at(t, pod(t, render(t)), "initContainers", 0, "args"))
 	required := render(t, "--set", "bpfCheck.required=true")
 	require.Equal(t, []any{"bpf-check"}, at(t, pod(t, required), "initContainers", 0, "args"))
+	some := pod(t, render(t, "--set", "bpfCheck.required=true,bpfCheck.patterns={gpu_lost,fuse_stall}"))
+	require.Equal(t, []any{"bpf-check", "--require=gpu_lost,fuse_stall"}, at(t, some, "initContainers", 0, "args"))
 	require.Nil(t, at(t, pod(t, render(t, "--set", "bpfCheck.enabled=false")), "initContainers"))
 }
 
@@ -81,8 +83,31 @@ func TestProbesOfThePodMatchItsPorts(t *testing.T) {
 	}
 }
 
+// TestUprobesAreAskedForWhereTheyAreAllowed: an agent that may put no breakpoints does
+// not run the receiver that needs them, and nobody is alarmed about it.
+func TestUprobesAreAskedForWhereTheyAreAllowed(t *testing.T) {
+	for settings, runs := range map[string]bool{
+		"security.privileged=true":                                                  true,
+		"security.privileged=false":                                                 false,
+		"security.privileged=false,security.capabilities={BPF,SYS_ADMIN}":           true,
+		"security.privileged=false,security.capabilities={ALL}":                     true,
+		"security.privileged=true,security.capabilities={BPF},gateway.enabled=true": true,
+	} {
+		c := config(t, "agent", "--set", settings)
+		logs := at(t, c, "service", "pipelines", "logs", "receivers")
+		if !runs {
+			require.NotContains(t, at(t, c, "receivers"), "cudaoom", settings)
+			require.NotContains(t, logs, "cudaoom", settings)
+			continue
+		}
+		require.Equal(t, map[string]any{"identity": "identity", "error_mode": "ignore"}, at(t, c, "receivers", "cudaoom"), settings)
+		require.Contains(t, logs, "cudaoom", settings)
+	}
+}
+
 // TestNamedCapabilitiesAreEnough runs bpf-check with the capabilities of an agent
-// that is not privileged: every probe that works for root works.
+// that is not privileged: every probe that works for root works, but for that whose
+// uprobes ask for SYS_ADMIN.
 func TestNamedCapabilitiesAreEnough(t *testing.T) {
 	binary := tool(t, "bin/tracecore")
 	if os.Getuid() != 0 {
@@ -99,7 +124,11 @@ func TestNamedCapabilitiesAreEnough(t *testing.T) {
 	check := []string{binary, "bpf-check", "-o", "json", "--report-only"}
 	want := hooks(t, check...)
 	require.NotEmpty(t, want)
-	require.Equal(t, want, hooks(t, append([]string{"setpriv", bound, "--inh-caps=-all", "--"}, check...)...))
+	require.Equal(t, want, hooks(t, append([]string{"setpriv", bound + ",+sys_admin", "--inh-caps=-all", "--"}, check...)...))
+	delete(want, "cudaoom")
+	got := hooks(t, append([]string{"setpriv", bound, "--inh-caps=-all", "--"}, check...)...)
+	delete(got, "cudaoom") // an older kernel asks for PERFMON alone
+	require.Equal(t, want, got)
 	require.NotEqual(t, want, hooks(t, append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"}, check...)...))
 }
 

@@ -189,6 +189,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"stateDir=state":                       "/stateDir",
 		"bpfcheck.required=true":               "bpfcheck",
 		"bpfCheck.required=yes-please":         "/bpfCheck/required",
+		"bpfCheck.patterns={gpu lost}":         "/bpfCheck/patterns",
 		"logLevel=loud":                        "/logLevel",
 		"image.repository=":                    "/image/repository",
 		"gateway.replicas=0":                   "/gateway/replicas",

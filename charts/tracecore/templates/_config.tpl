@@ -4,12 +4,14 @@
 {{- $gateway := .Values.gateway.enabled -}}
 {{- $otlpOut := and (ne .Values.exporter.otlp.endpoint "") (not $gateway) -}}
 {{- $toGateway := ternary "kafka" "load_balancing" .Values.kafka.enabled -}}
+{{- /* Newer kernels keep uprobes to SYS_ADMIN. */}}
+{{- $cudaoom := or .Values.security.privileged (has "SYS_ADMIN" .Values.security.capabilities) (has "ALL" .Values.security.capabilities) -}}
 extensions:
   {{- include "tracecore.extensions" . | nindent 2 }}
   identity:
     error_mode: ignore
 receivers:
-  {{- range list "kernelevents" "oomkill" "fusefault" "ncclsock" }}
+  {{- range concat (list "kernelevents" "oomkill" "fusefault" "ncclsock") (ternary (list "cudaoom") list $cudaoom) }}
   {{ . }}:
     identity: identity
     error_mode: ignore
@@ -63,7 +65,7 @@ service:
   extensions: [health_check, file_storage, identity]
   pipelines:
     logs:
-      receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if .Values.flightRecorder.path }}, ncclfr{{ end }}{{ with include "tracecore.gpu" . }}, {{ . }}{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
+      receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if $cudaoom }}, cudaoom{{ end }}{{ if .Values.flightRecorder.path }}, ncclfr{{ end }}{{ with include "tracecore.gpu" . }}, {{ . }}{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
       processors: [memory_limiter{{ if and .Values.nodeConditions.enabled (not $gateway) }}, filter/verdicts{{ end }}{{ if .Values.podNames.enabled }}, groupbyattrs, k8s_attributes, transform/pods{{ end }}{{ if not $gateway }}, rankjoin, patterndetector{{ end }}]
       exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}terminal{{ if .Values.nodeConditions.enabled }}, k8snode{{ end }}{{ if $otlpOut }}, otlp_grpc{{ end }}{{ end }}]
     metrics:

@@ -5,7 +5,6 @@ package acceptance
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -19,7 +18,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
-	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/distro/internal/privtest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -33,15 +31,15 @@ func playCUDAJob() {
 }
 
 // TestMemoryThatTheDriverRefusesIsNamedWithoutALog has the driver refuse a rank
-// what its GPU does not have: by the default configuration with cudaoom in it, which
-// was told only what the nvml receiver reads of GPUs.
+// what its GPU does not have: by the default configuration, which was told only
+// what the nvml receiver reads of GPUs.
 func TestMemoryThatTheDriverRefusesIsNamedWithoutALog(t *testing.T) {
 	privtest.Require(t)
 	const gib = 1 << 30
 	metrics, otlp := commandtest.FreeAddress(t), commandtest.FreeAddress(t)
 	host, port, err := net.SplitHostPort(metrics)
 	require.NoError(t, err)
-	a := startAgent(t, t.TempDir(), "--config="+defaultconfig.URI, "--config="+withCUDA, "--set=receivers.otlp.protocols.http.endpoint="+otlp, "--set=service.telemetry.metrics.level=normal",
+	a := startAgent(t, t.TempDir(), "--set=receivers.otlp.protocols.http.endpoint="+otlp, "--set=service.telemetry.metrics.level=normal",
 		fmt.Sprintf("--set=service.telemetry.metrics.readers=[{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]", host, port))
 	library, err := fakejob.Install(t.TempDir(), "cuMemAlloc_v2")
 	require.NoError(t, err)
@@ -66,22 +64,8 @@ func TestMemoryThatTheDriverRefusesIsNamedWithoutALog(t *testing.T) {
 	require.Contains(t, v.Headline, fmt.Sprintf("%d bytes asked, %d bytes free, %d bytes its own", 2*gib, gib, 78*gib))
 }
 
-// withCUDA lays the receiver over the default.
-const withCUDA = "yaml:{receivers: {cudaoom: {identity: identity}}, service: {pipelines: {logs: {receivers: [kernelevents, cudaoom, otlp]}}}}"
-
 // watchesOne finds the metric that counts watched libraries.
 var watchesOne = regexp.MustCompile(`otelcol_receiver_cudaoom_libraries(\{[^}]*\})? 1\n`)
-
-// fetch reads an agent's own metrics, "" where it does not answer.
-func fetch(address string) string {
-	resp, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		return ""
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
-	return string(text)
-}
 
 // memoryOf is a reading of one GPU on which one process computes, a second ago: a
 // reading after the refusal would say nothing.

@@ -47,6 +47,7 @@ var probeUp = regexp.MustCompile(`otelcol_(?:receiver|extension)_([a-z]+)_probe_
 // probeOf names the probe behind a component.
 var probeOf = map[string]string{
 	"kernelevents": "kmsg", "oomkill": "oomkill", "identity": "identity", "fusefault": "fusefault", "ncclsock": "ncclsock",
+	"cudaoom": "cudaoom",
 }
 
 // rungsInUse starts the default and reads from its metrics which hooks its
@@ -61,19 +62,21 @@ func rungsInUse(t *testing.T) map[string]string {
 	commandtest.Start(t, commandtest.New(t, args...))
 	rungs := map[string]string{}
 	require.Eventually(t, func() bool {
-		resp, err := http.Get("http://" + metrics + "/metrics")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return false
-		}
-		for _, match := range probeUp.FindAllStringSubmatch(string(text), -1) {
+		for _, match := range probeUp.FindAllStringSubmatch(fetch(metrics), -1) {
 			rungs[probeOf[match[1]]] = match[2]
 		}
 		return len(rungs) == len(probeOf)
 	}, patience, 20*time.Millisecond, "not every component says which hook it has: %v", rungs)
 	return rungs
+}
+
+// fetch reads an agent's own metrics, "" where it does not answer.
+func fetch(address string) string {
+	resp, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return string(text)
 }

@@ -1,0 +1,64 @@
+package command
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+)
+
+// TestWithoutSysAdminBPFCheckSaysWhatTheAgentThenDoes: newer kernels keep uprobes to
+// CAP_SYS_ADMIN. There the agent goes on without the probe that needs them and says
+// what it lacks, and bpf-check has told.
+func TestWithoutSysAdminBPFCheckSaysWhatTheAgentThenDoes(t *testing.T) {
+	if os.Geteuid() != 0 {
+		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run this test as root")
+		t.Skip("needs root: probes are loaded")
+	}
+	checked := commandtest.Finish(t, withoutSysAdmin(t, commandtest.New(t, "bpf-check", "-o", "json", "--require", "cuda_oom")))
+	run := commandtest.Start(t, withoutSysAdmin(t, commandtest.New(t, commandtest.Ports(t)...)))
+	says, works := run.Stderr.String(), map[string]bool{}
+	for _, p := range requireValid(t, checked.Stdout).Probes {
+		works[p.Probe] = p.Works()
+		if p.Works() {
+			require.NotContains(t, says, "open "+p.Probe+": no hook works")
+			continue
+		}
+		require.Equal(t, "cudaoom", p.Probe, "the others need other capabilities: %+v", p)
+		require.Contains(t, says, "no refusals of GPU memory: the receiver goes on without its probe")
+		require.Contains(t, says, p.Error)
+		require.Contains(t, p.Error, "give it CAP_SYS_ADMIN")
+	}
+	if works["cudaoom"] {
+		require.Equal(t, exitOK, checked.Code, checked.Stderr)
+	} else {
+		require.Equal(t, exitDegraded, checked.Code, checked.Stderr)
+		require.Contains(t, checked.Stderr, "gpu_memory comes from the probe cudaoom: give it CAP_SYS_ADMIN")
+	}
+	require.Equal(t, exitOK, run.Stop(t, syscall.SIGTERM), run.Stderr.String())
+}
+
+// withoutSysAdmin has a command run as another user with every capability of ours
+// but CAP_SYS_ADMIN (21, include/uapi/linux/capability.h). As root it would get that
+// back when it starts. These capabilities count once it has started: till then this
+// user may not enter the folder of its binary.
+func withoutSysAdmin(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	const nobody, sysAdmin = 65534, 21
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	require.NoError(t, unix.Capget(header, &have[0]))
+	cmd.Path = "/proc/self/exe"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	for capability := range uintptr(64) {
+		if capability != sysAdmin && have[capability/32].Permitted&(1<<(capability%32)) != 0 {
+			cmd.SysProcAttr.AmbientCaps = append(cmd.SysProcAttr.AmbientCaps, capability)
+		}
+	}
+	return cmd
+}
