@@ -1,5 +1,5 @@
-// Package archive finds and fetches kernels from Debian's package archive,
-// at the mirror that the machine's own apt uses.
+// Package archive finds and fetches kernels, and files of other packages, from
+// Debian's package archive, at the mirror that the machine's own apt uses.
 package archive
 
 import (
