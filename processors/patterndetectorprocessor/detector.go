@@ -32,8 +32,6 @@ type detector struct {
 	hostname  string
 	next      consumer.Logs // set when the logs instance is created
 
-	instances int // created and not shut down; registry.mu holds
-
 	lifecycle sync.Mutex // Start and Shutdown of several instances
 	running   int        // instances started and not shut down
 	background

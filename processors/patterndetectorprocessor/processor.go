@@ -2,6 +2,7 @@ package patterndetectorprocessor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.opentelemetry.io/collector/component"
@@ -9,12 +10,14 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/tracecoreai/tracecore/internal/shared"
 )
 
 // instance is the detector's place in one pipeline.
 type instance struct {
 	detector        *detector
-	registry        *registry
+	share           *shared.Share[*detector]
 	carriesVerdicts bool // of the logs pipeline
 	started, left   bool // the service calls Start and Shutdown in turn
 }
@@ -43,15 +46,22 @@ func (i *instance) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	i.left = true
-	defer i.registry.leave(i.detector)
-	if !i.started {
-		return nil
+	var err error
+	if i.started {
+		err = i.detector.stop(ctx, i.carriesVerdicts)
 	}
-	return i.detector.stop(ctx, i.carriesVerdicts)
+	return errors.Join(err, i.leave())
+}
+
+func (i *instance) leave() error {
+	return i.share.Leave(func() error {
+		i.detector.telemetry.Shutdown()
+		return nil
+	})
 }
 
 type logsProcessor struct {
-	instance
+	*instance
 	next consumer.Logs
 }
 
@@ -68,7 +78,7 @@ func (p *logsProcessor) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
 }
 
 type metricsProcessor struct {
-	instance
+	*instance
 	next consumer.Metrics
 }
 

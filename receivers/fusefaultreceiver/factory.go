@@ -2,6 +2,7 @@ package fusefaultreceiver
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
+	"github.com/tracecoreai/tracecore/internal/shared"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/metadata"
 )
 
@@ -29,7 +31,7 @@ func every(interval time.Duration) (<-chan time.Time, func()) {
 }
 
 func newFactory(around surroundings) receiver.Factory {
-	r := &registry{around: around, watchers: map[component.ID]*watcher{}}
+	r := &registry{around: around}
 	return receiver.NewFactory(metadata.Type, createDefaultConfig,
 		receiver.WithLogs(r.createLogs, metadata.LogsStability),
 		receiver.WithMetrics(r.createMetrics, metadata.MetricsStability),
@@ -37,13 +39,10 @@ func newFactory(around surroundings) receiver.Factory {
 }
 
 // registry finds the one watcher of a component id: the service makes an instance
-// for each signal, and both look at one probe. An entry lives from the first
-// creation to the last Shutdown of its instances.
+// for each signal, and both look at one probe.
 type registry struct {
-	around surroundings
-
-	mu       sync.Mutex
-	watchers map[component.ID]*watcher
+	around   surroundings
+	watchers shared.ByID[*watcher]
 }
 
 func (r *registry) createLogs(_ context.Context, settings receiver.Settings, config component.Config, next consumer.Logs) (receiver.Logs, error) {
@@ -55,48 +54,31 @@ func (r *registry) createMetrics(_ context.Context, settings receiver.Settings, 
 }
 
 func (r *registry) instance(settings receiver.Settings, config *Config, way func(*watcher) outlet) (*instance, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w := r.watchers[settings.ID]
-	if w == nil {
-		var err error
-		if w, err = newWatcher(settings, config, r.around); err != nil {
-			return nil, err
-		}
-		r.watchers[settings.ID] = w
+	share, err := r.watchers.Join(settings.ID, func() (*watcher, error) { return newWatcher(settings, config, r.around) })
+	if err != nil {
+		return nil, err
 	}
-	w.instances++
-	return &instance{registry: r, watcher: w, exit: &exit{outlet: way(w)}}, nil
-}
-
-// leave drops one instance and with the last of them the watcher.
-func (r *registry) leave(ctx context.Context, w *watcher) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if w.instances--; w.instances > 0 {
-		return nil
-	}
-	delete(r.watchers, w.settings.ID)
-	return w.shutdown(ctx)
+	return &instance{share: share, exit: &exit{outlet: way(share.Value)}}, nil
 }
 
 // instance is the receiver of one signal.
 type instance struct {
-	registry *registry
-	watcher  *watcher
-	exit     *exit
-	stop     sync.Once
+	share *shared.Share[*watcher]
+	exit  *exit
+	stop  sync.Once
 }
 
 // Start opens the probe, if no other signal has, and begins to receive.
 func (i *instance) Start(_ context.Context, host component.Host) error {
-	return i.watcher.start(host, i.exit)
+	return i.share.Value.start(host, i.exit)
 }
 
 // Shutdown ends this signal and with the last one the probe. It waits, no longer
 // than ctx, until the next consumer has what it was given.
 func (i *instance) Shutdown(ctx context.Context) error {
 	var err error
-	i.stop.Do(func() { err = i.watcher.leave(ctx, i.registry, i.exit) })
+	i.stop.Do(func() {
+		err = errors.Join(i.exit.close(ctx), i.share.Leave(func() error { return i.share.Value.shutdown(ctx) }))
+	})
 	return err
 }

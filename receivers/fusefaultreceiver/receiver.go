@@ -41,7 +41,6 @@ type watcher struct {
 	report    *receiverhelper.ObsReport
 	convert   *converter
 	measure   *measurer
-	instances int // guarded by the registry
 
 	mu      sync.Mutex // guards what follows until the goroutine runs, and exits always
 	started bool
@@ -230,11 +229,6 @@ func (w *watcher) each(use func(*exit)) {
 func (w *watcher) fail(host component.Host, err error) {
 	w.working.Store(false)
 	w.config.ErrorMode.Stopped(host, w.settings.Logger, missing, componentstatus.NewPermanentErrorEvent(err))
-}
-
-// leave ends one signal.
-func (w *watcher) leave(ctx context.Context, r *registry, e *exit) error {
-	return errors.Join(e.close(ctx), r.leave(ctx, w))
 }
 
 // shutdown ends the scans and closes the probe, after the last exit was closed.

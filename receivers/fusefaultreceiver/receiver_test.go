@@ -330,5 +330,5 @@ func TestConsumerThatHangsIsLeftBehindAtShutdown(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, r.Shutdown(ctx), context.Canceled)
 	close(release)
-	r.(*instance).watcher.scanner.Wait()
+	r.(*instance).share.Value.scanner.Wait()
 }

@@ -62,7 +62,7 @@ func TestConsumeContract(t *testing.T) {
 		config.(*Config).ErrorMode = record.Ignore
 		r, err := inner.CreateLogs(ctx, settings, config, next)
 		require.NoError(t, err)
-		w := r.(*instance).watcher
+		w := r.(*instance).share.Value
 		w.out.batches = make(chan batch, 1000) // the generator does not wait for seconds to pass
 		w.ticks = func(time.Duration) (<-chan time.Time, func()) { return nil, func() {} }
 		generator.mu.Lock()

@@ -61,7 +61,7 @@ func newBench(t *testing.T, next consumer.Logs) *bench {
 	var err error
 	b.logs, err = b.factory.CreateLogs(t.Context(), b.settings, b.config, next)
 	require.NoError(t, err)
-	b.logs.(*instance).watcher.ticks = func(time.Duration) (<-chan time.Time, func()) { return b.ticks, func() {} }
+	b.logs.(*instance).share.Value.ticks = func(time.Duration) (<-chan time.Time, func()) { return b.ticks, func() {} }
 	b.metrics, err = b.factory.CreateMetrics(t.Context(), b.settings, b.config, b.sink)
 	require.NoError(t, err)
 	return b
@@ -151,14 +151,14 @@ func TestBothSignalsShareOneProbe(t *testing.T) {
 
 	again, err := b.factory.CreateLogs(t.Context(), b.settings, b.config, b.sink)
 	require.NoError(t, err)
-	require.NotSame(t, b.logs.(*instance).watcher, again.(*instance).watcher, "a component that stopped is not taken up again")
+	require.NotSame(t, b.logs.(*instance).share.Value, again.(*instance).share.Value, "a component that stopped is not taken up again")
 	require.NoError(t, again.Shutdown(t.Context()))
 }
 
 func TestRefusedConnectionBecomesARecord(t *testing.T) {
 	b := newBench(t, nil)
 	b.start(t)
-	w := b.logs.(*instance).watcher
+	w := b.logs.(*instance).share.Value
 	refused := ncclsock.Change{Local: unread().Local, Remote: unread().Local, Old: ncclsock.SynSent, New: ncclsock.Close, Error: 111}
 	for range 5 {
 		b.source.changes <- refused // with the namespace of a process that /proc does not show
@@ -199,7 +199,7 @@ func TestTooManyProcessesKeepsThoseThatWereLaunched(t *testing.T) {
 
 func TestEventSwitchedOffIsNotEmitted(t *testing.T) {
 	b := newBench(t, nil)
-	b.logs.(*instance).watcher.convert.events.NcclSocketStall.Enabled = false
+	b.logs.(*instance).share.Value.convert.events.NcclSocketStall.Enabled = false
 	b.source.set(nil, unread())
 	b.start(t)
 	b.look(8)
@@ -319,6 +319,6 @@ func TestConsumerThatHangsHoldsNeitherSnapshotsNorShutdown(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, b.logs.Shutdown(ctx), context.Canceled)
 	close(release)
-	b.logs.(*instance).watcher.delivery.Wait()
+	b.logs.(*instance).share.Value.delivery.Wait()
 	require.NoError(t, b.metrics.Shutdown(t.Context()))
 }

@@ -40,7 +40,6 @@ type watcher struct {
 	config    *Config
 	settings  receiver.Settings
 	open      opener
-	instances int // guarded by the registry
 	telemetry *metadata.TelemetryBuilder
 	convert   *converter
 	out       outbox

@@ -42,7 +42,6 @@ type Telemetry struct {
 type Monitor struct {
 	parts     Parts
 	settings  receiver.Settings
-	instances int // guarded by the registry
 	telemetry *Telemetry
 	out       outbox
 

@@ -2,26 +2,26 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
+
+	"github.com/tracecoreai/tracecore/internal/shared"
 )
 
 // Registry finds the one Monitor of a component id: the service makes an
-// instance for each signal. An entry lives from the first creation to the last
-// Shutdown of its instances.
+// instance for each signal.
 type Registry struct {
-	bring func(receiver.Settings, component.Config) (Parts, error)
-
-	mu       sync.Mutex // guards monitors and their instances
-	monitors map[component.ID]*Monitor
+	bring    func(receiver.Settings, component.Config) (Parts, error)
+	monitors shared.ByID[*Monitor]
 }
 
 // NewRegistry makes monitors of the parts that a receiver brings.
 func NewRegistry(bring func(receiver.Settings, component.Config) (Parts, error)) *Registry {
-	return &Registry{bring: bring, monitors: map[component.ID]*Monitor{}}
+	return &Registry{bring: bring}
 }
 
 // CreateLogs makes the instance for logs.
@@ -36,38 +36,25 @@ func (r *Registry) CreateMetrics(_ context.Context, settings receiver.Settings, 
 
 // join makes an instance of the monitor of a component id.
 func (r *Registry) join(settings receiver.Settings, config component.Config, connect func(*Monitor)) (*Instance, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := r.monitors[settings.ID]
-	if m == nil {
+	share, err := r.monitors.Join(settings.ID, func() (*Monitor, error) {
 		parts, err := r.bring(settings, config)
 		if err != nil {
 			return nil, err
 		}
-		if m, err = newMonitor(settings, parts); err != nil {
-			return nil, err
-		}
-		r.monitors[settings.ID] = m
+		return newMonitor(settings, parts)
+	})
+	if err != nil {
+		return nil, err
 	}
-	m.instances++
-	connect(m)
-	return &Instance{Monitor: m, registry: r}, nil
-}
-
-// leave drops one instance and with the last of them the monitor.
-func (r *Registry) leave(m *Monitor) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if m.instances--; m.instances == 0 && r.monitors[m.settings.ID] == m {
-		delete(r.monitors, m.settings.ID)
-	}
+	connect(share.Value)
+	return &Instance{Monitor: share.Value, share: share}, nil
 }
 
 // Instance is what the service has of a monitor for one signal.
 type Instance struct {
-	Monitor  *Monitor
-	registry *Registry
-	once     sync.Once
+	Monitor *Monitor
+	share   *shared.Share[*Monitor]
+	once    sync.Once
 }
 
 // Start starts the monitor, if it is the first.
@@ -79,9 +66,6 @@ func (i *Instance) Start(ctx context.Context, host component.Host) error {
 // record may come out of one that has.
 func (i *Instance) Shutdown(ctx context.Context) error {
 	var err error
-	i.once.Do(func() {
-		err = i.Monitor.Shutdown(ctx)
-		i.registry.leave(i.Monitor)
-	})
+	i.once.Do(func() { err = errors.Join(i.Monitor.Shutdown(ctx), i.share.Leave(nil)) })
 	return err
 }
