@@ -5,6 +5,8 @@ package patterns
 import (
 	"embed"
 	"io/fs"
+	"slices"
+	"sync"
 
 	cudaoom "github.com/tracecoreai/tracecore/patterns/cuda_oom"
 	ncclsocketstall "github.com/tracecoreai/tracecore/patterns/nccl_socket_stall"
@@ -25,11 +27,18 @@ func detectors() []rule.Detector {
 	return []rule.Detector{cudaoom.Detector(), ncclsocketstall.Detector(), silentdatacorruption.Detector(), straggler.Detector()}
 }
 
-// Library returns the rules of the library, ordered by id.
-func Library() ([]rule.Rule, error) {
+// parsed reads the rules once: most of a start is compiling their conditions.
+var parsed = sync.OnceValues(func() ([]rule.Rule, error) {
 	rules, err := rule.Load(files, ".")
 	rule.Wire(rules, detectors())
 	return rules, err
+})
+
+// Library returns the rules of the library, ordered by id. What they point to is
+// everybody's: it must not be changed.
+func Library() ([]rule.Rule, error) {
+	rules, err := parsed()
+	return slices.Clone(rules), err
 }
 
 // LoadPaths returns the rules of pattern files and folders outside of the
