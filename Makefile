@@ -96,7 +96,7 @@ vmtest: deps build ## The same test binaries on every kernel of vmtests/kernels.
 
 .PHONY: race
 race: step ## Unit tests under the race detector
-	@CGO_ENABLED=1 $(STEP) -name race -json -- go test -json -race $(RACE)
+	@CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' $(STEP) -name race -json -- go test -json -race $(RACE)
 
 .PHONY: fuzz
 fuzz: step ## Every fuzz target: parsers and decoders for FUZZTIME, the rest for FUZZREST

@@ -120,6 +120,18 @@ func TestSourcesAreFoundAsAptIsSetUp(t *testing.T) {
 	}
 }
 
+func TestSuiteMayNameItsComponent(t *testing.T) {
+	for given, want := range map[string][2]string{
+		"trixie":                   {"trixie", "main"},
+		"trixie/non-free":          {"trixie", "non-free"},
+		"trixie/non-free-firmware": {"trixie", "non-free-firmware"},
+		"buster/updates":           {"buster/updates", "main"},
+	} {
+		suite, component := splitComponent(given)
+		require.Equal(t, want, [2]string{suite, component})
+	}
+}
+
 func TestMachineWithoutDebianSourcesIsToldWhatToDo(t *testing.T) {
 	_, err := ReadSources(t.TempDir())
 	require.ErrorContains(t, err, "no Debian archive in")

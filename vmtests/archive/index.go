@@ -42,12 +42,13 @@ func newestInFile(ctx context.Context, path, pattern, root string) (Package, boo
 // that cannot be refreshed is used as it is, so that work goes on offline.
 func (c Cache) index(ctx context.Context, root, suite, arch string) (string, error) {
 	digest := sha256.Sum256([]byte(root))
-	path := filepath.Join(c.Dir, "index", fmt.Sprintf("%s_%s_%x.xz", suite, arch, digest[:4]))
+	path := filepath.Join(c.Dir, "index", fmt.Sprintf("%s_%s_%x.xz", strings.ReplaceAll(suite, "/", "-"), arch, digest[:4]))
 	info, err := os.Stat(path)
 	if err == nil && time.Since(info.ModTime()) < indexAge {
 		return path, nil
 	}
-	fetchErr := refresh(ctx, root+"/dists/"+suite, "main/binary-"+arch, path)
+	suite, component := splitComponent(suite)
+	fetchErr := refresh(ctx, root+"/dists/"+suite, component+"/binary-"+arch, path)
 	if fetchErr != nil && err != nil {
 		return "", fetchErr
 	}

@@ -17,7 +17,7 @@ type Cache struct {
 
 // Query says where to look for a package and what it may be called.
 type Query struct {
-	Suites   []string
+	Suites   []string // SUITE or SUITE/COMPONENT
 	Arch     string
 	Patterns []string // in order of preference; one * in each stands for a version
 	// Beside are packages that the indexes list no more while the archive still

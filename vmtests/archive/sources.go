@@ -93,6 +93,17 @@ func splitSuite(suite string) (base, kind string) {
 	return base, kind
 }
 
+// splitComponent splits trixie/non-free into suite and component, which is main where
+// none stands.
+func splitComponent(suite string) (of, component string) {
+	for _, component := range []string{"contrib", "non-free", "non-free-firmware"} {
+		if of, ok := strings.CutSuffix(suite, "/"+component); ok {
+			return of, component
+		}
+	}
+	return suite, "main"
+}
+
 // expandMirrors replaces apt's mirror+file:LIST by the first entry of the list,
 // and drops what is not fetched over HTTP.
 func expandMirrors(uris []string, root string) []string {

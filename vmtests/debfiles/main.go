@@ -41,7 +41,7 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("debfiles", flag.ContinueOnError)
-	suites := flags.String("suites", "", "suites of Debian, comma separated; the newest package of all wins")
+	suites := flags.String("suites", "", "suites of Debian, comma separated, trixie/non-free for another component than main; the newest package of all wins")
 	arch := flags.String("arch", runtime.GOARCH, "architecture of the package")
 	cache := flags.String("cache", ".cache/debian", "where indexes and files are kept")
 	if err := flags.Parse(args); err != nil {
