@@ -50,6 +50,19 @@ func showsPages(t testing.TB, p *Probe) bool {
 	return p.Report().Rung != RungDiag && *pagesHere() != pageVariables{}
 }
 
+// wantHandshake waits until a socket looks as it should, with NCCL's handshake where the
+// probe shows it, and without elsewhere. Queues are read without their lock: a
+// snapshot that comes while the kernel puts in a packet, or sends one again, has none.
+func wantHandshake(t testing.TB, p *Probe, owner *player, fd int, shows bool, want func(Socket) bool) {
+	t.Helper()
+	s := until(t, p, owner, fd, func(s Socket) bool { return want(s) && (!shows || len(s.Handshake) > 0) })
+	if shows {
+		require.Equal(t, nccl, s.Handshake)
+	} else {
+		require.Empty(t, s.Handshake)
+	}
+}
+
 func TestHandshakeThatANetworkCardReceived(t *testing.T) {
 	probes := openAll(t, Options{})
 	e := joined(t)
@@ -57,12 +70,7 @@ func TestHandshakeThatANetworkCardReceived(t *testing.T) {
 	c := connected(t, e.near, e.far, e.farAddr)
 	e.near.must(t, order{Do: "say", FD: c.connected, Data: nccl})
 	for _, p := range probes {
-		s := until(t, p, e.far, c.accepted, func(s Socket) bool { return s.ReceiveQueueBytes == 13 })
-		if p.Report().Rung == RungDiag {
-			require.Empty(t, s.Handshake)
-			continue
-		}
-		require.Equal(t, nccl, s.Handshake)
+		wantHandshake(t, p, e.far, c.accepted, p.Report().Rung != RungDiag, func(s Socket) bool { return s.ReceiveQueueBytes == 13 })
 	}
 	e.far.must(t, order{Do: "read", FD: c.accepted, N: 13})
 	e.near.must(t, order{Do: "say", FD: c.connected, Data: later})
@@ -78,12 +86,7 @@ func TestHandshakeInPages(t *testing.T) {
 	c := connected(t, rank, rank, loopback4)
 	rank.must(t, order{Do: "say", FD: c.connected, Data: append(append([]byte(nil), nccl...), later...)})
 	for _, p := range probes {
-		s := until(t, p, rank, c.accepted, func(s Socket) bool { return s.ReceiveQueueBytes == 26 })
-		if showsPages(t, p) {
-			require.Equal(t, nccl, s.Handshake)
-		} else {
-			require.Empty(t, s.Handshake)
-		}
+		wantHandshake(t, p, rank, c.accepted, showsPages(t, p), func(s Socket) bool { return s.ReceiveQueueBytes == 26 })
 	}
 }
 
@@ -95,12 +98,7 @@ func TestHandshakeThatIsNotAcknowledged(t *testing.T) {
 	e.near.must(t, order{Do: "say", FD: c.connected, Data: nccl})
 	e.near.must(t, order{Do: "say", FD: c.connected, Data: later})
 	for _, p := range probes {
-		s := until(t, p, e.near, c.connected, func(s Socket) bool { return s.Retransmits > 0 })
-		if showsPages(t, p) {
-			require.Equal(t, nccl, s.Handshake)
-		} else {
-			require.Empty(t, s.Handshake)
-		}
+		wantHandshake(t, p, e.near, c.connected, showsPages(t, p), func(s Socket) bool { return s.Retransmits > 0 })
 	}
 }
 
