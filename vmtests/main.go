@@ -159,10 +159,11 @@ func runKernels(ctx context.Context, o options, kernels []Kernel, suites map[str
 	var failed atomic.Int64
 	rows := make([]row, len(kernels))
 	slots := make(chan struct{}, o.parallel)
-	for i, k := range kernels {
+	for _, i := range longestFirst(kernels, suites) {
 		slots <- struct{}{}
 		group.Go(func() {
 			var problems int
+			k := kernels[i]
 			rows[i], problems = runKernel(ctx, o, k, suites[k.Arch], out)
 			failed.Add(int64(problems))
 			<-slots
@@ -170,6 +171,18 @@ func runKernels(ctx context.Context, o options, kernels []Kernel, suites map[str
 	}
 	group.Wait()
 	return rows, int(failed.Load())
+}
+
+// longestFirst puts those with the most to run in front, so that no long one runs
+// alone in the end.
+func longestFirst(kernels []Kernel, suites map[string]suite) []int {
+	order := make([]int, len(kernels))
+	for i := range order {
+		order[i] = i
+	}
+	length := func(i int) int { return len(suites[kernels[i].Arch].of(kernels[i])) }
+	slices.SortStableFunc(order, func(a, b int) int { return length(b) - length(a) })
+	return order
 }
 
 // runKernel runs the binaries of one kernel and returns how many did not pass.

@@ -23,6 +23,18 @@ func TestMatrixHoldsTheKernelsWePromise(t *testing.T) {
 	})
 }
 
+func TestKernelsThatRunMostComeFirst(t *testing.T) {
+	var s suite
+	for _, name := range []string{"a", "b", "c"} {
+		s.binaries = append(s.binaries, binary{testPackage: testPackage{Name: name}})
+	}
+	kernels := []Kernel{
+		{Name: "one", Arch: "amd64", Only: []string{"a"}}, {Name: "all", Arch: "amd64"},
+		{Name: "one more", Arch: "amd64", Only: []string{"c"}}, {Name: "two", Arch: "amd64", Only: []string{"a", "b"}},
+	}
+	require.Equal(t, []int{1, 3, 0, 2}, longestFirst(kernels, map[string]suite{"amd64": s}))
+}
+
 func TestMatrixErrorsNameTheLine(t *testing.T) {
 	for text, problem := range map[string]string{
 		"\nkernel 6.1 amd64 bookworm":                          "kernels.txt:2: want 'kernel NAME ARCH SUITES PACKAGES'",
