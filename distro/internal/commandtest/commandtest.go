@@ -105,7 +105,7 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Running {
 	require.NoError(tb, cmd.Start())
 	go func() { _ = cmd.Wait(); close(r.exited) }()
 	tb.Cleanup(r.Kill)
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute) // an emulated machine beside others has taken one
 	for !healthy(healthAddress(cmd.Args)) {
 		select {
 		case <-r.exited:
