@@ -28,9 +28,11 @@ func arguments(o options) []string {
 	return args
 }
 
-// bootLimit ends a machine from which nothing was heard. One under software
-// emulation on a busy host needs seconds.
-const bootLimit = 4 * time.Minute
+// silenceLimit ends a machine from which nothing was heard for so long: it boots
+// in seconds, on a busy host too, and says every ten that it is alive.
+const silenceLimit = 4 * time.Minute
+
+var errSilent = fmt.Errorf("nothing heard for %s", silenceLimit)
 
 // runMachine boots one kernel with all binaries, and says which it was. A
 // machine that the emulator broke gets one more boot, and that is said.
@@ -58,7 +60,7 @@ func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(gues
 		return kernel.Package, err
 	}
 	ran, err := boot(ctx, m, see)
-	if err != nil && ctx.Err() == nil && (!ran || emulatorBroke(m.Console)) {
+	if err != nil && ctx.Err() == nil && (!ran || errors.Is(err, errSilent) || emulatorBroke(m.Console)) {
 		out.warn(k.Name, fmt.Errorf("the emulator broke it, booting it once more: %w", err))
 		_, err = boot(ctx, m, see)
 	}
@@ -86,11 +88,11 @@ func findBusybox(ctx context.Context, cache archive.Cache, k Kernel) (string, er
 func boot(ctx context.Context, m machine.Machine, see func(guest.Line)) (bool, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := time.AfterFunc(bootLimit, func() { cancel(fmt.Errorf("nothing heard within %s", bootLimit)) })
+	timer := time.AfterFunc(silenceLimit, func() { cancel(errSilent) })
 	defer timer.Stop()
 	ran := false
 	err := m.Run(ctx, func(line guest.Line) {
-		timer.Stop()
+		timer.Reset(silenceLimit)
 		ran = ran || line.Kind == guest.Begin
 		see(line)
 	})

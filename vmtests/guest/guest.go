@@ -34,9 +34,11 @@ const ResultsVariable = "TRACECORE_RESULTS"
 type Kind string
 
 // The lines of one run, in this order: one Boot; for each test one Begin, any
-// number of Output and then of Measured, one End; one Done. Anything missing is a failure.
+// number of Output and then of Measured, one End; one Done. Anything missing is a
+// failure. Alive comes between all of these, each AliveInterval.
 const (
 	Boot   Kind = "boot"
+	Alive  Kind = "alive"
 	Begin  Kind = "begin"
 	Output Kind = "output"
 	// Measured is a line that a test appended to the file named by ResultsVariable.
@@ -44,6 +46,10 @@ const (
 	End      Kind = "end"
 	Done     Kind = "done"
 )
+
+// AliveInterval is how often a machine says that it still runs, in a test that
+// prints nothing too.
+const AliveInterval = 10 * time.Second
 
 // Line is one line of the outward stream.
 type Line struct {

@@ -8,7 +8,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,11 +46,15 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	encoder := json.NewEncoder(port)
-	send := func(line guest.Line) error { return encoder.Encode(line) }
+	send := sender(port)
 	if err := send(guest.Line{Kind: guest.Boot, Text: release()}); err != nil {
 		return err
 	}
+	go func() {
+		for range time.Tick(guest.AliveInterval) {
+			_ = send(guest.Line{Kind: guest.Alive})
+		}
+	}()
 	for _, test := range manifest.Tests {
 		if err := guest.Run(test, manifest.Env, send); err != nil {
 			return err
@@ -55,6 +62,17 @@ func run() error {
 		killAll()
 	}
 	return send(guest.Line{Kind: guest.Done})
+}
+
+// sender writes whole lines, for several at a time.
+func sender(port io.Writer) func(guest.Line) error {
+	var lock sync.Mutex
+	encoder := json.NewEncoder(port)
+	return func(line guest.Line) error {
+		lock.Lock()
+		defer lock.Unlock()
+		return encoder.Encode(line)
+	}
 }
 
 // killAll ends what a test left behind, so that tests cannot disturb each other.

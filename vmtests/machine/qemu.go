@@ -20,25 +20,18 @@ type kind struct {
 	program, debian string
 	arguments       []string // machine, processor and second serial line
 	console         string   // as the kernel calls it
-	parameters      string   // of the kernel, besides what every machine has
 	port            string   // as init opens it
 }
 
 // kinds by Debian's name of the architecture. Pointer authentication as QEMU's
 // own invention costs a fraction of the real cipher under emulation
 // (docs/system/arm/cpu-features.rst). The board virt has one serial line only,
-// so its second is a PCI card. The processor of an emulated PC is late now and
-// then, for which the kernel's clock watchdog blames the TSC ("frequency skew"),
-// and Linux 6.1 takes the TSCs of an AMD processor for unsynchronized. The clock
-// left then, the HPET, costs a device access behind QEMU's one lock per reading,
-// and a Go program that reads it all the time does not get anywhere: hence
-// tsc=reliable (Documentation/admin-guide/kernel-parameters.txt). QEMU derives
-// the TSCs of all processors from one host clock (cpus_get_elapsed_ticks).
+// so its second is a PCI card.
 var kinds = map[string]kind{
-	"amd64": {"qemu-system-x86_64", "qemu-system-x86", []string{"-cpu", "max", "-serial", "stdio"}, "ttyS0", " tsc=reliable", "/dev/ttyS1"},
+	"amd64": {"qemu-system-x86_64", "qemu-system-x86", []string{"-cpu", "max", "-serial", "stdio"}, "ttyS0", "/dev/ttyS1"},
 	"arm64": {
 		"qemu-system-aarch64", "qemu-system-arm",
-		[]string{"-M", "virt", "-cpu", "max,pauth-impdef=on", "-chardev", "stdio,id=port", "-device", "pci-serial,chardev=port"}, "ttyAMA0", "", "/dev/ttyS0",
+		[]string{"-M", "virt", "-cpu", "max,pauth-impdef=on", "-chardev", "stdio,id=port", "-device", "pci-serial,chardev=port"}, "ttyAMA0", "/dev/ttyS0",
 	},
 }
 
@@ -74,7 +67,7 @@ func (m Machine) arguments() ([]string, error) {
 		"-accel", "tcg", "-smp", "2", "-m", strconv.Itoa(memory),
 		"-display", "none", "-vga", "none", "-nic", "none", "-monitor", "none", "-no-reboot",
 		"-kernel", m.Image, "-initrd", m.Initramfs,
-		"-append", "console=" + kinds[m.Arch].console + " quiet panic=-1 module.sig_enforce=1" + kinds[m.Arch].parameters,
+		"-append", "console=" + kinds[m.Arch].console + " quiet panic=-1 module.sig_enforce=1" + clockParameters(m.Arch),
 		"-serial", "file:" + m.Console,
 	}, kinds[m.Arch].arguments...), nil
 }
