@@ -3,7 +3,6 @@ package ncclsockreceiver
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -56,7 +55,6 @@ func (r *registry) join(settings receiver.Settings, config *Config, connect func
 // instance is what the service has of a watcher for one signal.
 type instance struct {
 	share *shared.Share[*watcher]
-	once  sync.Once
 }
 
 // Start starts the watcher, if it is the first.
@@ -67,7 +65,5 @@ func (i *instance) Start(_ context.Context, host component.Host) error {
 // Shutdown stops the watcher: all instances of a component stop together, and no
 // record may come out of one that has.
 func (i *instance) Shutdown(ctx context.Context) error {
-	var err error
-	i.once.Do(func() { err = errors.Join(i.share.Value.shutdown(ctx), i.share.Leave(nil)) })
-	return err
+	return errors.Join(i.share.Value.shutdown(ctx), i.share.Leave(nil))
 }

@@ -71,9 +71,15 @@ func watch(t *testing.T, adjust func(*Config)) *sink {
 }
 
 // hasty are thresholds a fraction of the real ones, for jobs with phases as short.
+// In an emulated machine, where a healthy rank may be late by as much, it is a
+// larger one.
 func hasty(c *Config) {
+	unit := 200 * time.Millisecond
+	if os.Getenv("VMTESTS_KERNEL") != "" {
+		unit *= 4
+	}
 	c.SnapshotInterval, c.RepeatInterval = 200*time.Millisecond, time.Second
-	c.Patience.Halted, c.Patience.Asleep, c.Patience.Network = 400*time.Millisecond, time.Second, 800*time.Millisecond
+	c.Patience.Halted, c.Patience.Asleep, c.Patience.Network = 2*unit, 5*unit, 4*unit
 	c.Phases.Learning = 3
 }
 
@@ -177,13 +183,20 @@ func TestFaultsOfRankTwoAreItsOwn(t *testing.T) {
 	}
 }
 
-// settle lets the receiver learn the phases of the job.
+// settle lets the receiver learn the phases of the job: a second of steps without
+// a stall. Beside much other work a first step may be late by hasty's thresholds;
+// TestHealthyJobsHaveNoStall is the one that allows none.
 func settle(t *testing.T, records *sink, job *standin.Job) {
 	t.Helper()
+	limit := time.Now().Add(60 * time.Second)
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		steps(t, job, 1)
+		for len(records.records) > 0 {
+			t.Logf("late while it starts: %v", records.next(t).Attributes().AsRaw())
+			end = time.Now().Add(time.Second)
+		}
+		require.True(t, time.Now().Before(limit), "a job that trains has stall after stall")
 	}
-	require.Empty(t, records.records, "a job that trains has no stall")
 }
 
 // TestMainThreadAsleepBesideItsIOThread is the second way in which a rank stops:

@@ -3,7 +3,6 @@ package gpu
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -54,7 +53,6 @@ func (r *Registry) join(settings receiver.Settings, config component.Config, con
 type Instance struct {
 	Monitor *Monitor
 	share   *shared.Share[*Monitor]
-	once    sync.Once
 }
 
 // Start starts the monitor, if it is the first.
@@ -65,7 +63,5 @@ func (i *Instance) Start(ctx context.Context, host component.Host) error {
 // Shutdown stops the monitor: all instances of a component stop together, and no
 // record may come out of one that has.
 func (i *Instance) Shutdown(ctx context.Context) error {
-	var err error
-	i.once.Do(func() { err = errors.Join(i.Monitor.Shutdown(ctx), i.share.Leave(nil)) })
-	return err
+	return errors.Join(i.Monitor.Shutdown(ctx), i.share.Leave(nil))
 }
