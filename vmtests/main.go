@@ -68,7 +68,7 @@ func parseFlags(args []string) (options, error) {
 	f.StringVar(&o.json, "json", "", "append results to this file in the form of go test -json")
 	f.StringVar(&o.results, "results", "", "folder whose results.json, RESULTS.md and INSTRUCTIONS.md get the rows of this run")
 	f.StringVar(&o.cache, "cache", ".cache/kernels", "where kernels are kept")
-	f.DurationVar(&o.limit, "limit", 30*time.Minute, "a machine is stopped after this")
+	f.DurationVar(&o.limit, "limit", 45*time.Minute, "a machine is stopped after this")
 	f.IntVar(&o.parallel, "parallel", 2, "machines that run at the same time")
 	f.BoolVar(&o.verbose, "v", false, "show the output of tests that pass too")
 	f.BoolVar(&o.list, "list", false, "print the packages whose tests need a kernel, and stop")

@@ -18,7 +18,7 @@ import (
 )
 
 // testLimit ends one test binary: its own timeout prints every goroutine first.
-const testLimit = 12 * time.Minute
+const testLimit = 20 * time.Minute
 
 func arguments(o options) []string {
 	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + (testLimit - 15*time.Second).String()}
