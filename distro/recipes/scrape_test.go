@@ -159,12 +159,12 @@ func TestOtherVendorsLeadToHBMECC(t *testing.T) {
 	}
 }
 
-// Gaudi's rows are pending until they were replaced: fewer of them are no errors.
-func TestRowsOfGaudiThatWereReplacedAreNoErrors(t *testing.T) {
+// Gaudi's exporter has a gauge for what only grows on one card.
+func TestFewerReplacedRowsOfGaudiAreNoErrors(t *testing.T) {
 	say := func(name string) string { return exposition(t, "habana-exporter", name) }
 	e := startExporter(t, say("2-uncorrected.txt"))
 	a := startScraping(t, "habana-exporter.yaml", "HABANA_EXPORTER", "habana", e)
-	e.turnsTo(t, say("3-row-replaced.txt"))
+	e.turnsTo(t, say("3-fewer.txt"))
 	e.turnsTo(t, say("2-uncorrected.txt"))
 	v := a.await(t, "a row more", about("hbm_ecc", "gpu", "habana-AN0300041"))
 	require.Equal(t, "the counter of uncorrected errors of GPU habana-AN0300041 rose by 1", v.Evidence[0].Shows)
