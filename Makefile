@@ -71,7 +71,7 @@ step: ; @go -C tools build -o ../$(BIN)/step ./step
 # Compiles what later stages need while earlier ones wait for kernels: without
 # caches that is minutes. A stage makes again what could not be made here, and says why.
 .PHONY: ahead
-ahead: apiserver chart-tools
+ahead: apiserver kwok chart-tools
 	CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go build -race $(RACE)
 
 .PHONY: format
@@ -133,12 +133,17 @@ chart-tools-locked:
 	@go -C tools/promtool build -tags remove_all_sd -o ../../$(BIN)/promtool github.com/prometheus/prometheus/cmd/promtool
 
 .PHONY: cluster
-cluster: deps chart-tools apiserver ## A real API server takes the chart, tracecore works with the rights that the chart gives (builds kube-apiserver: minutes, once)
+cluster: deps chart-tools apiserver kwok ## A real API server takes the chart, tracecore works with the rights that the chart gives (builds kube-apiserver and kwok: minutes, once)
 	@$(STEP) -name cluster -json -- go test -json -timeout 30m ./charts/cluster
 
 .PHONY: apiserver
 apiserver:
 	@mkdir -p $(BIN) && $(LOCKED) go -C tools/apiserver build -o ../../$(BIN)/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
+
+.PHONY: kwok
+kwok:
+	@mkdir -p $(BIN) && $(LOCKED) go -C tools/kwok build -o ../../$(BIN)/kwok sigs.k8s.io/kwok/cmd/kwok
+	@$(LOCKED) install -m 644 -Dt .cache/stages "$$(go -C tools/kwok list -m -f '{{.Dir}}' sigs.k8s.io/kwok)"/kustomize/stage/{node/fast/node-initialize,node/heartbeat/node-heartbeat,node/chaos/node-not-ready,pod/fast/pod-ready,pod/fast/pod-delete}.yaml
 
 .PHONY: builder
 builder: step ## The collector builder accepts distro/builder-config.yaml

@@ -1,8 +1,10 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -33,10 +35,15 @@ func (s *server) kubeconfig(t *testing.T, account string) string {
 	t.Helper()
 	request, err := s.CoreV1().ServiceAccounts(release).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	return s.kubeconfigOf(t, request.Status.Token)
+}
+
+func (s *server) kubeconfigOf(t *testing.T, token string) string {
+	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["test"] = &clientcmdapi.Cluster{Server: s.config.Host, CertificateAuthority: s.config.CAFile}
-	config.AuthInfos["pod"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "pod", Namespace: release}
+	config.AuthInfos["bearer"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "bearer", Namespace: release}
 	config.CurrentContext = "test"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(*config, path))
@@ -98,15 +105,15 @@ func (w *watcher) start(t *testing.T, environment ...string) {
 	w.process = start(t, filepath.Join(w.dir, "log"), environment, need(t, "../../bin/tracecore"), "--config", filepath.Join(w.dir, "config.yaml"))
 }
 
-// seen are the records so far, one line for each: hint, object, message.
-func (w *watcher) seen(t *testing.T) []string {
+// recordsOf are the records that a file exporter has written so far, none while
+// there is no file.
+func recordsOf(t *testing.T, path string) []plog.LogRecord {
 	t.Helper()
-	text, err := os.ReadFile(w.records())
-	if os.IsNotExist(err) {
-		return nil
+	text, err := os.ReadFile(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		require.NoError(t, err)
 	}
-	require.NoError(t, err)
-	var all []string
+	var all []plog.LogRecord
 	for _, line := range strings.SplitAfter(string(text), "\n") {
 		if !strings.HasSuffix(line, "\n") {
 			continue // still being written
@@ -115,9 +122,19 @@ func (w *watcher) seen(t *testing.T) []string {
 		require.NoError(t, err)
 		for _, resource := range logs.ResourceLogs().All() {
 			for _, r := range resource.ScopeLogs().At(0).LogRecords().All() {
-				all = append(all, describe(r))
+				all = append(all, r)
 			}
 		}
+	}
+	return all
+}
+
+// seen are the records so far, one line for each: hint, object, message.
+func (w *watcher) seen(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, r := range recordsOf(t, w.records()) {
+		all = append(all, describe(r))
 	}
 	return all
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/plog"
 	"gopkg.in/yaml.v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,21 +40,10 @@ func newNamer(t *testing.T, s *server) *judge {
 // verdicts are those written so far, by their GPU.
 func (j *judge) verdicts(t *testing.T) map[string]verdict.Verdict {
 	t.Helper()
-	text, err := os.ReadFile(j.records())
-	require.NoError(t, err)
 	all := map[string]verdict.Verdict{}
-	for _, line := range strings.SplitAfter(string(text), "\n") {
-		if !strings.HasSuffix(line, "\n") {
-			continue // still being written
-		}
-		logs, err := (&plog.JSONUnmarshaler{}).UnmarshalLogs([]byte(line))
-		require.NoError(t, err)
-		for _, resource := range logs.ResourceLogs().All() {
-			for _, r := range resource.ScopeLogs().At(0).LogRecords().All() {
-				if v, err := verdict.FromRecord(r); err == nil {
-					all[v.Culprit["gpu"]] = v
-				}
-			}
+	for _, r := range recordsOf(t, j.records()) {
+		if v, err := verdict.FromRecord(r); err == nil {
+			all[v.Culprit["gpu"]] = v
 		}
 	}
 	return all
@@ -89,14 +77,10 @@ func (j *judge) lost(t *testing.T, pods map[string]types.UID) map[string]string 
 // owned makes a pod on a node that something made.
 func (s *server) owned(t *testing.T, name, node, kind, owner string, labels map[string]string) types.UID {
 	t.Helper()
-	pod, err := s.CoreV1().Pods("ml").Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: kind, Name: owner, UID: "c0ffee", Controller: new(true)},
-		}},
-		Spec: corev1.PodSpec{NodeName: node, HostNetwork: true, Containers: []corev1.Container{{Name: "train", Image: "registry.test/train:1"}}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	return pod.UID
+	s.bind(t, node, metav1.ObjectMeta{Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: kind, Name: owner, UID: "c0ffee", Controller: new(true)},
+	}})
+	return s.phase(t, name, corev1.PodRunning).UID
 }
 
 // TestVerdictsNamePods starts the agent while the API server is away: it judges,
@@ -108,6 +92,7 @@ func TestVerdictsNamePods(t *testing.T) {
 	for _, namespace := range []string{release, "ml"} {
 		require.Equal(t, []string{"list pods", "watch pods"}, s.rights(t, token, namespace))
 	}
+	s.node(t, "gpu-18")
 	train := s.uid(t, "train-3")
 	set := s.owned(t, "llama-worker-3", "gpu-17", "StatefulSet", "llama-worker", nil)
 	job := s.owned(t, "llama-x7k2p", "gpu-17", "Job", "llama", nil)
@@ -120,7 +105,8 @@ func TestVerdictsNamePods(t *testing.T) {
 	j.ready(t, j.health)
 	require.Equal(t, map[string]string{"0000:01:00.0": "   " + string(set)}, j.lost(t, map[string]types.UID{"0000:01:00.0": set}))
 	s.startAPI(t)
-	require.Eventually(t, func() bool { return j.metric("otelcol_otelsvc_k8s_pod_table_size") == 4 }, patience, 20*time.Millisecond, "no pods: %s", tail(j.log))
+	// Four pods, each under its uid and twice under its address.
+	require.Eventually(t, func() bool { return j.metric("otelcol_otelsvc_k8s_pod_table_size") == 12 }, patience, 20*time.Millisecond, "no pods: %s", tail(j.log))
 
 	told := j.lost(t, map[string]types.UID{
 		"0000:11:00.0": set, "0000:12:00.0": job, "0000:13:00.0": deployment, "0000:14:00.0": train, "0000:15:00.0": elsewhere, "0000:16:00.0": "dead", "0000:17:00.0": "",

@@ -43,7 +43,7 @@ func (s *server) rights(t *testing.T, kubeconfig, namespace string) []string {
 
 // TestTokensAllowNothingElse asks the server what the tokens of the tiers allow.
 func TestTokensAllowNothingElse(t *testing.T) {
-	s := clusterWithRights(t)
+	s := serverWithRights(t)
 	find := []string{"list endpointslices", "watch endpointslices"}
 	watch := []string{"get pods", "list events", "list nodes", "watch events", "watch nodes"}
 	for _, tc := range []struct {

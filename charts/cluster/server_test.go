@@ -129,6 +129,8 @@ type server struct {
 	port    int
 	etcd    int
 	api     *process
+	kwok    *process
+	kubelet string // the token of kwok
 }
 
 // newServer starts a cluster without nodes and without controllers.
@@ -196,10 +198,12 @@ func (s *server) credentials(t *testing.T) {
 	require.NoError(t, err)
 	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "accounts.key"), text, 0o600))
-	token := rand.Text()
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "tokens"), []byte(token+`,admin,1,"system:masters"`+"\n"), 0o600))
+	admin, kubelet := rand.Text(), rand.Text()
+	tokens := fmt.Sprintf("%s,admin,1,system:masters\n%s,kwok,2,system:masters\n", admin, kubelet)
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "tokens"), []byte(tokens), 0o600))
+	s.kubelet = kubelet
 	s.config = &rest.Config{
-		BearerToken: token, QPS: -1,
+		BearerToken: admin, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(s.dir, "certificates", "apiserver.crt")},
 	}
 }
@@ -220,7 +224,10 @@ func (s *server) startAPI(t *testing.T) {
 			"--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=RBAC", "--token-auth-file="+filepath.Join(s.dir, "tokens"),
 			"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24", "--advertise-address=127.0.0.1",
 			"--disable-admission-plugins=ServiceAccount", // no controller makes the default account
+			// kwok watches from version 0, which needs etcd 3.4.31 where this is on; Debian 12 has 3.4.23.
+			"--feature-gates=WatchList=false",
 			"--allow-privileged=true")
+		t.Cleanup(s.api.kill) // a watcher that is left would hold its end up for a minute
 		if s.api.comes(t, func() bool { return s.isReady(t) }) {
 			return
 		}
