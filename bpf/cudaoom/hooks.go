@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -75,7 +76,7 @@ func openHooks(ringBytes uint32) (_ *hooks, err error) {
 		spec.Maps[bpfMapEvents].MaxEntries = ringBytes
 	}
 	h := &hooks{}
-	if h.collection, err = ebpf.NewCollection(spec); err != nil {
+	if h.collection, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: kerninfo.Types()}); err != nil {
 		return nil, fmt.Errorf("load cudaoom: %w", err)
 	}
 	if h.reader, err = ringbuf.NewReader(h.collection.Maps[bpfMapEvents]); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -38,7 +39,7 @@ var linux510 = layout{
 
 // findLayout reads BTF, of the kernel or of its module fuse.
 func findLayout() (layout, error) {
-	spec, err := btf.LoadKernelSpec()
+	spec, err := kerninfo.Types().Kernel()
 	if err != nil {
 		return layout{}, fmt.Errorf("read kernel BTF: %w", err)
 	}
@@ -46,7 +47,7 @@ func findLayout() (layout, error) {
 	if !errors.Is(err, btf.ErrNotFound) {
 		return found, err
 	}
-	module, err := btf.LoadKernelModuleSpec("fuse")
+	module, err := kerninfo.Types().Module("fuse")
 	if err == nil {
 		return layoutOf(module)
 	}

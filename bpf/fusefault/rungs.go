@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -168,7 +169,7 @@ func load(l layout, opts Options, programs []string, shared map[string]*ebpf.Map
 	if err := spec.Variables[bpfVarTickNs].Set(uint64(tick.Nano())); err != nil {
 		return nil, err
 	}
-	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
+	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared, Cache: kerninfo.Types()})
 }
 
 // fuseDevice is /dev/fuse as the kernel numbers it: MISC_MAJOR (include/uapi/linux/

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -91,7 +92,7 @@ func load(ringBytes uint32, programs []string) (*ebpf.Collection, error) {
 	if ringBytes != 0 {
 		spec.Maps[bpfMapEvents].MaxEntries = ringBytes
 	}
-	return ebpf.NewCollection(spec)
+	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: kerninfo.Types()})
 }
 
 func attach(program *ebpf.Program) (link.Link, error) {

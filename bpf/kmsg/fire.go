@@ -13,6 +13,7 @@ import (
 
 	"github.com/cilium/ebpf/ringbuf"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -69,11 +70,10 @@ func newTrial(opts Options) (*trial, error) {
 // readKernelCode is empty when the kernel hides its addresses
 // (kernel.kptr_restrict): then the writer of a record stays unknown.
 func readKernelCode() kernelCode {
-	symbols, err := os.Open("/proc/kallsyms")
+	symbols, err := kerninfo.Symbols()
 	if err != nil {
 		return nil
 	}
-	defer symbols.Close()
 	code, err := parseSymbols(symbols)
 	if err != nil {
 		return nil

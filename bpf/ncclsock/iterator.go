@@ -17,6 +17,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
@@ -95,7 +96,7 @@ func load(opts Options, programs []string) (*ebpf.Collection, error) {
 	); err != nil {
 		return nil, err
 	}
-	return ebpf.NewCollection(spec)
+	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: kerninfo.Types()})
 }
 
 // take moves what the iterator needs out of the collection.

@@ -6,9 +6,10 @@ import (
 	"bufio"
 	"bytes"
 	"io"
-	"os"
 	"runtime"
 	"strconv"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 )
 
 // pageVariables are the addresses of the two kernel variables that turn a page into
@@ -23,12 +24,11 @@ func learnPageVariables() *pageVariables {
 	if runtime.GOARCH != "amd64" {
 		return &pageVariables{}
 	}
-	f, err := os.Open("/proc/kallsyms")
+	symbols, err := kerninfo.Symbols()
 	if err != nil {
 		return &pageVariables{}
 	}
-	defer f.Close()
-	return parsePageVariables(f)
+	return parsePageVariables(symbols)
 }
 
 // parsePageVariables reads lines of "address type name [module]".

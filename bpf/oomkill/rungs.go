@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -50,7 +51,7 @@ func learnKernel() kernel {
 // 6.9 (72ba14deb40a) and its backports, (pid) before. The version says nothing:
 // Debian's 5.10.218 has the old one, its 5.10.262 the new.
 func victimIsTask() (bool, error) {
-	spec, err := btf.LoadKernelSpec()
+	spec, err := kerninfo.Types().Kernel()
 	if err != nil {
 		return false, fmt.Errorf("read kernel BTF: %w", err)
 	}
@@ -199,7 +200,7 @@ func load(k kernel, programs []string, ringBytes uint32) (*ebpf.Collection, erro
 	); err != nil {
 		return nil, err
 	}
-	return ebpf.NewCollection(spec)
+	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: kerninfo.Types()})
 }
 
 func attach(name string, program *ebpf.Program) (link.Link, error) {

@@ -7,8 +7,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 )
 
 // codeRange is the machine code of one symbol.
@@ -41,12 +42,11 @@ type kernelCode struct {
 // loadKernelCode asks the kernel. With kernel.kptr_restrict=2 or without
 // CAP_SYSLOG the addresses read as zero and nothing is found.
 func loadKernelCode() (kernelCode, error) {
-	f, err := os.Open("/proc/kallsyms")
+	symbols, err := kerninfo.Symbols()
 	if err != nil {
 		return kernelCode{}, fmt.Errorf("look up kernel functions: %w", err)
 	}
-	defer f.Close()
-	return parseKernelCode(f)
+	return parseKernelCode(symbols)
 }
 
 // parseKernelCode reads lines of "address type name [module]". The kernel prints
