@@ -10,6 +10,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 )
 
 func rawOf(t testing.TB, v any) []byte {
@@ -77,7 +79,8 @@ func FuzzDecode(f *testing.F) {
 		parseSyscall(string(raw))
 		parseFdinfo(string(raw))
 		parseMountinfo(raw, "25")
-		_, _ = parseKernelCode(strings.NewReader(string(raw)))
+		var code kernelCode
+		_ = kerninfo.FindCode(strings.NewReader(string(raw)), code.find)
 	})
 }
 
@@ -118,32 +121,19 @@ func TestDeviceNumbers(t *testing.T) {
 	}
 }
 
-const kallsyms = `0000000000000000 A fixed_percpu_data
-ffffffff81000000 T _text
-ffffffff81000100 T handle_mm_fault
-ffffffff81000180 t handle_mm_fault.cold
+func TestKernelCodeIsToldByName(t *testing.T) {
+	var code kernelCode
+	require.NoError(t, kerninfo.FindCode(strings.NewReader(`ffffffff81000100 T handle_mm_fault
 ffffffff81000200 T filemap_read
 ffffffff81000300 T vfs_read
-ffffffffc0002000 t fuse_fsync	[fuse]
 ffffffffc0001000 t fuse_file_write_iter	[fuse]
 ffffffffc0001800 t fuse_other.isra.0	[fuse]
-`
-
-func TestKernelCodeIsFoundInAnyOrder(t *testing.T) {
-	code, err := parseKernelCode(strings.NewReader(kallsyms))
-	require.NoError(t, err)
-	require.Equal(t, codeRanges{{0xffffffff81000100, 0xffffffff81000180}, {0xffffffff81000180, 0xffffffff81000200}}, code.fault)
-	require.Equal(t, codeRanges{{0xffffffff81000200, 0xffffffff81000300}}, code.read)
-	require.Equal(t, codeRanges{{0xffffffffc0001000, 0xffffffffc0001800}}, code.write)
-	require.Empty(t, code.sync, "nothing behind it tells its end")
-	require.True(t, code.fault.on([]uint64{1, 0xffffffff81000110}))
-	require.False(t, code.fault.on([]uint64{0xffffffff81000100, 0xffffffff81000201}))
-
-	hidden, err := parseKernelCode(strings.NewReader(strings.ReplaceAll(kallsyms, "ffffffff", "00000000")[:40]))
-	require.NoError(t, err)
-	require.Empty(t, hidden.fault)
-	_, err = parseKernelCode(strings.NewReader("zz t x\n"))
-	require.ErrorContains(t, err, "read kernel symbols")
+`), code.find))
+	require.Equal(t, kernelCode{
+		fault: kerninfo.Code{{Start: 0xffffffff81000100, End: 0xffffffff81000200}},
+		read:  kerninfo.Code{{Start: 0xffffffff81000200, End: 0xffffffff81000300}},
+		write: kerninfo.Code{{Start: 0xffffffffc0001000, End: 0xffffffffc0001800}},
+	}, code)
 }
 
 func TestLayoutFollowsNestedMembers(t *testing.T) {

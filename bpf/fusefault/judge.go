@@ -121,7 +121,7 @@ func (p *picture) inFault(t thread) bool {
 	case t.state == 0:
 		return p.waitsForAnswer(t)
 	case len(p.code.fault) > 0 && len(t.stack) > 0:
-		return p.code.fault.on(t.stack)
+		return p.code.fault.On(t.stack)
 	}
 	return t.sleepsHard() || p.waitsForAnswer(t)
 }
@@ -159,7 +159,7 @@ func (p *picture) judgeRequests(v *verdicts) {
 // elsewhere: asleep, and not for an answer. Then the end of its request was missed: the
 // kernel does not run a program within itself, say when it was preempted.
 func (p *picture) elsewhere(t thread) bool {
-	return t.state != 0 && len(p.code.answer) > 0 && len(t.stack) > 0 && !p.code.answer.on(t.stack)
+	return t.state != 0 && len(p.code.answer) > 0 && len(t.stack) > 0 && !p.code.answer.On(t.stack)
 }
 
 // newestForeground is, by thread, the request that it can be waiting for.
@@ -196,13 +196,13 @@ func (p *picture) ownBackground(tid uint32, d Device) (request, bool) {
 // something else.
 func (p *picture) operation(t thread) uint32 {
 	switch {
-	case !t.sleepsHard() || p.code.fault.on(t.stack) || p.code.beyond.on(t.stack):
+	case !t.sleepsHard() || p.code.fault.On(t.stack) || p.code.beyond.On(t.stack):
 		return 0
-	case p.code.read.on(t.stack):
+	case p.code.read.On(t.stack):
 		return opRead
-	case p.code.write.on(t.stack):
+	case p.code.write.On(t.stack):
 		return opWrite
-	case p.code.sync.on(t.stack):
+	case p.code.sync.On(t.stack):
 		return opFsync
 	}
 	return 0

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 )
 
 // Code of an imaginary kernel.
 var testCode = kernelCode{
-	fault: codeRanges{{1000, 1100}}, read: codeRanges{{2000, 2100}}, write: codeRanges{{3000, 3100}},
-	answer: codeRanges{{6000, 6100}}, sync: codeRanges{{4000, 4100}}, beyond: codeRanges{{5000, 5100}},
+	fault: kerninfo.Code{{Start: 1000, End: 1100}}, read: kerninfo.Code{{Start: 2000, End: 2100}}, write: kerninfo.Code{{Start: 3000, End: 3100}},
+	answer: kerninfo.Code{{Start: 6000, End: 6100}}, sync: kerninfo.Code{{Start: 4000, End: 4100}}, beyond: kerninfo.Code{{Start: 5000, End: 5100}},
 }
 
 // A thread that began at 10 and sleeps killably, in a fault that began at 100.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 )
 
 const symbols = `ffffffff81000000 T _stext
@@ -20,35 +22,31 @@ ffffffffc0001000 t devkmsg_write	[evil]
 ffffffff81001000 t alias_of_vprintk_emit
 `
 
-func TestParseSymbolsFindsFunctionsAndWhereTheyEnd(t *testing.T) {
-	code, err := parseSymbols(strings.NewReader(symbols))
-	require.NoError(t, err)
-	require.Equal(t, kernelCode{
-		{start: 0xffffffff81001000, end: 0xffffffff81001400, role: printsText},
-		{start: 0xffffffff81002000, end: 0xffffffff81002100, role: fromDevKmsg},
-		{start: 0xffffffff81002100, end: 0xffffffff81002200, role: fromDevKmsg},
-		{start: 0xffffffff81003000, end: 0xffffffff81003100, role: interrupts},
-	}, code)
+// learn finds the functions of roles in a text of /proc/kallsyms.
+func learn(t *testing.T, text string) kernelCode {
+	t.Helper()
+	code := newKernelCode()
+	require.NoError(t, kerninfo.FindCode(strings.NewReader(text), code.find))
+	return code
 }
 
-func TestParseSymbolsOfAKernelThatHidesThemIsEmpty(t *testing.T) {
-	code, err := parseSymbols(strings.NewReader("0000000000000000 T vprintk_emit\n0000000000000000 t devkmsg_write\n"))
-	require.NoError(t, err)
-	require.Empty(t, code)
+func TestFunctionsOfRolesAreTheKernelsOwn(t *testing.T) {
+	require.Equal(t, kernelCode{
+		printsText:  {{Start: 0xffffffff81001000, End: 0xffffffff81001400}},
+		fromDevKmsg: {{Start: 0xffffffff81002000, End: 0xffffffff81002100}, {Start: 0xffffffff81002100, End: 0xffffffff81002200}},
+		interrupts:  {{Start: 0xffffffff81003000, End: 0xffffffff81003100}},
+	}, learn(t, symbols))
+}
+
+func TestAKernelThatHidesItsAddressesTellsNoWriter(t *testing.T) {
+	code := learn(t, "0000000000000000 T vprintk_emit\n0000000000000000 t devkmsg_write\n")
 	w, interrupted := code.writer([]uint64{0xffffffff81001010, 0xffffffff81002010})
 	require.Equal(t, WriterUnknown, w)
 	require.False(t, interrupted)
 }
 
-func TestParseSymbolsIgnoresLinesOfAnotherForm(t *testing.T) {
-	code, err := parseSymbols(strings.NewReader("\nzz T vprintk_emit\nffff\nffffffff81001000 TT vprintk_emit\n1000 T \n"))
-	require.NoError(t, err)
-	require.Empty(t, code)
-}
-
 func TestWriterIsTheCallerOfVprintkEmit(t *testing.T) {
-	code, err := parseSymbols(strings.NewReader(symbols))
-	require.NoError(t, err)
+	code := learn(t, symbols)
 	const (
 		program = 0xffffffffc0100000
 		emit    = 0xffffffff81001200

@@ -40,9 +40,9 @@ func (r raw) bytes() []byte {
 
 // testCode lays vprintk_emit, devkmsg_emit and handle_irq_event out in a row.
 var testCode = kernelCode{
-	{start: 0x1000, end: 0x1100, role: printsText},
-	{start: 0x2000, end: 0x2100, role: fromDevKmsg},
-	{start: 0x3000, end: 0x3100, role: interrupts},
+	printsText:  {{Start: 0x1000, End: 0x1100}},
+	fromDevKmsg: {{Start: 0x2000, End: 0x2100}},
+	interrupts:  {{Start: 0x3000, End: 0x3100}},
 }
 
 func TestDecode(t *testing.T) {

@@ -74,8 +74,8 @@ func readKernelCode() kernelCode {
 	if err != nil {
 		return nil
 	}
-	code, err := parseSymbols(symbols)
-	if err != nil {
+	code := newKernelCode()
+	if kerninfo.FindCode(symbols, code.find) != nil {
 		return nil
 	}
 	return code

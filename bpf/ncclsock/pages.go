@@ -3,11 +3,8 @@
 package ncclsock
 
 import (
-	"bufio"
-	"bytes"
 	"io"
 	"runtime"
-	"strconv"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 )
@@ -31,26 +28,21 @@ func learnPageVariables() *pageVariables {
 	return parsePageVariables(symbols)
 }
 
-// parsePageVariables reads lines of "address type name [module]".
-func parsePageVariables(kallsyms io.Reader) *pageVariables {
+func parsePageVariables(symbols io.Reader) *pageVariables {
 	var v pageVariables
-	lines := bufio.NewScanner(kallsyms)
-	for lines.Scan() && (v.vmemmapBase == 0 || v.pageOffsetBase == 0) {
-		into := &v.vmemmapBase
-		switch {
-		case bytes.HasSuffix(lines.Bytes(), []byte(" vmemmap_base")):
-		case bytes.HasSuffix(lines.Bytes(), []byte(" page_offset_base")):
-			into = &v.pageOffsetBase
-		default:
-			continue
+	for s, err := range kerninfo.Read(symbols) {
+		if err != nil {
+			return &pageVariables{}
 		}
-		address, _, _ := bytes.Cut(lines.Bytes(), []byte(" "))
-		if n, err := strconv.ParseUint(string(address), 16, 64); err == nil {
-			*into = n
+		switch string(s.Name) {
+		case "vmemmap_base":
+			v.vmemmapBase = s.Address
+		case "page_offset_base":
+			v.pageOffsetBase = s.Address
+		}
+		if v.vmemmapBase != 0 && v.pageOffsetBase != 0 {
+			return &v
 		}
 	}
-	if v.vmemmapBase == 0 || v.pageOffsetBase == 0 {
-		return &pageVariables{}
-	}
-	return &v
+	return &pageVariables{}
 }

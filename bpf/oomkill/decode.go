@@ -34,7 +34,7 @@ func decode(raw []byte, code kernelCode, clockOffset int64, e *Event) error {
 		return fmt.Errorf("oomkill record with a stack of %d bytes", r.StackBytes)
 	}
 	stack := r.Stack[:max(r.StackBytes, 0)/8]
-	if code.kill != nil && len(stack) > 0 && !code.kill.on(stack) {
+	if code.kill != nil && len(stack) > 0 && !code.kill.On(stack) {
 		return errDying
 	}
 	*e = Event{
@@ -61,7 +61,7 @@ func constraint(r *bpfEvent, code kernelCode, stack []uint64) (Constraint, Sourc
 		return ConstraintNode, SourceOOMControl
 	case code.cgroupOOM == nil || len(stack) == 0:
 		return ConstraintUnknown, SourceNone
-	case code.cgroupOOM.on(stack):
+	case code.cgroupOOM.On(stack):
 		return ConstraintCgroup, SourceStack
 	default:
 		return ConstraintNode, SourceStack

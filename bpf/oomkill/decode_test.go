@@ -9,10 +9,12 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 )
 
 // Two functions of a kernel that never was.
-var testCode = kernelCode{kill: codeRanges{{0x100, 0x200}}, cgroupOOM: codeRanges{{0x300, 0x400}}}
+var testCode = kernelCode{kill: kerninfo.Code{{Start: 0x100, End: 0x200}}, cgroupOOM: kerninfo.Code{{Start: 0x300, End: 0x400}}}
 
 // record is a record as the kernel side writes it, changed by change.
 func record(change func(*bpfEvent)) []byte {
