@@ -16,8 +16,8 @@ import (
 //     QEMU derives all of them from one host clock (cpus_get_elapsed_ticks):
 //     tsc=reliable;
 //   - its measuring the TSC against timers that QEMU serves late: beside busy loops
-//     19 of 20 kernels could not use the PIT, most of those that used the HPET were
-//     off, by up to 27 %, and one took 992 MHz for 2596 (2026-11-21, two CPUs).
+//     19 of 20 kernels could not use the PIT and one took 992 MHz from it for 2596;
+//     of 23 that had no PIT, only the HPET, some were off by 27 % (2026-11-21, two CPUs).
 //     Emulation shows this machine's own TSC (cpu_get_host_ticks,
 //     include/qemu/timer.h), whose speed Go knows: tsc_early_khz;
 //   - a look whether the timer ticks, while it does not: no_timer_check.
