@@ -70,7 +70,7 @@ func parseFlags(args []string) (options, error) {
 	f.StringVar(&o.results, "results", "", "folder whose results.json, RESULTS.md and INSTRUCTIONS.md get the rows of this run")
 	f.StringVar(&o.cache, "cache", ".cache/kernels", "where kernels are kept")
 	f.DurationVar(&o.limit, "limit", 45*time.Minute, "a machine is stopped after this")
-	f.IntVar(&o.parallel, "parallel", max(1, runtime.NumCPU()/machine.CPUs), "machines that run at the same time; more than fit on the CPUs are slower than one after the other")
+	f.IntVar(&o.parallel, "parallel", max(1, runtime.NumCPU()/machine.CPUs), "machines that run at the same time; more than fit on the CPUs hold each other up")
 	f.BoolVar(&o.verbose, "v", false, "show the output of tests that pass too")
 	f.BoolVar(&o.list, "list", false, "print the packages whose tests need a kernel, and stop")
 	if err := f.Parse(args); err != nil {
