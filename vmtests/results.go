@@ -182,5 +182,8 @@ func (r result) finished(kernel string) []testEvent {
 		return append(r.Events, testEvent{Action: "pass", Package: name, Elapsed: r.Seconds})
 	}
 	why := testEvent{Action: "output", Package: name, Output: r.Problem + "\n"}
+	if len(r.Events) == 0 {
+		why.Output += clean(r.Output)
+	}
 	return append(r.Events, why, testEvent{Action: "fail", Package: name, Elapsed: r.Seconds})
 }

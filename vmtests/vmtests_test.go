@@ -185,6 +185,7 @@ func TestBrokenRunCountsEvenWhenAllBinariesEnded(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, results, 1)
 	require.NotEmpty(t, results[0].Problem)
+	require.Equal(t, "broke\nqemu crashed\n", results[0].finished("6.1")[0].Output)
 }
 
 func TestFailuresAreShownWithoutWhatPassed(t *testing.T) {

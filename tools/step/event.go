@@ -28,7 +28,7 @@ func (e event) isVerdict() bool {
 }
 
 // show prints a line per package, and the output of what fails as soon as it
-// has failed. It copies verdicts and skip reasons to record.
+// has failed. It copies verdicts, skip reasons and what failing tests printed to record.
 func show(w io.Writer, stream io.Reader, record io.Writer) (failed int, err error) {
 	outputs := map[string]*strings.Builder{} // package and test → what it printed
 	tests := map[string]int{}                // package → tests that ended
@@ -46,9 +46,12 @@ func show(w io.Writer, stream io.Reader, record io.Writer) (failed int, err erro
 		if e.Action == "fail" {
 			failed++
 			if e.FailedBuild != "" {
-				printOutput(w, outputs[e.FailedBuild+" "])
+				outputs[key] = outputs[e.FailedBuild+" "]
 			}
-			printOutput(w, outputs[key])
+			fmt.Fprint(w, textOf(outputs[key]))
+			if err := (event{Action: "output", Package: e.Package, Test: e.Test, Output: textOf(outputs[key])}).write(record); err != nil {
+				return err
+			}
 		}
 		if e.Test == "" {
 			packageLine(w, e, tests[e.Package])
@@ -56,7 +59,7 @@ func show(w io.Writer, stream io.Reader, record io.Writer) (failed int, err erro
 		} else {
 			tests[e.Package]++
 			if e.Action == "skip" {
-				e.Output = reason(outputs[key])
+				e.Output = strings.Join(words(textOf(outputs[key])), " ")
 			}
 		}
 		delete(outputs, key)
@@ -65,25 +68,23 @@ func show(w io.Writer, stream io.Reader, record io.Writer) (failed int, err erro
 	return failed, err
 }
 
-func printOutput(w io.Writer, output *strings.Builder) {
-	if output != nil {
-		fmt.Fprint(w, output.String())
-	}
-}
-
-// reason finds why a test was skipped in what it printed.
-func reason(output *strings.Builder) string {
+func textOf(output *strings.Builder) string {
 	if output == nil {
 		return ""
 	}
+	return output.String()
+}
+
+// words are the lines of a test's output that the test itself wrote.
+func words(output string) []string {
 	var kept []string
-	for _, line := range strings.Split(output.String(), "\n") {
-		line = strings.TrimSpace(line)
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(strings.ReplaceAll(line, "\x16", "")) // of -test.v=test2json
 		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
 			kept = append(kept, line)
 		}
 	}
-	return strings.Join(kept, " ")
+	return kept
 }
 
 func packageLine(w io.Writer, e event, tests int) {

@@ -64,7 +64,9 @@ func runCheck(command *exec.Cmd, name string, record *os.File) error {
 	out, problem := command.CombinedOutput()
 	if problem != nil {
 		fmt.Printf("%s\n", out)
-		return errors.Join(fmt.Errorf("%s: %w", name, problem), event{Action: "fail", Package: name, Test: name}.write(record))
+		return errors.Join(fmt.Errorf("%s: %w", name, problem),
+			event{Action: "output", Package: name, Test: name, Output: string(out)}.write(record),
+			event{Action: "fail", Package: name, Test: name}.write(record))
 	}
 	fmt.Printf("%s %s\n", green("ok  "), name)
 	return event{Action: "pass", Package: name, Test: name}.write(record)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +102,46 @@ func TestFailedBuildShowsTheCompilersWords(t *testing.T) {
 	}
 	if !strings.Contains(shown.String(), "undefined: x") {
 		t.Error(shown.String())
+	}
+}
+
+func TestSummaryEndsWithWhatFailedAndWhy(t *testing.T) {
+	dir := t.TempDir()
+	var lines []string
+	for i := range 40 {
+		lines = append(lines, fmt.Sprintf(`{"Action":"output","Package":"a","Test":"T","Output":"line %d\n"}`, i))
+	}
+	events := strings.Join(lines, "\n") + `
+{"Action":"fail","Package":"a","Test":"T"}
+{"Action":"output","Package":"a","Output":"FAIL\ta\n"}
+{"Action":"fail","Package":"a"}
+{"Action":"output","Package":"b","Output":"panic: it stopped\n"}
+{"Action":"fail","Package":"b"}
+`
+	script := filepath.Join(dir, "events")
+	if err := os.WriteFile(script, []byte(events), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := runStep(dir, "unit", true, []string{"sh", "-c", "cat " + script + "; exit 1"}); err == nil {
+		t.Error("a failing command passed")
+	}
+	if err := runStep(dir, "unit", false, []string{"sh", "-c", "echo gofmt says; exit 1"}); err == nil {
+		t.Error("a failing command passed")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "stages"), []byte("unit 1 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("NO_COLOR", "1")
+	var out bytes.Buffer
+	if err := summarise(&out, dir); err == nil {
+		t.Error("failures passed")
+	}
+	_, end, _ := strings.Cut(out.String(), "FAIL unit: a T\n")
+	want := strings.Join([]string{"line 0", "line 1", "line 2", "line 3", "line 4", "line 5", "… 24 lines",
+		"line 30", "line 31", "line 32", "line 33", "line 34", "line 35", "line 36", "line 37", "line 38", "line 39",
+		"FAIL unit: b", "panic: it stopped", "FAIL unit: unit unit", "gofmt says", "", "0 passed, 3 failed, 0 skipped", ""}, "\n")
+	if got := strings.ReplaceAll(end, "       ", ""); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -25,17 +25,26 @@ func (c *count) add(other count) {
 // result is what the file of one step says.
 type result struct {
 	count
-	failures, skips []string
+	failures []failure
+	skips    []string
+}
+
+// failure is a test that failed and what it printed.
+type failure struct {
+	name  string
+	words []string
 }
 
 // summarise counts every step that DIR/stages lists ("name exit-status seconds" a line)
-// and ends with the plain line that machines read.
+// and ends with what failed and why, and the plain line that machines read: who
+// keeps no more than the end of a long log still sees what to mend.
 func summarise(w io.Writer, dir string) error {
 	stages, err := readStages(filepath.Join(dir, "stages"))
 	if err != nil {
 		return err
 	}
 	var total count
+	var failures []failure
 	fmt.Fprintln(w, cyan("== summary"))
 	for _, s := range stages {
 		r, err := readResult(filepath.Join(dir, s.name+".json"))
@@ -45,6 +54,12 @@ func summarise(w io.Writer, dir string) error {
 		r.compare(s)
 		r.print(w, s)
 		total.add(r.count)
+		for _, f := range r.failures {
+			failures = append(failures, failure{s.name + ": " + f.name, f.words})
+		}
+	}
+	for _, f := range failures {
+		f.print(w)
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", total.passed, total.failed, total.skipped)
 	if total.failed > 0 || total.passed == 0 {
@@ -79,10 +94,10 @@ func (r *result) compare(s stage) {
 	switch {
 	case s.status != "0" && r.failed == 0:
 		r.failed++
-		r.failures = append(r.failures, "make "+s.name+" ended with status "+s.status)
+		r.failures = append(r.failures, failure{name: "make " + s.name + " ended with status " + s.status})
 	case s.status == "0" && r.passed+r.failed+r.skipped == 0:
 		r.failed++
-		r.failures = append(r.failures, "make "+s.name+" recorded no test")
+		r.failures = append(r.failures, failure{name: "make " + s.name + " recorded no test"})
 	}
 }
 
@@ -92,12 +107,32 @@ func (r result) print(w io.Writer, s stage) {
 		mark = red("FAIL")
 	}
 	fmt.Fprintf(w, "%s %-16s %5d passed %4d failed %4d skipped %5ss\n", mark, s.name, r.passed, r.failed, r.skipped, s.seconds)
-	for _, f := range r.failures {
-		fmt.Fprintf(w, "       %s %s\n", red("failed"), f)
-	}
 	for _, skip := range r.skips {
-		fmt.Fprintf(w, "       %s %s\n", yellow("skipped"), skip)
+		fmt.Fprintf(w, "       %s %s\n", yellow("skipped"), cut(skip, 160))
 	}
+}
+
+// print shows how the words of a failing test begin and end: a panic says what it
+// is first, an assertion that waited says so last.
+func (f failure) print(w io.Writer) {
+	const head, tail = 6, 10
+	fmt.Fprintf(w, "%s %s\n", red("FAIL"), f.name)
+	for i, line := range f.words {
+		switch left := len(f.words) - i; {
+		case i < head || left <= tail:
+			fmt.Fprintf(w, "       %s\n", cut(line, 200))
+		case i == head:
+			fmt.Fprintf(w, "       … %d lines\n", left-tail)
+		}
+	}
+}
+
+// cut shortens a line to a number of characters.
+func cut(line string, most int) string {
+	if runes := []rune(line); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return line
 }
 
 // readResult counts the tests of one file. A package that failed counts only
@@ -113,15 +148,15 @@ func readResult(path string) (result, error) {
 	}
 	defer file.Close()
 	failedTests := map[string]bool{} // packages in which a test failed
+	printed := map[string]string{}   // package and test → what it printed
 	err = eachEvent(file, func(e event) error {
 		switch name := strings.TrimSpace(e.Package + " " + e.Test); {
-		case e.Action == "fail" && e.Test != "":
+		case e.Action == "output":
+			printed[name] += e.Output
+		case e.Action == "fail" && (e.Test != "" || !failedTests[e.Package]):
 			failedTests[e.Package] = true
 			r.failed++
-			r.failures = append(r.failures, name)
-		case e.Action == "fail" && !failedTests[e.Package]:
-			r.failed++
-			r.failures = append(r.failures, name)
+			r.failures = append(r.failures, failure{name, words(printed[name])})
 		case e.Action == "pass" && e.Test != "":
 			r.passed++
 		case e.Action == "skip" && e.Test != "":
