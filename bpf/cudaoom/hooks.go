@@ -76,7 +76,7 @@ func openHooks(ringBytes uint32) (_ *hooks, err error) {
 		spec.Maps[bpfMapEvents].MaxEntries = ringBytes
 	}
 	h := &hooks{}
-	if h.collection, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: kerninfo.Types()}); err != nil {
+	if h.collection, err = kerninfo.Load(spec, ebpf.CollectionOptions{}); err != nil {
 		return nil, fmt.Errorf("load cudaoom: %w", err)
 	}
 	if h.reader, err = ringbuf.NewReader(h.collection.Maps[bpfMapEvents]); err != nil {

@@ -37,9 +37,11 @@ var linux510 = layout{
 	deviceConnection: 0,
 }
 
-// findLayout reads BTF, of the kernel or of its module fuse.
-func findLayout() (layout, error) {
-	spec, err := kerninfo.Types().Kernel()
+func findLayout() (layout, error) { return kerninfo.Types(layoutIn) }
+
+// layoutIn reads BTF, of the kernel or of its module fuse.
+func layoutIn(types *btf.Cache) (layout, error) {
+	spec, err := types.Kernel()
 	if err != nil {
 		return layout{}, fmt.Errorf("read kernel BTF: %w", err)
 	}
@@ -47,7 +49,7 @@ func findLayout() (layout, error) {
 	if !errors.Is(err, btf.ErrNotFound) {
 		return found, err
 	}
-	module, err := kerninfo.Types().Module("fuse")
+	module, err := types.Module("fuse")
 	if err == nil {
 		return layoutOf(module)
 	}

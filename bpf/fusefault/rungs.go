@@ -169,7 +169,7 @@ func load(l layout, opts Options, programs []string, shared map[string]*ebpf.Map
 	if err := spec.Variables[bpfVarTickNs].Set(uint64(tick.Nano())); err != nil {
 		return nil, err
 	}
-	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared, Cache: kerninfo.Types()})
+	return kerninfo.Load(spec, ebpf.CollectionOptions{MapReplacements: shared})
 }
 
 // fuseDevice is /dev/fuse as the kernel numbers it: MISC_MAJOR (include/uapi/linux/

@@ -92,7 +92,7 @@ func load(ringBytes uint32, programs []string) (*ebpf.Collection, error) {
 	if ringBytes != 0 {
 		spec.Maps[bpfMapEvents].MaxEntries = ringBytes
 	}
-	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: kerninfo.Types()})
+	return kerninfo.Load(spec, ebpf.CollectionOptions{})
 }
 
 func attach(program *ebpf.Program) (link.Link, error) {

@@ -123,7 +123,7 @@ func (t *trial) load(program string) (*attached, error) {
 	}
 	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return name != program })
 	spec.Maps[bpfMapEvents].MaxEntries = uint32(t.ringBytes)
-	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: kerninfo.Types()})
+	collection, err := kerninfo.Load(spec, ebpf.CollectionOptions{})
 	if err != nil {
 		return nil, err
 	}

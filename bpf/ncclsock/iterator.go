@@ -96,7 +96,7 @@ func load(opts Options, programs []string) (*ebpf.Collection, error) {
 	); err != nil {
 		return nil, err
 	}
-	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: kerninfo.Types()})
+	return kerninfo.Load(spec, ebpf.CollectionOptions{})
 }
 
 // take moves what the iterator needs out of the collection.

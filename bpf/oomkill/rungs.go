@@ -51,15 +51,17 @@ func learnKernel() kernel {
 // 6.9 (72ba14deb40a) and its backports, (pid) before. The version says nothing:
 // Debian's 5.10.218 has the old one, its 5.10.262 the new.
 func victimIsTask() (bool, error) {
-	spec, err := kerninfo.Types().Kernel()
-	if err != nil {
-		return false, fmt.Errorf("read kernel BTF: %w", err)
-	}
-	var typedef *btf.Typedef
-	if err := spec.TypeByName("btf_trace_mark_victim", &typedef); err != nil {
-		return false, fmt.Errorf("read prototype of mark_victim: %w", err)
-	}
-	return argumentIsTask(typedef)
+	return kerninfo.Types(func(types *btf.Cache) (bool, error) {
+		spec, err := types.Kernel()
+		if err != nil {
+			return false, fmt.Errorf("read kernel BTF: %w", err)
+		}
+		var typedef *btf.Typedef
+		if err := spec.TypeByName("btf_trace_mark_victim", &typedef); err != nil {
+			return false, fmt.Errorf("read prototype of mark_victim: %w", err)
+		}
+		return argumentIsTask(typedef)
+	})
 }
 
 // argumentIsTask looks at the argument after the program's own context.
@@ -200,7 +202,7 @@ func load(k kernel, programs []string, ringBytes uint32) (*ebpf.Collection, erro
 	); err != nil {
 		return nil, err
 	}
-	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: kerninfo.Types()})
+	return kerninfo.Load(spec, ebpf.CollectionOptions{})
 }
 
 func attach(name string, program *ebpf.Program) (link.Link, error) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 )
 
@@ -21,6 +22,12 @@ import (
 const keep = 10 * time.Second
 
 var shared answers
+
+// decoding is held while somebody uses the types. btf.Cache says that it is safe for
+// concurrent use; the types of a module (split BTF) decode those of the kernel without
+// the kernel's lock, though (cilium/ebpf v0.22.0, decoder.inflateType in
+// btf/unmarshal.go), and two at a time end the process: "concurrent map writes".
+var decoding sync.Mutex
 
 type answers struct {
 	mu      sync.Mutex
@@ -30,9 +37,24 @@ type answers struct {
 	forget  *time.Timer
 }
 
-// Types are those of the kernel and its modules, from BTF. What it returns belongs to
-// all: it must not be changed.
-func Types() *btf.Cache {
+// Load is ebpf.NewCollectionWithOptions with the types that all probes share.
+func Load(spec *ebpf.CollectionSpec, options ebpf.CollectionOptions) (*ebpf.Collection, error) {
+	return Types(func(types *btf.Cache) (*ebpf.Collection, error) {
+		options.Cache = types
+		return ebpf.NewCollectionWithOptions(spec, options)
+	})
+}
+
+// Types calls look with the types of the kernel and its modules, from BTF, and returns
+// what look returns. The types belong to all: look must not change them, and must not
+// keep the cache; types that it found there are its own to read.
+func Types[T any](look func(*btf.Cache) (T, error)) (T, error) {
+	decoding.Lock()
+	defer decoding.Unlock()
+	return look(sharedTypes())
+}
+
+func sharedTypes() *btf.Cache {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	shared.refresh()
