@@ -52,8 +52,10 @@ run: build ## Build and run tracecore with its embedded configuration (as root, 
 check: format vet lint unit ## Fast loop: format, vet, lint, unit tests
 
 .PHONY: test
-test: deps step build ## Everything that CI runs, virtual machines included; installs what is missing
+test: ## Everything that CI runs, virtual machines included; installs what is missing
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
+	@$(MAKE) --no-print-directory -j2 deps modules
+	@$(MAKE) --no-print-directory step build
 	@export CI=true KERNEL=quick PACKAGES="$$(go list ./... | grep -vxFf <(go run ./vmtests -list; go list ./charts/...) | tr '\n' ' ')"; \
 	nice -n 19 $(MAKE) --no-print-directory ahead > $(RESULTS)/ahead.log 2>&1 & \
 	for stage in $(STAGES); do \
@@ -65,6 +67,10 @@ test: deps step build ## Everything that CI runs, virtual machines included; ins
 .PHONY: deps
 deps: ## Install the Debian packages that tests and generators need
 	@tools/deps.sh
+
+# Fetches the modules while Debian's packages come; without a network the kept ones will do.
+.PHONY: modules
+modules: ; -@go list -deps -test ./... >/dev/null
 
 .PHONY: step
 step: ; @go -C tools build -o ../$(BIN)/step ./step

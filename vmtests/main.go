@@ -89,6 +89,10 @@ func parseFlags(args []string) (options, error) {
 	return o, nil
 }
 
+// binariesDir keeps what was compiled: the host and the machines run the same files,
+// and the go command links none again that has not changed.
+const binariesDir = ".cache/vmtests"
+
 // measuring are the packages that a row of the tables cannot do without.
 var measuring = []string{"./bpf/check", "./distro/internal/acceptance"}
 
@@ -125,14 +129,9 @@ func runAll(ctx context.Context, o options) error {
 		}
 		return nil
 	}
-	work, err := os.MkdirTemp("", "vmtests-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
 	out := newPrinter(os.Stdout, o.verbose)
 	out.step("building %d test binaries", len(packages))
-	suites, err := buildSuites(kernels, packages, work)
+	suites, err := buildSuites(kernels, packages, binariesDir)
 	if err != nil {
 		return err
 	}

@@ -120,13 +120,17 @@ type suite struct {
 }
 
 // buildSuites compiles once for each architecture what its kernels run.
-func buildSuites(kernels []Kernel, packages []testPackage, work string) (map[string]suite, error) {
+func buildSuites(kernels []Kernel, packages []testPackage, into string) (map[string]suite, error) {
+	into, err := filepath.Abs(into) // a test runs in the folder of its package
+	if err != nil {
+		return nil, err
+	}
 	suites := map[string]suite{}
 	for _, k := range kernels {
 		if _, built := suites[k.Arch]; built {
 			continue
 		}
-		dir := filepath.Join(work, k.Arch)
+		dir := filepath.Join(into, k.Arch)
 		wanted := slices.DeleteFunc(slices.Clone(packages), func(p testPackage) bool { return !wantedBy(kernels, k.Arch, p) })
 		binaries, err := build(wanted, dir, k.Arch)
 		if err != nil {

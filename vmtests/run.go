@@ -50,8 +50,12 @@ func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(gues
 		out.warn(k.Name, warning)
 	}
 	out.step("kernel %s: %s %s", k.Name, kernel.Package.Name, kernel.Package.Version)
-	m := machine.Machine{Arch: k.Arch, Image: kernel.Image, Initramfs: filepath.Join(s.dir, "initramfs-"+k.Name), Console: filepath.Join(s.dir, "console-"+k.Name)}
-	defer os.Remove(m.Initramfs)
+	work, err := os.MkdirTemp("", "vmtests-"+k.Name+"-")
+	if err != nil {
+		return kernel.Package, err
+	}
+	defer os.RemoveAll(work)
+	m := machine.Machine{Arch: k.Arch, Image: kernel.Image, Initramfs: filepath.Join(work, "initramfs"), Console: filepath.Join(work, "console")}
 	busybox, err := findBusybox(ctx, cache, k)
 	if err != nil {
 		return kernel.Package, err

@@ -37,11 +37,15 @@ func TestDrillsShowTheirVerdictAndItsDelay(t *testing.T) {
 }
 
 // TestInterruptedDrillsLeaveNothing ends each drill while its fault lasts: by
-// Ctrl-C, and as nothing can prepare for.
+// Ctrl-C, and as nothing can prepare for. What Ctrl-C does is no matter of the kernel,
+// and the slow machines of vmtests leave it to the host.
 func TestInterruptedDrillsLeaveNothing(t *testing.T) {
 	privtest.Require(t)
 	for name, state := range map[string]string{"xid": "", "oom": "", "fuse": "T", "socket": "T"} {
 		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+			if signal == syscall.SIGINT && os.Getenv("VMTESTS_KERNEL") != "" {
+				continue
+			}
 			t.Run(fmt.Sprint(name, " ", signal), func(t *testing.T) {
 				t.Parallel()
 				interrupt(t, name, state, signal)
