@@ -61,7 +61,7 @@ func decodeQueues(r *bpfSocketRecord, s *Socket) {
 	s.ReceiveQueueBytes, s.UnsentBytes, s.UnackedBytes = positive(r.Unread), positive(r.Unsent), positive(r.Unacked)
 	s.SendWindowBytes = r.SendWindow
 	switch s.State {
-	case SynSent, Close: // tcp_v4_connect sets this state before the numbers, one by one
+	case SynSent, Close: // tcp_v4_connect and tcp_disconnect set these states before the numbers, one by one
 		s.ReceiveQueueBytes, s.UnsentBytes, s.UnackedBytes = 0, 0, 0
 	case SynReceived:
 		s.ReceiveQueueBytes = 0

@@ -156,6 +156,8 @@ static __always_inline void copy_socket(struct socket_record *r, struct tcp_sock
 	r->state = field(sk->__sk_common.skc_state);
 	copy_endpoints(&r->endpoints, sk);
 	copy_queues(r, tp);
+	if (field(sk->__sk_common.skc_state) == TCP_CLOSE) /* tcp_disconnect() sets it, then moves write_seq */
+		r->state = TCP_CLOSE;
 	copy_progress(r, tp);
 	if (r->state != TCP_LISTEN)
 		copy_first_bytes(r, tp);
