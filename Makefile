@@ -25,9 +25,7 @@ LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint
 LOCKED := flock $(BIN)
 
 # What CI runs, quick things first. Each is a target that records its results.
-STAGES := format lint unit tools builder host chart cluster race vmtest check-generated
-# Runs beside vmtest, at low priority: a machine emulates on one CPU and a bit.
-BESIDE := fuzz
+STAGES := format lint unit tools builder host chart cluster race fuzz vmtest check-generated
 # What has goroutines. Patterns have none, and a probe needs its kernel. Three tests of
 # sizes and of damage are left out: 80 s under the detector, and others run their code.
 RACE := ./processors/... ./exporters/... ./extensions/... ./receivers/...
@@ -61,13 +59,11 @@ test: ## Everything that CI runs, virtual machines included; installs what is mi
 	@$(MAKE) --no-print-directory -j2 deps modules
 	@$(MAKE) --no-print-directory step build
 	@export CI=true KERNEL=quick PACKAGES="$$(go list ./... | grep -vxFf <(go run ./vmtests -list; go list ./charts/...) | tr '\n' ' ')"; \
-	run() { local start=$$SECONDS; $(MAKE) --no-print-directory $$1; echo "$$1 $$? $$((SECONDS - start))" >> $(RESULTS)/stages; }; \
-	beside() { renice -n 19 $$BASHPID; for stage in "$$@"; do run $$stage; done; } > $(RESULTS)/beside.log 2>&1; \
 	nice -n 19 $(MAKE) --no-print-directory ahead > $(RESULTS)/ahead.log 2>&1 & \
 	for stage in $(STAGES); do \
-		[ $$stage != vmtest ] || beside $(BESIDE) & \
-		run $$stage; \
-	done; wait; cat $(RESULTS)/beside.log
+		start=$$SECONDS; $(MAKE) --no-print-directory $$stage; \
+		echo "$$stage $$? $$((SECONDS - start))" >> $(RESULTS)/stages; \
+	done; wait
 	@$(STEP) -summary
 
 .PHONY: deps

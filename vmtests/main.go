@@ -70,7 +70,7 @@ func parseFlags(args []string) (options, error) {
 	f.StringVar(&o.results, "results", "", "folder whose results.json, RESULTS.md and INSTRUCTIONS.md get the rows of this run")
 	f.StringVar(&o.cache, "cache", ".cache/kernels", "where kernels are kept")
 	f.DurationVar(&o.limit, "limit", 45*time.Minute, "a machine is stopped after this")
-	f.IntVar(&o.parallel, "parallel", max(1, runtime.NumCPU()/machine.CPUs), "machines with an agent that run at the same time, and as many with probes alone beside them; more than fit on the CPUs hold each other up")
+	f.IntVar(&o.parallel, "parallel", max(1, runtime.NumCPU()/machine.CPUs), "machines that run at the same time; more than fit on the CPUs hold each other up")
 	f.BoolVar(&o.verbose, "v", false, "show the output of tests that pass too")
 	f.BoolVar(&o.list, "list", false, "print the packages whose tests need a kernel, and stop")
 	if err := f.Parse(args); err != nil {
@@ -152,44 +152,25 @@ func runAll(ctx context.Context, o options) error {
 	return err
 }
 
-// runKernels runs the kernels and returns what each did and how many runs did not
-// pass. Rows with an agent and rows of probes alone stand in two queues, of which
-// both are served: an agent's machine leaves most of a CPU idle, which those of
-// probes use, while two agents hold each other up.
+// runKernels runs the kernels, a few at a time, and returns what each did and
+// how many runs did not pass.
 func runKernels(ctx context.Context, o options, kernels []Kernel, suites map[string]suite, out *printer) ([]row, int) {
 	var group sync.WaitGroup
 	var failed atomic.Int64
 	rows := make([]row, len(kernels))
-	agents, probes := queues(kernels, suites)
-	for _, queue := range []chan int{agents, probes} {
-		for range o.parallel {
-			group.Go(func() {
-				for i := range queue {
-					var problems int
-					rows[i], problems = runKernel(ctx, o, kernels[i], suites[kernels[i].Arch], out)
-					failed.Add(int64(problems))
-				}
-			})
-		}
+	slots := make(chan struct{}, o.parallel)
+	for _, i := range longestFirst(kernels, suites) {
+		slots <- struct{}{}
+		group.Go(func() {
+			var problems int
+			k := kernels[i]
+			rows[i], problems = runKernel(ctx, o, k, suites[k.Arch], out)
+			failed.Add(int64(problems))
+			<-slots
+		})
 	}
 	group.Wait()
 	return rows, int(failed.Load())
-}
-
-// queues tells rows that run the agent's own tests from the others.
-func queues(kernels []Kernel, suites map[string]suite) (agents, probes chan int) {
-	agents, probes = make(chan int, len(kernels)), make(chan int, len(kernels))
-	for _, i := range longestFirst(kernels, suites) {
-		isAgent := func(b binary) bool { return b.Name == "distro/internal/acceptance" }
-		if slices.ContainsFunc(suites[kernels[i].Arch].of(kernels[i]), isAgent) {
-			agents <- i
-		} else {
-			probes <- i
-		}
-	}
-	close(agents)
-	close(probes)
-	return agents, probes
 }
 
 // longestFirst puts those with the most to run in front, so that no long one runs

@@ -35,25 +35,6 @@ func TestKernelsThatRunMostComeFirst(t *testing.T) {
 	require.Equal(t, []int{1, 3, 0, 2}, longestFirst(kernels, map[string]suite{"amd64": s}))
 }
 
-func taken(queue chan int) (all []int) {
-	for i := range queue {
-		all = append(all, i)
-	}
-	return all
-}
-
-func TestRowsWithAnAgentWaitForEachOther(t *testing.T) {
-	const agent = "distro/internal/acceptance"
-	s := suite{binaries: []binary{{testPackage: testPackage{Name: "bpf/kmsg"}}, {testPackage: testPackage{Name: agent}}}}
-	kernels := []Kernel{
-		{Name: "probes", Arch: "amd64", Only: []string{"bpf/kmsg"}}, {Name: "agent", Arch: "amd64", Only: []string{agent}},
-		{Name: "all", Arch: "amd64"},
-	}
-	agents, probes := queues(kernels, map[string]suite{"amd64": s})
-	require.Equal(t, []int{2, 1}, taken(agents))
-	require.Equal(t, []int{0}, taken(probes))
-}
-
 func TestMatrixErrorsNameTheLine(t *testing.T) {
 	for text, problem := range map[string]string{
 		"\nkernel 6.1 amd64 bookworm":                          "kernels.txt:2: want 'kernel NAME ARCH SUITES PACKAGES'",
