@@ -3,6 +3,7 @@
 package ncclsock
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
@@ -26,8 +28,26 @@ type diag struct {
 	deadline time.Time
 }
 
+// openDiag first enters the namespace that it is in, which takes the right to
+// enter any (setns(2)): without it no snapshot would have a socket.
 func openDiag(opts Options) (*diag, error) {
-	return &diag{maxSockets: opts.MaxSockets, closed: make(chan struct{})}, nil
+	own, err := os.Open("/proc/self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("open the own network namespace: %w", err)
+	}
+	defer own.Close()
+	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{NetNS: int(own.Fd())})
+	if errors.Is(err, os.ErrPermission) {
+		return nil, &ladder.Problem{
+			Outcome: probe.Denied,
+			Reason:  fmt.Sprintf("enter the network namespaces of processes: %v", err),
+			Hint:    "give the process CAP_SYS_ADMIN: in Kubernetes, a privileged container",
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open sock_diag: %w", err)
+	}
+	return &diag{maxSockets: opts.MaxSockets, closed: make(chan struct{})}, conn.Close()
 }
 
 func (d *diag) snapshot(owners []uint32, s *Snapshot) error {

@@ -203,6 +203,7 @@ func TestBPFCheckWithoutPrivileges(t *testing.T) {
 		require.NotContains(t, p.Rung, "tp", "no hook of the kernel's")
 		for _, a := range p.Attempts {
 			require.NotEqual(t, a.Outcome == probe.OK, a.Reason != "", "%+v", a)
+			require.NotEqual(t, probe.Silent, a.Outcome, "what cannot work is not waited for: %+v", a)
 		}
 	}
 	for _, f := range report.Environment {
