@@ -83,13 +83,9 @@ func (e *Engine) compile(rules []rule.Rule) error {
 	if err := rule.Check(rules); err != nil {
 		return err
 	}
-	parsers, err := rule.NewParsers()
-	if err != nil {
-		return err
-	}
 	byName := map[string]*ruleState{}
 	for i := range rules {
-		s, err := e.compileRule(&rules[i], &parsers)
+		s, err := e.compileRule(&rules[i])
 		if err != nil {
 			return fmt.Errorf("compile %s: %w", rules[i].File, err)
 		}
@@ -105,7 +101,7 @@ func (e *Engine) compile(rules []rule.Rule) error {
 	return nil
 }
 
-func (e *Engine) compileRule(r *rule.Rule, parsers *rule.Parsers) (*ruleState, error) {
+func (e *Engine) compileRule(r *rule.Rule) (*ruleState, error) {
 	s := &ruleState{rule: r, names: r.FieldNames(), at: map[string]int{}, rank: -1, instances: map[string]*instance{}}
 	for i, name := range s.names {
 		s.at[name] = i
@@ -118,7 +114,7 @@ func (e *Engine) compileRule(r *rule.Rule, parsers *rule.Parsers) (*ruleState, e
 	s.key = s.positions(r.Key)
 	for i, evidence := range r.All() {
 		w := &watch{Evidence: evidence, state: s, index: i, resolves: i >= len(r.Evidence), join: -1, after: -1}
-		if err := w.compile(parsers); err != nil {
+		if err := w.compile(); err != nil {
 			return nil, err
 		}
 		s.watches = append(s.watches, w)
@@ -150,22 +146,22 @@ func (e *Engine) watch(w *watch) {
 	}
 }
 
-func (w *watch) compile(parsers *rule.Parsers) (err error) {
-	if w.where, err = newCondition(w.Where, w.OnMetrics(), parsers); err != nil {
+func (w *watch) compile() (err error) {
+	if w.where, err = newCondition(w.Where, w.OnMetrics()); err != nil {
 		return err
 	}
-	if w.while, err = newCondition(w.Stays.While, w.OnMetrics(), parsers); err != nil {
+	if w.while, err = newCondition(w.Stays.While, w.OnMetrics()); err != nil {
 		return err
 	}
 	if w.Value != "" {
-		g, err := newGetter(w.Value, w.OnMetrics(), parsers)
+		g, err := newGetter(w.Value, w.OnMetrics())
 		if err != nil {
 			return err
 		}
 		w.value = &g
 	}
 	for _, f := range w.state.rule.FieldsOf(w.Evidence) {
-		g, err := newGetter(f.Expr, w.OnMetrics(), parsers)
+		g, err := newGetter(f.Expr, w.OnMetrics())
 		if err != nil {
 			return err
 		}
@@ -226,13 +222,13 @@ func (e *Engine) compileLinks(s *ruleState, byName map[string]*ruleState) {
 	}
 }
 
-func newCondition(text string, onMetrics bool, parsers *rule.Parsers) (c condition, err error) {
+func newCondition(text string, onMetrics bool) (c condition, err error) {
 	switch {
 	case text == "":
 	case onMetrics:
-		c.point, err = parsers.Point.ParseCondition(text)
+		c.point, err = rule.Points.Condition(text)
 	default:
-		c.log, err = parsers.Log.ParseCondition(text)
+		c.log, err = rule.Logs.Condition(text)
 	}
 	c.plain = newPlain(text)
 	return c, err
@@ -241,14 +237,14 @@ func newCondition(text string, onMetrics bool, parsers *rule.Parsers) (c conditi
 // plainPath is an expression that names one attribute and nothing else.
 var plainPath = regexp.MustCompile(`^\s*(resource\.)?attributes\["([^"\\]+)"\]\s*$`)
 
-func newGetter(text string, onMetrics bool, parsers *rule.Parsers) (g getter, err error) {
+func newGetter(text string, onMetrics bool) (g getter, err error) {
 	if path := plainPath.FindStringSubmatch(text); path != nil {
 		return getter{resource: path[1] != "", attribute: path[2]}, nil
 	}
 	if onMetrics {
-		g.point, err = parsers.Point.ParseValueExpression(text)
+		g.point, err = rule.Points.Value(text)
 	} else {
-		g.log, err = parsers.Log.ParseValueExpression(text)
+		g.log, err = rule.Logs.Value(text)
 	}
 	return g, err
 }

@@ -58,15 +58,13 @@ func plainText(random *rand.Rand, depth int) string {
 // What a plain condition tells is what OTTL tells, for every type of value, with
 // every operator, however conditions are joined.
 func TestPlainConditionsAgreeWithOTTL(t *testing.T) {
-	parsers, err := rule.NewParsers()
-	require.NoError(t, err)
 	random := rand.New(rand.NewPCG(1, 2))
 	told := 0
 	for range 3000 {
 		text := plainText(random, 2)
 		p := newPlain(text)
 		require.NotNil(t, p, text)
-		c, err := parsers.Log.ParseCondition(text)
+		c, err := rule.Logs.Condition(text)
 		require.NoError(t, err, text)
 		for range 5 {
 			rl := plog.NewResourceLogs()

@@ -38,7 +38,7 @@ func (d *decoder) checkOne(r *Rule, e *Evidence) {
 	}
 	fields := r.FieldsOf(e)
 	for _, f := range fields {
-		d.compile(f.at, "field "+f.Name, f.Expr, e, (*Parsers).value)
+		d.compile(f.at, "field "+f.Name, f.Expr, e, checkValue)
 	}
 	d.checkOperator(e)
 	for _, name := range e.JoinFields(r) {

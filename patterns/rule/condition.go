@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/ottl"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/ottl/contexts/ottldatapoint"
@@ -21,25 +22,64 @@ type (
 	PointValue     = ottl.ValueExpression[*ottldatapoint.TransformContext]
 )
 
-// Parsers compile OTTL with its standard converters; editors, which change
-// records, are left out.
-type Parsers struct {
-	Log   ottl.Parser[*ottllog.TransformContext]
-	Point ottl.Parser[*ottldatapoint.TransformContext]
+// Compilers of OTTL with its standard converters, on log records and on data
+// points; editors, which change records, are left out.
+var (
+	Logs   = Compiler[*ottllog.TransformContext]{newParser: ottllog.NewParser}
+	Points = Compiler[*ottldatapoint.TransformContext]{newParser: ottldatapoint.NewParser}
+)
+
+// maxKept bounds what a compiler keeps; the library has some 250 different texts.
+const maxKept = 4096
+
+// Compiler compiles each text once in the life of the process: a check of a file, its
+// engine and the next engine ask for the same ones, and parsing is slow (some 0.1 ms). What
+// is compiled does not change when it is evaluated, so that engines can share it. It
+// can be used by several goroutines.
+type Compiler[K any] struct {
+	newParser func(map[string]ottl.Factory[K], component.TelemetrySettings, ...ottl.Option[K]) (ottl.Parser[K], error)
+
+	mu         sync.Mutex // guards what follows
+	parser     *ottl.Parser[K]
+	conditions map[string]*ottl.Condition[K]
+	values     map[string]*ottl.ValueExpression[K]
 }
 
-// NewParsers returns parsers for both contexts.
-func NewParsers() (Parsers, error) {
-	settings := component.TelemetrySettings{Logger: zap.NewNop()}
-	log, err := ottllog.NewParser(pure[*ottllog.TransformContext](), settings)
-	if err != nil {
-		return Parsers{}, fmt.Errorf("make the OTTL parser for logs: %w", err)
+// Condition compiles text, which tells whether a record holds.
+func (c *Compiler[K]) Condition(text string) (*ottl.Condition[K], error) {
+	return compileOnce(c, &c.conditions, text, (*ottl.Parser[K]).ParseCondition)
+}
+
+// Value compiles text, which tells a value of a record.
+func (c *Compiler[K]) Value(text string) (*ottl.ValueExpression[K], error) {
+	return compileOnce(c, &c.values, text, (*ottl.Parser[K]).ParseValueExpression)
+}
+
+func compileOnce[K, C any](c *Compiler[K], kept *map[string]*C, text string, parse func(*ottl.Parser[K], string) (*C, error)) (*C, error) {
+	if err := bounded(text); err != nil {
+		return nil, err
 	}
-	point, err := ottldatapoint.NewParser(pure[*ottldatapoint.TransformContext](), settings)
-	if err != nil {
-		return Parsers{}, fmt.Errorf("make the OTTL parser for data points: %w", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if compiled, ok := (*kept)[text]; ok {
+		return compiled, nil
 	}
-	return Parsers{Log: log, Point: point}, nil
+	if c.parser == nil {
+		parser, err := c.newParser(pure[K](), component.TelemetrySettings{Logger: zap.NewNop()})
+		if err != nil {
+			return nil, fmt.Errorf("make the OTTL parser: %w", err)
+		}
+		c.parser = &parser
+	}
+	compiled, err := parse(c.parser, text)
+	if err != nil {
+		return nil, err
+	}
+	if *kept == nil || len(*kept) == maxKept {
+		*kept = map[string]*C{}
+	}
+	(*kept)[text] = compiled
+	return compiled, nil
 }
 
 // notPure are the converters whose result is not the record's.
@@ -86,29 +126,22 @@ func bounded(text string) error {
 	return nil
 }
 
-// condition returns why text is not a condition in the context of e.
-func (p *Parsers) condition(onMetrics bool, text string) error {
-	err := bounded(text)
-	if err != nil {
-		return err
-	}
+// checkCondition returns why text is not a condition on log records or data points.
+func checkCondition(onMetrics bool, text string) (err error) {
 	if onMetrics {
-		_, err = p.Point.ParseCondition(text)
+		_, err = Points.Condition(text)
 	} else {
-		_, err = p.Log.ParseCondition(text)
+		_, err = Logs.Condition(text)
 	}
 	return err
 }
 
-func (p *Parsers) value(onMetrics bool, text string) error {
-	err := bounded(text)
-	if err != nil {
-		return err
-	}
+// checkValue returns why text is not a value of log records or data points.
+func checkValue(onMetrics bool, text string) (err error) {
 	if onMetrics {
-		_, err = p.Point.ParseValueExpression(text)
+		_, err = Points.Value(text)
 	} else {
-		_, err = p.Log.ParseValueExpression(text)
+		_, err = Logs.Value(text)
 	}
 	return err
 }

@@ -18,11 +18,9 @@ const maxErrors = 20
 // its place. Checks that need the whole file wait in later.
 type decoder struct {
 	file    string
-	parsers *Parsers
 	errs    []error
 	later   []func()
-
-	checked map[ottlText]bool // all OTTL compiled so far: parsing it is slow
+	checked map[ottlText]bool // all OTTL so far: what is wrong with it is told once
 }
 
 // ottlText is OTTL text in one of its contexts.
@@ -193,20 +191,20 @@ func (d *decoder) expr(to *Expr, evidence *[]Evidence) value {
 }
 
 // ottl reads OTTL for the records of e.
-func (d *decoder) ottl(kind, what string, to *string, e *Evidence, parse func(*Parsers, bool, string) error) value {
+func (d *decoder) ottl(kind, what string, to *string, e *Evidence, check func(onMetrics bool, text string) error) value {
 	return d.text(kind, to).then(func(n *yaml.Node) {
-		d.afterwards(func() { d.compile(at(n), what, *to, e, parse) })
+		d.afterwards(func() { d.compile(at(n), what, *to, e, check) })
 	})
 }
 
 // compile fails unless text is OTTL for the records of e.
-func (d *decoder) compile(p position, what, text string, e *Evidence, parse func(*Parsers, bool, string) error) {
+func (d *decoder) compile(p position, what, text string, e *Evidence, check func(onMetrics bool, text string) error) {
 	checked := ottlText{text: text, onMetrics: e.OnMetrics()}
 	if text == "" || d.checked[checked] {
 		return
 	}
 	d.checked[checked] = true
-	if err := parse(d.parsers, e.OnMetrics(), text); err != nil {
+	if err := check(e.OnMetrics(), text); err != nil {
 		d.failAt(p, "%s of evidence %s is not valid OTTL: %v: see the OTTL grammar, paths are attributes[\"…\"] and resource.attributes[\"…\"]", what, e.Name, err)
 	}
 }

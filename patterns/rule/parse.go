@@ -31,11 +31,7 @@ func Parse(name string, content []byte) (Rule, error) {
 	if len(document.Content) == 0 {
 		return Rule{}, fmt.Errorf("%s:1:1: the file is empty: start with id, name and summary", name)
 	}
-	parsers, err := NewParsers()
-	if err != nil {
-		return Rule{}, err
-	}
-	d := &decoder{file: name, parsers: &parsers, checked: map[ottlText]bool{}}
+	d := &decoder{file: name, checked: map[ottlText]bool{}}
 	r := Rule{File: name}
 	d.pattern(&r).read(document.Content[0])
 	d.afterwards(func() { d.checkEvidence(document.Content[0], &r) })

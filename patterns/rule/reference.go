@@ -9,7 +9,7 @@ import (
 // Reference writes the page that lists every key of the language, from the
 // definition that files are read by.
 func Reference() []byte {
-	d := &decoder{parsers: &Parsers{}}
+	d := &decoder{}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, preface, maxFileBytes>>20, maxEvidence, maxFields, maxDuration/24/3600e9, maxOTTLBytes>>10, maxOTTLDepth, strings.Join(notPure, "`, `"))
 	written := map[string]bool{}
