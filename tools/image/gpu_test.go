@@ -23,7 +23,7 @@ func dynamicProgram(t *testing.T) string {
 	}
 	path := filepath.Join(t.TempDir(), "program")
 	build := exec.Command("go", "build", "-ldflags=-linkmode=external", "-o", path, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=-trimpath -buildvcs=false -tags=remove_all_sd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v", out, err)
 	}

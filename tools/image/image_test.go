@@ -21,7 +21,7 @@ func program(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
 	build := exec.Command("go", "build", "-o", path, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false -tags=remove_all_sd", "GOARCH=amd64")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=amd64")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v", out, err)
 	}
