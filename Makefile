@@ -85,6 +85,7 @@ step: ; @go -C tools build -o ../$(BIN)/step ./step
 .PHONY: ahead
 ahead: cluster-tools chart-tools
 	CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go build -race $(RACE)
+	tools/fuzz.sh build
 
 .PHONY: format
 format: step ## Go files are formatted

@@ -15,11 +15,20 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// TestALostGPUIsNamedAndTheDeathOfItsRankIsItsSymptom is the main job: an Xid 79
-// names GPU, rank, process and remedy at once; the rank's abort joins it.
-func TestALostGPUIsNamedAndTheDeathOfItsRankIsItsSymptom(t *testing.T) {
+// TestFaultsOfOneNodeAreNamed makes four faults, one after the other, before one
+// agent: a job each, so that none has to do with another.
+func TestFaultsOfOneNodeAreNamed(t *testing.T) {
 	privtest.Require(t)
 	a := startAgent(t, t.TempDir())
+	t.Run("lost GPU", func(t *testing.T) { nameALostGPU(t, a) })
+	t.Run("OOM kill", func(t *testing.T) { nameAnOOMKill(t, a) })
+	t.Run("stuck FUSE mount", func(t *testing.T) { nameAStuckMount(t, a) })
+	t.Run("stopped rank of a ring", func(t *testing.T) { nameAStoppedRank(t, a) })
+}
+
+// nameALostGPU is the main job: an Xid 79 names GPU, rank, process and remedy at
+// once; the rank's abort joins it.
+func nameALostGPU(t *testing.T, a agent) {
 	rank := startRank(t, "3")
 	pid := strconv.Itoa(rank.PID())
 	xid := cause(t, "kmsg", "xid")
@@ -48,14 +57,12 @@ func TestALostGPUIsNamedAndTheDeathOfItsRankIsItsSymptom(t *testing.T) {
 	}), 1)
 }
 
-// TestAnOOMKillNamesRankCgroupLimitAndUsage has the kernel kill a rank at the
-// limit of its cgroup.
-func TestAnOOMKillNamesRankCgroupLimitAndUsage(t *testing.T) {
-	privtest.Require(t)
-	a := startAgent(t, t.TempDir())
+// nameAnOOMKill has the kernel kill a rank at the limit of its cgroup: the verdict
+// has rank, cgroup, limit and usage.
+func nameAnOOMKill(t *testing.T, a agent) {
 	oom := cause(t, "oomkill", "oom")
 	victim, err := oomkill.Drill(t.Context(), oomkill.DrillOptions{
-		Env: []string{"RANK=5", "WORLD_SIZE=8", "JOB_ID=acceptance"}, Hold: 300 * time.Millisecond,
+		Env: []string{"RANK=5", "WORLD_SIZE=8", "JOB_ID=oom"}, Hold: 300 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	v := a.await(t, "the kill", about("host_oom_kill", "pid", strconv.Itoa(int(victim.PID))))

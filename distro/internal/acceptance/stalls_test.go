@@ -27,12 +27,10 @@ var (
 	soak   = flag.Duration("soak", 20*time.Second, "how long a healthy job is watched")
 )
 
-// TestAStuckFUSEFaultIsNamedWhileItIsStuck stops the daemon of a mount that a rank
-// reads.
-func TestAStuckFUSEFaultIsNamedWhileItIsStuck(t *testing.T) {
-	privtest.Require(t)
-	a := startAgent(t, t.TempDir())
-	d, err := fusefault.StartDrill(fusefault.DrillOptions{Env: []string{"RANK=6", "WORLD_SIZE=8", "JOB_ID=acceptance"}})
+// nameAStuckMount stops the daemon of a mount that a rank reads: it is named while it
+// is stuck.
+func nameAStuckMount(t *testing.T, a agent) {
+	d, err := fusefault.StartDrill(fusefault.DrillOptions{Env: []string{"RANK=6", "WORLD_SIZE=8", "JOB_ID=mounts"}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	stuck := cause(t, "fusefault", "fuse")
@@ -79,11 +77,8 @@ func inJob(pattern, job, rank string) func(verdict.Verdict) bool {
 	}
 }
 
-// TestAStoppedRankOfARingIsNamed stops one rank of four; the three others wait for
-// it in a circle.
-func TestAStoppedRankOfARingIsNamed(t *testing.T) {
-	privtest.Require(t)
-	a := startAgent(t, t.TempDir())
+// nameAStoppedRank stops one rank of four; the three others wait for it in a circle.
+func nameAStoppedRank(t *testing.T, a agent) {
 	job := startJob(t, standin.Options{JobID: "ring", Phase: 20 * time.Millisecond})
 	stalled := cause(t, "ncclsock", "socket")
 	require.NoError(t, job.Signal(2, syscall.SIGSTOP))
