@@ -9,6 +9,10 @@ SHELL := bash
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -buildvcs=false -tags=remove_all_sd -vet=off -gcflags=all=-dwarf=false
 
+# What is in C, and what compiles it: the race detector, too.
+C := ./receivers/dcgmreceiver/internal/godcgm
+WITH_C := CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations'
+
 PACKAGES ?= ./...
 KERNEL ?=
 FUZZTIME ?= 30s
@@ -30,7 +34,6 @@ STAGES := format lint unit tools builder host chart cluster race fuzz vmtest che
 # What has goroutines. Patterns have none, and a probe needs its kernel. Two tests of
 # sizes are left out: they are slow under the detector, and others run their code.
 RACE := ./processors/... ./exporters/... ./extensions/... ./receivers/...
-CGO := ./receivers/dcgmreceiver/internal/godcgm
 NORACE := ^(TestAMillionKeysInFlatMemory|TestAJobThatDiesDoesNotFillTheScreen)$$
 
 .PHONY: help
@@ -41,7 +44,7 @@ help: ## List the targets
 build: ## Build bin/tracecore and, where a C compiler is, bin/tracecore-nvml and bin/tracecore-dcgm, which read NVIDIA GPUs
 	go build -ldflags '-s -w' -o bin/tracecore ./distro/cmd/tracecore
 	@for library in nvml dcgm; do if command -v cc >/dev/null; then \
-		CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go build -ldflags '-s -w' -o bin/tracecore-$$library ./receivers/$${library}receiver/cmd/tracecore-$$library || exit 1; \
+		$(WITH_C) go build -ldflags '-s -w' -o bin/tracecore-$$library ./receivers/$${library}receiver/cmd/tracecore-$$library || exit 1; \
 	else rm -f bin/tracecore-$$library; echo "no C compiler (cc): without bin/tracecore-$$library, the $$library receiver reads no GPUs"; fi; done
 
 .PHONY: image
@@ -84,7 +87,7 @@ step: ; @go -C tools build -o ../$(BIN)/step ./step
 # caches that is minutes. A stage makes again what could not be made here, and says why.
 .PHONY: ahead
 ahead: cluster-tools chart-tools
-	CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go build -race $(RACE)
+	$(WITH_C) go build -race $(RACE)
 	tools/fuzz.sh build
 
 .PHONY: format
@@ -114,7 +117,7 @@ vmtest: deps build ## The same test binaries on every kernel of vmtests/kernels.
 
 .PHONY: race
 race: step ## Unit tests under the race detector, and go vet of the package in C, which the linter does not see
-	@CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' $(STEP) -name race -json -- bash -c 'go vet $(CGO) && go test -json -race -skip "$(NORACE)" $(RACE)'
+	@$(WITH_C) $(STEP) -name race -json -- bash -c 'go vet $(C) && go test -json -race -skip "$(NORACE)" $(RACE)'
 
 .PHONY: fuzz
 fuzz: step ## Every fuzz target: parsers and decoders for FUZZTIME, the rest for FUZZREST

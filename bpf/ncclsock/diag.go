@@ -36,7 +36,7 @@ func openDiag(opts Options) (*diag, error) {
 		return nil, fmt.Errorf("open the own network namespace: %w", err)
 	}
 	defer own.Close()
-	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{NetNS: int(own.Fd())})
+	conn, err := dialDiag(own)
 	if errors.Is(err, os.ErrPermission) {
 		return nil, &ladder.Problem{
 			Outcome: probe.Denied,
@@ -48,6 +48,10 @@ func openDiag(opts Options) (*diag, error) {
 		return nil, fmt.Errorf("open sock_diag: %w", err)
 	}
 	return &diag{maxSockets: opts.MaxSockets, closed: make(chan struct{})}, conn.Close()
+}
+
+func dialDiag(namespace *os.File) (*netlink.Conn, error) {
+	return netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{NetNS: int(namespace.Fd())})
 }
 
 func (d *diag) snapshot(owners []uint32, s *Snapshot) error {
@@ -68,7 +72,7 @@ func (d *diag) snapshot(owners []uint32, s *Snapshot) error {
 
 // dump appends the sockets of one namespace that have a holder.
 func (d *diag) dump(netns uint64, namespace *os.File, family uint8, holders map[uint64]uint32, s *Snapshot) error {
-	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{NetNS: int(namespace.Fd())})
+	conn, err := dialDiag(namespace)
 	if err != nil {
 		return fmt.Errorf("open sock_diag: %w", err)
 	}
