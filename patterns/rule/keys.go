@@ -52,7 +52,7 @@ func (d *decoder) readKeys(n *yaml.Node, what string, keys []key) {
 	if !d.each(n, what, func(name, v *yaml.Node) {
 		i := slices.Index(names, name.Value)
 		if i < 0 {
-			d.fail(name, "unknown key %q in %s: %s", name.Value, what, suggest(name.Value, names))
+			d.fail(name, "unknown key %q in %s: %s", name.Value, what, meant(what, name.Value, names))
 			return
 		}
 		given[name.Value] = !empty(v)
@@ -69,6 +69,15 @@ func (d *decoder) readKeys(n *yaml.Node, what string, keys []key) {
 			k.value.read(&yaml.Node{Kind: yaml.ScalarNode, Value: k.standard, Line: n.Line, Column: n.Column})
 		}
 	}
+}
+
+// meant says what to write instead of an unknown key. YAML 1.1 reads on as a boolean,
+// which is why explains has no such key any more.
+func meant(what, key string, names []string) string {
+	if what == "explains" && (key == "on" || key == "true") {
+		return "write share:"
+	}
+	return suggest(key, names)
 }
 
 // empty reports whether nothing was written for a key.

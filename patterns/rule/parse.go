@@ -114,17 +114,17 @@ func (d *decoder) unless(r *Rule) value {
 
 func (d *decoder) explains(r *Rule) value {
 	return d.list("explains", func() (value, func(*yaml.Node)) {
-		x, on := &Explain{}, []string{}
+		x, shared := &Explain{}, []string{}
 		return d.object("", "`explains`", "explains", []key{
 				{"pattern", d.text("pattern", &x.Pattern), needed, "whose verdicts"},
-				{"on", d.strings("field", &on), needed, "fields that both share; `mine=theirs` when the names differ"},
+				{"share", d.strings("field", &shared), needed, "fields that have the same value in both; `mine=theirs` when the names differ"},
 				{"within", d.duration(&x.Within), "5m", "how long after this one at most"},
 				{"after", d.duration(&x.After), "", "how long after this one at least, although it expired meanwhile: what a watchdog tells"},
 				{"unless", d.strings("evidence", &x.Unless), "", "not where one of these of this pattern was seen, up to `after` before the other"},
 				{"ranks", d.rankLists(x), "", "only where the ranks of this one, seen up to `after` before the other, are so in the other's lists"},
 			}), func(n *yaml.Node) {
 				x.at = at(n)
-				x.share(on)
+				x.share(shared)
 				d.afterwards(func() {
 					d.checkAfter(n, x, r.FieldNames())
 					for _, name := range x.Unless {
@@ -160,8 +160,8 @@ func (d *decoder) checkAfter(n *yaml.Node, x *Explain, own []string) {
 }
 
 // share takes the fields that both patterns share, as they are written.
-func (x *Explain) share(on []string) {
-	for _, field := range on {
+func (x *Explain) share(fields []string) {
+	for _, field := range fields {
 		mine, theirs, renamed := strings.Cut(field, "=")
 		if !renamed {
 			theirs = mine

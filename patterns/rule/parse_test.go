@@ -82,12 +82,13 @@ func TestErrorsNameThePlaceAndWhatToDo(t *testing.T) {
 		"a shows of nothing":         {`shows: "then this"`, `shows: ""`, []string{"mine.yaml:15:5: ", "shows is missing in evidence second", "in plain words"}},
 		"half an operator":           {"follows:", "stays: {for: 3s}\n    follows:", []string{"mine.yaml:17:12: ", "while is missing in stays"}},
 		"half an unless":             {"within: 1m", "unless: [{evidence: first}]", []string{"mine.yaml:8:10: ", "before is missing in unless"}},
-		"after beyond within":        {"within: 1m", "explains: [{pattern: x, on: [host], after: 9m}]", []string{"mine.yaml:8:12: ", "write a smaller after"}},
-		"unless without after":       {"within: 1m", "explains: [{pattern: x, on: [host], unless: first}]", []string{"mine.yaml:8:12: ", "write after"}},
-		"unknown evidence of unless": {"within: 1m", "explains: [{pattern: x, on: [host], after: 1m, within: 5m, unless: fist}]", []string{"mine.yaml:8:12: ", `did you mean "first"?`}},
-		"ranks without after":        {"within: 1m", "explains: [{pattern: x, on: [host], ranks: {in: y}}]", []string{"mine.yaml:8:12: ", "write after"}},
-		"ranks without a rank":       {"within: 1m", "explains: [{pattern: x, on: [host], after: 1m, ranks: {in: y}}]", []string{"mine.yaml:8:12: ", "give it a field rank or ranks"}},
-		"unknown key of ranks":       {"within: 1m", "explains: [{pattern: x, on: [host], after: 1m, ranks: {among: y}}]", []string{"mine.yaml:8:56: ", `unknown key "among" in ranks`}},
+		"after beyond within":        {"within: 1m", "explains: [{pattern: x, share: [host], after: 9m}]", []string{"mine.yaml:8:12: ", "write a smaller after"}},
+		"on, as it was once written": {"within: 1m", "explains: [{pattern: x, on: [host]}]", []string{"mine.yaml:8:25: ", `unknown key "on" in explains: write share:`}},
+		"unless without after":       {"within: 1m", "explains: [{pattern: x, share: [host], unless: first}]", []string{"mine.yaml:8:12: ", "write after"}},
+		"unknown evidence of unless": {"within: 1m", "explains: [{pattern: x, share: [host], after: 1m, within: 5m, unless: fist}]", []string{"mine.yaml:8:12: ", `did you mean "first"?`}},
+		"ranks without after":        {"within: 1m", "explains: [{pattern: x, share: [host], ranks: {in: y}}]", []string{"mine.yaml:8:12: ", "write after"}},
+		"ranks without a rank":       {"within: 1m", "explains: [{pattern: x, share: [host], after: 1m, ranks: {in: y}}]", []string{"mine.yaml:8:12: ", "give it a field rank or ranks"}},
+		"unknown key of ranks":       {"within: 1m", "explains: [{pattern: x, share: [host], after: 1m, ranks: {among: y}}]", []string{"mine.yaml:8:59: ", `unknown key "among" in ranks`}},
 		"unknown field of a choice":  {"{by: pid,", "{by: pit,", []string{"mine.yaml:22:16: ", `did you mean "pid"?`}},
 		"unknown severity":           {"default: error", "default: eror", []string{"mine.yaml:22:50: ", `"eror" is not allowed here: use one of [info warning error critical]`}},
 		"no id":                      {"id: 1001\n", "", []string{"mine.yaml:1:", "id is missing"}},
@@ -119,7 +120,7 @@ func TestErrorsNameThePlaceAndWhatToDo(t *testing.T) {
 
 // What a file leaves out is as if its default stood there.
 func TestDefaultsAreReadLikeWhatIsWritten(t *testing.T) {
-	short, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, "within: 1m\n", "explains: [{pattern: rank_exit, on: [host]}]\n", 1)))
+	short, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, "within: 1m\n", "explains: [{pattern: rank_exit, share: [host]}]\n", 1)))
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Minute, short.Within)
 	require.Equal(t, 24*time.Hour, short.Expires)
@@ -147,8 +148,8 @@ func TestCheckRefusesWhatIsTaken(t *testing.T) {
 		"id":               {"id: 1001", "id: 18", "the id 18 is taken by gpu_lost/pattern.yaml (gpu_lost)"},
 		"unknown detector": {"within: 1m", "detector: slowest", `mine.yaml:8:11: there is no detector "slowest"`},
 		"forged finding":   {"logs: my.event", "logs: finding.slowest", "mine.yaml:10:3: evidence first reads finding.slowest, which only a detector makes"},
-		"unknown pattern":  {"within: 1m", "explains: [{pattern: rank_exxit, on: [host]}]", `mine.yaml:8:12: explains an unknown pattern "rank_exxit": did you mean "rank_exit"?`},
-		"unknown field":    {"within: 1m", "explains: [{pattern: rank_exit, on: [host=hots]}]", `rank_exit has no field "hots": did you mean "host"?`},
+		"unknown pattern":  {"within: 1m", "explains: [{pattern: rank_exxit, share: [host]}]", `mine.yaml:8:12: explains an unknown pattern "rank_exxit": did you mean "rank_exit"?`},
+		"unknown field":    {"within: 1m", "explains: [{pattern: rank_exit, share: [host=hots]}]", `rank_exit has no field "hots": did you mean "host"?`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, tc.old, tc.new, 1)))
