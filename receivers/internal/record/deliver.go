@@ -22,15 +22,16 @@ const (
 // refusal is final. The end of ctx ends the waiting, never an attempt under way.
 // The error is the last refusal: the logs are lost, count them.
 func Deliver(ctx context.Context, next consumer.Logs, logs plog.Logs, patience time.Duration) error {
-	return deliver(ctx, patience, func(attempt context.Context) error { return next.ConsumeLogs(attempt, logs) })
+	return Insist(ctx, patience, func(attempt context.Context) error { return next.ConsumeLogs(attempt, logs) })
 }
 
 // DeliverMetrics is Deliver for metrics.
 func DeliverMetrics(ctx context.Context, next consumer.Metrics, metrics pmetric.Metrics, patience time.Duration) error {
-	return deliver(ctx, patience, func(attempt context.Context) error { return next.ConsumeMetrics(attempt, metrics) })
+	return Insist(ctx, patience, func(attempt context.Context) error { return next.ConsumeMetrics(attempt, metrics) })
 }
 
-func deliver(ctx context.Context, patience time.Duration, consume func(context.Context) error) error {
+// Insist calls consume as Deliver does for any kind of data.
+func Insist(ctx context.Context, patience time.Duration, consume func(context.Context) error) error {
 	attempt := context.WithoutCancel(ctx)
 	err := consume(attempt)
 	if err == nil || consumererror.IsPermanent(err) {

@@ -1,0 +1,204 @@
+// Package outbox hands the records and data points of a receiver to the next
+// consumer, in a goroutine beside the one that makes them.
+//
+// Every receiver that follows the kernel or a GPU behaves the same way under
+// back-pressure:
+//
+//   - The receiver never waits for the next consumer. A scan that came late would
+//     measure wrong ages, and a ring that filled up meanwhile would drop events the
+//     kernel had already delivered.
+//   - What the next consumer has not taken waits here, Capacity records at most.
+//     Beyond that, new records are dropped, and not old ones: the first records of a
+//     failure say what caused it.
+//   - A consumer that refuses is asked again for up to ten seconds, then the batch is
+//     dropped and the next one is tried, so that one bad batch does not hold up all
+//     others. A permanent refusal is final at once.
+//   - Each dropped record is counted in the metric the receiver gives.
+//   - A receiver that stops offers each waiting batch once more.
+//
+// There is one outbox for each signal, so that a metrics pipeline that hangs does
+// not hold up logs, and each signal can stop alone.
+package outbox
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/receiverhelper"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+)
+
+// Capacity is how many records, or data points, may wait for the next consumer,
+// some 10 MB of them. A batch that is larger is taken when nothing waits.
+const Capacity = 4096
+
+// patience is how long a consumer that refuses a batch is asked again.
+const patience = 10 * time.Second
+
+// Settings of an outbox.
+type Settings struct {
+	Receiver  receiver.Settings
+	Transport string // where the data come from, for the collector's own metrics: "kernel"
+	// Dropped counts records, or data points, that never reached the next consumer.
+	Dropped metric.Int64Counter
+}
+
+// Outbox takes batches of one signal. Its methods may be called at the same time;
+// on a nil Outbox, a signal that no pipeline has, they do nothing.
+type Outbox[T plog.Logs | pmetric.Metrics] struct {
+	way      way[T]
+	format   string
+	dropped  metric.Int64Counter
+	ctx      context.Context // ends the waiting for a consumer that refuses
+	giveUp   context.CancelFunc
+	delivery sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	changed sync.Cond
+	open    bool
+	waiting []T
+	size    int // of what waits and of the batch that is being delivered
+}
+
+// way is how one signal leaves.
+type way[T any] struct {
+	size    func(T) int
+	consume func(context.Context, T) error
+	begin   func(context.Context) context.Context
+	end     func(ctx context.Context, format string, size int, err error)
+}
+
+// NewLogs makes an outbox of log records. It takes them from Start on.
+func NewLogs(next consumer.Logs, settings Settings) (*Outbox[plog.Logs], error) {
+	return build(settings, func(report *receiverhelper.ObsReport) way[plog.Logs] {
+		return way[plog.Logs]{plog.Logs.LogRecordCount, next.ConsumeLogs, report.StartLogsOp, report.EndLogsOp}
+	})
+}
+
+// NewMetrics makes an outbox of metrics. It takes them from Start on.
+func NewMetrics(next consumer.Metrics, settings Settings) (*Outbox[pmetric.Metrics], error) {
+	return build(settings, func(report *receiverhelper.ObsReport) way[pmetric.Metrics] {
+		return way[pmetric.Metrics]{pmetric.Metrics.DataPointCount, next.ConsumeMetrics, report.StartMetricsOp, report.EndMetricsOp}
+	})
+}
+
+func build[T plog.Logs | pmetric.Metrics](s Settings, leave func(*receiverhelper.ObsReport) way[T]) (*Outbox[T], error) {
+	report, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
+		ReceiverID: s.Receiver.ID, Transport: s.Transport, LongLivedCtx: true, ReceiverCreateSettings: s.Receiver,
+	})
+	if err != nil {
+		return nil, err
+	}
+	o := &Outbox[T]{way: leave(report), format: s.Receiver.ID.Type().String(), dropped: s.Dropped}
+	o.changed.L = &o.mu
+	o.ctx, o.giveUp = context.WithCancel(context.Background())
+	return o, nil
+}
+
+// Start begins to deliver.
+func (o *Outbox[T]) Start() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.open && o.ctx.Err() == nil {
+		o.open = true
+		o.delivery.Go(o.deliver)
+	}
+}
+
+// Open reports whether a batch would be taken, so that nobody makes one in vain.
+func (o *Outbox[T]) Open() bool {
+	if o == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open
+}
+
+// Put leaves a batch and returns at once. A batch for which there is no room is
+// dropped and counted; before Start and after Close it is forgotten.
+func (o *Outbox[T]) Put(batch T) {
+	if o == nil {
+		return
+	}
+	size := o.way.size(batch)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case !o.open || size == 0:
+	case o.size > 0 && o.size+size > Capacity:
+		o.count(size)
+	default:
+		o.waiting = append(o.waiting, batch)
+		o.size += size
+		o.changed.Signal()
+	}
+}
+
+func (o *Outbox[T]) count(size int) { o.dropped.Add(context.Background(), int64(size)) }
+
+func (o *Outbox[T]) deliver() {
+	for {
+		batch, ok := o.next()
+		if !ok {
+			return
+		}
+		size := o.way.size(batch) // the consumer may take the records out
+		op := o.way.begin(o.ctx)
+		err := record.Insist(op, patience, func(ctx context.Context) error { return o.way.consume(ctx, batch) })
+		o.way.end(op, o.format, size, err)
+		if err != nil {
+			o.count(size)
+		}
+		o.mu.Lock()
+		o.size -= size
+		o.mu.Unlock()
+	}
+}
+
+// next waits for a batch; there is none any more once the outbox is closed and empty.
+func (o *Outbox[T]) next() (batch T, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.waiting) == 0 && o.open {
+		o.changed.Wait()
+	}
+	if len(o.waiting) == 0 {
+		return batch, false
+	}
+	batch = o.waiting[0]
+	o.waiting = o.waiting[1:]
+	return batch, true
+}
+
+// Close takes no more batches, offers each that waits once more, and returns when
+// the next consumer has them. When ctx ends first, the consumer keeps the batch it
+// holds, and the rest is dropped and counted. Closing twice is fine.
+func (o *Outbox[T]) Close(ctx context.Context) error {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	o.open = false
+	o.mu.Unlock()
+	o.giveUp()
+	o.changed.Broadcast()
+	err := record.Wait(ctx, "the next consumer holds the last data", o.delivery.Wait)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, batch := range o.waiting {
+		o.count(o.way.size(batch))
+	}
+	o.waiting = nil
+	return err
+}
