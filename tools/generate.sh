@@ -17,6 +17,7 @@ metadata() { find receivers processors exporters extensions -name metadata.yaml 
 # generated lists what the recipes below write.
 generated() {
 	find bpf -name '*_bpfel.go' -o -name '*_bpfel.o'
+	echo receivers/internal/record/generated_groups.go
 	metadata | while read -r file; do
 		local dir=${file%/*}
 		find "$dir" -maxdepth 1 -name 'generated_*' -o -maxdepth 1 -name documentation.md
@@ -30,7 +31,7 @@ picture() { generated | sort -u | xargs -r sha256sum; }
 rebuild() {
 	bpf/generate.sh
 	metadata | while read -r file; do
-		grep -qs '^//go:generate .*mdatagen' "${file%/*}"/*.go || die "${file%/*} has a metadata.yaml and no //go:generate line for mdatagen"
+		grep -qs '^//go:generate .*\(mdatagen\|/events\) ' "${file%/*}"/*.go || die "${file%/*} has a metadata.yaml and no //go:generate line"
 	done
 	go generate ./receivers/... ./processors/... ./exporters/... ./extensions/... >/dev/null
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
@@ -14,44 +13,40 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver/internal/metadata"
 )
 
-const (
-	eventOOMKill = "oom.kill"
-	// hintOOMKilled is the word under which Kubernetes events report the same.
-	hintOOMKilled = "oom_killed"
-)
+// hintOOMKilled is the word under which Kubernetes events report the same.
+const hintOOMKilled = "oom_killed"
 
 // converter turns kills into log records. It is pure but for the builder's
 // buffer, and not safe for concurrent use.
-type converter struct {
-	builder  *metadata.LogsBuilder
-	resource pcommon.Resource
-}
+type converter struct{ builder *metadata.LogsBuilder }
 
 func newConverter(builder *metadata.LogsBuilder, host record.Host) *converter {
-	resource := builder.NewResourceBuilder()
-	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
-	return &converter{builder: builder, resource: resource.Emit()}
+	builder.SetHost(host)
+	return &converter{builder: builder}
 }
 
 // kill makes a record of a kill; known is what the identity extension says of
 // the victim, nil when it says nothing.
 func (c *converter) kill(e *oomkill.Event, known *identity.Process, observed time.Time) plog.Logs {
-	r := plog.NewLogRecord()
-	record.Start(r, eventOOMKill, e.Time, observed, record.Error)
+	a := c.begin(e, known, observed)
+	a.OomkillSwapBytes(int64(e.SwapBytes))
+	a.OomkillTriggerPid(int64(e.TriggerPID))
+	return c.builder.Emit()
+}
+
+// begin writes what the probe and a saved kernel log both say.
+func (c *converter) begin(e *oomkill.Event, known *identity.Process, observed time.Time) metadata.OomKill {
 	victim := identify(e, known)
-	r.Body().SetStr(describe(e, victim))
-	a := r.Attributes()
-	a.EnsureCapacity(26)
-	record.Stamp(a, victim)
-	a.PutStr("k8s.event.hint", hintOOMKilled)
+	a := c.builder.OomKill(record.Head{Time: e.Time, Observed: observed, Severity: record.Error, Text: describe(e, victim)})
+	a.Attributes().EnsureCapacity(26)
+	a.Stamp(victim)
+	a.K8sEventHint(hintOOMKilled)
 	putMemory(a, e)
 	putLimit(a, e)
-	a.PutInt("oomkill.uid", int64(e.UID))
-	a.PutInt("oomkill.score_adj", int64(e.OOMScoreAdj))
-	a.PutInt("oomkill.trigger_pid", int64(e.TriggerPID))
-	putText(a, "oomkill.trigger_name", e.TriggerComm)
-	c.builder.AppendLogRecord(r)
-	return c.builder.Emit(metadata.WithLogsResource(c.resource))
+	a.OomkillUID(int64(e.UID))
+	a.OomkillScoreAdj(int64(e.OOMScoreAdj))
+	a.OomkillTriggerName(e.TriggerComm)
+	return a
 }
 
 // identify joins what the kernel says of the victim at its death with what was
@@ -72,22 +67,21 @@ func identify(e *oomkill.Event, known *identity.Process) identity.Process {
 	return victim
 }
 
-func putMemory(a pcommon.Map, e *oomkill.Event) {
-	a.PutInt("oomkill.total_vm_bytes", int64(e.TotalVMBytes))
-	a.PutInt("oomkill.anon_rss_bytes", int64(e.AnonRSSBytes))
-	a.PutInt("oomkill.file_rss_bytes", int64(e.FileRSSBytes))
-	a.PutInt("oomkill.shmem_rss_bytes", int64(e.ShmemRSSBytes))
-	a.PutInt("oomkill.page_tables_bytes", int64(e.PageTablesBytes))
-	a.PutInt("oomkill.swap_bytes", int64(e.SwapBytes))
+func putMemory(a metadata.OomKill, e *oomkill.Event) {
+	a.OomkillTotalVMBytes(int64(e.TotalVMBytes))
+	a.OomkillAnonRssBytes(int64(e.AnonRSSBytes))
+	a.OomkillFileRssBytes(int64(e.FileRSSBytes))
+	a.OomkillShmemRssBytes(int64(e.ShmemRSSBytes))
+	a.OomkillPageTablesBytes(int64(e.PageTablesBytes))
 }
 
-func putLimit(a pcommon.Map, e *oomkill.Event) {
-	a.PutStr("oomkill.constraint", constraintName(e.Constraint))
-	putText(a, "oomkill.cgroup", e.CgroupPath)
-	putText(a, "oomkill.limit_cgroup", e.LimitCgroup)
-	putKnown(a, "oomkill.limit_bytes", e.LimitBytes)
-	putKnown(a, "oomkill.usage_bytes", e.UsageBytes)
-	putKnown(a, "oomkill.failure_count", e.FailureCount)
+func putLimit(a metadata.OomKill, e *oomkill.Event) {
+	a.OomkillConstraint(constraintName(e.Constraint))
+	a.OomkillCgroup(e.CgroupPath)
+	a.OomkillLimitCgroup(e.LimitCgroup)
+	record.NotZero(a.OomkillLimitBytes, e.LimitBytes)
+	record.NotZero(a.OomkillUsageBytes, e.UsageBytes)
+	record.NotZero(a.OomkillFailureCount, e.FailureCount)
 }
 
 func constraintName(c oomkill.Constraint) string {
@@ -101,20 +95,7 @@ func constraintName(c oomkill.Constraint) string {
 	}
 }
 
-func putText(a pcommon.Map, key, text string) {
-	if text != "" {
-		a.PutStr(key, text)
-	}
-}
-
-// putKnown leaves out zero, which stands for not known.
-func putKnown(a pcommon.Map, key string, value uint64) {
-	if value != 0 {
-		a.PutInt(key, int64(value))
-	}
-}
-
-// describe says it in one line for whoever reads the log.
+// describe says it in one line for a person who reads the log.
 func describe(e *oomkill.Event, victim identity.Process) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "the kernel killed %s (pid %d", e.Comm, e.PID)

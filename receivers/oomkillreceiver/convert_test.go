@@ -12,7 +12,6 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/plogtest"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
@@ -84,22 +83,12 @@ func TestWorkerKeepsItsOwnProcessAndItsRanksIdentity(t *testing.T) {
 	require.Equal(t, "0a1b2c3d-0000-4000-8000-123456789abc", victim.PodUID)
 }
 
-func TestEverythingEmittedIsDeclared(t *testing.T) {
-	raw, err := os.ReadFile("metadata.yaml")
-	require.NoError(t, err)
-	var declared struct {
-		Attributes map[string]struct{ Type string }
-		Events     map[string]struct{ Attributes []string }
+// BenchmarkRecord is what the record of one kill costs.
+func BenchmarkRecord(b *testing.B) {
+	c, event := newTestConverter(), cgroupKill()
+	rank := identity.Process{PID: 42, ParentPID: 7, Comm: "python3", Rank: 3, LocalRank: 1, WorldSize: 8, JobID: "job-1"}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.kill(&event, &rank, start)
 	}
-	require.NoError(t, yaml.Unmarshal(raw, &declared))
-	event := cgroupKill()
-	known := identity.Process{Rank: 3, LocalRank: 1, WorldSize: 8, JobID: "job-1"}
-	r := newTestConverter().kill(&event, &known, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
-	types := map[string]string{"Str": "string", "Int": "int", "Bool": "bool"}
-	var emitted []string
-	for key, value := range r.Attributes().All() {
-		emitted = append(emitted, key)
-		require.Equal(t, declared.Attributes[key].Type, types[value.Type().String()], key)
-	}
-	require.ElementsMatch(t, declared.Events[r.EventName()].Attributes, append(emitted, "oomkill.origin"), "a full record has exactly what is declared")
 }

@@ -43,10 +43,6 @@ func (t *Translator) Translate(at time.Time, text string) plog.Logs {
 
 // logged makes a record of a kill that a log tells of.
 func (c *converter) logged(e *oomkill.Event) plog.Logs {
-	logs := c.kill(e, nil, e.Time)
-	a := logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes()
-	a.Remove("oomkill.swap_bytes")
-	a.Remove("oomkill.trigger_pid")
-	a.PutStr("oomkill.origin", fromLog)
-	return logs
+	c.begin(e, nil, e.Time).OomkillOrigin(fromLog)
+	return c.builder.Emit()
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -37,14 +38,49 @@ type described struct {
 	Description string `yaml:"description"`
 }
 
-// metadata is the part of a component's metadata.yaml that is read here.
+// metadata is the part of a component's metadata.yaml, or of a file of shared groups
+// that it includes, that is read here. tools/events makes code of the same.
 type metadata struct {
 	Type               string               `yaml:"type"`
+	Include            []string             `yaml:"include"`
 	ResourceAttributes map[string]described `yaml:"resource_attributes"`
 	Attributes         map[string]described `yaml:"attributes"`
-	Events             map[string]struct {
+	Groups             map[string]struct {
+		Attributes []string `yaml:"attributes"`
+	} `yaml:"groups"`
+	Events map[string]struct {
+		Groups     []string `yaml:"groups"`
 		Attributes []string `yaml:"attributes"`
 	} `yaml:"events"`
+}
+
+// readMetadata reads a file and takes over the groups and attributes that it includes.
+func readMetadata(tree fs.FS, file string) (*metadata, error) {
+	text, err := fs.ReadFile(tree, file)
+	if err != nil {
+		return nil, err
+	}
+	m := &metadata{}
+	if err := yaml.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	for _, name := range m.Include {
+		shared, err := readMetadata(tree, path.Join(path.Dir(file), name))
+		if err != nil {
+			return nil, fmt.Errorf("%s: include: %w", file, err)
+		}
+		m.Attributes, m.Groups = merged(shared.Attributes, m.Attributes), merged(shared.Groups, m.Groups)
+	}
+	return m, nil
+}
+
+func merged[V any](a, b map[string]V) map[string]V {
+	all := maps.Clone(a)
+	if all == nil {
+		all = map[string]V{}
+	}
+	maps.Copy(all, b)
+	return all
 }
 
 // Table is the attributes by name.
@@ -77,20 +113,17 @@ func Collect(tree fs.FS, rules []rule.Rule) (Table, error) {
 
 // addComponent adds what a component says that its records carry.
 func (t Table) addComponent(tree fs.FS, file string) error {
-	text, err := fs.ReadFile(tree, file)
+	m, err := readMetadata(tree, file)
 	if err != nil {
 		return err
 	}
-	var m metadata
-	if err := yaml.Unmarshal(text, &m); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	emitted := maps.Clone(m.ResourceAttributes)
-	if emitted == nil {
-		emitted = map[string]described{}
-	}
+	emitted := merged(m.ResourceAttributes, nil)
 	for event, e := range m.Events {
-		for _, name := range e.Attributes {
+		names := slices.Clone(e.Attributes)
+		for _, group := range e.Groups {
+			names = append(names, m.Groups[group].Attributes...)
+		}
+		for _, name := range names {
 			d, ok := m.Attributes[name]
 			if !ok {
 				return fmt.Errorf("%s: event %s has the attribute %s without a declaration", file, event, name)

@@ -3,6 +3,8 @@
 // the identity of the process it happened to.
 package record
 
+//go:generate go run -C ../../../tools ./events ../receivers/internal/record
+
 import (
 	"time"
 
@@ -10,19 +12,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
-)
-
-// Attributes of a process's identity. The first five are semantic conventions.
-const (
-	AttributeProcessPID            = "process.pid"
-	AttributeProcessParentPID      = "process.parent_pid"
-	AttributeProcessExecutableName = "process.executable.name"
-	AttributeContainerID           = "container.id"
-	AttributePodUID                = "k8s.pod.uid"
-	AttributeRank                  = "gen_ai.training.rank"
-	AttributeLocalRank             = "gen_ai.training.local_rank"
-	AttributeWorldSize             = "gen_ai.training.world_size"
-	AttributeJobID                 = "gen_ai.training.job_id"
 )
 
 // Severity is the word a record carries beside its OTLP severity number.
@@ -63,35 +52,69 @@ func Start(r plog.LogRecord, event string, at, observed time.Time, severity Seve
 	r.SetSeverityText(string(severity))
 }
 
-// Stamp puts the identity of p on attributes. Facts that no source gave are
-// left out, so that an absent attribute means "not known", never zero.
-func Stamp(attributes pcommon.Map, p identity.Process) {
-	putPID(attributes, AttributeProcessPID, p.PID)
-	putPID(attributes, AttributeProcessParentPID, p.ParentPID)
-	putText(attributes, AttributeProcessExecutableName, p.Comm)
-	putText(attributes, AttributeContainerID, p.ContainerID)
-	putText(attributes, AttributePodUID, p.PodUID)
-	putKnown(attributes, AttributeRank, p.Rank)
-	putKnown(attributes, AttributeLocalRank, p.LocalRank)
-	putKnown(attributes, AttributeWorldSize, p.WorldSize)
-	putText(attributes, AttributeJobID, p.JobID)
+// Stamp puts the identity of p on attributes.
+func Stamp(attributes pcommon.Map, p identity.Process) { IdentityAttributesOn(attributes).Stamp(p) }
+
+// Stamp writes who p is. Facts that no source gave are left out, so that an absent
+// attribute means "not known", never zero. Pid 0 is the idle task and no process.
+func (a IdentityAttributes) Stamp(p identity.Process) {
+	NotZero(a.ProcessPid, p.PID)
+	NotZero(a.ProcessParentPid, p.ParentPID)
+	a.ProcessExecutableName(p.Comm)
+	a.ContainerID(p.ContainerID)
+	a.K8sPodUID(p.PodUID)
+	NotNegative(a.GenAiTrainingRank, p.Rank)
+	NotNegative(a.GenAiTrainingLocalRank, p.LocalRank)
+	NotNegative(a.GenAiTrainingWorldSize, p.WorldSize)
+	a.GenAiTrainingJobID(p.JobID)
 }
 
-// putPID leaves out pid 0, which is the idle task and no process of anybody.
-func putPID(attributes pcommon.Map, key string, pid uint32) {
-	if pid != 0 {
-		attributes.PutInt(key, int64(pid))
+// number is a whole number of the kernel's or of a decoder's.
+type number interface {
+	~int | ~int32 | ~int64 | ~uint16 | ~uint32 | ~uint64
+}
+
+// NotZero sets an attribute to a number whose zero stands for "not known".
+func NotZero[T number](set func(int64), value T) {
+	if value != 0 {
+		set(int64(value))
 	}
 }
 
-func putText(attributes pcommon.Map, key, text string) {
+// NotNegative sets an attribute to a number that is below zero when it is not known.
+func NotNegative[T number](set func(int64), value T) {
+	if int64(value) >= 0 {
+		set(int64(value))
+	}
+}
+
+// Numbers sets an attribute to a list, unless that is empty.
+func Numbers[T number](begin func() pcommon.Slice, values []T) {
+	if len(values) == 0 {
+		return
+	}
+	list := begin()
+	list.EnsureCapacity(len(values))
+	for _, v := range values {
+		list.AppendEmpty().SetInt(int64(v))
+	}
+}
+
+// Texts sets an attribute to a list, unless that is empty.
+func Texts(begin func() pcommon.Slice, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	list := begin()
+	list.EnsureCapacity(len(values))
+	for _, v := range values {
+		list.AppendEmpty().SetStr(v)
+	}
+}
+
+// PutText sets an optional attribute. Only generated code calls it: it knows the keys.
+func PutText(attributes pcommon.Map, key, text string) {
 	if text != "" {
 		attributes.PutStr(key, text)
-	}
-}
-
-func putKnown(attributes pcommon.Map, key string, value int) {
-	if value > identity.Unknown {
-		attributes.PutInt(key, int64(value))
 	}
 }

@@ -3,12 +3,10 @@ package record
 import (
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 )
@@ -47,19 +45,6 @@ func TestStampLeavesOutWhatIsNotKnown(t *testing.T) {
 			Stamp(attributes, tc.process)
 			require.Equal(t, tc.want, attributes.AsRaw())
 		})
-	}
-}
-
-func TestStartFillsNameTimesAndSeverity(t *testing.T) {
-	at := time.Unix(100, 5)
-	for severity, number := range map[Severity]int{Info: 9, Warning: 13, Error: 17, Critical: 21, "odd": 0} {
-		r := plog.NewLogRecord()
-		Start(r, "gpu.xid", at, at.Add(time.Second), severity)
-		require.Equal(t, "gpu.xid", r.EventName())
-		require.Equal(t, at.UnixNano(), int64(r.Timestamp()))
-		require.Equal(t, at.Add(time.Second).UnixNano(), int64(r.ObservedTimestamp()))
-		require.Equal(t, number, int(r.SeverityNumber()))
-		require.Equal(t, string(severity), r.SeverityText())
 	}
 }
 

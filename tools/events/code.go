@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"go/format"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"go.opentelemetry.io/collector/cmd/mdatagen/third_party/golint"
+)
+
+var (
+	//go:embed component.tmpl
+	componentTemplate string
+	//go:embed shared.tmpl
+	sharedTemplate string
+	//go:embed groups.tmpl
+	groupsTemplate string
+	//go:embed setter.tmpl
+	setterTemplate string
+)
+
+// write makes a file of Go from a declaration.
+func write(file string, d *declaration, text string) error {
+	t := template.New("code").Funcs(template.FuncMap{"name": identifier, "setter": func(of, name string) (string, error) { return d.setter(of, name) }})
+	t, err := t.Parse(groupsTemplate + text)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, d); err != nil {
+		return err
+	}
+	code, err := format.Source(b.Bytes())
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, code, 0o644)
+}
+
+// setter is the method of one type that writes one attribute. An optional text is
+// left out when it is empty.
+func (d *declaration) setter(of, name string) (string, error) {
+	a := d.Attributes[name]
+	kind := types[a.Type]
+	if a.Type == "string" && a.Level == "conditionally_required" {
+		kind.put = "PutText"
+	}
+	var from string
+	if !d.isShared() {
+		from = "record."
+	}
+	var b strings.Builder
+	err := template.Must(template.New("setter").Parse(setterTemplate)).Execute(&b, map[string]string{
+		"Of": of, "Method": identifier(name), "Attribute": name, "Put": kind.put, "From": from, "Argument": kind.argument,
+		"Result": strings.TrimPrefix(kind.put, "PutEmpty"), "Says": strings.ReplaceAll(strings.TrimSpace(a.Description), "\n", " "),
+	})
+	return b.String(), err
+}
+
+// isShared reports whether this is a file of shared groups.
+func (d *declaration) isShared() bool { return filepath.Base(d.file) == sharedFile }
+
+// SharedGroup reports whether a group is written by the package of an included file.
+func (d *declaration) SharedGroup(name string) bool { return d.Groups[name].Shared }
+
+// identifier is the exported Go name of an attribute, event or group, as mdatagen
+// makes it: "k8s.pod.uid" is K8sPodUID.
+func identifier(name string) string {
+	var out strings.Builder
+	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return strings.ContainsRune("._-/", r) }) {
+		out.WriteString(word(part))
+	}
+	return out.String()
+}
+
+// word begins with a capital; an acronym is all capitals, a digit begins a new word.
+func word(part string) string {
+	digit := strings.IndexAny(part, "0123456789")
+	if digit > 0 {
+		return word(part[:digit]) + part[digit:]
+	}
+	if golint.Acronyms[strings.ToUpper(part)] {
+		return strings.ToUpper(part)
+	}
+	return strings.ToUpper(part[:1]) + part[1:]
+}
