@@ -44,10 +44,10 @@ type watch struct {
 	fields   []getter
 	match    []int // fields it joins by
 	join     int   // that set's position in state.joins, -1 when it starts faults
-	distinct []int
+	by       []int // fields that tell apart what counts by itself
+	series   []int // on logs: fields whose values are one series
 	group    []int
 	follows  []int // watches
-	after    int   // watch of missing.after, -1
 }
 
 // link is one explanation: faults of cause explain those of effect when their
@@ -113,7 +113,7 @@ func (e *Engine) compileRule(r *rule.Rule) (*ruleState, error) {
 	}
 	s.key = s.positions(r.Key)
 	for i, evidence := range r.All() {
-		w := &watch{Evidence: evidence, state: s, index: i, resolves: i >= len(r.Evidence), join: -1, after: -1}
+		w := &watch{Evidence: evidence, state: s, index: i, resolves: i >= len(r.Evidence), join: -1}
 		if err := w.compile(); err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (e *Engine) compileRule(r *rule.Rule) (*ruleState, error) {
 	}
 	for _, w := range s.watches {
 		w.resolve(s)
-		s.identity = append(append(s.identity, w.match...), w.distinct...)
+		s.identity = append(append(s.identity, w.match...), w.by...)
 		e.watch(w)
 	}
 	for _, x := range r.Explains {
@@ -174,7 +174,13 @@ func (w *watch) compile() (err error) {
 // resolve turns the names in w into positions, once all evidence is there.
 func (w *watch) resolve(s *ruleState) {
 	w.match = s.positions(w.JoinFields(s.rule))
-	w.distinct = s.positions(w.Occurs.Distinct)
+	w.by = s.positions(w.Occurs.By)
+	w.series = slices.Clone(w.match)
+	for _, at := range w.by {
+		if !slices.Contains(w.series, at) {
+			w.series = append(w.series, at)
+		}
+	}
 	w.group = s.positions(w.Median.Of)
 	if w.resolves || !w.CanStart() {
 		w.join = slices.IndexFunc(s.joins, func(set []int) bool { return slices.Equal(set, w.match) })
@@ -186,9 +192,6 @@ func (w *watch) resolve(s *ruleState) {
 	for _, other := range s.watches {
 		if other.resolves {
 			break
-		}
-		if w.Operator == rule.Miss && other.Name == w.Missing.After {
-			w.after = other.index
 		}
 		if w.Follows != nil && slices.Contains(w.Follows.Evidence, other.Name) {
 			w.follows = append(w.follows, other.index)

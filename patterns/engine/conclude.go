@@ -111,7 +111,7 @@ func (e *Engine) quietly(inst *instance) {
 func (inst *instance) onset() int64 {
 	onset := inst.touched
 	for i, w := range inst.state.watches {
-		if len(inst.marks[i]) > 0 && !w.resolves && !inst.refutes(w.Name) && w.Operator != rule.Miss {
+		if len(inst.marks[i]) > 0 && !w.resolves && !inst.refutes(w.Name) {
 			onset = min(onset, inst.marks[i][0].Time)
 		}
 	}
@@ -230,7 +230,7 @@ func moment(at int64) time.Time { return time.Unix(0, at).UTC() }
 // due is for the tasks.
 func (inst *instance) due() *int64 { return &inst.wait }
 
-// fire does what waited for its time: a missing record, a count, the expiry.
+// fireInstance does what waited for its time: a count, the expiry.
 func (e *Engine) fireInstance(inst *instance) {
 	if inst.dead {
 		return
@@ -239,10 +239,7 @@ func (e *Engine) fireInstance(inst *instance) {
 		v.nextQuiet = 0
 		e.touchVerdict(inst)
 	}
-	if at, ok := inst.newDeadline(e.watermark()); ok && !inst.past {
-		e.evaluate(inst, at, false)
-	}
-	if !inst.dead && e.expireAt(inst) <= e.now {
+	if e.expireAt(inst) <= e.now {
 		e.expire(inst)
 	}
 	if !inst.dead {
@@ -252,19 +249,6 @@ func (e *Engine) fireInstance(inst *instance) {
 
 func (inst *instance) fire(e *Engine) { e.fireInstance(inst) }
 
-// newDeadline returns a deadline that passed and is not yet part of the verdict.
-func (inst *instance) newDeadline(watermark int64) (int64, bool) {
-	for _, w := range inst.state.watches {
-		if w.Operator != rule.Miss || w.resolves || inst.verdict != nil && inst.verdict.best.seen&(1<<w.index) != 0 {
-			continue
-		}
-		if at, ok := inst.deadline(w, 0, watermark, watermark); ok {
-			return at, true
-		}
-	}
-	return 0, false
-}
-
 // expireAt is when inst leaves the state if nothing more comes. Without a
 // verdict that is when its marks can no longer be part of one.
 func (e *Engine) expireAt(inst *instance) int64 {
@@ -273,9 +257,6 @@ func (e *Engine) expireAt(inst *instance) int64 {
 	}
 	r := inst.state.rule
 	quiet := int64(r.Within)
-	for _, w := range inst.state.watches {
-		quiet = max(quiet, int64(w.Missing.For))
-	}
 	if v := inst.verdict; v != nil && !v.withdrawn {
 		quiet = max(int64(r.Expires), quiet)
 	}
@@ -320,16 +301,5 @@ func (e *Engine) reschedule(inst *instance) {
 	e.schedule(inst, e.expireAt(inst))
 	if v := inst.verdict; v != nil && v.nextQuiet != 0 {
 		e.schedule(inst, v.nextQuiet)
-	}
-	for _, w := range inst.state.watches {
-		if w.Operator != rule.Miss {
-			continue
-		}
-		for i := range inst.marks[w.after] {
-			at := inst.marks[w.after][i].Time + int64(w.Missing.For) + int64(e.opts.Lateness) + 1
-			if at > e.now {
-				e.schedule(inst, at)
-			}
-		}
 	}
 }

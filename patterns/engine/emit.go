@@ -158,12 +158,7 @@ func (inst *instance) blast() []int {
 func (inst *instance) evidence() []verdict.Evidence {
 	var list []verdict.Evidence
 	for i, w := range inst.state.watches {
-		switch {
-		case w.Operator == rule.Miss:
-			if one, ok := inst.missedEvidence(w); ok {
-				list = append(list, one)
-			}
-		case len(inst.marks[i]) > 0 && inst.shown(w):
+		if len(inst.marks[i]) > 0 && inst.shown(w) {
 			list = append(list, inst.oneEvidence(w))
 		}
 	}
@@ -183,7 +178,7 @@ func (inst *instance) shown(w *watch) bool {
 		return inst.verdict.resolved != 0
 	case inst.refutes(w.Name):
 		return inst.verdict.withdrawn
-	case w.Follows != nil || w.Occurs.Count > 1:
+	case w.Follows != nil || w.Occurs.Count > 1 || w.Occurs.Values > 1:
 		return inst.verdict.best.seen&(1<<w.index) != 0
 	default:
 		return true
@@ -212,15 +207,6 @@ func (inst *instance) oneEvidence(w *watch) verdict.Evidence {
 		return inst.value(field)
 	})
 	return one
-}
-
-func (inst *instance) missedEvidence(w *watch) (verdict.Evidence, bool) {
-	if inst.verdict.best.seen&(1<<w.index) == 0 {
-		return verdict.Evidence{}, false
-	}
-	at, _ := inst.deadline(w, 0, math.MaxInt64, math.MaxInt64)
-	source := append(slices.Clone(w.Logs), w.Metrics...)[0]
-	return verdict.Evidence{Name: w.Name, Time: moment(at), Count: 1, Source: source, Shows: w.Shows.Expand(inst.value)}, true
 }
 
 // notObserved says what would have made the verdict surer.

@@ -10,7 +10,7 @@
 // are evaluated over the marks; a fault whose expression holds has a verdict.
 //
 // Operators that later evidence can only confirm are decided at once. Those
-// that later evidence could refute (stays, below_median, missing) are decided
+// that later evidence could refute (stays, below_median) are decided
 // when the lateness has passed, so that records out of order give the same
 // answer as records in order.
 package engine

@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -32,7 +31,7 @@ func (e *Engine) evaluate(inst *instance, from int64, loud bool) {
 	if inst.revised {
 		from, to = math.MinInt64, math.MaxInt64
 	}
-	best := inst.search(from, to, e.watermark())
+	best := inst.search(from, to)
 	switch {
 	case v != nil && inst.revised:
 		e.reconsider(inst, best)
@@ -54,11 +53,11 @@ func (e *Engine) evaluate(inst *instance, from int64, loud bool) {
 
 // search finds the window that says most, among those that end between from and
 // to.
-func (inst *instance) search(from, to, watermark int64) finding {
+func (inst *instance) search(from, to int64) finding {
 	within := int64(inst.state.rule.Within)
 	var best finding
 	for _, end := range inst.ends(from, to) {
-		f := finding{end: end, seen: inst.seen(end-within, end, watermark)}
+		f := finding{end: end, seen: inst.seen(end-within, end)}
 		holds := func(name string) bool { return f.seen&inst.bit(name) != 0 }
 		switch {
 		case inst.state.rule.Full.Eval(holds):
@@ -84,7 +83,7 @@ func (inst *instance) bit(name string) uint64 {
 }
 
 // ends returns the times in [from, to] at which a window may newly hold: those
-// of marks and of deadlines, sorted.
+// of marks, sorted.
 func (inst *instance) ends(from, to int64) []int64 {
 	var ends []int64
 	put := func(at int64) {
@@ -93,12 +92,6 @@ func (inst *instance) ends(from, to int64) []int64 {
 		}
 	}
 	for _, w := range inst.state.watches {
-		if w.Operator == rule.Miss {
-			for i := range inst.marks[w.after] {
-				put(inst.marks[w.after][i].Time + int64(w.Missing.For))
-			}
-			continue
-		}
 		for i := range inst.marks[w.index] {
 			put(inst.marks[w.index][i].Time)
 		}
@@ -108,23 +101,20 @@ func (inst *instance) ends(from, to int64) []int64 {
 }
 
 // seen returns which evidence holds in the window [start, end].
-func (inst *instance) seen(start, end, watermark int64) uint64 {
+func (inst *instance) seen(start, end int64) uint64 {
 	var seen uint64
 	for _, w := range inst.state.watches {
 		if w.resolves {
 			break
 		}
-		if inst.holds(w, start, end, watermark) {
+		if inst.holds(w, start, end) {
 			seen |= 1 << w.index
 		}
 	}
 	return seen
 }
 
-func (inst *instance) holds(w *watch, start, end, watermark int64) bool {
-	if w.Operator == rule.Miss {
-		return inst.missed(w, start, end, watermark)
-	}
+func (inst *instance) holds(w *watch, start, end int64) bool {
 	marks := inst.marks[w.index]
 	first, span := 0, int64(w.Occurs.Within)
 	sum := 0.0
@@ -133,7 +123,7 @@ func (inst *instance) holds(w *watch, start, end, watermark int64) bool {
 		if m.Last < start || m.Time > end || m.Gone || !inst.follows(w, m) {
 			continue
 		}
-		if w.Occurs.Count <= 1 && w.Occurs.Each == 0 {
+		if w.Occurs.Count <= 1 && w.Occurs.Values <= 1 {
 			return true
 		}
 		sum += m.Count
@@ -142,31 +132,26 @@ func (inst *instance) holds(w *watch, start, end, watermark int64) bool {
 				sum -= marks[first].Count
 			}
 		}
-		reached := sum
-		if len(w.distinct) > 0 {
-			reached = inst.distinct(w, marks[first:i+1])
-		}
-		if reached >= w.Occurs.Count {
+		if len(w.by) > 0 && inst.things(w, marks[first:i+1]) >= w.Occurs.Values || len(w.by) == 0 && sum >= w.Occurs.Count {
 			return true
 		}
 	}
 	return false
 }
 
-// distinct counts the different values that w tells apart, of those whose marks
-// add up to what each must reach.
-func (inst *instance) distinct(w *watch, marks []mark) float64 {
+// things counts the values of by whose own marks add up to what w asks for.
+func (inst *instance) things(w *watch, marks []mark) int {
 	sums := map[string]float64{}
-	reached := 0.0
+	reached := 0
 	for i := range marks {
 		m := &marks[i]
-		t, ok := tuple(m.Values, w.distinct)
+		t, ok := tuple(m.Values, w.by)
 		if !ok || m.Gone || !inst.follows(w, m) {
 			continue
 		}
-		before, seen := sums[t]
+		before := sums[t]
 		sums[t] = before + m.Count
-		if sums[t] >= w.Occurs.Each && (!seen || before < w.Occurs.Each) {
+		if before < w.Occurs.Count && sums[t] >= w.Occurs.Count {
 			reached++
 		}
 	}
@@ -187,29 +172,6 @@ func (inst *instance) follows(w *watch, m *mark) bool {
 		}
 	}
 	return false
-}
-
-// missed reports whether a deadline in the window passed without a record. It
-// is certain only when records before the deadline can no longer come.
-func (inst *instance) missed(w *watch, start, end, watermark int64) bool {
-	_, ok := inst.deadline(w, start, end, watermark)
-	return ok
-}
-
-// deadline returns the first deadline of w in [start, end] that passed.
-func (inst *instance) deadline(w *watch, start, end, watermark int64) (int64, bool) {
-	for i := range inst.marks[w.after] {
-		begin := inst.marks[w.after][i].Time
-		at := begin + int64(w.Missing.For)
-		if at < start || at > end || at >= watermark {
-			continue
-		}
-		came := slices.ContainsFunc(inst.marks[w.index], func(m mark) bool { return m.Last >= begin && m.Time <= at })
-		if !came {
-			return at, true
-		}
-	}
-	return 0, false
 }
 
 // refuting returns the mark that speaks against a verdict, nil when none does.

@@ -121,7 +121,7 @@ func (e *Engine) inTime(cause, effect *instance, l *link) bool {
 		return false
 	}
 	return l.ranksFit(cause, effect, began-l.after) && !slices.ContainsFunc(l.unless, func(w *watch) bool {
-		return cause.holds(w, math.MinInt64, began-l.after, e.watermark())
+		return cause.holds(w, math.MinInt64, began-l.after)
 	})
 }
 

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -20,11 +18,8 @@ func (e *Engine) late(r *record) bool {
 }
 
 // confirms reports whether a record of w only adds to what a fault rests on,
-// whenever it comes. In a rule that misses something, the record that is missed
-// may be the next to come.
-func (w *watch) confirms() bool {
-	return w.Operator == rule.Occur && !slices.ContainsFunc(w.state.watches, func(o *watch) bool { return o.Operator == rule.Miss })
-}
+// whenever it comes. A series needs its samples in order of time.
+func (w *watch) confirms() bool { return w.Operator == rule.Occur }
 
 // settleLate counts what became of r, which came late.
 func (e *Engine) settleLate(r *record, wanted bool) {

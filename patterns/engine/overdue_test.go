@@ -108,7 +108,7 @@ expires: 1h
 on_expiry: forget
 evidence:
   start: {logs: begin, shows: it began}
-  silence: {logs: answer, missing: {after: start, for: 10s}, shows: nothing answered}
+  silence: {logs: [begin, answer], stays: {while: event_name == "begin", for: 10s, by: [host]}, shows: nothing answered}
 full: start and silence
 severity: warning
 headline: "{host} is silent"
@@ -121,7 +121,7 @@ remedy: wake it
 	e.Logs(logs(1, began.Add(-5*time.Minute), func(_ int, lr plog.LogRecord) { lr.SetEventName("begin") }))
 	e.Advance(began.Add(time.Minute))
 	require.Empty(t, e.Verdicts())
-	require.Equal(t, uint64(1), e.Stats().Late)
+	require.Equal(t, uint64(1), e.Stats().Overdue, "the beginning counts, what it began is not followed")
 }
 
 func TestDetectorsGoWithoutHeldRecords(t *testing.T) {

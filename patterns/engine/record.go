@@ -304,12 +304,12 @@ func (e *Engine) admit(r *record) bool {
 // take reads the fields of r and hands it to the operator of w.
 func (e *Engine) take(w *watch, r *record) bool {
 	values, ranks, lists := w.read(e, r)
-	if _, ok := tuple(values, w.match); !ok {
+	if !known(values, w.match) || !known(values, w.by) {
 		e.stats.Unkeyed++
 		return false
 	}
 	switch w.Operator {
-	case rule.Occur, rule.Miss:
+	case rule.Occur:
 		e.place(w, mark{
 			Time: r.time, Last: r.last, Count: r.count, Values: values, Ranks: ranks, Lists: lists, Source: r.source, FaultID: r.faultID, Heard: r.heard,
 			Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,

@@ -140,7 +140,8 @@ func (e *Engine) restoreSeries(f *savedSeries) {
 		return
 	}
 	w := s.watchOf(f.Evidence)
-	if w == nil || len(f.Values) != len(s.names) {
+	if w == nil || len(f.Values) != len(s.names) || !w.OnMetrics() && thingID(w, f.Values) != f.ID {
+		e.stats.NotRestored++ // its rule follows something else now
 		return
 	}
 	one := &series{

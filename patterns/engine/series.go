@@ -78,16 +78,23 @@ func (e *Engine) sample(w *watch, r *record, values []string) {
 }
 
 // seriesID tells series apart: data points by all their attributes, log records
-// by the fields they join by.
+// by the thing that they are about.
 func seriesID(w *watch, r *record, values []string) uint64 {
-	h := fnv.New64a()
 	if !w.OnMetrics() {
-		t, _ := tuple(values, w.match)
-		_, _ = io.WriteString(h, t)
-		return h.Sum64() | 1
+		return thingID(w, values)
 	}
+	h := fnv.New64a()
 	_, _ = io.WriteString(h, r.source)
 	return (h.Sum64() + mapHash(r.resource) + mapHash(r.attributes)*31) | 1
+}
+
+// thingID is the series of log records that have these values: of one fault's
+// fields and, within it, of one thing that the evidence follows.
+func thingID(w *watch, values []string) uint64 {
+	t, _ := tuple(values, w.series)
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, t)
+	return h.Sum64() | 1
 }
 
 // mapHash does not depend on the order of the attributes.
@@ -139,11 +146,11 @@ func (e *Engine) dropSeries(s *series) {
 	}
 }
 
-// insert puts p among the points of s; a second sample of one time is ignored.
+// insert puts p among the points of s, unless one of that time is there.
 func (e *Engine) insert(s *series, p point) (int, bool) {
 	at, there := slices.BinarySearchFunc(s.points, p, func(a, b point) int { return cmp.Compare(a.Time, b.Time) })
 	if there {
-		return 0, false
+		return at, false
 	}
 	s.points = slices.Insert(s.points, at, p)
 	return at, true

@@ -17,7 +17,9 @@ func (e *Engine) stays(s *series, p point) {
 
 // wait keeps p until no sample before it can come any more.
 func (e *Engine) wait(s *series, p point) {
-	if _, ok := e.insert(s, p); !ok {
+	at, ok := e.insert(s, p)
+	if !ok { // two samples of one moment disagree: in either order it does not hold
+		s.points[at].On = s.points[at].On && p.On
 		return
 	}
 	if over := len(s.points) - e.opts.Points; over > 0 {

@@ -3,6 +3,7 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -47,6 +48,11 @@ func tuple(values []string, positions []int) (string, bool) {
 		b.WriteString(values[at])
 	}
 	return b.String(), true
+}
+
+// known reports whether no value at positions is unknown.
+func known(values []string, positions []int) bool {
+	return !slices.ContainsFunc(positions, func(at int) bool { return values[at] == "" })
 }
 
 // identifier is a short hash of parts.

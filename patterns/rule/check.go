@@ -41,9 +41,9 @@ func (d *decoder) checkOne(r *Rule, e *Evidence) {
 		d.compile(f.at, "field "+f.Name, f.Expr, e, checkValue)
 	}
 	d.checkOperator(e)
-	for _, name := range e.JoinFields(r) {
+	for _, name := range slices.Concat(e.JoinFields(r), e.Occurs.By) {
 		if !slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name }) {
-			d.failAt(e.at, "evidence %s joins by field %s but has no such field: define it under fields", e.Name, name)
+			d.failAt(e.at, "evidence %s needs field %s, which its records do not have: define it under fields", e.Name, name)
 		}
 	}
 }
@@ -54,6 +54,11 @@ func (d *decoder) checkOperator(e *Evidence) {
 		d.failAt(e.at, "evidence %s: changes on logs needs value, the OTTL expression that is compared", e.Name)
 	case (e.Operator == Increase || e.Operator == BelowMedian) && !e.OnMetrics():
 		d.failAt(e.at, "evidence %s: %s is for metrics: use occurs or changes", e.Name, e.Operator)
+	case (e.Operator == Stay || e.Operator == Change) && !e.OnMetrics() && len(e.Occurs.By) == 0:
+		d.failAt(e.at, "evidence %s: %s on logs needs by, the fields of the one thing whose state is followed: by: [host, pid] for a process, "+
+			"by: [device] for a device", e.Name, e.Operator)
+	case e.Occurs.Values > 1 && len(e.Occurs.By) == 0:
+		d.failAt(e.at, "evidence %s: values counts the values of by: write by, or leave out values", e.Name)
 	}
 }
 

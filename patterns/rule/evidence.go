@@ -15,7 +15,7 @@ func (d *decoder) evidence(to *[]Evidence, r *Rule) value {
 			if !isName(key.Value) || slices.Contains([]string{"and", "or", "not"}, key.Value) {
 				d.fail(key, "%q is not an evidence name: use lower-case letters, digits and _", key.Value)
 			}
-			e := &Evidence{Name: key.Value, Operator: Occur, Occurs: Occurs{Count: 1}, at: at(key)}
+			e := &Evidence{Name: key.Value, Operator: Occur, Occurs: Occurs{Count: 1, Values: 1}, at: at(key)}
 			d.oneEvidence(e, r).read(value)
 			*to = append(*to, *e)
 		})
@@ -55,52 +55,37 @@ func (d *decoder) given(n *yaml.Node, keys []key) (names []string) {
 	return names
 }
 
-// operators are the keys of which evidence has one at most.
+// operators are keys that exclude each other: evidence uses at most one of them.
 func (d *decoder) operators(e *Evidence, r *Rule) []key {
+	by := key{"by", d.fieldNames(&e.Occurs.By, r), "", "each value of these fields is one thing, which counts by itself"}
+	followed := key{"by", by.value, "", "each value of these fields is one thing, which is followed by itself. On logs needed; on metrics each data point's attributes are a series of their own"}
+	values := key{"values", d.integer(&e.Occurs.Values, 1), "1", "with `by`: how many things must get there"}
+	within := key{"within", d.duration(&e.Occurs.Within), "", "the window; the pattern's within without it"}
 	operator := func(op Operator, doc string, keys ...key) key {
-		v := d.object("operator", "`"+string(op)+"`", string(op), keys).then(func(*yaml.Node) { e.Operator = op })
+		v := d.object("operator", "`"+string(op)+"`", string(op), append(keys, values)).then(func(*yaml.Node) { e.Operator = op })
 		return key{string(op), v, "", doc}
 	}
-	within := key{"within", d.duration(&e.Occurs.Within), "", "the window; the pattern's within without it"}
-	distinct := key{"distinct", d.fieldNames(&e.Occurs.Distinct, r), "", "so many different values of these fields"}
 	return []key{
 		operator(Occur, "each record counts: so many in a window. Once, when there is no operator",
-			key{"count", d.number(&e.Occurs.Count), "1", "how many"}, within, distinct),
-		d.increases(e, operator, within, distinct),
+			key{"count", d.number(&e.Occurs.Count), "1", "how many"}, within, by),
+		operator(Increase, "the rises of a counter add up in a window",
+			key{"amount", d.number(&e.Occurs.Count), "1", "by how much"}, within, by),
 		operator(Change, "each transition of a value counts: so many in a window",
-			key{"count", d.number(&e.Occurs.Count), "1", "how many"}, within),
+			key{"count", d.number(&e.Occurs.Count), "1", "how many"}, within, followed),
 		operator(Stay, "a condition that held for a time",
 			key{"while", d.ottl("OTTL condition", "while", &e.Stays.While, e, checkCondition), needed, "what must hold"},
 			key{"for", d.duration(&e.Stays.For), needed, "how long"},
-			key{"max_gap", d.duration(&e.Stays.MaxGap), "", "samples further apart break it; without it a state lasts until a record says otherwise"}),
+			key{"max_gap", d.duration(&e.Stays.MaxGap), "", "samples further apart break it; without it a state lasts until a record says otherwise"},
+			followed),
 		operator(BelowMedian, "the rate of a counter, or the mean of a gauge, far below the median of its group",
 			key{"of", d.fieldNames(&e.Median.Of, r), needed, "series with equal values of these fields are a group"},
 			key{"ratio", d.number(&e.Median.Ratio), needed, "which part of the median it lies below"},
 			key{"over", d.duration(&e.Median.Over), needed, "the window of the rate or mean"},
 			key{"min_members", d.integer(&e.Median.MinMembers, 2), "3", "a smaller group is not judged"},
 			key{"for", d.duration(&e.Stays.For), "", "how long it must lie there"},
-			key{"max_gap", d.duration(&e.Stays.MaxGap), "", "samples further apart break it"}),
-		operator(Miss, "no record came until a deadline",
-			key{"after", d.otherEvidence(&e.Missing.After, e, r), needed, "the evidence that begins the wait"},
-			key{"for", d.duration(&e.Missing.For), needed, "the deadline"}),
+			key{"max_gap", d.duration(&e.Stays.MaxGap), "", "samples further apart break it"},
+			by),
 	}
-}
-
-// increases reads a rise: of all series of the fault together or, with distinct,
-// of each of so many values by itself.
-func (d *decoder) increases(e *Evidence, operator func(Operator, string, ...key) key, within, distinct key) key {
-	by, values := 1.0, 2
-	k := operator(Increase, "the rises of a counter add up in a window",
-		key{"by", d.number(&by), "1", "by how much"}, within,
-		key{"distinct", distinct.value, "", "the rise of each value of these fields by itself"},
-		key{"values", d.integer(&values, 1), "2", "with distinct: of so many values"})
-	k.value = k.value.then(func(*yaml.Node) {
-		e.Occurs.Count = by
-		if len(e.Occurs.Distinct) > 0 {
-			e.Occurs.Count, e.Occurs.Each = float64(values), by
-		}
-	})
-	return k
 }
 
 func (d *decoder) follows(e *Evidence, r *Rule) value {
@@ -116,13 +101,6 @@ func (d *decoder) follows(e *Evidence, r *Rule) value {
 		{"evidence", names, needed, "one of which must have come before"},
 		{"within", d.duration(&f.Within), needed, "how long before at most"},
 	}).then(func(*yaml.Node) { e.Follows = f })
-}
-
-// otherEvidence reads the name of evidence other than e.
-func (d *decoder) otherEvidence(to *string, e *Evidence, r *Rule) value {
-	return d.text("evidence", to).then(func(n *yaml.Node) {
-		d.afterwards(func() { d.known(n, "evidence", *to, others(r, e.Name)) })
-	})
 }
 
 // others returns the evidence of r except the one called name.

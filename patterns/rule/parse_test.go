@@ -62,7 +62,7 @@ func TestErrorsNameThePlaceAndWhatToDo(t *testing.T) {
 	}{
 		"unknown key":                {"within: 1m", "witin: 1m", []string{"mine.yaml:8:1: ", `unknown key "witin"`, `did you mean "within"?`}},
 		"unknown key of evidence":    {"where:", "were:", []string{"mine.yaml:12:", `unknown key "were" in evidence first`, `did you mean "where"?`}},
-		"unknown operator key":       {"follows: {evidence: first, within: 30s}", "occurs: {times: 3}", []string{"mine.yaml:17:", `unknown key "times" in occurs`, "use one of count, within, distinct"}},
+		"unknown operator key":       {"follows: {evidence: first, within: 30s}", "occurs: {times: 3}", []string{"mine.yaml:17:", `unknown key "times" in occurs`, "use one of count, within, by, values"}},
 		"bad OTTL":                   {`attributes["my.code"] == 7`, `attributes["my.code"] = 7`, []string{"mine.yaml:12:12: ", "where of evidence first is not valid OTTL", "see the OTTL grammar"}},
 		"unknown OTTL function":      {`attributes["my.code"] == 7`, `Nosuch(attributes["my.code"])`, []string{"mine.yaml:12:12: ", `"Nosuch"`}},
 		"nested OTTL":                {`attributes["my.code"] == 7`, strings.Repeat("Not(", 40), []string{"mine.yaml:12:12: ", "more than 8 nested brackets"}},
@@ -96,10 +96,16 @@ func TestErrorsNameThePlaceAndWhatToDo(t *testing.T) {
 		"key twice":                  {"within: 1m", "within: 1m\nwithin: 2m", []string{"already"}},
 		"list instead of mapping":    {"  host: resource.attributes[\"host.name\"]\n  pid: attributes[\"process.pid\"]", "  - host", []string{"mine.yaml:5:", "must be a mapping"}},
 		"alias":                      {"key: [host]", "key: &k [host]\nculprit: *k", []string{"aliases are not supported"}},
-		"two operators":              {"follows:", "occurs: {count: 2}\n    increases: {by: 1}\n    follows:", []string{"more than one operator"}},
+		"two operators":              {"follows:", "occurs: {count: 2}\n    increases: {amount: 1}\n    follows:", []string{"more than one operator"}},
 		"logs and metrics":           {"logs: my.event", "logs: my.event\n    metrics: my.metric", []string{"mine.yaml:10:", "one of them"}},
-		"increases on logs":          {"follows:", "increases: {by: 1}\n    follows:", []string{"increases is for metrics"}},
+		"increases on logs":          {"follows:", "increases: {amount: 1}\n    follows:", []string{"increases is for metrics"}},
 		"changes without value":      {"follows:", "changes: {count: 2}\n    follows:", []string{"needs value"}},
+		"unknown field in by":        {"follows:", "occurs: {by: [host, pit], values: 2}\n    follows:", []string{"mine.yaml:17:25: ", `no field "pit"`, `did you mean "pid"?`}},
+		"by of another evidence":     {"    shows: \"then this\"", "    fields: {line: body}\n    shows: \"then this\"\n  third:\n    logs: x\n    occurs: {by: [line], values: 2}\n    shows: x", []string{"evidence third needs field line", "define it under fields"}},
+		"a log stays without by":     {"follows:", "stays: {while: 'true', for: 3s}\n    follows:", []string{"mine.yaml:14:3: ", "stays on logs needs by", "by: [host, pid]"}},
+		"a log changes without by":   {"follows:", "value: body\n    changes: {count: 2}\n    follows:", []string{"changes on logs needs by"}},
+		"values without by":          {"follows:", "occurs: {values: 2}\n    follows:", []string{"write by, or leave out values"}},
+		"no values":                  {"follows:", "occurs: {by: pid, values: 0}\n    follows:", []string{"mine.yaml:17:31: ", "at least 1"}},
 		"nothing begins a fault":     {"logs: my.event", "logs: my.event\n    match: [host]", []string{"must do without match"}},
 		"on_expiry":                  {"within: 1m", "on_expiry: close", []string{"[forget resolve]"}},
 		"choice without a default":   {", default: error", "", []string{"mine.yaml:22:11: ", "default is missing in a choice"}},
@@ -126,11 +132,11 @@ func TestDefaultsAreReadLikeWhatIsWritten(t *testing.T) {
 	require.Equal(t, 24*time.Hour, short.Expires)
 	require.Equal(t, rule.Forget, short.OnExpiry)
 	require.Equal(t, 5*time.Minute, short.Explains[0].Within)
-	require.Equal(t, rule.Occurs{Count: 1, Within: short.Within}, short.Evidence[0].Occurs)
-	rises := strings.Replace(valid, "logs: my.event\n", "metrics: my.metric\n    increases: {distinct: pid}\n", 1)
+	require.Equal(t, rule.Occurs{Count: 1, Within: short.Within, Values: 1}, short.Evidence[0].Occurs)
+	rises := strings.Replace(valid, "logs: my.event\n", "metrics: my.metric\n    increases: {by: pid}\n", 1)
 	r, err := rule.Parse("mine.yaml", []byte(rises))
 	require.NoError(t, err)
-	require.Equal(t, rule.Occurs{Count: 2, Each: 1, Within: r.Within, Distinct: []string{"pid"}}, r.Evidence[0].Occurs)
+	require.Equal(t, rule.Occurs{Count: 1, Within: r.Within, By: []string{"pid"}, Values: 1}, r.Evidence[0].Occurs)
 }
 
 func TestAllErrorsOfAFileAreReportedAtOnce(t *testing.T) {

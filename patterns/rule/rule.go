@@ -78,7 +78,6 @@ type Evidence struct {
 	Operator Operator
 	Stays    Stays
 	Median   Median
-	Missing  Missing
 	Follows  *Follows
 	at       position
 }
@@ -94,16 +93,16 @@ const (
 	Change      Operator = "changes"      // each transition of a value
 	Stay        Operator = "stays"        // a condition that held for a time
 	BelowMedian Operator = "below_median" // a rate far below its group's median
-	Miss        Operator = "missing"      // no record until a deadline
 )
 
-// Occurs: at least Count within Within, of distinct values of Distinct. Each: of
-// those, only values whose marks add up to that much.
+// Occurs: marks that add up to Count within Within. With By, each value of these
+// fields is a thing of its own and adds up by itself, and so many things as Values
+// must reach Count. On logs a series follows one such thing.
 type Occurs struct {
-	Count    float64
-	Within   time.Duration
-	Distinct []string
-	Each     float64
+	Count  float64
+	Within time.Duration
+	By     []string
+	Values int
 }
 
 // Stays: While held for For. A gap between samples longer than MaxGap breaks
@@ -122,12 +121,6 @@ type Median struct {
 	Ratio      float64
 	Over       time.Duration
 	MinMembers int
-}
-
-// Missing: nothing came within For after a mark of After.
-type Missing struct {
-	After string
-	For   time.Duration
 }
 
 // Follows: marks count only at most Within after a mark of one of Evidence.
@@ -165,7 +158,7 @@ type Explain struct {
 func (e *Evidence) OnMetrics() bool { return len(e.Metrics) > 0 }
 
 // CanStart reports whether e alone can begin a fault.
-func (e *Evidence) CanStart() bool { return len(e.Match) == 0 && e.Operator != Miss }
+func (e *Evidence) CanStart() bool { return len(e.Match) == 0 }
 
 // JoinFields returns the fields that lead from a record of e to its faults.
 func (e *Evidence) JoinFields(r *Rule) []string {
