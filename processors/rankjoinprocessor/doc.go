@@ -2,4 +2,4 @@
 // of the ranks of a job and names who keeps a collective from finishing.
 package rankjoinprocessor
 
-//go:generate go tool -modfile=../../tools/go.mod mdatagen metadata.yaml
+//go:generate go run -C ../../tools ./events ../processors/rankjoinprocessor

@@ -23,6 +23,9 @@ type declaration struct {
 	Attributes         map[string]attribute `yaml:"attributes"`
 	Groups             map[string]*group    `yaml:"groups"`
 	Events             map[string]*event    `yaml:"events"`
+	Status             struct {
+		Class string `yaml:"class"`
+	} `yaml:"status"`
 
 	file     string
 	document yaml.Node
@@ -126,7 +129,7 @@ func (d *declaration) check() error {
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.Events)) {
+	for _, name := range d.events() {
 		e := d.Events[name]
 		if e.Description == "" {
 			return fmt.Errorf("%s: event %s: say in its description what happened", d.file, name)
@@ -166,8 +169,37 @@ func (d *declaration) attributesOf(e *event) []string {
 	return append(all, e.Attributes...)
 }
 
+// hasBuilder reports whether code is made of the events. Others than receivers declare
+// what they emit and write it themselves.
+func (d *declaration) hasBuilder() bool { return d.Status.Class == "receiver" && len(d.Events) > 0 }
+
+// withoutEvents leaves to mdatagen what is not about log records.
+func (d *declaration) withoutEvents() ([]byte, error) {
+	root := d.document.Content[0]
+	for _, name := range d.events() {
+		for _, a := range d.attributesOf(d.Events[name]) {
+			remove(value(root, "attributes"), a)
+		}
+	}
+	for _, key := range []string{"include", "groups", "events", "resource_attributes"} {
+		remove(root, key)
+	}
+	return encode(root)
+}
+
+func (d *declaration) events() []string { return slices.Sorted(maps.Keys(d.Events)) }
+
+func encode(root *yaml.Node) ([]byte, error) {
+	var b bytes.Buffer
+	err := yaml.NewEncoder(&b).Encode(root)
+	return b.Bytes(), err
+}
+
 // forMdatagen returns the file in mdatagen's own format: groups become attributes.
 func (d *declaration) forMdatagen() ([]byte, error) {
+	if !d.hasBuilder() {
+		return d.withoutEvents()
+	}
 	root := d.document.Content[0]
 	for _, ours := range []string{"include", "groups"} {
 		remove(root, ours)
@@ -195,9 +227,7 @@ func (d *declaration) forMdatagen() ([]byte, error) {
 		}
 		body.Content = append(body.Content, scalar("attributes"), list)
 	}
-	var b bytes.Buffer
-	err := yaml.NewEncoder(&b).Encode(root)
-	return b.Bytes(), err
+	return encode(root)
 }
 
 func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }

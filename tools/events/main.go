@@ -48,7 +48,7 @@ func generate(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := runMdatagen(dir, d); err != nil {
+	if err := runMdatagen(dir, d); err != nil || !d.hasBuilder() {
 		return err
 	}
 	code := filepath.Join(dir, "internal", "metadata")

@@ -4,15 +4,11 @@ package attributes
 
 import (
 	"bytes"
-	_ "embed"
 	"fmt"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
@@ -24,84 +20,25 @@ type Attribute struct {
 	Consumers                     []string // patterns, by name
 }
 
-//go:embed declared.yaml
-var declaredYAML []byte
-
-// declared is one group of declared.yaml.
-type declared struct {
-	Emitter    string               `yaml:"emitter"`
-	Attributes map[string]described `yaml:"attributes"`
-}
-
-type described struct {
-	Type        string `yaml:"type"`
-	Description string `yaml:"description"`
-}
-
-// metadata is the part of a component's metadata.yaml, or of a file of shared groups
-// that it includes, that is read here. tools/events makes code of the same.
-type metadata struct {
-	Type               string               `yaml:"type"`
-	Include            []string             `yaml:"include"`
-	ResourceAttributes map[string]described `yaml:"resource_attributes"`
-	Attributes         map[string]described `yaml:"attributes"`
-	Groups             map[string]struct {
-		Attributes []string `yaml:"attributes"`
-	} `yaml:"groups"`
-	Events map[string]struct {
-		Groups     []string `yaml:"groups"`
-		Attributes []string `yaml:"attributes"`
-	} `yaml:"events"`
-}
-
-// readMetadata reads a file and takes over the groups and attributes that it includes.
-func readMetadata(tree fs.FS, file string) (*metadata, error) {
-	text, err := fs.ReadFile(tree, file)
-	if err != nil {
-		return nil, err
-	}
-	m := &metadata{}
-	if err := yaml.Unmarshal(text, m); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	for _, name := range m.Include {
-		shared, err := readMetadata(tree, path.Join(path.Dir(file), name))
-		if err != nil {
-			return nil, fmt.Errorf("%s: include: %w", file, err)
-		}
-		m.Attributes, m.Groups = merged(shared.Attributes, m.Attributes), merged(shared.Groups, m.Groups)
-	}
-	return m, nil
-}
-
-func merged[V any](a, b map[string]V) map[string]V {
-	all := maps.Clone(a)
-	if all == nil {
-		all = map[string]V{}
-	}
-	maps.Copy(all, b)
-	return all
-}
-
 // Table is the attributes by name.
 type Table map[string]*Attribute
 
-// Collect builds the table from the metadata.yaml files of a source tree,
-// declared.yaml and the rules. An attribute with two types, or one that a rule
-// reads and nobody declares, is an error that says where to write it.
+// Collect builds the table from what emitters declare in a source tree and the rules. An
+// attribute with two types, or one that a rule reads and nobody declares, is an error
+// that says where to write it.
 func Collect(tree fs.FS, rules []rule.Rule) (Table, error) {
 	table := Table{}
-	files, err := fs.Glob(tree, "*/*/metadata.yaml")
+	emitters, err := readAll(tree)
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range files {
-		if err := table.addComponent(tree, file); err != nil {
-			return nil, err
+	for i := range emitters {
+		emitted := emitters[i].emitted()
+		for _, name := range slices.Sorted(maps.Keys(emitted)) {
+			if err := table.add(name, emitted[name], emitters[i].Type); err != nil {
+				return nil, fmt.Errorf("%s: %w", emitters[i].Type, err)
+			}
 		}
-	}
-	if err := table.addDeclared(); err != nil {
-		return nil, err
 	}
 	for i := range rules {
 		if err := table.addRule(&rules[i]); err != nil {
@@ -109,49 +46,6 @@ func Collect(tree fs.FS, rules []rule.Rule) (Table, error) {
 		}
 	}
 	return table, nil
-}
-
-// addComponent adds what a component says that its records carry.
-func (t Table) addComponent(tree fs.FS, file string) error {
-	m, err := readMetadata(tree, file)
-	if err != nil {
-		return err
-	}
-	emitted := merged(m.ResourceAttributes, nil)
-	for event, e := range m.Events {
-		names := slices.Clone(e.Attributes)
-		for _, group := range e.Groups {
-			names = append(names, m.Groups[group].Attributes...)
-		}
-		for _, name := range names {
-			d, ok := m.Attributes[name]
-			if !ok {
-				return fmt.Errorf("%s: event %s has the attribute %s without a declaration", file, event, name)
-			}
-			emitted[name] = d
-		}
-	}
-	for name, d := range emitted {
-		if err := t.add(name, d, m.Type); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-	}
-	return nil
-}
-
-func (t Table) addDeclared() error {
-	var groups map[string]declared
-	if err := yaml.Unmarshal(declaredYAML, &groups); err != nil {
-		return fmt.Errorf("declared.yaml: %w", err)
-	}
-	for _, group := range groups {
-		for name, d := range group.Attributes {
-			if err := t.add(name, d, group.Emitter); err != nil {
-				return fmt.Errorf("declared.yaml: %w", err)
-			}
-		}
-	}
-	return nil
 }
 
 func (t Table) add(name string, d described, emitter string) error {
@@ -175,7 +69,7 @@ func (t Table) addRule(r *rule.Rule) error {
 		a := t[name]
 		if a == nil {
 			return fmt.Errorf("%s: attribute %s: no component declares it in its metadata.yaml; if others send it over OTLP, "+
-				"write it into distro/internal/attributes/declared.yaml", r.File, name)
+				"write it into "+outsideFile, r.File, name)
 		}
 		if !slices.Contains(a.Consumers, r.Name) {
 			a.Consumers = append(a.Consumers, r.Name)

@@ -19,7 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-var update = flag.Bool("update", false, "write ATTRIBUTES.md anew")
+var update = flag.Bool("update", false, "write ATTRIBUTES.md and vocabulary.yaml anew")
 
 // root is the repository's root.
 const root = "../../.."
@@ -34,8 +34,60 @@ func collect(t *testing.T) Table {
 }
 
 func TestTheTableIsCurrent(t *testing.T) {
-	want := collect(t).Markdown()
-	file := filepath.Join(root, File)
+	current(t, File, collect(t).Markdown())
+}
+
+func TestTheVocabularyIsCurrent(t *testing.T) {
+	vocabulary, err := CollectVocabulary(os.DirFS(root))
+	require.NoError(t, err)
+	text, err := vocabulary.YAML()
+	require.NoError(t, err)
+	current(t, VocabularyFile, text)
+	embedded, err := LoadVocabulary()
+	require.NoError(t, err)
+	require.Contains(t, embedded.Events["oom.kill"].Attributes, "process.pid")
+}
+
+// TestTheVocabularyHasWhatPatternsRead is what a rule of a site is checked with.
+func TestTheVocabularyHasWhatPatternsRead(t *testing.T) {
+	vocabulary, err := CollectVocabulary(os.DirFS(root))
+	require.NoError(t, err)
+	rules, err := patterns.Library()
+	require.NoError(t, err)
+	for i := range rules {
+		events, metrics := map[string]bool{}, map[string]bool{}
+		for _, e := range rules[i].All() {
+			for _, name := range e.Logs {
+				events[name] = true
+			}
+			for _, name := range e.Metrics {
+				metrics[name] = true
+			}
+		}
+		if d := rules[i].Detect; d != nil {
+			for _, name := range d.Logs {
+				events[name] = true
+			}
+			for _, name := range d.Metrics {
+				metrics[name] = true
+			}
+			for name := range d.Findings {
+				events[name] = true
+			}
+		}
+		for name := range events {
+			require.Contains(t, vocabulary.Events, name, "%s: declare it in the metadata.yaml of its emitter, or in %s", rules[i].Name, outsideFile)
+		}
+		for name := range metrics {
+			require.Contains(t, vocabulary.Metrics, name, "%s: declare it in the metadata.yaml of its emitter, or in %s", rules[i].Name, outsideFile)
+		}
+	}
+}
+
+// current compares a generated file with what it should be, or writes it.
+func current(t *testing.T, name string, want []byte) {
+	t.Helper()
+	file := filepath.Join(root, name)
 	if *update {
 		require.NoError(t, os.WriteFile(file, want, 0o644))
 	}
@@ -61,7 +113,7 @@ func TestEveryAttributeOfAVerdictIsListed(t *testing.T) {
 	record := plog.NewLogRecord()
 	verdict.ToRecord(full, record)
 	for name := range record.Attributes().All() {
-		require.True(t, table.Has(name), "%s: write it into declared.yaml", name)
+		require.True(t, table.Has(name), "%s: write it into patterns/verdict/events.yaml", name)
 	}
 }
 
@@ -86,25 +138,65 @@ func TestWhatDoesNotFitIsAnError(t *testing.T) {
 	}{
 		"two types": {fstest.MapFS{"receivers/one/metadata.yaml": metadataFile(one), "receivers/two/metadata.yaml": metadataFile(
 			"type: two\nattributes: {a: {type: string}}\nevents: {e: {attributes: [a]}}\n")}, nil, "one name has one type"},
-		"an event without declaration": {fstest.MapFS{"receivers/one/metadata.yaml": metadataFile(
-			"type: one\nevents: {e: {attributes: [b]}}\n")}, nil, "without a declaration"},
+		"an attribute of nobody": {fstest.MapFS{"receivers/one/metadata.yaml": metadataFile(
+			"type: one\nevents: {e: {attributes: [b]}}\n")}, nil, "receivers/one/metadata.yaml: event e has the attribute b without a declaration"},
+		"a group of nobody": {fstest.MapFS{"receivers/one/metadata.yaml": metadataFile(
+			"type: one\nevents: {e: {groups: [g]}}\n")}, nil, "receivers/one/metadata.yaml: event e has the group g without a declaration"},
+		"a file of groups that is not there": {fstest.MapFS{"receivers/one/metadata.yaml": metadataFile(
+			"type: one\ninclude: [../g.yaml]\n")}, nil, "include ../g.yaml"},
+		"an unknown key of a sender": {fstest.MapFS{outsideFile: metadataFile("exporter: {metric: {}}\n")}, nil, "field metric not found"},
+		"an attribute that a sender does not declare": {fstest.MapFS{outsideFile: metadataFile(
+			"exporter: {metrics: {m: {attributes: [a]}}}\n")}, nil, "exporter: metric m has the attribute a without a declaration"},
 		"a rule that reads what nobody sends": {nil, []rule.Rule{reads}, "nobody.emits"},
 		"no YAML":                             {fstest.MapFS{"receivers/one/metadata.yaml": metadataFile("{")}, nil, "receivers/one/metadata.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if tt.tree == nil {
+				tt.tree = fstest.MapFS{}
+			}
+			if tt.tree[outsideFile] == nil {
+				tt.tree[outsideFile] = metadataFile("")
+			}
 			_, err := Collect(tt.tree, tt.rules)
 			require.ErrorContains(t, err, tt.says)
 		})
 	}
 }
 
-func TestMetricAttributesAreNoRecords(t *testing.T) {
-	table, err := Collect(fstest.MapFS{"receivers/one/metadata.yaml": metadataFile(
-		"type: one\nattributes: {a: {type: int, description: About a.}, outcome: {type: string}}\nevents: {e: {attributes: [a]}}\n")}, nil)
+const shared = "groups: {who: {attributes: [b]}}\nattributes: {b: {type: string}}\n"
+
+func TestTableAndVocabularyOfATree(t *testing.T) {
+	tree := fstest.MapFS{
+		"receivers/shared.yaml": metadataFile(shared),
+		"receivers/one/metadata.yaml": metadataFile("type: one\ninclude: [../shared.yaml]\nresource_attributes: {h: {type: string}}\n" +
+			"attributes: {a: {type: int, description: About a.}, m: {type: string}, outcome: {type: string}}\n" +
+			"events: {e: {feature: hands, groups: [who], attributes: [a]}}\nmetrics: {n: {attributes: [m]}}\n"),
+		"receivers/two/metadata.yaml": metadataFile("type: two\nattributes: {a: {type: int}}\nevents: {e: {attributes: [a]}}\n"),
+		"patterns/p/findings.yaml":    metadataFile("type: p (detector)\nattributes: {f: {type: int}}\nevents: {finding.p: {attributes: [f]}}\n"),
+		outsideFile:                   metadataFile("exporter: {attributes: {x: {type: string}}, metrics: {node_*: {}}}\n"),
+	}
+	table, err := Collect(tree, nil)
 	require.NoError(t, err)
-	require.True(t, table.Has("a"))
-	require.False(t, table.Has("outcome"))
-	require.Contains(t, string(table.Markdown()), "| `a` | int |  | one |  | About a |\n")
+	require.False(t, table.Has("outcome"), "of its own telemetry")
+	require.Contains(t, string(table.Markdown()), "| `a` | int |  | one, two |  | About a |\n")
+	require.Contains(t, string(table.Markdown()), "| `f` | int |  | p (detector) |  |  |\n")
+	vocabulary, err := CollectVocabulary(tree)
+	require.NoError(t, err)
+	require.Equal(t, &Vocabulary{
+		Events: map[string]Signal{
+			"e":         {Emitters: []string{"one", "two"}, Feature: "hands", Attributes: []string{"a", "b"}},
+			"finding.p": {Emitters: []string{"p (detector)"}, Attributes: []string{"f"}},
+		},
+		Metrics: map[string]Signal{
+			"n":      {Emitters: []string{"one"}, Attributes: []string{"m"}},
+			"node_*": {Emitters: []string{"exporter"}},
+		},
+		Attributes: map[string]string{"a": "int", "b": "string", "f": "int", "h": "string", "m": "string", "x": "string"},
+	}, vocabulary)
+
+	tree["receivers/two/metadata.yaml"] = metadataFile("type: two\nevents: {e: {feature: feet}}\n")
+	_, err = CollectVocabulary(tree)
+	require.ErrorContains(t, err, "event e comes from the feature hands in [one] and from feet in two")
 }
 
 // kinds are the types that mdatagen knows.
