@@ -55,7 +55,7 @@ func (d *detection) reset(e *Engine) {
 // batch: records that were sent together are judged together.
 func (e *Engine) observe(d *detection, r *record) bool {
 	matters := d.algorithm.Observe(&rule.Record{
-		Name: r.source, Time: r.time, Resource: r.resource, Attributes: r.attributes, Number: r.number,
+		Name: r.source, Time: r.time, Now: e.now, Resource: r.resource, Attributes: r.attributes, Number: r.number,
 	})
 	d.shown = d.shown || matters
 	return matters

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // How a job is held up.
@@ -20,9 +21,9 @@ const (
 // conclusion is what holds a job up.
 type conclusion struct {
 	Held    string
-	Culprit string // process; of a path the end that sends
-	Stall   *stall // that shows it
-	Fact    *fact  // what the kernel says of the culprit
+	Culprit string             // process; of a path the end that sends
+	Stall   *socketstall.Stall // that shows it
+	Fact    *fact              // what the kernel says of the culprit
 	Certain bool
 	Shows   string // the evidence in plain words
 	Missing string // what would have made it certain
@@ -30,13 +31,6 @@ type conclusion struct {
 	aborts bool   // ranks of the job that die now die of it
 	said   string // all of it, once it is a finding
 }
-
-// computing is from how many cores of its main thread a silent rank computes;
-// such a rank is given as long as PyTorch's own watchdog has (10 min).
-const (
-	computing = 0.5
-	patience  = int64(10 * time.Minute)
-)
 
 // conclude names what holds the job up at that time, or says when to ask again.
 // While records of others may be on their way, what was told stands.
@@ -49,11 +43,11 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 		return nil, 0, false
 	}
 	key, unseen := g.walk(start, fs)
-	settled := now >= g.first+settle || g.complete()
+	settled := now >= g.first+int64(g.settle) || g.complete()
 	s := g.unread(key)
 	switch {
 	case (unseen != nil || s == nil) && !settled:
-		return nil, g.first + settle, true
+		return nil, g.first + int64(g.settle), true
 	case unseen != nil:
 		c = g.unseen(key, unseen)
 	case s != nil:
@@ -64,8 +58,8 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 		c = g.fellSilent(key)
 	}
 	c = g.explained(c, fs)
-	if p := g.j.Procs[key]; c.Held == heldSilent && c.Fact == nil && p.MainCPU >= computing && now < g.silent(key)+patience {
-		return nil, g.silent(key) + patience, false
+	if p := g.procs[key]; c.Held == heldSilent && c.Fact == nil && p.MainCPU >= g.computing && now < g.silent(key)+int64(g.patience) {
+		return nil, g.silent(key) + int64(g.patience), false
 	}
 	return c, 0, false
 }
@@ -74,53 +68,54 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 func (g *graph) stopped() *conclusion {
 	key := ""
 	for _, s := range g.active {
-		if state := g.j.Procs[s.Proc].State; (state == "stopped" || state == "zombie") && (key == "" || g.before(s.Proc, key)) {
-			key = s.Proc
+		if g.procs[s.Process].State.Halted() && (key == "" || g.before(s.Process, key)) {
+			key = s.Process
 		}
 	}
 	if key == "" {
 		return nil
 	}
-	p := g.j.Procs[key]
+	p := g.procs[key]
 	return &conclusion{
 		Held: heldStopped, Culprit: key, Stall: g.unread(key), Certain: true,
-		Shows: fmt.Sprintf("the main thread of %s is %s", p.who(), p.State),
+		Shows: fmt.Sprintf("the main thread of %s is %s", g.who(key), p.State),
 	}
 }
 
 // before orders processes by when they fell silent.
 func (g *graph) before(a, b string) bool {
-	return cmp.Or(cmp.Compare(g.silent(a), g.silent(b)), cmp.Compare(g.j.Procs[a].Rank, g.j.Procs[b].Rank), cmp.Compare(a, b)) < 0
+	return cmp.Or(cmp.Compare(g.silent(a), g.silent(b)), cmp.Compare(g.procs[a].Rank, g.procs[b].Rank), cmp.Compare(a, b)) < 0
 }
 
 // unread is the oldest stall in which a process itself does not read.
-func (g *graph) unread(key string) *stall { return g.reads[key] }
+func (g *graph) unread(key string) *socketstall.Stall { return g.reads[key] }
 
-func (s *stall) before(o *stall) bool {
-	return cmp.Or(cmp.Compare(s.Onset, o.Onset), cmp.Compare(s.Proc, o.Proc), cmp.Compare(s.Peer, o.Peer), cmp.Compare(s.Local, o.Local)) < 0
+// before orders stalls by when they began.
+func before(s, o *socketstall.Stall) bool {
+	return cmp.Or(cmp.Compare(s.Onset, o.Onset), cmp.Compare(s.Process, o.Process), s.Peer.Compare(o.Peer), s.Local.Compare(o.Local)) < 0
 }
 
 // start is where to begin the walk: at a process that does not read, or one that
 // says so of its peer, or the one that fell silent first.
 func (g *graph) start() string {
 	key := ""
-	var oldest *stall
-	for _, cause := range []string{notReading, peerNotReading} {
+	var oldest *socketstall.Stall
+	for _, cause := range []socketstall.Cause{socketstall.NotReading, socketstall.PeerNotReading} {
 		for _, s := range g.active {
-			if s.Cause == cause && (oldest == nil || s.before(oldest)) {
+			if s.Cause == cause && (oldest == nil || before(s, oldest)) {
 				oldest = s
 			}
 		}
 		if oldest != nil {
-			return oldest.Proc
+			return oldest.Process
 		}
 	}
 	if len(g.out) == 0 { // nobody waits
 		return ""
 	}
 	for _, s := range g.active {
-		if s.Cause == waiting && (key == "" || g.before(s.Proc, key)) {
-			key = s.Proc
+		if s.Cause == socketstall.Waiting && (key == "" || g.before(s.Process, key)) {
+			key = s.Process
 		}
 	}
 	return key
@@ -172,27 +167,27 @@ func (g *graph) step(at string, visited map[string]bool, fs *facts) (next string
 
 // held reports whether the kernel itself says that a process does not go on.
 func (g *graph) held(key string, fs *facts) bool {
-	return g.j.Procs[key].State == "disk_sleep" || fs.of(key, g.onset, g.first) != nil
+	return g.procs[key].State == socketstall.DiskSleep || fs.of(key, g.onset, g.first) != nil
 }
 
-func (g *graph) notReading(key string, s *stall) *conclusion {
+func (g *graph) notReading(key string, s *socketstall.Stall) *conclusion {
 	c := &conclusion{
 		Held: heldReading, Culprit: key, Stall: s, Certain: true,
-		Shows: fmt.Sprintf("%s has %d unread bytes from %s and does not read them", g.j.Procs[key].who(), s.Unread, g.nameOfPeer(s)),
+		Shows: fmt.Sprintf("%s has %d unread bytes from %s and does not read them", g.who(key), s.Unread, g.nameOfPeer(s)),
 	}
 	return g.dataPath(c)
 }
 
 // isAccused reports whether a peer says of a process that it does not read.
 func (g *graph) isAccused(key string) bool {
-	return slices.ContainsFunc(g.active, func(s *stall) bool { return s.Cause == peerNotReading && g.peer(s) == key })
+	return slices.ContainsFunc(g.active, func(s *socketstall.Stall) bool { return s.Cause == socketstall.PeerNotReading && g.peer(s) == key })
 }
 
 // accused is a process of which its peers say that it does not read.
 func (g *graph) accused(key string) *conclusion {
 	c := &conclusion{
 		Held: heldReading, Culprit: key,
-		Shows:   fmt.Sprintf("the send queues towards %s are full, and it offers no room", g.j.Procs[key].who()),
+		Shows:   fmt.Sprintf("the send queues towards %s are full, and it offers no room", g.who(key)),
 		Missing: "unread bytes of that process: its own agent does not report them",
 	}
 	return g.dataPath(c)
@@ -205,21 +200,21 @@ func (g *graph) unseen(key string, e *edge) *conclusion {
 	}
 	c := &conclusion{
 		Held: heldUnseen, Culprit: key, Stall: e.stall,
-		Shows:   fmt.Sprintf("%s %s %s, of which no record came", g.j.Procs[key].who(), what, g.nameOfPeer(e.stall)),
-		Missing: fmt.Sprintf("any record of the process at %s: its node is down, runs no agent, sends to another gateway, or the process computes; %s itself is not ruled out", cmp.Or(e.stall.Peer, "the other end"), g.j.Procs[key].who()),
+		Shows:   fmt.Sprintf("%s %s %s, of which no record came", g.who(key), what, g.nameOfPeer(e.stall)),
+		Missing: fmt.Sprintf("any record of the process at %s: its node is down, runs no agent, sends to another gateway, or the process computes; %s itself is not ruled out", address(e.stall.Peer, "the other end"), g.who(key)),
 	}
 	return g.dataPath(c)
 }
 
 // fellSilent is the process that fell silent before all it is connected with.
 func (g *graph) fellSilent(key string) *conclusion {
-	p := g.j.Procs[key]
+	p := g.procs[key]
 	margin, off, next := g.margin(key)
 	c := &conclusion{Held: heldSilent, Culprit: key}
 	owes := p.Received > p.Sent && p.Sent != 0
-	c.Shows = p.who() + " fell silent first"
+	c.Shows = g.who(key) + " fell silent first"
 	if next != "" {
-		c.Shows += fmt.Sprintf(", %s before rank %d (clocks agree to %s)", milliseconds(margin), g.j.Procs[next].Rank, milliseconds(off))
+		c.Shows += fmt.Sprintf(", %s before rank %d (clocks agree to %s)", milliseconds(margin), g.procs[next].Rank, milliseconds(off))
 	}
 	if owes {
 		c.Shows += fmt.Sprintf("; it received data %s after it last sent any: it owes", milliseconds(p.Received-p.Sent))
@@ -227,7 +222,7 @@ func (g *graph) fellSilent(key string) *conclusion {
 	switch {
 	case !g.complete():
 		c.Missing = "records of all ranks: some wait for processes of which none came"
-	case p.State == "disk_sleep":
+	case p.State == socketstall.DiskSleep:
 		c.Certain = true
 		c.Shows += "; its main thread sleeps in the kernel (D)"
 	case next == "" || margin <= off:
@@ -286,20 +281,20 @@ func (g *graph) dataPath(c *conclusion) *conclusion {
 }
 
 func (g *graph) dataSeen() bool {
-	return slices.ContainsFunc(g.active, func(s *stall) bool {
-		return s.Kind != "ras" && s.Kind != "store" && s.Kind != "bootstrap"
+	return slices.ContainsFunc(g.active, func(s *socketstall.Stall) bool {
+		return !s.Kind.Service() && !s.Kind.Joining()
 	})
 }
 
 // nameOfPeer names the other end of a stall, as far as it is known.
-func (g *graph) nameOfPeer(s *stall) string {
+func (g *graph) nameOfPeer(s *socketstall.Stall) string {
 	if to := g.peer(s); to != "" {
-		return fmt.Sprintf("rank %d", g.j.Procs[to].Rank)
+		return fmt.Sprintf("rank %d", g.procs[to].Rank)
 	}
 	if s.PeerRank >= 0 {
 		return fmt.Sprintf("rank %d", s.PeerRank)
 	}
-	return cmp.Or(s.Peer, "an unknown peer")
+	return address(s.Peer, "an unknown peer")
 }
 
 func milliseconds(d int64) string { return fmt.Sprintf("%d ms", d/1e6) }

@@ -3,11 +3,11 @@
 package ncclsocketstall
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -17,133 +17,125 @@ const (
 	eventEnd     = rule.FindingPrefix + "nccl_socket_stall.end"
 )
 
-// The records it reads: stalls of sockets, and what the kernel says of processes.
-const (
-	eventStall    = "nccl.socket.stall"
-	eventStallEnd = "nccl.socket.stall.end"
-)
-
-const (
+// thresholds of the detector.
+type thresholds struct {
 	// settle is how long records of other ranks are waited for while the graph has
 	// open ends: every agent takes a snapshot a second.
-	settle = int64(time.Second)
+	settle time.Duration
 	// wane is how long a conclusion is kept after a stall ended: the others of the
 	// job end with it, each in the next snapshot of its node. Records of that may be
 	// late: one that was told is kept for the lateness more, unless all others are
 	// reported after it.
-	wane = int64(2500 * time.Millisecond)
-	// fading is after how long without a repetition (every 10 s) a stall counts no
-	// more while others of its job are repeated; lost, after how long without any
-	// the job is forgotten.
-	fading = int64(35 * time.Second)
-	lost   = int64(10 * time.Minute)
+	wane time.Duration
+	// lost is after how long without any record a job is forgotten.
+	lost time.Duration
 	// refresh is how often an unchanged finding is told again: its end grows.
-	refresh = int64(10 * time.Second)
-)
+	refresh time.Duration
+	// computing is from how many cores of its main thread a silent rank computes.
+	// Such a rank is given patience: as long as PyTorch's own watchdog waits.
+	computing float64
+	patience  time.Duration
+	// keepFacts is how long what the kernel said may explain a stall.
+	keepFacts time.Duration
 
-// Caps. 16,384 ranks with six peers in both directions are 196,608 stalls.
-const (
-	maxStalls = 262_144
-	maxJobs   = 1_024
-	maxFacts  = 16_384
-)
+	// Clock errors between hosts. A pair of idle sockets tells the difference of
+	// their clocks: the last byte that one sent is the last that the other received.
+	// What is left is the way through the network and a tick of the kernel's clock
+	// on both sides. Without such a pair NTP must do.
+	errorSameHost time.Duration // a tick at HZ=250
+	errorPair     time.Duration // two ticks and the way
+	errorNTP      time.Duration
+
+	limits   socketstall.Limits
+	maxFacts int
+}
+
+var defaults = thresholds{
+	settle: time.Second, wane: 2500 * time.Millisecond, lost: 10 * time.Minute, refresh: 10 * time.Second,
+	computing: 0.5, patience: 10 * time.Minute, keepFacts: 10 * time.Minute,
+	errorSameHost: 4 * time.Millisecond, errorPair: 10 * time.Millisecond, errorNTP: 50 * time.Millisecond,
+	limits: socketstall.DefaultLimits, maxFacts: 16_384,
+}
 
 // Detector describes the detector for the library.
 func Detector() rule.Detector {
 	return rule.Detector{
 		Name: "nccl_socket_stall",
-		Logs: slices.Concat([]string{eventStall, eventStallEnd}, factEvents),
+		Logs: slices.Concat([]string{socketstall.Event, socketstall.EventEnd}, factEvents),
 		Findings: map[string][]string{
-			eventCulprit: {eventStall},
-			eventEnd:     {eventStall},
+			eventCulprit: {socketstall.Event},
+			eventEnd:     {socketstall.Event},
 		},
-		Attributes: append(slices.Clone(stallAttributes), factAttributes...),
+		Attributes: slices.Concat(socketstall.Attributes, factAttributes),
 		New: func(l rule.Limits) rule.Algorithm {
-			return &detector{lateness: l.Lateness, jobs: map[string]*job{}, facts: newFacts()}
+			t := defaults
+			return &detector{thresholds: &t, lateness: l.Lateness, book: socketstall.NewBook(t.limits), jobs: map[string]*job{}, facts: newFacts()}
 		},
 	}
 }
 
-// detector is the state: the open stalls of each job, and what the kernel said
-// of processes lately.
+// detector is the state: the stalls of each job, what was concluded from them,
+// and what the kernel said of processes lately.
 type detector struct {
+	*thresholds
 	lateness int64
-	jobs     map[string]*job
+	book     *socketstall.Book
+	jobs     map[string]*job // those in the book, and those of which something is told
 	facts    facts
-	stalls   int // in all jobs
-	evicted  uint64
+	evicted  uint64 // facts
 }
 
 // Observe takes in one record.
 func (d *detector) Observe(r *rule.Record) bool {
-	if r.Name == eventStall || r.Name == eventStallEnd {
+	if r.Name == socketstall.Event || r.Name == socketstall.EventEnd {
 		return d.observeStall(r)
 	}
 	if !d.facts.observe(r) {
 		return false
 	}
-	d.evicted += d.facts.trim(maxFacts)
+	d.evicted += d.facts.trim(d.maxFacts)
 	d.reconsider(r)
 	return true
 }
 
-// reconsider has the jobs of a fact's host judged anew.
+// reconsider queues the jobs of a fact's host for a new judgement.
 func (d *detector) reconsider(r *rule.Record) {
 	host := rule.Text(r.Resource, "host.name")
 	for _, j := range d.jobs {
-		if j.hosts[host] > 0 {
+		if j.stalls.On(host) {
 			j.Changed = true
 		}
 	}
 }
 
 func (d *detector) observeStall(r *rule.Record) bool {
-	in, ok := readStall(r)
+	record, ok := socketstall.Parse(r.Name, r.Time, r.Resource, r.Attributes)
 	if !ok {
 		return false
 	}
-	j := d.jobs[in.job]
+	evicted := d.book.Evicted()
+	stalls := d.book.Take(&record, r.Time)
+	if stalls == nil {
+		return false
+	}
+	if d.book.Evicted() != evicted {
+		maps.DeleteFunc(d.jobs, func(name string, _ *job) bool { return d.book.Job(name) == nil })
+	}
+	j := d.jobs[stalls.Name]
 	if j == nil {
-		if r.Name == eventStallEnd && len(d.jobs) >= maxJobs {
-			return false
-		}
-		j = newJob(in.job)
-		d.jobs[in.job] = j
+		j = &job{}
+		d.jobs[stalls.Name] = j
 	}
-	d.stalls += j.take(&in)
-	for d.stalls > maxStalls || len(d.jobs) > maxJobs {
-		d.evict()
-	}
+	j.stalls = stalls
+	j.take(&record)
 	return true
-}
-
-// evict forgets the job that was quiet for longest; the only one loses its
-// oldest stalls.
-func (d *detector) evict() {
-	var oldest *job
-	for _, j := range d.jobs {
-		if oldest == nil || cmp.Or(cmp.Compare(j.Last, oldest.Last), cmp.Compare(j.Name, oldest.Name)) < 0 {
-			oldest = j
-		}
-	}
-	dropped := 0
-	if len(d.jobs) > 1 {
-		dropped = len(oldest.Stalls)
-		delete(d.jobs, oldest.Name)
-	} else {
-		dropped = oldest.dropOldest(maxStalls / 8)
-	}
-	d.stalls -= dropped
-	d.evicted += uint64(max(dropped, 1))
 }
 
 // Due is the earliest moment at which a job has something to decide.
 func (d *detector) Due() int64 {
 	due := int64(0)
 	for _, j := range d.jobs {
-		if at := j.due(); at != 0 && (due == 0 || at < due) {
-			due = at
-		}
+		due = earliest(due, j.due())
 	}
 	return due
 }
@@ -151,16 +143,15 @@ func (d *detector) Due() int64 {
 // Decide judges the jobs that are due.
 func (d *detector) Decide(now int64) []rule.Finding {
 	var findings []rule.Finding
-	d.facts.expire(now - keepFacts)
+	d.facts.expire(now - int64(d.keepFacts))
 	for _, name := range slices.Sorted(maps.Keys(d.jobs)) {
 		j := d.jobs[name]
 		if at := j.due(); at == 0 || at > now {
 			continue
 		}
-		before := len(j.Stalls)
-		findings = append(findings, j.decide(now, d)...)
-		d.stalls += len(j.Stalls) - before
-		if len(j.Stalls) == 0 && j.Told == nil {
+		findings = append(findings, d.judge(j, now)...)
+		if j.stalls.Len() == 0 && j.Told == nil {
+			d.book.Forget(j.stalls)
 			delete(d.jobs, name)
 		}
 	}
@@ -168,4 +159,4 @@ func (d *detector) Decide(now int64) []rule.Finding {
 }
 
 // Evicted counts stalls and facts that were forgotten because of the caps.
-func (d *detector) Evicted() uint64 { return d.evicted }
+func (d *detector) Evicted() uint64 { return d.evicted + d.book.Evicted() }

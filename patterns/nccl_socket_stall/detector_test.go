@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -23,7 +24,7 @@ func fresh() *detector {
 
 // idle is the record of a rank that waits for a peer, or has sent to one.
 func idle(rank, peer, size int, receive bool, silence int64) *rule.Record {
-	r := &rule.Record{Name: eventStall, Time: began, Resource: pcommon.NewMap(), Attributes: pcommon.NewMap()}
+	r := &rule.Record{Name: socketstall.Event, Time: began, Resource: pcommon.NewMap(), Attributes: pcommon.NewMap()}
 	r.Resource.PutStr("host.name", fmt.Sprintf("node-%d", rank/8))
 	a := r.Attributes
 	a.PutStr("gen_ai.training.job_id", "job")
@@ -31,7 +32,7 @@ func idle(rank, peer, size int, receive bool, silence int64) *rule.Record {
 	a.PutInt("gen_ai.training.world_size", int64(size))
 	a.PutInt("process.pid", int64(1000+rank%8))
 	a.PutStr("process.executable.name", "python")
-	a.PutStr("nccl.socket.cause", waiting)
+	a.PutStr("nccl.socket.cause", string(socketstall.Waiting))
 	a.PutStr("nccl.socket.kind", "data")
 	a.PutStr("nccl.socket.stall.id", fmt.Sprintf("%d/%t", peer, receive))
 	a.PutInt("nccl.socket.stall.age_ns", silence)
@@ -94,7 +95,7 @@ func observe(d *detector, all []*rule.Record) {
 func TestLargestJob(t *testing.T) {
 	const size, culprit = 16_384, 12_345
 	all := records(size, culprit, 6)
-	require.LessOrEqual(t, len(all), maxStalls)
+	require.LessOrEqual(t, len(all), defaults.limits.Stalls)
 	d := fresh()
 	observe(d, all)
 	findings := d.Decide(began + second)
@@ -136,6 +137,7 @@ func held(d *detector) int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&with)
 	clear(d.jobs)
+	d.book = nil
 	runtime.GC()
 	runtime.ReadMemStats(&without)
 	return int64(with.HeapAlloc) - int64(without.HeapAlloc)
@@ -145,26 +147,26 @@ func held(d *detector) int64 {
 func TestStallsAreCapped(t *testing.T) {
 	d := fresh()
 	r := idle(0, 1, 8, true, second)
-	for i := range maxStalls + 1000 {
+	for i := range defaults.limits.Stalls + 1000 {
 		r.Attributes.PutStr("nccl.socket.stall.id", fmt.Sprint(i))
 		d.Observe(r)
 	}
-	require.LessOrEqual(t, d.stalls, maxStalls)
-	require.Len(t, d.jobs["job"].Stalls, d.stalls)
+	require.LessOrEqual(t, d.book.Len(), defaults.limits.Stalls)
+	require.Equal(t, d.book.Len(), d.jobs["job"].stalls.Len())
 	require.NotZero(t, d.Evicted())
 }
 
 func TestFactsAreCapped(t *testing.T) {
 	d := fresh()
 	r := &rule.Record{Name: "process.exit", Time: began, Resource: pcommon.NewMap(), Attributes: pcommon.NewMap()}
-	for i := range 3 * maxFacts {
+	for i := range 3 * defaults.maxFacts {
 		r.Time++
 		r.Attributes.PutInt("process.pid", int64(i+2))
 		d.Observe(r)
 	}
-	require.LessOrEqual(t, len(d.facts.All), maxFacts)
-	require.LessOrEqual(t, len(d.facts.by), maxFacts)
-	require.EqualValues(t, 3*maxFacts-len(d.facts.All), d.Evicted())
+	require.LessOrEqual(t, len(d.facts.All), defaults.maxFacts)
+	require.LessOrEqual(t, len(d.facts.by), defaults.maxFacts)
+	require.EqualValues(t, 3*defaults.maxFacts-len(d.facts.All), d.Evicted())
 	d.facts.expire(r.Time + 1)
 	require.Empty(t, d.facts.All)
 	require.Empty(t, d.facts.by)
@@ -177,7 +179,7 @@ func TestQuietJobsAreForgotten(t *testing.T) {
 	require.Len(t, d.Decide(began+second), 1)
 	require.Empty(t, d.Decide(d.Due()))
 	require.Empty(t, d.jobs)
-	require.Zero(t, d.stalls)
+	require.Zero(t, d.book.Len())
 	require.Zero(t, d.Due())
 }
 
@@ -189,12 +191,15 @@ func TestStateThatDoesNotFitIsRefused(t *testing.T) {
 	require.NoError(t, fresh().Restore(good))
 	for name, text := range map[string]string{
 		"no JSON":           "{",
-		"no job":            `{"jobs":{"job":null}}`,
+		"no book":           `{"stalls":null}`,
+		"no stalls of it":   `{"jobs":{"job":{}}}`,
+		"no conclusion":     strings.Replace(string(good), `"jobs":{"job":`, `"jobs":{"other":`, 1),
 		"another name":      strings.Replace(string(good), `"name":"job"`, `"name":"other"`, 1),
-		"an unknown owner":  strings.Replace(string(good), `"p":"node-0/1001"`, `"p":"node-0/7"`, 1),
-		"no process":        `{"jobs":{"job":{"name":"job","stalls":{"a":{"p":"b"}},"procs":{"b":null}}}}`,
+		"another process":   strings.Replace(string(good), `"node-0/1001":{`, `"node-0/7":{`, 1),
+		"no process":        `{"stalls":{"job":{"name":"job","processes":{"/1":null}}},"jobs":{"job":{}}}`,
+		"no stall":          `{"stalls":{"job":{"name":"job","processes":{"/1":{"p":1,"stalls":{"a":null}}}}},"jobs":{"job":{}}}`,
 		"no fact":           `{"facts":{"all":{"a":null}}}`,
-		"maps that are not": `{"jobs":{"job":{"name":"job"}}}`,
+		"maps that are not": `{"stalls":{"job":{"name":"job"}},"jobs":{"job":{}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NotEqual(t, string(good), text)
@@ -207,11 +212,11 @@ func TestStateThatDoesNotFitIsRefused(t *testing.T) {
 // an id, state that can be saved and restored to the same bytes.
 func FuzzDetector(f *testing.F) {
 	f.Add("job", "node", int64(7), int64(3), "waiting", "receive", "10.0.0.1", int64(1), int64(4e9), "stopped", int64(1), []byte(`{}`))
-	f.Add("", "", int64(-7), int64(1<<40), "network", "send", "::ffff:1", int64(70000), int64(-1), "\xff", int64(-1), []byte(`{"jobs":{"a":{"name":"a","stalls":{"x":{"p":"y","c":"network","n":-1}},"procs":{"y":{"h":"z"}},"changed":true}}}`))
+	f.Add("", "", int64(-7), int64(1<<40), "network", "send", "::ffff:1", int64(70000), int64(-1), "\xff", int64(-1), []byte(`{"stalls":{"a":{"name":"a","processes":{"z/0":{"h":"z","stalls":{"x":{"c":"network","n":-1}}}}}},"jobs":{"a":{"changed":true}}}`))
 	f.Fuzz(func(t *testing.T, job, host string, pid, rank int64, cause, direction, address string, port, age int64, state string, far int64, stored []byte) {
 		d := fresh()
 		_ = d.Restore(stored)
-		for i, name := range append([]string{eventStall, eventStall, eventStallEnd}, factEvents...) {
+		for i, name := range append([]string{socketstall.Event, socketstall.Event, socketstall.EventEnd}, factEvents...) {
 			r := &rule.Record{Name: name, Time: began + int64(i)*age%second, Resource: pcommon.NewMap(), Attributes: pcommon.NewMap()}
 			r.Resource.PutStr("host.name", host)
 			for key, value := range map[string]string{
@@ -249,7 +254,7 @@ func FuzzDetector(f *testing.F) {
 
 // ended is the record of the end of the stall that r tells of, so much later.
 func ended(r *rule.Record, after int64) *rule.Record {
-	end := &rule.Record{Name: eventStallEnd, Time: r.Time + after, Resource: r.Resource, Attributes: r.Attributes}
+	end := &rule.Record{Name: socketstall.EventEnd, Time: r.Time + after, Resource: r.Resource, Attributes: r.Attributes}
 	return end
 }
 

@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -20,9 +20,6 @@ var factAttributes = []string{
 	"fuse.stall.pids", "fuse.stall.id", "fuse.stall.age_ns", "fuse.mount.point", "fuse.device", "fuse.opcode", "process.parent_pid",
 	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.signal_name", "process.exit.code",
 }
-
-// keepFacts is how long what the kernel said may explain a stall.
-const keepFacts = int64(10 * time.Minute)
 
 // fact is one thing the kernel said of some processes of a host.
 type fact struct {
@@ -70,7 +67,7 @@ func (fs *facts) observe(r *rule.Record) bool {
 func (fs *facts) add(key string, f *fact) {
 	fs.All[key] = f
 	for _, pid := range f.PIDs {
-		at := procKey(f.Host, pid)
+		at := socketstall.ProcessKey(f.Host, pid)
 		fs.by[at] = append(fs.by[at], f)
 	}
 }
@@ -79,7 +76,7 @@ func (fs *facts) remove(key string) {
 	f := fs.All[key]
 	delete(fs.All, key)
 	for _, pid := range f.PIDs {
-		at := procKey(f.Host, pid)
+		at := socketstall.ProcessKey(f.Host, pid)
 		left := slices.DeleteFunc(fs.by[at], func(o *fact) bool { return o == f })
 		if len(left) == 0 {
 			delete(fs.by, at)
@@ -126,8 +123,6 @@ func (fs *facts) expire(before int64) {
 	}
 }
 
-func procKey(host string, pid int64) string { return host + "/" + strconv.FormatInt(pid, 10) }
-
 // readFact reads a record of the kernel, nil when it names no process.
 func readFact(r *rule.Record) (*fact, string) {
 	a := r.Attributes
@@ -136,7 +131,7 @@ func readFact(r *rule.Record) (*fact, string) {
 	}
 	f := &fact{Kind: r.Name, Job: rule.Text(a, "gen_ai.training.job_id"), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time}
 	for _, key := range []string{"process.pid", "process.parent_pid"} {
-		if pid := number(a, key); pid > 1 && (key == "process.pid" || r.Name == "oom.kill") {
+		if pid, _ := rule.Integer(a, key); pid > 1 && (key == "process.pid" || r.Name == "oom.kill") {
 			f.PIDs = append(f.PIDs, pid)
 		}
 	}
@@ -190,7 +185,7 @@ func (f *fact) readFuse(r *rule.Record) string {
 	if f.Kind = "fuse.stall"; r.Name == "fuse.stall.end" {
 		f.Ended = r.Time
 	}
-	if age := number(a, "fuse.stall.age_ns"); age > 0 && age < r.Time {
+	if age, _ := rule.Integer(a, "fuse.stall.age_ns"); age > 0 && age < r.Time {
 		f.Onset = r.Time - age
 	}
 	f.Device = rule.Text(a, "fuse.device")

@@ -1,10 +1,10 @@
 package ncclsocketstall
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -29,10 +29,10 @@ const (
 
 // finding is c as a record.
 func (c *conclusion) finding(g *graph) rule.Finding {
-	p := g.j.Procs[c.Culprit]
+	p, name := g.procs[c.Culprit], g.j.stalls.Name
 	ranks := c.waiters(g)
 	a := map[string]any{
-		attrKey: g.j.Name, attrHeld: c.Held, attrShows: c.Shows, attrCertain: c.Certain,
+		attrKey: name, attrHeld: c.Held, attrShows: c.Shows, attrCertain: c.Certain,
 		attrRanks: ranks, attrCount: len(ranks), attrWhy: c.why(p),
 	}
 	resource := map[string]any{}
@@ -43,11 +43,9 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	}
 	put(a, attrMissing, c.Missing)
 	if c.aborts {
-		a[attrAborts] = g.j.Name
+		a[attrAborts] = name
 	}
-	if len(g.j.Name) < 5 || g.j.Name[:5] != "host " {
-		a["gen_ai.training.job_id"] = g.j.Name
-	}
+	put(a, "gen_ai.training.job_id", g.j.stalls.ID)
 	if c.Held != heldUnseen { // of whom nothing but an address is known
 		put(resource, "host.name", p.Host)
 		put(resource, "k8s.node.name", p.Node)
@@ -57,7 +55,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		put(a, "k8s.pod.name", p.PodName)
 		put(a, "k8s.workload", p.Workload)
 		put(a, "container.id", p.Container)
-		a["process.pid"], a["gen_ai.training.rank"] = p.PID, p.Rank
+		a["process.pid"], a["gen_ai.training.rank"] = p.PID, int64(p.Rank)
 	}
 	if c.Fact != nil {
 		put(a, attrDevice, c.Fact.Device)
@@ -67,34 +65,34 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		put(a, attrPathAt, p.Host)
 	}
 	if c.Stall != nil && (c.Held == heldUnseen || c.Held == heldPath || c.Held == heldRefused) {
-		put(a, attrPeer, c.Stall.Peer)
+		put(a, attrPeer, address(c.Stall.Peer, ""))
 		if far := g.peer(c.Stall); far != "" {
-			put(a, attrPeerAt, g.j.Procs[far].Host)
-			a[attrFar] = g.j.Procs[far].Rank
+			put(a, attrPeerAt, g.procs[far].Host)
+			a[attrFar] = int64(g.procs[far].Rank)
 		} else if c.Stall.PeerRank >= 0 {
 			put(a, attrPeerAt, p.Host)
-			a[attrFar] = c.Stall.PeerRank
+			a[attrFar] = int64(c.Stall.PeerRank)
 		}
 	}
 	c.said = fmt.Sprint(c.aborts, c.Held, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], ranks)
-	return rule.Finding{Event: eventCulprit, ID: g.j.Name, Time: g.onset, Resource: resource, Attributes: a}
+	return rule.Finding{Event: eventCulprit, ID: name, Time: g.onset, Resource: resource, Attributes: a}
 }
 
 // text is all that the finding of c says.
 func (c *conclusion) text() string { return c.said }
 
 // why is what the kernel knows of the reason.
-func (c *conclusion) why(p *proc) string {
+func (c *conclusion) why(p *socketstall.Process) string {
 	switch {
 	case c.Held == heldPath || c.Held == heldRefused || c.Held == heldUnseen:
 		return ""
 	case c.Fact != nil:
 		return c.Fact.Text
-	case c.Held == heldStopped && p.State == "zombie":
+	case c.Held == heldStopped && p.State == socketstall.Zombie:
 		return "its main thread has ended, and its process not"
 	case c.Held == heldStopped:
 		return "its process is stopped (SIGSTOP, a debugger or a freezer)"
-	case p.State == "disk_sleep":
+	case p.State == socketstall.DiskSleep:
 		return "its main thread sleeps in the kernel (D): a file system or a driver does not answer"
 	default:
 		return "computing or stuck in its own code, the kernel knows of no fault"
@@ -103,23 +101,23 @@ func (c *conclusion) why(p *proc) string {
 
 // waiters are the ranks that wait, for whomever; of a path both ends too.
 func (c *conclusion) waiters(g *graph) []any {
-	var ranks []int64
+	var ranks []int
 	path := c.Held == heldPath || c.Held == heldRefused
 	for key := range g.out {
 		if key != c.Culprit || path || c.Held == heldUnseen {
-			ranks = append(ranks, g.j.Procs[key].Rank)
+			ranks = append(ranks, g.procs[key].Rank)
 		}
 	}
 	if path {
 		if far := g.peer(c.Stall); far != "" {
-			ranks = append(ranks, g.j.Procs[far].Rank)
+			ranks = append(ranks, g.procs[far].Rank)
 		}
 	}
-	slices.SortFunc(ranks, func(a, b int64) int { return cmp.Compare(a, b) })
+	slices.Sort(ranks)
 	ranks = slices.Compact(ranks)
 	list := make([]any, len(ranks))
 	for i, rank := range ranks {
-		list[i] = rank
+		list[i] = int64(rank)
 	}
 	return list
 }

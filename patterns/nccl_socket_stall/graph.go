@@ -2,51 +2,57 @@ package ncclsocketstall
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strconv"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // graph is who waits for whom in one job, at one moment.
 type graph struct {
+	*thresholds
 	j      *job
-	active []*stall
+	procs  map[string]*socketstall.Process
+	active []*socketstall.Stall
 	first  int64 // when the oldest of them was first reported
 	onset  int64 // of the oldest
 
-	ranks     map[rankOn]string // process of a rank on a host
-	endpoints map[string]string // process that has a local address and port
-	addresses map[string]string // process that alone has a local address; "" when several have
-	out       map[string][]edge // by process: what it waits for
-	idle      map[string][]edge // by process: its sockets with empty queues, in both directions
-	reads     map[string]*stall // by process: the oldest stall in which it does not read itself
-	open      bool              // some wait leads to a process that no record came from
+	ranks     map[rankOn]string             // process of a rank on a host
+	endpoints map[netip.AddrPort]string     // process that has a local address and port
+	addresses map[netip.Addr]string         // process that alone has a local address; "" when several have
+	out       map[string][]edge             // by process: what it waits for
+	idle      map[string][]edge             // by process: its sockets with empty queues, in both directions
+	reads     map[string]*socketstall.Stall // by process: the oldest stall in which it does not read itself
+	open      bool                          // some wait leads to a process that no record came from
 }
 
 type rankOn struct {
 	host string
-	rank int64
+	rank int
 }
 
 // edge is one wait of a process.
 type edge struct {
 	to     string // process, "" when none is known at the other end
 	strong bool   // the kernel says that the other end holds it up
-	stall  *stall
+	stall  *socketstall.Stall
 }
 
-func newGraph(j *job) *graph {
+func newGraph(j *job, t *thresholds) *graph {
+	procs, stalls := j.stalls.Processes, j.stalls.Len()
 	g := &graph{
-		j: j, ranks: make(map[rankOn]string, len(j.Procs)), endpoints: make(map[string]string, len(j.Stalls)),
-		addresses: make(map[string]string, len(j.Procs)), out: make(map[string][]edge, len(j.Procs)),
-		idle: make(map[string][]edge, len(j.Procs)), reads: map[string]*stall{},
+		thresholds: t, j: j, procs: procs, ranks: make(map[rankOn]string, len(procs)), endpoints: make(map[netip.AddrPort]string, stalls),
+		addresses: make(map[netip.Addr]string, len(procs)), out: make(map[string][]edge, len(procs)),
+		idle: make(map[string][]edge, len(procs)), reads: map[string]*socketstall.Stall{},
 	}
-	for key, p := range j.Procs {
+	for key, p := range procs {
 		at := rankOn{p.Host, p.Rank}
-		if other, taken := g.ranks[at]; !taken || j.newer(key, other) {
+		if other, taken := g.ranks[at]; !taken || g.newer(key, other) {
 			g.ranks[at] = key
 		}
 	}
-	for _, s := range j.Stalls {
+	for s := range j.stalls.Stalls() {
 		g.locate(s)
 		if j.active(s) {
 			g.active = append(g.active, s)
@@ -58,7 +64,7 @@ func newGraph(j *job) *graph {
 	}
 	for _, edges := range g.out {
 		slices.SortFunc(edges, func(a, b edge) int {
-			return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.stall.Peer, b.stall.Peer), cmp.Compare(a.stall.Cause, b.stall.Cause))
+			return cmp.Or(cmp.Compare(a.to, b.to), a.stall.Peer.Compare(b.stall.Peer), cmp.Compare(a.stall.Cause, b.stall.Cause))
 		})
 	}
 	return g
@@ -66,67 +72,67 @@ func newGraph(j *job) *graph {
 
 // newer reports whether process a was heard of later than b: a rank that was
 // restarted has a new process.
-func (j *job) newer(a, b string) bool {
-	return cmp.Or(cmp.Compare(j.Procs[a].Last, j.Procs[b].Last), cmp.Compare(a, b)) > 0
+func (g *graph) newer(a, b string) bool {
+	return cmp.Or(cmp.Compare(g.procs[a].Last, g.procs[b].Last), cmp.Compare(a, b)) > 0
 }
 
 // locate notes where the process of s can be reached.
-func (g *graph) locate(s *stall) {
-	if s.Local == "" {
+func (g *graph) locate(s *socketstall.Stall) {
+	if !s.Local.IsValid() {
 		return
 	}
-	if other, taken := g.endpoints[s.Local]; !taken || s.Proc > other {
-		g.endpoints[s.Local] = s.Proc
+	if other, taken := g.endpoints[s.Local]; !taken || s.Process > other {
+		g.endpoints[s.Local] = s.Process
 	}
-	at := address(s.Local)
+	at := s.Local.Addr()
 	switch other, taken := g.addresses[at]; {
 	case !taken:
-		g.addresses[at] = s.Proc
-	case other != s.Proc:
+		g.addresses[at] = s.Process
+	case other != s.Process:
 		g.addresses[at] = ""
 	}
 }
 
 // connect enters the wait that s shows, if it is one.
-func (g *graph) connect(s *stall) {
+func (g *graph) connect(s *socketstall.Stall) {
 	e := edge{stall: s}
 	switch {
-	case s.Cause == peerNotReading:
+	case s.Cause == socketstall.PeerNotReading:
 		e.strong = true
-	case s.Cause == notReading:
-		if known := g.reads[s.Proc]; known == nil || s.before(known) {
-			g.reads[s.Proc] = s
+	case s.Cause == socketstall.NotReading:
+		if known := g.reads[s.Process]; known == nil || before(s, known) {
+			g.reads[s.Process] = s
 		}
 		return
-	case s.Cause == waiting:
+	case s.Cause == socketstall.Waiting:
 		e.to = g.peer(s)
-		g.idle[s.Proc] = append(g.idle[s.Proc], e)
-		if !s.Receive {
+		g.idle[s.Process] = append(g.idle[s.Process], e)
+		if s.Direction != socketstall.Receive {
 			return
 		}
-	case s.Cause == networkDown, s.Cause == connecting && !s.joining():
+	case s.Cause == socketstall.Network, s.Cause == socketstall.Connecting && !s.Kind.Joining():
 	default:
 		return
 	}
 	e.to = g.peer(s)
-	g.open = g.open || e.to == "" && s.Cause != networkDown && s.Cause != connecting
-	g.out[s.Proc] = append(g.out[s.Proc], e)
+	g.open = g.open || e.to == "" && s.Cause != socketstall.Network && s.Cause != socketstall.Connecting
+	g.out[s.Process] = append(g.out[s.Process], e)
 }
 
 // peer is the process at the other end of s: the rank that the record names, or
 // whose socket has the mirrored addresses, or the only one at that address.
-func (g *graph) peer(s *stall) string {
+func (g *graph) peer(s *socketstall.Stall) string {
 	if s.PeerRank >= 0 {
-		return g.ranks[rankOn{g.j.Procs[s.Proc].Host, s.PeerRank}]
+		return g.ranks[rankOn{g.procs[s.Process].Host, s.PeerRank}]
 	}
-	if s.Peer == "" {
+	if !s.Peer.IsValid() {
 		return ""
 	}
 	to, ok := g.endpoints[s.Peer]
 	if !ok {
-		to = g.addresses[address(s.Peer)]
+		to = g.addresses[s.Peer.Addr()]
 	}
-	if to == s.Proc {
+	if to == s.Process {
 		return ""
 	}
 	return to
@@ -138,44 +144,32 @@ func (g *graph) complete() bool {
 	if !g.open {
 		return true
 	}
-	ranks := map[int64]bool{}
-	world := unknown
-	for _, p := range g.j.Procs {
+	ranks := map[int]bool{}
+	for _, p := range g.procs {
 		ranks[p.Rank] = true
-		world = max(world, p.World)
 	}
-	return world > 0 && int64(len(ranks)) >= world
+	return g.j.stalls.World > 0 && len(ranks) >= g.j.stalls.World
 }
 
 // silent is when a process last sent data, as far as that is known.
 func (g *graph) silent(key string) int64 {
-	p := g.j.Procs[key]
+	p := g.procs[key]
 	if p.Sent != 0 {
 		return p.Sent
 	}
 	return p.First
 }
 
-// Clock errors between hosts. A pair of idle sockets tells the difference of
-// their clocks: the last byte that one sent is the last that the other received.
-// What is left is the way through the network and a tick of the kernel's clock
-// on both sides. Without such a pair NTP must do.
-const (
-	errorSameHost = int64(4e6)  // a tick at HZ=250
-	errorPair     = int64(10e6) // two ticks and the way
-	errorNTP      = int64(50e6)
-)
-
 // later returns by how much a fell silent after b, and how far that may be off.
 func (g *graph) later(a, b string) (by, off int64) {
 	by = g.silent(a) - g.silent(b)
-	if g.j.Procs[a].Host == g.j.Procs[b].Host {
-		return by, errorSameHost
+	if g.procs[a].Host == g.procs[b].Host {
+		return by, int64(g.errorSameHost)
 	}
 	if skew, ok := g.skew(a, b); ok {
-		return by - skew, errorPair
+		return by - skew, int64(g.errorPair)
 	}
-	return by, errorNTP
+	return by, int64(g.errorNTP)
 }
 
 // skew is by how much the clock of a's host is ahead of that of b's, from what
@@ -207,11 +201,9 @@ func (g *graph) traffic(a, b string) (sent, received int64) {
 	return sent, received
 }
 
-// joining reports whether s is of a rank that has yet to join its job.
-func (s *stall) joining() bool { return s.Kind == "store" || s.Kind == "bootstrap" }
-
-// who names a process.
-func (p *proc) who() string {
-	name := "rank " + strconv.FormatInt(p.Rank, 10)
+// who names a process in words.
+func (g *graph) who(key string) string {
+	p := g.procs[key]
+	name := "rank " + strconv.Itoa(p.Rank)
 	return name + " (" + cmp.Or(p.Process, "process") + ", pid " + strconv.FormatInt(p.PID, 10) + " on " + cmp.Or(p.Host, "an unnamed host") + ")"
 }

@@ -3,29 +3,36 @@ package ncclsocketstall
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
+
+// again is by how much the onsets of two paths may differ and be one moment: ages
+// are measured in ticks of the kernel's clock.
+const again = int64(50e6)
 
 // path finds the worst of the paths on which packets do not get through: the one
 // whose far end most hosts cannot reach, then the first. Sockets of the store and
 // of bootstrap that never connected are another pattern's (nccl_bootstrap_timeout).
 func (g *graph) path() *conclusion {
-	reached := map[string]map[string]bool{} // far address → hosts that cannot reach it
-	var broken []*stall
+	reached := map[netip.Addr]map[string]bool{} // far address → hosts that cannot reach it
+	var broken []*socketstall.Stall
 	for _, s := range g.active {
-		if s.Cause == networkDown || s.Cause == connecting && !s.joining() {
+		if s.Cause == socketstall.Network || s.Cause == socketstall.Connecting && !s.Kind.Joining() {
 			broken = append(broken, s)
-			at := address(s.Peer)
+			at := s.Peer.Addr()
 			if reached[at] == nil {
 				reached[at] = map[string]bool{}
 			}
-			reached[at][g.j.Procs[s.Proc].Host] = true
+			reached[at][g.procs[s.Process].Host] = true
 		}
 	}
-	var worst *stall
+	var worst *socketstall.Stall
 	for _, s := range broken {
 		if worst == nil || cmp.Or(
-			cmp.Compare(len(reached[address(worst.Peer)]), len(reached[address(s.Peer)])),
-			cmp.Compare(s.Onset/again, worst.Onset/again), cmp.Compare(s.Proc, worst.Proc), cmp.Compare(s.Peer, worst.Peer), cmp.Compare(s.Local, worst.Local),
+			cmp.Compare(len(reached[worst.Peer.Addr()]), len(reached[s.Peer.Addr()])),
+			cmp.Compare(s.Onset/again, worst.Onset/again), cmp.Compare(s.Process, worst.Process), s.Peer.Compare(worst.Peer), s.Local.Compare(worst.Local),
 		) < 0 {
 			worst = s
 		}
@@ -33,23 +40,22 @@ func (g *graph) path() *conclusion {
 	if worst == nil {
 		return nil
 	}
-	return g.brokenPath(worst, len(reached[address(worst.Peer)]))
+	return g.brokenPath(worst, len(reached[worst.Peer.Addr()]))
 }
 
-func (g *graph) brokenPath(s *stall, hosts int) *conclusion {
-	c := &conclusion{Held: heldPath, Culprit: s.Proc, Stall: s, Certain: true}
-	p := g.j.Procs[s.Proc]
-	from, to := p.who()+" at "+cmp.Or(s.Local, "an unknown address"), g.nameOfPeer(s)
+func (g *graph) brokenPath(s *socketstall.Stall, hosts int) *conclusion {
+	c := &conclusion{Held: heldPath, Culprit: s.Process, Stall: s, Certain: true}
+	from, to := g.who(s.Process)+" at "+address(s.Local, "an unknown address"), g.nameOfPeer(s)
 	if g.peer(s) != "" || s.PeerRank >= 0 {
-		to += " at " + cmp.Or(s.Peer, "an unknown address")
+		to += " at " + address(s.Peer, "an unknown address")
 	}
 	switch {
-	case s.Cause == connecting && s.Error == "ECONNREFUSED":
+	case s.Cause == socketstall.Connecting && s.Error == "ECONNREFUSED":
 		c.Held, c.Certain = heldRefused, false
 		c.Shows = fmt.Sprintf("%s refuses connections of %s: nobody listens there", to, from)
-		c.Missing = "any record of a process that listens at " + s.Peer
+		c.Missing = "any record of a process that listens at " + address(s.Peer, "the other end")
 		return c
-	case s.Cause == connecting:
+	case s.Cause == socketstall.Connecting:
 		c.Certain = false
 		c.Shows = fmt.Sprintf("%s gets no answer to its connection from %s", from, to)
 		c.Missing = "whether the host of the other end is up"
@@ -61,7 +67,7 @@ func (g *graph) brokenPath(s *stall, hosts int) *conclusion {
 }
 
 // direction says what the other end tells of the path.
-func (g *graph) direction(s *stall, hosts int) string {
+func (g *graph) direction(s *socketstall.Stall, hosts int) string {
 	far := g.peer(s)
 	if far == "" && hosts > 1 {
 		return fmt.Sprintf("%d hosts cannot reach that address, and no record came from it: the machine is down, or cut off", hosts)
@@ -71,11 +77,11 @@ func (g *graph) direction(s *stall, hosts int) string {
 	}
 	back, waits := false, false
 	for _, e := range g.out[far] {
-		if e.to != s.Proc {
+		if e.to != s.Process {
 			continue
 		}
-		back = back || e.stall.Cause == networkDown || e.stall.Cause == connecting
-		waits = waits || e.stall.Cause == waiting
+		back = back || e.stall.Cause == socketstall.Network || e.stall.Cause == socketstall.Connecting
+		waits = waits || e.stall.Cause == socketstall.Waiting
 	}
 	switch {
 	case back:
@@ -85,4 +91,12 @@ func (g *graph) direction(s *stall, hosts int) string {
 	default:
 		return "of the other direction nothing is known"
 	}
+}
+
+// address writes an address and port, or what stands for one that is not known.
+func address(at netip.AddrPort, otherwise string) string {
+	if !at.IsValid() {
+		return otherwise
+	}
+	return at.String()
 }

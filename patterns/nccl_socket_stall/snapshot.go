@@ -6,17 +6,20 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // saved is the state as JSON; its maps are written in the order of their keys.
 type saved struct {
-	Jobs  map[string]*job `json:"jobs"`
-	Facts facts           `json:"facts"`
+	Stalls *socketstall.Book `json:"stalls"`
+	Jobs   map[string]*job   `json:"jobs"`
+	Facts  facts             `json:"facts"`
 }
 
 // Snapshot returns the state.
 func (d *detector) Snapshot() ([]byte, error) {
-	data, err := json.Marshal(saved{Jobs: d.jobs, Facts: d.facts})
+	data, err := json.Marshal(saved{Stalls: d.book, Jobs: d.jobs, Facts: d.facts})
 	if err != nil {
 		return nil, fmt.Errorf("write stalls: %w", err)
 	}
@@ -27,19 +30,23 @@ var errState = errors.New("read stalls: not the state of this detector")
 
 // Restore replaces the state.
 func (d *detector) Restore(data []byte) error {
-	var s saved
+	s := saved{Stalls: socketstall.NewBook(d.limits)}
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("read stalls: %w", err)
 	}
-	jobs, stalls := map[string]*job{}, 0
-	for name, j := range s.Jobs {
-		if j == nil || j.Name != name || !j.restore() {
+	if s.Stalls == nil || len(s.Facts.All) > d.maxFacts {
+		return errState
+	}
+	jobs := map[string]*job{}
+	for stalls := range s.Stalls.Jobs() {
+		j := s.Jobs[stalls.Name]
+		if j == nil {
 			return errState
 		}
-		jobs[name] = j
-		stalls += len(j.Stalls)
+		j.stalls = stalls
+		jobs[stalls.Name] = j
 	}
-	if stalls > maxStalls || len(jobs) > maxJobs || len(s.Facts.All) > maxFacts {
+	if len(jobs) != len(s.Jobs) {
 		return errState
 	}
 	fs := newFacts()
@@ -49,27 +56,6 @@ func (d *detector) Restore(data []byte) error {
 		}
 		fs.add(key, s.Facts.All[key])
 	}
-	d.jobs, d.stalls, d.facts = jobs, stalls, fs
+	d.book, d.jobs, d.facts = s.Stalls, jobs, fs
 	return nil
-}
-
-// restore works out what is not written down; false when parts do not fit.
-func (j *job) restore() bool {
-	if j.Stalls == nil || j.Procs == nil {
-		return false
-	}
-	j.hosts = map[string]int{}
-	for _, p := range j.Procs {
-		if p == nil {
-			return false
-		}
-		j.hosts[p.Host]++
-	}
-	for _, s := range j.Stalls {
-		if s == nil || j.Procs[s.Proc] == nil {
-			return false
-		}
-		j.Procs[s.Proc].Stalls++
-	}
-	return true
 }

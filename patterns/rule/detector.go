@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
 )
 
 // FindingPrefix begins the event names of findings. Only detectors make them: a
@@ -62,14 +63,18 @@ type Algorithm interface {
 type Record struct {
 	Name       string // event or metric name
 	Time       int64
+	Now        int64 // event time as it arrives: of the newest record, or of the host's clock
 	Resource   pcommon.Map
 	Attributes pcommon.Map
 	Number     float64 // of a data point
 }
 
-// Finding is what an algorithm concludes: a log record that only rules see.
+// Finding is what an algorithm concludes: a log record. In an engine only rules
+// see it; a Host gives it to the next consumer.
 type Finding struct {
-	Event string
+	Event    string
+	Body     string // one line for a person; rules do not read it
+	Severity plog.SeverityNumber
 	// ID tells findings of one event apart. One of the same ID replaces the
 	// earlier one, in open verdicts too.
 	ID string

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
@@ -37,7 +38,7 @@ func (g *stallGenerator) Generate() []receivertest.UniqueIDAttrVal {
 	defer g.mu.Unlock()
 	pid := g.last.Add(1)
 	g.watcher.tell([]stall.Event{{
-		ID: "s", Time: start, Cause: stall.NotReading, Direction: stall.Receive, Kind: stall.Data, Process: identity.Process{PID: pid}, Socket: unread(),
+		ID: "s", Time: start, Cause: socketstall.NotReading, Direction: socketstall.Receive, Kind: socketstall.Data, Process: identity.Process{PID: pid}, Socket: unread(),
 	}})
 	return []receivertest.UniqueIDAttrVal{receivertest.UniqueIDAttrVal(fmt.Sprint(pid))}
 }

@@ -11,17 +11,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
 
-const (
-	eventStall    = "nccl.socket.stall"
-	eventStallEnd = "nccl.socket.stall.end"
-	// peerOther stands for the peers beyond the cap.
-	peerOther = "other"
-)
+// peerOther stands for the peers beyond the cap.
+const peerOther = "other"
 
 // converter turns stalls and traffic into records. It is pure but for the
 // builders' buffers, and not safe for concurrent use.
@@ -57,11 +54,11 @@ func (c *converter) stalls(events []stall.Event, observed time.Time) *plog.Logs 
 
 func (c *converter) stall(e *stall.Event, observed time.Time) plog.LogRecord {
 	r := plog.NewLogRecord()
-	name, severity := eventStall, record.Warning
+	name, severity := socketstall.Event, record.Warning
 	switch {
 	case e.End != "":
-		name, severity = eventStallEnd, record.Info
-	case e.Cause == stall.Waiting:
+		name, severity = socketstall.EventEnd, record.Info
+	case e.Cause == socketstall.Waiting:
 		severity = record.Info
 	}
 	record.Start(r, name, e.Time, observed, severity)
@@ -202,15 +199,15 @@ func describe(e *stall.Event) string {
 	}
 	s := &e.Socket
 	switch e.Cause {
-	case stall.NotReading:
+	case socketstall.NotReading:
 		fmt.Fprintf(&text, " does not read %d bytes from %s", s.ReceiveQueueBytes, peer)
-	case stall.PeerNotReading:
+	case socketstall.PeerNotReading:
 		fmt.Fprintf(&text, " cannot send to %s, which does not read: %d bytes unsent, window %d", peer, s.UnsentBytes, s.SendWindowBytes)
-	case stall.Network:
+	case socketstall.Network:
 		fmt.Fprintf(&text, " gets no answer from the network to %s: %d bytes unacknowledged, %d timeouts in a row", peer, s.UnackedBytes, s.Backoff)
-	case stall.Connecting:
+	case socketstall.Connecting:
 		fmt.Fprintf(&text, " cannot connect to %s", peer)
-	case stall.Waiting:
+	case socketstall.Waiting:
 		fmt.Fprintf(&text, " has nothing to %s, all its queues with %s are empty", e.Direction, peer)
 	}
 	if name := errorName(e.Errno); name != "" {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
@@ -41,22 +42,22 @@ func full() stall.Event {
 	s.Local, s.Remote = netip.MustParseAddrPort("[::ffff:10.0.0.3]:41000"), netip.MustParseAddrPort("[::ffff:10.0.0.2]:42000")
 	s.LastSentAge, s.LastReceivedAge, s.BytesSent, s.Retransmits = 3*time.Second, 2*time.Second, 1<<30, 4
 	return stall.Event{
-		ID: "00c0ffee00c0ffee", Time: start, Cause: stall.NotReading, Direction: stall.Receive, Kind: stall.Data, Process: p, Age: 2500 * time.Millisecond,
+		ID: "00c0ffee00c0ffee", Time: start, Cause: socketstall.NotReading, Direction: socketstall.Receive, Kind: socketstall.Data, Process: p, Age: 2500 * time.Millisecond,
 		Socket: s, Count: 16, Errno: 110, PeerRank: 2,
-		Rank: stall.RankFacts{LastSentAge: time.Second, LastReceivedAge: 2 * time.Second, CPUShare: 1.25, MainCPUShare: 0.25, State: stall.Stopped, UsualPhase: time.Minute},
+		Rank: stall.RankFacts{LastSentAge: time.Second, LastReceivedAge: 2 * time.Second, CPUShare: 1.25, MainCPUShare: 0.25, State: socketstall.Stopped, UsualPhase: time.Minute},
 	}
 }
 
 func TestGoldenRecords(t *testing.T) {
 	ended := full()
-	ended.End = stall.Closed
+	ended.End = socketstall.Closed
 	network := full()
-	network.Cause, network.Direction, network.Kind, network.Errno, network.PeerRank = stall.Network, stall.Send, stall.Gloo, 0, stall.Unknown
+	network.Cause, network.Direction, network.Kind, network.Errno, network.PeerRank = socketstall.Network, socketstall.Send, socketstall.Gloo, 0, stall.Unknown
 	network.Socket.UnackedBytes, network.Socket.Backoff, network.Socket.ReceiveQueueBytes = 4096, 3, 0
 	waiting := full()
-	waiting.Cause, waiting.Errno = stall.Waiting, 0
+	waiting.Cause, waiting.Errno = socketstall.Waiting, 0
 	bare := stall.Event{
-		ID: "1", Time: start, Cause: stall.Connecting, Direction: stall.Send, Kind: stall.Store, Count: 1, Errno: 111, PeerRank: stall.Unknown,
+		ID: "1", Time: start, Cause: socketstall.Connecting, Direction: socketstall.Send, Kind: socketstall.Store, Count: 1, Errno: 111, PeerRank: stall.Unknown,
 		Process: identity.Process{PID: 42, Rank: 3, LocalRank: identity.Unknown, WorldSize: identity.Unknown},
 		Socket:  ncclsock.Socket{Remote: netip.MustParseAddrPort("10.0.0.1:29500"), State: ncclsock.SynSent, LastSentAge: -1, LastReceivedAge: -1},
 		Rank:    stall.RankFacts{LastSentAge: -1, LastReceivedAge: -1, CPUShare: -1, MainCPUShare: -1, UsualPhase: -1},
@@ -79,7 +80,7 @@ func TestGoldenRecords(t *testing.T) {
 func series(fn func(*stall.Series)) {
 	fn(&stall.Series{
 		JobID: "job-1", Peer: netip.MustParseAddr("10.0.0.2"), SentBytes: 1 << 30, ReceivedBytes: 2 << 30, Retransmits: 7,
-		Stalled: map[stall.Cause]time.Duration{stall.Network: 2500 * time.Millisecond},
+		Stalled: map[socketstall.Cause]time.Duration{socketstall.Network: 2500 * time.Millisecond},
 	})
 	fn(&stall.Series{SentBytes: 1})
 }
@@ -105,7 +106,7 @@ func TestEverythingEmittedIsDeclared(t *testing.T) {
 	}
 	require.NoError(t, yaml.Unmarshal(raw, &declared))
 	types := map[string]string{"Str": "string", "Int": "int", "Bool": "bool", "Double": "double"}
-	for _, end := range []stall.EndReason{"", stall.Progress} {
+	for _, end := range []socketstall.EndReason{"", socketstall.Progress} {
 		event := full()
 		event.End = end
 		r := newTestConverter().stalls([]stall.Event{event}, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
 
@@ -162,7 +163,7 @@ func (r *Reader) namespace(pid uint32, k *known) uint64 {
 
 // statLine is what is read of a stat file.
 type statLine struct {
-	state      stall.State
+	state      socketstall.State
 	cpu        time.Duration
 	startTicks uint64
 }
@@ -209,18 +210,18 @@ func parseStat(raw []byte) (statLine, error) {
 }
 
 // stateOf names a state letter (fs/proc/array.c, task_state_array).
-func stateOf(letter []byte) stall.State {
+func stateOf(letter []byte) socketstall.State {
 	switch string(letter) {
 	case "R":
-		return stall.Running
+		return socketstall.Running
 	case "S", "I":
-		return stall.Sleeping
+		return socketstall.Sleeping
 	case "D":
-		return stall.DiskSleep
+		return socketstall.DiskSleep
 	case "T", "t":
-		return stall.Stopped
+		return socketstall.Stopped
 	case "Z", "X":
-		return stall.Zombie
+		return socketstall.Zombie
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
 
@@ -49,8 +50,8 @@ func (p tree) add(state string, process, main uint64) identity.Process {
 }
 
 func TestReadsWhatAProcessDoes(t *testing.T) {
-	for letter, state := range map[string]stall.State{
-		"R": stall.Running, "S": stall.Sleeping, "I": stall.Sleeping, "D": stall.DiskSleep, "T": stall.Stopped, "t": stall.Stopped, "Z": stall.Zombie, "?": "",
+	for letter, state := range map[string]socketstall.State{
+		"R": socketstall.Running, "S": socketstall.Sleeping, "I": socketstall.Sleeping, "D": socketstall.DiskSleep, "T": socketstall.Stopped, "t": socketstall.Stopped, "Z": socketstall.Zombie, "?": "",
 	} {
 		tree := newTree(t)
 		p := tree.add(letter, 250, 125)
@@ -94,9 +95,9 @@ func TestStrangerUnderTheSameNumberIsNotRead(t *testing.T) {
 
 	r := New(tree.root)
 	p.StartTime = time.Now().Add(-400 * time.Second)
-	require.Equal(t, stall.Stopped, r.Read(p, false).State)
+	require.Equal(t, socketstall.Stopped, r.Read(p, false).State)
 	p.StartTime = p.StartTime.Add(time.Hour)
-	require.Equal(t, stall.Stopped, r.Read(p, false).State, "a wall clock that was set makes nobody a stranger")
+	require.Equal(t, socketstall.Stopped, r.Read(p, false).State, "a wall clock that was set makes nobody a stranger")
 	tree.write("42/stat", statLineOf("cron", "S", 1, 1, 99000))
 	require.Equal(t, Unread(p), r.Read(p, false), "another process has the number now")
 }
@@ -123,7 +124,7 @@ func TestStuckMapsAreLeftBehind(t *testing.T) {
 	for range maxStuckReads {
 		r.slots <- struct{}{}
 	}
-	require.Equal(t, stall.Sleeping, r.Read(p, true).State)
+	require.Equal(t, socketstall.Sleeping, r.Read(p, true).State)
 	require.Zero(t, r.known[42].tries, "tried again when there is room")
 	done := make(chan struct{})
 	close(done)

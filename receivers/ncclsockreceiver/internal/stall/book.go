@@ -7,14 +7,16 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // stallKey is what one stall is: a rank process, its peer, a direction.
 type stallKey struct {
 	pid       uint32
 	started   int64
-	direction Direction
-	kind      Kind
+	direction socketstall.Direction
+	kind      socketstall.Kind
 	peerPID   uint32 // when the peer is on this node
 	end       portKey
 	own       uint16 // our port, when the socket shares neither end with another
@@ -28,7 +30,7 @@ func (t *Tracker) keyOf(f *finding) stallKey {
 	switch {
 	case s.peer != nil:
 		key.peerPID = s.peer.rank.now.PID
-	case t.ports[connecting(s)] > 1 || f.cause == Connecting:
+	case t.ports[connecting(s)] > 1 || f.cause == socketstall.Connecting:
 		key.end = connecting(s)
 	case t.ports[accepting(s)] > 1:
 		key.end = accepting(s)
@@ -77,7 +79,7 @@ func (t *Tracker) book(found []finding) []Event {
 // accused because he waited before.
 func (t *Tracker) sustains(key stallKey, f *finding) bool {
 	known := t.open[key]
-	return known != nil && f.since <= t.last && (known.last.Cause != Waiting || f.cause == Waiting)
+	return known != nil && f.since <= t.last && (known.last.Cause != socketstall.Waiting || f.cause == socketstall.Waiting)
 }
 
 // groups sorts the findings into stalls, in an order that does not depend on
@@ -108,7 +110,7 @@ func (t *Tracker) groups(found []finding) []group {
 // add takes one more socket into the group.
 func (g *group) add(f *finding) {
 	g.due = g.due || f.due
-	switch order := cmp.Compare(f.cause.weight(), g.chief.cause.weight()); {
+	switch order := cmp.Compare(weight(f.cause), weight(g.chief.cause)); {
 	case order > 0:
 		g.chief, g.count = *f, 1
 	case order < 0:
@@ -123,7 +125,7 @@ func (g *group) add(f *finding) {
 // before picks the socket that stands for its group. Where all are idle, both
 // ends of a stripe must pick the same one.
 func (f *finding) before(chief *finding) bool {
-	if f.cause != Waiting && f.since != chief.since {
+	if f.cause != socketstall.Waiting && f.since != chief.since {
 		return f.since < chief.since
 	}
 	return compareEnds(f.s, chief.s) < 0
@@ -214,15 +216,15 @@ func (t *Tracker) end(events []Event) []Event {
 }
 
 // reason says why a stall is over.
-func (t *Tracker) reason(s *stall) EndReason {
+func (t *Tracker) reason(s *stall) socketstall.EndReason {
 	switch r := t.ranks[s.last.Process.PID]; {
 	case r == nil || r != s.s.rank:
-		return Exited
-	case s.last.Cause == Connecting && s.s.now.Cookie == 0:
-		return Progress // nobody is refused any more
+		return socketstall.Exited
+	case s.last.Cause == socketstall.Connecting && s.s.now.Cookie == 0:
+		return socketstall.Progress // nobody is refused any more
 	case t.sockets[s.s.now.Cookie] != s.s || s.s.now.State != established:
-		return Closed
+		return socketstall.Closed
 	default:
-		return Progress
+		return socketstall.Progress
 	}
 }

@@ -5,53 +5,23 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
-)
-
-// Cause says why a socket does not move.
-type Cause string
-
-// The causes. All but Waiting accuse somebody.
-const (
-	NotReading     Cause = "not_reading"
-	PeerNotReading Cause = "peer_not_reading"
-	Network        Cause = "network"
-	Connecting     Cause = "connecting"
-	Waiting        Cause = "waiting"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // weight orders causes by how much they say, where sockets of one pair differ.
-func (c Cause) weight() int {
+func weight(c socketstall.Cause) int {
 	switch c {
-	case Network:
+	case socketstall.Network:
 		return 4
-	case NotReading, PeerNotReading:
+	case socketstall.NotReading, socketstall.PeerNotReading:
 		return 3
-	case Connecting:
+	case socketstall.Connecting:
 		return 2
-	case Waiting:
+	case socketstall.Waiting:
 		return 1
 	}
 	return 0
 }
-
-// Direction of the data that does not move, seen from the rank.
-type Direction string
-
-// The directions.
-const (
-	Send    Direction = "send"
-	Receive Direction = "receive"
-)
-
-// EndReason says how a stall ended.
-type EndReason string
-
-// The reasons.
-const (
-	Progress EndReason = "progress" // bytes moved
-	Closed   EndReason = "closed"   // the socket is gone
-	Exited   EndReason = "exited"   // the process is gone
-)
 
 // Unknown stands for a number that is not known.
 const Unknown = -1
@@ -63,7 +33,7 @@ type RankFacts struct {
 	LastReceivedAge time.Duration
 	CPUShare        float64 // cores used since it fell silent
 	MainCPUShare    float64
-	State           State
+	State           socketstall.State
 	UsualPhase      time.Duration // longest silence of the job that ended by itself
 }
 
@@ -71,10 +41,10 @@ type RankFacts struct {
 type Event struct {
 	ID        string // the same from the first to the end
 	Time      time.Time
-	End       EndReason // "" while it lasts
-	Cause     Cause
-	Direction Direction
-	Kind      Kind
+	End       socketstall.EndReason // "" while it lasts
+	Cause     socketstall.Cause
+	Direction socketstall.Direction
+	Kind      socketstall.Kind
 	Process   identity.Process
 	Age       time.Duration   // since the last progress
 	Socket    ncclsock.Socket // the one that stalls longest

@@ -1,13 +1,17 @@
 package stall
 
-import "time"
+import (
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
 
 // finding is a socket that does not move in one direction. Due means that it
 // has not for long enough to say so.
 type finding struct {
 	s         *socket
-	cause     Cause
-	direction Direction
+	cause     socketstall.Cause
+	direction socketstall.Direction
 	since     time.Duration
 	due       bool
 }
@@ -41,7 +45,7 @@ func (t *Tracker) judge() []finding {
 // accuse adds what accuses somebody.
 func (t *Tracker) accuse(found []finding, s *socket) []finding {
 	kind := s.resolve()
-	if kind == Other {
+	if kind == socketstall.Other {
 		return found
 	}
 	if f, is := t.stillConnecting(s); is {
@@ -49,28 +53,28 @@ func (t *Tracker) accuse(found []finding, s *socket) []finding {
 	}
 	if since, is := s.unread(); is {
 		due := t.now-since >= t.patience(s.rank.job, s.rank, kind)
-		found = append(found, finding{s, NotReading, Receive, since, due})
+		found = append(found, finding{s, socketstall.NotReading, socketstall.Receive, since, due})
 	}
 	switch cause, since, is := s.stuck(); {
-	case is && cause == Network:
-		found = append(found, finding{s, cause, Send, since, t.now-since >= t.o.Network})
+	case is && cause == socketstall.Network:
+		found = append(found, finding{s, cause, socketstall.Send, since, t.now-since >= t.o.Network})
 	case is:
 		var reader *rank
 		if s.peer != nil {
 			reader = s.peer.rank
 		}
-		found = append(found, finding{s, cause, Send, since, t.now-since >= t.patience(s.rank.job, reader, kind)})
+		found = append(found, finding{s, cause, socketstall.Send, since, t.now-since >= t.patience(s.rank.job, reader, kind)})
 	}
 	return found
 }
 
 // patience is how long unread bytes may stand. reader is who ought to read them,
 // nil when it is on another node.
-func (t *Tracker) patience(j *job, reader *rank, kind Kind) time.Duration {
+func (t *Tracker) patience(j *job, reader *rank, kind socketstall.Kind) time.Duration {
 	switch {
-	case reader != nil && reader.now.State.halted():
+	case reader != nil && reader.now.State.Halted():
 		return t.o.Halted
-	case kind.service():
+	case kind.Service():
 		return t.o.Service
 	case reader != nil && reader.computing(t.now, &t.o):
 		return max(t.o.Computing, t.phase(j))
@@ -89,19 +93,19 @@ func (t *Tracker) phase(j *job) time.Duration {
 func (t *Tracker) weigh(found []finding) {
 	for i := range found {
 		f := &found[i]
-		if f.cause == Connecting {
+		if f.cause == socketstall.Connecting {
 			continue
 		}
 		j := f.s.rank.job
 		if f.due || t.sustains(t.keyOf(f), f) {
 			j.accused = true
 		}
-		if f.cause == Network && f.due {
+		if f.cause == socketstall.Network && f.due {
 			j.tainted = t.now
 		}
 	}
 	for _, r := range t.ranks {
-		if r.now.State.halted() && r.collectiveNow {
+		if r.now.State.Halted() && r.collectiveNow {
 			r.job.halted, r.job.tainted = true, t.now
 		}
 	}
@@ -135,14 +139,14 @@ func (t *Tracker) waitPatience(j *job, suspect *rank) time.Duration {
 func (t *Tracker) edges(found []finding, j *job) []finding {
 	window := t.now - j.moved + max(edgeWindow, t.phase(j))
 	for _, s := range t.sockets {
-		if s.rank.job != j || s.round != t.round || t.now-s.moved > window || !s.resolve().collective() {
+		if s.rank.job != j || s.round != t.round || t.now-s.moved > window || !s.resolve().Collective() {
 			continue
 		}
 		if _, unread := s.unread(); !unread && s.now.BytesReceived > used {
-			found = append(found, finding{s, Waiting, Receive, s.moved, true})
+			found = append(found, finding{s, socketstall.Waiting, socketstall.Receive, s.moved, true})
 		}
 		if outgoing(&s.now) == 0 && s.now.BytesSent > used {
-			found = append(found, finding{s, Waiting, Send, s.moved, true})
+			found = append(found, finding{s, socketstall.Waiting, socketstall.Send, s.moved, true})
 		}
 	}
 	return found

@@ -4,30 +4,11 @@ import (
 	"encoding/binary"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
-// Kind is what a socket is for.
-type Kind string
-
-// The kinds.
-const (
-	Data      Kind = "data"
-	Bootstrap Kind = "bootstrap"
-	Proxy     Kind = "proxy"
-	RAS       Kind = "ras"
-	Store     Kind = "store"
-	Gloo      Kind = "gloo"
-	Other     Kind = "other"
-
-	undecided Kind = "" // nothing about the socket itself tells
-)
-
-// collective reports whether the data of collectives goes this way.
-func (k Kind) collective() bool { return k == Data || k == Gloo }
-
-// service reports whether a thread of its own answers this socket at once, in
-// whatever phase the job is.
-func (k Kind) service() bool { return k == RAS || k == Store }
+// undecided is the kind of a socket that nothing about itself tells.
+const undecided socketstall.Kind = ""
 
 // portRAS is where NCCL's RAS threads listen (src/ras/ras.cc, NCCL_RAS_ADDR).
 const portRAS = 28028
@@ -47,7 +28,7 @@ const (
 // kindByHandshake reads the first bytes of a connection. A magic other than the
 // default one is random for bootstrap and proxy, or chosen by NCCL_SOCKET_MAGIC;
 // Gloo's first word is a small number and so is none.
-func kindByHandshake(first []byte) Kind {
+func kindByHandshake(first []byte) socketstall.Kind {
 	if len(first) < handshakeSize {
 		return undecided
 	}
@@ -57,28 +38,28 @@ func kindByHandshake(first []byte) Kind {
 	}
 	switch binary.LittleEndian.Uint32(first[8:]) {
 	case typeBootstrap:
-		return Bootstrap
+		return socketstall.Bootstrap
 	case typeProxy:
-		return Proxy
+		return socketstall.Proxy
 	case typeNetSocket:
-		return Data
+		return socketstall.Data
 	case typeNetIB:
 		// Exchanges keys of queue pairs, then keeps quiet: the data is elsewhere.
-		return Proxy
+		return socketstall.Proxy
 	case typeRAS:
-		return RAS
+		return socketstall.RAS
 	}
 	return undecided
 }
 
 // kindByPort knows the two services with fixed ports.
-func kindByPort(s *ncclsock.Socket, masterPort int) Kind {
+func kindByPort(s *ncclsock.Socket, masterPort int) socketstall.Kind {
 	local, remote := s.Local.Port(), s.Remote.Port()
 	switch {
 	case local == portRAS || remote == portRAS:
-		return RAS
+		return socketstall.RAS
 	case masterPort != 0 && (int(local) == masterPort || int(remote) == masterPort):
-		return Store
+		return socketstall.Store
 	}
 	return undecided
 }

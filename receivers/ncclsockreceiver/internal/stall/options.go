@@ -1,6 +1,10 @@
 package stall
 
-import "time"
+import (
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
 
 // Options are the thresholds and bounds. The receiver's README gives the reason
 // of each default.
@@ -30,7 +34,7 @@ type Options struct {
 // Defaults are the options of a receiver without a configuration.
 func Defaults() Options {
 	return Options{
-		Interval: time.Second, Repeat: 10 * time.Second,
+		Interval: time.Second, Repeat: socketstall.Repeat,
 		Halted: 2 * time.Second, Asleep: 3 * time.Second, Computing: 10 * time.Minute,
 		Service: 5 * time.Second, Network: 2 * time.Second, Connect: 3 * time.Second,
 		PhaseFactor: 2, PhaseLearning: 10, PhaseUnlearned: time.Minute, PhaseMemory: time.Hour,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 func TestPhasesForgetTheStartAndTheLongPast(t *testing.T) {
@@ -43,9 +44,9 @@ func TestPhasesForgetTheStartAndTheLongPast(t *testing.T) {
 func TestSilenceOfAStoppedRankIsNoPhase(t *testing.T) {
 	w := newWorld(t, 4, Defaults())
 	w.train(12)
-	w.ranks[2].State = Stopped
+	w.ranks[2].State = socketstall.Stopped
 	w.idle(40)
-	w.ranks[2].State = Running
+	w.ranks[2].State = socketstall.Running
 	w.pass(time.Second)
 	for _, l := range w.links {
 		l.send(1, 0)
@@ -63,13 +64,13 @@ func TestKindByHandshake(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		bytes []byte
-		want  Kind
+		want  socketstall.Kind
 	}{
-		"data":                          {first(magicNCCL, 3), Data},
-		"bootstrap has a random magic":  {first(0x1234567890abcdef, 1), Bootstrap},
-		"proxy":                         {first(0x1234567890abcdef, 2), Proxy},
-		"keys of the InfiniBand path":   {first(magicNCCL, 4), Proxy},
-		"RAS":                           {first(magicNCCL, 5), RAS},
+		"data":                          {first(magicNCCL, 3), socketstall.Data},
+		"bootstrap has a random magic":  {first(0x1234567890abcdef, 1), socketstall.Bootstrap},
+		"proxy":                         {first(0x1234567890abcdef, 2), socketstall.Proxy},
+		"keys of the InfiniBand path":   {first(magicNCCL, 4), socketstall.Proxy},
+		"RAS":                           {first(magicNCCL, 5), socketstall.RAS},
 		"unknown type":                  {first(magicNCCL, 0), undecided},
 		"a type there is not":           {first(magicNCCL, 77), undecided},
 		"Gloo: sequence, then a header": {first(3, 48), undecided},
@@ -90,12 +91,12 @@ func TestKindIsRememberedAndSharedByBothEnds(t *testing.T) {
 	w.links[0].in.Handshake = nil
 	w.train(1)
 	for _, s := range []*ncclsock.Socket{w.links[0].out, w.links[0].in} {
-		require.Equal(t, Data, w.tracker.sockets[s.Cookie].resolve())
+		require.Equal(t, socketstall.Data, w.tracker.sockets[s.Cookie].resolve())
 	}
-	require.Equal(t, Gloo, w.tracker.sockets[w.links[1].out.Cookie].resolve())
+	require.Equal(t, socketstall.Gloo, w.tracker.sockets[w.links[1].out.Cookie].resolve())
 	w.ranks[1].NCCL = true
 	w.train(1)
-	require.Equal(t, Data, w.tracker.sockets[w.links[1].out.Cookie].resolve(), "a process with NCCL in it")
+	require.Equal(t, socketstall.Data, w.tracker.sockets[w.links[1].out.Cookie].resolve(), "a process with NCCL in it")
 }
 
 func TestProcessesOfOneRankAreNoPeers(t *testing.T) {
@@ -105,7 +106,7 @@ func TestProcessesOfOneRankAreNoPeers(t *testing.T) {
 	l := w.connect(1, 2, 900, 41000, 42000)
 	w.extra = append(w.extra, l.out, l.in)
 	w.train(1)
-	require.Equal(t, Other, w.tracker.sockets[900].resolve())
+	require.Equal(t, socketstall.Other, w.tracker.sockets[900].resolve())
 }
 
 // TestHealthyJobIsNeverAccused lives through an hour of a job whose ranks
@@ -142,7 +143,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	round := Round{Time: began, Processes: map[uint32]Process{}}
 	for r := range 64 {
 		pid := uint32(1000 + r)
-		round.Processes[pid] = Process{Process: identity.Process{PID: pid, Rank: r, WorldSize: 64, JobID: "job"}, State: Sleeping}
+		round.Processes[pid] = Process{Process: identity.Process{PID: pid, Rank: r, WorldSize: 64, JobID: "job"}, State: socketstall.Sleeping}
 	}
 	for i := range 10_000 {
 		round.Sockets = append(round.Sockets, ncclsock.Socket{

@@ -77,7 +77,7 @@ func (r *rank) awakeShare(now time.Duration) float64 {
 // watched for long enough to tell has to be taken for one that is. On a machine
 // with more work than CPUs, one that waits for its turn is at work too.
 func (r *rank) computing(now time.Duration, o *Options) bool {
-	if r.now.State.halted() {
+	if r.now.State.Halted() {
 		return false
 	}
 	if r.movedNow || now-r.baseAt < 2*o.Interval {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // maxRefusals bounds how many targets that refuse are remembered.
@@ -58,13 +59,13 @@ func (t *Tracker) refusing() []finding {
 			continue
 		}
 		for _, k := range t.callers(key) {
-			s := &socket{rank: k, kind: Store, errno: r.errno, now: ncclsock.Socket{
+			s := &socket{rank: k, kind: socketstall.Store, errno: r.errno, now: ncclsock.Socket{
 				NetNS: key.netns, PID: k.now.PID, Local: r.local, Remote: key.remote, State: ncclsock.SynSent, LastSentAge: Unknown, LastReceivedAge: Unknown,
 			}}
 			if int(key.remote.Port()) != k.now.MasterPort {
-				s.kind = Bootstrap
+				s.kind = socketstall.Bootstrap
 			}
-			found = append(found, finding{s: s, cause: Connecting, direction: Send, since: r.first, due: t.now-r.first >= t.o.Connect})
+			found = append(found, finding{s: s, cause: socketstall.Connecting, direction: socketstall.Send, since: r.first, due: t.now-r.first >= t.o.Connect})
 		}
 	}
 	return found
@@ -79,7 +80,7 @@ func (t *Tracker) callers(key target) []*rank {
 		switch {
 		case r.now.NetNS != key.netns || r.now.Inherited:
 		case r.now.MasterPort == int(key.remote.Port()):
-			if t.ports[portKey{pid: r.now.PID, kind: Send, peer: key.remote.Addr(), port: key.remote.Port(), netns: key.netns}] == 0 {
+			if t.ports[portKey{pid: r.now.PID, kind: socketstall.Send, peer: key.remote.Addr(), port: key.remote.Port(), netns: key.netns}] == 0 {
 				store = append(store, r)
 			}
 		case key.remote.Port() >= t.o.RankPortsFrom:
@@ -101,7 +102,7 @@ func (t *Tracker) stillConnecting(s *socket) (finding, bool) {
 	if s.now.Age >= 0 {
 		since = min(since, t.now-s.now.Age)
 	}
-	return finding{s: s, cause: Connecting, direction: Send, since: since, due: t.now-since >= t.o.Connect}, true
+	return finding{s: s, cause: socketstall.Connecting, direction: socketstall.Send, since: since, due: t.now-since >= t.o.Connect}, true
 }
 
 // age of a finding.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // socket is one socket over time. Times are of the tracker's clock.
@@ -12,9 +13,9 @@ type socket struct {
 	now   ncclsock.Socket // as of the last snapshot that had it
 	round uint64          // number of that snapshot
 	rank  *rank
-	peer  *socket // the other end, when it is on this node
-	kind  Kind    // undecided: see resolve
-	errno int32   // that it reported
+	peer  *socket          // the other end, when it is on this node
+	kind  socketstall.Kind // undecided: see resolve
+	errno int32            // that it reported
 
 	between bool    // it joins two ranks
 	series  *Series // where its traffic is counted, nil when nowhere
@@ -99,20 +100,20 @@ func (s *socket) unread() (time.Duration, bool) {
 }
 
 // stuck reports why data of this side does not get away, and since when.
-func (s *socket) stuck() (cause Cause, since time.Duration, is bool) {
+func (s *socket) stuck() (cause socketstall.Cause, since time.Duration, is bool) {
 	if s.now.State != ncclsock.Established || outgoing(&s.now) == 0 {
 		return "", 0, false
 	}
 	if s.peer != nil && s.peer.now.ReceiveQueueBytes > 0 && s.peer.readAt <= s.ackedAt {
 		// A receiver whose buffer is full may drop what is beyond it, and the
 		// sender then looks as if the network did.
-		return PeerNotReading, s.ackedAt, true
+		return socketstall.PeerNotReading, s.ackedAt, true
 	}
 	switch {
 	case s.timeouts:
-		return Network, s.ackedAt, true
+		return socketstall.Network, s.ackedAt, true
 	case s.now.UnsentBytes > 0 || s.now.SendWindowBytes == 0:
-		return PeerNotReading, s.ackedAt, true
+		return socketstall.PeerNotReading, s.ackedAt, true
 	}
 	return "", 0, false
 }
@@ -150,18 +151,18 @@ func (s *socket) learnKind(first []byte) {
 
 // resolve says what the socket is for. Of one between two ranks whose first
 // bytes nobody saw, the libraries of its process tell.
-func (s *socket) resolve() Kind {
+func (s *socket) resolve() socketstall.Kind {
 	switch {
 	case s.kind != undecided:
 		return s.kind
 	case s.peer != nil && s.peer.kind != undecided:
 		return s.peer.kind
 	case !s.between:
-		return Other
+		return socketstall.Other
 	case s.rank.now.NCCL:
-		return Data
+		return socketstall.Data
 	default:
-		return Gloo
+		return socketstall.Gloo
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // TestStoppedRankLeavesBytesUnread is the first way a rank stops: its ring
@@ -17,22 +18,22 @@ func TestStoppedRankLeavesBytesUnread(t *testing.T) {
 	w.train(3) // the job has just begun: nothing of it is learned
 	w.pass(time.Second)
 	w.links[1].deliver(48, 900*time.Millisecond)
-	w.ranks[2].State = Stopped
+	w.ranks[2].State = socketstall.Stopped
 	require.Empty(t, w.look())
 	events, seconds := w.firstAfter(5)
 	require.Equal(t, 2, seconds)
 	require.Equal(t, []told{
-		{2, NotReading, Receive, 1, ""},
+		{2, socketstall.NotReading, socketstall.Receive, 1, ""},
 	}, short(accusing(events)))
 	culprit := accusing(events)[0]
-	require.Equal(t, Stopped, culprit.Rank.State)
+	require.Equal(t, socketstall.Stopped, culprit.Rank.State)
 	require.EqualValues(t, 48, culprit.Socket.ReceiveQueueBytes)
 	require.Equal(t, 2900*time.Millisecond, culprit.Age)
 	require.EqualValues(t, Unknown, culprit.Rank.UsualPhase)
-	require.Contains(t, short(events), told{3, Waiting, Receive, 2, ""})
-	require.Contains(t, short(events), told{0, Waiting, Receive, 3, ""})
-	require.Contains(t, short(events), told{1, Waiting, Receive, 0, ""})
-	require.NotContains(t, short(events), told{2, Waiting, Receive, 1, ""}, "it has what it waits for")
+	require.Contains(t, short(events), told{3, socketstall.Waiting, socketstall.Receive, 2, ""})
+	require.Contains(t, short(events), told{0, socketstall.Waiting, socketstall.Receive, 3, ""})
+	require.Contains(t, short(events), told{1, socketstall.Waiting, socketstall.Receive, 0, ""})
+	require.NotContains(t, short(events), told{2, socketstall.Waiting, socketstall.Receive, 1, ""}, "it has what it waits for")
 }
 
 // TestSleepingMainThreadLeavesEveryQueueEmpty is the second way, with the ages
@@ -51,8 +52,8 @@ func TestSleepingMainThreadLeavesEveryQueueEmpty(t *testing.T) {
 	events, seconds := w.firstAfter(5)
 	require.Equal(t, 3, seconds)
 	require.ElementsMatch(t, []told{
-		{0, Waiting, Receive, 3, ""}, {1, Waiting, Receive, 0, ""}, {2, Waiting, Receive, 1, ""}, {3, Waiting, Receive, 2, ""},
-		{0, Waiting, Send, 1, ""}, {1, Waiting, Send, 2, ""}, {2, Waiting, Send, 3, ""}, {3, Waiting, Send, 0, ""},
+		{0, socketstall.Waiting, socketstall.Receive, 3, ""}, {1, socketstall.Waiting, socketstall.Receive, 0, ""}, {2, socketstall.Waiting, socketstall.Receive, 1, ""}, {3, socketstall.Waiting, socketstall.Receive, 2, ""},
+		{0, socketstall.Waiting, socketstall.Send, 1, ""}, {1, socketstall.Waiting, socketstall.Send, 2, ""}, {2, socketstall.Waiting, socketstall.Send, 3, ""}, {3, socketstall.Waiting, socketstall.Send, 0, ""},
 	}, short(events), "all ranks, in one snapshot")
 	for _, e := range events {
 		r := e.Process.Rank
@@ -60,7 +61,7 @@ func TestSleepingMainThreadLeavesEveryQueueEmpty(t *testing.T) {
 		require.Equal(t, 3*time.Second+received[r]*time.Millisecond, e.Rank.LastReceivedAge)
 		require.Zero(t, e.Rank.CPUShare)
 		require.Zero(t, e.Rank.UsualPhase, "no silence was as long as a snapshot")
-		require.Equal(t, Gloo, e.Kind)
+		require.Equal(t, socketstall.Gloo, e.Kind)
 	}
 }
 
@@ -68,7 +69,7 @@ func TestStallIsRepeatedAndEnds(t *testing.T) {
 	w := newWorld(t, 4, Defaults())
 	w.train(12)
 	w.links[1].deliver(48, 0)
-	w.ranks[2].State = Stopped
+	w.ranks[2].State = socketstall.Stopped
 	first := accusing(w.idle(4))
 	require.Len(t, first, 1)
 	var again []Event
@@ -79,14 +80,14 @@ func TestStallIsRepeatedAndEnds(t *testing.T) {
 	require.Equal(t, 10*time.Second, again[0].Time.Sub(first[0].Time))
 	require.Equal(t, 10*time.Second, again[0].Age-first[0].Age)
 
-	w.ranks[2].State = Running
+	w.ranks[2].State = socketstall.Running
 	w.pass(time.Second)
 	w.links[1].read()
 	ended := w.look()
-	require.Contains(t, short(ended), told{2, NotReading, Receive, 1, Progress})
+	require.Contains(t, short(ended), told{2, socketstall.NotReading, socketstall.Receive, 1, socketstall.Progress})
 	for _, e := range ended {
-		require.Equal(t, Progress, e.End)
-		if e.Cause == NotReading {
+		require.Equal(t, socketstall.Progress, e.End)
+		if e.Cause == socketstall.NotReading {
 			require.Equal(t, first[0].ID, e.ID)
 		}
 	}
@@ -134,7 +135,7 @@ func TestLateRankIsNotAccused(t *testing.T) {
 			require.Equal(t, tc.accused, len(accusing(events)) > 0, "%v", short(accusing(events)))
 			require.Equal(t, tc.waiting, len(events) > len(accusing(events)), "%v", short(events))
 			if tc.accused {
-				require.Equal(t, told{2, NotReading, Receive, 1, ""}, short(accusing(events))[0])
+				require.Equal(t, told{2, socketstall.NotReading, socketstall.Receive, 1, ""}, short(accusing(events))[0])
 			}
 		})
 	}
@@ -164,25 +165,25 @@ func TestSenderSaysWhatIsBetween(t *testing.T) {
 		want  []told
 		after int
 	}{
-		"retransmits without an answer": {func(w *world) { s := stuck(w); s.Backoff, s.Retransmits = 3, 3 }, []told{{1, Network, Send, 2, ""}}, 2},
+		"retransmits without an answer": {func(w *world) { s := stuck(w); s.Backoff, s.Retransmits = 3, 3 }, []told{{1, socketstall.Network, socketstall.Send, 2, ""}}, 2},
 		"one timeout is a lost tail":    {func(w *world) { stuck(w).Backoff = 1 }, nil, 0},
-		"probes without an answer":      {func(w *world) { s := stuck(w); s.Backoff, s.Probing, s.SendWindowBytes = 4, true, 0 }, []told{{1, Network, Send, 2, ""}}, 2},
+		"probes without an answer":      {func(w *world) { s := stuck(w); s.Backoff, s.Probing, s.SendWindowBytes = 4, true, 0 }, []told{{1, socketstall.Network, socketstall.Send, 2, ""}}, 2},
 		"closed window, peer asleep": {func(w *world) {
 			s := stuck(w)
 			s.UnackedBytes, s.UnsentBytes, s.SendWindowBytes, s.Probing = 0, 4096, 0, true
-		}, []told{{1, PeerNotReading, Send, 2, ""}}, 3},
+		}, []told{{1, socketstall.PeerNotReading, socketstall.Send, 2, ""}}, 3},
 		"closed window, peer stopped": {func(w *world) {
 			s := stuck(w)
 			s.UnsentBytes, s.UnackedBytes, s.SendWindowBytes = 4096, 0, 0
-			w.ranks[2].State = Stopped
-		}, []told{{1, PeerNotReading, Send, 2, ""}}, 2},
+			w.ranks[2].State = socketstall.Stopped
+		}, []told{{1, socketstall.PeerNotReading, socketstall.Send, 2, ""}}, 2},
 		"full buffer that drops what comes": {func(w *world) {
 			stuck(w).Backoff = 3
 			w.links[1].in.LastReceivedAge = 0
 			w.links[1].in.ReceiveQueueBytes, w.links[1].in.BytesReceived = 1<<20, w.links[1].in.BytesReceived+1<<20
-			w.ranks[2].State = Stopped
-		}, []told{{1, PeerNotReading, Send, 2, ""}, {2, NotReading, Receive, 1, ""}}, 2},
-		"peer on another node": {func(w *world) { w.remote[2] = true; stuck(w).Backoff = 3 }, []told{{1, Network, Send, Unknown, ""}}, 2},
+			w.ranks[2].State = socketstall.Stopped
+		}, []told{{1, socketstall.PeerNotReading, socketstall.Send, 2, ""}, {2, socketstall.NotReading, socketstall.Receive, 1, ""}}, 2},
+		"peer on another node": {func(w *world) { w.remote[2] = true; stuck(w).Backoff = 3 }, []told{{1, socketstall.Network, socketstall.Send, Unknown, ""}}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 4, Defaults())
@@ -208,23 +209,23 @@ func TestWhatIsInFlightAfterAStallIsNoNewOne(t *testing.T) {
 	w.train(12)
 	out := w.links[1].out
 	out.BytesSent, out.UnackedBytes, out.LastSentAge, out.Backoff = out.BytesSent+4096, 4096, 0, 3
-	require.Equal(t, []told{{1, Network, Send, 2, ""}}, short(accusing(w.idle(4))))
+	require.Equal(t, []told{{1, socketstall.Network, socketstall.Send, 2, ""}}, short(accusing(w.idle(4))))
 	w.pass(time.Second)
 	out.BytesAcked, out.UnackedBytes, out.LastSentAge, out.Backoff = out.BytesAcked+4096, 0, 0, 0
 	w.links[1].deliver(48, 0)
 	out.UnackedBytes, out.UnsentBytes, out.BytesAcked = 24, 24, out.BytesAcked-48
 	ended := w.look()
 	require.Empty(t, accusing(ended))
-	require.Contains(t, short(ended), told{1, Network, Send, 2, Progress})
+	require.Contains(t, short(ended), told{1, socketstall.Network, socketstall.Send, 2, socketstall.Progress})
 }
 
 func TestServicesAreReadInAnyPhase(t *testing.T) {
 	for name, tc := range map[string]struct {
 		local, remote string
-		want          []Kind
+		want          []socketstall.Kind
 	}{
-		"RAS":                      {"10.0.0.3:41000", "10.0.0.2:28028", []Kind{RAS}},
-		"store":                    {"10.0.0.3:29500", "10.0.0.9:39000", []Kind{Store}},
+		"RAS":                      {"10.0.0.3:41000", "10.0.0.2:28028", []socketstall.Kind{socketstall.RAS}},
+		"store":                    {"10.0.0.3:29500", "10.0.0.9:39000", []socketstall.Kind{socketstall.Store}},
 		"a download's full buffer": {"10.0.0.3:41000", "10.9.9.9:443", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -236,10 +237,10 @@ func TestServicesAreReadInAnyPhase(t *testing.T) {
 			s.BytesReceived, s.ReceiveQueueBytes, s.LastReceivedAge = 32, 32, 0
 			require.Empty(t, w.look())
 			events := w.computeAll(12, time.Second, 0)
-			var kinds []Kind
+			var kinds []socketstall.Kind
 			for _, e := range accusing(events) {
 				kinds = append(kinds, e.Kind)
-				require.Equal(t, told{2, NotReading, Receive, Unknown, ""}, short([]Event{e})[0])
+				require.Equal(t, told{2, socketstall.NotReading, socketstall.Receive, Unknown, ""}, short([]Event{e})[0])
 				require.Equal(t, 5*time.Second, e.Age)
 			}
 			require.Equal(t, tc.want, kinds)
@@ -254,10 +255,10 @@ func TestConnectionThatDoesNotComeAbout(t *testing.T) {
 	w.train(1)
 	events, seconds := w.firstAfter(6)
 	require.Equal(t, 2, seconds, "its age was one at the first snapshot")
-	require.Equal(t, []told{{1, Connecting, Send, Unknown, ""}}, short(events))
-	require.Equal(t, Store, events[0].Kind)
+	require.Equal(t, []told{{1, socketstall.Connecting, socketstall.Send, Unknown, ""}}, short(events))
+	require.Equal(t, socketstall.Store, events[0].Kind)
 	s.State = ncclsock.Established
-	require.Equal(t, []told{{1, Connecting, Send, Unknown, Progress}}, short(w.idle(1)))
+	require.Equal(t, []told{{1, socketstall.Connecting, socketstall.Send, Unknown, socketstall.Progress}}, short(w.idle(1)))
 }
 
 // TestSocketMetBeforeItHadItsPort: a socket that just began to connect is there
@@ -288,10 +289,10 @@ func stopReading(t *testing.T, w *world) {
 	w.train(3)
 	w.pass(time.Second)
 	w.links[1].deliver(48, 900*time.Millisecond)
-	w.ranks[2].State = Stopped
+	w.ranks[2].State = socketstall.Stopped
 	events, _ := w.firstAfter(5)
-	require.Equal(t, []told{{2, NotReading, Receive, 1, ""}}, short(accusing(events)))
-	require.Contains(t, short(events), told{1, Waiting, Receive, 0, ""})
+	require.Equal(t, []told{{2, socketstall.NotReading, socketstall.Receive, 1, ""}}, short(accusing(events)))
+	require.Contains(t, short(events), told{1, socketstall.Waiting, socketstall.Receive, 0, ""})
 	require.Equal(t, uint32(1001), w.tracker.sockets[w.links[1].in.Cookie].peer.rank.now.PID)
 	require.Equal(t, uint32(1002), w.tracker.sockets[w.links[1].out.Cookie].peer.rank.now.PID)
 }
@@ -310,9 +311,9 @@ func TestConnectionThatIsRefusedAgainAndAgain(t *testing.T) {
 	}
 	require.Empty(t, refuse(2, "10.0.0.1:29500"))
 	events := refuse(1, "10.0.0.1:29500")
-	require.Equal(t, []told{{1, Connecting, Send, Unknown, ""}}, short(events))
+	require.Equal(t, []told{{1, socketstall.Connecting, socketstall.Send, Unknown, ""}}, short(events))
 	require.EqualValues(t, 111, events[0].Errno)
-	require.Equal(t, []told{{1, Connecting, Send, Unknown, Progress}}, short(w.idle(6)))
+	require.Equal(t, []told{{1, socketstall.Connecting, socketstall.Send, Unknown, socketstall.Progress}}, short(w.idle(6)))
 	require.Empty(t, refuse(6, "10.9.9.9:443"), "an object store is nobody's peer")
 	for i := range 2 * maxRefusals {
 		w.tracker.Note(&ncclsock.Change{NetNS: uint64(i), Old: ncclsock.SynSent, Error: 111})
@@ -336,13 +337,13 @@ func TestStallEndsWithItsSocketOrProcess(t *testing.T) {
 		w := newWorld(t, 4, Defaults())
 		w.train(12)
 		w.links[1].deliver(48, 0)
-		w.ranks[2].State = Stopped
+		w.ranks[2].State = socketstall.Stopped
 		require.Len(t, accusing(w.idle(5)), 1)
 		return w
 	}
-	culprit := func(events []Event) (reasons []EndReason) {
+	culprit := func(events []Event) (reasons []socketstall.EndReason) {
 		for _, e := range events {
-			if e.Process.Rank == 2 && e.Cause == NotReading {
+			if e.Process.Rank == 2 && e.Cause == socketstall.NotReading {
 				reasons = append(reasons, e.End)
 			}
 		}
@@ -351,7 +352,7 @@ func TestStallEndsWithItsSocketOrProcess(t *testing.T) {
 	t.Run("exited", func(t *testing.T) {
 		w := stall(t)
 		w.remote[2] = true
-		require.Equal(t, []EndReason{Exited}, culprit(w.idle(2)))
+		require.Equal(t, []socketstall.EndReason{socketstall.Exited}, culprit(w.idle(2)))
 	})
 	t.Run("closed", func(t *testing.T) {
 		w := stall(t)
@@ -360,9 +361,9 @@ func TestStallEndsWithItsSocketOrProcess(t *testing.T) {
 		events := w.idle(1)
 		require.Empty(t, culprit(events), "one snapshot without it may be one that could not read")
 		events = w.idle(1)
-		require.Equal(t, []EndReason{Closed}, culprit(events))
+		require.Equal(t, []socketstall.EndReason{socketstall.Closed}, culprit(events))
 		for _, e := range events {
-			if e.Process.Rank == 2 && e.Cause == NotReading {
+			if e.Process.Rank == 2 && e.Cause == socketstall.NotReading {
 				require.EqualValues(t, 104, e.Errno)
 			}
 		}
@@ -370,8 +371,8 @@ func TestStallEndsWithItsSocketOrProcess(t *testing.T) {
 	t.Run("pid reused", func(t *testing.T) {
 		w := stall(t)
 		w.ranks[2].StartTime = w.at
-		w.ranks[2].State = Running
-		require.Equal(t, []EndReason{Exited}, culprit(w.idle(1)))
+		w.ranks[2].State = socketstall.Running
+		require.Equal(t, []socketstall.EndReason{socketstall.Exited}, culprit(w.idle(1)))
 	})
 }
 
@@ -427,7 +428,7 @@ func TestTrafficOfAJobByPeer(t *testing.T) {
 	w.links[0].out.Retransmits = 7
 	w.train(10)
 	w.links[0].deliver(48, 0)
-	w.ranks[1].State = Stopped
+	w.ranks[1].State = socketstall.Stopped
 	w.idle(6)
 	got := map[string]*Series{}
 	w.tracker.Traffic(func(s *Series) { got[s.Peer.String()] = s })
@@ -435,5 +436,5 @@ func TestTrafficOfAJobByPeer(t *testing.T) {
 	require.EqualValues(t, 12<<20+48, got["10.0.0.2"].SentBytes, "what moved before the first snapshot does not count")
 	require.EqualValues(t, 7, got["10.0.0.2"].Retransmits)
 	require.EqualValues(t, 12<<20, got["10.0.0.2"].ReceivedBytes)
-	require.Equal(t, 5*time.Second, got["10.0.0.1"].Stalled[NotReading])
+	require.Equal(t, 5*time.Second, got["10.0.0.1"].Stalled[socketstall.NotReading])
 }

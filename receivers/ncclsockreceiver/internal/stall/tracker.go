@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // Counters are what the tracker holds and what it had no room for.
@@ -162,10 +163,10 @@ func (t *Tracker) follow(s *socket, next *ncclsock.Socket) {
 	if s.series == nil {
 		t.traffic.meet(s, true)
 	}
-	if kind.collective() {
+	if kind.Collective() {
 		s.rank.look(s, c.moved)
 	}
-	if c.freed && !kind.service() && kind != Other {
+	if c.freed && !kind.Service() && kind != socketstall.Other {
 		s.rank.job.ended(c.stood, t.last, &t.o)
 	}
 }
@@ -183,7 +184,7 @@ func (t *Tracker) meet(next *ncclsock.Socket, r *rank) {
 	s.learnKind(next.Handshake)
 	s.between = s.peer != nil && strangers(r, s.peer.rank) || s.peer == nil && t.ranksPorts(next)
 	t.traffic.meet(s, t.round == 1)
-	if s.resolve().collective() {
+	if s.resolve().Collective() {
 		r.look(s, age >= 0)
 		r.movedNow = r.movedNow && age <= t.now-t.last
 	}
@@ -202,18 +203,18 @@ func (t *Tracker) ranksPorts(s *ncclsock.Socket) bool {
 // or where it connects to. The sockets of a stripe share one.
 type portKey struct {
 	pid   uint32
-	kind  Direction // Receive: our port, Send: the peer's
+	kind  socketstall.Direction // Receive: our port, Send: the peer's
 	peer  netip.Addr
 	port  uint16
 	netns uint64
 }
 
 func accepting(s *socket) portKey {
-	return portKey{pid: s.rank.now.PID, kind: Receive, peer: s.now.Remote.Addr(), port: s.now.Local.Port(), netns: s.now.NetNS}
+	return portKey{pid: s.rank.now.PID, kind: socketstall.Receive, peer: s.now.Remote.Addr(), port: s.now.Local.Port(), netns: s.now.NetNS}
 }
 
 func connecting(s *socket) portKey {
-	return portKey{pid: s.rank.now.PID, kind: Send, peer: s.now.Remote.Addr(), port: s.now.Remote.Port(), netns: s.now.NetNS}
+	return portKey{pid: s.rank.now.PID, kind: socketstall.Send, peer: s.now.Remote.Addr(), port: s.now.Remote.Port(), netns: s.now.NetNS}
 }
 
 // link puts s into the indices and finds its other end.

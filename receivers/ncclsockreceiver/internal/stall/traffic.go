@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // Series is the traffic of one job with one peer address since it was first
@@ -14,9 +15,9 @@ type Series struct {
 	Peer  netip.Addr // not valid: peers beyond the cap
 
 	SentBytes, ReceivedBytes, Retransmits uint64
-	Stalled                               map[Cause]time.Duration
+	Stalled                               map[socketstall.Cause]time.Duration
 
-	stalledRound map[Cause]uint64
+	stalledRound map[socketstall.Cause]uint64
 }
 
 type seriesKey struct {
@@ -48,7 +49,7 @@ func (t *traffic) of(job string, peer netip.Addr) *Series {
 		return t.of(job, netip.Addr{})
 	}
 	if s == nil {
-		s = &Series{JobID: job, Peer: key.peer, Stalled: map[Cause]time.Duration{}, stalledRound: map[Cause]uint64{}}
+		s = &Series{JobID: job, Peer: key.peer, Stalled: map[socketstall.Cause]time.Duration{}, stalledRound: map[socketstall.Cause]uint64{}}
 		t.series[key] = s
 	}
 	return s
@@ -56,7 +57,7 @@ func (t *traffic) of(job string, peer netip.Addr) *Series {
 
 // meet counts what a new socket moved before we saw it, unless we are new too.
 func (t *traffic) meet(s *socket, first bool) {
-	if s.resolve() == Other {
+	if s.resolve() == socketstall.Other {
 		return
 	}
 	s.series = t.of(s.rank.job.id, s.now.Remote.Addr())
@@ -88,7 +89,7 @@ func grown(before, now uint64) uint64 {
 }
 
 // stalled adds the time of one snapshot, once for each cause.
-func (s *Series) stalled(cause Cause, step time.Duration, round uint64) {
+func (s *Series) stalled(cause socketstall.Cause, step time.Duration, round uint64) {
 	if s != nil && s.stalledRound[cause] != round {
 		s.stalledRound[cause] = round
 		s.Stalled[cause] += step

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // world is a job whose ranks form a ring, each in a namespace of its own, all on
@@ -38,7 +39,7 @@ func newWorld(t testing.TB, size int, o Options) *world {
 				PID: uint32(1000 + r), StartTime: began.Add(-time.Hour), Comm: "python", Rank: r, LocalRank: r, WorldSize: size, JobID: "job",
 				MasterAddr: "10.0.0.1", MasterPort: 29500,
 			},
-			State: Sleeping, NetNS: uint64(4000 + r),
+			State: socketstall.Sleeping, NetNS: uint64(4000 + r),
 		})
 	}
 	for r := range size {
@@ -157,10 +158,10 @@ func (w *world) train(n int) {
 // told is an event in short.
 type told struct {
 	Rank      int
-	Cause     Cause
-	Direction Direction
+	Cause     socketstall.Cause
+	Direction socketstall.Direction
 	Peer      int
-	End       EndReason
+	End       socketstall.EndReason
 }
 
 func short(events []Event) []told {
@@ -174,7 +175,7 @@ func short(events []Event) []told {
 func accusing(events []Event) []Event {
 	var out []Event
 	for _, e := range events {
-		if e.Cause != Waiting && e.End == "" {
+		if e.Cause != socketstall.Waiting && e.End == "" {
 			out = append(out, e)
 		}
 	}

@@ -1,0 +1,238 @@
+package socketstall
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+var began = time.Date(2026, 11, 21, 5, 10, 0, 0, time.UTC).UnixNano()
+
+const second = int64(time.Second)
+
+// attributes are those of a stall of a rank that waits for its peer.
+func attributes(rank int) pcommon.Map {
+	a := pcommon.NewMap()
+	a.PutStr("gen_ai.training.job_id", "llm")
+	a.PutInt("gen_ai.training.rank", int64(rank))
+	a.PutInt("process.pid", int64(100+rank))
+	a.PutStr("nccl.socket.cause", "waiting")
+	a.PutStr("nccl.socket.direction", "receive")
+	a.PutStr("nccl.socket.stall.id", "one")
+	a.PutInt("nccl.socket.stall.age_ns", 3*second)
+	a.PutStr("nccl.rank.state", "sleeping")
+	return a
+}
+
+func host(name string) pcommon.Map {
+	m := pcommon.NewMap()
+	m.PutStr("host.name", name)
+	return m
+}
+
+// record is one at a time, with some attributes changed.
+func record(t testing.TB, event string, rank int, at int64, changes map[string]any) *Record {
+	a := attributes(rank)
+	for key, v := range changes {
+		require.NoError(t, a.PutEmpty(key).FromRaw(v))
+	}
+	r, ok := Parse(event, began+at, host("node"), a)
+	require.True(t, ok)
+	return &r
+}
+
+func TestARecordThatDoesNotSayWhoseOrWhenIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		key  string
+		v    any
+		time int64
+	}{
+		"no rank":                  {"gen_ai.training.rank", "three", began},
+		"rank below zero":          {"gen_ai.training.rank", -1, began},
+		"rank beyond all jobs":     {"gen_ai.training.rank", MaxRank + 1, began},
+		"no process":               {"process.pid", 0, began},
+		"no time":                  {"x", "", 0},
+		"time beyond the calendar": {"x", "", math.MinInt64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := attributes(1)
+			require.NoError(t, a.PutEmpty(tc.key).FromRaw(tc.v))
+			_, ok := Parse(Event, tc.time, host("node"), a)
+			require.False(t, ok)
+		})
+	}
+}
+
+// TestWhatCannotBeReadCountsAsUnknown: a hostile attribute says nothing, the others
+// are read.
+func TestWhatCannotBeReadCountsAsUnknown(t *testing.T) {
+	long := strings.Repeat("é", 1<<16)
+	r := record(t, Event, 1, 0, map[string]any{
+		"nccl.socket.stall.age_ns": int64(math.MaxInt64), "nccl.rank.last_sent_age_ns": -5, "nccl.peer.rank": int64(1) << 40,
+		"network.local.address": "over there", "network.local.port": 1, "network.peer.address": "10.0.0.1", "network.peer.port": 1_000_000,
+		"nccl.rank.main_thread_cpu_share": math.NaN(), "gen_ai.training.world_size": -1, "nccl.socket.receive_queue_bytes": -3,
+		"nccl.socket.stall.id": long, "nccl.socket.error": "\xff", "nccl.socket.cause": "quantum", "gen_ai.training.job_id": 7,
+	})
+	require.Equal(t, began, r.Stall.Onset)
+	require.Zero(t, r.Sent)
+	require.Equal(t, Unknown, r.Stall.PeerRank)
+	require.False(t, r.Stall.Local.IsValid())
+	require.False(t, r.Stall.Peer.IsValid())
+	require.EqualValues(t, Unknown, r.MainCPU)
+	require.Zero(t, r.World)
+	require.Zero(t, r.Stall.Unread)
+	require.LessOrEqual(t, len(r.ID), MaxText)
+	require.Empty(t, r.Stall.Error)
+	require.Equal(t, Cause("quantum"), r.Stall.Cause, "of a later version")
+	require.Equal(t, "host node", r.Job, "ranks without a job id belong to their host")
+}
+
+// TestTheOrderOfArrivalChangesNothing: the life of two stalls of one process, in
+// many orders.
+func TestTheOrderOfArrivalChangesNothing(t *testing.T) {
+	other := map[string]any{"nccl.socket.stall.id": "two", "nccl.rank.last_sent_age_ns": second}
+	with := func(more map[string]any, key string, v any) map[string]any {
+		all := map[string]any{key: v}
+		for k, one := range more {
+			all[k] = one
+		}
+		return all
+	}
+	records := []*Record{
+		record(t, Event, 1, 0, nil),
+		record(t, Event, 1, 5*second, with(nil, "nccl.socket.cause", "not_reading")),
+		record(t, Event, 1, 15*second, with(nil, "nccl.socket.cause", "not_reading")),
+		record(t, EventEnd, 1, 20*second, with(nil, "nccl.socket.stall.end_reason", "exited")),
+		record(t, Event, 1, 2*second, with(other, "nccl.rank.state", "stopped")),
+		record(t, Event, 1, 12*second, with(other, "gen_ai.training.world_size", 8)),
+		record(t, Event, 1, 22*second, with(with(other, "nccl.rank.state", "stopped"), "gen_ai.training.world_size", 4)),
+	}
+	want := ""
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		b := NewBook(DefaultLimits)
+		for _, i := range random.Perm(len(records)) {
+			b.Take(records[i], began)
+		}
+		text, err := json.Marshal(b)
+		require.NoError(t, err)
+		if want == "" {
+			want = string(text)
+		}
+		require.Equal(t, want, string(text))
+		requireLife(t, b)
+	}
+}
+
+func requireLife(t *testing.T, b *Book) {
+	j := b.Job("llm")
+	require.Equal(t, 2, b.Len())
+	require.Equal(t, 4, j.World, "as the newest record has it")
+	p := j.Processes[ProcessKey("node", 101)]
+	one := p.Stalls["one"]
+	require.Equal(t, began-3*second, one.Onset)
+	require.Equal(t, began+20*second, one.Ended)
+	require.Equal(t, NotReading, one.CauseAt(began+6*second))
+	require.Equal(t, Waiting, one.CauseAt(began+4*second))
+	require.True(t, one.OpenAt(began+19*second))
+	require.False(t, one.OpenAt(began+20*second))
+	require.True(t, p.ExitedAt(began+20*second))
+	require.Equal(t, Stopped, p.State)
+	two := p.Stalls["two"]
+	require.True(t, two.OpenAt(began+22*second+int64(Fading)))
+	require.False(t, two.OpenAt(began+23*second+int64(Fading)), "it faded")
+}
+
+func TestABookIsBounded(t *testing.T) {
+	b := NewBook(Limits{Jobs: 2, Stalls: 6})
+	take := func(job string, stalls int, heard int64) {
+		for i := range stalls {
+			b.Take(record(t, Event, i, 0, map[string]any{"gen_ai.training.job_id": job}), heard)
+		}
+	}
+	take("b", 2, 1)
+	take("a", 2, 2)
+	take("c", 2, 3)
+	require.Nil(t, b.Job("b"), "it was quiet for longest")
+	require.EqualValues(t, 2, b.Evicted())
+	require.Nil(t, b.Take(record(t, EventEnd, 1, 0, map[string]any{"gen_ai.training.job_id": "d"}), 4), "an end makes no room for itself")
+
+	take("c", 9, 5)
+	require.Nil(t, b.Job("a"))
+	require.Equal(t, 6, b.Len())
+	require.EqualValues(t, 2+2+3, b.Evicted(), "the only job loses its oldest")
+	require.True(t, b.Job("c").On("node"))
+
+	b.Expire(5)
+	require.Equal(t, 6, b.Len())
+	b.Expire(6)
+	require.Zero(t, b.Len())
+	require.Nil(t, b.Job("c"))
+}
+
+func TestABookSurvivesASnapshot(t *testing.T) {
+	b := NewBook(DefaultLimits)
+	for rank := range 4 {
+		b.Take(record(t, Event, rank, 0, map[string]any{"network.peer.address": "::1", "network.peer.port": 70 + rank}), began)
+	}
+	good, err := json.Marshal(b)
+	require.NoError(t, err)
+	again := NewBook(DefaultLimits)
+	require.NoError(t, json.Unmarshal(good, again))
+	copied, err := json.Marshal(again)
+	require.NoError(t, err)
+	require.Equal(t, string(good), string(copied))
+	require.Equal(t, b, again)
+	for name, text := range map[string]string{
+		"no object":       "[]",
+		"no job":          `{"llm":null}`,
+		"another name":    strings.Replace(string(good), `"name":"llm"`, `"name":"other"`, 1),
+		"no process":      `{"llm":{"name":"llm","processes":{"node/1":null}}}`,
+		"another process": strings.Replace(string(good), `"node/101":`, `"node/7":`, 1),
+		"no stall":        `{"llm":{"name":"llm","processes":{"node/1":{"h":"node","p":1,"stalls":{"one":null}}}}}`,
+		"no stalls":       `{"llm":{"name":"llm","processes":{"node/1":{"h":"node","p":1}}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NotEqual(t, string(good), text)
+			require.Error(t, json.Unmarshal([]byte(text), NewBook(DefaultLimits)))
+		})
+	}
+	require.Error(t, json.Unmarshal(good, NewBook(Limits{Jobs: 1, Stalls: 3})), "beyond the limits")
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(uint64(began), "waiting", "10.0.0.1", int64(40000), int64(9e9), int64(3), "stopped", "llm")
+	f.Add(uint64(math.MaxUint64), "\xff", "::1%eth0", int64(-1), int64(-1), int64(1)<<40, "", "")
+	f.Fuzz(func(t *testing.T, at uint64, cause, address string, port, age, peer int64, state, job string) {
+		a := attributes(1)
+		for key, text := range map[string]string{
+			"nccl.socket.cause": cause, "network.local.address": address, "nccl.rank.state": state, "gen_ai.training.job_id": job, "nccl.socket.stall.id": cause,
+		} {
+			a.PutStr(key, text)
+		}
+		for key, n := range map[string]int64{"network.local.port": port, "nccl.socket.stall.age_ns": age, "nccl.peer.rank": peer} {
+			a.PutInt(key, n)
+		}
+		b := NewBook(DefaultLimits)
+		for i, event := range []string{Event, EventEnd, Event} {
+			r, ok := Parse(event, int64(at)+int64(i), host(address), a) //nolint:gosec // hostile times are what this is about
+			if ok {
+				b.Take(&r, began)
+			}
+		}
+		text, err := json.Marshal(b)
+		require.NoError(t, err)
+		again := NewBook(DefaultLimits)
+		require.NoError(t, json.Unmarshal(text, again), fmt.Sprint(string(text)))
+		copied, err := json.Marshal(again)
+		require.NoError(t, err)
+		require.Equal(t, string(text), string(copied))
+	})
+}
