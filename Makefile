@@ -55,8 +55,12 @@ image: ## The container images, bin/image/tracecore.tar and, with what reads GPU
 run: build ## Build and run tracecore with its embedded configuration (as root, for the probes)
 	bin/tracecore
 
+# What `make check` looks at: PACKAGES if it is given, else what changed.
+CHECKED = $(if $(filter-out file,$(origin PACKAGES)),$(PACKAGES),$$(tools/changed.sh))
+
 .PHONY: check
-check: format lint unit ## Fast loop: format, lint and vet, unit tests
+check: format ## The loop of one change: format, lint and short tests of changed packages and their importers (or PACKAGES=…); no root, no faults, no machines
+	@packages="$(CHECKED)"; [ -z "$$packages" ] || { set -x; $(LINT) run $$packages && go test -short $$packages; }
 
 .PHONY: test
 test: ## Everything that CI runs, virtual machines included; installs what is missing

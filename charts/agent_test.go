@@ -2,12 +2,13 @@ package charts_test
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 func TestInitContainerUsesFlagsTheBinaryHas(t *testing.T) {
@@ -110,10 +111,7 @@ func TestUprobesAreAskedForWhereTheyAreAllowed(t *testing.T) {
 // uprobes ask for SYS_ADMIN.
 func TestNamedCapabilitiesAreEnough(t *testing.T) {
 	binary := tool(t, "bin/tracecore")
-	if os.Getuid() != 0 {
-		require.NotEqual(t, "true", os.Getenv("CI"), "CI must check the capabilities: run as root")
-		t.Skip("needs root: probes are loaded")
-	}
+	hosttest.Require(t, "it loads probes")
 	security := at(t, pod(t, render(t, "--set", "security.privileged=false")), "containers", 0, "securityContext")
 	require.Equal(t, false, at(t, security, "privileged"))
 	require.Equal(t, []any{"ALL"}, at(t, security, "capabilities", "drop"))

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"gopkg.in/yaml.v3"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -117,10 +118,7 @@ func startCluster(t *testing.T) *cluster {
 // newCluster has started nobody yet.
 func newCluster(t *testing.T, settings ...string) *cluster {
 	t.Helper()
-	if os.Getuid() != 0 {
-		require.NotEqual(t, "true", os.Getenv("CI"), "CI must check the gateway: run as root")
-		t.Skip("needs root: the agents get an /etc/hosts of their own")
-	}
+	hosttest.Require(t, "the agents get an /etc/hosts of their own")
 	c := &cluster{hosts: filepath.Join(t.TempDir(), "hosts"), port: freePort(t)}
 	args := append(withGateway("--set", "gateway.replicas=2,gateway.resolver=dns,gateway.events.enabled=false"), settings...)
 	rendered := map[string]map[string]any{"agent": config(t, "agent", args...), "gateway": config(t, "gateway", args...)}

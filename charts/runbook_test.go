@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // kubectlVariable makes this test binary the kubectl (and ssh) of the runbook:
@@ -258,10 +260,7 @@ func countExpected(all []block) (n int) {
 
 func TestRunbooksCommandsRun(t *testing.T) {
 	binary := tool(t, "bin/tracecore")
-	if os.Getuid() != 0 {
-		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run the runbook: run as root")
-		t.Skip("needs root: a drill writes to the kernel log")
-	}
+	hosttest.Require(t, "a drill writes to the kernel log")
 	work, path := t.TempDir(), t.TempDir()
 	self, err := filepath.Abs(os.Args[0])
 	require.NoError(t, err)

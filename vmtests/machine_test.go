@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/vmtests/guest"
 )
 
@@ -22,6 +23,7 @@ var fixtures = []string{"passes", "leaves", "fails", "exits", "panics", "hangs"}
 // requireQemu skips where no machine can be booted; CI must not skip.
 func requireQemu(t *testing.T) {
 	t.Helper()
+	hosttest.NotShort(t, "it boots a machine")
 	for _, program := range []string{"qemu-system-x86_64", "busybox", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err == nil {
 			continue

@@ -68,23 +68,12 @@ func choosePackages(list []byte, onlyKernel bool) ([]testPackage, error) {
 	return chosen, nil
 }
 
-// needsKernel: tests on the real probes are in bpf/, ask a privtest package, or
-// stand in a file called probe_test.go (a receiver cannot see bpf's privtest).
+// needsKernel: tests on the real probes are in bpf/, or import internal/privtest.
 func needsKernel(p goPackage) bool {
 	if strings.HasPrefix(p.ImportPath, module+"/bpf/") {
 		return true
 	}
-	for _, file := range append(p.TestGoFiles, p.XTestGoFiles...) {
-		if file == "probe_test.go" {
-			return true
-		}
-	}
-	for _, path := range append(p.TestImports, p.XTestImports...) {
-		if strings.HasPrefix(path, module+"/") && strings.HasSuffix(path, "/privtest") {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(append(p.TestImports, p.XTestImports...), module+"/internal/privtest")
 }
 
 // binary is a compiled test: the same file runs on the host and in every machine

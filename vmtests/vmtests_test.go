@@ -132,7 +132,7 @@ func TestOnlyTestsThatNeedAKernelAreChosen(t *testing.T) {
 {"ImportPath":"` + module + `/bpf/probe","Dir":"/m/bpf/probe"}
 {"ImportPath":"` + module + `/patterns/rule","Dir":"/m/patterns/rule","TestGoFiles":["a_test.go"],"TestImports":["testing"]}
 {"ImportPath":"` + module + `/distro/check","Dir":"/m/distro/check","XTestGoFiles":["a_test.go"],"XTestImports":["` + module + `/internal/privtest"]}
-{"ImportPath":"` + module + `/receivers/x","Dir":"/m/receivers/x","TestGoFiles":["a_test.go","probe_test.go"]}`
+{"ImportPath":"` + module + `/receivers/x","Dir":"/m/receivers/x","TestGoFiles":["a_test.go","probe_test.go"],"TestImports":["` + module + `/internal/privtest"]}`
 	chosen, err := choosePackages([]byte(list), true)
 	require.NoError(t, err)
 	require.Equal(t, []testPackage{{Name: "bpf/kmsg", Dir: "/m/bpf/kmsg"}, {Name: "distro/check", Dir: "/m/distro/check"}, {Name: "receivers/x", Dir: "/m/receivers/x"}}, chosen)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
-	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 func TestMain(m *testing.M) {

@@ -15,8 +15,8 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
-	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 const gib = 1 << 30

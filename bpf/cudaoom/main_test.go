@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
-	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 // TestMain lets the test binary be the jobs that the tests need.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
-	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 func TestLibraryIsDetachedWhenItsLastProcessIsGone(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
-	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 // BenchmarkRequest is a stat that asks the daemon each time, without the probe and

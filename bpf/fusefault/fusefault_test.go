@@ -18,11 +18,12 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
-	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 func TestEachRungSeesADrill(t *testing.T) {
+	privtest.Require(t)
 	worked := 0
 	for _, rung := range Rungs() {
 		t.Run(rung, func(t *testing.T) {

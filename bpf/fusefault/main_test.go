@@ -15,8 +15,8 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
-	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 // TestMain lets the test binary be the processes that the tests need.

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 // childVar names what this test binary does when it is started as a child.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tracecoreai/tracecore/bpf/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 // patience is for a starved machine under software emulation.

@@ -22,6 +22,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 var (
@@ -180,10 +182,7 @@ func TestVerdictsSetAndClearConditions(t *testing.T) {
 // gateway and one agent with their tokens, and has a drill: the verdict is an
 // Event of the node. The times are in the chart's README.
 func TestInstallToFirstVerdict(t *testing.T) {
-	if os.Getuid() != 0 {
-		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run a drill: run as root")
-		t.Skip("needs root: a drill writes to the kernel log")
-	}
+	hosttest.Require(t, "a drill writes to the kernel log")
 	began := time.Now()
 	lap := func(what string) { t.Logf("%6.2f s: %s", time.Since(began).Seconds(), what) }
 	s := newServer(t)

@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // patience bounds every wait; only a test that fails comes to its end.
@@ -32,6 +34,7 @@ const patience = 2 * time.Minute
 // need returns the path of a program that `make cluster` provides.
 func need(t *testing.T, path string) string {
 	t.Helper()
+	hosttest.NotShort(t, "it starts an API server")
 	if absolute, err := filepath.Abs(path); err == nil && filepath.Base(path) != path {
 		path = absolute
 	}

@@ -15,6 +15,9 @@ import (
 
 // A fault that DCGM and NVML both tell is one verdict.
 func TestDCGMLeadsToVerdictsAndSoDoesNVMLBesideIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it starts several agents")
+	}
 	engine, driver := dcgmtest.New(t), nvmltest.New(t)
 	const gpu = "0000:1a:00.0"
 	t.Setenv("DCGM_ENDPOINT", dcgmtest.Endpoint)

@@ -264,6 +264,9 @@ func TestForgedTextStaysOneVerdict(t *testing.T) {
 }
 
 func TestConditionListsABoundedNumber(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it has thousands of verdicts")
+	}
 	b := start(t, newCluster(), nil)
 	for i := range 100 {
 		b.send(t, lost("gpu-17", fmt.Sprint(i)))

@@ -210,6 +210,9 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestAJobThatDiesDoesNotFillTheScreen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it has ten thousand verdicts")
+	}
 	b := newBench(t, nil)
 	b.send(t, lost("inc-1"))
 	lines := 0

@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
-// With or without privileges the extension knows this process: by BPF, or from
-// /proc.
+// The extension knows this process by BPF.
 func TestExtensionKnowsALivingProcess(t *testing.T) {
+	privtest.Require(t)
 	b := newBench(t, ErrorModeIgnore, openTracker)
 	require.NoError(t, b.start())
 	p, known := b.extension.(identity.Resolver).Lookup(uint32(os.Getpid()), 0, time.Now())

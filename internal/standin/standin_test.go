@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 func TestMain(m *testing.M) {
@@ -33,9 +35,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 func start(t *testing.T, o Options) *Job {
 	t.Helper()
-	if o.Namespaces && os.Geteuid() != 0 {
-		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run this test as root")
-		t.Skip("network namespaces need root")
+	if o.Namespaces {
+		hosttest.Require(t, "it makes network namespaces")
 	}
 	j, err := Start(o)
 	require.NoError(t, err)
@@ -67,6 +68,9 @@ func halts(t *testing.T, j *Job) {
 }
 
 func TestJobsOfBothLibrariesHaltAndGoOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it waits for jobs of processes")
+	}
 	for _, library := range []Library{NCCL, Gloo} {
 		for _, namespaces := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, namespaces %v", library, namespaces), func(t *testing.T) {
@@ -92,6 +96,9 @@ func TestJobsOfBothLibrariesHaltAndGoOn(t *testing.T) {
 }
 
 func TestFaultsHaltTheJob(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it waits for jobs of processes")
+	}
 	for name, fault := range map[string]func(*Job) error{
 		"sleep": func(j *Job) error { return j.Sleep(2) },
 		"deaf":  func(j *Job) error { return j.StopReading(2) },

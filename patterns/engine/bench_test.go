@@ -144,7 +144,7 @@ func TestMemoryStaysFlatUnderAFloodOfKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			code, keys := tc.code, tc.keys
 			if testing.Short() {
-				keys = 100_000
+				keys = 20_000
 			}
 			e := newEngine(t, engine.Options{Waiting: 1000, OpenVerdicts: 500})
 			at, n, verdicts := began, 0, 0

@@ -93,6 +93,9 @@ func observe(d *detector, all []*rule.Record) {
 // The largest job there is: each of 16,384 ranks has six peers in both
 // directions. Its culprit is found, in bounded memory and time.
 func TestLargestJob(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it has the largest job")
+	}
 	const size, culprit = 16_384, 12_345
 	all := records(size, culprit, 6)
 	require.LessOrEqual(t, len(all), defaults.limits.Stalls)
@@ -145,6 +148,9 @@ func held(d *detector) int64 {
 
 // One job with more stalls than are held loses its oldest, counted.
 func TestStallsAreCapped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it has a million stalls")
+	}
 	d := fresh()
 	r := idle(0, 1, 8, true, second)
 	for i := range defaults.limits.Stalls + 1000 {

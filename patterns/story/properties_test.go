@@ -152,6 +152,9 @@ func TestSameBytesInSameBytesOut(t *testing.T) {
 // A crash between any two records, with the state saved after each: the same
 // verdicts, with the same ids and revisions.
 func TestRestartBetweenAnyTwoRecordsChangesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it restarts after every record of every story")
+	}
 	each(t, func(t *testing.T, s told) {
 		restart := func(e *engine.Engine) *engine.Engine {
 			saved, err := e.Snapshot()

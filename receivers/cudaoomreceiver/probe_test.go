@@ -4,17 +4,16 @@ package cudaoomreceiver
 
 import (
 	"context"
-	"errors"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/receivers/cudaoomreceiver/internal/metadata"
 )
 
@@ -27,6 +26,7 @@ func playJob() {
 
 // A job as PyTorch is one: what it overcomes is no record, what it does not is.
 func TestRefusalOnThisKernelBecomesARecord(t *testing.T) {
+	privtest.Require(t)
 	library, err := fakejob.Install(t.TempDir(), "cuMemAlloc_v2", "cuMemCreate")
 	require.NoError(t, err)
 	job, err := fakejob.Start(library)
@@ -38,12 +38,7 @@ func TestRefusalOnThisKernelBecomesARecord(t *testing.T) {
 	config.Identity, config.Settle = &identityID, time.Second
 	logs, err := NewFactory().CreateLogs(t.Context(), receivertest.NewNopSettings(metadata.Type), config, records)
 	require.NoError(t, err)
-	err = logs.Start(t.Context(), host)
-	if os.Geteuid() != 0 || errors.Is(err, unix.EPERM) {
-		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run this test as root with BPF privileges: %v", err)
-		t.Skipf("needs root with BPF privileges: %v", err)
-	}
-	require.NoError(t, err)
+	require.NoError(t, logs.Start(t.Context(), host))
 	t.Cleanup(func() { require.NoError(t, logs.Shutdown(context.Background())) })
 	attached := func() bool { return logs.(*cudaOOM).watched.Load().Libraries == 1 }
 	require.Eventually(t, attached, time.Minute, time.Millisecond)

@@ -36,6 +36,9 @@ func impatient(c *Config) { c.CallTimeout = time.Second }
 
 // The whole way: helper program, dlopen, library, and what comes out.
 func TestHostEngine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it starts many helpers")
+	}
 	host := dcgmtest.New(t) // built once: it takes seconds
 	t.Run("states", func(t *testing.T) { testStates(t, host) })
 	t.Run("faults", func(t *testing.T) { testFaults(t, host) })

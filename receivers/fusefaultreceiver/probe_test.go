@@ -16,6 +16,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/metadata"
 )
 
@@ -26,14 +27,9 @@ func playDrillChild() {
 	}
 }
 
-// startOnKernel runs both signals of the receiver on the probe of this kernel. It
-// skips, with the reason, where this process may not mount FUSE or load the probe;
-// with CI=true in the environment it fails instead.
+// startOnKernel runs both signals of the receiver on the probe of this kernel.
 func startOnKernel(t *testing.T) *sink {
-	if os.Geteuid() != 0 {
-		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run this test as root with BPF privileges")
-		t.Skip("needs root with BPF privileges")
-	}
+	privtest.Require(t)
 	everything := newSink()
 	factory, config, settings := NewFactory(), createDefaultConfig().(*Config), receivertest.NewNopSettings(metadata.Type)
 	config.ScanInterval, config.CollectionInterval = 200*time.Millisecond, 200*time.Millisecond

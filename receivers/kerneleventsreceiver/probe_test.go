@@ -15,8 +15,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
-	"github.com/tracecoreai/tracecore/bpf/kmsg"
-	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
@@ -30,25 +29,9 @@ func writeKmsg(tb testing.TB, text string) {
 	require.NoError(tb, kmsg.Close())
 }
 
-// requireProbe skips, with the reason, where this process may not load the probe.
-// With CI=true in the environment it fails instead: there a skipped test is a
-// test that never runs. A probe that is broken is no reason to skip.
-func requireProbe(tb testing.TB) {
-	opened, report, err := kmsg.Try(kmsg.Options{})
-	if err == nil {
-		require.NoError(tb, opened.Close())
-		return
-	}
-	for _, attempt := range report.Attempts {
-		require.Equal(tb, probe.Denied, attempt.Outcome, "%s: %s", attempt.Rung, attempt.Reason)
-	}
-	require.NotEqual(tb, "true", os.Getenv("CI"), "CI must run this test with BPF privileges: %v", err)
-	tb.Skipf("needs BPF privileges: %v", err)
-}
-
 // startOnKernel runs the receiver on the probe of this kernel.
 func startOnKernel(tb testing.TB) *sink {
-	requireProbe(tb)
+	privtest.Require(tb)
 	records := newSink()
 	r, err := NewFactory().CreateLogs(tb.Context(), receivertest.NewNopSettings(metadata.Type), createDefaultConfig(), records)
 	require.NoError(tb, err)

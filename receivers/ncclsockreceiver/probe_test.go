@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/internal/standin"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 )
@@ -42,11 +43,10 @@ type tracker struct {
 	*identity.Tracker
 }
 
-// watch runs the receiver on the probe of this kernel. It skips, with the
-// reason, where this process may not load the probe; with CI=true in the
-// environment it fails instead.
+// watch runs the receiver on the probe of this kernel.
 func watch(t *testing.T, adjust func(*Config)) *sink {
 	t.Helper()
+	privtest.Require(t)
 	ids, err := identity.Open(identity.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ids.Close()) })
@@ -60,12 +60,7 @@ func watch(t *testing.T, adjust func(*Config)) *sink {
 	records.job = t.Name() // the jobs of other tests are seen too
 	r, err := NewFactory().CreateLogs(t.Context(), receivertest.NewNopSettings(metadata.Type), config, records)
 	require.NoError(t, err)
-	err = r.Start(t.Context(), host)
-	if os.Geteuid() != 0 || errors.Is(err, unix.EPERM) {
-		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run this test as root with BPF privileges: %v", err)
-		t.Skipf("needs root with BPF privileges: %v", err)
-	}
-	require.NoError(t, err)
+	require.NoError(t, r.Start(t.Context(), host))
 	t.Cleanup(func() { require.NoError(t, r.Shutdown(context.Background())) })
 	return records
 }

@@ -28,6 +28,9 @@ func runOn(t *testing.T, host *nvmltest.Host, change ...func(*Config)) *gputest.
 
 // The whole way: helper program, dlopen, library, and what comes out.
 func TestLibraryStates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it starts many helpers")
+	}
 	host := nvmltest.New(t)
 	first := map[string]any{"gpu.id": "0000:1a:00.0"}
 

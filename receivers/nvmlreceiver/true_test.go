@@ -15,6 +15,9 @@ import (
 
 // NVIDIA's own library has its own way to fail where no driver is.
 func TestNVIDIAsLibraryWithoutADriver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it runs the vendor's library")
+	}
 	host := nvmltest.New(t)
 	host.Library = nvmltest.True(t)
 	r := runOn(t, host)

@@ -4,7 +4,6 @@ package oomkillreceiver
 
 import (
 	"context"
-	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -14,9 +13,9 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver/internal/metadata"
 )
 
@@ -27,19 +26,13 @@ func playDrillChild() {
 	}
 }
 
-// startOnKernel runs the receiver on the probe of this kernel. It skips, with the
-// reason, where this process may not make a drill or load the probe; with CI=true
-// in the environment it fails instead.
+// startOnKernel runs the receiver on the probe of this kernel.
 func startOnKernel(tb testing.TB) *sink {
+	privtest.Require(tb)
 	records := newSink()
 	r, err := NewFactory().CreateLogs(tb.Context(), receivertest.NewNopSettings(metadata.Type), createDefaultConfig(), records)
 	require.NoError(tb, err)
-	err = r.Start(tb.Context(), componenttest.NewNopHost())
-	if os.Geteuid() != 0 || errors.Is(err, unix.EPERM) {
-		require.NotEqual(tb, "true", os.Getenv("CI"), "CI must run this test as root with BPF privileges: %v", err)
-		tb.Skipf("needs root with BPF privileges: %v", err)
-	}
-	require.NoError(tb, err)
+	require.NoError(tb, r.Start(tb.Context(), componenttest.NewNopHost()))
 	tb.Cleanup(func() { require.NoError(tb, r.Shutdown(context.Background())) })
 	return records
 }

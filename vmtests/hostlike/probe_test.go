@@ -17,13 +17,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 // opInit is the first request of every connection (FUSE_INIT, include/uapi/linux/fuse.h).
 const opInit = 26
 
 func TestKernelSpeaksFUSE(t *testing.T) {
-	requireRoot(t)
+	privtest.Require(t)
 	device, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(device)
@@ -43,7 +45,7 @@ func TestKernelSpeaksFUSE(t *testing.T) {
 // vethPair makes two joined interfaces that go with the test.
 func vethPair(t *testing.T) netlink.Link {
 	t.Helper()
-	requireRoot(t)
+	privtest.Require(t)
 	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "hostlike0"}, PeerName: "hostlike1"}
 	require.NoError(t, netlink.LinkAdd(pair))
 	t.Cleanup(func() { require.NoError(t, netlink.LinkDel(pair)) })
@@ -73,7 +75,7 @@ func TestTrafficCanBeShaped(t *testing.T) {
 }
 
 func TestPacketsCanBeDroppedAndCounted(t *testing.T) {
-	requireRoot(t)
+	privtest.Require(t)
 	conn, err := nftables.New()
 	require.NoError(t, err)
 	table := conn.AddTable(&nftables.Table{Name: "hostlike", Family: nftables.TableFamilyINet})
@@ -93,13 +95,6 @@ func TestPacketsCanBeDroppedAndCounted(t *testing.T) {
 func TestSocketsCanBeListed(t *testing.T) {
 	_, err := netlink.SocketDiagTCPInfo(unix.AF_INET)
 	require.NoError(t, err)
-}
-
-func requireRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it mounts and makes interfaces")
-	}
 }
 
 // TestReadingTheClockIsCheap: the first two of these clocks are devices, and reading

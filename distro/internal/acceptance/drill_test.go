@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
-	"github.com/tracecoreai/tracecore/distro/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 // TestDrillsShowTheirVerdictAndItsDelay runs each drill as an operator does.

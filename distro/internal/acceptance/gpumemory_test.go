@@ -19,7 +19,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
-	"github.com/tracecoreai/tracecore/distro/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
-	"github.com/tracecoreai/tracecore/distro/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 // TestBPFCheckSaysWhatTheAgentThenDoes compares the hooks that bpf-check reports

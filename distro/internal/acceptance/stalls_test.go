@@ -17,7 +17,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
-	"github.com/tracecoreai/tracecore/distro/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/internal/standin"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )

@@ -22,6 +22,7 @@ import (
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/distro/internal/drill"
 	"github.com/tracecoreai/tracecore/distro/internal/pipeline"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -63,7 +64,7 @@ type arrival struct {
 // start runs the pipeline; what arrives comes on the channel.
 func start(b *testing.B) <-chan arrival {
 	b.Helper()
-	needsRoot(b)
+	hosttest.Require(b, "it loads probes and makes faults")
 	arrivals := make(chan arrival, 1<<16)
 	p, err := pipeline.Start(b.Context(), fmt.Sprintf(config, b.TempDir()), func(at time.Time, batch plog.Logs) {
 		for _, resource := range batch.ResourceLogs().All() {
@@ -95,15 +96,6 @@ func await(b *testing.B, arrivals <-chan arrival, what string, match func(arriva
 		case <-timer.C:
 			require.FailNow(b, "it never came", what)
 		}
-	}
-}
-
-// needsRoot is not privtest's Require: that marks tests for the virtual machines,
-// whose times under software emulation say nothing.
-func needsRoot(b *testing.B) {
-	b.Helper()
-	if os.Geteuid() != 0 {
-		b.Skip("needs root for BPF and /dev/kmsg")
 	}
 }
 
@@ -170,7 +162,7 @@ func BenchmarkOOMKillToVerdict(b *testing.B) {
 // BenchmarkStart measures from the start of the process to the answer of its
 // health endpoint.
 func BenchmarkStart(b *testing.B) {
-	needsRoot(b)
+	hosttest.Require(b, "it loads probes and makes faults")
 	var delays []time.Duration
 	for b.Loop() {
 		cmd := commandtest.New(b, commandtest.Ports(b)...)

@@ -18,12 +18,13 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // BenchmarkAgentUnderLoad is BenchmarkAtRest while applications send a thousand
 // log records a second over OTLP, a hundred a message, that no pattern wants.
 func BenchmarkAgentUnderLoad(b *testing.B) {
-	needsRoot(b)
+	hosttest.Require(b, "it loads probes and makes faults")
 	ld := plog.NewLogs()
 	records := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
 	for i := range 100 {
@@ -76,7 +77,7 @@ const repeat = 10 * time.Second
 // BenchmarkGatewayUnderLoad: all agents of a job that hangs repeat what its sockets
 // do, two records a rank. The stopped rank must be named.
 func BenchmarkGatewayUnderLoad(b *testing.B) {
-	needsRoot(b)
+	hosttest.Require(b, "it loads probes and makes faults")
 	for b.Loop() {
 		address, file := commandtest.FreeAddress(b), filepath.Join(b.TempDir(), "gateway.yaml")
 		require.NoError(b, os.WriteFile(file, fmt.Appendf(nil, gateway, b.TempDir(), address), 0o600))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // rest is how long the agent is watched doing nothing.
@@ -22,7 +23,7 @@ const rest = time.Minute
 // BenchmarkAtRest watches the embedded default for a minute: memory, and CPU in
 // percent of one core.
 func BenchmarkAtRest(b *testing.B) {
-	needsRoot(b)
+	hosttest.Require(b, "it loads probes and makes faults")
 	for b.Loop() {
 		r := commandtest.Start(b, tracecore(b, commandtest.Ports(b)...))
 		time.Sleep(5 * time.Second) // what is done once, at start

@@ -16,13 +16,14 @@ import (
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // BenchmarkStorm writes 100,000 lines of one fault as fast as the kernel takes
 // them while the embedded default runs beside it, and asks the agent's metrics
 // what it read, what it dropped and counted, and what is missing.
 func BenchmarkStorm(b *testing.B) {
-	needsRoot(b)
+	hosttest.Require(b, "it loads probes and makes faults")
 	log, address := kmsg(b), startMeasured(b)
 	const lines = 100_000
 	var lost, dropped, records, seconds float64

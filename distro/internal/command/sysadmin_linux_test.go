@@ -1,7 +1,6 @@
 package command
 
 import (
-	"os"
 	"os/exec"
 	"syscall"
 	"testing"
@@ -10,16 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // TestWithoutSysAdminBPFCheckSaysWhatTheAgentThenDoes: newer kernels keep uprobes to
 // CAP_SYS_ADMIN. There the agent goes on without the probe that needs them and says
 // what it lacks, and bpf-check has told.
 func TestWithoutSysAdminBPFCheckSaysWhatTheAgentThenDoes(t *testing.T) {
-	if os.Geteuid() != 0 {
-		require.NotEqual(t, "true", os.Getenv("CI"), "CI must run this test as root")
-		t.Skip("needs root: probes are loaded")
-	}
+	hosttest.Require(t, "it loads probes")
 	checked := commandtest.Finish(t, withoutSysAdmin(t, commandtest.New(t, "bpf-check", "-o", "json", "--require", "cuda_oom")))
 	run := commandtest.Start(t, withoutSysAdmin(t, commandtest.New(t, commandtest.Ports(t)...)))
 	says, works := run.Stderr.String(), map[string]bool{}

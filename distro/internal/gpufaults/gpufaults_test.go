@@ -154,6 +154,9 @@ func faults() []fault {
 
 // TestScriptedFaultsBecomeVerdicts holds what is said of each fault to its row.
 func TestScriptedFaultsBecomeVerdicts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it plays faults in real time")
+	}
 	t.Setenv("K8S_NODE_NAME", node)
 	host := nvmltest.New(t)
 	rules, err := patterns.Library()

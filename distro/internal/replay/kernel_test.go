@@ -118,6 +118,9 @@ func TestARecordOfSeveralLinesIsOne(t *testing.T) {
 
 // TestAStormIsOneFault has the log of a storm: a fold as the receiver makes it.
 func TestAStormIsOneFault(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it reads a long log")
+	}
 	var log strings.Builder
 	for i := range 50_000 {
 		fmt.Fprintf(&log, "[%d.%06d] %s\n", 1+i/10_000, i%10_000*100, xid79)
@@ -131,6 +134,9 @@ func TestAStormIsOneFault(t *testing.T) {
 // TestNoLineOfAKernelLogIsBelievedWithoutBounds gives lines of every length and
 // hosts without number.
 func TestNoLineOfAKernelLogIsBelievedWithoutBounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it reads long logs")
+	}
 	var log strings.Builder
 	for i := range mostHosts + 10 {
 		fmt.Fprintf(&log, "2026-11-21T08:41:23+0000 host-%d kernel: %s\n", i, xid79)

@@ -1,0 +1,31 @@
+// Package hosttest decides which tests may change the machine they run on. A test
+// asks it before it mounts, makes network interfaces, boots a machine or makes a fault.
+package hosttest
+
+import (
+	"os"
+	"testing"
+)
+
+// Require skips the test in `go test -short`, for root too, and for anybody but root.
+// With CI=true in the environment it fails for anybody but root: there a skipped
+// test is a test that never runs. why says what the test needs root for.
+func Require(tb testing.TB, why string) {
+	tb.Helper()
+	NotShort(tb, why)
+	switch {
+	case os.Geteuid() == 0:
+	case os.Getenv("CI") == "true":
+		tb.Fatalf("CI must run this test as root: %s; the effective uid is %d", why, os.Geteuid())
+	default:
+		tb.Skipf("needs root: %s; the effective uid is %d", why, os.Geteuid())
+	}
+}
+
+// NotShort skips the test in `go test -short`, which `make check` calls.
+func NotShort(tb testing.TB, why string) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skipf("-short leaves it out: %s", why)
+	}
+}
