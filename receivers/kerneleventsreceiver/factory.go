@@ -7,16 +7,22 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
-// NewFactory makes the factory of the kernelevents receiver.
-func NewFactory() receiver.Factory { return newFactory(openSource) }
+// surroundings are what a test brings its own of.
+type surroundings struct {
+	open  func() (source, error)
+	ticks probereceiver.Ticks
+}
 
-// newFactory lets a test bring its own source.
-func newFactory(open func() (source, error)) receiver.Factory {
+// NewFactory makes the factory of the kernelevents receiver.
+func NewFactory() receiver.Factory { return newFactory(surroundings{open: openSource}) }
+
+func newFactory(around surroundings) receiver.Factory {
 	create := func(_ context.Context, settings receiver.Settings, config component.Config, next consumer.Logs) (receiver.Logs, error) {
-		return newReceiver(settings, config.(*Config), next, open)
+		return newReceiver(settings, config.(*Config), next, around)
 	}
 	return receiver.NewFactory(metadata.Type, createDefaultConfig, receiver.WithLogs(create, metadata.LogsStability))
 }

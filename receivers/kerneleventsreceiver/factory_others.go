@@ -2,11 +2,6 @@
 
 package kerneleventsreceiver
 
-import "errors"
+import "github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 
-// openSource refuses: the kernel log is read by a BPF program, which only Linux
-// on amd64 and arm64 can run. The receiver still builds, so that one configuration and one set of
-// tests serve every system.
-func openSource() (source, error) {
-	return nil, errors.New("the kernel-log probe needs Linux on amd64 or arm64: remove the receiver, or set error_mode: ignore")
-}
+func openSource() (source, error) { return nil, probereceiver.NotHere("kernel-log probe") }

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/tracecoreai/tracecore/internal/privtest"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
@@ -30,9 +31,9 @@ func writeKmsg(tb testing.TB, text string) {
 }
 
 // startOnKernel runs the receiver on the probe of this kernel.
-func startOnKernel(tb testing.TB) *sink {
+func startOnKernel(tb testing.TB) *probereceivertest.Sink {
 	privtest.Require(tb)
-	records := newSink()
+	records := probereceivertest.NewSink()
 	r, err := NewFactory().CreateLogs(tb.Context(), receivertest.NewNopSettings(metadata.Type), createDefaultConfig(), records)
 	require.NoError(tb, err)
 	require.NoError(tb, r.Start(tb.Context(), componenttest.NewNopHost()))
@@ -45,11 +46,11 @@ func stopOnKernel(tb testing.TB, r receiver.Logs) {
 }
 
 // await returns the record of a line, whatever else the kernel says.
-func await(tb testing.TB, records *sink, text string) plog.LogRecord {
+func await(tb testing.TB, records *probereceivertest.Sink, text string) plog.LogRecord {
 	deadline := time.After(10 * time.Second)
 	for {
 		select {
-		case r := <-records.records:
+		case r := <-records.Records:
 			if r.Body().Str() == text {
 				return r
 			}

@@ -2,103 +2,100 @@ package kerneleventsreceiver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/component/componentstatus"
-	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/collector/receiver/receivertest"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
 const xid79 = "NVRM: Xid (PCI:0000:65:00): 79, pid=42, name=python, GPU has fallen off the bus."
 
-var identityID = component.MustNewID("identity")
+var start = probereceivertest.Start
 
 // bench is a receiver on fakes.
 type bench struct {
-	*sink
-	receiver  receiver.Logs
-	source    *fakeSource
-	host      *fakeHost
-	resolver  *fakeResolver
-	config    *Config
-	telemetry *componenttest.Telemetry
+	*probereceivertest.Bench
+	source *probereceivertest.EventSource[kmsg.Event] // the last that was opened
+	config *Config
 }
 
-func newBench(t *testing.T, next consumer.Logs) *bench {
-	b := &bench{
-		sink: newSink(), source: newFakeSource(), host: newFakeHost(), telemetry: componenttest.NewTelemetry(),
-		resolver: &fakeResolver{processes: map[uint32]identity.Process{}}, config: createDefaultConfig().(*Config),
-	}
-	b.host.extensions[identityID] = b.resolver
-	b.config.Identity = &identityID
-	t.Cleanup(func() { require.NoError(t, b.telemetry.Shutdown(context.Background())) })
-	if next == nil {
-		next = b.sink
-	}
-	settings := receivertest.NewNopSettings(metadata.Type)
-	settings.TelemetrySettings = b.telemetry.NewTelemetrySettings()
-	var err error
-	b.receiver, err = newFactory(func() (source, error) { return b.source, nil }).CreateLogs(t.Context(), settings, b.config, next)
-	require.NoError(t, err)
+func newBench(t *testing.T) *bench {
+	b := &bench{Bench: probereceivertest.NewBench(t, metadata.Type), config: createDefaultConfig().(*Config)}
+	b.config.Identity = &probereceivertest.IdentityID
 	return b
 }
 
-func (b *bench) start(t *testing.T) {
-	require.NoError(t, b.receiver.Start(t.Context(), b.host))
-	t.Cleanup(func() { require.NoError(t, b.receiver.Shutdown(context.Background())) })
+func (b *bench) factory() receiver.Factory {
+	return newFactory(surroundings{ticks: b.Ticks, open: func() (source, error) {
+		b.source = probereceivertest.NewEventSource[kmsg.Event]()
+		return b.source, b.Open()
+	}})
 }
 
-// counter sums a metric over its attributes; of those, key=value must hold.
-func (b *bench) counter(t *testing.T, name string, labels ...attribute.KeyValue) int64 {
-	m, err := b.telemetry.GetMetric("otelcol_" + name)
-	if err != nil {
-		return 0
-	}
-	var points []metricdata.DataPoint[int64]
-	switch data := m.Data.(type) {
-	case metricdata.Sum[int64]:
-		points = data.DataPoints
-	case metricdata.Gauge[int64]:
-		points = data.DataPoints
-	default:
-		require.Failf(t, "no integer metric", "%s: %T", name, m.Data)
-	}
-	total := int64(0)
-	for _, point := range points {
-		matches := true
-		for _, label := range labels {
-			value, _ := point.Attributes.Value(label.Key)
-			matches = matches && value == label.Value
+func (b *bench) receiver(t *testing.T, next consumer.Logs) receiver.Logs {
+	r, err := b.factory().CreateLogs(t.Context(), b.Settings, b.config, next)
+	require.NoError(t, err)
+	return r
+}
+
+func (b *bench) start(t *testing.T) receiver.Logs {
+	r := b.receiver(t, b.Sink)
+	b.StartAll(t, r)
+	return r
+}
+
+// write gives one line of the kernel and returns when the receiver took it.
+func (b *bench) write(text string) {
+	b.source.Events <- kmsg.Event{Time: start, CPU: 1, Writer: kmsg.WriterKernel, Text: text}
+}
+
+func TestLife(t *testing.T) {
+	probereceivertest.Life(t, func(t *testing.T) *probereceivertest.Subject {
+		b, bus := newBench(t), 0
+		return &probereceivertest.Subject{
+			Bench: b.Bench,
+			New: func(t *testing.T, mode record.ErrorMode, next consumer.Logs) []component.Component {
+				b.config.ErrorMode = mode
+				return []component.Component{b.receiver(t, next)}
+			},
+			Fire: func(*testing.T) {
+				bus++ // another GPU: nothing folds
+				b.write(fmt.Sprintf("NVRM: Xid (PCI:0000:%02x:00): 79, GPU has fallen off the bus.", bus))
+			},
+			Break:           func(_ *testing.T, err error) { b.source.Broken <- err },
+			WithoutIdentity: func() { b.config.Identity = nil },
 		}
-		if matches {
-			total += point.Value
-		}
-	}
-	return total
+	})
+}
+
+func TestConsumeContract(t *testing.T) {
+	b := newBench(t)
+	probereceivertest.Contract(t, &probereceivertest.Generator{Attribute: "kernelevents.xid", Make: func(number uint32) string {
+		code := fmt.Sprint(1000 + number)
+		b.write("NVRM: Xid (PCI:0000:65:00): " + code + ", pid=42, name=python, unheard of")
+		return code
+	}}, b.config, b.factory)
 }
 
 func TestXidOfARankBecomesARecordAtOnce(t *testing.T) {
-	b := newBench(t, nil)
-	b.resolver.processes[42] = identity.Process{PID: 42, Comm: "python", Rank: 3, LocalRank: 3, WorldSize: 8, JobID: "job-1"}
+	b := newBench(t)
+	b.Resolver.Know(identity.Process{PID: 42, Comm: "python", Rank: 3, LocalRank: 3, WorldSize: 8, JobID: "job-1"})
 	b.start(t)
-	b.source.write(xid79)
-	r := b.next(t)
+	b.write(xid79)
+	r := b.Next(t)
 	require.Equal(t, "gpu.xid", r.EventName())
 	require.Equal(t, start.UnixNano(), int64(r.Timestamp()))
 	require.Equal(t, plog.SeverityNumberFatal, r.SeverityNumber())
@@ -109,60 +106,58 @@ func TestXidOfARankBecomesARecordAtOnce(t *testing.T) {
 	require.EqualValues(t, 3, a["gen_ai.training.rank"])
 	require.Equal(t, "job-1", a["gen_ai.training.job_id"])
 	require.Equal(t, false, a["kernelevents.from_userspace"])
-	require.EqualValues(t, 1, b.counter(t, "receiver_kernelevents_lines", attribute.String("outcome", "reported")))
-	require.EqualValues(t, 1, b.counter(t, "receiver_kernelevents_probe_up", attribute.String("rung", "fake")))
-	require.EqualValues(t, 2, b.counter(t, "receiver_kernelevents_probe_dropped"))
-	require.EqualValues(t, 3, b.counter(t, "receiver_kernelevents_probe_invalid"))
-	// The consumer has the record before the receiver hears that it took it.
-	require.Eventually(t, func() bool { return b.counter(t, "receiver_accepted_log_records") == 1 }, 10*time.Second, time.Millisecond)
+	require.EqualValues(t, 1, b.Own(t, "lines", attribute.String("outcome", "reported")))
+	require.EqualValues(t, 1, b.Own(t, "probe_up", attribute.String("rung", "fake")))
+	require.EqualValues(t, 2, b.Own(t, "probe_dropped"))
+	require.EqualValues(t, 3, b.Own(t, "probe_invalid"))
+	b.Accepted(t, 1)
 }
 
 func TestForgedLineIsANormalRecordThatSaysSo(t *testing.T) {
-	b := newBench(t, nil)
+	b := newBench(t)
 	b.start(t)
-	b.source.records <- kmsg.Event{Time: start, PID: 7, Comm: "bash", Writer: kmsg.WriterUserspace, Text: xid79}
-	a := b.next(t).Attributes().AsRaw()
+	b.source.Events <- kmsg.Event{Time: start, PID: 7, Comm: "bash", Writer: kmsg.WriterUserspace, Text: xid79}
+	a := b.Next(t).Attributes().AsRaw()
 	require.Equal(t, true, a["kernelevents.from_userspace"])
 	require.EqualValues(t, 7, a["kernelevents.writer_pid"])
 	require.Equal(t, "bash", a["kernelevents.writer_comm"])
 	require.EqualValues(t, 42, a["process.pid"])
 
-	b.source.records <- kmsg.Event{Time: start, PID: 7, Comm: "bash", Writer: kmsg.WriterUnknown, Text: xid79}
-	a = b.next(t).Attributes().AsRaw()
+	b.source.Events <- kmsg.Event{Time: start, PID: 7, Comm: "bash", Writer: kmsg.WriterUnknown, Text: xid79}
+	a = b.Next(t).Attributes().AsRaw()
 	require.NotContains(t, a, "kernelevents.from_userspace")
 	require.NotContains(t, a, "kernelevents.writer_pid")
 }
 
 func TestStormLooksItsOwnerUpOnce(t *testing.T) {
-	b := newBench(t, nil)
-	b.start(t)
+	b := newBench(t)
+	r := b.start(t)
 	for range 10_000 {
-		b.source.write("NVRM: Xid (PCI:0000:65:00): 45, pid=42, name=python, Ch 00000001")
+		b.write("NVRM: Xid (PCI:0000:65:00): 45, pid=42, name=python, Ch 00000001")
 	}
-	require.NoError(t, b.receiver.Shutdown(t.Context()))
-	require.Len(t, b.records, 1)
-	require.EqualValues(t, 10_000, b.next(t).Attributes().AsRaw()["kernelevents.count"])
-	require.Equal(t, 1, b.resolver.lookups)
-	require.EqualValues(t, 9_999, b.counter(t, "receiver_kernelevents_folded"))
+	require.NoError(t, r.Shutdown(t.Context()))
+	require.Len(t, b.Records, 1)
+	require.EqualValues(t, 10_000, b.Next(t).Attributes().AsRaw()["kernelevents.count"])
+	require.Equal(t, 1, b.Resolver.Lookups())
+	require.EqualValues(t, 9_999, b.Own(t, "folded"))
 }
 
 func TestFoldClosesByItself(t *testing.T) {
-	b := newBench(t, nil)
+	b := newBench(t)
 	b.config.Fold.Quiet = 20 * time.Millisecond
 	b.start(t)
-	b.source.write("NVRM: Xid (PCI:0000:65:00): 13, Graphics SM Warp Exception")
-	require.EqualValues(t, 13, b.next(t).Attributes().AsRaw()["kernelevents.xid"])
-	b.source.write("nvidia 0000:65:00.0: NVRM: {7}[Hardware Error]: section_type: memory error")
-	require.Equal(t, "gpu.fault", b.next(t).EventName(), "a severity that never comes holds nothing back")
+	b.write("NVRM: Xid (PCI:0000:65:00): 13, Graphics SM Warp Exception")
+	require.EqualValues(t, 13, b.Next(t).Attributes().AsRaw()["kernelevents.xid"])
+	b.write("nvidia 0000:65:00.0: NVRM: {7}[Hardware Error]: section_type: memory error")
+	require.Equal(t, "gpu.fault", b.Next(t).EventName(), "a severity that never comes holds nothing back")
 }
 
 func TestExitsOfRanksBecomeRecords(t *testing.T) {
-	b := newBench(t, nil)
-	b.start(t)
-	require.True(t, b.resolver.watched())
+	b := newBench(t)
+	receiver := b.start(t)
 	process := identity.Process{PID: 9, Comm: "python", Rank: 0, LocalRank: identity.Unknown, WorldSize: identity.Unknown}
-	b.resolver.exit(identity.Exit{Process: process, Time: start, Signal: 6, CoreDump: true})
-	r := b.next(t)
+	b.Resolver.Exit(t, identity.Exit{Process: process, Time: start, Signal: 6, CoreDump: true})
+	r := b.Next(t)
 	require.Equal(t, "process.exit", r.EventName())
 	require.Equal(t, "python (pid 9, rank 0) was ended by SIGABRT", r.Body().Str())
 	require.Equal(t, map[string]any{
@@ -171,13 +166,13 @@ func TestExitsOfRanksBecomeRecords(t *testing.T) {
 		"process.exit.core_dump": true, "process.exit.oom_victim": false, "process.exit.inherited_identity": false,
 	}, r.Attributes().AsRaw())
 
-	b.resolver.exit(identity.Exit{Process: process, Time: start})
-	clean := b.next(t)
+	b.Resolver.Exit(t, identity.Exit{Process: process, Time: start})
+	clean := b.Next(t)
 	require.Equal(t, plog.SeverityNumberInfo, clean.SeverityNumber())
 	require.Equal(t, "python (pid 9, rank 0) exited with status 0", clean.Body().Str())
 
-	require.NoError(t, b.receiver.Shutdown(t.Context()))
-	require.False(t, b.resolver.watched())
+	require.NoError(t, receiver.Shutdown(t.Context()))
+	require.False(t, b.Resolver.Watched())
 }
 
 func TestExitsAreNotWatchedWhenSwitchedOff(t *testing.T) {
@@ -187,157 +182,43 @@ func TestExitsAreNotWatchedWhenSwitchedOff(t *testing.T) {
 		"no identity extension is set": func(c *Config) { c.Identity = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, nil)
+			b := newBench(t)
 			off(b.config)
-			b.start(t)
-			require.False(t, b.resolver.watched())
+			r := b.start(t)
+			b.write(xid79)
+			b.Next(t) // the worker has begun
+			require.False(t, b.Resolver.Watched())
+			require.NoError(t, r.Shutdown(t.Context()))
 		})
 	}
 }
 
 func TestEventSwitchedOffIsNotEmitted(t *testing.T) {
-	b := newBench(t, nil)
+	b := newBench(t)
 	b.config.Events.GpuXid.Enabled = false
 	b.start(t)
-	b.source.write(xid79)
-	b.source.write("NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.")
-	require.Equal(t, "gpu.lost", b.next(t).EventName())
+	b.write(xid79)
+	b.write("NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.")
+	require.Equal(t, "gpu.lost", b.Next(t).EventName())
 }
 
-func TestShutdownBeforeStartAndTwice(t *testing.T) {
-	b := newBench(t, nil)
-	require.NoError(t, b.receiver.Shutdown(t.Context()))
-	require.NoError(t, b.receiver.Shutdown(t.Context()))
-
-	b = newBench(t, nil)
-	require.NoError(t, b.receiver.Start(t.Context(), b.host))
-	require.NoError(t, b.receiver.Shutdown(t.Context()))
-	require.NoError(t, b.receiver.Shutdown(t.Context()))
-}
-
-func TestMissingIdentityExtensionIsAnErrorInEitherMode(t *testing.T) {
-	for _, mode := range []record.ErrorMode{record.Propagate, record.Ignore} {
-		b := newBench(t, nil)
-		b.config.ErrorMode = mode
-		require.ErrorContains(t, b.receiver.Start(t.Context(), newFakeHost()), "no such extension")
-		require.NoError(t, b.receiver.Shutdown(t.Context()))
-	}
-}
-
-func TestProbeThatDoesNotOpen(t *testing.T) {
-	refuse := errors.New("ring buffers need Linux 5.8")
-	for _, mode := range []record.ErrorMode{record.Propagate, record.Ignore} {
-		t.Run(string(mode), func(t *testing.T) {
-			b := newBench(t, nil)
-			b.config.ErrorMode = mode
-			b.receiver.(*kernelEvents).open = func() (source, error) { return nil, refuse }
-			err := b.receiver.Start(t.Context(), b.host)
-			if mode == record.Propagate {
-				require.ErrorIs(t, err, refuse)
-				require.Empty(t, b.host.statuses)
-			} else {
-				require.NoError(t, err)
-				event := b.status(t, b.host)
-				require.Equal(t, componentstatus.StatusPermanentError, event.Status())
-				require.ErrorIs(t, event.Err(), refuse)
-				require.Zero(t, b.counter(t, "receiver_kernelevents_probe_up"))
-				b.resolver.exit(identity.Exit{Process: identity.Process{PID: 5}, Code: 1})
-				require.Equal(t, "process.exit", b.next(t).EventName(), "the rest of the receiver lives on")
-			}
-			require.NoError(t, b.receiver.Shutdown(t.Context()))
-		})
-	}
-}
-
-func TestProbeThatFailsLater(t *testing.T) {
-	broken := errors.New("ring is gone")
-	for mode, status := range map[record.ErrorMode]componentstatus.Status{
-		record.Propagate: componentstatus.StatusFatalError, record.Ignore: componentstatus.StatusPermanentError,
-	} {
-		t.Run(string(mode), func(t *testing.T) {
-			b := newBench(t, nil)
-			b.config.ErrorMode = mode
-			b.start(t)
-			b.source.write(xid79)
-			b.next(t)
-			b.source.failed <- broken
-			event := b.status(t, b.host)
-			require.Equal(t, status, event.Status())
-			require.ErrorIs(t, event.Err(), broken)
-			require.Zero(t, b.counter(t, "receiver_kernelevents_probe_up"))
-		})
-	}
-}
-
-func TestRefusedRecordIsCounted(t *testing.T) {
-	refused := make(chan struct{}, 10)
-	next, err := consumer.NewLogs(func(context.Context, plog.Logs) error {
-		refused <- struct{}{}
-		return consumererror.NewPermanent(errors.New("no"))
-	})
-	require.NoError(t, err)
-	b := newBench(t, next)
-	b.start(t)
-	b.source.write(xid79)
-	<-refused
-	b.source.write("NVRM: Xid (PCI:0000:66:00): 79, GPU has fallen off the bus.")
-	<-refused
-	require.NoError(t, b.receiver.Shutdown(t.Context()))
-	require.EqualValues(t, 2, b.counter(t, "receiver_kernelevents_records_dropped"))
-}
-
-func TestConsumerThatKeepsRefusingDoesNotHoldShutdown(t *testing.T) {
-	asked := make(chan struct{}, 1000)
-	next, err := consumer.NewLogs(func(context.Context, plog.Logs) error {
-		asked <- struct{}{}
-		return errors.New("queue is full")
-	})
-	require.NoError(t, err)
-	b := newBench(t, next)
-	b.start(t)
-	b.source.write(xid79)
-	<-asked
-	for i := range eventsQueue {
-		b.source.write(fmt.Sprintf("NVRM: Xid (PCI:0000:66:00): 79, pid=%d, name=p, GPU has fallen off the bus.", i+1))
-	}
-	require.NoError(t, b.receiver.Shutdown(t.Context()))
-	require.EqualValues(t, 1+eventsQueue, b.counter(t, "receiver_kernelevents_records_dropped"))
-}
-
-func TestConsumerThatHangsIsLeftBehindAtShutdown(t *testing.T) {
-	entered, release := make(chan struct{}), make(chan struct{})
-	next, err := consumer.NewLogs(func(context.Context, plog.Logs) error {
-		close(entered)
-		<-release
-		return nil
-	})
-	require.NoError(t, err)
-	b := newBench(t, next)
-	require.NoError(t, b.receiver.Start(t.Context(), b.host))
-	b.source.write(xid79)
-	<-entered
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, b.receiver.Shutdown(ctx), context.Canceled)
-	close(release)
-	<-b.receiver.(*kernelEvents).worker.done
-}
-
-func TestExitsBeyondTheQueueAreCounted(t *testing.T) {
+func TestExitsBeyondTheQueuesAreCounted(t *testing.T) {
 	release := make(chan struct{})
 	next, err := consumer.NewLogs(func(context.Context, plog.Logs) error {
 		<-release
 		return nil
 	})
 	require.NoError(t, err)
-	b := newBench(t, next)
-	b.start(t)
-	for i := range exitsQueue + 100 {
-		b.resolver.exit(identity.Exit{Process: identity.Process{PID: uint32(i)}, Time: start})
+	b := newBench(t)
+	r := b.receiver(t, next)
+	b.StartAll(t, r)
+	const exits = exitsQueue + outbox.Capacity + 100
+	for i := range exits {
+		b.Resolver.Exit(t, identity.Exit{Process: identity.Process{PID: uint32(i)}, Time: start})
 	}
-	dropped := b.counter(t, "receiver_kernelevents_exits_dropped")
-	require.GreaterOrEqual(t, dropped, int64(99), "one more is with the consumer")
 	close(release)
-	require.NoError(t, b.receiver.Shutdown(t.Context()))
-	require.EqualValues(t, exitsQueue+100, dropped+b.counter(t, "receiver_accepted_log_records"))
+	require.NoError(t, r.Shutdown(t.Context()))
+	lost := b.Own(t, "exits_dropped") + b.Own(t, "records_dropped")
+	require.GreaterOrEqual(t, lost, int64(99), "one more is with the consumer")
+	require.EqualValues(t, exits, lost+b.Metric(t, "accepted_log_records"))
 }

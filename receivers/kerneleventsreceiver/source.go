@@ -5,10 +5,4 @@ package kerneleventsreceiver
 import "github.com/tracecoreai/tracecore/bpf/kmsg"
 
 // openSource opens the kernel-log probe at the best rung of this kernel.
-func openSource() (source, error) {
-	opened, err := kmsg.Open(kmsg.Options{})
-	if err != nil {
-		return nil, err // and no nil *Probe inside a source that is not nil
-	}
-	return opened, nil
-}
+func openSource() (source, error) { return kmsg.Open(kmsg.Options{}) }

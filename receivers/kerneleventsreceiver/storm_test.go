@@ -29,9 +29,10 @@ func stormOf(code int) []kmsg.Event {
 
 func newTestWorker(tb testing.TB, sink *consumertest.LogsSink) *worker {
 	settings := receivertest.NewNopSettings(metadata.Type)
-	k, err := newReceiver(settings, createDefaultConfig().(*Config), sink, nil)
+	telemetry, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
 	require.NoError(tb, err)
-	w, err := newWorker(context.Background(), k, nil)
+	put := func(logs plog.Logs) { require.NoError(tb, sink.ConsumeLogs(context.Background(), logs)) }
+	w, err := newWorker(settings, createDefaultConfig().(*Config), telemetry, put)
 	require.NoError(tb, err)
 	return w
 }
@@ -80,7 +81,7 @@ func BenchmarkStorm(b *testing.B) {
 // BenchmarkDistinct is the cost of a fault that folds with nothing.
 func BenchmarkDistinct(b *testing.B) {
 	w := newTestWorker(b, new(consumertest.LogsSink))
-	w.deliver = func(context.Context, plog.Logs) {}
+	w.put = func(plog.Logs) {}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/plog"
-	"go.opentelemetry.io/collector/receiver/receiverhelper"
+	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -18,19 +18,21 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
-// patience is how long a consumer that refuses is asked again before its records
-// are dropped and counted.
-const patience = 10 * time.Second
+// Queues of the worker. A full events queue makes the reader of the probe wait while
+// the worker looks at a fault, never for the next consumer. A full exits queue drops
+// and counts, because the identity extension tells all its listeners in one go.
+const (
+	eventsQueue = 256
+	exitsQueue  = 4096
+)
 
 // worker owns the parser, the folds and the converter: one goroutine, no lock.
 type worker struct {
-	events chan kmsg.Event
+	events chan *kmsg.Event
 	exits  chan identity.Exit
-	stop   chan struct{} // closed when nothing more comes into the queues
-	done   chan struct{}
 
-	ctx       context.Context // ends when the receiver shuts down
-	deliver   func(context.Context, plog.Logs)
+	config    *Config
+	put       func(plog.Logs)
 	telemetry *metadata.TelemetryBuilder
 	outcomes  map[kernellog.Outcome]metric.MeasurementOption
 	resolver  identity.Resolver // nil without the extension
@@ -46,23 +48,17 @@ type worker struct {
 	reports  []fold.Report
 }
 
-func newWorker(ctx context.Context, k *kernelEvents, resolver identity.Resolver) (*worker, error) {
+func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.TelemetryBuilder, put func(plog.Logs)) (*worker, error) {
 	meanings, err := catalogue.Load()
 	if err != nil {
 		return nil, err
 	}
-	deliver, err := k.newDelivery()
-	if err != nil {
-		return nil, err
-	}
-	limits := fold.Limits{Quiet: k.config.Fold.Quiet, Longest: k.config.Fold.Longest, Open: k.config.Fold.MaxOpen}
+	limits := fold.Limits{Quiet: config.Fold.Quiet, Longest: config.Fold.Longest, Open: config.Fold.MaxOpen}
 	return &worker{
-		events: make(chan kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue),
-		stop: make(chan struct{}), done: make(chan struct{}),
-		ctx: ctx, deliver: deliver, telemetry: k.telemetry, outcomes: outcomeOptions(),
-		resolver: resolver, enabled: k.config.enabledEvents(),
+		events: make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue),
+		config: config, put: put, telemetry: telemetry, outcomes: outcomeOptions(), enabled: config.enabledEvents(),
 		parser: kernellog.NewParser(meanings), topology: newTopologies(time.Now()), folder: fold.New(limits),
-		convert: newConverter(metadata.NewLogsBuilder(k.config.LogsBuilderConfig, k.settings), record.ThisHost()),
+		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
 		tick:    min(max(limits.Quiet/10, time.Millisecond), time.Second),
 	}, nil
 }
@@ -75,44 +71,22 @@ func outcomeOptions() map[kernellog.Outcome]metric.MeasurementOption {
 	return options
 }
 
-// newDelivery returns how records leave: to the next consumer, with the standard
-// receiver metrics, counted when they are lost.
-func (k *kernelEvents) newDelivery() (func(context.Context, plog.Logs), error) {
-	report, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
-		ReceiverID: k.settings.ID, Transport: "kernel", LongLivedCtx: true, ReceiverCreateSettings: k.settings,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, logs plog.Logs) {
-		records := logs.LogRecordCount()
-		if records == 0 {
-			return
-		}
-		ctx = report.StartLogsOp(ctx)
-		err := record.Deliver(ctx, k.next, logs, patience)
-		report.EndLogsOp(ctx, metadata.Type.String(), records, err)
-		if err != nil {
-			k.telemetry.ReceiverKerneleventsRecordsDropped.Add(ctx, int64(records))
-		}
-	}, nil
-}
-
-// run works until stop is closed, then finishes what is in the queues.
-func (w *worker) run() {
-	defer close(w.done)
+// run works until done is closed, then finishes what is in the queues.
+func (w *worker) run(_ context.Context, done <-chan struct{}) {
+	ignoreExits := w.watchExits()
 	timer := time.NewTimer(w.tick)
 	defer timer.Stop()
 	for ticking := true; ; {
 		select {
 		case event := <-w.events:
-			w.event(&event, time.Now())
+			w.event(event, time.Now())
 		case exit := <-w.exits:
 			w.exit(exit, time.Now())
 		case <-timer.C:
 			ticking = false
 			w.expire(time.Now())
-		case <-w.stop:
+		case <-done:
+			ignoreExits()
 			w.finish()
 			return
 		}
@@ -123,11 +97,25 @@ func (w *worker) run() {
 	}
 }
 
+// watchExits queues exits of rank processes.
+func (w *worker) watchExits() (cancel func()) {
+	if w.resolver == nil || !w.config.ProcessExits || !w.config.Events.ProcessExit.Enabled {
+		return func() {}
+	}
+	return w.resolver.Exits(func(exit identity.Exit) {
+		select {
+		case w.exits <- exit:
+		default:
+			w.telemetry.ReceiverKerneleventsExitsDropped.Add(context.Background(), 1)
+		}
+	})
+}
+
 // event parses one kernel-log record and sends what has to leave at once.
 func (w *worker) event(event *kmsg.Event, now time.Time) {
 	var outcome kernellog.Outcome
 	w.faults, outcome = w.parser.Parse(w.faults[:0], event)
-	w.telemetry.ReceiverKerneleventsLines.Add(w.ctx, 1, w.outcomes[outcome])
+	w.telemetry.ReceiverKerneleventsLines.Add(context.Background(), 1, w.outcomes[outcome])
 	w.located = w.topology.locate(w.located[:0], w.faults, now)
 	w.reports = w.fold(w.reports[:0], w.located, now)
 	w.send(now)
@@ -150,10 +138,10 @@ func (w *worker) fold(reports []fold.Report, faults []kernellog.Fault, now time.
 		reports = w.folder.Add(reports, *fault, now)
 	}
 	if n := w.folder.Folded() - folded; n > 0 {
-		w.telemetry.ReceiverKerneleventsFolded.Add(w.ctx, int64(n))
+		w.telemetry.ReceiverKerneleventsFolded.Add(context.Background(), int64(n))
 	}
 	if n := w.folder.ClosedEarly() - early; n > 0 {
-		w.telemetry.ReceiverKerneleventsFoldsClosedEarly.Add(w.ctx, int64(n))
+		w.telemetry.ReceiverKerneleventsFoldsClosedEarly.Add(context.Background(), int64(n))
 	}
 	return reports
 }
@@ -168,19 +156,18 @@ func (w *worker) expire(now time.Time) {
 
 func (w *worker) send(now time.Time) {
 	if len(w.reports) > 0 {
-		w.deliver(w.ctx, w.convert.faults(w.reports, now))
+		w.put(w.convert.faults(w.reports, now))
 	}
 }
 
 func (w *worker) exit(exit identity.Exit, now time.Time) {
-	w.deliver(w.ctx, w.convert.exit(exit, now))
+	w.put(w.convert.exit(exit, now))
 }
 
 // finish empties the queues and closes every fold.
 func (w *worker) finish() {
 	for len(w.events) > 0 {
-		event := <-w.events
-		w.event(&event, time.Now())
+		w.event(<-w.events, time.Now())
 	}
 	for len(w.exits) > 0 {
 		w.exit(<-w.exits, time.Now())

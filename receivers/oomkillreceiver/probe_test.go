@@ -16,6 +16,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
 	"github.com/tracecoreai/tracecore/internal/privtest"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver/internal/metadata"
 )
 
@@ -27,9 +28,9 @@ func playDrillChild() {
 }
 
 // startOnKernel runs the receiver on the probe of this kernel.
-func startOnKernel(tb testing.TB) *sink {
+func startOnKernel(tb testing.TB) *probereceivertest.Sink {
 	privtest.Require(tb)
-	records := newSink()
+	records := probereceivertest.NewSink()
 	r, err := NewFactory().CreateLogs(tb.Context(), receivertest.NewNopSettings(metadata.Type), createDefaultConfig(), records)
 	require.NoError(tb, err)
 	require.NoError(tb, r.Start(tb.Context(), componenttest.NewNopHost()))
@@ -39,11 +40,11 @@ func startOnKernel(tb testing.TB) *sink {
 
 // kill drills and returns the record of it and the time from the kernel's kill
 // until the next consumer had it.
-func kill(tb testing.TB, records *sink) (plog.LogRecord, time.Duration) {
+func kill(tb testing.TB, records *probereceivertest.Sink) (plog.LogRecord, time.Duration) {
 	drill, err := oomkill.Drill(tb.Context(), oomkill.DrillOptions{LimitBytes: 16 << 20})
 	require.NoError(tb, err)
 	for {
-		r := records.next(tb)
+		r := records.Next(tb)
 		if pid, _ := r.Attributes().Get("process.pid"); pid.Int() == int64(drill.PID) {
 			return r, r.ObservedTimestamp().AsTime().Sub(r.Timestamp().AsTime())
 		}

@@ -7,6 +7,7 @@ package ladder
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tracecoreai/tracecore/bpf/probe"
@@ -42,6 +43,12 @@ func (e *NoRung) Error() string {
 		text += ": " + hint
 	}
 	return text
+}
+
+// Lasting reports whether another attempt can only help once the kernel has changed:
+// it lacks the hook of every rung.
+func (e *NoRung) Lasting() bool {
+	return !slices.ContainsFunc(e.Report.Attempts, func(a probe.Attempt) bool { return a.Outcome != probe.Unsupported })
 }
 
 // Climb tries the rungs in order and returns the first that works together with

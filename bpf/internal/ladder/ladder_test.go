@@ -41,6 +41,9 @@ func TestClimbWithoutAWorkingRungSaysWhatToDo(t *testing.T) {
 	require.ErrorAs(t, err, &none)
 	require.EqualError(t, err, "open x: no hook works: only unsupported (no such hook): use Linux 5.8")
 	require.Equal(t, report, none.Report)
+	require.True(t, none.Lasting())
+	none.Report.Attempts = append(none.Report.Attempts, probe.Attempt{Outcome: probe.Broken})
+	require.False(t, none.Lasting())
 	require.Empty(t, report.Rung)
 }
 

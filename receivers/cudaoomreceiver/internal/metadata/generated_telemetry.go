@@ -32,6 +32,7 @@ type TelemetryBuilder struct {
 	ReceiverCudaoomLibrariesFailed  metric.Int64ObservableGauge
 	ReceiverCudaoomLibrariesSkipped metric.Int64ObservableGauge
 	ReceiverCudaoomProbeDropped     metric.Int64ObservableCounter
+	ReceiverCudaoomProbeFailures    metric.Int64ObservableCounter
 	ReceiverCudaoomProbeInvalid     metric.Int64ObservableCounter
 	ReceiverCudaoomProbeUp          metric.Int64ObservableGauge
 	ReceiverCudaoomProcessesSkipped metric.Int64Counter
@@ -103,6 +104,21 @@ func (builder *TelemetryBuilder) RegisterReceiverCudaoomProbeDroppedCallback(cb 
 		cb(ctx, &observerInt64{inst: builder.ReceiverCudaoomProbeDropped, obs: o})
 		return nil
 	}, builder.ReceiverCudaoomProbeDropped)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterReceiverCudaoomProbeFailuresCallback sets callback for observable ReceiverCudaoomProbeFailures metric.
+func (builder *TelemetryBuilder) RegisterReceiverCudaoomProbeFailuresCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ReceiverCudaoomProbeFailures, obs: o})
+		return nil
+	}, builder.ReceiverCudaoomProbeFailures)
 	if err != nil {
 		return err
 	}
@@ -194,6 +210,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{refusal}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ReceiverCudaoomProbeFailures, err = builder.meter.Int64ObservableCounter(
+		"otelcol_receiver_cudaoom_probe_failures",
+		metric.WithDescription("Times that the probe could not be opened, or broke; it is opened again. [Development]"),
+		metric.WithUnit("{failure}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ReceiverCudaoomProbeInvalid, err = builder.meter.Int64ObservableCounter(
 		"otelcol_receiver_cudaoom_probe_invalid",
 		metric.WithDescription("Ring records that the probe's decoder refused. [Development]"),
@@ -202,7 +224,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverCudaoomProbeUp, err = builder.meter.Int64ObservableGauge(
 		"otelcol_receiver_cudaoom_probe_up",
-		metric.WithDescription("1 while the probe delivers, 0 when it could not be opened or has failed. [Development]"),
+		metric.WithDescription("1 while the probe delivers, 0 while it cannot be opened or has failed. [Development]"),
 		metric.WithUnit("1"),
 	)
 	errs = errors.Join(errs, err)
@@ -214,7 +236,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverCudaoomRecordsDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_cudaoom_records_dropped",
-		metric.WithDescription("Log records lost because the next consumer refused them. [Development]"),
+		metric.WithDescription("Log records lost because the next consumer refused them, or was too slow. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)

@@ -79,6 +79,22 @@ func AssertEqualReceiverCudaoomProbeDropped(t *testing.T, tt *componenttest.Tele
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
 
+func AssertEqualReceiverCudaoomProbeFailures(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_cudaoom_probe_failures",
+		Description: "Times that the probe could not be opened, or broke; it is opened again. [Development]",
+		Unit:        "{failure}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_cudaoom_probe_failures")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
 func AssertEqualReceiverCudaoomProbeInvalid(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_cudaoom_probe_invalid",
@@ -98,7 +114,7 @@ func AssertEqualReceiverCudaoomProbeInvalid(t *testing.T, tt *componenttest.Tele
 func AssertEqualReceiverCudaoomProbeUp(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_cudaoom_probe_up",
-		Description: "1 while the probe delivers, 0 when it could not be opened or has failed. [Development]",
+		Description: "1 while the probe delivers, 0 while it cannot be opened or has failed. [Development]",
 		Unit:        "1",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -128,7 +144,7 @@ func AssertEqualReceiverCudaoomProcessesSkipped(t *testing.T, tt *componenttest.
 func AssertEqualReceiverCudaoomRecordsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_cudaoom_records_dropped",
-		Description: "Log records lost because the next consumer refused them. [Development]",
+		Description: "Log records lost because the next consumer refused them, or was too slow. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -30,6 +30,7 @@ type TelemetryBuilder struct {
 	registrations                        []metric.Registration
 	ReceiverFusefaultMetricPointsDropped metric.Int64Counter
 	ReceiverFusefaultMountsDropped       metric.Int64Counter
+	ReceiverFusefaultProbeFailures       metric.Int64ObservableCounter
 	ReceiverFusefaultProbeMissed         metric.Int64ObservableCounter
 	ReceiverFusefaultProbeUp             metric.Int64ObservableGauge
 	ReceiverFusefaultRecordsDropped      metric.Int64Counter
@@ -47,6 +48,21 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterReceiverFusefaultProbeFailuresCallback sets callback for observable ReceiverFusefaultProbeFailures metric.
+func (builder *TelemetryBuilder) RegisterReceiverFusefaultProbeFailuresCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ReceiverFusefaultProbeFailures, obs: o})
+		return nil
+	}, builder.ReceiverFusefaultProbeFailures)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
 }
 
 // RegisterReceiverFusefaultProbeMissedCallback sets callback for observable ReceiverFusefaultProbeMissed metric.
@@ -124,7 +140,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ReceiverFusefaultMetricPointsDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_fusefault_metric_points_dropped",
-		metric.WithDescription("Metric data points lost because the next consumer refused them. [Development]"),
+		metric.WithDescription("Metric data points lost because the next consumer refused them, or was too slow. [Development]"),
 		metric.WithUnit("{point}"),
 	)
 	errs = errors.Join(errs, err)
@@ -132,6 +148,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_receiver_fusefault_mounts_dropped",
 		metric.WithDescription("Mounts left out of a scan because there are more than the receiver keeps. [Development]"),
 		metric.WithUnit("{mount}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverFusefaultProbeFailures, err = builder.meter.Int64ObservableCounter(
+		"otelcol_receiver_fusefault_probe_failures",
+		metric.WithDescription("Times that the probe could not be opened, or broke; it is opened again. [Development]"),
+		metric.WithUnit("{failure}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverFusefaultProbeMissed, err = builder.meter.Int64ObservableCounter(
@@ -142,13 +164,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverFusefaultProbeUp, err = builder.meter.Int64ObservableGauge(
 		"otelcol_receiver_fusefault_probe_up",
-		metric.WithDescription("1 while the probe delivers, 0 when it could not be opened or has failed. [Development]"),
+		metric.WithDescription("1 while the probe delivers, 0 while it cannot be opened or has failed. [Development]"),
 		metric.WithUnit("1"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverFusefaultRecordsDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_fusefault_records_dropped",
-		metric.WithDescription("Log records lost because the next consumer refused them. [Development]"),
+		metric.WithDescription("Log records lost because the next consumer refused them, or was too slow. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)

@@ -33,6 +33,7 @@ type TelemetryBuilder struct {
 	ReceiverKerneleventsFoldsClosedEarly metric.Int64Counter
 	ReceiverKerneleventsLines            metric.Int64Counter
 	ReceiverKerneleventsProbeDropped     metric.Int64ObservableCounter
+	ReceiverKerneleventsProbeFailures    metric.Int64ObservableCounter
 	ReceiverKerneleventsProbeInvalid     metric.Int64ObservableCounter
 	ReceiverKerneleventsProbeUp          metric.Int64ObservableGauge
 	ReceiverKerneleventsRecordsDropped   metric.Int64Counter
@@ -55,6 +56,21 @@ func (builder *TelemetryBuilder) RegisterReceiverKerneleventsProbeDroppedCallbac
 		cb(ctx, &observerInt64{inst: builder.ReceiverKerneleventsProbeDropped, obs: o})
 		return nil
 	}, builder.ReceiverKerneleventsProbeDropped)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterReceiverKerneleventsProbeFailuresCallback sets callback for observable ReceiverKerneleventsProbeFailures metric.
+func (builder *TelemetryBuilder) RegisterReceiverKerneleventsProbeFailuresCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ReceiverKerneleventsProbeFailures, obs: o})
+		return nil
+	}, builder.ReceiverKerneleventsProbeFailures)
 	if err != nil {
 		return err
 	}
@@ -152,6 +168,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ReceiverKerneleventsProbeFailures, err = builder.meter.Int64ObservableCounter(
+		"otelcol_receiver_kernelevents_probe_failures",
+		metric.WithDescription("Times that the probe could not be opened, or broke; it is opened again. [Development]"),
+		metric.WithUnit("{failure}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ReceiverKerneleventsProbeInvalid, err = builder.meter.Int64ObservableCounter(
 		"otelcol_receiver_kernelevents_probe_invalid",
 		metric.WithDescription("Ring records that the probe's decoder refused. [Development]"),
@@ -160,13 +182,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverKerneleventsProbeUp, err = builder.meter.Int64ObservableGauge(
 		"otelcol_receiver_kernelevents_probe_up",
-		metric.WithDescription("1 while the kernel-log probe delivers, 0 when it could not be opened or has failed. [Development]"),
+		metric.WithDescription("1 while the kernel-log probe delivers, 0 while it cannot be opened or has failed. [Development]"),
 		metric.WithUnit("1"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverKerneleventsRecordsDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kernelevents_records_dropped",
-		metric.WithDescription("Log records lost because the next consumer refused them. [Development]"),
+		metric.WithDescription("Log records lost because the next consumer refused them, or was too slow. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)

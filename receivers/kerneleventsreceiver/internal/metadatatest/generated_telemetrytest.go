@@ -101,6 +101,22 @@ func AssertEqualReceiverKerneleventsProbeDropped(t *testing.T, tt *componenttest
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
 
+func AssertEqualReceiverKerneleventsProbeFailures(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_kernelevents_probe_failures",
+		Description: "Times that the probe could not be opened, or broke; it is opened again. [Development]",
+		Unit:        "{failure}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_kernelevents_probe_failures")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
 func AssertEqualReceiverKerneleventsProbeInvalid(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelevents_probe_invalid",
@@ -120,7 +136,7 @@ func AssertEqualReceiverKerneleventsProbeInvalid(t *testing.T, tt *componenttest
 func AssertEqualReceiverKerneleventsProbeUp(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelevents_probe_up",
-		Description: "1 while the kernel-log probe delivers, 0 when it could not be opened or has failed. [Development]",
+		Description: "1 while the kernel-log probe delivers, 0 while it cannot be opened or has failed. [Development]",
 		Unit:        "1",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -134,7 +150,7 @@ func AssertEqualReceiverKerneleventsProbeUp(t *testing.T, tt *componenttest.Tele
 func AssertEqualReceiverKerneleventsRecordsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelevents_records_dropped",
-		Description: "Log records lost because the next consumer refused them. [Development]",
+		Description: "Log records lost because the next consumer refused them, or was too slow. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

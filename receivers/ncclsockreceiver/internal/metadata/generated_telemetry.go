@@ -25,23 +25,25 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                            metric.Meter
-	mu                               sync.Mutex
-	registrations                    []metric.Registration
-	ReceiverNcclsockChangesDropped   metric.Int64ObservableCounter
-	ReceiverNcclsockPeersFolded      metric.Int64ObservableCounter
-	ReceiverNcclsockProbeDropped     metric.Int64ObservableCounter
-	ReceiverNcclsockProbeInvalid     metric.Int64ObservableCounter
-	ReceiverNcclsockProbeUp          metric.Int64ObservableGauge
-	ReceiverNcclsockProcessesSkipped metric.Int64Counter
-	ReceiverNcclsockRanks            metric.Int64ObservableGauge
-	ReceiverNcclsockRecordsDropped   metric.Int64Counter
-	ReceiverNcclsockSnapshotTime     metric.Float64Counter
-	ReceiverNcclsockSnapshots        metric.Int64Counter
-	ReceiverNcclsockSockets          metric.Int64ObservableGauge
-	ReceiverNcclsockSocketsSkipped   metric.Int64ObservableCounter
-	ReceiverNcclsockStalls           metric.Int64ObservableGauge
-	ReceiverNcclsockStallsDropped    metric.Int64ObservableCounter
+	meter                               metric.Meter
+	mu                                  sync.Mutex
+	registrations                       []metric.Registration
+	ReceiverNcclsockChangesDropped      metric.Int64ObservableCounter
+	ReceiverNcclsockMetricPointsDropped metric.Int64Counter
+	ReceiverNcclsockPeersFolded         metric.Int64ObservableCounter
+	ReceiverNcclsockProbeDropped        metric.Int64ObservableCounter
+	ReceiverNcclsockProbeFailures       metric.Int64ObservableCounter
+	ReceiverNcclsockProbeInvalid        metric.Int64ObservableCounter
+	ReceiverNcclsockProbeUp             metric.Int64ObservableGauge
+	ReceiverNcclsockProcessesSkipped    metric.Int64Counter
+	ReceiverNcclsockRanks               metric.Int64ObservableGauge
+	ReceiverNcclsockRecordsDropped      metric.Int64Counter
+	ReceiverNcclsockSnapshotTime        metric.Float64Counter
+	ReceiverNcclsockSnapshots           metric.Int64Counter
+	ReceiverNcclsockSockets             metric.Int64ObservableGauge
+	ReceiverNcclsockSocketsSkipped      metric.Int64ObservableCounter
+	ReceiverNcclsockStalls              metric.Int64ObservableGauge
+	ReceiverNcclsockStallsDropped       metric.Int64ObservableCounter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -91,6 +93,21 @@ func (builder *TelemetryBuilder) RegisterReceiverNcclsockProbeDroppedCallback(cb
 		cb(ctx, &observerInt64{inst: builder.ReceiverNcclsockProbeDropped, obs: o})
 		return nil
 	}, builder.ReceiverNcclsockProbeDropped)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterReceiverNcclsockProbeFailuresCallback sets callback for observable ReceiverNcclsockProbeFailures metric.
+func (builder *TelemetryBuilder) RegisterReceiverNcclsockProbeFailuresCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ReceiverNcclsockProbeFailures, obs: o})
+		return nil
+	}, builder.ReceiverNcclsockProbeFailures)
 	if err != nil {
 		return err
 	}
@@ -239,6 +256,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{change}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ReceiverNcclsockMetricPointsDropped, err = builder.meter.Int64Counter(
+		"otelcol_receiver_ncclsock_metric_points_dropped",
+		metric.WithDescription("Metric data points lost because the next consumer refused them, or was too slow. [Development]"),
+		metric.WithUnit("{point}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ReceiverNcclsockPeersFolded, err = builder.meter.Int64ObservableCounter(
 		"otelcol_receiver_ncclsock_peers_folded",
 		metric.WithDescription("Sockets whose traffic is counted under the peer other, because there are more peers than max_peers. [Development]"),
@@ -251,6 +274,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{change}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ReceiverNcclsockProbeFailures, err = builder.meter.Int64ObservableCounter(
+		"otelcol_receiver_ncclsock_probe_failures",
+		metric.WithDescription("Times that the probe could not be opened, or broke; it is opened again. [Development]"),
+		metric.WithUnit("{failure}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ReceiverNcclsockProbeInvalid, err = builder.meter.Int64ObservableCounter(
 		"otelcol_receiver_ncclsock_probe_invalid",
 		metric.WithDescription("Ring records that the probe's decoder refused. [Development]"),
@@ -259,7 +288,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverNcclsockProbeUp, err = builder.meter.Int64ObservableGauge(
 		"otelcol_receiver_ncclsock_probe_up",
-		metric.WithDescription("1 while the probe delivers, 0 when it could not be opened or has failed. [Development]"),
+		metric.WithDescription("1 while the probe delivers, 0 while it cannot be opened or has failed. [Development]"),
 		metric.WithUnit("1"),
 	)
 	errs = errors.Join(errs, err)
@@ -277,7 +306,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverNcclsockRecordsDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_ncclsock_records_dropped",
-		metric.WithDescription("Records that the next consumer refused, or that waited for it in vain. [Development]"),
+		metric.WithDescription("Log records lost because the next consumer refused them, or was too slow. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)

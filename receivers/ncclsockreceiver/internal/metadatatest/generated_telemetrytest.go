@@ -37,6 +37,22 @@ func AssertEqualReceiverNcclsockChangesDropped(t *testing.T, tt *componenttest.T
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
 
+func AssertEqualReceiverNcclsockMetricPointsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_ncclsock_metric_points_dropped",
+		Description: "Metric data points lost because the next consumer refused them, or was too slow. [Development]",
+		Unit:        "{point}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_ncclsock_metric_points_dropped")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
 func AssertEqualReceiverNcclsockPeersFolded(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_ncclsock_peers_folded",
@@ -69,6 +85,22 @@ func AssertEqualReceiverNcclsockProbeDropped(t *testing.T, tt *componenttest.Tel
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
 
+func AssertEqualReceiverNcclsockProbeFailures(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_ncclsock_probe_failures",
+		Description: "Times that the probe could not be opened, or broke; it is opened again. [Development]",
+		Unit:        "{failure}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_ncclsock_probe_failures")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
 func AssertEqualReceiverNcclsockProbeInvalid(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_ncclsock_probe_invalid",
@@ -88,7 +120,7 @@ func AssertEqualReceiverNcclsockProbeInvalid(t *testing.T, tt *componenttest.Tel
 func AssertEqualReceiverNcclsockProbeUp(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_ncclsock_probe_up",
-		Description: "1 while the probe delivers, 0 when it could not be opened or has failed. [Development]",
+		Description: "1 while the probe delivers, 0 while it cannot be opened or has failed. [Development]",
 		Unit:        "1",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -132,7 +164,7 @@ func AssertEqualReceiverNcclsockRanks(t *testing.T, tt *componenttest.Telemetry,
 func AssertEqualReceiverNcclsockRecordsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_ncclsock_records_dropped",
-		Description: "Records that the next consumer refused, or that waited for it in vain. [Development]",
+		Description: "Log records lost because the next consumer refused them, or was too slow. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

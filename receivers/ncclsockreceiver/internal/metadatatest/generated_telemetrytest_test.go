@@ -32,6 +32,10 @@ func TestSetupTelemetry(t *testing.T) {
 		observer.Observe(1)
 		return nil
 	}))
+	require.NoError(t, tb.RegisterReceiverNcclsockProbeFailuresCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	require.NoError(t, tb.RegisterReceiverNcclsockProbeInvalidCallback(func(_ context.Context, observer metric.Int64Observer) error {
 		observer.Observe(1)
 		return nil
@@ -60,6 +64,7 @@ func TestSetupTelemetry(t *testing.T) {
 		observer.Observe(1)
 		return nil
 	}))
+	tb.ReceiverNcclsockMetricPointsDropped.Add(context.Background(), 1)
 	tb.ReceiverNcclsockProcessesSkipped.Add(context.Background(), 1)
 	tb.ReceiverNcclsockRecordsDropped.Add(context.Background(), 1)
 	tb.ReceiverNcclsockSnapshotTime.Add(context.Background(), 1)
@@ -67,10 +72,16 @@ func TestSetupTelemetry(t *testing.T) {
 	AssertEqualReceiverNcclsockChangesDropped(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverNcclsockMetricPointsDropped(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverNcclsockPeersFolded(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverNcclsockProbeDropped(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverNcclsockProbeFailures(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverNcclsockProbeInvalid(t, testTel,

@@ -30,6 +30,7 @@ type TelemetryBuilder struct {
 	registrations                 []metric.Registration
 	ReceiverOomkillKills          metric.Int64Counter
 	ReceiverOomkillProbeDropped   metric.Int64ObservableCounter
+	ReceiverOomkillProbeFailures  metric.Int64ObservableCounter
 	ReceiverOomkillProbeInvalid   metric.Int64ObservableCounter
 	ReceiverOomkillProbeUp        metric.Int64ObservableGauge
 	ReceiverOomkillRecordsDropped metric.Int64Counter
@@ -52,6 +53,21 @@ func (builder *TelemetryBuilder) RegisterReceiverOomkillProbeDroppedCallback(cb 
 		cb(ctx, &observerInt64{inst: builder.ReceiverOomkillProbeDropped, obs: o})
 		return nil
 	}, builder.ReceiverOomkillProbeDropped)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterReceiverOomkillProbeFailuresCallback sets callback for observable ReceiverOomkillProbeFailures metric.
+func (builder *TelemetryBuilder) RegisterReceiverOomkillProbeFailuresCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ReceiverOomkillProbeFailures, obs: o})
+		return nil
+	}, builder.ReceiverOomkillProbeFailures)
 	if err != nil {
 		return err
 	}
@@ -131,6 +147,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{kill}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ReceiverOomkillProbeFailures, err = builder.meter.Int64ObservableCounter(
+		"otelcol_receiver_oomkill_probe_failures",
+		metric.WithDescription("Times that the probe could not be opened, or broke; it is opened again. [Development]"),
+		metric.WithUnit("{failure}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ReceiverOomkillProbeInvalid, err = builder.meter.Int64ObservableCounter(
 		"otelcol_receiver_oomkill_probe_invalid",
 		metric.WithDescription("Ring records that the probe's decoder refused. [Development]"),
@@ -139,13 +161,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverOomkillProbeUp, err = builder.meter.Int64ObservableGauge(
 		"otelcol_receiver_oomkill_probe_up",
-		metric.WithDescription("1 while the probe delivers, 0 when it could not be opened or has failed. [Development]"),
+		metric.WithDescription("1 while the probe delivers, 0 while it cannot be opened or has failed. [Development]"),
 		metric.WithUnit("1"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverOomkillRecordsDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_oomkill_records_dropped",
-		metric.WithDescription("Log records lost because the next consumer refused them. [Development]"),
+		metric.WithDescription("Log records lost because the next consumer refused them, or was too slow. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)

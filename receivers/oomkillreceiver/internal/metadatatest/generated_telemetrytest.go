@@ -53,6 +53,22 @@ func AssertEqualReceiverOomkillProbeDropped(t *testing.T, tt *componenttest.Tele
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
 
+func AssertEqualReceiverOomkillProbeFailures(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_oomkill_probe_failures",
+		Description: "Times that the probe could not be opened, or broke; it is opened again. [Development]",
+		Unit:        "{failure}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_oomkill_probe_failures")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
 func AssertEqualReceiverOomkillProbeInvalid(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_oomkill_probe_invalid",
@@ -72,7 +88,7 @@ func AssertEqualReceiverOomkillProbeInvalid(t *testing.T, tt *componenttest.Tele
 func AssertEqualReceiverOomkillProbeUp(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_oomkill_probe_up",
-		Description: "1 while the probe delivers, 0 when it could not be opened or has failed. [Development]",
+		Description: "1 while the probe delivers, 0 while it cannot be opened or has failed. [Development]",
 		Unit:        "1",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -86,7 +102,7 @@ func AssertEqualReceiverOomkillProbeUp(t *testing.T, tt *componenttest.Telemetry
 func AssertEqualReceiverOomkillRecordsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_oomkill_records_dropped",
-		Description: "Log records lost because the next consumer refused them. [Development]",
+		Description: "Log records lost because the next consumer refused them, or was too slow. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

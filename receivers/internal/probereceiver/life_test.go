@@ -1,0 +1,222 @@
+package probereceiver_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type source = *probereceivertest.EventSource[int]
+
+// bench is the life of a probe of numbers.
+type bench struct {
+	*probereceivertest.Bench
+	parts   probereceiver.Parts[source]
+	sources chan source // each that was opened
+	numbers chan int    // what was read
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{
+		Bench:   probereceivertest.NewBench(t, component.MustNewType("some")),
+		sources: make(chan source, 10), numbers: make(chan int, 10),
+	}
+	register := func(name string) probereceiver.Register {
+		return func(callback metric.Int64Callback) error {
+			_, err := b.Settings.MeterProvider.Meter("some").Int64ObservableGauge("otelcol_receiver_some_"+name, metric.WithInt64Callback(callback))
+			return err
+		}
+	}
+	b.parts = probereceiver.Parts[source]{
+		Probe: "number probe", Missing: "numbers", ErrorMode: record.Ignore, Logger: zap.NewNop(), Ticks: b.Ticks, Shutdown: func() {},
+		Metrics: probereceiver.Metrics{Up: register("up"), Dropped: register("dropped"), Invalid: register("invalid"), Failures: register("failures")},
+		Open: func() (source, error) {
+			s := probereceivertest.NewEventSource[int]()
+			if err := b.Open(); err != nil {
+				return nil, err
+			}
+			b.sources <- s
+			return s, nil
+		},
+		Use: func(_ context.Context, s source) error {
+			return probereceiver.Events(s.Read, func(n *int) { b.numbers <- *n })
+		},
+	}
+	return b
+}
+
+// nowhere is an outbox for what nobody makes.
+type nowhere struct{}
+
+func (nowhere) Start()                      {}
+func (nowhere) Close(context.Context) error { return nil }
+
+func (b *bench) start(t *testing.T) *probereceiver.Receiver {
+	r := probereceiver.New(b.parts).Receiver(nowhere{})
+	b.StartAll(t, r)
+	return r
+}
+
+func TestPausesGrowToFiveMinutes(t *testing.T) {
+	b := newBench(t)
+	refused := errors.New("no memory")
+	b.Refuse(refused)
+	b.start(t)
+	pause := time.Second
+	for range 12 {
+		require.ErrorIs(t, b.Host.Status(t).Err(), refused)
+		b.Tick(t, pause, time.Time{})
+		pause = min(2*pause, 5*time.Minute)
+	}
+	b.Host.Status(t)
+	require.Equal(t, 5*time.Minute, pause)
+	require.EqualValues(t, 13, b.Opened())
+}
+
+type unsupported struct{ error }
+
+func (unsupported) Lasting() bool { return true }
+
+func TestKernelWithoutTheHooksIsTriedOnceAnHour(t *testing.T) {
+	b := newBench(t)
+	b.Refuse(unsupported{errors.New("ring buffers need Linux 5.8")})
+	b.start(t)
+	b.Host.Status(t)
+	b.Refuse(nil)
+	b.Tick(t, time.Hour, time.Time{})
+	require.Equal(t, componentstatus.StatusOK, b.Host.Status(t).Status())
+}
+
+func TestCountersGoOnWithTheNextProbe(t *testing.T) {
+	b := newBench(t)
+	b.start(t)
+	require.EqualValues(t, 2, b.Own(t, "dropped"))
+	(<-b.sources).Broken <- errors.New("ring is gone")
+	b.Host.Status(t)
+	require.EqualValues(t, 2, b.Own(t, "dropped"), "what the first counted")
+	b.Tick(t, time.Second, time.Time{})
+	b.Host.Status(t)
+	require.EqualValues(t, 4, b.Own(t, "dropped"))
+	require.EqualValues(t, 6, b.Own(t, "invalid"))
+	require.EqualValues(t, 1, b.Own(t, "failures"))
+	next := <-b.sources
+	next.Events <- 7
+	require.Equal(t, 7, <-b.numbers)
+}
+
+func TestProbeThatEndsByItselfIsBroken(t *testing.T) {
+	b := newBench(t)
+	b.start(t)
+	(<-b.sources).Broken <- probe.ErrClosed
+	require.ErrorContains(t, b.Host.Status(t).Err(), "read the number probe: it ended by itself")
+}
+
+func TestSecondSignalHearsTheStatusOfTheProbe(t *testing.T) {
+	b := newBench(t)
+	b.Refuse(errors.New("no memory"))
+	life := probereceiver.New(b.parts)
+	holders := 2
+	leave := func(last func() error) error {
+		if holders--; holders == 0 {
+			return last()
+		}
+		return nil
+	}
+	first, second := life.SharedReceiver(nowhere{}, leave), life.SharedReceiver(nowhere{}, leave)
+	require.NoError(t, first.Start(t.Context(), b.Host))
+	b.Host.Status(t)
+	require.NoError(t, second.Start(t.Context(), b.Host))
+	require.Equal(t, componentstatus.StatusRecoverableError, b.Host.Status(t).Status())
+	b.Refuse(nil)
+	b.Tick(t, time.Second, time.Time{})
+	for range 2 {
+		require.Equal(t, componentstatus.StatusOK, b.Host.Status(t).Status())
+	}
+	opened := <-b.sources
+	require.NoError(t, first.Shutdown(t.Context()))
+	require.EqualValues(t, 1, b.Own(t, "up"), "the other signal still needs it")
+	require.NoError(t, second.Shutdown(t.Context()))
+	<-opened.Closed
+}
+
+func TestStopWhileTheProbeOpensClosesIt(t *testing.T) {
+	b := newBench(t)
+	opening, open := make(chan struct{}), make(chan struct{})
+	b.Refuse(errors.New("no memory"))
+	inner := b.parts.Open
+	b.parts.Open = func() (source, error) {
+		if b.Opened() > 0 {
+			close(opening)
+			<-open
+		}
+		return inner()
+	}
+	r := b.start(t)
+	b.Host.Status(t)
+	b.Refuse(nil)
+	b.Tick(t, time.Second, time.Time{})
+	<-opening
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, r.Shutdown(ctx), context.Canceled)
+	close(open)
+	<-(<-b.sources).Closed
+	require.Empty(t, b.Host.Statuses, "nobody is told any more")
+}
+
+func TestStartAfterShutdown(t *testing.T) {
+	b := newBench(t)
+	r := probereceiver.New(b.parts).Receiver(nowhere{})
+	require.NoError(t, r.Shutdown(t.Context()))
+	require.ErrorContains(t, r.Start(t.Context(), b.Host), "start after shutdown")
+}
+
+func TestWorkEndsAfterTheLastUse(t *testing.T) {
+	b := newBench(t)
+	var order []string
+	use := b.parts.Use
+	b.parts.Use = func(ctx context.Context, s source) error {
+		err := use(ctx, s)
+		order = append(order, "use")
+		return err
+	}
+	b.parts.Work = func(_ context.Context, done <-chan struct{}) {
+		<-done
+		order = append(order, "work")
+	}
+	r := b.start(t)
+	(<-b.sources).Events <- 1
+	require.NoError(t, r.Shutdown(t.Context()))
+	require.Equal(t, []string{"use", "work"}, order)
+}
+
+func TestScansMayFailNowAndThen(t *testing.T) {
+	var scans probereceiver.Scans
+	failed := errors.New("out of memory")
+	for range 3 {
+		for range probereceiver.MaxFailures - 1 {
+			require.NoError(t, scans.Judge(failed))
+		}
+		require.NoError(t, scans.Judge(nil))
+	}
+	require.ErrorIs(t, scans.Judge(probe.ErrClosed), probe.ErrClosed)
+	for range probereceiver.MaxFailures - 1 {
+		require.NoError(t, scans.Judge(failed))
+	}
+	require.ErrorIs(t, scans.Judge(failed), failed)
+}

@@ -1,0 +1,104 @@
+package probereceiver
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// Register is how mdatagen lets a receiver observe one of its own metrics.
+type Register func(metric.Int64Callback) error
+
+// Metrics are a receiver's own, of its probe; nil where it has none.
+type Metrics struct {
+	Up       Register // 1 while the probe is open, with its rung
+	Dropped  Register // what the kernel side could not deliver
+	Invalid  Register // what the decoder refused
+	Failures Register // times that the probe did not open, or broke
+}
+
+// counters outlive the probe that counts: each starts at zero.
+type counters struct {
+	failures atomic.Int64
+
+	mu     sync.Mutex // guards what follows
+	source Source     // nil while no probe is open
+	past   probe.Stats
+	rung   string // the last, also while no probe is open
+}
+
+func (c *counters) opened(source Source) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.source = source
+}
+
+func (c *counters) closed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.past = plus(c.past, c.source.Stats())
+	c.rung, c.source = c.source.Report().Rung, nil
+}
+
+func plus(a, b probe.Stats) probe.Stats {
+	return probe.Stats{Events: a.Events + b.Events, Dropped: a.Dropped + b.Dropped, Invalid: a.Invalid + b.Invalid}
+}
+
+// now returns the sums over all probes, and the rung of the one that is open.
+func (c *counters) now() (total probe.Stats, rung string, up bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.source == nil {
+		return c.past, c.rung, false
+	}
+	return plus(c.past, c.source.Stats()), c.source.Report().Rung, true
+}
+
+// observe makes the counters metrics of the receiver.
+func (l *Life[S]) observe() error {
+	c, m := &l.metrics, l.parts.Metrics
+	return errors.Join(
+		observe(m.Up, func() (int64, []metric.ObserveOption) {
+			_, rung, up := c.now()
+			return bit(up), []metric.ObserveOption{metric.WithAttributes(attribute.String("rung", rung))}
+		}),
+		observe(m.Dropped, func() (int64, []metric.ObserveOption) {
+			total, _, _ := c.now()
+			return int64(total.Dropped), nil
+		}),
+		observe(m.Invalid, func() (int64, []metric.ObserveOption) {
+			total, _, _ := c.now()
+			return int64(total.Invalid), nil
+		}),
+		Observe(m.Failures, c.failures.Load),
+	)
+}
+
+// Observe makes a value a metric.
+func Observe(register Register, value func() int64) error {
+	return observe(register, func() (int64, []metric.ObserveOption) { return value(), nil })
+}
+
+func observe(register Register, value func() (int64, []metric.ObserveOption)) error {
+	if register == nil {
+		return nil
+	}
+	return register(func(_ context.Context, o metric.Int64Observer) error {
+		v, options := value()
+		o.Observe(v, options...)
+		return nil
+	})
+}
+
+func bit(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
