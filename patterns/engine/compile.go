@@ -83,9 +83,9 @@ func (e *Engine) compile(rules []rule.Rule) error {
 	if err := rule.Check(rules); err != nil {
 		return err
 	}
-	byName := map[string]*ruleState{}
+	byName, shared := map[string]*ruleState{}, rule.Shared(rules)
 	for i := range rules {
-		s, err := e.compileRule(&rules[i])
+		s, err := e.compileRule(&rules[i], shared[rules[i].Name])
 		if err != nil {
 			return fmt.Errorf("compile %s: %w", rules[i].File, err)
 		}
@@ -101,8 +101,9 @@ func (e *Engine) compile(rules []rule.Rule) error {
 	return nil
 }
 
-func (e *Engine) compileRule(r *rule.Rule) (*ruleState, error) {
-	s := &ruleState{rule: r, names: r.FieldNames(), at: map[string]int{}, rank: -1, instances: map[string]*instance{}}
+// compileRule compiles r with the fields that it uses, and those that others share.
+func (e *Engine) compileRule(r *rule.Rule, shared []string) (*ruleState, error) {
+	s := &ruleState{rule: r, names: r.FieldsInUse(shared), at: map[string]int{}, rank: -1, instances: map[string]*instance{}}
 	for i, name := range s.names {
 		s.at[name] = i
 	}
@@ -161,11 +162,15 @@ func (w *watch) compile() (err error) {
 		w.value = &g
 	}
 	for _, f := range w.state.rule.FieldsOf(w.Evidence) {
+		to, used := w.state.at[f.Name]
+		if !used {
+			continue
+		}
 		g, err := newGetter(f.Expr, w.OnMetrics())
 		if err != nil {
 			return err
 		}
-		g.to = w.state.at[f.Name]
+		g.to = to
 		w.fields = append(w.fields, g)
 	}
 	return nil

@@ -20,10 +20,8 @@ id: 1001
 name: slowest
 summary: the slowest rank of a job
 detector: slowest
-fields:
-  job: attributes["job"]
-  rank: attributes["slowest"]
-  ranks: attributes["others"]
+fields: {ranks: 'attributes["others"]'}
+identity: {job: 'attributes["job"]', rank: 'attributes["slowest"]'}
 key: [job]
 evidence:
   found: {logs: finding.slowest, shows: "rank {rank} is the slowest"}

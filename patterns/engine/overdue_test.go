@@ -101,7 +101,6 @@ func TestWhatNeedsOrderGoesWithoutHeldRecords(t *testing.T) {
 id: 1000
 name: silence
 summary: nothing follows
-fields: {host: 'resource.attributes["host.name"]'}
 key: [host]
 within: 1m
 expires: 1h

@@ -17,7 +17,6 @@ const blockedRule = `
 id: 1001
 name: blocked
 summary: a rank is blocked
-fields: {host: 'resource.attributes["host.name"]', rank: 'attributes["rank"]', pid: 'attributes["pid"]'}
 key: [host]
 evidence:
   blocked:
@@ -44,8 +43,8 @@ func blockedEngine(t *testing.T, text string, opts engine.Options) *engine.Engin
 func state(e *engine.Engine, at time.Duration, first, n int, state string) {
 	e.Logs(logs(n, began.Add(at), func(i int, lr plog.LogRecord) {
 		lr.SetEventName("rank.state")
-		lr.Attributes().PutInt("rank", int64(first+i))
-		lr.Attributes().PutInt("pid", int64(first+i))
+		lr.Attributes().PutInt("gen_ai.training.rank", int64(first+i))
+		lr.Attributes().PutInt("process.pid", int64(first+i))
 		lr.Attributes().PutStr("state", state)
 	}))
 }

@@ -17,6 +17,7 @@ func (d *decoder) checkEvidence(n *yaml.Node, r *Rule) {
 	if len(r.FieldNames()) > maxFields {
 		d.fail(n, "more than %d fields: leave out what no template and no key uses", maxFields)
 	}
+	d.checkIdentity(r)
 	seen := map[string]bool{}
 	starts := false
 	for i, e := range r.All() {

@@ -166,12 +166,12 @@ func (r *Rule) Attributes() []string {
 			names = append(names, match[1])
 		}
 	}
-	for _, f := range r.Fields {
-		read(f.Expr)
-	}
+	inUse := r.FieldsInUse(nil)
 	for _, e := range r.All() {
-		for _, f := range e.Fields {
-			read(f.Expr)
+		for _, f := range r.FieldsOf(e) {
+			if slices.Contains(inUse, f.Name) {
+				read(f.Expr)
+			}
 		}
 		read(e.Where)
 		read(e.Value)

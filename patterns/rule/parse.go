@@ -62,7 +62,8 @@ func (d *decoder) pattern(r *Rule) value {
 		{"name", d.name(&r.Name).then(mark(&r.nameAt)), needed, "of the pattern, as verdicts carry it"},
 		{"summary", d.text("text", &r.Summary), needed, "the symptom in one line"},
 		{"detector", d.text("detector", &r.Detector).then(mark(&r.detectorAt)), "", "algorithm of tracecore whose findings (`finding.…`) the evidence reads"},
-		{"fields", d.fields(&r.Fields), "", "named values of each record"},
+		{"fields", d.fields(&r.Fields), "", "named values of each record, beside the [predefined fields](#predefined-fields)"},
+		{"identity", d.fields(&r.Identity), "", "predefined fields that this pattern reads elsewhere"},
 		{"key", d.fieldNames(&r.Key, r), needed, "what tells one fault from another"},
 		{"culprit", d.fieldNames(&r.Culprit, r), "", "what the verdict names; all fields without it"},
 		{"evidence", d.evidence(&r.Evidence, r), needed, "what the pattern looks for; the first that was seen names the culprit"},
@@ -126,7 +127,7 @@ func (d *decoder) explains(r *Rule) value {
 				x.at = at(n)
 				x.share(shared)
 				d.afterwards(func() {
-					d.checkAfter(n, x, r.FieldNames())
+					d.checkAfter(n, x)
 					for _, name := range x.Unless {
 						d.known(n, "evidence", name, evidenceNames(r.Evidence))
 					}
@@ -146,7 +147,7 @@ func (d *decoder) rankLists(x *Explain) value {
 	})
 }
 
-func (d *decoder) checkAfter(n *yaml.Node, x *Explain, own []string) {
+func (d *decoder) checkAfter(n *yaml.Node, x *Explain) {
 	switch {
 	case x.After != 0 && x.After >= x.Within:
 		d.fail(n, "after %v is not before within %v: write a smaller after", x.After, x.Within)
@@ -154,8 +155,6 @@ func (d *decoder) checkAfter(n *yaml.Node, x *Explain, own []string) {
 		d.fail(n, "unless looks at what was seen up to after before the other: write after")
 	case len(x.In)+len(x.NotIn) > 0 && x.After == 0:
 		d.fail(n, "ranks looks at what was seen up to after before the other: write after")
-	case len(x.In)+len(x.NotIn) > 0 && !slices.Contains(own, "rank") && !slices.Contains(own, "ranks"):
-		d.fail(n, "ranks compares the ranks of this pattern: give it a field rank or ranks")
 	}
 }
 

@@ -19,8 +19,8 @@ const valid = `id: 1001
 name: my_fault
 summary: something of mine broke
 fields:
-  host: resource.attributes["host.name"]
-  pid: attributes["process.pid"]
+  unit: resource.attributes["my.unit"]
+  code: attributes["my.code"]
 key: [host]
 within: 1m
 evidence:
@@ -45,12 +45,21 @@ func TestParseReadsWhatTheFileSays(t *testing.T) {
 	r, err := rule.Parse("mine.yaml", []byte(valid))
 	require.NoError(t, err)
 	require.Equal(t, 1001, r.ID)
-	require.Equal(t, []string{"host", "pid"}, r.FieldNames())
+	require.Subset(t, r.FieldNames(), []string{"host", "pod", "unit", "code"})
+	require.Equal(t, r.FieldNames(), r.FieldsInUse(nil), "without a culprit the verdict names all that is known")
 	require.Equal(t, []string{"my.other", "my.third"}, r.Evidence[1].Logs)
 	require.Equal(t, r.Within, r.Evidence[0].Occurs.Within)
 	require.False(t, r.Evidence[1].CanStart())
 	require.Equal(t, rule.Forget, r.OnExpiry)
 	require.Subset(t, r.Attributes(), []string{"host.name", "process.pid", "my.code", "kernelevents.fault_id"})
+}
+
+// What a rule does not name is not read from its records.
+func TestOnlyFieldsInUseAreRead(t *testing.T) {
+	r, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, "within: 1m", "culprit: [host]", 1)))
+	require.NoError(t, err)
+	require.Equal(t, []string{"host", "rank", "pid", "workload", "unit", "code"}, r.FieldsInUse([]string{"workload"}))
+	require.NotContains(t, r.Attributes(), "k8s.pod.uid")
 }
 
 // Each error names file, line and column, what is wrong and what to do. Of what
@@ -60,15 +69,16 @@ func TestErrorsNameThePlaceAndWhatToDo(t *testing.T) {
 		old, new string
 		want     []string
 	}{
-		"unknown key":                {"within: 1m", "witin: 1m", []string{"mine.yaml:8:1: ", `unknown key "witin"`, `did you mean "within"?`}},
-		"unknown key of evidence":    {"where:", "were:", []string{"mine.yaml:12:", `unknown key "were" in evidence first`, `did you mean "where"?`}},
-		"unknown operator key":       {"follows: {evidence: first, within: 30s}", "occurs: {times: 3}", []string{"mine.yaml:17:", `unknown key "times" in occurs`, "use one of count, within, by, values"}},
-		"bad OTTL":                   {`attributes["my.code"] == 7`, `attributes["my.code"] = 7`, []string{"mine.yaml:12:12: ", "where of evidence first is not valid OTTL", "see the OTTL grammar"}},
-		"unknown OTTL function":      {`attributes["my.code"] == 7`, `Nosuch(attributes["my.code"])`, []string{"mine.yaml:12:12: ", `"Nosuch"`}},
-		"nested OTTL":                {`attributes["my.code"] == 7`, strings.Repeat("Not(", 40), []string{"mine.yaml:12:12: ", "more than 8 nested brackets"}},
-		"long OTTL":                  {`attributes["my.code"] == 7`, strings.Repeat("x", 5000), []string{"mine.yaml:12:12: ", "at most 4096"}},
-		"a clock in OTTL":            {`attributes["my.code"] == 7`, `time < Now()`, []string{"mine.yaml:12:12: ", `"Now"`}},
-		"bad OTTL in a field":        {`attributes["process.pid"]`, `attributes["process.pid"`, []string{"mine.yaml:6:", "field pid"}},
+		"unknown key":             {"within: 1m", "witin: 1m", []string{"mine.yaml:8:1: ", `unknown key "witin"`, `did you mean "within"?`}},
+		"unknown key of evidence": {"where:", "were:", []string{"mine.yaml:12:", `unknown key "were" in evidence first`, `did you mean "where"?`}},
+		"unknown operator key":    {"follows: {evidence: first, within: 30s}", "occurs: {times: 3}", []string{"mine.yaml:17:", `unknown key "times" in occurs`, "use one of count, within, by, values"}},
+		"bad OTTL":                {`attributes["my.code"] == 7`, `attributes["my.code"] = 7`, []string{"mine.yaml:12:12: ", "where of evidence first is not valid OTTL", "see the OTTL grammar"}},
+		"unknown OTTL function":   {`attributes["my.code"] == 7`, `Nosuch(attributes["my.code"])`, []string{"mine.yaml:12:12: ", `"Nosuch"`}},
+		"nested OTTL":             {`attributes["my.code"] == 7`, strings.Repeat("Not(", 40), []string{"mine.yaml:12:12: ", "more than 8 nested brackets"}},
+		"long OTTL":               {`attributes["my.code"] == 7`, strings.Repeat("x", 5000), []string{"mine.yaml:12:12: ", "at most 4096"}},
+		"a clock in OTTL":         {`attributes["my.code"] == 7`, `time < Now()`, []string{"mine.yaml:12:12: ", `"Now"`}},
+		"bad OTTL in a field": {`attributes["my.code"]
+key`, "attributes[\"my.code\"\nkey", []string{"mine.yaml:6:", "field code"}},
 		"unknown evidence":           {"full: first and second", "full: first and secnd", []string{"mine.yaml:20:7: ", `no evidence "secnd"`, `did you mean "second"?`}},
 		"not":                        {"full: first and second", "full: first and not second", []string{"mine.yaml:20:", "use unless"}},
 		"half an expression":         {"full: first and second", "full: (first and second", []string{"mine.yaml:20:", "closing parenthesis"}},
@@ -87,14 +97,18 @@ func TestErrorsNameThePlaceAndWhatToDo(t *testing.T) {
 		"unless without after":       {"within: 1m", "explains: [{pattern: x, share: [host], unless: first}]", []string{"mine.yaml:8:12: ", "write after"}},
 		"unknown evidence of unless": {"within: 1m", "explains: [{pattern: x, share: [host], after: 1m, within: 5m, unless: fist}]", []string{"mine.yaml:8:12: ", `did you mean "first"?`}},
 		"ranks without after":        {"within: 1m", "explains: [{pattern: x, share: [host], ranks: {in: y}}]", []string{"mine.yaml:8:12: ", "write after"}},
-		"ranks without a rank":       {"within: 1m", "explains: [{pattern: x, share: [host], after: 1m, ranks: {in: y}}]", []string{"mine.yaml:8:12: ", "give it a field rank or ranks"}},
 		"unknown key of ranks":       {"within: 1m", "explains: [{pattern: x, share: [host], after: 1m, ranks: {among: y}}]", []string{"mine.yaml:8:59: ", `unknown key "among" in ranks`}},
+		"a predefined field again":   {`code: attributes["my.code"]`, `host: resource.attributes["host.name"]`, []string{"mine.yaml:6:9: ", `field host is predefined as resource.attributes["host.name"]: leave it out`}},
+		"predefined, from elsewhere": {`code: attributes["my.code"]`, `host: attributes["my.host"]`, []string{"mine.yaml:6:9: ", "write it under identity to read it elsewhere"}},
+		"identity as it is":          {"within: 1m", `identity: {host: 'resource.attributes["host.name"]'}`, []string{"mine.yaml:8:18: ", "leave it out"}},
+		"identity of nothing":        {"within: 1m", `identity: {nod: 'attributes["my.node"]'}`, []string{"mine.yaml:8:17: ", `did you mean "node"?`}},
+		"evidence with the same":     {"    shows: \"then this\"", "    fields: {pid: 'attributes[\"process.pid\"]'}\n    shows: \"then this\"", []string{"mine.yaml:18:19: ", "leave it out"}},
 		"unknown field of a choice":  {"{by: pid,", "{by: pit,", []string{"mine.yaml:22:16: ", `did you mean "pid"?`}},
 		"unknown severity":           {"default: error", "default: eror", []string{"mine.yaml:22:50: ", `"eror" is not allowed here: use one of [info warning error critical]`}},
 		"no id":                      {"id: 1001\n", "", []string{"mine.yaml:1:", "id is missing"}},
 		"bad id":                     {"id: 1001", "id: zero", []string{"mine.yaml:1:", "whole number"}},
 		"key twice":                  {"within: 1m", "within: 1m\nwithin: 2m", []string{"already"}},
-		"list instead of mapping":    {"  host: resource.attributes[\"host.name\"]\n  pid: attributes[\"process.pid\"]", "  - host", []string{"mine.yaml:5:", "must be a mapping"}},
+		"list instead of mapping":    {"  unit: resource.attributes[\"my.unit\"]\n  code: attributes[\"my.code\"]", "  - host", []string{"mine.yaml:5:", "must be a mapping"}},
 		"alias":                      {"key: [host]", "key: &k [host]\nculprit: *k", []string{"aliases are not supported"}},
 		"two operators":              {"follows:", "occurs: {count: 2}\n    increases: {amount: 1}\n    follows:", []string{"more than one operator"}},
 		"logs and metrics":           {"logs: my.event", "logs: my.event\n    metrics: my.metric", []string{"mine.yaml:10:", "one of them"}},

@@ -23,7 +23,18 @@ func Reference() []byte {
 		written[one.section] = true
 		sections = append(sections, writeSection(&b, one)...)
 	}
+	writeIdentity(&b)
 	return b.Bytes()
+}
+
+// writeIdentity writes what every rule can name without defining it.
+func writeIdentity(b *bytes.Buffer) {
+	b.WriteString("\n## Predefined fields\n\nWho or what a record is about. Every rule has them and names only its own under `fields`. A rule that reads one elsewhere in all\n" +
+		"records says so under `identity` (`identity: {host: attributes[\"slurm.node\"]}`); evidence that does, under its own `fields`. A record without the attribute\n" +
+		"leaves the field unknown.\n\n| field | read from | is |\n| --- | --- | --- |\n")
+	for _, f := range identity() {
+		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", f.Name, f.Expr, f.doc)
+	}
 }
 
 const preface = `# The rule language

@@ -3,7 +3,6 @@
 package rule
 
 import (
-	"slices"
 	"time"
 )
 
@@ -21,7 +20,8 @@ type Rule struct {
 	Detector string
 	Detect   *Detector
 
-	Fields   []Field  // evaluated on each record, in file order
+	Fields   []Field  // the rule's own, in file order; FieldsOf has the predefined ones too
+	Identity []Field  // predefined fields that this rule reads elsewhere
 	Key      []string // fields that tell one fault from another
 	Culprit  []string // fields a verdict names; all when the file has no list
 	Evidence []Evidence
@@ -57,6 +57,7 @@ const (
 type Field struct {
 	Name string
 	Expr string // OTTL value expression
+	doc  string // of a predefined field
 	at   position
 }
 
@@ -166,37 +167,6 @@ func (e *Evidence) JoinFields(r *Rule) []string {
 		return r.Key
 	}
 	return e.Match
-}
-
-// FieldNames returns the names of all fields of r, of its evidence too.
-func (r *Rule) FieldNames() []string {
-	var names []string
-	for _, f := range r.Fields {
-		names = append(names, f.Name)
-	}
-	for _, e := range r.All() {
-		for _, f := range e.Fields {
-			if !slices.Contains(names, f.Name) {
-				names = append(names, f.Name)
-			}
-		}
-	}
-	return names
-}
-
-// FieldsOf returns the fields evaluated on records of e: those of the rule,
-// with the evidence's own instead where it has them.
-func (r *Rule) FieldsOf(e *Evidence) []Field {
-	fields := slices.Clone(r.Fields)
-	for _, own := range e.Fields {
-		at := slices.IndexFunc(fields, func(f Field) bool { return f.Name == own.Name })
-		if at < 0 {
-			fields = append(fields, own)
-		} else {
-			fields[at] = own
-		}
-	}
-	return fields
 }
 
 // All returns evidence and resolving evidence, in that order.

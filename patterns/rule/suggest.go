@@ -12,7 +12,11 @@ func Suggest(name string, names []string) string { return suggest(name, names) }
 func suggest(name string, names []string) string {
 	best, least := "", len(name)/2+1
 	for _, candidate := range names {
-		if d := distance(name, candidate); d < least {
+		d := distance(name, candidate)
+		if candidate != "" && strings.HasPrefix(name, candidate) {
+			d = 1 // hostname means host
+		}
+		if d < least {
 			best, least = candidate, d
 		}
 	}

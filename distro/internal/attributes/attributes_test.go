@@ -130,7 +130,7 @@ func metadataFile(text string) *fstest.MapFile { return &fstest.MapFile{Data: []
 
 func TestWhatDoesNotFitIsAnError(t *testing.T) {
 	const one = "type: one\nattributes: {a: {type: int}}\nevents: {e: {attributes: [a]}}\n"
-	reads := rule.Rule{File: "p.yaml", Name: "p", Fields: []rule.Field{{Name: "f", Expr: `attributes["nobody.emits"]`}}}
+	reads := rule.Rule{File: "p.yaml", Name: "p", Evidence: []rule.Evidence{{Where: `attributes["absent.everywhere"] == 1`}}}
 	for name, tt := range map[string]struct {
 		tree  fstest.MapFS
 		rules []rule.Rule
@@ -147,7 +147,7 @@ func TestWhatDoesNotFitIsAnError(t *testing.T) {
 		"an unknown key of a sender": {fstest.MapFS{outsideFile: metadataFile("exporter: {metric: {}}\n")}, nil, "field metric not found"},
 		"an attribute that a sender does not declare": {fstest.MapFS{outsideFile: metadataFile(
 			"exporter: {metrics: {m: {attributes: [a]}}}\n")}, nil, "exporter: metric m has the attribute a without a declaration"},
-		"a rule that reads what nobody sends": {nil, []rule.Rule{reads}, "nobody.emits"},
+		"a rule that reads what nobody sends": {nil, []rule.Rule{reads}, "absent.everywhere"},
 		"no YAML":                             {fstest.MapFS{"receivers/one/metadata.yaml": metadataFile("{")}, nil, "receivers/one/metadata.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -234,11 +234,7 @@ func (s Sources) external(r *rule.Rule) []string {
 // namesProcesses reports whether a rule says who was hit from the attributes
 // that only identity gives.
 func namesProcesses(r *rule.Rule) bool {
-	fields := slices.Clone(r.Fields)
-	for _, e := range r.All() {
-		fields = append(fields, e.Fields...)
-	}
-	return slices.ContainsFunc(fields, func(f rule.Field) bool {
-		return slices.ContainsFunc(identityPrefixes, func(prefix string) bool { return strings.Contains(f.Expr, prefix) })
+	return slices.ContainsFunc(r.AllFields(), func(f rule.Field) bool {
+		return slices.Contains(r.Culprit, f.Name) && slices.ContainsFunc(identityPrefixes, func(prefix string) bool { return strings.Contains(f.Expr, prefix) })
 	})
 }

@@ -28,7 +28,7 @@ func expr(t *testing.T, text string) rule.Expr {
 func impact(t *testing.T) rule.Rule {
 	return rule.Rule{
 		ID: 16, Name: "xid_impact",
-		Fields: []rule.Field{{Name: "rank", Expr: `attributes["gen_ai.training.rank"]`}},
+		Culprit: []string{"host", "rank"},
 		Evidence: []rule.Evidence{
 			{Name: "xid", Logs: []string{"gpu.xid"}},
 			{Name: "death", Logs: []string{"process.exit", "oom.kill"}},
@@ -43,7 +43,7 @@ func TestPatternFollowsTheProbes(t *testing.T) {
 	withoutMetric := impact(t)
 	withoutMetric.Full = expr(t, "xid and death")
 	unnamed := withoutMetric
-	unnamed.Fields = nil
+	unnamed.Culprit = nil
 	for name, tt := range map[string]struct {
 		rule    rule.Rule
 		there   map[check.Feature]bool

@@ -1,0 +1,144 @@
+package rule
+
+import "slices"
+
+// identity returns the predefined fields: who or what a record is about. This is the one
+// place that says which attributes they are read from. Record attributes describe the
+// subject; the resource describes the sender, so only what both share is read there.
+//
+// OpenTelemetry has no attribute for a boot; host.boot.id is ECS's name, and host.* is
+// where the semantic conventions put it. gen_ai.training is our own prefix.
+func identity() []Field {
+	return []Field{
+		{Name: "host", Expr: `resource.attributes["host.name"]`, doc: "the machine"},
+		{Name: "node", Expr: `resource.attributes["k8s.node.name"]`, doc: "its Kubernetes node"},
+		{Name: "boot", Expr: `resource.attributes["host.boot.id"]`, doc: "one boot of the machine; no receiver sends it yet"},
+		{Name: "gpu", Expr: `attributes["gpu.id"]`, doc: "the GPU's PCI address"},
+		{Name: "rank", Expr: `attributes["gen_ai.training.rank"]`, doc: "the rank; always read, it fills the blast radius of a rule without a field `ranks`"},
+		{Name: "local_rank", Expr: `attributes["gen_ai.training.local_rank"]`, doc: "the rank's number on its machine"},
+		{Name: "process", Expr: `attributes["process.executable.name"]`, doc: "the process, by the name of its program"},
+		{Name: "pid", Expr: `attributes["process.pid"]`, doc: "the process id"},
+		{Name: "job", Expr: `attributes["gen_ai.training.job_id"]`, doc: "the job"},
+		{Name: "run", Expr: `attributes["gen_ai.training.run_id"]`, doc: "one start of the job; no receiver sends it yet"},
+		{Name: "pod", Expr: `attributes["k8s.pod.uid"]`, doc: "the pod, by its uid"},
+		{Name: "namespace", Expr: `attributes["k8s.namespace.name"]`, doc: "the pod's namespace"},
+		{Name: "pod_name", Expr: `attributes["k8s.pod.name"]`, doc: "the pod's name"},
+		{Name: "workload", Expr: `attributes["k8s.workload"]`, doc: "what made the pod: `statefulset/llama-worker`"},
+		{Name: "container", Expr: `attributes["container.id"]`, doc: "the container"},
+	}
+}
+
+// fieldCalled finds a field by name.
+func fieldCalled(fields []Field, name string) *Field {
+	at := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &fields[at]
+}
+
+// override returns fields with those of own in place of the ones of the same name, and
+// the others of own behind them.
+func override(fields, own []Field) []Field {
+	fields = slices.Clone(fields)
+	for _, f := range own {
+		if same := fieldCalled(fields, f.Name); same != nil {
+			*same = f
+		} else {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+// checkIdentity fails where the file defines a predefined field again, or where identity
+// names a field that is not predefined.
+func (d *decoder) checkIdentity(r *Rule) {
+	predefined := identity()
+	for _, f := range r.Fields {
+		if known := fieldCalled(predefined, f.Name); known != nil {
+			d.failAt(f.at, "field %s is predefined as %s: leave it out, or write it under identity to read it elsewhere", f.Name, known.Expr)
+		}
+	}
+	for _, f := range r.Identity {
+		switch known := fieldCalled(predefined, f.Name); {
+		case known == nil:
+			d.failAt(f.at, "identity names the predefined field %q, which does not exist: %s", f.Name, suggest(f.Name, namesOf(predefined)))
+		case known.Expr == f.Expr:
+			d.failAt(f.at, "%s is predefined as %s: leave it out", f.Name, known.Expr)
+		}
+	}
+	for _, e := range r.All() {
+		for _, f := range e.Fields {
+			if known := fieldCalled(override(predefined, r.Identity), f.Name); known != nil && known.Expr == f.Expr {
+				d.failAt(f.at, "%s is %s without this line: leave it out", f.Name, known.Expr)
+			}
+		}
+	}
+}
+
+func namesOf(fields []Field) []string {
+	names := make([]string, len(fields))
+	for i := range fields {
+		names[i] = fields[i].Name
+	}
+	return names
+}
+
+// AllFields returns the predefined fields and those of the file, without what single
+// evidence has of its own.
+func (r *Rule) AllFields() []Field { return override(override(identity(), r.Identity), r.Fields) }
+
+// FieldsOf returns the fields as they are read from records of e.
+func (r *Rule) FieldsOf(e *Evidence) []Field { return override(r.AllFields(), e.Fields) }
+
+// FieldNames returns the names of all fields that the rule can use: the predefined ones,
+// its own and those of its evidence.
+func (r *Rule) FieldNames() []string {
+	names := namesOf(r.AllFields())
+	for _, e := range r.All() {
+		names = append(names, namesOf(e.Fields)...)
+	}
+	return unique(names)
+}
+
+// FieldsInUse returns the names of the fields that have to be read from records: all of the
+// rule's own, the predefined ones that it names, rank, and what others share with it.
+func (r *Rule) FieldsInUse(others []string) []string {
+	used := slices.Concat([]string{"rank"}, others, r.Key, r.Culprit, namesOf(r.Identity), namesOf(r.Fields))
+	for _, e := range r.All() {
+		used = slices.Concat(used, namesOf(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields())
+	}
+	for _, c := range []Choice{r.Severity, r.Headline, r.Remedy} {
+		used = append(append(used, c.By), c.Default.Fields()...)
+		for _, one := range c.Cases {
+			used = append(used, one.Text.Fields()...)
+		}
+	}
+	for _, x := range r.Explains {
+		used = append(used, x.Mine...)
+	}
+	return slices.DeleteFunc(r.FieldNames(), func(name string) bool { return !slices.Contains(used, name) })
+}
+
+// Shared returns the fields of each pattern that explanations of others read.
+func Shared(rules []Rule) map[string][]string {
+	shared := map[string][]string{}
+	for i := range rules {
+		for _, x := range rules[i].Explains {
+			shared[x.Pattern] = slices.Concat(shared[x.Pattern], x.Theirs, x.In, x.NotIn)
+		}
+	}
+	return shared
+}
+
+// unique returns names without repetitions, in their order.
+func unique(names []string) []string {
+	var out []string
+	for _, name := range names {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
