@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom"
@@ -15,19 +14,13 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
-const eventRefusal = "cuda.refusal"
-
 // converter turns findings into log records. It is pure but for the builder's
 // buffer, and not safe for concurrent use.
-type converter struct {
-	builder  *metadata.LogsBuilder
-	resource pcommon.Resource
-}
+type converter struct{ builder *metadata.LogsBuilder }
 
 func newConverter(builder *metadata.LogsBuilder, host record.Host) *converter {
-	resource := builder.NewResourceBuilder()
-	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
-	return &converter{builder: builder, resource: resource.Emit()}
+	builder.SetHost(host)
+	return &converter{builder: builder}
 }
 
 // refusal makes a record of a finding; known is what the identity extension says
@@ -37,24 +30,19 @@ func (c *converter) refusal(f *finding, known *identity.Process, observed time.T
 	if f.retried {
 		severity = record.Info
 	}
-	r := plog.NewLogRecord()
-	record.Start(r, eventRefusal, f.Time, observed, severity)
 	process := identify(f, known)
-	r.Body().SetStr(describe(f, process))
-	a := r.Attributes()
-	a.EnsureCapacity(14)
-	record.Stamp(a, process)
-	a.PutInt("cuda_oom.tried_alloc_bytes", int64(min(f.SizeBytes, math.MaxInt64)))
-	a.PutStr("cuda_oom.function", f.Function.String())
-	a.PutInt("cuda_oom.attempts", int64(f.attempts))
+	a := c.builder.CudaRefusal(record.Head{Time: f.Time, Observed: observed, Severity: severity, Text: describe(f, process)})
+	a.Stamp(process)
+	a.CudaOomTriedAllocBytes(int64(min(f.SizeBytes, math.MaxInt64)))
+	a.CudaOomFunction(f.Function.String())
+	a.CudaOomAttempts(int64(f.attempts))
 	if f.Device > cudaoom.DeviceUnknown {
-		a.PutInt("cuda_oom.gpu_index", int64(f.Device))
+		a.CudaOomGpuIndex(int64(f.Device))
 	}
 	if f.retried {
-		a.PutBool("cuda_oom.retried", true)
+		a.CudaOomRetried(true)
 	}
-	c.builder.AppendLogRecord(r)
-	return c.builder.Emit(metadata.WithLogsResource(c.resource))
+	return c.builder.Emit()
 }
 
 // identify names the process of a finding. The event's name is its thread's, which
@@ -71,7 +59,7 @@ func identify(f *finding, known *identity.Process) identity.Process {
 	return process
 }
 
-// describe says it in one line for whoever reads the log.
+// describe says it in one line for a person who reads the log.
 func describe(f *finding, process identity.Process) string {
 	var text strings.Builder
 	text.WriteString("the CUDA driver ")

@@ -12,7 +12,6 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/plogtest"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom"
 	"github.com/tracecoreai/tracecore/bpf/identity"
@@ -69,23 +68,4 @@ func TestGoldenRecords(t *testing.T) {
 			require.Equal(t, "cuda.refusal", want.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).EventName())
 		})
 	}
-}
-
-func TestEverythingEmittedIsDeclared(t *testing.T) {
-	raw, err := os.ReadFile("metadata.yaml")
-	require.NoError(t, err)
-	var declared struct {
-		Attributes map[string]struct{ Type string }
-		Events     map[string]struct{ Attributes []string }
-	}
-	require.NoError(t, yaml.Unmarshal(raw, &declared))
-	f, known := full()
-	r := newTestConverter().refusal(&f, &known, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
-	types := map[string]string{"Str": "string", "Int": "int", "Bool": "bool"}
-	var emitted []string
-	for key, value := range r.Attributes().All() {
-		emitted = append(emitted, key)
-		require.Equal(t, declared.Attributes[key].Type, types[value.Type().String()], key)
-	}
-	require.ElementsMatch(t, declared.Events[r.EventName()].Attributes, emitted, "a full record has exactly what is declared")
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
@@ -14,105 +13,75 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
-const (
-	eventStall    = "fuse.stall"
-	eventStallEnd = "fuse.stall.end"
-)
-
 // converter turns stalls into log records. It is pure but for the builder's
 // buffer, and not safe for concurrent use.
-type converter struct {
-	builder  *metadata.LogsBuilder
-	resource pcommon.Resource
-}
+type converter struct{ builder *metadata.LogsBuilder }
 
 func newConverter(builder *metadata.LogsBuilder, host record.Host) *converter {
-	return &converter{builder: builder, resource: hostResource(builder.NewResourceBuilder(), host)}
-}
-
-func hostResource(resource *metadata.ResourceBuilder, host record.Host) pcommon.Resource {
-	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
-	return resource.Emit()
+	builder.SetHost(host)
+	return &converter{builder: builder}
 }
 
 // add makes a record of a report. Its time is that of the scan: a stall has no
 // moment, it has an age.
 func (c *converter) add(r *report, observed time.Time) {
-	log := plog.NewLogRecord()
-	name, severity := eventStall, record.Warning
-	switch {
-	case r.end != "":
-		name, severity = eventStallEnd, record.Info
-	case len(r.waiters.ranks) > 0:
-		severity = record.Error
-	}
-	record.Start(log, name, r.at, observed, severity)
-	log.Body().SetStr(describe(r))
-	a := log.Attributes()
-	a.EnsureCapacity(28)
-	r.waiters.put(a)
-	r.stall.put(a)
+	head := record.Head{Time: r.at, Observed: observed, Severity: record.Warning, Text: describe(r)}
 	if r.end != "" {
-		a.PutStr("fuse.stall.end_reason", r.end)
+		head.Severity = record.Info
+		a := c.builder.FuseStallEnd(head)
+		r.put(a.IdentityAttributes, a.MountAttributes, a.StallAttributes)
+		a.FuseStallEndReason(r.end)
+		return
 	}
-	c.builder.AppendLogRecord(log)
+	if len(r.waiters.ranks) > 0 {
+		head.Severity = record.Error
+	}
+	a := c.builder.FuseStall(head)
+	r.put(a.IdentityAttributes, a.MountAttributes, a.StallAttributes)
 }
 
 // emit returns the records added since the last.
-func (c *converter) emit() plog.Logs {
-	return c.builder.Emit(metadata.WithLogsResource(c.resource))
+func (c *converter) emit() plog.Logs { return c.builder.Emit() }
+
+// put writes what a stall and its end both say.
+func (r *report) put(who record.IdentityAttributes, where metadata.MountAttributes, what metadata.StallAttributes) {
+	r.waiters.put(who, what)
+	putMount(where, r.mount.device, &r.place)
+	r.stall.put(what)
 }
 
-func (s *stall) put(a pcommon.Map) {
-	putMount(a, s.mount.device, &s.place)
-	a.PutStr("fuse.daemon.state", string(s.daemon))
+func (s *stall) put(a metadata.StallAttributes) {
+	a.FuseDaemonState(string(s.daemon))
 	if d := &s.mount.daemon; d.pid != 0 {
-		a.PutInt("fuse.daemon.pid", int64(d.pid))
-		putText(a, "fuse.daemon.name", d.name)
+		a.FuseDaemonPid(int64(d.pid))
+		a.FuseDaemonName(d.name)
 	}
-	a.PutStr("fuse.stall.id", s.id)
-	a.PutStr("fuse.stall.kind", kindName(s.oldest.Kind))
+	a.FuseStallID(s.id)
+	a.FuseStallKind(kindName(s.oldest.Kind))
 	if s.oldest.Kind == fusefault.KindRequest {
-		a.PutStr("fuse.opcode", opcodeName(s.oldest.Opcode))
+		a.FuseOpcode(opcodeName(s.oldest.Opcode))
 	}
-	a.PutInt("fuse.stall.age_ns", int64(s.age))
-	a.PutInt("fuse.stall.answered", int64(s.answered))
-	a.PutInt("fuse.stall.faults", int64(s.faults))
-	a.PutInt("fuse.stall.requests", int64(s.requests))
+	a.FuseStallAgeNs(int64(s.age))
+	a.FuseStallAnswered(int64(s.answered))
+	a.FuseStallFaults(int64(s.faults))
+	a.FuseStallRequests(int64(s.requests))
 }
 
-func putMount(a pcommon.Map, d fusefault.Device, place *node.Mount) {
-	a.PutStr("fuse.device", deviceName(d))
-	putText(a, "fuse.mount.point", place.Point)
-	putText(a, "fuse.mount.source", place.Source)
-	putText(a, "fuse.mount.type", place.Type)
+func putMount(a metadata.MountAttributes, d fusefault.Device, place *node.Mount) {
+	a.FuseDevice(deviceName(d))
+	a.FuseMountPoint(place.Point)
+	a.FuseMountSource(place.Source)
+	a.FuseMountType(place.Type)
 }
 
-func (w *waiters) put(a pcommon.Map) {
-	a.PutInt("fuse.stall.waiters", int64(w.threads))
+func (w *waiters) put(who record.IdentityAttributes, a metadata.StallAttributes) {
+	a.FuseStallWaiters(int64(w.threads))
 	if !w.known {
 		return
 	}
-	record.Stamp(a, w.named)
-	putInts(a, "fuse.stall.pids", w.pids[:min(len(w.pids), maxListed)])
-	putInts(a, "fuse.stall.ranks", w.ranks)
-}
-
-func putText(a pcommon.Map, key, text string) {
-	if text != "" {
-		a.PutStr(key, text)
-	}
-}
-
-func putInts[T int | uint32](a pcommon.Map, key string, values []T) {
-	if len(values) == 0 {
-		return
-	}
-	list := a.PutEmptySlice(key)
-	list.EnsureCapacity(len(values))
-	for _, v := range values {
-		list.AppendEmpty().SetInt(int64(v))
-	}
+	who.Stamp(w.named)
+	record.Numbers(a.FuseStallPids, w.pids[:min(len(w.pids), maxListed)])
+	record.Numbers(a.FuseStallRanks, w.ranks)
 }
 
 func kindName(k fusefault.Kind) string {
@@ -122,7 +91,7 @@ func kindName(k fusefault.Kind) string {
 	return "request"
 }
 
-// describe says it in one line for whoever reads the log.
+// describe says it in one line for a person who reads the log.
 func describe(r *report) string {
 	var text strings.Builder
 	text.WriteString("FUSE mount ")

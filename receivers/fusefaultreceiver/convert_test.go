@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/identity"
@@ -146,32 +145,6 @@ func TestMetricsSwitchedOffLeaveTheHistograms(t *testing.T) {
 	name, _ := metrics.ResourceMetrics().At(0).Resource().Attributes().Get("host.name")
 	require.Equal(t, "node-1", name.Str())
 	require.Zero(t, m.measure(nil, s.now).ResourceMetrics().Len())
-}
-
-func TestEverythingEmittedIsDeclared(t *testing.T) {
-	raw, err := os.ReadFile("metadata.yaml")
-	require.NoError(t, err)
-	var declared struct {
-		Attributes map[string]struct{ Type string }
-		Events     map[string]struct{ Attributes []string }
-	}
-	require.NoError(t, yaml.Unmarshal(raw, &declared))
-	types := map[string]string{"Str": "string", "Int": "int", "Bool": "bool", "Slice": "slice"}
-	s := rankScene()
-	s.stick(42)
-	logs := convertAll(s.after(2))
-	s.inFlight = nil
-	convertAll(s.after(1)).ResourceLogs().MoveAndAppendTo(logs.ResourceLogs())
-	require.Equal(t, 2, logs.LogRecordCount())
-	for i := range 2 {
-		r := logs.ResourceLogs().At(i).ScopeLogs().At(0).LogRecords().At(0)
-		var emitted []string
-		for key, value := range r.Attributes().All() {
-			emitted = append(emitted, key)
-			require.Equal(t, declared.Attributes[key].Type, types[value.Type().String()], key)
-		}
-		require.ElementsMatch(t, declared.Events[r.EventName()].Attributes, emitted, "a full record has exactly what is declared")
-	}
 }
 
 func TestOpcodesHaveTheirNames(t *testing.T) {

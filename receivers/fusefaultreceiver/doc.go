@@ -2,5 +2,4 @@
 // are stuck, while they are stuck, and measures how long all of them take.
 package fusefaultreceiver
 
-//go:generate go tool -modfile=../../tools/go.mod mdatagen metadata.yaml
-//go:generate go tool -modfile=../../tools/go.mod goimports -w internal/metadata
+//go:generate go run -C ../../tools ./events ../receivers/fusefaultreceiver

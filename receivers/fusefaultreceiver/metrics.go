@@ -26,7 +26,9 @@ type measurer struct {
 }
 
 func newMeasurer(builder *metadata.MetricsBuilder, host record.Host) *measurer {
-	return &measurer{builder: builder, resource: hostResource(builder.NewResourceBuilder(), host), bounds: bounds()}
+	resource := builder.NewResourceBuilder()
+	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
+	return &measurer{builder: builder, resource: resource.Emit(), bounds: bounds()}
 }
 
 // bounds are the upper bounds of a probe's buckets in seconds: 2^i µs for the
@@ -118,7 +120,7 @@ func newHistogram(to pmetric.MetricSlice, name, description string) pmetric.Hist
 }
 
 func (m *measurer) histogram(to pmetric.HistogramDataPoint, one *mount, h *fusefault.Histogram, now time.Time) {
-	putMount(to.Attributes(), one.device, &one.place)
+	putMount(metadata.MountAttributesOn(to.Attributes()), one.device, &one.place)
 	to.SetStartTimestamp(pcommon.NewTimestampFromTime(one.counted))
 	to.SetTimestamp(pcommon.NewTimestampFromTime(now))
 	to.ExplicitBounds().FromRaw(m.bounds)

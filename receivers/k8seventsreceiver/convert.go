@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,8 +12,6 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/hint"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
 )
-
-const eventName = "k8s.event"
 
 // longestMessage is the 1 KiB that the API allows (events.k8s.io/v1, note); an
 // older API server lets more through.
@@ -81,36 +78,28 @@ var severities = map[hint.Hint]record.Severity{
 
 // logs makes a record of an occurrence.
 func logs(builder *metadata.LogsBuilder, o *occurrence, observed time.Time) plog.Logs {
-	r := plog.NewLogRecord()
-	record.Start(r, eventName, o.time, observed, cmp.Or(severities[o.meaning.Hint], record.Warning))
 	message := o.message
 	if len(message) > longestMessage {
 		message = message[:longestMessage]
 	}
 	message = strings.ToValidUTF8(message, "")
-	r.Body().SetStr(message)
-	a := r.Attributes()
-	a.PutStr("k8s.event.hint", string(o.meaning.Hint))
-	a.PutStr("k8s.event.reason", o.reason)
-	a.PutStr("k8s.event.message", message)
-	a.PutInt("k8s.event.count", o.count)
-	a.PutStr("k8s.object.kind", o.kind)
-	a.PutStr("k8s.object.name", o.name)
-	put(a, "k8s.event.uid", o.uid)
-	put(a, "k8s.namespace.name", o.namespace)
-	put(a, "k8s.node.name", o.node)
-	put(a, "k8s.node.pressure", o.meaning.Pressure)
-	put(a, "gen_ai.training.job_id", o.job)
+	a := builder.K8sEvent(record.Head{
+		Time: o.time, Observed: observed, Severity: cmp.Or(severities[o.meaning.Hint], record.Warning), Text: message,
+	})
+	a.K8sEventHint(string(o.meaning.Hint))
+	a.K8sEventReason(o.reason)
+	a.K8sEventMessage(message)
+	a.K8sEventCount(o.count)
+	a.K8sObjectKind(o.kind)
+	a.K8sObjectName(o.name)
+	a.K8sEventUID(o.uid)
+	a.K8sNamespaceName(o.namespace)
+	a.K8sNodeName(o.node)
+	a.K8sNodePressure(o.meaning.Pressure)
+	a.GenAiTrainingJobID(o.job)
 	if o.kind == "Pod" {
-		put(a, "k8s.pod.name", o.name)
-		put(a, "k8s.pod.uid", o.objectUID)
+		a.K8sPodName(o.name)
+		a.K8sPodUID(o.objectUID)
 	}
-	builder.AppendLogRecord(r)
 	return builder.Emit()
-}
-
-func put(a pcommon.Map, key, value string) {
-	if value != "" {
-		a.PutStr(key, value)
-	}
 }

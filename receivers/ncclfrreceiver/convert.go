@@ -8,14 +8,12 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/flightrecorder"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/metadata"
 )
-
-const eventDump = "nccl.fr.dump"
 
 // Bounds of a record. A group of a hundred irregular parts is shorter than
 // mostRanksText; a stack is told by its innermost lines.
@@ -33,56 +31,53 @@ type origin struct {
 	process  identity.Process // of the rank
 }
 
-// appendRecords adds one record for each group of a dump.
-func appendRecords(records plog.LogRecordSlice, dump *flightrecorder.Dump, from *origin) {
+// add adds one record for each group of a dump.
+func add(builder *metadata.LogsBuilder, dump *flightrecorder.Dump, from *origin) {
 	for _, group := range dump.Condense() {
-		appendRecord(records.AppendEmpty(), dump, &group, from)
+		addGroup(builder, dump, &group, from)
 	}
 }
 
-func appendRecord(r plog.LogRecord, dump *flightrecorder.Dump, g *flightrecorder.Group, from *origin) {
+func addGroup(builder *metadata.LogsBuilder, dump *flightrecorder.Dump, g *flightrecorder.Group, from *origin) {
 	severity := record.Info
 	if g.UnfinishedTotal > 0 {
 		severity = record.Warning
 	}
-	record.Start(r, eventDump, from.changed, from.observed, severity)
-	r.Body().SetStr(describe(g, from))
-	a := r.Attributes()
-	a.EnsureCapacity(29)
-	record.Stamp(a, from.process)
-	a.PutInt("nccl.fr.rank", int64(from.process.Rank))
-	a.PutStr("nccl.fr.file", from.file)
-	a.PutStr("nccl.fr.run", from.run)
-	a.PutStr("nccl.fr.format_version", dump.Version)
-	putText(a, "nccl.fr.library_version", flightrecorder.Clip(dump.Library, 64))
+	a := builder.NcclFrDump(record.Head{Time: from.changed, Observed: from.observed, Severity: severity, Text: describe(g, from)})
+	a.Stamp(from.process)
+	a.NcclFrRank(int64(from.process.Rank))
+	a.NcclFrFile(from.file)
+	a.NcclFrRun(from.run)
+	a.NcclFrFormatVersion(dump.Version)
+	a.NcclFrLibraryVersion(flightrecorder.Clip(dump.Library, 64))
 	putGroup(a, g)
 	putOperations(a, g)
 	putHistory(a, g)
 }
 
-func putGroup(a pcommon.Map, g *flightrecorder.Group) {
-	a.PutStr("nccl.fr.pg_id", flightrecorder.Clip(g.Name, 128))
-	putText(a, "nccl.fr.pg_desc", flightrecorder.Clip(g.Desc, 128))
-	putText(a, "nccl.fr.pg_ranks", flightrecorder.FormatRanks(g.Ranks, mostRanksText))
-	putText(a, "nccl.fr.backend", g.Backend)
-	a.PutInt("nccl.fr.entries", int64(g.Entries))
-	a.PutInt("nccl.fr.unfinished", int64(g.UnfinishedTotal))
-	putKnown(a, "nccl.fr.last_enqueued", g.Status.LastEnqueued)
-	putKnown(a, "nccl.fr.last_started", g.Status.LastStarted)
-	putKnown(a, "nccl.fr.last_completed", g.Status.LastCompleted)
+func putGroup(a metadata.NcclFrDump, g *flightrecorder.Group) {
+	a.NcclFrPgID(flightrecorder.Clip(g.Name, 128))
+	a.NcclFrPgDesc(flightrecorder.Clip(g.Desc, 128))
+	a.NcclFrPgRanks(flightrecorder.FormatRanks(g.Ranks, mostRanksText))
+	a.NcclFrBackend(g.Backend)
+	a.NcclFrEntries(int64(g.Entries))
+	a.NcclFrUnfinished(int64(g.UnfinishedTotal))
+	record.NotNegative(a.NcclFrLastEnqueued, g.Status.LastEnqueued)
+	record.NotNegative(a.NcclFrLastStarted, g.Status.LastStarted)
+	record.NotNegative(a.NcclFrLastCompleted, g.Status.LastCompleted)
 	if g.NewestNS > 0 {
-		a.PutInt("nccl.fr.newest_unix_nano", g.NewestNS)
+		a.NcclFrNewestUnixNano(g.NewestNS)
 	}
 	if at := g.Front(); at != nil {
-		a.PutInt("nccl.fr.collective_seq_id", at.CollectiveSeq)
+		a.NcclFrCollectiveSeqID(at.CollectiveSeq)
 	}
 }
 
-func putOperations(a pcommon.Map, g *flightrecorder.Group) {
+func putOperations(a metadata.NcclFrDump, g *flightrecorder.Group) {
 	if len(g.Unfinished) == 0 && g.LastFinished == nil {
 		return
 	}
-	list := a.PutEmptySlice("nccl.fr.operations")
+	list := a.NcclFrOperations()
 	for _, op := range g.Unfinished {
 		putOperation(list.AppendEmpty().SetEmptyMap(), op)
 	}
@@ -94,61 +89,44 @@ func putOperations(a pcommon.Map, g *flightrecorder.Group) {
 func putOperation(m pcommon.Map, e flightrecorder.Operated) {
 	op := flightrecorder.ParseOperation(e.Name)
 	m.EnsureCapacity(15)
-	m.PutStr("name", flightrecorder.Clip(e.Name, 128))
-	m.PutBool("p2p", e.IsP2P)
-	m.PutInt("seq_id", e.CollectiveSeq)
+	o := metadata.OperationMapOn(m)
+	o.Name(flightrecorder.Clip(e.Name, 128))
+	o.P2p(e.IsP2P)
+	o.SeqID(e.CollectiveSeq)
 	if e.IsP2P {
-		m.PutInt("seq_id", e.P2PSeq)
+		o.SeqID(e.P2PSeq)
 	}
-	putKnown(m, "source", int64(op.Src))
-	putKnown(m, "destination", int64(op.Dst))
-	m.PutStr("signature", e.Signature())
-	m.PutStr("input_sizes", flightrecorder.FormatSizes(e.InputSizes))
-	m.PutStr("output_sizes", flightrecorder.FormatSizes(e.OutputSizes))
-	m.PutStr("input_dtypes", flightrecorder.FormatDtypes(e.InputDtypes))
-	m.PutStr("output_dtypes", flightrecorder.FormatDtypes(e.OutputDtypes))
-	m.PutStr("state", flightrecorder.Clip(e.State, 16))
-	m.PutBool("finished", e.Done)
-	m.PutInt("created_unix_nano", e.CreatedNS)
-	m.PutInt("timeout_ms", e.TimeoutMS)
-	if lines := e.Code(mostLines); len(lines) > 0 {
-		code := m.PutEmptySlice("code")
-		for _, line := range lines {
-			code.AppendEmpty().SetStr(line)
-		}
-	}
+	record.NotNegative(o.Source, op.Src)
+	record.NotNegative(o.Destination, op.Dst)
+	o.Signature(e.Signature())
+	o.InputSizes(flightrecorder.FormatSizes(e.InputSizes))
+	o.OutputSizes(flightrecorder.FormatSizes(e.OutputSizes))
+	o.InputDtypes(flightrecorder.FormatDtypes(e.InputDtypes))
+	o.OutputDtypes(flightrecorder.FormatDtypes(e.OutputDtypes))
+	o.State(flightrecorder.Clip(e.State, 16))
+	o.Finished(e.Done)
+	o.CreatedUnixNano(e.CreatedNS)
+	o.TimeoutMs(e.TimeoutMS)
+	record.Texts(o.Code, e.Code(mostLines))
 }
 
-func putHistory(a pcommon.Map, g *flightrecorder.Group) {
+func putHistory(a metadata.NcclFrDump, g *flightrecorder.Group) {
 	if len(g.History) == 0 {
 		return
 	}
-	a.PutInt("nccl.fr.history_first_seq_id", g.HistoryFirst)
+	a.NcclFrHistoryFirstSeqID(g.HistoryFirst)
 	hashes := make([]byte, 0, 4*len(g.History))
 	for _, hash := range g.History {
 		hashes = binary.LittleEndian.AppendUint32(hashes, hash)
 	}
-	a.PutStr("nccl.fr.history", base64.StdEncoding.EncodeToString(hashes))
-	words := a.PutEmptySlice("nccl.fr.signatures")
+	a.NcclFrHistory(base64.StdEncoding.EncodeToString(hashes))
+	words := a.NcclFrSignatures()
 	for _, signature := range g.Signatures {
 		words.AppendEmpty().SetStr(signature)
 	}
 }
 
-func putText(a pcommon.Map, key, text string) {
-	if text != "" {
-		a.PutStr(key, text)
-	}
-}
-
-// putKnown leaves out what the dump does not say.
-func putKnown(a pcommon.Map, key string, value int64) {
-	if value >= 0 {
-		a.PutInt(key, value)
-	}
-}
-
-// describe says it in one line for whoever reads the log.
+// describe says it in one line for a person who reads the log.
 func describe(g *flightrecorder.Group, from *origin) string {
 	group := cmp.Or(g.Desc, g.Name, "no group")
 	if g.Desc == "undefined" {

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/flightrecorder"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/metadata"
 )
 
 // errNoRank is a dump that does not say whose it is.
@@ -21,23 +23,24 @@ var errNoRank = errors.New("neither the dump nor its file name says which rank w
 // without a host: for replay. job may be empty. A link is followed: here the user
 // named it.
 func ReadFile(path, job string) (plog.Logs, error) {
-	logs := plog.NewLogs()
+	config := createDefaultConfig().(*Config)
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return logs, fmt.Errorf("read %s: %w", path, err)
+		return plog.NewLogs(), fmt.Errorf("read %s: %w", path, err)
 	}
-	c, err := readWhole(target, createDefaultConfig().(*Config).MaxFileSize)
+	c, err := readWhole(target, config.MaxFileSize)
 	if err != nil {
-		return logs, fmt.Errorf("read %s: %w", path, err)
+		return plog.NewLogs(), fmt.Errorf("read %s: %w", path, err)
 	}
 	r := reader{limits: flightrecorder.DefaultLimits, job: job}
 	dump, from, err := r.read(path, &c)
 	if err != nil {
-		return logs, fmt.Errorf("read %s: %w", path, err)
+		return plog.NewLogs(), fmt.Errorf("read %s: %w", path, err)
 	}
 	from.observed = c.changed
-	appendRecords(logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords(), dump, from)
-	return logs, nil
+	builder := metadata.NewLogsBuilder(config.LogsBuilderConfig, receiver.Settings{})
+	add(builder, dump, from)
+	return builder.Emit(), nil
 }
 
 // reader turns the content of a file into a dump and its origin.

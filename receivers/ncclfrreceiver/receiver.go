@@ -243,18 +243,13 @@ func (f *flightRecorder) hand(ctx context.Context, m mark, dump *flightrecorder.
 }
 
 func (f *flightRecorder) logs(dump *flightrecorder.Dump, from *origin) plog.Logs {
-	records := plog.NewLogRecordSlice()
-	appendRecords(records, dump, from)
-	for _, r := range records.All() {
-		f.builder.AppendLogRecord(r)
-	}
-	resource := f.builder.NewResourceBuilder()
+	add(f.builder, dump, from)
 	host := f.host
 	if f.config.Shared && from.process.PID == 0 {
 		host = record.Host{Name: flightrecorder.Clip(dump.Host, 256)}
 	}
-	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
-	return f.builder.Emit(metadata.WithLogsResource(resource.Emit()))
+	f.builder.SetHost(host)
+	return f.builder.Emit()
 }
 
 // remember marks a file as done. It outlives the end of ctx: what was delivered

@@ -38,7 +38,6 @@ func (c *converter) kill(e *oomkill.Event, known *identity.Process, observed tim
 func (c *converter) begin(e *oomkill.Event, known *identity.Process, observed time.Time) metadata.OomKill {
 	victim := identify(e, known)
 	a := c.builder.OomKill(record.Head{Time: e.Time, Observed: observed, Severity: record.Error, Text: describe(e, victim)})
-	a.Attributes().EnsureCapacity(26)
 	a.Stamp(victim)
 	a.K8sEventHint(hintOOMKilled)
 	putMemory(a, e)

@@ -26,7 +26,7 @@ var (
 
 // write makes a file of Go from a declaration.
 func write(file string, d *declaration, text string) error {
-	t := template.New("code").Funcs(template.FuncMap{"name": identifier, "setter": func(of, name string) (string, error) { return d.setter(of, name) }})
+	t := template.New("code").Funcs(template.FuncMap{"name": identifier, "setter": d.setter})
 	t, err := t.Parse(groupsTemplate + text)
 	if err != nil {
 		return err
@@ -42,10 +42,10 @@ func write(file string, d *declaration, text string) error {
 	return os.WriteFile(file, code, 0o644)
 }
 
-// setter is the method of one type that writes one attribute. An optional text is
-// left out when it is empty.
-func (d *declaration) setter(of, name string) (string, error) {
-	a := d.Attributes[name]
+// setter is the method of one type that writes one attribute, or one key of a map. An
+// optional text is left out when it is empty.
+func (d *declaration) setter(of, name string, in map[string]attribute) (string, error) {
+	a := in[name]
 	kind := types[a.Type]
 	if a.Type == "string" && a.Level == "conditionally_required" {
 		kind.put = "PutText"
@@ -64,6 +64,12 @@ func (d *declaration) setter(of, name string) (string, error) {
 
 // isShared reports whether this is a file of shared groups.
 func (d *declaration) isShared() bool { return filepath.Base(d.file) == sharedFile }
+
+// HasHost reports whether records are about a host.
+func (d *declaration) HasHost() bool { return d.ResourceAttributes["host.name"].Type != "" }
+
+// Count is how many attributes an event has at most.
+func (d *declaration) Count(e *event) int { return len(d.attributesOf(e)) }
 
 // SharedGroup reports whether a group is written by the package of an included file.
 func (d *declaration) SharedGroup(name string) bool { return d.Groups[name].Shared }

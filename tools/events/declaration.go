@@ -22,6 +22,7 @@ type declaration struct {
 	ResourceAttributes map[string]attribute `yaml:"resource_attributes"`
 	Attributes         map[string]attribute `yaml:"attributes"`
 	Groups             map[string]*group    `yaml:"groups"`
+	Maps               map[string]*nested   `yaml:"maps"`
 	Events             map[string]*event    `yaml:"events"`
 	Status             struct {
 		Class string `yaml:"class"`
@@ -44,6 +45,12 @@ type group struct {
 	Attributes  []string `yaml:"attributes"`
 
 	Shared bool `yaml:"-"` // it comes from an included file
+}
+
+// nested is the keys of the maps that an attribute holds.
+type nested struct {
+	Description string               `yaml:"description"`
+	Keys        map[string]attribute `yaml:"keys"`
 }
 
 type event struct {
@@ -119,9 +126,12 @@ var types = map[string]struct{ put, argument string }{
 // check refuses a name without a declaration, a type without a method, and an
 // attribute that an event would carry twice.
 func (d *declaration) check() error {
-	for name, a := range d.Attributes {
-		if types[a.Type].put == "" {
-			return fmt.Errorf("%s: attribute %s: type %q: use one of %v", d.file, name, a.Type, slices.Sorted(maps.Keys(types)))
+	if err := d.typed("attribute", d.Attributes); err != nil {
+		return err
+	}
+	for name, m := range d.Maps {
+		if err := d.typed("map "+name+": key", m.Keys); err != nil {
+			return err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Groups)) {
@@ -141,6 +151,15 @@ func (d *declaration) check() error {
 		}
 		if err := d.declared("event "+name, d.attributesOf(e)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+func (d *declaration) typed(kind string, all map[string]attribute) error {
+	for name, a := range all {
+		if types[a.Type].put == "" {
+			return fmt.Errorf("%s: %s %s: type %q: use one of %v", d.file, kind, name, a.Type, slices.Sorted(maps.Keys(types)))
 		}
 	}
 	return nil
@@ -181,7 +200,7 @@ func (d *declaration) withoutEvents() ([]byte, error) {
 			remove(value(root, "attributes"), a)
 		}
 	}
-	for _, key := range []string{"include", "groups", "events", "resource_attributes"} {
+	for _, key := range []string{"include", "groups", "maps", "events", "resource_attributes"} {
 		remove(root, key)
 	}
 	return encode(root)
@@ -201,7 +220,7 @@ func (d *declaration) forMdatagen() ([]byte, error) {
 		return d.withoutEvents()
 	}
 	root := d.document.Content[0]
-	for _, ours := range []string{"include", "groups"} {
+	for _, ours := range []string{"include", "groups", "maps"} {
 		remove(root, ours)
 	}
 	if len(d.Attributes) > 0 {

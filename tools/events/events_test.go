@@ -90,6 +90,7 @@ func TestAMistakeNamesFileAndPlace(t *testing.T) {
 		"a group nobody declared":      {"groups: [owner]", "groups: [owners]", "event box.lost: no group owners"},
 		"an attribute twice":           {"[box.content, box.open", "[box.width, box.open", "event box.moved has the attribute box.width twice"},
 		"a type that there is not":     {"type: double", "type: float", `attribute box.weight: type "float": use one of [bool double int map slice string]`},
+		"a type of a key":              {"How many., type: int", "How many., type: long", `map item: key pieces: type "long"`},
 		"an attribute declared again":  {"  box.open:", "  box.owner: {description: Again., type: int}\n  box.open:", "attribute box.owner is declared in"},
 		"a group declared again":       {"  size:\n", "  owner: {description: again., attributes: [box.width]}\n  size:\n", "group owner is declared in"},
 		"no description":               {"description: A box is lost.", "description: ''", "event box.lost: say in its description what happened"},

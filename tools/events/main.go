@@ -8,6 +8,7 @@
 //
 //	include:            files of shared groups
 //	groups:             attributes that several events carry together
+//	maps:               keys of the maps that an attribute holds
 //	events.*.groups:    the groups of an event
 //	events.*.feature:   which feature of the probes gives it (bpf/check)
 //

@@ -79,9 +79,9 @@ func (b *Builder) SetResource(resource pcommon.Resource) {
 // Resource is what the next records are about.
 func (b *Builder) Resource() pcommon.Resource { return b.resource }
 
-// Begin begins a record and returns its attributes. One that is switched off is
+// Begin begins a record with at most so many attributes and returns them. One that is switched off is
 // never given out. Only generated code calls it: it knows the attributes of the event.
-func (b *Builder) Begin(event string, head Head) pcommon.Map {
+func (b *Builder) Begin(event string, attributes int, head Head) pcommon.Map {
 	r := plog.LogRecord{}
 	if b.enabled[event] {
 		r = b.records.AppendEmpty()
@@ -89,13 +89,14 @@ func (b *Builder) Begin(event string, head Head) pcommon.Map {
 		r = plog.NewLogRecord()
 	}
 	head.fill(r, event)
+	r.Attributes().EnsureCapacity(attributes)
 	return r.Attributes()
 }
 
 // Add adds a record whose attributes were written before it began. The event stays
 // as it is and can be added again.
 func (b *Builder) Add(head Head, event Event) {
-	event.Attributes().CopyTo(b.Begin(event.EventName(), head))
+	event.Attributes().CopyTo(b.Begin(event.EventName(), event.Attributes().Len(), head))
 }
 
 // Emit gives out the records begun since the last time, for the resource set.

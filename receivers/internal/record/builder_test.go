@@ -27,7 +27,7 @@ func TestHeadFillsNameTimesSeverityAndBody(t *testing.T) {
 	at := time.Unix(100, 5)
 	for severity, number := range map[Severity]int{Info: 9, Warning: 13, Error: 17, Critical: 21, "odd": 0} {
 		b := newTestBuilder(true)
-		thing{b.Begin("thing", Head{Time: at, Observed: at.Add(time.Second), Severity: severity, Text: "what happened"})}.Size(3)
+		thing{b.Begin("thing", 1, Head{Time: at, Observed: at.Add(time.Second), Severity: severity, Text: "what happened"})}.Size(3)
 		logs := b.Emit()
 		scope := logs.ResourceLogs().At(0).ScopeLogs().At(0).Scope()
 		require.Equal(t, "scope 1.0", scope.Name()+" "+scope.Version())
@@ -45,7 +45,7 @@ func TestHeadFillsNameTimesSeverityAndBody(t *testing.T) {
 
 func TestAnEventThatIsOffIsNeverGivenOut(t *testing.T) {
 	b := newTestBuilder(false)
-	thing{b.Begin("thing", Head{})}.Size(3)
+	thing{b.Begin("thing", 1, Head{})}.Size(3)
 	require.Zero(t, b.Emit().ResourceLogs().Len())
 }
 
@@ -78,10 +78,10 @@ func TestResourceFiltersDropRecords(t *testing.T) {
 			resource := pcommon.NewResource()
 			resource.Attributes().PutStr("host.name", "node-1")
 			b.SetResource(resource)
-			b.Begin("thing", Head{})
+			b.Begin("thing", 1, Head{})
 			logs := b.Emit()
 			require.Equal(t, tt.left, logs.LogRecordCount())
-			b.Begin("thing", Head{})
+			b.Begin("thing", 1, Head{})
 			require.Equal(t, tt.left, b.Emit().LogRecordCount(), "nothing is left over from the last time")
 		})
 	}

@@ -54,7 +54,7 @@ type OomKill struct {
 
 // OomKill begins a record.
 func (b *LogsBuilder) OomKill(head record.Head) OomKill {
-	return OomKillOn(b.Begin(EventOomKill, head))
+	return OomKillOn(b.Begin(EventOomKill, 27, head))
 }
 
 // OomKillOn writes the attributes on a map, for a record that begins later.
