@@ -8,18 +8,23 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/receivers/cudaoomreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 )
 
+// surroundings are what a test brings its own of.
+type surroundings struct {
+	open  func(*Config) (source, error)
+	ticks probereceiver.Ticks
+}
+
 // NewFactory makes the factory of the cudaoom receiver.
-func NewFactory() receiver.Factory { return newFactory(openSource) }
+func NewFactory() receiver.Factory {
+	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime})
+}
 
-// opener opens a source that watches so many libraries.
-type opener func(maxLibraries int) (source, error)
-
-// newFactory lets a test bring its own source.
-func newFactory(open opener) receiver.Factory {
+func newFactory(around surroundings) receiver.Factory {
 	create := func(_ context.Context, settings receiver.Settings, config component.Config, next consumer.Logs) (receiver.Logs, error) {
-		return newReceiver(settings, config.(*Config), next, open)
+		return newReceiver(settings, config.(*Config), next, around)
 	}
 	return receiver.NewFactory(metadata.Type, createDefaultConfig, receiver.WithLogs(create, metadata.LogsStability))
 }

@@ -3,18 +3,15 @@
 package cudaoomreceiver
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/privtest"
-	"github.com/tracecoreai/tracecore/receivers/cudaoomreceiver/internal/metadata"
 )
 
 // playJob makes the test binary the job that maps a libcuda.
@@ -33,21 +30,19 @@ func TestRefusalOnThisKernelBecomesARecord(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, job.Close()) })
 
-	records, host, config := newSink(), newFakeHost(), createDefaultConfig().(*Config)
-	host.extensions[identityID] = &fakeResolver{ranks: []identity.Process{{PID: job.PID(), Comm: "python", Rank: 3, LocalRank: 3, WorldSize: 8}}}
-	config.Identity, config.Settle = &identityID, time.Second
-	logs, err := NewFactory().CreateLogs(t.Context(), receivertest.NewNopSettings(metadata.Type), config, records)
+	b := newBench(t)
+	b.Resolver.Know(identity.Process{PID: job.PID(), Comm: "python", Rank: 3, LocalRank: 3, WorldSize: 8})
+	b.config.Settle = time.Second
+	logs, err := NewFactory().CreateLogs(t.Context(), b.Settings, b.config, b.Sink)
 	require.NoError(t, err)
-	require.NoError(t, logs.Start(t.Context(), host))
-	t.Cleanup(func() { require.NoError(t, logs.Shutdown(context.Background())) })
-	attached := func() bool { return logs.(*cudaOOM).watched.Load().Libraries == 1 }
-	require.Eventually(t, attached, time.Minute, time.Millisecond)
+	b.StartAll(t, logs)
+	b.Eventually(t, "libraries", 1)
 
 	require.NoError(t, job.Do(
 		fakejob.Malloc(4*gib, fakejob.OutOfMemory), fakejob.Malloc(4*gib, fakejob.Success),
 		fakejob.Create(20<<20, 3, fakejob.OutOfMemory), fakejob.Create(20<<20, 3, fakejob.OutOfMemory),
 	))
-	a := records.next(t).Attributes().AsRaw()
+	a := b.Next(t).Attributes().AsRaw()
 	require.EqualValues(t, job.PID(), a["process.pid"])
 	require.EqualValues(t, 3, a["gen_ai.training.rank"])
 	require.EqualValues(t, 20<<20, a["cuda_oom.tried_alloc_bytes"])

@@ -5,10 +5,6 @@ package cudaoomreceiver
 import "github.com/tracecoreai/tracecore/bpf/cudaoom"
 
 // openSource opens the CUDA memory probe.
-func openSource(maxLibraries int) (source, error) {
-	opened, err := cudaoom.Open(cudaoom.Options{MaxLibraries: maxLibraries})
-	if err != nil {
-		return nil, err // and no nil *Probe inside a source that is not nil
-	}
-	return opened, nil
+func openSource(config *Config) (source, error) {
+	return cudaoom.Open(cudaoom.Options{MaxLibraries: config.MaxLibraries})
 }

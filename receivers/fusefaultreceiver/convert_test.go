@@ -39,10 +39,10 @@ func convertAll(reports []report) plog.Logs {
 // rankScene is a rank of a pod that reads a dataset, seen in its own container.
 func rankScene() *scene {
 	s := newScene()
-	s.resolver.processes[42] = identity.Process{
+	s.resolver.Know(identity.Process{
 		PID: 42, ParentPID: 7, Comm: "python", ContainerID: strings.Repeat("ab", 32), PodUID: "0a1b2c3d-0000-4000-8000-123456789abc",
 		Rank: 3, LocalRank: 1, WorldSize: 8, JobID: "llm",
-	}
+	})
 	s.machine.mount("42", data.Minor, node.Mount{Point: "/data set", Source: "JuiceFS:vol", Type: "fuse.juicefs"})
 	return s
 }
@@ -101,8 +101,7 @@ func TestGoldenMetrics(t *testing.T) {
 	s.stick(43)
 	s.after(2)
 	config := metadata.NewDefaultMetricsBuilderConfig()
-	m := newMeasurer(metadata.NewMetricsBuilder(config, receivertest.NewNopSettings(metadata.Type), metadata.WithStartTime(1)), testHost)
-	m.machine = s.machine
+	m := newMeasurer(metadata.NewMetricsBuilder(config, receivertest.NewNopSettings(metadata.Type), metadata.WithStartTime(1)), testHost, s.machine)
 	metrics := m.measure(s.mounts, s.now)
 	file := filepath.Join("testdata", "golden", "metrics.yaml")
 	if *update {
@@ -138,8 +137,7 @@ func TestMetricsSwitchedOffLeaveTheHistograms(t *testing.T) {
 	config.Metrics.FuseConnectionWaiting.Enabled = false
 	config.Metrics.FuseInFlight.Enabled = false
 	config.Metrics.FuseInFlightOldestAge.Enabled = false
-	m := newMeasurer(metadata.NewMetricsBuilder(config, receivertest.NewNopSettings(metadata.Type)), testHost)
-	m.machine = s.machine
+	m := newMeasurer(metadata.NewMetricsBuilder(config, receivertest.NewNopSettings(metadata.Type)), testHost, s.machine)
 	metrics := m.measure(s.mounts, s.now)
 	require.Equal(t, 2, metrics.MetricCount())
 	name, _ := metrics.ResourceMetrics().At(0).Resource().Attributes().Get("host.name")

@@ -2,11 +2,13 @@
 
 package fusefaultreceiver
 
-import "errors"
+import "github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 
-// openSource refuses: what is in flight on a FUSE mount is read by a BPF program,
-// which only Linux on amd64 and arm64 can run. The receiver still builds, so that
-// one configuration and one set of tests serve every system.
-func openSource(*Config) (source, machine, error) {
-	return nil, nil, errors.New("the FUSE probe needs Linux on amd64 or arm64: remove the receiver, or set error_mode: ignore")
-}
+func openSource(*Config) (source, error) { return nil, probereceiver.NotHere("FUSE probe") }
+
+func openMachine(*Config) machine { return nowhere{} }
+
+// nowhere is the machine of a probe that never opens.
+type nowhere struct{ machine }
+
+func (nowhere) StuckReads() uint64 { return 0 }

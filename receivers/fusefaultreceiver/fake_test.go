@@ -1,22 +1,11 @@
 package fusefaultreceiver
 
 import (
-	"context"
 	"sync"
-	"testing"
-	"time"
-
-	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/component/componentstatus"
-	"go.opentelemetry.io/collector/consumer/consumertest"
-	"go.opentelemetry.io/collector/pdata/plog"
-	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
-	"github.com/tracecoreai/tracecore/bpf/identity"
-	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 )
 
 // Requests of the tests (include/uapi/linux/fuse.h, enum fuse_opcode).
@@ -26,18 +15,20 @@ const (
 )
 
 var (
-	start = time.Unix(1_700_000_000, 0)
+	start = probereceivertest.Start
 	data  = fusefault.Device{Minor: 52}
 )
 
 // fakeSource shows each snapshot that a test gives it once, and the last again.
 type fakeSource struct {
-	mu     sync.Mutex
-	queue  []fusefault.Snapshot
-	shown  fusefault.Snapshot
-	err    error
-	closed bool
+	*probereceivertest.Probe
+	mu    sync.Mutex
+	queue []fusefault.Snapshot
+	shown fusefault.Snapshot
+	err   error
 }
+
+func newFakeSource() *fakeSource { return &fakeSource{Probe: probereceivertest.NewProbe()} }
 
 func (f *fakeSource) show(s fusefault.Snapshot) {
 	f.mu.Lock()
@@ -45,26 +36,21 @@ func (f *fakeSource) show(s fusefault.Snapshot) {
 	f.queue = append(f.queue, s)
 }
 
+// fail lets each snapshot fail from now on.
+func (f *fakeSource) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
 func (f *fakeSource) Snapshot(s *fusefault.Snapshot) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return probe.ErrClosed
-	}
 	if len(f.queue) > 0 {
 		f.shown, f.queue = f.queue[0], f.queue[1:]
 	}
 	*s = f.shown
 	return f.err
-}
-
-func (f *fakeSource) Report() probe.Report { return probe.Report{Probe: "fusefault", Rung: "fake"} }
-
-func (f *fakeSource) Close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	return nil
 }
 
 // fakeMachine knows what a test tells it.
@@ -136,75 +122,6 @@ func (f *fakeMachine) Waiting(_, minor uint32) (int64, bool) {
 }
 
 func (f *fakeMachine) StuckReads() uint64 { return 7 }
-
-// fakeResolver knows the processes a test tells it.
-type fakeResolver struct {
-	identity.Resolver // nobody asks for more than Lookup
-	component.StartFunc
-	component.ShutdownFunc
-	processes map[uint32]identity.Process
-}
-
-func (f *fakeResolver) Lookup(pid, _ uint32, _ time.Time) (identity.Process, bool) {
-	p, known := f.processes[pid]
-	return p, known
-}
-
-// fakeHost has extensions and hears component status.
-type fakeHost struct {
-	extensions map[component.ID]component.Component
-	statuses   chan *componentstatus.Event
-}
-
-func newFakeHost() *fakeHost {
-	return &fakeHost{extensions: map[component.ID]component.Component{}, statuses: make(chan *componentstatus.Event, 8)}
-}
-
-func (f *fakeHost) GetExtensions() map[component.ID]component.Component { return f.extensions }
-func (f *fakeHost) Report(event *componentstatus.Event)                 { f.statuses <- event }
-
-func (f *fakeHost) status(t *testing.T) *componentstatus.Event {
-	select {
-	case event := <-f.statuses:
-		return event
-	case <-time.After(time.Minute):
-		require.FailNow(t, "no status was reported")
-		return nil
-	}
-}
-
-// sink hands on what comes.
-type sink struct {
-	consumertest.Consumer
-	records chan plog.LogRecord
-	metrics chan pmetric.Metrics
-}
-
-func newSink() *sink {
-	return &sink{Consumer: consumertest.NewNop(), records: make(chan plog.LogRecord, 1000), metrics: make(chan pmetric.Metrics, 1000)}
-}
-
-func (s *sink) ConsumeLogs(_ context.Context, logs plog.Logs) error {
-	for _, r := range logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().All() {
-		s.records <- r
-	}
-	return nil
-}
-
-func (s *sink) ConsumeMetrics(_ context.Context, metrics pmetric.Metrics) error {
-	s.metrics <- metrics
-	return nil
-}
-
-func (s *sink) next(t testing.TB) plog.LogRecord {
-	select {
-	case r := <-s.records:
-		return r
-	case <-time.After(time.Minute):
-		require.FailNow(t, "no record came")
-		return plog.LogRecord{}
-	}
-}
 
 // answers is a histogram of so many requests.
 func answers(count uint64) fusefault.Histogram {

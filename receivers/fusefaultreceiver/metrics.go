@@ -25,10 +25,10 @@ type measurer struct {
 	bounds   []float64
 }
 
-func newMeasurer(builder *metadata.MetricsBuilder, host record.Host) *measurer {
+func newMeasurer(builder *metadata.MetricsBuilder, host record.Host, machine machine) *measurer {
 	resource := builder.NewResourceBuilder()
 	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
-	return &measurer{builder: builder, resource: resource.Emit(), bounds: bounds()}
+	return &measurer{builder: builder, resource: resource.Emit(), machine: machine, bounds: bounds()}
 }
 
 // bounds are the upper bounds of a probe's buckets in seconds: 2^i µs for the

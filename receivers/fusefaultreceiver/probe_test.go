@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/pdata/plog"
-	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 )
 
 // playDrillChild makes the test binary the processes that hangfs needs.
@@ -28,9 +28,9 @@ func playDrillChild() {
 }
 
 // startOnKernel runs both signals of the receiver on the probe of this kernel.
-func startOnKernel(t *testing.T) *sink {
+func startOnKernel(t *testing.T) *probereceivertest.Sink {
 	privtest.Require(t)
-	everything := newSink()
+	everything := probereceivertest.NewSink()
 	factory, config, settings := NewFactory(), createDefaultConfig().(*Config), receivertest.NewNopSettings(metadata.Type)
 	config.ScanInterval, config.CollectionInterval = 200*time.Millisecond, 200*time.Millisecond
 	logs, err := factory.CreateLogs(t.Context(), settings, config, everything)
@@ -68,9 +68,9 @@ func (m *mounted) device() string {
 
 // stall waits for the record that the visitor waits. On a slow machine there may be
 // one of the mount's INIT before.
-func (m *mounted) stall(t *testing.T, from *sink) (plog.LogRecord, map[string]any) {
+func (m *mounted) stall(t *testing.T, from *probereceivertest.Sink) (plog.LogRecord, map[string]any) {
 	for {
-		r := from.next(t)
+		r := from.Next(t)
 		a := r.Attributes().AsRaw()
 		if r.EventName() == "fuse.stall" && a["fuse.device"] == m.device() && a["process.pid"] == int64(m.visitor.PID()) {
 			return r, a
@@ -79,9 +79,9 @@ func (m *mounted) stall(t *testing.T, from *sink) (plog.LogRecord, map[string]an
 }
 
 // end waits for the end of a stall.
-func (m *mounted) end(t *testing.T, from *sink, stall map[string]any) map[string]any {
+func (m *mounted) end(t *testing.T, from *probereceivertest.Sink, stall map[string]any) map[string]any {
 	for {
-		r := from.next(t)
+		r := from.Next(t)
 		if a := r.Attributes().AsRaw(); r.EventName() == "fuse.stall.end" && a["fuse.stall.id"] == stall["fuse.stall.id"] {
 			return a
 		}
@@ -155,13 +155,7 @@ func TestLatencyOfAMountIsMeasured(t *testing.T) {
 	require.NoError(t, m.visitor.Go())
 	require.NoError(t, m.visitor.Wait(t.Context()))
 	for range 60 {
-		var metrics pmetric.Metrics
-		select {
-		case metrics = <-all.metrics:
-		case <-time.After(time.Minute):
-			require.FailNow(t, "no metrics came")
-		}
-		for _, metric := range metrics.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+		for _, metric := range all.NextMetrics(t).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
 			if metric.Name() != "fuse.request.duration" {
 				continue
 			}

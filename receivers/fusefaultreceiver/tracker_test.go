@@ -9,6 +9,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 )
 
 const daemonPID = 812
@@ -17,7 +18,7 @@ const daemonPID = 812
 type scene struct {
 	*tracker
 	machine  *fakeMachine
-	resolver *fakeResolver
+	resolver *probereceivertest.Resolver
 	now      time.Time
 	answered uint64
 	aborted  uint64
@@ -26,7 +27,7 @@ type scene struct {
 
 // newScene has been scanned once and is healthy.
 func newScene() *scene {
-	s := &scene{machine: newFakeMachine(), resolver: &fakeResolver{processes: map[uint32]identity.Process{}}, now: start, answered: 1000}
+	s := &scene{machine: newFakeMachine(), resolver: &probereceivertest.Resolver{}, now: start, answered: 1000}
 	s.machine.processes[daemonPID] = node.Process{Name: "juicefs", State: node.Alive, StartTicks: 5}
 	s.machine.mount("1", data.Minor, node.Mount{Point: "/mnt/data", Source: "JuiceFS:vol", Type: "fuse.juicefs"})
 	s.tracker = newTracker(createDefaultConfig().(*Config), look{machine: s.machine, resolver: s.resolver})
@@ -67,7 +68,7 @@ func (s *scene) stick(pid uint32, with ...func(*fusefault.InFlight)) {
 }
 
 func (s *scene) rank(pid uint32, rank int, job string) {
-	s.resolver.processes[pid] = identity.Process{PID: pid, Comm: "python", Rank: rank, LocalRank: rank, WorldSize: 8, JobID: job}
+	s.resolver.Know(append(s.resolver.Ranks(), identity.Process{PID: pid, Comm: "python", Rank: rank, LocalRank: rank, WorldSize: 8, JobID: job})...)
 }
 
 func background(f *fusefault.InFlight) { f.Background = true }

@@ -18,7 +18,9 @@ type surroundings struct {
 }
 
 // NewFactory makes the factory of the oomkill receiver.
-func NewFactory() receiver.Factory { return newFactory(surroundings{open: openSource}) }
+func NewFactory() receiver.Factory {
+	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime})
+}
 
 func newFactory(around surroundings) receiver.Factory {
 	create := func(_ context.Context, settings receiver.Settings, config component.Config, next consumer.Logs) (receiver.Logs, error) {

@@ -44,7 +44,7 @@ type Parts[S Source] struct {
 	ErrorMode record.ErrorMode
 	Logger    *zap.Logger
 	Metrics   Metrics
-	Ticks     Ticks // nil: real time
+	Ticks     Ticks
 
 	// Identity is the extension that knows processes. Where a receiver is of no use
 	// without, NeedsIdentity makes its absence a matter of error_mode.
@@ -88,9 +88,6 @@ type Life[S Source] struct {
 
 // New makes the life of a probe.
 func New[S Source](parts Parts[S]) *Life[S] {
-	if parts.Ticks == nil {
-		parts.Ticks = RealTime
-	}
 	l := &Life[S]{parts: parts, done: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
