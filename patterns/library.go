@@ -42,9 +42,17 @@ func Library() ([]rule.Rule, error) {
 }
 
 // LoadPaths returns the rules of pattern files and folders outside of the
-// library. They can name its detectors.
+// library. They can name its detectors. A name of an event, metric or attribute that
+// nobody is known to send is an error, unless the file declares it.
 func LoadPaths(paths ...string) ([]rule.Rule, error) {
 	rules, err := rule.LoadPaths(paths...)
+	if err != nil {
+		return nil, err
+	}
+	vocabulary, err := Vocabulary()
+	if err != nil {
+		return nil, err
+	}
 	rule.Wire(rules, detectors())
-	return rules, err
+	return rules, vocabulary.Check(rules)
 }

@@ -20,6 +20,8 @@ type decoder struct {
 	file    string
 	errs    []error
 	later   []func()
+	lines   []string          // of the file
+	reads   []mention         // names of events, metrics and attributes so far
 	checked map[ottlText]bool // all OTTL so far: what is wrong with it is told once
 }
 
@@ -193,6 +195,7 @@ func (d *decoder) expr(to *Expr, evidence *[]Evidence) value {
 // ottl reads OTTL for the records of e.
 func (d *decoder) ottl(kind, what string, to *string, e *Evidence, check func(onMetrics bool, text string) error) value {
 	return d.text(kind, to).then(func(n *yaml.Node) {
+		d.mentionsIn(n, *to)
 		d.afterwards(func() { d.compile(at(n), what, *to, e, check) })
 	})
 }

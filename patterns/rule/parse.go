@@ -31,13 +31,14 @@ func Parse(name string, content []byte) (Rule, error) {
 	if len(document.Content) == 0 {
 		return Rule{}, fmt.Errorf("%s:1:1: the file is empty: start with id, name and summary", name)
 	}
-	d := &decoder{file: name, checked: map[ottlText]bool{}}
+	d := &decoder{file: name, lines: strings.Split(string(content), "\n"), checked: map[ottlText]bool{}}
 	r := Rule{File: name}
 	d.pattern(&r).read(document.Content[0])
 	d.afterwards(func() { d.checkEvidence(document.Content[0], &r) })
 	if err := d.finish(); err != nil {
 		return Rule{}, err
 	}
+	r.reads = d.reads
 	r.setDefaults()
 	return r, nil
 }
@@ -61,6 +62,7 @@ func (d *decoder) pattern(r *Rule) value {
 		{"id", d.integer(&r.ID, 1).then(mark(&r.idAt)), needed, "tells patterns apart; 1000 and above are free for your own"},
 		{"name", d.name(&r.Name).then(mark(&r.nameAt)), needed, "of the pattern, as verdicts carry it"},
 		{"summary", d.text("text", &r.Summary), needed, "the symptom in one line"},
+		{"declares", d.declares(&r.Declares), "", "names that the rule reads and tracecore does not know: any other unknown name is an error"},
 		{"detector", d.text("detector", &r.Detector).then(mark(&r.detectorAt)), "", "algorithm of tracecore whose findings (`finding.…`) the evidence reads"},
 		{"fields", d.fields(&r.Fields), "", "named values of each record, beside the [predefined fields](#predefined-fields)"},
 		{"identity", d.fields(&r.Identity), "", "predefined fields that this pattern reads elsewhere"},
@@ -92,6 +94,7 @@ func (d *decoder) fields(to *[]Field) value {
 			}
 			f := Field{Name: key.Value, at: at(value)}
 			d.text("", &f.Expr).read(value)
+			d.mentionsIn(value, f.Expr)
 			*to = append(*to, f)
 		})
 	}}

@@ -40,7 +40,11 @@ type Rule struct {
 	Remedy   Choice
 	Severity Choice
 
+	// Declares are names of events, metrics and attributes that only the site knows.
+	Declares Declared
+
 	idAt, nameAt, detectorAt position
+	reads                    []mention
 }
 
 // OnExpiry says what becomes of an open verdict when its fault leaves the state.

@@ -10,24 +10,31 @@ func Suggest(name string, names []string) string { return suggest(name, names) }
 
 // suggest says which of names was probably meant by name.
 func suggest(name string, names []string) string {
-	best, least := "", len(name)/2+1
+	near := nearest(name, names, len(name)/2)
+	switch {
+	case near != "":
+		return fmt.Sprintf("did you mean %q?", near)
+	case len(names) == 0:
+		return "none is defined here"
+	default:
+		return "use one of " + strings.Join(names, ", ")
+	}
+}
+
+// nearest returns the name that is most like name, "" when all differ in more than most
+// letters.
+func nearest(name string, names []string, most int) string {
+	best, least := "", most+1
 	for _, candidate := range names {
 		d := distance(name, candidate)
-		if candidate != "" && strings.HasPrefix(name, candidate) {
+		if len(candidate) >= len(name)/2 && candidate != "" && strings.HasPrefix(name, candidate) {
 			d = 1 // hostname means host
 		}
 		if d < least {
 			best, least = candidate, d
 		}
 	}
-	switch {
-	case best != "":
-		return fmt.Sprintf("did you mean %q?", best)
-	case len(names) == 0:
-		return "none is defined here"
-	default:
-		return "use one of " + strings.Join(names, ", ")
-	}
+	return best
 }
 
 // distance is the Levenshtein distance of the first 64 bytes of a and b.

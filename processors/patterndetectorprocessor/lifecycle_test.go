@@ -138,6 +138,7 @@ func TestConfig(t *testing.T) {
 		{name: "missing_rules", problems: []string{"testdata/none.yaml"}},
 		{name: "broken_rules", problems: []string{"testdata/broken/typo.yaml:3", "sumary"}},
 		{name: "taken", problems: []string{"testdata/taken/pair.yaml", "the name test_pair is taken", "the id 18 is taken"}},
+		{name: "unknown_names", problems: []string{`testdata/unknown/pattern.yaml:21:11: no event "storage.not_respondin" is known: did you mean "storage.not_responding"?`, `testdata/unknown/pattern.yaml:22:24: no attribute "nccl.rank.stat" is known: did you mean "nccl.rank.state"?`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sub, err := all.Sub(component.NewIDWithName(metadata.Type, c.name).String())

@@ -2,7 +2,6 @@ package attributes
 
 import (
 	"cmp"
-	_ "embed"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -26,20 +25,9 @@ type Signal struct {
 	Attributes []string `yaml:"attributes,flow,omitempty"`
 }
 
-// VocabularyFile is where the vocabulary is kept, from the repository's root.
-const VocabularyFile = "distro/internal/attributes/vocabulary.yaml"
-
-//go:embed vocabulary.yaml
-var vocabularyYAML []byte
-
-// LoadVocabulary returns the vocabulary of this build.
-func LoadVocabulary() (*Vocabulary, error) {
-	v := &Vocabulary{}
-	if err := yaml.Unmarshal(vocabularyYAML, v); err != nil {
-		return nil, fmt.Errorf("vocabulary.yaml: %w", err)
-	}
-	return v, nil
-}
+// VocabularyFile is where the vocabulary is kept, from the repository's root. Package
+// patterns embeds it, to check the names that rules of a site read.
+const VocabularyFile = "patterns/vocabulary.yaml"
 
 // CollectVocabulary reads the vocabulary of a source tree. An event that comes from two
 // features, or an attribute with two types, is an error.

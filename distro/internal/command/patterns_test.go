@@ -74,7 +74,11 @@ func TestPatternsTestRunsAUsersOwn(t *testing.T) {
 		"as it is":       {func(s string) string { return s }, exitOK, "stories passed"},
 		"other words":    {func(s string) string { return strings.Replace(s, "headline: \"GPU", "headline: \"Card", 1) }, exitInternal, "did not come out as wanted"},
 		"an unknown key": {func(s string) string { return s + "wihtin: 5m\n" }, exitInternal, `:1: unknown key "wihtin" in a pattern file: did you mean "within"?`},
-		"bad OTTL":       {func(s string) string { return strings.Replace(s, "where: >-", "where: attributes[ ==", 1) }, exitInternal, "pattern.yaml:"},
+		"an event of nobody": {func(s string) string { return strings.Replace(s, "logs: gpu.lost", "logs: gpu.lots", 1) }, exitInternal,
+			`no event "gpu.lots" is known: did you mean "gpu.lost"?`},
+		"an attribute of nobody": {func(s string) string { return strings.Replace(s, `["kernelevents.xid"]`, `["kernelevents.xit"]`, 1) }, exitInternal,
+			`no attribute "kernelevents.xit" is known: did you mean "kernelevents.xid"?`},
+		"bad OTTL": {func(s string) string { return strings.Replace(s, "where: >-", "where: attributes[ ==", 1) }, exitInternal, "pattern.yaml:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
