@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
+	"github.com/tracecoreai/tracecore/processors/internal/journal"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/metadatatest"
 )
 
@@ -245,8 +246,8 @@ func TestDamageInAStorageThatCannotBeWalked(t *testing.T) {
 
 func TestSnapshotOfAnotherVersion(t *testing.T) {
 	store := newFickle()
-	j := &journal{client: store}
-	require.NoError(t, j.snapshot(context.Background(), []byte(`{"version":99}`), &outbox{}))
+	j := &journal.Journal{Client: store}
+	require.NoError(t, j.Snapshot(context.Background(), []byte(`{"version":99}`), &journal.Outbox{}))
 
 	r := newRig(t, withExtension(store)).start(t)
 	require.Equal(t, 1, r.said.FilterMessageSnippet("the patterns start afresh").Len())

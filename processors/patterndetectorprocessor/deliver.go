@@ -82,14 +82,14 @@ func (d *detector) deliver() {
 func (d *detector) due() (context.Context, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.calls, d.up && len(d.outbox.items) > 0 && !d.clock.now().Before(d.retryAt)
+	return d.calls, d.up && d.outbox.Len() > 0 && !d.clock.now().Before(d.retryAt)
 }
 
 // drain sends until the outbox is empty or the next consumer refuses.
 func (d *detector) drain(ctx context.Context) {
 	for {
 		d.mu.Lock()
-		items, last := d.outbox.first(mostAtOnce)
+		items, last := d.outbox.First(mostAtOnce)
 		d.mu.Unlock()
 		if len(items) == 0 {
 			return
@@ -127,11 +127,11 @@ func (d *detector) settle(ctx context.Context, last uint64, n int, err error) bo
 
 // forgetThrough takes verdicts out of outbox and storage. mu is held.
 func (d *detector) forgetThrough(ctx context.Context, last uint64) {
-	d.outbox.dropThrough(last)
+	d.outbox.DropThrough(last)
 	if d.journal == nil || d.stale {
 		return // a stale storage learns of it with its snapshot
 	}
-	if err := d.journal.write(ctx, &d.outbox); err != nil {
+	if err := d.journal.Write(ctx, &d.outbox); err != nil {
 		d.storageFailed(ctx, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/processors/internal/journal"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/metadata"
 )
 
@@ -40,10 +41,10 @@ type detector struct {
 	// mu orders everything that reads or changes what follows.
 	mu       sync.Mutex
 	engine   *engine.Engine
-	advanced time.Time // the last time given to the engine
-	journal  *journal  // nil without storage
-	stale    bool      // the storage misses something: a snapshot must come first
-	outbox   outbox
+	advanced time.Time        // the last time given to the engine
+	journal  *journal.Journal // nil without storage
+	stale    bool             // the storage misses something: a snapshot must come first
+	outbox   journal.Outbox
 	refusals *refused
 	counted  engine.Stats // what replay counted, to be taken off the metrics
 }
@@ -69,7 +70,7 @@ func newDetector(set processor.Settings, config *Config, c clock) (*detector, er
 		id: set.ID, config: config, rules: rules, clock: c, logger: set.Logger, telemetry: telemetry,
 		version: set.BuildInfo.Version, hostname: hostname, delivery: newDelivery(),
 		engine: e, refusals: newRefused(),
-		outbox: outbox{mostItems: config.OutboxSize, mostBytes: mostOutboxBytes},
+		outbox: journal.Outbox{MostItems: config.OutboxSize, MostBytes: mostOutboxBytes},
 	}
 	return d, d.observe()
 }
@@ -136,7 +137,7 @@ func (d *detector) stop(ctx context.Context, carriesVerdicts bool) error {
 func (d *detector) close(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	left := len(d.outbox.items)
+	left := d.outbox.Len()
 	if d.journal == nil {
 		if left > 0 {
 			d.logger.Error("undelivered verdicts are lost: without storage they do not survive a restart, set storage to the id of a storage extension", zap.Int("verdicts", left))
@@ -146,7 +147,7 @@ func (d *detector) close(ctx context.Context) error {
 	if left > 0 {
 		d.logger.Warn("verdicts wait in the storage for the next start", zap.Int("verdicts", left))
 	}
-	err := errors.Join(d.checkpoint(ctx), d.journal.client.Close(ctx))
+	err := errors.Join(d.checkpoint(ctx), d.journal.Client.Close(ctx))
 	d.journal = nil
 	return err
 }
@@ -157,7 +158,7 @@ func (d *detector) tick(ctx context.Context, now time.Time) {
 	d.mu.Lock()
 	changed := d.engine.Advance(now)
 	d.advanced = now
-	d.record(ctx, entry{}, changed)
+	d.record(ctx, journal.Entry{}, changed)
 	d.maintain(ctx)
 	d.mu.Unlock()
 	d.deliver()
@@ -170,7 +171,7 @@ func (d *detector) logs(ctx context.Context, ld plog.Logs) (shown seen) {
 	fresh, repeated := d.refusals.without(ld)
 	shown = seen{matched: d.engine.Logs(fresh), repeated: repeated}
 	mattered := shown.matched.LogRecordCount() > 0
-	d.record(ctx, entry{signal: signalLogs, payload: d.encodeLogs(shown.matched)}, mattered)
+	d.record(ctx, journal.Entry{Signal: journal.SignalLogs, Payload: d.encodeLogs(shown.matched)}, mattered)
 	d.mu.Unlock()
 	d.deliver()
 	return shown
@@ -195,7 +196,7 @@ func (d *detector) metrics(ctx context.Context, md pmetric.Metrics) {
 	d.mu.Lock()
 	matched := d.engine.Metrics(md)
 	mattered := matched.DataPointCount() > 0
-	d.record(ctx, entry{signal: signalMetrics, payload: d.encodeMetrics(matched)}, mattered)
+	d.record(ctx, journal.Entry{Signal: journal.SignalMetrics, Payload: d.encodeMetrics(matched)}, mattered)
 	d.mu.Unlock()
 	d.deliver()
 }

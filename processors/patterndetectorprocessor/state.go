@@ -7,13 +7,13 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
-	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
+	"github.com/tracecoreai/tracecore/processors/internal/journal"
 )
 
 // Why state was reset, as metadata.yaml lists it.
@@ -26,13 +26,13 @@ const (
 
 // record writes what the engine was just told, if that mattered, and the
 // verdicts that it led to, before anyone hears of them. mu is held.
-func (d *detector) record(ctx context.Context, e entry, mattered bool) {
+func (d *detector) record(ctx context.Context, e journal.Entry, mattered bool) {
 	if verdicts := d.engine.Verdicts(); mattered || len(verdicts) > 0 {
 		d.commit(ctx, e, verdicts)
 	}
 }
 
-func (d *detector) commit(ctx context.Context, e entry, verdicts []verdict.Verdict) {
+func (d *detector) commit(ctx context.Context, e journal.Entry, verdicts []verdict.Verdict) {
 	d.enqueue(ctx, verdicts)
 	if d.journal == nil {
 		return
@@ -41,13 +41,22 @@ func (d *detector) commit(ctx context.Context, e entry, verdicts []verdict.Verdi
 		d.telemetry.ProcessorPatterndetectorJournalErrors.Add(ctx, 1)
 		return // the snapshot that ends this state will hold it
 	}
-	e.advanced, e.made = d.advanced, revisionsOf(verdicts)
-	if err := d.journal.append(ctx, &e, &d.outbox); err != nil {
+	e.Advanced, e.Made = d.advanced, revisionsOf(verdicts)
+	if err := d.journal.Append(ctx, &e, &d.outbox); err != nil {
 		d.storageFailed(ctx, err)
 		return
 	}
 	d.telemetry.ProcessorPatterndetectorJournalEntries.Add(ctx, 1)
 	d.maintain(ctx)
+}
+
+// revisionsOf names verdicts for the journal.
+func revisionsOf(verdicts []verdict.Verdict) []journal.Revision {
+	made := make([]journal.Revision, len(verdicts))
+	for i := range verdicts {
+		made[i] = journal.Revision{ID: verdicts[i].ID, Number: verdicts[i].Revision}
+	}
+	return made
 }
 
 func (d *detector) enqueue(ctx context.Context, verdicts []verdict.Verdict) {
@@ -59,7 +68,7 @@ func (d *detector) enqueue(ctx context.Context, verdicts []verdict.Verdict) {
 			d.logger.Error("a verdict breaks its own schema and is dropped: report it with the pattern's file", zap.String("pattern", v.Pattern), zap.Error(err))
 			continue
 		}
-		d.countDropped(ctx, d.outbox.add(item), droppedFull)
+		d.countDropped(ctx, d.outbox.Add(item), droppedFull)
 	}
 }
 
@@ -81,7 +90,7 @@ func (d *detector) storageFailed(ctx context.Context, err error) {
 // maintain takes a snapshot when the journal is full or the storage missed
 // something. mu is held.
 func (d *detector) maintain(ctx context.Context) {
-	if d.journal == nil || !d.stale && !d.journal.full() {
+	if d.journal == nil || !d.stale && !d.journal.Full() {
 		return
 	}
 	if err := d.checkpoint(ctx); err != nil {
@@ -100,14 +109,14 @@ func (d *detector) checkpoint(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take a snapshot of the patterns: %w", err)
 	}
-	return d.journal.snapshot(ctx, state, &d.outbox)
+	return d.journal.Snapshot(ctx, state, &d.outbox)
 }
 
 // open finds the storage and takes up the state in it. A storage that is named
 // wrongly is an error; one that cannot be used is said loudly and done without:
 // patterns without memory are better than none.
 func (d *detector) open(ctx context.Context, host component.Host) error {
-	extension, err := d.storageExtension(host)
+	extension, err := journal.Extension(host, d.config.Storage)
 	if err != nil {
 		return err
 	}
@@ -115,7 +124,7 @@ func (d *detector) open(ctx context.Context, host component.Host) error {
 	defer d.mu.Unlock()
 	var past history
 	if extension != nil {
-		if d.journal, err = openJournal(ctx, extension, d.id); err != nil {
+		if d.journal, err = journal.Open(ctx, extension, d.id); err != nil {
 			d.reset(ctx, resetUnavailable, "storage cannot be opened, so a restart will forget the state: repair it and restart", err)
 			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 		} else {
@@ -137,14 +146,14 @@ func (d *detector) resume(ctx context.Context, past history) {
 		d.enqueue(ctx, unsaid)
 		d.maintain(ctx)
 	case changed || len(unsaid) > 0:
-		d.commit(ctx, entry{}, unsaid)
+		d.commit(ctx, journal.Entry{}, unsaid)
 	}
 }
 
 // history is what came out of the journal: the verdicts that were said when it
 // was written, and those that came of it now.
 type history struct {
-	said map[revision]bool
+	said map[journal.Revision]bool
 	made []verdict.Verdict
 }
 
@@ -153,46 +162,18 @@ type history struct {
 func (h *history) unsaid(more []verdict.Verdict) []verdict.Verdict {
 	var unsaid []verdict.Verdict
 	for _, v := range append(h.made, more...) {
-		if !h.said[revision{v.ID, v.Revision}] {
+		if !h.said[journal.Revision{ID: v.ID, Number: v.Revision}] {
 			unsaid = append(unsaid, v)
 		}
 	}
 	return unsaid
 }
 
-func (d *detector) storageExtension(host component.Host) (storage.Extension, error) {
-	if d.config.Storage == nil {
-		return nil, nil
-	}
-	found, ok := host.GetExtensions()[*d.config.Storage]
-	if !ok {
-		return nil, fmt.Errorf("storage %q is not there: define it under extensions and name it in service::extensions", *d.config.Storage)
-	}
-	extension, ok := found.(storage.Extension)
-	if !ok {
-		return nil, fmt.Errorf("storage %q is not a storage extension: name one, such as file_storage", *d.config.Storage)
-	}
-	return extension, nil
-}
-
-func openJournal(ctx context.Context, extension storage.Extension, id component.ID) (j *journal, err error) {
-	defer func() {
-		if r := recover(); r != nil { // bbolt on a damaged file
-			j, err = nil, fmt.Errorf("storage panicked: %v", r)
-		}
-	}()
-	client, err := extension.GetClient(ctx, component.KindProcessor, id, "")
-	if err != nil {
-		return nil, err
-	}
-	return &journal{client: client}, nil
-}
-
 // restore brings back the outbox and the engine's state. Whatever cannot be
 // used is forgotten, loudly. mu is held.
 func (d *detector) restore(ctx context.Context) (past history) {
 	d.restoreOutbox(ctx)
-	state, err := d.journal.load(ctx)
+	state, err := d.journal.Load(ctx)
 	if err != nil {
 		d.forgetState(ctx, resetCorrupt, err)
 		return past
@@ -211,9 +192,9 @@ func (d *detector) restore(ctx context.Context) (past history) {
 
 // replay tells the engine again what the journal says it was told.
 func (d *detector) replay(ctx context.Context) history {
-	past := history{said: map[revision]bool{}}
+	past := history{said: map[journal.Revision]bool{}}
 	var damage []error
-	err := d.journal.replay(ctx, func(e entry, err error) {
+	err := d.journal.Replay(ctx, func(e journal.Entry, err error) {
 		if err == nil {
 			err = d.apply(e, &past)
 		}
@@ -228,25 +209,25 @@ func (d *detector) replay(ctx context.Context) history {
 	return past
 }
 
-// apply makes the calls of one entry again.
-func (d *detector) apply(e entry, past *history) error {
-	d.engine.Advance(e.advanced)
-	switch e.signal {
-	case signalLogs:
-		ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(e.payload)
+// apply makes the calls of one journal.Entry again.
+func (d *detector) apply(e journal.Entry, past *history) error {
+	d.engine.Advance(e.Advanced)
+	switch e.Signal {
+	case journal.SignalLogs:
+		ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(e.Payload)
 		if err != nil {
 			return err
 		}
 		d.engine.Logs(ld)
-	case signalMetrics:
-		md, err := (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(e.payload)
+	case journal.SignalMetrics:
+		md, err := (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(e.Payload)
 		if err != nil {
 			return err
 		}
 		d.engine.Metrics(md)
 	}
 	past.made = append(past.made, d.engine.Verdicts()...)
-	for _, r := range e.made {
+	for _, r := range e.Made {
 		past.said[r] = true
 	}
 	return nil
@@ -254,15 +235,15 @@ func (d *detector) apply(e entry, past *history) error {
 
 // restoreOutbox takes up the verdicts that were not delivered. mu is held.
 func (d *detector) restoreOutbox(ctx context.Context) {
-	if damage := d.journal.loadOutbox(ctx, &d.outbox, usable); len(damage) > 0 {
+	if damage := d.journal.LoadOutbox(ctx, &d.outbox, usable); len(damage) > 0 {
 		d.countDropped(ctx, len(damage), droppedCorrupt)
 		d.reset(ctx, resetCorrupt, "stored verdicts that were not delivered cannot be used", damage[0])
 		d.stale = true
-		if err := d.journal.resetOutbox(ctx, &d.outbox); err != nil {
+		if err := d.journal.ResetOutbox(ctx, &d.outbox); err != nil {
 			d.storageFailed(ctx, err)
 		}
 	}
-	d.countDropped(ctx, d.outbox.trim(), droppedFull)
+	d.countDropped(ctx, d.outbox.Trim(), droppedFull)
 }
 
 // forgetState begins again with an empty engine and a clean journal.
@@ -272,7 +253,7 @@ func (d *detector) forgetState(ctx context.Context, reason string, err error) {
 		d.engine = fresh
 	}
 	d.stale = true
-	if err := d.journal.resetState(ctx, d.clock.now()); err != nil {
+	if err := d.journal.ResetState(ctx, d.clock.now()); err != nil {
 		d.storageFailed(ctx, err)
 	}
 }

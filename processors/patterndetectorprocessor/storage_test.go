@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
+	"github.com/tracecoreai/tracecore/processors/internal/journal"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/metadatatest"
 )
 
@@ -46,7 +47,7 @@ func TestCrashAfterDeliveryRepeatsNothing(t *testing.T) {
 	before.send(t, "test.first", "gpu-1")
 	before.send(t, "test.second", "gpu-1")
 	require.Equal(t, []string{"gpu-1"}, before.next.ids())
-	require.Zero(t, keys(t, before.detector.journal.client, "o/"), "what was taken is not kept")
+	require.Zero(t, keys(t, before.detector.journal.Client, "o/"), "what was taken is not kept")
 
 	after := newRig(t, withStorage(crashed(t, dir))).start(t)
 	after.clock.pass(time.Minute)
@@ -122,30 +123,31 @@ func TestShutdownAndStartKeepEverything(t *testing.T) {
 func TestSnapshotsReplaceTheJournal(t *testing.T) {
 	dir := t.TempDir()
 	r := newRig(t, withStorage(dir)).start(t)
-	generation := r.detector.journal.generation
-	for i := range snapshotEntries + 10 {
+	for i := range journal.SnapshotEntries + 10 {
 		r.send(t, "test.first", fmt.Sprint(i))
 	}
-	require.Equal(t, generation+1, r.detector.journal.generation)
-	require.EqualValues(t, 10, r.detector.journal.entries)
-	require.Equal(t, 10, keys(t, r.detector.journal.client, "j/"))
-	require.Greater(t, r.detector.journal.chunks, uint64(10))
-	require.EqualValues(t, r.detector.journal.chunks, keys(t, r.detector.journal.client, "s/"))
+	require.Equal(t, 10, keys(t, r.detector.journal.Client, "j/"))
+	require.Greater(t, keys(t, r.detector.journal.Client, "s/"), 10)
 
 	after := newRig(t, withStorage(crashed(t, dir))).start(t)
-	after.send(t, "test.second", "0", fmt.Sprint(snapshotEntries+9))
-	require.ElementsMatch(t, []string{"0", fmt.Sprint(snapshotEntries + 9)}, after.next.ids(), "one from the snapshot, one from the journal")
+	after.send(t, "test.second", "0", fmt.Sprint(journal.SnapshotEntries+9))
+	require.ElementsMatch(t, []string{"0", fmt.Sprint(journal.SnapshotEntries + 9)}, after.next.ids(), "one from the snapshot, one from the journal")
 }
 
 func keys(t *testing.T, client storage.Client, prefix string) (n int) {
 	t.Helper()
-	require.NoError(t, client.(storage.Walker).Walk(context.Background(), func(key string, _ []byte) ([]*storage.Operation, error) {
+	eachKey(t, client, prefix, func([]byte) { n++ })
+	return n
+}
+
+func eachKey(t testing.TB, client storage.Client, prefix string, give func(value []byte)) {
+	t.Helper()
+	require.NoError(t, client.(storage.Walker).Walk(context.Background(), func(key string, value []byte) ([]*storage.Operation, error) {
 		if strings.HasPrefix(key, prefix) {
-			n++
+			give(value)
 		}
 		return nil, nil
 	}))
-	return n
 }
 
 // TestVerdictsThatOnlyReplayConcludesAreDelivered: a newer version may conclude
@@ -157,9 +159,9 @@ func TestVerdictsThatOnlyReplayConcludesAreDelivered(t *testing.T) {
 	r.send(t, "test.second", "a")
 	forgetful := store.copy()
 	for key, value := range forgetful.values {
-		if e, err := decodeEntry(value); err == nil {
-			e.made = nil // as if nothing had come of it
-			forgetful.values[key] = e.encode()
+		if e, err := journal.DecodeEntry(value); err == nil {
+			e.Made = nil // as if nothing had come of it
+			forgetful.values[key] = e.Encode()
 		}
 	}
 	after := newRig(t, withExtension(forgetful)).start(t)

@@ -83,7 +83,7 @@ func (d *detector) observe() error {
 		d.telemetry.RegisterProcessorPatterndetectorOutboxSizeCallback(func(_ context.Context, o metric.Int64Observer) error {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			o.Observe(int64(len(d.outbox.items)))
+			o.Observe(int64(d.outbox.Len()))
 			return nil
 		}),
 	)

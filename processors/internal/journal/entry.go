@@ -1,4 +1,4 @@
-package patterndetectorprocessor
+package journal
 
 import (
 	"encoding/binary"
@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"time"
-
-	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Stored values begin with these bytes and end with a checksum, so that bytes
@@ -20,7 +18,8 @@ const (
 	boundsMagic  = "TCPDb\x01"
 )
 
-var errForeign = errors.New("not written by this version, or damaged")
+// ErrForeign says that stored bytes cannot be used.
+var ErrForeign = errors.New("not written by this version, or damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -35,76 +34,71 @@ func seal(magic string, value []byte) []byte {
 func unseal(magic string, sealed []byte) ([]byte, error) {
 	end := len(sealed) - crc32.Size
 	if end < len(magic) || string(sealed[:len(magic)]) != magic {
-		return nil, errForeign
+		return nil, ErrForeign
 	}
 	if binary.BigEndian.Uint32(sealed[end:]) != crc32.Checksum(sealed[:end], castagnoli) {
-		return nil, errForeign
+		return nil, ErrForeign
 	}
 	return sealed[len(magic):end], nil
 }
 
-// signal says what the payload of an entry is.
-type signal byte
+// Signal says what the payload of an entry is.
+type Signal byte
 
+// The signals.
 const (
-	signalNone    signal = iota // time passed, nothing arrived
-	signalLogs                  // OTLP logs in protobuf
-	signalMetrics               // OTLP metrics in protobuf
+	SignalNone    Signal = iota // time passed, nothing arrived
+	SignalLogs                  // OTLP logs in protobuf
+	SignalMetrics               // OTLP metrics in protobuf
 )
 
-// entry is one call of the engine that changed its state: to make it again is
-// to have the state again.
-type entry struct {
-	advanced time.Time // the last time given to Advance before the records
-	signal   signal
-	payload  []byte
-	made     []revision // the verdicts that came out of it
+// Entry is one call that changed the state: to make it again is to have the state
+// again.
+type Entry struct {
+	Advanced time.Time // the last time given to Advance before the records
+	Signal   Signal
+	Payload  []byte
+	Made     []Revision // what it led to
 }
 
-// revision names one statement of one verdict.
-type revision struct {
-	id     string
-	number int
+// Revision names one statement that left.
+type Revision struct {
+	ID     string
+	Number int
 }
 
-func revisionsOf(verdicts []verdict.Verdict) []revision {
-	made := make([]revision, len(verdicts))
-	for i := range verdicts {
-		made[i] = revision{verdicts[i].ID, verdicts[i].Revision}
+// Encode makes the stored bytes of an entry.
+func (e *Entry) Encode() []byte {
+	b := make([]byte, 0, 32+len(e.Payload)+len(e.Made)*48)
+	b = binary.AppendVarint(b, e.Advanced.UnixNano())
+	b = append(b, byte(e.Signal))
+	b = binary.AppendUvarint(b, uint64(len(e.Made)))
+	for _, r := range e.Made {
+		b = binary.AppendUvarint(b, uint64(len(r.ID)))
+		b = append(b, r.ID...)
+		b = binary.AppendUvarint(b, uint64(r.Number))
 	}
-	return made
+	return seal(entryMagic, append(b, e.Payload...))
 }
 
-func (e *entry) encode() []byte {
-	b := make([]byte, 0, 32+len(e.payload)+len(e.made)*48)
-	b = binary.AppendVarint(b, e.advanced.UnixNano())
-	b = append(b, byte(e.signal))
-	b = binary.AppendUvarint(b, uint64(len(e.made)))
-	for _, r := range e.made {
-		b = binary.AppendUvarint(b, uint64(len(r.id)))
-		b = append(b, r.id...)
-		b = binary.AppendUvarint(b, uint64(r.number))
-	}
-	return seal(entryMagic, append(b, e.payload...))
-}
-
-func decodeEntry(sealed []byte) (entry, error) {
+// DecodeEntry reads the stored bytes of an entry.
+func DecodeEntry(sealed []byte) (Entry, error) {
 	b, err := unseal(entryMagic, sealed)
 	if err != nil {
-		return entry{}, err
+		return Entry{}, err
 	}
 	r := reader{rest: b}
-	e := entry{advanced: time.Unix(0, r.varint()).UTC(), signal: signal(r.byte())}
+	e := Entry{Advanced: time.Unix(0, r.varint()).UTC(), Signal: Signal(r.byte())}
 	for range r.uvarint() {
-		e.made = append(e.made, revision{id: string(r.bytes(r.uvarint())), number: int(r.uvarint())})
+		e.Made = append(e.Made, Revision{ID: string(r.bytes(r.uvarint())), Number: int(r.uvarint())})
 		if r.short {
 			break // a count without what it counts
 		}
 	}
-	if r.short || e.signal > signalMetrics {
-		return entry{}, fmt.Errorf("journal entry: %w", errForeign)
+	if r.short || e.Signal > SignalMetrics {
+		return Entry{}, fmt.Errorf("journal entry: %w", ErrForeign)
 	}
-	e.payload = r.rest
+	e.Payload = r.rest
 	return e, nil
 }
 
