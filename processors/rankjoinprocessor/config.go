@@ -7,7 +7,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 
-	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor/internal/join"
+	ncclhang "github.com/tracecoreai/tracecore/patterns/nccl_hang"
 )
 
 // Config of the processor.
@@ -24,8 +24,8 @@ type Config struct {
 	MinWait time.Duration `mapstructure:"min_wait"`
 	// Limits bound what is held.
 	Limits Limits `mapstructure:"limits"`
-	// Storage is the id of the storage extension that keeps dumps until they are
-	// joined. Without it a crash within the window loses them.
+	// Storage is the id of the storage extension that keeps dumps and findings over
+	// restarts. Without it a crash within the window loses them.
 	Storage *component.ID `mapstructure:"storage"`
 
 	// prevent unkeyed literal initialization
@@ -44,7 +44,7 @@ type Limits struct {
 }
 
 func createDefaultConfig() component.Config {
-	d := join.DefaultOptions
+	d := ncclhang.DefaultOptions
 	return &Config{
 		Window: d.Window, LongestWindow: d.Longest, Keep: d.Keep, MinWait: d.MinWait,
 		Limits: Limits{Jobs: d.Runs, Dumps: d.Dumps, Stalls: d.Stalls, Findings: d.Findings},
@@ -79,8 +79,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) options() join.Options {
-	return join.Options{
+func (c *Config) options() ncclhang.Options {
+	return ncclhang.Options{
 		Window: c.Window, Longest: c.LongestWindow, Keep: c.Keep, MinWait: c.MinWait,
 		Runs: c.Limits.Jobs, Dumps: c.Limits.Dumps, Stalls: c.Limits.Stalls, Findings: c.Limits.Findings,
 	}

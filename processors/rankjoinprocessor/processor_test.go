@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/processor/processortest"
@@ -195,18 +197,6 @@ func podOf(rank string) map[string]string {
 	}
 }
 
-func TestDumpsAreStampedWithTheSizeOfTheirJob(t *testing.T) {
-	r := newRig(t, newConfig(), host{})
-	first := realDumps(t, "missing")
-	first.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutInt("gen_ai.training.world_size", 4)
-	r.send(t, first)
-	for _, passed := range r.next.passed {
-		size, found := passed.Attributes().Get("gen_ai.training.world_size")
-		require.True(t, found)
-		require.EqualValues(t, 4, size.Int())
-	}
-}
-
 // stallOf is a stall record of a rank of the job of realDumps, in which the queues
 // of all ranks but the stopped one are empty.
 func stallOf(to plog.ResourceLogs, rank int, cause, state string) {
@@ -246,11 +236,6 @@ func TestASocketNamesTheRankWithoutADump(t *testing.T) {
 	r.send(t, stalls)
 	r.pass(5 * time.Second)
 	require.Len(t, r.next.passed, 7, "dumps and stalls pass through")
-	for _, passed := range r.next.passed[3:] {
-		size, found := passed.Attributes().Get("gen_ai.training.world_size")
-		require.True(t, found, "the size of the job is stamped")
-		require.EqualValues(t, 4, size.Int())
-	}
 	require.Equal(t, []string{"node-2"}, r.next.resource)
 	said := r.next.findings[0].Attributes().AsRaw()
 	for key, want := range map[string]any{
@@ -327,27 +312,176 @@ func TestShutdownTellsWhatItKnows(t *testing.T) {
 func TestACrashWithinTheWindowLosesNothing(t *testing.T) {
 	dir, config := t.TempDir(), newConfig()
 	config.Storage = &storageID
-	storage := fileStorage(t, dir)
-	crashed := newRig(t, config, host{storageID: storage})
+	files := fileStorage(t, dir)
+	crashed := newRig(t, config, host{storageID: files})
 	crashed.send(t, realDumps(t, "missing"))
 	crashed.next.refuse(errors.New("gone")) // what Shutdown still says arrives nowhere
 	require.NoError(t, crashed.processor.Shutdown(t.Context()))
 	require.Empty(t, crashed.next.said())
-	require.NoError(t, storage.Shutdown(t.Context()))
+	require.NoError(t, files.Shutdown(t.Context()))
 
-	storage = fileStorage(t, dir)
-	second := newRig(t, config, host{storageID: storage})
+	files = fileStorage(t, dir)
+	second := newRig(t, config, host{storageID: files})
 	second.pass(5 * time.Second)
 	require.Equal(t, []string{missing}, second.next.said())
 	require.NoError(t, second.processor.Shutdown(t.Context()))
-	require.NoError(t, storage.Shutdown(t.Context()))
+	require.NoError(t, files.Shutdown(t.Context()))
 
-	storage = fileStorage(t, dir)
-	third := newRig(t, config, host{storageID: storage})
+	files = fileStorage(t, dir)
+	third := newRig(t, config, host{storageID: files})
 	third.pass(5 * time.Second)
 	require.Empty(t, third.next.said())
 	require.NoError(t, third.processor.Shutdown(t.Context()))
-	require.NoError(t, storage.Shutdown(t.Context()))
+	require.NoError(t, files.Shutdown(t.Context()))
+}
+
+// memory is a storage extension in memory.
+type memory struct {
+	component.StartFunc
+	component.ShutdownFunc
+	mu     sync.Mutex
+	values map[string][]byte
+	broken error
+}
+
+func (m *memory) GetClient(context.Context, component.Kind, component.ID, string) (storage.Client, error) {
+	return m, nil
+}
+
+func (m *memory) Get(_ context.Context, key string) ([]byte, error) { return m.values[key], m.broken }
+
+func (m *memory) Set(ctx context.Context, key string, value []byte) error {
+	return m.Batch(ctx, storage.SetOperation(key, value))
+}
+
+func (m *memory) Delete(ctx context.Context, key string) error {
+	return m.Batch(ctx, storage.DeleteOperation(key))
+}
+
+func (m *memory) Batch(_ context.Context, ops ...*storage.Operation) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, op := range ops {
+		switch op.Type {
+		case storage.Get:
+			op.Value = m.values[op.Key]
+		case storage.Set:
+			m.values[op.Key] = op.Value
+		case storage.Delete:
+			delete(m.values, op.Key)
+		}
+	}
+	return m.broken
+}
+
+func (*memory) Close(context.Context) error { return nil }
+
+// crashed is what a process leaves that was killed now.
+func (m *memory) crashed() *memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &memory{values: maps.Clone(m.values)}
+}
+
+// TestAKilledProcessLosesNothing: killed within the window, after the finding was
+// found and refused, and after it was taken.
+func TestAKilledProcessLosesNothing(t *testing.T) {
+	config, kept := newConfig(), &memory{values: map[string][]byte{}}
+	config.Storage = &storageID
+	first := newRig(t, config, host{storageID: kept})
+	first.next.refuse(errors.New("queue is full"))
+	first.send(t, realDumps(t, "missing"))
+	inWindow := kept.crashed()
+	first.pass(5 * time.Second)
+	refused := kept.crashed()
+	first.next.refuse(nil)
+	first.pass(time.Second)
+	require.Equal(t, []string{missing}, first.next.said())
+	taken := kept.crashed()
+
+	second := newRig(t, config, host{storageID: inWindow})
+	second.pass(5 * time.Second)
+	require.Equal(t, []string{missing}, second.next.said(), "joined after the restart")
+
+	third := newRig(t, config, host{storageID: refused})
+	third.pass(time.Minute)
+	require.Equal(t, []string{missing}, third.next.said(), "delivered after the restart, once")
+
+	fourth := newRig(t, config, host{storageID: taken})
+	fourth.pass(time.Minute)
+	require.Empty(t, fourth.next.said(), "not said again")
+}
+
+// TestALateDumpAfterARestart completes what was said before it.
+func TestALateDumpAfterARestart(t *testing.T) {
+	config, kept := newConfig(), &memory{values: map[string][]byte{}}
+	config.Storage = &storageID
+	without, late := realDumps(t, "missing"), realDumps(t, "missing")
+	isLate := func(resource plog.ResourceLogs) bool {
+		rank, _ := resource.ScopeLogs().At(0).LogRecords().At(0).Attributes().Get("nccl.fr.rank")
+		return rank.Int() == 2
+	}
+	without.ResourceLogs().RemoveIf(isLate)
+	late.ResourceLogs().RemoveIf(func(r plog.ResourceLogs) bool { return !isLate(r) })
+	first := newRig(t, config, host{storageID: kept})
+	first.send(t, without)
+	require.NoError(t, first.processor.Shutdown(t.Context()))
+	require.Len(t, first.next.findings, 1)
+
+	second := newRig(t, config, host{storageID: kept.crashed()})
+	second.send(t, late)
+	second.pass(5 * time.Second)
+	require.Equal(t, []string{missing}, second.next.said())
+	id := func(r *rig) any { return r.next.findings[0].Attributes().AsRaw()["nccl.collective.id"] }
+	require.Equal(t, id(first), id(second))
+}
+
+// TestDamagedStorageIsForgotten: whatever stands there, the processor works.
+func TestDamagedStorageIsForgotten(t *testing.T) {
+	config, kept := newConfig(), &memory{values: map[string][]byte{}}
+	config.Storage = &storageID
+	first := newRig(t, config, host{storageID: kept})
+	first.next.refuse(errors.New("queue is full"))
+	first.send(t, realDumps(t, "missing"))
+	first.pass(5 * time.Second)
+	first.send(t, realDumps(t, "subgroup"))
+	journaled := kept.crashed()
+	require.NoError(t, first.processor.Shutdown(t.Context()))
+	for name, left := range map[string]*memory{"journal": journaled, "snapshot": kept.crashed()} {
+		for damaged := range left.values {
+			t.Run(name+" "+damaged, func(t *testing.T) {
+				hit := left.crashed()
+				hit.values[damaged] = []byte("not ours")
+				r := newRig(t, config, host{storageID: hit})
+				r.send(t, realDumps(t, "mismatched_operation"))
+				r.pass(time.Minute)
+				require.NotEmpty(t, r.next.said())
+				again := newRig(t, config, host{storageID: hit.crashed()})
+				again.pass(time.Minute)
+				require.Empty(t, again.next.said(), "a snapshot has replaced what was damaged")
+			})
+		}
+	}
+}
+
+// TestStorageThatRefuses holds nobody up.
+func TestStorageThatRefuses(t *testing.T) {
+	config, kept := newConfig(), &memory{values: map[string][]byte{}}
+	config.Storage = &storageID
+	r := newRig(t, config, host{storageID: kept})
+	kept.mu.Lock()
+	kept.broken = errors.New("disk is full")
+	kept.mu.Unlock()
+	r.send(t, realDumps(t, "missing"))
+	r.pass(5 * time.Second)
+	require.Equal(t, []string{missing}, r.next.said())
+	kept.mu.Lock()
+	kept.broken = nil
+	kept.mu.Unlock()
+	r.pass(time.Second)
+	after := newRig(t, config, host{storageID: kept.crashed()})
+	after.pass(time.Minute)
+	require.Empty(t, after.next.said(), "the snapshot knows that it was said")
 }
 
 func fileStorage(t *testing.T, dir string) component.Component {
@@ -368,15 +502,6 @@ func TestStorageThatIsNotThere(t *testing.T) {
 	require.ErrorContains(t, p.Start(t.Context(), componenttest.NewNopHost()), `storage "file_storage" is not there`)
 	require.NoError(t, p.Shutdown(t.Context()))
 	require.NoError(t, p.Shutdown(t.Context()), "twice")
-}
-
-func TestJoinerForReplay(t *testing.T) {
-	j := NewJoiner()
-	j.Add(realDumps(t, "missing"), began)
-	require.Zero(t, j.Advance(began.Add(time.Second)).LogRecordCount())
-	require.Equal(t, 1, j.Advance(began.Add(5*time.Second)).LogRecordCount())
-	j.Add(realDumps(t, "subgroup"), began)
-	require.Equal(t, 1, j.Flush(began).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().Len())
 }
 
 func TestConfig(t *testing.T) {

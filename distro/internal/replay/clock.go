@@ -32,7 +32,7 @@ func (r *run) advance(to time.Time) {
 // tick joins the dumps of jobs that have been quiet for the window, and lets the
 // patterns decide what is due.
 func (r *run) tick() {
-	joined := r.joiner.Advance(r.now)
+	joined := r.join.Advance(r.now.UnixNano())
 	r.engine.Logs(joined)
 	if r.engine.Advance(r.now) || joined.LogRecordCount() > 0 {
 		r.ledger.add(r.engine.Verdicts())
@@ -44,7 +44,7 @@ func (r *run) tick() {
 // of the recording.
 func (r *run) finish() {
 	if r.started {
-		for r.joiner.Due() {
+		for r.join.Algorithm.Due() != 0 {
 			r.advance(r.now.Add(tick))
 		}
 		r.advance(r.now.Add(r.Lateness + tick))

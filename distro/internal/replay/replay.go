@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/patterns/engine"
+	ncclhang "github.com/tracecoreai/tracecore/patterns/nccl_hang"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
-	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor"
 )
 
 // Options of a replay.
@@ -64,7 +64,7 @@ type Result struct {
 type run struct {
 	opener
 	result  Result
-	joiner  *rankjoinprocessor.Joiner
+	join    rule.Host // of the dumps, as the rankjoin processor hosts it
 	engine  *engine.Engine
 	streams streams
 	ledger  ledger
@@ -79,7 +79,7 @@ func Run(ctx context.Context, paths []string, o Options) (Result, error) {
 		return Result{}, err
 	}
 	o.Zone = utcUnless(o.Zone)
-	r := &run{joiner: rankjoinprocessor.NewJoiner(), engine: e, ledger: ledger{show: o.Show}}
+	r := &run{join: hostJoin(), engine: e, ledger: ledger{show: o.Show}}
 	r.opener = opener{Options: o, count: func(n int) { r.result.Bytes += int64(n) }}
 	defer r.close()
 	r.openAll(ctx, paths)
@@ -89,6 +89,10 @@ func Run(ctx context.Context, paths []string, o Options) (Result, error) {
 	r.finish()
 	r.result.Engine, r.result.Other = e.Stats(), r.other
 	return r.result, r.ledger.flush(0)
+}
+
+func hostJoin() rule.Host {
+	return rule.Host{Detector: ncclhang.Detector(ncclhang.DefaultOptions), Algorithm: ncclhang.New(ncclhang.DefaultOptions)}
 }
 
 // openAll opens every input up to its first batch. Files that end there are
@@ -153,7 +157,7 @@ func (r *run) feed(ctx context.Context) error {
 		}
 		came := b.arrival(r.Lateness)
 		r.advance(came)
-		r.joiner.Add(b.logs, came)
+		r.join.Logs(b.logs, came.UnixNano())
 		r.engine.Logs(b.logs)
 		r.engine.Metrics(b.metrics)
 		r.result.Records += uint64(b.records)

@@ -1,9 +1,12 @@
-package join
+package ncclhang
 
 import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // group is one process group of a run in one round.
@@ -19,9 +22,9 @@ type group struct {
 
 // analyse finds the incomplete collectives of a run: those that others do not
 // explain, with whom they affect and what the sockets say of them.
-func (r *run) analyse(options Options, w *watch) []Finding {
+func (r *run) analyse(options *Options, book *socketstall.Book) []Finding {
 	var found []*Finding
-	r.hear(options, w)
+	r.hear(options, book)
 	r.size = r.ranksOfJob()
 	for _, g := range r.split() {
 		found = append(found, g.findings(options)...)
@@ -48,13 +51,13 @@ const maxRoundMembers = 1 << 24
 // (split_group) are told apart by their members.
 func (r *run) split() []*group {
 	keys := slices.SortedFunc(maps.Keys(r.groups), func(a, b key) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.desc, b.desc))
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Desc, b.Desc))
 	})
 	var groups []*group
 	room := maxRoundMembers
 	r.skipped = 0
 	for _, k := range keys {
-		if k.group == "" && k.desc == "" {
+		if k.Group == "" && k.Desc == "" {
 			continue // dumps that name no group only say that their rank has spoken
 		}
 		for _, dumps := range r.apart(r.groups[k]) {
@@ -103,7 +106,7 @@ func (r *run) apart(dumps map[int]*dump) []map[int]*dump {
 	return parts
 }
 
-func (g *group) isDefault() bool { return g.key.group == "0" || g.key.desc == "default_pg" }
+func (g *group) isDefault() bool { return g.key.Group == "0" || g.key.Desc == "default_pg" }
 
 // membership returns the members of the group: those of pg_config where no entry
 // contradicts it (Gloo's holds the group made last under the name ""), of the
@@ -172,7 +175,7 @@ func (g *group) silent() []int {
 
 // findings are the incomplete collective of the group, if any, and the sends
 // and receives that wait.
-func (g *group) findings(options Options) []*Finding {
+func (g *group) findings(options *Options) []*Finding {
 	var found []*Finding
 	if f := g.collective(); f != nil {
 		found = append(found, f)
@@ -185,8 +188,8 @@ func (g *group) findings(options Options) []*Finding {
 }
 
 // complete fills what every finding has.
-func (g *group) complete(f *Finding, options Options) {
-	f.Group, f.Desc, f.Members = g.key.group, g.key.desc, len(g.members)
+func (g *group) complete(f *Finding, options *Options) {
+	f.Group, f.Desc, f.Members = g.key.Group, g.key.Desc, len(g.members)
 	if g.doubt != "" {
 		f.doubt(Likely, g.doubt)
 	}
@@ -200,7 +203,7 @@ func (g *group) complete(f *Finding, options Options) {
 	g.timing(f)
 	g.listen(f, options)
 	if f.rank >= 0 {
-		f.Host.fill(g.run.view.known(f.rank).host)
+		f.Host.Fill(g.run.view.known(f.rank).host)
 	}
 	if len(f.Waiting) > 0 && f.Waited < options.MinWait && f.Kind != Mismatch {
 		f.doubt(Unsure, "nobody had waited long when the dumps were written")
@@ -223,7 +226,7 @@ func (g *group) timing(f *Finding) {
 		if f.Since.IsZero() || created.Before(f.Since) {
 			f.Since, f.Code = created, op.code
 		}
-		f.Waited = max(f.Waited, d.at.Sub(created))
+		f.Waited = max(f.Waited, time.Duration(d.at-op.created))
 	}
 }
 

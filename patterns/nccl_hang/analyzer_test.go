@@ -1,4 +1,4 @@
-package join
+package ncclhang
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 )
 
-const analyzed = "../../../../receivers/ncclfrreceiver/testdata/analyzer"
+const analyzed = "../../receivers/ncclfrreceiver/testdata/analyzer"
 
 // verdict is what PyTorch's analyzer says of one sequence number.
 type verdict struct {

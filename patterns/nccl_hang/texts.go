@@ -1,6 +1,10 @@
-package join
+package ncclhang
 
-import "hash/fnv"
+import (
+	"hash/fnv"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
 
 // maxTexts bounds the texts that a run shares between its dumps: the ranks of a
 // job run the same program.
@@ -12,7 +16,7 @@ func (r *run) learn(words string) {
 	_, _ = h.Write([]byte(words)) // never fails
 	hash := max(h.Sum32(), 1)
 	if _, known := r.words[hash]; !known && len(r.words) < maxTexts {
-		r.words[hash] = clip(words)
+		r.words[hash] = socketstall.Clip(words)
 	}
 }
 
@@ -28,7 +32,7 @@ func (r *run) share(d *dump) {
 		}
 	}
 	h := &d.host
-	for _, s := range []*string{&d.members, &h.Name, &h.Node, &h.Process} {
+	for _, s := range []*string{&d.members, &h.Host, &h.Node, &h.Process} {
 		*s = r.one(*s)
 	}
 }

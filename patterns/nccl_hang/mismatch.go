@@ -1,10 +1,12 @@
-package join
+package ncclhang
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // mismatch finds the first collective whose signature differs between ranks. Its
@@ -153,7 +155,7 @@ func (g *group) difference(seq int64, votes map[uint32][]int, most, odd uint32) 
 			break
 		}
 	}
-	return what, clip(strings.Join(parts, "; "))
+	return what, socketstall.Clip(strings.Join(parts, "; "))
 }
 
 // differs names the first thing in which two signatures, "all_reduce [[4]] ->

@@ -1,4 +1,4 @@
-package join
+package ncclhang
 
 import (
 	"encoding/base64"
@@ -9,7 +9,30 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
+
+// joinUnderTest is shown records as a Host shows them.
+type joinUnderTest struct{ *Join }
+
+func newJoin(o Options) joinUnderTest { return joinUnderTest{New(o)} }
+
+func (j joinUnderTest) Add(logs plog.Logs, now time.Time) plog.Logs {
+	host := rule.Host{Detector: Detector(j.options), Algorithm: j.Join}
+	return host.Logs(logs, now.UnixNano())
+}
+
+func (j joinUnderTest) Advance(now time.Time) []Round { return j.rounds(now.UnixNano()) }
+
+// Flush joins whatever waits.
+func (j joinUnderTest) Flush() []Round {
+	var rounds []Round
+	for due := j.Due(); due != 0; due = j.Due() {
+		rounds = append(rounds, j.rounds(due)...)
+	}
+	return rounds
+}
 
 // written is when the dumps of a test are written, a minute after the last
 // entry.
@@ -74,7 +97,7 @@ func (j *job) record(resource plog.ResourceLogs, s *said) {
 	}
 	resource.Resource().Attributes().PutStr("host.name", host)
 	r := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
-	r.SetEventName(EventDump)
+	r.SetEventName(eventDump)
 	r.SetTimestamp(pcommon.NewTimestampFromTime(j.at))
 	a := r.Attributes()
 	a.PutInt("nccl.fr.rank", int64(s.rank))

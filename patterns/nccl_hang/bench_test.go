@@ -1,4 +1,4 @@
-package join
+package ncclhang
 
 import (
 	"fmt"
@@ -65,7 +65,7 @@ func BenchmarkRound(b *testing.B) {
 }
 
 func benchRound(b *testing.B, world int, stalls bool) {
-	j := New(DefaultOptions)
+	j := newJoin(DefaultOptions)
 	spent := time.Duration(0)
 	for rank := range world {
 		logs := largeJob(world, rank)
@@ -81,7 +81,7 @@ func benchRound(b *testing.B, world int, stalls bool) {
 	runtime.ReadMemStats(&memory)
 	b.ReportAllocs()
 	for b.Loop() {
-		found := j.runs["llm"].analyse(DefaultOptions, j.watch)
+		found := j.runs["llm"].analyse(&DefaultOptions, j.book)
 		if len(found) != 1 || !slices.Equal(found[0].Culprits, []int{5}) || len(found[0].Affected) != world || stalls != (found[0].Sockets == Agree) {
 			b.Fatalf("%d findings, the first: %s; sockets: %s", len(found), found[0].String(), found[0].Stalls)
 		}

@@ -1,9 +1,11 @@
-package join
+package ncclhang
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // Agreement is what the sockets of the job say to a finding.
@@ -25,28 +27,59 @@ const (
 
 // hear takes from the sockets of the job what they said when the dumps were
 // written. Later they say something else: ranks that abort stop reading, and end.
-func (r *run) hear(options Options, w *watch) {
+func (r *run) hear(options *Options, book *socketstall.Book) {
 	r.judged = r.written(options)
 	r.view, r.socketsJob, r.worldSeen = nil, "", 0
-	if s := w.beside(r, r.judged); s != nil {
-		r.view, r.socketsJob, r.worldSeen = s.viewAt(r.judged), s.job, s.world
+	if stalls := r.beside(book); stalls != nil {
+		r.view, r.socketsJob, r.worldSeen = viewAt(stalls, r.judged), stalls.ID, stalls.World
 	}
+}
+
+// beside returns the stalls of the job whose dumps r holds, nil for none. Where the
+// dumps name no job, it is the only one whose ranks stand on the hosts of the dumps
+// at that time.
+func (r *run) beside(book *socketstall.Book) *socketstall.Job {
+	if r.job != "" {
+		return book.Job(r.job)
+	}
+	var found *socketstall.Job
+	for stalls := range book.Jobs() {
+		if r.standsWith(stalls) {
+			if found != nil {
+				return nil
+			}
+			found = stalls
+		}
+	}
+	return found
+}
+
+// standsWith reports whether a rank of r had a stall when r was judged, on the host
+// and in the process of its dump.
+func (r *run) standsWith(stalls *socketstall.Job) bool {
+	for _, p := range stalls.Processes {
+		host, spoke := r.ranks[p.Rank]
+		same := spoke && host.Host != "" && host.Host == p.Host && (host.PID == 0 || host.PID == p.PID)
+		if same && p.OpenAt(r.judged) {
+			return true
+		}
+	}
+	return false
 }
 
 // written is when the first rank that waits wrote its newest dump: of the ranks
 // that wrote theirs within the longest window before the last.
-func (r *run) written(options Options) int64 {
+func (r *run) written(options *Options) int64 {
 	first, last := int64(0), int64(0)
 	for _, group := range r.groups {
 		for _, d := range group {
-			last = max(last, d.at.UnixNano())
+			last = max(last, d.at)
 		}
 	}
 	for _, group := range r.groups {
 		for _, d := range group {
-			at := d.at.UnixNano()
-			if d.waits() && last-at <= int64(options.Longest) && (first == 0 || at < first) {
-				first = at
+			if d.waits() && last-d.at <= int64(options.Longest) && (first == 0 || d.at < first) {
+				first = d.at
 			}
 		}
 	}
@@ -65,7 +98,7 @@ func (r *run) ranksOfJob() int {
 // listen holds a finding against what the sockets say. They know no collectives:
 // they can name who holds others up, so they decide where dumps name nobody, and
 // raise a doubt where dumps name somebody else. Of a mismatch they know nothing.
-func (g *group) listen(f *Finding, options Options) {
+func (g *group) listen(f *Finding, options *Options) {
 	v := g.run.view
 	if v == nil || f.Kind == Mismatch {
 		return
@@ -112,7 +145,7 @@ func has(sorted []int, rank int) bool {
 }
 
 // confirm names the rank where dumps alone named nobody.
-func (f *Finding) confirm(rank int, options Options) {
+func (f *Finding) confirm(rank int, options *Options) {
 	if len(f.Culprits) > 0 {
 		return
 	}
@@ -150,7 +183,7 @@ func (v *view) words(f *Finding) string {
 	if len(f.Ended) > 0 {
 		parts = append(parts, "of "+subject(f.Ended)+", which sent no dump, the process had ended")
 	}
-	return clip(strings.Join(parts, "; "))
+	return socketstall.Clip(strings.Join(parts, "; "))
 }
 
 func (s standing) words(rank int) string {

@@ -1,4 +1,4 @@
-package join
+package ncclhang
 
 import (
 	"os"
@@ -12,7 +12,7 @@ import (
 
 // realDumps are the records of real dumps, as the golden tests of the ncclfr receiver
 // hold them.
-const realDumps = "../../../../receivers/ncclfrreceiver/testdata/golden"
+const realDumps = "../../receivers/ncclfrreceiver/testdata/golden"
 
 func realLogs(t testing.TB, set string) plog.Logs {
 	data, err := os.ReadFile(filepath.Join(realDumps, set+".otlp.json"))
@@ -37,7 +37,7 @@ func without(logs plog.Logs, ranks ...int64) plog.Logs {
 }
 
 func joined(t testing.TB, logs plog.Logs) []Finding {
-	j := New(DefaultOptions)
+	j := newJoin(DefaultOptions)
 	j.Add(logs, written)
 	require.Zero(t, j.Stats().Invalid)
 	rounds := j.Flush()
@@ -343,7 +343,7 @@ func TestTheCauseIsInAnotherGroup(t *testing.T) {
 	require.Len(t, found, 1, "rank 3 stopped once, and rank 2 only waits for it")
 	require.Equal(t, []int{3}, found[0].Culprits)
 	require.Equal(t, 3, found[0].Rank())
-	require.Equal(t, "node-3", found[0].Host.Name)
+	require.Equal(t, "node-3", found[0].Host.Host)
 	require.Equal(t, []int{0, 1, 2, 3}, found[0].Affected)
 	require.Equal(t, 2, found[0].Downstream)
 }
@@ -362,7 +362,7 @@ func TestRanksThatWaitInACircle(t *testing.T) {
 }
 
 func TestALateDumpCompletesTheFindingAndKeepsItsID(t *testing.T) {
-	j := New(DefaultOptions)
+	j := newJoin(DefaultOptions)
 	j.Add(newJob(4).does(1, steps(reduce, reduce), 0, 1, 3).logs(), written)
 	require.Empty(t, j.Advance(written.Add(4*time.Second)), "the window is open")
 	first := j.Advance(written.Add(5 * time.Second))
@@ -386,17 +386,17 @@ func TestALateDumpCompletesTheFindingAndKeepsItsID(t *testing.T) {
 }
 
 func TestARecordThatComesTwiceSaysNothingMore(t *testing.T) {
-	j := New(DefaultOptions)
+	j := newJoin(DefaultOptions)
 	logs := newJob(4).does(1, steps(reduce, reduce), 0, 1, 3).does(1, steps(reduce), 2).logs()
 	j.Add(logs, written)
 	require.Len(t, j.Advance(written.Add(5*time.Second)), 1)
 	j.Add(logs, written.Add(6*time.Second))
 	require.Empty(t, j.Advance(written.Add(time.Minute)))
-	require.False(t, j.Due())
+	require.Zero(t, j.Due())
 }
 
 func TestARoundEndsEvenWhenDumpsKeepComing(t *testing.T) {
-	j := New(DefaultOptions)
+	j := newJoin(DefaultOptions)
 	for s := range 60 {
 		now := written.Add(time.Duration(s) * time.Second)
 		dump := newJob(4).does(1, steps(reduce, reduce), s%3)
@@ -410,7 +410,7 @@ func TestARoundEndsEvenWhenDumpsKeepComing(t *testing.T) {
 func TestJobsAreNotMixed(t *testing.T) {
 	one, two := newJob(2).does(1, steps(reduce, reduce), 0).does(1, steps(reduce), 1), newJob(2).does(1, steps(reduce, allGather), 1).does(1, steps(reduce), 0)
 	two.name = "other"
-	j := New(DefaultOptions)
+	j := newJoin(DefaultOptions)
 	j.Add(one.logs(), written)
 	j.Add(two.logs(), written)
 	rounds := j.Flush()
@@ -430,7 +430,7 @@ func TestTheFormWithStacksStays(t *testing.T) {
 		"JSON first":   {plain, newJob(2).does(1, steps(reduce, reduce), 0).does(1, steps(reduce), 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := New(DefaultOptions)
+			j := newJoin(DefaultOptions)
 			for _, form := range order {
 				j.Add(form.logs(), written)
 			}
@@ -443,7 +443,7 @@ func TestTheFormWithStacksStays(t *testing.T) {
 func TestCaps(t *testing.T) {
 	options := DefaultOptions
 	options.Runs, options.Dumps, options.Findings = 2, 4, 1
-	j := New(options)
+	j := newJoin(options)
 	for _, name := range []string{"a", "b", "c"} {
 		one := newJob(2).does(1, steps(reduce, reduce), 0).does(1, steps(reduce), 1)
 		one.name = name
@@ -458,7 +458,7 @@ func TestCaps(t *testing.T) {
 	require.LessOrEqual(t, j.Stats().Held, int64(4))
 	require.EqualValues(t, 2+4+4, j.Stats().EvictedDumps)
 
-	two := New(options)
+	two := newJoin(options)
 	two.Add(newJob(2).in(said{rank: 0, group: "x", members: "0-1", did: steps(reduce)}).in(said{rank: 1, group: "x", members: "0-1"}).
 		in(said{rank: 2, group: "y", members: "2-3", did: steps(reduce)}).in(said{rank: 3, group: "y", members: "2-3"}).logs(), written)
 	require.Len(t, two.Flush()[0].Findings, 1)

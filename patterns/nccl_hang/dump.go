@@ -1,7 +1,4 @@
-// Package join puts the Flight Recorder dumps of the ranks of a job beside each
-// other and says, per process group, which collective is incomplete and which
-// ranks are why. It is pure: records in, findings out, time handed in.
-package join
+package ncclhang
 
 import (
 	"encoding/base64"
@@ -9,24 +6,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
-// EventDump is the record that is joined.
-const EventDump = "nccl.fr.dump"
+// eventDump is the record that is joined.
+const eventDump = "nccl.fr.dump"
 
-// maxRank bounds the ranks of a job, as the ncclfr receiver does.
-const maxRank = 1<<20 - 1
+// dumpAttributes are what is read of it, beside identity.
+var dumpAttributes = []string{
+	"nccl.fr.entries", "nccl.fr.history", "nccl.fr.history_first_seq_id", "nccl.fr.newest_unix_nano", "nccl.fr.operations",
+	"nccl.fr.pg_desc", "nccl.fr.pg_id", "nccl.fr.pg_ranks", "nccl.fr.rank", "nccl.fr.run", "nccl.fr.signatures",
+}
 
 // Bounds of what one record may bring, whoever sent it.
 const (
 	maxHistory    = 4096
 	maxOperations = 64
 	maxLines      = 8
-	maxWords      = 1200
 	maxSignatures = 64
 	// maxMembersText is enough for the ranks of a group of 32,768 one by one.
 	maxMembersText = 256 << 10
@@ -35,9 +34,9 @@ const (
 // dump is one record: what one rank's Flight Recorder holds of one group.
 type dump struct {
 	rank    int
-	at      time.Time // when the dump was written
-	world   int       // 0: not known
-	host    Host
+	at      int64 // when the dump was written
+	world   int   // 0: not known
+	host    socketstall.Identity
 	members string // as pg_config names them, "" where it does not
 	entries int
 	newest  int64
@@ -65,7 +64,10 @@ type operation struct {
 }
 
 // key names a group within a run.
-type key struct{ group, desc string }
+type key struct {
+	Group string `json:"group"`
+	Desc  string `json:"desc"`
+}
 
 // parsed is a record and what its job shares.
 type parsed struct {
@@ -76,9 +78,8 @@ type parsed struct {
 }
 
 // parse reads a record; ok is false where it lacks what the join needs.
-func parse(resource pcommon.Resource, r plog.LogRecord) (p parsed, ok bool) {
-	a := r.Attributes()
-	rank, found := rankIn(a, "nccl.fr.rank")
+func parse(at int64, resource, a pcommon.Map) (p parsed, ok bool) {
+	rank, found := socketstall.Rank(a, "nccl.fr.rank")
 	if !found {
 		return p, false
 	}
@@ -88,9 +89,9 @@ func parse(resource pcommon.Resource, r plog.LogRecord) (p parsed, ok bool) {
 		p.run = str(a, "nccl.fr.run")
 	}
 	p.key = key{str(a, "nccl.fr.pg_id"), str(a, "nccl.fr.pg_desc")}
-	d := &dump{rank: rank, at: r.Timestamp().AsTime(), world: worldOf(a), host: hostOf(resource.Attributes(), a)}
+	d := &dump{rank: rank, at: at, world: socketstall.World(a), host: socketstall.IdentityOf(resource, a)}
 	if members := longStr(a, "nccl.fr.pg_ranks"); len(members) <= maxMembersText {
-		d.members = members
+		d.members = strings.ToValidUTF8(members, "")
 	}
 	entries, _ := whole(a, "nccl.fr.entries")
 	d.entries = int(max(entries, 0))
@@ -102,20 +103,25 @@ func parse(resource pcommon.Resource, r plog.LogRecord) (p parsed, ok bool) {
 }
 
 func (d *dump) takeHistory(a pcommon.Map) {
-	text := longStr(a, "nccl.fr.history")
-	first, found := whole(a, "nccl.fr.history_first_seq_id")
-	if !found || first < 0 || first > 1<<62 || len(text) > base64.StdEncoding.EncodedLen(4*maxHistory) {
-		return
+	if first, found := whole(a, "nccl.fr.history_first_seq_id"); found && d.readHistory(first, longStr(a, "nccl.fr.history")) {
+		d.entered = max(d.entered, first+int64(len(d.history))-1)
+	}
+}
+
+// readHistory reads hashes of four bytes in base64, the first of that number.
+func (d *dump) readHistory(first int64, text string) bool {
+	if first < 0 || first > 1<<62 || len(text) > base64.StdEncoding.EncodedLen(4*maxHistory) {
+		return false
 	}
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(raw) == 0 || len(raw)%4 != 0 {
-		return
+		return false
 	}
 	d.first, d.history = first, make([]uint32, len(raw)/4)
 	for i := range d.history {
 		d.history[i] = binary.LittleEndian.Uint32(raw[4*i:])
 	}
-	d.entered = max(d.entered, first+int64(len(d.history))-1)
+	return true
 }
 
 func (d *dump) takeOperations(a pcommon.Map) {
@@ -142,21 +148,29 @@ func readOperation(m pcommon.Map) operation {
 	op.seq, _ = whole(m, "seq_id")
 	op.created, _ = whole(m, "created_unix_nano")
 	op.p2p, op.finished = truth(m, "p2p"), truth(m, "finished")
-	if source, found := whole(m, "source"); found && source >= 0 && source <= maxRank {
-		op.source = int(source)
+	if source, found := whole(m, "source"); found {
+		op.source = end(source)
 	}
-	if target, found := whole(m, "destination"); found && target >= 0 && target <= maxRank {
-		op.target = int(target)
+	if target, found := whole(m, "destination"); found {
+		op.target = end(target)
 	}
 	if code, found := m.Get("code"); found && code.Type() == pcommon.ValueTypeSlice {
 		for i, line := range code.Slice().All() {
 			if i == maxLines {
 				break
 			}
-			op.code = append(op.code, clip(line.AsString()))
+			op.code = append(op.code, socketstall.Clip(line.AsString()))
 		}
 	}
 	return op
+}
+
+// end is one end of a send or receive, -1 for none.
+func end(rank int64) int {
+	if rank < 0 || rank > socketstall.MaxRank {
+		return -1
+	}
+	return int(rank)
 }
 
 func wordsOf(a pcommon.Map) []string {
@@ -209,7 +223,7 @@ func (d *dump) saysMore(old *dump) bool {
 	if d.lines() != old.lines() {
 		return d.lines() > old.lines()
 	}
-	return d.at.After(old.at)
+	return d.at > old.at
 }
 
 func (d *dump) lines() (n int) {
@@ -251,6 +265,6 @@ func parseSpan(part string) (first, last, step int, ok bool) {
 	if stepped {
 		step, err3 = strconv.Atoi(stepText)
 	}
-	ok = err1 == nil && err2 == nil && err3 == nil && first >= 0 && last <= maxRank && step >= 1 && step <= maxRank
+	ok = err1 == nil && err2 == nil && err3 == nil && first >= 0 && last <= socketstall.MaxRank && step >= 1 && step <= socketstall.MaxRank
 	return first, last, step, ok
 }

@@ -1,4 +1,4 @@
-package join
+package ncclhang
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // Kind says in which way a collective is incomplete.
@@ -67,8 +69,8 @@ type Finding struct {
 	Since   time.Time
 	Waited  time.Duration // the longest, at the time of its dump
 	Sure    Sureness
-	Because []string // why it is not certain
-	Host    Host     // of the first culprit, where its dump or its sockets said
+	Because []string             // why it is not certain
+	Host    socketstall.Identity // of the first culprit, where its dump or its sockets said
 
 	Sockets Agreement // what the sockets of the job say to it
 	Held    []int     // ranks that they single out

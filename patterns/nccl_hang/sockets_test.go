@@ -1,4 +1,4 @@
-package join
+package ncclhang
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // socket is one stall record of a test.
@@ -42,11 +44,11 @@ func (s socket) record(resource plog.ResourceLogs) {
 	}
 	resource.Resource().Attributes().PutStr("host.name", s.host)
 	r := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
-	r.SetEventName(EventStall)
+	r.SetEventName(socketstall.Event)
 	r.SetTimestamp(pcommon.NewTimestampFromTime(written.Add(s.at)))
 	a := r.Attributes()
 	if s.end != "" {
-		r.SetEventName(EventStallEnd)
+		r.SetEventName(socketstall.EventEnd)
 		a.PutStr("nccl.socket.stall.end_reason", s.end)
 	}
 	if s.direction == "" {
@@ -214,7 +216,7 @@ func TestWhatSocketsSayToDumps(t *testing.T) {
 			want := requireTheSameInEveryOrder(t, tc.job, tc.sockets)
 			require.Len(t, want, 1)
 			f := want[0]
-			require.Equal(t, tc.want, heard{fmt.Sprintf("%s %s", f.Kind, f.Sure), f.Sockets, f.Stalls, f.Because, f.Rank(), f.Host.Name})
+			require.Equal(t, tc.want, heard{fmt.Sprintf("%s %s", f.Kind, f.Sure), f.Sockets, f.Stalls, f.Because, f.Rank(), f.Host.Host})
 		})
 	}
 }
@@ -250,7 +252,7 @@ func upToIn(n int) []int { return append([]int(nil), (&run{}).upTo(n)...) }
 // joinInOrder returns the findings of the last round: of the pieces before `first`
 // in one window, of the rest in another.
 func joinInOrder(t *testing.T, pieces []plog.Logs, order []int, first int) []Finding {
-	j := New(DefaultOptions)
+	j := newJoin(DefaultOptions)
 	now := written
 	var last []Finding
 	for i, at := range order {
@@ -322,9 +324,9 @@ func merged(all ...plog.Logs) plog.Logs {
 // TestStallsAloneSayNothingHere: who waits for whom in a job without dumps is the
 // wait-for graph's business.
 func TestStallsAloneSayNothingHere(t *testing.T) {
-	j := New(DefaultOptions)
+	j := newJoin(DefaultOptions)
 	j.Add(socketLogs(with(ring(4), deaf(3, 2))...), written)
-	require.False(t, j.Due())
+	require.Zero(t, j.Due())
 	require.Empty(t, j.Advance(written.Add(time.Minute)))
 	require.Empty(t, j.Flush())
 }
@@ -332,7 +334,7 @@ func TestStallsAloneSayNothingHere(t *testing.T) {
 // TestRepetitionsAndEndsAreNoNewRound: what ranks do after their dumps does not
 // have the job judged again.
 func TestRepetitionsAndEndsAreNoNewRound(t *testing.T) {
-	j := New(DefaultOptions)
+	j := newJoin(DefaultOptions)
 	j.Add(merged(newJob(4).does(1, steps(reduce, reduce), 0, 1, 2).logs(), socketLogs(ring(4)...)), written)
 	now := written.Add(5 * time.Second)
 	require.Len(t, j.Advance(now), 1)
@@ -341,14 +343,14 @@ func TestRepetitionsAndEndsAreNoNewRound(t *testing.T) {
 			s.at, s.end = 8*time.Second, "exited"
 		}
 		j.Add(socketLogs(s), now)
-		require.False(t, j.Due(), "%+v", s)
+		require.Zero(t, j.Due(), "%+v", s)
 	}
 }
 
 func TestCapsOfStalls(t *testing.T) {
 	options := DefaultOptions
 	options.Runs, options.Stalls = 2, 6
-	j := New(options)
+	j := newJoin(options)
 	j.Add(newJob(4).does(1, steps(reduce, reduce), 0, 1, 2).logs(), written)
 	for _, name := range []string{"a", "b", "c"} {
 		all := ring(4)
@@ -371,5 +373,5 @@ func TestCapsOfStalls(t *testing.T) {
 
 	j.Advance(written.Add(time.Hour))
 	require.Zero(t, j.Stats().HeldStalls, "forgotten when quiet for long")
-	require.Empty(t, j.watch.jobs)
+	require.Zero(t, j.book.Len())
 }

@@ -1,10 +1,12 @@
-package join
+package ncclhang
 
 import (
 	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // view is what the sockets of a job say at one moment: of each rank what its own
@@ -19,7 +21,7 @@ type view struct {
 
 // standing is what sockets say of one rank.
 type standing struct {
-	host   Host
+	host   socketstall.Identity
 	own    bool // a stall of its own is open
 	ended  bool // its process ended before
 	halted bool // its main thread is stopped
@@ -40,15 +42,12 @@ func (s *standing) singledOut() bool {
 }
 
 // viewAt returns what the sockets say at that time, nil where no stall was open.
-func (s *sockets) viewAt(t int64) *view {
-	if s == nil {
-		return nil
-	}
+func viewAt(stalls *socketstall.Job, t int64) *view {
 	v := &view{ranks: map[int]*standing{}}
-	procs := slices.SortedFunc(maps.Values(s.procs), func(a, b *process) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.last, b.last), cmp.Compare(a.host.Name, b.host.Name), cmp.Compare(a.host.PID, b.host.PID))
+	procs := slices.SortedFunc(maps.Values(stalls.Processes), func(a, b *socketstall.Process) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Last, b.Last), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID))
 	})
-	where := book{}
+	where := addresses{}
 	for _, proc := range procs {
 		v.look(proc, t, where)
 	}
@@ -71,59 +70,60 @@ func (s *sockets) viewAt(t int64) *view {
 // look enters what a process says of itself, and where it can be reached. Of two
 // processes of a rank the one with open stalls counts, then the newer: it comes
 // later.
-func (v *view) look(proc *process, t int64, where book) {
-	rank := v.of(proc.rank)
+func (v *view) look(proc *socketstall.Process, t int64, where addresses) {
+	rank := v.of(proc.Rank)
 	open := false
-	for _, one := range proc.stalls {
-		if !one.openAt(t) {
+	for _, one := range proc.Stalls {
+		if !one.OpenAt(t) {
 			continue
 		}
 		open = true
-		where.enter(one.local, proc.rank)
-		says := one.at(t)
-		rank.deaf = rank.deaf || says == notReading
-		rank.held = rank.held || says == peerNotReading || says == noAnswer
+		where.enter(one.Local, proc.Rank)
+		cause := one.CauseAt(t)
+		rank.deaf = rank.deaf || cause == socketstall.NotReading
+		rank.held = rank.held || cause == socketstall.PeerNotReading || cause == socketstall.Network
 	}
 	if open || !rank.own {
-		rank.host = proc.host
-		rank.ended = !open && proc.exited != 0 && proc.exited <= t
+		rank.host = proc.Identity
+		rank.ended = !open && proc.ExitedAt(t)
 	}
 	if !open {
 		return
 	}
-	rank.halted = rank.halted || proc.haltedAt(t)
+	rank.halted = rank.halted || proc.HaltedAt(t)
 	if !rank.own {
 		rank.own = true
-		v.open = append(v.open, proc.rank)
+		v.open = append(v.open, proc.Rank)
 	}
 }
 
 // claim is what a process says of a peer.
 type claim struct {
-	rank int
-	says says
+	rank  int
+	cause socketstall.Cause
 }
 
 // accuse counts what a process says of its peers, each peer once.
-func (v *view) accuse(proc *process, t int64, where book, told map[claim]bool) {
-	for _, one := range proc.stalls {
-		says := one.at(t)
-		if !one.openAt(t) || says == saysNothing || says == notReading {
+func (v *view) accuse(proc *socketstall.Process, t int64, where addresses, told map[claim]bool) {
+	for _, one := range proc.Stalls {
+		if !one.OpenAt(t) {
 			continue
 		}
-		peer := where.peerOf(one)
-		if peer < 0 || peer == proc.rank || told[claim{peer, says}] {
+		says := claim{where.peerOf(one), one.CauseAt(t)}
+		if says.rank < 0 || says.rank == proc.Rank || told[says] {
 			continue
 		}
-		told[claim{peer, says}] = true
-		switch rank := v.of(peer); says {
-		case peerNotReading:
-			rank.accusers++
-		case noAnswer:
-			rank.unanswered++
-		case awaits:
-			rank.waiters++
+		switch {
+		case says.cause == socketstall.PeerNotReading:
+			v.of(says.rank).accusers++
+		case says.cause == socketstall.Network:
+			v.of(says.rank).unanswered++
+		case says.cause == socketstall.Waiting && one.Direction == socketstall.Receive:
+			v.of(says.rank).waiters++
+		default:
+			continue
 		}
+		told[says] = true
 	}
 }
 
@@ -144,14 +144,14 @@ func (v *view) known(rank int) standing {
 	return *v.ranks[rank]
 }
 
-// book says which rank has an address and port, or an address alone.
-type book map[netip.AddrPort]int
+// addresses says which rank has an address and port, or an address alone.
+type addresses map[netip.AddrPort]int
 
 const several = -1
 
 // enter notes where a rank can be reached. An address of the loopback is another
 // on every host.
-func (b book) enter(local netip.AddrPort, rank int) {
+func (b addresses) enter(local netip.AddrPort, rank int) {
 	if !local.IsValid() || local.Addr().IsLoopback() {
 		return
 	}
@@ -167,11 +167,11 @@ func (b book) enter(local netip.AddrPort, rank int) {
 // peerOf returns the rank at the other end, -1 where it is not known: of several
 // sockets between two ranks each end may have reported another one, so an address
 // that one rank alone has is enough.
-func (b book) peerOf(s *stall) int {
-	if s.peerRank >= 0 || !s.peer.IsValid() {
-		return s.peerRank
+func (b addresses) peerOf(s *socketstall.Stall) int {
+	if s.PeerRank >= 0 || !s.Peer.IsValid() {
+		return s.PeerRank
 	}
-	for _, at := range []netip.AddrPort{s.peer, netip.AddrPortFrom(s.peer.Addr(), 0)} {
+	for _, at := range []netip.AddrPort{s.Peer, netip.AddrPortFrom(s.Peer.Addr(), 0)} {
 		if rank, found := b[at]; found && rank != several {
 			return rank
 		}

@@ -1,4 +1,4 @@
-package join
+package ncclhang
 
 import (
 	"encoding/base64"
@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // change alters the attributes of each record of a job that hangs.
@@ -34,7 +36,7 @@ func TestHostileRecords(t *testing.T) {
 	for name, logs := range map[string]plog.Logs{
 		"no rank":                     change("nccl.fr.rank", "two"),
 		"rank below zero":             change("nccl.fr.rank", -1),
-		"rank beyond all jobs":        change("nccl.fr.rank", maxRank+1),
+		"rank beyond all jobs":        change("nccl.fr.rank", socketstall.MaxRank+1),
 		"history that is no base64":   change("nccl.fr.history", "§§§"),
 		"history of a byte":           change("nccl.fr.history", "AA=="),
 		"history beyond the limit":    change("nccl.fr.history", huge+huge),
@@ -59,11 +61,11 @@ func TestHostileRecords(t *testing.T) {
 		"members of a megabyte":       change("nccl.fr.pg_ranks", strings.Repeat("1,", 1<<19)),
 		"names of a megabyte":         change("nccl.fr.pg_desc", strings.Repeat("x", 1<<20)),
 		"world of minus one":          change("gen_ai.training.world_size", -1),
-		"world of all ranks":          change("gen_ai.training.world_size", maxRank+1),
+		"world of all ranks":          change("gen_ai.training.world_size", socketstall.MaxRank+1),
 		"no group":                    change("nccl.fr.pg_id", ""),
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := New(DefaultOptions)
+			j := newJoin(DefaultOptions)
 			j.Add(logs, written)
 			require.Equal(t, slices.Contains(refusedDumps, name), j.Stats().Invalid > 0)
 			for _, round := range j.Advance(written.Add(time.Hour)) {
@@ -85,15 +87,15 @@ func TestARecordBringsNoMoreThanItsBounds(t *testing.T) {
 	a := logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes()
 	require.NoError(t, a.PutEmpty("nccl.fr.signatures").FromRaw(many(1000, long)))
 	a.PutStr("nccl.fr.pg_desc", long)
-	p, ok := parse(logs.ResourceLogs().At(0).Resource(), logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0))
+	p, ok := parse(written.UnixNano(), logs.ResourceLogs().At(0).Resource().Attributes(), a)
 	require.True(t, ok)
 	require.Len(t, p.dump.operations, maxOperations)
 	require.Len(t, p.words, maxSignatures)
-	require.LessOrEqual(t, len(p.key.desc), maxWords)
+	require.LessOrEqual(t, len(p.key.Desc), socketstall.MaxText)
 	op := p.dump.operations[0]
 	require.Len(t, op.code, maxLines)
 	for _, text := range append(op.code, op.name, op.signature, op.state) {
-		require.LessOrEqual(t, len(text), maxWords)
+		require.LessOrEqual(t, len(text), socketstall.MaxText)
 	}
 }
 
@@ -161,7 +163,7 @@ func TestHostileStalls(t *testing.T) {
 		"an honest one":              {socketLogs(deaf(3, 2)), taken},
 		"no rank":                    {changeStall("gen_ai.training.rank", "three"), refused},
 		"rank below zero":            {changeStall("gen_ai.training.rank", -1), refused},
-		"rank beyond all jobs":       {changeStall("gen_ai.training.rank", maxRank+1), refused},
+		"rank beyond all jobs":       {changeStall("gen_ai.training.rank", socketstall.MaxRank+1), refused},
 		"no process":                 {changeStall("process.pid", "1"), refused},
 		"process 0":                  {changeStall("process.pid", 0), refused},
 		"no time":                    {at(0), refused},
@@ -177,21 +179,21 @@ func TestHostileStalls(t *testing.T) {
 		"peer that is itself":        {changeStall("nccl.peer.rank", 3), taken},
 		"an id of a megabyte":        {changeStall("nccl.socket.stall.id", strings.Repeat("x", 1<<20)), taken},
 		"world of minus one":         {changeStall("gen_ai.training.world_size", -1), taken},
-		"world of all ranks":         {changeStall("gen_ai.training.world_size", maxRank+1), taken},
+		"world of all ranks":         {changeStall("gen_ai.training.world_size", socketstall.MaxRank+1), taken},
 		"another job":                {changeStall("gen_ai.training.job_id", "x"), ignored},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := New(DefaultOptions)
+			j := newJoin(DefaultOptions)
 			j.Add(newJob(4).does(1, steps(reduce, reduce), 0, 1, 2).logs(), written)
 			j.Add(tc.logs, written)
 			require.Equal(t, tc.gets == refused, j.Stats().InvalidStalls == 1)
 			f := j.Flush()[0].Findings[0]
 			require.Equal(t, tc.gets == taken, f.Sockets == Agree, "%+v", f)
 			require.Less(t, len(f.String())+len(f.Stalls), 8192)
-			for _, s := range j.watch.jobs {
-				for _, proc := range s.procs {
-					for id := range proc.stalls {
-						require.LessOrEqual(t, len(id), maxWords)
+			for s := range j.book.Jobs() {
+				for _, proc := range s.Processes {
+					for id := range proc.Stalls {
+						require.LessOrEqual(t, len(id), socketstall.MaxText)
 					}
 				}
 			}
@@ -204,9 +206,9 @@ func TestClaimsOfMembersAreBounded(t *testing.T) {
 	t.Run("lists of members", func(t *testing.T) {
 		j := newJob(0)
 		for i := range 100 {
-			j.in(said{rank: i, group: fmt.Sprint(i), members: fmt.Sprintf("%d-%d", i, maxRank), did: steps(reduce)})
+			j.in(said{rank: i, group: fmt.Sprint(i), members: fmt.Sprintf("%d-%d", i, socketstall.MaxRank), did: steps(reduce)})
 		}
-		joined := New(DefaultOptions)
+		joined := newJoin(DefaultOptions)
 		joined.Add(j.logs(), written)
 		joined.Flush()
 		require.LessOrEqual(t, joined.runs["llm"].setMembers, maxSetMembers)
@@ -226,11 +228,11 @@ func TestClaimsOfMembersAreBounded(t *testing.T) {
 			j.in(said{rank: 0, group: fmt.Sprint(i), desc: "default_pg", did: steps(reduce)})
 		}
 		logs := j.logs()
-		logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutInt("gen_ai.training.world_size", maxRank+1)
-		joined := New(DefaultOptions)
+		logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutInt("gen_ai.training.world_size", socketstall.MaxRank+1)
+		joined := newJoin(DefaultOptions)
 		joined.Add(logs, written)
 		require.NotEmpty(t, joined.Flush()[0].Findings)
-		require.EqualValues(t, 20-maxRoundMembers/(maxRank+1), joined.Stats().SkippedGroups)
+		require.EqualValues(t, 20-maxRoundMembers/(socketstall.MaxRank+1), joined.Stats().SkippedGroups)
 	})
 }
 
@@ -238,7 +240,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add(int64(1), "AAAA", "0-3", "all_reduce", int64(6), int64(0), true, "not_reading", "10.0.0.1", int64(9e9), uint64(written.UnixNano()))
 	f.Add(int64(1)<<62, "AQAAAAIAAAA=", "0-120/8", "nccl:send 0->1", int64(-1), int64(7), false, "network", "::1", int64(-1), uint64(math.MaxUint64))
 	f.Fuzz(func(t *testing.T, first int64, history, members, name string, seq, source int64, p2p bool, cause, address string, age int64, at uint64) {
-		j := New(DefaultOptions)
+		j := newJoin(DefaultOptions)
 		for rank := range 3 {
 			logs := newJob(4).does(1, steps(reduce, reduce), rank).logs()
 			a := logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes()
@@ -258,7 +260,7 @@ func FuzzRecords(f *testing.F) {
 		j.Add(fuzzedStalls(cause, address, age, source, at), written)
 		for _, round := range j.Flush() {
 			for i := range round.Findings {
-				require.LessOrEqual(t, len(round.Findings[i].Stalls), maxWords)
+				require.LessOrEqual(t, len(round.Findings[i].Stalls), socketstall.MaxText)
 				_ = round.Findings[i].String()
 			}
 		}
@@ -285,6 +287,6 @@ func TestRanksInShort(t *testing.T) {
 	for text, want := range map[string][]int{
 		"": nil, "3": {3}, "0-3": {0, 1, 2, 3}, "0-16/8,5": {0, 5, 8, 16}, "1,1,0-1": {0, 1}, "x": nil, "0-": nil, "-1": nil, "3-1": {}, "1-9/9223372036854775807": nil,
 	} {
-		require.ElementsMatch(t, want, parseRanks(text, maxRank), text)
+		require.ElementsMatch(t, want, parseRanks(text, socketstall.MaxRank), text)
 	}
 }

@@ -1,0 +1,348 @@
+// Package ncclhang puts the Flight Recorder dumps of the ranks of a job beside each
+// other, holds them against what the sockets of the ranks said at that moment, and
+// says which collective is incomplete and which ranks are why.
+package ncclhang
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// Options are the thresholds and bounds of the join.
+type Options struct {
+	Window   time.Duration // quiet this long, the dumps of a run are joined
+	Longest  time.Duration // a round that never gets quiet is joined after this
+	Keep     time.Duration // a run without a new dump is forgotten
+	MinWait  time.Duration // a rank that has waited less may just be waiting
+	Runs     int           // jobs at once; beyond, the one quiet longest goes
+	Dumps    int           // records at once, of all runs
+	Stalls   int           // socket stalls at once, of all jobs
+	Findings int           // findings of one round
+}
+
+// DefaultOptions suit a job of 16,384 ranks in ten groups each, with twelve stalls
+// each.
+var DefaultOptions = Options{
+	Window: 5 * time.Second, Longest: time.Minute, Keep: 10 * time.Minute, MinWait: 5 * time.Second,
+	Runs: 256, Dumps: 262_144, Stalls: socketstall.DefaultLimits.Stalls, Findings: 64,
+}
+
+// Stats counts what was joined, and what was not.
+type Stats struct {
+	Dumps           int64 // taken
+	Invalid         int64 // records without what the join needs
+	EvictedDumps    int64 // dumps of runs evicted, or beyond Dumps
+	DroppedFindings int64 // beyond Findings in one round
+	Held            int64 // dumps now
+	SkippedGroups   int64 // groups beyond the members that one round looks at
+
+	Stalls        int64 // stall records taken
+	InvalidStalls int64 // stall records that do not say whose they are, or when
+	EvictedStalls int64 // beyond Stalls, or of jobs beyond Runs
+	HeldStalls    int64 // stalls now
+}
+
+// Join is the algorithm: the dumps of all runs, and the socket stalls of all jobs.
+type Join struct {
+	options Options
+	book    *socketstall.Book
+	expired int64 // when old stalls were last looked for
+	runs    map[string]*run
+	stats   Stats
+}
+
+// run is one job, or what is taken for one.
+type run struct {
+	name   string
+	job    string
+	groups map[key]map[int]*dump
+	ranks  map[int]socketstall.Identity // of all ranks that sent a dump
+	words  map[uint32]string            // of the hashes in the histories
+	texts  map[string]string            // each text once
+	sets   map[string][]int             // members by their text
+	// setMembers counts the members in sets.
+	setMembers int
+	all        []int // 0, 1, 2, …: as many as were asked for
+	dumps      int
+	highest    int          // of the ranks that sent a dump
+	world      int          // ranks of the job as a dump has it, 0 where none does
+	size       int          // the same, also from sockets and the members of the default group
+	pending    int64        // when the first record arrived that is not yet joined; 0: none
+	heard      int64        // when the newest record arrived that is to be joined
+	last       int64        // when the newest dump arrived
+	told       map[key]bool // groups with a finding in the last round
+
+	// What the sockets of the job said in the last round.
+	view       *view
+	judged     int64 // the moment that view shows
+	socketsJob string
+	worldSeen  int // ranks of the job as stall records have it, 0 where none does
+	skipped    int64
+}
+
+// Detector describes the join; Algorithms are made by New.
+func Detector(o Options) rule.Detector {
+	return rule.Detector{
+		Name: "nccl_hang",
+		Logs: []string{eventDump, socketstall.Event, socketstall.EventEnd},
+		Findings: map[string][]string{
+			eventIncomplete: {eventDump},
+			eventComplete:   {eventDump},
+		},
+		Attributes: slices.Concat(dumpAttributes, socketstall.Attributes),
+		New:        func(rule.Limits) rule.Algorithm { return New(o) },
+	}
+}
+
+// New makes an empty join.
+func New(options Options) *Join {
+	return &Join{options: options, book: newBook(&options), runs: map[string]*run{}}
+}
+
+func newBook(o *Options) *socketstall.Book {
+	return socketstall.NewBook(socketstall.Limits{Jobs: o.Runs, Stalls: o.Stalls})
+}
+
+// Stats returns the counters.
+func (j *Join) Stats() Stats {
+	all := j.stats
+	all.EvictedStalls, all.HeldStalls = int64(j.book.Evicted()), int64(j.book.Len()) //nolint:gosec // far below
+	return all
+}
+
+// Evicted counts what was forgotten because of a bound.
+func (j *Join) Evicted() uint64 {
+	return j.book.Evicted() + uint64(j.stats.EvictedDumps+j.stats.DroppedFindings) //nolint:gosec // never below zero
+}
+
+// Observe takes in a dump or a stall. A dump comes once, so it matters; a stall
+// that lasts is repeated, so one alone matters that changes what was concluded.
+func (j *Join) Observe(r *rule.Record) bool {
+	if r.Name == eventDump {
+		return j.observeDump(r)
+	}
+	return j.observeStall(r)
+}
+
+func (j *Join) observeDump(r *rule.Record) bool {
+	p, ok := parse(r.Time, r.Resource, r.Attributes)
+	if !ok {
+		j.stats.Invalid++
+		return false
+	}
+	return j.add(p, r.Now)
+}
+
+// observeStall takes a stall. When it comes after its job was judged, and changes
+// what is known of that moment, the job is judged again.
+func (j *Join) observeStall(r *rule.Record) bool {
+	stall, ok := socketstall.Parse(r.Name, r.Time, r.Resource, r.Attributes)
+	if !ok {
+		j.stats.InvalidStalls++
+		return false
+	}
+	j.stats.Stalls++
+	told := j.runs[stall.JobID]
+	if told == nil || stall.JobID == "" || len(told.told) == 0 {
+		j.book.Take(&stall, r.Now)
+		return false
+	}
+	before := j.book.At(&stall, told.judged)
+	j.book.Take(&stall, r.Now)
+	if j.book.At(&stall, told.judged) == before {
+		return false
+	}
+	told.wait(r.Now)
+	return true
+}
+
+// wait queues the run for a round.
+func (r *run) wait(now int64) {
+	r.heard = now
+	if r.pending == 0 {
+		r.pending = now
+	}
+}
+
+// due is when the run is to be joined, 0 when nothing waits.
+func (r *run) due(o *Options) int64 {
+	if r.pending == 0 {
+		return 0
+	}
+	return min(r.heard+int64(o.Window), r.pending+int64(o.Longest))
+}
+
+func (j *Join) add(p parsed, now int64) bool {
+	r := j.runOf(p.run)
+	j.stats.Dumps++
+	r.last, r.heard = now, now
+	if r.job == "" {
+		r.job = p.job
+	}
+	if !j.place(r, p) {
+		return false
+	}
+	r.wait(now)
+	for _, words := range p.words {
+		r.learn(words)
+	}
+	return true
+}
+
+// place puts a dump where it belongs, unless what is there says more or there
+// is no room.
+func (j *Join) place(r *run, p parsed) bool {
+	old, repeated := r.groups[p.key][p.dump.rank]
+	if repeated && !p.dump.saysMore(old) {
+		return false
+	}
+	if !repeated {
+		if j.stats.Held >= int64(j.options.Dumps) && !j.evict(r) {
+			j.stats.EvictedDumps++
+			return false
+		}
+		j.stats.Held++
+	}
+	r.put(p.key, p.dump)
+	if known, found := r.ranks[p.dump.rank]; !found || p.dump.host.Host != "" || known.Host == "" {
+		r.ranks[p.dump.rank] = p.dump.host
+	}
+	return true
+}
+
+// put enters a dump.
+func (r *run) put(k key, d *dump) {
+	group := r.groups[k]
+	if group == nil {
+		group = map[int]*dump{}
+		r.groups[k] = group
+	}
+	if group[d.rank] == nil {
+		r.dumps++
+	}
+	r.share(d)
+	r.world, r.highest = max(r.world, d.world), max(r.highest, d.rank)
+	group[d.rank] = d
+}
+
+func (j *Join) runOf(name string) *run {
+	if r := j.runs[name]; r != nil {
+		return r
+	}
+	if len(j.runs) >= j.options.Runs {
+		j.evict(nil)
+	}
+	r := newRun(name)
+	j.runs[name] = r
+	return r
+}
+
+func newRun(name string) *run {
+	return &run{
+		name: name, groups: map[key]map[int]*dump{}, ranks: map[int]socketstall.Identity{},
+		words: map[uint32]string{}, texts: map[string]string{}, sets: map[string][]int{}, told: map[key]bool{},
+	}
+}
+
+// evict makes room by the run that has been quiet longest, but not mine.
+func (j *Join) evict(mine *run) bool {
+	var oldest *run
+	for _, r := range j.runs {
+		if r != mine && (oldest == nil || cmp.Or(cmp.Compare(r.last, oldest.last), cmp.Compare(r.name, oldest.name)) < 0) {
+			oldest = r
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	j.stats.EvictedDumps += int64(oldest.dumps)
+	j.forget(oldest)
+	return true
+}
+
+func (j *Join) forget(r *run) {
+	j.stats.Held -= int64(r.dumps)
+	delete(j.runs, r.name)
+}
+
+// Due is when the first run is to be joined. Nothing waits for the moment at which
+// something old is forgotten: Decide does that on its way.
+func (j *Join) Due() int64 {
+	due := int64(0)
+	for _, r := range j.runs {
+		if at := r.due(&j.options); at != 0 && (due == 0 || at < due) {
+			due = at
+		}
+	}
+	return due
+}
+
+// Decide joins every run that is due.
+func (j *Join) Decide(now int64) []rule.Finding {
+	var findings []rule.Finding
+	rounds := j.rounds(now)
+	for i := range rounds {
+		findings = append(findings, rounds[i].records(now)...)
+	}
+	return findings
+}
+
+// rounds joins every run that is due, and forgets what was quiet for long.
+func (j *Join) rounds(now int64) []Round {
+	var rounds []Round
+	keep := int64(j.options.Keep)
+	if now-j.expired >= keep/10 {
+		j.expired = now
+		j.book.Expire(now - keep + 1)
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.runs)) {
+		r := j.runs[name]
+		if at := r.due(&j.options); at != 0 && at <= now {
+			rounds = append(rounds, j.round(r))
+		}
+		if now-r.last >= keep {
+			j.forget(r)
+		}
+	}
+	return rounds
+}
+
+// Round is what one run's dumps led to.
+type Round struct {
+	Findings []Finding
+	// Cleared are groups with a finding in the round before and none in this.
+	Cleared []Cleared
+}
+
+// Cleared names a group in which nothing is incomplete any more.
+type Cleared struct{ Run, Job, Group, Desc string }
+
+func (j *Join) round(r *run) Round {
+	r.pending = 0
+	findings := r.analyse(&j.options, j.book)
+	j.stats.SkippedGroups += r.skipped
+	if extra := len(findings) - j.options.Findings; extra > 0 {
+		j.stats.DroppedFindings += int64(extra)
+		findings = findings[:j.options.Findings]
+	}
+	round := Round{Findings: findings}
+	told := map[key]bool{}
+	for i := range findings {
+		told[key{findings[i].Group, findings[i].Desc}] = true
+	}
+	for k := range r.told {
+		if !told[k] {
+			round.Cleared = append(round.Cleared, Cleared{Run: r.name, Job: r.job, Group: k.Group, Desc: k.Desc})
+		}
+	}
+	slices.SortFunc(round.Cleared, func(a, b Cleared) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Desc, b.Desc))
+	})
+	r.told = told
+	return round
+}
