@@ -114,7 +114,7 @@ func TestLife(t *testing.T) {
 func TestConsumeContract(t *testing.T) {
 	b := newBench(t)
 	b.config.Settle = minSettle
-	probereceivertest.Contract(t, &probereceivertest.Generator{Attribute: "process.pid", Make: func(pid uint32) string {
+	probereceivertest.Contract(t, b.Bench, &probereceivertest.Generator{Attribute: "process.pid", Make: func(pid uint32) string {
 		b.source.Events <- cudaoom.Event{Time: start, PID: pid, Thread: pid, SizeBytes: 1} // long ago: it has settled
 		return fmt.Sprint(pid)
 	}}, b.config, func() receiver.Factory { return b.factory(probereceiver.RealTime) })

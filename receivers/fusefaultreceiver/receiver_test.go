@@ -105,7 +105,7 @@ func TestLife(t *testing.T) {
 func TestConsumeContract(t *testing.T) {
 	b := newBench(t)
 	b.config.Events.FuseStallEnd.Enabled = false // it has the id of its stall
-	probereceivertest.Contract(t, &probereceivertest.Generator{Attribute: "fuse.device", Make: func(minor uint32) string {
+	probereceivertest.Contract(t, b.Bench, &probereceivertest.Generator{Attribute: "fuse.device", Make: func(minor uint32) string {
 		device := fusefault.Device{Minor: minor}
 		b.source.show(fusefault.Snapshot{ // nothing on this mount was ever answered
 			Time:     start.Add(time.Duration(minor) * time.Second),

@@ -83,7 +83,7 @@ func TestLife(t *testing.T) {
 
 func TestConsumeContract(t *testing.T) {
 	b := newBench(t)
-	probereceivertest.Contract(t, &probereceivertest.Generator{Attribute: "kernelevents.xid", Make: func(number uint32) string {
+	probereceivertest.Contract(t, b.Bench, &probereceivertest.Generator{Attribute: "kernelevents.xid", Make: func(number uint32) string {
 		code := fmt.Sprint(1000 + number)
 		b.write("NVRM: Xid (PCI:0000:65:00): " + code + ", pid=42, name=python, unheard of")
 		return code

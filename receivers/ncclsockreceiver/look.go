@@ -3,41 +3,33 @@ package ncclsockreceiver
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
-	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
 
-// maxFailures is how many snapshots in a row may fail until the probe counts as
-// broken.
-const maxFailures = 10
-
-// look takes one snapshot and leaves what it comes to in the outbox.
-func (w *watcher) look(ctx context.Context, host component.Host) {
+// look takes one snapshot and tells what it comes to.
+func (w *watcher) look(ctx context.Context, s source) error {
 	began := time.Now()
 	owners := w.owners(ctx)
 	pids := make([]uint32, len(owners))
 	for i := range owners {
 		pids[i] = owners[i].PID
 	}
-	err := w.source.Snapshot(pids, &w.snapshot)
-	if errors.Is(err, probe.ErrClosed) {
-		return
-	}
-	w.judge(ctx, host, err)
+	err := s.Snapshot(pids, &w.snapshot)
+	outcome := "ok"
 	if err != nil {
-		return
+		outcome = "failed"
+	}
+	w.telemetry.ReceiverNcclsockSnapshots.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
+	if err != nil {
+		return err
 	}
 	w.over.Add(uint64(w.snapshot.Over))
 	w.telemetry.ReceiverNcclsockProcessesSkipped.Add(ctx, int64(w.snapshot.Unreadable))
@@ -45,6 +37,7 @@ func (w *watcher) look(ctx context.Context, host component.Host) {
 	counters := w.tracker.Counters()
 	w.counters.Store(&counters)
 	w.telemetry.ReceiverNcclsockSnapshotTime.Add(ctx, time.Since(began).Seconds())
+	return nil
 }
 
 // owners are the processes of ranks to look at: first those that a launcher
@@ -87,82 +80,18 @@ func (w *watcher) round(owners []identity.Process) *stall.Round {
 	return r
 }
 
-// tell leaves records of events, and now and then the metrics, in the outbox.
+// tell leaves records of events, and now and then the metrics, in the outboxes.
 func (w *watcher) tell(events []stall.Event) {
-	var b batch
 	now := time.Now()
-	if w.out.logs != nil && len(events) > 0 {
-		b.logs = w.convert.stalls(events, now)
+	if len(events) > 0 && w.logs.Open() {
+		if logs := w.convert.stalls(events, now); logs != nil {
+			w.logs.Put(*logs)
+		}
 	}
-	if at := w.snapshot.Time; w.out.metrics != nil && (at.Sub(w.reported) >= w.config.MetricsInterval || at.Before(w.reported)) {
+	if at := w.snapshot.Time; w.metrics.Open() && (at.Sub(w.reported) >= w.config.MetricsInterval || at.Before(w.reported)) {
 		w.reported = at
-		b.metrics = w.convert.traffic(w.tracker.Traffic, now)
-	}
-	if b.logs != nil || b.metrics != nil {
-		w.out.put(b)
-	}
-}
-
-// judge counts a snapshot and reports a probe that stops or starts to work.
-func (w *watcher) judge(ctx context.Context, host component.Host, err error) {
-	outcome := "ok"
-	if err != nil {
-		outcome = "failed"
-		w.failures++
-	}
-	w.telemetry.ReceiverNcclsockSnapshots.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
-	switch {
-	case err == nil && w.failures >= maxFailures:
-		w.working.Store(true)
-		componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
-		fallthrough
-	case err == nil:
-		w.failures = 0
-	case w.failures == maxFailures:
-		w.fail(host, fmt.Errorf("read sockets %d times in a row: %w", maxFailures, err))
-	}
-}
-
-// fail reports a probe that stopped working. It is asked on: what is refused now
-// (memory, a limit of files) may be given later.
-func (w *watcher) fail(host component.Host, err error) {
-	w.working.Store(false)
-	w.config.ErrorMode.Stopped(host, w.settings.Logger, missing, componentstatus.NewRecoverableErrorEvent(err))
-}
-
-// observe makes the counters of probe and tracker metrics of this receiver.
-func (w *watcher) observe() error {
-	rung := ""
-	stats := func() probe.Stats { return probe.Stats{} }
-	if w.source != nil {
-		rung, stats = w.source.Report().Rung, w.source.Stats
-	}
-	up := func() int64 {
-		if w.working.Load() {
-			return 1
-		}
-		return 0
-	}
-	telling := func(value func() int64, options ...metric.ObserveOption) metric.Int64Callback {
-		return func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(value(), options...)
-			return nil
+		if metrics := w.convert.traffic(w.tracker.Traffic, now); metrics != nil {
+			w.metrics.Put(*metrics)
 		}
 	}
-	count := func(value func(*stall.Counters) int64) metric.Int64Callback {
-		return telling(func() int64 { return value(w.counters.Load()) })
-	}
-	t := w.telemetry
-	return errors.Join(
-		t.RegisterReceiverNcclsockProbeUpCallback(telling(up, metric.WithAttributes(attribute.String("rung", rung)))),
-		t.RegisterReceiverNcclsockProbeDroppedCallback(telling(func() int64 { return int64(stats().Dropped) })),
-		t.RegisterReceiverNcclsockProbeInvalidCallback(telling(func() int64 { return int64(stats().Invalid) })),
-		t.RegisterReceiverNcclsockRanksCallback(count(func(c *stall.Counters) int64 { return int64(c.Ranks) })),
-		t.RegisterReceiverNcclsockSocketsCallback(count(func(c *stall.Counters) int64 { return int64(c.Sockets) })),
-		t.RegisterReceiverNcclsockStallsCallback(count(func(c *stall.Counters) int64 { return int64(c.Open) })),
-		t.RegisterReceiverNcclsockStallsDroppedCallback(count(func(c *stall.Counters) int64 { return int64(c.StallsDropped) })),
-		t.RegisterReceiverNcclsockPeersFoldedCallback(count(func(c *stall.Counters) int64 { return int64(c.PeersFolded) })),
-		t.RegisterReceiverNcclsockSocketsSkippedCallback(count(func(c *stall.Counters) int64 { return int64(c.SocketsSkipped + w.over.Load()) })),
-		t.RegisterReceiverNcclsockChangesDroppedCallback(count(func(c *stall.Counters) int64 { return int64(c.ChangesDropped + w.lost.Load()) })),
-	)
 }

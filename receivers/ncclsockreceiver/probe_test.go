@@ -15,12 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/internal/standin"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 )
 
@@ -44,20 +46,23 @@ type tracker struct {
 }
 
 // watch runs the receiver on the probe of this kernel.
-func watch(t *testing.T, adjust func(*Config)) *sink {
+func watch(t *testing.T, adjust func(*Config)) *probereceivertest.Sink {
 	t.Helper()
 	privtest.Require(t)
 	ids, err := identity.Open(identity.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ids.Close()) })
-	host := newFakeHost()
-	host.extensions[identityID] = tracker{Tracker: ids}
+	host := probereceivertest.NewHost()
+	host.Extensions[probereceivertest.IdentityID] = tracker{Tracker: ids}
 	config := createDefaultConfig().(*Config)
-	config.Identity = &identityID
+	config.Identity = &probereceivertest.IdentityID
 	adjust(config)
 	require.NoError(t, config.Validate())
-	records := newSink()
-	records.job = t.Name() // the jobs of other tests are seen too
+	records := probereceivertest.NewSink()
+	records.Wants = func(r plog.LogRecord) bool { // the jobs of other tests are seen too
+		job, _ := r.Attributes().Get("gen_ai.training.job_id")
+		return job.AsString() == t.Name()
+	}
 	r, err := NewFactory().CreateLogs(t.Context(), receivertest.NewNopSettings(metadata.Type), config, records)
 	require.NoError(t, err)
 	require.NoError(t, r.Start(t.Context(), host))
@@ -105,11 +110,11 @@ func steps(t *testing.T, job *standin.Job, n int64) {
 }
 
 // until reads records of this job until one is what is wanted.
-func until(t *testing.T, s *sink, wanted func(map[string]any) bool) map[string]any {
+func until(t *testing.T, s *probereceivertest.Sink, wanted func(map[string]any) bool) map[string]any {
 	t.Helper()
 	for end := time.Now().Add(60 * time.Second); ; {
 		require.True(t, time.Now().Before(end), "no such record")
-		a := s.next(t).Attributes().AsRaw()
+		a := s.Next(t).Attributes().AsRaw()
 		t.Logf("rank %v %v %v peer %v kind %v state %v age %v", a["gen_ai.training.rank"], a["nccl.socket.cause"], a["nccl.socket.direction"], a["nccl.peer.rank"],
 			a["nccl.socket.kind"], a["nccl.rank.state"], time.Duration(a["nccl.socket.stall.age_ns"].(int64)))
 		if wanted(a) {
@@ -181,13 +186,13 @@ func TestFaultsOfRankTwoAreItsOwn(t *testing.T) {
 // settle lets the receiver learn the phases of the job: a second of steps without
 // a stall. Beside much other work a first step may be late by hasty's thresholds;
 // TestHealthyJobsHaveNoStall is the one that allows none.
-func settle(t *testing.T, records *sink, job *standin.Job) {
+func settle(t *testing.T, records *probereceivertest.Sink, job *standin.Job) {
 	t.Helper()
 	limit := time.Now().Add(60 * time.Second)
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		steps(t, job, 1)
-		for len(records.records) > 0 {
-			t.Logf("late while it starts: %v", records.next(t).Attributes().AsRaw())
+		for len(records.Records) > 0 {
+			t.Logf("late while it starts: %v", records.Next(t).Attributes().AsRaw())
 			end = time.Now().Add(time.Second)
 		}
 		require.True(t, time.Now().Before(limit), "a job that trains has stall after stall")
@@ -277,8 +282,8 @@ func TestHealthyJobsHaveNoStall(t *testing.T) {
 		steps(t, gpu, 1)
 		steps(t, gloo, 1)
 	}
-	close(records.records)
-	for r := range records.records {
+	close(records.Records)
+	for r := range records.Records {
 		t.Errorf("a stall: %s: %v", r.Body().AsString(), r.Attributes().AsRaw())
 	}
 	t.Logf("%v: steps %d, %d, %d, %d", *soak, gpu.Steps(0), gloo.Steps(0), slow.Steps(0), busy.Steps(0))

@@ -3,19 +3,20 @@ package ncclsockreceiver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/collector/receiver/receiverhelper"
 	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/procfs"
@@ -24,184 +25,124 @@ import (
 
 // source is what tells of sockets: the ncclsock probe, or a test's fake.
 type source interface {
+	probereceiver.Source
 	Snapshot(owners []uint32, s *ncclsock.Snapshot) error
 	ReadChange(*ncclsock.Change) error
-	Stats() probe.Stats
-	Report() probe.Report
-	Close() error
 }
 
 // pendingChanges is how many changes may wait for the next look at them.
 const pendingChanges = 256
 
 // watcher takes snapshots and tells what they come to. One goroutine owns the
-// tracker, one reads changes, one delivers.
+// tracker, another reads changes.
 type watcher struct {
 	config    *Config
-	settings  receiver.Settings
-	open      opener
+	logger    *zap.Logger
+	ticks     probereceiver.Ticks
 	telemetry *metadata.TelemetryBuilder
 	convert   *converter
-	out       outbox
-	ticks     func(time.Duration) (<-chan time.Time, func())
-
-	once     sync.Once
-	startErr error
-	stop     sync.Once
-	closing  chan struct{}
-	giveUp   context.CancelFunc // ends the waiting for consumers that refuse
-	workers  sync.WaitGroup
-	delivery sync.WaitGroup
-
-	source   source // nil where the probe could not be opened
-	resolver identity.Resolver
-	changes  chan ncclsock.Change
-	working  atomic.Bool
-	counters atomic.Pointer[stall.Counters]
-	over     atomic.Uint64 // sockets that the probe left out
-	lost     atomic.Uint64 // changes there was no room for
+	resolver  identity.Resolver
+	life      *probereceiver.Life[source]
+	logs      *outbox.Outbox[plog.Logs]       // nil without that signal
+	metrics   *outbox.Outbox[pmetric.Metrics] // nil without that signal
+	counters  atomic.Pointer[stall.Counters]
+	over      atomic.Uint64 // sockets that the probe left out
+	lost      atomic.Uint64 // changes there was no room for
 
 	// Only the goroutine of watch uses these.
 	tracker  *stall.Tracker
 	proc     *procfs.Reader
 	snapshot ncclsock.Snapshot
-	failures int // snapshots in a row
 	reported time.Time
 }
 
-func newWatcher(settings receiver.Settings, config *Config, open opener) (*watcher, error) {
+func newWatcher(settings receiver.Settings, config *Config, around surroundings) (*watcher, error) {
 	telemetry, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
-	if err != nil {
-		return nil, err
-	}
-	report, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
-		ReceiverID: settings.ID, Transport: "kernel", LongLivedCtx: true, ReceiverCreateSettings: settings,
-	})
 	if err != nil {
 		return nil, err
 	}
 	logs := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
 	metrics := metadata.NewMetricsBuilder(config.MetricsBuilderConfig, settings)
 	w := &watcher{
-		config: config, settings: settings, open: open, telemetry: telemetry, ticks: ticker,
+		config: config, logger: settings.Logger, ticks: around.ticks, telemetry: telemetry,
 		convert: newConverter(config, logs, metrics, record.ThisHost()),
-		out:     outbox{batches: make(chan batch, outboxSize), telemetry: telemetry, report: report},
-		closing: make(chan struct{}), giveUp: func() {}, changes: make(chan ncclsock.Change, pendingChanges),
 		tracker: stall.New(config.options()), proc: procfs.New(""),
 	}
 	w.counters.Store(&stall.Counters{})
-	return w, nil
+	w.life = probereceiver.New(probereceiver.Parts[source]{
+		Probe: "socket probe", Missing: "socket stalls", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
+		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
+		Metrics: probereceiver.Metrics{
+			Up: telemetry.RegisterReceiverNcclsockProbeUpCallback, Dropped: telemetry.RegisterReceiverNcclsockProbeDroppedCallback,
+			Invalid: telemetry.RegisterReceiverNcclsockProbeInvalidCallback, Failures: telemetry.RegisterReceiverNcclsockProbeFailuresCallback,
+		},
+		Prepare: func(resolver identity.Resolver) { w.resolver = resolver },
+		Open:    func() (source, error) { return around.open(config) },
+		Use:     w.use,
+	})
+	return w, w.observe()
 }
 
-func ticker(d time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTicker(d)
-	return t.C, t.Stop
+// observe makes the tracker's counters metrics.
+func (w *watcher) observe() error {
+	count := func(register probereceiver.Register, value func(*stall.Counters) uint64) error {
+		return probereceiver.Observe(register, func() int64 { return int64(value(w.counters.Load())) })
+	}
+	t := w.telemetry
+	return errors.Join(
+		count(t.RegisterReceiverNcclsockRanksCallback, func(c *stall.Counters) uint64 { return uint64(c.Ranks) }),
+		count(t.RegisterReceiverNcclsockSocketsCallback, func(c *stall.Counters) uint64 { return uint64(c.Sockets) }),
+		count(t.RegisterReceiverNcclsockStallsCallback, func(c *stall.Counters) uint64 { return uint64(c.Open) }),
+		count(t.RegisterReceiverNcclsockStallsDroppedCallback, func(c *stall.Counters) uint64 { return c.StallsDropped }),
+		count(t.RegisterReceiverNcclsockPeersFoldedCallback, func(c *stall.Counters) uint64 { return c.PeersFolded }),
+		count(t.RegisterReceiverNcclsockSocketsSkippedCallback, func(c *stall.Counters) uint64 { return c.SocketsSkipped + w.over.Load() }),
+		count(t.RegisterReceiverNcclsockChangesDroppedCallback, func(c *stall.Counters) uint64 { return c.ChangesDropped + w.lost.Load() }),
+	)
 }
 
-// start opens the probe and starts to watch; later calls return what the first did.
-func (w *watcher) start(host component.Host) error {
-	w.once.Do(func() { w.startErr = w.begin(host) })
-	return w.startErr
-}
-
-func (w *watcher) begin(host component.Host) error {
-	var err error
-	if w.resolver, err = record.Resolver(host, w.config.Identity); err != nil {
-		return err
-	}
-	if err := w.openSource(host); err != nil {
-		return err
-	}
-	if err := w.observe(); err != nil {
-		return errors.Join(err, w.closeSource())
-	}
-	ctx, giveUp := context.WithCancel(context.Background())
-	w.giveUp = giveUp
-	w.delivery.Go(func() { w.out.deliver(ctx) })
-	if w.source != nil {
-		w.workers.Go(w.readChanges)
-		w.workers.Go(func() { w.watch(ctx, host) })
-	}
-	return nil
-}
-
-// missing is what there is not without the probe.
-const missing = "socket stalls"
-
-// openSource opens the probe. In mode ignore a probe that does not open, and an
-// identity that is missing, leave the receiver without work.
-func (w *watcher) openSource(host component.Host) error {
-	err := errors.New("nobody to watch: set identity to the id of the identity extension, which knows the rank processes")
-	if w.resolver != nil {
-		var opened source
-		if opened, err = w.open(w.config.MaxSockets, w.config.MaxProcesses); err == nil {
-			w.source = opened
-			w.working.Store(true)
-			return nil
-		}
-	}
-	return w.config.ErrorMode.NotOpened(host, w.settings.Logger, missing, fmt.Errorf("open the socket probe: %w", err))
-}
-
-func (w *watcher) closeSource() error {
-	if w.source == nil {
-		return nil
-	}
-	return w.source.Close()
+// use watches until the probe is closed or broken, and closes it, for the reader of
+// changes waits in it.
+func (w *watcher) use(ctx context.Context, s source) error {
+	changes := make(chan *ncclsock.Change, pendingChanges)
+	var reader sync.WaitGroup
+	reader.Go(func() { w.readChanges(s, changes) })
+	err := w.watch(ctx, s, changes)
+	err = errors.Join(err, s.Close())
+	reader.Wait()
+	return err
 }
 
 // readChanges passes changes on until the source is closed. Without them
 // snapshots still tell all but refused connections.
-func (w *watcher) readChanges() {
-	for {
-		var c ncclsock.Change
-		switch err := w.source.ReadChange(&c); {
-		case err == nil:
-			select {
-			case w.changes <- c:
-			default:
-				w.lost.Add(1)
-			}
-		case errors.Is(err, probe.ErrClosed):
-			return
+func (w *watcher) readChanges(s source, changes chan<- *ncclsock.Change) {
+	err := probereceiver.Events(s.ReadChange, func(c *ncclsock.Change) {
+		select {
+		case changes <- c:
 		default:
-			w.settings.Logger.Error("no more changes of sockets: refused connections go unseen", zap.Error(err))
-			return
+			w.lost.Add(1)
 		}
+	})
+	if !errors.Is(err, probe.ErrClosed) {
+		w.logger.Error("no more changes of sockets: refused connections go unseen", zap.Error(err))
 	}
 }
 
-// watch takes a snapshot at each tick until the watcher stops.
-func (w *watcher) watch(ctx context.Context, host component.Host) {
+// watch takes a snapshot at each tick until the probe is closed or broken.
+func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.Change) error {
 	ticks, stop := w.ticks(w.config.SnapshotInterval)
 	defer stop()
+	var outcomes probereceiver.Scans
 	for {
 		select {
-		case <-w.closing:
+		case <-ctx.Done():
 			w.proc.Wait(ctx.Done())
-			return
-		case c := <-w.changes:
-			w.tracker.Note(&c)
+			return nil
+		case c := <-changes:
+			w.tracker.Note(c)
 		case <-ticks:
-			w.look(ctx, host)
+			if err := outcomes.Judge(w.look(ctx, s)); err != nil {
+				return err
+			}
 		}
 	}
-}
-
-// shutdown stops watching and waits, no longer than ctx, until the next
-// consumers have the last records.
-func (w *watcher) shutdown(ctx context.Context) error {
-	var err error
-	w.stop.Do(func() {
-		w.once.Do(func() { w.startErr = errors.New("start after shutdown") })
-		defer w.telemetry.Shutdown()
-		w.giveUp()
-		close(w.closing)
-		err = errors.Join(w.closeSource(), record.Wait(ctx, "the next consumer holds the last records", func() {
-			w.workers.Wait()
-			close(w.out.batches)
-			w.delivery.Wait()
-		}))
-	})
-	return err
 }

@@ -69,7 +69,7 @@ func TestLife(t *testing.T) {
 
 func TestConsumeContract(t *testing.T) {
 	b := newBench(t)
-	probereceivertest.Contract(t, &probereceivertest.Generator{Attribute: "process.pid", Make: func(pid uint32) string {
+	probereceivertest.Contract(t, b.Bench, &probereceivertest.Generator{Attribute: "process.pid", Make: func(pid uint32) string {
 		b.source.Events <- oomkill.Event{Time: start, PID: pid, Comm: "python"}
 		return fmt.Sprint(pid)
 	}}, b.config, b.factory)

@@ -50,7 +50,7 @@ func (r onBench) Start(ctx context.Context, _ component.Host) error { return r.L
 // Contract holds a receiver of logs to what the collector demands of one whose
 // consumers refuse now and then: no record is lost or told twice. A factory is made
 // for each of the collector's tests.
-func Contract(t *testing.T, g *Generator, config component.Config, factory func() receiver.Factory) {
+func Contract(t *testing.T, b *Bench, g *Generator, config component.Config, factory func() receiver.Factory) {
 	create := func(ctx context.Context, settings receiver.Settings, config component.Config, next consumer.Logs) (receiver.Logs, error) {
 		identifying, err := consumer.NewLogs(func(ctx context.Context, logs plog.Logs) error {
 			EachRecord(logs, func(r plog.LogRecord) {
@@ -61,9 +61,7 @@ func Contract(t *testing.T, g *Generator, config component.Config, factory func(
 		})
 		require.NoError(t, err)
 		created, err := factory().CreateLogs(ctx, settings, config, identifying)
-		host := NewHost()
-		host.Extensions[IdentityID] = &Resolver{}
-		return onBench{created, host}, err
+		return onBench{created, b.Host}, err
 	}
 	of := factory()
 	receivertest.CheckConsumeContract(receivertest.CheckConsumeContractParams{
