@@ -120,7 +120,7 @@ func newHistogram(to pmetric.MetricSlice, name, description string) pmetric.Hist
 }
 
 func (m *measurer) histogram(to pmetric.HistogramDataPoint, one *mount, h *fusefault.Histogram, now time.Time) {
-	putMount(metadata.MountAttributesOn(to.Attributes()), one.device, &one.place)
+	putMount(metadata.MountAttributesOn(record.On(to.Attributes())), one.device, &one.place)
 	to.SetStartTimestamp(pcommon.NewTimestampFromTime(one.counted))
 	to.SetTimestamp(pcommon.NewTimestampFromTime(now))
 	to.ExplicitBounds().FromRaw(m.bounds)

@@ -63,24 +63,3 @@ func (c *Config) Validate() error {
 
 // maxOpenFolds keeps the folds within some 100 MB (about 1.5 KiB each).
 const maxOpenFolds = 65536
-
-// enabledEvents names the events that the configuration leaves on.
-func (c *Config) enabledEvents() map[string]bool {
-	e := c.Events
-	return map[string]bool{
-		"gpu.fault":              e.GpuFault.Enabled,
-		"gpu.lost":               e.GpuLost.Enabled,
-		"gpu.recovered":          e.GpuRecovered.Enabled,
-		"gpu.xid":                e.GpuXid.Enabled,
-		"host.lockup":            e.HostLockup.Enabled,
-		"host.memory_error":      e.HostMemoryError.Enabled,
-		"network.link":           e.NetworkLink.Enabled,
-		"network.module_fault":   e.NetworkModuleFault.Enabled,
-		"nvswitch.sxid":          e.NvswitchSxid.Enabled,
-		"pcie.error":             e.PcieError.Enabled,
-		"process.exit":           e.ProcessExit.Enabled,
-		"process.segfault":       e.ProcessSegfault.Enabled,
-		"storage.not_responding": e.StorageNotResponding.Enabled,
-		"storage.recovered":      e.StorageRecovered.Enabled,
-	}
-}

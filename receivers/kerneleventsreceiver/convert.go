@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
@@ -16,98 +15,57 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
-// eventProcessExit is the one event that does not come from the kernel log.
-const eventProcessExit = "process.exit"
-
-// The attributes that every record of a fault has, beside those of its kind.
-const (
-	attributeSeverity          = "kernelevents.severity"
-	attributeClass             = "kernelevents.class"
-	attributeRemedy            = "kernelevents.remedy"
-	attributeApplicationCaused = "kernelevents.application_caused"
-	attributeInjected          = "kernelevents.injected"
-	attributeFromUserspace     = "kernelevents.from_userspace"
-	attributeWriterPID         = "kernelevents.writer_pid"
-	attributeWriterComm        = "kernelevents.writer_comm"
-	attributeTruncated         = "kernelevents.truncated"
-	attributeFaultID           = "kernelevents.fault_id"
-	attributeRepeat            = "kernelevents.repeat"
-	attributeCount             = "kernelevents.count"
-	attributeFirstTime         = "kernelevents.first_time_unix_nano"
-	attributeLastTime          = "kernelevents.last_time_unix_nano"
-
-	attributeExitCode       = "process.exit.code"
-	attributeExitSignal     = "process.exit.signal"
-	attributeExitSignalName = "process.exit.signal_name"
-	attributeExitCoreDump   = "process.exit.core_dump"
-	attributeExitOOMVictim  = "process.exit.oom_victim"
-	attributeExitInherited  = "process.exit.inherited_identity"
-)
-
 // converter turns reports and exits into log records. It is pure but for the
 // builder's buffer, and not safe for concurrent use.
-type converter struct {
-	builder  *metadata.LogsBuilder
-	resource pcommon.Resource
-}
+type converter struct{ builder *metadata.LogsBuilder }
 
 func newConverter(builder *metadata.LogsBuilder, host record.Host) *converter {
-	resource := builder.NewResourceBuilder()
-	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
-	return &converter{builder: builder, resource: resource.Emit()}
+	builder.SetHost(host)
+	return &converter{builder: builder}
 }
 
 // faults makes one record of each report. A first record is stamped with the
 // time of the first occurrence, a repeat with that of the last.
 func (c *converter) faults(reports []fold.Report, observed time.Time) plog.Logs {
 	for _, report := range reports {
-		r := plog.NewLogRecord()
 		at := report.First
 		if report.Repeat {
 			at = report.Last
 		}
-		record.Start(r, report.Key.Event, at, observed, report.Severity)
-		r.Body().SetStr(report.Text)
-		putFault(r.Attributes(), report.Fault)
-		putStorm(r.Attributes(), report)
-		c.builder.AppendLogRecord(r)
-	}
-	return c.builder.Emit(metadata.WithLogsResource(c.resource))
-}
-
-func putFault(a pcommon.Map, f *kernellog.Fault) {
-	a.EnsureCapacity(len(f.Attributes) + 20)
-	for _, attribute := range f.Attributes {
-		if attribute.IsInt {
-			a.PutInt(attribute.Key, attribute.Int)
-		} else {
-			a.PutStr(attribute.Key, attribute.Text)
+		a := c.builder.Add(record.Head{Time: at, Observed: observed, Severity: report.Severity, Text: report.Text}, report.Event)
+		putJudgement(record.JudgementAttributesOn(a), report.Fault)
+		putLine(metadata.LineAttributesOn(a), report.Fault)
+		putStorm(record.StormAttributesOn(a), report)
+		if _, owned := report.Event.(interface {
+			Identity() record.IdentityAttributes
+		}); owned {
+			record.IdentityAttributesOn(a).Stamp(owner(report.Fault))
 		}
 	}
-	a.PutStr(attributeSeverity, string(f.Severity))
-	a.PutStr(attributeClass, string(f.Class))
-	if f.Remedy != "" {
-		a.PutStr(attributeRemedy, f.Remedy)
-	}
-	a.PutBool(attributeApplicationCaused, f.ApplicationCaused)
-	a.PutBool(attributeInjected, f.Key.Injected)
-	if f.Truncated {
-		a.PutBool(attributeTruncated, true)
-	}
-	putWriter(a, f)
-	record.Stamp(a, owner(f))
+	return c.builder.Emit()
 }
 
-// putWriter says who wrote the line, when this kernel told: a line of a process
+func putJudgement(a record.JudgementAttributes, f *kernellog.Fault) {
+	a.KerneleventsSeverity(string(f.Severity))
+	a.KerneleventsClass(string(f.Class))
+	a.KerneleventsRemedy(f.Remedy)
+	a.KerneleventsApplicationCaused(f.ApplicationCaused)
+}
+
+// putLine says who wrote the line, when this kernel told: a line of a process
 // is only as true as the process.
-func putWriter(a pcommon.Map, f *kernellog.Fault) {
+func putLine(a metadata.LineAttributes, f *kernellog.Fault) {
+	a.KerneleventsInjected(f.Key.Injected)
+	if f.Truncated {
+		a.KerneleventsTruncated(true)
+	}
 	if f.Writer == kmsg.WriterUnknown {
 		return
 	}
-	a.PutBool(attributeFromUserspace, f.Writer == kmsg.WriterUserspace)
+	a.KerneleventsFromUserspace(f.Writer == kmsg.WriterUserspace)
 	if f.Writer == kmsg.WriterUserspace {
-		a.PutInt(attributeWriterPID, int64(f.WriterPID))
-		a.PutStr(attributeWriterComm, f.WriterComm)
+		a.KerneleventsWriterPid(int64(f.WriterPID))
+		a.KerneleventsWriterComm(f.WriterComm)
 	}
 }
 
@@ -122,12 +80,12 @@ func owner(f *kernellog.Fault) identity.Process {
 	}
 }
 
-func putStorm(a pcommon.Map, report fold.Report) {
-	a.PutStr(attributeFaultID, report.ID)
-	a.PutBool(attributeRepeat, report.Repeat)
-	a.PutInt(attributeCount, int64(report.Count))
-	a.PutInt(attributeFirstTime, report.First.UnixNano())
-	a.PutInt(attributeLastTime, report.Last.UnixNano())
+func putStorm(a record.StormAttributes, report fold.Report) {
+	a.KerneleventsFaultID(report.ID)
+	a.KerneleventsRepeat(report.Repeat)
+	a.KerneleventsCount(int64(report.Count))
+	a.KerneleventsFirstTimeUnixNano(report.First.UnixNano())
+	a.KerneleventsLastTimeUnixNano(report.Last.UnixNano())
 }
 
 // exit makes a record of the end of a process.
@@ -136,21 +94,17 @@ func (c *converter) exit(e identity.Exit, observed time.Time) plog.Logs {
 	if e.Signal != 0 || e.Code != 0 {
 		severity = record.Error
 	}
-	r := plog.NewLogRecord()
-	record.Start(r, eventProcessExit, e.Time, observed, severity)
-	r.Body().SetStr(describeExit(e))
-	a := r.Attributes()
-	record.Stamp(a, e.Process)
-	a.PutInt(attributeExitCode, int64(e.Code))
-	a.PutInt(attributeExitSignal, int64(e.Signal))
+	a := c.builder.ProcessExit(record.Head{Time: e.Time, Observed: observed, Severity: severity, Text: describeExit(e)})
+	a.Stamp(e.Process)
+	a.ProcessExitCode(int64(e.Code))
+	a.ProcessExitSignal(int64(e.Signal))
 	if e.Signal != 0 {
-		a.PutStr(attributeExitSignalName, signalName(e.Signal))
+		a.ProcessExitSignalName(signalName(e.Signal))
 	}
-	a.PutBool(attributeExitCoreDump, e.CoreDump)
-	a.PutBool(attributeExitOOMVictim, e.OOMVictim)
-	a.PutBool(attributeExitInherited, e.Inherited)
-	c.builder.AppendLogRecord(r)
-	return c.builder.Emit(metadata.WithLogsResource(c.resource))
+	a.ProcessExitCoreDump(e.CoreDump)
+	a.ProcessExitOomVictim(e.OOMVictim)
+	a.ProcessExitInheritedIdentity(e.Inherited)
+	return c.builder.Emit()
 }
 
 func describeExit(e identity.Exit) string {

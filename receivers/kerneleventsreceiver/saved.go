@@ -39,7 +39,7 @@ func NewTranslator(hostName string) (*Translator, error) {
 	config := createDefaultConfig().(*Config)
 	limits := fold.Limits{Quiet: config.Fold.Quiet, Longest: config.Fold.Longest, Open: config.Fold.MaxOpen}
 	return &Translator{
-		enabled: config.enabledEvents(),
+		enabled: config.Events.ByName(),
 		parser:  kernellog.NewParser(meanings), folder: fold.New(limits),
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, receiver.Settings{}), record.Host{Name: hostName}),
 		tick:    limits.Quiet / 10,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/topology"
 )
 
@@ -55,15 +56,17 @@ func (t *topologies) rdmaDevice(address string) string {
 // other telemetry calls it by.
 func (t *topologies) locate(located, faults []kernellog.Fault, now time.Time) []kernellog.Fault {
 	for _, fault := range faults {
-		switch fault.Key.Event {
-		case kernellog.EventPCIeError:
+		switch a := fault.Event.(type) {
+		case metadata.PcieError:
 			t.refresh(now)
-			located = appendPerGPU(located, fault, t.gpus(fault.Key.Subject))
-		case kernellog.EventNetworkLink, kernellog.EventNetworkModuleFault:
+			located = appendPerGPU(located, fault, a, t.gpus(fault.Key.Subject))
+		case metadata.NetworkLink:
 			t.refresh(now)
-			if name := t.rdmaDevice(fault.Key.Subject); name != "" {
-				fault.PutText(kernellog.AttributeRDMADevice, name)
-			}
+			a.NetworkRdmaDevice(t.rdmaDevice(fault.Key.Subject))
+			located = append(located, fault)
+		case metadata.NetworkModuleFault:
+			t.refresh(now)
+			a.NetworkRdmaDevice(t.rdmaDevice(fault.Key.Subject))
 			located = append(located, fault)
 		default:
 			located = append(located, fault)
@@ -73,14 +76,16 @@ func (t *topologies) locate(located, faults []kernellog.Fault, now time.Time) []
 }
 
 // appendPerGPU appends fault once for each GPU, or as it is where none is below.
-func appendPerGPU(faults []kernellog.Fault, fault kernellog.Fault, gpus []string) []kernellog.Fault {
+func appendPerGPU(faults []kernellog.Fault, fault kernellog.Fault, a metadata.PcieError, gpus []string) []kernellog.Fault {
 	if len(gpus) == 0 {
 		return append(faults, fault)
 	}
 	for _, gpu := range gpus {
 		one := fault
 		one.Key.Part += " " + gpu
-		one.PutText(kernellog.AttributeGPUID, gpu)
+		below := metadata.PcieErrorOn(a.Attributes().Copy())
+		below.GpuID(gpu)
+		one.Event = below
 		faults = append(faults, one)
 	}
 	return faults

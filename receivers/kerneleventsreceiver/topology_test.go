@@ -36,12 +36,7 @@ func faultsOf(t *testing.T, text string) []kernellog.Fault {
 func gpusOf(faults []kernellog.Fault) []string {
 	var gpus []string
 	for _, fault := range faults {
-		gpu := ""
-		for _, a := range fault.Attributes {
-			if a.Key == kernellog.AttributeGPUID {
-				gpu = a.Text
-			}
-		}
+		gpu, _ := fault.Event.Attributes().AsRaw()["gpu.id"].(string)
 		gpus = append(gpus, gpu)
 	}
 	return gpus
@@ -74,5 +69,5 @@ func TestLinkGetsTheNameOfItsRDMADevice(t *testing.T) {
 	putDevice(t, root, "pci0000:5d/0000:5d:01.0/0000:5e:00.0", "0x020700", "0x15b3")
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "devices/pci0000:5d/0000:5d:01.0/0000:5e:00.0/infiniband/mlx5_0"), 0o755))
 	faults := newTopologies(start).locate(nil, faultsOf(t, "mlx5_core 0000:5e:00.0 ibs3: Port: 1 Link DOWN"), start.Add(time.Second))
-	require.Contains(t, faults[0].Attributes, kernellog.Attribute{Key: kernellog.AttributeRDMADevice, Text: "mlx5_0"})
+	require.Equal(t, "mlx5_0", faults[0].Event.Attributes().AsRaw()["network.rdma.device"])
 }

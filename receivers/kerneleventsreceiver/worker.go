@@ -56,7 +56,7 @@ func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.T
 	limits := fold.Limits{Quiet: config.Fold.Quiet, Longest: config.Fold.Longest, Open: config.Fold.MaxOpen}
 	return &worker{
 		events: make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue),
-		config: config, put: put, telemetry: telemetry, outcomes: outcomeOptions(), enabled: config.enabledEvents(),
+		config: config, put: put, telemetry: telemetry, outcomes: outcomeOptions(), enabled: config.Events.ByName(),
 		parser: kernellog.NewParser(meanings), topology: newTopologies(time.Now()), folder: fold.New(limits),
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
 		tick:    min(max(limits.Quiet/10, time.Millisecond), time.Second),

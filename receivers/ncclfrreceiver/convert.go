@@ -89,7 +89,7 @@ func putOperations(a metadata.NcclFrDump, g *flightrecorder.Group) {
 func putOperation(m pcommon.Map, e flightrecorder.Operated) {
 	op := flightrecorder.ParseOperation(e.Name)
 	m.EnsureCapacity(15)
-	o := metadata.OperationMapOn(m)
+	o := metadata.OperationMapOn(record.On(m))
 	o.Name(flightrecorder.Clip(e.Name, 128))
 	o.P2p(e.IsP2P)
 	o.SeqID(e.CollectiveSeq)

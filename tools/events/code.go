@@ -5,8 +5,10 @@ import (
 	_ "embed"
 	"fmt"
 	"go/format"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -48,22 +50,34 @@ func (d *declaration) setter(of, name string, in map[string]attribute) (string, 
 	a := in[name]
 	kind := types[a.Type]
 	if a.Type == "string" && a.Level == "conditionally_required" {
-		kind.put = "PutText"
-	}
-	var from string
-	if !d.isShared() {
-		from = "record."
+		kind.put = "Text"
 	}
 	var b strings.Builder
 	err := template.Must(template.New("setter").Parse(setterTemplate)).Execute(&b, map[string]string{
-		"Of": of, "Method": identifier(name), "Attribute": name, "Put": kind.put, "From": from, "Argument": kind.argument,
-		"Result": strings.TrimPrefix(kind.put, "PutEmpty"), "Says": strings.ReplaceAll(strings.TrimSpace(a.Description), "\n", " "),
+		"Of": of, "Method": identifier(name), "Attribute": name, "Put": kind.put, "Argument": kind.argument,
+		"Says": strings.ReplaceAll(strings.TrimSpace(a.Description), "\n", " "),
 	})
 	return b.String(), err
 }
 
-// isShared reports whether this is a file of shared groups.
-func (d *declaration) isShared() bool { return filepath.Base(d.file) == sharedFile }
+// Package is how code made of the file names the package of shared groups.
+func (d *declaration) Package() string {
+	if filepath.Base(d.file) == sharedFile {
+		return ""
+	}
+	return "record."
+}
+
+// Holds reports whether an attribute is a list or a map: code of pdata begins those.
+func (d *declaration) Holds() bool {
+	all := []map[string]attribute{d.Attributes}
+	for _, m := range d.Maps {
+		all = append(all, m.Keys)
+	}
+	return slices.ContainsFunc(all, func(in map[string]attribute) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(in)), func(a attribute) bool { return types[a.Type].argument == "" })
+	})
+}
 
 // HasHost reports whether records are about a host.
 func (d *declaration) HasHost() bool { return d.ResourceAttributes["host.name"].Type != "" }

@@ -116,11 +116,11 @@ func (d *declaration) include(from *declaration) error {
 	return nil
 }
 
-// types maps a type of metadata.yaml to the method of a pdata map and the type of
+// types maps a type of metadata.yaml to the method of record.Attributes and the type of
 // its argument in Go.
 var types = map[string]struct{ put, argument string }{
-	"string": {"PutStr", "string"}, "int": {"PutInt", "int64"}, "bool": {"PutBool", "bool"}, "double": {"PutDouble", "float64"},
-	"slice": {"PutEmptySlice", ""}, "map": {"PutEmptyMap", ""},
+	"string": {"Str", "string"}, "int": {"Int", "int64"}, "bool": {"Bool", "bool"}, "double": {"Double", "float64"},
+	"slice": {"Slice", ""}, "map": {"Map", ""},
 }
 
 // check refuses a name without a declaration, a type without a method, and an

@@ -30,7 +30,7 @@ func (h *Head) fill(r plog.LogRecord, event string) {
 // metadata.yaml has a type for each.
 type Event interface {
 	EventName() string
-	Attributes() pcommon.Map
+	Attributes() *Attributes
 }
 
 // ResourceFilter drops all records of a host by one attribute of its resource.
@@ -81,7 +81,7 @@ func (b *Builder) Resource() pcommon.Resource { return b.resource }
 
 // Begin begins a record with at most so many attributes and returns them. One that is switched off is
 // never given out. Only generated code calls it: it knows the attributes of the event.
-func (b *Builder) Begin(event string, attributes int, head Head) pcommon.Map {
+func (b *Builder) Begin(event string, attributes int, head Head) *Attributes {
 	r := plog.LogRecord{}
 	if b.enabled[event] {
 		r = b.records.AppendEmpty()
@@ -90,13 +90,16 @@ func (b *Builder) Begin(event string, attributes int, head Head) pcommon.Map {
 	}
 	head.fill(r, event)
 	r.Attributes().EnsureCapacity(attributes)
-	return r.Attributes()
+	return On(r.Attributes())
 }
 
-// Add adds a record whose attributes were written before it began. The event stays
-// as it is and can be added again.
-func (b *Builder) Add(head Head, event Event) {
-	event.Attributes().CopyTo(b.Begin(event.EventName(), event.Attributes().Len(), head))
+// Add begins a record with attributes that were written before, and returns them to be
+// completed. The event stays as it is and can be added again.
+func (b *Builder) Add(head Head, event Event) *Attributes {
+	const usual = 28
+	attributes := b.Begin(event.EventName(), usual, head)
+	event.Attributes().CopyTo(attributes.on)
+	return attributes
 }
 
 // Emit gives out the records begun since the last time, for the resource set.

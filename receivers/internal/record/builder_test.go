@@ -11,11 +11,11 @@ import (
 )
 
 // thing is an event as tools/events makes it.
-type thing struct{ attributes pcommon.Map }
+type thing struct{ attributes *Attributes }
 
 func (thing) EventName() string         { return "thing" }
-func (t thing) Attributes() pcommon.Map { return t.attributes }
-func (t thing) Size(v int64)            { t.attributes.PutInt("size", v) }
+func (t thing) Attributes() *Attributes { return t.attributes }
+func (t thing) Size(v int64)            { t.attributes.Int("size", v) }
 func newTestBuilder(on bool) *Builder {
 	return NewBuilder("scope", "1.0", map[string]bool{"thing": on})
 }
@@ -50,13 +50,41 @@ func TestAnEventThatIsOffIsNeverGivenOut(t *testing.T) {
 }
 
 func TestAnEventCanBeAddedTwice(t *testing.T) {
-	b, early := newTestBuilder(true), thing{pcommon.NewMap()}
+	b, early := newTestBuilder(true), thing{Early()}
 	early.Size(3)
 	for range 2 {
 		b.Add(Head{}, early)
 		r := onlyRecord(b.Emit())
 		require.Equal(t, "thing", r.EventName())
 		require.Equal(t, map[string]any{"size": int64(3)}, r.Attributes().AsRaw())
+	}
+}
+
+// Attributes that wait for a record are those that are written on one at once.
+func TestEarlyAttributesAreTheSame(t *testing.T) {
+	fill := func(a *Attributes) {
+		a.Str("text", "")
+		a.Text("optional", "")
+		a.Text("optional", "x")
+		a.Int("int", -3)
+		a.Int("int", 4)
+		a.Bool("yes", true)
+		a.Bool("no", false)
+		a.Double("double", -0.5)
+		a.Slice("list").AppendEmpty().SetInt(3)
+		a.Map("map").PutStr("k", "v")
+	}
+	want := map[string]any{
+		"text": "", "optional": "x", "int": int64(4), "yes": true, "no": false, "double": -0.5,
+		"list": []any{int64(3)}, "map": map[string]any{"k": "v"},
+	}
+	for name, a := range map[string]*Attributes{"early": Early(), "on a map": On(pcommon.NewMap())} {
+		fill(a)
+		require.Equal(t, want, a.AsRaw(), name)
+		own := a.Copy()
+		own.Int("more", 1)
+		require.Equal(t, want, a.AsRaw(), name)
+		require.Len(t, own.AsRaw(), len(want)+1, name)
 	}
 }
 
@@ -98,6 +126,6 @@ func TestNumbersThatAreNotKnownAreLeftOut(t *testing.T) {
 	Numbers(func() pcommon.Slice { return m.PutEmptySlice("nobody") }, []int(nil))
 	Texts(func() pcommon.Slice { return m.PutEmptySlice("lines") }, []string{"a"})
 	Texts(func() pcommon.Slice { return m.PutEmptySlice("no_lines") }, nil)
-	PutText(m, "empty", "")
+	On(m).Text("empty", "")
 	require.Equal(t, map[string]any{"below": int64(-1), "nothing": int64(0), "ranks": []any{int64(3), int64(1)}, "lines": []any{"a"}}, m.AsRaw())
 }

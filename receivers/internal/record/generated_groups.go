@@ -2,13 +2,29 @@
 
 package record
 
-import "go.opentelemetry.io/collector/pdata/pcommon"
+// GpuAttributes writes the attributes that events of the group gpu carry: the GPU that the record is about.
+type GpuAttributes struct{ attributes *Attributes }
+
+// GpuAttributesOn writes them there.
+func GpuAttributesOn(attributes *Attributes) GpuAttributes { return GpuAttributes{attributes} }
+
+// Gpu returns the writer of the group; each event of the group has this method.
+func (a GpuAttributes) Gpu() GpuAttributes { return a }
+
+// GpuID sets gpu.id: PCI address of the GPU, dddd:bb:dd.f in lower case; the hardware join key.
+func (a GpuAttributes) GpuID(v string) { a.attributes.Text("gpu.id", v) }
+
+// GpuUUID sets gpu.uuid: UUID of the GPU, once the driver has told it.
+func (a GpuAttributes) GpuUUID(v string) { a.attributes.Text("gpu.uuid", v) }
+
+// GpuVendor sets gpu.vendor: Maker of the GPU: amd, nvidia.
+func (a GpuAttributes) GpuVendor(v string) { a.attributes.Text("gpu.vendor", v) }
 
 // IdentityAttributes writes the attributes that events of the group identity carry: the process that the record is about. An attribute that is absent is not known.
-type IdentityAttributes struct{ attributes pcommon.Map }
+type IdentityAttributes struct{ attributes *Attributes }
 
-// IdentityAttributesOn writes them on a map.
-func IdentityAttributesOn(attributes pcommon.Map) IdentityAttributes {
+// IdentityAttributesOn writes them there.
+func IdentityAttributesOn(attributes *Attributes) IdentityAttributes {
 	return IdentityAttributes{attributes}
 }
 
@@ -16,38 +32,93 @@ func IdentityAttributesOn(attributes pcommon.Map) IdentityAttributes {
 func (a IdentityAttributes) Identity() IdentityAttributes { return a }
 
 // ProcessPid sets process.pid: The process, in the initial pid namespace.
-func (a IdentityAttributes) ProcessPid(v int64) { a.attributes.PutInt("process.pid", v) }
+func (a IdentityAttributes) ProcessPid(v int64) { a.attributes.Int("process.pid", v) }
 
 // ProcessParentPid sets process.parent_pid: Parent of the process.
-func (a IdentityAttributes) ProcessParentPid(v int64) { a.attributes.PutInt("process.parent_pid", v) }
+func (a IdentityAttributes) ProcessParentPid(v int64) { a.attributes.Int("process.parent_pid", v) }
 
 // ProcessExecutableName sets process.executable.name: Name of the process.
 func (a IdentityAttributes) ProcessExecutableName(v string) {
-	PutText(a.attributes, "process.executable.name", v)
+	a.attributes.Text("process.executable.name", v)
 }
 
 // ContainerID sets container.id: Container of the process.
-func (a IdentityAttributes) ContainerID(v string) { PutText(a.attributes, "container.id", v) }
+func (a IdentityAttributes) ContainerID(v string) { a.attributes.Text("container.id", v) }
 
 // K8sPodUID sets k8s.pod.uid: Pod of the process, by its uid. The agents of the chart add its name, k8s.pod.name, and what made it, k8s.workload.
-func (a IdentityAttributes) K8sPodUID(v string) { PutText(a.attributes, "k8s.pod.uid", v) }
+func (a IdentityAttributes) K8sPodUID(v string) { a.attributes.Text("k8s.pod.uid", v) }
 
 // GenAiTrainingRank sets gen_ai.training.rank: Rank of the process in its job; a worker of a rank has that of its rank.
-func (a IdentityAttributes) GenAiTrainingRank(v int64) {
-	a.attributes.PutInt("gen_ai.training.rank", v)
-}
+func (a IdentityAttributes) GenAiTrainingRank(v int64) { a.attributes.Int("gen_ai.training.rank", v) }
 
 // GenAiTrainingLocalRank sets gen_ai.training.local_rank: Rank of the process on its node.
 func (a IdentityAttributes) GenAiTrainingLocalRank(v int64) {
-	a.attributes.PutInt("gen_ai.training.local_rank", v)
+	a.attributes.Int("gen_ai.training.local_rank", v)
 }
 
 // GenAiTrainingWorldSize sets gen_ai.training.world_size: Number of ranks of the job.
 func (a IdentityAttributes) GenAiTrainingWorldSize(v int64) {
-	a.attributes.PutInt("gen_ai.training.world_size", v)
+	a.attributes.Int("gen_ai.training.world_size", v)
 }
 
 // GenAiTrainingJobID sets gen_ai.training.job_id: Training job of the process.
 func (a IdentityAttributes) GenAiTrainingJobID(v string) {
-	PutText(a.attributes, "gen_ai.training.job_id", v)
+	a.attributes.Text("gen_ai.training.job_id", v)
+}
+
+// JudgementAttributes writes the attributes that events of the group judgement carry: what a fault means and what to do, from the catalogue.
+type JudgementAttributes struct{ attributes *Attributes }
+
+// JudgementAttributesOn writes them there.
+func JudgementAttributesOn(attributes *Attributes) JudgementAttributes {
+	return JudgementAttributes{attributes}
+}
+
+// Judgement returns the writer of the group; each event of the group has this method.
+func (a JudgementAttributes) Judgement() JudgementAttributes { return a }
+
+// KerneleventsSeverity sets kernelevents.severity: Severity of the fault; the record's own severity agrees: info, warning, error, critical.
+func (a JudgementAttributes) KerneleventsSeverity(v string) {
+	a.attributes.Text("kernelevents.severity", v)
+}
+
+// KerneleventsClass sets kernelevents.class: What it takes to recover: restart_application, reset_gpu, restart_node, restart_vm, check_hardware, update_software, workflow, informational, unknown.
+func (a JudgementAttributes) KerneleventsClass(v string) { a.attributes.Text("kernelevents.class", v) }
+
+// KerneleventsRemedy sets kernelevents.remedy: What to do, in plain words.
+func (a JudgementAttributes) KerneleventsRemedy(v string) {
+	a.attributes.Text("kernelevents.remedy", v)
+}
+
+// KerneleventsApplicationCaused sets kernelevents.application_caused: The application brings this fault about; it pages nobody by itself.
+func (a JudgementAttributes) KerneleventsApplicationCaused(v bool) {
+	a.attributes.Bool("kernelevents.application_caused", v)
+}
+
+// StormAttributes writes the attributes that events of the group storm carry: how often the same fault was reported. A first record has the time of the first report, a repeat that of the last.
+type StormAttributes struct{ attributes *Attributes }
+
+// StormAttributesOn writes them there.
+func StormAttributesOn(attributes *Attributes) StormAttributes { return StormAttributes{attributes} }
+
+// Storm returns the writer of the group; each event of the group has this method.
+func (a StormAttributes) Storm() StormAttributes { return a }
+
+// KerneleventsFaultID sets kernelevents.fault_id: Id of the storm, the same on all of its records.
+func (a StormAttributes) KerneleventsFaultID(v string) { a.attributes.Text("kernelevents.fault_id", v) }
+
+// KerneleventsRepeat sets kernelevents.repeat: An earlier record of this storm left already; this one has the new total.
+func (a StormAttributes) KerneleventsRepeat(v bool) { a.attributes.Bool("kernelevents.repeat", v) }
+
+// KerneleventsCount sets kernelevents.count: How often the fault was reported since its first time.
+func (a StormAttributes) KerneleventsCount(v int64) { a.attributes.Int("kernelevents.count", v) }
+
+// KerneleventsFirstTimeUnixNano sets kernelevents.first_time_unix_nano: When the fault was first reported.
+func (a StormAttributes) KerneleventsFirstTimeUnixNano(v int64) {
+	a.attributes.Int("kernelevents.first_time_unix_nano", v)
+}
+
+// KerneleventsLastTimeUnixNano sets kernelevents.last_time_unix_nano: When the fault was last reported.
+func (a StormAttributes) KerneleventsLastTimeUnixNano(v int64) {
+	a.attributes.Int("kernelevents.last_time_unix_nano", v)
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // byName finds an attribute that is written by its name.
-var byName = regexp.MustCompile(`\b[Pp]ut(Str|Int|Bool|Double|Empty|EmptySlice|EmptyMap|EmptyBytes|Text|Known|Ints)?\(([a-zA-Z.]+, )?"`)
+var byName = regexp.MustCompile(`\b[Pp]ut(Str|Int|Bool|Double|Empty|EmptySlice|EmptyMap|EmptyBytes|Text|Known|Ints)?\(([a-zA-Z.]+, )?"|ttributes(\(\))?\.(Str|Text|Int|Bool|Double|Slice|Map)\("`)
 
 // untyped are the receivers that still write attributes by name.
 var untyped = []string{
-	"receivers/kerneleventsreceiver", "receivers/ncclsockreceiver", "receivers/internal/gpu", "receivers/nvmlreceiver", "receivers/dcgmreceiver",
+	"receivers/ncclsockreceiver", "receivers/internal/gpu", "receivers/nvmlreceiver", "receivers/dcgmreceiver",
 }
 
 // The compiler knows which attributes an event has only where the code that tools/events
@@ -25,6 +25,7 @@ var untyped = []string{
 func TestOnlyGeneratedCodeWritesAttributesByName(t *testing.T) {
 	require.True(t, byName.MatchString(`a.PutStr("gpu.id", id)`))
 	require.True(t, byName.MatchString(`putText(a, "gpu.id", id)`))
+	require.True(t, byName.MatchString(`a.Attributes().Str("gpu.id", id)`))
 	require.False(t, byName.MatchString(`a.GpuID(id)`))
 	const root = "../../.."
 	require.NoError(t, filepath.WalkDir(filepath.Join(root, "receivers"), func(path string, entry fs.DirEntry, err error) error {

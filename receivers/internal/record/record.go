@@ -53,7 +53,7 @@ func Start(r plog.LogRecord, event string, at, observed time.Time, severity Seve
 }
 
 // Stamp puts the identity of p on attributes.
-func Stamp(attributes pcommon.Map, p identity.Process) { IdentityAttributesOn(attributes).Stamp(p) }
+func Stamp(attributes pcommon.Map, p identity.Process) { IdentityAttributesOn(On(attributes)).Stamp(p) }
 
 // Stamp writes who p is. Facts that no source gave are left out, so that an absent
 // attribute means "not known", never zero. Pid 0 is the idle task and no process.
@@ -109,12 +109,5 @@ func Texts(begin func() pcommon.Slice, values []string) {
 	list.EnsureCapacity(len(values))
 	for _, v := range values {
 		list.AppendEmpty().SetStr(v)
-	}
-}
-
-// PutText sets an optional attribute. Only generated code calls it: it knows the keys.
-func PutText(attributes pcommon.Map, key, text string) {
-	if text != "" {
-		attributes.PutStr(key, text)
 	}
 }

@@ -3,7 +3,6 @@
 package metadata
 
 import (
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -48,7 +47,7 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 
 // CudaRefusal writes the attributes of the event cuda.refusal: The CUDA driver refused memory of a GPU to a process, and it did not get it by trying again.
 type CudaRefusal struct {
-	attributes pcommon.Map
+	attributes *record.Attributes
 	record.IdentityAttributes
 }
 
@@ -57,8 +56,8 @@ func (b *LogsBuilder) CudaRefusal(head record.Head) CudaRefusal {
 	return CudaRefusalOn(b.Begin(EventCudaRefusal, 14, head))
 }
 
-// CudaRefusalOn writes the attributes on a map, for a record that begins later.
-func CudaRefusalOn(attributes pcommon.Map) CudaRefusal {
+// CudaRefusalOn writes the attributes there.
+func CudaRefusalOn(attributes *record.Attributes) CudaRefusal {
 	return CudaRefusal{
 		attributes,
 		record.IdentityAttributesOn(attributes),
@@ -68,22 +67,22 @@ func CudaRefusalOn(attributes pcommon.Map) CudaRefusal {
 // EventName is cuda.refusal.
 func (CudaRefusal) EventName() string { return EventCudaRefusal }
 
-// Attributes is the map that is written on.
-func (a CudaRefusal) Attributes() pcommon.Map { return a.attributes }
+// Attributes is where they are written.
+func (a CudaRefusal) Attributes() *record.Attributes { return a.attributes }
 
 // CudaOomAttempts sets cuda_oom.attempts: How often the driver refused before the process gave up.
-func (a CudaRefusal) CudaOomAttempts(v int64) { a.attributes.PutInt("cuda_oom.attempts", v) }
+func (a CudaRefusal) CudaOomAttempts(v int64) { a.attributes.Int("cuda_oom.attempts", v) }
 
 // CudaOomFunction sets cuda_oom.function: Call of the CUDA driver API that was refused: cuMemAlloc, cuMemCreate, ...
-func (a CudaRefusal) CudaOomFunction(v string) { a.attributes.PutStr("cuda_oom.function", v) }
+func (a CudaRefusal) CudaOomFunction(v string) { a.attributes.Str("cuda_oom.function", v) }
 
 // CudaOomGpuIndex sets cuda_oom.gpu_index: Ordinal of the GPU among those that the process sees, where the call names it.
-func (a CudaRefusal) CudaOomGpuIndex(v int64) { a.attributes.PutInt("cuda_oom.gpu_index", v) }
+func (a CudaRefusal) CudaOomGpuIndex(v int64) { a.attributes.Int("cuda_oom.gpu_index", v) }
 
 // CudaOomRetried sets cuda_oom.retried: True when the process got the memory after all, later than it was told that it had not.
-func (a CudaRefusal) CudaOomRetried(v bool) { a.attributes.PutBool("cuda_oom.retried", v) }
+func (a CudaRefusal) CudaOomRetried(v bool) { a.attributes.Bool("cuda_oom.retried", v) }
 
 // CudaOomTriedAllocBytes sets cuda_oom.tried_alloc_bytes: Size of the allocation that was refused.
 func (a CudaRefusal) CudaOomTriedAllocBytes(v int64) {
-	a.attributes.PutInt("cuda_oom.tried_alloc_bytes", v)
+	a.attributes.Int("cuda_oom.tried_alloc_bytes", v)
 }

@@ -50,7 +50,7 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 
 // FuseStall writes the attributes of the event fuse.stall: A page fault or request on a FUSE mount is stuck. One record per mount, repeated while it lasts.
 type FuseStall struct {
-	attributes pcommon.Map
+	attributes *record.Attributes
 	record.IdentityAttributes
 	MountAttributes
 	StallAttributes
@@ -61,8 +61,8 @@ func (b *LogsBuilder) FuseStall(head record.Head) FuseStall {
 	return FuseStallOn(b.Begin(EventFuseStall, 26, head))
 }
 
-// FuseStallOn writes the attributes on a map, for a record that begins later.
-func FuseStallOn(attributes pcommon.Map) FuseStall {
+// FuseStallOn writes the attributes there.
+func FuseStallOn(attributes *record.Attributes) FuseStall {
 	return FuseStall{
 		attributes,
 		record.IdentityAttributesOn(attributes),
@@ -74,12 +74,12 @@ func FuseStallOn(attributes pcommon.Map) FuseStall {
 // EventName is fuse.stall.
 func (FuseStall) EventName() string { return EventFuseStall }
 
-// Attributes is the map that is written on.
-func (a FuseStall) Attributes() pcommon.Map { return a.attributes }
+// Attributes is where they are written.
+func (a FuseStall) Attributes() *record.Attributes { return a.attributes }
 
 // FuseStallEnd writes the attributes of the event fuse.stall.end: Nothing on the mount is stuck any more. It has what the last record of the stall had.
 type FuseStallEnd struct {
-	attributes pcommon.Map
+	attributes *record.Attributes
 	record.IdentityAttributes
 	MountAttributes
 	StallAttributes
@@ -90,8 +90,8 @@ func (b *LogsBuilder) FuseStallEnd(head record.Head) FuseStallEnd {
 	return FuseStallEndOn(b.Begin(EventFuseStallEnd, 27, head))
 }
 
-// FuseStallEndOn writes the attributes on a map, for a record that begins later.
-func FuseStallEndOn(attributes pcommon.Map) FuseStallEnd {
+// FuseStallEndOn writes the attributes there.
+func FuseStallEndOn(attributes *record.Attributes) FuseStallEnd {
 	return FuseStallEnd{
 		attributes,
 		record.IdentityAttributesOn(attributes),
@@ -103,87 +103,83 @@ func FuseStallEndOn(attributes pcommon.Map) FuseStallEnd {
 // EventName is fuse.stall.end.
 func (FuseStallEnd) EventName() string { return EventFuseStallEnd }
 
-// Attributes is the map that is written on.
-func (a FuseStallEnd) Attributes() pcommon.Map { return a.attributes }
+// Attributes is where they are written.
+func (a FuseStallEnd) Attributes() *record.Attributes { return a.attributes }
 
 // FuseStallEndReason sets fuse.stall.end_reason: Why it ended: completed, aborted, unmounted, waiters_gone.
-func (a FuseStallEnd) FuseStallEndReason(v string) { a.attributes.PutStr("fuse.stall.end_reason", v) }
+func (a FuseStallEnd) FuseStallEndReason(v string) { a.attributes.Str("fuse.stall.end_reason", v) }
 
 // MountAttributes writes the attributes that events of the group mount carry: the mount, as the waiting process sees it.
-type MountAttributes struct{ attributes pcommon.Map }
+type MountAttributes struct{ attributes *record.Attributes }
 
-// MountAttributesOn writes them on a map.
-func MountAttributesOn(attributes pcommon.Map) MountAttributes { return MountAttributes{attributes} }
+// MountAttributesOn writes them there.
+func MountAttributesOn(attributes *record.Attributes) MountAttributes {
+	return MountAttributes{attributes}
+}
 
 // Mount returns the writer of the group; each event of the group has this method.
 func (a MountAttributes) Mount() MountAttributes { return a }
 
 // FuseDevice sets fuse.device: Device number of the mount as in mountinfo: 0:52.
-func (a MountAttributes) FuseDevice(v string) { a.attributes.PutStr("fuse.device", v) }
+func (a MountAttributes) FuseDevice(v string) { a.attributes.Str("fuse.device", v) }
 
 // FuseMountPoint sets fuse.mount.point: Where the waiting process sees the mount; on metrics, where process 1 does.
-func (a MountAttributes) FuseMountPoint(v string) {
-	record.PutText(a.attributes, "fuse.mount.point", v)
-}
+func (a MountAttributes) FuseMountPoint(v string) { a.attributes.Text("fuse.mount.point", v) }
 
 // FuseMountSource sets fuse.mount.source: What is mounted, in the daemon's own words.
-func (a MountAttributes) FuseMountSource(v string) {
-	record.PutText(a.attributes, "fuse.mount.source", v)
-}
+func (a MountAttributes) FuseMountSource(v string) { a.attributes.Text("fuse.mount.source", v) }
 
 // FuseMountType sets fuse.mount.type: File system type as in mountinfo: fuse.juicefs.
-func (a MountAttributes) FuseMountType(v string) { record.PutText(a.attributes, "fuse.mount.type", v) }
+func (a MountAttributes) FuseMountType(v string) { a.attributes.Text("fuse.mount.type", v) }
 
 // StallAttributes writes the attributes that events of the group stall carry: what waits on the mount, since when, and who has to answer.
-type StallAttributes struct{ attributes pcommon.Map }
+type StallAttributes struct{ attributes *record.Attributes }
 
-// StallAttributesOn writes them on a map.
-func StallAttributesOn(attributes pcommon.Map) StallAttributes { return StallAttributes{attributes} }
+// StallAttributesOn writes them there.
+func StallAttributesOn(attributes *record.Attributes) StallAttributes {
+	return StallAttributes{attributes}
+}
 
 // Stall returns the writer of the group; each event of the group has this method.
 func (a StallAttributes) Stall() StallAttributes { return a }
 
 // FuseDaemonName sets fuse.daemon.name: Name of the process that answers the mount.
-func (a StallAttributes) FuseDaemonName(v string) {
-	record.PutText(a.attributes, "fuse.daemon.name", v)
-}
+func (a StallAttributes) FuseDaemonName(v string) { a.attributes.Text("fuse.daemon.name", v) }
 
 // FuseDaemonPid sets fuse.daemon.pid: The process that last took or answered a request of the mount, in the initial pid namespace.
-func (a StallAttributes) FuseDaemonPid(v int64) { a.attributes.PutInt("fuse.daemon.pid", v) }
+func (a StallAttributes) FuseDaemonPid(v int64) { a.attributes.Int("fuse.daemon.pid", v) }
 
 // FuseDaemonState sets fuse.daemon.state: What the daemon can do: alive, stopped, gone, unknown.
-func (a StallAttributes) FuseDaemonState(v string) { a.attributes.PutStr("fuse.daemon.state", v) }
+func (a StallAttributes) FuseDaemonState(v string) { a.attributes.Str("fuse.daemon.state", v) }
 
 // FuseOpcode sets fuse.opcode: Request that waits longest: READ, GETATTR, …; absent when a page fault does.
-func (a StallAttributes) FuseOpcode(v string) { record.PutText(a.attributes, "fuse.opcode", v) }
+func (a StallAttributes) FuseOpcode(v string) { a.attributes.Text("fuse.opcode", v) }
 
 // FuseStallAgeNs sets fuse.stall.age_ns: How long the oldest fault or request waits; on the end, how long the stall lasted.
-func (a StallAttributes) FuseStallAgeNs(v int64) { a.attributes.PutInt("fuse.stall.age_ns", v) }
+func (a StallAttributes) FuseStallAgeNs(v int64) { a.attributes.Int("fuse.stall.age_ns", v) }
 
 // FuseStallAnswered sets fuse.stall.answered: Requests of this mount answered since the last record of the stall, at first since the oldest began; 0 while nobody is answered.
-func (a StallAttributes) FuseStallAnswered(v int64) { a.attributes.PutInt("fuse.stall.answered", v) }
+func (a StallAttributes) FuseStallAnswered(v int64) { a.attributes.Int("fuse.stall.answered", v) }
 
 // FuseStallFaults sets fuse.stall.faults: Page faults older than the threshold.
-func (a StallAttributes) FuseStallFaults(v int64) { a.attributes.PutInt("fuse.stall.faults", v) }
+func (a StallAttributes) FuseStallFaults(v int64) { a.attributes.Int("fuse.stall.faults", v) }
 
 // FuseStallID sets fuse.stall.id: The same on all records of one stall.
-func (a StallAttributes) FuseStallID(v string) { a.attributes.PutStr("fuse.stall.id", v) }
+func (a StallAttributes) FuseStallID(v string) { a.attributes.Str("fuse.stall.id", v) }
 
 // FuseStallKind sets fuse.stall.kind: What waits longest: fault, request.
-func (a StallAttributes) FuseStallKind(v string) { a.attributes.PutStr("fuse.stall.kind", v) }
+func (a StallAttributes) FuseStallKind(v string) { a.attributes.Str("fuse.stall.kind", v) }
 
 // FuseStallPids sets fuse.stall.pids: Processes that wait, at most 64, the one that waits longest first.
-func (a StallAttributes) FuseStallPids() pcommon.Slice {
-	return a.attributes.PutEmptySlice("fuse.stall.pids")
-}
+func (a StallAttributes) FuseStallPids() pcommon.Slice { return a.attributes.Slice("fuse.stall.pids") }
 
 // FuseStallRanks sets fuse.stall.ranks: Ranks that wait, at most 64, of the job of the process that waits longest.
 func (a StallAttributes) FuseStallRanks() pcommon.Slice {
-	return a.attributes.PutEmptySlice("fuse.stall.ranks")
+	return a.attributes.Slice("fuse.stall.ranks")
 }
 
 // FuseStallRequests sets fuse.stall.requests: Requests older than the threshold.
-func (a StallAttributes) FuseStallRequests(v int64) { a.attributes.PutInt("fuse.stall.requests", v) }
+func (a StallAttributes) FuseStallRequests(v int64) { a.attributes.Int("fuse.stall.requests", v) }
 
 // FuseStallWaiters sets fuse.stall.waiters: Threads that wait for one of these.
-func (a StallAttributes) FuseStallWaiters(v int64) { a.attributes.PutInt("fuse.stall.waiters", v) }
+func (a StallAttributes) FuseStallWaiters(v int64) { a.attributes.Int("fuse.stall.waiters", v) }

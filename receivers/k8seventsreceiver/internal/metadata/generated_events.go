@@ -3,7 +3,6 @@
 package metadata
 
 import (
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -35,7 +34,7 @@ func NewLogsBuilder(config LogsBuilderConfig, settings receiver.Settings) *LogsB
 
 // K8sEvent writes the attributes of the event k8s.event: A Kubernetes event or a change of a node condition that matters to a training job.
 type K8sEvent struct {
-	attributes pcommon.Map
+	attributes *record.Attributes
 }
 
 // K8sEvent begins a record.
@@ -43,8 +42,8 @@ func (b *LogsBuilder) K8sEvent(head record.Head) K8sEvent {
 	return K8sEventOn(b.Begin(EventK8sEvent, 13, head))
 }
 
-// K8sEventOn writes the attributes on a map, for a record that begins later.
-func K8sEventOn(attributes pcommon.Map) K8sEvent {
+// K8sEventOn writes the attributes there.
+func K8sEventOn(attributes *record.Attributes) K8sEvent {
 	return K8sEvent{
 		attributes,
 	}
@@ -53,46 +52,44 @@ func K8sEventOn(attributes pcommon.Map) K8sEvent {
 // EventName is k8s.event.
 func (K8sEvent) EventName() string { return EventK8sEvent }
 
-// Attributes is the map that is written on.
-func (a K8sEvent) Attributes() pcommon.Map { return a.attributes }
+// Attributes is where they are written.
+func (a K8sEvent) Attributes() *record.Attributes { return a.attributes }
 
 // GenAiTrainingJobID sets gen_ai.training.job_id: Training job of the pod, from its labels.
-func (a K8sEvent) GenAiTrainingJobID(v string) {
-	record.PutText(a.attributes, "gen_ai.training.job_id", v)
-}
+func (a K8sEvent) GenAiTrainingJobID(v string) { a.attributes.Text("gen_ai.training.job_id", v) }
 
 // K8sEventCount sets k8s.event.count: How often the event was seen.
-func (a K8sEvent) K8sEventCount(v int64) { a.attributes.PutInt("k8s.event.count", v) }
+func (a K8sEvent) K8sEventCount(v int64) { a.attributes.Int("k8s.event.count", v) }
 
 // K8sEventHint sets k8s.event.hint: What it means: pod_evicted, pod_preempted, mount_failure, backoff, oom_killed, node_unhealthy, node_pressure, image_pull_failed, unschedulable, probe_failed, sandbox_failed.
-func (a K8sEvent) K8sEventHint(v string) { a.attributes.PutStr("k8s.event.hint", v) }
+func (a K8sEvent) K8sEventHint(v string) { a.attributes.Str("k8s.event.hint", v) }
 
 // K8sEventMessage sets k8s.event.message: Text of the event, at most 1 KiB.
-func (a K8sEvent) K8sEventMessage(v string) { a.attributes.PutStr("k8s.event.message", v) }
+func (a K8sEvent) K8sEventMessage(v string) { a.attributes.Str("k8s.event.message", v) }
 
 // K8sEventReason sets k8s.event.reason: Reason of the event, or type of the node condition.
-func (a K8sEvent) K8sEventReason(v string) { a.attributes.PutStr("k8s.event.reason", v) }
+func (a K8sEvent) K8sEventReason(v string) { a.attributes.Str("k8s.event.reason", v) }
 
 // K8sEventUID sets k8s.event.uid: Uid of the event object; absent for a node condition.
-func (a K8sEvent) K8sEventUID(v string) { record.PutText(a.attributes, "k8s.event.uid", v) }
+func (a K8sEvent) K8sEventUID(v string) { a.attributes.Text("k8s.event.uid", v) }
 
 // K8sNamespaceName sets k8s.namespace.name: Namespace of the object.
-func (a K8sEvent) K8sNamespaceName(v string) { record.PutText(a.attributes, "k8s.namespace.name", v) }
+func (a K8sEvent) K8sNamespaceName(v string) { a.attributes.Text("k8s.namespace.name", v) }
 
 // K8sNodeName sets k8s.node.name: Node it happened on.
-func (a K8sEvent) K8sNodeName(v string) { record.PutText(a.attributes, "k8s.node.name", v) }
+func (a K8sEvent) K8sNodeName(v string) { a.attributes.Text("k8s.node.name", v) }
 
 // K8sNodePressure sets k8s.node.pressure: What a node is short of: memory, disk, pid.
-func (a K8sEvent) K8sNodePressure(v string) { record.PutText(a.attributes, "k8s.node.pressure", v) }
+func (a K8sEvent) K8sNodePressure(v string) { a.attributes.Text("k8s.node.pressure", v) }
 
 // K8sObjectKind sets k8s.object.kind: Kind of the object the event is about.
-func (a K8sEvent) K8sObjectKind(v string) { a.attributes.PutStr("k8s.object.kind", v) }
+func (a K8sEvent) K8sObjectKind(v string) { a.attributes.Str("k8s.object.kind", v) }
 
 // K8sObjectName sets k8s.object.name: Name of the object the event is about.
-func (a K8sEvent) K8sObjectName(v string) { a.attributes.PutStr("k8s.object.name", v) }
+func (a K8sEvent) K8sObjectName(v string) { a.attributes.Str("k8s.object.name", v) }
 
 // K8sPodName sets k8s.pod.name: Pod the event is about.
-func (a K8sEvent) K8sPodName(v string) { record.PutText(a.attributes, "k8s.pod.name", v) }
+func (a K8sEvent) K8sPodName(v string) { a.attributes.Text("k8s.pod.name", v) }
 
 // K8sPodUID sets k8s.pod.uid: Uid of that pod.
-func (a K8sEvent) K8sPodUID(v string) { record.PutText(a.attributes, "k8s.pod.uid", v) }
+func (a K8sEvent) K8sPodUID(v string) { a.attributes.Text("k8s.pod.uid", v) }

@@ -2,6 +2,9 @@ package kernellog
 
 import (
 	"strings"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
 const vendorAMD = "amd"
@@ -18,13 +21,13 @@ func (p *Parser) parseAMD(faults []Fault, l line) ([]Fault, Outcome) {
 		return faults, Benign
 	case strings.Contains(l.text, " timeout, ") && strings.Contains(l.text, "ring "):
 		ring, _ := between(l.text, "ring ", " timeout,")
-		f := p.amdFault(l, "ring_timeout", ring)
+		f, _ := p.amdFault(l, "ring_timeout", ring)
 		return append(faults, f), Reported
 	case strings.Contains(l.text, "uncorrectable hardware error"):
 		return p.amdUncorrectable(faults, l)
 	case strings.Contains(l.text, "page fault") && (strings.Contains(l.text, "[gfxhub") || strings.Contains(l.text, "[mmhub")):
 		hub, _ := between(l.text, "hub", "]")
-		f := p.amdFault(l, "page_fault", hub)
+		f, _ := p.amdFault(l, "page_fault", hub)
 		f.OwnerPID, f.OwnerName = amdProcess(l.text)
 		f.Key.PID, f.ApplicationCaused = f.OwnerPID, true
 		return append(faults, f), Reported
@@ -34,17 +37,18 @@ func (p *Parser) parseAMD(faults []Fault, l line) ([]Fault, Outcome) {
 	return faults, Unrecognized
 }
 
-func (p *Parser) amdFault(l line, fault, part string) Fault {
+func (p *Parser) amdFault(l line, fault, part string) (Fault, metadata.GpuFault) {
 	device := pciIn(l.text)
-	f := l.fault(EventGPUFault, device)
+	a := metadata.GpuFaultOn(record.Early())
+	f := l.fault(a, device)
 	f.Key.Part = fault + " " + part
 	f.judge(p.catalogue.Fault(fault))
-	p.putGPU(&f, device, vendorAMD)
-	f.put(AttributeFault, fault)
+	p.putGPU(a.Gpu(), device, vendorAMD)
+	a.KerneleventsFault(fault)
 	if fault == "ring_timeout" || fault == "uncorrectable_error" {
-		f.put(AttributeBlock, part)
+		a.KerneleventsBlock(part)
 	}
-	return f
+	return f, a
 }
 
 // amdUncorrectable reads "2 uncorrectable hardware errors detected in umc block"
@@ -65,9 +69,9 @@ func (p *Parser) amdUncorrectable(faults []Fault, l line) ([]Fault, Outcome) {
 		return faults, Benign
 	}
 	block, _ := between(after, " in ", " block")
-	f := p.amdFault(l, "uncorrectable_error", block)
+	f, a := p.amdFault(l, "uncorrectable_error", block)
 	if counted {
-		f.putInt(AttributeErrorCount, int64(count))
+		a.KerneleventsErrorCount(int64(count))
 	}
 	return append(faults, f), Reported
 }
@@ -79,13 +83,15 @@ func (p *Parser) amdReset(faults []Fault, l line) ([]Fault, Outcome) {
 	switch {
 	case strings.Contains(after, "succeeded"):
 		device := pciIn(l.text)
-		f := l.fault(EventGPURecovered, device)
+		a := metadata.GpuRecoveredOn(record.Early())
+		f := l.fault(a, device)
 		f.State = "recovered"
-		f.judge(p.catalogue.Fault(EventGPURecovered))
-		p.putGPU(&f, device, vendorAMD)
+		f.judge(p.catalogue.Fault(metadata.EventGpuRecovered))
+		p.putGPU(a.Gpu(), device, vendorAMD)
 		return append(faults, f), Reported
 	case strings.Contains(after, "failed"):
-		return append(faults, p.amdFault(l, "reset_failed", "")), Reported
+		f, _ := p.amdFault(l, "reset_failed", "")
+		return append(faults, f), Reported
 	}
 	return faults, Benign
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
 // crash is a process that died by a fault, as the first part of its line says.
@@ -40,11 +42,12 @@ func (p *Parser) parseCrash(faults []Fault, l line) ([]Fault, Outcome) {
 }
 
 func (p *Parser) crashFault(l line, c crash, library string) Fault {
-	f := l.fault(EventProcessSegfault, library)
+	a := metadata.ProcessSegfaultOn(record.Early())
+	f := l.fault(a, library)
 	f.Text = c.text
-	f.judge(p.catalogue.Fault(EventProcessSegfault))
-	f.put(AttributeFault, c.kind)
-	f.put(AttributeLibrary, library)
+	f.judge(p.catalogue.Fault(metadata.EventProcessSegfault))
+	a.KerneleventsFault(c.kind)
+	a.KerneleventsLibrary(library)
 	f.own(c.name, c.pid)
 	if l.Writer == kmsg.WriterKernel && l.PID != 0 {
 		f.own(c.name, l.PID) // the line has the thread's id, the writer is its process

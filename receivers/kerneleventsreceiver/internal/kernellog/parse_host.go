@@ -1,6 +1,11 @@
 package kernellog
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
+)
 
 // parseHost reads what the kernel says about storage, stuck tasks and crashed
 // processes.
@@ -23,37 +28,40 @@ func (p *Parser) parseHost(faults []Fault, l line) ([]Fault, Outcome) {
 func (p *Parser) parseNFS(faults []Fault, l line) ([]Fault, Outcome) {
 	_, rest, _ := strings.Cut(l.text, ": server ")
 	server, state, _ := strings.Cut(rest, " ")
-	event := EventStorageNotResponding
 	switch {
 	case strings.HasPrefix(state, "OK"):
-		event = EventStorageRecovered
-	case !strings.HasPrefix(state, "not responding"):
-		return faults, Unrecognized
-	}
-	f := l.fault(event, server)
-	f.judge(p.catalogue.Fault(event))
-	if event == EventStorageRecovered {
+		a := metadata.StorageRecoveredOn(record.Early())
+		a.ServerAddress(server)
+		f := l.fault(a, server)
+		f.judge(p.catalogue.Fault(metadata.EventStorageRecovered))
 		f.State = "recovered"
+		return append(faults, f), Reported
+	case strings.HasPrefix(state, "not responding"):
+		a := metadata.StorageNotRespondingOn(record.Early())
+		a.ServerAddress(server)
+		f := l.fault(a, server)
+		f.judge(p.catalogue.Fault(metadata.EventStorageNotResponding))
+		return append(faults, f), Reported
 	}
-	f.put(AttributeServer, server)
-	return append(faults, f), Reported
+	return faults, Unrecognized
 }
 
-func (p *Parser) lockup(l line, fault string) Fault {
-	f := l.fault(EventHostLockup, fault)
+func (p *Parser) lockup(l line, fault string) (Fault, metadata.HostLockup) {
+	a := metadata.HostLockupOn(record.Early())
+	a.KerneleventsFault(fault)
+	f := l.fault(a, fault)
 	f.judge(p.catalogue.Fault(fault))
-	f.put(AttributeFault, fault)
-	return f
+	return f, a
 }
 
 // softLockup reads "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!
 // [python:1234]" (kernel/watchdog.c).
 func (p *Parser) softLockup(l line) Fault {
-	f := p.lockup(l, "soft_lockup")
+	f, a := p.lockup(l, "soft_lockup")
 	_, rest, _ := strings.Cut(l.text, "CPU#")
-	f.putCPU(rest)
+	f.putCPU(a, rest)
 	if seconds, found := between(rest, "stuck for ", "s"); found {
-		f.putSeconds(seconds)
+		putSeconds(a, seconds)
 	}
 	if task, found := between(rest, "[", "]"); found {
 		f.own(nameAndPID(task))
@@ -63,20 +71,20 @@ func (p *Parser) softLockup(l line) Fault {
 
 // hardLockup reads "Watchdog detected hard LOCKUP on cpu 3".
 func (p *Parser) hardLockup(l line) Fault {
-	f := p.lockup(l, "hard_lockup")
+	f, a := p.lockup(l, "hard_lockup")
 	_, rest, _ := strings.Cut(l.text, "hard LOCKUP on cpu ")
-	f.putCPU(rest)
+	f.putCPU(a, rest)
 	return f
 }
 
 // hungTask reads "INFO: task python:1234 blocked for more than 120 seconds."
 // (kernel/hung_task.c).
 func (p *Parser) hungTask(l line) Fault {
-	f := p.lockup(l, "hung_task")
+	f, a := p.lockup(l, "hung_task")
 	before, after, _ := strings.Cut(l.text, " blocked for more than ")
 	_, task, _ := strings.Cut(before, "task ")
 	f.own(nameAndPID(task))
-	f.putSeconds(after)
+	putSeconds(a, after)
 	return f
 }
 
@@ -84,15 +92,15 @@ func (f *Fault) own(name string, pid uint32) {
 	f.OwnerName, f.OwnerPID, f.Key.PID = name, pid, pid
 }
 
-func (f *Fault) putCPU(text string) {
+func (f *Fault) putCPU(a metadata.HostLockup, text string) {
 	if cpu, _, ok := number(text); ok {
 		f.Key.Code = cpu + 1
-		f.putInt(AttributeCPU, int64(cpu))
+		a.KerneleventsCPU(int64(cpu))
 	}
 }
 
-func (f *Fault) putSeconds(text string) {
+func putSeconds(a metadata.HostLockup, text string) {
 	if seconds, _, ok := number(text); ok {
-		f.putInt(AttributeBlockedSeconds, int64(seconds))
+		a.KerneleventsBlockedSeconds(int64(seconds))
 	}
 }

@@ -1,6 +1,11 @@
 package kernellog
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
+)
 
 // parseMemory reads what the kernel says about errors of the host's own memory:
 // the memory controller's count of them, and what became of the processes whose
@@ -41,13 +46,14 @@ func (p *Parser) parseEDAC(faults []Fault, l line, rest string) ([]Fault, Outcom
 	}
 	_, place, _ := strings.Cut(rest, " on ")
 	dimm, _, _ := strings.Cut(place, " (")
-	f := l.fault(EventHostMemoryError, dimm)
+	a := metadata.HostMemoryErrorOn(record.Early())
+	f := l.fault(a, dimm)
 	f.Key.Part, f.Key.Code = severity, controller+1
 	f.judge(p.catalogue.Fault("memory_" + severity))
-	f.put(AttributeFault, "memory_error")
-	f.put(AttributeReported, severity)
-	f.put(AttributeDIMM, dimm)
-	f.putInt(AttributeErrorCount, int64(count))
+	a.KerneleventsFault("memory_error")
+	a.KerneleventsReportedSeverity(severity)
+	a.KerneleventsDimm(dimm)
+	a.KerneleventsErrorCount(int64(count))
 	return append(faults, f), Reported
 }
 
@@ -71,10 +77,11 @@ func (p *Parser) parseMemoryFailure(faults []Fault, l line, rest string) ([]Faul
 func (p *Parser) memoryKill(l line, page, task string) Fault {
 	task, _, _ = strings.Cut(task, " due to ")
 	task, _, _ = strings.Cut(task, " because of ")
-	f := l.fault(EventHostMemoryError, page)
+	a := metadata.HostMemoryErrorOn(record.Early())
+	f := l.fault(a, page)
 	f.own(nameAndPID(task))
 	f.judge(p.catalogue.Fault("memory_failure"))
-	f.put(AttributeFault, "memory_failure")
-	f.put(AttributeReported, "uncorrected")
+	a.KerneleventsFault("memory_failure")
+	a.KerneleventsReportedSeverity("uncorrected")
 	return f
 }

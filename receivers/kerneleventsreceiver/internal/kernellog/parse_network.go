@@ -2,6 +2,9 @@ package kernellog
 
 import (
 	"strings"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
 // parseNetwork reads the lines of the mlx5 drivers: "mlx5_core 0000:5e:00.0
@@ -40,16 +43,17 @@ func linkState(word string) string {
 
 func (p *Parser) linkChange(l line, before, state string) Fault {
 	address, name := pciIn(before), interfaceName(before)
-	f := l.fault(EventNetworkLink, address)
+	a := metadata.NetworkLinkOn(record.Early())
+	f := l.fault(a, address)
 	f.State, f.Key.Part = state, name
 	f.judge(p.catalogue.Fault("link_" + state))
-	f.put(AttributePCIAddress, address)
-	f.put(AttributeInterface, name)
-	f.put(AttributeLinkState, state)
+	a.HwPciAddress(address)
+	a.NetworkInterfaceName(name)
+	a.NetworkLinkState(state)
 	if digits, found := between(before, "Port: ", " "); found {
 		if port, _, ok := number(digits); ok {
 			f.Key.SubCode = port
-			f.putInt(AttributePort, int64(port))
+			a.NetworkPort(int64(port))
 		}
 	}
 	return f
@@ -75,11 +79,12 @@ func (p *Parser) moduleFault(faults []Fault, l line, rest string) ([]Fault, Outc
 	}
 	address := pciIn(l.text)
 	reason := strings.TrimPrefix(strings.TrimLeft(rest, ", "), "Cable error, ")
-	f := l.fault(EventNetworkModuleFault, address)
+	a := metadata.NetworkModuleFaultOn(record.Early())
+	f := l.fault(a, address)
 	f.Key.Code, f.Key.Part = module, reason
-	f.judge(p.catalogue.Fault(EventNetworkModuleFault))
-	f.put(AttributePCIAddress, address)
-	f.putInt(AttributeModule, int64(module))
-	f.put(AttributeModuleError, reason)
+	f.judge(p.catalogue.Fault(metadata.EventNetworkModuleFault))
+	a.HwPciAddress(address)
+	a.NetworkModule(int64(module))
+	a.NetworkModuleError(reason)
 	return append(faults, f), Reported
 }

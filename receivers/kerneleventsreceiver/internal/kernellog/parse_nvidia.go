@@ -6,12 +6,13 @@ import (
 
 	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
-// reportedSeverity believes the severity word that a line itself carries.
-func (f *Fault) reportedSeverity(word string) {
+// believe takes over the severity word that a line itself carries, and returns it in
+// lower case without hyphens.
+func (f *Fault) believe(word string) string {
 	word = strings.ReplaceAll(strings.ToLower(word), "-", "")
-	f.put(AttributeReported, word)
 	switch word {
 	case "fatal":
 		f.Severity = record.Error
@@ -20,6 +21,7 @@ func (f *Fault) reportedSeverity(word string) {
 	case "corrected", "correctable", "informational", "info":
 		f.Severity, f.Class, f.Remedy = record.Info, catalogue.ClassInformational, ""
 	}
+	return word
 }
 
 // parseUUID remembers "NVRM: GPU at PCI:0000:65:00: GPU-<uuid>", which the
@@ -69,9 +71,10 @@ func (p *Parser) lostGPU(l line) Fault {
 		device, _ = p.lost.recent(l.PID, l.Time)
 		p.lost.remove(l.PID)
 	}
-	f := l.fault(EventGPULost, device)
-	f.judge(p.catalogue.Fault(EventGPULost))
-	p.putGPU(&f, device, vendorNVIDIA)
+	a := metadata.GpuLostOn(record.Early())
+	f := l.fault(a, device)
+	f.judge(p.catalogue.Fault(metadata.EventGpuLost))
+	p.putGPU(a.Gpu(), device, vendorNVIDIA)
 	return f
 }
 
@@ -102,23 +105,25 @@ func (p *Parser) parseHardwareError(faults []Fault, l line) ([]Fault, Outcome) {
 	case known && open.reported:
 		return faults, Benign
 	case decided:
-		f := p.hardwareError(l, key)
-		f.reportedSeverity(word)
+		f, a := p.hardwareError(l, key)
+		a.KerneleventsReportedSeverity(f.believe(word))
 		f.Key.Part = strings.ToLower(word)
 		faults = p.rememberHardwareError(faults, key, hardwareCase{reported: true}, l.Time)
 		return append(faults, f), Reported
 	case !known:
-		faults = p.rememberHardwareError(faults, key, hardwareCase{fault: p.hardwareError(l, key)}, l.Time)
+		f, _ := p.hardwareError(l, key)
+		faults = p.rememberHardwareError(faults, key, hardwareCase{fault: f}, l.Time)
 	}
 	return faults, Benign
 }
 
-func (p *Parser) hardwareError(l line, key hardwareKey) Fault {
-	f := l.fault(EventGPUFault, key.device)
+func (p *Parser) hardwareError(l line, key hardwareKey) (Fault, metadata.GpuFault) {
+	a := metadata.GpuFaultOn(record.Early())
+	f := l.fault(a, key.device)
 	f.judge(p.catalogue.Fault("hardware_error"))
-	p.putGPU(&f, key.device, vendorNVIDIA)
-	f.put(AttributeFault, "hardware_error")
-	return f
+	p.putGPU(a.Gpu(), key.device, vendorNVIDIA)
+	a.KerneleventsFault("hardware_error")
+	return f, a
 }
 
 // rememberHardwareError reports the case that had to be forgotten for this one,

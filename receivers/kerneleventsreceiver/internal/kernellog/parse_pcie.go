@@ -2,6 +2,9 @@ package kernellog
 
 import (
 	"strings"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
 // parsePCIe reads "pcieport 0000:b0:02.0: AER: PCIe Bus Error: severity=Uncorrected
@@ -20,12 +23,13 @@ func (p *Parser) parsePCIe(faults []Fault, l line) ([]Fault, Outcome) {
 	kind, _ := between(rest, "type=", ",")
 	address := pciIn(before)
 	name := aerSeverity(severity)
-	f := l.fault(EventPCIeError, address)
+	a := metadata.PcieErrorOn(record.Early())
+	f := l.fault(a, address)
 	f.Key.Part = name + " " + kind
 	f.judge(p.catalogue.Fault("pcie_" + name))
-	f.put(AttributePCIAddress, address)
-	f.put(AttributeReported, name)
-	f.put(AttributePCIeErrorType, kind)
+	a.HwPciAddress(address)
+	a.KerneleventsReportedSeverity(name)
+	a.KerneleventsPcieErrorType(kind)
 	return append(faults, f), Reported
 }
 

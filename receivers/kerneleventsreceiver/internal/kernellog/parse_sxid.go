@@ -2,6 +2,9 @@ package kernellog
 
 import (
 	"strings"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
 // sxidKey names an SXid whose details may follow.
@@ -31,18 +34,19 @@ func (p *Parser) parseSXid(faults []Fault, l line) ([]Fault, Outcome) {
 		return faults, Benign
 	}
 	p.sxids.set(key, struct{}{}, l.Time)
-	f := l.fault(EventNVSwitchSXid, device)
+	a := metadata.NvswitchSxidOn(record.Early())
+	f := l.fault(a, device)
 	f.Key.Code = code
-	f.put(AttributeNVSwitchID, device)
-	f.put(AttributeGPUVendor, vendorNVIDIA)
-	f.putInt(AttributeSXid, int64(code))
-	p.sxidDetail(&f, message)
+	a.NvswitchID(device)
+	a.GpuVendor(vendorNVIDIA)
+	a.KerneleventsSxid(int64(code))
+	p.sxidDetail(&f, a, message)
 	return append(faults, f), Reported
 }
 
 // sxidDetail judges by the severity word, and by the number of a detail record
 // whose first record was not seen (0 non-fatal, 1 fatal).
-func (p *Parser) sxidDetail(f *Fault, message string) {
+func (p *Parser) sxidDetail(f *Fault, a metadata.NvswitchSxid, message string) {
 	word, rest, _ := strings.Cut(message, ", ")
 	if digits, found := strings.CutPrefix(message, "Severity "); found {
 		word = map[bool]string{true: "Fatal", false: "Non-fatal"}[strings.HasPrefix(digits, "1")]
@@ -56,13 +60,13 @@ func (p *Parser) sxidDetail(f *Fault, message string) {
 		f.judge(p.catalogue.Fault("sxid"))
 		word = ""
 	}
-	f.put(AttributeReported, strings.ReplaceAll(strings.ToLower(word), "-", ""))
+	a.KerneleventsReportedSeverity(strings.ReplaceAll(strings.ToLower(word), "-", ""))
 	digits, found := strings.CutPrefix(rest, "Link ")
 	if !found {
 		return
 	}
 	if link, _, ok := number(digits); ok {
 		f.Key.SubCode = link + 1
-		f.putInt(AttributeNVLinkLink, int64(link))
+		a.KerneleventsNvlinkLink(int64(link))
 	}
 }

@@ -3,6 +3,9 @@ package kernellog
 import (
 	"strconv"
 	"strings"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
 // MIG is a part of a GPU, as "GPU-I:05 GPU-CI:01" in an Xid line. An instance
@@ -28,7 +31,8 @@ func (p *Parser) parseXid(faults []Fault, l line) ([]Fault, Outcome) {
 		return faults, Unrecognized
 	}
 	device, instance := xidPlace(place)
-	f := l.fault(EventGPUXid, device)
+	a := metadata.GpuXidOn(record.Early())
+	f := l.fault(a, device)
 	f.Key.Code, f.Key.Instance = code, instance
 	var message string
 	f.OwnerPID, f.OwnerName, message = xidOwner(strings.TrimLeft(rest, ", "))
@@ -36,11 +40,11 @@ func (p *Parser) parseXid(faults []Fault, l line) ([]Fault, Outcome) {
 	xid := p.catalogue.Xid(code)
 	f.judge(xid.Judgement)
 	f.ApplicationCaused = xid.Application
-	p.putGPU(&f, device, vendorNVIDIA)
-	f.putInt(AttributeXid, int64(code))
-	f.put(AttributeXidName, xid.Name)
-	f.putInstance(instance)
-	p.xidDetail(&f, code, message)
+	p.putGPU(a.Gpu(), device, vendorNVIDIA)
+	a.KerneleventsXid(int64(code))
+	a.KerneleventsXidName(xid.Name)
+	putInstance(a, instance)
+	p.xidDetail(&f, a, code, message)
 	return append(faults, f), Reported
 }
 
@@ -83,37 +87,37 @@ func xidOwner(rest string) (pid uint32, name, message string) {
 	return pid, name, rest
 }
 
-// putGPU adds the GPU and, if the driver told it before, its UUID.
-func (p *Parser) putGPU(f *Fault, device, vendor string) {
-	f.put(AttributeGPUID, device)
-	f.put(AttributeGPUVendor, vendor)
+// putGPU writes the GPU and, if the driver told it before, its UUID.
+func (p *Parser) putGPU(a record.GpuAttributes, device, vendor string) {
+	a.GpuID(device)
+	a.GpuVendor(vendor)
 	if uuid, known := p.uuids.get(device); known && device != "" {
-		f.put(AttributeGPUUUID, uuid)
+		a.GpuUUID(uuid)
 	}
 }
 
-func (f *Fault) putInstance(instance MIG) {
+func putInstance(a metadata.GpuXid, instance MIG) {
 	if instance.gpu > 0 {
-		f.putInt(AttributeGPUInstance, int64(instance.gpu-1))
+		a.GpuMigGpuInstanceID(int64(instance.gpu - 1))
 	}
 	if instance.compute > 0 {
-		f.putInt(AttributeComputeInstance, int64(instance.compute-1))
+		a.GpuMigComputeInstanceID(int64(instance.compute - 1))
 	}
 }
 
 // xidDetail reads what only some codes say.
-func (p *Parser) xidDetail(f *Fault, code uint32, message string) {
+func (p *Parser) xidDetail(f *Fault, a metadata.GpuXid, code uint32, message string) {
 	switch {
 	case code == 154:
-		p.recoveryAction(f, message)
+		p.recoveryAction(f, a, message)
 	case code >= 144 && code <= 150:
-		nvlink5(f, message)
+		nvlink5(f, a, message)
 	case code == 74:
-		nvlink4(f, message)
+		nvlink4(f, a, message)
 	case code == 45:
 		if digits, found := between(message, "caused by previous Xid ", ","); found {
 			if cause, _, ok := number(digits); ok {
-				f.putInt(AttributeCausedByXid, int64(cause))
+				a.KerneleventsCausedByXid(int64(cause))
 			}
 		}
 	}
@@ -122,7 +126,7 @@ func (p *Parser) xidDetail(f *Fault, code uint32, message string) {
 // recoveryAction reads "GPU recovery action changed from 0x0 (None) to 0x1 (GPU
 // Reset Required)": the driver's own word on what to do, and, back to None, the
 // signal that it is done.
-func (p *Parser) recoveryAction(f *Fault, message string) {
+func (p *Parser) recoveryAction(f *Fault, a metadata.GpuXid, message string) {
 	before, found := between(message, " from ", " to ")
 	_, after, changed := strings.Cut(message, " to ")
 	if !found || !changed {
@@ -131,45 +135,45 @@ func (p *Parser) recoveryAction(f *Fault, message string) {
 	action := p.catalogue.Action(after)
 	f.judge(action.Judgement)
 	f.State = action.Name
-	f.put(AttributeAction, action.Name)
-	f.put(AttributePreviousAction, p.catalogue.Action(before).Name)
+	a.KerneleventsRecoveryAction(action.Name)
+	a.KerneleventsPreviousRecoveryAction(p.catalogue.Action(before).Name)
 }
 
 // nvlink5 reads "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x… 0x… …)": unit, the
 // severity, domain, i1 when injected for a test, link (-1: none), then intrinfo,
 // whose bits 20-25 are the sub-code, and the error status. The severity word is
 // believed: a Nonfatal 145 is not fatal.
-func nvlink5(f *Fault, message string) {
+func nvlink5(f *Fault, a metadata.GpuXid, message string) {
 	words := strings.Fields(message)
 	if len(words) < 6 || words[4] != "Link" {
 		return
 	}
-	f.put(AttributeNVLinkUnit, words[0])
-	f.reportedSeverity(words[1])
-	f.put(AttributeNVLinkDomain, words[2])
+	a.KerneleventsNvlinkUnit(words[0])
+	a.KerneleventsReportedSeverity(f.believe(words[1]))
+	a.KerneleventsNvlinkDomain(words[2])
 	f.Key.Injected = words[3] == "i1"
 	f.Key.Part = words[0] + " " + words[5]
 	if link, rest, ok := number(words[5]); ok && rest == "" {
-		f.putInt(AttributeNVLinkLink, int64(link))
+		a.KerneleventsNvlinkLink(int64(link))
 	}
 	if len(words) < 8 {
 		return
 	}
 	if info, ok := hexNumber(strings.Trim(words[6], "()")); ok {
 		f.Key.SubCode = info >> 20 & 0x3f
-		f.putInt(AttributeSubCode, int64(f.Key.SubCode))
+		a.KerneleventsSubCode(int64(f.Key.SubCode))
 	}
-	f.put(AttributeErrorStatus, strings.Trim(words[7], "()"))
+	a.KerneleventsErrorStatus(strings.Trim(words[7], "()"))
 }
 
 // nvlink4 reads the link of "NVLink: fatal error detected on link 14(0x…)".
-func nvlink4(f *Fault, message string) {
+func nvlink4(f *Fault, a metadata.GpuXid, message string) {
 	digits, found := between(message, "on link ", "(")
 	if !found {
 		return
 	}
 	if link, _, ok := number(digits); ok {
 		f.Key.Part = strconv.Itoa(int(link))
-		f.putInt(AttributeNVLinkLink, int64(link))
+		a.KerneleventsNvlinkLink(int64(link))
 	}
 }

@@ -50,9 +50,11 @@ type line struct {
 }
 
 // fault starts a fault that this line reports.
-func (l line) fault(event, subject string) Fault {
+func (l line) fault(event Event, subject string) Fault {
 	return Fault{
-		Key:  Key{Event: event, Subject: subject, Writer: l.Writer},
+		Event: event,
+
+		Key:  Key{Event: event.EventName(), Subject: subject, Writer: l.Writer},
 		Time: l.Time, Writer: l.Writer, WriterPID: l.PID, WriterComm: l.Comm, Text: l.text, Truncated: l.Truncated,
 	}
 }

@@ -41,13 +41,7 @@ type shown struct {
 func show(t *testing.T, f Fault) string {
 	s := shown{
 		Event: f.Key.Event, Class: f.Class, Severity: string(f.Severity), State: f.State, Waits: f.Waits(),
-		Application: f.ApplicationCaused, Injected: f.Key.Injected, PID: f.OwnerPID, Name: f.OwnerName, Attributes: map[string]any{},
-	}
-	for _, a := range f.Attributes {
-		require.NotContains(t, s.Attributes, a.Key, "attribute set twice")
-		if s.Attributes[a.Key] = any(a.Text); a.IsInt {
-			s.Attributes[a.Key] = a.Int
-		}
+		Application: f.ApplicationCaused, Injected: f.Key.Injected, PID: f.OwnerPID, Name: f.OwnerName, Attributes: f.Event.Attributes().AsRaw(),
 	}
 	text := &strings.Builder{}
 	encoder := json.NewEncoder(text)

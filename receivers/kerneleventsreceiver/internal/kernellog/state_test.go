@@ -16,15 +16,6 @@ func write(p *Parser, writer uint32, after time.Duration, text string) ([]Fault,
 	return p.Parse(nil, &event)
 }
 
-func attribute(f Fault, key string) (Attribute, bool) {
-	for _, a := range f.Attributes {
-		if a.Key == key {
-			return a, true
-		}
-	}
-	return Attribute{}, false
-}
-
 func TestLostGPUsOfTwoWritersDoNotMix(t *testing.T) {
 	p := newTestParser(t)
 	write(p, 1, 0, "NVRM: The NVIDIA GPU 0000:b3:00.0")

@@ -48,7 +48,7 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 
 // NcclFrDump writes the attributes of the event nccl.fr.dump: What one process group of one rank's Flight Recorder holds.
 type NcclFrDump struct {
-	attributes pcommon.Map
+	attributes *record.Attributes
 	record.IdentityAttributes
 }
 
@@ -57,8 +57,8 @@ func (b *LogsBuilder) NcclFrDump(head record.Head) NcclFrDump {
 	return NcclFrDumpOn(b.Begin(EventNcclFrDump, 29, head))
 }
 
-// NcclFrDumpOn writes the attributes on a map, for a record that begins later.
-func NcclFrDumpOn(attributes pcommon.Map) NcclFrDump {
+// NcclFrDumpOn writes the attributes there.
+func NcclFrDumpOn(attributes *record.Attributes) NcclFrDump {
 	return NcclFrDump{
 		attributes,
 		record.IdentityAttributesOn(attributes),
@@ -68,126 +68,118 @@ func NcclFrDumpOn(attributes pcommon.Map) NcclFrDump {
 // EventName is nccl.fr.dump.
 func (NcclFrDump) EventName() string { return EventNcclFrDump }
 
-// Attributes is the map that is written on.
-func (a NcclFrDump) Attributes() pcommon.Map { return a.attributes }
+// Attributes is where they are written.
+func (a NcclFrDump) Attributes() *record.Attributes { return a.attributes }
 
 // NcclFrBackend sets nccl.fr.backend: Communication library: nccl, gloo, xccl.
-func (a NcclFrDump) NcclFrBackend(v string) { record.PutText(a.attributes, "nccl.fr.backend", v) }
+func (a NcclFrDump) NcclFrBackend(v string) { a.attributes.Text("nccl.fr.backend", v) }
 
 // NcclFrCollectiveSeqID sets nccl.fr.collective_seq_id: Sequence number of the collective the rank waits in, else of the last one it finished.
-func (a NcclFrDump) NcclFrCollectiveSeqID(v int64) {
-	a.attributes.PutInt("nccl.fr.collective_seq_id", v)
-}
+func (a NcclFrDump) NcclFrCollectiveSeqID(v int64) { a.attributes.Int("nccl.fr.collective_seq_id", v) }
 
 // NcclFrEntries sets nccl.fr.entries: Operations of the group in the dump.
-func (a NcclFrDump) NcclFrEntries(v int64) { a.attributes.PutInt("nccl.fr.entries", v) }
+func (a NcclFrDump) NcclFrEntries(v int64) { a.attributes.Int("nccl.fr.entries", v) }
 
 // NcclFrFile sets nccl.fr.file: File of the dump.
-func (a NcclFrDump) NcclFrFile(v string) { a.attributes.PutStr("nccl.fr.file", v) }
+func (a NcclFrDump) NcclFrFile(v string) { a.attributes.Str("nccl.fr.file", v) }
 
 // NcclFrFormatVersion sets nccl.fr.format_version: Version of the dump's format.
-func (a NcclFrDump) NcclFrFormatVersion(v string) { a.attributes.PutStr("nccl.fr.format_version", v) }
+func (a NcclFrDump) NcclFrFormatVersion(v string) { a.attributes.Str("nccl.fr.format_version", v) }
 
 // NcclFrHistory sets nccl.fr.history: Hash (32 bits, little-endian, together in base64) of each collective of the group in the dump, in order of sequence number; 0 where none was recorded. Equal hashes, equal operation, sizes and types.
-func (a NcclFrDump) NcclFrHistory(v string) { record.PutText(a.attributes, "nccl.fr.history", v) }
+func (a NcclFrDump) NcclFrHistory(v string) { a.attributes.Text("nccl.fr.history", v) }
 
 // NcclFrHistoryFirstSeqID sets nccl.fr.history_first_seq_id: Sequence number of the first hash.
 func (a NcclFrDump) NcclFrHistoryFirstSeqID(v int64) {
-	a.attributes.PutInt("nccl.fr.history_first_seq_id", v)
+	a.attributes.Int("nccl.fr.history_first_seq_id", v)
 }
 
 // NcclFrLastCompleted sets nccl.fr.last_completed: Last completed collective, as the dump's pg_status has it.
-func (a NcclFrDump) NcclFrLastCompleted(v int64) { a.attributes.PutInt("nccl.fr.last_completed", v) }
+func (a NcclFrDump) NcclFrLastCompleted(v int64) { a.attributes.Int("nccl.fr.last_completed", v) }
 
 // NcclFrLastEnqueued sets nccl.fr.last_enqueued: Last enqueued collective, as the dump's pg_status has it.
-func (a NcclFrDump) NcclFrLastEnqueued(v int64) { a.attributes.PutInt("nccl.fr.last_enqueued", v) }
+func (a NcclFrDump) NcclFrLastEnqueued(v int64) { a.attributes.Int("nccl.fr.last_enqueued", v) }
 
 // NcclFrLastStarted sets nccl.fr.last_started: Last started collective, as the dump's pg_status has it.
-func (a NcclFrDump) NcclFrLastStarted(v int64) { a.attributes.PutInt("nccl.fr.last_started", v) }
+func (a NcclFrDump) NcclFrLastStarted(v int64) { a.attributes.Int("nccl.fr.last_started", v) }
 
 // NcclFrLibraryVersion sets nccl.fr.library_version: Version of the communication library.
-func (a NcclFrDump) NcclFrLibraryVersion(v string) {
-	record.PutText(a.attributes, "nccl.fr.library_version", v)
-}
+func (a NcclFrDump) NcclFrLibraryVersion(v string) { a.attributes.Text("nccl.fr.library_version", v) }
 
 // NcclFrNewestUnixNano sets nccl.fr.newest_unix_nano: When the rank last entered or finished something in the group.
-func (a NcclFrDump) NcclFrNewestUnixNano(v int64) { a.attributes.PutInt("nccl.fr.newest_unix_nano", v) }
+func (a NcclFrDump) NcclFrNewestUnixNano(v int64) { a.attributes.Int("nccl.fr.newest_unix_nano", v) }
 
 // NcclFrOperations sets nccl.fr.operations: The earliest unfinished operations of the group (at most 16 collectives and 16 sends and receives) and the last finished collective, each a map; its keys stand under maps in metadata.yaml.
-func (a NcclFrDump) NcclFrOperations() pcommon.Slice {
-	return a.attributes.PutEmptySlice("nccl.fr.operations")
-}
+func (a NcclFrDump) NcclFrOperations() pcommon.Slice { return a.attributes.Slice("nccl.fr.operations") }
 
 // NcclFrPgDesc sets nccl.fr.pg_desc: Description of the process group.
-func (a NcclFrDump) NcclFrPgDesc(v string) { record.PutText(a.attributes, "nccl.fr.pg_desc", v) }
+func (a NcclFrDump) NcclFrPgDesc(v string) { a.attributes.Text("nccl.fr.pg_desc", v) }
 
 // NcclFrPgID sets nccl.fr.pg_id: Name of the process group, the same on all of its ranks.
-func (a NcclFrDump) NcclFrPgID(v string) { a.attributes.PutStr("nccl.fr.pg_id", v) }
+func (a NcclFrDump) NcclFrPgID(v string) { a.attributes.Str("nccl.fr.pg_id", v) }
 
 // NcclFrPgRanks sets nccl.fr.pg_ranks: Members of the group as this dump's pg_config has them, as 0-3,8 or 0-120/8 (every eighth).
-func (a NcclFrDump) NcclFrPgRanks(v string) { record.PutText(a.attributes, "nccl.fr.pg_ranks", v) }
+func (a NcclFrDump) NcclFrPgRanks(v string) { a.attributes.Text("nccl.fr.pg_ranks", v) }
 
 // NcclFrRank sets nccl.fr.rank: Rank that wrote the dump.
-func (a NcclFrDump) NcclFrRank(v int64) { a.attributes.PutInt("nccl.fr.rank", v) }
+func (a NcclFrDump) NcclFrRank(v int64) { a.attributes.Int("nccl.fr.rank", v) }
 
 // NcclFrRun sets nccl.fr.run: What dumps of one job share when the job is not known, the path of the dump without its rank.
-func (a NcclFrDump) NcclFrRun(v string) { a.attributes.PutStr("nccl.fr.run", v) }
+func (a NcclFrDump) NcclFrRun(v string) { a.attributes.Str("nccl.fr.run", v) }
 
 // NcclFrSignatures sets nccl.fr.signatures: Words of the distinct collectives in the history (at most 64).
-func (a NcclFrDump) NcclFrSignatures() pcommon.Slice {
-	return a.attributes.PutEmptySlice("nccl.fr.signatures")
-}
+func (a NcclFrDump) NcclFrSignatures() pcommon.Slice { return a.attributes.Slice("nccl.fr.signatures") }
 
 // NcclFrUnfinished sets nccl.fr.unfinished: Operations of the group that are not finished.
-func (a NcclFrDump) NcclFrUnfinished(v int64) { a.attributes.PutInt("nccl.fr.unfinished", v) }
+func (a NcclFrDump) NcclFrUnfinished(v int64) { a.attributes.Int("nccl.fr.unfinished", v) }
 
 // OperationMap writes the keys of a map: an operation of a group, in nccl.fr.operations.
-type OperationMap struct{ attributes pcommon.Map }
+type OperationMap struct{ attributes *record.Attributes }
 
-// OperationMapOn writes them on a map.
-func OperationMapOn(attributes pcommon.Map) OperationMap { return OperationMap{attributes} }
+// OperationMapOn writes them there.
+func OperationMapOn(attributes *record.Attributes) OperationMap { return OperationMap{attributes} }
 
 // Code sets code: Lines of the program that called it, innermost first.
-func (a OperationMap) Code() pcommon.Slice { return a.attributes.PutEmptySlice("code") }
+func (a OperationMap) Code() pcommon.Slice { return a.attributes.Slice("code") }
 
 // CreatedUnixNano sets created_unix_nano: When it was enqueued.
-func (a OperationMap) CreatedUnixNano(v int64) { a.attributes.PutInt("created_unix_nano", v) }
+func (a OperationMap) CreatedUnixNano(v int64) { a.attributes.Int("created_unix_nano", v) }
 
 // Destination sets destination: Rank that receives.
-func (a OperationMap) Destination(v int64) { a.attributes.PutInt("destination", v) }
+func (a OperationMap) Destination(v int64) { a.attributes.Int("destination", v) }
 
 // Finished sets finished: It has finished.
-func (a OperationMap) Finished(v bool) { a.attributes.PutBool("finished", v) }
+func (a OperationMap) Finished(v bool) { a.attributes.Bool("finished", v) }
 
 // InputDtypes sets input_dtypes: Types of its inputs.
-func (a OperationMap) InputDtypes(v string) { a.attributes.PutStr("input_dtypes", v) }
+func (a OperationMap) InputDtypes(v string) { a.attributes.Str("input_dtypes", v) }
 
 // InputSizes sets input_sizes: Sizes of its inputs.
-func (a OperationMap) InputSizes(v string) { a.attributes.PutStr("input_sizes", v) }
+func (a OperationMap) InputSizes(v string) { a.attributes.Str("input_sizes", v) }
 
 // Name sets name: What the program called.
-func (a OperationMap) Name(v string) { a.attributes.PutStr("name", v) }
+func (a OperationMap) Name(v string) { a.attributes.Str("name", v) }
 
 // OutputDtypes sets output_dtypes: Types of its outputs.
-func (a OperationMap) OutputDtypes(v string) { a.attributes.PutStr("output_dtypes", v) }
+func (a OperationMap) OutputDtypes(v string) { a.attributes.Str("output_dtypes", v) }
 
 // OutputSizes sets output_sizes: Sizes of its outputs.
-func (a OperationMap) OutputSizes(v string) { a.attributes.PutStr("output_sizes", v) }
+func (a OperationMap) OutputSizes(v string) { a.attributes.Str("output_sizes", v) }
 
 // P2p sets p2p: A send or receive.
-func (a OperationMap) P2p(v bool) { a.attributes.PutBool("p2p", v) }
+func (a OperationMap) P2p(v bool) { a.attributes.Bool("p2p", v) }
 
 // SeqID sets seq_id: Sequence number, of a send or receive its own.
-func (a OperationMap) SeqID(v int64) { a.attributes.PutInt("seq_id", v) }
+func (a OperationMap) SeqID(v int64) { a.attributes.Int("seq_id", v) }
 
 // Signature sets signature: Operation, sizes and types as one text.
-func (a OperationMap) Signature(v string) { a.attributes.PutStr("signature", v) }
+func (a OperationMap) Signature(v string) { a.attributes.Str("signature", v) }
 
 // Source sets source: Rank that sends.
-func (a OperationMap) Source(v int64) { a.attributes.PutInt("source", v) }
+func (a OperationMap) Source(v int64) { a.attributes.Int("source", v) }
 
 // State sets state: How far it is: scheduled, started, completed.
-func (a OperationMap) State(v string) { a.attributes.PutStr("state", v) }
+func (a OperationMap) State(v string) { a.attributes.Str("state", v) }
 
 // TimeoutMs sets timeout_ms: When its watchdog gives up.
-func (a OperationMap) TimeoutMs(v int64) { a.attributes.PutInt("timeout_ms", v) }
+func (a OperationMap) TimeoutMs(v int64) { a.attributes.Int("timeout_ms", v) }

@@ -3,7 +3,6 @@
 package metadata
 
 import (
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -48,7 +47,7 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 
 // OomKill writes the attributes of the event oom.kill: The kernel killed a process for want of memory.
 type OomKill struct {
-	attributes pcommon.Map
+	attributes *record.Attributes
 	record.IdentityAttributes
 }
 
@@ -57,8 +56,8 @@ func (b *LogsBuilder) OomKill(head record.Head) OomKill {
 	return OomKillOn(b.Begin(EventOomKill, 27, head))
 }
 
-// OomKillOn writes the attributes on a map, for a record that begins later.
-func OomKillOn(attributes pcommon.Map) OomKill {
+// OomKillOn writes the attributes there.
+func OomKillOn(attributes *record.Attributes) OomKill {
 	return OomKill{
 		attributes,
 		record.IdentityAttributesOn(attributes),
@@ -68,63 +67,59 @@ func OomKillOn(attributes pcommon.Map) OomKill {
 // EventName is oom.kill.
 func (OomKill) EventName() string { return EventOomKill }
 
-// Attributes is the map that is written on.
-func (a OomKill) Attributes() pcommon.Map { return a.attributes }
+// Attributes is where they are written.
+func (a OomKill) Attributes() *record.Attributes { return a.attributes }
 
 // K8sEventHint sets k8s.event.hint: What Kubernetes would call it: oom_killed.
-func (a OomKill) K8sEventHint(v string) { a.attributes.PutStr("k8s.event.hint", v) }
+func (a OomKill) K8sEventHint(v string) { a.attributes.Str("k8s.event.hint", v) }
 
 // OomkillAnonRssBytes sets oomkill.anon_rss_bytes: Anonymous memory the victim held.
-func (a OomKill) OomkillAnonRssBytes(v int64) { a.attributes.PutInt("oomkill.anon_rss_bytes", v) }
+func (a OomKill) OomkillAnonRssBytes(v int64) { a.attributes.Int("oomkill.anon_rss_bytes", v) }
 
 // OomkillCgroup sets oomkill.cgroup: Memory cgroup of the victim, from the root of the hierarchy.
-func (a OomKill) OomkillCgroup(v string) { record.PutText(a.attributes, "oomkill.cgroup", v) }
+func (a OomKill) OomkillCgroup(v string) { a.attributes.Text("oomkill.cgroup", v) }
 
 // OomkillConstraint sets oomkill.constraint: Whose limit was hit: cgroup, node, unknown.
-func (a OomKill) OomkillConstraint(v string) { a.attributes.PutStr("oomkill.constraint", v) }
+func (a OomKill) OomkillConstraint(v string) { a.attributes.Str("oomkill.constraint", v) }
 
 // OomkillFailureCount sets oomkill.failure_count: How often that limit had been hit, when the kernel counts it.
-func (a OomKill) OomkillFailureCount(v int64) { a.attributes.PutInt("oomkill.failure_count", v) }
+func (a OomKill) OomkillFailureCount(v int64) { a.attributes.Int("oomkill.failure_count", v) }
 
 // OomkillFileRssBytes sets oomkill.file_rss_bytes: File pages mapped by the victim.
-func (a OomKill) OomkillFileRssBytes(v int64) { a.attributes.PutInt("oomkill.file_rss_bytes", v) }
+func (a OomKill) OomkillFileRssBytes(v int64) { a.attributes.Int("oomkill.file_rss_bytes", v) }
 
 // OomkillLimitBytes sets oomkill.limit_bytes: The limit that was hit.
-func (a OomKill) OomkillLimitBytes(v int64) { a.attributes.PutInt("oomkill.limit_bytes", v) }
+func (a OomKill) OomkillLimitBytes(v int64) { a.attributes.Int("oomkill.limit_bytes", v) }
 
 // OomkillLimitCgroup sets oomkill.limit_cgroup: Memory cgroup whose limit was hit, the victim's own or one above it.
-func (a OomKill) OomkillLimitCgroup(v string) {
-	record.PutText(a.attributes, "oomkill.limit_cgroup", v)
-}
+func (a OomKill) OomkillLimitCgroup(v string) { a.attributes.Text("oomkill.limit_cgroup", v) }
 
 // OomkillOrigin sets oomkill.origin: Where the kill was read, when not in the probe: kernel_log (a saved log, read by tracecore replay). Then rank, job, parent, swap and the process that asked are not known.
-func (a OomKill) OomkillOrigin(v string) { record.PutText(a.attributes, "oomkill.origin", v) }
+func (a OomKill) OomkillOrigin(v string) { a.attributes.Text("oomkill.origin", v) }
 
 // OomkillPageTablesBytes sets oomkill.page_tables_bytes: Page tables of the victim.
-func (a OomKill) OomkillPageTablesBytes(v int64) { a.attributes.PutInt("oomkill.page_tables_bytes", v) }
+func (a OomKill) OomkillPageTablesBytes(v int64) { a.attributes.Int("oomkill.page_tables_bytes", v) }
 
 // OomkillScoreAdj sets oomkill.score_adj: The victim's oom_score_adj.
-func (a OomKill) OomkillScoreAdj(v int64) { a.attributes.PutInt("oomkill.score_adj", v) }
+func (a OomKill) OomkillScoreAdj(v int64) { a.attributes.Int("oomkill.score_adj", v) }
 
 // OomkillShmemRssBytes sets oomkill.shmem_rss_bytes: Shared memory (tmpfs, /dev/shm) mapped by the victim.
-func (a OomKill) OomkillShmemRssBytes(v int64) { a.attributes.PutInt("oomkill.shmem_rss_bytes", v) }
+func (a OomKill) OomkillShmemRssBytes(v int64) { a.attributes.Int("oomkill.shmem_rss_bytes", v) }
 
 // OomkillSwapBytes sets oomkill.swap_bytes: Memory of the victim in swap.
-func (a OomKill) OomkillSwapBytes(v int64) { a.attributes.PutInt("oomkill.swap_bytes", v) }
+func (a OomKill) OomkillSwapBytes(v int64) { a.attributes.Int("oomkill.swap_bytes", v) }
 
 // OomkillTotalVMBytes sets oomkill.total_vm_bytes: Address space of the victim.
-func (a OomKill) OomkillTotalVMBytes(v int64) { a.attributes.PutInt("oomkill.total_vm_bytes", v) }
+func (a OomKill) OomkillTotalVMBytes(v int64) { a.attributes.Int("oomkill.total_vm_bytes", v) }
 
 // OomkillTriggerName sets oomkill.trigger_name: Name of the thread whose allocation failed.
-func (a OomKill) OomkillTriggerName(v string) {
-	record.PutText(a.attributes, "oomkill.trigger_name", v)
-}
+func (a OomKill) OomkillTriggerName(v string) { a.attributes.Text("oomkill.trigger_name", v) }
 
 // OomkillTriggerPid sets oomkill.trigger_pid: Process whose allocation failed.
-func (a OomKill) OomkillTriggerPid(v int64) { a.attributes.PutInt("oomkill.trigger_pid", v) }
+func (a OomKill) OomkillTriggerPid(v int64) { a.attributes.Int("oomkill.trigger_pid", v) }
 
 // OomkillUID sets oomkill.uid: User of the victim, in the initial user namespace.
-func (a OomKill) OomkillUID(v int64) { a.attributes.PutInt("oomkill.uid", v) }
+func (a OomKill) OomkillUID(v int64) { a.attributes.Int("oomkill.uid", v) }
 
 // OomkillUsageBytes sets oomkill.usage_bytes: Memory in use in the cgroup whose limit was hit.
-func (a OomKill) OomkillUsageBytes(v int64) { a.attributes.PutInt("oomkill.usage_bytes", v) }
+func (a OomKill) OomkillUsageBytes(v int64) { a.attributes.Int("oomkill.usage_bytes", v) }
