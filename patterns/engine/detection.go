@@ -7,22 +7,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
-// interest is who wants the records of one name.
-type interest struct {
-	watches    []*watch
-	detections []*detection
-}
-
-func (i interest) none() bool { return len(i.watches)+len(i.detections) == 0 }
-
 // detection is one detector at work. Rules that name the same detector share it.
 type detection struct {
+	engine    *Engine
 	detector  *rule.Detector
 	algorithm rule.Algorithm
-	wait      int64 // for the tasks
+	wait      int64 // for the time line
 	shown     bool  // a record since the last decision
 }
 
@@ -31,7 +25,7 @@ func (e *Engine) detect(d *rule.Detector) {
 	if d == nil || slices.ContainsFunc(e.detections, func(o *detection) bool { return o.detector.Name == d.Name }) {
 		return
 	}
-	one := &detection{detector: d}
+	one := &detection{engine: e, detector: d}
 	e.detections = append(e.detections, one)
 	for _, entry := range []struct {
 		to    map[string]interest
@@ -46,16 +40,16 @@ func (e *Engine) detect(d *rule.Detector) {
 }
 
 // reset begins with an empty state.
-func (d *detection) reset(e *Engine) {
-	d.algorithm = d.detector.New(rule.Limits{Lateness: int64(e.opts.Lateness)})
+func (d *detection) reset() {
+	d.algorithm = d.detector.New(rule.Limits{Lateness: d.engine.time.Lateness()})
 	d.wait, d.shown = 0, false
 }
 
 // observe shows one record to d. What it concludes waits for the end of the
 // batch: records that were sent together are judged together.
-func (e *Engine) observe(d *detection, r *record) bool {
+func (d *detection) observe(r *record) bool {
 	matters := d.algorithm.Observe(&rule.Record{
-		Name: r.source, Time: r.time, Now: e.now, Resource: r.resource, Attributes: r.attributes, Number: r.number,
+		Name: r.source, Time: r.Time, Now: d.engine.time.Now(), Resource: r.resource, Attributes: r.attributes, Number: r.number,
 	})
 	d.shown = d.shown || matters
 	return matters
@@ -65,24 +59,29 @@ func (e *Engine) observe(d *detection, r *record) bool {
 func (e *Engine) decideDue() {
 	for _, d := range e.detections {
 		if d.shown {
-			d.fire(e)
+			d.Fire()
 		}
 	}
 }
 
-// due is for the tasks.
-func (d *detection) due() *int64 { return &d.wait }
+// Wait is for the time line.
+func (d *detection) Wait() *int64 { return &d.wait }
 
-// fire takes over what d concludes by now, and waits until it is due again.
-func (d *detection) fire(e *Engine) {
+// Fire takes over what d concludes by now, and waits until it is due again.
+func (d *detection) Fire() {
 	d.shown = false
-	if due := d.algorithm.Due(); due != 0 && due <= e.now {
-		for _, f := range d.algorithm.Decide(e.now) {
-			e.find(&f)
+	now := d.engine.time.Now()
+	if due := d.algorithm.Due(); due != 0 && due <= now {
+		for _, f := range d.algorithm.Decide(now) {
+			d.engine.find(&f)
 		}
 	}
+	d.callAgain()
+}
+
+func (d *detection) callAgain() {
 	if due := d.algorithm.Due(); due != 0 {
-		e.schedule(d, max(due, e.now+1))
+		d.engine.time.Call(d, max(due, d.engine.time.Now()+1))
 	}
 }
 
@@ -95,13 +94,13 @@ func (e *Engine) find(f *rule.Finding) {
 	lr.SetEventName(f.Event)
 	lr.SetTimestamp(pcommon.Timestamp(max(f.Time, 0)))
 	if rl.Resource().Attributes().FromRaw(f.Resource) != nil || lr.Attributes().FromRaw(f.Attributes) != nil {
-		e.stats.EvalErrors++ // a value of a type that no attribute has
+		e.own.EvalErrors++ // a value of a type that no attribute has
 		return
 	}
 	r := record{
 		resource: rl.Resource().Attributes(), attributes: lr.Attributes(), finding: f,
 		resourceLogs: rl, scopeLogs: sl, logRecord: lr,
-		source: f.Event, time: f.Time, last: max(f.Time, f.Last), count: 1, faultID: clean(f.ID),
+		source: f.Event, Span: timeline.Span{Time: f.Time, Last: max(f.Time, f.Last)}, count: 1, faultID: clean(f.ID),
 	}
 	defer r.close()
 	var others []*watch

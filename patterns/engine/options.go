@@ -1,6 +1,11 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/tracecoreai/tracecore/patterns/engine/fault"
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
+)
 
 // Options bound what an engine holds. Zero values take the defaults.
 type Options struct {
@@ -48,32 +53,29 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+func (o Options) time() timeline.Options {
+	return timeline.Options{Lateness: o.Lateness, MaxDelay: o.MaxDelay, MaxAhead: o.MaxAhead, Series: o.Series, Points: o.Points}
+}
+
+func (o Options) faults() fault.Options {
+	return fault.Options{Waiting: o.Waiting, OpenVerdicts: o.OpenVerdicts, Marks: o.Marks, Recent: o.Recent, FanOut: o.FanOut, Queue: o.Queue}
+}
+
+type (
+	timeStats  = timeline.Stats
+	faultStats = fault.Stats
+)
+
 // Stats count what an engine did since it was made, and what it holds now.
 type Stats struct {
-	Matched   uint64 // records some rule wanted
-	Unmatched uint64 // records no rule wanted
+	timeStats
+	faultStats
 
-	Late         uint64 // dropped: older than lateness and delay allow
-	Overdue      uint64 // counted, later than the lateness allows
-	Ahead        uint64 // taken as of now: their clock is ahead
-	Unkeyed      uint64 // wanted, but without a field of the key
-	EvalErrors   uint64 // conditions and values that could not be evaluated on a record
-	Verdicts     uint64 // revisions given out
-	QueueDropped uint64 // revisions lost because Verdicts was not called
-
-	EvictedWaiting  uint64
-	EvictedVerdicts uint64
-	EvictedMarks    uint64
-	EvictedRecent   uint64
-	EvictedSeries   uint64
-	EvictedPoints   uint64
+	Matched         uint64 // records some rule wanted
+	Unmatched       uint64 // records no rule wanted
+	Unkeyed         uint64 // wanted, but without a field of the key or of by
+	EvalErrors      uint64 // conditions and values that could not be evaluated on a record
 	EvictedFindings uint64 // what detectors forgot because of their caps
-	FanOutLimited   uint64 // records that joined fewer faults than they could
-	Expired         uint64 // faults that left the state because they were quiet
-	NotRestored     uint64 // faults of a snapshot whose rule has gone
 
-	Waiting      int // now
-	OpenVerdicts int
-	Recent       int
-	Series       int
+	Series int // now
 }

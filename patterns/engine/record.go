@@ -1,20 +1,24 @@
 package engine
 
 import (
-	"math"
+	"hash/fnv"
+	"io"
 	"slices"
+	"strconv"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/ottl/contexts/ottldatapoint"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/ottl/contexts/ottllog"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
-	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/tracecoreai/tracecore/patterns/engine/fault"
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // record is a log record or a data point in front of the rules.
 type record struct {
+	timeline.Span
 	resource   pcommon.Map
 	attributes pcommon.Map
 	log        *ottllog.TransformContext // made when it is first needed
@@ -25,81 +29,142 @@ type record struct {
 	logRecord    plog.LogRecord
 
 	source  string // event or metric name
-	time    int64
-	last    int64 // end of what a folded record covers
 	count   float64
 	faultID string
-	heard   int64 // when it came, if later than the lateness allows
 
 	finding *rule.Finding // that it was made from, nil for a record from outside
 
 	number float64 // of a data point
 	start  int64
-	kind   kind
+	kind   timeline.Kind
 }
 
-// kind says how the numbers of a series add up.
-type kind uint8
-
-const (
-	gauge kind = iota
-	cumulative
-	delta
-)
-
-// Logs evaluates each record and returns copies of those some rule wanted, for
-// the caller's journal: the same calls again rebuild the same state.
-func (e *Engine) Logs(ld plog.Logs) plog.Logs {
-	wanted := plog.NewLogs()
-	for i := range ld.ResourceLogs().Len() {
-		rl := ld.ResourceLogs().At(i)
-		to := plog.NewResourceLogs()
-		for j := range rl.ScopeLogs().Len() {
-			e.scopeLogs(rl, rl.ScopeLogs().At(j), to)
+// show hands r to each evidence whose condition it meets, and to detectors.
+func (e *Engine) show(by interest, r *record) bool {
+	wanted, admitted := false, false
+	for _, w := range by.watches {
+		if !w.where.holds(e, r) {
+			continue
 		}
-		if to.ScopeLogs().Len() > 0 {
-			rl.Resource().CopyTo(to.Resource())
-			to.MoveTo(wanted.ResourceLogs().AppendEmpty())
+		if !admitted && !e.time.Admit(&r.Span) {
+			return false
+		}
+		admitted = true
+		if (r.Overdue == 0 || w.confirms()) && e.take(w, r) {
+			wanted = true
 		}
 	}
-	e.decideDue()
+	if len(by.detections) > 0 && !admitted && !e.time.Admit(&r.Span) {
+		return false
+	}
+	if e.time.Used(&r.Span, wanted); r.Overdue != 0 {
+		return wanted
+	}
+	for _, d := range by.detections {
+		if d.observe(r) {
+			wanted = true
+		}
+	}
 	return wanted
 }
 
-func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, to plog.ResourceLogs) {
-	var wanted plog.LogRecordSlice
-	found := false
-	for k := range sl.LogRecords().Len() {
-		lr := sl.LogRecords().At(k)
-		by := e.logs[lr.EventName()]
-		if by.none() || forged(lr.EventName()) || !e.log(by, rl, sl, lr) {
-			e.stats.Unmatched++
-			continue
-		}
-		e.stats.Matched++
-		if !found {
-			scope := to.ScopeLogs().AppendEmpty()
-			sl.Scope().CopyTo(scope.Scope())
-			found, wanted = true, scope.LogRecords()
-		}
-		lr.CopyTo(wanted.AppendEmpty())
+// confirms reports whether a record of w only adds to what a fault rests on,
+// whenever it comes. A series needs its samples in order of time.
+func (w *watch) confirms() bool { return w.operator == nil }
+
+// take reads the fields of r and makes a mark of it, or a sample.
+func (e *Engine) take(w *watch, r *record) bool {
+	values, ranks, lists := w.read(e, r)
+	if !known(values, w.Match) || !known(values, w.By) || !known(values, w.group) {
+		e.own.Unkeyed++
+		return false
 	}
+	if w.operator != nil {
+		e.sample(w, r, values)
+		return true
+	}
+	e.faults.Place(w.Evidence, fault.Mark{
+		Time: r.Time, Last: r.Last, Count: r.count, Values: values, Ranks: ranks, Lists: lists, Source: r.source, FaultID: r.faultID, Overdue: r.Overdue,
+		Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
+	})
+	return true
 }
 
-// log shows one record to those that watch its name.
-func (e *Engine) log(by interest, rl plog.ResourceLogs, sl plog.ScopeLogs, lr plog.LogRecord) bool {
-	r := record{
-		resource: rl.Resource().Attributes(), attributes: lr.Attributes(),
-		resourceLogs: rl, scopeLogs: sl, logRecord: lr,
-		source: clean(lr.EventName()), time: int64(lr.Timestamp()), count: 1,
+// known reports whether no value at positions is unknown.
+func known(values []string, positions []int) bool {
+	for _, at := range positions {
+		if values[at] == "" {
+			return false
+		}
 	}
-	defer r.close()
-	if r.time <= 0 || r.time > maxTime {
-		r.time = int64(lr.ObservedTimestamp())
+	return true
+}
+
+// read returns the fields of r, the ranks in the list of that name among them, and
+// those in other lists that links look at.
+func (w *watch) read(e *Engine, r *record) (values []string, ranks []int, all fault.Lists) {
+	values = make([]string, len(w.Rule.Names))
+	for i := range w.fields {
+		g := &w.fields[i]
+		v := g.get(e, r)
+		values[g.to] = anyString(v)
+		if w.Rule.RankList && g.to == w.Rule.Rank {
+			ranks = ranksOf(v)
+		}
+		if slices.Contains(w.Rule.Lists, g.to) {
+			all = all.Keep(g.to, ranksOf(v))
+		}
 	}
-	r.last = r.time
-	r.storm()
-	return e.show(by, &r)
+	return values, ranks, all
+}
+
+// sample gives r to its series.
+func (e *Engine) sample(w *watch, r *record, values []string) {
+	one := timeline.Sample{Time: r.Time, Start: r.start, Number: r.number, Kind: r.kind, Values: values, Source: r.source}
+	switch w.Operator {
+	case rule.Change:
+		one.Text = strconv.FormatFloat(r.number, 'g', -1, 64)
+		if w.value != nil {
+			one.Text = w.value.read(e, r)
+		}
+	case rule.Stay:
+		one.On = w.while.holds(e, r)
+	case rule.BelowMedian:
+		one.Group, _ = fault.Tuple(values, w.group)
+	}
+	e.series.Sample(w.operator, seriesID(w, r, values), &one)
+}
+
+// seriesID tells series apart: data points by all their attributes, log records
+// by the thing that they are about.
+func seriesID(w *watch, r *record, values []string) uint64 {
+	if !w.OnMetrics() {
+		return w.thingID(values)
+	}
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, r.source)
+	return (h.Sum64() + mapHash(r.resource) + mapHash(r.attributes)*31) | 1
+}
+
+// thingID is the series of log records that have these values.
+func (w *watch) thingID(values []string) uint64 {
+	t, _ := fault.Tuple(values, w.thing)
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, t)
+	return h.Sum64() | 1
+}
+
+// mapHash does not depend on the order of the attributes.
+func mapHash(m pcommon.Map) uint64 {
+	var sum uint64
+	for k, v := range m.All() {
+		h := fnv.New64a()
+		_, _ = io.WriteString(h, k)
+		_, _ = h.Write([]byte{0})
+		_, _ = io.WriteString(h, valueString(v))
+		sum += h.Sum64()
+	}
+	return sum
 }
 
 // logContext is r as OTTL sees it.
@@ -124,216 +189,10 @@ func (r *record) storm() {
 	if v, ok := r.attributes.Get(rule.AttributeFaultID); ok {
 		r.faultID = valueString(v)
 	}
-	if v, ok := r.attributes.Get(rule.AttributeFirstTime); ok && v.Int() > 0 && v.Int() < r.time {
-		r.time = v.Int()
+	if v, ok := r.attributes.Get(rule.AttributeFirstTime); ok && v.Int() > 0 && v.Int() < r.Time {
+		r.Time = v.Int()
 	}
-	if v, ok := r.attributes.Get(rule.AttributeLastTime); ok && v.Int() > r.last {
-		r.last = v.Int()
+	if v, ok := r.attributes.Get(rule.AttributeLastTime); ok && v.Int() > r.Last {
+		r.Last = v.Int()
 	}
-}
-
-// Metrics is Logs for number data points.
-func (e *Engine) Metrics(md pmetric.Metrics) pmetric.Metrics {
-	wanted := pmetric.NewMetrics()
-	for i := range md.ResourceMetrics().Len() {
-		rm := md.ResourceMetrics().At(i)
-		to := pmetric.NewResourceMetrics()
-		for j := range rm.ScopeMetrics().Len() {
-			e.scopeMetrics(rm, rm.ScopeMetrics().At(j), to)
-		}
-		if to.ScopeMetrics().Len() > 0 {
-			rm.Resource().CopyTo(to.Resource())
-			to.MoveTo(wanted.ResourceMetrics().AppendEmpty())
-		}
-	}
-	e.decideDue()
-	return wanted
-}
-
-func (e *Engine) scopeMetrics(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, to pmetric.ResourceMetrics) {
-	scope := pmetric.NewScopeMetrics()
-	for k := range sm.Metrics().Len() {
-		if matched := e.metric(rm, sm, sm.Metrics().At(k)); matched.Name() != "" {
-			matched.MoveTo(scope.Metrics().AppendEmpty())
-		}
-	}
-	if scope.Metrics().Len() > 0 {
-		sm.Scope().CopyTo(scope.Scope())
-		scope.MoveTo(to.ScopeMetrics().AppendEmpty())
-	}
-}
-
-// metric shows the points of one metric and returns those that were wanted as
-// a metric of the same kind, without a name when there are none.
-func (e *Engine) metric(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m pmetric.Metric) pmetric.Metric {
-	matched := pmetric.NewMetric()
-	points, kind := numberPoints(m)
-	by := e.metrics[m.Name()]
-	if by.none() {
-		e.stats.Unmatched += uint64(points.Len())
-		return matched
-	}
-	for i := range points.Len() {
-		if !e.point(by, rm, sm, m, points.At(i), kind) {
-			e.stats.Unmatched++
-			continue
-		}
-		e.stats.Matched++
-		if matched.Name() == "" {
-			emptyLike(m, matched)
-		}
-		to, _ := numberPoints(matched)
-		points.At(i).CopyTo(to.AppendEmpty())
-	}
-	return matched
-}
-
-// emptyLike makes to a metric like m, without points.
-func emptyLike(m, to pmetric.Metric) {
-	to.SetName(m.Name())
-	to.SetUnit(m.Unit())
-	if m.Type() != pmetric.MetricTypeSum {
-		to.SetEmptyGauge()
-		return
-	}
-	to.SetEmptySum().SetAggregationTemporality(m.Sum().AggregationTemporality())
-	to.Sum().SetIsMonotonic(m.Sum().IsMonotonic())
-}
-
-// numberPoints returns the points of a sum or gauge; other types have none.
-func numberPoints(m pmetric.Metric) (pmetric.NumberDataPointSlice, kind) {
-	switch m.Type() {
-	case pmetric.MetricTypeSum:
-		switch {
-		case m.Sum().AggregationTemporality() == pmetric.AggregationTemporalityDelta:
-			return m.Sum().DataPoints(), delta
-		case m.Sum().IsMonotonic():
-			return m.Sum().DataPoints(), cumulative
-		default:
-			return m.Sum().DataPoints(), gauge
-		}
-	case pmetric.MetricTypeGauge:
-		return m.Gauge().DataPoints(), gauge
-	default:
-		return pmetric.NewNumberDataPointSlice(), gauge
-	}
-}
-
-func (e *Engine) point(by interest, rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m pmetric.Metric, dp pmetric.NumberDataPoint, kind kind) bool {
-	number := dp.DoubleValue()
-	if dp.ValueType() == pmetric.NumberDataPointValueTypeInt {
-		number = float64(dp.IntValue())
-	}
-	if math.IsNaN(number) || math.IsInf(number, 0) || dp.Flags().NoRecordedValue() {
-		return false
-	}
-	r := record{
-		resource: rm.Resource().Attributes(), attributes: dp.Attributes(),
-		point:  ottldatapoint.NewTransformContextPtr(rm, sm, m, dp),
-		source: clean(m.Name()), time: int64(dp.Timestamp()), count: 1,
-		number: number, start: int64(dp.StartTimestamp()), kind: kind,
-	}
-	defer r.point.Close()
-	r.last = r.time
-	return e.show(by, &r)
-}
-
-// show hands r to each evidence whose condition it meets, and to detectors.
-func (e *Engine) show(by interest, r *record) bool {
-	wanted, admitted := false, false
-	for _, w := range by.watches {
-		if !w.where.holds(e, r) {
-			continue
-		}
-		if !admitted && !e.admit(r) {
-			return false
-		}
-		admitted = true
-		if (r.heard == 0 || w.confirms()) && e.take(w, r) {
-			wanted = true
-		}
-	}
-	if len(by.detections) > 0 && !admitted && !e.admit(r) {
-		return false
-	}
-	if e.settleLate(r, wanted); r.heard != 0 {
-		return wanted
-	}
-	for _, d := range by.detections {
-		if e.observe(d, r) {
-			wanted = true
-		}
-	}
-	return wanted
-}
-
-// maxStep is how far one record may move event time while Advance was never
-// called and records are the only clock.
-const maxStep = int64(3600e9)
-
-// maxTime is the last moment that is believed: the year 2200. Sums of times and
-// durations below it do not overflow.
-const maxTime = int64(7_258_118_400e9)
-
-// admit places r in event time, or drops it as too late. A record without a
-// believable time is taken as of now.
-func (e *Engine) admit(r *record) bool {
-	r.time = max(r.time, r.last-maxStep)
-	if r.time <= 0 || r.time > maxTime || r.last > maxTime {
-		r.time, r.last = max(e.now, 1), max(e.now, 1)
-		return true
-	}
-	if e.now == 0 {
-		e.now = r.last
-	}
-	limit, then := e.now+maxStep, e.now
-	if e.clock != 0 {
-		limit, then = e.clock+int64(e.opts.MaxAhead), e.clock
-	}
-	if r.last > limit {
-		e.stats.Ahead++
-		r.time, r.last = min(r.time, then), then
-	}
-	if r.last < e.watermark() {
-		return e.late(r)
-	}
-	e.moveTo(r.last)
-	return true
-}
-
-// take reads the fields of r and hands it to the operator of w.
-func (e *Engine) take(w *watch, r *record) bool {
-	values, ranks, lists := w.read(e, r)
-	if !known(values, w.match) || !known(values, w.by) {
-		e.stats.Unkeyed++
-		return false
-	}
-	switch w.Operator {
-	case rule.Occur:
-		e.place(w, mark{
-			Time: r.time, Last: r.last, Count: r.count, Values: values, Ranks: ranks, Lists: lists, Source: r.source, FaultID: r.faultID, Heard: r.heard,
-			Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
-		})
-	default:
-		e.sample(w, r, values)
-	}
-	return true
-}
-
-// read returns the fields of r, the ranks in the list of that name among them, and
-// those in other lists that links look at.
-func (w *watch) read(e *Engine, r *record) (values []string, ranks []int, all lists) {
-	values = make([]string, len(w.state.names))
-	for i := range w.fields {
-		g := &w.fields[i]
-		v := g.get(e, r)
-		values[g.to] = anyString(v)
-		if w.state.list && g.to == w.state.rank {
-			ranks = ranksOf(v)
-		}
-		if slices.Contains(w.state.lists, g.to) {
-			all = all.keep(g.to, ranksOf(v))
-		}
-	}
-	return values, ranks, all
 }

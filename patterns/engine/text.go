@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"slices"
 	"strings"
 	"unicode"
 )
@@ -28,35 +25,4 @@ func clean(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// tuple joins the values at positions; it is incomplete when one is unknown.
-// A byte that clean never leaves in a value separates them.
-func tuple(values []string, positions []int) (string, bool) {
-	if len(positions) == 1 {
-		v := values[positions[0]]
-		return v, v != ""
-	}
-	var b strings.Builder
-	for i, at := range positions {
-		if values[at] == "" {
-			return "", false
-		}
-		if i > 0 {
-			b.WriteByte(0)
-		}
-		b.WriteString(values[at])
-	}
-	return b.String(), true
-}
-
-// known reports whether no value at positions is unknown.
-func known(values []string, positions []int) bool {
-	return !slices.ContainsFunc(positions, func(at int) bool { return values[at] == "" })
-}
-
-// identifier is a short hash of parts.
-func identifier(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return hex.EncodeToString(sum[:16])
 }

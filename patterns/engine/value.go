@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/tracecoreai/tracecore/patterns/engine/fault"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -57,7 +58,7 @@ func ranksOf(v any) []int {
 	if members, ok := membersOf(v); ok {
 		return numbers(members)
 	}
-	if rank, ok := parseRank(anyString(v)); ok {
+	if rank, ok := fault.ParseRank(anyString(v)); ok {
 		return []int{rank}
 	}
 	return nil
@@ -80,7 +81,7 @@ func isRank(member any) bool {
 	return ok && n >= 0 && n <= verdict.MaxRank
 }
 
-// membersOf returns the members of a list, at most maxRanks of them; whatever is
+// membersOf returns the members of a list, at most fault.MaxRanks of them; whatever is
 // nested in it is text.
 func membersOf(v any) ([]any, bool) {
 	switch v := v.(type) {
@@ -90,21 +91,21 @@ func membersOf(v any) ([]any, bool) {
 		}
 		return nil, false
 	case pcommon.Slice:
-		members := make([]any, min(v.Len(), maxRanks))
+		members := make([]any, min(v.Len(), fault.MaxRanks))
 		for i := range members {
 			members[i] = plainMember(v.At(i))
 		}
 		return members, true
 	case []any:
-		return v[:min(len(v), maxRanks)], true
+		return v[:min(len(v), fault.MaxRanks)], true
 	case []int64:
-		members := make([]any, min(len(v), maxRanks))
+		members := make([]any, min(len(v), fault.MaxRanks))
 		for i := range members {
 			members[i] = v[i]
 		}
 		return members, true
 	case []string:
-		members := make([]any, min(len(v), maxRanks))
+		members := make([]any, min(len(v), fault.MaxRanks))
 		for i := range members {
 			members[i] = v[i]
 		}

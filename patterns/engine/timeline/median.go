@@ -1,70 +1,63 @@
-package engine
+package timeline
 
 import (
 	"cmp"
 	"slices"
-	"strconv"
 )
 
-// group is the series of one evidence that are compared with each other.
+// group is the series of one operator that are compared with each other.
 type group struct {
-	key     string
-	members []*series // sorted by id
+	key     groupKey
+	table   *Table
+	op      *Operator
+	members []*Series // sorted by id
 }
 
-// joinGroup puts s into the group its fields name.
-func (e *Engine) joinGroup(s *series) {
-	t, ok := tuple(s.values, s.w.group)
-	if !ok {
-		return
-	}
-	key := strconv.Itoa(s.w.state.no) + "/" + strconv.Itoa(s.w.index) + "/" + t
-	g := e.series.groups[key]
+type groupKey struct {
+	op     *Operator
+	values string
+}
+
+// join puts s into the group of that name.
+func (t *Table) join(s *Series, name string) {
+	key := groupKey{s.op, name}
+	g := t.groups[key]
 	if g == nil {
-		g = &group{key: key}
-		e.series.groups[key] = g
+		g = &group{key: key, table: t, op: s.op}
+		t.groups[key] = g
 	}
-	at, _ := slices.BinarySearchFunc(g.members, s, func(a, b *series) int { return cmp.Compare(a.id, b.id) })
+	at, _ := slices.BinarySearchFunc(g.members, s, func(a, b *Series) int { return cmp.Compare(a.ID, b.ID) })
 	g.members = slices.Insert(g.members, at, s)
 	s.group = g
 }
 
-func (e *Engine) leaveGroup(s *series) {
+func (t *Table) leave(s *Series) {
 	g := s.group
-	g.members = slices.DeleteFunc(g.members, func(o *series) bool { return o == s })
+	g.members = slices.DeleteFunc(g.members, func(o *Series) bool { return o == s })
 	if len(g.members) == 0 {
-		delete(e.series.groups, g.key)
+		delete(t.groups, g.key)
 	}
 }
 
-// median takes one sample of a series that is compared with its group. All
-// samples of one time are compared together, once no other can come.
-func (e *Engine) median(s *series, p point) {
-	if s.group == nil {
-		e.stats.Unkeyed++
-		return
-	}
-	e.wait(s, p)
-}
-
-// settleGroup compares, moment by moment, the members sampled then.
-func (e *Engine) settleGroup(g *group) {
+// settle compares, moment by moment, the members sampled then. All samples of one
+// time are compared together, once no other can come.
+func (g *group) settle() {
 	for {
-		at, ok := g.next(e.watermark())
+		at, ok := g.next(g.table.time.watermark())
 		if !ok {
 			break
 		}
-		sampled := g.absorb(e, at)
+		sampled := g.absorb(at)
 		limit, enough := g.limit(at)
 		for _, s := range sampled {
 			rate, known := s.rate(at)
-			e.step(s, point{Time: at, On: enough && known && rate < limit})
-			e.elapse(s, at)
+			s.step(point{Time: at, On: enough && known && rate < limit})
+			s.elapse(at)
 		}
 	}
 	for _, s := range g.members {
 		if len(s.points) > 0 {
-			e.schedule(s, s.points[0].Time+int64(e.opts.Lateness)+1)
+			s.call(g.table.time.Settled(s.points[0].Time))
 		}
 	}
 }
@@ -81,18 +74,18 @@ func (g *group) next(watermark int64) (int64, bool) {
 }
 
 // absorb moves the samples of that time into the histories.
-func (g *group) absorb(e *Engine, at int64) []*series {
-	var sampled []*series
+func (g *group) absorb(at int64) []*Series {
+	var sampled []*Series
 	for _, s := range g.members {
 		if len(s.points) == 0 || s.points[0].Time != at {
 			continue
 		}
 		s.history = append(s.history, s.points[0])
 		s.points = s.points[1:]
-		start := at - int64(s.w.Median.Over)
+		start := at - int64(g.op.Median.Over)
 		s.history = slices.DeleteFunc(s.history, func(p point) bool { return p.Time < start })
-		if len(s.history) > e.opts.Points { // every second one: the span stays
-			e.stats.EvictedPoints++
+		if len(s.history) > g.table.time.opts.Points { // every second one: the span stays
+			g.table.time.Stats.EvictedPoints++
 			s.history = thin(s.history)
 		}
 		sampled = append(sampled, s)
@@ -120,8 +113,7 @@ func (g *group) limit(at int64) (float64, bool) {
 			rates = append(rates, rate)
 		}
 	}
-	w := g.members[0].w
-	if len(rates) < w.Median.MinMembers {
+	if len(rates) < g.op.Median.MinMembers {
 		return 0, false
 	}
 	slices.Sort(rates)
@@ -129,18 +121,18 @@ func (g *group) limit(at int64) (float64, bool) {
 	if len(rates)%2 == 0 {
 		middle = (middle + rates[len(rates)/2-1]) / 2
 	}
-	return middle * w.Median.Ratio, true
+	return middle * g.op.Median.Ratio, true
 }
 
 // rate is the increase per second of a counter over the window before at, or
 // the mean of a gauge. It is unknown until samples span half of the window, and
 // when the newest is older than that.
-func (s *series) rate(at int64) (float64, bool) {
+func (s *Series) rate(at int64) (float64, bool) {
 	n := len(s.history)
 	if n < 2 {
 		return 0, false
 	}
-	half := int64(s.w.Median.Over) / 2
+	half := int64(s.op.Median.Over) / 2
 	first, last := s.history[0].Time, s.history[n-1].Time
 	if last-first < half || at-last > half {
 		return 0, false
@@ -148,13 +140,13 @@ func (s *series) rate(at int64) (float64, bool) {
 	sum := 0.0
 	for i := range s.history {
 		switch {
-		case s.kind == gauge:
+		case s.kind == Gauge:
 			sum += s.history[i].Number
 		case i > 0:
 			sum += max(0, rise(s.kind, s.history[i-1], s.history[i]))
 		}
 	}
-	if s.kind == gauge {
+	if s.kind == Gauge {
 		return sum / float64(n), true
 	}
 	return sum / (float64(last-first) / 1e9), true

@@ -1,0 +1,114 @@
+package fault
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/tracecoreai/tracecore/patterns/engine/incident"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// conclusion is the verdict of one fault, between its revisions.
+type conclusion struct {
+	id       string
+	best     window
+	onset    int64 // when it was first given out: part of the id
+	revision int
+	emitted  string // hash of the newest revision
+
+	changed    bool  // since it was given out
+	quietEvery int64 // counts alone are given out this often, ever more rarely
+	nextQuiet  int64 // 0: no count waits
+
+	resolved  int64 // 0: open
+	withdrawn bool  // resolved because evidence refuted it
+	closing   *verdict.Evidence
+
+	node *incident.Node
+}
+
+// Counts of an open verdict are given out after firstQuiet, then at twice the
+// interval each time, up to lastQuiet.
+const (
+	firstQuiet = int64(time.Second)
+	lastQuiet  = int64(5 * time.Minute)
+)
+
+// evaluate draws the conclusions of a mark at from. Loud: the mark told
+// something that no mark had told before.
+func (f *Fault) evaluate(from int64, loud bool) {
+	to := from + int64(f.rule.Within)
+	if f.revised {
+		from, to = math.MinInt64, math.MaxInt64
+	}
+	best := f.best(from, to)
+	switch {
+	case f.verdict != nil && f.revised:
+		f.reconsider(best)
+	case f.verdict != nil:
+		f.update(best, loud)
+	case best.confidence != "" && f.refuting() == nil:
+		f.conclude(best)
+	}
+	f.settle()
+	f.revised = false
+	if !f.dead {
+		f.callAgain()
+	}
+}
+
+// conclude gives f its verdict.
+func (f *Fault) conclude(best window) {
+	f.dropBefore(best.end - int64(f.rule.Within))
+	onset := f.onset()
+	f.verdict = &conclusion{
+		id: identifier(f.rule.Name, f.key, strconv.FormatInt(onset, 10)), best: best, onset: onset, quietEvery: firstQuiet,
+	}
+	f.verdict.node = incident.NewNode(f)
+	s := f.set
+	s.waiting.Remove(f.element)
+	f.element = s.open.Add(f)
+	f.Changed()
+	f.Connect()
+	if s.open.Len() > s.opts.OpenVerdicts {
+		s.stats.EvictedVerdicts++
+		s.open.Oldest().drop()
+	}
+}
+
+// update takes new evidence into an existing verdict.
+func (f *Fault) update(best window, loud bool) {
+	v := f.verdict
+	f.set.open.Touch(f.element)
+	if best.better(v.best) {
+		v.best, loud = best, true
+	}
+	if loud {
+		f.Changed()
+		f.Connect()
+	} else {
+		f.Grew()
+	}
+	v.node.Grew()
+}
+
+// Changed queues the verdict for the next Verdicts.
+func (f *Fault) Changed() {
+	if v := f.verdict; !v.changed {
+		v.changed = true
+		f.set.out.add(f, 2*f.set.opts.OpenVerdicts+1024)
+	}
+}
+
+// Grew queues the verdict for later: only a count or its ranks changed.
+func (f *Fault) Grew() {
+	v := f.verdict
+	if v.nextQuiet == 0 && !v.changed {
+		v.nextQuiet = f.set.time.Now() + v.quietEvery
+		v.quietEvery = min(2*v.quietEvery, lastQuiet)
+		f.set.time.Call(f, v.nextQuiet)
+	}
+}
+
+func moment(at int64) time.Time { return time.Unix(0, at).UTC() }

@@ -1,0 +1,122 @@
+package fault
+
+import (
+	"github.com/tracecoreai/tracecore/patterns/engine/incident"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// settle closes the verdict when the fault has cleared or was none, and opens it
+// again when evidence came that stands.
+func (f *Fault) settle() {
+	v := f.verdict
+	against := f.refuting()
+	switch {
+	case v != nil && v.resolved == 0 && against != nil:
+		v.withdrawn = true
+		f.resolve(f.touched, nil)
+		return
+	case v != nil && v.withdrawn && against == nil && v.best.confidence != "":
+		v.withdrawn, v.resolved, v.closing = false, 0, nil
+		f.Changed()
+		f.Connect()
+	}
+	cleared := f.clearing()
+	switch {
+	case cleared == nil:
+	case v == nil:
+		f.after = max(f.after, cleared.m.Time)
+		f.dropBefore(cleared.m.Time + 1)
+	case v.resolved == 0 && f.onset() <= cleared.m.Time:
+		f.clearAt(*cleared)
+	}
+}
+
+// clearing returns the newest mark that resolves f, nil when there is none.
+func (f *Fault) clearing() *sighting {
+	var newest *sighting
+	for i, w := range f.rule.Watches {
+		if n := len(f.marks[i]); w.Resolves && n > 0 && (newest == nil || f.marks[i][n-1].Time > newest.m.Time) {
+			newest = &sighting{w, f.marks[i][n-1]}
+		}
+	}
+	return newest
+}
+
+// clearedBetween returns the resolving mark between m and an open fault that
+// began after it, nil when there is none: then m belongs to the fault.
+func (f *Fault) clearedBetween(m *Mark) *sighting {
+	if f.verdict == nil {
+		return nil
+	}
+	for i, w := range f.rule.Watches {
+		for j := range f.marks[i] {
+			r := &f.marks[i][j]
+			if w.Resolves && m.Time <= r.Time && r.Time < f.onset() {
+				return &sighting{w, *r}
+			}
+		}
+	}
+	return nil
+}
+
+// clearAt resolves f at that time. What came after it, and was told before it, is
+// another fault. The verdict stays with the part it was first given for.
+func (f *Fault) clearAt(cleared sighting) {
+	at := cleared.m.Time
+	if f.verdict.onset > at {
+		earlier := f.takeOut(func(m Mark) bool { return m.Time <= at })
+		f.Changed()
+		f.bygone(earlier, cleared)
+		return
+	}
+	after := f.takeOut(func(m Mark) bool { return m.Time > at })
+	f.resolve(at, nil)
+	for _, one := range after {
+		f.set.Place(one.w, one.m)
+	}
+}
+
+// bygone gives out the verdict of a fault that had cleared before f began, but is
+// told only now.
+func (f *Fault) bygone(marks []sighting, cleared sighting) {
+	past := f.set.begin(f.rule, f.key)
+	for _, one := range append(marks, cleared) {
+		if !past.dead {
+			past.add(one.w, one.m)
+		}
+	}
+	past.drop()
+	if !f.dead {
+		f.rule.faults[f.key] = f
+	}
+}
+
+// over reports whether the fault had cleared before at.
+func (f *Fault) over(at int64) bool {
+	v := f.verdict
+	return v != nil && v.resolved != 0 && !v.withdrawn && at > v.resolved
+}
+
+// resolve closes the verdict at that time, and with a root cause the symptoms that
+// nothing of their own can resolve. A closing evidence says why, when no mark
+// does.
+func (f *Fault) resolve(at int64, closing *verdict.Evidence) {
+	v := f.verdict
+	v.resolved, v.closing = at, closing
+	f.Changed()
+	v.node.Resolved()
+}
+
+// closed is evidence that the engine itself gives for the end of a verdict.
+func closed(name string, at int64, shows string) *verdict.Evidence {
+	return &verdict.Evidence{Name: name, Time: moment(at), Count: 1, Source: verdict.EventName, Shows: shows}
+}
+
+// CauseCleared resolves a symptom because its cause was resolved.
+func (f *Fault) CauseCleared(cause incident.Verdict) {
+	if f.verdict.resolved != 0 || len(f.rule.Resolves) > 0 || cause.Withdrawn() {
+		return
+	}
+	at := max(cause.Resolved(), f.verdict.onset)
+	f.resolve(at, closed("cause_cleared", at, "its cause ("+cause.Pattern()+") has cleared"))
+}

@@ -1,0 +1,119 @@
+package fault
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/engine/incident"
+)
+
+// Restore replaces the state by a saved one. What belongs to a rule that no longer
+// exists, or whose fields have changed, is dropped and counted.
+func (s *Set) Restore(saved *State) {
+	s.Reset()
+	s.out.verdicts = saved.Out
+	byID := map[string]*Fault{}
+	for i := range saved.Faults {
+		if f := s.restore(&saved.Faults[i]); f != nil && f.verdict != nil {
+			byID[f.verdict.id] = f
+		}
+	}
+	for i := range saved.Faults {
+		if v := saved.Faults[i].Verdict; v != nil && byID[v.ID] != nil {
+			byID[v.ID].restoreCause(v, byID[v.Parent])
+		}
+	}
+	for i := range saved.Recent {
+		s.restoreRecent(&saved.Recent[i])
+	}
+	s.index()
+}
+
+// restore adds one fault, nil where it has no place any more.
+func (s *Set) restore(saved *Saved) *Fault {
+	r := s.find(saved.Rule, saved.Fields)
+	past := saved.Past && saved.Verdict != nil
+	if r == nil || !past && r.faults[saved.Key] != nil {
+		return nil
+	}
+	f := s.newFault(r, saved.Key, saved.Seq)
+	f.ranks, f.touched, f.overdue, f.after, f.past = saved.Ranks, saved.Touched, saved.Overdue, saved.After, past
+	for name, marks := range saved.Marks {
+		w := r.watch(name)
+		if w == nil || slices.ContainsFunc(marks, func(m Mark) bool { return len(m.Values) != len(r.Names) }) {
+			continue
+		}
+		f.marks[w.index], f.folded[w.index] = marks, saved.Folded[name]
+		for i := range marks {
+			f.learn(&marks[i])
+		}
+	}
+	if !past {
+		r.faults[saved.Key] = f
+	}
+	s.seq = max(s.seq, saved.Seq)
+	if saved.Verdict == nil {
+		f.element = s.waiting.Add(f)
+	} else {
+		f.restoreVerdict(saved.Verdict)
+	}
+	return f
+}
+
+func (f *Fault) restoreVerdict(v *savedVerdict) {
+	c := &conclusion{
+		id: v.ID, best: window{end: v.End, confidence: v.Confidence}, onset: v.Onset,
+		revision: v.Revision, emitted: v.Emitted, quietEvery: max(v.QuietEvery, firstQuiet), nextQuiet: v.NextQuiet,
+		resolved: v.Resolved, withdrawn: v.Withdrawn, closing: v.Closing,
+	}
+	for _, name := range v.Seen {
+		c.best.seen |= f.rule.bit(name)
+	}
+	f.verdict = c
+	c.node = incident.NewNode(f)
+	f.element = f.set.open.Add(f)
+	if v.Changed {
+		f.Changed()
+	}
+}
+
+// restoreCause puts f back into its incident, under cause if that is known.
+func (f *Fault) restoreCause(v *savedVerdict, cause *Fault) {
+	if cause == nil || v.On < 0 || v.On >= len(cause.rule.causes) {
+		f.verdict.node.Restore(v.Root, nil, nil)
+		return
+	}
+	f.verdict.node.Restore(v.Root, cause.verdict.node, cause.rule.causes[v.On].link)
+}
+
+func (s *Set) restoreRecent(saved *SavedRecent) {
+	w := s.Find(saved.Rule, saved.Fields, saved.Evidence)
+	if w == nil || w.join < 0 || len(saved.Mark.Values) != len(w.Rule.Names) {
+		return
+	}
+	if t, ok := Tuple(saved.Mark.Values, w.Match); ok {
+		s.recent.put(&recentMark{key: w.joinKey(t), w: w, mark: saved.Mark, until: saved.Until})
+	}
+}
+
+// index makes all faults findable, in the order they began.
+func (s *Set) index() {
+	var all []*Fault
+	collect := func(f *Fault) { all = append(all, f) }
+	s.waiting.Each(collect)
+	s.open.Each(collect)
+	slices.SortFunc(all, func(a, b *Fault) int { return cmp.Compare(a.seq, b.seq) })
+	for _, f := range all {
+		for i, w := range f.rule.Watches {
+			for j := range f.marks[i] {
+				if w.join < 0 && !f.past {
+					s.joins.enter(f, f.marks[i][j].Values)
+				}
+			}
+		}
+		if f.verdict != nil {
+			f.connect(s.graph.Return)
+		}
+		f.callAgain()
+	}
+}

@@ -1,0 +1,185 @@
+package fault
+
+import (
+	"math"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/engine/incident"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// Rule is a compiled rule with its faults.
+type Rule struct {
+	*rule.Rule
+	Names []string // of its fields; the values of its marks are in this order
+	// Watches is the evidence in file order, then what resolves.
+	Watches []*Evidence
+	// Rank is the position of the field that fills the blast radius: ranks, a list,
+	// or else rank; -1 when there is neither.
+	Rank     int
+	RankList bool  // it is ranks
+	Lists    []int // fields of which marks keep all ranks
+
+	at map[string]int // field name → position in Names
+	// identity are the fields that rules join by: two marks that differ in one
+	// are not about the same process or thing.
+	identity []int
+	joins    [][]int       // the distinct sets of fields that evidence joins by
+	causes   []explanation // what it explains
+	effects  []explanation // what explains it
+
+	faults map[string]*Fault // by key; removed on expiry or eviction
+}
+
+// Evidence is one piece of evidence of one rule, compiled.
+type Evidence struct {
+	*rule.Evidence
+	Rule     *Rule
+	Resolves bool
+	Match    []int // fields it joins by
+	By       []int // fields that tell apart what counts by itself
+
+	index   int // in Rule.Watches
+	join    int // position of Match in Rule.joins, -1 when it starts faults
+	follows []int
+	keep    int // marks it needs, where that is more than the cap
+}
+
+// explanation is a link with the fields that one side shares.
+type explanation struct {
+	link   *incident.Link
+	fields []int
+}
+
+// maxNeeded bounds the marks that one piece of evidence keeps because it counts
+// so many.
+const maxNeeded = 256
+
+// NewRule compiles r, whose marks have values of the fields called names.
+func NewRule(r *rule.Rule, names []string) *Rule {
+	s := &Rule{Rule: r, Names: names, at: map[string]int{}, Rank: -1, faults: map[string]*Fault{}}
+	for i, name := range s.Names {
+		s.at[name] = i
+	}
+	for _, name := range []string{"rank", "ranks"} {
+		if at, ok := s.at[name]; ok {
+			s.Rank, s.RankList = at, name == "ranks"
+		}
+	}
+	for i, evidence := range r.All() {
+		s.Watches = append(s.Watches, &Evidence{Evidence: evidence, Rule: s, index: i, Resolves: i >= len(r.Evidence), join: -1})
+	}
+	for _, w := range s.Watches {
+		w.compile()
+		s.identity = slices.Concat(s.identity, w.Match, w.By)
+	}
+	for _, x := range r.Explains {
+		s.identity = append(s.identity, s.Positions(x.Mine)...)
+	}
+	slices.Sort(s.identity)
+	s.identity = slices.Compact(s.identity)
+	return s
+}
+
+// compile turns the names in w into positions, once all evidence is there.
+func (w *Evidence) compile() {
+	r := w.Rule
+	w.Match = r.Positions(w.JoinFields(r.Rule))
+	w.By = r.Positions(w.Occurs.By)
+	if w.Operator == rule.Occur || w.Operator == rule.Change {
+		w.keep = int(min(math.Ceil(w.Occurs.Count)*float64(w.Occurs.Values), maxNeeded))
+	}
+	if w.Resolves || !w.CanStart() {
+		w.join = slices.IndexFunc(r.joins, func(set []int) bool { return slices.Equal(set, w.Match) })
+		if w.join < 0 {
+			w.join = len(r.joins)
+			r.joins = append(r.joins, w.Match)
+		}
+	}
+	for _, other := range r.Watches {
+		if !other.Resolves && w.Follows != nil && slices.Contains(w.Follows.Evidence, other.Name) {
+			w.follows = append(w.follows, other.index)
+		}
+	}
+}
+
+// Link enters what the rules explain of each other.
+func Link(rules []*Rule) {
+	for _, cause := range rules {
+		for i, x := range cause.Explains {
+			effect := rules[slices.IndexFunc(rules, func(r *Rule) bool { return r.Name == x.Pattern })]
+			l := &incident.Link{
+				Index: i, Shared: len(x.Mine), After: x.After, Within: x.Within,
+				In: effect.Positions(x.In), NotIn: effect.Positions(x.NotIn),
+			}
+			for _, name := range x.Unless {
+				l.Unless = append(l.Unless, cause.watch(name).index)
+			}
+			effect.Lists = slices.Concat(effect.Lists, l.In, l.NotIn)
+			cause.causes = append(cause.causes, explanation{l, cause.Positions(x.Mine)})
+			effect.effects = append(effect.effects, explanation{l, effect.Positions(x.Theirs)})
+		}
+	}
+}
+
+// Positions of the fields of these names.
+func (r *Rule) Positions(names []string) []int {
+	var at []int
+	for _, name := range names {
+		at = append(at, r.at[name])
+	}
+	return at
+}
+
+// Position of the field called name; false where nothing uses it.
+func (r *Rule) Position(name string) (int, bool) {
+	at, ok := r.at[name]
+	return at, ok
+}
+
+// watch returns the evidence called name, nil for none.
+func (r *Rule) watch(name string) *Evidence {
+	for _, w := range r.Watches {
+		if w.Name == name {
+			return w
+		}
+	}
+	return nil
+}
+
+// bit is the bit of the evidence called name, which does not resolve.
+func (r *Rule) bit(name string) uint64 {
+	for _, w := range r.Watches {
+		if !w.Resolves && w.Name == name {
+			return 1 << w.index
+		}
+	}
+	return 0
+}
+
+// refutes reports whether the evidence called name speaks against a fault.
+func (r *Rule) refutes(name string) bool {
+	return slices.ContainsFunc(r.Unless, func(u rule.Unless) bool { return u.Evidence == name })
+}
+
+// agree reports whether no field that identifies something differs.
+func (r *Rule) agree(a, b []string) bool {
+	for _, at := range r.identity {
+		if a[at] != b[at] && a[at] != "" && b[at] != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// Thing is the fields whose values tell one series of log records from another:
+// those of the fault and, within it, of what the evidence follows.
+func (w *Evidence) Thing() []int {
+	fields := slices.Clone(w.Match)
+	for _, at := range w.By {
+		if !slices.Contains(fields, at) {
+			fields = append(fields, at)
+		}
+	}
+	return fields
+}

@@ -1,0 +1,145 @@
+// Package fault turns marks into verdicts: which fault a mark belongs to, whether
+// the evidence of a fault suffices, and what becomes of its verdict until it is
+// resolved, withdrawn or forgotten. It knows no records: a mark is what the engine
+// or a series saw. What explains a verdict is up to package incident.
+package fault
+
+import (
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/engine/incident"
+	"github.com/tracecoreai/tracecore/patterns/engine/internal/lru"
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
+)
+
+// Options bound what a set holds.
+type Options struct {
+	Waiting      int // faults without a verdict yet
+	OpenVerdicts int // faults with a verdict
+	Marks        int // marks per evidence of one fault
+	Recent       int // marks kept because their fault may come after them
+	FanOut       int // faults one record can join
+	Queue        int // verdicts that wait for Verdicts
+}
+
+// Stats count what a set did since it was made, and what it holds now.
+type Stats struct {
+	Verdicts     uint64 // revisions given out
+	QueueDropped uint64 // revisions lost because Verdicts was not called
+
+	EvictedWaiting  uint64
+	EvictedVerdicts uint64
+	EvictedMarks    uint64
+	EvictedRecent   uint64
+	FanOutLimited   uint64 // records that joined fewer faults than they could
+	Expired         uint64 // faults that left the state because they were quiet
+	NotRestored     uint64 // what of a snapshot has no rule any more
+
+	Waiting      int // now
+	OpenVerdicts int
+	Recent       int
+}
+
+// Set holds the faults of all rules.
+type Set struct {
+	opts  Options
+	stats Stats
+	rules []*Rule
+	time  *timeline.Timeline
+
+	seq     uint64           // of faults, in the order they began
+	waiting lru.List[*Fault] // without a verdict
+	open    lru.List[*Fault] // with one
+	joins   joins
+	recent  recents
+	graph   *incident.Graph
+	out     outbox
+}
+
+// NewSet makes an empty set of the faults of rules.
+func NewSet(opts Options, rules []*Rule, time *timeline.Timeline) *Set {
+	s := &Set{opts: opts, rules: rules, time: time}
+	s.Reset()
+	return s
+}
+
+// Reset forgets all faults; counters stay.
+func (s *Set) Reset() {
+	if s.graph != nil {
+		s.stats.FanOutLimited += s.graph.FanOutLimited
+	}
+	for _, r := range s.rules {
+		r.faults = map[string]*Fault{}
+	}
+	s.seq = 0
+	s.waiting, s.open = lru.List[*Fault]{}, lru.List[*Fault]{}
+	s.joins = joins{faults: map[joinKey][]*Fault{}, fanOut: s.opts.FanOut}
+	s.recent = recents{by: map[joinKey][]*recentMark{}}
+	s.graph = incident.NewGraph(s.time.Lateness(), s.opts.FanOut)
+	s.out = outbox{}
+}
+
+// Stats returns the counters.
+func (s *Set) Stats() Stats {
+	now := s.stats
+	now.FanOutLimited += s.joins.limited + s.graph.FanOutLimited
+	now.Waiting, now.OpenVerdicts, now.Recent = s.waiting.Len(), s.open.Len(), s.recent.len()
+	return now
+}
+
+// Place gives m to the faults it belongs to: to the fault of its key, which it
+// may begin, or to those it joins, now or when they begin.
+func (s *Set) Place(w *Evidence, m Mark) {
+	t, _ := Tuple(m.Values, w.Match)
+	if w.join < 0 {
+		if f := s.fault(w, t, &m); f != nil {
+			f.add(w, m)
+		}
+		return
+	}
+	key := w.joinKey(t)
+	s.remember(key, w, m)
+	for _, f := range slices.Clone(s.joins.faults[key]) {
+		if !f.dead {
+			f.add(w, m)
+		}
+	}
+}
+
+// fault returns the fault of key that m belongs to, made when there is none.
+// A fault that has cleared before m gives way to a new one.
+func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
+	f := w.Rule.faults[key]
+	if f != nil && f.over(m.Time) {
+		after := f.verdict.resolved
+		f.drop()
+		f = s.begin(w.Rule, key)
+		f.after = after
+	}
+	if f == nil && m.Count > 0 && !m.Gone {
+		return s.begin(w.Rule, key)
+	}
+	if f != nil {
+		if cleared := f.clearedBetween(m); cleared != nil {
+			f.bygone([]sighting{{w, *m}}, *cleared)
+			return nil
+		}
+	}
+	return f
+}
+
+func (s *Set) begin(r *Rule, key string) *Fault {
+	s.seq++
+	f := s.newFault(r, key, s.seq)
+	r.faults[key] = f
+	f.element = s.waiting.Add(f)
+	if s.waiting.Len() > s.opts.Waiting {
+		s.stats.EvictedWaiting++
+		s.waiting.Oldest().drop()
+	}
+	return f
+}
+
+func (s *Set) newFault(r *Rule, key string, seq uint64) *Fault {
+	return &Fault{set: s, rule: r, key: key, seq: seq, marks: make([][]Mark, len(r.Watches)), folded: make([]float64, len(r.Watches))}
+}

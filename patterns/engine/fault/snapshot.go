@@ -1,0 +1,130 @@
+package fault
+
+import (
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// Saved is a fault as it stands in a snapshot. Rules and evidence are named, so
+// that a snapshot survives a change of other rules.
+type Saved struct {
+	Rule    string             `json:"rule"`
+	Fields  []string           `json:"fields"` // names of the values of its marks
+	Key     string             `json:"key"`
+	Seq     uint64             `json:"seq"`
+	Marks   map[string][]Mark  `json:"marks"`
+	Folded  map[string]float64 `json:"folded,omitempty"`
+	Ranks   []int              `json:"ranks,omitempty"`
+	Touched int64              `json:"touched"`
+	Overdue int64              `json:"heard,omitempty"`
+	After   int64              `json:"after,omitempty"`
+	Past    bool               `json:"past,omitempty"`
+	Verdict *savedVerdict      `json:"verdict,omitempty"`
+}
+
+type savedVerdict struct {
+	ID         string             `json:"id"`
+	End        int64              `json:"end"`
+	Seen       []string           `json:"seen"`
+	Confidence verdict.Confidence `json:"confidence"`
+	Onset      int64              `json:"onset"`
+	Revision   int                `json:"revision"`
+	Emitted    string             `json:"emitted"`
+	Changed    bool               `json:"dirty,omitempty"`
+	QuietEvery int64              `json:"quiet_every"`
+	NextQuiet  int64              `json:"next_quiet,omitempty"`
+	Resolved   int64              `json:"resolved,omitempty"`
+	Withdrawn  bool               `json:"withdrawn,omitempty"`
+	Closing    *verdict.Evidence  `json:"closing,omitempty"`
+	Parent     string             `json:"parent,omitempty"` // verdict id
+	On         int                `json:"on,omitempty"`     // which explanation of the parent's rule
+	Root       string             `json:"root"`
+}
+
+// SavedRecent is a mark that waits for its fault, as it stands in a snapshot.
+type SavedRecent struct {
+	Rule     string   `json:"rule"`
+	Fields   []string `json:"fields"`
+	Evidence string   `json:"evidence"`
+	Mark     Mark     `json:"mark"`
+	Until    int64    `json:"until"`
+}
+
+// State is a set as it stands in a snapshot.
+type State struct {
+	Faults []Saved           `json:"faults"` // oldest touch first, without verdict before with
+	Recent []SavedRecent     `json:"recent"`
+	Out    []verdict.Verdict `json:"out"`
+}
+
+// Save returns the state; equal states are saved equally.
+func (s *Set) Save() State {
+	saved := State{Out: s.out.verdicts}
+	one := func(f *Fault) { saved.Faults = append(saved.Faults, f.save()) }
+	s.waiting.Each(one)
+	s.open.Each(one)
+	for at := s.recent.order.Front(); at != nil; at = at.Next() {
+		r := at.Value.(*recentMark)
+		saved.Recent = append(saved.Recent, SavedRecent{
+			Rule: r.w.Rule.Name, Fields: r.w.Rule.Names, Evidence: r.w.Name, Mark: r.mark, Until: r.until,
+		})
+	}
+	return saved
+}
+
+func (f *Fault) save() Saved {
+	saved := Saved{
+		Rule: f.rule.Name, Fields: f.rule.Names, Key: f.key, Seq: f.seq,
+		Marks: map[string][]Mark{}, Folded: map[string]float64{},
+		Ranks: f.ranks, Touched: f.touched, Overdue: f.overdue, After: f.after, Past: f.past,
+	}
+	for i, w := range f.rule.Watches {
+		if len(f.marks[i]) > 0 {
+			saved.Marks[w.Name] = f.marks[i]
+		}
+		if f.folded[i] != 0 {
+			saved.Folded[w.Name] = f.folded[i]
+		}
+	}
+	if f.verdict != nil {
+		saved.Verdict = f.saveVerdict()
+	}
+	return saved
+}
+
+func (f *Fault) saveVerdict() *savedVerdict {
+	c := f.verdict
+	v := &savedVerdict{
+		ID: c.id, End: c.best.end, Confidence: c.best.confidence, Onset: c.onset,
+		Revision: c.revision, Emitted: c.emitted, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet,
+		Resolved: c.resolved, Withdrawn: c.withdrawn, Closing: c.closing, Root: c.node.Root(),
+	}
+	for _, w := range f.rule.Watches {
+		if !w.Resolves && f.saw(w) {
+			v.Seen = append(v.Seen, w.Name)
+		}
+	}
+	if cause, via := c.node.Cause(); cause != nil {
+		v.Parent, v.On = cause.ID(), via.Index
+	}
+	return v
+}
+
+// Find returns the rule and evidence of these names, if the rule still has these
+// fields, and counts what has none any more.
+func (s *Set) Find(name string, fields []string, evidence string) *Evidence {
+	if r := s.find(name, fields); r != nil {
+		return r.watch(evidence)
+	}
+	return nil
+}
+
+func (s *Set) find(name string, fields []string) *Rule {
+	at := slices.IndexFunc(s.rules, func(r *Rule) bool { return r.Name == name && slices.Equal(r.Names, fields) })
+	if at < 0 {
+		s.stats.NotRestored++
+		return nil
+	}
+	return s.rules[at]
+}

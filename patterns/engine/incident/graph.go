@@ -1,0 +1,138 @@
+package incident
+
+import "slices"
+
+// maxEnds bounds the places of one verdict in the graph.
+const maxEnds = 256
+
+// Graph finds the verdicts that one explanation may connect: those whose shared
+// fields have the same values.
+type Graph struct {
+	// FanOutLimited counts verdicts that were left out because too many share the
+	// same values.
+	FanOutLimited uint64
+
+	lateness int64
+	fanOut   int
+	meetings map[meeting]*sides
+}
+
+// meeting is where the verdicts of one explanation with the same values meet.
+type meeting struct {
+	link   *Link
+	values string
+}
+
+// sides are the verdicts that may explain, and those that may be explained.
+type sides struct{ causes, effects []*Node }
+
+// Role is the side on which a verdict meets others.
+type Role bool
+
+// A Cause may explain, an Effect may be explained.
+const (
+	Cause  Role = true
+	Effect Role = false
+)
+
+// end is one place of a verdict in the graph.
+type end struct {
+	meeting
+	role Role
+}
+
+// NewGraph makes an empty graph. A cause may be told up to the lateness after its
+// effect; at most fanOut verdicts of one side meet.
+func NewGraph(lateness int64, fanOut int) *Graph {
+	return &Graph{lateness: lateness, fanOut: fanOut, meetings: map[meeting]*sides{}}
+}
+
+// Meet enters n under these values of the shared fields of l, and looks for what
+// it explains or what explains it.
+func (g *Graph) Meet(n *Node, l *Link, values string, role Role) {
+	for _, other := range g.enter(n, end{meeting{l, values}, role}) {
+		if role == Cause {
+			g.explain(n, other, l)
+		} else {
+			g.explain(other, n, l)
+		}
+	}
+}
+
+// Return is Meet after a restart: who explains whom is known already.
+func (g *Graph) Return(n *Node, l *Link, values string, role Role) {
+	g.enter(n, end{meeting{l, values}, role})
+}
+
+// enter returns the verdicts that n meets now for the first time.
+func (g *Graph) enter(n *Node, e end) []*Node {
+	if slices.Contains(n.ends, e) || len(n.ends) >= maxEnds {
+		return nil
+	}
+	n.ends = append(n.ends, e)
+	s := g.meetings[e.meeting]
+	if s == nil {
+		s = &sides{}
+		g.meetings[e.meeting] = s
+	}
+	if e.role == Cause {
+		s.causes = g.limited(append(s.causes, n))
+		return s.effects
+	}
+	s.effects = g.limited(append(s.effects, n))
+	return s.causes
+}
+
+// limited keeps the newest.
+func (g *Graph) limited(nodes []*Node) []*Node {
+	if len(nodes) <= g.fanOut {
+		return nodes
+	}
+	g.FanOutLimited++
+	return slices.Delete(nodes, 0, 1)
+}
+
+// Leave takes n out of the graph and out of its incident.
+func (g *Graph) Leave(n *Node) {
+	n.release()
+	g.forget(n)
+}
+
+// forget takes n out of where it may meet others.
+func (g *Graph) forget(n *Node) {
+	for _, e := range n.ends {
+		s := g.meetings[e.meeting]
+		if s == nil {
+			continue
+		}
+		is := func(o *Node) bool { return o == n }
+		s.causes = slices.DeleteFunc(s.causes, is)
+		s.effects = slices.DeleteFunc(s.effects, is)
+		if len(s.causes)+len(s.effects) == 0 {
+			delete(g.meetings, e.meeting)
+		}
+	}
+	n.ends = nil
+}
+
+// Reconsider looks anew for what n explains and what explains it.
+func (g *Graph) Reconsider(n *Node) {
+	children := slices.Clone(n.children)
+	alone := n.parent == nil // its cause, if it had one, has left the state and keeps it
+	n.Grew()
+	g.Leave(n)
+	for _, one := range append(children, n) {
+		if one != n || !alone {
+			one.root = one.verdict.ID()
+		}
+		one.verdict.Changed()
+		one.reroot()
+	}
+	n.verdict.Connect()
+	for _, child := range children {
+		if child.parent == nil {
+			g.forget(child)
+			child.verdict.Connect()
+		}
+	}
+}

@@ -1,0 +1,174 @@
+// Package incident is what explains what: which open verdict is the cause of
+// which, and so which of them is the root cause of its incident. It knows
+// verdicts by a few questions and never looks at marks or records.
+package incident
+
+import (
+	"slices"
+	"time"
+)
+
+// Verdict is what an incident is made of, and what it must be able to answer.
+type Verdict interface {
+	ID() string
+	Pattern() string
+	PatternID() int
+	Onset() int64    // as it was first given out
+	Resolved() int64 // 0 while it is open
+	Withdrawn() bool // resolved because evidence refuted it
+	Expired() bool   // quiet, and kept only for effects that show later
+
+	// Saw reports whether that evidence of it held in what was seen until then.
+	Saw(evidence int, until int64) bool
+	// RanksUntil returns the ranks seen until then; all is false when some that were
+	// seen are no longer known.
+	RanksUntil(until int64) (ranks []int, all bool)
+	// Ranks returns all ranks that it hits.
+	Ranks() []int
+	// Lists reports whether one of these fields of it lists one of the ranks.
+	Lists(fields, ranks []int) bool
+
+	// Connect meets others by what is known of it now, on either side of its rule's
+	// explanations.
+	Connect()
+	// Changed is called when its part in its incident is another.
+	Changed()
+	// Grew is called when the ranks hit by what it explains may be others.
+	Grew()
+	// CauseCleared is called when its cause was resolved.
+	CauseCleared(cause Verdict)
+}
+
+// Link is one explanation that a rule gives: its faults explain those of another.
+type Link struct {
+	Index  int           // among the explanations of the rule of the cause
+	Shared int           // how many fields both share
+	After  time.Duration // how long after the cause the effect begins at least
+	Within time.Duration // and at most
+	Unless []int         // evidence of the cause that speaks against it
+	In     []int         // fields of the effect: a rank of the cause is in one of them
+	NotIn  []int         // and none is in one of these
+}
+
+// Node is the place of one verdict in its incident.
+type Node struct {
+	verdict  Verdict
+	parent   *Node // what explains it
+	via      *Link
+	children []*Node
+	root     string // id of the verdict that is the root cause, its own when it is one
+	ends     []end  // where the graph has it
+}
+
+// NewNode is the place of a verdict that nothing explains yet.
+func NewNode(v Verdict) *Node { return &Node{verdict: v, root: v.ID()} }
+
+// Root is the id of the root cause of its incident.
+func (n *Node) Root() string { return n.root }
+
+// IsRoot reports whether nothing explains it.
+func (n *Node) IsRoot() bool { return n.root == n.verdict.ID() }
+
+// Cause is what explains it directly, nil for none.
+func (n *Node) Cause() (Verdict, *Link) {
+	if n.parent == nil {
+		return nil, nil
+	}
+	return n.parent.verdict, n.via
+}
+
+// Explained visits all that it explains, directly or not.
+func (n *Node) Explained(visit func(Verdict)) {
+	stack := slices.Clone(n.children)
+	for len(stack) > 0 {
+		at := stack[len(stack)-1]
+		stack = append(stack[:len(stack)-1], at.children...)
+		visit(at.verdict)
+	}
+}
+
+// Resolved is called when its verdict was resolved: what it explains learns it.
+func (n *Node) Resolved() {
+	for _, child := range n.children {
+		child.verdict.CauseCleared(n.verdict)
+	}
+}
+
+// Grew is called when its verdict hits other ranks: all above it do, too.
+func (n *Node) Grew() {
+	for above := n.parent; above != nil; above = above.parent {
+		above.verdict.Grew()
+	}
+}
+
+// descendsFrom reports whether other explains n, directly or not.
+func (n *Node) descendsFrom(other *Node) bool {
+	for at := n; at != nil; at = at.parent {
+		if at == other {
+			return true
+		}
+	}
+	return false
+}
+
+// top is the root cause of n.
+func (n *Node) top() *Node {
+	for n.parent != nil {
+		n = n.parent
+	}
+	return n
+}
+
+// reroot tells n and all it explains who their root cause is.
+func (n *Node) reroot() {
+	root := n.top().root
+	stack := []*Node{n}
+	for len(stack) > 0 {
+		at := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if at.root != root {
+			at.root = root
+			at.verdict.Changed()
+		}
+		stack = append(stack, at.children...)
+	}
+}
+
+// attach makes n a symptom of cause.
+func (n *Node) attach(cause *Node, via *Link) {
+	n.Grew()
+	n.detach()
+	n.parent, n.via = cause, via
+	cause.children = append(cause.children, n)
+	n.reroot()
+	n.Grew()
+}
+
+// detach takes n from what explains it.
+func (n *Node) detach() {
+	if n.parent == nil {
+		return
+	}
+	n.parent.children = slices.DeleteFunc(n.parent.children, func(o *Node) bool { return o == n })
+	n.parent, n.via = nil, nil
+}
+
+// release takes n from its incident. Its symptoms keep the root cause they were
+// given.
+func (n *Node) release() {
+	n.detach()
+	for _, child := range n.children {
+		child.parent, child.via = nil, nil
+	}
+	n.children = nil
+}
+
+// Restore puts n back under this root, and under its cause if that is known.
+func (n *Node) Restore(root string, cause *Node, via *Link) {
+	n.root = root
+	if cause == nil || cause.descendsFrom(n) {
+		return
+	}
+	n.parent, n.via = cause, via
+	cause.children = append(cause.children, n)
+}

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/ottl/contexts/ottldatapoint"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
+)
+
+// Metrics is Logs for number data points.
+func (e *Engine) Metrics(md pmetric.Metrics) pmetric.Metrics {
+	wanted := pmetric.NewMetrics()
+	for i := range md.ResourceMetrics().Len() {
+		rm := md.ResourceMetrics().At(i)
+		to := pmetric.NewResourceMetrics()
+		for j := range rm.ScopeMetrics().Len() {
+			e.scopeMetrics(rm, rm.ScopeMetrics().At(j), to)
+		}
+		if to.ScopeMetrics().Len() > 0 {
+			rm.Resource().CopyTo(to.Resource())
+			to.MoveTo(wanted.ResourceMetrics().AppendEmpty())
+		}
+	}
+	e.decideDue()
+	return wanted
+}
+
+func (e *Engine) scopeMetrics(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, to pmetric.ResourceMetrics) {
+	scope := pmetric.NewScopeMetrics()
+	for k := range sm.Metrics().Len() {
+		if matched := e.metric(rm, sm, sm.Metrics().At(k)); matched.Name() != "" {
+			matched.MoveTo(scope.Metrics().AppendEmpty())
+		}
+	}
+	if scope.Metrics().Len() > 0 {
+		sm.Scope().CopyTo(scope.Scope())
+		scope.MoveTo(to.ScopeMetrics().AppendEmpty())
+	}
+}
+
+// metric shows the points of one metric and returns those that were wanted as
+// a metric of the same kind, without a name when there are none.
+func (e *Engine) metric(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m pmetric.Metric) pmetric.Metric {
+	matched := pmetric.NewMetric()
+	points, kind := numberPoints(m)
+	by := e.metrics[m.Name()]
+	if by.none() {
+		e.own.Unmatched += uint64(points.Len())
+		return matched
+	}
+	for i := range points.Len() {
+		if !e.point(by, rm, sm, m, points.At(i), kind) {
+			e.own.Unmatched++
+			continue
+		}
+		e.own.Matched++
+		if matched.Name() == "" {
+			emptyLike(m, matched)
+		}
+		to, _ := numberPoints(matched)
+		points.At(i).CopyTo(to.AppendEmpty())
+	}
+	return matched
+}
+
+// emptyLike makes to a metric like m, without points.
+func emptyLike(m, to pmetric.Metric) {
+	to.SetName(m.Name())
+	to.SetUnit(m.Unit())
+	if m.Type() != pmetric.MetricTypeSum {
+		to.SetEmptyGauge()
+		return
+	}
+	to.SetEmptySum().SetAggregationTemporality(m.Sum().AggregationTemporality())
+	to.Sum().SetIsMonotonic(m.Sum().IsMonotonic())
+}
+
+// numberPoints returns the points of a sum or gauge; other types have none.
+func numberPoints(m pmetric.Metric) (pmetric.NumberDataPointSlice, timeline.Kind) {
+	switch m.Type() {
+	case pmetric.MetricTypeSum:
+		switch {
+		case m.Sum().AggregationTemporality() == pmetric.AggregationTemporalityDelta:
+			return m.Sum().DataPoints(), timeline.Delta
+		case m.Sum().IsMonotonic():
+			return m.Sum().DataPoints(), timeline.Cumulative
+		default:
+			return m.Sum().DataPoints(), timeline.Gauge
+		}
+	case pmetric.MetricTypeGauge:
+		return m.Gauge().DataPoints(), timeline.Gauge
+	default:
+		return pmetric.NewNumberDataPointSlice(), timeline.Gauge
+	}
+}
+
+func (e *Engine) point(by interest, rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m pmetric.Metric, dp pmetric.NumberDataPoint, kind timeline.Kind) bool {
+	number := dp.DoubleValue()
+	if dp.ValueType() == pmetric.NumberDataPointValueTypeInt {
+		number = float64(dp.IntValue())
+	}
+	if math.IsNaN(number) || math.IsInf(number, 0) || dp.Flags().NoRecordedValue() {
+		return false
+	}
+	r := record{
+		resource: rm.Resource().Attributes(), attributes: dp.Attributes(),
+		point:  ottldatapoint.NewTransformContextPtr(rm, sm, m, dp),
+		source: clean(m.Name()), Span: timeline.Span{Time: int64(dp.Timestamp()), Last: int64(dp.Timestamp())}, count: 1,
+		number: number, start: int64(dp.StartTimestamp()), kind: kind,
+	}
+	defer r.point.Close()
+	return e.show(by, &r)
+}

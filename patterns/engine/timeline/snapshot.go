@@ -1,0 +1,33 @@
+package timeline
+
+// Saved is a series as it stands in a snapshot.
+type Saved struct {
+	ID      uint64   `json:"id"`
+	Kind    Kind     `json:"kind"`
+	Points  []point  `json:"points,omitempty"`
+	History []point  `json:"history,omitempty"`
+	Values  []string `json:"values"`
+	Source  string   `json:"source"`
+	Newest  int64    `json:"newest"`
+	Stay    stay     `json:"stay"`
+}
+
+// Save visits all series, those not sampled for longest first.
+func (t *Table) Save(visit func(*Operator, Saved)) {
+	t.order.Each(func(s *Series) {
+		visit(s.op, Saved{
+			ID: s.ID, Kind: s.kind, Points: s.points, History: s.history,
+			Values: s.Values, Source: s.Source, Newest: s.newest, Stay: s.stay,
+		})
+	})
+}
+
+// Restore adds a saved series, in the order that Save visited them.
+func (t *Table) Restore(op *Operator, group string, saved *Saved) {
+	s := &Series{
+		table: t, op: op, ID: saved.ID, kind: saved.Kind, points: saved.Points, history: saved.History,
+		Values: saved.Values, Source: saved.Source, newest: saved.Newest, stay: saved.Stay,
+	}
+	t.add(s, group)
+	s.callAgain()
+}
