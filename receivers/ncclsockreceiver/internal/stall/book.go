@@ -26,13 +26,13 @@ type stallKey struct {
 // end, so both nodes come to the same groups.
 func (t *Tracker) keyOf(f *finding) stallKey {
 	s := f.s
-	key := stallKey{pid: s.rank.now.PID, started: s.rank.now.StartTime.Unix(), direction: f.direction, kind: s.resolve()}
+	key := stallKey{pid: s.rank.now.PID, started: s.rank.now.StartTime.Unix(), direction: f.direction, kind: s.kind}
 	switch {
 	case s.peer != nil:
 		key.peerPID = s.peer.rank.now.PID
-	case t.ports[connecting(s)] > 1 || f.cause == socketstall.Connecting:
+	case t.sockets.ports[connecting(s)] > 1 || f.cause == socketstall.Connecting:
 		key.end = connecting(s)
-	case t.ports[accepting(s)] > 1:
+	case t.sockets.ports[accepting(s)] > 1:
 		key.end = accepting(s)
 	default:
 		key.end, key.own = connecting(s), s.now.Local.Port()
@@ -190,14 +190,13 @@ func (t *Tracker) refresh(known *stall, g *group) {
 	if s.peer != nil && s.peer.rank.job == r.job {
 		known.last.PeerRank = s.peer.rank.now.Rank
 	}
-	s.series.stalled(g.chief.cause, t.now-t.last, t.round)
 }
 
 // end closes the stalls that this snapshot did not find.
 func (t *Tracker) end(events []Event) []Event {
 	var over []stallKey
 	for key, known := range t.open {
-		missing := known.s.round != t.round && t.sockets[known.s.now.Cookie] == known.s
+		missing := known.s.round != t.round && t.sockets.byCookie[known.s.now.Cookie] == known.s
 		if known.round != t.round && !missing {
 			over = append(over, key)
 		}
@@ -222,7 +221,7 @@ func (t *Tracker) reason(s *stall) socketstall.EndReason {
 		return socketstall.Exited
 	case s.last.Cause == socketstall.Connecting && s.s.now.Cookie == 0:
 		return socketstall.Progress // nobody is refused any more
-	case t.sockets[s.s.now.Cookie] != s.s || s.s.now.State != established:
+	case t.sockets.byCookie[s.s.now.Cookie] != s.s || s.s.now.State != established:
 		return socketstall.Closed
 	default:
 		return socketstall.Progress

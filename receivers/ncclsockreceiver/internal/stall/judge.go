@@ -26,17 +26,15 @@ const edgeWindow = 10 * time.Second
 
 // judge says what is wrong with each socket. Accusations come first: whether a
 // job waits depends on them.
-func (t *Tracker) judge() []finding {
+func (t *Tracker) judge(seen []*socket) []finding {
 	found := t.refusing()
-	for _, s := range t.sockets {
-		if s.round == t.round {
-			found = t.accuse(found, s)
-		}
+	for _, s := range seen {
+		found = t.accuse(found, s)
 	}
 	t.weigh(found)
 	for _, j := range t.jobs {
 		if j.round == t.round && t.waits(j) {
-			found = t.edges(found, j)
+			found = t.edges(found, j, seen)
 		}
 	}
 	return found
@@ -44,7 +42,7 @@ func (t *Tracker) judge() []finding {
 
 // accuse adds what accuses somebody.
 func (t *Tracker) accuse(found []finding, s *socket) []finding {
-	kind := s.resolve()
+	kind := s.kind
 	if kind == socketstall.Other {
 		return found
 	}
@@ -136,10 +134,10 @@ func (t *Tracker) waitPatience(j *job, suspect *rank) time.Duration {
 }
 
 // edges adds the pairs of a job that waits, in each direction they are used.
-func (t *Tracker) edges(found []finding, j *job) []finding {
+func (t *Tracker) edges(found []finding, j *job, seen []*socket) []finding {
 	window := t.now - j.moved + max(edgeWindow, t.phase(j))
-	for _, s := range t.sockets {
-		if s.rank.job != j || s.round != t.round || t.now-s.moved > window || !s.resolve().Collective() {
+	for _, s := range seen {
+		if s.rank.job != j || t.now-s.moved > window || !s.kind.Collective() {
 			continue
 		}
 		if _, unread := s.unread(); !unread && s.now.BytesReceived > used {
@@ -151,3 +149,18 @@ func (t *Tracker) edges(found []finding, j *job) []finding {
 	}
 	return found
 }
+
+// stillConnecting returns the sockets whose SYN nobody answers.
+func (t *Tracker) stillConnecting(s *socket) (finding, bool) {
+	if s.now.State != synSent {
+		return finding{}, false
+	}
+	since := s.began
+	if s.now.Age >= 0 {
+		since = min(since, t.now-s.now.Age)
+	}
+	return finding{s: s, cause: socketstall.Connecting, direction: socketstall.Send, since: since, due: t.now-since >= t.o.Connect}, true
+}
+
+// age of a finding.
+func (f *finding) age(now time.Duration) time.Duration { return now - f.since }

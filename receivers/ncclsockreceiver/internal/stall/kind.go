@@ -1,6 +1,7 @@
 package stall
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
@@ -62,4 +63,37 @@ func kindByPort(s *ncclsock.Socket, masterPort int) socketstall.Kind {
 		return socketstall.Store
 	}
 	return undecided
+}
+
+// decide says what each socket is for. Its port goes first: RAS and store are what
+// listens there. Then its first bytes tell, or those that its other end saw.
+func decide(seen []*socket) {
+	for _, s := range seen {
+		if s.told == undecided {
+			s.told = cmp.Or(kindByPort(&s.now, s.rank.now.MasterPort), kindByHandshake(s.now.Handshake))
+		}
+		if s.peer != nil {
+			s.told = cmp.Or(s.told, s.peer.told)
+			s.peer.told = cmp.Or(s.peer.told, s.told)
+		}
+		s.now.Handshake = nil // was read, and is the caller's
+	}
+	for _, s := range seen {
+		s.kind, s.guessed = s.resolve(), s.told == undecided
+	}
+}
+
+// resolve says what the socket is for. Of one between two ranks whose first
+// bytes nobody saw, the libraries of its process tell.
+func (s *socket) resolve() socketstall.Kind {
+	switch {
+	case s.told != undecided:
+		return s.told
+	case !s.between:
+		return socketstall.Other
+	case s.rank.now.NCCL:
+		return socketstall.Data
+	default:
+		return socketstall.Gloo
+	}
 }

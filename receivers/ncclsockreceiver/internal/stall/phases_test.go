@@ -91,12 +91,12 @@ func TestKindIsRememberedAndSharedByBothEnds(t *testing.T) {
 	w.links[0].in.Handshake = nil
 	w.train(1)
 	for _, s := range []*ncclsock.Socket{w.links[0].out, w.links[0].in} {
-		require.Equal(t, socketstall.Data, w.tracker.sockets[s.Cookie].resolve())
+		require.Equal(t, socketstall.Data, w.tracker.sockets.byCookie[s.Cookie].kind)
 	}
-	require.Equal(t, socketstall.Gloo, w.tracker.sockets[w.links[1].out.Cookie].resolve())
+	require.Equal(t, socketstall.Gloo, w.tracker.sockets.byCookie[w.links[1].out.Cookie].kind)
 	w.ranks[1].NCCL = true
 	w.train(1)
-	require.Equal(t, socketstall.Data, w.tracker.sockets[w.links[1].out.Cookie].resolve(), "a process with NCCL in it")
+	require.Equal(t, socketstall.Data, w.tracker.sockets.byCookie[w.links[1].out.Cookie].kind, "a process with NCCL in it")
 }
 
 func TestProcessesOfOneRankAreNoPeers(t *testing.T) {
@@ -106,7 +106,7 @@ func TestProcessesOfOneRankAreNoPeers(t *testing.T) {
 	l := w.connect(1, 2, 900, 41000, 42000)
 	w.extra = append(w.extra, l.out, l.in)
 	w.train(1)
-	require.Equal(t, socketstall.Other, w.tracker.sockets[900].resolve())
+	require.Equal(t, socketstall.Other, w.tracker.sockets.byCookie[900].kind)
 }
 
 // TestHealthyJobIsNeverAccused lives through an hour of a job whose ranks

@@ -5,12 +5,54 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/tracecoreai/tracecore/bpf/identity"
 )
 
 // never is before any time of the tracker's clock.
 const never = time.Duration(math.MinInt64 / 2)
+
+// ranks are the rank processes of this node by pid; one is gone when a snapshot
+// lacks it.
+type ranks map[uint32]*rank
+
+// take takes the processes of this snapshot and returns their ranks in order.
+func (rs ranks) take(processes map[uint32]Process, c *clock) []*rank {
+	all := make([]*rank, 0, len(processes))
+	for pid, p := range processes {
+		r := rs[pid]
+		if r == nil || restarted(&r.now, &p) {
+			r = &rank{moved: never, baseAt: c.now, cpu: p.CPU, mainCPU: p.MainCPU, delayed: p.Delayed}
+			rs[pid] = r
+		}
+		r.begin(p, c.round)
+		all = append(all, r)
+	}
+	for pid, r := range rs {
+		if r.round != c.round {
+			delete(rs, pid)
+		}
+	}
+	slices.SortFunc(all, byRank)
+	return all
+}
+
+// restarted reports whether a pid is another process's now. Start times may be
+// cut to a tick and lie on a wall clock that is slewed.
+func restarted(before, now *Process) bool {
+	return now.StartTime.Sub(before.StartTime).Abs() > time.Second
+}
+
+func byRank(a, b *rank) int {
+	return cmp.Or(cmp.Compare(a.now.Rank, b.now.Rank), cmp.Compare(a.now.PID, b.now.PID))
+}
+
+// look takes what collective sockets say of their ranks.
+func (rs ranks) look(seen []*socket) {
+	for _, s := range seen {
+		if s.kind.Collective() {
+			s.rank.look(s)
+		}
+	}
+}
 
 // rank is one process of a rank over time.
 type rank struct {
@@ -40,15 +82,15 @@ func (r *rank) begin(p Process, round uint64) {
 }
 
 // look takes what a collective socket of the rank says.
-func (r *rank) look(s *socket, moved bool) {
+func (r *rank) look(s *socket) {
 	r.collectiveNow = true
-	r.undecided = r.undecided || s.kind == undecided
+	r.undecided = r.undecided || s.guessed
 	r.lastSent = newest(r.lastSent, s.now.LastSentAge)
 	r.lastReceived = newest(r.lastReceived, s.now.LastReceivedAge)
-	if moved {
-		r.movedNow = true
+	if s.change.moved {
 		r.moved = max(r.moved, s.moved)
 	}
+	r.movedNow = r.movedNow || s.change.recent
 }
 
 // share is how many cores it has used since it fell silent.
@@ -97,80 +139,3 @@ func (r *rank) facts(now time.Duration, o *Options) RankFacts {
 	}
 	return f
 }
-
-// jobKey tells jobs apart, those without an id by their store.
-type jobKey struct {
-	id, master  string
-	port, world int
-}
-
-func keyOf(p *identity.Process) jobKey {
-	if p.JobID != "" {
-		return jobKey{id: p.JobID}
-	}
-	return jobKey{master: p.MasterAddr, port: p.MasterPort, world: p.WorldSize}
-}
-
-// job is the ranks of one job on this node.
-type job struct {
-	id      string
-	phases  phases
-	ranks   []*rank // of this snapshot
-	round   uint64
-	seen    time.Duration
-	moved   time.Duration // data last moved on a collective socket of any rank
-	halted  bool          // a rank is stopped, in this snapshot
-	accused bool          // a stall with another cause than waiting is open
-	waiting bool          // its ranks are told to wait, until data moves
-	tainted time.Duration // when last a process was halted or the network failed
-}
-
-// suspect is the rank that fell silent first: whose last data is the oldest. One
-// that only ever receives goes by what it received.
-func (j *job) suspect() *rank {
-	var first *rank
-	oldest := time.Duration(Unknown)
-	for _, r := range j.ranks {
-		age := r.lastSent
-		if age < 0 {
-			age = r.lastReceived
-		}
-		if age > oldest {
-			first, oldest = r, age
-		}
-	}
-	return first
-}
-
-// learn takes the silences that ended in this snapshot and starts
-// to measure the next. last is the time of the snapshot before.
-func (j *job) learn(last, now time.Duration, o *Options) {
-	moved := false
-	for _, r := range j.ranks {
-		j.moved = max(j.moved, r.moved)
-		if !r.movedNow {
-			continue
-		}
-		moved = true
-		j.ended(r.movedBefore, last, o)
-		r.baseAt, r.cpu, r.mainCPU, r.delayed = now, r.now.CPU, r.now.MainCPU, r.now.Delayed
-	}
-	if moved {
-		j.phases.moved(now, o)
-		j.waiting = false
-	}
-}
-
-// ended notes that something which stood since from moved again after the
-// snapshot before, which was at last. What was halted or cut off is no phase.
-func (j *job) ended(from, last time.Duration, o *Options) {
-	if from > never && last-from >= o.Interval && (j.tainted == never || j.tainted < from) {
-		j.phases.silence(from, last, o)
-	}
-}
-
-func byRank(a, b *rank) int {
-	return cmp.Or(cmp.Compare(a.now.Rank, b.now.Rank), cmp.Compare(a.now.PID, b.now.PID))
-}
-
-func sortRanks(ranks []*rank) { slices.SortFunc(ranks, byRank) }

@@ -30,7 +30,7 @@ func (t *Tracker) Note(c *ncclsock.Change) {
 	if c.Error == 0 {
 		return
 	}
-	if s := t.sockets[c.Cookie]; s != nil {
+	if s := t.sockets.byCookie[c.Cookie]; s != nil {
 		s.errno = c.Error
 	}
 	if c.Kind != ncclsock.StateChanged || c.Old != ncclsock.SynSent {
@@ -80,7 +80,7 @@ func (t *Tracker) callers(key target) []*rank {
 		switch {
 		case r.now.NetNS != key.netns || r.now.Inherited:
 		case r.now.MasterPort == int(key.remote.Port()):
-			if t.ports[portKey{pid: r.now.PID, kind: socketstall.Send, peer: key.remote.Addr(), port: key.remote.Port(), netns: key.netns}] == 0 {
+			if t.sockets.ports[portKey{pid: r.now.PID, kind: socketstall.Send, peer: key.remote.Addr(), port: key.remote.Port(), netns: key.netns}] == 0 {
 				store = append(store, r)
 			}
 		case key.remote.Port() >= t.o.RankPortsFrom:
@@ -92,18 +92,3 @@ func (t *Tracker) callers(key target) []*rank {
 	}
 	return store
 }
-
-// stillConnecting returns the sockets whose SYN nobody answers.
-func (t *Tracker) stillConnecting(s *socket) (finding, bool) {
-	if s.now.State != ncclsock.SynSent {
-		return finding{}, false
-	}
-	since := s.began
-	if s.now.Age >= 0 {
-		since = min(since, t.now-s.now.Age)
-	}
-	return finding{s: s, cause: socketstall.Connecting, direction: socketstall.Send, since: since, due: t.now-since >= t.o.Connect}, true
-}
-
-// age of a finding.
-func (f *finding) age(now time.Duration) time.Duration { return now - f.since }

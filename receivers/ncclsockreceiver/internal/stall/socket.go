@@ -1,7 +1,6 @@
 package stall
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
@@ -10,12 +9,16 @@ import (
 
 // socket is one socket over time. Times are of the tracker's clock.
 type socket struct {
-	now   ncclsock.Socket // as of the last snapshot that had it
-	round uint64          // number of that snapshot
-	rank  *rank
-	peer  *socket          // the other end, when it is on this node
-	kind  socketstall.Kind // undecided: see resolve
-	errno int32            // that it reported
+	now     ncclsock.Socket // as of the last snapshot that had it
+	round   uint64          // number of that snapshot
+	met     uint64          // number of the snapshot that first had it
+	change  change          // what that snapshot changed
+	rank    *rank
+	peer    *socket          // the other end, when it is on this node
+	told    socketstall.Kind // what itself tells that it is for, or undecided
+	kind    socketstall.Kind // what it is for
+	guessed bool             // the libraries of its process told, or nothing did
+	errno   int32            // that it reported
 
 	between bool    // it joins two ranks
 	series  *Series // where its traffic is counted, nil when nowhere
@@ -27,25 +30,57 @@ type socket struct {
 	timeouts bool          // enough retransmit timeouts in a row
 }
 
-// change is what happened to a socket between two snapshots.
+// change is what happened to a socket between two snapshots, or before it was met.
 type change struct {
-	moved bool          // bytes did, in any direction
-	freed bool          // a queue that had stood moved again
-	stood time.Duration // since when it had
+	moved  bool          // bytes did, in any direction
+	recent bool          // since the snapshot before
+	freed  bool          // a queue that had stood moved again
+	stood  time.Duration // since when it had
+
+	sent, received, retransmits uint64
+}
+
+// newSocket is one that no snapshot had before.
+func newSocket(next *ncclsock.Socket, r *rank, c *clock) *socket {
+	age := newest(next.LastSentAge, next.LastReceivedAge)
+	s := &socket{rank: r, met: c.round, began: c.now, moved: c.now, readAt: c.now, ackedAt: c.now}
+	if age >= 0 {
+		s.moved = c.now - age
+	}
+	s.change = change{moved: age >= 0, recent: age >= 0 && age <= c.now-c.last}
+	s.take(next, c.round)
+	return s
 }
 
 // update takes the next snapshot of the socket.
-func (s *socket) update(next *ncclsock.Socket, last, now time.Duration) (c change) {
+func (s *socket) update(next *ncclsock.Socket, c *clock) {
 	before := s.now
 	read, acked := next.BytesRead > before.BytesRead, next.BytesAcked > before.BytesAcked
-	c.moved = read || acked || next.BytesReceived > before.BytesReceived || next.BytesSent > before.BytesSent
-	if c.moved {
-		s.moved = refine(last, now, newest(next.LastSentAge, next.LastReceivedAge))
+	s.change = change{moved: read || acked || next.BytesReceived > before.BytesReceived || next.BytesSent > before.BytesSent}
+	s.change.recent = s.change.moved
+	if s.change.moved {
+		s.moved = c.since(newest(next.LastSentAge, next.LastReceivedAge))
 	}
-	c.queue(&s.readAt, queue{before.ReceiveQueueBytes, next.ReceiveQueueBytes, read}, refine(last, now, next.LastReceivedAge), now)
-	c.queue(&s.ackedAt, queue{outgoing(&before), outgoing(next), acked}, refine(last, now, next.LastSentAge), now)
-	s.take(next)
-	return c
+	s.change.queue(&s.readAt, queue{before.ReceiveQueueBytes, next.ReceiveQueueBytes, read}, c.since(next.LastReceivedAge), c.now)
+	s.change.queue(&s.ackedAt, queue{outgoing(&before), outgoing(next), acked}, c.since(next.LastSentAge), c.now)
+	s.take(next, c.round)
+}
+
+// take makes the snapshot what is known of the socket.
+func (s *socket) take(next *ncclsock.Socket, round uint64) {
+	before := &s.now
+	s.change.sent, s.change.received = grown(before.BytesSent, next.BytesSent), grown(before.BytesReceived, next.BytesReceived)
+	s.change.retransmits = grown(uint64(before.Retransmits), uint64(next.Retransmits))
+	s.now, s.round = *next, round
+	s.timeouts = next.Backoff >= timeouts
+}
+
+// grown is never negative: a counter that fell is another connection's.
+func grown(before, now uint64) uint64 {
+	if now < before {
+		return 0
+	}
+	return now - before
 }
 
 // queue is one queue of a socket in two snapshots.
@@ -71,20 +106,6 @@ func (c *change) queue(at *time.Duration, q queue, filled, now time.Duration) {
 
 // outgoing is what was written and not acknowledged.
 func outgoing(s *ncclsock.Socket) uint32 { return s.UnsentBytes + s.UnackedBytes }
-
-func (s *socket) take(next *ncclsock.Socket) {
-	s.now = *next
-	s.now.Handshake = nil // was read, and is the caller's
-	s.timeouts = next.Backoff >= timeouts
-}
-
-// refine returns the moment that lies age before now, but between two snapshots.
-func refine(last, now, age time.Duration) time.Duration {
-	if age < 0 {
-		return now
-	}
-	return max(last, now-age)
-}
 
 // newest returns the smaller of two ages, of which either may be negative: never.
 func newest(a, b time.Duration) time.Duration {
@@ -118,52 +139,7 @@ func (s *socket) stuck() (cause socketstall.Cause, since time.Duration, is bool)
 	return "", 0, false
 }
 
-// pair is a connection seen from one end. On loopback addresses repeat from one
-// network namespace to the next.
-type pair struct {
-	local, remote netip.AddrPort
-	netns         uint64
-}
-
-func pairOf(s *ncclsock.Socket) pair {
-	p := pair{local: plain(s.Local), remote: plain(s.Remote)}
-	if p.local.Addr().IsLoopback() || p.remote.Addr().IsLoopback() {
-		p.netns = s.NetNS
-	}
-	return p
-}
-
-func (p pair) turned() pair { return pair{local: p.remote, remote: p.local, netns: p.netns} }
-
-// plain makes an IPv4 address of one that is mapped into IPv6.
-func plain(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
-
-// learnKind takes the first bytes of the connection, if they were seen. What the
-// port says goes before: RAS and store are what listens there.
-func (s *socket) learnKind(first []byte) {
-	if s.kind != undecided {
-		return
-	}
-	if s.kind = kindByHandshake(first); s.kind != undecided && s.peer != nil && s.peer.kind == undecided {
-		s.peer.kind = s.kind
-	}
-}
-
-// resolve says what the socket is for. Of one between two ranks whose first
-// bytes nobody saw, the libraries of its process tell.
-func (s *socket) resolve() socketstall.Kind {
-	switch {
-	case s.kind != undecided:
-		return s.kind
-	case s.peer != nil && s.peer.kind != undecided:
-		return s.peer.kind
-	case !s.between:
-		return socketstall.Other
-	case s.rank.now.NCCL:
-		return socketstall.Data
-	default:
-		return socketstall.Gloo
-	}
-}
-
-const established = ncclsock.Established
+const (
+	established = ncclsock.Established
+	synSent     = ncclsock.SynSent
+)

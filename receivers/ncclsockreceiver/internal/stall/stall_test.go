@@ -271,7 +271,7 @@ func TestSocketMetBeforeItHadItsPort(t *testing.T) {
 	require.Empty(t, w.look())
 	out.State, out.Local, out.SendWindowBytes = ncclsock.Established, local, 65536
 	stopReading(t, w)
-	require.Len(t, w.tracker.pairs, 8, "nothing is left of what was met first")
+	require.Len(t, w.tracker.sockets.pairs, 8, "nothing is left of what was met first")
 }
 
 // TestConnectionInPlaceOfAnother: the ports of a connection that is gone serve a
@@ -293,8 +293,8 @@ func stopReading(t *testing.T, w *world) {
 	events, _ := w.firstAfter(5)
 	require.Equal(t, []told{{2, socketstall.NotReading, socketstall.Receive, 1, ""}}, short(accusing(events)))
 	require.Contains(t, short(events), told{1, socketstall.Waiting, socketstall.Receive, 0, ""})
-	require.Equal(t, uint32(1001), w.tracker.sockets[w.links[1].in.Cookie].peer.rank.now.PID)
-	require.Equal(t, uint32(1002), w.tracker.sockets[w.links[1].out.Cookie].peer.rank.now.PID)
+	require.Equal(t, uint32(1001), w.tracker.sockets.byCookie[w.links[1].in.Cookie].peer.rank.now.PID)
+	require.Equal(t, uint32(1002), w.tracker.sockets.byCookie[w.links[1].out.Cookie].peer.rank.now.PID)
 }
 
 func TestConnectionThatIsRefusedAgainAndAgain(t *testing.T) {
@@ -410,9 +410,9 @@ func TestNothingGrowsWithoutBound(t *testing.T) {
 
 	w.links, w.ranks = nil, nil
 	w.idle(3)
-	require.Empty(t, w.tracker.sockets)
-	require.Empty(t, w.tracker.pairs)
-	require.Empty(t, w.tracker.ports)
+	require.Empty(t, w.tracker.sockets.byCookie)
+	require.Empty(t, w.tracker.sockets.pairs)
+	require.Empty(t, w.tracker.sockets.ports)
 	require.Empty(t, w.tracker.ranks)
 	require.Empty(t, w.tracker.open)
 	for range 3700 {

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
@@ -55,44 +54,34 @@ func (t *traffic) of(job string, peer netip.Addr) *Series {
 	return s
 }
 
-// meet counts what a new socket moved before we saw it, unless we are new too.
-func (t *traffic) meet(s *socket, first bool) {
-	if s.resolve() == socketstall.Other {
-		return
-	}
-	s.series = t.of(s.rank.job.id, s.now.Remote.Addr())
-	if !first {
-		var zero ncclsock.Socket
-		s.series.add(&zero, &s.now)
+// take adds what each socket moved. What it moved before its kind was known, or
+// before the tracker began, does not count.
+func (t *traffic) take(seen []*socket, round uint64) {
+	for _, s := range seen {
+		if s.kind == socketstall.Other && s.series == nil {
+			continue
+		}
+		if s.series == nil {
+			s.series = t.of(s.rank.job.id, s.now.Remote.Addr())
+			if s.met != round || round == 1 {
+				continue
+			}
+		}
+		s.series.SentBytes += s.change.sent
+		s.series.ReceivedBytes += s.change.received
+		s.series.Retransmits += s.change.retransmits
 	}
 }
 
-// count adds what moved since the last snapshot.
-func (t *traffic) count(s *socket, next *ncclsock.Socket) {
-	if s.series != nil {
-		s.series.add(&s.now, next)
-	}
-}
-
-func (s *Series) add(before, now *ncclsock.Socket) {
-	s.SentBytes += grown(before.BytesSent, now.BytesSent)
-	s.ReceivedBytes += grown(before.BytesReceived, now.BytesReceived)
-	s.Retransmits += grown(uint64(before.Retransmits), uint64(now.Retransmits))
-}
-
-// grown is never negative: a counter that fell is another connection's.
-func grown(before, now uint64) uint64 {
-	if now < before {
-		return 0
-	}
-	return now - before
-}
-
-// stalled adds the time of one snapshot, once for each cause.
-func (s *Series) stalled(cause socketstall.Cause, step time.Duration, round uint64) {
-	if s != nil && s.stalledRound[cause] != round {
-		s.stalledRound[cause] = round
-		s.Stalled[cause] += step
+// stand adds the time of one snapshot to the series of the stalls that it found,
+// once for each cause.
+func (t *traffic) stand(open map[stallKey]*stall, c *clock) {
+	for _, one := range open {
+		series, cause := one.s.series, one.last.Cause
+		if one.round == c.round && series != nil && series.stalledRound[cause] != c.round {
+			series.stalledRound[cause] = c.round
+			series.Stalled[cause] += c.now - c.last
+		}
 	}
 }
 

@@ -1,0 +1,155 @@
+package stall
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// sockets are those of the ranks of this node.
+type sockets struct {
+	most      int    // watched at a time
+	portsFrom uint16 // ports that the kernel chooses begin here
+
+	byCookie map[uint64]*socket // gone when two snapshots lack it
+	pairs    map[pair]*socket   // the same by address, to find the other end
+	ports    map[portKey]int    // how many sockets share one end
+	skipped  uint64
+}
+
+func newSockets(o *Options) sockets {
+	return sockets{most: o.MaxSockets, portsFrom: o.RankPortsFrom, byCookie: map[uint64]*socket{}, pairs: map[pair]*socket{}, ports: map[portKey]int{}}
+}
+
+// take updates what is known of each socket, and returns those of the snapshot in
+// its order.
+func (ss *sockets) take(snapshot []ncclsock.Socket, ranks map[uint32]*rank, c *clock) []*socket {
+	seen := make([]*socket, 0, len(snapshot))
+	for i := range snapshot {
+		next := &snapshot[i]
+		r := ranks[next.PID]
+		if r == nil || r.round != c.round || next.State == ncclsock.Listen {
+			continue
+		}
+		s := ss.byCookie[next.Cookie]
+		switch {
+		case s == nil && len(ss.byCookie) >= ss.most:
+			ss.skipped++
+			continue
+		case s == nil:
+			s = ss.meet(next, r, c)
+		case s.rank != r, pairOf(next) != pairOf(&s.now):
+			// Another process has it now; or it just began to connect when it was
+			// met, and had no port yet: tcp_v4_connect (net/ipv4/tcp_ipv4.c) sets
+			// the state first.
+			ss.unlink(s)
+			s = ss.meet(next, r, c)
+		default:
+			again := s.round == c.round
+			s.update(next, c)
+			if again {
+				continue
+			}
+		}
+		seen = append(seen, s)
+	}
+	ss.forget(c)
+	return slices.DeleteFunc(seen, func(s *socket) bool { return ss.byCookie[s.now.Cookie] != s })
+}
+
+// meet takes a socket that was not known.
+func (ss *sockets) meet(next *ncclsock.Socket, r *rank, c *clock) *socket {
+	s := newSocket(next, r, c)
+	ss.link(s)
+	s.between = s.peer != nil && strangers(r, s.peer.rank) || s.peer == nil && ss.ranksPorts(next)
+	return s
+}
+
+// strangers reports whether two processes are of different ranks. The processes
+// of one rank (a loader and its workers) talk about other things.
+func strangers(a, b *rank) bool { return a.job != b.job || a.now.Rank != b.now.Rank }
+
+// ranksPorts reports whether the kernel chose both ports.
+func (ss *sockets) ranksPorts(s *ncclsock.Socket) bool {
+	return s.Local.Port() >= ss.portsFrom && s.Remote.Port() >= ss.portsFrom
+}
+
+// portKey is one end of the sockets of a process: where it listens for a host,
+// or where it connects to. The sockets of a stripe share one.
+type portKey struct {
+	pid   uint32
+	kind  socketstall.Direction // Receive: our port, Send: the peer's
+	peer  netip.Addr
+	port  uint16
+	netns uint64
+}
+
+func accepting(s *socket) portKey {
+	return portKey{pid: s.rank.now.PID, kind: socketstall.Receive, peer: s.now.Remote.Addr(), port: s.now.Local.Port(), netns: s.now.NetNS}
+}
+
+func connecting(s *socket) portKey {
+	return portKey{pid: s.rank.now.PID, kind: socketstall.Send, peer: s.now.Remote.Addr(), port: s.now.Remote.Port(), netns: s.now.NetNS}
+}
+
+// pair is a connection seen from one end. On loopback addresses repeat from one
+// network namespace to the next.
+type pair struct {
+	local, remote netip.AddrPort
+	netns         uint64
+}
+
+func pairOf(s *ncclsock.Socket) pair {
+	p := pair{local: plain(s.Local), remote: plain(s.Remote)}
+	if p.local.Addr().IsLoopback() || p.remote.Addr().IsLoopback() {
+		p.netns = s.NetNS
+	}
+	return p
+}
+
+func (p pair) turned() pair { return pair{local: p.remote, remote: p.local, netns: p.netns} }
+
+// plain makes an IPv4 address of one that is mapped into IPv6.
+func plain(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+
+// link puts s into the indices and finds its other end.
+func (ss *sockets) link(s *socket) {
+	ss.byCookie[s.now.Cookie] = s
+	ss.ports[accepting(s)]++
+	ss.ports[connecting(s)]++
+	p := pairOf(&s.now)
+	ss.pairs[p] = s
+	if other := ss.pairs[p.turned()]; other != nil && other != s {
+		s.peer, other.peer = other, s
+		other.between = strangers(s.rank, other.rank)
+	}
+}
+
+// unlink takes s out of the indices.
+func (ss *sockets) unlink(s *socket) {
+	delete(ss.byCookie, s.now.Cookie)
+	for _, key := range [...]portKey{accepting(s), connecting(s)} {
+		if ss.ports[key]--; ss.ports[key] <= 0 {
+			delete(ss.ports, key)
+		}
+	}
+	if p := pairOf(&s.now); ss.pairs[p] == s {
+		delete(ss.pairs, p)
+	}
+	if s.peer != nil && s.peer.peer == s {
+		s.peer.peer = nil
+	}
+	s.peer = nil
+}
+
+// forget drops what is gone. A socket may be missing once: a process whose
+// descriptors could not be read has them still.
+func (ss *sockets) forget(c *clock) {
+	for _, s := range ss.byCookie {
+		if c.round-s.round >= 2 || s.rank.round != c.round {
+			ss.unlink(s)
+		}
+	}
+}
