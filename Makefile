@@ -7,34 +7,36 @@ SHELL := bash
 # The linter vets (govet); go vet and go test would each vet every dependency once more.
 # Without DWARF, which only a debugger reads, compiling takes a sixth less.
 export CGO_ENABLED := 0
+export CGO_CFLAGS := -O2 -Wno-deprecated-declarations
 export GOFLAGS := -trimpath -buildvcs=false -tags=remove_all_sd -vet=off -gcflags=all=-dwarf=false
 
-# What is in C, and what compiles it: the race detector, too.
+# What is in C, and what compiles it.
 C := ./receivers/dcgmreceiver/internal/godcgm
-WITH_C := CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations'
+WITH_C := CGO_ENABLED=1
 
 PACKAGES ?= ./...
 KERNEL ?=
-FUZZTIME ?= 30s
-FUZZREST ?= 5s
+FUZZTIME ?= 5s
+SOAK ?= 10m
 ARCHITECTURES ?= amd64 arm64
 KUBERNETES := 1.35.4
 PROMETHEUS_OPERATOR := 0.90.1
 
 BIN := .cache/bin
 RESULTS := .cache/results
-STEP := $(BIN)/step -dir $(RESULTS)
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint
+# Each runs a command, shows what its tests say and records it for the summary: of one
+# that prints what go test -json prints, and of one that is a test itself.
+JSON = @mkdir -p $(RESULTS) && $(BIN)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped --jsonfile $(RESULTS)/$@.json --raw-command --
+CHECK = $(JSON) tools/as-test.sh $@
 # Nobody runs a tool that another make is just writing.
 LOCKED := flock $(BIN)
 
-# What CI runs, quick things first. Each is a target that records its results.
-STAGES := format lint unit tools builder host chart cluster race fuzz vmtest check-generated
-# What has goroutines. Patterns have none, and a probe needs its kernel. Two tests of
-# sizes are left out: they are slow under the detector, and others run their code.
-RACE := ./processors/... ./exporters/... ./extensions/... ./receivers/...
-NORACE := ^(TestAMillionKeysInFlatMemory|TestAJobThatDiesDoesNotFillTheScreen)$$
+# What a change can break, quick things first.
+STAGES := format lint unit tools builder host chart cluster fuzz vmtest check-generated
+# What a release needs beyond that: an attack suite and a benchmark of what is true have their place here.
+RELEASE := soak bench
 
 .PHONY: help
 help: ## List the targets
@@ -63,17 +65,21 @@ check: format ## The loop of one change: format, lint and short tests of changed
 	@packages="$(CHECKED)"; [ -z "$$packages" ] || { set -x; $(LINT) run $$packages && go test -short $$packages; }
 
 .PHONY: test
-test: ## Everything that CI runs, virtual machines included; installs what is missing
+test: ## Everything that a change can break, once: what CI runs, virtual machines included; installs what is missing
+	@$(MAKE) --no-print-directory prepare
+	@nice -n 19 $(MAKE) --no-print-directory ahead > $(RESULTS)/ahead.log 2>&1 & \
+	CI=true KERNEL=quick tools/stages.sh $(STAGES); status=$$?; wait; exit $$status
+
+.PHONY: verify
+verify: ## The gate before a release: make test with every kernel, 30 s for each fuzz target, soak and benchmarks; writes vmtests/RESULTS.md and BENCHMARKS.md
+	@$(MAKE) --no-print-directory prepare
+	@CI=true FUZZTIME=30s tools/stages.sh $(STAGES) $(RELEASE)
+
+.PHONY: prepare
+prepare:
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@$(MAKE) --no-print-directory -j2 deps modules
-	@$(MAKE) --no-print-directory step build
-	@export CI=true KERNEL=quick PACKAGES="$$(go list ./... | grep -vxFf <(go run ./vmtests -list; go list ./charts/...) | tr '\n' ' ')"; \
-	nice -n 19 $(MAKE) --no-print-directory ahead > $(RESULTS)/ahead.log 2>&1 & \
-	for stage in $(STAGES); do \
-		start=$$SECONDS; $(MAKE) --no-print-directory $$stage; \
-		echo "$$stage $$? $$((SECONDS - start))" >> $(RESULTS)/stages; \
-	done; wait
-	@$(STEP) -summary
+	@$(MAKE) --no-print-directory gotestsum build
 
 .PHONY: deps
 deps: ## Install the Debian packages that tests and generators need
@@ -84,60 +90,58 @@ deps: ## Install the Debian packages that tests and generators need
 .PHONY: modules
 modules: ; -@go build std & go list -deps -test ./... >/dev/null; wait
 
-.PHONY: step
-step: ; @go -C tools build -o ../$(BIN)/step ./step
+.PHONY: gotestsum
+gotestsum: ; @go -C tools build -o ../$(BIN)/ gotest.tools/gotestsum
 
 # Compiles what later stages need while earlier ones wait for kernels: without
 # caches that is minutes. A stage makes again what could not be made here, and says why.
 .PHONY: ahead
 ahead: cluster-tools chart-tools
-	$(WITH_C) go build -race $(RACE)
 	tools/fuzz.sh build
 
 .PHONY: format
-format: step ## Go files are formatted
-	@$(STEP) -name format -- bash -c 'files=$$(gofmt -l $$(git ls-files -co --exclude-standard "*.go")); [ -z "$$files" ] || { echo "run gofmt -w on:"; echo "$$files"; exit 1; }'
+format: gotestsum ## Go files are formatted
+	$(CHECK) bash -c 'files=$$(gofmt -l $$(git ls-files -co --exclude-standard "*.go")); [ -z "$$files" ] || { echo "run gofmt -w on:"; echo "$$files"; exit 1; }'
 
 .PHONY: lint
-lint: step ## golangci-lint, with go vet and the walls between the rooms
-	@$(STEP) -name lint -- $(LINT) run ./...
+lint: gotestsum ## golangci-lint, with go vet and the walls between the rooms; go vet of the package in C, which the linter does not see
+	$(CHECK) bash -c '$(LINT) run ./... && $(WITH_C) go vet $(C)'
 
 .PHONY: unit
-unit: step ## Unit tests (PACKAGES=./patterns/... for some)
-	@$(STEP) -name unit -json -- go test -json $(PACKAGES)
+unit: gotestsum ## Unit tests, those with goroutines under the race detector (PACKAGES=./patterns/... for some)
+	$(JSON) tools/unit.sh $(PACKAGES)
 
 .PHONY: tools
-tools: step ## Tests of the tools themselves
-	@$(STEP) -name tools -json -- bash -c 'for module in tools tools/image; do go -C $$module vet ./... && go -C $$module test -json ./... || exit 1; done'
+tools: gotestsum ## Tests of the tools themselves
+	$(JSON) bash -c 'go -C tools/image vet ./... && go -C tools/image test -json ./...'
 
 .PHONY: host
-host: build step ## The tests that need a kernel, on this machine (as root)
-	@go run ./vmtests -kernel host -binary bin/tracecore -json $(RESULTS)/host.json
+host: build gotestsum ## The probes and the whole agent on the kernel of this machine (as root)
+	@go run ./vmtests -kernel host -binary bin/tracecore -pkg "$$(tools/unit.sh --host | paste -sd,)" -json $(RESULTS)/host.json
 
 .PHONY: vmtest
-vmtest: deps build ## The same test binaries on every kernel of vmtests/kernels.txt, and its tables (KERNEL=5.10 for one, quick for what CI runs)
-	@mkdir -p $(RESULTS)
+vmtest: deps build gotestsum ## Probes, receivers and agent on every kernel of vmtests/kernels.txt, and its tables (KERNEL=5.10 for one, quick for what make test runs)
 	@go run ./vmtests -kernel '$(KERNEL)' -binary bin/tracecore -json $(RESULTS)/vmtest.json $(if $(KERNEL),,-results vmtests)
 
-.PHONY: race
-race: step ## Unit tests under the race detector, and go vet of the package in C, which the linter does not see
-	@$(WITH_C) $(STEP) -name race -json -- bash -c 'go vet $(C) && go test -json -race -skip "$(NORACE)" $(RACE)'
-
 .PHONY: fuzz
-fuzz: step ## Every fuzz target: parsers and decoders for FUZZTIME, the rest for FUZZREST
-	@$(STEP) -name fuzz -json -- tools/fuzz.sh $(FUZZTIME) $(FUZZREST)
+fuzz: gotestsum ## Every fuzz target for FUZZTIME
+	$(JSON) tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: soak
+soak: gotestsum ## Healthy jobs of stand-in ranks for SOAK: nobody may be accused (as root)
+	$(JSON) go test -json -timeout 2h -run Healthy ./distro/internal/acceptance ./receivers/ncclsockreceiver -soak $(SOAK)
 
 .PHONY: bench
-bench: ## Benchmarks
-	go test -run '^$$' -bench . -benchmem $(PACKAGES)
+bench: gotestsum ## Benchmarks of PACKAGES, as root; of all of them also into BENCHMARKS.md
+	$(subst pkgname-and-test-fails,standard-verbose,$(CHECK)) tools/bench.sh $(PACKAGES)
 
 .PHONY: chart
 chart: deps chart-tools ## Lint the Helm chart, render its scenarios, validate them, check its alerts, run the runbook
 	@$(MAKE) --no-print-directory image ARCHITECTURES=amd64
-	@$(STEP) -name chart -json -- go test -json ./charts
+	$(JSON) go test -json ./charts
 
 .PHONY: chart-tools
-chart-tools: build step
+chart-tools: build gotestsum
 	@$(LOCKED) $(MAKE) --no-print-directory chart-tools-locked
 
 chart-tools-locked:
@@ -149,7 +153,7 @@ chart-tools-locked:
 
 .PHONY: cluster
 cluster: deps chart-tools cluster-tools ## A real API server takes the chart, tracecore works with the rights that the chart gives (builds kube-apiserver and kwok: minutes, once)
-	@$(STEP) -name cluster -json -- go test -json -timeout 30m ./charts/cluster
+	$(JSON) go test -json -timeout 30m ./charts/cluster
 
 .PHONY: cluster-tools
 cluster-tools:
@@ -157,13 +161,13 @@ cluster-tools:
 	@$(LOCKED) install -m 644 -Dt .cache/stages "$$(go -C tools/kube list -m -f '{{.Dir}}' sigs.k8s.io/kwok)"/kustomize/stage/{node/fast/node-initialize,node/heartbeat/node-heartbeat,node/chaos/node-not-ready,pod/fast/pod-ready,pod/fast/pod-delete}.yaml
 
 .PHONY: builder
-builder: step ## The collector builder accepts distro/builder-config.yaml
-	@$(STEP) -name builder -- $(TOOL) builder --config distro/builder-config.yaml
+builder: gotestsum ## The collector builder accepts distro/builder-config.yaml
+	$(CHECK) $(TOOL) builder --config distro/builder-config.yaml
 
 .PHONY: generate
 generate: deps ## Rebuild BPF objects (clang 16) and what mdatagen makes
 	tools/generate.sh
 
 .PHONY: check-generated
-check-generated: deps step ## Generated files are what their sources make
-	@$(STEP) -name check-generated -- tools/generate.sh --check
+check-generated: deps gotestsum ## Generated files are what their sources make
+	$(CHECK) tools/generate.sh --check

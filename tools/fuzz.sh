@@ -1,45 +1,37 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for a while: tools/fuzz.sh DURATION OTHERS,
-# or compiles them all and runs none: tools/fuzz.sh build.
-# DURATION is for those that read what comes from outside as it comes (kernel
-# text, rule files, dumps, events of probes: FuzzParse and FuzzDecode).
+# Runs every fuzz target of the module: tools/fuzz.sh TIME, or compiles them all: tools/fuzz.sh build.
 # One target on each CPU at a time. Prints results as go test -json does.
-# When the time is up, go test sometimes reports its own deadline as the failure
+# Only our own packages are instrumented: what they import is compiled already, and its
+# branches are not what is searched. go test -fuzz would compile all of it again.
+# When the time is up, a target sometimes reports its own deadline as the failure
 # (golang/go#75804): that, with no input written, is no finding and is tried once more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-usage='usage: tools/fuzz.sh DURATION OTHERS | build'
-
-targets=$(grep -rHo --include='*_test.go' --exclude-dir=.cache '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|^(.*)/[^/]*:func (.*)$|\1 \2|' | sort -u)
-[ -n "$targets" ] || { echo "tools/fuzz.sh: no fuzz target found" >&2; exit 1; }
-
-if [ "${1:?$usage}" = build ]; then # instrumented, each package and all that it imports is compiled anew
-	while read -r package target; do
-		go test -c -run '^$' -fuzz "^$target\$" -o /dev/null "$package"
-	done < <(sort -u -k1,1 <<<"$targets")
-	exit
-fi
-export DURATION=$1 OTHERS=${2:?$usage}
-
-LOGS=$(mktemp -d)
-export LOGS
+TIME=${1:?usage: tools/fuzz.sh TIME | build}
+ROOT=$PWD BINARIES=$PWD/.cache/fuzz LOGS=$(mktemp -d)
+export TIME ROOT BINARIES LOGS
 trap 'rm -rf "$LOGS"' EXIT
 
+targets=$(grep -rHo --include='*_test.go' --exclude-dir=.cache '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|^\./(.*)/[^/]*:func (.*)$|\1 \2|' | sort -u)
+[ -n "$targets" ] || { echo "tools/fuzz.sh: no fuzz target found" >&2; exit 1; }
+
+binary() { echo "$BINARIES/${1//\//_}.test"; } # PACKAGE
+build() { go test -c -gcflags="$(go list -m)/...=-dwarf=false -d=libfuzzer" -o "$(binary "$1")" "./$1"; }
+
 fuzz() { # PACKAGE TARGET
-	local log=$LOGS/$BASHPID time=$OTHERS status=0 try
-	case $2 in FuzzParse | FuzzDecode) time=$DURATION ;; esac
+	local log=$LOGS/$2.$BASHPID status try
 	for try in 1 2; do
-		echo "fuzz $1 $2 for $time" >&2
-		go test -json -run '^$' -fuzz "^$2\$" -fuzztime "$time" -fuzzminimizetime 10x -parallel 1 "$1" >"$log" && break
-		if [ "$try" = 2 ] || grep -q 'Failing input' "$log" || ! grep -q 'context deadline exceeded' "$log"; then
-			status=1
-			break
-		fi
+		status=0
+		(cd "$1" && "$(binary "$1")" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$TIME" -test.fuzzminimizetime 10x -test.parallel 1 \
+			-test.fuzzcachedir "$BINARIES/corpus/$1" -test.paniconexit0 -test.v=test2json 2>&1 | go tool test2json -t -p "$1") >"$log" || status=1
+		[ $status = 1 ] || break
+		if grep -q 'Failing input' "$log" || ! grep -q 'context deadline exceeded' "$log"; then break; fi
 		echo "fuzz $1 $2: stopped by its own deadline without a finding" >&2
 	done
 	flock "$LOGS" cat "$log"
 	return $status
 }
-export -f fuzz
+export -f binary build fuzz
 
-xargs -P "$(nproc)" -L 1 bash -c 'set -euo pipefail; fuzz "$@"' fuzz <<<"$targets"
+cut -d' ' -f1 <<<"$targets" | sort -u | xargs -P "$(nproc)" -L 1 bash -c 'set -euo pipefail; build "$@"' build
+[ "$TIME" = build ] || xargs -P "$(nproc)" -L 1 bash -c 'set -euo pipefail; fuzz "$@"' fuzz <<<"$targets"

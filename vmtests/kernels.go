@@ -21,7 +21,7 @@ type Kernel struct {
 	Beside  []archive.Package // split packages that the indexes list no more, with their digests
 	Modules []string          // kernel modules that the machine loads, where the kernel has them
 	Quick   bool              // one of the rows that CI runs
-	Only    []string          // packages that the quick selection runs there; empty: all
+	Only    []string          // packages that the quick selection runs there, dir/... with all below; empty: all
 	Skips   []Skip            // skips that are right on this kernel
 }
 

@@ -45,7 +45,7 @@ type booted struct {
 	measured []measurement
 }
 
-// bootFixtures runs fixtures on the 6.12 kernel as the program itself does. The
+// bootFixtures runs fixtures on the oldest kernel as the program itself does. The
 // machine is given up when the fixture stopAt begins.
 func bootFixtures(t *testing.T, stopAt string, names ...string) booted {
 	t.Helper()
@@ -63,7 +63,7 @@ func bootFixtures(t *testing.T, stopAt string, names ...string) booted {
 	for _, name := range names {
 		packages = append(packages, testPackage{Name: "vmtests/testdata/" + name, Dir: filepath.Join("vmtests/testdata", name)})
 	}
-	kernels, err := chooseKernels([]string{"6.12"})
+	kernels, err := chooseKernels([]string{"5.10"})
 	require.NoError(t, err)
 	kernel := kernels[0]
 	kernel.Skips = append(kernel.Skips, Skip{Package: "vmtests/testdata/passes", Test: "TestSkipsWithoutDeclaration"})

@@ -48,6 +48,7 @@ type row struct {
 	Version string  `json:"version"`
 	Release string  `json:"release"`
 	Date    string  `json:"date"`
+	Commit  string  `json:"commit,omitempty"`
 	Host    string  `json:"host"` // the machine that emulated it
 	Given   int     `json:"given"`
 	Passed  int     `json:"passed"`
@@ -59,7 +60,7 @@ type row struct {
 func newRow(k Kernel, pkg archive.Package, seen *collector, results []result, began time.Time) row {
 	r := row{
 		Kernel: k.Name, Arch: k.Arch, Package: pkg.Name, Version: pkg.Version, Release: seen.Release,
-		Date: began.UTC().Format(time.DateOnly), Host: hostDescription(), Given: len(results),
+		Date: began.UTC().Format(time.DateOnly), Commit: commit(), Host: hostDescription(), Given: len(results),
 		Seconds: time.Since(began).Round(100 * time.Millisecond).Seconds(), Measured: seen.Measured,
 	}
 	for _, one := range results {

@@ -84,7 +84,7 @@ func TestTablesKeepTheRowsOfOtherRuns(t *testing.T) {
 	require.Equal(t, map[string]row{"5.10": measuredRow("5.10", 200), "6.12": measuredRow("6.12", 100)}, rows)
 	results, err := os.ReadFile(filepath.Join(dir, "RESULTS.md"))
 	require.NoError(t, err)
-	require.Contains(t, string(results), "| kernel | package | kmsg | oomkill | packages | time | date |\n| --- | --- | --- | --- | --- | --- | --- |\n"+
+	require.Contains(t, string(results), "| kernel | package | kmsg | oomkill | packages | time | date, commit |\n| --- | --- | --- | --- | --- | --- | --- |\n"+
 		"| 5.10 | linux-image-5.10 1 | `tp_btf/console`; xid named, 141 ms | **oom missed** | 2 of 3 | 62 s | 2026-11-21 |\n| 6.12 |")
 	instructions, err := os.ReadFile(filepath.Join(dir, "INSTRUCTIONS.md"))
 	require.NoError(t, err)

@@ -139,7 +139,12 @@ func (s suite) of(k Kernel) []binary {
 	return slices.DeleteFunc(slices.Clone(s.binaries), func(b binary) bool { return !k.runs(b.testPackage) })
 }
 
-func (k Kernel) runs(p testPackage) bool { return len(k.Only) == 0 || slices.Contains(k.Only, p.Name) }
+func (k Kernel) runs(p testPackage) bool {
+	return len(k.Only) == 0 || slices.ContainsFunc(k.Only, func(pattern string) bool {
+		below, whole := strings.CutSuffix(pattern, "/...")
+		return p.Name == pattern || whole && strings.HasPrefix(p.Name+"/", below+"/")
+	})
+}
 
 // goBuild runs the go command with the flags that GOFLAGS has, those of the Makefile: static.
 func goBuild(arch string, args ...string) error {

@@ -66,6 +66,7 @@ func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(gues
 	ran, err := boot(ctx, m, see)
 	if err != nil && ctx.Err() == nil && (!ran || errors.Is(err, errSilent) || emulatorBroke(m.Console)) {
 		out.warn(k.Name, fmt.Errorf("the emulator broke it, booting it once more: %w", err))
+		m.Emulate = true
 		_, err = boot(ctx, m, see)
 	}
 	return kernel.Package, err

@@ -25,19 +25,28 @@ func hostDescription() string {
 	return fmt.Sprintf("%d CPUs %s, Linux %s, %s", runtime.NumCPU(), runtime.GOARCH, number, strings.TrimSpace(strings.Split(version, "\n")[0]))
 }
 
+// commit is what was tested; none where git does not know.
+func commit() string {
+	out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // resultsTable is RESULTS.md: what each probe did on each kernel.
 func resultsTable(rows []row) string {
 	probes := probesOf(rows)
 	var out strings.Builder
 	fmt.Fprintf(&out, "# What was found on real kernels\n\nMade by `make vmtest`; not edited. Each row is the last run of its kernel: the hook that each probe took, and the delay "+
-		"from a fault made in\nthe machine to its verdict, under software emulation with another machine beside it. A dash: nothing was measured there. Packages: how many test packages were run in it\nand passed; a row can be run for those alone that measure.\n\n")
-	fmt.Fprintf(&out, "| kernel | package | %s | packages | time | date |\n|%s\n", strings.Join(probes, " | "), strings.Repeat(" --- |", len(probes)+5))
+		"from a fault made in\nthe machine to its verdict, under software emulation where there is no KVM. A dash: nothing was measured there. Packages: how many test packages were run in it\nand passed; a row can be run for those alone that measure.\n\n")
+	fmt.Fprintf(&out, "| kernel | package | %s | packages | time | date, commit |\n|%s\n", strings.Join(probes, " | "), strings.Repeat(" --- |", len(probes)+5))
 	for _, r := range rows {
 		fmt.Fprintf(&out, "| %s | %s %s |", r.Kernel, r.Package, r.Version)
 		for _, probe := range probes {
 			fmt.Fprintf(&out, " %s |", r.cell(probe))
 		}
-		fmt.Fprintf(&out, " %d of %d | %.0f s | %s |\n", r.Passed, r.Given, r.Seconds, r.Date)
+		fmt.Fprintf(&out, " %d of %d | %.0f s | %s |\n", r.Passed, r.Given, r.Seconds, strings.TrimSpace(r.Date+" "+r.Commit))
 	}
 	hosts := map[string]bool{}
 	for _, r := range rows {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,7 +62,7 @@ func TestUnknownKernelIsAnsweredWithTheKnown(t *testing.T) {
 const twoRows = `kernel a amd64 s p-*,q
 kernel b arm64 s p
 quick a
-quick b bpf/kmsg bpf/oomkill
+quick b bpf/... distro
 modules * fuse veth
 modules b bridge
 beside a linux-modules-1 1-1 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa pool/m.deb
@@ -111,7 +112,7 @@ func TestQuickRowsRunPackagesThatExist(t *testing.T) {
 	require.NoError(t, err)
 	for _, k := range kernels {
 		for _, name := range k.Only {
-			require.DirExists(t, filepath.Join("..", name), k.Name)
+			require.DirExists(t, filepath.Join("..", strings.TrimSuffix(name, "/...")), k.Name)
 		}
 	}
 }

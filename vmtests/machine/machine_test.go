@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,6 +103,18 @@ func TestReportMustComeToItsEnd(t *testing.T) {
 			}
 			require.ErrorContains(t, err, tc.problem)
 		})
+	}
+}
+
+func TestMachinesAreEmulatedWhereTheProcessorCannotRunThem(t *testing.T) {
+	const plain, intel = "flags\t\t: fpu vme\n", "flags\t\t: fpu vmx smx\nflags\t\t: fpu\n"
+	tcg, both := []string{"-accel", "tcg"}, []string{"-accel", "kvm", "-accel", "tcg"}
+	require.Equal(t, tcg, Machine{Arch: "arm64"}.accelerators(intel))
+	require.Equal(t, tcg, Machine{Arch: "amd64", Emulate: true}.accelerators(intel))
+	require.Equal(t, tcg, Machine{Arch: "amd64"}.accelerators(plain))
+	require.Equal(t, tcg, Machine{Arch: "amd64"}.accelerators("bugs : vmx"))
+	if runtime.GOARCH == "amd64" {
+		require.Equal(t, both, Machine{Arch: "amd64"}.accelerators(intel))
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 
 	"github.com/tracecoreai/tracecore/vmtests/guest"
@@ -50,7 +53,22 @@ type Machine struct {
 	Image     string
 	Initramfs string
 	Console   string // file that receives kernel messages
+	Emulate   bool   // leaves the processor's own virtualization unused
 }
+
+// accelerators are what QEMU shall run the machine on, in order. KVM opens on machines
+// without virtualization in their processor too, where its guests do not get through their
+// boot: the processor shows neither of the two flags there.
+func (m Machine) accelerators(cpuinfo string) []string {
+	tcg := []string{"-accel", "tcg"}
+	if m.Emulate || m.Arch != "amd64" || runtime.GOARCH != "amd64" || !virtualizes.MatchString(cpuinfo) {
+		return tcg
+	}
+	return append([]string{"-accel", "kvm"}, tcg...)
+}
+
+// virtualizes finds Intel's or AMD's virtualization in /proc/cpuinfo.
+var virtualizes = regexp.MustCompile(`(?m)^flags\s*:.*\b(vmx|svm)\b`)
 
 // memory in MiB: what the tests need, and the initramfs once as qemu hands it
 // over and once unpacked.
@@ -62,20 +80,23 @@ func (m Machine) memory() (int, error) {
 	return 1024 + 2*int(info.Size()>>20), nil
 }
 
-// arguments: software emulation needs no /dev/kvm and behaves the same
-// everywhere. Only modules signed for this very kernel are let in.
+// arguments: only modules signed for this very kernel are let in.
 func (m Machine) arguments() ([]string, error) {
 	memory, err := m.memory()
 	if err != nil {
 		return nil, err
 	}
-	return append([]string{
-		"-accel", "tcg", "-smp", strconv.Itoa(CPUs), "-m", strconv.Itoa(memory),
+	cpuinfo, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(m.accelerators(string(cpuinfo)), []string{
+		"-smp", strconv.Itoa(CPUs), "-m", strconv.Itoa(memory),
 		"-display", "none", "-vga", "none", "-nic", "none", "-monitor", "none", "-no-reboot",
 		"-kernel", m.Image, "-initrd", m.Initramfs,
 		"-append", "console=" + kinds[m.Arch].console + " quiet panic=-1 module.sig_enforce=1" + clockParameters(m.Arch),
 		"-serial", "file:" + m.Console,
-	}, kinds[m.Arch].arguments...), nil
+	}, kinds[m.Arch].arguments), nil
 }
 
 // Run boots the machine and hands each line of its report to see, until it
