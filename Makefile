@@ -11,7 +11,7 @@ export CGO_CFLAGS := -O2 -Wno-deprecated-declarations
 export GOFLAGS := -trimpath -buildvcs=false -tags=remove_all_sd -vet=off -gcflags=all=-dwarf=false
 
 # What is in C, and what compiles it.
-C := ./receivers/dcgmreceiver/internal/godcgm
+C := ./receivers/gpureceiver/internal/dcgm/dcgmcgo
 WITH_C := CGO_ENABLED=1
 
 PACKAGES ?= ./...
@@ -43,11 +43,10 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | awk -F ':.*## ' '{ printf "  %-16s %s\n", $$1, $$2 }'
 
 .PHONY: build
-build: ## Build bin/tracecore and, where a C compiler is, bin/tracecore-nvml and bin/tracecore-dcgm, which read NVIDIA GPUs
+build: ## Build bin/tracecore and, where a C compiler is, bin/tracecore-gpu, which reads NVIDIA GPUs
 	go build -ldflags '-s -w' -o bin/tracecore ./distro/cmd/tracecore
-	@for library in nvml dcgm; do if command -v cc >/dev/null; then \
-		$(WITH_C) go build -ldflags '-s -w' -o bin/tracecore-$$library ./receivers/$${library}receiver/cmd/tracecore-$$library || exit 1; \
-	else rm -f bin/tracecore-$$library; echo "no C compiler (cc): without bin/tracecore-$$library, the $$library receiver reads no GPUs"; fi; done
+	@if command -v cc >/dev/null; then $(WITH_C) go build -ldflags '-s -w' -o bin/tracecore-gpu ./receivers/gpureceiver/cmd/tracecore-gpu; \
+	else rm -f bin/tracecore-gpu; echo "no C compiler (cc): without bin/tracecore-gpu, the gpu receiver reads no GPUs"; fi
 
 .PHONY: image
 image: ## The container images, bin/image/tracecore.tar and, with what reads GPUs, tracecore-gpu.tar (OCI image layouts), and their bills of materials (ARCHITECTURES=amd64 for one)

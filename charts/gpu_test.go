@@ -5,13 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tracecoreai/tracecore/receivers/dcgmreceiver/dcgmtest"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/nvmltest"
+	"github.com/tracecoreai/tracecore/receivers/gpureceiver/gputest"
 )
 
 // multiarch is where Debian and Ubuntu have libraries.
@@ -22,8 +20,7 @@ const multiarch = "lib/x86_64-linux-gnu"
 func gpuNode(t *testing.T, i image, root string, settings ...string) (node, any) {
 	t.Helper()
 	// Metrics on standard output; no probes: another test has them all.
-	receivers := "config.service.pipelines.%s.receivers={" + strings.Split(settings[0], ".")[1] + "}"
-	settings = append(settings, strings.ReplaceAll(receivers, "%s", "logs"), strings.ReplaceAll(receivers, "%s", "metrics"),
+	settings = append(settings, "gpu.enabled=true", "config.service.pipelines.logs.receivers={gpu}", "config.service.pipelines.metrics.receivers={gpu}",
 		"config.exporters.debug.verbosity=detailed", "config.exporters.debug.use_internal_logger=false")
 	var args []string
 	for _, setting := range settings {
@@ -75,18 +72,19 @@ func TestTheImageReadsGPUs(t *testing.T) {
 	root := i.root(t)
 
 	t.Run("a node without GPUs", func(t *testing.T) {
-		for _, receiver := range []string{"nvml", "dcgm"} {
-			n, spec := gpuNode(t, i, root, "gpu."+receiver+".enabled=true")
+		for _, source := range []string{"auto", "nvml", "dcgm"} {
+			n, spec := gpuNode(t, i, root, "gpu.source="+source)
 			agent := n.run(t, spec, at(t, spec, "containers", 0))
 			agent.healthy(t)
-			agent.answers(t, "http://127.0.0.1:8888/metrics", `otelcol_receiver_`+receiver+`_state{`)
+			agent.answers(t, "http://127.0.0.1:8888/metrics", `otelcol_receiver_gpu_source{`)
 			agent.answers(t, "http://127.0.0.1:8888/metrics", `state="library_absent"} 1`)
 		}
 	})
-	gpus := nvmltest.New(t)
+	host := gputest.New(t)
+	gpus, engine := host.NVML, host.DCGM
 	t.Run("NVIDIA's container runtime", func(t *testing.T) {
 		gpus.Script("gpus 2")
-		n, spec := gpuNode(t, i, i.root(t), "gpu.nvml.enabled=true", "gpu.runtimeClassName=nvidia", "security.privileged=false")
+		n, spec := gpuNode(t, i, i.root(t), "gpu.source=nvml", "gpu.runtimeClassName=nvidia", "security.privileged=false")
 		require.Equal(t, "nvidia", at(t, spec, "runtimeClassName"))
 		require.Subset(t, environment(t, at(t, spec, "containers", 0)), []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=utility"})
 		n.driver = filepath.Join(t.TempDir(), "libnvidia-ml.so.580.65.06")
@@ -100,16 +98,15 @@ func TestTheImageReadsGPUs(t *testing.T) {
 	})
 	t.Run("the node's own driver", func(t *testing.T) {
 		gpus.Script()
-		n, spec := gpuNode(t, i, root, "gpu.nvml.enabled=true")
+		n, spec := gpuNode(t, i, root, "gpu.source=auto")
 		gpus.Build(filepath.Join(n.folders["usr"], multiarch, "libnvidia-ml.so.1"))
 		n.scripted(t, spec, "TRACECORE_NVML_SCRIPT")
 		agent := n.run(t, spec, at(t, spec, "containers", 0))
 		agent.says(t, "Name: hw.gpu.utilization")
 	})
-	engine := dcgmtest.New(t)
 	t.Run("a host engine, its library in an image", func(t *testing.T) {
 		t.Setenv("TRACECORE_DCGM_ADDRESS", "engine.test:5555")
-		n, spec := gpuNode(t, i, root, "gpu.dcgm.enabled=true", "gpu.dcgm.address=engine.test:5555", "gpu.dcgm.libraryImage=dcgm.test/dcgm:4")
+		n, spec := gpuNode(t, i, root, "gpu.source=dcgm", "gpu.dcgm.address=engine.test:5555", "gpu.dcgm.libraryImage=dcgm.test/dcgm:4")
 		n.folders["libdcgm"] = t.TempDir()
 		require.NoError(t, os.Chmod(n.folders["libdcgm"], 0o777)) // as a kubelet makes an emptyDir
 		theirs := n
@@ -128,7 +125,7 @@ func TestTheImageReadsGPUs(t *testing.T) {
 	})
 	t.Run("a host engine", func(t *testing.T) {
 		t.Setenv("TRACECORE_DCGM_ADDRESS", "192.0.2.1:5555")
-		n, spec := gpuNode(t, i, root, "gpu.dcgm.enabled=true")
+		n, spec := gpuNode(t, i, root)
 		engine.Build(filepath.Join(n.folders["usr"], multiarch, "libdcgm.so.4"))
 		n.scripted(t, spec, "TRACECORE_DCGM_SCRIPT")
 		setVariable(t, spec, "TRACECORE_DCGM_ADDRESS")
@@ -146,22 +143,26 @@ func TestTheImageForGPUsIsTheOtherWithMore(t *testing.T) {
 	require.Equal(t, plain.config.Config.Entrypoint, gpu.config.Config.Entrypoint)
 	require.Equal(t, plain.config.Config.User, gpu.config.Config.User)
 	files, _ := gpu.files(t)
-	for _, name := range []string{"tracecore", "tracecore-nvml", "tracecore-dcgm"} {
+	for _, name := range []string{"tracecore", "tracecore-gpu"} {
 		built, err := os.ReadFile(tool(t, "bin/"+name))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(built, files["usr/bin/"+name]), "bin/%s and the image's differ: run `make build image`", name)
 	}
 	require.Contains(t, string(files["usr/share/doc/libc6/copyright"]), "GNU Lesser General Public")
 	require.Contains(t, string(files["usr/share/common-licenses/LGPL-2.1"]), "Version 2.1, February 1999")
-	out, err := exec.Command("chroot", gpu.root(t), "/usr/lib64/ld-linux-x86-64.so.2", "--verify", "/usr/bin/tracecore-nvml").CombinedOutput()
+	out, err := exec.Command("chroot", gpu.root(t), "/usr/lib64/ld-linux-x86-64.so.2", "--verify", "/usr/bin/tracecore-gpu").CombinedOutput()
 	require.NoError(t, err, string(out))
 }
 
-func TestTwoSourcesOfTheSameGPUsAreRefused(t *testing.T) {
-	out, err := helm(t, "--set", "gpu.nvml.enabled=true,gpu.dcgm.enabled=true")
-	require.Error(t, err)
-	require.Contains(t, out, "gpu.nvml and gpu.dcgm read the same GPUs under the same names: enable one of them")
-	out, err = helm(t, "--set", "gpu.dcgm.address=localhost")
-	require.Error(t, err)
-	require.Contains(t, out, "/gpu/dcgm/address")
+func TestSourcesThatCannotBeReadAreRefused(t *testing.T) {
+	for settings, says := range map[string]string{
+		"gpu.enabled=true,gpu.dcgm.address=embedded": "gpu.dcgm.address: embedded is an engine that always answers: set gpu.source to dcgm",
+		"gpu.dcgm.address=localhost":                 "/gpu/dcgm/address",
+		"gpu.source=rocm":                            "/gpu/source",
+		"gpu.nvml.enabled=true":                      "'nvml'", // as it was before
+	} {
+		out, err := helm(t, "--set", settings)
+		require.Error(t, err, settings)
+		require.Contains(t, out, says)
+	}
 }

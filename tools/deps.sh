@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
 	ca-certificates        # the Go module proxy
 	git                    # the Go command, check-generated
-	gcc libc6-dev          # the race detector, tracecore-nvml, tracecore-dcgm and their stand-in libraries
+	gcc libc6-dev          # the race detector, tracecore-gpu and its stand-in libraries
 	clang-16 llvm-16       # BPF objects: the pinned compiler
 	runc                   # runs the container image
 	qemu-system-x86 qemu-system-arm # test machines

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the container images: tools/image.sh ARCHITECTURE…
 # bin/image/tracecore.tar is one static binary. bin/image/tracecore-gpu.tar has the
-# helper programs beside it that load NVIDIA's libraries, and the glibc that they
+# helper program beside it that loads NVIDIA's libraries, and the glibc that they
 # need: Debian's, newer than most nodes' so that libraries of a node find what they
 # ask for, out of the archive that apt is set up with. It is made for the
 # architectures that a C compiler is here for (another's: gcc-aarch64-linux-gnu or
@@ -19,17 +19,15 @@ compiler() { # ARCHITECTURE
 	fi
 }
 
-helpers() { # ARCHITECTURE
-	local library cc
+helper() { # ARCHITECTURE
+	local cc
 	cc=$(compiler "$1")
 	if ! command -v "$cc" >/dev/null || ! command -v dpkg-deb >/dev/null; then
 		echo "no $cc or no dpkg-deb: no image for GPUs, $1"
 		return
 	fi
-	for library in dcgm nvml; do
-		CC=$cc CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' GOOS=linux GOARCH=$1 go build -ldflags '-s -w' \
-			-o "$out/$1/tracecore-$library" "./receivers/${library}receiver/cmd/tracecore-$library"
-	done
+	CC=$cc CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' GOOS=linux GOARCH=$1 go build -ldflags '-s -w' \
+		-o "$out/$1/tracecore-gpu" ./receivers/gpureceiver/cmd/tracecore-gpu
 	"$bin/debfiles" -suites $suites -arch "$1" libc6 usr/share/doc/libc6/copyright \
 		'usr/lib/*-linux-gnu/'{ld-linux-*.so.?,libc.so.6,libdl.so.2,libm.so.6,libpthread.so.0,librt.so.1} >>"$out/debian.json"
 	"$bin/debfiles" -suites $suites -arch "$1" base-files usr/share/common-licenses/LGPL-2.1 >>"$out/debian.json"
@@ -43,7 +41,7 @@ images=()
 for architecture in "$@"; do
 	rm -f "$out/$architecture"/tracecore-*
 	GOOS=linux GOARCH=$architecture go build -ldflags '-s -w' -o "$out/$architecture/tracecore" ./distro/cmd/tracecore
-	helpers "$architecture"
+	helper "$architecture"
 	images+=("$architecture=$out/$architecture/tracecore")
 done
 "$bin/image" -out "$out" -gpu "$out/debian.json" -version "$(sed -n 's/^appVersion: //p' charts/tracecore/Chart.yaml)" \

@@ -2,34 +2,34 @@ package recipes
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
-	"github.com/tracecoreai/tracecore/receivers/dcgmreceiver/dcgmtest"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/nvmltest"
+	"github.com/tracecoreai/tracecore/receivers/gpureceiver/gputest"
 )
 
-// A fault that DCGM and NVML both tell is one verdict.
+// A fault that DCGM and NVML both tell is one verdict: a receiver of each source runs,
+// as nobody should.
 func TestDCGMLeadsToVerdictsAndSoDoesNVMLBesideIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: it starts several agents")
 	}
-	engine, driver := dcgmtest.New(t), nvmltest.New(t)
+	host := gputest.New(t)
+	engine, driver := host.DCGM, host.NVML
 	const gpu = "0000:1a:00.0"
-	t.Setenv("DCGM_ENDPOINT", dcgmtest.Endpoint)
+	t.Setenv("DCGM_ENDPOINT", gputest.Endpoint)
 	engine.Script("gpus 2")
 	driver.Script("gpus 2")
 	a := start(t, "dcgm.yaml",
-		"--config=yaml:service::pipelines::logs::receivers: [dcgm, nvml]",
-		"--config=yaml:service::pipelines::metrics::receivers: [dcgm]",
-		"--config=yaml:receivers::nvml::identity: null",
-		"--set=receivers.dcgm.helper="+engine.Helper, "--set=receivers.dcgm.library_folder="+filepath.Dir(engine.Library),
-		"--set=receivers.dcgm.collection_interval=100ms",
-		"--set=receivers.nvml.helper="+driver.Helper, "--set=receivers.nvml.library="+driver.Library)
+		"--config=yaml:service::pipelines::logs::receivers: [gpu, gpu/nvml]",
+		"--config=yaml:service::pipelines::metrics::receivers: [gpu]",
+		"--config=yaml:receivers::gpu::identity: null",
+		"--set=receivers.gpu.helper="+host.Helper, "--set=receivers.gpu.dcgm.library_folder="+engine.Folder(),
+		"--set=receivers.gpu.collection_interval=100ms",
+		"--set=receivers.gpu/nvml.source=nvml", "--set=receivers.gpu/nvml.helper="+host.Helper, "--set=receivers.gpu/nvml.nvml.library="+driver.File)
 
 	// The counter rises, and the driver reports it, until somebody has read both
 	// before and after.

@@ -123,10 +123,6 @@ func TestRecipesForLogsKeepTheReceiversOfTheDefault(t *testing.T) {
 		}
 		if pipeline, ok := read(f.Name()).Service.Pipelines["logs"]; ok {
 			want := append(slices.Clone(defaults), "forward/recipes")
-			if slices.Contains(pipeline.Receivers, "dcgm") { // in place of nvml
-				want = slices.Clone(defaults)
-				want[slices.Index(want, "nvml")] = "dcgm"
-			}
 			require.Equal(t, want, pipeline.Receivers, f.Name())
 		}
 	}

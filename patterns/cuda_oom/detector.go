@@ -19,7 +19,7 @@ const (
 	eventFigures = rule.FindingPrefix + "cuda_oom"
 )
 
-// What the nvml receiver reads of a GPU; the names are its own.
+// What the gpu receiver reads of a GPU through NVML; the names are its own.
 const (
 	metricFree    = "hw.gpu.memory.free"
 	metricProcess = "hw.gpu.process.memory.usage"
@@ -30,7 +30,7 @@ const second = int64(1e9)
 
 const (
 	// oldest is how long before a refusal a reading may be: three times the interval
-	// of the nvml receiver. One after it says nothing: the allocator has freed what it
+	// of the gpu receiver. One after it says nothing: the allocator has freed what it
 	// cached by then, or the process is dead.
 	oldest = 30 * second
 	// together is how far apart the points of one reading may be.

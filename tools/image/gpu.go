@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// helpers are the programs that load NVIDIA's libraries, and so need a C library.
-var helpers = []string{"tracecore-dcgm", "tracecore-nvml"}
+// helper is the program that loads NVIDIA's libraries, and so needs a C library.
+const helper = "tracecore-gpu"
 
 // debian is a package of Debian of which the image has files, as vmtests/debfiles
 // prints it.
@@ -43,40 +43,30 @@ func readPackages(file string) ([]debian, error) {
 	}
 }
 
-// helpersOf are the files of the helpers beside a binary; none when they were not
-// built for its architecture.
-func helpersOf(binary string) ([]string, error) {
-	var found []string
-	for _, name := range helpers {
-		file := filepath.Join(filepath.Dir(binary), name)
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return nil, err
-		}
-		found = append(found, file)
+// helperOf is the file of the helper beside a binary; "" when it was not built for its
+// architecture.
+func helperOf(binary string) (string, error) {
+	file := filepath.Join(filepath.Dir(binary), helper)
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	} else if err != nil {
+		return "", err
 	}
-	if len(found) != 0 && len(found) != len(helpers) {
-		return nil, fmt.Errorf("beside %s are %s alone: build all of %s", binary, found, helpers)
-	}
-	return found, nil
+	return file, nil
 }
 
-// forGPUs lays over an image the helpers and what they and NVIDIA's libraries
+// forGPUs lays over an image the helper and what it and NVIDIA's libraries
 // need. Its own layers stay as they are, so that both images share them.
-func forGPUs(image v1.Image, architecture string, programs []string, packages []debian, created time.Time) (v1.Image, error) {
+func forGPUs(image v1.Image, architecture string, program string, packages []debian, created time.Time) (v1.Image, error) {
 	library, err := cLibrary(packages)
 	if err != nil {
 		return nil, err
 	}
-	var added []file
-	for _, name := range programs {
-		program, err := dynamic(architecture, name, library)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		added = append(added, file{path: "usr/bin/" + filepath.Base(name), mode: 0o755, data: program})
+	data, err := dynamic(architecture, program, library)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", program, err)
 	}
+	added := []file{{path: "usr/bin/" + helper, mode: 0o755, data: data}}
 	folder, err := libraryFolder(library)
 	if err != nil {
 		return nil, err

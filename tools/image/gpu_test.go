@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// dynamicProgram is this tool itself, linked as the helpers are.
+// dynamicProgram is this tool itself, linked as the helper is.
 func dynamicProgram(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("cc"); err != nil || runtime.GOARCH != "amd64" {
@@ -47,13 +47,13 @@ func put(t *testing.T, from string, to ...string) {
 	}
 }
 
-// gpuArguments are those of an image with helpers and this machine's own glibc,
+// gpuArguments are those of an image with the helper and this machine's own glibc,
 // laid out as Debian has it.
-func gpuArguments(t *testing.T, static, helper string) (args []string, binaries, library string) {
+func gpuArguments(t *testing.T, static, program string) (args []string, binaries, library string) {
 	t.Helper()
 	binaries, folder := t.TempDir(), t.TempDir()
 	put(t, static, filepath.Join(binaries, "tracecore"))
-	put(t, helper, filepath.Join(binaries, "tracecore-nvml"), filepath.Join(binaries, "tracecore-dcgm"))
+	put(t, program, filepath.Join(binaries, helper))
 	library = filepath.Join(folder, "usr/lib/x86_64-linux-gnu")
 	for _, name := range []string{"libc.so.6", "ld-linux-x86-64.so.2"} {
 		path, err := exec.Command("cc", "-print-file-name="+name).Output()
@@ -73,7 +73,7 @@ func gpuArguments(t *testing.T, static, helper string) (args []string, binaries,
 	return []string{"-version", "1.2.3", "-created", "1790000000", "-gpu", packages, "amd64=" + filepath.Join(binaries, "tracecore")}, binaries, library
 }
 
-func TestTheImageForGPUsIsTheOtherWithHelpersAndGlibc(t *testing.T) {
+func TestTheImageForGPUsIsTheOtherWithTheHelperAndGlibc(t *testing.T) {
 	args, binaries, _ := gpuArguments(t, program(t), dynamicProgram(t))
 	dir, again := t.TempDir(), t.TempDir()
 	var out, outAgain bytes.Buffer
@@ -97,19 +97,13 @@ func TestTheImageForGPUsIsTheOtherWithHelpersAndGlibc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"pkg:deb/debian/libc6@2.41-1%2Bdeb13u1?arch=amd64", `"LGPL-2.1-or-later"`, `"tracecore-nvml"`, `"tracecore-dcgm"`, "pkg:golang/github.com/google/go-containerregistry@v"} {
+	for _, want := range []string{"pkg:deb/debian/libc6@2.41-1%2Bdeb13u1?arch=amd64", `"LGPL-2.1-or-later"`, `"tracecore-gpu"`, "pkg:golang/github.com/google/go-containerregistry@v"} {
 		if strings.Count(string(bill), `"bom-ref": "`+want) > 1 || !strings.Contains(string(bill), want) {
 			t.Errorf("%s is not in it, or not once", want)
 		}
 	}
 	// Nothing of an earlier run is taken for this one's.
-	if err := os.Remove(filepath.Join(binaries, "tracecore-nvml")); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(append([]string{"-out", dir}, args...), io.Discard); err == nil || !strings.Contains(err.Error(), "build all of") {
-		t.Errorf("one helper of two: %v", err)
-	}
-	if err := os.Remove(filepath.Join(binaries, "tracecore-dcgm")); err != nil {
+	if err := os.Remove(filepath.Join(binaries, helper)); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(append([]string{"-out", dir}, args...), io.Discard); err != nil {
@@ -120,23 +114,23 @@ func TestTheImageForGPUsIsTheOtherWithHelpersAndGlibc(t *testing.T) {
 	}
 }
 
-func TestHelpersThatCannotRunInTheImageAreRefused(t *testing.T) {
-	static, helper, other := program(t), dynamicProgram(t), foreign(t)
+func TestAHelperThatCannotRunInTheImageIsRefused(t *testing.T) {
+	static, linked, other := program(t), dynamicProgram(t), foreign(t)
 	for name, c := range map[string]struct {
 		change  func(binaries, library string)
 		problem string
 	}{
-		"a library that is not there": {func(binaries, _ string) { put(t, "/bin/ls", filepath.Join(binaries, "tracecore-nvml")) }, "is not in the image"},
+		"a library that is not there": {func(binaries, _ string) { put(t, "/bin/ls", filepath.Join(binaries, helper)) }, "is not in the image"},
 		"no dynamic linker":           {func(_, library string) { _ = os.Remove(filepath.Join(library, "ld-linux-x86-64.so.2")) }, "its dynamic linker"},
-		"a static program":            {func(binaries, _ string) { put(t, static, filepath.Join(binaries, "tracecore-dcgm")) }, "build it with a C compiler"},
+		"a static program":            {func(binaries, _ string) { put(t, static, filepath.Join(binaries, helper)) }, "build it with a C compiler"},
 		"a library that is too old": {func(_, library string) {
 			put(t, filepath.Join(library, "ld-linux-x86-64.so.2"), filepath.Join(library, "libc.so.6"))
 		}, "build it on an older system"},
-		"another architecture": {func(binaries, _ string) { put(t, other, filepath.Join(binaries, "tracecore-dcgm")) }, "GOARCH=amd64"},
+		"another architecture": {func(binaries, _ string) { put(t, other, filepath.Join(binaries, helper)) }, "GOARCH=amd64"},
 		"no library":           {func(_, library string) { _ = os.RemoveAll(library) }, "its dynamic linker"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args, binaries, library := gpuArguments(t, static, helper)
+			args, binaries, library := gpuArguments(t, static, linked)
 			c.change(binaries, library)
 			err := run(append([]string{"-out", t.TempDir()}, args...), io.Discard)
 			if err == nil || !strings.Contains(err.Error(), c.problem) {

@@ -5,7 +5,7 @@
 //	image -out bin/image -version 1.2.3 -created 1790000000 amd64=PATH arm64=PATH
 //
 // With -gpu it makes the image that reads NVIDIA's GPUs as well: the same with the
-// helper programs beside each PATH, and the files of Debian's packages that they
+// helper program beside each PATH, and the files of Debian's packages that it
 // need, which vmtests/debfiles took.
 package main
 
@@ -88,15 +88,15 @@ func (m *maker) add(architecture, binary string) error {
 	if err := m.keep(&m.plain, image, "", architecture, []string{binary}, nil); err != nil || m.packages == nil {
 		return err
 	}
-	programs, err := helpersOf(binary)
-	if err != nil || len(programs) == 0 {
+	program, err := helperOf(binary)
+	if err != nil || program == "" {
 		return err
 	}
 	packages := slices.DeleteFunc(slices.Clone(m.packages), func(p debian) bool { return p.Architecture != architecture })
-	if image, err = forGPUs(image, architecture, programs, packages, m.created); err != nil {
+	if image, err = forGPUs(image, architecture, program, packages, m.created); err != nil {
 		return err
 	}
-	return m.keep(&m.gpu, image, gpuSuffix, architecture, append([]string{binary}, programs...), packages)
+	return m.keep(&m.gpu, image, gpuSuffix, architecture, []string{binary, program}, packages)
 }
 
 // gpuSuffix tells the image for GPUs from the other in its tag and its files.

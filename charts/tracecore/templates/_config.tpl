@@ -65,11 +65,11 @@ service:
   extensions: [health_check, file_storage, identity]
   pipelines:
     logs:
-      receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if $cudaoom }}, cudaoom{{ end }}{{ if .Values.flightRecorder.path }}, ncclfr{{ end }}{{ with include "tracecore.gpu" . }}, {{ . }}{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
+      receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if $cudaoom }}, cudaoom{{ end }}{{ if .Values.flightRecorder.path }}, ncclfr{{ end }}{{ if .Values.gpu.enabled }}, gpu{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
       processors: [memory_limiter{{ if and .Values.nodeConditions.enabled (not $gateway) }}, filter/verdicts{{ end }}{{ if .Values.podNames.enabled }}, groupbyattrs, k8s_attributes, transform/pods{{ end }}{{ if not $gateway }}, rankjoin, patterndetector{{ end }}]
       exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}terminal{{ if .Values.nodeConditions.enabled }}, k8snode{{ end }}{{ if $otlpOut }}, otlp_grpc{{ end }}{{ end }}]
     metrics:
-      receivers: [fusefault, ncclsock{{ with include "tracecore.gpu" . }}, {{ . }}{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
+      receivers: [fusefault, ncclsock{{ if .Values.gpu.enabled }}, gpu{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
       processors: [memory_limiter{{ if not $gateway }}, patterndetector{{ end }}]
       exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}{{ ternary "otlp_grpc" "debug" $otlpOut }}{{ end }}]
   {{- include "tracecore.ownTelemetry" . | nindent 2 }}

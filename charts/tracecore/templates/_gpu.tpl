@@ -1,32 +1,34 @@
 {{/* GPU telemetry of the agents */}}
 
-{{/* its receiver: nvml, dcgm or none */}}
-{{- define "tracecore.gpu" -}}
-{{- if and .Values.gpu.nvml.enabled .Values.gpu.dcgm.enabled -}}
-{{- fail "gpu.nvml and gpu.dcgm read the same GPUs under the same names: enable one of them" -}}
-{{- end -}}
-{{- if .Values.gpu.nvml.enabled }}nvml{{ else if .Values.gpu.dcgm.enabled }}dcgm{{ end -}}
+{{/* whether a host engine of DCGM is read, where one answers */}}
+{{- define "tracecore.dcgm" -}}
+{{- if and .Values.gpu.enabled (ne .Values.gpu.source "nvml") }}true{{ end -}}
 {{- end -}}
 
 {{- define "tracecore.gpuReceiver" -}}
-{{- if eq (include "tracecore.gpu" .) "nvml" -}}
-nvml:
+{{- if and .Values.gpu.enabled (eq .Values.gpu.source "auto") (eq .Values.gpu.dcgm.address "embedded") -}}
+{{- fail "gpu.dcgm.address: embedded is an engine that always answers: set gpu.source to dcgm" -}}
+{{- end -}}
+{{- if .Values.gpu.enabled -}}
+gpu:
+  source: {{ .Values.gpu.source }}
   identity: identity
-{{- else if .Values.gpu.dcgm.enabled -}}
-dcgm:
-  endpoint: {{ default "${env:K8S_NODE_IP}:5555" .Values.gpu.dcgm.address | quote }}
+  {{- if include "tracecore.dcgm" . }}
+  dcgm:
+    endpoint: {{ default "${env:K8S_NODE_IP}:5555" .Values.gpu.dcgm.address | quote }}
+  {{- end }}
 {{- end -}}
 {{- end -}}
 
-{{/* the agents' image: with GPUs the one that has the programs which load NVIDIA's libraries */}}
+{{/* the agents' image: with GPUs the one that has the program which loads NVIDIA's libraries */}}
 {{- define "tracecore.agentImage" -}}
-{{- include "tracecore.image" . }}{{ if include "tracecore.gpu" . }}-gpu{{ end -}}
+{{- include "tracecore.image" . }}{{ if .Values.gpu.enabled }}-gpu{{ end -}}
 {{- end -}}
 
 {{/* copies DCGM's library out of an image, where the nodes have none; without it the
      agent runs all the same and says so */}}
 {{- define "tracecore.dcgmLibrary" -}}
-{{- if and .Values.gpu.dcgm.enabled .Values.gpu.dcgm.libraryImage -}}
+{{- if and (include "tracecore.dcgm" .) .Values.gpu.dcgm.libraryImage -}}
 - name: libdcgm
   image: {{ .Values.gpu.dcgm.libraryImage | quote }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -46,7 +48,7 @@ dcgm:
 {{- end -}}
 
 {{- define "tracecore.gpuMounts" -}}
-{{- if include "tracecore.gpu" . -}}
+{{- if .Values.gpu.enabled -}}
 # NVIDIA's libraries, where no container runtime brings them. The image looks for
 # them here after its own folders.
 - name: usr
@@ -61,7 +63,7 @@ dcgm:
 {{- end -}}
 
 {{- define "tracecore.gpuVolumes" -}}
-{{- if include "tracecore.gpu" . -}}
+{{- if .Values.gpu.enabled -}}
 - name: usr
   hostPath:
     path: /usr
@@ -76,12 +78,12 @@ dcgm:
 
 {{/* what NVIDIA's container runtime looks at, and where the node's DCGM is */}}
 {{- define "tracecore.gpuEnv" -}}
-{{- if include "tracecore.gpu" . -}}
+{{- if .Values.gpu.enabled -}}
 - name: NVIDIA_VISIBLE_DEVICES
   value: all
 - name: NVIDIA_DRIVER_CAPABILITIES
   value: utility
-{{- if .Values.gpu.dcgm.enabled }}
+{{- if include "tracecore.dcgm" . }}
 - name: K8S_NODE_IP
   valueFrom:
     fieldRef:

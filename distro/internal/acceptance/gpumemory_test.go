@@ -32,7 +32,7 @@ func playCUDAJob() {
 
 // TestMemoryThatTheDriverRefusesIsNamedWithoutALog has the driver refuse a rank
 // what its GPU does not have: by the default configuration, which was told only
-// what the nvml receiver reads of GPUs.
+// what the gpu receiver reads of GPUs.
 func TestMemoryThatTheDriverRefusesIsNamedWithoutALog(t *testing.T) {
 	privtest.Require(t)
 	const gib = 1 << 30

@@ -51,6 +51,7 @@ func TestExitCodes(t *testing.T) {
 		"a file that is not there":    {[]string{"--config", "/nosuch.yaml"}, exitInternal, "/nosuch.yaml"},
 		"a key nobody knows":          {[]string{"validate", "--config", badConfig}, exitInternal, "protocls"},
 		"a key over the default":      {[]string{"validate", "--set=receivers.otlp.protocls=1"}, exitInternal, "protocls"},
+		"a receiver of before":        {[]string{"validate", "--set=receivers.dcgm.endpoint=localhost:5555"}, exitInternal, "write gpu: {source: dcgm}"},
 		"a default that is not there": {[]string{"validate", "--config", "tracecore:nosuch"}, exitInternal, "tracecore:default"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,20 @@ func explain(err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w; another program, perhaps a second tracecore, listens there: stop it, or %s", err, otherPort(err.Error()))
 	}
+	if text := renamed(err.Error()); text != "" {
+		return fmt.Errorf("%w; %s", err, text)
+	}
 	return err
+}
+
+// renamed says what to write in place of a receiver that is no more.
+func renamed(text string) string {
+	for _, source := range []string{"nvml", "dcgm"} {
+		if strings.Contains(text, fmt.Sprintf("unknown type: %q for id", source)) {
+			return fmt.Sprintf("the receiver %s is the receiver gpu now: write gpu: {source: %s}, here and in the pipelines", source, source)
+		}
+	}
+	return ""
 }
 
 // otherPort says how to move off a port of the default configuration.

@@ -46,13 +46,12 @@ import (
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor"
 	"github.com/tracecoreai/tracecore/receivers/cudaoomreceiver"
-	"github.com/tracecoreai/tracecore/receivers/dcgmreceiver"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver"
+	"github.com/tracecoreai/tracecore/receivers/gpureceiver"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver"
 )
 
@@ -84,14 +83,13 @@ func receivers() []part[receiver.Factory] {
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
 		{kafkareceiver.NewFactory(), contrib + "receiver/kafkareceiver"},
 		{cudaoomreceiver.NewFactory(), own + "receivers/cudaoomreceiver"},
-		{dcgmreceiver.NewFactory(), own + "receivers/dcgmreceiver"},
 		{prometheusreceiver.NewFactory(), contrib + "receiver/prometheusreceiver"},
 		{fusefaultreceiver.NewFactory(), own + "receivers/fusefaultreceiver"},
+		{gpureceiver.NewFactory(), own + "receivers/gpureceiver"},
 		{k8seventsreceiver.NewFactory(), own + "receivers/k8seventsreceiver"},
 		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},
 		{ncclfrreceiver.NewFactory(), own + "receivers/ncclfrreceiver"},
 		{ncclsockreceiver.NewFactory(), own + "receivers/ncclsockreceiver"},
-		{nvmlreceiver.NewFactory(), own + "receivers/nvmlreceiver"},
 		{oomkillreceiver.NewFactory(), own + "receivers/oomkillreceiver"},
 	}
 }

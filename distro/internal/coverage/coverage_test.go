@@ -131,7 +131,7 @@ func TestAnEventOfOthersIsANeedAndNoProbesFault(t *testing.T) {
 func TestSourcesListEveryEventOfOurReceivers(t *testing.T) {
 	// What receivers read that is no probe: dumps on disk, the API of a cluster, a
 	// vendor's library.
-	others := []string{"ncclfrreceiver", "k8seventsreceiver", "nvmlreceiver", "dcgmreceiver"}
+	others := []string{"ncclfrreceiver", "k8seventsreceiver", "gpureceiver"}
 	declared := map[string]bool{}
 	files, err := filepath.Glob("../../../receivers/*/metadata.yaml")
 	require.NoError(t, err)

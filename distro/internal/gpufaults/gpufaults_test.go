@@ -1,4 +1,4 @@
-// Package gpufaults proves that what the nvml receiver emits is what the patterns
+// Package gpufaults proves that what the gpu receiver emits is what the patterns
 // read: a library with scripted faults, the helper program, the receiver, the
 // patterns, a verdict.
 package gpufaults
@@ -23,8 +23,8 @@ import (
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver"
-	"github.com/tracecoreai/tracecore/receivers/nvmlreceiver/nvmltest"
+	"github.com/tracecoreai/tracecore/receivers/gpureceiver"
+	"github.com/tracecoreai/tracecore/receivers/gpureceiver/gputest"
 )
 
 const (
@@ -158,7 +158,7 @@ func TestScriptedFaultsBecomeVerdicts(t *testing.T) {
 		t.Skip("slow: it plays faults in real time")
 	}
 	t.Setenv("K8S_NODE_NAME", node)
-	host := nvmltest.New(t)
+	host := gputest.New(t)
 	rules, err := patterns.Library()
 	require.NoError(t, err)
 	var rows []string
@@ -167,7 +167,7 @@ func TestScriptedFaultsBecomeVerdicts(t *testing.T) {
 			e, err := engine.New(rules, engine.Options{})
 			require.NoError(t, err)
 			s := &scene{T: t, host: host, engine: e}
-			host.Script(f.script(0)...)
+			host.NVML.Script(f.script(0)...)
 			s.start()
 			for i := range f.readings {
 				s.play(i, &f)
@@ -184,7 +184,7 @@ func TestScriptedFaultsBecomeVerdicts(t *testing.T) {
 // scene is the receiver between a scripted library and the patterns.
 type scene struct {
 	*testing.T
-	host   *nvmltest.Host
+	host   *gputest.Host
 	engine *engine.Engine
 
 	mu       sync.Mutex
@@ -198,9 +198,9 @@ type scene struct {
 
 // start runs the receiver as it is shipped, but in a hurry.
 func (s *scene) start() {
-	factory, settings := nvmlreceiver.NewFactory(), receivertest.NewNopSettings(nvmlreceiver.NewFactory().Type())
-	config := factory.CreateDefaultConfig().(*nvmlreceiver.Config)
-	config.Helper, config.Library = s.host.Helper, s.host.Library
+	factory, settings := gpureceiver.NewFactory(), receivertest.NewNopSettings(gpureceiver.NewFactory().Type())
+	config := factory.CreateDefaultConfig().(*gpureceiver.Config)
+	config.Source, config.Helper, config.NVML.Library = gpureceiver.NVML, s.host.Helper, s.host.NVML.File
 	config.CollectionInterval, config.RetryInterval = 5*time.Millisecond, 5*time.Millisecond
 	metrics, err := consumer.NewMetrics(func(_ context.Context, md pmetric.Metrics) error {
 		s.mu.Lock()
@@ -232,7 +232,7 @@ func (s *scene) start() {
 // reading and the records, at that reading's time.
 func (s *scene) play(i int, f *fault) {
 	at := began.Add(time.Duration(i) * f.every)
-	s.host.Script(f.script(i)...)
+	s.host.NVML.Script(f.script(i)...)
 	reading, records := s.next(f.event[i])
 	s.engine.Advance(at)
 	for _, ld := range records {

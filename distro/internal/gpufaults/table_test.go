@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the table of faults anew")
 
 // document holds the table, between two marks.
 const (
-	document = "../../../receivers/nvmlreceiver/README.md"
+	document = "../../../receivers/gpureceiver/README.md"
 	begins   = "<!-- written by go test ./distro/internal/gpufaults -update -->\n"
 	ends     = "<!-- end -->\n"
 )

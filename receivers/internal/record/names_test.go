@@ -17,7 +17,7 @@ var byName = regexp.MustCompile(`\b[Pp]ut(Str|Int|Bool|Double|Empty|EmptySlice|E
 
 // untyped are the receivers that still write attributes by name.
 var untyped = []string{
-	"receivers/ncclsockreceiver", "receivers/internal/gpu", "receivers/nvmlreceiver", "receivers/dcgmreceiver",
+	"receivers/ncclsockreceiver",
 }
 
 // The compiler knows which attributes an event has only where the code that tools/events

@@ -1,6 +1,0 @@
-// Package gonvml is NVIDIA's library behind the interface of package nvml, by way
-// of go-nvml, which needs cgo. Built without cgo it says so and does nothing.
-package gonvml
-
-// Built reports whether this build can load the library.
-const Built = built
