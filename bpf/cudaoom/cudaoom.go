@@ -19,6 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // Name of the probe in reports.
@@ -40,7 +41,7 @@ type Options struct {
 // goroutine and Watch for one other; the remaining methods are safe beside them.
 type Probe struct {
 	hooks  *hooks
-	proc   *procfs
+	proc   *procfs.FS
 	max    int
 	report probe.Report
 	record ringbuf.Record // reused by Read
@@ -79,7 +80,7 @@ func openConfined(opts Options, confined func(size uint64) (survived bool, err e
 		return nil, err
 	}
 	p := &Probe{
-		hooks: hooks, proc: newProcfs(opts.ProcRoot), max: opts.MaxLibraries, report: report,
+		hooks: hooks, proc: procfs.Open(opts.ProcRoot), max: opts.MaxLibraries, report: report,
 		processes: map[uint32]*looked{}, libraries: map[library]*attached{},
 	}
 	if p.max == 0 {

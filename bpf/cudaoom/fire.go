@@ -15,6 +15,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // fireTimeout is how long the event of the self-test may take: it is in the ring
@@ -46,6 +47,13 @@ func selfTest(confined func(size uint64) (survived bool, err error)) (closed <-c
 
 // tested is the name of the function that the self-test stands in for.
 const tested = "cuMemAlloc_v2"
+
+// fileOffset turns the address of code of this program into its place in the
+// program's file. A program without symbols (strip, -ldflags -s) has no other way.
+func fileOffset(address uintptr) (uint64, error) {
+	code, err := procfs.Open("/proc").CodeAt(uint64(address))
+	return uint64(address) - code.Start + code.Offset, err
+}
 
 // attachToSelf attaches to a function of this program that looks like the driver's.
 func (h *hooks) attachToSelf() ([]link.Link, error) {

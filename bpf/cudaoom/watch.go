@@ -10,7 +10,16 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
+
+// library is one file that processes have mapped as libcuda. Containers have their
+// own: the NVIDIA container toolkit mounts the host's into them (the same inode),
+// an image may bring another.
+type library struct {
+	device string // major:minor, as maps shows it
+	inode  uint64
+}
 
 // looked is what is known of one process.
 type looked struct {
@@ -62,7 +71,7 @@ func (p *Probe) Watch(processes []Process) (Watched, error) {
 // The mapping is zero where all of them were looked at in an earlier round.
 type found struct {
 	pid uint32
-	mapping
+	procfs.Mapping
 }
 
 // look brings what is known of the processes up to date and returns the libraries
@@ -101,17 +110,27 @@ func (p *Probe) lookAt(pid uint32, known *looked, wanted map[library]found) erro
 	if len(known.libraries) > 0 || p.round < known.next {
 		return nil
 	}
-	mappings, err := p.proc.libraries(pid)
+	mappings, err := p.libcuda(pid)
 	if err != nil {
 		return err
 	}
 	known.looks++
 	known.next = p.round + min(1+known.looks/eagerLooks, maxPause)
 	for _, m := range mappings {
-		known.libraries = append(known.libraries, m.library)
-		wanted[m.library] = found{pid, m}
+		l := library{device: m.Device, inode: m.Inode}
+		known.libraries = append(known.libraries, l)
+		wanted[l] = found{pid, m}
 	}
 	return nil
+}
+
+// libcuda finds the driver's library of a process; none, where the process is gone.
+func (p *Probe) libcuda(pid uint32) ([]procfs.Mapping, error) {
+	found, err := p.proc.Libraries(pid, "libcuda.so")
+	if errors.Is(err, procfs.ErrGone) {
+		return nil, nil
+	}
+	return found, err
 }
 
 // attachTo attaches to a library that is not yet.
@@ -123,7 +142,7 @@ func (p *Probe) attachTo(l library, at found, w *Watched) error {
 	switch {
 	case known != nil && (len(known.links) > 0 || p.round < known.retry):
 		return nil
-	case at.addresses == "":
+	case at.Path == "":
 		p.forget(l) // the next round finds where it can be opened
 		return nil
 	case known == nil && full:
@@ -139,7 +158,7 @@ func (p *Probe) attachTo(l library, at found, w *Watched) error {
 	}
 	p.libraries[l] = &attached{links: links, retry: p.round + maxPause}
 	if err != nil {
-		return fmt.Errorf("watch %s of process %d: %w", at.path, at.pid, err)
+		return fmt.Errorf("watch %s of process %d: %w", at.Path, at.pid, err)
 	}
 	return nil
 }
@@ -157,7 +176,7 @@ func (p *Probe) forget(l library) {
 }
 
 func (p *Probe) open(at found) ([]link.Link, error) {
-	file, err := p.proc.open(at.pid, at.mapping)
+	file, err := p.proc.OpenMapped(at.pid, at.Mapping)
 	if err != nil {
 		return nil, err
 	}

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
 	"github.com/tracecoreai/tracecore/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 func TestLibraryIsDetachedWhenItsLastProcessIsGone(t *testing.T) {
@@ -123,7 +125,7 @@ func bareLibrary(t *testing.T) string {
 }
 
 func TestProcessesWithoutALibraryAreLookedAtEverMoreRarely(t *testing.T) {
-	p := &Probe{proc: newProcfs(""), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
+	p := &Probe{proc: procfs.Open(""), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
 	own := []Process{{PID: uint32(os.Getpid())}}
 	rounds := 0
 	for range 1000 {
@@ -147,42 +149,37 @@ func TestProcessesWithoutALibraryAreLookedAtEverMoreRarely(t *testing.T) {
 func TestProcessThatCannotBeReadIsCountedAndTriedAgain(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "7", "maps"), 0o755)) // a folder cannot be read
-	p := &Probe{proc: newProcfs(root), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
+	p := &Probe{proc: procfs.Open(root), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
 	for range 2 {
 		w, err := p.Watch([]Process{{PID: 7}, {PID: 8}}) // 8 is gone
 		require.NoError(t, err)
 		require.Equal(t, 1, w.Unreadable)
-		require.ErrorContains(t, w.Err, "read the memory map of process 7")
+		require.ErrorContains(t, w.Err, "7/maps")
 	}
 }
 
 // A process that holds the lock of its memory map, for as long as it is stuck.
 func TestStuckProcessesDoNotHoldTheOthers(t *testing.T) {
-	p := &Probe{proc: newProcfs(""), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
-	for range maxStuckReads {
-		p.proc.slots <- struct{}{}
+	root := t.TempDir()
+	for _, pid := range []string{"7", "8"} {
+		require.NoError(t, os.Mkdir(filepath.Join(root, pid), 0o755))
 	}
-	w, err := p.Watch([]Process{{PID: uint32(os.Getpid())}})
+	// A pipe without a writer holds its reader as a held lock does.
+	pipe := filepath.Join(root, "7", "maps")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "8", "maps"), nil, 0o600))
+	p := &Probe{proc: procfs.Open(root), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
+	for range 2 {
+		w, err := p.Watch([]Process{{PID: 7}, {PID: 8}})
+		require.NoError(t, err)
+		require.Equal(t, 1, w.Unreadable)
+		require.ErrorIs(t, w.Err, procfs.ErrHung)
+	}
+	require.Equal(t, 1, p.proc.Left(), "it is not asked again meanwhile")
+	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.Unreadable)
-	require.ErrorIs(t, w.Err, errStuck)
-}
-
-func TestFileThatTookTheLibrarysNameIsNotOpened(t *testing.T) {
-	root, name := t.TempDir(), "/usr/lib/libcuda.so.1"
-	file := filepath.Join(root, "7", "root", name)
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(t, os.WriteFile(file, []byte("x"), 0o644))
-	_, err := newProcfs(root).open(7, mapping{library{"fd:01", 1}, "1-2", name})
-	require.ErrorContains(t, err, "another file has its name")
-}
-
-func TestProcRootComesFromTheEnvironment(t *testing.T) {
-	t.Setenv("HOST_PROC", "/host/proc")
-	require.Equal(t, "/host/proc/7/maps", newProcfs("").path(7, "maps"))
-	require.Equal(t, "/mine/7/maps", newProcfs("/mine").path(7, "maps"))
-	t.Setenv("HOST_PROC", "")
-	require.Equal(t, "/proc/7/maps", newProcfs("").path(7, "maps"))
+	require.NoError(t, writer.Close())
+	require.Eventually(t, func() bool { return p.proc.Left() == 0 }, time.Minute, time.Millisecond)
 }
 
 // BenchmarkWatch is what the processes of a job cost that share a libcuda: the first

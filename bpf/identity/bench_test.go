@@ -57,19 +57,19 @@ func BenchmarkThreadExit(b *testing.B) {
 func BenchmarkHandle(b *testing.B) {
 	opts, err := Options{}.withDefaults()
 	require.NoError(b, err)
-	tracker := newTracker(opts, newScript(), newProcfs("/proc"), probe.Report{})
+	tracker := newTracker(opts, newScript(), newReader("/proc"), probe.Report{})
 	now := bootNow()
 	for range 2 { // itself and its parent
 		tracker.scan()
 	}
 	self := uint32(os.Getpid())
-	st, err := tracker.proc.stat(self)
+	st, err := tracker.proc.Stat(self)
 	require.NoError(b, err)
 	environ := block(append(os.Environ(), rank3()...)...)
 	b.Run("exec", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			tracker.handle(&event{kind: kindExec, pid: self, parentPID: st.parentPID, startNS: st.startNS(), timeNS: now, comm: "x", environ: environ, whole: true})
+			tracker.handle(&event{kind: kindExec, pid: self, parentPID: st.ParentPID, startNS: st.StartNS(), timeNS: now, comm: "x", environ: environ, whole: true})
 		}
 	})
 	b.Run("exit", func(b *testing.B) {
@@ -77,7 +77,7 @@ func BenchmarkHandle(b *testing.B) {
 		pid := uint32(1 << 22)
 		for b.Loop() {
 			pid++
-			tracker.handle(&event{kind: kindExit, pid: pid, parentPID: st.parentPID, startNS: now, timeNS: now, comm: "x"})
+			tracker.handle(&event{kind: kindExit, pid: pid, parentPID: st.ParentPID, startNS: now, timeNS: now, comm: "x"})
 		}
 	})
 	b.Run("lookup", func(b *testing.B) {

@@ -110,7 +110,7 @@ func newScripted(t testing.TB, opts Options, prepare func(*Tracker, fakeProc, ui
 	require.NoError(t, err)
 	now := bootNow()
 	s := &scripted{TB: t, script: newScript(), proc: proc, base: now - min(now/2, uint64(time.Minute))}
-	s.Tracker = newTracker(opts, s.script, newProcfs(proc.root), probe.Report{})
+	s.Tracker = newTracker(opts, s.script, newReader(proc.root), probe.Report{})
 	if prepare != nil {
 		prepare(s.Tracker, proc, s.base)
 	}

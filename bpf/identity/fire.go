@@ -26,7 +26,7 @@ const fireTimeout = 5 * time.Second
 // program runs. Where tracing is forbidden, nothing is learned and fired is
 // false. It also finds out whether the numbers in proc are the kernel's. Events
 // of other processes meanwhile are passed over: the scan that follows finds them.
-func (r *ring) fire(proc *procfs) (fired bool, err error) {
+func (r *ring) fire(proc *reader) (fired bool, err error) {
 	marker := "TRACECORE_SELF_TEST=" + rand.Text()
 	child, err := startStopped(marker)
 	if err != nil {
@@ -37,8 +37,8 @@ func (r *ring) fire(proc *procfs) (fired bool, err error) {
 			e.kind == kindExecNotice && e.pid == uint32(child)
 	})
 	if err == nil && started.kind == kindExec {
-		st, statErr := proc.stat(started.pid)
-		proc.foreign = statErr != nil || st.startTicks != started.startNS/uint64(tick)
+		st, statErr := proc.Stat(started.pid)
+		proc.SetForeign(statErr != nil || st.StartTicks != started.startNS/uint64(tick))
 	}
 	if err := errors.Join(err, kill(child)); err != nil {
 		return false, fmt.Errorf("start of a process: %w", err)

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // maxAncestors bounds the walk to a known ancestor.
@@ -26,7 +28,7 @@ func (t *Tracker) onExec(e *event) {
 		}
 	}
 	// What /proc gave is only worth something if it was of this process.
-	if st, err := t.proc.stat(e.pid); err != nil || st.startNS()/uint64(tick) != e.startNS/uint64(tick) {
+	if st, err := t.proc.Stat(e.pid); err != nil || st.StartNS()/uint64(tick) != e.startNS/uint64(tick) {
 		f.membership, environ = membership{}, e.environ
 	}
 	f.launch = parseEnviron(environ)
@@ -111,29 +113,29 @@ func (t *Tracker) parent(pid uint32, ns uint64, depth int) *record {
 // again set it does so even when the process is known.
 func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 	began := bootNow()
-	st, err := t.proc.stat(pid)
-	if err != nil || st.kernel || st.dead {
+	st, err := t.proc.Stat(pid)
+	if err != nil || st.Kernel || st.Ended() {
 		return nil
 	}
 	t.mu.RLock()
-	known := t.table.exact(pid, st.startNS())
+	known := t.table.exact(pid, st.StartNS())
 	t.mu.RUnlock()
 	if known != nil && !again {
 		return known
 	}
-	f := facts{pid: pid, parentPID: st.parentPID, startNS: st.startNS(), comm: st.comm, launch: noLaunch()}
+	f := facts{pid: pid, parentPID: st.ParentPID, startNS: st.StartNS(), comm: st.Name, launch: noLaunch()}
 	f.membership, _ = t.proc.cgroup(pid)
 	if environ, ok := t.proc.environ(pid); ok {
 		f.launch = parseEnviron(environ)
 	}
-	if now, err := t.proc.stat(pid); err != nil || now.startTicks != st.startTicks {
+	if now, err := t.proc.Stat(pid); err != nil || now.StartTicks != st.StartTicks {
 		return nil // it ended, and what was read may be another's
 	}
-	parent := t.parent(st.parentPID, began, depth-1)
+	parent := t.parent(st.ParentPID, began, depth-1)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known = t.table.exact(pid, st.startNS()); known != nil {
+	if known = t.table.exact(pid, st.StartNS()); known != nil {
 		if known.seenNS >= began || !known.alive() {
 			return known // an event came first, and knows better
 		}
@@ -160,45 +162,45 @@ func (t *Tracker) scan() {
 	t.lastScan = time.Now()
 	t.scans.Add(1)
 	began := bootNow()
-	pids, err := t.proc.pids()
-	if err != nil || t.proc.foreign {
+	pids, err := t.proc.PIDs()
+	if err != nil || t.proc.Foreign() {
 		return
 	}
-	stats := make([]stat, 0, len(pids))
+	stats := make([]procfs.Stat, 0, len(pids))
 	for _, pid := range pids {
-		if st, err := t.proc.stat(pid); err == nil && !st.kernel && !st.dead {
+		if st, err := t.proc.Stat(pid); err == nil && !st.Kernel && !st.Ended() {
 			stats = append(stats, st)
 		}
 	}
 	// Parents begin before their children.
-	slices.SortFunc(stats, func(a, b stat) int {
-		return cmp.Or(cmp.Compare(a.startTicks, b.startTicks), cmp.Compare(a.pid, b.pid))
+	slices.SortFunc(stats, func(a, b procfs.Stat) int {
+		return cmp.Or(cmp.Compare(a.StartTicks, b.StartTicks), cmp.Compare(a.PID, b.PID))
 	})
 	for _, st := range stats {
 		select {
 		case <-t.closing:
 			return
 		default:
-			t.learn(st.pid, maxAncestors, t.stale(st, began))
+			t.learn(st.PID, maxAncestors, t.stale(st, began))
 		}
 	}
 	t.endMissing(stats, began)
 }
 
 // stale reports whether a process may have executed a program that we missed.
-func (t *Tracker) stale(st stat, now uint64) bool {
+func (t *Tracker) stale(st procfs.Stat, now uint64) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	r := t.table.exact(st.pid, st.startNS())
-	return r == nil || r.Comm != st.comm || st.startNS()+uint64(young) > now
+	r := t.table.exact(st.PID, st.StartNS())
+	return r == nil || r.Comm != st.Name || st.StartNS()+uint64(young) > now
 }
 
 // endMissing ends the processes a scan did not find, but for those that came
 // while it went on.
-func (t *Tracker) endMissing(found []stat, began uint64) {
+func (t *Tracker) endMissing(found []procfs.Stat, began uint64) {
 	there := make(map[uint32]uint64, len(found))
 	for _, st := range found {
-		there[st.pid] = st.startTicks
+		there[st.PID] = st.StartTicks
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

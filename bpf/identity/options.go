@@ -2,7 +2,6 @@ package identity
 
 import (
 	"errors"
-	"os"
 	"time"
 )
 
@@ -43,12 +42,6 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	if o.Retention < 0 || o.MaxProcesses < 0 || o.ScanInterval < 0 {
 		return o, errors.New("open identity: retention, number of processes and scan interval must not be negative: use 0 for the default")
-	}
-	if o.ProcRoot == "" {
-		o.ProcRoot = os.Getenv("HOST_PROC")
-	}
-	if o.ProcRoot == "" {
-		o.ProcRoot = "/proc"
 	}
 	if o.Retention == 0 {
 		o.Retention = DefaultRetention

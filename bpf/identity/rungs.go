@@ -20,7 +20,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
-func rungs(proc *procfs) []ladder.Rung[source] {
+func rungs(proc *reader) []ladder.Rung[source] {
 	return []ladder.Rung[source]{
 		{ID: RungTracing, Try: func() (source, bool, error) {
 			return openRing(proc, 0, bpfProgExecEnviron, bpfProgExitStatus)
@@ -47,7 +47,7 @@ type ring struct {
 
 // openRing loads and attaches programs and lets them fire. ringBytes 0 means what
 // the C file says.
-func openRing(proc *procfs, ringBytes uint32, programs ...string) (_ source, fired bool, err error) {
+func openRing(proc *reader, ringBytes uint32, programs ...string) (_ source, fired bool, err error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, false, fmt.Errorf("raise the locked-memory limit: %w", err)
 	}
@@ -150,10 +150,10 @@ func (r *ring) close() error {
 // quiet is the source without BPF: no event ever comes.
 type quiet struct{ closed chan struct{} }
 
-func openScan(proc *procfs) (source, bool, error) {
-	pids, err := proc.pids()
+func openScan(proc *reader) (source, bool, error) {
+	pids, err := proc.PIDs()
 	if err == nil && len(pids) == 0 {
-		err = fmt.Errorf("no process in %s", proc.root)
+		err = fmt.Errorf("no process in %s", proc.Root())
 	}
 	if err != nil {
 		return nil, false, &ladder.Problem{

@@ -212,7 +212,7 @@ func TestLongEnvironmentIsCutAndCounted(t *testing.T) {
 }
 
 func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
-	const stuck = maxStuckReads + 2
+	const stuck = 3
 	s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
 		for pid := uint32(200); pid < 200+stuck; pid++ {
 			proc.write(pid, "stat", statLine(pid, 1, base, "stuck"))
@@ -224,21 +224,21 @@ func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
 	require.Equal(t, "/c", s.lookup(200, 0, 1).CgroupPath)
 	require.Equal(t, stuck, s.Counters().Processes)
 	require.EqualValues(t, stuck, s.Counters().Unreadable)
-	require.Len(t, s.Tracker.proc.slots, maxStuckReads)
+	require.Equal(t, stuck, s.Tracker.proc.Left())
 
 	s.proc.add(300, 1, s.base, "python", "/c", rank3()...)
-	require.Equal(t, Unknown, s.lookup(300, 0, 1).Rank, "no more environments are read")
-	for pid := uint32(200); pid < 200+maxStuckReads; pid++ {
+	require.Equal(t, 3, s.lookup(300, 0, 1).Rank, "others are read")
+	for pid := uint32(200); pid < 200+stuck; pid++ {
 		fd, err := unix.Open(filepath.Join(s.proc.root, fmt.Sprint(pid), "environ"), unix.O_WRONLY, 0)
 		require.NoError(t, err)
 		require.NoError(t, unix.Close(fd))
 	}
-	require.Eventually(t, func() bool { return len(s.Tracker.proc.slots) == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Tracker.proc.Left() == 0 }, patience, time.Millisecond)
 }
 
 func TestForeignProcIsNotRead(t *testing.T) {
 	s := newScripted(t, Options{}, func(tracker *Tracker, proc fakeProc, base uint64) {
-		tracker.proc.foreign = true
+		tracker.proc.SetForeign(true)
 		proc.add(100, 1, base, "somebody else", "/c", "RANK=7", "WORLD_SIZE=8")
 	})
 	_, known := s.Lookup(100, 0, s.at(1))
@@ -251,7 +251,7 @@ func TestForeignProcIsNotRead(t *testing.T) {
 func TestManyProcessesStayUnderTheCap(t *testing.T) {
 	const most, total = 5000, 100000
 	s := newScripted(t, Options{MaxProcesses: most}, func(tracker *Tracker, _ fakeProc, _ uint64) {
-		tracker.proc.foreign = true // nothing to be found there, and slow on a slow machine
+		tracker.proc.SetForeign(true) // nothing to be found there, and slow on a slow machine
 	})
 	s.exec(1<<22, 1, 0, 0, rank3()...)
 	s.exec(1<<22+1, 1, 0, 0, "RANK=4", "WORLD_SIZE=8")

@@ -37,7 +37,7 @@ const (
 type Tracker struct {
 	opts   Options
 	source source
-	proc   *procfs
+	proc   *reader
 	report probe.Report
 	exits  *exits
 
@@ -101,7 +101,7 @@ func Try(opts Options) (*Tracker, probe.Report, error) {
 	if err != nil {
 		return nil, probe.Report{Probe: Name}, err
 	}
-	proc := newProcfs(opts.ProcRoot)
+	proc := newReader(opts.ProcRoot)
 	source, report, err := ladder.Climb(Name, opts.Rung, rungs(proc))
 	if err != nil {
 		return nil, report, err
@@ -112,7 +112,7 @@ func Try(opts Options) (*Tracker, probe.Report, error) {
 	return t, report, nil
 }
 
-func newTracker(opts Options, source source, proc *procfs, report probe.Report) *Tracker {
+func newTracker(opts Options, source source, proc *reader, report probe.Report) *Tracker {
 	return &Tracker{
 		opts: opts, source: source, proc: proc, report: report, healing: healing,
 		exits: newExits(), table: newTable(opts.MaxProcesses, opts.Retention),
@@ -277,11 +277,11 @@ func wall(ns uint64) time.Time {
 }
 
 // explain adds to the report what the rung taken cannot do.
-func explain(report *probe.Report, proc *procfs) {
+func explain(report *probe.Report, proc *reader) {
 	last := &report.Attempts[len(report.Attempts)-1]
 	switch {
-	case proc.foreign:
-		last.Hint = fmt.Sprintf("%s shows another pid namespace than the kernel's: set hostPID, or mount the host's /proc and set HOST_PROC; until then processes already running, cgroups, pods and containers stay unknown", proc.root)
+	case proc.Foreign():
+		last.Hint = fmt.Sprintf("%s shows another pid namespace than the kernel's: set hostPID, or mount the host's /proc and set HOST_PROC; until then processes already running, cgroups, pods and containers stay unknown", proc.Root())
 	case !last.Fired:
 		last.Hint = "not tested: no child could be traced; allow ptrace (kernel.yama.ptrace_scope below 3, seccomp profile) to have it tested"
 	case report.Rung == RungNotice:

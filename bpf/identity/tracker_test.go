@@ -207,7 +207,7 @@ func TestVictimOfTheOOMKillerIsMarked(t *testing.T) {
 // A ring of two pages holds one start: the others are dropped while nobody reads.
 func TestFullRingIsCountedAndHealed(t *testing.T) {
 	privtest.Require(t)
-	proc := newProcfs("/proc")
+	proc := newReader("/proc")
 	source, fired, err := openRing(proc, 8192, bpfProgExecEnviron, bpfProgExitStatus)
 	require.NoError(t, err)
 	require.True(t, fired)

@@ -1,0 +1,189 @@
+package procfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds on what is read of one process.
+const (
+	maxStat    = 4 << 10
+	maxCgroup  = 16 << 10
+	maxEnviron = 256 << 10
+)
+
+// Tick is the unit of times in /proc: 1/USER_HZ seconds, and USER_HZ is 100 on every
+// architecture we build for.
+const Tick = 10 * time.Millisecond
+
+// PIDs lists the processes there are, in order.
+func (f *FS) PIDs() ([]uint32, error) {
+	names, err := Patiently(f, f.root, func() ([]string, error) {
+		directory, err := os.Open(f.root)
+		if err != nil {
+			return nil, err
+		}
+		defer directory.Close()
+		return directory.Readdirnames(-1)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w: mount the host's /proc there, or set HOST_PROC", err)
+	}
+	pids := make([]uint32, 0, len(names))
+	for _, name := range names {
+		if pid, err := strconv.ParseUint(name, 10, 32); err == nil && pid != 0 {
+			pids = append(pids, uint32(pid))
+		}
+	}
+	slices.Sort(pids)
+	return pids, nil
+}
+
+// Stat is what /proc/PID/stat says of a process or a thread.
+type Stat struct {
+	PID, ParentPID uint32
+	Name           string // as the kernel has it, valid UTF-8
+	State          byte   // a letter of fs/proc/array.c, task_state_array
+	Threads        uint64
+	CPU            time.Duration // used by it in user and kernel mode
+	StartTicks     uint64        // since boot; tells it from a later process with the same number
+	Kernel         bool          // a kernel thread
+}
+
+// Ended reports whether nothing of it runs any more. A leader that has ended while its
+// threads live on is a zombie too (kernel/exit.c), but its process goes on.
+func (s *Stat) Ended() bool {
+	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1
+}
+
+// Stopped reports whether a signal or a debugger holds it.
+func (s *Stat) Stopped() bool { return s.State == 'T' || s.State == 't' }
+
+// StartNS is when it began, on the boot clock.
+func (s *Stat) StartNS() uint64 { return s.StartTicks * uint64(Tick) }
+
+// Stat reads the stat of a process.
+func (f *FS) Stat(pid uint32) (Stat, error) { return f.stat(pid, "stat") }
+
+// ThreadStat reads the stat of one of its threads.
+func (f *FS) ThreadStat(pid, tid uint32) (Stat, error) {
+	return f.stat(pid, "task", strconv.FormatUint(uint64(tid), 10), "stat")
+}
+
+func (f *FS) stat(pid uint32, parts ...string) (Stat, error) {
+	file, err := f.of(pid, maxStat, parts...)
+	if err != nil {
+		return Stat{}, err
+	}
+	s, err := ParseStat(file.Content)
+	if err != nil {
+		return Stat{}, fmt.Errorf("read %s: %w", f.path(pid, parts...), err)
+	}
+	return s, nil
+}
+
+// Flag and fields of a stat line, proc_pid_stat(5), counted from the state, which is
+// field 3 there.
+const (
+	flagKernelThread = 0x00200000 // PF_KTHREAD, include/linux/sched.h
+	fieldState       = 0
+	fieldParent      = 1
+	fieldFlags       = 6
+	fieldUser        = 11
+	fieldSystem      = 12
+	fieldThreads     = 17
+	fieldStart       = 19
+)
+
+// maxTicks is beyond any uptime. More would overflow, and is nobody's time.
+const maxTicks = 1 << 40
+
+// ParseStat reads a stat line. The name in parentheses may contain anything,
+// parentheses and spaces too, so it ends with the last one.
+func ParseStat(line []byte) (Stat, error) {
+	begin, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
+	if begin < 0 || end < begin {
+		return Stat{}, errors.New("no name in it")
+	}
+	fields := strings.Fields(string(line[end+1:]))
+	if len(fields) <= fieldStart || len(fields[fieldState]) != 1 {
+		return Stat{}, fmt.Errorf("not %d fields after the name", fieldStart+1)
+	}
+	var problem error
+	number := func(text string, bits int) uint64 {
+		n, err := strconv.ParseUint(text, 10, bits)
+		if err != nil {
+			problem = err
+		}
+		return n
+	}
+	ticks := min(number(fields[fieldUser], 64), maxTicks) + min(number(fields[fieldSystem], 64), maxTicks)
+	s := Stat{
+		PID: uint32(number(strings.TrimSpace(string(line[:begin])), 32)), ParentPID: uint32(number(fields[fieldParent], 32)),
+		Name: text(line[begin+1 : end]), State: fields[fieldState][0], Threads: number(fields[fieldThreads], 64),
+		CPU: time.Duration(ticks) * Tick, StartTicks: min(number(fields[fieldStart], 64), maxTicks),
+		Kernel: number(fields[fieldFlags], 64)&flagKernelThread != 0,
+	}
+	if problem != nil {
+		return Stat{}, problem
+	}
+	return s, nil
+}
+
+// text makes what a process wrote valid UTF-8, which OTLP asks for.
+func text(b []byte) string {
+	b, _, _ = bytes.Cut(b, []byte{0})
+	return strings.ToValidUTF8(string(b), "�")
+}
+
+// Cgroup reads /proc/PID/cgroup.
+func (f *FS) Cgroup(pid uint32) ([]byte, error) {
+	file, err := f.of(pid, maxCgroup, "cgroup")
+	return file.Content, err
+}
+
+// Environ reads the environment that a process began with, 256 KiB of it at most.
+func (f *FS) Environ(pid uint32) (File, error) { return f.of(pid, maxEnviron, "environ") }
+
+// Delay is how long the first thread of a process has waited for a CPU: the second
+// number of schedstat, in ns (Documentation/scheduler/sched-stats.rst). There is none
+// where the kernel is built without CONFIG_SCHED_INFO.
+func (f *FS) Delay(pid uint32) (time.Duration, error) {
+	file, err := f.of(pid, maxStat, "schedstat")
+	if err != nil {
+		return 0, err
+	}
+	numbers := strings.Fields(string(file.Content))
+	if len(numbers) < 2 {
+		return 0, fmt.Errorf("read schedstat of process %d: it has no second number", pid)
+	}
+	ns, err := strconv.ParseInt(numbers[1], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read schedstat of process %d: %w", pid, err)
+	}
+	return time.Duration(ns), nil
+}
+
+// Namespace returns the number of a namespace of a process: kind is "net", "pid", ….
+func (f *FS) Namespace(pid uint32, kind string) (uint64, error) {
+	file := f.path(pid, "ns", kind)
+	if f.Foreign() {
+		return 0, fmt.Errorf("read %s: %w", file, ErrForeign)
+	}
+	link, err := Patiently(f, file, func() (string, error) { return os.Readlink(file) })
+	if err != nil {
+		return 0, err
+	}
+	number, found := strings.CutPrefix(link, kind+":[")
+	number, closed := strings.CutSuffix(number, "]")
+	if !found || !closed {
+		return 0, fmt.Errorf("read %s: %q is no namespace", file, link)
+	}
+	return strconv.ParseUint(number, 10, 64)
+}

@@ -1,0 +1,224 @@
+// Package procfs reads processes from /proc, bounded in size and time.
+//
+// A read of /proc may hang for as long as its process is stuck. The kernel takes the
+// lock of a process's memory map for environ, maps and map_files (access_remote_vm(),
+// mm/memory.c; fs/proc/task_mmu.c), and a process in a page fault on a dead FUSE or
+// NFS mount holds that lock until the mount answers. mountinfo waits for the mount
+// table's lock (fs/proc_namespace.c), which an unmount in progress may hold. Even stat
+// takes a reference to the memory (fs/proc/array.c), and whoever gives back the last
+// one tears the memory down and may wait for its files. Such a read cannot be taken
+// back. So every read runs in a goroutine of its own, and one that does not return in
+// time is left behind:
+//
+//   - its file is not read again until the read has returned, so that one stuck
+//     process costs one thread however often it is asked for;
+//   - while too many reads are left behind, none is begun.
+package procfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Why something cannot be read. Every error of this package is one of these, or says
+// that the content is not what the kernel writes.
+var (
+	ErrGone    = errors.New("the process is gone")
+	ErrDenied  = errors.New("permission denied: run as root, with CAP_SYS_PTRACE, or with hostPID")
+	ErrHung    = errors.New("the kernel does not answer")
+	ErrForeign = errors.New("its process numbers are not the kernel's: set hostPID, or mount the host's /proc and set HOST_PROC")
+)
+
+// maxLeft is how many reads may be left behind, each with a thread: a node has eight
+// GPUs, so eight ranks that one dead mount can stop at once, and as many helpers.
+const maxLeft = 16
+
+// patience is how long a read may take.
+const patience = 500 * time.Millisecond
+
+// FS is one mount of proc. Its methods may be called at the same time.
+type FS struct {
+	root     string
+	patience time.Duration
+	foreign  atomic.Bool
+	hung     atomic.Uint64
+
+	mu   sync.Mutex     // guards left
+	left map[string]int // reads left behind, by file
+}
+
+// Open takes the mount at root, else HOST_PROC from the environment, else /proc.
+func Open(root string) *FS {
+	for _, choice := range []string{os.Getenv("HOST_PROC"), "/proc"} {
+		if root == "" {
+			root = choice
+		}
+	}
+	return &FS{root: root, patience: patience, left: map[string]int{}}
+}
+
+// Root is where processes are read.
+func (f *FS) Root() string { return f.root }
+
+// Hung counts the reads that were given up, and those that were not begun.
+func (f *FS) Hung() uint64 { return f.hung.Load() }
+
+// Left counts the reads left behind that have not returned.
+func (f *FS) Left() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.leftBehind()
+}
+
+func (f *FS) leftBehind() (n int) {
+	for _, reads := range f.left {
+		n += reads
+	}
+	return n
+}
+
+// SetForeign says whether this mount numbers processes otherwise than whoever asks:
+// then a number is somebody else here, and no process is read.
+func (f *FS) SetForeign(foreign bool) { f.foreign.Store(foreign) }
+
+// Foreign is what SetForeign said.
+func (f *FS) Foreign() bool { return f.foreign.Load() }
+
+// initialNamespace is the initial pid namespace (PROC_PID_INIT_INO, 0xEFFFFFFC,
+// include/linux/proc_ns.h), in which the kernel's programs count.
+const initialNamespace = 0xEFFFFFFC
+
+// OtherNamespace reports whether this mount shows another pid namespace than the
+// initial one. Where process 1 does not show its own, the answer is no.
+func (f *FS) OtherNamespace() bool {
+	namespace, err := f.Namespace(1, "pid")
+	return err == nil && namespace != initialNamespace
+}
+
+// Patiently runs read, which reads file, and gives it up when it takes too long. The
+// goroutine of a read that was given up goes on: read must not touch what others use.
+func Patiently[T any](f *FS, file string, read func() (T, error)) (T, error) {
+	var none T
+	if !f.mayRead(file) {
+		f.hung.Add(1)
+		return none, fmt.Errorf("read %s: %w", file, ErrHung)
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done, over := make(chan result, 1), false // over is guarded by f.mu
+	go func() {
+		value, err := read()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if over {
+			f.forget(file)
+		}
+		over = true
+		done <- result{value, err}
+	}()
+	timer := time.NewTimer(f.patience)
+	defer timer.Stop()
+	select {
+	case r := <-done:
+		return r.value, explain(file, r.err)
+	case <-timer.C:
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if over { // it has just returned
+		r := <-done
+		return r.value, explain(file, r.err)
+	}
+	over = true
+	f.left[file]++
+	f.hung.Add(1)
+	return none, fmt.Errorf("read %s: %w", file, ErrHung)
+}
+
+func (f *FS) mayRead(file string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.left[file] == 0 && f.leftBehind() < maxLeft
+}
+
+// forget is called with mu held, when a read that was left behind returns.
+func (f *FS) forget(file string) {
+	if f.left[file]--; f.left[file] == 0 {
+		delete(f.left, file)
+	}
+}
+
+// explain says which of the errors of this package one is.
+func explain(file string, err error) error {
+	switch {
+	case err == nil, errors.Is(err, ErrForeign):
+		return err
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH):
+		return fmt.Errorf("read %s: %w", file, ErrGone)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("read %s: %w", file, ErrDenied)
+	}
+	return fmt.Errorf("read %s: %w", file, err)
+}
+
+// path is the file of a process.
+func (f *FS) path(pid uint32, parts ...string) string {
+	return filepath.Join(append([]string{f.root, strconv.FormatUint(uint64(pid), 10)}, parts...)...)
+}
+
+// File is what was read of a file.
+type File struct {
+	Content []byte
+	Cut     bool // there is more of it
+}
+
+// ReadFile reads at most limit bytes of a file, of proc or of sysfs.
+func (f *FS) ReadFile(file string, limit int) (File, error) {
+	return Patiently(f, file, func() (File, error) {
+		opened, err := os.Open(file)
+		if err != nil {
+			return File{}, err
+		}
+		defer opened.Close()
+		return readAll(opened, limit)
+	})
+}
+
+func readAll(from io.Reader, limit int) (File, error) {
+	content := make([]byte, 0, min(limit+1, 1024))
+	for len(content) <= limit {
+		if len(content) == cap(content) {
+			content = slices.Grow(content, len(content))
+		}
+		n, err := from.Read(content[len(content):cap(content)])
+		content = content[:len(content)+n]
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return File{}, err
+		}
+	}
+	return File{Content: content[:min(len(content), limit)], Cut: len(content) > limit}, nil
+}
+
+// of reads a file of a process.
+func (f *FS) of(pid uint32, limit int, parts ...string) (File, error) {
+	file := f.path(pid, parts...)
+	if f.Foreign() {
+		return File{}, fmt.Errorf("read %s: %w", file, ErrForeign)
+	}
+	return f.ReadFile(file, limit)
+}
