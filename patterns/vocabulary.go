@@ -14,6 +14,9 @@ import (
 //go:embed vocabulary.yaml
 var vocabularyYAML []byte
 
+// VocabularyYAML returns the file as it is: with emitters, features and types.
+func VocabularyYAML() []byte { return vocabularyYAML }
+
 // Vocabulary returns the names that the components of tracecore emit and that its patterns
 // read from others. distro/internal/attributes writes vocabulary.yaml from what they declare.
 func Vocabulary() (*rule.Vocabulary, error) {

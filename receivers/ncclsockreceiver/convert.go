@@ -23,110 +23,91 @@ const peerOther = "other"
 // converter turns stalls and traffic into records. It is pure but for the
 // builders' buffers, and not safe for concurrent use.
 type converter struct {
-	events   metadata.EventsConfig
-	logs     *metadata.LogsBuilder
-	metrics  *metadata.MetricsBuilder
-	resource pcommon.Resource
+	logs    *metadata.LogsBuilder
+	metrics *metadata.MetricsBuilder
 }
 
-func newConverter(config *Config, logs *metadata.LogsBuilder, metrics *metadata.MetricsBuilder, host record.Host) *converter {
-	resource := logs.NewResourceBuilder()
-	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
-	return &converter{events: config.Events, logs: logs, metrics: metrics, resource: resource.Emit()}
+func newConverter(logs *metadata.LogsBuilder, metrics *metadata.MetricsBuilder, host record.Host) *converter {
+	logs.SetHost(host)
+	return &converter{logs: logs, metrics: metrics}
 }
 
 // stalls makes a record of each event; nil when there is none to make.
 func (c *converter) stalls(events []stall.Event, observed time.Time) *plog.Logs {
-	made := false
 	for i := range events {
-		e := &events[i]
-		if e.End == "" && c.events.NcclSocketStall.Enabled || e.End != "" && c.events.NcclSocketStallEnd.Enabled {
-			c.logs.AppendLogRecord(c.stall(e, observed))
-			made = true
-		}
+		c.stall(&events[i], observed)
 	}
-	if !made {
+	logs := c.logs.Emit()
+	if logs.LogRecordCount() == 0 {
 		return nil
 	}
-	logs := c.logs.Emit(metadata.WithLogsResource(c.resource))
 	return &logs
 }
 
-func (c *converter) stall(e *stall.Event, observed time.Time) plog.LogRecord {
-	r := plog.NewLogRecord()
-	name, severity := socketstall.Event, record.Warning
-	switch {
-	case e.End != "":
-		name, severity = socketstall.EventEnd, record.Info
-	case e.Cause == socketstall.Waiting:
-		severity = record.Info
+func (c *converter) stall(e *stall.Event, observed time.Time) {
+	head := record.Head{Time: e.Time, Observed: observed, Severity: record.Warning, Text: describe(e)}
+	if e.Cause == socketstall.Waiting || e.End != "" {
+		head.Severity = record.Info
 	}
-	record.Start(r, name, e.Time, observed, severity)
-	r.Body().SetStr(describe(e))
-	a := r.Attributes()
-	a.EnsureCapacity(40)
-	record.Stamp(a, e.Process)
+	if e.End != "" {
+		a := c.logs.NcclSocketStallEnd(head)
+		put(e, a.IdentityAttributes, a.StallAttributes, a.SocketAttributes, a.ProcessAttributes)
+		a.NcclSocketStallEndReason(string(e.End))
+		return
+	}
+	a := c.logs.NcclSocketStall(head)
+	put(e, a.IdentityAttributes, a.StallAttributes, a.SocketAttributes, a.ProcessAttributes)
+}
+
+// put writes what a stall and its end both say.
+func put(e *stall.Event, who record.IdentityAttributes, a metadata.StallAttributes, s metadata.SocketAttributes, p metadata.ProcessAttributes) {
+	who.Stamp(e.Process)
 	putStall(a, e)
-	putSocket(a, &e.Socket)
-	putRank(a, &e.Rank)
-	return r
+	putSocket(s, &e.Socket)
+	putProcess(p, &e.Rank)
 }
 
-func putStall(a pcommon.Map, e *stall.Event) {
-	a.PutStr("nccl.socket.stall.id", e.ID)
-	a.PutStr("nccl.socket.cause", string(e.Cause))
-	a.PutStr("nccl.socket.direction", string(e.Direction))
-	a.PutStr("nccl.socket.kind", string(e.Kind))
-	a.PutInt("nccl.socket.stall.age_ns", int64(e.Age))
-	a.PutInt("nccl.socket.count", int64(e.Count))
-	putText(a, "nccl.socket.stall.end_reason", string(e.End))
-	putText(a, "nccl.socket.error", errorName(e.Errno))
-	putKnown(a, "nccl.peer.rank", int64(e.PeerRank))
+func putStall(a metadata.StallAttributes, e *stall.Event) {
+	a.NcclSocketStallID(e.ID)
+	a.NcclSocketCause(string(e.Cause))
+	a.NcclSocketDirection(string(e.Direction))
+	a.NcclSocketKind(string(e.Kind))
+	a.NcclSocketStallAgeNs(int64(e.Age))
+	a.NcclSocketCount(int64(e.Count))
+	a.NcclSocketError(errorName(e.Errno))
+	record.NotNegative(a.NcclPeerRank, e.PeerRank)
 }
 
-func putSocket(a pcommon.Map, s *ncclsock.Socket) {
+func putSocket(a metadata.SocketAttributes, s *ncclsock.Socket) {
 	if s.Local.IsValid() {
-		a.PutStr("network.local.address", s.Local.Addr().Unmap().String())
-		a.PutInt("network.local.port", int64(s.Local.Port()))
+		a.NetworkLocalAddress(s.Local.Addr().Unmap().String())
+		a.NetworkLocalPort(int64(s.Local.Port()))
 	}
-	a.PutStr("network.peer.address", s.Remote.Addr().Unmap().String())
-	a.PutInt("network.peer.port", int64(s.Remote.Port()))
-	a.PutStr("nccl.socket.state", stateName(s.State))
-	a.PutInt("nccl.socket.receive_queue_bytes", int64(s.ReceiveQueueBytes))
-	a.PutInt("nccl.socket.unsent_bytes", int64(s.UnsentBytes))
-	a.PutInt("nccl.socket.unacked_bytes", int64(s.UnackedBytes))
-	a.PutInt("nccl.socket.send_window_bytes", int64(s.SendWindowBytes))
-	a.PutInt("nccl.socket.sent_bytes", int64(s.BytesSent))
-	a.PutInt("nccl.socket.received_bytes", int64(s.BytesReceived))
-	a.PutInt("nccl.socket.retransmits", int64(s.Retransmits))
-	a.PutInt("nccl.socket.backoff", int64(s.Backoff))
-	putKnown(a, "nccl.socket.last_sent_age_ns", int64(s.LastSentAge))
-	putKnown(a, "nccl.socket.last_received_age_ns", int64(s.LastReceivedAge))
+	a.NetworkPeerAddress(s.Remote.Addr().Unmap().String())
+	a.NetworkPeerPort(int64(s.Remote.Port()))
+	a.NcclSocketState(stateName(s.State))
+	a.NcclSocketReceiveQueueBytes(int64(s.ReceiveQueueBytes))
+	a.NcclSocketUnsentBytes(int64(s.UnsentBytes))
+	a.NcclSocketUnackedBytes(int64(s.UnackedBytes))
+	a.NcclSocketSendWindowBytes(int64(s.SendWindowBytes))
+	a.NcclSocketSentBytes(int64(s.BytesSent))
+	a.NcclSocketReceivedBytes(int64(s.BytesReceived))
+	a.NcclSocketRetransmits(int64(s.Retransmits))
+	a.NcclSocketBackoff(int64(s.Backoff))
+	record.NotNegative(a.NcclSocketLastSentAgeNs, s.LastSentAge)
+	record.NotNegative(a.NcclSocketLastReceivedAgeNs, s.LastReceivedAge)
 }
 
-func putRank(a pcommon.Map, r *stall.RankFacts) {
-	putKnown(a, "nccl.rank.last_sent_age_ns", int64(r.LastSentAge))
-	putKnown(a, "nccl.rank.last_received_age_ns", int64(r.LastReceivedAge))
-	putKnown(a, "nccl.rank.usual_phase_ns", int64(r.UsualPhase))
-	putText(a, "nccl.rank.state", string(r.State))
+func putProcess(a metadata.ProcessAttributes, r *stall.RankFacts) {
+	record.NotNegative(a.NcclRankLastSentAgeNs, r.LastSentAge)
+	record.NotNegative(a.NcclRankLastReceivedAgeNs, r.LastReceivedAge)
+	record.NotNegative(a.NcclRankUsualPhaseNs, r.UsualPhase)
+	a.NcclRankState(string(r.State))
 	if r.CPUShare >= 0 {
-		a.PutDouble("nccl.rank.cpu_share", r.CPUShare)
+		a.NcclRankCPUShare(r.CPUShare)
 	}
 	if r.MainCPUShare >= 0 {
-		a.PutDouble("nccl.rank.main_thread_cpu_share", r.MainCPUShare)
-	}
-}
-
-func putText(a pcommon.Map, key, text string) {
-	if text != "" {
-		a.PutStr(key, text)
-	}
-}
-
-// putKnown leaves out what is negative: not known.
-func putKnown(a pcommon.Map, key string, value int64) {
-	if value >= 0 {
-		a.PutInt(key, value)
+		a.NcclRankMainThreadCPUShare(r.MainCPUShare)
 	}
 }
 
@@ -149,7 +130,7 @@ func (c *converter) traffic(each func(func(*stall.Series)), at time.Time) *pmetr
 			c.metrics.RecordNcclSocketStallTimeDataPoint(now, d.Seconds(), peer, string(cause), job...)
 		}
 	})
-	metrics := c.metrics.Emit(metadata.WithResource(c.resource))
+	metrics := c.metrics.Emit(metadata.WithResource(c.logs.Resource()))
 	if metrics.DataPointCount() == 0 {
 		return nil
 	}
@@ -189,7 +170,7 @@ func stateName(s ncclsock.State) string {
 	return names[0]
 }
 
-// describe says it in one line for whoever reads the log.
+// describe says it in one line for a person who reads the log.
 func describe(e *stall.Event) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "rank %d", e.Process.Rank)

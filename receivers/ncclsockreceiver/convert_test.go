@@ -2,11 +2,9 @@ package ncclsockreceiver
 
 import (
 	"flag"
-	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/pmetrictest"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
@@ -30,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the golden records")
 func newTestConverter() *converter {
 	config := createDefaultConfig().(*Config)
 	settings := receivertest.NewNopSettings(metadata.Type)
-	return newConverter(config, metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), metadata.NewMetricsBuilder(config.MetricsBuilderConfig, settings),
+	return newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), metadata.NewMetricsBuilder(config.MetricsBuilderConfig, settings),
 		record.Host{Name: "node-1", ID: "0123456789abcdef0123456789abcdef", NodeName: "node-1"})
 }
 
@@ -95,27 +92,6 @@ func TestGoldenMetrics(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, pmetrictest.CompareMetrics(want, *metrics, pmetrictest.IgnoreStartTimestamp(), pmetrictest.IgnoreTimestamp(), pmetrictest.IgnoreMetricDataPointsOrder()))
 	require.Nil(t, newTestConverter().traffic(func(func(*stall.Series)) {}, start), "no series, no metrics")
-}
-
-func TestEverythingEmittedIsDeclared(t *testing.T) {
-	raw, err := os.ReadFile("metadata.yaml")
-	require.NoError(t, err)
-	var declared struct {
-		Attributes map[string]struct{ Type string }
-		Events     map[string]struct{ Attributes []string }
-	}
-	require.NoError(t, yaml.Unmarshal(raw, &declared))
-	types := map[string]string{"Str": "string", "Int": "int", "Bool": "bool", "Double": "double"}
-	for _, end := range []socketstall.EndReason{"", socketstall.Progress} {
-		event := full()
-		event.End = end
-		r := newTestConverter().stalls([]stall.Event{event}, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
-		for key, value := range r.Attributes().All() {
-			require.Equal(t, declared.Attributes[key].Type, types[value.Type().String()], key)
-		}
-		emitted := slices.Sorted(maps.Keys(r.Attributes().AsRaw()))
-		require.ElementsMatch(t, declared.Events[r.EventName()].Attributes, emitted, "a full record has exactly what is declared")
-	}
 }
 
 func TestNamesOfNumbersFromTheKernel(t *testing.T) {

@@ -2,5 +2,4 @@
 // says which stopped moving, since when and why.
 package ncclsockreceiver
 
-//go:generate go tool -modfile=../../tools/go.mod mdatagen metadata.yaml
-//go:generate go tool -modfile=../../tools/go.mod goimports -w internal/metadata
+//go:generate go run -C ../../tools ./events ../receivers/ncclsockreceiver

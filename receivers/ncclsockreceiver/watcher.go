@@ -65,7 +65,7 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 	metrics := metadata.NewMetricsBuilder(config.MetricsBuilderConfig, settings)
 	w := &watcher{
 		config: config, logger: settings.Logger, ticks: around.ticks, telemetry: telemetry,
-		convert: newConverter(config, logs, metrics, record.ThisHost()),
+		convert: newConverter(logs, metrics, record.ThisHost()),
 		tracker: stall.New(config.options()), proc: procfs.New(""),
 	}
 	w.counters.Store(&stall.Counters{})

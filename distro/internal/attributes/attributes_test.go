@@ -2,11 +2,14 @@ package attributes
 
 import (
 	"flag"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -210,4 +213,45 @@ func TestEveryEmittedAttributeIsListed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// setter finds the methods that tools/events made of a declaration.
+var setter = regexp.MustCompile(`(?m)^func \(a \w+\) (\w+)\([^)]*\) .*a\.attributes\.\w+\("([^"]+)"|(?m)^func \(a \w+\) (\w+)\([^)]*\) .*\{$\n.*a\.attributes\.\w+\("([^"]+)"`)
+
+// TestEveryDeclaredAttributeIsWritten is the other half of what the compiler checks: an
+// attribute that no code writes is a promise that nothing keeps.
+func TestEveryDeclaredAttributeIsWritten(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "receivers/*/internal/*/generated_events.go"))
+	require.NoError(t, err)
+	shared, err := filepath.Glob(filepath.Join(root, "receivers/internal/record/generated_groups.go"))
+	require.NoError(t, err)
+	require.NotEmpty(t, shared)
+	for _, file := range append(files, shared...) {
+		code, err := os.ReadFile(file)
+		require.NoError(t, err)
+		folder := filepath.Dir(filepath.Dir(filepath.Dir(file)))
+		written := handWritten(t, folder)
+		methods := setter.FindAllStringSubmatch(string(code), -1)
+		require.NotEmpty(t, methods, file)
+		for _, m := range methods {
+			method, attribute := m[1]+m[3], m[2]+m[4]
+			require.Regexp(t, `\.`+method+`\b`, written, "%s: nothing writes %s", folder, attribute)
+		}
+	}
+}
+
+// handWritten returns the Go code of a folder and those below it, without tests and what
+// is generated.
+func handWritten(t *testing.T, folder string) string {
+	var all strings.Builder
+	require.NoError(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		name := filepath.Base(path)
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "generated_") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all.Write(text)
+		return err
+	}))
+	return all.String()
 }

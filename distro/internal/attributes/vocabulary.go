@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/tracecoreai/tracecore/patterns"
 )
 
 // Vocabulary is every event, metric and attribute that tracecore emits or its patterns
@@ -28,6 +30,15 @@ type Signal struct {
 // VocabularyFile is where the vocabulary is kept, from the repository's root. Package
 // patterns embeds it, to check the names that rules of a site read.
 const VocabularyFile = "patterns/vocabulary.yaml"
+
+// LoadVocabulary returns the vocabulary of this build.
+func LoadVocabulary() (*Vocabulary, error) {
+	v := &Vocabulary{}
+	if err := yaml.Unmarshal(patterns.VocabularyYAML(), v); err != nil {
+		return nil, fmt.Errorf("vocabulary.yaml: %w", err)
+	}
+	return v, nil
+}
 
 // CollectVocabulary reads the vocabulary of a source tree. An event that comes from two
 // features, or an attribute with two types, is an error.

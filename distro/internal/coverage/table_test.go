@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/distro/internal/attributes"
 	"github.com/tracecoreai/tracecore/patterns"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 var update = flag.Bool("update", false, "rewrite patterns/SIGNALS.md")
@@ -34,11 +36,9 @@ func TestSignalsTableIsCurrent(t *testing.T) {
 	require.Equal(t, signalsHead+table, string(written), "run go test ./distro/internal/coverage -update")
 }
 
-func TestSourceOfNothingIsNoSource(t *testing.T) {
-	origins, err := loadOrigins()
-	require.NoError(t, err)
-	for _, o := range origins {
-		require.NotEmpty(t, o.gives, o.name)
-		require.False(t, o.has("gpu.xid"), "%s gives what a probe gives", o.name)
-	}
+func TestASignalOfNobodyHasNoColumn(t *testing.T) {
+	require.Equal(t, -1, column(attributes.Signal{Emitters: []string{"somebody"}}))
+	require.Equal(t, 0, column(attributes.Signal{Emitters: []string{"kernelevents", "nvml"}, Feature: "kernel_log"}))
+	_, err := Table([]rule.Rule{{Name: "odd", Evidence: []rule.Evidence{{Name: "e", Logs: []string{"nobody.says"}}}}})
+	require.ErrorContains(t, err, "pattern odd reads nobody.says")
 }

@@ -6,8 +6,6 @@ package record
 //go:generate go run -C ../../../tools ./events ../receivers/internal/record
 
 import (
-	"time"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
@@ -41,19 +39,6 @@ func (s Severity) Number() plog.SeverityNumber {
 		return plog.SeverityNumberUnspecified
 	}
 }
-
-// Start fills what every record has: its event name, when it happened (at),
-// when we read it (observed) and how bad it is.
-func Start(r plog.LogRecord, event string, at, observed time.Time, severity Severity) {
-	r.SetEventName(event)
-	r.SetTimestamp(pcommon.NewTimestampFromTime(at))
-	r.SetObservedTimestamp(pcommon.NewTimestampFromTime(observed))
-	r.SetSeverityNumber(severity.Number())
-	r.SetSeverityText(string(severity))
-}
-
-// Stamp puts the identity of p on attributes.
-func Stamp(attributes pcommon.Map, p identity.Process) { IdentityAttributesOn(On(attributes)).Stamp(p) }
 
 // Stamp writes who p is. Facts that no source gave are left out, so that an absent
 // attribute means "not known", never zero. Pid 0 is the idle task and no process.

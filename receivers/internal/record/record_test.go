@@ -42,7 +42,7 @@ func TestStampLeavesOutWhatIsNotKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			attributes := pcommon.NewMap()
-			Stamp(attributes, tc.process)
+			IdentityAttributesOn(On(attributes)).Stamp(tc.process)
 			require.Equal(t, tc.want, attributes.AsRaw())
 		})
 	}
