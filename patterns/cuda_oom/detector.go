@@ -29,15 +29,8 @@ const (
 const second = int64(1e9)
 
 const (
-	// oldest is how long before a refusal a reading may be: three times the interval
-	// of the gpu receiver. One after it says nothing: the allocator has freed what it
-	// cached by then, or the process is dead.
-	oldest = 30 * second
 	// together is how far apart the points of one reading may be.
 	together = 2 * second
-	// A process has a context of some 500 MiB on each GPU that it ever touched (CUDA
-	// C++ Programming Guide, lazy loading); where it computes it holds many times as much.
-	mostly = 10
 )
 
 // Caps: readings of all hosts, and refusals that may still change.
@@ -57,15 +50,30 @@ func Detector() rule.Detector {
 			"gen_ai.training.rank", "gpu.id", "host.name", "k8s.namespace.name", "k8s.node.name", "k8s.pod.name", "k8s.pod.uid", "k8s.workload",
 			"process.executable.name", "process.pid",
 		},
+		Parameters: map[string]rule.ParameterType{"reading_age": rule.DurationParameter, "one_gpu": rule.IntegerParameter},
 		New: func(l rule.Limits) rule.Algorithm {
-			return &detector{lateness: l.Lateness, hosts: map[string]*host{}}
+			return &detector{
+				lateness: l.Lateness, hosts: map[string]*host{},
+				limits: limits{oldest: l.Values.Duration("reading_age"), mostly: int64(l.Values.Integer("one_gpu"))},
+			}
 		},
 	}
+}
+
+// limits are the parameters of pattern.yaml.
+type limits struct {
+	// oldest is how long before a refusal a reading may be. One after it says nothing: the
+	// allocator has freed what it cached by then, or the process is dead.
+	oldest int64
+	// A process has a context of some 500 MiB on each GPU that it ever touched (CUDA
+	// C++ Programming Guide, lazy loading); where it computes it holds mostly times as much.
+	mostly int64
 }
 
 // detector is the state: what was read of the GPUs lately, and the refusals that a
 // late reading could still change.
 type detector struct {
+	limits
 	lateness int64
 	hosts    map[string]*host
 	refusals []*refusal // in order of time
@@ -103,7 +111,7 @@ func (d *detector) Observe(r *rule.Record) bool {
 		h = &host{GPUs: map[string]*gpuMemory{}}
 		d.hosts[name] = h
 	}
-	more, matters := h.read(gpu, r, oldest+2*d.lateness)
+	more, matters := h.read(gpu, r, d.oldest+2*d.lateness)
 	d.readings += more
 	for d.readings > maxReadings || len(d.hosts) > maxHosts {
 		d.evict()
@@ -202,7 +210,7 @@ func (d *detector) Decide(now int64) []rule.Finding {
 			continue
 		}
 		f.Look = false
-		figures := d.hosts[f.Host].figures(f)
+		figures := d.hosts[f.Host].figures(f, d.limits)
 		if told := fmt.Sprint(figures); figures != nil && told != f.Told {
 			f.Told = told
 			findings = append(findings, f.finding(figures))

@@ -39,7 +39,7 @@ func refused(host string, pid, at int64, more ...any) *rule.Record {
 }
 
 func newDetector() *detector {
-	return Detector().New(rule.Limits{Lateness: 10 * second}).(*detector)
+	return Detector().New(limitsOf(10 * second)).(*detector)
 }
 
 func observe(t *testing.T, d *detector, records ...*rule.Record) {
@@ -163,4 +163,13 @@ func TestOldReadingsAreForgotten(t *testing.T) {
 		size += h.size()
 	}
 	require.Equal(t, size, d.readings)
+}
+
+// limitsOf are the defaults of the pattern's own file.
+func limitsOf(lateness int64) rule.Limits {
+	rules, err := rule.LoadPaths("pattern.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return rule.Limits{Lateness: lateness, Values: rules[0].Parameters}
 }

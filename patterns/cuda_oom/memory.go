@@ -108,16 +108,16 @@ func last(all []reading, from, to int64) (reading, bool) {
 
 // figures are what the GPU of a refusal had free before it, and who held as much as
 // was asked; nil where that is not known.
-func (h *host) figures(f *refusal) map[string]any {
+func (h *host) figures(f *refusal, l limits) map[string]any {
 	if h == nil {
 		return nil
 	}
-	name := h.gpuOf(f)
+	name := h.gpuOf(f, l)
 	if name == "" {
 		return nil
 	}
 	g := h.GPUs[name]
-	free, known := last(g.Free, f.Time-oldest, f.Time)
+	free, known := last(g.Free, f.Time-l.oldest, f.Time)
 	if !known || g.Divided != 0 {
 		return nil // what is free of a whole GPU says nothing of a part of it
 	}
@@ -133,11 +133,11 @@ func (h *host) figures(f *refusal) map[string]any {
 
 // gpuOf is the GPU on which the process holds its memory, or "": a process can use
 // several, and which of them refused is not said.
-func (h *host) gpuOf(f *refusal) string {
+func (h *host) gpuOf(f *refusal, l limits) string {
 	var name string
 	var most, next int64
 	for _, gpu := range slices.Sorted(maps.Keys(h.GPUs)) {
-		held, known := last(h.GPUs[gpu].Held[f.PID], f.Time-oldest, f.Time)
+		held, known := last(h.GPUs[gpu].Held[f.PID], f.Time-l.oldest, f.Time)
 		switch {
 		case !known:
 		case name == "" || held.Bytes > most:
@@ -146,7 +146,7 @@ func (h *host) gpuOf(f *refusal) string {
 			next = max(next, held.Bytes)
 		}
 	}
-	if next > 0 && most/mostly < next {
+	if next > 0 && most/l.mostly < next {
 		return ""
 	}
 	return name

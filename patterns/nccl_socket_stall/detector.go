@@ -50,10 +50,11 @@ type thresholds struct {
 	maxFacts int
 }
 
-var defaults = thresholds{
-	settle: time.Second, wane: 2500 * time.Millisecond, lost: 10 * time.Minute, refresh: 10 * time.Second,
-	computing: 0.5, patience: 10 * time.Minute, keepFacts: 10 * time.Minute,
-	errorSameHost: 4 * time.Millisecond, errorPair: 10 * time.Millisecond, errorNTP: 50 * time.Millisecond,
+// fixed are the thresholds that follow from the receiver and the kernel; the others are
+// parameters of pattern.yaml.
+var fixed = thresholds{
+	wane: 2500 * time.Millisecond, lost: 10 * time.Minute, refresh: 10 * time.Second,
+	errorSameHost: 4 * time.Millisecond, errorPair: 10 * time.Millisecond,
 	limits: socketstall.DefaultLimits, maxFacts: 16_384,
 }
 
@@ -67,8 +68,15 @@ func Detector() rule.Detector {
 			eventEnd:     {socketstall.Event},
 		},
 		Attributes: slices.Concat(socketstall.Attributes, factAttributes),
+		Parameters: map[string]rule.ParameterType{
+			"computing": rule.DurationParameter, "busy": rule.NumberParameter, "settle": rule.DurationParameter,
+			"facts": rule.DurationParameter, "clock_error": rule.DurationParameter,
+		},
 		New: func(l rule.Limits) rule.Algorithm {
-			t := defaults
+			t := fixed
+			t.patience, t.computing = time.Duration(l.Values.Duration("computing")), l.Values.Number("busy")
+			t.settle, t.keepFacts = time.Duration(l.Values.Duration("settle")), time.Duration(l.Values.Duration("facts"))
+			t.errorNTP = time.Duration(l.Values.Duration("clock_error"))
 			return &detector{thresholds: &t, lateness: l.Lateness, book: socketstall.NewBook(t.limits), jobs: map[string]*job{}, facts: newFacts()}
 		},
 	}

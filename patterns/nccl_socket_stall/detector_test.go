@@ -19,7 +19,7 @@ const second = int64(time.Second)
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
 
 func fresh() *detector {
-	return Detector().New(rule.Limits{Lateness: 10 * second}).(*detector)
+	return Detector().New(limitsOf(10 * second)).(*detector)
 }
 
 // idle is the record of a rank that waits for a peer, or has sent to one.
@@ -98,7 +98,7 @@ func TestLargestJob(t *testing.T) {
 	}
 	const size, culprit = 16_384, 12_345
 	all := records(size, culprit, 6)
-	require.LessOrEqual(t, len(all), defaults.limits.Stalls)
+	require.LessOrEqual(t, len(all), fixed.limits.Stalls)
 	d := fresh()
 	observe(d, all)
 	findings := d.Decide(began + second)
@@ -153,11 +153,11 @@ func TestStallsAreCapped(t *testing.T) {
 	}
 	d := fresh()
 	r := idle(0, 1, 8, true, second)
-	for i := range defaults.limits.Stalls + 1000 {
+	for i := range fixed.limits.Stalls + 1000 {
 		r.Attributes.PutStr("nccl.socket.stall.id", fmt.Sprint(i))
 		d.Observe(r)
 	}
-	require.LessOrEqual(t, d.book.Len(), defaults.limits.Stalls)
+	require.LessOrEqual(t, d.book.Len(), fixed.limits.Stalls)
 	require.Equal(t, d.book.Len(), d.jobs["job"].stalls.Len())
 	require.NotZero(t, d.Evicted())
 }
@@ -165,14 +165,14 @@ func TestStallsAreCapped(t *testing.T) {
 func TestFactsAreCapped(t *testing.T) {
 	d := fresh()
 	r := &rule.Record{Name: "process.exit", Time: began, Resource: pcommon.NewMap(), Attributes: pcommon.NewMap()}
-	for i := range 3 * defaults.maxFacts {
+	for i := range 3 * fixed.maxFacts {
 		r.Time++
 		r.Attributes.PutInt("process.pid", int64(i+2))
 		d.Observe(r)
 	}
-	require.LessOrEqual(t, len(d.facts.All), defaults.maxFacts)
-	require.LessOrEqual(t, len(d.facts.by), defaults.maxFacts)
-	require.EqualValues(t, 3*defaults.maxFacts-len(d.facts.All), d.Evicted())
+	require.LessOrEqual(t, len(d.facts.All), fixed.maxFacts)
+	require.LessOrEqual(t, len(d.facts.by), fixed.maxFacts)
+	require.EqualValues(t, 3*fixed.maxFacts-len(d.facts.All), d.Evicted())
 	d.facts.expire(r.Time + 1)
 	require.Empty(t, d.facts.All)
 	require.Empty(t, d.facts.by)
@@ -296,4 +296,13 @@ func TestOneSocketThatMovesNowAndThenDoesNotSilenceTheJob(t *testing.T) {
 		told += len(d.Decide(began + 5*second*(i+1) + second))
 	}
 	require.Positive(t, told)
+}
+
+// limitsOf are the defaults of the pattern's own file.
+func limitsOf(lateness int64) rule.Limits {
+	rules, err := rule.LoadPaths("pattern.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return rule.Limits{Lateness: lateness, Values: rules[0].Parameters}
 }

@@ -84,7 +84,7 @@ func Check(rules []Rule) error {
 	for i := range rules {
 		r := &rules[i]
 		if other, taken := byName[r.Name]; taken {
-			errs = append(errs, fmt.Errorf("%s: the name %s is taken by %s: choose another name", r.nameAt.in(r.File), r.Name, other.File))
+			errs = append(errs, fmt.Errorf("%s: the name %s is taken by %s: choose another name, or write replaces: %s to take its place", r.nameAt.in(r.File), r.Name, other.File, r.Name))
 		}
 		if other, taken := byID[r.ID]; taken {
 			errs = append(errs, fmt.Errorf("%s: the id %d is taken by %s (%s): choose another id, 1000 and above are free for your own", r.idAt.in(r.File), r.ID, other.File, other.Name))
@@ -92,8 +92,15 @@ func Check(rules []Rule) error {
 		byName[r.Name], byID[r.ID] = r, r
 		names = append(names, r.Name)
 	}
+	byDetector := map[string]*Rule{}
 	for i := range rules {
 		errs = append(errs, checkDetector(&rules[i]))
+		if rules[i].Detect != nil {
+			if other := byDetector[rules[i].Detector]; other != nil {
+				errs = append(errs, checkSharedDetector(&rules[i], other))
+			}
+			byDetector[rules[i].Detector] = &rules[i]
+		}
 		for _, x := range rules[i].Explains {
 			errs = append(errs, checkExplain(&rules[i], x, byName, names))
 		}

@@ -22,6 +22,8 @@ type decoder struct {
 	later   []func()
 	lines   []string          // of the file
 	reads   []mention         // names of events, metrics and attributes so far
+	values  Values            // of parameters
+	used    map[string]bool   // parameters that something uses
 	checked map[ottlText]bool // all OTTL so far: what is wrong with it is told once
 }
 
@@ -92,6 +94,7 @@ func (d *decoder) word(to *string, allowed ...string) value {
 
 func (d *decoder) integer(to *int, least int) value {
 	return d.single(fmt.Sprintf("whole number from %d", least), func(n *yaml.Node, text string) {
+		text = d.fill(n, text, false)
 		v, err := strconv.Atoi(text)
 		if *to = v; err != nil || v < least {
 			d.fail(n, "%q must be a whole number of at least %d", text, least)
@@ -101,6 +104,7 @@ func (d *decoder) integer(to *int, least int) value {
 
 func (d *decoder) number(to *float64) value {
 	return d.single("number above 0", func(n *yaml.Node, text string) {
+		text = d.fill(n, text, false)
 		v, err := strconv.ParseFloat(text, 64)
 		if *to = v; err != nil || !(v > 0) || v > 1e18 {
 			d.fail(n, "%q must be a number above 0", text)
@@ -110,6 +114,7 @@ func (d *decoder) number(to *float64) value {
 
 func (d *decoder) duration(to *time.Duration) value {
 	return d.single("duration", func(n *yaml.Node, text string) {
+		text = d.fill(n, text, false)
 		v, err := time.ParseDuration(text)
 		if *to = v; err != nil || v <= 0 || v > maxDuration {
 			d.fail(n, "%q must be a duration above 0 and at most %v: write 30s, 5m, 2h", text, maxDuration)
@@ -159,7 +164,7 @@ func item(n *yaml.Node, i int) *yaml.Node {
 // template reads text with fields of r; whose says of what.
 func (d *decoder) template(to *Template, r *Rule, whose string) value {
 	return d.single("template", func(n *yaml.Node, text string) {
-		t, err := ParseTemplate(text)
+		t, err := ParseTemplate(d.fill(n, text, false))
 		if err != nil {
 			d.fail(n, "%v", err)
 			return
@@ -195,6 +200,7 @@ func (d *decoder) expr(to *Expr, evidence *[]Evidence) value {
 // ottl reads OTTL for the records of e.
 func (d *decoder) ottl(kind, what string, to *string, e *Evidence, check func(onMetrics bool, text string) error) value {
 	return d.text(kind, to).then(func(n *yaml.Node) {
+		*to = d.fill(n, *to, true)
 		d.mentionsIn(n, *to)
 		d.afterwards(func() { d.compile(at(n), what, *to, e, check) })
 	})

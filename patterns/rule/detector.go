@@ -27,6 +27,8 @@ type Detector struct {
 	Findings map[string][]string
 	// Attributes are the attributes it reads.
 	Attributes []string
+	// Parameters are those that a file which names it has to define.
+	Parameters map[string]ParameterType
 
 	New func(Limits) Algorithm
 }
@@ -34,6 +36,7 @@ type Detector struct {
 // Limits are what an engine allows an algorithm.
 type Limits struct {
 	Lateness int64 // how much older than the newest a record may be, nanoseconds
+	Values   Values
 }
 
 // Algorithm is the state of a detector in one engine. Like the engine it does no
@@ -102,12 +105,18 @@ func (r *Rule) Events(e *Evidence) []string {
 	return slices.Compact(events)
 }
 
-// Wire gives rules the detectors they name. Check fails for a name that is none.
+// Wire gives rules the detectors they name, with their parameters. Check fails for a name
+// that is none.
 func Wire(rules []Rule, detectors []Detector) {
 	for i := range rules {
-		for j := range detectors {
-			if rules[i].Detector == detectors[j].Name {
-				rules[i].Detect = &detectors[j]
+		for _, d := range detectors {
+			if rules[i].Detector == d.Name {
+				start, values := d.New, rules[i].Parameters
+				d.New = func(l Limits) Algorithm {
+					l.Values = values
+					return start(l)
+				}
+				rules[i].Detect = &d
 			}
 		}
 	}
@@ -118,6 +127,9 @@ func Wire(rules []Rule, detectors []Detector) {
 func checkDetector(r *Rule) error {
 	if r.Detector != "" && r.Detect == nil {
 		return fmt.Errorf("%s: there is no detector %q: detectors are part of tracecore, a file of your own can use only those; leave it out", r.detectorAt.in(r.File), r.Detector)
+	}
+	if err := checkDetectorParameters(r); err != nil {
+		return err
 	}
 	var known []string
 	if r.Detect != nil {

@@ -41,6 +41,12 @@ func (v value) then(after func(*yaml.Node)) value {
 	return v
 }
 
+// described is v for the reference: what it holds is read elsewhere.
+func (v value) described() value {
+	v.read = func(*yaml.Node) {}
+	return v
+}
+
 // readKeys reads a mapping whose keys are known, and the defaults of those that
 // are not there.
 func (d *decoder) readKeys(n *yaml.Node, what string, keys []key) {

@@ -19,8 +19,11 @@ const (
 	maxDuration  = 7 * 24 * time.Hour
 )
 
-// Parse reads one pattern file; name is for messages.
-func Parse(name string, content []byte) (Rule, error) {
+// Parse reads one pattern file; name is for messages. Parameters have their defaults.
+func Parse(name string, content []byte) (Rule, error) { return ParseWith(name, content, Settings{}) }
+
+// ParseWith reads one pattern file with parameters that the operator set.
+func ParseWith(name string, content []byte, set Settings) (Rule, error) {
 	if len(content) > maxFileBytes {
 		return Rule{}, fmt.Errorf("%s: %d bytes, a pattern file has at most %d", name, len(content), maxFileBytes)
 	}
@@ -31,16 +34,32 @@ func Parse(name string, content []byte) (Rule, error) {
 	if len(document.Content) == 0 {
 		return Rule{}, fmt.Errorf("%s:1:1: the file is empty: start with id, name and summary", name)
 	}
-	d := &decoder{file: name, lines: strings.Split(string(content), "\n"), checked: map[ottlText]bool{}}
+	d := &decoder{file: name, lines: strings.Split(string(content), "\n"), checked: map[ottlText]bool{}, used: map[string]bool{}}
 	r := Rule{File: name}
+	d.readParameters(document.Content[0], &r, set)
 	d.pattern(&r).read(document.Content[0])
 	d.afterwards(func() { d.checkEvidence(document.Content[0], &r) })
+	d.afterwards(func() { d.checkParameters(&r) })
 	if err := d.finish(); err != nil {
 		return Rule{}, err
 	}
 	r.reads = d.reads
 	r.setDefaults()
 	return r, nil
+}
+
+// readParameters reads parameters, which all other keys can use, and sets them.
+func (d *decoder) readParameters(document *yaml.Node, r *Rule, set Settings) {
+	for i := 0; i+1 < len(document.Content) && document.Kind == yaml.MappingNode; i += 2 {
+		switch name, v := document.Content[i].Value, document.Content[i+1]; name {
+		case "parameters":
+			d.parameters(r).read(v)
+		case "name":
+			r.Name = v.Value // for messages
+		}
+	}
+	d.errs = append(d.errs, r.apply(set)...)
+	d.values = r.Parameters
 }
 
 // yamlLine finds the line in an error of the YAML parser, which knows no column.
@@ -62,6 +81,8 @@ func (d *decoder) pattern(r *Rule) value {
 		{"id", d.integer(&r.ID, 1).then(mark(&r.idAt)), needed, "tells patterns apart; 1000 and above are free for your own"},
 		{"name", d.name(&r.Name).then(mark(&r.nameAt)), needed, "of the pattern, as verdicts carry it"},
 		{"summary", d.text("text", &r.Summary), needed, "the symptom in one line"},
+		{"replaces", d.text("pattern", &r.Replaces).then(d.checkReplaces(r)), "", "the built-in pattern whose place this file takes; it has the same name"},
+		{"parameters", d.parameters(r).described(), "", "thresholds that operators can set; `$name` stands for one in a duration, a number, OTTL or a template"},
 		{"declares", d.declares(&r.Declares), "", "names that the rule reads and tracecore does not know: any other unknown name is an error"},
 		{"detector", d.text("detector", &r.Detector).then(mark(&r.detectorAt)), "", "algorithm of tracecore whose findings (`finding.…`) the evidence reads"},
 		{"fields", d.fields(&r.Fields), "", "named values of each record, beside the [predefined fields](#predefined-fields)"},
@@ -83,6 +104,16 @@ func (d *decoder) pattern(r *Rule) value {
 	})
 }
 
+// checkReplaces fails where a file that replaces a pattern has another name: others explain
+// the pattern, and are explained by it, by its name.
+func (d *decoder) checkReplaces(r *Rule) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		if r.Replaces != r.Name {
+			d.fail(n, "a file that replaces %s has to be called so: write name: %s, others know the pattern by it", r.Replaces, r.Replaces)
+		}
+	}
+}
+
 // mark notes where a value stands.
 func mark(p *position) func(*yaml.Node) { return func(n *yaml.Node) { *p = at(n) } }
 
@@ -94,6 +125,7 @@ func (d *decoder) fields(to *[]Field) value {
 			}
 			f := Field{Name: key.Value, at: at(value)}
 			d.text("", &f.Expr).read(value)
+			f.Expr = d.fill(value, f.Expr, true)
 			d.mentionsIn(value, f.Expr)
 			*to = append(*to, f)
 		})

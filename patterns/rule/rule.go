@@ -40,6 +40,8 @@ type Rule struct {
 	Remedy   Choice
 	Severity Choice
 
+	Replaces   string // the built-in pattern whose place it takes, "" for none
+	Parameters Values // in file order
 	// Declares are names of events, metrics and attributes that only the site knows.
 	Declares Declared
 

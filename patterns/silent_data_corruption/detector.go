@@ -26,19 +26,18 @@ const (
 	eventEnd  = rule.FindingPrefix + "evaluation_drop.end"
 )
 
-const (
-	// An evaluation is compared with the median of the last five before it, at least
-	// three: their own noise is a few per cent late in a training.
-	history  = 5
-	fewest   = 3
-	dropFrom = 0.10 // worse by a tenth
-	large    = 0.30 // by as much as no noise and no learning rate explains
-)
+// limits are the parameters of pattern.yaml.
+type limits struct {
+	worse, large float64
+	history      int // evaluations that one is compared with
+	least        int
+}
 
 // Caps: series, and evaluations of one that are not judged yet.
 const (
 	maxSeries  = 4096
 	maxPending = 64
+	maxPast    = 100 // the most that the parameter history can be
 )
 
 // Detector describes the detector for the library.
@@ -48,13 +47,20 @@ func Detector() rule.Detector {
 		Name: "silent_data_corruption", Metrics: metrics,
 		Findings:   map[string][]string{eventDrop: metrics, eventEnd: metrics},
 		Attributes: []string{"gen_ai.training.job_id", "gen_ai.training.eval.name", "host.name"},
+		Parameters: map[string]rule.ParameterType{
+			"worse": rule.NumberParameter, "large": rule.NumberParameter, "history": rule.IntegerParameter, "least_history": rule.IntegerParameter,
+		},
 		New: func(l rule.Limits) rule.Algorithm {
-			return &detector{lateness: l.Lateness, series: map[string]*series{}}
+			return &detector{lateness: l.Lateness, series: map[string]*series{}, limits: limits{
+				worse: l.Values.Number("worse"), large: l.Values.Number("large"),
+				history: l.Values.Integer("history"), least: l.Values.Integer("least_history"),
+			}}
 		},
 	}
 }
 
 type detector struct {
+	limits
 	lateness int64
 	series   map[string]*series
 	evicted  uint64
@@ -137,7 +143,7 @@ func (d *detector) Decide(now int64) []rule.Finding {
 	for _, key := range slices.Sorted(maps.Keys(d.series)) {
 		s := d.series[key]
 		for len(s.Pending) > 0 && s.Pending[0].Time+d.lateness < now {
-			findings = append(findings, s.judge(s.Pending[0])...)
+			findings = append(findings, d.judge(s, s.Pending[0])...)
 			s.Pending = s.Pending[1:]
 		}
 	}
@@ -146,27 +152,27 @@ func (d *detector) Decide(now int64) []rule.Finding {
 
 // judge compares one evaluation with those before it. One that is worse does not
 // become part of what the next is compared with.
-func (s *series) judge(p point) []rule.Finding {
-	worse, known := s.worse(p)
-	if known && worse >= dropFrom {
+func (l limits) judge(s *series, p point) []rule.Finding {
+	worse, known := s.worse(p, l.least)
+	if known && worse >= l.worse {
 		if s.Since == 0 {
 			s.Since = p.Time
 		}
-		return []rule.Finding{s.finding(eventDrop, p, worse)}
+		return []rule.Finding{s.finding(eventDrop, p, worse, worse >= l.large)}
 	}
 	s.Past = append(s.Past, p)
-	s.Past = s.Past[max(0, len(s.Past)-history):]
+	s.Past = s.Past[max(0, len(s.Past)-l.history):]
 	if s.Since == 0 {
 		return nil
 	}
-	f := s.finding(eventEnd, p, worse)
+	f := s.finding(eventEnd, p, worse, worse >= l.large)
 	s.Since = 0
 	return []rule.Finding{f}
 }
 
 // worse is by what part an evaluation is worse than the median of those before.
-func (s *series) worse(p point) (float64, bool) {
-	if len(s.Past) < fewest {
+func (s *series) worse(p point, least int) (float64, bool) {
+	if len(s.Past) < least {
 		return 0, false
 	}
 	values := make([]float64, len(s.Past))
@@ -185,11 +191,11 @@ func (s *series) worse(p point) (float64, bool) {
 	return by, true
 }
 
-func (s *series) finding(event string, p point, worse float64) rule.Finding {
+func (s *series) finding(event string, p point, worse float64, large bool) rule.Finding {
 	f := rule.Finding{
 		Event: event, ID: fmt.Sprintf("evaluation %s %s %t %d", s.Job, s.Name, s.Loss, s.Since), Time: s.Since, Last: p.Time,
 		Attributes: map[string]any{
-			"gen_ai.training.job_id": s.Job, "evaluation.large": worse >= large,
+			"gen_ai.training.job_id": s.Job, "evaluation.large": large,
 			"evaluation.worse_percent": int64(math.Round(min(worse, 100) * 100)),
 			"evaluation.host":          s.Host,
 		},
@@ -224,7 +230,7 @@ func (d *detector) Restore(data []byte) error {
 		return fmt.Errorf("read evaluations: %w", err)
 	}
 	for _, s := range all {
-		if s == nil || len(s.Pending) > maxPending || len(s.Past) > history {
+		if s == nil || len(s.Pending) > maxPending || len(s.Past) > maxPast {
 			return errState
 		}
 	}

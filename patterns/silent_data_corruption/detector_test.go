@@ -17,7 +17,7 @@ func loss(at int64, value float64) *rule.Record {
 	return r
 }
 
-func newDetector() rule.Algorithm { return Detector().New(rule.Limits{Lateness: 1}) }
+func newDetector() rule.Algorithm { return Detector().New(limitsOf(1)) }
 
 func TestStateSurvivesARestart(t *testing.T) {
 	a := newDetector()
@@ -63,4 +63,13 @@ func TestPendingIsBounded(t *testing.T) {
 		a.Observe(loss(i, 1))
 	}
 	require.EqualValues(t, 10, a.Evicted())
+}
+
+// limitsOf are the defaults of the pattern's own file.
+func limitsOf(lateness int64) rule.Limits {
+	rules, err := rule.LoadPaths("pattern.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return rule.Limits{Lateness: lateness, Values: rules[0].Parameters}
 }

@@ -22,22 +22,18 @@ const (
 	eventEnd  = rule.FindingPrefix + "straggler.end"
 )
 
-const (
-	// A rank is behind in a step when it takes a fifth longer than the median and
-	// lies outside of the spread of its peers: five times the median absolute
-	// deviation, which is 1.4826 times smaller than a standard deviation (Rousseeuw
-	// and Croux, Alternatives to the Median Absolute Deviation, 1993).
-	leastExcess = 0.2
-	spread      = 5 * 1.4826
-	// inARow is how many steps it must be behind, and on time again to be released:
-	// one slow step is a checkpoint or a garbage collection.
-	inARow = 5
-	// fewest ranks that have a median worth the name.
-	fewest = 4
-	// A quarter of all ranks behind is no straggler: the job is uneven (stages of a
-	// pipeline, experts).
-	mostBehind = 0.25
-)
+// robust is how many times smaller than a standard deviation the median absolute deviation
+// is (Rousseeuw and Croux, Alternatives to the Median Absolute Deviation, 1993).
+const robust = 1.4826
+
+// limits are the parameters of pattern.yaml: a rank is behind in a step when it takes so
+// much longer than the median and lies outside of the spread of its peers.
+type limits struct {
+	excess, spread float64
+	steps          int // in a row, until it is told and until it is released
+	least          int // ranks that have a median worth the name
+	mostBehind     float64
+}
 
 // Caps: values of all steps not judged yet, and jobs.
 const (
@@ -52,13 +48,24 @@ func Detector() rule.Detector {
 		Metrics:    []string{metricCompute},
 		Findings:   map[string][]string{eventSlow: {metricCompute}, eventEnd: {metricCompute}},
 		Attributes: []string{"gen_ai.training.job_id", "gen_ai.training.rank", "gen_ai.training.step", "gen_ai.training.world_size", "host.name", "k8s.node.name", "gpu.id", "process.pid"},
-		New:        func(l rule.Limits) rule.Algorithm { return &detector{lateness: l.Lateness, jobs: map[string]*job{}} },
+		Parameters: map[string]rule.ParameterType{
+			"excess": rule.NumberParameter, "spread": rule.NumberParameter, "steps": rule.IntegerParameter,
+			"least_ranks": rule.IntegerParameter, "most_behind": rule.NumberParameter,
+		},
+		New: func(l rule.Limits) rule.Algorithm {
+			v := l.Values
+			return &detector{lateness: l.Lateness, jobs: map[string]*job{}, limits: limits{
+				excess: v.Number("excess"), spread: v.Number("spread"), steps: v.Integer("steps"),
+				least: v.Integer("least_ranks"), mostBehind: v.Number("most_behind"),
+			}}
+		},
 	}
 }
 
 // detector is the state: the steps of each job that are not judged yet, and how
 // many steps each rank has been behind.
 type detector struct {
+	limits
 	lateness int64
 	jobs     map[string]*job
 	values   int
@@ -216,7 +223,7 @@ func (d *detector) Decide(now int64) []rule.Finding {
 			if !ok || at > now {
 				break
 			}
-			findings = append(findings, j.judge(j.Steps[number])...)
+			findings = append(findings, d.judge(j, j.Steps[number])...)
 			d.values -= len(j.Steps[number].Took)
 			delete(j.Steps, number)
 			j.Judged = number
@@ -226,8 +233,8 @@ func (d *detector) Decide(now int64) []rule.Finding {
 }
 
 // judge compares the ranks of a step with each other.
-func (j *job) judge(s *step) []rule.Finding {
-	limit, middle, ok := bound(s.Took)
+func (l limits) judge(j *job, s *step) []rule.Finding {
+	limit, middle, ok := l.bound(s.Took)
 	if !ok {
 		return nil
 	}
@@ -241,7 +248,7 @@ func (j *job) judge(s *step) []rule.Finding {
 				j.Ranks[who] = r
 			}
 			r.Behind, r.OnTime, r.Ratio, r.Where = r.Behind+1, 0, of.Seconds/middle, of.Where
-			if r.Behind == inARow && !r.Told {
+			if r.Behind >= l.steps && !r.Told {
 				r.Told = true
 				findings = append(findings, j.finding(eventSlow, who, r, s))
 			}
@@ -249,7 +256,7 @@ func (j *job) judge(s *step) []rule.Finding {
 			delete(j.Ranks, who)
 		case r != nil:
 			r.Behind, r.OnTime = 0, r.OnTime+1
-			if r.OnTime == inARow {
+			if r.OnTime >= l.steps {
 				findings = append(findings, j.finding(eventEnd, who, r, s))
 				delete(j.Ranks, who)
 			}
@@ -260,8 +267,8 @@ func (j *job) judge(s *step) []rule.Finding {
 
 // bound returns what a rank must exceed to be behind, and the median. False: too
 // few ranks, or so many behind that the job is uneven by nature.
-func bound(ranks map[int64]took) (limit, middle float64, ok bool) {
-	if len(ranks) < fewest {
+func (l limits) bound(ranks map[int64]took) (limit, middle float64, ok bool) {
+	if len(ranks) < l.least {
 		return 0, 0, false
 	}
 	values := make([]float64, 0, len(ranks))
@@ -273,14 +280,14 @@ func bound(ranks map[int64]took) (limit, middle float64, ok bool) {
 	for i, v := range values {
 		away[i] = math.Abs(v - middle)
 	}
-	limit = middle + max(leastExcess*middle, spread*median(away))
+	limit = middle + max(l.excess*middle, l.spread*robust*median(away))
 	behind := 0
 	for _, v := range values {
 		if v > limit {
 			behind++
 		}
 	}
-	return limit, middle, middle > 0 && float64(behind) <= mostBehind*float64(len(values))
+	return limit, middle, middle > 0 && float64(behind) <= l.mostBehind*float64(len(values))
 }
 
 func median(values []float64) float64 {

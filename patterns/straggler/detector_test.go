@@ -23,7 +23,7 @@ func point(rank, step int64, took float64) *rule.Record {
 	return r
 }
 
-func newDetector() rule.Algorithm { return Detector().New(rule.Limits{Lateness: 10 * second}) }
+func newDetector() rule.Algorithm { return Detector().New(limitsOf(10 * second)) }
 
 // play shows eight ranks, of which rank 5 is slow, and returns all findings.
 func play(t *testing.T, a rule.Algorithm, from, to int64) []rule.Finding {
@@ -103,4 +103,13 @@ func BenchmarkStep(b *testing.B) {
 		a.Decide(records[0].Time)
 	}
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/step")
+}
+
+// limitsOf are the defaults of the pattern's own file.
+func limitsOf(lateness int64) rule.Limits {
+	rules, err := rule.LoadPaths("pattern.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return rule.Limits{Lateness: lateness, Values: rules[0].Parameters}
 }

@@ -15,8 +15,12 @@ import (
 // Config of the pattern detector.
 type Config struct {
 	// Rules names files and folders of your own pattern files; they join the
-	// built-in ones.
+	// built-in ones. One that says replaces takes the place of a built-in one.
 	Rules []string `mapstructure:"rules"`
+
+	// Patterns tunes patterns by name: enabled: false switches one off, all other
+	// keys are parameters of its file. `tracecore patterns show NAME` lists them.
+	Patterns map[string]map[string]any `mapstructure:"patterns"`
 
 	// Storage is the id of the storage extension that keeps the state over
 	// restarts. Without it a restart forgets faults in the making and verdicts
@@ -91,26 +95,32 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s must be greater than zero: leave it out for the default", option.name))
 		}
 	}
-	if _, err := c.rules(); err != nil {
+	if _, err := c.LoadRules(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// rules reads the built-in patterns and the configured ones.
-func (c *Config) rules() ([]rule.Rule, error) {
-	rules, err := patterns.Library()
-	if err != nil {
-		return nil, fmt.Errorf("built-in patterns: %w", err)
-	}
-	if len(c.Rules) > 0 {
-		own, err := patterns.LoadPaths(c.Rules...)
-		if err != nil {
-			return nil, fmt.Errorf("rules: %w", err)
+// LoadRules returns the patterns that run under this configuration.
+func (c *Config) LoadRules() ([]rule.Rule, error) {
+	selection := patterns.Selection{Rules: c.Rules, Patterns: map[string]patterns.Tuning{}}
+	for name, keys := range c.Patterns {
+		tuning := patterns.Tuning{Values: map[string]string{}}
+		for key, value := range keys {
+			if key != "enabled" {
+				tuning.Values[key] = fmt.Sprint(value)
+				continue
+			}
+			enabled, ok := value.(bool)
+			if !ok {
+				return nil, fmt.Errorf("patterns::%s::enabled: %v must be true or false", name, value)
+			}
+			tuning.Off = !enabled
 		}
-		rules = append(rules, own...)
+		selection.Patterns[name] = tuning
 	}
-	if err := rule.Check(rules); err != nil {
+	rules, err := patterns.Select(selection)
+	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}
 	return rules, nil

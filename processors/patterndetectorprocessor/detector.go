@@ -50,7 +50,7 @@ type detector struct {
 }
 
 func newDetector(set processor.Settings, config *Config, c clock) (*detector, error) {
-	rules, err := config.rules()
+	rules, err := config.LoadRules()
 	if err != nil {
 		return nil, err
 	}

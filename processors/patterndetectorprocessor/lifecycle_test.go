@@ -119,6 +119,23 @@ type notStorage struct {
 	component.ShutdownFunc
 }
 
+// What is switched off is gone, what is tuned has its value.
+func TestPatternsAreTuned(t *testing.T) {
+	config := createDefaultConfig().(*Config)
+	config.Patterns = map[string]map[string]any{"straggler": {"enabled": false}, "nccl_socket_stall": {"computing": "2m", "busy": 0.7}}
+	rules, err := config.LoadRules()
+	require.NoError(t, err)
+	for _, r := range rules {
+		require.NotEqual(t, "straggler", r.Name)
+		if r.Name == "nccl_socket_stall" {
+			require.Equal(t, int64(2*time.Minute), r.Parameters.Duration("computing"))
+			require.Equal(t, 0.7, r.Parameters.Number("busy"))
+		}
+	}
+	config.Patterns = map[string]map[string]any{"straggler": {"steps": 0}}
+	require.ErrorContains(t, config.Validate(), "patterns::straggler::steps: 0 is out of range: write a value from 2 to 1000 (default 5, straggler/pattern.yaml:")
+}
+
 func TestConfig(t *testing.T) {
 	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
 	require.NoError(t, err)
@@ -138,6 +155,8 @@ func TestConfig(t *testing.T) {
 		{name: "missing_rules", problems: []string{"testdata/none.yaml"}},
 		{name: "broken_rules", problems: []string{"testdata/broken/typo.yaml:3", "sumary"}},
 		{name: "taken", problems: []string{"testdata/taken/pair.yaml", "the name test_pair is taken", "the id 18 is taken"}},
+		{name: "badly_tuned", problems: []string{"patterns::nccl_socket_stall::enabled: no must be true or false"}},
+		{name: "no_such_pattern", problems: []string{`patterns::stragler: there is no pattern of that name: did you mean "straggler"?`}},
 		{name: "unknown_names", problems: []string{`testdata/unknown/pattern.yaml:21:11: no event "storage.not_respondin" is known: did you mean "storage.not_responding"?`, `testdata/unknown/pattern.yaml:22:24: no attribute "nccl.rank.stat" is known: did you mean "nccl.rank.state"?`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,9 +3,7 @@ package command
 import (
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -27,10 +25,7 @@ func newPatterns() *cobra.Command {
 			Use: "list", Short: "Lists the built-in patterns", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return listPatterns(cmd.OutOrStdout()) },
 		},
-		&cobra.Command{
-			Use: "show NAME", Short: "Shows what a pattern looks for, and its file", Args: cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error { return showPattern(cmd.OutOrStdout(), args[0]) },
-		},
+		newPatternsShow(),
 		newPatternsTest(),
 		&cobra.Command{
 			Use: "reference", Short: "Prints every key of the rule language, for your own pattern files", Args: cobra.NoArgs,
@@ -66,27 +61,4 @@ func reads(r *rule.Rule) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
-}
-
-// showPattern prints a pattern's README and its file, which is its specification.
-func showPattern(w io.Writer, name string) error {
-	rules, err := patterns.Library()
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(rules, func(r rule.Rule) bool { return r.Name == name || fmt.Sprint(r.ID) == name })
-	if i < 0 {
-		return usage(fmt.Errorf("no pattern %q: `tracecore patterns list` names them", name))
-	}
-	folder := path.Dir(rules[i].File)
-	for _, file := range []string{"README.md", path.Base(rules[i].File)} {
-		text, err := fs.ReadFile(patterns.FS(), path.Join(folder, file))
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "%s\n", text); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -26,6 +26,28 @@ func TestPatternsListsAndShowsTheLibrary(t *testing.T) {
 	require.Contains(t, show.Stdout, "name: gpu_lost")
 }
 
+// Of each parameter it shows the value in force, and who set it.
+func TestPatternsShowTellsTheValuesInForce(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "agent.yaml")
+	require.NoError(t, os.WriteFile(config, []byte(`
+receivers: {otlp: {protocols: {grpc: {endpoint: "127.0.0.1:0"}}}}
+processors:
+  patterndetector: {patterns: {straggler: {enabled: false}, nccl_socket_stall: {computing: 2m}}}
+exporters: {terminal: }
+service: {pipelines: {logs: {receivers: [otlp], processors: [patterndetector], exporters: [terminal]}}}
+`), 0o600))
+	show := func(args ...string) string {
+		got := commandtest.Finish(t, commandtest.New(t, append([]string{"patterns", "show"}, args...)...))
+		require.Equal(t, exitOK, got.Code, got.Stderr)
+		return got.Stdout
+	}
+	require.Regexp(t, `(?m)^computing +10m +10m +10s to 2h +default `, show("nccl_socket_stall"))
+	tuned := show("--config", config, "17")
+	require.Regexp(t, `(?m)^computing +2m +10m +10s to 2h +patterns::nccl_socket_stall::computing `, tuned)
+	require.Regexp(t, `(?m)^busy +0.5 +0.5 `, tuned)
+	require.Contains(t, show("--config", config, "straggler"), "straggler is switched off by patterns::straggler::enabled in patterndetector")
+}
+
 func TestPatternsUsage(t *testing.T) {
 	for name, args := range map[string][]string{
 		"which one":       {"patterns"},
@@ -61,7 +83,7 @@ func ownPattern(t *testing.T, change func(string) string) string {
 	file := filepath.Join(dir, "pattern.yaml")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, []byte(change(string(text))), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("replaces: gpu_lost\n"+change(string(text))), 0o600))
 	return dir
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tracecoreai/tracecore/distro/internal/replay"
 	"github.com/tracecoreai/tracecore/patterns"
-	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 )
@@ -93,15 +92,10 @@ func (f *replayFlags) options() (replay.Options, error) {
 	if o.Zone, err = time.LoadLocation(f.zone); err != nil {
 		return o, usage(fmt.Errorf("--zone %s: %w", f.zone, err))
 	}
-	if o.Rules, err = patterns.Library(); err != nil {
-		return o, err
-	}
-	own, err := patterns.LoadPaths(f.rules...)
-	if err != nil {
+	if o.Rules, err = patterns.Select(patterns.Selection{Rules: f.rules}); err != nil {
 		return o, fmt.Errorf("--rules: %w", err)
 	}
-	o.Rules = append(o.Rules, own...)
-	return o, rule.Check(o.Rules)
+	return o, nil
 }
 
 // show returns how verdicts are printed.

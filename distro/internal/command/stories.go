@@ -35,7 +35,7 @@ func newPatternsTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [DIR...]",
 		Short: "Runs stories: the built-in ones, or those of your own pattern folders",
-		Long: "Loads the pattern files below each DIR beside the built-in ones (one of the same name takes its place) and\n" +
+		Long: "Loads the pattern files below each DIR beside the built-in ones (one with `replaces:` takes its place) and\n" +
 			"runs the stories (*.txtar) below DIR against all of them. Without DIR it runs the built-in stories.\n" +
 			"It reports as `go test` does; of a story that did not come out as wanted, lines with - were wanted and\n" +
 			"lines with + came. What is wrong in a pattern file is named as file:line:column, with what to do.\n\n" +
@@ -84,7 +84,7 @@ func (t *storyTest) all(dirs []string) error {
 		errs = append(errs, t.stories(rules, "", patterns.FS()))
 	}
 	for _, dir := range dirs {
-		rules, err := libraryWith(dir)
+		rules, err := patterns.Select(patterns.Selection{Rules: []string{dir}})
 		if err == nil {
 			err = t.stories(rules, dir, os.DirFS(dir))
 		}
@@ -109,23 +109,6 @@ func (t *storyTest) sum(took time.Duration) error {
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
-
-// libraryWith is the library with the pattern files below a folder.
-func libraryWith(dir string) ([]rule.Rule, error) {
-	own, err := patterns.LoadPaths(dir)
-	if err != nil {
-		return nil, err
-	}
-	rules, err := patterns.Library()
-	if err != nil {
-		return nil, err
-	}
-	rules = slices.DeleteFunc(rules, func(r rule.Rule) bool {
-		return slices.ContainsFunc(own, func(o rule.Rule) bool { return o.Name == r.Name })
-	})
-	rules = append(rules, own...)
-	return rules, rule.Check(rules)
-}
 
 // stories runs each story below a folder, in order of its path.
 func (t *storyTest) stories(rules []rule.Rule, dir string, fsys fs.FS) error {

@@ -1,0 +1,228 @@
+package rule
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Parameter is a threshold of a pattern that operators can set.
+type Parameter struct {
+	Name    string
+	Type    ParameterType
+	Default string
+	Range   []string // least and most
+	Meaning string
+
+	Value string // in force, as it is written
+	// Source is who set the value: a path of the configuration, "" for the default.
+	Source string
+	number float64 // the value; of a duration, nanoseconds
+	at     position
+}
+
+// ParameterType says how a parameter is written.
+type ParameterType string
+
+// The types of parameters.
+const (
+	DurationParameter ParameterType = "duration"
+	IntegerParameter  ParameterType = "integer"
+	NumberParameter   ParameterType = "number"
+)
+
+// Settings are values for the parameters of one pattern, as the operator wrote them.
+type Settings struct {
+	Source string // where they stand: patterns::straggler
+	Values map[string]string
+}
+
+// Values are the parameters of a rule in force, for its detector. Check has seen to it that
+// each parameter that a detector names is there.
+type Values []Parameter
+
+// Duration returns a parameter in nanoseconds.
+func (v Values) Duration(name string) int64 { return int64(v.Number(name)) }
+
+// Integer returns a parameter that is a whole number.
+func (v Values) Integer(name string) int { return int(v.Number(name)) }
+
+// Number returns a parameter; 0 for one that is not there.
+func (v Values) Number(name string) float64 {
+	for i := range v {
+		if v[i].Name == name {
+			return v[i].number
+		}
+	}
+	return 0
+}
+
+// parse returns the number that text is, for this type.
+func (t ParameterType) parse(text string) (float64, error) {
+	switch t {
+	case DurationParameter:
+		v, err := time.ParseDuration(text)
+		if err != nil || v < 0 || v > maxDuration {
+			return 0, fmt.Errorf("%q is no duration of at most %v: write 30s, 5m, 2h", text, maxDuration)
+		}
+		return float64(v), nil
+	case IntegerParameter:
+		v, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no whole number", text)
+		}
+		return float64(v), nil
+	default:
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return 0, fmt.Errorf("%q is no number", text)
+		}
+		return v, nil
+	}
+}
+
+// set gives p a value within its range.
+func (p *Parameter) set(text string) error {
+	number, err := p.Type.parse(text)
+	if err != nil {
+		return err
+	}
+	least, errLeast := p.Type.parse(p.Range[0])
+	most, errMost := p.Type.parse(p.Range[1])
+	switch {
+	case errLeast != nil:
+		return fmt.Errorf("range: %w", errLeast)
+	case errMost != nil:
+		return fmt.Errorf("range: %w", errMost)
+	case number < least || number > most:
+		return fmt.Errorf("%s is out of range: write a value from %s to %s", text, p.Range[0], p.Range[1])
+	}
+	p.Value, p.number = text, number
+	return nil
+}
+
+// parameters describes the parameters of a pattern. They are read before all other keys,
+// which use them.
+func (d *decoder) parameters(r *Rule) value {
+	describe := d.parameter(&Parameter{})
+	return value{kind: "names, each with a parameter", section: describe.section, keys: describe.keys, read: func(n *yaml.Node) {
+		d.each(n, "parameters", func(key, value *yaml.Node) {
+			p := Parameter{Name: key.Value, at: at(key)}
+			if !isName(key.Value) || key.Value == "enabled" {
+				d.fail(key, "%q is no name of a parameter: use lower-case letters, digits and _; enabled is taken", key.Value)
+			}
+			before := len(d.errs)
+			d.parameter(&p).read(value)
+			if len(p.Range) != 2 && len(d.errs) == before {
+				d.fail(value, "parameter %s needs range: [least, most]", p.Name)
+			}
+			if len(d.errs) > before {
+				return
+			}
+			if err := p.set(p.Default); err != nil {
+				d.fail(value, "parameter %s: %v", p.Name, err)
+			}
+			r.Parameters = append(r.Parameters, p)
+		})
+	}}
+}
+
+func (d *decoder) parameter(p *Parameter) value {
+	return d.object("", "A parameter", "parameter "+p.Name, []key{
+		{"type", d.word((*string)(&p.Type), string(DurationParameter), string(IntegerParameter), string(NumberParameter)), needed, "how it is written"},
+		{"default", d.text("value", &p.Default), needed, "what holds unless the operator sets it"},
+		{"range", d.strings("value", &p.Range), needed, "`[least, most]`: a value outside is refused"},
+		{"meaning", d.text("text", &p.Meaning), needed, "what it decides, and where the default comes from"},
+	})
+}
+
+// apply gives parameters the values that the operator set.
+func (r *Rule) apply(s Settings) (errs []error) {
+	for name, text := range s.Values {
+		i := slices.IndexFunc(r.Parameters, func(p Parameter) bool { return p.Name == name })
+		if i < 0 {
+			names := []string{"enabled"}
+			for _, p := range r.Parameters {
+				names = append(names, p.Name)
+			}
+			errs = append(errs, fmt.Errorf("%s: %s has no parameter %q: %s", s.Source, r.Name, name, suggest(name, names)))
+			continue
+		}
+		p := &r.Parameters[i]
+		if err := p.set(text); err != nil {
+			errs = append(errs, fmt.Errorf("%s::%s: %w (default %s, %s)", s.Source, name, err, p.Default, p.at.in(r.File)))
+			continue
+		}
+		p.Source = s.Source + "::" + name
+	}
+	return errs
+}
+
+// parameterUse finds $name in a value; $$ is a dollar sign.
+var parameterUse = regexp.MustCompile(`\$\$|\$[a-z][a-z0-9_]*`)
+
+// fill puts the values of parameters into text at n. In OTTL a duration is its number of
+// nanoseconds.
+func (d *decoder) fill(n *yaml.Node, text string, inOTTL bool) string {
+	return parameterUse.ReplaceAllStringFunc(text, func(use string) string {
+		if use == "$$" {
+			return "$"
+		}
+		for _, p := range d.values {
+			if "$"+p.Name == use {
+				d.used[p.Name] = true
+				if inOTTL && p.Type == DurationParameter {
+					return strconv.FormatInt(int64(p.number), 10)
+				}
+				return p.Value
+			}
+		}
+		names := make([]string, len(d.values))
+		for i, p := range d.values {
+			names[i] = p.Name
+		}
+		d.fail(n, "there is no parameter %q: %s (a dollar sign is $$)", use[1:], suggest(use[1:], names))
+		return use
+	})
+}
+
+// checkParameters fails for parameters that decide nothing.
+func (d *decoder) checkParameters(r *Rule) {
+	for _, p := range r.Parameters {
+		if !d.used[p.Name] && r.Detector == "" {
+			d.failAt(p.at, "parameter %s is used nowhere: write $%s where it decides, or leave it out", p.Name, p.Name)
+		}
+	}
+}
+
+// checkDetectorParameters fails when the detector of r takes a parameter that the file does not define.
+func checkDetectorParameters(r *Rule) error {
+	if r.Detect == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Detect.Parameters)) {
+		kind := r.Detect.Parameters[name]
+		if !slices.ContainsFunc(r.Parameters, func(p Parameter) bool { return p.Name == name && p.Type == kind }) {
+			return fmt.Errorf("%s: the detector %s needs the parameter %s (%s): define it as the pattern of tracecore with that detector does",
+				r.detectorAt.in(r.File), r.Detector, name, kind)
+		}
+	}
+	return nil
+}
+
+// checkSharedDetector fails when two rules name one detector, which runs once, and give it
+// different parameters.
+func checkSharedDetector(r, other *Rule) error {
+	for name := range r.Detect.Parameters {
+		if mine, its := r.Parameters.Number(name), other.Parameters.Number(name); mine != its {
+			return fmt.Errorf("%s: the detector %s runs once, and %s gives it another %s: set the same in both", r.detectorAt.in(r.File), r.Detector, other.File, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package rule_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+const tunable = `id: 1001
+name: my_fault
+summary: something of mine broke
+parameters:
+  held: {type: duration, default: 10s, range: [1s, 10m], meaning: how long it is held}
+  errors: {type: integer, default: 3, range: [1, 100], meaning: how many}
+  share: {type: number, default: 0.5, range: [0.1, 0.9], meaning: which part}
+key: [host]
+within: $held
+evidence:
+  first:
+    logs: my.event
+    where: attributes["my.age_ns"] >= $held and attributes["my.share"] < $share and attributes["my.price"] != "5$$"
+    occurs: {count: $errors, within: 5m}
+    shows: "{host} was held for $held"
+full: first
+severity: error
+headline: "{host} had $errors errors"
+remedy: mend it
+`
+
+func TestParametersStandWhereTheyDecide(t *testing.T) {
+	r, err := rule.Parse("mine.yaml", []byte(tunable))
+	require.NoError(t, err)
+	require.Equal(t, 10*time.Second, r.Within)
+	require.Equal(t, `attributes["my.age_ns"] >= 10000000000 and attributes["my.share"] < 0.5 and attributes["my.price"] != "5$"`, r.Evidence[0].Where)
+	require.Equal(t, 3.0, r.Evidence[0].Occurs.Count)
+	require.Equal(t, "{host} had 3 errors", r.Headline.Default.Text)
+
+	r, err = rule.ParseWith("mine.yaml", []byte(tunable), rule.Settings{Source: "patterns::my_fault", Values: map[string]string{"held": "2m", "errors": "7"}})
+	require.NoError(t, err)
+	require.Equal(t, 2*time.Minute, r.Within)
+	require.Contains(t, r.Evidence[0].Where, ">= 120000000000 ")
+	require.Equal(t, "{host} was held for 2m", r.Evidence[0].Shows.Text)
+	require.Equal(t, "patterns::my_fault::held", r.Parameters[0].Source)
+	require.Equal(t, int64(2*time.Minute), r.Parameters.Duration("held"))
+	require.Equal(t, 7, r.Parameters.Integer("errors"))
+}
+
+func TestAParameterThatDoesNotFitIsAnError(t *testing.T) {
+	for name, tc := range map[string]struct{ old, new, want string }{
+		"unknown":              {"within: $held", "within: $helt", `mine.yaml:9:9: there is no parameter "helt": did you mean "held"?`},
+		"unknown in OTTL":      {"< $share", "< $shore", `mine.yaml:13:12: there is no parameter "shore": did you mean "share"?`},
+		"of another type":      {"within: $held", "within: $errors", `mine.yaml:9:9: "3" must be a duration`},
+		"default out of range": {"default: 3,", "default: 300,", "mine.yaml:6:11: parameter errors: 300 is out of range: write a value from 1 to 100"},
+		"range of one":         {"range: [1, 100]", "range: [1]", "mine.yaml:6:11: parameter errors needs range: [least, most]"},
+		"range of words":       {"range: [1, 100]", "range: [one, 100]", `range: "one" is no whole number`},
+		"no such type":         {"type: integer", "type: int", "use one of [duration integer number]"},
+		"without meaning":      {", meaning: how many", "", "mine.yaml:6:11: meaning is missing in parameter errors"},
+		"enabled":              {"  errors:", "  enabled:", `"enabled" is no name of a parameter`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Contains(t, tunable, tc.old)
+			_, err := rule.Parse("mine.yaml", []byte(strings.Replace(tunable, tc.old, tc.new, 1)))
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+	_, err := rule.Parse("mine.yaml", []byte(strings.ReplaceAll(tunable, "$errors", "3")))
+	require.ErrorContains(t, err, "mine.yaml:6:3: parameter errors is used nowhere: write $errors")
+}
+
+func TestASettingThatDoesNotFitIsAnError(t *testing.T) {
+	for name, tc := range map[string]struct{ parameter, value, want string }{
+		"out of range":  {"held", "1h", "patterns::my_fault::held: 1h is out of range: write a value from 1s to 10m (default 10s, mine.yaml:5:3)"},
+		"another type":  {"held", "120", `patterns::my_fault::held: "120" is no duration`},
+		"no number":     {"share", "NaN", `"NaN" is no number`},
+		"no whole one":  {"errors", "2.5", `"2.5" is no whole number`},
+		"not there":     {"hell", "1s", `patterns::my_fault: my_fault has no parameter "hell": did you mean "held"?`},
+		"nothing alike": {"zzzzzzzzz", "1s", "use one of enabled, held, errors, share"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := rule.ParseWith("mine.yaml", []byte(tunable), rule.Settings{Source: "patterns::my_fault", Values: map[string]string{tc.parameter: tc.value}})
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}

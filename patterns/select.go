@@ -1,0 +1,109 @@
+package patterns
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// Selection says which patterns run, and how.
+type Selection struct {
+	Rules    []string          // pattern files and folders of the operator
+	Patterns map[string]Tuning // by name of a pattern, built-in or the operator's
+}
+
+// Tuning is what an operator changed of one pattern.
+type Tuning struct {
+	Off    bool
+	Values map[string]string // of its parameters
+}
+
+// Select returns the rules that a selection leaves, ready for an engine: the library and
+// the operator's files, without what they replace and what is off, with parameters set.
+func Select(s Selection) ([]rule.Rule, error) {
+	rules, err := Library()
+	if err != nil {
+		return nil, fmt.Errorf("built-in patterns: %w", err)
+	}
+	var own []rule.Rule
+	if len(s.Rules) > 0 {
+		if own, err = LoadPaths(s.Rules...); err != nil {
+			return nil, err
+		}
+		if rules, err = replace(rules, own); err != nil {
+			return nil, err
+		}
+	}
+	if err := rule.Check(rules); err != nil {
+		return nil, err
+	}
+	return s.tune(rules, names(own))
+}
+
+// replace adds own rules to the library; one that replaces a built-in pattern takes its place.
+func replace(library, own []rule.Rule) ([]rule.Rule, error) {
+	var errs []error
+	for i := range own {
+		if name := own[i].Replaces; name != "" {
+			before := len(library)
+			library = slices.DeleteFunc(library, func(r rule.Rule) bool { return r.Name == name })
+			if len(library) == before {
+				errs = append(errs, fmt.Errorf("%s replaces the pattern %q, which is not built in: %s", own[i].File, name, rule.Suggest(name, names(library))))
+			}
+		}
+	}
+	return append(library, own...), errors.Join(errs...)
+}
+
+func names(rules []rule.Rule) []string {
+	names := make([]string, len(rules))
+	for i := range rules {
+		names[i] = rules[i].Name
+	}
+	return names
+}
+
+// tune leaves out what is off and reads again what has other parameters. The rules called
+// own are in files of the operator.
+func (s Selection) tune(rules []rule.Rule, own []string) ([]rule.Rule, error) {
+	var errs []error
+	for name, tuning := range s.Patterns {
+		i := slices.IndexFunc(rules, func(r rule.Rule) bool { return r.Name == name })
+		switch {
+		case i < 0:
+			errs = append(errs, fmt.Errorf("patterns::%s: there is no pattern of that name: %s", name, rule.Suggest(name, names(rules))))
+		case len(tuning.Values) > 0:
+			tuned, err := read(rules[i].File, slices.Contains(own, name), rule.Settings{Source: "patterns::" + name, Values: tuning.Values})
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			rules[i] = tuned
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	rule.Wire(rules, detectors())
+	rules = slices.DeleteFunc(rules, func(r rule.Rule) bool { return s.Patterns[r.Name].Off })
+	for i := range rules {
+		rules[i].Explains = slices.DeleteFunc(slices.Clone(rules[i].Explains), func(x rule.Explain) bool { return s.Patterns[x.Pattern].Off })
+	}
+	return rules, rule.Check(rules)
+}
+
+// read reads a rule again, with other parameters.
+func read(file string, own bool, set rule.Settings) (rule.Rule, error) {
+	open := files.ReadFile
+	if own {
+		open = os.ReadFile
+	}
+	content, err := open(file)
+	if err != nil {
+		return rule.Rule{}, fmt.Errorf("%s: %w", set.Source, err)
+	}
+	return rule.ParseWith(file, content, set)
+}
