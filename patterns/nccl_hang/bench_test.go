@@ -90,3 +90,24 @@ func benchRound(b *testing.B, world int, stalls bool) {
 	b.ReportMetric(float64(spent.Microseconds())/float64(world), "µs/rank-taken-in")
 	runtime.KeepAlive(j)
 }
+
+// BenchmarkSnapshot16384 saves the state of the largest job with its stalls: the
+// pause of a processor that keeps it.
+func BenchmarkSnapshot16384(b *testing.B) {
+	const world = 16384
+	j := newJoin(DefaultOptions)
+	for rank := range world {
+		j.Add(largeJob(world, rank), written)
+		j.Add(largeStalls(world, rank), written)
+	}
+	size := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		saved, err := j.Snapshot()
+		if err != nil {
+			b.Fatal(err)
+		}
+		size = len(saved)
+	}
+	b.ReportMetric(float64(size)/(1<<20), "MiB-saved")
+}

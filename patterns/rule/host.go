@@ -15,6 +15,7 @@ type Host struct {
 	Detector  Detector
 	Algorithm Algorithm
 	Scope     string // instrumentation scope of the findings
+	Keeps     bool   // Logs returns what it must be shown again
 }
 
 // Wants reports whether the algorithm reads a record of the batch.
@@ -31,15 +32,15 @@ func (h *Host) Wants(ld plog.Logs) bool {
 	return false
 }
 
-// Logs shows the records to the algorithm as of now. It returns copies of the
-// records that matter: to show them again is to have the state again.
+// Logs shows the records to the algorithm as of now. A host that keeps gets copies
+// of the records that matter: to show them again is to have the state again.
 func (h *Host) Logs(ld plog.Logs, now int64) plog.Logs {
 	kept := plog.NewLogs()
 	for _, resourceLogs := range ld.ResourceLogs().All() {
 		var into plog.LogRecordSlice
 		for _, scopeLogs := range resourceLogs.ScopeLogs().All() {
 			for _, r := range scopeLogs.LogRecords().All() {
-				if !h.show(resourceLogs.Resource(), r, now) {
+				if !h.show(resourceLogs.Resource(), r, now) || !h.Keeps {
 					continue
 				}
 				if into == (plog.LogRecordSlice{}) {

@@ -53,7 +53,7 @@ func numbered(event string, numbers ...int64) plog.Logs {
 }
 
 func TestAHostShowsRecordsAndGivesFindings(t *testing.T) {
-	h := Host{Detector: Detector{Logs: []string{"n"}}, Algorithm: &counter{}, Scope: "scope"}
+	h := Host{Detector: Detector{Logs: []string{"n"}}, Algorithm: &counter{}, Scope: "scope", Keeps: true}
 	require.False(t, h.Wants(numbered("other", 2)))
 	require.True(t, h.Wants(numbered("n", 2)))
 	require.Zero(t, h.Logs(numbered("other", 2), 10).LogRecordCount())
@@ -74,7 +74,8 @@ func TestAHostShowsRecordsAndGivesFindings(t *testing.T) {
 	require.EqualValues(t, 10+1e9, r.Timestamp())
 	require.Equal(t, map[string]any{"seen": int64(2), "all": []any{int64(1), "x"}}, r.Attributes().AsRaw(), "without what is no attribute")
 
-	h.Logs(numbered("n", 6), 20)
+	h.Keeps = false
+	require.Zero(t, h.Logs(numbered("n", 6), 20).LogRecordCount(), "nobody wants them")
 	require.Equal(t, 1, h.Settle(21).LogRecordCount(), "as if time went on")
 	require.Zero(t, h.Settle(22).LogRecordCount())
 }

@@ -62,6 +62,7 @@ func (p *rankJoin) open(ctx context.Context, host component.Host) error {
 	if p.journal, err = journal.Open(ctx, extension, p.id); err != nil {
 		return fmt.Errorf("storage %q: %w", p.config.Storage, err)
 	}
+	p.host.Keeps = true
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if damage := p.journal.LoadOutbox(ctx, &p.outbox, usable); len(damage) > 0 {
