@@ -10,9 +10,11 @@ import (
 )
 
 // plain is a condition that compares attributes with literals, and nothing else:
-// what most conditions are. It is evaluated on the record itself, many times
-// faster than through OTTL and with the same result; what it cannot tell, OTTL
-// decides.
+// what most conditions are. It is evaluated on the record itself, with the same
+// result as through OTTL and a quarter of the time: 87 ns for 300 to 380 of CPU
+// (BenchmarkCondition), which makes 2.2 µs of 3.9 for a record that is watched and
+// not wanted (2 virtual CPUs, AMD EPYC, Linux 6.18, 2026-11-22). OTTL decides where
+// it cannot tell.
 type plain struct {
 	op       plainOp
 	parts    []plain // of and, or, not

@@ -122,3 +122,30 @@ func TestConditionsOfTheLibraryArePlain(t *testing.T) {
 	require.NotZero(t, all)
 	require.Greater(t, simple*10, all*8, "%d of %d", simple, all)
 }
+
+// BenchmarkCondition: one condition of the library on one record that it refuses at
+// its last comparison, as a plain condition and through OTTL.
+func BenchmarkCondition(b *testing.B) {
+	text := `attributes["kernelevents.xid"] != nil and attributes["kernelevents.from_userspace"] != true and attributes["kernelevents.injected"] != true`
+	ld := plog.NewLogs()
+	rl := ld.ResourceLogs().AppendEmpty()
+	sl := rl.ScopeLogs().AppendEmpty()
+	lr := sl.LogRecords().AppendEmpty()
+	lr.Attributes().PutInt("kernelevents.xid", 43)
+	lr.Attributes().PutBool("kernelevents.injected", true)
+	c, err := newCondition(text, false)
+	require.NoError(b, err)
+	e := &Engine{}
+	for name, one := range map[string]condition{"plain": {plain: c.plain}, "ottl": {log: c.log}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				r := record{resource: rl.Resource().Attributes(), attributes: lr.Attributes(), resourceLogs: rl, scopeLogs: sl, logRecord: lr}
+				if one.holds(e, &r) {
+					b.Fatal("it holds")
+				}
+				r.close()
+			}
+		})
+	}
+}

@@ -1,0 +1,228 @@
+package incident
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// told is a verdict that answers what a test says.
+type told struct {
+	node      *Node
+	id        string
+	onset     int64
+	resolved  int64
+	withdrawn bool
+	expired   bool
+	saw       int64 // since when its evidence 0 is seen, 0 for never
+	ranks     []int
+	lists     map[int][]int
+	meets     func(*told)
+	events    []string
+}
+
+func (t *told) ID() string      { return t.id }
+func (t *told) Pattern() string { return "pattern of " + t.id }
+func (t *told) PatternID() int  { return 1 }
+func (t *told) Onset() int64    { return t.onset }
+func (t *told) Resolved() int64 { return t.resolved }
+func (t *told) Withdrawn() bool { return t.withdrawn }
+func (t *told) Expired() bool   { return t.expired }
+func (t *told) Ranks() []int    { return t.ranks }
+func (t *told) Connect()        { t.meets(t) }
+func (t *told) Changed()        { t.events = append(t.events, "changed") }
+func (t *told) Grew()           { t.events = append(t.events, "grew") }
+func (t *told) CauseCleared(c Verdict) {
+	t.events = append(t.events, "cleared by "+c.ID())
+}
+
+func (t *told) Saw(evidence int, until int64) bool {
+	return evidence == 0 && t.saw != 0 && t.saw <= until
+}
+
+func (t *told) RanksUntil(int64) ([]int, bool) { return t.ranks, true }
+
+func (t *told) Lists(fields, ranks []int) bool {
+	return slices.ContainsFunc(fields, func(f int) bool {
+		return slices.ContainsFunc(ranks, func(r int) bool { return slices.Contains(t.lists[f], r) })
+	})
+}
+
+const second = int64(time.Second)
+
+// bench is a graph with one explanation, and another that shares more fields.
+type bench struct {
+	*Graph
+	link, closer *Link
+}
+
+func newBench() *bench {
+	return &bench{
+		Graph:  NewGraph(10*second, 4),
+		link:   &Link{Shared: 1, Within: 5 * time.Minute},
+		closer: &Link{Index: 1, Shared: 2, Within: 5 * time.Minute},
+	}
+}
+
+func (b *bench) verdict(id string, onset int64) *told {
+	t := &told{id: id, onset: onset}
+	t.node = NewNode(t)
+	return t
+}
+
+// Who explains whom is one question with many reasons for no.
+func TestACauseExplainsWhatFitsItInTimeAndRanks(t *testing.T) {
+	minute := 60 * second
+	for name, tc := range map[string]struct {
+		change func(cause, effect *told, l *Link)
+		want   bool
+	}{
+		"it began before":                  {func(_, _ *told, _ *Link) {}, true},
+		"it is told a little after":        {func(c, e *told, _ *Link) { c.onset = e.onset + 10*second }, true},
+		"it began after":                   {func(c, e *told, _ *Link) { c.onset = e.onset + 11*second }, false},
+		"it is too long ago":               {func(c, e *told, _ *Link) { c.onset = e.onset - 6*minute }, false},
+		"it has cleared":                   {func(c, e *told, _ *Link) { c.resolved = e.onset - 11*second }, false},
+		"it cleared a moment before":       {func(c, e *told, _ *Link) { c.resolved = e.onset - 9*second }, true},
+		"it is withdrawn":                  {func(c, _ *told, _ *Link) { c.withdrawn = true }, false},
+		"the effect is withdrawn":          {func(_, e *told, _ *Link) { e.withdrawn = true }, false},
+		"a watchdog tells later":           {func(_, _ *told, l *Link) { l.After = 30 * time.Second }, true},
+		"a watchdog cannot tell so soon":   {func(_, _ *told, l *Link) { l.After = 2 * time.Minute }, false},
+		"it expired until the watchdog":    {func(c, e *told, l *Link) { l.After, c.expired, c.resolved = time.Second, true, e.onset-30*second }, true},
+		"its evidence speaks against":      {func(c, _ *told, l *Link) { l.Unless, c.saw = []int{0}, c.onset }, false},
+		"its evidence came too late":       {func(c, e *told, l *Link) { l.Unless, c.saw = []int{0}, e.onset+second }, true},
+		"its rank is accused":              {func(c, e *told, l *Link) { l.In, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {3}} }, true},
+		"another rank is accused":          {func(c, e *told, l *Link) { l.In, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {4}} }, false},
+		"its rank waits like all others":   {func(c, e *told, l *Link) { l.NotIn, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {3}} }, false},
+		"its rank is not among the others": {func(c, e *told, l *Link) { l.NotIn, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {4}} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, first := range []Role{Cause, Effect} {
+				b := newBench()
+				cause, effect := b.verdict("cause", 600*second), b.verdict("effect", 660*second)
+				tc.change(cause, effect, b.link)
+				if first == Effect {
+					b.Meet(effect.node, b.link, "x", Effect)
+				}
+				b.Meet(cause.node, b.link, "x", Cause)
+				b.Meet(effect.node, b.link, "x", Effect)
+				require.Equal(t, tc.want, !effect.node.IsRoot(), "first: %v", first)
+				require.True(t, cause.node.IsRoot())
+			}
+		})
+	}
+}
+
+func TestTheCloserThenTheEarlierCauseWins(t *testing.T) {
+	b := newBench()
+	effect := b.verdict("effect", 100*second)
+	b.Meet(effect.node, b.link, "host", Effect)
+	b.Meet(effect.node, b.closer, "host pid", Effect)
+	for _, one := range []struct {
+		id    string
+		onset int64
+		link  *Link
+		want  string
+	}{{"late", 90, b.link, "late"}, {"early", 80, b.link, "early"}, {"later", 85, b.link, "early"}, {"close", 95, b.closer, "close"}, {"earliest", 10, b.link, "close"}} {
+		c := b.verdict(one.id, one.onset*second)
+		b.Meet(c.node, one.link, map[*Link]string{b.link: "host", b.closer: "host pid"}[one.link], Cause)
+		require.Equal(t, one.want, effect.node.Root(), one.id)
+	}
+}
+
+// Two that explain each other: the earlier one does, whichever was told first.
+func TestTheEarlierOfACircleIsTheRoot(t *testing.T) {
+	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
+		b := newBench()
+		one := map[string]*told{"a": b.verdict("a", 10*second), "b": b.verdict("b", 12*second)}
+		for _, id := range order {
+			b.Meet(one[id].node, b.link, "x", Cause)
+			b.Meet(one[id].node, b.link, "x", Effect)
+		}
+		require.True(t, one["a"].node.IsRoot(), fmt.Sprint(order))
+		require.Equal(t, "a", one["b"].node.Root())
+	}
+}
+
+func TestAChainHasOneRootAndItsBlastIsToldUpward(t *testing.T) {
+	b := newBench()
+	top, middle, low := b.verdict("top", 10*second), b.verdict("middle", 20*second), b.verdict("low", 30*second)
+	b.Meet(middle.node, b.link, "1", Cause)
+	b.Meet(low.node, b.link, "1", Effect)
+	b.Meet(top.node, b.link, "2", Cause)
+	b.Meet(middle.node, b.link, "2", Effect)
+	require.Equal(t, "top", low.node.Root())
+	var explained []string
+	top.node.Explained(func(v Verdict) { explained = append(explained, v.ID()) })
+	require.ElementsMatch(t, []string{"middle", "low"}, explained)
+
+	top.events, middle.events, low.events = nil, nil, nil
+	low.node.Grew()
+	require.Equal(t, []string{"grew"}, top.events)
+	require.Equal(t, []string{"grew"}, middle.events)
+	require.Empty(t, low.events)
+	middle.node.Resolved()
+	require.Equal(t, []string{"cleared by middle"}, low.events)
+}
+
+// A cause that leaves the state stays the root of what it explained, and nobody
+// else takes its place.
+func TestWhatACauseExplainedKeepsItsRoot(t *testing.T) {
+	b := newBench()
+	cause, effect, other := b.verdict("cause", 10*second), b.verdict("effect", 20*second), b.verdict("other", 5*second)
+	b.Meet(cause.node, b.link, "x", Cause)
+	b.Meet(effect.node, b.link, "x", Effect)
+	b.Leave(cause.node)
+	b.Meet(other.node, b.link, "x", Cause)
+	require.Equal(t, "cause", effect.node.Root())
+	b.Leave(effect.node)
+	b.Leave(other.node)
+	require.Empty(t, b.meetings, "nobody is left behind")
+}
+
+// A verdict that says something else now is connected anew, and so is what it
+// explained.
+func TestReconsiderFindsOtherCauses(t *testing.T) {
+	b := newBench()
+	cause, changed, effect := b.verdict("cause", 10*second), b.verdict("changed", 20*second), b.verdict("effect", 30*second)
+	values := "x"
+	changed.meets = func(*told) {
+		b.Meet(changed.node, b.link, values, Cause)
+		b.Meet(changed.node, b.link, "up "+values, Effect)
+	}
+	effect.meets = func(*told) { b.Meet(effect.node, b.link, "x", Effect) }
+	b.Meet(cause.node, b.link, "up x", Cause)
+	changed.Connect()
+	effect.Connect()
+	require.Equal(t, "cause", effect.node.Root())
+	values = "y"
+	b.Reconsider(changed.node)
+	require.True(t, changed.node.IsRoot())
+	require.True(t, effect.node.IsRoot())
+}
+
+func TestTheNewestMeetWhereTooManyShareValues(t *testing.T) {
+	b := newBench()
+	for i := range 9 {
+		b.Meet(b.verdict(fmt.Sprint(i), int64(i)*second).node, b.link, "x", Cause)
+	}
+	require.Equal(t, uint64(5), b.FanOutLimited)
+	effect := b.verdict("effect", 20*second)
+	b.Meet(effect.node, b.link, "x", Effect)
+	require.Equal(t, "5", effect.node.Root())
+}
+
+// A state that somebody wrote by hand may explain two verdicts by each other.
+func TestRestoreRefusesACircle(t *testing.T) {
+	b := newBench()
+	x, y := b.verdict("x", second), b.verdict("y", second)
+	x.node.Restore("y", y.node, b.link)
+	y.node.Restore("x", x.node, b.link)
+	cause, via := x.node.Cause()
+	require.Equal(t, "y", cause.ID())
+	require.Equal(t, b.link, via)
+	cause, _ = y.node.Cause()
+	require.Nil(t, cause)
+}
