@@ -10,9 +10,9 @@ packages=(
 	clang-16 llvm-16       # BPF objects: the pinned compiler
 	runc                   # runs the container image
 	qemu-system-x86 qemu-system-arm # test machines
-	busybox-static         # their user space
+	busybox-static kmod    # their user space, and which module needs which
 	etcd-server            # below the API server of `make cluster`
-	gpgv debian-archive-keyring # Debian's signature on their kernels
+	debian-archive-keyring # Debian's signature on their kernels
 )
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }

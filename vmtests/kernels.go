@@ -50,7 +50,7 @@ func parseKernels(text string) ([]Kernel, error) {
 		case fields[0] == "modules" && len(fields) >= 3:
 			err = each(kernels, fields[1], func(k *Kernel) { k.Modules = append(k.Modules, fields[2:]...) })
 		case fields[0] == "beside" && len(fields) == 6 && len(fields[4]) == 64:
-			beside := archive.Package{Name: fields[2], Version: fields[3], SHA256: fields[4], URL: fields[5]}
+			beside := archive.Package{Name: fields[2], Version: fields[3], SHA256: fields[4], File: fields[5]}
 			err = each(kernels, fields[1], func(k *Kernel) { k.Beside = append(k.Beside, beside) })
 		case fields[0] == "quick" && len(fields) >= 2:
 			err = each(kernels, fields[1], func(k *Kernel) { k.Quick, k.Only = true, fields[2:] })

@@ -37,11 +37,10 @@ var errSilent = fmt.Errorf("nothing heard for %s", silenceLimit)
 // runMachine boots one kernel with all binaries, and says which it was. A
 // machine that the emulator broke gets one more boot, and that is said.
 func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(guest.Line), out *printer) (archive.Package, error) {
-	sources, err := archive.ReadSources("/")
+	cache, err := archive.NewCache(o.cache)
 	if err != nil {
 		return archive.Package{}, err
 	}
-	cache := archive.Cache{Dir: o.cache, Sources: sources}
 	kernel, err := cache.Kernel(ctx, archive.Query{Suites: k.Suites, Arch: k.Arch, Patterns: k.Package, Beside: k.Beside}, k.Modules)
 	if err != nil {
 		return archive.Package{}, err

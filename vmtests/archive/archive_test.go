@@ -3,35 +3,125 @@ package archive
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
-	"net/http"
-	"net/http/httptest"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestVersionsAreOrderedAsDebianDoes(t *testing.T) {
-	for _, older := range [][2]string{
-		{"5.10.218-1", "5.10.262-1"},
-		{"6.12.90-1", "6.12.107-1"},
-		{"6.12.115+deb13-1", "6.12.115+deb13.1-1"},
-		{"7.2.12-1~bpo13+1", "7.2.12-1"},
-		{"7.2.12-1", "7.2.12-1+b1"},
-		{"7.2~rc4-1", "7.2-1"},
-		{"9.0-1", "1:1.0-1"},
-		{"1.0-1", "1.0a-1"},
-		{"1.0a", "1.0+"},
-		{"1.02-1", "1.3-1"},
-	} {
-		require.Negative(t, compareVersions(older[0], older[1]), "%s < %s", older[0], older[1])
-		require.Positive(t, compareVersions(older[1], older[0]), "%s > %s", older[1], older[0])
+// mirror is an archive with one suite, made here, and a cache that takes packages from it.
+type mirror struct {
+	Cache
+	root     string
+	packages string // its index
+}
+
+func newMirror(t *testing.T) *mirror {
+	t.Helper()
+	for _, program := range []string{"apt-get", "dpkg-deb"} {
+		if _, err := exec.LookPath(program); err != nil {
+			require.NotEqual(t, "true", os.Getenv("CI"), "CI must have %s", program)
+			t.Skip("needs ", program)
+		}
 	}
-	require.Zero(t, compareVersions("6.1.170-3", "6.1.170-3"))
-	require.Zero(t, compareVersions("6.01-1", "6.1-1"))
+	m := &mirror{root: t.TempDir()}
+	m.Cache = Cache{Dir: t.TempDir(), Roots: func(context.Context, string) ([]string, error) {
+		return []string{"[trusted=yes] copy:" + m.root}, nil
+	}}
+	return m
+}
+
+// add builds a package with these files. A digest other than "" stands in the index.
+func (m *mirror) add(t *testing.T, name, version, digest string, files ...string) {
+	t.Helper()
+	tree, file := t.TempDir(), name+"_"+version+".deb"
+	control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: amd64\nMaintainer: nobody\nDescription: a text\n", name, version)
+	m.write(t, tree, "DEBIAN/control", control)
+	for _, f := range files {
+		m.write(t, tree, f, name+" "+version)
+	}
+	_, err := output(t.Context(), "", "dpkg-deb", "-b", tree, filepath.Join(m.root, file))
+	require.NoError(t, err)
+	content, err := os.ReadFile(filepath.Join(m.root, file))
+	require.NoError(t, err)
+	if digest == "" {
+		digest = fmt.Sprintf("%x", sha256.Sum256(content))
+	}
+	m.packages += fmt.Sprintf("%sFilename: %s\nSize: %d\nSHA256: %s\n\n", control, file, len(content), digest)
+	m.write(t, m.root, "dists/any/main/binary-amd64/Packages", m.packages)
+}
+
+func (m *mirror) write(t *testing.T, root, name, content string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(content), 0o644))
+}
+
+var query = Query{Suites: []string{"any"}, Arch: "amd64", Patterns: []string{"linux-image-9.1.0-*-cloud"}}
+
+func TestNewestPackageOfTheSeriesIsTaken(t *testing.T) {
+	m := newMirror(t)
+	m.add(t, "linux-image-9.1.0-9-cloud", "9.1.9-1", "", "boot/vmlinuz-9")
+	m.add(t, "linux-image-9.1.0-10-cloud", "9.1.10-1~bpo1", "", "boot/vmlinuz-10")
+	m.add(t, "linux-image-unsigned-9.1.0-11-cloud", "9.1.11-1", "", "boot/vmlinuz-11")
+	m.add(t, "linux-image-9.2.0-1-cloud", "9.2.1-1", "", "boot/vmlinuz-1")
+	pkg, folder, err := m.Files(t.Context(), query, []string{"boot/vmlinuz-*"})
+	require.NoError(t, err)
+	require.Equal(t, "9.1.10-1~bpo1", pkg.Version)
+	text, err := os.ReadFile(filepath.Join(folder, "boot/vmlinuz-10"))
+	require.NoError(t, err)
+	require.Equal(t, "linux-image-9.1.0-10-cloud 9.1.10-1~bpo1", string(text))
+
+	// Without a network the last index is used.
+	asked := filepath.Join(m.Dir, "apt/any_amd64/asked")
+	old := time.Now().Add(-2 * indexAge)
+	require.NoError(t, os.Chtimes(asked, old, old))
+	m.Roots = func(context.Context, string) ([]string, error) { return nil, errors.New("no network") }
+	again, _, err := m.Files(t.Context(), query, []string{"boot/vmlinuz-*"})
+	require.NoError(t, err)
+	require.Equal(t, pkg, again)
+}
+
+func TestAPackageWithAnotherDigestIsRefused(t *testing.T) {
+	m := newMirror(t)
+	m.add(t, "linux-image-9.1.0-1-cloud", "9.1.1-1", strings.Repeat("ab", 32), "boot/vmlinuz-1")
+	_, _, err := m.Files(t.Context(), query, []string{"boot/vmlinuz-*"})
+	require.ErrorContains(t, err, "Hash Sum mismatch")
+}
+
+func TestPackagesThatAreGoneAreNamed(t *testing.T) {
+	m := newMirror(t)
+	m.add(t, "other", "1", "", "usr/file")
+	_, err := m.Kernel(t.Context(), query, nil)
+	require.ErrorContains(t, err, "no package linux-image-9.1.0-*-cloud in any")
+	require.ErrorContains(t, err, "correct the row in kernels.txt")
+}
+
+func TestModulesOfTheSameBuildAreFoundBesideTheKernel(t *testing.T) {
+	m := newMirror(t)
+	m.add(t, "linux-binary-9.1-cloud", "9.1-1", "", "boot/vmlinuz-9.1")
+	m.add(t, "linux-modules-9.1-cloud", "9.1-0", "", "usr/lib/modules/9.1/kernel/fuse.ko")
+	split := query
+	split.Patterns = []string{"linux-binary-*-cloud"}
+	kernel, _, err := m.newest(t.Context(), split, split.Patterns[0])
+	require.NoError(t, err)
+	_, err = sibling(t.Context(), kernel, "linux-modules-9.1-cloud", nil)
+	require.ErrorIs(t, err, errGone, "of another build")
+	known := Package{Name: "linux-modules-9.1-cloud", Version: "9.1-1", SHA256: "aa", File: "pool/m.deb"}
+	beside, err := sibling(t.Context(), kernel, "linux-modules-9.1-cloud", []Package{known})
+	require.NoError(t, err)
+	require.Equal(t, "pool/m.deb", beside.File)
+}
+
+func TestMachineWithoutASourceIsToldWhatToDo(t *testing.T) {
+	_, err := MachineRoots(t.Context(), "nosuch")
+	require.ErrorContains(t, err, "apt has no source that serves nosuch: add Debian's archive")
 }
 
 func TestPatternsStandForVersionsOnly(t *testing.T) {
@@ -43,144 +133,19 @@ func TestPatternsStandForVersionsOnly(t *testing.T) {
 	require.False(t, matches("linux-binary-*-cloud-amd64", "linux-binary--cloud-amd64"))
 }
 
-const index = `Package: linux-image-6.1.0-47-cloud-amd64
-Version: 6.1.170-3
-Description: a text
- that goes on: like this
-Filename: pool/main/l/linux/old.deb
-SHA256: aa
-
-Package: linux-image-6.1.0-56-cloud-amd64
-Version: 6.1.192-2
-Filename: pool/main/l/linux/new.deb
-SHA256: bb
-
-Package: linux-image-6.1.0-99-cloud-amd64
-Version: 6.1.999-1
-Description: without a digest it cannot be checked
-Filename: pool/main/l/linux/unchecked.deb
-`
-
-func TestNewestPackageOfTheSeriesIsTaken(t *testing.T) {
-	got, found, err := newest(strings.NewReader(index), "linux-image-6.1.0-*-cloud-amd64", "http://mirror.test/debian")
-	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, Package{
-		Name: "linux-image-6.1.0-56-cloud-amd64", Version: "6.1.192-2", SHA256: "bb",
-		URL: "http://mirror.test/debian/pool/main/l/linux/new.deb",
-	}, got)
-	_, found, err = newest(strings.NewReader(index), "linux-image-5.10.0-*-cloud-amd64", "")
-	require.NoError(t, err)
-	require.False(t, found)
+func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
+	order := parseDependencies("kernel/net/bridge/bridge.ko.xz: kernel/net/802/stp.ko.xz kernel/net/llc/llc.ko.xz\nkernel/net/sch-netem.ko:\n")
+	require.Equal(t, map[string][]string{
+		"bridge":    {"kernel/net/llc/llc.ko.xz", "kernel/net/802/stp.ko.xz", "kernel/net/bridge/bridge.ko.xz"},
+		"sch_netem": {"kernel/net/sch-netem.ko"},
+	}, order)
+	require.NotEqual(t, listID([]string{"fuse"}), listID([]string{"fuse", "veth"}), "another list has another folder")
 }
 
-func TestSourcesAreFoundAsAptIsSetUp(t *testing.T) {
-	for name, tc := range map[string]struct {
-		files map[string]string
-		want  Sources
-	}{
-		"one line each": {
-			files: map[string]string{"sources.list": "# old\ndeb [arch=amd64 signed-by=/k] http://a.test/debian/ bookworm main contrib\n" +
-				"deb http://a.test/debian-security bookworm-security main # here\ndeb-src http://src.test/debian bookworm main\n"},
-			want: Sources{Main: []string{"http://a.test/debian"}, Security: []string{"http://a.test/debian-security"}},
-		},
-		"stanzas": {
-			files: map[string]string{"sources.list.d/debian.sources": "Types: deb deb-src\nURIs: https://b.test/debian\nSuites: trixie trixie-updates\nComponents: main\n\n" +
-				"Types: deb\nURIs: https://c.test/off\nSuites: trixie\nComponents: main\nEnabled: no\n"},
-			want: Sources{Main: []string{"https://b.test/debian"}},
-		},
-		"third parties are not Debian": {
-			files: map[string]string{
-				"sources.list":            "deb http://d.test/debian sid main",
-				"sources.list.d/x.list":   "deb http://vendor.test/apt cloud-bookworm main\ndeb http://other.test/debian bookworm stable",
-				"sources.list.d/y.list":   "deb cdrom:[disk]/ bookworm main",
-				"sources.list.d/z.unread": "deb http://unread.test/debian bookworm main",
-			},
-			want: Sources{Main: []string{"http://d.test/debian"}},
-		},
-		"mirror list": {
-			files: map[string]string{
-				"sources.list": "deb mirror+file:/etc/apt/mirrors.txt bookworm main",
-				"mirrors.txt":  "http://e.test/debian\nhttp://f.test/debian\n",
-			},
-			want: Sources{Main: []string{"http://e.test/debian"}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			for file, text := range tc.files {
-				path := filepath.Join(root, "etc/apt", file)
-				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-				require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-			}
-			got, err := ReadSources(root)
-			require.NoError(t, err)
-			require.Equal(t, tc.want, got)
-		})
-	}
-}
-
-func TestSuiteMayNameItsComponent(t *testing.T) {
-	for given, want := range map[string][2]string{
-		"trixie":                   {"trixie", "main"},
-		"trixie/non-free":          {"trixie", "non-free"},
-		"trixie/non-free-firmware": {"trixie", "non-free-firmware"},
-		"buster/updates":           {"buster/updates", "main"},
-	} {
-		suite, component := splitComponent(given)
-		require.Equal(t, want, [2]string{suite, component})
-	}
-}
-
-func TestMachineWithoutDebianSourcesIsToldWhatToDo(t *testing.T) {
-	_, err := ReadSources(t.TempDir())
-	require.ErrorContains(t, err, "no Debian archive in")
-	require.ErrorContains(t, err, "deb URI SUITE main")
-}
-
-func TestOnlyFilesWithTheRightDigestArriveInPlace(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/gone" {
-			http.NotFound(w, r)
-			return
-		}
-		_, _ = w.Write([]byte("kernel"))
-	}))
-	defer server.Close()
-	path := filepath.Join(t.TempDir(), "sub", "file")
-	right := sha256.Sum256([]byte("kernel"))
-
-	require.ErrorContains(t, fetch(context.Background(), server.URL+"/gone", path, ""), "404")
-	require.ErrorContains(t, fetch(context.Background(), server.URL+"/x", path, strings.Repeat("0", 64)), "the index says")
-	require.NoFileExists(t, path)
-	require.NoError(t, fetch(context.Background(), server.URL+"/x", path, hex.EncodeToString(right[:])))
-	require.FileExists(t, path)
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
-	require.NoError(t, err)
-	require.Equal(t, []string{path}, left, "no half files are left behind")
-}
-
-func TestReleaseFileNamesTheIndex(t *testing.T) {
-	digest := strings.Repeat("ab", 32)
-	release := "Suite: x\nMD5Sum:\n 00 1 main/binary-amd64/Packages.xz\nSHA256:\n " + digest + "  12 main/binary-amd64/Packages.xz\n"
-	got, err := listedDigest(release, "main/binary-amd64/Packages.xz")
-	require.NoError(t, err)
-	require.Equal(t, digest, got)
-	_, err = listedDigest(release, "main/binary-arm64/Packages.xz")
-	require.ErrorContains(t, err, "no SHA256 of")
-}
-
-func TestReleaseFileWithoutASignatureIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "InRelease")
-	require.NoError(t, os.WriteFile(path, []byte("SHA256:\n 00 1 main/binary-amd64/Packages.xz\n"), 0o644))
-	_, err := verify(context.Background(), path)
-	require.ErrorContains(t, err, "no good signature of Debian")
-}
-
-func TestSuiteWithoutASourceIsNamed(t *testing.T) {
-	_, err := Cache{Dir: t.TempDir()}.Kernel(context.Background(), Query{Suites: []string{"bookworm-security"}, Arch: "amd64", Patterns: []string{"linux-image-6.1.0-*"}}, nil)
-	require.ErrorContains(t, err, "suite bookworm-security: apt has no source that serves it")
-	require.ErrorContains(t, err, "correct the row in kernels.txt")
+func TestPackageWithoutModulesIsRefused(t *testing.T) {
+	into := filepath.Join(t.TempDir(), "modules")
+	require.ErrorContains(t, place(t.Context(), t.TempDir(), []string{"fuse"}, into), "no modules in the package")
+	require.NoDirExists(t, into)
 }
 
 func TestBothPackageLayoutsHoldAnImage(t *testing.T) {

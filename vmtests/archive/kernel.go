@@ -11,8 +11,14 @@ import (
 
 // Cache keeps indexes and what was taken out of packages in one folder.
 type Cache struct {
-	Dir     string
-	Sources Sources
+	Dir   string                                                      // an absolute path
+	Roots func(ctx context.Context, release string) ([]string, error) // of the archive, for a release
+}
+
+// NewCache keeps what comes from the archive that this machine's apt is set up with.
+func NewCache(dir string) (Cache, error) {
+	dir, err := filepath.Abs(dir) // apt takes others for parts of its own folders
+	return Cache{Dir: dir, Roots: MachineRoots}, err
 }
 
 // Query says where to look for a package and what it may be called.
@@ -21,7 +27,7 @@ type Query struct {
 	Arch     string
 	Patterns []string // in order of preference; one * in each stands for a version
 	// Beside are packages that the indexes list no more while the archive still
-	// has them: their digests stand here, their URL is a path below the archive's root.
+	// has them: their digests stand here.
 	Beside []Package
 }
 

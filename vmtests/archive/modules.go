@@ -1,16 +1,13 @@
 package archive
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"debug/elf"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -24,7 +21,7 @@ func listID(modules []string) string {
 // tree is built into the kernel, or the kernel has no such thing; the tests
 // inside the machine tell which.
 func place(ctx context.Context, tree string, wanted []string, into string) error {
-	found, err := findModules(tree)
+	folder, order, err := dependencies(ctx, tree)
 	if err != nil {
 		return err
 	}
@@ -33,13 +30,21 @@ func place(ctx context.Context, tree string, wanted []string, into string) error
 		return err
 	}
 	defer os.RemoveAll(work)
-	l := loadOrder{paths: found, into: work, done: map[string]bool{}}
+	var files []string
 	for _, name := range wanted {
-		if found[name] == "" {
-			continue
+		for _, file := range order[name] {
+			if !slices.Contains(files, file) {
+				files = append(files, file)
+			}
 		}
-		if err := l.add(ctx, name); err != nil {
-			return fmt.Errorf("module %s: %w", name, err)
+	}
+	for i, file := range files {
+		content, err := readModule(ctx, filepath.Join(folder, file))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(work, fmt.Sprintf("%03d-%s.ko", i, moduleName(file))), content, 0o644); err != nil {
+			return err
 		}
 	}
 	// Another run may have put the same folder there meanwhile.
@@ -49,56 +54,46 @@ func place(ctx context.Context, tree string, wanted []string, into string) error
 	return os.Chmod(into, 0o755)
 }
 
-// findModules maps each module's name to its file. Names have underscores where
-// files may have hyphens.
-func findModules(tree string) (map[string]string, error) {
-	found := map[string]string{}
-	err := filepath.WalkDir(tree, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+// dependencies returns the folder of a tree's modules and, by name, the files to load for
+// each, in order: depmod's modules.dep, read from its end.
+func dependencies(ctx context.Context, tree string) (string, map[string][]string, error) {
+	// The split packages have theirs below usr, where not every depmod looks.
+	if !exists(filepath.Join(tree, "lib")) {
+		if err := os.Symlink("usr/lib", filepath.Join(tree, "lib")); err != nil {
+			return "", nil, err
 		}
-		if stem, _, is := strings.Cut(entry.Name(), ".ko"); is && entry.Type().IsRegular() {
-			found[strings.ReplaceAll(stem, "-", "_")] = path
-		}
-		return nil
-	})
-	return found, err
+	}
+	found, err := filepath.Glob(filepath.Join(tree, "lib/modules/*/kernel"))
+	if err != nil || len(found) != 1 {
+		return "", nil, errors.Join(err, errors.New("no modules in the package: its layout has changed, see dependencies"))
+	}
+	folder := filepath.Dir(found[0])
+	if _, err := output(ctx, "", "/usr/sbin/depmod", "-b", tree, filepath.Base(folder)); err != nil {
+		return "", nil, fmt.Errorf("%w; apt-get install kmod", err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "modules.dep"))
+	return folder, parseDependencies(string(text)), err
 }
 
-// loadOrder writes modules behind what they need.
-type loadOrder struct {
-	paths map[string]string
-	into  string
-	done  map[string]bool
+// parseDependencies reads `module: needed…` lines (modules.dep(5)).
+func parseDependencies(text string) map[string][]string {
+	order := map[string][]string{}
+	for line := range strings.Lines(text) {
+		module, needs, found := strings.Cut(strings.TrimSpace(line), ":")
+		if !found {
+			continue
+		}
+		files := append([]string{module}, strings.Fields(needs)...)
+		slices.Reverse(files)
+		order[moduleName(module)] = files
+	}
+	return order
 }
 
-func (l *loadOrder) add(ctx context.Context, name string) error {
-	if l.done[name] {
-		return nil
-	}
-	l.done[name] = true
-	path, found := l.paths[name]
-	if !found {
-		return fmt.Errorf("needs %s, which the package does not have: another package must hold it", name)
-	}
-	content, err := readModule(ctx, path)
-	if err != nil {
-		return err
-	}
-	needs, err := moduleNeeds(content)
-	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(path), err)
-	}
-	for _, other := range needs {
-		if err := l.add(ctx, other); err != nil {
-			return err
-		}
-	}
-	written, err := os.ReadDir(l.into)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(l.into, fmt.Sprintf("%03d-%s.ko", len(written), name)), content, 0o644)
+// moduleName has underscores where files may have hyphens.
+func moduleName(file string) string {
+	stem, _, _ := strings.Cut(filepath.Base(file), ".ko")
+	return strings.ReplaceAll(stem, "-", "_")
 }
 
 // readModule unpacks .ko.xz and .ko.zst with apt's own decompressor.
@@ -106,35 +101,9 @@ func readModule(ctx context.Context, path string) ([]byte, error) {
 	if strings.HasSuffix(path, ".ko") {
 		return os.ReadFile(path)
 	}
-	content, err := exec.CommandContext(ctx, "/usr/lib/apt/apt-helper", "cat-file", path).Output()
+	content, err := output(ctx, "", "/usr/lib/apt/apt-helper", "cat-file", path)
 	if err == nil && len(content) == 0 {
-		err = errors.New("it is empty")
+		err = fmt.Errorf("unpack %s: it is empty", filepath.Base(path))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("unpack %s: %w", filepath.Base(path), err)
-	}
-	return content, nil
-}
-
-// moduleNeeds reads the names in `depends=` of the section .modinfo, which
-// modpost writes (scripts/mod/modpost.c, add_depends).
-func moduleNeeds(content []byte) ([]string, error) {
-	file, err := elf.NewFile(bytes.NewReader(content))
-	if err != nil {
-		return nil, err
-	}
-	section := file.Section(".modinfo")
-	if section == nil {
-		return nil, errors.New("no section .modinfo: not a kernel module")
-	}
-	info, err := section.Data()
-	if err != nil {
-		return nil, err
-	}
-	for _, field := range strings.Split(string(info), "\x00") {
-		if list, is := strings.CutPrefix(field, "depends="); is {
-			return strings.FieldsFunc(list, func(r rune) bool { return r == ',' }), nil
-		}
-	}
-	return nil, nil
+	return content, err
 }

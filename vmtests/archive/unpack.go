@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // inTree fetches a package, unpacks it and lets use take what it wants.
@@ -20,15 +20,32 @@ func (c Cache) inTree(ctx context.Context, pkg Package, use func(tree string) er
 		return err
 	}
 	defer os.RemoveAll(work)
-	deb := filepath.Join(work, "package.deb")
-	if err := fetch(ctx, pkg.URL, deb, pkg.SHA256); err != nil {
+	deb, err := pkg.download(ctx, work)
+	if err != nil {
 		return err
 	}
 	tree := filepath.Join(work, "tree")
-	if out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", deb, tree).CombinedOutput(); err != nil {
-		return fmt.Errorf("unpack: %w: %s", err, out)
+	if _, err := output(ctx, "", "dpkg-deb", "-x", deb, tree); err != nil {
+		return fmt.Errorf("unpack: %w", err)
 	}
 	return errors.Join(os.Remove(deb), use(tree))
+}
+
+// download lets apt fetch a package into a folder, verified by its digest. apt-get knows
+// those of the index alone; apt's own helper takes any, by the digest that is given.
+func (p Package) download(ctx context.Context, into string) (string, error) {
+	deb := filepath.Join(into, "package.deb")
+	uri, err := p.suite.run(ctx, into, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+	if err != nil {
+		return "", err
+	}
+	for root := range strings.FieldsSeq(string(uri)) {
+		_, err = p.suite.run(ctx, into, "/usr/lib/apt/apt-helper", "download-file", strings.TrimSuffix(root, "/")+"/"+p.File, deb, "SHA256:"+p.SHA256)
+		if err == nil {
+			return deb, nil
+		}
+	}
+	return "", err
 }
 
 // File returns the path of one file of the newest package that matches, named

@@ -12,10 +12,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -50,24 +48,16 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if *suites == "" || flags.NArg() < 2 {
 		return errors.New("usage: debfiles -suites SUITE,… [-arch ARCHITECTURE] PACKAGE GLOB…")
 	}
-	sources, err := archive.ReadSources("/")
+	debian, err := archive.NewCache(*cache)
 	if err != nil {
 		return err
 	}
 	query := archive.Query{Suites: strings.Split(*suites, ","), Arch: *arch, Patterns: flags.Args()[:1]}
-	pkg, folder, err := archive.Cache{Dir: *cache, Sources: sources}.Files(ctx, query, flags.Args()[1:])
-	if err != nil {
-		return err
-	}
-	folder, err = filepath.Abs(folder)
-	if err != nil {
-		return err
-	}
-	from, err := url.Parse(pkg.URL)
+	pkg, folder, err := debian.Files(ctx, query, flags.Args()[1:])
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(stdout).Encode(taken{
-		Name: pkg.Name, Version: pkg.Version, Architecture: *arch, SHA256: pkg.SHA256, File: path.Base(from.Path), Folder: folder,
+		Name: pkg.Name, Version: pkg.Version, Architecture: *arch, SHA256: pkg.SHA256, File: path.Base(pkg.File), Folder: folder,
 	})
 }
