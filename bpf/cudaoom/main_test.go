@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -82,7 +83,7 @@ func watch(t testing.TB, p *Probe, jobs ...*fakejob.Job) Watched {
 // next waits for the next event.
 func next(t testing.TB, p *Probe) Event {
 	t.Helper()
-	p.hooks.reader.SetDeadline(time.Now().Add(time.Minute))
+	p.hooks.reader.SetDeadline(time.Now().Add(hosttest.Patience))
 	defer p.hooks.reader.SetDeadline(time.Time{})
 	var e Event
 	require.NoError(t, p.Read(&e))

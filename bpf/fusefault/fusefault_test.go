@@ -19,6 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -55,7 +56,7 @@ func requireHistograms(t *testing.T, p *Probe) {
 			faults += sum(m.Faults)
 		}
 		return requests > 0 && faults > 0
-	}, deadline, pace)
+	}, hosttest.Patience, pace)
 }
 
 func TestWithoutAChoiceTheBestRungIsTakenAndTheBetterOnesAreExplained(t *testing.T) {
@@ -204,7 +205,7 @@ func TestDrillOfAKilledProcessLeavesNoProcess(t *testing.T) {
 				}
 			}
 			return wanted(n)
-		}, deadline, pace, "%v", &s)
+		}, hosttest.Patience, pace, "%v", &s)
 	}
 	see(func(n int) bool { return n >= 2 })
 	require.NoError(t, d.cmd.Process.Kill())

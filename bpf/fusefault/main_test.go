@@ -16,6 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -116,9 +117,6 @@ func deviceOf(f *hangfs.FS) Device {
 	return Device{major, minor}
 }
 
-// deadline is for a virtual machine under software emulation on a busy machine.
-const deadline = time.Minute
-
 // pace of the looks at what is waited for; a look takes longer than that there.
 const pace = 20 * time.Millisecond
 
@@ -130,7 +128,7 @@ func until(t testing.TB, p *Probe, f *hangfs.FS, wanted func(inFlight []InFlight
 	var m Mount
 	ticker := time.NewTicker(pace)
 	defer ticker.Stop()
-	for end := time.Now().Add(deadline); ; <-ticker.C {
+	for end := time.Now().Add(hosttest.Patience); ; <-ticker.C {
 		mine, m = look(t, p, f)
 		if wanted(mine, m) {
 			return mine, m

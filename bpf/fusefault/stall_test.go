@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -159,7 +160,7 @@ func TestAThousandWaitersAreAllCounted(t *testing.T) {
 }
 
 func TestSlowButAliveIsNoStallAndIsMeasured(t *testing.T) {
-	p := open(t, Options{MinAge: deadline})
+	p := open(t, Options{MinAge: hosttest.Patience})
 	f := mount(t, hangfs.Options{})
 	require.NoError(t, f.Delay(70*time.Millisecond)) // all are counted: 65 ms and longer
 	v := visit(t, f, hangfs.Access{How: hangfs.Read, File: hangfs.Direct, Threads: 20}, hangfs.Access{How: hangfs.Fault, File: hangfs.Cached, Threads: 20})
@@ -280,7 +281,7 @@ func TestAFullMapCountsWhatItMissed(t *testing.T) {
 		require.NoError(t, p.Snapshot(&s))
 		// Threads may be on their way into the map between the two readings.
 		return s.Missed >= 2*(40-16) && len(s.InFlight) > 16 && s.Missed == p.Stats().Dropped
-	}, deadline, pace, "%v", &s)
+	}, hosttest.Patience, pace, "%v", &s)
 	require.NoError(t, f.Thaw())
 	require.NoError(t, v.Wait(t.Context()))
 	until(t, p, f, gone)

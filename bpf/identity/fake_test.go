@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // script is a source that tells what a test puts into it.
@@ -145,12 +146,12 @@ func (s *scripted) settle() {
 	const sentinel = 1 << 30
 	before := s.Counters().Execs
 	s.exec(sentinel, 0, 0, 0)
-	require.Eventually(s, func() bool { return s.Counters().Execs > before && len(s.script.events) == 0 }, patience, time.Millisecond)
+	require.Eventually(s, func() bool { return s.Counters().Execs > before && len(s.script.events) == 0 }, hosttest.Patience, time.Millisecond)
 	require.Eventually(s, func() bool {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
 		return s.table.exact(sentinel, s.ns(0)) != nil
-	}, patience, time.Millisecond)
+	}, hosttest.Patience, time.Millisecond)
 }
 
 func (s *scripted) lookup(pid, parent uint32, second float64) Process {

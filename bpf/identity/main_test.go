@@ -3,6 +3,7 @@
 package identity
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -74,12 +75,16 @@ func abort() {
 	time.Sleep(time.Minute)
 }
 
-// leaderFirst ends the leader of the thread group, and half a second later the
-// process, from another thread.
+// leaderFirst ends the leader of the thread group and, when it is gone, the process,
+// from another thread.
 func leaderFirst(code int) {
 	go func() {
 		runtime.LockOSThread()
-		time.Sleep(500 * time.Millisecond)
+		for leader := fmt.Sprintf("/proc/self/task/%d/stat", os.Getpid()); ; time.Sleep(time.Millisecond) {
+			if stat, err := os.ReadFile(leader); err == nil && bytes.Contains(stat, []byte(") Z ")) {
+				break
+			}
+		}
 		_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, uintptr(code), 0, 0)
 	}()
 	_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 3, 0, 0)

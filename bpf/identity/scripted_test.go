@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 func rank3() []string { return []string{"RANK=3", "WORLD_SIZE=8", "JOB_ID=job"} }
@@ -142,7 +144,7 @@ func TestExitAfterTheScanMissedItIsStillReported(t *testing.T) {
 	s.exec(100, 1, 0, 0, rank3()...)
 	s.settle()
 	s.script.drops.Add(1) // and /proc does not show process 100
-	require.Eventually(t, func() bool { return s.Counters().Ranks == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Counters().Ranks == 0 }, hosttest.Patience, time.Millisecond)
 	s.exit(100, 1, 0, 55, 6)
 	require.Equal(t, 3, exitOf(t, s.exits, 100).Rank)
 }
@@ -154,7 +156,7 @@ func TestDroppedEventsHealByAScan(t *testing.T) {
 	require.Zero(t, s.Counters().Ranks)
 	scans := s.Counters().Scans
 	s.script.drops.Add(7)
-	require.Eventually(t, func() bool { return s.Counters().Ranks == 1 && s.Counters().BadValues > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Counters().Ranks == 1 && s.Counters().BadValues > 0 }, hosttest.Patience, time.Millisecond)
 	require.Equal(t, []any{idA, uid}, []any{s.lookup(200, 0, 40).ContainerID, s.lookup(200, 0, 40).PodUID})
 	require.Equal(t, scans+1, s.Counters().Scans, "one scan for all drops so far")
 	require.EqualValues(t, 7, s.Stats().Dropped)
@@ -168,7 +170,7 @@ func TestWithoutExitEventsTheScanEndsProcesses(t *testing.T) {
 	})
 	require.Equal(t, 1, s.Counters().Ranks)
 	s.proc.remove(200)
-	require.Eventually(t, func() bool { return s.Counters().Ranks == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Counters().Ranks == 0 }, hosttest.Patience, time.Millisecond)
 	require.Equal(t, 3, s.lookup(200, 0, 50).Rank, "known after its death")
 	require.Empty(t, s.exits, "how it ended nobody knows")
 }
@@ -180,7 +182,7 @@ func TestOverwrittenEnvironmentDoesNotTakeTheRank(t *testing.T) {
 	})
 	s.proc.write(200, "environ", "train: step 17 of 100\x00\x00") // setproctitle(3)
 	s.proc.write(200, "stat", statLine(200, 1, s.base, "train: step"))
-	require.Eventually(t, func() bool { return s.lookup(200, 0, 50).Comm == "train: step" }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.lookup(200, 0, 50).Comm == "train: step" }, hosttest.Patience, time.Millisecond)
 	require.Equal(t, 3, s.lookup(200, 0, 50).Rank)
 }
 
@@ -233,7 +235,7 @@ func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, unix.Close(fd))
 	}
-	require.Eventually(t, func() bool { return s.Tracker.proc.Left() == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Tracker.proc.Left() == 0 }, hosttest.Patience, time.Millisecond)
 }
 
 func TestForeignProcIsNotRead(t *testing.T) {

@@ -13,10 +13,9 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
-
-const patience = 20 * time.Second
 
 func openTracker(t testing.TB, opts Options) *Tracker {
 	t.Helper()
@@ -36,7 +35,7 @@ func watch(t testing.TB, tracker *Tracker) <-chan Exit {
 // exitOf waits for the exit of one process, and for nothing else.
 func exitOf(t testing.TB, exits <-chan Exit, pid uint32) Exit {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(hosttest.Patience)
 	for {
 		select {
 		case e := <-exits:
@@ -98,7 +97,7 @@ func TestRanksThatRanBeforeOpenAreKnown(t *testing.T) {
 	require.True(t, known)
 	require.Equal(t, []any{5, 8, "77", false}, []any{p.Rank, p.WorldSize, p.JobID, p.Inherited})
 	require.EqualValues(t, os.Getpid(), p.ParentPID)
-	require.WithinDuration(t, time.Now(), p.StartTime, patience)
+	require.WithinDuration(t, time.Now(), p.StartTime, hosttest.Patience)
 
 	plain.finish()
 	c.finish()
@@ -189,7 +188,7 @@ func TestLongEnvironmentsOfShortLivedRanksAreKnown(t *testing.T) {
 	require.Eventually(t, func() bool {
 		p, _ := tracker.Lookup(c.pid(), 0, time.Now())
 		return p.Rank == 1 && p.WorldSize == 2
-	}, patience, time.Millisecond)
+	}, hosttest.Patience, time.Millisecond)
 	c.finish()
 	require.Equal(t, 1, exitOf(t, exits, c.pid()).Rank)
 }
@@ -220,11 +219,11 @@ func TestFullRingIsCountedAndHealed(t *testing.T) {
 		startChild(t, "wait", "RANK=1", "WORLD_SIZE=2")
 	}
 	// A started child has closed its pipes, which the kernel does before it traces the exec.
-	require.Eventually(t, func() bool { return tracker.Stats().Dropped >= 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return tracker.Stats().Dropped >= 2 }, hosttest.Patience, time.Millisecond)
 	go tracker.exits.run()
 	go tracker.run()
 	t.Cleanup(func() { require.NoError(t, tracker.Close()) })
-	require.Eventually(t, func() bool { return tracker.Counters().Ranks >= 3 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return tracker.Counters().Ranks >= 3 }, hosttest.Patience, 10*time.Millisecond)
 }
 
 func TestEveryRungKnowsALivingRank(t *testing.T) {
@@ -242,7 +241,7 @@ func TestEveryRungKnowsALivingRank(t *testing.T) {
 			require.Equal(t, hint == "", report.Attempts[0].Hint == "")
 
 			c := startChild(t, "abort", "RANK=1", "WORLD_SIZE=2")
-			require.Eventually(t, func() bool { return tracker.knows(c.pid()) }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return tracker.knows(c.pid()) }, hosttest.Patience, time.Millisecond)
 			c.finish()
 			p, known := tracker.Lookup(c.pid(), 0, time.Now())
 			require.True(t, known, "after its death")

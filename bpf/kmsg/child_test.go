@@ -11,12 +11,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -27,7 +27,7 @@ var children = map[string]func() int{"segfault": segfault, "powerless": powerles
 
 func runChild(t *testing.T, name string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hosttest.Patience)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), childVar+"="+name)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // changesOf names the rung of a probe that tells changes, or nothing.
@@ -22,12 +23,12 @@ func changesOf(p *Probe) string {
 // nextChange reads until a change that fits.
 func nextChange(t testing.TB, p *Probe, fits func(Change) bool) Change {
 	t.Helper()
-	p.source.setDeadline(time.Now().Add(patience))
+	p.source.setDeadline(time.Now().Add(hosttest.Patience))
 	defer p.source.setDeadline(time.Time{})
 	for {
 		var c Change
 		require.NoError(t, p.ReadChange(&c))
-		require.WithinDuration(t, time.Now(), c.Time, 10*patience)
+		require.WithinDuration(t, time.Now(), c.Time, 10*hosttest.Patience)
 		if fits(c) {
 			return c
 		}

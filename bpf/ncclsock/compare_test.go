@@ -9,11 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
-
-// patience is for a starved machine under software emulation.
-const patience = time.Minute
 
 // pagesHere is learned once for all tests: the symbol table is long.
 var pagesHere = sync.OnceValue(learnPageVariables)
@@ -61,7 +59,7 @@ func until(t testing.TB, p *Probe, owner *player, fd int, is func(Socket) bool) 
 		var ok bool
 		s, ok = find(t, snapshot(t, p, owner.pid), inode)
 		return ok && is(s)
-	}, patience, 2*time.Millisecond, "%s: last seen %+v", p.Report().Rung, &s)
+	}, hosttest.Patience, 2*time.Millisecond, "%s: last seen %+v", p.Report().Rung, &s)
 	return s
 }
 

@@ -13,13 +13,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -110,7 +110,7 @@ func open(t *testing.T, opts Options) *Probe {
 // next returns the event of one process and fails when none comes.
 func next(t *testing.T, p *Probe, pid uint32) Event {
 	t.Helper()
-	e, err := p.await(pid, time.Minute)
+	e, err := p.await(pid, hosttest.Patience)
 	require.NoError(t, err)
 	return e
 }

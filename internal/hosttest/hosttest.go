@@ -5,7 +5,12 @@ package hosttest
 import (
 	"os"
 	"testing"
+	"time"
 )
+
+// Patience is how long tests wait for what must come. It keeps a test that fails from
+// waiting for ever and measures nothing: a busy host, and an emulated machine, are slow.
+const Patience = 5 * time.Minute
 
 // Require skips the test in `go test -short`, for root too, and for anybody but root.
 // With CI=true in the environment it fails for anybody but root: there a skipped

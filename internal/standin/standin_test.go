@@ -23,13 +23,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is long: a virtual machine under emulation is slow.
-const patience = 60 * time.Second
-
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		require.True(t, time.Now().Before(end), "not within %v: %s", patience, what)
+	for end := time.Now().Add(hosttest.Patience); !is(); time.Sleep(5 * time.Millisecond) {
+		require.True(t, time.Now().Before(end), "not within %v: %s", hosttest.Patience, what)
 	}
 }
 

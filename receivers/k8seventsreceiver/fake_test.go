@@ -23,11 +23,12 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
 )
 
 // testPatience bounds every wait; only a test that fails comes to its end.
-const testPatience = 30 * time.Second
+const testPatience = hosttest.Patience
 
 // cluster is an API server that lists what it is told and whose watches the test
 // writes to.

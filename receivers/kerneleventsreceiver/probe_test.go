@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
@@ -47,7 +48,7 @@ func stopOnKernel(tb testing.TB, r receiver.Logs) {
 
 // await returns the record of a line, whatever else the kernel says.
 func await(tb testing.TB, records *probereceivertest.Sink, text string) plog.LogRecord {
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(hosttest.Patience)
 	for {
 		select {
 		case r := <-records.Records:

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/internal/standin"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
@@ -70,14 +71,10 @@ func watch(t *testing.T, adjust func(*Config)) *probereceivertest.Sink {
 	return records
 }
 
-// hasty are thresholds a fraction of the real ones, for jobs with phases as short.
-// In an emulated machine, where a healthy rank may be late by as much, it is a
-// larger one.
+// hasty are thresholds a fraction of the real ones, for jobs with phases as short. They
+// are many times what a healthy rank is late by on a busy host or in an emulated machine.
 func hasty(c *Config) {
-	unit := 200 * time.Millisecond
-	if os.Getenv("VMTESTS_KERNEL") != "" {
-		unit *= 4
-	}
+	const unit = time.Second
 	c.SnapshotInterval, c.RepeatInterval = 200*time.Millisecond, time.Second
 	c.Patience.Halted, c.Patience.Asleep, c.Patience.Network = 2*unit, 5*unit, 4*unit
 	c.Phases.Learning = 3
@@ -101,7 +98,7 @@ func work(t *testing.T, o standin.Options) *standin.Job {
 func steps(t *testing.T, job *standin.Job, n int64) {
 	t.Helper()
 	for r := range 4 {
-		before, end := job.Steps(r), time.Now().Add(60*time.Second)
+		before, end := job.Steps(r), time.Now().Add(hosttest.Patience)
 		for job.Steps(r) < before+n {
 			require.True(t, time.Now().Before(end), "rank %d gets nowhere: %s", r, job.Error(r))
 			time.Sleep(10 * time.Millisecond)
@@ -112,7 +109,7 @@ func steps(t *testing.T, job *standin.Job, n int64) {
 // until reads records of this job until one is what is wanted.
 func until(t *testing.T, s *probereceivertest.Sink, wanted func(map[string]any) bool) map[string]any {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); ; {
+	for end := time.Now().Add(hosttest.Patience); ; {
 		require.True(t, time.Now().Before(end), "no such record")
 		a := s.Next(t).Attributes().AsRaw()
 		t.Logf("rank %v %v %v peer %v kind %v state %v age %v", a["gen_ai.training.rank"], a["nccl.socket.cause"], a["nccl.socket.direction"], a["nccl.peer.rank"],
@@ -188,7 +185,7 @@ func TestFaultsOfRankTwoAreItsOwn(t *testing.T) {
 // TestHealthyJobsHaveNoStall is the one that allows none.
 func settle(t *testing.T, records *probereceivertest.Sink, job *standin.Job) {
 	t.Helper()
-	limit := time.Now().Add(60 * time.Second)
+	limit := time.Now().Add(hosttest.Patience)
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		steps(t, job, 1)
 		for len(records.Records) > 0 {

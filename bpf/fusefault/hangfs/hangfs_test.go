@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -45,7 +46,7 @@ func visitAll(t *testing.T, f *FS) *Visitor {
 
 func wait(t *testing.T, v *Visitor) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hosttest.Patience)
 	defer cancel()
 	require.NoError(t, v.Wait(ctx))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/distro/internal/command"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/distro/internal/drill"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -32,10 +33,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
-
-// patience bounds every wait. A machine under software emulation is slow, and
-// the deadline is only reached by a test that fails.
-const patience = 60 * time.Second
 
 // agent is a tracecore with its embedded default, whose verdicts come as JSON.
 type agent struct {
@@ -69,7 +66,7 @@ func (a agent) verdicts(t *testing.T) []verdict.Verdict {
 // await returns the first verdict that matches, whenever it was printed.
 func (a agent) await(t *testing.T, what string, match func(verdict.Verdict) bool) verdict.Verdict {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(hosttest.Patience)
 	for {
 		all := a.verdicts(t)
 		if i := slices.IndexFunc(all, match); i >= 0 {

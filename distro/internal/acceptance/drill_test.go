@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -73,11 +74,11 @@ func interrupt(t *testing.T, name, state string, signal syscall.Signal) {
 		}
 	}
 	_ = cmd.Process.Signal(signal) // it may have ended
-	require.Eventually(t, func() bool { return isClosed(ended) }, patience, time.Millisecond, "%s%s", &stdout, &stderr)
+	require.Eventually(t, func() bool { return isClosed(ended) }, hosttest.Patience, time.Millisecond, "%s%s", &stdout, &stderr)
 	if code := cmd.ProcessState.ExitCode(); code == 0 {
 		require.Contains(t, stdout.String(), "verdict after", "an interrupted drill does not end well")
 	}
-	require.Eventually(t, func() bool { return !anyAlive(made) }, patience, time.Millisecond, "children live on: %v\n%s%s", made, &stdout, &stderr)
+	require.Eventually(t, func() bool { return !anyAlive(made) }, hosttest.Patience, time.Millisecond, "children live on: %v\n%s%s", made, &stdout, &stderr)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(t, err)
 	require.NotContains(t, string(mounts), "tracecore-drill")

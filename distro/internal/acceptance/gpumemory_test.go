@@ -19,6 +19,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -46,7 +47,7 @@ func TestMemoryThatTheDriverRefusesIsNamedWithoutALog(t *testing.T) {
 	job, err := fakejob.Start(library, "RANK=4", "LOCAL_RANK=4", "WORLD_SIZE=8", "JOB_ID=acceptance")
 	require.NoError(t, err)
 	pid := strconv.Itoa(int(job.PID()))
-	require.Eventually(t, func() bool { return watchesOne.MatchString(fetch(metrics)) }, patience, 20*time.Millisecond, "nobody watches the job's library")
+	require.Eventually(t, func() bool { return watchesOne.MatchString(fetch(metrics)) }, hosttest.Patience, 20*time.Millisecond, "nobody watches the job's library")
 
 	send(t, otlp, memoryOf(t, "0000:65:00.0", job.PID(), gib, 78*gib))
 	require.NoError(t, job.Do(fakejob.Malloc(2*gib, fakejob.OutOfMemory), fakejob.Malloc(2*gib, fakejob.OutOfMemory)))

@@ -17,6 +17,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -66,7 +67,7 @@ func rungsInUse(t *testing.T) map[string]string {
 			rungs[probeOf[match[1]]] = match[2]
 		}
 		return len(rungs) == len(probeOf)
-	}, patience, 20*time.Millisecond, "not every component says which hook it has: %v", rungs)
+	}, hosttest.Patience, 20*time.Millisecond, "not every component says which hook it has: %v", rungs)
 	return rungs
 }
 

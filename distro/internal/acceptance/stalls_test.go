@@ -17,6 +17,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/internal/standin"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -61,7 +62,7 @@ func startJob(t *testing.T, o standin.Options) *standin.Job {
 	job, err := standin.Start(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, job.Close()) })
-	require.Eventually(t, func() bool { return job.Steps(0) > 5 }, patience, 10*time.Millisecond, "the job does not get on: %s", job.Error(0))
+	require.Eventually(t, func() bool { return job.Steps(0) > 5 }, hosttest.Patience, 10*time.Millisecond, "the job does not get on: %s", job.Error(0))
 	return job
 }
 
@@ -245,5 +246,5 @@ func TestAHealthyJobIsNotAccused(t *testing.T) {
 		}
 	}
 	before := slow.Steps(0)
-	require.Eventually(t, func() bool { return slow.Steps(0) > before }, patience, 10*time.Millisecond, "the slow job stands still")
+	require.Eventually(t, func() bool { return slow.Steps(0) > before }, hosttest.Patience, 10*time.Millisecond, "the slow job stands still")
 }

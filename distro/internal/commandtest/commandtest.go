@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // variable marks a process that is to be the command.
@@ -105,7 +107,7 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Running {
 	require.NoError(tb, cmd.Start())
 	go func() { _ = cmd.Wait(); close(r.exited) }()
 	tb.Cleanup(r.Kill)
-	deadline := time.Now().Add(3 * time.Minute) // an emulated machine beside others has taken one
+	deadline := time.Now().Add(hosttest.Patience)
 	for !healthy(healthAddress(cmd.Args)) {
 		select {
 		case <-r.exited:
@@ -125,7 +127,7 @@ func (r *Running) Stop(tb testing.TB, signal syscall.Signal) int {
 	require.NoError(tb, r.Cmd.Process.Signal(signal))
 	select {
 	case <-r.exited:
-	case <-time.After(time.Minute):
+	case <-time.After(hosttest.Patience):
 		require.FailNow(tb, "it does not end", "after %s; it said:\n%s", signal, r.Stderr)
 	}
 	return r.Cmd.ProcessState.ExitCode()

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // hung says what a process that does not come up is doing: where the kernel has
@@ -26,7 +28,7 @@ func (r *Running) hung() string {
 	_ = r.Cmd.Process.Signal(syscall.SIGQUIT)
 	select {
 	case <-r.exited:
-	case <-time.After(10 * time.Second):
+	case <-time.After(hosttest.Patience):
 		b.WriteString("it does not end after SIGQUIT either\n")
 	}
 	return b.String() + r.Stderr.String()

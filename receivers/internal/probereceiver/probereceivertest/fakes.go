@@ -18,13 +18,14 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // Start is when the events of a test happen, long ago.
 var Start = time.Unix(1_700_000_000, 0)
 
 // soon is how long a test waits for what must come.
-const soon = time.Minute
+const soon = hosttest.Patience
 
 // Probe has what every probe has: counters, a rung, an end.
 type Probe struct {
