@@ -4,6 +4,7 @@ package attributes
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -51,7 +52,7 @@ func Collect(tree fs.FS, rules []rule.Rule) (Table, error) {
 func (t Table) add(name string, d described, emitter string) error {
 	a := t[name]
 	if a == nil {
-		a = &Attribute{Name: name, Type: d.Type, Unit: unit(name), Description: strings.TrimSuffix(d.Description, ".")}
+		a = &Attribute{Name: name, Type: d.Type, Unit: unit(name), Description: d.Description}
 		t[name] = a
 	}
 	if a.Type != d.Type {
@@ -102,19 +103,69 @@ func unit(name string) string {
 	return ""
 }
 
-// Markdown writes the table.
-func (t Table) Markdown() []byte {
+// head says what holds for all records.
+const head = "# Events and attributes\n\n" +
+	"Every event and attribute that tracecore emits or that a pattern reads. Generated from what emitters declare (`metadata.yaml` of a component, `events.yaml` or\n" +
+	"`findings.yaml` in `patterns/`, `distro/internal/attributes/outside.yaml` for others) and the rules by `go test ./distro/internal/attributes -update`; a test fails on an\n" +
+	"attribute that is used and does not stand here.\n\n" +
+	"A record is an OTLP log record with `event_name`. Its time is when the event happened, its observed time when we read it. Its resource has `host.name`, `host.id` and, where known,\n" +
+	"`k8s.node.name`. An attribute that is absent is not known. `documentation.md` of a receiver lists the attributes of each event.\n"
+
+// Page writes ATTRIBUTES.md: the events and the attributes of a source tree.
+func Page(tree fs.FS, rules []rule.Rule) ([]byte, error) {
+	emitters, err := readAll(tree)
+	if err != nil {
+		return nil, err
+	}
+	table, err := Collect(tree, rules)
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
-	b.WriteString("# Attributes\n\n" +
-		"Every attribute that tracecore emits or that a pattern reads. Generated from the components' `metadata.yaml` and the rules by\n" +
-		"`go test ./distro/internal/attributes -update`; a test fails on an attribute that is used and does not stand here.\n\n" +
-		"| attribute | type | unit | emitted by | read by patterns | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString(head)
+	writeEvents(&b, emitters)
+	table.write(&b)
+	return b.Bytes(), nil
+}
+
+// writeEvents writes what each event means. Of two emitters that of a probe says it.
+func writeEvents(b *bytes.Buffer, emitters []emitter) {
+	type event struct {
+		emitters             []string
+		feature, description string
+	}
+	events := map[string]event{}
+	for i := range emitters {
+		for name, s := range emitters[i].Events {
+			e := events[name]
+			if e.description == "" || s.Feature != "" && e.feature == "" {
+				e.description = s.Description
+			}
+			e.feature = cmp.Or(e.feature, s.Feature)
+			e.emitters = union(e.emitters, []string{emitters[i].Type})
+			events[name] = e
+		}
+	}
+	b.WriteString("\n## Events\n\n| event | emitted by | feature of the probes | meaning |\n| --- | --- | --- | --- |\n")
+	for _, name := range slices.Sorted(maps.Keys(events)) {
+		e := events[name]
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, strings.Join(e.emitters, ", "), e.feature, cell(e.description))
+	}
+}
+
+// cell is a description as a cell of a table.
+func cell(description string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(description, "."), "|", `\|`)
+}
+
+// write writes the table.
+func (t Table) write(b *bytes.Buffer) {
+	b.WriteString("\n## Attributes\n\n| attribute | type | unit | emitted by | read by patterns | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		a := t[name]
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", a.Name, a.Type, a.Unit,
-			strings.Join(a.Emitters, ", "), strings.Join(a.Consumers, ", "), strings.ReplaceAll(a.Description, "|", `\|`))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", a.Name, a.Type, a.Unit,
+			strings.Join(a.Emitters, ", "), strings.Join(a.Consumers, ", "), cell(a.Description))
 	}
-	return b.Bytes()
 }
 
 // File is where the table is kept, from the repository's root.

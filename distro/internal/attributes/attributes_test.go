@@ -39,7 +39,11 @@ func collect(t *testing.T) Table {
 }
 
 func TestTheTableIsCurrent(t *testing.T) {
-	current(t, File, collect(t).Markdown())
+	rules, err := patterns.Library()
+	require.NoError(t, err)
+	page, err := Page(os.DirFS(root), rules)
+	require.NoError(t, err)
+	current(t, File, page)
 }
 
 func TestTheVocabularyIsCurrent(t *testing.T) {
@@ -153,16 +157,19 @@ func TestTableAndVocabularyOfATree(t *testing.T) {
 		"receivers/shared.yaml": metadataFile(shared),
 		"receivers/one/metadata.yaml": metadataFile("type: one\ninclude: [../shared.yaml]\nresource_attributes: {h: {type: string}}\n" +
 			"attributes: {a: {type: int, description: About a.}, m: {type: string}, outcome: {type: string}}\n" +
-			"events: {e: {feature: hands, groups: [who], attributes: [a]}}\nmetrics: {n: {attributes: [m]}}\n"),
-		"receivers/two/metadata.yaml": metadataFile("type: two\nattributes: {a: {type: int}}\nevents: {e: {attributes: [a]}}\n"),
+			"events: {e: {description: What | happened., feature: hands, groups: [who], attributes: [a]}}\nmetrics: {n: {attributes: [m]}}\n"),
+		"receivers/two/metadata.yaml": metadataFile("type: two\nattributes: {a: {type: int}}\nevents: {e: {description: Likewise., attributes: [a]}}\n"),
 		"patterns/p/findings.yaml":    metadataFile("type: p (detector)\nattributes: {f: {type: int}}\nevents: {finding.p: {attributes: [f]}}\n"),
 		outsideFile:                   metadataFile("exporter: {attributes: {x: {type: string}}, metrics: {node_*: {}}}\n"),
 	}
 	table, err := Collect(tree, nil)
 	require.NoError(t, err)
 	require.False(t, table.Has("outcome"), "of its own telemetry")
-	require.Contains(t, string(table.Markdown()), "| `a` | int |  | one, two |  | About a |\n")
-	require.Contains(t, string(table.Markdown()), "| `f` | int |  | p (detector) |  |  |\n")
+	page, err := Page(tree, nil)
+	require.NoError(t, err)
+	require.Contains(t, string(page), "| `a` | int |  | one, two |  | About a |\n")
+	require.Contains(t, string(page), "| `f` | int |  | p (detector) |  |  |\n")
+	require.Contains(t, string(page), "| `e` | one, two | hands | What \\| happened |\n")
 	vocabulary, err := CollectVocabulary(tree)
 	require.NoError(t, err)
 	require.Equal(t, &Vocabulary{

@@ -39,6 +39,8 @@ type described struct {
 
 // signal is an event or a metric.
 type signal struct {
+	Description string `yaml:"description"`
+
 	Feature    string   `yaml:"feature"`
 	Groups     []string `yaml:"groups"`
 	Attributes []string `yaml:"attributes"`

@@ -11,7 +11,7 @@ func GpuAttributesOn(attributes *Attributes) GpuAttributes { return GpuAttribute
 // Gpu returns the writer of the group; each event of the group has this method.
 func (a GpuAttributes) Gpu() GpuAttributes { return a }
 
-// GpuID sets gpu.id: PCI address of the GPU, dddd:bb:dd.f in lower case; the hardware join key.
+// GpuID sets gpu.id: PCI address of the GPU, dddd:bb:dd.f in lower case; the hardware join key. A line that names no function means .0.
 func (a GpuAttributes) GpuID(v string) { a.attributes.Text("gpu.id", v) }
 
 // GpuUUID sets gpu.uuid: UUID of the GPU, once the driver has told it.
@@ -90,7 +90,7 @@ func (a JudgementAttributes) KerneleventsRemedy(v string) {
 	a.attributes.Text("kernelevents.remedy", v)
 }
 
-// KerneleventsApplicationCaused sets kernelevents.application_caused: The application brings this fault about; it pages nobody by itself.
+// KerneleventsApplicationCaused sets kernelevents.application_caused: The application brings this fault about (Xid 13, 31, 43, 45, page faults); it pages nobody by itself.
 func (a JudgementAttributes) KerneleventsApplicationCaused(v bool) {
 	a.attributes.Bool("kernelevents.application_caused", v)
 }

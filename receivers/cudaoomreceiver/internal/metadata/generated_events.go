@@ -73,7 +73,7 @@ func (a CudaRefusal) Attributes() *record.Attributes { return a.attributes }
 // CudaOomAttempts sets cuda_oom.attempts: How often the driver refused before the process gave up.
 func (a CudaRefusal) CudaOomAttempts(v int64) { a.attributes.Int("cuda_oom.attempts", v) }
 
-// CudaOomFunction sets cuda_oom.function: Call of the CUDA driver API that was refused: cuMemAlloc, cuMemCreate, ...
+// CudaOomFunction sets cuda_oom.function: Call of the CUDA driver API that was refused: cuMemAlloc, cuMemCreate, …
 func (a CudaRefusal) CudaOomFunction(v string) { a.attributes.Str("cuda_oom.function", v) }
 
 // CudaOomGpuIndex sets cuda_oom.gpu_index: Ordinal of the GPU among those that the process sees, where the call names it.

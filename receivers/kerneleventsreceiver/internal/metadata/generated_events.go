@@ -113,7 +113,7 @@ func (a GpuFault) KerneleventsErrorCount(v int64) { a.attributes.Int("kerneleven
 // KerneleventsFault sets kernelevents.fault: Kind of fault: ring_timeout, uncorrectable_error, page_fault, reset_failed, hardware_error, soft_lockup, hard_lockup, hung_task, memory_error, memory_failure, segfault, general_protection, unhandled_exception.
 func (a GpuFault) KerneleventsFault(v string) { a.attributes.Text("kernelevents.fault", v) }
 
-// KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens.
+// KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens: fatal, nonfatal, corrected, uncorrected, informational, …
 func (a GpuFault) KerneleventsReportedSeverity(v string) {
 	a.attributes.Text("kernelevents.reported_severity", v)
 }
@@ -149,7 +149,7 @@ func (GpuLost) EventName() string { return EventGpuLost }
 // Attributes is where they are written.
 func (a GpuLost) Attributes() *record.Attributes { return a.attributes }
 
-// GpuRecovered writes the attributes of the event gpu.recovered: A reset of a GPU succeeded.
+// GpuRecovered writes the attributes of the event gpu.recovered: A reset of a GPU succeeded, or a GPU that was lost answers again.
 type GpuRecovered struct {
 	attributes *record.Attributes
 	record.GpuAttributes
@@ -246,7 +246,7 @@ func (a GpuXid) KerneleventsRecoveryAction(v string) {
 	a.attributes.Text("kernelevents.recovery_action", v)
 }
 
-// KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens.
+// KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens: fatal, nonfatal, corrected, uncorrected, informational, …
 func (a GpuXid) KerneleventsReportedSeverity(v string) {
 	a.attributes.Text("kernelevents.reported_severity", v)
 }
@@ -344,7 +344,7 @@ func (a HostMemoryError) KerneleventsErrorCount(v int64) {
 // KerneleventsFault sets kernelevents.fault: Kind of fault: ring_timeout, uncorrectable_error, page_fault, reset_failed, hardware_error, soft_lockup, hard_lockup, hung_task, memory_error, memory_failure, segfault, general_protection, unhandled_exception.
 func (a HostMemoryError) KerneleventsFault(v string) { a.attributes.Text("kernelevents.fault", v) }
 
-// KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens.
+// KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens: fatal, nonfatal, corrected, uncorrected, informational, …
 func (a HostMemoryError) KerneleventsReportedSeverity(v string) {
 	a.attributes.Text("kernelevents.reported_severity", v)
 }
@@ -473,7 +473,7 @@ func (a NvswitchSxid) KerneleventsNvlinkLink(v int64) {
 	a.attributes.Int("kernelevents.nvlink.link", v)
 }
 
-// KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens.
+// KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens: fatal, nonfatal, corrected, uncorrected, informational, …
 func (a NvswitchSxid) KerneleventsReportedSeverity(v string) {
 	a.attributes.Text("kernelevents.reported_severity", v)
 }
@@ -484,7 +484,7 @@ func (a NvswitchSxid) KerneleventsSxid(v int64) { a.attributes.Int("kernelevents
 // NvswitchID sets nvswitch.id: PCI address of the NVSwitch.
 func (a NvswitchSxid) NvswitchID(v string) { a.attributes.Text("nvswitch.id", v) }
 
-// PcieError writes the attributes of the event pcie.error: A PCIe error (AER); the address is that of the port that saw it.
+// PcieError writes the attributes of the event pcie.error: A PCIe error (AER): one record for each GPU below the port that saw it, one without gpu.id where none is below.
 type PcieError struct {
 	attributes *record.Attributes
 	record.JudgementAttributes
@@ -513,7 +513,7 @@ func (PcieError) EventName() string { return EventPcieError }
 // Attributes is where they are written.
 func (a PcieError) Attributes() *record.Attributes { return a.attributes }
 
-// GpuID sets gpu.id: PCI address of the GPU, dddd:bb:dd.f in lower case; the hardware join key.
+// GpuID sets gpu.id: PCI address of the GPU, dddd:bb:dd.f in lower case; the hardware join key. A line that names no function means .0.
 func (a PcieError) GpuID(v string) { a.attributes.Text("gpu.id", v) }
 
 // HwPciAddress sets hw.pci.address: PCI address of a network adapter or port.
@@ -524,7 +524,7 @@ func (a PcieError) KerneleventsPcieErrorType(v string) {
 	a.attributes.Text("kernelevents.pcie_error_type", v)
 }
 
-// KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens.
+// KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens: fatal, nonfatal, corrected, uncorrected, informational, …
 func (a PcieError) KerneleventsReportedSeverity(v string) {
 	a.attributes.Text("kernelevents.reported_severity", v)
 }
@@ -642,7 +642,7 @@ func (StorageNotResponding) EventName() string { return EventStorageNotRespondin
 // Attributes is where they are written.
 func (a StorageNotResponding) Attributes() *record.Attributes { return a.attributes }
 
-// ServerAddress sets server.address: File server.
+// ServerAddress sets server.address: NFS server.
 func (a StorageNotResponding) ServerAddress(v string) { a.attributes.Text("server.address", v) }
 
 // StorageRecovered writes the attributes of the event storage.recovered: A file server responds again.
@@ -674,7 +674,7 @@ func (StorageRecovered) EventName() string { return EventStorageRecovered }
 // Attributes is where they are written.
 func (a StorageRecovered) Attributes() *record.Attributes { return a.attributes }
 
-// ServerAddress sets server.address: File server.
+// ServerAddress sets server.address: NFS server.
 func (a StorageRecovered) ServerAddress(v string) { a.attributes.Text("server.address", v) }
 
 // LineAttributes writes the attributes that events of the group line carry: how far a line of the kernel log can be relied on.

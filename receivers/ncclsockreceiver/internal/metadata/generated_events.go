@@ -47,7 +47,7 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 	b.SetResource(resource.Emit())
 }
 
-// NcclSocketStall writes the attributes of the event nccl.socket.stall: A socket of a rank does not move.
+// NcclSocketStall writes the attributes of the event nccl.socket.stall: Sockets of a rank do not move. One record for each rank process, peer and direction, repeated while it lasts.
 type NcclSocketStall struct {
 	attributes *record.Attributes
 	record.IdentityAttributes
@@ -251,7 +251,7 @@ func (a StallAttributes) NcclSocketDirection(v string) { a.attributes.Str("nccl.
 // NcclSocketError sets nccl.socket.error: Error the socket reported, such as ECONNREFUSED.
 func (a StallAttributes) NcclSocketError(v string) { a.attributes.Text("nccl.socket.error", v) }
 
-// NcclSocketKind sets nccl.socket.kind: What it is for: data, bootstrap, proxy, ras, store, gloo.
+// NcclSocketKind sets nccl.socket.kind: What it is for: data, bootstrap, proxy, ras, store, gloo, other.
 func (a StallAttributes) NcclSocketKind(v string) { a.attributes.Str("nccl.socket.kind", v) }
 
 // NcclSocketStallAgeNs sets nccl.socket.stall.age_ns: Time since the last progress.
