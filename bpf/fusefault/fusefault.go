@@ -17,6 +17,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // Name of the probe in reports.
@@ -32,12 +33,15 @@ type Options struct {
 	// MaxInFlight is how many requests, and how many threads with faults, are noted at
 	// once; what exceeds it is counted as missed. 0: 16,384, about 4 MB of kernel memory.
 	MaxInFlight uint32
+	// ProcRoot is where the host's /proc is; "": HOST_PROC from the environment, else /proc.
+	ProcRoot string
 }
 
 // Probe notes requests and faults from the moment it is open. All methods may be
 // called at the same time.
 type Probe struct {
 	opts Options
+	proc *procfs.FS
 
 	mu        sync.Mutex // guards what follows
 	hooks     *hooks     // nil while the kernel has no FUSE
@@ -67,7 +71,8 @@ func Try(opts Options) (*Probe, probe.Report, error) {
 	if opts.MinAge == 0 {
 		opts.MinAge = DefaultMinAge
 	}
-	p := &Probe{opts: opts, sightings: sightings{}}
+	p := &Probe{opts: opts, proc: procfs.Open(opts.ProcRoot), sightings: sightings{}}
+	p.proc.SetForeign(p.proc.OtherNamespace())
 	if !fuseLoaded() && known(opts.Rung) {
 		p.report = asleep()
 		return p, p.report, nil

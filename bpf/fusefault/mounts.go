@@ -3,11 +3,10 @@
 package fusefault
 
 import (
-	"errors"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // searchEvery bounds how often all open files of the host are gone through for a
@@ -66,7 +65,7 @@ func (p *Probe) fillMounts(pic *picture, mounts map[Device]bpfMount, waits []wai
 	for d := range devices(pic, mounts) {
 		m := mounts[d]
 		daemon, comm := m.Daemon, textOf(m.Comm)
-		if old[d] && !running(daemon) {
+		if old[d] && !p.lives(daemon) {
 			if h, ok := p.findDaemon(pic.now, m.Connection); ok {
 				daemon, comm = h.pid, h.comm
 			}
@@ -81,8 +80,13 @@ func (p *Probe) fillMounts(pic *picture, mounts map[Device]bpfMount, waits []wai
 	return out
 }
 
-func running(pid uint32) bool {
-	return pid != 0 && !errors.Is(unix.Kill(int(pid), 0), unix.ESRCH)
+// lives reports whether a process is known to live, stopped or not.
+func (p *Probe) lives(pid uint32) bool {
+	if pid == 0 {
+		return false
+	}
+	state := p.proc.Process(pid).State
+	return state == procfs.Alive || state == procfs.Stopped
 }
 
 // findDaemon looks who has /dev/fuse open for a connection. Several may: a

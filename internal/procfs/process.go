@@ -187,3 +187,42 @@ func (f *FS) Namespace(pid uint32, kind string) (uint64, error) {
 	}
 	return strconv.ParseUint(number, 10, 64)
 }
+
+// State says what a process can do.
+type State string
+
+// The states of a process.
+const (
+	Alive   State = "alive"
+	Stopped State = "stopped" // by a signal or a debugger: SIGCONT lets it go on
+	Gone    State = "gone"    // it has ended; a zombie too
+	Unknown State = "unknown" // it cannot be read
+)
+
+// Process is a process, or a thread, at one moment.
+type Process struct {
+	Name       string
+	State      State
+	StartTicks uint64 // tells it from a later process with the same number
+}
+
+// Process looks whether a process lives.
+func (f *FS) Process(pid uint32) Process { return process(f.Stat(pid)) }
+
+// Thread looks whether one of its threads lives.
+func (f *FS) Thread(pid, tid uint32) Process { return process(f.ThreadStat(pid, tid)) }
+
+func process(s Stat, err error) Process {
+	p := Process{Name: s.Name, State: Alive, StartTicks: s.StartTicks}
+	switch {
+	case errors.Is(err, ErrGone):
+		p.State = Gone
+	case err != nil:
+		p.State = Unknown
+	case s.Ended():
+		p.State = Gone
+	case s.Stopped():
+		p.State = Stopped
+	}
+	return p
+}

@@ -98,6 +98,22 @@ func TestProcessesOfThisMachine(t *testing.T) {
 	require.NotZero(t, number)
 }
 
+func TestStatesOfAProcess(t *testing.T) {
+	r := newTree(t)
+	for line, want := range map[string]State{
+		statLine("juicefs", "S", "0", "9"): Alive, statLine("x", "D", "0", "1"): Alive, statLine("leader", "Z", "0", "3"): Alive,
+		statLine("x", "T", "0", "9"): Stopped, statLine("x", "Z", "0", "1"): Gone, "odd": Unknown,
+	} {
+		r.write("7/stat", line)
+		r.write("7/task/8/stat", line)
+		require.Equal(t, want, r.Process(7).State, line)
+		require.Equal(t, want, r.Thread(7, 8).State, line)
+	}
+	require.Equal(t, Process{State: Gone}, r.Process(9))
+	r.SetForeign(true)
+	require.Equal(t, Process{State: Unknown}, r.Process(7))
+}
+
 func TestOddProcesses(t *testing.T) {
 	r := newTree(t)
 	for _, name := range []string{"acpi", "99999999999", "0", "12", "7"} {

@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/metadata"
-	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
@@ -67,7 +67,7 @@ func (s *stall) put(a metadata.StallAttributes) {
 	a.FuseStallRequests(int64(s.requests))
 }
 
-func putMount(a metadata.MountAttributes, d fusefault.Device, place *node.Mount) {
+func putMount(a metadata.MountAttributes, d fusefault.Device, place *procfs.Mount) {
 	a.FuseDevice(deviceName(d))
 	a.FuseMountPoint(place.Point)
 	a.FuseMountSource(place.Source)

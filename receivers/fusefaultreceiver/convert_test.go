@@ -18,8 +18,8 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/metadata"
-	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
@@ -43,7 +43,7 @@ func rankScene() *scene {
 		PID: 42, ParentPID: 7, Comm: "python", ContainerID: strings.Repeat("ab", 32), PodUID: "0a1b2c3d-0000-4000-8000-123456789abc",
 		Rank: 3, LocalRank: 1, WorldSize: 8, JobID: "llm",
 	})
-	s.machine.mount("42", data.Minor, node.Mount{Point: "/data set", Source: "JuiceFS:vol", Type: "fuse.juicefs"})
+	s.machine.mount("42", data.Minor, procfs.Mount{Point: "/data set", Source: "JuiceFS:vol", Type: "fuse.juicefs"})
 	return s
 }
 
@@ -56,7 +56,7 @@ func TestGoldenRecords(t *testing.T) {
 		},
 		"rank_waits_for_a_fault_of_a_stopped_daemon": func() []report {
 			s := rankScene()
-			s.machine.processes[daemonPID] = node.Process{Name: "juicefs", State: node.Stopped, StartTicks: 5}
+			s.machine.processes[daemonPID] = procfs.Process{Name: "juicefs", State: procfs.Stopped, StartTicks: 5}
 			s.stick(42, fault)
 			return s.after(2)
 		},

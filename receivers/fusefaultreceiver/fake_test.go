@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
-	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 )
 
@@ -22,13 +22,17 @@ var (
 // fakeSource shows each snapshot that a test gives it once, and the last again.
 type fakeSource struct {
 	*probereceivertest.Probe
-	mu    sync.Mutex
+	looked chan struct{} // a word for each snapshot
+
+	mu    sync.Mutex // guards what follows
 	queue []fusefault.Snapshot
 	shown fusefault.Snapshot
 	err   error
 }
 
-func newFakeSource() *fakeSource { return &fakeSource{Probe: probereceivertest.NewProbe()} }
+func newFakeSource() *fakeSource {
+	return &fakeSource{Probe: probereceivertest.NewProbe(), looked: make(chan struct{}, 1)}
+}
 
 func (f *fakeSource) show(s fusefault.Snapshot) {
 	f.mu.Lock()
@@ -46,6 +50,7 @@ func (f *fakeSource) fail(err error) {
 func (f *fakeSource) Snapshot(s *fusefault.Snapshot) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looked <- struct{}{}
 	if len(f.queue) > 0 {
 		f.shown, f.queue = f.queue[0], f.queue[1:]
 	}
@@ -55,23 +60,23 @@ func (f *fakeSource) Snapshot(s *fusefault.Snapshot) error {
 
 // fakeMachine knows what a test tells it.
 type fakeMachine struct {
-	mu        sync.Mutex                       // a test tells while the receiver asks
-	mounts    map[string]map[uint32]node.Mount // by process, by minor number
-	processes map[uint32]node.Process
+	mu        sync.Mutex                         // a test tells while the receiver asks
+	mounts    map[string]map[uint32]procfs.Mount // by process, by minor number
+	processes map[uint32]procfs.Process
 	waiting   map[uint32]int64
 }
 
 func newFakeMachine() *fakeMachine {
 	return &fakeMachine{
-		mounts: map[string]map[uint32]node.Mount{}, processes: map[uint32]node.Process{},
+		mounts: map[string]map[uint32]procfs.Mount{}, processes: map[uint32]procfs.Process{},
 		waiting: map[uint32]int64{},
 	}
 }
 
 // mount puts a mount into the table of a process.
-func (f *fakeMachine) mount(process string, minor uint32, m node.Mount) {
+func (f *fakeMachine) mount(process string, minor uint32, m procfs.Mount) {
 	if f.mounts[process] == nil {
-		f.mounts[process] = map[uint32]node.Mount{}
+		f.mounts[process] = map[uint32]procfs.Mount{}
 	}
 	m.SeenBy = process
 	f.mounts[process][minor] = m
@@ -81,10 +86,10 @@ func (f *fakeMachine) mount(process string, minor uint32, m node.Mount) {
 func (f *fakeMachine) lives(pid uint32, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.processes[pid] = node.Process{Name: name, State: node.Alive}
+	f.processes[pid] = procfs.Process{Name: name, State: procfs.Alive}
 }
 
-func (f *fakeMachine) Mount(_, minor uint32, processes ...string) (node.Mount, bool) {
+func (f *fakeMachine) Mount(_, minor uint32, processes ...string) (procfs.Mount, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, process := range processes {
@@ -92,7 +97,7 @@ func (f *fakeMachine) Mount(_, minor uint32, processes ...string) (node.Mount, b
 			return m, true
 		}
 	}
-	return node.Mount{}, false
+	return procfs.Mount{}, false
 }
 
 func (f *fakeMachine) Gone(_, minor uint32, process string) bool {
@@ -103,16 +108,16 @@ func (f *fakeMachine) Gone(_, minor uint32, process string) bool {
 	return readable && !there
 }
 
-func (f *fakeMachine) Process(pid uint32) node.Process {
+func (f *fakeMachine) Process(pid uint32) procfs.Process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p, known := f.processes[pid]; known {
 		return p
 	}
-	return node.Process{State: node.Gone}
+	return procfs.Process{State: procfs.Gone}
 }
 
-func (f *fakeMachine) Ended(pid, _ uint32) bool { return f.Process(pid).State == node.Gone }
+func (f *fakeMachine) Ended(pid, _ uint32) bool { return f.Process(pid).State == procfs.Gone }
 
 func (f *fakeMachine) Waiting(_, minor uint32) (int64, bool) {
 	f.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/metadata"
-	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
@@ -78,9 +78,9 @@ func (m *measurer) locate(one *mount, now time.Time) {
 		return
 	}
 	one.placed = now
-	tables := []string{node.OfInit, node.OfSelf}
+	tables := []string{procfs.OfInit, procfs.OfSelf}
 	if one.daemon.pid != 0 {
-		tables = append(tables, node.PID(one.daemon.pid))
+		tables = append(tables, procfs.OfProcess(one.daemon.pid))
 	}
 	if place, found := m.machine.Mount(one.device.Major, one.device.Minor, tables...); found {
 		one.place = place

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
-	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // maxMounts bounds the mounts that are followed; a node has tens.
@@ -20,9 +20,9 @@ type mount struct {
 	daemon   daemon
 	awaited  bool // its first record waited one scan for a second sample
 
-	place   node.Mount // for metrics, as process 1 sees it
-	placed  time.Time  // when that was looked up
-	counted time.Time  // since when the probe counts
+	place   procfs.Mount // for metrics, as process 1 sees it
+	placed  time.Time    // when that was looked up
+	counted time.Time    // since when the probe counts
 }
 
 // sample is the count of answered requests at one scan.
@@ -108,13 +108,13 @@ func (m *mount) meet(machine machine) {
 }
 
 // state looks at the daemon now.
-func (d *daemon) state(machine machine) node.State {
+func (d *daemon) state(machine machine) procfs.State {
 	if d.pid == 0 {
-		return node.Unknown
+		return procfs.Unknown
 	}
 	p := machine.Process(d.pid)
 	if d.started != 0 && p.StartTicks != 0 && p.StartTicks != d.started {
-		return node.Gone // somebody else has its number
+		return procfs.Gone // somebody else has its number
 	}
 	return p.State
 }

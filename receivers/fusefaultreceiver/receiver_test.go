@@ -64,8 +64,13 @@ func (b *bench) metrics(t *testing.T, next consumer.Metrics) receiver.Metrics {
 	return r
 }
 
-func (b *bench) scan(t testing.TB)    { b.Tick(t, b.config.ScanInterval, b.now) }
 func (b *bench) collect(t testing.TB) { b.Tick(t, b.config.CollectionInterval, b.now) }
+
+// scan returns when the snapshot was taken; what it comes to shows later.
+func (b *bench) scan(t testing.TB) {
+	b.Tick(t, b.config.ScanInterval, b.now)
+	<-b.source.looked
+}
 
 // pass lets seconds pass, with a scan after each.
 func (b *bench) pass(t testing.TB, seconds int) {

@@ -2,15 +2,10 @@
 
 package fusefaultreceiver
 
-import (
-	"github.com/tracecoreai/tracecore/bpf/fusefault"
-	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
-)
+import "github.com/tracecoreai/tracecore/bpf/fusefault"
 
 // openSource opens the probe at the best rung of this kernel. It lists what is older
 // than the threshold alone: the rest need not be looked at.
 func openSource(config *Config) (source, error) {
-	return fusefault.Open(fusefault.Options{MinAge: config.Threshold})
+	return fusefault.Open(fusefault.Options{MinAge: config.Threshold, ProcRoot: config.ProcRoot})
 }
-
-func openMachine(config *Config) machine { return node.Open(config.ProcRoot, "") }

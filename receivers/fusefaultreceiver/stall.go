@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
-	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // Why a stall ended.
@@ -27,8 +27,8 @@ type stall struct {
 	oldest           fusefault.InFlight
 	faults, requests int
 	waiters          waiters
-	place            node.Mount
-	daemon           node.State
+	place            procfs.Mount
+	daemon           procfs.State
 	answered         uint64 // requests since the last record
 
 	aborted uint64 // count of the mount when the stall began
@@ -39,7 +39,7 @@ type stall struct {
 type told struct {
 	at       time.Time // zero before the first
 	answered uint64    // count of the mount then
-	daemon   node.State
+	daemon   procfs.State
 	ranks    []int
 }
 
@@ -88,15 +88,15 @@ const maxTables = 4
 func (s *stall) tables() []string {
 	var tables []string
 	for _, pid := range s.waiters.pids[:min(len(s.waiters.pids), maxTables)] {
-		tables = append(tables, node.PID(pid))
+		tables = append(tables, procfs.OfProcess(pid))
 	}
 	if len(tables) == 0 && s.oldest.PID != 0 {
-		tables = append(tables, node.PID(s.oldest.PID))
+		tables = append(tables, procfs.OfProcess(s.oldest.PID))
 	}
 	if s.mount.daemon.pid != 0 {
-		tables = append(tables, node.PID(s.mount.daemon.pid))
+		tables = append(tables, procfs.OfProcess(s.mount.daemon.pid))
 	}
-	return append(tables, node.OfInit, node.OfSelf)
+	return append(tables, procfs.OfInit, procfs.OfSelf)
 }
 
 // since is the difference of a count that may have begun anew.
@@ -128,7 +128,7 @@ func (s *stall) end(now time.Time, look *look) (reason string) {
 	switch {
 	case s.place.SeenBy != "" && look.machine.Gone(s.mount.device.Major, s.mount.device.Minor, s.place.SeenBy):
 		return endUnmounted
-	case since(s.aborted, s.mount.newest.Aborted) > 0 || s.daemon == node.Gone:
+	case since(s.aborted, s.mount.newest.Aborted) > 0 || s.daemon == procfs.Gone:
 		return endAborted
 	case !s.mount.justAnswered() && s.waiters.ended(look.machine):
 		return endWaitersGone

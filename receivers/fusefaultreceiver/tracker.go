@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
-	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
-// machine answers what only the machine itself can tell: package node, or a
-// test's fake.
+// machine answers what only the machine itself can tell: node, or a test's fake.
 type machine interface {
-	Mount(major, minor uint32, processes ...string) (node.Mount, bool)
+	Mount(major, minor uint32, processes ...string) (procfs.Mount, bool)
 	Gone(major, minor uint32, process string) bool
-	Process(pid uint32) node.Process
+	Process(pid uint32) procfs.Process
 	Ended(pid, tid uint32) bool
 	Waiting(major, minor uint32) (int64, bool)
 	StuckReads() uint64

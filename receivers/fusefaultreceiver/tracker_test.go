@@ -8,7 +8,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/identity"
-	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver/internal/node"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 )
 
@@ -28,8 +28,8 @@ type scene struct {
 // newScene has been scanned once and is healthy.
 func newScene() *scene {
 	s := &scene{machine: newFakeMachine(), resolver: &probereceivertest.Resolver{}, now: start, answered: 1000}
-	s.machine.processes[daemonPID] = node.Process{Name: "juicefs", State: node.Alive, StartTicks: 5}
-	s.machine.mount("1", data.Minor, node.Mount{Point: "/mnt/data", Source: "JuiceFS:vol", Type: "fuse.juicefs"})
+	s.machine.processes[daemonPID] = procfs.Process{Name: "juicefs", State: procfs.Alive, StartTicks: 5}
+	s.machine.mount("1", data.Minor, procfs.Mount{Point: "/mnt/data", Source: "JuiceFS:vol", Type: "fuse.juicefs"})
 	s.tracker = newTracker(createDefaultConfig().(*Config), look{machine: s.machine, resolver: s.resolver})
 	s.scan()
 	return s
@@ -88,7 +88,7 @@ func TestStallIsToldOnceTheThresholdHasPassedAndThenEveryInterval(t *testing.T) 
 	require.True(t, r.first)
 	require.Equal(t, 1999*time.Millisecond, r.age)
 	require.Equal(t, []int{3}, r.waiters.ranks)
-	require.Equal(t, node.Alive, r.daemon)
+	require.Equal(t, procfs.Alive, r.daemon)
 	require.Equal(t, "juicefs", r.mount.daemon.name)
 	require.Equal(t, "/mnt/data", r.place.Point)
 	require.Zero(t, r.answered)
@@ -160,7 +160,7 @@ func TestFirstRequestOfAMountMayBeTheOneThatSticks(t *testing.T) {
 	reports := s.scan()
 	require.Len(t, reports, 1)
 	require.EqualValues(t, 99, reports[0].mount.device.Minor)
-	require.Equal(t, node.Unknown, reports[0].daemon)
+	require.Equal(t, procfs.Unknown, reports[0].daemon)
 	require.Empty(t, reports[0].place)
 }
 
@@ -241,25 +241,25 @@ func TestNewRanksAndAChangedDaemonAreToldAtOnce(t *testing.T) {
 	s.stick(43)
 	require.Empty(t, s.after(1), "not yet older than the threshold")
 	require.Len(t, s.after(1), 1)
-	s.machine.processes[daemonPID] = node.Process{Name: "juicefs", State: node.Stopped, StartTicks: 5}
+	s.machine.processes[daemonPID] = procfs.Process{Name: "juicefs", State: procfs.Stopped, StartTicks: 5}
 	reports := s.after(1)
 	require.Len(t, reports, 1)
-	require.Equal(t, node.Stopped, reports[0].daemon)
+	require.Equal(t, procfs.Stopped, reports[0].daemon)
 	require.Empty(t, s.after(9))
 }
 
 func TestDaemonWhosePIDIsSomebodyElsesNowIsGone(t *testing.T) {
 	s := newScene()
 	s.stick(42)
-	s.machine.processes[daemonPID] = node.Process{Name: "bash", State: node.Alive, StartTicks: 6}
+	s.machine.processes[daemonPID] = procfs.Process{Name: "bash", State: procfs.Alive, StartTicks: 6}
 	r := s.after(2)[0]
-	require.Equal(t, node.Gone, r.daemon)
+	require.Equal(t, procfs.Gone, r.daemon)
 	require.Equal(t, "juicefs", r.mount.daemon.name)
 }
 
 func TestMountPointIsTheVictimsOwn(t *testing.T) {
 	s := newScene()
-	s.machine.mount("42", data.Minor, node.Mount{Point: "/data", Source: "JuiceFS:vol", Type: "fuse.juicefs"})
+	s.machine.mount("42", data.Minor, procfs.Mount{Point: "/data", Source: "JuiceFS:vol", Type: "fuse.juicefs"})
 	s.stick(42)
 	require.Equal(t, "/data", s.after(2)[0].place.Point)
 }
@@ -291,7 +291,7 @@ func TestEndSaysWhy(t *testing.T) {
 
 func TestVictimsTableThatCannotBeReadIsNoUnmount(t *testing.T) {
 	s := newScene()
-	s.machine.mount("42", data.Minor, node.Mount{Point: "/data"})
+	s.machine.mount("42", data.Minor, procfs.Mount{Point: "/data"})
 	s.stick(42)
 	s.after(2)
 	delete(s.machine.mounts, "42")

@@ -17,6 +17,7 @@ var start = probereceivertest.Start
 type fakeSource struct {
 	*probereceivertest.Probe
 	changes chan ncclsock.Change
+	looked  chan struct{} // a word for each snapshot
 
 	mu      sync.Mutex // guards what follows
 	at      time.Time
@@ -40,6 +41,7 @@ func (f *fakeSource) asked() []uint32 {
 func (f *fakeSource) Snapshot(owners []uint32, s *ncclsock.Snapshot) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looked <- struct{}{}
 	f.at, f.owners = f.at.Add(time.Second), owners
 	*s = ncclsock.Snapshot{Time: f.at, Sockets: append(s.Sockets[:0], f.sockets...), Unreadable: 1, Over: 2}
 	return f.err

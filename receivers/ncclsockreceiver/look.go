@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
-	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/procfs"
+	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
 
@@ -73,7 +73,7 @@ func (w *watcher) round(owners []identity.Process) *stall.Round {
 		if holders[p.PID] || !p.Inherited {
 			r.Processes[p.PID] = w.proc.Read(p, w.tracker.Undecided(p.PID))
 		} else {
-			r.Processes[p.PID] = procfs.Unread(p)
+			r.Processes[p.PID] = activity.Unread(p)
 		}
 	}
 	w.proc.Keep(func(pid uint32) bool { _, alive := r.Processes[pid]; return alive })

@@ -39,7 +39,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) newFactory() receiver.Factory {
 	return newFactory(surroundings{ticks: b.Ticks, open: func(*Config) (source, error) {
-		b.source = &fakeSource{Probe: probereceivertest.NewProbe(), at: b.at, changes: make(chan ncclsock.Change)}
+		b.source = &fakeSource{Probe: probereceivertest.NewProbe(), at: b.at, changes: make(chan ncclsock.Change), looked: make(chan struct{}, 1)}
 		return b.source, b.Open()
 	}})
 }
@@ -65,11 +65,12 @@ func stop(t *testing.T, receivers []component.Component) {
 	}
 }
 
-// look lets n snapshots be taken; that the last is over shows with the next.
+// look lets n snapshots be taken; what the last comes to shows later.
 func (b *bench) look(t testing.TB, n int) {
 	t.Helper()
 	for range n {
 		b.Tick(t, b.config.SnapshotInterval, start)
+		<-b.source.looked
 	}
 }
 

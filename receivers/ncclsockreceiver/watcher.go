@@ -15,11 +15,12 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
-	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
 
@@ -51,7 +52,7 @@ type watcher struct {
 
 	// Only the goroutine of watch uses these.
 	tracker  *stall.Tracker
-	proc     *procfs.Reader
+	proc     *activity.Reader
 	snapshot ncclsock.Snapshot
 	reported time.Time
 }
@@ -66,7 +67,7 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 	w := &watcher{
 		config: config, logger: settings.Logger, ticks: around.ticks, telemetry: telemetry,
 		convert: newConverter(logs, metrics, record.ThisHost()),
-		tracker: stall.New(config.options()), proc: procfs.New(""),
+		tracker: stall.New(config.options()), proc: activity.New(procfs.Open("")),
 	}
 	w.counters.Store(&stall.Counters{})
 	w.life = probereceiver.New(probereceiver.Parts[source]{
@@ -109,6 +110,7 @@ func (w *watcher) use(ctx context.Context, s source) error {
 	err := w.watch(ctx, s, changes)
 	err = errors.Join(err, s.Close())
 	reader.Wait()
+	w.proc.Wait()
 	return err
 }
 
@@ -135,7 +137,6 @@ func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.
 	for {
 		select {
 		case <-ctx.Done():
-			w.proc.Wait(ctx.Done())
 			return nil
 		case c := <-changes:
 			w.tracker.Note(c)

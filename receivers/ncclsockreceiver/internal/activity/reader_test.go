@@ -1,4 +1,4 @@
-package procfs
+package activity
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
@@ -57,7 +58,7 @@ func TestReadsWhatAProcessDoes(t *testing.T) {
 		p := tree.add(letter, 250, 125)
 		require.Equal(t, stall.Process{
 			Process: p, State: state, CPU: 3 * time.Second, MainCPU: 1250 * time.Millisecond, Delayed: 7 * time.Second, NetNS: 4026531840,
-		}, New(tree.root).Read(p, false))
+		}, New(procfs.Open(tree.root)).Read(p, false))
 	}
 }
 
@@ -66,15 +67,15 @@ func TestKernelWithoutDelays(t *testing.T) {
 	p := tree.add("R", 250, 125)
 	for _, text := range []string{"", "1", "1 two 3", "1 -99999999999999999999 3"} {
 		tree.write("42/schedstat", text)
-		require.Zero(t, New(tree.root).Read(p, false).Delayed)
+		require.Zero(t, New(procfs.Open(tree.root)).Read(p, false).Delayed)
 	}
 	require.NoError(t, os.Remove(filepath.Join(tree.root, "42/schedstat")))
-	require.Zero(t, New(tree.root).Read(p, false).Delayed)
+	require.Zero(t, New(procfs.Open(tree.root)).Read(p, false).Delayed)
 }
 
 func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 	tree := newTree(t)
-	r := New(tree.root)
+	r := New(procfs.Open(tree.root))
 	p := identity.Process{PID: 42, StartTime: time.Now().Add(-400 * time.Second)}
 	require.Equal(t, Unread(p), r.Read(p, true), "no process")
 	for name, text := range map[string]string{
@@ -91,9 +92,9 @@ func TestStrangerUnderTheSameNumberIsNotRead(t *testing.T) {
 	tree := newTree(t)
 	p := tree.add("T", 250, 125)
 	p.StartTime = time.Now().Add(-10 * time.Second)
-	require.Equal(t, Unread(p), New(tree.root).Read(p, true))
+	require.Equal(t, Unread(p), New(procfs.Open(tree.root)).Read(p, true))
 
-	r := New(tree.root)
+	r := New(procfs.Open(tree.root))
 	p.StartTime = time.Now().Add(-400 * time.Second)
 	require.Equal(t, socketstall.Stopped, r.Read(p, false).State)
 	p.StartTime = p.StartTime.Add(time.Hour)
@@ -105,54 +106,23 @@ func TestStrangerUnderTheSameNumberIsNotRead(t *testing.T) {
 func TestNCCLIsFoundEvenIfItComesLate(t *testing.T) {
 	tree := newTree(t)
 	p := tree.add("S", 1, 1)
-	r := New(tree.root)
+	r := New(procfs.Open(tree.root))
 	require.False(t, r.Read(p, true).NCCL)
-	r.Wait(nil)
-	r.slots = make(chan struct{}, maxStuckReads) // Wait has taken them all
-	tree.write("42/maps", strings.Repeat("7f00 r-xp 0 0:1 1 "+strings.Repeat("/x", 50_000)+"\n", 3)+"7f00 r-xp 0 0:1 1 /opt/nccl/libnccl.so.2.27.3\n")
+	r.Wait()
+	tree.write("42/maps", strings.Repeat("7f00-7f01 r-xp 0 0:1 1 "+strings.Repeat("/x", 50_000)+"\n", 3)+"7f00-7f01 r-xp 0 0:1 1 /opt/nccl/libnccl.so.2.27.3\n")
 	for range firstPause - 1 {
 		require.False(t, r.Read(p, true).NCCL)
 	}
-	found := func() bool { return r.Read(p, true).NCCL }
-	require.Eventually(t, found, 30*time.Second, time.Millisecond)
-}
-
-func TestStuckMapsAreLeftBehind(t *testing.T) {
-	tree := newTree(t)
-	p := tree.add("S", 1, 1)
-	r := New(tree.root)
-	for range maxStuckReads {
-		r.slots <- struct{}{}
-	}
-	require.Equal(t, socketstall.Sleeping, r.Read(p, true).State)
-	require.Zero(t, r.known[42].tries, "tried again when there is room")
-	done := make(chan struct{})
-	close(done)
-	r.Wait(done)
+	r.Read(p, true)
+	r.Wait()
+	require.True(t, r.Read(p, true).NCCL)
 }
 
 func TestForgetsTheDead(t *testing.T) {
 	tree := newTree(t)
 	p := tree.add("S", 1, 1)
-	r := New(tree.root)
+	r := New(procfs.Open(tree.root))
 	r.Read(p, false)
 	r.Keep(func(uint32) bool { return false })
 	require.Empty(t, r.known)
-}
-
-func TestRootComesFromTheEnvironment(t *testing.T) {
-	t.Setenv("HOST_PROC", "/host/proc")
-	require.Equal(t, "/host/proc", New("").root)
-	t.Setenv("HOST_PROC", "")
-	require.Equal(t, "/proc", New("").root)
-}
-
-func FuzzParseStat(f *testing.F) {
-	f.Add([]byte(statLineOf("python", "S", 1, 2, 3)))
-	f.Add([]byte("1 (a) b) R"))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		if line, err := parseStat(raw); err == nil && line.cpu < 0 {
-			t.Fatal("time runs backwards")
-		}
-	})
 }
