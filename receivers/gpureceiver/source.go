@@ -126,13 +126,13 @@ func (m *monitor) askEngine() (answer engineAnswer) {
 	return answer
 }
 
-// heard takes an answer and reports whether the engine answers.
+// heard takes an answer and reports whether to read the engine: an answer can be late.
 func (e *engine) heard(a engineAnswer, now time.Time, retry time.Duration) bool {
 	e.asking, e.gone = false, a.gone
 	if !a.answers {
 		e.next = now.Add(retry)
 	}
-	return a.answers
+	return a.answers && e.due(now)
 }
 
 // isGone reports whether a helper is no more; nil is none.

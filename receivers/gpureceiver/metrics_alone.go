@@ -9,34 +9,6 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/metadata"
 )
 
-// text is an attribute of a metric that is there when its value is known.
-type text struct {
-	value string
-	with  func(string) metadata.MetricAttributeOption
-}
-
-// texts are the options of those that are known.
-func texts(all ...text) []metadata.MetricAttributeOption {
-	var options []metadata.MetricAttributeOption
-	for _, one := range all {
-		if one.value != "" {
-			options = append(options, one.with(one.value))
-		}
-	}
-	return options
-}
-
-func (p *point) info(driver string) {
-	options := texts(
-		text{driver, metadata.WithHwDriverVersionMetricAttribute},
-		text{p.gpu.VBIOS, metadata.WithHwFirmwareVersionMetricAttribute},
-		text{p.gpu.Model, metadata.WithHwModelMetricAttribute},
-		text{p.gpu.Serial, metadata.WithHwSerialNumberMetricAttribute},
-		text{p.gpu.Computed, metadata.WithHwGpuComputeCapabilityMetricAttribute},
-	)
-	p.RecordHwGpuInfoDataPoint(p.at, 1, p.pci, p.id, hwType, int64(p.gpu.Index), p.gpu.MIGMode, vendor, options...)
-}
-
 // divisions records MIG devices, which NVML alone knows.
 func (p *point) divisions() {
 	for _, part := range p.gpu.Latest.MIG {
