@@ -9,17 +9,12 @@ import (
 // Fault is all that was seen for one key of one rule, and its verdict once its
 // evidence suffices.
 type Fault struct {
+	trail
 	set     *Set
-	rule    *Rule
 	key     string
 	seq     uint64
-	marks   [][]Mark  // by evidence, each sorted by time
-	folded  []float64 // counts of marks that left because of the cap, by evidence
-	known   uint64    // fields that have a value, one bit each
-	ranks   []int     // seen on its marks, sorted
-	touched int64     // newest time of a mark
-	overdue int64     // newest time at which a mark came that was later than the lateness allows
-	after   int64     // marks that ended by then belong to an earlier fault
+	overdue int64 // newest time at which a mark came that was later than the lateness allows
+	after   int64 // marks that ended by then belong to an earlier fault
 
 	joinKeys []joinKey   // where joins has it
 	verdict  *conclusion // nil while its evidence does not suffice
@@ -109,101 +104,6 @@ func (f *Fault) put(w *Evidence, m Mark) (first, changed bool) {
 	}
 	f.marks[w.index] = marks
 	return len(marks) == 1, true
-}
-
-// learn takes note of values and ranks; it reports whether a field got its first
-// value.
-func (f *Fault) learn(m *Mark) bool {
-	before := f.known
-	for i, v := range m.Values {
-		if v != "" {
-			f.known |= 1 << i
-		}
-	}
-	if f.rule.RankList {
-		for _, rank := range m.Ranks {
-			f.addRank(rank)
-		}
-	} else if rank, ok := f.rule.rankOf(m); ok {
-		f.addRank(rank)
-	}
-	return f.known != before
-}
-
-// rankOf returns the one rank that m is about, where the rule has no list of them.
-func (r *Rule) rankOf(m *Mark) (int, bool) {
-	if r.RankList || r.Rank < 0 {
-		return 0, false
-	}
-	return ParseRank(m.Values[r.Rank])
-}
-
-func (f *Fault) addRank(rank int) {
-	at, there := slices.BinarySearch(f.ranks, rank)
-	if !there && len(f.ranks) < MaxRanks {
-		f.ranks = slices.Insert(f.ranks, at, rank)
-	}
-}
-
-// relearn takes note anew of values and ranks after marks have left. What was
-// evicted because of the cap cannot be read any more: its ranks stay.
-func (f *Fault) relearn() {
-	f.known = 0
-	if !slices.ContainsFunc(f.folded, func(count float64) bool { return count != 0 }) {
-		f.ranks = nil
-	}
-	for i := range f.marks {
-		for j := range f.marks[i] {
-			f.learn(&f.marks[i][j])
-		}
-	}
-}
-
-// dropBefore drops the marks that ended before at: they belong to no window
-// that holds.
-func (f *Fault) dropBefore(at int64) {
-	dropped := false
-	for i := range f.marks {
-		before := len(f.marks[i])
-		f.marks[i] = slices.DeleteFunc(f.marks[i], func(m Mark) bool { return m.Last < at })
-		if len(f.marks[i]) < before { // what was evicted came between
-			f.folded[i], dropped = 0, true
-		}
-	}
-	if dropped {
-		f.relearn()
-	}
-}
-
-// takeOut removes the marks of evidence that which picks.
-func (f *Fault) takeOut(which func(Mark) bool) []sighting {
-	var out []sighting
-	for i, w := range f.rule.Watches {
-		if w.Resolves {
-			continue
-		}
-		for _, m := range f.marks[i] {
-			if which(m) {
-				out = append(out, sighting{w, m})
-			}
-		}
-		f.marks[i] = slices.DeleteFunc(f.marks[i], which)
-	}
-	if len(out) > 0 {
-		f.relearn()
-	}
-	return out
-}
-
-// onset is the time of the earliest evidence.
-func (f *Fault) onset() int64 {
-	onset := f.touched
-	for i, w := range f.rule.Watches {
-		if len(f.marks[i]) > 0 && !w.Resolves && !f.rule.refutes(w.Name) {
-			onset = min(onset, f.marks[i][0].Time)
-		}
-	}
-	return onset
 }
 
 // drop forgets f. Its verdict, if changed, is given out first.

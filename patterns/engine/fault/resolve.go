@@ -31,17 +31,6 @@ func (f *Fault) settle() {
 	}
 }
 
-// clearing returns the newest mark that resolves f, nil when there is none.
-func (f *Fault) clearing() *sighting {
-	var newest *sighting
-	for i, w := range f.rule.Watches {
-		if n := len(f.marks[i]); w.Resolves && n > 0 && (newest == nil || f.marks[i][n-1].Time > newest.m.Time) {
-			newest = &sighting{w, f.marks[i][n-1]}
-		}
-	}
-	return newest
-}
-
 // clearedBetween returns the resolving mark between m and an open fault that
 // began after it, nil when there is none: then m belongs to the fault.
 func (f *Fault) clearedBetween(m *Mark) *sighting {

@@ -141,5 +141,6 @@ func (s *Set) begin(r *Rule, key string) *Fault {
 }
 
 func (s *Set) newFault(r *Rule, key string, seq uint64) *Fault {
-	return &Fault{set: s, rule: r, key: key, seq: seq, marks: make([][]Mark, len(r.Watches)), folded: make([]float64, len(r.Watches))}
+	marks := trail{rule: r, marks: make([][]Mark, len(r.Watches)), folded: make([]float64, len(r.Watches))}
+	return &Fault{trail: marks, set: s, key: key, seq: seq}
 }

@@ -23,16 +23,16 @@ func (a window) better(b window) bool {
 }
 
 // best finds the window that says most, among those that end between from and to.
-func (f *Fault) best(from, to int64) window {
-	within := int64(f.rule.Within)
+func (t *trail) best(from, to int64) window {
+	within := int64(t.rule.Within)
 	var best window
-	for _, end := range f.ends(from, to) {
-		w := window{end: end, seen: f.seen(end-within, end)}
-		holds := func(name string) bool { return w.seen&f.rule.bit(name) != 0 }
+	for _, end := range t.ends(from, to) {
+		w := window{end: end, seen: t.seen(end-within, end)}
+		holds := func(name string) bool { return w.seen&t.rule.bit(name) != 0 }
 		switch {
-		case f.rule.Full.Eval(holds):
+		case t.rule.Full.Eval(holds):
 			w.confidence = verdict.Full
-		case f.rule.Partial.Eval(holds):
+		case t.rule.Partial.Eval(holds):
 			w.confidence = verdict.Partial
 		}
 		if w.better(best) {
@@ -44,11 +44,11 @@ func (f *Fault) best(from, to int64) window {
 
 // ends returns the times in [from, to] at which a window may newly hold: those of
 // marks, sorted.
-func (f *Fault) ends(from, to int64) []int64 {
+func (t *trail) ends(from, to int64) []int64 {
 	var ends []int64
-	for i := range f.marks {
-		for j := range f.marks[i] {
-			if at := f.marks[i][j].Time; at >= from && at <= to {
+	for i := range t.marks {
+		for j := range t.marks[i] {
+			if at := t.marks[i][j].Time; at >= from && at <= to {
 				ends = append(ends, at)
 			}
 		}
@@ -58,13 +58,13 @@ func (f *Fault) ends(from, to int64) []int64 {
 }
 
 // seen returns which evidence holds in the window [start, end].
-func (f *Fault) seen(start, end int64) uint64 {
+func (t *trail) seen(start, end int64) uint64 {
 	var seen uint64
-	for _, w := range f.rule.Watches {
+	for _, w := range t.rule.Watches {
 		if w.Resolves {
 			break
 		}
-		if f.holds(w, start, end) {
+		if t.holds(w, start, end) {
 			seen |= 1 << w.index
 		}
 	}
@@ -72,13 +72,13 @@ func (f *Fault) seen(start, end int64) uint64 {
 }
 
 // holds reports whether the marks of w in the window suffice.
-func (f *Fault) holds(w *Evidence, start, end int64) bool {
-	marks := f.marks[w.index]
+func (t *trail) holds(w *Evidence, start, end int64) bool {
+	marks := t.marks[w.index]
 	first, span := 0, int64(w.Occurs.Within)
 	sum := 0.0
 	for i := range marks {
 		m := &marks[i]
-		if m.Last < start || m.Time > end || !f.counts(w, m) {
+		if m.Last < start || m.Time > end || !t.counts(w, m) {
 			continue
 		}
 		if w.Occurs.Count <= 1 && w.Occurs.Values <= 1 {
@@ -86,11 +86,11 @@ func (f *Fault) holds(w *Evidence, start, end int64) bool {
 		}
 		sum += m.Count
 		for ; marks[first].Last < max(start, m.Time-span); first++ {
-			if inWindow := marks[first].Last >= start; inWindow && f.counts(w, &marks[first]) {
+			if inWindow := marks[first].Last >= start; inWindow && t.counts(w, &marks[first]) {
 				sum -= marks[first].Count
 			}
 		}
-		if len(w.By) > 0 && f.things(w, marks[first:i+1]) >= w.Occurs.Values || len(w.By) == 0 && sum >= w.Occurs.Count {
+		if len(w.By) > 0 && t.things(w, marks[first:i+1]) >= w.Occurs.Values || len(w.By) == 0 && sum >= w.Occurs.Count {
 			return true
 		}
 	}
@@ -98,18 +98,18 @@ func (f *Fault) holds(w *Evidence, start, end int64) bool {
 }
 
 // things counts the values of by whose own marks add up to what w asks for.
-func (f *Fault) things(w *Evidence, marks []Mark) int {
+func (t *trail) things(w *Evidence, marks []Mark) int {
 	sums := map[string]float64{}
 	reached := 0
 	for i := range marks {
 		m := &marks[i]
-		t, ok := Tuple(m.Values, w.By)
-		if !ok || !f.counts(w, m) {
+		thing, ok := Tuple(m.Values, w.By)
+		if !ok || !t.counts(w, m) {
 			continue
 		}
-		before := sums[t]
-		sums[t] = before + m.Count
-		if before < w.Occurs.Count && sums[t] >= w.Occurs.Count {
+		before := sums[thing]
+		sums[thing] = before + m.Count
+		if before < w.Occurs.Count && sums[thing] >= w.Occurs.Count {
 			reached++
 		}
 	}
@@ -118,13 +118,13 @@ func (f *Fault) things(w *Evidence, marks []Mark) int {
 
 // counts reports whether m shows anything, and came soon enough after the evidence
 // it must follow.
-func (f *Fault) counts(w *Evidence, m *Mark) bool {
+func (t *trail) counts(w *Evidence, m *Mark) bool {
 	if m.Gone || w.Follows == nil {
 		return !m.Gone
 	}
 	for _, other := range w.follows {
-		for i := range f.marks[other] {
-			before := &f.marks[other][i]
+		for i := range t.marks[other] {
+			before := &t.marks[other][i]
 			if before.Time <= m.Last && before.Last >= m.Time-int64(w.Follows.Within) {
 				return true
 			}
@@ -134,13 +134,13 @@ func (f *Fault) counts(w *Evidence, m *Mark) bool {
 }
 
 // refuting returns the mark that speaks against a verdict, nil when none does.
-func (f *Fault) refuting() *Mark {
-	for _, u := range f.rule.Unless {
-		before := f.marks[f.rule.watch(u.Before).index]
+func (t *trail) refuting() *Mark {
+	for _, u := range t.rule.Unless {
+		before := t.marks[t.rule.watch(u.Before).index]
 		if len(before) == 0 {
 			continue
 		}
-		against := f.marks[f.rule.watch(u.Evidence).index]
+		against := t.marks[t.rule.watch(u.Evidence).index]
 		for i := range against {
 			m := &against[i]
 			if m.Time <= before[0].Time && m.Last >= before[0].Time-int64(u.Within) {
