@@ -22,6 +22,9 @@ type Config struct {
 	// keys are parameters of its file. `tracecore patterns show NAME` lists them.
 	Patterns map[string]map[string]any `mapstructure:"patterns"`
 
+	// Mutes keep verdicts back for a time.
+	Mutes []Mute `mapstructure:"mutes"`
+
 	// Storage is the id of the storage extension that keeps the state over
 	// restarts. Without it a restart forgets faults in the making and verdicts
 	// not yet delivered.
@@ -95,8 +98,14 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s must be greater than zero: leave it out for the default", option.name))
 		}
 	}
-	if _, err := c.LoadRules(); err != nil {
+	rules, err := c.LoadRules()
+	if err != nil {
 		errs = append(errs, err)
+	}
+	for i := range c.Mutes {
+		if err := c.Mutes[i].validate(rules); err != nil {
+			errs = append(errs, fmt.Errorf("mutes::%d: %w", i, err))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -46,6 +46,7 @@ type detector struct {
 	stale    bool             // the storage misses something: a snapshot must come first
 	outbox   journal.Outbox
 	refusals *refused
+	muted    muted
 	counted  engine.Stats // what replay counted, to be taken off the metrics
 }
 
@@ -69,7 +70,7 @@ func newDetector(set processor.Settings, config *Config, c clock) (*detector, er
 	d := &detector{
 		id: set.ID, config: config, rules: rules, clock: c, logger: set.Logger, telemetry: telemetry,
 		version: set.BuildInfo.Version, hostname: hostname, delivery: newDelivery(),
-		engine: e, refusals: newRefused(),
+		engine: e, refusals: newRefused(), muted: muted{items: map[string]keptBack{}},
 		outbox: journal.Outbox{MostItems: config.OutboxSize, MostBytes: mostOutboxBytes},
 	}
 	return d, d.observe()
@@ -147,6 +148,7 @@ func (d *detector) close(ctx context.Context) error {
 	if left > 0 {
 		d.logger.Warn("verdicts wait in the storage for the next start", zap.Int("verdicts", left))
 	}
+	d.storeMuted(ctx)
 	err := errors.Join(d.checkpoint(ctx), d.journal.Client.Close(ctx))
 	d.journal = nil
 	return err
@@ -159,6 +161,10 @@ func (d *detector) tick(ctx context.Context, now time.Time) {
 	changed := d.engine.Advance(now)
 	d.advanced = now
 	d.record(ctx, journal.Entry{}, changed)
+	if free := d.unmute(now); len(free) > 0 {
+		d.commit(ctx, journal.Entry{}, free)
+	}
+	d.storeMuted(ctx)
 	d.maintain(ctx)
 	d.mu.Unlock()
 	d.deliver()

@@ -61,6 +61,9 @@ func revisionsOf(verdicts []verdict.Verdict) []journal.Revision {
 
 func (d *detector) enqueue(ctx context.Context, verdicts []verdict.Verdict) {
 	for _, v := range verdicts {
+		if d.hold(ctx, v) {
+			continue
+		}
 		d.countVerdict(ctx, v)
 		item := verdict.ToJSON(v)
 		if err := usable(item); err != nil {
@@ -128,9 +131,12 @@ func (d *detector) open(ctx context.Context, host component.Host) error {
 			d.reset(ctx, resetUnavailable, "storage cannot be opened, so a restart will forget the state: repair it and restart", err)
 			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 		} else {
+			d.restoreOutbox(ctx)
+			d.loadMuted(ctx)
 			past = d.restore(ctx)
 		}
 	}
+	d.sayMutes(d.clock.now())
 	d.resume(ctx, past)
 	return nil
 }
@@ -169,10 +175,9 @@ func (h *history) unsaid(more []verdict.Verdict) []verdict.Verdict {
 	return unsaid
 }
 
-// restore brings back the outbox and the engine's state. Whatever cannot be
+// restore brings back the engine's state. Whatever cannot be
 // used is forgotten, loudly. mu is held.
 func (d *detector) restore(ctx context.Context) (past history) {
-	d.restoreOutbox(ctx)
 	state, err := d.journal.Load(ctx)
 	if err != nil {
 		d.forgetState(ctx, resetCorrupt, err)

@@ -80,6 +80,12 @@ func (d *detector) observe() error {
 		d.telemetry.RegisterProcessorPatterndetectorRecordsIrregularCallback(d.figures("problem", irregularFigures, true)),
 		d.telemetry.RegisterProcessorPatterndetectorEvictedCallback(d.figures("state", evictedFigures, true)),
 		d.telemetry.RegisterProcessorPatterndetectorHeldCallback(d.figures("state", heldFigures, false)),
+		d.telemetry.RegisterProcessorPatterndetectorMutedCallback(func(_ context.Context, o metric.Int64Observer) error {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			o.Observe(int64(len(d.muted.items)))
+			return nil
+		}),
 		d.telemetry.RegisterProcessorPatterndetectorOutboxSizeCallback(func(_ context.Context, o metric.Int64Observer) error {
 			d.mu.Lock()
 			defer d.mu.Unlock()

@@ -33,12 +33,14 @@ type TelemetryBuilder struct {
 	ProcessorPatterndetectorHeld             metric.Int64ObservableGauge
 	ProcessorPatterndetectorJournalEntries   metric.Int64Counter
 	ProcessorPatterndetectorJournalErrors    metric.Int64Counter
+	ProcessorPatterndetectorMuted            metric.Int64ObservableGauge
 	ProcessorPatterndetectorOutboxDropped    metric.Int64Counter
 	ProcessorPatterndetectorOutboxSize       metric.Int64ObservableGauge
 	ProcessorPatterndetectorRecords          metric.Int64ObservableCounter
 	ProcessorPatterndetectorRecordsIrregular metric.Int64ObservableCounter
 	ProcessorPatterndetectorStateResets      metric.Int64Counter
 	ProcessorPatterndetectorVerdicts         metric.Int64Counter
+	ProcessorPatterndetectorVerdictsMuted    metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -73,6 +75,21 @@ func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorHeldCallback(cb
 		cb(ctx, &observerInt64{inst: builder.ProcessorPatterndetectorHeld, obs: o})
 		return nil
 	}, builder.ProcessorPatterndetectorHeld)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorPatterndetectorMutedCallback sets callback for observable ProcessorPatterndetectorMuted metric.
+func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorMutedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorPatterndetectorMuted, obs: o})
+		return nil
+	}, builder.ProcessorPatterndetectorMuted)
 	if err != nil {
 		return err
 	}
@@ -185,6 +202,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{write}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorMuted, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_patterndetector_muted",
+		metric.WithDescription("Verdicts that mutes keep back now. [Development]"),
+		metric.WithUnit("{verdict}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorOutboxDropped, err = builder.meter.Int64Counter(
 		"otelcol_processor_patterndetector_outbox_dropped",
 		metric.WithDescription("Verdicts given up before the next consumer took them. full is the outbox at its limit, refused a permanent error of the next consumer, corrupt and invalid a stored verdict that cannot be read. [Development]"),
@@ -218,6 +241,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	builder.ProcessorPatterndetectorVerdicts, err = builder.meter.Int64Counter(
 		"otelcol_processor_patterndetector_verdicts",
 		metric.WithDescription("Revisions of verdicts made. [Development]"),
+		metric.WithUnit("{verdict}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorVerdictsMuted, err = builder.meter.Int64Counter(
+		"otelcol_processor_patterndetector_verdicts_muted",
+		metric.WithDescription("Revisions of verdicts that a mute kept back. [Development]"),
 		metric.WithUnit("{verdict}"),
 	)
 	errs = errors.Join(errs, err)

@@ -1,0 +1,199 @@
+package patterndetectorprocessor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// Mute keeps the verdicts of a pattern back until a time. They are counted, and those that
+// are still open then are told.
+type Mute struct {
+	Pattern string            `mapstructure:"pattern"`
+	Culprit map[string]string `mapstructure:"culprit"` // fields that must have these values; none: all verdicts
+	Until   string            `mapstructure:"until"`   // RFC 3339
+	Reason  string            `mapstructure:"reason"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// validate says what is wrong with a mute. One that has ended is no error: it stands in a
+// configuration that was right yesterday.
+func (m *Mute) validate(rules []rule.Rule) error {
+	var errs []error
+	at := slices.IndexFunc(rules, func(r rule.Rule) bool { return r.Name == m.Pattern })
+	switch {
+	case m.Pattern == "":
+		errs = append(errs, errors.New("pattern is missing: name the pattern whose verdicts are kept back"))
+	case at < 0 && rules != nil:
+		var names []string
+		for i := range rules {
+			names = append(names, rules[i].Name)
+		}
+		errs = append(errs, fmt.Errorf("there is no pattern %q: %s", m.Pattern, rule.Suggest(m.Pattern, names)))
+	case at >= 0:
+		for _, field := range slices.Sorted(maps.Keys(m.Culprit)) {
+			if !slices.Contains(rules[at].Culprit, field) {
+				errs = append(errs, fmt.Errorf("verdicts of %s name no %q: %s", m.Pattern, field, rule.Suggest(field, rules[at].Culprit)))
+			}
+		}
+	}
+	if m.Until == "" {
+		errs = append(errs, errors.New("until is missing: a mute has an end, write until: 2026-12-01T08:00:00Z"))
+	} else if _, err := time.Parse(time.RFC3339, m.Until); err != nil {
+		errs = append(errs, fmt.Errorf("until %q is no time: write it as 2026-12-01T08:00:00Z", m.Until))
+	}
+	if m.Reason == "" {
+		errs = append(errs, errors.New("reason is missing: say why, others will ask"))
+	}
+	return errors.Join(errs...)
+}
+
+// end returns when m ends; it was validated.
+func (m *Mute) end() time.Time {
+	end, _ := time.Parse(time.RFC3339, m.Until)
+	return end
+}
+
+func (m *Mute) covers(v *verdict.Verdict, now time.Time) bool {
+	if m.Pattern != v.Pattern || !now.Before(m.end()) {
+		return false
+	}
+	for field, value := range m.Culprit {
+		if v.Culprit[field] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// mostMuted bounds the verdicts that mutes keep back; one more is told.
+const mostMuted = 512
+
+// keyMuted is where the storage has them.
+const keyMuted = "muted"
+
+// muted are the verdicts that mutes keep back, by id.
+type muted struct {
+	items   map[string]keptBack
+	changed bool // since they were last stored
+}
+
+// keptBack is the newest revision of a verdict.
+type keptBack struct {
+	Verdict verdict.Verdict `json:"verdict"`
+	// Told: a revision left before the mute began, so that its end must leave too.
+	Told bool `json:"told,omitempty"`
+}
+
+// muteOf returns the mute that keeps v back now, nil for none.
+func (d *detector) muteOf(v *verdict.Verdict, now time.Time) *Mute {
+	for i := range d.config.Mutes {
+		if d.config.Mutes[i].covers(v, now) {
+			return &d.config.Mutes[i]
+		}
+	}
+	return nil
+}
+
+// hold keeps v back when a mute covers it, and reports whether it did. mu is held.
+func (d *detector) hold(ctx context.Context, v verdict.Verdict) bool {
+	kept, before := d.muted.items[v.ID]
+	if d.muteOf(&v, d.clock.now()) == nil || !before && len(d.muted.items) >= mostMuted {
+		d.release(v.ID)
+		return false
+	}
+	if !before {
+		kept.Told = v.Revision > 1
+	}
+	if v.Status == verdict.Resolved && kept.Told {
+		d.release(v.ID)
+		return false // who was told that it is open has to hear that it is over
+	}
+	d.telemetry.ProcessorPatterndetectorVerdictsMuted.Add(ctx, 1, metric.WithAttributes(attribute.String("pattern", v.Pattern)))
+	if v.Status == verdict.Resolved {
+		d.release(v.ID)
+		return true
+	}
+	kept.Verdict = v
+	d.muted.items[v.ID], d.muted.changed = kept, true
+	return true
+}
+
+func (d *detector) release(id string) {
+	if _, kept := d.muted.items[id]; kept {
+		delete(d.muted.items, id)
+		d.muted.changed = true
+	}
+}
+
+// unmute returns the verdicts that no mute keeps back any more, by id. mu is held.
+func (d *detector) unmute(now time.Time) []verdict.Verdict {
+	var free []verdict.Verdict
+	for _, id := range slices.Sorted(maps.Keys(d.muted.items)) {
+		if v := d.muted.items[id].Verdict; d.muteOf(&v, now) == nil {
+			free = append(free, v)
+		}
+	}
+	for i := range free {
+		d.release(free[i].ID)
+	}
+	return free
+}
+
+// storeMuted writes what mutes keep back, if that changed. mu is held.
+func (d *detector) storeMuted(ctx context.Context) {
+	if !d.muted.changed || d.journal == nil || d.stale {
+		return
+	}
+	data, err := json.Marshal(d.muted.items)
+	if err == nil {
+		err = d.journal.Write(ctx, &d.outbox, storage.SetOperation(keyMuted, data))
+	}
+	if err != nil {
+		d.storageFailed(ctx, fmt.Errorf("store muted verdicts: %w", err))
+		return
+	}
+	d.muted.changed = false
+}
+
+// loadMuted takes up what mutes kept back before the restart. mu is held.
+func (d *detector) loadMuted(ctx context.Context) {
+	get := storage.GetOperation(keyMuted)
+	err := d.journal.Write(ctx, &d.outbox, get)
+	if err == nil && get.Value != nil {
+		err = json.Unmarshal(get.Value, &d.muted.items)
+	}
+	if err != nil || d.muted.items == nil {
+		d.muted.items = map[string]keptBack{}
+	}
+	if err != nil {
+		d.reset(ctx, resetCorrupt, "stored verdicts that mutes kept back cannot be used, they will not be told when the mutes end", err)
+	}
+}
+
+// sayMutes tells the operator at start which mutes are in force, and which have ended.
+func (d *detector) sayMutes(now time.Time) {
+	for i := range d.config.Mutes {
+		m := &d.config.Mutes[i]
+		about := []zap.Field{zap.String("pattern", m.Pattern), zap.Any("culprit", m.Culprit), zap.String("until", m.Until), zap.String("reason", m.Reason)}
+		if now.Before(m.end()) {
+			d.logger.Info("verdicts are muted", about...)
+		} else {
+			d.logger.Warn("a mute has ended and mutes nothing: remove it from the configuration", about...)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package patterndetectorprocessor
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// muteFor mutes one thing of the test rule for a time.
+func muteFor(thing string, wait time.Duration) rigOption {
+	return withConfig(func(c *Config) {
+		c.Mutes = []Mute{{Pattern: "test_pair", Culprit: map[string]string{"thing": thing}, Until: began.Add(wait).Format(time.RFC3339), Reason: "it is repaired"}}
+	})
+}
+
+func (r *rig) fault(t *testing.T, thing string) {
+	r.send(t, "test.first", thing)
+	r.send(t, "test.second", thing)
+}
+
+func TestAMutedVerdictIsToldWhenTheMuteEnds(t *testing.T) {
+	dir := t.TempDir()
+	before := newRig(t, withStorage(dir), muteFor("gpu-1", 10*time.Minute)).start(t)
+	before.fault(t, "gpu-1")
+	before.fault(t, "gpu-2")
+	require.Equal(t, []string{"gpu-2"}, before.next.ids(), "only what is named is muted")
+	counted, err := before.telemetry.GetMetric("otelcol_processor_patterndetector_verdicts_muted")
+	require.NoError(t, err)
+	require.NotNil(t, counted)
+	require.Equal(t, 2, before.detector.engine.Stats().OpenVerdicts)
+	before.clock.pass(time.Minute)
+
+	after := newRig(t, withStorage(crashed(t, dir)), muteFor("gpu-1", 10*time.Minute)).start(t)
+	after.clock.pass(9 * time.Minute)
+	require.Empty(t, after.next.ids())
+	after.clock.pass(2 * time.Minute)
+	after.delivered(t)
+	require.Equal(t, []string{"gpu-1"}, after.next.ids())
+	require.Equal(t, verdict.Open, after.next.verdicts[0].Status)
+	after.clock.pass(time.Minute)
+	after.delivered(t)
+	require.Len(t, after.next.ids(), 1, "once")
+}
+
+// A mute that is taken out of the configuration ends, too.
+func TestAMuteThatIsGoneHoldsNothing(t *testing.T) {
+	dir := t.TempDir()
+	before := newRig(t, withStorage(dir), muteFor("gpu-1", time.Hour)).start(t)
+	before.fault(t, "gpu-1")
+	before.stop(t)
+	after := newRig(t, withStorage(dir)).start(t)
+	after.clock.pass(time.Second)
+	after.delivered(t)
+	require.Equal(t, []string{"gpu-1"}, after.next.ids())
+}
+
+// Who was told that a fault is open hears that it is over, muted or not; of a fault that
+// nobody heard of nobody hears the end.
+func TestTheEndOfAMutedVerdict(t *testing.T) {
+	d := newRig(t, muteFor("gpu-1", time.Hour)).detector
+	told := verdict.Verdict{ID: "a", Pattern: "test_pair", Culprit: map[string]string{"thing": "gpu-1"}, Revision: 2, Status: verdict.Open}
+	fresh := told
+	fresh.ID, fresh.Revision = "b", 1
+	require.True(t, d.hold(context.Background(), told))
+	require.True(t, d.hold(context.Background(), fresh))
+	told.Status, fresh.Status = verdict.Resolved, verdict.Resolved
+	told.Revision, fresh.Revision = 3, 2
+	require.False(t, d.hold(context.Background(), told))
+	require.True(t, d.hold(context.Background(), fresh))
+	require.Empty(t, d.muted.items)
+}
+
+func TestAnEndedMuteIsSaidAndMutesNothing(t *testing.T) {
+	r := newRig(t, muteFor("gpu-1", -time.Minute)).start(t)
+	r.fault(t, "gpu-1")
+	require.Equal(t, []string{"gpu-1"}, r.next.ids())
+	require.Equal(t, 1, r.said.FilterMessageSnippet("a mute has ended").Len())
+}
+
+func TestAMuteThatDoesNotFitIsAnError(t *testing.T) {
+	good := map[string]any{"pattern": "gpu_lost", "culprit": map[string]any{"host": "a"}, "until": "2026-12-01T08:00:00Z", "reason": "x"}
+	for name, tc := range map[string]struct {
+		key   string
+		value any
+		want  string
+	}{
+		"unknown pattern": {"pattern", "gpu_lots", `mutes::0: there is no pattern "gpu_lots": did you mean "gpu_lost"?`},
+		"no pattern":      {"pattern", "", "pattern is missing"},
+		"unknown field":   {"culprit", map[string]any{"hots": "a"}, `verdicts of gpu_lost name no "hots": did you mean "host"?`},
+		"no end":          {"until", "", "mutes::0: until is missing: a mute has an end, write until: 2026-12-01T08:00:00Z"},
+		"no time":         {"until", "tomorrow", `until "tomorrow" is no time`},
+		"no reason":       {"reason", "", "reason is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := map[string]any{}
+			for key, value := range good {
+				bad[key] = value
+			}
+			bad[tc.key] = tc.value
+			config := createDefaultConfig()
+			require.NoError(t, confmap.NewFromStringMap(map[string]any{"mutes": []any{bad}}).Unmarshal(config))
+			require.ErrorContains(t, config.(*Config).Validate(), tc.want)
+		})
+	}
+}
+
+// Other parameters after a restart: the open verdict goes on as the same.
+func TestAnOpenVerdictSurvivesAChangeOfParameters(t *testing.T) {
+	dir := t.TempDir()
+	before := newRig(t, withStorage(dir)).start(t)
+	before.fault(t, "gpu-1")
+	before.stop(t)
+	after := newRig(t, withStorage(dir), withConfig(func(c *Config) {
+		c.Patterns = map[string]map[string]any{"test_pair": {"window": "2m"}}
+	})).start(t)
+	require.Equal(t, 1, after.detector.engine.Stats().OpenVerdicts)
+	require.Zero(t, after.detector.engine.Stats().NotRestored)
+	require.NoError(t, after.metrics.ConsumeMetrics(context.Background(), levels(after.clock.now(), "gpu-1")))
+	after.clock.pass(time.Minute)
+	after.delivered(t)
+	require.Equal(t, before.next.verdicts[0].ID, after.next.verdicts[0].ID)
+	require.Equal(t, 2, after.next.verdicts[0].Revision)
+}
