@@ -1,0 +1,115 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+)
+
+// siteRule is a rule of a site, and reloadedConfig an agent that runs it.
+const (
+	siteRule = `id: 1001
+name: site_alarm
+summary: the site has an alarm
+declares: {events: {site.alarm: this test, site.calm: this test}}
+parameters:
+  window: {type: duration, default: 1m, range: [1s, 1h], meaning: nothing here}
+key: [host]
+within: $window
+evidence: {alarm: {logs: site.alarm, shows: an alarm}}
+full: alarm
+resolves: {calm: {logs: site.calm, shows: it is calm}}
+severity: error
+headline: "VERSION of the alarm on {host}, $window"
+remedy: look
+`
+	reloadedConfig = `
+extensions: {health_check: , file_storage: {directory: %s, create_directory: true}}
+receivers: {otlp: {protocols: {http: {endpoint: "%s"}}}}
+processors: {patterndetector: {storage: file_storage, rules: ["%s"], patterns: {site_alarm: {window: %s}}}}
+exporters: {terminal: {format: json}}
+service:
+  extensions: [health_check, file_storage]
+  telemetry: {metrics: {level: none}}
+  pipelines: {logs: {receivers: [otlp], processors: [patterndetector], exporters: [terminal]}}
+`
+)
+
+// A change of the configuration and of a rule file takes effect on SIGHUP: the process
+// stays, and the verdict that was open goes on as the same.
+func TestAReloadKeepsOpenVerdicts(t *testing.T) {
+	dir, otlp := t.TempDir(), commandtest.FreeAddress(t)
+	config, rules := filepath.Join(dir, "agent.yaml"), filepath.Join(dir, "rule.yaml")
+	write := func(version, window string) {
+		require.NoError(t, os.WriteFile(rules, []byte(strings.Replace(siteRule, "VERSION", version, 1)), 0o600))
+		require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, reloadedConfig, filepath.Join(dir, "state"), otlp, rules, window), 0o600))
+	}
+	write("first", "2m")
+	agent := commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t)))
+	send(t, otlp, "site.alarm")
+	open := verdictLike(t, agent, `"status":"open".*first of the alarm on node-a, 2m`)
+
+	write("second", "3m")
+	require.NoError(t, agent.Cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return strings.Count(agent.Stderr.String(), "Everything is ready") == 2 }, hosttest.Patience, 5*time.Millisecond, "%s", agent.Stderr)
+	send(t, otlp, "site.calm")
+	resolved := verdictLike(t, agent, `"status":"resolved".*second of the alarm on node-a, 3m`)
+	require.Equal(t, open, resolved, "the same verdict")
+	require.Equal(t, exitOK, agent.Stop(t, syscall.SIGTERM), agent.Stderr.String())
+}
+
+// send sends a log record over OTLP until it is taken.
+func send(t *testing.T, address, event string) {
+	t.Helper()
+	logs := plog.NewLogs()
+	of := logs.ResourceLogs().AppendEmpty()
+	of.Resource().Attributes().PutStr("host.name", "node-a")
+	record := of.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+	record.SetEventName(event)
+	record.SetTimestamp(pcommon.NewTimestampFromTime(time.Now()))
+	body, err := (&plog.JSONMarshaler{}).MarshalLogs(logs)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		response, err := http.Post("http://"+address+"/v1/logs", "application/json", bytes.NewReader(body))
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}, hosttest.Patience, 5*time.Millisecond)
+}
+
+// verdictID is that of a verdict on the terminal.
+var verdictID = regexp.MustCompile(`"verdict_id":"([^"]+)"`)
+
+// verdictLike waits for a verdict and returns its id.
+func verdictLike(t *testing.T, agent *commandtest.Running, like string) string {
+	t.Helper()
+	want := regexp.MustCompile(like)
+	var line string
+	require.Eventually(t, func() bool {
+		for one := range strings.Lines(agent.Stdout.String()) {
+			if want.MatchString(one) {
+				line = one
+			}
+		}
+		return line != ""
+	}, hosttest.Patience, 5*time.Millisecond, "%s\n%s", agent.Stdout, agent.Stderr)
+	id := verdictID.FindStringSubmatch(line)
+	require.NotNil(t, id, line)
+	return id[1]
+}
