@@ -2,6 +2,7 @@ package attributes
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -78,7 +79,7 @@ func readOutside(tree fs.FS) ([]emitter, error) {
 	var senders map[string]emitter
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&senders); err != nil && err != io.EOF {
+	if err := decoder.Decode(&senders); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", outsideFile, err)
 	}
 	var all []emitter
