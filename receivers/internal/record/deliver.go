@@ -7,7 +7,6 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
-	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
 // The pause between two attempts grows from the first to the longest.
@@ -17,20 +16,14 @@ const (
 )
 
 // Deliver hands logs to next. A refusal that may pass (a full queue, the memory
-// limiter) is tried again until patience or ctx ends; meanwhile the caller does
-// not read, so that the probe's ring fills and counts what it drops. A permanent
+// limiter) is tried again until patience or ctx ends; the caller waits. A permanent
 // refusal is final. The end of ctx ends the waiting, never an attempt under way.
 // The error is the last refusal: the logs are lost, count them.
 func Deliver(ctx context.Context, next consumer.Logs, logs plog.Logs, patience time.Duration) error {
 	return Insist(ctx, patience, func(attempt context.Context) error { return next.ConsumeLogs(attempt, logs) })
 }
 
-// DeliverMetrics is Deliver for metrics.
-func DeliverMetrics(ctx context.Context, next consumer.Metrics, metrics pmetric.Metrics, patience time.Duration) error {
-	return Insist(ctx, patience, func(attempt context.Context) error { return next.ConsumeMetrics(attempt, metrics) })
-}
-
-// Insist calls consume as Deliver does for any kind of data.
+// Insist is Deliver for any kind of data: package outbox delivers by it.
 func Insist(ctx context.Context, patience time.Duration, consume func(context.Context) error) error {
 	attempt := context.WithoutCancel(ctx)
 	err := consume(attempt)

@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
-	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
 // answers refuses as told, one answer a call, then accepts.
@@ -58,17 +57,4 @@ func TestDeliverGivesUpWhenPatienceOrContextEnds(t *testing.T) {
 	calls = 0
 	require.ErrorIs(t, Deliver(ended, answers(t, &calls, always...), plog.NewLogs(), time.Hour), errFull)
 	require.Equal(t, 1, calls)
-}
-
-func TestDeliverMetricsTriesAgainWhatMayPass(t *testing.T) {
-	calls := 0
-	next, err := consumer.NewMetrics(func(context.Context, pmetric.Metrics) error {
-		if calls++; calls < 3 {
-			return errFull
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	require.NoError(t, DeliverMetrics(t.Context(), next, pmetric.NewMetrics(), time.Minute))
-	require.Equal(t, 3, calls)
 }
