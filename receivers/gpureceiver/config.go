@@ -126,20 +126,20 @@ func (c *Config) checkSource() error {
 	return nil
 }
 
-func (c *DCGMConfig) checkEndpoint() error {
-	path, socket := strings.CutPrefix(c.Endpoint, "unix://")
-	if c.Endpoint == "" || c.Endpoint == dcgm.Embedded || socket && strings.HasPrefix(path, "/") {
+func (d *DCGMConfig) checkEndpoint() error {
+	path, socket := strings.CutPrefix(d.Endpoint, "unix://")
+	if d.Endpoint == "" || d.Endpoint == dcgm.Embedded || socket && strings.HasPrefix(path, "/") {
 		return nil
 	}
-	_, port, err := net.SplitHostPort(c.Endpoint)
+	_, port, err := net.SplitHostPort(d.Endpoint)
 	if number, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || number == 0 {
-		return fmt.Errorf("dcgm::endpoint: %q is neither host:port nor unix:///path nor embedded", c.Endpoint)
+		return fmt.Errorf("dcgm::endpoint: %q is neither host:port nor unix:///path nor embedded", d.Endpoint)
 	}
 	return nil
 }
 
-func (c *DCGMConfig) checkPolicies() error {
-	for _, policy := range c.Policies {
+func (d *DCGMConfig) checkPolicies() error {
+	for _, policy := range d.Policies {
 		if !slices.Contains(dcgm.Policies(), policy) {
 			return fmt.Errorf("dcgm::policies: %q is none of %s", policy, strings.Join(dcgm.Policies(), ", "))
 		}
@@ -148,9 +148,9 @@ func (c *DCGMConfig) checkPolicies() error {
 }
 
 // engine is where the host engine is.
-func (c *DCGMConfig) engine() string {
-	if c.Endpoint == "" {
+func (d *DCGMConfig) engine() string {
+	if d.Endpoint == "" {
 		return LocalEngine
 	}
-	return c.Endpoint
+	return d.Endpoint
 }
