@@ -58,8 +58,8 @@ func (e *Engine) Snapshot() ([]byte, error) {
 	return data, nil
 }
 
-// Restore replaces the state by that of a snapshot. Faults of rules that no
-// longer exist, or whose fields have changed, are dropped and counted.
+// Restore replaces the state by that of a snapshot. Faults of rules that no longer
+// exist, or that tell their faults apart by another key, are dropped and counted.
 func (e *Engine) Restore(snapshot []byte) error {
 	var saved savedEngine
 	if err := json.Unmarshal(snapshot, &saved); err != nil {
@@ -81,11 +81,12 @@ func (e *Engine) Restore(snapshot []byte) error {
 }
 
 func (e *Engine) restoreSeries(s *savedSeries) {
-	w := e.watches[e.faults.Find(s.Rule, s.Fields, s.Evidence)]
+	w := e.watches[e.faults.Find(s.Rule, s.Evidence)]
 	if w == nil {
 		return
 	}
-	if w.operator == nil || len(s.Values) != len(s.Fields) || !known(s.Values, w.group) || !w.OnMetrics() && w.thingID(s.Values) != s.ID {
+	s.Values = w.Rule.Fit(s.Fields, s.Values)
+	if w.operator == nil || len(s.Values) != len(w.Rule.Names) || !known(s.Values, w.group) || !w.OnMetrics() && w.thingID(s.Values) != s.ID {
 		e.own.NotRestored++ // its rule follows something else now
 		return
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Restore replaces the state by a saved one. What belongs to a rule that no longer
-// exists, or whose fields have changed, is dropped and counted.
+// exists, or that tells its faults apart by another key, is dropped and counted.
 func (s *Set) Restore(saved *State) {
 	s.Reset()
 	s.out.verdicts = saved.Out
@@ -31,7 +31,11 @@ func (s *Set) Restore(saved *State) {
 
 // restore adds one fault, nil where it has no place any more.
 func (s *Set) restore(saved *Saved) *Fault {
-	r := s.find(saved.Rule, saved.Fields)
+	r := s.find(saved.Rule)
+	if r != nil && !saved.fit(r) {
+		s.stats.NotRestored++
+		return nil
+	}
 	past := saved.Past && saved.Verdict != nil
 	if r == nil || !past && r.faults[saved.Key] != nil {
 		return nil
@@ -87,8 +91,12 @@ func (f *Fault) restoreCause(v *savedVerdict, cause *Fault) {
 }
 
 func (s *Set) restoreRecent(saved *SavedRecent) {
-	w := s.Find(saved.Rule, saved.Fields, saved.Evidence)
-	if w == nil || w.join < 0 || len(saved.Mark.Values) != len(w.Rule.Names) {
+	w := s.Find(saved.Rule, saved.Evidence)
+	if w == nil || w.join < 0 {
+		return
+	}
+	w.Rule.fit(saved.Fields, &saved.Mark)
+	if len(saved.Mark.Values) != len(w.Rule.Names) {
 		return
 	}
 	if t, ok := Tuple(saved.Mark.Values, w.Match); ok {

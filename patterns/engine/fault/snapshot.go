@@ -111,20 +111,63 @@ func (f *Fault) saveVerdict() *savedVerdict {
 	return v
 }
 
-// Find returns the rule and evidence of these names, if the rule still has these
-// fields, and counts what has none any more.
-func (s *Set) Find(name string, fields []string, evidence string) *Evidence {
-	if r := s.find(name, fields); r != nil {
+// Find returns the evidence of these names, and counts what has none any more.
+func (s *Set) Find(name, evidence string) *Evidence {
+	if r := s.find(name); r != nil {
 		return r.watch(evidence)
 	}
 	return nil
 }
 
-func (s *Set) find(name string, fields []string) *Rule {
-	at := slices.IndexFunc(s.rules, func(r *Rule) bool { return r.Name == name && slices.Equal(r.Names, fields) })
+func (s *Set) find(name string) *Rule {
+	at := slices.IndexFunc(s.rules, func(r *Rule) bool { return r.Name == name })
 	if at < 0 {
 		s.stats.NotRestored++
 		return nil
 	}
 	return s.rules[at]
+}
+
+// Fit returns values of fields as the rule has its fields now: they go by their names, and
+// a field that is new is unknown. What does not fit its own fields stays as it is.
+func (r *Rule) Fit(fields, values []string) []string {
+	if slices.Equal(fields, r.Names) || len(values) != len(fields) {
+		return values
+	}
+	fitted := make([]string, len(r.Names))
+	for i, name := range r.Names {
+		if at := slices.Index(fields, name); at >= 0 {
+			fitted[i] = values[at]
+		}
+	}
+	return fitted
+}
+
+// fit does the same for a mark.
+func (r *Rule) fit(fields []string, m *Mark) {
+	var lists Lists
+	for at, ranks := range m.Lists {
+		if at >= 0 && at < len(fields) && slices.Contains(r.Names, fields[at]) {
+			lists = lists.Keep(slices.Index(r.Names, fields[at]), ranks)
+		}
+	}
+	m.Values, m.Lists = r.Fit(fields, m.Values), lists
+}
+
+// fit makes a saved fault fit the rule as it is now, and reports whether it still has the
+// key that it had: a rule with another key has other faults.
+func (saved *Saved) fit(r *Rule) bool {
+	began, keyed := false, false
+	for name, marks := range saved.Marks {
+		w := r.watch(name)
+		for i := range marks {
+			r.fit(saved.Fields, &marks[i])
+			if w == nil || w.join >= 0 || len(marks[i].Values) != len(r.Names) {
+				continue
+			}
+			key, ok := Tuple(marks[i].Values, w.Match)
+			began, keyed = true, keyed || ok && key == saved.Key
+		}
+	}
+	return keyed || !began
 }
