@@ -57,6 +57,7 @@ enum {
 /* For bpf_ringbuf_query. */
 enum {
 	BPF_RB_AVAIL_DATA = 0,
+	BPF_RB_RING_SIZE = 1,
 };
 
 /* Helpers. The number is the call; a comment says since which kernel when that
@@ -88,6 +89,7 @@ static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133; /* 5.
 static __u64 (*bpf_ringbuf_query)(void *ringbuf, __u64 flags) = (void *)134; /* 5.8 */
 static struct tcp_sock *(*bpf_skc_to_tcp_sock)(void *sk) = (void *)137; /* 5.9 */
 static struct socket *(*bpf_sock_from_file)(void *file) = (void *)162; /* 5.11 */
+static long (*bpf_snprintf)(char *str, __u32 str_size, const char *fmt, __u64 *data, __u32 data_len) = (void *)165; /* 5.13 */
 
 /* The memory functions that clang turns into plain instructions. Sizes must be
  * constants; large ones become long code, so zero at most some hundred bytes. */

@@ -28,13 +28,14 @@ type bpfCommit struct {
 
 type bpfEvent struct {
 	_          structs.HostLayout
-	TimeNs     uint64
+	Kind       uint32
 	Cpu        uint32
+	TimeNs     uint64
 	Pid        uint32
 	TextBytes  uint32
 	StackBytes uint32
 	Writer     uint8
-	Pad        [7]uint8
+	Pad        [3]uint8
 	Comm       [16]int8
 	Stack      [32]uint64
 	Text       [1024]int8
@@ -43,7 +44,19 @@ type bpfEvent struct {
 type bpfScratch struct {
 	_     structs.HostLayout
 	Busy  uint32
-	Pad   uint32
+	Lost  uint32
+	Sent  [256][2]uint64
+	Names struct {
+		_     structs.HostLayout
+		Kind  uint32
+		Count uint32
+		List  [32]struct {
+			_         structs.HostLayout
+			Address   uint64
+			TextBytes uint32
+			Text      [68]int8
+		}
+	}
 	Event bpfEvent
 }
 
@@ -59,6 +72,7 @@ const (
 	bpfProgConsoleBtf   = "console_btf"
 	bpfProgConsoleRaw   = "console_raw"
 	bpfProgRecordCommit = "record_commit"
+	bpfVarKernelNames   = "kernel_names"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -123,6 +137,7 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	KernelNames *ebpf.VariableSpec `ebpf:"kernel_names"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -166,6 +181,7 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	KernelNames *ebpf.Variable `ebpf:"kernel_names"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

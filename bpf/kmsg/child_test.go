@@ -23,7 +23,7 @@ import (
 // childVar names what this test binary does when it is started as a child.
 const childVar = "KMSG_TEST_CHILD"
 
-var children = map[string]func() int{"segfault": segfault, "powerless": powerless, "withoutBTF": withoutBTF}
+var children = map[string]func() int{"segfault": segfault, "powerless": powerless, "withoutBTF": withoutBTF, "withoutSyslog": withoutSyslog}
 
 func runChild(t *testing.T, name string) *exec.Cmd {
 	t.Helper()
@@ -47,11 +47,20 @@ func segfault() int {
 	return int(**(**byte)(unsafe.Pointer(&address)))
 }
 
-func dropCapabilities() error {
+// keepCapabilities gives all others up, and those that this process does not have.
+func keepCapabilities(keep ...int) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
+	var had, left [2]unix.CapUserData
+	if err := unix.Capget(&header, &had[0]); err != nil {
+		return err
+	}
+	for _, c := range keep {
+		bit := uint32(1) << (c % 32) & had[c/32].Permitted
+		left[c/32].Effective |= bit
+		left[c/32].Permitted |= bit
+	}
 	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET,
-		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0)
+		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&left[0])), 0)
 	if errno != 0 {
 		return fmt.Errorf("drop capabilities: %w", errno)
 	}
@@ -106,6 +115,64 @@ func TestKernelIsToldFromUserspace(t *testing.T) {
 	}
 }
 
+// hideAddresses does that for every process of the machine.
+func hideAddresses(t *testing.T) {
+	t.Helper()
+	const file = "/proc/sys/kernel/kptr_restrict"
+	before, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte("2\n"), 0))
+	t.Cleanup(func() { require.NoError(t, os.WriteFile(file, before, 0)) })
+}
+
+// A writer is known without /proc/kallsyms, where the kernel names its functions.
+func TestWithoutAddressesOnlyTheKernelCanShowTheWriter(t *testing.T) {
+	privtest.Require(t)
+	hideAddresses(t)
+	out, err := runChild(t, "withoutSyslog").CombinedOutput()
+	require.NoError(t, err, string(out))
+	t.Log(string(out))
+}
+
+// withoutSyslog keeps what loads a program, and looks at a write of its own.
+func withoutSyslog() int {
+	if err := keepCapabilities(unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYS_RESOURCE, unix.CAP_SYS_ADMIN); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	p, report, err := Try(Options{Words: []string{"without syslog"}})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer p.Close()
+	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer f.Close()
+	if _, err := f.WriteString("<7>NVRM: without syslog"); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	var e Event
+	if err := p.Read(&e); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	hint := report.Attempts[len(report.Attempts)-1].Hint
+	fmt.Printf("%+v, hint %q\n", e, hint)
+	named := e.Writer == WriterUserspace && e.Origin.Name != ""
+	if p.names.search != nil { // and no driver's line could be told from it
+		named = e.Origin == Function{} && strings.Contains(hint, "CAP_SYSLOG")
+	}
+	if !named {
+		return 1
+	}
+	return 0
+}
+
 // faultLine is how the kernel reports a fault of a process: arch/x86/mm/fault.c,
 // show_signal_msg; arch/arm64/kernel/traps.c, arm64_show_signal, with the thread.
 func faultLine(pid uint32) string {
@@ -124,9 +191,13 @@ func fragmentsOf(t *testing.T, p *Probe, pid uint32, fence string) []string {
 		switch {
 		case e.Text == fence:
 			require.Equal(t, WriterUserspace, e.Writer)
+			require.Contains(t, []Function{{Name: "devkmsg_emit"}, {Name: "devkmsg_write"}}, e.Origin)
 			return texts
 		case e.PID == pid:
 			require.Equal(t, WriterKernel, e.Writer, e.Text)
+			require.NotEmpty(t, e.Origin.Name, e.Text)
+			require.Empty(t, e.Origin.Module, e.Text)
+			t.Logf("%s wrote %q", e.Origin.Name, e.Text)
 			texts = append(texts, e.Text)
 		}
 	}

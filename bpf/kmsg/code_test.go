@@ -1,80 +1,109 @@
 package kmsg
 
 import (
-	"strings"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 )
 
-const symbols = `ffffffff81000000 T _stext
-ffffffff81001000 T vprintk_emit
-ffffffff81001400 T vprintk
-ffffffff81002000 t devkmsg_emit.constprop.0
-ffffffff81002100 t devkmsg_write
-ffffffff81002200 t devkmsg_llseek
-ffffffff81003000 T handle_irq_event
-ffffffff81003100 T handle_nested_irq
-ffffffff81004000 D vprintk_emit_data
-ffffffffc0001000 t devkmsg_write	[evil]
-ffffffff81001000 t alias_of_vprintk_emit
-`
-
-// learn finds the functions of roles in a text of /proc/kallsyms.
-func learn(t *testing.T, text string) kernelCode {
-	t.Helper()
-	code := newKernelCode()
-	require.NoError(t, kerninfo.FindCode(strings.NewReader(text), code.find))
-	return code
-}
-
-func TestFunctionsOfRolesAreTheKernelsOwn(t *testing.T) {
-	require.Equal(t, kernelCode{
-		printsText:  {{Start: 0xffffffff81001000, End: 0xffffffff81001400}},
-		fromDevKmsg: {{Start: 0xffffffff81002000, End: 0xffffffff81002100}, {Start: 0xffffffff81002100, End: 0xffffffff81002200}},
-		interrupts:  {{Start: 0xffffffff81003000, End: 0xffffffff81003100}},
-	}, learn(t, symbols))
-}
-
-func TestAKernelThatHidesItsAddressesTellsNoWriter(t *testing.T) {
-	code := learn(t, "0000000000000000 T vprintk_emit\n0000000000000000 t devkmsg_write\n")
-	w, interrupted := code.writer([]uint64{0xffffffff81001010, 0xffffffff81002010})
-	require.Equal(t, WriterUnknown, w)
-	require.False(t, interrupted)
-}
-
-func TestWriterIsTheCallerOfVprintkEmit(t *testing.T) {
-	code := learn(t, symbols)
-	const (
-		program = 0xffffffffc0100000
-		emit    = 0xffffffff81001200
-		devkmsg = 0xffffffff81002010
-		// A call that is the last instruction returns to the next function.
-		devkmsgEnd = 0xffffffff81002200
-		driver     = 0xffffffffc0200000
-		irq        = 0xffffffff81003050
+func TestWriterIsTheFunctionThatBroughtTheText(t *testing.T) {
+	var (
+		program = Function{"bpf_prog_1_console_btf", "bpf"}
+		emit    = Function{Name: "vprintk_emit"}
+		printk  = Function{Name: "_printk"}
+		devErr  = Function{Name: "_dev_err"}
+		devkmsg = Function{Name: "devkmsg_emit"}
+		write   = Function{Name: "vfs_write"}
+		irq     = Function{Name: "handle_irq_event"}
+		driver  = Function{"nv_printf", "nvidia"}
+		core    = Function{Name: "edac_mc_handle_error"}
+		evil    = Function{"devkmsg_write", "evil"}
+		imposer = Function{"_printk", "evil"}
+		unnamed = Function{}
 	)
 	for name, tc := range map[string]struct {
-		frames      []uint64
-		want        Writer
-		interrupted bool
+		stack []Function
+		want  attribution
 	}{
-		"driver":                              {[]uint64{program, emit, driver}, WriterKernel, false},
-		"devkmsg":                             {[]uint64{program, emit, devkmsg}, WriterUserspace, false},
-		"call at the end of a function":       {[]uint64{program, emit, devkmsgEnd}, WriterUserspace, false},
-		"driver in an interrupt of a writer":  {[]uint64{emit, driver, irq, emit, devkmsg}, WriterKernel, true},
-		"driver called below devkmsg_write":   {[]uint64{emit, driver, devkmsg}, WriterKernel, false},
-		"no stack":                            {nil, WriterUnknown, false},
-		"stack ends at vprintk_emit":          {[]uint64{program, emit}, WriterUnknown, false},
-		"vprintk_emit is not on it":           {[]uint64{program, devkmsg}, WriterUnknown, false},
-		"beginning of a function is no frame": {[]uint64{0xffffffff81001000, devkmsg}, WriterUnknown, false},
+		"driver":                                {[]Function{program, emit, printk, driver, write}, attribution{WriterKernel, driver, false}},
+		"driver that calls vprintk_emit itself": {[]Function{emit, driver}, attribution{WriterKernel, driver, false}},
+		"driver by its device":                  {[]Function{emit, devErr, {Name: "__netdev_printk"}, {"mlx5e_update_carrier", "mlx5_core"}}, attribution{WriterKernel, Function{"mlx5e_update_carrier", "mlx5_core"}, false}},
+		"drm as a module":                       {[]Function{emit, printk, {"__drm_dev_dbg", "drm"}, {"amdgpu_job_timedout", "amdgpu"}}, attribution{WriterKernel, Function{"amdgpu_job_timedout", "amdgpu"}, false}},
+		"function of the kernel":                {[]Function{emit, printk, core}, attribution{WriterKernel, core, false}},
+		"devkmsg":                               {[]Function{program, emit, devkmsg, write}, attribution{WriterUserspace, devkmsg, false}},
+		"driver in an interrupt of a writer":    {[]Function{emit, driver, irq, emit, devkmsg}, attribution{WriterKernel, driver, true}},
+		"driver called below devkmsg_write":     {[]Function{emit, driver, devkmsg}, attribution{WriterKernel, driver, false}},
+		"names of the kernel's own, elsewhere":  {[]Function{emit, evil, devkmsg}, attribution{WriterKernel, evil, false}},
+		"a printk of a module's own":            {[]Function{emit, imposer, driver}, attribution{WriterKernel, imposer, false}},
+		"no stack":                              {nil, attribution{}},
+		"stack ends at vprintk_emit":            {[]Function{program, emit}, attribution{}},
+		"stack ends at printk":                  {[]Function{program, emit, printk}, attribution{writer: WriterKernel}},
+		"vprintk_emit is not on it":             {[]Function{program, devkmsg}, attribution{}},
+		"caller without a name":                 {[]Function{emit, unnamed, driver}, attribution{}},
+		"writer without a name":                 {[]Function{emit, printk, unnamed, driver}, attribution{writer: WriterKernel}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, interrupted := code.writer(tc.frames)
-			require.Equal(t, tc.want, got)
-			require.Equal(t, tc.interrupted, interrupted)
+			var stack []frame
+			for _, f := range tc.stack {
+				stack = append(stack, newFrame(f))
+			}
+			require.Equal(t, tc.want, attribute(stack))
 		})
 	}
+}
+
+func TestNamesAreReadAsTheKernelPrintsThem(t *testing.T) {
+	for text, want := range map[string]Function{
+		"vprintk_emit":                {Name: "vprintk_emit"},
+		"devkmsg_emit.constprop.0":    {Name: "devkmsg_emit"},
+		"nv_printf [nvidia]":          {"nv_printf", "nvidia"},
+		"f.cold [nvidia_uvm]":         {"f", "nvidia_uvm"},
+		"0xffffffffc0001000":          {},
+		"":                            {},
+		"nv_printf [nvid":             {},
+		"nv_printf []":                {},
+		" [nvidia]":                   {},
+		"nv_printf [nvidia] [nvidia]": {},
+	} {
+		require.Equal(t, want, parseName(text), text)
+	}
+}
+
+func TestNamesThatNobodyAsksForAreForgotten(t *testing.T) {
+	n := &names{}
+	for i := range uint64(3*maxNames + 5) {
+		n.learn(i, Function{Name: strconv.FormatUint(i, 10)})
+		n.get(7)
+	}
+	require.LessOrEqual(t, len(n.young)+len(n.old), 2*maxNames)
+	require.Equal(t, []Function{{Name: "7"}, {}}, functions(n.stack([]uint64{7, 8}, time.Time{})))
+}
+
+func TestTheListOfSymbolsIsSearchedOnceAndNotForever(t *testing.T) {
+	searches := 0
+	n := &names{search: func(addresses []uint64) map[uint64]Function {
+		searches++
+		return map[uint64]Function{1: {Name: "one"}}
+	}}
+	now := time.Unix(1, 0)
+	for range 3 {
+		require.Equal(t, []Function{{Name: "one"}, {}}, functions(n.stack([]uint64{1, 2}, now)))
+	}
+	require.Equal(t, 1, searches, "an address without a name is remembered too")
+	for i := range uint64(100) {
+		n.stack([]uint64{1000 + i}, now)
+	}
+	require.Equal(t, searchesAtMost, searches)
+	n.stack([]uint64{1}, now.Add(answersHold+1))
+	require.Equal(t, searchesAtMost+1, searches, "another module can be there now")
+}
+
+func functions(stack []frame) []Function {
+	var list []Function
+	for _, f := range stack {
+		list = append(list, f.Function)
+	}
+	return list
 }

@@ -25,6 +25,7 @@ type raw struct {
 func (r raw) bytes() []byte {
 	order := binary.NativeEndian
 	b := make([]byte, offText, offText+len(r.text))
+	order.PutUint32(b[offKind:], kindText)
 	order.PutUint64(b[offTime:], r.time)
 	order.PutUint32(b[offCPU:], r.cpu)
 	order.PutUint32(b[offPID:], r.pid)
@@ -38,11 +39,32 @@ func (r raw) bytes() []byte {
 	return append(b, r.text...)
 }
 
-// testCode lays vprintk_emit, devkmsg_emit and handle_irq_event out in a row.
-var testCode = kernelCode{
-	printsText:  {{Start: 0x1000, End: 0x1100}},
-	fromDevKmsg: {{Start: 0x2000, End: 0x2100}},
-	interrupts:  {{Start: 0x3000, End: 0x3100}},
+// namesRecord builds a record of names as the kernel side does.
+func namesRecord(list map[uint64]string) []byte {
+	order := binary.NativeEndian
+	b := make([]byte, offNames+len(list)*nameStride)
+	order.PutUint32(b[offKind:], kindNames)
+	order.PutUint32(b[offCount:], uint32(len(list)))
+	entry := b[offNames:]
+	for address, name := range list {
+		order.PutUint64(entry, address)
+		order.PutUint32(entry[offNameSize:], uint32(len(name)+1))
+		copy(entry[offName:offName+nameBytes-1], name)
+		entry = entry[nameStride:]
+	}
+	return b
+}
+
+// testNames are the functions of a kernel and of a driver.
+func testNames() *names {
+	known := &names{}
+	for address, f := range map[uint64]Function{
+		0x1080: {Name: "vprintk_emit"}, 0x2080: {Name: "devkmsg_emit"}, 0x3080: {Name: "handle_irq_event"}, 0x4080: {Name: "_dev_err"},
+		0x9100: {Name: "nv_printf", Module: "nvidia"}, 0x9000: {Name: "bpf_prog_1_console_btf", Module: "bpf"},
+	} {
+		known.learn(address, f)
+	}
+	return known
 }
 
 func TestDecode(t *testing.T) {
@@ -64,18 +86,27 @@ func TestDecode(t *testing.T) {
 			raw{comm: "a\xffb", text: "x\xc3\x28\x00\x1b[2J"}, Event{Comm: "a�b", Text: "x�(\x00\x1b[2J"},
 		},
 		"stack of a kernel writer": {
-			raw{pid: 7, comm: "c", stack: []uint64{0x9000, 0x1080, 0x9100}}, Event{PID: 7, Comm: "c", Writer: WriterKernel},
+			raw{pid: 7, comm: "c", stack: []uint64{0x9000, 0x1080, 0x4080, 0x9100}},
+			Event{PID: 7, Comm: "c", Writer: WriterKernel, Origin: Function{"nv_printf", "nvidia"}},
 		},
 		"stack of a write to /dev/kmsg": {
-			raw{pid: 7, comm: "c", stack: []uint64{0x9000, 0x1080, 0x2080}}, Event{PID: 7, Comm: "c", Writer: WriterUserspace},
+			raw{pid: 7, comm: "c", stack: []uint64{0x9000, 0x1080, 0x2080}},
+			Event{PID: 7, Comm: "c", Writer: WriterUserspace, Origin: Function{Name: "devkmsg_emit"}},
 		},
 		"a writer in interrupt context is not the current task": {
-			raw{pid: 7, comm: "c", stack: []uint64{0x1080, 0x9100, 0x3080, 0x2080}}, Event{Writer: WriterKernel},
+			raw{pid: 7, comm: "c", stack: []uint64{0x1080, 0x9100, 0x3080, 0x2080}},
+			Event{Writer: WriterKernel, Origin: Function{"nv_printf", "nvidia"}},
 		},
+		"a record of facility user that the stack says a driver wrote has no origin": {
+			raw{writer: WriterUserspace, stack: []uint64{0x1080, 0x9100}}, Event{Writer: WriterUserspace},
+		},
+		"a writer without a name": {raw{stack: []uint64{0x1080, 0x7777}}, Event{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got Event
-			require.NoError(t, decode(tc.in.bytes(), 1e9, testCode, &got))
+			whole, err := decode(tc.in.bytes(), 1e9, testNames(), &got)
+			require.NoError(t, err)
+			require.True(t, whole)
 			tc.want.Time = time.Unix(0, int64(tc.in.time)+1e9)
 			require.Equal(t, tc.want, got)
 		})
@@ -92,6 +123,9 @@ func TestDecodeRefusesWhatTheKernelSideDoesNotWrite(t *testing.T) {
 	for name, in := range map[string][]byte{
 		"nothing":               nil,
 		"part of the header":    whole[:offText-1],
+		"unknown kind":          change(offKind, 3),
+		"more names than came":  change(offKind, kindNames),
+		"half a name":           namesRecord(map[uint64]string{1: "a"})[:offNames+nameStride-1],
 		"text cut short":        whole[:len(whole)-1],
 		"text too long":         append(bytes.Clone(whole), 'x'),
 		"unknown writer":        change(offWriter, 3),
@@ -99,22 +133,37 @@ func TestDecodeRefusesWhatTheKernelSideDoesNotWrite(t *testing.T) {
 		"stack too deep":        change(offStackBytes+1, 2),
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Error(t, decode(in, 0, nil, &Event{}))
+			_, err := decode(in, 0, &names{}, &Event{})
+			require.Error(t, err)
 		})
 	}
+}
+
+func TestDecodeLearnsNames(t *testing.T) {
+	known := &names{}
+	record := namesRecord(map[uint64]string{
+		1: "vprintk_emit", 2: "nv_printf.isra.0 [nvidia]", 3: "0xffffffffc0001000", 4: strings.Repeat("x", nameBytes) + " [nvidia]",
+	})
+	whole, err := decode(record, 0, known, &Event{})
+	require.NoError(t, err)
+	require.False(t, whole)
+	require.Equal(t, []Function{{Name: "vprintk_emit"}, {"nv_printf", "nvidia"}, {}, {}}, functions(known.stack([]uint64{1, 2, 3, 4}, time.Time{})))
 }
 
 func FuzzDecode(f *testing.F) {
 	f.Add(raw{text: "NVRM: Xid (PCI:0000:65:00): 79", stack: []uint64{0x1080, 0x2080}}.bytes(), int64(0))
 	f.Add(raw{textBytes: 4000, text: strings.Repeat("\xff", MaxText)}.bytes(), int64(-1))
+	f.Add(namesRecord(map[uint64]string{0x1080: "devkmsg_write", 0x7777: "a [b]"}), int64(0))
 	f.Fuzz(func(t *testing.T, in []byte, offset int64) {
 		var e Event
-		before := bytes.Clone(in)
-		if err := decode(in, offset, testCode, &e); err != nil {
+		before, known := bytes.Clone(in), testNames()
+		whole, err := decode(in, offset, known, &e)
+		require.Equal(t, before, in)
+		require.LessOrEqual(t, len(known.young), 6+maxFrames)
+		if err != nil || !whole {
 			require.Equal(t, Event{}, e)
 			return
 		}
-		require.Equal(t, before, in)
 		require.True(t, utf8.ValidString(e.Text))
 		require.True(t, utf8.ValidString(e.Comm))
 		require.LessOrEqual(t, e.Writer, WriterUserspace)
@@ -124,11 +173,12 @@ func FuzzDecode(f *testing.F) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	in := raw{text: "NVRM: Xid (PCI:0000:65:00): 79, pid=1234, name=python, GPU has fallen off the bus.", stack: make([]uint64, 16)}.bytes()
+	in := raw{text: "NVRM: Xid (PCI:0000:65:00): 79, pid=1234, name=python, GPU has fallen off the bus.", stack: []uint64{0x9000, 0x1080, 0x4080, 0x9100, 0x9100, 0x9100, 0x9100, 0x9100, 0x9100, 0x9100, 0x9100}}.bytes()
 	b.ReportAllocs()
+	known := testNames()
 	var e Event
 	for b.Loop() {
-		if err := decode(in, 0, testCode, &e); err != nil {
+		if _, err := decode(in, 0, known, &e); err != nil {
 			b.Fatal(err)
 		}
 	}

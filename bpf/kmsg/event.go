@@ -24,6 +24,7 @@ type Event struct {
 	PID       uint32 // thread group id of the writing task, 0 in interrupt context
 	Comm      string // its name, at most 15 bytes
 	Writer    Writer
-	Truncated bool   // Text was longer than MaxText
-	Text      string // without level prefix and trailing newline; arbitrary bytes made valid UTF-8
+	Origin    Function // the function that wrote the text, as the call stack shows it; zero when that is not known
+	Truncated bool     // Text was longer than MaxText
+	Text      string   // without level prefix and trailing newline; arbitrary bytes made valid UTF-8
 }

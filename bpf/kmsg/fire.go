@@ -9,8 +9,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
@@ -33,14 +37,15 @@ const (
 type trial struct {
 	ringBytes int
 	automaton *automaton
-	code      kernelCode
 	device    string // the kernel log
 	marker    string
 
-	seen     []Event // other records that came while waiting for the marker
-	invalid  uint64
-	lost     uint64 // of those, what was beyond maxSeen
-	notFired string // why the rung in use was not seen to fire
+	kernelNames bool // the kernel names its functions; else its list of symbols is searched
+
+	seen    []Event // other records that came while waiting for the marker
+	invalid uint64
+	lost    uint64 // of those, what was beyond maxSeen
+	limit   string // what the rung in use was not seen to do, and why
 }
 
 func newTrial(opts Options) (*trial, error) {
@@ -63,32 +68,37 @@ func newTrial(opts Options) (*trial, error) {
 	if t.automaton, err = newAutomaton(append(slices.Clone(words), t.marker)); err != nil {
 		return nil, err
 	}
-	t.code = readKernelCode()
+	// A question that cannot be answered is answered by the verifier.
+	t.kernelNames = !errors.Is(features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnSnprintf), ebpf.ErrNotSupported)
 	return t, nil
 }
 
-// readKernelCode is empty when the kernel hides its addresses
-// (kernel.kptr_restrict): then the writer of a record stays unknown.
-func readKernelCode() kernelCode {
-	symbols, err := kerninfo.Symbols()
-	if err != nil {
+// search finds the names of functions where the kernel does not send them.
+func (t *trial) search() func([]uint64) map[uint64]Function {
+	if t.kernelNames {
 		return nil
 	}
-	code := newKernelCode()
-	if kerninfo.FindCode(symbols, code.find) != nil {
-		return nil
+	return func(addresses []uint64) map[uint64]Function {
+		symbols, err := kerninfo.FunctionsAt(addresses)
+		if err != nil {
+			return nil // not known, as where the kernel hides its addresses
+		}
+		functions := make(map[uint64]Function, len(symbols))
+		for address, s := range symbols {
+			functions[address] = Function{Name: string(s.Name), Module: strings.Trim(string(s.Module), "[]")}
+		}
+		return functions
 	}
-	return code
 }
 
 // fire writes the marker to the kernel log and waits for its event. Where the
 // log cannot be written, what is known of the kernel decides.
 func (t *trial) fire(rung string, a *attached) (bool, error) {
-	t.seen, t.lost, t.invalid = nil, 0, 0
+	t.seen, t.lost, t.invalid, t.limit = nil, 0, 0, ""
 	for range markerTries {
 		before := a.dropped(0)
 		if err := t.writeMarker(); err != nil {
-			t.notFired = fmt.Sprintf("could not fire it: %v: make %s writable (kernel.printk_devkmsg must not be off)", err, t.device)
+			t.limit = fmt.Sprintf("could not fire it: %v: make %s writable (kernel.printk_devkmsg must not be off)", err, t.device)
 			return false, storesTextAt(rung, kernelRelease())
 		}
 		found, err := t.await(a)
@@ -125,6 +135,7 @@ func (t *trial) await(a *attached) (bool, error) {
 		err := a.next(&record, &e)
 		switch {
 		case err == nil && e.Text == t.marker:
+			t.limit = t.originUnknown(e)
 			return true, nil
 		case err == nil && len(t.seen) < maxSeen:
 			t.seen = append(t.seen, e)
@@ -138,6 +149,18 @@ func (t *trial) await(a *attached) (bool, error) {
 			return false, fmt.Errorf("read: %w", err)
 		}
 	}
+}
+
+// originUnknown says why the stack of our own write did not show who wrote it.
+func (t *trial) originUnknown(marker Event) string {
+	if marker.Origin != (Function{}) {
+		return ""
+	}
+	const so = "nothing shows which driver writes a kernel-log record, so its faults are claims and no proof: "
+	if t.kernelNames {
+		return so + "the call stack of a write has no vprintk_emit with a caller: use a kernel with an unwinder (CONFIG_UNWINDER_ORC or CONFIG_FRAME_POINTER)"
+	}
+	return so + "this kernel names no functions to programs (before Linux 5.13) and hides its addresses: give the process CAP_SYSLOG and set kernel.kptr_restrict to 0 or 1"
 }
 
 // storesTextAt says whether a rung that could not be fired can be trusted.

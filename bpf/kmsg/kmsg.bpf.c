@@ -11,9 +11,13 @@
  * the record in the printk ring is probed instead. printk itself is no hook: the
  * NVIDIA driver calls vprintk, and at its entry there is no text yet.
  *
+ * The call stack of the write says who wrote it. The kernel itself names the
+ * functions (bpf_snprintf with %ps), which needs neither /proc/kallsyms nor
+ * CAP_SYSLOG and works with kernel.kptr_restrict=2.
+ *
  * Cost: every printk pays for a copy of its text and one table step for each of
- * its first 256 bytes; only a record that matches enters the ring (README.md has
- * the figures).
+ * its first 256 bytes; only a record that matches enters the ring, and a function
+ * is named once a second on each CPU (README.md has the figures).
  */
 #include "bpf.h"
 #include "dropped.h"
@@ -45,14 +49,19 @@ char _license[] SEC("license") = "Dual BSD/GPL";
  * kernel/printk/printk.c. */
 #define CALLER_IS_CPU 0x80000000
 
+/* Kinds of records in the ring, as in decode.go. */
+#define KIND_TEXT 1
+#define KIND_NAMES 2
+
 struct event {
-	__u64 time_ns; /* boot clock */
+	__u32 kind; /* KIND_TEXT */
 	__u32 cpu;
+	__u64 time_ns; /* boot clock */
 	__u32 pid; /* thread group id, 0 in interrupt context where that is known */
 	__u32 text_bytes; /* of the text; more than MAX_TEXT when it was cut */
 	__u32 stack_bytes;
 	__u8 writer;
-	__u8 pad[7];
+	__u8 pad[3];
 	char comm[COMM_BYTES];
 	__u64 stack[MAX_FRAMES]; /* return addresses, innermost first */
 	char text[MAX_TEXT];
@@ -60,8 +69,28 @@ struct event {
 
 #define HEADER_BYTES (sizeof(struct event) - MAX_TEXT)
 
-/* Records that match. Filled here, drained by Read; a full ring counts in
- * dropped. max_entries is set before load. */
+#define NAME_BYTES 68
+
+/* A return address and the kernel's name for it: "function", or "function [module]". */
+struct name {
+	__u64 address;
+	__u32 text_bytes; /* with the NUL; more than NAME_BYTES when it was cut */
+	char text[NAME_BYTES];
+};
+
+/* Comes before the event whose stack has these addresses. */
+struct names {
+	__u32 kind; /* KIND_NAMES */
+	__u32 count;
+	struct name list[MAX_FRAMES];
+};
+
+/* Set before load: this kernel has bpf_snprintf (helper 165, Linux 5.13,
+ * 7b15523a989b). Where it has not, the verifier never sees the call. */
+volatile const bool kernel_names;
+
+/* Records that match, and names. Filled here, drained by Read; a full ring counts
+ * in dropped. max_entries is set before load. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4 << 20);
@@ -82,14 +111,23 @@ struct {
 	__type(value, struct automaton);
 } words SEC(".maps");
 
+/* Return addresses whose names were sent: 256 sets of two. An entry holds for one
+ * epoch of about a second, so that a reader that lost a name, or a module that
+ * took the place of another, is wrong for no longer. */
+#define NAME_SETS 256
+#define EPOCH_SHIFT 30
+
 struct scratch {
 	__u32 busy;
-	__u32 pad;
+	__u32 lost; /* times that names found the ring full: begins a new epoch */
+	__u64 sent[NAME_SETS][2]; /* address, its upper 16 bits mixed with the epoch */
+	struct names names;
 	struct event event;
 };
 
-/* 0 → where the record under examination is put together. An event does not fit
- * on the BPF stack. */
+/* 0 → where the record under examination is put together, and what its CPU has
+ * named. Neither fits on the BPF stack. Nobody deletes; an address that finds its
+ * set full takes the place of the older. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -145,15 +183,78 @@ static __always_inline bool has_word(struct automaton *a, const char *text, __u3
 	return false;
 }
 
+static __always_inline bool was_sent(struct scratch *s, __u64 address, __u64 epoch)
+{
+	__u64 key = address ^ epoch << 48;
+	__u64 *set = s->sent[address * 0x9e3779b97f4a7c15ULL >> 56];
+
+	if (set[0] == key || set[1] == key)
+		return true;
+	set[1] = set[0];
+	set[0] = key;
+	return false;
+}
+
+/* Whether names and their event fit. If not, the event has the better chance alone. */
+static __always_inline bool room_for_names(void)
+{
+	__u64 free = bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) - bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
+
+	return free >= sizeof(struct names) + sizeof(struct event);
+}
+
+/*
+ * Names the functions of a stack that were not named yet. One byte is taken off
+ * an address: a call that ends a function returns to the next one.
+ */
+static __always_inline void send_names(struct scratch *s, __u32 frames)
+{
+	static const char format[] = "%ps";
+	__u64 epoch = (bpf_ktime_get_boot_ns() >> EPOCH_SHIFT) + s->lost;
+	/* Kept in memory: to the verifier each way through the loop is then the same. */
+	volatile __u32 *count = &s->names.count;
+	__u32 bytes;
+
+	*count = 0;
+	for (__u32 i = 0; i < MAX_FRAMES; i++) {
+		__u64 address, call;
+		struct name *n;
+
+		if (i >= frames)
+			break;
+		address = s->event.stack[i];
+		if (was_sent(s, address, epoch))
+			continue;
+		n = &s->names.list[*count & (MAX_FRAMES - 1)];
+		call = address - 1;
+		n->address = address;
+		n->text_bytes = bpf_snprintf(n->text, sizeof(n->text), format, &call, sizeof(call));
+		++*count;
+	}
+	if (!*count)
+		return;
+	s->names.kind = KIND_NAMES;
+	bytes = sizeof(s->names) - (MAX_FRAMES - *count) * sizeof(struct name);
+	opaque(bytes);
+	if (bytes > sizeof(s->names))
+		return;
+	if (bpf_ringbuf_output(&events, &s->names, bytes, 0)) {
+		s->lost++;
+		count_dropped();
+	}
+}
+
 struct writer {
 	__u8 kind;
 	bool in_interrupt;
 };
 
-static __always_inline void deliver(void *ctx, struct event *e, __u32 copied, struct writer writer)
+static __always_inline void deliver(void *ctx, struct scratch *s, __u32 copied, struct writer writer)
 {
+	struct event *e = &s->event;
 	long bytes;
 
+	e->kind = KIND_TEXT;
 	e->time_ns = bpf_ktime_get_boot_ns();
 	e->cpu = bpf_get_smp_processor_id();
 	e->writer = writer.kind;
@@ -164,11 +265,11 @@ static __always_inline void deliver(void *ctx, struct event *e, __u32 copied, st
 		e->pid = bpf_get_current_pid_tgid() >> 32;
 		bpf_get_current_comm(e->comm, sizeof(e->comm));
 	}
-	if (writer.kind == WRITER_UNKNOWN) {
-		/* User space knows which addresses are devkmsg_write's. */
-		bytes = bpf_get_stack(ctx, e->stack, sizeof(e->stack), 0);
-		if (bytes > 0)
-			e->stack_bytes = bytes;
+	bytes = bpf_get_stack(ctx, e->stack, sizeof(e->stack), 0);
+	if (bytes > 0) {
+		e->stack_bytes = bytes;
+		if (kernel_names && room_for_names())
+			send_names(s, e->stack_bytes / sizeof(e->stack[0]));
 	}
 	opaque(copied);
 	if (copied > MAX_TEXT)
@@ -177,8 +278,9 @@ static __always_inline void deliver(void *ctx, struct event *e, __u32 copied, st
 		count_dropped();
 }
 
-static __always_inline void examine(void *ctx, struct event *e, const char *text, __u32 bytes, struct writer writer)
+static __always_inline void examine(void *ctx, struct scratch *s, const char *text, __u32 bytes, struct writer writer)
 {
+	struct event *e = &s->event;
 	__u32 zero_key = 0, copied = bytes;
 	struct automaton *a = bpf_map_lookup_elem(&words, &zero_key);
 
@@ -192,7 +294,7 @@ static __always_inline void examine(void *ctx, struct event *e, const char *text
 	if (!has_word(a, e->text, copied))
 		return;
 	e->text_bytes = bytes;
-	deliver(ctx, e, copied, writer);
+	deliver(ctx, s, copied, writer);
 }
 
 /*
@@ -212,7 +314,7 @@ static __always_inline int on_text(void *ctx, const char *text, __u32 bytes, str
 		return 0;
 	}
 	*(volatile __u32 *)&s->busy = 1;
-	examine(ctx, &s->event, text, bytes, writer);
+	examine(ctx, s, text, bytes, writer);
 	*(volatile __u32 *)&s->busy = 0;
 	return 0;
 }

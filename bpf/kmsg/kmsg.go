@@ -80,9 +80,7 @@ func (t *trial) open(only string) (*Probe, probe.Report, error) {
 	if err != nil {
 		return nil, report, err
 	}
-	if last := len(report.Attempts) - 1; !report.Attempts[last].Fired {
-		report.Attempts[last].Hint = t.notFired
-	}
+	report.Attempts[len(report.Attempts)-1].Hint = t.limit
 	p := &Probe{attached: a, report: report, pending: t.seen, lost: t.lost, marker: t.marker}
 	p.invalid.Store(t.invalid)
 	return p, report, nil
@@ -155,17 +153,21 @@ func (p *Probe) isClosed() bool {
 // errInvalid marks a record that decode refused.
 var errInvalid = errors.New("invalid record")
 
-// next reads and decodes one record.
+// next reads and decodes one event, and the names that come before it.
 func (a *attached) next(record *ringbuf.Record, e *Event) error {
-	if err := a.reader.ReadInto(record); err != nil {
-		return err
+	for {
+		if err := a.reader.ReadInto(record); err != nil {
+			return err
+		}
+		offset, err := bootclock.Offset()
+		if err != nil {
+			return err
+		}
+		switch whole, err := decode(record.RawSample, offset, &a.names, e); {
+		case err != nil:
+			return fmt.Errorf("%w: %w", errInvalid, err)
+		case whole:
+			return nil
+		}
 	}
-	offset, err := bootclock.Offset()
-	if err != nil {
-		return err
-	}
-	if err := decode(record.RawSample, offset, a.code, e); err != nil {
-		return fmt.Errorf("%w: %w", errInvalid, err)
-	}
-	return nil
 }

@@ -66,6 +66,7 @@ func TestEachRungIsWhatThisKernelAllows(t *testing.T) {
 			require.NoError(t, err)
 			defer p.Close()
 			require.True(t, got.Fired)
+			require.Empty(t, got.Hint)
 			require.Equal(t, report, p.Report())
 			write(t, "<3>hello "+word)
 			e := read(t, p)
@@ -201,7 +202,7 @@ func TestWithoutCapabilitiesEveryRungIsDenied(t *testing.T) {
 
 // powerless gives up all capabilities and opens the probe.
 func powerless() int {
-	if err := dropCapabilities(); err != nil {
+	if err := keepCapabilities(); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -264,10 +265,21 @@ func withoutBTF() int {
 func TestLayoutIsThatOfTheObject(t *testing.T) {
 	spec, err := loadBpf()
 	require.NoError(t, err)
-	var event *btf.Struct
+	var event, names, name *btf.Struct
 	require.NoError(t, spec.Types.TypeByName("event", &event))
+	require.NoError(t, spec.Types.TypeByName("names", &names))
+	require.NoError(t, spec.Types.TypeByName("name", &name))
+	require.EqualValues(t, []any{offKind, offCount, offNames}, []any{
+		int(names.Members[0].Offset.Bytes()), int(names.Members[1].Offset.Bytes()), int(names.Members[2].Offset.Bytes()),
+	})
+	require.EqualValues(t, nameStride, name.Size)
+	require.EqualValues(t, []any{0, offNameSize, offName}, []any{
+		int(name.Members[0].Offset.Bytes()), int(name.Members[1].Offset.Bytes()), int(name.Members[2].Offset.Bytes()),
+	})
+	require.EqualValues(t, nameBytes, name.Members[2].Type.(*btf.Array).Nelems)
+	require.EqualValues(t, offNames+maxFrames*nameStride, names.Size)
 	want := map[string]uint32{
-		"time_ns": offTime, "cpu": offCPU, "pid": offPID, "text_bytes": offTextBytes,
+		"kind": offKind, "time_ns": offTime, "cpu": offCPU, "pid": offPID, "text_bytes": offTextBytes,
 		"stack_bytes": offStackBytes, "writer": offWriter, "comm": offComm, "stack": offStack, "text": offText,
 	}
 	got := map[string]uint32{}
@@ -278,7 +290,7 @@ func TestLayoutIsThatOfTheObject(t *testing.T) {
 	}
 	require.Equal(t, want, got)
 	require.EqualValues(t, offText+MaxText, event.Size)
-	require.EqualValues(t, commBytes, event.Members[7].Type.(*btf.Array).Nelems)
+	require.EqualValues(t, commBytes, event.Members[8].Type.(*btf.Array).Nelems)
 }
 
 func TestTableIsAsLargeAsTheMap(t *testing.T) {

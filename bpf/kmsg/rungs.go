@@ -41,7 +41,7 @@ type attached struct {
 	program    *ebpf.Program
 	links      []link.Link
 	reader     *ringbuf.Reader
-	code       kernelCode
+	names      names
 }
 
 // rungs lists how to try each rung.
@@ -123,11 +123,14 @@ func (t *trial) load(program string) (*attached, error) {
 	}
 	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return name != program })
 	spec.Maps[bpfMapEvents].MaxEntries = uint32(t.ringBytes)
+	if err := spec.Variables[bpfVarKernelNames].Set(t.kernelNames); err != nil {
+		return nil, err
+	}
 	collection, err := kerninfo.Load(spec, ebpf.CollectionOptions{})
 	if err != nil {
 		return nil, err
 	}
-	a := &attached{collection: collection, program: collection.Programs[program], code: t.code}
+	a := &attached{collection: collection, program: collection.Programs[program], names: names{search: t.search()}}
 	if err := collection.Maps[bpfMapWords].Put(uint32(0), t.automaton); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the words: %w", err), a.close())
 	}

@@ -55,6 +55,7 @@ func xid(gpu string, code int64) func(int, plog.LogRecord) {
 		a.PutStr("kernelevents.severity", "warning")
 		a.PutStr("kernelevents.remedy", "restart the application")
 		a.PutBool("kernelevents.injected", false)
+		a.PutStr("tracecore.trust", "proven")
 		a.PutInt("kernelevents.count", 1)
 	}
 }

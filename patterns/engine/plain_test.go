@@ -126,7 +126,7 @@ func TestConditionsOfTheLibraryArePlain(t *testing.T) {
 // BenchmarkCondition: one condition of the library on one record that it refuses at
 // its last comparison, as a plain condition and through OTTL.
 func BenchmarkCondition(b *testing.B) {
-	text := `attributes["kernelevents.xid"] != nil and attributes["kernelevents.from_userspace"] != true and attributes["kernelevents.injected"] != true`
+	text := `attributes["kernelevents.xid"] != nil and attributes["tracecore.trust"] == "proven" and attributes["kernelevents.injected"] != true`
 	ld := plog.NewLogs()
 	rl := ld.ResourceLogs().AppendEmpty()
 	sl := rl.ScopeLogs().AppendEmpty()

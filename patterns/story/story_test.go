@@ -17,7 +17,7 @@ const lost = `A GPU is lost.
 -- records.yaml --
 resource: {host.name: a}
 records:
-  - {at: +0s, log: gpu.lost, attributes: {gpu.id: "0000:65:00.0"}}
+  - {at: +0s, log: gpu.lost, attributes: {gpu.id: "0000:65:00.0", tracecore.trust: proven}}
 -- want.yaml --
 verdicts:
   - {pattern: gpu_lost, role: root_cause, culprit: {gpu: "0000:65:00.0"}}

@@ -31,7 +31,7 @@ func (c *converter) refusal(f *finding, known *identity.Process, observed time.T
 		severity = record.Info
 	}
 	process := identify(f, known)
-	a := c.builder.CudaRefusal(record.Head{Time: f.Time, Observed: observed, Severity: severity, Text: describe(f, process)})
+	a := c.builder.CudaRefusal(record.Head{Trust: record.Proven, Time: f.Time, Observed: observed, Severity: severity, Text: describe(f, process)})
 	a.Stamp(process)
 	a.CudaOomTriedAllocBytes(int64(min(f.SizeBytes, math.MaxInt64)))
 	a.CudaOomFunction(f.Function.String())

@@ -25,7 +25,7 @@ func newConverter(builder *metadata.LogsBuilder, host record.Host) *converter {
 // add makes a record of a report. Its time is that of the scan: a stall has no
 // moment, it has an age.
 func (c *converter) add(r *report, observed time.Time) {
-	head := record.Head{Time: r.at, Observed: observed, Severity: record.Warning, Text: describe(r)}
+	head := record.Head{Trust: record.Proven, Time: r.at, Observed: observed, Severity: record.Warning, Text: describe(r)}
 	if r.end != "" {
 		head.Severity = record.Info
 		a := c.builder.FuseStallEnd(head)

@@ -60,7 +60,7 @@ func (e *event) head(severity record.Severity, text string) record.Head {
 	if e.repeat {
 		at = e.Last
 	}
-	return record.Head{Time: at, Observed: e.observed, Severity: severity, Text: text}
+	return record.Head{Trust: record.Proven, Time: at, Observed: e.observed, Severity: severity, Text: text}
 }
 
 // stamp writes what every record has.

@@ -84,7 +84,7 @@ func logs(builder *metadata.LogsBuilder, o *occurrence, observed time.Time) plog
 	}
 	message = strings.ToValidUTF8(message, "")
 	a := builder.K8sEvent(record.Head{
-		Time: o.time, Observed: observed, Severity: cmp.Or(severities[o.meaning.Hint], record.Warning), Text: message,
+		Trust: record.Claimed, Time: o.time, Observed: observed, Severity: cmp.Or(severities[o.meaning.Hint], record.Warning), Text: message,
 	})
 	a.K8sEventHint(string(o.meaning.Hint))
 	a.K8sEventReason(o.reason)

@@ -32,7 +32,7 @@ func (c *converter) faults(reports []fold.Report, observed time.Time) plog.Logs 
 		if report.Repeat {
 			at = report.Last
 		}
-		a := c.builder.Add(record.Head{Time: at, Observed: observed, Severity: report.Severity, Text: report.Text}, report.Event)
+		a := c.builder.Add(record.Head{Trust: report.Key.Trust, Time: at, Observed: observed, Severity: report.Severity, Text: report.Text}, report.Event)
 		putJudgement(record.JudgementAttributesOn(a), report.Fault)
 		putLine(metadata.LineAttributesOn(a), report.Fault)
 		putStorm(record.StormAttributesOn(a), report)
@@ -52,18 +52,14 @@ func putJudgement(a record.JudgementAttributes, f *kernellog.Fault) {
 	a.KerneleventsApplicationCaused(f.ApplicationCaused)
 }
 
-// putLine says who wrote the line, when this kernel told: a line of a process
-// is only as true as the process.
+// putLine says who wrote the line, when that is known.
 func putLine(a metadata.LineAttributes, f *kernellog.Fault) {
 	a.KerneleventsInjected(f.Key.Injected)
 	if f.Truncated {
 		a.KerneleventsTruncated(true)
 	}
-	if f.Writer == kmsg.WriterUnknown {
-		return
-	}
-	a.KerneleventsFromUserspace(f.Writer == kmsg.WriterUserspace)
-	if f.Writer == kmsg.WriterUserspace {
+	a.KerneleventsOrigin(f.Origin.String())
+	if f.Key.Writer == kmsg.WriterUserspace {
 		a.KerneleventsWriterPid(int64(f.WriterPID))
 		a.KerneleventsWriterComm(f.WriterComm)
 	}
@@ -94,7 +90,7 @@ func (c *converter) exit(e identity.Exit, observed time.Time) plog.Logs {
 	if e.Signal != 0 || e.Code != 0 {
 		severity = record.Error
 	}
-	a := c.builder.ProcessExit(record.Head{Time: e.Time, Observed: observed, Severity: severity, Text: describeExit(e)})
+	a := c.builder.ProcessExit(record.Head{Trust: record.Proven, Time: e.Time, Observed: observed, Severity: severity, Text: describeExit(e)})
 	a.Stamp(e.Process)
 	a.ProcessExitCode(int64(e.Code))
 	a.ProcessExitSignal(int64(e.Signal))

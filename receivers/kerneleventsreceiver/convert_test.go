@@ -32,6 +32,13 @@ func newTestConverter() *converter {
 	return newConverter(metadata.NewLogsBuilder(metadata.DefaultLogsBuilderConfig(), settings), testHost)
 }
 
+// driverOf is a function that writes lines which begin so.
+var driverOf = map[string]kmsg.Function{
+	"NVRM": {Name: "nv_printf", Module: "nvidia"}, "nvidia": {Name: "nvswitch_os_print", Module: "nvidia"}, "amdgpu": {Name: "amdgpu_ras_query", Module: "amdgpu"},
+	"mlx5_core": {Name: "mlx5_port_module_event", Module: "mlx5_core"}, "pcieport": {Name: "aer_print_error"},
+	"nfs": {Name: "rpc_check_timeout", Module: "sunrpc"}, "watchdog": {Name: "watchdog_timer_fn"},
+}
+
 // reportsOf parses lines a millisecond apart and closes every fold.
 func reportsOf(t *testing.T, lines []string, writer kmsg.Writer) []fold.Report {
 	meanings, err := catalogue.Load()
@@ -41,7 +48,7 @@ func reportsOf(t *testing.T, lines []string, writer kmsg.Writer) []fold.Report {
 	var reports []fold.Report
 	for i, line := range lines {
 		at := start.Add(time.Duration(i) * time.Millisecond)
-		event := kmsg.Event{Time: at, PID: 99, Comm: "writer", Writer: writer, Text: line, Truncated: true}
+		event := kmsg.Event{Time: at, PID: 99, Comm: "writer", Writer: writer, Origin: driverOf[strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" :-", r) })[0]], Text: line, Truncated: true}
 		faults, _ := parser.Parse(nil, &event)
 		for _, fault := range faults {
 			reports = folder.Add(reports, fault, at)

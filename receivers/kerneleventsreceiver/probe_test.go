@@ -75,10 +75,9 @@ func TestXidWrittenToTheKernelLogBecomesARecord(t *testing.T) {
 	require.Equal(t, "0000:65:00.0", a["gpu.id"])
 	require.EqualValues(t, os.Getpid(), a["process.pid"])
 	require.Equal(t, "python", a["process.executable.name"])
-	if fromUserspace, told := a["kernelevents.from_userspace"]; told {
-		require.Equal(t, true, fromUserspace)
-		require.EqualValues(t, os.Getpid(), a["kernelevents.writer_pid"])
-	}
+	require.Equal(t, "claimed", a["tracecore.trust"])
+	require.Contains(t, []any{"devkmsg_emit", "devkmsg_write"}, a["kernelevents.origin"])
+	require.EqualValues(t, os.Getpid(), a["kernelevents.writer_pid"])
 }
 
 // BenchmarkWriteToRecord is the time from a write to /dev/kmsg until the next

@@ -59,7 +59,7 @@ func (b *bench) start(t *testing.T) receiver.Logs {
 
 // write gives one line of the kernel and returns when the receiver took it.
 func (b *bench) write(text string) {
-	b.source.Events <- kmsg.Event{Time: start, CPU: 1, Writer: kmsg.WriterKernel, Text: text}
+	b.source.Events <- kmsg.Event{Time: start, CPU: 1, Writer: kmsg.WriterKernel, Origin: kmsg.Function{Name: "nv_printf", Module: "nvidia"}, Text: text}
 }
 
 func TestLife(t *testing.T) {
@@ -105,7 +105,8 @@ func TestXidOfARankBecomesARecordAtOnce(t *testing.T) {
 	require.Equal(t, "0000:65:00.0", a["gpu.id"])
 	require.EqualValues(t, 3, a["gen_ai.training.rank"])
 	require.Equal(t, "job-1", a["gen_ai.training.job_id"])
-	require.Equal(t, false, a["kernelevents.from_userspace"])
+	require.Equal(t, "proven", a["tracecore.trust"])
+	require.Equal(t, "nv_printf [nvidia]", a["kernelevents.origin"])
 	require.EqualValues(t, 1, b.Own(t, "lines", attribute.String("outcome", "reported")))
 	require.EqualValues(t, 1, b.Own(t, "probe_up", attribute.String("rung", "fake")))
 	require.EqualValues(t, 2, b.Own(t, "probe_dropped"))
@@ -116,16 +117,18 @@ func TestXidOfARankBecomesARecordAtOnce(t *testing.T) {
 func TestForgedLineIsANormalRecordThatSaysSo(t *testing.T) {
 	b := newBench(t)
 	b.start(t)
-	b.source.Events <- kmsg.Event{Time: start, PID: 7, Comm: "bash", Writer: kmsg.WriterUserspace, Text: xid79}
+	b.source.Events <- kmsg.Event{Time: start, PID: 7, Comm: "bash", Writer: kmsg.WriterUserspace, Origin: kmsg.Function{Name: "devkmsg_emit"}, Text: xid79}
 	a := b.Next(t).Attributes().AsRaw()
-	require.Equal(t, true, a["kernelevents.from_userspace"])
+	require.Equal(t, "claimed", a["tracecore.trust"])
+	require.Equal(t, "devkmsg_emit", a["kernelevents.origin"])
 	require.EqualValues(t, 7, a["kernelevents.writer_pid"])
 	require.Equal(t, "bash", a["kernelevents.writer_comm"])
 	require.EqualValues(t, 42, a["process.pid"])
 
 	b.source.Events <- kmsg.Event{Time: start, PID: 7, Comm: "bash", Writer: kmsg.WriterUnknown, Text: xid79}
 	a = b.Next(t).Attributes().AsRaw()
-	require.NotContains(t, a, "kernelevents.from_userspace")
+	require.Equal(t, "claimed", a["tracecore.trust"])
+	require.NotContains(t, a, "kernelevents.origin")
 	require.NotContains(t, a, "kernelevents.writer_pid")
 }
 
@@ -163,7 +166,7 @@ func TestExitsOfRanksBecomeRecords(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"process.pid": int64(9), "process.executable.name": "python", "gen_ai.training.rank": int64(0),
 		"process.exit.code": int64(0), "process.exit.signal": int64(6), "process.exit.signal_name": "SIGABRT",
-		"process.exit.core_dump": true, "process.exit.oom_victim": false, "process.exit.inherited_identity": false,
+		"process.exit.core_dump": true, "process.exit.oom_victim": false, "process.exit.inherited_identity": false, "tracecore.trust": "proven",
 	}, r.Attributes().AsRaw())
 
 	b.Resolver.Exit(t, identity.Exit{Process: process, Time: start})

@@ -58,5 +58,5 @@ func TestSavedRecordsWhoseTimeGoesBackAreTakenAllTheSame(t *testing.T) {
 		{Time: start.Add(time.Second), Text: "no fault at all"},
 	})
 	require.Len(t, got, 2)
-	require.NotContains(t, got[0], "kernelevents.from_userspace", "who wrote it is not known")
+	require.Equal(t, "claimed", got[0]["tracecore.trust"], "who wrote it is not known")
 }

@@ -43,7 +43,7 @@ func addGroup(builder *metadata.LogsBuilder, dump *flightrecorder.Dump, g *fligh
 	if g.UnfinishedTotal > 0 {
 		severity = record.Warning
 	}
-	a := builder.NcclFrDump(record.Head{Time: from.changed, Observed: from.observed, Severity: severity, Text: describe(g, from)})
+	a := builder.NcclFrDump(record.Head{Trust: record.Claimed, Time: from.changed, Observed: from.observed, Severity: severity, Text: describe(g, from)})
 	a.Stamp(from.process)
 	a.NcclFrRank(int64(from.process.Rank))
 	a.NcclFrFile(from.file)

@@ -45,7 +45,7 @@ func (c *converter) stalls(events []stall.Event, observed time.Time) *plog.Logs 
 }
 
 func (c *converter) stall(e *stall.Event, observed time.Time) {
-	head := record.Head{Time: e.Time, Observed: observed, Severity: record.Warning, Text: describe(e)}
+	head := record.Head{Trust: record.Proven, Time: e.Time, Observed: observed, Severity: record.Warning, Text: describe(e)}
 	if e.Cause == socketstall.Waiting || e.End != "" {
 		head.Severity = record.Info
 	}

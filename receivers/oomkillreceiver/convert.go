@@ -28,16 +28,16 @@ func newConverter(builder *metadata.LogsBuilder, host record.Host) *converter {
 // kill makes a record of a kill; known is what the identity extension says of
 // the victim, nil when it says nothing.
 func (c *converter) kill(e *oomkill.Event, known *identity.Process, observed time.Time) plog.Logs {
-	a := c.begin(e, known, observed)
+	a := c.begin(e, known, record.Proven, observed)
 	a.OomkillSwapBytes(int64(e.SwapBytes))
 	a.OomkillTriggerPid(int64(e.TriggerPID))
 	return c.builder.Emit()
 }
 
 // begin writes what the probe and a saved kernel log both say.
-func (c *converter) begin(e *oomkill.Event, known *identity.Process, observed time.Time) metadata.OomKill {
+func (c *converter) begin(e *oomkill.Event, known *identity.Process, trust record.Trust, observed time.Time) metadata.OomKill {
 	victim := identify(e, known)
-	a := c.builder.OomKill(record.Head{Time: e.Time, Observed: observed, Severity: record.Error, Text: describe(e, victim)})
+	a := c.builder.OomKill(record.Head{Trust: trust, Time: e.Time, Observed: observed, Severity: record.Error, Text: describe(e, victim)})
 	a.Stamp(victim)
 	a.K8sEventHint(hintOOMKilled)
 	putMemory(a, e)

@@ -43,6 +43,6 @@ func (t *Translator) Translate(at time.Time, text string) plog.Logs {
 
 // logged makes a record of a kill that a log tells of.
 func (c *converter) logged(e *oomkill.Event) plog.Logs {
-	c.begin(e, nil, e.Time).OomkillOrigin(fromLog)
+	c.begin(e, nil, record.Claimed, e.Time).OomkillOrigin(fromLog)
 	return c.builder.Emit()
 }

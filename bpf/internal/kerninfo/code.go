@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Symbol is one line of /proc/kallsyms. Its texts hold until the next is read.
@@ -96,4 +97,61 @@ func FindCode(symbols io.Reader, find func(Symbol) *Code) error {
 		}
 	}
 	return nil
+}
+
+// Functions says in which function each return address lies. symbols is the text of
+// /proc/kallsyms, modules that of /proc/modules: what lies behind a module's last
+// symbol and outside the module is not the module's. Addresses without a function
+// are left out.
+func Functions(symbols, modules io.Reader, addresses []uint64) (map[uint64]Symbol, error) {
+	places, err := readModules(modules)
+	if err != nil {
+		return nil, err
+	}
+	before := make([]Symbol, len(addresses)) // the nearest symbol of each
+	for s, err := range Read(symbols) {
+		if err != nil {
+			return nil, err
+		}
+		for i, address := range addresses {
+			if b := &before[i]; s.Address < address && s.Address >= b.Address {
+				b.Address, b.Kind = s.Address, s.Kind
+				b.Name, b.Module = append(b.Name[:0], s.Name...), append(b.Module[:0], s.Module...)
+			}
+		}
+	}
+	found := make(map[uint64]Symbol, len(addresses))
+	for i, s := range before {
+		inModule := len(s.Module) == 0 || Code{places[string(s.Module)]}.Has(addresses[i])
+		if strings.ContainsRune("tTwW", rune(s.Kind)) && inModule {
+			found[addresses[i]] = s
+		}
+	}
+	return found, nil
+}
+
+// readModules reads lines of "name size uses users state address", and says where each
+// module lies; its name is in brackets, as a symbol's is.
+func readModules(modules io.Reader) (map[string]Range, error) {
+	places := make(map[string]Range)
+	lines := bufio.NewScanner(modules)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 6 {
+			return nil, fmt.Errorf("read modules: %q has no address", lines.Text())
+		}
+		size, err := strconv.ParseUint(fields[1], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read modules: %w", err)
+		}
+		start, err := strconv.ParseUint(fields[5], 0, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read modules: %w", err)
+		}
+		places["["+fields[0]+"]"] = Range{start, start + size}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read modules: %w", err)
+	}
+	return places, nil
 }

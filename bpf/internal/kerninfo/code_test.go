@@ -52,3 +52,29 @@ func TestGarbageInsteadOfSymbolsIsAnError(t *testing.T) {
 		require.ErrorContains(t, err, "read kernel symbols", "%.20q", text)
 	}
 }
+
+func TestAnAddressIsOfTheFunctionBeforeIt(t *testing.T) {
+	const modules = "fuse 8192 1 - Live 0xffffffffc0001000 (E)\n"
+	const bpf = 0xffffffffc0009000 // behind the last module, where programs of BPF lie
+	found, err := Functions(strings.NewReader(symbols+"ffffffff81000400 D data\n"), strings.NewReader(modules), []uint64{
+		0xffffffff81000150, 0xffffffff81000200, 0xffffffff81000201, 0xffffffffc0001010, 0xffffffff81000500, bpf, 1,
+	})
+	require.NoError(t, err)
+	got := map[uint64]string{}
+	for address, s := range found {
+		got[address] = string(s.Name) + string(s.Module)
+	}
+	require.Equal(t, map[uint64]string{
+		0xffffffff81000150: "wanted",
+		0xffffffff81000200: "other", // a call that ends a function returns to the next
+		0xffffffff81000201: "alias_of_it",
+		0xffffffffc0001010: "of_a_module[fuse]",
+	}, got)
+}
+
+func TestGarbageInsteadOfModulesIsAnError(t *testing.T) {
+	for _, text := range []string{"fuse\n", "fuse x 1 - Live 0x1\n", "fuse 1 1 - Live x\n", strings.Repeat("1", 1<<17)} {
+		_, err := Functions(strings.NewReader(""), strings.NewReader(text), nil)
+		require.ErrorContains(t, err, "read modules", "%.20q", text)
+	}
+}

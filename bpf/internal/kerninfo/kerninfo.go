@@ -8,6 +8,7 @@ package kerninfo
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -78,6 +79,20 @@ func Symbols() (io.Reader, error) {
 		shared.symbols = text
 	}
 	return bytes.NewReader(shared.symbols), nil
+}
+
+// FunctionsAt says in which function of the running kernel each return address lies:
+// none where the kernel hides its addresses.
+func FunctionsAt(addresses []uint64) (map[uint64]Symbol, error) {
+	symbols, err := Symbols()
+	if err != nil {
+		return nil, err
+	}
+	modules, err := os.ReadFile("/proc/modules")
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without modules
+		return nil, err
+	}
+	return Functions(symbols, bytes.NewReader(modules), addresses)
 }
 
 // refresh drops what was said before a module came or went.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"time"
 
 	"go.opentelemetry.io/collector/filter"
@@ -10,6 +11,7 @@ import (
 
 // Head is what every record has beside its attributes.
 type Head struct {
+	Trust    Trust     // how it is known; nothing said means Claimed
 	Time     time.Time // when it happened
 	Observed time.Time // when we read it
 	Severity Severity
@@ -90,7 +92,9 @@ func (b *Builder) Begin(event string, attributes int, head Head) *Attributes {
 	}
 	head.fill(r, event)
 	r.Attributes().EnsureCapacity(attributes)
-	return On(r.Attributes())
+	a := On(r.Attributes())
+	TrustAttributesOn(a).TracecoreTrust(string(cmp.Or(head.Trust, Claimed)))
+	return a
 }
 
 // Add begins a record with attributes that were written before, and returns them to be

@@ -38,7 +38,7 @@ func TestHeadFillsNameTimesSeverityAndBody(t *testing.T) {
 		require.Equal(t, number, int(r.SeverityNumber()))
 		require.Equal(t, string(severity), r.SeverityText())
 		require.Equal(t, "what happened", r.Body().Str())
-		require.Equal(t, map[string]any{"size": int64(3)}, r.Attributes().AsRaw())
+		require.Equal(t, map[string]any{"size": int64(3), "tracecore.trust": "claimed"}, r.Attributes().AsRaw(), "nobody said that it is proven")
 		require.Zero(t, b.Emit().LogRecordCount(), "a record is given out once")
 	}
 }
@@ -53,10 +53,10 @@ func TestAnEventCanBeAddedTwice(t *testing.T) {
 	b, early := newTestBuilder(true), thing{Early()}
 	early.Size(3)
 	for range 2 {
-		b.Add(Head{}, early)
+		b.Add(Head{Trust: Proven}, early)
 		r := onlyRecord(b.Emit())
 		require.Equal(t, "thing", r.EventName())
-		require.Equal(t, map[string]any{"size": int64(3)}, r.Attributes().AsRaw())
+		require.Equal(t, map[string]any{"size": int64(3), "tracecore.trust": "proven"}, r.Attributes().AsRaw())
 	}
 }
 

@@ -122,3 +122,15 @@ func (a StormAttributes) KerneleventsFirstTimeUnixNano(v int64) {
 func (a StormAttributes) KerneleventsLastTimeUnixNano(v int64) {
 	a.attributes.Int("kernelevents.last_time_unix_nano", v)
 }
+
+// TrustAttributes writes the attributes that events of the group trust carry: how it is known that the record is true.
+type TrustAttributes struct{ attributes *Attributes }
+
+// TrustAttributesOn writes them there.
+func TrustAttributesOn(attributes *Attributes) TrustAttributes { return TrustAttributes{attributes} }
+
+// Trust returns the writer of the group; each event of the group has this method.
+func (a TrustAttributes) Trust() TrustAttributes { return a }
+
+// TracecoreTrust sets tracecore.trust: How it is known that the record is true. proven, the kernel or a driver said it, as structure or the call stack shows; claimed, a process of the node said it, or nothing shows who; foreign, it came over the network. A record without it is at most claimed.
+func (a TrustAttributes) TracecoreTrust(v string) { a.attributes.Str("tracecore.trust", v) }

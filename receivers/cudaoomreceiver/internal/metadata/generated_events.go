@@ -48,18 +48,20 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 // CudaRefusal writes the attributes of the event cuda.refusal: The CUDA driver refused memory of a GPU to a process, and it did not get it by trying again.
 type CudaRefusal struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 }
 
 // CudaRefusal begins a record.
 func (b *LogsBuilder) CudaRefusal(head record.Head) CudaRefusal {
-	return CudaRefusalOn(b.Begin(EventCudaRefusal, 14, head))
+	return CudaRefusalOn(b.Begin(EventCudaRefusal, 15, head))
 }
 
 // CudaRefusalOn writes the attributes there.
 func CudaRefusalOn(attributes *record.Attributes) CudaRefusal {
 	return CudaRefusal{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 	}
 }

@@ -51,6 +51,7 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 // FuseStall writes the attributes of the event fuse.stall: A page fault or request on a FUSE mount is stuck. One record per mount, repeated while it lasts.
 type FuseStall struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 	MountAttributes
 	StallAttributes
@@ -58,13 +59,14 @@ type FuseStall struct {
 
 // FuseStall begins a record.
 func (b *LogsBuilder) FuseStall(head record.Head) FuseStall {
-	return FuseStallOn(b.Begin(EventFuseStall, 26, head))
+	return FuseStallOn(b.Begin(EventFuseStall, 27, head))
 }
 
 // FuseStallOn writes the attributes there.
 func FuseStallOn(attributes *record.Attributes) FuseStall {
 	return FuseStall{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 		MountAttributesOn(attributes),
 		StallAttributesOn(attributes),
@@ -80,6 +82,7 @@ func (a FuseStall) Attributes() *record.Attributes { return a.attributes }
 // FuseStallEnd writes the attributes of the event fuse.stall.end: Nothing on the mount is stuck any more. It has what the last record of the stall had.
 type FuseStallEnd struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 	MountAttributes
 	StallAttributes
@@ -87,13 +90,14 @@ type FuseStallEnd struct {
 
 // FuseStallEnd begins a record.
 func (b *LogsBuilder) FuseStallEnd(head record.Head) FuseStallEnd {
-	return FuseStallEndOn(b.Begin(EventFuseStallEnd, 27, head))
+	return FuseStallEndOn(b.Begin(EventFuseStallEnd, 28, head))
 }
 
 // FuseStallEndOn writes the attributes there.
 func FuseStallEndOn(attributes *record.Attributes) FuseStallEnd {
 	return FuseStallEnd{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 		MountAttributesOn(attributes),
 		StallAttributesOn(attributes),

@@ -60,19 +60,21 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 // GpuClockChange writes the attributes of the event gpu.clock_change: The clocks of a GPU changed; many times a minute on a healthy GPU (NVML alone).
 type GpuClockChange struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	DeviceAttributes
 	record.StormAttributes
 }
 
 // GpuClockChange begins a record.
 func (b *LogsBuilder) GpuClockChange(head record.Head) GpuClockChange {
-	return GpuClockChangeOn(b.Begin(EventGpuClockChange, 10, head))
+	return GpuClockChangeOn(b.Begin(EventGpuClockChange, 11, head))
 }
 
 // GpuClockChangeOn writes the attributes there.
 func GpuClockChangeOn(attributes *record.Attributes) GpuClockChange {
 	return GpuClockChange{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		DeviceAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 	}
@@ -87,19 +89,21 @@ func (a GpuClockChange) Attributes() *record.Attributes { return a.attributes }
 // GpuEcc writes the attributes of the event gpu.ecc: The driver reports a memory error of a GPU; DCGM: one that could not be corrected, where the policy for it is set.
 type GpuEcc struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	DeviceAttributes
 	record.StormAttributes
 }
 
 // GpuEcc begins a record.
 func (b *LogsBuilder) GpuEcc(head record.Head) GpuEcc {
-	return GpuEccOn(b.Begin(EventGpuEcc, 11, head))
+	return GpuEccOn(b.Begin(EventGpuEcc, 12, head))
 }
 
 // GpuEccOn writes the attributes there.
 func GpuEccOn(attributes *record.Attributes) GpuEcc {
 	return GpuEcc{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		DeviceAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 	}
@@ -117,19 +121,21 @@ func (a GpuEcc) ErrorType(v string) { a.attributes.Str("error.type", v) }
 // GpuHealth writes the attributes of the event gpu.health: A health watch of DCGM warns of a GPU or fails, and did not before (DCGM alone).
 type GpuHealth struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	DeviceAttributes
 	record.StormAttributes
 }
 
 // GpuHealth begins a record.
 func (b *LogsBuilder) GpuHealth(head record.Head) GpuHealth {
-	return GpuHealthOn(b.Begin(EventGpuHealth, 12, head))
+	return GpuHealthOn(b.Begin(EventGpuHealth, 13, head))
 }
 
 // GpuHealthOn writes the attributes there.
 func GpuHealthOn(attributes *record.Attributes) GpuHealth {
 	return GpuHealth{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		DeviceAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 	}
@@ -150,6 +156,7 @@ func (a GpuHealth) HwState(v string) { a.attributes.Str("hw.state", v) }
 // GpuLost writes the attributes of the event gpu.lost: A GPU no longer answers.
 type GpuLost struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	DeviceAttributes
 	record.StormAttributes
 	record.IdentityAttributes
@@ -158,13 +165,14 @@ type GpuLost struct {
 
 // GpuLost begins a record.
 func (b *LogsBuilder) GpuLost(head record.Head) GpuLost {
-	return GpuLostOn(b.Begin(EventGpuLost, 23, head))
+	return GpuLostOn(b.Begin(EventGpuLost, 24, head))
 }
 
 // GpuLostOn writes the attributes there.
 func GpuLostOn(attributes *record.Attributes) GpuLost {
 	return GpuLost{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		DeviceAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
@@ -181,19 +189,21 @@ func (a GpuLost) Attributes() *record.Attributes { return a.attributes }
 // GpuPolicyViolation writes the attributes of the event gpu.policy_violation: A policy of DCGM is violated (DCGM alone).
 type GpuPolicyViolation struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	DeviceAttributes
 	record.StormAttributes
 }
 
 // GpuPolicyViolation begins a record.
 func (b *LogsBuilder) GpuPolicyViolation(head record.Head) GpuPolicyViolation {
-	return GpuPolicyViolationOn(b.Begin(EventGpuPolicyViolation, 11, head))
+	return GpuPolicyViolationOn(b.Begin(EventGpuPolicyViolation, 12, head))
 }
 
 // GpuPolicyViolationOn writes the attributes there.
 func GpuPolicyViolationOn(attributes *record.Attributes) GpuPolicyViolation {
 	return GpuPolicyViolation{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		DeviceAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 	}
@@ -213,6 +223,7 @@ func (a GpuPolicyViolation) HwGpuPolicyCondition(v string) {
 // GpuRecovered writes the attributes of the event gpu.recovered: A GPU that was lost answers again.
 type GpuRecovered struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	DeviceAttributes
 	record.StormAttributes
 	record.JudgementAttributes
@@ -220,13 +231,14 @@ type GpuRecovered struct {
 
 // GpuRecovered begins a record.
 func (b *LogsBuilder) GpuRecovered(head record.Head) GpuRecovered {
-	return GpuRecoveredOn(b.Begin(EventGpuRecovered, 14, head))
+	return GpuRecoveredOn(b.Begin(EventGpuRecovered, 15, head))
 }
 
 // GpuRecoveredOn writes the attributes there.
 func GpuRecoveredOn(attributes *record.Attributes) GpuRecovered {
 	return GpuRecovered{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		DeviceAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
@@ -242,6 +254,7 @@ func (a GpuRecovered) Attributes() *record.Attributes { return a.attributes }
 // GpuXid writes the attributes of the event gpu.xid: The driver reports an Xid.
 type GpuXid struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	DeviceAttributes
 	record.StormAttributes
 	record.IdentityAttributes
@@ -250,13 +263,14 @@ type GpuXid struct {
 
 // GpuXid begins a record.
 func (b *LogsBuilder) GpuXid(head record.Head) GpuXid {
-	return GpuXidOn(b.Begin(EventGpuXid, 25, head))
+	return GpuXidOn(b.Begin(EventGpuXid, 26, head))
 }
 
 // GpuXidOn writes the attributes there.
 func GpuXidOn(attributes *record.Attributes) GpuXid {
 	return GpuXid{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		DeviceAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),

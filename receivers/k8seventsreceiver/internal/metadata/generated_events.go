@@ -35,17 +35,19 @@ func NewLogsBuilder(config LogsBuilderConfig, settings receiver.Settings) *LogsB
 // K8sEvent writes the attributes of the event k8s.event: A Kubernetes event or a change of a node condition that matters to a training job.
 type K8sEvent struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 }
 
 // K8sEvent begins a record.
 func (b *LogsBuilder) K8sEvent(head record.Head) K8sEvent {
-	return K8sEventOn(b.Begin(EventK8sEvent, 13, head))
+	return K8sEventOn(b.Begin(EventK8sEvent, 14, head))
 }
 
 // K8sEventOn writes the attributes there.
 func K8sEventOn(attributes *record.Attributes) K8sEvent {
 	return K8sEvent{
 		attributes,
+		record.TrustAttributesOn(attributes),
 	}
 }
 

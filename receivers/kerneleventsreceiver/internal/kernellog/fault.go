@@ -37,7 +37,7 @@ type Fault struct {
 	OwnerName string
 	Owner     *identity.Process // who that is; the receiver looks it up
 
-	Writer     kmsg.Writer // who wrote the line
+	Origin     kmsg.Function // who wrote the line
 	WriterPID  uint32
 	WriterComm string
 
@@ -55,8 +55,9 @@ type Key struct {
 	Code     uint32
 	SubCode  uint32
 	PID      uint32
-	Injected bool        // a test made it; never joins a true one
-	Writer   kmsg.Writer // nor does a forged line
+	Injected bool         // a test made it; never joins a true one
+	Trust    record.Trust // nor does a claim
+	Writer   kmsg.Writer
 }
 
 // Waits reports whether f can wait for its fold to close: nothing about it

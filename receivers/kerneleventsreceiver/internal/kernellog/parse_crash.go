@@ -8,11 +8,20 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
+// crashWriters are the handlers of faults of processes (arch/x86/mm/fault.c,
+// arch/x86/kernel/traps.c, arch/arm64/kernel/traps.c), and print_vma_addr, which adds
+// the place.
+var crashWriters = writers{functions: []string{
+	"show_signal", "__bad_area", "bad_area", "do_user_addr_fault", "exc_", "do_trap", "do_error_trap", "do_general_protection", "gp_user_force_sig",
+	"arm64_", "do_mem_abort", "print_vma_addr",
+}}
+
 // crash is a process that died by a fault, as the first part of its line says.
 type crash struct {
 	kind, name string
 	pid        uint32
 	text       string
+	place      string // the end of the text, which says where
 }
 
 // parseCrash reads "python[1234]: segfault at 10 ip … error 4 in libnccl.so.2[…]"
@@ -22,16 +31,16 @@ type crash struct {
 // libnccl.so.2[…]", is a KERN_CONT fragment and can come by itself. Only a crash
 // inside a library of the catalogue is of interest here; the end of the process
 // is reported by its exit anyway.
-func (p *Parser) parseCrash(faults []Fault, l line) ([]Fault, Outcome) {
+func (p *assembler) parseCrash(faults []Fault, l line) ([]Fault, Outcome) {
 	c, found := beginCrash(l)
 	if found {
 		p.crashes.set(l.PID, c, l.Time)
 	} else if c, found = p.crashes.recent(l.PID, l.Time); found && strings.HasPrefix(l.text, "in ") {
-		c.text += " " + l.text
+		c.text, c.place = c.text+" "+l.text, l.text
 	} else {
 		return faults, Unrecognized
 	}
-	library := crashPlace(c.text)
+	library := crashPlace(c.place)
 	if library != "" {
 		p.crashes.remove(l.PID)
 	}
@@ -41,9 +50,9 @@ func (p *Parser) parseCrash(faults []Fault, l line) ([]Fault, Outcome) {
 	return append(faults, p.crashFault(l, c, library)), Reported
 }
 
-func (p *Parser) crashFault(l line, c crash, library string) Fault {
+func (p *assembler) crashFault(l line, c crash, library string) Fault {
 	a := metadata.ProcessSegfaultOn(record.Early())
-	f := l.fault(a, library)
+	f := p.fault(l, a, library)
 	f.Text = c.text
 	f.judge(p.catalogue.Fault(metadata.EventProcessSegfault))
 	a.KerneleventsFault(c.kind)
@@ -55,43 +64,44 @@ func (p *Parser) crashFault(l line, c crash, library string) Fault {
 	return f
 }
 
+// beginCrash reads the name and number of a process, which come first, and then the
+// kernel's own words. A name of 15 bytes can hold the words, not a number before them.
 func beginCrash(l line) (crash, bool) {
 	for _, shape := range [...]struct{ words, kind string }{
-		{": segfault at ", "segfault"},
-		{" general protection fault ip:", "general_protection"},
-		{": unhandled exception: ", "unhandled_exception"},
+		{"]: segfault at ", "segfault"},
+		{"] general protection fault ip:", "general_protection"},
+		{"]: unhandled exception: ", "unhandled_exception"},
 	} {
-		if before, _, found := strings.Cut(l.text, shape.words); found {
-			name, pid := crashedTask(before)
-			return crash{kind: shape.kind, name: name, pid: pid, text: l.text}, true
+		before, after, found := strings.Cut(l.text, shape.words)
+		if name, pid, isTask := crashedTask(before); found && isTask {
+			return crash{kind: shape.kind, name: name, pid: pid, text: l.text, place: after}, true
 		}
 	}
 	return crash{}, false
 }
 
-// crashPlace returns the file of " in libnccl.so.2[7f5d5c000000+1200000]".
+// crashPlace returns the file of "in libnccl.so.2[7f5d5c000000+1200000]". Before it the
+// kernel prints numbers and words of its own; the name of the file can hold anything.
 func crashPlace(text string) string {
-	for rest := text; ; {
-		_, after, found := strings.Cut(rest, " in ")
-		if !found {
-			return ""
-		}
-		if file, _, found := strings.Cut(after, "["); found && !strings.Contains(file, " ") {
-			return file
-		}
-		rest = after
+	_, place, _ := strings.Cut(" "+text, " in ")
+	file, _, found := strings.Cut(place, "[")
+	if !found || strings.Contains(file, " ") {
+		return ""
 	}
+	return file
 }
 
-// crashedTask reads "comm[pid]" at the end of text.
-func crashedTask(text string) (name string, pid uint32) {
+// crashedTask reads "comm[pid".
+func crashedTask(text string) (name string, pid uint32, ok bool) {
+	text = strings.TrimPrefix(text, "traps: ")
 	open := strings.LastIndexByte(text, '[')
-	if open < 0 {
-		return "", 0
+	if open < 0 || open > maxComm {
+		return "", 0, false
 	}
-	pid, _, ok := number(text[open+1:])
-	if !ok {
-		return "", 0
-	}
-	return strings.TrimPrefix(text[:open], "traps: "), pid
+	pid, rest, ok := number(text[open+1:])
+	return text[:open], pid, ok && rest == ""
 }
+
+// maxComm is the length of a name of a task, TASK_COMM_LEN without the NUL. A byte
+// that is not UTF-8 has become three.
+const maxComm = 15 * 3

@@ -7,84 +7,95 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
-// parseHost reads what the kernel says about storage, stuck tasks and crashed
-// processes.
-func (p *Parser) parseHost(faults []Fault, l line) ([]Fault, Outcome) {
-	switch {
-	case strings.Contains(l.text, "nfs: server ") || strings.Contains(l.text, "lockd: server "):
-		return p.parseNFS(faults, l)
-	case strings.Contains(l.text, "soft lockup - CPU#"):
-		return append(faults, p.softLockup(l)), Reported
-	case strings.Contains(l.text, "hard LOCKUP on cpu "):
-		return append(faults, p.hardLockup(l)), Reported
-	case strings.Contains(l.text, " blocked for more than ") && strings.Contains(l.text, "task "):
-		return append(faults, p.hungTask(l)), Reported
+// The writers of what the kernel says about storage and stuck tasks.
+var (
+	nfsWriters = writers{
+		modules:   []string{"sunrpc", "lockd", "nfs", "nfsv3", "nfsv4"},
+		functions: []string{"rpc_", "call_", "nlm", "nfs_", "nfs3_", "nfs4_"},
 	}
-	return p.parseCrash(faults, l)
+	watchdogWriters = writers{functions: []string{"watchdog", "check_hung_", "hung_task_"}}
+)
+
+// parseLockup reads what the watchdogs say about stuck CPUs and tasks.
+func (p *assembler) parseLockup(faults []Fault, l line) ([]Fault, Outcome) {
+	text := strings.TrimPrefix(strings.TrimPrefix(l.text, "NMI "), "watchdog: ")
+	if rest, found := strings.CutPrefix(text, "BUG: soft lockup - CPU#"); found {
+		return append(faults, p.softLockup(l, rest)), Reported
+	}
+	if cpu, found := strings.CutPrefix(text, "Watchdog detected hard LOCKUP on cpu "); found {
+		return append(faults, p.hardLockup(l, cpu)), Reported
+	}
+	if task, found := strings.CutPrefix(text, "INFO: task "); found && strings.Contains(task, blockedFor) {
+		return append(faults, p.hungTask(l, task)), Reported
+	}
+	return faults, Unrecognized
 }
+
+// blockedFor stands between a task and its seconds.
+const blockedFor = " blocked for more than "
 
 // parseNFS reads "nfs: server 10.0.0.9 not responding, still trying" (or "timed
 // out") and "nfs: server 10.0.0.9 OK" (net/sunrpc/clnt.c); lockd says the same.
-func (p *Parser) parseNFS(faults []Fault, l line) ([]Fault, Outcome) {
-	_, rest, _ := strings.Cut(l.text, ": server ")
+func (p *assembler) parseNFS(faults []Fault, l line) ([]Fault, Outcome) {
+	rest, found := strings.CutPrefix(strings.TrimPrefix(strings.TrimPrefix(l.text, "nfs"), "lockd"), ": server ")
+	if !found || strings.HasPrefix(l.text, ":") {
+		return faults, Unrecognized
+	}
 	server, state, _ := strings.Cut(rest, " ")
 	switch {
 	case strings.HasPrefix(state, "OK"):
 		a := metadata.StorageRecoveredOn(record.Early())
 		a.ServerAddress(server)
-		f := l.fault(a, server)
-		f.judge(p.catalogue.Fault(metadata.EventStorageRecovered))
+		f := p.fault(l, a, server)
 		f.State = "recovered"
+		f.judge(p.catalogue.Fault(metadata.EventStorageRecovered))
 		return append(faults, f), Reported
 	case strings.HasPrefix(state, "not responding"):
 		a := metadata.StorageNotRespondingOn(record.Early())
 		a.ServerAddress(server)
-		f := l.fault(a, server)
+		f := p.fault(l, a, server)
 		f.judge(p.catalogue.Fault(metadata.EventStorageNotResponding))
 		return append(faults, f), Reported
 	}
 	return faults, Unrecognized
 }
 
-func (p *Parser) lockup(l line, fault string) (Fault, metadata.HostLockup) {
+func (p *assembler) lockup(l line, fault string) (Fault, metadata.HostLockup) {
 	a := metadata.HostLockupOn(record.Early())
 	a.KerneleventsFault(fault)
-	f := l.fault(a, fault)
+	f := p.fault(l, a, fault)
 	f.judge(p.catalogue.Fault(fault))
 	return f, a
 }
 
 // softLockup reads "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!
 // [python:1234]" (kernel/watchdog.c).
-func (p *Parser) softLockup(l line) Fault {
+func (p *assembler) softLockup(l line, rest string) Fault {
 	f, a := p.lockup(l, "soft_lockup")
-	_, rest, _ := strings.Cut(l.text, "CPU#")
 	f.putCPU(a, rest)
 	if seconds, found := between(rest, "stuck for ", "s"); found {
 		putSeconds(a, seconds)
 	}
-	if task, found := between(rest, "[", "]"); found {
-		f.own(nameAndPID(task))
+	if _, task, found := strings.Cut(rest, "["); found {
+		f.own(nameAndPID(beforeLast(task, "]")))
 	}
 	return f
 }
 
 // hardLockup reads "Watchdog detected hard LOCKUP on cpu 3".
-func (p *Parser) hardLockup(l line) Fault {
+func (p *assembler) hardLockup(l line, cpu string) Fault {
 	f, a := p.lockup(l, "hard_lockup")
-	_, rest, _ := strings.Cut(l.text, "hard LOCKUP on cpu ")
-	f.putCPU(a, rest)
+	f.putCPU(a, cpu)
 	return f
 }
 
 // hungTask reads "INFO: task python:1234 blocked for more than 120 seconds."
 // (kernel/hung_task.c).
-func (p *Parser) hungTask(l line) Fault {
+func (p *assembler) hungTask(l line, task string) Fault {
 	f, a := p.lockup(l, "hung_task")
-	before, after, _ := strings.Cut(l.text, " blocked for more than ")
-	_, task, _ := strings.Cut(before, "task ")
-	f.own(nameAndPID(task))
-	putSeconds(a, after)
+	end := strings.LastIndex(task, blockedFor)
+	f.own(nameAndPID(task[:end]))
+	putSeconds(a, task[end+len(blockedFor):])
 	return f
 }
 

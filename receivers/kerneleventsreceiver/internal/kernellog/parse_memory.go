@@ -7,28 +7,23 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
-// parseMemory reads what the kernel says about errors of the host's own memory:
-// the memory controller's count of them, and what became of the processes whose
-// pages were lost.
-func (p *Parser) parseMemory(faults []Fault, l line) ([]Fault, Outcome) {
-	if _, rest, found := strings.Cut(l.text, "EDAC MC"); found {
-		return p.parseEDAC(faults, l, rest)
-	}
-	if _, rest, found := strings.Cut(l.text, "Memory failure: 0x"); found {
-		return p.parseMemoryFailure(faults, l, rest)
-	}
-	if _, rest, found := strings.Cut(l.text, "MCE: Killing "); found {
-		return append(faults, p.memoryKill(l, "", rest)), Reported
-	}
-	return faults, Unrecognized
-}
+// The writers of memory errors. Drivers of memory controllers hand what they found to
+// edac_mc.c, which prints it.
+var (
+	edacWriters          = writers{modules: []string{"edac_core"}, functions: []string{"edac_"}}
+	memoryFailureWriters = writers{functions: []string{
+		"memory_failure", "__memory_failure", "try_memory_failure", "kill_", "collect_procs", "add_to_kill", "__add_to_kill", "action_result", "page_action",
+		"identify_page_state", "me_", "hwpoison_", "do_sigbus", "mm_fault_error", "do_user_addr_fault", "exc_page_fault",
+	}}
+)
 
 // parseEDAC reads "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#1_Chan#0_DIMM#0
 // (channel:0 slot:0 page:0x… offset:0x… grain:32 …)", drivers/edac/edac_mc.c,
-// edac_ce_error and edac_ue_error. rest begins with the controller's number.
-func (p *Parser) parseEDAC(faults []Fault, l line, rest string) ([]Fault, Outcome) {
+// edac_ce_error and edac_ue_error.
+func (p *assembler) parseEDAC(faults []Fault, l line) ([]Fault, Outcome) {
+	rest, found := strings.CutPrefix(l.text, "EDAC MC")
 	controller, rest, ok := number(rest)
-	if !ok {
+	if !found || !ok {
 		return faults, Unrecognized
 	}
 	count, rest, ok := number(strings.TrimPrefix(rest, ": "))
@@ -47,7 +42,7 @@ func (p *Parser) parseEDAC(faults []Fault, l line, rest string) ([]Fault, Outcom
 	_, place, _ := strings.Cut(rest, " on ")
 	dimm, _, _ := strings.Cut(place, " (")
 	a := metadata.HostMemoryErrorOn(record.Early())
-	f := l.fault(a, dimm)
+	f := p.fault(l, a, dimm)
 	f.Key.Part, f.Key.Code = severity, controller+1
 	f.judge(p.catalogue.Fault("memory_" + severity))
 	a.KerneleventsFault("memory_error")
@@ -60,8 +55,16 @@ func (p *Parser) parseEDAC(faults []Fault, l line, rest string) ([]Fault, Outcom
 // parseMemoryFailure reads "Memory failure: 0x1d3f5a: Sending SIGBUS to python:4242
 // due to hardware memory corruption" and "Memory failure: 0x1d3f5a: forcibly
 // killing python:4242 because of failure to unmap corrupted page"
-// (mm/memory-failure.c, kill_proc and kill_procs). rest begins with the page.
-func (p *Parser) parseMemoryFailure(faults []Fault, l line, rest string) ([]Fault, Outcome) {
+// (mm/memory-failure.c, kill_proc and kill_procs), and "MCE: Killing python:4242 due to
+// hardware memory corruption fault at 7f…" (arch/x86/mm/fault.c, do_sigbus).
+func (p *assembler) parseMemoryFailure(faults []Fault, l line) ([]Fault, Outcome) {
+	if task, found := strings.CutPrefix(strings.TrimPrefix(l.text, "mce: "), "MCE: Killing "); found {
+		return append(faults, p.memoryKill(l, "", task)), Reported
+	}
+	rest, found := strings.CutPrefix(l.text, "Memory failure: 0x")
+	if !found {
+		return faults, Unrecognized
+	}
 	page, rest, _ := strings.Cut(rest, ": ")
 	for _, words := range []string{"Sending SIGBUS to ", "forcibly killing "} {
 		if task, found := strings.CutPrefix(rest, words); found {
@@ -71,14 +74,12 @@ func (p *Parser) parseMemoryFailure(faults []Fault, l line, rest string) ([]Faul
 	return faults, Benign // what the kernel did with the page
 }
 
-// memoryKill is a process that loses memory; task begins with its name and pid.
-// Also "MCE: Killing python:4242 due to hardware memory corruption fault at 7f…"
-// (arch/x86/mm/fault.c, do_sigbus).
-func (p *Parser) memoryKill(l line, page, task string) Fault {
-	task, _, _ = strings.Cut(task, " due to ")
-	task, _, _ = strings.Cut(task, " because of ")
+// memoryKill is a process that loses memory; task begins with its name and pid. The
+// name can hold anything, so the kernel's own words are looked for from the end.
+func (p *assembler) memoryKill(l line, page, task string) Fault {
+	task = beforeLast(beforeLast(task, " due to "), " because of ")
 	a := metadata.HostMemoryErrorOn(record.Early())
-	f := l.fault(a, page)
+	f := p.fault(l, a, page)
 	f.own(nameAndPID(task))
 	f.judge(p.catalogue.Fault("memory_failure"))
 	a.KerneleventsFault("memory_failure")

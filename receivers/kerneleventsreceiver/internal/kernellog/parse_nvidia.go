@@ -9,6 +9,20 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
+// nvidiaWriters are NVIDIA's modules; nothing of them is ever built in.
+var nvidiaWriters = writers{modules: []string{"nvidia", "nvidia_modeset", "nvidia_uvm", "nvidia_drm"}}
+
+// nvidiaLine takes off what begins each line of the driver, "NVRM: ", and in newer ones
+// the device before it: "nvidia 0000:65:00.0: NVRM: ".
+func nvidiaLine(text string) (device, rest string, found bool) {
+	if rest, found = strings.CutPrefix(text, "NVRM: "); found {
+		return "", rest, true
+	}
+	driver, device, _, rest := deviceLine(text)
+	rest, found = strings.CutPrefix(rest, "NVRM: ")
+	return device, rest, found && driver == "nvidia"
+}
+
 // believe takes over the severity word that a line itself carries, and returns it in
 // lower case without hyphens.
 func (f *Fault) believe(word string) string {
@@ -26,9 +40,10 @@ func (f *Fault) believe(word string) string {
 
 // parseUUID remembers "NVRM: GPU at PCI:0000:65:00: GPU-<uuid>", which the
 // driver writes once per GPU.
-func (p *Parser) parseUUID(faults []Fault, l line) ([]Fault, Outcome) {
-	_, rest, found := strings.Cut(l.text, "NVRM: GPU at ")
-	if !found {
+func (p *assembler) parseUUID(faults []Fault, l line) ([]Fault, Outcome) {
+	_, rest, found := nvidiaLine(l.text)
+	rest, names := strings.CutPrefix(rest, "GPU at ")
+	if !found || !names {
 		return faults, Unrecognized
 	}
 	place, uuid, found := strings.Cut(rest, ": ")
@@ -42,37 +57,58 @@ func (p *Parser) parseUUID(faults []Fault, l line) ([]Fault, Outcome) {
 }
 
 // parseLost reads a GPU that is gone without an Xid number, in one record:
-// "NVRM: GPU 0000:65:00.0: GPU has fallen off the bus." or in three (kernel-open/
-// nvidia/nv.c): "NVRM: The NVIDIA GPU 0000:65:00.0", "NVRM: (PCI ID: …) installed
-// in this system has", "NVRM: fallen off the bus and is not responding to commands."
-func (p *Parser) parseLost(faults []Fault, l line) ([]Fault, Outcome) {
-	_, begun := p.lost.recent(l.PID, l.Time)
-	if !begun && !strings.Contains(l.text, "NVRM:") {
+// "NVRM: GPU 0000:65:00.0: GPU has fallen off the bus." or in three, which can be the
+// lines of one (kernel-open/nvidia/nv.c): "NVRM: The NVIDIA GPU 0000:65:00.0",
+// "NVRM: (PCI ID: …) installed in this system has", "NVRM: fallen off the bus and is not
+// responding to commands."
+func (p *assembler) parseLost(faults []Fault, l line) ([]Fault, Outcome) {
+	_, rest, found := nvidiaLine(l.text)
+	device, begun := p.lost.recent(l.PID, l.Time)
+	if !found && !begun {
 		return faults, Unrecognized
 	}
-	if strings.Contains(l.text, "fallen off the bus") {
-		return append(faults, p.lostGPU(l)), Reported
+	if !found {
+		rest = l.text
 	}
-	if _, rest, found := strings.Cut(l.text, "The NVIDIA GPU "); found {
-		if device := pciIn(rest); device != "" {
-			p.lost.set(l.PID, device, l.Time)
-			return faults, Benign
-		}
+	if strings.HasPrefix(rest, "fallen off the bus") {
+		p.lost.remove(l.PID)
+		return append(faults, p.lostGPU(l, device)), Reported
 	}
-	if strings.Contains(l.text, "installed in this system has") {
+	if gpu, found := strings.CutPrefix(rest, "GPU "); found && strings.Contains(gpu, ": GPU has fallen off the bus") {
+		address, _, _ := strings.Cut(gpu, ": ")
+		device, _ = pciAddress(address)
+		return append(faults, p.lostGPU(l, device)), Reported
+	}
+	if gpu, found := strings.CutPrefix(rest, "The NVIDIA GPU "); found {
+		return p.beginLost(faults, l, gpu)
+	}
+	if strings.HasPrefix(rest, "(PCI ID: ") || strings.HasPrefix(rest, "installed in this system has") {
 		return faults, Benign
 	}
 	return faults, Unrecognized
 }
 
-func (p *Parser) lostGPU(l line) Fault {
-	device := pciIn(l.text)
-	if device == "" {
-		device, _ = p.lost.recent(l.PID, l.Time)
-		p.lost.remove(l.PID)
+// beginLost reads the rest of the record when the driver put all of it into one. It is
+// the driver's own text from its first word, with no name in it.
+func (p *assembler) beginLost(faults []Fault, l line, gpu string) ([]Fault, Outcome) {
+	address, _, _ := strings.Cut(gpu, " ")
+	device, ok := pciAddress(address)
+	if !ok {
+		return faults, Unrecognized
 	}
+	installed, end, _ := strings.Cut(l.more, "\n")
+	if strings.Contains(installed, "installed in this system has") && strings.HasPrefix(strings.TrimSpace(end), "NVRM: fallen off the bus") {
+		f := p.lostGPU(l, device)
+		f.Text = l.Text
+		return append(faults, f), Reported
+	}
+	p.lost.set(l.PID, device, l.Time)
+	return faults, Benign
+}
+
+func (p *assembler) lostGPU(l line, device string) Fault {
 	a := metadata.GpuLostOn(record.Early())
-	f := l.fault(a, device)
+	f := p.fault(l, a, device)
 	f.judge(p.catalogue.Fault(metadata.EventGpuLost))
 	p.putGPU(a.Gpu(), device, vendorNVIDIA)
 	return f
@@ -92,15 +128,16 @@ type hardwareCase struct {
 // parseHardwareError reads "nvidia 0000:65:00.0: NVRM: {7}[Hardware Error]: …",
 // several records with one sequence number, of which "event severity: fatal"
 // decides. It is one event, sent when the severity is known.
-func (p *Parser) parseHardwareError(faults []Fault, l line) ([]Fault, Outcome) {
-	before, detail, found := strings.Cut(l.text, "[Hardware Error]:")
-	if !found || !strings.Contains(before, "NVRM: {") {
+func (p *assembler) parseHardwareError(faults []Fault, l line) ([]Fault, Outcome) {
+	device, rest, found := nvidiaLine(l.text)
+	sequence, detail, numbered := strings.Cut(rest, "}[Hardware Error]:")
+	sequence, begins := strings.CutPrefix(sequence, "{")
+	if !found || !numbered || !begins {
 		return faults, Unrecognized
 	}
-	sequence, _ := between(before, "NVRM: {", "}")
-	key := hardwareKey{pciIn(before), sequence}
+	key := hardwareKey{device, sequence}
 	open, known := p.hardware.recent(key, l.Time)
-	word, decided := between(detail, "event severity: ", " ")
+	word, decided := strings.CutPrefix(strings.TrimSpace(detail), "event severity: ")
 	switch {
 	case known && open.reported:
 		return faults, Benign
@@ -117,9 +154,9 @@ func (p *Parser) parseHardwareError(faults []Fault, l line) ([]Fault, Outcome) {
 	return faults, Benign
 }
 
-func (p *Parser) hardwareError(l line, key hardwareKey) (Fault, metadata.GpuFault) {
+func (p *assembler) hardwareError(l line, key hardwareKey) (Fault, metadata.GpuFault) {
 	a := metadata.GpuFaultOn(record.Early())
-	f := l.fault(a, key.device)
+	f := p.fault(l, a, key.device)
 	f.judge(p.catalogue.Fault("hardware_error"))
 	p.putGPU(a.Gpu(), key.device, vendorNVIDIA)
 	a.KerneleventsFault("hardware_error")
@@ -128,7 +165,7 @@ func (p *Parser) hardwareError(l line, key hardwareKey) (Fault, metadata.GpuFaul
 
 // rememberHardwareError reports the case that had to be forgotten for this one,
 // and the one that this takes the place of when that is over.
-func (p *Parser) rememberHardwareError(faults []Fault, key hardwareKey, c hardwareCase, at time.Time) []Fault {
+func (p *assembler) rememberHardwareError(faults []Fault, key hardwareKey, c hardwareCase, at time.Time) []Fault {
 	_, current := p.hardware.recent(key, at)
 	old, stale := p.hardware.get(key)
 	if stale && !current && !old.reported {
@@ -141,7 +178,7 @@ func (p *Parser) rememberHardwareError(faults []Fault, key hardwareKey, c hardwa
 }
 
 // expireHardwareErrors reports those whose severity never came.
-func (p *Parser) expireHardwareErrors(faults []Fault, now time.Time) []Fault {
+func (p *assembler) expireHardwareErrors(faults []Fault, now time.Time) []Fault {
 	for len(p.hardware.order) > 0 {
 		key := p.hardware.order[0]
 		open := p.hardware.entries[key]

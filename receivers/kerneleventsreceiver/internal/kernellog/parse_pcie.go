@@ -7,24 +7,31 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
+// pcieWriters are drivers/pci/pcie, which is never a module.
+var pcieWriters = writers{functions: []string{"aer_", "__aer_", "pci_print_aer", "pcie_do_recovery", "pcie_", "report_"}}
+
 // parsePCIe reads "pcieport 0000:b0:02.0: AER: PCIe Bus Error: severity=Uncorrected
 // (Fatal), type=Transaction Layer, (Requester ID)" (drivers/pci/pcie/aer.c). The
 // address is that of the device or port that found the error, not of the GPU
 // behind it.
-func (p *Parser) parsePCIe(faults []Fault, l line) ([]Fault, Outcome) {
-	before, rest, found := strings.Cut(l.text, "PCIe Bus Error: severity=")
+func (p *assembler) parsePCIe(faults []Fault, l line) ([]Fault, Outcome) {
+	_, address, _, rest := deviceLine(l.text)
+	rest, announced := strings.CutPrefix(rest, "AER: ")
+	if address == "" {
+		return faults, Unrecognized
+	}
+	rest, found := strings.CutPrefix(rest, "PCIe Bus Error: severity=")
 	if !found {
-		if strings.Contains(l.text, "AER: ") {
+		if announced {
 			return faults, Benign // announces the record above, or adds a register to it
 		}
 		return faults, Unrecognized
 	}
 	severity, rest, _ := strings.Cut(rest, ", ")
 	kind, _ := between(rest, "type=", ",")
-	address := pciIn(before)
 	name := aerSeverity(severity)
 	a := metadata.PcieErrorOn(record.Early())
-	f := l.fault(a, address)
+	f := p.fault(l, a, address)
 	f.Key.Part = name + " " + kind
 	f.judge(p.catalogue.Fault("pcie_" + name))
 	a.HwPciAddress(address)

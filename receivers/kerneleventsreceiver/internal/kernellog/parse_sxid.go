@@ -16,9 +16,10 @@ type sxidKey struct {
 // parseSXid reads "nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20034, Fatal, Link
 // 48 LTSSM Fault Up". The driver adds "20034, Severity 1 Engine instance 48
 // Sub-engine instance 00" and "20034, Data {0x…}": one event, not three.
-func (p *Parser) parseSXid(faults []Fault, l line) ([]Fault, Outcome) {
-	_, rest, found := strings.Cut(l.text, "SXid (")
-	if !found {
+func (p *assembler) parseSXid(faults []Fault, l line) ([]Fault, Outcome) {
+	rest, found := strings.CutPrefix(l.text, "nvidia-nvswitch")
+	instance, rest, isSXid := strings.Cut(rest, ": SXid (")
+	if _, left, ok := number(instance); !found || !isSXid || !ok || left != "" {
 		return faults, Unrecognized
 	}
 	place, rest, found := strings.Cut(rest, "):")
@@ -35,7 +36,7 @@ func (p *Parser) parseSXid(faults []Fault, l line) ([]Fault, Outcome) {
 	}
 	p.sxids.set(key, struct{}{}, l.Time)
 	a := metadata.NvswitchSxidOn(record.Early())
-	f := l.fault(a, device)
+	f := p.fault(l, a, device)
 	f.Key.Code = code
 	a.NvswitchID(device)
 	a.GpuVendor(vendorNVIDIA)
@@ -46,7 +47,7 @@ func (p *Parser) parseSXid(faults []Fault, l line) ([]Fault, Outcome) {
 
 // sxidDetail judges by the severity word, and by the number of a detail record
 // whose first record was not seen (0 non-fatal, 1 fatal).
-func (p *Parser) sxidDetail(f *Fault, a metadata.NvswitchSxid, message string) {
+func (p *assembler) sxidDetail(f *Fault, a metadata.NvswitchSxid, message string) {
 	word, rest, _ := strings.Cut(message, ", ")
 	if digits, found := strings.CutPrefix(message, "Severity "); found {
 		word = map[bool]string{true: "Fatal", false: "Non-fatal"}[strings.HasPrefix(digits, "1")]

@@ -17,9 +17,10 @@ const vendorNVIDIA = "nvidia"
 // parseXid reads "NVRM: Xid (PCI:dddd:bb:dd GPU-I:nn): N, pid=…, name=…, message".
 // pid and name are left out by newer drivers when unknown; older ones print
 // "pid='<unknown>', name=<unknown>".
-func (p *Parser) parseXid(faults []Fault, l line) ([]Fault, Outcome) {
-	_, rest, found := strings.Cut(l.text, "NVRM: Xid (")
-	if !found {
+func (p *assembler) parseXid(faults []Fault, l line) ([]Fault, Outcome) {
+	_, rest, found := nvidiaLine(l.text)
+	rest, isXid := strings.CutPrefix(rest, "Xid (")
+	if !found || !isXid {
 		return faults, Unrecognized
 	}
 	place, rest, found := strings.Cut(rest, "):")
@@ -32,7 +33,7 @@ func (p *Parser) parseXid(faults []Fault, l line) ([]Fault, Outcome) {
 	}
 	device, instance := xidPlace(place)
 	a := metadata.GpuXidOn(record.Early())
-	f := l.fault(a, device)
+	f := p.fault(l, a, device)
 	f.Key.Code, f.Key.Instance = code, instance
 	var message string
 	f.OwnerPID, f.OwnerName, message = xidOwner(strings.TrimLeft(rest, ", "))
@@ -88,7 +89,7 @@ func xidOwner(rest string) (pid uint32, name, message string) {
 }
 
 // putGPU writes the GPU and, if the driver told it before, its UUID.
-func (p *Parser) putGPU(a record.GpuAttributes, device, vendor string) {
+func (p *assembler) putGPU(a record.GpuAttributes, device, vendor string) {
 	a.GpuID(device)
 	a.GpuVendor(vendor)
 	if uuid, known := p.uuids.get(device); known && device != "" {
@@ -106,7 +107,7 @@ func putInstance(a metadata.GpuXid, instance MIG) {
 }
 
 // xidDetail reads what only some codes say.
-func (p *Parser) xidDetail(f *Fault, a metadata.GpuXid, code uint32, message string) {
+func (p *assembler) xidDetail(f *Fault, a metadata.GpuXid, code uint32, message string) {
 	switch {
 	case code == 154:
 		p.recoveryAction(f, a, message)
@@ -126,7 +127,7 @@ func (p *Parser) xidDetail(f *Fault, a metadata.GpuXid, code uint32, message str
 // recoveryAction reads "GPU recovery action changed from 0x0 (None) to 0x1 (GPU
 // Reset Required)": the driver's own word on what to do, and, back to None, the
 // signal that it is done.
-func (p *Parser) recoveryAction(f *Fault, a metadata.GpuXid, message string) {
+func (p *assembler) recoveryAction(f *Fault, a metadata.GpuXid, message string) {
 	before, found := between(message, " from ", " to ")
 	_, after, changed := strings.Cut(message, " to ")
 	if !found || !changed {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
 	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
 // Outcome says what a line was to the parser.
@@ -28,10 +29,17 @@ const (
 	remembered = 512
 )
 
-// Parser turns kernel-log records into faults. It remembers the little that
-// spans several records. It is not safe for concurrent use.
+// Parser turns kernel-log records into faults. It is not safe for concurrent use.
 type Parser struct {
+	families        []family
+	proven, claimed assembler
+}
+
+// assembler parses the records of one trust, and remembers the little that spans
+// several of them. Claims are remembered apart: they add nothing to a proven fault.
+type assembler struct {
 	catalogue *catalogue.Catalogue
+	trust     record.Trust
 
 	uuids    memory[string, string]            // GPU → UUID; the driver says it once per GPU
 	lost     memory[uint32, string]            // writer → GPU of a "The NVIDIA GPU ..." that may go on as "fallen off the bus"
@@ -41,47 +49,47 @@ type Parser struct {
 }
 
 // NewParser returns a parser that judges faults by their meanings.
-func NewParser(meanings *catalogue.Catalogue) *Parser { return &Parser{catalogue: meanings} }
+func NewParser(meanings *catalogue.Catalogue) *Parser {
+	return &Parser{
+		families: families(),
+		proven:   assembler{catalogue: meanings, trust: record.Proven},
+		claimed:  assembler{catalogue: meanings, trust: record.Claimed},
+	}
+}
 
-// line is one line of a record; a driver may print several at once.
+// line is the first line of a record. What follows a newline can be anybody's: the
+// kernel quotes names and options as they are.
 type line struct {
 	*kmsg.Event
 	text string
+	more string // the other lines of the record
 }
 
 // fault starts a fault that this line reports.
-func (l line) fault(event Event, subject string) Fault {
+func (p *assembler) fault(l line, event Event, subject string) Fault {
 	return Fault{
 		Event: event,
 
-		Key:  Key{Event: event.EventName(), Subject: subject, Writer: l.Writer},
-		Time: l.Time, Writer: l.Writer, WriterPID: l.PID, WriterComm: l.Comm, Text: l.text, Truncated: l.Truncated,
+		Key:  Key{Event: event.EventName(), Subject: subject, Trust: p.trust, Writer: l.Writer},
+		Time: l.Time, Origin: l.Origin, WriterPID: l.PID, WriterComm: l.Comm, Text: l.text, Truncated: l.Truncated,
 	}
 }
 
-// Parse appends to faults what the record reports, and says what the most
-// interesting of its lines was.
+// Parse appends to faults what the record reports. Those whose writer is the driver
+// itself come first: a line that one of them knows is proven. A line that only
+// others know is a claim.
 func (p *Parser) Parse(faults []Fault, event *kmsg.Event) ([]Fault, Outcome) {
-	best := Unrecognized
-	for text := range strings.SplitSeq(event.Text, "\n") {
-		var outcome Outcome
-		faults, outcome = p.parseLine(faults, line{event, strings.TrimSpace(text)})
-		if outcome == Reported || best == Unrecognized {
-			best = outcome
+	text, more, _ := strings.Cut(event.Text, "\n")
+	l := line{event, strings.TrimSpace(text), more}
+	for _, f := range p.families {
+		if event.Writer == kmsg.WriterKernel && f.writers.include(event.Origin) {
+			if faults, outcome := f.parse(&p.proven, faults, l); outcome != Unrecognized {
+				return faults, outcome
+			}
 		}
 	}
-	return faults, best
-}
-
-// parseLine asks each family of drivers in turn. Nothing is anchored at the
-// start of the line: KERN_CONT fragments and device prefixes come before.
-func (p *Parser) parseLine(faults []Fault, l line) ([]Fault, Outcome) {
-	for _, parse := range [...]func([]Fault, line) ([]Fault, Outcome){
-		p.parseSXid, p.parseXid, p.parseUUID, p.parseHardwareError, p.parseLost,
-		p.parseAMD, p.parseNetwork, p.parsePCIe, p.parseMemory, p.parseHost,
-	} {
-		var outcome Outcome
-		if faults, outcome = parse(faults, l); outcome != Unrecognized {
+	for _, f := range p.families {
+		if faults, outcome := f.parse(&p.claimed, faults, l); outcome != Unrecognized {
 			return faults, outcome
 		}
 	}
@@ -90,8 +98,8 @@ func (p *Parser) parseLine(faults []Fault, l line) ([]Fault, Outcome) {
 
 // Expire appends to faults those whose missing part did not come in time.
 func (p *Parser) Expire(faults []Fault, now time.Time) []Fault {
-	return p.expireHardwareErrors(faults, now)
+	return p.claimed.expireHardwareErrors(p.proven.expireHardwareErrors(faults, now), now)
 }
 
 // Pending reports whether Expire has anything to wait for.
-func (p *Parser) Pending() bool { return p.hardware.len() > 0 }
+func (p *Parser) Pending() bool { return p.proven.hardware.len()+p.claimed.hardware.len() > 0 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,8 +17,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata/lines.txt")
 
+var loadMeanings = sync.OnceValues(catalogue.Load)
+
 func newTestParser(t testing.TB) *Parser {
-	meanings, err := catalogue.Load()
+	meanings, err := loadMeanings()
 	require.NoError(t, err)
 	return NewParser(meanings)
 }

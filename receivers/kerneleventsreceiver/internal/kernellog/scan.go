@@ -62,20 +62,6 @@ func pciAddress(text string) (string, bool) {
 	return strings.ToLower(domain + ":" + bus + ":" + device + "." + function), true
 }
 
-// pciIn returns the first word of text that is a PCI address with domain and
-// function, as device drivers prefix their lines.
-func pciIn(text string) string {
-	for word := range strings.FieldsSeq(text) {
-		word = strings.TrimRight(word, ":,")
-		if len(word) >= 12 && strings.Count(word, ":") == 2 && strings.Contains(word, ".") {
-			if address, ok := pciAddress(word); ok {
-				return address
-			}
-		}
-	}
-	return ""
-}
-
 // nameAndPID splits "comm:pid", in which comm may itself hold colons.
 func nameAndPID(text string) (name string, pid uint32) {
 	colon := strings.LastIndexByte(text, ':')
@@ -87,4 +73,31 @@ func nameAndPID(text string) (name string, pid uint32) {
 		return "", 0
 	}
 	return text[:colon], pid
+}
+
+// beforeLast is the text before the last separator, or all of it.
+func beforeLast(text, separator string) string {
+	if at := strings.LastIndex(text, separator); at >= 0 {
+		return text[:at]
+	}
+	return text
+}
+
+// deviceLine splits what the kernel puts before the line of a device: the name of its
+// driver, its own, and of a network interface its name too ("mlx5_core 0000:5e:00.0
+// ibs3: …", drivers/base/core.c and net/core/dev.c). None of the three has a space.
+func deviceLine(text string) (driver, device, name, rest string) {
+	before, rest, found := strings.Cut(text, ": ")
+	words := strings.Split(before, " ")
+	if !found || len(words) < 2 || len(words) > 3 {
+		return "", "", "", text
+	}
+	device, isPCI := pciAddress(words[1])
+	if len(words) == 3 {
+		name = words[2]
+	}
+	if !isPCI || strings.Count(words[1], ":") != 2 {
+		device = ""
+	}
+	return words[0], device, name, rest
 }

@@ -68,7 +68,7 @@ func TestParserRemembersNoMoreThanItsCap(t *testing.T) {
 		write(p, uint32(i), 0, fmt.Sprintf("nvidia-nvswitch0: SXid (PCI:0000:06:00.0): %d, Fatal, Link 1", i))
 		write(p, uint32(i), 0, fmt.Sprintf("NVRM: GPU at PCI:%04x:65:00: GPU-1", i))
 	}
-	for _, size := range []int{p.hardware.len(), p.lost.len(), p.sxids.len(), p.uuids.len(), len(p.hardware.order), len(p.uuids.order)} {
+	for _, size := range []int{p.claimed.hardware.len(), p.claimed.lost.len(), p.claimed.sxids.len(), p.claimed.uuids.len(), len(p.claimed.hardware.order), len(p.claimed.uuids.order)} {
 		require.LessOrEqual(t, size, remembered)
 	}
 	reported += len(p.Expire(nil, start.Add(time.Hour)))

@@ -74,6 +74,7 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 // GpuFault writes the attributes of the event gpu.fault: A fault of a GPU that is no Xid.
 type GpuFault struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 	record.GpuAttributes
 	record.JudgementAttributes
@@ -83,13 +84,14 @@ type GpuFault struct {
 
 // GpuFault begins a record.
 func (b *LogsBuilder) GpuFault(head record.Head) GpuFault {
-	return GpuFaultOn(b.Begin(EventGpuFault, 30, head))
+	return GpuFaultOn(b.Begin(EventGpuFault, 31, head))
 }
 
 // GpuFaultOn writes the attributes there.
 func GpuFaultOn(attributes *record.Attributes) GpuFault {
 	return GpuFault{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 		record.GpuAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
@@ -121,6 +123,7 @@ func (a GpuFault) KerneleventsReportedSeverity(v string) {
 // GpuLost writes the attributes of the event gpu.lost: A GPU has fallen off the bus; no Xid number is in the line.
 type GpuLost struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.GpuAttributes
 	record.JudgementAttributes
 	record.StormAttributes
@@ -129,13 +132,14 @@ type GpuLost struct {
 
 // GpuLost begins a record.
 func (b *LogsBuilder) GpuLost(head record.Head) GpuLost {
-	return GpuLostOn(b.Begin(EventGpuLost, 17, head))
+	return GpuLostOn(b.Begin(EventGpuLost, 18, head))
 }
 
 // GpuLostOn writes the attributes there.
 func GpuLostOn(attributes *record.Attributes) GpuLost {
 	return GpuLost{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.GpuAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
@@ -152,6 +156,7 @@ func (a GpuLost) Attributes() *record.Attributes { return a.attributes }
 // GpuRecovered writes the attributes of the event gpu.recovered: A reset of a GPU succeeded, or a GPU that was lost answers again.
 type GpuRecovered struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.GpuAttributes
 	record.JudgementAttributes
 	record.StormAttributes
@@ -160,13 +165,14 @@ type GpuRecovered struct {
 
 // GpuRecovered begins a record.
 func (b *LogsBuilder) GpuRecovered(head record.Head) GpuRecovered {
-	return GpuRecoveredOn(b.Begin(EventGpuRecovered, 17, head))
+	return GpuRecoveredOn(b.Begin(EventGpuRecovered, 18, head))
 }
 
 // GpuRecoveredOn writes the attributes there.
 func GpuRecoveredOn(attributes *record.Attributes) GpuRecovered {
 	return GpuRecovered{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.GpuAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
@@ -183,6 +189,7 @@ func (a GpuRecovered) Attributes() *record.Attributes { return a.attributes }
 // GpuXid writes the attributes of the event gpu.xid: An NVIDIA Xid.
 type GpuXid struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 	record.GpuAttributes
 	record.JudgementAttributes
@@ -192,13 +199,14 @@ type GpuXid struct {
 
 // GpuXid begins a record.
 func (b *LogsBuilder) GpuXid(head record.Head) GpuXid {
-	return GpuXidOn(b.Begin(EventGpuXid, 39, head))
+	return GpuXidOn(b.Begin(EventGpuXid, 40, head))
 }
 
 // GpuXidOn writes the attributes there.
 func GpuXidOn(attributes *record.Attributes) GpuXid {
 	return GpuXid{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 		record.GpuAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
@@ -263,6 +271,7 @@ func (a GpuXid) KerneleventsXidName(v string) { a.attributes.Text("kernelevents.
 // HostLockup writes the attributes of the event host.lockup: A CPU or a task is stuck in the kernel.
 type HostLockup struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 	record.JudgementAttributes
 	record.StormAttributes
@@ -271,13 +280,14 @@ type HostLockup struct {
 
 // HostLockup begins a record.
 func (b *LogsBuilder) HostLockup(head record.Head) HostLockup {
-	return HostLockupOn(b.Begin(EventHostLockup, 26, head))
+	return HostLockupOn(b.Begin(EventHostLockup, 27, head))
 }
 
 // HostLockupOn writes the attributes there.
 func HostLockupOn(attributes *record.Attributes) HostLockup {
 	return HostLockup{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
@@ -305,6 +315,7 @@ func (a HostLockup) KerneleventsFault(v string) { a.attributes.Text("kernelevent
 // HostMemoryError writes the attributes of the event host.memory_error: The host's own memory returned wrong data, or a process lost a page to it.
 type HostMemoryError struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 	record.JudgementAttributes
 	record.StormAttributes
@@ -313,13 +324,14 @@ type HostMemoryError struct {
 
 // HostMemoryError begins a record.
 func (b *LogsBuilder) HostMemoryError(head record.Head) HostMemoryError {
-	return HostMemoryErrorOn(b.Begin(EventHostMemoryError, 27, head))
+	return HostMemoryErrorOn(b.Begin(EventHostMemoryError, 28, head))
 }
 
 // HostMemoryErrorOn writes the attributes there.
 func HostMemoryErrorOn(attributes *record.Attributes) HostMemoryError {
 	return HostMemoryError{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
@@ -352,6 +364,7 @@ func (a HostMemoryError) KerneleventsReportedSeverity(v string) {
 // NetworkLink writes the attributes of the event network.link: A link of a network adapter changed its state.
 type NetworkLink struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.JudgementAttributes
 	record.StormAttributes
 	LineAttributes
@@ -359,13 +372,14 @@ type NetworkLink struct {
 
 // NetworkLink begins a record.
 func (b *LogsBuilder) NetworkLink(head record.Head) NetworkLink {
-	return NetworkLinkOn(b.Begin(EventNetworkLink, 19, head))
+	return NetworkLinkOn(b.Begin(EventNetworkLink, 20, head))
 }
 
 // NetworkLinkOn writes the attributes there.
 func NetworkLinkOn(attributes *record.Attributes) NetworkLink {
 	return NetworkLink{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 		LineAttributesOn(attributes),
@@ -396,6 +410,7 @@ func (a NetworkLink) NetworkRdmaDevice(v string) { a.attributes.Text("network.rd
 // NetworkModuleFault writes the attributes of the event network.module_fault: A transceiver or cable is faulty.
 type NetworkModuleFault struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.JudgementAttributes
 	record.StormAttributes
 	LineAttributes
@@ -403,13 +418,14 @@ type NetworkModuleFault struct {
 
 // NetworkModuleFault begins a record.
 func (b *LogsBuilder) NetworkModuleFault(head record.Head) NetworkModuleFault {
-	return NetworkModuleFaultOn(b.Begin(EventNetworkModuleFault, 18, head))
+	return NetworkModuleFaultOn(b.Begin(EventNetworkModuleFault, 19, head))
 }
 
 // NetworkModuleFaultOn writes the attributes there.
 func NetworkModuleFaultOn(attributes *record.Attributes) NetworkModuleFault {
 	return NetworkModuleFault{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 		LineAttributesOn(attributes),
@@ -439,6 +455,7 @@ func (a NetworkModuleFault) NetworkRdmaDevice(v string) { a.attributes.Text("net
 // NvswitchSxid writes the attributes of the event nvswitch.sxid: An NVSwitch SXid.
 type NvswitchSxid struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.JudgementAttributes
 	record.StormAttributes
 	LineAttributes
@@ -446,13 +463,14 @@ type NvswitchSxid struct {
 
 // NvswitchSxid begins a record.
 func (b *LogsBuilder) NvswitchSxid(head record.Head) NvswitchSxid {
-	return NvswitchSxidOn(b.Begin(EventNvswitchSxid, 19, head))
+	return NvswitchSxidOn(b.Begin(EventNvswitchSxid, 20, head))
 }
 
 // NvswitchSxidOn writes the attributes there.
 func NvswitchSxidOn(attributes *record.Attributes) NvswitchSxid {
 	return NvswitchSxid{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 		LineAttributesOn(attributes),
@@ -487,6 +505,7 @@ func (a NvswitchSxid) NvswitchID(v string) { a.attributes.Text("nvswitch.id", v)
 // PcieError writes the attributes of the event pcie.error: A PCIe error (AER): one record for each GPU below the port that saw it, one without gpu.id where none is below.
 type PcieError struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.JudgementAttributes
 	record.StormAttributes
 	LineAttributes
@@ -494,13 +513,14 @@ type PcieError struct {
 
 // PcieError begins a record.
 func (b *LogsBuilder) PcieError(head record.Head) PcieError {
-	return PcieErrorOn(b.Begin(EventPcieError, 18, head))
+	return PcieErrorOn(b.Begin(EventPcieError, 19, head))
 }
 
 // PcieErrorOn writes the attributes there.
 func PcieErrorOn(attributes *record.Attributes) PcieError {
 	return PcieError{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 		LineAttributesOn(attributes),
@@ -532,18 +552,20 @@ func (a PcieError) KerneleventsReportedSeverity(v string) {
 // ProcessExit writes the attributes of the event process.exit: A rank process, or a descendant of one, ended.
 type ProcessExit struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 }
 
 // ProcessExit begins a record.
 func (b *LogsBuilder) ProcessExit(head record.Head) ProcessExit {
-	return ProcessExitOn(b.Begin(EventProcessExit, 15, head))
+	return ProcessExitOn(b.Begin(EventProcessExit, 16, head))
 }
 
 // ProcessExitOn writes the attributes there.
 func ProcessExitOn(attributes *record.Attributes) ProcessExit {
 	return ProcessExit{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 	}
 }
@@ -579,6 +601,7 @@ func (a ProcessExit) ProcessExitSignalName(v string) {
 // ProcessSegfault writes the attributes of the event process.segfault: A process crashed inside an acceleration library.
 type ProcessSegfault struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 	record.JudgementAttributes
 	record.StormAttributes
@@ -587,13 +610,14 @@ type ProcessSegfault struct {
 
 // ProcessSegfault begins a record.
 func (b *LogsBuilder) ProcessSegfault(head record.Head) ProcessSegfault {
-	return ProcessSegfaultOn(b.Begin(EventProcessSegfault, 25, head))
+	return ProcessSegfaultOn(b.Begin(EventProcessSegfault, 26, head))
 }
 
 // ProcessSegfaultOn writes the attributes there.
 func ProcessSegfaultOn(attributes *record.Attributes) ProcessSegfault {
 	return ProcessSegfault{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
@@ -616,6 +640,7 @@ func (a ProcessSegfault) KerneleventsLibrary(v string) { a.attributes.Text("kern
 // StorageNotResponding writes the attributes of the event storage.not_responding: A file server does not respond.
 type StorageNotResponding struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.JudgementAttributes
 	record.StormAttributes
 	LineAttributes
@@ -623,13 +648,14 @@ type StorageNotResponding struct {
 
 // StorageNotResponding begins a record.
 func (b *LogsBuilder) StorageNotResponding(head record.Head) StorageNotResponding {
-	return StorageNotRespondingOn(b.Begin(EventStorageNotResponding, 15, head))
+	return StorageNotRespondingOn(b.Begin(EventStorageNotResponding, 16, head))
 }
 
 // StorageNotRespondingOn writes the attributes there.
 func StorageNotRespondingOn(attributes *record.Attributes) StorageNotResponding {
 	return StorageNotResponding{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 		LineAttributesOn(attributes),
@@ -648,6 +674,7 @@ func (a StorageNotResponding) ServerAddress(v string) { a.attributes.Text("serve
 // StorageRecovered writes the attributes of the event storage.recovered: A file server responds again.
 type StorageRecovered struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.JudgementAttributes
 	record.StormAttributes
 	LineAttributes
@@ -655,13 +682,14 @@ type StorageRecovered struct {
 
 // StorageRecovered begins a record.
 func (b *LogsBuilder) StorageRecovered(head record.Head) StorageRecovered {
-	return StorageRecoveredOn(b.Begin(EventStorageRecovered, 15, head))
+	return StorageRecoveredOn(b.Begin(EventStorageRecovered, 16, head))
 }
 
 // StorageRecoveredOn writes the attributes there.
 func StorageRecoveredOn(attributes *record.Attributes) StorageRecovered {
 	return StorageRecovered{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 		LineAttributesOn(attributes),
@@ -691,10 +719,8 @@ func (a LineAttributes) Line() LineAttributes { return a }
 // KerneleventsInjected sets kernelevents.injected: The fault was injected for a test.
 func (a LineAttributes) KerneleventsInjected(v bool) { a.attributes.Bool("kernelevents.injected", v) }
 
-// KerneleventsFromUserspace sets kernelevents.from_userspace: A process wrote the line to /dev/kmsg; absent when this kernel could not tell.
-func (a LineAttributes) KerneleventsFromUserspace(v bool) {
-	a.attributes.Bool("kernelevents.from_userspace", v)
-}
+// KerneleventsOrigin sets kernelevents.origin: The kernel function that wrote the line, and its module in brackets, as the call stack showed it; absent when that is not known.
+func (a LineAttributes) KerneleventsOrigin(v string) { a.attributes.Text("kernelevents.origin", v) }
 
 // KerneleventsWriterComm sets kernelevents.writer_comm: Name of the process that wrote the line to /dev/kmsg.
 func (a LineAttributes) KerneleventsWriterComm(v string) {

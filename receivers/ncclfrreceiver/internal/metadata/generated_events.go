@@ -49,18 +49,20 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 // NcclFrDump writes the attributes of the event nccl.fr.dump: What one process group of one rank's Flight Recorder holds.
 type NcclFrDump struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 }
 
 // NcclFrDump begins a record.
 func (b *LogsBuilder) NcclFrDump(head record.Head) NcclFrDump {
-	return NcclFrDumpOn(b.Begin(EventNcclFrDump, 29, head))
+	return NcclFrDumpOn(b.Begin(EventNcclFrDump, 30, head))
 }
 
 // NcclFrDumpOn writes the attributes there.
 func NcclFrDumpOn(attributes *record.Attributes) NcclFrDump {
 	return NcclFrDump{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 	}
 }

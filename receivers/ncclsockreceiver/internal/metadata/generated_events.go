@@ -50,6 +50,7 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 // NcclSocketStall writes the attributes of the event nccl.socket.stall: Sockets of a rank do not move. One record for each rank process, peer and direction, repeated while it lasts.
 type NcclSocketStall struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 	StallAttributes
 	SocketAttributes
@@ -58,13 +59,14 @@ type NcclSocketStall struct {
 
 // NcclSocketStall begins a record.
 func (b *LogsBuilder) NcclSocketStall(head record.Head) NcclSocketStall {
-	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 38, head))
+	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 39, head))
 }
 
 // NcclSocketStallOn writes the attributes there.
 func NcclSocketStallOn(attributes *record.Attributes) NcclSocketStall {
 	return NcclSocketStall{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 		StallAttributesOn(attributes),
 		SocketAttributesOn(attributes),
@@ -81,6 +83,7 @@ func (a NcclSocketStall) Attributes() *record.Attributes { return a.attributes }
 // NcclSocketStallEnd writes the attributes of the event nccl.socket.stall.end: A stall that was told is over.
 type NcclSocketStallEnd struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 	StallAttributes
 	SocketAttributes
@@ -89,13 +92,14 @@ type NcclSocketStallEnd struct {
 
 // NcclSocketStallEnd begins a record.
 func (b *LogsBuilder) NcclSocketStallEnd(head record.Head) NcclSocketStallEnd {
-	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 39, head))
+	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 40, head))
 }
 
 // NcclSocketStallEndOn writes the attributes there.
 func NcclSocketStallEndOn(attributes *record.Attributes) NcclSocketStallEnd {
 	return NcclSocketStallEnd{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 		StallAttributesOn(attributes),
 		SocketAttributesOn(attributes),

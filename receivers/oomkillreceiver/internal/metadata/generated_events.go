@@ -48,18 +48,20 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 // OomKill writes the attributes of the event oom.kill: The kernel killed a process for want of memory.
 type OomKill struct {
 	attributes *record.Attributes
+	record.TrustAttributes
 	record.IdentityAttributes
 }
 
 // OomKill begins a record.
 func (b *LogsBuilder) OomKill(head record.Head) OomKill {
-	return OomKillOn(b.Begin(EventOomKill, 27, head))
+	return OomKillOn(b.Begin(EventOomKill, 28, head))
 }
 
 // OomKillOn writes the attributes there.
 func OomKillOn(attributes *record.Attributes) OomKill {
 	return OomKill{
 		attributes,
+		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
 	}
 }
