@@ -112,7 +112,7 @@ unit: gotestsum ## Unit tests, those with goroutines under the race detector (PA
 
 .PHONY: tools
 tools: gotestsum ## Tests of the tools themselves
-	$(JSON) bash -c 'go -C tools/image vet ./... && go -C tools/image test -json ./...'
+	$(JSON) bash -c 'for module in tools tools/image; do go -C $$module vet ./... && go -C $$module test -json ./... || exit 1; done'
 
 .PHONY: host
 host: build gotestsum ## The probes and the whole agent on the kernel of this machine (as root)
