@@ -21,10 +21,12 @@ import (
 // Mute keeps the verdicts of a pattern back until a time. They are counted, and those that
 // are still open then are told.
 type Mute struct {
-	Pattern string            `mapstructure:"pattern"`
-	Culprit map[string]string `mapstructure:"culprit"` // fields that must have these values; none: all verdicts
-	Until   string            `mapstructure:"until"`   // RFC 3339
-	Reason  string            `mapstructure:"reason"`
+	Pattern string `mapstructure:"pattern"`
+	// Culprit names fields that must have these values; none: all verdicts. YAML reads
+	// a value without quotes as a number or a time where it looks like one.
+	Culprit map[string]any `mapstructure:"culprit"`
+	Until   any            `mapstructure:"until"` // RFC 3339, or YAML's own time
+	Reason  string         `mapstructure:"reason"`
 
 	// prevent unkeyed literal initialization
 	_ struct{}
@@ -51,10 +53,17 @@ func (m *Mute) validate(rules []rule.Rule) error {
 			}
 		}
 	}
-	if m.Until == "" {
+	for _, field := range slices.Sorted(maps.Keys(m.Culprit)) {
+		switch m.Culprit[field].(type) {
+		case string, bool, int, int64, uint64, float64:
+		default:
+			errs = append(errs, fmt.Errorf("culprit %s is no single value: write one mute for each, as culprit: {%s: …}", field, field))
+		}
+	}
+	if m.Until == nil || m.Until == "" {
 		errs = append(errs, errors.New("until is missing: a mute has an end, write until: 2026-12-01T08:00:00Z"))
-	} else if _, err := time.Parse(time.RFC3339, m.Until); err != nil {
-		errs = append(errs, fmt.Errorf("until %q is no time: write it as 2026-12-01T08:00:00Z", m.Until))
+	} else if m.end().IsZero() {
+		errs = append(errs, fmt.Errorf("until %q is no time: write it as 2026-12-01T08:00:00Z", fmt.Sprint(m.Until)))
 	}
 	if m.Reason == "" {
 		errs = append(errs, errors.New("reason is missing: say why, others will ask"))
@@ -62,9 +71,12 @@ func (m *Mute) validate(rules []rule.Rule) error {
 	return errors.Join(errs...)
 }
 
-// end returns when m ends; it was validated.
+// end returns when m ends, zero where until is no time.
 func (m *Mute) end() time.Time {
-	end, _ := time.Parse(time.RFC3339, m.Until)
+	if end, isTime := m.Until.(time.Time); isTime {
+		return end
+	}
+	end, _ := time.Parse(time.RFC3339, fmt.Sprint(m.Until))
 	return end
 }
 
@@ -73,7 +85,7 @@ func (m *Mute) covers(v *verdict.Verdict, now time.Time) bool {
 		return false
 	}
 	for field, value := range m.Culprit {
-		if v.Culprit[field] != value {
+		if v.Culprit[field] != fmt.Sprint(value) {
 			return false
 		}
 	}
@@ -189,7 +201,7 @@ func (d *detector) loadMuted(ctx context.Context) {
 func (d *detector) sayMutes(now time.Time) {
 	for i := range d.config.Mutes {
 		m := &d.config.Mutes[i]
-		about := []zap.Field{zap.String("pattern", m.Pattern), zap.Any("culprit", m.Culprit), zap.String("until", m.Until), zap.String("reason", m.Reason)}
+		about := []zap.Field{zap.String("pattern", m.Pattern), zap.Any("culprit", m.Culprit), zap.Time("until", m.end()), zap.String("reason", m.Reason)}
 		if now.Before(m.end()) {
 			d.logger.Info("verdicts are muted", about...)
 		} else {

@@ -2,6 +2,7 @@ package patterndetectorprocessor
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // muteFor mutes one thing of the test rule for a time.
 func muteFor(thing string, wait time.Duration) rigOption {
 	return withConfig(func(c *Config) {
-		c.Mutes = []Mute{{Pattern: "test_pair", Culprit: map[string]string{"thing": thing}, Until: began.Add(wait).Format(time.RFC3339), Reason: "it is repaired"}}
+		c.Mutes = []Mute{{Pattern: "test_pair", Culprit: map[string]any{"thing": thing}, Until: began.Add(wait).Format(time.RFC3339), Reason: "it is repaired"}}
 	})
 }
 
@@ -92,8 +93,10 @@ func TestAMuteThatDoesNotFitIsAnError(t *testing.T) {
 		"unknown pattern": {"pattern", "gpu_lots", `mutes::0: there is no pattern "gpu_lots": did you mean "gpu_lost"?`},
 		"no pattern":      {"pattern", "", "pattern is missing"},
 		"unknown field":   {"culprit", map[string]any{"hots": "a"}, `verdicts of gpu_lost name no "hots": did you mean "host"?`},
+		"several values":  {"culprit", map[string]any{"host": []any{"a", "b"}}, "culprit host is no single value"},
 		"no end":          {"until", "", "mutes::0: until is missing: a mute has an end, write until: 2026-12-01T08:00:00Z"},
 		"no time":         {"until", "tomorrow", `until "tomorrow" is no time`},
+		"a number":        {"until", 7, `until "7" is no time`},
 		"no reason":       {"reason", "", "reason is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,4 +128,30 @@ func TestAnOpenVerdictSurvivesAChangeOfParameters(t *testing.T) {
 	after.delivered(t)
 	require.Equal(t, before.next.verdicts[0].ID, after.next.verdicts[0].ID)
 	require.Equal(t, 2, after.next.verdicts[0].Revision)
+}
+
+// Without quotes YAML makes a time of until and a number of a rank: both are as if quoted.
+func TestAMuteIsReadAsThePagesWriteIt(t *testing.T) {
+	for name, quote := range map[string]string{"as written": "", "quoted": `"`} {
+		t.Run(name, func(t *testing.T) {
+			read, err := confmap.NewRetrievedFromYAML([]byte(strings.ReplaceAll(`
+mutes:
+  - pattern: rank_exit
+    culprit: {rank: '3'}
+    until: '2026-12-01T08:00:00Z'
+    reason: it is repaired`, "'", quote)))
+			require.NoError(t, err)
+			values, err := read.AsConf()
+			require.NoError(t, err)
+			config := createDefaultConfig().(*Config)
+			require.NoError(t, values.Unmarshal(config))
+			require.NoError(t, config.Validate())
+			end := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
+			v := verdict.Verdict{Pattern: "rank_exit", Culprit: map[string]string{"rank": "3"}}
+			require.True(t, config.Mutes[0].covers(&v, end.Add(-time.Second)))
+			require.False(t, config.Mutes[0].covers(&v, end))
+			v.Culprit["rank"] = "4"
+			require.False(t, config.Mutes[0].covers(&v, end.Add(-time.Second)))
+		})
+	}
 }
