@@ -71,7 +71,7 @@ func TestASelectionThatDoesNotFitIsAnError(t *testing.T) {
 		"replaces nothing": {Selection{Rules: []string{own(t, func(s string) string {
 			return "replaces: gpu_lots\n" + strings.Replace(s, "name: gpu_lost", "name: gpu_lots", 1)
 		})}}, `replaces the pattern "gpu_lots", which is not built in: did you mean "gpu_lost"?`},
-		"replaces another name": {Selection{Rules: []string{own(t, func(s string) string { return "replaces: rank_exit\n" + s })}}, "mine.yaml:1:11: a file that replaces rank_exit has to be called so"},
+		"replaces another name": {Selection{Rules: []string{own(t, func(s string) string { return "replaces: rank_exit\n" + s })}}, "mine.yaml:1:11: this file is named \"gpu_lost\" and replaces \"rank_exit\""},
 		"the same twice": {Selection{Rules: []string{own(t, func(s string) string { return "replaces: gpu_lost\n" + s }), own(t, func(s string) string { return "replaces: gpu_lost\n" + s })}},
 			`replaces the pattern "gpu_lost"`},
 	} {

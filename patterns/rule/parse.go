@@ -109,7 +109,7 @@ func (d *decoder) pattern(r *Rule) value {
 func (d *decoder) checkReplaces(r *Rule) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		if r.Replaces != r.Name {
-			d.fail(n, "a file that replaces %s has to be called so: write name: %s, others know the pattern by it", r.Replaces, r.Replaces)
+			d.fail(n, "this file is named %q and replaces %q: write one name in both, other patterns know it by that", r.Name, r.Replaces)
 		}
 	}
 }
