@@ -214,7 +214,8 @@ func record(t *testing.T, binary string) string {
 	kernel, err := os.ReadFile("testdata/node-17.json")
 	require.NoError(t, err)
 	write("kernel-log", string(kernel))
-	verdicts, err := run(t, binary, "replay", "testdata/node-17.json")
+	// What the agent saw as the driver wrote it; a saved kernel log shows no writer.
+	verdicts, err := run(t, binary, "replay", "testdata/agent-node-17.json")
 	require.NoError(t, err, verdicts)
 	write("tracecore.log", verdicts)
 	check, err := run(t, binary, "bpf-check", "--report-only")
