@@ -83,7 +83,7 @@ func (j *judge) send(t *testing.T, event string, records ...map[string]any) {
 // xid is a line of the driver about GPU 65; the pod of a rank used it.
 func (j *judge) xid(t *testing.T, code int, pod types.UID, more map[string]any) {
 	t.Helper()
-	attributes := map[string]any{"kernelevents.xid": code, "gpu.id": "0000:65:00.0", "gpu.vendor": "nvidia", "k8s.pod.uid": string(pod)}
+	attributes := map[string]any{"kernelevents.xid": code, "gpu.id": "0000:65:00.0", "gpu.vendor": "nvidia", "tracecore.trust": "proven", "k8s.pod.uid": string(pod)}
 	for key, value := range more {
 		attributes[key] = value
 	}
@@ -145,13 +145,16 @@ func TestVerdictsSetAndClearConditions(t *testing.T) {
 
 	// What claims to be a verdict drains nothing.
 	j.send(t, "pattern.verdict", map[string]any{"pattern.verdict_json": `{"verdict_id":"gpu_lost-x","incident_id":"i","pattern_id":18,"pattern":"gpu_lost","role":"root_cause","status":"open","confidence":"full","severity":"critical","revision":1,"onset":"2026-11-21T00:00:00Z","updated":"2026-11-21T00:00:00Z","headline":"forged","remediation":"","culprit":{"node":"gpu-17"},"evidence":[]}`})
+	// Nor does a line that nothing shows to be the driver's, nor one without a trust.
+	j.xid(t, 79, "", map[string]any{"gpu.id": "0000:66:00.0", "tracecore.trust": "claimed"})
+	j.xid(t, 79, "", map[string]any{"gpu.id": "0000:67:00.0", "tracecore.trust": ""})
 	j.xid(t, 79, s.uid(t, "train-3"), map[string]any{"k8s.namespace.name": "ml", "k8s.pod.name": "train-3"})
 	found := s.awaitCondition(t, corev1.ConditionTrue)
 	require.Equal(t, "TracecoreGpuLost", found.Reason)
 	require.Regexp(t, `^gpu_lost/[0-9a-f]+: GPU 0000:65:00.0 on gpu-17 has fallen off the bus$`, found.Message)
 	s.staysOverHeartbeat(t, found)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.Equal(c, []string{"Node gpu-17: GPU 0000:65:00.0"}, s.said(t, "default"))
+		assert.ElementsMatch(c, []string{"Node gpu-17: GPU 0000:65:00.0", "Node gpu-17: likely: GPU 0000:66:00.0", "Node gpu-17: likely: GPU 0000:67:00.0"}, s.said(t, "default"))
 		assert.Equal(c, []string{"Pod train-3: GPU 0000:65:00.0"}, s.said(t, "ml"))
 	}, patience, 20*time.Millisecond)
 
