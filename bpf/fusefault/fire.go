@@ -26,6 +26,9 @@ const lookEvery = 5 * time.Millisecond
 // main asks IsDrillChild. An error of the file system itself leaves the report as
 // it was. Everything is gone when Fire returns, also when it fails.
 func (p *Probe) Fire(ctx context.Context) (err error) {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("fire %s: %w", Name, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
 	defer cancel()
 	drill, err := prepareDrill(DrillOptions{})

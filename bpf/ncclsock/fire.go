@@ -28,6 +28,9 @@ const fireTimeout = 10 * time.Second
 func (p *Probe) Fire(ctx context.Context) error {
 	changes := p.Report().Rung == RungProcess || p.Report().Rung == RungHost
 	fired, err := selfTestContext(ctx, p.source, changes)
+	if canceled := ctx.Err(); errors.Is(canceled, context.Canceled) {
+		return fmt.Errorf("fire %s: %w", Name, canceled)
+	}
 	if err == nil && !fired {
 		return errors.New("fire ncclsock: no connection over the loopback interface can be made: set it up (ip link set lo up)")
 	}

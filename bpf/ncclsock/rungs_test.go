@@ -3,6 +3,7 @@
 package ncclsock
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -64,6 +65,18 @@ func TestBestRungIsTaken(t *testing.T) {
 	require.NoError(t, err)
 	defer p.Close()
 	require.Equal(t, rungsHere(t)[0], p.Report().Rung)
+}
+
+func TestFireEndsWithItsContext(t *testing.T) {
+	privtest.Require(t)
+	p, err := Open(Options{})
+	require.NoError(t, err)
+	defer p.Close()
+	before := p.Report()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, p.Fire(ctx), context.Canceled)
+	require.Equal(t, before, p.Report(), "a drill that could not be made says nothing of the rung")
 }
 
 func TestUnknownRungIsAnError(t *testing.T) {
