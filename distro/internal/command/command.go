@@ -20,6 +20,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/distro/internal/components"
+	"github.com/tracecoreai/tracecore/internal/memorylimit"
 )
 
 // version is the version of the distribution; distro/builder-config.yaml has
@@ -33,6 +34,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	if err := memorylimit.Apply(memorylimit.Collector); err != nil {
+		fmt.Fprintln(stderr, "tracecore: memory limit of the cgroup:", err, "(set GOMEMLIMIT)")
+	}
 	root := newRoot()
 	root.SetArgs(likeGoTest(args))
 	root.SetOut(stdout)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tracecoreai/tracecore/internal/memorylimit"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/dcgm"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/dcgm/dcgmcgo"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/helper"
@@ -22,6 +23,7 @@ import (
 
 func main() {
 	log.SetOutput(io.Discard) // go-dcgm's; what counts the messages say
+	_ = memorylimit.Apply(memorylimit.Helper) // without it the collector's share still holds
 	options := helper.Options{Commands: os.Stdin, Messages: os.Stdout}
 	from := flag.String("source", "nvml", "nvml or dcgm")
 	flag.DurationVar(&options.CallTimeout, "call-timeout", 10*time.Second, "a call that takes longer hangs")
