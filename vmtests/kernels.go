@@ -20,7 +20,7 @@ type Kernel struct {
 	Package []string          // package names in order of preference; one * in each stands for the part that moves
 	Beside  []archive.Package // split packages that the indexes list no more, with their digests
 	Modules []string          // kernel modules that the machine loads, where the kernel has them
-	Quick   bool              // one of the rows that CI runs
+	Quick   bool              // one of the rows that CI runs; of a selected row: its tests are small
 	Only    []string          // packages that the quick selection runs there, dir/... with all below; empty: all
 	Skips   []Skip            // skips that are right on this kernel
 }
@@ -139,11 +139,11 @@ func selectKernels(kernels []Kernel, names []string) ([]Kernel, error) {
 	return chosen, nil
 }
 
-// all takes the limits of the quick selection off.
+// all takes the limits of the quick selection off: every package, with tests of full size.
 func all(kernels []Kernel) []Kernel {
 	whole := slices.Clone(kernels)
 	for i := range whole {
-		whole[i].Only = nil
+		whole[i].Only, whole[i].Quick = nil, false
 	}
 	return whole
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/vmtests/archive"
 	"github.com/tracecoreai/tracecore/vmtests/guest"
 	"github.com/tracecoreai/tracecore/vmtests/machine"
@@ -59,7 +60,7 @@ func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(gues
 	if err != nil {
 		return kernel.Package, err
 	}
-	if err := pack(m.Initramfs, o, kernel, busybox, s); err != nil {
+	if err := pack(m.Initramfs, o, k, kernel, busybox, s); err != nil {
 		return kernel.Package, err
 	}
 	ran, err := boot(ctx, m, see)
@@ -108,10 +109,13 @@ func boot(ctx context.Context, m machine.Machine, see func(guest.Line)) (bool, e
 
 // pack makes the machine's root: each binary lies in its package's folder, with
 // the files that its tests read there.
-func pack(name string, o options, kernel archive.Kernel, busybox string, s suite) error {
+func pack(name string, o options, row Kernel, kernel archive.Kernel, busybox string, s suite) error {
 	payload := machine.Payload{Busybox: busybox, Init: filepath.Join(s.dir, initName), Files: map[string]string{guest.ModulesDir: kernel.Modules}}
 	payload.Manifest.Port = machine.Port(s.arch)
 	payload.Manifest.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=true", "GOTRACEBACK=all", "VMTESTS_KERNEL=" + kernel.Package.Name}
+	if row.Quick {
+		payload.Manifest.Env = append(payload.Manifest.Env, hosttest.SmallVariable+"=true")
+	}
 	if o.binary != "" && s.arch == runtime.GOARCH {
 		payload.Files["/bin/tracecore"] = o.binary
 		payload.Manifest.Env = append(payload.Manifest.Env, "TRACECORE_BINARY=/bin/tracecore")

@@ -91,6 +91,7 @@ func TestQuickSelectionIsSmallerThanARow(t *testing.T) {
 	quick, err := selectKernels(kernels, []string{"quick"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b"}, names(quick))
+	require.True(t, quick[0].Quick, "its tests are small")
 	packages := []testPackage{{Name: "bpf/kmsg"}, {Name: "distro/x"}}
 	s := suite{binaries: []binary{{testPackage: packages[0]}, {testPackage: packages[1]}}}
 	require.Len(t, s.of(quick[0]), 2)
@@ -103,6 +104,7 @@ func TestQuickSelectionIsSmallerThanARow(t *testing.T) {
 		require.NoError(t, err)
 		for _, k := range whole {
 			require.Len(t, s.of(k), 2, k.Name)
+			require.False(t, k.Quick, "%s: its tests are of full size", k.Name)
 		}
 	}
 }

@@ -132,14 +132,15 @@ func TestKilledWaitersEnd(t *testing.T) {
 }
 
 func TestAThousandWaitersAreAllCounted(t *testing.T) {
+	tenth := hosttest.Size(100, 20)
 	for name, accesses := range map[string][]hangfs.Access{
 		"faults": {
-			{How: hangfs.Fault, File: hangfs.Cached, Threads: 500},
-			{How: hangfs.Fault, File: hangfs.Cached + "2", Threads: 500, SamePage: true},
+			{How: hangfs.Fault, File: hangfs.Cached, Threads: 5 * tenth},
+			{How: hangfs.Fault, File: hangfs.Cached + "2", Threads: 5 * tenth, SamePage: true},
 		},
 		"requests": {
-			{How: hangfs.Read, File: hangfs.Direct, Threads: 300}, {How: hangfs.Stat, File: hangfs.Cached, Threads: 300},
-			{How: hangfs.Read, File: hangfs.Cached, Threads: 400},
+			{How: hangfs.Read, File: hangfs.Direct, Threads: 3 * tenth}, {How: hangfs.Stat, File: hangfs.Cached, Threads: 3 * tenth},
+			{How: hangfs.Read, File: hangfs.Cached, Threads: 4 * tenth},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestAThousandWaitersAreAllCounted(t *testing.T) {
 			require.NoError(t, v.Go())
 			// On a kernel that preempts within a program a few are missed, and counted.
 			until(t, p, f, func(all []InFlight, _ Mount) bool {
-				return len(waiters(all))+int(min(p.Stats().Dropped, 50)) >= 1000
+				return len(waiters(all))+min(int(p.Stats().Dropped), tenth/2) >= 10*tenth
 			})
 			require.NoError(t, f.Thaw())
 			require.NoError(t, v.Wait(t.Context()))
@@ -195,13 +196,13 @@ func TestQuickRequestsAreCountedAndSomeAreTimed(t *testing.T) {
 	}
 	ask(1)
 	_, before := until(t, p, f, func(_ []InFlight, m Mount) bool { return m.Answered > 0 && m.InFlight == 0 })
-	const times = 8000
+	times := uint64(hosttest.Size(8000, 2000))
 	ask(times)
 	_, m := until(t, p, f, func(_ []InFlight, m Mount) bool { return m.InFlight == 0 && m.Answered >= before.Answered+times })
 	require.LessOrEqual(t, m.Answered, before.Answered+times+times/10, "no more than were asked, and what a path costs")
 	counted := sum(m.Requests) - sum(before.Requests)
-	require.Greater(t, counted, uint64(times/2))
-	require.Less(t, counted, uint64(2*times))
+	require.Greater(t, counted, times/2)
+	require.Less(t, counted, 2*times)
 }
 
 // What an entry counted outlives it.

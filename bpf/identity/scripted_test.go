@@ -251,7 +251,8 @@ func TestForeignProcIsNotRead(t *testing.T) {
 }
 
 func TestManyProcessesStayUnderTheCap(t *testing.T) {
-	const most, total = 5000, 100000
+	const most = 5000
+	total := hosttest.Size(100_000, 10_000)
 	s := newScripted(t, Options{MaxProcesses: most}, func(tracker *Tracker, _ fakeProc, _ uint64) {
 		tracker.proc.SetForeign(true) // nothing to be found there, and slow on a slow machine
 	})

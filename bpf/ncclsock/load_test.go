@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // manyFiles allows this process as many descriptors as it may have, at most n, and
@@ -43,7 +45,7 @@ func manyConnections(t testing.TB, n int) []int {
 
 func TestTenThousandSockets(t *testing.T) {
 	probes := openAll(t, Options{})
-	fds := manyConnections(t, 5000)
+	fds := manyConnections(t, hosttest.Size(5000, 1000))
 	for _, p := range probes {
 		s := snapshot(t, p, uint32(os.Getpid()))
 		require.Len(t, s.Sockets, len(fds))
@@ -92,7 +94,7 @@ func TestHugeDescriptorTable(t *testing.T) {
 			_ = unix.Close(fd)
 		}
 	}()
-	for range min(100_000, allowed-1000) {
+	for range min(hosttest.Size(100_000, 20_000), allowed-1000) {
 		copied, err := unix.Dup(fd)
 		require.NoError(t, err)
 		copies = append(copies, copied)

@@ -12,6 +12,22 @@ import (
 // waiting for ever and measures nothing: a busy host, and an emulated machine, are slow.
 const Patience = 5 * time.Minute
 
+// SmallVariable is set, in the environment of a test, by who wants tests small: the
+// rows of vmtests that make test boots. Emulation is ten times slower than the host.
+const SmallVariable = "TRACECORE_SMALL_TESTS"
+
+// Small reports whether a test shall leave to the host and to make verify what is the
+// same on every kernel.
+func Small() bool { return os.Getenv(SmallVariable) != "" }
+
+// Size is how much of something a test makes.
+func Size(full, small int) int {
+	if Small() {
+		return small
+	}
+	return full
+}
+
 // Require skips the test in `go test -short`, for root too, and for anybody but root.
 // With CI=true in the environment it fails for anybody but root: there a skipped
 // test is a test that never runs. why says what the test needs root for.

@@ -100,7 +100,7 @@ func (j *Job) openStore() error {
 
 func (j *Job) launch(rank int) error {
 	told, err := json.Marshal(part{
-		Library: j.o.Library, Rank: rank, Size: j.o.Size, Phase: j.o.Phase, Busy: j.o.Busy, ChunkBytes: j.o.ChunkBytes, Address: j.address(rank).String(),
+		Library: j.o.Library, Rank: rank, Size: j.o.Size, Phase: j.o.Phase, Busy: j.o.Busy, ChunkBytes: j.o.ChunkBytes, BufferBytes: j.o.BufferBytes, Address: j.address(rank).String(),
 	})
 	if err != nil {
 		return err

@@ -60,6 +60,11 @@ func (g *ring) connect() error {
 	if got := binary.LittleEndian.Uint64(hello); got != magic {
 		return fmt.Errorf("handshake: magic %x", got)
 	}
+	if size := g.rank.BufferBytes; size > 0 {
+		if err := errors.Join(next.(*net.TCPConn).SetWriteBuffer(size), previous.(*net.TCPConn).SetReadBuffer(size)); err != nil {
+			return err
+		}
+	}
 	if g.next, err = raw(next); err != nil {
 		return err
 	}

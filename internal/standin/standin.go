@@ -29,6 +29,9 @@ type Options struct {
 	Namespaces bool          // each rank in a network namespace of its own
 	JobID      string        // one word, as identity reads it
 	ChunkBytes int
+	// BufferBytes is what the kernel may hold of a connection of the ring at each end;
+	// 0 leaves it to the kernel. A chunk above both makes its sender wait for the reader.
+	BufferBytes int
 }
 
 func (o Options) withDefaults() Options {
@@ -55,12 +58,13 @@ const variable = "TRACECORE_STANDIN"
 
 // part is what a rank is told of the job.
 type part struct {
-	Library    Library
-	Rank, Size int
-	Phase      time.Duration
-	Busy       bool
-	ChunkBytes int
-	Address    string // its own, to listen on
+	Library     Library
+	Rank, Size  int
+	Phase       time.Duration
+	Busy        bool
+	ChunkBytes  int
+	BufferBytes int
+	Address     string // its own, to listen on
 }
 
 // The orders that a rank takes on standard input, one a line.

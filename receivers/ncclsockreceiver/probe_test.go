@@ -150,7 +150,7 @@ func TestFaultsOfRankTwoAreItsOwn(t *testing.T) {
 	}{
 		"stopped, NCCL": {standin.Options{}, stop, says(2, "not_reading", "receive", 1), []any{"stopped"}, "data"},
 		"stopped, its predecessor's view": {
-			standin.Options{ChunkBytes: 16 << 20}, stop, says(1, "peer_not_reading", "send", 2), []any{"sleeping", "running"}, "data",
+			standin.Options{ChunkBytes: 1 << 20, BufferBytes: 64 << 10}, stop, says(1, "peer_not_reading", "send", 2), []any{"sleeping", "running"}, "data",
 		},
 		"main thread asleep, NCCL": {
 			standin.Options{}, func(j *standin.Job) error { return j.Sleep(2) }, says(2, "not_reading", "receive", 1), []any{"sleeping"}, "data",

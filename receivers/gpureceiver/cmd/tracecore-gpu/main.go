@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	log.SetOutput(io.Discard) // go-dcgm's; what counts the messages say
+	log.SetOutput(io.Discard)                 // go-dcgm's; what counts the messages say
 	_ = memorylimit.Apply(memorylimit.Helper) // without it the collector's share still holds
 	options := helper.Options{Commands: os.Stdin, Messages: os.Stdout}
 	from := flag.String("source", "nvml", "nvml or dcgm")
