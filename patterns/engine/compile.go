@@ -69,7 +69,7 @@ func (e *Engine) enter(w *watch) {
 func (e *Engine) newWatch(evidence *fault.Evidence) (w *watch, err error) {
 	w = &watch{Evidence: evidence, thing: evidence.Thing(), group: evidence.Rule.Positions(evidence.Median.Of)}
 	if w.Operator != rule.Occur {
-		w.operator = &timeline.Operator{Does: w.Operator, Stays: w.Stays, Median: w.Median, Mark: e.markSeries(evidence)}
+		w.operator = &timeline.Operator{Does: w.Operator, Stays: w.Stays, Median: w.Median, Owner: evidence.Rule.Owner, Mark: e.markSeries(evidence)}
 	}
 	if w.where, err = newCondition(w.Where, w.OnMetrics()); err != nil {
 		return nil, err

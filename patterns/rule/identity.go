@@ -102,10 +102,13 @@ func (r *Rule) FieldNames() []string {
 	return unique(names)
 }
 
+// owner names the fields that say whose room a record takes in what is bounded.
+func owner() []string { return []string{"host", "node", "job"} }
+
 // FieldsInUse returns the names of the fields that have to be read from records: all of the
-// rule's own, the predefined ones that it names, rank, and what others share with it.
+// rule's own, the predefined ones that it names, rank, the owner, and what others share with it.
 func (r *Rule) FieldsInUse(others []string) []string {
-	used := slices.Concat([]string{"rank"}, others, r.Key, r.Culprit, namesOf(r.Identity), namesOf(r.Fields))
+	used := slices.Concat([]string{"rank"}, owner(), others, r.Key, r.Culprit, namesOf(r.Identity), namesOf(r.Fields))
 	for _, e := range r.All() {
 		used = slices.Concat(used, namesOf(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields())
 	}

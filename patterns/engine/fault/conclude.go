@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -68,19 +69,18 @@ func (f *Fault) conclude(best window) {
 	f.verdict.node = incident.NewNode(f)
 	s := f.set
 	s.waiting.Remove(f.element)
-	f.element = s.open.Add(f)
+	f.element = s.open.Add(f, f.worth(), f.owner...)
 	f.Changed()
 	f.Connect()
 	if s.open.Len() > s.opts.OpenVerdicts {
-		s.stats.EvictedVerdicts++
-		s.open.Oldest().drop()
+		evict(&s.open, &s.stats.EvictedVerdicts)
 	}
 }
 
 // update takes new evidence into an existing verdict.
 func (f *Fault) update(best window, loud bool) {
 	v := f.verdict
-	f.set.open.Touch(f.element)
+	f.set.open.Touch(f.element, f.worth())
 	if best.better(v.best) {
 		v.best, loud = best, true
 	}
@@ -91,6 +91,15 @@ func (f *Fault) update(best window, loud bool) {
 		f.Grew()
 	}
 	v.node.Grew()
+}
+
+// worth is how much f matters among the verdicts of its owner: an open one more than one
+// that is history.
+func (f *Fault) worth() fairlru.Worth {
+	if f.past || f.verdict.resolved != 0 {
+		return fairlru.Little
+	}
+	return fairlru.Some
 }
 
 // Changed queues the verdict for the next Verdicts.

@@ -3,7 +3,7 @@ package fault
 import (
 	"slices"
 
-	"github.com/tracecoreai/tracecore/patterns/engine/internal/lru"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // Fault is all that was seen for one key of one rule, and its verdict once its
@@ -13,8 +13,9 @@ type Fault struct {
 	set     *Set
 	key     string
 	seq     uint64
-	overdue int64 // newest time at which a mark came that was later than the lateness allows
-	after   int64 // marks that ended by then belong to an earlier fault
+	owner   []string // as Rule.Owner has it of its first mark
+	overdue int64    // newest time at which a mark came that was later than the lateness allows
+	after   int64    // marks that ended by then belong to an earlier fault
 
 	joinKeys []joinKey   // where joins has it
 	verdict  *conclusion // nil while its evidence does not suffice
@@ -23,8 +24,8 @@ type Fault struct {
 	revised bool // a finding was replaced: all that rested on it is judged anew
 	dead    bool // it left the state
 
-	element lru.Element // in waiting or, with a verdict, in open
-	wait    int64       // for the time line
+	element *fairlru.Element[*Fault] // in waiting or, with a verdict, in open
+	wait    int64                    // for the time line
 }
 
 // sighting is a mark with its evidence.
@@ -96,14 +97,11 @@ func (f *Fault) put(w *Evidence, m Mark) (first, changed bool) {
 		return false, false
 	}
 	at, _ = slices.BinarySearchFunc(marks, m, compare)
-	marks = slices.Insert(marks, at, m)
-	if len(marks) > max(f.set.opts.Marks, w.keep) { // the first stays: it is the onset
-		f.set.stats.EvictedMarks++
-		f.folded[w.index] += marks[1].Count
-		marks = slices.Delete(marks, 1, 2)
+	f.marks[w.index] = slices.Insert(marks, at, m)
+	if most := max(f.set.opts.Marks, w.keep); len(f.marks[w.index]) > most+most/8 {
+		f.set.stats.EvictedMarks += f.fold(w.index, most)
 	}
-	f.marks[w.index] = marks
-	return len(marks) == 1, true
+	return len(f.marks[w.index]) == 1, true
 }
 
 // drop forgets f. Its verdict, if changed, is given out first.

@@ -1,6 +1,10 @@
 package fault
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
+)
 
 // joins finds the faults that evidence joins, by the values of the fields that
 // both have.
@@ -38,9 +42,10 @@ func (j *joins) enter(f *Fault, values []string) []joinKey {
 		}
 		f.joinKeys = append(f.joinKeys, key)
 		faults := append(j.faults[key], f)
-		if len(faults) > j.fanOut { // the newest stay
-			j.limited++
-			faults = slices.Delete(faults, 0, 1)
+		if len(faults) > j.fanOut {
+			before := len(faults)
+			faults = fairlru.Trim(faults, j.fanOut-j.fanOut/8, (*Fault).Owner)
+			j.limited += uint64(before - len(faults))
 		}
 		j.faults[key] = faults
 		fresh = append(fresh, key)

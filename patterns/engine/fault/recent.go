@@ -1,41 +1,57 @@
 package fault
 
 import (
-	"container/list"
 	"slices"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // recents are marks of evidence that joins faults, kept while a fault that they
 // belong to may still begin: its record may be late, or come after them.
 type recents struct {
 	by    map[joinKey][]*recentMark // oldest first
-	order list.List                 // of *recentMark, in order of arrival
+	order fairlru.List[*recentMark] // in order of arrival
 }
 
 type recentMark struct {
-	key   joinKey
-	w     *Evidence
-	mark  Mark
-	until int64
+	key     joinKey
+	w       *Evidence
+	mark    Mark
+	until   int64
+	owner   []string
+	element *fairlru.Element[*recentMark]
 }
 
 func (r *recents) len() int { return r.order.Len() }
 
 func (r *recents) put(one *recentMark) {
 	r.by[one.key] = append(r.by[one.key], one)
-	r.order.PushBack(one)
+	one.owner = one.w.Rule.Owner(one.mark.Values)
+	one.element = r.order.Add(one, fairlru.Some, one.owner...)
 }
 
-func (r *recents) oldest() *recentMark { return r.order.Front().Value.(*recentMark) }
-
-func (r *recents) removeOldest() {
-	one := r.order.Remove(r.order.Front()).(*recentMark)
-	left := r.by[one.key][1:] // of a key too, the oldest is the first
-	if len(left) == 0 {
+func (r *recents) remove(one *recentMark) {
+	r.order.Remove(one.element)
+	left := r.by[one.key]
+	at := slices.Index(left, one) // mostly the first: of a key too, the oldest leaves first
+	if len(left) == 1 {
 		delete(r.by, one.key)
 	} else {
-		r.by[one.key] = left
+		r.by[one.key] = slices.Delete(left, at, at+1)
 	}
+}
+
+// thin leaves no more marks under key than one fault is shown, and reports how many left.
+func (r *recents) thin(key joinKey, fanOut int) uint64 {
+	before := slices.Clone(r.by[key])
+	stay := fairlru.Trim(slices.Clone(before), fanOut, func(one *recentMark) []string { return one.owner })
+	for _, one := range before {
+		if !slices.Contains(stay, one) {
+			r.order.Remove(one.element)
+		}
+	}
+	r.by[key] = stay
+	return uint64(len(before) - len(stay))
 }
 
 // remember keeps a mark for faults that begin later.
@@ -59,12 +75,16 @@ func (s *Set) giveBack(w *Evidence, m Mark) {
 	s.keepRecent(&recentMark{key: key, w: w, mark: m, until: s.time.Now() + s.time.Lateness()})
 }
 
-// keepRecent keeps one, and of all the newest.
+// keepRecent keeps one. What there is no room for leaves.
 func (s *Set) keepRecent(one *recentMark) {
 	s.recent.put(one)
+	if len(s.recent.by[one.key]) > 2*s.opts.FanOut {
+		s.stats.FanOutLimited += s.recent.thin(one.key, s.opts.FanOut)
+	}
 	if s.recent.len() > s.opts.Recent {
 		s.stats.EvictedRecent++
-		s.recent.removeOldest()
+		victim, _ := s.recent.order.Victim()
+		s.recent.remove(victim.Value)
 	}
 }
 
@@ -72,8 +92,10 @@ func (s *Set) keepRecent(one *recentMark) {
 func (s *Set) waitingFor(keys []joinKey) []*recentMark {
 	var waiting []*recentMark
 	for _, key := range keys {
-		marks := s.recent.by[key]
-		for _, r := range marks[max(0, len(marks)-s.opts.FanOut):] {
+		if len(s.recent.by[key]) > s.opts.FanOut {
+			s.stats.FanOutLimited += s.recent.thin(key, s.opts.FanOut)
+		}
+		for _, r := range s.recent.by[key] {
 			if r.until >= s.time.Now() { // others are only there because an older one stays longer
 				waiting = append(waiting, r)
 			}
@@ -86,8 +108,8 @@ func (s *Set) waitingFor(keys []joinKey) []*recentMark {
 // there were any. It is called when event time has moved.
 func (s *Set) Forget() bool {
 	removed := false
-	for s.recent.len() > 0 && s.recent.oldest().until < s.time.Now() {
-		s.recent.removeOldest()
+	for s.recent.len() > 0 && s.recent.order.Oldest().until < s.time.Now() {
+		s.recent.remove(s.recent.order.Oldest())
 		removed = true
 	}
 	return removed

@@ -17,6 +17,7 @@ func (f *Fault) settle() {
 		return
 	case v != nil && v.withdrawn && against == nil && v.best.confidence != "":
 		v.withdrawn, v.resolved, v.closing = false, 0, nil
+		f.set.open.Touch(f.element, f.worth())
 		f.Changed()
 		f.Connect()
 	}
@@ -68,7 +69,7 @@ func (f *Fault) clearAt(cleared sighting) {
 // bygone gives out the verdict of a fault that had cleared before f began, but is
 // told only now.
 func (f *Fault) bygone(marks []sighting, cleared sighting) {
-	past := f.set.begin(f.rule, f.key)
+	past := f.set.begin(f.rule, f.key, f.owner)
 	for _, one := range append(marks, cleared) {
 		if !past.dead {
 			past.add(one.w, one.m)
@@ -92,6 +93,7 @@ func (f *Fault) over(at int64) bool {
 func (f *Fault) resolve(at int64, closing *verdict.Evidence) {
 	v := f.verdict
 	v.resolved, v.closing = at, closing
+	f.set.open.Touch(f.element, f.worth())
 	f.Changed()
 	v.node.Resolved()
 }

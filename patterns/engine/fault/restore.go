@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 )
 
@@ -40,7 +41,7 @@ func (s *Set) restore(saved *Saved) *Fault {
 	if r == nil || !past && r.faults[saved.Key] != nil {
 		return nil
 	}
-	f := s.newFault(r, saved.Key, saved.Seq)
+	f := s.newFault(r, saved.Key, saved.Seq, r.ownerOf(saved))
 	f.ranks, f.touched, f.overdue, f.after, f.past = saved.Ranks, saved.Touched, saved.Overdue, saved.After, past
 	for name, marks := range saved.Marks {
 		w := r.watch(name)
@@ -57,7 +58,7 @@ func (s *Set) restore(saved *Saved) *Fault {
 	}
 	s.seq = max(s.seq, saved.Seq)
 	if saved.Verdict == nil {
-		f.element = s.waiting.Add(f)
+		f.element = s.waiting.Add(f, fairlru.Some, f.owner...)
 	} else {
 		f.restoreVerdict(saved.Verdict)
 	}
@@ -75,7 +76,7 @@ func (f *Fault) restoreVerdict(v *savedVerdict) {
 	}
 	f.verdict = c
 	c.node = incident.NewNode(f)
-	f.element = f.set.open.Add(f)
+	f.element = f.set.open.Add(f, f.worth(), f.owner...)
 	if v.Changed {
 		f.Changed()
 	}

@@ -72,7 +72,7 @@ func (f *Fault) joined(w *Evidence, m *Mark) bool {
 // than before too. When nothing is left that it rests on, it is withdrawn.
 func (f *Fault) reconsider(best window) {
 	v := f.verdict
-	f.set.open.Touch(f.element)
+	f.set.open.Touch(f.element, f.worth())
 	v.best = best
 	f.Changed()
 	f.set.graph.Reconsider(v.node)

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -135,6 +136,23 @@ func (r *Rule) Positions(names []string) []int {
 func (r *Rule) Position(name string) (int, bool) {
 	at, ok := r.at[name]
 	return at, ok
+}
+
+// Owner says whose room a mark takes: that of its node, of this pattern on it, and of its
+// job. The engine reads these fields for every rule.
+func (r *Rule) Owner(values []string) []string {
+	value := func(name string) string {
+		if at, ok := r.at[name]; ok {
+			return values[at]
+		}
+		return ""
+	}
+	return []string{cmp.Or(value("node"), value("host")), r.Name, value("job")}
+}
+
+// ownerOf is the owner of a saved fault.
+func (r *Rule) ownerOf(saved *Saved) []string {
+	return append(slices.Clone(saved.Owner), make([]string, 3)...)[:3]
 }
 
 // watch returns the evidence called name, nil for none.

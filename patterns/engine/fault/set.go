@@ -7,8 +7,8 @@ package fault
 import (
 	"slices"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
-	"github.com/tracecoreai/tracecore/patterns/engine/internal/lru"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 )
 
@@ -47,9 +47,9 @@ type Set struct {
 	rules []*Rule
 	time  *timeline.Timeline
 
-	seq     uint64           // of faults, in the order they began
-	waiting lru.List[*Fault] // without a verdict
-	open    lru.List[*Fault] // with one
+	seq     uint64               // of faults, in the order they began
+	waiting fairlru.List[*Fault] // without a verdict
+	open    fairlru.List[*Fault] // with one
 	joins   joins
 	recent  recents
 	graph   *incident.Graph
@@ -72,7 +72,7 @@ func (s *Set) Reset() {
 		r.faults = map[string]*Fault{}
 	}
 	s.seq = 0
-	s.waiting, s.open = lru.List[*Fault]{}, lru.List[*Fault]{}
+	s.waiting, s.open = fairlru.List[*Fault]{}, fairlru.List[*Fault]{}
 	s.joins = joins{faults: map[joinKey][]*Fault{}, fanOut: s.opts.FanOut}
 	s.recent = recents{by: map[joinKey][]*recentMark{}}
 	s.graph = incident.NewGraph(s.time.Lateness(), s.opts.FanOut)
@@ -113,11 +113,11 @@ func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
 	if f != nil && f.over(m.Time) {
 		after := f.verdict.resolved
 		f.drop()
-		f = s.begin(w.Rule, key)
+		f = s.begin(w.Rule, key, w.Rule.Owner(m.Values))
 		f.after = after
 	}
 	if f == nil && m.Count > 0 && !m.Gone {
-		return s.begin(w.Rule, key)
+		return s.begin(w.Rule, key, w.Rule.Owner(m.Values))
 	}
 	if f != nil {
 		if cleared := f.clearedBetween(m); cleared != nil {
@@ -128,19 +128,25 @@ func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
 	return f
 }
 
-func (s *Set) begin(r *Rule, key string) *Fault {
+func (s *Set) begin(r *Rule, key string, owner []string) *Fault {
 	s.seq++
-	f := s.newFault(r, key, s.seq)
+	f := s.newFault(r, key, s.seq, owner)
 	r.faults[key] = f
-	f.element = s.waiting.Add(f)
+	f.element = s.waiting.Add(f, fairlru.Some, owner...)
 	if s.waiting.Len() > s.opts.Waiting {
-		s.stats.EvictedWaiting++
-		s.waiting.Oldest().drop()
+		evict(&s.waiting, &s.stats.EvictedWaiting)
 	}
 	return f
 }
 
-func (s *Set) newFault(r *Rule, key string, seq uint64) *Fault {
+func (s *Set) newFault(r *Rule, key string, seq uint64, owner []string) *Fault {
 	marks := trail{rule: r, marks: make([][]Mark, len(r.Watches)), folded: make([]float64, len(r.Watches))}
-	return &Fault{trail: marks, set: s, key: key, seq: seq}
+	return &Fault{trail: marks, set: s, key: key, seq: seq, owner: owner}
+}
+
+// evict takes room from the owner that holds most.
+func evict(from *fairlru.List[*Fault], counter *uint64) {
+	*counter++
+	victim, _ := from.Victim()
+	victim.Value.drop()
 }

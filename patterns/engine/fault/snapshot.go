@@ -13,6 +13,7 @@ type Saved struct {
 	Fields  []string           `json:"fields"` // names of the values of its marks
 	Key     string             `json:"key"`
 	Seq     uint64             `json:"seq"`
+	Owner   []string           `json:"owner,omitempty"`
 	Marks   map[string][]Mark  `json:"marks"`
 	Folded  map[string]float64 `json:"folded,omitempty"`
 	Ranks   []int              `json:"ranks,omitempty"`
@@ -64,18 +65,17 @@ func (s *Set) Save() State {
 	one := func(f *Fault) { saved.Faults = append(saved.Faults, f.save()) }
 	s.waiting.Each(one)
 	s.open.Each(one)
-	for at := s.recent.order.Front(); at != nil; at = at.Next() {
-		r := at.Value.(*recentMark)
+	s.recent.order.Each(func(r *recentMark) {
 		saved.Recent = append(saved.Recent, SavedRecent{
 			Rule: r.w.Rule.Name, Fields: r.w.Rule.Names, Evidence: r.w.Name, Mark: r.mark, Until: r.until,
 		})
-	}
+	})
 	return saved
 }
 
 func (f *Fault) save() Saved {
 	saved := Saved{
-		Rule: f.rule.Name, Fields: f.rule.Names, Key: f.key, Seq: f.seq,
+		Rule: f.rule.Name, Fields: f.rule.Names, Key: f.key, Seq: f.seq, Owner: f.owner,
 		Marks: map[string][]Mark{}, Folded: map[string]float64{},
 		Ranks: f.ranks, Touched: f.touched, Overdue: f.overdue, After: f.after, Past: f.past,
 	}

@@ -3,6 +3,8 @@ package fault
 import (
 	"math"
 	"slices"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // trail is the marks of one fault, and what they say together. It knows of no
@@ -98,6 +100,23 @@ func (t *trail) takeOut(which func(Mark) bool) []sighting {
 		t.relearn()
 	}
 	return out
+}
+
+// fold leaves room for so many marks of one piece of evidence, and reports how many left.
+// The first stays: it is the onset.
+func (t *trail) fold(evidence, room int) uint64 {
+	marks := t.marks[evidence]
+	before := 0.0
+	for i := range marks {
+		before += marks[i].Count
+	}
+	stay := fairlru.Trim(marks[1:], room-1, func(m Mark) []string { return t.rule.Owner(m.Values) })
+	t.marks[evidence] = marks[:1+len(stay)]
+	for i := range t.marks[evidence] {
+		before -= t.marks[evidence][i].Count
+	}
+	t.folded[evidence] += before
+	return uint64(len(marks) - 1 - len(stay))
 }
 
 // onset is the time of the earliest evidence.

@@ -26,6 +26,9 @@ func (f *Fault) Withdrawn() bool { return f.verdict.withdrawn }
 // Expired reports whether it is kept only for effects that show later.
 func (f *Fault) Expired() bool { return f.past }
 
+// Owner is whose room it takes.
+func (f *Fault) Owner() []string { return f.owner }
+
 // Connect enters f in the graph of incidents by the values on its marks.
 func (f *Fault) Connect() { f.connect(f.set.graph.Meet) }
 

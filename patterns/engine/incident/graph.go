@@ -1,6 +1,10 @@
 package incident
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
+)
 
 // maxEnds bounds the places of one verdict in the graph.
 const maxEnds = 256
@@ -83,13 +87,14 @@ func (g *Graph) enter(n *Node, e end) []*Node {
 	return s.causes
 }
 
-// limited keeps the newest.
+// limited takes the verdicts beyond the fan-out from the owner that has most.
 func (g *Graph) limited(nodes []*Node) []*Node {
 	if len(nodes) <= g.fanOut {
 		return nodes
 	}
-	g.FanOutLimited++
-	return slices.Delete(nodes, 0, 1)
+	stay := fairlru.Trim(nodes, g.fanOut-g.fanOut/8, func(n *Node) []string { return n.verdict.Owner() })
+	g.FanOutLimited += uint64(len(nodes) - len(stay))
+	return stay
 }
 
 // Leave takes n out of the graph and out of its incident.

@@ -17,6 +17,7 @@ type Verdict interface {
 	Resolved() int64 // 0 while it is open
 	Withdrawn() bool // resolved because evidence refuted it
 	Expired() bool   // quiet, and kept only for effects that show later
+	Owner() []string // whose room it takes
 
 	// Saw reports whether that evidence of it held in what was seen until then.
 	Saw(evidence int, until int64) bool

@@ -32,6 +32,7 @@ func (t *told) Resolved() int64 { return t.resolved }
 func (t *told) Withdrawn() bool { return t.withdrawn }
 func (t *told) Expired() bool   { return t.expired }
 func (t *told) Ranks() []int    { return t.ranks }
+func (t *told) Owner() []string { return []string{t.id} }
 func (t *told) Connect()        { t.meets(t) }
 func (t *told) Changed()        { t.events = append(t.events, "changed") }
 func (t *told) Grew()           { t.events = append(t.events, "grew") }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/tracecoreai/tracecore/patterns/engine/internal/lru"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -13,6 +13,7 @@ type Operator struct {
 	Does   rule.Operator
 	Stays  rule.Stays
 	Median rule.Median
+	Owner  func(values []string) []string // whose room a series takes
 	// Mark takes what a series shows at a time. A second call for one time corrects
 	// the first, and a count of 0 takes it back.
 	Mark func(s *Series, at, last int64, count float64)
@@ -45,7 +46,7 @@ type Series struct {
 	history []point // below_median: settled samples of the window
 	group   *group
 
-	element lru.Element
+	element *fairlru.Element[*Series]
 	wait    int64
 	dead    bool
 }
@@ -73,11 +74,11 @@ type point struct {
 	On     bool    `json:"o,omitempty"`
 }
 
-// Table holds all series, those not sampled for longest first.
+// Table holds all series.
 type Table struct {
 	time   *Timeline
 	series map[seriesKey]*Series
-	order  lru.List[*Series]
+	order  fairlru.List[*Series]
 	groups map[groupKey]*group // removed with its last member
 }
 
@@ -114,21 +115,22 @@ func (t *Table) Sample(op *Operator, id uint64, one *Sample) {
 
 func (t *Table) of(op *Operator, id uint64, one *Sample) *Series {
 	if s := t.series[seriesKey{op, id}]; s != nil {
-		t.order.Touch(s.element)
+		t.order.Touch(s.element, fairlru.Some)
 		return s
 	}
 	s := &Series{table: t, op: op, ID: id, Values: one.Values}
 	t.add(s, one.Group)
 	if t.Len() > t.time.opts.Series {
 		t.time.Stats.EvictedSeries++
-		t.drop(t.order.Oldest())
+		victim, _ := t.order.Victim()
+		t.drop(victim.Value)
 	}
 	return s
 }
 
 func (t *Table) add(s *Series, group string) {
 	t.series[seriesKey{s.op, s.ID}] = s
-	s.element = t.order.Add(s)
+	s.element = t.order.Add(s, fairlru.Some, s.op.Owner(s.Values)...)
 	if s.op.Does == rule.BelowMedian {
 		t.join(s, group)
 	}

@@ -180,7 +180,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorEvicted, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_patterndetector_evicted",
-		metric.WithDescription("What the engine gave up because a limit was reached, oldest first. [Development]"),
+		metric.WithDescription("What the engine gave up because a limit was reached, taken from the node, pattern and job that held most. [Development]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)

@@ -40,7 +40,7 @@ func AssertEqualProcessorPatterndetectorDeliveryFailures(t *testing.T, tt *compo
 func AssertEqualProcessorPatterndetectorEvicted(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_patterndetector_evicted",
-		Description: "What the engine gave up because a limit was reached, oldest first. [Development]",
+		Description: "What the engine gave up because a limit was reached, taken from the node, pattern and job that held most. [Development]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
