@@ -163,8 +163,8 @@ func TestAThousandWaitersAreAllCounted(t *testing.T) {
 func TestSlowButAliveIsNoStallAndIsMeasured(t *testing.T) {
 	p := open(t, Options{MinAge: hosttest.Patience})
 	f := mount(t, hangfs.Options{})
-	require.NoError(t, f.Delay(70*time.Millisecond)) // all are counted: 65 ms and longer
 	v := visit(t, f, hangfs.Access{How: hangfs.Read, File: hangfs.Direct, Threads: 20}, hangfs.Access{How: hangfs.Fault, File: hangfs.Cached, Threads: 20})
+	require.NoError(t, f.Delay(70*time.Millisecond)) // all are counted: 65 ms and longer
 	require.NoError(t, v.Go())
 	require.NoError(t, v.Wait(t.Context()))
 	seen, m := until(t, p, f, func(_ []InFlight, m Mount) bool { return m.InFlight == 0 && sum(m.Faults) > 0 })
