@@ -39,7 +39,7 @@ LOCKED := flock $(BIN)
 # What a change can break, quick things first.
 STAGES := format lint unit tools builder host chart cluster fuzz vmtest check-generated
 # What a release needs beyond that: an attack suite and a benchmark of what is true have their place here.
-RELEASE := soak bench
+RELEASE := attack soak bench
 
 .PHONY: help
 help: ## List the targets
@@ -128,6 +128,10 @@ vmtest: deps build gotestsum ## Probes, receivers and agent on every kernel of v
 .PHONY: fuzz
 fuzz: gotestsum ## Every fuzz target for FUZZTIME
 	$(JSON) tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: attack
+attack: gotestsum ## The state of an agent: damaged 1,000 times, killed 500 times, started 200 times on a full disk (as root)
+	$(JSON) go test -json -timeout 2h -run TestState ./distro/internal/command -state-rounds 1000
 
 .PHONY: soak
 soak: gotestsum ## Healthy jobs of stand-in ranks for SOAK: nobody may be accused (as root)

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -66,21 +65,17 @@ func TestAFullDiskSilencesNoVerdict(t *testing.T) {
 	agent.start(t)
 	agent.die(t, 0, 0)
 	c.await(t, "the verdict before", func() bool { return len(gateway.latest(t)) == 1 })
-	require.Zero(t, gateway.metric(t, "otelcol_processor_patterndetector_journal_errors"))
+	require.Zero(t, gateway.metric(t, "otelcol_extension_file_storage_write_failures"))
 
 	ballast := filepath.Join("/proc", strconv.Itoa(gateway.command.Process.Pid), "root", gateway.tmpfs, "ballast")
 	fill(t, ballast)
 	agent.die(t, 0, all...)
 	c.await(t, "verdicts of a full disk", func() bool { return len(gateway.latest(t)) == len(all) })
-	require.NotZero(t, gateway.metric(t, "otelcol_processor_patterndetector_journal_errors"))
+	require.NotZero(t, gateway.metric(t, "otelcol_extension_file_storage_write_failures"))
+	require.NotZero(t, gateway.metric(t, "otelcol_extension_file_storage_unsaved_bytes"))
 
 	require.NoError(t, os.Remove(ballast))
-	c.await(t, "a snapshot once there is room", func() bool {
-		errorsBefore, before := gateway.metric(t, "otelcol_processor_patterndetector_journal_errors"), gateway.metric(t, "otelcol_processor_patterndetector_journal_entries")
-		agent.died = time.Now()
-		agent.die(t, 0, 0)
-		return gateway.metric(t, "otelcol_processor_patterndetector_journal_errors") == errorsBefore && gateway.metric(t, "otelcol_processor_patterndetector_journal_entries") > before
-	})
+	c.await(t, "the state on the disk once there is room", func() bool { return gateway.metric(t, "otelcol_extension_file_storage_unsaved_bytes") == 0 })
 }
 
 // fill writes until the disk has no room.

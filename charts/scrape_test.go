@@ -43,7 +43,7 @@ func freePort(t *testing.T) int {
 // cluster, with what the test can reach.
 const scraped = `
 extensions:
-  file_storage: {directory: %s, create_directory: true}
+  file_storage: {directory: %s}
 receivers:
   otlp: {protocols: {grpc: {endpoint: "127.0.0.1:0"}}}
   kafka: {brokers: ["127.0.0.1:1"]}

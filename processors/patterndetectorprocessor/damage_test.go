@@ -40,18 +40,22 @@ func withStored(t *testing.T, change func(key string, value []byte) []byte) stri
 	_ = r.logs.ConsumeLogs(context.Background(), records(began, "test.second", "waiting"))
 
 	copied := crashed(t, dir)
-	client, err := newFileStorage(copied).(storage.Extension).GetClient(context.Background(), component.KindProcessor, r.detector.id, "")
+	files := newFileStorage(copied)
+	client, err := files.(storage.Extension).GetClient(context.Background(), component.KindProcessor, r.detector.id, "")
 	require.NoError(t, err)
 	changed := 0
 	require.NoError(t, client.(storage.Walker).Walk(context.Background(), func(key string, value []byte) ([]*storage.Operation, error) {
 		if altered := change(key, bytes.Clone(value)); !bytes.Equal(altered, value) {
 			changed++
+			if altered == nil {
+				return []*storage.Operation{storage.DeleteOperation(key)}, nil
+			}
 			return []*storage.Operation{storage.SetOperation(key, altered)}, nil
 		}
 		return nil, nil
 	}))
 	require.NotZero(t, changed, "the test must damage something")
-	require.NoError(t, client.Close(context.Background()))
+	require.NoError(t, files.Shutdown(context.Background()))
 	return copied
 }
 
@@ -60,6 +64,14 @@ func TestDamagedStorage(t *testing.T) {
 		return func(key string, value []byte) []byte {
 			if strings.HasPrefix(key, prefix) {
 				value[len(value)/2] ^= 1
+			}
+			return value
+		}
+	}
+	missing := func(prefix, suffix string) func(string, []byte) []byte {
+		return func(key string, value []byte) []byte {
+			if strings.HasPrefix(key, prefix) && strings.HasSuffix(key, suffix) {
+				return nil
 			}
 			return value
 		}
@@ -80,7 +92,9 @@ func TestDamagedStorage(t *testing.T) {
 			return value
 		}, []string{"in-snapshot", "in-journal-2"}, []string{"waiting"}},
 		{"waiting verdict", flip("o/"), []string{"in-snapshot", "in-journal-1", "in-journal-2"}, nil},
-		{"bounds of the outbox", flip("outbox"), []string{"in-snapshot", "in-journal-1", "in-journal-2"}, nil},
+		{"one journal entry is missing", missing("j/", "/00000000"), []string{"in-snapshot", "in-journal-2"}, []string{"waiting"}},
+		{"bounds of the outbox", flip("outbox"), []string{"in-snapshot", "in-journal-1", "in-journal-2"}, []string{"waiting"}},
+		{"bounds of the outbox are missing", missing("outbox", ""), []string{"in-snapshot", "in-journal-1", "in-journal-2"}, []string{"waiting"}},
 		{"everything foreign", foreign, nil, nil},
 		{"everything empty", func(string, []byte) []byte { return []byte{} }, nil, nil},
 	} {
@@ -111,29 +125,27 @@ func TestDamagedFileDoesNotKeepTheDetectorFromStarting(t *testing.T) {
 	first := newRig(t, withStorage(dir)).start(t)
 	first.send(t, "test.first", "a")
 	first.stop(t)
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.state1"))
 	require.NoError(t, err)
-	require.Len(t, files, 1)
-	require.NoError(t, os.WriteFile(files[0], bytes.Repeat([]byte("garbage "), 4096), 0o600))
-
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("garbage "), 4096), 0o600))
+	}
 	r := newRig(t, withStorage(dir)).start(t)
-	require.Equal(t, 1, r.said.FilterMessageSnippet("storage cannot be opened").Len())
-	metadatatest.AssertEqualProcessorPatterndetectorStateResets(t, r.telemetry, []metricdata.DataPoint[int64]{
-		{Value: 1, Attributes: attribute.NewSet(attribute.String("reason", resetUnavailable))},
-	}, metricdatatest.IgnoreTimestamp())
-	r.send(t, "test.first", "a")
+	r.send(t, "test.first", "b")
 	r.send(t, "test.second", "a")
-	require.Equal(t, []string{"a"}, r.next.ids(), "the patterns work without memory")
+	require.Empty(t, r.next.ids(), "what was in the file is forgotten")
+	after := newRig(t, withStorage(crashed(t, dir))).start(t)
+	after.send(t, "test.second", "b")
+	require.Equal(t, []string{"b"}, after.next.ids(), "and what is written since is kept")
 }
 
-// fickle is a storage in memory that fails or panics on demand and cannot be
-// walked.
+// fickle is a storage in memory that fails on demand.
 type fickle struct {
 	component.StartFunc
 	component.ShutdownFunc
 	mu     sync.Mutex
 	values map[string][]byte
-	fail   func()
 	err    error
 }
 
@@ -146,9 +158,6 @@ func (f *fickle) GetClient(context.Context, component.Kind, component.ID, string
 func (f *fickle) Batch(_ context.Context, ops ...*storage.Operation) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.fail != nil {
-		f.fail()
-	}
 	if f.err != nil {
 		return f.err
 	}
@@ -165,11 +174,23 @@ func (f *fickle) Batch(_ context.Context, ops ...*storage.Operation) error {
 	return nil
 }
 
+func (f *fickle) Walk(ctx context.Context, fn storage.WalkFunc) error {
+	var all []*storage.Operation
+	for key, value := range f.copy().values {
+		ops, err := fn(key, value)
+		if err != nil {
+			return err
+		}
+		all = append(all, ops...)
+	}
+	return f.Batch(ctx, all...)
+}
+
 func (f *fickle) Get(context.Context, string) ([]byte, error) { return nil, errors.ErrUnsupported }
 func (f *fickle) Set(context.Context, string, []byte) error   { return errors.ErrUnsupported }
 func (f *fickle) Delete(context.Context, string) error        { return errors.ErrUnsupported }
 func (f *fickle) Close(context.Context) error                 { return nil }
-func (f *fickle) set(err error, fail func())                  { f.mu.Lock(); f.err, f.fail = err, fail; f.mu.Unlock() }
+func (f *fickle) set(err error)                               { f.mu.Lock(); f.err = err; f.mu.Unlock() }
 func (f *fickle) copy() *fickle {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,52 +202,42 @@ func (f *fickle) copy() *fickle {
 }
 
 func TestStorageThatRefusesWritesForAWhile(t *testing.T) {
-	for name, trouble := range map[string]struct {
-		err  error
-		fail func()
-	}{
-		"full":   {err: storage.ErrStorageFull},
-		"panics": {fail: func() { panic("page 7: invalid") }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := newFickle()
-			r := newRig(t, withExtension(store)).start(t)
-			r.send(t, "test.first", "a", "b", "c")
-			store.set(trouble.err, trouble.fail)
-			r.send(t, "test.second", "a")
-			require.Equal(t, []string{"a"}, r.next.ids(), "verdicts go on")
-			r.next.set(errors.New("down"))
-			_ = r.logs.ConsumeLogs(context.Background(), records(began, "test.second", "b"))
-			require.Equal(t, 1, r.said.FilterMessageSnippet("storage refuses to write").Len(), "said once")
-			errs, err := r.telemetry.GetMetric("otelcol_processor_patterndetector_journal_errors")
-			require.NoError(t, err)
-			require.NotZero(t, errs.Data.(metricdata.Sum[int64]).DataPoints[0].Value)
+	store := newFickle()
+	r := newRig(t, withExtension(store)).start(t)
+	r.send(t, "test.first", "a", "b", "c")
+	store.set(storage.ErrStorageFull)
+	r.send(t, "test.second", "a")
+	require.Equal(t, []string{"a"}, r.next.ids(), "verdicts go on")
+	r.next.set(errors.New("down"))
+	_ = r.logs.ConsumeLogs(context.Background(), records(began, "test.second", "b"))
+	require.Equal(t, 1, r.said.FilterMessageSnippet("storage refuses to write").Len(), "said once")
+	errs, err := r.telemetry.GetMetric("otelcol_processor_patterndetector_journal_errors")
+	require.NoError(t, err)
+	require.NotZero(t, errs.Data.(metricdata.Sum[int64]).DataPoints[0].Value)
 
-			store.set(nil, nil)
-			r.clock.pass(time.Second)
-			require.Equal(t, 1, r.said.FilterMessageSnippet("storage takes writes again").Len())
+	store.set(nil)
+	r.clock.pass(time.Second)
+	require.Equal(t, 1, r.said.FilterMessageSnippet("storage takes writes again").Len())
 
-			after := newRig(t, withExtension(store.copy())).start(t)
-			after.clock.pass(time.Minute)
-			require.Equal(t, []string{"b"}, after.next.ids(), "what was made meanwhile is stored, what was delivered is not repeated")
-			after.send(t, "test.second", "c")
-			require.Equal(t, []string{"b", "c"}, after.next.ids())
-			r.next.set(nil)
-		})
-	}
+	after := newRig(t, withExtension(store.copy())).start(t)
+	after.clock.pass(time.Minute)
+	require.Equal(t, []string{"b"}, after.next.ids(), "what was made meanwhile is stored, what was delivered is not repeated")
+	after.send(t, "test.second", "c")
+	require.Equal(t, []string{"b", "c"}, after.next.ids())
+	r.next.set(nil)
 }
 
 func TestStorageThatFailsAtStart(t *testing.T) {
 	store := newFickle()
-	store.set(errors.New("input/output error"), nil)
+	store.set(errors.New("input/output error"))
 	r := newRig(t, withExtension(store)).start(t)
 	r.send(t, "test.first", "a")
 	r.send(t, "test.second", "a")
 	require.Equal(t, []string{"a"}, r.next.ids())
-	store.set(nil, nil)
+	store.set(nil)
 }
 
-func TestDamageInAStorageThatCannotBeWalked(t *testing.T) {
+func TestForeignStateIsForgottenOnce(t *testing.T) {
 	store := newFickle()
 	r := newRig(t, withExtension(store)).start(t)
 	r.send(t, "test.first", "a")

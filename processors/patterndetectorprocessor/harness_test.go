@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
@@ -24,6 +23,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/metadatatest"
 )
@@ -165,8 +165,8 @@ func hostWith(e component.Component) component.Host {
 }
 
 func newFileStorage(dir string) extension.Extension {
-	factory := filestorage.NewFactory()
-	config := factory.CreateDefaultConfig().(*filestorage.Config)
+	factory := filestorageextension.NewFactory()
+	config := factory.CreateDefaultConfig().(*filestorageextension.Config)
 	config.Directory = dir
 	e, err := factory.Create(context.Background(), extensiontest.NewNopSettings(factory.Type()), config)
 	if err != nil {
@@ -209,6 +209,9 @@ func (r *rig) stop(t testing.TB) {
 	t.Helper()
 	require.NoError(t, r.logs.Shutdown(context.Background()))
 	require.NoError(t, r.metrics.Shutdown(context.Background()))
+	if files, ok := r.host.GetExtensions()[storageID]; ok {
+		require.NoError(t, files.Shutdown(context.Background()))
+	}
 }
 
 // crashed returns the storage as a kill would have left it: a copy of its files

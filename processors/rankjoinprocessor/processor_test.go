@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
@@ -26,6 +25,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/processor/processortest"
 
+	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
 	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor/internal/metadata"
 )
 
@@ -358,6 +358,18 @@ func (m *memory) Delete(ctx context.Context, key string) error {
 	return m.Batch(ctx, storage.DeleteOperation(key))
 }
 
+func (m *memory) Walk(ctx context.Context, fn storage.WalkFunc) error {
+	var all []*storage.Operation
+	for key, value := range m.values {
+		ops, err := fn(key, value)
+		if err != nil {
+			return err
+		}
+		all = append(all, ops...)
+	}
+	return m.Batch(ctx, all...)
+}
+
 func (m *memory) Batch(_ context.Context, ops ...*storage.Operation) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -485,8 +497,8 @@ func TestStorageThatRefuses(t *testing.T) {
 }
 
 func fileStorage(t *testing.T, dir string) component.Component {
-	factory := filestorage.NewFactory()
-	config := factory.CreateDefaultConfig().(*filestorage.Config)
+	factory := filestorageextension.NewFactory()
+	config := factory.CreateDefaultConfig().(*filestorageextension.Config)
 	config.Directory = dir
 	made, err := factory.Create(context.Background(), extensiontest.NewNopSettings(factory.Type()), config)
 	require.NoError(t, err)

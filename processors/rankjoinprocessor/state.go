@@ -60,7 +60,8 @@ func (p *rankJoin) open(ctx context.Context, host component.Host) error {
 		return err
 	}
 	if p.journal, err = journal.Open(ctx, extension, p.id); err != nil {
-		return fmt.Errorf("storage %q: %w", p.config.Storage, err)
+		p.storageFailed(ctx, fmt.Errorf("storage %q: %w", p.config.Storage, err))
+		return nil
 	}
 	p.host.Keeps = true
 	p.mu.Lock()

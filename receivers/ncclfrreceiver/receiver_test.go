@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/plogtest"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
@@ -29,6 +28,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/metadata"
 )
 
@@ -288,8 +288,8 @@ func TestEachDumpIsReadOnceAcrossRestarts(t *testing.T) {
 }
 
 func fileStorage(t *testing.T, dir string) component.Component {
-	factory := filestorage.NewFactory()
-	config := factory.CreateDefaultConfig().(*filestorage.Config)
+	factory := filestorageextension.NewFactory()
+	config := factory.CreateDefaultConfig().(*filestorageextension.Config)
 	config.Directory = dir
 	made, err := factory.Create(context.Background(), extensiontest.NewNopSettings(factory.Type()), config)
 	require.NoError(t, err)

@@ -165,8 +165,6 @@ health_check:
   endpoint: ":13133"
 file_storage:
   directory: {{ .Values.stateDir }}
-  create_directory: true
-  directory_permissions: "0700"
 {{- end -}}
 
 {{- define "tracecore.limiter" -}}

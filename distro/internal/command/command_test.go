@@ -86,9 +86,10 @@ func TestPortsInUseEndWithWhatToDo(t *testing.T) {
 func TestStateFolderThatCannotBeMade(t *testing.T) {
 	cmd := commandtest.New(t, commandtest.Ports(t)...)
 	cmd.Env = append(cmd.Env, "TRACECORE_STATE_DIR=/proc/nosuch")
-	got := commandtest.Finish(t, cmd)
-	require.Equal(t, exitInternal, got.Code)
-	require.Contains(t, got.Stderr, "TRACECORE_STATE_DIR")
+	run := commandtest.Start(t, cmd)
+	require.Contains(t, run.Stderr.String(), "TRACECORE_STATE_DIR")
+	require.Contains(t, run.Stderr.String(), "the disk does not take the state")
+	require.Equal(t, exitOK, run.Stop(t, syscall.SIGTERM), run.Stderr.String())
 }
 
 func TestASecondProcessOnTheSameStateIsRefused(t *testing.T) {
@@ -98,7 +99,7 @@ func TestASecondProcessOnTheSameStateIsRefused(t *testing.T) {
 	first := commandtest.Start(t, cmd)
 	got := commandtest.Finish(t, second)
 	require.Equal(t, exitInternal, got.Code)
-	require.Contains(t, got.Stderr, "another tracecore (pid ")
+	require.Contains(t, got.Stderr, "another tracecore uses it (pid ")
 	require.Equal(t, exitOK, first.Stop(t, syscall.SIGTERM), first.Stderr.String())
 }
 

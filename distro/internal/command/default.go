@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,10 +36,7 @@ func prepareDefault(cmd *cobra.Command) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("state folder: %w; set %s to a folder this user may write", err, defaultconfig.StateDirVariable)
-	}
-	if release, err = lockState(dir); err != nil {
+	if release, err = takeState(cmd, dir); err != nil {
 		return nil, err
 	}
 	if atTerminal(cmd.ErrOrStderr()) {
@@ -49,6 +47,24 @@ func prepareDefault(cmd *cobra.Command) (release func(), err error) {
 		return nil, err
 	}
 	return release, nil
+}
+
+// errHeld is a state folder that another process works on.
+var errHeld = errors.New("another tracecore uses it")
+
+// takeState readies the state folder. One that cannot be made or written, on a full
+// disk perhaps, costs the state and not the process: the storage extension tries it
+// again every second.
+func takeState(cmd *cobra.Command, dir string) (release func(), err error) {
+	if err = os.MkdirAll(dir, 0o700); err == nil {
+		release, err = lockState(dir)
+	}
+	if err == nil || errors.Is(err, errHeld) {
+		return release, err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "tracecore: state folder: %v; nothing survives a restart until it can be written: make room, or set %s to a folder this user may write\n",
+		err, defaultconfig.StateDirVariable)
+	return func() {}, nil
 }
 
 // atTerminal reports whether somebody reads along: a service is not greeted, and

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,15 +20,15 @@ import (
 // back when the process ends, however it ends (flock(2)).
 func lockState(dir string) (release func(), err error) {
 	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("state folder: %w; set %s to a folder this user may write", err, defaultconfig.StateDirVariable)
+		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		holder, _ := io.ReadAll(io.LimitReader(f, 32))
 		f.Close()
-		return nil, fmt.Errorf("state folder %s: another tracecore (pid %s) uses it: %w; stop that one, or give this one its own with %s",
-			dir, strings.TrimSpace(string(holder)), err, defaultconfig.StateDirVariable)
+		return nil, fmt.Errorf("state folder %s: %w (pid %s); stop that one, or give this one its own with %s",
+			dir, errHeld, strings.TrimSpace(string(holder)), defaultconfig.StateDirVariable)
 	}
 	// The pid only serves the message above.
 	if err := f.Truncate(0); err == nil {

@@ -38,7 +38,7 @@ headline: "VERSION of the alarm on {host}, $window"
 remedy: look
 `
 	reloadedConfig = `
-extensions: {health_check: , file_storage: {directory: %s, create_directory: true}}
+extensions: {health_check: , file_storage: {directory: %s}}
 receivers: {otlp: {protocols: {http: {endpoint: "%s"}}}}
 processors: {patterndetector: {storage: file_storage, rules: ["%s"], patterns: {site_alarm: {window: %s}}}}
 exporters: {terminal: {format: json}}
@@ -75,9 +75,15 @@ func TestAReloadKeepsOpenVerdicts(t *testing.T) {
 // send sends a log record over OTLP until it is taken.
 func send(t *testing.T, address, event string) {
 	t.Helper()
+	sendFrom(t, address, "node-a", event)
+}
+
+// sendFrom sends it as a host's.
+func sendFrom(t *testing.T, address, host, event string) {
+	t.Helper()
 	logs := plog.NewLogs()
 	of := logs.ResourceLogs().AppendEmpty()
-	of.Resource().Attributes().PutStr("host.name", "node-a")
+	of.Resource().Attributes().PutStr("host.name", host)
 	record := of.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
 	record.SetEventName(event)
 	record.SetTimestamp(pcommon.NewTimestampFromTime(time.Now()))

@@ -10,7 +10,6 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/loadbalancingexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
-	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbyattrsprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/k8sattributesprocessor"
@@ -42,6 +41,7 @@ import (
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter"
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
+	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
 	"github.com/tracecoreai/tracecore/extensions/identityextension"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor"
@@ -70,7 +70,7 @@ type part[F component.Factory] struct {
 
 func extensions() []part[extension.Factory] {
 	return []part[extension.Factory]{
-		{filestorage.NewFactory(), contrib + "extension/storage/filestorage"},
+		{filestorageextension.NewFactory(), own + "extensions/filestorageextension"},
 		{identityextension.NewFactory(), own + "extensions/identityextension"},
 		{healthcheckextension.NewFactory(), contrib + "extension/healthcheckextension"},
 	}

@@ -3,10 +3,14 @@
 package journal
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,13 +31,21 @@ import (
 const (
 	keyState  = "state"
 	keyOutbox = "outbox"
+
+	itemPrefix = "o/"
+	// mostDamage bounds what is said of one gap.
+	mostDamage = 1000
 )
 
-func keyEntry(generation, n uint64) string { return fmt.Sprintf("j/%016x/%08x", generation, n) }
+func entriesOf(generation uint64) string { return fmt.Sprintf("j/%016x/", generation) }
 
-func keyChunk(generation, n uint64) string { return fmt.Sprintf("s/%016x/%08x", generation, n) }
+func chunksOf(generation uint64) string { return fmt.Sprintf("s/%016x/", generation) }
 
-func keyItem(n uint64) string { return fmt.Sprintf("o/%016x", n) }
+func keyEntry(generation, n uint64) string { return fmt.Sprintf("%s%08x", entriesOf(generation), n) }
+
+func keyChunk(generation, n uint64) string { return fmt.Sprintf("%s%08x", chunksOf(generation), n) }
+
+func keyItem(n uint64) string { return fmt.Sprintf("%s%016x", itemPrefix, n) }
 
 // A snapshot replaces the journal when it has SnapshotEntries, or bytes
 // beyond both this many and twice the last snapshot: so that neither replay nor
@@ -41,16 +53,14 @@ func keyItem(n uint64) string { return fmt.Sprintf("o/%016x", n) }
 const (
 	SnapshotEntries = 4096
 	snapshotBytes   = 1 << 20
-	readAtOnce      = 256 // keys in one Batch when reading: each is a transaction
 
-	// bbolt copies a leaf with all its values to change one: a snapshot under one
-	// key would be copied with each write of a neighbour.
+	// Storages check and copy values one by one, so a snapshot is stored in parts.
 	chunkBytes = 16 << 10
 )
 
 // Journal keeps state and outbox in a storage client.
 type Journal struct {
-	Client storage.Client
+	Client walkable
 
 	generation    uint64
 	entries       uint64 // in this generation
@@ -77,28 +87,28 @@ func Extension(host component.Host, id *component.ID) (storage.Extension, error)
 	return extension, nil
 }
 
+// walkable is a storage client whose keys can be listed: after damage, keys are
+// missing that others stand behind.
+type walkable interface {
+	storage.Client
+	storage.Walker
+}
+
 // Open takes the part of a storage that belongs to a processor.
-func Open(ctx context.Context, extension storage.Extension, processor component.ID) (j *Journal, err error) {
-	defer func() {
-		if r := recover(); r != nil { // bbolt on a damaged file
-			j, err = nil, fmt.Errorf("storage panicked: %v", r)
-		}
-	}()
+func Open(ctx context.Context, extension storage.Extension, processor component.ID) (*Journal, error) {
 	client, err := extension.GetClient(ctx, component.KindProcessor, processor, "")
 	if err != nil {
 		return nil, err
 	}
-	return &Journal{Client: client}, nil
+	listed, ok := client.(walkable)
+	if !ok {
+		return nil, errors.Join(errors.New("this storage cannot list its keys: use file_storage"), client.Close(ctx))
+	}
+	return &Journal{Client: listed}, nil
 }
 
-// batch applies operations. A storage that panics on damaged pages (bbolt does)
-// is an error like another.
-func (j *Journal) batch(ctx context.Context, ops ...*storage.Operation) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("storage panicked: %v", r)
-		}
-	}()
+// batch applies operations.
+func (j *Journal) batch(ctx context.Context, ops ...*storage.Operation) error {
 	return j.Client.Batch(context.WithoutCancel(ctx), ops...)
 }
 
@@ -174,59 +184,81 @@ func (j *Journal) Snapshot(ctx context.Context, state []byte, o *Outbox) error {
 // Load reads the snapshot. A nil state is a storage without one.
 func (j *Journal) Load(ctx context.Context) (state []byte, err error) {
 	get := storage.GetOperation(keyState)
-	if err := j.batch(ctx, get); err != nil || get.Value == nil {
+	if err := j.batch(ctx, get); err != nil {
 		return nil, err
 	}
-	head, err := unseal(headMagic, get.Value)
+	if get.Value != nil {
+		if state, err = j.loadSnapshot(ctx, get.Value); err != nil {
+			return nil, err
+		}
+	}
+	return state, j.removeOthers(ctx)
+}
+
+func (j *Journal) loadSnapshot(ctx context.Context, sealed []byte) ([]byte, error) {
+	head, err := unseal(headMagic, sealed)
 	if err != nil || len(head) != 16 {
 		return nil, fmt.Errorf("stored state: %w", ErrForeign)
 	}
 	j.generation, j.chunks = binary.BigEndian.Uint64(head), binary.BigEndian.Uint64(head[8:])
-	var sealed []byte
-	found := uint64(0)
-	err = j.read(ctx, 0, func(n uint64) string { return keyChunk(j.generation, n) }, func(chunk []byte) {
-		sealed = append(sealed, chunk...)
-		found++
-	})
+	chunks, err := j.read(ctx, chunksOf(j.generation))
 	if err != nil {
 		return nil, err
 	}
-	state, err = unseal(stateMagic, sealed)
-	if err != nil || found != j.chunks {
+	var whole []byte
+	for _, chunk := range chunks {
+		whole = append(whole, chunk.value...)
+	}
+	state, err := unseal(stateMagic, whole)
+	if err != nil || uint64(len(chunks)) != j.chunks {
 		return nil, fmt.Errorf("stored snapshot: %w", ErrForeign)
 	}
 	j.snapshotBytes = len(state)
 	return state, nil
 }
 
-// Replay gives the entries of this generation in order. A damaged entry comes
-// as an error and does not hide those behind it.
-func (j *Journal) Replay(ctx context.Context, give func(Entry, error)) error {
-	key := func(n uint64) string { return keyEntry(j.generation, n) }
-	return j.read(ctx, 0, key, func(value []byte) {
-		j.entries++
-		j.bytes += len(value)
-		give(DecodeEntry(value))
+// removeOthers removes what belongs to another generation than this. Damage can
+// take the batch that removed it, and a later generation could have its number.
+func (j *Journal) removeOthers(ctx context.Context) error {
+	return j.remove(ctx, func(key string) bool {
+		ours := strings.HasPrefix(key, chunksOf(j.generation)) || strings.HasPrefix(key, entriesOf(j.generation))
+		return !ours && (strings.HasPrefix(key, "s/") || strings.HasPrefix(key, "j/"))
 	})
 }
 
-// read gives the values of consecutive keys up to the first that is missing.
-func (j *Journal) read(ctx context.Context, from uint64, key func(uint64) string, give func([]byte)) error {
-	for ; ; from += readAtOnce {
-		ops := make([]*storage.Operation, readAtOnce)
-		for i := range ops {
-			ops[i] = storage.GetOperation(key(from + uint64(i)))
+// Replay gives the entries of this generation in order. An entry that is damaged or
+// missing comes as an error and does not hide those behind it.
+func (j *Journal) Replay(ctx context.Context, give func(Entry, error)) error {
+	entries, err := j.read(ctx, entriesOf(j.generation))
+	for _, e := range entries {
+		if e.n != j.entries {
+			give(Entry{}, fmt.Errorf("journal entries %d to %d are missing", j.entries, e.n-1))
 		}
-		if err := j.batch(ctx, ops...); err != nil {
-			return err
-		}
-		for _, op := range ops {
-			if op.Value == nil {
-				return nil
-			}
-			give(op.Value)
-		}
+		j.entries = e.n + 1
+		j.bytes += len(e.value)
+		give(DecodeEntry(e.value))
 	}
+	return err
+}
+
+// numbered is a value whose key ends in a number.
+type numbered struct {
+	n     uint64
+	value []byte
+}
+
+// read returns the values under a prefix in the order of their numbers.
+func (j *Journal) read(ctx context.Context, prefix string) ([]numbered, error) {
+	var found []numbered
+	err := j.Client.Walk(context.WithoutCancel(ctx), func(key string, value []byte) ([]*storage.Operation, error) {
+		digits, ok := strings.CutPrefix(key, prefix)
+		if n, err := strconv.ParseUint(digits, 16, 64); ok && err == nil {
+			found = append(found, numbered{n: n, value: bytes.Clone(value)})
+		}
+		return nil, nil
+	})
+	slices.SortFunc(found, func(a, b numbered) int { return cmp.Compare(a.n, b.n) })
+	return found, err
 }
 
 // LoadOutbox fills o with the items that were not taken, as far as check
@@ -236,30 +268,43 @@ func (j *Journal) LoadOutbox(ctx context.Context, o *Outbox, check func(item []b
 	if err := j.batch(ctx, get); err != nil {
 		return []error{err}
 	}
-	if get.Value == nil {
-		return nil
+	items, err := j.read(ctx, itemPrefix)
+	if err != nil {
+		return []error{err}
 	}
 	bounds, err := unseal(boundsMagic, get.Value)
-	if err != nil || len(bounds) != 8 {
-		return []error{fmt.Errorf("stored outbox: %w", ErrForeign)}
+	switch {
+	case err == nil && len(bounds) == 8:
+		o.head = binary.BigEndian.Uint64(bounds)
+	case get.Value != nil || len(items) > 0: // an item too many is better than one lost
+		damage = append(damage, fmt.Errorf("stored outbox: %w", ErrForeign))
 	}
-	o.head = binary.BigEndian.Uint64(bounds)
+	if len(damage) > 0 && len(items) > 0 {
+		o.head = items[0].n
+	}
 	j.outboxHead, j.outboxTail = o.head, o.head
-	err = j.read(ctx, o.head, keyItem, func(value []byte) {
-		j.outboxTail++
-		item, err := unseal(verdictMagic, value)
-		if err == nil {
-			err = check(item)
+	for _, item := range items {
+		if item.n >= o.head {
+			damage = append(damage, j.loadItem(o, item, check)...)
 		}
-		if err != nil {
-			damage = append(damage, err)
-			return
-		}
-		o.items, o.bytes = append(o.items, item), o.bytes+len(item)
-	})
-	if err != nil {
-		damage = append(damage, err)
 	}
+	return damage
+}
+
+// loadItem takes up one item, and says if items before it are missing.
+func (j *Journal) loadItem(o *Outbox, item numbered, check func(item []byte) error) (damage []error) {
+	for ; j.outboxTail < item.n && len(damage) < mostDamage; j.outboxTail++ {
+		damage = append(damage, fmt.Errorf("stored item %d is missing", j.outboxTail))
+	}
+	j.outboxTail = item.n + 1
+	plain, err := unseal(verdictMagic, item.value)
+	if err == nil {
+		err = check(plain)
+	}
+	if err != nil {
+		return append(damage, err)
+	}
+	o.items, o.bytes = append(o.items, plain), o.bytes+len(plain)
 	return damage
 }
 
@@ -280,22 +325,12 @@ func (j *Journal) ResetState(ctx context.Context, now time.Time) error {
 func (j *Journal) ResetOutbox(ctx context.Context, o *Outbox) error {
 	o.head = max(o.head, j.outboxTail) + 1
 	j.outboxHead, j.outboxTail = o.head, o.head
-	return j.remove(ctx, func(key string) bool { return key == keyOutbox || strings.HasPrefix(key, "o/") })
+	return j.remove(ctx, func(key string) bool { return key == keyOutbox || strings.HasPrefix(key, itemPrefix) })
 }
 
-// remove deletes keys. A storage that cannot be walked keeps them; nothing reads
-// them again.
-func (j *Journal) remove(ctx context.Context, which func(key string) bool) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("storage panicked: %v", r)
-		}
-	}()
-	walker, ok := j.Client.(storage.Walker)
-	if !ok {
-		return nil
-	}
-	return walker.Walk(context.WithoutCancel(ctx), func(key string, _ []byte) ([]*storage.Operation, error) {
+// remove deletes keys.
+func (j *Journal) remove(ctx context.Context, which func(key string) bool) error {
+	return j.Client.Walk(context.WithoutCancel(ctx), func(key string, _ []byte) ([]*storage.Operation, error) {
 		if which(key) {
 			return []*storage.Operation{storage.DeleteOperation(key)}, nil
 		}
