@@ -8,6 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -37,15 +39,20 @@ func TestMain(m *testing.M) {
 // agent is a tracecore with its embedded default, whose verdicts come as JSON.
 type agent struct {
 	*commandtest.Running
+	metrics string // the address of its own metrics
 }
 
 // startAgent starts it on a state folder.
 func startAgent(t *testing.T, state string, flags ...string) agent {
 	t.Helper()
-	args := append(commandtest.Ports(t), "--set=exporters.terminal.format=json")
+	metrics := commandtest.FreeAddress(t)
+	host, port, err := net.SplitHostPort(metrics)
+	require.NoError(t, err)
+	args := append(commandtest.Ports(t), "--set=exporters.terminal.format=json", "--set=service.telemetry.metrics.level=normal",
+		fmt.Sprintf("--set=service.telemetry.metrics.readers=[{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]", host, port))
 	cmd := commandtest.New(t, append(args, flags...)...)
 	cmd.Env = append(cmd.Env, "TRACECORE_STATE_DIR="+state)
-	return agent{commandtest.Start(t, cmd)}
+	return agent{commandtest.Start(t, cmd), metrics}
 }
 
 // verdicts are all that were printed so far, in order, every revision.

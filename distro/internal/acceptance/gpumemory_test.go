@@ -5,7 +5,6 @@ package acceptance
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -37,17 +36,14 @@ func playCUDAJob() {
 func TestMemoryThatTheDriverRefusesIsNamedWithoutALog(t *testing.T) {
 	privtest.Require(t)
 	const gib = 1 << 30
-	metrics, otlp := commandtest.FreeAddress(t), commandtest.FreeAddress(t)
-	host, port, err := net.SplitHostPort(metrics)
-	require.NoError(t, err)
-	a := startAgent(t, t.TempDir(), "--set=receivers.otlp.protocols.http.endpoint="+otlp, "--set=service.telemetry.metrics.level=normal",
-		fmt.Sprintf("--set=service.telemetry.metrics.readers=[{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]", host, port))
+	otlp := commandtest.FreeAddress(t)
+	a := startAgent(t, t.TempDir(), "--set=receivers.otlp.protocols.http.endpoint="+otlp)
 	library, err := fakejob.Install(t.TempDir(), "cuMemAlloc_v2")
 	require.NoError(t, err)
 	job, err := fakejob.Start(library, "RANK=4", "LOCAL_RANK=4", "WORLD_SIZE=8", "JOB_ID=acceptance")
 	require.NoError(t, err)
 	pid := strconv.Itoa(int(job.PID()))
-	require.Eventually(t, func() bool { return watchesOne.MatchString(fetch(metrics)) }, hosttest.Patience, 20*time.Millisecond, "nobody watches the job's library")
+	require.Eventually(t, func() bool { return watchesOne.MatchString(fetch(a.metrics)) }, hosttest.Patience, 20*time.Millisecond, "nobody watches the job's library")
 
 	send(t, otlp, memoryOf(t, "0000:65:00.0", job.PID(), gib, 78*gib))
 	require.NoError(t, job.Do(fakejob.Malloc(2*gib, fakejob.OutOfMemory), fakejob.Malloc(2*gib, fakejob.OutOfMemory)))

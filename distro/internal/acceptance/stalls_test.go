@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,12 +49,33 @@ func nameAStuckMount(t *testing.T, a agent) {
 	a.await(t, "its end", func(v verdict.Verdict) bool { return v.Pattern == "fuse_stall" && v.Status == verdict.Resolved })
 }
 
-// startKnownJob is startJob, and waits until the pauses of the job are known.
-func startKnownJob(t *testing.T, o standin.Options) *standin.Job {
+// startKnownJob is startJob, and waits until the agent knows the pauses of the job:
+// until then only what is stopped, dead or unreachable counts as a stall. Data moves
+// between any two snapshots of a job that computes for milliseconds.
+func (a agent) startKnownJob(t *testing.T, o standin.Options) *standin.Job {
 	t.Helper()
 	job := startJob(t, o)
-	time.Sleep(known)
+	known := a.snapshots(t) + learning + 2 // the first and the last may see half of it
+	require.Eventually(t, func() bool { return a.snapshots(t) >= known }, hosttest.Patience, 20*time.Millisecond, "the agent takes no snapshots")
 	return job
+}
+
+// learning is how many snapshots with data that moved make the pauses of a job known
+// (receivers/ncclsockreceiver/README.md).
+const learning = 10
+
+var snapshotCount = regexp.MustCompile(`(?m)^otelcol_receiver_ncclsock_snapshots(?:_total)?\{[^}]*outcome="ok"[^}]*\} ([0-9]+)$`)
+
+// snapshots is how many the agent has taken of all sockets.
+func (a agent) snapshots(t *testing.T) int {
+	t.Helper()
+	found := snapshotCount.FindStringSubmatch(fetch(a.metrics))
+	if found == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(found[1])
+	require.NoError(t, err)
+	return n
 }
 
 // startJob starts a stand-in job and waits until it works.
@@ -65,11 +87,6 @@ func startJob(t *testing.T, o standin.Options) *standin.Job {
 	require.Eventually(t, func() bool { return job.Steps(0) > 5 }, hosttest.Patience, 10*time.Millisecond, "the job does not get on: %s", job.Error(0))
 	return job
 }
-
-// known is how long a job must have worked before its pauses are known: data moved
-// in ten snapshots (receivers/ncclsockreceiver/README.md). Until then only what is
-// stopped, dead or unreachable counts as a stall.
-const known = 14 * time.Second
 
 // inJob matches verdicts of a pattern that name a rank of a job.
 func inJob(pattern, job, rank string) func(verdict.Verdict) bool {
@@ -158,7 +175,7 @@ func TestFaultsOfARankAreNamed(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s %d", library, fault.name, trial), func(t *testing.T) {
 					t.Parallel()
 					name := strings.ReplaceAll(fmt.Sprintf("%s-%s-%d", library, fault.name, trial), " ", "-")
-					job := startKnownJob(t, standin.Options{Library: library, Namespaces: true, JobID: name, Phase: 20 * time.Millisecond})
+					job := a.startKnownJob(t, standin.Options{Library: library, Namespaces: true, JobID: name, Phase: 20 * time.Millisecond})
 					made := cause(t, "ncclsock", fault.name)
 					fault.make(t, job)
 					v := a.await(t, fault.name, inJob(fault.pattern, name, fault.rank))
@@ -179,7 +196,7 @@ func TestAStuckMountIsTheCauseOfTheStall(t *testing.T) {
 		return
 	}
 	a := startAgent(t, t.TempDir())
-	job := startKnownJob(t, standin.Options{Library: standin.Gloo, JobID: "mount", Phase: 20 * time.Millisecond})
+	job := a.startKnownJob(t, standin.Options{Library: standin.Gloo, JobID: "mount", Phase: 20 * time.Millisecond})
 	stuckInFUSE(t, job)
 	stall := a.await(t, "the stall as a symptom", func(v verdict.Verdict) bool {
 		return inJob("nccl_socket_stall", "mount", "2")(v) && v.Role == verdict.Symptom
