@@ -35,7 +35,6 @@ import (
 	"go.opentelemetry.io/collector/processor/batchprocessor"
 	"go.opentelemetry.io/collector/processor/memorylimiterprocessor"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
@@ -53,6 +52,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver"
+	"github.com/tracecoreai/tracecore/receivers/otlpreceiver"
 )
 
 // Import path prefixes of the two families of foreign components, and of ours.
@@ -78,7 +78,6 @@ func extensions() []part[extension.Factory] {
 
 func receivers() []part[receiver.Factory] {
 	return []part[receiver.Factory]{
-		{otlpreceiver.NewFactory(), core + "receiver/otlpreceiver"},
 		{filelogreceiver.NewFactory(), contrib + "receiver/filelogreceiver"},
 		{hostmetricsreceiver.NewFactory(), contrib + "receiver/hostmetricsreceiver"},
 		{kafkareceiver.NewFactory(), contrib + "receiver/kafkareceiver"},
@@ -91,6 +90,7 @@ func receivers() []part[receiver.Factory] {
 		{ncclfrreceiver.NewFactory(), own + "receivers/ncclfrreceiver"},
 		{ncclsockreceiver.NewFactory(), own + "receivers/ncclsockreceiver"},
 		{oomkillreceiver.NewFactory(), own + "receivers/oomkillreceiver"},
+		{otlpreceiver.NewFactory(), own + "receivers/otlpreceiver"},
 	}
 }
 

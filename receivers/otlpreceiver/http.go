@@ -1,0 +1,206 @@
+package otlpreceiver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/confighttp"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tracecoreai/tracecore/internal/otlpscan"
+)
+
+// contentTypes are those of OTLP over HTTP.
+var contentTypes = map[string]encoding{"application/x-protobuf": inProto, "application/json": inJSON}
+
+// startHTTP serves HTTP, where it is configured.
+func (r *otlpReceiver) startHTTP(ctx context.Context, host component.Host) error {
+	if !r.config.Protocols.HTTP.HasValue() {
+		return nil
+	}
+	config := r.config.Protocols.HTTP.Get()
+	routes := http.NewServeMux()
+	for _, x := range r.exporters {
+		routes.Handle(path(config, x.signal), r.handler(x))
+	}
+	server, err := config.ServerConfig.ToServer(ctx, host.GetExtensions(), r.settings.TelemetrySettings, routes,
+		confighttp.WithErrorHandler(writeError), confighttp.WithDecoder("zstd", zstdBody))
+	if err != nil {
+		return err
+	}
+	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	listen, err := r.listenHTTP(ctx, &config.ServerConfig)
+	if err != nil {
+		return err
+	}
+	r.http.stop = server.Shutdown
+	r.serve(host, func() error { return server.Serve(listen) }, http.ErrServerClosed)
+	return nil
+}
+
+// listenHTTP is confighttp's ToListener with the gate below TLS: a connection counts
+// before its handshake.
+func (r *otlpReceiver) listenHTTP(ctx context.Context, config *confighttp.ServerConfig) (net.Listener, error) {
+	var certificates *tls.Config
+	if config.TLS.HasValue() {
+		var err error
+		if certificates, err = config.TLS.Get().LoadTLSConfig(ctx); err != nil {
+			return nil, err
+		}
+		certificates.NextProtos = []string{http2.NextProtoTLS, "http/1.1"}
+	}
+	inner, err := config.NetAddr.Listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if certificates == nil {
+		return listener{inner, r.gate}, nil
+	}
+	return tls.NewListener(listener{inner, r.gate}, certificates), nil
+}
+
+func path(config *otlpreceiver.HTTPConfig, signal otlpscan.Signal) string {
+	return string([...]otlpreceiver.SanitizedURLPath{
+		otlpscan.Logs: config.LogsURLPath, otlpscan.Metrics: config.MetricsURLPath, otlpscan.Traces: config.TracesURLPath,
+	}[signal])
+}
+
+// handler takes requests of one signal.
+func (r *otlpReceiver) handler(x exporter) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		e, known := contentType(req)
+		switch {
+		case req.Method != http.MethodPost:
+			http.Error(w, "405 method not allowed, supported: [POST]", http.StatusMethodNotAllowed)
+			return
+		case !known:
+			http.Error(w, "415 unsupported media type, supported: [application/json, application/x-protobuf]", http.StatusUnsupportedMediaType)
+			return
+		}
+		body, held, err := r.readBody(req)
+		defer r.budget.giveBack(held)
+		var said []byte
+		if err == nil {
+			said, err = r.export(req.Context(), &r.http, x, e, body)
+		}
+		if err != nil {
+			writeStatus(w, e, status.Convert(err), httpStatus(status.Code(err)))
+			return
+		}
+		write(w, e, http.StatusOK, said)
+	})
+}
+
+func contentType(req *http.Request) (encoding, bool) {
+	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	e, known := contentTypes[kind]
+	return e, known
+}
+
+// firstRead is the memory that a request has before it says anything.
+const firstRead = 4 << 10
+
+// readBody reads a body, decompressed, and reserves what it holds before it grows. The
+// server ends a body that is larger than the configuration allows. held is what the
+// caller gives back, also when reading fails.
+func (r *otlpReceiver) readBody(req *http.Request) (body []byte, held int64, err error) {
+	for {
+		if len(body) == cap(body) {
+			more := max(firstRead, cap(body))
+			if !r.budget.take(int64(more)) {
+				return nil, held, r.tryLater(req.Context())
+			}
+			held += int64(more)
+			body = append(make([]byte, 0, len(body)+more), body...)
+		}
+		n, err := req.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if errors.Is(err, io.EOF) {
+			return body, held, nil
+		}
+		if err != nil {
+			return nil, held, r.unreadable(req.Context(), err)
+		}
+	}
+}
+
+// unreadable is the answer to a body that does not end, or is no compressed stream.
+func (r *otlpReceiver) unreadable(ctx context.Context, err error) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		r.refuse(ctx, tooCostly)
+	} else {
+		r.refuse(ctx, malformed)
+	}
+	return status.Error(codes.InvalidArgument, err.Error())
+}
+
+// httpStatus is the table of the OTLP specification, "Failures": 503 and 429 are tried
+// again.
+func httpStatus(code codes.Code) int {
+	switch code {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss:
+		return http.StatusServiceUnavailable
+	case codes.ResourceExhausted:
+		return http.StatusTooManyRequests
+	case codes.InvalidArgument:
+		return http.StatusBadRequest
+	case codes.Unauthenticated:
+		return http.StatusUnauthorized
+	case codes.PermissionDenied:
+		return http.StatusForbidden
+	case codes.Unimplemented:
+		return http.StatusNotFound
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+// writeError answers what the server itself refuses: authentication, compression.
+func writeError(w http.ResponseWriter, req *http.Request, message string, code int) {
+	e, known := contentType(req)
+	if !known {
+		e = inJSON
+	}
+	grpcCode := map[int]codes.Code{
+		http.StatusBadRequest: codes.InvalidArgument, http.StatusUnauthorized: codes.Unauthenticated, http.StatusForbidden: codes.PermissionDenied,
+	}[code]
+	if grpcCode == codes.OK {
+		grpcCode = codes.Unknown
+	}
+	writeStatus(w, e, status.New(grpcCode, message), code)
+}
+
+// writeStatus writes an error as OTLP says it: a google.rpc.Status in the encoding of
+// the request.
+func writeStatus(w http.ResponseWriter, e encoding, s *status.Status, code int) {
+	marshal := proto.Marshal
+	if e == inJSON {
+		marshal = protojson.Marshal
+	}
+	body, err := marshal(s.Proto())
+	if err != nil {
+		code = http.StatusInternalServerError
+	}
+	if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	write(w, e, code, body)
+}
+
+func write(w http.ResponseWriter, e encoding, code int, body []byte) {
+	w.Header().Set("Content-Type", map[encoding]string{inProto: "application/x-protobuf", inJSON: "application/json"}[e])
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // who does not read the answer does not get it
+}
