@@ -70,13 +70,10 @@ func keepCapabilities(keep ...int) error {
 // reportFaults makes the kernel log unhandled faults (show_unhandled_signals).
 func reportFaults(t *testing.T) {
 	t.Helper()
-	const file = "/proc/sys/debug/exception-trace"
-	before, err := os.ReadFile(file)
-	if err != nil {
+	if _, err := os.Stat("/proc/sys/debug/exception-trace"); err != nil {
 		t.Skipf("this kernel cannot log faults of processes: %v", err)
 	}
-	require.NoError(t, os.WriteFile(file, []byte("1\n"), 0))
-	t.Cleanup(func() { require.NoError(t, os.WriteFile(file, before, 0)) })
+	hosttest.SetSysctl(t, "debug/exception-trace", "1")
 }
 
 // A line that the kernel itself writes, in fragments: the fault, then where it
@@ -115,20 +112,10 @@ func TestKernelIsToldFromUserspace(t *testing.T) {
 	}
 }
 
-// hideAddresses does that for every process of the machine.
-func hideAddresses(t *testing.T) {
-	t.Helper()
-	const file = "/proc/sys/kernel/kptr_restrict"
-	before, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, []byte("2\n"), 0))
-	t.Cleanup(func() { require.NoError(t, os.WriteFile(file, before, 0)) })
-}
-
 // A writer is known without /proc/kallsyms, where the kernel names its functions.
 func TestWithoutAddressesOnlyTheKernelCanShowTheWriter(t *testing.T) {
 	privtest.Require(t)
-	hideAddresses(t)
+	hosttest.SetSysctl(t, "kernel/kptr_restrict", "2")
 	out, err := runChild(t, "withoutSyslog").CombinedOutput()
 	require.NoError(t, err, string(out))
 	t.Log(string(out))

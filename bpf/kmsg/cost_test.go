@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // What one write to the kernel log costs without the probe and with it, and in
@@ -33,7 +35,7 @@ func BenchmarkWrite(b *testing.B) {
 			if bench.open {
 				run = drained(b, openProbe(b, Options{Words: append(DefaultWords(), word)}))
 			}
-			noRateLimit(b)
+			hosttest.UnlimitKmsg(b)
 			log, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
 			require.NoError(b, err)
 			defer log.Close()
@@ -77,7 +79,7 @@ func drained(b *testing.B, p *Probe) func() time.Duration {
 func BenchmarkWriteToRead(b *testing.B) {
 	word := uniqueWord(b)
 	p := openProbe(b, Options{Words: []string{word}})
-	noRateLimit(b)
+	hosttest.UnlimitKmsg(b)
 	log, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
 	require.NoError(b, err)
 	defer log.Close()

@@ -176,7 +176,7 @@ func TestCloseEndsReadAndKeepsTheCounters(t *testing.T) {
 func TestFullRingIsCounted(t *testing.T) {
 	word := uniqueWord(t)
 	p := openProbe(t, Options{Words: []string{word}, RingBytes: os.Getpagesize()})
-	noRateLimit(t)
+	hosttest.UnlimitKmsg(t)
 
 	const lines = 500
 	for i := range lines {
@@ -192,20 +192,10 @@ func TestFullRingIsCounted(t *testing.T) {
 	require.Equal(t, probe.Stats{Events: lines - dropped + 1, Dropped: dropped}, p.Stats())
 }
 
-// noRateLimit lets this test write as fast as it can.
-func noRateLimit(t testing.TB) {
-	t.Helper()
-	const file = "/proc/sys/kernel/printk_devkmsg"
-	before, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, []byte("on\n"), 0))
-	t.Cleanup(func() { require.NoError(t, os.WriteFile(file, before, 0)) })
-}
-
 func TestStormLosesNothingUncounted(t *testing.T) {
 	word := uniqueWord(t)
 	p := openProbe(t, Options{Words: []string{word}})
-	noRateLimit(t)
+	hosttest.UnlimitKmsg(t)
 
 	lines := hosttest.Size(100_000, 10_000)
 	log, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -133,7 +134,7 @@ func TestTextsAreWholeAcrossTheEndOfThePrintkRing(t *testing.T) {
 		return
 	}
 	defer p.Close()
-	noRateLimit(t)
+	hosttest.UnlimitKmsg(t)
 	log, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
 	require.NoError(t, err)
 	defer log.Close()

@@ -12,6 +12,30 @@ import (
 // waiting for ever and measures nothing: a busy host, and an emulated machine, are slow.
 const Patience = 5 * time.Minute
 
+// SetSysctl writes a file below /proc/sys, as in "kernel/printk_devkmsg", until the test ends.
+func SetSysctl(tb testing.TB, name, value string) {
+	tb.Helper()
+	file := "/proc/sys/" + name
+	before, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, []byte(value+"\n"), 0)
+	}
+	if err != nil {
+		tb.Fatalf("set %s: %v", name, err)
+	}
+	tb.Cleanup(func() {
+		if err := os.WriteFile(file, before, 0); err != nil {
+			tb.Errorf("set %s back: %v", name, err)
+		}
+	})
+}
+
+// UnlimitKmsg lifts the kernel's limit on writes to /dev/kmsg.
+func UnlimitKmsg(tb testing.TB) {
+	tb.Helper()
+	SetSysctl(tb, "kernel/printk_devkmsg", "on")
+}
+
 // SmallVariable is set, in the environment of a test, by who wants tests small: the
 // rows of vmtests that make test boots. Emulation is ten times slower than the host.
 const SmallVariable = "TRACECORE_SMALL_TESTS"

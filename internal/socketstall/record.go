@@ -19,7 +19,7 @@ var Attributes = []string{
 	"nccl.peer.rank", "network.local.address", "network.local.port", "network.peer.address", "network.peer.port",
 }
 
-// Bounds of one record, whoever sent it.
+// Bounds of one record: any sender may be hostile.
 const (
 	MaxRank = 1<<20 - 1
 	MaxText = 1200 // bytes; longer texts are cut

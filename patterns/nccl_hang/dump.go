@@ -21,7 +21,7 @@ var dumpAttributes = []string{
 	"nccl.fr.pg_desc", "nccl.fr.pg_id", "nccl.fr.pg_ranks", "nccl.fr.rank", "nccl.fr.run", "nccl.fr.signatures",
 }
 
-// Bounds of what one record may bring, whoever sent it.
+// Bounds of one record: any sender may be hostile.
 const (
 	maxHistory    = 4096
 	maxOperations = 64

@@ -89,7 +89,7 @@ type Evidence struct {
 	at       position
 }
 
-// Operator says what of the records counts.
+// Operator says which records count.
 type Operator string
 
 // The operators. Each turns records into marks on the time line of a fault;

@@ -61,7 +61,7 @@ func (d *detector) closeDelivery(ctx context.Context) {
 }
 
 // deliver sends what waits, unless someone is at it or the next consumer just
-// refused. Whoever added a verdict while another was about to finish is seen by
+// refused. A verdict that is added while another is about to finish is seen by
 // the second look at due.
 func (d *detector) deliver() {
 	for {

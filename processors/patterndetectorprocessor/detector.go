@@ -183,7 +183,7 @@ func (d *detector) logs(ctx context.Context, ld plog.Logs) (shown seen) {
 	return shown
 }
 
-// seen is what of a batch must not count again: the records that some rule
+// seen is the part of a batch that must not count again: the records that some rule
 // wanted, and hashes of those it had wanted at an earlier try.
 type seen struct {
 	matched  plog.Logs

@@ -72,7 +72,7 @@ func sorted(mounts map[fusefault.Device]*mount) []*mount {
 }
 
 // locate finds where process 1 sees a mount, or else its daemon: names that stay
-// the same, whoever waits.
+// the same for every waiter.
 func (m *measurer) locate(one *mount, now time.Time) {
 	if !one.placed.IsZero() && now.Sub(one.placed) < placeAgain {
 		return

@@ -41,7 +41,7 @@ func opcodeName(opcode uint32) string {
 // fuse_readahead()), a WRITE is writeback that holds dirty pages and that fsync and
 // close will wait for. A RELEASE is waited for by nobody, ever.
 //
-// SETLKW waits for whoever holds the lock, not for the daemon, and what the
+// SETLKW waits for the holder of the lock, not for the daemon, and what the
 // daemon does not answer at all (FORGET, INTERRUPT, NOTIFY_REPLY) cannot be late.
 func counts(f *fusefault.InFlight) bool {
 	if f.Kind == fusefault.KindFault {

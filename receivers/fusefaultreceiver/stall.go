@@ -14,7 +14,7 @@ const (
 	endCompleted   = "completed"    // the daemon answered
 	endAborted     = "aborted"      // the connection was aborted, or the daemon died
 	endUnmounted   = "unmounted"    // the mount is not there any more
-	endWaitersGone = "waiters_gone" // whoever waited was killed, nothing was answered
+	endWaitersGone = "waiters_gone" // the waiters were killed, nothing was answered
 )
 
 // stall is one mount while something on it is stuck.
@@ -43,7 +43,7 @@ type told struct {
 	ranks    []int
 }
 
-// stuck is what of one mount is in flight, counts and is older than the
+// stuck is the part of one mount that is in flight, counts and is older than the
 // threshold, oldest first.
 type stuck struct {
 	device  fusefault.Device

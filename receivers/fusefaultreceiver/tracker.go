@@ -20,7 +20,7 @@ type machine interface {
 	StuckReads() uint64
 }
 
-// tracker follows mounts from scan to scan and says what of them is to be told.
+// tracker follows mounts from scan to scan and says which of them to tell.
 // Time is that of the snapshots.
 type tracker struct {
 	threshold, repeat, keep time.Duration

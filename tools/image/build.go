@@ -113,7 +113,7 @@ func readELF(architecture, path string) ([]byte, *elf.File, error) {
 	return data, program, nil
 }
 
-// certificates are Mozilla's authorities, so that TLS works to whoever has a public
+// certificates are Mozilla's authorities, so that TLS works to servers that have a public
 // certificate. Those that are trusted for some names alone cannot be told in a file.
 func certificates() []byte {
 	var text bytes.Buffer

@@ -50,7 +50,7 @@ func serve(opts Options) error {
 		}
 		return err
 	})
-	// No Unmount, which would wait for whoever has a file open: the end of this
+	// No Unmount, which would wait for all that have a file open: the end of this
 	// process aborts the connection.
 	_ = server
 	return err

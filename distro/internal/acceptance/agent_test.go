@@ -130,16 +130,6 @@ func writeStorm(t testing.TB, line string, times int) {
 	}
 }
 
-// unlimitKmsg lifts the kernel's limit on writes to /dev/kmsg for a test.
-func unlimitKmsg(t testing.TB) {
-	t.Helper()
-	const sysctl = "/proc/sys/kernel/printk_devkmsg"
-	before, err := os.ReadFile(sysctl)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(sysctl, []byte("on\n"), 0))
-	t.Cleanup(func() { require.NoError(t, os.WriteFile(sysctl, before, 0)) })
-}
-
 // startRank starts a process that says it is this rank of eight.
 func startRank(t *testing.T, rank string) *drill.Rank {
 	t.Helper()

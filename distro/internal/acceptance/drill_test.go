@@ -96,7 +96,7 @@ func isClosed(c chan struct{}) bool {
 // another process.
 type process struct{ pid, start string }
 
-// stat is what of /proc/<pid>/stat is of interest here: state, parent and start
+// stat is a part of /proc/<pid>/stat: state, parent and start
 // (proc(5), fields 3, 4 and 22; the name before them may hold anything).
 func stat(pid string) (state, parent, start string, ok bool) {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")

@@ -78,7 +78,7 @@ func (j *journal) xids(gpu string) []map[string]any {
 // ten thousand copies of what a large job's teardown writes.
 func TestWhatIsNoFaultMakesNoVerdict(t *testing.T) {
 	privtest.Require(t)
-	unlimitKmsg(t)
+	hosttest.UnlimitKmsg(t)
 	var j journal
 	p, err := pipeline.Start(t.Context(), kernelToSink, j.add)
 	require.NoError(t, err)

@@ -102,11 +102,7 @@ func await(b *testing.B, arrivals <-chan arrival, what string, match func(arriva
 // kmsg is an open kernel log without a limit on writes.
 func kmsg(b *testing.B) *os.File {
 	b.Helper()
-	const sysctl = "/proc/sys/kernel/printk_devkmsg"
-	before, err := os.ReadFile(sysctl)
-	require.NoError(b, err)
-	require.NoError(b, os.WriteFile(sysctl, []byte("on\n"), 0))
-	b.Cleanup(func() { require.NoError(b, os.WriteFile(sysctl, before, 0)) })
+	hosttest.UnlimitKmsg(b)
 	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, f.Close()) })

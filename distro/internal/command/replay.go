@@ -134,7 +134,7 @@ func printVerdicts(w io.Writer, verdicts []verdict.Verdict) error {
 	return nil
 }
 
-// summarize says what was read and what of it did not count. Standard output has
+// summarize says what was read and which part did not count. Standard output has
 // the verdicts alone.
 func summarize(w io.Writer, r *replay.Result, lateness time.Duration) {
 	fmt.Fprintf(w, "%s, %s, %s\n", counted(uint64(r.Files), "file"), counted(r.Records, "record"), counted(uint64(r.Verdicts), "verdict"))

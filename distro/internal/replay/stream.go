@@ -218,7 +218,7 @@ func onlyPartial(err error) bool {
 	return errors.As(err, &p) && !errors.Is(err, io.EOF)
 }
 
-// unlessEOF is what of an error an operator must know.
+// unlessEOF is the part of an error that an operator must know.
 func unlessEOF(err error) error {
 	var p partial
 	switch {

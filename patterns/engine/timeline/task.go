@@ -72,7 +72,7 @@ func (t *tasks) compact() {
 	heap.Init(&t.heap)
 }
 
-// run calls whoever waited for a moment up to now.
+// run calls all that waited for a moment up to now.
 func (t *tasks) run(now int64) bool {
 	ran := false
 	for len(t.heap) > 0 && t.heap[0].at <= now {

@@ -32,7 +32,7 @@ import (
 type Source interface {
 	Stats() probe.Stats
 	Report() probe.Report
-	// Close ends what the probe does and lets whoever reads it return
+	// Close ends what the probe does and lets its readers return
 	// probe.ErrClosed. Closing twice is fine.
 	Close() error
 }
