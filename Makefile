@@ -37,7 +37,9 @@ CHECK = $(JSON) tools/as-test.sh $@
 LOCKED := flock $(BIN)
 
 # What a change can break, quick things first.
-STAGES := format lint unit tools builder host chart cluster fuzz vmtest check-generated
+STAGES := format lint unit tools builder host chart cluster fuzz check-generated
+# The machines run beside them: emulation keeps little more than one CPU busy.
+MACHINES := vmtest
 # What a release needs beyond that: an attack suite and a benchmark of what is true have their place here.
 RELEASE := attack soak bench
 
@@ -70,12 +72,12 @@ check: format ## The loop of one change: format, lint and short tests of changed
 test: ## Everything that a change can break, once: what CI runs, virtual machines included; installs what is missing
 	@$(MAKE) --no-print-directory prepare
 	@nice -n 19 $(MAKE) --no-print-directory ahead > $(RESULTS)/ahead.log 2>&1 & \
-	CI=true KERNEL=quick tools/stages.sh $(STAGES); status=$$?; wait; exit $$status
+	CI=true KERNEL=quick BESIDE=$(MACHINES) tools/stages.sh $(STAGES); status=$$?; wait; exit $$status
 
 .PHONY: verify
 verify: ## The gate before a release: make test with every kernel, 30 s for each fuzz target, soak and benchmarks; writes vmtests/RESULTS.md and BENCHMARKS.md
 	@$(MAKE) --no-print-directory prepare
-	@CI=true FUZZTIME=30s tools/stages.sh $(STAGES) $(RELEASE)
+	@CI=true FUZZTIME=30s tools/stages.sh $(STAGES) $(MACHINES) $(RELEASE)
 
 .PHONY: prepare
 prepare:

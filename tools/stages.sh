@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes targets of the Makefile, one after the other: tools/stages.sh TARGET…
+# BESIDE=TARGET is made beside them all: machines mostly wait for one emulated CPU.
 # Each leaves what its tests said under .cache/results, in the form of go test -json.
 # The output ends with the time of each stage, with what failed, and with the counts.
 set -uo pipefail
@@ -20,13 +21,19 @@ record() { # STAGE STATUS
 }
 
 TIMEFORMAT='%R %U %S'
-for stage in "$@"; do
+make_stage() { # STAGE
+	local stage=$1 status
 	echo "== $stage"
-	{ time make --no-print-directory "$stage" 2>&3; } 3>&2 2>"$results/time"
+	{ time make --no-print-directory "$stage" 2>&3; } 3>&2 2>"$results/$stage.time"
 	status=$?
 	record "$stage" $status >>"$results/$stage.status.json"
-	awk -v stage="$stage" -v status=$status '{ printf "%-4s %-16s %6.0f s, %6.0f s of CPU\n", status ? "FAIL" : "ok", stage, $1, $2 + $3 }' <(tail -1 "$results/time") | tee -a "$times"
-done
+	awk -v stage="$stage" -v status=$status '{ printf "%-4s %-16s %6.0f s, %6.0f s of CPU\n", status ? "FAIL" : "ok", stage, $1, $2 + $3 }' <(tail -1 "$results/$stage.time") | tee -a "$times"
+}
+
+[ -z "${BESIDE:-}" ] || make_stage "$BESIDE" >"$results/$BESIDE.log" 2>&1 &
+for stage in "$@"; do make_stage "$stage"; done
+wait
+[ -z "${BESIDE:-}" ] || cat "$results/$BESIDE.log"
 
 echo
 echo "== what took how long"
