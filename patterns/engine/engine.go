@@ -69,6 +69,9 @@ func (e *Engine) Advance(now time.Time) bool { return e.time.Advance(now) }
 // one revision each, causes before symptoms.
 func (e *Engine) Verdicts() []verdict.Verdict { return e.faults.Verdicts() }
 
+// Open returns the newest revision of every open verdict that was given out.
+func (e *Engine) Open() []verdict.Verdict { return e.faults.Open() }
+
 // Stats returns the counters.
 func (e *Engine) Stats() Stats {
 	s := e.own

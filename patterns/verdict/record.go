@@ -36,6 +36,10 @@ const (
 	attributesPerOne = 15
 )
 
+// AttrRepeated is true on the record of an open verdict that was told before and says
+// nothing new. Who keeps state by verdicts learns from it that one is still open.
+const AttrRepeated = "pattern.repeated"
+
 // ErrNotVerdict means that a record is not a verdict at all; every other error
 // of FromRecord means that it claims to be one and cannot be used.
 var ErrNotVerdict = errors.New("not a " + EventName + " record")

@@ -50,6 +50,10 @@ type Config struct {
 	// them. Beyond it the oldest is dropped.
 	OutboxSize int `mapstructure:"outbox_size"`
 
+	// Repeat is how often open verdicts are told again, marked pattern.repeated, for
+	// those who keep state by them. 0: never.
+	Repeat time.Duration `mapstructure:"repeat"`
+
 	// prevent unkeyed literal initialization
 	_ struct{}
 }
@@ -97,6 +101,9 @@ func (c *Config) Validate() error {
 		if option.value <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be greater than zero: leave it out for the default", option.name))
 		}
+	}
+	if c.Repeat != 0 && c.Repeat < time.Second {
+		errs = append(errs, errors.New("repeat must be 1s or more, or 0 for never"))
 	}
 	rules, err := c.LoadRules()
 	if err != nil {

@@ -33,6 +33,8 @@ type delivery struct {
 	backoff time.Duration
 	calls   context.Context // of calls of the next consumer
 	abort   context.CancelFunc
+
+	repeatAt time.Time // when open verdicts are told again
 }
 
 func newDelivery() delivery { return delivery{busy: make(chan struct{}, 1)} }
@@ -41,7 +43,7 @@ func (d *detector) openDelivery() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls, d.abort = context.WithCancel(context.Background())
-	d.up = true
+	d.up, d.repeatAt = true, d.clock.now().Add(d.config.Repeat)
 }
 
 // closeDelivery tries everything once more, as long as ctx allows.

@@ -168,6 +168,7 @@ func (d *detector) tick(ctx context.Context, now time.Time) {
 	d.maintain(ctx)
 	d.mu.Unlock()
 	d.deliver()
+	d.repeat(now)
 }
 
 // logs shows records to the engine. The sender tries again what the next

@@ -1,0 +1,27 @@
+package fault
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// Open returns the newest revision of every verdict that was given out and is open,
+// the oldest first.
+func (s *Set) Open() []verdict.Verdict {
+	var open []verdict.Verdict
+	for _, r := range s.rules {
+		for _, f := range r.faults {
+			if c := f.verdict; c != nil && c.revision > 0 && c.resolved == 0 && !c.withdrawn {
+				v := f.report()
+				v.Revision = c.revision
+				open = append(open, v)
+			}
+		}
+	}
+	slices.SortFunc(open, func(a, b verdict.Verdict) int {
+		return cmp.Or(a.Onset.Compare(b.Onset), cmp.Compare(a.ID, b.ID))
+	})
+	return open
+}
