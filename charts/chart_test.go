@@ -118,7 +118,7 @@ func collectorConfigs(t *testing.T, rendered string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for key, object := range objects(t, rendered) {
-		if tier, found := strings.CutPrefix(key, "ConfigMap/"); found && tier != "dashboard" {
+		if tier, found := strings.CutPrefix(key, "ConfigMap/"); found && tier != "dashboard" && tier != "conditions" {
 			all[tier] = at(t, object, "data", "config.yaml").(string)
 		}
 	}
@@ -205,6 +205,10 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"kafka.sasl.mechanism=PLAIN":                             "/kafka/sasl/secretName",
 		"kafka.tls.clientCertificate=true":                       "/kafka/tls/secretName",
 		"kafka.tls.secretName=kafka":                             "/kafka/tls/enabled",
+		"nodeConditions.mode=drain":                              "/nodeConditions/mode",
+		"nodeConditions.breaker.nodes=0":                         "/nodeConditions/breaker/nodes",
+		"nodeConditions.breaker.percent=101":                     "/nodeConditions/breaker/percent",
+		"nodeConditions.breaker.window=soon":                     "/nodeConditions/breaker/window",
 	} {
 		out, err := helm(t, "--set", setting)
 		require.Error(t, err, setting)

@@ -137,6 +137,8 @@ func (s *server) remove(t *testing.T, object *unstructured.Unstructured) {
 	switch object.GetKind() {
 	case "StatefulSet":
 		err = s.AppsV1().StatefulSets(release).Delete(t.Context(), object.GetName(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	case "Job":
+		err = s.BatchV1().Jobs(release).Delete(t.Context(), object.GetName(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
 	case "Pod":
 		err = s.CoreV1().Pods(release).Delete(t.Context(), object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	}

@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	conditions = []string{"--set", "nodeConditions.enabled=true"}
+	conditions = []string{"--set", "nodeConditions.enabled=true,nodeConditions.mode=act"}
 	unhealthy  = corev1.NodeConditionType("TracecoreGPUUnhealthy")
 )
 
@@ -138,7 +138,10 @@ func (s *server) said(t *testing.T, namespace string) []string {
 func TestVerdictsSetAndClearConditions(t *testing.T) {
 	args := append([]string{"--set", "nodeConditions.podEvents=true"}, conditions...)
 	s := clusterWithRights(t, args...)
-	require.Equal(t, []string{"create events", "patch nodes/status"}, s.rights(t, s.kubeconfig(t, "test-tracecore-gateway"), "ml"))
+	rights := []string{"create events", "get nodes", "list nodes", "patch nodes/status"}
+	require.Equal(t, rights, s.rights(t, s.kubeconfig(t, "test-tracecore-gateway"), "ml"))
+	require.Equal(t, append([]string{"create events", "get configmaps test-tracecore-conditions"}, append(rights[1:], "update configmaps test-tracecore-conditions")...),
+		s.rights(t, s.kubeconfig(t, "test-tracecore-gateway"), release))
 	j := newJudge(t, s, args...)
 	j.start(t)
 	j.ready(t, j.health)
@@ -165,6 +168,7 @@ func TestVerdictsSetAndClearConditions(t *testing.T) {
 	j.kill()
 	s.startAPI(t)
 	j.start(t)
+	j.ready(t, j.health)
 	cleared := s.awaitCondition(t, corev1.ConditionFalse)
 	require.Equal(t, "TracecoreNoOpenVerdict", cleared.Reason)
 	s.staysOverHeartbeat(t, cleared)

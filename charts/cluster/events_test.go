@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// chartRights are the chart's service accounts, roles and bindings.
+// chartRights are the chart's service accounts, roles and bindings, and the ledger.
 func chartRights(t *testing.T, args ...string) (accounts, roles []*unstructured.Unstructured) {
 	t.Helper()
 	for _, object := range render(t, append([]string{"--set", "gateway.enabled=true"}, args...)...) {
@@ -28,6 +28,10 @@ func chartRights(t *testing.T, args ...string) (accounts, roles []*unstructured.
 			accounts = append(accounts, object)
 		case "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
 			roles = append(roles, object)
+		case "ConfigMap":
+			if object.GetLabels()["app.kubernetes.io/component"] == "conditions" { // what the role is about
+				roles = append(roles, object)
+			}
 		}
 	}
 	return accounts, roles

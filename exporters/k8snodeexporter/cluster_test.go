@@ -2,6 +2,10 @@ package k8snodeexporter
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,8 +18,10 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -57,15 +63,50 @@ func records(verdicts ...verdict.Verdict) plog.Logs {
 	list := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
 	list.AppendEmpty().Body().SetStr("an ordinary line")
 	for _, v := range verdicts {
-		verdict.ToRecord(v, list.AppendEmpty())
+		record := list.AppendEmpty()
+		verdict.ToRecord(v, record)
+		record.Attributes().PutStr(attrTrust, proven)
 	}
 	return ld
 }
 
-// cluster is client-go's fake of an API server.
+// with sets an attribute of every record.
+func with(ld plog.Logs, attribute string, value any) plog.Logs {
+	for _, resource := range ld.ResourceLogs().All() {
+		for _, scope := range resource.ScopeLogs().All() {
+			for _, record := range scope.LogRecords().All() {
+				_ = record.Attributes().PutEmpty(attribute).FromRaw(value)
+			}
+		}
+	}
+	return ld
+}
+
+// cluster is client-go's fake of an API server, which minds versions.
 type cluster struct {
 	*fake.Clientset
-	before func(change string) error // of each patch; may refuse it
+	before func(change string) error // of each patch, and of each read of a node with ""; may refuse it
+	mu     sync.Mutex                // one change at a time, as in etcd
+}
+
+func (c *cluster) node(ctx context.Context, name string) (*corev1.Node, error) {
+	if c.before != nil {
+		if err := c.before(""); err != nil {
+			return nil, err
+		}
+	}
+	return c.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+func (c *cluster) nodes(ctx context.Context, see func(*corev1.Node)) error {
+	list, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		see(&list.Items[i])
+	}
+	return nil
 }
 
 func (c *cluster) patchStatus(ctx context.Context, node string, change []byte) (*corev1.Node, error) {
@@ -74,11 +115,47 @@ func (c *cluster) patchStatus(ctx context.Context, node string, change []byte) (
 			return nil, err
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var patch map[string]map[string]any
+	if err := json.Unmarshal(change, &patch); err != nil {
+		return nil, err
+	}
+	is, err := c.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if is.ResourceVersion != patch["metadata"]["resourceVersion"] {
+		return nil, apierrors.NewConflict(nodesResource, node, errors.New("another version"))
+	}
+	patch["metadata"]["resourceVersion"] = rand.Text()
+	if change, err = json.Marshal(patch); err != nil {
+		return nil, err
+	}
 	return c.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, change, metav1.PatchOptions{}, "status")
 }
 
 func (c *cluster) createEvent(ctx context.Context, event *corev1.Event) error {
 	_, err := c.CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	return err
+}
+
+func (c *cluster) configMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	return c.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (c *cluster) updateConfigMap(ctx context.Context, changed *corev1.ConfigMap) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	is, err := c.configMap(ctx, changed.Namespace, changed.Name)
+	if err != nil {
+		return err
+	}
+	if is.ResourceVersion != changed.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, changed.Name, errors.New("another version"))
+	}
+	changed.ResourceVersion = rand.Text()
+	_, err = c.CoreV1().ConfigMaps(changed.Namespace).Update(ctx, changed, metav1.UpdateOptions{})
 	return err
 }
 
@@ -89,6 +166,7 @@ func newCluster(objects ...runtime.Object) *cluster {
 			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		})
 	}
+	objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "gpu", Name: "breaker"}})
 	return &cluster{Clientset: fake.NewClientset(objects...)}
 }
 
@@ -119,7 +197,13 @@ func (c *cluster) events(t *testing.T, namespace string) map[string]corev1.Event
 	return all
 }
 
-// exporter is one that runs, and what it says of itself.
+// acts lets the exporter write conditions, and the test have its rounds.
+func acts(config *Config) {
+	config.Mode, config.Refresh, config.RequestsPerSecond = modeAct, time.Hour, 1e6
+	config.Breaker = Breaker{Nodes: 5, Percent: 100, Window: time.Hour, Ledger: "gpu/breaker"}
+}
+
+// bench is an exporter that runs, and what it says of itself.
 type bench struct {
 	*nodes
 	cluster   *cluster
@@ -130,6 +214,7 @@ type bench struct {
 func start(t *testing.T, c *cluster, change func(*Config)) *bench {
 	t.Helper()
 	config := createDefaultConfig().(*Config)
+	acts(config)
 	if change != nil {
 		change(config)
 	}
@@ -142,11 +227,20 @@ func start(t *testing.T, c *cluster, change func(*Config)) *bench {
 	b.nodes, err = newNodes(config, set, func(*Config) (api, error) { return c, nil }, func() time.Time { return now })
 	require.NoError(t, err)
 	require.NoError(t, b.start(t.Context(), componenttest.NewNopHost()))
+	b.firstRound(t)
 	t.Cleanup(func() {
 		require.NoError(t, b.shutdown(context.Background()))
 		require.NoError(t, b.telemetry.Shutdown(context.Background()))
 	})
 	return b
+}
+
+// firstRound waits until the round of the start is over.
+func (b *bench) firstRound(t *testing.T) {
+	t.Helper()
+	b.end()
+	b.rounds.Wait()
+	b.cluster.ClearActions()
 }
 
 func (b *bench) send(t *testing.T, verdicts ...verdict.Verdict) {

@@ -22,6 +22,10 @@ import (
 type Config struct {
 	apiserver.Connection `mapstructure:",squash"`
 
+	// Mode is observe, where Events and metrics say what would be done, or act.
+	Mode string `mapstructure:"mode"`
+	// Node is the one node that this process may speak of. Empty: all nodes.
+	Node string `mapstructure:"node"`
 	// Conditions is the type of the node condition that a pattern's verdicts set.
 	// What is written here is laid over the exporter's own table; an empty type
 	// takes a pattern out. Verdicts of a pattern without one lead to Events alone.
@@ -29,6 +33,17 @@ type Config struct {
 	// MinSeverity is the mildest severity that sets a condition: info, warning,
 	// error or critical.
 	MinSeverity string `mapstructure:"min_severity"`
+	// RebootEnds lists the patterns whose remedy is a reboot: their verdicts hold no
+	// longer once the node runs another boot.
+	RebootEnds []string `mapstructure:"reboot_ends"`
+	// Breaker bounds how many nodes get a condition without an operator.
+	Breaker Breaker `mapstructure:"breaker"`
+	// Refresh is how often the nodes are looked at: for reboots, for what is held
+	// back, and for what nobody confirms.
+	Refresh time.Duration `mapstructure:"refresh"`
+	// Stale is after how long a condition that no verdict confirms becomes Unknown.
+	// It takes `repeat` of the patterndetector, and several of its intervals. 0: never.
+	Stale time.Duration `mapstructure:"stale"`
 	// PodEvents writes an Event about the pod that a verdict names, too.
 	PodEvents bool `mapstructure:"pod_events"`
 	// RequestsPerSecond is what the API server is asked at most, in the long run.
@@ -38,6 +53,25 @@ type Config struct {
 	QueueConfig                  configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
 	RetryConfig                  configretry.BackOffConfig                                `mapstructure:"retry_on_failure"`
 }
+
+// Breaker bounds how many nodes get a condition without an operator.
+type Breaker struct {
+	// Nodes is how many nodes may get a condition within Window.
+	Nodes int `mapstructure:"nodes"`
+	// Percent is how much of the cluster may have one at a time; one node always may.
+	Percent int `mapstructure:"percent"`
+	// Window is how long a node counts toward Nodes.
+	Window time.Duration `mapstructure:"window"`
+	// Ledger is the ConfigMap, NAMESPACE/NAME, in which all that write conditions of
+	// this cluster enter a node before it gets one. It must exist.
+	Ledger string `mapstructure:"ledger"`
+}
+
+// Modes of the exporter.
+const (
+	modeObserve = "observe"
+	modeAct     = "act"
+)
 
 // Names of conditions are those of node-problem-detector's kind: a noun in
 // PascalCase that is True while something is wrong (KernelDeadlock,
@@ -73,7 +107,9 @@ func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	retry.MaxElapsedTime = 0 // an API server that is away comes back
 	return &Config{
-		Conditions: hardwareConditions(), MinSeverity: string(verdict.Warning), RequestsPerSecond: 10,
+		Mode: modeObserve, Conditions: hardwareConditions(), MinSeverity: string(verdict.Warning), RequestsPerSecond: 10,
+		RebootEnds: []string{"gpu_lost", "hbm_ecc", "xid_impact"},
+		Breaker:    Breaker{Nodes: 5, Percent: 5, Window: time.Hour}, Refresh: 2 * time.Minute,
 		TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 30 * time.Second},
 		QueueConfig:   configoptional.Some(queue), RetryConfig: retry,
 	}
@@ -87,7 +123,7 @@ var kubelets = []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPre
 
 // Validate reports every setting that cannot work.
 func (c *Config) Validate() error {
-	problems := []error{c.Connection.Validate()}
+	problems := []error{c.Connection.Validate(), c.validateAction()}
 	if !slices.Contains(severities, verdict.Severity(c.MinSeverity)) {
 		problems = append(problems, fmt.Errorf("min_severity is %q: set it to one of %q", c.MinSeverity, severities))
 	}
@@ -106,4 +142,31 @@ func (c *Config) Validate() error {
 		problems = append(problems, errors.New("sending_queue: num_consumers: must be 1, or an old revision of a verdict could come after a new one"))
 	}
 	return errors.Join(problems...)
+}
+
+// validateAction checks what decides over nodes.
+func (c *Config) validateAction() error {
+	var problems []error
+	refuse := func(wrong bool, text string) {
+		if wrong {
+			problems = append(problems, errors.New(text))
+		}
+	}
+	refuse(c.Mode != modeObserve && c.Mode != modeAct, fmt.Sprintf("mode is %q: set it to %s or %s", c.Mode, modeObserve, modeAct))
+	refuse(c.Breaker.Nodes < 1, "breaker: nodes: must be 1 or more")
+	refuse(c.Breaker.Percent < 1 || c.Breaker.Percent > 100, "breaker: percent: must be 1 to 100")
+	refuse(c.Breaker.Window < time.Minute, "breaker: window: must be 1m or more")
+	refuse(c.Refresh < time.Second, "refresh: must be 1s or more")
+	refuse(c.Stale != 0 && c.Stale < c.Refresh, "stale: must be 0 or no less than refresh")
+	_, _, named := c.Breaker.ledger()
+	refuse(!named && (c.Mode == modeAct || c.Breaker.Ledger != ""),
+		"breaker: ledger: with mode act it names a ConfigMap as NAMESPACE/NAME; make it with `kubectl -n NAMESPACE create configmap NAME`")
+	refuse(c.Node != "" && len(validation.IsDNS1123Subdomain(c.Node)) > 0, fmt.Sprintf("node: %q is no name of a node", c.Node))
+	return errors.Join(problems...)
+}
+
+// ledger is the namespace and name of the ConfigMap; false where it names none.
+func (b *Breaker) ledger() (namespace, name string, ok bool) {
+	namespace, name, _ = strings.Cut(b.Ledger, "/")
+	return namespace, name, len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
 }

@@ -22,6 +22,8 @@ func TestConfig(t *testing.T) {
 	all.Conditions["thermal_throttle"], all.Conditions["our_rule"] = "", "OurFabricBroken"
 	all.RequestsPerSecond, all.Timeout, all.RetryConfig.MaxElapsedTime = 2.5, 5*time.Second, time.Hour
 	all.QueueConfig.Get().QueueSize = 10
+	all.Mode, all.Node, all.RebootEnds, all.Refresh, all.Stale = modeAct, "gpu-17", []string{"gpu_lost"}, time.Minute, time.Hour
+	all.Breaker = Breaker{Nodes: 2, Percent: 10, Window: 30 * time.Minute, Ledger: "gpu/breaker"}
 	for name, tc := range map[string]struct {
 		want    *Config
 		problem string
@@ -34,6 +36,12 @@ func TestConfig(t *testing.T) {
 		"bad_condition":      {problem: `gpu_lost: "GPU lost" is no type of a condition`},
 		"kubelets_condition": {problem: "Ready is written by kubelets"},
 		"many_consumers":     {problem: "num_consumers: must be 1"},
+		"bad_mode":           {problem: `mode is "drain": set it to observe or act`},
+		"no_ledger":          {problem: "kubectl -n NAMESPACE create configmap NAME"},
+		"bad_ledger":         {problem: "breaker: ledger"},
+		"bad_breaker":        {problem: "nodes: must be 1 or more\nbreaker: percent: must be 1 to 100\nbreaker: window: must be 1m or more"},
+		"bad_node":           {problem: `node: "../pods" is no name of a node`},
+		"bad_stale":          {problem: "refresh: must be 1s or more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := load(t, file, name)
@@ -67,5 +75,8 @@ func TestConditionsAreOfPatternsThatExist(t *testing.T) {
 	}
 	for pattern := range hardwareConditions() {
 		require.True(t, names[pattern], pattern)
+	}
+	for _, pattern := range createDefaultConfig().(*Config).RebootEnds {
+		require.Contains(t, hardwareConditions(), pattern)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -33,10 +34,10 @@ func aboutPod(culprit map[string]string) (corev1.ObjectReference, bool) {
 	return corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: namespace, Name: name, UID: types.UID(culprit["pod"])}, true
 }
 
-// newEvent says what a verdict says. Its name is made of what it says, so that the
-// API server itself refuses to take it twice.
-func newEvent(v verdict.Verdict, node string, about corev1.ObjectReference) *corev1.Event {
-	key := sha256.Sum256([]byte(strings.Join([]string{v.ID, string(v.Status), string(v.Confidence), string(about.UID)}, "\x00")))
+// newEvent says what a verdict says, and aside what became of its condition. Its name
+// is made of what it says, so that the API server itself refuses to take it twice.
+func newEvent(v verdict.Verdict, node, aside string, about corev1.ObjectReference) *corev1.Event {
+	key := sha256.Sum256([]byte(strings.Join([]string{v.ID, string(v.Status), string(v.Confidence), string(about.UID), aside}, "\x00")))
 	namespace := about.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -51,16 +52,16 @@ func newEvent(v verdict.Verdict, node string, about corev1.ObjectReference) *cor
 	}
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: "tracecore." + hex.EncodeToString(key[:16]), Namespace: namespace},
-		InvolvedObject: about, Reason: reason(v.Pattern), Message: note(v), Type: kind, Count: 1,
+		InvolvedObject: about, Reason: reason(v.Pattern), Message: note(v, aside), Type: kind, Count: 1,
 		FirstTimestamp: metav1.NewTime(v.Onset), LastTimestamp: metav1.NewTime(last),
 		Source: corev1.EventSource{Component: manager, Host: node}, ReportingController: manager,
 	}
 }
 
-// note is a verdict in one line: what, how sure, what to do, which.
-func note(v verdict.Verdict) string {
-	id := " (" + idOf(v) + ")"
-	text := clean(v.Headline)
+// note is a verdict in one line: what, how sure, what to do, which, and aside.
+func note(v verdict.Verdict, aside string) string {
+	end := " (" + idOf(v) + ")" + aside
+	text := safetext.Object(v.Headline)
 	switch {
 	case v.Status == verdict.Resolved:
 		text = "resolved: " + text
@@ -68,10 +69,7 @@ func note(v verdict.Verdict) string {
 		text = "likely: " + text
 	}
 	if v.Status == verdict.Open && v.Remediation != "" {
-		text += ". " + strings.Join(strings.FieldsFunc(v.Remediation, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+		text += ". " + strings.Join(strings.Fields(safetext.Object(v.Remediation)), " ")
 	}
-	if most := longestNote - len(id); len(text) > most {
-		text = strings.ToValidUTF8(text[:most-len("…")], "") + "…"
-	}
-	return text + id
+	return safetext.Clip(text, longestNote-len(end)) + end
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -15,7 +16,6 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter/internal/metadata"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -24,28 +24,35 @@ import (
 // What became of a verdict, as metadata.yaml lists it.
 const (
 	outcomeApplied   = "applied"
+	outcomeHeldBack  = "held_back"
 	outcomeInvalid   = "invalid"
 	outcomeNoNode    = "no_node"
+	outcomeNotProven = "not_proven"
+	outcomeObserved  = "observed"
 	outcomeRefused   = "refused"
+	outcomeRepeated  = "repeated"
 	outcomeSymptom   = "symptom"
 	outcomeUnchanged = "unchanged"
 )
-
-// conflicts is how often a condition is tried at once when others write to the
-// node, too; after that it is tried with the next attempt of the queue.
-const conflicts = 5
 
 // nodes applies verdicts to the nodes of a cluster.
 type nodes struct {
 	config    *Config
 	connect   func(*Config) (api, error)
 	client    api
+	breaker   *breaker
 	now       func() time.Time
 	telemetry *metadata.TelemetryBuilder
 	logger    *zap.Logger
-	known     *memory
-	warned    map[string]bool // one log line for each outcome; metrics count the rest
-	waiting   bool            // the last attempt failed; one log line for each outage
+	began     time.Time
+	end       context.CancelFunc
+	rounds    sync.WaitGroup
+
+	mu      sync.Mutex // verdicts and rounds take turns
+	known   *memory
+	kept    map[string]bool // nodes that had a condition of ours at the last round
+	warned  map[string]bool // one log line for each outcome; metrics count the rest
+	waiting bool            // the last attempt failed; one log line for each outage
 }
 
 func newNodes(config *Config, set exporter.Settings, connect func(*Config) (api, error), now func() time.Time) (*nodes, error) {
@@ -55,16 +62,25 @@ func newNodes(config *Config, set exporter.Settings, connect func(*Config) (api,
 	}
 	return &nodes{
 		config: config, connect: connect, now: now, telemetry: telemetry, logger: set.Logger,
-		known: newMemory(mostKnown), warned: map[string]bool{},
+		known: newMemory(mostKnown), kept: map[string]bool{}, warned: map[string]bool{}, end: func() {},
 	}, nil
 }
 
 func (n *nodes) start(context.Context, component.Host) (err error) {
-	n.client, err = n.connect(n.config)
-	return err
+	if n.client, err = n.connect(n.config); err != nil {
+		return err
+	}
+	n.breaker = &breaker{Breaker: n.config.Breaker, client: n.client, now: n.now}
+	n.began = n.now()
+	running, end := context.WithCancel(context.Background())
+	n.end = end
+	n.rounds.Go(func() { n.keep(running) })
+	return nil
 }
 
 func (n *nodes) shutdown(context.Context) error {
+	n.end()
+	n.rounds.Wait()
 	n.telemetry.Shutdown()
 	return nil
 }
@@ -72,6 +88,8 @@ func (n *nodes) shutdown(context.Context) error {
 // consume applies the verdicts in their order. What could not be applied now is
 // the error's, for the next attempt. The queue has one consumer.
 func (n *nodes) consume(ctx context.Context, ld plog.Logs) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	all := readVerdicts(ld, func() { n.countVerdict(ctx, outcomeInvalid) })
 	for i, f := range all {
 		outcome, err := n.apply(ctx, f)
@@ -87,21 +105,17 @@ func (n *nodes) consume(ctx context.Context, ld plog.Logs) error {
 
 // apply does what one verdict asks for. An error is worth another attempt.
 func (n *nodes) apply(ctx context.Context, f found) (outcome string, err error) {
-	step, ok := n.config.plan(f)
+	step := n.config.plan(f)
 	switch {
-	case !ok:
+	case !n.config.mine(step.node):
+		n.warn(outcomeNoNode, fmt.Errorf("verdict %s names no node, two nodes, or one that this process may not speak of", idOf(f.Verdict)))
 		return outcomeNoNode, nil
+	case f.repeated:
+		outcome, err = n.confirm(ctx, step, f.Verdict)
 	case n.known.has(f.ID, step.says):
 		return outcomeUnchanged, nil
-	}
-	outcome = outcomeSymptom
-	if step.condition != "" {
-		err = n.setCondition(ctx, step, f.Verdict)
-		outcome = outcomeApplied
-	}
-	if err == nil && step.tell {
-		err = n.tell(ctx, step.node, f.Verdict)
-		outcome = outcomeApplied
+	default:
+		outcome, err = n.act(ctx, step, f.Verdict)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -109,49 +123,45 @@ func (n *nodes) apply(ctx context.Context, f found) (outcome string, err error) 
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		outcome = outcomeRefused
 	case apierrors.IsForbidden(err):
-		return "", fmt.Errorf("node %s: %w; give the service account the right to patch nodes/status", step.node, err)
+		return "", fmt.Errorf("node %s: %w; give the service account the right to get and list nodes and to patch nodes/status", step.node, err)
 	case err != nil:
 		return "", fmt.Errorf("node %s: %w", step.node, err)
 	}
 	if err != nil {
 		n.warn(outcome, err)
 	}
-	n.known.put(f.ID, step.says)
+	if !f.repeated {
+		n.known.put(f.ID, step.says)
+	}
 	return outcome, nil
 }
 
-// setCondition reads the condition and writes it anew where the verdict changes
-// it.
-func (n *nodes) setCondition(ctx context.Context, step plan, v verdict.Verdict) error {
-	var err error
-	for range conflicts {
-		var node *corev1.Node
-		if node, err = n.client.patchStatus(ctx, step.node, []byte("{}")); err != nil {
-			return err
-		}
-		kind := corev1.NodeConditionType(step.condition)
-		next, changed := revise(find(node, kind), kind, v, step.holds, metav1.NewTime(n.now()))
-		if !changed {
-			return nil
-		}
-		var patch []byte
-		if patch, err = change(node.ResourceVersion, next); err != nil {
-			return err
-		}
-		if _, err = n.client.patchStatus(ctx, step.node, patch); err == nil {
-			n.telemetry.ExporterK8snodeConditions.Add(ctx, 1, metric.WithAttributes(attribute.String("status", string(next.Status))))
-			return nil
-		}
-		if !apierrors.IsConflict(err) {
-			return err
+// act sets or clears the condition and writes the Events of a verdict that says
+// something new.
+func (n *nodes) act(ctx context.Context, step plan, v verdict.Verdict) (outcome string, err error) {
+	outcome, aside := outcomeSymptom, ""
+	switch {
+	case step.decides:
+		outcome, aside, err = n.setCondition(ctx, step, v)
+	case step.condition != "":
+		outcome = outcomeNotProven
+	case step.tell:
+		outcome = outcomeApplied
+	}
+	if err != nil || !step.tell {
+		return outcome, err
+	}
+	if step.condition == "" { // nothing was asked of the node yet
+		if _, err = n.client.node(ctx, step.node); err != nil {
+			return outcome, err
 		}
 	}
-	return err
+	return outcome, n.tell(ctx, step.node, aside, v)
 }
 
-// tell writes the Events of a verdict.
-func (n *nodes) tell(ctx context.Context, node string, v verdict.Verdict) error {
-	if err := n.createEvent(ctx, "node", newEvent(v, node, aboutNode(node))); err != nil {
+// tell writes the Events of a verdict. Aside is what became of its condition.
+func (n *nodes) tell(ctx context.Context, node, aside string, v verdict.Verdict) error {
+	if err := n.createEvent(ctx, "node", newEvent(v, node, aside, aboutNode(node))); err != nil {
 		return err
 	}
 	if !n.config.PodEvents || v.Culprit["pod"] == "" && v.Culprit["pod_name"] == "" {
@@ -162,7 +172,7 @@ func (n *nodes) tell(ctx context.Context, node string, v verdict.Verdict) error 
 		n.countEvent(ctx, "pod", "no_pod")
 		return nil
 	}
-	return n.createEvent(ctx, "pod", newEvent(v, node, pod))
+	return n.createEvent(ctx, "pod", newEvent(v, node, aside, pod))
 }
 
 // createEvent counts what the API server does not take: a condition is not held

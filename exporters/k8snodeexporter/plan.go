@@ -1,59 +1,78 @@
 package k8snodeexporter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// found is a verdict and the node that its record's resource names.
+// Attributes of a verdict's record that the verdict itself does not hold.
+const (
+	attrTrust = "pattern.trust"   // proven, claimed or foreign
+	attrDrill = "tracecore.drill" // true: our own receivers saw that a drill made the fault
+	proven    = "proven"
+)
+
+// found is a verdict and what its record says beside it.
 type found struct {
 	verdict.Verdict
-	on string
+	on       string // the node that its resource names
+	proven   bool
+	repeated bool
+	drill    bool
 }
 
 // plan is what a verdict asks for.
 type plan struct {
 	node      string
-	condition string // "" for none
-	holds     bool   // the condition is to be True for its sake
-	tell      bool   // Events
-	says      string // all of the verdict that matters here
+	condition corev1.NodeConditionType // "" for none
+	holds     bool                     // the condition is to be True for its sake
+	decides   bool                     // it may set or clear a condition
+	tell      bool                     // Events
+	says      string                   // all of the verdict that matters here
 }
 
-// plan says what to do about a verdict; false when it names no node.
+// plan says what to do about a verdict.
 //
-// A condition drains a node: it takes a verdict that is open, fully proven and
-// nobody's symptom. A drill is none of these; it leads to an Event. What held and
-// no longer does (resolved, or explained by another verdict) is taken back.
-func (c *Config) plan(f found) (plan, bool) {
-	p := plan{node: nodeOf(f), condition: c.Conditions[f.Pattern], tell: f.Role == verdict.RootCause}
-	if len(validation.IsDNS1123Subdomain(p.node)) > 0 {
-		return plan{}, false
+// A condition drains a node: it takes a verdict that is open, full, proven and
+// nobody's symptom. What held and no longer does (resolved, or explained by another
+// verdict) is taken back, which takes a proven verdict, too. A drill does neither; it
+// leads to an Event.
+func (c *Config) plan(f found) plan {
+	p := plan{
+		node: nodeOf(f), condition: corev1.NodeConditionType(c.Conditions[f.Pattern]), tell: f.Role == verdict.RootCause,
+		decides: f.proven && !f.drill && c.Conditions[f.Pattern] != "",
 	}
 	severe := slices.Index(severities, f.Severity) >= slices.Index(severities, verdict.Severity(c.MinSeverity))
-	p.holds = p.condition != "" && f.Status == verdict.Open && f.Confidence == verdict.Full && f.Role == verdict.RootCause &&
-		severe && f.Culprit["job"] != verdict.DrillJob
-	p.says = strings.Join([]string{p.node, string(f.Role), string(f.Status), string(f.Confidence), string(f.Severity), f.Headline}, "\x00")
-	return p, true
+	p.holds = p.decides && f.Status == verdict.Open && f.Confidence == verdict.Full && f.Role == verdict.RootCause && severe
+	p.says = strings.Join([]string{p.node, string(f.Role), string(f.Status), string(f.Confidence), string(f.Severity), strconv.FormatBool(p.decides), f.Headline}, "\x00")
+	return p
 }
 
-// nodeOf is the name of the node; of a machine that says none its host name,
-// which the kubelet registers a node by unless it is told otherwise.
+// nodeOf is the name of the node that the evidence came from. The verdict names it,
+// or its resource does; where both do and differ there is none.
 func nodeOf(f found) string {
-	for _, name := range []string{f.Culprit["node"], f.on, f.Culprit["host"]} {
-		if name != "" {
-			return strings.ToLower(name)
-		}
+	named := strings.ToLower(f.Culprit["node"])
+	if named != "" && f.on != "" && named != strings.ToLower(f.on) {
+		return ""
 	}
-	return ""
+	return cmp.Or(named, strings.ToLower(f.on))
+}
+
+// mine reports whether this process may speak of a node.
+func (c *Config) mine(node string) bool {
+	return len(validation.IsDNS1123Subdomain(node)) == 0 && (c.Node == "" || c.Node == node)
 }
 
 // readVerdicts reads the verdicts among ld.
@@ -69,7 +88,11 @@ func readVerdicts(ld plog.Logs, invalid func()) []found {
 				v, err := verdict.FromRecord(record)
 				switch {
 				case err == nil:
-					all = append(all, found{v, on})
+					trust, ok := record.Attributes().Get(attrTrust)
+					all = append(all, found{
+						Verdict: v, on: on, proven: ok && trust.AsString() == proven,
+						repeated: isTrue(record, verdict.AttrRepeated), drill: isTrue(record, attrDrill),
+					})
 				case !errors.Is(err, verdict.ErrNotVerdict):
 					invalid()
 				}
@@ -79,6 +102,11 @@ func readVerdicts(ld plog.Logs, invalid func()) []found {
 	return all
 }
 
+func isTrue(record plog.LogRecord, attribute string) bool {
+	value, ok := record.Attributes().Get(attribute)
+	return ok && value.Type() == pcommon.ValueTypeBool && value.Bool()
+}
+
 func writeVerdicts(all []found) plog.Logs {
 	ld := plog.NewLogs()
 	for _, f := range all {
@@ -86,7 +114,13 @@ func writeVerdicts(all []found) plog.Logs {
 		if f.on != "" {
 			resource.Resource().Attributes().PutStr("k8s.node.name", f.on)
 		}
-		verdict.ToRecord(f.Verdict, resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty())
+		record := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+		verdict.ToRecord(f.Verdict, record)
+		if f.proven {
+			record.Attributes().PutStr(attrTrust, proven)
+		}
+		record.Attributes().PutBool(verdict.AttrRepeated, f.repeated)
+		record.Attributes().PutBool(attrDrill, f.drill)
 	}
 	return ld
 }

@@ -32,6 +32,7 @@ func run(t *testing.T, c *cluster, change func(*Config)) exporter.Logs {
 	t.Helper()
 	factory := newFactory(func(*Config) (api, error) { return c, nil })
 	config := factory.CreateDefaultConfig().(*Config)
+	acts(config)
 	config.RetryConfig.InitialInterval = time.Millisecond
 	if change != nil {
 		change(config)
@@ -116,7 +117,7 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 	require.Equal(t, "7", node.ResourceVersion)
 	require.Equal(t, "PATCH /api/v1/nodes/gpu-17/status?fieldManager=tracecore application/strategic-merge-patch+json {}", <-asked)
 
-	event := newEvent(lost("gpu-17", "a"), "gpu-17", aboutNode("gpu-17"))
+	event := newEvent(lost("gpu-17", "a"), "gpu-17", "", aboutNode("gpu-17"))
 	require.ErrorContains(t, a.createEvent(t.Context(), event), "")
 	request := <-asked
 	require.Contains(t, request, "POST /api/v1/namespaces/default/events?fieldManager=tracecore application/json ")

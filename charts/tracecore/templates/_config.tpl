@@ -45,6 +45,9 @@ processors:
     storage: file_storage
   patterndetector:
     storage: file_storage
+    {{- if .Values.nodeConditions.enabled }}
+    repeat: 10m
+    {{- end }}
   {{- end }}
 exporters:
   {{- if $gateway }}
@@ -81,7 +84,6 @@ extensions:
   {{- include "tracecore.extensions" . | nindent 2 }}
 receivers:
   otlp:
-    senders: agents
     protocols:
       grpc:
         endpoint: ":4317"
@@ -102,6 +104,9 @@ processors:
     storage: file_storage
   patterndetector:
     storage: file_storage
+    {{- if .Values.nodeConditions.enabled }}
+    repeat: 10m
+    {{- end }}
 exporters:
   {{- if .Values.kafka.enabled }}
   {{- include "tracecore.toGateway" . | nindent 2 }}
@@ -257,7 +262,6 @@ kafka:
 kafka:
   {{- include "tracecore.kafkaClient" . | nindent 2 }}
   group_id: {{ .Values.kafka.topicPrefix | quote }}
-  senders: agents
   # What agents wrote before the first replica came counts, too.
   initial_offset: earliest
   logs:
@@ -351,6 +355,16 @@ transform/pods:
 {{- define "tracecore.toNodes" -}}
 {{- if .Values.nodeConditions.enabled -}}
 k8snode:
+  mode: {{ .Values.nodeConditions.mode }}
+  {{- if not .Values.gateway.enabled }}
+  # An agent speaks of its own node alone.
+  node: ${env:K8S_NODE_NAME}
+  {{- end }}
+  breaker:
+    {{- toYaml .Values.nodeConditions.breaker | nindent 4 }}
+    ledger: {{ .Release.Namespace }}/{{ include "tracecore.of" (list . "conditions") }}
+  # The patterns tell open verdicts again each 10 minutes.
+  stale: 35m
   pod_events: {{ .Values.nodeConditions.podEvents }}
   sending_queue:
     storage: file_storage

@@ -78,7 +78,7 @@ func newRoot() *cobra.Command {
 			sub.PreRunE = func(cmd *cobra.Command, _ []string) error { return useDefault(cmd) }
 		}
 	}
-	root.AddCommand(newBPFCheck(), newDrill(), newPatterns(), newReplay())
+	root.AddCommand(newBPFCheck(), newConditions(), newDrill(), newPatterns(), newReplay())
 	markUsageErrors(root)
 	return root
 }

@@ -4,9 +4,11 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-
-	"github.com/tracecoreai/tracecore/internal/thishost"
 )
+
+// nodeNameVariable is how the chart hands a pod the name of its node (downward
+// API, spec.nodeName).
+const nodeNameVariable = "K8S_NODE_NAME"
 
 // Host is the machine that the kernel's events come from. It is read once, when
 // a receiver starts.
@@ -18,8 +20,18 @@ type Host struct {
 
 // ThisHost reads the machine we run on. What cannot be read stays empty.
 func ThisHost() Host {
-	name, _ := thishost.Name()
-	return Host{Name: name, ID: machineID(os.DirFS("/")), NodeName: thishost.Node()}
+	name, _ := os.Hostname()
+	return newHost(os.DirFS("/"), name, os.Getenv(nodeNameVariable))
+}
+
+// newHost prefers the node's name over the host name: in a pod without host
+// networking the latter is the pod's.
+func newHost(root fs.FS, hostname, node string) Host {
+	host := Host{Name: hostname, ID: machineID(root), NodeName: node}
+	if node != "" {
+		host.Name = node
+	}
+	return host
 }
 
 // machineID returns the machine id in the order of the semantic conventions

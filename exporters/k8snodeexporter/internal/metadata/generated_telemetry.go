@@ -23,12 +23,13 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                     metric.Meter
-	mu                        sync.Mutex
-	registrations             []metric.Registration
-	ExporterK8snodeConditions metric.Int64Counter
-	ExporterK8snodeEvents     metric.Int64Counter
-	ExporterK8snodeVerdicts   metric.Int64Counter
+	meter                             metric.Meter
+	mu                                sync.Mutex
+	registrations                     []metric.Registration
+	ExporterK8snodeConditions         metric.Int64Counter
+	ExporterK8snodeConditionsStanding metric.Int64Gauge
+	ExporterK8snodeEvents             metric.Int64Counter
+	ExporterK8snodeVerdicts           metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -66,6 +67,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{condition}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ExporterK8snodeConditionsStanding, err = builder.meter.Int64Gauge(
+		"otelcol_exporter_k8snode_conditions_standing",
+		metric.WithDescription("Node conditions of tracecore that stood in the cluster at the last look. Each replica says the same. [Development]"),
+		metric.WithUnit("{condition}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExporterK8snodeEvents, err = builder.meter.Int64Counter(
 		"otelcol_exporter_k8snode_events",
 		metric.WithDescription("Events given to the API server, by what became of them. no_pod is a verdict that knows its pod by uid alone. [Development]"),
@@ -74,7 +81,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterK8snodeVerdicts, err = builder.meter.Int64Counter(
 		"otelcol_exporter_k8snode_verdicts",
-		metric.WithDescription("Verdicts received, by what became of them. unchanged is a revision that says nothing new for a node; symptom one that another verdict explains; no_node names no node that exists; refused is what the API server will never take; invalid breaks the schema. [Development]"),
+		metric.WithDescription("Verdicts received, by what became of them. unchanged is a revision that says nothing new for a node; symptom one that another verdict explains; no_node names no node that exists or may be spoken of; not_proven may set and clear nothing; observed and held_back would have set a condition, but for the mode and the breaker; repeated is an open verdict that was told before; refused is what the API server will never take; invalid breaks the schema. [Development]"),
 		metric.WithUnit("{verdict}"),
 	)
 	errs = errors.Join(errs, err)

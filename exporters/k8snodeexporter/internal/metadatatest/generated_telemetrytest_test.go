@@ -20,9 +20,13 @@ func TestSetupTelemetry(t *testing.T) {
 	require.NoError(t, err)
 	defer tb.Shutdown()
 	tb.ExporterK8snodeConditions.Add(context.Background(), 1)
+	tb.ExporterK8snodeConditionsStanding.Record(context.Background(), 1)
 	tb.ExporterK8snodeEvents.Add(context.Background(), 1)
 	tb.ExporterK8snodeVerdicts.Add(context.Background(), 1)
 	AssertEqualExporterK8snodeConditions(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterK8snodeConditionsStanding(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterK8snodeEvents(t, testTel,

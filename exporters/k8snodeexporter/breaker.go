@@ -1,0 +1,128 @@
+package k8snodeexporter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// AnnotationAgree of a node lets its conditions through the breaker: it names the
+// verdict, as the Event of what is held back does (gpu_lost/5b1e6f0c). tracecore
+// never writes it. The API server's audit log has who did.
+const AnnotationAgree = "tracecore.ai/agree"
+
+// breaker decides which node may get its first condition. All that it goes by is in
+// the API server: the ledger, in which every writer enters a node before it writes
+// the condition, and the conditions that stand. So several writers and restarts share
+// one count, and a writer that ends between the two steps costs one place.
+type breaker struct {
+	Breaker
+	client api
+	now    func() time.Time
+}
+
+// agreed is the verdict about which an operator said so, "" for none.
+func agreed(node *corev1.Node, a *about) string {
+	for id := range strings.FieldsFuncSeq(node.Annotations[AnnotationAgree], func(r rune) bool { return r == ',' || r == ' ' }) {
+		if a.at(id) >= 0 {
+			return id
+		}
+	}
+	return ""
+}
+
+// admit enters a node into the ledger. Where it may not, it says why.
+func (b *breaker) admit(ctx context.Context, node string) (why string, err error) {
+	for range conflicts {
+		if why, err = b.try(ctx, node); !apierrors.IsConflict(err) {
+			return why, err
+		}
+	}
+	return "", err
+}
+
+func (b *breaker) try(ctx context.Context, node string) (why string, err error) {
+	namespace, name, _ := b.ledger()
+	ledger, err := b.client.configMap(ctx, namespace, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("its ledger, the ConfigMap %s, does not exist: make it, kubectl -n %s create configmap %s", b.Ledger, namespace, name), nil
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("its ledger, the ConfigMap %s, may not be read: give the service account the right to get and update it", b.Ledger), nil
+	case err != nil:
+		return "", err
+	}
+	recent := b.recent(ledger.Data)
+	if slices.Contains(recent, node) {
+		return "", nil
+	}
+	if len(recent) >= b.Nodes {
+		return fmt.Sprintf("%d nodes got a condition within %s, breaker.nodes allows no more", len(recent), b.Window), nil
+	}
+	if why, err = b.crowded(ctx, recent, node); why != "" || err != nil {
+		return why, err
+	}
+	return b.enter(ctx, ledger, recent, node)
+}
+
+// recent are the nodes of the ledger that still count.
+func (b *breaker) recent(entries map[string]string) []string {
+	var nodes []string
+	for node, text := range entries {
+		// What is no time counts: somebody wrote it who may write here.
+		if at, err := time.Parse(time.RFC3339, text); err != nil || b.now().Sub(at) < b.Window {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// crowded counts the cluster: its nodes, and those that have a condition or are about
+// to. A condition that began within the window counts though the ledger was lost.
+func (b *breaker) crowded(ctx context.Context, recent []string, node string) (why string, err error) {
+	all, began, have := 0, map[string]bool{}, map[string]bool{}
+	for _, one := range recent {
+		began[one], have[one] = true, true
+	}
+	err = b.client.nodes(ctx, func(n *corev1.Node) {
+		all++
+		for i := range n.Status.Conditions {
+			c := &n.Status.Conditions[i]
+			if n.Name == node || !stands(c) {
+				continue
+			}
+			have[n.Name] = true
+			if c.Status == corev1.ConditionTrue && b.now().Sub(c.LastTransitionTime.Time) < b.Window {
+				began[n.Name] = true
+			}
+		}
+	})
+	most := max(all*b.Percent/100, 1)
+	switch {
+	case err != nil:
+		return "", err
+	case len(began) >= b.Nodes:
+		return fmt.Sprintf("%d nodes got a condition within %s, breaker.nodes allows no more", len(began), b.Window), nil
+	case len(have) >= most:
+		return fmt.Sprintf("%d of %d nodes have a condition, breaker.percent allows %d", len(have), all, most), nil
+	}
+	return "", nil
+}
+
+func (b *breaker) enter(ctx context.Context, ledger *corev1.ConfigMap, recent []string, node string) (why string, err error) {
+	changed := ledger.DeepCopy()
+	changed.Data = map[string]string{node: b.now().UTC().Format(time.RFC3339)}
+	for _, one := range recent {
+		changed.Data[one] = ledger.Data[one]
+	}
+	err = b.client.updateConfigMap(ctx, changed)
+	if apierrors.IsForbidden(err) {
+		return fmt.Sprintf("its ledger, the ConfigMap %s, may not be written: give the service account the right to update it", b.Ledger), nil
+	}
+	return "", err
+}

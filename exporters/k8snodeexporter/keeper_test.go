@@ -1,0 +1,161 @@
+package k8snodeexporter
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// reboot gives a node another boot id.
+func (c *cluster) reboot(t *testing.T, node, boot string) {
+	t.Helper()
+	n, err := c.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	require.NoError(t, err)
+	n.Status.NodeInfo.BootID = boot
+	_, err = c.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
+	require.NoError(t, err)
+}
+
+func TestConditionOutlivesEveryVerdictItDoesNotList(t *testing.T) {
+	const count = 40
+	c := newCluster()
+	b := start(t, c, nil)
+	for i := range count {
+		b.send(t, lost("gpu-17", fmt.Sprint(i)))
+	}
+	require.Contains(t, c.condition(t, "gpu-17", gpuUnhealthy).Message, fmt.Sprintf("(and %d more: ", count-mostListed))
+	after := start(t, c, nil) // a restart in the middle
+	for i := range count {
+		require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status, "%d are open", count-i)
+		after.send(t, resolved(lost("gpu-17", fmt.Sprint(i))))
+	}
+	require.Equal(t, corev1.ConditionFalse, c.condition(t, "gpu-17", gpuUnhealthy).Status)
+}
+
+func TestConditionIsBoundedAndForgetsNobody(t *testing.T) {
+	c := newCluster()
+	c.reboot(t, "gpu-17", "boot-one")
+	b := start(t, c, nil)
+	flood := about{boot: "boot-one"}
+	for i := range 5000 {
+		flood.add(line{fmt.Sprint("gpu_lost/", i), strings.Repeat("x", longestLine)}, true)
+	}
+	require.Less(t, len(flood.write("")), 32<<10)
+	node, err := c.node(t.Context(), "gpu-17")
+	require.NoError(t, err)
+	require.NoError(t, b.write(t.Context(), node, next(nil, gpuUnhealthy, corev1.ConditionTrue, flood.reason(), flood.write(""), b.time())))
+	set := c.condition(t, "gpu-17", gpuUnhealthy)
+	require.Equal(t, flood, read(&set))
+	for i := range 5000 {
+		flood.remove(fmt.Sprint("gpu_lost/", i), true)
+	}
+	require.Equal(t, 5000-mostListed-mostTracked, flood.lost)
+	require.False(t, flood.empty(), "what it could not name may be open")
+	flood.booted("boot-two", func(string) bool { return true })
+	require.True(t, flood.empty())
+}
+
+func TestRebootEndsWhatItCures(t *testing.T) {
+	c := newCluster()
+	c.reboot(t, "gpu-17", "11111111-0000")
+	b := start(t, c, nil)
+	gpu, hot := lost("gpu-17", "a"), but(lost("gpu-17", "b"), func(v *verdict.Verdict) { v.Pattern = "thermal_throttle" })
+	b.send(t, gpu, hot)
+	require.Equal(t, "gpu_lost/a: GPU a has fallen off the bus | (boot 11111111)", c.condition(t, "gpu-17", gpuUnhealthy).Message)
+	require.NoError(t, b.round(t.Context()))
+	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status)
+
+	c.reboot(t, "gpu-17", "22222222-0000")
+	after := start(t, c, nil)
+	require.NoError(t, after.round(t.Context()))
+	ended := c.condition(t, "gpu-17", gpuUnhealthy)
+	require.Equal(t, corev1.ConditionFalse, ended.Status)
+	require.Contains(t, ended.Message, "GPU a has fallen off the bus")
+	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", thermalThrottling).Status, "a reboot cools nothing")
+
+	// The patterns have not heard of the reboot; only what is new counts.
+	require.NoError(t, after.round(t.Context()))
+	require.NoError(t, after.consume(t.Context(), with(records(gpu), verdict.AttrRepeated, true)))
+	require.Equal(t, corev1.ConditionFalse, c.condition(t, "gpu-17", gpuUnhealthy).Status)
+	after.send(t, gpu)
+	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status)
+}
+
+func TestWhatNobodyConfirmsBecomesUnknown(t *testing.T) {
+	c := newCluster()
+	stale := func(config *Config) { config.Stale = 30 * time.Minute }
+	start(t, c, stale).send(t, lost("gpu-17", "a"))
+	later(t, 31*time.Minute)
+	b := start(t, c, stale)
+	require.NoError(t, b.round(t.Context()))
+	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status, "after a start all have time to speak")
+
+	later(t, 29*time.Minute)
+	require.NoError(t, b.consume(t.Context(), with(records(lost("gpu-17", "a")), verdict.AttrRepeated, true)))
+	later(t, 2*time.Minute)
+	require.NoError(t, b.round(t.Context()))
+	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status, "it was confirmed 2 minutes ago")
+
+	later(t, 31*time.Minute)
+	require.NoError(t, b.round(t.Context()))
+	doubtful := c.condition(t, "gpu-17", gpuUnhealthy)
+	require.Equal(t, corev1.ConditionUnknown, doubtful.Status)
+	require.Equal(t, reasonUnconfirmed, doubtful.Reason)
+	require.Equal(t, "gpu_lost/a: GPU a has fallen off the bus | (nobody has confirmed this since 2026-11-20T15:03:00Z)", doubtful.Message)
+
+	require.NoError(t, b.round(t.Context()))
+	require.NoError(t, b.consume(t.Context(), with(records(lost("gpu-17", "a")), verdict.AttrRepeated, true)))
+	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status)
+	b.send(t, resolved(lost("gpu-17", "a")))
+	require.Equal(t, corev1.ConditionFalse, c.condition(t, "gpu-17", gpuUnhealthy).Status)
+}
+
+func TestOnlyProvenVerdictsSetAndClear(t *testing.T) {
+	for _, trust := range []any{"claimed", "foreign", "Proven", "", true, 1} {
+		t.Run(fmt.Sprint(trust), func(t *testing.T) {
+			c := newCluster()
+			b := start(t, c, nil)
+			require.NoError(t, b.consume(t.Context(), with(records(lost("gpu-17", "a")), attrTrust, trust)))
+			require.Zero(t, c.condition(t, "gpu-17", gpuUnhealthy))
+			require.Equal(t, map[string]int64{"not_proven": 1}, b.outcomes(t))
+			b.send(t, lost("gpu-17", "b"))
+			require.NoError(t, b.consume(t.Context(), with(records(resolved(lost("gpu-17", "b"))), attrTrust, trust)))
+			require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status)
+		})
+	}
+}
+
+func TestDrillSetsNothing(t *testing.T) {
+	c := newCluster()
+	b := start(t, c, nil)
+	require.NoError(t, b.consume(t.Context(), with(records(lost("gpu-17", "a")), attrDrill, true)))
+	require.Zero(t, c.condition(t, "gpu-17", gpuUnhealthy))
+	require.Len(t, c.events(t, "default"), 1)
+}
+
+func TestProcessSpeaksOfItsNodeAlone(t *testing.T) {
+	c := newCluster()
+	b := start(t, c, func(config *Config) { config.Node = "gpu-17" })
+	b.send(t, lost("gpu-18", "a"), lost("gpu-17", "b"))
+	require.Equal(t, []string{"gpu-17"}, c.status(t, corev1.ConditionTrue))
+	require.Equal(t, map[string]int64{"no_node": 1, "applied": 1}, b.outcomes(t))
+	c.reboot(t, "gpu-17", "x")
+	require.NoError(t, b.round(t.Context()))
+}
+
+func TestQueueKeepsWhatARecordSays(t *testing.T) {
+	for _, attribute := range []string{attrDrill, verdict.AttrRepeated} {
+		all := readVerdicts(writeVerdicts(readVerdicts(with(records(lost("gpu-17", "a")), attribute, true), func() {})), func() {})
+		require.Len(t, all, 1)
+		require.True(t, all[0].proven)
+		require.Equal(t, attribute == attrDrill, all[0].drill)
+		require.Equal(t, attribute == verdict.AttrRepeated, all[0].repeated)
+	}
+}
