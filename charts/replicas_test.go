@@ -135,6 +135,7 @@ func newCluster(t *testing.T, settings ...string) *cluster {
 		a := newCollector(t, rendered["agent"])
 		a.address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
 		a.set(t, map[string]any{"http": map[string]any{"endpoint": a.address}}, "receivers", "otlp", "protocols")
+		a.set(t, "agents", "receivers", "otlp", "senders") // the test speaks for its probes
 		for _, signal := range []string{"logs", "metrics"} { // what the probes see is not of interest
 			a.set(t, []any{"otlp"}, "service", "pipelines", signal, "receivers")
 		}

@@ -30,7 +30,10 @@ func newNamer(t *testing.T, s *server) *judge {
 	set(t, config, []any{"otlp"}, "service", "pipelines", "metrics", "receivers")
 	set(t, config, []any{"health_check", "file_storage"}, "service", "extensions")
 	set(t, config, "kubeConfig", "processors", "k8s_attributes", "auth_type")
-	set(t, config, map[string]any{"grpc": map[string]any{"endpoint": fmt.Sprintf("127.0.0.1:%d", j.port)}}, "receivers", "otlp", "protocols")
+	set(t, config, map[string]any{
+		"senders":   "agents", // the test speaks for the probes
+		"protocols": map[string]any{"grpc": map[string]any{"endpoint": fmt.Sprintf("127.0.0.1:%d", j.port)}},
+	}, "receivers", "otlp")
 	set(t, config, map[string]any{"path": j.records(), "append": true}, "exporters", "file")
 	set(t, config, []any{"terminal", "file"}, "service", "pipelines", "logs", "exporters")
 	j.local(t, config, j.health)

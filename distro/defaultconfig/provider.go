@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 
 	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/tracecoreai/tracecore/internal/thishost"
 )
 
 // URI names the default configuration on the command line.
@@ -24,10 +26,6 @@ const (
 	stateDirURI = scheme + ":state-dir"
 	hostNameURI = scheme + ":host-name"
 )
-
-// nodeNameVariable is how a pod is told its node's name, as the receivers read it
-// (receivers/internal/record).
-const nodeNameVariable = "K8S_NODE_NAME"
 
 // StateDirVariable is the environment variable that overrides the state folder.
 const StateDirVariable = "TRACECORE_STATE_DIR"
@@ -57,26 +55,13 @@ func (provider) Retrieve(_ context.Context, uri string, _ confmap.WatcherFunc) (
 		}
 		return confmap.NewRetrieved(dir)
 	case hostNameURI:
-		name, err := hostName()
+		name, err := thishost.Name()
 		if err != nil {
 			return nil, err
 		}
 		return confmap.NewRetrieved(name)
 	}
 	return nil, fmt.Errorf("%s: no such configuration; there is %s, ${%s} and ${%s}", uri, URI, stateDirURI, hostNameURI)
-}
-
-// hostName returns the node's name, else the host name: in a pod without host
-// networking the latter is the pod's.
-func hostName() (string, error) {
-	if name := os.Getenv(nodeNameVariable); name != "" {
-		return name, nil
-	}
-	name, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("host name: %w; set %s to it", err, nodeNameVariable)
-	}
-	return name, nil
 }
 
 // StateDir returns the folder for what must survive a restart: the variable

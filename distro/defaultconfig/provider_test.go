@@ -34,7 +34,7 @@ func TestHostName(t *testing.T) {
 	hostname, err := os.Hostname()
 	require.NoError(t, err)
 	for variable, want := range map[string]string{"": hostname, "node-7": "node-7"} {
-		t.Setenv(nodeNameVariable, variable)
+		t.Setenv("K8S_NODE_NAME", variable)
 		retrieved, err := provider{}.Retrieve(t.Context(), hostNameURI, nil)
 		require.NoError(t, err)
 		got, err := retrieved.AsRaw()

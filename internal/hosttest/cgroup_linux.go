@@ -141,3 +141,15 @@ func (g MemoryCgroup) OOMKills(tb testing.TB) int {
 	tb.Fatalf("no oom_kill in %q", text)
 	return 0
 }
+
+// Peak is the most memory that the cgroup had at once, with the page cache, or 0
+// where the kernel does not say (version 2 before Linux 5.19).
+func (g MemoryCgroup) Peak(tb testing.TB) int64 {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join(g.dir, map[bool]string{true: "memory.peak", false: "memory.max_usage_in_bytes"}[g.v2]))
+	if err != nil {
+		return 0
+	}
+	peak, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return peak
+}

@@ -140,16 +140,24 @@ func (in *Input) clock(end time.Time) []time.Time {
 func (s *Story) feed(e *engine.Engine, a *arrival) error {
 	if a.record.Metric != "" {
 		md, err := a.metrics(s.Input.Resource)
-		if err == nil {
-			e.Metrics(md)
+		if err != nil {
+			return err
 		}
-		return err
+		if s.MarkMetrics != nil {
+			s.MarkMetrics(md)
+		}
+		e.Metrics(md)
+		return nil
 	}
 	ld, err := a.logs(s.Input.Resource)
-	if err == nil {
-		e.Logs(ld)
+	if err != nil {
+		return err
 	}
-	return err
+	if s.MarkLogs != nil {
+		s.MarkLogs(ld)
+	}
+	e.Logs(ld)
+	return nil
 }
 
 // order sorts verdicts for comparison, whatever order they came in.

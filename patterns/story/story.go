@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"golang.org/x/tools/txtar"
 	"gopkg.in/yaml.v3"
 )
@@ -24,6 +26,10 @@ type Story struct {
 	Comment string
 	Input   Input
 	Want    Want
+
+	// MarkLogs and MarkMetrics change what arrives before the rules see it. Nil leaves it.
+	MarkLogs    func(plog.Logs)
+	MarkMetrics func(pmetric.Metrics)
 }
 
 // Input is the file records.yaml.

@@ -8,12 +8,15 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 
+	"github.com/tracecoreai/tracecore/internal/ingress"
 	"github.com/tracecoreai/tracecore/internal/shared"
 	"github.com/tracecoreai/tracecore/receivers/otlpreceiver/internal/metadata"
 )
 
-// NewFactory makes the factory of the otlp receiver.
-func NewFactory() receiver.Factory {
+// NewFactory makes the factory of the otlp receiver. What others send is marked.
+func NewFactory() receiver.Factory { return ingress.Wrap(newFactory(), ingress.Network) }
+
+func newFactory() receiver.Factory {
 	f := &servers{}
 	return receiver.NewFactory(metadata.Type, createDefaultConfig,
 		receiver.WithLogs(f.createLogs, metadata.LogsStability),

@@ -61,7 +61,7 @@ func start(t *testing.T, memory int64, next consumer.Logs, change ...func(*otlpr
 	if next == nil {
 		next = b.logs
 	}
-	factory := NewFactory()
+	factory := newFactory()
 	config := factory.CreateDefaultConfig().(*otlpreceiver.Config)
 	config.Protocols.GRPC.GetOrInsertDefault().NetAddr.Endpoint = b.grpc
 	config.Protocols.HTTP.GetOrInsertDefault().ServerConfig.NetAddr.Endpoint = b.http

@@ -84,6 +84,7 @@ extensions:
   {{- include "tracecore.extensions" . | nindent 2 }}
 receivers:
   otlp:
+    senders: agents
     protocols:
       grpc:
         endpoint: ":4317"
@@ -262,6 +263,7 @@ kafka:
 kafka:
   {{- include "tracecore.kafkaClient" . | nindent 2 }}
   group_id: {{ .Values.kafka.topicPrefix | quote }}
+  senders: agents
   # What agents wrote before the first replica came counts, too.
   initial_offset: earliest
   logs:

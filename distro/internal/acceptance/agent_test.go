@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,12 @@ type agent struct {
 // startAgent starts it on a state folder.
 func startAgent(t *testing.T, state string, flags ...string) agent {
 	t.Helper()
+	return startAgentBy(t, (*exec.Cmd).Start, state, flags...)
+}
+
+// startAgentBy is startAgent for a process that somebody else starts.
+func startAgentBy(t *testing.T, start func(*exec.Cmd) error, state string, flags ...string) agent {
+	t.Helper()
 	metrics := commandtest.FreeAddress(t)
 	host, port, err := net.SplitHostPort(metrics)
 	require.NoError(t, err)
@@ -52,7 +59,7 @@ func startAgent(t *testing.T, state string, flags ...string) agent {
 		fmt.Sprintf("--set=service.telemetry.metrics.readers=[{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]", host, port))
 	cmd := commandtest.New(t, append(args, flags...)...)
 	cmd.Env = append(cmd.Env, "TRACECORE_STATE_DIR="+state)
-	return agent{commandtest.Start(t, cmd), metrics}
+	return agent{commandtest.StartBy(t, cmd, start), metrics}
 }
 
 // verdicts are all that were printed so far, in order, every revision.

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
+	"github.com/tracecoreai/tracecore/internal/ingress"
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -53,6 +54,16 @@ func TestTheVocabularyIsCurrent(t *testing.T) {
 	require.NoError(t, err)
 	current(t, VocabularyFile, text)
 	require.Contains(t, vocabulary.Events["oom.kill"].Attributes, "process.pid")
+}
+
+func TestTheReservedEventsAreCurrent(t *testing.T) {
+	text, err := EventMakers(os.DirFS(root))
+	require.NoError(t, err)
+	current(t, ingress.Events, text)
+	for _, line := range []string{"gpu.xid receiver", "k8s.event receiver", "nccl.collective.incomplete judge", "pattern.verdict judge"} {
+		require.Contains(t, string(text), line+"\n")
+	}
+	require.NotContains(t, string(text), "dataloader.error", "container logs bring it")
 }
 
 // TestTheVocabularyHasWhatPatternsRead is what a rule of a site is checked with.

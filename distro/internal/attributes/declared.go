@@ -31,6 +31,8 @@ type emitter struct {
 	Groups             map[string]signal    `yaml:"groups"`
 	Events             map[string]signal    `yaml:"events"`
 	Metrics            map[string]signal    `yaml:"metrics"`
+
+	file string // that declares it, "" for others than us
 }
 
 type described struct {
@@ -63,6 +65,7 @@ func readAll(tree fs.FS) ([]emitter, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
+			e.file = file
 			all = append(all, *e)
 		}
 	}

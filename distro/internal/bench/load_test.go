@@ -55,7 +55,7 @@ const gateway = `
 extensions:
   health_check: {endpoint: "127.0.0.1:13133"}
   file_storage: {directory: %q}
-receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
+receivers: {otlp: {senders: agents, protocols: {http: {endpoint: %q}}}}
 processors:
   memory_limiter: {check_interval: 1s, limit_mib: 1638, spike_limit_mib: 409}
   rankjoin: {storage: file_storage}

@@ -39,7 +39,7 @@ remedy: look
 `
 	reloadedConfig = `
 extensions: {health_check: , file_storage: {directory: %s}}
-receivers: {otlp: {protocols: {http: {endpoint: "%s"}}}}
+receivers: {otlp: {senders: agents, protocols: {http: {endpoint: "%s"}}}}
 processors: {patterndetector: {storage: file_storage, rules: ["%s"], patterns: {site_alarm: {window: %s}}}}
 exporters: {terminal: {format: json}}
 service:

@@ -80,7 +80,7 @@ func TestReplayReadsStandardInputWithoutPrivileges(t *testing.T) {
 
 // recording is a pipeline that records what it shows to the patterns.
 const recording = `
-receivers: {otlp: {protocols: {http: {endpoint: "ADDRESS"}}}}
+receivers: {otlp: {senders: agents, protocols: {http: {endpoint: "ADDRESS"}}}}
 processors: {patterndetector: {}}
 exporters: {sink: {}, file: {path: "FILE", format: FORMAT}, debug: {}}
 service:

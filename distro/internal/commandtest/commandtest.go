@@ -102,9 +102,15 @@ type Running struct {
 // health endpoint answers. The test's end kills it.
 func Start(tb testing.TB, cmd *exec.Cmd) *Running {
 	tb.Helper()
+	return StartBy(tb, cmd, (*exec.Cmd).Start)
+}
+
+// StartBy is Start for a process that somebody else starts, as a cgroup does.
+func StartBy(tb testing.TB, cmd *exec.Cmd, start func(*exec.Cmd) error) *Running {
+	tb.Helper()
 	r := &Running{Cmd: cmd, Stdout: &Buffer{}, Stderr: &Buffer{}, exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
-	require.NoError(tb, cmd.Start())
+	require.NoError(tb, start(cmd))
 	go func() { _ = cmd.Wait(); close(r.exited) }()
 	tb.Cleanup(r.Kill)
 	deadline := time.Now().Add(hosttest.Patience)
@@ -137,6 +143,16 @@ func (r *Running) Stop(tb testing.TB, signal syscall.Signal) int {
 func (r *Running) Kill() {
 	_ = r.Cmd.Process.Kill()
 	<-r.exited
+}
+
+// Ended reports whether the process is gone.
+func (r *Running) Ended() bool {
+	select {
+	case <-r.exited:
+		return true
+	default:
+		return false
+	}
 }
 
 func healthAddress(args []string) string {

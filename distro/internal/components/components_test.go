@@ -172,3 +172,19 @@ func goCommand(t *testing.T, args ...string) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "go %s:\n%s", strings.Join(args, " "), out)
 }
+
+// TestWhatOthersSayIsMarked: a receiver that has no events of its own hands on what
+// others say, and is wrapped.
+func TestWhatOthersSayIsMarked(t *testing.T) {
+	for _, p := range receivers() {
+		folder, ours := strings.CutPrefix(p.importPath, own)
+		require.True(t, ours, "%s: wrap it in distro/receivers", p.importPath)
+		text, err := os.ReadFile(filepath.Join(root, folder, "metadata.yaml"))
+		if err == nil && strings.Contains(string(text), "\nevents:\n") {
+			continue
+		}
+		text, err = os.ReadFile(filepath.Join(root, folder, "factory.go"))
+		require.NoError(t, err)
+		require.Contains(t, string(text), "return ingress.Wrap(", p.importPath)
+	}
+}

@@ -24,7 +24,7 @@ func freeAddress(t *testing.T) string {
 }
 
 func otlpToSink(address string) string {
-	return `{receivers: {otlp: {protocols: {http: {endpoint: "` + address + `"}}}}, exporters: {sink: {}},
+	return `{receivers: {otlp: {senders: agents, protocols: {http: {endpoint: "` + address + `"}}}}, exporters: {sink: {}},
 		service: {telemetry: {metrics: {level: none}}, pipelines: {logs: {receivers: [otlp], exporters: [sink]}}}}`
 }
 

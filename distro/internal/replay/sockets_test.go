@@ -69,7 +69,7 @@ func stall(a pcommon.Map, rank, peer int, direction string) {
 }
 
 // takesBoth is the way of dumps and stalls through a collector.
-const takesBoth = `{receivers: {ncclfr: {include: [%q], job_id: job, shared: true}, otlp: {protocols: {http: {endpoint: %q, transport: unix}}}},
+const takesBoth = `{receivers: {ncclfr: {include: [%q], job_id: job, shared: true}, otlp: {senders: agents, protocols: {http: {endpoint: %q, transport: unix}}}},
 	processors: {rankjoin: {}, patterndetector: {}}, exporters: {sink: {}},
 	service: {telemetry: {metrics: {level: none}, logs: {level: error}},
 		pipelines: {logs: {receivers: [otlp, ncclfr], processors: [rankjoin, patterndetector], exporters: [sink]}}}}`

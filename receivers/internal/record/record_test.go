@@ -60,9 +60,9 @@ func TestHostResource(t *testing.T) {
 			fstest.MapFS{"etc/machine-id": file(a + "\n")}, "",
 			map[string]any{"host.name": "box", "host.id": a},
 		},
-		"pod: the node's files and name win": {
+		"pod: the node's files win": {
 			fstest.MapFS{"proc/1/root/etc/machine-id": file(b + "\n"), "etc/machine-id": file(a)}, "node-7",
-			map[string]any{"host.name": "node-7", "host.id": b, "k8s.node.name": "node-7"},
+			map[string]any{"host.name": "box", "host.id": b, "k8s.node.name": "node-7"},
 		},
 		"first boot falls back to D-Bus": {
 			fstest.MapFS{"etc/machine-id": file("uninitialized\n"), "var/lib/dbus/machine-id": file(b)}, "",
@@ -73,7 +73,7 @@ func TestHostResource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			attributes := map[string]any{}
 			setter := func(key string) func(string) { return func(value string) { attributes[key] = value } }
-			newHost(tc.root, "box", tc.node).Set(setter("host.name"), setter("host.id"), setter("k8s.node.name"))
+			Host{Name: "box", ID: machineID(tc.root), NodeName: tc.node}.Set(setter("host.name"), setter("host.id"), setter("k8s.node.name"))
 			require.Equal(t, tc.want, attributes)
 		})
 	}

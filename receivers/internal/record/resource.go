@@ -4,11 +4,9 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-)
 
-// nodeNameVariable is how the chart hands a pod the name of its node (downward
-// API, spec.nodeName).
-const nodeNameVariable = "K8S_NODE_NAME"
+	"github.com/tracecoreai/tracecore/internal/thishost"
+)
 
 // Host is the machine that the kernel's events come from. It is read once, when
 // a receiver starts.
@@ -20,18 +18,8 @@ type Host struct {
 
 // ThisHost reads the machine we run on. What cannot be read stays empty.
 func ThisHost() Host {
-	name, _ := os.Hostname()
-	return newHost(os.DirFS("/"), name, os.Getenv(nodeNameVariable))
-}
-
-// newHost prefers the node's name over the host name: in a pod without host
-// networking the latter is the pod's.
-func newHost(root fs.FS, hostname, node string) Host {
-	host := Host{Name: hostname, ID: machineID(root), NodeName: node}
-	if node != "" {
-		host.Name = node
-	}
-	return host
+	name, _ := thishost.Name()
+	return Host{Name: name, ID: machineID(os.DirFS("/")), NodeName: thishost.Node()}
 }
 
 // machineID returns the machine id in the order of the semantic conventions

@@ -1,0 +1,48 @@
+package ingress
+
+import (
+	_ "embed"
+	"strings"
+)
+
+// maker is what in tracecore makes an event.
+type maker int
+
+const (
+	nobody maker = iota // of tracecore: anybody may send it
+	sensor              // a receiver that reads a kernel, a GPU, dumps or an API server
+	judge               // a pattern, a detector or a join: it makes a statement of records
+)
+
+// eventsText has a line for each event of tracecore: its name and its maker. It is made of
+// what emitters declare: go test ./distro/internal/attributes -update
+//
+//go:embed events.txt
+var eventsText string
+
+// Events is the file of the events, from the repository's root.
+const Events = "internal/ingress/events.txt"
+
+// makers of events, by their name in the file.
+var makers = map[string]maker{"receiver": sensor, "judge": judge}
+
+// readEvents returns who makes each event. A line that names no known maker is a judge's,
+// which fewest may send.
+func readEvents() map[string]maker {
+	all := map[string]maker{}
+	for line := range strings.Lines(eventsText) {
+		event, by, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if all[event] = makers[by]; all[event] == nobody {
+			all[event] = judge
+		}
+	}
+	return all
+}
+
+// reservedAttribute reports whether an attribute speaks for tracecore itself.
+func reservedAttribute(key string) bool {
+	return strings.HasPrefix(key, "tracecore.") || strings.HasPrefix(key, "pattern.")
+}
+
+// prefix of a name that its sender may not use.
+const prefix = "foreign."

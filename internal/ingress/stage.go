@@ -1,0 +1,178 @@
+package ingress
+
+import (
+	"context"
+
+	"go.opentelemetry.io/collector/client"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// stage marks what one receiver hands on.
+type stage struct {
+	source  Source
+	senders Senders
+	here    machine
+	makers  map[string]maker
+	told    told
+}
+
+// batch is one call of the receiver.
+type batch struct {
+	*stage
+	rights
+	ctx context.Context
+}
+
+func (s *stage) batch(ctx context.Context) batch {
+	return batch{stage: s, rights: s.rightsOf(client.FromContext(ctx)), ctx: ctx}
+}
+
+func (b batch) logs(ld plog.Logs) {
+	ld.ResourceLogs().RemoveIf(func(rl plog.ResourceLogs) bool {
+		if !b.resource(rl.Resource().Attributes()) {
+			return b.refuse(countLogs(rl))
+		}
+		for _, sl := range rl.ScopeLogs().All() {
+			b.names(sl.Scope().Attributes())
+			sl.LogRecords().RemoveIf(func(lr plog.LogRecord) bool {
+				b.event(lr)
+				return !b.attributes(lr.Attributes()) && b.refuse(1)
+			})
+		}
+		return false
+	})
+}
+
+func (b batch) metrics(md pmetric.Metrics) {
+	md.ResourceMetrics().RemoveIf(func(rm pmetric.ResourceMetrics) bool {
+		if !b.resource(rm.Resource().Attributes()) {
+			return b.refuse(countPoints(rm))
+		}
+		for _, sm := range rm.ScopeMetrics().All() {
+			b.names(sm.Scope().Attributes())
+			for _, m := range sm.Metrics().All() {
+				b.points(m)
+			}
+		}
+		return false
+	})
+}
+
+func (b batch) traces(td ptrace.Traces) {
+	td.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
+		if !b.resource(rs.Resource().Attributes()) {
+			return b.refuse(1)
+		}
+		for _, ss := range rs.ScopeSpans().All() {
+			b.names(ss.Scope().Attributes())
+			ss.Spans().RemoveIf(func(span ptrace.Span) bool {
+				return !b.attributes(span.Attributes()) && b.refuse(1)
+			})
+		}
+		return false
+	})
+}
+
+// points goes through the data points of a metric. What a resource of a metric says of
+// trust holds for its points.
+func (b batch) points(m pmetric.Metric) {
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		m.Gauge().DataPoints().RemoveIf(func(p pmetric.NumberDataPoint) bool { return b.drops(p.Attributes()) })
+	case pmetric.MetricTypeSum:
+		m.Sum().DataPoints().RemoveIf(func(p pmetric.NumberDataPoint) bool { return b.drops(p.Attributes()) })
+	case pmetric.MetricTypeHistogram:
+		m.Histogram().DataPoints().RemoveIf(func(p pmetric.HistogramDataPoint) bool { return b.drops(p.Attributes()) })
+	case pmetric.MetricTypeExponentialHistogram:
+		m.ExponentialHistogram().DataPoints().RemoveIf(func(p pmetric.ExponentialHistogramDataPoint) bool { return b.drops(p.Attributes()) })
+	case pmetric.MetricTypeSummary:
+		m.Summary().DataPoints().RemoveIf(func(p pmetric.SummaryDataPoint) bool { return b.drops(p.Attributes()) })
+	}
+}
+
+func (b batch) drops(attributes pcommon.Map) bool { return !b.attributes(attributes) && b.refuse(1) }
+
+// event renames an event that this sender may not send.
+func (b batch) event(lr plog.LogRecord) {
+	if b.makers[lr.EventName()] > b.events {
+		b.told.renamed(b.ctx, "event", lr.EventName())
+		lr.SetEventName(prefix + lr.EventName())
+	}
+}
+
+// resource makes a resource that of the sender; false where it may not speak of it.
+func (b batch) resource(m pcommon.Map) bool {
+	named := false
+	for key := range m.All() {
+		named = named || namesMachine(key)
+	}
+	if !b.attributes(m) {
+		return false
+	}
+	if b.hosts == thisHost || b.hosts == provenHost || b.hosts == namedHost && named {
+		b.machine.put(m)
+	}
+	if b.trust != "" {
+		m.PutStr(trustKey, b.trust)
+	}
+	return true
+}
+
+// attributes takes away what the sender may not say; false where it speaks of a machine
+// that it may not speak of.
+func (b batch) attributes(m pcommon.Map) bool {
+	b.names(m)
+	switch b.hosts {
+	case anyHost:
+		return true
+	case provenHost:
+		return b.machine.isAllOf(m)
+	}
+	m.RemoveIf(func(key string, _ pcommon.Value) bool { return namesMachine(key) })
+	return true
+}
+
+// names renames the attributes that speak for tracecore. One name may come more than once.
+func (b batch) names(m pcommon.Map) {
+	if b.trust == "" {
+		return
+	}
+	var reserved []string
+	for key := range m.All() {
+		if reservedAttribute(key) {
+			reserved = append(reserved, key)
+		}
+	}
+	for _, key := range reserved {
+		b.told.renamed(b.ctx, "attribute", key)
+		if value, ok := m.Get(key); ok {
+			kept := pcommon.NewValueEmpty()
+			value.CopyTo(kept)
+			m.Remove(key)
+			kept.CopyTo(m.PutEmpty(prefix + key))
+		}
+	}
+}
+
+// refuse counts what is left out, and says that it is.
+func (b batch) refuse(records int) bool {
+	b.told.refused(b.ctx, records, b.machine.host)
+	return true
+}
+
+func countLogs(rl plog.ResourceLogs) int {
+	n := 0
+	for _, sl := range rl.ScopeLogs().All() {
+		n += sl.LogRecords().Len()
+	}
+	return n
+}
+
+func countPoints(rm pmetric.ResourceMetrics) int {
+	md := pmetric.NewMetrics()
+	rm.MoveTo(md.ResourceMetrics().AppendEmpty())
+	return md.DataPointCount()
+}
