@@ -11,7 +11,12 @@ const (
 	maxWorldSize = 1 << 24 // ranks: far beyond any job, far below an overflow
 	maxJobID     = 256     // bytes
 	maxHostName  = 253     // bytes, RFC 1035 section 2.3.4 as text
+	maxToken     = 128     // bytes
 )
+
+// DrillVariable is how a drill says to the agent that a process is its own; its value is
+// a token that Options.Drill checks.
+const DrillVariable = "TRACECORE_DRILL"
 
 // launch is what an environment says about a training job.
 type launch struct {
@@ -19,7 +24,8 @@ type launch struct {
 	jobID                      string
 	masterAddr                 string
 	masterPort                 int
-	badValues                  int // values refused
+	drill                      string // claims that a drill started it, to be proven
+	badValues                  int    // values refused
 }
 
 // noLaunch is what an environment without any of the variables says.
@@ -45,6 +51,7 @@ const (
 	varSlurmJobID
 	varMasterAddr
 	varMasterPort
+	varDrill
 	variableCount
 	none = -1
 )
@@ -85,6 +92,8 @@ func index(name []byte) int {
 		return varMasterAddr
 	case "MASTER_PORT":
 		return varMasterPort
+	case DrillVariable:
+		return varDrill
 	}
 	return none
 }
@@ -113,6 +122,7 @@ func parseEnviron(block []byte) launch {
 		}
 	}
 	l.takeJob(&vars)
+	l.drill = l.word(vars[varDrill], maxToken)
 	return l
 }
 

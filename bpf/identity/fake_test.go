@@ -75,6 +75,7 @@ func (p fakeProc) add(pid, parent uint32, startNS uint64, comm, cgroup string, e
 	p.Helper()
 	p.write(pid, "stat", statLine(pid, parent, startNS, comm))
 	p.write(pid, "cgroup", "0::"+cgroup+"\n")
+	p.write(pid, "status", "Name:\t"+comm+"\nUid:\t1000\t0\t0\t0\n")
 	p.write(pid, "environ", string(block(environ...)))
 }
 

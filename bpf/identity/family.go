@@ -6,6 +6,8 @@ type facts struct {
 	startNS        uint64
 	comm           string
 	launch         launch
+	drill          bool
+	domain         string
 	membership     membership
 }
 
@@ -26,9 +28,14 @@ func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
 		Rank: f.launch.rank, LocalRank: f.launch.localRank, WorldSize: f.launch.worldSize,
 		JobID: f.launch.jobID, MasterAddr: f.launch.masterAddr, MasterPort: f.launch.masterPort,
 		ContainerID: f.membership.containerID, PodUID: f.membership.podUID, CgroupPath: f.membership.path,
+		Domain: f.domain, Drill: f.drill,
 	}}
 	if parent == nil {
 		return r, false
+	}
+	r.Drill = r.Drill || parent.Drill
+	if (r.Domain == "" || r.Domain == unknownDomain) && parent.PID > 1 { // pid 1 adopts anybody's
+		r.Domain = parent.Domain
 	}
 	if r.CgroupPath == "" {
 		r.placeIn(&parent.Process)
@@ -81,6 +88,7 @@ func (p *Process) share(parent *Process) {
 	for _, pair := range [...]struct{ mine, theirs *string }{
 		{&p.Comm, &parent.Comm}, {&p.ContainerID, &parent.ContainerID}, {&p.PodUID, &parent.PodUID},
 		{&p.CgroupPath, &parent.CgroupPath}, {&p.JobID, &parent.JobID}, {&p.MasterAddr, &parent.MasterAddr},
+		{&p.Domain, &parent.Domain},
 	} {
 		if *pair.mine == *pair.theirs {
 			*pair.mine = *pair.theirs

@@ -26,6 +26,12 @@ type Process struct {
 	MasterAddr string // MASTER_ADDR of the store
 	MasterPort int    // 0 when none
 
+	// Domain is whose job it is, as the kernel tells it and no environment can: "" when
+	// not known. A job is its id inside its domain.
+	Domain string
+	// Drill is true for a process that a drill started, as it has proven.
+	Drill bool
+
 	// Inherited is true for a process that carries the identity of its nearest
 	// known ancestor: a worker forked without exec (DataLoader), or a program that
 	// the rank started and that has its environment (a compiler, a shell's child).

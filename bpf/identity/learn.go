@@ -20,7 +20,7 @@ const young = time.Minute
 // onExec learns a process that has just begun a program.
 func (t *Tracker) onExec(e *event) {
 	f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm}
-	f.membership, _ = t.proc.cgroup(e.pid)
+	f.membership, f.domain = t.proc.place(e.pid)
 	environ := e.environ
 	if !e.whole {
 		if all, ok := t.proc.environ(e.pid); ok {
@@ -29,13 +29,19 @@ func (t *Tracker) onExec(e *event) {
 	}
 	// What /proc gave is only worth something if it was of this process.
 	if st, err := t.proc.Stat(e.pid); err != nil || st.StartNS()/uint64(tick) != e.startNS/uint64(tick) {
-		f.membership, environ = membership{}, e.environ
+		f.membership, f.domain, environ = membership{}, unknownDomain, e.environ
 	}
 	f.launch = parseEnviron(environ)
+	f.drill = t.drills(f)
 	parent := t.parent(e.parentPID, e.timeNS, maxAncestors)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.put(f, parent)
+}
+
+// drills reports whether a process has proven that a drill started it.
+func (t *Tracker) drills(f facts) bool {
+	return f.launch.drill != "" && t.opts.Drill != nil && t.opts.Drill(f.launch.drill, wall(f.startNS))
 }
 
 // onExit ends a process, and tells of it once if it was a rank's. One that was
@@ -124,9 +130,10 @@ func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 		return known
 	}
 	f := facts{pid: pid, parentPID: st.ParentPID, startNS: st.StartNS(), comm: st.Name, launch: noLaunch()}
-	f.membership, _ = t.proc.cgroup(pid)
+	f.membership, f.domain = t.proc.place(pid)
 	if environ, ok := t.proc.environ(pid); ok {
 		f.launch = parseEnviron(environ)
+		f.drill = t.drills(f)
 	}
 	if now, err := t.proc.Stat(pid); err != nil || now.StartTicks != st.StartTicks {
 		return nil // it ended, and what was read may be another's
@@ -147,6 +154,7 @@ func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 // keep holds on to what was known of the launch when /proc shows none any more:
 // setproctitle(3) overwrites the environment there.
 func (f *facts) keep(known *record) {
+	f.drill = f.drill || known.Drill
 	if f.launch.rank != Unknown || !known.IsRank() || known.Inherited {
 		return
 	}

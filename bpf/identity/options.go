@@ -35,6 +35,9 @@ type Options struct {
 	// ScanInterval is the time between two readings of /proc where the kernel
 	// gives no events.
 	ScanInterval time.Duration
+	// Drill reports whether a token proves that a drill started a process then; nil:
+	// none does.
+	Drill func(token string, start time.Time) bool
 	// Rung forces one rung of the ladder; "" takes the best.
 	Rung string
 }
@@ -66,6 +69,6 @@ type Counters struct {
 	Evicted      uint64 // forgotten for want of room, before their time
 	BadValues    uint64 // variables of a launcher that held no sensible value
 	Truncated    uint64 // environments longer than 256 KiB
-	Unreadable   uint64 // environments and cgroups that /proc did not give
+	Unreadable   uint64 // environments, cgroups and users that /proc did not give
 	Scans        uint64 // readings of all of /proc
 }

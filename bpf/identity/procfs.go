@@ -25,6 +25,19 @@ type reader struct {
 
 func newReader(root string) *reader { return &reader{FS: procfs.Open(root)} }
 
+// place is where a process runs, and whose job it can belong to.
+func (r *reader) place(pid uint32) (membership, string) {
+	m, ok := r.cgroup(pid)
+	uid, err := r.User(pid)
+	if err != nil {
+		r.unreadable.Add(1)
+	}
+	if !ok || err != nil {
+		return m, unknownDomain
+	}
+	return m, domainOf(m, uid)
+}
+
 func (r *reader) cgroup(pid uint32) (membership, bool) {
 	raw, err := r.Cgroup(pid)
 	if err != nil {

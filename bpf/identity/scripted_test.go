@@ -81,7 +81,7 @@ func TestForkedWorkerIsOfItsParentsRank(t *testing.T) {
 	require.Equal(t, []any{3, true, "pt_data_worker"}, []any{p.Rank, p.Inherited, p.Comm})
 
 	p = s.lookup(103, 100, 8) // nothing but its parent is known
-	require.Equal(t, Process{PID: 103, ParentPID: 100, Rank: 3, LocalRank: Unknown, WorldSize: 8, JobID: "job", Inherited: true}, p)
+	require.Equal(t, Process{PID: 103, ParentPID: 100, Rank: 3, LocalRank: Unknown, WorldSize: 8, JobID: "job", Domain: unknownDomain, Inherited: true}, p)
 
 	s.proc.add(104, 102, s.ns(8), "sh", "/c") // a grandchild, through /proc
 	p = s.lookup(104, 0, 9)
@@ -198,7 +198,7 @@ func TestUnreadableProcLeavesProcessesPlainAndCounts(t *testing.T) {
 	p := s.lookup(200, 0, 1)
 	require.Equal(t, []any{Unknown, "secret", ""}, []any{p.Rank, p.Comm, p.CgroupPath})
 	require.Equal(t, 1, s.Counters().Processes)
-	require.EqualValues(t, 2, s.Counters().Unreadable)
+	require.EqualValues(t, 3, s.Counters().Unreadable)
 }
 
 func TestLongEnvironmentIsCutAndCounted(t *testing.T) {
@@ -219,6 +219,7 @@ func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
 		for pid := uint32(200); pid < 200+stuck; pid++ {
 			proc.write(pid, "stat", statLine(pid, 1, base, "stuck"))
 			proc.write(pid, "cgroup", "0::/c\n")
+			proc.write(pid, "status", "Uid:\t0\n")
 			// A pipe without a writer holds its reader as a held map lock does.
 			require.NoError(proc, unix.Mkfifo(filepath.Join(proc.root, fmt.Sprint(pid), "environ"), 0o600))
 		}
@@ -318,4 +319,46 @@ func TestCloseTwiceAndLookupAfter(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.Equal(t, 3, s.lookup(100, 0, 1).Rank)
 	require.EqualValues(t, 3, s.Stats().Dropped)
+}
+
+// TestADomainIsWhatTheKernelSays: the same claim by another user, and by a process that
+// nobody could ask any more, is of another domain.
+func TestADomainIsWhatTheKernelSays(t *testing.T) {
+	s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+		proc.add(1, 0, base, "systemd", "/init.scope")
+		proc.write(1, "status", "Uid:\t0\t0\t0\t0\n")
+		proc.add(200, 1, base, "python", "/system.slice/train.service", rank3()...)
+		proc.add(201, 1, base, "python", "/system.slice/train.service", rank3()...)
+		proc.write(201, "status", "Uid:\t65534\t65534\t65534\t65534\n")
+	})
+	require.Equal(t, "user 1000", s.lookup(200, 0, 1).Domain)
+	require.Equal(t, "user 65534", s.lookup(201, 0, 1).Domain)
+
+	s.exec(300, 1, 1, 0, rank3()...) // gone before it was read
+	s.exit(300, 1, 1, 2, 6)
+	e := exitOf(t, s.exits, 300)
+	require.Equal(t, []any{3, "job", unknownDomain}, []any{e.Rank, e.JobID, e.Domain})
+	s.exec(301, 201, 1, 0, rank3()...) // gone, too, but its parent is known
+	s.exit(301, 201, 1, 2, 6)
+	require.Equal(t, "user 65534", exitOf(t, s.exits, 301).Domain)
+	s.exit(302, 200, 1, 2, 6) // a worker forked without exec
+	require.Equal(t, "user 1000", exitOf(t, s.exits, 302).Domain)
+}
+
+// TestADrillIsKnownByItsToken also in what its process forks, and in nothing that only
+// calls itself one.
+func TestADrillIsKnownByItsToken(t *testing.T) {
+	proves := func(token string, start time.Time) bool { return token == "right" && time.Since(start) < time.Hour }
+	s := newScripted(t, Options{Drill: proves}, func(_ *Tracker, proc fakeProc, base uint64) {
+		proc.add(200, 1, base, "python", "/c", append(rank3(), DrillVariable+"=right")...)
+		proc.add(201, 1, base, "python", "/c", append(rank3(), DrillVariable+"=wrong")...)
+		proc.add(202, 1, base, "python", "/c", append(rank3(), "JOB_ID=tracecore-drill")...)
+	})
+	require.True(t, s.lookup(200, 0, 1).Drill)
+	require.False(t, s.lookup(201, 0, 1).Drill)
+	require.False(t, s.lookup(202, 0, 1).Drill)
+	s.exit(300, 200, 1, 2, 6)
+	require.True(t, exitOf(t, s.exits, 300).Drill)
+	s.exit(301, 202, 1, 2, 6)
+	require.False(t, exitOf(t, s.exits, 301).Drill)
 }

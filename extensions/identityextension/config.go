@@ -33,6 +33,9 @@ type Config struct {
 	MaxProcesses int `mapstructure:"max_processes"`
 	// ScanInterval is the time between two readings of /proc where BPF cannot be used.
 	ScanInterval time.Duration `mapstructure:"scan_interval"`
+	// DrillSecret is the file by which drills prove what they are: it is made when there
+	// is none. Empty: every fault counts as a real one, also that of a drill.
+	DrillSecret string `mapstructure:"drill_secret"`
 	// ErrorMode says what happens when the best hook cannot be used.
 	ErrorMode ErrorMode `mapstructure:"error_mode"`
 }
@@ -58,6 +61,9 @@ func (c *Config) Validate() error {
 	var problems []error
 	if c.ProcRoot != "" && !filepath.IsAbs(c.ProcRoot) {
 		problems = append(problems, fmt.Errorf("proc_root: %q is relative: give the whole path, such as /host/proc", c.ProcRoot))
+	}
+	if c.DrillSecret != "" && !filepath.IsAbs(c.DrillSecret) {
+		problems = append(problems, fmt.Errorf("drill_secret: %q is relative: give the whole path, such as /var/lib/tracecore/drill.secret", c.DrillSecret))
 	}
 	if c.Retention <= 0 {
 		problems = append(problems, fmt.Errorf("retention: %s: set a time above zero, such as 10m", c.Retention))

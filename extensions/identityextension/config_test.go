@@ -43,7 +43,7 @@ func TestConfigIsReadAndChecked(t *testing.T) {
 	_, err = load(t, "bad")
 	for _, want := range []string{
 		`proc_root: "host/proc" is relative: give the whole path`, "retention: 0s: set a time above zero",
-		"max_processes: 10: set 1024 to 1048576", "scan_interval: 1ms: set at least 100ms", `error_mode: "maybe" is neither propagate nor ignore`,
+		"max_processes: 10: set 1024 to 1048576", "scan_interval: 1ms: set at least 100ms", `drill_secret: "drill.secret" is relative`, `error_mode: "maybe" is neither propagate nor ignore`,
 	} {
 		require.ErrorContains(t, err, want)
 	}

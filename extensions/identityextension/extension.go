@@ -15,6 +15,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/extensions/identityextension/internal/metadata"
+	"github.com/tracecoreai/tracecore/internal/drillsecret"
 )
 
 // tracker is identity.Tracker, or a test's fake.
@@ -54,7 +55,7 @@ func newExtension(settings extension.Settings, config *Config, open func(identit
 // Start begins to watch processes and reads those that run already. Extensions
 // start before receivers, so these find it ready.
 func (x *identityExtension) Start(_ context.Context, host component.Host) error {
-	opened, err := x.open(x.config.options())
+	opened, err := x.open(x.options())
 	if err == nil {
 		err = degraded(opened.Report())
 	}
@@ -69,6 +70,22 @@ func (x *identityExtension) Start(_ context.Context, host component.Host) error 
 	x.mu.Unlock()
 	x.tell(host, opened, err)
 	return x.observe(opened)
+}
+
+// options are those of the tracker. Without a secret it goes on: drills are then real
+// faults to it.
+func (x *identityExtension) options() identity.Options {
+	options := x.config.options()
+	if x.config.DrillSecret == "" {
+		return options
+	}
+	secret, _, err := drillsecret.Open(x.config.DrillSecret)
+	if err != nil {
+		x.settings.Logger.Warn("drills are taken for real faults", zap.Error(err))
+		return options
+	}
+	options.Drill = secret.Proves
+	return options
 }
 
 // tell logs what came out of Start, and reports it as the component's status when

@@ -148,6 +148,24 @@ func (f *FS) Cgroup(pid uint32) ([]byte, error) {
 	return file.Content, err
 }
 
+// User is who a process runs as: its real user id, in the initial user namespace. It is
+// the first number of the line Uid of status, proc_pid_status(5).
+func (f *FS) User(pid uint32) (uint32, error) {
+	file, err := f.of(pid, maxStat, "status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(file.Content)) {
+		if ids, ok := strings.CutPrefix(line, "Uid:"); ok {
+			if numbers := strings.Fields(ids); len(numbers) > 0 {
+				uid, err := strconv.ParseUint(numbers[0], 10, 32)
+				return uint32(uid), err
+			}
+		}
+	}
+	return 0, fmt.Errorf("read status of process %d: no user in it", pid)
+}
+
 // Environ reads the environment that a process began with, 256 KiB of it at most.
 func (f *FS) Environ(pid uint32) (File, error) { return f.of(pid, maxEnviron, "environ") }
 

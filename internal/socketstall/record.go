@@ -16,7 +16,7 @@ var Attributes = []string{
 	"nccl.socket.cause", "nccl.socket.direction", "nccl.socket.kind", "nccl.socket.stall.id", "nccl.socket.stall.age_ns", "nccl.socket.stall.end_reason",
 	"nccl.socket.last_sent_age_ns", "nccl.socket.last_received_age_ns", "nccl.socket.receive_queue_bytes", "nccl.socket.error",
 	"nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.rank.state", "nccl.rank.main_thread_cpu_share",
-	"nccl.peer.rank", "network.local.address", "network.local.port", "network.peer.address", "network.peer.port",
+	"tracecore.drill", "nccl.peer.rank", "network.local.address", "network.local.port", "network.peer.address", "network.peer.port",
 }
 
 // Bounds of one record: any sender may be hostile.
@@ -39,6 +39,7 @@ type Identity struct {
 	Namespace string `json:"ns,omitempty"` // of the pod
 	PodName   string `json:"pn,omitempty"`
 	Workload  string `json:"wl,omitempty"`
+	Drill     bool   `json:"dr,omitempty"` // of a drill, as it has proven
 }
 
 // IdentityOf reads the identity of the process that a record is about.
@@ -49,6 +50,9 @@ func IdentityOf(resource, a pcommon.Map) Identity {
 		Namespace: Text(a, "k8s.namespace.name"), PodName: Text(a, "k8s.pod.name"), Workload: Text(a, "k8s.workload"),
 	}
 	i.PID, _ = Number(a, "process.pid")
+	if v, ok := a.Get("tracecore.drill"); ok && v.Type() == pcommon.ValueTypeBool {
+		i.Drill = v.Bool()
+	}
 	return i
 }
 

@@ -107,10 +107,10 @@ func (j *Job) launch(rank int) error {
 	}
 	p := &process{cmd: exec.Command("/proc/self/exe"), listening: make(chan string, 1)}
 	p.cmd.Args = []string{processName}
-	p.cmd.Env = []string{
+	p.cmd.Env = append([]string{
 		variable + "=" + string(told), "RANK=" + strconv.Itoa(rank), "LOCAL_RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(j.o.Size),
 		"MASTER_ADDR=" + j.master.IP.String(), "MASTER_PORT=" + strconv.Itoa(j.master.Port), "JOB_ID=" + j.o.JobID,
-	}
+	}, j.o.Env...)
 	if rank == 0 {
 		p.cmd.ExtraFiles = []*os.File{j.store}
 	}

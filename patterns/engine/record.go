@@ -85,9 +85,15 @@ func (e *Engine) take(w *watch, r *record) bool {
 	}
 	e.faults.Place(w.Evidence, fault.Mark{
 		Time: r.Time, Last: r.Last, Count: r.count, Values: values, Ranks: ranks, Lists: lists, Source: r.source, FaultID: r.faultID, Overdue: r.Overdue,
-		Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
+		Drill: drill(r.attributes), Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
 	})
 	return true
+}
+
+// drill reports whether a drill made what r tells.
+func drill(attributes pcommon.Map) bool {
+	v, ok := attributes.Get(rule.AttributeDrill)
+	return ok && v.Type() == pcommon.ValueTypeBool && v.Bool()
 }
 
 // known reports whether no value at positions is unknown.

@@ -57,6 +57,9 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		put(a, "container.id", p.Container)
 		a["process.pid"], a["gen_ai.training.rank"] = p.PID, int64(p.Rank)
 	}
+	if g.drill() {
+		a[rule.AttributeDrill] = true
+	}
 	if c.Fact != nil {
 		put(a, attrDevice, c.Fact.Device)
 		put(a, attrGPU, c.Fact.GPU)

@@ -151,6 +151,16 @@ func (g *graph) complete() bool {
 	return g.j.stalls.World > 0 && len(ranks) >= g.j.stalls.World
 }
 
+// drill reports whether all processes of the job are of a drill.
+func (g *graph) drill() bool {
+	for _, p := range g.procs {
+		if !p.Drill {
+			return false
+		}
+	}
+	return true
+}
+
 // silent is when a process last sent data, as far as that is known.
 func (g *graph) silent(key string) int64 {
 	p := g.procs[key]

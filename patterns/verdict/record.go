@@ -33,7 +33,8 @@ const (
 	AttrRootCauseID  = "pattern.root_cause_id" // of a symptom
 	AttrCulprit      = "pattern.culprit."      // + key: host, gpu, rank, …
 	AttrBlastRadius  = "pattern.blast_radius"  // slice of ints: ranks
-	attributesPerOne = 15
+	AttrDrill        = "tracecore.drill"       // true, or absent
+	attributesPerOne = 16
 )
 
 // AttrRepeated is true on the record of an open verdict that was told before and says
@@ -98,6 +99,9 @@ func putAttributes(v Verdict, attrs pcommon.Map) {
 		for _, rank := range v.BlastRadius {
 			ranks.AppendEmpty().SetInt(int64(rank))
 		}
+	}
+	if v.Drill {
+		attrs.PutBool(AttrDrill, true)
 	}
 	attrs.PutStr(AttrJSON, string(ToJSON(v)))
 }

@@ -76,6 +76,8 @@ func requireDescribes(t *testing.T, path string, s *schema, typ reflect.Type) {
 		requireDescribes(t, path+"{}", s.AdditionalProperties, typ.Elem())
 	case typ.Kind() == reflect.String:
 		require.Equal(t, "string", s.Type, path)
+	case typ.Kind() == reflect.Bool:
+		require.Equal(t, "boolean", s.Type, path)
 	case typ.Kind() == reflect.Int || typ.Kind() == reflect.Uint64:
 		require.Equal(t, "integer", s.Type, path)
 	default:

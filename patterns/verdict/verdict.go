@@ -7,10 +7,6 @@ import "time"
 // EventName is the event name of a verdict's log record.
 const EventName = "pattern.verdict"
 
-// DrillJob is the job (culprit "job") of every fault that a drill makes: nothing
-// is to be drained or paged for its sake.
-const DrillJob = "tracecore-drill"
-
 // Confidence of a verdict.
 type Confidence string
 
@@ -76,6 +72,7 @@ type Verdict struct {
 	// peer ... (keys as in the rule).
 	Culprit     map[string]string `json:"culprit"`
 	BlastRadius []int             `json:"blast_radius_ranks,omitempty"` // ranks known to be hit, sorted
+	Drill       bool              `json:"drill,omitempty"`              // all evidence is of a drill: nothing is to be drained or paged
 
 	Evidence    []Evidence `json:"evidence"`
 	NotObserved []string   `json:"not_observed,omitempty"`

@@ -10,6 +10,7 @@ extensions:
   {{- include "tracecore.extensions" . | nindent 2 }}
   identity:
     error_mode: ignore
+    drill_secret: {{ .Values.stateDir }}/drill.secret
 receivers:
   {{- range concat (list "kernelevents" "oomkill" "fusefault" "ncclsock") (ternary (list "cudaoom") list $cudaoom) }}
   {{ . }}:

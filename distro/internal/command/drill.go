@@ -13,7 +13,7 @@ func newDrill() *cobra.Command {
 		Short: "Makes a harmless real fault on this node and shows the verdict and its delay",
 		Long: "Makes a harmless real fault on this node, takes it the whole way (kernel, probe, receiver, patterns) in a\n" +
 			"pipeline of its own, and shows the verdict and how long it took. A tracecore that runs beside it sees the\n" +
-			"same fault; its job is called tracecore-drill. Each drill takes away what it made, also when it is interrupted;\n" +
+			"same fault and knows by the secret in its state folder that it is a drill. Each drill takes away what it made, also when it is interrupted;\n" +
 			"what it made dies with it when it is killed. Needs root.",
 		Args: cobra.ArbitraryArgs,
 		RunE: needsCommand,

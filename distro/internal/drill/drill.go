@@ -40,7 +40,7 @@ type arrival struct {
 // config is the part of the default configuration between the kernel and a
 // verdict: no port is opened and no state is kept.
 const config = `
-extensions: {identity: {error_mode: propagate}}
+extensions: {identity: {error_mode: propagate, drill_secret: %q}}
 receivers:
   kernelevents: {identity: identity, error_mode: propagate}
   oomkill: {identity: identity, error_mode: propagate}
@@ -60,8 +60,13 @@ service:
 // Run makes the fault and writes what came of it. It returns ErrNoVerdict when
 // a step of the drill led to none.
 func (d Drill) Run(ctx context.Context, w io.Writer) error {
-	watch := &watcher{w: w, arrivals: make(chan arrival, 256)}
-	p, err := pipeline.Start(ctx, config, watch.collect)
+	proof, err := openProof(w)
+	if err != nil {
+		return fmt.Errorf("drill %s: %w", d.Name, err)
+	}
+	defer proof.close()
+	watch := &watcher{w: w, arrivals: make(chan arrival, 256), proof: proof}
+	p, err := pipeline.Start(ctx, fmt.Sprintf(config, proof.path), watch.collect)
 	if err != nil {
 		return fmt.Errorf("drill %s: %w; `tracecore bpf-check` says what this node lacks", d.Name, err)
 	}
@@ -76,6 +81,7 @@ func (d Drill) Run(ctx context.Context, w io.Writer) error {
 type watcher struct {
 	w        io.Writer
 	arrivals chan arrival
+	proof    *proof
 	seen     []verdict.Verdict // of the drill's incident
 }
 
@@ -123,6 +129,9 @@ func (w *watcher) expect(ctx context.Context, s step) error {
 	news, arrived, err := w.await(ctx, s)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.did, err)
+	}
+	if !news[len(news)-1].Drill {
+		return fmt.Errorf("%s: the verdict %s does not say that it is of a drill: another fault of this node has joined it; do not trust it, and drill again", s.did, s.pattern)
 	}
 	if s.at.IsZero() {
 		s.at = news[len(news)-1].Onset

@@ -11,7 +11,6 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
 	"github.com/tracecoreai/tracecore/internal/standin"
-	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // All returns the drills that can be made here.
@@ -25,12 +24,6 @@ func All() []Drill {
 	}
 }
 
-// rank is the environment of a drill's child: a rank that no real job has, of a
-// job whose name says what it is.
-func rank() []string {
-	return []string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3", "JOB_ID=" + jobID}
-}
-
 // gpu is no GPU's address: PCI domain ffff and bus ff, device 1f, the last that
 // the notation has.
 const gpu = "ffff:ff:1f"
@@ -38,7 +31,7 @@ const gpu = "ffff:ff:1f"
 // xid writes what NVIDIA's driver writes when a GPU falls off the bus, marked as
 // a drill, and lets the process it names die as a rank would.
 func xid(ctx context.Context, w *watcher) error {
-	r, err := StartRank(rank()...)
+	r, err := StartRank(w.proof.rank()...)
 	if err != nil {
 		return err
 	}
@@ -76,12 +69,9 @@ func writeKmsg(line string) error {
 // under load.
 const hold = 200 * time.Millisecond
 
-// jobID is what the job of every drill is called.
-const jobID = verdict.DrillJob
-
 // oom has the kernel kill a child of ours, and nothing else.
 func oom(ctx context.Context, w *watcher) error {
-	victim, err := oomkill.Drill(ctx, oomkill.DrillOptions{Env: rank(), Hold: hold})
+	victim, err := oomkill.Drill(ctx, oomkill.DrillOptions{Env: w.proof.rank(), Hold: hold})
 	if err != nil {
 		return err
 	}
@@ -92,7 +82,7 @@ func oom(ctx context.Context, w *watcher) error {
 
 // fuse stops the daemon of a file system of ours and lets a child wait for it.
 func fuse(ctx context.Context, w *watcher) (err error) {
-	d, err := fusefault.StartDrill(fusefault.DrillOptions{Env: rank()})
+	d, err := fusefault.StartDrill(fusefault.DrillOptions{Env: w.proof.rank()})
 	if err != nil {
 		return err
 	}
@@ -107,7 +97,7 @@ const stopped = 1
 
 // socket stops one of two ranks that send each other data.
 func socket(ctx context.Context, w *watcher) (err error) {
-	job, err := standin.Start(standin.Options{Size: 2, JobID: jobID, Phase: 50 * time.Millisecond})
+	job, err := standin.Start(standin.Options{Size: 2, JobID: jobID, Phase: 50 * time.Millisecond, Env: []string{w.proof.variable()}})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ type Mark struct {
 	Overdue int64    `json:"h,omitempty"` // when it came, if later than the lateness allows
 	Series  uint64   `json:"i,omitempty"`
 	Finding bool     `json:"d,omitempty"` // of a detector: the newest replaces those before it
+	Drill   bool     `json:"x,omitempty"` // a drill made it, as its process has proven
 	Gone    bool     `json:"g,omitempty"` // the detector took it back: it shows nothing any more
 }
 

@@ -18,7 +18,7 @@ func (f *Fault) report() verdict.Verdict {
 		ID: c.id, IncidentID: identifier("incident", c.node.Root()), PatternID: r.ID, Pattern: r.Name,
 		Role: f.role(), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial),
 		Onset: moment(f.onset()), Updated: moment(max(f.touched, c.resolved)),
-		Culprit: map[string]string{}, BlastRadius: f.blast(),
+		Culprit: map[string]string{}, BlastRadius: f.blast(), Drill: f.drill(),
 		Headline:    r.Headline.Pick(f.value).Expand(f.value),
 		Remediation: r.Remedy.Pick(f.value).Expand(f.value),
 		Severity:    f.severity(),

@@ -42,7 +42,7 @@ func (s *Set) restore(saved *Saved) *Fault {
 		return nil
 	}
 	f := s.newFault(r, saved.Key, saved.Seq, r.ownerOf(saved))
-	f.ranks, f.touched, f.overdue, f.after, f.past = saved.Ranks, saved.Touched, saved.Overdue, saved.After, past
+	f.ranks, f.touched, f.overdue, f.after, f.past, f.real = saved.Ranks, saved.Touched, saved.Overdue, saved.After, past, saved.Real
 	for name, marks := range saved.Marks {
 		w := r.watch(name)
 		if w == nil || slices.ContainsFunc(marks, func(m Mark) bool { return len(m.Values) != len(r.Names) }) {

@@ -21,6 +21,7 @@ type Saved struct {
 	Overdue int64              `json:"heard,omitempty"`
 	After   int64              `json:"after,omitempty"`
 	Past    bool               `json:"past,omitempty"`
+	Real    bool               `json:"real,omitempty"`
 	Verdict *savedVerdict      `json:"verdict,omitempty"`
 }
 
@@ -77,7 +78,7 @@ func (f *Fault) save() Saved {
 	saved := Saved{
 		Rule: f.rule.Name, Fields: f.rule.Names, Key: f.key, Seq: f.seq, Owner: f.owner,
 		Marks: map[string][]Mark{}, Folded: map[string]float64{},
-		Ranks: f.ranks, Touched: f.touched, Overdue: f.overdue, After: f.after, Past: f.past,
+		Ranks: f.ranks, Touched: f.touched, Overdue: f.overdue, After: f.after, Past: f.past, Real: f.real,
 	}
 	for i, w := range f.rule.Watches {
 		if len(f.marks[i]) > 0 {

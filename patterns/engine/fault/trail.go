@@ -16,6 +16,7 @@ type trail struct {
 	known   uint64    // fields that have a value, one bit each
 	ranks   []int     // seen on its marks, sorted
 	touched int64     // newest time of a mark
+	real    bool      // a mark that left because of the cap was no drill's
 }
 
 // learn takes note of values and ranks; it reports whether a field got its first
@@ -111,12 +112,27 @@ func (t *trail) fold(evidence, room int) uint64 {
 		before += marks[i].Count
 	}
 	stay := fairlru.Trim(marks[1:], room-1, func(m Mark) []string { return t.rule.Owner(m.Values) })
+	t.real = t.real || !t.drill()
 	t.marks[evidence] = marks[:1+len(stay)]
 	for i := range t.marks[evidence] {
 		before -= t.marks[evidence][i].Count
 	}
 	t.folded[evidence] += before
 	return uint64(len(marks) - 1 - len(stay))
+}
+
+// drill reports whether a drill made all that was seen.
+func (t *trail) drill() bool {
+	seen := false
+	for i, w := range t.rule.Watches {
+		for j := range t.marks[i] {
+			if !w.Resolves && !t.marks[i][j].Drill {
+				return false
+			}
+			seen = true
+		}
+	}
+	return seen && !t.real
 }
 
 // onset is the time of the earliest evidence.

@@ -66,6 +66,14 @@ func (a IdentityAttributes) GenAiTrainingJobID(v string) {
 	a.attributes.Text("gen_ai.training.job_id", v)
 }
 
+// GenAiTrainingJobDomain sets gen_ai.training.job_domain: Whose job it is, as the kernel tells it: the Slurm job, the pods' namespace, or the user. A job is its id inside its domain.
+func (a IdentityAttributes) GenAiTrainingJobDomain(v string) {
+	a.attributes.Text("gen_ai.training.job_domain", v)
+}
+
+// TracecoreDrill sets tracecore.drill: A drill started the process, as it has proven to the agent. Absent for all others.
+func (a IdentityAttributes) TracecoreDrill(v bool) { a.attributes.Bool("tracecore.drill", v) }
+
 // JudgementAttributes writes the attributes that events of the group judgement carry: what a fault means and what to do, from the catalogue.
 type JudgementAttributes struct{ attributes *Attributes }
 

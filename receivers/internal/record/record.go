@@ -52,6 +52,10 @@ func (a IdentityAttributes) Stamp(p identity.Process) {
 	NotNegative(a.GenAiTrainingLocalRank, p.LocalRank)
 	NotNegative(a.GenAiTrainingWorldSize, p.WorldSize)
 	a.GenAiTrainingJobID(p.JobID)
+	a.GenAiTrainingJobDomain(p.Domain)
+	if p.Drill {
+		a.TracecoreDrill(true)
+	}
 }
 
 // number is a whole number of the kernel's or of a decoder's.

@@ -54,7 +54,7 @@ type CudaRefusal struct {
 
 // CudaRefusal begins a record.
 func (b *LogsBuilder) CudaRefusal(head record.Head) CudaRefusal {
-	return CudaRefusalOn(b.Begin(EventCudaRefusal, 15, head))
+	return CudaRefusalOn(b.Begin(EventCudaRefusal, 17, head))
 }
 
 // CudaRefusalOn writes the attributes there.

@@ -59,7 +59,7 @@ type FuseStall struct {
 
 // FuseStall begins a record.
 func (b *LogsBuilder) FuseStall(head record.Head) FuseStall {
-	return FuseStallOn(b.Begin(EventFuseStall, 27, head))
+	return FuseStallOn(b.Begin(EventFuseStall, 29, head))
 }
 
 // FuseStallOn writes the attributes there.
@@ -90,7 +90,7 @@ type FuseStallEnd struct {
 
 // FuseStallEnd begins a record.
 func (b *LogsBuilder) FuseStallEnd(head record.Head) FuseStallEnd {
-	return FuseStallEndOn(b.Begin(EventFuseStallEnd, 28, head))
+	return FuseStallEndOn(b.Begin(EventFuseStallEnd, 30, head))
 }
 
 // FuseStallEndOn writes the attributes there.

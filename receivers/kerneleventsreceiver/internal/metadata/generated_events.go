@@ -84,7 +84,7 @@ type GpuFault struct {
 
 // GpuFault begins a record.
 func (b *LogsBuilder) GpuFault(head record.Head) GpuFault {
-	return GpuFaultOn(b.Begin(EventGpuFault, 31, head))
+	return GpuFaultOn(b.Begin(EventGpuFault, 33, head))
 }
 
 // GpuFaultOn writes the attributes there.
@@ -199,7 +199,7 @@ type GpuXid struct {
 
 // GpuXid begins a record.
 func (b *LogsBuilder) GpuXid(head record.Head) GpuXid {
-	return GpuXidOn(b.Begin(EventGpuXid, 40, head))
+	return GpuXidOn(b.Begin(EventGpuXid, 42, head))
 }
 
 // GpuXidOn writes the attributes there.
@@ -280,7 +280,7 @@ type HostLockup struct {
 
 // HostLockup begins a record.
 func (b *LogsBuilder) HostLockup(head record.Head) HostLockup {
-	return HostLockupOn(b.Begin(EventHostLockup, 27, head))
+	return HostLockupOn(b.Begin(EventHostLockup, 29, head))
 }
 
 // HostLockupOn writes the attributes there.
@@ -324,7 +324,7 @@ type HostMemoryError struct {
 
 // HostMemoryError begins a record.
 func (b *LogsBuilder) HostMemoryError(head record.Head) HostMemoryError {
-	return HostMemoryErrorOn(b.Begin(EventHostMemoryError, 28, head))
+	return HostMemoryErrorOn(b.Begin(EventHostMemoryError, 30, head))
 }
 
 // HostMemoryErrorOn writes the attributes there.
@@ -558,7 +558,7 @@ type ProcessExit struct {
 
 // ProcessExit begins a record.
 func (b *LogsBuilder) ProcessExit(head record.Head) ProcessExit {
-	return ProcessExitOn(b.Begin(EventProcessExit, 16, head))
+	return ProcessExitOn(b.Begin(EventProcessExit, 18, head))
 }
 
 // ProcessExitOn writes the attributes there.
@@ -610,7 +610,7 @@ type ProcessSegfault struct {
 
 // ProcessSegfault begins a record.
 func (b *LogsBuilder) ProcessSegfault(head record.Head) ProcessSegfault {
-	return ProcessSegfaultOn(b.Begin(EventProcessSegfault, 26, head))
+	return ProcessSegfaultOn(b.Begin(EventProcessSegfault, 28, head))
 }
 
 // ProcessSegfaultOn writes the attributes there.

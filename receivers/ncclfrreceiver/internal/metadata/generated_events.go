@@ -55,7 +55,7 @@ type NcclFrDump struct {
 
 // NcclFrDump begins a record.
 func (b *LogsBuilder) NcclFrDump(head record.Head) NcclFrDump {
-	return NcclFrDumpOn(b.Begin(EventNcclFrDump, 30, head))
+	return NcclFrDumpOn(b.Begin(EventNcclFrDump, 32, head))
 }
 
 // NcclFrDumpOn writes the attributes there.

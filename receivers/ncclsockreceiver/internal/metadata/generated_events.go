@@ -59,7 +59,7 @@ type NcclSocketStall struct {
 
 // NcclSocketStall begins a record.
 func (b *LogsBuilder) NcclSocketStall(head record.Head) NcclSocketStall {
-	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 39, head))
+	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 41, head))
 }
 
 // NcclSocketStallOn writes the attributes there.
@@ -92,7 +92,7 @@ type NcclSocketStallEnd struct {
 
 // NcclSocketStallEnd begins a record.
 func (b *LogsBuilder) NcclSocketStallEnd(head record.Head) NcclSocketStallEnd {
-	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 40, head))
+	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 42, head))
 }
 
 // NcclSocketStallEndOn writes the attributes there.

@@ -54,7 +54,7 @@ type OomKill struct {
 
 // OomKill begins a record.
 func (b *LogsBuilder) OomKill(head record.Head) OomKill {
-	return OomKillOn(b.Begin(EventOomKill, 28, head))
+	return OomKillOn(b.Begin(EventOomKill, 30, head))
 }
 
 // OomKillOn writes the attributes there.
