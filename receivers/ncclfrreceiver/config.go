@@ -110,5 +110,7 @@ func (c *Config) jobPattern() (*regexp.Regexp, error) {
 }
 
 func (c *Config) limits() flightrecorder.Limits {
-	return flightrecorder.Limits{Values: c.MaxValues, Entries: flightrecorder.DefaultLimits.Entries}
+	limits := flightrecorder.DefaultLimits
+	limits.Values = c.MaxValues
+	return limits
 }

@@ -32,13 +32,13 @@ type origin struct {
 }
 
 // add adds one record for each group of a dump.
-func add(builder *metadata.LogsBuilder, dump *flightrecorder.Dump, from *origin) {
-	for _, group := range dump.Condense() {
-		addGroup(builder, dump, &group, from)
+func add(builder *metadata.LogsBuilder, digest *flightrecorder.Digest, from *origin) {
+	for _, group := range digest.Groups {
+		addGroup(builder, digest, &group, from)
 	}
 }
 
-func addGroup(builder *metadata.LogsBuilder, dump *flightrecorder.Dump, g *flightrecorder.Group, from *origin) {
+func addGroup(builder *metadata.LogsBuilder, digest *flightrecorder.Digest, g *flightrecorder.Group, from *origin) {
 	severity := record.Info
 	if g.UnfinishedTotal > 0 {
 		severity = record.Warning
@@ -48,8 +48,8 @@ func addGroup(builder *metadata.LogsBuilder, dump *flightrecorder.Dump, g *fligh
 	a.NcclFrRank(int64(from.process.Rank))
 	a.NcclFrFile(from.file)
 	a.NcclFrRun(from.run)
-	a.NcclFrFormatVersion(dump.Version)
-	a.NcclFrLibraryVersion(flightrecorder.Clip(dump.Library, 64))
+	a.NcclFrFormatVersion(digest.Version)
+	a.NcclFrLibraryVersion(digest.Library)
 	putGroup(a, g)
 	putOperations(a, g)
 	putHistory(a, g)

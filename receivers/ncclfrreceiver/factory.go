@@ -18,9 +18,10 @@ func NewFactory() receiver.Factory { return newFactory(realClock) }
 type clock struct {
 	now   func() time.Time
 	ticks func(every time.Duration) (ticks <-chan time.Time, stop func())
+	since func(begin time.Time) time.Duration // what work cost that began then, by time.Now
 }
 
-var realClock = clock{now: time.Now, ticks: func(every time.Duration) (<-chan time.Time, func()) {
+var realClock = clock{now: time.Now, since: time.Since, ticks: func(every time.Duration) (<-chan time.Time, func()) {
 	ticker := time.NewTicker(every)
 	return ticker.C, ticker.Stop
 }}

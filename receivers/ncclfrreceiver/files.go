@@ -66,13 +66,15 @@ func isLink(mode fs.FileMode) bool { return mode&fs.ModeSymlink != 0 }
 
 // fingerprint tells one state of a file from another without reading it.
 type fingerprint struct {
-	Inode uint64
-	Size  int64
-	ModNS int64
+	Device uint64
+	Inode  uint64
+	Size   int64
+	ModNS  int64
 }
 
 func fingerprintOf(info fs.FileInfo) fingerprint {
-	return fingerprint{Inode: inode(info), Size: info.Size(), ModNS: info.ModTime().UnixNano()}
+	device, inode, _ := identify(info)
+	return fingerprint{Device: device, Inode: inode, Size: info.Size(), ModNS: info.ModTime().UnixNano()}
 }
 
 // content is a file as it was read.

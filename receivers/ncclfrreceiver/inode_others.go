@@ -6,5 +6,5 @@ import "io/fs"
 
 const plainly = 0
 
-// inode is not told here: size, time and content tell files apart.
-func inode(fs.FileInfo) uint64 { return 0 }
+// identify tells nothing here: size, time and content tell files apart.
+func identify(fs.FileInfo) (device, inode uint64, owner uint32) { return 0, 0, 0 }

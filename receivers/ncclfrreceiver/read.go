@@ -14,6 +14,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/flightrecorder"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/process"
 )
 
 // errNoRank is a dump that does not say whose it is.
@@ -32,49 +33,48 @@ func ReadFile(path, job string) (plog.Logs, error) {
 	if err != nil {
 		return plog.NewLogs(), fmt.Errorf("read %s: %w", path, err)
 	}
-	r := reader{limits: flightrecorder.DefaultLimits, job: job}
-	dump, from, err := r.read(path, &c)
+	r := origins{job: job}
+	digest, err := flightrecorder.Read(c.data, flightrecorder.DefaultLimits)
+	if err != nil {
+		return plog.NewLogs(), fmt.Errorf("read %s: %w", path, err)
+	}
+	from, err := r.origin(path, &c, digest)
 	if err != nil {
 		return plog.NewLogs(), fmt.Errorf("read %s: %w", path, err)
 	}
 	from.observed = c.changed
 	builder := metadata.NewLogsBuilder(config.LogsBuilderConfig, receiver.Settings{})
-	add(builder, dump, from)
+	add(builder, digest, from)
 	return builder.Emit(), nil
 }
 
-// reader turns the content of a file into a dump and its origin.
-type reader struct {
-	limits  flightrecorder.Limits
+// origins knows where a dump comes from.
+type origins struct {
 	job     string
 	pattern *regexp.Regexp    // of the job id in a path, nil without
 	ranks   identity.Resolver // nil without
 }
 
-func (r *reader) read(path string, c *content) (*flightrecorder.Dump, *origin, error) {
-	dump, err := flightrecorder.Decode(c.data, r.limits)
-	if err != nil {
-		return nil, nil, err
-	}
+func (r *origins) origin(path string, c *content, digest *flightrecorder.Digest) (*origin, error) {
 	rank, run := splitRank(path)
-	if dump.Rank != flightrecorder.Unknown {
-		rank = dump.Rank
+	if digest.Rank != flightrecorder.Unknown {
+		rank = digest.Rank
 	}
 	if rank == flightrecorder.Unknown {
-		return nil, nil, errNoRank
+		return nil, errNoRank
 	}
 	from := &origin{file: utf8Of(path), run: utf8Of(run), changed: c.changed, process: r.process(rank)}
 	if job := r.jobOf(utf8Of(path)); job != "" {
 		from.process.JobID = job
 	}
-	return dump, from, nil
+	return from, nil
 }
 
 // utf8Of makes text of a path, which on unix is any bytes: a record that is no
 // UTF-8 would not be taken by the next collector.
 func utf8Of(path string) string { return strings.ToValidUTF8(path, "\ufffd") }
 
-func (r *reader) jobOf(path string) string {
+func (r *origins) jobOf(path string) string {
 	if r.pattern != nil {
 		if found := r.pattern.FindStringSubmatch(path); found != nil {
 			return found[1]
@@ -85,7 +85,7 @@ func (r *reader) jobOf(path string) string {
 
 // process is the living process of that rank on this host. Where two jobs run
 // here there may be two: then it is not known which wrote the dump.
-func (r *reader) process(rank int) identity.Process {
+func (r *origins) process(rank int) identity.Process {
 	unknown := identity.Process{Rank: rank, LocalRank: identity.Unknown, WorldSize: identity.Unknown}
 	if r.ranks == nil {
 		return unknown
@@ -115,6 +115,8 @@ func why(err error) string {
 		{flightrecorder.ErrNotADump, "not_a_dump"},
 		{errNoRank, "no_rank"},
 		{errTooOld, "too_old"},
+		{process.ErrKilled, "killed_reader"},
+		{process.ErrNoReader, "no_reader"},
 	} {
 		if errors.Is(err, reason.err) {
 			return reason.name
@@ -127,3 +129,11 @@ func why(err error) string {
 var errTooOld = errors.New("older than max_age")
 
 func tooOld(changed, now time.Time, most time.Duration) bool { return now.Sub(changed) > most }
+
+// IsReader reports whether this process was started to read dumps: the receiver starts
+// its own program for that. A main asks this before anything else, and then only
+// returns what Reader returns.
+func IsReader() bool { return process.IsChild() }
+
+// Reader is the whole life of such a process.
+func Reader() (exitCode int) { return process.Child() }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -23,11 +22,18 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/flightrecorder"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/process"
 )
 
 // patience is how long a consumer that refuses is asked again before the dump
 // is left for the next round: its file does not go away.
 const patience = 10 * time.Second
+
+// dumpReader reads the content of a dump: in a process of its own, or in a test's.
+type dumpReader interface {
+	Read(ctx context.Context, data []byte) (*flightrecorder.Digest, error)
+	Close()
+}
 
 // flightRecorder is the receiver: one goroutine looks for dumps, reads each once
 // and hands its records to the next consumer.
@@ -41,8 +47,10 @@ type flightRecorder struct {
 	builder   *metadata.LogsBuilder
 	host      record.Host
 
-	reader reader
-	seen   *seen
+	origins origins
+	dumps   dumpReader
+	seen    *seen
+	pace    pace
 	// waiting are files that end too early, with the state they were read in;
 	// complained those that could not be opened, which is said once.
 	waiting    map[string]fingerprint
@@ -73,8 +81,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	return &flightRecorder{
 		config: config, settings: settings, next: next, clock: c, telemetry: telemetry, report: report,
 		builder: metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), host: record.ThisHost(),
-		reader: reader{limits: config.limits(), job: config.JobID, pattern: pattern},
-		seen:   newSeen(config.MaxFiles), waiting: map[string]fingerprint{}, complained: map[string]bool{},
+		origins: origins{job: config.JobID, pattern: pattern}, dumps: process.New(config.limits()), pace: newPace(),
+		seen: newSeen(config.MaxFiles), waiting: map[string]fingerprint{}, complained: map[string]bool{},
 		patience: patience, giveUp: func() {},
 	}, nil
 }
@@ -82,7 +90,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 // Start takes up what was read before and begins to look for dumps.
 func (f *flightRecorder) Start(ctx context.Context, host component.Host) error {
 	var err error
-	if f.reader.ranks, err = record.Resolver(host, f.config.Identity); err != nil {
+	if f.origins.ranks, err = record.Resolver(host, f.config.Identity); err != nil {
 		return err
 	}
 	client, err := storageClient(ctx, host, f.config.Storage, f.settings.ID)
@@ -121,11 +129,12 @@ func (f *flightRecorder) poll(ctx context.Context) {
 		files = files[:f.config.MaxFiles]
 	}
 	f.forgetGone(files)
-	for _, path := range files {
+	found := f.pace.inTurn(files)
+	for _, c := range found {
 		if ctx.Err() != nil {
 			return
 		}
-		f.visit(ctx, path)
+		f.visit(ctx, c)
 	}
 }
 
@@ -149,52 +158,87 @@ func (f *flightRecorder) tooMany(ctx context.Context, n int) {
 }
 
 // visit reads a file once it is whole.
-func (f *flightRecorder) visit(ctx context.Context, path string) {
-	info, err := os.Lstat(path)
-	if err != nil || !fileOrLink(info.Mode()) {
-		return // gone since it was found
-	}
-	print := fingerprintOf(info)
+func (f *flightRecorder) visit(ctx context.Context, c candidate) {
+	path, print := c.path, c.print
 	if f.seen.done(path, print) {
 		return
 	}
 	now := f.clock.now()
-	abandoned := tooOld(info.ModTime(), now, f.config.GiveUpAfter)
+	changed := time.Unix(0, print.ModNS)
+	abandoned := tooOld(changed, now, f.config.GiveUpAfter)
 	if last, waits := f.waiting[path]; waits && last == print && !abandoned {
 		return // as incomplete as before
 	}
-	if tooOld(info.ModTime(), now, f.config.MaxAge) {
+	if tooOld(changed, now, f.config.MaxAge) {
 		f.refuse(ctx, mark{Path: path, Print: print}, errTooOld)
 		return
 	}
-	f.read(ctx, path, abandoned, now)
+	if !f.pace.may(c, now) {
+		return
+	}
+	begin := time.Now()
+	delivered := f.read(ctx, path, abandoned, now)
+	f.pace.spent(c, f.clock.since(begin), delivered, now)
 }
 
-func (f *flightRecorder) read(ctx context.Context, path string, abandoned bool, now time.Time) {
+// mostTries is how often a file may end its reader before it is given up: the first
+// may have been somebody else's fault.
+const mostTries = 2
+
+// read reads a file and hands on what is in it. It reports whether that was worth it.
+func (f *flightRecorder) read(ctx context.Context, path string, abandoned bool, now time.Time) (delivered bool) {
 	c, err := readWhole(path, f.config.MaxFileSize)
 	if errors.Is(err, errChanging) || errors.Is(err, fs.ErrNotExist) {
-		return
+		return false
 	}
 	m := mark{Path: path, Print: c.print, Hash: c.hash}
 	if err != nil {
 		f.unreadable(ctx, m, err)
-		return
+		return false
 	}
-	delete(f.complained, path)
 	if f.seen.knows(c.hash) {
 		f.remember(ctx, m) // the same dump, touched or moved
-		return
+		return false
 	}
-	dump, from, err := f.reader.read(path, &c)
+	tries := f.seen.tries(path, c.print)
+	if tries >= mostTries {
+		f.refuse(ctx, m, process.ErrKilled)
+		return false
+	}
+	f.remember(ctx, mark{Path: path, Print: c.print, Tries: tries + 1})
+	digest, err := f.dumps.Read(ctx, c.data)
+	if errors.Is(err, process.ErrKilled) && tries+1 < mostTries {
+		f.settings.Logger.Info("the process that read a file as a dump ended, the file is tried once more", zap.String("file", path), zap.Error(err))
+		return false
+	}
+	return f.conclude(ctx, m, &c, digest, err, abandoned, now)
+}
+
+// conclude deals with what the reading of a file gave.
+func (f *flightRecorder) conclude(ctx context.Context, m mark, c *content, digest *flightrecorder.Digest, err error, abandoned bool, now time.Time) (delivered bool) {
+	if !errors.Is(err, process.ErrNoReader) {
+		delete(f.complained, m.Path)
+	}
+	var from *origin
+	if err == nil {
+		from, err = f.origins.origin(m.Path, c, digest)
+	}
 	switch {
+	case ctx.Err() != nil:
+		f.remember(ctx, mark{Path: m.Path}) // our own end: it is read at the next start
+	case errors.Is(err, process.ErrNoReader):
+		f.remember(ctx, mark{Path: m.Path})
+		f.unreadable(ctx, m, err)
 	case errors.Is(err, flightrecorder.ErrTruncated) && !abandoned:
-		f.waiting[path] = c.print
+		f.remember(ctx, mark{Path: m.Path})
+		f.waiting[m.Path] = c.print
 	case err != nil:
 		f.refuse(ctx, m, err)
 	default:
 		from.observed = now
-		f.hand(ctx, m, dump, from)
+		return f.hand(ctx, m, digest, from)
 	}
+	return false
 }
 
 // unreadable deals with a file that cannot be read. One that is too large stays
@@ -209,7 +253,7 @@ func (f *flightRecorder) unreadable(ctx context.Context, m mark, err error) {
 	}
 	f.complained[m.Path] = true
 	f.countRefused(ctx, why(err))
-	f.settings.Logger.Warn("a file cannot be read as a Flight Recorder dump, it is tried again", zap.Error(err))
+	f.settings.Logger.Warn("a file cannot be read as a Flight Recorder dump, it is tried again", zap.String("file", m.Path), zap.Error(err))
 }
 
 // refuse gives a file up in its present state.
@@ -224,15 +268,16 @@ func (f *flightRecorder) refuse(ctx context.Context, m mark, err error) {
 
 // hand delivers the records of a dump. A refusal that may pass leaves the dump
 // for the next round.
-func (f *flightRecorder) hand(ctx context.Context, m mark, dump *flightrecorder.Dump, from *origin) {
+func (f *flightRecorder) hand(ctx context.Context, m mark, digest *flightrecorder.Digest, from *origin) (delivered bool) {
 	if f.config.Events.NcclFrDump.Enabled {
-		logs := f.logs(dump, from)
+		logs := f.logs(digest, from)
 		n := logs.LogRecordCount()
 		op := f.report.StartLogsOp(ctx)
 		err := record.Deliver(op, f.next, logs, f.patience)
 		f.report.EndLogsOp(op, metadata.Type.String(), n, err)
 		if err != nil && !consumererror.IsPermanent(err) {
-			return
+			f.remember(ctx, mark{Path: m.Path})
+			return true
 		}
 		if err != nil {
 			f.telemetry.ReceiverNcclfrRecordsDropped.Add(ctx, int64(n))
@@ -240,13 +285,14 @@ func (f *flightRecorder) hand(ctx context.Context, m mark, dump *flightrecorder.
 	}
 	f.telemetry.ReceiverNcclfrDumps.Add(ctx, 1)
 	f.remember(ctx, m)
+	return true
 }
 
-func (f *flightRecorder) logs(dump *flightrecorder.Dump, from *origin) plog.Logs {
-	add(f.builder, dump, from)
+func (f *flightRecorder) logs(digest *flightrecorder.Digest, from *origin) plog.Logs {
+	add(f.builder, digest, from)
 	host := f.host
 	if f.config.Shared && from.process.PID == 0 {
-		host = record.Host{Name: flightrecorder.Clip(dump.Host, 256)}
+		host = record.Host{Name: digest.Host}
 	}
 	f.builder.SetHost(host)
 	return f.builder.Emit()
@@ -276,6 +322,7 @@ func (f *flightRecorder) Shutdown(ctx context.Context) error {
 	var err error
 	f.stop.Do(func() {
 		f.giveUp()
+		defer f.dumps.Close()
 		if err = record.Wait(ctx, "the next consumer holds the last dump", f.poller.Wait); err == nil {
 			err = f.seen.close(ctx)
 		}

@@ -29,6 +29,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/flightrecorder"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/metadata"
 )
 
@@ -92,7 +93,26 @@ type rig struct {
 	config    *Config
 	telemetry *componenttest.Telemetry
 	receiver  *flightRecorder
+	dumps     dumpReader
+	cost      time.Duration // of each reading
 }
+
+// here reads dumps in this process, and counts. With err it fails.
+type here struct {
+	limits flightrecorder.Limits
+	read   int
+	err    error
+}
+
+func (h *here) Read(_ context.Context, data []byte) (*flightrecorder.Digest, error) {
+	h.read++
+	if h.err != nil {
+		return nil, h.err
+	}
+	return flightrecorder.Read(data, h.limits)
+}
+
+func (*here) Close() {}
 
 type host map[component.ID]component.Component
 
@@ -117,8 +137,13 @@ func (r *rig) make() {
 			return r.now
 		},
 		ticks: func(time.Duration) (<-chan time.Time, func()) { return r.ticks, func() {} },
+		since: func(time.Time) time.Duration { return r.cost },
 	})
 	require.NoError(r.t, err)
+	if r.dumps == nil {
+		r.dumps = &here{limits: r.config.limits()}
+	}
+	made.dumps = r.dumps
 	made.patience = time.Millisecond
 	r.receiver = made
 	r.t.Cleanup(func() { require.NoError(r.t, made.Shutdown(context.Background())) })

@@ -30,6 +30,9 @@ type mark struct {
 	Path  string
 	Print fingerprint
 	Hash  [16]byte // zero: refused without reading
+	// Tries is how often its reading has begun and not ended. It is noted before: what
+	// ends this process must not end the next one for ever.
+	Tries int `json:",omitempty"`
 }
 
 func newSeen(most int) *seen {
@@ -87,7 +90,15 @@ func slotKey(n int) string { return fmt.Sprintf("slot/%d", n) }
 // done reports whether the file was dealt with in this state.
 func (s *seen) done(path string, print fingerprint) bool {
 	slot, found := s.byPath[path]
-	return found && s.slots[slot].Print == print
+	return found && s.slots[slot].Print == print && s.slots[slot].Tries == 0
+}
+
+// tries returns how often the reading of the file in this state has not ended.
+func (s *seen) tries(path string, print fingerprint) int {
+	if slot, found := s.byPath[path]; found && s.slots[slot].Print == print {
+		return s.slots[slot].Tries
+	}
+	return 0
 }
 
 // knows reports whether that content was read, under whatever name.

@@ -21,6 +21,7 @@ import (
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/distro/internal/components"
 	"github.com/tracecoreai/tracecore/internal/memorylimit"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver"
 )
 
 // version is the version of the distribution; distro/builder-config.yaml has
@@ -31,6 +32,9 @@ const version = "0.1.0-dev"
 // SIGINT or SIGTERM ends the command in good order, a second one at once. The
 // collector's own handling is off: it begins only when everything has started.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if ncclfrreceiver.IsReader() {
+		return ncclfrreceiver.Reader()
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)

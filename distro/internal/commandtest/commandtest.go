@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver"
 )
 
 // variable marks a process that is to be the command.
@@ -28,7 +29,7 @@ const variable = "TRACECORE_TEST_RUN_AS_COMMAND"
 
 // IsCommand reports whether this process is to be the command: a TestMain asks
 // it first and then only runs the command.
-func IsCommand() bool { return os.Getenv(variable) != "" }
+func IsCommand() bool { return os.Getenv(variable) != "" || ncclfrreceiver.IsReader() }
 
 // New prepares a process of the command with a state folder of its own.
 func New(tb testing.TB, args ...string) *exec.Cmd {

@@ -294,3 +294,24 @@ func clipLeft(s string, n int) string {
 	}
 	return "…" + s[from:]
 }
+
+// Digest is what a join across ranks needs of a dump. It is small whatever the
+// dump is.
+type Digest struct {
+	Version string
+	Library string
+	Host    string
+	Rank    int // Unknown where the dump does not say
+	Groups  []Group
+}
+
+// Read decodes and condenses a dump.
+func Read(data []byte, limits Limits) (*Digest, error) {
+	d, err := Decode(data, limits)
+	if err != nil {
+		return nil, err
+	}
+	return &Digest{
+		Version: Clip(d.Version, 16), Library: Clip(d.Library, 64), Host: Clip(d.Host, 256), Rank: d.Rank, Groups: d.Condense(),
+	}, nil
+}

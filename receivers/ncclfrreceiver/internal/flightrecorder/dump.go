@@ -28,11 +28,12 @@ var (
 type Limits struct {
 	Values  int // numbers, texts and containers in a file
 	Entries int // collectives in a file; beyond it the oldest are left out
+	Memory  int // bytes that the values of a pickle may take
 }
 
 // DefaultLimits suffice for TORCH_FR_BUFFER_SIZE=20000 with stacks: 100 values
-// an entry. Hostile values of that number take up to 630 MiB.
-var DefaultLimits = Limits{Values: 4_000_000, Entries: 100_000}
+// an entry.
+var DefaultLimits = Limits{Values: 4_000_000, Entries: 100_000, Memory: 96 << 20}
 
 // Dump is one rank's Flight Recorder.
 type Dump struct {
@@ -118,7 +119,7 @@ func decodeForm(data []byte, limits Limits) (*Dump, error) {
 	if start[0] == '{' {
 		return decodeJSON(start, limits)
 	}
-	root, err := unpickle(data, limits.Values)
+	root, err := unpickle(data, limits)
 	if err != nil {
 		return nil, err
 	}

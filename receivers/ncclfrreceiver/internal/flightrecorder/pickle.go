@@ -70,8 +70,8 @@ type value struct {
 }
 
 // unpickler runs a pickle. It knows no recursion, so nesting costs nothing; its
-// work is linear in the bytes, its memory in the values pushed, which are
-// counted.
+// work is linear in the bytes, its memory in the values pushed and the bytes that
+// they take, which are counted.
 type unpickler struct {
 	data   []byte
 	at     int
@@ -80,11 +80,19 @@ type unpickler struct {
 	marks  int
 	pushed int
 	limit  int
+	memory int // bytes that may still be taken
+	depth  int // values that may wait on the stack: the entries of a dump, and some
 }
 
-// unpickle returns the one object of a pickle of at most limit values.
-func unpickle(data []byte, limit int) (value, error) {
-	u := &unpickler{data: data, limit: limit}
+// What values take: a value itself, and what an empty container adds.
+const (
+	valueBytes     = 40
+	containerBytes = 24
+)
+
+// unpickle returns the one object of a pickle within limits.
+func unpickle(data []byte, limits Limits) (value, error) {
+	u := &unpickler{data: data, limit: limits.Values, memory: limits.Memory, depth: 2*limits.Entries + 1<<16}
 	if op, err := u.byte(); err != nil {
 		return value{}, err
 	} else if op != opProto {
@@ -133,9 +141,9 @@ func (u *unpickler) step(op byte) error {
 	case opBinUnicode:
 		return u.pushText()
 	case opEmptyList, opEmptyTuple:
-		return u.push(value{kind: list, items: new([]value)})
+		return u.pushEmpty(list)
 	case opEmptyDict:
-		return u.push(value{kind: dict, items: new([]value)})
+		return u.pushEmpty(dict)
 	case opTuple1, opTuple2, opTuple3:
 		return u.tuple(len(u.stack) - int(op-opTuple1) - 1)
 	case opTuple:
@@ -183,7 +191,27 @@ func (u *unpickler) push(v value) error {
 	if u.pushed++; u.pushed > u.limit {
 		return u.tooMany()
 	}
+	if len(u.stack) >= u.depth {
+		return fmt.Errorf("%w: %d values wait for their container", ErrTooLarge, u.depth)
+	}
+	before := cap(u.stack)
 	u.stack = append(u.stack, v)
+	return u.hold((cap(u.stack) - before) * valueBytes)
+}
+
+func (u *unpickler) pushEmpty(of kind) error {
+	if err := u.hold(containerBytes); err != nil {
+		return err
+	}
+	return u.push(value{kind: of, items: new([]value)})
+}
+
+// hold counts bytes of memory. They are not counted back when nothing needs them any
+// more: no dump makes values and forgets them.
+func (u *unpickler) hold(bytes int) error {
+	if u.memory -= bytes; u.memory < 0 {
+		return fmt.Errorf("%w: its values take more memory than a dump's: lower TORCH_FR_BUFFER_SIZE", ErrTooLarge)
+	}
 	return nil
 }
 
@@ -210,7 +238,7 @@ func (u *unpickler) tupleToMark() error {
 	u.stack[from-1] = value{kind: list, items: &items}
 	u.stack = u.stack[:from]
 	u.marks--
-	return nil
+	return u.hold(containerBytes + len(items)*valueBytes)
 }
 
 func (u *unpickler) tuple(from int) error {
@@ -219,6 +247,9 @@ func (u *unpickler) tuple(from int) error {
 	}
 	items := append([]value(nil), u.stack[from:]...)
 	u.stack = u.stack[:from]
+	if err := u.hold(containerBytes + len(items)*valueBytes); err != nil {
+		return err
+	}
 	return u.push(value{kind: list, items: &items})
 }
 
@@ -252,8 +283,9 @@ func (u *unpickler) grow(of kind, items []value) error {
 		return fmt.Errorf("%w: a key without a value", ErrNotADump)
 	}
 	into := u.stack[len(u.stack)-1].items
+	before := cap(*into)
 	*into = append(*into, items...)
-	return nil
+	return u.hold((cap(*into) - before) * valueBytes)
 }
 
 // plain says whether the values from there on are there and are no marks.

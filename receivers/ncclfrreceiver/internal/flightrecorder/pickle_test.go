@@ -33,7 +33,7 @@ func realDumps(t testing.TB, ext string) map[string][]byte {
 func TestUnpickleAgreesWithGopickle(t *testing.T) {
 	for name, data := range realDumps(t, ".pickle") {
 		t.Run(name, func(t *testing.T) {
-			ours, err := unpickle(data, DefaultLimits.Values)
+			ours, err := unpickle(data, DefaultLimits)
 			require.NoError(t, err)
 			oracle, err := pickle.Loads(string(data))
 			require.NoError(t, err)
@@ -155,9 +155,9 @@ func TestHostilePickles(t *testing.T) {
 		"more after the end":         {head + "}.}.", ErrNotADump, "2 bytes follow"},
 		"a list":                     {head + "].", ErrNotADump, "no dictionary"},
 		"no version":                 {head + "}.", ErrNotADump, "no format version"},
-		"a million marks":            {head + strings.Repeat("(", 1_000_000), ErrTooLarge, "max_values"},
-		"a million values":           {head + strings.Repeat("N", 1_000_000), ErrTooLarge, "max_values"},
-		"nested a million deep":      {head + strings.Repeat("]", 1_000_000), ErrTooLarge, "max_values"},
+		"a million marks":            {head + strings.Repeat("(", 1_000_000), ErrTooLarge, "wait for their container"},
+		"a million values":           {head + strings.Repeat("N", 1_000_000), ErrTooLarge, "wait for their container"},
+		"nested a million deep":      {head + strings.Repeat("]", 1_000_000), ErrTooLarge, "wait for their container"},
 		"tuples nested 90,000 deep":  {head + ")" + strings.Repeat("\x85", 90_000) + ".", ErrNotADump, "no dictionary"},
 		"a list inside itself":       {head + "]q\x00h\x00a.", ErrNotADump, "no dictionary"},
 		"a dictionary inside itself": {head + "}q\x00X\x07\x00\x00\x00entriesh\x00s.", ErrNotADump, "no format version"},
@@ -169,7 +169,7 @@ func TestHostilePickles(t *testing.T) {
 		"major version 3":            {`{"version":"3.0"}`, ErrNotADump, "update tracecore"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Decode([]byte(tc.data), Limits{Values: 100_000, Entries: 1000})
+			_, err := Decode([]byte(tc.data), Limits{Values: 100_000, Entries: 1000, Memory: DefaultLimits.Memory})
 			require.ErrorIs(t, err, tc.err)
 			require.ErrorContains(t, err, tc.words)
 		})
@@ -215,9 +215,9 @@ func TestABombOfSharedListsCostsNoMoreThanItsLimit(t *testing.T) {
 		p.WriteString("h\x01u")
 	}
 	p.WriteString("eu.")
-	_, err = Decode(p.Bytes(), Limits{Values: 100_000, Entries: 1000})
+	_, err = Decode(p.Bytes(), Limits{Values: 100_000, Entries: 1000, Memory: DefaultLimits.Memory})
 	require.ErrorIs(t, err, ErrTooLarge)
-	_, err = Decode(p.Bytes(), Limits{Values: 200_000, Entries: 1})
+	_, err = Decode(p.Bytes(), Limits{Values: 200_000, Entries: 1, Memory: DefaultLimits.Memory})
 	require.NoError(t, err, "one entry is within the limit")
 }
 
@@ -230,7 +230,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte("\x80\x02}q\x00X\x07\x00\x00\x00entriesh\x00s."))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := Decode(data, Limits{Values: 10_000, Entries: 100})
+		d, err := Decode(data, Limits{Values: 10_000, Entries: 100, Memory: DefaultLimits.Memory})
 		if err != nil {
 			return
 		}

@@ -74,6 +74,9 @@ func (u *unpickler) pushText() error {
 	if !utf8.Valid(b) {
 		return fmt.Errorf("%w: a text that is not UTF-8", ErrNotADump)
 	}
+	if err := u.hold(len(b)); err != nil {
+		return err
+	}
 	return u.push(value{kind: text, text: string(b)})
 }
 
@@ -97,6 +100,7 @@ func (u *unpickler) put(op byte) error {
 		return u.tooMany()
 	default:
 		u.memo = append(u.memo, top)
+		return u.hold(valueBytes)
 	}
 	return nil
 }
