@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // eventRefused is a refusal of the driver, as the cudaoom receiver tells it, and
@@ -43,7 +44,7 @@ const (
 // Detector describes the detector for the library.
 func Detector() rule.Detector {
 	return rule.Detector{
-		Name: "cuda_oom", Logs: []string{eventRefused}, Metrics: []string{metricFree, metricMIG, metricProcess},
+		Name: "cuda_oom", Trust: verdict.Proven, Logs: []string{eventRefused}, Metrics: []string{metricFree, metricMIG, metricProcess},
 		Findings: map[string][]string{eventFigures: {metricFree}},
 		Attributes: []string{
 			"cuda_oom.gpu_index", "cuda_oom.retried", "cuda_oom.tried_alloc_bytes", "gen_ai.training.job_id",

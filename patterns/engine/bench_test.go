@@ -32,6 +32,7 @@ func logs(n int, at time.Time, fill func(i int, lr plog.LogRecord)) plog.Logs {
 	ld := plog.NewLogs()
 	rl := ld.ResourceLogs().AppendEmpty()
 	rl.Resource().Attributes().PutStr("host.name", "node-a")
+	rl.Resource().Attributes().PutStr("tracecore.trust", "proven")
 	records := rl.ScopeLogs().AppendEmpty().LogRecords()
 	records.EnsureCapacity(n)
 	for i := range n {

@@ -107,6 +107,6 @@ func (w *watch) readFields() error {
 // markSeries turns what a series shows into a mark.
 func (e *Engine) markSeries(w *fault.Evidence) func(s *timeline.Series, at, last int64, count float64) {
 	return func(s *timeline.Series, at, last int64, count float64) {
-		e.faults.Place(w, fault.Mark{Time: at, Last: last, Count: count, Values: s.Values, Source: s.Source, Series: s.ID})
+		e.faults.Place(w, fault.Mark{Time: at, Last: last, Count: count, Values: s.Values, Source: s.Source, Trust: s.Trust, Series: s.ID})
 	}
 }

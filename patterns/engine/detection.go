@@ -9,12 +9,15 @@ import (
 
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// detection is one detector at work. Rules that name the same detector share it.
+// detection is one detector at work on the records of one trust. Rules that name the same
+// detector share it.
 type detection struct {
 	engine    *Engine
 	detector  *rule.Detector
+	trust     verdict.Trust
 	algorithm rule.Algorithm
 	wait      int64 // for the time line
 	shown     bool  // a record since the last decision
@@ -25,7 +28,13 @@ func (e *Engine) detect(d *rule.Detector) {
 	if d == nil || slices.ContainsFunc(e.detections, func(o *detection) bool { return o.detector.Name == d.Name }) {
 		return
 	}
-	one := &detection{engine: e, detector: d}
+	for trust := verdict.Proven; trust >= d.Trust; trust-- {
+		e.detectFrom(d, trust)
+	}
+}
+
+func (e *Engine) detectFrom(d *rule.Detector, trust verdict.Trust) {
+	one := &detection{engine: e, detector: d, trust: trust}
 	e.detections = append(e.detections, one)
 	for _, entry := range []struct {
 		to    map[string]interest
@@ -48,6 +57,9 @@ func (d *detection) reset() {
 // observe shows one record to d. What it concludes waits for the end of the
 // batch: records that were sent together are judged together.
 func (d *detection) observe(r *record) bool {
+	if r.trust != d.trust {
+		return false
+	}
 	matters := d.algorithm.Observe(&rule.Record{
 		Name: r.source, Time: r.Time, Now: d.engine.time.Now(), Resource: r.resource, Attributes: r.attributes, Number: r.number,
 	})
@@ -64,6 +76,9 @@ func (e *Engine) decideDue() {
 	}
 }
 
+// name is that of its state in a snapshot.
+func (d *detection) name() string { return d.detector.Name + " " + d.trust.String() }
+
 // Wait is for the time line.
 func (d *detection) Wait() *int64 { return &d.wait }
 
@@ -73,7 +88,7 @@ func (d *detection) Fire() {
 	now := d.engine.time.Now()
 	if due := d.algorithm.Due(); due != 0 && due <= now {
 		for _, f := range d.algorithm.Decide(now) {
-			d.engine.find(&f)
+			d.engine.find(&f, d.trust)
 		}
 	}
 	d.callAgain()
@@ -86,7 +101,7 @@ func (d *detection) callAgain() {
 }
 
 // find shows a finding to the rules, as a log record.
-func (e *Engine) find(f *rule.Finding) {
+func (e *Engine) find(f *rule.Finding, trust verdict.Trust) {
 	ld := plog.NewLogs()
 	rl := ld.ResourceLogs().AppendEmpty()
 	sl := rl.ScopeLogs().AppendEmpty()
@@ -98,7 +113,7 @@ func (e *Engine) find(f *rule.Finding) {
 		return
 	}
 	r := record{
-		resource: rl.Resource().Attributes(), attributes: lr.Attributes(), finding: f,
+		resource: rl.Resource().Attributes(), attributes: lr.Attributes(), finding: f, trust: trust,
 		resourceLogs: rl, scopeLogs: sl, logRecord: lr,
 		source: f.Event, Span: timeline.Span{Time: f.Time, Last: max(f.Time, f.Last)}, count: 1, faultID: clean(f.ID),
 	}

@@ -105,7 +105,7 @@ func (s *slowest) Evicted() uint64 { return 7 }
 
 func slowestDetector() rule.Detector {
 	return rule.Detector{
-		Name: "slowest", Logs: []string{"step"}, Attributes: []string{"length"},
+		Name: "slowest", Trust: verdict.Proven, Logs: []string{"step"}, Attributes: []string{"length"},
 		Findings: map[string][]string{"finding.slowest": {"step"}, "finding.slowest.done": {"step"}},
 		New:      func(rule.Limits) rule.Algorithm { return &slowest{Steps: map[string]int64{}} },
 	}
@@ -125,7 +125,9 @@ func slowestEngine(t *testing.T) *engine.Engine {
 // step sends records of ranks that took that long, all of one batch.
 func step(e *engine.Engine, at time.Duration, lengths map[int64]int64) plog.Logs {
 	ld := plog.NewLogs()
-	records := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
+	resource := ld.ResourceLogs().AppendEmpty()
+	resource.Resource().Attributes().PutStr(rule.AttributeTrust, "proven")
+	records := resource.ScopeLogs().AppendEmpty().LogRecords()
 	for rank := range int64(3) {
 		if length, ok := lengths[rank]; ok {
 			lr := records.AppendEmpty()
@@ -222,7 +224,7 @@ func TestDetectorsSurviveARestart(t *testing.T) {
 
 	var parts map[string]any
 	require.NoError(t, json.Unmarshal(saved, &parts))
-	parts["detectors"] = map[string]any{"slowest": "broken"}
+	parts["detectors"] = map[string]any{"slowest proven": "broken"}
 	broken, err := json.Marshal(parts)
 	require.NoError(t, err)
 	require.NoError(t, fresh.Restore(broken), "the faults of other patterns stay")

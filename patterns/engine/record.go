@@ -14,6 +14,7 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/engine/fault"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // record is a log record or a data point in front of the rules.
@@ -29,6 +30,7 @@ type record struct {
 	logRecord    plog.LogRecord
 
 	source  string // event or metric name
+	trust   verdict.Trust
 	count   float64
 	faultID string
 
@@ -46,7 +48,7 @@ func (e *Engine) show(by interest, r *record) bool {
 		if !w.where.holds(e, r) {
 			continue
 		}
-		if !admitted && !e.time.Admit(&r.Span) {
+		if !admitted && !e.admit(r) {
 			return false
 		}
 		admitted = true
@@ -54,7 +56,7 @@ func (e *Engine) show(by interest, r *record) bool {
 			wanted = true
 		}
 	}
-	if len(by.detections) > 0 && !admitted && !e.time.Admit(&r.Span) {
+	if len(by.detections) > 0 && !admitted && !e.admit(r) {
 		return false
 	}
 	if e.time.Used(&r.Span, wanted); r.Overdue != 0 {
@@ -66,6 +68,12 @@ func (e *Engine) show(by interest, r *record) bool {
 		}
 	}
 	return wanted
+}
+
+// admit puts r in event time, unless it is too late, and reads its trust.
+func (e *Engine) admit(r *record) bool {
+	r.trust = rule.TrustOf(r.resource, r.attributes)
+	return e.time.Admit(&r.Span)
 }
 
 // confirms reports whether a record of w only adds to what a fault rests on,
@@ -84,7 +92,7 @@ func (e *Engine) take(w *watch, r *record) bool {
 		return true
 	}
 	e.faults.Place(w.Evidence, fault.Mark{
-		Time: r.Time, Last: r.Last, Count: r.count, Values: values, Ranks: ranks, Lists: lists, Source: r.source, FaultID: r.faultID, Overdue: r.Overdue,
+		Time: r.Time, Last: r.Last, Count: r.count, Values: values, Ranks: ranks, Lists: lists, Source: r.source, Trust: r.trust, FaultID: r.faultID, Overdue: r.Overdue,
 		Drill: drill(r.attributes), Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
 	})
 	return true
@@ -126,7 +134,7 @@ func (w *watch) read(e *Engine, r *record) (values []string, ranks []int, all fa
 
 // sample gives r to its series.
 func (e *Engine) sample(w *watch, r *record, values []string) {
-	one := timeline.Sample{Time: r.Time, Start: r.start, Number: r.number, Kind: r.kind, Values: values, Source: r.source}
+	one := timeline.Sample{Time: r.Time, Start: r.start, Number: r.number, Kind: r.kind, Values: values, Source: r.source, Trust: r.trust}
 	switch w.Operator {
 	case rule.Change:
 		one.Text = strconv.FormatFloat(r.number, 'g', -1, 64)
@@ -136,28 +144,37 @@ func (e *Engine) sample(w *watch, r *record, values []string) {
 	case rule.Stay:
 		one.On = w.while.holds(e, r)
 	case rule.BelowMedian:
-		one.Group, _ = fault.Tuple(values, w.group)
+		one.Group = w.groupOf(values, r.trust)
 	}
 	e.series.Sample(w.operator, seriesID(w, r, values), &one)
 }
 
 // seriesID tells series apart: data points by all their attributes, log records
-// by the thing that they are about.
+// by the thing that they are about. Nobody continues a series that is trusted more.
 func seriesID(w *watch, r *record, values []string) uint64 {
 	if !w.OnMetrics() {
-		return w.thingID(values)
+		return w.thingID(values, r.trust)
 	}
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, r.source)
+	_, _ = h.Write([]byte{byte(r.trust)})
 	return (h.Sum64() + mapHash(r.resource) + mapHash(r.attributes)*31) | 1
 }
 
 // thingID is the series of log records that have these values.
-func (w *watch) thingID(values []string) uint64 {
+func (w *watch) thingID(values []string, trust verdict.Trust) uint64 {
 	t, _ := fault.Tuple(values, w.thing)
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, t)
+	_, _ = h.Write([]byte{byte(trust)})
 	return h.Sum64() | 1
+}
+
+// groupOf is the group of below_median: series are compared with those that are trusted
+// as much, so that nobody moves the median of others.
+func (w *watch) groupOf(values []string, trust verdict.Trust) string {
+	t, _ := fault.Tuple(values, w.group)
+	return trust.String() + "\x00" + t
 }
 
 // mapHash does not depend on the order of the attributes.

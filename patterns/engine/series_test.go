@@ -41,6 +41,7 @@ func blockedEngine(t *testing.T, text string, opts engine.Options) *engine.Engin
 
 // state sends the state of n ranks, from rank first on.
 func state(e *engine.Engine, at time.Duration, first, n int, state string) {
+	e.Advance(began.Add(at)) // else it is too far ahead, and taken as of now
 	e.Logs(logs(n, began.Add(at), func(i int, lr plog.LogRecord) {
 		lr.SetEventName("rank.state")
 		lr.Attributes().PutInt("gen_ai.training.rank", int64(first+i))

@@ -19,7 +19,7 @@ type savedEngine struct {
 	Clock   int64 `json:"clock"`
 	fault.State
 	Series    []savedSeries              `json:"series"`
-	Detectors map[string]json.RawMessage `json:"detectors,omitempty"` // by name
+	Detectors map[string]json.RawMessage `json:"detectors,omitempty"` // by name and trust
 }
 
 type savedSeries struct {
@@ -49,7 +49,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 		if saved.Detectors == nil {
 			saved.Detectors = map[string]json.RawMessage{}
 		}
-		saved.Detectors[d.detector.Name] = state
+		saved.Detectors[d.name()] = state
 	}
 	data, err := json.Marshal(saved)
 	if err != nil {
@@ -75,7 +75,7 @@ func (e *Engine) Restore(snapshot []byte) error {
 	}
 	e.faults.Restore(&saved.State)
 	for _, d := range e.detections {
-		e.restoreDetector(d, saved.Detectors[d.detector.Name])
+		e.restoreDetector(d, saved.Detectors[d.name()])
 	}
 	return nil
 }
@@ -86,12 +86,11 @@ func (e *Engine) restoreSeries(s *savedSeries) {
 		return
 	}
 	s.Values = w.Rule.Fit(s.Fields, s.Values)
-	if w.operator == nil || len(s.Values) != len(w.Rule.Names) || !known(s.Values, w.group) || !w.OnMetrics() && w.thingID(s.Values) != s.ID {
+	if w.operator == nil || len(s.Values) != len(w.Rule.Names) || !known(s.Values, w.group) || !w.OnMetrics() && w.thingID(s.Values, s.Trust) != s.ID {
 		e.own.NotRestored++ // its rule follows something else now
 		return
 	}
-	group, _ := fault.Tuple(s.Values, w.group)
-	e.series.Restore(w.operator, group, &s.Saved)
+	e.series.Restore(w.operator, w.groupOf(s.Values, s.Trust), &s.Saved)
 }
 
 // restoreDetector gives d its state back. Where that cannot be read, d begins

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // The events of the detector's findings.
@@ -61,7 +62,7 @@ var fixed = thresholds{
 // Detector describes the detector for the library.
 func Detector() rule.Detector {
 	return rule.Detector{
-		Name: "nccl_socket_stall",
+		Name: "nccl_socket_stall", Trust: verdict.Proven,
 		Logs: slices.Concat([]string{socketstall.Event, socketstall.EventEnd}, factEvents),
 		Findings: map[string][]string{
 			eventCulprit: {socketstall.Event},

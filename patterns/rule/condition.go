@@ -156,6 +156,7 @@ const (
 	AttributeFaultID   = "kernelevents.fault_id"
 	AttributeDrill     = "tracecore.drill" // a drill made it, as its process has proven
 	AttributeFirstTime = "kernelevents.first_time_unix_nano"
+	AttributeTrust     = "tracecore.trust"
 )
 
 // Attributes returns the names of all record, data-point and resource
@@ -177,6 +178,7 @@ func (r *Rule) Attributes() []string {
 		read(e.Where)
 		read(e.Value)
 		read(e.Stays.While)
+		names = append(names, AttributeTrust)
 		if !e.OnMetrics() {
 			names = append(names, AttributeCount, AttributeFirstTime, AttributeLastTime, AttributeFaultID)
 		}

@@ -8,6 +8,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // FindingPrefix begins the event names of findings. Only detectors make them: a
@@ -25,6 +27,9 @@ type Detector struct {
 	// Findings are the event names of what it finds, each with the events one of
 	// which it cannot do without.
 	Findings map[string][]string
+	// Trust is the least trust of the records that it is shown. Those of each trust are
+	// judged by themselves, and its findings are trusted as much.
+	Trust verdict.Trust
 	// Attributes are the attributes it reads.
 	Attributes []string
 	// Parameters are those that a file which names it has to define.

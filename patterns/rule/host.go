@@ -9,7 +9,7 @@ import (
 )
 
 // Host runs one algorithm without an engine: log records go in, and its findings
-// come out as log records. Times are unix nanoseconds. It does no I/O and has no
+// come out as log records, all with the least trust that its detector is shown. Times are unix nanoseconds. It does no I/O and has no
 // clock.
 type Host struct {
 	Detector  Detector
@@ -56,7 +56,7 @@ func (h *Host) Logs(ld plog.Logs, now int64) plog.Logs {
 }
 
 func (h *Host) show(resource pcommon.Resource, r plog.LogRecord, now int64) bool {
-	if !slices.Contains(h.Detector.Logs, r.EventName()) {
+	if !slices.Contains(h.Detector.Logs, r.EventName()) || TrustOf(resource.Attributes(), r.Attributes()) < h.Detector.Trust {
 		return false
 	}
 	return h.Algorithm.Observe(&Record{
@@ -95,6 +95,7 @@ func (h *Host) records(findings []Finding, now int64) plog.Logs {
 		r.SetSeverityText(severityTexts[f.Severity])
 		r.Body().SetStr(f.Body)
 		put(r.Attributes(), f.Attributes)
+		r.Attributes().PutStr(AttributeTrust, h.Detector.Trust.String())
 	}
 	return ld
 }

@@ -72,7 +72,7 @@ func TestAHostShowsRecordsAndGivesFindings(t *testing.T) {
 	require.Equal(t, "some were even", r.Body().Str())
 	require.Equal(t, "warning", r.SeverityText())
 	require.EqualValues(t, 10+1e9, r.Timestamp())
-	require.Equal(t, map[string]any{"seen": int64(2), "all": []any{int64(1), "x"}}, r.Attributes().AsRaw(), "without what is no attribute")
+	require.Equal(t, map[string]any{"seen": int64(2), "tracecore.trust": "claimed", "all": []any{int64(1), "x"}}, r.Attributes().AsRaw(), "without what is no attribute")
 
 	h.Keeps = false
 	require.Zero(t, h.Logs(numbered("n", 6), 20).LogRecordCount(), "nobody wants them")

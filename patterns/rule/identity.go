@@ -10,11 +10,11 @@ import "slices"
 // where the semantic conventions put it. gen_ai.training is our own prefix.
 func identity() []Field {
 	return []Field{
-		{Name: "host", Expr: `resource.attributes["host.name"]`, doc: "the machine"},
+		{Name: "host", Expr: `resource.attributes["host.name"]`, doc: "the machine; host, job, pid and rank are always read: they say whose fault it is"},
 		{Name: "node", Expr: `resource.attributes["k8s.node.name"]`, doc: "its Kubernetes node"},
 		{Name: "boot", Expr: `resource.attributes["host.boot.id"]`, doc: "one boot of the machine; no receiver sends it yet"},
 		{Name: "gpu", Expr: `attributes["gpu.id"]`, doc: "the GPU's PCI address"},
-		{Name: "rank", Expr: `attributes["gen_ai.training.rank"]`, doc: "the rank; always read, it fills the blast radius of a rule without a field `ranks`"},
+		{Name: "rank", Expr: `attributes["gen_ai.training.rank"]`, doc: "the rank; it fills the blast radius of a rule without a field `ranks`"},
 		{Name: "local_rank", Expr: `attributes["gen_ai.training.local_rank"]`, doc: "the rank's number on its machine"},
 		{Name: "process", Expr: `attributes["process.executable.name"]`, doc: "the process, by the name of its program"},
 		{Name: "pid", Expr: `attributes["process.pid"]`, doc: "the process id"},
@@ -106,9 +106,10 @@ func (r *Rule) FieldNames() []string {
 func owner() []string { return []string{"host", "node", "job"} }
 
 // FieldsInUse returns the names of the fields that have to be read from records: all of the
-// rule's own, the predefined ones that it names, rank, the owner, and what others share with it.
+// rule's own, the predefined ones that it names, those that say whose fault it is, and what
+// others share with it.
 func (r *Rule) FieldsInUse(others []string) []string {
-	used := slices.Concat([]string{"rank"}, owner(), others, r.Key, r.Culprit, namesOf(r.Identity), namesOf(r.Fields))
+	used := slices.Concat([]string{"rank", "pid"}, owner(), others, r.Key, r.Culprit, namesOf(r.Identity), namesOf(r.Fields))
 	for _, e := range r.All() {
 		used = slices.Concat(used, namesOf(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields())
 	}

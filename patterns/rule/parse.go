@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Bounds of one file.
@@ -35,7 +37,7 @@ func ParseWith(name string, content []byte, set Settings) (Rule, error) {
 		return Rule{}, fmt.Errorf("%s:1:1: the file is empty: start with id, name and summary", name)
 	}
 	d := &decoder{file: name, lines: strings.Split(string(content), "\n"), checked: map[ottlText]bool{}, used: map[string]bool{}}
-	r := Rule{File: name}
+	r := Rule{File: name, Trust: LeastTrust{Full: verdict.Proven, Partial: verdict.Claimed}}
 	d.readParameters(document.Content[0], &r, set)
 	d.pattern(&r).read(document.Content[0])
 	d.afterwards(func() { d.checkEvidence(document.Content[0], &r) })
@@ -92,6 +94,7 @@ func (d *decoder) pattern(r *Rule) value {
 		{"evidence", d.evidence(&r.Evidence, r), needed, "what the pattern looks for; the first that was seen names the culprit"},
 		{"full", d.expr(&r.Full, &r.Evidence), needed, "when the verdict is certain"},
 		{"partial", d.expr(&r.Partial, &r.Evidence), "", "when it is likely"},
+		{"trust", d.leastTrust(r), "", "how it must be known that the evidence is true"},
 		{"within", d.duration(&r.Within), "5m", "evidence further apart is not one fault"},
 		{"expires", d.duration(&r.Expires), "24h", "quiet this long, a fault leaves the state"},
 		{"on_expiry", d.word((*string)(&r.OnExpiry), string(Forget), string(Resolve)), string(Forget), "what then becomes of its open verdict: it stays as it was last told, or is resolved"},
@@ -101,6 +104,20 @@ func (d *decoder) pattern(r *Rule) value {
 		{"severity", d.choice("severity", &r.Severity, r, severities...), needed, "`info`, `warning`, `error` or `critical`"},
 		{"headline", d.choice("headline", &r.Headline, r), needed, "what happened, in one sentence"},
 		{"remedy", d.choice("remedy", &r.Remedy, r), needed, "what to do"},
+	})
+}
+
+// leastTrust reads what evidence is good enough for. A rule that says nothing wants the
+// kernel or a driver for what drains a machine.
+func (d *decoder) leastTrust(r *Rule) value {
+	one := func(to *verdict.Trust, allowed ...string) value {
+		var text string
+		return d.word(&text, allowed...).then(func(*yaml.Node) { *to, _ = verdict.ParseTrust(text) })
+	}
+	proven, claimed, foreign := verdict.Proven.String(), verdict.Claimed.String(), verdict.Foreign.String()
+	return d.object("mapping", "`trust`", "trust", []key{
+		{"full", one(&r.Trust.Full, proven, claimed), proven, "the least trust of what a full verdict rests on; with less it is partial. `claimed` only for faults that a job tells of itself, never of a machine, a GPU or a fabric"},
+		{"partial", one(&r.Trust.Partial, proven, claimed, foreign), claimed, "the least trust of what a partial verdict rests on; with less there is none. `foreign` only for what the job alone can say"},
 	})
 }
 

@@ -4,6 +4,8 @@ package rule
 
 import (
 	"time"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Rule is one pattern, parsed and valid. REFERENCE.md of the folder patterns
@@ -30,6 +32,7 @@ type Rule struct {
 
 	Full    Expr
 	Partial Expr // zero: the pattern has no partial verdict
+	Trust   LeastTrust
 
 	Within   time.Duration // evidence further apart is not one fault
 	Expires  time.Duration // quiet this long, a fault leaves the state
@@ -48,6 +51,10 @@ type Rule struct {
 	idAt, nameAt, detectorAt position
 	reads                    []mention
 }
+
+// LeastTrust is the least trust of the evidence that a verdict rests on. What would
+// make a full verdict and is trusted less makes a partial one.
+type LeastTrust struct{ Full, Partial verdict.Trust }
 
 // OnExpiry says what becomes of an open verdict when its fault leaves the state.
 type OnExpiry string

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // What is evaluated: gauges, one point per evaluation. Of a score more is better,
@@ -45,6 +46,7 @@ func Detector() rule.Detector {
 	metrics := []string{metricLoss, metricScore}
 	return rule.Detector{
 		Name: "silent_data_corruption", Metrics: metrics,
+		Trust:      verdict.Foreign, // the training code alone can say it
 		Findings:   map[string][]string{eventDrop: metrics, eventEnd: metrics},
 		Attributes: []string{"gen_ai.training.job_id", "gen_ai.training.eval.name", "host.name"},
 		Parameters: map[string]rule.ParameterType{

@@ -65,13 +65,13 @@ func (s *Story) diffVerdicts(came []verdict.Verdict) string {
 
 // shape is what is compared of a verdict, each field only where it is wanted.
 type shape struct {
-	Pattern, Role, Status, Confidence, Severity string
-	Headline, Remediation                       string
-	Onset                                       string
-	Culprit                                     map[string]string
-	Ranks                                       []int
-	Evidence, NotObserved                       []string
-	Revision                                    int
+	Pattern, Role, Status, Confidence, Trust, Severity string
+	Headline, Remediation                              string
+	Onset                                              string
+	Culprit                                            map[string]string
+	Ranks                                              []int
+	Evidence, NotObserved                              []string
+	Revision                                           int
 }
 
 func diffOne(want *Verdict, v verdict.Verdict) string {
@@ -85,7 +85,7 @@ func diffOne(want *Verdict, v verdict.Verdict) string {
 
 func (w *Verdict) shape() shape {
 	s := shape{
-		Pattern: w.Pattern, Role: w.Role, Status: w.Status, Confidence: w.Confidence, Severity: w.Severity,
+		Pattern: w.Pattern, Role: w.Role, Status: w.Status, Confidence: w.Confidence, Trust: w.Trust, Severity: w.Severity,
 		Headline: w.Headline, Remediation: w.Remediation, Culprit: w.Culprit, Ranks: w.Ranks,
 		Evidence: w.Evidence, NotObserved: w.NotObserved, Revision: w.Revision,
 	}
@@ -107,6 +107,7 @@ func shapeOf(v verdict.Verdict, want *Verdict) shape {
 	set(want.Role != "", &s.Role, string(v.Role))
 	set(want.Status != "", &s.Status, string(v.Status))
 	set(want.Confidence != "", &s.Confidence, string(v.Confidence))
+	set(want.Trust != "", &s.Trust, v.Trust.String())
 	set(want.Severity != "", &s.Severity, string(v.Severity))
 	set(want.Headline != "", &s.Headline, v.Headline)
 	set(want.Onset != nil, &s.Onset, v.Onset.Sub(start).String())

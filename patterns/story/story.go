@@ -104,6 +104,7 @@ type Verdict struct {
 	Incident    string            `yaml:"incident"` // any label; equal labels mean one incident
 	Status      string            `yaml:"status"`
 	Confidence  string            `yaml:"confidence"`
+	Trust       string            `yaml:"trust"`
 	Severity    string            `yaml:"severity"`
 	Headline    string            `yaml:"headline"`
 	Remediation string            `yaml:"remediation"`  // a part of it

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // metricCompute is a gauge in seconds, one point per rank and step: from the end of
@@ -45,6 +46,7 @@ const (
 func Detector() rule.Detector {
 	return rule.Detector{
 		Name:       "straggler",
+		Trust:      verdict.Foreign, // the training code alone can say it
 		Metrics:    []string{metricCompute},
 		Findings:   map[string][]string{eventSlow: {metricCompute}, eventEnd: {metricCompute}},
 		Attributes: []string{"gen_ai.training.job_id", "gen_ai.training.rank", "gen_ai.training.step", "gen_ai.training.world_size", "host.name", "k8s.node.name", "gpu.id", "process.pid"},

@@ -70,7 +70,7 @@ func (p *printer) headChange(old, head Verdict) {
 	if plain(old.Remediation) != plain(head.Remediation) {
 		p.field("do", paragraph(head.Remediation))
 	}
-	p.evidence(newEvidence(old.Evidence, head.Evidence), head.Onset)
+	p.evidence(newEvidence(old.Evidence, head.Evidence), head)
 }
 
 // newEvidence is what after has and before had not, by name.

@@ -20,6 +20,7 @@ const (
 	AttrID           = "pattern.id" // number of the pattern in the catalogue, as a string
 	AttrName         = "pattern.name"
 	AttrConfidence   = "pattern.confidence"
+	AttrTrust        = "pattern.trust" // proven, claimed or foreign
 	AttrHeadline     = "pattern.headline"
 	AttrRemediation  = "pattern.remediation"
 	AttrJSON         = "pattern.verdict_json"
@@ -34,7 +35,7 @@ const (
 	AttrCulprit      = "pattern.culprit."      // + key: host, gpu, rank, …
 	AttrBlastRadius  = "pattern.blast_radius"  // slice of ints: ranks
 	AttrDrill        = "tracecore.drill"       // true, or absent
-	attributesPerOne = 16
+	attributesPerOne = 17
 )
 
 // AttrRepeated is true on the record of an open verdict that was told before and says
@@ -78,6 +79,7 @@ func putAttributes(v Verdict, attrs pcommon.Map) {
 	attrs.PutStr(AttrID, strconv.Itoa(v.PatternID))
 	attrs.PutStr(AttrName, v.Pattern)
 	attrs.PutStr(AttrConfidence, string(v.Confidence))
+	attrs.PutStr(AttrTrust, v.Trust.String())
 	attrs.PutStr(AttrHeadline, v.Headline)
 	attrs.PutStr(AttrRemediation, v.Remediation)
 	attrs.PutStr(AttrVerdictID, v.ID)

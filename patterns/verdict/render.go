@@ -69,7 +69,7 @@ func (p *printer) incident(verdicts []Verdict, note string) {
 	p.field("facts", brief(facts(head.Culprit)))
 	p.field("since", p.since(head))
 	p.field("do", paragraph(head.Remediation))
-	p.evidence(head.Evidence, head.Onset)
+	p.evidence(head.Evidence, head)
 	p.notSeen(head.NotObserved)
 	p.ranks(verdicts)
 	p.ledTo(verdicts[1:], head)
@@ -123,14 +123,14 @@ func (p *printer) zoned(t, reference time.Time) string {
 	return p.clock(t, reference) + t.In(p.o.Now.Location()).Format(" MST")
 }
 
-func (p *printer) evidence(evidence []Evidence, onset time.Time) {
+func (p *printer) evidence(evidence []Evidence, of Verdict) {
 	label := "seen"
 	for i, e := range inTime(evidence) {
 		if i == mostLines {
 			p.field("", fmt.Sprintf("and %d more in %s", len(evidence)-i, AttrJSON))
 			return
 		}
-		p.timed(label, e.Time, onset, p.shows(e))
+		p.timed(label, e.Time, of.Onset, p.shows(e, of.Trust))
 		label = ""
 	}
 }
@@ -139,7 +139,8 @@ func inTime(evidence []Evidence) []Evidence {
 	return slices.SortedStableFunc(slices.Values(evidence), func(a, b Evidence) int { return a.Time.Compare(b.Time) })
 }
 
-func (p *printer) shows(e Evidence) string {
+// shows is e in words; what is trusted less than its verdict says so.
+func (p *printer) shows(e Evidence, trust Trust) string {
 	text := brief(e.Shows)
 	if e.Count > 1 {
 		text += " (" + strconv.FormatUint(e.Count, 10) + " times"
@@ -148,7 +149,11 @@ func (p *printer) shows(e Evidence) string {
 		}
 		text += ")"
 	}
-	return text + "  [" + plain(e.Source) + "]"
+	source := plain(e.Source)
+	if e.Trust < trust {
+		source += ", " + e.Trust.String()
+	}
+	return text + "  [" + source + "]"
 }
 
 func (p *printer) notSeen(things []string) {

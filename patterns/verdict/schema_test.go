@@ -65,6 +65,9 @@ func requireDescribes(t *testing.T, path string, s *schema, typ reflect.Type) {
 	case typ == reflect.TypeFor[time.Time]():
 		require.Equal(t, "string", s.Type, path)
 		require.Equal(t, "date-time", s.Format, path)
+	case typ == reflect.TypeFor[Trust]():
+		require.Equal(t, "string", s.Type, path)
+		require.Equal(t, []string{"proven", "claimed", "foreign"}, s.Enum, path)
 	case typ.Kind() == reflect.Struct:
 		requireDescribesStruct(t, path, s, typ)
 	case typ.Kind() == reflect.Slice:

@@ -57,8 +57,10 @@ type Verdict struct {
 	RootCause  string     `json:"root_cause_id,omitempty"` // verdict id of the root cause, for a symptom
 	Status     Status     `json:"status"`
 	Confidence Confidence `json:"confidence"`
-	Severity   Severity   `json:"severity"`
-	Revision   int        `json:"revision"` // 1 when first emitted, +1 with each update
+	// Trust is the weakest trust of the evidence that the confidence rests on.
+	Trust    Trust    `json:"trust"`
+	Severity Severity `json:"severity"`
+	Revision int      `json:"revision"` // 1 when first emitted, +1 with each update
 
 	Onset    time.Time  `json:"onset"`   // event time of the earliest evidence
 	Updated  time.Time  `json:"updated"` // event time of the newest evidence
@@ -86,4 +88,5 @@ type Evidence struct {
 	Count  uint64    `json:"count"`
 	Source string    `json:"source"` // event or metric name of the record
 	Shows  string    `json:"shows"`  // in plain words
+	Trust  Trust     `json:"trust"`  // of its records; with less than the verdict's it is a detail that decides nothing
 }

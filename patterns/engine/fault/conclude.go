@@ -49,7 +49,7 @@ func (f *Fault) evaluate(from int64, loud bool) {
 		f.reconsider(best)
 	case f.verdict != nil:
 		f.update(best, loud)
-	case best.confidence != "" && f.refuting() == nil:
+	case best.confidence != "" && f.refuting(best.stands) == nil:
 		f.conclude(best)
 	}
 	f.settle()
@@ -62,7 +62,7 @@ func (f *Fault) evaluate(from int64, loud bool) {
 // conclude gives f its verdict.
 func (f *Fault) conclude(best window) {
 	f.dropBefore(best.end - int64(f.rule.Within))
-	onset := f.onset()
+	onset := f.onset(best.trust)
 	f.verdict = &conclusion{
 		id: identifier(f.rule.Name, f.key, strconv.FormatInt(onset, 10)), best: best, onset: onset, quietEvery: firstQuiet,
 	}
@@ -81,12 +81,18 @@ func (f *Fault) conclude(best window) {
 func (f *Fault) update(best window, loud bool) {
 	v := f.verdict
 	f.set.open.Touch(f.element, f.worth())
+	stands, trust := max(v.best.stands, best.stands), v.best.trust
 	if best.better(v.best) {
 		v.best, loud = best, true
 	}
+	if v.best.stands = stands; v.best.trust > trust { // what was believed on weaker evidence is no longer
+		v.onset = f.onset(v.best.trust)
+		f.Changed()
+		f.set.graph.Reconsider(v.node)
+	}
 	if loud {
 		f.Changed()
-		f.Connect()
+		f.set.graph.Refit(v.node)
 	} else {
 		f.Grew()
 	}

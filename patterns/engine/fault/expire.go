@@ -1,6 +1,10 @@
 package fault
 
-import "github.com/tracecoreai/tracecore/patterns/rule"
+import (
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
 
 // Wait is for the time line.
 func (f *Fault) Wait() *int64 { return &f.wait }
@@ -40,7 +44,7 @@ func (f *Fault) expireAt() int64 {
 	if v := f.verdict; v != nil && !v.withdrawn {
 		quiet = max(f.rule.Expires, quiet)
 	}
-	return f.set.time.Settled(max(f.touched, f.overdue, f.after) + int64(quiet))
+	return f.set.time.Settled(max(f.touched, f.overdue, slices.Max(f.after[:])) + int64(quiet))
 }
 
 func (f *Fault) expire() {

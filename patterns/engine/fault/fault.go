@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Fault is all that was seen for one key of one rule, and its verdict once its
@@ -13,9 +14,9 @@ type Fault struct {
 	set     *Set
 	key     string
 	seq     uint64
-	owner   []string // as Rule.Owner has it of its first mark
-	overdue int64    // newest time at which a mark came that was later than the lateness allows
-	after   int64    // marks that ended by then belong to an earlier fault
+	owner   []string       // as Rule.Owner has it of its first mark
+	overdue int64          // newest time at which a mark came that was later than the lateness allows
+	after   byTrust[int64] // marks of that trust that ended by then belong to an earlier fault
 
 	joinKeys []joinKey   // where joins has it
 	verdict  *conclusion // nil while its evidence does not suffice
@@ -61,15 +62,21 @@ func (f *Fault) add(w *Evidence, m Mark) {
 // insert reports whether m changed anything, whether it told something new,
 // and which marks waited for it.
 func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*recentMark) {
-	if m.Last <= f.after {
+	if m.Last <= *f.after.of(m.Trust) {
 		return false, false, nil
 	}
 	first, changed := f.put(w, m)
 	if !changed {
 		return false, false, nil
 	}
-	f.touched, f.overdue = max(f.touched, m.Last), max(f.overdue, m.Overdue)
-	fresh := f.learn(&m)
+	if f.trusted(w, &m, f.named()) { // what names nothing keeps nothing open
+		f.touched, f.overdue = max(f.touched, m.Last), max(f.overdue, m.Overdue)
+	}
+	mixed := w.join < 0 && f.began < m.Trust
+	fresh := f.learn(w, &m)
+	if mixed { // what joined by a weaker mark may be trusted now
+		f.relearn()
+	}
 	switch {
 	case f.revised:
 		waiting = f.rejoin()
@@ -77,6 +84,22 @@ func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*rece
 		waiting = f.set.waitingFor(f.set.joins.enter(f, m.Values))
 	}
 	return true, first || fresh, waiting
+}
+
+// named is the least trust of a mark that names and dates the fault: that of its verdict.
+func (f *Fault) named() verdict.Trust {
+	if f.verdict == nil {
+		return verdict.Foreign
+	}
+	return f.verdict.best.trust
+}
+
+// stands is the least trust of what can clear or refute the fault.
+func (f *Fault) stands() verdict.Trust {
+	if f.verdict == nil {
+		return verdict.Foreign
+	}
+	return f.verdict.best.stands
 }
 
 // put inserts m in order of time, or corrects the mark it repeats. It reports
@@ -99,7 +122,7 @@ func (f *Fault) put(w *Evidence, m Mark) (first, changed bool) {
 	at, _ = slices.BinarySearchFunc(marks, m, compare)
 	f.marks[w.index] = slices.Insert(marks, at, m)
 	if most := max(f.set.opts.Marks, w.keep); len(f.marks[w.index]) > most+most/8 {
-		f.set.stats.EvictedMarks += f.fold(w.index, most)
+		f.set.stats.EvictedMarks += f.fold(w.index, most, f.named())
 	}
 	return len(f.marks[w.index]) == 1, true
 }

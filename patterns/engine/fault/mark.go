@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Mark is one thing seen. Its names in snapshots are short: there are many.
@@ -22,6 +24,8 @@ type Mark struct {
 	Finding bool     `json:"d,omitempty"` // of a detector: the newest replaces those before it
 	Drill   bool     `json:"x,omitempty"` // a drill made it, as its process has proven
 	Gone    bool     `json:"g,omitempty"` // the detector took it back: it shows nothing any more
+
+	Trust verdict.Trust `json:"u,omitempty"`
 }
 
 // Lists are ranks by field.
@@ -55,8 +59,11 @@ func (a Lists) with(b Lists) Lists {
 }
 
 // same reports whether both are reports of one thing: one storm, one sample of
-// one series, or one record delivered twice.
+// one series, or one record delivered twice. What is trusted differently never is.
 func (m *Mark) same(o *Mark) bool {
+	if m.Trust != o.Trust {
+		return false
+	}
 	if m.FaultID != "" || o.FaultID != "" {
 		return m.FaultID == o.FaultID && m.Source == o.Source
 	}
@@ -104,6 +111,6 @@ func compare(m, o Mark) int {
 	case m.FaultID != o.FaultID:
 		return strings.Compare(m.FaultID, o.FaultID)
 	default:
-		return slices.Compare(m.Values, o.Values)
+		return cmp.Or(slices.Compare(m.Values, o.Values), cmp.Compare(o.Trust, m.Trust))
 	}
 }

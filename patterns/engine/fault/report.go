@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -16,8 +17,8 @@ func (f *Fault) report() verdict.Verdict {
 	r, c := f.rule, f.verdict
 	v := verdict.Verdict{
 		ID: c.id, IncidentID: identifier("incident", c.node.Root()), PatternID: r.ID, Pattern: r.Name,
-		Role: f.role(), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial),
-		Onset: moment(f.onset()), Updated: moment(max(f.touched, c.resolved)),
+		Role: f.role(), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial), Trust: c.best.trust,
+		Onset: moment(f.onset(c.best.trust)), Updated: moment(max(f.touched, c.resolved)),
 		Culprit: map[string]string{}, BlastRadius: f.blast(), Drill: f.drill(),
 		Headline:    r.Headline.Pick(f.value).Expand(f.value),
 		Remediation: r.Remedy.Pick(f.value).Expand(f.value),
@@ -49,7 +50,8 @@ func (f *Fault) role() verdict.Role {
 // value is the value of a field: that of the leading mark, which is the earliest
 // of the first evidence in the order of the file that holds, or else of the first
 // mark that is of the same process and thing as the leading one. Evidence that
-// has marks and does not hold (not as many as it takes) comes last.
+// has marks and does not hold (not as many as it takes) comes last. What is trusted less
+// than the verdict names nothing.
 func (f *Fault) value(name string) (string, bool) {
 	at, ok := f.rule.at[name]
 	if !ok {
@@ -63,6 +65,9 @@ func (f *Fault) value(name string) (string, bool) {
 			}
 			for j := range f.marks[i] {
 				values := f.marks[i][j].Values
+				if !f.trusted(w, &f.marks[i][j], f.verdict.best.trust) {
+					continue
+				}
 				if lead == nil {
 					lead = values
 				}
@@ -91,7 +96,7 @@ func (f *Fault) severity() verdict.Severity {
 
 // blast returns the ranks hit by f and by all it explains.
 func (f *Fault) blast() []int {
-	ranks := slices.Clone(f.ranks)
+	ranks := slices.Clone(f.Ranks())
 	f.verdict.node.Explained(func(v incident.Verdict) { ranks = append(ranks, v.Ranks()...) })
 	slices.Sort(ranks)
 	return slices.Compact(ranks)
@@ -100,13 +105,15 @@ func (f *Fault) blast() []int {
 // evidence lists what was seen, in order of time.
 func (f *Fault) evidence() []verdict.Evidence {
 	var list []verdict.Evidence
-	for i, w := range f.rule.Watches {
-		if len(f.marks[i]) > 0 && f.shown(w) {
-			list = append(list, f.oneEvidence(w))
+	for _, w := range f.rule.Watches {
+		if marks := f.told(w); len(marks) > 0 && f.shown(w) {
+			list = append(list, f.oneEvidence(w, marks))
 		}
 	}
 	if f.verdict.closing != nil {
-		list = append(list, *f.verdict.closing)
+		closing := *f.verdict.closing
+		closing.Trust = f.verdict.best.trust
+		list = append(list, closing)
 	}
 	slices.SortStableFunc(list, func(a, b verdict.Evidence) int { return a.Time.Compare(b.Time) })
 	return list
@@ -128,15 +135,33 @@ func (f *Fault) shown(w *Evidence) bool {
 	}
 }
 
-func (f *Fault) oneEvidence(w *Evidence) verdict.Evidence {
+// told returns the marks of w that are trusted as much as what they speak for or against.
+// Where none is, evidence tells of the others: a detail, which says of itself that it is.
+func (f *Fault) told(w *Evidence) []Mark {
+	least, decides := f.verdict.best.trust, w.Resolves || f.rule.refutes(w.Name)
+	if decides {
+		least = f.verdict.best.stands
+	}
+	weaker := func(m Mark) bool { return !f.trusted(w, &m, least) }
 	marks := f.marks[w.index]
+	if !slices.ContainsFunc(marks, weaker) {
+		return marks
+	}
+	trusted := slices.DeleteFunc(slices.Clone(marks), weaker)
+	if len(trusted) == 0 && !decides {
+		return marks
+	}
+	return trusted
+}
+
+func (f *Fault) oneEvidence(w *Evidence, marks []Mark) verdict.Evidence {
 	first, total := marks[0], f.folded[w.index]
-	last := first.Last
+	last, trust := first.Last, first.Trust
 	for i := range marks {
 		total += marks[i].Count
-		last = max(last, marks[i].Last)
+		last, trust = max(last, marks[i].Last), min(trust, f.trust(w, &marks[i]))
 	}
-	one := verdict.Evidence{Name: w.Name, Time: moment(first.Time), Count: toCount(total), Source: first.Source}
+	one := verdict.Evidence{Name: w.Name, Time: moment(first.Time), Count: toCount(total), Source: first.Source, Trust: trust}
 	if last > first.Time {
 		one.Last = moment(last)
 	}
@@ -156,11 +181,23 @@ func (f *Fault) oneEvidence(w *Evidence) verdict.Evidence {
 func (f *Fault) notObserved() []string {
 	var list []string
 	for _, w := range f.rule.Watches {
-		if w.Absent.Text != "" && !w.Resolves && !f.saw(w) {
+		if w.Absent.Text != "" && !w.Resolves && !f.saw(w) && f.verdict.best.short&(1<<w.index) == 0 {
 			list = append(list, w.Absent.Expand(f.value))
 		}
 	}
+	if c := &f.verdict.best; c.short != 0 {
+		list = append(list, unproven(c.doubted, f.rule.namesOf(c.short)))
+	}
 	return list
+}
+
+// unproven says why evidence does not make a verdict surer.
+func unproven(trust verdict.Trust, names []string) string {
+	who := "a process wrote it, not the kernel or a driver"
+	if trust == verdict.Foreign {
+		who = "it came over the network from somebody who is not an agent"
+	}
+	return "proof of " + strings.Join(names, ", ") + ": " + who
 }
 
 func toCount(f float64) uint64 {

@@ -9,7 +9,7 @@ import (
 // again when evidence came that stands.
 func (f *Fault) settle() {
 	v := f.verdict
-	against := f.refuting()
+	against := f.refuting(f.stands())
 	switch {
 	case v != nil && v.resolved == 0 && against != nil:
 		v.withdrawn = true
@@ -21,19 +21,36 @@ func (f *Fault) settle() {
 		f.Changed()
 		f.Connect()
 	}
-	cleared := f.clearing()
+	if v == nil {
+		f.clearWaiting()
+		return
+	}
+	cleared := f.clearing(v.best.stands)
 	switch {
+	case cleared == nil && v.resolved != 0 && !v.withdrawn && v.closing == nil: // only a weaker word had cleared it
+		v.resolved = 0
+		f.Changed()
+		f.Connect()
 	case cleared == nil:
-	case v == nil:
-		f.after = max(f.after, cleared.m.Time)
-		f.dropBefore(cleared.m.Time + 1)
-	case v.resolved == 0 && f.onset() <= cleared.m.Time:
+	case v.resolved == 0 && f.onset(v.best.trust) <= cleared.m.Time:
 		f.clearAt(*cleared)
 	}
 }
 
-// clearedBetween returns the resolving mark between m and an open fault that
-// began after it, nil when there is none: then m belongs to the fault.
+// clearWaiting forgets the marks that were cleared before there was a verdict, each by
+// what is trusted as much.
+func (f *Fault) clearWaiting() {
+	for _, trust := range verdict.Trusts() {
+		if cleared := f.clearing(trust); cleared != nil {
+			after := f.after.of(trust)
+			*after = max(*after, cleared.m.Time)
+		}
+	}
+	f.dropWhere(func(m *Mark) bool { return m.Last <= *f.after.of(m.Trust) })
+}
+
+// clearedBetween returns the resolving mark, trusted as much as m, between m and an open
+// fault that began after it, nil when there is none: then m belongs to the fault.
 func (f *Fault) clearedBetween(m *Mark) *sighting {
 	if f.verdict == nil {
 		return nil
@@ -41,7 +58,7 @@ func (f *Fault) clearedBetween(m *Mark) *sighting {
 	for i, w := range f.rule.Watches {
 		for j := range f.marks[i] {
 			r := &f.marks[i][j]
-			if w.Resolves && m.Time <= r.Time && r.Time < f.onset() {
+			if w.Resolves && f.trusted(w, r, m.Trust) && m.Time <= r.Time && r.Time < f.onset(f.named()) {
 				return &sighting{w, *r}
 			}
 		}
@@ -54,7 +71,7 @@ func (f *Fault) clearedBetween(m *Mark) *sighting {
 func (f *Fault) clearAt(cleared sighting) {
 	at := cleared.m.Time
 	if f.verdict.onset > at {
-		earlier := f.takeOut(func(m Mark) bool { return m.Time <= at })
+		earlier := f.takeOut(func(m Mark) bool { return m.Time <= at && m.Trust <= cleared.m.Trust })
 		f.Changed()
 		f.bygone(earlier, cleared)
 		return
@@ -103,9 +120,10 @@ func closed(name string, at int64, shows string) *verdict.Evidence {
 	return &verdict.Evidence{Name: name, Time: moment(at), Count: 1, Source: verdict.EventName, Shows: shows}
 }
 
-// CauseCleared resolves a symptom because its cause was resolved.
+// CauseCleared resolves a symptom because its cause, which is trusted as much, was
+// resolved.
 func (f *Fault) CauseCleared(cause incident.Verdict) {
-	if f.verdict.resolved != 0 || len(f.rule.Resolves) > 0 || cause.Withdrawn() {
+	if f.verdict.resolved != 0 || len(f.rule.Resolves) > 0 || cause.Withdrawn() || cause.Trust() < f.verdict.best.stands {
 		return
 	}
 	at := max(cause.Resolved(), f.verdict.onset)

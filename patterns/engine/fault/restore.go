@@ -50,7 +50,7 @@ func (s *Set) restore(saved *Saved) *Fault {
 		}
 		f.marks[w.index], f.folded[w.index] = marks, saved.Folded[name]
 		for i := range marks {
-			f.learn(&marks[i])
+			f.learn(w, &marks[i])
 		}
 	}
 	if !past {
@@ -67,12 +67,11 @@ func (s *Set) restore(saved *Saved) *Fault {
 
 func (f *Fault) restoreVerdict(v *savedVerdict) {
 	c := &conclusion{
-		id: v.ID, best: window{end: v.End, confidence: v.Confidence}, onset: v.Onset,
+		id: v.ID, best: window{
+			end: v.End, confidence: v.Confidence, seen: f.rule.bits(v.Seen), trust: v.Trust, stands: v.Stands, short: f.rule.bits(v.Short), doubted: v.Doubted,
+		}, onset: v.Onset,
 		revision: v.Revision, emitted: v.Emitted, quietEvery: max(v.QuietEvery, firstQuiet), nextQuiet: v.NextQuiet,
 		resolved: v.Resolved, withdrawn: v.Withdrawn, closing: v.Closing,
-	}
-	for _, name := range v.Seen {
-		c.best.seen |= f.rule.bit(name)
 	}
 	f.verdict = c
 	c.node = incident.NewNode(f)

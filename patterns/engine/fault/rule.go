@@ -104,6 +104,12 @@ func (w *Evidence) compile() {
 	}
 }
 
+// The predefined fields that name a machine, and those that name whose fault it is.
+var (
+	machine = []string{"host", "node", "boot"}
+	own     = []string{"job", "run", "pid", "pod", "container"}
+)
+
 // Link enters what the rules explain of each other.
 func Link(rules []*Rule) {
 	for _, cause := range rules {
@@ -113,6 +119,8 @@ func Link(rules []*Rule) {
 				Index: i, Shared: len(x.Mine), After: x.After, Within: x.Within,
 				In: effect.Positions(x.In), NotIn: effect.Positions(x.NotIn),
 			}
+			l.Wide = !slices.ContainsFunc(x.Mine, func(field string) bool { return !slices.Contains(machine, field) })
+			l.Own = slices.ContainsFunc(slices.Concat(x.Mine, x.Theirs), func(field string) bool { return slices.Contains(own, field) })
 			for _, name := range x.Unless {
 				l.Unless = append(l.Unless, cause.watch(name).index)
 			}
@@ -138,16 +146,18 @@ func (r *Rule) Position(name string) (int, bool) {
 	return at, ok
 }
 
+// get returns the value of the field called name, "" for none.
+func (r *Rule) get(values []string, name string) string {
+	if at, ok := r.at[name]; ok {
+		return values[at]
+	}
+	return ""
+}
+
 // Owner says whose room a mark takes: that of its node, of this pattern on it, and of its
 // job. The engine reads these fields for every rule.
 func (r *Rule) Owner(values []string) []string {
-	value := func(name string) string {
-		if at, ok := r.at[name]; ok {
-			return values[at]
-		}
-		return ""
-	}
-	return []string{cmp.Or(value("node"), value("host")), r.Name, value("job")}
+	return []string{cmp.Or(r.get(values, "node"), r.get(values, "host")), r.Name, r.get(values, "job")}
 }
 
 // ownerOf is the owner of a saved fault.
@@ -173,6 +183,23 @@ func (r *Rule) bit(name string) uint64 {
 		}
 	}
 	return 0
+}
+
+// bits and namesOf turn names of evidence into bits and back.
+func (r *Rule) bits(names []string) (bits uint64) {
+	for _, name := range names {
+		bits |= r.bit(name)
+	}
+	return bits
+}
+
+func (r *Rule) namesOf(bits uint64) (names []string) {
+	for _, w := range r.Watches {
+		if !w.Resolves && bits&(1<<w.index) != 0 {
+			names = append(names, w.Name)
+		}
+	}
+	return names
 }
 
 // refutes reports whether the evidence called name speaks against a fault.

@@ -10,6 +10,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Options bound what a set holds.
@@ -111,10 +112,12 @@ func (s *Set) Place(w *Evidence, m Mark) {
 func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
 	f := w.Rule.faults[key]
 	if f != nil && f.over(m.Time) {
-		after := f.verdict.resolved
+		after, stands := f.verdict.resolved, f.stands()
 		f.drop()
 		f = s.begin(w.Rule, key, w.Rule.Owner(m.Values))
-		f.after = after
+		for trust := verdict.Foreign; trust <= stands; trust++ {
+			*f.after.of(trust) = after
+		}
 	}
 	if f == nil && m.Count > 0 && !m.Gone {
 		return s.begin(w.Rule, key, w.Rule.Owner(m.Values))
@@ -140,7 +143,7 @@ func (s *Set) begin(r *Rule, key string, owner []string) *Fault {
 }
 
 func (s *Set) newFault(r *Rule, key string, seq uint64, owner []string) *Fault {
-	marks := trail{rule: r, marks: make([][]Mark, len(r.Watches)), folded: make([]float64, len(r.Watches))}
+	marks := trail{rule: r, began: verdict.Proven, marks: make([][]Mark, len(r.Watches)), folded: make([]float64, len(r.Watches))}
 	return &Fault{trail: marks, set: s, key: key, seq: seq, owner: owner}
 }
 

@@ -16,10 +16,10 @@ type Saved struct {
 	Owner   []string           `json:"owner,omitempty"`
 	Marks   map[string][]Mark  `json:"marks"`
 	Folded  map[string]float64 `json:"folded,omitempty"`
-	Ranks   []int              `json:"ranks,omitempty"`
+	Ranks   byTrust[[]int]     `json:"hit,omitzero"`
 	Touched int64              `json:"touched"`
 	Overdue int64              `json:"heard,omitempty"`
-	After   int64              `json:"after,omitempty"`
+	After   byTrust[int64]     `json:"over,omitzero"`
 	Past    bool               `json:"past,omitempty"`
 	Real    bool               `json:"real,omitempty"`
 	Verdict *savedVerdict      `json:"verdict,omitempty"`
@@ -30,6 +30,10 @@ type savedVerdict struct {
 	End        int64              `json:"end"`
 	Seen       []string           `json:"seen"`
 	Confidence verdict.Confidence `json:"confidence"`
+	Trust      verdict.Trust      `json:"trust,omitempty"`
+	Stands     verdict.Trust      `json:"stands,omitempty"`
+	Short      []string           `json:"short,omitempty"`
+	Doubted    verdict.Trust      `json:"doubted,omitempty"`
 	Onset      int64              `json:"onset"`
 	Revision   int                `json:"revision"`
 	Emitted    string             `json:"emitted"`
@@ -97,15 +101,11 @@ func (f *Fault) save() Saved {
 func (f *Fault) saveVerdict() *savedVerdict {
 	c := f.verdict
 	v := &savedVerdict{
-		ID: c.id, End: c.best.end, Confidence: c.best.confidence, Onset: c.onset,
+		ID: c.id, End: c.best.end, Confidence: c.best.confidence, Trust: c.best.trust, Stands: c.best.stands, Doubted: c.best.doubted, Onset: c.onset,
 		Revision: c.revision, Emitted: c.emitted, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet,
 		Resolved: c.resolved, Withdrawn: c.withdrawn, Closing: c.closing, Root: c.node.Root(),
 	}
-	for _, w := range f.rule.Watches {
-		if !w.Resolves && f.saw(w) {
-			v.Seen = append(v.Seen, w.Name)
-		}
-	}
+	v.Seen, v.Short = f.rule.namesOf(c.best.seen), f.rule.namesOf(c.best.short)
 	if cause, via := c.node.Cause(); cause != nil {
 		v.Parent, v.On = cause.ID(), via.Index
 	}

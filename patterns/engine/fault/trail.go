@@ -1,28 +1,34 @@
 package fault
 
 import (
-	"math"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // trail is the marks of one fault, and what they say together. It knows of no
 // verdict.
 type trail struct {
 	rule    *Rule
-	marks   [][]Mark  // by evidence, each sorted by time
-	folded  []float64 // counts of marks that left because of the cap, by evidence
-	known   uint64    // fields that have a value, one bit each
-	ranks   []int     // seen on its marks, sorted
-	touched int64     // newest time of a mark
-	real    bool      // a mark that left because of the cap was no drill's
+	marks   [][]Mark       // by evidence, each sorted by time
+	folded  []float64      // counts of marks that left because of the cap, by evidence
+	known   uint64         // fields that have a value, one bit each
+	ranks   byTrust[[]int] // seen on its marks, sorted
+	began   verdict.Trust  // weakest of the marks that others join it by
+	held    trusts         // trusts that its marks have
+	touched int64          // newest time of a mark
+	real    bool           // a mark that left because of the cap was no drill's
 }
 
 // learn takes note of values and ranks; it reports whether a field got its first
 // value.
-func (t *trail) learn(m *Mark) bool {
+func (t *trail) learn(w *Evidence, m *Mark) bool {
 	before := t.known
+	t.held.add(m.Trust)
+	if w.join < 0 {
+		t.began = min(t.began, m.Trust)
+	}
 	for i, v := range m.Values {
 		if v != "" {
 			t.known |= 1 << i
@@ -30,10 +36,10 @@ func (t *trail) learn(m *Mark) bool {
 	}
 	if t.rule.RankList {
 		for _, rank := range m.Ranks {
-			t.addRank(rank)
+			t.addRank(m.Trust, rank)
 		}
 	} else if rank, ok := t.rule.rankOf(m); ok {
-		t.addRank(rank)
+		t.addRank(t.trust(w, m), rank)
 	}
 	return t.known != before
 }
@@ -46,23 +52,24 @@ func (r *Rule) rankOf(m *Mark) (int, bool) {
 	return ParseRank(m.Values[r.Rank])
 }
 
-func (t *trail) addRank(rank int) {
-	at, there := slices.BinarySearch(t.ranks, rank)
-	if !there && len(t.ranks) < MaxRanks {
-		t.ranks = slices.Insert(t.ranks, at, rank)
+func (t *trail) addRank(trust verdict.Trust, rank int) {
+	ranks := t.ranks.of(trust)
+	at, there := slices.BinarySearch(*ranks, rank)
+	if !there && len(*ranks) < MaxRanks {
+		*ranks = slices.Insert(*ranks, at, rank)
 	}
 }
 
 // relearn takes note anew of values and ranks after marks have left. What was
 // evicted because of the cap cannot be read any more: its ranks stay.
 func (t *trail) relearn() {
-	t.known = 0
+	t.known, t.began, t.held = 0, verdict.Proven, 0
 	if !slices.ContainsFunc(t.folded, func(count float64) bool { return count != 0 }) {
-		t.ranks = nil
+		t.ranks = byTrust[[]int]{}
 	}
-	for i := range t.marks {
+	for i, w := range t.rule.Watches {
 		for j := range t.marks[i] {
-			t.learn(&t.marks[i][j])
+			t.learn(w, &t.marks[i][j])
 		}
 	}
 }
@@ -70,10 +77,14 @@ func (t *trail) relearn() {
 // dropBefore drops the marks that ended before at: they belong to no window
 // that holds.
 func (t *trail) dropBefore(at int64) {
+	t.dropWhere(func(m *Mark) bool { return m.Last < at })
+}
+
+func (t *trail) dropWhere(which func(*Mark) bool) {
 	dropped := false
 	for i := range t.marks {
 		before := len(t.marks[i])
-		t.marks[i] = slices.DeleteFunc(t.marks[i], func(m Mark) bool { return m.Last < at })
+		t.marks[i] = slices.DeleteFunc(t.marks[i], func(m Mark) bool { return which(&m) })
 		if len(t.marks[i]) < before { // what was evicted came between
 			t.folded[i], dropped = 0, true
 		}
@@ -104,21 +115,22 @@ func (t *trail) takeOut(which func(Mark) bool) []sighting {
 }
 
 // fold leaves room for so many marks of one piece of evidence, and reports how many left.
-// The first stays: it is the onset.
-func (t *trail) fold(evidence, room int) uint64 {
+// Those that are trusted least go before all others. Of those that are trusted alike the
+// first stays: it is the onset. What names the fault still counts.
+func (t *trail) fold(evidence, room int, named verdict.Trust) uint64 {
 	marks := t.marks[evidence]
-	before := 0.0
-	for i := range marks {
-		before += marks[i].Count
-	}
-	stay := fairlru.Trim(marks[1:], room-1, func(m Mark) []string { return t.rule.Owner(m.Values) })
+	all, before := len(marks), total(marks, named)
 	t.real = t.real || !t.drill()
-	t.marks[evidence] = marks[:1+len(stay)]
-	for i := range t.marks[evidence] {
-		before -= t.marks[evidence][i].Count
+	for at := weakest(marks); at >= 0 && len(marks) > room; at = weakest(marks) {
+		marks = slices.Delete(marks, at, at+1)
 	}
-	t.folded[evidence] += before
-	return uint64(len(marks) - 1 - len(stay))
+	if len(marks) > room {
+		stay := fairlru.Trim(marks[1:], room-1, func(m Mark) []string { return t.rule.Owner(m.Values) })
+		marks = marks[:1+len(stay)]
+	}
+	t.marks[evidence] = marks
+	t.folded[evidence] += before - total(marks, named)
+	return uint64(all - len(marks))
 }
 
 // drill reports whether a drill made all that was seen.
@@ -135,45 +147,56 @@ func (t *trail) drill() bool {
 	return seen && !t.real
 }
 
-// onset is the time of the earliest evidence.
-func (t *trail) onset() int64 {
+// onset is the time of the earliest evidence of at least that trust.
+func (t *trail) onset(least verdict.Trust) int64 {
 	onset := t.touched
 	for i, w := range t.rule.Watches {
-		if len(t.marks[i]) > 0 && !w.Resolves && !t.rule.refutes(w.Name) {
-			onset = min(onset, t.marks[i][0].Time)
+		if first := t.first(w, least); first != nil && !w.Resolves && !t.rule.refutes(t.rule.Watches[i].Name) {
+			onset = min(onset, first.Time)
 		}
 	}
 	return onset
 }
 
-// clearing returns the newest mark that resolves the fault, nil when there is none.
-func (t *trail) clearing() *sighting {
+// first returns the earliest mark of w of at least that trust, nil for none.
+func (t *trail) first(w *Evidence, least verdict.Trust) *Mark {
+	for j := range t.marks[w.index] {
+		if m := &t.marks[w.index][j]; t.trusted(w, m, least) {
+			return m
+		}
+	}
+	return nil
+}
+
+// clearing returns the newest mark of at least that trust that resolves the fault, nil
+// when there is none.
+func (t *trail) clearing(least verdict.Trust) *sighting {
 	var newest *sighting
 	for i, w := range t.rule.Watches {
-		if n := len(t.marks[i]); w.Resolves && n > 0 && (newest == nil || t.marks[i][n-1].Time > newest.m.Time) {
-			newest = &sighting{w, t.marks[i][n-1]}
+		if !w.Resolves {
+			continue
+		}
+		for j := range slices.Backward(t.marks[i]) {
+			if m := &t.marks[i][j]; t.trusted(w, m, least) {
+				if newest == nil || m.Time > newest.m.Time {
+					newest = &sighting{w, *m}
+				}
+				break
+			}
 		}
 	}
 	return newest
 }
 
-// Ranks returns the ranks on its marks.
-func (t *trail) Ranks() []int { return t.ranks }
-
-// Saw reports whether that evidence held in what was seen until then.
-func (t *trail) Saw(evidence int, until int64) bool {
-	return t.holds(t.rule.Watches[evidence], math.MinInt64, until)
-}
-
-// RanksUntil returns the ranks of the marks until then; all is false when marks
-// have left because of the cap.
-func (t *trail) RanksUntil(until int64) (ranks []int, all bool) {
+// ranksUntil returns the ranks of the marks of at least that trust until then; all is
+// false when marks have left because of the cap.
+func (t *trail) ranksUntil(until int64, least verdict.Trust) (ranks []int, all bool) {
 	all = true
-	for i := range t.marks {
+	for i, w := range t.rule.Watches {
 		all = all && t.folded[i] == 0
 		for j := range t.marks[i] {
 			m := &t.marks[i][j]
-			if m.Time > until || m.Gone || t.rule.Rank < 0 {
+			if m.Time > until || m.Gone || t.rule.Rank < 0 || !t.trusted(w, m, least) {
 				continue
 			}
 			ranks = union(ranks, m.Ranks)
@@ -185,12 +208,14 @@ func (t *trail) RanksUntil(until int64) (ranks []int, all bool) {
 	return ranks, all
 }
 
-// Lists reports whether one of the ranks is in one of these fields.
-func (t *trail) Lists(fields, ranks []int) bool {
-	for i := range t.marks {
+// lists reports whether a mark of at least that trust has one of the ranks in one of
+// these fields.
+func (t *trail) lists(fields, ranks []int, least verdict.Trust) bool {
+	for i, w := range t.rule.Watches {
 		for j := range t.marks[i] {
+			m := &t.marks[i][j]
 			for _, field := range fields {
-				if meet(t.marks[i][j].Lists[field], ranks) {
+				if meet(m.Lists[field], ranks) && t.trusted(w, m, least) {
 					return true
 				}
 			}

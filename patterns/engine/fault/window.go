@@ -12,14 +12,32 @@ type window struct {
 	end        int64
 	seen       uint64 // evidence that holds, one bit each
 	confidence verdict.Confidence
+	trust      verdict.Trust // the weakest of what the confidence rests on
+	// stands is the strongest trust with which there is a verdict at all: what speaks
+	// against it must be trusted as much.
+	stands verdict.Trust
+	// short is evidence that is not trusted enough to say more, and doubted its trust.
+	short   uint64
+	doubted verdict.Trust
 }
 
 // better reports whether a says more than b.
 func (a window) better(b window) bool {
-	if a.confidence != b.confidence {
-		return a.confidence == verdict.Full || b.confidence == ""
+	switch {
+	case a.confidence != b.confidence:
+		return more(a.confidence, b.confidence)
+	case a.confidence == "" || a.trust != b.trust:
+		return a.confidence != "" && a.trust > b.trust
+	case bits.OnesCount64(a.seen) != bits.OnesCount64(b.seen):
+		return bits.OnesCount64(a.seen) > bits.OnesCount64(b.seen)
+	default:
+		return bits.OnesCount64(a.short) > bits.OnesCount64(b.short)
 	}
-	return a.confidence != "" && bits.OnesCount64(a.seen) > bits.OnesCount64(b.seen)
+}
+
+// more reports whether a is surer than b.
+func more(a, b verdict.Confidence) bool {
+	return a != b && (a == verdict.Full || b == "")
 }
 
 // best finds the window that says most, among those that end between from and to.
@@ -27,19 +45,68 @@ func (t *trail) best(from, to int64) window {
 	within := int64(t.rule.Within)
 	var best window
 	for _, end := range t.ends(from, to) {
-		w := window{end: end, seen: t.seen(end-within, end)}
-		holds := func(name string) bool { return w.seen&t.rule.bit(name) != 0 }
-		switch {
-		case t.rule.Full.Eval(holds):
-			w.confidence = verdict.Full
-		case t.rule.Partial.Eval(holds):
-			w.confidence = verdict.Partial
-		}
-		if w.better(best) {
+		if w := t.judge(end-within, end); w.better(best) {
+			w.stands = max(w.stands, best.stands)
 			best = w
+		} else if w.confidence != "" {
+			best.stands = max(w.stands, best.stands)
 		}
 	}
 	return best
+}
+
+// judge says what the marks in [start, end] amount to: as much as they show with those
+// that are trusted enough for it, and of what shows as much, the strongest.
+func (t *trail) judge(start, end int64) window {
+	best := window{end: end, stands: verdict.Foreign}
+	most, sure := verdict.Confidence(""), uint64(0)
+	for _, trust := range verdict.Trusts() {
+		if !t.held.has(trust) {
+			continue
+		}
+		seen := t.seen(start, end, trust)
+		shown := t.rule.confidence(seen)
+		allowed := t.rule.allowed(shown, trust)
+		if trust >= t.rule.Trust.Full {
+			sure = seen
+		}
+		if allowed != "" {
+			best.stands = max(best.stands, trust)
+		}
+		if best.confidence == "" || more(allowed, best.confidence) {
+			best.seen, best.confidence, best.trust = seen, allowed, trust
+		}
+		if more(shown, most) {
+			most, best.short, best.doubted = shown, seen&^sure, trust
+		}
+	}
+	if most == best.confidence {
+		best.short = 0
+	}
+	return best
+}
+
+// confidence is that of a verdict that rests on this evidence, whoever says it.
+func (r *Rule) confidence(seen uint64) verdict.Confidence {
+	holds := func(name string) bool { return seen&r.bit(name) != 0 }
+	switch {
+	case r.Full.Eval(holds):
+		return verdict.Full
+	case r.Partial.Eval(holds):
+		return verdict.Partial
+	}
+	return ""
+}
+
+// allowed is what is left of a confidence that rests on evidence of that trust.
+func (r *Rule) allowed(shown verdict.Confidence, trust verdict.Trust) verdict.Confidence {
+	switch {
+	case shown == verdict.Full && trust >= r.Trust.Full:
+		return verdict.Full
+	case shown != "" && trust >= r.Trust.Partial:
+		return verdict.Partial
+	}
+	return ""
 }
 
 // ends returns the times in [from, to] at which a window may newly hold: those of
@@ -57,28 +124,29 @@ func (t *trail) ends(from, to int64) []int64 {
 	return slices.Compact(ends)
 }
 
-// seen returns which evidence holds in the window [start, end].
-func (t *trail) seen(start, end int64) uint64 {
+// seen returns which evidence holds in the window [start, end] by marks of at least
+// that trust.
+func (t *trail) seen(start, end int64, least verdict.Trust) uint64 {
 	var seen uint64
 	for _, w := range t.rule.Watches {
 		if w.Resolves {
 			break
 		}
-		if t.holds(w, start, end) {
+		if t.holds(w, start, end, least) {
 			seen |= 1 << w.index
 		}
 	}
 	return seen
 }
 
-// holds reports whether the marks of w in the window suffice.
-func (t *trail) holds(w *Evidence, start, end int64) bool {
+// holds reports whether the marks of w in the window that are trusted suffice.
+func (t *trail) holds(w *Evidence, start, end int64, least verdict.Trust) bool {
 	marks := t.marks[w.index]
 	first, span := 0, int64(w.Occurs.Within)
 	sum := 0.0
 	for i := range marks {
 		m := &marks[i]
-		if m.Last < start || m.Time > end || !t.counts(w, m) {
+		if m.Last < start || m.Time > end || !t.counts(w, m, least) {
 			continue
 		}
 		if w.Occurs.Count <= 1 && w.Occurs.Values <= 1 {
@@ -86,11 +154,11 @@ func (t *trail) holds(w *Evidence, start, end int64) bool {
 		}
 		sum += m.Count
 		for ; marks[first].Last < max(start, m.Time-span); first++ {
-			if inWindow := marks[first].Last >= start; inWindow && t.counts(w, &marks[first]) {
+			if inWindow := marks[first].Last >= start; inWindow && t.counts(w, &marks[first], least) {
 				sum -= marks[first].Count
 			}
 		}
-		if len(w.By) > 0 && t.things(w, marks[first:i+1]) >= w.Occurs.Values || len(w.By) == 0 && sum >= w.Occurs.Count {
+		if len(w.By) > 0 && t.things(w, marks[first:i+1], least) >= w.Occurs.Values || len(w.By) == 0 && sum >= w.Occurs.Count {
 			return true
 		}
 	}
@@ -98,13 +166,13 @@ func (t *trail) holds(w *Evidence, start, end int64) bool {
 }
 
 // things counts the values of by whose own marks add up to what w asks for.
-func (t *trail) things(w *Evidence, marks []Mark) int {
+func (t *trail) things(w *Evidence, marks []Mark, least verdict.Trust) int {
 	sums := map[string]float64{}
 	reached := 0
 	for i := range marks {
 		m := &marks[i]
 		thing, ok := Tuple(m.Values, w.By)
-		if !ok || !t.counts(w, m) {
+		if !ok || !t.counts(w, m, least) {
 			continue
 		}
 		before := sums[thing]
@@ -116,16 +184,16 @@ func (t *trail) things(w *Evidence, marks []Mark) int {
 	return reached
 }
 
-// counts reports whether m shows anything, and came soon enough after the evidence
-// it must follow.
-func (t *trail) counts(w *Evidence, m *Mark) bool {
-	if m.Gone || w.Follows == nil {
-		return !m.Gone
+// counts reports whether m shows anything, is trusted, and came soon enough after the
+// evidence it must follow.
+func (t *trail) counts(w *Evidence, m *Mark, least verdict.Trust) bool {
+	if m.Gone || !t.trusted(w, m, least) || w.Follows == nil {
+		return !m.Gone && t.trusted(w, m, least)
 	}
 	for _, other := range w.follows {
 		for i := range t.marks[other] {
 			before := &t.marks[other][i]
-			if before.Time <= m.Last && before.Last >= m.Time-int64(w.Follows.Within) {
+			if t.trusted(t.rule.Watches[other], before, least) && before.Time <= m.Last && before.Last >= m.Time-int64(w.Follows.Within) {
 				return true
 			}
 		}
@@ -133,17 +201,18 @@ func (t *trail) counts(w *Evidence, m *Mark) bool {
 	return false
 }
 
-// refuting returns the mark that speaks against a verdict, nil when none does.
-func (t *trail) refuting() *Mark {
+// refuting returns the mark of at least that trust that speaks against a verdict, nil
+// when none does.
+func (t *trail) refuting(least verdict.Trust) *Mark {
 	for _, u := range t.rule.Unless {
-		before := t.marks[t.rule.watch(u.Before).index]
-		if len(before) == 0 {
+		before := t.first(t.rule.watch(u.Before), least)
+		if before == nil {
 			continue
 		}
-		against := t.marks[t.rule.watch(u.Evidence).index]
-		for i := range against {
-			m := &against[i]
-			if m.Time <= before[0].Time && m.Last >= before[0].Time-int64(u.Within) {
+		w := t.rule.watch(u.Evidence)
+		for i := range t.marks[w.index] {
+			m := &t.marks[w.index][i]
+			if t.trusted(w, m, least) && m.Time <= before.Time && m.Last >= before.Time-int64(u.Within) {
 				return m
 			}
 		}

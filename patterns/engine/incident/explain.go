@@ -30,7 +30,7 @@ func (g *Graph) explain(cause, effect *Node, l *Link) {
 // explains decides whether l holds between two verdicts.
 func (g *Graph) explains(cause, effect Verdict, l *Link) bool {
 	until := effect.Onset() - int64(l.After)
-	return !cause.Withdrawn() && !effect.Withdrawn() && g.inTime(cause, effect, l) && l.accuses(cause, effect, until) &&
+	return !cause.Withdrawn() && !effect.Withdrawn() && g.inTime(cause, effect, l) && l.accuses(cause, effect, until) && l.fits(cause, effect) &&
 		!slices.ContainsFunc(l.Unless, func(evidence int) bool { return cause.Saw(evidence, until) })
 }
 

@@ -120,6 +120,19 @@ func (g *Graph) forget(n *Node) {
 	n.ends = nil
 }
 
+// Refit meets others by what is known of n now, after it learned something: what it
+// learned can refute an explanation.
+func (g *Graph) Refit(n *Node) {
+	stale := func(child *Node) bool {
+		return child.parent != nil && !child.via.fits(child.parent.verdict, child.verdict)
+	}
+	if stale(n) || slices.ContainsFunc(n.children, stale) {
+		g.Reconsider(n)
+		return
+	}
+	n.verdict.Connect()
+}
+
 // Reconsider looks anew for what n explains and what explains it.
 func (g *Graph) Reconsider(n *Node) {
 	children := slices.Clone(n.children)

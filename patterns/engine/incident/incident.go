@@ -6,6 +6,8 @@ package incident
 import (
 	"slices"
 	"time"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Verdict is what an incident is made of, and what it must be able to answer.
@@ -18,6 +20,8 @@ type Verdict interface {
 	Withdrawn() bool // resolved because evidence refuted it
 	Expired() bool   // quiet, and kept only for effects that show later
 	Owner() []string // whose room it takes
+	Trust() verdict.Trust
+	Parties() Parties
 
 	// Saw reports whether that evidence of it held in what was seen until then.
 	Saw(evidence int, until int64) bool
@@ -46,6 +50,8 @@ type Link struct {
 	Shared int           // how many fields both share
 	After  time.Duration // how long after the cause the effect begins at least
 	Within time.Duration // and at most
+	Wide   bool          // they share the machine alone
+	Own    bool          // they share a job or a process
 	Unless []int         // evidence of the cause that speaks against it
 	In     []int         // fields of the effect: a rank of the cause is in one of them
 	NotIn  []int         // and none is in one of these

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // told is a verdict that answers what a test says.
@@ -17,6 +19,8 @@ type told struct {
 	resolved  int64
 	withdrawn bool
 	expired   bool
+	trust     verdict.Trust
+	parties   Parties
 	saw       int64 // since when its evidence 0 is seen, 0 for never
 	ranks     []int
 	lists     map[int][]int
@@ -24,18 +28,20 @@ type told struct {
 	events    []string
 }
 
-func (t *told) ID() string      { return t.id }
-func (t *told) Pattern() string { return "pattern of " + t.id }
-func (t *told) PatternID() int  { return 1 }
-func (t *told) Onset() int64    { return t.onset }
-func (t *told) Resolved() int64 { return t.resolved }
-func (t *told) Withdrawn() bool { return t.withdrawn }
-func (t *told) Expired() bool   { return t.expired }
-func (t *told) Ranks() []int    { return t.ranks }
-func (t *told) Owner() []string { return []string{t.id} }
-func (t *told) Connect()        { t.meets(t) }
-func (t *told) Changed()        { t.events = append(t.events, "changed") }
-func (t *told) Grew()           { t.events = append(t.events, "grew") }
+func (t *told) Owner() []string      { return []string{t.id} }
+func (t *told) ID() string           { return t.id }
+func (t *told) Pattern() string      { return "pattern of " + t.id }
+func (t *told) PatternID() int       { return 1 }
+func (t *told) Onset() int64         { return t.onset }
+func (t *told) Resolved() int64      { return t.resolved }
+func (t *told) Withdrawn() bool      { return t.withdrawn }
+func (t *told) Expired() bool        { return t.expired }
+func (t *told) Parties() Parties     { return t.parties }
+func (t *told) Trust() verdict.Trust { return t.trust }
+func (t *told) Ranks() []int         { return t.ranks }
+func (t *told) Connect()             { t.meets(t) }
+func (t *told) Changed()             { t.events = append(t.events, "changed") }
+func (t *told) Grew()                { t.events = append(t.events, "grew") }
 func (t *told) CauseCleared(c Verdict) {
 	t.events = append(t.events, "cleared by "+c.ID())
 }

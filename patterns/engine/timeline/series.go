@@ -6,6 +6,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Operator says what samples of a series show, for one piece of evidence.
@@ -36,6 +37,7 @@ type Series struct {
 	ID     uint64   // of what is followed, never 0
 	Values []string // fields of its newest sample
 	Source string   // where that came from
+	Trust  verdict.Trust
 
 	table   *Table
 	op      *Operator
@@ -61,7 +63,8 @@ type Sample struct {
 	Kind   Kind
 	Values []string
 	Source string
-	Group  string // below_median: series with equal groups are compared
+	Trust  verdict.Trust // of all samples of the series
+	Group  string        // below_median: series with equal groups are compared
 }
 
 // point is what is kept of one sample. Its names in snapshots are short: there
@@ -118,7 +121,7 @@ func (t *Table) of(op *Operator, id uint64, one *Sample) *Series {
 		t.order.Touch(s.element, fairlru.Some)
 		return s
 	}
-	s := &Series{table: t, op: op, ID: id, Values: one.Values}
+	s := &Series{table: t, op: op, ID: id, Values: one.Values, Trust: one.Trust}
 	t.add(s, one.Group)
 	if t.Len() > t.time.opts.Series {
 		t.time.Stats.EvictedSeries++

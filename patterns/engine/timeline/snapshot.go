@@ -1,5 +1,7 @@
 package timeline
 
+import "github.com/tracecoreai/tracecore/patterns/verdict"
+
 // Saved is a series as it stands in a snapshot.
 type Saved struct {
 	ID      uint64   `json:"id"`
@@ -8,8 +10,10 @@ type Saved struct {
 	History []point  `json:"history,omitempty"`
 	Values  []string `json:"values"`
 	Source  string   `json:"source"`
-	Newest  int64    `json:"newest"`
-	Stay    stay     `json:"stay"`
+
+	Trust  verdict.Trust `json:"trust,omitempty"`
+	Newest int64         `json:"newest"`
+	Stay   stay          `json:"stay"`
 }
 
 // Save visits all series, those not sampled for longest first.
@@ -17,7 +21,7 @@ func (t *Table) Save(visit func(*Operator, Saved)) {
 	t.order.Each(func(s *Series) {
 		visit(s.op, Saved{
 			ID: s.ID, Kind: s.kind, Points: s.points, History: s.history,
-			Values: s.Values, Source: s.Source, Newest: s.newest, Stay: s.stay,
+			Values: s.Values, Source: s.Source, Trust: s.Trust, Newest: s.newest, Stay: s.stay,
 		})
 	})
 }
@@ -26,7 +30,7 @@ func (t *Table) Save(visit func(*Operator, Saved)) {
 func (t *Table) Restore(op *Operator, group string, saved *Saved) {
 	s := &Series{
 		table: t, op: op, ID: saved.ID, kind: saved.Kind, points: saved.Points, history: saved.History,
-		Values: saved.Values, Source: saved.Source, newest: saved.Newest, stay: saved.Stay,
+		Values: saved.Values, Source: saved.Source, Trust: saved.Trust, newest: saved.Newest, stay: saved.Stay,
 	}
 	t.add(s, group)
 	s.callAgain()
