@@ -74,17 +74,10 @@ func drillIn(ctx context.Context, group *drillCgroup, opts DrillOptions) (DrillR
 		return DrillResult{}, err
 	}
 	res := DrillResult{PID: uint32(child.cmd.Process.Pid), Comm: drillComm, LimitBytes: opts.LimitBytes}
-	if err := group.add(child.cmd.Process.Pid); err != nil {
-		return DrillResult{}, errors.Join(err, child.kill())
-	}
-	if res.CgroupPath, err = group.pathOf(child.cmd.Process.Pid); err != nil {
-		return DrillResult{}, errors.Join(err, child.kill())
-	}
-	if err := hold(ctx, opts.Hold); err != nil {
-		return DrillResult{}, errors.Join(err, child.kill())
-	}
-	if err := child.release(); err != nil {
-		return DrillResult{}, errors.Join(err, child.kill())
+	res.CgroupPath, err = place(ctx, group, child, opts.Hold)
+	if err != nil {
+		// A child that the end of ctx has killed fails in other words.
+		return DrillResult{}, errors.Join(ctx.Err(), err, child.kill())
 	}
 	err = child.waitKilled(ctx)
 	res.Killed = time.Now()
@@ -92,6 +85,20 @@ func drillIn(ctx context.Context, group *drillCgroup, opts DrillOptions) (DrillR
 		err = group.checkOOMKill()
 	}
 	return res, err
+}
+
+// place puts the child into the cgroup, holds it there and lets it take memory.
+func place(ctx context.Context, group *drillCgroup, child *drillChild, held time.Duration) (cgroupPath string, err error) {
+	if err := group.add(child.cmd.Process.Pid); err != nil {
+		return "", err
+	}
+	if cgroupPath, err = group.pathOf(child.cmd.Process.Pid); err != nil {
+		return "", err
+	}
+	if err := hold(ctx, held); err != nil {
+		return "", err
+	}
+	return cgroupPath, child.release()
 }
 
 func hold(ctx context.Context, d time.Duration) error {

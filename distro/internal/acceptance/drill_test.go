@@ -64,7 +64,7 @@ func interrupt(t *testing.T, name, state string, signal syscall.Signal) {
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	made := map[process]bool{}
-	for found := false; !found; time.Sleep(5 * time.Millisecond) {
+	for found := false; !found; time.Sleep(20 * time.Millisecond) {
 		found = isClosed(ended)
 		begun := strings.Contains(stdout.String(), "This is a drill")
 		for p, now := range descendants(t, cmd.Process.Pid) {
@@ -73,11 +73,11 @@ func interrupt(t *testing.T, name, state string, signal syscall.Signal) {
 		}
 	}
 	_ = cmd.Process.Signal(signal) // it may have ended
-	require.Eventually(t, func() bool { return isClosed(ended) }, hosttest.Patience, time.Millisecond, "%s%s", &stdout, &stderr)
+	require.Eventually(t, func() bool { return isClosed(ended) }, hosttest.Patience, 20*time.Millisecond, "%s%s", &stdout, &stderr)
 	if code := cmd.ProcessState.ExitCode(); code == 0 {
 		require.Contains(t, stdout.String(), "verdict after", "an interrupted drill does not end well")
 	}
-	require.Eventually(t, func() bool { return !anyAlive(made) }, hosttest.Patience, time.Millisecond, "children live on: %v\n%s%s", made, &stdout, &stderr)
+	require.Eventually(t, func() bool { return !anyAlive(made) }, hosttest.Patience, 20*time.Millisecond, "children live on: %v\n%s%s", made, &stdout, &stderr)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(t, err)
 	require.NotContains(t, string(mounts), "tracecore-drill")

@@ -80,7 +80,9 @@ func nameAnOOMKill(t *testing.T, a agent) {
 func TestKillBetweenTwoPiecesOfEvidenceLosesAndRepeatsNothing(t *testing.T) {
 	privtest.Require(t)
 	state := t.TempDir()
-	first := startAgent(t, state)
+	// A busy host may take minutes to start the second agent.
+	patient := "--set=processors.patterndetector.patterns={xid_impact: {death: 30m}}"
+	first := startAgent(t, state, patient)
 	rank := startRank(t, "6")
 	pid := strconv.Itoa(rank.PID())
 	// Its class calls for action, so its record leaves at once; claimed from user
@@ -96,7 +98,7 @@ func TestKillBetweenTwoPiecesOfEvidenceLosesAndRepeatsNothing(t *testing.T) {
 	require.Empty(t, of(first.verdicts(t), "xid_impact", "0000:17:00.0"), "nothing has died yet")
 	first.Kill()
 
-	second := startAgent(t, state)
+	second := startAgent(t, state, patient)
 	_, err := rank.Abort()
 	require.NoError(t, err)
 	v := second.await(t, "the Xid's impact", about("xid_impact", "gpu", "0000:17:00.0"))
