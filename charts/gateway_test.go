@@ -13,7 +13,7 @@ func withGateway(args ...string) []string {
 
 func TestWithoutAGatewayTheAgentJudgesAndAsksNobody(t *testing.T) {
 	for kind := range objects(t, render(t)) {
-		require.Contains(t, []string{"ConfigMap/agent", "DaemonSet/agent", "ServiceAccount/agent", "Pod/test"}, kind)
+		require.Contains(t, []string{"ConfigMap/agent", "DaemonSet/agent", "ServiceAccount/agent", "NetworkPolicy/agent", "Pod/test"}, kind)
 	}
 }
 
@@ -61,7 +61,9 @@ func TestRightsAreNoWiderThanTheirUse(t *testing.T) {
 	all := objects(t, render(t, withGateway()...))
 	require.Equal(t, []any{rule("discovery.k8s.io", "endpointslices", "list", "watch")}, at(t, all["Role/gateway"], "rules"))
 	require.Equal(t, []any{rule("", "nodes", "list", "watch"), rule("", "events", "list", "watch"), rule("", "pods", "get")}, at(t, all["ClusterRole/events"], "rules"))
-	for tier, token := range map[string]bool{"DaemonSet/agent": true, "StatefulSet/gateway": false, "StatefulSet/events": true} {
+	require.Equal(t, []any{rule("authentication.k8s.io", "tokenreviews", "create")}, at(t, all["ClusterRole/senders"], "rules"))
+	require.Equal(t, "test-tracecore-gateway", at(t, all["ClusterRoleBinding/senders"], "subjects", 0, "name"))
+	for tier, token := range map[string]bool{"DaemonSet/agent": true, "StatefulSet/gateway": true, "StatefulSet/events": true} {
 		require.Equal(t, token, at(t, all[tier], "spec", "template", "spec", "automountServiceAccountToken"), tier)
 	}
 }
@@ -81,8 +83,11 @@ func TestNamedNamespacesNarrowTheRights(t *testing.T) {
 
 func TestNamesNeedNoRightsAtAgents(t *testing.T) {
 	all := objects(t, render(t, withGateway("--set", "gateway.resolver=dns,gateway.events.enabled=false")...))
-	for kind := range all {
-		require.False(t, strings.HasPrefix(kind, "Role") || strings.HasPrefix(kind, "ClusterRole"), kind)
+	for kind, object := range all {
+		if strings.HasPrefix(kind, "RoleBinding") || strings.HasPrefix(kind, "ClusterRoleBinding") {
+			require.Equal(t, "test-tracecore-gateway", at(t, object, "subjects", 0, "name"), kind)
+			require.Len(t, at(t, object, "subjects"), 1, kind)
+		}
 	}
 	require.Equal(t, false, at(t, all["DaemonSet/agent"], "spec", "template", "spec", "automountServiceAccountToken"))
 }

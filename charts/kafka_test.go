@@ -92,7 +92,7 @@ func TestKafkaThatIsAwayCostsNothing(t *testing.T) {
 // killed is missed sooner than the 10 s of the chart.
 func newKafkaCluster(t *testing.T, k *broker, settings ...string) *cluster {
 	t.Helper()
-	c := newCluster(t, append([]string{"--set", fmt.Sprintf("kafka.enabled=true,kafka.brokers={127.0.0.1:%d}", k.port)}, settings...)...)
+	c := newCluster(t, append([]string{"--set", fmt.Sprintf("kafka.enabled=true,kafka.onlyAgentsWrite=true,kafka.brokers={127.0.0.1:%d}", k.port)}, settings...)...)
 	for _, r := range c.replicas {
 		r.set(t, "2s", "receivers", "kafka", "session_timeout")
 		r.set(t, "500ms", "receivers", "kafka", "heartbeat_interval")

@@ -104,6 +104,24 @@ type cluster struct {
 	port             int
 }
 
+// withoutTokens takes authentication out of a configuration: here is no API server that
+// makes tokens. charts/cluster has one.
+func (c *collector) withoutTokens(t *testing.T) {
+	t.Helper()
+	delete(at(t, c.config, "extensions").(map[string]any), "agent_auth")
+	var left []any
+	for _, one := range at(t, c.config, "service", "extensions").([]any) {
+		if one != "agent_auth" {
+			left = append(left, one)
+		}
+	}
+	c.set(t, left, "service", "extensions")
+	delete(at(t, c.config, "receivers", "otlp", "protocols", "grpc").(map[string]any), "auth")
+	if balancer, ok := at(t, c.config, "exporters", "load_balancing").(map[string]any); ok {
+		delete(at(t, balancer, "protocol", "otlp").(map[string]any), "auth")
+	}
+}
+
 const gatewayName = "test-tracecore-gateway.gpu.svc"
 
 func startCluster(t *testing.T) *cluster {
@@ -125,6 +143,8 @@ func newCluster(t *testing.T, settings ...string) *cluster {
 	for _, address := range []string{"127.0.0.2", "127.0.0.3"} {
 		r := newCollector(t, rendered["gateway"])
 		r.address = address
+		r.withoutTokens(t)
+		r.set(t, "agents", "receivers", "otlp", "senders")
 		r.set(t, fmt.Sprintf("%s:%d", address, c.port), "receivers", "otlp", "protocols", "grpc", "endpoint")
 		r.set(t, "json", "exporters", "terminal", "format")
 		r.tell(t)
@@ -133,9 +153,10 @@ func newCluster(t *testing.T, settings ...string) *cluster {
 	c.resolve(t, c.replicas...)
 	for range 2 {
 		a := newCollector(t, rendered["agent"])
+		a.withoutTokens(t)
 		a.address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
 		a.set(t, map[string]any{"http": map[string]any{"endpoint": a.address}}, "receivers", "otlp", "protocols")
-		a.set(t, "agents", "receivers", "otlp", "senders") // the test speaks for its probes
+		a.set(t, "agents", "receivers", "otlp", "senders")   // the test speaks for its probes
 		for _, signal := range []string{"logs", "metrics"} { // what the probes see is not of interest
 			a.set(t, []any{"otlp"}, "service", "pipelines", signal, "receivers")
 		}

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"gopkg.in/yaml.v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +46,7 @@ func newJudge(t *testing.T, s *server, args ...string) *judge {
 	var config map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(tierConfig(t, "gateway", args...)), &config))
 	set(t, config, s.kubeconfig(t, "test-tracecore-gateway"), "exporters", "k8snode", "kubeconfig")
+	set(t, config, s.kubeconfig(t, "test-tracecore-gateway"), "extensions", "agent_auth", "token_review", "kubeconfig")
 	set(t, config, fmt.Sprintf(":%d", j.port), "receivers", "otlp", "protocols", "grpc", "endpoint")
 	j.local(t, config, j.health)
 	return j
@@ -76,7 +80,8 @@ func (j *judge) send(t *testing.T, event string, records ...map[string]any) {
 	connection, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", j.port), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer connection.Close()
-	_, err = plogotlp.NewGRPCClient(connection).Export(t.Context(), plogotlp.NewExportRequestFromLogs(ld))
+	token := "Bearer " + j.from.podToken(t, "test-tracecore", "agent-17", "gpu-17", audience)
+	_, err = plogotlp.NewGRPCClient(connection).Export(metadata.AppendToOutgoingContext(t.Context(), "authorization", token), plogotlp.NewExportRequestFromLogs(ld))
 	require.NoError(t, err)
 }
 
@@ -138,9 +143,9 @@ func (s *server) said(t *testing.T, namespace string) []string {
 func TestVerdictsSetAndClearConditions(t *testing.T) {
 	args := append([]string{"--set", "nodeConditions.podEvents=true"}, conditions...)
 	s := clusterWithRights(t, args...)
-	rights := []string{"create events", "get nodes", "list nodes", "patch nodes/status"}
+	rights := []string{"create events", "create tokenreviews", "get nodes", "list nodes", "patch nodes/status"}
 	require.Equal(t, rights, s.rights(t, s.kubeconfig(t, "test-tracecore-gateway"), "ml"))
-	require.Equal(t, append([]string{"create events", "get configmaps test-tracecore-conditions"}, append(rights[1:], "update configmaps test-tracecore-conditions")...),
+	require.Equal(t, slices.Sorted(slices.Values(append(rights, "get configmaps test-tracecore-conditions", "update configmaps test-tracecore-conditions"))),
 		s.rights(t, s.kubeconfig(t, "test-tracecore-gateway"), release))
 	j := newJudge(t, s, args...)
 	j.start(t)
@@ -232,6 +237,9 @@ func newAgent(t *testing.T, s *server, port int) (*watcher, int) {
 	var config map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(tierConfig(t, "agent", append([]string{"--set", "receiver.otlp.enabled=false"}, conditions...)...)), &config))
 	set(t, config, []any{port}, "exporters", "load_balancing", "resolver", "k8s", "ports")
+	token := filepath.Join(w.dir, "token")
+	require.NoError(t, os.WriteFile(token, []byte(s.podToken(t, "test-tracecore", "agent-17", "gpu-17", audience)), 0o600))
+	set(t, config, token, "extensions", "agent_auth", "token_file")
 	w.local(t, config, health)
 	s.endpoints(t, ownAddress(t))
 	return w, health

@@ -257,7 +257,7 @@ func TestAgentsFindTheGatewayWithTheirRole(t *testing.T) {
 	for _, signal := range []string{"logs", "metrics"} {
 		set(t, config, []any{"otlp"}, "service", "pipelines", signal, "receivers")
 	}
-	set(t, config, []any{"health_check", "file_storage"}, "service", "extensions")
+	set(t, config, []any{"health_check", "file_storage", "agent_auth"}, "service", "extensions")
 	w.local(t, config, freePort(t))
 	s.endpoints(t, "192.0.2.1", "192.0.2.2")
 	w.start(t, "KUBECONFIG="+s.kubeconfig(t, "test-tracecore"))

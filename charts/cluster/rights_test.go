@@ -51,6 +51,7 @@ func TestTokensAllowNothingElse(t *testing.T) {
 	}{
 		{"test-tracecore", release, find},
 		{"test-tracecore", "ml", nil},
+		{"test-tracecore-gateway", release, []string{"create tokenreviews"}},
 		{"test-tracecore-events", release, slices.Sorted(slices.Values(append(slices.Clone(find), watch...)))},
 		{"test-tracecore-events", "ml", watch},
 	} {

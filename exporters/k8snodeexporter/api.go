@@ -28,7 +28,7 @@ type api interface {
 }
 
 // restAPI asks an API server.
-type restAPI struct{ client *apiserver.Core }
+type restAPI struct{ client *apiserver.Client }
 
 // client connects to the API server. No request is made yet.
 func (c *Config) client() (api, error) {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -48,27 +49,35 @@ func (c *Connection) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// Core is a client of the core group alone: the clientset of client-go registers
-// every group there is, and holds 20 MiB for it.
-type Core struct {
+// Client is a client of one group alone: the clientset of client-go registers every
+// group there is, and holds 20 MiB for it.
+type Client struct {
 	rest.Interface
 	Params runtime.ParameterCodec // encodes the options of a request
 }
 
-// NewCore makes a client that names itself as agent. No request is made.
-func NewCore(config *rest.Config, agent string) (*Core, error) {
+// NewCore makes a client of the core group that names itself as agent. No request is made.
+func NewCore(config *rest.Config, agent string) (*Client, error) {
+	return New(config, agent, corev1.SchemeGroupVersion, corev1.AddToScheme)
+}
+
+// New makes a client of a group that names itself as agent. No request is made.
+func New(config *rest.Config, agent string, group schema.GroupVersion, add func(*runtime.Scheme) error) (*Client, error) {
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
+	if err := add(scheme); err != nil {
 		return nil, err
 	}
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.APIPath, config.GroupVersion = "/apis", &group
+	if group.Group == "" {
+		config.APIPath = "/api"
+	}
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.UserAgent = agent
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return &Core{Interface: client, Params: runtime.NewParameterCodec(scheme)}, nil
+	return &Client{Interface: client, Params: runtime.NewParameterCodec(scheme)}, nil
 }

@@ -22,7 +22,7 @@ type api interface {
 }
 
 // restAPI asks an API server.
-type restAPI struct{ client *apiserver.Core }
+type restAPI struct{ client *apiserver.Client }
 
 func newRESTAPI(config *rest.Config) (*restAPI, error) {
 	client, err := apiserver.NewCore(config, "tracecore/k8sevents")

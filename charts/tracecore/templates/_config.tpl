@@ -8,6 +8,9 @@
 {{- $cudaoom := or .Values.security.privileged (has "SYS_ADMIN" .Values.security.capabilities) (has "ALL" .Values.security.capabilities) -}}
 extensions:
   {{- include "tracecore.extensions" . | nindent 2 }}
+  {{- if include "tracecore.showsToken" (list . "agent") }}
+  {{- include "tracecore.shownToken" . | nindent 2 }}
+  {{- end }}
   identity:
     error_mode: ignore
     drill_secret: {{ .Values.stateDir }}/drill.secret
@@ -30,12 +33,16 @@ receivers:
   {{- . | nindent 2 }}
   {{- end }}
   {{- if .Values.receiver.otlp.enabled }}
+  {{- $address := ternary "" "127.0.0.1" .Values.receiver.otlp.pods.enabled }}
   otlp:
+    {{- if .Values.receiver.otlp.pods.enabled }}
+    senders: node
+    {{- end }}
     protocols:
       grpc:
-        endpoint: ":4317"
+        endpoint: "{{ $address }}:4317"
       http:
-        endpoint: ":4318"
+        endpoint: "{{ $address }}:4318"
   {{- end }}
 processors:
   {{- include "tracecore.limiter" . | nindent 2 }}
@@ -66,7 +73,7 @@ exporters:
   {{- end }}
   {{- end }}
 service:
-  extensions: [health_check, file_storage, identity]
+  extensions: [health_check, file_storage, identity{{ if include "tracecore.showsToken" (list . "agent") }}, agent_auth{{ end }}]
   pipelines:
     logs:
       receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if $cudaoom }}, cudaoom{{ end }}{{ if .Values.flightRecorder.path }}, ncclfr{{ end }}{{ if .Values.gpu.enabled }}, gpu{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
@@ -83,12 +90,25 @@ service:
 {{- $otlpOut := ne .Values.exporter.otlp.endpoint "" -}}
 extensions:
   {{- include "tracecore.extensions" . | nindent 2 }}
+  # A sender is the pod whose token it shows: an agent speaks of its own node, the others
+  # hand on the records of all.
+  agent_auth:
+    {{- if .Values.kafka.enabled }}
+    token_file: /var/run/secrets/tracecore/token
+    {{- end }}
+    token_review:
+      audience: {{ include "tracecore.audience" . }}
+      {{- if not .Values.kafka.enabled }}
+      agents: [{{ .Release.Namespace }}/{{ include "tracecore.serviceAccount" . }}]
+      {{- end }}
+      relays: [{{ .Release.Namespace }}/{{ include "tracecore.of" (list . "events") }}{{ if .Values.kafka.enabled }}, {{ .Release.Namespace }}/{{ include "tracecore.of" (list . "gateway") }}{{ end }}]
 receivers:
   otlp:
-    senders: agents
     protocols:
       grpc:
         endpoint: ":4317"
+        auth:
+          authenticator: agent_auth
         {{- if .Values.gateway.tls.secretName }}
         # Agents show a certificate of the same authority.
         tls:
@@ -123,7 +143,7 @@ exporters:
   debug: {}
   {{- end }}
 service:
-  extensions: [health_check, file_storage]
+  extensions: [health_check, file_storage, agent_auth]
   pipelines:
     logs:
       receivers: [otlp]
@@ -148,6 +168,7 @@ service:
 {{- define "tracecore.eventsConfig" -}}
 extensions:
   {{- include "tracecore.extensions" . | nindent 2 }}
+  {{- include "tracecore.shownToken" . | nindent 2 }}
 receivers:
   k8sevents:
     storage: file_storage
@@ -159,7 +180,7 @@ processors:
 exporters:
   {{- include "tracecore.toGateway" . | nindent 2 }}
 service:
-  extensions: [health_check, file_storage]
+  extensions: [health_check, file_storage, agent_auth]
   pipelines:
     logs:
       receivers: [k8sevents]
@@ -173,6 +194,12 @@ health_check:
   endpoint: ":13133"
 file_storage:
   directory: {{ .Values.stateDir }}
+{{- end -}}
+
+{{- define "tracecore.shownToken" -}}
+# The pod's own token says which node sends.
+agent_auth:
+  token_file: /var/run/secrets/tracecore/token
 {{- end -}}
 
 {{- define "tracecore.limiter" -}}
@@ -201,6 +228,8 @@ load_balancing:
   protocol:
     otlp:
       timeout: 5s
+      auth:
+        authenticator: agent_auth
       tls:
         {{- if .Values.gateway.tls.secretName }}
         ca_file: /etc/tracecore-tls/ca.crt

@@ -50,9 +50,36 @@ labels:
 {{- if and $root.Values.gateway.enabled (eq $root.Values.gateway.resolver "k8s") $balances }}true{{ end -}}
 {{- end -}}
 
-{{/* the gateway has a token only where it writes node conditions or asks who its replicas are */}}
-{{- define "tracecore.gatewayToken" -}}
-{{- if or .Values.nodeConditions.enabled (include "tracecore.asksAPI" (list . "gateway")) }}true{{ end -}}
+{{/* for whom the tokens are made that a gateway takes: for this gateway and no other service */}}
+{{- define "tracecore.audience" -}}
+{{ include "tracecore.of" (list . "gateway") }}.{{ .Release.Namespace }}
+{{- end -}}
+
+{{/* who sends to the gateway shows the token of its pod: events always, agents, or behind Kafka the replicas */}}
+{{- define "tracecore.showsToken" -}}
+{{- $root := index . 0 -}}
+{{- $tier := index . 1 -}}
+{{- if and $root.Values.gateway.enabled (or (eq $tier "events") (eq $tier (ternary "gateway" "agent" $root.Values.kafka.enabled))) }}true{{ end -}}
+{{- end -}}
+
+{{- define "tracecore.tokenMount" -}}
+{{- if include "tracecore.showsToken" . -}}
+- name: token
+  mountPath: /var/run/secrets/tracecore
+  readOnly: true
+{{- end -}}
+{{- end -}}
+
+{{- define "tracecore.tokenVolume" -}}
+{{- if include "tracecore.showsToken" . -}}
+- name: token
+  projected:
+    sources:
+      - serviceAccountToken:
+          path: token
+          audience: {{ include "tracecore.audience" (index . 0) }}
+          expirationSeconds: 3600
+{{- end -}}
 {{- end -}}
 
 {{/* name and password for Kafka, from a secret */}}

@@ -40,6 +40,7 @@ import (
 	"github.com/tracecoreai/tracecore/distro/receivers/prometheusreceiver"
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter"
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
+	"github.com/tracecoreai/tracecore/extensions/agentauthextension"
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
 	"github.com/tracecoreai/tracecore/extensions/identityextension"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
@@ -71,6 +72,7 @@ type part[F component.Factory] struct {
 func extensions() []part[extension.Factory] {
 	return []part[extension.Factory]{
 		{filestorageextension.NewFactory(), own + "extensions/filestorageextension"},
+		{agentauthextension.NewFactory(), own + "extensions/agentauthextension"},
 		{identityextension.NewFactory(), own + "extensions/identityextension"},
 		{healthcheckextension.NewFactory(), contrib + "extension/healthcheckextension"},
 	}
