@@ -34,7 +34,8 @@ type Book struct {
 type Job struct {
 	Name      string              `json:"name"`
 	ID        string              `json:"id,omitempty"` // "" of ranks without a job id
-	Processes map[string]*Process `json:"processes"`    // by ProcessKey, while they have a stall
+	Domain    string              `json:"domain,omitempty"`
+	Processes map[string]*Process `json:"processes"` // by ProcessKey, while they have a stall
 	World     int                 `json:"world,omitempty"`
 	WorldAt   int64               `json:"world_at,omitempty"` // time of the record that says so
 	Last      int64               `json:"last"`               // time of the newest record
@@ -75,7 +76,7 @@ func (b *Book) Take(r *Record, heard int64) *Job {
 		if r.Ended() && len(b.jobs) >= b.limits.Jobs {
 			return nil
 		}
-		j = &Job{Name: r.Job, ID: r.JobID, Processes: map[string]*Process{}, hosts: map[string]int{}}
+		j = &Job{Name: r.Job, ID: r.JobID, Domain: r.Domain, Processes: map[string]*Process{}, hosts: map[string]int{}}
 		b.jobs[r.Job] = j
 	}
 	b.stalls += j.take(r, heard)

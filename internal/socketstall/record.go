@@ -10,7 +10,7 @@ import (
 
 // Attributes are those that Parse reads.
 var Attributes = []string{
-	"gen_ai.training.rank", "gen_ai.training.job_id", "gen_ai.training.world_size",
+	"gen_ai.training.rank", "gen_ai.training.job_id", "gen_ai.training.job_domain", "gen_ai.training.world_size",
 	"process.pid", "process.executable.name", "k8s.pod.uid", "container.id", "host.name", "k8s.node.name",
 	"k8s.namespace.name", "k8s.pod.name", "k8s.workload",
 	"nccl.socket.cause", "nccl.socket.direction", "nccl.socket.kind", "nccl.socket.stall.id", "nccl.socket.stall.age_ns", "nccl.socket.stall.end_reason",
@@ -74,12 +74,13 @@ func (i *Identity) Fill(o Identity) {
 
 // Record is one stall record: a process of a rank, and one of its stalls.
 type Record struct {
-	JobID string // "" of ranks without one
-	Job   string // JobID, or the host of such ranks
-	World int    // ranks of the job, 0 when not known
-	ID    string // of the stall, unique in its process
-	Time  int64
-	End   EndReason // of a stall that ended
+	JobID  string // "" of ranks without one
+	Domain string // of the job, "" when not known
+	Job    string // JobID, or the host of such ranks
+	World  int    // ranks of the job, 0 when not known
+	ID     string // of the stall, unique in its process
+	Time   int64
+	End    EndReason // of a stall that ended
 
 	Identity
 	Rank     int
@@ -103,6 +104,7 @@ func Parse(event string, time int64, resource, a pcommon.Map) (r Record, ok bool
 		return r, false
 	}
 	r.JobID, r.World, r.ID = Text(a, "gen_ai.training.job_id"), World(a), Text(a, "nccl.socket.stall.id")
+	r.Domain = Text(a, "gen_ai.training.job_domain")
 	if r.Job = r.JobID; r.Job == "" { // ranks of one host at least are told apart from those of another
 		r.Job = "host " + r.Host
 	}

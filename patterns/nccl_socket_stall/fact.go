@@ -129,7 +129,7 @@ func readFact(r *rule.Record) (*fact, string) {
 	if r.Name == "gpu.xid" && !serious(a) {
 		return nil, ""
 	}
-	f := &fact{Kind: r.Name, Job: rule.Text(a, "gen_ai.training.job_id"), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time}
+	f := &fact{Kind: r.Name, Job: jobName(rule.Text(a, rule.AttributeJob), rule.Text(a, "gen_ai.training.job_domain")), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time}
 	for _, key := range []string{"process.pid", "process.parent_pid"} {
 		if pid, _ := rule.Integer(a, key); pid > 1 && (key == "process.pid" || r.Name == "oom.kill") {
 			f.PIDs = append(f.PIDs, pid)

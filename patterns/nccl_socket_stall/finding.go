@@ -1,6 +1,7 @@
 package ncclsocketstall
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -43,9 +44,10 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	}
 	put(a, attrMissing, c.Missing)
 	if c.aborts {
-		a[attrAborts] = name
+		a[attrAborts] = cmp.Or(g.j.stalls.ID, name)
 	}
 	put(a, "gen_ai.training.job_id", g.j.stalls.ID)
+	put(a, "gen_ai.training.job_domain", g.j.stalls.Domain)
 	if c.Held != heldUnseen { // of whom nothing but an address is known
 		put(resource, "host.name", p.Host)
 		put(resource, "k8s.node.name", p.Node)

@@ -154,6 +154,7 @@ const (
 	AttributeCount     = "kernelevents.count"
 	AttributeLastTime  = "kernelevents.last_time_unix_nano"
 	AttributeFaultID   = "kernelevents.fault_id"
+	AttributeJob       = "gen_ai.training.job_id"
 	AttributeDrill     = "tracecore.drill" // a drill made it, as its process has proven
 	AttributeFirstTime = "kernelevents.first_time_unix_nano"
 	AttributeTrust     = "tracecore.trust"

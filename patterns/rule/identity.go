@@ -19,6 +19,7 @@ func identity() []Field {
 		{Name: "process", Expr: `attributes["process.executable.name"]`, doc: "the process, by the name of its program"},
 		{Name: "pid", Expr: `attributes["process.pid"]`, doc: "the process id"},
 		{Name: "job", Expr: `attributes["gen_ai.training.job_id"]`, doc: "the job"},
+		{Name: "job_domain", Expr: `attributes["gen_ai.training.job_domain"]`, doc: "whose job it is, as the kernel tells it; always read, no join by the job joins two of them"},
 		{Name: "run", Expr: `attributes["gen_ai.training.run_id"]`, doc: "one start of the job; no receiver sends it yet"},
 		{Name: "pod", Expr: `attributes["k8s.pod.uid"]`, doc: "the pod, by its uid"},
 		{Name: "namespace", Expr: `attributes["k8s.namespace.name"]`, doc: "the pod's namespace"},
@@ -103,7 +104,7 @@ func (r *Rule) FieldNames() []string {
 }
 
 // owner names the fields that say whose room a record takes in what is bounded.
-func owner() []string { return []string{"host", "node", "job"} }
+func owner() []string { return []string{"host", "node", "job", "job_domain"} }
 
 // FieldsInUse returns the names of the fields that have to be read from records: all of the
 // rule's own, the predefined ones that it names, those that say whose fault it is, and what

@@ -14,6 +14,7 @@ type Fault struct {
 	set     *Set
 	key     string
 	seq     uint64
+	domain  string         // of its job: the first that a mark which begins it says
 	owner   []string       // as Rule.Owner has it of its first mark
 	overdue int64          // newest time at which a mark came that was later than the lateness allows
 	after   byTrust[int64] // marks of that trust that ended by then belong to an earlier fault
@@ -81,7 +82,7 @@ func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*rece
 	case f.revised:
 		waiting = f.rejoin()
 	case w.join < 0:
-		waiting = f.set.waitingFor(f.set.joins.enter(f, m.Values))
+		waiting = f.set.waitingFor(f, f.set.joins.enter(f, m.Values))
 	}
 	return true, first || fresh, waiting
 }

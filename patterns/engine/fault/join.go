@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
@@ -31,6 +32,7 @@ const maxJoins = 256
 // the keys that are new.
 func (j *joins) enter(f *Fault, values []string) []joinKey {
 	var fresh []joinKey
+	f.domain = cmp.Or(f.domain, f.rule.domain(values))
 	for set, positions := range f.rule.joins {
 		t, ok := Tuple(values, positions)
 		if !ok {

@@ -89,14 +89,14 @@ func (s *Set) keepRecent(one *recentMark) {
 }
 
 // waitingFor returns the recent marks that one of keys leads to.
-func (s *Set) waitingFor(keys []joinKey) []*recentMark {
+func (s *Set) waitingFor(f *Fault, keys []joinKey) []*recentMark {
 	var waiting []*recentMark
 	for _, key := range keys {
 		if len(s.recent.by[key]) > s.opts.FanOut {
 			s.stats.FanOutLimited += s.recent.thin(key, s.opts.FanOut)
 		}
 		for _, r := range s.recent.by[key] {
-			if r.until >= s.time.Now() { // others are only there because an older one stays longer
+			if r.until >= s.time.Now() && r.w.among(f, r.mark.Values) { // others are only there because an older one stays longer
 				waiting = append(waiting, r)
 			}
 		}

@@ -32,12 +32,20 @@ func (f *Fault) report() verdict.Verdict {
 		at := moment(c.resolved)
 		v.Status, v.Resolved = verdict.Resolved, &at
 	}
-	for _, name := range r.Culprit {
+	for _, name := range named(r.Culprit) {
 		if value, ok := f.value(name); ok {
 			v.Culprit[name] = value
 		}
 	}
 	return v
+}
+
+// named are the fields that a verdict names: where a job is one, also whose it is.
+func named(culprit []string) []string {
+	if slices.Contains(culprit, "job") {
+		return append(slices.Clip(culprit), "job_domain")
+	}
+	return culprit
 }
 
 func (f *Fault) role() verdict.Role {

@@ -42,7 +42,7 @@ func (f *Fault) rejoin() []*recentMark {
 	for i, w := range f.rule.Watches {
 		for j := range f.marks[i] {
 			if w.join < 0 {
-				waiting = append(waiting, s.waitingFor(s.joins.enter(f, f.marks[i][j].Values))...)
+				waiting = append(waiting, s.waitingFor(f, s.joins.enter(f, f.marks[i][j].Values))...)
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func (f *Fault) joined(w *Evidence, m *Mark) bool {
 		return true
 	}
 	t, ok := Tuple(m.Values, w.Match)
-	return ok && slices.Contains(f.joinKeys, w.joinKey(t))
+	return ok && slices.Contains(f.joinKeys, w.joinKey(t)) && w.among(f, m.Values)
 }
 
 // reconsider gives a verdict whose finding was replaced what it now says, less

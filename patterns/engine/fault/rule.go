@@ -21,7 +21,8 @@ type Rule struct {
 	RankList bool  // it is ranks
 	Lists    []int // fields of which marks keep all ranks
 
-	at map[string]int // field name → position in Names
+	jobs map[int]bool   // fields that name a job: it is the same only in one domain
+	at   map[string]int // field name → position in Names
 	// identity are the fields that rules join by: two marks that differ in one
 	// are not about the same process or thing.
 	identity []int
@@ -38,6 +39,7 @@ type Evidence struct {
 	Rule     *Rule
 	Resolves bool
 	Match    []int // fields it joins by
+	OfJob    bool  // one of these names a job
 	By       []int // fields that tell apart what counts by itself
 
 	index   int // in Rule.Watches
@@ -58,10 +60,11 @@ const maxNeeded = 256
 
 // NewRule compiles r, whose marks have values of the fields called names.
 func NewRule(r *rule.Rule, names []string) *Rule {
-	s := &Rule{Rule: r, Names: names, at: map[string]int{}, Rank: -1, faults: map[string]*Fault{}}
+	s := &Rule{Rule: r, Names: names, at: map[string]int{}, jobs: map[int]bool{}, Rank: -1, faults: map[string]*Fault{}}
 	for i, name := range s.Names {
 		s.at[name] = i
 	}
+	s.findJobs()
 	for _, name := range []string{"rank", "ranks"} {
 		if at, ok := s.at[name]; ok {
 			s.Rank, s.RankList = at, name == "ranks"
@@ -86,6 +89,7 @@ func NewRule(r *rule.Rule, names []string) *Rule {
 func (w *Evidence) compile() {
 	r := w.Rule
 	w.Match = r.Positions(w.JoinFields(r.Rule))
+	w.OfJob = r.ofJob(w.Match)
 	w.By = r.Positions(w.Occurs.By)
 	if w.Operator == rule.Occur || w.Operator == rule.Change {
 		w.keep = int(min(math.Ceil(w.Occurs.Count)*float64(w.Occurs.Values), maxNeeded))
@@ -121,6 +125,7 @@ func Link(rules []*Rule) {
 			}
 			l.Wide = !slices.ContainsFunc(x.Mine, func(field string) bool { return !slices.Contains(machine, field) })
 			l.Own = slices.ContainsFunc(slices.Concat(x.Mine, x.Theirs), func(field string) bool { return slices.Contains(own, field) })
+			l.OfJob = cause.ofJob(cause.Positions(x.Mine)) || effect.ofJob(effect.Positions(x.Theirs))
 			for _, name := range x.Unless {
 				l.Unless = append(l.Unless, cause.watch(name).index)
 			}
@@ -155,14 +160,14 @@ func (r *Rule) get(values []string, name string) string {
 }
 
 // Owner says whose room a mark takes: that of its node, of this pattern on it, and of its
-// job. The engine reads these fields for every rule.
+// job in its domain. The engine reads these fields for every rule.
 func (r *Rule) Owner(values []string) []string {
-	return []string{cmp.Or(r.get(values, "node"), r.get(values, "host")), r.Name, r.get(values, "job")}
+	return []string{cmp.Or(r.get(values, "node"), r.get(values, "host")), r.Name, r.get(values, "job_domain"), r.get(values, "job")}
 }
 
 // ownerOf is the owner of a saved fault.
 func (r *Rule) ownerOf(saved *Saved) []string {
-	return append(slices.Clone(saved.Owner), make([]string, 3)...)[:3]
+	return append(slices.Clone(saved.Owner), make([]string, 4)...)[:4]
 }
 
 // watch returns the evidence called name, nil for none.

@@ -91,17 +91,18 @@ func (s *Set) Stats() Stats {
 // Place gives m to the faults it belongs to: to the fault of its key, which it
 // may begin, or to those it joins, now or when they begin.
 func (s *Set) Place(w *Evidence, m Mark) {
-	t, _ := Tuple(m.Values, w.Match)
 	if w.join < 0 {
-		if f := s.fault(w, t, &m); f != nil {
+		key, _ := w.key(m.Values)
+		if f := s.fault(w, key, &m); f != nil {
 			f.add(w, m)
 		}
 		return
 	}
+	t, _ := Tuple(m.Values, w.Match)
 	key := w.joinKey(t)
 	s.remember(key, w, m)
 	for _, f := range slices.Clone(s.joins.faults[key]) {
-		if !f.dead {
+		if !f.dead && w.among(f, m.Values) {
 			f.add(w, m)
 		}
 	}

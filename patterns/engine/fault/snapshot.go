@@ -166,7 +166,7 @@ func (saved *Saved) fit(r *Rule) bool {
 			if w == nil || w.join >= 0 || len(marks[i].Values) != len(r.Names) {
 				continue
 			}
-			key, ok := Tuple(marks[i].Values, w.Match)
+			key, ok := w.key(marks[i].Values)
 			began, keyed = true, keyed || ok && key == saved.Key
 		}
 	}

@@ -30,8 +30,14 @@ func (g *Graph) explain(cause, effect *Node, l *Link) {
 // explains decides whether l holds between two verdicts.
 func (g *Graph) explains(cause, effect Verdict, l *Link) bool {
 	until := effect.Onset() - int64(l.After)
-	return !cause.Withdrawn() && !effect.Withdrawn() && g.inTime(cause, effect, l) && l.accuses(cause, effect, until) && l.fits(cause, effect) &&
+	return l.oneJob(cause, effect) && !cause.Withdrawn() && !effect.Withdrawn() && g.inTime(cause, effect, l) && l.accuses(cause, effect, until) && l.fits(cause, effect) &&
 		!slices.ContainsFunc(l.Unless, func(evidence int) bool { return cause.Saw(evidence, until) })
+}
+
+// oneJob reports whether two jobs of one id can be the same.
+func (l *Link) oneJob(cause, effect Verdict) bool {
+	a, b := cause.Domain(), effect.Domain()
+	return !l.OfJob || a == "" || b == "" || a == b
 }
 
 // inTime reports whether effect began when l allows: within its time from the

@@ -22,6 +22,7 @@ type Verdict interface {
 	Owner() []string // whose room it takes
 	Trust() verdict.Trust
 	Parties() Parties
+	Domain() string // of its job, "" when not known
 
 	// Saw reports whether that evidence of it held in what was seen until then.
 	Saw(evidence int, until int64) bool
@@ -47,6 +48,7 @@ type Verdict interface {
 // Link is one explanation that a rule gives: its faults explain those of another.
 type Link struct {
 	Index  int           // among the explanations of the rule of the cause
+	OfJob  bool          // both share a job: in one domain
 	Shared int           // how many fields both share
 	After  time.Duration // how long after the cause the effect begins at least
 	Within time.Duration // and at most

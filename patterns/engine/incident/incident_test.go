@@ -15,6 +15,7 @@ import (
 type told struct {
 	node      *Node
 	id        string
+	domain    string
 	onset     int64
 	resolved  int64
 	withdrawn bool
@@ -28,6 +29,7 @@ type told struct {
 	events    []string
 }
 
+func (t *told) Domain() string       { return t.domain }
 func (t *told) Owner() []string      { return []string{t.id} }
 func (t *told) ID() string           { return t.id }
 func (t *told) Pattern() string      { return "pattern of " + t.id }
