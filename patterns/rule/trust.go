@@ -6,18 +6,24 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// TrustOf reads the trust of a record from its own attributes, else from its resource,
-// where metrics have it. Without one it is claimed; a value that is no trust is worth nothing.
+// TrustOf reads the trust of a record: its own, or that of its resource, the weaker where
+// there are both. Without one it is claimed; a value that is no trust is worth nothing.
 func TrustOf(resource, attributes pcommon.Map) verdict.Trust {
-	v, ok := attributes.Get(AttributeTrust)
-	if !ok {
-		v, ok = resource.Get(AttributeTrust)
+	trust, known := verdict.Proven, false
+	for _, from := range [...]pcommon.Map{attributes, resource} {
+		v, ok := from.Get(AttributeTrust)
+		if !ok {
+			continue
+		}
+		known = true
+		if one, ok := verdict.ParseTrust(v.AsString()); ok {
+			trust = min(trust, one)
+		} else {
+			trust = verdict.Foreign
+		}
 	}
-	if !ok {
+	if !known {
 		return verdict.Claimed
 	}
-	if trust, ok := verdict.ParseTrust(v.AsString()); ok {
-		return trust
-	}
-	return verdict.Foreign
+	return trust
 }

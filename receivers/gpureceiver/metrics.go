@@ -12,6 +12,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/inventory"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/protocol"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
 // point records data points of one GPU.
@@ -39,13 +40,16 @@ func (c *converter) readings(gpus *inventory.Inventory, driver string, at time.T
 		}
 		p.info(driver)
 		p.processes(func(pid uint32) identity.Process { return c.process(pid, at) })
-		for _, record := range []func(){
+		for _, put := range []func(){
 			p.recovery, p.busy, p.activity, p.memory, p.retired, p.divisions, p.heat, p.clocks, p.errors, p.health, p.pcie, p.links,
 		} {
-			record()
+			put()
 		}
 	}
-	return c.metrics.Emit(metadata.WithResource(c.logs.Resource()))
+	resource := pcommon.NewResource()
+	c.logs.Resource().CopyTo(resource)
+	resource.Attributes().PutStr("tracecore.trust", string(record.Proven)) // as each record has it
+	return c.metrics.Emit(metadata.WithResource(resource))
 }
 
 // text is an attribute of a metric that is there when its value is known.

@@ -42,17 +42,16 @@ func (s *Set) restore(saved *Saved) *Fault {
 		return nil
 	}
 	f := s.newFault(r, saved.Key, saved.Seq, r.ownerOf(saved))
-	f.ranks, f.touched, f.overdue, f.after, f.past, f.real = saved.Ranks, saved.Touched, saved.Overdue, saved.After, past, saved.Real
+	f.touched, f.overdue, f.after, f.past, f.real = saved.Touched, saved.Overdue, saved.After, past, saved.Real
 	for name, marks := range saved.Marks {
 		w := r.watch(name)
 		if w == nil || slices.ContainsFunc(marks, func(m Mark) bool { return len(m.Values) != len(r.Names) }) {
 			continue
 		}
 		f.marks[w.index], f.folded[w.index] = marks, saved.Folded[name]
-		for i := range marks {
-			f.learn(w, &marks[i])
-		}
 	}
+	f.relearn()
+	f.ranks = saved.Ranks // those of marks that left, too
 	if !past {
 		r.faults[saved.Key] = f
 	}

@@ -67,6 +67,13 @@ func (t *trail) relearn() {
 	if !slices.ContainsFunc(t.folded, func(count float64) bool { return count != 0 }) {
 		t.ranks = byTrust[[]int]{}
 	}
+	for i, w := range t.rule.Watches { // first, for it says how far the others belong to the fault
+		for j := range t.marks[i] {
+			if w.join < 0 {
+				t.began = min(t.began, t.marks[i][j].Trust)
+			}
+		}
+	}
 	for i, w := range t.rule.Watches {
 		for j := range t.marks[i] {
 			t.learn(w, &t.marks[i][j])
