@@ -28,7 +28,7 @@ var seed = flag.Uint64("state-seed", uint64(time.Now().UnixNano()), "seed of the
 
 const storedConfig = `
 extensions: {health_check: , file_storage: {directory: %s}}
-receivers: {otlp: {protocols: {http: {endpoint: "%s"}}}}
+receivers: {otlp: {senders: agents, protocols: {http: {endpoint: "%s"}}}}
 processors:
   rankjoin: {storage: file_storage}
   patterndetector: {storage: file_storage, rules: ["%s"]}
