@@ -25,14 +25,27 @@ type holders struct {
 
 func findHolders(owners []uint32, maxSockets int) *holders {
 	h := &holders{sockets: map[uint64]uint32{}, namespaces: map[uint64]*os.File{}}
-	for _, pid := range owners {
-		err := errors.Join(h.addNamespace(pid), h.addSockets(pid, maxSockets))
-		// A process that is gone has no sockets.
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-			h.unreadable++
+	var many []uint32 // have more than their part of the room
+	for i, pid := range owners {
+		if over := h.add(pid, (maxSockets-len(h.sockets))/(len(owners)-i)); over > 0 {
+			many = append(many, pid)
 		}
 	}
+	for i, pid := range many {
+		h.over += h.add(pid, (maxSockets-len(h.sockets))/(len(many)-i))
+	}
 	return h
+}
+
+// add reads at most room more sockets of a process, and returns how many it has beyond.
+func (h *holders) add(pid uint32, room int) (over int) {
+	over, err := h.addSockets(pid, len(h.sockets)+max(room, 0))
+	err = errors.Join(h.addNamespace(pid), err)
+	// A process that is gone has no sockets.
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+		h.unreadable++
+	}
+	return over
 }
 
 func (h *holders) close() {
@@ -58,44 +71,47 @@ func (h *holders) addNamespace(pid uint32) error {
 }
 
 // addSockets reads where the descriptors of a process lead: "socket:[12345]".
-func (h *holders) addSockets(pid uint32, most int) error {
+func (h *holders) addSockets(pid uint32, most int) (over int, err error) {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer dir.Close()
 	for {
 		names, err := dir.Readdirnames(1024)
 		for _, name := range names {
-			h.addDescriptor(int(dir.Fd()), name, pid, most)
+			if !h.addDescriptor(int(dir.Fd()), name, pid, most) {
+				over++
+			}
 		}
 		if errors.Is(err, io.EOF) {
-			return nil
+			return over, nil
 		}
 		if err != nil {
-			return err
+			return over, err
 		}
 	}
 }
 
-func (h *holders) addDescriptor(dir int, name string, pid uint32, most int) {
+// addDescriptor reports whether there is room for what the descriptor leads to.
+func (h *holders) addDescriptor(dir int, name string, pid uint32, most int) bool {
 	var target [64]byte
 	n, err := unix.Readlinkat(dir, name, target[:])
 	if err != nil { // closed meanwhile
-		return
+		return true
 	}
 	inode, ok := socketInode(string(target[:n]))
 	if !ok {
-		return
+		return true
 	}
 	if _, known := h.sockets[inode]; known {
-		return
+		return true
 	}
 	if len(h.sockets) >= most {
-		h.over++
-		return
+		return false
 	}
 	h.sockets[inode] = pid
+	return true
 }
 
 func socketInode(target string) (uint64, bool) {

@@ -30,6 +30,7 @@ type iterator struct {
 	reader     *ringbuf.Reader
 	record     ringbuf.Record // reused by readChange
 	perProcess bool
+	most       int           // sockets in a snapshot
 	tick       time.Duration // one jiffy
 	buffer     []byte
 
@@ -43,7 +44,7 @@ func openIterator(opts Options, perProcess, changes bool) (_ *iterator, err erro
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raise the locked-memory limit: %w", err)
 	}
-	it := &iterator{perProcess: perProcess, owners: map[uint32]struct{}{}, buffer: make([]byte, bufferBytes)}
+	it := &iterator{perProcess: perProcess, most: int(opts.MaxSockets), owners: map[uint32]struct{}{}, buffer: make([]byte, bufferBytes)}
 	if it.tick, err = jiffy(); err != nil {
 		return nil, err
 	}
@@ -130,38 +131,68 @@ func (it *iterator) snapshot(owners []uint32, s *Snapshot) error {
 	if err := it.setOwners(owners); err != nil {
 		return fmt.Errorf("tell the kernel whose sockets to show: %w", err)
 	}
+	if err := it.begin(); err != nil || len(owners) == 0 {
+		return err
+	}
+	if !it.perProcess { // the kernel shows one process after the other: the first come have the room
+		over, err := it.within(0, it.most, s)
+		s.Over += over
+		return err
+	}
+	return it.walk(owners, s)
+}
+
+// begin lets the kernel show every socket again, once.
+func (it *iterator) begin() error {
 	it.number++
-	if err := errors.Join(
-		it.variables.Snapshot.Set(it.number),
-		it.variables.Written.Set(uint32(0)),
-		it.variables.Over.Set(uint32(0)),
-	); err != nil {
+	return it.variables.Snapshot.Set(it.number)
+}
+
+// walk shares the room for sockets between the owners: one that has more than its part
+// of what is left is read when all others were, and what is left then is its own.
+func (it *iterator) walk(owners []uint32, s *Snapshot) error {
+	var many []uint32
+	for i, pid := range owners {
+		before := len(s.Sockets)
+		over, err := it.within(pid, (it.most-before)/(len(owners)-i), s)
+		if err != nil {
+			return err
+		}
+		if over > 0 {
+			many, s.Sockets = append(many, pid), s.Sockets[:before]
+		}
+	}
+	if len(many) == 0 {
+		return nil
+	}
+	if err := it.begin(); err != nil {
 		return err
 	}
-	if err := it.walk(owners, s); err != nil {
-		return err
+	for i, pid := range many {
+		over, err := it.within(pid, (it.most-len(s.Sockets))/(len(many)-i), s)
+		if err != nil {
+			return err
+		}
+		s.Over += over
 	}
-	var over uint32
-	if err := it.variables.Over.Get(&over); err != nil {
-		return err
-	}
-	s.Over += int(min(over, math.MaxInt32))
 	return nil
 }
 
-func (it *iterator) walk(owners []uint32, s *Snapshot) error {
-	if !it.perProcess {
-		if len(owners) == 0 {
-			return nil
-		}
-		return it.read(0, s)
+// within reads at most so many sockets of a process, or of the host for pid 0, and returns
+// how many there was no room for.
+func (it *iterator) within(pid uint32, room int, s *Snapshot) (over int, err error) {
+	if err := errors.Join(
+		it.variables.Written.Set(uint32(it.most-max(room, 0))),
+		it.variables.Over.Set(uint32(0)),
+	); err != nil {
+		return 0, err
 	}
-	for _, pid := range owners {
-		if err := it.read(pid, s); err != nil {
-			return err
-		}
+	if err := it.read(pid, s); err != nil {
+		return 0, err
 	}
-	return nil
+	var left uint32
+	err = it.variables.Over.Get(&left)
+	return int(min(left, math.MaxInt32)), err
 }
 
 // recordBytes is the size of one record in what the iterator writes.

@@ -166,3 +166,25 @@ func TestMultipathSocketsArePassedOver(t *testing.T) {
 		require.Empty(t, snapshot(t, p, uint32(os.Getpid())).Sockets)
 	}
 }
+
+// TestAProcessThatHoldsManySocketsBlindsNoOther: this process holds more than a snapshot
+// has room for, and a child one pair.
+func TestAProcessThatHoldsManySocketsBlindsNoOther(t *testing.T) {
+	probes := openAll(t, Options{MaxSockets: 100})
+	quiet := newPlayer(t)
+	c := connected(t, quiet, quiet, loopback4)
+	inode := quiet.info(t, c.connected).Inode
+	manyConnections(t, 300)
+	for _, p := range probes {
+		if rung := p.Report().Rung; rung == RungHost || rung == RungSnapshot {
+			continue // one walk shows all processes: the first that come have the room
+		}
+		for range 2 {
+			s := snapshot(t, p, uint32(os.Getpid()), quiet.pid)
+			_, ok := find(t, s, inode)
+			require.True(t, ok, p.Report().Rung)
+			require.Greater(t, len(s.Sockets), 90, "%s: the room that is left is used", p.Report().Rung)
+			require.NotZero(t, s.Over)
+		}
+	}
+}
