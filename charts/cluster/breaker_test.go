@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,9 +148,12 @@ func TestConditionsEnd(t *testing.T) {
 	for i := range 40 {
 		require.NoError(t, e.ConsumeLogs(t.Context(), lost("node-3", fmt.Sprint("many-", i), verdict.Open)))
 	}
+	require.Eventually(t, func() bool {
+		node, err := s.CoreV1().Nodes().Get(t.Context(), "node-3", metav1.GetOptions{})
+		return err == nil && strings.Contains(conditionOf(node, unhealthy).Message, "(and 8 more: ")
+	}, patience, 50*time.Millisecond)
 	after := s.drainer(t, wide)
 	for i := range 39 {
-		require.NoError(t, after.ConsumeLogs(t.Context(), lost("node-3", fmt.Sprint("many-", i), verdict.Open)))
 		require.NoError(t, after.ConsumeLogs(t.Context(), lost("node-3", fmt.Sprint("many-", i), verdict.Resolved)))
 	}
 	s.counted(t, map[corev1.ConditionStatus]int{corev1.ConditionTrue: 3, corev1.ConditionFalse: 1})

@@ -65,7 +65,7 @@ func records(verdicts ...verdict.Verdict) plog.Logs {
 	for _, v := range verdicts {
 		record := list.AppendEmpty()
 		verdict.ToRecord(v, record)
-		record.Attributes().PutStr(attrTrust, proven)
+		record.Attributes().PutStr(verdict.AttrTrust, proven)
 	}
 	return ld
 }

@@ -274,6 +274,29 @@ func TestForgedTextStaysOneVerdict(t *testing.T) {
 	}
 }
 
+// TestHostileVerdictComesThroughInNoObject puts hostile text wherever a verdict has any.
+func TestHostileVerdictComesThroughInNoObject(t *testing.T) {
+	b := start(t, newCluster(), func(c *Config) { c.PodEvents = true })
+	const hostile = safetexttest.Hostile
+	b.send(t, but(lost("gpu-17", "a"+hostile), func(v *verdict.Verdict) {
+		v.IncidentID, v.Headline, v.Remediation = hostile, hostile, hostile
+		v.Culprit["pod"], v.Culprit["pod_name"], v.Culprit["namespace"], v.Culprit["job"] = hostile, "train-3", "ml", hostile
+	}))
+	message := b.cluster.condition(t, "gpu-17", gpuUnhealthy).Message
+	events := b.cluster.events(t, "default")
+	for _, event := range b.cluster.events(t, "ml") {
+		events["pod"] = event
+	}
+	require.Len(t, events, 2)
+	for _, event := range events {
+		safetexttest.RequireSafe(t, event.Message+event.Reason+event.Name+string(event.InvolvedObject.UID))
+		require.NotContains(t, event.Message, "<")
+	}
+	safetexttest.RequireSafe(t, message)
+	require.NotContains(t, message, "<")
+	require.Len(t, read(&corev1.NodeCondition{Reason: reasonMany, Status: corev1.ConditionTrue, Message: message}).lines, 1)
+}
+
 func TestMemoryIsBounded(t *testing.T) {
 	m := newMemory(10)
 	for i := range 1000 {

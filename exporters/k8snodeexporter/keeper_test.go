@@ -122,11 +122,11 @@ func TestOnlyProvenVerdictsSetAndClear(t *testing.T) {
 		t.Run(fmt.Sprint(trust), func(t *testing.T) {
 			c := newCluster()
 			b := start(t, c, nil)
-			require.NoError(t, b.consume(t.Context(), with(records(lost("gpu-17", "a")), attrTrust, trust)))
+			require.NoError(t, b.consume(t.Context(), with(records(lost("gpu-17", "a")), verdict.AttrTrust, trust)))
 			require.Zero(t, c.condition(t, "gpu-17", gpuUnhealthy))
 			require.Equal(t, map[string]int64{"not_proven": 1}, b.outcomes(t))
 			b.send(t, lost("gpu-17", "b"))
-			require.NoError(t, b.consume(t.Context(), with(records(resolved(lost("gpu-17", "b"))), attrTrust, trust)))
+			require.NoError(t, b.consume(t.Context(), with(records(resolved(lost("gpu-17", "b"))), verdict.AttrTrust, trust)))
 			require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status)
 		})
 	}

@@ -19,7 +19,6 @@ import (
 
 // Attributes of a verdict's record that the verdict itself does not hold.
 const (
-	attrTrust = "pattern.trust"   // proven, claimed or foreign
 	attrDrill = "tracecore.drill" // true: our own receivers saw that a drill made the fault
 	proven    = "proven"
 )
@@ -88,7 +87,7 @@ func readVerdicts(ld plog.Logs, invalid func()) []found {
 				v, err := verdict.FromRecord(record)
 				switch {
 				case err == nil:
-					trust, ok := record.Attributes().Get(attrTrust)
+					trust, ok := record.Attributes().Get(verdict.AttrTrust)
 					all = append(all, found{
 						Verdict: v, on: on, proven: ok && trust.AsString() == proven,
 						repeated: isTrue(record, verdict.AttrRepeated), drill: isTrue(record, attrDrill),
@@ -117,7 +116,7 @@ func writeVerdicts(all []found) plog.Logs {
 		record := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
 		verdict.ToRecord(f.Verdict, record)
 		if f.proven {
-			record.Attributes().PutStr(attrTrust, proven)
+			record.Attributes().PutStr(verdict.AttrTrust, proven)
 		}
 		record.Attributes().PutBool(verdict.AttrRepeated, f.repeated)
 		record.Attributes().PutBool(attrDrill, f.drill)

@@ -48,6 +48,15 @@ func Line(text string) string {
 	return b.String()
 }
 
+// Lines is a text of several lines, each a Line.
+func Lines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = Line(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
 // plain reports whether text is visible ASCII, as nearly all is.
 func plain(text string) bool {
 	for i := range len(text) {

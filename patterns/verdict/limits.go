@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tracecoreai/tracecore/internal/safetext"
 )
 
 // Limits of one verdict. ToRecord clips to them and FromRecord refuses what
@@ -26,14 +28,11 @@ const (
 	MaxJSONBytes        = 2 << 20   // verdict_json, which escaping can make six times its text
 )
 
-// clipMark ends a text that was cut.
-const clipMark = "…"
-
 // latest is the last instant an OTLP timestamp and time.UnixNano both hold.
 var latest = time.Unix(0, 1<<63-1).UTC()
 
-// Bounded returns a copy of v within the limits: texts are clipped at a
-// character, lists at their length, and invalid UTF-8 becomes U+FFFD.
+// Bounded returns a copy of v within the limits, safe to show: texts are lines of
+// visible characters clipped at one, lists are clipped at their length.
 func Bounded(v Verdict) Verdict {
 	for _, name := range []*string{&v.ID, &v.IncidentID, &v.Pattern, &v.RootCause} {
 		*name = clip(*name, MaxNameBytes)
@@ -122,18 +121,8 @@ func boundTime(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// clip cuts s to at most limit bytes, at a character.
-func clip(s string, limit int) string {
-	s = strings.ToValidUTF8(s, string(utf8.RuneError))
-	if len(s) <= limit {
-		return s
-	}
-	end := limit - len(clipMark)
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + clipMark
-}
+// clip makes s one line of visible characters, of at most limit bytes.
+func clip(s string, limit int) string { return safetext.Clip(safetext.Line(s), limit) }
 
 // Validate says what makes v unusable: a missing or unknown value, or one
 // beyond the limits.

@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/internal/safetext"
 )
 
 // Attributes of a verdict's log record. AttrJSON holds the whole verdict as
@@ -110,11 +111,8 @@ func putAttributes(v Verdict, attrs pcommon.Map) {
 
 // ToJSON is v, clipped to the limits, in the form of schema.json: one line.
 func ToJSON(v Verdict) []byte {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)   // a kernel line such as name=<unknown> stays readable
-	_ = encoder.Encode(Bounded(v)) // cannot fail: strings, ints, and times from 1970 to 2262
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	text, _ := safetext.Marshal(Bounded(v)) // cannot fail: strings, ints, and times from 1970 to 2262
+	return text
 }
 
 // FromRecord reads the verdict out of a record's pattern.verdict_json, which
@@ -143,5 +141,5 @@ func FromJSON(data []byte) (Verdict, error) {
 	if err := v.Validate(); err != nil {
 		return Verdict{}, fmt.Errorf("verdict: %w", err)
 	}
-	return v, nil
+	return Bounded(v), nil // whoever wrote it
 }

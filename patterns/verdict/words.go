@@ -9,27 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/tracecoreai/tracecore/internal/safetext"
 )
 
-// plain makes text that anyone may have written safe for a terminal: one line,
-// no control or formatting characters. What cannot be printed is shown escaped
-// ("\x1b"), so that a forged line is seen for what it is.
-func plain(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == ' ' || unicode.IsPrint(r):
-			b.WriteRune(r)
-		case unicode.IsSpace(r):
-			b.WriteByte(' ')
-		default:
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
-	}
-	return strings.TrimSpace(b.String())
-}
+// plain makes text that anyone may have written safe for a terminal.
+func plain(s string) string { return strings.TrimSpace(safetext.Line(s)) }
 
 // placeOrder lists the culprit keys that name a place, from the outside in.
 var placeOrder = []string{"host", "node", "gpu", "switch", "rank", "job", "process", "pid", "pod", "workload", "container", "cgroup", "mount", "peer"}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/distro/internal/coverage"
+	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
@@ -124,7 +125,10 @@ func statusError(status check.Status) error {
 }
 
 func printJSON(w io.Writer, report bpfCheckReport) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(report)
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(safetext.JSON(text), '\n'))
+	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/safetext"
 )
 
 // printTable writes a report for a reader at a terminal: probes first, then what
@@ -49,7 +50,7 @@ func table(w io.Writer, heading string, rows func(row func(cells ...string))) {
 	fmt.Fprintln(tw, heading)
 	rows(func(cells ...string) {
 		for i, c := range cells {
-			cells[i] = printable(c)
+			cells[i] = safetext.Line(c)
 		}
 		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	})
@@ -62,16 +63,16 @@ func writeProblems(w io.Writer, probes []check.Probe) {
 		for _, a := range p.Attempts {
 			switch {
 			case a.Outcome != probe.OK:
-				fmt.Fprintf(w, "  %s %s: %s: %s\n", p.Probe, a.Rung, a.Outcome, printable(a.Reason))
+				fmt.Fprintf(w, "  %s %s: %s: %s\n", p.Probe, a.Rung, a.Outcome, safetext.Line(a.Reason))
 			case a.Hint != "":
 				fmt.Fprintf(w, "  %s %s: works, with a limit:\n", p.Probe, a.Rung)
 			}
 			if a.Hint != "" {
-				fmt.Fprintf(w, "    %s\n", printable(a.Hint))
+				fmt.Fprintf(w, "    %s\n", safetext.Line(a.Hint))
 			}
 		}
 		if p.Error != "" && p.Rung != "" || p.Error != "" && len(p.Attempts) == 0 {
-			fmt.Fprintf(w, "  %s: %s\n", p.Probe, printable(p.Error))
+			fmt.Fprintf(w, "  %s: %s\n", p.Probe, safetext.Line(p.Error))
 		}
 	}
 	fmt.Fprintln(w)
@@ -83,7 +84,7 @@ func machine(facts []check.Fact) string {
 	for _, f := range facts {
 		value[f.ID] = f.Value
 	}
-	return fmt.Sprintf("Linux %s on %s", printable(value["kernel.release"]), value["kernel.arch"])
+	return fmt.Sprintf("Linux %s on %s", safetext.Line(value["kernel.release"]), safetext.Line(value["kernel.arch"]))
 }
 
 func yesNo(yes bool) string {
@@ -91,14 +92,4 @@ func yesNo(yes bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-// printable keeps text from the kernel on its line and off the terminal's controls.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, text)
 }

@@ -17,10 +17,13 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/otelcol"
+	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/distro/internal/components"
 	"github.com/tracecoreai/tracecore/internal/memorylimit"
+	"github.com/tracecoreai/tracecore/internal/safetext"
+	"github.com/tracecoreai/tracecore/internal/safetext/safelog"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver"
 )
 
@@ -53,7 +56,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &exit) && exit.err == nil {
 		return exit.code
 	}
-	fmt.Fprintln(stderr, "tracecore:", explain(err))
+	fmt.Fprintln(stderr, "tracecore:", safetext.Lines(fmt.Sprint(explain(err))))
 	return exitCode(err)
 }
 
@@ -101,6 +104,7 @@ func settings() otelcol.CollectorSettings {
 		},
 		Factories:               components.Factories,
 		DisableGracefulShutdown: true, // the context of Run ends it
+		LoggingOptions:          []zap.Option{safelog.Option()},
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{
 			ResolverSettings: confmap.ResolverSettings{ProviderFactories: factories},
 		},

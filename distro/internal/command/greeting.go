@@ -12,6 +12,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/distro/internal/coverage"
+	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/patterns"
 )
 
@@ -34,7 +35,7 @@ func greet(cmd *cobra.Command, stateDir string) error {
 func writeGreeting(cmd *cobra.Command, report bpfCheckReport, stateDir string) error {
 	var b strings.Builder
 	host, _ := os.Hostname()
-	fmt.Fprintf(&b, "tracecore %s on %s, %s\n", version, printable(host), machine(report.Environment))
+	fmt.Fprintf(&b, "tracecore %s on %s, %s\n", version, safetext.Line(host), machine(report.Environment))
 	writeWatched(&b, report.Probes)
 	writePatterns(&b, report.Patterns)
 	if !cmd.Flags().Changed("config") && !cmd.Flags().Changed("set") {
@@ -50,7 +51,7 @@ func writeGreeting(cmd *cobra.Command, report bpfCheckReport, stateDir string) e
 	return err
 }
 
-func line(w io.Writer, label, text string) { fmt.Fprintf(w, "  %-9s %s\n", label, printable(text)) }
+func line(w io.Writer, label, text string) { fmt.Fprintf(w, "  %-9s %s\n", label, safetext.Line(text)) }
 
 // writeWatched lists what works with its hook, then what does not with its
 // reason, which ends with what to do.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/distro/internal/replay"
+	"github.com/tracecoreai/tracecore/internal/safetext"
 )
 
 // progress tells at a terminal how far a long replay got. Elsewhere it only
@@ -81,9 +82,5 @@ func (p *progress) clear() {
 // say prints a message on a line of its own.
 func (p *progress) say(text string) {
 	p.clear()
-	var lines []string
-	for line := range strings.Lines(text) {
-		lines = append(lines, printable(strings.TrimSuffix(line, "\n")))
-	}
-	fmt.Fprintln(p.w, strings.Join(lines, "\n"))
+	fmt.Fprintln(p.w, safetext.Lines(strings.TrimSuffix(text, "\n")))
 }

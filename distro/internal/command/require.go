@@ -8,6 +8,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/distro/internal/coverage"
+	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -61,7 +62,7 @@ func remedies(report bpfCheckReport, lacks []check.Feature) string {
 	for _, p := range report.Probes {
 		for _, f := range p.Offers {
 			if slices.Contains(lacks, f) {
-				fmt.Fprintf(&b, "\n  %s comes from the probe %s: %s", f, p.Probe, printable(whatToDo(p)))
+				fmt.Fprintf(&b, "\n  %s comes from the probe %s: %s", f, p.Probe, safetext.Line(whatToDo(p)))
 			}
 		}
 	}

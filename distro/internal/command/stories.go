@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/story"
@@ -89,7 +90,7 @@ func (t *storyTest) all(dirs []string) error {
 			err = t.stories(rules, dir, os.DirFS(dir))
 		}
 		if err != nil {
-			fmt.Fprintf(t.out, "FAIL  %s\n", printable(dir))
+			fmt.Fprintf(t.out, "FAIL  %s\n", safetext.Line(dir))
 		}
 		errs = append(errs, err)
 	}
@@ -150,7 +151,7 @@ func (t *storyTest) one(rules []rule.Rule, fsys fs.FS, dir, name string) {
 		word = "FAIL"
 		t.failed++
 	}
-	fmt.Fprintf(t.out, "%s  %s  %s\n", word, printable(path.Join(dir, name)), seconds(time.Since(began)))
+	fmt.Fprintf(t.out, "%s  %s  %s\n", word, safetext.Line(path.Join(dir, name)), seconds(time.Since(began)))
 	if t.verbose {
 		t.indented(strings.TrimSpace(result.Comment))
 		for _, v := range result.Verdicts {
@@ -167,6 +168,6 @@ func told(v verdict.Verdict) string {
 
 func (t *storyTest) indented(text string) {
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(t.out, "      %s\n", printable(strings.TrimSuffix(line, "\n")))
+		fmt.Fprintf(t.out, "      %s\n", safetext.Line(strings.TrimSuffix(line, "\n")))
 	}
 }
