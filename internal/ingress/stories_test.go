@@ -3,7 +3,6 @@ package ingress
 import (
 	"context"
 	"io/fs"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,10 +15,6 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/story"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
-
-// fromOthers are the patterns that rest on what others are meant to send: metrics of
-// exporters and of training code, and container logs. They read its trust.
-var fromOthers = []string{"cuda_oom", "ib_link_flap", "nvlink_degradation", "silent_data_corruption", "straggler", "thermal_throttle"}
 
 // certain counts the certain verdicts that the library makes of its stories of faults, once
 // they came as mark leaves them.
@@ -41,7 +36,7 @@ func certain(t *testing.T, rules []rule.Rule, mark func(*story.Story)) map[strin
 		result, err := s.Run(rules)
 		require.NoError(t, err)
 		for i := range result.Verdicts {
-			if v := &result.Verdicts[i]; v.Confidence == verdict.Full && !slices.Contains(fromOthers, v.Pattern) {
+			if v := &result.Verdicts[i]; v.Confidence == verdict.Full {
 				found[v.Pattern]++
 			}
 		}
