@@ -21,7 +21,7 @@ func silentRanks(ranks ...int64) plog.Logs {
 		lr.SetTimestamp(pcommon.NewTimestampFromTime(began))
 		silence := int64(4e9) - (rank+2)%4*int64(20e6)
 		for key, value := range map[string]any{
-			"gen_ai.training.job_id": "job", "gen_ai.training.rank": rank, "process.pid": 100 + rank,
+			"tracecore.trust": "proven", "gen_ai.training.job_id": "job", "gen_ai.training.rank": rank, "process.pid": 100 + rank,
 			"nccl.socket.cause": "waiting", "nccl.socket.direction": "receive", "nccl.socket.kind": "data",
 			"nccl.socket.stall.id": fmt.Sprint(rank), "nccl.socket.stall.age_ns": silence, "nccl.peer.rank": (rank + 3) % 4,
 			"nccl.rank.last_sent_age_ns": silence, "nccl.rank.last_received_age_ns": silence - 15e6, "nccl.rank.state": "sleeping",
