@@ -48,7 +48,7 @@ func stall(a pcommon.Map, rank, peer int, direction string) {
 	for key, text := range map[string]string{
 		"gen_ai.training.job_id": "job", "process.executable.name": "python", "nccl.socket.kind": "gloo", "nccl.socket.cause": "waiting",
 		"nccl.socket.direction": direction, "nccl.socket.stall.id": fmt.Sprintf("%d-%s", rank, direction), "nccl.rank.state": "sleeping",
-		"network.local.address": fmt.Sprintf("10.0.0.%d", rank), "network.peer.address": fmt.Sprintf("10.0.0.%d", peer),
+		"tracecore.trust": "proven", "network.local.address": fmt.Sprintf("10.0.0.%d", rank), "network.peer.address": fmt.Sprintf("10.0.0.%d", peer),
 	} {
 		a.PutStr(key, text)
 	}
