@@ -329,7 +329,7 @@ func (c *collector) offer(t *testing.T, rank int, jobs ...int) int {
 		require.NoError(t, record.Attributes().FromRaw(map[string]any{
 			"process.pid": 100 + job, "process.executable.name": "python", "process.exit.signal": 6, "process.exit.signal_name": "SIGABRT", "process.exit.code": 0,
 			"gen_ai.training.job_id": fmt.Sprintf("job-%d", job), "gen_ai.training.rank": rank, "gen_ai.training.world_size": 2,
-			"padding": c.padding,
+			"padding": c.padding, "tracecore.trust": "proven",
 		}))
 	}
 	body, err := plogotlp.NewExportRequestFromLogs(records).MarshalProto()

@@ -20,7 +20,6 @@ import (
 	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/extension/extensionauth"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 	"gopkg.in/yaml.v3"
@@ -103,7 +102,7 @@ func (s *server) door(t *testing.T) extensionauth.Server {
 	e, err := f.Create(t.Context(), extensiontest.NewNopSettings(component.MustNewType("agent_auth")), own)
 	require.NoError(t, err)
 	require.NoError(t, e.Start(t.Context(), nil))
-	t.Cleanup(func() { require.NoError(t, extension.Extension(e).Shutdown(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, e.Shutdown(context.Background())) })
 	return e.(extensionauth.Server)
 }
 

@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+var spun int // what a reader that hangs is busy with
+
 // misbehave is a reader that does what the file says.
 func misbehave() {
 	if err := confine(); err != nil {
@@ -46,7 +48,8 @@ func misbehave() {
 				}
 			}
 		case "hang":
-			for {
+			for n := 0; ; n++ { // takes a CPU and never ends
+				spun = n
 			}
 		case "large":
 			os.Stdout.Write([]byte{0, 0, 0, 0, 255, 255, 255, 255})
