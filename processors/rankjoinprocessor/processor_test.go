@@ -168,7 +168,7 @@ func TestDumpsOfAJobBecomeAFinding(t *testing.T) {
 		"nccl.collective.line":           "ar (/srv/train/train.py:8)", "nccl.collective.code": []any{"ar (/srv/train/train.py:8)", "<module> (/srv/train/train.py:13)"},
 		"nccl.collective.last_line": "ar (/srv/train/train.py:8)", "nccl.collective.last_code": []any{"ar (/srv/train/train.py:8)", "<module> (/srv/train/train.py:9)"},
 		"nccl.collective.since_unix_nano": finding.Attributes().AsRaw()["nccl.collective.since_unix_nano"], "nccl.collective.waited_ns": int64(20 * time.Second),
-		"gen_ai.training.rank": int64(2), "gen_ai.training.world_size": int64(4),
+		"gen_ai.training.rank": int64(2), "gen_ai.training.world_size": int64(4), "tracecore.trust": "claimed",
 	}, finding.Attributes().AsRaw())
 }
 
@@ -296,7 +296,7 @@ func TestAGroupThatGoesOnIsTold(t *testing.T) {
 	r.pass(5 * time.Second)
 	require.Len(t, r.next.findings, 2)
 	require.Equal(t, "nccl.collective.complete", r.next.findings[1].EventName())
-	require.Equal(t, map[string]any{"nccl.collective.run": "/fr/rank_", "nccl.fr.pg_id": "0", "nccl.fr.pg_desc": "default_pg"}, r.next.findings[1].Attributes().AsRaw())
+	require.Equal(t, map[string]any{"nccl.collective.run": "/fr/rank_", "nccl.fr.pg_id": "0", "nccl.fr.pg_desc": "default_pg", "tracecore.trust": "claimed"}, r.next.findings[1].Attributes().AsRaw())
 }
 
 // TestShutdownTellsWhatItKnows: a job does not stop hanging because we stop.
