@@ -92,7 +92,7 @@ func TestNodeExporterLeadsToIBLinkFlapAndNodeMemoryError(t *testing.T) {
 	e.turnsTo(t, say("2-down.txt"))
 	e.turnsTo(t, say("3-active-again.txt"))
 	flap := a.await(t, "the link flaps", func(v verdict.Verdict) bool {
-		return v.Pattern == "ib_link_flap" && v.Confidence == verdict.Full
+		return v.Pattern == "ib_link_flap" && v.Trust == verdict.Claimed // an exporter said it, not the kernel
 	})
 	require.Equal(t, "the link of mlx5_0 port 1 on node-7 goes down and up", flap.Headline)
 	require.Empty(t, slices.DeleteFunc(a.verdicts(t), about("ib_link_flap", "device", "mlx5_0")), "nothing else is broken")
@@ -115,7 +115,7 @@ func TestDCGMExporterLeadsToHBMECCAndThermalThrottle(t *testing.T) {
 
 	e.turnsTo(t, say("3-hot.txt"))
 	hot := a.await(t, "heat", about("thermal_throttle", "gpu", "0000:64:00.0"))
-	require.Equal(t, verdict.Full, hot.Confidence)
+	require.Equal(t, verdict.Partial, hot.Confidence, "an exporter said it, not the driver")
 	require.Equal(t, "GPU 0000:64:00.0 of node-7 slows down because it is too hot", hot.Headline)
 	require.Len(t, a.verdicts(t), 2, "corrected errors, power and what stays equal mean nothing")
 }

@@ -48,7 +48,7 @@ func (c *converter) readings(gpus *inventory.Inventory, driver string, at time.T
 	}
 	resource := pcommon.NewResource()
 	c.logs.Resource().CopyTo(resource)
-	resource.Attributes().PutStr("tracecore.trust", string(record.Proven)) // as each record has it
+	record.TrustAttributesOn(record.On(resource.Attributes())).TracecoreTrust(string(record.Proven)) // as each record has it
 	return c.metrics.Emit(metadata.WithResource(resource))
 }
 

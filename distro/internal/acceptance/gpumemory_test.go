@@ -37,7 +37,7 @@ func TestMemoryThatTheDriverRefusesIsNamedWithoutALog(t *testing.T) {
 	privtest.Require(t)
 	const gib = 1 << 30
 	otlp := commandtest.FreeAddress(t)
-	a := startAgent(t, t.TempDir(), "--set=receivers.otlp.protocols.http.endpoint="+otlp)
+	a := startAgent(t, t.TempDir(), "--set=receivers.otlp.protocols.http.endpoint="+otlp, "--set=receivers.otlp.senders=agents")
 	library, err := fakejob.Install(t.TempDir(), "cuMemAlloc_v2")
 	require.NoError(t, err)
 	job, err := fakejob.Start(library, "RANK=4", "LOCAL_RANK=4", "WORLD_SIZE=8", "JOB_ID=acceptance")
@@ -73,6 +73,7 @@ func memoryOf(t *testing.T, gpu string, pid uint32, free, held int64) pmetric.Me
 	md, at := pmetric.NewMetrics(), pcommon.NewTimestampFromTime(time.Now().Add(-time.Second))
 	of := md.ResourceMetrics().AppendEmpty()
 	of.Resource().Attributes().PutStr("host.name", host)
+	of.Resource().Attributes().PutStr("tracecore.trust", "proven") // as the gpu receiver says
 	all := of.ScopeMetrics().AppendEmpty().Metrics()
 	for name, bytes := range map[string]int64{"hw.gpu.memory.free": free, "hw.gpu.process.memory.usage": held} {
 		m := all.AppendEmpty()

@@ -1,8 +1,10 @@
 package drill
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -30,7 +32,11 @@ func openProof(w io.Writer) (*proof, error) {
 		return nil, err
 	}
 	p := &proof{path: filepath.Join(dir, drillsecret.Name)}
-	if p.secret, p.made, err = drillsecret.Open(p.path); err != nil {
+	p.secret, p.made, err = drillsecret.Open(p.path)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w: run the drill as the agent's user, with its rights (root, or CAP_BPF and CAP_PERFMON); `tracecore bpf-check` says which are missing", err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if p.made {
