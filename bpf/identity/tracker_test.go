@@ -75,9 +75,10 @@ func TestExitsOfRanksCarryHowTheyEnded(t *testing.T) {
 			p, known := tracker.Lookup(c.pid(), 0, time.Now())
 			require.True(t, known, "known after its death")
 			require.Equal(t, e.Process, p)
+			require.Contains(t, []string{"user 0", unknownDomain}, p.Domain, "it may have been gone when it was asked for")
 			require.Equal(t, Process{
 				PID: c.pid(), ParentPID: p.ParentPID, StartTime: p.StartTime, Comm: "exe", CgroupPath: p.CgroupPath,
-				ContainerID: p.ContainerID, PodUID: p.PodUID,
+				ContainerID: p.ContainerID, PodUID: p.PodUID, Domain: p.Domain,
 				Rank: 3, LocalRank: 1, WorldSize: 8, JobID: "job-1", MasterAddr: "10.0.0.1", MasterPort: 29500,
 			}, p)
 		})

@@ -22,7 +22,7 @@ var podNames = []string{"--set", "gateway.enabled=false,podNames.enabled=true"}
 // what it is sent and writes its verdicts to a file, too.
 func newNamer(t *testing.T, s *server) *judge {
 	t.Helper()
-	j := &judge{&watcher{dir: t.TempDir(), metrics: freePort(t), from: s}, freePort(t), freePort(t)}
+	j := &judge{&watcher{dir: t.TempDir(), metrics: freePort(t), from: s}, freePort(t), freePort(t), ""}
 	var config map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(tierConfig(t, "agent", podNames...)), &config))
 	// The probes are not what is tested, nor the pod's folder with its token.
