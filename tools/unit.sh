@@ -8,9 +8,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 watched='^github.com/tracecoreai/tracecore/(internal|processors|exporters|extensions|receivers)/'
-# Tests of sizes, too slow under the detector, and where they are.
-sizes='^(TestAMillionKeysInFlatMemory|TestAJobThatDiesDoesNotFillTheScreen)$'
-sized='/(patterndetectorprocessor|terminalexporter)$'
+# Tests of sizes, too slow or too large under the detector, and where they are.
+sizes='^(TestAMillionKeysInFlatMemory|TestAJobThatDiesDoesNotFillTheScreen|TestWhyAFileIsNotReadIsTold)$'
+sized='/(patterndetectorprocessor|terminalexporter|ncclfrreceiver/internal/process)$'
 
 host() { go run ./vmtests -list | grep -vE "$watched"; }
 if [ "${1:?usage: tools/unit.sh PACKAGE…}" = --host ]; then

@@ -42,12 +42,12 @@ func TestAFileWithManyNamesIsReadOnce(t *testing.T) {
 		require.NoError(t, os.Link(first, filepath.Join(r.dir, fmt.Sprintf("a_rank_%d", n+1))))
 	}
 	r.start()
-	require.Equal(t, 1, dumps.read)
+	require.Equal(t, 1, dumps.reads())
 	for range 60 {
 		require.NoError(t, os.Chtimes(first, r.now, r.now))
 		r.look(time.Second)
 	}
-	require.LessOrEqual(t, dumps.read, 4, "readings in a minute")
+	require.LessOrEqual(t, dumps.reads(), 4, "readings in a minute")
 
 	r.put("rank_0", "missing/rank_0.pickle")
 	for range 5 { // the same owner in the same folder rests for as long as the last reading in vain asks
@@ -102,12 +102,12 @@ func TestAFileThatEndsItsReaderIsSetAside(t *testing.T) {
 	state := t.TempDir()
 	files := fileStorage(t, state)
 	r.host[keeper] = files
-	dumps.err = fmt.Errorf("%w: signal: killed", process.ErrKilled)
+	dumps.fail(fmt.Errorf("%w: signal: killed", process.ErrKilled))
 	r.put("rank_0", "missing/rank_0.pickle")
 	r.start()
 	r.look(time.Second)
 	r.look(time.Second)
-	require.Equal(t, 2, dumps.read)
+	require.Equal(t, 2, dumps.reads())
 	require.Equal(t, map[string]int64{"killed_reader": 1}, r.refusals())
 	require.NoError(t, r.receiver.Shutdown(t.Context()))
 	require.NoError(t, files.Shutdown(context.Background()))
@@ -118,7 +118,7 @@ func TestAFileThatEndsItsReaderIsSetAside(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, reopened.Shutdown(context.Background())) })
 	again.host[keeper] = reopened
 	again.start()
-	require.Zero(t, dumps.read)
+	require.Zero(t, dumps.reads())
 	again.put("rank_0", "missing/rank_0.pickle")
 	again.now = again.now.Add(time.Second)
 	again.put("rank_0", "missing/rank_0.pickle")
@@ -136,18 +136,18 @@ func TestAFileThatEndsTheCollectorIsSetAside(t *testing.T) {
 	require.NoError(t, r.receiver.seen.put(t.Context(), mark{Path: filepath.Join(r.dir, "rank_0"), Print: fingerprintOf(info), Tries: mostTries}))
 	require.NoError(t, r.receiver.Start(t.Context(), r.host))
 	r.look(0)
-	require.Zero(t, dumps.read)
+	require.Zero(t, dumps.reads())
 	require.Equal(t, map[string]int64{"killed_reader": 1}, r.refusals())
 }
 
 func TestWithoutAReaderFilesAreTriedAgain(t *testing.T) {
 	r, dumps := counting(t)
-	dumps.err = errors.Join(process.ErrNoReader)
+	dumps.fail(errors.Join(process.ErrNoReader))
 	r.put("rank_0", "missing/rank_0.pickle")
 	r.start()
 	r.look(time.Second)
 	require.Equal(t, map[string]int64{"no_reader": 1}, r.refusals(), "said once")
-	dumps.err = nil
+	dumps.fail(nil)
 	r.look(time.Second)
 	require.Equal(t, []string{waits}, r.sink.said())
 }
@@ -160,7 +160,7 @@ func TestARefusedDeliveryIsNoFailedReading(t *testing.T) {
 	for range 5 {
 		r.look(time.Second)
 	}
-	require.GreaterOrEqual(t, dumps.read, 5)
+	require.GreaterOrEqual(t, dumps.reads(), 5)
 	r.sink.refuse(nil)
 	r.look(time.Second)
 	require.Equal(t, []string{waits}, r.sink.said())

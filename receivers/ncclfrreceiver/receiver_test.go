@@ -100,11 +100,26 @@ type rig struct {
 // here reads dumps in this process, and counts. With err it fails.
 type here struct {
 	limits flightrecorder.Limits
+	mu     sync.Mutex
 	read   int
 	err    error
 }
 
+func (h *here) reads() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.read
+}
+
+func (h *here) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
+}
+
 func (h *here) Read(_ context.Context, data []byte) (*flightrecorder.Digest, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.read++
 	if h.err != nil {
 		return nil, h.err
