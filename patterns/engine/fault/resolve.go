@@ -40,6 +40,9 @@ func (f *Fault) settle() {
 // clearWaiting forgets the marks that were cleared before there was a verdict, each by
 // what is trusted as much.
 func (f *Fault) clearWaiting() {
+	if f.clearing(verdict.Foreign) == nil {
+		return
+	}
 	for _, trust := range verdict.Trusts() {
 		if cleared := f.clearing(trust); cleared != nil {
 			after := f.after.of(trust)
