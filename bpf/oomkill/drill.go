@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -16,8 +17,8 @@ import (
 	"time"
 )
 
-// DefaultDrillLimit is the memory limit of the throw-away cgroup: room for the
-// pages a Go child touches before it starts to take memory, and no more.
+// DefaultDrillLimit is the memory limit of the throw-away cgroup. The child enters it
+// when it has started and has its name, so it holds what the child takes, and no more.
 const DefaultDrillLimit = 32 << 20
 
 // drillTimeout bounds a drill whose context has no deadline. A large binary
@@ -119,6 +120,8 @@ type drillChild struct {
 	stderr bytes.Buffer
 }
 
+// startDrillChild returns when the child has the name and the score of a victim: what a
+// program takes while it starts could have it killed as something else.
 func startDrillChild(ctx context.Context, opts DrillOptions) (*drillChild, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -133,12 +136,22 @@ func startDrillChild(ctx context.Context, opts DrillOptions) (*drillChild, error
 	c.cmd.Env = append(append([]string{}, opts.Env...), drillLimitVariable+"="+strconv.FormatUint(opts.LimitBytes, 10))
 	c.cmd.Stdin = reader
 	c.cmd.Stderr = &c.stderr
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make a pipe for the drill: %w", err), writer.Close())
+	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the drill's child: %w", err), writer.Close())
 	}
+	if _, err := io.ReadFull(stdout, make([]byte, len(drillReady))); err != nil {
+		return nil, errors.Join(ctx.Err(), c.kill(), fmt.Errorf("the drill's child did not get ready: %s", c.said()))
+	}
 	return c, nil
 }
+
+// said is what a child that has ended told of its failure.
+func (c *drillChild) said() string { return strings.TrimSpace(c.stderr.String()) }
 
 // release tells the child to take memory.
 func (c *drillChild) release() error {
@@ -171,7 +184,7 @@ func (c *drillChild) waitKilled(ctx context.Context) error {
 	}
 	status, ok := exit.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		return fmt.Errorf("the drill's child ended without being killed (%w): %s", err, strings.TrimSpace(c.stderr.String()))
+		return fmt.Errorf("the drill's child ended without being killed (%w): %s", err, c.said())
 	}
 	return nil
 }

@@ -16,6 +16,9 @@ const drillLimitVariable = "TRACECORE_OOMKILL_DRILL_LIMIT"
 // drillComm is the name the child gives itself: 15 bytes, all that the kernel holds.
 const drillComm = "tracecore-drill"
 
+// drillReady is what the child writes on its standard output when it may be killed.
+const drillReady = "ready\n"
+
 // IsDrillChild reports whether this process was started by Drill. A main (and a
 // TestMain) whose program calls Drill must ask this first and then do nothing
 // else:
@@ -46,6 +49,9 @@ func takeMemory(limitText string) error {
 	}
 	if err := os.WriteFile("/proc/self/comm", []byte(drillComm), 0); err != nil {
 		return fmt.Errorf("name the drill's child: %w", err)
+	}
+	if _, err := os.Stdout.WriteString(drillReady); err != nil {
+		return fmt.Errorf("tell that the drill is ready: %w", err)
 	}
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
 		return fmt.Errorf("wait for the drill to begin: %w", err)
