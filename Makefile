@@ -1,6 +1,9 @@
 # `make help` lists the targets. CI calls `make test` and nothing else.
 SHELL := bash
 
+# Not empty: what passed before with the same files runs too, on the host and in the machines.
+FRESH ?=
+
 # One set of flags for build, run and test: another set compiles everything again.
 # The tag leaves the clouds' service discoveries out of the prometheus receiver;
 # without it all works too, and is 26 MB larger.
@@ -11,7 +14,7 @@ SHELL := bash
 # What it makes is the same to the build cache.
 export CGO_ENABLED := 0
 export CGO_CFLAGS := -O2 -Wno-deprecated-declarations
-export GOFLAGS := -trimpath -buildvcs=false -tags=remove_all_sd -vet=off -gcflags=all=-dwarf=false '-toolexec=env GOGC=off GOMEMLIMIT=2GiB'
+export GOFLAGS := -trimpath -buildvcs=false -tags=remove_all_sd -vet=off -gcflags=all=-dwarf=false '-toolexec=env GOGC=off GOMEMLIMIT=2GiB' $(if $(FRESH),-count=1)
 
 # What is in C, and what compiles it.
 C := ./receivers/gpureceiver/internal/dcgm/dcgmcgo
@@ -69,7 +72,7 @@ check: format ## The loop of one change: format, lint and short tests of changed
 	@packages="$(CHECKED)"; [ -z "$$packages" ] || { set -x; $(LINT) run $$packages && go test -short $$packages; }
 
 .PHONY: test
-test: ## Everything that a change can break, once: what CI runs, virtual machines included; installs what is missing
+test: ## Everything that a change can break, once: what CI runs, virtual machines included; installs what is missing (FRESH=true repeats what has not changed since it passed)
 	@$(MAKE) --no-print-directory prepare
 	@nice -n 19 $(MAKE) --no-print-directory ahead > $(RESULTS)/ahead.log 2>&1 & \
 	CI=true KERNEL=quick BESIDE=$(MACHINES) tools/stages.sh $(STAGES); status=$$?; wait; exit $$status
@@ -125,7 +128,7 @@ host: build gotestsum ## The probes and the whole agent on the kernel of this ma
 
 .PHONY: vmtest
 vmtest: deps build gotestsum ## Probes, receivers and agent on every kernel of vmtests/kernels.txt, and its tables (KERNEL=5.10 for one, quick for what make test runs)
-	@go run ./vmtests -kernel '$(KERNEL)' -binary bin/tracecore -json $(RESULTS)/vmtest.json $(if $(KERNEL),,-results vmtests)
+	@go run ./vmtests -kernel '$(KERNEL)' -binary bin/tracecore -json $(RESULTS)/vmtest.json $(if $(KERNEL),$(if $(FRESH),,-kept .cache/vmtests/passed),-results vmtests)
 
 .PHONY: fuzz
 fuzz: gotestsum ## Every fuzz target for FUZZTIME

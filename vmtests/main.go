@@ -35,6 +35,7 @@ type options struct {
 	json     string
 	results  string
 	cache    string
+	kept     string
 	limit    time.Duration
 	parallel int
 	verbose  bool
@@ -69,6 +70,7 @@ func parseFlags(args []string) (options, error) {
 	f.StringVar(&o.json, "json", "", "append results to this file in the form of go test -json")
 	f.StringVar(&o.results, "results", "", "folder whose results.json, RESULTS.md and INSTRUCTIONS.md get the rows of this run")
 	f.StringVar(&o.cache, "cache", ".cache/kernels", "where kernels are kept")
+	f.StringVar(&o.kept, "kept", "", "folder of what passed in machines before; what has the same kernel, binary and files is told again, not run")
 	f.DurationVar(&o.limit, "limit", 45*time.Minute, "a machine is stopped after this")
 	f.IntVar(&o.parallel, "parallel", max(1, runtime.NumCPU()/machine.CPUs), "machines that run at the same time; more than fit on the CPUs hold each other up")
 	f.BoolVar(&o.verbose, "v", false, "show the output of tests that pass too")
@@ -85,6 +87,9 @@ func parseFlags(args []string) (options, error) {
 	o.kernels, o.packages = split(kernels), split(packages)
 	if o.results != "" && (o.run != "" || slices.Contains(o.kernels, quickName) || packages != "" && !measures(o.packages)) {
 		return o, fmt.Errorf("-results keeps what whole packages found: leave out -run and -kernel quick, and name in -pkg, if at all, those that measure: %s", strings.Join(measuring, ","))
+	}
+	if o.results != "" && o.kept != "" {
+		return o, errors.New("-results is of what runs now: leave out -kept")
 	}
 	return o, nil
 }

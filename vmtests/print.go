@@ -65,7 +65,11 @@ func (p *printer) kernel(k Kernel, release string, results []result, took time.D
 }
 
 func (p *printer) passed(k Kernel, r result) {
-	fmt.Fprintf(p.w, "%s   %-14s %-32s %3d passed %2d skipped %6.1fs\n", p.paint("32", "ok"), k.Name, r.Package, r.Passed, r.Skipped, r.Seconds)
+	took := fmt.Sprintf("%6.1fs", r.Seconds)
+	if r.Kept {
+		took = "(cached)"
+	}
+	fmt.Fprintf(p.w, "%s   %-14s %-32s %3d passed %2d skipped %s\n", p.paint("32", "ok"), k.Name, r.Package, r.Passed, r.Skipped, took)
 	if p.verbose {
 		fmt.Fprint(p.w, clean(r.Output))
 	}

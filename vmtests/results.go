@@ -29,6 +29,7 @@ type result struct {
 	Failed  int
 	Skipped int
 	Seconds float64
+	Kept    bool // told again of an earlier run
 	Output  string
 	Events  []testEvent
 }
@@ -43,13 +44,14 @@ type collector struct {
 	begun   time.Time          // of the binary that runs
 	seconds map[string]float64 // how long each took
 	unread  map[string]string  // package → a measurement that is none
+	kept    map[string]bool    // packages that an earlier machine ran
 
 	Measured []measurement
 	Release  string
 }
 
 func newCollector(k Kernel, given []binary) *collector {
-	c := &collector{kernel: k, given: given, outputs: map[string]*bytes.Buffer{}, ends: map[string]guest.Line{}, seconds: map[string]float64{}, unread: map[string]string{}}
+	c := &collector{kernel: k, given: given, outputs: map[string]*bytes.Buffer{}, ends: map[string]guest.Line{}, seconds: map[string]float64{}, unread: map[string]string{}, kept: map[string]bool{}}
 	for _, b := range given {
 		c.outputs[b.Name] = &bytes.Buffer{}
 	}
@@ -64,6 +66,8 @@ func (c *collector) see(line guest.Line) {
 		c.Release = strings.TrimSpace(line.Text)
 	case line.Kind == guest.Begin:
 		c.begun = time.Now()
+	case given && line.Kind == guest.Kept:
+		c.Release, c.kept[line.Package] = strings.TrimSpace(line.Text), true
 	case given && line.Kind == guest.Output:
 		output.WriteString(line.Text)
 	case given && line.Kind == guest.Measured:
@@ -75,7 +79,9 @@ func (c *collector) see(line guest.Line) {
 		c.Measured = append(c.Measured, m)
 	case given && line.Kind == guest.End:
 		c.ends[line.Package] = line
-		c.seconds[line.Package] = time.Since(c.begun).Seconds()
+		if !c.kept[line.Package] {
+			c.seconds[line.Package] = time.Since(c.begun).Seconds()
+		}
 	}
 }
 
@@ -89,7 +95,7 @@ func (c *collector) results(broken error) ([]result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", b.Name, err)
 		}
-		r := result{Package: b.Name, Events: events, Output: output.String(), Seconds: c.seconds[b.Name]}
+		r := result{Package: b.Name, Events: events, Output: output.String(), Seconds: c.seconds[b.Name], Kept: c.kept[b.Name]}
 		if b.Err != nil {
 			r.Problem, r.Output = "does not compile", b.Err.Error()
 		} else {

@@ -60,16 +60,35 @@ func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(gues
 	if err != nil {
 		return kernel.Package, err
 	}
-	if err := pack(m.Initramfs, o, k, kernel, busybox, s); err != nil {
+	payload, err := pack(o, k, kernel, busybox, s)
+	if err != nil {
 		return kernel.Package, err
 	}
+	passes := newKept(o.kept, kernel.Package.Name+" "+kernel.Package.Version)
+	again, err := passes.take(&payload)
+	if err != nil {
+		return kernel.Package, err
+	}
+	if len(payload.Manifest.Tests) > 0 {
+		if err = machine.WriteInitramfs(m.Initramfs, payload); err == nil {
+			err = bootTwice(ctx, m, k, passes.watch(see), out)
+		}
+	}
+	for _, line := range again {
+		see(line)
+	}
+	return kernel.Package, err
+}
+
+// bootTwice boots a machine, and once more if the emulator broke it.
+func bootTwice(ctx context.Context, m machine.Machine, k Kernel, see func(guest.Line), out *printer) error {
 	ran, err := boot(ctx, m, see)
 	if err != nil && ctx.Err() == nil && (!ran || errors.Is(err, errSilent) || emulatorBroke(m.Console)) {
 		out.warn(k.Name, fmt.Errorf("the emulator broke it, booting it once more: %w", err))
 		m.Emulate = true
 		_, err = boot(ctx, m, see)
 	}
-	return kernel.Package, err
+	return err
 }
 
 // emulatorBroke recognises what QEMU's emulation on several threads does to a
@@ -107,9 +126,12 @@ func boot(ctx context.Context, m machine.Machine, see func(guest.Line)) (bool, e
 	return ran, nil
 }
 
-// pack makes the machine's root: each binary lies in its package's folder, with
+// agentPath is where a machine has the agent.
+const agentPath = "/bin/tracecore"
+
+// pack gathers the machine's root: each binary lies in its package's folder, with
 // the files that its tests read there.
-func pack(name string, o options, row Kernel, kernel archive.Kernel, busybox string, s suite) error {
+func pack(o options, row Kernel, kernel archive.Kernel, busybox string, s suite) (machine.Payload, error) {
 	payload := machine.Payload{Busybox: busybox, Init: filepath.Join(s.dir, initName), Files: map[string]string{guest.ModulesDir: kernel.Modules}}
 	payload.Manifest.Port = machine.Port(s.arch)
 	payload.Manifest.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=true", "GOTRACEBACK=all", "VMTESTS_KERNEL=" + kernel.Package.Name}
@@ -117,8 +139,8 @@ func pack(name string, o options, row Kernel, kernel archive.Kernel, busybox str
 		payload.Manifest.Env = append(payload.Manifest.Env, hosttest.SmallVariable+"=true")
 	}
 	if o.binary != "" && s.arch == runtime.GOARCH {
-		payload.Files["/bin/tracecore"] = o.binary
-		payload.Manifest.Env = append(payload.Manifest.Env, "TRACECORE_BINARY=/bin/tracecore")
+		payload.Files[agentPath] = o.binary
+		payload.Manifest.Env = append(payload.Manifest.Env, binaryVariable+"="+agentPath)
 	}
 	for _, b := range s.binaries {
 		if b.Err != nil {
@@ -128,11 +150,11 @@ func pack(name string, o options, row Kernel, kernel archive.Kernel, busybox str
 		path := dir + "/" + filepath.Base(b.Path)
 		payload.Files[path] = b.Path
 		if err := addDataFiles(payload.Files, dir, b.Dir); err != nil {
-			return err
+			return payload, err
 		}
 		payload.Manifest.Tests = append(payload.Manifest.Tests, guest.Test{Package: b.Name, Path: path, Dir: dir, Args: arguments(o), Limit: testLimit})
 	}
-	return machine.WriteInitramfs(name, payload)
+	return payload, nil
 }
 
 // addDataFiles adds all below the package's folder that is not Go: testdata,
@@ -162,7 +184,7 @@ func runHost(o options, binaries []binary, see func(guest.Line)) error {
 		if err != nil {
 			return err
 		}
-		env = append(env, "TRACECORE_BINARY="+path)
+		env = append(env, binaryVariable+"="+path)
 	}
 	send := func(line guest.Line) error { see(line); return nil }
 	for _, b := range binaries {

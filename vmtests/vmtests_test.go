@@ -121,7 +121,7 @@ func TestQuickRowsRunPackagesThatExist(t *testing.T) {
 
 func TestOptionsThatCannotGoTogetherAreRefused(t *testing.T) {
 	for _, args := range [][]string{
-		{"-results", "x", "-pkg", "./bpf/kmsg"}, {"-results", "x", "-run", "TestX"}, {"-results", "x", "-kernel", "5.10,quick"}, {"-parallel", "0"}, {"./bpf/kmsg"},
+		{"-results", "x", "-pkg", "./bpf/kmsg"}, {"-results", "x", "-run", "TestX"}, {"-results", "x", "-kernel", "5.10,quick"}, {"-results", "x", "-kept", "y"}, {"-parallel", "0"}, {"./bpf/kmsg"},
 	} {
 		_, err := parseFlags(args)
 		require.Error(t, err, args)

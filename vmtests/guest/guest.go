@@ -45,6 +45,9 @@ const (
 	Measured Kind = "measured"
 	End      Kind = "end"
 	Done     Kind = "done"
+	// Kept comes instead of Begin before what a binary said on an earlier machine; its text
+	// is the release of that kernel.
+	Kept Kind = "kept"
 )
 
 // AliveInterval is how often a machine says that it still runs, in a test that
