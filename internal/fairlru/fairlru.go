@@ -26,6 +26,7 @@ type List[T any] struct {
 	root   owner[T]
 	owners map[ownerKey[T]]*owner[T]
 	order  chain[T] // all members, those touched longest ago first
+	count  int
 	clock  uint64
 }
 
@@ -35,6 +36,7 @@ type Element[T any] struct {
 
 	owner   *owner[T]
 	worth   Worth
+	size    int
 	touched uint64
 	inOrder links[T]
 	inOwner links[T]
@@ -48,7 +50,7 @@ type ownerKey[T any] struct {
 // owner holds members, or owners below it.
 type owner[T any] struct {
 	ownerKey[T]
-	held   int // members, also those of owners below
+	held   int // sizes of members, also those of owners below
 	at     int // in the heap of the parent
 	below  owners[T]
 	own    [worths]chain[T] // by worth, those touched longest ago first
@@ -56,12 +58,25 @@ type owner[T any] struct {
 }
 
 // Len is how many members there are.
-func (l *List[T]) Len() int { return l.root.held }
+func (l *List[T]) Len() int { return l.count }
 
-// Add enters v as the member touched last.
+// Size is the sum of the sizes of all members.
+func (l *List[T]) Size() int { return l.root.held }
+
+// Resize says how much room a member takes, 1 or more: a large one counts as several
+// when room is shared.
+func (l *List[T]) Resize(e *Element[T], size int) {
+	if more := size - e.size; more != 0 && e.owner != nil {
+		e.size = size
+		e.owner.settle(e, more)
+	}
+}
+
+// Add enters v as the member touched last, of size 1.
 func (l *List[T]) Add(v T, worth Worth, path ...string) *Element[T] {
 	l.clock++
-	e := &Element[T]{Value: v, owner: l.owner(path), worth: worth, touched: l.clock}
+	e := &Element[T]{Value: v, owner: l.owner(path), worth: worth, size: 1, touched: l.clock}
+	l.count++
 	e.inOrder.of, e.inOwner.of = e, e
 	l.order.push(&e.inOrder)
 	e.owner.own[worth].push(&e.inOwner)
@@ -90,7 +105,8 @@ func (l *List[T]) Remove(e *Element[T]) {
 	e.owner = nil
 	l.order.remove(&e.inOrder)
 	o.own[e.worth].remove(&e.inOwner)
-	o.settle(e, -1)
+	l.count--
+	o.settle(e, -e.size)
 	for ; o.held == 0 && o.parent != nil; o = o.parent {
 		heap.Remove(&o.parent.below, o.at)
 		delete(l.owners, o.ownerKey)

@@ -263,3 +263,24 @@ func BenchmarkTouch(b *testing.B) {
 		l.Touch(elements[i*7919%len(elements)], Some)
 	}
 }
+
+// TestALargeMemberCountsAsSeveral: few large members take as much room as many small ones.
+func TestALargeMemberCountsAsSeveral(t *testing.T) {
+	var l List[string]
+	for i := range 10 {
+		l.Add(fmt.Sprint("small-", i), Some, "quiet", strconv.Itoa(i))
+	}
+	large := l.Add("large", Some, "loud", "one")
+	l.Resize(large, 100)
+	require.Equal(t, 11, l.Len())
+	require.Equal(t, 110, l.Size())
+	victim, _ := l.Victim()
+	require.Equal(t, "large", victim.Value)
+	l.Resize(large, 1)
+	victim, _ = l.Victim()
+	require.Equal(t, "small-0", victim.Value)
+	l.Resize(large, 50)
+	l.Remove(large)
+	l.Resize(large, 9)
+	require.Equal(t, 10, l.Size())
+}

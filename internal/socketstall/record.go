@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/internal/cut"
 )
 
 // Attributes are those that Parse reads.
@@ -149,14 +151,8 @@ func Text(m pcommon.Map, name string) string {
 	return Clip(v.Str())
 }
 
-// Clip cuts a text that is too long, and bytes that are no UTF-8. What is cut does
-// not keep the long text alive.
-func Clip(s string) string {
-	if len(s) > MaxText {
-		s = strings.Clone(s[:MaxText])
-	}
-	return strings.ToValidUTF8(s, "")
-}
+// Clip cuts a text that is too long, and bytes that are no UTF-8.
+func Clip(s string) string { return strings.ToValidUTF8(cut.Text(s, MaxText), "") }
 
 // Number is a whole number.
 func Number(m pcommon.Map, name string) (int64, bool) {

@@ -12,17 +12,29 @@ func (e *Engine) Logs(ld plog.Logs) plog.Logs {
 	wanted := plog.NewLogs()
 	for i := range ld.ResourceLogs().Len() {
 		rl := ld.ResourceLogs().At(i)
-		to := plog.NewResourceLogs()
+		from, to := e.resourceOf(rl), plog.NewResourceLogs()
 		for j := range rl.ScopeLogs().Len() {
-			e.scopeLogs(rl, rl.ScopeLogs().At(j), to)
+			e.scopeLogs(from, rl.ScopeLogs().At(j), to)
 		}
 		if to.ScopeLogs().Len() > 0 {
-			rl.Resource().CopyTo(to.Resource())
+			from.Resource().CopyTo(to.Resource())
 			to.MoveTo(wanted.ResourceLogs().AppendEmpty())
 		}
 	}
 	e.decideDue()
 	return wanted
+}
+
+// resourceOf is rl, or its resource alone, cut to the limits.
+func (e *Engine) resourceOf(rl plog.ResourceLogs) plog.ResourceLogs {
+	resource, cut := recordLimits.Resource(rl.Resource())
+	if !cut {
+		return rl
+	}
+	e.own.Cut++
+	short := plog.NewResourceLogs()
+	resource.MoveTo(short.Resource())
+	return short
 }
 
 func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, to plog.ResourceLogs) {
@@ -31,14 +43,22 @@ func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, to plog.Reso
 	for k := range sl.LogRecords().Len() {
 		lr := sl.LogRecords().At(k)
 		by := e.logs[lr.EventName()]
-		if by.none() || forged(lr.EventName()) || !e.log(by, rl, sl, lr) {
+		if by.none() || forged(lr.EventName()) {
+			e.own.Unmatched++
+			continue
+		}
+		lr, cut := recordLimits.Record(lr)
+		if cut {
+			e.own.Cut++
+		}
+		if !e.log(by, rl, sl, lr) {
 			e.own.Unmatched++
 			continue
 		}
 		e.own.Matched++
 		if !found {
 			scope := to.ScopeLogs().AppendEmpty()
-			sl.Scope().CopyTo(scope.Scope())
+			recordLimits.Scope(sl.Scope(), scope.Scope())
 			found, wanted = true, scope.LogRecords()
 		}
 		lr.CopyTo(wanted.AppendEmpty())

@@ -14,17 +14,29 @@ func (e *Engine) Metrics(md pmetric.Metrics) pmetric.Metrics {
 	wanted := pmetric.NewMetrics()
 	for i := range md.ResourceMetrics().Len() {
 		rm := md.ResourceMetrics().At(i)
-		to := pmetric.NewResourceMetrics()
+		from, to := e.metricsResourceOf(rm), pmetric.NewResourceMetrics()
 		for j := range rm.ScopeMetrics().Len() {
-			e.scopeMetrics(rm, rm.ScopeMetrics().At(j), to)
+			e.scopeMetrics(from, rm.ScopeMetrics().At(j), to)
 		}
 		if to.ScopeMetrics().Len() > 0 {
-			rm.Resource().CopyTo(to.Resource())
+			from.Resource().CopyTo(to.Resource())
 			to.MoveTo(wanted.ResourceMetrics().AppendEmpty())
 		}
 	}
 	e.decideDue()
 	return wanted
+}
+
+// metricsResourceOf is resourceOf for metrics.
+func (e *Engine) metricsResourceOf(rm pmetric.ResourceMetrics) pmetric.ResourceMetrics {
+	resource, cut := recordLimits.Resource(rm.Resource())
+	if !cut {
+		return rm
+	}
+	e.own.Cut++
+	short := pmetric.NewResourceMetrics()
+	resource.MoveTo(short.Resource())
+	return short
 }
 
 func (e *Engine) scopeMetrics(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, to pmetric.ResourceMetrics) {
@@ -35,7 +47,7 @@ func (e *Engine) scopeMetrics(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetric
 		}
 	}
 	if scope.Metrics().Len() > 0 {
-		sm.Scope().CopyTo(scope.Scope())
+		recordLimits.Scope(sm.Scope(), scope.Scope())
 		scope.MoveTo(to.ScopeMetrics().AppendEmpty())
 	}
 }
@@ -51,7 +63,11 @@ func (e *Engine) metric(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m p
 		return matched
 	}
 	for i := range points.Len() {
-		if !e.point(by, rm, sm, m, points.At(i), kind) {
+		dp, cut := recordLimits.Point(points.At(i))
+		if cut {
+			e.own.Cut++
+		}
+		if !e.point(by, rm, sm, m, dp, kind) {
 			e.own.Unmatched++
 			continue
 		}
@@ -60,7 +76,7 @@ func (e *Engine) metric(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m p
 			emptyLike(m, matched)
 		}
 		to, _ := numberPoints(matched)
-		points.At(i).CopyTo(to.AppendEmpty())
+		dp.CopyTo(to.AppendEmpty())
 	}
 	return matched
 }
@@ -68,7 +84,7 @@ func (e *Engine) metric(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m p
 // emptyLike makes to a metric like m, without points.
 func emptyLike(m, to pmetric.Metric) {
 	to.SetName(m.Name())
-	to.SetUnit(m.Unit())
+	to.SetUnit(clean(m.Unit()))
 	if m.Type() != pmetric.MetricTypeSum {
 		to.SetEmptyGauge()
 		return

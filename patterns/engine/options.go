@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/tracecoreai/tracecore/internal/cut"
 	"github.com/tracecoreai/tracecore/patterns/engine/fault"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 )
@@ -28,6 +29,10 @@ type Options struct {
 	FanOut       int // faults one record can join: 64
 	Queue        int // verdicts that wait for Verdicts: 20,000
 }
+
+// recordLimits bound what one record brings, before anything looks at it: conditions
+// see no more, and the journal holds no more. A list of all ranks fits.
+var recordLimits = cut.Limits{Attributes: 256, Text: 16 << 10, Bytes: 4 << 20}
 
 func (o Options) withDefaults() Options {
 	for _, d := range []struct {
@@ -74,6 +79,7 @@ type Stats struct {
 	Matched         uint64 // records some rule wanted
 	Unmatched       uint64 // records no rule wanted
 	Unkeyed         uint64 // wanted, but without a field of the key or of by
+	Cut             uint64 // resources, records and points beyond recordLimits, judged by what is left
 	EvalErrors      uint64 // conditions and values that could not be evaluated on a record
 	EvictedFindings uint64 // what detectors forgot because of their caps
 

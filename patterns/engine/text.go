@@ -1,9 +1,12 @@
 package engine
 
-import "github.com/tracecoreai/tracecore/internal/safetext"
+import (
+	"github.com/tracecoreai/tracecore/internal/cut"
+	"github.com/tracecoreai/tracecore/internal/safetext"
+)
 
 // maxValue is how much of a value is kept, in bytes.
 const maxValue = 256
 
-// clean bounds s and makes it safe to show.
-func clean(s string) string { return safetext.Clip(safetext.Line(s[:min(len(s), maxValue)]), maxValue) }
+// clean makes s safe to show and bounds it: long values that differ stay different.
+func clean(s string) string { return cut.Text(safetext.Line(s), maxValue) }

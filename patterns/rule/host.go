@@ -6,6 +6,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/internal/cut"
 )
 
 // Host runs one algorithm without an engine: log records go in, and its findings
@@ -16,6 +18,17 @@ type Host struct {
 	Algorithm Algorithm
 	Scope     string // instrumentation scope of the findings
 	Keeps     bool   // Logs returns what it must be shown again
+	Cut       uint64 // resources and records beyond recordLimits, judged by what is left
+}
+
+// recordLimits bound what one record brings, before the algorithm sees it. The ranks of
+// a group of 32,768 one by one fit into a text.
+var recordLimits = cut.Limits{Attributes: 256, Text: 256 << 10, Bytes: 4 << 20}
+
+func (h *Host) count(cut bool) {
+	if cut {
+		h.Cut++
+	}
 }
 
 // Wants reports whether the algorithm reads a record of the batch.
@@ -38,14 +51,21 @@ func (h *Host) Logs(ld plog.Logs, now int64) plog.Logs {
 	kept := plog.NewLogs()
 	for _, resourceLogs := range ld.ResourceLogs().All() {
 		var into plog.LogRecordSlice
+		resource, cut := recordLimits.Resource(resourceLogs.Resource())
+		h.count(cut)
 		for _, scopeLogs := range resourceLogs.ScopeLogs().All() {
 			for _, r := range scopeLogs.LogRecords().All() {
-				if !h.show(resourceLogs.Resource(), r, now) || !h.Keeps {
+				if !slices.Contains(h.Detector.Logs, r.EventName()) {
+					continue
+				}
+				r, cut := recordLimits.Record(r)
+				h.count(cut)
+				if !h.show(resource, r, now) || !h.Keeps {
 					continue
 				}
 				if into == (plog.LogRecordSlice{}) {
 					to := kept.ResourceLogs().AppendEmpty()
-					resourceLogs.Resource().CopyTo(to.Resource())
+					resource.CopyTo(to.Resource())
 					into = to.ScopeLogs().AppendEmpty().LogRecords()
 				}
 				r.CopyTo(into.AppendEmpty())
@@ -56,7 +76,7 @@ func (h *Host) Logs(ld plog.Logs, now int64) plog.Logs {
 }
 
 func (h *Host) show(resource pcommon.Resource, r plog.LogRecord, now int64) bool {
-	if !slices.Contains(h.Detector.Logs, r.EventName()) || TrustOf(resource.Attributes(), r.Attributes()) < h.Detector.Trust {
+	if TrustOf(resource.Attributes(), r.Attributes()) < h.Detector.Trust {
 		return false
 	}
 	return h.Algorithm.Observe(&Record{

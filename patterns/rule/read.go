@@ -4,13 +4,15 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/internal/cut"
 )
 
 // maxText is how much of one text a detector keeps, in bytes, as an engine does of
 // the values of fields.
 const maxText = 256
 
-// Text reads an attribute for a detector: at most 256 bytes of valid UTF-8 that
+// Text reads an attribute for a detector: at most 256 bytes of valid UTF-8, as cut.Text leaves them, that
 // hold on to nothing else; "" for none, and for lists and maps.
 func Text(m pcommon.Map, key string) string {
 	v, ok := m.Get(key)
@@ -19,8 +21,7 @@ func Text(m pcommon.Map, key string) string {
 	}
 	switch v.Type() {
 	case pcommon.ValueTypeStr:
-		s := v.Str()
-		return strings.ToValidUTF8(strings.Clone(s[:min(len(s), maxText)]), "?")
+		return strings.ToValidUTF8(strings.Clone(cut.Text(v.Str(), maxText)), "?")
 	case pcommon.ValueTypeInt, pcommon.ValueTypeDouble, pcommon.ValueTypeBool:
 		return v.AsString()
 	default:

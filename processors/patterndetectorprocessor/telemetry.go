@@ -50,6 +50,7 @@ var (
 	}
 	irregularFigures = []figure{
 		{"ahead", func(s engine.Stats) uint64 { return s.Ahead }},
+		{"cut", func(s engine.Stats) uint64 { return s.Cut }},
 		{"evaluation", func(s engine.Stats) uint64 { return s.EvalErrors }},
 		{"fan_out", func(s engine.Stats) uint64 { return s.FanOutLimited }},
 		{"late", func(s engine.Stats) uint64 { return s.Late }},

@@ -38,7 +38,12 @@ func (p *rankJoin) observe() error {
 			return err
 		}
 	}
-	return nil
+	return p.telemetry.RegisterProcessorRankjoinRecordsCutCallback(func(_ context.Context, o metric.Int64Observer) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		o.Observe(int64(p.host.Cut))
+		return nil
+	})
 }
 
 // countFinding counts a record that says what is incomplete.

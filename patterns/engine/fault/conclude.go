@@ -70,9 +70,10 @@ func (f *Fault) conclude(best window) {
 	s := f.set
 	s.waiting.Remove(f.element)
 	f.element = s.open.Add(f, f.worth(), f.owner...)
+	s.open.Resize(f.element, places(f.bytes()))
 	f.Changed()
 	f.Connect()
-	if s.open.Len() > s.opts.OpenVerdicts {
+	if s.open.Size() > s.opts.OpenVerdicts {
 		evict(&s.open, &s.stats.EvictedVerdicts)
 	}
 }

@@ -137,6 +137,7 @@ func (f *Fault) drop() {
 	f.leave()
 	if f.verdict == nil {
 		f.set.waiting.Remove(f.element)
+		clear(f.marks) // the time line may hold f until its time comes
 		return
 	}
 	f.set.emit(f)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -26,6 +27,18 @@ type Mark struct {
 	Gone    bool     `json:"g,omitempty"` // the detector took it back: it shows nothing any more
 
 	Trust verdict.Trust `json:"u,omitempty"`
+}
+
+// bytes is about how much memory m takes.
+func (m *Mark) bytes() int {
+	n := int(unsafe.Sizeof(*m)) + 16*len(m.Values) + 8*len(m.Ranks) + len(m.Source) + len(m.FaultID)
+	for _, v := range m.Values {
+		n += len(v)
+	}
+	for _, ranks := range m.Lists {
+		n += 64 + 8*len(ranks)
+	}
+	return n
 }
 
 // Lists are ranks by field.

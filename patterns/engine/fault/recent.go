@@ -28,6 +28,7 @@ func (r *recents) put(one *recentMark) {
 	r.by[one.key] = append(r.by[one.key], one)
 	one.owner = one.w.Rule.Owner(one.mark.Values)
 	one.element = r.order.Add(one, fairlru.Some, one.owner...)
+	r.order.Resize(one.element, places(one.mark.bytes()))
 }
 
 func (r *recents) remove(one *recentMark) {
@@ -81,7 +82,7 @@ func (s *Set) keepRecent(one *recentMark) {
 	if len(s.recent.by[one.key]) > 2*s.opts.FanOut {
 		s.stats.FanOutLimited += s.recent.thin(one.key, s.opts.FanOut)
 	}
-	if s.recent.len() > s.opts.Recent {
+	for s.recent.order.Size() > s.opts.Recent && s.recent.len() > 0 {
 		s.stats.EvictedRecent++
 		victim, _ := s.recent.order.Victim()
 		s.recent.remove(victim.Value)

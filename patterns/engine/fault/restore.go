@@ -58,6 +58,7 @@ func (s *Set) restore(saved *Saved) *Fault {
 	s.seq = max(s.seq, saved.Seq)
 	if saved.Verdict == nil {
 		f.element = s.waiting.Add(f, fairlru.Some, f.owner...)
+		s.waiting.Resize(f.element, places(f.bytes()))
 	} else {
 		f.restoreVerdict(saved.Verdict)
 	}
@@ -75,6 +76,7 @@ func (f *Fault) restoreVerdict(v *savedVerdict) {
 	f.verdict = c
 	c.node = incident.NewNode(f)
 	f.element = f.set.open.Add(f, f.worth(), f.owner...)
+	f.set.open.Resize(f.element, places(f.bytes()))
 	if v.Changed {
 		f.Changed()
 	}

@@ -13,6 +13,12 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
+// place is the memory that one of the places has which Options count. A fault, or a
+// mark, that takes more counts as several.
+const place = 8 << 10
+
+func places(bytes int) int { return 1 + bytes/place }
+
 // Options bound what a set holds.
 type Options struct {
 	Waiting      int // faults without a verdict yet
@@ -95,6 +101,7 @@ func (s *Set) Place(w *Evidence, m Mark) {
 		key, _ := w.key(m.Values)
 		if f := s.fault(w, key, &m); f != nil {
 			f.add(w, m)
+			s.fit(f)
 		}
 		return
 	}
@@ -104,7 +111,23 @@ func (s *Set) Place(w *Evidence, m Mark) {
 	for _, f := range slices.Clone(s.joins.faults[key]) {
 		if !f.dead && w.among(f, m.Values) {
 			f.add(w, m)
+			s.fit(f)
 		}
+	}
+}
+
+// fit counts f by what it takes now, and makes room for it.
+func (s *Set) fit(f *Fault) {
+	list := &s.waiting
+	if f.verdict != nil {
+		list = &s.open
+	}
+	list.Resize(f.element, places(f.bytes()))
+	for s.waiting.Size() > s.opts.Waiting {
+		evict(&s.waiting, &s.stats.EvictedWaiting)
+	}
+	for s.open.Size() > s.opts.OpenVerdicts {
+		evict(&s.open, &s.stats.EvictedVerdicts)
 	}
 }
 
@@ -137,7 +160,7 @@ func (s *Set) begin(r *Rule, key string, owner []string) *Fault {
 	f := s.newFault(r, key, s.seq, owner)
 	r.faults[key] = f
 	f.element = s.waiting.Add(f, fairlru.Some, owner...)
-	if s.waiting.Len() > s.opts.Waiting {
+	if s.waiting.Size() > s.opts.Waiting {
 		evict(&s.waiting, &s.stats.EvictedWaiting)
 	}
 	return f

@@ -21,6 +21,17 @@ type trail struct {
 	real    bool           // a mark that left because of the cap was no drill's
 }
 
+// bytes is about how much memory t takes.
+func (t *trail) bytes() int {
+	n := 8 * len(t.ranks)
+	for i := range t.marks {
+		for j := range t.marks[i] {
+			n += t.marks[i][j].bytes()
+		}
+	}
+	return n
+}
+
 // learn takes note of values and ranks; it reports whether a field got its first
 // value.
 func (t *trail) learn(w *Evidence, m *Mark) bool {

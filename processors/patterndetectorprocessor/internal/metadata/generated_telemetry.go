@@ -228,7 +228,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorRecordsIrregular, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_patterndetector_records_irregular",
-		metric.WithDescription("Wanted records that did not count as they came. late and unkeyed were left out, overdue were held by their sender and counted where order does not matter, ahead was taken as of now, evaluation could not be evaluated, fan_out joined fewer faults than it could. [Development]"),
+		metric.WithDescription("Wanted records that did not count as they came. late and unkeyed were left out, overdue were held by their sender and counted where order does not matter, ahead was taken as of now, cut were larger than a record may be and judged by what is left, evaluation could not be evaluated, fan_out joined fewer faults than it could. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)

@@ -162,7 +162,7 @@ func AssertEqualProcessorPatterndetectorRecords(t *testing.T, tt *componenttest.
 func AssertEqualProcessorPatterndetectorRecordsIrregular(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_patterndetector_records_irregular",
-		Description: "Wanted records that did not count as they came. late and unkeyed were left out, overdue were held by their sender and counted where order does not matter, ahead was taken as of now, evaluation could not be evaluated, fan_out joined fewer faults than it could. [Development]",
+		Description: "Wanted records that did not count as they came. late and unkeyed were left out, overdue were held by their sender and counted where order does not matter, ahead was taken as of now, cut were larger than a record may be and judged by what is left, evaluation could not be evaluated, fan_out joined fewer faults than it could. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

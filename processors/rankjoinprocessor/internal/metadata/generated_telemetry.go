@@ -35,6 +35,7 @@ type TelemetryBuilder struct {
 	ProcessorRankjoinFindings        metric.Int64Counter
 	ProcessorRankjoinFindingsDropped metric.Int64Counter
 	ProcessorRankjoinGroupsSkipped   metric.Int64ObservableCounter
+	ProcessorRankjoinRecordsCut      metric.Int64ObservableCounter
 	ProcessorRankjoinStalls          metric.Int64ObservableCounter
 	ProcessorRankjoinStallsEvicted   metric.Int64ObservableCounter
 	ProcessorRankjoinStallsHeld      metric.Int64ObservableGauge
@@ -119,6 +120,21 @@ func (builder *TelemetryBuilder) RegisterProcessorRankjoinGroupsSkippedCallback(
 		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinGroupsSkipped, obs: o})
 		return nil
 	}, builder.ProcessorRankjoinGroupsSkipped)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorRankjoinRecordsCutCallback sets callback for observable ProcessorRankjoinRecordsCut metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinRecordsCutCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinRecordsCut, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinRecordsCut)
 	if err != nil {
 		return err
 	}
@@ -256,6 +272,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_rankjoin_groups_skipped",
 		metric.WithDescription("Process groups left out of a round because the groups of their job claim too many members. [Development]"),
 		metric.WithUnit("{group}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorRankjoinRecordsCut, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_rankjoin_records_cut",
+		metric.WithDescription("Records and resources larger than one may be; they are judged by what is left. [Development]"),
+		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorRankjoinStalls, err = builder.meter.Int64ObservableCounter(
