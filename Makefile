@@ -30,7 +30,6 @@ PROMETHEUS_OPERATOR := 0.90.1
 
 BIN := .cache/bin
 RESULTS := .cache/results
-TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint
 # Each runs a command, shows what its tests say and records it for the summary: of one
 # that prints what go test -json prints, and of one that is a test itself.
@@ -40,7 +39,7 @@ CHECK = $(JSON) tools/as-test.sh $@
 LOCKED := flock $(BIN)
 
 # What a change can break, quick things first.
-STAGES := format lint unit tools builder host chart cluster fuzz check-generated
+STAGES := format lint unit tools host chart cluster fuzz check-generated
 # The machines run beside them: emulation keeps little more than one CPU busy.
 MACHINES := vmtest
 # What a release needs beyond that: an attack suite and a benchmark of what is true have their place here.
@@ -170,10 +169,6 @@ cluster: deps chart-tools cluster-tools ## A real API server takes the chart, tr
 cluster-tools:
 	@mkdir -p $(BIN) && $(LOCKED) go -C tools/kube build -o ../../$(BIN)/ k8s.io/kubernetes/cmd/kube-apiserver sigs.k8s.io/kwok/cmd/kwok
 	@$(LOCKED) install -m 644 -Dt .cache/stages "$$(go -C tools/kube list -m -f '{{.Dir}}' sigs.k8s.io/kwok)"/kustomize/stage/{node/fast/node-initialize,node/heartbeat/node-heartbeat,node/chaos/node-not-ready,pod/fast/pod-ready,pod/fast/pod-delete}.yaml
-
-.PHONY: builder
-builder: gotestsum ## The collector builder accepts distro/builder-config.yaml
-	$(CHECK) $(TOOL) builder --config distro/builder-config.yaml
 
 .PHONY: generate
 generate: deps ## Rebuild BPF objects (clang 16) and what mdatagen makes

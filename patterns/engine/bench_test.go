@@ -142,7 +142,7 @@ func TestMemoryStaysFlatUnderAFloodOfKeys(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code int64
 		keys int
-	}{"without verdicts": {13, 1_000_000}, "with verdicts": {79, 100_000}} {
+	}{"without verdicts": {13, 200_000}, "with verdicts": {79, 40_000}} {
 		t.Run(name, func(t *testing.T) {
 			code, keys := tc.code, tc.keys
 			if testing.Short() {

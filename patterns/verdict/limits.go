@@ -121,8 +121,11 @@ func boundTime(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// clip makes s one line of visible characters, of at most limit bytes.
-func clip(s string, limit int) string { return safetext.Clip(safetext.Line(s), limit) }
+// clip makes s one line of visible characters, of at most limit bytes. Four bytes become
+// one at least, so what lies beyond four times the limit is not looked at.
+func clip(s string, limit int) string {
+	return safetext.Clip(safetext.Line(s[:min(len(s), utf8.UTFMax*(limit+1))]), limit)
+}
 
 // Validate says what makes v unusable: a missing or unknown value, or one
 // beyond the limits.
