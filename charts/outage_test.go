@@ -29,7 +29,7 @@ func TestAnAgentHoldsItsRecordsWhileNobodyTakesThem(t *testing.T) {
 	c.await(t, "every job", func() bool { return len(c.judged(t)) == len(all) })
 }
 
-// TestAFullQueueIsToldAndCounted: whoever sends hears that its records were not
+// TestAFullQueueIsToldAndCounted: the sender hears that its records were not
 // taken, and those that were come in the end.
 func TestAFullQueueIsToldAndCounted(t *testing.T) {
 	t.Parallel()

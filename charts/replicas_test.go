@@ -78,7 +78,7 @@ func TestAReplicaThatLeavesTakesWhatItHeard(t *testing.T) {
 	c := startCluster(t)
 	c.agents[0].die(t, 0, all...)
 	c.await(t, "every job judged by its first death", func() bool { return len(c.judged(t)) == len(all) })
-	// A message that is tried again goes to whoever is there then.
+	// A message that is tried again goes to the replica that is there then.
 	c.await(t, "the end of its delivery", func() bool { return c.agents[0].metric(t, "otelcol_exporter_sent_log_records") == float64(len(all)) })
 	gone, stays := c.replicas[0], c.replicas[1]
 	moved := gone.latest(t)

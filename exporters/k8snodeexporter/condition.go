@@ -134,7 +134,7 @@ func (a *about) write(note string) string {
 		texts = append(texts, fmt.Sprintf("(and %d more%s%s)", len(a.tracked), afterID, strings.Join(a.tracked, " ")))
 	}
 	if a.lost > 0 {
-		texts = append(texts, fmt.Sprintf("(and %d more that are not listed: a reboot ends them, or whoever takes this back)", a.lost))
+		texts = append(texts, fmt.Sprintf("(and %d more that are not listed: a reboot ends them, or a person who takes this back)", a.lost))
 	}
 	for _, one := range []string{note, a.bootNote()} {
 		if one != "" {

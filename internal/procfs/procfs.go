@@ -5,8 +5,8 @@
 // mm/memory.c; fs/proc/task_mmu.c), and a process in a page fault on a dead FUSE or
 // NFS mount holds that lock until the mount answers. mountinfo waits for the mount
 // table's lock (fs/proc_namespace.c), which an unmount in progress may hold. Even stat
-// takes a reference to the memory (fs/proc/array.c), and whoever gives back the last
-// one tears the memory down and may wait for its files. Such a read cannot be taken
+// takes a reference to the memory (fs/proc/array.c), and the process that drops the last
+// reference tears the memory down and may wait for its files. Such a read cannot be taken
 // back. So every read runs in a goroutine of its own, and one that does not return in
 // time is left behind:
 //
@@ -87,7 +87,7 @@ func (f *FS) leftBehind() (n int) {
 	return n
 }
 
-// SetForeign says whether this mount numbers processes otherwise than whoever asks:
+// SetForeign says whether this mount numbers processes otherwise than the caller:
 // then a number is somebody else here, and no process is read.
 func (f *FS) SetForeign(foreign bool) { f.foreign.Store(foreign) }
 

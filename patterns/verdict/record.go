@@ -141,5 +141,5 @@ func FromJSON(data []byte) (Verdict, error) {
 	if err := v.Validate(); err != nil {
 		return Verdict{}, fmt.Errorf("verdict: %w", err)
 	}
-	return Bounded(v), nil // whoever wrote it
+	return Bounded(v), nil // any sender may have written it
 }

@@ -91,7 +91,7 @@ var (
 	// errLink is a link. Those who may write a dump may not read what a link
 	// leads to: a file whose reading waits or takes (/proc/kmsg, trace_pipe), or
 	// one of another user.
-	errLink = errors.New("a link is not followed, whoever writes dumps could lead it anywhere: name what it leads to")
+	errLink = errors.New("a link is not followed, a writer of dumps could lead it anywhere: name what it leads to")
 )
 
 // readWhole reads a regular file of at most most bytes. It does not wait for a

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 )
 
-// Limits of time. Whoever connects speaks at once, says the whole request soon, and
+// Limits of time. A client speaks at once when it has connected, says the whole request soon, and
 // does not hold a connection that it does not use.
 const (
 	handshakeTimeout = 5 * time.Second  // first byte, TLS, HTTP/2 preface, headers

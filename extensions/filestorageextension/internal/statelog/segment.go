@@ -317,8 +317,8 @@ func (l *Log) rewrite(s *segment) error {
 	return errors.Join(flush(), l.sync())
 }
 
-// drop removes the oldest segment, and keeps a damaged one for whoever wants to
-// look at it.
+// drop removes the oldest segment, and keeps a damaged one for a person
+// to look at.
 func (l *Log) drop(s *segment) bool {
 	err := fs.ErrInvalid
 	if s.damaged {

@@ -1,5 +1,5 @@
-// Package hint says what a Kubernetes event or node condition means to whoever
-// runs training jobs: one word of eleven, or none.
+// Package hint says what a Kubernetes event or node condition means to people who
+// run training jobs: one word of eleven, or none.
 package hint
 
 import "strings"
