@@ -27,6 +27,7 @@ type Feature string
 // The features.
 const (
 	KernelLog Feature = "kernel_log"       // records of drivers in the kernel log
+	Origins   Feature = "kernel_origins"   // which driver wrote such a record: without, it is a claim
 	OOMKills  Feature = "oom_kills"        // OOM kills
 	Identity  Feature = "process_identity" // which rank of which job in which pod a process is
 	Exits     Feature = "process_exits"    // how a rank's process ended
@@ -39,7 +40,7 @@ const (
 
 // Features lists all of them.
 func Features() []Feature {
-	return []Feature{KernelLog, OOMKills, Identity, Exits, FUSEStalls, SocketStalls, GPUMemory}
+	return []Feature{KernelLog, Origins, OOMKills, Identity, Exits, FUSEStalls, SocketStalls, GPUMemory}
 }
 
 // faults are the features that see something go wrong; the others say to whom.
@@ -74,17 +75,17 @@ type subject struct {
 	// offers are its features on its best rung.
 	offers []Feature
 	open   func() (handle, error)
-	// lacks are those of them that a rung does not deliver; nil where all do.
-	lacks func(rung string) []Feature
+	// lacks are those of them that an open probe does not deliver; nil where all do.
+	lacks func(probe.Report) []Feature
 }
 
-// delivers are the features that come with a rung.
-func (s subject) delivers(rung string) []Feature {
+// delivers are the features that come with an open probe.
+func (s subject) delivers(r probe.Report) []Feature {
 	there := slices.Clone(s.offers)
 	if s.lacks == nil {
 		return there
 	}
-	return slices.DeleteFunc(there, func(f Feature) bool { return slices.Contains(s.lacks(rung), f) })
+	return slices.DeleteFunc(there, func(f Feature) bool { return slices.Contains(s.lacks(r), f) })
 }
 
 // handle is a probe that is open.
@@ -128,7 +129,7 @@ func (s subject) check(ctx context.Context, fire bool) Probe {
 		p.Error = err.Error()
 		return p
 	}
-	p.Delivers = s.delivers(p.Rung)
+	p.Delivers = s.delivers(p.Report)
 	return p
 }
 
@@ -184,7 +185,7 @@ const (
 )
 
 // What each probe offers at its best.
-func offersKmsg() []Feature     { return []Feature{KernelLog} }
+func offersKmsg() []Feature     { return []Feature{KernelLog, Origins} }
 func offersOOMKill() []Feature  { return []Feature{OOMKills} }
 func offersIdentity() []Feature { return []Feature{Identity, Exits} }
 func offersFUSE() []Feature     { return []Feature{FUSEStalls} }

@@ -75,8 +75,8 @@ func TestAProbeThatDoesNotOpenKeepsItsReason(t *testing.T) {
 }
 
 func TestARungCanLackWhatAProbeOffers(t *testing.T) {
-	lacks := func(rung string) []Feature {
-		require.Equal(t, "tp_btf/fake", rung)
+	lacks := func(r probe.Report) []Feature {
+		require.Equal(t, "tp_btf/fake", r.Rung)
 		return []Feature{Exits}
 	}
 	open := func() (handle, error) { return newFake(nil, nil, probe.OK), nil }

@@ -19,7 +19,7 @@ import (
 // subjects are the probes of tracecore, opened as the receivers open them.
 func subjects() []subject {
 	return []subject{
-		{name: "kmsg", sees: seesKmsg, offers: offersKmsg(), open: openKmsg},
+		{name: "kmsg", sees: seesKmsg, offers: offersKmsg(), lacks: kmsgLacks, open: openKmsg},
 		{name: "oomkill", sees: seesOOMKill, offers: offersOOMKill(), open: openOOMKill},
 		{name: "identity", sees: seesIdentity, offers: offersIdentity(), lacks: identityLacks, open: openIdentity},
 		{name: "fusefault", sees: seesFUSE, offers: offersFUSE(), open: openFUSE},
@@ -35,6 +35,14 @@ func attemptsOf(err error) []probe.Attempt {
 		return none.Report.Attempts
 	}
 	return nil
+}
+
+// kmsgLacks: where nothing shows who wrote a record, every process may have.
+func kmsgLacks(r probe.Report) []Feature {
+	if r.Unproven == "" {
+		return nil
+	}
+	return []Feature{Origins}
 }
 
 type kmsgHandle struct{ *kmsg.Probe }
@@ -71,8 +79,8 @@ type identityHandle struct{ *identity.Tracker }
 
 // identityLacks: without BTF the kernel tells when a process starts and not how it
 // ends, and /proc tells neither.
-func identityLacks(rung string) []Feature {
-	if rung == identity.RungTracing {
+func identityLacks(r probe.Report) []Feature {
+	if r.Rung == identity.RungTracing {
 		return nil
 	}
 	return []Feature{Exits}

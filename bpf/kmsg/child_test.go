@@ -4,6 +4,7 @@ package kmsg
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,7 +24,7 @@ import (
 // childVar names what this test binary does when it is started as a child.
 const childVar = "KMSG_TEST_CHILD"
 
-var children = map[string]func() int{"segfault": segfault, "powerless": powerless, "withoutBTF": withoutBTF, "withoutSyslog": withoutSyslog}
+var children = map[string]func() int{"segfault": segfault, "powerless": powerless, "withoutBTF": withoutBTF, "withoutSyslog": withoutSyslog, "searching": searching, "searchingWithoutSyslog": searchingWithoutSyslog}
 
 func runChild(t *testing.T, name string) *exec.Cmd {
 	t.Helper()
@@ -112,52 +113,95 @@ func TestKernelIsToldFromUserspace(t *testing.T) {
 	}
 }
 
-// A writer is known without /proc/kallsyms, where the kernel names its functions.
+// A writer is known without /proc/kallsyms, where the kernel names its functions. Where
+// it does not, the report says who hides them, and its faults are claims.
 func TestWithoutAddressesOnlyTheKernelCanShowTheWriter(t *testing.T) {
 	privtest.Require(t)
-	hosttest.SetSysctl(t, "kernel/kptr_restrict", "2")
-	out, err := runChild(t, "withoutSyslog").CombinedOutput()
-	require.NoError(t, err, string(out))
-	t.Log(string(out))
+	trial, err := newTrial(Options{})
+	require.NoError(t, err)
+	const syslog = "give the process CAP_SYSLOG"
+	for name, tt := range map[string]struct {
+		child, restrict, unproven string
+	}{
+		"kernel names, no capability": {"withoutSyslog", "2", map[bool]string{true: "", false: "kernel.kptr_restrict is 2"}[trial.kernelNames]},
+		"searched, kptr_restrict 2":   {"searching", "2", "kernel.kptr_restrict is 2"},
+		"searched, no capability":     {"searchingWithoutSyslog", "1", syslog},
+		"searched, shown":             {"searching", "1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hosttest.SetSysctl(t, "kernel/kptr_restrict", tt.restrict)
+			out, err := runChild(t, tt.child).Output()
+			require.NoError(t, err, string(out))
+			var told looked
+			require.NoError(t, json.Unmarshal(out, &told), string(out))
+			t.Logf("%+v", told)
+			if tt.unproven == "" {
+				require.Empty(t, told.Unproven)
+				require.NotEmpty(t, told.Event.Origin.Name)
+				require.Equal(t, WriterUserspace, told.Event.Writer)
+				return
+			}
+			require.Contains(t, told.Unproven, "likely at most")
+			require.Contains(t, told.Unproven, tt.unproven)
+			require.Zero(t, told.Event.Origin, "no driver's line could be told from it")
+		})
+	}
 }
 
-// withoutSyslog keeps what loads a program, and looks at a write of its own.
-func withoutSyslog() int {
-	if err := keepCapabilities(unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYS_RESOURCE, unix.CAP_SYS_ADMIN); err != nil {
-		fmt.Println(err)
-		return 1
+// looked is what a child saw of a write of its own.
+type looked struct {
+	Event    Event
+	Unproven string
+}
+
+func withoutSyslog() int { return look(false, withoutSyslogCapabilities...) }
+func searching() int     { return look(true) }
+
+func searchingWithoutSyslog() int { return look(true, withoutSyslogCapabilities...) }
+
+// withoutSyslogCapabilities are what loads a program.
+var withoutSyslogCapabilities = []int{unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYS_RESOURCE, unix.CAP_SYS_ADMIN}
+
+// look keeps these capabilities, or all, and prints what the probe tells of a write.
+// With search it takes this kernel for one that names no functions.
+func look(search bool, keep ...int) int {
+	told, err := lookAtOwnWrite(search, keep)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(told)
 	}
-	p, report, err := Try(Options{Words: []string{"without syslog"}})
 	if err != nil {
 		fmt.Println(err)
-		return 1
-	}
-	defer p.Close()
-	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	defer f.Close()
-	if _, err := f.WriteString("<7>NVRM: without syslog"); err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	var e Event
-	if err := p.Read(&e); err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	hint := report.Attempts[len(report.Attempts)-1].Hint
-	fmt.Printf("%+v, hint %q\n", e, hint)
-	named := e.Writer == WriterUserspace && e.Origin.Name != ""
-	if p.names.search != nil { // and no driver's line could be told from it
-		named = e.Origin == Function{} && strings.Contains(hint, "CAP_SYSLOG")
-	}
-	if !named {
 		return 1
 	}
 	return 0
+}
+
+func lookAtOwnWrite(search bool, keep []int) (told looked, err error) {
+	if keep != nil {
+		if err := keepCapabilities(keep...); err != nil {
+			return told, err
+		}
+	}
+	trial, err := newTrial(Options{Words: []string{"without syslog"}})
+	if err != nil {
+		return told, err
+	}
+	trial.kernelNames = trial.kernelNames && !search
+	p, report, err := trial.open("")
+	if err != nil {
+		return told, err
+	}
+	defer p.Close()
+	told.Unproven = report.Unproven
+	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
+	if err != nil {
+		return told, err
+	}
+	defer f.Close()
+	if _, err := f.WriteString("<7>NVRM: without syslog"); err != nil {
+		return told, err
+	}
+	return told, p.Read(&told.Event)
 }
 
 // faultLine is how the kernel reports a fault of a process: arch/x86/mm/fault.c,

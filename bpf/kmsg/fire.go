@@ -46,6 +46,8 @@ type trial struct {
 	invalid uint64
 	lost    uint64 // of those, what was beyond maxSeen
 	limit   string // what the rung in use was not seen to do, and why
+	// unproven is why the rung in use cannot show who wrote a record.
+	unproven string
 }
 
 func newTrial(opts Options) (*trial, error) {
@@ -94,11 +96,12 @@ func (t *trial) search() func([]uint64) map[uint64]Function {
 // fire writes the marker to the kernel log and waits for its event. Where the
 // log cannot be written, what is known of the kernel decides.
 func (t *trial) fire(rung string, a *attached) (bool, error) {
-	t.seen, t.lost, t.invalid, t.limit = nil, 0, 0, ""
+	t.seen, t.lost, t.invalid, t.limit, t.unproven = nil, 0, 0, "", ""
 	for range markerTries {
 		before := a.dropped(0)
 		if err := t.writeMarker(); err != nil {
 			t.limit = fmt.Sprintf("could not fire it: %v: make %s writable (kernel.printk_devkmsg must not be off)", err, t.device)
+			t.unproven = t.whyUnproven(true) // nothing shows the contrary
 			return false, storesTextAt(rung, kernelRelease())
 		}
 		found, err := t.await(a)
@@ -135,7 +138,7 @@ func (t *trial) await(a *attached) (bool, error) {
 		err := a.next(&record, &e)
 		switch {
 		case err == nil && e.Text == t.marker:
-			t.limit = t.originUnknown(e)
+			t.unproven = t.whyUnproven(e.Origin != Function{})
 			return true, nil
 		case err == nil && len(t.seen) < maxSeen:
 			t.seen = append(t.seen, e)
@@ -149,18 +152,6 @@ func (t *trial) await(a *attached) (bool, error) {
 			return false, fmt.Errorf("read: %w", err)
 		}
 	}
-}
-
-// originUnknown says why the stack of our own write did not show who wrote it.
-func (t *trial) originUnknown(marker Event) string {
-	if marker.Origin != (Function{}) {
-		return ""
-	}
-	const so = "nothing shows which driver writes a kernel-log record, so its faults are claims and no proof: "
-	if t.kernelNames {
-		return so + "the call stack of a write has no vprintk_emit with a caller: use a kernel with an unwinder (CONFIG_UNWINDER_ORC or CONFIG_FRAME_POINTER)"
-	}
-	return so + "this kernel names no functions to programs (before Linux 5.13) and hides its addresses: give the process CAP_SYSLOG and set kernel.kptr_restrict to 0 or 1"
 }
 
 // storesTextAt says whether a rung that could not be fired can be trusted.

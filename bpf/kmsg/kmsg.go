@@ -80,7 +80,7 @@ func (t *trial) open(only string) (*Probe, probe.Report, error) {
 	if err != nil {
 		return nil, report, err
 	}
-	report.Attempts[len(report.Attempts)-1].Hint = t.limit
+	report.Attempts[len(report.Attempts)-1].Hint, report.Unproven = t.limit, t.unproven
 	p := &Probe{attached: a, report: report, pending: t.seen, lost: t.lost, marker: t.marker}
 	p.invalid.Store(t.invalid)
 	return p, report, nil

@@ -68,6 +68,7 @@ func TestEachRungIsWhatThisKernelAllows(t *testing.T) {
 			defer p.Close()
 			require.True(t, got.Fired)
 			require.Empty(t, got.Hint)
+			require.Empty(t, report.Unproven)
 			require.Equal(t, report, p.Report())
 			write(t, "<3>hello "+word)
 			e := read(t, p)

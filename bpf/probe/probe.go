@@ -36,6 +36,9 @@ type Report struct {
 	Probe    string    `json:"probe"` // folder name: "kmsg", "oomkill", "identity"
 	Rung     string    `json:"rung"`  // rung in use, "" when none works
 	Attempts []Attempt `json:"attempts"`
+	// Unproven says why nothing shows who said what the probe delivers, and what to
+	// do about it. Empty where that is shown.
+	Unproven string `json:"unproven,omitempty"`
 }
 
 // Stats are the counters of one probe since it was opened.

@@ -71,6 +71,9 @@ func writeProblems(w io.Writer, probes []check.Probe) {
 				fmt.Fprintf(w, "    %s\n", safetext.Line(a.Hint))
 			}
 		}
+		if p.Unproven != "" {
+			fmt.Fprintf(w, "  %s: %s\n", p.Probe, safetext.Line(p.Unproven))
+		}
 		if p.Error != "" && p.Rung != "" || p.Error != "" && len(p.Attempts) == 0 {
 			fmt.Fprintf(w, "  %s: %s\n", p.Probe, safetext.Line(p.Error))
 		}

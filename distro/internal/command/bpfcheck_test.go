@@ -143,8 +143,8 @@ func machineWith(t *testing.T, probes ...check.Probe) bpfCheckReport {
 }
 
 var (
-	works  = check.Probe{Report: probe.Report{Probe: "kmsg", Rung: "tp_btf/console", Attempts: []probe.Attempt{{Rung: "tp_btf/console", Outcome: probe.OK, Fired: true}}}, Sees: "faults", Offers: []check.Feature{check.KernelLog}, Delivers: []check.Feature{check.KernelLog}, Fired: true}
-	rest   = check.Probe{Report: probe.Report{Probe: "rest", Rung: "a", Attempts: []probe.Attempt{}}, Offers: check.Features()[1:], Delivers: check.Features()[1:]}
+	works  = check.Probe{Report: probe.Report{Probe: "kmsg", Rung: "tp_btf/console", Attempts: []probe.Attempt{{Rung: "tp_btf/console", Outcome: probe.OK, Fired: true}}}, Sees: "faults", Offers: []check.Feature{check.KernelLog, check.Origins}, Delivers: []check.Feature{check.KernelLog, check.Origins}, Fired: true}
+	rest   = check.Probe{Report: probe.Report{Probe: "rest", Rung: "a", Attempts: []probe.Attempt{}}, Offers: check.Features()[2:], Delivers: check.Features()[2:]}
 	denied = check.Probe{Report: probe.Report{Probe: "oomkill", Attempts: []probe.Attempt{{Rung: "fentry/x", Outcome: probe.Denied, Reason: "operation not permitted", Hint: "give it CAP_BPF"}}}, Sees: "kills", Offers: []check.Feature{check.OOMKills}, Delivers: []check.Feature{}, Error: "open oomkill: no hook works"}
 )
 
@@ -182,6 +182,29 @@ func TestTableSaysWhyAndWhatToDo(t *testing.T) {
 		require.Contains(t, text.String(), want)
 	}
 	require.NotContains(t, text.String(), "\x1b")
+}
+
+// TestLinesThatProveNothingSayWhy: a machine that sees every fault and cannot show who
+// wrote the lines of the kernel log is degraded, for the patterns that take proof.
+func TestLinesThatProveNothingSayWhy(t *testing.T) {
+	claims := works
+	claims.Delivers, claims.Unproven = []check.Feature{check.KernelLog}, "nothing shows who wrote a line: give the process CAP_SYSLOG"
+	report := machineWith(t, claims, rest)
+	require.Equal(t, check.Degraded, report.Status)
+	var table, text, greeting strings.Builder
+	require.NoError(t, printTable(&table, report))
+	require.Contains(t, table.String(), "  kmsg: "+claims.Unproven)
+	require.NoError(t, printJSON(&text, report))
+	require.Equal(t, claims.Unproven, requireValid(t, text.String()).Probes[0].Unproven)
+	err := requirement(report, []string{"gpu_lost"})
+	require.Equal(t, exitDegraded, exitCode(err))
+	require.ErrorContains(t, err, "is a claim: needs kernel_origins")
+	require.ErrorContains(t, err, "kernel_origins comes from the probe kmsg: "+claims.Unproven)
+	require.NoError(t, requirement(report, []string{"host_oom_kill"}), "the kernel tells of kills itself")
+	root := newRoot()
+	root.SetErr(&greeting)
+	require.NoError(t, writeGreeting(root, report, "/some/where"))
+	require.Contains(t, greeting.String(), "limited   faults: "+claims.Unproven)
 }
 
 func TestBPFCheckRefusesAFormat(t *testing.T) {

@@ -66,6 +66,9 @@ func writeWatched(w io.Writer, probes []check.Probe) {
 			line(w, "misses", p.Sees+": "+whatToDo(p))
 			continue
 		}
+		if p.Unproven != "" {
+			line(w, "limited", p.Sees+": "+p.Unproven)
+		}
 		for _, a := range p.Attempts {
 			if a.Outcome == probe.OK && a.Hint != "" {
 				line(w, "limited", p.Sees+": "+a.Hint)
@@ -74,8 +77,12 @@ func writeWatched(w io.Writer, probes []check.Probe) {
 	}
 }
 
-// whatToDo is the hint of the last hook tried; bpf-check shows them all.
+// whatToDo is why nothing that the probe says is proven, else the hint of the last
+// hook tried; bpf-check shows them all.
 func whatToDo(p check.Probe) string {
+	if p.Unproven != "" {
+		return p.Unproven
+	}
 	for _, a := range slices.Backward(p.Attempts) {
 		if a.Hint != "" {
 			return a.Hint

@@ -12,6 +12,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/distro/internal/attributes"
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // State of a pattern on a node.
@@ -89,6 +90,9 @@ func (s Sources) pattern(r *rule.Rule, there map[check.Feature]bool) Pattern {
 		p.note(r, unseen, "cannot be seen")
 		p.note(r, left, "is left to what others send")
 	}
+	if p.State == Full && needsOrigins(r) && !there[check.Origins] {
+		s.noteUnproven(&p, r, there)
+	}
 	if p.State != Blind && !there[check.Identity] && namesProcesses(r) {
 		p.State = Degraded
 		p.Because = append(p.Because, "ranks, jobs, pods and containers are not named: needs "+string(check.Identity))
@@ -108,6 +112,29 @@ func (p *Pattern) note(r *rule.Rule, gaps map[string][]check.Feature, how string
 			p.Lacks = append(p.Lacks, lost...)
 		}
 	}
+}
+
+// needsOrigins reports whether a full verdict of a rule takes proof.
+func needsOrigins(r *rule.Rule) bool { return r.Trust.Full == verdict.Proven }
+
+// noteUnproven degrades a pattern that is full by lines of the kernel log alone: where
+// nothing shows who wrote them, they prove nothing.
+func (s Sources) noteUnproven(p *Pattern, r *rule.Rule, there map[check.Feature]bool) {
+	proven := maps.Clone(there)
+	proven[check.Origins] = true // or this would not end
+	delete(proven, check.KernelLog)
+	if s.pattern(r, proven).State == Full {
+		return
+	}
+	p.State = Degraded
+	unseen, left := s.gaps(r, proven)
+	maps.Copy(unseen, left)
+	for i := range r.Evidence {
+		if name := r.Evidence[i].Name; slices.Contains(unseen[name], check.KernelLog) {
+			p.Because = append(p.Because, fmt.Sprintf("%s is a claim: needs %s", name, check.Origins))
+		}
+	}
+	p.Lacks = append(p.Lacks, check.Origins)
 }
 
 func either(features []check.Feature) string {
@@ -158,9 +185,9 @@ func (s Sources) given(r *rule.Rule, there map[check.Feature]bool) map[string]bo
 	return given
 }
 
-// features are all that give something.
+// features are all that give something, and proof of it.
 func (s Sources) features() map[check.Feature]bool {
-	all := map[check.Feature]bool{}
+	all := map[check.Feature]bool{check.Origins: true}
 	for _, feature := range s {
 		all[feature] = true
 	}
@@ -203,8 +230,11 @@ func (s Sources) Features(rules []rule.Rule, probes []check.Probe) []Feature {
 
 // reads reports whether a rule makes use of a feature.
 func (s Sources) reads(r *rule.Rule, id check.Feature) bool {
-	if id == check.Identity {
+	switch id {
+	case check.Identity:
 		return namesProcesses(r)
+	case check.Origins:
+		return needsOrigins(r) && s.reads(r, check.KernelLog)
 	}
 	return slices.ContainsFunc(r.All(), func(e *rule.Evidence) bool {
 		return slices.ContainsFunc(r.Events(e), func(event string) bool { return s[event] == id })

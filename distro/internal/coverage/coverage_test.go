@@ -9,6 +9,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 var sources = Sources{"gpu.xid": check.KernelLog, "oom.kill": check.OOMKills, "process.exit": check.Exits}
@@ -83,6 +84,29 @@ func TestAFindingNeedsWhatItsDetectorNeeds(t *testing.T) {
 	require.Equal(t, Full, sources.Of([]rule.Rule{r}, map[check.Feature]bool{check.KernelLog: true})[0].State)
 }
 
+// Where nothing shows who wrote a line of the kernel log, a pattern that takes proof
+// of it is not full. One that has other proof is, and so is one that takes the word of
+// a process.
+func TestLinesWithoutAWriterAreNoProof(t *testing.T) {
+	there := map[check.Feature]bool{check.KernelLog: true, check.OOMKills: true}
+	proven, claimed, other := rule.Rule{
+		Evidence: []rule.Evidence{{Name: "xid", Logs: []string{"gpu.xid"}}}, Full: expr(t, "xid"), Trust: rule.LeastTrust{Full: verdict.Proven},
+	}, rule.Rule{
+		Evidence: []rule.Evidence{{Name: "xid", Logs: []string{"gpu.xid"}}}, Full: expr(t, "xid"), Trust: rule.LeastTrust{Full: verdict.Claimed},
+	}, rule.Rule{
+		Evidence: []rule.Evidence{{Name: "xid", Logs: []string{"gpu.xid"}}, {Name: "kill", Logs: []string{"oom.kill"}}}, Full: expr(t, "xid or kill"),
+		Trust: rule.LeastTrust{Full: verdict.Proven},
+	}
+	got := sources.Of([]rule.Rule{proven, claimed, other}, there)
+	require.Equal(t, Degraded, got[0].State)
+	require.Equal(t, []string{"xid is a claim: needs kernel_origins"}, got[0].Because)
+	require.Equal(t, []check.Feature{check.Origins}, got[0].Lacks)
+	require.Equal(t, Full, got[1].State, got[1].Because)
+	there[check.Origins] = true
+	require.Equal(t, Full, sources.Of([]rule.Rule{proven}, there)[0].State)
+	require.Equal(t, Full, got[2].State, got[2].Because)
+}
+
 // A pattern that only others' records are left for says so: nobody promised them.
 func TestWhatAProbeWouldSayIsNotLeftToOthersInSilence(t *testing.T) {
 	rules, err := patterns.Library()
@@ -123,16 +147,16 @@ func TestAnEventOfOthersIsANeedAndNoProbesFault(t *testing.T) {
 }
 
 // TestEveryFeatureOfAnEventIsOffered finds a slip of the pen in a metadata.yaml: each
-// feature is one that a probe offers, and each feature but identity gives an event.
+// feature is one that a probe offers, and each feature but identity and origins gives an event.
 func TestEveryFeatureOfAnEventIsOffered(t *testing.T) {
 	sources, err := LoadSources()
 	require.NoError(t, err)
-	offered := map[check.Feature]bool{check.Identity: true}
+	offered := map[check.Feature]bool{check.Identity: true, check.Origins: true}
 	for _, feature := range sources {
 		offered[feature] = true
 	}
 	require.Equal(t, map[check.Feature]bool{
-		check.Identity: true, check.KernelLog: true, check.OOMKills: true, check.Exits: true, check.FUSEStalls: true,
+		check.Identity: true, check.Origins: true, check.KernelLog: true, check.OOMKills: true, check.Exits: true, check.FUSEStalls: true,
 		check.GPUMemory: true, check.SocketStalls: true,
 	}, offered)
 }

@@ -201,7 +201,7 @@ func (f *Fault) notObserved() []string {
 
 // unproven says why evidence does not make a verdict surer.
 func unproven(trust verdict.Trust, names []string) string {
-	who := "a process wrote it, not the kernel or a driver"
+	who := "nothing shows that the kernel or a driver said it, a process can"
 	if trust == verdict.Foreign {
 		who = "it came over the network from somebody who is not an agent"
 	}

@@ -65,6 +65,19 @@ func (l *Life[S]) recovered() {
 	l.tell(componentstatus.NewEvent(componentstatus.StatusOK))
 }
 
+// doubt tells of a probe that works and cannot show who said what it delivers.
+func (l *Life[S]) doubt(source S) {
+	why := source.Report().Unproven
+	if why == "" {
+		return
+	}
+	if why != l.doubted {
+		l.doubted = why
+		l.parts.Logger.Warn(l.parts.Missing + ": " + why)
+	}
+	l.tell(componentstatus.NewRecoverableErrorEvent(errors.New(why)))
+}
+
 // tell reports a status to the hosts of all signals.
 func (l *Life[S]) tell(event *componentstatus.Event) {
 	l.mu.Lock()

@@ -78,6 +78,7 @@ type Life[S Source] struct {
 	begin, end sync.Once
 	startErr   error
 	said       string // the last error that was logged
+	doubted    string // the last doubt that was
 
 	mu     sync.Mutex // guards what follows
 	open   bool
@@ -131,6 +132,8 @@ func (l *Life[S]) first(host component.Host) error {
 	default:
 		if err != nil {
 			l.failed(err)
+		} else {
+			l.doubt(source)
 		}
 		l.probe.Go(func() { l.run(source, err) })
 	}
@@ -174,6 +177,7 @@ func (l *Life[S]) run(source S, err error) {
 			pause = min(2*pause, longestPause)
 			if source, err = l.opened(); err == nil {
 				l.recovered()
+				l.doubt(source)
 			} else if l.ctx.Err() == nil {
 				l.failed(err)
 			}

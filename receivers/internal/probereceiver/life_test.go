@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
@@ -44,7 +45,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b.parts = probereceiver.Parts[source]{
 		Probe: "number probe", Missing: "numbers", ErrorMode: record.Ignore, Logger: zap.NewNop(), Ticks: b.Ticks, Shutdown: func() {},
-		Metrics: probereceiver.Metrics{Up: register("up"), Dropped: register("dropped"), Invalid: register("invalid"), Failures: register("failures")},
+		Metrics: probereceiver.Metrics{Up: register("up"), Proven: register("proven"), Dropped: register("dropped"), Invalid: register("invalid"), Failures: register("failures")},
 		Open: func() (source, error) {
 			s := probereceivertest.NewEventSource[int]()
 			if err := b.Open(); err != nil {
@@ -70,6 +71,46 @@ func (b *bench) start(t *testing.T) *probereceiver.Receiver {
 	r := probereceiver.New(b.parts).Receiver(nowhere{})
 	b.StartAll(t, r)
 	return r
+}
+
+// A probe that cannot show who said what it delivers says why: once in the log, in the
+// status of its receiver and in a metric, also when it is opened again.
+func TestWhatProvesNothingSaysWhy(t *testing.T) {
+	b := newBench(t)
+	const why = "nothing shows who wrote: give it CAP_SYSLOG"
+	unproven, open := why, b.parts.Open
+	b.parts.Open = func() (source, error) {
+		s, err := open()
+		if err == nil {
+			s.Unproven = unproven
+		}
+		return s, err
+	}
+	core, logs := observer.New(zap.WarnLevel)
+	b.parts.Logger = zap.New(core)
+	b.start(t)
+	doubted := func() {
+		event := b.Host.Status(t)
+		require.Equal(t, componentstatus.StatusRecoverableError, event.Status())
+		require.EqualError(t, event.Err(), why)
+	}
+	doubted()
+	require.EqualValues(t, 1, b.Own(t, "up"))
+	require.Zero(t, b.Own(t, "proven"))
+
+	again := func(pause time.Duration) {
+		(<-b.sources).Broken <- errors.New("broken")
+		require.ErrorContains(t, b.Host.Status(t).Err(), "broken")
+		b.Tick(t, pause, time.Time{})
+		require.Equal(t, componentstatus.StatusOK, b.Host.Status(t).Status())
+	}
+	again(time.Second)
+	doubted()
+	require.Len(t, logs.FilterMessage("numbers: "+why).All(), 1)
+
+	unproven = ""
+	again(2 * time.Second)
+	b.Eventually(t, "proven", 1)
 }
 
 func TestPausesGrowToFiveMinutes(t *testing.T) {

@@ -18,6 +18,7 @@ type Register func(metric.Int64Callback) error
 // Metrics are a receiver's own, of its probe; nil where it has none.
 type Metrics struct {
 	Up       Register // 1 while the probe is open, with its rung
+	Proven   Register // 1 while it shows who said what it delivers
 	Dropped  Register // what the kernel side could not deliver
 	Invalid  Register // what the decoder refused
 	Failures Register // times that the probe did not open, or broke
@@ -50,6 +51,13 @@ func plus(a, b probe.Stats) probe.Stats {
 	return probe.Stats{Events: a.Events + b.Events, Dropped: a.Dropped + b.Dropped, Invalid: a.Invalid + b.Invalid}
 }
 
+// proven reports whether what comes now can prove anything.
+func (c *counters) proven() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.source != nil && c.source.Report().Unproven == ""
+}
+
 // now returns the sums over all probes, and the rung of the one that is open.
 func (c *counters) now() (total probe.Stats, rung string, up bool) {
 	c.mu.Lock()
@@ -68,6 +76,7 @@ func (l *Life[S]) observe() error {
 			_, rung, up := c.now()
 			return bit(up), []metric.ObserveOption{metric.WithAttributes(attribute.String("rung", rung))}
 		}),
+		Observe(m.Proven, func() int64 { return bit(c.proven()) }),
 		observe(m.Dropped, func() (int64, []metric.ObserveOption) {
 			total, _, _ := c.now()
 			return int64(total.Dropped), nil

@@ -29,8 +29,9 @@ const soon = hosttest.Patience
 
 // Probe has what every probe has: counters, a rung, an end.
 type Probe struct {
-	Closed chan struct{}
-	once   sync.Once
+	Closed   chan struct{}
+	Unproven string // as in its report; set before it is given away
+	once     sync.Once
 }
 
 // NewProbe makes an open one.
@@ -40,7 +41,7 @@ func NewProbe() *Probe { return &Probe{Closed: make(chan struct{})} }
 func (p *Probe) Stats() probe.Stats { return probe.Stats{Events: 1, Dropped: 2, Invalid: 3} }
 
 // Report names the rung "fake".
-func (p *Probe) Report() probe.Report { return probe.Report{Rung: "fake"} }
+func (p *Probe) Report() probe.Report { return probe.Report{Rung: "fake", Unproven: p.Unproven} }
 
 // Close closes it.
 func (p *Probe) Close() error {

@@ -35,6 +35,7 @@ type TelemetryBuilder struct {
 	ReceiverKerneleventsProbeDropped     metric.Int64ObservableCounter
 	ReceiverKerneleventsProbeFailures    metric.Int64ObservableCounter
 	ReceiverKerneleventsProbeInvalid     metric.Int64ObservableCounter
+	ReceiverKerneleventsProbeProven      metric.Int64ObservableGauge
 	ReceiverKerneleventsProbeUp          metric.Int64ObservableGauge
 	ReceiverKerneleventsRecordsDropped   metric.Int64Counter
 }
@@ -86,6 +87,21 @@ func (builder *TelemetryBuilder) RegisterReceiverKerneleventsProbeInvalidCallbac
 		cb(ctx, &observerInt64{inst: builder.ReceiverKerneleventsProbeInvalid, obs: o})
 		return nil
 	}, builder.ReceiverKerneleventsProbeInvalid)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterReceiverKerneleventsProbeProvenCallback sets callback for observable ReceiverKerneleventsProbeProven metric.
+func (builder *TelemetryBuilder) RegisterReceiverKerneleventsProbeProvenCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ReceiverKerneleventsProbeProven, obs: o})
+		return nil
+	}, builder.ReceiverKerneleventsProbeProven)
 	if err != nil {
 		return err
 	}
@@ -178,6 +194,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_receiver_kernelevents_probe_invalid",
 		metric.WithDescription("Ring records that the probe's decoder refused. [Development]"),
 		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverKerneleventsProbeProven, err = builder.meter.Int64ObservableGauge(
+		"otelcol_receiver_kernelevents_probe_proven",
+		metric.WithDescription("1 while the call stack of a line shows who wrote it, 0 while it does not and faults are claims, or while there is no probe. [Development]"),
+		metric.WithUnit("1"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverKerneleventsProbeUp, err = builder.meter.Int64ObservableGauge(
