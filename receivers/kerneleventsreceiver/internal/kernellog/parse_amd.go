@@ -65,7 +65,7 @@ func (p *assembler) amdTimeout(faults []Fault, l line, device, rest string) ([]F
 func (p *assembler) amdPageFault(l line, device, rest string) Fault {
 	hub, after, _ := strings.Cut(rest, "]")
 	f, _ := p.amdFault(l, device, "page_fault", hub)
-	f.OwnerPID, f.OwnerName = amdProcess(after)
+	f.OwnerPID, f.OwnerName = l.amdProcess(after)
 	f.Key.PID, f.ApplicationCaused = f.OwnerPID, true
 	return f
 }
@@ -141,9 +141,9 @@ func (p *assembler) amdReset(faults []Fault, l line, device, after string) ([]Fa
 
 // amdProcess reads "… for process python pid 1234 thread …" or "… in process
 // python pid 1234 …".
-func amdProcess(text string) (pid uint32, name string) {
+func (l line) amdProcess(text string) (pid uint32, name string) {
 	_, rest, found := strings.Cut(text, "process ")
-	if !found || strings.Count(rest, " pid ") > 2 { // a name that holds the words
+	if !found || l.more != "" || strings.Count(rest, " pid ") > 2 { // a name that holds the words, or cuts the line short
 		return 0, ""
 	}
 	name, digits, found := strings.Cut(rest, " pid ")

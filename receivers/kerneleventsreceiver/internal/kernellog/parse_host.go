@@ -77,7 +77,7 @@ func (p *assembler) softLockup(l line, rest string) Fault {
 		putSeconds(a, seconds)
 	}
 	if _, task, found := strings.Cut(rest, "["); found {
-		f.own(nameAndPID(beforeLast(task, "]")))
+		f.own(l.nameAndPID(beforeLast(task, "]")))
 	}
 	return f
 }
@@ -94,7 +94,7 @@ func (p *assembler) hardLockup(l line, cpu string) Fault {
 func (p *assembler) hungTask(l line, task string) Fault {
 	f, a := p.lockup(l, "hung_task")
 	end := strings.LastIndex(task, blockedFor)
-	f.own(nameAndPID(task[:end]))
+	f.own(l.nameAndPID(task[:end]))
 	putSeconds(a, task[end+len(blockedFor):])
 	return f
 }

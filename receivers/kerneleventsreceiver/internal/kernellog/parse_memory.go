@@ -80,7 +80,7 @@ func (p *assembler) memoryKill(l line, page, task string) Fault {
 	task = beforeLast(beforeLast(task, " due to "), " because of ")
 	a := metadata.HostMemoryErrorOn(record.Early())
 	f := p.fault(l, a, page)
-	f.own(nameAndPID(task))
+	f.own(l.nameAndPID(task))
 	f.judge(p.catalogue.Fault("memory_failure"))
 	a.KerneleventsFault("memory_failure")
 	a.KerneleventsReportedSeverity("uncorrected")

@@ -62,8 +62,12 @@ func pciAddress(text string) (string, bool) {
 	return strings.ToLower(domain + ":" + bus + ":" + device + "." + function), true
 }
 
-// nameAndPID splits "comm:pid", in which comm may itself hold colons.
-func nameAndPID(text string) (name string, pid uint32) {
+// nameAndPID splits "comm:pid", in which comm may itself hold colons. In a line that the
+// name has cut short, by a newline, no number is the kernel's.
+func (l line) nameAndPID(text string) (name string, pid uint32) {
+	if l.more != "" {
+		return "", 0
+	}
 	colon := strings.LastIndexByte(text, ':')
 	if colon < 0 {
 		return "", 0
