@@ -3,7 +3,8 @@
 # the go:generate lines of the components make of each metadata.yaml.
 #
 #   tools/generate.sh          rebuild in place
-#   tools/generate.sh --check  rebuild, and fail when what was there differs
+#   tools/generate.sh --check  rebuild in a copy of the tree, and fail when what is here differs:
+#                              others may read this tree meanwhile
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,12 +37,16 @@ rebuild() {
 	go generate ./receivers/... ./processors/... ./exporters/... ./extensions/... >/dev/null
 }
 
+[ "${1:-}" = --check ] || { rebuild; exit; }
 before=$(picture)
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+git ls-files -co --exclude-standard -z | while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done | xargs -0 cp --parents -t "$copy"
+cd "$copy"
 rebuild
-[ "${1:-}" = --check ] || exit 0
 after=$(picture)
 if [ "$before" != "$after" ]; then
-	echo "tools/generate.sh: generated files were out of date; they are rebuilt now, commit them:" >&2
+	echo "tools/generate.sh: generated files are out of date: run make generate and commit" >&2
 	diff <(echo "$before") <(echo "$after") | awk '/^[<>]/ { print "  " $3 }' | sort -u >&2
 	exit 1
 fi

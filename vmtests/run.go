@@ -158,9 +158,12 @@ func pack(o options, row Kernel, kernel archive.Kernel, busybox string, s suite)
 }
 
 // addDataFiles adds all below the package's folder that is not Go: testdata,
-// metadata.yaml, schemas.
+// metadata.yaml, schemas. Other tests may run meanwhile: a file that has gone was theirs.
 func addDataFiles(files map[string]string, inside, here string) error {
 	return filepath.WalkDir(here, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil && name != here && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -75,7 +75,7 @@ func (j *journal) xids(gpu string) []map[string]any {
 }
 
 // TestWhatIsNoFaultMakesNoVerdict writes what happens on healthy machines, and
-// ten thousand copies of what a large job's teardown writes.
+// thousands of copies of what a large job's teardown writes.
 func TestWhatIsNoFaultMakesNoVerdict(t *testing.T) {
 	privtest.Require(t)
 	hosttest.UnlimitKmsg(t)
@@ -89,7 +89,7 @@ func TestWhatIsNoFaultMakesNoVerdict(t *testing.T) {
 		"amdgpu 0000:2c:00.0: amdgpu: 3 correctable hardware errors detected in gfx block",
 		"amdgpu 0000:2c:00.0: amdgpu: 0 uncorrectable hardware errors detected in gfx block",
 	)
-	const copies = 10_000
+	const copies = 5_000 // so many fit into the probe's ring of 4 MiB, if its reader has no turn
 	began := time.Now()
 	writeStorm(t, "NVRM: Xid (PCI:0000:2d:00): 45, pid=78, name=python, Ch 00000008", copies)
 	j.await(t, "the storm closes with its whole count: nothing is lost", func() bool {
