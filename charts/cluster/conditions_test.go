@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -65,12 +66,18 @@ func (w *watcher) ready(t *testing.T, port int) {
 	}, patience, 5*time.Millisecond, "not ready")
 }
 
-// send gives the gateway records as an agent does, in one batch.
+// send gives the gateway records as the agent of gpu-17 does, in one batch.
 func (j *judge) send(t *testing.T, event string, records ...map[string]any) {
+	t.Helper()
+	j.sendAbout(t, "gpu-17", event, records...)
+}
+
+// sendAbout is send of records about some node.
+func (j *judge) sendAbout(t *testing.T, node, event string, records ...map[string]any) {
 	t.Helper()
 	ld := plog.NewLogs()
 	resource := ld.ResourceLogs().AppendEmpty()
-	require.NoError(t, resource.Resource().Attributes().FromRaw(map[string]any{"host.name": "gpu-17", "k8s.node.name": "gpu-17"}))
+	require.NoError(t, resource.Resource().Attributes().FromRaw(map[string]any{"host.name": node, "k8s.node.name": node}))
 	scope := resource.ScopeLogs().AppendEmpty()
 	for _, attributes := range records {
 		r := scope.LogRecords().AppendEmpty()
@@ -88,11 +95,13 @@ func (j *judge) send(t *testing.T, event string, records ...map[string]any) {
 // xid is a line of the driver about GPU 65; the pod of a rank used it.
 func (j *judge) xid(t *testing.T, code int, pod types.UID, more map[string]any) {
 	t.Helper()
+	j.send(t, "gpu.xid", xid(code, pod, more))
+}
+
+func xid(code int, pod types.UID, more map[string]any) map[string]any {
 	attributes := map[string]any{"kernelevents.xid": code, "gpu.id": "0000:65:00.0", "gpu.vendor": "nvidia", "tracecore.trust": "proven", "k8s.pod.uid": string(pod)}
-	for key, value := range more {
-		attributes[key] = value
-	}
-	j.send(t, "gpu.xid", attributes)
+	maps.Copy(attributes, more)
+	return attributes
 }
 
 // awaitCondition waits until the condition of gpu-17 has a status.
@@ -147,6 +156,7 @@ func TestVerdictsSetAndClearConditions(t *testing.T) {
 	require.Equal(t, rights, s.rights(t, s.kubeconfig(t, "test-tracecore-gateway"), "ml"))
 	require.Equal(t, slices.Sorted(slices.Values(append(rights, "get configmaps test-tracecore-conditions", "update configmaps test-tracecore-conditions"))),
 		s.rights(t, s.kubeconfig(t, "test-tracecore-gateway"), release))
+	s.node(t, "gpu-18")
 	j := newJudge(t, s, args...)
 	j.start(t)
 	j.ready(t, j.health)
@@ -156,15 +166,22 @@ func TestVerdictsSetAndClearConditions(t *testing.T) {
 	// Nor does a line that nothing shows to be the driver's, and one of an unknown trust is no verdict at all.
 	j.xid(t, 79, "", map[string]any{"gpu.id": "0000:66:00.0", "tracecore.trust": "claimed"})
 	j.xid(t, 79, "", map[string]any{"gpu.id": "0000:67:00.0", "tracecore.trust": ""})
+	// Nor does a drill, nor what the agent of gpu-17 says of another node.
+	j.xid(t, 79, "", map[string]any{"gpu.id": "0000:68:00.0", "tracecore.drill": true})
+	j.sendAbout(t, "gpu-18", "gpu.xid", xid(79, "", nil))
 	j.xid(t, 79, s.uid(t, "train-3"), map[string]any{"k8s.namespace.name": "ml", "k8s.pod.name": "train-3"})
 	found := s.awaitCondition(t, corev1.ConditionTrue)
 	require.Equal(t, "TracecoreGpuLost", found.Reason)
 	require.Regexp(t, `^gpu_lost/[0-9a-f]+: GPU 0000:65:00.0 on gpu-17 has fallen off the bus$`, found.Message)
 	s.staysOverHeartbeat(t, found)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.ElementsMatch(c, []string{"Node gpu-17: GPU 0000:65:00.0", "Node gpu-17: likely: GPU 0000:66:00.0"}, s.said(t, "default"))
+		assert.ElementsMatch(c, []string{"Node gpu-17: GPU 0000:65:00.0", "Node gpu-17: likely: GPU 0000:66:00.0", "Node gpu-17: GPU 0000:68:00.0"}, s.said(t, "default"))
 		assert.Equal(c, []string{"Pod train-3: GPU 0000:65:00.0"}, s.said(t, "ml"))
 	}, patience, 20*time.Millisecond)
+	node, err := s.CoreV1().Nodes().Get(t.Context(), "gpu-18", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Zero(t, conditionOf(node, unhealthy))
+	require.EqualValues(t, 1, j.metric("otelcol_ingress_refused"))
 
 	// The API server goes away, the gateway dies, the fault clears meanwhile.
 	s.api.kill()

@@ -124,6 +124,42 @@ func TestACauseExplainsWhatFitsItInTimeAndRanks(t *testing.T) {
 	}
 }
 
+// What two verdicts share is a machine alone; whose they are decides.
+func TestAMachineJoinsNothingOfTwoJobs(t *testing.T) {
+	job := func(names ...string) Parties { return Parties{Jobs: names} }
+	process := func(pids ...string) Parties { return Parties{Processes: pids} }
+	for name, tc := range map[string]struct {
+		cause, effect Parties
+		weaker        bool // the cause is trusted less
+		want          bool
+	}{
+		"one job":                           {job("a"), job("a", "b"), false, true},
+		"two jobs":                          {job("a"), job("b"), false, false},
+		"one job, two processes":            {Parties{[]string{"a"}, []string{"1"}}, Parties{[]string{"a"}, []string{"2"}}, false, true},
+		"two processes":                     {process("1"), process("2"), false, false},
+		"a cause that is nobody's":          {Parties{}, job("b"), false, true},
+		"a claim that is nobody's":          {Parties{}, job("b"), true, false},
+		"a claim of another job":            {job("a"), job("b"), true, false},
+		"a claim of its own job":            {job("b"), job("b"), true, true},
+		"a claim of one of its processes":   {process("1"), process("1"), true, true},
+		"a claim about what is of no party": {job("a"), Parties{}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench()
+			b.link.Wide = true
+			cause, effect := b.verdict("cause", 600*second), b.verdict("effect", 660*second)
+			cause.parties, effect.parties = tc.cause, tc.effect
+			cause.trust, effect.trust = verdict.Proven, verdict.Proven
+			if tc.weaker {
+				cause.trust = verdict.Claimed
+			}
+			b.Meet(cause.node, b.link, "x", Cause)
+			b.Meet(effect.node, b.link, "x", Effect)
+			require.Equal(t, tc.want, !effect.node.IsRoot())
+		})
+	}
+}
+
 func TestTheCloserThenTheEarlierCauseWins(t *testing.T) {
 	b := newBench()
 	effect := b.verdict("effect", 100*second)
