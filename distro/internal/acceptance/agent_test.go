@@ -23,11 +23,13 @@ import (
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/distro/internal/drill"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/stranger"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 func TestMain(m *testing.M) {
 	playCUDAJob()
+	stranger.Main()
 	if drill.IsChild() {
 		os.Exit(drill.Child())
 	}

@@ -24,6 +24,7 @@ func TestFaultsOfOneNodeAreNamed(t *testing.T) {
 	t.Run("OOM kill", func(t *testing.T) { nameAnOOMKill(t, a) })
 	t.Run("stuck FUSE mount", func(t *testing.T) { nameAStuckMount(t, a) })
 	t.Run("stopped rank of a ring", func(t *testing.T) { nameAStoppedRank(t, a) })
+	t.Run("strangers", func(t *testing.T) { strangersAreNotBelieved(t, a) })
 }
 
 // nameALostGPU is the main job: an Xid 79 names GPU, rank, process and remedy at
