@@ -45,6 +45,12 @@ type bpfKnown struct {
 	RetransmitNs uint64
 }
 
+type bpfOwner struct {
+	_    structs.HostLayout
+	Room uint32
+	Over uint32
+}
+
 type bpfSocketRecord struct {
 	_                  structs.HostLayout
 	Cookie             uint64
@@ -85,13 +91,10 @@ const (
 	bpfProgRetransmit           = "retransmit"
 	bpfProgSetState             = "set_state"
 	bpfVarChangeType            = "change_type"
-	bpfVarMaxSockets            = "max_sockets"
-	bpfVarOver                  = "over"
 	bpfVarPageOffsetBaseAddress = "page_offset_base_address"
 	bpfVarSnapshot              = "snapshot"
 	bpfVarSocketRecordType      = "socket_record_type"
 	bpfVarVmemmapBaseAddress    = "vmemmap_base_address"
-	bpfVarWritten               = "written"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -157,13 +160,10 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	ChangeType            *ebpf.VariableSpec `ebpf:"change_type"`
-	MaxSockets            *ebpf.VariableSpec `ebpf:"max_sockets"`
-	Over                  *ebpf.VariableSpec `ebpf:"over"`
 	PageOffsetBaseAddress *ebpf.VariableSpec `ebpf:"page_offset_base_address"`
 	Snapshot              *ebpf.VariableSpec `ebpf:"snapshot"`
 	SocketRecordType      *ebpf.VariableSpec `ebpf:"socket_record_type"`
 	VmemmapBaseAddress    *ebpf.VariableSpec `ebpf:"vmemmap_base_address"`
-	Written               *ebpf.VariableSpec `ebpf:"written"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -206,13 +206,10 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	ChangeType            *ebpf.Variable `ebpf:"change_type"`
-	MaxSockets            *ebpf.Variable `ebpf:"max_sockets"`
-	Over                  *ebpf.Variable `ebpf:"over"`
 	PageOffsetBaseAddress *ebpf.Variable `ebpf:"page_offset_base_address"`
 	Snapshot              *ebpf.Variable `ebpf:"snapshot"`
 	SocketRecordType      *ebpf.Variable `ebpf:"socket_record_type"`
 	VmemmapBaseAddress    *ebpf.Variable `ebpf:"vmemmap_base_address"`
-	Written               *ebpf.Variable `ebpf:"written"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

@@ -5,7 +5,7 @@ package ncclsock
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -91,7 +91,6 @@ func load(opts Options, programs []string) (*ebpf.Collection, error) {
 		spec.Maps[bpfMapEvents].MaxEntries = opts.RingBytes
 	}
 	if err := errors.Join(
-		spec.Variables[bpfVarMaxSockets].Set(opts.MaxSockets),
 		spec.Variables[bpfVarVmemmapBaseAddress].Set(opts.pages.vmemmapBase),
 		spec.Variables[bpfVarPageOffsetBaseAddress].Set(opts.pages.pageOffsetBase),
 	); err != nil {
@@ -134,12 +133,18 @@ func (it *iterator) snapshot(owners []uint32, s *Snapshot) error {
 	if err := it.begin(); err != nil || len(owners) == 0 {
 		return err
 	}
-	if !it.perProcess { // the kernel shows one process after the other: the first come have the room
-		over, err := it.within(0, it.most, s)
-		s.Over += over
+	many, _, err := it.share(owners, s)
+	if err != nil || len(many) == 0 {
 		return err
 	}
-	return it.walk(owners, s)
+	// What is left is for those that have more than their part. They are read anew.
+	s.Sockets = slices.DeleteFunc(s.Sockets, func(k Socket) bool { return slices.Contains(many, k.PID) })
+	if err := it.begin(); err != nil {
+		return err
+	}
+	_, over, err := it.share(many, s)
+	s.Over += over
+	return err
 }
 
 // begin lets the kernel show every socket again, once.
@@ -148,51 +153,59 @@ func (it *iterator) begin() error {
 	return it.variables.Snapshot.Set(it.number)
 }
 
-// walk shares the room for sockets between the owners: one that has more than its part
-// of what is left is read when all others were, and what is left then is its own.
-func (it *iterator) walk(owners []uint32, s *Snapshot) error {
-	var many []uint32
-	for i, pid := range owners {
-		before := len(s.Sockets)
-		over, err := it.within(pid, (it.most-before)/(len(owners)-i), s)
-		if err != nil {
+// share reads the sockets of processes, of each as many as its part of the room that is
+// left. It returns the processes that have more, and how many sockets had no room.
+func (it *iterator) share(pids []uint32, s *Snapshot) (many []uint32, over int, err error) {
+	if it.perProcess {
+		err = it.readEach(pids, s)
+	} else {
+		err = it.readAll(pids, s)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, pid := range pids {
+		var o bpfOwner
+		if err := it.objects.Owners.Lookup(pid, &o); err != nil {
+			return nil, 0, err
+		}
+		if o.Over > 0 {
+			many, over = append(many, pid), over+int(o.Over)
+		}
+	}
+	return many, over, nil
+}
+
+// readEach reads one process after the other: what one leaves is for those that come.
+func (it *iterator) readEach(pids []uint32, s *Snapshot) error {
+	for i, pid := range pids {
+		if err := it.give(pid, (it.most-len(s.Sockets))/(len(pids)-i)); err != nil {
 			return err
 		}
-		if over > 0 {
-			many, s.Sockets = append(many, pid), s.Sockets[:before]
-		}
-	}
-	if len(many) == 0 {
-		return nil
-	}
-	if err := it.begin(); err != nil {
-		return err
-	}
-	for i, pid := range many {
-		over, err := it.within(pid, (it.most-len(s.Sockets))/(len(many)-i), s)
-		if err != nil {
+		if err := it.read(pid, s); err != nil {
 			return err
 		}
-		s.Over += over
 	}
 	return nil
 }
 
-// within reads at most so many sockets of a process, or of the host for pid 0, and returns
-// how many there was no room for.
-func (it *iterator) within(pid uint32, room int, s *Snapshot) (over int, err error) {
-	if err := errors.Join(
-		it.variables.Written.Set(uint32(it.most-max(room, 0))),
-		it.variables.Over.Set(uint32(0)),
-	); err != nil {
-		return 0, err
+// readAll reads some owners in one walk over the host, which meets the others too.
+func (it *iterator) readAll(pids []uint32, s *Snapshot) error {
+	for pid := range it.owners {
+		if err := it.give(pid, 0); err != nil {
+			return err
+		}
 	}
-	if err := it.read(pid, s); err != nil {
-		return 0, err
+	for _, pid := range pids {
+		if err := it.give(pid, (it.most-len(s.Sockets))/len(pids)); err != nil {
+			return err
+		}
 	}
-	var left uint32
-	err = it.variables.Over.Get(&left)
-	return int(min(left, math.MaxInt32)), err
+	return it.read(0, s)
+}
+
+func (it *iterator) give(pid uint32, room int) error {
+	return it.objects.Owners.Put(pid, bpfOwner{Room: uint32(max(room, 0))})
 }
 
 // recordBytes is the size of one record in what the iterator writes.

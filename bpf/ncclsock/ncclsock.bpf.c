@@ -28,13 +28,8 @@ enum change_kind {
 	CHANGE_RETRANSMIT,
 };
 
-/* From user space before load. */
-volatile const __u32 max_sockets = 16384; /* in one snapshot */
-
 /* From user space before each snapshot; there is one at a time. */
 __u64 snapshot = 0; /* its number, from 1 */
-__u32 written = 0;  /* sockets in it */
-__u32 over = 0;     /* sockets that max_sockets left out */
 
 struct change {
 	__u64 time_ns; /* boot clock */
@@ -67,13 +62,19 @@ struct {
 	__uint(max_entries, 256 * 1024);
 } events SEC(".maps");
 
-/* pid → nothing: the processes whose sockets are wanted. User space writes and
+/* A process's part of a snapshot. */
+struct owner {
+	__u32 room; /* sockets of it that may still come */
+	__u32 over; /* sockets that had no room */
+};
+
+/* pid → its part: the processes whose sockets are wanted. User space writes and
  * deletes; it holds as many as user space allows itself. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
 	__type(key, __u32);
-	__type(value, __u8);
+	__type(value, struct owner);
 } owners SEC(".maps");
 
 /*
@@ -170,6 +171,7 @@ int open_file(struct iterator_task_file *ctx)
 	struct file *file = ctx->file;
 	struct socket_record record;
 	struct known *known;
+	struct owner *owner;
 	struct tcp_sock *tp;
 	__u32 pid;
 	__u64 key;
@@ -177,7 +179,8 @@ int open_file(struct iterator_task_file *ctx)
 	if (!task || !file)
 		return 0;
 	pid = task->tgid;
-	if (!bpf_map_lookup_elem(&owners, &pid))
+	owner = bpf_map_lookup_elem(&owners, &pid);
+	if (!owner)
 		return 0;
 	tp = tcp_of_file(file);
 	if (!tp)
@@ -190,14 +193,14 @@ int open_file(struct iterator_task_file *ctx)
 	if (known && known->inode == record.inode && known->snapshot == snapshot)
 		return 0; /* another descriptor of it, or another process */
 	record.cookie = cookie_of(tp, record.inode);
-	if (written < max_sockets) {
+	if (owner->room) {
 		copy_socket(&record, tp, known);
 		/* A full buffer makes the kernel run this again for the same file. */
 		if (bpf_seq_write(ctx->meta->seq, &record, sizeof(record)))
 			return 0;
-		written++;
+		owner->room--;
 	} else {
-		over++;
+		owner->over++;
 	}
 	remember(key, known, &record);
 	return 0;
