@@ -134,8 +134,8 @@ fuzz: gotestsum ## Every fuzz target for FUZZTIME
 	$(JSON) tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: attack
-attack: gotestsum ## The state of an agent: damaged 1,000 times, killed 500 times, started 200 times on a full disk (as root)
-	$(JSON) go test -json -timeout 2h -run TestState ./distro/internal/command -state-rounds 1000
+attack: gotestsum ## The state of an agent: damaged 1,000 times, killed 500 times, started 200 times on a full disk; what 50 killed agents leave in the kernel (as root)
+	$(JSON) bash -c 'go test -json -timeout 2h -run TestState ./distro/internal/command -state-rounds 1000; state=$$?; go test -json -timeout 2h -run KilledAgent ./distro/internal/acceptance -kills 50 && exit $$state'
 
 .PHONY: soak
 soak: gotestsum ## Healthy jobs of stand-in ranks for SOAK: nobody may be accused (as root)
