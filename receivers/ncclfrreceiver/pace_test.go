@@ -120,7 +120,7 @@ func TestAFileThatEndsItsReaderIsSetAside(t *testing.T) {
 	again.start()
 	require.Zero(t, dumps.reads())
 	again.put("rank_0", "missing/rank_0.pickle")
-	again.now = again.now.Add(time.Second)
+	again.pass(time.Second)
 	again.put("rank_0", "missing/rank_0.pickle")
 	again.look(time.Second)
 	require.Equal(t, []string{waits}, again.sink.said(), "a file that was written again is another")

@@ -174,11 +174,16 @@ func (r *rig) start() *rig {
 // look lets time pass; when the second tick is taken, the round of the first is
 // over.
 func (r *rig) look(after time.Duration) {
+	r.pass(after)
+	r.ticks <- r.now
+	r.ticks <- r.now
+}
+
+// pass lets time pass, also during a round.
+func (r *rig) pass(d time.Duration) {
 	r.mu.Lock()
-	r.now = r.now.Add(after)
-	r.mu.Unlock()
-	r.ticks <- r.now
-	r.ticks <- r.now
+	defer r.mu.Unlock()
+	r.now = r.now.Add(d)
 }
 
 // write puts bytes there, as if written now.
