@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -101,6 +102,36 @@ func TestAWeakerRecordChangesNothingProven(t *testing.T) {
 				require.Equal(t, want, got, "record %d (%s) is %s", i+1, cmp.Or(one.Log, one.Metric), trust)
 			}
 		}
+	})
+}
+
+// echoed are the arrivals of s, with each record said once more by a stranger: before the
+// truth, behind it, and all of it again at the end.
+func (s told) echoed() []arrival {
+	forged := s.lowered(verdict.Foreign, func(*Record) bool { return true })
+	var all []arrival
+	for i, a := range s.Input.arrivals() {
+		all = append(all, forged[i], a, forged[i])
+	}
+	end := last(s.Input.arrivals())
+	for _, a := range forged {
+		a.at, a.time = end, end
+		all = append(all, a)
+	}
+	return all
+}
+
+// Whatever a stranger says beside the truth, the truth stays: what is proven, what it
+// clears, and when.
+func TestAStrangerWhoRepeatsEverythingChangesNothingProven(t *testing.T) {
+	each(t, func(t *testing.T, s told) {
+		if s.Input.Kind == Flood {
+			return // its own records are more than the caps allow
+		}
+		longer := *s.Story
+		longer.Input.Advance = max(s.Input.Advance, Offset(5*time.Minute)) // all counts are given out
+		s.Story = &longer
+		require.Equal(t, s.proven(s.verdicts(t, s.Input.arrivals())), s.proven(s.verdicts(t, s.echoed())))
 	})
 }
 

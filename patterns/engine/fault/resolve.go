@@ -1,6 +1,8 @@
 package fault
 
 import (
+	"slices"
+
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -38,18 +40,29 @@ func (f *Fault) settle() {
 }
 
 // clearWaiting forgets the marks that were cleared before there was a verdict, each by
-// what is trusted as much.
+// what is trusted as much. What cleared a weaker word alone waits for the truth: it may be
+// told late, and is no less true for that word.
 func (f *Fault) clearWaiting() {
 	if f.clearing(verdict.Foreign) == nil {
 		return
 	}
 	for _, trust := range verdict.Trusts() {
-		if cleared := f.clearing(trust); cleared != nil {
+		if cleared := f.clearing(trust); cleared != nil && f.shows(trust) {
 			after := f.after.of(trust)
 			*after = max(*after, cleared.m.Time)
 		}
 	}
 	f.dropWhere(func(m *Mark) bool { return m.Last <= *f.after.of(m.Trust) })
+}
+
+// shows reports whether a mark of that trust is evidence of the fault.
+func (t *trail) shows(trust verdict.Trust) bool {
+	for i, w := range t.rule.Watches {
+		if !w.Resolves && slices.ContainsFunc(t.marks[i], func(m Mark) bool { return m.Trust == trust }) {
+			return true
+		}
+	}
+	return false
 }
 
 // clearedBetween returns the resolving mark, trusted as much as m, between m and an open
