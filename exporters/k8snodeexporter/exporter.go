@@ -29,6 +29,7 @@ const (
 	outcomeNoNode    = "no_node"
 	outcomeNotProven = "not_proven"
 	outcomeObserved  = "observed"
+	outcomeOtherBoot = "other_boot"
 	outcomeRefused   = "refused"
 	outcomeRepeated  = "repeated"
 	outcomeSymptom   = "symptom"
@@ -110,7 +111,7 @@ func (n *nodes) apply(ctx context.Context, f found) (outcome string, err error) 
 	case !n.config.mine(step.node):
 		n.warn(outcomeNoNode, fmt.Errorf("verdict %s names no node, two nodes, or one that this process may not speak of", idOf(f.Verdict)))
 		return outcomeNoNode, nil
-	case f.repeated:
+	case f.repeated && !n.known.has(f.ID, outcomeOtherBoot):
 		outcome, err = n.confirm(ctx, step, f.Verdict)
 	case n.known.has(f.ID, step.says):
 		return outcomeUnchanged, nil
@@ -130,7 +131,10 @@ func (n *nodes) apply(ctx context.Context, f found) (outcome string, err error) 
 	if err != nil {
 		n.warn(outcome, err)
 	}
-	if !f.repeated {
+	switch {
+	case outcome == outcomeOtherBoot: // a kubelet may be slow to say that its node has booted
+		n.known.put(f.ID, outcomeOtherBoot)
+	case !f.repeated || outcome != outcomeRepeated:
 		n.known.put(f.ID, step.says)
 	}
 	return outcome, nil

@@ -88,6 +88,44 @@ func TestRebootEndsWhatItCures(t *testing.T) {
 	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status)
 }
 
+// A verdict of an earlier boot that comes late, as from an agent's disk, sets nothing; nor
+// does it when it is told again. One that comes before the kubelet says that its node has
+// booted does when it is told again.
+func TestAVerdictOfAnotherBootSetsNothing(t *testing.T) {
+	c := newCluster()
+	c.reboot(t, "gpu-17", "22222222-0000")
+	b := start(t, c, nil)
+	in := func(v verdict.Verdict, boot string) verdict.Verdict {
+		return but(v, func(v *verdict.Verdict) { v.Boot = boot })
+	}
+	again := func(v verdict.Verdict) {
+		require.NoError(t, b.consume(t.Context(), with(records(v), verdict.AttrRepeated, true)))
+	}
+	late := in(lost("gpu-17", "a"), "11111111-0000")
+	b.send(t, late)
+	again(late)
+	require.Zero(t, c.condition(t, "gpu-17", gpuUnhealthy))
+	require.EqualValues(t, 2, b.outcomes(t)[outcomeOtherBoot])
+
+	hot := in(but(lost("gpu-17", "b"), func(v *verdict.Verdict) { v.Pattern = "thermal_throttle" }), "11111111-0000")
+	b.send(t, hot)
+	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", thermalThrottling).Status, "a reboot cools nothing")
+
+	early := in(lost("gpu-17", "a"), "33333333-0000")
+	b.send(t, early)
+	require.Zero(t, c.condition(t, "gpu-17", gpuUnhealthy))
+	c.reboot(t, "gpu-17", "33333333-0000")
+	again(early)
+	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status)
+	again(early)
+	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status)
+
+	c.reboot(t, "gpu-17", "44444444-0000")
+	b.send(t, early, in(lost("gpu-17", "a"), "33333333-0000"))
+	b.send(t, but(early, func(v *verdict.Verdict) { v.Headline = "another headline" }))
+	require.NotEqual(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status, "it ended with the boot that it was seen in")
+}
+
 func TestWhatNobodyConfirmsBecomesUnknown(t *testing.T) {
 	c := newCluster()
 	stale := func(config *Config) { config.Stale = 30 * time.Minute }

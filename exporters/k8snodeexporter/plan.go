@@ -55,7 +55,7 @@ func (c *Config) plan(f found) plan {
 	}
 	severe := slices.Index(severities, f.Severity) >= slices.Index(severities, verdict.Severity(c.MinSeverity))
 	p.holds = p.decides && f.Status == verdict.Open && f.Confidence == verdict.Full && f.Role == verdict.RootCause && severe
-	p.says = strings.Join([]string{p.node, string(f.Role), string(f.Status), string(f.Confidence), string(f.Severity), strconv.FormatBool(p.decides), f.Headline}, "\x00")
+	p.says = strings.Join([]string{p.node, string(f.Role), string(f.Status), string(f.Confidence), string(f.Severity), strconv.FormatBool(p.decides), f.Boot, f.Headline}, "\x00")
 	return p
 }
 

@@ -29,13 +29,15 @@ type changed struct {
 // setCondition reads the condition and writes it anew where the verdict changes it.
 func (n *nodes) setCondition(ctx context.Context, step plan, v verdict.Verdict) (outcome, aside string, err error) {
 	var done changed
+	late := false
 	for range conflicts {
 		var node *corev1.Node
 		if node, err = n.client.node(ctx, step.node); err != nil {
 			return "", "", err
 		}
+		late = step.holds && n.ofAnotherBoot(v, node)
 		done, err = n.revise(ctx, node, step.condition, func(a *about) {
-			if step.holds {
+			if step.holds && !late {
 				a.add(lineOf(v), n.rebootEnds(idOf(v)))
 			} else {
 				a.remove(idOf(v), n.rebootEnds(idOf(v)))
@@ -45,7 +47,17 @@ func (n *nodes) setCondition(ctx context.Context, step plan, v verdict.Verdict) 
 			break
 		}
 	}
+	if late && err == nil {
+		done = changed{outcomeOtherBoot, " [seen in another boot of the node: it sets no condition]"}
+	}
 	return done.outcome, done.aside, err
+}
+
+// ofAnotherBoot reports whether the node has booted since the evidence of a verdict was
+// seen, and that cures it. A verdict that does not say in which boot is of this one.
+func (n *nodes) ofAnotherBoot(v verdict.Verdict, node *corev1.Node) bool {
+	now := node.Status.NodeInfo.BootID
+	return v.Boot != "" && now != "" && !strings.EqualFold(v.Boot, now) && n.rebootEnds(idOf(v))
 }
 
 // confirm keeps what an open verdict that is told again has set. It sets nothing: a

@@ -12,7 +12,7 @@ func identity() []Field {
 	return []Field{
 		{Name: "host", Expr: `resource.attributes["host.name"]`, doc: "the machine; host, job, pid and rank are always read: they say whose fault it is"},
 		{Name: "node", Expr: `resource.attributes["k8s.node.name"]`, doc: "its Kubernetes node"},
-		{Name: "boot", Expr: `resource.attributes["host.boot.id"]`, doc: "one boot of the machine; no receiver sends it yet"},
+		{Name: "boot", Expr: `resource.attributes["host.boot.id"]`, doc: "one boot of the machine; it is always read, too: a verdict says in which boot its newest evidence was seen"},
 		{Name: "gpu", Expr: `attributes["gpu.id"]`, doc: "the GPU's PCI address"},
 		{Name: "rank", Expr: `attributes["gen_ai.training.rank"]`, doc: "the rank; it fills the blast radius of a rule without a field `ranks`"},
 		{Name: "local_rank", Expr: `attributes["gen_ai.training.local_rank"]`, doc: "the rank's number on its machine"},
@@ -110,7 +110,7 @@ func owner() []string { return []string{"host", "node", "job", "job_domain"} }
 // rule's own, the predefined ones that it names, those that say whose fault it is, and what
 // others share with it.
 func (r *Rule) FieldsInUse(others []string) []string {
-	used := slices.Concat([]string{"rank", "pid"}, owner(), others, r.Key, r.Culprit, namesOf(r.Identity), namesOf(r.Fields))
+	used := slices.Concat([]string{"rank", "pid", "boot"}, owner(), others, r.Key, r.Culprit, namesOf(r.Identity), namesOf(r.Fields))
 	for _, e := range r.All() {
 		used = slices.Concat(used, namesOf(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields())
 	}

@@ -34,7 +34,7 @@ var latest = time.Unix(0, 1<<63-1).UTC()
 // Bounded returns a copy of v within the limits, safe to show: texts are lines of
 // visible characters clipped at one, lists are clipped at their length.
 func Bounded(v Verdict) Verdict {
-	for _, name := range []*string{&v.ID, &v.IncidentID, &v.Pattern, &v.RootCause} {
+	for _, name := range []*string{&v.ID, &v.IncidentID, &v.Pattern, &v.RootCause, &v.Boot} {
 		*name = clip(*name, MaxNameBytes)
 	}
 	v.Headline = clip(v.Headline, MaxTextBytes)
@@ -142,6 +142,7 @@ func (v *Verdict) validateNames() error {
 		{"incident_id", v.IncidentID, true},
 		{"pattern", v.Pattern, true},
 		{"root_cause_id", v.RootCause, false},
+		{"boot", v.Boot, false},
 	} {
 		if f.required && f.value == "" {
 			return fmt.Errorf("%s is empty", f.name)

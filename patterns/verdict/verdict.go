@@ -73,6 +73,7 @@ type Verdict struct {
 	// pod (its uid), namespace, pod_name, workload, container, cgroup, mount,
 	// peer ... (keys as in the rule).
 	Culprit     map[string]string `json:"culprit"`
+	Boot        string            `json:"boot,omitempty"`               // boot id of the host or node that is named, when its newest evidence was seen
 	BlastRadius []int             `json:"blast_radius_ranks,omitempty"` // ranks known to be hit, sorted
 	Drill       bool              `json:"drill,omitempty"`              // all evidence is of a drill: nothing is to be drained or paged
 

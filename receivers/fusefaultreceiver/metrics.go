@@ -27,7 +27,7 @@ type measurer struct {
 
 func newMeasurer(builder *metadata.MetricsBuilder, host record.Host, machine machine) *measurer {
 	resource := builder.NewResourceBuilder()
-	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
+	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName, resource.SetHostBootID)
 	return &measurer{builder: builder, resource: resource.Emit(), machine: machine, bounds: bounds()}
 }
 

@@ -108,8 +108,8 @@ const head = "# Events and attributes\n\n" +
 	"Every event and attribute that tracecore emits or that a pattern reads. Generated from what emitters declare (`metadata.yaml` of a component, `events.yaml` or\n" +
 	"`findings.yaml` in `patterns/`, `distro/internal/attributes/outside.yaml` for others) and the rules by `go test ./distro/internal/attributes -update`; a test fails on an\n" +
 	"attribute that is used and does not stand here.\n\n" +
-	"A record is an OTLP log record with `event_name`. Its time is when the event happened, its observed time when we read it. Its resource has `host.name`, `host.id` and, where known,\n" +
-	"`k8s.node.name`. An attribute that is absent is not known. `documentation.md` of a receiver lists the attributes of each event.\n"
+	"A record is an OTLP log record with `event_name`. Its time is when the event happened, its observed time when we read it. Its resource has `host.name`, `host.id`, `host.boot.id` and,\n" +
+	"where known, `k8s.node.name`. An attribute that is absent is not known. `documentation.md` of a receiver lists the attributes of each event.\n"
 
 // Page writes ATTRIBUTES.md: the events and the attributes of a source tree.
 func Page(tree fs.FS, rules []rule.Rule) ([]byte, error) {

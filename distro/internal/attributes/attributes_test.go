@@ -101,7 +101,7 @@ func TestEveryAttributeOfAVerdictIsListed(t *testing.T) {
 	full := verdict.Verdict{
 		ID: "v", IncidentID: "i", PatternID: 1, Pattern: "p", Role: verdict.Symptom, RootCause: "r", Status: verdict.Resolved,
 		Confidence: verdict.Full, Trust: verdict.Proven, Severity: verdict.Error, Revision: 1, Onset: now, Updated: now, Resolved: &now, Headline: "h",
-		Remediation: "r", Culprit: map[string]string{"gpu": "g"}, BlastRadius: []int{3}, Drill: true,
+		Remediation: "r", Culprit: map[string]string{"gpu": "g"}, Boot: "b", BlastRadius: []int{3}, Drill: true,
 		Evidence: []verdict.Evidence{{Name: "e", Time: now}}, NotObserved: []string{"n"},
 	}
 	v := reflect.ValueOf(full)

@@ -19,7 +19,7 @@ func (f *Fault) report() verdict.Verdict {
 		ID: c.id, IncidentID: identifier("incident", c.node.Root()), PatternID: r.ID, Pattern: r.Name,
 		Role: f.role(), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial), Trust: c.best.trust,
 		Onset: moment(f.onset(c.best.trust)), Updated: moment(max(f.touched, c.resolved)),
-		Culprit: map[string]string{}, BlastRadius: f.blast(), Drill: f.drill(),
+		Culprit: map[string]string{}, Boot: f.boot(), BlastRadius: f.blast(), Drill: f.drill(),
 		Headline:    r.Headline.Pick(f.value).Expand(f.value),
 		Remediation: r.Remedy.Pick(f.value).Expand(f.value),
 		Severity:    f.severity(),
@@ -86,6 +86,23 @@ func (f *Fault) value(name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// boot is the boot of the machine that the verdict names, in which the newest evidence
+// of it was seen. A fault of an earlier boot that is seen again is one of this boot.
+func (f *Fault) boot() string {
+	host, _ := f.value("host")
+	boot, newest := "", int64(math.MinInt64)
+	for i, w := range f.rule.Watches {
+		for j := range f.marks[i] {
+			m := &f.marks[i][j]
+			if in := f.rule.get(m.Values, "boot"); in != "" && m.Last >= newest && f.rule.get(m.Values, "host") == host &&
+				!w.Resolves && !f.rule.refutes(w.Name) && f.trusted(w, m, f.verdict.best.trust) {
+				boot, newest = in, m.Last
+			}
+		}
+	}
+	return boot
 }
 
 // saw reports whether w holds in the window of the verdict.

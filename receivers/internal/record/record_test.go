@@ -60,6 +60,11 @@ func TestHostResource(t *testing.T) {
 			fstest.MapFS{"etc/machine-id": file(a + "\n")}, "",
 			map[string]any{"host.name": "box", "host.id": a},
 		},
+		"boot": {
+			fstest.MapFS{"proc/sys/kernel/random/boot_id": file("6c9eba90-4bd8-4a3c-9f0e-1c2d3e4f5a6b\n")}, "",
+			map[string]any{"host.name": "box", "host.boot.id": "6c9eba90-4bd8-4a3c-9f0e-1c2d3e4f5a6b"},
+		},
+		"no boot": {fstest.MapFS{"proc/sys/kernel/random/boot_id": file("\x1b[2J90-4bd8-4a3c-9f0e-1c2d3e4f5a6b-0000\n")}, "", map[string]any{"host.name": "box"}},
 		"pod: the node's files win": {
 			fstest.MapFS{"proc/1/root/etc/machine-id": file(b + "\n"), "etc/machine-id": file(a)}, "node-7",
 			map[string]any{"host.name": "box", "host.id": b, "k8s.node.name": "node-7"},
@@ -73,7 +78,7 @@ func TestHostResource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			attributes := map[string]any{}
 			setter := func(key string) func(string) { return func(value string) { attributes[key] = value } }
-			Host{Name: "box", ID: machineID(tc.root), NodeName: tc.node}.Set(setter("host.name"), setter("host.id"), setter("k8s.node.name"))
+			Host{Name: "box", ID: machineID(tc.root), NodeName: tc.node, Boot: bootID(tc.root)}.Set(setter("host.name"), setter("host.id"), setter("k8s.node.name"), setter("host.boot.id"))
 			require.Equal(t, tc.want, attributes)
 		})
 	}

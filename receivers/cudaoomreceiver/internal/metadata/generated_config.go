@@ -67,6 +67,7 @@ func (rac *ResourceAttributeConfig) Unmarshal(parser *confmap.Conf) error {
 
 // ResourceAttributesConfig provides config for cudaoom resource attributes.
 type ResourceAttributesConfig struct {
+	HostBootID  ResourceAttributeConfig `mapstructure:"host.boot.id"`
 	HostID      ResourceAttributeConfig `mapstructure:"host.id"`
 	HostName    ResourceAttributeConfig `mapstructure:"host.name"`
 	K8sNodeName ResourceAttributeConfig `mapstructure:"k8s.node.name"`
@@ -74,6 +75,9 @@ type ResourceAttributesConfig struct {
 
 func DefaultResourceAttributesConfig() ResourceAttributesConfig {
 	return ResourceAttributesConfig{
+		HostBootID: ResourceAttributeConfig{
+			Enabled: true,
+		},
 		HostID: ResourceAttributeConfig{
 			Enabled: true,
 		},

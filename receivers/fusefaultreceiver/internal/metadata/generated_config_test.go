@@ -37,6 +37,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
+					HostBootID:  ResourceAttributeConfig{Enabled: true},
 					HostID:      ResourceAttributeConfig{Enabled: true},
 					HostName:    ResourceAttributeConfig{Enabled: true},
 					K8sNodeName: ResourceAttributeConfig{Enabled: true},
@@ -58,6 +59,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
+					HostBootID:  ResourceAttributeConfig{Enabled: false},
 					HostID:      ResourceAttributeConfig{Enabled: false},
 					HostName:    ResourceAttributeConfig{Enabled: false},
 					K8sNodeName: ResourceAttributeConfig{Enabled: false},
@@ -106,6 +108,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 		{
 			name: "all_set",
 			want: ResourceAttributesConfig{
+				HostBootID:  ResourceAttributeConfig{Enabled: true},
 				HostID:      ResourceAttributeConfig{Enabled: true},
 				HostName:    ResourceAttributeConfig{Enabled: true},
 				K8sNodeName: ResourceAttributeConfig{Enabled: true},
@@ -114,6 +117,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 		{
 			name: "none_set",
 			want: ResourceAttributesConfig{
+				HostBootID:  ResourceAttributeConfig{Enabled: false},
 				HostID:      ResourceAttributeConfig{Enabled: false},
 				HostName:    ResourceAttributeConfig{Enabled: false},
 				K8sNodeName: ResourceAttributeConfig{Enabled: false},

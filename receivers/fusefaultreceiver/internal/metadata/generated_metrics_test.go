@@ -77,6 +77,7 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordFuseInFlightOldestAgeDataPoint(ts, 1, "fuse.device-val", WithFuseMountPointMetricAttribute("fuse.mount.point-val"), WithFuseMountSourceMetricAttribute("fuse.mount.source-val"), WithFuseMountTypeMetricAttribute("fuse.mount.type-val"))
 
 			rb := mb.NewResourceBuilder()
+			rb.SetHostBootID("host.boot.id-val")
 			rb.SetHostID("host.id-val")
 			rb.SetHostName("host.name-val")
 			rb.SetK8sNodeName("k8s.node.name-val")

@@ -218,6 +218,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
+					HostBootID:  ResourceAttributeConfig{Enabled: true},
 					HostID:      ResourceAttributeConfig{Enabled: true},
 					HostName:    ResourceAttributeConfig{Enabled: true},
 					K8sNodeName: ResourceAttributeConfig{Enabled: true},
@@ -420,6 +421,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
+					HostBootID:  ResourceAttributeConfig{Enabled: false},
 					HostID:      ResourceAttributeConfig{Enabled: false},
 					HostName:    ResourceAttributeConfig{Enabled: false},
 					K8sNodeName: ResourceAttributeConfig{Enabled: false},
@@ -923,6 +925,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 		{
 			name: "all_set",
 			want: ResourceAttributesConfig{
+				HostBootID:  ResourceAttributeConfig{Enabled: true},
 				HostID:      ResourceAttributeConfig{Enabled: true},
 				HostName:    ResourceAttributeConfig{Enabled: true},
 				K8sNodeName: ResourceAttributeConfig{Enabled: true},
@@ -931,6 +934,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 		{
 			name: "none_set",
 			want: ResourceAttributesConfig{
+				HostBootID:  ResourceAttributeConfig{Enabled: false},
 				HostID:      ResourceAttributeConfig{Enabled: false},
 				HostName:    ResourceAttributeConfig{Enabled: false},
 				K8sNodeName: ResourceAttributeConfig{Enabled: false},

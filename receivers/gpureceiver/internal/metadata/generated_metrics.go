@@ -4175,6 +4175,12 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 		resourceAttributeIncludeFilter:         make(map[string]filter.Filter),
 		resourceAttributeExcludeFilter:         make(map[string]filter.Filter),
 	}
+	if mbc.ResourceAttributes.HostBootID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["host.boot.id"] = filter.CreateFilter(mbc.ResourceAttributes.HostBootID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.HostBootID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["host.boot.id"] = filter.CreateFilter(mbc.ResourceAttributes.HostBootID.MetricsExclude)
+	}
 	if mbc.ResourceAttributes.HostID.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["host.id"] = filter.CreateFilter(mbc.ResourceAttributes.HostID.MetricsInclude)
 	}

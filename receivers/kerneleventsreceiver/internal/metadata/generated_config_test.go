@@ -35,6 +35,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 		{
 			name: "all_set",
 			want: ResourceAttributesConfig{
+				HostBootID:  ResourceAttributeConfig{Enabled: true},
 				HostID:      ResourceAttributeConfig{Enabled: true},
 				HostName:    ResourceAttributeConfig{Enabled: true},
 				K8sNodeName: ResourceAttributeConfig{Enabled: true},
@@ -43,6 +44,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 		{
 			name: "none_set",
 			want: ResourceAttributesConfig{
+				HostBootID:  ResourceAttributeConfig{Enabled: false},
 				HostID:      ResourceAttributeConfig{Enabled: false},
 				HostName:    ResourceAttributeConfig{Enabled: false},
 				K8sNodeName: ResourceAttributeConfig{Enabled: false},

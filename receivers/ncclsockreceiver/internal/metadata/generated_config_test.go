@@ -43,6 +43,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
+					HostBootID:  ResourceAttributeConfig{Enabled: true},
 					HostID:      ResourceAttributeConfig{Enabled: true},
 					HostName:    ResourceAttributeConfig{Enabled: true},
 					K8sNodeName: ResourceAttributeConfig{Enabled: true},
@@ -70,6 +71,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
+					HostBootID:  ResourceAttributeConfig{Enabled: false},
 					HostID:      ResourceAttributeConfig{Enabled: false},
 					HostName:    ResourceAttributeConfig{Enabled: false},
 					K8sNodeName: ResourceAttributeConfig{Enabled: false},
@@ -153,6 +155,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 		{
 			name: "all_set",
 			want: ResourceAttributesConfig{
+				HostBootID:  ResourceAttributeConfig{Enabled: true},
 				HostID:      ResourceAttributeConfig{Enabled: true},
 				HostName:    ResourceAttributeConfig{Enabled: true},
 				K8sNodeName: ResourceAttributeConfig{Enabled: true},
@@ -161,6 +164,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 		{
 			name: "none_set",
 			want: ResourceAttributesConfig{
+				HostBootID:  ResourceAttributeConfig{Enabled: false},
 				HostID:      ResourceAttributeConfig{Enabled: false},
 				HostName:    ResourceAttributeConfig{Enabled: false},
 				K8sNodeName: ResourceAttributeConfig{Enabled: false},

@@ -98,6 +98,7 @@ func TestMetricsBuilder(t *testing.T) {
 			}
 
 			rb := mb.NewResourceBuilder()
+			rb.SetHostBootID("host.boot.id-val")
 			rb.SetHostID("host.id-val")
 			rb.SetHostName("host.name-val")
 			rb.SetK8sNodeName("k8s.node.name-val")

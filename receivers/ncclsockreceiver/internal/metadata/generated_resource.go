@@ -21,6 +21,13 @@ func NewResourceBuilder(rac ResourceAttributesConfig) *ResourceBuilder {
 	}
 }
 
+// SetHostBootID sets provided value as "host.boot.id" attribute.
+func (rb *ResourceBuilder) SetHostBootID(val string) {
+	if rb.config.HostBootID.Enabled {
+		rb.res.Attributes().PutStr("host.boot.id", val)
+	}
+}
+
 // SetHostID sets provided value as "host.id" attribute.
 func (rb *ResourceBuilder) SetHostID(val string) {
 	if rb.config.HostID.Enabled {

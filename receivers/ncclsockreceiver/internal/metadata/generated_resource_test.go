@@ -13,6 +13,7 @@ func TestResourceBuilder(t *testing.T) {
 		t.Run(tt, func(t *testing.T) {
 			cfg := loadResourceAttributesConfig(t, tt)
 			rb := NewResourceBuilder(cfg)
+			rb.SetHostBootID("host.boot.id-val")
 			rb.SetHostID("host.id-val")
 			rb.SetHostName("host.name-val")
 			rb.SetK8sNodeName("k8s.node.name-val")
@@ -22,14 +23,19 @@ func TestResourceBuilder(t *testing.T) {
 
 			switch tt {
 			case "default":
-				assert.Equal(t, 3, res.Attributes().Len())
+				assert.Equal(t, 4, res.Attributes().Len())
 			case "all_set":
-				assert.Equal(t, 3, res.Attributes().Len())
+				assert.Equal(t, 4, res.Attributes().Len())
 			case "none_set":
 				assert.Equal(t, 0, res.Attributes().Len())
 				return
 			default:
 				assert.Failf(t, "unexpected test case: %s", tt)
+			}
+			hostBootIDAttrVal, ok := res.Attributes().Get("host.boot.id")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "host.boot.id-val", hostBootIDAttrVal.Str())
 			}
 			hostIDAttrVal, ok := res.Attributes().Get("host.id")
 			assert.True(t, ok)

@@ -32,6 +32,7 @@ type LogsBuilder struct {
 func NewLogsBuilder(config LogsBuilderConfig, settings receiver.Settings) *LogsBuilder {
 	r := config.ResourceAttributes
 	return &LogsBuilder{resource: r, Builder: record.NewBuilder(ScopeName, settings.BuildInfo.Version, config.Events.ByName(),
+		record.ResourceFilter{Attribute: "host.boot.id", Include: r.HostBootID.EventsInclude, Exclude: r.HostBootID.EventsExclude},
 		record.ResourceFilter{Attribute: "host.id", Include: r.HostID.EventsInclude, Exclude: r.HostID.EventsExclude},
 		record.ResourceFilter{Attribute: "host.name", Include: r.HostName.EventsInclude, Exclude: r.HostName.EventsExclude},
 		record.ResourceFilter{Attribute: "k8s.node.name", Include: r.K8sNodeName.EventsInclude, Exclude: r.K8sNodeName.EventsExclude},
@@ -41,7 +42,7 @@ func NewLogsBuilder(config LogsBuilderConfig, settings receiver.Settings) *LogsB
 // SetHost says on which host the events of the next records happened.
 func (b *LogsBuilder) SetHost(host record.Host) {
 	resource := NewResourceBuilder(b.resource)
-	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName)
+	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName, resource.SetHostBootID)
 	b.SetResource(resource.Emit())
 }
 
