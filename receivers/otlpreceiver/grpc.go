@@ -27,7 +27,7 @@ func (r *otlpReceiver) startGRPC(ctx context.Context, host component.Host) error
 	for _, x := range r.exporters {
 		server.RegisterService(r.describe(x), nil)
 	}
-	inner, err := config.NetAddr.Listen(ctx)
+	inner, err := listen(ctx, config.NetAddr)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (r *otlpReceiver) listenHTTP(ctx context.Context, config *confighttp.Server
 		}
 		certificates.NextProtos = []string{http2.NextProtoTLS, "http/1.1"}
 	}
-	inner, err := config.NetAddr.Listen(ctx)
+	inner, err := listen(ctx, config.NetAddr)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (r *otlpReceiver) handler(x exporter) http.Handler {
 		defer r.budget.giveBack(held)
 		var said []byte
 		if err == nil {
-			said, err = r.export(req.Context(), &r.http, x, e, body)
+			said, err = r.export(withSocket(req), &r.http, x, e, body)
 		}
 		if err != nil {
 			writeStatus(w, e, status.Convert(err), httpStatus(status.Code(err)))
