@@ -38,9 +38,10 @@ func (h owners[T]) Len() int { return len(h) }
 
 func (h owners[T]) Less(i, j int) bool {
 	a, b := h[i], h[j]
+	mine, theirs := a.held*b.favor, b.held*a.favor
 	switch {
-	case a.held != b.held:
-		return a.held > b.held
+	case mine != theirs:
+		return mine > theirs
 	case a.victim.worth != b.victim.worth:
 		return a.victim.worth < b.victim.worth
 	default:

@@ -4,7 +4,8 @@
 // An owner is a path, for example node, pattern, job: first the node that holds most
 // gives way, then its pattern that holds most, and so on. So an owner that makes up new
 // names below its own takes no room from others. Members of equal owners leave in the
-// order in which they were last touched, those that matter less first.
+// order in which they were last touched, those that matter less first. A favored first
+// name may hold several times as much as another before it gives way.
 package fairlru
 
 import "container/heap"
@@ -25,6 +26,7 @@ const (
 type List[T any] struct {
 	root   owner[T]
 	owners map[ownerKey[T]]*owner[T]
+	favor  map[string]int
 	order  chain[T] // all members, those touched longest ago first
 	count  int
 	clock  uint64
@@ -51,6 +53,7 @@ type ownerKey[T any] struct {
 type owner[T any] struct {
 	ownerKey[T]
 	held   int // sizes of members, also those of owners below
+	favor  int // how many times as much as another it may hold
 	at     int // in the heap of the parent
 	below  owners[T]
 	own    [worths]chain[T] // by worth, those touched longest ago first
@@ -62,6 +65,15 @@ func (l *List[T]) Len() int { return l.count }
 
 // Size is the sum of the sizes of all members.
 func (l *List[T]) Size() int { return l.root.held }
+
+// Favor lets owners of that first name hold so many times as much as others. It is called
+// before the first Add.
+func (l *List[T]) Favor(name string, times int) {
+	if l.favor == nil {
+		l.favor = map[string]int{}
+	}
+	l.favor[name] = times
+}
 
 // Resize says how much room a member takes, 1 or more: a large one counts as several
 // when room is shared.
@@ -143,7 +155,10 @@ func (l *List[T]) owner(path []string) *owner[T] {
 		key := ownerKey[T]{o, name}
 		next := l.owners[key]
 		if next == nil {
-			next = &owner[T]{ownerKey: key}
+			next = &owner[T]{ownerKey: key, favor: 1}
+			if times := l.favor[name]; times > 0 && o == &l.root {
+				next.favor = times
+			}
 			l.owners[key] = next
 			heap.Push(&o.below, next)
 		}

@@ -85,6 +85,39 @@ func TestWithinAnOwnerTheLeastWorthyLeaves(t *testing.T) {
 	require.Equal(t, []string{"resolved", "claimed", "proven"}, left)
 }
 
+// TestAFavoredNameGivesWayLater: it may hold three times as much as the others together.
+func TestAFavoredNameGivesWayLater(t *testing.T) {
+	const room = 100
+	for name, tc := range map[string]struct{ favored, others, want int }{
+		"below its share": {10, 10 * room, 10},
+		"at its share":    {75, 10 * room, 75},
+		"beyond it":       {10 * room, 10 * room, 75},
+		"the others few":  {10 * room, 10, 90},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l List[string]
+			l.Favor("proven", 3)
+			add := func(name string, n int) {
+				for i := range n {
+					l.Add(name, Some, name, strconv.Itoa(i%20))
+					for l.Len() > room {
+						e, _ := l.Victim()
+						l.Remove(e)
+					}
+				}
+			}
+			add("proven", tc.favored)
+			add("claimed", tc.others)
+			add("proven", min(tc.favored, room)) // comes again: nobody is pushed out beyond the share
+			left := map[string]int{}
+			l.Each(func(name string) { left[name]++ })
+			require.Equal(t, room, left["proven"]+left["claimed"])
+			require.GreaterOrEqual(t, left["proven"], min(tc.want, 75))
+			require.GreaterOrEqual(t, left["claimed"], min(tc.others, room/4))
+		})
+	}
+}
+
 // model is the list as its documentation has it, without any speed.
 type model []*Element[int]
 

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,66 @@ resolves: {shut: {logs: shut, match: [gpu], shows: "shut"}}`, "opened", "opened"
 					}
 				}
 				require.Len(t, told, quiet)
+			})
+		}
+	}
+}
+
+// TestNoClaimPushesOutWhatIsProven: claims and words of strangers, about as many nodes as
+// they like, leave the proven faults of others where they are; a flood of proven records
+// leaves room for claims.
+func TestNoClaimPushesOutWhatIsProven(t *testing.T) {
+	const quiet, room = 50, 100
+	for name, tc := range map[string]struct{ rule, first, last string }{
+		"open verdicts": {`
+evidence: {open: {logs: opened, shows: "open"}}
+full: open
+trust: {full: claimed, partial: foreign}
+resolves: {shut: {logs: shut, shows: "shut"}}`, "opened", "shut"},
+		"faults without a verdict": {`
+evidence: {open: {logs: opened, shows: "open"}, hit: {logs: hit, shows: "hit"}}
+full: open and hit
+trust: {full: claimed, partial: foreign}`, "opened", "hit"},
+		"records before their fault": {`
+evidence: {open: {logs: opened, shows: "open"}, hit: {logs: hit, match: [host], shows: "hit"}}
+full: open and hit
+trust: {full: claimed, partial: foreign}`, "hit", "opened"},
+	} {
+		for _, flood := range []string{"claimed", "foreign", "proven"} {
+			t.Run(name+", "+flood, func(t *testing.T) {
+				e := blockedEngine(t, fmt.Sprintf(fairRule, tc.rule), engine.Options{
+					Waiting: room, OpenVerdicts: room, Recent: room, FanOut: 64, Queue: 100 * room,
+				})
+				send := func(event, host, trust string, at time.Duration) {
+					ld := logs(1, began.Add(at), func(_ int, lr plog.LogRecord) {
+						lr.SetEventName(event)
+						lr.Attributes().PutStr("gen_ai.training.job_id", "a")
+						lr.Attributes().PutStr("tracecore.trust", trust)
+					})
+					ld.ResourceLogs().At(0).Resource().Attributes().PutStr("host.name", host)
+					e.Logs(ld)
+				}
+				mine, most := "proven", quiet
+				if flood == "proven" {
+					mine, most = "claimed", 10
+				}
+				for i := range most {
+					send(tc.first, fmt.Sprint("quiet-", i), mine, time.Duration(i)*time.Millisecond)
+				}
+				for i := range 10 * room {
+					send(tc.first, fmt.Sprint("loud-", i), flood, time.Second+time.Duration(i)*time.Millisecond)
+				}
+				e.Verdicts()
+				told := map[string]bool{}
+				for i := range most {
+					send(tc.last, fmt.Sprint("quiet-", i), mine, 3*time.Second+time.Duration(i)*time.Millisecond)
+				}
+				for _, v := range e.Verdicts() {
+					if strings.HasPrefix(v.Culprit["host"], "quiet-") {
+						told[v.Culprit["host"]] = true
+					}
+				}
+				require.Len(t, told, most)
 			})
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -69,8 +68,8 @@ func (f *Fault) conclude(best window) {
 	f.verdict.node = incident.NewNode(f)
 	s := f.set
 	s.waiting.Remove(f.element)
-	f.element = s.open.Add(f, f.worth(), f.owner...)
-	s.open.Resize(f.element, places(f.bytes()))
+	f.element = nil
+	f.shelve()
 	f.Changed()
 	f.Connect()
 	if s.open.Size() > s.opts.OpenVerdicts {
@@ -98,15 +97,7 @@ func (f *Fault) update(best window, loud bool) {
 		f.Grew()
 	}
 	v.node.Grew()
-}
-
-// worth is how much f matters among the verdicts of its owner: an open one more than one
-// that is history.
-func (f *Fault) worth() fairlru.Worth {
-	if f.past || f.verdict.resolved != 0 {
-		return fairlru.Little
-	}
-	return fairlru.Some
+	f.shelve()
 }
 
 // Changed queues the verdict for the next Verdicts.

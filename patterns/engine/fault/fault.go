@@ -27,6 +27,7 @@ type Fault struct {
 	dead    bool // it left the state
 
 	element *fairlru.Element[*Fault] // in waiting or, with a verdict, in open
+	shelved verdict.Trust            // among which it stands there
 	wait    int64                    // for the time line
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 )
 
 // recents are marks of evidence that joins faults, kept while a fault that they
@@ -26,7 +27,7 @@ func (r *recents) len() int { return r.order.Len() }
 
 func (r *recents) put(one *recentMark) {
 	r.by[one.key] = append(r.by[one.key], one)
-	one.owner = one.w.Rule.Owner(one.mark.Values)
+	one.owner = timeline.Path(one.mark.Trust, one.w.Rule.Owner(one.mark.Values))
 	one.element = r.order.Add(one, fairlru.Some, one.owner...)
 	r.order.Resize(one.element, places(one.mark.bytes()))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 )
 
@@ -57,8 +56,7 @@ func (s *Set) restore(saved *Saved) *Fault {
 	}
 	s.seq = max(s.seq, saved.Seq)
 	if saved.Verdict == nil {
-		f.element = s.waiting.Add(f, fairlru.Some, f.owner...)
-		s.waiting.Resize(f.element, places(f.bytes()))
+		f.shelve()
 	} else {
 		f.restoreVerdict(saved.Verdict)
 	}
@@ -75,8 +73,7 @@ func (f *Fault) restoreVerdict(v *savedVerdict) {
 	}
 	f.verdict = c
 	c.node = incident.NewNode(f)
-	f.element = f.set.open.Add(f, f.worth(), f.owner...)
-	f.set.open.Resize(f.element, places(f.bytes()))
+	f.shelve()
 	if v.Changed {
 		f.Changed()
 	}

@@ -79,9 +79,9 @@ func (s *Set) Reset() {
 		r.faults = map[string]*Fault{}
 	}
 	s.seq = 0
-	s.waiting, s.open = fairlru.List[*Fault]{}, fairlru.List[*Fault]{}
+	s.waiting, s.open = timeline.NewOrder[*Fault](), timeline.NewOrder[*Fault]()
 	s.joins = joins{faults: map[joinKey][]*Fault{}, fanOut: s.opts.FanOut}
-	s.recent = recents{by: map[joinKey][]*recentMark{}}
+	s.recent = recents{by: map[joinKey][]*recentMark{}, order: timeline.NewOrder[*recentMark]()}
 	s.graph = incident.NewGraph(s.time.Lateness(), s.opts.FanOut)
 	s.out = outbox{}
 }
@@ -118,11 +118,9 @@ func (s *Set) Place(w *Evidence, m Mark) {
 
 // fit counts f by what it takes now, and makes room for it.
 func (s *Set) fit(f *Fault) {
-	list := &s.waiting
-	if f.verdict != nil {
-		list = &s.open
+	if !f.dead {
+		f.shelve()
 	}
-	list.Resize(f.element, places(f.bytes()))
 	for s.waiting.Size() > s.opts.Waiting {
 		evict(&s.waiting, &s.stats.EvictedWaiting)
 	}
@@ -159,10 +157,7 @@ func (s *Set) begin(r *Rule, key string, owner []string) *Fault {
 	s.seq++
 	f := s.newFault(r, key, s.seq, owner)
 	r.faults[key] = f
-	f.element = s.waiting.Add(f, fairlru.Some, owner...)
-	if s.waiting.Size() > s.opts.Waiting {
-		evict(&s.waiting, &s.stats.EvictedWaiting)
-	}
+	f.shelve()
 	return f
 }
 

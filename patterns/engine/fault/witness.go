@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -32,7 +33,7 @@ func (f *Fault) Withdrawn() bool { return f.verdict.withdrawn }
 func (f *Fault) Expired() bool { return f.past }
 
 // Owner is whose room it takes.
-func (f *Fault) Owner() []string { return f.owner }
+func (f *Fault) Owner() []string { return timeline.Path(f.shelf(), f.owner) }
 
 // Trust is the weakest trust of what its confidence rests on.
 func (f *Fault) Trust() verdict.Trust { return f.verdict.best.trust }

@@ -92,7 +92,7 @@ type seriesKey struct {
 
 // NewTable makes a table of series on a time line.
 func NewTable(t *Timeline) *Table {
-	return &Table{time: t, series: map[seriesKey]*Series{}, groups: map[groupKey]*group{}}
+	return &Table{time: t, series: map[seriesKey]*Series{}, groups: map[groupKey]*group{}, order: NewOrder[*Series]()}
 }
 
 // Len is how many series there are.
@@ -133,7 +133,7 @@ func (t *Table) of(op *Operator, id uint64, one *Sample) *Series {
 
 func (t *Table) add(s *Series, group string) {
 	t.series[seriesKey{s.op, s.ID}] = s
-	s.element = t.order.Add(s, fairlru.Some, s.op.Owner(s.Values)...)
+	s.element = t.order.Add(s, fairlru.Some, Path(s.Trust, s.op.Owner(s.Values))...)
 	if s.op.Does == rule.BelowMedian {
 		t.join(s, group)
 	}
