@@ -8,6 +8,8 @@ import (
 	"iter"
 	"maps"
 	"slices"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // Limits bound a book.
@@ -20,14 +22,17 @@ type Limits struct {
 // which are 196,608 stalls.
 var DefaultLimits = Limits{Jobs: 1_024, Stalls: 262_144}
 
-// Book holds the newest state of every stall, by job and process. It is bounded:
-// beyond its limits the job that was quiet for longest goes. The same records give
-// the same book. As JSON it is the same bytes for the same content.
+// Book holds the newest state of every stall, by job and process. It is bounded, and
+// the room is shared (internal/fairlru): the process that was quiet for longest of the
+// host, then of the domain, then of the job that hold most gives way, and so does the
+// job of the host and domain that have most jobs. The same records give the same book.
+// As JSON it is the same bytes for the same content.
 type Book struct {
-	limits  Limits
-	jobs    map[string]*Job
-	stalls  int
-	evicted uint64
+	limits    Limits
+	jobs      map[string]*Job
+	order     fairlru.List[*Job]
+	processes fairlru.List[*Process] // each as large as its stalls
+	evicted   uint64
 }
 
 // Job is the stalls of one job.
@@ -41,15 +46,16 @@ type Job struct {
 	Last      int64               `json:"last"`               // time of the newest record
 	Heard     int64               `json:"heard"`              // when the newest record arrived
 
-	stalls int
-	hosts  map[string]int // processes by host
+	stalls  int
+	hosts   map[string]int // processes by host
+	element *fairlru.Element[*Job]
 }
 
 // NewBook makes an empty book.
 func NewBook(l Limits) *Book { return &Book{limits: l, jobs: map[string]*Job{}} }
 
 // Len is the number of stalls.
-func (b *Book) Len() int { return b.stalls }
+func (b *Book) Len() int { return b.processes.Size() }
 
 // Evicted counts the stalls that went because of a limit.
 func (b *Book) Evicted() uint64 { return b.evicted }
@@ -76,78 +82,99 @@ func (b *Book) Take(r *Record, heard int64) *Job {
 		if r.Ended() && len(b.jobs) >= b.limits.Jobs {
 			return nil
 		}
-		j = &Job{Name: r.Job, ID: r.JobID, Domain: r.Domain, Processes: map[string]*Process{}, hosts: map[string]int{}}
-		b.jobs[r.Job] = j
+		j = &Job{Name: r.Job, ID: r.JobID, Domain: r.Domain, Processes: map[string]*Process{}}
+		b.enter(j, r.Host)
 	}
-	b.stalls += j.take(r, heard)
-	for b.stalls > b.limits.Stalls || len(b.jobs) > b.limits.Jobs {
-		b.evict(j)
+	b.order.Touch(j.element, fairlru.Some)
+	p := j.take(r, heard)
+	b.count(j, p)
+	b.processes.Touch(p.element, fairlru.Some)
+	for len(b.jobs) > b.limits.Jobs {
+		victim, _ := b.order.Victim()
+		b.evicted += uint64(max(victim.Value.stalls, 1)) //nolint:gosec // never below zero
+		b.Forget(victim.Value)
+	}
+	for b.Len() > b.limits.Stalls {
+		victim, _ := b.processes.Victim()
+		b.evicted += b.shorten(victim.Value)
 	}
 	return j
 }
 
-// evict forgets the job that was quiet for longest, but not mine. When mine is the
-// only one, its oldest stalls go.
-func (b *Book) evict(mine *Job) {
-	var oldest *Job
-	for _, j := range b.jobs {
-		if j != mine && (oldest == nil || cmp.Or(cmp.Compare(j.Heard, oldest.Heard), cmp.Compare(j.Name, oldest.Name)) < 0) {
-			oldest = j
-		}
+// enter counts a job, which that host began, and what it holds.
+func (b *Book) enter(j *Job, host string) {
+	b.jobs[j.Name] = j
+	j.element = b.order.Add(j, fairlru.Some, host, j.Domain)
+	j.hosts = map[string]int{}
+	for _, p := range byLast(j.Processes) {
+		b.count(j, p)
 	}
-	before := b.stalls
-	if oldest != nil {
-		b.Forget(oldest)
-	} else {
-		b.dropOldest(mine, max(b.limits.Stalls/8, 1))
-	}
-	b.evicted += uint64(max(before-b.stalls, 1))
 }
 
-// dropOldest forgets the n stalls that were not reported for longest.
-func (b *Book) dropOldest(j *Job, n int) {
-	type place struct {
-		p  *Process
-		id string
+// count counts a process as large as it is now.
+func (b *Book) count(j *Job, p *Process) {
+	if p.element == nil {
+		p.job = j
+		p.element = b.processes.Add(p, fairlru.Some, p.Host, j.Domain, j.Name)
+		j.hosts[p.Host]++
 	}
-	var all []place
-	for _, p := range j.Processes {
-		for id := range p.Stalls {
-			all = append(all, place{p, id})
-		}
-	}
-	slices.SortFunc(all, func(x, y place) int {
-		return cmp.Or(cmp.Compare(x.p.Stalls[x.id].Last, y.p.Stalls[y.id].Last), cmp.Compare(x.p.Host, y.p.Host), cmp.Compare(x.p.PID, y.p.PID), cmp.Compare(x.id, y.id))
+	b.processes.Resize(p.element, len(p.Stalls))
+	j.stalls += len(p.Stalls) - p.counted
+	p.counted = len(p.Stalls)
+}
+
+// byLast are processes in the order in which they were last heard of.
+func byLast(processes map[string]*Process) []*Process {
+	return slices.SortedFunc(maps.Values(processes), func(a, b *Process) int {
+		return cmp.Or(cmp.Compare(a.Last, b.Last), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID))
 	})
-	gone := map[*Stall]bool{}
-	for _, one := range all[:min(n, len(all))] {
-		gone[one.p.Stalls[one.id]] = true
+}
+
+// shorten forgets the eighth of the stalls of a process that were not reported for
+// longest, and returns how many they are.
+func (b *Book) shorten(p *Process) uint64 {
+	ids := slices.SortedFunc(maps.Keys(p.Stalls), func(x, y string) int {
+		return cmp.Or(cmp.Compare(p.Stalls[x].Last, p.Stalls[y].Last), cmp.Compare(x, y))
+	})
+	gone := ids[:max(len(ids)/8, 1)]
+	for _, id := range gone {
+		delete(p.Stalls, id)
 	}
-	b.Drop(j, func(s *Stall) bool { return gone[s] })
+	b.settle(p)
+	return uint64(len(gone))
+}
+
+// settle counts a process that has lost stalls. One without any leaves.
+func (b *Book) settle(p *Process) {
+	j := p.job
+	j.stalls += len(p.Stalls) - p.counted
+	p.counted = len(p.Stalls)
+	if len(p.Stalls) > 0 {
+		b.processes.Resize(p.element, len(p.Stalls))
+		return
+	}
+	b.processes.Remove(p.element)
+	delete(j.Processes, ProcessKey(p.Host, p.PID))
+	if j.hosts[p.Host]--; j.hosts[p.Host] == 0 {
+		delete(j.hosts, p.Host)
+	}
 }
 
 // Drop forgets stalls of a job, and the processes that have none left. A job
 // without a stall stays until it is forgotten.
 func (b *Book) Drop(j *Job, which func(*Stall) bool) {
-	for key, p := range j.Processes {
-		before := len(p.Stalls)
+	for _, p := range j.Processes {
 		maps.DeleteFunc(p.Stalls, func(_ string, s *Stall) bool { return which(s) })
-		gone := before - len(p.Stalls)
-		j.stalls -= gone
-		b.stalls -= gone
-		if len(p.Stalls) > 0 {
-			continue
-		}
-		delete(j.Processes, key)
-		if j.hosts[p.Host]--; j.hosts[p.Host] == 0 {
-			delete(j.hosts, p.Host)
-		}
+		b.settle(p)
 	}
 }
 
 // Forget drops a job.
 func (b *Book) Forget(j *Job) {
-	b.stalls -= j.stalls
+	for _, p := range j.Processes {
+		b.processes.Remove(p.element)
+	}
+	b.order.Remove(j.element)
 	delete(b.jobs, j.Name)
 }
 
@@ -194,8 +221,8 @@ func (j *Job) Stalls() iter.Seq[*Stall] {
 	}
 }
 
-// take enters a record and returns by how many the stalls have grown.
-func (j *Job) take(r *Record, heard int64) int {
+// take enters a record and returns its process.
+func (j *Job) take(r *Record, heard int64) *Process {
 	j.Last, j.Heard = max(j.Last, r.Time), max(j.Heard, heard)
 	if r.World > 0 && (r.Time > j.WorldAt || r.Time == j.WorldAt && r.World > j.World) {
 		j.World, j.WorldAt = r.World, r.Time
@@ -205,18 +232,16 @@ func (j *Job) take(r *Record, heard int64) int {
 	if p == nil {
 		p = &Process{Stalls: map[string]*Stall{}}
 		j.Processes[key] = p
-		j.hosts[r.Host]++
 	}
 	p.take(r)
 	s := r.Stall
 	s.Heard, s.Process = heard, key
 	if known := p.Stalls[r.ID]; known != nil {
 		known.merge(&s)
-		return 0
+	} else {
+		p.Stalls[r.ID] = &s
 	}
-	p.Stalls[r.ID] = &s
-	j.stalls++
-	return 1
+	return p
 }
 
 // MarshalJSON writes the jobs; equal books give equal bytes.
@@ -232,39 +257,44 @@ func (b *Book) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("read socket stalls: %w", err)
 	}
 	for name, j := range jobs {
-		if j == nil || j.Name != name || !j.restore() {
+		if j == nil || j.Name != name || !j.sound() {
 			return errBook
 		}
-		stalls += j.stalls
+		for _, p := range j.Processes {
+			stalls += len(p.Stalls)
+		}
 	}
 	if stalls > b.limits.Stalls || len(jobs) > b.limits.Jobs {
 		return errBook
 	}
-	if jobs == nil {
-		jobs = map[string]*Job{}
+	b.jobs, b.order, b.processes = map[string]*Job{}, fairlru.List[*Job]{}, fairlru.List[*Process]{}
+	for _, j := range slices.SortedFunc(maps.Values(jobs), func(a, b *Job) int {
+		return cmp.Or(cmp.Compare(a.Heard, b.Heard), cmp.Compare(a.Name, b.Name))
+	}) {
+		host := ""
+		for _, p := range byLast(j.Processes) {
+			host = cmp.Or(host, p.Host)
+		}
+		b.enter(j, host)
 	}
-	b.jobs, b.stalls = jobs, stalls
 	return nil
 }
 
-// restore works out what is not written down; false when parts do not fit.
-func (j *Job) restore() bool {
+// sound reports whether the parts of a saved job fit; it tells its stalls whose they are.
+func (j *Job) sound() bool {
 	if j.Processes == nil {
 		return false
 	}
-	j.hosts = map[string]int{}
 	for key, p := range j.Processes {
-		if p == nil || p.Stalls == nil || key != ProcessKey(p.Host, p.PID) {
+		if p == nil || len(p.Stalls) == 0 || key != ProcessKey(p.Host, p.PID) {
 			return false
 		}
-		j.hosts[p.Host]++
 		for _, s := range p.Stalls {
 			if s == nil {
 				return false
 			}
 			s.Process = key
 		}
-		j.stalls += len(p.Stalls)
 	}
 	return true
 }

@@ -1,6 +1,7 @@
 package socketstall
 
 import (
+	"cmp"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -78,7 +79,7 @@ func (i *Identity) Fill(o Identity) {
 type Record struct {
 	JobID  string // "" of ranks without one
 	Domain string // of the job, "" when not known
-	Job    string // JobID, or the host of such ranks
+	Job    string // JobID, or the host of such ranks, in the domain
 	World  int    // ranks of the job, 0 when not known
 	ID     string // of the stall, unique in its process
 	Time   int64
@@ -107,9 +108,8 @@ func Parse(event string, time int64, resource, a pcommon.Map) (r Record, ok bool
 	}
 	r.JobID, r.World, r.ID = Text(a, "gen_ai.training.job_id"), World(a), Text(a, "nccl.socket.stall.id")
 	r.Domain = Text(a, "gen_ai.training.job_domain")
-	if r.Job = r.JobID; r.Job == "" { // ranks of one host at least are told apart from those of another
-		r.Job = "host " + r.Host
-	}
+	// Ranks without an id are told apart by host at least.
+	r.Job = JobName(cmp.Or(r.JobID, "host "+r.Host), r.Domain)
 	r.State = word(a, "nccl.rank.state", states)
 	r.Sent, r.Received = ago(a, "nccl.rank.last_sent_age_ns", time), ago(a, "nccl.rank.last_received_age_ns", time)
 	r.MainCPU = share(a, "nccl.rank.main_thread_cpu_share")
@@ -137,6 +137,14 @@ func stallOf(a pcommon.Map, time int64) Stall {
 	unread, _ := Number(a, "nccl.socket.receive_queue_bytes")
 	s.Unread = max(unread, 0)
 	return s
+}
+
+// JobName tells jobs of one id apart by whose they are.
+func JobName(id, domain string) string {
+	if id == "" || domain == "" {
+		return id
+	}
+	return id + " of " + domain
 }
 
 // ProcessKey names a process among hosts.

@@ -3,6 +3,8 @@ package socketstall
 import (
 	"net/netip"
 	"time"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // Stall is one stall of a process towards one peer in one direction, by all its
@@ -89,6 +91,10 @@ type Process struct {
 	Awake    int64             `json:"aw,omitempty"` // when it was last known not to be
 	Exited   int64             `json:"ex,omitempty"` // when its end was seen, 0: it lives
 	Stalls   map[string]*Stall `json:"stalls"`       // by id
+
+	job     *Job
+	element *fairlru.Element[*Process]
+	counted int // stalls, as its job and the book have them
 }
 
 // again is by how much two reports of one moment may differ: ages are measured

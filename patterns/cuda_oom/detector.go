@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -47,14 +48,14 @@ func Detector() rule.Detector {
 		Name: "cuda_oom", Trust: verdict.Proven, Logs: []string{eventRefused}, Metrics: []string{metricFree, metricMIG, metricProcess},
 		Findings: map[string][]string{eventFigures: {metricFree}},
 		Attributes: []string{
-			"cuda_oom.gpu_index", "cuda_oom.retried", "cuda_oom.tried_alloc_bytes", "gen_ai.training.job_id",
+			"cuda_oom.gpu_index", "cuda_oom.retried", "cuda_oom.tried_alloc_bytes", "gen_ai.training.job_domain", "gen_ai.training.job_id",
 			"gen_ai.training.rank", "gpu.id", "host.name", "k8s.namespace.name", "k8s.node.name", "k8s.pod.name", "k8s.pod.uid", "k8s.workload",
 			"process.executable.name", "process.pid",
 		},
 		Parameters: map[string]rule.ParameterType{"reading_age": rule.DurationParameter, "one_gpu": rule.IntegerParameter},
 		New: func(l rule.Limits) rule.Algorithm {
 			return &detector{
-				lateness: l.Lateness, hosts: map[string]*host{},
+				lateness: l.Lateness, most: maxReadings, hosts: map[string]*host{},
 				limits: limits{oldest: l.Values.Duration("reading_age"), mostly: int64(l.Values.Integer("one_gpu"))},
 			}
 		},
@@ -79,6 +80,7 @@ type detector struct {
 	hosts    map[string]*host
 	refusals []*refusal // in order of time
 	readings int
+	most     int // readings
 	evicted  uint64
 }
 
@@ -113,8 +115,9 @@ func (d *detector) Observe(r *rule.Record) bool {
 		d.hosts[name] = h
 	}
 	more, matters := h.read(gpu, r, d.oldest+2*d.lateness)
+	h.held += more
 	d.readings += more
-	for d.readings > maxReadings || len(d.hosts) > maxHosts {
+	for d.readings > d.most || len(d.hosts) > maxHosts {
 		d.evict()
 	}
 	return matters
@@ -137,10 +140,20 @@ func (d *detector) refused(name string, r *rule.Record) bool {
 		return false // told twice
 	}
 	d.refusals = slices.Insert(d.refusals, at, one)
-	if len(d.refusals) > maxRefusals {
-		d.refusals, d.evicted = d.refusals[1:], d.evicted+1
+	if before := len(d.refusals); before > maxRefusals {
+		d.refusals = fairlru.Trim(d.refusals, maxRefusals-maxRefusals/8, (*refusal).owner)
+		d.evicted += uint64(before - len(d.refusals)) //nolint:gosec // never below zero
 	}
 	return true
+}
+
+// owner is whose room a refusal takes.
+func (f *refusal) owner() []string {
+	path := []string{f.Host, "", ""}
+	for i, key := range []string{"gen_ai.training.job_domain", "gen_ai.training.job_id"} {
+		path[1+i], _ = f.Attributes[key].(string)
+	}
+	return path
 }
 
 // copy keeps what the rule reads.
@@ -151,7 +164,8 @@ func (f *refusal) copy(r *rule.Record) {
 		}
 	}
 	for _, key := range []string{
-		"gen_ai.training.job_id", "k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.workload", "process.executable.name",
+		"gen_ai.training.job_domain", "gen_ai.training.job_id", "k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.workload",
+		"process.executable.name",
 	} {
 		if text := rule.Text(r.Attributes, key); text != "" {
 			f.Attributes[key] = text
@@ -168,17 +182,27 @@ func (f *refusal) compare(other *refusal) int {
 	return cmp.Or(cmp.Compare(f.Time, other.Time), cmp.Compare(f.Host, other.Host), cmp.Compare(f.PID, other.PID), cmp.Compare(f.Tried, other.Tried))
 }
 
-// evict forgets the host that was quiet for longest.
+// evict forgets the host that has most readings; where there are too many hosts, the one
+// quiet for longest.
 func (d *detector) evict() {
-	quietest := ""
+	first := ""
 	for name, h := range d.hosts {
-		if quietest == "" || cmp.Or(cmp.Compare(h.Last, d.hosts[quietest].Last), cmp.Compare(name, quietest)) < 0 {
-			quietest = name
+		if first == "" || d.before(h, d.hosts[first], cmp.Compare(name, first)) {
+			first = name
 		}
 	}
-	d.readings -= d.hosts[quietest].size()
-	delete(d.hosts, quietest)
+	d.readings -= d.hosts[first].held
+	delete(d.hosts, first)
 	d.evicted++
+}
+
+// before reports whether a leaves before b.
+func (d *detector) before(a, b *host, names int) bool {
+	most := 0
+	if d.readings > d.most {
+		most = cmp.Compare(b.held, a.held)
+	}
+	return cmp.Or(most, cmp.Compare(a.Last, b.Last), names) < 0
 }
 
 // look reports whether something came that can change what is told of a refusal.

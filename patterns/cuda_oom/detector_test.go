@@ -134,13 +134,38 @@ func TestStateOfAnotherIsRefused(t *testing.T) {
 	require.NoError(t, newDetector().Restore([]byte("null")))
 }
 
+// TestAFloodTakesRoomFromItself: a user on one host lets allocations be refused all the
+// time, and the host tells of processes without end. What others are told stays.
+func TestAFloodTakesRoomFromItself(t *testing.T) {
+	d := newDetector()
+	d.Observe(refused("quiet", 1, 100))
+	d.Observe(refused("loud", 1, 100, "gen_ai.training.job_domain", "user 1"))
+	d.Observe(free("quiet", "x", 99, 1))
+	for i := range int64(3 * maxRefusals) {
+		d.Observe(refused("loud", 2+i, 101, "gen_ai.training.job_domain", "user 2", "gen_ai.training.job_id", fmt.Sprint(i)))
+	}
+	left := map[string]bool{}
+	for _, f := range d.refusals {
+		left[fmt.Sprint(f.Host, f.PID)] = true
+	}
+	require.True(t, left["quiet1"])
+	require.True(t, left["loud1"])
+	d.most = 1000
+	for i := range int64(2 * d.most) {
+		d.Observe(held("loud", "x", i+1, 101, 1))
+	}
+	require.NotNil(t, d.hosts["quiet"])
+	require.LessOrEqual(t, d.readings, d.most)
+	require.Positive(t, d.readings)
+}
+
 func TestReadingsAndRefusalsAreBounded(t *testing.T) {
 	d := newDetector()
 	for i := range int64(maxRefusals + 10) {
 		d.Observe(refused("a", i, 100))
 	}
-	require.EqualValues(t, 10, d.Evicted())
-	require.Len(t, d.refusals, maxRefusals)
+	require.EqualValues(t, maxRefusals+10-len(d.refusals), d.Evicted())
+	require.LessOrEqual(t, len(d.refusals), maxRefusals)
 
 	d = newDetector()
 	for i := range int64(maxHosts + 10) {

@@ -13,6 +13,8 @@ type host struct {
 	GPUs  map[string]*gpuMemory `json:"gpus"`
 	Last  int64                 `json:"last"`
 	Since int64                 `json:"since"` // time of the oldest reading since the last decision, 0 none
+
+	held int // readings
 }
 
 // gpuMemory is the memory of one GPU: what was free and what processes held, each

@@ -40,7 +40,8 @@ func (d *detector) Restore(data []byte) error {
 		if !h.sound() {
 			return errState
 		}
-		readings += h.size()
+		h.held = h.size()
+		readings += h.held
 	}
 	for _, f := range s.Refusals {
 		if f == nil || f.Resource == nil || f.Attributes == nil || !integers(f.Attributes) {

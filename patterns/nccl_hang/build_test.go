@@ -40,9 +40,10 @@ var written = time.Date(2026, 11, 21, 5, 10, 0, 0, time.UTC)
 
 // job is a job under test: what each rank did in each group.
 type job struct {
-	name  string
-	world int
-	at    time.Time
+	name   string
+	domain string // "" where the records say none
+	world  int
+	at     time.Time
 	// waited is how long the last entries are old when the dumps are written.
 	waited time.Duration
 	said   []said
@@ -103,6 +104,9 @@ func (j *job) record(resource plog.ResourceLogs, s *said) {
 	a.PutInt("nccl.fr.rank", int64(s.rank))
 	if j.name != "" {
 		a.PutStr("gen_ai.training.job_id", j.name)
+	}
+	if j.domain != "" {
+		a.PutStr("gen_ai.training.job_domain", j.domain)
 	}
 	a.PutStr("nccl.fr.run", "/fr/rank_")
 	a.PutStr("nccl.fr.pg_id", s.group)

@@ -1,6 +1,7 @@
 package ncclhang
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"slices"
@@ -71,10 +72,10 @@ type key struct {
 
 // parsed is a record and what its job shares.
 type parsed struct {
-	run, job string
-	key      key
-	dump     *dump
-	words    []string
+	run, job, domain string
+	key              key
+	dump             *dump
+	words            []string
 }
 
 // parse reads a record; ok is false where it lacks what the join needs.
@@ -83,11 +84,8 @@ func parse(at int64, resource, a pcommon.Map) (p parsed, ok bool) {
 	if !found {
 		return p, false
 	}
-	p.job = str(a, "gen_ai.training.job_id")
-	p.run = p.job
-	if p.run == "" {
-		p.run = str(a, "nccl.fr.run")
-	}
+	p.job, p.domain = str(a, "gen_ai.training.job_id"), str(a, "gen_ai.training.job_domain")
+	p.run = socketstall.JobName(cmp.Or(p.job, str(a, "nccl.fr.run")), p.domain)
 	p.key = key{str(a, "nccl.fr.pg_id"), str(a, "nccl.fr.pg_desc")}
 	d := &dump{rank: rank, at: at, world: socketstall.World(a), host: socketstall.IdentityOf(resource, a)}
 	if members := longStr(a, "nccl.fr.pg_ranks"); len(members) <= maxMembersText {

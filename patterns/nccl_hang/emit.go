@@ -65,6 +65,7 @@ func (r *Round) records(now int64) []rule.Finding {
 		a := attributes{"nccl.collective.run": c.Run, "nccl.fr.pg_id": c.Group}
 		a.text("nccl.fr.pg_desc", c.Desc)
 		a.text("gen_ai.training.job_id", c.Job)
+		a.text("gen_ai.training.job_domain", c.Domain)
 		all = append(all, rule.Finding{
 			Event: eventComplete, ID: fmt.Sprintf("%q %q %q", c.Run, c.Group, c.Desc), Time: now, Last: now, Attributes: a,
 			Severity: plog.SeverityNumberInfo, Body: "later dumps show no incomplete collective in this group any more",
@@ -121,6 +122,7 @@ func (f *Finding) putRanks(a attributes) {
 // putCulprit stamps the job, and the identity of the first rank to blame.
 func (f *Finding) putCulprit(a attributes) {
 	a.text("gen_ai.training.job_id", f.Job)
+	a.text("gen_ai.training.job_domain", f.Domain)
 	a.number("gen_ai.training.world_size", int64(f.World))
 	if rank := f.Rank(); rank >= 0 {
 		a["gen_ai.training.rank"] = rank

@@ -29,22 +29,21 @@ const (
 // written. Later they say something else: ranks that abort stop reading, and end.
 func (r *run) hear(options *Options, book *socketstall.Book) {
 	r.judged = r.written(options)
-	r.view, r.socketsJob, r.worldSeen = nil, "", 0
+	r.view, r.socketsJob, r.socketsDomain, r.worldSeen = nil, "", "", 0
 	if stalls := r.beside(book); stalls != nil {
-		r.view, r.socketsJob, r.worldSeen = viewAt(stalls, r.judged), stalls.ID, stalls.World
+		r.view, r.socketsJob, r.socketsDomain, r.worldSeen = viewAt(stalls, r.judged), stalls.ID, stalls.Domain, stalls.World
 	}
 }
 
-// beside returns the stalls of the job whose dumps r holds, nil for none. Where the
-// dumps name no job, it is the only one whose ranks stand on the hosts of the dumps
-// at that time.
+// beside returns the stalls of the job whose dumps r holds, nil for none: that of its
+// name, or else the only one that may be the same.
 func (r *run) beside(book *socketstall.Book) *socketstall.Job {
-	if r.job != "" {
-		return book.Job(r.job)
+	if stalls := book.Job(r.name); stalls != nil {
+		return stalls
 	}
 	var found *socketstall.Job
 	for stalls := range book.Jobs() {
-		if r.standsWith(stalls) {
+		if r.maybe(stalls) {
 			if found != nil {
 				return nil
 			}
@@ -52,6 +51,19 @@ func (r *run) beside(book *socketstall.Book) *socketstall.Job {
 		}
 	}
 	return found
+}
+
+// maybe reports whether the stalls can be those of r, no domain speaking against it: of
+// its job or, where the dumps name none, with a rank on the hosts of the dumps at that
+// time.
+func (r *run) maybe(stalls *socketstall.Job) bool {
+	if r.domain != "" && stalls.Domain != "" && r.domain != stalls.Domain {
+		return false
+	}
+	if r.job != "" {
+		return stalls.ID == r.job
+	}
+	return r.standsWith(stalls)
 }
 
 // standsWith reports whether a rank of r had a stall when r was judged, on the host

@@ -41,13 +41,14 @@ const (
 
 // Finding is one incomplete collective.
 type Finding struct {
-	Kind  Kind
-	ID    string
-	Run   string
-	Job   string
-	World int // 0: not known
-	Group string
-	Desc  string
+	Kind   Kind
+	ID     string
+	Run    string
+	Job    string
+	Domain string // of the job, "" where nothing says it
+	World  int    // 0: not known
+	Group  string
+	Desc   string
 
 	Operation string // all_reduce
 	P2P       bool

@@ -33,7 +33,7 @@ func (r *run) analyse(options *Options, book *socketstall.Book) []Finding {
 		}
 	}
 	for _, f := range found {
-		f.Run, f.Job, f.World = r.name, cmp.Or(r.job, r.socketsJob), r.size
+		f.Run, f.Job, f.Domain, f.World = r.name, cmp.Or(r.job, r.socketsJob), cmp.Or(r.domain, r.socketsDomain), r.size
 		f.identify()
 	}
 	roots := rootsOf(found)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
@@ -19,8 +20,8 @@ type Options struct {
 	Longest  time.Duration // a round that never gets quiet is joined after this
 	Keep     time.Duration // a run without a new dump is forgotten
 	MinWait  time.Duration // a rank that has waited less may just be waiting
-	Runs     int           // jobs at once; beyond, the one quiet longest goes
-	Dumps    int           // records at once, of all runs
+	Runs     int           // jobs at once; beyond, one of the host and domain with most goes
+	Dumps    int           // records at once, of all runs; beyond, a run of the host with most goes
 	Stalls   int           // socket stalls at once, of all jobs
 	Findings int           // findings of one round
 }
@@ -53,13 +54,26 @@ type Join struct {
 	book    *socketstall.Book
 	expired int64 // when old stalls were last looked for
 	runs    map[string]*run
+	order   *fairlru.List[*run]   // by the host and domain that began them
+	shares  *fairlru.List[*share] // each as large as its dumps
 	stats   Stats
+}
+
+// share is the dumps of one run on one host: what they take room from.
+type share struct {
+	run     *run
+	element *fairlru.Element[*share]
+	dumps   int
 }
 
 // run is one job, or what is taken for one.
 type run struct {
-	name   string
-	job    string
+	name    string
+	job     string
+	domain  string // of the job, "" where no dump says it
+	element *fairlru.Element[*run]
+	shares  map[string]*share // by host
+
 	groups map[key]map[int]*dump
 	ranks  map[int]socketstall.Identity // of all ranks that sent a dump
 	words  map[uint32]string            // of the hashes in the histories
@@ -78,11 +92,12 @@ type run struct {
 	told       map[key]bool // groups with a finding in the last round
 
 	// What the sockets of the job said in the last round.
-	view       *view
-	judged     int64 // the moment that view shows
-	socketsJob string
-	worldSeen  int // ranks of the job as stall records have it, 0 where none does
-	skipped    int64
+	view          *view
+	judged        int64 // the moment that view shows
+	socketsJob    string
+	socketsDomain string
+	worldSeen     int // ranks of the job as stall records have it, 0 where none does
+	skipped       int64
 }
 
 // Detector describes the join; Algorithms are made by New.
@@ -101,7 +116,10 @@ func Detector(o Options) rule.Detector {
 
 // New makes an empty join.
 func New(options Options) *Join {
-	return &Join{options: options, book: newBook(&options), runs: map[string]*run{}}
+	return &Join{
+		options: options, book: newBook(&options), runs: map[string]*run{},
+		order: &fairlru.List[*run]{}, shares: &fairlru.List[*share]{},
+	}
 }
 
 func newBook(o *Options) *socketstall.Book {
@@ -147,7 +165,7 @@ func (j *Join) observeStall(r *rule.Record) bool {
 		return false
 	}
 	j.stats.Stalls++
-	told := j.runs[stall.JobID]
+	told := j.known(stall.Job, stall.JobID, stall.Domain)
 	if told == nil || stall.JobID == "" || len(told.told) == 0 {
 		j.book.Take(&stall, r.Now)
 		return false
@@ -178,12 +196,11 @@ func (r *run) due(o *Options) int64 {
 }
 
 func (j *Join) add(p parsed, now int64) bool {
-	r := j.runOf(p.run)
+	r := j.runOf(&p)
 	j.stats.Dumps++
 	r.last, r.heard = now, now
-	if r.job == "" {
-		r.job = p.job
-	}
+	j.order.Touch(r.element, fairlru.Some)
+	r.job, r.domain = cmp.Or(r.job, p.job), cmp.Or(r.domain, p.domain)
 	if !j.place(r, p) {
 		return false
 	}
@@ -201,13 +218,11 @@ func (j *Join) place(r *run, p parsed) bool {
 	if repeated && !p.dump.saysMore(old) {
 		return false
 	}
-	if !repeated {
-		if j.stats.Held >= int64(j.options.Dumps) && !j.evict(r) {
-			j.stats.EvictedDumps++
-			return false
-		}
-		j.stats.Held++
+	if !repeated && !j.room(r) {
+		j.stats.EvictedDumps++
+		return false
 	}
+	j.count(r, old, p.dump)
 	r.put(p.key, p.dump)
 	if known, found := r.ranks[p.dump.rank]; !found || p.dump.host.Host != "" || known.Host == "" {
 		r.ranks[p.dump.rank] = p.dump.host
@@ -230,43 +245,102 @@ func (r *run) put(k key, d *dump) {
 	group[d.rank] = d
 }
 
-func (j *Join) runOf(name string) *run {
-	if r := j.runs[name]; r != nil {
+// runOf finds or makes the run of a dump.
+func (j *Join) runOf(p *parsed) *run {
+	if r := j.known(p.run, p.job, p.domain); r != nil {
 		return r
 	}
 	if len(j.runs) >= j.options.Runs {
-		j.evict(nil)
+		victim, _ := j.order.Victim()
+		j.evict(victim.Value)
 	}
-	r := newRun(name)
-	j.runs[name] = r
+	r := newRun(p.run)
+	r.domain = p.domain
+	j.enter(r, p.dump.host.Host)
 	return r
+}
+
+// known is the run of that name, or else the only one of the job whose domain may be the
+// same: a record that says no domain is taken at its word.
+func (j *Join) known(name, job, domain string) *run {
+	if r := j.runs[name]; r != nil || job == "" {
+		return r
+	}
+	var found *run
+	for _, r := range j.runs {
+		if r.job == job && (r.domain == "" || domain == "" || r.domain == domain) {
+			if found != nil {
+				return nil
+			}
+			found = r
+		}
+	}
+	return found
 }
 
 func newRun(name string) *run {
 	return &run{
-		name: name, groups: map[key]map[int]*dump{}, ranks: map[int]socketstall.Identity{},
+		name: name, groups: map[key]map[int]*dump{}, ranks: map[int]socketstall.Identity{}, shares: map[string]*share{},
 		words: map[uint32]string{}, texts: map[string]string{}, sets: map[string][]int{}, told: map[key]bool{},
 	}
 }
 
-// evict makes room by the run that has been quiet longest, but not mine.
-func (j *Join) evict(mine *run) bool {
-	var oldest *run
-	for _, r := range j.runs {
-		if r != mine && (oldest == nil || cmp.Or(cmp.Compare(r.last, oldest.last), cmp.Compare(r.name, oldest.name)) < 0) {
-			oldest = r
-		}
+// enter adds a run that a dump of that host began.
+func (j *Join) enter(r *run, host string) {
+	j.runs[r.name] = r
+	r.element = j.order.Add(r, fairlru.Some, host, r.domain)
+}
+
+// count counts a dump of r that takes the place of old, nil for none, as room that its
+// host takes.
+func (j *Join) count(r *run, old, d *dump) {
+	if old != nil {
+		j.resize(r, old.host.Host, -1)
+	} else {
+		j.stats.Held++
 	}
-	if oldest == nil {
-		return false
+	j.resize(r, d.host.Host, 1)
+}
+
+func (j *Join) resize(r *run, host string, more int) {
+	s := r.shares[host]
+	if s == nil {
+		s = &share{run: r}
+		s.element = j.shares.Add(s, fairlru.Some, host, r.domain, r.name)
+		r.shares[host] = s
 	}
-	j.stats.EvictedDumps += int64(oldest.dumps)
-	j.forget(oldest)
-	return true
+	if s.dumps += more; s.dumps > 0 {
+		j.shares.Resize(s.element, s.dumps)
+		return
+	}
+	j.shares.Remove(s.element)
+	delete(r.shares, host)
+}
+
+// room makes room for a dump of mine, false where mine itself is what takes too much.
+func (j *Join) room(mine *run) bool {
+	if j.stats.Held < int64(j.options.Dumps) {
+		return true
+	}
+	if victim, _ := j.shares.Victim(); victim.Value.run != mine {
+		j.evict(victim.Value.run)
+		return true
+	}
+	return false
+}
+
+// evict forgets a run as a whole: a part of its dumps would make ranks look silent.
+func (j *Join) evict(r *run) {
+	j.stats.EvictedDumps += int64(r.dumps)
+	j.forget(r)
 }
 
 func (j *Join) forget(r *run) {
 	j.stats.Held -= int64(r.dumps)
+	for _, s := range r.shares {
+		j.shares.Remove(s.element)
+	}
+	j.order.Remove(r.element)
 	delete(j.runs, r.name)
 }
 
@@ -320,7 +394,7 @@ type Round struct {
 }
 
 // Cleared names a group in which nothing is incomplete any more.
-type Cleared struct{ Run, Job, Group, Desc string }
+type Cleared struct{ Run, Job, Domain, Group, Desc string }
 
 func (j *Join) round(r *run) Round {
 	r.pending = 0
@@ -337,7 +411,7 @@ func (j *Join) round(r *run) Round {
 	}
 	for k := range r.told {
 		if !told[k] {
-			round.Cleared = append(round.Cleared, Cleared{Run: r.name, Job: r.job, Group: k.Group, Desc: k.Desc})
+			round.Cleared = append(round.Cleared, Cleared{Run: r.name, Job: r.job, Domain: r.domain, Group: k.Group, Desc: k.Desc})
 		}
 	}
 	slices.SortFunc(round.Cleared, func(a, b Cleared) int {

@@ -23,6 +23,7 @@ type savedState struct {
 type savedRun struct {
 	Name    string                       `json:"name"`
 	Job     string                       `json:"job,omitempty"`
+	Domain  string                       `json:"domain,omitempty"`
 	Pending int64                        `json:"pending,omitempty"`
 	Heard   int64                        `json:"heard"`
 	Last    int64                        `json:"last"`
@@ -105,7 +106,7 @@ func compareKeys(a, b key) int {
 func (r *run) save() savedRun {
 	t := &table{index: map[string]int{}}
 	s := savedRun{
-		Name: r.name, Job: r.job, Pending: r.pending, Heard: r.heard, Last: r.last, Judged: r.judged,
+		Name: r.name, Job: r.job, Domain: r.domain, Pending: r.pending, Heard: r.heard, Last: r.last, Judged: r.judged,
 		Told: slices.SortedFunc(maps.Keys(r.told), compareKeys), Words: r.words, Hosts: r.ranks,
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(r.groups), compareKeys) {
@@ -160,19 +161,32 @@ func (j *Join) Restore(data []byte) error {
 		if fresh.runs[r.name] != nil {
 			return errState
 		}
-		fresh.runs[r.name] = r
-		fresh.stats.Held += int64(r.dumps)
+		fresh.resume(r)
 	}
 	if fresh.stats.Held > int64(j.options.Dumps) {
 		return errState
 	}
-	j.book, j.runs, j.stats.Held = fresh.book, fresh.runs, fresh.stats.Held
+	j.book, j.runs, j.order, j.shares, j.stats.Held = fresh.book, fresh.runs, fresh.order, fresh.shares, fresh.stats.Held
 	return nil
+}
+
+// resume adds a saved run and counts its dumps.
+func (j *Join) resume(r *run) {
+	host := ""
+	for _, rank := range slices.Sorted(maps.Keys(r.ranks)) {
+		host = cmp.Or(host, r.ranks[rank].Host)
+	}
+	j.enter(r, host)
+	for _, group := range r.groups {
+		for _, d := range group {
+			j.count(r, nil, d)
+		}
+	}
 }
 
 func (s *savedRun) restore() (*run, error) {
 	r := newRun(s.Name)
-	r.job, r.pending, r.heard, r.last, r.judged = s.Job, s.Pending, s.Heard, s.Last, s.Judged
+	r.job, r.domain, r.pending, r.heard, r.last, r.judged = s.Job, s.Domain, s.Pending, s.Heard, s.Last, s.Judged
 	for _, k := range s.Told {
 		r.told[k] = true
 	}

@@ -122,7 +122,6 @@ func (d *detector) observeStall(r *rule.Record) bool {
 	if !ok {
 		return false
 	}
-	record.Job = jobName(record.Job, record.Domain)
 	evicted := d.book.Evicted()
 	stalls := d.book.Take(&record, r.Time)
 	if stalls == nil {
@@ -139,14 +138,6 @@ func (d *detector) observeStall(r *rule.Record) bool {
 	j.stalls = stalls
 	j.take(&record)
 	return true
-}
-
-// jobName tells jobs of one id apart by whose they are.
-func jobName(id, domain string) string {
-	if id == "" || domain == "" {
-		return id
-	}
-	return id + " of " + domain
 }
 
 // Due is the earliest moment at which a job has something to decide.

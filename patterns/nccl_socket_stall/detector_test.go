@@ -162,6 +162,29 @@ func TestStallsAreCapped(t *testing.T) {
 	require.NotZero(t, d.Evicted())
 }
 
+// TestAFloodOfFactsTakesRoomFromItself: processes of one host end without end; what else
+// was said of that host and of others stays.
+func TestAFloodOfFactsTakesRoomFromItself(t *testing.T) {
+	fs := newFacts()
+	fs.add("lost", &fact{Kind: "gpu.lost", Host: "loud", PIDs: []int64{7}, Last: 1})
+	fs.add("stall", &fact{Kind: "fuse.stall", Host: "quiet", PIDs: []int64{7}, Last: 1})
+	fs.add("exit", &fact{Kind: "process.exit", Host: "loud", Job: "llm of user 1", PIDs: []int64{8}, Last: 1})
+	for i := range int64(1000) {
+		fs.add(fmt.Sprint(i), &fact{Kind: "process.exit", Host: "loud", Job: "flood of user 2", PIDs: []int64{100 + i}, Last: 2 + i})
+		fs.trim(64)
+	}
+	require.LessOrEqual(t, len(fs.All), 64)
+	for _, key := range []string{"lost", "stall", "exit"} {
+		require.Contains(t, fs.All, key)
+	}
+	for i := range int64(1000) { // each under a name of its own
+		fs.add(fmt.Sprint("j", i), &fact{Kind: "process.exit", Host: "loud", Job: fmt.Sprint(i, " of user 2"), PIDs: []int64{100 + i}, Last: 2000 + i})
+		fs.trim(64)
+	}
+	require.Contains(t, fs.All, "lost")
+	require.Contains(t, fs.All, "stall")
+}
+
 func TestFactsAreCapped(t *testing.T) {
 	d := fresh()
 	r := &rule.Record{Name: "process.exit", Time: began, Resource: pcommon.NewMap(), Attributes: pcommon.NewMap()}

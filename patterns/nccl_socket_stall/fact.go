@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
@@ -101,18 +102,28 @@ func (f *fact) merge(o *fact) {
 	f.PIDs = f.PIDs[:min(len(f.PIDs), 256)]
 }
 
-// trim drops the oldest facts beyond most, a part of them at once.
+// trim leaves room for so many facts, shared between hosts, kinds and jobs: a host whose
+// processes end all the time loses those facts, and no other.
 func (fs *facts) trim(most int) uint64 {
 	if len(fs.All) <= most {
 		return 0
 	}
 	keys := slices.Sorted(maps.Keys(fs.All))
 	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(fs.All[a].Last, fs.All[b].Last) })
-	drop := keys[:len(keys)-most+most/8]
-	for _, key := range drop {
-		fs.remove(key)
+	before := slices.Clone(keys)
+	stay := map[string]bool{}
+	for _, key := range fairlru.Trim(keys, most-most/8, func(key string) []string {
+		f := fs.All[key]
+		return []string{f.Host, f.Kind, f.Job}
+	}) {
+		stay[key] = true
 	}
-	return uint64(len(drop))
+	for _, key := range before {
+		if !stay[key] {
+			fs.remove(key)
+		}
+	}
+	return uint64(len(before) - len(stay)) //nolint:gosec // never below zero
 }
 
 func (fs *facts) expire(before int64) {
@@ -129,7 +140,7 @@ func readFact(r *rule.Record) (*fact, string) {
 	if r.Name == "gpu.xid" && !serious(a) {
 		return nil, ""
 	}
-	f := &fact{Kind: r.Name, Job: jobName(rule.Text(a, rule.AttributeJob), rule.Text(a, "gen_ai.training.job_domain")), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time}
+	f := &fact{Kind: r.Name, Job: socketstall.JobName(rule.Text(a, rule.AttributeJob), rule.Text(a, "gen_ai.training.job_domain")), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time}
 	for _, key := range []string{"process.pid", "process.parent_pid"} {
 		if pid, _ := rule.Integer(a, key); pid > 1 && (key == "process.pid" || r.Name == "oom.kill") {
 			f.PIDs = append(f.PIDs, pid)

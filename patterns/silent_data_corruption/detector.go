@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -53,10 +54,12 @@ func Detector() rule.Detector {
 			"worse": rule.NumberParameter, "large": rule.NumberParameter, "history": rule.IntegerParameter, "least_history": rule.IntegerParameter,
 		},
 		New: func(l rule.Limits) rule.Algorithm {
-			return &detector{lateness: l.Lateness, series: map[string]*series{}, limits: limits{
+			d := &detector{lateness: l.Lateness, limits: limits{
 				worse: l.Values.Number("worse"), large: l.Values.Number("large"),
 				history: l.Values.Integer("history"), least: l.Values.Integer("least_history"),
 			}}
+			d.reset()
+			return d
 		},
 	}
 }
@@ -65,7 +68,15 @@ type detector struct {
 	limits
 	lateness int64
 	series   map[string]*series
+	order    *fairlru.List[string] // their keys, by host and job
 	evicted  uint64
+}
+
+func (d *detector) reset() { d.series, d.order = map[string]*series{}, &fairlru.List[string]{} }
+
+func (d *detector) enter(key string, s *series) {
+	d.series[key] = s
+	s.element = d.order.Add(key, fairlru.Some, s.Host, s.Job)
 }
 
 // series is one evaluation of one job over time.
@@ -78,6 +89,8 @@ type series struct {
 	Past    []point `json:"past"`    // judged, good ones only
 	Last    int64   `json:"last"`
 	Since   int64   `json:"since"` // of the drop that is told, 0 for none
+
+	element *fairlru.Element[string]
 }
 
 type point struct {
@@ -95,9 +108,10 @@ func (d *detector) Observe(r *rule.Record) bool {
 	key := job + "\x00" + r.Name + "\x00" + name
 	s := d.series[key]
 	if s == nil {
-		s = &series{Job: job, Name: name, Loss: r.Name == metricLoss}
-		d.series[key] = s
+		s = &series{Job: job, Host: rule.Text(r.Resource, "host.name"), Name: name, Loss: r.Name == metricLoss}
+		d.enter(key, s)
 	}
+	d.order.Touch(s.element, fairlru.Some)
 	p := point{Time: r.Time, Value: r.Number}
 	s.Host, s.Last = cmp.Or(rule.Text(r.Resource, "host.name"), s.Host), max(s.Last, r.Time)
 	at, _ := slices.BinarySearchFunc(s.Pending, p, func(a, b point) int {
@@ -114,13 +128,9 @@ func (d *detector) trim(s *series) {
 		d.evicted++
 	}
 	for len(d.series) > maxSeries {
-		oldest := ""
-		for key, other := range d.series {
-			if oldest == "" || cmp.Or(cmp.Compare(other.Last, d.series[oldest].Last), cmp.Compare(key, oldest)) < 0 {
-				oldest = key
-			}
-		}
-		delete(d.series, oldest)
+		victim, _ := d.order.Victim()
+		d.order.Remove(victim)
+		delete(d.series, victim.Value)
 		d.evicted++
 	}
 }
@@ -239,9 +249,11 @@ func (d *detector) Restore(data []byte) error {
 	if len(all) > maxSeries {
 		return errState
 	}
-	if all == nil {
-		all = map[string]*series{}
+	d.reset()
+	for _, key := range slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(all[a].Last, all[b].Last), cmp.Compare(a, b))
+	}) {
+		d.enter(key, all[key])
 	}
-	d.series = all
 	return nil
 }

@@ -1,6 +1,7 @@
 package silentdatacorruption
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,27 @@ func TestEvaluationOfNoJobIsNotTaken(t *testing.T) {
 	r := loss(1, 2)
 	r.Attributes.Remove("gen_ai.training.job_id")
 	require.False(t, newDetector().Observe(r))
+}
+
+// TestAFloodTakesRoomFromItself: one host makes up jobs; the job of another is still judged
+// by what it said before.
+func TestAFloodTakesRoomFromItself(t *testing.T) {
+	d := newDetector()
+	for i, v := range []float64{2, 1.9, 1.8} {
+		p := loss(int64(i+1), v)
+		p.Resource.PutStr("host.name", "quiet")
+		d.Observe(p)
+	}
+	require.Empty(t, d.Decide(4*hour))
+	for i := range int64(2 * maxSeries) {
+		p := loss(4, 1)
+		p.Resource.PutStr("host.name", "loud")
+		p.Attributes.PutStr("gen_ai.training.job_id", fmt.Sprint(i))
+		d.Observe(p)
+	}
+	require.Positive(t, d.Evicted())
+	require.True(t, d.Observe(loss(5, 2.6)))
+	require.Len(t, d.Decide(6*hour), 1)
 }
 
 func TestPendingIsBounded(t *testing.T) {

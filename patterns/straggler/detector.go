@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -56,10 +57,12 @@ func Detector() rule.Detector {
 		},
 		New: func(l rule.Limits) rule.Algorithm {
 			v := l.Values
-			return &detector{lateness: l.Lateness, jobs: map[string]*job{}, limits: limits{
+			d := &detector{lateness: l.Lateness, most: maxValues, limits: limits{
 				excess: v.Number("excess"), spread: v.Number("spread"), steps: v.Integer("steps"),
 				least: v.Integer("least_ranks"), mostBehind: v.Number("most_behind"),
 			}}
+			d.reset()
+			return d
 		},
 	}
 }
@@ -70,18 +73,28 @@ type detector struct {
 	limits
 	lateness int64
 	jobs     map[string]*job
-	values   int
+	order    *fairlru.List[*job] // by the host that began them
+	values   *fairlru.List[*job] // the same, each as large as its values
+	most     int                 // values
 	evicted  uint64
+}
+
+func (d *detector) reset() {
+	d.jobs, d.order, d.values = map[string]*job{}, &fairlru.List[*job]{}, &fairlru.List[*job]{}
 }
 
 // job is one training job.
 type job struct {
 	Name   string          `json:"name"`
-	World  int64           `json:"world"` // ranks it says it has, 0 when unknown
+	Host   string          `json:"host,omitempty"` // that began it
+	World  int64           `json:"world"`          // ranks it says it has, 0 when unknown
 	Steps  map[int64]*step `json:"steps"`
 	Judged int64           `json:"judged"` // newest step judged; later words of it do not count
 	Ranks  map[int64]*rank `json:"ranks"`  // those behind, or told to be
 	Last   int64           `json:"last"`
+
+	held            int // values
+	inOrder, values *fairlru.Element[*job]
 }
 
 // step is one step whose ranks are being heard.
@@ -125,8 +138,8 @@ func (d *detector) Observe(r *rule.Record) bool {
 	}
 	j := d.jobs[name]
 	if j == nil {
-		j = &job{Name: name, Steps: map[int64]*step{}, Ranks: map[int64]*rank{}, Judged: math.MinInt64}
-		d.jobs[name] = j
+		j = &job{Name: name, Host: rule.Text(r.Resource, "host.name"), Steps: map[int64]*step{}, Ranks: map[int64]*rank{}, Judged: math.MinInt64}
+		d.enter(j)
 	}
 	if number <= j.Judged {
 		if r.Time <= j.Last+d.lateness {
@@ -137,9 +150,15 @@ func (d *detector) Observe(r *rule.Record) bool {
 	if world, ok := rule.Integer(r.Attributes, "gen_ai.training.world_size"); ok {
 		j.World = world
 	}
-	d.values += j.hear(number, who, r)
-	for d.values > maxValues || len(d.jobs) > maxJobs {
-		d.evict()
+	d.order.Touch(j.inOrder, fairlru.Some)
+	d.count(j, j.hear(number, who, r))
+	for len(d.jobs) > maxJobs {
+		victim, _ := d.order.Victim()
+		d.forget(victim.Value)
+	}
+	for d.held() > d.most {
+		victim, _ := d.values.Victim()
+		d.shorten(victim.Value)
 	}
 	return true
 }
@@ -167,26 +186,40 @@ func placeOf(r *rule.Record) place {
 	}
 }
 
-// evict forgets the job that was quiet for longest, or the oldest steps of the
-// only one.
-func (d *detector) evict() {
-	var oldest *job
-	for _, j := range d.jobs {
-		if oldest == nil || cmp.Or(cmp.Compare(j.Last, oldest.Last), cmp.Compare(j.Name, oldest.Name)) < 0 {
-			oldest = j
-		}
-	}
-	if len(d.jobs) > 1 {
-		for _, s := range oldest.Steps {
-			d.values -= len(s.Took)
-		}
-		delete(d.jobs, oldest.Name)
-	} else {
-		number := slices.Min(slices.Collect(maps.Keys(oldest.Steps)))
-		d.values -= len(oldest.Steps[number].Took)
-		delete(oldest.Steps, number)
-	}
+func (d *detector) enter(j *job) {
+	d.jobs[j.Name] = j
+	j.inOrder = d.order.Add(j, fairlru.Some, j.Host)
+	j.values = d.values.Add(j, fairlru.Some, j.Host, j.Name)
+}
+
+// count notes that a job has so many values more. Each job counts as one besides.
+func (d *detector) count(j *job, more int) {
+	j.held += more
+	d.values.Resize(j.values, 1+j.held)
+}
+
+// held is the number of values.
+func (d *detector) held() int { return d.values.Size() - d.values.Len() }
+
+// forget drops a job: of the host that has most of them, the one quiet for longest.
+func (d *detector) forget(j *job) {
+	d.order.Remove(j.inOrder)
+	d.values.Remove(j.values)
+	delete(d.jobs, j.Name)
 	d.evicted++
+}
+
+// shorten drops the oldest step of the job that has most values on the host that has most.
+func (d *detector) shorten(j *job) {
+	number := slices.Min(slices.Collect(maps.Keys(j.Steps)))
+	d.drop(j, number)
+	d.evicted++
+}
+
+func (d *detector) drop(j *job, number int64) {
+	took := len(j.Steps[number].Took)
+	delete(j.Steps, number)
+	d.count(j, -took)
 }
 
 // ready is when the oldest step can be judged: once every rank was heard, or when
@@ -226,8 +259,7 @@ func (d *detector) Decide(now int64) []rule.Finding {
 				break
 			}
 			findings = append(findings, d.judge(j, j.Steps[number])...)
-			d.values -= len(j.Steps[number].Took)
-			delete(j.Steps, number)
+			d.drop(j, number)
 			j.Judged = number
 		}
 	}

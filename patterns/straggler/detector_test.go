@@ -1,6 +1,7 @@
 package straggler
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -55,6 +56,36 @@ func TestStateSurvivesARestart(t *testing.T) {
 	require.Len(t, found, 1)
 	require.Equal(t, int64(5), found[0].Attributes["gen_ai.training.rank"])
 	require.Equal(t, 1_000*second, found[0].Time, "since the first step it was behind in")
+}
+
+// TestAFloodTakesRoomFromItself: one host makes up jobs, or ranks of one job; the steps of
+// the job of another host are still judged, also after a restart.
+func TestAFloodTakesRoomFromItself(t *testing.T) {
+	for name, change := range map[string]func(p *rule.Record, i int64){
+		"jobs":  func(p *rule.Record, i int64) { p.Attributes.PutStr("gen_ai.training.job_id", fmt.Sprint("j", i)) },
+		"ranks": func(p *rule.Record, i int64) { p.Attributes.PutInt("gen_ai.training.rank", i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDetector()
+			require.Empty(t, play(t, d, 0, 3))
+			state, err := d.Snapshot()
+			require.NoError(t, err)
+			d = newDetector()
+			require.NoError(t, d.Restore(state))
+			const most = 4 * maxJobs
+			d.(*detector).most = most
+			for i := range int64(2 * most) {
+				p := point(0, 1_000, 1)
+				p.Resource.PutStr("host.name", "loud")
+				p.Attributes.PutStr("gen_ai.training.job_id", "flood")
+				change(p, i)
+				d.Observe(p)
+			}
+			require.Positive(t, d.Evicted())
+			require.LessOrEqual(t, d.(*detector).held(), most)
+			require.Len(t, play(t, d, 3, 8), 1)
+		})
+	}
 }
 
 func TestStateOfAnotherIsRefused(t *testing.T) {

@@ -1,9 +1,12 @@
 package straggler
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 var errState = errors.New("read steps: not the state of this detector")
@@ -22,9 +25,6 @@ func (d *detector) Restore(data []byte) error {
 	var jobs map[string]*job
 	if err := json.Unmarshal(data, &jobs); err != nil {
 		return fmt.Errorf("read steps: %w", err)
-	}
-	if jobs == nil {
-		jobs = map[string]*job{}
 	}
 	values := 0
 	for name, j := range jobs {
@@ -46,6 +46,14 @@ func (d *detector) Restore(data []byte) error {
 	if values > maxValues || len(jobs) > maxJobs {
 		return errState
 	}
-	d.jobs, d.values = jobs, values
+	d.reset()
+	for _, j := range slices.SortedFunc(maps.Values(jobs), func(a, b *job) int {
+		return cmp.Or(cmp.Compare(a.Last, b.Last), cmp.Compare(a.Name, b.Name))
+	}) {
+		d.enter(j)
+		for _, s := range j.Steps {
+			d.count(j, len(s.Took))
+		}
+	}
 	return nil
 }
