@@ -1,8 +1,10 @@
 package identity
 
 import (
-	"container/list"
+	"cmp"
 	"time"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // startSlack is how much earlier than a process's recorded start an event of it
@@ -19,7 +21,7 @@ type record struct {
 	told    bool   // its exit was reported
 
 	older   *record // the process that had this pid before
-	element *list.Element
+	element *fairlru.Element[*record]
 	class   class
 }
 
@@ -58,12 +60,14 @@ func (r *record) classify() class {
 }
 
 // table holds processes by pid and start time, bounded in number and, after
-// their exit, in time. It has no lock and no clock.
+// their exit, in time. Beyond the number the user, in pods and containers, and on it
+// the container, that has most processes of a class loses the oldest: one that starts
+// ranks without end forgets none but its own. It has no lock and no clock.
 type table struct {
 	max       int
 	retention time.Duration
-	byPID     map[uint32]*record // newest process of the pid
-	queues    [classes]list.List // of *record, in the order they entered the class
+	byPID     map[uint32]*record             // newest process of the pid
+	queues    [classes]fairlru.List[*record] // in the order they entered the class
 	evicted   uint64
 }
 
@@ -117,7 +121,7 @@ func (t *table) put(r *record, now uint64) {
 	r.seenNS = now
 	t.link(r)
 	r.class = r.classify()
-	r.element = t.queues[r.class].PushBack(r)
+	r.element = t.enter(r)
 	for t.len() > t.max {
 		t.evict(r)
 	}
@@ -147,15 +151,20 @@ func (t *table) end(r *record, ns uint64) {
 func (t *table) reclassify(r *record) {
 	if c := r.classify(); r.element != nil && c != r.class {
 		t.queues[r.class].Remove(r.element)
-		r.class, r.element = c, t.queues[c].PushBack(r)
+		r.class = c
+		r.element = t.enter(r)
 	}
+}
+
+func (t *table) enter(r *record) *fairlru.Element[*record] {
+	return t.queues[r.class].Add(r, fairlru.Some, r.Domain, cmp.Or(r.PodUID, r.ContainerID))
 }
 
 // expire forgets processes that ended more than the retention ago.
 func (t *table) expire(now uint64) {
 	for _, c := range [...]class{exitedOther, exitedRank} {
-		for e := t.queues[c].Front(); e != nil; e = t.queues[c].Front() {
-			r := e.Value.(*record)
+		for t.queues[c].Len() > 0 {
+			r := t.queues[c].Oldest()
 			if r.endNS+uint64(t.retention) > now {
 				break
 			}
@@ -167,12 +176,13 @@ func (t *table) expire(now uint64) {
 // evict forgets the process that is missed least, but not the newest.
 func (t *table) evict(newest *record) {
 	for c := range t.queues {
-		for e := t.queues[c].Front(); e != nil; e = e.Next() {
-			if r := e.Value.(*record); r != newest {
-				t.remove(r)
-				t.evicted++
-				return
-			}
+		if t.queues[c].Len() == 0 {
+			continue
+		}
+		if victim, _ := t.queues[c].Victim(); victim.Value != newest {
+			t.remove(victim.Value)
+			t.evicted++
+			return
 		}
 	}
 }
@@ -197,10 +207,7 @@ func (t *table) remove(r *record) {
 // living calls fn for each process that has not ended.
 func (t *table) living(fn func(*record)) {
 	for _, c := range [...]class{livingOther, livingRank} {
-		for e, next := t.queues[c].Front(), (*list.Element)(nil); e != nil; e = next {
-			next = e.Next()
-			fn(e.Value.(*record))
-		}
+		t.queues[c].Each(fn)
 	}
 }
 
@@ -208,8 +215,6 @@ func (t *table) living(fn func(*record)) {
 func (t *table) livingRanks() []Process {
 	queue := &t.queues[livingRank]
 	ranks := make([]Process, 0, queue.Len())
-	for e := queue.Front(); e != nil; e = e.Next() {
-		ranks = append(ranks, e.Value.(*record).Process)
-	}
+	queue.Each(func(r *record) { ranks = append(ranks, r.Process) })
 	return ranks
 }

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -50,6 +51,36 @@ func TestTableEvictsWhatIsMissedLeast(t *testing.T) {
 	require.NotNil(t, table.at(20, 3*second), "the newest stays, whatever it is")
 	require.Nil(t, table.at(1, 3*second), "the oldest rank went")
 	require.EqualValues(t, 4, table.evicted)
+}
+
+// TestAFloodOfProcessesForgetsItsOwn: one user starts ranks without end, each dead at once
+// or not, in as many containers as he likes. The dead and living ranks of others stay.
+func TestAFloodOfProcessesForgetsItsOwn(t *testing.T) {
+	const room, quiet = 100, 20
+	for name, dead := range map[string]bool{"they end": true, "they live": false} {
+		t.Run(name, func(t *testing.T) {
+			table := newTable(room, time.Hour)
+			put := func(pid uint32, domain, container string, ends bool) {
+				r := entry(pid, second, 1)
+				r.Domain, r.ContainerID = domain, container
+				table.put(r, second)
+				if ends {
+					table.end(r, 2*second)
+				}
+			}
+			for i := range uint32(quiet) {
+				put(1+i, "pods of user 1", "a", dead)
+			}
+			for i := range uint32(10 * room) {
+				put(1000+i, "pods of user 2", fmt.Sprint(i), dead)
+			}
+			require.Equal(t, room, table.len())
+			for i := range uint32(quiet) {
+				require.NotNil(t, table.at(1+i, 3*second), "process %d", 1+i)
+			}
+			require.EqualValues(t, quiet+10*room-room, table.evicted)
+		})
+	}
 }
 
 func TestTableKeepsTheFinerStartOfOneProcess(t *testing.T) {

@@ -138,7 +138,8 @@ func (l *List[T]) Victim() (e *Element[T], depth int) {
 // Oldest is the member touched longest ago; the list is not empty.
 func (l *List[T]) Oldest() T { return l.order.first.of.Value }
 
-// Each visits the members, those touched longest ago first.
+// Each visits the members, those touched longest ago first. The visit may remove the
+// member it is shown.
 func (l *List[T]) Each(visit func(T)) {
 	for at := l.order.first; at != nil; at = at.next {
 		visit(at.of.Value)

@@ -8,8 +8,9 @@
 //     measure wrong ages, and a ring that filled up meanwhile would drop events the
 //     kernel had already delivered.
 //   - What the next consumer has not taken waits here, Capacity records at most.
-//     Beyond that, new records are dropped, and not old ones: the first records of a
-//     failure say what caused it.
+//     Beyond that, the newest records of the owner that holds most are dropped
+//     (share.go): a flood costs others nothing, and the first records of a failure,
+//     which say what caused it, stay.
 //   - A consumer that refuses is asked again for up to ten seconds, then the batch is
 //     dropped and the next one is tried, so that one bad batch does not hold up all
 //     others. A permanent refusal is final at once.
@@ -63,13 +64,15 @@ type Outbox[T plog.Logs | pmetric.Metrics] struct {
 	mu      sync.Mutex // guards what follows
 	changed sync.Cond
 	open    bool
-	waiting []T
-	size    int // of what waits and of the batch that is being delivered
+	waiting []entry[T]
+	held    map[owner]int // by whom, of what waits
+	size    int           // of what waits and of the batch that is being delivered
 }
 
 // way is how one signal leaves.
 type way[T any] struct {
 	size    func(T) int
+	owner   func(T) owner
 	consume func(context.Context, T) error
 	begin   func(context.Context) context.Context
 	end     func(ctx context.Context, format string, size int, err error)
@@ -78,14 +81,14 @@ type way[T any] struct {
 // NewLogs makes an outbox of log records. It takes them from Start on.
 func NewLogs(next consumer.Logs, settings Settings) (*Outbox[plog.Logs], error) {
 	return build(settings, func(report *receiverhelper.ObsReport) way[plog.Logs] {
-		return way[plog.Logs]{plog.Logs.LogRecordCount, next.ConsumeLogs, report.StartLogsOp, report.EndLogsOp}
+		return way[plog.Logs]{plog.Logs.LogRecordCount, ownerOf, next.ConsumeLogs, report.StartLogsOp, report.EndLogsOp}
 	})
 }
 
 // NewMetrics makes an outbox of metrics. It takes them from Start on.
 func NewMetrics(next consumer.Metrics, settings Settings) (*Outbox[pmetric.Metrics], error) {
 	return build(settings, func(report *receiverhelper.ObsReport) way[pmetric.Metrics] {
-		return way[pmetric.Metrics]{pmetric.Metrics.DataPointCount, next.ConsumeMetrics, report.StartMetricsOp, report.EndMetricsOp}
+		return way[pmetric.Metrics]{pmetric.Metrics.DataPointCount, nobody, next.ConsumeMetrics, report.StartMetricsOp, report.EndMetricsOp}
 	})
 }
 
@@ -96,7 +99,7 @@ func build[T plog.Logs | pmetric.Metrics](s Settings, leave func(*receiverhelper
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox[T]{way: leave(report), format: s.Receiver.ID.Type().String(), dropped: s.Dropped}
+	o := &Outbox[T]{way: leave(report), format: s.Receiver.ID.Type().String(), dropped: s.Dropped, held: map[owner]int{}}
 	o.changed.L = &o.mu
 	o.ctx, o.giveUp = context.WithCancel(context.Background())
 	return o, nil
@@ -125,22 +128,26 @@ func (o *Outbox[T]) Open() bool {
 	return o.open
 }
 
-// Put leaves a batch and returns at once. A batch for which there is no room is
-// dropped and counted; before Start and after Close it is forgotten.
+// Put leaves a batch and returns at once. Where there is no room for all, what gives way
+// is dropped and counted; before Start and after Close a batch is forgotten.
 func (o *Outbox[T]) Put(batch T) {
 	if o == nil {
 		return
 	}
-	size := o.way.size(batch)
+	one := entry[T]{batch: batch, size: o.way.size(batch)}
+	if one.size > 0 {
+		one.owner = o.way.owner(batch)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case !o.open || size == 0:
-	case o.size > 0 && o.size+size > Capacity:
-		o.count(size)
+	case !o.open || one.size == 0:
+	case !o.room(&one):
+		o.count(one.size)
 	default:
-		o.waiting = append(o.waiting, batch)
-		o.size += size
+		o.waiting = append(o.waiting, one)
+		o.held[one.owner] += one.size
+		o.size += one.size
 		o.changed.Signal()
 	}
 }
@@ -176,7 +183,8 @@ func (o *Outbox[T]) next() (batch T, ok bool) {
 	if len(o.waiting) == 0 {
 		return batch, false
 	}
-	batch = o.waiting[0]
+	batch = o.waiting[0].batch
+	o.release(&o.waiting[0])
 	o.waiting = o.waiting[1:]
 	return batch, true
 }
@@ -196,8 +204,8 @@ func (o *Outbox[T]) Close(ctx context.Context) error {
 	err := record.Wait(ctx, "the next consumer holds the last data", o.delivery.Wait)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, batch := range o.waiting {
-		o.count(o.way.size(batch))
+	for i := range o.waiting {
+		o.count(o.waiting[i].size)
 	}
 	o.waiting = nil
 	return err

@@ -120,6 +120,62 @@ func TestPutNeverWaitsAndDropsTheNewest(t *testing.T) {
 	require.EqualValues(t, Capacity+1, dropped())
 }
 
+// TestAFloodDropsItsOwn: claims, or what one user makes the kernel say, come without end
+// while the next consumer holds back. What the driver says is delivered, and so is what
+// was said of another user, early or late.
+func TestAFloodDropsItsOwn(t *testing.T) {
+	for name, flood := range map[string]owner{
+		"claims":                   {},
+		"claims about a user":      {domain: "user 2"},
+		"a user's processes end":   {proven: true, domain: "user 2"},
+		"a user's processes claim": {domain: "user 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := newTaker()
+			o, dropped := newLogs(t, next)
+			put := func(records int, of owner) {
+				logs := logsOf(records)
+				for _, r := range logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().All() {
+					if of.domain != "" {
+						r.Attributes().PutStr("gen_ai.training.job_domain", of.domain)
+					}
+					if of.proven {
+						r.Attributes().PutStr("tracecore.trust", "proven")
+					}
+				}
+				o.Put(logs)
+			}
+			put(10, owner{proven: true})
+			for range 2 * Capacity {
+				put(1, flood)
+			}
+			put(20, owner{proven: true})
+			put(30, owner{proven: true, domain: "user 1"})
+			for range Capacity {
+				put(1, flood)
+			}
+			require.EqualValues(t, 3*Capacity+10+20+30-Capacity, dropped(), "all that found no room is counted")
+			done := make(chan struct{})
+			var answers sync.WaitGroup
+			answers.Go(func() {
+				for {
+					select {
+					case next.answer <- nil:
+					case <-done:
+						return
+					}
+				}
+			})
+			require.NoError(t, o.Close(context.Background()))
+			close(done)
+			answers.Wait()
+			for _, size := range []int{10, 20, 30} {
+				require.Contains(t, next.taken(), size)
+			}
+		})
+	}
+}
+
 func TestBatchBeyondAnyRoomIsTakenWhenNothingWaits(t *testing.T) {
 	next := newTaker()
 	o, dropped := newLogs(t, next)

@@ -4,13 +4,14 @@
 package fold
 
 import (
-	"container/list"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
 	"time"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
 )
 
@@ -18,7 +19,7 @@ import (
 type Limits struct {
 	Quiet   time.Duration // a fold closes after this long without its fault
 	Longest time.Duration // and reports at least this often while it goes on
-	Open    int           // folds open at once; beyond, the oldest closes early
+	Open    int           // folds open at once; beyond, one closes early
 }
 
 // Report is a fault with what is known of its repetitions.
@@ -30,11 +31,16 @@ type Report struct {
 	Repeat      bool // an earlier report of this storm left already
 }
 
-// Folder holds the folds that are open. It is not safe for concurrent use.
+// favor is how many times as many folds what is proven may have as what is claimed.
+const favor = 3
+
+// Folder holds the folds that are open. Beyond the limit it closes the oldest of the
+// trust, then of the event, then of the thing that have most: lines that a process makes
+// up without end close no fold of a driver's. It is not safe for concurrent use.
 type Folder struct {
 	limits      Limits
-	open        map[kernellog.Key]*list.Element
-	order       *list.List // of *storm, oldest first
+	open        map[kernellog.Key]*fairlru.Element[*storm]
+	order       fairlru.List[*storm] // oldest first
 	folded      uint64
 	closedEarly uint64
 }
@@ -48,25 +54,28 @@ type storm struct {
 	first, last time.Time
 	seen        time.Time // when the caller last added to it
 	window      time.Time // since when nothing left
+	element     *fairlru.Element[*storm]
 }
 
 // New returns a folder without folds.
 func New(limits Limits) *Folder {
-	return &Folder{limits: limits, open: make(map[kernellog.Key]*list.Element), order: list.New()}
+	f := &Folder{limits: limits, open: make(map[kernellog.Key]*fairlru.Element[*storm])}
+	f.order.Favor(string(record.Proven), favor)
+	return f
 }
 
 // Continues reports whether fault would join an open fold.
 func (f *Folder) Continues(fault *kernellog.Fault) bool {
 	element, open := f.open[fault.Key]
-	return open && element.Value.(*storm).fault.State == fault.State
+	return open && element.Value.fault.State == fault.State
 }
 
 // Add takes in a fault at the moment now and appends what has to leave at once:
 // the fault itself when it opens a fold and cannot wait, the fold that a change
-// of state ends, and the oldest fold when there are too many.
+// of state ends, and a fold that gives way when there are too many.
 func (f *Folder) Add(reports []Report, fault kernellog.Fault, now time.Time) []Report {
 	if f.Continues(&fault) {
-		f.open[fault.Key].Value.(*storm).repeat(fault.Time, now)
+		f.open[fault.Key].Value.repeat(fault.Time, now)
 		f.folded++
 		return reports
 	}
@@ -74,11 +83,13 @@ func (f *Folder) Add(reports []Report, fault kernellog.Fault, now time.Time) []R
 		reports = f.close(reports, element)
 	}
 	if f.order.Len() >= f.limits.Open {
-		reports = f.close(reports, f.order.Front())
+		victim, _ := f.order.Victim()
+		reports = f.close(reports, victim)
 		f.closedEarly++
 	}
 	s := newStorm(fault, now)
-	f.open[fault.Key] = f.order.PushBack(s)
+	s.element = f.order.Add(s, fairlru.Some, string(fault.Key.Trust), fault.Key.Event, fault.Key.Subject)
+	f.open[fault.Key] = s.element
 	if !fault.Waits() {
 		reports = append(reports, s.report(now))
 	}
@@ -88,25 +99,20 @@ func (f *Folder) Add(reports []Report, fault kernellog.Fault, now time.Time) []R
 // Expire appends the closing reports of the folds that have gone quiet at the
 // moment now, and interim reports of those that go on for too long.
 func (f *Folder) Expire(reports []Report, now time.Time) []Report {
-	for element := f.order.Front(); element != nil; {
-		next := element.Next()
-		s := element.Value.(*storm)
+	f.order.Each(func(s *storm) {
 		switch {
 		case now.Sub(s.seen) >= f.limits.Quiet:
-			reports = f.close(reports, element)
+			reports = f.close(reports, s.element)
 		case now.Sub(s.window) >= f.limits.Longest && s.count > s.reported:
 			reports = append(reports, s.report(now))
 		}
-		element = next
-	}
+	})
 	return reports
 }
 
 // Flush closes every fold and appends what they still had to report.
 func (f *Folder) Flush(reports []Report) []Report {
-	for f.order.Len() > 0 {
-		reports = f.close(reports, f.order.Front())
-	}
+	f.order.Each(func(s *storm) { reports = f.close(reports, s.element) })
 	return reports
 }
 
@@ -119,8 +125,9 @@ func (f *Folder) Folded() uint64 { return f.folded }
 // ClosedEarly is the number of folds closed because there were too many.
 func (f *Folder) ClosedEarly() uint64 { return f.closedEarly }
 
-func (f *Folder) close(reports []Report, element *list.Element) []Report {
-	s := f.order.Remove(element).(*storm)
+func (f *Folder) close(reports []Report, element *fairlru.Element[*storm]) []Report {
+	s := element.Value
+	f.order.Remove(element)
 	delete(f.open, s.fault.Key)
 	if s.count > s.reported {
 		reports = append(reports, s.report(s.seen))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
 	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
 )
 
@@ -134,7 +135,7 @@ func TestEachChangeOfStateIsAnEvent(t *testing.T) {
 	require.Equal(t, "none", closing[1].State)
 }
 
-func TestOldestFoldClosesEarlyBeyondTheCap(t *testing.T) {
+func TestAFoldClosesEarlyBeyondTheCap(t *testing.T) {
 	p := newPlayer(t, 8)
 	var reports []Report
 	const pids = 1000
@@ -146,6 +147,31 @@ func TestOldestFoldClosesEarlyBeyondTheCap(t *testing.T) {
 	require.EqualValues(t, pids-8, p.ClosedEarly())
 	require.EqualValues(t, 1, reports[0].OwnerPID)
 	require.Len(t, p.Flush(reports), pids, "nothing is lost")
+}
+
+// TestAFloodClosesItsOwnFolds: lines about ever other things come without end, claimed or
+// of a driver. The fold of a driver's storm goes on through them.
+func TestAFloodClosesItsOwnFolds(t *testing.T) {
+	for name, trust := range map[string]record.Trust{"claims": record.Claimed, "a driver's": record.Proven} {
+		t.Run(name, func(t *testing.T) {
+			f := New(Limits{Quiet: time.Hour, Longest: time.Hour, Open: 8})
+			storm := kernellog.Fault{Key: kernellog.Key{Event: "gpu.xid", Subject: "0000:65:00", Trust: record.Proven, Code: 13}, ApplicationCaused: true, Time: start}
+			reports := f.Add(nil, storm, start)
+			for i := range uint32(1000) {
+				other := kernellog.Fault{Key: kernellog.Key{Event: "gpu.xid", Subject: "0000:ff:00", Trust: trust, PID: i}, ApplicationCaused: true, Time: start}
+				reports = f.Add(reports, other, start)
+				reports = f.Add(reports, storm, start)
+			}
+			require.EqualValues(t, 1000-7, f.ClosedEarly())
+			var counts []uint64
+			for _, r := range f.Flush(reports) {
+				if r.Key == storm.Key {
+					counts = append(counts, r.Count)
+				}
+			}
+			require.Equal(t, []uint64{1001}, counts)
+		})
+	}
 }
 
 func TestForgedLineDoesNotJoinATrueOne(t *testing.T) {
