@@ -9,7 +9,6 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/kafkaexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/loadbalancingexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
-	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbyattrsprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/k8sattributesprocessor"
@@ -42,6 +41,7 @@ import (
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
 	"github.com/tracecoreai/tracecore/extensions/agentauthextension"
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
+	"github.com/tracecoreai/tracecore/extensions/healthcheckextension"
 	"github.com/tracecoreai/tracecore/extensions/identityextension"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor"
@@ -74,7 +74,7 @@ func extensions() []part[extension.Factory] {
 		{filestorageextension.NewFactory(), own + "extensions/filestorageextension"},
 		{agentauthextension.NewFactory(), own + "extensions/agentauthextension"},
 		{identityextension.NewFactory(), own + "extensions/identityextension"},
-		{healthcheckextension.NewFactory(), contrib + "extension/healthcheckextension"},
+		{healthcheckextension.NewFactory(), own + "extensions/healthcheckextension"},
 	}
 }
 
