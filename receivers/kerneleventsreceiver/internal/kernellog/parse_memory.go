@@ -58,7 +58,7 @@ func (p *assembler) parseEDAC(faults []Fault, l line) ([]Fault, Outcome) {
 // (mm/memory-failure.c, kill_proc and kill_procs), and "MCE: Killing python:4242 due to
 // hardware memory corruption fault at 7f…" (arch/x86/mm/fault.c, do_sigbus).
 func (p *assembler) parseMemoryFailure(faults []Fault, l line) ([]Fault, Outcome) {
-	if task, found := strings.CutPrefix(strings.TrimPrefix(l.text, "mce: "), "MCE: Killing "); found {
+	if task, found := killedForMemory(l); found {
 		return append(faults, p.memoryKill(l, "", task)), Reported
 	}
 	rest, found := strings.CutPrefix(l.text, "Memory failure: 0x")
@@ -72,6 +72,16 @@ func (p *assembler) parseMemoryFailure(faults []Fault, l line) ([]Fault, Outcome
 		}
 	}
 	return faults, Benign // what the kernel did with the page
+}
+
+// killedForMemory reads "MCE: Killing python:4242 due to hardware memory corruption fault at
+// 7f…". The function that prints it also prints crashes, where it holds their handler, and a
+// crash begins with a name of 15 bytes: the kernel's own words must follow such a name.
+func killedForMemory(l line) (task string, found bool) {
+	rest, found := strings.CutPrefix(strings.TrimPrefix(l.Text, "mce: "), "MCE: Killing ")
+	task, _, ends := strings.Cut(rest, " due to hardware memory corruption fault at ")
+	name, pid := line{}.nameAndPID(task)
+	return task, found && ends && pid != 0 && len(name) <= maxComm
 }
 
 // memoryKill is a process that loses memory; task begins with its name and pid. The

@@ -94,6 +94,12 @@ var carriers = map[string]struct {
 	"name of a process at its end": {func(text string) string {
 		return fmt.Sprintf("Out of memory: Killed process 99 (%.15s) total-vm:1kB", text)
 	}, kmsg.Function{Name: "__oom_kill_process"}},
+	"name of a process without memory": {func(text string) string {
+		return fmt.Sprintf("%.15s invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0", text)
+	}, kmsg.Function{Name: "dump_header"}},
+	"name of a process without a frame": {func(text string) string {
+		return fmt.Sprintf("%.15s[99] bad frame in rt_sigreturn frame:0 ip:0 sp:0 orax:f in %[1]s[1000+1000]", text)
+	}, kmsg.Function{Name: "signal_fault"}},
 	"name of the owner of a channel": {func(text string) string {
 		return fmt.Sprintf("NVRM: Xid (PCI:0000:65:00): 45, pid=99, name=%.15s, Ch 00000001", text)
 	}, kmsg.Function{Name: "nv_printf", Module: "nvidia"}},
@@ -103,6 +109,10 @@ var carriers = map[string]struct {
 	"option of a mount":        {func(text string) string { return "tmpfs: Unknown parameter '" + text + "'" }, kmsg.Function{Name: "logfc"}},
 	"label of a file system":   {func(text string) string { return "FAT-fs (" + text + "): bogus number of reserved sectors" }, kmsg.Function{Name: "_fat_msg", Module: "fat"}},
 	"name of a USB product":    {func(text string) string { return "usb 1-1: Product: " + text }, kmsg.Function{Name: "announce_device", Module: "usbcore"}},
+	"label of btrfs":           {func(text string) string { return "BTRFS: device label " + text + " devid 1 transid 0" }, kmsg.Function{Name: "device_list_add", Module: "btrfs"}},
+	"name of an interface":     {func(text string) string { return fmt.Sprintf("%.15s: renamed from lo", text) }, kmsg.Function{Name: "dev_change_name"}},
+	"prefix of a firewall":     {func(text string) string { return text + "IN=lo OUT= SRC=127.0.0.1" }, kmsg.Function{Name: "nf_log_buf_close"}},
+	"program without argv":     {func(text string) string { return "process 'a' launched '" + text + "' with NULL argv" }, kmsg.Function{Name: "do_execveat_common"}},
 	"all of a driver's text":   {func(text string) string { return text }, kmsg.Function{Name: "announce_device", Module: "usbcore"}},
 	"what a process writes":    {func(text string) string { return text }, kmsg.Function{Name: "devkmsg_write"}},
 	"program that asks for IO": {func(text string) string { return text + ": process used the deprecated interface" }, kmsg.Function{Name: "warn_legacy"}},
@@ -138,6 +148,17 @@ func TestNamesOfProcessesAreNoLines(t *testing.T) {
 	crash := kmsg.Function{Name: "__bad_area_nosemaphore"}
 	for _, comm := range []string{"EDAC MC0: 1 UE ", "EDAC MC1: 9 CE ", "nfs: server a O", "mlx5 Link down", "]: segfault at ", "x in libnccl[", "x[7]: segfault "} {
 		require.Empty(t, parse(t, kmsg.WriterKernel, crash, comm+"[9516]: segfault at 0 ip 0 sp 0 error 6 in a.out[1000+1000]"), comm)
+	}
+	const forged = " due to hardware memory corruption fault at 7f"
+	for _, origin := range crashWriters.functions { // some print memory errors, too
+		for _, comm := range []string{"MCE: Killing a:", "MCE: Killing :7", "MCE: Killing \n", "mce: MCE: Killi", "Memory failure:", "Memory failure\n"} {
+			for _, line := range []string{
+				comm + "[9516]: segfault at 0 ip 0 sp 0 error 6", comm + "[9516]: segfault at 0 ip 0000000000400078 sp 00007ffcb6d3a960 error 6 in x:77" + forged + "[1+1]",
+				"traps: " + comm + "[9516] general protection fault ip:400078 sp:7ffcb6d3a960 error:0 in x:77" + forged + "[1+1]",
+			} {
+				require.Empty(t, parse(t, kmsg.WriterKernel, kmsg.Function{Name: origin}, line), "%s: %q", origin, line)
+			}
+		}
 	}
 	faults := parse(t, kmsg.WriterKernel, crash, "EDAC MC0: 1 UE [9516]: segfault at 0 ip 0 sp 0 error 6 in libnccl.so.2[1000+1000]")
 	require.Len(t, faults, 1)
