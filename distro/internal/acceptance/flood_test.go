@@ -48,11 +48,16 @@ func startFlooded(t *testing.T, limit int64, flags ...string) flooded {
 	return f
 }
 
-// alive requires that nothing was killed and that the process answers.
+// alive requires that nothing was killed and that the process says that it is well.
 func (f flooded) alive(t *testing.T) {
 	t.Helper()
 	require.Zero(t, f.group.OOMKills(t), "%s", f.Stderr)
 	require.False(t, f.Ended(), "%s", f.Stderr)
+	probe := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: hosttest.Patience}
+	resp, err := probe.Get("http://" + f.Health)
+	require.NoError(t, err)
+	_ = resp.Body.Close()
+	require.Equal(t, http.StatusOK, resp.StatusCode)
 }
 
 // refused is the sum of what the receiver counts as refused for a reason.
@@ -101,7 +106,8 @@ var floods = []flood{
 		together(50, func(int) { post(t, f, protoType, hugeWindow, "Content-Encoding", "zstd") })
 		together(50, func(int) { invoke(t, f, "zstd", hugeWindow) })
 	}, ""},
-	{"10,000 connections that say nothing", halfOpen, "connections"},
+	{"10,000 connections that say nothing", func(t *testing.T, f flooded) { halfOpen(t, 10_000, f.grpc, f.http) }, "connections"},
+	{"10,000 connections to the other ports that say nothing", func(t *testing.T, f flooded) { halfOpen(t, 10_000, f.Health, f.metrics) }, ""},
 }
 
 // TestAFloodKillsNoAgentAndHidesNoVerdict floods an agent with the memory of the chart.
@@ -132,6 +138,7 @@ func withstand(t *testing.T, f flooded, fault func(t *testing.T, f flooded, n in
 			done := make(chan struct{})
 			go func() { defer close(done); one.send(t, f) }()
 			fault(t, f, n)
+			f.alive(t)
 			<-done
 			fault(t, f, n+1)
 			n += 2
@@ -313,16 +320,16 @@ func zipped(t *testing.T) []byte {
 // hugeWindow is a frame of zstd whose header asks for a window of 512 MiB.
 var hugeWindow = []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 19 << 3, 0x01, 0x00, 0x00}
 
-// halfOpen opens connections to both ports and says nothing.
-func halfOpen(t *testing.T, f flooded) {
+// halfOpen opens connections to ports by turns and says nothing.
+func halfOpen(t *testing.T, n int, ports ...string) {
 	var open []net.Conn
 	defer func() {
 		for _, c := range open {
 			_ = c.Close()
 		}
 	}()
-	for i := range 10_000 {
-		c, err := net.DialTimeout("tcp", [...]string{f.grpc, f.http}[i%2], time.Minute)
+	for i := range n {
+		c, err := net.DialTimeout("tcp", ports[i%len(ports)], time.Minute)
 		if err != nil {
 			continue
 		}

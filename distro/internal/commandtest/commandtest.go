@@ -96,6 +96,7 @@ func FreeAddress(tb testing.TB) string {
 type Running struct {
 	Cmd            *exec.Cmd
 	Stdout, Stderr *Buffer
+	Health         string        // address that answers whether it is well
 	exited         chan struct{} // closed once Cmd.ProcessState is set
 }
 
@@ -109,13 +110,13 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Running {
 // StartBy is Start for a process that somebody else starts, as a cgroup does.
 func StartBy(tb testing.TB, cmd *exec.Cmd, start func(*exec.Cmd) error) *Running {
 	tb.Helper()
-	r := &Running{Cmd: cmd, Stdout: &Buffer{}, Stderr: &Buffer{}, exited: make(chan struct{})}
+	r := &Running{Cmd: cmd, Stdout: &Buffer{}, Stderr: &Buffer{}, Health: healthAddress(cmd.Args), exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
 	require.NoError(tb, start(cmd))
 	go func() { _ = cmd.Wait(); close(r.exited) }()
 	tb.Cleanup(r.Kill)
 	deadline := time.Now().Add(hosttest.Patience)
-	for !healthy(healthAddress(cmd.Args)) {
+	for !healthy(r.Health) {
 		select {
 		case <-r.exited:
 			require.FailNow(tb, "tracecore ended", "with %s; it said:\n%s", cmd.ProcessState, r.Stderr)
