@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/client"
-	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/confignet"
 	"go.opentelemetry.io/collector/consumer"
@@ -40,8 +39,7 @@ func onSockets(t *testing.T, folder string, next consumer.Logs) (stop func(), er
 	config.Protocols.HTTP.GetOrInsertDefault().ServerConfig.NetAddr = confignet.AddrConfig{Transport: confignet.TransportTypeUnix, Endpoint: filepath.Join(folder, "http")}
 	r, err := factory.CreateLogs(t.Context(), receivertest.NewNopSettings(metadata.Type), config, next)
 	require.NoError(t, err)
-	var host component.Host = componenttest.NewNopHost()
-	if err := r.Start(t.Context(), host); err != nil {
+	if err := r.Start(t.Context(), componenttest.NewNopHost()); err != nil {
 		return nil, err
 	}
 	return func() { require.NoError(t, r.Shutdown(context.Background())) }, nil
