@@ -68,7 +68,7 @@ CHECKED = $(if $(filter-out file,$(origin PACKAGES)),$(PACKAGES),$$(tools/change
 
 .PHONY: check
 check: format ## The loop of one change: format, lint and short tests of changed packages and their importers (or PACKAGES=…); no root, no faults, no machines
-	@packages="$(CHECKED)"; [ -z "$$packages" ] || { set -x; $(LINT) run $$packages && go test -short $$packages; }
+	@packages="$(CHECKED)"; [ -z "$$packages" ] || { set -x; $(LINT) run --allow-serial-runners $$packages && go test -short $$packages; }
 
 .PHONY: test
 test: ## Everything that a change can break, once: what CI runs, virtual machines included; installs what is missing (FRESH=true repeats what has not changed since it passed)
@@ -111,7 +111,7 @@ format: gotestsum ## Go files are formatted
 
 .PHONY: lint
 lint: gotestsum ## golangci-lint, with go vet and the walls between the rooms; go vet of the package in C, which the linter does not see
-	$(CHECK) bash -c '$(LINT) run ./... && $(WITH_C) go vet $(C)'
+	$(CHECK) bash -c '$(LINT) run --allow-serial-runners ./... && $(WITH_C) go vet $(C)'
 
 .PHONY: unit
 unit: gotestsum ## Unit tests, those with goroutines under the race detector (PACKAGES=./patterns/... for some)

@@ -185,7 +185,9 @@ func TestAFloodOfStallsTakesRoomFromItself(t *testing.T) {
 	for name, flood := range map[string]func(i int) (rank int, changes map[string]any){
 		"one process": func(i int) (int, map[string]any) { return 1, map[string]any{"nccl.socket.stall.id": fmt.Sprint(i)} },
 		"processes":   func(i int) (int, map[string]any) { return i, nil },
-		"jobs":        func(i int) (int, map[string]any) { return 1, map[string]any{"gen_ai.training.job_id": fmt.Sprint("j", i)} },
+		"jobs": func(i int) (int, map[string]any) {
+			return 1, map[string]any{"gen_ai.training.job_id": fmt.Sprint("j", i)}
+		},
 		"a job of the same name": func(i int) (int, map[string]any) {
 			return i, map[string]any{"gen_ai.training.job_id": "quiet"}
 		},
