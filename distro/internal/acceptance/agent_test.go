@@ -46,13 +46,13 @@ type agent struct {
 }
 
 // startAgent starts it on a state folder.
-func startAgent(t *testing.T, state string, flags ...string) agent {
+func startAgent(t testing.TB, state string, flags ...string) agent {
 	t.Helper()
 	return startAgentBy(t, (*exec.Cmd).Start, state, flags...)
 }
 
 // startAgentBy is startAgent for a process that somebody else starts.
-func startAgentBy(t *testing.T, start func(*exec.Cmd) error, state string, flags ...string) agent {
+func startAgentBy(t testing.TB, start func(*exec.Cmd) error, state string, flags ...string) agent {
 	t.Helper()
 	metrics := commandtest.FreeAddress(t)
 	host, port, err := net.SplitHostPort(metrics)
@@ -65,7 +65,7 @@ func startAgentBy(t *testing.T, start func(*exec.Cmd) error, state string, flags
 }
 
 // verdicts are all that were printed so far, in order, every revision.
-func (a agent) verdicts(t *testing.T) []verdict.Verdict {
+func (a agent) verdicts(t testing.TB) []verdict.Verdict {
 	t.Helper()
 	var all []verdict.Verdict
 	for line := range strings.Lines(a.Stdout.String()) {
@@ -80,7 +80,7 @@ func (a agent) verdicts(t *testing.T) []verdict.Verdict {
 }
 
 // await returns the first verdict that matches, whenever it was printed.
-func (a agent) await(t *testing.T, what string, match func(verdict.Verdict) bool) verdict.Verdict {
+func (a agent) await(t testing.TB, what string, match func(verdict.Verdict) bool) verdict.Verdict {
 	t.Helper()
 	deadline := time.Now().Add(hosttest.Patience)
 	for {

@@ -40,7 +40,7 @@ type flooded struct {
 	grpc, http string // addresses
 }
 
-func startFlooded(t *testing.T, limit int64, flags ...string) flooded {
+func startFlooded(t testing.TB, limit int64, flags ...string) flooded {
 	t.Helper()
 	f := flooded{group: hosttest.NewMemoryCgroup(t, limit), grpc: commandtest.FreeAddress(t), http: commandtest.FreeAddress(t)}
 	flags = append(flags, "--set=receivers.otlp.protocols.grpc.endpoint="+f.grpc, "--set=receivers.otlp.protocols.http.endpoint="+f.http)
@@ -49,7 +49,7 @@ func startFlooded(t *testing.T, limit int64, flags ...string) flooded {
 }
 
 // alive requires that nothing was killed and that the process says that it is well.
-func (f flooded) alive(t *testing.T) {
+func (f flooded) alive(t testing.TB) {
 	t.Helper()
 	require.Zero(t, f.group.OOMKills(t), "%s", f.Stderr)
 	require.False(t, f.Ended(), "%s", f.Stderr)
@@ -61,7 +61,7 @@ func (f flooded) alive(t *testing.T) {
 }
 
 // refused is the sum of what the receiver counts as refused for a reason.
-func (f flooded) refused(t *testing.T, reason string) int {
+func (f flooded) refused(t testing.TB, reason string) int {
 	t.Helper()
 	resp, err := http.Get("http://" + f.metrics + "/metrics")
 	require.NoError(t, err)
@@ -83,31 +83,31 @@ func (f flooded) refused(t *testing.T, reason string) int {
 // it may as well be taken.
 type flood struct {
 	name    string
-	send    func(*testing.T, flooded)
+	send    func(testing.TB, flooded)
 	refused string
 }
 
 var floods = []flood{
-	{"values nested a million deep over HTTP", func(t *testing.T, f flooded) { post(t, f, protoType, nested(1_000_000)) }, "too_deep"},
-	{"values nested two million deep over HTTP", func(t *testing.T, f flooded) { post(t, f, protoType, nested(2_000_000)) }, "too_deep"},
-	{"values nested as deep as a gRPC message is long", func(t *testing.T, f flooded) { invoke(t, f, "", nested(400_000)) }, "too_deep"},
-	{"values nested a million deep over gRPC", func(t *testing.T, f flooded) { invoke(t, f, "", nested(1_000_000)) }, ""},
-	{"values nested 700,000 deep in JSON", func(t *testing.T, f flooded) { post(t, f, jsonType, nestedJSON(700_000)) }, "too_deep"},
-	{"ten million empty records", func(t *testing.T, f flooded) { post(t, f, protoType, emptyRecords(10_000_000)) }, "too_costly"},
-	{"2,300 records with 100 KB", func(t *testing.T, f flooded) { sendLarge(t, f, 2300, 100<<10) }, ""},
-	{"200 records with 1 MB", func(t *testing.T, f flooded) { sendLarge(t, f, 200, 1<<20) }, ""},
-	{"one record with 15 MB", func(t *testing.T, f flooded) { sendLarge(t, f, 1, 15<<20) }, ""},
-	{"60 bodies of 19 MB at once", func(t *testing.T, f flooded) {
+	{"values nested a million deep over HTTP", func(t testing.TB, f flooded) { post(t, f, protoType, nested(1_000_000)) }, "too_deep"},
+	{"values nested two million deep over HTTP", func(t testing.TB, f flooded) { post(t, f, protoType, nested(2_000_000)) }, "too_deep"},
+	{"values nested as deep as a gRPC message is long", func(t testing.TB, f flooded) { invoke(t, f, "", nested(400_000)) }, "too_deep"},
+	{"values nested a million deep over gRPC", func(t testing.TB, f flooded) { invoke(t, f, "", nested(1_000_000)) }, ""},
+	{"values nested 700,000 deep in JSON", func(t testing.TB, f flooded) { post(t, f, jsonType, nestedJSON(700_000)) }, "too_deep"},
+	{"ten million empty records", func(t testing.TB, f flooded) { post(t, f, protoType, emptyRecords(10_000_000)) }, "too_costly"},
+	{"2,300 records with 100 KB", func(t testing.TB, f flooded) { sendLarge(t, f, 2300, 100<<10) }, ""},
+	{"200 records with 1 MB", func(t testing.TB, f flooded) { sendLarge(t, f, 200, 1<<20) }, ""},
+	{"one record with 15 MB", func(t testing.TB, f flooded) { sendLarge(t, f, 1, 15<<20) }, ""},
+	{"60 bodies of 19 MB at once", func(t testing.TB, f flooded) {
 		together(60, func(int) { post(t, f, protoType, largeRecord(0, 19<<20)) })
 	}, "busy"},
 	{"100,000 keys", sendManyKeys, ""},
-	{"gzip of 200 MB zeros", func(t *testing.T, f flooded) { post(t, f, protoType, zipped(t), "Content-Encoding", "gzip") }, "too_costly"},
-	{"frames of zstd that ask for 512 MiB each", func(t *testing.T, f flooded) {
+	{"gzip of 200 MB zeros", func(t testing.TB, f flooded) { post(t, f, protoType, zipped(t), "Content-Encoding", "gzip") }, "too_costly"},
+	{"frames of zstd that ask for 512 MiB each", func(t testing.TB, f flooded) {
 		together(50, func(int) { post(t, f, protoType, hugeWindow, "Content-Encoding", "zstd") })
 		together(50, func(int) { invoke(t, f, "zstd", hugeWindow) })
 	}, ""},
-	{"10,000 connections that say nothing", func(t *testing.T, f flooded) { halfOpen(t, 10_000, f.grpc, f.http) }, "connections"},
-	{"10,000 connections to the other ports that say nothing", func(t *testing.T, f flooded) { halfOpen(t, 10_000, f.Health, f.metrics) }, ""},
+	{"10,000 connections that say nothing", func(t testing.TB, f flooded) { halfOpen(t, 10_000, f.grpc, f.http) }, "connections"},
+	{"10,000 connections to the other ports that say nothing", func(t testing.TB, f flooded) { halfOpen(t, 10_000, f.Health, f.metrics) }, ""},
 }
 
 // TestAFloodKillsNoAgentAndHidesNoVerdict floods an agent with the memory of the chart.
@@ -166,7 +166,7 @@ const (
 )
 
 // post sends a body to the agent; what it answers shows in its counters.
-func post(t *testing.T, f flooded, contentType string, body []byte, headers ...string) {
+func post(t testing.TB, f flooded, contentType string, body []byte, headers ...string) {
 	req, err := http.NewRequest(http.MethodPost, "http://"+f.http+"/v1/logs", bytes.NewReader(body))
 	if err != nil {
 		t.Error(err)
@@ -185,7 +185,7 @@ func post(t *testing.T, f flooded, contentType string, body []byte, headers ...s
 }
 
 // invoke sends bytes as a gRPC message, as if they were compressed already.
-func invoke(t *testing.T, f flooded, compression string, message []byte) {
+func invoke(t testing.TB, f flooded, compression string, message []byte) {
 	conn, err := grpc.NewClient(f.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Error(err)
@@ -279,7 +279,7 @@ func largeRecord(i, size int) []byte {
 }
 
 // sendLarge sends n large records from eight senders.
-func sendLarge(t *testing.T, f flooded, n, size int) {
+func sendLarge(t testing.TB, f flooded, n, size int) {
 	together(8, func(sender int) {
 		for i := sender; i < n; i += 8 {
 			post(t, f, protoType, largeRecord(i, size))
@@ -287,7 +287,7 @@ func sendLarge(t *testing.T, f flooded, n, size int) {
 	})
 }
 
-func sendManyKeys(t *testing.T, f flooded) {
+func sendManyKeys(t testing.TB, f flooded) {
 	for batch := range 100 {
 		logs := plog.NewLogs()
 		records := logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
@@ -307,7 +307,7 @@ func sendManyKeys(t *testing.T, f flooded) {
 	}
 }
 
-func zipped(t *testing.T) []byte {
+func zipped(t testing.TB) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	if _, err := z.Write(make([]byte, 200<<20)); err != nil {
@@ -321,7 +321,7 @@ func zipped(t *testing.T) []byte {
 var hugeWindow = []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 19 << 3, 0x01, 0x00, 0x00}
 
 // halfOpen opens connections to ports by turns and says nothing.
-func halfOpen(t *testing.T, n int, ports ...string) {
+func halfOpen(t testing.TB, n int, ports ...string) {
 	var open []net.Conn
 	defer func() {
 		for _, c := range open {

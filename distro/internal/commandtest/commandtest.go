@@ -189,8 +189,18 @@ func (b *Buffer) Write(p []byte) (int, error) {
 }
 
 // String returns all of it.
-func (b *Buffer) String() string {
+func (b *Buffer) String() string { return b.From(0) }
+
+// From returns all behind the first so many bytes.
+func (b *Buffer) From(bytes int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.b.String()
+	return string(b.b.Bytes()[bytes:])
+}
+
+// Len is how many bytes it has.
+func (b *Buffer) Len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Len()
 }

@@ -40,7 +40,7 @@ type Stats struct {
 	EvictedRecent   uint64
 	FanOutLimited   uint64 // records that joined fewer faults than they could
 	Expired         uint64 // faults that left the state because they were quiet
-	NotRestored     uint64 // what of a snapshot has no rule any more
+	NotRestored     uint64 // parts of a snapshot that no rule has any more
 
 	Waiting      int // now
 	OpenVerdicts int

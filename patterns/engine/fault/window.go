@@ -86,7 +86,7 @@ func (t *trail) judge(start, end int64) window {
 	return best
 }
 
-// confidence is that of a verdict that rests on this evidence, whoever says it.
+// confidence is that of a verdict that rests on this evidence, of any trust.
 func (r *Rule) confidence(seen uint64) verdict.Confidence {
 	holds := func(name string) bool { return seen&r.bit(name) != 0 }
 	switch {

@@ -253,7 +253,7 @@ func FuzzTrust(f *testing.F) {
 		if !strings.Contains(line, "The NVIDIA GPU ") {
 			alone := parse(t, kmsg.WriterKernel, origin, line)
 			for i := range alone {
-				if len(whole) == len(alone) && whole[i].OwnerPID == 0 {
+				if len(whole) == len(alone) && whole[i].OwnerPID == 0 && whole[i].OwnerName == "" {
 					alone[i].own("", 0)
 				}
 			}
