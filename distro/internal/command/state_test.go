@@ -34,7 +34,7 @@ processors:
   patterndetector: {storage: file_storage, rules: ["%s"]}
 exporters:
   terminal: {format: json}
-  otlp_grpc: {endpoint: "127.0.0.1:1", tls: {insecure: true}, sending_queue: {storage: file_storage}}
+  otlp_grpc: {endpoint: "127.0.0.1:1", tls: {insecure: true}, sending_queue: {storage: file_storage, queue_size: 100000}}
 service:
   extensions: [health_check, file_storage]
   pipelines: {logs: {receivers: [otlp], processors: [rankjoin, patterndetector], exporters: [terminal, otlp_grpc]}}
