@@ -64,13 +64,15 @@ func interrupt(t *testing.T, name, state string, signal syscall.Signal) {
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	made := map[process]bool{}
-	for found := false; !found; time.Sleep(20 * time.Millisecond) {
+	for found := false; !found; {
+		looked := time.Now()
 		found = isClosed(ended)
 		begun := strings.Contains(stdout.String(), "This is a drill")
 		for p, now := range descendants(t, cmd.Process.Pid) {
 			made[p] = true
 			found = found || begun && (state == "" || now == state)
 		}
+		time.Sleep(10 * time.Since(looked)) // in an emulated machine looking takes most of a CPU from the drill
 	}
 	_ = cmd.Process.Signal(signal) // it may have ended
 	require.Eventually(t, func() bool { return isClosed(ended) }, hosttest.Patience, 20*time.Millisecond, "%s%s", &stdout, &stderr)
