@@ -8,9 +8,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 watched='^github.com/tracecoreai/tracecore/(internal|processors|exporters|extensions|receivers)/'
-# Tests of sizes, too slow or too large under the detector, and where they are.
-sizes='^(TestAMillionKeysInFlatMemory|TestAJobThatDiesDoesNotFillTheScreen|TestWhyAFileIsNotReadIsTold)$'
-sized='/(patterndetectorprocessor|terminalexporter|ncclfrreceiver/internal/process)$'
+# Tests that the detector is left out of, and where they are: of sizes, too slow or too large
+# under it, and of a process whose capabilities a build with cgo keeps.
+plain='^(TestAMillionKeysInFlatMemory|TestAJobThatDiesDoesNotFillTheScreen|TestWhyAFileIsNotReadIsTold|TestTheReaderHasNoRights)$'
+where='/(patterndetectorprocessor|terminalexporter|ncclfrreceiver/internal/process)$'
 
 host() { go run ./vmtests -list | grep -vE "$watched"; }
 if [ "${1:?usage: tools/unit.sh PACKAGE…}" = --host ]; then
@@ -25,7 +26,7 @@ run() { # GREP-OPTION EXPRESSION go test ARGUMENTS…
 	"${@:3}" $chosen
 }
 status=0
-run -E "$watched" env CGO_ENABLED=1 go test -json -race -skip "$sizes" || status=1
-run -E "$sized" go test -json -run "$sizes" || status=1
+run -E "$watched" env CGO_ENABLED=1 go test -json -race -skip "$plain" || status=1
+run -E "$where" go test -json -run "$plain" || status=1
 run -vE "$watched" go test -json || status=1
 exit $status
