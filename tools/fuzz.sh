@@ -4,7 +4,7 @@
 # Only our own packages are instrumented: what they import is compiled already, and its
 # branches are not what is searched. go test -fuzz would compile all of it again.
 # When the time is up, a target sometimes reports its own deadline as the failure
-# (golang/go#75804): that, with no input written, is no finding and is tried once more.
+# (golang/go#75804): that, with no input written, is no finding and is tried again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 TIME=${1:?usage: tools/fuzz.sh TIME | build}
@@ -20,7 +20,7 @@ build() { go test -c -gcflags="$(go list -m)/...=-dwarf=false -d=libfuzzer" -o "
 
 fuzz() { # PACKAGE TARGET
 	local log=$LOGS/$2.$BASHPID status try
-	for try in 1 2; do
+	for try in 1 2 3 4 5; do
 		status=0
 		(cd "$1" && "$(binary "$1")" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$TIME" -test.fuzzminimizetime 10x -test.parallel 1 \
 			-test.fuzzcachedir "$BINARIES/corpus/$1" -test.paniconexit0 -test.v=test2json 2>&1 | go tool test2json -t -p "$1") >"$log" || status=1

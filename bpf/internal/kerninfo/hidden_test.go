@@ -21,7 +21,7 @@ func TestHiddenSaysWhoHidesTheAddresses(t *testing.T) {
 		want                      string
 	}{
 		"shown":                        {shown, "1\n", all, ""},
-		"shown to users of perf":    {shown, "0\n", none, ""},
+		"shown to users of perf":       {shown, "0\n", none, ""},
 		"no list":                      {"", "1\n", all, "CONFIG_KALLSYMS"},
 		"damaged":                      {"garbage\n", "1\n", all, "damaged"},
 		"kptr_restrict":                {hidden, "2\n", all, "kernel.kptr_restrict is 2"},
