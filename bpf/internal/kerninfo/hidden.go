@@ -42,15 +42,12 @@ func whoHides(root fs.FS) string {
 			return "kernel.kptr_restrict is " + value + ", set it to 1 or 0"
 		}
 	}
-	status, err := fs.ReadFile(root, "proc/self/status")
-	for line := range strings.Lines(string(status)) {
-		var caps uint64
-		if n, _ := fmt.Sscanf(line, "CapEff: %x", &caps); n == 1 && caps&capSyslog == 0 {
-			return "give the process CAP_SYSLOG"
-		}
-	}
-	if err != nil {
+	caps, err := Capabilities(root)
+	switch {
+	case err != nil:
 		return fmt.Sprintf("give the process CAP_SYSLOG, if it lacks it (%v)", err)
+	case caps&capSyslog == 0:
+		return "give the process CAP_SYSLOG"
 	}
 	return "look for a security module that forbids /proc/kallsyms"
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
@@ -50,7 +51,8 @@ func classify(rung string, err error, lockdown string) probe.Attempt {
 	case errors.Is(err, ErrSilent):
 		a.Outcome = probe.Silent
 	case isDenied(err, lockdown):
-		a.Outcome, a.Hint = probe.Denied, denialHint(lockdown, effectiveCaps())
+		caps, _ := kerninfo.Capabilities(os.DirFS("/")) // all of them where they are not known
+		a.Outcome, a.Hint = probe.Denied, denialHint(lockdown, caps)
 	case errors.Is(err, btf.ErrNotFound), errors.Is(err, os.ErrNotExist),
 		errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EOPNOTSUPP):
 		a.Outcome, a.Hint = probe.Unsupported, btfHint()
@@ -121,20 +123,4 @@ func lockdownMode() string {
 	_, rest, _ := strings.Cut(string(raw), "[")
 	mode, _, _ := strings.Cut(rest, "]")
 	return mode
-}
-
-// effectiveCaps is the process's effective capability set; all bits when
-// /proc cannot be read, so that no hint blames a capability without knowing.
-func effectiveCaps() uint64 {
-	raw, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return ^uint64(0)
-	}
-	for line := range strings.Lines(string(raw)) {
-		var caps uint64
-		if n, _ := fmt.Sscanf(line, "CapEff: %x", &caps); n == 1 {
-			return caps
-		}
-	}
-	return ^uint64(0)
 }
