@@ -26,7 +26,8 @@ func (l Limits) Scope(s, to pcommon.InstrumentationScope) {
 // Point returns the data point itself where it keeps the limits, else a copy that does,
 // without exemplars.
 func (l Limits) Point(p pmetric.NumberDataPoint) (_ pmetric.NumberDataPoint, cut bool) {
-	if l.Within(p.Attributes()) && p.Exemplars().Len() == 0 {
+	within := l.Within(p.Attributes())
+	if within && p.Exemplars().Len() == 0 {
 		return p, false
 	}
 	short := pmetric.NewNumberDataPoint()
@@ -39,7 +40,7 @@ func (l Limits) Point(p pmetric.NumberDataPoint) (_ pmetric.NumberDataPoint, cut
 	} else {
 		short.SetDoubleValue(p.DoubleValue())
 	}
-	return short, !l.Within(p.Attributes())
+	return short, !within
 }
 
 // Record returns the record itself where its attributes and its body keep the limits,

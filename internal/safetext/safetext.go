@@ -5,6 +5,7 @@
 package safetext
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -35,6 +36,7 @@ func Line(text string) string {
 		return text
 	}
 	var b strings.Builder
+	var quoted [16]byte      // '\U0010ffff' is the longest
 	for _, r := range text { // invalid UTF-8 comes out as U+FFFD
 		switch {
 		case shows(r):
@@ -42,7 +44,7 @@ func Line(text string) string {
 		case unicode.IsSpace(r):
 			b.WriteByte(' ')
 		default:
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			b.Write(bytes.Trim(strconv.AppendQuoteRuneToASCII(quoted[:0], r), "'"))
 		}
 	}
 	return b.String()
