@@ -4,7 +4,6 @@ package acceptance
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/encoding"
 
+	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
@@ -47,11 +47,7 @@ func BenchmarkXidBesideAFlood(b *testing.B) {
 			close(over)
 			<-ended
 			f.alive(b)
-			slices.Sort(delays)
-			at := func(percent int) float64 { return float64(delays[(len(delays)-1)*percent/100].Nanoseconds()) / 1e6 }
-			b.ReportMetric(at(50), "p50-ms")
-			b.ReportMetric(at(99), "p99-ms")
-			b.ReportMetric(0, "ns/op") // the waiting between two is not of interest
+			commandtest.ReportDelays(b, delays)
 		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -109,19 +108,6 @@ func kmsg(b *testing.B) *os.File {
 	return f
 }
 
-// report writes the percentiles of delays.
-func report(b *testing.B, delays []time.Duration) {
-	b.Helper()
-	slices.Sort(delays)
-	at := func(percent int) float64 {
-		return float64(delays[(len(delays)-1)*percent/100].Nanoseconds()) / 1e6
-	}
-	b.ReportMetric(at(50), "p50-ms")
-	b.ReportMetric(at(99), "p99-ms")
-	b.ReportMetric(at(100), "max-ms")
-	b.ReportMetric(0, "ns/op") // the waiting between two is not of interest
-}
-
 // BenchmarkXidToVerdict measures from before the write of an Xid 79 to the
 // arrival of its verdict at the exporter. Each is another GPU's.
 func BenchmarkXidToVerdict(b *testing.B) {
@@ -136,7 +122,7 @@ func BenchmarkXidToVerdict(b *testing.B) {
 		delays = append(delays, a.at.Sub(at))
 		time.Sleep(10 * time.Millisecond) // faults of different GPUs are not one burst
 	}
-	report(b, delays)
+	commandtest.ReportDelays(b, delays)
 }
 
 // BenchmarkOOMKillToVerdict measures from the kernel's kill, as it reports it, to
@@ -152,7 +138,7 @@ func BenchmarkOOMKillToVerdict(b *testing.B) {
 		})
 		delays = append(delays, a.at.Sub(a.verdict.Onset))
 	}
-	report(b, delays)
+	commandtest.ReportDelays(b, delays)
 }
 
 // BenchmarkStart measures from the start of the process to the answer of its
@@ -167,5 +153,5 @@ func BenchmarkStart(b *testing.B) {
 		delays = append(delays, time.Since(at))
 		r.Kill()
 	}
-	report(b, delays)
+	commandtest.ReportDelays(b, delays)
 }
