@@ -24,6 +24,7 @@ PACKAGES ?= ./...
 KERNEL ?=
 FUZZTIME ?= 5s
 SOAK ?= 10m
+TRUTH ?= 15m
 ARCHITECTURES ?= amd64 arm64
 KUBERNETES := 1.35.4
 PROMETHEUS_OPERATOR := 0.90.1
@@ -38,12 +39,14 @@ CHECK = $(JSON) tools/as-test.sh $@
 # Nobody runs a tool that another make is just writing.
 LOCKED := flock $(BIN)
 
-# What a change can break, quick things first.
-STAGES := format lint unit tools host chart cluster fuzz check-generated
-# The machines run beside them: emulation keeps little more than one CPU busy.
+# What a change can break, quick things first: what makes faults on this machine, or starts
+# agents that see them, one after the other; what only takes CPU, which comes to what the
+# others leave idle; and the machines, whose emulation keeps little more than one CPU busy.
+STAGES := format unit host chart cluster
+STILL := lint tools fuzz check-generated
 MACHINES := vmtest
-# What a release needs beyond that: an attack suite and a benchmark of what is true have their place here.
-RELEASE := attack soak bench
+# What a release needs beyond that.
+RELEASE := attack stacks soak truth bench
 
 .PHONY: help
 help: ## List the targets
@@ -74,12 +77,12 @@ check: format ## The loop of one change: format, lint and short tests of changed
 test: ## Everything that a change can break, once: what CI runs, virtual machines included; installs what is missing (FRESH=true repeats what has not changed since it passed)
 	@$(MAKE) --no-print-directory prepare
 	@nice -n 19 $(MAKE) --no-print-directory ahead > $(RESULTS)/ahead.log 2>&1 & \
-	CI=true KERNEL=quick BESIDE=$(MACHINES) tools/stages.sh $(STAGES); status=$$?; wait; exit $$status
+	CI=true KERNEL=quick tools/stages.sh $(STAGES) -- $(MACHINES) --idle $(STILL); status=$$?; wait; exit $$status
 
 .PHONY: verify
-verify: ## The gate before a release: make test with every kernel, 30 s for each fuzz target, soak and benchmarks; writes vmtests/RESULTS.md and BENCHMARKS.md
+verify: ## The gate before a release: make test with every kernel, 30 s for each fuzz target, attacks, soak, truth and benchmarks; writes vmtests/RESULTS.md, docs/truth.md and BENCHMARKS.md
 	@$(MAKE) --no-print-directory prepare
-	@CI=true FUZZTIME=30s tools/stages.sh $(STAGES) $(MACHINES) $(RELEASE)
+	@CI=true FUZZTIME=30s tools/stages.sh $(STAGES) $(STILL) $(MACHINES) $(RELEASE)
 
 .PHONY: prepare
 prepare:
@@ -103,15 +106,17 @@ gotestsum: ; @go -C tools build -o ../$(BIN)/ gotest.tools/gotestsum
 # caches that is minutes. A stage makes again what could not be made here, and says why.
 .PHONY: ahead
 ahead: cluster-tools chart-tools
-	tools/fuzz.sh build
 
+# A symbolic link does not survive every way that files are handed on: patches, archives, some checkouts.
 .PHONY: format
-format: gotestsum ## Go files are formatted
-	$(CHECK) bash -c 'files=$$(gofmt -l $$(git ls-files -co --exclude-standard "*.go")); [ -z "$$files" ] || { echo "run gofmt -w on:"; echo "$$files"; exit 1; }'
+format: gotestsum ## Go files are formatted; no file is a symbolic link
+	$(CHECK) bash -c 'files=$$(gofmt -l $$(git ls-files -co --exclude-standard "*.go")); [ -z "$$files" ] || { echo "run gofmt -w on:"; echo "$$files"; exit 1; }; links=$$(git ls-files -s | grep ^120000); [ -z "$$links" ] || { echo "use files in place of symbolic links:"; echo "$$links"; exit 1; }'
 
+# What cgo makes names the folder of its source. With -trimpath the build cache hands it to
+# another checkout, and vet reads the source where the first one was.
 .PHONY: lint
 lint: gotestsum ## golangci-lint, with go vet and the walls between the rooms; go vet of the package in C, which the linter does not see
-	$(CHECK) bash -c '$(LINT) run --allow-serial-runners ./... && $(WITH_C) go vet $(C)'
+	$(CHECK) bash -c '$(LINT) run --allow-serial-runners ./... && $(WITH_C) go vet -trimpath=false $(C)'
 
 .PHONY: unit
 unit: gotestsum ## Unit tests, those with goroutines under the race detector (PACKAGES=./patterns/... for some)
@@ -134,12 +139,20 @@ fuzz: gotestsum ## Every fuzz target for FUZZTIME
 	$(JSON) tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: attack
-attack: gotestsum ## The state of an agent: damaged 1,000 times, killed 500 times, started 200 times on a full disk; what 50 killed agents leave in the kernel (as root)
-	$(JSON) bash -c 'go test -json -timeout 2h -run TestState ./distro/internal/command -state-rounds 1000; state=$$?; go test -json -timeout 2h -run KilledAgent ./distro/internal/acceptance -kills 50 && exit $$state'
+attack: gotestsum ## The state of an agent: damaged 1,000 times, killed 500 times, started 200 times on a full disk; 100,000 verdicts under kill -9; what 50 killed agents leave in the kernel (as root)
+	$(JSON) bash -c 'go test -json -timeout 2h -run TestState ./distro/internal/command -state-rounds 1000; state=$$?; go test -json -timeout 2h -run Attack ./extensions/historyextension/internal/store -history-verdicts 100000 -history-rounds 1000 || state=$$?; go test -json -timeout 2h -run KilledAgent ./distro/internal/acceptance -kills 50 && exit $$state'
+
+.PHONY: stacks
+stacks: deps gotestsum ## Stacks of Python beside those of faulthandler, with the interpreters of Debian's suites; 30,000 of a program that never holds still, for each (as root; fetches packages)
+	$(JSON) go test -json -timeout 2h -run 'Interpreter|Wrong' ./internal/pystack -interpreters -churn 30000
 
 .PHONY: soak
 soak: gotestsum ## Healthy jobs of stand-in ranks for SOAK: nobody may be accused (as root)
 	$(JSON) go test -json -timeout 2h -run Healthy ./distro/internal/acceptance ./receivers/ncclsockreceiver -soak $(SOAK)
+
+.PHONY: truth
+truth: build gotestsum ## Breaks real PyTorch jobs beside tracecore for TRUTH, and writes docs/truth.md (as root; the first time it makes a Debian with PyTorch in .cache/truth)
+	$(CHECK) bash -c 'truth/root.sh .cache/truth/root && go build -o bin/truth ./truth && unshare -m --propagation private bin/truth -for $(TRUTH) -report docs/truth.md'
 
 .PHONY: bench
 bench: gotestsum ## Benchmarks of PACKAGES, as root; of all of them also into BENCHMARKS.md

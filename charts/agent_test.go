@@ -27,8 +27,18 @@ func TestProbesGetWhatTheyNeed(t *testing.T) {
 		require.Equal(t, true, at(t, container, "securityContext", "readOnlyRootFilesystem"))
 		require.Equal(t, "spec.nodeName", at(t, container, "env", 0, "valueFrom", "fieldRef", "fieldPath"))
 	}
-	require.ElementsMatch(t, []string{"/sys/kernel", "/sys/fs/cgroup", "/var/lib/tracecore"}, hostPaths(t, spec))
+	require.ElementsMatch(t, []string{"/sys/kernel", "/sys/fs/cgroup", "/sys/fs/bpf", "/var/lib/tracecore"}, hostPaths(t, spec))
 	require.Equal(t, []any{map[string]any{"operator": "Exists"}}, at(t, spec, "tolerations"))
+}
+
+// Pinned or not, both probes agree; what an agent pinned is removed where it is switched off.
+func TestPinIsOneSwitchForBothProbes(t *testing.T) {
+	off := config(t, "agent")
+	require.NotContains(t, at(t, off, "extensions", "identity"), "pin")
+	require.NotContains(t, at(t, off, "receivers", "oomkill"), "pin")
+	on := config(t, "agent", "--set", "pin.enabled=true")
+	require.Equal(t, "/sys/fs/bpf/tracecore", at(t, on, "extensions", "identity", "pin"))
+	require.Equal(t, "/sys/fs/bpf/tracecore", at(t, on, "receivers", "oomkill", "pin"))
 }
 
 // hostPaths are the host's folders that the pod mounts; each must be used.
@@ -96,18 +106,20 @@ func TestUprobesAreAskedForWhereTheyAreAllowed(t *testing.T) {
 	} {
 		c := config(t, "agent", "--set", settings)
 		logs := at(t, c, "service", "pipelines", "logs", "receivers")
-		if !runs {
-			require.NotContains(t, at(t, c, "receivers"), "cudaoom", settings)
-			require.NotContains(t, logs, "cudaoom", settings)
-			continue
+		for _, receiver := range []string{"cudaoom", "ncclcall", "pyexception"} {
+			if !runs {
+				require.NotContains(t, at(t, c, "receivers"), receiver, settings)
+				require.NotContains(t, logs, receiver, settings)
+				continue
+			}
+			require.Equal(t, map[string]any{"identity": "identity", "error_mode": "ignore"}, at(t, c, "receivers", receiver), settings)
+			require.Contains(t, logs, receiver, settings)
 		}
-		require.Equal(t, map[string]any{"identity": "identity", "error_mode": "ignore"}, at(t, c, "receivers", "cudaoom"), settings)
-		require.Contains(t, logs, "cudaoom", settings)
 	}
 }
 
 // TestNamedCapabilitiesAreEnough runs bpf-check with the capabilities of an agent
-// that is not privileged: every probe that works for root works, but for that whose
+// that is not privileged: every probe that works for root works, but for those whose
 // uprobes ask for SYS_ADMIN.
 func TestNamedCapabilitiesAreEnough(t *testing.T) {
 	binary := tool(t, "bin/tracecore")
@@ -124,8 +136,12 @@ func TestNamedCapabilitiesAreEnough(t *testing.T) {
 	require.NotEmpty(t, want)
 	require.Equal(t, want, hooks(t, append([]string{"setpriv", bound + ",+sys_admin", "--inh-caps=-all", "--"}, check...)...))
 	delete(want, "cudaoom")
+	delete(want, "ncclcall")
+	delete(want, "pyexception")
 	got := hooks(t, append([]string{"setpriv", bound, "--inh-caps=-all", "--"}, check...)...)
 	delete(got, "cudaoom") // an older kernel asks for PERFMON alone
+	delete(got, "ncclcall")
+	delete(got, "pyexception")
 	require.Equal(t, want, got)
 	require.NotEqual(t, want, hooks(t, append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"}, check...)...))
 }

@@ -169,6 +169,8 @@ func TestCollectorAcceptsTheConfiguration(t *testing.T) {
 	binary := tool(t, "bin/tracecore")
 	t.Setenv("TRACECORE_KAFKA_USERNAME", "from the secret")
 	t.Setenv("TRACECORE_KAFKA_PASSWORD", "from the secret")
+	t.Setenv("TRACECORE_SLACK_URL", "https://from.the.secret/a")
+	t.Setenv("TRACECORE_WEBHOOK_URL", "https://from.the.secret/b")
 	t.Setenv("K8S_NODE_NAME", "node-1") // as every agent has it
 	for _, scenario := range scenarios(t) {
 		t.Run(filepath.Base(scenario), func(t *testing.T) {
@@ -205,6 +207,12 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"kafka.sasl.mechanism=PLAIN":                             "/kafka/sasl/secretName",
 		"kafka.tls.clientCertificate=true":                       "/kafka/tls/secretName",
 		"kafka.tls.secretName=kafka":                             "/kafka/tls/enabled",
+		"tell.alertmanager.endpoint=alertmanager:9093":           "/tell/alertmanager/endpoint",
+		"tell.slack.secretName=https://hooks.slack.com/x":        "/tell/slack/secretName",
+		"tell.minSeverity=loud":                                  "/tell/minSeverity",
+		"exporter.to.url=backend:4317":                           "/exporter/to/url",
+		"traces.enabled=true,receiver.otlp.enabled=false":        "/receiver/otlp/enabled",
+		"traces.enabled=true,kafka.enabled=true":                 "/kafka/enabled",
 		"nodeConditions.mode=drain":                              "/nodeConditions/mode",
 		"nodeConditions.breaker.nodes=0":                         "/nodeConditions/breaker/nodes",
 		"nodeConditions.breaker.percent=101":                     "/nodeConditions/breaker/percent",

@@ -2,9 +2,11 @@ package charts_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,14 +60,89 @@ func TestSecurityNamesTestsThatExist(t *testing.T) {
 	}
 }
 
-// requireTests returns how many tests a line names, which exist.
-func requireTests(t *testing.T, line string) int {
+// requireTests returns how many tests the last cell of a line names. Each exists, in the
+// package that is named before it.
+func requireTests(t *testing.T, line string) (n int) {
 	t.Helper()
-	tests := regexp.MustCompile("`([a-z0-9/]+)` (Test[A-Za-z0-9]+)").FindAllStringSubmatch(line, -1)
-	for _, test := range tests {
-		require.True(t, declares(t, filepath.Join("..", test[1]), test[2]), "%s has no %s", test[1], test[2])
+	cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")
+	folder := ""
+	for _, word := range regexp.MustCompile("`([a-z0-9_/]+)`|\\b(Test[A-Za-z0-9]+)").FindAllStringSubmatch(cells[len(cells)-1], -1) {
+		if word[1] != "" {
+			folder = word[1]
+			continue
+		}
+		require.True(t, folder != "" && declares(t, filepath.Join("..", folder), word[2]), "%s has no %s", folder, word[2])
+		n++
 	}
-	return len(tests)
+	return n
+}
+
+// TestFailureModesSayTheNumbersOfTheCode: a bound that changes changes the page.
+func TestFailureModesSayTheNumbersOfTheCode(t *testing.T) {
+	page, err := os.ReadFile("../FAILURE-MODES.md")
+	require.NoError(t, err)
+	bounds := map[string][2]string{
+		"after 35 minutes they are":                      {"charts/tracecore/templates/_config.tpl", "stale: 35m"},
+		"(10,000 messages)":                              {"charts/tracecore/templates/_config.tpl", "queue_size: 10000"},
+		"ask again every 1 to 5 s":                       {"charts/tracecore/templates/_config.tpl", "initial_interval: 1s\n"},
+		"every 1 to 5 s, and send":                       {"charts/tracecore/templates/_config.tpl", "max_interval: 5s\n"},
+		"for up to 15 minutes still confirms":            {"processors/patterndetectorprocessor/config.go", "MaxDelay:   15 * time.Minute"},
+		"up to 32 MiB of state wait in memory":           {"extensions/filestorageextension/extension.go", "mostUnsaved = 32 << 20"},
+		"4,096 records wait":                             {"receivers/internal/outbox/outbox.go", "Capacity = 4096"},
+		"with sixteen of them none is begun":             {"internal/procfs/procfs.go", "maxLeft = 16"},
+		"more than 16 files of libcuda":                  {"receivers/cudaoomreceiver/config.go", "MaxLibraries: 16"},
+		"after 1 s, 2 s, … 5 min":                        {"receivers/internal/probereceiver/health.go", "longestPause = 5 * time.Minute"},
+		"closed after 5 s; those beyond the limit":       {"receivers/otlpreceiver/config.go", "handshakeTimeout = 5 * time.Second"},
+		"health check or to the metrics port":            {"distro/selfmetrics/selfmetrics.go", "readTimeout     = 5 * time.Second"},
+		"for a twentieth of a processor at most":         {"receivers/ncclfrreceiver/pace.go", "fileShare = 20"},
+		"the file is tried once more, then refused":      {"receivers/ncclfrreceiver/receiver.go", "mostTries = 2"},
+		"five times a minute for the files of one user":  {"receivers/ncclfrreceiver/refusals.go", "mostRefusals  = 5 "},
+		"where the kernel lacks every hook once an hour": {"receivers/internal/probereceiver/health.go", "rarePause    = time.Hour"},
+		"tries again every second":                       {"extensions/filestorageextension/extension.go", "tendEvery = time.Second"},
+		"was held for up to 15 minutes confirms":         {"processors/patterndetectorprocessor/config.go", "MaxDelay:   15 * time.Minute"},
+		"the disk has it within a second":                {"extensions/filestorageextension/extension.go", "tendEvery = time.Second"},
+		"too many | closed after 5 s":                    {"extensions/healthcheckextension/factory.go", "reading = 5 * time.Second"},
+		"says why and ends with 4":                       {"distro/internal/command/exit.go", "exitDegraded = 4"},
+		"cuda_oom` ends with 4":                          {"distro/internal/command/exit.go", "exitDegraded = 4"},
+		"above 20,000 sends and receives":                {"bpf/ncclcall/limit.go", "DefaultMaxPointToPoint = 20_000"},
+		"above 50,000 calls":                             {"bpf/ncclcall/limit.go", "DefaultMaxCalls        = 50_000"},
+		"others read its partitions after 10 s":          {"distro/receivers/kafkareceiver/default_test.go", "require.Equal(t, 10*time.Second, config.SessionTimeout)"},
+		"another CPython than 3.8 to 3.14":               {"internal/pystack/pystack.go", "// CPython 3.8 to 3.14 on 64-bit machines is known"},
+		"has room for (2,048)":                           {"bpf/ncclcall/ncclcall.bpf.c", "#define MAX_COMMUNICATORS 2048"},
+		"than the map holds (8,192; one user gets":       {"bpf/identity/identity.bpf.c", "__uint(max_entries, 8192);"},
+		"than the map holds (512; one user gets":         {"bpf/fusefault/fusefault.bpf.c", "__uint(max_entries, 512);"},
+		"than the map holds (16,384)":                    {"bpf/fusefault/fusefault.bpf.c", "__uint(max_entries, 16384);"},
+		"(512, then one a second)":                       {"receivers/stacksreceiver/budget.go", "recordsAtOnce = 512\n\trecordPause   = time.Second\n"},
+		"(2 MiB, then 16 KiB a second)":                  {"receivers/stacksreceiver/budget.go", "textAtOnce    = 2 << 20 // bytes of frames\n\ttextPause     = time.Second / (16 << 10)\n"},
+		"after a hang of 10 s":                           {"receivers/gpureceiver/config.go", "CallTimeout: 10 * time.Second"},
+		"(10,000 without a verdict yet, 5,000 with one)": {"processors/patterndetectorprocessor/config.go", "Limits{Waiting: 10_000, Verdicts: 5_000,"},
+		"mounts quiet for ten minutes give way":          {"bpf/fusefault/mounts.go", "quietAfter = uint64(10 * time.Minute)"},
+	}
+	for said, in := range bounds {
+		require.Contains(t, string(page), said)
+		source, err := os.ReadFile(filepath.Join("..", in[0]))
+		require.NoError(t, err)
+		require.Contains(t, string(source), in[1], "the page says %q", said)
+	}
+	for line := range strings.Lines(string(page)) {
+		requireNoOtherNumber(t, line, slices.Collect(maps.Keys(bounds)))
+	}
+}
+
+// requireNoOtherNumber: what a line promises in figures is in one of these phrases. Names in
+// backquotes, versions of Linux and a value of the kernel's are no promises.
+func requireNoOtherNumber(t *testing.T, line string, phrases []string) {
+	t.Helper()
+	cells := strings.Split(line, "|")
+	if len(cells) < 4 {
+		return
+	}
+	promise := cells[1] + "|" + cells[2]
+	for _, phrase := range append(phrases, "`kernel.kptr_restrict` 2") {
+		promise = strings.ReplaceAll(promise, phrase, "")
+	}
+	promise = regexp.MustCompile("`[^`]*`|Linux [0-9.]+( to [0-9.]+)?( without [0-9a-f]{12})?").ReplaceAllString(promise, "")
+	require.NotRegexp(t, `[0-9]`, promise, "nothing holds this figure to the code: %s", line)
 }
 
 // declares reports whether a test of that name is in a folder.

@@ -16,12 +16,28 @@ type panel struct {
 	Targets []struct{ Expr, LegendFormat string }
 }
 
-func panels(t *testing.T) []panel {
+// variables are those of Grafana, as a user has chosen them.
+var variables = strings.NewReplacer("$__range", "1h", "$job", "llm", "$node", "gpu-17")
+
+// boards are the dashboards that the chart brings, by file.
+func boards(t *testing.T) map[string][]panel {
 	t.Helper()
 	rendered := objects(t, render(t, "--set", "monitoring.dashboard.enabled=true"))["ConfigMap/dashboard"]
-	var board struct{ Panels []panel }
-	require.NoError(t, json.Unmarshal([]byte(at(t, rendered, "data", "tracecore.json").(string)), &board))
-	return board.Panels
+	all := map[string][]panel{}
+	for file, text := range at(t, rendered, "data").(map[string]any) {
+		var board struct{ Panels []panel }
+		require.NoError(t, json.Unmarshal([]byte(variables.Replace(text.(string))), &board), file)
+		all[file] = board.Panels
+	}
+	return all
+}
+
+func panels(t *testing.T) (all []panel) {
+	t.Helper()
+	for _, board := range boards(t) {
+		all = append(all, board...)
+	}
+	return all
 }
 
 var (
@@ -31,7 +47,7 @@ var (
 	// given are the labels that a scrape adds, those of the PodMonitor among them,
 	// and those that the collector's own helpers put on their metrics, which their
 	// metadata does not list.
-	given = []string{"pod", "namespace", "container", "instance", "job", "node", "tracecore", "exporter", "processor", "receiver"}
+	given = []string{"pod", "namespace", "container", "instance", "job", "node", "tracecore", "exporter", "processor", "receiver", "__name__"}
 )
 
 // labelsIn are the labels that an expression groups or selects by.

@@ -261,9 +261,15 @@ func newCollector(t *testing.T, rendered map[string]any) *collector {
 		health: fmt.Sprintf("127.0.0.1:%d", freePort(t)), stdout: &output{}, stderr: &output{},
 	}
 	require.NoError(t, yaml.Unmarshal(text, &c.config)) // a copy
-	c.set(t, t.TempDir(), "extensions", "file_storage", "directory")
+	state, extensions := t.TempDir(), []any{"health_check", "file_storage"}
+	c.set(t, state, "extensions", "file_storage", "directory")
 	c.set(t, c.health, "extensions", "health_check", "endpoint")
-	c.set(t, []any{"health_check", "file_storage"}, "service", "extensions")
+	if history, ok := at(t, c.config, "extensions").(map[string]any)["history"].(map[string]any); ok { // where verdicts are made
+		history["directory"] = filepath.Join(state, "history")
+		history["http"] = map[string]any{"endpoint": fmt.Sprintf("127.0.0.1:%d", freePort(t))}
+		extensions = append(extensions, "history")
+	}
+	c.set(t, extensions, "service", "extensions")
 	c.set(t, map[string]any{"level": "none"}, "service", "telemetry", "metrics")
 	return c
 }

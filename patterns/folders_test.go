@@ -90,7 +90,7 @@ func TestEveryREADMETellsTheOperatorWhatToDo(t *testing.T) {
 			}
 			require.Regexp(t, `(?i)the kernel('s word)? alone`, text["Signals"], "what is left when only the kernel speaks")
 			require.Contains(t, text["Query"], `pattern_name="`+r.Name+`"`)
-			require.Contains(t, text["Alert"], metric+`{pattern="`+r.Name+`",status="open"}`)
+			require.Contains(t, text["Alert"], metric+`{pages="true",pattern="`+r.Name+`",status="open"}`)
 			require.Contains(t, text["Alert"], `pattern_name="`+r.Name+`"`)
 			for _, label := range culpritLabel.FindAllStringSubmatch(text["Query"]+text["Alert"], -1) {
 				require.Contains(t, r.Culprit, label[1], "the verdict does not name it")

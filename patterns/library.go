@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	crashloop "github.com/tracecoreai/tracecore/patterns/crash_loop"
 	cudaoom "github.com/tracecoreai/tracecore/patterns/cuda_oom"
 	ncclsocketstall "github.com/tracecoreai/tracecore/patterns/nccl_socket_stall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -24,7 +25,7 @@ func FS() fs.FS { return files }
 
 // detectors are the algorithms that pattern files can name.
 func detectors() []rule.Detector {
-	return []rule.Detector{cudaoom.Detector(), ncclsocketstall.Detector(), silentdatacorruption.Detector(), straggler.Detector()}
+	return []rule.Detector{crashloop.Detector(), cudaoom.Detector(), ncclsocketstall.Detector(), silentdatacorruption.Detector(), straggler.Detector()}
 }
 
 // parsed reads the rules once: most of a start is compiling their conditions.

@@ -13,6 +13,8 @@ packages=(
 	busybox-static kmod    # their user space, and which module needs which
 	etcd-server            # below the API server of `make cluster`
 	debian-archive-keyring # Debian's signature on their kernels
+	slurmctld slurm-client # the controller that the exporter of Slurm is tested with
+	python3                # whose stacks are compared with those of its faulthandler
 )
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module: tools/fuzz.sh TIME, or compiles them all: tools/fuzz.sh build.
+# Runs every fuzz target of the module: tools/fuzz.sh TIME.
 # One target on each CPU at a time. Prints results as go test -json does.
 # Only our own packages are instrumented: what they import is compiled already, and its
 # branches are not what is searched. go test -fuzz would compile all of it again.
@@ -7,7 +7,7 @@
 # (golang/go#75804): that, with no input written, is no finding and is tried again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-TIME=${1:?usage: tools/fuzz.sh TIME | build}
+TIME=${1:?usage: tools/fuzz.sh TIME}
 ROOT=$PWD BINARIES=$PWD/.cache/fuzz LOGS=$(mktemp -d)
 export TIME ROOT BINARIES LOGS
 trap 'rm -rf "$LOGS"' EXIT
@@ -34,4 +34,4 @@ fuzz() { # PACKAGE TARGET
 export -f binary build fuzz
 
 cut -d' ' -f1 <<<"$targets" | sort -u | xargs -P "$(nproc)" -L 1 bash -c 'set -euo pipefail; build "$@"' build
-[ "$TIME" = build ] || xargs -P "$(nproc)" -L 1 bash -c 'set -euo pipefail; fuzz "$@"' fuzz <<<"$targets"
+xargs -P "$(nproc)" -L 1 bash -c 'set -euo pipefail; fuzz "$@"' fuzz <<<"$targets"

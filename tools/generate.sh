@@ -13,7 +13,7 @@ die() {
 	exit 1
 }
 
-metadata() { find receivers processors exporters extensions -name metadata.yaml | sort; }
+metadata() { find receivers processors connectors exporters extensions -name metadata.yaml | sort; }
 
 # generated lists what the recipes below write.
 generated() {
@@ -34,7 +34,7 @@ rebuild() {
 	metadata | while read -r file; do
 		grep -qs '^//go:generate .*\(mdatagen\|/events\) ' "${file%/*}"/*.go || die "${file%/*} has a metadata.yaml and no //go:generate line"
 	done
-	go generate ./receivers/... ./processors/... ./exporters/... ./extensions/... >/dev/null
+	go generate ./receivers/... ./processors/... ./connectors/... ./exporters/... ./extensions/... >/dev/null
 }
 
 [ "${1:-}" = --check ] || { rebuild; exit; }

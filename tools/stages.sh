@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Makes targets of the Makefile, one after the other: tools/stages.sh TARGET…
-# BESIDE=TARGET is made beside them all: machines mostly wait for one emulated CPU.
+# Makes targets of the Makefile: tools/stages.sh TARGET… [-- TARGET…]… [--idle TARGET…]
+# Each -- begins a lane: its targets are made one after the other, beside the other lanes.
+# Machines mostly wait for one emulated CPU, tests on the host for pauses and thresholds; the
+# lane behind --idle has what CPU they leave. What comes after the first lane is shown in the end.
 # Each leaves what its tests said under .cache/results, in the form of go test -json.
 # The output ends with the time of each stage, with what failed, and with the counts.
 set -uo pipefail
@@ -30,10 +32,34 @@ make_stage() { # STAGE
 	awk -v stage="$stage" -v status=$status '{ printf "%-4s %-16s %6.0f s, %6.0f s of CPU\n", status ? "FAIL" : "ok", stage, $1, $2 + $3 }' <(tail -1 "$results/$stage.time") | tee -a "$times"
 }
 
-[ -z "${BESIDE:-}" ] || make_stage "$BESIDE" >"$results/$BESIDE.log" 2>&1 &
-for stage in "$@"; do make_stage "$stage"; done
+make_lane() { # STAGE…
+	for stage in "$@"; do make_stage "$stage"; done
+}
+
+lane=() logs=() kind='' # of the lane that is read: '', -- or --idle
+begin() {
+	case $kind in
+	'') first=("${lane[@]}") ;;
+	*)
+		logs+=("$results/${lane[0]}.log")
+		{
+			[ "$kind" = -- ] || renice -n 10 $BASHPID >/dev/null
+			make_lane "${lane[@]}"
+		} >"${logs[-1]}" 2>&1 &
+		;;
+	esac
+	lane=()
+}
+for word in "$@"; do
+	case $word in
+	-- | --idle) begin && kind=$word ;;
+	*) lane+=("$word") ;;
+	esac
+done
+begin
+make_lane "${first[@]}"
 wait
-[ -z "${BESIDE:-}" ] || cat "$results/$BESIDE.log"
+cat "${logs[@]}" </dev/null
 
 echo
 echo "== what took how long"

@@ -22,6 +22,7 @@ type Kernel struct {
 	Modules []string          // kernel modules that the machine loads, where the kernel has them
 	Quick   bool              // one of the rows that CI runs; of a selected row: its tests are small
 	Only    []string          // packages that the quick selection runs there, dir/... with all below; empty: all
+	Later   []Later           // tests that the quick selection leaves out there
 	Skips   []Skip            // skips that are right on this kernel
 }
 
@@ -30,6 +31,12 @@ type Skip struct {
 	Package string // folder in the module: bpf/kmsg
 	Test    string // full test name with its subtest: TestX/case
 	Reason  string
+}
+
+// Later names tests of a package that a quick row leaves to make verify.
+type Later struct {
+	Package string
+	Tests   []string // top-level
 }
 
 // parseKernels reads the matrix.
@@ -52,10 +59,13 @@ func parseKernels(text string) ([]Kernel, error) {
 		case fields[0] == "beside" && len(fields) == 6 && len(fields[4]) == 64:
 			beside := archive.Package{Name: fields[2], Version: fields[3], SHA256: fields[4], File: fields[5]}
 			err = each(kernels, fields[1], func(k *Kernel) { k.Beside = append(k.Beside, beside) })
+		case fields[0] == "later" && len(fields) >= 4:
+			later := Later{Package: fields[2], Tests: fields[3:]}
+			err = each(kernels, fields[1], func(k *Kernel) { k.Later = append(k.Later, later) })
 		case fields[0] == "quick" && len(fields) >= 2:
 			err = each(kernels, fields[1], func(k *Kernel) { k.Quick, k.Only = true, fields[2:] })
 		default:
-			err = fmt.Errorf("want 'kernel NAME ARCH SUITES PACKAGES', 'modules', 'beside', 'quick' or 'skip' as the head of the file says, this is %q", line)
+			err = fmt.Errorf("want 'kernel NAME ARCH SUITES PACKAGES', 'modules', 'beside', 'quick', 'later' or 'skip' as the head of the file says, this is %q", line)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("kernels.txt:%d: %w", number+1, err)
@@ -107,6 +117,16 @@ func (k Kernel) allows(pkg, test string) bool {
 	return false
 }
 
+// later are the tests of a package that the row leaves out.
+func (k Kernel) later(pkg string) (tests []string) {
+	for _, l := range k.Later {
+		if l.Package == pkg {
+			tests = append(tests, l.Tests...)
+		}
+	}
+	return tests
+}
+
 // quickName selects the rows that CI runs.
 const quickName = "quick"
 
@@ -139,11 +159,11 @@ func selectKernels(kernels []Kernel, names []string) ([]Kernel, error) {
 	return chosen, nil
 }
 
-// all takes the limits of the quick selection off: every package, with tests of full size.
+// all takes the limits of the quick selection off: every package, every test, of full size.
 func all(kernels []Kernel) []Kernel {
 	whole := slices.Clone(kernels)
 	for i := range whole {
-		whole[i].Only, whole[i].Quick = nil, false
+		whole[i].Only, whole[i].Later, whole[i].Quick = nil, nil, false
 	}
 	return whole
 }

@@ -21,10 +21,13 @@ import (
 // testLimit ends one test binary: its own timeout prints every goroutine first.
 const testLimit = 20 * time.Minute
 
-func arguments(o options) []string {
+func arguments(o options, later []string) []string {
 	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + (testLimit - 15*time.Second).String()}
 	if o.run != "" {
 		args = append(args, "-test.run="+o.run)
+	}
+	if len(later) > 0 {
+		args = append(args, "-test.skip=^("+strings.Join(later, "|")+")$")
 	}
 	return args
 }
@@ -152,7 +155,7 @@ func pack(o options, row Kernel, kernel archive.Kernel, busybox string, s suite)
 		if err := addDataFiles(payload.Files, dir, b.Dir); err != nil {
 			return payload, err
 		}
-		payload.Manifest.Tests = append(payload.Manifest.Tests, guest.Test{Package: b.Name, Path: path, Dir: dir, Args: arguments(o), Limit: testLimit})
+		payload.Manifest.Tests = append(payload.Manifest.Tests, guest.Test{Package: b.Name, Path: path, Dir: dir, Args: arguments(o, row.later(b.Name)), Limit: testLimit})
 	}
 	return payload, nil
 }
@@ -179,6 +182,10 @@ func addDataFiles(files map[string]string, inside, here string) error {
 	})
 }
 
+// waiting is how many tests of a binary that may run side by side do so on the host: those
+// wait most of their time, and there are more of them than there are CPUs.
+var waiting = fmt.Sprintf("-test.parallel=%d", max(3, runtime.NumCPU()))
+
 // runHost runs the same binaries here, in their packages' folders.
 func runHost(o options, binaries []binary, see func(guest.Line)) error {
 	env := append(os.Environ(), "CI=true")
@@ -194,7 +201,7 @@ func runHost(o options, binaries []binary, see func(guest.Line)) error {
 		if b.Err != nil {
 			continue
 		}
-		test := guest.Test{Package: b.Name, Path: b.Path, Dir: b.Dir, Args: arguments(o), Limit: testLimit}
+		test := guest.Test{Package: b.Name, Path: b.Path, Dir: b.Dir, Args: append(arguments(o, nil), waiting), Limit: testLimit}
 		if err := guest.Run(test, env, send); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,6 +64,8 @@ const twoRows = `kernel a amd64 s p-*,q
 kernel b arm64 s p
 quick a
 quick b bpf/... distro
+later b bpf/kmsg TestA TestB
+later b bpf/kmsg TestC
 modules * fuse veth
 modules b bridge
 beside a linux-modules-1 1-1 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa pool/m.deb
@@ -96,6 +99,9 @@ func TestQuickSelectionIsSmallerThanARow(t *testing.T) {
 	s := suite{binaries: []binary{{testPackage: packages[0]}, {testPackage: packages[1]}}}
 	require.Len(t, s.of(quick[0]), 2)
 	require.Len(t, s.of(quick[1]), 1)
+	require.Contains(t, arguments(options{}, quick[1].later("bpf/kmsg")), "-test.skip=^(TestA|TestB|TestC)$")
+	require.Equal(t, arguments(options{}, nil), arguments(options{}, quick[1].later("distro/x")))
+	require.Equal(t, arguments(options{}, nil), arguments(options{}, quick[0].later("bpf/kmsg")))
 	require.True(t, wantedBy(quick, "amd64", packages[1]))
 	require.False(t, wantedBy(quick, "arm64", packages[1]), "what no machine runs is not built")
 
@@ -105,6 +111,7 @@ func TestQuickSelectionIsSmallerThanARow(t *testing.T) {
 		for _, k := range whole {
 			require.Len(t, s.of(k), 2, k.Name)
 			require.False(t, k.Quick, "%s: its tests are of full size", k.Name)
+			require.Empty(t, k.Later, k.Name)
 		}
 	}
 }
@@ -115,6 +122,27 @@ func TestQuickRowsRunPackagesThatExist(t *testing.T) {
 	for _, k := range kernels {
 		for _, name := range k.Only {
 			require.DirExists(t, filepath.Join("..", strings.TrimSuffix(name, "/...")), k.Name)
+		}
+	}
+}
+
+func TestQuickRowsLeaveOutTestsThatExist(t *testing.T) {
+	kernels, err := parseKernels(kernelsFile)
+	require.NoError(t, err)
+	for _, k := range kernels {
+		for _, l := range k.Later {
+			require.True(t, k.Quick && k.runs(testPackage{Name: l.Package}), "%s does not run %s", k.Name, l.Package)
+			files, err := filepath.Glob(filepath.Join("..", l.Package, "*_test.go"))
+			require.NoError(t, err)
+			var source strings.Builder
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				require.NoError(t, err)
+				source.Write(text)
+			}
+			for _, test := range l.Tests {
+				require.Contains(t, source.String(), "\nfunc "+test+"(t *testing.T)", "%s of %s", test, l.Package)
+			}
 		}
 	}
 }

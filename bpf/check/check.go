@@ -36,16 +36,22 @@ const (
 	SocketStalls Feature = "socket_stalls" // sockets between ranks that do not move
 
 	GPUMemory Feature = "gpu_memory" // allocations that the GPU driver refuses
+
+	CollectiveCalls Feature = "collective_calls" // which rank called which collective of NCCL
+
+	RankStacks Feature = "rank_stacks" // where in its code a rank stands still
+
+	Exceptions Feature = "exceptions" // what ended a rank's Python
 )
 
 // Features lists all of them.
 func Features() []Feature {
-	return []Feature{KernelLog, Origins, OOMKills, Identity, Exits, FUSEStalls, SocketStalls, GPUMemory}
+	return []Feature{KernelLog, Origins, OOMKills, Identity, Exits, FUSEStalls, SocketStalls, GPUMemory, CollectiveCalls, RankStacks, Exceptions}
 }
 
 // faults are the features that see something go wrong; the others say to whom.
 func faults() []Feature {
-	return []Feature{KernelLog, OOMKills, Exits, FUSEStalls, SocketStalls, GPUMemory}
+	return []Feature{KernelLog, OOMKills, Exits, FUSEStalls, SocketStalls, GPUMemory, CollectiveCalls}
 }
 
 // Probe is what one probe found: its own report, and whether the whole way from
@@ -182,6 +188,9 @@ const (
 	seesFUSE     = "requests and page faults that hang on FUSE file systems"
 	seesSockets  = "sockets between ranks that do not move, and on whose side"
 	seesCUDA     = "GPU memory that the CUDA driver refuses to a process"
+	seesCalls    = "which rank called which collective of NCCL, and which stopped calling"
+	seesRaised   = "exceptions that end a Python program, with message and line"
+	seesStacks   = "where in its code, and in the kernel, a rank stands still"
 )
 
 // What each probe offers at its best.
@@ -191,3 +200,6 @@ func offersIdentity() []Feature { return []Feature{Identity, Exits} }
 func offersFUSE() []Feature     { return []Feature{FUSEStalls} }
 func offersSockets() []Feature  { return []Feature{SocketStalls} }
 func offersCUDA() []Feature     { return []Feature{GPUMemory} }
+func offersCalls() []Feature    { return []Feature{CollectiveCalls} }
+func offersRaised() []Feature   { return []Feature{Exceptions} }
+func offersStacks() []Feature   { return []Feature{RankStacks} }

@@ -52,7 +52,32 @@ func facts() []fact {
 		{"process.host_user_namespace", userNamespace},
 		{"mount.tracefs", tracefs},
 		{"mount.cgroup", cgroup},
+		{GPUDriver, gpuDriver},
 	}
+}
+
+// GPUDriver is the fact of the drivers of GPUs that are loaded, NoGPU its value where none
+// is.
+const (
+	GPUDriver = "gpu.driver"
+	NoGPU     = "none"
+)
+
+// gpuDriver lists the drivers of GPUs that this kernel has loaded. None is no fault.
+func gpuDriver(root fs.FS) (string, State, string) {
+	if _, err := fs.Stat(root, "sys/module"); err != nil {
+		return unknown(err)
+	}
+	var loaded []string
+	for _, driver := range []string{"nvidia", "amdgpu", "xe", "i915", "habanalabs"} {
+		if _, err := fs.Stat(root, "sys/module/"+driver); err == nil {
+			loaded = append(loaded, driver)
+		}
+	}
+	if loaded == nil {
+		return NoGPU, Fine, ""
+	}
+	return strings.Join(loaded, ", "), Fine, ""
 }
 
 // Environment returns the facts of the machine whose root is given, in a fixed

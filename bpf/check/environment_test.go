@@ -31,6 +31,7 @@ func host() fstest.MapFS {
 		"proc/self/ns/user":                         link(initUserNamespace),
 		"proc/self/mounts":                          file("t /sys/kernel/tracing tracefs rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n"),
 		"sys/fs/cgroup/cgroup.controllers":          file("cpu memory pids\n"),
+		"sys/module/nvidia/version":                 file("570.1\n"),
 	}
 }
 
@@ -48,6 +49,15 @@ func TestAMachineThatLimitsNothing(t *testing.T) {
 		require.Empty(t, f.Hint, id)
 		require.NotEmpty(t, f.Value, id)
 	}
+}
+
+// TestAMachineWithoutAGPUIsNoFault, and says so.
+func TestAMachineWithoutAGPUIsNoFault(t *testing.T) {
+	require.Equal(t, "nvidia", factsByID(host())[GPUDriver].Value)
+	without := host()
+	delete(without, "sys/module/nvidia/version")
+	without["sys/module/ext4/refcnt"] = file("1\n")
+	require.Equal(t, Fact{ID: GPUDriver, Value: NoGPU, State: Fine}, factsByID(without)[GPUDriver])
 }
 
 func TestEachLimitIsNamedWithWhatToDo(t *testing.T) {

@@ -11,9 +11,12 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/bpf/ncclcall"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/bpf/pyexception"
+	"github.com/tracecoreai/tracecore/bpf/taskstack"
 )
 
 // subjects are the probes of tracecore, opened as the receivers open them.
@@ -25,6 +28,9 @@ func subjects() []subject {
 		{name: "fusefault", sees: seesFUSE, offers: offersFUSE(), open: openFUSE},
 		{name: "ncclsock", sees: seesSockets, offers: offersSockets(), open: openSockets},
 		{name: "cudaoom", sees: seesCUDA, offers: offersCUDA(), open: openCUDA},
+		{name: "ncclcall", sees: seesCalls, offers: offersCalls(), open: openCalls},
+		{name: "pyexception", sees: seesRaised, offers: offersRaised(), open: openRaised},
+		{name: "taskstack", sees: seesStacks, offers: offersStacks(), open: openStacks},
 	}
 }
 
@@ -80,7 +86,7 @@ type identityHandle struct{ *identity.Tracker }
 // identityLacks: without BTF the kernel tells when a process starts and not how it
 // ends, and /proc tells neither.
 func identityLacks(r probe.Report) []Feature {
-	if r.Rung == identity.RungTracing {
+	if r.Rung == identity.RungSignals || r.Rung == identity.RungTracing {
 		return nil
 	}
 	return []Feature{Exits}
@@ -128,3 +134,39 @@ func openCUDA() (handle, error) {
 // like the driver's, here and in a child under a seccomp filter, and took no hook on
 // which a refusal did not arrive or the child did not live on.
 func (cudaoomHandle) Fire(context.Context) error { return nil }
+
+type ncclcallHandle struct{ *ncclcall.Probe }
+
+func openCalls() (handle, error) {
+	p, err := ncclcall.Open(ncclcall.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return ncclcallHandle{p}, nil
+}
+
+// Fire has nothing left to do: Open called a function of this program that begins as
+// NCCL's do, and took no hook on which the call was not counted.
+func (ncclcallHandle) Fire(context.Context) error { return nil }
+
+func openStacks() (handle, error) {
+	p, err := taskstack.Open(taskstack.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil // Fire looks at a thread of ours that sleeps in a read
+}
+
+type pyexceptionHandle struct{ *pyexception.Probe }
+
+func openRaised() (handle, error) {
+	p, err := pyexception.Open(pyexception.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return pyexceptionHandle{p}, nil
+}
+
+// Fire has nothing left to do: Open called a function of this program as an interpreter
+// calls PyErr_Display, and took no hook on which the exception was not read.
+func (pyexceptionHandle) Fire(context.Context) error { return nil }

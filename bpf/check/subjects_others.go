@@ -21,6 +21,9 @@ func subjects() []subject {
 		{name: "fusefault", sees: seesFUSE, offers: offersFUSE(), open: open},
 		{name: "ncclsock", sees: seesSockets, offers: offersSockets(), open: open},
 		{name: "cudaoom", sees: seesCUDA, offers: offersCUDA(), open: open},
+		{name: "ncclcall", sees: seesCalls, offers: offersCalls(), open: open},
+		{name: "pyexception", sees: seesRaised, offers: offersRaised(), open: open},
+		{name: "taskstack", sees: seesStacks, offers: offersStacks(), open: open},
 	}
 }
 

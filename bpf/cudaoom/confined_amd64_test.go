@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )

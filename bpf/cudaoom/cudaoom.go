@@ -7,18 +7,13 @@ package cudaoom
 //go:generate go tool bpf2go -go-package cudaoom -tags linux -target amd64,arm64 -type event -type function -type outcome bpf cudaoom.bpf.c
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 
-	"github.com/cilium/ebpf/ringbuf"
-
-	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
-	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
-	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/bpf/internal/standin"
+	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
@@ -40,21 +35,10 @@ type Options struct {
 // Probe reports refusals in the libraries that Watch found. Read is for one
 // goroutine and Watch for one other; the remaining methods are safe beside them.
 type Probe struct {
-	hooks  *hooks
-	proc   *procfs.FS
-	max    int
-	report probe.Report
-	record ringbuf.Record // reused by Read
+	uprobe.Events[Event]
 
-	events, invalid atomic.Uint64
-
-	processes map[uint32]*looked // what Watch knows of processes
-	round     int                // calls of Watch
-
-	mu          sync.Mutex // guards what follows
-	libraries   map[library]*attached
-	closed      bool
-	lastDropped uint64
+	hooks *hooks
+	watch *uprobe.Watcher
 }
 
 // Open loads the probe and has it fire on a function of this program. It is
@@ -79,78 +63,19 @@ func openConfined(opts Options, confined func(size uint64) (survived bool, err e
 	if err != nil {
 		return nil, err
 	}
-	p := &Probe{
-		hooks: hooks, proc: procfs.Open(opts.ProcRoot), max: opts.MaxLibraries, report: report,
-		processes: map[uint32]*looked{}, libraries: map[library]*attached{},
-	}
-	if p.max == 0 {
-		p.max = DefaultMaxLibraries
-	}
+	p := &Probe{hooks: hooks, watch: uprobe.NewWatcher(procfs.Open(opts.ProcRoot), uprobe.Libraries{
+		Names: []string{"libcuda.so"}, Max: cmp.Or(opts.MaxLibraries, DefaultMaxLibraries), Attach: hooks.attachTo,
+	})}
+	p.Begin(uprobe.Source[Event]{
+		Name: Name, Report: report, Reader: hooks.reader, Decode: decode,
+		Dropped: func() (uint64, error) { return counter.Sum(hooks.collection.Maps[bpfMapDropped], 0) },
+		Close:   func() error { return errors.Join(p.watch.Close(), hooks.close()) },
+	})
 	return p, nil
 }
 
-// Read waits for the next event. It returns probe.ErrClosed after Close.
-func (p *Probe) Read(e *Event) error {
-	for {
-		if err := p.hooks.reader.ReadInto(&p.record); err != nil {
-			if errors.Is(err, ringbuf.ErrClosed) {
-				return probe.ErrClosed
-			}
-			return fmt.Errorf("read %s: %w", Name, err)
-		}
-		offset, err := bootclock.Offset()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", Name, err)
-		}
-		if decode(p.record.RawSample, offset, e) == nil {
-			p.events.Add(1)
-			return nil
-		}
-		p.invalid.Add(1)
-	}
-}
-
-// Stats returns the counters since Open; they stay readable after Close.
-func (p *Probe) Stats() probe.Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return probe.Stats{Events: p.events.Load(), Dropped: p.dropped(), Invalid: p.invalid.Load()}
-}
-
-// dropped is called with mu held.
-func (p *Probe) dropped() uint64 {
-	if p.closed {
-		return p.lastDropped
-	}
-	if n, err := counter.Sum(p.hooks.collection.Maps[bpfMapDropped], 0); err == nil {
-		p.lastDropped = n
-	}
-	return p.lastDropped
-}
-
-// Report says which rung is in use.
-func (p *Probe) Report() probe.Report {
-	report := p.report
-	report.Attempts = append([]probe.Attempt(nil), p.report.Attempts...)
-	return report
-}
-
-// Close detaches the probe from every library and unblocks Read. Closing twice is
-// fine. A Watch under way detaches what it attaches.
-func (p *Probe) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil
-	}
-	p.dropped()
-	p.closed = true
-	var errs []error
-	for _, l := range p.libraries {
-		errs = append(errs, detach(l.links))
-	}
-	if err := errors.Join(append(errs, p.hooks.close())...); err != nil {
-		return fmt.Errorf("close %s: %w", Name, err)
-	}
-	return nil
-}
+// Watch attaches the probe to the libcuda that these processes have mapped, each file
+// once, and detaches it from files that none of them has any more. A uprobe belongs to a
+// file: other processes that map it are seen too, also those that begin to. Call it again
+// now and then.
+func (p *Probe) Watch(processes []Process) (Watched, error) { return p.watch.Watch(processes) }

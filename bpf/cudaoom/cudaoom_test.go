@@ -3,9 +3,7 @@
 package cudaoom
 
 import (
-	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
-	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/standin"
+	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
@@ -171,39 +170,39 @@ func TestNoProbeWhereNobodyKnowsWhatItDoesToContainers(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-func TestRefusedBreakpointsNameTheCapability(t *testing.T) {
-	attempt := ladder.Classify(RungUprobe, privilege(fmt.Errorf("attach: %w", unix.EACCES)))
-	require.Equal(t, probe.Denied, attempt.Outcome)
-	require.Contains(t, attempt.Reason, "CAP_SYS_ADMIN")
-	require.Contains(t, attempt.Hint, "ba677dbe77af")
-	require.Equal(t, unix.EINVAL, privilege(unix.EINVAL))
-}
-
-func TestKernelWithoutUprobesIsNamed(t *testing.T) {
-	err := uprobeProblem(os.DirFS(t.TempDir()))
-	require.ErrorContains(t, err, "no uprobes")
-}
-
-// BenchmarkCall is a call of the library as a job makes it, with and without the
-// probe on it: granted, as almost all are, and refused.
+// BenchmarkCall is a call of the library as a job makes it, with and without the probe
+// on it: granted, as almost all are, and refused. The breakpoint is where the probe puts
+// it, or at the function's first byte.
 func BenchmarkCall(b *testing.B) {
 	privtest.Require(b)
+	file := install(b, tested)
+	base, err := standin.Map(file)
+	require.NoError(b, err)
+	opened, err := os.Open(file)
+	require.NoError(b, err)
+	defer opened.Close()
+	image, err := uprobe.Read(opened, functions())
+	require.NoError(b, err)
+	function, _ := image.Function(tested)
 	for _, bench := range []struct {
 		name   string
-		probe  bool
+		at     uint64 // 0: no probe
 		result uint32
-	}{{"without probe", false, fakejob.Success}, {"granted", true, fakejob.Success}, {"refused", true, fakejob.OutOfMemory}} {
-		b.Run(strings.ReplaceAll(bench.name, " ", "_"), func(b *testing.B) {
-			if bench.probe {
+	}{
+		{"without_probe", 0, fakejob.Success},
+		{"granted", function.Offset, fakejob.Success},
+		{"refused", function.Offset, fakejob.OutOfMemory},
+		{"granted_at_first_byte", function.Entry, fakejob.Success},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			if bench.at != 0 {
 				p := open(b, Options{})
-				offset, err := fileOffset(standin.Entry())
+				links, err := p.hooks.attach(file, map[string]uint64{tested: bench.at})
 				require.NoError(b, err)
-				links, err := p.hooks.attach("/proc/self/exe", map[string]uint64{"cuMemAlloc_v2": offset})
-				require.NoError(b, err)
-				b.Cleanup(func() { require.NoError(b, detach(links)) })
+				b.Cleanup(func() { require.NoError(b, links.Close()) })
 			}
 			for b.Loop() {
-				standin.Alloc(standin.Entry(), gib, nil, bench.result)
+				standin.Alloc(base, gib, nil, bench.result)
 			}
 		})
 	}

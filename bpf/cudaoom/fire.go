@@ -9,13 +9,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/cilium/ebpf/link"
-
-	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/standin"
+	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 	"github.com/tracecoreai/tracecore/bpf/probe"
-	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // fireTimeout is how long the event of the self-test may take: it is in the ring
@@ -38,7 +36,7 @@ func selfTest(confined func(size uint64) (survived bool, err error)) (closed <-c
 	if err == nil {
 		err = h.fire(confined)
 	}
-	go func() { closing <- errors.Join(detach(links), h.close()) }()
+	go func() { closing <- errors.Join(links.Close(), h.close()) }()
 	if err != nil {
 		return nil, errors.Join(err, <-closing)
 	}
@@ -48,20 +46,13 @@ func selfTest(confined func(size uint64) (survived bool, err error)) (closed <-c
 // tested is the name of the function that the self-test stands in for.
 const tested = "cuMemAlloc_v2"
 
-// fileOffset turns the address of code of this program into its place in the
-// program's file. A program without symbols (strip, -ldflags -s) has no other way.
-func fileOffset(address uintptr) (uint64, error) {
-	code, err := procfs.Open("/proc").CodeAt(uint64(address))
-	return uint64(address) - code.Start + code.Offset, err
-}
-
 // attachToSelf attaches to a function of this program that looks like the driver's.
-func (h *hooks) attachToSelf() ([]link.Link, error) {
-	offset, err := fileOffset(standin.Entry())
+func (h *hooks) attachToSelf() (uprobe.Links, error) {
+	function, err := uprobe.OwnFunction(standin.Entry())
 	if err != nil {
 		return nil, fmt.Errorf("find the self-test in this program: %w", err)
 	}
-	return h.attach("/proc/self/exe", map[string]uint64{tested: offset})
+	return h.attach(uprobe.Own, map[string]uint64{tested: function.Offset})
 }
 
 // fire has this program call that function, which refuses, and waits for the event.

@@ -5,20 +5,16 @@ package cudaoom
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"slices"
-	"sync"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
-	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
-	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
-	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 )
 
 // RungUprobe is the only rung: breakpoints at the entry and the return of the
@@ -53,7 +49,7 @@ func functions() []string {
 	return names
 }
 
-// hooks are the programs, loaded; they are attached to one library at a time.
+// hooks are the programs, loaded; the libraries that they are attached to come and go.
 type hooks struct {
 	collection *ebpf.Collection
 	reader     *ringbuf.Reader
@@ -62,7 +58,7 @@ type hooks struct {
 }
 
 func openHooks(ringBytes uint32) (_ *hooks, err error) {
-	if err := uprobeProblem(os.DirFS("/")); err != nil {
+	if err := uprobe.Problem(os.DirFS("/")); err != nil {
 		return nil, err
 	}
 	if err := rlimit.RemoveMemlock(); err != nil {
@@ -86,75 +82,35 @@ func openHooks(ringBytes uint32) (_ *hooks, err error) {
 	return h, nil
 }
 
-// uprobeProblem asks for the uprobe event source (since 4.17, 33ea4b24277b), which
-// is there when the kernel is built with uprobes, whatever is mounted.
-func uprobeProblem(root fs.FS) error {
-	if _, err := fs.Stat(root, "sys/bus/event_source/devices/uprobe/type"); errors.Is(err, fs.ErrNotExist) {
-		return &ladder.Problem{
-			Outcome: probe.Unsupported,
-			Reason:  "this kernel has no uprobes",
-			Hint:    "use a kernel built with CONFIG_UPROBE_EVENTS, and mount sysfs",
-		}
-	}
-	return nil
-}
-
-// attach puts the probe on those functions that a file has at these offsets. The
-// return comes first, so that no call is kept whose return nobody looks at.
-func (h *hooks) attach(path string, at map[string]uint64) (links []link.Link, err error) {
-	file, err := link.OpenExecutable(path)
+// attachTo puts the probe on the functions that a file has. The return comes first, so
+// that no call is kept whose return nobody looks at.
+func (h *hooks) attachTo(file *os.File, path string) (io.Closer, error) {
+	image, err := uprobe.Read(file, functions())
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, detach(links))
-			links = nil
-		}
-	}()
+	at := map[string]uint64{}
 	for _, name := range functions() {
-		offset, there := at[name]
-		if !there {
-			continue
+		if f, there := image.Function(name); there {
+			at[name] = f.Offset
 		}
-		options := &link.UprobeOptions{Address: offset}
-		back, err := file.Uretprobe("", h.collection.Programs[bpfProgAllocationReturn], options)
-		if err != nil {
-			return links, privilege(fmt.Errorf("attach to the return of %s: %w", name, err))
-		}
-		links = append(links, back)
-		entry, err := file.Uprobe("", h.collection.Programs[entries()[name]], options)
-		if err != nil {
-			return links, privilege(fmt.Errorf("attach to %s: %w", name, err))
-		}
-		links = append(links, entry)
 	}
-	return links, nil
+	if len(at) == 0 {
+		return nil, errors.New("it exports none of the driver's allocation functions")
+	}
+	return h.attach(path, at)
 }
 
-// privilege says what a refused breakpoint lacks. CAP_PERFMON was enough from 5.8
-// (c9e0924e5c2b) until 6.16 and the stable kernels of July 2025 (ba677dbe77af): a
-// breakpoint in the middle of an instruction changes what a program does.
-func privilege(err error) error {
-	if !errors.Is(err, unix.EACCES) {
-		return err
+func (h *hooks) attach(path string, at map[string]uint64) (uprobe.Links, error) {
+	var hooks []uprobe.Hook
+	for _, name := range functions() {
+		if offset, there := at[name]; there {
+			hooks = append(hooks,
+				uprobe.Hook{Name: name, Offset: offset, Program: h.collection.Programs[bpfProgAllocationReturn], Return: true},
+				uprobe.Hook{Name: name, Offset: offset, Program: h.collection.Programs[entries()[name]]})
+		}
 	}
-	return &ladder.Problem{
-		Outcome: probe.Denied, Reason: "uprobes need CAP_SYS_ADMIN", Err: err,
-		Hint: "give it CAP_SYS_ADMIN, or run it privileged (before Linux 6.16, and kernels with its commit ba677dbe77af, CAP_PERFMON is enough); if it has that, look for a security module",
-	}
-}
-
-// detach closes links side by side: the kernel waits for a grace period in each,
-// and one serves them all.
-func detach(links []link.Link) error {
-	errs := make([]error, len(links))
-	var closing sync.WaitGroup
-	for i, l := range links {
-		closing.Go(func() { errs[i] = l.Close() })
-	}
-	closing.Wait()
-	return errors.Join(errs...)
+	return uprobe.Attach(path, hooks)
 }
 
 func (h *hooks) close() error {

@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
+	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 	"github.com/tracecoreai/tracecore/internal/privtest"
-	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 func TestLibraryIsDetachedWhenItsLastProcessIsGone(t *testing.T) {
@@ -100,7 +99,7 @@ func TestLibraryThatCannotBeAttachedIsTriedAgainNowAndThen(t *testing.T) {
 	require.ErrorContains(t, w.Err, "exports none of the driver's allocation functions")
 	require.Equal(t, 1, w.Failed)
 	told := 0
-	for range 2 * (maxPause + 1) {
+	for range 2 * (uprobe.MaxPause + 1) {
 		w, err = p.Watch(processes(j))
 		require.NoError(t, err)
 		require.Equal(t, 1, w.Failed)
@@ -124,64 +123,6 @@ func bareLibrary(t *testing.T) string {
 	return library
 }
 
-func TestProcessesWithoutALibraryAreLookedAtEverMoreRarely(t *testing.T) {
-	p := &Probe{proc: procfs.Open(""), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
-	own := []Process{{PID: uint32(os.Getpid())}}
-	rounds := 0
-	for range 1000 {
-		_, err := p.Watch(own)
-		require.NoError(t, err)
-		rounds++
-	}
-	looks := p.processes[own[0].PID].looks
-	require.Greater(t, looks, rounds/maxPause)
-	require.Less(t, looks, rounds/4)
-
-	own[0].Start = time.Now() // another process by that number
-	_, err := p.Watch(own)
-	require.NoError(t, err)
-	require.Equal(t, 1, p.processes[own[0].PID].looks)
-	_, err = p.Watch(nil)
-	require.NoError(t, err)
-	require.Empty(t, p.processes)
-}
-
-func TestProcessThatCannotBeReadIsCountedAndTriedAgain(t *testing.T) {
-	root := t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(root, "7", "maps"), 0o755)) // a folder cannot be read
-	p := &Probe{proc: procfs.Open(root), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
-	for range 2 {
-		w, err := p.Watch([]Process{{PID: 7}, {PID: 8}}) // 8 is gone
-		require.NoError(t, err)
-		require.Equal(t, 1, w.Unreadable)
-		require.ErrorContains(t, w.Err, "7/maps")
-	}
-}
-
-// A process that holds the lock of its memory map, for as long as it is stuck.
-func TestStuckProcessesDoNotHoldTheOthers(t *testing.T) {
-	root := t.TempDir()
-	for _, pid := range []string{"7", "8"} {
-		require.NoError(t, os.Mkdir(filepath.Join(root, pid), 0o755))
-	}
-	// A pipe without a writer holds its reader as a held lock does.
-	pipe := filepath.Join(root, "7", "maps")
-	require.NoError(t, unix.Mkfifo(pipe, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(root, "8", "maps"), nil, 0o600))
-	p := &Probe{proc: procfs.Open(root), max: 1, processes: map[uint32]*looked{}, libraries: map[library]*attached{}}
-	for range 2 {
-		w, err := p.Watch([]Process{{PID: 7}, {PID: 8}})
-		require.NoError(t, err)
-		require.Equal(t, 1, w.Unreadable)
-		require.ErrorIs(t, w.Err, procfs.ErrHung)
-	}
-	require.Equal(t, 1, p.proc.Left(), "it is not asked again meanwhile")
-	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)
-	require.NoError(t, err)
-	require.NoError(t, writer.Close())
-	require.Eventually(t, func() bool { return p.proc.Left() == 0 }, time.Minute, time.Millisecond)
-}
-
 // BenchmarkWatch is what the processes of a job cost that share a libcuda: the first
 // look, which attaches, a look that finds nothing new, and detaching.
 func BenchmarkWatch(b *testing.B) {
@@ -196,9 +137,7 @@ func BenchmarkWatch(b *testing.B) {
 			for b.Loop() {
 				p := open(b, Options{})
 				attaching += took(func() { require.Equal(b, Watched{Libraries: 1}, watch(b, p, jobs...)) })
-				for _, a := range p.libraries {
-					b.ReportMetric(float64(len(a.links)), "uprobes")
-				}
+				b.ReportMetric(float64(2*len(entries())), "uprobes")
 				looking += took(func() { watch(b, p, jobs...) })
 				detaching += took(func() { require.Equal(b, Watched{}, watch(b, p)) })
 				require.NoError(b, p.Close())

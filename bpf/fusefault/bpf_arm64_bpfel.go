@@ -21,6 +21,13 @@ type bpfFault struct {
 	Index     uint64
 	Device    uint32
 	Pid       uint32
+	Owner     bpfOwner
+}
+
+type bpfHandled struct {
+	_     structs.HostLayout
+	Event uint64
+	Left  uint64
 }
 
 type bpfHolder struct {
@@ -44,6 +51,16 @@ type bpfMount struct {
 	FaultsSumNs   uint64
 	Faults        [28]uint64
 	Comm          [16]int8
+	UsedNs        uint64
+	Owner         bpfOwner
+}
+
+type bpfOwner struct {
+	_          structs.HostLayout
+	Cgroups    uint64
+	User       uint32
+	TenantSlot uint16
+	UserSlot   uint16
 }
 
 type bpfRequest struct {
@@ -60,6 +77,7 @@ type bpfRequest struct {
 	Pid        uint32
 	Background uint32
 	Weight     uint32
+	Owner      bpfOwner
 }
 
 type bpfThread struct {
@@ -82,12 +100,20 @@ const (
 	bpfMapAsked                  = "asked"
 	bpfMapDropped                = "dropped"
 	bpfMapFaults                 = "faults"
+	bpfMapHandled                = "handled"
+	bpfMapHeld                   = "held"
 	bpfMapMounts                 = "mounts"
 	bpfMapRequests               = "requests"
+	bpfProgAllFaults             = "all_faults"
+	bpfProgAllMounts             = "all_mounts"
+	bpfProgAllRequests           = "all_requests"
 	bpfProgFaultEnds             = "fault_ends"
 	bpfProgFaultFentry           = "fault_fentry"
 	bpfProgFaultKprobe           = "fault_kprobe"
 	bpfProgFaultTracepoint       = "fault_tracepoint"
+	bpfProgForgetFault           = "forget_fault"
+	bpfProgForgetMount           = "forget_mount"
+	bpfProgForgetRequest         = "forget_request"
 	bpfProgHolders               = "holders"
 	bpfProgRequestEndFentry      = "request_end_fentry"
 	bpfProgRequestEndKprobe      = "request_end_kprobe"
@@ -98,8 +124,10 @@ const (
 	bpfProgRequestSendTracepoint = "request_send_tracepoint"
 	bpfProgSetClock              = "set_clock"
 	bpfProgThreads               = "threads"
+	bpfVarCapacity               = "capacity"
 	bpfVarChannelConnectionAt    = "channel_connection_at"
 	bpfVarConnectionDeviceAt     = "connection_device_at"
+	bpfVarCopies                 = "copies"
 	bpfVarDeviceConnectionAt     = "device_connection_at"
 	bpfVarDeviceRdev             = "device_rdev"
 	bpfVarHolderType             = "holder_type"
@@ -112,6 +140,7 @@ const (
 	bpfVarRequestHeaderAt        = "request_header_at"
 	bpfVarRequestMountAt         = "request_mount_at"
 	bpfVarRequestMountOrAt       = "request_mount_or_at"
+	bpfVarSalt                   = "salt"
 	bpfVarThreadType             = "thread_type"
 	bpfVarTickNs                 = "tick_ns"
 )
@@ -158,10 +187,16 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
+	AllFaults             *ebpf.ProgramSpec `ebpf:"all_faults"`
+	AllMounts             *ebpf.ProgramSpec `ebpf:"all_mounts"`
+	AllRequests           *ebpf.ProgramSpec `ebpf:"all_requests"`
 	FaultEnds             *ebpf.ProgramSpec `ebpf:"fault_ends"`
 	FaultFentry           *ebpf.ProgramSpec `ebpf:"fault_fentry"`
 	FaultKprobe           *ebpf.ProgramSpec `ebpf:"fault_kprobe"`
 	FaultTracepoint       *ebpf.ProgramSpec `ebpf:"fault_tracepoint"`
+	ForgetFault           *ebpf.ProgramSpec `ebpf:"forget_fault"`
+	ForgetMount           *ebpf.ProgramSpec `ebpf:"forget_mount"`
+	ForgetRequest         *ebpf.ProgramSpec `ebpf:"forget_request"`
 	Holders               *ebpf.ProgramSpec `ebpf:"holders"`
 	RequestEndFentry      *ebpf.ProgramSpec `ebpf:"request_end_fentry"`
 	RequestEndKprobe      *ebpf.ProgramSpec `ebpf:"request_end_kprobe"`
@@ -181,6 +216,8 @@ type bpfMapSpecs struct {
 	Asked    *ebpf.MapSpec `ebpf:"asked"`
 	Dropped  *ebpf.MapSpec `ebpf:"dropped"`
 	Faults   *ebpf.MapSpec `ebpf:"faults"`
+	Handled  *ebpf.MapSpec `ebpf:"handled"`
+	Held     *ebpf.MapSpec `ebpf:"held"`
 	Mounts   *ebpf.MapSpec `ebpf:"mounts"`
 	Requests *ebpf.MapSpec `ebpf:"requests"`
 }
@@ -189,8 +226,10 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	Capacity            *ebpf.VariableSpec `ebpf:"capacity"`
 	ChannelConnectionAt *ebpf.VariableSpec `ebpf:"channel_connection_at"`
 	ConnectionDeviceAt  *ebpf.VariableSpec `ebpf:"connection_device_at"`
+	Copies              *ebpf.VariableSpec `ebpf:"copies"`
 	DeviceConnectionAt  *ebpf.VariableSpec `ebpf:"device_connection_at"`
 	DeviceRdev          *ebpf.VariableSpec `ebpf:"device_rdev"`
 	HolderType          *ebpf.VariableSpec `ebpf:"holder_type"`
@@ -203,6 +242,7 @@ type bpfVariableSpecs struct {
 	RequestHeaderAt     *ebpf.VariableSpec `ebpf:"request_header_at"`
 	RequestMountAt      *ebpf.VariableSpec `ebpf:"request_mount_at"`
 	RequestMountOrAt    *ebpf.VariableSpec `ebpf:"request_mount_or_at"`
+	Salt                *ebpf.VariableSpec `ebpf:"salt"`
 	ThreadType          *ebpf.VariableSpec `ebpf:"thread_type"`
 	TickNs              *ebpf.VariableSpec `ebpf:"tick_ns"`
 }
@@ -230,6 +270,8 @@ type bpfMaps struct {
 	Asked    *ebpf.Map `ebpf:"asked"`
 	Dropped  *ebpf.Map `ebpf:"dropped"`
 	Faults   *ebpf.Map `ebpf:"faults"`
+	Handled  *ebpf.Map `ebpf:"handled"`
+	Held     *ebpf.Map `ebpf:"held"`
 	Mounts   *ebpf.Map `ebpf:"mounts"`
 	Requests *ebpf.Map `ebpf:"requests"`
 }
@@ -239,6 +281,8 @@ func (m *bpfMaps) Close() error {
 		m.Asked,
 		m.Dropped,
 		m.Faults,
+		m.Handled,
+		m.Held,
 		m.Mounts,
 		m.Requests,
 	)
@@ -248,8 +292,10 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	Capacity            *ebpf.Variable `ebpf:"capacity"`
 	ChannelConnectionAt *ebpf.Variable `ebpf:"channel_connection_at"`
 	ConnectionDeviceAt  *ebpf.Variable `ebpf:"connection_device_at"`
+	Copies              *ebpf.Variable `ebpf:"copies"`
 	DeviceConnectionAt  *ebpf.Variable `ebpf:"device_connection_at"`
 	DeviceRdev          *ebpf.Variable `ebpf:"device_rdev"`
 	HolderType          *ebpf.Variable `ebpf:"holder_type"`
@@ -262,6 +308,7 @@ type bpfVariables struct {
 	RequestHeaderAt     *ebpf.Variable `ebpf:"request_header_at"`
 	RequestMountAt      *ebpf.Variable `ebpf:"request_mount_at"`
 	RequestMountOrAt    *ebpf.Variable `ebpf:"request_mount_or_at"`
+	Salt                *ebpf.Variable `ebpf:"salt"`
 	ThreadType          *ebpf.Variable `ebpf:"thread_type"`
 	TickNs              *ebpf.Variable `ebpf:"tick_ns"`
 }
@@ -270,10 +317,16 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
+	AllFaults             *ebpf.Program `ebpf:"all_faults"`
+	AllMounts             *ebpf.Program `ebpf:"all_mounts"`
+	AllRequests           *ebpf.Program `ebpf:"all_requests"`
 	FaultEnds             *ebpf.Program `ebpf:"fault_ends"`
 	FaultFentry           *ebpf.Program `ebpf:"fault_fentry"`
 	FaultKprobe           *ebpf.Program `ebpf:"fault_kprobe"`
 	FaultTracepoint       *ebpf.Program `ebpf:"fault_tracepoint"`
+	ForgetFault           *ebpf.Program `ebpf:"forget_fault"`
+	ForgetMount           *ebpf.Program `ebpf:"forget_mount"`
+	ForgetRequest         *ebpf.Program `ebpf:"forget_request"`
 	Holders               *ebpf.Program `ebpf:"holders"`
 	RequestEndFentry      *ebpf.Program `ebpf:"request_end_fentry"`
 	RequestEndKprobe      *ebpf.Program `ebpf:"request_end_kprobe"`
@@ -288,10 +341,16 @@ type bpfPrograms struct {
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.AllFaults,
+		p.AllMounts,
+		p.AllRequests,
 		p.FaultEnds,
 		p.FaultFentry,
 		p.FaultKprobe,
 		p.FaultTracepoint,
+		p.ForgetFault,
+		p.ForgetMount,
+		p.ForgetRequest,
 		p.Holders,
 		p.RequestEndFentry,
 		p.RequestEndKprobe,

@@ -96,6 +96,23 @@ func decodeHolders(raw []byte) ([]holder, error) {
 	return holders, nil
 }
 
+// decodeEntries reads keys and values, as the iterators over maps write them in turn, and
+// adds them to the slices.
+func decodeEntries[K, V any](raw []byte, keys []K, values []V) ([]K, []V, error) {
+	keyBytes, valueBytes := int(unsafe.Sizeof(*new(K))), int(unsafe.Sizeof(*new(V)))
+	if size := keyBytes + valueBytes; len(raw)%size != 0 {
+		return keys, values, fmt.Errorf("%d bytes of entries are no multiple of %d", len(raw), size)
+	}
+	for len(raw) > 0 {
+		var key K
+		var value V
+		raw = raw[copy(unsafe.Slice((*byte)(unsafe.Pointer(&key)), keyBytes), raw):]
+		raw = raw[copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), valueBytes), raw):]
+		keys, values = append(keys, key), append(values, value)
+	}
+	return keys, values, nil
+}
+
 // text is a name as the kernel keeps it: ended by NUL, any bytes before.
 func text(raw []byte) string {
 	name, _, _ := strings.Cut(string(raw), "\x00")

@@ -25,10 +25,18 @@
  * Cost: two lookups in a hash per request, a third for one that is timed or in the
  * background; a fault on another file system, one comparison. README.md has the figures.
  */
+#include "again.h"
 #include "dropped.h"
 #include "fuse.h"
 #include "kernel.h"
 #include "registers.h"
+
+/* Tables of room.h. */
+#define REQUESTS 0
+#define FAULTS 1
+#define MOUNTS 2
+#define ROOM_TABLES 3
+#include "room.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -70,15 +78,16 @@ struct request {
 	__u32 pid;
 	__u32 background;
 	__u32 weight; /* how many requests it stands for in the histogram; 0: it is not timed */
+	struct owner owner;
 };
 
 /*
  * struct fuse_req → what it is. The kernel uses the same few structures again and
  * again, so an entry is not deleted when its request ends but marked: that, and its
- * next use, take no lock. User space deletes what was not used again for long. A
- * request that a fatal signal takes out of the queue ends nowhere: user space
- * strikes it out when its thread is gone. One that finds no room is counted in
- * dropped.
+ * next use, take no lock. User space lets forget_request delete what was not used
+ * again for long. A request that a fatal signal takes out of the queue ends nowhere:
+ * user space strikes it out when its thread is gone. One whose owner has no room
+ * (room.h) is counted in dropped.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -94,12 +103,14 @@ struct fault {
 	__u64 index; /* page of the file */
 	__u32 device;
 	__u32 pid;
+	struct owner owner;
 };
 
 /*
  * thread → its latest fault on a FUSE file. Deleted when a major fault is
- * complete; user space deletes those of threads that are gone and those that
- * ended a while ago. A fault that finds no room is counted in dropped.
+ * complete; user space lets forget_fault delete those of threads that are gone and
+ * those that ended a while ago. A fault whose owner has no room (room.h) is counted
+ * in dropped.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -119,12 +130,17 @@ struct mount {
 	__u64 faults_sum_ns;
 	__u64 faults[BUCKETS];
 	char comm[COMM_BYTES];
+	__u64 used_ns; /* boot clock, to a jiffy: when something was last counted here */
+	struct owner owner; /* who first used it: its daemon, or who waited before that answered */
 };
 
-/* device → what its file system has completed. Nobody deletes; the least recently
- * used gives way. */
+/*
+ * device → what its file system has completed. When half of it is in use, user space
+ * lets forget_mount delete those that were quiet for long. What is completed on one whose
+ * owner has no room (room.h) is counted in dropped.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 512);
 	__type(key, __u32);
 	__type(value, struct mount);
@@ -245,23 +261,49 @@ static __always_inline void count_duration(__u64 *buckets, __u64 *sum_ns, __u64 
 	__sync_fetch_and_add(sum_ns, duration_ns * weight);
 }
 
-static __always_inline struct mount *mount_entry(__u32 device)
-{
-	static const struct mount fresh;
-	struct mount *m = bpf_map_lookup_elem(&mounts, &device);
-
-	if (m)
-		return m;
-	bpf_map_update_elem(&mounts, &device, &fresh, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&mounts, &device);
-}
-
 /* bpf_jiffies64 is a load that the verifier inlines, where the precise clock is a
  * call that on some virtual machines takes longer than all else here. The coarse
  * clock's helper is not for tracing (5e0bc3082e2e). */
 static __always_inline __u64 coarse_now(void)
 {
 	return jiffies_zero_ns + bpf_jiffies64() * tick_ns;
+}
+
+/* Makes the entry of a file system, if its owner has room; two CPUs may want to. */
+static __always_inline struct mount *make_mount(__u32 device)
+{
+	static const struct mount fresh;
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct owner owner = {};
+	struct mount *m;
+
+	begin_owner(&owner, task);
+	find_slots(&owner, task, device);
+	if (!has_room(MOUNTS, &owner))
+		return NULL;
+	if (bpf_map_update_elem(&mounts, &device, &fresh, BPF_NOEXIST))
+		return bpf_map_lookup_elem(&mounts, &device);
+	m = bpf_map_lookup_elem(&mounts, &device);
+	if (!m)
+		return NULL;
+	m->owner = owner;
+	count_held(MOUNTS, &owner, 1);
+	return m;
+}
+
+/* The entry of a file system on which something is completed, NULL where there is no
+ * room. */
+static __always_inline struct mount *mount_entry(__u32 device)
+{
+	struct mount *m = bpf_map_lookup_elem(&mounts, &device);
+
+	if (!m)
+		m = make_mount(device);
+	if (m)
+		m->used_ns = coarse_now();
+	else
+		count_dropped();
+	return m;
 }
 
 /* User space runs it by BPF_PROG_TEST_RUN before each look: the boot clock goes on
@@ -307,6 +349,31 @@ static __always_inline void choose(struct request *r, const struct request *know
 		r->timed_ns = bpf_ktime_get_boot_ns();
 }
 
+/*
+ * Whose entry it is from now on. The kernel uses a structure again for anybody, so the
+ * entry of one may become that of another, who needs room for it. An entry that its
+ * owner may not have stays what it was: ended.
+ */
+static __always_inline bool take(struct request *r, struct request *known)
+{
+	begin_owner(&r->owner, (void *)bpf_get_current_task());
+	if (known && known->device == r->device && same_owner(&known->owner, &r->owner)) {
+		r->owner = known->owner;
+		return true;
+	}
+	find_slots(&r->owner, (void *)bpf_get_current_task(), r->device);
+	if (!has_room(REQUESTS, &r->owner)) {
+		if (known && !known->ended_ns)
+			known->ended_ns = coarse_now();
+		return false;
+	}
+	if (known) {
+		count_held(REQUESTS, &known->owner, -1);
+		count_held(REQUESTS, &r->owner, 1);
+	}
+	return true;
+}
+
 static __always_inline int request_begins(void *req, bool direct)
 {
 	__u64 key = (__u64)req, flags, thread = bpf_get_current_pid_tgid();
@@ -325,14 +392,20 @@ static __always_inline int request_begins(void *req, bool direct)
 		r.tid = r.pid = 0;
 	r.start_ns = coarse_now();
 	known = bpf_map_lookup_elem(&requests, &key);
+	if (!take(&r, known)) {
+		count_dropped();
+		return 0;
+	}
 	choose(&r, known);
 	if (known) {
 		r.ended_ns = known->ended_ns;
 		*known = r;
 		asm volatile("" ::: "memory");
 		known->ended_ns = 0; /* last: a reader must not take the old fields for the new */
-	} else if (bpf_map_update_elem(&requests, &key, &r, BPF_ANY)) {
+	} else if (bpf_map_update_elem(&requests, &key, &r, BPF_NOEXIST)) {
 		count_dropped();
+	} else {
+		count_held(REQUESTS, &r.owner, 1);
 	}
 	return 0;
 }
@@ -428,15 +501,38 @@ static __always_inline int fault_begins(__u32 device, __u64 inode, __u64 index)
 	fresh.index = index;
 	fresh.device = device;
 	fresh.pid = thread >> 32;
-	if (bpf_map_update_elem(&faults, &tid, &fresh, BPF_ANY))
+	if (known) {
+		fresh.owner = known->owner;
+		if (!bpf_map_update_elem(&faults, &tid, &fresh, BPF_EXIST))
+			return 0; /* else user space has just forgotten it */
+	}
+	begin_owner(&fresh.owner, (void *)task);
+	find_slots(&fresh.owner, (void *)task, device);
+	if (!has_room(FAULTS, &fresh.owner) || bpf_map_update_elem(&faults, &tid, &fresh, BPF_NOEXIST))
 		count_dropped();
+	else
+		count_held(FAULTS, &fresh.owner, 1);
 	return 0;
 }
+
+static __always_inline void delete_fault(__u32 tid, const struct fault *f)
+{
+	struct owner owner = f->owner;
+
+	if (!bpf_map_delete_elem(&faults, &tid))
+		count_held(FAULTS, &owner, -1);
+}
+
+/* Of again.h. To note the same beginning twice changes nothing; a missed end is found by
+ * request_lasts. */
+enum { HOOK_SEND, HOOK_FAULT };
 
 /* TP_PROTO(const struct fuse_req *req), include/trace/events/fuse.h */
 SEC("tp_btf/fuse_request_send")
 int request_send_tracepoint(__u64 *args)
 {
+	if (handled_already(HOOK_SEND, args[0]))
+		return 0;
 	return request_begins((void *)args[0], true);
 }
 
@@ -453,7 +549,7 @@ int fault_tracepoint(__u64 *args)
 	struct address_space___fuse *mapping = (void *)args[0];
 	struct inode___fuse *inode = mapping->host;
 
-	if (!is_fuse(inode->i_sb, true))
+	if (!is_fuse(inode->i_sb, true) || handled_already(HOOK_FAULT, bpf_get_current_task()))
 		return 0;
 	return fault_begins(inode->i_sb->s_dev, inode->i_ino, args[1]);
 }
@@ -463,6 +559,8 @@ int fault_tracepoint(__u64 *args)
 SEC("fentry/queue_request_and_unlock")
 int request_queue_fentry(__u64 *args)
 {
+	if (handled_already(HOOK_SEND, args[1]))
+		return 0;
 	return request_begins((void *)args[1], true);
 }
 
@@ -480,7 +578,7 @@ int fault_fentry(__u64 *args)
 	struct vm_fault___fuse *vmf = (void *)args[0];
 	struct inode___fuse *inode = vmf->vma->vm_file->f_inode;
 
-	if (!is_fuse(inode->i_sb, true))
+	if (!is_fuse(inode->i_sb, true) || handled_already(HOOK_FAULT, bpf_get_current_task()))
 		return 0;
 	return fault_begins(inode->i_sb->s_dev, inode->i_ino, vmf->pgoff);
 }
@@ -549,8 +647,56 @@ int fault_ends(void *ctx)
 	m = mount_entry(f->device);
 	if (m && completed_faults(task) == f->completed + 1)
 		count_duration(m->faults, &m->faults_sum_ns, bpf_ktime_get_boot_ns() - f->start_ns, 1);
-	bpf_map_delete_elem(&faults, &tid);
+	delete_fault(tid, f);
 	return 0;
+}
+
+/*
+ * User space takes an entry out by BPF_PROG_TEST_RUN: a key, and the start of what it
+ * knows under it, for the kernel may have used the key again. Returns 1 when it did.
+ */
+SEC("raw_tp")
+int forget_request(__u64 *args)
+{
+	__u64 key = args[0];
+	struct request *r = bpf_map_lookup_elem(&requests, &key);
+	struct owner owner;
+
+	if (!r || r->start_ns != args[1])
+		return 0;
+	owner = r->owner;
+	if (bpf_map_delete_elem(&requests, &key))
+		return 0;
+	count_held(REQUESTS, &owner, -1);
+	return 1;
+}
+
+SEC("raw_tp")
+int forget_fault(__u64 *args)
+{
+	__u32 tid = args[0];
+	struct fault *f = bpf_map_lookup_elem(&faults, &tid);
+
+	if (!f || f->start_ns != args[1])
+		return 0;
+	delete_fault(tid, f);
+	return 1;
+}
+
+SEC("raw_tp")
+int forget_mount(__u64 *args)
+{
+	__u32 device = args[0];
+	struct mount *m = bpf_map_lookup_elem(&mounts, &device);
+	struct owner owner;
+
+	if (!m || m->used_ns != args[1])
+		return 0;
+	owner = m->owner;
+	if (bpf_map_delete_elem(&mounts, &device))
+		return 0;
+	count_held(MOUNTS, &owner, -1);
+	return 1;
 }
 
 /* include/linux/sched.h: also set in TASK_KILLABLE. */
@@ -639,4 +785,41 @@ int holders(struct bpf_iter__task_file___fuse *ctx)
 	core_read(&h.comm, task->group_leader->comm);
 	seq_write(seq, &h, sizeof(h));
 	return 0;
+}
+
+/*
+ * Copy an entry for user space. bpf(2) could: but while it copies from a hash, the
+ * kernel runs no program of a kprobe on that CPU, and nobody counts those that it left
+ * out (bpf_prog_active, kernel/bpf/syscall.c, kernel/trace/bpf_trace.c). Where a reader
+ * is preempted meanwhile, others on its CPU begin to wait unseen. With a reader that never
+ * paused, 3 of 90 pairs of threads did (6.1-rt, 2 emulated CPUs, 2026-11-23).
+ */
+static __always_inline int copy(struct bpf_iter__bpf_map_elem___fuse *ctx, __u32 key, __u32 value)
+{
+	struct seq_file *seq = ctx->meta->seq;
+	void *from_key = ctx->key, *from_value = ctx->value;
+
+	if (!from_key || !from_value) /* behind the last */
+		return 0;
+	seq_write(seq, from_key, key);
+	seq_write(seq, from_value, value);
+	return 0;
+}
+
+SEC("iter/bpf_map_elem")
+int all_requests(struct bpf_iter__bpf_map_elem___fuse *ctx)
+{
+	return copy(ctx, sizeof(__u64), sizeof(struct request));
+}
+
+SEC("iter/bpf_map_elem")
+int all_faults(struct bpf_iter__bpf_map_elem___fuse *ctx)
+{
+	return copy(ctx, sizeof(__u32), sizeof(struct fault));
+}
+
+SEC("iter/bpf_map_elem")
+int all_mounts(struct bpf_iter__bpf_map_elem___fuse *ctx)
+{
+	return copy(ctx, sizeof(__u32), sizeof(struct mount));
 }

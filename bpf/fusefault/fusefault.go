@@ -4,18 +4,18 @@
 // that their daemon has not answered and page faults that have not returned.
 package fusefault
 
-//go:generate go tool bpf2go -go-package fusefault -tags linux -target amd64,arm64 -type request -type fault -type mount -type thread -type holder bpf fusefault.bpf.c
+//go:generate go tool bpf2go -go-package fusefault -tags linux -target amd64,arm64 -type request -type fault -type mount -type thread -type holder -type owner bpf fusefault.bpf.c
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
@@ -35,6 +35,8 @@ type Options struct {
 	MaxInFlight uint32
 	// ProcRoot is where the host's /proc is; "": HOST_PROC from the environment, else /proc.
 	ProcRoot string
+
+	maxMounts uint32 // 0: as the C file says
 }
 
 // Probe notes requests and faults from the moment it is open. All methods may be
@@ -174,6 +176,7 @@ func (p *Probe) Close() error {
 
 // buffers are reused from snapshot to snapshot.
 type buffers struct {
+	raw         bytes.Buffer
 	requestKeys []uint64
 	requests    []bpfRequest
 	faultKeys   []uint32
@@ -182,28 +185,27 @@ type buffers struct {
 	mounts      []bpfMount
 }
 
-// batch is how many entries one system call brings.
-const batch = 1024
+// The tables of room.h.
+const (
+	tableRequests = iota
+	tableFaults
+	tableMounts
+)
 
-// readAll copies a hash into the slices, which are returned cut to its size.
-func readAll[K, V any](m *ebpf.Map, keys []K, values []V) ([]K, []V, error) {
-	keys, values = keys[:0], values[:0]
-	var cursor ebpf.MapBatchCursor
-	for size := batch; ; {
-		if need := len(keys) + size; need > cap(keys) {
-			keys = append(make([]K, 0, 2*need), keys...)
-			values = append(make([]V, 0, 2*need), values...)
-		}
-		at := len(keys)
-		n, err := m.BatchLookup(&cursor, keys[at:at+size], values[at:at+size], nil)
-		keys, values = keys[:at+n], values[:at+n]
-		switch {
-		case errors.Is(err, ebpf.ErrKeyNotExist):
-			return keys, values, nil
-		case errors.Is(err, errNoSpace): // one bucket holds more than that
-			size *= 2
-		case err != nil:
-			return keys, values, err
-		}
+// readAll copies a table into the slices, which are returned cut to its size. Of an empty
+// one it reads nothing: to walk over 16,384 empty buckets takes 0.2 ms.
+func readAll[K, V any](h *hooks, table uint32, b *buffers, keys []K, values []V) ([]K, []V, error) {
+	if n, err := room.InAll(h.maps.Held, table); err != nil || n == 0 {
+		return keys[:0], values[:0], err
 	}
+	iteration, err := h.entries[table].Open()
+	if err != nil {
+		return keys[:0], values[:0], err
+	}
+	defer iteration.Close()
+	b.raw.Reset()
+	if _, err := b.raw.ReadFrom(iteration); err != nil {
+		return keys[:0], values[:0], err
+	}
+	return decodeEntries(b.raw.Bytes(), keys[:0], values[:0])
 }

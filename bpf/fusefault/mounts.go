@@ -3,9 +3,11 @@
 package fusefault
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
@@ -19,23 +21,35 @@ type search struct {
 	found map[uint64]holder // by connection
 }
 
-// mounts reads what each file system has completed. Mounts that only hang have no
-// entry yet; they follow from the picture.
-func (p *Probe) mounts(pic *picture) map[Device]bpfMount {
-	b := &p.buffers
+// quietAfter is how long nothing was completed on a file system that gives way.
+const quietAfter = uint64(10 * time.Minute)
+
+// mounts reads what each file system has completed, and forgets quiet ones once half of the
+// room is in use. Mounts that only hang have no entry yet; they follow from the picture.
+func (p *Probe) mounts(pic *picture) (map[Device]bpfMount, error) {
+	b, table := &p.buffers, p.hooks.maps.Mounts
 	mounts := make(map[Device]bpfMount)
 	var err error
-	if b.mountKeys, b.mounts, err = readAll(p.hooks.maps.Mounts, b.mountKeys, b.mounts); err == nil {
-		for i, key := range b.mountKeys {
-			mounts[device(key)] = b.mounts[i]
+	if b.mountKeys, b.mounts, err = readAll(p.hooks, tableMounts, b, b.mountKeys, b.mounts); err != nil {
+		return nil, fmt.Errorf("read mounts: %w", err)
+	}
+	crowded := 2*len(b.mountKeys) > int(table.MaxEntries())
+	for i, key := range b.mountKeys {
+		if m := b.mounts[i]; crowded && m.UsedNs+quietAfter < pic.now {
+			if _, err := room.Forget(p.hooks.forgets.mount, uint64(key), m.UsedNs); err != nil {
+				return nil, fmt.Errorf("forget a mount: %w", err)
+			}
+			delete(p.answered, device(key))
+			continue
 		}
+		mounts[device(key)] = b.mounts[i]
 	}
 	for _, r := range pic.requests {
 		m := mounts[device(r.Device)]
 		m.Connection = r.Connection // of now: a device number is used again
 		mounts[device(r.Device)] = m
 	}
-	return mounts
+	return mounts, nil
 }
 
 // devices are the FUSE file systems known.

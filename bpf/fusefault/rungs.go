@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/again"
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
@@ -78,13 +82,15 @@ func kprobeProblem(root fs.FS) error {
 type hooks struct {
 	maps    bpfMaps
 	links   []link.Link
-	running []*ebpf.Program // what the links run
-	lasts   *ebpf.Program   // asked whether a request is in flight
-	clock   *ebpf.Program   // compares jiffies with the boot clock
+	running map[string]*ebpf.Program // what the links run
+	lasts   *ebpf.Program            // asked whether a request is in flight
+	clock   *ebpf.Program            // compares jiffies with the boot clock
+	forgets struct{ request, fault, mount *ebpf.Program }
 	threads *link.Iter
-	holders *link.Iter // nil where it could not be had: a daemon that never answered stays unknown
-	perf    []int      // one event for each CPU
-	lacks   error      // what could not be had beside the rung itself
+	entries [3]*link.Iter // over requests, faults, mounts
+	holders *link.Iter    // nil where it could not be had: a daemon that never answered stays unknown
+	perf    []int         // one event for each CPU
+	lacks   error         // what could not be had beside the rung itself
 }
 
 func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
@@ -95,17 +101,17 @@ func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hooks{}
+	h, salt := &hooks{running: map[string]*ebpf.Program{}}, room.NewSalt()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close())
 		}
 	}()
-	names := []string{bpfProgThreads, bpfProgRequestLasts, bpfProgSetClock}
+	names := []string{bpfProgThreads, bpfProgAllRequests, bpfProgAllFaults, bpfProgAllMounts, bpfProgRequestLasts, bpfProgSetClock, bpfProgForgetRequest, bpfProgForgetFault, bpfProgForgetMount}
 	for _, w := range wanted {
 		names = append(names, w.program)
 	}
-	main, err := load(l, opts, names, nil)
+	main, copies, err := load(l, opts, salt, names, nil)
 	if err != nil {
 		return nil, fmt.Errorf("load fusefault: %w", err)
 	}
@@ -113,42 +119,60 @@ func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
 	if h.threads, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgThreads]}); err != nil {
 		return nil, fmt.Errorf("attach the iterator over threads: %w", err)
 	}
-	h.lasts, h.clock = main.Programs[bpfProgRequestLasts], main.Programs[bpfProgSetClock]
-	delete(main.Programs, bpfProgRequestLasts) // h closes them
-	delete(main.Programs, bpfProgSetClock)
+	for table, i := range [...][2]string{
+		{bpfProgAllRequests, bpfMapRequests}, {bpfProgAllFaults, bpfMapFaults}, {bpfProgAllMounts, bpfMapMounts},
+	} {
+		if h.entries[table], err = link.AttachIter(link.IterOptions{Program: main.Programs[i[0]], Map: main.Maps[i[1]]}); err != nil {
+			return nil, fmt.Errorf("attach the iterator over %s: %w", i[1], err)
+		}
+	}
+	for name, into := range map[string]**ebpf.Program{
+		bpfProgRequestLasts: &h.lasts, bpfProgSetClock: &h.clock,
+		bpfProgForgetRequest: &h.forgets.request, bpfProgForgetFault: &h.forgets.fault, bpfProgForgetMount: &h.forgets.mount,
+	} {
+		*into = main.Programs[name]
+		delete(main.Programs, name) // h closes it
+	}
 	if err := h.setClock(); err != nil {
 		return nil, err
 	}
 	shared := map[string]*ebpf.Map{}
-	for _, name := range []string{bpfMapFaults, bpfMapMounts, bpfMapDropped, bpfMapRequests, bpfMapAsked} {
+	for _, name := range []string{bpfMapFaults, bpfMapMounts, bpfMapDropped, bpfMapRequests, bpfMapAsked, bpfMapHeld} {
 		shared[name] = main.Maps[name]
 	}
-	h.lacks = errors.Join(h.addHolders(l, opts, shared), h.addFaultEnds(l, opts, shared))
+	h.lacks = errors.Join(h.addHolders(l, opts, salt, shared), h.addFaultEnds(l, opts, salt, shared))
+	for _, name := range copies {
+		wanted = append(wanted[:len(wanted):len(wanted)], hook{program: name})
+	}
 	for _, w := range wanted { // ends before beginnings
 		attached, err := attach(w, main.Programs[w.program])
 		if err != nil {
 			return nil, fmt.Errorf("attach %s: %w", w.program, err)
 		}
-		h.links, h.running = append(h.links, attached), append(h.running, main.Programs[w.program])
+		h.links, h.running[w.program] = append(h.links, attached), main.Programs[w.program]
 		delete(main.Programs, w.program) // h closes it
 	}
 	return h, main.Assign(&h.maps)
 }
 
-func load(l layout, opts Options, programs []string, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
+func load(l layout, opts Options, salt room.Salt, programs []string, shared map[string]*ebpf.Map) (_ *ebpf.Collection, copies []string, err error) {
 	spec, err := loadBpf()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	wanted := make(map[string]*ebpf.ProgramSpec, len(programs))
-	for _, name := range programs {
-		wanted[name] = spec.Programs[name]
+	if copies, err = again.Programs(spec, programs, bpfProgRequestSendTracepoint, bpfProgFaultTracepoint, bpfProgRequestQueueFentry, bpfProgFaultFentry); err != nil {
+		return nil, nil, err
 	}
-	spec.Programs = wanted
 	if opts.MaxInFlight != 0 {
 		spec.Maps[bpfMapRequests].MaxEntries = opts.MaxInFlight
 		spec.Maps[bpfMapFaults].MaxEntries = opts.MaxInFlight
 		spec.Maps[bpfMapAsked].MaxEntries = 2 * opts.MaxInFlight
+	}
+	if opts.maxMounts != 0 {
+		spec.Maps[bpfMapMounts].MaxEntries = opts.maxMounts
+	}
+	if err := room.Share(spec, salt, bpfMapRequests, bpfMapFaults, bpfMapMounts); err != nil {
+		return nil, nil, err
 	}
 	for name, value := range map[string]uint32{
 		bpfVarRequestFlagsAt: l.requestFlags, bpfVarRequestHeaderAt: l.requestHeader,
@@ -159,17 +183,18 @@ func load(l layout, opts Options, programs []string, shared map[string]*ebpf.Map
 		bpfVarConnectionDeviceAt: l.connectionDevice, bpfVarDeviceRdev: fuseDevice,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	var tick unix.Timespec // CLOCK_MONOTONIC_COARSE goes on with each jiffy: KTIME_LOW_RES
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
-		return nil, fmt.Errorf("ask for the length of a jiffy: %w", err)
+		return nil, nil, fmt.Errorf("ask for the length of a jiffy: %w", err)
 	}
 	if err := spec.Variables[bpfVarTickNs].Set(uint64(tick.Nano())); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return kerninfo.Load(spec, ebpf.CollectionOptions{MapReplacements: shared})
+	collection, err := kerninfo.Load(spec, ebpf.CollectionOptions{MapReplacements: shared})
+	return collection, copies, err
 }
 
 // fuseDevice is /dev/fuse as the kernel numbers it: MISC_MAJOR (include/uapi/linux/
@@ -190,8 +215,8 @@ func attach(w hook, program *ebpf.Program) (link.Link, error) {
 	return link.AttachTracing(link.TracingOptions{Program: program})
 }
 
-func (h *hooks) addHolders(l layout, opts Options, shared map[string]*ebpf.Map) error {
-	part, err := load(l, opts, []string{bpfProgHolders}, shared)
+func (h *hooks) addHolders(l layout, opts Options, salt room.Salt, shared map[string]*ebpf.Map) error {
+	part, _, err := load(l, opts, salt, []string{bpfProgHolders}, shared)
 	if err != nil {
 		return fmt.Errorf("no search for daemons: %w", err)
 	}
@@ -205,8 +230,8 @@ func (h *hooks) addHolders(l layout, opts Options, shared map[string]*ebpf.Map) 
 // addFaultEnds asks for the kernel's software event of completed major faults, on
 // each CPU. A CPU that comes online later is not covered: its faults end all the
 // same, but uncounted.
-func (h *hooks) addFaultEnds(l layout, opts Options, shared map[string]*ebpf.Map) error {
-	part, err := load(l, opts, []string{bpfProgFaultEnds}, shared)
+func (h *hooks) addFaultEnds(l layout, opts Options, salt room.Salt, shared map[string]*ebpf.Map) error {
+	part, _, err := load(l, opts, salt, []string{bpfProgFaultEnds}, shared)
 	if err != nil {
 		return fmt.Errorf("no durations of page faults: %w", err)
 	}
@@ -242,12 +267,7 @@ func (h *hooks) missed() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, p := range h.running {
-		if stats, err := p.Stats(); err == nil {
-			sum += stats.RecursionMisses
-		}
-	}
-	return sum, nil
+	return sum + again.Missed(h.running), nil
 }
 
 // Close detaches.
@@ -256,13 +276,13 @@ func (h *hooks) Close() error {
 	for _, l := range h.links {
 		errs = append(errs, l.Close())
 	}
-	for _, p := range append(h.running, h.lasts, h.clock) {
+	for _, p := range append(slices.Collect(maps.Values(h.running)), h.lasts, h.clock, h.forgets.request, h.forgets.fault, h.forgets.mount) {
 		errs = append(errs, p.Close())
 	}
 	for _, fd := range h.perf {
 		errs = append(errs, unix.Close(fd))
 	}
-	for _, i := range []*link.Iter{h.threads, h.holders} {
+	for _, i := range append(h.entries[:], h.threads, h.holders) {
 		if i != nil {
 			errs = append(errs, i.Close())
 		}

@@ -14,11 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
-
-// errNoSpace is what the kernel says of a batch that is smaller than one bucket.
-var errNoSpace = unix.ENOSPC
 
 // Snapshot fills s with what is in flight now. Call it about once a second. It
 // returns probe.ErrClosed after Close.
@@ -63,7 +61,10 @@ func (p *Probe) snapshot(s *Snapshot, minAge time.Duration) error {
 	if err := p.forget(v, picture.unused); err != nil {
 		return err
 	}
-	mounts := p.mounts(picture)
+	mounts, err := p.mounts(picture)
+	if err != nil {
+		return err
+	}
 	p.sightings.follow(picture, &v, devices(picture, mounts), fileDevice)
 	waits := v.waits
 	slices.SortFunc(waits, func(a, b wait) int { return compare(a.start, b.start, a.ID, b.ID) })
@@ -90,15 +91,15 @@ func compare(a, b, idA, idB uint64) int {
 
 // look reads the maps and, when anything is old, what its threads do.
 func (p *Probe) look(minAge time.Duration) (*picture, error) {
-	b, tables := &p.buffers, &p.hooks.maps
+	b := &p.buffers
 	err := p.hooks.setClock()
 	if err != nil {
 		return nil, err
 	}
-	if b.requestKeys, b.requests, err = readAll(tables.Requests, b.requestKeys, b.requests); err != nil {
+	if b.requestKeys, b.requests, err = readAll(p.hooks, tableRequests, b, b.requestKeys, b.requests); err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
-	if b.faultKeys, b.faults, err = readAll(tables.Faults, b.faultKeys, b.faults); err != nil {
+	if b.faultKeys, b.faults, err = readAll(p.hooks, tableFaults, b, b.faultKeys, b.faults); err != nil {
 		return nil, fmt.Errorf("read faults: %w", err)
 	}
 	now, err := bootNow()
@@ -207,15 +208,18 @@ func (p *Probe) forget(v verdicts, unused []request) error {
 		if err := p.hooks.maps.Requests.Lookup(r.key, &now); err != nil || now != r.bpfRequest {
 			continue
 		}
-		if err := p.hooks.maps.Requests.Delete(r.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		done, err := room.Forget(p.hooks.forgets.request, r.key, r.StartNs)
+		if err != nil {
 			return fmt.Errorf("forget a request: %w", err)
 		}
-		p.answered[device(r.Device)] += r.Answered
+		if done {
+			p.answered[device(r.Device)] += r.Answered
+		}
 	}
 	for _, f := range v.endedFaults {
 		var now bpfFault
 		if err := p.hooks.maps.Faults.Lookup(f.tid, &now); err == nil && now == f.bpfFault {
-			if err := p.hooks.maps.Faults.Delete(f.tid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			if _, err := room.Forget(p.hooks.forgets.fault, uint64(f.tid), f.StartNs); err != nil {
 				return fmt.Errorf("forget a fault: %w", err)
 			}
 		}

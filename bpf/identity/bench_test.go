@@ -5,10 +5,12 @@ package identity
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -30,7 +32,7 @@ func BenchmarkProcess(b *testing.B) {
 	}
 	b.Run("unseen", run)
 	b.Run("seen", func(b *testing.B) {
-		tracker := openTracker(b, Options{Rung: RungTracing})
+		tracker := openTracker(b, Options{Rung: RungSignals})
 		run(b)
 		require.Zero(b, tracker.Stats().Dropped)
 	})
@@ -49,9 +51,60 @@ func BenchmarkThreadExit(b *testing.B) {
 	}
 	b.Run("unseen", run)
 	b.Run("seen", func(b *testing.B) {
-		openTracker(b, Options{Rung: RungTracing})
+		openTracker(b, Options{Rung: RungSignals})
 		run(b)
 	})
+}
+
+// BenchmarkSignal is one signal from kill(2) to its handler: one that nothing is noted of
+// (SIGWINCH), and one that ends a process that does not handle it.
+func BenchmarkSignal(b *testing.B) {
+	privtest.Require(b)
+	send := func(number unix.Signal) func(b *testing.B) {
+		return func(b *testing.B) {
+			got := make(chan os.Signal, 1)
+			signal.Notify(got, number)
+			defer signal.Stop(got)
+			for b.Loop() {
+				require.NoError(b, unix.Kill(os.Getpid(), number))
+				<-got
+			}
+		}
+	}
+	for name, number := range map[string]unix.Signal{"other": unix.SIGWINCH, "ending": unix.SIGTERM} {
+		b.Run(name+"/unseen", send(number))
+		b.Run(name+"/seen", func(b *testing.B) {
+			stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+			require.NoError(b, err)
+			defer stats.Close()
+			openTracker(b, Options{Rung: RungSignals})
+			send(number)(b)
+			b.ReportMetric(kernelCost(b, bpfProgSignalSent), "kernel-ns/signal")
+		})
+	}
+}
+
+// kernelCost is the mean time of the newest program of that name: of all signals of the machine.
+func kernelCost(b *testing.B, name string) (mean float64) {
+	for id := ebpf.ProgramID(0); ; {
+		next, err := ebpf.ProgramGetNextID(id)
+		if err != nil {
+			return mean
+		}
+		id = next
+		program, err := ebpf.NewProgramFromID(id)
+		if err != nil {
+			continue
+		}
+		info, err := program.Info()
+		require.NoError(b, err)
+		stats, err := program.Stats()
+		require.NoError(b, err)
+		require.NoError(b, program.Close())
+		if info.Name == name && stats.RunCount > 0 {
+			mean = float64(stats.Runtime.Nanoseconds()) / float64(stats.RunCount)
+		}
+	}
 }
 
 func BenchmarkHandle(b *testing.B) {

@@ -28,15 +28,60 @@ type bpfEvent struct {
 	Comm          [16]uint8
 }
 
+type bpfHandled struct {
+	_     structs.HostLayout
+	Event uint64
+	Left  uint64
+}
+
+type bpfOwner struct {
+	_          structs.HostLayout
+	Cgroups    uint64
+	User       uint32
+	TenantSlot uint16
+	UserSlot   uint16
+}
+
+type bpfSent struct {
+	_               structs.HostLayout
+	TimeNs          uint64
+	SenderStartNs   uint64
+	SenderPid       uint32
+	SenderParentPid uint32
+	SenderUid       uint32
+	Code            int32
+	Signal          uint32
+	Flags           uint32
+	SenderComm      [16]uint8
+}
+
+type bpfSignals struct {
+	_             structs.HostLayout
+	TargetStartNs uint64
+	Asked         bpfSent
+	Own           bpfSent
+	Stopped       bpfSent
+	Owner         bpfOwner
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapDropped      = "dropped"
-	bpfMapEvents       = "events"
-	bpfProgExecEnviron = "exec_environ"
-	bpfProgExecNotice  = "exec_notice"
-	bpfProgExitStatus  = "exit_status"
+	bpfMapDropped        = "dropped"
+	bpfMapEvents         = "events"
+	bpfMapHandled        = "handled"
+	bpfMapHeld           = "held"
+	bpfMapSignals        = "signals"
+	bpfMapUnnoted        = "unnoted"
+	bpfProgExecEnviron   = "exec_environ"
+	bpfProgExecNotice    = "exec_notice"
+	bpfProgExitStatus    = "exit_status"
+	bpfProgForgetSignals = "forget_signals"
+	bpfProgSignalSent    = "signal_sent"
+	bpfVarCapacity       = "capacity"
+	bpfVarCopies         = "copies"
+	bpfVarSalt           = "salt"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -81,9 +126,11 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	ExecEnviron *ebpf.ProgramSpec `ebpf:"exec_environ"`
-	ExecNotice  *ebpf.ProgramSpec `ebpf:"exec_notice"`
-	ExitStatus  *ebpf.ProgramSpec `ebpf:"exit_status"`
+	ExecEnviron   *ebpf.ProgramSpec `ebpf:"exec_environ"`
+	ExecNotice    *ebpf.ProgramSpec `ebpf:"exec_notice"`
+	ExitStatus    *ebpf.ProgramSpec `ebpf:"exit_status"`
+	ForgetSignals *ebpf.ProgramSpec `ebpf:"forget_signals"`
+	SignalSent    *ebpf.ProgramSpec `ebpf:"signal_sent"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -92,12 +139,19 @@ type bpfProgramSpecs struct {
 type bpfMapSpecs struct {
 	Dropped *ebpf.MapSpec `ebpf:"dropped"`
 	Events  *ebpf.MapSpec `ebpf:"events"`
+	Handled *ebpf.MapSpec `ebpf:"handled"`
+	Held    *ebpf.MapSpec `ebpf:"held"`
+	Signals *ebpf.MapSpec `ebpf:"signals"`
+	Unnoted *ebpf.MapSpec `ebpf:"unnoted"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	Capacity *ebpf.VariableSpec `ebpf:"capacity"`
+	Copies   *ebpf.VariableSpec `ebpf:"copies"`
+	Salt     *ebpf.VariableSpec `ebpf:"salt"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -122,12 +176,20 @@ func (o *bpfObjects) Close() error {
 type bpfMaps struct {
 	Dropped *ebpf.Map `ebpf:"dropped"`
 	Events  *ebpf.Map `ebpf:"events"`
+	Handled *ebpf.Map `ebpf:"handled"`
+	Held    *ebpf.Map `ebpf:"held"`
+	Signals *ebpf.Map `ebpf:"signals"`
+	Unnoted *ebpf.Map `ebpf:"unnoted"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Dropped,
 		m.Events,
+		m.Handled,
+		m.Held,
+		m.Signals,
+		m.Unnoted,
 	)
 }
 
@@ -135,15 +197,20 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	Capacity *ebpf.Variable `ebpf:"capacity"`
+	Copies   *ebpf.Variable `ebpf:"copies"`
+	Salt     *ebpf.Variable `ebpf:"salt"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	ExecEnviron *ebpf.Program `ebpf:"exec_environ"`
-	ExecNotice  *ebpf.Program `ebpf:"exec_notice"`
-	ExitStatus  *ebpf.Program `ebpf:"exit_status"`
+	ExecEnviron   *ebpf.Program `ebpf:"exec_environ"`
+	ExecNotice    *ebpf.Program `ebpf:"exec_notice"`
+	ExitStatus    *ebpf.Program `ebpf:"exit_status"`
+	ForgetSignals *ebpf.Program `ebpf:"forget_signals"`
+	SignalSent    *ebpf.Program `ebpf:"signal_sent"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -151,6 +218,8 @@ func (p *bpfPrograms) Close() error {
 		p.ExecEnviron,
 		p.ExecNotice,
 		p.ExitStatus,
+		p.ForgetSignals,
+		p.SignalSent,
 	)
 }
 

@@ -14,6 +14,7 @@ const (
 	kindExec       = 1
 	kindExecNotice = 2
 	kindExit       = 3
+	kindSignalled  = 4 // an exit with the signals before it
 )
 
 // eventBytes is the length of an event without an environment.
@@ -29,8 +30,9 @@ type event struct {
 	status    uint32 // as wait(2) gives it
 	oomVictim bool
 	comm      string
-	environ   []byte // its end when whole is false; refers to the record
-	whole     bool   // environ is all of it
+	environ   []byte   // its end when whole is false; refers to the record
+	whole     bool     // environ is all of it
+	signals   *signals // to a process that ended; nil when there were none
 }
 
 // decode checks the length of one ring record and reads it. The environ of e
@@ -42,7 +44,7 @@ func decode(raw []byte, e *event) error {
 	// Records lie on 8 bytes in the ring, but not always in a test.
 	var r bpfEvent
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r)), eventBytes), raw)
-	if r.Kind < kindExec || r.Kind > kindExit {
+	if r.Kind < kindExec || r.Kind > kindSignalled {
 		return fmt.Errorf("decode identity event: unknown kind %d", r.Kind)
 	}
 	if int64(r.EnvironCopied) > int64(len(raw)-eventBytes) || r.EnvironCopied > r.EnvironBytes {
@@ -57,7 +59,36 @@ func decode(raw []byte, e *event) error {
 		environ: raw[eventBytes : eventBytes+int(r.EnvironCopied)],
 		whole:   r.Kind == kindExec && r.EnvironCopied == r.EnvironBytes,
 	}
+	if r.Kind == kindSignalled {
+		e.kind = kindExit
+		return decodeSignals(raw[eventBytes:], e)
+	}
 	return nil
+}
+
+// decodeSignals reads what follows the header of a signalled exit.
+func decodeSignals(raw []byte, e *event) error {
+	var r bpfSignals
+	if uintptr(len(raw)) < unsafe.Sizeof(r) {
+		return fmt.Errorf("decode identity event: %d bytes of signals, there are %d", len(raw), unsafe.Sizeof(r))
+	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), raw)
+	if r.TargetStartNs != e.startNS {
+		return fmt.Errorf("decode identity event: signals to a process started at %d, that which ended was started at %d", r.TargetStartNs, e.startNS)
+	}
+	e.signals = signalsOf(&r)
+	return nil
+}
+
+func signalsOf(r *bpfSignals) *signals {
+	return &signals{asked: sentOf(&r.Asked), own: sentOf(&r.Own), stopped: sentOf(&r.Stopped)}
+}
+
+func sentOf(r *bpfSent) sent {
+	return sent{
+		signal: r.Signal, code: r.Code, flags: r.Flags, timeNS: r.TimeNs, startNS: r.SenderStartNs,
+		pid: r.SenderPid, parentPID: r.SenderParentPid, userID: r.SenderUid, comm: text(r.SenderComm[:]),
+	}
 }
 
 // text copies bytes up to the first NUL into a string of valid UTF-8.

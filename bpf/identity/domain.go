@@ -11,9 +11,11 @@ const unknownDomain = "unknown"
 
 // domainOf says whose job a process of that user and cgroup can belong to: the same text
 // on all nodes of the job, and none that its environment can choose. A Slurm job is one
-// domain. Else it is the user, in pods, in other containers, or in neither: sessions and
-// services of one user differ from node to node, so the rest of the path says nothing.
-func domainOf(m membership, uid uint32) string {
+// domain, and so is a namespace of pods: inside it users differ from pod to pod where
+// pods have user namespaces. Else it is the user, in pods of a namespace that the node
+// does not tell, in other containers, or in neither: sessions and services of one user
+// differ from node to node, so the rest of the path says nothing.
+func domainOf(m membership, namespace string, uid uint32) string {
 	user := "user " + strconv.FormatUint(uint64(uid), 10)
 	segments := strings.Split(strings.TrimPrefix(m.path, "/"), "/")
 	if segments[0] == "user.slice" { // a user makes what names there he likes
@@ -23,6 +25,8 @@ func domainOf(m membership, uid uint32) string {
 		return "slurm job " + job
 	}
 	switch {
+	case m.podUID != "" && namespace != "":
+		return "pods in namespace " + namespace
 	case m.podUID != "":
 		return "pods of " + user
 	case m.containerID != "":

@@ -14,27 +14,32 @@ func TestADomainIsTheSameOnAllNodesOfAJob(t *testing.T) {
 		path string
 		uid  uint32
 		want string
+		in   string // namespace
 	}{
-		"a session":                   {"/user.slice/user-1000.slice/session-5.scope", 1000, "user 1000"},
-		"another session":             {"/user.slice/user-1000.slice/session-77.scope", 1000, "user 1000"},
-		"a service of the user":       {"/system.slice/train.service", 1000, "user 1000"},
-		"another user there":          {"/system.slice/train.service", 65534, "user 65534"},
-		"slurm v1":                    {"/slurm/uid_1000/job_123/step_0/task_1", 1000, "slurm job 123"},
-		"slurm v1, several slurmd":    {"/slurm_node7/uid_1000/job_123/step_batch", 1000, "slurm job 123"},
-		"slurm v2":                    {"/system.slice/slurmstepd.scope/job_123/step_0/user/task_1", 1000, "slurm job 123"},
-		"slurm v2, several slurmd":    {"/system.slice/node7_slurmstepd.scope/job_123/step_0", 1000, "slurm job 123"},
-		"an invented job":             {"/user.slice/user-1000.slice/user@1000.service/slurm/job_123", 1000, "user 1000"},
-		"an invented pod":             {"/user.slice/user-1000.slice/user@1000.service" + pod, 1000, "user 1000"},
-		"a service called job":        {"/system.slice/job_123", 1000, "user 1000"},
-		"no number":                   {"/slurm/uid_1000/job_x/step_0", 1000, "user 1000"},
-		"a pod":                       {pod, 0, "pods of user 0"},
-		"a container":                 {docker, 0, "containers of user 0"},
-		"a machine without a cgroup":  {"", 0, "user 0"},
-		"the root of a cgroup prefix": {"/", 0, "user 0"},
+		"a session":                   {path: "/user.slice/user-1000.slice/session-5.scope", uid: 1000, want: "user 1000"},
+		"another session":             {path: "/user.slice/user-1000.slice/session-77.scope", uid: 1000, want: "user 1000"},
+		"a service of the user":       {path: "/system.slice/train.service", uid: 1000, want: "user 1000"},
+		"another user there":          {path: "/system.slice/train.service", uid: 65534, want: "user 65534"},
+		"slurm v1":                    {path: "/slurm/uid_1000/job_123/step_0/task_1", uid: 1000, want: "slurm job 123"},
+		"slurm v1, several slurmd":    {path: "/slurm_node7/uid_1000/job_123/step_batch", uid: 1000, want: "slurm job 123"},
+		"slurm v2":                    {path: "/system.slice/slurmstepd.scope/job_123/step_0/user/task_1", uid: 1000, want: "slurm job 123"},
+		"slurm v2, several slurmd":    {path: "/system.slice/node7_slurmstepd.scope/job_123/step_0", uid: 1000, want: "slurm job 123"},
+		"an invented job":             {path: "/user.slice/user-1000.slice/user@1000.service/slurm/job_123", uid: 1000, want: "user 1000"},
+		"an invented pod":             {path: "/user.slice/user-1000.slice/user@1000.service" + pod, uid: 1000, want: "user 1000"},
+		"a service called job":        {path: "/system.slice/job_123", uid: 1000, want: "user 1000"},
+		"no number":                   {path: "/slurm/uid_1000/job_x/step_0", uid: 1000, want: "user 1000"},
+		"a pod":                       {path: pod, want: "pods of user 0"},
+		"a pod in a namespace":        {path: pod, in: "team-a", want: "pods in namespace team-a"},
+		"another user in it":          {path: pod, in: "team-a", uid: 231072, want: "pods in namespace team-a"},
+		"a Slurm job in no pod":       {path: "/slurm/uid_1000/job_123/step_0", in: "team-a", want: "slurm job 123"},
+		"a container in no pod":       {path: docker, in: "team-a", want: "containers of user 0"},
+		"a container":                 {path: docker, want: "containers of user 0"},
+		"a machine without a cgroup":  {path: "", want: "user 0"},
+		"the root of a cgroup prefix": {path: "/", want: "user 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := parseCgroup("0::" + tc.path + "\n")
-			require.Equal(t, tc.want, domainOf(m, tc.uid))
+			require.Equal(t, tc.want, domainOf(m, tc.in, tc.uid))
 		})
 	}
 }

@@ -24,6 +24,8 @@ type launch struct {
 	jobID                      string
 	masterAddr                 string
 	masterPort                 int
+	attempt                    int    // 1 for the first start, 0 when none says
+	trace                      Trace  // of a rank
 	drill                      string // claims that a drill started it, to be proven
 	badValues                  int    // values refused
 }
@@ -45,13 +47,21 @@ const (
 	varOMPILocalRank
 	varOMPISize
 	varPMIRank
+	varPMILocalRank
 	varPMISize
+	varJAXRank
+	varJAXSize
 	varJobID
 	varElasticRunID
 	varSlurmJobID
+	varPMIXNamespace
 	varMasterAddr
 	varMasterPort
+	varJAXCoordinator
+	varElasticRestarts
+	varSlurmRestarts
 	varDrill
+	varTraceparent
 	variableCount
 	none = -1
 )
@@ -80,18 +90,34 @@ func index(name []byte) int {
 		return varOMPISize
 	case "PMI_RANK":
 		return varPMIRank
+	case "MPI_LOCALRANKID":
+		return varPMILocalRank
 	case "PMI_SIZE":
 		return varPMISize
+	case "JAX_PROCESS_ID":
+		return varJAXRank
+	case "JAX_NUM_PROCESSES":
+		return varJAXSize
 	case "JOB_ID":
 		return varJobID
 	case "TORCHELASTIC_RUN_ID":
 		return varElasticRunID
 	case "SLURM_JOB_ID":
 		return varSlurmJobID
+	case "PMIX_NAMESPACE":
+		return varPMIXNamespace
+	case "JAX_COORDINATOR_ADDRESS":
+		return varJAXCoordinator
+	case "TORCHELASTIC_RESTART_COUNT":
+		return varElasticRestarts
+	case "SLURM_RESTART_COUNT":
+		return varSlurmRestarts
 	case "MASTER_ADDR":
 		return varMasterAddr
 	case "MASTER_PORT":
 		return varMasterPort
+	case "TRACEPARENT": // OpenTelemetry, "Environment Variables as Context Propagation Carriers"
+		return varTraceparent
 	case DrillVariable:
 		return varDrill
 	}
@@ -99,14 +125,15 @@ func index(name []byte) int {
 }
 
 // sources are the launchers, first choice first: torchrun, Slurm, Open MPI, PMI
-// (MPICH, Intel MPI). A source counts when it gives rank and world size, both: a
+// (MPICH, Intel MPI), JAX. A source counts when it gives rank and world size, both: a
 // RANK alone is a common name in programs that train nothing.
-func sources() [4]struct{ rank, local, world int } {
-	return [4]struct{ rank, local, world int }{
+func sources() [5]struct{ rank, local, world int } {
+	return [5]struct{ rank, local, world int }{
 		{varRank, varLocalRank, varWorldSize},
 		{varSlurmProcID, varSlurmLocalID, varSlurmNTasks},
 		{varOMPIRank, varOMPILocalRank, varOMPISize},
-		{varPMIRank, none, varPMISize},
+		{varPMIRank, varPMILocalRank, varPMISize},
+		{varJAXRank, none, varJAXSize},
 	}
 }
 
@@ -170,21 +197,54 @@ func (l *launch) takeRank(vars *variables, rank, local, world int) bool {
 func (l *launch) takeJob(vars *variables) {
 	if l.rank != Unknown {
 		l.jobID = l.word(vars[varJobID], maxJobID)
-		l.masterAddr = l.word(vars[varMasterAddr], maxHostName)
-		if vars[varMasterPort] != nil {
-			l.masterPort = max(0, l.number(vars[varMasterPort], 65535))
-		}
+		l.takeStore(vars)
+		l.takeAttempt(vars)
+		l.takeTrace(vars)
 	}
-	if l.jobID == "" {
-		l.jobID = l.word(vars[varElasticRunID], maxJobID)
+	for _, source := range [...]int{varElasticRunID, varSlurmJobID, varPMIXNamespace} {
+		if l.jobID != "" {
+			return
+		}
+		l.jobID = l.word(vars[source], maxJobID)
 		// torchrun's --rdzv-id when nobody gave one: it names every such job.
-		if l.jobID == "none" {
+		if source == varElasticRunID && l.jobID == "none" {
 			l.jobID = ""
 		}
 	}
-	if l.jobID == "" {
-		l.jobID = l.word(vars[varSlurmJobID], maxJobID)
+}
+
+// takeStore reads where the ranks meet.
+func (l *launch) takeStore(vars *variables) {
+	l.masterAddr = l.word(vars[varMasterAddr], maxHostName)
+	if vars[varMasterPort] != nil {
+		l.masterPort = max(0, l.number(vars[varMasterPort], 65535))
 	}
+	if at := bytes.LastIndexByte(vars[varJAXCoordinator], ':'); l.masterAddr == "" && at > 0 {
+		l.masterAddr = l.word(vars[varJAXCoordinator][:at], maxHostName)
+		l.masterPort = max(0, l.number(vars[varJAXCoordinator][at+1:], 65535))
+	}
+}
+
+// takeAttempt reads how often the launcher has started the job again.
+func (l *launch) takeAttempt(vars *variables) {
+	for _, source := range [...]int{varElasticRestarts, varSlurmRestarts} {
+		if vars[source] != nil && l.attempt == 0 {
+			l.attempt = l.number(vars[source], maxWorldSize) + 1 // Unknown is -1
+		}
+	}
+}
+
+// takeTrace reads the trace that the launcher gave to the rank.
+func (l *launch) takeTrace(vars *variables) {
+	if vars[varTraceparent] == nil {
+		return
+	}
+	trace, ok := parseTraceparent(vars[varTraceparent])
+	if !ok {
+		l.badValues++
+		return
+	}
+	l.trace = trace
 }
 
 // number reads a decimal number of digits alone, at most limit; any other text

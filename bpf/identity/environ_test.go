@@ -36,6 +36,55 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 			block("OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_SIZE=4"),
 			launch{rank: 2, localRank: 0, worldSize: 4},
 		},
+		"Open MPI 5, whose namespace is another at each start": {
+			block("OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "PMIX_RANK=2", "PMIX_NAMESPACE=prterun-node0-31337@1", "PMIX_SERVER_URI41=prterun-node0-31337@0.0;tcp4://10.0.0.1:38417"),
+			launch{rank: 2, localRank: 0, worldSize: 4, jobID: "prterun-node0-31337@1"},
+		},
+		"Open MPI under Slurm": {
+			block("OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=4", "PMIX_NAMESPACE=slurm.pmix.991.0", "SLURM_JOB_ID=991", "SLURM_RESTART_COUNT=2"),
+			launch{rank: 2, localRank: Unknown, worldSize: 4, jobID: "991", attempt: 3},
+		},
+		"MPICH, Hydra with PMI": {
+			block("PMI_RANK=2", "PMI_FD=9", "PMI_SIZE=4", "MPI_LOCALNRANKS=2", "MPI_LOCALRANKID=1"),
+			launch{rank: 2, localRank: 1, worldSize: 4},
+		},
+		"MPICH over PMIx: a rank without a world is none": {
+			block("PMIX_RANK=2", "PMIX_NAMESPACE=ns"),
+			launch{rank: Unknown, localRank: Unknown, worldSize: Unknown, jobID: "ns"},
+		},
+		"srun, started again after a node failure": {
+			block("SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=4", "SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_RESTART_COUNT=1", "SLURM_LAUNCH_NODE_IPADDR=10.0.0.1"),
+			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991", attempt: 2},
+		},
+		"JAX": {
+			block("JAX_COORDINATOR_ADDRESS=host0:1234", "JAX_NUM_PROCESSES=4", "JAX_PROCESS_ID=3"),
+			launch{rank: 3, localRank: Unknown, worldSize: 4, masterAddr: "host0", masterPort: 1234},
+		},
+		"a worker of torchrun that was started again": {
+			block("RANK=3", "LOCAL_RANK=3", "WORLD_SIZE=8", "GROUP_RANK=0", "ROLE_RANK=3", "LOCAL_WORLD_SIZE=8", "TORCHELASTIC_RESTART_COUNT=1", "TORCHELASTIC_MAX_RESTARTS=3", "TORCHELASTIC_RUN_ID=none", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"),
+			launch{rank: 3, localRank: 3, worldSize: 8, attempt: 2, masterAddr: "127.0.0.1", masterPort: 29500},
+		},
+		"PyTorchJob of the training operator": { // a master and workers, one process each
+			block("PYTHONUNBUFFERED=1", "PET_NNODES=3", "PET_NODE_RANK=1", "MASTER_ADDR=llm-master-0", "MASTER_PORT=23456", "WORLD_SIZE=3", "RANK=1"),
+			launch{rank: 1, localRank: Unknown, worldSize: 3, masterAddr: "llm-master-0", masterPort: 23456},
+		},
+		"accelerate, its own launcher on one GPU": { // no process group: no rank
+			block("ACCELERATE_MIXED_PRECISION=bf16", "ACCELERATE_USE_CPU=false"), noLaunch(),
+		},
+		"deepspeed": {
+			block("CUDA_VISIBLE_DEVICES=0,1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500", "WORLD_SIZE=2", "CROSS_RANK=0", "CROSS_SIZE=1", "LOCAL_SIZE=2", "RANK=1", "LOCAL_RANK=1"),
+			launch{rank: 1, localRank: 1, worldSize: 2, masterAddr: "10.0.0.1", masterPort: 29500},
+		},
+		"an indexed Job of Kubernetes knows its index and no world": {
+			block("JOB_COMPLETION_INDEX=2", "HOSTNAME=llm-2"), noLaunch(),
+		},
+		"a JobSet whose script sets what torch needs": {
+			block("JOB_COMPLETION_INDEX=2", "JOBSET_NAME=llm", "RANK=2", "WORLD_SIZE=4", "MASTER_ADDR=llm-workers-0-0.llm", "MASTER_PORT=3389"),
+			launch{rank: 2, localRank: Unknown, worldSize: 4, masterAddr: "llm-workers-0-0.llm", masterPort: 3389},
+		},
+		"a worker of Ray before it sets what torch needs": {
+			block("RAY_JOB_ID=01000000", "RAY_ADDRESS=10.0.0.1:6379", "PYTHONPATH=/app"), noLaunch(),
+		},
 		"PMI": {
 			block("PMI_RANK=2", "PMI_SIZE=4"),
 			launch{rank: 2, localRank: Unknown, worldSize: 4},
@@ -120,8 +169,33 @@ func TestBadValueOfOneVariableLeavesTheOthers(t *testing.T) {
 	}
 }
 
+func TestAJobWithoutAnIDIsItsRendezvous(t *testing.T) {
+	const container = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for name, tc := range map[string]struct {
+		addr, container, job, want string
+	}{
+		"an address":                  {"10.0.0.1", "", "", "10.0.0.1:29500/8"},
+		"a name":                      {"node-0", container, "", "node-0:29500/8"},
+		"a job with an id needs none": {"10.0.0.1", "", "j", ""},
+		"no store":                    {"", "", "", ""},
+		"loopback says nothing outside the machine": {"127.0.0.1", "", "", "n1:29500/8"},
+		"by its name":               {"localhost", "", "", "n1:29500/8"},
+		"of IPv6":                   {"::1", "", "", "n1:29500/8"},
+		"nor outside the container": {"localhost", container, "", "0123456789ab:29500/8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := facts{pid: 42, host: "n1", launch: launch{rank: 3, worldSize: 8, jobID: tc.job, masterAddr: tc.addr, masterPort: 29500}, membership: membership{containerID: tc.container}}
+			r, _ := derive(f, nil)
+			require.Equal(t, tc.want, r.Rendezvous)
+			worker, _ := derive(facts{pid: 43, host: "n1", launch: noLaunch()}, r)
+			require.Equal(t, []any{tc.want, uint32(42)}, []any{worker.Rendezvous, worker.RankPID})
+		})
+	}
+}
+
 func FuzzEnviron(f *testing.F) {
 	f.Add(block("RANK=1", "WORLD_SIZE=8", "LOCAL_RANK=0", "JOB_ID=a", "MASTER_PORT=1"))
+	f.Add(block("JAX_PROCESS_ID=1", "JAX_NUM_PROCESSES=8", "JAX_COORDINATOR_ADDRESS=a:1", "SLURM_RESTART_COUNT=2"))
 	f.Add(block("SLURM_PROCID=1", "SLURM_NTASKS=8", "=", "PMI_RANK"))
 	f.Add([]byte("RANK=\x00WORLD_SIZE=99999999999999999999"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -137,6 +211,7 @@ func FuzzEnviron(f *testing.F) {
 		}
 		require.LessOrEqual(t, len(l.jobID), maxJobID)
 		require.NotContains(t, l.jobID, "\n")
+		require.GreaterOrEqual(t, l.attempt, 0)
 		require.True(t, l.masterPort >= 0 && l.masterPort <= 65535)
 	})
 }

@@ -18,6 +18,7 @@ type exits struct {
 
 	mu        sync.Mutex // held while callbacks run: cancel waits for them
 	callbacks []*func(Exit)
+	late      []Exit // those from before the start, for callbacks that come later
 }
 
 func newExits() *exits {
@@ -27,6 +28,9 @@ func newExits() *exits {
 func (x *exits) subscribe(fn func(Exit)) (cancel func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	for _, e := range x.late {
+		fn(e)
+	}
 	x.callbacks = append(x.callbacks, &fn)
 	return func() {
 		x.mu.Lock()
@@ -54,6 +58,9 @@ func (x *exits) run() {
 func (x *exits) tell(e Exit) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if e.Late && len(x.late) < exitQueue {
+		x.late = append(x.late, e)
+	}
 	for _, fn := range x.callbacks {
 		(*fn)(e)
 	}

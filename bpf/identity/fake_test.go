@@ -60,7 +60,13 @@ func (s *script) flush() bool {
 
 func (s *script) dropped() uint64  { return s.drops.Load() }
 func (s *script) tellsExits() bool { return !s.noExits }
-func (s *script) close() error     { close(s.closed); return nil }
+
+func (s *script) signalsTo(uint32, uint64) *signals { return nil }
+
+func (s *script) tidy(uint64, func(uint32, uint64) bool) {}
+func (s *script) unnoted() uint64                        { return 0 }
+
+func (s *script) close() error { close(s.closed); return nil }
 
 // fakeProc is a directory that looks like /proc.
 type fakeProc struct {

@@ -1,5 +1,11 @@
 package identity
 
+import (
+	"net"
+	"strconv"
+	"time"
+)
+
 // facts is what was read of one process itself.
 type facts struct {
 	pid, parentPID uint32
@@ -7,8 +13,10 @@ type facts struct {
 	comm           string
 	launch         launch
 	drill          bool
+	host           string // what this machine is called
 	domain         string
 	membership     membership
+	unread         bool // some of it could not be read, for now
 }
 
 // derive makes the record of a process from what was read of it and from its
@@ -28,9 +36,10 @@ func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
 		Rank: f.launch.rank, LocalRank: f.launch.localRank, WorldSize: f.launch.worldSize,
 		JobID: f.launch.jobID, MasterAddr: f.launch.masterAddr, MasterPort: f.launch.masterPort,
 		ContainerID: f.membership.containerID, PodUID: f.membership.podUID, CgroupPath: f.membership.path,
-		Domain: f.domain, Drill: f.drill,
+		Domain: f.domain, Drill: f.drill, Attempt: f.launch.attempt, Trace: f.launch.trace, StartNS: f.startNS - f.startNS%uint64(tickNS),
 	}}
 	if parent == nil {
+		r.begin(f.host)
 		return r, false
 	}
 	r.Drill = r.Drill || parent.Drill
@@ -49,8 +58,33 @@ func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
 	default:
 		parentIsLauncher = r.WorldSize > parent.WorldSize
 	}
+	r.begin(f.host)
 	r.share(&parent.Process)
 	return r, parentIsLauncher
+}
+
+// begin names the rank whose outermost process p is, and the job of one without an id.
+func (p *Process) begin(host string) {
+	if !p.IsRank() || p.Inherited {
+		return
+	}
+	p.RankPID = p.PID
+	if p.JobID == "" && p.MasterAddr != "" {
+		p.Rendezvous = p.meetAt(host) + ":" + strconv.Itoa(p.MasterPort) + "/" + strconv.Itoa(p.WorldSize)
+	}
+}
+
+// meetAt is the address where the ranks of the job meet. A loopback address says nothing
+// outside its machine, or its container.
+func (p *Process) meetAt(host string) string {
+	if addr := net.ParseIP(p.MasterAddr); p.MasterAddr != "localhost" && (addr == nil || !addr.IsLoopback()) {
+		return p.MasterAddr
+	}
+	const shown = 12 // digits of a container's id
+	if len(p.ContainerID) >= shown {
+		return p.ContainerID[:shown]
+	}
+	return host
 }
 
 // placeIn puts a process whose own cgroup could not be read where its parent is.
@@ -80,6 +114,13 @@ func (p *Process) complete(parent *Process) {
 	if p.MasterAddr == "" {
 		p.MasterAddr, p.MasterPort = parent.MasterAddr, parent.MasterPort
 	}
+	if p.Attempt == 0 {
+		p.Attempt = parent.Attempt
+	}
+	if !p.Trace.Known() {
+		p.Trace = parent.Trace
+	}
+	p.RankPID, p.RankStart, p.Rendezvous = parent.RankPID, parent.RankStart, parent.Rendezvous
 }
 
 // share lets equal strings of parent and child be one in memory: there are many
@@ -88,7 +129,7 @@ func (p *Process) share(parent *Process) {
 	for _, pair := range [...]struct{ mine, theirs *string }{
 		{&p.Comm, &parent.Comm}, {&p.ContainerID, &parent.ContainerID}, {&p.PodUID, &parent.PodUID},
 		{&p.CgroupPath, &parent.CgroupPath}, {&p.JobID, &parent.JobID}, {&p.MasterAddr, &parent.MasterAddr},
-		{&p.Domain, &parent.Domain},
+		{&p.Domain, &parent.Domain}, {&p.Rendezvous, &parent.Rendezvous},
 	} {
 		if *pair.mine == *pair.theirs {
 			*pair.mine = *pair.theirs
@@ -99,4 +140,6 @@ func (p *Process) share(parent *Process) {
 // demote takes the rank from a launcher.
 func (p *Process) demote() {
 	p.Rank, p.LocalRank, p.WorldSize, p.Inherited = Unknown, Unknown, Unknown, false
+	p.RankPID, p.RankStart, p.Rendezvous, p.Attempt = 0, time.Time{}, "", 0
+	p.Trace = Trace{}
 }

@@ -38,7 +38,8 @@ func (r *ring) fire(proc *reader) (fired bool, err error) {
 	})
 	if err == nil && started.kind == kindExec {
 		st, statErr := proc.Stat(started.pid)
-		proc.SetForeign(statErr != nil || st.StartTicks != started.startNS/uint64(tick))
+		// A machine that is too busy to answer has not shown that the numbers are others.
+		proc.SetForeign(!passing(statErr) && (statErr != nil || st.StartTicks != started.startNS/uint64(tick)))
 	}
 	if err := errors.Join(err, kill(child)); err != nil {
 		return false, fmt.Errorf("start of a process: %w", err)
@@ -53,6 +54,12 @@ func (r *ring) fire(proc *reader) (fired bool, err error) {
 	if ended.signal() != int(unix.SIGKILL) || ended.startNS != started.startNS {
 		return false, fmt.Errorf("end of a process: it was killed by signal 9, the event says %d, of a process started at %d instead of %d",
 			ended.signal(), ended.startNS, started.startNS)
+	}
+	if !r.withSenders {
+		return true, nil
+	}
+	if ended.signals == nil || ended.signals.asked.signal != uint32(unix.SIGKILL) || ended.signals.asked.pid != ended.parentPID {
+		return false, fmt.Errorf("signal to a process: its parent %d killed it, the event says %+v", ended.parentPID, ended.signals)
 	}
 	return true, nil
 }

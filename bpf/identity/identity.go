@@ -13,7 +13,10 @@ type Process struct {
 	PID       uint32 // thread group id in the initial pid namespace
 	ParentPID uint32
 	StartTime time.Time
-	Comm      string // executable name as the kernel holds it, at most 15 bytes
+	// StartNS is the start on the boot clock, cut to a tick of 10 ms, so that the kernel
+	// and /proc agree: boot, pid and this are one process and no other. 0 when not known.
+	StartNS uint64
+	Comm    string // executable name as the kernel holds it, at most 15 bytes
 
 	ContainerID string // 64 hex digits, "" when none
 	PodUID      string // lower case, with dashes, "" when none
@@ -25,6 +28,17 @@ type Process struct {
 	JobID      string
 	MasterAddr string // MASTER_ADDR of the store
 	MasterPort int    // 0 when none
+	// Rendezvous is the job of a rank without JobID: MASTER_ADDR:PORT/WORLD.
+	Rendezvous string
+	// Attempt is which start of the job this is, as its launcher counts: 1 is the first,
+	// 0 is not known.
+	Attempt int
+	// Trace is where the job says that the rank's work belongs.
+	Trace Trace
+	// RankPID and RankStart are the outermost process of the rank: the same for all of its
+	// processes, others after a restart. 0 when there is none.
+	RankPID   uint32
+	RankStart time.Time
 
 	// Domain is whose job it is, as the kernel tells it and no environment can: "" when
 	// not known. A job is its id inside its domain.
@@ -51,7 +65,22 @@ type Exit struct {
 	CoreDump bool // the kernel was asked to write a core
 	// OOMVictim is true when the kernel's OOM killer had marked it.
 	OOMVictim bool
+	// Helper is true for what a launch script ran beside the rank: grep, a health check.
+	// Its end is not the rank's, and it has no RankPID.
+	Helper bool
+	// Signalled is the signal that explains the end: the one that ended the process, or
+	// one that had asked it to end at most two minutes before. Its Number is 0 when none
+	// does, or when the kernel does not tell.
+	Signalled Signal
+	// Others are the other ranks of its job here, where Signalled is a SIGTERM or SIGINT that
+	// may have been meant for it alone. They are looked at a second after its end.
+	Others Others
+	// Late is true where it happened while no agent ran, and was read at the next start.
+	Late bool
 }
+
+// Failed reports whether the process ended by a signal or with another status than 0.
+func (e Exit) Failed() bool { return e.Signal != 0 || e.Code != 0 }
 
 // Resolver answers who a process is. The identity extension implements it; the
 // receivers find it by component id.
@@ -66,4 +95,11 @@ type Resolver interface {
 	// and, with Inherited set, their descendants as far as they are known. A worker
 	// forked without exec is known once it was asked for or has exited.
 	Ranks() []Process
+}
+
+// Stops is a Resolver that can also say what stopped a process.
+type Stops interface {
+	// Stopped returns the signal that stopped a living process, and who sent it; false
+	// where none did, it was continued, or the kernel does not tell.
+	Stopped(p Process) (Signal, bool)
 }

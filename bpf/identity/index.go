@@ -11,6 +11,9 @@ import (
 // may appear: /proc gives starts in ticks of 10 ms, and wall clocks are slewed.
 const startSlack = 100 * time.Millisecond
 
+// tickNS is the unit of start times in /proc.
+const tickNS = 10 * time.Millisecond
+
 // record is one process in the index. Times are nanoseconds of the boot clock,
 // which unlike the wall clock never steps.
 type record struct {
@@ -19,6 +22,10 @@ type record struct {
 	seenNS  uint64 // when it was put into the index
 	endNS   uint64 // 0 while it lives
 	told    bool   // its exit was reported
+	failed  bool   // and it ended by itself, or of a fault
+	asked   bool   // and another process had sent it a signal to end
+
+	launched *siblings // with whom it was started for its rank, nil for none
 
 	older   *record // the process that had this pid before
 	element *fairlru.Element[*record]
@@ -30,8 +37,7 @@ func (r *record) alive() bool { return r.endNS == 0 }
 // same reports whether a start time is that of r. One of the two may come from
 // /proc and be cut to a tick.
 func (r *record) same(startNS uint64) bool {
-	const tickNS = uint64(10 * time.Millisecond)
-	return r.startNS/tickNS == startNS/tickNS
+	return r.startNS/uint64(tickNS) == startNS/uint64(tickNS)
 }
 
 // class orders processes by how much is lost when one is forgotten: a living one
@@ -109,7 +115,7 @@ func (t *table) at(pid uint32, ns uint64) *record {
 // exec changes. A living process that had the pid before must have ended.
 func (t *table) put(r *record, now uint64) {
 	if old := t.exact(r.PID, r.startNS); old != nil {
-		r.endNS, r.told = old.endNS, old.told
+		r.endNS, r.told, r.launched = old.endNS, old.told, old.launched
 		if old.startNS > r.startNS { // not cut to a tick
 			r.startNS, r.StartTime = old.startNS, old.StartTime
 		}

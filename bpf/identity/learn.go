@@ -20,17 +20,21 @@ const young = time.Minute
 // onExec learns a process that has just begun a program.
 func (t *Tracker) onExec(e *event) {
 	f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm}
-	f.membership, f.domain = t.proc.place(e.pid)
+	var placeErr, environErr error
+	f.membership, f.domain, placeErr = t.proc.place(e.pid)
 	environ := e.environ
 	if !e.whole {
-		if all, ok := t.proc.environ(e.pid); ok {
+		var all []byte
+		if all, environErr = t.proc.environ(e.pid); environErr == nil {
 			environ = all
 		}
 	}
 	// What /proc gave is only worth something if it was of this process.
-	if st, err := t.proc.Stat(e.pid); err != nil || st.StartNS()/uint64(tick) != e.startNS/uint64(tick) {
+	st, statErr := t.proc.Stat(e.pid)
+	if statErr != nil || st.StartNS()/uint64(tick) != e.startNS/uint64(tick) {
 		f.membership, f.domain, environ = membership{}, unknownDomain, e.environ
 	}
+	f.unread = passing(placeErr) || passing(environErr) || passing(statErr)
 	f.launch = parseEnviron(environ)
 	f.drill = t.drills(f)
 	parent := t.parent(e.parentPID, e.timeNS, maxAncestors)
@@ -67,23 +71,36 @@ func (t *Tracker) onExit(e *event) {
 	}
 	r.told = true
 	t.table.end(r, e.timeNS)
-	if r.IsRank() {
-		t.exits.send(Exit{
-			Process: r.Process, Time: wall(e.timeNS),
-			Code: e.code(), Signal: e.signal(), CoreDump: e.coreDump(), OOMVictim: e.oomVictim,
-		})
+	exit := Exit{
+		Process: r.Process, Time: wall(e.timeNS),
+		Code: e.code(), Signal: e.signal(), CoreDump: e.coreDump(), OOMVictim: e.oomVictim,
+		Signalled: t.ended(r, e), Late: t.late,
 	}
+	r.failed = exit.failedByItself()
+	r.asked = e.signals != nil && e.signals.asked.signal != 0
+	if r.IsRank() || r.launched != nil {
+		t.launches.ended(r, exit)
+	}
+	t.launches.parentEnded(r, t.table.at(e.parentPID, e.timeNS), exit)
 }
 
 // put enters a process into the table. The caller holds the lock.
 func (t *Tracker) put(f facts, parent *record) *record {
 	t.badValues.Add(uint64(f.launch.badValues))
+	t.unread.note(f)
+	f.host = t.host
 	r, parentIsLauncher := derive(f, parent)
 	r.StartTime = wall(r.startNS)
+	if r.RankPID == r.PID {
+		r.RankStart = r.StartTime
+	}
 	t.table.put(r, bootNow())
+	t.memory.keep(r)
+	t.currents.note(r, bootNow())
 	if parentIsLauncher {
 		t.demote(parent, r.WorldSize)
 	}
+	t.launches.started(r, parent)
 	return r
 }
 
@@ -130,11 +147,14 @@ func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 		return known
 	}
 	f := facts{pid: pid, parentPID: st.ParentPID, startNS: st.StartNS(), comm: st.Name, launch: noLaunch()}
-	f.membership, f.domain = t.proc.place(pid)
-	if environ, ok := t.proc.environ(pid); ok {
+	var placeErr error
+	f.membership, f.domain, placeErr = t.proc.place(pid)
+	environ, environErr := t.proc.environ(pid)
+	if environErr == nil {
 		f.launch = parseEnviron(environ)
 		f.drill = t.drills(f)
 	}
+	f.unread = passing(placeErr) || passing(environErr)
 	if now, err := t.proc.Stat(pid); err != nil || now.StartTicks != st.StartTicks {
 		return nil // it ended, and what was read may be another's
 	}
@@ -152,15 +172,20 @@ func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 }
 
 // keep holds on to what was known of the launch when /proc shows none any more:
-// setproctitle(3) overwrites the environment there.
+// setproctitle(3) overwrites the environment there; and of the place when it cannot be read.
 func (f *facts) keep(known *record) {
 	f.drill = f.drill || known.Drill
+	if f.domain == unknownDomain && known.Domain != "" {
+		f.domain = known.Domain
+		f.membership = membership{containerID: known.ContainerID, podUID: known.PodUID, path: known.CgroupPath}
+	}
 	if f.launch.rank != Unknown || !known.IsRank() || known.Inherited {
 		return
 	}
 	f.launch = launch{
 		rank: known.Rank, localRank: known.LocalRank, worldSize: known.WorldSize,
 		jobID: known.JobID, masterAddr: known.MasterAddr, masterPort: known.MasterPort,
+		attempt: known.Attempt, trace: known.Trace,
 	}
 }
 
@@ -174,10 +199,14 @@ func (t *Tracker) scan() {
 	if err != nil || t.proc.Foreign() {
 		return
 	}
-	stats := make([]procfs.Stat, 0, len(pids))
+	stats, unsure := make([]procfs.Stat, 0, len(pids)), map[uint32]bool{}
 	for _, pid := range pids {
-		if st, err := t.proc.Stat(pid); err == nil && !st.Kernel && !st.Ended() {
+		st, err := t.proc.Stat(pid)
+		switch {
+		case err == nil && !st.Kernel && !st.Ended():
 			stats = append(stats, st)
+		case passing(err):
+			unsure[pid] = true
 		}
 	}
 	// Parents begin before their children.
@@ -192,7 +221,7 @@ func (t *Tracker) scan() {
 			t.learn(st.PID, maxAncestors, t.stale(st, began))
 		}
 	}
-	t.endMissing(stats, began)
+	t.endMissing(stats, unsure, began)
 }
 
 // stale reports whether a process may have executed a program that we missed.
@@ -204,8 +233,8 @@ func (t *Tracker) stale(st procfs.Stat, now uint64) bool {
 }
 
 // endMissing ends the processes a scan did not find, but for those that came
-// while it went on.
-func (t *Tracker) endMissing(found []procfs.Stat, began uint64) {
+// while it went on, and those that could not be read.
+func (t *Tracker) endMissing(found []procfs.Stat, unsure map[uint32]bool, began uint64) {
 	there := make(map[uint32]uint64, len(found))
 	for _, st := range found {
 		there[st.PID] = st.StartTicks
@@ -214,7 +243,7 @@ func (t *Tracker) endMissing(found []procfs.Stat, began uint64) {
 	defer t.mu.Unlock()
 	t.table.living(func(r *record) {
 		ticks, ok := there[r.PID]
-		if (!ok || ticks != r.startNS/uint64(tick)) && r.seenNS < began {
+		if (!ok || ticks != r.startNS/uint64(tick)) && r.seenNS < began && !unsure[r.PID] {
 			t.table.end(r, began)
 		}
 	})

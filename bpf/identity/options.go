@@ -10,6 +10,7 @@ const Name = "identity"
 
 // The rungs, best first.
 const (
+	RungSignals = "tp_btf/signal_generate"    // as the next, and exits with who sent their signal
 	RungTracing = "tp_btf/sched_process_exec" // starts with their environment, exits with their status
 	RungNotice  = "raw_tp/sched_process_exec" // starts only; the rest from /proc
 	RungScan    = "procfs/scan"               // no BPF: /proc now and then
@@ -38,6 +39,9 @@ type Options struct {
 	// Drill reports whether a token proves that a drill started a process then; nil:
 	// none does.
 	Drill func(token string, start time.Time) bool
+	// Pin is the folder in a BPF file system (pin.Root) where what the probe has in the kernel
+	// outlives this process, so that the next one knows what happened in between; "": nowhere.
+	Pin string
 	// Rung forces one rung of the ladder; "" takes the best.
 	Rung string
 }
@@ -71,4 +75,8 @@ type Counters struct {
 	Truncated    uint64 // environments longer than 256 KiB
 	Unreadable   uint64 // environments, cgroups and users that /proc did not give
 	Scans        uint64 // readings of all of /proc
+	Unremembered uint64 // ranks that the next process will not know, for want of room
+	// SendersUnnoted are signals whose senders are not known, for want of room of those whom
+	// they were sent to.
+	SendersUnnoted uint64
 }

@@ -5,6 +5,7 @@ package identity
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,44 +20,60 @@ const tick = procfs.Tick
 // procfs.FS.SetForeign.
 type reader struct {
 	*procfs.FS
-	unreadable atomic.Uint64 // environments or cgroups that could not be read
-	truncated  atomic.Uint64 // environments that were longer than is read
+	pods       *pods
+	symbols    map[environFile]environSymbol // of the Tracker's goroutine
+	unreadable atomic.Uint64                 // environments or cgroups that could not be read
+	truncated  atomic.Uint64                 // environments that were longer than is read
 }
 
-func newReader(root string) *reader { return &reader{FS: procfs.Open(root)} }
+func newReader(root string) *reader {
+	proc := procfs.Open(root)
+	return &reader{FS: proc, pods: &pods{proc: proc, now: time.Now}, symbols: map[environFile]environSymbol{}}
+}
 
 // place is where a process runs, and whose job it can belong to.
-func (r *reader) place(pid uint32) (membership, string) {
-	m, ok := r.cgroup(pid)
-	uid, err := r.User(pid)
-	if err != nil {
+func (r *reader) place(pid uint32) (membership, string, error) {
+	m, err := r.cgroup(pid)
+	uid, userErr := r.User(pid)
+	if userErr != nil {
 		r.unreadable.Add(1)
 	}
-	if !ok || err != nil {
-		return m, unknownDomain
+	if err := errors.Join(err, userErr); err != nil {
+		return m, unknownDomain, err
 	}
-	return m, domainOf(m, uid)
+	return m, domainOf(m, r.pods.namespace(m.podUID), uid), nil
 }
 
-func (r *reader) cgroup(pid uint32) (membership, bool) {
+func (r *reader) cgroup(pid uint32) (membership, error) {
 	raw, err := r.Cgroup(pid)
 	if err != nil {
 		r.unreadable.Add(1)
-		return membership{}, false
+		return membership{}, err
 	}
-	return parseCgroup(string(raw)), true
+	return parseCgroup(string(raw)), nil
 }
 
-func (r *reader) environ(pid uint32) ([]byte, bool) {
+func (r *reader) environ(pid uint32) ([]byte, error) {
 	file, err := r.Environ(pid)
 	if err != nil {
 		r.unreadable.Add(1)
-		return nil, false
+		return nil, err
 	}
 	if file.Cut {
 		r.truncated.Add(1)
 	}
-	return file.Content, true
+	return file.Content, nil
+}
+
+// passing reports whether the same read may succeed later: the kernel did not answer in
+// time, or had no room. A process that is gone, and a right that is missing, stay so.
+func passing(err error) bool {
+	for _, lasting := range []error{procfs.ErrGone, procfs.ErrDenied, procfs.ErrForeign} {
+		if errors.Is(err, lasting) {
+			return false
+		}
+	}
+	return err != nil
 }
 
 func ignoringEINTR(call func() (int, error)) (int, error) {

@@ -4,7 +4,9 @@ package identity
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -81,7 +83,8 @@ func TestForkedWorkerIsOfItsParentsRank(t *testing.T) {
 	require.Equal(t, []any{3, true, "pt_data_worker"}, []any{p.Rank, p.Inherited, p.Comm})
 
 	p = s.lookup(103, 100, 8) // nothing but its parent is known
-	require.Equal(t, Process{PID: 103, ParentPID: 100, Rank: 3, LocalRank: Unknown, WorldSize: 8, JobID: "job", Domain: unknownDomain, Inherited: true}, p)
+	require.Equal(t, Process{PID: 103, ParentPID: 100, Rank: 3, LocalRank: Unknown, WorldSize: 8, JobID: "job", Domain: unknownDomain, Inherited: true,
+		RankPID: 100, RankStart: s.lookup(100, 0, 8).StartTime}, p)
 
 	s.proc.add(104, 102, s.ns(8), "sh", "/c") // a grandchild, through /proc
 	p = s.lookup(104, 0, 9)
@@ -226,7 +229,7 @@ func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
 	})
 	require.Equal(t, "/c", s.lookup(200, 0, 1).CgroupPath)
 	require.Equal(t, stuck, s.Counters().Processes)
-	require.EqualValues(t, stuck, s.Counters().Unreadable)
+	require.GreaterOrEqual(t, s.Counters().Unreadable, uint64(stuck)) // they are tried again
 	require.Equal(t, stuck, s.Tracker.proc.Left())
 
 	s.proc.add(300, 1, s.base, "python", "/c", rank3()...)
@@ -237,6 +240,87 @@ func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
 		require.NoError(t, unix.Close(fd))
 	}
 	require.Eventually(t, func() bool { return s.Tracker.proc.Left() == 0 }, hosttest.Patience, time.Millisecond)
+}
+
+// unanswered lets the kernel hold the reader of a file of a process, until the function that
+// is returned is called: then it has the content.
+func (p fakeProc) unanswered(pid uint32, file, content string) (answer func()) {
+	name := filepath.Join(p.root, strconv.Itoa(int(pid)), file)
+	require.NoError(p, os.MkdirAll(filepath.Dir(name), 0o755))
+	if err := os.Remove(name); err != nil {
+		require.ErrorIs(p, err, os.ErrNotExist)
+	}
+	require.NoError(p, unix.Mkfifo(name, 0o600))
+	return func() {
+		fd, err := unix.Open(name, unix.O_RDWR, 0) // lets go of who waits
+		require.NoError(p, err)
+		require.NoError(p, os.Rename(name, name+".was"))
+		p.write(pid, file, content)
+		require.NoError(p, unix.Close(fd))
+	}
+}
+
+func TestWhatTheKernelDidNotAnswerIsAskedAgain(t *testing.T) {
+	for file, content := range map[string]string{
+		"environ": string(block(rank3()...)),
+		"cgroup":  "0::/kubepods.slice/c\n",
+		"status":  "Name:\tpython\nUid:\t1000\t0\t0\t0\n",
+	} {
+		t.Run(file, func(t *testing.T) {
+			var answer func()
+			s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+				proc.add(200, 1, base, "python", "/kubepods.slice/c", rank3()...)
+				answer = proc.unanswered(200, file, content)
+			})
+			answer()
+			want := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+				proc.add(200, 1, base, "python", "/kubepods.slice/c", rank3()...)
+			}).lookup(200, 0, 1)
+			require.Equal(t, 3, want.Rank)
+			require.Eventually(t, func() bool {
+				p := s.lookup(200, 0, 1)
+				return p.Rank == want.Rank && p.CgroupPath == want.CgroupPath && p.Domain == want.Domain
+			}, hosttest.Patience, time.Millisecond)
+		})
+	}
+}
+
+func TestAnExecThatCouldNotBeReadIsReadAgain(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.proc.add(500, 1, s.ns(0), "python", "/c", rank3()...)
+	answer := s.proc.unanswered(500, "environ", string(block(rank3()...)))
+	s.script.events <- event{kind: kindExec, pid: 500, parentPID: 1, startNS: s.ns(0), timeNS: s.ns(0), comm: "python"} // no environment: under reclaim
+	s.settle()
+	require.Equal(t, Unknown, s.lookup(500, 0, 1).Rank)
+	answer()
+	require.Eventually(t, func() bool { return s.lookup(500, 0, 1).Rank == 3 }, hosttest.Patience, time.Millisecond)
+}
+
+func TestAProcessThatCannotBeReadHasNotEnded(t *testing.T) {
+	s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+		proc.add(200, 1, base, "python", "/c", rank3()...)
+		proc.add(201, 1, base, "python", "/c", rank3()...)
+	})
+	s.settle()
+	defer s.proc.unanswered(200, "stat", "")()
+	s.proc.remove(201)
+	s.script.drops.Add(1) // then all of /proc is read
+	require.Eventually(t, func() bool { return len(s.Ranks()) == 1 }, hosttest.Patience, time.Millisecond)
+	require.EqualValues(t, 200, s.Ranks()[0].PID)
+}
+
+func TestUnreadProcessesAreBounded(t *testing.T) {
+	u := unread{}
+	for pid := range uint32(maxUnread + 10) {
+		u.note(facts{pid: pid, unread: true})
+	}
+	require.Len(t, u, maxUnread)
+	u.note(facts{pid: 5})
+	require.NotContains(t, u, uint32(5))
+	for range maxTries + 1 {
+		u.due()
+	}
+	require.Empty(t, u, "it gives up")
 }
 
 func TestForeignProcIsNotRead(t *testing.T) {

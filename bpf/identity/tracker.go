@@ -13,9 +13,10 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
-//go:generate go tool bpf2go -go-package identity -tags linux -target bpfel bpf identity.bpf.c
+//go:generate go tool bpf2go -go-package identity -tags linux -target bpfel -type sent -type owner bpf identity.bpf.c
 
 // drain is how often the ring is read when nothing in it is urgent; catchingUp is
 // how long a Lookup waits for what is in it.
@@ -41,8 +42,15 @@ type Tracker struct {
 	report probe.Report
 	exits  *exits
 
-	mu    sync.RWMutex // guards table and its records
-	table *table
+	host string // what this machine is called
+
+	mu       sync.RWMutex // guards table and its records, launches, asked, unread, currents and memory
+	table    *table
+	launches *launches
+	asked    askedEnds
+	unread   unread
+	currents currents
+	memory   *memory // of living ranks, for the next process; nil where nothing is pinned
 
 	events, invalid, execs, exitCount, badValues, scans, drops atomic.Uint64
 
@@ -50,6 +58,8 @@ type Tracker struct {
 	healing     time.Duration // see the constant
 	healedDrops uint64
 	lastScan    time.Time
+	late        bool   // what is handled happened while nobody looked
+	since       uint64 // boot clock: what was before has been handled, as late
 
 	drained atomic.Uint64 // boot clock: events before it were handled
 	waiting struct {
@@ -79,6 +89,12 @@ type source interface {
 	close() error
 	// tellsExits is false when ends of processes must be found in /proc.
 	tellsExits() bool
+	// signalsTo returns the last signals to a process that lives, nil for none.
+	signalsTo(pid uint32, startNS uint64) *signals
+	// tidy forgets signals that explain no end any more, where there are many.
+	tidy(now uint64, ended func(pid uint32, startNS uint64) bool)
+	// unnoted is how many signals found no room.
+	unnoted() uint64
 }
 
 var (
@@ -108,16 +124,20 @@ func Try(opts Options) (*Tracker, probe.Report, error) {
 	}
 	explain(&report, proc)
 	t := newTracker(opts, source, proc, report)
+	t.inherit()
 	t.start()
 	return t, report, nil
 }
 
 func newTracker(opts Options, source source, proc *reader, report probe.Report) *Tracker {
-	return &Tracker{
-		opts: opts, source: source, proc: proc, report: report, healing: healing,
-		exits: newExits(), table: newTable(opts.MaxProcesses, opts.Retention),
+	host, _ := os.Hostname() // without it a loopback address is that of "": of one machine still
+	t := &Tracker{
+		opts: opts, source: source, proc: proc, report: report, healing: healing, host: host,
+		exits: newExits(), table: newTable(opts.MaxProcesses, opts.Retention), unread: unread{}, currents: currents{of: map[uint32]*fairlru.Element[*current]{}},
 		closing: make(chan struct{}), done: make(chan struct{}),
 	}
+	t.launches, t.asked.of = newLaunches(t.tell), map[jobKey]int{}
+	return t
 }
 
 // start reads /proc once, with the events waiting in the ring meanwhile, so that
@@ -144,17 +164,17 @@ func (t *Tracker) Stats() probe.Stats {
 // Counters returns the Tracker's own counters.
 func (t *Tracker) Counters() Counters {
 	t.mu.RLock()
-	c := Counters{Processes: t.table.len(), Ranks: t.table.ranks(), Evicted: t.table.evicted}
+	c := Counters{Processes: t.table.len(), Ranks: t.table.ranks(), Evicted: t.table.evicted + t.launches.evicted, Unremembered: t.memory.unkept()}
 	t.mu.RUnlock()
 	c.Execs, c.Exits, c.Scans = t.execs.Load(), t.exitCount.Load(), t.scans.Load()
-	c.ExitsDropped, c.BadValues = t.exits.dropped.Load(), t.badValues.Load()
+	c.ExitsDropped, c.BadValues, c.SendersUnnoted = t.exits.dropped.Load(), t.badValues.Load(), t.source.unnoted()
 	c.Truncated, c.Unreadable = t.proc.truncated.Load(), t.proc.unreadable.Load()
 	return c
 }
 
 // Exits calls fn for each exit of a rank process, and of a descendant of one,
 // until cancel is called; after cancel has returned fn is not called any more.
-// The calls come one at a time, in the order of the exits, from one goroutine
+// The calls come one at a time, from one goroutine
 // for all callbacks: fn must not block, and must call neither cancel nor Close.
 // When the callbacks fall 4,096 exits behind, further ones are dropped and counted.
 func (t *Tracker) Exits(fn func(Exit)) (cancel func()) { return t.exits.subscribe(fn) }
@@ -168,6 +188,11 @@ func (t *Tracker) Close() error {
 		close(t.closing)
 		t.err = t.source.close()
 		<-t.done
+		t.mu.Lock()
+		t.launches.flush()
+		t.flushAsked()
+		t.memory = t.memory.close()
+		t.mu.Unlock()
 		t.exits.close()
 	})
 	return t.err
@@ -191,6 +216,7 @@ func (t *Tracker) run() {
 			t.invalid.Add(1)
 			t.pause(drain)
 		}
+		t.tellAsked(bootNow())
 		if now := time.Now(); !now.Before(due) {
 			t.maintain(now)
 			due = time.Now().Add(maintenance)
@@ -205,6 +231,7 @@ func (t *Tracker) handleUntil(deadline time.Time) error {
 	for {
 		err := t.source.next(&e, deadline)
 		switch {
+		case err == nil && e.timeNS < t.since: // an earlier process's ring had it, too
 		case err == nil:
 			t.handle(&e)
 		case errors.Is(err, errInvalid):
@@ -246,7 +273,15 @@ func (t *Tracker) handle(e *event) {
 func (t *Tracker) maintain(now time.Time) {
 	t.mu.Lock()
 	t.table.expire(bootNow())
+	t.launches.expire(bootNow())
+	t.memory.prune(t.table)
+	again := t.unread.due()
 	t.mu.Unlock()
+	for _, pid := range again {
+		t.learn(pid, maxAncestors, true)
+	}
+	t.lookAgain()
+	t.source.tidy(bootNow(), t.hasEnded)
 
 	drops := t.source.dropped()
 	t.drops.Store(max(t.drops.Load(), drops))
@@ -284,6 +319,8 @@ func explain(report *probe.Report, proc *reader) {
 		last.Hint = fmt.Sprintf("%s shows another pid namespace than the kernel's: set hostPID, or mount the host's /proc and set HOST_PROC; until then processes already running, cgroups, pods and containers stay unknown", proc.Root())
 	case !last.Fired:
 		last.Hint = "not tested: no child could be traced; allow ptrace (kernel.yama.ptrace_scope below 3, seccomp profile) to have it tested"
+	case report.Rung == RungTracing:
+		last.Hint = "exits do not tell who sent the signal that ended a process"
 	case report.Rung == RungNotice:
 		last.Hint = "without kernel BTF no exits are reported, and a process that ends before /proc is read stays unknown"
 	case report.Rung == RungScan:

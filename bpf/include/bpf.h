@@ -58,6 +58,8 @@ enum {
 enum {
 	BPF_RB_AVAIL_DATA = 0,
 	BPF_RB_RING_SIZE = 1,
+	BPF_RB_CONS_POS = 2,
+	BPF_RB_PROD_POS = 3,
 };
 
 /* Helpers. The number is the call; a comment says since which kernel when that
@@ -81,6 +83,7 @@ static long (*bpf_probe_read_user_str)(void *dst, __u32 size, const void *src) =
 static long (*bpf_probe_read_kernel_str)(void *dst, __u32 size, const void *src) = (void *)115; /* 5.5 */
 static __u64 (*bpf_jiffies64)(void) = (void *)118; /* 5.6 */
 static __u64 (*bpf_ktime_get_boot_ns)(void) = (void *)125; /* 5.8 */
+static long (*bpf_seq_printf)(void *seq, const char *fmt, __u32 fmt_size, const void *data, __u32 data_len) = (void *)126; /* 5.7 */
 static long (*bpf_seq_write)(void *seq, const void *data, __u32 len) = (void *)127; /* 5.7 */
 static long (*bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size, __u64 flags) = (void *)130; /* 5.8 */
 static void *(*bpf_ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131; /* 5.8 */
@@ -88,8 +91,11 @@ static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132; /* 5.8
 static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133; /* 5.8 */
 static __u64 (*bpf_ringbuf_query)(void *ringbuf, __u64 flags) = (void *)134; /* 5.8 */
 static struct tcp_sock *(*bpf_skc_to_tcp_sock)(void *sk) = (void *)137; /* 5.9 */
+static long (*bpf_get_task_stack)(void *task, void *buf, __u32 size, __u64 flags) = (void *)141; /* 5.9 */
 static struct socket *(*bpf_sock_from_file)(void *file) = (void *)162; /* 5.11 */
+static __u64 (*bpf_get_attach_cookie)(void *ctx) = (void *)174; /* 5.15 */
 static long (*bpf_snprintf)(char *str, __u32 str_size, const char *fmt, __u64 *data, __u32 data_len) = (void *)165; /* 5.13 */
+static void *(*bpf_task_pt_regs)(void *task) = (void *)175; /* 5.15 */
 
 /* The memory functions that clang turns into plain instructions. Sizes must be
  * constants; large ones become long code, so zero at most some hundred bytes. */

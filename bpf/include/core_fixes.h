@@ -26,6 +26,10 @@ struct kernfs_node___plain {
 	struct kernfs_node *parent;
 };
 
+struct cgroup___ids {
+	__u64 ancestor_ids[1];
+};
+
 #pragma clang attribute pop
 #pragma clang diagnostic pop
 
@@ -64,6 +68,39 @@ static __always_inline struct kernfs_node *kernfs_parent(struct kernfs_node *nod
 	if (core_field_exists(((struct kernfs_node___plain *)0)->parent))
 		return core_get(((struct kernfs_node___plain *)node)->parent);
 	return core_get(node->__parent);
+}
+
+/* Where the memory controller has put a task: on a host with cgroup v1, too. NULL on a
+ * kernel without memory cgroups. */
+static __always_inline struct cgroup_subsys_state *memory_css(struct task_struct *task)
+{
+	struct cgroup_subsys_state *css = NULL;
+	struct css_set *set;
+
+	if (!core_type_exists(struct mem_cgroup))
+		return NULL;
+	set = core_get(task->cgroups);
+	bpf_probe_read_kernel(&css, sizeof(css),
+			      (void *)set + core_field_offset(set->subsys) +
+				      core_enum_value(enum cgroup_subsys_id, memory_cgrp_id) * sizeof(css));
+	return css;
+}
+
+/* A name of the ancestor at that level, at most the cgroup's own; 0: not known. 6.1
+ * (7f203bc89eb6) put pointers where ids were. */
+static __always_inline __u64 cgroup_ancestor(struct cgroup *cgroup, __u32 level)
+{
+	__u64 name = 0;
+	__u32 at;
+
+	if (core_field_exists(cgroup->ancestors))
+		at = core_field_offset(cgroup->ancestors);
+	else if (core_field_exists(((struct cgroup___ids *)0)->ancestor_ids))
+		at = core_field_offset(((struct cgroup___ids *)0)->ancestor_ids);
+	else
+		return 0;
+	bpf_probe_read_kernel(&name, sizeof(name), (void *)cgroup + at + level * sizeof(name));
+	return name;
 }
 
 /* A piece of a packet that lies in a page. */

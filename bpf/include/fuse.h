@@ -103,6 +103,14 @@ struct bpf_iter__task_file___fuse {
 	struct file___fuse *file;
 };
 
+/* kernel/bpf/map_iter.c */
+struct bpf_iter__bpf_map_elem___fuse {
+	struct bpf_iter_meta___fuse *meta;
+	struct bpf_map *map;
+	void *key;
+	void *value;
+};
+
 #pragma clang attribute pop
 #pragma clang diagnostic pop
 

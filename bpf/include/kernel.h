@@ -29,11 +29,13 @@ typedef struct {
 struct task_struct {
 	pid_t pid;
 	pid_t tgid;
+	unsigned int flags; /* PF_... */
 	char comm[16];
 	int exit_code;
 	__u64 start_boottime; /* named so since Linux 5.5, cf25e24db61c */
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	struct pid *thread_pid; /* the thread's number in each pid namespace; since 4.19, 2c4704756cab */
 	struct mm_struct *mm;
 	struct signal_struct *signal;
 	struct cred *real_cred;
@@ -47,6 +49,21 @@ struct signal_struct {
 	unsigned int flags;
 	struct mm_struct *oom_mm; /* set by mark_oom_victim(), mm/oom_kill.c; kept until the end */
 	short oom_score_adj;
+};
+
+/* include/linux/pid.h: numbers[level] is that of the innermost namespace. */
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+/* include/linux/signal_types.h, named so since 4.20 (ae7795bc6187) */
+struct kernel_siginfo {
+	int si_code;
 };
 
 /* include/linux/cred.h, include/linux/uidgid_types.h */
@@ -85,7 +102,9 @@ enum cgroup_subsys_id {
 };
 
 struct cgroup {
+	int level; /* the root's is 0 */
 	struct kernfs_node *kn;
+	struct cgroup *ancestors[1]; /* by level, itself the last; 6.1, see core_fixes.h */
 };
 
 struct cgroup_subsys_state {

@@ -20,6 +20,11 @@ struct pt_regs {
 #define second_argument(regs) ((regs)->si)
 #define third_argument(regs) ((regs)->dx)
 #define fourth_argument(regs) ((regs)->cx)
+#define fifth_argument(regs) ((regs)->r8)
+#define sixth_argument(regs) ((regs)->r9)
+/* Where the n-th argument on the stack lies at entry: above the return address
+ * (System V ABI). */
+#define stack_argument(regs, n) ((regs)->sp + 8 + 8 * (n))
 #define return_value(regs) ((regs)->ax)
 
 #elif defined(__TARGET_ARCH_arm64)
@@ -32,6 +37,9 @@ struct pt_regs {
 #define second_argument(pt) ((pt)->regs[1])
 #define third_argument(pt) ((pt)->regs[2])
 #define fourth_argument(pt) ((pt)->regs[3])
+#define fifth_argument(pt) ((pt)->regs[4])
+#define sixth_argument(pt) ((pt)->regs[5])
+#define seventh_argument(pt) ((pt)->regs[6])
 #define return_value(pt) ((pt)->regs[0])
 
 #else

@@ -25,6 +25,22 @@ type Event struct {
 	Comm      string // its name, at most 15 bytes
 	Writer    Writer
 	Origin    Function // the function that wrote the text, as the call stack shows it; zero when that is not known
+	Late      bool     // read from the log's buffer, which nobody watched as it was written
 	Truncated bool     // Text was longer than MaxText
 	Text      string   // without level prefix and trailing newline; arbitrary bytes made valid UTF-8
+}
+
+// Moment is a reading of the boot clock, in nanoseconds. Within one boot it never steps.
+type Moment uint64
+
+// MaxBack is how many records Back hands on, the newest of those that match.
+const MaxBack = 16384
+
+// Back is what the kernel's own buffer still had of the time before the probe.
+type Back struct {
+	Events []Event // in the order of the log; their writer's stack is not known
+	Cut    int     // older ones that matched, beyond MaxBack
+	// Gap is true when the buffer no longer reaches back to the moment asked for: records
+	// were overwritten before anybody looked.
+	Gap bool
 }

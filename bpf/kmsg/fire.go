@@ -45,7 +45,10 @@ type trial struct {
 	seen    []Event // other records that came while waiting for the marker
 	invalid uint64
 	lost    uint64 // of those, what was beyond maxSeen
-	limit   string // what the rung in use was not seen to do, and why
+	// markedNS is when the marker was stored, by the boot clock.
+	markedNS int64
+
+	limit string // what the rung in use was not seen to do, and why
 	// unproven is why the rung in use cannot show who wrote a record.
 	unproven string
 }
@@ -138,6 +141,7 @@ func (t *trial) await(a *attached) (bool, error) {
 		err := a.next(&record, &e)
 		switch {
 		case err == nil && e.Text == t.marker:
+			t.markedNS = e.Time.UnixNano() - wallOffset()
 			t.unproven = t.whyUnproven(e.Origin != Function{})
 			return true, nil
 		case err == nil && len(t.seen) < maxSeen:

@@ -49,7 +49,11 @@ type Probe struct {
 	pending []Event // read while the self-test waited for its marker
 	lost    uint64  // read then, and too many to keep
 	marker  string
-	record  ringbuf.Record
+	// For ReadBack: where the log is, which records are of interest, when the marker was seen.
+	device    string
+	automaton *automaton
+	markedNS  int64
+	record    ringbuf.Record
 
 	events  atomic.Uint64
 	invalid atomic.Uint64
@@ -81,7 +85,7 @@ func (t *trial) open(only string) (*Probe, probe.Report, error) {
 		return nil, report, err
 	}
 	report.Attempts[len(report.Attempts)-1].Hint, report.Unproven = t.limit, t.unproven
-	p := &Probe{attached: a, report: report, pending: t.seen, lost: t.lost, marker: t.marker}
+	p := &Probe{attached: a, report: report, pending: t.seen, lost: t.lost, marker: t.marker, device: t.device, automaton: t.automaton, markedNS: t.markedNS}
 	p.invalid.Store(t.invalid)
 	return p, report, nil
 }

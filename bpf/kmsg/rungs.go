@@ -172,10 +172,7 @@ func (a *attached) dropped(known uint64) uint64 {
 	if err != nil {
 		return known
 	}
-	if stats, err := a.program.Stats(); err == nil {
-		sum += stats.RecursionMisses
-	}
-	return sum
+	return sum + counter.Misses(a.program)
 }
 
 func (a *attached) close() error {

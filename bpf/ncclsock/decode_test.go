@@ -24,6 +24,29 @@ func socketRecord(change func(*bpfSocketRecord)) *bpfSocketRecord {
 	return r
 }
 
+func TestAConnectionThatIsResetWhileItIsReadHasNothingUnsent(t *testing.T) {
+	info := func(segments uint32) unix.TCPInfo {
+		return unix.TCPInfo{State: uint8(CloseWait), Segs_in: segments, Notsent_bytes: 65538}
+	}
+	for name, tc := range map[string]struct {
+		state State
+		info  unix.TCPInfo
+		want  uint64
+	}{
+		"reset between state and numbers": {CloseWait, info(0), 0},
+		"never reset":                     {CloseWait, info(2), 65538},
+		"has not heard of its peer yet":   {SynSent, info(0), 0},
+		"an answer without a tcp_info":    {Established, unix.TCPInfo{Notsent_bytes: 7}, 7},
+	} {
+		r := bpfSocketRecord{State: uint8(tc.state)}
+		fillFromInfo(&r, &tc.info)
+		var s Socket
+		s.State = State(r.State)
+		decodeQueues(&r, &s)
+		require.EqualValues(t, tc.want, s.UnsentBytes, name)
+	}
+}
+
 func TestSequenceNumbersOfSYNAndFINAreNoBytes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state                               State

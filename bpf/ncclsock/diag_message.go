@@ -98,6 +98,9 @@ func tcpInfo(attributes []byte) (*unix.TCPInfo, error) {
 // fillFromInfo takes the unsent bytes out of the send queue, which holds both those
 // and the unacknowledged.
 func fillFromInfo(r *bpfSocketRecord, info *unix.TCPInfo) {
+	if wasReset(State(r.State), info) {
+		r.State = uint8(Close)
+	}
 	r.Unsent = info.Notsent_bytes
 	r.Unacked = less(r.Unacked, r.Unsent)
 	r.SendWindow = info.Snd_wnd
@@ -106,4 +109,13 @@ func fillFromInfo(r *bpfSocketRecord, info *unix.TCPInfo) {
 	r.Timeouts, r.Probes = info.Retransmits, info.Probes
 	r.SrttUs = info.Rtt * 8
 	r.SentAgeJiffies, r.ReceivedAgeJiffies = info.Last_data_sent, info.Last_data_recv
+}
+
+// wasReset reports whether tcp_disconnect() ran between the reading of the state, for which
+// tcp_get_info() takes no lock, and that of the numbers, for which it does. It moves write_seq
+// by the window and 2, which then looks unsent, and sets the counts of segments to 0. A
+// connection has received one at least, that of its handshake.
+func wasReset(state State, info *unix.TCPInfo) bool {
+	told := info.State != 0 // the answer has a tcp_info
+	return told && state != Listen && state != SynSent && info.Segs_in == 0
 }

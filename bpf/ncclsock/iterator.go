@@ -15,9 +15,11 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/again"
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
+	"github.com/tracecoreai/tracecore/bpf/internal/taskiter"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
@@ -25,8 +27,9 @@ import (
 type iterator struct {
 	objects    bpfMaps
 	variables  bpfVariables
-	program    *ebpf.Program // open_file
-	links      []link.Link   // of the changes
+	program    *ebpf.Program            // open_file
+	links      []link.Link              // of the changes
+	changes    map[string]*ebpf.Program // what they run
 	reader     *ringbuf.Reader
 	record     ringbuf.Record // reused by readChange
 	perProcess bool
@@ -44,7 +47,7 @@ func openIterator(opts Options, perProcess, changes bool) (_ *iterator, err erro
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raise the locked-memory limit: %w", err)
 	}
-	it := &iterator{perProcess: perProcess, most: int(opts.MaxSockets), owners: map[uint32]struct{}{}, buffer: make([]byte, bufferBytes)}
+	it := &iterator{perProcess: perProcess, most: int(opts.MaxSockets), owners: map[uint32]struct{}{}, changes: map[string]*ebpf.Program{}, buffer: make([]byte, bufferBytes)}
 	if it.tick, err = jiffy(); err != nil {
 		return nil, err
 	}
@@ -70,7 +73,8 @@ func openIterator(opts Options, perProcess, changes bool) (_ *iterator, err erro
 		if err != nil {
 			return nil, fmt.Errorf("attach %s: %w", name, err)
 		}
-		it.links = append(it.links, l)
+		it.links, it.changes[name] = append(it.links, l), collection.Programs[name]
+		delete(collection.Programs, name) // it closes it
 	}
 	return it, nil
 }
@@ -217,7 +221,7 @@ const bufferBytes = 512 << 10
 
 // read runs the iterator over one process, or over the host for pid 0.
 func (it *iterator) read(pid uint32, s *Snapshot) error {
-	fd, err := it.start(pid)
+	fd, err := taskiter.Start(it.program, taskiter.Bound{PID: pid})
 	if err != nil {
 		return err
 	}
@@ -306,12 +310,19 @@ func (it *iterator) drain() error {
 	}
 }
 
-func (it *iterator) dropped() (uint64, error) { return counter.Sum(it.objects.Dropped, 0) }
+// dropped is how many changes found the ring full, and how many the kernel ran no program for.
+func (it *iterator) dropped() (uint64, error) {
+	full, err := counter.Sum(it.objects.Dropped, 0)
+	return full + again.Missed(it.changes), err
+}
 
 func (it *iterator) close() error {
 	var errs []error
 	for _, l := range it.links {
 		errs = append(errs, l.Close())
+	}
+	for _, p := range it.changes {
+		errs = append(errs, p.Close())
 	}
 	if it.reader != nil {
 		errs = append(errs, it.reader.Close())

@@ -49,4 +49,6 @@ type Event struct {
 
 	TriggerPID  uint32 // the task whose allocation failed
 	TriggerComm string
+
+	Late bool // it happened while no agent ran, and was read at the next start
 }

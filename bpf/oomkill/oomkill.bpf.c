@@ -116,16 +116,7 @@ static __always_inline struct mem_cgroup *memcg_of_css(struct cgroup_subsys_stat
 /* The memory cgroup of a task; NULL on a kernel without them. */
 static __always_inline struct mem_cgroup *memcg_of_task(struct task_struct *task)
 {
-	struct cgroup_subsys_state *css = NULL;
-	struct css_set *set;
-
-	if (!core_type_exists(struct mem_cgroup))
-		return NULL;
-	set = core_get(task->cgroups);
-	bpf_probe_read_kernel(&css, sizeof(css),
-			      (void *)set + core_field_offset(set->subsys) +
-				      core_enum_value(enum cgroup_subsys_id, memory_cgrp_id) * sizeof(css));
-	return memcg_of_css(css);
+	return memcg_of_css(memory_css(task));
 }
 
 static __always_inline void copy_path(struct path *path, struct mem_cgroup *memcg)

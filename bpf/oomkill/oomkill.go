@@ -18,13 +18,20 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/pin"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
+
+// Name of the probe in reports.
+const Name = "oomkill"
 
 // Options of the probe; the zero value is right for production.
 type Options struct {
 	Rung      string // use this rung and no other
 	RingBytes uint32 // size of the ring, a power of two and at least a page; 0: 256 KiB, 90 kills
+	// Pin is the folder in a BPF file system (pin.Root) where what the probe has in the kernel
+	// outlives this process, so that the next one knows what happened in between; "": nowhere.
+	Pin string
 }
 
 // Probe reports OOM kills from the moment it is open.
@@ -32,6 +39,9 @@ type Probe struct {
 	hooks  *hooks
 	code   kernelCode
 	record ringbuf.Record // reused by Read
+	kept   *pin.Kept      // nil where nothing is pinned
+	late   []Event        // of the time before Open, for Read
+	since  uint64         // boot clock: what was before is in late
 
 	events, invalid atomic.Uint64
 
@@ -45,7 +55,7 @@ type Probe struct {
 // see it fire: Fire does.
 func Open(opts Options) (*Probe, error) {
 	kernel := learnKernel()
-	hooks, report, err := ladder.Climb("oomkill", opts.Rung, rungs(kernel, opts))
+	hooks, report, err := ladder.Climb(Name, opts.Rung, rungs(kernel, opts))
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +63,20 @@ func Open(opts Options) (*Probe, error) {
 	if report.Rung == RungVictim {
 		p.code.cgroupOOM = nil // forced: it promises no constraint
 	}
+	if opts.Pin != "" {
+		p.inherit(opts.Pin)
+	}
 	return p, nil
 }
 
 // Read waits for the next OOM kill. It returns probe.ErrClosed after Close. One
 // goroutine reads at a time.
 func (p *Probe) Read(e *Event) error {
+	if len(p.late) > 0 {
+		*e, p.late = p.late[0], p.late[1:]
+		p.events.Add(1)
+		return nil
+	}
 	for {
 		if err := p.hooks.reader.ReadInto(&p.record); err != nil {
 			if errors.Is(err, ringbuf.ErrClosed) {
@@ -71,6 +89,7 @@ func (p *Probe) Read(e *Event) error {
 			return fmt.Errorf("read oomkill: %w", err)
 		}
 		switch err := decode(p.record.RawSample, p.code, offset, e); {
+		case err == nil && e.Time.Before(bootclock.Time(p.since, offset)): // it was in late
 		case err == nil:
 			p.events.Add(1)
 			return nil
@@ -94,6 +113,7 @@ func (p *Probe) dropped() uint64 {
 	}
 	if n, err := counter.Sum(p.hooks.objects.Dropped, 0); err == nil {
 		p.lastDropped = n
+		_ = p.kept.Seen(n) // an older note makes a gap look longer, no more
 	}
 	return p.lastDropped
 }
@@ -116,7 +136,7 @@ func (p *Probe) Close() error {
 	}
 	p.dropped()
 	p.closed = true
-	if err := p.hooks.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := errors.Join(p.hooks.Close(), p.kept.Close()); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("close oomkill: %w", err)
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/pin"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
@@ -139,6 +140,7 @@ type hooks struct {
 	objects bpfMaps
 	links   []link.Link
 	reader  *ringbuf.Reader
+	layout  string // of its records
 }
 
 // openHooks loads mark_victim, with entry at oom_kill_process where entry names a
@@ -154,12 +156,12 @@ func openHooks(k kernel, entry string, ringBytes uint32) (_ *hooks, err error) {
 	if entry != "" {
 		programs = append(programs, entry)
 	}
-	collection, err := load(k, programs, ringBytes)
+	collection, layout, err := load(k, programs, ringBytes)
 	if err != nil {
 		return nil, fmt.Errorf("load oomkill: %w", err)
 	}
 	defer collection.Close() // closes what h does not take over
-	h := &hooks{}
+	h := &hooks{layout: layout}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close())
@@ -182,10 +184,16 @@ func openHooks(k kernel, entry string, ringBytes uint32) (_ *hooks, err error) {
 	return h, nil
 }
 
-func load(k kernel, programs []string, ringBytes uint32) (*ebpf.Collection, error) {
+// recordVersion is raised where a field of the record changes its meaning.
+const recordVersion = 1
+
+func load(k kernel, programs []string, ringBytes uint32) (_ *ebpf.Collection, layout string, err error) {
 	spec, err := loadBpf()
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	if layout, err = pin.Layout(spec, recordVersion, "event"); err != nil {
+		return nil, "", err
 	}
 	wanted := make(map[string]*ebpf.ProgramSpec, len(programs))
 	for _, name := range programs {
@@ -200,9 +208,10 @@ func load(k kernel, programs []string, ringBytes uint32) (*ebpf.Collection, erro
 		spec.Variables[bpfVarVictimFromSignal].Set(k.victimFromSignal),
 		spec.Variables[bpfVarPageBytes].Set(uint32(os.Getpagesize())),
 	); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return kerninfo.Load(spec, ebpf.CollectionOptions{})
+	collection, err := kerninfo.Load(spec, ebpf.CollectionOptions{})
+	return collection, layout, err
 }
 
 func attach(name string, program *ebpf.Program) (link.Link, error) {

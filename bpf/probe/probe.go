@@ -2,7 +2,12 @@
 // it can use, the rung it took, and why it did not take a better one.
 package probe
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Outcome tells an absent feature from a forbidden and a broken one.
 type Outcome string
@@ -39,6 +44,8 @@ type Report struct {
 	// Unproven says why nothing shows who said what the probe delivers, and what to
 	// do about it. Empty where that is shown.
 	Unproven string `json:"unproven,omitempty"`
+	// Away is what it knows of the time before it was opened.
+	Away Away `json:"-"`
 }
 
 // Stats are the counters of one probe since it was opened.
@@ -46,7 +53,46 @@ type Stats struct {
 	Events  uint64 // records read by user space
 	Dropped uint64 // records the kernel side could not put into the ring
 	Invalid uint64 // records refused by the decoder
+	Crowded uint64 // of the dropped, those of owners who had more than their share of the ring
+	Crowder uint32 // the user of the last of these
 }
 
 // ErrClosed is returned by Read after Close.
 var ErrClosed = errors.New("probe closed")
+
+// Away is what a probe that outlives its process knows of the time in which nobody read it.
+type Away struct {
+	Pinned bool // what happens while the next process is away will be known
+	// Since is when an earlier process last looked, zero where none left anything. Until is
+	// when this one began to see everything.
+	Since, Until time.Time
+	Records      uint64    // that were read late
+	Lost         uint64    // that the ring had no room for, after Full
+	Full         time.Time // zero where nothing was lost
+	Foreign      uint64    // that another version left, and nobody can read
+	Err          error     // why not all of this works
+}
+
+// Missed is how many records of that time nobody will read.
+func (a Away) Missed() uint64 { return a.Lost + a.Foreign }
+
+// Gap says what of that time is not known, and why; "" where all is. things are what the
+// probe tells of: "OOM kills".
+func (a Away) Gap(things string) string {
+	var why []string
+	if a.Lost > 0 {
+		after := ""
+		if !a.Full.IsZero() {
+			after = " after " + a.Full.UTC().Format(time.RFC3339)
+		}
+		why = append(why, fmt.Sprintf("the ring had no room for %d%s", a.Lost, after))
+	}
+	if a.Foreign > 0 {
+		why = append(why, fmt.Sprintf("%d are of another version of tracecore, whose records this one cannot read", a.Foreign))
+	}
+	if len(why) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("not all %s between %s and %s are known, when no agent ran: %s", things,
+		a.Since.UTC().Format(time.RFC3339), a.Until.UTC().Format(time.RFC3339), strings.Join(why, "; "))
+}

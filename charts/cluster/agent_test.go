@@ -81,6 +81,10 @@ func (w *watcher) local(t *testing.T, config map[string]any, health int) {
 	t.Helper()
 	set(t, config, filepath.Join(w.dir, "state"), "extensions", "file_storage", "directory")
 	set(t, config, fmt.Sprintf("127.0.0.1:%d", health), "extensions", "health_check", "endpoint")
+	if _, ok := config["extensions"].(map[string]any)["history"]; ok { // where verdicts are made
+		set(t, config, filepath.Join(w.dir, "state", "history"), "extensions", "history", "directory")
+		set(t, config, map[string]any{"endpoint": fmt.Sprintf("127.0.0.1:%d", freePort(t))}, "extensions", "history", "http")
+	}
 	set(t, config, map[string]any{"readers": []any{map[string]any{"pull": map[string]any{"exporter": map[string]any{"prometheus": map[string]any{"host": "127.0.0.1", "port": w.metrics}}}}}}, "service", "telemetry", "metrics")
 	text, err := yaml.Marshal(config)
 	require.NoError(t, err)

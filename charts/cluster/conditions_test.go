@@ -175,7 +175,7 @@ func TestVerdictsSetAndClearConditions(t *testing.T) {
 	require.Regexp(t, `^gpu_lost/[0-9a-f]+: GPU 0000:65:00.0 on gpu-17 has fallen off the bus$`, found.Message)
 	s.staysOverHeartbeat(t, found)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.ElementsMatch(c, []string{"Node gpu-17: GPU 0000:65:00.0", "Node gpu-17: likely: GPU 0000:66:00.0", "Node gpu-17: GPU 0000:68:00.0"}, s.said(t, "default"))
+		assert.ElementsMatch(c, []string{"Node gpu-17: GPU 0000:65:00.0", "Node gpu-17: likely: GPU 0000:66:00.0", "Node gpu-17: DRILL: GPU 0000:68:00.0"}, s.said(t, "default"))
 		assert.Equal(c, []string{"Pod train-3: GPU 0000:65:00.0"}, s.said(t, "ml"))
 	}, patience, 20*time.Millisecond)
 	node, err := s.CoreV1().Nodes().Get(t.Context(), "gpu-18", metav1.GetOptions{})

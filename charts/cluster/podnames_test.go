@@ -28,7 +28,7 @@ func newNamer(t *testing.T, s *server) *judge {
 	// The probes are not what is tested, nor the pod's folder with its token.
 	set(t, config, []any{"otlp"}, "service", "pipelines", "logs", "receivers")
 	set(t, config, []any{"otlp"}, "service", "pipelines", "metrics", "receivers")
-	set(t, config, []any{"health_check", "file_storage"}, "service", "extensions")
+	set(t, config, []any{"health_check", "file_storage", "history"}, "service", "extensions")
 	set(t, config, "kubeConfig", "processors", "k8s_attributes", "auth_type")
 	set(t, config, map[string]any{
 		"senders":   "agents", // the test speaks for the probes

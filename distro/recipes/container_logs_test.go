@@ -74,8 +74,8 @@ func TestContainerLogsLeadToCUDAOOM(t *testing.T) {
 		culprit         map[string]string
 	}{
 		{
-			"pytorch-2.1-other-process.txt", verdict.Full, "pid 1246069 holds 605028352 bytes",
-			"144703488 bytes asked, 8849981 bytes free", map[string]string{"holder": "1246069", "gpu_index": "0"},
+			"pytorch-2.1-other-process.txt", verdict.Partial, "pid 1246069 holds 605028352 bytes",
+			"144703488 bytes were refused; 8849981 bytes free", map[string]string{"holder": "1246069", "gpu_index": "0"},
 		},
 		{
 			"pytorch-2.1-own-process-in-container.txt", verdict.Full, "is fragmented",
@@ -83,9 +83,9 @@ func TestContainerLogsLeadToCUDAOOM(t *testing.T) {
 		},
 		{"pytorch-2.5-exhausted.txt", verdict.Full, "is used up", "24459838750 bytes asked, 13668733419 bytes free", nil},
 		{"pytorch-2.5-rank-prefix.txt", verdict.Full, "rank 0 on node-7 is fragmented", "2136746229 bytes asked", map[string]string{"rank": "0"}},
-		{"pytorch-2.9-memory-fraction-rocm.txt", verdict.Full, "is fragmented", "2097152 bytes asked while 3355443 bytes were free", nil},
-		{"pytorch-1.8.txt", verdict.Full, "is fragmented", "3253437726 bytes were free and 511883345 bytes were held unused", nil},
-		{"nccl-cuda-failure.txt", verdict.Partial, "GPU out of memory", "an allocation of bytes failed", nil},
+		{"pytorch-2.9-memory-fraction-rocm.txt", verdict.Partial, "refused", "2097152 bytes asked and refused, though 3355443 bytes were free", nil},
+		{"pytorch-1.8.txt", verdict.Partial, "refused", "though 3253437726 bytes were free", nil},
+		{"nccl-cuda-failure.txt", verdict.Partial, "GPU out of memory", "an allocation failed", nil},
 	}
 	root := t.TempDir()
 	for pod, tt := range tests {
@@ -108,11 +108,11 @@ func TestContainerLogsLeadToCUDAOOM(t *testing.T) {
 
 func TestContainerLogsLeadToDataloaderHang(t *testing.T) {
 	tests := []struct{ file, headline, worker string }{
-		{"pytorch-1.13.1-worker-killed.txt", "failed: RuntimeError", "17586"},
-		{"pytorch-1.13.1-worker-bus-error.txt", "failed: RuntimeError", "17205"},
-		{"pytorch-1.13.1-worker-segfault.txt", "failed: RuntimeError", "14604"},
+		{"pytorch-1.13.1-worker-killed.txt", "failed: worker exit (RuntimeError)", "17586"},
+		{"pytorch-1.13.1-worker-bus-error.txt", "failed: worker exit (RuntimeError)", "17205"},
+		{"pytorch-1.13.1-worker-segfault.txt", "failed: worker exit (RuntimeError)", "14604"},
 		{"pytorch-1.13.1-dataset-error.txt", "failed: FileNotFoundError", ""},
-		{"pytorch-1.13.1-timeout.txt", "failed: RuntimeError", ""},
+		{"pytorch-1.13.1-timeout.txt", "failed: timeout (RuntimeError)", ""},
 	}
 	root := t.TempDir()
 	for rank, tt := range tests {
@@ -131,6 +131,105 @@ func TestContainerLogsLeadToDataloaderHang(t *testing.T) {
 			require.Equal(t, host, v.Culprit["host"])
 		})
 	}
+}
+
+// dataErrors are the last lines of tracebacks of readers of data, each by itself a verdict.
+var dataErrors = []struct{ line, headline string }{
+	{`botocore.exceptions.ClientError: An error occurred (SlowDown) when calling the GetObject operation (reached max retries: 4): Please reduce your request rate.`, "cannot read its data: object store throttled (botocore.exceptions.ClientError)"},
+	{`botocore.exceptions.ClientError: An error occurred (503) when calling the HeadObject operation (reached max retries: 4): Service Unavailable`, "cannot read its data: object store throttled"},
+	{`google.api_core.exceptions.ServiceUnavailable: 503 GET https://storage.example/o/shard: Service Unavailable`, "cannot read its data: object store throttled"},
+	{`gcsfs.retry.HttpError: 503 Server Error`, "cannot read its data: object store throttled (gcsfs.retry.HttpError)"},
+	{`RuntimeError: S3 read failed, status code: 503`, "cannot read its data: object store throttled (RuntimeError)"},
+	{`OSError: Please reduce your request rate.`, "cannot read its data: object store throttled (OSError)"},
+	{`OSError: [Errno 116] Stale file handle: '/data/shard-00042.tar'`, "cannot read its data: stale file handle (OSError)"},
+	{`OSError: [Errno 107] Transport endpoint is not connected: '/mnt/s3/shard'`, "cannot read its data: transport endpoint not connected (OSError)"},
+	{`ConnectionAbortedError: [Errno 103] Software caused connection abort: '/mnt/s3/shard'`, "cannot read its data: connection aborted (ConnectionAbortedError)"},
+	{`OSError: [Errno 5] Input/output error: '/data/shard'`, "cannot read its data: I/O error (OSError)"},
+	{`queue.Empty`, "failed: empty queue (queue.Empty)"},
+	{`_queue.Empty`, "failed: empty queue (_queue.Empty)"},
+	{`ConnectionResetError: [Errno 104] Connection reset by peer`, "failed: connection reset by peer (ConnectionResetError)"},
+	{`RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly`, "failed: worker exit (RuntimeError)"},
+	{`RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. `, "failed: worker exit (RuntimeError)"},
+	{`RuntimeError: Pin memory thread exited unexpectedly`, "failed: worker exit (RuntimeError)"},
+	{`RuntimeError: DataLoader timed out after 30 seconds`, "failed: timeout (RuntimeError)"},
+	{`RuntimeError: Caught OSError in DataLoader worker process 3.`, "failed: OSError"},
+}
+
+// TestEachErrorOfDataIsTold, with the rank before it and, as PyTorch before 2.3 and other
+// launchers leave it out, with the pod alone.
+func TestEachErrorOfDataIsTold(t *testing.T) {
+	root := t.TempDir()
+	for n, tt := range dataErrors {
+		writePodLog(t, root, n, ofRank(fmt.Sprint(n), tt.line))
+		writePodLog(t, root, 100+n, tt.line+"\n")
+	}
+	a := startOnPods(t, root)
+	for n, tt := range dataErrors {
+		t.Run(tt.line, func(t *testing.T) {
+			v := a.await(t, "with a rank", about("dataloader_hang", "rank", fmt.Sprint(n)))
+			require.Contains(t, v.Headline, tt.headline)
+			require.Contains(t, v.Headline, fmt.Sprintf("rank %d ", n))
+			v = a.await(t, "without a rank", about("dataloader_hang", "pod", podUID(100+n)))
+			require.Contains(t, v.Headline, tt.headline)
+			require.Contains(t, v.Headline, fmt.Sprintf("pod default/train-%d ", 100+n))
+			require.Equal(t, verdict.Partial, v.Confidence)
+		})
+	}
+}
+
+// outOfMemory are messages of PyTorch's allocator with parts of their numbers.
+var outOfMemory = []struct {
+	line       string
+	confidence verdict.Confidence
+	headline   string
+}{
+	{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.18 GiB of which 16.00 GiB is free.", verdict.Partial, "refused"},
+	{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.18 GiB of which 1.00 GiB is free.", verdict.Full, "is used up"},
+	{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", verdict.Partial, "GPU out of memory"},
+	{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.18 GiB.", verdict.Partial, "GPU out of memory"},
+	{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. Of the allocated memory 60.00 GiB is allocated by PyTorch, and 6.00 GiB is reserved by PyTorch but unallocated.", verdict.Full, "is fragmented"},
+	{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.18 GiB of which 16.00 GiB is free. Of the allocated memory 60.00 GiB is allocated by PyTorch, and 6.00 GiB is reserved by PyTorch but unallocated.", verdict.Partial, "refused"},
+	{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. Process 77 has 40.00 GiB memory in use. Including non-PyTorch memory, this process has 3.00 GiB memory in use.", verdict.Partial, "pid 77 holds"},
+	{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.18 GiB of which 1.00 GiB is free. Process 77 has 1.00 GiB memory in use. Including non-PyTorch memory, this process has 3.00 GiB memory in use.", verdict.Full, "is used up"},
+	{"RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.18 GiB total capacity; 60.00 GiB already allocated; 1.00 GiB free; 61.00 GiB reserved in total by PyTorch)", verdict.Full, "is fragmented"},
+	{"RuntimeError: CUDA out of memory. Tried to allocate 512 bytes (GPU 0; 79.18 GiB total capacity)", verdict.Partial, "GPU out of memory"},
+	{"torch.OutOfMemoryError: CUDA out of memory.", verdict.Partial, "GPU out of memory"},
+}
+
+// TestAnOutOfMemoryLineWithAnyOfItsNumbersIsTold.
+func TestAnOutOfMemoryLineWithAnyOfItsNumbersIsTold(t *testing.T) {
+	root := t.TempDir()
+	for n, tt := range outOfMemory {
+		writePodLog(t, root, n, tt.line+"\n")
+	}
+	a := startOnPods(t, root)
+	for n, tt := range outOfMemory {
+		t.Run(tt.line, func(t *testing.T) {
+			v := a.await(t, tt.line, about("cuda_oom", "pod", podUID(n)))
+			require.Contains(t, v.Headline, tt.headline)
+			require.Equal(t, tt.confidence, v.Confidence)
+		})
+	}
+}
+
+// TestLinesOfOthersAreNoErrorsOfData: the same words of servers, of NCCL, and in prose.
+func TestLinesOfOthersAreNoErrorsOfData(t *testing.T) {
+	root := t.TempDir()
+	writePodLog(t, root, 1, `10.0.0.7 - - "GET /healthz HTTP/1.1" 503 19`+"\n"+
+		"2026-11-21 08:00:00 WARN upstream sent 503 Service Unavailable\n"+
+		"torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error, Connection reset by peer\n"+
+		"RuntimeError: [2] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by store->get('0'): Connection reset by peer\n"+
+		"[W1121 08:00:00 socket.cpp:460] [c10d] waitForInput: Connection reset by peer\n"+
+		"RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer, Connection reset by peer\n"+
+		"step 503 loss 2.31\n"+
+		"ValueError: expected 503 tokens\n"+
+		"retry after queue.Empty\n"+
+		"note that a Stale file handle needs a new mount\n"+
+		produced(t, "pytorch-2.5-exhausted.txt"))
+	a := startOnPods(t, root)
+	v := a.await(t, "the one that means it", about("cuda_oom", "pod", podUID(1)))
+	require.Equal(t, verdict.Full, v.Confidence)
+	require.Len(t, a.verdicts(t), 1)
 }
 
 // Lines that only talk about it, before one that means it: nothing but that one

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
 )
 
 // AnnotationAgree of a node lets its conditions through the breaker: it names the
@@ -27,9 +29,9 @@ type breaker struct {
 }
 
 // agreed is the verdict about which an operator said so, "" for none.
-func agreed(node *corev1.Node, a *about) string {
+func agreed(node *corev1.Node, said *nodeguard.Said) string {
 	for id := range strings.FieldsFuncSeq(node.Annotations[AnnotationAgree], func(r rune) bool { return r == ',' || r == ' ' }) {
-		if a.at(id) >= 0 {
+		if said.At(id) >= 0 {
 			return id
 		}
 	}
@@ -57,12 +59,12 @@ func (b *breaker) try(ctx context.Context, node string) (why string, err error) 
 	case err != nil:
 		return "", err
 	}
-	recent := b.recent(ledger.Data)
+	recent := b.Recent(ledger.Data, b.now())
 	if slices.Contains(recent, node) {
 		return "", nil
 	}
-	if len(recent) >= b.Nodes {
-		return fmt.Sprintf("%d nodes got a condition within %s, breaker.nodes allows no more", len(recent), b.Window), nil
+	if why := b.Spent(len(recent), gotOne); why != "" {
+		return why, nil
 	}
 	if why, err = b.crowded(ctx, recent, node); why != "" || err != nil {
 		return why, err
@@ -70,48 +72,29 @@ func (b *breaker) try(ctx context.Context, node string) (why string, err error) 
 	return b.enter(ctx, ledger, recent, node)
 }
 
-// recent are the nodes of the ledger that still count.
-func (b *breaker) recent(entries map[string]string) []string {
-	var nodes []string
-	for node, text := range entries {
-		// What is no time counts: somebody wrote it who may write here.
-		if at, err := time.Parse(time.RFC3339, text); err != nil || b.now().Sub(at) < b.Window {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
-}
+// gotOne is what happened to the nodes that the breaker counts.
+const gotOne = "got a condition"
 
-// crowded counts the cluster: its nodes, and those that have a condition or are about
-// to. A condition that began within the window counts though the ledger was lost.
+// crowded counts the cluster: its nodes, and those that have a condition or are about to.
 func (b *breaker) crowded(ctx context.Context, recent []string, node string) (why string, err error) {
-	all, began, have := 0, map[string]bool{}, map[string]bool{}
-	for _, one := range recent {
-		began[one], have[one] = true, true
-	}
+	counted := nodeguard.NewCluster(recent)
 	err = b.client.nodes(ctx, func(n *corev1.Node) {
-		all++
+		counted.All++
 		for i := range n.Status.Conditions {
 			c := &n.Status.Conditions[i]
-			if n.Name == node || !stands(c) {
-				continue
-			}
-			have[n.Name] = true
-			if c.Status == corev1.ConditionTrue && b.now().Sub(c.LastTransitionTime.Time) < b.Window {
-				began[n.Name] = true
+			switch {
+			case n.Name == node || !stands(c):
+			case c.Status == corev1.ConditionTrue:
+				b.Out(counted, n.Name, c.LastTransitionTime.Time, b.now())
+			default:
+				counted.Have[n.Name] = true
 			}
 		}
 	})
-	most := max(all*b.Percent/100, 1)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case len(began) >= b.Nodes:
-		return fmt.Sprintf("%d nodes got a condition within %s, breaker.nodes allows no more", len(began), b.Window), nil
-	case len(have) >= most:
-		return fmt.Sprintf("%d of %d nodes have a condition, breaker.percent allows %d", len(have), all, most), nil
 	}
-	return "", nil
+	return b.Crowded(counted, gotOne, "have a condition"), nil
 }
 
 func (b *breaker) enter(ctx context.Context, ledger *corev1.ConfigMap, recent []string, node string) (why string, err error) {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,11 +159,4 @@ func TestObserveSetsNothingAndSaysWhatItWould(t *testing.T) {
 
 	require.NoError(t, b.round(t.Context()))
 	require.Zero(t, c.condition(t, "node-0", gpuUnhealthy), "what another mode had set does not stand")
-}
-
-func TestBreakerReadsALedgerThatSomebodySpoilt(t *testing.T) {
-	b := breaker{Breaker: Breaker{Window: time.Hour}, now: func() time.Time { return now }}
-	at := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339) }
-	got := b.recent(map[string]string{"spoilt": "yes", "ahead": at(time.Hour), "young": at(-59 * time.Minute), "old": at(-61 * time.Minute)})
-	assert.ElementsMatch(t, []string{"spoilt", "ahead", "young"}, got)
 }

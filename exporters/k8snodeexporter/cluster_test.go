@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter/internal/metadatatest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -65,7 +66,7 @@ func records(verdicts ...verdict.Verdict) plog.Logs {
 	for _, v := range verdicts {
 		record := list.AppendEmpty()
 		verdict.ToRecord(v, record)
-		record.Attributes().PutStr(verdict.AttrTrust, proven)
+		record.Attributes().PutStr(verdict.AttrTrust, verdict.Proven.String())
 	}
 	return ld
 }
@@ -200,7 +201,7 @@ func (c *cluster) events(t *testing.T, namespace string) map[string]corev1.Event
 // acts lets the exporter write conditions, and the test have its rounds.
 func acts(config *Config) {
 	config.Mode, config.Refresh, config.RequestsPerSecond = modeAct, time.Hour, 1e6
-	config.Breaker = Breaker{Nodes: 5, Percent: 100, Window: time.Hour, Ledger: "gpu/breaker"}
+	config.Breaker = Breaker{Breaker: nodeguard.Breaker{Nodes: 5, Percent: 100, Window: time.Hour}, Ledger: "gpu/breaker"}
 }
 
 // bench is an exporter that runs, and what it says of itself.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
 	"github.com/tracecoreai/tracecore/internal/apiserver"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -56,12 +57,7 @@ type Config struct {
 
 // Breaker bounds how many nodes get a condition without an operator.
 type Breaker struct {
-	// Nodes is how many nodes may get a condition within Window.
-	Nodes int `mapstructure:"nodes"`
-	// Percent is how much of the cluster may have one at a time; one node always may.
-	Percent int `mapstructure:"percent"`
-	// Window is how long a node counts toward Nodes.
-	Window time.Duration `mapstructure:"window"`
+	nodeguard.Breaker `mapstructure:",squash"`
 	// Ledger is the ConfigMap, NAMESPACE/NAME, in which all that write conditions of
 	// this cluster enter a node before it gets one. It must exist.
 	Ledger string `mapstructure:"ledger"`
@@ -109,14 +105,11 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		Mode: modeObserve, Conditions: hardwareConditions(), MinSeverity: string(verdict.Warning), RequestsPerSecond: 10,
 		RebootEnds: []string{"gpu_lost", "hbm_ecc", "xid_impact"},
-		Breaker:    Breaker{Nodes: 5, Percent: 5, Window: time.Hour}, Refresh: 2 * time.Minute,
+		Breaker:    Breaker{Breaker: nodeguard.DefaultBreaker()}, Refresh: 2 * time.Minute,
 		TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 30 * time.Second},
 		QueueConfig:   configoptional.Some(queue), RetryConfig: retry,
 	}
 }
-
-// severities, mildest first.
-var severities = []verdict.Severity{verdict.Info, verdict.Warning, verdict.Error, verdict.Critical}
 
 // kubelets are the conditions that belong to kubelets and the control plane.
 var kubelets = []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable}
@@ -124,8 +117,8 @@ var kubelets = []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPre
 // Validate reports every setting that cannot work.
 func (c *Config) Validate() error {
 	problems := []error{c.Connection.Validate(), c.validateAction()}
-	if !slices.Contains(severities, verdict.Severity(c.MinSeverity)) {
-		problems = append(problems, fmt.Errorf("min_severity is %q: set it to one of %q", c.MinSeverity, severities))
+	if !slices.Contains(verdict.Severities(), verdict.Severity(c.MinSeverity)) {
+		problems = append(problems, fmt.Errorf("min_severity is %q: set it to one of %q", c.MinSeverity, verdict.Severities()))
 	}
 	if c.RequestsPerSecond <= 0 {
 		problems = append(problems, errors.New("requests_per_second: must be above 0"))
@@ -153,9 +146,7 @@ func (c *Config) validateAction() error {
 		}
 	}
 	refuse(c.Mode != modeObserve && c.Mode != modeAct, fmt.Sprintf("mode is %q: set it to %s or %s", c.Mode, modeObserve, modeAct))
-	refuse(c.Breaker.Nodes < 1, "breaker: nodes: must be 1 or more")
-	refuse(c.Breaker.Percent < 1 || c.Breaker.Percent > 100, "breaker: percent: must be 1 to 100")
-	refuse(c.Breaker.Window < time.Minute, "breaker: window: must be 1m or more")
+	problems = append(problems, c.Breaker.Problems()...)
 	refuse(c.Refresh < time.Second, "refresh: must be 1s or more")
 	refuse(c.Stale != 0 && c.Stale < c.Refresh, "stale: must be 0 or no less than refresh")
 	_, _, named := c.Breaker.ledger()

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter/internal/metadata"
 	"github.com/tracecoreai/tracecore/patterns"
 )
@@ -23,7 +24,7 @@ func TestConfig(t *testing.T) {
 	all.RequestsPerSecond, all.Timeout, all.RetryConfig.MaxElapsedTime = 2.5, 5*time.Second, time.Hour
 	all.QueueConfig.Get().QueueSize = 10
 	all.Mode, all.Node, all.RebootEnds, all.Refresh, all.Stale = modeAct, "gpu-17", []string{"gpu_lost"}, time.Minute, time.Hour
-	all.Breaker = Breaker{Nodes: 2, Percent: 10, Window: 30 * time.Minute, Ledger: "gpu/breaker"}
+	all.Breaker = Breaker{Breaker: nodeguard.Breaker{Nodes: 2, Percent: 10, Window: 30 * time.Minute}, Ledger: "gpu/breaker"}
 	for name, tc := range map[string]struct {
 		want    *Config
 		problem string

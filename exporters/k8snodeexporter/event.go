@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -52,7 +54,7 @@ func newEvent(v verdict.Verdict, node, aside string, about corev1.ObjectReferenc
 	}
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: "tracecore." + hex.EncodeToString(key[:16]), Namespace: namespace},
-		InvolvedObject: about, Reason: reason(v.Pattern), Message: note(v, aside), Type: kind, Count: 1,
+		InvolvedObject: about, Reason: verdicts.Name(v.Pattern), Message: note(v, aside), Type: kind, Count: 1,
 		FirstTimestamp: metav1.NewTime(v.Onset), LastTimestamp: metav1.NewTime(last),
 		Source: corev1.EventSource{Component: manager, Host: node}, ReportingController: manager,
 	}
@@ -60,13 +62,16 @@ func newEvent(v verdict.Verdict, node, aside string, about corev1.ObjectReferenc
 
 // note is a verdict in one line: what, how sure, what to do, which, and aside.
 func note(v verdict.Verdict, aside string) string {
-	end := " (" + idOf(v) + ")" + aside
+	end := " (" + nodeguard.IDOf(v) + ")" + aside
 	text := safetext.Object(v.Headline)
 	switch {
 	case v.Status == verdict.Resolved:
 		text = "resolved: " + text
 	case v.Confidence == verdict.Partial:
 		text = "likely: " + text
+	}
+	if v.Drill {
+		text = "DRILL: " + text
 	}
 	if v.Status == verdict.Open && v.Remediation != "" {
 		text += ". " + strings.Join(strings.Fields(safetext.Object(v.Remediation)), " ")

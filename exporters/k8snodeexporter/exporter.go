@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/otel/attribute"
@@ -17,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter/internal/metadata"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -50,7 +51,7 @@ type nodes struct {
 	rounds    sync.WaitGroup
 
 	mu      sync.Mutex // verdicts and rounds take turns
-	known   *memory
+	known   *nodeguard.Memory
 	kept    map[string]bool // nodes that had a condition of ours at the last round
 	warned  map[string]bool // one log line for each outcome; metrics count the rest
 	waiting bool            // the last attempt failed; one log line for each outage
@@ -63,7 +64,7 @@ func newNodes(config *Config, set exporter.Settings, connect func(*Config) (api,
 	}
 	return &nodes{
 		config: config, connect: connect, now: now, telemetry: telemetry, logger: set.Logger,
-		known: newMemory(mostKnown), kept: map[string]bool{}, warned: map[string]bool{}, end: func() {},
+		known: nodeguard.NewMemory(nodeguard.MostKnown), kept: map[string]bool{}, warned: map[string]bool{}, end: func() {},
 	}, nil
 }
 
@@ -91,29 +92,28 @@ func (n *nodes) shutdown(context.Context) error {
 func (n *nodes) consume(ctx context.Context, ld plog.Logs) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := readVerdicts(ld, func() { n.countVerdict(ctx, outcomeInvalid) })
-	for i, f := range all {
-		outcome, err := n.apply(ctx, f)
+	return verdicts.Apply(ld, func() { n.countVerdict(ctx, outcomeInvalid) }, func(f *verdicts.Found) error {
+		outcome, err := n.apply(ctx, *f)
 		if err != nil {
 			n.await(err)
-			return consumererror.NewLogs(err, writeVerdicts(all[i:]))
+			return err
 		}
 		n.waiting = false
 		n.countVerdict(ctx, outcome)
-	}
-	return nil
+		return nil
+	})
 }
 
 // apply does what one verdict asks for. An error is worth another attempt.
-func (n *nodes) apply(ctx context.Context, f found) (outcome string, err error) {
+func (n *nodes) apply(ctx context.Context, f verdicts.Found) (outcome string, err error) {
 	step := n.config.plan(f)
 	switch {
-	case !n.config.mine(step.node):
-		n.warn(outcomeNoNode, fmt.Errorf("verdict %s names no node, two nodes, or one that this process may not speak of", idOf(f.Verdict)))
+	case !n.config.mine(step.Node):
+		n.warn(outcomeNoNode, fmt.Errorf("verdict %s names no node, two nodes, or one that this process may not speak of", nodeguard.IDOf(f.Verdict)))
 		return outcomeNoNode, nil
-	case f.repeated && !n.known.has(f.ID, outcomeOtherBoot):
+	case f.Repeated && !n.known.Has(f.ID, outcomeOtherBoot):
 		outcome, err = n.confirm(ctx, step, f.Verdict)
-	case n.known.has(f.ID, step.says):
+	case n.known.Has(f.ID, step.Says):
 		return outcomeUnchanged, nil
 	default:
 		outcome, err = n.act(ctx, step, f.Verdict)
@@ -124,18 +124,18 @@ func (n *nodes) apply(ctx context.Context, f found) (outcome string, err error) 
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		outcome = outcomeRefused
 	case apierrors.IsForbidden(err):
-		return "", fmt.Errorf("node %s: %w; give the service account the right to get and list nodes and to patch nodes/status", step.node, err)
+		return "", fmt.Errorf("node %s: %w; give the service account the right to get and list nodes and to patch nodes/status", step.Node, err)
 	case err != nil:
-		return "", fmt.Errorf("node %s: %w", step.node, err)
+		return "", fmt.Errorf("node %s: %w", step.Node, err)
 	}
 	if err != nil {
 		n.warn(outcome, err)
 	}
 	switch {
 	case outcome == outcomeOtherBoot: // a kubelet may be slow to say that its node has booted
-		n.known.put(f.ID, outcomeOtherBoot)
-	case !f.repeated || outcome != outcomeRepeated:
-		n.known.put(f.ID, step.says)
+		n.known.Put(f.ID, outcomeOtherBoot)
+	case !f.Repeated || outcome != outcomeRepeated:
+		n.known.Put(f.ID, step.Says)
 	}
 	return outcome, nil
 }
@@ -145,7 +145,7 @@ func (n *nodes) apply(ctx context.Context, f found) (outcome string, err error) 
 func (n *nodes) act(ctx context.Context, step plan, v verdict.Verdict) (outcome string, err error) {
 	outcome, aside := outcomeSymptom, ""
 	switch {
-	case step.decides:
+	case step.Decides:
 		outcome, aside, err = n.setCondition(ctx, step, v)
 	case step.condition != "":
 		outcome = outcomeNotProven
@@ -156,11 +156,11 @@ func (n *nodes) act(ctx context.Context, step plan, v verdict.Verdict) (outcome 
 		return outcome, err
 	}
 	if step.condition == "" { // nothing was asked of the node yet
-		if _, err = n.client.node(ctx, step.node); err != nil {
+		if _, err = n.client.node(ctx, step.Node); err != nil {
 			return outcome, err
 		}
 	}
-	return outcome, n.tell(ctx, step.node, aside, v)
+	return outcome, n.tell(ctx, step.Node, aside, v)
 }
 
 // tell writes the Events of a verdict. Aside is what became of its condition.

@@ -3,7 +3,6 @@ package k8snodeexporter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/internal/safetext/safetexttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -249,10 +249,10 @@ func TestNodeIsThatOfTheEvidence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := createDefaultConfig().(*Config)
-			f := found{Verdict: but(lost(tc.named, "a"), func(v *verdict.Verdict) { v.Culprit["host"] = "host" }), on: tc.resource}
-			require.Equal(t, tc.want != "", config.mine(config.plan(f).node))
+			f := verdicts.Found{Verdict: but(lost(tc.named, "a"), func(v *verdict.Verdict) { v.Culprit["host"] = "host" }), On: tc.resource}
+			require.Equal(t, tc.want != "", config.mine(config.plan(f).Node))
 			if tc.want != "" {
-				require.Equal(t, tc.want, config.plan(f).node)
+				require.Equal(t, tc.want, config.plan(f).Node)
 			}
 		})
 	}
@@ -265,7 +265,7 @@ func TestForgedTextStaysOneVerdict(t *testing.T) {
 		v.Remediation = "\x1b[2J"
 	}))
 	condition := b.cluster.condition(t, "gpu-17", gpuUnhealthy)
-	require.Len(t, read(&condition).lines, 1)
+	require.Len(t, read(&condition).Lines, 1)
 	require.Less(t, len(condition.Message), 400)
 	safetexttest.RequireSafe(t, condition.Message)
 	for _, event := range b.cluster.events(t, "default") {
@@ -294,18 +294,7 @@ func TestHostileVerdictComesThroughInNoObject(t *testing.T) {
 	}
 	safetexttest.RequireSafe(t, message)
 	require.NotContains(t, message, "<")
-	require.Len(t, read(&corev1.NodeCondition{Reason: reasonMany, Status: corev1.ConditionTrue, Message: message}).lines, 1)
-}
-
-func TestMemoryIsBounded(t *testing.T) {
-	m := newMemory(10)
-	for i := range 1000 {
-		m.put(fmt.Sprint(i), "x")
-	}
-	require.LessOrEqual(t, len(m.young)+len(m.old), 20)
-	require.True(t, m.has("999", "x"))
-	require.False(t, m.has("999", "y"))
-	require.False(t, m.has("0", "x"))
+	require.Len(t, read(&corev1.NodeCondition{Reason: reasonMany, Status: corev1.ConditionTrue, Message: message}).Lines, 1)
 }
 
 func TestAPIThatCannotBeFoundSaysWhatToDo(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter/internal/metadata"
 )
 
@@ -31,7 +32,7 @@ func newFactory(connect func(*Config) (api, error)) exporter.Factory {
 		if err != nil {
 			return nil, err
 		}
-		return &verdictsOnly{Logs: queued, count: n.countVerdict}, nil
+		return &verdicts.Only{Logs: queued, Invalid: func(ctx context.Context) { n.countVerdict(ctx, outcomeInvalid) }}, nil
 	}
 	return exporter.NewFactory(metadata.Type, createDefaultConfig, exporter.WithLogs(create, metadata.LogsStability))
 }

@@ -7,9 +7,10 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
 )
 
 // States of conditions, as metadata.yaml lists them.
@@ -22,24 +23,7 @@ const (
 
 // keep makes a round now and then.
 func (n *nodes) keep(ctx context.Context) {
-	tick := time.NewTicker(n.config.Refresh)
-	defer tick.Stop()
-	failing := false
-	for {
-		err := n.round(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil && !failing {
-			n.logger.Warn("conditions of nodes are not looked after until this passes", zap.Error(err))
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	nodeguard.Keep(ctx, n.config.Refresh, n.logger, "conditions of nodes are not looked after until this passes", n.round)
 }
 
 // round looks after every condition of ours: what a reboot ended, what is held back
@@ -121,21 +105,16 @@ func (n *nodes) lookAt(ctx context.Context, node *corev1.Node, kind corev1.NodeC
 		return nil
 	}
 	said := read(&old)
-	done, err := n.revise(ctx, node, kind, func(*about) {})
-	if err != nil || old.Status != corev1.ConditionUnknown || done.outcome != outcomeApplied || len(said.lines) == 0 {
+	done, err := n.revise(ctx, node, kind, func(*nodeguard.Said) {})
+	if err != nil || old.Status != corev1.ConditionUnknown || done.outcome != outcomeApplied || len(said.Lines) == 0 {
 		return err
 	}
-	return n.createEvent(ctx, "node", newEvent(said.lines[0].verdict(n.now()), node.Name, " [was held back]"+done.aside, aboutNode(node.Name)))
+	return n.createEvent(ctx, "node", newEvent(asVerdict(said.Lines[0], n.now()), node.Name, " [was held back]"+done.aside, aboutNode(node.Name)))
 }
 
-// stale reports whether nobody has confirmed a condition for too long. A process that
-// has just started gives everybody time to.
+// stale reports whether nobody has confirmed a condition for too long.
 func (n *nodes) stale(c *corev1.NodeCondition) bool {
-	last := c.LastHeartbeatTime.Time
-	if n.began.After(last) {
-		last = n.began
-	}
-	return n.config.Stale > 0 && c.Reason != reasonUnconfirmed && n.now().Sub(last) > n.config.Stale
+	return c.Reason != reasonUnconfirmed && nodeguard.Unconfirmed(c.LastHeartbeatTime.Time, n.began, n.now(), n.config.Stale)
 }
 
 // doubt takes back what nobody confirms: the state of the patterns was lost, or who
@@ -147,7 +126,7 @@ func (n *nodes) doubt(ctx context.Context, node *corev1.Node, old *corev1.NodeCo
 	said := read(old)
 	n.warn("unconfirmed", fmt.Errorf("nobody has confirmed the condition %s of node %s for %s: it is Unknown now", old.Type, node.Name, n.config.Stale))
 	note := "nobody has confirmed this since " + old.LastHeartbeatTime.UTC().Format(time.RFC3339)
-	return n.write(ctx, node, next(old, old.Type, corev1.ConditionUnknown, reasonUnconfirmed, said.write(note), n.time()))
+	return n.write(ctx, node, next(old, old.Type, corev1.ConditionUnknown, reasonUnconfirmed, said.Write(note), n.time()))
 }
 
 func stateOf(c *corev1.NodeCondition) string {

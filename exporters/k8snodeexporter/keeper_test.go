@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -30,7 +31,7 @@ func TestConditionOutlivesEveryVerdictItDoesNotList(t *testing.T) {
 	for i := range count {
 		b.send(t, lost("gpu-17", fmt.Sprint(i)))
 	}
-	require.Contains(t, c.condition(t, "gpu-17", gpuUnhealthy).Message, fmt.Sprintf("(and %d more: ", count-mostListed))
+	require.Contains(t, c.condition(t, "gpu-17", gpuUnhealthy).Message, fmt.Sprintf("(and %d more: ", count-room.Listed))
 	after := start(t, c, nil) // a restart in the middle
 	for i := range count {
 		require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status, "%d are open", count-i)
@@ -43,23 +44,23 @@ func TestConditionIsBoundedAndForgetsNobody(t *testing.T) {
 	c := newCluster()
 	c.reboot(t, "gpu-17", "boot-one")
 	b := start(t, c, nil)
-	flood := about{boot: "boot-one"}
+	flood := nodeguard.Said{Boot: "boot-one"}
 	for i := range 5000 {
-		flood.add(line{fmt.Sprint("gpu_lost/", i), strings.Repeat("x", longestLine)}, true)
+		flood.Add(room, nodeguard.Line{ID: fmt.Sprint("gpu_lost/", i), Headline: strings.Repeat("x", room.LineBytes)}, true)
 	}
-	require.Less(t, len(flood.write("")), 32<<10)
+	require.Less(t, len(flood.Write("")), 32<<10)
 	node, err := c.node(t.Context(), "gpu-17")
 	require.NoError(t, err)
-	require.NoError(t, b.write(t.Context(), node, next(nil, gpuUnhealthy, corev1.ConditionTrue, flood.reason(), flood.write(""), b.time())))
+	require.NoError(t, b.write(t.Context(), node, next(nil, gpuUnhealthy, corev1.ConditionTrue, reasonOf(&flood), flood.Write(""), b.time())))
 	set := c.condition(t, "gpu-17", gpuUnhealthy)
 	require.Equal(t, flood, read(&set))
 	for i := range 5000 {
-		flood.remove(fmt.Sprint("gpu_lost/", i), true)
+		flood.Remove(fmt.Sprint("gpu_lost/", i), true)
 	}
-	require.Equal(t, 5000-mostListed-mostTracked, flood.lost)
-	require.False(t, flood.empty(), "what it could not name may be open")
-	flood.booted("boot-two", func(string) bool { return true })
-	require.True(t, flood.empty())
+	require.Equal(t, 5000-room.Listed-room.Tracked, flood.Lost)
+	require.False(t, flood.Empty(), "what it could not name may be open")
+	flood.Booted("boot-two", func(string) bool { return true })
+	require.True(t, flood.Empty())
 }
 
 func TestRebootEndsWhatItCures(t *testing.T) {
@@ -173,9 +174,13 @@ func TestOnlyProvenVerdictsSetAndClear(t *testing.T) {
 func TestDrillSetsNothing(t *testing.T) {
 	c := newCluster()
 	b := start(t, c, nil)
-	require.NoError(t, b.consume(t.Context(), with(records(lost("gpu-17", "a")), attrDrill, true)))
+	require.NoError(t, b.consume(t.Context(), with(records(lost("gpu-17", "a")), verdict.AttrDrill, true)))
 	require.Zero(t, c.condition(t, "gpu-17", gpuUnhealthy))
-	require.Len(t, c.events(t, "default"), 1)
+	events := c.events(t, "default")
+	require.Len(t, events, 1)
+	for said := range events {
+		require.Contains(t, said, ": DRILL: ")
+	}
 }
 
 func TestProcessSpeaksOfItsNodeAlone(t *testing.T) {
@@ -186,14 +191,4 @@ func TestProcessSpeaksOfItsNodeAlone(t *testing.T) {
 	require.Equal(t, map[string]int64{"no_node": 1, "applied": 1}, b.outcomes(t))
 	c.reboot(t, "gpu-17", "x")
 	require.NoError(t, b.round(t.Context()))
-}
-
-func TestQueueKeepsWhatARecordSays(t *testing.T) {
-	for _, attribute := range []string{attrDrill, verdict.AttrRepeated} {
-		all := readVerdicts(writeVerdicts(readVerdicts(with(records(lost("gpu-17", "a")), attribute, true), func() {})), func() {})
-		require.Len(t, all, 1)
-		require.True(t, all[0].proven)
-		require.Equal(t, attribute == attrDrill, all[0].drill)
-		require.Equal(t, attribute == verdict.AttrRepeated, all[0].repeated)
-	}
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -32,15 +33,15 @@ func (n *nodes) setCondition(ctx context.Context, step plan, v verdict.Verdict) 
 	late := false
 	for range conflicts {
 		var node *corev1.Node
-		if node, err = n.client.node(ctx, step.node); err != nil {
+		if node, err = n.client.node(ctx, step.Node); err != nil {
 			return "", "", err
 		}
-		late = step.holds && n.ofAnotherBoot(v, node)
-		done, err = n.revise(ctx, node, step.condition, func(a *about) {
-			if step.holds && !late {
-				a.add(lineOf(v), n.rebootEnds(idOf(v)))
+		late = step.Holds && n.ofAnotherBoot(v, node)
+		done, err = n.revise(ctx, node, step.condition, func(a *nodeguard.Said) {
+			if step.Holds && !late {
+				a.Add(room, room.LineOf(v), n.rebootEnds(nodeguard.IDOf(v)))
 			} else {
-				a.remove(idOf(v), n.rebootEnds(idOf(v)))
+				a.Remove(nodeguard.IDOf(v), n.rebootEnds(nodeguard.IDOf(v)))
 			}
 		})
 		if !apierrors.IsConflict(err) {
@@ -57,33 +58,33 @@ func (n *nodes) setCondition(ctx context.Context, step plan, v verdict.Verdict) 
 // seen, and that cures it. A verdict that does not say in which boot is of this one.
 func (n *nodes) ofAnotherBoot(v verdict.Verdict, node *corev1.Node) bool {
 	now := node.Status.NodeInfo.BootID
-	return v.Boot != "" && now != "" && !strings.EqualFold(v.Boot, now) && n.rebootEnds(idOf(v))
+	return v.Boot != "" && now != "" && !strings.EqualFold(v.Boot, now) && n.rebootEnds(nodeguard.IDOf(v))
 }
 
 // confirm keeps what an open verdict that is told again has set. It sets nothing: a
 // reboot or somebody may have ended it.
 func (n *nodes) confirm(ctx context.Context, step plan, v verdict.Verdict) (outcome string, err error) {
-	if !step.holds || !n.kept[step.node] {
+	if !step.Holds || !n.kept[step.Node] {
 		return outcomeRepeated, nil
 	}
 	for range conflicts {
 		var node *corev1.Node
-		if node, err = n.client.node(ctx, step.node); err != nil {
+		if node, err = n.client.node(ctx, step.Node); err != nil {
 			return "", err
 		}
 		old := find(node, step.condition)
 		said := read(old)
-		if said.booted(node.Status.NodeInfo.BootID, n.rebootEnds); !said.has(idOf(v), n.rebootEnds(idOf(v))) {
+		if said.Booted(node.Status.NodeInfo.BootID, n.rebootEnds); !said.Has(nodeguard.IDOf(v), n.rebootEnds(nodeguard.IDOf(v))) {
 			return outcomeRepeated, nil
 		}
-		status, reason, note := corev1.ConditionTrue, said.reason(), ""
+		status, reason, note := corev1.ConditionTrue, reasonOf(&said), ""
 		if old.Reason == reasonHeldBack {
 			status, reason, note = old.Status, old.Reason, n.heldNote(node.Name, &said)
 		}
 		if n.now().Sub(old.LastHeartbeatTime.Time) < n.config.Stale/4 && old.Status == status {
 			return outcomeRepeated, nil
 		}
-		if err = n.put(ctx, node, next(old, step.condition, status, reason, said.write(note), n.time())); !apierrors.IsConflict(err) {
+		if err = n.put(ctx, node, next(old, step.condition, status, reason, said.Write(note), n.time())); !apierrors.IsConflict(err) {
 			break
 		}
 	}
@@ -91,19 +92,19 @@ func (n *nodes) confirm(ctx context.Context, step plan, v verdict.Verdict) (outc
 }
 
 // revise changes what a condition says, and gives it the status that follows.
-func (n *nodes) revise(ctx context.Context, node *corev1.Node, kind corev1.NodeConditionType, change func(*about)) (changed, error) {
+func (n *nodes) revise(ctx context.Context, node *corev1.Node, kind corev1.NodeConditionType, change func(*nodeguard.Said)) (changed, error) {
 	old := find(node, kind)
 	said := read(old)
-	before := said.write("")
-	said.booted(node.Status.NodeInfo.BootID, n.rebootEnds)
+	before := said.Write("")
+	said.Booted(node.Status.NodeInfo.BootID, n.rebootEnds)
 	change(&said)
 	switch {
-	case said.empty():
+	case said.Empty():
 		return changed{outcome: outcomeApplied}, n.release(ctx, node, old, kind, before)
 	case n.config.Mode == modeObserve:
 		return changed{outcomeObserved, fmt.Sprintf(" [observe: %s would be True]", kind)}, nil
 	case old != nil && stands(old):
-		return changed{outcome: outcomeApplied}, n.write(ctx, node, next(old, kind, corev1.ConditionTrue, said.reason(), said.write(""), n.time()))
+		return changed{outcome: outcomeApplied}, n.write(ctx, node, next(old, kind, corev1.ConditionTrue, reasonOf(&said), said.Write(""), n.time()))
 	}
 	why := ""
 	agreement := agreed(node, &said)
@@ -117,22 +118,22 @@ func (n *nodes) revise(ctx context.Context, node *corev1.Node, kind corev1.NodeC
 		n.warn(outcomeHeldBack, fmt.Errorf("the condition of node %s: %s; the Event of the node says how to agree", node.Name, why))
 		note := n.heldNote(node.Name, &said)
 		return changed{outcomeHeldBack, " [held back: " + why + ". " + note + "]"},
-			n.write(ctx, node, next(old, kind, corev1.ConditionUnknown, reasonHeldBack, said.write(note), n.time()))
+			n.write(ctx, node, next(old, kind, corev1.ConditionUnknown, reasonHeldBack, said.Write(note), n.time()))
 	}
 	done := changed{outcome: outcomeApplied}
 	if agreement != "" {
 		n.logger.Warn("an operator agreed to a node condition", zap.String("node", node.Name), zap.String("condition", string(kind)), zap.String("verdict", agreement))
 		done.aside = " [agreed: annotation " + AnnotationAgree + "]"
 	}
-	return done, n.write(ctx, node, next(old, kind, corev1.ConditionTrue, said.reason(), said.write(""), n.time()))
+	return done, n.write(ctx, node, next(old, kind, corev1.ConditionTrue, reasonOf(&said), said.Write(""), n.time()))
 }
 
 // heldNote says how an operator lets a condition through.
-func (n *nodes) heldNote(node string, said *about) string {
-	if len(said.lines) == 0 {
+func (n *nodes) heldNote(node string, said *nodeguard.Said) string {
+	if len(said.Lines) == 0 {
 		return "held back by the breaker"
 	}
-	return fmt.Sprintf("to agree: kubectl annotate --overwrite node %s %s=%s", node, AnnotationAgree, said.lines[0].id)
+	return fmt.Sprintf("to agree: kubectl annotate --overwrite node %s %s=%s", node, AnnotationAgree, said.Lines[0].ID)
 }
 
 // release ends a condition that says nothing any more. One that was never True goes
@@ -188,8 +189,7 @@ func (n *nodes) send(ctx context.Context, node *corev1.Node, text []byte, status
 
 // rebootEnds reports whether a reboot of its node ends a verdict.
 func (n *nodes) rebootEnds(id string) bool {
-	pattern, _, _ := strings.Cut(id, "/")
-	return slices.Contains(n.config.RebootEnds, pattern)
+	return slices.Contains(n.config.RebootEnds, nodeguard.PatternOf(id))
 }
 
 func (n *nodes) time() metav1.Time { return metav1.NewTime(n.now()) }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter/internal/metadata"
+	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -27,7 +28,7 @@ const (
 	outcomeUnchanged = "unchanged"
 )
 
-// terminal prints what is new about each incident.
+// terminal prints what is new about each incident, and what runs that ended came to.
 type terminal struct {
 	config    *Config
 	out       io.Writer
@@ -35,6 +36,7 @@ type terminal struct {
 	now       func() time.Time
 	telemetry *metadata.TelemetryBuilder
 	logger    *zap.Logger
+	hostname  string // as the pattern detector of this process writes it
 
 	mu     sync.Mutex // one batch at a time: blocks do not interleave
 	shown  *memory
@@ -46,8 +48,13 @@ func newTerminal(config *Config, set exporter.Settings, out io.Writer, now func(
 	if err != nil {
 		return nil, err
 	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		set.Logger.Warn("runs that end are not printed: this machine has no name", zap.Error(err))
+		hostname = "\x00"
+	}
 	return &terminal{
-		config: config, out: out, color: useColor(config.Color, out), now: now,
+		hostname: hostname, config: config, out: out, color: useColor(config.Color, out), now: now,
 		telemetry: telemetry, logger: set.Logger, shown: newMemory(maxIncidents, maxVerdicts),
 	}, nil
 }
@@ -82,6 +89,9 @@ func (t *terminal) consume(ctx context.Context, ld plog.Logs) error {
 		c.verdicts = count[news[0].IncidentID]
 		changes = append(changes, c)
 	}
+	if t.config.Format != formatJSON { // a line of JSON is a verdict: its readers know no other
+		t.summaries(ctx, &text, ld)
+	}
 	if text.Len() > 0 {
 		if _, err := t.out.Write(text.Bytes()); err != nil {
 			return fmt.Errorf("write verdicts to %s: %w; check that what reads it still runs, or set stream to the other one", t.config.Stream, err)
@@ -89,6 +99,27 @@ func (t *terminal) consume(ctx context.Context, ld plog.Logs) error {
 	}
 	t.remember(ctx, changes)
 	return nil
+}
+
+// summaries prints the runs that ended as this host saw them: a gateway prints its own, not
+// those of each agent.
+func (t *terminal) summaries(ctx context.Context, text *bytes.Buffer, ld plog.Logs) {
+	for _, resource := range ld.ResourceLogs().All() {
+		host, _ := resource.Resource().Attributes().Get("host.name")
+		for _, scope := range resource.ScopeLogs().All() {
+			for _, record := range scope.LogRecords().All() {
+				run, err := history.FromRecord(record)
+				switch {
+				case errors.Is(err, history.ErrNotSummary):
+				case err != nil:
+					t.invalid(ctx, err)
+				case host.AsString() != t.hostname:
+				default:
+					_ = verdict.RenderNotice(text, "RUN ENDED", history.Words(&run), verdict.Options{Color: t.color, Now: t.now()})
+				}
+			}
+		}
+	}
 }
 
 // change is one incident before and after a batch.

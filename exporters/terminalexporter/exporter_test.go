@@ -28,6 +28,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter/internal/metadata"
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter/internal/metadatatest"
+	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -297,4 +298,30 @@ func TestLifecycle(t *testing.T) {
 	require.NoError(t, exporter.ConsumeLogs(ctx, records()))
 	require.NoError(t, exporter.Shutdown(ctx))
 	require.NoError(t, exporter.Shutdown(ctx), "twice")
+}
+
+// A run that ended is a line, where it was seen from: not at the gateway that it passes.
+func TestARunThatEndedIsALine(t *testing.T) {
+	end := onset.Add(time.Hour)
+	run := history.Run{ID: "r1", Job: "llm", Began: onset, Updated: end, Ended: &end, Outcome: history.RunSucceeded, Ranks: "0-7", RanksCount: 8, EndedRanks: "0-7", EndedCount: 8, Hosts: []string{"node-17"}}
+	run.Summary = history.Summarize(&run, nil, 0, nil)
+	logs := func(host string) plog.Logs {
+		ld := plog.NewLogs()
+		resource := ld.ResourceLogs().AppendEmpty()
+		resource.Resource().Attributes().PutStr("host.name", host)
+		records := resource.ScopeLogs().AppendEmpty().LogRecords()
+		history.ToRecord(&run, records.AppendEmpty())
+		records.AppendEmpty().SetEventName(history.SummaryEvent) // of a stranger
+		return ld
+	}
+	b := newBench(t, nil)
+	b.hostname = "node-17"
+	require.NoError(t, b.consume(t.Context(), logs("node-18")))
+	require.Empty(t, b.out.String())
+	require.NoError(t, b.consume(t.Context(), logs("node-17")))
+	require.Equal(t, "RUN ENDED  Job llm succeeded after 1 h 0 min; no stall was seen. Seen: ranks 0-7 on node-17\n\n", b.out.String())
+	b = newBench(t, func(c *Config) { c.Format = formatJSON })
+	b.hostname = "node-17"
+	require.NoError(t, b.consume(t.Context(), logs("node-17")))
+	require.Empty(t, b.out.String(), "a line of JSON is a verdict")
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension/internal/metadata"
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension/internal/statelog"
+	"github.com/tracecoreai/tracecore/internal/setaside"
 )
 
 const (
@@ -181,7 +182,7 @@ func (w *watch) logger() *zap.Logger {
 }
 
 func (w *watch) setAside(path, why string) error {
-	to, err := setAside(w.extension.config.Directory, path, time.Now())
+	to, err := setaside.Move(w.extension.config.Directory, path, time.Now())
 	if err != nil {
 		return fmt.Errorf("%s: %s, and it cannot be moved: %w", path, why, err)
 	}

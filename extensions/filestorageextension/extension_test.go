@@ -2,12 +2,10 @@ package filestorageextension
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
@@ -87,29 +85,4 @@ func TestAFolderHasOneProcess(t *testing.T) {
 	require.NoError(t, first.Shutdown(t.Context()))
 	require.NoError(t, second.Start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, second.Shutdown(t.Context()))
-}
-
-func TestWhatIsSetAsideIsBounded(t *testing.T) {
-	dir := t.TempDir()
-	for n := range 20 {
-		path := filepath.Join(dir, "state")
-		require.NoError(t, os.WriteFile(path, fmt.Append(nil, n), 0o600))
-		_, err := setAside(dir, path, time.Unix(int64(n), 0))
-		require.NoError(t, err)
-	}
-	left, err := os.ReadDir(filepath.Join(dir, asideFolder))
-	require.NoError(t, err)
-	require.Len(t, left, mostAside)
-	newest, err := os.ReadFile(filepath.Join(dir, asideFolder, left[mostAside-1].Name()))
-	require.NoError(t, err)
-	require.Equal(t, "19", string(newest))
-
-	large := filepath.Join(dir, "large")
-	require.NoError(t, os.WriteFile(large, nil, 0o600))
-	require.NoError(t, os.Truncate(large, mostAsideBytes+1))
-	_, err = setAside(dir, large, time.Unix(21, 0))
-	require.NoError(t, err)
-	left, err = os.ReadDir(filepath.Join(dir, asideFolder))
-	require.NoError(t, err)
-	require.Empty(t, left, "one that is too large is not kept")
 }

@@ -11,6 +11,8 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/extension/extensioncapabilities"
+
+	"github.com/tracecoreai/tracecore/internal/gate"
 )
 
 // health is the extension.
@@ -36,7 +38,7 @@ func (h *health) Start(ctx context.Context, host component.Host) error {
 	}
 	h.server = server
 	h.serving.Go(func() {
-		if err := server.Serve(newGate(listener, h.config.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(gate.Share(listener, h.config.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
 			componentstatus.ReportStatus(host, componentstatus.NewFatalErrorEvent(err))
 		}
 	})

@@ -36,6 +36,10 @@ type Config struct {
 	// DrillSecret is the file by which drills prove what they are: it is made when there
 	// is none. Empty: every fault counts as a real one, also that of a drill.
 	DrillSecret string `mapstructure:"drill_secret"`
+	// Pin is a folder in a BPF file system, such as /sys/fs/bpf/tracecore. There the probe
+	// outlives this process: what happens until the next start is told then, as late.
+	// Empty: nowhere, and what an earlier process has pinned in that folder is removed.
+	Pin string `mapstructure:"pin"`
 	// ErrorMode says what happens when the best hook cannot be used.
 	ErrorMode ErrorMode `mapstructure:"error_mode"`
 }
@@ -65,6 +69,9 @@ func (c *Config) Validate() error {
 	if c.DrillSecret != "" && !filepath.IsAbs(c.DrillSecret) {
 		problems = append(problems, fmt.Errorf("drill_secret: %q is relative: give the whole path, such as /var/lib/tracecore/drill.secret", c.DrillSecret))
 	}
+	if c.Pin != "" && !filepath.IsAbs(c.Pin) {
+		problems = append(problems, fmt.Errorf("pin: %q is relative: give the whole path, such as /sys/fs/bpf/tracecore", c.Pin))
+	}
 	if c.Retention <= 0 {
 		problems = append(problems, fmt.Errorf("retention: %s: set a time above zero, such as 10m", c.Retention))
 	}
@@ -82,6 +89,6 @@ func (c *Config) Validate() error {
 
 func (c *Config) options() identity.Options {
 	return identity.Options{
-		ProcRoot: c.ProcRoot, Retention: c.Retention, MaxProcesses: c.MaxProcesses, ScanInterval: c.ScanInterval,
+		ProcRoot: c.ProcRoot, Retention: c.Retention, MaxProcesses: c.MaxProcesses, ScanInterval: c.ScanInterval, Pin: c.Pin,
 	}
 }

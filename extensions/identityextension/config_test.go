@@ -37,13 +37,13 @@ func TestConfigIsReadAndChecked(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ErrorModePropagate, config.ErrorMode)
 	require.Equal(t, identity.Options{
-		ProcRoot: "/host/proc", Retention: 30 * time.Minute, MaxProcesses: 200000, ScanInterval: 5 * time.Second,
+		ProcRoot: "/host/proc", Retention: 30 * time.Minute, MaxProcesses: 200000, ScanInterval: 5 * time.Second, Pin: "/sys/fs/bpf/tracecore",
 	}, config.options())
 
 	_, err = load(t, "bad")
 	for _, want := range []string{
 		`proc_root: "host/proc" is relative: give the whole path`, "retention: 0s: set a time above zero",
-		"max_processes: 10: set 1024 to 1048576", "scan_interval: 1ms: set at least 100ms", `drill_secret: "drill.secret" is relative`, `error_mode: "maybe" is neither propagate nor ignore`,
+		"max_processes: 10: set 1024 to 1048576", "scan_interval: 1ms: set at least 100ms", `drill_secret: "drill.secret" is relative`, `pin: "bpf" is relative: give the whole path`, `error_mode: "maybe" is neither propagate nor ignore`,
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -42,6 +42,7 @@ type identityExtension struct {
 var (
 	_ extension.Extension = (*identityExtension)(nil)
 	_ identity.Resolver   = (*identityExtension)(nil)
+	_ identity.Stops      = (*identityExtension)(nil)
 )
 
 func newExtension(settings extension.Settings, config *Config, open func(identity.Options) (tracker, error)) (*identityExtension, error) {
@@ -69,6 +70,9 @@ func (x *identityExtension) Start(_ context.Context, host component.Host) error 
 	x.tracker = opened
 	x.mu.Unlock()
 	x.tell(host, opened, err)
+	if opened != nil {
+		x.wasAway(opened.Report().Away)
+	}
 	return x.observe(opened)
 }
 
@@ -103,9 +107,20 @@ func (x *identityExtension) tell(host component.Host, opened tracker, err error)
 	}
 }
 
+// wasAway says in the log what is not known of the time before Start, and whether such a
+// time will be known.
+func (x *identityExtension) wasAway(away probe.Away) {
+	if gap := away.Gap("starts and ends of processes"); gap != "" {
+		x.settings.Logger.Warn(gap)
+	}
+	if away.Err != nil {
+		x.settings.Logger.Warn("not all ends of processes will be known that happen while no agent runs", zap.Error(away.Err))
+	}
+}
+
 // degraded says what is missing on a rung that is not the best, and why.
 func degraded(report probe.Report) error {
-	if report.Rung == identity.RungTracing {
+	if report.Rung == identity.RungSignals {
 		return nil
 	}
 	text := "watch processes: "
@@ -145,6 +160,14 @@ func (x *identityExtension) Ranks() []identity.Process {
 		return t.Ranks()
 	}
 	return nil
+}
+
+// Stopped implements identity.Stops.
+func (x *identityExtension) Stopped(p identity.Process) (identity.Signal, bool) {
+	if t, ok := x.current().(identity.Stops); ok {
+		return t.Stopped(p)
+	}
+	return identity.Signal{}, false
 }
 
 func (x *identityExtension) current() tracker {

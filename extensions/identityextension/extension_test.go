@@ -50,12 +50,12 @@ func (f *fakeTracker) Counters() identity.Counters {
 }
 
 func tracing() probe.Report {
-	return probe.Report{Rung: identity.RungTracing, Attempts: []probe.Attempt{{Rung: identity.RungTracing, Outcome: probe.OK, Fired: true}}}
+	return probe.Report{Rung: identity.RungSignals, Attempts: []probe.Attempt{{Rung: identity.RungSignals, Outcome: probe.OK, Fired: true}}}
 }
 
 func scanning() probe.Report {
 	return probe.Report{Rung: identity.RungScan, Attempts: []probe.Attempt{
-		{Rung: identity.RungTracing, Outcome: probe.Denied, Reason: "operation not permitted", Hint: "give it CAP_BPF"},
+		{Rung: identity.RungSignals, Outcome: probe.Denied, Reason: "operation not permitted", Hint: "give it CAP_BPF"},
 		{Rung: identity.RungScan, Outcome: probe.OK, Fired: true, Hint: "no exits are reported"},
 	}}
 }
@@ -139,7 +139,7 @@ func TestMetricsAreTheTrackersCounters(t *testing.T) {
 	}
 	rung, found := b.points(t, "probe_up")[0].Attributes.Value(attribute.Key("rung"))
 	require.True(t, found)
-	require.Equal(t, identity.RungTracing, rung.AsString())
+	require.Equal(t, identity.RungSignals, rung.AsString())
 	b.shutdown(t)
 }
 
@@ -158,7 +158,7 @@ func (b *bench) points(t *testing.T, name string) []metricdata.DataPoint[int64] 
 }
 
 func TestTrackerWithoutBPFFollowsTheErrorMode(t *testing.T) {
-	const reason = "watch processes: tp_btf/sched_process_exec is denied (operation not permitted): give it CAP_BPF; procfs/scan is in use: no exits are reported"
+	const reason = "watch processes: tp_btf/signal_generate is denied (operation not permitted): give it CAP_BPF; procfs/scan is in use: no exits are reported"
 	t.Run("propagate", func(t *testing.T) {
 		fake := &fakeTracker{report: scanning()}
 		b := newBench(t, ErrorModePropagate, func(identity.Options) (tracker, error) { return fake, nil })

@@ -29,11 +29,20 @@ func (x *identityExtension) observe(opened tracker) error {
 			return nil
 		}
 	}
+	away := func(value func(probe.Away) uint64) metric.Int64Callback {
+		return func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(int64(value(opened.Report().Away)))
+			return nil
+		}
+	}
 	t := x.telemetry
 	return errors.Join(
 		x.observeUp(1, opened.Report().Rung),
 		t.RegisterExtensionIdentityProbeDroppedCallback(stat(func(s probe.Stats) uint64 { return s.Dropped })),
 		t.RegisterExtensionIdentityProbeInvalidCallback(stat(func(s probe.Stats) uint64 { return s.Invalid })),
+		t.RegisterExtensionIdentityProbeLateCallback(away(func(a probe.Away) uint64 { return a.Records })),
+		t.RegisterExtensionIdentityProbeMissedCallback(away(probe.Away.Missed)),
+		t.RegisterExtensionIdentityRanksUnrememberedCallback(counter(func(c identity.Counters) uint64 { return c.Unremembered })),
 		t.RegisterExtensionIdentityProcessesCallback(counter(func(c identity.Counters) uint64 { return uint64(c.Processes) })),
 		t.RegisterExtensionIdentityRanksCallback(counter(func(c identity.Counters) uint64 { return uint64(c.Ranks) })),
 		t.RegisterExtensionIdentityExecsCallback(counter(func(c identity.Counters) uint64 { return c.Execs })),
@@ -43,6 +52,7 @@ func (x *identityExtension) observe(opened tracker) error {
 		t.RegisterExtensionIdentityProcessesUnreadableCallback(counter(func(c identity.Counters) uint64 { return c.Unreadable })),
 		t.RegisterExtensionIdentityEnvironmentsTruncatedCallback(counter(func(c identity.Counters) uint64 { return c.Truncated })),
 		t.RegisterExtensionIdentityBadValuesCallback(counter(func(c identity.Counters) uint64 { return c.BadValues })),
+		t.RegisterExtensionIdentitySendersUnnotedCallback(counter(func(c identity.Counters) uint64 { return c.SendersUnnoted })),
 		t.RegisterExtensionIdentityScansCallback(counter(func(c identity.Counters) uint64 { return c.Scans })),
 	)
 }

@@ -63,8 +63,8 @@ type rights struct {
 type hosts int
 
 const (
-	noHost     hosts = iota // none: nothing shows where it is
-	thisHost                // records get the machine, whatever they name
+	noHost     hosts = iota // none: nothing shows where it is, nor who
+	thisHost                // records get the machine, or the address, whatever they name
 	namedHost               // the same, where they name one
 	provenHost              // the machine; records about another are refused
 	anyHost                 // all
@@ -90,5 +90,31 @@ func (s *stage) rightsOf(info client.Info) rights {
 	case s.senders == OwnNode, sameMachine(info.Addr):
 		return rights{trust: "foreign", hosts: thisHost, machine: s.here}
 	}
+	if from := addressOf(info.Addr); from != "" {
+		return rights{trust: "foreign", hosts: thisHost, machine: machine{host: from}}
+	}
 	return rights{trust: "foreign", hosts: noHost}
+}
+
+const addressPrefix = "address "
+
+// addressOf names a machine of which nothing is known but where it sends from, "" where not
+// even that is. It is no name that a machine can have, and is there to tell strangers apart:
+// none takes the room of another, or speaks for his job. Who has one IPv6 address may have
+// all of its /64 (RFC 4862).
+func addressOf(address net.Addr) string {
+	var ip net.IP
+	switch a := address.(type) {
+	case *net.TCPAddr:
+		ip = a.IP
+	case *net.IPAddr:
+		ip = a.IP
+	}
+	switch {
+	case ip.To4() != nil:
+		return addressPrefix + ip.String()
+	case ip.To16() != nil:
+		return addressPrefix + ip.Mask(net.CIDRMask(64, 128)).String() + "/64"
+	}
+	return ""
 }

@@ -118,7 +118,8 @@ func forged(t *testing.T, event, node string) plog.Logs {
 	sl := rl.ScopeLogs().AppendEmpty()
 	lr := sl.LogRecords().AppendEmpty()
 	for _, m := range []pcommon.Map{rl.Resource().Attributes(), sl.Scope().Attributes(), lr.Attributes()} {
-		require.NoError(t, m.FromRaw(map[string]any{"tracecore.trust": "proven", "tracecore.origin": "x", "pattern.status": "open", "gpu.id": "0000:65:00.0"}))
+		require.NoError(t, m.FromRaw(map[string]any{"tracecore.trust": "proven", "tracecore.origin": "x", "pattern.status": "open", "gpu.id": "0000:65:00.0",
+			"gen_ai.training.job_domain": "slurm job 7", "gen_ai.training.rank_start_unix_nano": int64(1)}))
 	}
 	for key, value := range map[string]string{"host.name": node, "k8s.node.name": node, "host.id": "1", "host.boot.id": "2"} {
 		rl.Resource().Attributes().PutStr(key, value)
@@ -139,8 +140,10 @@ func only(t *testing.T, ld *consumertest.LogsSink) (resource, scope, record map[
 // TestNothingEntersUnmarked sends every event of tracecore from every kind of sender that
 // has proved nothing.
 func TestNothingEntersUnmarked(t *testing.T) {
-	renamed := map[string]any{"foreign.tracecore.trust": "proven", "foreign.tracecore.origin": "x", "foreign.pattern.status": "open", "gpu.id": "0000:65:00.0"}
+	renamed := map[string]any{"foreign.tracecore.trust": "proven", "foreign.tracecore.origin": "x", "foreign.pattern.status": "open", "gpu.id": "0000:65:00.0",
+		"foreign.gen_ai.training.job_domain": "slurm job 7", "foreign.gen_ai.training.rank_start_unix_nano": int64(1)}
 	here := map[string]any{"host.name": "node-a", "k8s.node.name": "node-a"}
+	itsAddress := map[string]any{"host.name": "address 10.0.0.7"}
 	for name, tt := range map[string]struct {
 		source   Source
 		settings map[string]any
@@ -150,11 +153,11 @@ func TestNothingEntersUnmarked(t *testing.T) {
 	}{
 		"loopback":              {Network, nil, func(t *testing.T) context.Context { return sentBy(t, loopback, nil) }, "foreign", here},
 		"Unix socket":           {Network, nil, func(t *testing.T) context.Context { return sentBy(t, socket, nil) }, "foreign", here},
-		"another machine":       {Network, nil, func(t *testing.T) context.Context { return sentBy(t, distant, nil) }, "foreign", nil},
+		"another machine":       {Network, nil, func(t *testing.T) context.Context { return sentBy(t, distant, nil) }, "foreign", itsAddress},
 		"nothing is known":      {Network, nil, func(t *testing.T) context.Context { return t.Context() }, "foreign", nil},
 		"pods of the node":      {Network, map[string]any{"senders": "node"}, func(t *testing.T) context.Context { return sentBy(t, distant, nil) }, "foreign", here},
-		"another authenticator": {Network, nil, func(t *testing.T) context.Context { return sentBy(t, distant, impostor{}) }, "foreign", nil},
-		"an agent of nowhere":   {Network, nil, func(t *testing.T) context.Context { return sentBy(t, distant, Agent{}) }, "foreign", nil},
+		"another authenticator": {Network, nil, func(t *testing.T) context.Context { return sentBy(t, distant, impostor{}) }, "foreign", itsAddress},
+		"an agent of nowhere":   {Network, nil, func(t *testing.T) context.Context { return sentBy(t, distant, Agent{}) }, "foreign", itsAddress},
 		"read on the node":      {Node, nil, func(t *testing.T) context.Context { return t.Context() }, "claimed", here},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,13 +178,49 @@ func TestNothingEntersUnmarked(t *testing.T) {
 				for key, value := range tt.host {
 					require.Equal(t, value, resource[key])
 				}
-				require.Equal(t, 10, counted(t, telemetry, "otelcol_ingress_renamed"), "nine attributes and the event")
+				require.Equal(t, 16, counted(t, telemetry, "otelcol_ingress_renamed"), "15 attributes and the event")
 			}
 		})
 	}
 }
 
 // TestOtherNamesStay: what recipes and training code send keeps its names.
+// Strangers are told apart by where they send from, which is not their word. Whoever has an
+// IPv6 address may have all of its network.
+func TestStrangersHaveTheirAddress(t *testing.T) {
+	for name, tt := range map[string]struct {
+		from net.Addr
+		want any
+	}{
+		"IPv4":                    {distant, "address 10.0.0.7"},
+		"IPv4 in IPv6":            {&net.TCPAddr{IP: net.ParseIP("::ffff:10.0.0.7")}, "address 10.0.0.7"},
+		"IPv6":                    {&net.TCPAddr{IP: net.ParseIP("2001:db8:1:2:3:4:5:6")}, "address 2001:db8:1:2::/64"},
+		"its neighbour":           {&net.IPAddr{IP: net.ParseIP("2001:db8:1:2::1")}, "address 2001:db8:1:2::/64"},
+		"no address":              {&net.TCPAddr{}, nil},
+		"something else":          {&net.UDPAddr{IP: net.IPv4(10, 0, 0, 7)}, nil},
+		"an address of no length": {&net.TCPAddr{IP: net.IP{1, 2, 3}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, out, _, _ := wrap(t, Network, nil)
+			require.NoError(t, r.logs.ConsumeLogs(sentBy(t, tt.from, nil), forged(t, "custom", "node-b")))
+			resource, _, _, _ := only(t, out)
+			require.Equal(t, tt.want, resource["host.name"])
+		})
+	}
+}
+
+// An agent hands on what a stranger told it: to the gateway it is about the agent's machine.
+func TestAnAgentHandsOnWhatAStrangerSaid(t *testing.T) {
+	agent, told, _, _ := wrap(t, Network, nil)
+	require.NoError(t, agent.logs.ConsumeLogs(sentBy(t, distant, nil), forged(t, "custom", "node-b")))
+	gateway, out, _, telemetry := wrap(t, Network, nil)
+	require.NoError(t, gateway.logs.ConsumeLogs(sentBy(t, distant, Agent{Host: "node-a", Node: true}), told.AllLogs()[0]))
+	resource, _, _, _ := only(t, out)
+	require.Equal(t, "node-a", resource["host.name"])
+	require.Equal(t, "foreign", resource["tracecore.trust"])
+	require.Zero(t, counted(t, telemetry, "otelcol_ingress_refused"))
+}
+
 func TestOtherNamesStay(t *testing.T) {
 	r, out, _, telemetry := wrap(t, Network, nil)
 	ld := plog.NewLogs()

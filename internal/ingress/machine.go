@@ -28,9 +28,13 @@ func (m machine) put(attributes pcommon.Map) {
 	}
 }
 
-// isAllOf reports whether attributes name this machine or none.
+// isAllOf reports whether attributes name this machine or none. An address, which an agent
+// gave to a stranger, names none.
 func (m machine) isAllOf(attributes pcommon.Map) bool {
 	for key, value := range attributes.All() {
+		if key == hostNameKey && strings.HasPrefix(value.AsString(), addressPrefix) {
+			continue
+		}
 		if (key == hostNameKey || key == nodeNameKey) && !strings.EqualFold(value.AsString(), m.host) {
 			return false
 		}

@@ -39,9 +39,19 @@ func readEvents() map[string]maker {
 	return all
 }
 
+// kernelTells are the attributes that tell two jobs, runs or processes of one name apart.
+// tracecore takes them from the kernel. In another's word they would join his records to a
+// job that is not his, or end what is told of its run.
+var kernelTells = map[string]bool{
+	"gen_ai.training.job_domain":           true,
+	"gen_ai.training.rank_pid":             true,
+	"gen_ai.training.rank_start_unix_nano": true,
+	"process.start_ns":                     true,
+}
+
 // reservedAttribute reports whether an attribute speaks for tracecore itself.
 func reservedAttribute(key string) bool {
-	return strings.HasPrefix(key, "tracecore.") || strings.HasPrefix(key, "pattern.")
+	return kernelTells[key] || strings.HasPrefix(key, "tracecore.") || strings.HasPrefix(key, "pattern.")
 }
 
 // prefix of a name that its sender may not use.

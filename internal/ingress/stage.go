@@ -64,16 +64,21 @@ func (b batch) metrics(md pmetric.Metrics) {
 func (b batch) traces(td ptrace.Traces) {
 	td.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
 		if !b.resource(rs.Resource().Attributes()) {
-			return b.refuse(1)
+			return b.refuse(countSpans(rs))
 		}
 		for _, ss := range rs.ScopeSpans().All() {
 			b.names(ss.Scope().Attributes())
-			ss.Spans().RemoveIf(func(span ptrace.Span) bool {
-				return !b.attributes(span.Attributes()) && b.refuse(1)
-			})
+			ss.Spans().RemoveIf(b.dropsSpan)
 		}
 		return false
 	})
+}
+
+// dropsSpan goes through a span, its events and its links.
+func (b batch) dropsSpan(span ptrace.Span) bool {
+	span.Events().RemoveIf(func(e ptrace.SpanEvent) bool { return b.drops(e.Attributes()) })
+	span.Links().RemoveIf(func(l ptrace.SpanLink) bool { return b.drops(l.Attributes()) })
+	return b.drops(span.Attributes())
 }
 
 // points goes through the data points of a metric. What a resource of a metric says of
@@ -167,6 +172,14 @@ func countLogs(rl plog.ResourceLogs) int {
 	n := 0
 	for _, sl := range rl.ScopeLogs().All() {
 		n += sl.LogRecords().Len()
+	}
+	return n
+}
+
+func countSpans(rs ptrace.ResourceSpans) int {
+	n := 0
+	for _, ss := range rs.ScopeSpans().All() {
+		n += ss.Spans().Len()
 	}
 	return n
 }

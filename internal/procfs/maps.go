@@ -36,9 +36,47 @@ func (m *Mapping) Addresses() string {
 
 // Libraries finds the code of shared libraries, such as "libcuda.so", in the memory
 // map of a process: each file once, eight at most. A name stands for its versions
-// too: libcuda.so.550.54.14.
+// too: libcuda.so.550.54.14. One that ends in * stands for all that begin so:
+// libnccl* is libnccl-net.so and libnccl.so.2.
 func (f *FS) Libraries(pid uint32, names ...string) ([]Mapping, error) {
 	return f.mappings(f.path(pid, "maps"), func(maps io.Reader) ([]Mapping, error) { return findLibraries(maps, names) })
+}
+
+// Code finds the mapped code of the files that are wanted: each file once, eight at most.
+func (f *FS) Code(pid uint32, wanted func(Mapping) bool) ([]Mapping, error) {
+	return f.mappings(f.path(pid, "maps"), func(maps io.Reader) ([]Mapping, error) {
+		return find(maps, nil, func(m *Mapping) bool { return wanted(*m) })
+	})
+}
+
+// Program is the path of the program that a process runs, in the process's own root.
+func (f *FS) Program(pid uint32) (string, error) {
+	file := f.path(pid, "exe")
+	if f.Foreign() {
+		return "", fmt.Errorf("read %s: %w", file, ErrForeign)
+	}
+	link, err := Patiently(f, file, func() (string, error) { return os.Readlink(file) })
+	return strings.TrimSuffix(link, " (deleted)"), err
+}
+
+// maxCode is the most mappings of code that are read of one process.
+const maxCode = 4096
+
+// AllCode finds all code that a process has mapped, by address: files, and what is no file, such
+// as "[vdso]" or "" of a compiler at run time (Inode is 0). It is cut at 4,096 mappings.
+func (f *FS) AllCode(pid uint32) ([]Mapping, error) {
+	return f.mappings(f.path(pid, "maps"), func(maps io.Reader) ([]Mapping, error) {
+		var found []Mapping
+		err := eachLine(maps, func(line []byte) {
+			if len(found) == maxCode {
+				return
+			}
+			if m, ok := parseCode(string(line)); ok {
+				found = append(found, m)
+			}
+		})
+		return found, err
+	})
 }
 
 // CodeAt finds the mapping that has an address of this program's code.
@@ -72,32 +110,48 @@ func (f *FS) mappings(file string, find func(io.Reader) ([]Mapping, error)) ([]M
 func findLibraries(maps io.Reader, names []string) ([]Mapping, error) {
 	hints := make([][]byte, len(names))
 	for i, name := range names {
-		hints[i] = []byte("/" + name)
+		hints[i] = []byte("/" + strings.TrimSuffix(name, "*"))
 	}
 	return find(maps, hints, func(m *Mapping) bool {
 		base := path.Base(m.Path)
-		return slices.ContainsFunc(names, func(name string) bool { return base == name || strings.HasPrefix(base, name+".") })
+		return slices.ContainsFunc(names, func(name string) bool { return stands(name, base) })
 	})
+}
+
+// stands reports whether a name of Libraries is that of a file.
+func stands(name, base string) bool {
+	if begin, all := strings.CutSuffix(name, "*"); all {
+		return strings.HasPrefix(base, begin)
+	}
+	return base == name || strings.HasPrefix(base, name+".")
 }
 
 // find reads maps (proc_pid_maps(5)) line by line. Lines without any of the hints are
 // passed over unparsed, so that they cost no allocation.
 func find(maps io.Reader, hints [][]byte, wanted func(*Mapping) bool) ([]Mapping, error) {
-	lines := bufio.NewReaderSize(maps, 64<<10)
 	var found []Mapping
-	for {
-		line, err := lines.ReadSlice('\n')
+	err := eachLine(maps, func(line []byte) {
 		hinted := hints == nil || slices.ContainsFunc(hints, func(hint []byte) bool { return bytes.Contains(line, hint) })
 		if hinted && len(found) < maxMappings {
 			if m, ok := parseMapping(string(line)); ok && wanted(&m) && !hasFile(found, &m) {
 				found = append(found, m)
 			}
 		}
+	})
+	return found, err
+}
+
+// eachLine shows the lines of maps, a very long one in pieces.
+func eachLine(maps io.Reader, show func(line []byte)) error {
+	lines := bufio.NewReaderSize(maps, 64<<10)
+	for {
+		line, err := lines.ReadSlice('\n')
+		show(line)
 		switch {
 		case errors.Is(err, io.EOF):
-			return found, nil
+			return nil
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return found, err
+			return err
 		}
 	}
 }
@@ -110,8 +164,14 @@ func hasFile(found []Mapping, m *Mapping) bool {
 // "7f00c0000000-7f00c4000000 r-xp 00010000 fd:01 1311 /usr/lib/libcuda.so.550.54.14".
 // It refuses what is no code of a file.
 func parseMapping(line string) (Mapping, bool) {
+	m, ok := parseCode(line)
+	return m, ok && m.Inode != 0 && path.IsAbs(m.Path)
+}
+
+// parseCode takes code of no file, too, whose line may have no name.
+func parseCode(line string) (Mapping, bool) {
 	fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 6)
-	if len(fields) < 6 || len(fields[1]) != 4 || fields[1][2] != 'x' {
+	if len(fields) < 5 || len(fields[1]) != 4 || fields[1][2] != 'x' {
 		return Mapping{}, false
 	}
 	low, high, _ := strings.Cut(fields[0], "-")
@@ -119,11 +179,14 @@ func parseMapping(line string) (Mapping, bool) {
 	end, endErr := strconv.ParseUint(high, 16, 64)
 	offset, offsetErr := strconv.ParseUint(fields[2], 16, 64)
 	inode, inodeErr := strconv.ParseUint(fields[4], 10, 64)
-	name := strings.TrimSuffix(strings.TrimLeft(fields[5], " "), " (deleted)")
-	if errors.Join(startErr, endErr, offsetErr, inodeErr) != nil || inode == 0 || !path.IsAbs(name) {
+	if errors.Join(startErr, endErr, offsetErr, inodeErr) != nil || start >= end {
 		return Mapping{}, false
 	}
-	return Mapping{Start: start, End: end, Offset: offset, Device: fields[3], Inode: inode, Path: name}, true
+	m := Mapping{Start: start, End: end, Offset: offset, Device: fields[3], Inode: inode}
+	if len(fields) == 6 {
+		m.Path = strings.TrimSuffix(strings.TrimLeft(fields[5], " "), " (deleted)")
+	}
+	return m, true
 }
 
 // OpenMapped opens the very file that a process has mapped, whatever has its name by

@@ -56,6 +56,15 @@ func TestLibraryIsFoundAmongTheMappedFiles(t *testing.T) {
 	}
 }
 
+func TestANameMayStandForAllThatBeginSo(t *testing.T) {
+	const maps = "1-2 r-xp 0 fd:01 5 /lib/libnccl.so.2\n1-2 r-xp 0 fd:01 6 /opt/libnccl-pr2127.so.2.30.3\n1-2 r-xp 0 fd:01 7 /lib/libnvcc.so\n1-2 r-xp 0 fd:01 8 /libnccl/other.so\n"
+	got, err := findLibraries(strings.NewReader(maps), []string{"libnccl*", "libcuda.so"})
+	require.NoError(t, err)
+	require.Equal(t, []Mapping{
+		{1, 2, 0, "fd:01", 5, "/lib/libnccl.so.2"}, {1, 2, 0, "fd:01", 6, "/opt/libnccl-pr2127.so.2.30.3"},
+	}, got)
+}
+
 func TestMappingsOfAnOddProcessAreBounded(t *testing.T) {
 	var maps strings.Builder
 	for i := range 100 {
@@ -93,6 +102,20 @@ func TestOwnCodeIsFoundByItsAddress(t *testing.T) {
 	require.ErrorContains(t, err, "not mapped")
 }
 
+func TestCodeOfFilesThatAreWanted(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "42/maps", python+"55d0c0001000-55d0c0002000 r-xp 00001000 fd:01 77 /usr/bin/python3.12\n55d0d0001000-55d0d0002000 r-xp 00009000 fd:01 77 /usr/bin/python3.12\n")
+	require.NoError(t, os.Symlink("/usr/bin/python3.12 (deleted)", filepath.Join(root, "42/exe")))
+	program, err := Open(root).Program(42)
+	require.NoError(t, err)
+	require.Equal(t, "/usr/bin/python3.12", program)
+	found, err := Open(root).Code(42, func(m Mapping) bool { return m.Path == program })
+	require.NoError(t, err)
+	require.Equal(t, []Mapping{{0x55d0c0001000, 0x55d0c0002000, 0x1000, "fd:01", 77, program}}, found)
+	_, err = Open(root).Program(7)
+	require.ErrorIs(t, err, ErrGone)
+}
+
 func TestMappedFileIsOpenedOnlyIfItIsTheOne(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
@@ -109,4 +132,35 @@ func TestMappedFileIsOpenedOnlyIfItIsTheOne(t *testing.T) {
 	require.ErrorContains(t, err, "another file has its name")
 	_, err = r.OpenMapped(7, Mapping{Start: 1, End: 2, Inode: inode, Path: "/"})
 	require.ErrorContains(t, err, "another file has its name", "a folder")
+}
+
+// TestAllCodeOfAProcess is found, with what is no file.
+func TestAllCodeOfAProcess(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "42/maps", `55d0c0000000-55d0c0001000 r--p 00000000 fd:01 1310 /usr/bin/python3.11
+55d0c0001000-55d0c0009000 r-xp 00001000 fd:01 1310 /usr/bin/python3.11
+7f00c0000000-7f00c4000000 r-xp 00010000 fd:01 1311 /usr/lib/a b.so (deleted)
+7f00c4000000-7f00c5000000 rwxp 00000000 00:00 0 
+7f00c5000000-7f00c6000000 r-xp 00000000 00:00 0
+7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+7f00c6000000-7f00c6000000 r-xp 00000000 00:00 0
+nothing at all
+`)
+	code, err := Open(root).AllCode(42)
+	require.NoError(t, err)
+	require.Equal(t, []Mapping{
+		{0x55d0c0001000, 0x55d0c0009000, 0x1000, "fd:01", 1310, "/usr/bin/python3.11"},
+		{0x7f00c0000000, 0x7f00c4000000, 0x10000, "fd:01", 1311, "/usr/lib/a b.so"},
+		{0x7f00c4000000, 0x7f00c5000000, 0, "00:00", 0, ""},
+		{0x7f00c5000000, 0x7f00c6000000, 0, "00:00", 0, ""},
+		{0x7ffd00000000, 0x7ffd00002000, 0, "00:00", 0, "[vdso]"},
+		{0xffffffffff600000, 0xffffffffff601000, 0, "00:00", 0, "[vsyscall]"},
+	}, code)
+	put(t, root, "42/maps", strings.Repeat("7f00c5000000-7f00c6000000 r-xp 00000000 00:00 0\n", maxCode+10))
+	code, err = Open(root).AllCode(42)
+	require.NoError(t, err)
+	require.Len(t, code, maxCode)
+	_, err = Open(root).AllCode(43)
+	require.ErrorIs(t, err, ErrGone)
 }

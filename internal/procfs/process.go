@@ -51,7 +51,10 @@ type Stat struct {
 	Name           string // as the kernel has it, valid UTF-8
 	State          byte   // a letter of fs/proc/array.c, task_state_array
 	Threads        uint64
+	Faults         uint64        // pages that it took or found without a read
 	CPU            time.Duration // used by it in user and kernel mode
+	System         time.Duration // of that in kernel mode
+	Reaped         time.Duration // used by its children that have ended and were waited for
 	StartTicks     uint64        // since boot; tells it from a later process with the same number
 	Kernel         bool          // a kernel thread
 }
@@ -95,14 +98,17 @@ const (
 	fieldState       = 0
 	fieldParent      = 1
 	fieldFlags       = 6
+	fieldFaults      = 7
 	fieldUser        = 11
 	fieldSystem      = 12
+	fieldChildUser   = 13
+	fieldChildSystem = 14
 	fieldThreads     = 17
 	fieldStart       = 19
 )
 
-// maxTicks is beyond any uptime. More would overflow, and is nobody's time.
-const maxTicks = 1 << 40
+// maxTicks is 87 years, beyond any uptime. Two of them are less than the longest Duration.
+const maxTicks = 1 << 38
 
 // ParseStat reads a stat line. The name in parentheses may contain anything,
 // parentheses and spaces too, so it ends with the last one.
@@ -123,11 +129,13 @@ func ParseStat(line []byte) (Stat, error) {
 		}
 		return n
 	}
-	ticks := min(number(fields[fieldUser], 64), maxTicks) + min(number(fields[fieldSystem], 64), maxTicks)
+	ticks := func(field int) uint64 { return min(number(fields[field], 64), maxTicks) }
+	user, system := ticks(fieldUser), ticks(fieldSystem)
 	s := Stat{
 		PID: uint32(number(strings.TrimSpace(string(line[:begin])), 32)), ParentPID: uint32(number(fields[fieldParent], 32)),
-		Name: text(line[begin+1 : end]), State: fields[fieldState][0], Threads: number(fields[fieldThreads], 64),
-		CPU: time.Duration(ticks) * Tick, StartTicks: min(number(fields[fieldStart], 64), maxTicks),
+		Name: text(line[begin+1 : end]), State: fields[fieldState][0], Threads: number(fields[fieldThreads], 64), Faults: number(fields[fieldFaults], 64),
+		CPU: time.Duration(user+system) * Tick, System: time.Duration(system) * Tick,
+		Reaped: time.Duration(ticks(fieldChildUser)+ticks(fieldChildSystem)) * Tick, StartTicks: ticks(fieldStart),
 		Kernel: number(fields[fieldFlags], 64)&flagKernelThread != 0,
 	}
 	if problem != nil {
@@ -177,15 +185,21 @@ func (f *FS) Delay(pid uint32) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	numbers := strings.Fields(string(file.Content))
-	if len(numbers) < 2 {
-		return 0, fmt.Errorf("read schedstat of process %d: it has no second number", pid)
-	}
-	ns, err := strconv.ParseInt(numbers[1], 10, 64)
+	delay, err := delayOf(string(file.Content))
 	if err != nil {
 		return 0, fmt.Errorf("read schedstat of process %d: %w", pid, err)
 	}
-	return time.Duration(ns), nil
+	return delay, nil
+}
+
+// delayOf is the second number of a schedstat.
+func delayOf(content string) (time.Duration, error) {
+	numbers := strings.Fields(content)
+	if len(numbers) < 2 {
+		return 0, errors.New("it has no second number")
+	}
+	ns, err := strconv.ParseInt(numbers[1], 10, 64)
+	return time.Duration(ns), err
 }
 
 // Namespace returns the number of a namespace of a process: kind is "net", "pid", ….

@@ -35,6 +35,7 @@ func TestStatLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.want.PID, tc.want.ParentPID, tc.want.StartTicks, tc.want.CPU = 7, 3, 4711, 3*time.Second
+			tc.want.System, tc.want.Reaped, tc.want.Faults = 500*time.Millisecond, 150*time.Millisecond, 1
 			got, err := ParseStat([]byte(tc.line))
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)

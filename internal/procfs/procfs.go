@@ -16,6 +16,7 @@
 package procfs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -49,6 +50,7 @@ const patience = 500 * time.Millisecond
 // FS is one mount of proc. Its methods may be called at the same time.
 type FS struct {
 	root     string
+	sys      string // where sysfs is mounted
 	patience time.Duration
 	foreign  atomic.Bool
 	hung     atomic.Uint64
@@ -64,7 +66,13 @@ func Open(root string) *FS {
 			root = choice
 		}
 	}
-	return &FS{root: root, patience: patience, left: map[string]int{}}
+	return &FS{root: root, sys: cmp.Or(os.Getenv("HOST_SYS"), "/sys"), patience: patience, left: map[string]int{}}
+}
+
+// WithPatience sets how long a read may take, before the first.
+func (f *FS) WithPatience(patience time.Duration) *FS {
+	f.patience = patience
+	return f
 }
 
 // Root is where processes are read.

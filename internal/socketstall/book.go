@@ -40,7 +40,8 @@ type Job struct {
 	Name      string              `json:"name"`
 	ID        string              `json:"id,omitempty"` // "" of ranks without a job id
 	Domain    string              `json:"domain,omitempty"`
-	Processes map[string]*Process `json:"processes"` // by ProcessKey, while they have a stall
+	Run       string              `json:"run,omitempty"` // start of the job, "" when not known
+	Processes map[string]*Process `json:"processes"`     // by ProcessKey, while they have a stall
 	World     int                 `json:"world,omitempty"`
 	WorldAt   int64               `json:"world_at,omitempty"` // time of the record that says so
 	Last      int64               `json:"last"`               // time of the newest record
@@ -82,7 +83,7 @@ func (b *Book) Take(r *Record, heard int64) *Job {
 		if r.Ended() && len(b.jobs) >= b.limits.Jobs {
 			return nil
 		}
-		j = &Job{Name: r.Job, ID: r.JobID, Domain: r.Domain, Processes: map[string]*Process{}}
+		j = &Job{Name: r.Job, ID: r.JobID, Domain: r.Domain, Run: r.Run, Processes: map[string]*Process{}}
 		b.enter(j, r.Host)
 	}
 	b.order.Touch(j.element, fairlru.Some)

@@ -77,7 +77,7 @@ func TestWhatCannotBeReadCountsAsUnknown(t *testing.T) {
 	r := record(t, Event, 1, 0, map[string]any{
 		"nccl.socket.stall.age_ns": int64(math.MaxInt64), "nccl.rank.last_sent_age_ns": -5, "nccl.peer.rank": int64(1) << 40,
 		"network.local.address": "over there", "network.local.port": 1, "network.peer.address": "10.0.0.1", "network.peer.port": 1_000_000,
-		"nccl.rank.main_thread_cpu_share": math.NaN(), "gen_ai.training.world_size": -1, "nccl.socket.receive_queue_bytes": -3,
+		"nccl.rank.watched_ns": int64(math.MinInt64), "nccl.rank.tree": "1", "nccl.rank.child_pid": -4, "nccl.rank.activity": "dancing", "gen_ai.training.world_size": -1, "nccl.socket.receive_queue_bytes": -3,
 		"nccl.socket.stall.id": long, "nccl.socket.error": "\xff", "nccl.socket.cause": "quantum", "gen_ai.training.job_id": 7,
 	})
 	require.Equal(t, began, r.Stall.Onset)
@@ -85,7 +85,7 @@ func TestWhatCannotBeReadCountsAsUnknown(t *testing.T) {
 	require.Equal(t, Unknown, r.Stall.PeerRank)
 	require.False(t, r.Stall.Local.IsValid())
 	require.False(t, r.Stall.Peer.IsValid())
-	require.EqualValues(t, Unknown, r.MainCPU)
+	require.Equal(t, Doing{At: began, Activity: "dancing"}, r.Doing)
 	require.Zero(t, r.World)
 	require.Zero(t, r.Stall.Unread)
 	require.LessOrEqual(t, len(r.ID), MaxText)

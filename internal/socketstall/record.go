@@ -18,7 +18,12 @@ var Attributes = []string{
 	"k8s.namespace.name", "k8s.pod.name", "k8s.workload",
 	"nccl.socket.cause", "nccl.socket.direction", "nccl.socket.kind", "nccl.socket.stall.id", "nccl.socket.stall.age_ns", "nccl.socket.stall.end_reason",
 	"nccl.socket.last_sent_age_ns", "nccl.socket.last_received_age_ns", "nccl.socket.receive_queue_bytes", "nccl.socket.error",
-	"nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.rank.state", "nccl.rank.main_thread_cpu_share",
+	"nccl.socket.sent_bytes", "nccl.socket.unacked_bytes", "nccl.socket.received_bytes", "nccl.peer.received_bytes",
+	"nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.rank.state", "nccl.rank.activity", "nccl.rank.silence", "nccl.rank.watched_ns",
+	"nccl.rank.syscall", "nccl.rank.wait_channel", "nccl.rank.file", "nccl.rank.child_name", "nccl.rank.child_pid", "nccl.rank.tree",
+	"nccl.rank.child_state", "nccl.rank.child_awaited", "nccl.rank.child_syscall", "nccl.rank.child_wait_channel", "nccl.rank.child_file",
+	"nccl.rank.cpu_limit_cgroup", "nccl.rank.cpu_limit_millicores", "nccl.rank.cpu_throttled_percent", "nccl.rank.cpu_pressure_percent",
+	"signal.name", "signal.sender.name", "signal.sender.pid", "signal.sender.relation", "signal.sender.user_id",
 	"tracecore.drill", "nccl.peer.rank", "network.local.address", "network.local.port", "network.peer.address", "network.peer.port",
 }
 
@@ -79,6 +84,7 @@ func (i *Identity) Fill(o Identity) {
 type Record struct {
 	JobID  string // "" of ranks without one
 	Domain string // of the job, "" when not known
+	Run    string // start of the job, "" when not known
 	Job    string // JobID, or the host of such ranks, in the domain
 	World  int    // ranks of the job, 0 when not known
 	ID     string // of the stall, unique in its process
@@ -88,9 +94,9 @@ type Record struct {
 	Identity
 	Rank     int
 	State    State
-	Sent     int64   // when the process last sent data, 0 never
-	Received int64   // and received
-	MainCPU  float64 // cores that its main thread used since, Unknown when not known
+	Sent     int64 // when the process last sent data, 0 never
+	Received int64 // and received
+	Doing    Doing // as of this record
 
 	Stall Stall
 }
@@ -106,19 +112,22 @@ func Parse(event string, time int64, resource, a pcommon.Map) (r Record, ok bool
 	if !ok || r.PID <= 0 || time <= 0 {
 		return r, false
 	}
-	r.JobID, r.World, r.ID = Text(a, "gen_ai.training.job_id"), World(a), Text(a, "nccl.socket.stall.id")
+	r.JobID, r.World, r.ID = cmp.Or(Text(a, "gen_ai.training.job_id"), Text(a, "gen_ai.training.rendezvous")), World(a), Text(a, "nccl.socket.stall.id")
 	r.Domain = Text(a, "gen_ai.training.job_domain")
 	// Ranks without an id are told apart by host at least.
 	r.Job = JobName(cmp.Or(r.JobID, "host "+r.Host), r.Domain)
-	r.State = word(a, "nccl.rank.state", states)
+	r.State = StateOf(a)
 	r.Sent, r.Received = ago(a, "nccl.rank.last_sent_age_ns", time), ago(a, "nccl.rank.last_received_age_ns", time)
-	r.MainCPU = share(a, "nccl.rank.main_thread_cpu_share")
+	r.Doing = DoingOf(a, time)
 	r.Stall = stallOf(a, time)
 	if event == EventEnd {
 		r.Stall.Ended, r.End = time, word(a, "nccl.socket.stall.end_reason", endReasons)
 	}
 	return r, true
 }
+
+// StateOf is what the main thread does, as a record says it.
+func StateOf(a pcommon.Map) State { return word(a, "nccl.rank.state", states) }
 
 func stallOf(a pcommon.Map, time int64) Stall {
 	s := Stall{
@@ -136,7 +145,27 @@ func stallOf(a pcommon.Map, time int64) Stall {
 	}
 	unread, _ := Number(a, "nccl.socket.receive_queue_bytes")
 	s.Unread = max(unread, 0)
+	for name, to := range map[string]*int64{
+		"nccl.socket.sent_bytes": &s.Out, "nccl.socket.unacked_bytes": &s.Unacked, "nccl.socket.received_bytes": &s.In, "nccl.peer.received_bytes": &s.PeerIn,
+	} {
+		n, found := Number(a, name)
+		if *to = n; !found || n < 0 {
+			*to = Unknown
+		}
+	}
 	return s
+}
+
+// OfRun says which start of its job the record is about: sockets of another start are those
+// of another job. "" is not known.
+func (r *Record) OfRun(run string) { r.Run, r.Job = run, RunName(r.Job, run) }
+
+// RunName tells starts of one job apart.
+func RunName(job, run string) string {
+	if job == "" || run == "" {
+		return job
+	}
+	return job + " begun " + run
 }
 
 // JobName tells jobs of one id apart by whose they are.
@@ -204,15 +233,6 @@ func ago(m pcommon.Map, name string, time int64) int64 {
 		return time - age
 	}
 	return 0
-}
-
-// share is a number of cores, Unknown where it is none.
-func share(m pcommon.Map, name string) float64 {
-	v, found := m.Get(name)
-	if !found || v.Type() != pcommon.ValueTypeDouble || !(v.Double() >= 0 && v.Double() < 1e6) {
-		return Unknown
-	}
-	return v.Double()
 }
 
 // endpoint is address and port, not valid where either is not known.

@@ -20,6 +20,10 @@ type Stall struct {
 	PeerRank  int            `json:"n"`            // Unknown unless the peer is on the same host
 	Error     string         `json:"x,omitempty"`  //
 	Unread    int64          `json:"u,omitempty"`  // bytes
+	Out       int64          `json:"bo"`           // bytes sent, each once; Unknown
+	Unacked   int64          `json:"bu"`           // of these, not acknowledged
+	In        int64          `json:"bi"`           // bytes received
+	PeerIn    int64          `json:"bp"`           // bytes that the other end has received, Unknown unless it is on the same host
 	Sent      int64          `json:"s,omitempty"`  // when data was last sent to the peer, 0 never
 	Received  int64          `json:"v,omitempty"`  // and received
 	Onset     int64          `json:"o"`            // of its last progress
@@ -35,6 +39,7 @@ type Stall struct {
 func (s *Stall) merge(o *Stall) {
 	if o.Last > s.Last && o.Ended == 0 {
 		s.Kind, s.Error, s.Unread = o.Kind, o.Error, o.Unread
+		s.Out, s.Unacked, s.In, s.PeerIn = o.Out, o.Unacked, o.In, o.PeerIn
 	}
 	if o.First < s.First && o.Ended == 0 || s.Ended != 0 && s.First == s.Ended {
 		s.First, s.Sent, s.Received = o.First, o.Sent, o.Received
@@ -84,7 +89,7 @@ type Process struct {
 	First    int64             `json:"f"`            // time of the record that the next three are of
 	Sent     int64             `json:"s,omitempty"`  // when it last sent anything, 0 never
 	Received int64             `json:"v,omitempty"`  // and received
-	MainCPU  float64           `json:"m"`            // cores its main thread has used since, Unknown
+	Doing    Doing             `json:"do,omitzero"`  // as of the newest record of a stall that lasts
 	Last     int64             `json:"l"`            // time of the newest record
 	State    State             `json:"t,omitempty"`  // of its main thread, as of the newest record
 	Halted   int64             `json:"ha,omitempty"` // since when its main thread is known to be stopped, 0: it is not
@@ -102,12 +107,15 @@ type Process struct {
 const again = int64(50 * time.Millisecond)
 
 // take enters what a record says of the process itself: the newest of its state,
-// the oldest of its silence. Silence is as the first snapshot saw it, in which all
+// and of what it does, the oldest of its silence. Silence is as the first snapshot saw it, in which all
 // ranks of the host compare exactly, unless data has been sent since.
 func (p *Process) take(r *Record) {
+	if !r.Ended() && r.Time >= p.Doing.At {
+		p.Doing = r.Doing
+	}
 	newest, known := r.Time >= p.Last, p.Identity
 	if r.Sent > p.Sent+again || r.Sent >= p.Sent-again && r.Time < p.First || p.Last == 0 {
-		p.First, p.Sent, p.Received, p.MainCPU = r.Time, r.Sent, r.Received, r.MainCPU
+		p.First, p.Sent, p.Received = r.Time, r.Sent, r.Received
 	}
 	defer p.halt(r)
 	if !newest {

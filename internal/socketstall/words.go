@@ -80,19 +80,49 @@ func (k Kind) Joining() bool { return k == Store || k == Bootstrap }
 // State is what the main thread of a process does, "" when not known.
 type State string
 
-// The states, as /proc/<pid>/stat tells them.
+// The states, as /proc/<pid>/stat tells them, and the freezer of its cgroup.
 const (
 	Running   State = "running"
 	Sleeping  State = "sleeping"
 	DiskSleep State = "disk_sleep"
 	Stopped   State = "stopped"
+	Frozen    State = "frozen" // its cgroup is
 	Zombie    State = "zombie"
 )
 
-var states = []State{Running, Sleeping, DiskSleep, Stopped, Zombie}
+var states = []State{Running, Sleeping, DiskSleep, Stopped, Frozen, Zombie}
 
 // Halted reports whether a thread in this state cannot go on by itself.
-func (s State) Halted() bool { return s == Stopped || s == Zombie }
+func (s State) Halted() bool { return s == Stopped || s == Frozen || s == Zombie }
+
+// Activity is what the process tree of a rank did when it last did anything, "" when not
+// known.
+type Activity string
+
+// The activities. All but Idle are progress.
+const (
+	Computing       Activity = "computing"        // its main thread uses a CPU
+	ThreadComputing Activity = "thread_computing" // another thread of it does
+	ChildComputing  Activity = "child_computing"  // a process that it started does
+	IO              Activity = "io"               // what it reads and writes is answered
+	Starved         Activity = "starved"          // its main thread could run and has no CPU
+	Idle            Activity = "idle"             // nothing of it does anything
+)
+
+var activities = []Activity{Computing, ThreadComputing, ChildComputing, IO, Starved, Idle}
+
+// Silence is how long a rank has been silent, measured by what it does and by what its
+// job is used to. The receiver decides it, and who reads it believes it.
+type Silence string
+
+// The silences, "" when not known.
+const (
+	Usual   Silence = "usual"   // it may be a pause like others
+	Long    Silence = "long"    // it makes progress, and the others wait for long
+	Overdue Silence = "overdue" // a fault
+)
+
+var silences = []Silence{Usual, Long, Overdue}
 
 // EndReason says how a stall ended.
 type EndReason string

@@ -5,15 +5,18 @@ package standin
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +28,10 @@ func IsChild() bool { return os.Getenv(variable) != "" }
 // Child plays a rank until it is killed or its parent is gone, and returns the
 // exit code. Call it first thing in main.
 func Child() int {
+	if d, err := time.ParseDuration(os.Getenv(childVariable)); err == nil {
+		burn(d)
+		return 0
+	}
 	// A main thread in a page fault would hold up the collector of garbage, and
 	// with it the other threads, which in the real job live on.
 	debug.SetGCPercent(-1)
@@ -201,6 +208,19 @@ func (r *rank) obey(order, argument string) error {
 		}
 		r.work(d)
 		return nil
+	case orderChild:
+		return computeInChild(argument)
+	case orderThread:
+		d, err := time.ParseDuration(argument)
+		if err != nil {
+			return err
+		}
+		done := make(chan struct{})
+		go func() { burn(d); close(done) }()
+		<-done
+		return nil
+	case orderWrite:
+		return write(argument)
 	case orderRead:
 		_, err := os.ReadFile(argument)
 		return err
@@ -235,6 +255,11 @@ func (r *rank) work(d time.Duration) {
 		time.Sleep(d)
 		return
 	}
+	burn(d)
+}
+
+// burn computes on the CPU.
+func burn(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		for n := 1.0; n < 1e4; n++ {
 			burnt.Store(uint64(n / (n + 1) * 1e9))
@@ -244,6 +269,35 @@ func (r *rank) work(d time.Duration) {
 
 // burnt is where computing goes, so that the compiler keeps it.
 var burnt atomic.Uint64
+
+// computeInChild lets a child compute, as a worker of a data loader or a compiler does. It
+// dies with the rank: its parent is the main thread, which lives as long.
+func computeInChild(d string) error {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{childName}
+	cmd.Env = append(os.Environ(), childVariable+"="+d)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd.Run()
+}
+
+// childName is the whole command line of a process that computes for a rank.
+const childName = "stand-in-worker"
+
+// write writes "bytes path" in one system call: a file system that answers slowly holds the
+// main thread in it.
+func write(argument string) error {
+	size, path, _ := strings.Cut(argument, " ")
+	n, err := strconv.Atoi(size)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(make([]byte, n))
+	return errors.Join(err, file.Close())
+}
 
 // touch maps a file and reads a byte of each page, as a dataset is read.
 func touch(path string) error {

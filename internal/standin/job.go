@@ -18,13 +18,15 @@ import (
 	"syscall"
 	"time"
 	"unicode"
+
+	"github.com/tracecoreai/tracecore/internal/hostnet"
 )
 
 // Job is a stand-in job that runs.
 type Job struct {
 	o       Options
-	network *network // nil on loopback
-	store   *os.File // the socket of rank 0's store
+	network *hostnet.Network // nil on loopback
+	store   *os.File         // the socket of rank 0's store
 	master  *net.TCPAddr
 	ranks   []*process
 	once    sync.Once
@@ -54,7 +56,7 @@ func Start(o Options) (_ *Job, err error) {
 		}
 	}()
 	if j.o.Namespaces {
-		if j.network, err = newNetwork(j.o.Size); err != nil {
+		if j.network, err = hostnet.New(j.o.Size); err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +76,7 @@ func (j *Job) within(rank int, fn func() error) error {
 	if j.network == nil {
 		return fn()
 	}
-	return in(j.network.hosts[rank], fn)
+	return j.network.Within(rank, fn)
 }
 
 // address is where a rank listens.
@@ -82,7 +84,7 @@ func (j *Job) address(rank int) net.IP {
 	if j.network == nil {
 		return net.IPv4(127, 0, 0, 1)
 	}
-	return hostAddress(rank)
+	return hostnet.Address(rank)
 }
 
 // openStore opens rank 0's store here, so that its port is known to all ranks
@@ -205,6 +207,23 @@ func (j *Job) StopReading(rank int) error { return j.tell(rank, orderDeaf, "") }
 // Compute makes the next phase of a rank this long.
 func (j *Job) Compute(rank int, d time.Duration) error { return j.tell(rank, orderCompute, d.String()) }
 
+// ComputeInChild lets a child process of a rank compute for so long in its next phase, while
+// its main thread waits for it.
+func (j *Job) ComputeInChild(rank int, d time.Duration) error {
+	return j.tell(rank, orderChild, d.String())
+}
+
+// ComputeInThread lets another thread of a rank do that.
+func (j *Job) ComputeInThread(rank int, d time.Duration) error {
+	return j.tell(rank, orderThread, d.String())
+}
+
+// WriteFile lets the main thread of a rank write so many bytes to a file that is there, in
+// one system call.
+func (j *Job) WriteFile(rank, bytes int, path string) error {
+	return j.tell(rank, orderWrite, fmt.Sprint(bytes, " ", path))
+}
+
 // ReadFile lets the main thread of a rank read a file in its next phase, and is
 // where a stalled mount holds it.
 func (j *Job) ReadFile(rank int, path string) error { return j.tell(rank, orderRead, path) }
@@ -227,11 +246,11 @@ func (j *Job) Drop(from, to int) error {
 	if j.network == nil {
 		return errors.New("drop packets: the ranks share a loopback interface: start the job with Namespaces")
 	}
-	return j.network.drop(from, to)
+	return j.network.Drop(from, to)
 }
 
 // Heal undoes every Drop.
-func (j *Job) Heal() error { return j.network.heal() }
+func (j *Job) Heal() error { return j.network.Heal() }
 
 // Close ends the job and removes all of it.
 func (j *Job) Close() error {
@@ -254,7 +273,7 @@ func (j *Job) Close() error {
 			errs = append(errs, j.store.Close())
 		}
 		if j.network != nil {
-			errs = append(errs, j.network.close())
+			errs = append(errs, j.network.Close())
 		}
 		j.err = errors.Join(errs...)
 	})

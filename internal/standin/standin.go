@@ -54,6 +54,9 @@ func (o Options) withDefaults() Options {
 // processName is the whole command line of a rank.
 const processName = "stand-in-rank"
 
+// childVariable marks a process that computes for a rank; its value says for how long.
+const childVariable = "TRACECORE_STANDIN_COMPUTES"
+
 // variable marks the process of a rank; its value is its part as JSON.
 const variable = "TRACECORE_STANDIN"
 
@@ -74,6 +77,9 @@ const (
 	orderSleep   = "sleep"   // the main thread sleeps for good
 	orderDeaf    = "deaf"    // nothing is read any more
 	orderCompute = "compute" // the next phase lasts this long
+	orderChild   = "child"   // a child process computes for so long, and the main thread waits for it
+	orderThread  = "thread"  // another thread does
+	orderWrite   = "write"   // the main thread writes so many bytes to this file in one call
 	orderRead    = "read"    // the main thread reads this file, then goes on
 	orderTouch   = "touch"   // the main thread maps this file and touches each page
 	orderGrow    = "grow"    // the main thread takes memory until it is killed for it

@@ -120,10 +120,33 @@ func TestRankReadsAFileInItsMainThread(t *testing.T) {
 	require.NoError(t, j.TouchFile(2, file))
 	works(t, j)
 
+	require.NoError(t, j.WriteFile(1, 1<<20, file))
+	works(t, j)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<20, info.Size())
+
 	pipe := filepath.Join(t.TempDir(), "stuck")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	require.NoError(t, j.ReadFile(1, pipe))
 	halts(t, j)
+}
+
+// TestRankWaitsForWhatComputesForIt: the main thread sleeps meanwhile, and the job stands
+// still until it is over.
+func TestRankWaitsForWhatComputesForIt(t *testing.T) {
+	for name, compute := range map[string]func(*Job) error{
+		"child":  func(j *Job) error { return j.ComputeInChild(1, 2*time.Second) },
+		"thread": func(j *Job) error { return j.ComputeInThread(1, 2*time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := start(t, Options{})
+			works(t, j)
+			require.NoError(t, compute(j))
+			halts(t, j)
+			works(t, j)
+		})
+	}
 }
 
 func TestMainThreadShowsTheStateOfTheRank(t *testing.T) {

@@ -45,7 +45,9 @@ const (
 // Detector describes the detector for the library.
 func Detector() rule.Detector {
 	return rule.Detector{
-		Name: "cuda_oom", Trust: verdict.Proven, Logs: []string{eventRefused}, Metrics: []string{metricFree, metricMIG, metricProcess},
+		Name: "cuda_oom", Logs: []string{eventRefused}, Metrics: []string{metricFree, metricMIG, metricProcess},
+		// That it was refused is the word of the process; what the GPU held is not.
+		Trust: verdict.Claimed, Facts: []string{metricFree, metricMIG, metricProcess},
 		Findings: map[string][]string{eventFigures: {metricFree}},
 		Attributes: []string{
 			"cuda_oom.gpu_index", "cuda_oom.retried", "cuda_oom.tried_alloc_bytes", "gen_ai.training.job_domain", "gen_ai.training.job_id",

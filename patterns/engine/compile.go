@@ -18,6 +18,7 @@ type watch struct {
 	operator *timeline.Operator // nil for occurs
 	thing    []int              // on logs: fields whose values are one series
 	group    []int              // of below_median
+	heard    int64              // when a record of its names last came
 }
 
 // interest is who wants the records of one name.
@@ -54,6 +55,7 @@ func (e *Engine) compile(rules []rule.Rule) ([]*fault.Rule, error) {
 // enter enters w under the names of its records.
 func (e *Engine) enter(w *watch) {
 	e.watches[w.Evidence] = w
+	e.order = append(e.order, w)
 	for _, name := range w.Logs {
 		by := e.logs[name]
 		by.watches = append(by.watches, w)
@@ -105,8 +107,8 @@ func (w *watch) readFields() error {
 }
 
 // markSeries turns what a series shows into a mark.
-func (e *Engine) markSeries(w *fault.Evidence) func(s *timeline.Series, at, last int64, count float64) {
-	return func(s *timeline.Series, at, last int64, count float64) {
-		e.faults.Place(w, fault.Mark{Time: at, Last: last, Count: count, Values: s.Values, Source: s.Source, Trust: s.Trust, Series: s.ID})
+func (e *Engine) markSeries(w *fault.Evidence) func(s *timeline.Series, at, last int64, count float64, late bool) {
+	return func(s *timeline.Series, at, last int64, count float64, late bool) {
+		e.faults.Place(w, fault.Mark{Time: at, Last: last, Count: count, Values: s.Values, Source: s.Source, Trust: s.Trust, Series: s.ID, Late: late})
 	}
 }

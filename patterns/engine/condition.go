@@ -3,6 +3,9 @@ package engine
 import (
 	"context"
 	"regexp"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
@@ -20,6 +23,7 @@ type getter struct {
 	to        int
 	attribute string
 	resource  bool
+	first     []getter // the first of these attributes that is there
 	log       *rule.LogValue
 	point     *rule.PointValue
 }
@@ -39,7 +43,29 @@ func newCondition(text string, onMetrics bool) (c condition, err error) {
 // plainPath is an expression that names one attribute and nothing else.
 var plainPath = regexp.MustCompile(`^\s*(resource\.)?attributes\["([^"\\]+)"\]\s*$`)
 
+// plainFirst is an expression that names the first of several attributes.
+var plainFirst = regexp.MustCompile(`^\s*Coalesce\(\[([^\[\]]*\["[^"\\]+"\]\s*(,[^\[\]]*\["[^"\\]+"\]\s*)*)\]\)\s*$`)
+
+// newFirst returns the getters of such an expression, none for any other.
+func newFirst(text string) (all []getter) {
+	list := plainFirst.FindStringSubmatch(text)
+	if list == nil {
+		return nil
+	}
+	for _, one := range strings.Split(list[1], ",") {
+		path := plainPath.FindStringSubmatch(one)
+		if path == nil {
+			return nil
+		}
+		all = append(all, getter{resource: path[1] != "", attribute: path[2]})
+	}
+	return all
+}
+
 func newGetter(text string, onMetrics bool) (g getter, err error) {
+	if first := newFirst(text); first != nil {
+		return getter{first: first}, nil
+	}
 	if path := plainPath.FindStringSubmatch(text); path != nil {
 		return getter{resource: path[1] != "", attribute: path[2]}, nil
 	}
@@ -72,18 +98,33 @@ func (c condition) holds(e *Engine, r *record) bool {
 	return ok
 }
 
-// get returns the value of g as it is, nil for none.
-func (g *getter) get(e *Engine, r *record) any {
+// direct reports whether g names attributes, and nothing else.
+func (g *getter) direct() bool { return g.attribute != "" || g.first != nil }
+
+// find returns the attribute that g names.
+func (g *getter) find(r *record) (v pcommon.Value, ok bool) {
 	if g.attribute != "" {
 		from := r.attributes
 		if g.resource {
 			from = r.resource
 		}
-		v, ok := from.Get(g.attribute)
-		if !ok {
-			return nil
+		return from.Get(g.attribute)
+	}
+	for i := range g.first {
+		if v, ok := g.first[i].find(r); ok && v.Type() != pcommon.ValueTypeEmpty {
+			return v, true
 		}
-		return v
+	}
+	return v, false
+}
+
+// get returns the value of g as it is, nil for none.
+func (g *getter) get(e *Engine, r *record) any {
+	if g.direct() {
+		if v, ok := g.find(r); ok {
+			return v
+		}
+		return nil
 	}
 	v, err := g.eval(r)
 	if err != nil {
@@ -94,7 +135,16 @@ func (g *getter) get(e *Engine, r *record) any {
 }
 
 // read returns the value of g as a bounded string, "" for none.
-func (g *getter) read(e *Engine, r *record) string { return anyString(g.get(e, r)) }
+func (g *getter) read(e *Engine, r *record) string {
+	if !g.direct() {
+		return anyString(g.get(e, r))
+	}
+	v, ok := g.find(r)
+	if !ok {
+		return ""
+	}
+	return valueString(v) // without an interface around it: most fields are read here
+}
 
 func (g *getter) eval(r *record) (any, error) {
 	if g.log != nil {

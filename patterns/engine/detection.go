@@ -57,14 +57,22 @@ func (d *detection) reset() {
 // observe shows one record to d. What it concludes waits for the end of the
 // batch: records that were sent together are judged together.
 func (d *detection) observe(r *record) bool {
-	if r.trust != d.trust {
+	if !d.sees(r) {
 		return false
 	}
 	matters := d.algorithm.Observe(&rule.Record{
-		Name: r.source, Time: r.Time, Now: d.engine.time.Now(), Resource: r.resource, Attributes: r.attributes, Number: r.number,
+		Name: r.source, Time: r.Time, Run: r.run, Now: d.engine.time.Now(), Late: r.late(), Resource: r.resource, Attributes: r.attributes, Number: r.number,
 	})
 	d.shown = d.shown || matters
 	return matters
+}
+
+// sees reports whether a record is of the trust that it is shown.
+func (d *detection) sees(r *record) bool {
+	if slices.Contains(d.detector.Facts, r.source) {
+		return r.trust == verdict.Proven
+	}
+	return r.trust == d.trust
 }
 
 // decideDue lets detectors that saw records conclude, or wait.
@@ -112,12 +120,16 @@ func (e *Engine) find(f *rule.Finding, trust verdict.Trust) {
 		e.own.EvalErrors++ // a value of a type that no attribute has
 		return
 	}
+	lr.Attributes().PutStr(rule.AttributeTrust, trust.String())
 	r := record{
 		resource: rl.Resource().Attributes(), attributes: lr.Attributes(), finding: f, trust: trust,
 		resourceLogs: rl, scopeLogs: sl, logRecord: lr,
 		source: f.Event, Span: timeline.Span{Time: f.Time, Last: max(f.Time, f.Last)}, count: 1, faultID: clean(f.ID),
 	}
 	defer r.close()
+	if e.identify(&r); e.moot(&r) {
+		return
+	}
 	var others []*watch
 	for _, w := range e.logs[f.Event].watches {
 		if w.where.holds(e, &r) {

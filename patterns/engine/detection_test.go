@@ -174,7 +174,7 @@ func TestFindingsAreReplaced(t *testing.T) {
 	require.Equal(t, verdict.Partial, v[0].Confidence)
 	require.Equal(t, []string{"found", "death"}, names(v[0]))
 	require.Equal(t, []string{"a third rank"}, v[0].NotObserved)
-	require.Equal(t, []int{0}, v[0].BlastRadius)
+	require.Equal(t, verdict.Ranks{0}, v[0].BlastRadius)
 
 	step(e, 2*time.Second, map[int64]int64{2: 30})
 	again := e.Verdicts()
@@ -184,7 +184,7 @@ func TestFindingsAreReplaced(t *testing.T) {
 	require.Equal(t, verdict.Full, again[0].Confidence)
 	require.Equal(t, "rank 2 of job a is the slowest; 0-1 wait", again[0].Headline)
 	require.Equal(t, []string{"found", "sure"}, names(again[0]), "the death of rank 1 belongs to what was found before")
-	require.Equal(t, []int{0, 1}, again[0].BlastRadius)
+	require.Equal(t, verdict.Ranks{0, 1}, again[0].BlastRadius)
 
 	step(e, 3*time.Second, map[int64]int64{0: 0, 1: 0})
 	gone := e.Verdicts()

@@ -8,6 +8,7 @@
 //  1. logs.go, metrics.go: its name leads to the evidence that wants it.
 //  2. condition.go: does it meet the condition of that evidence?
 //  3. timeline: does it belong in event time, or is it too late?
+//     runs.go asks package run which start of its job it is about.
 //  4. record.go: its fields become a mark, or a sample of a series; timeline says
 //     what the series shows, at once or when no sample can come in between.
 //  5. fault: the mark joins the faults it belongs to; does their evidence suffice?
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/fault"
+	"github.com/tracecoreai/tracecore/patterns/engine/run"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -35,9 +37,12 @@ type Engine struct {
 	logs       map[string]interest // event name → who wants it; fixed after New
 	metrics    map[string]interest // metric name → who wants it; fixed after New
 	watches    map[*fault.Evidence]*watch
+	order      []*watch     // as the rules have them
 	detections []*detection // in the order of their rules
+	beginnings rule.Beginnings
 
 	time   *timeline.Timeline
+	runs   *run.Book
 	series *timeline.Table
 	faults *fault.Set
 }
@@ -45,14 +50,17 @@ type Engine struct {
 // New compiles rules into an engine.
 func New(rules []rule.Rule, opts Options) (*Engine, error) {
 	opts = opts.withDefaults()
-	e := &Engine{logs: map[string]interest{}, metrics: map[string]interest{}, watches: map[*fault.Evidence]*watch{}}
+	e := &Engine{logs: map[string]interest{}, metrics: map[string]interest{}, watches: map[*fault.Evidence]*watch{}, beginnings: rule.NewBeginnings()}
 	compiled, err := e.compile(rules)
 	if err != nil {
 		return nil, err
 	}
 	e.time = timeline.New(opts.time(), func() bool { return e.faults.Forget() })
+	e.runs = run.NewBook(opts.Ranks)
 	e.series = timeline.NewTable(e.time)
-	e.faults = fault.NewSet(opts.faults(), compiled, e.time)
+	e.faults = fault.NewSet(opts.faults(), compiled, e.time, func(id, domain, start string, trust verdict.Trust) int64 {
+		return e.runs.Followed(run.Job{ID: id, Domain: domain, Trust: trust}, start)
+	})
 	for _, d := range e.detections {
 		d.reset()
 	}
@@ -72,12 +80,29 @@ func (e *Engine) Verdicts() []verdict.Verdict { return e.faults.Verdicts() }
 // Open returns the newest revision of every open verdict that was given out.
 func (e *Engine) Open() []verdict.Verdict { return e.faults.Open() }
 
+// Heard is when a record last came that a piece of evidence reads, whether it met the
+// condition or not: what feeds it speaks.
+type Heard struct {
+	Pattern, Evidence string
+	At                int64 // unix nanoseconds of event time, 0 for never
+}
+
+// Heard returns all evidence, in the order of the rules. It is no part of the state: an
+// engine that was restored has heard what it was shown since.
+func (e *Engine) Heard() []Heard {
+	all := make([]Heard, 0, len(e.order))
+	for _, w := range e.order {
+		all = append(all, Heard{Pattern: w.Rule.Name, Evidence: w.Name, At: w.heard})
+	}
+	return all
+}
+
 // Stats returns the counters.
 func (e *Engine) Stats() Stats {
 	s := e.own
 	s.timeStats, s.faultStats = e.time.Stats, e.faults.Stats()
 	s.NotRestored += e.own.NotRestored
-	s.Series = e.series.Len()
+	s.Series, s.EvictedRuns = e.series.Len(), e.runs.Evicted
 	for _, d := range e.detections {
 		s.EvictedFindings += d.algorithm.Evicted()
 	}

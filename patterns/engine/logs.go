@@ -13,8 +13,9 @@ func (e *Engine) Logs(ld plog.Logs) plog.Logs {
 	for i := range ld.ResourceLogs().Len() {
 		rl := ld.ResourceLogs().At(i)
 		from, to := e.resourceOf(rl), plog.NewResourceLogs()
+		boot := e.bootOf(from.Resource().Attributes())
 		for j := range rl.ScopeLogs().Len() {
-			e.scopeLogs(from, rl.ScopeLogs().At(j), to)
+			e.scopeLogs(from, rl.ScopeLogs().At(j), &boot, to)
 		}
 		if to.ScopeLogs().Len() > 0 {
 			from.Resource().CopyTo(to.Resource())
@@ -37,13 +38,18 @@ func (e *Engine) resourceOf(rl plog.ResourceLogs) plog.ResourceLogs {
 	return short
 }
 
-func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, to plog.ResourceLogs) {
+func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, boot *boot, to plog.ResourceLogs) {
 	var wanted plog.LogRecordSlice
 	found := false
 	for k := range sl.LogRecords().Len() {
 		lr := sl.LogRecords().At(k)
 		by := e.logs[lr.EventName()]
-		if by.none() || forged(lr.EventName()) {
+		if forged(lr.EventName()) {
+			e.own.Unmatched++
+			continue
+		}
+		told := e.tell(boot, lr.EventName(), int64(lr.Timestamp()), rl.Resource().Attributes(), lr.Attributes())
+		if by.none() && lr.EventName() != eventStart && !told {
 			e.own.Unmatched++
 			continue
 		}
@@ -51,7 +57,7 @@ func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, to plog.Reso
 		if cut {
 			e.own.Cut++
 		}
-		if !e.log(by, rl, sl, lr) {
+		if !e.log(by, rl, sl, lr) && !told {
 			e.own.Unmatched++
 			continue
 		}
@@ -78,5 +84,7 @@ func (e *Engine) log(by interest, rl plog.ResourceLogs, sl plog.ScopeLogs, lr pl
 	}
 	r.Last = r.Time
 	r.storm()
-	return e.show(by, &r)
+	r.began = e.beginnings.Began(r.source, r.Time, r.attributes)
+	news := e.identify(&r)
+	return e.show(by, &r) || news
 }

@@ -15,8 +15,9 @@ func (e *Engine) Metrics(md pmetric.Metrics) pmetric.Metrics {
 	for i := range md.ResourceMetrics().Len() {
 		rm := md.ResourceMetrics().At(i)
 		from, to := e.metricsResourceOf(rm), pmetric.NewResourceMetrics()
+		boot := e.bootOf(from.Resource().Attributes())
 		for j := range rm.ScopeMetrics().Len() {
-			e.scopeMetrics(from, rm.ScopeMetrics().At(j), to)
+			e.scopeMetrics(from, rm.ScopeMetrics().At(j), &boot, to)
 		}
 		if to.ScopeMetrics().Len() > 0 {
 			from.Resource().CopyTo(to.Resource())
@@ -39,10 +40,10 @@ func (e *Engine) metricsResourceOf(rm pmetric.ResourceMetrics) pmetric.ResourceM
 	return short
 }
 
-func (e *Engine) scopeMetrics(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, to pmetric.ResourceMetrics) {
+func (e *Engine) scopeMetrics(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, boot *boot, to pmetric.ResourceMetrics) {
 	scope := pmetric.NewScopeMetrics()
 	for k := range sm.Metrics().Len() {
-		if matched := e.metric(rm, sm, sm.Metrics().At(k)); matched.Name() != "" {
+		if matched := e.metric(rm, sm, boot, sm.Metrics().At(k)); matched.Name() != "" {
 			matched.MoveTo(scope.Metrics().AppendEmpty())
 		}
 	}
@@ -54,11 +55,11 @@ func (e *Engine) scopeMetrics(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetric
 
 // metric shows the points of one metric and returns those that were wanted as
 // a metric of the same kind, without a name when there are none.
-func (e *Engine) metric(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m pmetric.Metric) pmetric.Metric {
+func (e *Engine) metric(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, boot *boot, m pmetric.Metric) pmetric.Metric {
 	matched := pmetric.NewMetric()
 	points, kind := numberPoints(m)
 	by := e.metrics[m.Name()]
-	if by.none() {
+	if by.none() && boot.host == "" {
 		e.own.Unmatched += uint64(points.Len())
 		return matched
 	}
@@ -67,7 +68,8 @@ func (e *Engine) metric(rm pmetric.ResourceMetrics, sm pmetric.ScopeMetrics, m p
 		if cut {
 			e.own.Cut++
 		}
-		if !e.point(by, rm, sm, m, dp, kind) {
+		told := e.tell(boot, m.Name(), int64(dp.Timestamp()), rm.Resource().Attributes(), dp.Attributes())
+		if (by.none() || !e.point(by, rm, sm, m, dp, kind)) && !told {
 			e.own.Unmatched++
 			continue
 		}
@@ -127,5 +129,6 @@ func (e *Engine) point(by interest, rm pmetric.ResourceMetrics, sm pmetric.Scope
 		number: number, start: int64(dp.StartTimestamp()), kind: kind,
 	}
 	defer r.point.Close()
+	e.identify(&r)
 	return e.show(by, &r)
 }

@@ -27,6 +27,7 @@ type Options struct {
 	Series       int // time series under watch: 20,000
 	Points       int // samples kept per series: 64
 	FanOut       int // faults one record can join: 64
+	Ranks        int // ranks of the starts of all jobs: 524,288
 	Queue        int // verdicts that wait for Verdicts: 20,000
 }
 
@@ -49,7 +50,7 @@ func (o Options) withDefaults() Options {
 		then  int
 	}{
 		{&o.Waiting, 10_000}, {&o.OpenVerdicts, 5_000}, {&o.Marks, 32}, {&o.Recent, 10_000},
-		{&o.Series, 20_000}, {&o.Points, 64}, {&o.FanOut, 64}, {&o.Queue, 20_000},
+		{&o.Series, 20_000}, {&o.Points, 64}, {&o.FanOut, 64}, {&o.Queue, 20_000}, {&o.Ranks, 1 << 19},
 	} {
 		if *d.value <= 0 {
 			*d.value = d.then
@@ -81,6 +82,7 @@ type Stats struct {
 	Unkeyed         uint64 // wanted, but without a field of the key or of by
 	Cut             uint64 // resources, records and points beyond recordLimits, judged by what is left
 	EvalErrors      uint64 // conditions and values that could not be evaluated on a record
+	EvictedRuns     uint64 // jobs whose starts were forgotten for want of room
 	EvictedFindings uint64 // what detectors forgot because of their caps
 
 	Series int // now

@@ -149,3 +149,35 @@ func BenchmarkCondition(b *testing.B) {
 		})
 	}
 }
+
+// The first of several attributes is what OTTL says it is, for every type of value.
+func TestTheFirstOfSeveralAttributesAgreesWithOTTL(t *testing.T) {
+	const text = `Coalesce([attributes["x"], attributes["y"], resource.attributes["z"]])`
+	direct, err := newGetter(text, false)
+	require.NoError(t, err)
+	require.Len(t, direct.first, 3)
+	value, err := rule.Logs.Value(text)
+	require.NoError(t, err)
+	slow := getter{log: value}
+	e := &Engine{}
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a test
+		ld := plog.NewLogs()
+		rl := ld.ResourceLogs().AppendEmpty()
+		sl := rl.ScopeLogs().AppendEmpty()
+		lr := sl.LogRecords().AppendEmpty()
+		for name, m := range map[string]pcommon.Map{"x": lr.Attributes(), "y": lr.Attributes(), "z": rl.Resource().Attributes()} {
+			if random.IntN(2) == 0 {
+				plainValue(random, m.PutEmpty(name))
+			}
+		}
+		r := record{resource: rl.Resource().Attributes(), attributes: lr.Attributes(), resourceLogs: rl, scopeLogs: sl, logRecord: lr}
+		if v, ok := direct.get(e, &r).(pcommon.Value); !ok || v.Type() != pcommon.ValueTypeMap && v.Type() != pcommon.ValueTypeBytes { // of these Coalesce gives an address
+			require.Equal(t, slow.read(e, &r), direct.read(e, &r), "seed %d", seed)
+		}
+		r.close()
+	}
+	for _, other := range []string{`Coalesce([attributes["x"], "none"])`, `Coalesce([Concat([attributes["x"]], "")])`, `Coalesce([])`} {
+		require.Nil(t, newFirst(other), other)
+	}
+}

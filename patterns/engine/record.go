@@ -29,10 +29,12 @@ type record struct {
 	scopeLogs    plog.ScopeLogs
 	logRecord    plog.LogRecord
 
+	run     string // the start of its job that it is about
 	source  string // event or metric name
 	trust   verdict.Trust
 	count   float64
 	faultID string
+	began   int64 // what it tells of, 0 for at its time
 
 	finding *rule.Finding // that it was made from, nil for a record from outside
 
@@ -45,6 +47,7 @@ type record struct {
 func (e *Engine) show(by interest, r *record) bool {
 	wanted, admitted := false, false
 	for _, w := range by.watches {
+		w.heard = max(w.heard, min(r.Last, max(e.time.Now(), e.time.Clock()))) // not what a sender's clock says
 		if !w.where.holds(e, r) {
 			continue
 		}
@@ -92,15 +95,41 @@ func (e *Engine) take(w *watch, r *record) bool {
 		return true
 	}
 	e.faults.Place(w.Evidence, fault.Mark{
-		Time: r.Time, Last: r.Last, Count: r.count, Values: values, Ranks: ranks, Lists: lists, Source: r.source, Trust: r.trust, FaultID: r.faultID, Overdue: r.Overdue,
-		Drill: drill(r.attributes), Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
+		Time: r.Time, Last: r.Last, Began: r.beganBefore(), Count: r.count, Values: values, Ranks: ranks, Lists: lists, Source: r.source, Trust: r.trust, FaultID: r.faultID, Span: r.span(), Overdue: r.Overdue,
+		Drill: isTrue(r.attributes, rule.AttributeDrill), Late: r.late(),
+		Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
 	})
 	return true
 }
 
-// drill reports whether a drill made what r tells.
-func drill(attributes pcommon.Map) bool {
-	v, ok := attributes.Get(rule.AttributeDrill)
+// beganBefore is when that began which r tells of, 0 where it is not before r itself.
+func (r *record) beganBefore() int64 {
+	if r.began >= r.Time {
+		return 0
+	}
+	return r.began
+}
+
+// span is the span that a log record was written in, as digits; "" for none.
+func (r *record) span() string {
+	if r.point != nil {
+		return ""
+	}
+	s := verdict.SpanOf(r.logRecord.TraceID(), r.logRecord.SpanID())
+	return s.TraceID + s.SpanID
+}
+
+// late reports whether it happened while nobody looked, and was read later.
+func (r *record) late() bool {
+	if r.finding != nil {
+		return r.finding.Late
+	}
+	return isTrue(r.attributes, rule.AttributeLate) || isTrue(r.attributes, rule.AttributeLineLate)
+}
+
+// isTrue reports whether an attribute is there and true: a drill made what r tells, say.
+func isTrue(attributes pcommon.Map, name string) bool {
+	v, ok := attributes.Get(name)
 	return ok && v.Type() == pcommon.ValueTypeBool && v.Bool()
 }
 
@@ -120,21 +149,43 @@ func (w *watch) read(e *Engine, r *record) (values []string, ranks []int, all fa
 	values = make([]string, len(w.Rule.Names))
 	for i := range w.fields {
 		g := &w.fields[i]
+		isRanks, isList := w.Rule.RankList && g.to == w.Rule.Rank, slices.Contains(w.Rule.Lists, g.to)
+		if !isRanks && !isList {
+			values[g.to] = g.read(e, r)
+			continue
+		}
 		v := g.get(e, r)
 		values[g.to] = anyString(v)
-		if w.Rule.RankList && g.to == w.Rule.Rank {
+		if isRanks {
 			ranks = ranksOf(v)
 		}
-		if slices.Contains(w.Rule.Lists, g.to) {
+		if isList {
 			all = all.Keep(g.to, ranksOf(v))
 		}
 	}
+	if at, ok := w.Rule.Position("run"); ok && r.run != "" {
+		values[at] = r.run
+	}
+	w.ownBoot(values, r)
 	return values, ranks, all
+}
+
+// ownBoot leaves out the boot where r is about another machine than its sender's: whoever
+// watches Kubernetes tells of all nodes.
+func (w *watch) ownBoot(values []string, r *record) {
+	boot, told := w.Rule.Position("boot")
+	host, named := w.Rule.Position("host")
+	if !told || !named || values[boot] == "" {
+		return
+	}
+	if sender, ok := r.resource.Get("host.name"); !ok || clean(sender.AsString()) != values[host] {
+		values[boot] = ""
+	}
 }
 
 // sample gives r to its series.
 func (e *Engine) sample(w *watch, r *record, values []string) {
-	one := timeline.Sample{Time: r.Time, Start: r.start, Number: r.number, Kind: r.kind, Values: values, Source: r.source, Trust: r.trust}
+	one := timeline.Sample{Time: r.Time, Start: r.start, Number: r.number, Kind: r.kind, Values: values, Source: r.source, Trust: r.trust, Late: r.late()}
 	switch w.Operator {
 	case rule.Change:
 		one.Text = strconv.FormatFloat(r.number, 'g', -1, 64)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/fault"
+	"github.com/tracecoreai/tracecore/patterns/engine/run"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 )
 
@@ -18,6 +19,7 @@ type savedEngine struct {
 	Now     int64 `json:"now"`
 	Clock   int64 `json:"clock"`
 	fault.State
+	Runs      []run.Saved                `json:"runs,omitempty"`
 	Series    []savedSeries              `json:"series"`
 	Detectors map[string]json.RawMessage `json:"detectors,omitempty"` // by name and trust
 }
@@ -32,7 +34,7 @@ type savedSeries struct {
 // Snapshot returns the state; equal states give equal bytes. Counters are not
 // part of it.
 func (e *Engine) Snapshot() ([]byte, error) {
-	saved := savedEngine{Version: snapshotVersion, Now: e.time.Now(), Clock: e.time.Clock(), State: e.faults.Save()}
+	saved := savedEngine{Version: snapshotVersion, Now: e.time.Now(), Clock: e.time.Clock(), Runs: e.runs.Save(), State: e.faults.Save()}
 	owner := map[*timeline.Operator]*watch{}
 	for _, w := range e.watches {
 		owner[w.operator] = w
@@ -69,6 +71,7 @@ func (e *Engine) Restore(snapshot []byte) error {
 		return fmt.Errorf("read engine state: version %d, this engine reads %d: remove the stored state to start empty", saved.Version, snapshotVersion)
 	}
 	e.time.Reset(saved.Now, saved.Clock)
+	e.runs.Restore(saved.Runs)
 	e.series = timeline.NewTable(e.time)
 	for i := range saved.Series {
 		e.restoreSeries(&saved.Series[i])

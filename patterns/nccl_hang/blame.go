@@ -107,8 +107,10 @@ func cause(findings []*Finding, waitsIn map[int][]int, at int) int {
 }
 
 // accuses reports whether a finding leads on: one that stands still on its own
-// explains why its ranks are nowhere else just as well.
-func accuses(f *Finding) bool { return f.Sure != Unsure || f.Kind == Stuck || f.Kind == NoDump }
+// explains why its ranks are nowhere else just as well, and so does one that is healthy.
+func accuses(f *Finding) bool {
+	return f.Sure != Unsure || f.Pending || f.Kind == Stuck || f.Kind == NoDump || f.Kind == NoCall
+}
 
 func earliest(findings []*Finding, circle []int) int {
 	return slices.MinFunc(circle, func(a, b int) int {

@@ -16,6 +16,9 @@ import (
 // joinUnderTest is shown records as a Host shows them.
 type joinUnderTest struct{ *Join }
 
+// settled is after how long a run that never gets quiet is judged.
+var settled = longestSettle * DefaultOptions.Settle
+
 func newJoin(o Options) joinUnderTest { return joinUnderTest{New(o)} }
 
 func (j joinUnderTest) Add(logs plog.Logs, now time.Time) plog.Logs {

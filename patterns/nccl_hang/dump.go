@@ -73,6 +73,7 @@ type key struct {
 // parsed is a record and what its job shares.
 type parsed struct {
 	run, job, domain string
+	begun            string // which start of the job
 	key              key
 	dump             *dump
 	words            []string

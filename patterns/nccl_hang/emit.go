@@ -64,6 +64,7 @@ func (r *Round) records(now int64) []rule.Finding {
 	for _, c := range r.Cleared {
 		a := attributes{"nccl.collective.run": c.Run, "nccl.fr.pg_id": c.Group}
 		a.text("nccl.fr.pg_desc", c.Desc)
+		a.text("nccl.collective.stop", c.Stop)
 		a.text("gen_ai.training.job_id", c.Job)
 		a.text("gen_ai.training.job_domain", c.Domain)
 		all = append(all, rule.Finding{
@@ -88,6 +89,7 @@ func (f *Finding) record(now int64) rule.Finding {
 		"nccl.collective.members": f.Members, "nccl.collective.downstream": f.Downstream,
 	}
 	f.describe(a)
+	f.putCalls(a)
 	f.putRanks(a)
 	f.putCulprit(a)
 	return rule.Finding{Event: eventIncomplete, ID: f.ID, Time: now, Last: now, Severity: severity, Body: f.String(), Resource: resource, Attributes: a}
@@ -109,8 +111,28 @@ func (f *Finding) describe(a attributes) {
 	a.text("nccl.collective.sockets_detail", f.Stalls)
 }
 
+// putCalls puts what calls alone tell.
+func (f *Finding) putCalls(a attributes) {
+	a.text("nccl.collective.stop", f.Stop)
+	if f.Comm == "" {
+		return
+	}
+	a.text("nccl.call.comm", f.Comm)
+	a.text("nccl.collective.elements", f.Elements)
+	a.text("nccl.collective.does", f.Does)
+	if len(f.Culprits) > 0 {
+		a["nccl.collective.who"] = f.who()
+	}
+	a.text("nccl.collective.called_by", f.CalledBy)
+}
+
 func (f *Finding) putRanks(a attributes) {
-	a.ranks("nccl.collective.waiting_ranks", f.Waiting)
+	if f.Local {
+		return // these numbers are no ranks of the job
+	}
+	if f.Comm == "" || len(f.Waiting) <= mostListed {
+		a.ranks("nccl.collective.waiting_ranks", f.Waiting)
+	}
 	a.ranks("nccl.collective.culprit_ranks", f.Culprits)
 	a.ranks("nccl.collective.no_dump_ranks", f.NoDump)
 	a.ranks("nccl.collective.affected_ranks", f.Affected)
@@ -134,4 +156,6 @@ func (f *Finding) putCulprit(a attributes) {
 	a.text("container.id", f.Host.Container)
 	a.text("process.executable.name", f.Host.Process)
 	a.number("process.pid", f.Host.PID)
+	a.number(rule.AttributeRankPID, f.Process.PID)
+	a.number(rule.AttributeRankStart, f.Process.Start)
 }

@@ -53,11 +53,11 @@ func (r *run) beside(book *socketstall.Book) *socketstall.Job {
 	return found
 }
 
-// maybe reports whether the stalls can be those of r, no domain speaking against it: of
+// maybe reports whether the stalls can be those of r, no domain and no start speaking against it: of
 // its job or, where the dumps name none, with a rank on the hosts of the dumps at that
 // time.
 func (r *run) maybe(stalls *socketstall.Job) bool {
-	if r.domain != "" && stalls.Domain != "" && r.domain != stalls.Domain {
+	if !may(r.domain, stalls.Domain) || !may(r.begun, stalls.Run) {
 		return false
 	}
 	if r.job != "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	starts "github.com/tracecoreai/tracecore/patterns/engine/run"
 )
 
 // Kind says in which way a collective is incomplete.
@@ -29,6 +30,21 @@ const (
 	Stuck Kind = "stuck"
 )
 
+// The kinds that calls alone tell, without a dump.
+const (
+	// NotCalled: some ranks have called it, the culprits have not, and do nothing.
+	NotCalled Kind = "not_called"
+	// Works: the same, but the culprit makes progress. It is no fault.
+	Works Kind = "works"
+	// NotInitialized: the culprits have not called the function that makes the
+	// communicator, in which the others wait.
+	NotInitialized Kind = "not_initialized"
+	// AllCalled: all have called the same, and none goes on.
+	AllCalled Kind = "all_called"
+	// NoCall: some ranks stand in it, and of others no record came.
+	NoCall Kind = "no_call"
+)
+
 // Sureness says how far a finding can be relied on.
 type Sureness string
 
@@ -41,14 +57,17 @@ const (
 
 // Finding is one incomplete collective.
 type Finding struct {
-	Kind   Kind
-	ID     string
-	Run    string
-	Job    string
-	Domain string // of the job, "" where nothing says it
-	World  int    // 0: not known
-	Group  string
-	Desc   string
+	Kind Kind
+	ID   string
+	Run  string
+	// Process is the outermost process of the rank to blame, in that start of the job; zero
+	// where nobody has told of it.
+	Process starts.Process
+	Job     string
+	Domain  string // of the job, "" where nothing says it
+	World   int    // 0: not known
+	Group   string
+	Desc    string
 
 	Operation string // all_reduce
 	P2P       bool
@@ -79,6 +98,17 @@ type Finding struct {
 	Ended   []int     // of NoDump, those whose process had ended
 	Stalls  string    // all that in words
 	rank    int       // the first culprit, -1 for none
+
+	// Of what calls tell.
+	Comm     string // communicator
+	Local    bool   // ranks are those of the communicator: of the job's nobody knows
+	Elements string // 4,096 x bf16
+	Called   int    // ranks that have called it
+	CalledBy string // that in words
+	Does     string // what the first culprit does instead
+	Pending  bool   // it may still be healthy: it explains others, and is not told
+	From     []int  // ranks from which culprits asked for data last
+	Stop     string // names the standstill, "" of what dumps alone tell
 }
 
 // Rank returns the first culprit: one that sent no dump, or that the sockets single
@@ -117,6 +147,9 @@ func (f *Finding) doubt(to Sureness, because string) {
 
 // String says it in one line.
 func (f *Finding) String() string {
+	if f.Comm != "" && f.Kind != Mismatch {
+		return f.callText()
+	}
 	op := fmt.Sprintf("%s #%d of %s", cmp.Or(f.Operation, "a collective"), f.Seq, f.GroupName())
 	var text string
 	switch f.Kind {

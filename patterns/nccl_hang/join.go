@@ -11,26 +11,36 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	starts "github.com/tracecoreai/tracecore/patterns/engine/run"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // Options are the thresholds and bounds of the join.
 type Options struct {
-	Window   time.Duration // quiet this long, the dumps of a run are joined
-	Longest  time.Duration // a round that never gets quiet is joined after this
-	Keep     time.Duration // a run without a new dump is forgotten
-	MinWait  time.Duration // a rank that has waited less may just be waiting
-	Runs     int           // jobs at once; beyond, one of the host and domain with most goes
-	Dumps    int           // records at once, of all runs; beyond, a run of the host with most goes
-	Stalls   int           // socket stalls at once, of all jobs
-	Findings int           // findings of one round
+	Window  time.Duration // quiet this long, the dumps of a run are joined
+	Longest time.Duration // a round that never gets quiet is joined after this
+	Keep    time.Duration // a run without a new dump is forgotten
+	MinWait time.Duration // a rank that has waited less may just be waiting
+
+	InitWait    time.Duration // ranks may come to a communicator so far apart
+	UnknownWait time.Duration // others wait so long for a rank of which nobody says what it does
+	StuckWait   time.Duration // all ranks wait so long for what all have called, until that is told
+	Settle      time.Duration // quiet this long, the calls of a run are judged; ten times as long, in any case
+
+	Runs     int // jobs at once; beyond, one of the host and domain with most goes
+	Dumps    int // records at once, of all runs; beyond, a run of the host with most goes
+	Stalls   int // socket stalls at once, of all jobs
+	Findings int // findings of one round
+	Calls    int // processes that stopped calling, and their places in communicators, of all jobs
 }
 
 // DefaultOptions suit a job of 16,384 ranks in ten groups each, with twelve stalls
-// each.
+// each. pattern.yaml has the times for operators.
 var DefaultOptions = Options{
 	Window: 5 * time.Second, Longest: time.Minute, Keep: 10 * time.Minute, MinWait: 5 * time.Second,
+	InitWait: time.Minute, UnknownWait: 30 * time.Second, StuckWait: time.Minute, Settle: 500 * time.Millisecond,
 	Runs: 256, Dumps: 262_144, Stalls: socketstall.DefaultLimits.Stalls, Findings: 64,
+	Calls: 1_048_576,
 }
 
 // Stats counts what was joined, and what was not.
@@ -46,17 +56,29 @@ type Stats struct {
 	InvalidStalls int64 // stall records that do not say whose they are, or when
 	EvictedStalls int64 // beyond Stalls, or of jobs beyond Runs
 	HeldStalls    int64 // stalls now
+
+	Calls             int64 // records of calls taken
+	InvalidCalls      int64 // those that do not say whose they are, or where it stands
+	UnidentifiedCalls int64 // those of communicators whose rank and size nobody knows
+	EvictedCalls      int64 // beyond Calls
+	HeldCalls         int64 // processes and places now
 }
 
 // Join is the algorithm: the dumps of all runs, and the socket stalls of all jobs.
 type Join struct {
 	options Options
 	book    *socketstall.Book
-	expired int64 // when old stalls were last looked for
+	starts  *starts.Book // of all jobs
+	expired int64        // when old stalls were last looked for
 	runs    map[string]*run
 	order   *fairlru.List[*run]   // by the host and domain that began them
 	shares  *fairlru.List[*share] // each as large as its dumps
+	calls   *callBook
 	stats   Stats
+
+	// Quiet is told of each round whose dumps show nothing that stands still: what its
+	// ranks finished. nil: nobody wants to know.
+	Quiet func(run string, lines []string)
 }
 
 // share is the dumps of one run on one host: what they take room from.
@@ -66,10 +88,11 @@ type share struct {
 	dumps   int
 }
 
-// run is one job, or what is taken for one.
+// run is one start of a job, or what is taken for one.
 type run struct {
 	name    string
 	job     string
+	begun   string // which start of the job, "" where no dump says it
 	domain  string // of the job, "" where no dump says it
 	element *fairlru.Element[*run]
 	shares  map[string]*share // by host
@@ -83,13 +106,13 @@ type run struct {
 	setMembers int
 	all        []int // 0, 1, 2, …: as many as were asked for
 	dumps      int
-	highest    int          // of the ranks that sent a dump
-	world      int          // ranks of the job as a dump has it, 0 where none does
-	size       int          // the same, also from sockets and the members of the default group
-	pending    int64        // when the first record arrived that is not yet joined; 0: none
-	heard      int64        // when the newest record arrived that is to be joined
-	last       int64        // when the newest dump arrived
-	told       map[key]bool // groups with a finding in the last round
+	highest    int            // of the ranks that sent a dump
+	world      int            // ranks of the job as a dump has it, 0 where none does
+	size       int            // the same, also from sockets and the members of the default group
+	pending    int64          // when the first record arrived that is not yet joined; 0: none
+	heard      int64          // when the newest record arrived that is to be joined
+	last       int64          // when the newest dump arrived
+	told       map[key]string // groups with a finding in the last round → its stop
 
 	// What the sockets of the job said in the last round.
 	view          *view
@@ -104,12 +127,12 @@ type run struct {
 func Detector(o Options) rule.Detector {
 	return rule.Detector{
 		Name: "nccl_hang",
-		Logs: []string{eventDump, socketstall.Event, socketstall.EventEnd},
+		Logs: append([]string{eventDump, eventStart, socketstall.Event, socketstall.EventEnd}, callEvents...),
 		Findings: map[string][]string{
-			eventIncomplete: {eventDump},
-			eventComplete:   {eventDump},
+			eventIncomplete: {eventDump, eventCallStopped, eventCallInit},
+			eventComplete:   {eventDump, eventCallStopped, eventCallInit},
 		},
-		Attributes: slices.Concat(dumpAttributes, socketstall.Attributes),
+		Attributes: slices.Concat(dumpAttributes, startAttributes, socketstall.Attributes, callAttributes),
 		New:        func(rule.Limits) rule.Algorithm { return New(o) },
 	}
 }
@@ -117,8 +140,8 @@ func Detector(o Options) rule.Detector {
 // New makes an empty join.
 func New(options Options) *Join {
 	return &Join{
-		options: options, book: newBook(&options), runs: map[string]*run{},
-		order: &fairlru.List[*run]{}, shares: &fairlru.List[*share]{},
+		options: options, book: newBook(&options), starts: starts.NewBook(maxRanks), runs: map[string]*run{},
+		order: &fairlru.List[*run]{}, shares: &fairlru.List[*share]{}, calls: newCallBook(&options),
 	}
 }
 
@@ -130,42 +153,61 @@ func newBook(o *Options) *socketstall.Book {
 func (j *Join) Stats() Stats {
 	all := j.stats
 	all.EvictedStalls, all.HeldStalls = int64(j.book.Evicted()), int64(j.book.Len()) //nolint:gosec // far below
+	all.Calls, all.InvalidCalls, all.UnidentifiedCalls = j.calls.records, j.calls.invalid, j.calls.unidentified
+	all.EvictedCalls, all.HeldCalls = j.calls.evicted, j.calls.held()
 	return all
 }
 
 // Evicted counts what was forgotten because of a bound.
 func (j *Join) Evicted() uint64 {
-	return j.book.Evicted() + uint64(j.stats.EvictedDumps+j.stats.DroppedFindings) //nolint:gosec // never below zero
+	return j.book.Evicted() + j.starts.Evicted + uint64(j.stats.EvictedDumps+j.stats.DroppedFindings+j.calls.evicted) //nolint:gosec // never below zero
 }
 
 // Observe takes in a dump or a stall. A dump comes once, so it matters; a stall
 // that lasts is repeated, so one alone matters that changes what was concluded.
+//
+// Both are of one start of their job: a job that was started again has the same id and
+// ranks, and its dumps and sockets are others.
 func (j *Join) Observe(r *rule.Record) bool {
-	if r.Name == eventDump {
-		return j.observeDump(r)
+	begun, news := j.startOf(r)
+	switch r.Name {
+	case eventStart:
+		return news
+	case eventDump:
+		return j.observeDump(r, begun) || news
+	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventMoving:
+		c, ok := parseCall(r.Name, r.Time, r.Resource, r.Attributes)
+		if !ok {
+			j.calls.invalid++
+			return news
+		}
+		return j.calls.take(&c, begun, r.Now) || news
+	default:
+		return j.observeStall(r, begun) || news
 	}
-	return j.observeStall(r)
 }
 
-func (j *Join) observeDump(r *rule.Record) bool {
+func (j *Join) observeDump(r *rule.Record, begun string) bool {
 	p, ok := parse(r.Time, r.Resource, r.Attributes)
 	if !ok {
 		j.stats.Invalid++
 		return false
 	}
+	p.ofStart(begun)
 	return j.add(p, r.Now)
 }
 
 // observeStall takes a stall. When it comes after its job was judged, and changes
 // what is known of that moment, the job is judged again.
-func (j *Join) observeStall(r *rule.Record) bool {
+func (j *Join) observeStall(r *rule.Record, begun string) bool {
 	stall, ok := socketstall.Parse(r.Name, r.Time, r.Resource, r.Attributes)
 	if !ok {
 		j.stats.InvalidStalls++
 		return false
 	}
+	stall.OfRun(begun)
 	j.stats.Stalls++
-	told := j.known(stall.Job, stall.JobID, stall.Domain)
+	told := j.known(stall.Job, stall.JobID, stall.Domain, begun)
 	if told == nil || stall.JobID == "" || len(told.told) == 0 {
 		j.book.Take(&stall, r.Now)
 		return false
@@ -200,7 +242,7 @@ func (j *Join) add(p parsed, now int64) bool {
 	j.stats.Dumps++
 	r.last, r.heard = now, now
 	j.order.Touch(r.element, fairlru.Some)
-	r.job, r.domain = cmp.Or(r.job, p.job), cmp.Or(r.domain, p.domain)
+	r.job, r.domain, r.begun = cmp.Or(r.job, p.job), cmp.Or(r.domain, p.domain), cmp.Or(r.begun, p.begun)
 	if !j.place(r, p) {
 		return false
 	}
@@ -247,7 +289,7 @@ func (r *run) put(k key, d *dump) {
 
 // runOf finds or makes the run of a dump.
 func (j *Join) runOf(p *parsed) *run {
-	if r := j.known(p.run, p.job, p.domain); r != nil {
+	if r := j.known(p.run, p.job, p.domain, p.begun); r != nil {
 		return r
 	}
 	if len(j.runs) >= j.options.Runs {
@@ -260,15 +302,15 @@ func (j *Join) runOf(p *parsed) *run {
 	return r
 }
 
-// known is the run of that name, or else the only one of the job whose domain may be the
-// same: a record that says no domain is taken at its word.
-func (j *Join) known(name, job, domain string) *run {
+// known is the run of that name, or else the only one of the job whose domain and start may
+// be the same: a record that says no domain is taken at its word.
+func (j *Join) known(name, job, domain, begun string) *run {
 	if r := j.runs[name]; r != nil || job == "" {
 		return r
 	}
 	var found *run
 	for _, r := range j.runs {
-		if r.job == job && (r.domain == "" || domain == "" || r.domain == domain) {
+		if r.job == job && may(r.domain, domain) && may(r.begun, begun) {
 			if found != nil {
 				return nil
 			}
@@ -278,10 +320,13 @@ func (j *Join) known(name, job, domain string) *run {
 	return found
 }
 
+// may reports whether two records that say this can be of one thing: "" says nothing.
+func may(a, b string) bool { return a == "" || b == "" || a == b }
+
 func newRun(name string) *run {
 	return &run{
 		name: name, groups: map[key]map[int]*dump{}, ranks: map[int]socketstall.Identity{}, shares: map[string]*share{},
-		words: map[uint32]string{}, texts: map[string]string{}, sets: map[string][]int{}, told: map[key]bool{},
+		words: map[uint32]string{}, texts: map[string]string{}, sets: map[string][]int{}, told: map[key]string{},
 	}
 }
 
@@ -353,6 +398,11 @@ func (j *Join) Due() int64 {
 			due = at
 		}
 	}
+	for _, r := range j.calls.runs {
+		if at := r.due(); at != 0 && (due == 0 || at < due) {
+			due = at
+		}
+	}
 	return due
 }
 
@@ -383,7 +433,7 @@ func (j *Join) rounds(now int64) []Round {
 			j.forget(r)
 		}
 	}
-	return rounds
+	return append(j.calledRounds(now), rounds...)
 }
 
 // Round is what one run's dumps led to.
@@ -394,24 +444,31 @@ type Round struct {
 }
 
 // Cleared names a group in which nothing is incomplete any more.
-type Cleared struct{ Run, Job, Domain, Group, Desc string }
+type Cleared struct{ Run, Job, Domain, Group, Desc, Stop string }
 
 func (j *Join) round(r *run) Round {
 	r.pending = 0
 	findings := r.analyse(&j.options, j.book)
+	if j.Quiet != nil {
+		j.Quiet(r.name, r.quiet(findings, j.options.MinWait))
+	}
 	j.stats.SkippedGroups += r.skipped
 	if extra := len(findings) - j.options.Findings; extra > 0 {
 		j.stats.DroppedFindings += int64(extra)
 		findings = findings[:j.options.Findings]
 	}
-	round := Round{Findings: findings}
-	told := map[key]bool{}
 	for i := range findings {
-		told[key{findings[i].Group, findings[i].Desc}] = true
+		j.process(r, &findings[i])
+		j.calls.confirm(r, &findings[i])
 	}
-	for k := range r.told {
-		if !told[k] {
-			round.Cleared = append(round.Cleared, Cleared{Run: r.name, Job: r.job, Domain: r.domain, Group: k.Group, Desc: k.Desc})
+	round := Round{Findings: findings}
+	told := map[key]string{}
+	for i := range findings {
+		told[key{findings[i].Group, findings[i].Desc}] = findings[i].Stop
+	}
+	for k, stop := range r.told {
+		if _, still := told[k]; !still {
+			round.Cleared = append(round.Cleared, Cleared{Run: r.name, Job: r.job, Domain: r.domain, Group: k.Group, Desc: k.Desc, Stop: stop})
 		}
 	}
 	slices.SortFunc(round.Cleared, func(a, b Cleared) int {

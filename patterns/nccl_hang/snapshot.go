@@ -11,28 +11,38 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	starts "github.com/tracecoreai/tracecore/patterns/engine/run"
 )
 
 // savedState is the state as JSON. The ranks of a job run the same program, so the
 // texts of a run stand in one table, and histories are texts too.
 type savedState struct {
 	Stalls *socketstall.Book `json:"stalls"`
+	Starts []starts.Saved    `json:"starts,omitempty"`
 	Runs   []savedRun        `json:"runs"`
+	Calls  savedCalls        `json:"calls"`
 }
 
 type savedRun struct {
 	Name    string                       `json:"name"`
 	Job     string                       `json:"job,omitempty"`
 	Domain  string                       `json:"domain,omitempty"`
+	Begun   string                       `json:"begun,omitempty"`
 	Pending int64                        `json:"pending,omitempty"`
 	Heard   int64                        `json:"heard"`
 	Last    int64                        `json:"last"`
 	Judged  int64                        `json:"judged,omitempty"`
-	Told    []key                        `json:"told,omitempty"`
+	Told    []savedTold                  `json:"told,omitempty"`
 	Words   map[uint32]string            `json:"words,omitempty"`
 	Texts   []string                     `json:"texts"`
 	Hosts   map[int]socketstall.Identity `json:"hosts"`
 	Groups  []savedGroup                 `json:"groups"`
+}
+
+// savedTold is a group with a finding, and the stop that it is of where calls told that.
+type savedTold struct {
+	key
+	Stop string `json:"stop,omitempty"`
 }
 
 type savedGroup struct {
@@ -88,7 +98,7 @@ func (t *table) all(texts []string) []int {
 
 // Snapshot returns the state.
 func (j *Join) Snapshot() ([]byte, error) {
-	s := savedState{Stalls: j.book}
+	s := savedState{Stalls: j.book, Starts: j.starts.Save(), Calls: j.calls.save()}
 	for _, name := range slices.Sorted(maps.Keys(j.runs)) {
 		s.Runs = append(s.Runs, j.runs[name].save())
 	}
@@ -106,8 +116,11 @@ func compareKeys(a, b key) int {
 func (r *run) save() savedRun {
 	t := &table{index: map[string]int{}}
 	s := savedRun{
-		Name: r.name, Job: r.job, Domain: r.domain, Pending: r.pending, Heard: r.heard, Last: r.last, Judged: r.judged,
-		Told: slices.SortedFunc(maps.Keys(r.told), compareKeys), Words: r.words, Hosts: r.ranks,
+		Name: r.name, Job: r.job, Domain: r.domain, Begun: r.begun, Pending: r.pending, Heard: r.heard, Last: r.last, Judged: r.judged,
+		Words: r.words, Hosts: r.ranks,
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(r.told), compareKeys) {
+		s.Told = append(s.Told, savedTold{k, r.told[k]})
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(r.groups), compareKeys) {
 		g := savedGroup{key: k}
@@ -166,6 +179,12 @@ func (j *Join) Restore(data []byte) error {
 	if fresh.stats.Held > int64(j.options.Dumps) {
 		return errState
 	}
+	if err := fresh.calls.restore(&s.Calls); err != nil {
+		return err
+	}
+	fresh.starts.Restore(s.Starts)
+	fresh.calls.callCounts = j.calls.callCounts
+	j.starts, j.calls = fresh.starts, fresh.calls
 	j.book, j.runs, j.order, j.shares, j.stats.Held = fresh.book, fresh.runs, fresh.order, fresh.shares, fresh.stats.Held
 	return nil
 }
@@ -186,9 +205,10 @@ func (j *Join) resume(r *run) {
 
 func (s *savedRun) restore() (*run, error) {
 	r := newRun(s.Name)
+	r.begun = s.Begun
 	r.job, r.domain, r.pending, r.heard, r.last, r.judged = s.Job, s.Domain, s.Pending, s.Heard, s.Last, s.Judged
 	for _, k := range s.Told {
-		r.told[k] = true
+		r.told[k.key] = k.Stop
 	}
 	if s.Words != nil {
 		r.words = s.Words

@@ -10,10 +10,15 @@ import (
 
 // How a job is held up.
 const (
-	heldStopped = "stopped"     // a process is stopped (SIGSTOP, freezer) or a zombie
+	heldStopped = "stopped"     // a process is stopped (SIGSTOP) or a zombie
+	heldFrozen  = "frozen"      // a freezer holds the cgroup of a process
 	heldReading = "not_reading" // a process does not read what its peers sent
 	heldSilent  = "silent"      // a process fell silent first, and owes data
+	heldWorks   = "works"       // such a process makes progress: it is no fault
 	heldUnseen  = "unseen"      // the others wait for a process that no record came from
+	heldMissing = "missing"     // the same, and its rank is known
+	heldDead    = "dead"        // the others wait for a rank that has died
+	heldTied    = "tied"        // several fell silent at once
 	heldPath    = "path"        // packets do not get through
 	heldRefused = "refused"     // nobody listens at the other end
 )
@@ -27,6 +32,9 @@ type conclusion struct {
 	Certain bool
 	Shows   string // the evidence in plain words
 	Missing string // what would have made it certain
+	Way     string // of a path: what is known of the other direction
+	Far     int    // of a process that is not seen, its rank; Unknown
+	Tied    []int  // ranks that fell silent at once
 
 	aborts bool   // ranks of the job that die now die of it
 	said   string // all of it, once it is a finding
@@ -49,19 +57,33 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 	case (unseen != nil || s == nil) && !settled:
 		return nil, g.first + int64(g.settle), true
 	case unseen != nil:
-		c = g.unseen(key, unseen)
+		c = g.unseen(key, unseen, fs)
 	case s != nil:
 		c = g.notReading(key, s)
 	case g.isAccused(key):
 		c = g.accused(key)
 	default:
-		c = g.fellSilent(key)
+		c = g.fellSilent(g.working(g.firstOf(key, fs), fs))
 	}
-	c = g.explained(c, fs)
-	if p := g.procs[key]; c.Held == heldSilent && c.Fact == nil && p.MainCPU >= g.computing && now < g.silent(key)+int64(g.patience) {
-		return nil, g.silent(key) + int64(g.patience), false
+	return g.tie(g.believed(g.explained(c, fs))), 0, false
+}
+
+// believed takes the word of the receiver for how long a rank may be silent that does what
+// it does. It has seen the pauses of the job, and the operator has set its patience.
+func (g *graph) believed(c *conclusion) *conclusion {
+	p := g.procs[c.Culprit]
+	if c.Held != heldSilent {
+		return c
 	}
-	return c, 0, false
+	switch p.Doing.Silence {
+	case socketstall.Usual:
+		return nil
+	case socketstall.Long:
+		c.Held, c.Certain = heldWorks, false
+		c.Shows = g.who(c.Culprit) + " fell silent first and makes progress: " + doing(p)
+		c.Missing = "whether it is a long phase or a loop without end"
+	}
+	return c
 }
 
 // stopped finds the process that is stopped; of several, the first.
@@ -75,11 +97,11 @@ func (g *graph) stopped() *conclusion {
 	if key == "" {
 		return nil
 	}
-	p := g.procs[key]
-	return &conclusion{
-		Held: heldStopped, Culprit: key, Stall: g.unread(key), Certain: true,
-		Shows: fmt.Sprintf("the main thread of %s is %s", g.who(key), p.State),
+	c := &conclusion{Held: heldStopped, Culprit: key, Stall: g.unread(key), Certain: true}
+	if c.Shows = fmt.Sprintf("the main thread of %s is %s", g.who(key), g.procs[key].State); g.procs[key].State == socketstall.Frozen {
+		c.Held, c.Shows = heldFrozen, "the cgroup of "+g.who(key)+" is frozen"
 	}
+	return c
 }
 
 // before orders processes by when they fell silent.
@@ -167,7 +189,8 @@ func (g *graph) step(at string, visited map[string]bool, fs *facts) (next string
 
 // held reports whether the kernel itself says that a process does not go on.
 func (g *graph) held(key string, fs *facts) bool {
-	return g.procs[key].State == socketstall.DiskSleep || fs.of(key, g.onset, g.first) != nil
+	p := g.procs[key]
+	return p.State == socketstall.DiskSleep && !p.Doing.Progress() || p.Doing.Halts() || fs.of(p, key, g.onset, g.first) != nil
 }
 
 func (g *graph) notReading(key string, s *socketstall.Stall) *conclusion {
@@ -193,77 +216,12 @@ func (g *graph) accused(key string) *conclusion {
 	return g.dataPath(c)
 }
 
-func (g *graph) unseen(key string, e *edge) *conclusion {
-	what := "waits for data from"
-	if e.strong {
-		what = "cannot send to"
-	}
-	c := &conclusion{
-		Held: heldUnseen, Culprit: key, Stall: e.stall,
-		Shows:   fmt.Sprintf("%s %s %s, of which no record came", g.who(key), what, g.nameOfPeer(e.stall)),
-		Missing: fmt.Sprintf("any record of the process at %s: its node is down, runs no agent, sends to another gateway, or the process computes; %s itself is not ruled out", address(e.stall.Peer, "the other end"), g.who(key)),
-	}
-	return g.dataPath(c)
-}
-
-// fellSilent is the process that fell silent before all it is connected with.
-func (g *graph) fellSilent(key string) *conclusion {
-	p := g.procs[key]
-	margin, off, next := g.margin(key)
-	c := &conclusion{Held: heldSilent, Culprit: key}
-	owes := p.Received > p.Sent && p.Sent != 0
-	c.Shows = g.who(key) + " fell silent first"
-	if next != "" {
-		c.Shows += fmt.Sprintf(", %s before rank %d (clocks agree to %s)", milliseconds(margin), g.procs[next].Rank, milliseconds(off))
-	}
-	if owes {
-		c.Shows += fmt.Sprintf("; it received data %s after it last sent any: it owes", milliseconds(p.Received-p.Sent))
-	}
-	switch {
-	case !g.complete():
-		c.Missing = "records of all ranks: some wait for processes of which none came"
-	case p.State == socketstall.DiskSleep:
-		c.Certain = true
-		c.Shows += "; its main thread sleeps in the kernel (D)"
-	case next == "" || margin <= off:
-		c.Missing = "a clear order: others fell silent within the error of the clocks"
-	case !owes:
-		c.Missing = "data that it received and did not answer"
-	default:
-		c.Certain = true
-	}
-	return g.dataPath(c)
-}
-
-// margin is by how much a process fell silent before the next of those that it
-// waits for or that wait for it.
-func (g *graph) margin(key string) (by, off int64, next string) {
-	look := func(other string) {
-		if other == "" || other == key {
-			return
-		}
-		b, o := g.later(other, key)
-		if next == "" || cmp.Or(cmp.Compare(b-o, by-off), cmp.Compare(other, next)) < 0 {
-			by, off, next = b, o, other
-		}
-	}
-	for _, e := range g.out[key] {
-		look(e.to)
-	}
-	for from, edges := range g.out {
-		if slices.ContainsFunc(edges, func(e edge) bool { return e.to == key }) {
-			look(from)
-		}
-	}
-	return by, off, next
-}
-
 // explained puts beside a conclusion what the kernel says of its culprit.
 func (g *graph) explained(c *conclusion, fs *facts) *conclusion {
-	if c.Held == heldPath || c.Held == heldRefused {
+	if c.Held == heldPath || c.Held == heldRefused || c.nobody() {
 		return c
 	}
-	c.Fact = fs.of(c.Culprit, g.onset, g.first)
+	c.Fact = fs.of(g.procs[c.Culprit], c.Culprit, g.onset, g.first)
 	if c.Fact != nil && c.Held == heldSilent && g.dataSeen() {
 		c.Certain, c.Missing = true, ""
 	}

@@ -32,10 +32,6 @@ type thresholds struct {
 	lost time.Duration
 	// refresh is how often an unchanged finding is told again: its end grows.
 	refresh time.Duration
-	// computing is from how many cores of its main thread a silent rank computes.
-	// Such a rank is given patience: as long as PyTorch's own watchdog waits.
-	computing float64
-	patience  time.Duration
 	// keepFacts is how long what the kernel said may explain a stall.
 	keepFacts time.Duration
 
@@ -70,12 +66,10 @@ func Detector() rule.Detector {
 		},
 		Attributes: slices.Concat(socketstall.Attributes, factAttributes),
 		Parameters: map[string]rule.ParameterType{
-			"computing": rule.DurationParameter, "busy": rule.NumberParameter, "settle": rule.DurationParameter,
-			"facts": rule.DurationParameter, "clock_error": rule.DurationParameter,
+			"settle": rule.DurationParameter, "facts": rule.DurationParameter, "clock_error": rule.DurationParameter,
 		},
 		New: func(l rule.Limits) rule.Algorithm {
 			t := fixed
-			t.patience, t.computing = time.Duration(l.Values.Duration("computing")), l.Values.Number("busy")
 			t.settle, t.keepFacts = time.Duration(l.Values.Duration("settle")), time.Duration(l.Values.Duration("facts"))
 			t.errorNTP = time.Duration(l.Values.Duration("clock_error"))
 			return &detector{thresholds: &t, lateness: l.Lateness, book: socketstall.NewBook(t.limits), jobs: map[string]*job{}, facts: newFacts()}
@@ -122,6 +116,7 @@ func (d *detector) observeStall(r *rule.Record) bool {
 	if !ok {
 		return false
 	}
+	record.OfRun(r.Run)
 	evicted := d.book.Evicted()
 	stalls := d.book.Take(&record, r.Time)
 	if stalls == nil {

@@ -19,7 +19,7 @@ var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.ki
 
 var factAttributes = []string{
 	"fuse.stall.pids", "fuse.stall.id", "fuse.stall.age_ns", "fuse.mount.point", "fuse.device", "fuse.opcode", "process.parent_pid",
-	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.signal_name", "process.exit.code",
+	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.helper", "process.exit.signal_name", "process.exit.code",
 }
 
 // fact is one thing the kernel said of some processes of a host.
@@ -33,7 +33,9 @@ type fact struct {
 	Device string  `json:"d,omitempty"` // of a FUSE mount
 	GPU    string  `json:"g,omitempty"`
 	Job    string  `json:"j,omitempty"`
+	Rank   int     `json:"r"` // Unknown: of none
 	Text   string  `json:"t"`
+	Late   bool    `json:"y,omitempty"` // it was read late
 }
 
 // facts holds them by what they are, and by host and pid.
@@ -92,6 +94,11 @@ func (f *fact) merge(o *fact) {
 	if o.Last > f.Last && o.Ended == 0 || f.Text == "" {
 		f.Text, f.Device, f.GPU = o.Text, o.Device, o.GPU
 	}
+	if o.Onset < f.Onset {
+		f.Late = o.Late
+	} else if o.Onset == f.Onset {
+		f.Late = f.Late && o.Late
+	}
 	f.Onset, f.Last, f.Ended = min(f.Onset, o.Onset), max(f.Last, o.Last), max(f.Ended, o.Ended)
 	if slices.Equal(f.PIDs, o.PIDs) {
 		return
@@ -137,10 +144,13 @@ func (fs *facts) expire(before int64) {
 // readFact reads a record of the kernel, nil when it names no process.
 func readFact(r *rule.Record) (*fact, string) {
 	a := r.Attributes
-	if r.Name == "gpu.xid" && !serious(a) {
+	if r.Name == "gpu.xid" && !serious(a) || rule.Text(a, "process.exit.helper") == "true" {
 		return nil, ""
 	}
-	f := &fact{Kind: r.Name, Job: socketstall.JobName(rule.Text(a, rule.AttributeJob), rule.Text(a, "gen_ai.training.job_domain")), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time}
+	f := &fact{Kind: r.Name, Job: socketstall.RunName(socketstall.JobName(rule.Job(a), rule.Text(a, rule.AttributeJobDomain)), r.Run), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time, Late: r.Late, Rank: socketstall.Unknown}
+	if rank, ok := socketstall.Rank(a, "gen_ai.training.rank"); ok {
+		f.Rank = rank
+	}
 	for _, key := range []string{"process.pid", "process.parent_pid"} {
 		if pid, _ := rule.Integer(a, key); pid > 1 && (key == "process.pid" || r.Name == "oom.kill") {
 			f.PIDs = append(f.PIDs, pid)
@@ -221,14 +231,33 @@ func (fs *facts) diedIn(job string, by int64) bool {
 // order of facts: what ends a process says more than what holds it.
 var order = []string{"oom.kill", "process.exit", "gpu.lost", "gpu.xid", "fuse.stall", "host.lockup"}
 
-// of returns the fact that says most of why p does not go on, nil for none. What
-// came after the stall was first seen is its consequence, unless it holds p.
-func (fs *facts) of(key string, onset, first int64) *fact {
+// of returns the fact that says most of why p does not go on, nil for none: one of its
+// own, or one that holds a process which it has started.
+func (fs *facts) of(p *socketstall.Process, key string, onset, first int64) *fact {
+	best := fs.about(key, onset, first, order)
+	for _, child := range p.Doing.Tree {
+		f := fs.about(socketstall.ProcessKey(p.Host, child), onset, first, holding)
+		if f != nil && best == nil {
+			said := *f
+			said.Text = fmt.Sprintf("of its child process %d: %s", child, f.Text)
+			best = &said
+		}
+	}
+	return best
+}
+
+// holding are the kinds of facts that hold up a rank when they hold a child of it. Children
+// that end do so all the time.
+var holding = []string{"fuse.stall", "host.lockup", "gpu.lost", "gpu.xid"}
+
+// about returns the fact of these kinds that says most of a process. What came after the
+// stall was first seen is its consequence, unless it holds the process.
+func (fs *facts) about(key string, onset, first int64, kinds []string) *fact {
 	var best *fact
 	for _, f := range fs.by[key] {
 		late := f.Onset > first && f.Kind != "fuse.stall" && f.Kind != "host.lockup"
 		over := f.Ended != 0 && f.Ended <= onset
-		if late || over || best != nil && f.compare(best) >= 0 {
+		if late || over || !slices.Contains(kinds, f.Kind) || best != nil && f.compare(best) >= 0 {
 			continue
 		}
 		best = f

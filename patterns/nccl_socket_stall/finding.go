@@ -13,17 +13,23 @@ import (
 const (
 	attrKey     = "nccl.wait.job"       // key of the fault: the job, or its host
 	attrHeld    = "nccl.wait.held"      // how it is held up
+	attrKind    = "nccl.wait.kind"      // the same, but of a rank that makes progress, whose stack may say more
 	attrRanks   = "nccl.wait.ranks"     // that wait
 	attrCount   = "nccl.wait.count"     // how many
 	attrShows   = "nccl.wait.shows"     // in plain words
 	attrWhy     = "nccl.wait.why"       // what the kernel says of the culprit
+	attrAdvice  = "nccl.wait.advice"    // which remedy fits
 	attrMissing = "nccl.wait.missing"   // what would have made it certain
 	attrAborts  = "nccl.wait.aborts"    // the job, whose ranks may die of this
 	attrCertain = "nccl.wait.certain"   //
 	attrPeer    = "nccl.wait.peer"      // the other end, address and port
 	attrPeerAt  = "nccl.wait.peer_at"   // its host
 	attrFar     = "nccl.wait.far_rank"  // its rank
+	attrWay     = "nccl.wait.way"       // of a path, what the other direction does
+	attrTied    = "nccl.wait.tied"      // ranks that fell silent at once
 	attrPathAt  = "nccl.wait.path_from" // host of the near end, of a path
+	attrChild   = "nccl.wait.child"     // that holds the culprit up
+	attrChildAt = "nccl.wait.child_pid" //
 	attrDevice  = "fuse.device"         // that holds the culprit
 	attrGPU     = "gpu.id"              // of the culprit, when the kernel names it
 )
@@ -34,7 +40,10 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	ranks := c.waiters(g)
 	a := map[string]any{
 		attrKey: name, attrHeld: c.Held, attrShows: c.Shows, attrCertain: c.Certain,
-		attrRanks: ranks, attrCount: len(ranks), attrWhy: c.why(p),
+		attrRanks: ranks, attrCount: len(ranks), attrWhy: c.why(p), attrAdvice: c.advice(p),
+	}
+	if c.Held != heldWorks {
+		a[attrKind] = c.Held
 	}
 	resource := map[string]any{}
 	put := func(to map[string]any, key, value string) {
@@ -43,12 +52,22 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		}
 	}
 	put(a, attrMissing, c.Missing)
+	put(a, attrWay, c.Way)
+	if len(c.Tied) > 0 {
+		a[attrTied] = numbers(c.Tied)
+	}
 	if c.aborts {
 		a[attrAborts] = cmp.Or(g.j.stalls.ID, name)
 	}
 	put(a, "gen_ai.training.job_id", g.j.stalls.ID)
 	put(a, "gen_ai.training.job_domain", g.j.stalls.Domain)
-	if c.Held != heldUnseen { // of whom nothing but an address is known
+	put(a, rule.AttributeRun, g.j.stalls.Run)
+	switch c.Held {
+	case heldUnseen, heldMissing, heldTied: // nobody is named
+	case heldDead:
+		put(resource, "host.name", c.Fact.Host)
+		a["gen_ai.training.rank"], a["process.pid"] = int64(c.Far), c.Fact.PIDs[0]
+	default:
 		put(resource, "host.name", p.Host)
 		put(resource, "k8s.node.name", p.Node)
 		put(a, "process.executable.name", p.Process)
@@ -69,7 +88,11 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	if c.Held == heldPath {
 		put(a, attrPathAt, p.Host)
 	}
-	if c.Stall != nil && (c.Held == heldUnseen || c.Held == heldPath || c.Held == heldRefused) {
+	if (c.Held == heldSilent || c.Held == heldReading) && c.Fact == nil && p.Doing.Waits() != "" {
+		put(a, attrChild, p.Doing.Child)
+		a[attrChildAt] = p.Doing.ChildPID
+	}
+	if c.Stall != nil && (c.nobody() || c.Held == heldPath || c.Held == heldRefused) {
 		put(a, attrPeer, address(c.Stall.Peer, ""))
 		if far := g.peer(c.Stall); far != "" {
 			put(a, attrPeerAt, g.procs[far].Host)
@@ -77,10 +100,17 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		} else if c.Stall.PeerRank >= 0 {
 			put(a, attrPeerAt, p.Host)
 			a[attrFar] = int64(c.Stall.PeerRank)
+		} else if c.Held == heldMissing || c.Held == heldDead {
+			a[attrFar] = int64(c.Far)
 		}
 	}
-	c.said = fmt.Sprint(c.aborts, c.Held, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], ranks)
-	return rule.Finding{Event: eventCulprit, ID: name, Time: g.onset, Resource: resource, Attributes: a}
+	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], ranks, c.Fact != nil && c.Fact.Late)
+	return rule.Finding{Event: eventCulprit, ID: name, Time: g.onset, Late: c.Fact != nil && c.Fact.Late, Resource: resource, Attributes: a}
+}
+
+// nobody reports whether the culprit is the process that waits, for want of a better.
+func (c *conclusion) nobody() bool {
+	return c.Held == heldUnseen || c.Held == heldMissing || c.Held == heldDead || c.Held == heldTied
 }
 
 // text is all that the finding of c says.
@@ -89,14 +119,22 @@ func (c *conclusion) text() string { return c.said }
 // why is what the kernel knows of the reason.
 func (c *conclusion) why(p *socketstall.Process) string {
 	switch {
-	case c.Held == heldPath || c.Held == heldRefused || c.Held == heldUnseen:
+	case c.Held == heldPath || c.Held == heldRefused || c.Held != heldDead && c.nobody():
 		return ""
+	case c.Held == heldWorks:
+		return doing(p)
 	case c.Fact != nil:
 		return c.Fact.Text
+	case c.Held == heldFrozen:
+		return "a freezer holds its cgroup (docker pause, a checkpoint of the container)"
 	case c.Held == heldStopped && p.State == socketstall.Zombie:
 		return "its main thread has ended, and its process not"
+	case c.Held == heldStopped && p.Doing.Stopper != "":
+		return "its process is stopped (" + p.Doing.Stopper + ")"
 	case c.Held == heldStopped:
-		return "its process is stopped (SIGSTOP, a debugger or a freezer)"
+		return "its process is stopped (SIGSTOP or a debugger)"
+	case p.Doing.Activity != "":
+		return doing(p)
 	case p.State == socketstall.DiskSleep:
 		return "its main thread sleeps in the kernel (D): a file system or a driver does not answer"
 	default:
@@ -109,7 +147,7 @@ func (c *conclusion) waiters(g *graph) []any {
 	var ranks []int
 	path := c.Held == heldPath || c.Held == heldRefused
 	for key := range g.out {
-		if key != c.Culprit || path || c.Held == heldUnseen {
+		if key != c.Culprit || path || c.nobody() {
 			ranks = append(ranks, g.procs[key].Rank)
 		}
 	}
@@ -120,6 +158,10 @@ func (c *conclusion) waiters(g *graph) []any {
 	}
 	slices.Sort(ranks)
 	ranks = slices.Compact(ranks)
+	return numbers(ranks)
+}
+
+func numbers(ranks []int) []any {
 	list := make([]any, len(ranks))
 	for i, rank := range ranks {
 		list[i] = int64(rank)

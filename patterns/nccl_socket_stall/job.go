@@ -150,7 +150,7 @@ func (j *job) takeBack() []rule.Finding {
 	}
 	f := rule.Finding{
 		Event: eventCulprit, ID: j.stalls.Name, Gone: true, Time: j.Told.Time, Last: j.stalls.Last,
-		Attributes: map[string]any{attrKey: j.stalls.Name},
+		Attributes: j.named(),
 	}
 	j.Told = nil
 	return []rule.Finding{f}
@@ -167,7 +167,16 @@ func (d *detector) end(j *job, now int64) []rule.Finding {
 	}
 	at := max(j.Ended, j.Told.Time)
 	j.Told, j.After = nil, at
-	return []rule.Finding{{Event: eventEnd, ID: j.stalls.Name, Time: at, Last: at, Attributes: map[string]any{attrKey: j.stalls.Name}}}
+	return []rule.Finding{{Event: eventEnd, ID: j.stalls.Name, Time: at, Last: at, Attributes: j.named()}}
+}
+
+// named says which job a finding is about.
+func (j *job) named() map[string]any {
+	a := map[string]any{attrKey: j.stalls.Name}
+	if j.stalls.Run != "" {
+		a[rule.AttributeRun] = j.stalls.Run
+	}
+	return a
 }
 
 // earliest is the smaller of two moments that is not 0.

@@ -44,6 +44,11 @@ func (g *graph) path() *conclusion {
 }
 
 func (g *graph) brokenPath(s *socketstall.Stall, hosts int) *conclusion {
+	back := g.mirrored(s)
+	forth, returns := g.passes(s, back)
+	if turned := g.turned(s, back); forth == yes && returns == no && turned != s {
+		s, forth, returns = turned, no, yes // acknowledgements are lost: the path is the other one
+	}
 	c := &conclusion{Held: heldPath, Culprit: s.Process, Stall: s, Certain: true}
 	from, to := g.who(s.Process)+" at "+address(s.Local, "an unknown address"), g.nameOfPeer(s)
 	if g.peer(s) != "" || s.PeerRank >= 0 {
@@ -60,37 +65,114 @@ func (g *graph) brokenPath(s *socketstall.Stall, hosts int) *conclusion {
 		c.Shows = fmt.Sprintf("%s gets no answer to its connection from %s", from, to)
 		c.Missing = "whether the host of the other end is up"
 	default:
-		c.Shows = fmt.Sprintf("what %s sends to %s is not acknowledged, and sent again in vain", from, to)
+		c.Shows = fmt.Sprintf("what %s sends to %s does not arrive, or its acknowledgement does not", from, to)
 	}
-	c.Shows += "; " + g.direction(s, hosts)
+	switch {
+	case returns == yes:
+		c.Way, c.Shows = "while they do the other way", c.Shows+"; packets in the other direction arrive"
+	case forth == no && returns == no:
+		c.Way, c.Shows = "nor the other way", c.Shows+"; packets in the other direction do not arrive either"
+	case forth == yes:
+		c.Way = "since acknowledgements are lost on the way back"
+		c.Shows += "; it arrives, its acknowledgement is lost on the way back"
+	case forth == no:
+		c.Shows += "; none of it has arrived"
+	default:
+		c.Shows += "; " + g.farEnd(s, hosts)
+	}
 	return c
 }
 
-// direction says what the other end tells of the path.
-func (g *graph) direction(s *socketstall.Stall, hosts int) string {
+// answer says whether packets pass.
+type answer int
+
+const (
+	unknown answer = iota
+	yes
+	no
+)
+
+// passes compares what each end has sent with what the other has received. Of bytes that
+// were sent and not acknowledged three things can be true: none has arrived, so that they
+// are lost on their way; all have, so that their acknowledgements are lost on the way
+// back; some have, so that nothing passes since.
+func (g *graph) passes(s, back *socketstall.Stall) (forth, returns answer) {
+	take := func(of *socketstall.Stall, there, home *answer) {
+		if of == nil || of.Out < 0 || of.Unacked <= 0 {
+			return
+		}
+		switch got := g.arrived(of); {
+		case got < 0:
+		case got <= of.Out-of.Unacked:
+			*there = no
+		case got >= of.Out:
+			*home = no
+			if *there == unknown {
+				*there = yes
+			}
+		default:
+			*there, *home = no, no
+		}
+	}
+	take(s, &forth, &returns)
+	take(back, &returns, &forth)
+	return forth, returns
+}
+
+// arrived is how many bytes of a stall's socket the other end has received, below 0 when
+// not known.
+func (g *graph) arrived(s *socketstall.Stall) int64 {
+	if s.PeerIn >= 0 {
+		return s.PeerIn
+	}
+	if back := g.mirrored(s); back != nil {
+		return back.In
+	}
+	return socketstall.Unknown
+}
+
+// mirrored is the stall of the same connection as the other end tells it, nil for none:
+// the one that tells most.
+func (g *graph) mirrored(s *socketstall.Stall) *socketstall.Stall {
 	far := g.peer(s)
-	if far == "" && hosts > 1 {
+	if far == "" || !s.Local.IsValid() || !s.Peer.IsValid() {
+		return nil
+	}
+	var best *socketstall.Stall
+	for _, o := range g.procs[far].Stalls {
+		if o.Local == s.Peer && o.Peer == s.Local && g.j.active(o) && (best == nil || o.Unacked > best.Unacked || o.Unacked == best.Unacked && before(o, best)) {
+			best = o
+		}
+	}
+	return best
+}
+
+// turned is the stall as the other end would tell it.
+func (g *graph) turned(s, back *socketstall.Stall) *socketstall.Stall {
+	if back != nil {
+		return back
+	}
+	far := g.peer(s)
+	if far == "" {
+		return s
+	}
+	t := *s
+	t.Process, t.Local, t.Peer, t.PeerRank = far, s.Peer, s.Local, socketstall.Unknown
+	if g.procs[far].Host == g.procs[s.Process].Host {
+		t.PeerRank = g.procs[s.Process].Rank
+	}
+	return &t
+}
+
+// farEnd says what is known of the other end where bytes do not tell the direction.
+func (g *graph) farEnd(s *socketstall.Stall, hosts int) string {
+	switch {
+	case g.peer(s) != "" || s.PeerRank >= 0:
+		return "in which direction packets are lost is not known"
+	case hosts > 1:
 		return fmt.Sprintf("%d hosts cannot reach that address, and no record came from it: the machine is down, or cut off", hosts)
 	}
-	if far == "" {
-		return "no record came from the other end: its machine is down, cut off, or runs no agent"
-	}
-	back, waits := false, false
-	for _, e := range g.out[far] {
-		if e.to != s.Process {
-			continue
-		}
-		back = back || e.stall.Cause == socketstall.Network || e.stall.Cause == socketstall.Connecting
-		waits = waits || e.stall.Cause == socketstall.Waiting
-	}
-	switch {
-	case back:
-		return "nor in the other direction"
-	case waits:
-		return "the other end waits for it: packets are lost on the way there"
-	default:
-		return "of the other direction nothing is known"
-	}
+	return "no record came from the other end: its machine is down, cut off, or runs no agent"
 }
 
 // address writes an address and port, or what stands for one that is not known.

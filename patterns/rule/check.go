@@ -8,9 +8,19 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// FieldCount is a field that shows has without a definition: how often the
-// evidence was seen.
-const FieldCount = "count"
+// Fields that templates have without a definition: how often the evidence was seen; where
+// it counts things, the time from the first to the last of them, and to the second.
+// A headline or remedy has them of the evidence that names the culprit.
+const (
+	FieldCount = "count"
+	FieldSpan  = "span"
+	FieldLead  = "lead"
+)
+
+// computed reports whether a field is one of these.
+func computed(field string) bool {
+	return field == FieldCount || field == FieldSpan || field == FieldLead
+}
 
 // checkEvidence fails what each key alone could not show.
 func (d *decoder) checkEvidence(n *yaml.Node, r *Rule) {
@@ -112,6 +122,11 @@ func checkExplain(r *Rule, x Explain, byName map[string]*Rule, names []string) e
 	other, ok := byName[x.Pattern]
 	if !ok {
 		return fmt.Errorf("%s: explains an unknown pattern %q: %s", x.at.in(r.File), x.Pattern, suggest(x.Pattern, names))
+	}
+	for _, name := range x.Except {
+		if known := evidenceNames(other.Evidence); !slices.Contains(known, name) {
+			return fmt.Errorf("%s: %s has no evidence %q: %s", x.at.in(r.File), x.Pattern, name, suggest(name, known))
+		}
 	}
 	for _, field := range slices.Concat(x.Theirs, x.In, x.NotIn) {
 		if fields := other.FieldNames(); !slices.Contains(fields, field) {

@@ -151,13 +151,22 @@ var attributePath = regexp.MustCompile(`attributes\["((?:[^"\\]|\\.)*)"\]`)
 
 // The attributes the engine itself reads on each record that a rule wants.
 const (
-	AttributeCount     = "kernelevents.count"
-	AttributeLastTime  = "kernelevents.last_time_unix_nano"
-	AttributeFaultID   = "kernelevents.fault_id"
-	AttributeJob       = "gen_ai.training.job_id"
-	AttributeDrill     = "tracecore.drill" // a drill made it, as its process has proven
-	AttributeFirstTime = "kernelevents.first_time_unix_nano"
-	AttributeTrust     = "tracecore.trust"
+	AttributeCount      = "kernelevents.count"
+	AttributeLastTime   = "kernelevents.last_time_unix_nano"
+	AttributeFaultID    = "kernelevents.fault_id"
+	AttributeJob        = "gen_ai.training.job_id"
+	AttributeRun        = "gen_ai.training.run_id" // one start of a job: the engine knows it, a detector passes it on
+	AttributeRendezvous = "gen_ai.training.rendezvous"
+	AttributeJobDomain  = "gen_ai.training.job_domain"
+	AttributeRank       = "gen_ai.training.rank"
+	AttributeRankPID    = "gen_ai.training.rank_pid"
+	AttributeRankStart  = "gen_ai.training.rank_start_unix_nano"
+	AttributeRestarts   = "gen_ai.training.restart_count"
+	AttributeDrill      = "tracecore.drill"   // a drill made it, as its process has proven
+	AttributeLate       = "tracecore.late"    // it happened while no agent ran, and was read at the next start
+	AttributeLineLate   = "kernelevents.late" // the same of a line of the kernel log
+	AttributeFirstTime  = "kernelevents.first_time_unix_nano"
+	AttributeTrust      = "tracecore.trust"
 )
 
 // Attributes returns the names of all record, data-point and resource
@@ -179,9 +188,9 @@ func (r *Rule) Attributes() []string {
 		read(e.Where)
 		read(e.Value)
 		read(e.Stays.While)
-		names = append(names, AttributeTrust)
+		names = append(append(names, AttributeTrust), e.beganAttributes()...)
 		if !e.OnMetrics() {
-			names = append(names, AttributeCount, AttributeFirstTime, AttributeLastTime, AttributeFaultID)
+			names = append(names, AttributeLate, AttributeLineLate, AttributeCount, AttributeFirstTime, AttributeLastTime, AttributeFaultID)
 		}
 	}
 	if r.Detect != nil {

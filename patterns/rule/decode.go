@@ -92,6 +92,11 @@ func (d *decoder) word(to *string, allowed ...string) value {
 	})
 }
 
+func (d *decoder) flag(to *bool) value {
+	var text string
+	return d.word(&text, "true", "false").then(func(*yaml.Node) { *to = text == "true" })
+}
+
 func (d *decoder) integer(to *int, least int) value {
 	return d.single(fmt.Sprintf("whole number from %d", least), func(n *yaml.Node, text string) {
 		text = d.fill(n, text, false)
@@ -173,9 +178,12 @@ func (d *decoder) template(to *Template, r *Rule, whose string) value {
 		d.afterwards(func() {
 			names := r.FieldNames()
 			for _, field := range t.Fields() {
-				if field != FieldCount && !slices.Contains(names, field) {
+				if !computed(field) && !slices.Contains(names, field) {
 					d.fail(n, "%s uses {%s}, which is no field: %s", whose, field, suggest(field, names))
 				}
+			}
+			for _, name := range t.Conditions() {
+				d.known(n, "evidence", name, append(evidenceNames(r.Evidence), Full))
 			}
 		})
 	})

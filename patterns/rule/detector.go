@@ -30,6 +30,9 @@ type Detector struct {
 	// Trust is the least trust of the records that it is shown. Those of each trust are
 	// judged by themselves, and its findings are trusted as much.
 	Trust verdict.Trust
+	// Facts are those of Logs and Metrics of which it is shown the proven ones, and no others:
+	// what was measured, beside what somebody claims. Findings are trusted as the claim.
+	Facts []string
 	// Attributes are the attributes it reads.
 	Attributes []string
 	// Parameters are those that a file which names it has to define.
@@ -71,7 +74,9 @@ type Algorithm interface {
 type Record struct {
 	Name       string // event or metric name
 	Time       int64
-	Now        int64 // event time as it arrives: of the newest record, or of the host's clock
+	Run        string // the start of its job that it is about, "" when not known
+	Now        int64  // event time as it arrives: of the newest record, or of the host's clock
+	Late       bool   // it happened while nobody looked, and was read later
 	Resource   pcommon.Map
 	Attributes pcommon.Map
 	Number     float64 // of a data point
@@ -91,6 +96,7 @@ type Finding struct {
 	Gone       bool
 	Time       int64 // since when
 	Last       int64 // until when, at least Time
+	Late       bool  // some of what it rests on was read late
 	Resource   map[string]any
 	Attributes map[string]any
 }

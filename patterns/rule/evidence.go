@@ -35,7 +35,15 @@ func (d *decoder) oneEvidence(e *Evidence, r *Rule) value {
 		{"fields", d.fields(&e.Fields), "", "this evidence's own fields, in place of those of the pattern"},
 		{"match", d.fieldNames(&e.Match, r), "", "joins a fault by these fields instead of the key; cannot begin one"},
 		{"follows", d.follows(e, r), "", "only what comes soon after other evidence counts"},
-		{"shows", d.template(&e.Shows, r, "evidence "+e.Name), needed, "what it shows, in plain words"},
+		{"first_of", d.otherEvidence(e, r, &e.FirstOf), "", "it holds only where none of this evidence came before it"},
+		{"soon_before", d.soonBefore(e, r), "", "it holds only where it came soon before the first of other evidence, which holds itself"},
+		{"lead", d.lead(e), "", "it holds only where its first thing (`by`) is so far ahead of the next"},
+		{"newest", d.flag(&e.Newest), "", "of each process or thing the newest record alone counts, and takes the place of those before it that are trusted no more: it says how that is now"},
+		{"except", d.excepted(e, r), "", "it holds only while none of this evidence does"},
+		{"accuses", d.fieldNames(&e.Accuses, r), "", "fields with ranks: it is sure whose fault it is, that of these ranks and of the process, GPU and machine on its record; nothing that accuses or names another explains the verdict"},
+		{"hides", d.fieldNames(&e.Hides, r), "", "fields that the verdict does not name while it holds: it accuses nobody"},
+		{"quotes", d.fieldNames(&e.Quotes, r), "", "fields in which the thing that the verdict names speaks of itself: the headline shows them although the record is trusted less, if `match` joins it to what names the culprit. They make nothing sure"},
+		{"shows", d.template(&e.Shows, r, "evidence "+e.Name), "", "what it shows, in plain words; without it the evidence decides and is not listed"},
 		{"absent", d.template(&e.Absent, r, "evidence "+e.Name), "", "what a verdict lists as not observed while it is not seen"},
 	}, operators...)
 	return d.object("", "A piece of evidence", fmt.Sprintf("evidence %s", e.Name), keys).then(func(n *yaml.Node) {
@@ -90,17 +98,79 @@ func (d *decoder) operators(e *Evidence, r *Rule) []key {
 
 func (d *decoder) follows(e *Evidence, r *Rule) value {
 	f := &Follows{}
-	names := d.strings("evidence", &f.Evidence).then(func(n *yaml.Node) {
-		d.afterwards(func() {
-			for i, name := range f.Evidence {
-				d.known(item(n, i), "evidence", name, others(r, e.Name))
-			}
-		})
-	})
+	names := d.otherEvidence(e, r, &f.Evidence)
 	return d.object("mapping", "`follows`", "follows", []key{
 		{"evidence", names, needed, "one of which must have come before"},
 		{"within", d.duration(&f.Within), needed, "how long before at most"},
 	}).then(func(*yaml.Node) { e.Follows = f })
+}
+
+func (d *decoder) lead(e *Evidence) value {
+	l := &Lead{}
+	return d.object("mapping", "`lead`", "lead", []key{
+		{"least", d.duration(&l.Least), "", "by so much at least"},
+		{"times", d.integer(&l.Times, 1), "", "and by so many times what lies between the next and the last within the window"},
+		{"under", d.duration(&l.Under), "", "by less than that"},
+	}).then(func(n *yaml.Node) {
+		e.Lead = l
+		d.afterwards(func() {
+			if len(e.Occurs.By) == 0 || l.Least == 0 && l.Under == 0 {
+				d.fail(n, "evidence %s: lead needs occurs with by, the things of which one is ahead, and least or under", e.Name)
+			}
+		})
+	})
+}
+
+// excepted reads evidence that must not hold.
+func (d *decoder) excepted(e *Evidence, r *Rule) value {
+	return d.otherEvidence(e, r, &e.Except).then(func(n *yaml.Node) { d.noCircle(n, e, r) })
+}
+
+// noCircle refuses evidence that holds or not by way of itself.
+func (d *decoder) noCircle(n *yaml.Node, e *Evidence, r *Rule) {
+	d.afterwards(func() {
+		reached := e.restsOn()
+		for i := 0; i < len(reached); i++ {
+			at := slices.IndexFunc(r.Evidence, func(o Evidence) bool { return o.Name == reached[i] })
+			if at >= 0 && !slices.Contains(reached[:i], reached[i]) {
+				reached = append(reached, r.Evidence[at].restsOn()...)
+			}
+		}
+		if slices.Contains(reached, e.Name) {
+			d.fail(n, "evidence %s depends, by way of others, on itself", e.Name)
+		}
+	})
+}
+
+// restsOn is evidence that must hold, or must not, for e to hold.
+func (e *Evidence) restsOn() []string {
+	if e.SoonBefore == nil {
+		return slices.Clone(e.Except)
+	}
+	return slices.Concat(e.Except, e.SoonBefore.Evidence)
+}
+
+func (d *decoder) soonBefore(e *Evidence, r *Rule) value {
+	f := &Follows{}
+	names := d.otherEvidence(e, r, &f.Evidence)
+	return d.object("mapping", "`soon_before`", "soon_before", []key{
+		{"evidence", names, needed, "before the first of which it must have come"},
+		{"within", d.duration(&f.Within), needed, "how long before at most"},
+	}).then(func(n *yaml.Node) {
+		e.SoonBefore = f
+		d.noCircle(n, e, r)
+	})
+}
+
+// otherEvidence reads names of evidence of r other than e.
+func (d *decoder) otherEvidence(e *Evidence, r *Rule, to *[]string) value {
+	return d.strings("evidence", to).then(func(n *yaml.Node) {
+		d.afterwards(func() {
+			for i, name := range *to {
+				d.known(item(n, i), "evidence", name, others(r, e.Name))
+			}
+		})
+	})
 }
 
 // others returns the evidence of r except the one called name.

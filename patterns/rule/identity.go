@@ -18,9 +18,9 @@ func identity() []Field {
 		{Name: "local_rank", Expr: `attributes["gen_ai.training.local_rank"]`, doc: "the rank's number on its machine"},
 		{Name: "process", Expr: `attributes["process.executable.name"]`, doc: "the process, by the name of its program"},
 		{Name: "pid", Expr: `attributes["process.pid"]`, doc: "the process id"},
-		{Name: "job", Expr: `attributes["gen_ai.training.job_id"]`, doc: "the job"},
+		{Name: "job", Expr: `Coalesce([attributes["gen_ai.training.job_id"], attributes["gen_ai.training.rendezvous"]])`, doc: "the job; without an id the place where its ranks meet"},
 		{Name: "job_domain", Expr: `attributes["gen_ai.training.job_domain"]`, doc: "whose job it is, as the kernel tells it; always read, no join by the job joins two of them"},
-		{Name: "run", Expr: `attributes["gen_ai.training.run_id"]`, doc: "one start of the job; no receiver sends it yet"},
+		{Name: "run", Expr: `attributes["gen_ai.training.run_id"]`, doc: "one start of the job. The engine tells it by the processes of the ranks; it is always there, where it is known"},
 		{Name: "pod", Expr: `attributes["k8s.pod.uid"]`, doc: "the pod, by its uid"},
 		{Name: "namespace", Expr: `attributes["k8s.namespace.name"]`, doc: "the pod's namespace"},
 		{Name: "pod_name", Expr: `attributes["k8s.pod.name"]`, doc: "the pod's name"},
@@ -110,9 +110,9 @@ func owner() []string { return []string{"host", "node", "job", "job_domain"} }
 // rule's own, the predefined ones that it names, those that say whose fault it is, and what
 // others share with it.
 func (r *Rule) FieldsInUse(others []string) []string {
-	used := slices.Concat([]string{"rank", "pid", "boot"}, owner(), others, r.Key, r.Culprit, namesOf(r.Identity), namesOf(r.Fields))
+	used := slices.Concat([]string{"rank", "pid", "boot", "run"}, owner(), others, r.Key, r.Culprit, r.Returns.With, namesOf(r.Identity), namesOf(r.Fields))
 	for _, e := range r.All() {
-		used = slices.Concat(used, namesOf(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields())
+		used = slices.Concat(used, namesOf(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields(), e.Accuses, e.Hides, e.Quotes)
 	}
 	for _, c := range []Choice{r.Severity, r.Headline, r.Remedy} {
 		used = append(append(used, c.By), c.Default.Fields()...)

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -19,6 +20,9 @@ type Parameter struct {
 	Default string
 	Range   []string // least and most
 	Meaning string
+	// Processor is the type of the component that judges by it before the rule does, and
+	// where it is set. "": the pattern detector.
+	Processor string
 
 	Value string // in force, as it is written
 	// Source is who set the value: a path of the configuration, "" for the default.
@@ -61,6 +65,30 @@ func (v Values) Number(name string) float64 {
 		}
 	}
 	return 0
+}
+
+// Of returns the parameters that a processor judges by, with the values of its
+// configuration by name.
+func (v Values) Of(processor string, set map[string]string) (Values, error) {
+	var of Values
+	var errs []error
+	for _, p := range v {
+		if p.Processor != processor {
+			continue
+		}
+		if text, ok := set[p.Name]; ok {
+			if err := p.set(text); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w (default %s)", p.Name, err, p.Default))
+			}
+			if number, err := p.Type.parse(p.Default); err == nil && number == p.number {
+				p.Value = p.Default
+			} else {
+				p.Source = processor + "::" + p.Name
+			}
+		}
+		of = append(of, p)
+	}
+	return of, errors.Join(errs...)
 }
 
 // parse returns the number that text is, for this type.
@@ -139,6 +167,7 @@ func (d *decoder) parameter(p *Parameter) value {
 		{"default", d.text("value", &p.Default), needed, "what holds unless the operator sets it"},
 		{"range", d.strings("value", &p.Range), needed, "`[least, most]`: a value outside is refused"},
 		{"meaning", d.text("text", &p.Meaning), needed, "what it decides, and where the default comes from"},
+		{"processor", d.word(&p.Processor, "rankjoin"), "", "the component that judges by it and has it in its own configuration; without it the rule or its detector does"},
 	})
 }
 
@@ -155,6 +184,10 @@ func (r *Rule) apply(s Settings) (errs []error) {
 			continue
 		}
 		p := &r.Parameters[i]
+		if p.Processor != "" {
+			errs = append(errs, fmt.Errorf("%s::%s: the processor %s judges by it: write processors: {%s: {%s: %s}}", s.Source, name, p.Processor, p.Processor, name, text))
+			continue
+		}
 		if err := p.set(text); err != nil {
 			errs = append(errs, fmt.Errorf("%s::%s: %w (default %s, %s)", s.Source, name, err, p.Default, p.at.in(r.File)))
 			continue
@@ -195,7 +228,10 @@ func (d *decoder) fill(n *yaml.Node, text string, inOTTL bool) string {
 // checkParameters fails for parameters that decide nothing.
 func (d *decoder) checkParameters(r *Rule) {
 	for _, p := range r.Parameters {
-		if !d.used[p.Name] && r.Detector == "" {
+		if p.Processor != "" && d.used[p.Name] {
+			d.failAt(p.at, "parameter %s is the processor's: the rule does not know its value, so leave $%s out", p.Name, p.Name)
+		}
+		if !d.used[p.Name] && r.Detector == "" && p.Processor == "" {
 			d.failAt(p.at, "parameter %s is used nowhere: write $%s where it decides, or leave it out", p.Name, p.Name)
 		}
 	}

@@ -31,6 +31,27 @@ headline: "{host} had $errors errors"
 remedy: mend it
 `
 
+// A parameter of a processor is set there: the rule does not have it.
+func TestAParameterOfAProcessorIsSetThere(t *testing.T) {
+	file := strings.Replace(tunable, "key: [host]", `  late: {type: duration, default: 5s, range: [0s, 1m], processor: rankjoin, meaning: how late}
+key: [host]`, 1)
+	r, err := rule.Parse("mine.yaml", []byte(file))
+	require.NoError(t, err)
+	its, err := r.Parameters.Of("rankjoin", map[string]string{"late": "7s"})
+	require.NoError(t, err)
+	require.Len(t, its, 1)
+	require.Equal(t, int64(7*time.Second), its.Duration("late"))
+	require.Equal(t, "rankjoin::late", its[0].Source)
+	require.Equal(t, int64(5*time.Second), r.Parameters.Duration("late"), "another's value stays")
+	_, err = r.Parameters.Of("rankjoin", map[string]string{"late": "2m"})
+	require.ErrorContains(t, err, "late: 2m is out of range: write a value from 0s to 1m (default 5s)")
+
+	_, err = rule.ParseWith("mine.yaml", []byte(file), rule.Settings{Source: "patterns::my_fault", Values: map[string]string{"late": "7s"}})
+	require.ErrorContains(t, err, "patterns::my_fault::late: the processor rankjoin judges by it: write processors: {rankjoin: {late: 7s}}")
+	_, err = rule.Parse("mine.yaml", []byte(strings.Replace(file, "for $held", "for $late", 1)))
+	require.ErrorContains(t, err, "mine.yaml:8:3: parameter late is the processor's")
+}
+
 func TestParametersStandWhereTheyDecide(t *testing.T) {
 	r, err := rule.Parse("mine.yaml", []byte(tunable))
 	require.NoError(t, err)

@@ -99,11 +99,18 @@ func (d *decoder) pattern(r *Rule) value {
 		{"expires", d.duration(&r.Expires), "24h", "quiet this long, a fault leaves the state"},
 		{"on_expiry", d.word((*string)(&r.OnExpiry), string(Forget), string(Resolve)), string(Forget), "what then becomes of its open verdict: it stays as it was last told, or is resolved"},
 		{"resolves", d.evidence(&r.Resolves, r), "", "evidence that the fault has cleared"},
+		{"of_run", d.flag(&r.OfRun), "", "it is about processes of one start of a job. What another start shows is another fault, this one explains nothing of it, and it is resolved when the job is started again. Not for hardware, mounts and machines, which outlast a job"},
+		{"stands", d.flag(&r.Stands), "", "while it lasts, the ranks of its job make no progress: that time counts as lost in `job.summary`, but for verdicts of severity info"},
+		{"returns", d.returns(r), "", "when what is seen again is another fault, although nothing told that the first had ended"},
+		{"holds_back", d.holdBack(r), "", "a verdict that is told a moment later, because what comes at once may say that it is another"},
+		{"terminal", d.flag(&r.Terminal), "", "it does not end because its cause has cleared: a dead rank stays dead"},
+		{"ends", d.ends(r), "", "what else ends it: `reboot`, a later boot of its `host`, as the event `host.boot` and any proven record of that boot tell it (evidence `rebooted`)"},
 		{"unless", d.unless(r), "", "evidence that refutes"},
 		{"explains", d.explains(r), "", "verdicts of other patterns that this one causes"},
+		{"precedes", d.duration(&r.Precedes), "", "how long before its cause its first sign may be; without it, what explains it began before"},
 		{"severity", d.choice("severity", &r.Severity, r, severities...), needed, "`info`, `warning`, `error` or `critical`"},
 		{"headline", d.choice("headline", &r.Headline, r), needed, "what happened, in one sentence"},
-		{"remedy", d.choice("remedy", &r.Remedy, r), needed, "what to do"},
+		{"remedy", d.choiceOf("a remedy", &r.Remedy, r, func(to *Template) value { return d.remedy(to, r) }), needed, "what to do"},
 	})
 }
 
@@ -173,6 +180,10 @@ func (d *decoder) explains(r *Rule) value {
 				{"share", d.strings("field", &shared), needed, "fields that have the same value in both; `mine=theirs` when the names differ"},
 				{"within", d.duration(&x.Within), "5m", "how long after this one at most"},
 				{"after", d.duration(&x.After), "", "how long after this one at least, although it expired meanwhile: what a watchdog tells"},
+				{"before", d.duration(&x.Before), "", "how long before this one it may have been seen, beyond what the other allows: this one tells later what was wrong all the time"},
+				{"lingers", d.duration(&x.Lingers), "", "how long after the end of this one the other may begin: its end is what breaks the other"},
+				{"when", d.strings("evidence", &x.When), "", "only where one of these of this pattern was seen"},
+				{"except", d.strings("evidence", &x.Except), "", "not where one of these of the other was seen"},
 				{"unless", d.strings("evidence", &x.Unless), "", "not where one of these of this pattern was seen, up to `after` before the other"},
 				{"ranks", d.rankLists(x), "", "only where the ranks of this one, seen up to `after` before the other, are so in the other's lists"},
 			}), func(n *yaml.Node) {
@@ -180,7 +191,7 @@ func (d *decoder) explains(r *Rule) value {
 				x.share(shared)
 				d.afterwards(func() {
 					d.checkAfter(n, x)
-					for _, name := range x.Unless {
+					for _, name := range slices.Concat(x.Unless, x.When) {
 						d.known(n, "evidence", name, evidenceNames(r.Evidence))
 					}
 					for _, field := range x.Mine {
@@ -246,36 +257,40 @@ var severities = []string{"info", "warning", "error", "critical"}
 // choice reads a template, or one for each value of a field; where words are
 // given, its templates are among them unless a field decides.
 func (d *decoder) choice(what string, to *Choice, r *Rule, words ...string) value {
-	template := func(to *Template) value {
+	return d.choiceOf("a choice", to, r, func(to *Template) value {
 		return d.template(to, r, what).then(func(n *yaml.Node) {
 			if len(words) > 0 && len(to.Fields()) == 0 && !slices.Contains(words, to.Text) && to.Text != "" {
 				d.fail(n, "%q is not allowed here: use one of %v", to.Text, words)
 			}
 		})
-	}
+	})
+}
+
+// choiceOf is a choice among what template reads, called what in messages.
+func (d *decoder) choiceOf(what string, to *Choice, r *Rule, template func(*Template) value) value {
 	plain := template(&to.Default)
 	by := d.text("field", &to.By).then(func(n *yaml.Node) {
 		d.afterwards(func() { d.known(n, "field", to.By, r.FieldNames()) })
 	})
-	cases := value{kind: "values, each with a template", read: func(n *yaml.Node) {
+	cases := value{kind: "values, each with a " + plain.kind, section: plain.section, keys: plain.keys, read: func(n *yaml.Node) {
 		d.each(n, "cases", func(key, text *yaml.Node) {
 			one := Case{Value: key.Value}
 			template(&one.Text).read(text)
 			to.Cases = append(to.Cases, one)
 		})
 	}}
-	v := d.object("template or choice", "A choice", "a choice", []key{
+	v := d.object(plain.kind+" or choice", strings.ToUpper(what[:1])+what[1:], what, []key{
 		{"by", by, needed, "whose value decides"},
-		{"cases", cases, "", "the template for each value"},
+		{"cases", cases, "", "the " + plain.kind + " for each value"},
 		{"default", plain, needed, "for all other values"},
 	})
 	mapping := v.read
 	v.read = func(n *yaml.Node) {
-		if n.Kind == yaml.ScalarNode {
-			plain.read(n)
+		if n.Kind == yaml.MappingNode {
+			mapping(n)
 			return
 		}
-		mapping(n)
+		plain.read(n)
 	}
 	return v
 }

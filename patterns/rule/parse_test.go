@@ -54,11 +54,31 @@ func TestParseReadsWhatTheFileSays(t *testing.T) {
 	require.Subset(t, r.Attributes(), []string{"host.name", "process.pid", "my.code", "kernelevents.fault_id"})
 }
 
+// Evidence that depends on itself would never be decided.
+func TestEvidenceThatDependsOnItselfIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct{ first, second string }{
+		"each excepts the other":      {"except: second", "except: first"},
+		"each comes before the other": {"soon_before: {evidence: second, within: 3s}", "soon_before: {evidence: first, within: 3s}"},
+		"one of each":                 {"except: second", "soon_before: {evidence: first, within: 3s}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := strings.Replace(valid, "    where:", "    "+tc.first+"\n    where:", 1)
+			one, err := rule.Parse("mine.yaml", []byte(file))
+			require.NoError(t, err, "one alone is no circle")
+			require.Len(t, one.Evidence, 2)
+			_, err = rule.Parse("mine.yaml", []byte(strings.Replace(file, "    match:", "    "+tc.second+"\n    match:", 1)))
+			require.ErrorContains(t, err, "depends, by way of others, on itself")
+		})
+	}
+	_, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, "within: 1m", "holds_back: {evidence: frist, for: 1s}", 1)))
+	require.ErrorContains(t, err, `did you mean "first"?`)
+}
+
 // What a rule does not name is not read from its records.
 func TestOnlyFieldsInUseAreRead(t *testing.T) {
 	r, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, "within: 1m", "culprit: [host]", 1)))
 	require.NoError(t, err)
-	require.Equal(t, []string{"host", "node", "boot", "rank", "pid", "job", "job_domain", "workload", "unit", "code"}, r.FieldsInUse([]string{"workload"}))
+	require.Equal(t, []string{"host", "node", "boot", "rank", "pid", "job", "job_domain", "run", "workload", "unit", "code"}, r.FieldsInUse([]string{"workload"}))
 	require.NotContains(t, r.Attributes(), "k8s.pod.uid")
 }
 
@@ -79,6 +99,7 @@ func TestErrorsNameThePlaceAndWhatToDo(t *testing.T) {
 		"a clock in OTTL":         {`attributes["my.code"] == 7`, `time < Now()`, []string{"mine.yaml:12:12: ", `"Now"`}},
 		"bad OTTL in a field": {`attributes["my.code"]
 key`, "attributes[\"my.code\"\nkey", []string{"mine.yaml:6:", "field code"}},
+		"a lead of nothing":          {"where:", "lead: {least: 1s}\n    where:", []string{"mine.yaml:12:11: ", "lead needs occurs with by"}},
 		"unknown evidence":           {"full: first and second", "full: first and secnd", []string{"mine.yaml:20:7: ", `no evidence "secnd"`, `did you mean "second"?`}},
 		"not":                        {"full: first and second", "full: first and not second", []string{"mine.yaml:20:", "use unless"}},
 		"half an expression":         {"full: first and second", "full: (first and second", []string{"mine.yaml:20:", "closing parenthesis"}},
@@ -89,7 +110,6 @@ key`, "attributes[\"my.code\"\nkey", []string{"mine.yaml:6:", "field code"}},
 		"bad duration":               {"within: 1m", "within: 1 minute", []string{"mine.yaml:8:", "write 30s, 5m, 2h"}},
 		"negative duration":          {"within: 1m", "within: -1m", []string{"mine.yaml:8:"}},
 		"an empty name":              {"name: my_fault", "name:", []string{"mine.yaml:1:1: ", "name is missing"}},
-		"a shows of nothing":         {`shows: "then this"`, `shows: ""`, []string{"mine.yaml:15:5: ", "shows is missing in evidence second", "in plain words"}},
 		"half an operator":           {"follows:", "stays: {for: 3s}\n    follows:", []string{"mine.yaml:17:12: ", "while is missing in stays"}},
 		"half an unless":             {"within: 1m", "unless: [{evidence: first}]", []string{"mine.yaml:8:10: ", "before is missing in unless"}},
 		"after beyond within":        {"within: 1m", "explains: [{pattern: x, share: [host], after: 9m}]", []string{"mine.yaml:8:12: ", "write a smaller after"}},
@@ -210,7 +230,40 @@ func TestLoadPathsReadsFilesAndFolders(t *testing.T) {
 func TestTemplateLeavesOutWhatIsNotKnown(t *testing.T) {
 	tpl, err := rule.ParseTemplate("a {x}[, b {y}][, c {x}{y}] d {y}")
 	require.NoError(t, err)
-	require.Equal(t, "a 1 d unknown", tpl.Expand(func(field string) (string, bool) { return "1", field == "x" }))
+	require.Equal(t, "a 1 d unknown", tpl.Expand(rule.Known{Field: func(field string) (string, bool) { return "1", field == "x" }}))
+}
+
+func TestTemplates(t *testing.T) {
+	known := map[string]string{"x": "3", "list": "0-3, 8", "range": "0-3", "name": "rank-3", "names": "a, b"}
+	seen := map[string]bool{"death": true, rule.Full: true}
+	knowns := rule.Known{
+		Field: func(name string) (string, bool) { value, ok := known[name]; return value, ok },
+		Holds: func(name string) bool { return seen[name] },
+	}
+	for text, want := range map[string]string{
+		"{x: rank|ranks} {x} {x: waits|wait}":                               "rank 3 waits",
+		"{list: rank|ranks} {list} {list: waits|wait}":                      "ranks 0-3, 8 wait",
+		"{range: waits|wait} {names: is|are}":                               "wait are",
+		"{name: job|jobs}{name: |s}":                                        "job",
+		"[rank {y}|process {x}|a process] died":                             "process 3 died",
+		"[rank {y}|process {z}|a process] died":                             "a process died",
+		"Xid[if death: took down {x}| hit {x}]":                             "Xid took down 3",
+		"Xid[if flood: took down {x}| hit {x}]":                             "Xid hit 3",
+		"Xid[if death: took down {y}| hit somebody]":                        "Xid hit somebody",
+		"[if full:certain][if death and flood:no][if flood or death:, yes]": "certain, yes",
+		"a | b": "a | b",
+	} {
+		tpl, err := rule.ParseTemplate(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, tpl.Expand(knowns), text)
+	}
+	for text, problem := range map[string]string{
+		"{x: rank}": "two words", "{x: a|b|c}": "two words", "[if : x]": "no condition", "[if death x]": "no condition", "[a|b": "a ] is missing",
+		"[a[b]]": "not nested", "{x": "not a field", "a]": "stray", "[{x: a|b]": "not a field",
+	} {
+		_, err := rule.ParseTemplate(text)
+		require.ErrorContains(t, err, problem, text)
+	}
 }
 
 func FuzzParse(f *testing.F) {

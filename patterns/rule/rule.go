@@ -38,7 +38,20 @@ type Rule struct {
 	Expires  time.Duration // quiet this long, a fault leaves the state
 	OnExpiry OnExpiry
 
+	Returns  Returns
+	HoldBack []HoldBack
+	// Terminal faults do not end because their cause has cleared: a dead rank stays dead.
+	Terminal bool
+	// OfRun faults are of one start of a job. What another start shows is another fault,
+	// they explain nothing of it, and it ends them.
+	OfRun bool
+	// Stands: while a fault lasts, the ranks of its job make no progress.
+	Stands bool
+
 	Explains []Explain
+	// Precedes is how long before its cause its first sign may be: sockets fall silent
+	// between two steps, before anything is wrong.
+	Precedes time.Duration
 	Headline Choice
 	Remedy   Choice
 	Severity Choice
@@ -93,7 +106,24 @@ type Evidence struct {
 	Stays    Stays
 	Median   Median
 	Follows  *Follows
-	at       position
+	Accuses  []string // fields of the ranks that it accuses for sure
+	Hides    []string // fields that the verdict does not name while it holds
+	Quotes   []string // fields that the verdict shows although they are trusted less
+	FirstOf  []string // evidence: it holds only where none of that came before it
+	// SoonBefore: it holds only where it came at most Within before the first of Evidence.
+	SoonBefore *Follows
+	Lead       *Lead    // how far its first thing must be ahead of the next
+	Except     []string // evidence: it holds only while none of that does
+	Newest     bool     // of each thing the newest mark alone counts
+	Reboot     bool     // it resolves where it is of a later boot of the machine
+	at         position
+}
+
+// Lead is how far the first of several things is ahead of the second: by Least, and by Times
+// what lies between the second and the last; or by less than Under.
+type Lead struct {
+	Least, Under time.Duration
+	Times        int
 }
 
 // Operator says which records count.
@@ -143,11 +173,26 @@ type Follows struct {
 	Within   time.Duration
 }
 
+// HoldBack keeps a verdict that begins with Evidence for a moment, until one of Unless
+// holds or For is over: what comes at once may say that it is another.
+type HoldBack struct {
+	Evidence string
+	For      time.Duration
+	Unless   []string
+}
+
 // Unless withdraws a verdict when Evidence came at most Within before Before.
 type Unless struct {
 	Evidence string
 	Before   string
 	Within   time.Duration
+}
+
+// Returns: seen so long after it was last seen, with another value of one of the fields,
+// a fault has ended and begun anew.
+type Returns struct {
+	With  []string
+	After time.Duration
 }
 
 // Explain says which verdicts of another pattern this one causes.
@@ -159,7 +204,12 @@ type Explain struct {
 	// begin with it: what a watchdog tells, when this one may be history.
 	After  time.Duration
 	Within time.Duration
-	Unless []string // evidence that, seen before After ends, says that it is not so
+	Before time.Duration // how long before it such a verdict may be told: it is found later
+	// Lingers is how long after its end what it broke may still show.
+	Lingers time.Duration
+	When    []string // only where one of these pieces of evidence was seen
+	Except  []string // not where one of these of the other was
+	Unless  []string // evidence that, seen before After ends, says that it is not so
 	// In and NotIn are lists of ranks of the other. Of the ranks seen on this one up
 	// to After before the other, one at least is in one of In, if there are any, and
 	// none is in NotIn.

@@ -2,99 +2,234 @@ package rule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// Template is text with {field} in it. A part in [brackets] is left out when a
-// field in it has no value; outside of brackets such a field reads "unknown".
+// Template is text with {field} in it. {field: one|more} is the word "one" where the field
+// is a single rank, thing or text, and "more" where it is a list. Of the parts in
+// [brackets], which | separates, the first counts whose fields all have a value, and, where
+// it begins with "if EXPRESSION:", whose evidence was seen; none may. Outside of brackets a
+// field without a value reads "unknown".
 type Template struct {
 	Text  string
 	parts []part
+	steps []step // of a remedy that is written as steps, instead of parts
 }
 
-// part is literal text or a field, inside optional group number group (0: none).
+// part is literal text, a field, or one of options.
 type part struct {
-	literal string
-	field   string
-	group   int
+	literal   string
+	field     string
+	one, more string // words for the field, instead of its value
+	options   []option
 }
+
+// option is a part of brackets.
+type option struct {
+	condition Expr // zero: none
+	parts     []part
+}
+
+// Known is what a template is filled with.
+type Known struct {
+	// Field returns the value of a field.
+	Field func(name string) (string, bool)
+	// Holds reports whether evidence was seen; nil: none was. Full is a name of evidence
+	// here: that the verdict is full.
+	Holds func(name string) bool
+}
+
+// Full is the name under which a condition of a template asks whether the verdict is full.
+const Full = "full"
 
 // ParseTemplate parses text.
 func ParseTemplate(text string) (Template, error) {
-	t := Template{Text: text}
-	group, groups := 0, 0
-	for rest := text; rest != ""; {
-		at := strings.IndexAny(rest, "{}[]")
+	p := templateParser{rest: text, whole: text}
+	parts, err := p.parts(false)
+	return Template{Text: text, parts: parts}, err
+}
+
+// templateParser reads text from its start on.
+type templateParser struct{ rest, whole string }
+
+// parts reads up to the end or, in brackets, up to what ends an option.
+func (p *templateParser) parts(inside bool) ([]part, error) {
+	special := "{}[]"
+	if inside {
+		special += "|"
+	}
+	var parts []part
+	for p.rest != "" {
+		at := strings.IndexAny(p.rest, special)
 		if at < 0 {
-			at = len(rest)
+			at = len(p.rest)
 		}
 		if at > 0 {
-			t.parts = append(t.parts, part{literal: rest[:at], group: group})
-			rest = rest[at:]
+			parts = append(parts, part{literal: p.rest[:at]})
+			p.rest = p.rest[at:]
 			continue
 		}
-		switch {
-		case rest[0] == '[' && group == 0:
-			groups++
-			group = groups
-			rest = rest[1:]
-		case rest[0] == ']' && group != 0:
-			group = 0
-			rest = rest[1:]
-		case rest[0] == '{':
-			name, after, found := strings.Cut(rest[1:], "}")
-			if !found || !isName(name) {
-				return Template{}, fmt.Errorf("{%s is not a field: write {name}", name)
-			}
-			t.parts = append(t.parts, part{field: name, group: group})
-			rest = after
+		var one part
+		var err error
+		switch c := p.rest[0]; {
+		case c == '{':
+			one, err = p.field()
+		case c == '[' && !inside:
+			one, err = p.options()
+		case inside && (c == ']' || c == '|'):
+			return parts, nil
 		default:
-			return Template{}, fmt.Errorf("stray %q in %q: brackets come in pairs and are not nested", rest[:1], text)
+			err = fmt.Errorf("stray %q in %q: brackets come in pairs and are not nested", p.rest[:1], p.whole)
+		}
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, one)
+	}
+	return parts, nil
+}
+
+// field reads {name} or {name: one|more}.
+func (p *templateParser) field() (part, error) {
+	inner, after, found := strings.Cut(p.rest[1:], "}")
+	name, words, worded := strings.Cut(inner, ":")
+	if !found || !isName(name) {
+		return part{}, fmt.Errorf("{%s is not a field: write {name}", inner)
+	}
+	p.rest = after
+	if !worded {
+		return part{field: name}, nil
+	}
+	one, more, two := strings.Cut(strings.TrimSpace(words), "|")
+	if !two || strings.ContainsAny(one+more, "{[|]") || one+more == "" {
+		return part{}, fmt.Errorf("{%s} has not two words: write {%s: waits|wait}, for one and for several", inner, name)
+	}
+	return part{field: name, one: one, more: more}, nil
+}
+
+// options reads [a|b|if seen: c].
+func (p *templateParser) options() (part, error) {
+	var options []option
+	for p.rest = p.rest[1:]; ; p.rest = p.rest[1:] {
+		var o option
+		if after, conditional := strings.CutPrefix(p.rest, "if "); conditional {
+			text, rest, found := strings.Cut(after, ":")
+			condition, err := ParseExpr(text)
+			if !found || err != nil {
+				return part{}, fmt.Errorf("%q is no condition: write [if evidence: text]", "if "+text)
+			}
+			o.condition, p.rest = condition, rest
+		}
+		var err error
+		if o.parts, err = p.parts(true); err != nil {
+			return part{}, err
+		}
+		if p.rest == "" {
+			return part{}, fmt.Errorf("a ] is missing in %q", p.whole)
+		}
+		options = append(options, o)
+		if p.rest[0] == ']' {
+			p.rest = p.rest[1:]
+			return part{options: options}, nil
 		}
 	}
-	if group != 0 {
-		return Template{}, fmt.Errorf("a ] is missing in %q", text)
-	}
-	return t, nil
 }
 
 // Fields returns the fields t uses.
 func (t Template) Fields() []string {
-	var names []string
-	for _, p := range t.parts {
+	names := fieldsOf(t.parts)
+	for _, s := range t.steps {
+		names = slices.Concat(names, s.text.Fields(), s.command.Fields(), s.target.Fields())
+	}
+	return names
+}
+
+func fieldsOf(parts []part) (names []string) {
+	for _, p := range parts {
 		if p.field != "" {
 			names = append(names, p.field)
+		}
+		for _, o := range p.options {
+			names = append(names, fieldsOf(o.parts)...)
 		}
 	}
 	return names
 }
 
-// Expand fills in the values that value returns.
-func (t Template) Expand(value func(field string) (string, bool)) string {
-	lacking := map[int]bool{}
+// Conditions returns the evidence that t asks for.
+func (t Template) Conditions() (names []string) {
+	for _, s := range t.steps {
+		names = slices.Concat(names, s.text.Conditions(), s.command.Conditions())
+	}
 	for _, p := range t.parts {
-		if p.field != "" {
-			if _, ok := value(p.field); !ok {
-				lacking[p.group] = true
+		for _, o := range p.options {
+			if !o.condition.IsZero() {
+				names = append(names, o.condition.Names()...)
 			}
 		}
 	}
-	var b strings.Builder
-	for _, p := range t.parts {
-		if p.group != 0 && lacking[p.group] {
-			continue
-		}
-		b.WriteString(p.literal)
-		if p.field == "" {
-			continue
-		}
-		v, ok := value(p.field)
-		if !ok {
-			v = "unknown"
-		}
-		b.WriteString(v)
+	return names
+}
+
+// Expand fills in values.
+func (t Template) Expand(k Known) string {
+	if len(t.steps) > 0 {
+		return paragraph(t.Steps(k))
 	}
+	var b strings.Builder
+	expand(&b, t.parts, k)
 	return b.String()
+}
+
+func expand(b *strings.Builder, parts []part, k Known) {
+	for _, p := range parts {
+		b.WriteString(p.literal)
+		if p.field != "" {
+			b.WriteString(p.word(k))
+		}
+		at := slices.IndexFunc(p.options, func(o option) bool { return o.applies(k) })
+		if at >= 0 {
+			expand(b, p.options[at].parts, k)
+		}
+	}
+}
+
+func (p part) word(k Known) string {
+	value, ok := k.Field(p.field)
+	switch {
+	case !ok:
+		return "unknown"
+	case p.one+p.more == "":
+		return value
+	case isList(value):
+		return p.more
+	default:
+		return p.one
+	}
+}
+
+// isList reports whether a value is several: a range of numbers, or texts with commas.
+func isList(value string) bool {
+	if strings.Contains(value, ", ") {
+		return true
+	}
+	first, last, ranged := strings.Cut(value, "-")
+	return ranged && isNumber(first) && isNumber(last)
+}
+
+func isNumber(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
+}
+
+func (o option) applies(k Known) bool {
+	if !o.condition.IsZero() && (k.Holds == nil || !o.condition.Eval(k.Holds)) {
+		return false
+	}
+	return !slices.ContainsFunc(fieldsOf(o.parts), func(name string) bool {
+		_, ok := k.Field(name)
+		return !ok
+	})
 }
 
 // Choice is a template, or one per value of a field.
@@ -111,13 +246,16 @@ type Case struct {
 }
 
 // Pick returns the template for the values at hand.
-func (c Choice) Pick(value func(field string) (string, bool)) Template {
-	if v, ok := value(c.By); c.By != "" && ok {
+func (c Choice) Pick(k Known) Template {
+	if value, ok := k.Field(c.By); c.By != "" && ok {
 		for _, one := range c.Cases {
-			if one.Value == v {
+			if one.Value == value {
 				return one.Text
 			}
 		}
 	}
 	return c.Default
 }
+
+// Expand picks the template and fills in the values.
+func (c Choice) Expand(k Known) string { return c.Pick(k).Expand(k) }

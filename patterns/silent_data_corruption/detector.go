@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -49,7 +50,7 @@ func Detector() rule.Detector {
 		Name: "silent_data_corruption", Metrics: metrics,
 		Trust:      verdict.Foreign, // the training code alone can say it
 		Findings:   map[string][]string{eventDrop: metrics, eventEnd: metrics},
-		Attributes: []string{"gen_ai.training.job_id", "gen_ai.training.eval.name", "host.name"},
+		Attributes: []string{rule.AttributeJob, rule.AttributeJobDomain, "gen_ai.training.eval.name", "host.name"},
 		Parameters: map[string]rule.ParameterType{
 			"worse": rule.NumberParameter, "large": rule.NumberParameter, "history": rule.IntegerParameter, "least_history": rule.IntegerParameter,
 		},
@@ -68,7 +69,7 @@ type detector struct {
 	limits
 	lateness int64
 	series   map[string]*series
-	order    *fairlru.List[string] // their keys, by host and job
+	order    *fairlru.List[string] // their keys, by host, domain and job
 	evicted  uint64
 }
 
@@ -76,12 +77,15 @@ func (d *detector) reset() { d.series, d.order = map[string]*series{}, &fairlru.
 
 func (d *detector) enter(key string, s *series) {
 	d.series[key] = s
-	s.element = d.order.Add(key, fairlru.Some, s.Host, s.Job)
+	s.element = d.order.Add(key, fairlru.Some, s.Host, s.Domain, s.Job)
 }
 
-// series is one evaluation of one job over time.
+// series is one evaluation of one job over time, as one machine tells it: whoever calls his
+// job the same elsewhere is not believed about this one. A job is its id inside its domain:
+// who says no domain is in none of those that are known.
 type series struct {
 	Job     string  `json:"job"`
+	Domain  string  `json:"domain,omitempty"`
 	Host    string  `json:"host,omitempty"`
 	Name    string  `json:"name,omitempty"`
 	Loss    bool    `json:"loss"`
@@ -100,20 +104,21 @@ type point struct {
 
 // Observe takes in one evaluation.
 func (d *detector) Observe(r *rule.Record) bool {
-	job := cmp.Or(rule.Text(r.Attributes, "gen_ai.training.job_id"), rule.Text(r.Resource, "gen_ai.training.job_id"))
+	job, domain := r.JobInDomain()
 	if job == "" {
 		return false
 	}
 	name := rule.Text(r.Attributes, "gen_ai.training.eval.name")
-	key := job + "\x00" + r.Name + "\x00" + name
+	host := rule.Text(r.Resource, "host.name")
+	key := strings.Join([]string{domain, job, r.Name, name, host}, "\x00")
 	s := d.series[key]
 	if s == nil {
-		s = &series{Job: job, Host: rule.Text(r.Resource, "host.name"), Name: name, Loss: r.Name == metricLoss}
+		s = &series{Job: job, Domain: domain, Host: host, Name: name, Loss: r.Name == metricLoss}
 		d.enter(key, s)
 	}
 	d.order.Touch(s.element, fairlru.Some)
 	p := point{Time: r.Time, Value: r.Number}
-	s.Host, s.Last = cmp.Or(rule.Text(r.Resource, "host.name"), s.Host), max(s.Last, r.Time)
+	s.Last = max(s.Last, r.Time)
 	at, _ := slices.BinarySearchFunc(s.Pending, p, func(a, b point) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Value, b.Value))
 	})
@@ -205,12 +210,15 @@ func (s *series) worse(p point, least int) (float64, bool) {
 
 func (s *series) finding(event string, p point, worse float64, large bool) rule.Finding {
 	f := rule.Finding{
-		Event: event, ID: fmt.Sprintf("evaluation %s %s %t %d", s.Job, s.Name, s.Loss, s.Since), Time: s.Since, Last: p.Time,
+		Event: event, ID: fmt.Sprintf("evaluation %q %s %s %s %t %d", s.Domain, s.Job, s.Host, s.Name, s.Loss, s.Since), Time: s.Since, Last: p.Time,
 		Attributes: map[string]any{
 			"gen_ai.training.job_id": s.Job, "evaluation.large": large,
 			"evaluation.worse_percent": int64(math.Round(min(worse, 100) * 100)),
 			"evaluation.host":          s.Host,
 		},
+	}
+	if s.Domain != "" {
+		f.Attributes[rule.AttributeJobDomain] = s.Domain
 	}
 	if s.Name != "" {
 		f.Attributes["gen_ai.training.eval.name"] = s.Name

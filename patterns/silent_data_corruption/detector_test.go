@@ -45,6 +45,43 @@ func TestStateSurvivesARestart(t *testing.T) {
 	require.Equal(t, found[0].ID, end[0].ID)
 }
 
+// TestAJobIsItsIDInsideItsDomain: evaluations that another claims for a job make it
+// neither worse nor better.
+func TestAJobIsItsIDInsideItsDomain(t *testing.T) {
+	for _, domain := range []string{"", "user 65534", "user 1000\x00job-1"} {
+		for name, lie := range map[string]float64{"worse": 100, "better": 0.01} {
+			t.Run(fmt.Sprintf("%q %s", domain, name), func(t *testing.T) {
+				d := newDetector()
+				var found []rule.Finding
+				for i, value := range []float64{2, 1.9, 1.8, 1.85, 2.6, 1.8} {
+					for _, of := range []string{domain, "user 1000", domain} {
+						p := loss(int64(i+1), value)
+						if of != "user 1000" {
+							p.Number = lie * float64(i%2+1) // he has drops of his own
+						}
+						if of != "" {
+							p.Attributes.PutStr(rule.AttributeJobDomain, of)
+						}
+						require.True(t, d.Observe(p))
+					}
+					state, err := d.Snapshot()
+					require.NoError(t, err)
+					d = newDetector()
+					require.NoError(t, d.Restore(state))
+					for _, f := range d.Decide(int64(i+2) * hour) {
+						if f.Attributes[rule.AttributeJobDomain] == "user 1000" {
+							found = append(found, f)
+						}
+					}
+				}
+				require.Len(t, found, 2)
+				require.Equal(t, []any{eventDrop, 5 * hour}, []any{found[0].Event, found[0].Time})
+				require.Equal(t, []any{eventEnd, 6 * hour}, []any{found[1].Event, found[1].Time})
+			})
+		}
+	}
+}
+
 func TestStateOfAnotherIsRefused(t *testing.T) {
 	for _, text := range []string{"", "[]", `{"a": null}`} {
 		require.Error(t, newDetector().Restore([]byte(text)), text)
@@ -75,8 +112,39 @@ func TestAFloodTakesRoomFromItself(t *testing.T) {
 		d.Observe(p)
 	}
 	require.Positive(t, d.Evicted())
-	require.True(t, d.Observe(loss(5, 2.6)))
+	worse := loss(5, 2.6)
+	worse.Resource.PutStr("host.name", "quiet")
+	require.True(t, d.Observe(worse))
 	require.Len(t, d.Decide(6*hour), 1)
+}
+
+// TestAStrangerElsewhereSpeaksForHimselfAlone: one who calls his job the same neither makes
+// it worse nor hides that it is.
+func TestAStrangerElsewhereSpeaksForHimselfAlone(t *testing.T) {
+	from := func(host string, at int64, value float64) *rule.Record {
+		p := loss(at, value)
+		p.Resource.PutStr("host.name", host)
+		return p
+	}
+	d := newDetector()
+	for i := range int64(4) {
+		d.Observe(from("node-a", i+1, 2))
+		d.Observe(from("elsewhere", i+1, 9)) // the median of both would be his
+		d.Observe(from("elsewhere", i+1, 9))
+	}
+	require.Empty(t, d.Decide(5*hour))
+	d.Observe(from("elsewhere", 6, 90))
+	d.Observe(from("node-a", 6, 3))
+	found := d.Decide(7 * hour)
+	require.Len(t, found, 2)
+	for _, f := range found {
+		require.Equal(t, eventDrop, f.Event)
+	}
+	require.ElementsMatch(t, []any{"node-a", "elsewhere"}, []any{found[0].Attributes["evaluation.host"], found[1].Attributes["evaluation.host"]})
+	d.Observe(from("elsewhere", 8, 9))
+	ends := d.Decide(9 * hour)
+	require.Len(t, ends, 1)
+	require.Equal(t, "elsewhere", ends[0].Attributes["evaluation.host"])
 }
 
 func TestPendingIsBounded(t *testing.T) {

@@ -68,10 +68,11 @@ type shape struct {
 	Pattern, Role, Status, Confidence, Trust, Severity string
 	Headline, Remediation                              string
 	Onset                                              string
-	Culprit                                            map[string]string
+	Culprit, Shows                                     map[string]string
 	Ranks                                              []int
 	Evidence, NotObserved                              []string
 	Revision                                           int
+	Late                                               bool
 }
 
 func diffOne(want *Verdict, v verdict.Verdict) string {
@@ -86,9 +87,10 @@ func diffOne(want *Verdict, v verdict.Verdict) string {
 func (w *Verdict) shape() shape {
 	s := shape{
 		Pattern: w.Pattern, Role: w.Role, Status: w.Status, Confidence: w.Confidence, Trust: w.Trust, Severity: w.Severity,
-		Headline: w.Headline, Remediation: w.Remediation, Culprit: w.Culprit, Ranks: w.Ranks,
+		Headline: w.Headline, Remediation: w.Remediation, Culprit: w.Culprit, Shows: w.Shows, Ranks: w.Ranks,
 		Evidence: w.Evidence, NotObserved: w.NotObserved, Revision: w.Revision,
 	}
+	s.Late = w.Late != nil && *w.Late
 	if w.Onset != nil {
 		s.Onset = time.Duration(*w.Onset).String()
 	}
@@ -120,6 +122,14 @@ func shapeOf(v verdict.Verdict, want *Verdict) shape {
 			}
 		}
 	}
+	for _, e := range v.Evidence {
+		if _, wanted := want.Shows[e.Name]; wanted {
+			if s.Shows == nil {
+				s.Shows = map[string]string{}
+			}
+			s.Shows[e.Name] = e.Shows
+		}
+	}
 	if want.Ranks != nil {
 		s.Ranks = v.BlastRadius
 	}
@@ -130,6 +140,9 @@ func shapeOf(v verdict.Verdict, want *Verdict) shape {
 	}
 	if want.NotObserved != nil {
 		s.NotObserved = observed(v.NotObserved, want.NotObserved)
+	}
+	if want.Late != nil {
+		s.Late = v.Late
 	}
 	if want.Revision != 0 {
 		s.Revision = v.Revision

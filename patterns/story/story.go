@@ -112,8 +112,10 @@ type Verdict struct {
 	Culprit     map[string]string `yaml:"culprit"`      // these, others may be there
 	Ranks       []int             `yaml:"ranks"`        // all of them
 	Evidence    []string          `yaml:"evidence"`     // names, all of them, in order
+	Shows       map[string]string `yaml:"shows"`        // what evidence shows, by its name; others may be there
 	NotObserved []string          `yaml:"not_observed"` // each a part of one
 	Revision    int               `yaml:"revision"`
+	Late        *bool             `yaml:"late"` // whether evidence was read late
 }
 
 // Offset is a time relative to the start of a story: +1.5s, -2s, +3m.

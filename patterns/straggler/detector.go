@@ -1,9 +1,9 @@
-// Package straggler finds the rank of a job that keeps its peers waiting, from how
-// long each rank computes before it enters the collective of a step.
+// Package straggler finds the rank of a job that keeps its peers waiting: from how long
+// each rank computes before it enters the collective of a step, or from when each rank
+// calls the same collectives.
 package straggler
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -33,6 +33,9 @@ const robust = 1.4826
 type limits struct {
 	excess, spread float64
 	steps          int // in a row, until it is told and until it is released
+	samples        int // arrivals that count
+	lateBy         float64
+	lasting        int64
 	least          int // ranks that have a median worth the name
 	mostBehind     float64
 }
@@ -46,21 +49,28 @@ const (
 // Detector describes the detector for the library.
 func Detector() rule.Detector {
 	return rule.Detector{
-		Name:       "straggler",
-		Trust:      verdict.Foreign, // the training code alone can say it
-		Metrics:    []string{metricCompute},
-		Findings:   map[string][]string{eventSlow: {metricCompute}, eventEnd: {metricCompute}},
-		Attributes: []string{"gen_ai.training.job_id", "gen_ai.training.rank", "gen_ai.training.step", "gen_ai.training.world_size", "host.name", "k8s.node.name", "gpu.id", "process.pid"},
+		Name:     "straggler",
+		Trust:    verdict.Foreign, // the training code alone can say how long it computes
+		Metrics:  []string{metricCompute},
+		Logs:     []string{eventArrivals},
+		Findings: map[string][]string{eventSlow: {metricCompute}, eventEnd: {metricCompute}, eventLate: {eventArrivals}, eventInTime: {eventArrivals}},
+		Attributes: []string{
+			rule.AttributeJob, rule.AttributeJobDomain, "gen_ai.training.rank", "gen_ai.training.step", "gen_ai.training.world_size", "host.name", "k8s.node.name", "gpu.id", "process.pid",
+			"nccl.call.arrival_ages_ns", "nccl.call.arrival_numbers", "nccl.call.clock_error_ns", "nccl.call.comm", "nccl.call.comm_rank", "nccl.call.comm_size", "nccl.call.pause_ns", "nccl.call.peer_comms",
+		},
 		Parameters: map[string]rule.ParameterType{
 			"excess": rule.NumberParameter, "spread": rule.NumberParameter, "steps": rule.IntegerParameter,
 			"least_ranks": rule.IntegerParameter, "most_behind": rule.NumberParameter,
+			"samples": rule.IntegerParameter, "late": rule.DurationParameter, "lasting": rule.DurationParameter,
 		},
 		New: func(l rule.Limits) rule.Algorithm {
 			v := l.Values
 			d := &detector{lateness: l.Lateness, most: maxValues, limits: limits{
 				excess: v.Number("excess"), spread: v.Number("spread"), steps: v.Integer("steps"),
 				least: v.Integer("least_ranks"), mostBehind: v.Number("most_behind"),
+				samples: v.Integer("samples"), lateBy: v.Number("late"), lasting: v.Duration("lasting"),
 			}}
+			d.arrivals = newArrivals(d.limits, l.Lateness)
 			d.reset()
 			return d
 		},
@@ -72,20 +82,24 @@ func Detector() rule.Detector {
 type detector struct {
 	limits
 	lateness int64
-	jobs     map[string]*job
+	jobs     map[string]*job     // by domain, id and start
 	order    *fairlru.List[*job] // by the host that began them
 	values   *fairlru.List[*job] // the same, each as large as its values
 	most     int                 // values
 	evicted  uint64
+	arrivals *arrivals
 }
 
 func (d *detector) reset() {
 	d.jobs, d.order, d.values = map[string]*job{}, &fairlru.List[*job]{}, &fairlru.List[*job]{}
 }
 
-// job is one training job.
+// job is one start of a training job: its id inside its domain. Who says no domain is in none of
+// those that are known, so nobody's word is mixed with that of a job that is not his.
 type job struct {
 	Name   string          `json:"name"`
+	Domain string          `json:"domain,omitempty"`
+	Run    string          `json:"run,omitempty"`  // which start, "" when not known
 	Host   string          `json:"host,omitempty"` // that began it
 	World  int64           `json:"world"`          // ranks it says it has, 0 when unknown
 	Steps  map[int64]*step `json:"steps"`
@@ -128,19 +142,18 @@ type rank struct {
 	Where  place   `json:"where"`
 }
 
-// Observe takes in one point.
+// Observe takes in one point, or one record of arrivals.
 func (d *detector) Observe(r *rule.Record) bool {
+	if r.Name == eventArrivals {
+		return d.arrivals.observe(r)
+	}
 	number, okStep := rule.Integer(r.Attributes, "gen_ai.training.step")
 	who, okRank := rule.Integer(r.Attributes, "gen_ai.training.rank")
-	name := cmp.Or(rule.Text(r.Attributes, "gen_ai.training.job_id"), rule.Text(r.Resource, "gen_ai.training.job_id"))
+	name, domain := r.JobInDomain()
 	if !okStep || !okRank || who < 0 || name == "" || math.IsNaN(r.Number) || math.IsInf(r.Number, 0) || r.Number < 0 {
 		return false
 	}
-	j := d.jobs[name]
-	if j == nil {
-		j = &job{Name: name, Host: rule.Text(r.Resource, "host.name"), Steps: map[int64]*step{}, Ranks: map[int64]*rank{}, Judged: math.MinInt64}
-		d.enter(j)
-	}
+	j := d.jobOf(domain, name, r)
 	if number <= j.Judged {
 		if r.Time <= j.Last+d.lateness {
 			return false
@@ -161,6 +174,28 @@ func (d *detector) Observe(r *rule.Record) bool {
 		d.shorten(victim.Value)
 	}
 	return true
+}
+
+// jobOf returns the start of the job that a point is about. Ranks of the start before it ran
+// elsewhere, at other steps. Steps of a start that was not known yet are those of the first
+// that is.
+func (d *detector) jobOf(domain, name string, r *rule.Record) *job {
+	if j := d.jobs[key(domain, name, r.Run)]; j != nil {
+		return j
+	}
+	j := d.jobs[key(domain, name, "")]
+	if j == nil {
+		j = &job{
+			Name: name, Domain: domain, Run: r.Run, Host: rule.Text(r.Resource, "host.name"),
+			Steps: map[int64]*step{}, Ranks: map[int64]*rank{}, Judged: math.MinInt64,
+		}
+		d.enter(j)
+		return j
+	}
+	delete(d.jobs, j.key())
+	j.Run = r.Run
+	d.jobs[j.key()] = j
+	return j
 }
 
 // hear notes a value, and returns how many more there are now.
@@ -186,10 +221,15 @@ func placeOf(r *rule.Record) place {
 	}
 }
 
+// key tells jobs apart. A domain is the kernel's and a start the engine's: they have no NUL.
+func key(domain, name, run string) string { return domain + "\x00" + run + "\x00" + name }
+
+func (j *job) key() string { return key(j.Domain, j.Name, j.Run) }
+
 func (d *detector) enter(j *job) {
-	d.jobs[j.Name] = j
-	j.inOrder = d.order.Add(j, fairlru.Some, j.Host)
-	j.values = d.values.Add(j, fairlru.Some, j.Host, j.Name)
+	d.jobs[j.key()] = j
+	j.inOrder = d.order.Add(j, fairlru.Some, j.Host, j.Domain)
+	j.values = d.values.Add(j, fairlru.Some, j.Host, j.Domain, j.Name)
 }
 
 // count notes that a job has so many values more. Each job counts as one besides.
@@ -201,11 +241,12 @@ func (d *detector) count(j *job, more int) {
 // held is the number of values.
 func (d *detector) held() int { return d.values.Size() - d.values.Len() }
 
-// forget drops a job: of the host that has most of them, the one quiet for longest.
+// forget drops a job: of the host, and there the domain, that has most of them, the one
+// quiet for longest.
 func (d *detector) forget(j *job) {
 	d.order.Remove(j.inOrder)
 	d.values.Remove(j.values)
-	delete(d.jobs, j.Name)
+	delete(d.jobs, j.key())
 	d.evicted++
 }
 
@@ -237,9 +278,9 @@ func (j *job) ready(lateness int64) (number, at int64, ok bool) {
 	return number, at, ok
 }
 
-// Due is when the next step can be judged.
+// Due is when the next step can be judged, or the next arrivals.
 func (d *detector) Due() int64 {
-	due := int64(0)
+	due := d.arrivals.due()
 	for _, j := range d.jobs {
 		if _, at, ok := j.ready(d.lateness); ok && (due == 0 || at < due) {
 			due = max(at, 1)
@@ -251,8 +292,8 @@ func (d *detector) Due() int64 {
 // Decide judges the steps that are ready, in their order.
 func (d *detector) Decide(now int64) []rule.Finding {
 	var findings []rule.Finding
-	for _, name := range slices.Sorted(maps.Keys(d.jobs)) {
-		j := d.jobs[name]
+	for _, key := range slices.Sorted(maps.Keys(d.jobs)) {
+		j := d.jobs[key]
 		for {
 			number, at, ok := j.ready(d.lateness)
 			if !ok || at > now {
@@ -263,7 +304,7 @@ func (d *detector) Decide(now int64) []rule.Finding {
 			j.Judged = number
 		}
 	}
-	return findings
+	return append(findings, d.arrivals.decide(now)...)
 }
 
 // judge compares the ranks of a step with each other.
@@ -335,7 +376,7 @@ func median(values []float64) float64 {
 
 func (j *job) finding(event string, who int64, r *rank, s *step) rule.Finding {
 	f := rule.Finding{
-		Event: event, ID: fmt.Sprintf("straggler %s %d %d", j.Name, who, r.Since), Time: r.Since, Last: s.Last,
+		Event: event, ID: fmt.Sprintf("straggler %q %s %d %d", j.Domain, j.Name, who, r.Since), Time: r.Since, Last: s.Last,
 		Resource: map[string]any{"host.name": r.Where.Host},
 		Attributes: map[string]any{
 			"gen_ai.training.job_id": j.Name, "gen_ai.training.rank": who,
@@ -344,6 +385,12 @@ func (j *job) finding(event string, who int64, r *rank, s *step) rule.Finding {
 	}
 	if event == eventEnd {
 		f.Time = s.Last
+	}
+	if j.Domain != "" {
+		f.Attributes[rule.AttributeJobDomain] = j.Domain
+	}
+	if j.Run != "" {
+		f.Attributes[rule.AttributeRun] = j.Run
 	}
 	if r.Where.Node != "" {
 		f.Resource["k8s.node.name"] = r.Where.Node
@@ -357,5 +404,5 @@ func (j *job) finding(event string, who int64, r *rank, s *step) rule.Finding {
 	return f
 }
 
-// Evicted counts jobs and steps that were forgotten because of the caps.
-func (d *detector) Evicted() uint64 { return d.evicted }
+// Evicted counts jobs, steps and communicators that were forgotten because of the caps.
+func (d *detector) Evicted() uint64 { return d.evicted + d.arrivals.evicted }

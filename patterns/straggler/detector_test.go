@@ -88,8 +88,58 @@ func TestAFloodTakesRoomFromItself(t *testing.T) {
 	}
 }
 
+// TestAJobIsItsIDInsideItsDomain: who takes another's job id accuses none of its ranks and
+// hides none, whichever domain he is in, or none, and also after a restart.
+func TestAJobIsItsIDInsideItsDomain(t *testing.T) {
+	claims := map[string]func(p *rule.Record){
+		"another domain": func(p *rule.Record) { p.Attributes.PutStr(rule.AttributeJobDomain, "user 65534") },
+		"no domain":      func(*rule.Record) {},
+		"a domain like it": func(p *rule.Record) {
+			p.Attributes.PutStr(rule.AttributeJobDomain, "user")
+			p.Attributes.PutStr(rule.AttributeJob, " 1000\x00job-1")
+		},
+	}
+	lies := map[string]func(rank int64) float64{
+		"rank 2 is slow":     func(rank int64) float64 { return map[bool]float64{true: 100, false: 1}[rank == 2] },
+		"all ranks are slow": func(int64) float64 { return 100 },
+		"all ranks are fast": func(int64) float64 { return 0.001 },
+	}
+	for who, claim := range claims {
+		for what, lie := range lies {
+			t.Run(who+", "+what, func(t *testing.T) {
+				d := newDetector()
+				var found []rule.Finding
+				for step := range int64(8) {
+					for rank := range int64(8) {
+						mine, his := point(rank, step, 1), point(rank, step, lie(rank))
+						if rank == 5 {
+							mine.Number = 2
+						}
+						mine.Resource.PutStr(rule.AttributeJobDomain, "user 1000") // as the agent that took it says
+						claim(his)
+						require.True(t, d.Observe(his))
+						require.True(t, d.Observe(mine))
+						require.True(t, d.Observe(his))
+					}
+					state, err := d.Snapshot()
+					require.NoError(t, err)
+					d = newDetector()
+					require.NoError(t, d.Restore(state))
+					for _, f := range d.Decide(1_000*second + step*second) {
+						if f.Attributes[rule.AttributeJobDomain] == "user 1000" {
+							found = append(found, f)
+						}
+					}
+				}
+				require.Len(t, found, 1)
+				require.Equal(t, int64(5), found[0].Attributes["gen_ai.training.rank"])
+			})
+		}
+	}
+}
+
 func TestStateOfAnotherIsRefused(t *testing.T) {
-	for _, text := range []string{"", "[]", `{"a": null}`, `{"a": {"name": "b"}}`, `{"a": {"name": "a", "steps": {"1": null}, "ranks": {}}}`, `{"a": {"name": "a", "steps": {}, "ranks": {"1": null}}}`} {
+	for _, text := range []string{"", "[]", `{"a": null}`, `{"a": {"name": "b"}}`, `{"a": {"name": "a", "steps": {}, "ranks": {}}}`, `{"\u0000a": {"name": "a", "steps": {"1": null}, "ranks": {}}}`, `{"\u0000a": {"name": "a", "steps": {}, "ranks": {"1": null}}}`} {
 		require.Error(t, newDetector().Restore([]byte(text)), text)
 	}
 	require.NoError(t, newDetector().Restore([]byte("null")))
@@ -143,4 +193,49 @@ func limitsOf(lateness int64) rule.Limits {
 		panic(err)
 	}
 	return rule.Limits{Lateness: lateness, Values: rules[0].Parameters}
+}
+
+// In the start after, the same rank is another process: what it did before is not its own.
+// Words of the last start that come late are of that start still.
+func TestStepsOfTwoStartsAreNotMixed(t *testing.T) {
+	for name, first := range map[string]string{"both known": "2026-1", "the first was not known": ""} {
+		t.Run(name, func(t *testing.T) {
+			a := newDetector()
+			show := func(run string, step int64, slow float64) (found []rule.Finding) {
+				for rank := range int64(8) {
+					r := point(rank, step, 1+0.01*float64(rank))
+					if rank == 5 {
+						r.Number = slow
+					}
+					r.Run = run
+					a.Observe(r)
+				}
+				return a.Decide(1_000*second + step*second)
+			}
+			for step := range int64(4) {
+				require.Empty(t, show(first, step, 2))
+			}
+			if first == "" { // as soon as the engine knows it
+				first = "2026-1"
+				require.Empty(t, show(first, 4, 1))
+			}
+			for step := range int64(4) { // from the first step on, at once
+				require.Empty(t, show("2026-2", step, 2), "four steps of this start")
+			}
+			found := show("2026-2", 4, 2)
+			require.Len(t, found, 1)
+			require.Equal(t, "2026-2", found[0].Attributes[rule.AttributeRun])
+			for step := int64(5); step < 10; step++ {
+				require.Empty(t, show(first, step, 1), "ends nothing that the other was told of")
+			}
+
+			state, err := a.Snapshot()
+			require.NoError(t, err)
+			b := newDetector()
+			require.NoError(t, b.Restore(state))
+			again, err := b.Snapshot()
+			require.NoError(t, err)
+			require.Equal(t, string(state), string(again))
+		})
+	}
 }

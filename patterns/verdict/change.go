@@ -3,6 +3,7 @@ package verdict
 import (
 	"io"
 	"math/bits"
+	"regexp"
 	"strings"
 )
 
@@ -34,18 +35,40 @@ func (p *printer) change(before, after []Verdict) {
 	body.headChange(old, head)
 	body.spread(before, after)
 	body.consequences(before, after)
-	cleared := head.Status == Resolved && old.Status != Resolved
-	if body.b.Len() == 0 && !cleared && plain(old.Headline) == plain(head.Headline) {
+	over := head.Status == Resolved
+	cleared, retold := over && old.Status != Resolved, !over && !sameWords(old.Headline, head.Headline)
+	switch {
+	case cleared:
+		p.headline(p.badge(head), severityColor(head), head.Headline)
+	case retold:
+		p.headline(drilled(head, "UPDATE"), cyan, head.Headline)
+	case body.b.Len() == 0:
 		return
+	case over:
+		p.reminder(drilled(head, "UPDATE, cleared"), head.Headline)
+	default:
+		p.reminder(drilled(head, "UPDATE"), head.Headline)
 	}
-	badge, color := "UPDATE", cyan
-	if cleared {
-		badge, color = p.badge(head), severityColor(head)
-	}
-	p.headline(badge, color, head.Headline)
 	p.b.WriteString(body.b.String())
 	p.field("details", details(head))
 	p.b.WriteByte('\n')
+}
+
+// reminder says in one line which incident an update is about: the reader has its headline.
+func (p *printer) reminder(badge, headline string) {
+	lines := wrap(brief(headline), lineWidth-len(badge)-len("  ")-len(" …"))
+	if len(lines) > 1 {
+		lines[0] += " …"
+	}
+	p.b.WriteString(p.paint(cyan, badge) + "  " + lines[0] + "\n")
+}
+
+// numbers are what grows with time in a headline: how long something lasts, say.
+var numbers = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)
+
+// sameWords reports whether two headlines differ in numbers at most.
+func sameWords(a, b string) bool {
+	return numbers.ReplaceAllString(plain(a), "0") == numbers.ReplaceAllString(plain(b), "0")
 }
 
 func (p *printer) headChange(old, head Verdict) {

@@ -23,6 +23,10 @@ const (
 	MaxCulprits         = 32        // culprit keys
 	MaxEvidence         = 64        // pieces of evidence
 	MaxNotObserved      = 32        // things not observed
+	MaxSteps            = 16        // steps of a remedy
+	MaxSources          = 16        // events and metrics of a piece of evidence
+	MaxSpans            = 8         // spans of a piece of evidence
+	MaxRankSpans        = 32        // spans of other ranks
 	MaxRanks            = 32_768    // ranks in the blast radius
 	MaxRank             = 1<<31 - 1 // largest rank number
 	MaxJSONBytes        = 2 << 20   // verdict_json, which escaping can make six times its text
@@ -47,8 +51,44 @@ func Bounded(v Verdict) Verdict {
 	v.Culprit = boundCulprit(v.Culprit)
 	v.BlastRadius = boundRanks(v.BlastRadius)
 	v.Evidence = boundEvidence(v.Evidence)
+	if !v.Span.valid() {
+		v.Span = Span{}
+	}
+	v.RankSpans = boundRankSpans(v.RankSpans)
 	v.NotObserved = boundTexts(v.NotObserved, MaxNotObserved)
+	v.Steps, v.Missing = boundSteps(v.Steps), boundMissing(v.Missing)
 	return v
+}
+
+// boundSteps leaves out a command that would have to be changed: a command is run as it
+// is shown, or not at all.
+func boundSteps(steps []Step) []Step {
+	var bounded []Step
+	for _, s := range steps[:min(len(steps), MaxSteps)] {
+		s.Text, s.Target = clip(s.Text, MaxTextBytes), clip(s.Target, MaxTextBytes)
+		if clip(s.Command, MaxTextBytes) != s.Command {
+			s.Command = ""
+		}
+		if s.Effect = clip(s.Effect, MaxNameBytes); s.Command == "" {
+			s.Effect, s.Target = "", ""
+		}
+		bounded = append(bounded, s)
+	}
+	return bounded
+}
+
+func boundMissing(missing []Missing) []Missing {
+	var bounded []Missing
+	for _, m := range missing[:min(len(missing), MaxNotObserved)] {
+		m.Name, m.Text = clip(m.Name, MaxNameBytes), clip(m.Text, MaxTextBytes)
+		var sources []string
+		for _, source := range m.Sources[:min(len(m.Sources), MaxSources)] {
+			sources = append(sources, clip(source, MaxNameBytes))
+		}
+		m.Sources = sources
+		bounded = append(bounded, m)
+	}
+	return bounded
 }
 
 func boundCulprit(culprit map[string]string) map[string]string {
@@ -79,14 +119,18 @@ func isKeyByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '.' || b == '-'
 }
 
-func boundRanks(ranks []int) []int {
-	var bounded []int
+func boundRanks(ranks Ranks) Ranks {
+	var bounded Ranks
 	for _, rank := range ranks {
-		if rank >= 0 && rank <= MaxRank && len(bounded) < MaxRanks {
+		if rank >= 0 && rank <= MaxRank {
 			bounded = append(bounded, rank)
 		}
 	}
-	return bounded
+	if !slices.IsSorted(bounded) {
+		slices.Sort(bounded)
+	}
+	bounded = slices.Compact(bounded)
+	return bounded[:min(len(bounded), MaxRanks)]
 }
 
 func boundEvidence(evidence []Evidence) []Evidence {
@@ -98,6 +142,10 @@ func boundEvidence(evidence []Evidence) []Evidence {
 		if !e.Last.IsZero() {
 			e.Last = boundTime(e.Last)
 		}
+		if !e.Began.IsZero() {
+			e.Began = boundTime(e.Began)
+		}
+		e.Spans = boundSpans(e.Spans)
 		bounded = append(bounded, e)
 	}
 	return bounded
@@ -130,7 +178,7 @@ func clip(s string, limit int) string {
 // Validate says what makes v unusable: a missing or unknown value, or one
 // beyond the limits.
 func (v *Verdict) Validate() error {
-	return errors.Join(v.validateNames(), v.validateEnums(), v.validateTimes(), v.validateTexts(), v.validateLists())
+	return errors.Join(v.validateNames(), v.validateEnums(), v.validateTimes(), v.validateTexts(), v.validateSteps(), v.validateLists())
 }
 
 func (v *Verdict) validateNames() error {
@@ -181,8 +229,10 @@ func (v *Verdict) validateTimes() error {
 	}
 	for i := range v.Evidence {
 		times = append(times, v.Evidence[i].Time)
-		if last := v.Evidence[i].Last; !last.IsZero() {
-			times = append(times, last)
+		for _, other := range []time.Time{v.Evidence[i].Last, v.Evidence[i].Began} {
+			if !other.IsZero() {
+				times = append(times, other)
+			}
 		}
 	}
 	for _, t := range times {
@@ -218,6 +268,28 @@ func (v *Verdict) validateTexts() error {
 	return nil
 }
 
+func (v *Verdict) validateSteps() error {
+	for i, s := range v.Steps {
+		switch {
+		case len(s.Text) > MaxTextBytes || len(s.Command) > MaxTextBytes || len(s.Target) > MaxTextBytes:
+			return fmt.Errorf("step %d: a text has more than %d bytes", i, MaxTextBytes)
+		case (s.Command != "" || s.Effect != "") && s.Effect != Looks && s.Effect != Changes:
+			return fmt.Errorf("step %d: effect %.40q is neither %q nor %q", i, s.Effect, Looks, Changes)
+		}
+	}
+	for i, m := range v.Missing {
+		if len(m.Name) > MaxNameBytes || len(m.Text) > MaxTextBytes || len(m.Sources) > MaxSources {
+			return fmt.Errorf("missing %d: more than %d bytes of name, %d of text or %d sources", i, MaxNameBytes, MaxTextBytes, MaxSources)
+		}
+		for _, source := range m.Sources {
+			if len(source) > MaxNameBytes {
+				return fmt.Errorf("missing %d: a source has more than %d bytes", i, MaxNameBytes)
+			}
+		}
+	}
+	return nil
+}
+
 func (v *Verdict) validateLists() error {
 	for _, list := range []struct {
 		name      string
@@ -226,10 +298,18 @@ func (v *Verdict) validateLists() error {
 		{"culprit", len(v.Culprit), MaxCulprits},
 		{"evidence", len(v.Evidence), MaxEvidence},
 		{"not_observed", len(v.NotObserved), MaxNotObserved},
+		{"missing", len(v.Missing), MaxNotObserved},
+		{"steps", len(v.Steps), MaxSteps},
 		{"blast_radius_ranks", len(v.BlastRadius), MaxRanks},
+		{"rank_spans", len(v.RankSpans), MaxRankSpans},
 	} {
 		if list.has > list.most {
 			return fmt.Errorf("%s has %d entries, at most %d are allowed", list.name, list.has, list.most)
+		}
+	}
+	for i := range v.Evidence {
+		if has := len(v.Evidence[i].Spans); has > MaxSpans {
+			return fmt.Errorf("evidence %d has %d spans, at most %d are allowed", i, has, MaxSpans)
 		}
 	}
 	for _, rank := range v.BlastRadius {

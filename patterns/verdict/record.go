@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ const (
 	AttrID           = "pattern.id" // number of the pattern in the catalogue, as a string
 	AttrName         = "pattern.name"
 	AttrConfidence   = "pattern.confidence"
+	AttrTraceClaimed = "pattern.trace_claimed"
 	AttrTrust        = "pattern.trust" // proven, claimed or foreign
 	AttrHeadline     = "pattern.headline"
 	AttrRemediation  = "pattern.remediation"
@@ -34,9 +36,10 @@ const (
 	AttrRevision     = "pattern.revision"      // int
 	AttrRootCauseID  = "pattern.root_cause_id" // of a symptom
 	AttrCulprit      = "pattern.culprit."      // + key: host, gpu, rank, …
-	AttrBlastRadius  = "pattern.blast_radius"  // slice of ints: ranks
+	AttrBlastRadius  = "pattern.blast_radius"  // ranks as ranges: "0-516,518-1023"
 	AttrDrill        = "tracecore.drill"       // true, or absent
-	attributesPerOne = 17
+	AttrLate         = "pattern.late"          // true, or absent
+	attributesPerOne = 18
 )
 
 // AttrRepeated is true on the record of an open verdict that was told before and says
@@ -62,6 +65,9 @@ func (s Severity) number() plog.SeverityNumber {
 	return plog.SeverityNumberUnspecified
 }
 
+// Compare puts the less severe first, and what is no severity before all.
+func (s Severity) Compare(other Severity) int { return cmp.Compare(s.number(), other.number()) }
+
 // ToRecord writes v, clipped to the limits, into lr. The record's time is the
 // event time of the newest evidence; the observed time is the caller's to set.
 func ToRecord(v Verdict, lr plog.LogRecord) {
@@ -71,7 +77,11 @@ func ToRecord(v Verdict, lr plog.LogRecord) {
 	lr.SetSeverityNumber(v.Severity.number())
 	lr.SetSeverityText(string(v.Severity))
 	lr.Body().SetStr(v.Headline)
+	v.Span.put(lr)
 	putAttributes(v, lr.Attributes())
+	if v.Span.Claimed {
+		lr.Attributes().PutBool(AttrTraceClaimed, true)
+	}
 }
 
 func putAttributes(v Verdict, attrs pcommon.Map) {
@@ -97,14 +107,13 @@ func putAttributes(v Verdict, attrs pcommon.Map) {
 		attrs.PutStr(AttrCulprit+key, v.Culprit[key])
 	}
 	if len(v.BlastRadius) > 0 {
-		ranks := attrs.PutEmptySlice(AttrBlastRadius)
-		ranks.EnsureCapacity(len(v.BlastRadius))
-		for _, rank := range v.BlastRadius {
-			ranks.AppendEmpty().SetInt(int64(rank))
-		}
+		attrs.PutStr(AttrBlastRadius, v.BlastRadius.String())
 	}
 	if v.Drill {
 		attrs.PutBool(AttrDrill, true)
+	}
+	if v.Late {
+		attrs.PutBool(AttrLate, true)
 	}
 	attrs.PutStr(AttrJSON, string(ToJSON(v)))
 }

@@ -11,6 +11,18 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 )
 
+func TestToRecordSaysThatEvidenceWasReadLate(t *testing.T) {
+	v := lostGPU()
+	v.Late, v.Evidence[0].Late = true, true
+	lr := plog.NewLogRecord()
+	ToRecord(v, lr)
+	require.Equal(t, true, lr.Attributes().AsRaw()["pattern.late"])
+	back, err := FromRecord(lr)
+	require.NoError(t, err)
+	require.True(t, back.Late)
+	require.True(t, back.Evidence[0].Late)
+}
+
 func TestToRecordWritesWhatOneAlertsOn(t *testing.T) {
 	lr := plog.NewLogRecord()
 	lr.Attributes().PutStr("left", "over")
@@ -33,7 +45,7 @@ func TestToRecordWritesWhatOneAlertsOn(t *testing.T) {
 		"pattern.severity": "critical", "pattern.revision": int64(1),
 		"pattern.culprit.host": "node-17", "pattern.culprit.gpu": "0000:65:00.0", "pattern.culprit.rank": "3",
 		"pattern.culprit.job": "llama-7b", "pattern.culprit.process": "python", "pattern.culprit.pid": "4242",
-		"pattern.blast_radius": []any{int64(3)},
+		"pattern.blast_radius": "3",
 	}, attributes)
 }
 
@@ -158,7 +170,7 @@ func refused() map[string]string {
 		"long source":       with(func(v *Verdict) { v.Evidence[0].Source = strings.Repeat("x", MaxNameBytes+1) }),
 		"much evidence":     with(func(v *Verdict) { v.Evidence = make([]Evidence, MaxEvidence+1) }),
 		"much not observed": with(func(v *Verdict) { v.NotObserved = make([]string, MaxNotObserved+1) }),
-		"many ranks":        with(func(v *Verdict) { v.BlastRadius = make([]int, MaxRanks+1) }),
+		"many ranks":        strings.Replace(string(ToJSON(lostGPU())), `"blast_radius_ranks":"3"`, `"blast_radius_ranks":"`+strings.Repeat("1,", MaxRanksBytes)+`1"`, 1),
 		"negative rank":     with(func(v *Verdict) { v.BlastRadius = []int{-1} }),
 		"culprit key":       with(func(v *Verdict) { v.Culprit = map[string]string{"a b": "c"} }),
 		"long culprit":      with(func(v *Verdict) { v.Culprit = map[string]string{"a": strings.Repeat("x", MaxTextBytes+1)} }),
@@ -229,5 +241,59 @@ func BenchmarkFromRecord(b *testing.B) {
 		if _, err := FromRecord(lr); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestToRecordPutsTheVerdictInItsTrace(t *testing.T) {
+	v := lostGPU()
+	v.Span = Span{TraceID: "4bf92f3577b34da6a3ce929d0e0e4736", SpanID: "00f067aa0ba902b7"}
+	v.RankSpans = []RankSpan{{Rank: 5, TraceID: v.Span.TraceID, SpanID: "00f067aa0ba902b8"}, {Rank: 6, TraceID: "no id"}, {Rank: -1, TraceID: v.Span.TraceID}}
+	v.Evidence[0].Spans = []Span{v.Span, {TraceID: strings.Repeat("0", 32)}, {TraceID: v.Span.TraceID, SpanID: "XYZ"}}
+	lr := overTheWire(t, v)
+	require.Equal(t, v.Span.TraceID, lr.TraceID().String())
+	require.Equal(t, v.Span.SpanID, lr.SpanID().String())
+	got, err := FromRecord(lr)
+	require.NoError(t, err)
+	require.Equal(t, v.Span, got.Span)
+	require.Equal(t, v.RankSpans[:1], got.RankSpans, "what is no id is left out")
+	require.Equal(t, v.Evidence[0].Spans[:1], got.Evidence[0].Spans)
+
+	v.Span = Span{}
+	ToRecord(v, lr)
+	require.True(t, lr.TraceID().IsEmpty())
+	require.True(t, lr.SpanID().IsEmpty())
+}
+
+func TestFromJSONLeavesOutIdsThatNoTraceHas(t *testing.T) {
+	trace := strings.Repeat("a", 32)
+	for name, s := range map[string]Span{
+		"short trace":          {TraceID: trace[1:]},
+		"capitals":             {TraceID: strings.ToUpper(trace)},
+		"zero":                 {TraceID: strings.Repeat("0", 32)},
+		"a span without trace": {SpanID: strings.Repeat("a", 16)},
+		"long span":            {TraceID: trace, SpanID: strings.Repeat("a", 17)},
+		"hostile":              {TraceID: "\x1b[2J"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := lostGPU()
+			v.Span, v.Evidence[0].Spans = s, []Span{s}
+			v.RankSpans = []RankSpan{{Rank: 1, TraceID: s.TraceID, SpanID: s.SpanID}}
+			data, err := json.Marshal(v)
+			require.NoError(t, err)
+			got, err := FromJSON(data)
+			require.NoError(t, err)
+			require.Equal(t, lostGPU(), got)
+		})
+	}
+	for name, change := range map[string]func(*Verdict){
+		"ranks":    func(v *Verdict) { v.RankSpans = make([]RankSpan, MaxRankSpans+1) },
+		"evidence": func(v *Verdict) { v.Evidence[0].Spans = make([]Span, MaxSpans+1) },
+	} {
+		v := lostGPU()
+		change(&v)
+		data, err := json.Marshal(v)
+		require.NoError(t, err)
+		_, err = FromJSON(data)
+		require.Error(t, err, name)
 	}
 }

@@ -32,6 +32,15 @@ func Render(w io.Writer, verdicts []Verdict, o Options) error {
 	return err
 }
 
+// RenderNotice writes one sentence that is no verdict, under a badge as a headline is.
+func RenderNotice(w io.Writer, badge, text string, o Options) error {
+	p := printer{o: o}
+	p.headline(badge, cyan, text)
+	p.b.WriteByte('\n')
+	_, err := io.WriteString(w, p.b.String())
+	return err
+}
+
 // Layout: a label starts in column 2, its text in column 12.
 const (
 	lineWidth   = 100
@@ -78,13 +87,22 @@ func (p *printer) incident(verdicts []Verdict, note string) {
 }
 
 func (p *printer) badge(v Verdict) string {
+	text := strings.ToUpper(string(v.Severity))
 	switch {
 	case v.Status == Resolved:
-		return "CLEARED"
+		text = "CLEARED"
 	case v.Confidence == Partial:
-		return strings.ToUpper(string(v.Severity)) + ", likely"
+		text += ", likely"
 	}
-	return strings.ToUpper(string(v.Severity))
+	return drilled(v, text)
+}
+
+// drilled marks what is said of a drill.
+func drilled(v Verdict, text string) string {
+	if v.Drill {
+		return "DRILL, " + text
+	}
+	return text
 }
 
 func severityColor(v Verdict) string {
@@ -104,6 +122,9 @@ func (p *printer) since(v Verdict) string {
 		return fmt.Sprintf("%s to %s, %s", p.clock(v.Onset, p.o.Now), p.zoned(*v.Resolved, v.Onset), lasting(v.Resolved.Sub(v.Onset)))
 	}
 	since := p.zoned(v.Onset, p.o.Now)
+	if v.Late {
+		since += ", read late"
+	}
 	if age := p.o.Now.Sub(v.Onset); !p.o.Now.IsZero() && age >= 0 {
 		since += ", " + lasting(age) + " ago"
 	}
@@ -150,6 +171,9 @@ func (p *printer) shows(e Evidence, trust Trust) string {
 		text += ")"
 	}
 	source := plain(e.Source)
+	if e.Late {
+		source += ", read late: no agent looked when it happened"
+	}
 	if e.Trust < trust {
 		source += ", " + e.Trust.String()
 	}
@@ -213,7 +237,14 @@ func details(v Verdict) string {
 	if v.PatternID > 0 {
 		pattern += fmt.Sprintf(" (%d)", v.PatternID)
 	}
-	return pattern + ", incident " + plain(v.IncidentID)
+	pattern += ", incident " + plain(v.IncidentID)
+	if v.Span.Known() {
+		pattern += ", trace " + plain(v.Span.TraceID)
+		if v.Span.Claimed {
+			pattern += " (claimed)"
+		}
+	}
+	return pattern
 }
 
 func (p *printer) headline(badge, color, text string) {

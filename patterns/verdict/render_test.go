@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,11 @@ func TestRender(t *testing.T) {
 	storm.Onset = storm.Onset.Add(-15 * time.Hour)
 	storm.Evidence = append([]Evidence{{Name: "before", Time: storm.Onset, Count: 1, Source: "pcie.error", Shows: "PCIe errors on the port above"}}, storm.Evidence...)
 
+	late := lostGPU()
+	late.Late, late.Evidence[0].Late = true, true
+
 	for name, verdicts := range map[string][]Verdict{
+		"late":           {late},
 		"incident":       {abortedRank(), lostGPU()},
 		"partial":        {partial},
 		"cleared":        {cleared},
@@ -98,6 +103,26 @@ func job(ranks int) []Verdict {
 	return incident
 }
 
+// Whoever reads over somebody's shoulder is not to act on a drill.
+func TestADrillIsMarkedWhereverItIsTold(t *testing.T) {
+	drill := lostGPU()
+	drill.Drill, drill.Confidence = true, Partial
+	more := drill
+	more.Revision, more.Headline = 2, "GPU 0000:65:00.0 fell off the bus; rank 3 and rank 4 were using it"
+	end := more
+	resolved := end.Updated.Add(time.Minute)
+	end.Revision, end.Status, end.Resolved = 3, Resolved, &resolved
+	var b strings.Builder
+	require.NoError(t, RenderChange(&b, nil, []Verdict{drill}, Options{}))
+	require.Regexp(t, `^DRILL, CRITICAL, likely  GPU`, b.String())
+	b.Reset()
+	require.NoError(t, RenderChange(&b, []Verdict{drill}, []Verdict{more}, Options{}))
+	require.Regexp(t, `^DRILL, UPDATE  GPU`, b.String())
+	b.Reset()
+	require.NoError(t, RenderChange(&b, []Verdict{more}, []Verdict{end}, Options{}))
+	require.Regexp(t, `^DRILL, CLEARED  GPU`, b.String())
+}
+
 func TestRenderInColor(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, Render(&out, []Verdict{lostGPU(), abortedRank()}, Options{Color: true, Now: at("14:02:16")}))
@@ -148,6 +173,23 @@ func TestRenderReturnsTheWritersError(t *testing.T) {
 	require.ErrorContains(t, RenderChange(brokenPipe{}, nil, []Verdict{lostGPU()}, Options{}), "broken pipe")
 }
 
+func change(t *testing.T, before, news []Verdict) string {
+	t.Helper()
+	var out bytes.Buffer
+	before = Merge(nil, before)
+	require.NoError(t, RenderChange(&out, before, Merge(before, news), Options{Now: at("14:02:16")}))
+	return out.String()
+}
+
+// drills are the same verdicts of a drill.
+func drills(verdicts []Verdict) []Verdict {
+	verdicts = slices.Clone(verdicts)
+	for i := range verdicts {
+		verdicts[i].Drill = true
+	}
+	return verdicts
+}
+
 func TestRenderChange(t *testing.T) {
 	partial := lostGPU()
 	partial.Confidence = Partial
@@ -170,10 +212,20 @@ func TestRenderChange(t *testing.T) {
 	counted := revised(lostGPU(), func(v *Verdict) { v.Evidence[0].Count = 900 })
 	symptomCleared := revised(abortedRank(), func(v *Verdict) { v.Status = Resolved })
 
+	stuck := revised(lostGPU(), func(v *Verdict) {
+		v.Headline = "daemon juicefs (pid 812) of /data/training/imagenet on node-17 does not answer a READ for 11 s; ranks 0-1 of job llm-70b wait"
+	})
+	longer := revised(stuck, func(v *Verdict) { v.Headline = strings.Replace(v.Headline, "11 s", "601 s", 1) })
+	told := revised(stuck, func(v *Verdict) { v.Headline = "the kernel killed juicefs (pid 812)" })
+	late := revised(abortedRank(), func(v *Verdict) { v.RootCause, v.IncidentID = cleared.ID, cleared.IncidentID })
 	for _, c := range []struct {
 		name         string
 		before, news []Verdict
 	}{
+		{"change_age_only", []Verdict{stuck}, []Verdict{longer}},
+		{"change_reminder", []Verdict{stuck}, []Verdict{longer, abortedRank()}},
+		{"change_headline", []Verdict{stuck}, []Verdict{told}},
+		{"change_after_the_end", []Verdict{cleared}, []Verdict{late}},
 		{"change_first", nil, []Verdict{lostGPU()}},
 		{"change_symptom", []Verdict{lostGPU()}, []Verdict{abortedRank()}},
 		{"change_cause_found", []Verdict{asCause()}, []Verdict{lostGPU(), revised(abortedRank(), func(*Verdict) {})}},
@@ -187,10 +239,31 @@ func TestRenderChange(t *testing.T) {
 		{"change_one_of_many", job(100), job(101)[100:]},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var out bytes.Buffer
-			before := Merge(nil, c.before)
-			require.NoError(t, RenderChange(&out, before, Merge(before, c.news), Options{Now: at("14:02:16")}))
-			golden(t, c.name, out.Bytes())
+			said := change(t, c.before, c.news)
+			golden(t, c.name, []byte(said))
+
+			said = change(t, drills(c.before), drills(c.news))
+			require.True(t, said == "" || strings.HasPrefix(said, "DRILL, "), said)
 		})
+	}
+}
+
+// What wakes somebody, or takes a machine away, is said in one place.
+func TestWhatPages(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*Verdict)
+		pages  bool
+	}{
+		"a certain root cause": {func(*Verdict) {}, true},
+		"a warning":            {func(v *Verdict) { v.Severity = Warning }, true},
+		"information":          {func(v *Verdict) { v.Severity = Info }, false},
+		"a symptom":            {func(v *Verdict) { v.Role = Symptom }, false},
+		"likely":               {func(v *Verdict) { v.Confidence = Partial }, false},
+		"a drill":              {func(v *Verdict) { v.Drill = true }, false},
+		"over":                 {func(v *Verdict) { v.Status = Resolved }, false},
+	} {
+		v := lostGPU()
+		tt.change(&v)
+		require.Equal(t, tt.pages, v.Pages(Warning), name)
 	}
 }

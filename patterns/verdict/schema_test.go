@@ -68,6 +68,8 @@ func requireDescribes(t *testing.T, path string, s *schema, typ reflect.Type) {
 	case typ == reflect.TypeFor[Trust]():
 		require.Equal(t, "string", s.Type, path)
 		require.Equal(t, []string{"proven", "claimed", "foreign"}, s.Enum, path)
+	case typ == reflect.TypeFor[Ranks]():
+		require.Equal(t, "string", s.Type, path)
 	case typ.Kind() == reflect.Struct:
 		requireDescribesStruct(t, path, s, typ)
 	case typ.Kind() == reflect.Slice:
@@ -116,8 +118,9 @@ func TestSchemaStatesTheLimitsAndValuesOfTheCode(t *testing.T) {
 	require.Equal(t, MaxCulprits, most(s["culprit"].MaxProperties))
 	require.Equal(t, MaxEvidence, most(s["evidence"].MaxItems))
 	require.Equal(t, MaxNotObserved, most(s["not_observed"].MaxItems))
-	require.Equal(t, MaxRanks, most(s["blast_radius_ranks"].MaxItems))
-	require.InDelta(t, MaxRank, *s["blast_radius_ranks"].Items.Maximum, 0)
+	require.Equal(t, MaxRanksBytes, most(s["blast_radius_ranks"].MaxLength))
+	require.Equal(t, MaxRankSpans, most(s["rank_spans"].MaxItems))
+	require.Equal(t, MaxSpans, most(s["evidence"].Items.Properties["spans"].MaxItems))
 	require.Equal(t, []string{string(RootCause), string(Symptom)}, s["role"].Enum)
 	require.Equal(t, []string{string(Open), string(Resolved)}, s["status"].Enum)
 	require.Equal(t, []string{string(Full), string(Partial)}, s["confidence"].Enum)
@@ -129,6 +132,10 @@ func TestVerdictsObeyTheSchema(t *testing.T) {
 	resolved := lostGPU()
 	resolved.Status, resolved.Resolved = Resolved, &resolved.Updated
 	resolved.Evidence[0].Last = resolved.Updated
+	inTrace := lostGPU()
+	inTrace.Span = Span{TraceID: strings.Repeat("a", 32), SpanID: strings.Repeat("b", 16)}
+	inTrace.RankSpans = []RankSpan{{Rank: 5, TraceID: inTrace.Span.TraceID}}
+	inTrace.Evidence[0].Spans = []Span{inTrace.Span}
 	huge := lostGPU()
 	huge.Headline, huge.Remediation = strings.Repeat("é", 5000), strings.Repeat("x", 5000)
 	huge.Culprit = map[string]string{"bad key\x00": "v", strings.Repeat("k", 500): "v"}
@@ -138,7 +145,7 @@ func TestVerdictsObeyTheSchema(t *testing.T) {
 		huge.NotObserved = append(huge.NotObserved, strings.Repeat("n", 2000))
 	}
 	for name, v := range map[string]Verdict{
-		"root cause": lostGPU(), "symptom": abortedRank(), "resolved": resolved, "hostile": hostile(), "huge": huge,
+		"root cause": lostGPU(), "symptom": abortedRank(), "resolved": resolved, "hostile": hostile(), "huge": huge, "in a trace": inTrace,
 		"empty lists": {ID: "a", IncidentID: "b", Pattern: "c", Role: RootCause, Status: Open, Confidence: Full, Severity: Info, Revision: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,6 +47,15 @@ const (
 	Critical Severity = "critical"
 )
 
+// Severities returns all of them, the mildest first.
+func Severities() []Severity { return []Severity{Info, Warning, Error, Critical} }
+
+// Pages reports whether a verdict is worth waking somebody or taking a machine away: it is
+// open, the root cause, certain, no drill, and at least so severe.
+func (v *Verdict) Pages(least Severity) bool {
+	return v.Status == Open && v.Role == RootCause && v.Confidence == Full && !v.Drill && v.Severity.number() >= least.number()
+}
+
 // Verdict is one conclusion of one pattern about one fault.
 type Verdict struct {
 	ID         string     `json:"verdict_id"`  // deterministic: pattern, key, onset
@@ -62,23 +71,53 @@ type Verdict struct {
 	Severity Severity `json:"severity"`
 	Revision int      `json:"revision"` // 1 when first emitted, +1 with each update
 
-	Onset    time.Time  `json:"onset"`   // event time of the earliest evidence
+	Onset    time.Time  `json:"onset"`   // when what the earliest evidence tells of began
 	Updated  time.Time  `json:"updated"` // event time of the newest evidence
 	Resolved *time.Time `json:"resolved,omitempty"`
 
 	Headline    string `json:"headline"`
 	Remediation string `json:"remediation"`
+	Steps       []Step `json:"steps,omitempty"` // the same, step by step, with commands
 
 	// Culprit holds what is named: host, node, gpu, pid, process, rank, job,
 	// pod (its uid), namespace, pod_name, workload, container, cgroup, mount,
 	// peer ... (keys as in the rule).
 	Culprit     map[string]string `json:"culprit"`
 	Boot        string            `json:"boot,omitempty"`               // boot id of the host or node that is named, when its newest evidence was seen
-	BlastRadius []int             `json:"blast_radius_ranks,omitempty"` // ranks known to be hit, sorted
+	BlastRadius Ranks             `json:"blast_radius_ranks,omitempty"` // ranks known to be hit, sorted
+	Late        bool              `json:"late,omitempty"`               // some of its evidence was read late: when it happened nobody looked
 	Drill       bool              `json:"drill,omitempty"`              // all evidence is of a drill: nothing is to be drained or paged
+	Stands      bool              `json:"stands,omitempty"`             // while it lasts, the ranks of its job make no progress
+
+	// Span is where it falls in the traces of the job: the step of the rank that is named,
+	// where a step is known, else the span of the first evidence that has one.
+	Span      Span       `json:"span,omitzero"`
+	RankSpans []RankSpan `json:"rank_spans,omitempty"` // the steps that other ranks hit were in
 
 	Evidence    []Evidence `json:"evidence"`
 	NotObserved []string   `json:"not_observed,omitempty"`
+	Missing     []Missing  `json:"missing,omitempty"` // of NotObserved what names its source
+}
+
+// Effects of a command: it only reads, or it changes something on its target.
+const (
+	Looks   = "looks"
+	Changes = "changes"
+)
+
+// Step is one thing to do.
+type Step struct {
+	Text    string `json:"text"`
+	Command string `json:"command,omitempty"` // for a shell; what came from outside is quoted
+	Effect  string `json:"effect,omitempty"`  // of the command: looks or changes
+	Target  string `json:"target,omitempty"`  // where the command is run
+}
+
+// Missing is a piece of evidence that was looked for and not seen.
+type Missing struct {
+	Name    string   `json:"name"`              // its name in the rule
+	Text    string   `json:"text"`              // as in NotObserved
+	Sources []string `json:"sources,omitempty"` // events and metrics that would tell of it
 }
 
 // Evidence is one thing that was seen.
@@ -86,8 +125,11 @@ type Evidence struct {
 	Name   string    `json:"name"` // its name in the rule
 	Time   time.Time `json:"time"` // of its first occurrence
 	Last   time.Time `json:"last,omitzero"`
+	Began  time.Time `json:"began,omitzero"` // what it tells of, where that began before it was seen
 	Count  uint64    `json:"count"`
-	Source string    `json:"source"` // event or metric name of the record
-	Shows  string    `json:"shows"`  // in plain words
-	Trust  Trust     `json:"trust"`  // of its records; with less than the verdict's it is a detail that decides nothing
+	Late   bool      `json:"late,omitempty"`  // when it happened nobody looked: it was read at the next start
+	Source string    `json:"source"`          // event or metric name of the record
+	Shows  string    `json:"shows"`           // in plain words
+	Trust  Trust     `json:"trust"`           // of its records; with less than the verdict's it is a detail that decides nothing
+	Spans  []Span    `json:"spans,omitempty"` // in which its records were written, the first of them
 }

@@ -166,3 +166,15 @@ func plural(n int, thing string) string {
 	}
 	return strconv.Itoa(n) + " " + thing + "s"
 }
+
+// Where puts the places of a culprit into words, from the outside in.
+func Where(culprit map[string]string) string { return where(culprit) }
+
+// Facts puts what a culprit holds beside places into words.
+func Facts(culprit map[string]string) string { return facts(culprit) }
+
+// Lasting is a duration in at most two units, rounded down.
+func Lasting(d time.Duration) string { return lasting(d) }
+
+// Sized writes numbers of bytes in a text in the largest unit that keeps them above 1.
+func Sized(text string) string { return sized(text) }

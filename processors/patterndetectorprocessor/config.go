@@ -30,6 +30,9 @@ type Config struct {
 	// not yet delivered.
 	Storage *component.ID `mapstructure:"storage"`
 
+	// History is the id of the history extension that keeps verdicts to be looked at.
+	History *component.ID `mapstructure:"history"`
+
 	// Lateness is how much older than the newest event time a record may be and
 	// still count wherever it belongs.
 	Lateness time.Duration `mapstructure:"lateness"`
@@ -45,6 +48,10 @@ type Config struct {
 
 	// Limits bound what the engine holds. Reaching one evicts the oldest.
 	Limits Limits `mapstructure:"limits"`
+
+	// Steps says what training code calls its steps, where the component is in a traces
+	// pipeline.
+	Steps Steps `mapstructure:"steps"`
 
 	// OutboxSize is how many verdicts wait for a next consumer that refuses
 	// them. Beyond it the oldest is dropped.
@@ -64,6 +71,19 @@ type Limits struct {
 	Verdicts int `mapstructure:"verdicts"` // faults with a verdict
 	Recent   int `mapstructure:"recent"`   // records kept because their fault may come after them
 	Series   int `mapstructure:"series"`   // time series under watch
+	Steps    int `mapstructure:"steps"`    // ranks whose steps are followed
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// Steps says how the steps of ranks are recognised. Attributes are tried in their order, on
+// the span or record first, then on its resource.
+type Steps struct {
+	Spans []string `mapstructure:"spans"` // names of spans that are steps
+	Begin string   `mapstructure:"begin"` // event name of the log record with which a step begins
+	Rank  []string `mapstructure:"rank"`  // attributes that say the rank
+	Job   []string `mapstructure:"job"`   // attributes that say the job, as the environment of the rank does
 
 	// prevent unkeyed literal initialization
 	_ struct{}
@@ -76,8 +96,16 @@ func createDefaultConfig() component.Config {
 		Lateness:   15 * time.Second,
 		MaxDelay:   15 * time.Minute,
 		MaxAhead:   10 * time.Second,
-		Limits:     Limits{Waiting: 10_000, Verdicts: 5_000, Recent: 10_000, Series: 20_000},
+		Limits:     Limits{Waiting: 10_000, Verdicts: 5_000, Recent: 10_000, Series: 20_000, Steps: 32_768},
 		OutboxSize: 10_000,
+		// megatron.train_step with dl.rank or nv.dl.rank, and slurm.job.id: Megatron-LM with
+		// NeMo Lens. training_single_iteration: NVIDIA's One Logger.
+		Steps: Steps{
+			Spans: []string{"training.step", "megatron.train_step", "training_single_iteration"},
+			Begin: "training.step.begin",
+			Rank:  []string{"gen_ai.training.rank", "nv.dl.rank", "dl.rank"},
+			Job:   []string{"gen_ai.training.job_id", "gen_ai.training.rendezvous", "slurm.job.id"},
+		},
 	}
 }
 
@@ -96,6 +124,7 @@ func (c *Config) Validate() error {
 		{"limits::verdicts", int64(c.Limits.Verdicts)},
 		{"limits::recent", int64(c.Limits.Recent)},
 		{"limits::series", int64(c.Limits.Series)},
+		{"limits::steps", int64(c.Limits.Steps)},
 		{"outbox_size", int64(c.OutboxSize)},
 	} {
 		if option.value <= 0 {

@@ -130,6 +130,11 @@ func (d *detector) settle(ctx context.Context, last uint64, n int, err error) bo
 // forgetThrough takes verdicts out of outbox and storage. mu is held.
 func (d *detector) forgetThrough(ctx context.Context, last uint64) {
 	d.outbox.DropThrough(last)
+	d.storeOutboxes(ctx)
+}
+
+// storeOutboxes writes what has left them. mu is held.
+func (d *detector) storeOutboxes(ctx context.Context) {
 	if d.journal == nil || d.stale {
 		return // a stale storage learns of it with its snapshot
 	}

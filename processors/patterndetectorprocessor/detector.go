@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/patterns/engine"
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/processors/internal/journal"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/metadata"
@@ -37,6 +38,7 @@ type detector struct {
 	running   int        // instances started and not shut down
 	background
 	delivery
+	keeping keeping
 
 	// mu orders everything that reads or changes what follows.
 	mu       sync.Mutex
@@ -47,6 +49,7 @@ type detector struct {
 	outbox   journal.Outbox
 	refusals *refused
 	muted    muted
+	steps    *placing     // nil without a traces pipeline; set before Start
 	counted  engine.Stats // what replay counted, to be taken off the metrics
 }
 
@@ -69,9 +72,9 @@ func newDetector(set processor.Settings, config *Config, c clock) (*detector, er
 	}
 	d := &detector{
 		id: set.ID, config: config, rules: rules, clock: c, logger: set.Logger, telemetry: telemetry,
-		version: set.BuildInfo.Version, hostname: hostname, delivery: newDelivery(),
+		version: set.BuildInfo.Version, hostname: hostname, delivery: newDelivery(), keeping: newKeeping(),
 		engine: e, refusals: newRefused(), muted: muted{items: map[string]keptBack{}},
-		outbox: journal.Outbox{MostItems: config.OutboxSize, MostBytes: mostOutboxBytes},
+		outbox: journal.Outbox{MostItems: config.OutboxSize, MostBytes: mostOutboxBytes, Owner: ownerOf, Order: timeline.NewOrder[uint64]()},
 	}
 	return d, d.observe()
 }
@@ -93,6 +96,7 @@ func (d *detector) start(ctx context.Context, host component.Host, carriesVerdic
 			return err
 		}
 		d.runClock()
+		d.beginKeeping(ctx)
 	}
 	d.running++
 	if carriesVerdicts {
@@ -131,6 +135,7 @@ func (d *detector) stop(ctx context.Context, carriesVerdicts bool) error {
 	}
 	d.cancel()
 	d.done.Wait()
+	d.endKeeping(ctx)
 	return d.close(ctx)
 }
 
@@ -168,17 +173,21 @@ func (d *detector) tick(ctx context.Context, now time.Time) {
 	d.maintain(ctx)
 	d.mu.Unlock()
 	d.deliver()
+	d.keeping.nudge()
 	d.repeat(now)
 }
 
 // logs shows records to the engine. The sender tries again what the next
 // consumer refuses, so the caller gives what is returned to refused then.
 func (d *detector) logs(ctx context.Context, ld plog.Logs) (shown seen) {
+	d.begins(ld)
 	d.mu.Lock()
 	fresh, repeated := d.refusals.without(ld)
 	shown = seen{matched: d.engine.Logs(fresh), repeated: repeated}
-	mattered := shown.matched.LogRecordCount() > 0
-	d.record(ctx, journal.Entry{Signal: journal.SignalLogs, Payload: d.encodeLogs(shown.matched)}, mattered)
+	mattered, payload := shown.matched.LogRecordCount() > 0, d.encodeLogs(shown.matched)
+	d.atHand(shown.matched, payload)
+	d.record(ctx, journal.Entry{Signal: journal.SignalLogs, Payload: payload}, mattered)
+	d.noteRanks(ctx, shown.matched)
 	d.mu.Unlock()
 	d.deliver()
 	return shown
@@ -208,9 +217,10 @@ func (d *detector) metrics(ctx context.Context, md pmetric.Metrics) {
 	d.deliver()
 }
 
-// encodeLogs is what the journal keeps, if there is a journal and anything to keep.
+// encodeLogs is what the journal and the evidence of incidents are made of, if there is
+// either and anything to keep.
 func (d *detector) encodeLogs(matched plog.Logs) []byte {
-	if d.journal == nil || matched.LogRecordCount() == 0 {
+	if d.journal == nil && d.keeping.gathering.book == nil || matched.LogRecordCount() == 0 {
 		return nil
 	}
 	data, _ := (&plog.ProtoMarshaler{}).MarshalLogs(matched) // data in memory always encodes

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 )
@@ -52,7 +54,7 @@ func TestCrashWhileADetectorWaits(t *testing.T) {
 	named := second.next.verdicts[0]
 	require.Equal(t, "nccl_socket_stall", named.Pattern)
 	require.Equal(t, "2", named.Culprit["rank"])
-	require.Equal(t, []int{0, 1, 3}, named.BlastRadius)
+	require.Equal(t, verdict.Ranks{0, 1, 3}, named.BlastRadius)
 
 	third := newRig(t, withStorage(crashed(t, dir))).start(t)
 	third.clock.pass(2 * time.Second)
@@ -70,5 +72,5 @@ func TestCrashBeforeADetectorIsDue(t *testing.T) {
 	second := newRig(t, withStorage(crashed(t, dir))).start(t)
 	second.clock.pass(3 * time.Second)
 	require.Len(t, second.next.verdicts, 1)
-	require.Equal(t, "unseen", second.next.verdicts[0].Culprit["held"])
+	require.Equal(t, "missing", second.next.verdicts[0].Culprit["held"])
 }

@@ -24,6 +24,7 @@ func newFactory(c clock) processor.Factory {
 	return processor.NewFactory(metadata.Type, createDefaultConfig,
 		processor.WithLogs(r.createLogs, metadata.LogsStability),
 		processor.WithMetrics(r.createMetrics, metadata.MetricsStability),
+		processor.WithTraces(r.createTraces, metadata.TracesStability),
 	)
 }
 
@@ -64,6 +65,15 @@ func (r *registry) createMetrics(_ context.Context, set processor.Settings, cfg 
 		return nil, err
 	}
 	return &metricsProcessor{instance: i, next: next}, nil
+}
+
+func (r *registry) createTraces(_ context.Context, set processor.Settings, cfg component.Config, next consumer.Traces) (processor.Traces, error) {
+	i, err := r.instance(set, cfg)
+	if err != nil {
+		return nil, err
+	}
+	i.detector.followSteps()
+	return &tracesProcessor{instance: i, next: next}, nil
 }
 
 func (r *registry) instance(set processor.Settings, cfg component.Config) (*instance, error) {

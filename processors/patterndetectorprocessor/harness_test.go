@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
+	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/metadatatest"
 )
@@ -72,6 +73,7 @@ type downstream struct {
 	verdicts []verdict.Verdict
 	batches  []plog.Logs // that held verdicts
 	others   int
+	runs     []history.Run // that ended
 }
 
 func (*downstream) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
@@ -84,6 +86,10 @@ func (d *downstream) ConsumeLogs(_ context.Context, ld plog.Logs) error {
 	}
 	found := false
 	eachLog(ld, func(_ pcommon.Resource, record plog.LogRecord) bool {
+		if run, err := history.FromRecord(record); err == nil {
+			d.runs = append(d.runs, run)
+			return false
+		}
 		v, err := verdict.FromRecord(record)
 		if err == nil {
 			found = true

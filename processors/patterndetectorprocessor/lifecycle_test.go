@@ -122,14 +122,16 @@ type notStorage struct {
 // What is switched off is gone, what is tuned has its value.
 func TestPatternsAreTuned(t *testing.T) {
 	config := createDefaultConfig().(*Config)
-	config.Patterns = map[string]map[string]any{"straggler": {"enabled": false}, "nccl_socket_stall": {"computing": "2m", "busy": 0.7}}
+	config.Patterns = map[string]map[string]any{"straggler": {"enabled": false}, "nccl_socket_stall": {"settle": "2s"}, "pcie_degradation": {"ratio": 0.7}}
 	rules, err := config.LoadRules()
 	require.NoError(t, err)
 	for _, r := range rules {
 		require.NotEqual(t, "straggler", r.Name)
 		if r.Name == "nccl_socket_stall" {
-			require.Equal(t, int64(2*time.Minute), r.Parameters.Duration("computing"))
-			require.Equal(t, 0.7, r.Parameters.Number("busy"))
+			require.Equal(t, int64(2*time.Second), r.Parameters.Duration("settle"))
+		}
+		if r.Name == "pcie_degradation" {
+			require.Equal(t, 0.7, r.Parameters.Number("ratio"))
 		}
 	}
 	config.Patterns = map[string]map[string]any{"straggler": {"steps": 0}}
@@ -146,9 +148,10 @@ func TestConfig(t *testing.T) {
 	}{
 		{name: "", want: createDefaultConfig().(*Config)},
 		{name: "all", want: &Config{
-			Rules: []string{"testdata/rules"}, Storage: &storageID,
+			Rules: []string{"testdata/rules"}, Storage: &storageID, History: &historyID,
 			Lateness: 30 * time.Second, MaxDelay: time.Hour, MaxAhead: 5 * time.Second,
-			Limits: Limits{Waiting: 100, Verdicts: 200, Recent: 300, Series: 400}, OutboxSize: 50,
+			Limits: Limits{Waiting: 100, Verdicts: 200, Recent: 300, Series: 400, Steps: 500}, OutboxSize: 50,
+			Steps: Steps{Spans: []string{"iteration"}, Begin: "iteration.begin", Rank: []string{"rank"}, Job: []string{"job"}},
 		}},
 		{name: "zero", problems: []string{"lateness must be greater than zero", "limits::series must be", "outbox_size must be"}},
 		{name: "unknown", problems: []string{"latenes"}},

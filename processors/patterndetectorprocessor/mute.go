@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
+	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -102,6 +103,8 @@ const keyMuted = "muted"
 type muted struct {
 	items   map[string]keptBack
 	changed bool // since they were last stored
+	// incidents are those that somebody has muted in the history.
+	incidents map[string]history.Mute
 }
 
 // keptBack is the newest revision of a verdict.
@@ -121,10 +124,22 @@ func (d *detector) muteOf(v *verdict.Verdict, now time.Time) *Mute {
 	return nil
 }
 
+// mutedNow reports whether a mute of the configuration, or one of its incident, keeps v back.
+// mu is held.
+func (d *detector) mutedNow(v *verdict.Verdict, now time.Time) bool {
+	return d.muteOf(v, now) != nil || d.muted.incident(v, now)
+}
+
+// incident reports whether somebody has muted the incident of v in the history.
+func (m *muted) incident(v *verdict.Verdict, now time.Time) bool {
+	mute, muted := m.incidents[v.IncidentID]
+	return muted && now.Before(mute.Until)
+}
+
 // hold keeps v back when a mute covers it, and reports whether it did. mu is held.
 func (d *detector) hold(ctx context.Context, v verdict.Verdict) bool {
 	kept, before := d.muted.items[v.ID]
-	if d.muteOf(&v, d.clock.now()) == nil || !before && len(d.muted.items) >= mostMuted {
+	if !d.mutedNow(&v, d.clock.now()) && !(before && d.unasked()) || !before && len(d.muted.items) >= mostMuted {
 		d.release(v.ID)
 		return false
 	}
@@ -156,7 +171,7 @@ func (d *detector) release(id string) {
 func (d *detector) unmute(now time.Time) []verdict.Verdict {
 	var free []verdict.Verdict
 	for _, id := range slices.Sorted(maps.Keys(d.muted.items)) {
-		if v := d.muted.items[id].Verdict; d.muteOf(&v, now) == nil {
+		if v := d.muted.items[id].Verdict; !d.mutedNow(&v, now) && !d.unasked() {
 			free = append(free, v)
 		}
 	}
@@ -165,6 +180,22 @@ func (d *detector) unmute(now time.Time) []verdict.Verdict {
 	}
 	return free
 }
+
+// askMutes learns which incidents somebody has muted in the history. What ails the history
+// shows where verdicts are kept: what was known before stands, or nothing.
+func (d *detector) askMutes(ctx context.Context) (again bool) {
+	mutes, err := d.keeping.keeper.Mutes(ctx)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil || d.muted.incidents == nil {
+		d.muted.incidents = map[string]history.Mute{}
+		maps.Copy(d.muted.incidents, mutes)
+	}
+	return false
+}
+
+// unasked: the history was not asked yet what is muted, so what was kept back stays so.
+func (d *detector) unasked() bool { return d.keeping.keeper != nil && d.muted.incidents == nil }
 
 // storeMuted writes what mutes keep back, if that changed. mu is held.
 func (d *detector) storeMuted(ctx context.Context) {

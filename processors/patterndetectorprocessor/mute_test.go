@@ -2,6 +2,7 @@ package patterndetectorprocessor
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,56 @@ mutes:
 			require.False(t, config.Mutes[0].covers(&v, end))
 			v.Culprit["rank"] = "4"
 			require.False(t, config.Mutes[0].covers(&v, end.Add(-time.Second)))
+		})
+	}
+}
+
+// TestHostileMutesMuteNothing: whatever a configuration says, it is an error, or mutes
+// nothing that it does not name.
+func TestHostileMutesMuteNothing(t *testing.T) {
+	deep := strings.Repeat("[", 1_000) + strings.Repeat("]", 1_000)
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+	for name := 'b'; name <= 'k'; name++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", name, name, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", name-1), 10), ", "))
+	}
+	for name, text := range map[string]string{
+		"a culprit 1,000 deep":    "mutes: [{pattern: rank_exit, culprit: {rank: " + deep + "}, until: 2026-12-01T08:00:00Z, reason: x}]",
+		"an end 1,000 deep":       "mutes: [{pattern: rank_exit, until: " + deep + ", reason: x}]",
+		"an end that is a map":    "mutes: [{pattern: rank_exit, until: {a: b}, reason: x}]",
+		"a bomb of aliases":       bomb + "mutes: [{pattern: rank_exit, culprit: {rank: *k}, until: 2026-12-01T08:00:00Z, reason: x}]",
+		"no list":                 "mutes: rank_exit",
+		"a list of nothing":       "mutes: [null, {}, [], 7]",
+		"a key it does not know":  "mutes: [{pattern: rank_exit, until: 2026-12-01T08:00:00Z, reason: x, patterns: all}]",
+		"a pattern of wildcards":  "mutes: [{pattern: '*', until: 2026-12-01T08:00:00Z, reason: x}]",
+		"a value of wildcards":    "mutes: [{pattern: rank_exit, culprit: {rank: '*'}, until: 2026-12-01T08:00:00Z, reason: x}]",
+		"a value that is empty":   "mutes: [{pattern: rank_exit, culprit: {rank: ''}, until: 2026-12-01T08:00:00Z, reason: x}]",
+		"a value that is no rank": "mutes: [{pattern: rank_exit, culprit: {rank: .nan}, until: 2026-12-01T08:00:00Z, reason: x}]",
+		"another's field":         "mutes: [{pattern: rank_exit, culprit: {pattern: rank_exit}, until: 2026-12-01T08:00:00Z, reason: x}]",
+		"an end in the year 0":    "mutes: [{pattern: rank_exit, until: 0000-01-01T00:00:00Z, reason: x}]",
+		"an end beyond all years": "mutes: [{pattern: rank_exit, until: 99999-01-01T00:00:00Z, reason: x}]",
+		"a megabyte":              "mutes: [{pattern: " + strings.Repeat("x", 1<<20) + ", until: 2026-12-01T08:00:00Z, reason: x}]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			read, err := confmap.NewRetrievedFromYAML([]byte(text))
+			if err != nil {
+				return
+			}
+			values, err := read.AsConf()
+			if err != nil {
+				return
+			}
+			config := createDefaultConfig().(*Config)
+			if only := confmap.NewFromStringMap(map[string]any{"mutes": values.Get("mutes")}); only.Unmarshal(config) != nil || config.Validate() != nil {
+				return // as it should be
+			}
+			now := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+			for _, v := range []verdict.Verdict{
+				{Pattern: "rank_exit", Culprit: map[string]string{"rank": "3", "pattern": "rank_exit"}}, {Pattern: "gpu_lost", Culprit: map[string]string{"gpu": "a"}},
+			} {
+				for i := range config.Mutes {
+					require.False(t, config.Mutes[i].covers(&v, now), "%s", v.Pattern)
+				}
+			}
 		})
 	}
 }

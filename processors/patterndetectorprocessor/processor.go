@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/tracecoreai/tracecore/internal/shared"
 )
@@ -30,7 +31,7 @@ func (*instance) Capabilities() consumer.Capabilities {
 // Start starts the detector with its first instance.
 func (i *instance) Start(ctx context.Context, host component.Host) error {
 	if i.detector.next == nil {
-		return fmt.Errorf("%s is in a metrics pipeline only, so its verdicts cannot leave: name it in a logs pipeline too", i.detector.id)
+		return fmt.Errorf("%s is in no logs pipeline, so its verdicts cannot leave: name it in a logs pipeline too", i.detector.id)
 	}
 	if err := i.detector.start(ctx, host, i.carriesVerdicts); err != nil {
 		return err
@@ -86,4 +87,15 @@ type metricsProcessor struct {
 func (p *metricsProcessor) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
 	p.detector.metrics(ctx, md)
 	return p.next.ConsumeMetrics(ctx, md)
+}
+
+type tracesProcessor struct {
+	*instance
+	next consumer.Traces
+}
+
+// ConsumeTraces notes the steps of ranks, then passes the spans on.
+func (p *tracesProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	p.detector.traces(td)
+	return p.next.ConsumeTraces(ctx, td)
 }

@@ -39,10 +39,14 @@ func (d *detector) dueAgain(now time.Time) (context.Context, []verdict.Verdict) 
 		return nil, nil
 	}
 	d.repeatAt = now.Add(d.config.Repeat)
-	return d.calls, slices.DeleteFunc(d.engine.Open(), func(v verdict.Verdict) bool {
+	open := slices.DeleteFunc(d.engine.Open(), func(v verdict.Verdict) bool {
 		_, muted := d.muted.items[v.ID]
-		return muted
+		return muted || d.muted.incident(&v, now)
 	})
+	for i := range open {
+		d.inStep(&open[i])
+	}
+	return d.calls, open
 }
 
 func (d *detector) repeatedLogs(verdicts []verdict.Verdict) plog.Logs {

@@ -1,6 +1,7 @@
 package patterndetectorprocessor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.uber.org/zap"
 
+	"github.com/tracecoreai/tracecore/internal/keeper"
 	"github.com/tracecoreai/tracecore/patterns/engine"
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 	"github.com/tracecoreai/tracecore/processors/internal/journal"
 )
@@ -61,7 +64,11 @@ func revisionsOf(verdicts []verdict.Verdict) []journal.Revision {
 
 func (d *detector) enqueue(ctx context.Context, verdicts []verdict.Verdict) {
 	for _, v := range verdicts {
+		d.inStep(&v)
 		if d.hold(ctx, v) {
+			if d.muted.incident(&v, d.clock.now()) { // who muted it goes on to look at it there
+				d.toHistory(ctx, verdict.ToJSON(v))
+			}
 			continue
 		}
 		d.countVerdict(ctx, v)
@@ -72,7 +79,23 @@ func (d *detector) enqueue(ctx context.Context, verdicts []verdict.Verdict) {
 			continue
 		}
 		d.countDropped(ctx, d.outbox.Add(item), droppedFull)
+		d.toHistory(ctx, item)
 	}
+}
+
+// ownerOf is whose room a verdict takes while it waits: as in the engine, what is trusted
+// more gives way last, then the machine, pattern and job that have most give way first.
+func ownerOf(item []byte) []string {
+	v, err := verdict.FromJSON(item)
+	if err != nil {
+		v = verdict.Verdict{} // usable let it pass, so it is none of these
+	}
+	return ownerOfVerdict(&v)
+}
+
+func ownerOfVerdict(v *verdict.Verdict) []string {
+	c := v.Culprit
+	return timeline.Path(v.Trust, []string{cmp.Or(c["node"], c["host"]), v.Pattern, c["job_domain"], c["job"]})
 }
 
 // usable says whether a verdict can be delivered.
@@ -119,19 +142,20 @@ func (d *detector) checkpoint(ctx context.Context) error {
 // wrongly is an error; one that cannot be used is said loudly and done without:
 // patterns without memory are better than none.
 func (d *detector) open(ctx context.Context, host component.Host) error {
-	extension, err := journal.Extension(host, d.config.Storage)
-	if err != nil {
+	extension, err := keeper.Find(host, d.config.Storage)
+	if err := errors.Join(err, d.findHistory(host)); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var past history
+	var past replayed
 	if extension != nil {
 		if d.journal, err = journal.Open(ctx, extension, d.id); err != nil {
 			d.reset(ctx, resetUnavailable, "storage cannot be opened, so a restart will forget the state: repair it and restart", err)
 			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 		} else {
 			d.restoreOutbox(ctx)
+			d.restoreUnkept(ctx)
 			d.loadMuted(ctx)
 			past = d.restore(ctx)
 		}
@@ -142,7 +166,7 @@ func (d *detector) open(ctx context.Context, host component.Host) error {
 }
 
 // resume goes on from the past to now.
-func (d *detector) resume(ctx context.Context, past history) {
+func (d *detector) resume(ctx context.Context, past replayed) {
 	d.advanced = d.clock.now()
 	changed := d.engine.Advance(d.advanced)
 	unsaid := past.unsaid(d.engine.Verdicts())
@@ -156,16 +180,16 @@ func (d *detector) resume(ctx context.Context, past history) {
 	}
 }
 
-// history is what came out of the journal: the verdicts that were said when it
+// replayed is what came out of the journal: the verdicts that were said when it
 // was written, and those that came of it now.
-type history struct {
+type replayed struct {
 	said map[journal.Revision]bool
 	made []verdict.Verdict
 }
 
 // unsaid returns the verdicts made from the journal, and more, that were not
 // said then: what only a newer version of the rules or the engine concludes.
-func (h *history) unsaid(more []verdict.Verdict) []verdict.Verdict {
+func (h *replayed) unsaid(more []verdict.Verdict) []verdict.Verdict {
 	var unsaid []verdict.Verdict
 	for _, v := range append(h.made, more...) {
 		if !h.said[journal.Revision{ID: v.ID, Number: v.Revision}] {
@@ -177,7 +201,7 @@ func (h *history) unsaid(more []verdict.Verdict) []verdict.Verdict {
 
 // restore brings back the engine's state. Whatever cannot be
 // used is forgotten, loudly. mu is held.
-func (d *detector) restore(ctx context.Context) (past history) {
+func (d *detector) restore(ctx context.Context) (past replayed) {
 	state, err := d.journal.Load(ctx)
 	if err != nil {
 		d.forgetState(ctx, resetCorrupt, err)
@@ -196,8 +220,8 @@ func (d *detector) restore(ctx context.Context) (past history) {
 }
 
 // replay tells the engine again what the journal says it was told.
-func (d *detector) replay(ctx context.Context) history {
-	past := history{said: map[journal.Revision]bool{}}
+func (d *detector) replay(ctx context.Context) replayed {
+	past := replayed{said: map[journal.Revision]bool{}}
 	var damage []error
 	err := d.journal.Replay(ctx, func(e journal.Entry, err error) {
 		if err == nil {
@@ -215,7 +239,7 @@ func (d *detector) replay(ctx context.Context) history {
 }
 
 // apply makes the calls of one journal.Entry again.
-func (d *detector) apply(e journal.Entry, past *history) error {
+func (d *detector) apply(e journal.Entry, past *replayed) error {
 	d.engine.Advance(e.Advanced)
 	switch e.Signal {
 	case journal.SignalLogs:
@@ -224,6 +248,8 @@ func (d *detector) apply(e journal.Entry, past *history) error {
 			return err
 		}
 		d.engine.Logs(ld)
+		d.atHand(ld, e.Payload)
+		d.noteRanks(context.Background(), ld) // a kill may have come before the history had them
 	case journal.SignalMetrics:
 		md, err := (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(e.Payload)
 		if err != nil {
@@ -249,6 +275,26 @@ func (d *detector) restoreOutbox(ctx context.Context) {
 		}
 	}
 	d.countDropped(ctx, d.outbox.Trim(), droppedFull)
+}
+
+// restoreUnkept takes up the verdicts that the history did not acknowledge. Where there is
+// no history any more, the storage forgets them. mu is held.
+func (d *detector) restoreUnkept(ctx context.Context) {
+	unkept := &d.keeping.unkept
+	if damage := d.journal.LoadOutbox(ctx, unkept, usable); len(damage) > 0 {
+		d.countUnkept(ctx, len(damage), droppedCorrupt)
+		d.reset(ctx, resetCorrupt, "stored verdicts that wait for the history cannot be used", damage[0])
+		d.stale = true
+		if err := d.journal.ResetOutbox(ctx, unkept); err != nil {
+			d.storageFailed(ctx, err)
+		}
+	}
+	if d.keeping.keeper == nil {
+		_, last := unkept.First(unkept.Len())
+		unkept.DropThrough(last)
+	}
+	d.countUnkept(ctx, unkept.Trim(), droppedFull)
+	d.journal.Second = unkept
 }
 
 // forgetState begins again with an empty engine and a clean journal.

@@ -3,6 +3,7 @@ package patterndetectorprocessor
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
+	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/steps"
 )
 
 // Why verdicts were dropped, as metadata.yaml lists it.
@@ -21,8 +23,8 @@ const (
 )
 
 func (d *detector) countVerdict(ctx context.Context, v verdict.Verdict) {
-	d.telemetry.ProcessorPatterndetectorVerdicts.Add(ctx, 1, metric.WithAttributes(
-		attribute.String("pattern", v.Pattern), attribute.String("status", string(v.Status))))
+	d.telemetry.ProcessorPatterndetectorVerdicts.Add(inIncident(ctx, v.IncidentID), 1, metric.WithAttributes(
+		attribute.Bool("pages", v.Pages(verdict.Warning)), attribute.String("pattern", v.Pattern), attribute.String("status", string(v.Status))))
 }
 
 func (d *detector) countDropped(ctx context.Context, n int, reason string) {
@@ -59,6 +61,7 @@ var (
 	}
 	evictedFigures = []figure{
 		{"findings", func(s engine.Stats) uint64 { return s.EvictedFindings }},
+		{"runs", func(s engine.Stats) uint64 { return s.EvictedRuns }},
 		{"marks", func(s engine.Stats) uint64 { return s.EvictedMarks }},
 		{"points", func(s engine.Stats) uint64 { return s.EvictedPoints }},
 		{"recent", func(s engine.Stats) uint64 { return s.EvictedRecent }},
@@ -74,6 +77,29 @@ var (
 	}
 )
 
+// stepFigure is one number of the book of steps under one attribute value.
+type stepFigure struct {
+	label string
+	of    func(steps.Stats) uint64
+}
+
+// stepFigures observes some of its numbers. Without a traces pipeline there is no book.
+func (d *detector) stepFigures(key string, figures ...stepFigure) metric.Int64Callback {
+	return func(_ context.Context, o metric.Int64Observer) error {
+		d.mu.Lock()
+		book := d.steps
+		d.mu.Unlock()
+		if book == nil {
+			return nil
+		}
+		now := book.Stats()
+		for _, f := range figures {
+			o.Observe(int64(f.of(now)), metric.WithAttributes(attribute.String(key, f.label)))
+		}
+		return nil
+	}
+}
+
 // observe registers the metrics that are read from the engine on demand.
 func (d *detector) observe() error {
 	return errors.Join(
@@ -81,6 +107,22 @@ func (d *detector) observe() error {
 		d.telemetry.RegisterProcessorPatterndetectorRecordsIrregularCallback(d.figures("problem", irregularFigures, true)),
 		d.telemetry.RegisterProcessorPatterndetectorEvictedCallback(d.figures("state", evictedFigures, true)),
 		d.telemetry.RegisterProcessorPatterndetectorHeldCallback(d.figures("state", heldFigures, false)),
+		d.telemetry.RegisterProcessorPatterndetectorEvidenceLastSeenCallback(d.heard),
+		d.telemetry.RegisterProcessorPatterndetectorIncidentBeganCallback(d.incidents),
+		d.telemetry.RegisterProcessorPatterndetectorRanksCallback(d.rankStates),
+		d.telemetry.RegisterProcessorPatterndetectorStepsCallback(d.stepFigures("step",
+			stepFigure{"taken", func(s steps.Stats) uint64 { return s.Taken }}, stepFigure{"unplaced", func(s steps.Stats) uint64 { return s.Unplaced }})),
+		d.telemetry.RegisterProcessorPatterndetectorEvictedCallback(d.stepFigures("state", stepFigure{"steps", func(s steps.Stats) uint64 { return s.Evicted }})),
+		d.telemetry.RegisterProcessorPatterndetectorHeldCallback(d.stepFigures("state", stepFigure{"steps", func(s steps.Stats) uint64 { return uint64(s.Ranks) }})),
+		d.telemetry.RegisterProcessorPatterndetectorEvictedCallback(func(_ context.Context, o metric.Int64Observer) error {
+			d.mu.Lock()
+			book := d.keeping.gathering.book
+			d.mu.Unlock()
+			if book != nil {
+				o.Observe(int64(book.Gone()), metric.WithAttributes(attribute.String("state", "evidence")))
+			}
+			return nil
+		}),
 		d.telemetry.RegisterProcessorPatterndetectorMutedCallback(func(_ context.Context, o metric.Int64Observer) error {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -94,6 +136,19 @@ func (d *detector) observe() error {
 			return nil
 		}),
 	)
+}
+
+// heard observes when each piece of evidence was last fed.
+func (d *detector) heard(_ context.Context, o metric.Int64Observer) error {
+	d.mu.Lock()
+	heard := d.engine.Heard()
+	d.mu.Unlock()
+	for _, h := range heard {
+		if h.At > 0 {
+			o.Observe(h.At/int64(time.Second), metric.WithAttributes(attribute.String("pattern", h.Pattern), attribute.String("evidence", h.Evidence)))
+		}
+	}
+	return nil
 }
 
 // figures observes some of the engine's numbers; of counters without what

@@ -3,14 +3,21 @@ package rankjoinprocessor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
 
+	"github.com/tracecoreai/tracecore/patterns"
 	ncclhang "github.com/tracecoreai/tracecore/patterns/nccl_hang"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor/internal/metadata"
 )
 
-// Config of the processor.
+// Pattern is the one whose join this processor hosts.
+const Pattern = "nccl_hang"
+
+// Config of the processor. Its times are parameters of Pattern.
 type Config struct {
 	// Window is how long after the last dump of a job its dumps are joined.
 	Window time.Duration `mapstructure:"window"`
@@ -22,6 +29,14 @@ type Config struct {
 	// MinWait is how long a rank must have waited when its dump was written;
 	// below it a collective may just be under way.
 	MinWait time.Duration `mapstructure:"min_wait"`
+	// InitWait is how long ranks may come apart to a communicator that is being made.
+	InitWait time.Duration `mapstructure:"init_wait"`
+	// UnknownWait is how long others wait for a rank of which nobody says what it does.
+	UnknownWait time.Duration `mapstructure:"unknown_wait"`
+	// StuckWait is how long all ranks wait for what all have called, until that is told.
+	StuckWait time.Duration `mapstructure:"stuck_wait"`
+	// Settle is how long after the last record of calls those of other ranks are waited for.
+	Settle time.Duration `mapstructure:"settle"`
 	// Limits bound what is held.
 	Limits Limits `mapstructure:"limits"`
 	// Storage is the id of the storage extension that keeps dumps and findings over
@@ -37,6 +52,7 @@ type Limits struct {
 	Jobs     int `mapstructure:"jobs"`     // jobs at once
 	Dumps    int `mapstructure:"dumps"`    // records at once: ranks times their process groups
 	Stalls   int `mapstructure:"stalls"`   // socket stalls at once
+	Calls    int `mapstructure:"calls"`    // processes that stopped calling, and their places in communicators
 	Findings int `mapstructure:"findings"` // findings of one round of a job
 
 	// prevent unkeyed literal initialization
@@ -46,8 +62,8 @@ type Limits struct {
 func createDefaultConfig() component.Config {
 	d := ncclhang.DefaultOptions
 	return &Config{
-		Window: d.Window, LongestWindow: d.Longest, Keep: d.Keep, MinWait: d.MinWait,
-		Limits: Limits{Jobs: d.Runs, Dumps: d.Dumps, Stalls: d.Stalls, Findings: d.Findings},
+		Window: d.Window, LongestWindow: d.Longest, Keep: d.Keep, MinWait: d.MinWait, InitWait: d.InitWait, UnknownWait: d.UnknownWait, StuckWait: d.StuckWait, Settle: d.Settle,
+		Limits: Limits{Jobs: d.Runs, Dumps: d.Dumps, Stalls: d.Stalls, Calls: d.Calls, Findings: d.Findings},
 	}
 }
 
@@ -56,22 +72,20 @@ func (c *Config) Validate() error {
 	var errs []error
 	for _, option := range []struct {
 		name  string
-		value int64
+		value int
 	}{
-		{"window", int64(c.Window)},
-		{"longest_window", int64(c.LongestWindow)},
-		{"keep", int64(c.Keep)},
-		{"limits::jobs", int64(c.Limits.Jobs)},
-		{"limits::dumps", int64(c.Limits.Dumps)},
-		{"limits::stalls", int64(c.Limits.Stalls)},
-		{"limits::findings", int64(c.Limits.Findings)},
+		{"limits::jobs", c.Limits.Jobs},
+		{"limits::dumps", c.Limits.Dumps},
+		{"limits::stalls", c.Limits.Stalls},
+		{"limits::calls", c.Limits.Calls},
+		{"limits::findings", c.Limits.Findings},
 	} {
 		if option.value <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be greater than zero: leave it out for the default", option.name))
 		}
 	}
-	if c.MinWait < 0 {
-		errs = append(errs, errors.New("min_wait must not be negative: leave it out for the default"))
+	if _, err := c.Parameters(); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Keep <= c.Window {
 		errs = append(errs, fmt.Errorf("keep (%s) must be longer than window (%s): a job would be forgotten before its dumps are joined", c.Keep, c.Window))
@@ -79,9 +93,26 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Parameters are those of the pattern that this processor judges by, with the values in force.
+func (c *Config) Parameters() (rule.Values, error) {
+	library, err := patterns.Library()
+	if err != nil {
+		return nil, err
+	}
+	set := map[string]string{}
+	for name, value := range map[string]time.Duration{
+		"window": c.Window, "longest_window": c.LongestWindow, "keep": c.Keep, "min_wait": c.MinWait,
+		"init_wait": c.InitWait, "unknown_wait": c.UnknownWait, "stuck_wait": c.StuckWait, "settle": c.Settle,
+	} {
+		set[name] = value.String()
+	}
+	hosted := slices.IndexFunc(library, func(r rule.Rule) bool { return r.Name == Pattern })
+	return library[hosted].Parameters.Of(metadata.Type.String(), set)
+}
+
 func (c *Config) options() ncclhang.Options {
 	return ncclhang.Options{
-		Window: c.Window, Longest: c.LongestWindow, Keep: c.Keep, MinWait: c.MinWait,
-		Runs: c.Limits.Jobs, Dumps: c.Limits.Dumps, Stalls: c.Limits.Stalls, Findings: c.Limits.Findings,
+		Window: c.Window, Longest: c.LongestWindow, Keep: c.Keep, MinWait: c.MinWait, InitWait: c.InitWait, UnknownWait: c.UnknownWait, StuckWait: c.StuckWait, Settle: c.Settle,
+		Runs: c.Limits.Jobs, Dumps: c.Limits.Dumps, Stalls: c.Limits.Stalls, Calls: c.Limits.Calls, Findings: c.Limits.Findings,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.uber.org/zap"
 )
@@ -23,6 +24,25 @@ func (p *rankJoin) enqueue(ctx context.Context, found plog.Logs) {
 		lost += int64(p.outbox.Add(item))
 	}
 	p.countDropped(ctx, lost)
+}
+
+// ownerOf is whose room a finding takes while it waits: the machine's that told of it, and
+// on it the job's that has most.
+func ownerOf(item []byte) []string {
+	owner := make([]string, 3)
+	ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(item)
+	if err != nil || ld.LogRecordCount() == 0 {
+		return owner
+	}
+	resource := ld.ResourceLogs().At(0)
+	text := func(m pcommon.Map, key string) string {
+		if v, ok := m.Get(key); ok {
+			return v.AsString()
+		}
+		return ""
+	}
+	finding := resource.ScopeLogs().At(0).LogRecords().At(0).Attributes()
+	return append(owner[:0], text(resource.Resource().Attributes(), "host.name"), text(finding, "gen_ai.training.job_domain"), text(finding, "gen_ai.training.job_id"))
 }
 
 // deliver sends what waits, oldest first, until the consumer refuses.

@@ -13,7 +13,7 @@ import (
 
 // NewFactory makes the factory of the rankjoin processor.
 func NewFactory() processor.Factory {
-	return newFactory(clock{now: time.Now, ticks: everySecond})
+	return newFactory(clock{now: time.Now, ticks: often})
 }
 
 // clock is the time the processor lives in.
@@ -22,8 +22,9 @@ type clock struct {
 	ticks func() (ticks <-chan time.Time, stop func())
 }
 
-func everySecond() (<-chan time.Time, func()) {
-	ticker := time.NewTicker(time.Second)
+// often is what a round is late at most.
+func often() (<-chan time.Time, func()) {
+	ticker := time.NewTicker(250 * time.Millisecond)
 	return ticker.C, ticker.Stop
 }
 

@@ -60,7 +60,7 @@ func newProcessor(set processor.Settings, config *Config, next consumer.Logs, c 
 	p := &rankJoin{
 		config: config, id: set.ID, next: next, clock: c, logger: set.Logger, telemetry: telemetry, cancel: func() {},
 		join: join, host: rule.Host{Detector: ncclhang.Detector(config.options()), Algorithm: join, Scope: metadata.ScopeName},
-		outbox: journal.Outbox{MostItems: mostWaiting, MostBytes: mostWaitingBytes},
+		outbox: journal.Outbox{MostItems: mostWaiting, MostBytes: mostWaitingBytes, Owner: ownerOf},
 	}
 	return p, p.observe()
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"go.opentelemetry.io/collector/processor/processortest"
 
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor/internal/metadata"
 )
 
@@ -250,7 +252,7 @@ func TestASocketNamesTheRankWithoutADump(t *testing.T) {
 
 func TestOtherRecordsPassUntouched(t *testing.T) {
 	sink := &consumertest.LogsSink{}
-	p, err := newProcessor(processortest.NewNopSettings(metadata.Type), newConfig(), sink, clock{now: time.Now, ticks: everySecond})
+	p, err := newProcessor(processortest.NewNopSettings(metadata.Type), newConfig(), sink, clock{now: time.Now, ticks: often})
 	require.NoError(t, err)
 	logs := plog.NewLogs()
 	r := logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
@@ -509,11 +511,38 @@ func fileStorage(t *testing.T, dir string) component.Component {
 func TestStorageThatIsNotThere(t *testing.T) {
 	config := newConfig()
 	config.Storage = &storageID
-	p, err := newProcessor(processortest.NewNopSettings(metadata.Type), config, consumertest.NewNop(), clock{now: time.Now, ticks: everySecond})
+	p, err := newProcessor(processortest.NewNopSettings(metadata.Type), config, consumertest.NewNop(), clock{now: time.Now, ticks: often})
 	require.NoError(t, err)
 	require.ErrorContains(t, p.Start(t.Context(), componenttest.NewNopHost()), `storage "file_storage" is not there`)
 	require.NoError(t, p.Shutdown(t.Context()))
 	require.NoError(t, p.Shutdown(t.Context()), "twice")
+}
+
+// TestThresholdsAreParametersOfThePattern, each time of the configuration, with the same name and default.
+func TestThresholdsAreParametersOfThePattern(t *testing.T) {
+	config := newConfig()
+	keys := confmap.New()
+	require.NoError(t, keys.Marshal(config))
+	times := 0
+	for _, value := range keys.ToStringMap() {
+		if _, is := value.(time.Duration); is {
+			times++
+		}
+	}
+	parameters, err := config.Parameters()
+	require.NoError(t, err)
+	require.Len(t, parameters, times)
+	for _, p := range parameters {
+		require.Equal(t, p.Default, p.Value, p.Name)
+		require.Empty(t, p.Source, p.Name)
+		require.EqualValues(t, keys.Get(p.Name), parameters.Duration(p.Name), p.Name)
+	}
+
+	config.InitWait = 5 * time.Minute
+	parameters, err = config.Parameters()
+	require.NoError(t, err)
+	require.EqualValues(t, 5*time.Minute, parameters.Duration("init_wait"))
+	require.True(t, slices.ContainsFunc(parameters, func(p rule.Parameter) bool { return p.Source == "rankjoin::init_wait" }))
 }
 
 func TestConfig(t *testing.T) {
@@ -526,9 +555,10 @@ func TestConfig(t *testing.T) {
 		"": {want: newConfig()},
 		"all": {want: &Config{
 			Window: 10 * time.Second, LongestWindow: 2 * time.Minute, Keep: time.Hour, MinWait: 30 * time.Second,
-			Limits: Limits{Jobs: 10, Dumps: 1000, Stalls: 500, Findings: 5}, Storage: &storageID,
+			InitWait: 5 * time.Minute, UnknownWait: 2 * time.Minute, StuckWait: 3 * time.Minute, Settle: 2 * time.Second,
+			Limits: Limits{Jobs: 10, Dumps: 1000, Stalls: 500, Calls: 2000, Findings: 5}, Storage: &storageID,
 		}},
-		"zero":    {problems: []string{"window must be greater than zero", "limits::dumps must be greater", "limits::stalls must be greater"}},
+		"zero":    {problems: []string{"window: 0s is out of range: write a value from 100ms to 1h (default 5s)", "limits::dumps must be greater", "limits::stalls must be greater"}},
 		"forgets": {problems: []string{"keep (10m0s) must be longer than window (1h0m0s)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.uber.org/zap"
 
+	"github.com/tracecoreai/tracecore/internal/keeper"
 	"github.com/tracecoreai/tracecore/processors/internal/journal"
 )
 
@@ -39,7 +40,7 @@ func statements(found plog.Logs) []journal.Revision {
 	for _, resource := range found.ResourceLogs().All() {
 		r := resource.ScopeLogs().At(0).LogRecords().At(0)
 		a := r.Attributes()
-		id := fmt.Sprintf("%s %q %q %q %q", r.EventName(), textOf(a, "nccl.collective.id"), textOf(a, "nccl.collective.run"), textOf(a, "nccl.fr.pg_id"), textOf(a, "nccl.fr.pg_desc"))
+		id := fmt.Sprintf("%s %q %q %q %q %q", r.EventName(), textOf(a, "nccl.collective.id"), textOf(a, "nccl.collective.stop"), textOf(a, "nccl.collective.run"), textOf(a, "nccl.fr.pg_id"), textOf(a, "nccl.fr.pg_desc"))
 		made = append(made, journal.Revision{ID: id, Number: int(r.Timestamp())})
 	}
 	return made
@@ -55,7 +56,7 @@ func textOf(a pcommon.Map, key string) string {
 // open finds the storage and takes up the state in it. What cannot be used is
 // forgotten, and said.
 func (p *rankJoin) open(ctx context.Context, host component.Host) error {
-	extension, err := journal.Extension(host, p.config.Storage)
+	extension, err := keeper.Find(host, p.config.Storage)
 	if extension == nil || err != nil {
 		return err
 	}

@@ -24,6 +24,11 @@ func (p *rankJoin) observe() error {
 		with func(metric.Int64Callback) error
 		read func(ncclhang.Stats) int64
 	}{
+		{p.telemetry.RegisterProcessorRankjoinCallsCallback, func(s ncclhang.Stats) int64 { return s.Calls }},
+		{p.telemetry.RegisterProcessorRankjoinCallsEvictedCallback, func(s ncclhang.Stats) int64 { return s.EvictedCalls }},
+		{p.telemetry.RegisterProcessorRankjoinCallsHeldCallback, func(s ncclhang.Stats) int64 { return s.HeldCalls }},
+		{p.telemetry.RegisterProcessorRankjoinCallsInvalidCallback, func(s ncclhang.Stats) int64 { return s.InvalidCalls }},
+		{p.telemetry.RegisterProcessorRankjoinCallsUnidentifiedCallback, func(s ncclhang.Stats) int64 { return s.UnidentifiedCalls }},
 		{p.telemetry.RegisterProcessorRankjoinDumpsCallback, func(s ncclhang.Stats) int64 { return s.Dumps }},
 		{p.telemetry.RegisterProcessorRankjoinDumpsEvictedCallback, func(s ncclhang.Stats) int64 { return s.EvictedDumps }},
 		{p.telemetry.RegisterProcessorRankjoinDumpsHeldCallback, func(s ncclhang.Stats) int64 { return s.Held }},

@@ -24,14 +24,15 @@ func newConverter(builder *metadata.LogsBuilder, host record.Host) *converter {
 }
 
 // refusal makes a record of a finding; known is what the identity extension says
-// of the process, nil when it says nothing.
+// of the process, nil when it says nothing. It is a claim: the libcuda that the probe sits on
+// is a file of the process, which may bring one of its own and call it at will.
 func (c *converter) refusal(f *finding, known *identity.Process, observed time.Time) plog.Logs {
 	severity := record.Error
 	if f.retried {
 		severity = record.Info
 	}
 	process := identify(f, known)
-	a := c.builder.CudaRefusal(record.Head{Trust: record.Proven, Time: f.Time, Observed: observed, Severity: severity, Text: describe(f, process)})
+	a := c.builder.CudaRefusal(record.Head{Trust: record.Claimed, Time: f.Time, Observed: observed, Severity: severity, Text: describe(f, process)})
 	a.Stamp(process)
 	a.CudaOomTriedAllocBytes(int64(min(f.SizeBytes, math.MaxInt64)))
 	a.CudaOomFunction(f.Function.String())

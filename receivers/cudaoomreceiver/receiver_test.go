@@ -136,7 +136,7 @@ func TestRefusalThatStandsBecomesARecord(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"process.pid": int64(42), "process.executable.name": "python", "gen_ai.training.rank": int64(3), "gen_ai.training.local_rank": int64(3),
 		"gen_ai.training.world_size": int64(8), "gen_ai.training.job_id": "job-1",
-		"cuda_oom.tried_alloc_bytes": int64(gib), "cuda_oom.function": "cuMemAlloc", "cuda_oom.attempts": int64(2), "tracecore.trust": "proven",
+		"cuda_oom.tried_alloc_bytes": int64(gib), "cuda_oom.function": "cuMemAlloc", "cuda_oom.attempts": int64(2), "tracecore.trust": "claimed",
 	}, r.Attributes().AsRaw())
 	b.Accepted(t, 1)
 	require.EqualValues(t, 2, b.Own(t, "refusals"))

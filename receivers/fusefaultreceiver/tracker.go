@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
@@ -105,7 +106,7 @@ func (t *tracker) take(s *fusefault.Snapshot, found []*stuck) {
 	for _, m := range t.mounts {
 		m.oldest = time.Time{}
 	}
-	for _, one := range found {
+	for _, one := range t.room(found, s.Time) {
 		t.follow(one.device)
 	}
 	for i := range s.Mounts {
@@ -114,6 +115,53 @@ func (t *tracker) take(s *fusefault.Snapshot, found []*stuck) {
 			m.meet(t.look.machine)
 		}
 	}
+}
+
+// room makes room for mounts on which something is stuck, and returns those that are
+// followed: as many of each domain, by who waits longest. Mounts on which nothing is stuck
+// give way first. So a user who mounts as many as he likes hides the mount of no other.
+func (t *tracker) room(found []*stuck, now time.Time) []*stuck {
+	known := func(one *stuck) bool { return t.mounts[one.device] != nil }
+	fresh, followed := []*stuck{}, []*stuck{}
+	for _, one := range found {
+		if known(one) {
+			followed = append(followed, one)
+		} else {
+			fresh = append(fresh, one)
+		}
+	}
+	// Trim keeps the last: those that are followed, and of the others who waits longest.
+	slices.Reverse(fresh)
+	stay := fairlru.Trim(slices.Concat(fresh, followed), maxMounts, func(one *stuck) []string { return []string{t.look.domain(one, now)} })
+	staying, more := map[fusefault.Device]bool{}, 0
+	for _, one := range stay {
+		staying[one.device] = true
+		if !known(one) {
+			more++
+		}
+	}
+	for _, one := range found {
+		if !staying[one.device] {
+			t.dropped++
+			delete(t.mounts, one.device)
+			delete(t.stalls, one.device)
+		}
+	}
+	for d := range t.mounts {
+		if len(t.mounts)+more > maxMounts && !staying[d] && t.stalls[d] == nil {
+			delete(t.mounts, d) // it is counted where it is not followed again
+		}
+	}
+	return stay
+}
+
+// domain is that of who waits longest.
+func (l *look) domain(one *stuck, now time.Time) string {
+	if l.resolver == nil {
+		return ""
+	}
+	p, _ := l.resolver.Lookup(one.entries[0].PID, 0, now)
+	return p.Domain
 }
 
 // follow returns the mount of a device, nil when there is no room for another.

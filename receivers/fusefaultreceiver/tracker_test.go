@@ -329,3 +329,94 @@ func TestCountsThatBeginAnewAreNoFlood(t *testing.T) {
 	s.after(9)
 	require.EqualValues(t, 3, s.after(1)[0].answered)
 }
+
+// TestWaitersOfOneUserHideNoRankOfAnother: a thousand processes wait on the same mount, and
+// longer; some claim to be ranks of the same job.
+func TestWaitersOfOneUserHideNoRankOfAnother(t *testing.T) {
+	const mine, his = "pods in namespace team-a", "user 65534"
+	for name, stranger := range map[string]identity.Process{
+		"processes of a user": {Rank: identity.Unknown, Domain: his},
+		"that nobody knows":   {Rank: identity.Unknown},
+		"ranks of the job":    {Rank: 0, WorldSize: 8, JobID: "llm", Domain: his},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene()
+			var known []identity.Process
+			for pid := range uint32(4 * maxProcesses) {
+				one := stranger
+				one.PID = 1000 + pid
+				if one.IsRank() {
+					one.Rank = int(100 + pid%8)
+				}
+				known = append(known, one)
+				s.stick(one.PID)
+			}
+			for rank := range 2 {
+				known = append(known, identity.Process{PID: uint32(42 + rank), Comm: "python", Rank: rank, LocalRank: rank, WorldSize: 8, JobID: "llm", Domain: mine})
+				s.stick(uint32(42 + rank))
+			}
+			s.resolver.Know(known...)
+			reports := s.after(8)
+			require.NotEmpty(t, reports)
+			w := reports[0].waiters
+			require.Len(t, w.pids, maxProcesses)
+			require.Equal(t, 4*maxProcesses+2, w.threads)
+			require.Contains(t, w.who, uint32(42))
+			require.Contains(t, w.who, uint32(43))
+			if !stranger.IsRank() {
+				require.Equal(t, uint32(42), w.named.PID)
+				require.Equal(t, []int{0, 1}, w.ranks)
+			} else {
+				require.NotContains(t, w.ranks, 0, "ranks of another domain are of another job")
+				require.NotContains(t, w.ranks, 1)
+			}
+		})
+	}
+}
+
+// TestMountsOfOneUserHideNoneOfAnother: a user has mounts beyond the limit, well or stuck,
+// before the mount of a job stalls. The stall is told, and goes on.
+func TestMountsOfOneUserHideNoneOfAnother(t *testing.T) {
+	for name, hang := range map[string]bool{"that are well": false, "that hang": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene()
+			known := []identity.Process{{PID: 42, Comm: "python", Rank: 3, LocalRank: 3, WorldSize: 8, JobID: "llm", Domain: "pods in namespace team-a"}}
+			var his []fusefault.Mount
+			for minor := range uint32(2 * maxMounts) {
+				known = append(known, identity.Process{PID: 1000 + minor, Rank: identity.Unknown, Domain: "user 65534"})
+				his = append(his, fusefault.Mount{Device: fusefault.Device{Major: 1, Minor: minor}, Answered: 1})
+				if hang {
+					s.stick(1000+minor, func(f *fusefault.InFlight) { f.Device = his[minor].Device })
+				}
+			}
+			s.resolver.Know(known...)
+			scan := func() []report {
+				s.now = s.now.Add(time.Second)
+				snapshot := s.snapshot()
+				snapshot.Mounts = append(his, snapshot.Mounts...)
+				return s.observe(snapshot)
+			}
+			for range 5 {
+				scan()
+				require.LessOrEqual(t, len(s.mounts), maxMounts)
+			}
+			s.stick(42)
+			var mine []report
+			for range 15 {
+				for _, r := range scan() {
+					if r.mount.device == data {
+						mine = append(mine, r)
+					}
+				}
+				require.LessOrEqual(t, len(s.mounts), maxMounts)
+				require.LessOrEqual(t, len(s.stalls), maxMounts)
+				require.Positive(t, s.dropped)
+			}
+			require.GreaterOrEqual(t, len(mine), 2, "it is told, and told again")
+			for _, r := range mine {
+				require.Empty(t, r.end)
+				require.Equal(t, uint32(42), r.waiters.named.PID)
+			}
+		})
+	}
+}

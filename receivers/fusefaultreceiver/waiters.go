@@ -6,6 +6,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // Bounds on what one scan looks at for one mount, and on what a record lists.
@@ -38,23 +39,45 @@ type look struct {
 func (w *waiters) update(now time.Time, entries []fusefault.InFlight, look *look) {
 	before := *w
 	*w = waiters{who: map[uint32]identity.Process{}}
-	threads := map[uint32]bool{}
+	threads, met := map[uint32]bool{}, map[uint32]bool{}
+	var firsts []*fusefault.InFlight // of each process
 	for i := range entries {
 		f := &entries[i]
 		if threads[f.TID] || !waits(f) {
 			continue
 		}
 		threads[f.TID] = true
-		if _, there := w.who[f.PID]; !there && len(w.who) < maxProcesses {
-			w.who[f.PID] = before.identify(f, now, look)
-			w.pids = append(w.pids, f.PID)
-		}
-		if !w.known {
-			w.first, w.known = *f, true
+		if !met[f.PID] {
+			met[f.PID] = true
+			firsts = append(firsts, f)
 		}
 	}
 	w.threads = len(threads)
+	for _, f := range look.chosen(firsts, now) {
+		w.who[f.PID] = before.identify(f, now, look)
+		w.pids = append(w.pids, f.PID)
+	}
+	if len(w.pids) > 0 {
+		w.first, w.known = *firsts[slices.IndexFunc(firsts, func(f *fusefault.InFlight) bool { return f.PID == w.pids[0] })], true
+	}
 	w.name()
+}
+
+// chosen are the processes that are asked who they are: all, or those that wait longest of
+// each domain, as many of each. A thousand processes of one user, which wait on a mount
+// that all share, hide no rank of another.
+func (l *look) chosen(firsts []*fusefault.InFlight, now time.Time) []*fusefault.InFlight {
+	if len(firsts) <= maxProcesses || l.resolver == nil {
+		return firsts[:min(len(firsts), maxProcesses)]
+	}
+	of := slices.Clone(firsts)
+	slices.Reverse(of) // Trim keeps the last
+	of = fairlru.Trim(of, maxProcesses, func(f *fusefault.InFlight) []string {
+		p, _ := l.resolver.Lookup(f.PID, 0, now)
+		return []string{p.Domain}
+	})
+	slices.Reverse(of)
+	return of
 }
 
 // waits reports whether the thread behind f sleeps until it returns. The probe
@@ -95,7 +118,7 @@ func (w *waiters) name() {
 	}
 	for _, pid := range w.pids {
 		p := w.who[pid]
-		if p.IsRank() && p.JobID == w.named.JobID && !slices.Contains(w.ranks, p.Rank) && len(w.ranks) < maxListed {
+		if p.IsRank() && p.JobID == w.named.JobID && p.Domain == w.named.Domain && !slices.Contains(w.ranks, p.Rank) && len(w.ranks) < maxListed {
 			w.ranks = append(w.ranks, p.Rank)
 		}
 	}

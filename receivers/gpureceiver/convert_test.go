@@ -167,7 +167,7 @@ func TestGoldenRecords(t *testing.T) {
 				f, sound = c.fault(tc.event, known)
 				require.True(t, sound)
 			}
-			s, _ := storm.New("gpu", time.Second).Add(f, start)
+			s := storm.New("gpu", time.Second).Add(f, start)[0]
 			if tc.repeat {
 				s.Told, s.Count, s.Last = 1, 5, start.Add(4*time.Second)
 			}
@@ -214,9 +214,9 @@ func TestEventsThatBlameNobodyAreNotTold(t *testing.T) {
 func TestDisabledEventsAreNotMade(t *testing.T) {
 	c := newTestConverter(t, func(c *Config) { c.Events.GpuXid.Enabled = false })
 	s := storm.New("gpu", time.Second)
-	xid, _ := s.Add(storm.Fault{PCI: "a", Event: storm.Xid, XID: 95}, start)
-	lost, _ := s.Add(storm.Fault{PCI: "a", Event: storm.Lost}, start)
-	recovered, _ := s.Add(storm.Fault{PCI: "a", Event: storm.Recovered}, start)
+	add := func(f storm.Fault) *storm.Storm { return s.Add(f, start)[0] }
+	xid := add(storm.Fault{PCI: "a", Event: storm.Xid, XID: 95})
+	lost, recovered := add(storm.Fault{PCI: "a", Event: storm.Lost}), add(storm.Fault{PCI: "a", Event: storm.Recovered})
 	made := c.faults([]*storm.Storm{xid, recovered, lost}, inventory.New(time.Second), start)
 	require.Equal(t, 2, made.LogRecordCount())
 	require.Equal(t, storm.Recovered, made.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).EventName(), "in the order of the storms")

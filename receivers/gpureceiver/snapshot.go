@@ -66,7 +66,11 @@ func (t *talk) event(e *protocol.Event) {
 
 // tell takes a fault and lets it leave unless it repeats one.
 func (m *monitor) tell(f storm.Fault, at time.Time) {
-	if s, now := m.storms.Add(f, at); now {
-		m.logs.Put(m.convert.faults([]*storm.Storm{s}, m.gpus, at))
+	early := m.storms.ClosedEarly()
+	if leave := m.storms.Add(f, at); len(leave) > 0 {
+		m.logs.Put(m.convert.faults(leave, m.gpus, at))
+	}
+	if n := m.storms.ClosedEarly() - early; n > 0 {
+		m.telemetry.ReceiverGpuFoldsClosedEarly.Add(context.Background(), int64(n))
 	}
 }

@@ -17,6 +17,10 @@ import (
 // older API server lets more through.
 const longestMessage = 1024
 
+// longestName is that of what an object is called: 253 bytes (RFC 1123 subdomain), of a
+// reason 128. Who may create an Event writes into most of its fields what he likes.
+const longestName = 256
+
 // place is where the pod of an event runs, and for which job.
 type place struct {
 	node string
@@ -78,28 +82,32 @@ var severities = map[hint.Hint]record.Severity{
 
 // logs makes a record of an occurrence.
 func logs(builder *metadata.LogsBuilder, o *occurrence, observed time.Time) plog.Logs {
-	message := o.message
-	if len(message) > longestMessage {
-		message = message[:longestMessage]
-	}
-	message = strings.ToValidUTF8(message, "")
+	message := short(o.message, longestMessage)
 	a := builder.K8sEvent(record.Head{
 		Trust: record.Claimed, Time: o.time, Observed: observed, Severity: cmp.Or(severities[o.meaning.Hint], record.Warning), Text: message,
 	})
 	a.K8sEventHint(string(o.meaning.Hint))
-	a.K8sEventReason(o.reason)
+	a.K8sEventReason(short(o.reason, longestName))
 	a.K8sEventMessage(message)
 	a.K8sEventCount(o.count)
-	a.K8sObjectKind(o.kind)
-	a.K8sObjectName(o.name)
-	a.K8sEventUID(o.uid)
-	a.K8sNamespaceName(o.namespace)
-	a.K8sNodeName(o.node)
+	a.K8sObjectKind(short(o.kind, longestName))
+	a.K8sObjectName(short(o.name, longestName))
+	a.K8sEventUID(short(o.uid, longestName))
+	a.K8sNamespaceName(short(o.namespace, longestName))
+	a.K8sNodeName(short(o.node, longestName))
 	a.K8sNodePressure(o.meaning.Pressure)
-	a.GenAiTrainingJobID(o.job)
+	a.GenAiTrainingJobID(short(o.job, longestName))
 	if o.kind == "Pod" {
-		a.K8sPodName(o.name)
-		a.K8sPodUID(o.objectUID)
+		a.K8sPodName(short(o.name, longestName))
+		a.K8sPodUID(short(o.objectUID, longestName))
 	}
 	return builder.Emit()
+}
+
+// short cuts a text, at a character.
+func short(text string, most int) string {
+	if len(text) > most {
+		text = text[:most]
+	}
+	return strings.ToValidUTF8(text, "")
 }

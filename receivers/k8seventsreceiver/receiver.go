@@ -1,6 +1,7 @@
 package k8seventsreceiver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -181,9 +182,7 @@ func (k *k8sEvents) emit(ctx context.Context, o *occurrence) {
 	if o.kind == "Pod" {
 		at := k.pods.where(ctx, o.namespace, o.name, o.objectUID)
 		o.job = at.job
-		if o.node == "" {
-			o.node = at.node
-		}
+		o.node = cmp.Or(at.node, o.node) // whoever made the event wrote what it says of the node
 	}
 	k.mu.Lock()
 	records := logs(k.builder, o, time.Now())

@@ -19,6 +19,10 @@ type Config struct {
 	// which rank. Without it records have process ids alone, and there are no
 	// process.exit records.
 	Identity *component.ID `mapstructure:"identity"`
+	// Storage is the id of the storage extension that remembers up to when the kernel
+	// log was seen. With it, what the kernel said while nobody looked is read once from
+	// its buffer, when the probe opens. Without it, that stays unknown.
+	Storage *component.ID `mapstructure:"storage"`
 	// ErrorMode says what happens when the kernel-log probe does not work.
 	ErrorMode record.ErrorMode `mapstructure:"error_mode"`
 	// ProcessExits turns exits of rank processes into records.

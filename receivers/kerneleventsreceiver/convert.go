@@ -58,6 +58,9 @@ func putLine(a metadata.LineAttributes, f *kernellog.Fault) {
 	if f.Truncated {
 		a.KerneleventsTruncated(true)
 	}
+	if f.Late {
+		a.KerneleventsLate(true)
+	}
 	a.KerneleventsOrigin(f.Origin.String())
 	if f.Key.Writer == kmsg.WriterUserspace {
 		a.KerneleventsWriterPid(int64(f.WriterPID))
@@ -87,7 +90,7 @@ func putStorm(a record.StormAttributes, report fold.Report) {
 // exit makes a record of the end of a process.
 func (c *converter) exit(e identity.Exit, observed time.Time) plog.Logs {
 	severity := record.Info
-	if e.Signal != 0 || e.Code != 0 {
+	if e.Failed() && !e.Helper {
 		severity = record.Error
 	}
 	a := c.builder.ProcessExit(record.Head{Trust: record.Proven, Time: e.Time, Observed: observed, Severity: severity, Text: describeExit(e)})
@@ -95,11 +98,29 @@ func (c *converter) exit(e identity.Exit, observed time.Time) plog.Logs {
 	a.ProcessExitCode(int64(e.Code))
 	a.ProcessExitSignal(int64(e.Signal))
 	if e.Signal != 0 {
-		a.ProcessExitSignalName(signalName(e.Signal))
+		a.ProcessExitSignalName(record.SignalName(e.Signal))
 	}
 	a.ProcessExitCoreDump(e.CoreDump)
 	a.ProcessExitOomVictim(e.OOMVictim)
 	a.ProcessExitInheritedIdentity(e.Inherited)
+	if e.Helper {
+		a.ProcessExitHelper(true)
+	}
+	a.StampSignal(e.Signalled)
+	if e.Others.Lived > 0 {
+		a.ProcessExitSparedRanks(int64(e.Others.Spared()))
+	}
+	if e.Late {
+		a.TracecoreLate(true)
+	}
+	return c.builder.Emit()
+}
+
+// boot makes the record of the boot of this machine.
+func (c *converter) boot(up time.Duration, now time.Time) plog.Logs {
+	text := fmt.Sprintf("the host has been up for %s", up.Round(time.Second))
+	a := c.builder.HostBoot(record.Head{Trust: record.Proven, Time: now, Observed: now, Severity: record.Info, Text: text})
+	a.HostUptimeNs(up.Nanoseconds())
 	return c.builder.Emit()
 }
 
@@ -110,9 +131,12 @@ func describeExit(e identity.Exit) string {
 		fmt.Fprintf(&text, ", rank %d", e.Rank)
 	}
 	if e.Signal != 0 {
-		fmt.Fprintf(&text, ") was ended by %s", signalName(e.Signal))
+		fmt.Fprintf(&text, ") was ended by %s", record.SignalName(e.Signal))
 	} else {
 		fmt.Fprintf(&text, ") exited with status %d", e.Code)
+	}
+	if by := record.SentBy(e.Signalled); by != "" {
+		fmt.Fprintf(&text, "; %s was sent by %s", record.SignalName(e.Signalled.Number), by)
 	}
 	return text.String()
 }

@@ -112,18 +112,79 @@ func TestResourceLeavesOutWhatIsNotKnown(t *testing.T) {
 	require.NotContains(t, c.builder.Resource().Attributes().AsRaw(), "host.name")
 }
 
-func TestSignalNames(t *testing.T) {
-	for signal, name := range map[int]string{
-		1: "SIGHUP", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS", 34: "SIGRTMIN+0", 64: "SIGRTMIN+30",
-		0: "signal 0", 32: "signal 32", -1: "signal -1", 65: "signal 65",
+func TestExitSaysHowManyRanksWereSpared(t *testing.T) {
+	for name, tc := range map[string]struct {
+		others identity.Others
+		want   any
+	}{
+		"none":                {identity.Others{Lived: 3, Asked: 3}, int64(0)},
+		"some":                {identity.Others{Lived: 3, Asked: 1}, int64(2)},
+		"there are no others": {identity.Others{}, nil},
 	} {
-		require.Equal(t, name, signalName(signal))
+		t.Run(name, func(t *testing.T) {
+			e := identity.Exit{Process: identity.Process{PID: 42, Rank: 3}, Signal: 15, Others: tc.others}
+			got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			require.Equal(t, tc.want, got.Attributes().AsRaw()["process.exit.spared_ranks"])
+		})
+	}
+}
+
+func TestExitSaysWhoSentTheSignal(t *testing.T) {
+	at := start.Add(-time.Second)
+	for name, tc := range map[string]struct {
+		exit identity.Exit
+		text string
+		want map[string]any
+	}{
+		"killed by a process": {
+			identity.Exit{Signal: 9, Signalled: identity.Signal{Number: 9, Time: at, Sender: identity.Sender{
+				Relation: identity.RelationOther, PID: 812, ParentPID: 800, StartNS: 70_000_000, Comm: "kill", UserID: 1000, ContainerID: "c0ffee",
+			}}},
+			"python (pid 42, rank 3) was ended by SIGKILL; SIGKILL was sent by kill (pid 812) of user 1000",
+			map[string]any{
+				"signal.number": int64(9), "signal.name": "SIGKILL", "signal.code": "SI_USER", "signal.time_unix_nano": at.UnixNano(),
+				"signal.sender.relation": "other", "signal.sender.pid": int64(812), "signal.sender.parent_pid": int64(800), "signal.sender.start_ns": int64(70_000_000),
+				"signal.sender.name": "kill", "signal.sender.user_id": int64(1000), "signal.sender.container_id": "c0ffee",
+			},
+		},
+		"asked by root to end, and ended by itself": {
+			identity.Exit{Code: 1, Signalled: identity.Signal{Number: 15, Code: -1, Time: at, Sender: identity.Sender{
+				Relation: identity.RelationScheduler, PID: 1, Comm: "systemd",
+			}}},
+			"python (pid 42, rank 3) exited with status 1; SIGTERM was sent by systemd (pid 1) of user 0",
+			map[string]any{
+				"signal.number": int64(15), "signal.name": "SIGTERM", "signal.code": "SI_QUEUE", "signal.time_unix_nano": at.UnixNano(),
+				"signal.sender.relation": "scheduler", "signal.sender.pid": int64(1), "signal.sender.name": "systemd", "signal.sender.user_id": int64(0),
+			},
+		},
+		"a fault": {
+			identity.Exit{Signal: 7, Signalled: identity.Signal{Number: 7, Code: 4, Time: at, Sender: identity.Sender{Relation: identity.RelationKernel}}},
+			"python (pid 42, rank 3) was ended by SIGBUS; SIGBUS was sent by the kernel",
+			map[string]any{
+				"signal.number": int64(7), "signal.name": "SIGBUS", "signal.code": "BUS_MCEERR_AR", "signal.time_unix_nano": at.UnixNano(),
+				"signal.sender.relation": "kernel",
+			},
+		},
+		"not known": {identity.Exit{Signal: 9}, "python (pid 42, rank 3) was ended by SIGKILL", map[string]any{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.exit.Process = identity.Process{PID: 42, Comm: "python", Rank: 3}
+			got := newTestConverter().exit(tc.exit, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			require.Equal(t, tc.text, got.Body().AsString())
+			signal := map[string]any{}
+			for key, value := range got.Attributes().AsRaw() {
+				if strings.HasPrefix(key, "signal.") {
+					signal[key] = value
+				}
+			}
+			require.Equal(t, tc.want, signal)
+		})
 	}
 }
 
 // TestEveryEventIsEmitted plays every line the parser is tested with.
 func TestEveryEventIsEmitted(t *testing.T) {
-	emitted := map[string]bool{metadata.EventProcessExit: true}
+	emitted := map[string]bool{metadata.EventProcessExit: true, metadata.EventProcessStart: true, metadata.EventHostBoot: true} // of no line
 	for _, report := range reportsOf(t, everyLine(t), kmsg.WriterUserspace) {
 		emitted[report.Key.Event] = true
 	}

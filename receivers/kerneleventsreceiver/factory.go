@@ -2,6 +2,7 @@ package kerneleventsreceiver
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -15,11 +16,13 @@ import (
 type surroundings struct {
 	open  func() (source, error)
 	ticks probereceiver.Ticks
+	// uptime is how long the machine has been up; nil: no boot is told.
+	uptime func() (time.Duration, error)
 }
 
 // NewFactory makes the factory of the kernelevents receiver.
 func NewFactory() receiver.Factory {
-	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime})
+	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime, uptime: uptime})
 }
 
 func newFactory(around surroundings) receiver.Factory {

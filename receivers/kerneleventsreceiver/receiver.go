@@ -17,6 +17,8 @@ import (
 type source interface {
 	probereceiver.Source
 	Read(*kmsg.Event) error
+	// ReadBack reads what the kernel's buffer holds of the time before the probe.
+	ReadBack(since kmsg.Moment) (kmsg.Back, error)
 }
 
 func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, around surroundings) (receiver.Logs, error) {
@@ -32,6 +34,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	if err != nil {
 		return nil, err
 	}
+	w.uptime = around.uptime
 	return probereceiver.New(probereceiver.Parts[source]{
 		Probe: "kernel-log probe", Missing: "faults from the kernel log", ErrorMode: config.ErrorMode, Identity: config.Identity,
 		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
@@ -40,9 +43,12 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 			Dropped: telemetry.RegisterReceiverKerneleventsProbeDroppedCallback,
 			Invalid: telemetry.RegisterReceiverKerneleventsProbeInvalidCallback, Failures: telemetry.RegisterReceiverKerneleventsProbeFailuresCallback,
 		},
+		Keep:    w.watched.open,
 		Prepare: func(resolver identity.Resolver) { w.resolver = resolver },
 		Open:    around.open,
 		Use: func(_ context.Context, s source) error {
+			w.readBack(s)
+			defer w.watched.pause()
 			return probereceiver.Events(s.Read, func(e *kmsg.Event) { w.events <- e })
 		},
 		Work: w.run,

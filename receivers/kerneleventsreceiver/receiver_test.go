@@ -2,6 +2,7 @@ package kerneleventsreceiver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -28,8 +29,23 @@ var start = probereceivertest.Start
 // bench is a receiver on fakes.
 type bench struct {
 	*probereceivertest.Bench
-	source *probereceivertest.EventSource[kmsg.Event] // the last that was opened
-	config *Config
+	source  *fakeSource // the last that was opened
+	back    kmsg.Back   // what the kernel's buffer has
+	backErr error
+	since   []kmsg.Moment
+	config  *Config
+	uptime  func() (time.Duration, error)
+}
+
+// fakeSource is a probe whose kernel has a buffer.
+type fakeSource struct {
+	*probereceivertest.EventSource[kmsg.Event]
+	bench *bench
+}
+
+func (s *fakeSource) ReadBack(since kmsg.Moment) (kmsg.Back, error) {
+	s.bench.since = append(s.bench.since, since)
+	return s.bench.back, s.bench.backErr
 }
 
 func newBench(t *testing.T) *bench {
@@ -39,8 +55,8 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) factory() receiver.Factory {
-	return newFactory(surroundings{ticks: b.Ticks, open: func() (source, error) {
-		b.source = probereceivertest.NewEventSource[kmsg.Event]()
+	return newFactory(surroundings{uptime: b.uptime, ticks: b.Ticks, open: func() (source, error) {
+		b.source = &fakeSource{EventSource: probereceivertest.NewEventSource[kmsg.Event](), bench: b}
 		return b.source, b.Open()
 	}})
 }
@@ -155,6 +171,31 @@ func TestFoldClosesByItself(t *testing.T) {
 	require.Equal(t, "gpu.fault", b.Next(t).EventName(), "a severity that never comes holds nothing back")
 }
 
+// A new boot ends what a reboot cures: the first record tells which one is watched.
+func TestTheFirstRecordTellsOfTheBoot(t *testing.T) {
+	b := newBench(t)
+	b.uptime = func() (time.Duration, error) { return 90 * time.Second, nil }
+	receiver := b.start(t)
+	r := b.Next(t)
+	require.Equal(t, "host.boot", r.EventName())
+	require.Equal(t, "the host has been up for 1m30s", r.Body().Str())
+	require.Equal(t, map[string]any{"host.uptime_ns": int64(90 * time.Second), "tracecore.trust": "proven"}, r.Attributes().AsRaw())
+	require.NoError(t, receiver.Shutdown(t.Context()))
+
+	b.config.Events.HostBoot.Enabled = false
+	b.start(t)
+	b.write(xid79)
+	require.Equal(t, "gpu.xid", b.Next(t).EventName(), "switched off")
+}
+
+func TestABootThatCannotBeReadIsNotTold(t *testing.T) {
+	b := newBench(t)
+	b.uptime = func() (time.Duration, error) { return 0, errors.ErrUnsupported }
+	b.start(t)
+	b.write(xid79)
+	require.Equal(t, "gpu.xid", b.Next(t).EventName())
+}
+
 func TestExitsOfRanksBecomeRecords(t *testing.T) {
 	b := newBench(t)
 	receiver := b.start(t)
@@ -169,10 +210,11 @@ func TestExitsOfRanksBecomeRecords(t *testing.T) {
 		"process.exit.core_dump": true, "process.exit.oom_victim": false, "process.exit.inherited_identity": false, "tracecore.trust": "proven",
 	}, r.Attributes().AsRaw())
 
-	b.Resolver.Exit(t, identity.Exit{Process: process, Time: start})
+	b.Resolver.Exit(t, identity.Exit{Process: process, Time: start, Late: true})
 	clean := b.Next(t)
 	require.Equal(t, plog.SeverityNumberInfo, clean.SeverityNumber())
 	require.Equal(t, "python (pid 9, rank 0) exited with status 0", clean.Body().Str())
+	require.Equal(t, true, clean.Attributes().AsRaw()["tracecore.late"])
 
 	require.NoError(t, receiver.Shutdown(t.Context()))
 	require.False(t, b.Resolver.Watched())

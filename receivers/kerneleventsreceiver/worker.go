@@ -38,11 +38,14 @@ type worker struct {
 	resolver  identity.Resolver // nil without the extension
 	enabled   map[string]bool
 
+	watched  *watched
+	started  starts
 	parser   *kernellog.Parser
 	topology *topologies
 	folder   *fold.Folder
 	convert  *converter
-	tick     time.Duration // how often open folds are looked at
+	uptime   func() (time.Duration, error) // nil: no boot is told
+	tick     time.Duration                 // how often open folds are looked at
 	faults   []kernellog.Fault
 	located  []kernellog.Fault
 	reports  []fold.Report
@@ -54,11 +57,13 @@ func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.T
 		return nil, err
 	}
 	limits := fold.Limits{Quiet: config.Fold.Quiet, Longest: config.Fold.Longest, Open: config.Fold.MaxOpen}
+	host := record.ThisHost()
 	return &worker{
-		events: make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue),
+		watched: newWatched(settings, config.Storage, host.Boot),
+		events:  make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue),
 		config: config, put: put, telemetry: telemetry, outcomes: outcomeOptions(), enabled: config.Events.ByName(),
 		parser: kernellog.NewParser(meanings), topology: newTopologies(time.Now()), folder: fold.New(limits),
-		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
+		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), host),
 		tick:    min(max(limits.Quiet/10, time.Millisecond), time.Second),
 	}, nil
 }
@@ -73,27 +78,46 @@ func outcomeOptions() map[kernellog.Outcome]metric.MeasurementOption {
 
 // run works until done is closed, then finishes what is in the queues.
 func (w *worker) run(_ context.Context, done <-chan struct{}) {
+	w.boot(time.Now())
 	ignoreExits := w.watchExits()
-	timer := time.NewTimer(w.tick)
+	timer, note := time.NewTimer(w.tick), time.NewTicker(noteEvery)
 	defer timer.Stop()
+	defer note.Stop()
+	look := time.NewTicker(lookAtRanks)
+	defer look.Stop()
 	for ticking := true; ; {
 		select {
 		case event := <-w.events:
 			w.event(event, time.Now())
 		case exit := <-w.exits:
 			w.exit(exit, time.Now())
+		case <-look.C:
+			w.lookAtRanks(time.Now())
 		case <-timer.C:
 			ticking = false
 			w.expire(time.Now())
+		case <-note.C:
+			w.watched.note(len(w.events) == 0)
 		case <-done:
 			ignoreExits()
 			w.finish()
+			w.watched.close()
 			return
 		}
 		if !ticking && (w.folder.Open() > 0 || w.parser.Pending()) {
 			timer.Reset(w.tick)
 			ticking = true
 		}
+	}
+}
+
+// boot tells which boot of the machine is watched from now on, and since when it is up.
+func (w *worker) boot(now time.Time) {
+	if w.uptime == nil || !w.config.Events.HostBoot.Enabled {
+		return
+	}
+	if up, err := w.uptime(); err == nil {
+		w.put(w.convert.boot(up, now))
 	}
 }
 
@@ -162,6 +186,16 @@ func (w *worker) send(now time.Time) {
 
 func (w *worker) exit(exit identity.Exit, now time.Time) {
 	w.put(w.convert.exit(exit, now))
+}
+
+// lookAtRanks tells of ranks that run and were not told of.
+func (w *worker) lookAtRanks(now time.Time) {
+	if w.resolver == nil || !w.config.ProcessExits || !w.config.Events.ProcessStart.Enabled {
+		return
+	}
+	if fresh := w.started.news(w.resolver.Ranks(), now); len(fresh) > 0 {
+		w.put(w.convert.starts(fresh, now))
+	}
 }
 
 // finish empties the queues and closes every fold.

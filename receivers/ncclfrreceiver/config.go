@@ -41,7 +41,8 @@ type Config struct {
 	// host only where the dump or the identity extension names it.
 	Shared bool `mapstructure:"shared"`
 	// Identity is the id of the identity extension, which knows job and process
-	// of a rank that lives on this host.
+	// of a rank that lives on this host: dumps are then also looked for where each rank
+	// writes them, in its own root.
 	Identity *component.ID `mapstructure:"identity"`
 	// Storage is the id of the storage extension that remembers which dumps were
 	// read. Without it a restart reads those younger than MaxAge again.
@@ -65,8 +66,8 @@ func createDefaultConfig() component.Config {
 // Validate reports settings that cannot work.
 func (c *Config) Validate() error {
 	var errs []error
-	if len(c.Include) == 0 {
-		errs = append(errs, errors.New("include names nothing to read: give a folder or a glob, such as /tmp/nccl_trace_rank_*"))
+	if len(c.Include) == 0 && c.Identity == nil {
+		errs = append(errs, errors.New("include names nothing to read: give a folder or a glob, such as /tmp/nccl_trace_rank_*, or an identity extension, which knows where ranks write"))
 	}
 	for _, pattern := range c.Include {
 		if _, err := filepath.Match(pattern, "x"); err != nil {

@@ -103,13 +103,18 @@ func readWhole(path string, most int64) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
+	return readOpen(file, most)
+}
+
+// readOpen is readWhole of a file that is open. It closes it.
+func readOpen(file *os.File, most int64) (content, error) {
 	defer file.Close()
 	before, err := file.Stat()
 	if err != nil {
 		return content{}, err
 	}
 	if !before.Mode().IsRegular() {
-		return content{}, fmt.Errorf("%s is no regular file: remove it", path)
+		return content{}, fmt.Errorf("%s is no regular file: remove it", file.Name())
 	}
 	c := content{print: fingerprintOf(before), changed: before.ModTime()}
 	if before.Size() > most {

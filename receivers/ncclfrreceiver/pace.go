@@ -37,7 +37,13 @@ type candidate struct {
 	path  string
 	print fingerprint
 	owner owner
+	// written is who wrote it, where it lies where a rank writes its dumps; nil for what
+	// the configuration names.
+	written *written
 }
+
+// refused is that the file is not read.
+func (c candidate) refused(why error) refusal { return refusal{c.path, c.owner.uid, c.written, why} }
 
 func (c candidate) id() fileID { return fileID{c.print.Device, c.print.Inode} }
 
@@ -56,20 +62,28 @@ const (
 
 func newPace() pace { return pace{files: map[fileID]time.Time{}, owners: map[owner]*account{}} }
 
-// inTurn returns the files to look at: each once, whatever its names; those that were
-// not read before, and the small ones, first.
-func (p *pace) inTurn(paths []string) []candidate {
-	named := map[fileID]bool{}
-	folders := map[owner]bool{}
+// named are the files of these names that are still there.
+func named(paths []string) []candidate {
 	candidates := make([]candidate, 0, len(paths))
 	for _, path := range paths {
 		info, err := os.Lstat(path)
 		if err != nil || !fileOrLink(info.Mode()) {
 			continue // gone since it was found
 		}
-		_, inode, uid := identify(info)
-		c := candidate{path: path, print: fingerprintOf(info), owner: owner{uid, filepath.Dir(path)}}
-		if inode != 0 && named[c.id()] {
+		_, _, uid := identify(info)
+		candidates = append(candidates, candidate{path: path, print: fingerprintOf(info), owner: owner{uid, filepath.Dir(path)}})
+	}
+	return candidates
+}
+
+// inTurn returns the files to look at: each once, whatever its names; those that were
+// not read before, and the small ones, first.
+func (p *pace) inTurn(all []candidate) []candidate {
+	named := map[fileID]bool{}
+	folders := map[owner]bool{}
+	candidates := make([]candidate, 0, len(all))
+	for _, c := range all {
+		if c.print.Inode != 0 && named[c.id()] {
 			continue
 		}
 		named[c.id()], folders[c.owner] = true, true

@@ -82,13 +82,13 @@ func TestSmallAndNewFilesComeFirst(t *testing.T) {
 	}
 	p := newPace()
 	names := func() (names []string) {
-		for _, c := range p.inTurn(paths) {
+		for _, c := range p.inTurn(named(paths)) {
 			names = append(names, filepath.Base(c.path))
 		}
 		return names
 	}
 	require.Equal(t, []string{"1", "2", "0"}, names())
-	p.spent(p.inTurn(paths)[0], time.Second, true, began)
+	p.spent(p.inTurn(named(paths))[0], time.Second, true, began)
 	require.Equal(t, []string{"2", "0", "1"}, names())
 	paths = paths[:1]
 	require.Equal(t, []string{"0"}, names())

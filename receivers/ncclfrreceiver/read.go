@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/flightrecorder"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/process"
@@ -38,7 +39,7 @@ func ReadFile(path, job string) (plog.Logs, error) {
 	if err != nil {
 		return plog.NewLogs(), fmt.Errorf("read %s: %w", path, err)
 	}
-	from, err := r.origin(path, &c, digest)
+	from, err := r.origin(path, nil, &c, digest)
 	if err != nil {
 		return plog.NewLogs(), fmt.Errorf("read %s: %w", path, err)
 	}
@@ -55,7 +56,13 @@ type origins struct {
 	ranks   identity.Resolver // nil without
 }
 
-func (r *origins) origin(path string, c *content, digest *flightrecorder.Digest) (*origin, error) {
+// origin is where the dump in that file comes from. by is the rank that it was found at,
+// nil for none: then nothing in the file says otherwise.
+func (r *origins) origin(path string, by *written, c *content, digest *flightrecorder.Digest) (*origin, error) {
+	if by != nil {
+		_, run := splitRank(by.path)
+		return &origin{file: utf8Of(by.path), run: utf8Of(run), changed: c.changed, process: by.process}, nil
+	}
 	rank, run := splitRank(path)
 	if digest.Rank != flightrecorder.Unknown {
 		rank = digest.Rank
@@ -63,7 +70,7 @@ func (r *origins) origin(path string, c *content, digest *flightrecorder.Digest)
 	if rank == flightrecorder.Unknown {
 		return nil, errNoRank
 	}
-	from := &origin{file: utf8Of(path), run: utf8Of(run), changed: c.changed, process: r.process(rank)}
+	from := &origin{file: utf8Of(path), run: utf8Of(run), changed: c.changed, process: r.process(rank, c.changed)}
 	if job := r.jobOf(utf8Of(path)); job != "" {
 		from.process.JobID = job
 	}
@@ -83,16 +90,16 @@ func (r *origins) jobOf(path string) string {
 	return r.job
 }
 
-// process is the living process of that rank on this host. Where two jobs run
-// here there may be two: then it is not known which wrote the dump.
-func (r *origins) process(rank int) identity.Process {
-	unknown := identity.Process{Rank: rank, LocalRank: identity.Unknown, WorldSize: identity.Unknown}
+// process is the living process of that rank on this host that can have written a dump
+// then. Where two jobs run here there may be two: then it is not known which wrote it.
+func (r *origins) process(rank int, changed time.Time) identity.Process {
+	unknown := nobody(rank)
 	if r.ranks == nil {
 		return unknown
 	}
 	found := unknown
 	for _, p := range r.ranks.Ranks() {
-		if p.Rank != rank || p.Inherited {
+		if p.Rank != rank || p.Inherited || !canHaveWritten(p, changed) {
 			continue
 		}
 		if found.PID != 0 {
@@ -101,6 +108,17 @@ func (r *origins) process(rank int) identity.Process {
 		found = p
 	}
 	return found
+}
+
+// nobody is a rank whose process is not known.
+func nobody(rank int) identity.Process {
+	return identity.Process{Rank: rank, LocalRank: identity.Unknown, WorldSize: identity.Unknown}
+}
+
+// canHaveWritten reports whether the process had begun by then. A second allows for the
+// clock of a file server.
+func canHaveWritten(p identity.Process, changed time.Time) bool {
+	return !p.StartTime.After(changed.Add(time.Second))
 }
 
 // why names the reason a file is refused, as metadata.yaml lists them.
@@ -117,6 +135,7 @@ func why(err error) string {
 		{errTooOld, "too_old"},
 		{process.ErrKilled, "killed_reader"},
 		{process.ErrNoReader, "no_reader"},
+		{procfs.ErrHung, "no_answer"},
 	} {
 		if errors.Is(err, reason.err) {
 			return reason.name

@@ -48,6 +48,7 @@ type flightRecorder struct {
 	host      record.Host
 
 	origins origins
+	roots   *roots
 	dumps   dumpReader
 	seen    *seen
 	pace    pace
@@ -55,6 +56,7 @@ type flightRecorder struct {
 	// complained those that could not be opened, which is said once.
 	waiting    map[string]fingerprint
 	complained map[string]bool
+	refusals   refusals
 	overfull   bool
 
 	patience time.Duration
@@ -81,8 +83,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	return &flightRecorder{
 		config: config, settings: settings, next: next, clock: c, telemetry: telemetry, report: report,
 		builder: metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), host: record.ThisHost(),
-		origins: origins{job: config.JobID, pattern: pattern}, dumps: process.New(config.limits()), pace: newPace(),
-		seen: newSeen(config.MaxFiles), waiting: map[string]fingerprint{}, complained: map[string]bool{},
+		origins: origins{job: config.JobID, pattern: pattern}, roots: newRoots(""), dumps: process.New(config.limits()), pace: newPace(),
+		seen: newSeen(config.MaxFiles), waiting: map[string]fingerprint{}, complained: map[string]bool{}, refusals: newRefusals(),
 		patience: patience, giveUp: func() {},
 	}, nil
 }
@@ -93,7 +95,8 @@ func (f *flightRecorder) Start(ctx context.Context, host component.Host) error {
 	if f.origins.ranks, err = record.Resolver(host, f.config.Identity); err != nil {
 		return err
 	}
-	client, err := storageClient(ctx, host, f.config.Storage, f.settings.ID)
+	f.lookAtRanks()
+	client, err := record.Storage(ctx, host, f.config.Storage, f.settings.ID)
 	if err != nil {
 		return err
 	}
@@ -106,6 +109,18 @@ func (f *flightRecorder) Start(ctx context.Context, host component.Host) error {
 	f.giveUp = giveUp
 	f.poller.Go(func() { f.run(polling) })
 	return nil
+}
+
+// lookAtRanks has dumps looked for where ranks write them, if that can be.
+func (f *flightRecorder) lookAtRanks() {
+	if f.origins.ranks == nil {
+		return
+	}
+	if err := f.roots.able(); err != nil {
+		f.settings.Logger.Warn("dumps are not looked for in the roots of ranks, only where include says", zap.Error(err))
+		return
+	}
+	f.roots.resolver = f.origins.ranks
 }
 
 func (f *flightRecorder) run(ctx context.Context) {
@@ -128,8 +143,13 @@ func (f *flightRecorder) poll(ctx context.Context) {
 		f.tooMany(ctx, len(files))
 		files = files[:f.config.MaxFiles]
 	}
-	f.forgetGone(files)
-	found := f.pace.inTurn(files)
+	// Those of ranks first: of a file with two names, their process is known.
+	written, refused := f.roots.look(f.clock.now())
+	found := f.pace.inTurn(slices.Concat(written, named(files)))
+	f.forgetGone(found, refused, files)
+	for _, r := range refused {
+		f.unreadable(ctx, mark{}, r)
+	}
 	for _, c := range found {
 		if ctx.Err() != nil {
 			return
@@ -139,10 +159,17 @@ func (f *flightRecorder) poll(ctx context.Context) {
 }
 
 // forgetGone drops what was known of files that are not there any more.
-func (f *flightRecorder) forgetGone(files []string) {
+func (f *flightRecorder) forgetGone(found []candidate, refused []refusal, files []string) {
+	there := map[string]bool{}
+	for _, r := range refused {
+		there[r.path] = true
+	}
+	for _, c := range found {
+		there[c.path] = true
+	}
 	gone := func(path string) bool {
-		_, found := slices.BinarySearch(files, path)
-		return !found
+		_, named := slices.BinarySearch(files, path)
+		return !named && !there[path]
 	}
 	maps.DeleteFunc(f.waiting, func(path string, _ fingerprint) bool { return gone(path) })
 	maps.DeleteFunc(f.complained, func(path string, _ bool) bool { return gone(path) })
@@ -170,14 +197,14 @@ func (f *flightRecorder) visit(ctx context.Context, c candidate) {
 		return // as incomplete as before
 	}
 	if tooOld(changed, now, f.config.MaxAge) {
-		f.refuse(ctx, mark{Path: path, Print: print}, errTooOld)
+		f.refuse(ctx, mark{Path: path, Print: print}, c.refused(errTooOld))
 		return
 	}
 	if !f.pace.may(c, now) {
 		return
 	}
 	begin := time.Now()
-	delivered := f.read(ctx, path, abandoned, now)
+	delivered := f.read(ctx, c, abandoned, now)
 	f.pace.spent(c, f.clock.since(begin), delivered, now)
 }
 
@@ -186,14 +213,15 @@ func (f *flightRecorder) visit(ctx context.Context, c candidate) {
 const mostTries = 2
 
 // read reads a file and hands on what is in it. It reports whether that was worth it.
-func (f *flightRecorder) read(ctx context.Context, path string, abandoned bool, now time.Time) (delivered bool) {
-	c, err := readWhole(path, f.config.MaxFileSize)
+func (f *flightRecorder) read(ctx context.Context, at candidate, abandoned bool, now time.Time) (delivered bool) {
+	path := at.path
+	c, err := f.open(at)
 	if errors.Is(err, errChanging) || errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
 	m := mark{Path: path, Print: c.print, Hash: c.hash}
 	if err != nil {
-		f.unreadable(ctx, m, err)
+		f.unreadable(ctx, m, at.refused(err))
 		return false
 	}
 	if f.seen.knows(c.hash) {
@@ -202,7 +230,7 @@ func (f *flightRecorder) read(ctx context.Context, path string, abandoned bool, 
 	}
 	tries := f.seen.tries(path, c.print)
 	if tries >= mostTries {
-		f.refuse(ctx, m, process.ErrKilled)
+		f.refuse(ctx, m, at.refused(process.ErrKilled))
 		return false
 	}
 	f.remember(ctx, mark{Path: path, Print: c.print, Tries: tries + 1})
@@ -211,29 +239,37 @@ func (f *flightRecorder) read(ctx context.Context, path string, abandoned bool, 
 		f.settings.Logger.Info("the process that read a file as a dump ended, the file is tried once more", zap.String("file", path), zap.Error(err))
 		return false
 	}
-	return f.conclude(ctx, m, &c, digest, err, abandoned, now)
+	return f.conclude(ctx, m, at, &c, digest, err, abandoned, now)
+}
+
+// open reads the bytes of a file.
+func (f *flightRecorder) open(at candidate) (content, error) {
+	if at.written != nil {
+		return f.roots.read(at, f.config.MaxFileSize)
+	}
+	return readWhole(at.path, f.config.MaxFileSize)
 }
 
 // conclude deals with what the reading of a file gave.
-func (f *flightRecorder) conclude(ctx context.Context, m mark, c *content, digest *flightrecorder.Digest, err error, abandoned bool, now time.Time) (delivered bool) {
+func (f *flightRecorder) conclude(ctx context.Context, m mark, at candidate, c *content, digest *flightrecorder.Digest, err error, abandoned bool, now time.Time) (delivered bool) {
 	if !errors.Is(err, process.ErrNoReader) {
 		delete(f.complained, m.Path)
 	}
 	var from *origin
 	if err == nil {
-		from, err = f.origins.origin(m.Path, c, digest)
+		from, err = f.origins.origin(m.Path, at.written, c, digest)
 	}
 	switch {
 	case ctx.Err() != nil:
 		f.remember(ctx, mark{Path: m.Path}) // our own end: it is read at the next start
 	case errors.Is(err, process.ErrNoReader):
 		f.remember(ctx, mark{Path: m.Path})
-		f.unreadable(ctx, m, err)
+		f.unreadable(ctx, m, at.refused(err))
 	case errors.Is(err, flightrecorder.ErrTruncated) && !abandoned:
 		f.remember(ctx, mark{Path: m.Path})
 		f.waiting[m.Path] = c.print
 	case err != nil:
-		f.refuse(ctx, m, err)
+		f.refuse(ctx, m, at.refused(err))
 	default:
 		from.observed = now
 		return f.hand(ctx, m, digest, from)
@@ -243,24 +279,25 @@ func (f *flightRecorder) conclude(ctx context.Context, m mark, c *content, diges
 
 // unreadable deals with a file that cannot be read. One that is too large stays
 // so; any other is tried again, for permissions may change, and said once.
-func (f *flightRecorder) unreadable(ctx context.Context, m mark, err error) {
-	if errors.Is(err, flightrecorder.ErrTooLarge) {
-		f.refuse(ctx, m, err)
+func (f *flightRecorder) unreadable(ctx context.Context, m mark, r refusal) {
+	m.Path = r.path
+	if errors.Is(r.err, flightrecorder.ErrTooLarge) {
+		f.refuse(ctx, m, r)
 		return
 	}
-	if f.complained[m.Path] || len(f.complained) >= f.config.MaxFiles {
+	if f.complained[r.path] || len(f.complained) >= f.config.MaxFiles {
 		return
 	}
-	f.complained[m.Path] = true
-	f.countRefused(ctx, why(err))
-	f.settings.Logger.Warn("a file cannot be read as a Flight Recorder dump, it is tried again", zap.String("file", m.Path), zap.Error(err))
+	f.complained[r.path] = true
+	f.tell(ctx, r, "a file cannot be read as a Flight Recorder dump, it is tried again")
 }
 
 // refuse gives a file up in its present state.
-func (f *flightRecorder) refuse(ctx context.Context, m mark, err error) {
-	f.countRefused(ctx, why(err))
-	if !errors.Is(err, errTooOld) {
-		f.settings.Logger.Warn("a file is not read as a Flight Recorder dump", zap.String("file", m.Path), zap.Error(err))
+func (f *flightRecorder) refuse(ctx context.Context, m mark, r refusal) {
+	if errors.Is(r.err, errTooOld) {
+		f.countRefused(ctx, why(r.err))
+	} else {
+		f.tell(ctx, r, "a file is not read as a Flight Recorder dump")
 	}
 	m.Hash = [16]byte{} // the same content under a better name or limit is another chance
 	f.remember(ctx, m)

@@ -44,6 +44,7 @@ type sink struct {
 	mu      sync.Mutex
 	err     error
 	records []plog.LogRecord
+	files   []map[string]any // what is said of files that are refused
 	refused int
 }
 
@@ -57,6 +58,10 @@ func (s *sink) ConsumeLogs(_ context.Context, logs plog.Logs) error {
 		return s.err
 	}
 	for _, r := range logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().All() {
+		if r.EventName() == metadata.EventNcclFrRefused {
+			s.files = append(s.files, r.Attributes().AsRaw())
+			continue
+		}
 		kept := plog.NewLogRecord()
 		r.CopyTo(kept)
 		s.records = append(s.records, kept)
@@ -186,11 +191,12 @@ func (r *rig) pass(d time.Duration) {
 	r.now = r.now.Add(d)
 }
 
-// write puts bytes there, as if written now.
+// write puts bytes there, as if written now. A round that goes on sees them whole or not.
 func (r *rig) write(name string, data []byte) {
-	path := filepath.Join(r.dir, name)
-	require.NoError(r.t, os.WriteFile(path, data, 0o644))
-	require.NoError(r.t, os.Chtimes(path, r.now, r.now))
+	made := filepath.Join(r.t.TempDir(), "file")
+	require.NoError(r.t, os.WriteFile(made, data, 0o644))
+	require.NoError(r.t, os.Chtimes(made, r.now, r.now))
+	require.NoError(r.t, os.Rename(made, filepath.Join(r.dir, name)))
 }
 
 func (r *rig) put(name, dump string) {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 )
 
@@ -37,26 +36,6 @@ type mark struct {
 
 func newSeen(most int) *seen {
 	return &seen{most: most, byPath: map[string]int{}, byHash: map[[16]byte]int{}}
-}
-
-// storageClient opens the storage of the receiver; nil without one.
-func storageClient(ctx context.Context, host component.Host, id *component.ID, self component.ID) (storage.Client, error) {
-	if id == nil {
-		return nil, nil
-	}
-	extension, found := host.GetExtensions()[*id]
-	if !found {
-		return nil, fmt.Errorf("storage %q is not there: define it under extensions and name it in service::extensions", id)
-	}
-	keeper, ok := extension.(storage.Extension)
-	if !ok {
-		return nil, fmt.Errorf("storage %q is not a storage extension: name one, such as file_storage", id)
-	}
-	client, err := keeper.GetClient(ctx, component.KindReceiver, self, "")
-	if err != nil {
-		return nil, fmt.Errorf("storage %q: %w", id, err)
-	}
-	return client, nil
 }
 
 // load takes up what an earlier process remembered. What cannot be read is as

@@ -48,7 +48,8 @@ type Config struct {
 type Patience struct {
 	Halted    time.Duration `mapstructure:"halted"`    // unread bytes of a process that is stopped
 	Asleep    time.Duration `mapstructure:"asleep"`    // of one that neither is nor computes
-	Computing time.Duration `mapstructure:"computing"` // of one whose main thread computes
+	Computing time.Duration `mapstructure:"computing"` // of one that makes progress
+	Notice    time.Duration `mapstructure:"notice"`    // with one that makes progress, until the others are said to wait for it
 	Service   time.Duration `mapstructure:"service"`   // unread bytes of RAS and store
 	Network   time.Duration `mapstructure:"network"`   // unacknowledged data
 	Connect   time.Duration `mapstructure:"connect"`   // connections that do not come about
@@ -56,7 +57,7 @@ type Patience struct {
 
 // Phases is how the length of a job's phases is learned.
 type Phases struct {
-	Factor    float64       `mapstructure:"factor"`    // usual phases that a silence may last
+	Factor    float64       `mapstructure:"factor"`    // usual pauses that a silence may last
 	Learning  int           `mapstructure:"learning"`  // snapshots with traffic until they are known
 	Unlearned time.Duration `mapstructure:"unlearned"` // usual phase until then
 	Memory    time.Duration `mapstructure:"memory"`    // how long a long one is remembered, at least
@@ -67,7 +68,7 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(), MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
 		ErrorMode: record.Propagate, SnapshotInterval: d.Interval, MetricsInterval: 10 * time.Second, RepeatInterval: d.Repeat,
-		Patience:      Patience{Halted: d.Halted, Asleep: d.Asleep, Computing: d.Computing, Service: d.Service, Network: d.Network, Connect: d.Connect},
+		Patience:      Patience{Halted: d.Halted, Asleep: d.Asleep, Computing: d.Computing, Notice: d.Notice, Service: d.Service, Network: d.Network, Connect: d.Connect},
 		Phases:        Phases{Factor: d.PhaseFactor, Learning: d.PhaseLearning, Unlearned: d.PhaseUnlearned, Memory: d.PhaseMemory},
 		RankPortsFrom: d.RankPortsFrom, MaxProcesses: 1024, MaxSockets: uint32(d.MaxSockets), MaxStalls: d.MaxStalls, MaxPeers: d.MaxPeers,
 	}
@@ -77,7 +78,7 @@ func createDefaultConfig() component.Config {
 func (c *Config) options() stall.Options {
 	return stall.Options{
 		Interval: c.SnapshotInterval, Repeat: c.RepeatInterval,
-		Halted: c.Patience.Halted, Asleep: c.Patience.Asleep, Computing: c.Patience.Computing, Service: c.Patience.Service,
+		Halted: c.Patience.Halted, Asleep: c.Patience.Asleep, Computing: c.Patience.Computing, Notice: c.Patience.Notice, Service: c.Patience.Service,
 		Network: c.Patience.Network, Connect: c.Patience.Connect,
 		PhaseFactor: c.Phases.Factor, PhaseLearning: c.Phases.Learning, PhaseUnlearned: c.Phases.Unlearned, PhaseMemory: c.Phases.Memory,
 		RankPortsFrom: c.RankPortsFrom, MaxSockets: int(c.MaxSockets), MaxStalls: c.MaxStalls, MaxPeers: c.MaxPeers,
@@ -104,7 +105,7 @@ func (c *Config) Validate() error {
 	refuse(c.Phases.Unlearned <= 0 || c.Phases.Memory <= 0, "phases: unlearned and memory must be longer than 0")
 	refuse(c.MaxProcesses == 0 || c.MaxSockets == 0 || c.MaxStalls < 1 || c.MaxPeers < 1, "max_processes, max_sockets, max_stalls, max_peers: each must be at least 1")
 	for name, d := range map[string]time.Duration{
-		"halted": c.Patience.Halted, "asleep": c.Patience.Asleep, "computing": c.Patience.Computing,
+		"halted": c.Patience.Halted, "asleep": c.Patience.Asleep, "computing": c.Patience.Computing, "notice": c.Patience.Notice,
 		"service": c.Patience.Service, "network": c.Patience.Network, "connect": c.Patience.Connect,
 	} {
 		refuse(d < c.SnapshotInterval, "patience::%s: %v is shorter than snapshot_interval", name, d)

@@ -22,7 +22,7 @@ func TestConfig(t *testing.T) {
 	identityID := component.MustNewID("identity")
 	all.Identity, all.ErrorMode = &identityID, record.Ignore
 	all.SnapshotInterval, all.MetricsInterval, all.RepeatInterval = 500*time.Millisecond, 30*time.Second, 20*time.Second
-	all.Patience = Patience{time.Second, 4 * time.Second, 5 * time.Minute, 6 * time.Second, 3 * time.Second, 7 * time.Second}
+	all.Patience = Patience{time.Second, 4 * time.Second, 5 * time.Minute, 30 * time.Second, 6 * time.Second, 3 * time.Second, 7 * time.Second}
 	all.Phases = Phases{3, 20, 90 * time.Second, 2 * time.Hour}
 	all.RankPortsFrom, all.MaxProcesses, all.MaxSockets, all.MaxStalls, all.MaxPeers = 10000, 100, 1000, 10, 20
 	for name, tc := range map[string]struct {

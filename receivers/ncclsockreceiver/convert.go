@@ -2,6 +2,7 @@ package ncclsockreceiver
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"syscall"
 	"time"
@@ -57,6 +58,7 @@ func (c *converter) stall(e *stall.Event, observed time.Time) {
 	}
 	a := c.logs.NcclSocketStall(head)
 	put(e, a.IdentityAttributes, a.StallAttributes, a.SocketAttributes, a.ProcessAttributes)
+	a.StampSignal(e.Rank.Stopped)
 }
 
 // put writes what a stall and its end both say.
@@ -76,6 +78,7 @@ func putStall(a metadata.StallAttributes, e *stall.Event) {
 	a.NcclSocketCount(int64(e.Count))
 	a.NcclSocketError(errorName(e.Errno))
 	record.NotNegative(a.NcclPeerRank, e.PeerRank)
+	record.NotNegative(a.NcclPeerReceivedBytes, e.PeerReceived)
 }
 
 func putSocket(a metadata.SocketAttributes, s *ncclsock.Socket) {
@@ -108,6 +111,42 @@ func putProcess(a metadata.ProcessAttributes, r *stall.RankFacts) {
 	}
 	if r.MainCPUShare >= 0 {
 		a.NcclRankMainThreadCPUShare(r.MainCPUShare)
+	}
+	a.NcclRankActivity(string(r.Activity))
+	a.NcclRankSilence(string(r.Silence))
+	record.NotNegative(a.NcclRankRestNs, r.Rest)
+	record.NotNegative(a.NcclRankWatchedNs, r.Watched)
+	if r.Inside != nil {
+		putInside(a, r.Inside)
+	}
+}
+
+// putInside writes what a look into the process tree of a rank has shown.
+func putInside(a metadata.ProcessAttributes, in *stall.Inside) {
+	a.NcclRankSyscall(in.Syscall)
+	a.NcclRankWaitChannel(in.Channel)
+	a.NcclRankFile(in.File)
+	switch h := in.Holder; {
+	case h != nil:
+		a.NcclRankChildName(h.Comm)
+		a.NcclRankChildPid(int64(h.PID))
+		a.NcclRankChildState(string(h.State))
+		a.NcclRankChildAwaited(h.Awaited)
+		a.NcclRankChildSyscall(h.Syscall)
+		a.NcclRankChildWaitChannel(h.Channel)
+		a.NcclRankChildFile(h.File)
+	case in.Busiest.PID != 0:
+		a.NcclRankChildName(in.Busiest.Comm)
+		a.NcclRankChildPid(int64(in.Busiest.PID))
+	}
+	record.Numbers(a.NcclRankTree, in.Tree)
+	if in.Limit.Throttled > 0 {
+		a.NcclRankCPULimitCgroup(in.Limit.Cgroup)
+		a.NcclRankCPULimitMillicores(int64(math.Round(in.Limit.Cores * 1000)))
+		a.NcclRankCPUThrottledPercent(int64(math.Ceil(in.Limit.Throttled * 100)))
+	}
+	if in.Pressure >= 1 {
+		a.NcclRankCPUPressurePercent(int64(in.Pressure))
 	}
 }
 

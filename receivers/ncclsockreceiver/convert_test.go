@@ -17,6 +17,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
@@ -40,8 +41,12 @@ func full() stall.Event {
 	s.LastSentAge, s.LastReceivedAge, s.BytesSent, s.Retransmits = 3*time.Second, 2*time.Second, 1<<30, 4
 	return stall.Event{
 		ID: "00c0ffee00c0ffee", Time: start, Cause: socketstall.NotReading, Direction: socketstall.Receive, Kind: socketstall.Data, Process: p, Age: 2500 * time.Millisecond,
-		Socket: s, Count: 16, Errno: 110, PeerRank: 2,
-		Rank: stall.RankFacts{LastSentAge: time.Second, LastReceivedAge: 2 * time.Second, CPUShare: 1.25, MainCPUShare: 0.25, State: socketstall.Stopped, UsualPhase: time.Minute},
+		Socket: s, Count: 16, Errno: 110, PeerRank: 2, PeerReceived: 4096,
+		Rank: stall.RankFacts{LastSentAge: time.Second, LastReceivedAge: 2 * time.Second, CPUShare: 1.25, MainCPUShare: 0.25, State: socketstall.Stopped, UsualPhase: time.Minute,
+			Activity: socketstall.Idle, Rest: 2 * time.Second, Watched: time.Hour, Silence: socketstall.Overdue, Inside: &stall.Inside{
+				Compared: true, Busiest: stall.Child{PID: 77, Comm: "pt_data_worker", Share: 0.1}, Tree: []uint32{77, 78}, Syscall: "futex", Channel: "futex_do_wait",
+				Limit: stall.CPULimit{Cgroup: "/pod/c", Cores: 1.5, Throttled: 0.871}, Pressure: 64.9,
+			}},
 	}
 }
 
@@ -53,13 +58,19 @@ func TestGoldenRecords(t *testing.T) {
 	network.Socket.UnackedBytes, network.Socket.Backoff, network.Socket.ReceiveQueueBytes = 4096, 3, 0
 	waiting := full()
 	waiting.Cause, waiting.Errno = socketstall.Waiting, 0
+	held := waiting
+	inside := *held.Rank.Inside
+	inside.Holder = &activity.Holder{
+		PID: 78, Comm: "pt_data_worker", State: socketstall.DiskSleep, Awaited: true, Syscall: "read", Channel: "rpc_wait_bit_killable", File: "/data/shard",
+	}
+	held.Rank.Inside, held.Rank.State = &inside, socketstall.Sleeping
 	bare := stall.Event{
-		ID: "1", Time: start, Cause: socketstall.Connecting, Direction: socketstall.Send, Kind: socketstall.Store, Count: 1, Errno: 111, PeerRank: stall.Unknown,
+		ID: "1", Time: start, Cause: socketstall.Connecting, Direction: socketstall.Send, Kind: socketstall.Store, Count: 1, Errno: 111, PeerRank: stall.Unknown, PeerReceived: stall.Unknown,
 		Process: identity.Process{PID: 42, Rank: 3, LocalRank: identity.Unknown, WorldSize: identity.Unknown},
 		Socket:  ncclsock.Socket{Remote: netip.MustParseAddrPort("10.0.0.1:29500"), State: ncclsock.SynSent, LastSentAge: -1, LastReceivedAge: -1},
-		Rank:    stall.RankFacts{LastSentAge: -1, LastReceivedAge: -1, CPUShare: -1, MainCPUShare: -1, UsualPhase: -1},
+		Rank:    stall.RankFacts{LastSentAge: -1, LastReceivedAge: -1, CPUShare: -1, MainCPUShare: -1, UsualPhase: -1, Rest: -1, Watched: -1},
 	}
-	for name, event := range map[string]stall.Event{"not_reading": full(), "ended": ended, "network": network, "waiting": waiting, "refused": bare} {
+	for name, event := range map[string]stall.Event{"not_reading": full(), "ended": ended, "network": network, "waiting": waiting, "held_by_a_child": held, "refused": bare} {
 		t.Run(name, func(t *testing.T) {
 			logs := newTestConverter().stalls([]stall.Event{event}, start.Add(time.Minute))
 			file := filepath.Join("testdata", "golden", name+".yaml")

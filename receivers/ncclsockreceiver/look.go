@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
-	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/activity"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
 
@@ -69,20 +69,42 @@ func (w *watcher) round(owners []identity.Process) *stall.Round {
 		holders[w.snapshot.Sockets[i].PID] = true
 	}
 	r := &stall.Round{Time: w.snapshot.Time, Sockets: w.snapshot.Sockets, Processes: make(map[uint32]stall.Process, len(owners))}
+	roots := map[uint32]bool{}
 	for _, p := range owners {
-		if holders[p.PID] || !p.Inherited {
-			r.Processes[p.PID] = w.proc.Read(p, w.tracker.Undecided(p.PID))
-		} else {
+		roots[p.PID] = !p.Inherited
+	}
+	isRoot := func(pid uint32) bool { return roots[pid] }
+	w.proc.Begin()
+	for _, p := range owners {
+		if !holders[p.PID] && p.Inherited {
 			r.Processes[p.PID] = activity.Unread(p)
+			continue
 		}
+		does := w.proc.Read(p, w.tracker.Undecided(p.PID))
+		if w.tracker.Wanted(p.PID) {
+			w.proc.Inspect(&does, isRoot)
+		}
+		r.Processes[p.PID] = does
 	}
 	w.proc.Keep(func(pid uint32) bool { _, alive := r.Processes[pid]; return alive })
 	return r
 }
 
+// stoppers says of processes that are stopped, or whose child is, by which signal, where that is
+// known.
+func (w *watcher) stoppers(events []stall.Event) {
+	for i := range events {
+		if e := &events[i]; e.End == "" {
+			does := activity.Process{Process: e.Process, State: e.Rank.State, Inside: e.Rank.Inside}
+			e.Rank.Stopped = w.proc.Stopper(&does, w.resolver)
+		}
+	}
+}
+
 // tell leaves records of events, and now and then the metrics, in the outboxes.
 func (w *watcher) tell(events []stall.Event) {
 	now := time.Now()
+	w.stoppers(events)
 	if len(events) > 0 && w.logs.Open() {
 		if logs := w.convert.stalls(events, now); logs != nil {
 			w.logs.Put(*logs)

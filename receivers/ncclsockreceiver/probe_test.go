@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/standin"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
@@ -228,6 +230,41 @@ func TestMainThreadAsleepBesideItsIOThread(t *testing.T) {
 				require.GreaterOrEqual(t, ages[int64(2)]+10e6, age, "rank %v fell silent before rank 2: %v", r, ages)
 			}
 		})
+	}
+}
+
+// TestAChildThatIsStoppedIsToldOfItsRank: rank 2 waits for the end of a child that computes, and
+// then does not any more.
+func TestAChildThatIsStoppedIsToldOfItsRank(t *testing.T) {
+	t.Parallel()
+	records := watch(t, hasty)
+	job := work(t, standin.Options{Library: standin.Gloo, Phase: 50 * time.Millisecond})
+	settle(t, records, job)
+	require.NoError(t, job.ComputeInChild(2, time.Hour))
+	var child int
+	fs := procfs.Open("")
+	require.Eventually(t, func() bool {
+		pids, err := fs.PIDs()
+		require.NoError(t, err)
+		at := slices.IndexFunc(pids, func(pid uint32) bool {
+			stat, err := fs.Stat(pid)
+			return err == nil && stat.ParentPID == job.PID(2) && stat.Name == "exe" // it has executed its program
+		})
+		if at >= 0 {
+			child = int(pids[at])
+		}
+		return child != 0
+	}, hosttest.Patience, 10*time.Millisecond)
+	require.NoError(t, syscall.Kill(child, syscall.SIGSTOP))
+	a := until(t, records, func(a map[string]any) bool {
+		return a["gen_ai.training.rank"] == int64(2) && a["nccl.rank.child_state"] == "stopped" && a["nccl.rank.silence"] == "overdue"
+	})
+	require.EqualValues(t, child, a["nccl.rank.child_pid"])
+	require.Equal(t, true, a["nccl.rank.child_awaited"])
+	require.Equal(t, "idle", a["nccl.rank.activity"])
+	if name, told := a["signal.name"]; told { // not by every rung
+		require.Equal(t, "SIGSTOP", name)
+		require.EqualValues(t, os.Getpid(), a["signal.sender.pid"])
 	}
 }
 

@@ -33,11 +33,16 @@ func TestWhatIsWrittenIsWhatIsRead(t *testing.T) {
 		Identity: socketstall.Identity{
 			Host: "node-1", Node: "node-1", PID: int64(e.Process.PID), Process: e.Process.Comm, Pod: e.Process.PodUID, Container: e.Process.ContainerID,
 		},
-		Rank: e.Process.Rank, State: socketstall.Stopped, MainCPU: 0.25,
+		Rank: e.Process.Rank, State: socketstall.Stopped,
+		Doing: socketstall.Doing{
+			At: at, Activity: socketstall.Idle, Silence: socketstall.Overdue, Watched: at - int64(time.Hour), Syscall: "futex", Channel: "futex_do_wait",
+			Child: "pt_data_worker", ChildPID: 77, Tree: []int64{77, 78}, Limit: "/pod/c", Milli: 1500, Throttle: 88, Pressure: 64,
+		},
 		Sent: at - int64(time.Second), Received: at - int64(2*time.Second),
 		Stall: socketstall.Stall{
 			Cause: socketstall.NotReading, Direction: socketstall.Receive, Kind: socketstall.Data, Error: "ETIMEDOUT", PeerRank: 2,
 			Local: netip.MustParseAddrPort("10.0.0.3:41000"), Peer: netip.MustParseAddrPort("10.0.0.2:42000"), Unread: int64(e.Socket.ReceiveQueueBytes),
+			Out: int64(e.Socket.BytesSent), Unacked: int64(e.Socket.UnackedBytes), In: int64(e.Socket.BytesReceived), PeerIn: 4096,
 			Sent: at - int64(3*time.Second), Received: at - int64(2*time.Second), Onset: at - int64(e.Age), First: at, Last: at, Turned: at,
 		},
 	}
@@ -54,11 +59,13 @@ func TestWhatIsWrittenIsWhatIsRead(t *testing.T) {
 // age or a rank.
 func TestWhatIsNotKnownIsReadAsSuch(t *testing.T) {
 	e := full()
+	e.PeerReceived = stall.Unknown
 	e.PeerRank, e.Socket.LastSentAge, e.Socket.LastReceivedAge, e.Errno = stall.Unknown, stall.Unknown, stall.Unknown, 0
-	e.Rank = stall.RankFacts{LastSentAge: stall.Unknown, LastReceivedAge: stall.Unknown, CPUShare: stall.Unknown, MainCPUShare: stall.Unknown, UsualPhase: stall.Unknown}
+	e.Rank = stall.RankFacts{LastSentAge: stall.Unknown, LastReceivedAge: stall.Unknown, CPUShare: stall.Unknown, MainCPUShare: stall.Unknown, UsualPhase: stall.Unknown, Rest: stall.Unknown, Watched: stall.Unknown}
 	r := parsed(t, e)
 	require.Equal(t, socketstall.Unknown, r.Stall.PeerRank)
-	require.EqualValues(t, socketstall.Unknown, r.MainCPU)
+	require.EqualValues(t, socketstall.Unknown, r.Stall.PeerIn)
+	require.Equal(t, socketstall.Doing{At: r.Time}, r.Doing)
 	require.Equal(t, []int64{0, 0, 0, 0}, []int64{r.Sent, r.Received, r.Stall.Sent, r.Stall.Received})
 	require.Empty(t, r.State)
 	require.Empty(t, r.Stall.Error)

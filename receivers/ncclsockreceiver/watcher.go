@@ -16,10 +16,10 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
-	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )

@@ -1,6 +1,8 @@
 package oomkillreceiver
 
 import (
+	"errors"
+
 	"go.opentelemetry.io/collector/component"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -15,6 +17,10 @@ type Config struct {
 	// which rank. Without it a record has the victim's process and, from its
 	// cgroup, container and pod.
 	Identity *component.ID `mapstructure:"identity"`
+	// Pin is a folder in a BPF file system, such as /sys/fs/bpf/tracecore. There the probe
+	// outlives this process: what happens until the next start is told then, as late.
+	// Empty: nowhere, and what an earlier process has pinned in that folder is removed.
+	Pin string `mapstructure:"pin"`
 	// ErrorMode says what happens when the probe does not work.
 	ErrorMode record.ErrorMode `mapstructure:"error_mode"`
 }
@@ -25,5 +31,5 @@ func createDefaultConfig() component.Config {
 
 // Validate reports a setting that cannot work.
 func (c *Config) Validate() error {
-	return c.ErrorMode.Check()
+	return errors.Join(c.ErrorMode.Check(), record.CheckPin(c.Pin))
 }

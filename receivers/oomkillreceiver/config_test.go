@@ -18,13 +18,14 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	all := createDefaultConfig().(*Config)
 	identityID := component.MustNewID("identity")
-	all.Identity, all.ErrorMode = &identityID, record.Ignore
+	all.Identity, all.ErrorMode, all.Pin = &identityID, record.Ignore, "/sys/fs/bpf/tracecore"
 	for name, tc := range map[string]struct {
 		want    *Config
 		problem string
 	}{
 		"":               {want: createDefaultConfig().(*Config)},
 		"all":            {want: all},
+		"bad_pin":        {problem: `pin: "bpf" is relative: give the whole path`},
 		"bad_error_mode": {problem: `error_mode: "panic" is neither propagate nor ignore`},
 	} {
 		t.Run(name, func(t *testing.T) {

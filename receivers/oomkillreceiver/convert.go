@@ -31,6 +31,9 @@ func (c *converter) kill(e *oomkill.Event, known *identity.Process, observed tim
 	a := c.begin(e, known, record.Proven, observed)
 	a.OomkillSwapBytes(int64(e.SwapBytes))
 	a.OomkillTriggerPid(int64(e.TriggerPID))
+	if e.Late {
+		a.TracecoreLate(true)
+	}
 	return c.builder.Emit()
 }
 

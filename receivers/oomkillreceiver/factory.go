@@ -13,7 +13,7 @@ import (
 
 // surroundings are what a test brings its own of.
 type surroundings struct {
-	open  func() (source, error)
+	open  func(pin string) (source, error)
 	ticks probereceiver.Ticks
 }
 

@@ -4,4 +4,4 @@ package oomkillreceiver
 
 import "github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 
-func openSource() (source, error) { return nil, probereceiver.NotHere("OOM-kill probe") }
+func openSource(string) (source, error) { return nil, probereceiver.NotHere("OOM-kill probe") }

@@ -48,9 +48,10 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		Metrics: probereceiver.Metrics{
 			Up: telemetry.RegisterReceiverOomkillProbeUpCallback, Dropped: telemetry.RegisterReceiverOomkillProbeDroppedCallback,
 			Invalid: telemetry.RegisterReceiverOomkillProbeInvalidCallback, Failures: telemetry.RegisterReceiverOomkillProbeFailuresCallback,
+			Late: telemetry.RegisterReceiverOomkillProbeLateCallback, Missed: telemetry.RegisterReceiverOomkillProbeMissedCallback,
 		},
 		Prepare: func(resolver identity.Resolver) { k.resolver = resolver },
-		Open:    around.open,
+		Open:    func() (source, error) { return around.open(config.Pin) },
 		Use:     func(_ context.Context, s source) error { return probereceiver.Events(s.Read, k.tell) },
 	}).Receiver(out), nil
 }

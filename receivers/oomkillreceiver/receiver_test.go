@@ -33,7 +33,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) factory() receiver.Factory {
-	return newFactory(surroundings{ticks: b.Ticks, open: func() (source, error) {
+	return newFactory(surroundings{ticks: b.Ticks, open: func(string) (source, error) {
 		b.source = probereceivertest.NewEventSource[oomkill.Event]()
 		return b.source, b.Open()
 	}})
@@ -94,6 +94,17 @@ func TestKillOfARanksWorkerBecomesARecord(t *testing.T) {
 	require.NoError(t, r.Shutdown(t.Context()))
 	require.EqualValues(t, 1, b.Own(t, "kills"))
 	b.Accepted(t, 1)
+}
+
+func TestAKillFromBeforeTheStartSaysSo(t *testing.T) {
+	b := newBench(t)
+	b.start(t)
+	late := cgroupKill()
+	late.Late = true
+	b.source.Events <- late
+	b.source.Events <- cgroupKill()
+	require.Equal(t, true, b.Next(t).Attributes().AsRaw()["tracecore.late"])
+	require.NotContains(t, b.Next(t).Attributes().AsRaw(), "tracecore.late")
 }
 
 func TestProbesCountersAreMetrics(t *testing.T) {

@@ -34,6 +34,10 @@ func (b *budget) take(bytes int64) bool {
 	return false
 }
 
+// room reports whether so many bytes would fit now. Nothing is reserved for who only says
+// that he sends so much.
+func (b *budget) room(bytes int64) bool { return b.held.Load()+bytes <= b.size }
+
 func (b *budget) giveBack(bytes int64) { b.held.Add(-bytes) }
 
 // maxCost is what one request may cost: two of the largest fit at once.

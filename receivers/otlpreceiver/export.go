@@ -53,15 +53,15 @@ func encode(r response, e encoding) ([]byte, error) {
 type exporter struct {
 	signal   otlpscan.Signal
 	service  string // of gRPC
-	consume  func(ctx context.Context, transport *transport, e encoding, body []byte) error
+	consume  func(ctx context.Context, transport *transport, decode func(request) error) error
 	response response
 }
 
 func logsExporter(next consumer.Logs) exporter {
-	consume := func(ctx context.Context, t *transport, e encoding, body []byte) error {
+	consume := func(ctx context.Context, t *transport, decode func(request) error) error {
 		r := plogotlp.NewExportRequest()
-		if err := decode(r, e, body); err != nil {
-			return undecodable(err)
+		if err := decode(r); err != nil {
+			return err
 		}
 		n := r.Logs().LogRecordCount()
 		if n == 0 {
@@ -76,10 +76,10 @@ func logsExporter(next consumer.Logs) exporter {
 }
 
 func metricsExporter(next consumer.Metrics) exporter {
-	consume := func(ctx context.Context, t *transport, e encoding, body []byte) error {
+	consume := func(ctx context.Context, t *transport, decode func(request) error) error {
 		r := pmetricotlp.NewExportRequest()
-		if err := decode(r, e, body); err != nil {
-			return undecodable(err)
+		if err := decode(r); err != nil {
+			return err
 		}
 		n := r.Metrics().DataPointCount()
 		if n == 0 {
@@ -94,10 +94,10 @@ func metricsExporter(next consumer.Metrics) exporter {
 }
 
 func tracesExporter(next consumer.Traces) exporter {
-	consume := func(ctx context.Context, t *transport, e encoding, body []byte) error {
+	consume := func(ctx context.Context, t *transport, decode func(request) error) error {
 		r := ptraceotlp.NewExportRequest()
-		if err := decode(r, e, body); err != nil {
-			return undecodable(err)
+		if err := decode(r); err != nil {
+			return err
 		}
 		n := r.Traces().SpanCount()
 		if n == 0 {
@@ -113,6 +113,11 @@ func tracesExporter(next consumer.Traces) exporter {
 
 // export scans a message, decodes it and hands it on. Its errors are those of gRPC.
 func (r *otlpReceiver) export(ctx context.Context, t *transport, x exporter, e encoding, body []byte) ([]byte, error) {
+	leave, err := r.turns.enter(ctx, len(body))
+	if err != nil {
+		return nil, r.tryLater(ctx)
+	}
+	defer leave()
 	cost, err := scan(x.signal, e, body, r.budget.maxCost())
 	if err != nil {
 		r.refuse(ctx, reasonOf(err))
@@ -122,7 +127,14 @@ func (r *otlpReceiver) export(ctx context.Context, t *transport, x exporter, e e
 		return nil, r.tryLater(ctx)
 	}
 	defer r.budget.giveBack(cost)
-	if err := x.consume(ctx, t, e, body); err != nil {
+	err = x.consume(ctx, t, func(into request) error {
+		defer leave() // consumers may wait
+		if err := decode(into, e, body); err != nil {
+			return undecodable(err)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, answer(err)
 	}
 	return encode(x.response, e)

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"runtime"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/confighttp"
@@ -111,21 +112,35 @@ func contentType(req *http.Request) (encoding, bool) {
 // firstRead is the memory that a request has before it says anything.
 const firstRead = 4 << 10
 
+// slice is how much of a body is read, or copied, before others have their turn. Bodies that
+// come as fast as they are read would else compute for 10 ms each (forcePreemptNS of Go's
+// scheduler), and what reads the kernel would wait behind all of them.
+const slice = 64 << 10
+
 // readBody reads a body, decompressed, and reserves what it holds before it grows. The
 // server ends a body that is larger than the configuration allows. held is what the
 // caller gives back, also when reading fails.
 func (r *otlpReceiver) readBody(req *http.Request) (body []byte, held int64, err error) {
+	if !r.budget.room(max(req.ContentLength, 0)) {
+		return nil, 0, r.tryLater(req.Context())
+	}
 	for {
 		if len(body) == cap(body) {
 			more := max(firstRead, cap(body))
+			if left := req.ContentLength - int64(len(body)); left > 0 {
+				more = min(3*more, int(left)+1) // it ends with the byte that is not there
+			}
 			if !r.budget.take(int64(more)) {
 				return nil, held, r.tryLater(req.Context())
 			}
 			held += int64(more)
-			body = append(make([]byte, 0, len(body)+more), body...)
+			body = moved(body, len(body)+more)
 		}
-		n, err := req.Body.Read(body[len(body):cap(body)])
+		n, err := req.Body.Read(body[len(body):min(len(body)+slice, cap(body))])
 		body = body[:len(body)+n]
+		if len(body) >= slice {
+			runtime.Gosched()
+		}
 		if errors.Is(err, io.EOF) {
 			return body, held, nil
 		}
@@ -133,6 +148,16 @@ func (r *otlpReceiver) readBody(req *http.Request) (body []byte, held int64, err
 			return nil, held, r.unreadable(req.Context(), err)
 		}
 	}
+}
+
+// moved is body with more room. What is copied at once ends no sooner when the garbage
+// collector asks all to stop, so it is little.
+func moved(body []byte, room int) []byte {
+	larger := make([]byte, len(body), room)
+	for at := 0; at < len(body); at += slice {
+		copy(larger[at:], body[at:min(at+slice, len(body))])
+	}
+	return larger
 }
 
 // unreadable is the answer to a body that does not end, or is no compressed stream.

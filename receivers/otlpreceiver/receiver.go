@@ -28,6 +28,7 @@ type otlpReceiver struct {
 	settings  receiver.Settings
 	telemetry *metadata.TelemetryBuilder
 	budget    *budget
+	turns     turns
 	gate      *gate
 	exporters []exporter
 	grpc      transport
@@ -41,7 +42,7 @@ func newReceiver(settings receiver.Settings, config *otlpreceiver.Config) (*otlp
 	if err != nil {
 		return nil, err
 	}
-	r := &otlpReceiver{config: config, settings: settings, telemetry: telemetry, budget: newBudget(requestShare)}
+	r := &otlpReceiver{config: config, settings: settings, telemetry: telemetry, budget: newBudget(requestShare), turns: newTurns()}
 	r.gate = newGate(func() { r.refuse(context.Background(), connections) })
 	for name, t := range map[string]*transport{"grpc": &r.grpc, "http": &r.http} {
 		t.report, err = receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{

@@ -88,6 +88,25 @@ func TestNewestPackageOfTheSeriesIsTaken(t *testing.T) {
 	require.Equal(t, pkg, again)
 }
 
+func TestPackagesAreUnpackedBesideEachOther(t *testing.T) {
+	m := newMirror(t)
+	m.add(t, "libc6", "2.41-1", "", "usr/lib/libc.so.6")
+	m.add(t, "python3-minimal", "3.13.5-1", "", "usr/bin/python3")
+	root := t.TempDir()
+	for _, name := range []string{"libc6", "python3-minimal"} {
+		pkg, err := m.Unpack(t.Context(), Query{Suites: []string{"any"}, Arch: "amd64", Patterns: []string{name}}, root)
+		require.NoError(t, err)
+		require.Equal(t, name, pkg.Name)
+	}
+	for file, want := range map[string]string{"usr/lib/libc.so.6": "libc6 2.41-1", "usr/bin/python3": "python3-minimal 3.13.5-1"} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		require.NoError(t, err)
+		require.Equal(t, want, string(text))
+	}
+	_, err := m.Unpack(t.Context(), Query{Suites: []string{"any"}, Arch: "amd64", Patterns: []string{"python2"}}, root)
+	require.ErrorContains(t, err, "no package python2")
+}
+
 func TestAPackageWithAnotherDigestIsRefused(t *testing.T) {
 	m := newMirror(t)
 	m.add(t, "linux-image-9.1.0-1-cloud", "9.1.1-1", strings.Repeat("ab", 32), "boot/vmlinuz-1")

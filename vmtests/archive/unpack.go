@@ -129,3 +129,25 @@ func pick(tree, glob, into string) error {
 	}
 	return nil
 }
+
+// Unpack unpacks the newest package that matches into a folder, links included, beside
+// what is there. Its scripts do not run.
+func (c Cache) Unpack(ctx context.Context, q Query, into string) (Package, error) {
+	pkg, problems, err := c.newest(ctx, q, q.Patterns[0])
+	if err != nil {
+		return Package{}, errors.Join(append(problems, err)...)
+	}
+	work, err := os.MkdirTemp(c.Dir, "unpack-")
+	if err != nil {
+		return Package{}, err
+	}
+	defer os.RemoveAll(work)
+	deb, err := pkg.download(ctx, work)
+	if err == nil {
+		_, err = output(ctx, "", "dpkg-deb", "-x", deb, into)
+	}
+	if err != nil {
+		return Package{}, fmt.Errorf("package %s %s: %w", pkg.Name, pkg.Version, err)
+	}
+	return pkg, nil
+}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -33,13 +34,13 @@ func Run(test Test, env []string, send func(Line) error) error {
 		return send(end)
 	}
 	waited := make(chan error, 1)
+	rest := &rest{File: output, left: pipeBytes}
 	go func() {
 		err := command.Wait()
-		// Children that outlive their test keep the pipe open.
-		_ = output.SetReadDeadline(time.Now().Add(time.Second))
+		rest.begins()
 		waited <- err
 	}()
-	if err := copyLines(send, test.Package, output); err != nil {
+	if err := copyLines(send, test.Package, rest); err != nil {
 		return err
 	}
 	end.Code, end.Error = status(<-waited)
@@ -50,6 +51,41 @@ func Run(test Test, env []string, send func(Line) error) error {
 		end.Error = fmt.Sprintf("killed after %s", test.Limit)
 	}
 	return send(end)
+}
+
+// pipeBytes is what a pipe holds (pipe(7)).
+const pipeBytes = 64 << 10
+
+// rest is the output of a test. Children that outlive it keep the pipe open, and may write
+// for ever: when it has ended, what the pipe holds is read, however slowly the report takes
+// it, and no more.
+type rest struct {
+	*os.File
+	ended atomic.Bool
+	left  int
+}
+
+// quiet is how long the pipe is waited for when the test has ended.
+const quiet = time.Second
+
+func (r *rest) begins() {
+	r.ended.Store(true)
+	_ = r.SetReadDeadline(time.Now().Add(quiet)) // of the read that is under way
+}
+
+func (r *rest) Read(into []byte) (int, error) {
+	if !r.ended.Load() {
+		return r.File.Read(into)
+	}
+	if r.left <= 0 {
+		return 0, io.EOF
+	}
+	if err := r.SetReadDeadline(time.Now().Add(quiet)); err != nil {
+		return 0, err
+	}
+	n, err := r.File.Read(into)
+	r.left -= n
+	return n, err
 }
 
 // startWithOutput joins stdout and stderr in one pipe.
@@ -68,7 +104,7 @@ func startWithOutput(command *exec.Cmd) (*os.File, error) {
 
 // copyLines reports output as it comes, a long line in pieces, until the pipe
 // ends or its deadline passes.
-func copyLines(send func(Line) error, pkg string, output *os.File) error {
+func copyLines(send func(Line) error, pkg string, output io.ReadCloser) error {
 	defer output.Close()
 	reader := bufio.NewReaderSize(output, 16<<10)
 	for {

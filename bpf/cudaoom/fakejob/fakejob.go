@@ -10,16 +10,12 @@
 package fakejob
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"runtime"
 
-	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
+	"github.com/tracecoreai/tracecore/bpf/internal/standin"
 )
 
 // Results of a call, cuda.h.
@@ -66,7 +62,7 @@ func IsChild() bool { return os.Getenv(variable) != "" }
 // are no more.
 func Child() int {
 	runtime.LockOSThread()
-	base, err := mapLibrary(os.Getenv(variable))
+	base, err := standin.Map(os.Getenv(variable))
 	if err == nil {
 		err = serve(base)
 	}
@@ -78,22 +74,13 @@ func Child() int {
 }
 
 func serve(base uintptr) error {
-	calls, results := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
-	for {
-		var c Call
-		if err := calls.Decode(&c); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
+	return standin.Serve(func(c Call) (uint32, error) {
 		at, err := c.entry(base)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if err := results.Encode(c.do(at)); err != nil {
-			return err
-		}
-	}
+		return c.do(at), nil
+	})
 }
 
 func (c Call) do(at uintptr) uint32 {
@@ -104,51 +91,27 @@ func (c Call) do(at uintptr) uint32 {
 }
 
 // Job is a running job.
-type Job struct {
-	cmd     *exec.Cmd
-	stdin   io.WriteCloser
-	calls   *json.Encoder
-	results *json.Decoder
-}
+type Job struct{ *standin.Job[Call, uint32] }
 
 // Start starts this program as a job with a library and this environment, and waits
 // until it has the library mapped. Close ends it.
 func Start(library string, environment ...string) (*Job, error) {
-	self, err := os.Executable()
+	started, err := standin.StartJob[Call, uint32](append([]string{variable + "=" + library}, environment...)...)
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{cmd: exec.Command(self)}
-	j.cmd.Env = append([]string{variable + "=" + library}, environment...)
-	j.cmd.Stderr = os.Stderr
-	if j.stdin, err = j.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := j.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := j.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a job: %w", err)
-	}
-	j.calls, j.results = json.NewEncoder(j.stdin), json.NewDecoder(bufio.NewReader(stdout))
+	j := &Job{started}
 	if err := j.Do(Malloc(1, Success)); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a job: %w", err), j.Close())
 	}
 	return j, nil
 }
 
-// PID is the job's process.
-func (j *Job) PID() uint32 { return uint32(j.cmd.Process.Pid) }
-
 // Do makes calls, waiting for each.
 func (j *Job) Do(calls ...Call) error {
 	for _, c := range calls {
-		if err := j.calls.Encode(c); err != nil {
-			return err
-		}
-		var result uint32
-		if err := j.results.Decode(&result); err != nil {
+		result, err := j.Ask(c)
+		if err != nil {
 			return err
 		}
 		if result != c.Result {
@@ -156,9 +119,4 @@ func (j *Job) Do(calls ...Call) error {
 		}
 	}
 	return nil
-}
-
-// Close lets the job end, as by exit(0), and waits for it.
-func (j *Job) Close() error {
-	return errors.Join(j.stdin.Close(), j.cmd.Wait())
 }

@@ -3,19 +3,12 @@
 package fakejob
 
 import (
-	"bytes"
-	"debug/elf"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/tracecoreai/tracecore/bpf/cudaoom/internal/standin"
+	"github.com/tracecoreai/tracecore/bpf/internal/standin"
 )
 
 // LibraryName is the file's name, as a driver installs it.
@@ -29,15 +22,6 @@ func Functions() []string {
 	}
 }
 
-// The file is one page of headers and tables, and one of code, which a linker
-// would map elsewhere than at its place in the file: so does this.
-const (
-	pageBytes = 64 << 10 // the largest page of any kernel it runs on
-	codeAt    = pageBytes
-	codeMoved = 2 * pageBytes // what address it has more than offset
-	stride    = 64            // from one function to the next
-)
-
 // Install writes a library with these functions to a folder: an ELF shared object whose symbols are in its dynamic table alone, as
 // of a library that was stripped.
 func Install(folder string, functions ...string) (file string, err error) {
@@ -47,63 +31,11 @@ func Install(folder string, functions ...string) (file string, err error) {
 
 // Library is the content of such a file.
 func Library(functions []string) []byte {
-	names, symbols := []byte{0}, []elf.Sym64{{}}
-	code := make([]byte, pageBytes)
-	for _, name := range functions {
-		place := slices.Index(Functions(), name) * stride
-		copy(code[place:], standin.Code())
-		symbols = append(symbols, elf.Sym64{
-			Name: uint32(len(names)), Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Shndx: 3,
-			Value: uint64(codeAt + codeMoved + place), Size: uint64(len(standin.Code())),
-		})
-		names = append(append(names, name...), 0)
+	list := make([]standin.Function, len(functions))
+	for i, name := range functions {
+		list[i] = standin.Function{Name: name, Place: slices.Index(Functions(), name), Code: standin.DriverCode()}
 	}
-	return append(headers(names, symbols), code...)
-}
-
-// headers are the page before the code: file header, one segment, three sections.
-func headers(names []byte, symbols []elf.Sym64) []byte {
-	const header, segment, section, symbol = 64, 56, 64, 24 // bytes, System V ABI
-	tables := uint64(header + segment + 4*section)
-	namesAt := tables + uint64(len(symbols))*symbol
-	machine := elf.EM_X86_64
-	if runtime.GOARCH == "arm64" {
-		machine = elf.EM_AARCH64
-	}
-	file := elf.Header64{
-		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-		Type:  uint16(elf.ET_DYN), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT),
-		Phoff: header, Shoff: header + segment, Ehsize: header,
-		Phentsize: segment, Phnum: 1, Shentsize: section, Shnum: 4, Shstrndx: 2,
-	}
-	load := elf.Prog64{
-		Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X),
-		Off: codeAt, Vaddr: codeAt + codeMoved, Filesz: pageBytes, Memsz: pageBytes, Align: pageBytes,
-	}
-	sections := [4]elf.Section64{
-		1: {Type: uint32(elf.SHT_DYNSYM), Off: tables, Size: namesAt - tables, Link: 2, Info: 1, Entsize: symbol},
-		2: {Type: uint32(elf.SHT_STRTAB), Off: namesAt, Size: uint64(len(names))},
-		3: {Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR), Addr: codeAt + codeMoved, Off: codeAt, Size: pageBytes},
-	}
-	var out bytes.Buffer
-	for _, part := range []any{file, load, sections, symbols, names} {
-		_ = binary.Write(&out, binary.LittleEndian, part) // a buffer takes everything
-	}
-	return append(out.Bytes(), make([]byte, codeAt-out.Len())...)
-}
-
-// mapLibrary maps the code of a library as a linker does and returns where.
-func mapLibrary(name string) (uintptr, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close()
-	code, err := unix.Mmap(int(file.Fd()), codeAt, pageBytes, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
-	if err != nil {
-		return 0, fmt.Errorf("map %s: %w", name, err)
-	}
-	return uintptr(unsafe.Pointer(unsafe.SliceData(code))), nil
+	return standin.Library(list)
 }
 
 // entry is the address of the function of a call.
@@ -112,5 +44,5 @@ func (c Call) entry(base uintptr) (uintptr, error) {
 	if number < 0 {
 		return 0, fmt.Errorf("the library has no %s", c.Function)
 	}
-	return base + uintptr(number*stride), nil
+	return base + uintptr(number*standin.Stride), nil
 }

@@ -44,6 +44,7 @@ type Access struct {
 type Visit struct {
 	Env      []string `json:"-"`
 	Accesses []Access
+	User     uint32 // who the visitor is; 0: root
 }
 
 // Visitor is a child process that has opened and mapped its files and waits to be
@@ -127,6 +128,11 @@ func visit(r role) error {
 	// A process that entered a namespace has the name of a file descriptor.
 	if err := os.WriteFile("/proc/self/comm", []byte(visitorComm), 0); err != nil {
 		return fmt.Errorf("name the visitor: %w", err)
+	}
+	if user := r.Visit.User; user != 0 {
+		if err := syscall.Setuid(int(user)); err != nil {
+			return fmt.Errorf("become user %d: %w", user, err)
+		}
 	}
 	visitorThread := append([]byte(visitorComm), 0)
 	begin := make(chan struct{})

@@ -21,3 +21,13 @@ func Sum(m *ebpf.Map, slot uint32) (uint64, error) {
 	}
 	return sum, nil
 }
+
+// Misses is how often the kernel did not run a program, because it was running on that CPU
+// already; 0 where it does not count them (before Linux 5.12).
+func Misses(program *ebpf.Program) uint64 {
+	stats, err := program.Stats()
+	if err != nil {
+		return 0
+	}
+	return stats.RecursionMisses
+}

@@ -5,30 +5,49 @@
 {{- $otlpOut := and (ne .Values.exporter.otlp.endpoint "") (not $gateway) -}}
 {{- $toGateway := ternary "kafka" "load_balancing" .Values.kafka.enabled -}}
 {{- /* Newer kernels keep uprobes to SYS_ADMIN. */}}
-{{- $cudaoom := or .Values.security.privileged (has "SYS_ADMIN" .Values.security.capabilities) (has "ALL" .Values.security.capabilities) -}}
+{{- $uprobes := or .Values.security.privileged (has "SYS_ADMIN" .Values.security.capabilities) (has "ALL" .Values.security.capabilities) -}}
 extensions:
   {{- include "tracecore.extensions" . | nindent 2 }}
   {{- if include "tracecore.showsToken" (list . "agent") }}
   {{- include "tracecore.shownToken" . | nindent 2 }}
   {{- end }}
+  {{- if not $gateway }}
+  {{- include "tracecore.history" . | nindent 2 }}
+  {{- end }}
   identity:
     error_mode: ignore
     drill_secret: {{ .Values.stateDir }}/drill.secret
+    {{- if .Values.pin.enabled }}
+    pin: /sys/fs/bpf/tracecore # ends of ranks while no agent runs are told at the next start
+    {{- end }}
 receivers:
-  {{- range concat (list "kernelevents" "oomkill" "fusefault" "ncclsock") (ternary (list "cudaoom") list $cudaoom) }}
+  {{- range concat (list "kernelevents" "oomkill" "fusefault" "ncclsock") (ternary (list "cudaoom" "ncclcall" "pyexception") list $uprobes) }}
   {{ . }}:
     identity: identity
     error_mode: ignore
+    {{- if eq . "kernelevents" }}
+    storage: file_storage # what the kernel said while nobody looked is read once from its buffer
+    {{- end }}
+    {{- if and (eq . "oomkill") $.Values.pin.enabled }}
+    pin: /sys/fs/bpf/tracecore
+    {{- end }}
   {{- end }}
-  {{- with .Values.flightRecorder.path }}
+  stacks:
+    identity: identity
+    error_mode: ignore
+    stacks: {{ .Values.stacks | quote }}
+  # Dumps are found where ranks write them, in their own containers.
   ncclfr:
     identity: identity
     storage: file_storage
+    {{- with .Values.flightRecorder.path }}
     include: [{{ . | quote }}, {{ printf "%s/*" . | quote }}]
-    {{- with $.Values.flightRecorder.jobPattern }}
+    {{- else }}
+    include: []
+    {{- end }}
+    {{- with .Values.flightRecorder.jobPattern }}
     job_pattern: {{ . | quote }}
     {{- end }}
-  {{- end }}
   {{- with include "tracecore.gpuReceiver" . }}
   {{- . | nindent 2 }}
   {{- end }}
@@ -53,7 +72,9 @@ processors:
     storage: file_storage
   patterndetector:
     storage: file_storage
-    {{- if .Values.nodeConditions.enabled }}
+    history: history
+    max_delay: 24h
+    {{- if include "tracecore.acts" . }}
     repeat: 10m
     {{- end }}
   {{- end }}
@@ -62,6 +83,7 @@ exporters:
   {{- include (ternary "tracecore.toKafka" "tracecore.toGateway" .Values.kafka.enabled) . | nindent 2 }}
   {{- else }}
   {{- include "tracecore.toNodes" . | nindent 2 }}
+  {{- include "tracecore.toPeople" . | nindent 2 }}
   # `kubectl logs` shows verdicts in plain words.
   terminal:
     color: never
@@ -72,17 +94,29 @@ exporters:
   debug: {}
   {{- end }}
   {{- end }}
+{{- if not $gateway }}
+{{ include "tracecore.connectors" . }}
+{{- end }}
 service:
-  extensions: [health_check, file_storage, identity{{ if include "tracecore.showsToken" (list . "agent") }}, agent_auth{{ end }}]
+  extensions: [health_check, file_storage, identity{{ if not $gateway }}, history{{ end }}{{ if include "tracecore.showsToken" (list . "agent") }}, agent_auth{{ end }}]
   pipelines:
     logs:
-      receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if $cudaoom }}, cudaoom{{ end }}{{ if .Values.flightRecorder.path }}, ncclfr{{ end }}{{ if .Values.gpu.enabled }}, gpu{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
-      processors: [memory_limiter{{ if and .Values.nodeConditions.enabled (not $gateway) }}, filter/verdicts{{ end }}{{ if .Values.podNames.enabled }}, groupbyattrs, k8s_attributes, transform/pods{{ end }}{{ if not $gateway }}, rankjoin, patterndetector{{ end }}]
-      exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}terminal{{ if .Values.nodeConditions.enabled }}, k8snode{{ end }}{{ if $otlpOut }}, otlp_grpc{{ end }}{{ end }}]
+      receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if $uprobes }}, cudaoom, ncclcall, pyexception{{ end }}, stacks, ncclfr{{ if .Values.gpu.enabled }}, gpu{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
+      processors: [memory_limiter{{ if and (include "tracecore.acts" .) (not $gateway) }}, filter/verdicts{{ end }}{{ if .Values.podNames.enabled }}, groupbyattrs, k8s_attributes, transform/pods{{ end }}{{ if not $gateway }}, rankjoin, patterndetector{{ end }}]
+      exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}{{ include "tracecore.verdictsTo" . }}{{ end }}]
     metrics:
       receivers: [fusefault, ncclsock{{ if .Values.gpu.enabled }}, gpu{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
       processors: [memory_limiter{{ if not $gateway }}, patterndetector{{ end }}]
       exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}{{ ternary "otlp_grpc" "debug" $otlpOut }}{{ end }}]
+    {{- if .Values.traces.enabled }}
+    traces:
+      receivers: [otlp]
+      processors: [memory_limiter{{ if not $gateway }}, patterndetector{{ end }}]
+      exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}{{ ternary "otlp_grpc" "debug" $otlpOut }}{{ end }}]
+    {{- if not $gateway }}
+    {{- include "tracecore.incidentTraces" . | nindent 4 }}
+    {{- end }}
+    {{- end }}
   {{- include "tracecore.ownTelemetry" . | nindent 2 }}
 {{- end -}}
 
@@ -90,6 +124,7 @@ service:
 {{- $otlpOut := ne .Values.exporter.otlp.endpoint "" -}}
 extensions:
   {{- include "tracecore.extensions" . | nindent 2 }}
+  {{- include "tracecore.history" . | nindent 2 }}
   # A sender is the pod whose token it shows: an agent speaks of its own node, the others
   # hand on the records of all.
   agent_auth:
@@ -126,7 +161,8 @@ processors:
     storage: file_storage
   patterndetector:
     storage: file_storage
-    {{- if .Values.nodeConditions.enabled }}
+    history: history
+    {{- if include "tracecore.acts" . }}
     repeat: 10m
     {{- end }}
 exporters:
@@ -134,6 +170,7 @@ exporters:
   {{- include "tracecore.toGateway" . | nindent 2 }}
   {{- end }}
   {{- include "tracecore.toNodes" . | nindent 2 }}
+  {{- include "tracecore.toPeople" . | nindent 2 }}
   # `kubectl logs` shows verdicts in plain words.
   terminal:
     color: never
@@ -142,17 +179,25 @@ exporters:
   {{- else }}
   debug: {}
   {{- end }}
+{{ include "tracecore.connectors" . }}
 service:
-  extensions: [health_check, file_storage, agent_auth]
+  extensions: [health_check, file_storage, history, agent_auth]
   pipelines:
     logs:
       receivers: [otlp]
-      processors: [memory_limiter{{ if .Values.nodeConditions.enabled }}, filter/verdicts{{ end }}, rankjoin, patterndetector]
-      exporters: [terminal{{ if .Values.nodeConditions.enabled }}, k8snode{{ end }}{{ if $otlpOut }}, otlp_grpc{{ end }}]
+      processors: [memory_limiter{{ if include "tracecore.acts" . }}, filter/verdicts{{ end }}, rankjoin, patterndetector]
+      exporters: [{{ include "tracecore.verdictsTo" . }}]
     metrics:
       receivers: [otlp]
       processors: [memory_limiter, patterndetector]
       exporters: [{{ ternary "otlp_grpc" "debug" $otlpOut }}]
+    {{- if .Values.traces.enabled }}
+    traces:
+      receivers: [otlp]
+      processors: [memory_limiter, patterndetector]
+      exporters: [{{ ternary "otlp_grpc" "debug" $otlpOut }}]
+    {{- include "tracecore.incidentTraces" . | nindent 4 }}
+    {{- end }}
     {{- if .Values.kafka.enabled }}
     # Which replica reads a partition is Kafka's choice, who judges a job is not.
     {{- range list "logs" "metrics" }}
@@ -194,6 +239,12 @@ health_check:
   endpoint: ":13133"
 file_storage:
   directory: {{ .Values.stateDir }}
+{{- end -}}
+
+{{/* `kubectl exec … -- tracecore incidents` asks it; nobody outside the pod can. */}}
+{{- define "tracecore.history" -}}
+history:
+  directory: {{ .Values.stateDir }}/history
 {{- end -}}
 
 {{- define "tracecore.shownToken" -}}
@@ -342,9 +393,9 @@ auth:
 {{- end }}
 {{- end -}}
 
-{{/* Node conditions follow verdicts of these patterns, not what somebody sends. */}}
+{{/* Node conditions and alerts follow verdicts of these patterns, not what somebody sends. */}}
 {{- define "tracecore.ownVerdicts" -}}
-{{- if .Values.nodeConditions.enabled -}}
+{{- if include "tracecore.acts" . -}}
 filter/verdicts:
   error_mode: propagate
   logs:
@@ -401,6 +452,79 @@ k8snode:
   sending_queue:
     storage: file_storage
 {{- end -}}
+{{- end -}}
+
+{{/* whether something acts on verdicts: sets conditions or tells people */}}
+{{- define "tracecore.acts" -}}
+{{- if or .Values.nodeConditions.enabled .Values.tell.alertmanager.endpoint .Values.tell.slack.secretName .Values.tell.webhook.secretName }}true{{ end -}}
+{{- end -}}
+
+{{/* exporters of the pipeline that has verdicts */}}
+{{- define "tracecore.verdictsTo" -}}
+terminal
+{{- if .Values.nodeConditions.enabled }}, k8snode{{ end }}
+{{- if .Values.tell.alertmanager.endpoint }}, alert/alertmanager{{ end }}
+{{- if .Values.tell.slack.secretName }}, alert/slack{{ end }}
+{{- if .Values.tell.webhook.secretName }}, alert/webhook{{ end }}
+{{- if .Values.exporter.otlp.endpoint }}, otlp_grpc{{ end }}
+{{- if include "tracecore.tracesOut" . }}, incidenttraces{{ end }}
+{{- end -}}
+
+{{/* incidents leave as traces */}}
+{{- define "tracecore.tracesOut" -}}
+{{- if and .Values.traces.enabled .Values.exporter.otlp.endpoint }}true{{ end -}}
+{{- end -}}
+
+{{- define "tracecore.connectors" -}}
+{{- if include "tracecore.tracesOut" . -}}
+connectors:
+  incidenttraces: {}
+{{- end -}}
+{{- end -}}
+
+{{- define "tracecore.incidentTraces" -}}
+{{- if include "tracecore.tracesOut" . -}}
+traces/incidents:
+  receivers: [incidenttraces]
+  exporters: [otlp_grpc]
+{{- end -}}
+{{- end -}}
+
+{{/* Root causes that are certain, told once when they begin and once when they are over. */}}
+{{- define "tracecore.toPeople" -}}
+{{- with .Values.tell.alertmanager.endpoint }}
+alert/alertmanager:
+  format: alertmanager
+  endpoint: {{ . | quote }}
+  {{- include "tracecore.alert" $ | nindent 2 }}
+{{- end }}
+{{- if .Values.tell.slack.secretName }}
+alert/slack:
+  format: slack
+  endpoint: ${env:TRACECORE_SLACK_URL}
+  {{- include "tracecore.alert" $ | nindent 2 }}
+{{- end }}
+{{- if .Values.tell.webhook.secretName }}
+alert/webhook:
+  format: webhook
+  endpoint: ${env:TRACECORE_WEBHOOK_URL}
+  {{- with .Values.tell.webhook.template }}
+  template: {{ . | quote }}
+  {{- end }}
+  {{- include "tracecore.alert" $ | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "tracecore.alert" -}}
+min_severity: {{ .Values.tell.minSeverity }}
+{{- with .Values.tell.labels }}
+labels:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+# The patterns tell open verdicts again each 10 minutes.
+stale: 35m
+sending_queue:
+  storage: file_storage
 {{- end -}}
 
 {{- define "tracecore.toBackend" -}}

@@ -95,6 +95,29 @@ labels:
 {{- end }}
 {{- end -}}
 
+{{/* addresses and tokens of those who are told, for the tier that runs the patterns */}}
+{{- define "tracecore.tellEnv" -}}
+{{- range list (list "OTEL_EXPORTER_OTLP_HEADERS" .Values.exporter.to.secretName "headers") (list "TRACECORE_SLACK_URL" .Values.tell.slack.secretName "url") (list "TRACECORE_WEBHOOK_URL" .Values.tell.webhook.secretName "url") }}
+{{- if index . 1 }}
+- name: {{ index . 0 }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ index . 1 }}
+      key: {{ index . 2 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* arguments of the tier that runs the patterns */}}
+{{- define "tracecore.judgeArgs" -}}
+- --config=/etc/tracecore/config.yaml
+{{- with .Values.exporter.to }}
+{{- if .url }}
+- {{ printf "%s=%s" (ternary "--to-all" "--to" .all) .url | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{- define "tracecore.kafkaMount" -}}
 {{- if and .Values.kafka.enabled .Values.kafka.tls.secretName -}}
 - name: kafka-tls
@@ -155,6 +178,11 @@ env:
   {{- with include "tracecore.kafkaEnv" . }}
   {{- . | nindent 2 }}
   {{- end }}
+  {{- if not .Values.gateway.enabled }}
+  {{- with include "tracecore.tellEnv" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- end }}
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -179,7 +207,6 @@ env:
 {{- define "tracecore.restricted" -}}
 image: {{ include "tracecore.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
-args: [--config=/etc/tracecore/config.yaml]
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true

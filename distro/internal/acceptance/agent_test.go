@@ -29,6 +29,8 @@ import (
 
 func TestMain(m *testing.M) {
 	playCUDAJob()
+	playRank()
+	playFlood()
 	stranger.Main()
 	if drill.IsChild() {
 		os.Exit(drill.Child())

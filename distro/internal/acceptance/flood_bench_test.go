@@ -3,7 +3,12 @@
 package acceptance
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,39 +23,80 @@ import (
 
 // BenchmarkXidBesideAFlood measures from before the write of an Xid 79 until an agent with
 // the memory of the chart has printed the verdict, while a flood comes again and again. The
-// senders of the flood take their part of the processors too.
+// senders are a process of their own, as a client is: they take their part of the
+// processors, and none of what measures.
 func BenchmarkXidBesideAFlood(b *testing.B) {
 	privtest.Require(b)
 	hosttest.UnlimitKmsg(b)
-	encoding.RegisterCompressor(asItIs{"zstd"})
-	quiet := flood{name: "no flood", send: func(testing.TB, flooded) { time.Sleep(time.Millisecond) }}
-	for _, one := range append([]flood{quiet}, floods...) {
+	for i, one := range append([]flood{{name: "no flood"}}, floods...) {
 		b.Run(one.name, func(b *testing.B) {
 			f := startFlooded(b, agentLimit)
-			over, ended := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(ended)
-				for {
-					select {
-					case <-over:
-						return
-					default:
-						one.send(b, f)
-					}
-				}
-			}()
+			if one.send != nil {
+				f.floodFrom(b, i-1)
+			}
 			var delays []time.Duration
 			for i := 0; b.Loop(); i++ {
 				delays = append(delays, f.named(b, i))
 				time.Sleep(10 * time.Millisecond) // faults of different GPUs are not one burst
 			}
-			close(over)
-			<-ended
 			f.alive(b)
 			commandtest.ReportDelays(b, delays)
 		})
 	}
 }
+
+// floodVariable makes the test binary send a flood: its number, and the addresses.
+const floodVariable = "TRACECORE_TEST_FLOOD"
+
+// floodFrom lets a process of its own send a flood until the test ends.
+func (f flooded) floodFrom(b *testing.B, number int) {
+	b.Helper()
+	self, err := os.Executable()
+	require.NoError(b, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), floodVariable+"="+strings.Join([]string{strconv.Itoa(number), f.grpc, f.http, f.Health, f.metrics}, " "))
+	cmd.Stderr = os.Stderr
+	hold, err := cmd.StdinPipe()
+	require.NoError(b, err)
+	require.NoError(b, cmd.Start())
+	b.Cleanup(func() {
+		_ = hold.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+// playFlood is the life of that process; it ends with its maker.
+func playFlood() {
+	said := strings.Fields(os.Getenv(floodVariable))
+	if len(said) != 5 {
+		return
+	}
+	number, err := strconv.Atoi(said[0])
+	if err != nil || number < 0 || number >= len(floods) {
+		os.Exit(2)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	encoding.RegisterCompressor(asItIs{"zstd"})
+	f := flooded{grpc: said[1], http: said[2], agent: agent{Running: &commandtest.Running{Health: said[3]}, metrics: said[4]}}
+	for {
+		floods[number].send(sender{}, f)
+	}
+}
+
+// sender stands for the test in a process that has none.
+type sender struct{ testing.TB }
+
+func (sender) Helper()                  {}
+func (sender) Context() context.Context { return context.Background() }
+func (sender) Error(args ...any) {
+	fmt.Fprintln(os.Stderr, args...)
+	os.Exit(1)
+}
+func (s sender) Errorf(format string, args ...any) { s.Error(fmt.Sprintf(format, args...)) }
 
 // named has the i-th GPU fall off the bus, and returns how long its verdict took.
 func (f flooded) named(b *testing.B, i int) time.Duration {

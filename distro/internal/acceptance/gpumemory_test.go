@@ -17,14 +17,18 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
+	calljob "github.com/tracecoreai/tracecore/bpf/ncclcall/fakejob"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// playCUDAJob makes the test binary a process that has a libcuda mapped.
+// playCUDAJob makes the test binary a process that has a libcuda or a libnccl mapped.
 func playCUDAJob() {
+	if calljob.IsChild() {
+		os.Exit(calljob.Child())
+	}
 	if fakejob.IsChild() {
 		os.Exit(fakejob.Child())
 	}

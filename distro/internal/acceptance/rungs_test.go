@@ -48,7 +48,7 @@ var probeUp = regexp.MustCompile(`otelcol_(?:receiver|extension)_([a-z]+)_probe_
 // probeOf names the probe behind a component.
 var probeOf = map[string]string{
 	"kernelevents": "kmsg", "oomkill": "oomkill", "identity": "identity", "fusefault": "fusefault", "ncclsock": "ncclsock",
-	"cudaoom": "cudaoom",
+	"cudaoom": "cudaoom", "ncclcall": "ncclcall", "pyexception": "pyexception", "stacks": "taskstack",
 }
 
 // rungsInUse starts the default and reads from its metrics which hooks its

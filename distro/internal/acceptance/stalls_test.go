@@ -40,7 +40,7 @@ func nameAStuckMount(t *testing.T, a agent) {
 	v := a.await(t, "the stuck mount", about("fuse_stall", "device", fmt.Sprintf("%d:%d", d.Device.Major, d.Device.Minor)))
 	stuck.named()
 	require.Equal(t, verdict.RootCause, v.Role)
-	require.Equal(t, []int{6}, v.BlastRadius)
+	require.Equal(t, verdict.Ranks{6}, v.BlastRadius)
 	said := fmt.Sprint(v)
 	for _, want := range []string{d.MountPoint, strconv.Itoa(int(d.DaemonPID)), "stopped"} {
 		require.Contains(t, said, want)
@@ -166,7 +166,7 @@ func stuckInFUSE(t *testing.T, job *standin.Job) {
 func TestFaultsOfARankAreNamed(t *testing.T) {
 	privtest.Require(t)
 	if inTestMachine(t) {
-		return
+		t.Skip("slow: faults of jobs, emulated")
 	}
 	a := startAgent(t, t.TempDir())
 	for _, library := range []standin.Library{standin.NCCL, standin.Gloo} {
@@ -175,7 +175,7 @@ func TestFaultsOfARankAreNamed(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s %d", library, fault.name, trial), func(t *testing.T) {
 					t.Parallel()
 					name := strings.ReplaceAll(fmt.Sprintf("%s-%s-%d", library, fault.name, trial), " ", "-")
-					job := a.startKnownJob(t, standin.Options{Library: library, Namespaces: true, JobID: name, Phase: 20 * time.Millisecond})
+					job := a.startKnownJob(t, standin.Options{Library: library, Namespaces: true, JobID: name, Phase: 200 * time.Millisecond})
 					made := cause(t, "ncclsock", fault.name)
 					fault.make(t, job)
 					v := a.await(t, fault.name, inJob(fault.pattern, name, fault.rank))
@@ -193,7 +193,7 @@ func TestFaultsOfARankAreNamed(t *testing.T) {
 func TestAStuckMountIsTheCauseOfTheStall(t *testing.T) {
 	privtest.Require(t)
 	if inTestMachine(t) {
-		return
+		t.Skip("slow: faults of jobs, emulated")
 	}
 	a := startAgent(t, t.TempDir())
 	job := a.startKnownJob(t, standin.Options{Library: standin.Gloo, JobID: "mount", Phase: 20 * time.Millisecond})
@@ -210,7 +210,7 @@ func TestAStuckMountIsTheCauseOfTheStall(t *testing.T) {
 func TestADeadPathNamesBothEnds(t *testing.T) {
 	privtest.Require(t)
 	if inTestMachine(t) {
-		return
+		t.Skip("slow: faults of jobs, emulated")
 	}
 	a := startAgent(t, t.TempDir())
 	for name, pairs := range map[string][][2]int{"one way": {{1, 2}}, "both ways": {{1, 2}, {2, 1}}} {
@@ -238,7 +238,7 @@ func TestADeadPathNamesBothEnds(t *testing.T) {
 func TestAHealthyJobIsNotAccused(t *testing.T) {
 	privtest.Require(t)
 	if inTestMachine(t) {
-		return
+		t.Skip("slow: faults of jobs, emulated")
 	}
 	a := startAgent(t, t.TempDir())
 	for _, o := range []standin.Options{

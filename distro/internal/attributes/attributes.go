@@ -106,7 +106,7 @@ func unit(name string) string {
 // head says what holds for all records.
 const head = "# Events and attributes\n\n" +
 	"Every event and attribute that tracecore emits or that a pattern reads. Generated from what emitters declare (`metadata.yaml` of a component, `events.yaml` or\n" +
-	"`findings.yaml` in `patterns/`, `distro/internal/attributes/outside.yaml` for others) and the rules by `go test ./distro/internal/attributes -update`; a test fails on an\n" +
+	"`findings.yaml` in `patterns/` and `internal/`, `distro/internal/attributes/outside.yaml` for others) and the rules by `go test ./distro/internal/attributes -update`; a test fails on an\n" +
 	"attribute that is used and does not stand here.\n\n" +
 	"A record is an OTLP log record with `event_name`. Its time is when the event happened, its observed time when we read it. Its resource has `host.name`, `host.id`, `host.boot.id` and,\n" +
 	"where known, `k8s.node.name`. An attribute that is absent is not known. `documentation.md` of a receiver lists the attributes of each event.\n"

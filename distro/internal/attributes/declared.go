@@ -17,8 +17,8 @@ import (
 const outsideFile = "distro/internal/attributes/outside.yaml"
 
 // declaredIn are the files in which emitters say what they emit: components, and the
-// packages of patterns that write records of their own.
-var declaredIn = []string{"*/*/metadata.yaml", "patterns/*/events.yaml", "patterns/*/findings.yaml"}
+// packages that write records of their own.
+var declaredIn = []string{"*/*/metadata.yaml", "patterns/*/events.yaml", "patterns/*/findings.yaml", "internal/*/events.yaml"}
 
 // emitter is who emits events and metrics, and with which attributes: the part of a
 // metadata.yaml, or of a file of shared groups that it includes, that is read here.

@@ -29,9 +29,9 @@ func printTable(w io.Writer, report bpfCheckReport) error {
 		}
 	})
 	b.WriteByte('\n')
-	table(&b, "PATTERN\tNAME\tIS\tBECAUSE", func(row func(cells ...string)) {
+	table(&b, "PATTERN\tNAME\tIS\tALONE\tAWAITS\tBECAUSE", func(row func(cells ...string)) {
 		for _, p := range report.Patterns {
-			row(fmt.Sprint(p.ID), p.Name, string(p.State), strings.Join(p.Because, "; "))
+			row(fmt.Sprint(p.ID), p.Name, string(p.State), string(p.Alone), cmp.Or(strings.Join(p.Awaits, ", "), "-"), strings.Join(p.Because, "; "))
 		}
 	})
 	b.WriteByte('\n')

@@ -203,7 +203,7 @@ func TestLinesThatProveNothingSayWhy(t *testing.T) {
 	require.NoError(t, requirement(report, []string{"host_oom_kill"}), "the kernel tells of kills itself")
 	root := newRoot()
 	root.SetErr(&greeting)
-	require.NoError(t, writeGreeting(root, report, "/some/where"))
+	require.NoError(t, writeGreeting(root, report, "/some/where", nil))
 	require.Contains(t, greeting.String(), "limited   faults: "+claims.Unproven)
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
+	"github.com/tracecoreai/tracecore/distro/internal/backend"
 	"github.com/tracecoreai/tracecore/distro/internal/components"
 	"github.com/tracecoreai/tracecore/internal/memorylimit"
 	"github.com/tracecoreai/tracecore/internal/safetext"
@@ -48,7 +50,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(likeGoTest(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
@@ -56,42 +58,64 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &exit) && exit.err == nil {
 		return exit.code
 	}
-	fmt.Fprintln(stderr, "tracecore:", safetext.Lines(fmt.Sprint(explain(err))))
+	fmt.Fprintln(stderr, "tracecore:", safetext.Lines(fmt.Sprint(explain(err, cmd))))
 	return exitCode(err)
 }
 
 // newRoot returns the collector's command with ours added.
 func newRoot() *cobra.Command {
-	root := otelcol.NewCommand(settings())
+	var to backend.Backends
+	root := otelcol.NewCommand(settings(&to))
 	root.Short = "Names what broke in a distributed training run, where and why"
 	root.Long = root.Short + ".\n\n" +
 		"Without --config it runs its embedded default: every probe this kernel allows, OTLP in on\n" +
 		"loopback, verdicts in plain words on the terminal. Lay changes over the default with\n" +
-		"--config " + defaultconfig.URI + " --config mine.yaml, or with --set."
+		"--config " + defaultconfig.URI + " --config mine.yaml, or with --set. --to URL sends verdicts to your\n" +
+		"OTLP backend, whatever the configuration."
+	to.Register(root.Flags())
 	root.SilenceErrors = true
 	root.Args = cobra.NoArgs
 	run := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
-		release, err := prepareDefault(cmd)
+		if err := to.Read(os.Getenv); err != nil {
+			return usage(err)
+		}
+		release, err := prepareDefault(cmd, &to)
 		if err != nil {
 			return err
 		}
 		defer release()
 		defer shedAfterStart()()
+		defer lookAt(cmd, &to)()
 		return run(cmd, args)
 	}
 	for _, sub := range root.Commands() {
 		if sub.Flags().Lookup("config") != nil {
-			sub.PreRunE = func(cmd *cobra.Command, _ []string) error { return useDefault(cmd) }
+			to.Register(sub.Flags())
+			sub.PreRunE = func(cmd *cobra.Command, _ []string) error {
+				if err := to.Read(os.Getenv); err != nil {
+					return usage(err)
+				}
+				return useDefault(cmd)
+			}
 		}
 	}
-	root.AddCommand(newBPFCheck(), newConditions(), newDrill(), newPatterns(), newReplay())
+	root.AddCommand(newBPFCheck(), newCompare(), newConditions(), newDrill(), newIncidents(), newJobs(), newPatterns(), newReplay(), newIncidentReport(), newStacks(), newStatus(), newTop(), newUnpin())
 	markUsageErrors(root)
 	return root
 }
 
-// settings describes the collector that this distribution is.
-func settings() otelcol.CollectorSettings {
+// lookAt tries the backends beside the start, and returns what ends that.
+func lookAt(cmd *cobra.Command, to *backend.Backends) (end func()) {
+	ctx, cancel := context.WithCancel(cmd.Context())
+	var looking sync.WaitGroup
+	looking.Go(func() { to.Look(ctx, cmd.ErrOrStderr()) })
+	return func() { cancel(); looking.Wait() }
+}
+
+// settings describes the collector that this distribution is, with what is added to its
+// configuration.
+func settings(to *backend.Backends) otelcol.CollectorSettings {
 	providers := components.Providers()
 	factories := make([]confmap.ProviderFactory, 0, len(providers))
 	for _, path := range slices.Sorted(maps.Keys(providers)) {
@@ -106,7 +130,7 @@ func settings() otelcol.CollectorSettings {
 		DisableGracefulShutdown: true, // the context of Run ends it
 		LoggingOptions:          []zap.Option{safelog.Option()},
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{
-			ResolverSettings: confmap.ResolverSettings{ProviderFactories: factories},
+			ResolverSettings: confmap.ResolverSettings{ProviderFactories: factories, ConverterFactories: []confmap.ConverterFactory{to.Converter()}},
 		},
 	}
 }

@@ -44,14 +44,19 @@ func TestExitCodes(t *testing.T) {
 		"components":                  {[]string{"components"}, exitOK, ""},
 		"the default is valid":        {[]string{"validate"}, exitOK, ""},
 		"unknown command":             {[]string{"nosuch"}, exitUsage, "see tracecore --help"},
+		"a host that is not there":    {[]string{"status", "--address", "nosuch.invalid:1"}, exitUsage, "give --address for another place"},
+		"unknown command of a group":  {[]string{"drill", "nosuch"}, exitUsage, "see tracecore drill --help"},
 		"unknown flag":                {[]string{"--nosuch"}, exitUsage, "see tracecore --help"},
 		"unknown flag of a command":   {[]string{"validate", "--nosuch"}, exitUsage, "see tracecore validate --help"},
 		"too many arguments":          {[]string{"validate", "more"}, exitUsage, "see tracecore validate --help"},
 		"a --set without value":       {[]string{"validate", "--set=nothing"}, exitUsage, "equal sign"},
-		"a file that is not there":    {[]string{"--config", "/nosuch.yaml"}, exitInternal, "/nosuch.yaml"},
-		"a key nobody knows":          {[]string{"validate", "--config", badConfig}, exitInternal, "protocls"},
+		"a file that is not there":    {[]string{"--config", "/nosuch.yaml"}, exitInternal, "/nosuch.yaml: no such file or directory: give --config a file"},
+		"a key nobody knows":          {[]string{"validate", "--config", badConfig}, exitInternal, "bad.yaml:1: receivers::otlp: there is no key \"protocls\": did you mean \"protocols\"?"},
 		"a key over the default":      {[]string{"validate", "--set=receivers.otlp.protocls=1"}, exitInternal, "protocls"},
 		"a receiver of before":        {[]string{"validate", "--set=receivers.dcgm.endpoint=localhost:5555"}, exitInternal, "write gpu: {source: dcgm}"},
+		"a backend":                   {[]string{"validate", "--to=https://backend:4318", "--to-all=grpcs://other"}, exitOK, ""},
+		"a backend without a scheme":  {[]string{"--to=backend:4318"}, exitUsage, "--to: \"backend:4318\" has no scheme: write https://"},
+		"the agent as its backend":    {[]string{"validate", "--to=http://localhost:4318"}, exitInternal, "where this tracecore itself listens (receiver otlp)"},
 		"a default that is not there": {[]string{"validate", "--config", "tracecore:nosuch"}, exitInternal, "tracecore:default"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,10 +140,11 @@ func TestGreetingSaysWhatIsWatchedAndWhatIsMissing(t *testing.T) {
 	root := newRoot()
 	var text strings.Builder
 	root.SetErr(&text)
-	require.NoError(t, writeGreeting(root, machineWith(t, limited, denied), "/some/where"))
+	require.NoError(t, writeGreeting(root, machineWith(t, limited, denied), "/some/where", []string{"verdicts to https://backend:4318"}))
 	for _, want := range []string{
 		"watches   faults (kmsg: tp_btf/console)", "limited   faults: short ones stay unknown", "misses    kills: give it CAP_BPF",
 		"patterns  degraded: ", "127.0.0.1:4317", "http://127.0.0.1:8888/metrics", "/some/where", "tracecore bpf-check",
+		"sends     verdicts to https://backend:4318",
 	} {
 		require.Contains(t, text.String(), want)
 	}

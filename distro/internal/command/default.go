@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
+	"github.com/tracecoreai/tracecore/distro/internal/backend"
 )
 
 // useDefault makes a command without --config use the embedded default.
@@ -25,7 +26,7 @@ func useDefault(cmd *cobra.Command) error {
 // prepareDefault readies what the embedded default needs, when it is in use: its
 // state folder, held by one process at a time, and a word to who started it.
 // release lets go of the folder.
-func prepareDefault(cmd *cobra.Command) (release func(), err error) {
+func prepareDefault(cmd *cobra.Command, to *backend.Backends) (release func(), err error) {
 	if err := useDefault(cmd); err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func prepareDefault(cmd *cobra.Command) (release func(), err error) {
 		return nil, err
 	}
 	if atTerminal(cmd.ErrOrStderr()) {
-		err = greet(cmd, dir)
+		err = greet(cmd, dir, to.Lines())
 	}
 	if err != nil {
 		release()
@@ -78,9 +79,15 @@ func atTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// usesDefault reports whether the default is among the configurations given. The
-// collector's flag prints its values as "[a, b]".
+// usesDefault reports whether the default is among the configurations given.
 func usesDefault(cmd *cobra.Command) bool {
-	given := strings.Trim(cmd.Flags().Lookup("config").Value.String(), "[]")
-	return slices.Contains(strings.Split(given, ", "), defaultconfig.URI)
+	return slices.Contains(configURIs(cmd), defaultconfig.URI)
+}
+
+// configURIs are the values of --config. The collector's flag prints them as "[a, b]".
+func configURIs(cmd *cobra.Command) []string {
+	if ours, err := cmd.Flags().GetStringArray("config"); err == nil {
+		return ours
+	}
+	return strings.Split(strings.Trim(cmd.Flags().Lookup("config").Value.String(), "[]"), ", ")
 }

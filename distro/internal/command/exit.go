@@ -14,8 +14,8 @@ const (
 	exitOK       = 0
 	exitInternal = 1 // something went wrong that the message names
 	exitUsage    = 2 // the command line is wrong
-	exitUnusable = 3 // bpf-check: no probe works here
-	exitDegraded = 4 // bpf-check: some probe does not work here
+	exitUnusable = 3 // bpf-check: no probe works here; what reads files: none could be read
+	exitDegraded = 4 // bpf-check: some probe does not work here; what reads files: some could not; top: an incident is open
 )
 
 // exitError carries the exit code a command ends with; without an error the
@@ -64,14 +64,14 @@ func markUsageErrors(cmd *cobra.Command) {
 
 // explain ends an error of the collector with what an operator can do, where
 // the collector's own text does not.
-func explain(err error) error {
+func explain(err error, cmd *cobra.Command) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w; another program, perhaps a second tracecore, listens there: stop it, or %s", err, otherPort(err.Error()))
 	}
 	if text := renamed(err.Error()); text != "" {
 		return fmt.Errorf("%w; %s", err, text)
 	}
-	return err
+	return place(err, cmd)
 }
 
 // renamed says what to write in place of a receiver that is no more.
@@ -102,7 +102,7 @@ func otherPort(text string) string {
 // needsCommand is the whole behaviour of a command that only holds others.
 func needsCommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage(fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
+		return usage(fmt.Errorf("unknown command %q for %q; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath()))
 	}
 	return usage(fmt.Errorf("%s: which one? see %s --help", cmd.CommandPath(), cmd.CommandPath()))
 }

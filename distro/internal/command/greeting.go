@@ -20,7 +20,7 @@ import (
 // hook, what it cannot and what to do about that, and where to look. It goes to
 // standard error: standard output is for verdicts. The probes are opened and
 // closed once for it; the receivers then open them the same way.
-func greet(cmd *cobra.Command, stateDir string) error {
+func greet(cmd *cobra.Command, stateDir string, sent []string) error {
 	rules, err := patterns.Library()
 	if err != nil {
 		return err
@@ -29,18 +29,21 @@ func greet(cmd *cobra.Command, stateDir string) error {
 	if err != nil {
 		return err
 	}
-	return writeGreeting(cmd, report, stateDir)
+	return writeGreeting(cmd, report, stateDir, sent)
 }
 
-func writeGreeting(cmd *cobra.Command, report bpfCheckReport, stateDir string) error {
+func writeGreeting(cmd *cobra.Command, report bpfCheckReport, stateDir string, sent []string) error {
 	var b strings.Builder
 	host, _ := os.Hostname()
 	fmt.Fprintf(&b, "tracecore %s on %s, %s\n", version, safetext.Line(host), machine(report.Environment))
 	writeWatched(&b, report.Probes)
-	writePatterns(&b, report.Patterns)
+	writePatterns(&b, report.Patterns, hasGPU(report.Environment))
 	if !cmd.Flags().Changed("config") && !cmd.Flags().Changed("set") {
 		line(&b, "OTLP in", "127.0.0.1:4317 (gRPC), 127.0.0.1:4318 (HTTP)")
 		line(&b, "metrics", "http://127.0.0.1:8888/metrics, health http://127.0.0.1:13133/")
+	}
+	for _, text := range sent {
+		line(&b, "sends", text)
 	}
 	line(&b, "state", stateDir)
 	if report.Status != check.OK {
@@ -91,14 +94,50 @@ func whatToDo(p check.Probe) string {
 	return p.Error
 }
 
-func writePatterns(w io.Writer, list []coverage.Pattern) {
-	names := map[coverage.State][]string{}
-	for _, p := range list {
-		names[p.State] = append(names[p.State], p.Name)
+// The groups of patterns in a greeting, in order. Nothing has been heard yet: a pattern is
+// full when the probes alone feed it.
+const (
+	groupFull    = "full"
+	groupLikely  = "likely at most, until another source speaks"
+	groupSilent  = "silent, until their source speaks"
+	groupNoGPU   = "silent, no driver of a GPU is loaded"
+	groupReduced = string(coverage.Degraded)
+	groupBlind   = string(coverage.Blind)
+)
+
+func writePatterns(w io.Writer, list []coverage.Pattern, gpu bool) {
+	names := map[string][]string{}
+	for i := range list {
+		group, name := groupOf(&list[i])
+		if list[i].GPU && !gpu && group != groupBlind {
+			group, name = groupNoGPU, list[i].Name
+		}
+		names[group] = append(names[group], name)
 	}
-	for _, state := range []coverage.State{coverage.Full, coverage.Degraded, coverage.Blind} {
-		if names[state] != nil {
-			line(w, "patterns", fmt.Sprintf("%s: %s", state, strings.Join(names[state], ", ")))
+	for _, group := range []string{groupFull, groupReduced, groupLikely, groupSilent, groupNoGPU, groupBlind} {
+		if names[group] != nil {
+			line(w, "patterns", fmt.Sprintf("%s: %s", group, strings.Join(names[group], ", ")))
 		}
 	}
+}
+
+// hasGPU reports whether a driver of GPUs is loaded; where that cannot be told, yes.
+func hasGPU(facts []check.Fact) bool {
+	return !slices.ContainsFunc(facts, func(f check.Fact) bool { return f.ID == check.GPUDriver && f.Value == check.NoGPU })
+}
+
+// groupOf is where a pattern stands, and what it says there.
+func groupOf(p *coverage.Pattern) (group, name string) {
+	awaiting := fmt.Sprintf("%s (%s)", p.Name, strings.Join(p.Awaits, " or "))
+	switch {
+	case p.State == coverage.Blind:
+		return groupBlind, p.Name
+	case p.Alone == coverage.Blind:
+		return groupSilent, awaiting
+	case p.State == coverage.Degraded:
+		return groupReduced, p.Name
+	case p.Alone == coverage.Degraded:
+		return groupLikely, awaiting
+	}
+	return groupFull, p.Name
 }

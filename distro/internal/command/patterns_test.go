@@ -32,19 +32,24 @@ func TestPatternsShowTellsTheValuesInForce(t *testing.T) {
 	require.NoError(t, os.WriteFile(config, []byte(`
 receivers: {otlp: {protocols: {grpc: {endpoint: "127.0.0.1:0"}}}}
 processors:
-  patterndetector: {patterns: {straggler: {enabled: false}, nccl_socket_stall: {computing: 2m}}}
+  patterndetector: {patterns: {straggler: {enabled: false}, nccl_socket_stall: {settle: 2s}}}
+  rankjoin: {init_wait: 5m}
 exporters: {terminal: }
-service: {pipelines: {logs: {receivers: [otlp], processors: [patterndetector], exporters: [terminal]}}}
+service: {pipelines: {logs: {receivers: [otlp], processors: [rankjoin, patterndetector], exporters: [terminal]}}}
 `), 0o600))
 	show := func(args ...string) string {
 		got := commandtest.Finish(t, commandtest.New(t, append([]string{"patterns", "show"}, args...)...))
 		require.Equal(t, exitOK, got.Code, got.Stderr)
 		return got.Stdout
 	}
-	require.Regexp(t, `(?m)^computing +10m +10m +10s to 2h +default `, show("nccl_socket_stall"))
+	require.Regexp(t, `(?m)^settle +1s +1s +100ms to 1m +default `, show("nccl_socket_stall"))
 	tuned := show("--config", config, "17")
-	require.Regexp(t, `(?m)^computing +2m +10m +10s to 2h +patterns::nccl_socket_stall::computing `, tuned)
-	require.Regexp(t, `(?m)^busy +0.5 +0.5 `, tuned)
+	require.Regexp(t, `(?m)^settle +2s +1s +100ms to 1m +patterns::nccl_socket_stall::settle `, tuned)
+	require.Regexp(t, `(?m)^facts +10m +10m `, tuned)
+	require.Regexp(t, `(?m)^init_wait +1m +1m +1s to 1h +default `, show("nccl_hang"))
+	joined := show("--config", config, "nccl_hang")
+	require.Regexp(t, `(?m)^init_wait +5m0s +1m +1s to 1h +rankjoin::init_wait `, joined)
+	require.Regexp(t, `(?m)^waiting +5s +5s `, joined)
 	require.Contains(t, show("--config", config, "straggler"), "straggler is switched off by patterns::straggler::enabled in patterndetector")
 }
 

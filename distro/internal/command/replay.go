@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tracecoreai/tracecore/distro/internal/replay"
+	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
@@ -42,6 +43,13 @@ func newReplay() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.format, "output", "o", "text", "text or json, one verdict to a line")
+	f.recordingFlags(cmd)
+	return cmd
+}
+
+// recordingFlags are about how recordings are read.
+func (f *replayFlags) recordingFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&f.host, "host", "", "host of kernel logs that name none (default: the file's name up to its first dot)")
 	flags.StringVar(&f.job, "job", "", "job of Flight Recorder dumps")
 	flags.StringVar(&f.boot, "boot-time", "", "when the machine of a kernel log with only time since boot was booted, as in 2026-11-21T07:00:00Z")
@@ -49,7 +57,6 @@ func newReplay() *cobra.Command {
 	flags.IntVar(&f.year, "year", 0, "year of times that name none")
 	flags.DurationVar(&f.lateness, "lateness", defaultLateness(), "how much older than the newest a record may be and still count")
 	flags.StringSliceVar(&f.rules, "rules", nil, "files and folders of your own pattern files, beside the built-in ones")
-	return cmd
 }
 
 func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
@@ -68,6 +75,9 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
+	if err := f.progressOfRanks(cmd, result.Dumps); err != nil {
+		return err
+	}
 	summarize(cmd.ErrOrStderr(), &result, f.lateness)
 	switch {
 	case result.Unread == 0:
@@ -76,6 +86,25 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 		return exitError{code: exitUnusable}
 	}
 	return exitError{code: exitDegraded}
+}
+
+// progressOfRanks prints how far the ranks are whose dumps gave no verdict: beside the
+// verdicts as text, and not among JSON.
+func (f *replayFlags) progressOfRanks(cmd *cobra.Command, lines []string) error {
+	w := cmd.OutOrStdout()
+	if f.format == "json" {
+		w = cmd.ErrOrStderr()
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintf(w, "Flight Recorder dumps: %s\n", safetext.Line(line)); err != nil {
+			return err
+		}
+	}
+	if len(lines) > 0 {
+		_, err := fmt.Fprintln(w, "Dumps do not show what runs outside of collectives; those of Gloo have no sends and receives.")
+		return err
+	}
+	return nil
 }
 
 func (f *replayFlags) options() (replay.Options, error) {
@@ -90,7 +119,7 @@ func (f *replayFlags) options() (replay.Options, error) {
 		}
 	}
 	if o.Zone, err = time.LoadLocation(f.zone); err != nil {
-		return o, usage(fmt.Errorf("--zone %s: %w", f.zone, err))
+		return o, usage(fmt.Errorf("--zone %s: %w: write it as in Europe/Berlin, or UTC", f.zone, err))
 	}
 	if o.Rules, err = patterns.Select(patterns.Selection{Rules: f.rules}); err != nil {
 		return o, fmt.Errorf("--rules: %w", err)

@@ -34,6 +34,8 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
+const healthyDumps = "../../../receivers/ncclfrreceiver/internal/flightrecorder/testdata/healthy"
+
 func TestReplayPrintsVerdictsAndSaysWhatItRead(t *testing.T) {
 	good := write(t, "gpu-4.log", "[Sat Nov 21 08:41:23 2026] "+xidLine+"\n")
 	for name, tt := range map[string]struct {
@@ -44,6 +46,8 @@ func TestReplayPrintsVerdictsAndSaysWhatItRead(t *testing.T) {
 	}{
 		"text":               {[]string{good}, exitOK, "GPU 0000:65:00.0 on gpu-4 has fallen off the bus", "1 file, 1 record, 1 verdict"},
 		"json":               {[]string{"-o", "json", good}, exitOK, `"pattern":"gpu_lost"`, ""},
+		"healthy dumps":      {[]string{healthyDumps}, exitOK, "Flight Recorder dumps: all 4 ranks finished all_reduce #6 of default_pg; nothing is pending", "0 verdicts"},
+		"the same as json":   {[]string{"-o", "json", healthyDumps}, exitOK, "", "nothing is pending"},
 		"some is damaged":    {[]string{good, write(t, "x", "no recording")}, exitDegraded, "has fallen off the bus", "unknown format"},
 		"all is damaged":     {[]string{write(t, "x", "no recording")}, exitUnusable, "", "1 of 1 file could not be read"},
 		"no such file":       {[]string{"/nosuch", good}, exitDegraded, "has fallen off the bus", "/nosuch"},

@@ -15,10 +15,12 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/otelcol"
 
+	"github.com/tracecoreai/tracecore/distro/internal/backend"
 	"github.com/tracecoreai/tracecore/distro/internal/components"
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
+	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor"
 )
 
 func newPatternsShow() *cobra.Command {
@@ -28,25 +30,33 @@ func newPatternsShow() *cobra.Command {
 		Long: "Prints the parameters of a pattern with the value in force, the default, the range and who set it, then its guide\n" +
 			"and its file. With --config these are the values that an agent with this configuration runs with; without, the defaults.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			detectors, err := configured(cmd.Context(), configs)
+			c, err := configured(cmd.Context(), configs)
 			if err != nil {
 				return err
 			}
-			return showPattern(cmd.OutOrStdout(), args[0], detectors)
+			return showPattern(cmd.OutOrStdout(), args[0], c)
 		},
 	}
 	cmd.Flags().StringArrayVar(&configs, "config", nil, "configuration of the agent, as for running it; may be repeated")
 	return cmd
 }
 
-// configured returns the pattern detectors of a configuration by id, or one as it is
-// without configuration.
-func configured(ctx context.Context, configs []string) (map[string]*patterndetectorprocessor.Config, error) {
-	factory := patterndetectorprocessor.NewFactory()
+// judges are the processors of a configuration that have parameters of patterns, by id.
+type judges struct {
+	detectors map[string]*patterndetectorprocessor.Config
+	joins     map[string]*rankjoinprocessor.Config
+}
+
+// configured returns the judges of a configuration, or those that are without one.
+func configured(ctx context.Context, configs []string) (*judges, error) {
+	detector, join := patterndetectorprocessor.NewFactory(), rankjoinprocessor.NewFactory()
+	all := &judges{map[string]*patterndetectorprocessor.Config{}, map[string]*rankjoinprocessor.Config{}}
 	if len(configs) == 0 {
-		return map[string]*patterndetectorprocessor.Config{"": factory.CreateDefaultConfig().(*patterndetectorprocessor.Config)}, nil
+		all.detectors[""] = detector.CreateDefaultConfig().(*patterndetectorprocessor.Config)
+		all.joins[join.Type().String()] = join.CreateDefaultConfig().(*rankjoinprocessor.Config)
+		return all, nil
 	}
-	set := settings().ConfigProviderSettings
+	set := settings(&backend.Backends{}).ConfigProviderSettings
 	set.ResolverSettings.URIs = configs
 	provider, err := otelcol.NewConfigProvider(set)
 	if err != nil {
@@ -60,24 +70,26 @@ func configured(ctx context.Context, configs []string) (map[string]*patterndetec
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
-	detectors := map[string]*patterndetectorprocessor.Config{}
 	for id, c := range config.Processors {
-		if id.Type() == factory.Type() {
-			detectors[id.String()] = c.(*patterndetectorprocessor.Config)
+		switch id.Type() {
+		case detector.Type():
+			all.detectors[id.String()] = c.(*patterndetectorprocessor.Config)
+		case join.Type():
+			all.joins[id.String()] = c.(*rankjoinprocessor.Config)
 		}
 	}
-	if len(detectors) == 0 {
-		return nil, fmt.Errorf("--config has no processor %s, so no pattern runs: add it to a logs pipeline", component.NewID(factory.Type()))
+	if len(all.detectors) == 0 {
+		return nil, fmt.Errorf("--config has no processor %s, so no pattern runs: add it to a logs pipeline", component.NewID(detector.Type()))
 	}
-	return detectors, nil
+	return all, nil
 }
 
-// showPattern prints a pattern's parameters as each detector has them, its README and its
+// showPattern prints a pattern's parameters as each processor has them, its README and its
 // file, which is its specification.
-func showPattern(w io.Writer, name string, detectors map[string]*patterndetectorprocessor.Config) error {
+func showPattern(w io.Writer, name string, all *judges) error {
 	var shown *rule.Rule
-	for _, id := range slices.Sorted(maps.Keys(detectors)) {
-		r, off, err := find(detectors[id], name)
+	for _, id := range slices.Sorted(maps.Keys(all.detectors)) {
+		r, off, err := find(all.detectors[id], name)
 		switch {
 		case err != nil:
 			return err
@@ -87,9 +99,20 @@ func showPattern(w io.Writer, name string, detectors map[string]*patterndetector
 			fmt.Fprintf(w, "%s has no parameters%s\n\n", r.Name, of(id))
 		default:
 			fmt.Fprintf(w, "Parameters of %s%s\n\n", r.Name, of(id))
-			showParameters(w, r.Parameters)
+			mine, _ := r.Parameters.Of("", nil)
+			showParameters(w, mine)
 		}
 		shown = r
+	}
+	if shown.Name == rankjoinprocessor.Pattern {
+		for _, id := range slices.Sorted(maps.Keys(all.joins)) {
+			its, err := all.joins[id].Parameters()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(w, "Parameters of %s that the processor %s judges by, and where they are set\n\n", shown.Name, id)
+			showParameters(w, its)
+		}
 	}
 	return showFiles(w, shown)
 }

@@ -30,18 +30,22 @@ import (
 	"go.opentelemetry.io/collector/processor/batchprocessor"
 	"go.opentelemetry.io/collector/processor/memorylimiterprocessor"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
+	"github.com/tracecoreai/tracecore/connectors/incidenttracesconnector"
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/distro/receivers/filelogreceiver"
 	"github.com/tracecoreai/tracecore/distro/receivers/hostmetricsreceiver"
 	"github.com/tracecoreai/tracecore/distro/receivers/kafkareceiver"
 	"github.com/tracecoreai/tracecore/distro/receivers/prometheusreceiver"
+	"github.com/tracecoreai/tracecore/distro/selfmetrics"
+	"github.com/tracecoreai/tracecore/exporters/alertexporter"
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter"
+	"github.com/tracecoreai/tracecore/exporters/slurmexporter"
 	"github.com/tracecoreai/tracecore/exporters/terminalexporter"
 	"github.com/tracecoreai/tracecore/extensions/agentauthextension"
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
 	"github.com/tracecoreai/tracecore/extensions/healthcheckextension"
+	"github.com/tracecoreai/tracecore/extensions/historyextension"
 	"github.com/tracecoreai/tracecore/extensions/identityextension"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 	"github.com/tracecoreai/tracecore/processors/rankjoinprocessor"
@@ -50,10 +54,13 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
+	"github.com/tracecoreai/tracecore/receivers/ncclcallreceiver"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver"
 	"github.com/tracecoreai/tracecore/receivers/otlpreceiver"
+	"github.com/tracecoreai/tracecore/receivers/pyexceptionreceiver"
+	"github.com/tracecoreai/tracecore/receivers/stacksreceiver"
 )
 
 // Import path prefixes of the two families of foreign components, and of ours.
@@ -75,6 +82,7 @@ func extensions() []part[extension.Factory] {
 		{agentauthextension.NewFactory(), own + "extensions/agentauthextension"},
 		{identityextension.NewFactory(), own + "extensions/identityextension"},
 		{healthcheckextension.NewFactory(), own + "extensions/healthcheckextension"},
+		{historyextension.NewFactory(), own + "extensions/historyextension"},
 	}
 }
 
@@ -91,10 +99,13 @@ func receivers() []part[receiver.Factory] {
 		{gpureceiver.NewFactory(), own + "receivers/gpureceiver"},
 		{k8seventsreceiver.NewFactory(), own + "receivers/k8seventsreceiver"},
 		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},
+		{ncclcallreceiver.NewFactory(), own + "receivers/ncclcallreceiver"},
 		{ncclfrreceiver.NewFactory(), own + "receivers/ncclfrreceiver"},
 		{ncclsockreceiver.NewFactory(), own + "receivers/ncclsockreceiver"},
 		{oomkillreceiver.NewFactory(), own + "receivers/oomkillreceiver"},
 		{otlpreceiver.NewFactory(), own + "receivers/otlpreceiver"},
+		{pyexceptionreceiver.NewFactory(), own + "receivers/pyexceptionreceiver"},
+		{stacksreceiver.NewFactory(), own + "receivers/stacksreceiver"},
 	}
 }
 
@@ -120,7 +131,9 @@ func exporters() []part[exporter.Factory] {
 		{otlpexporter.NewFactory(), core + "exporter/otlpexporter"},
 		{otlphttpexporter.NewFactory(), core + "exporter/otlphttpexporter"},
 		{prometheusexporter.NewFactory(), contrib + "exporter/prometheusexporter"},
+		{alertexporter.NewFactory(), own + "exporters/alertexporter"},
 		{k8snodeexporter.NewFactory(), own + "exporters/k8snodeexporter"},
+		{slurmexporter.NewFactory(), own + "exporters/slurmexporter"},
 		{terminalexporter.NewFactory(), own + "exporters/terminalexporter"},
 	}
 }
@@ -128,6 +141,7 @@ func exporters() []part[exporter.Factory] {
 func connectors() []part[connector.Factory] {
 	return []part[connector.Factory]{
 		{forwardconnector.NewFactory(), core + "connector/forwardconnector"},
+		{incidenttracesconnector.NewFactory(), own + "connectors/incidenttracesconnector"},
 	}
 }
 
@@ -145,7 +159,7 @@ func Providers() map[string]confmap.ProviderFactory {
 // Factories returns the factories of every component in the distribution.
 // distro/builder-config.yaml names the same list; a test compares the two.
 func Factories() (otelcol.Factories, error) {
-	f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
+	f := otelcol.Factories{Telemetry: selfmetrics.NewFactory()}
 	var err error
 	if f.Extensions, f.ExtensionModules, err = factoryMap(extensions()); err != nil {
 		return otelcol.Factories{}, err

@@ -37,29 +37,42 @@ type Pattern struct {
 	// Needs are the signals that no probe of tracecore gives: someone has to
 	// send them over OTLP.
 	Needs []string `json:"needs"`
+	// Alone is what it can do until one of Awaits speaks: no probe shows whether it will.
+	Alone State `json:"alone"`
+	// Awaits are the sources beside the kernel that give it more.
+	Awaits []string `json:"awaits"`
+	// GPU: it is about GPUs, without one there is nothing to see.
+	GPU bool `json:"gpu"`
 }
 
 // identityPrefixes begin the attributes that only the identity probe knows.
 var identityPrefixes = []string{"gen_ai.training.", "container.id", "k8s.pod."}
 
-// Sources maps each event name to the feature it comes from.
-type Sources map[string]check.Feature
+// Sources knows where signals come from.
+type Sources struct {
+	features map[string]check.Feature // of each event that a probe gives
+	others   map[string]string        // source of each other event and metric, as an operator calls it
+}
 
 // LoadSources reads from the vocabulary which event comes from which feature: its
 // receiver says so in its metadata.yaml.
 func LoadSources() (Sources, error) {
 	known, err := attributes.LoadVocabulary()
 	if err != nil {
-		return nil, err
+		return Sources{}, err
 	}
 	return sourcesOf(known), nil
 }
 
 func sourcesOf(known *attributes.Vocabulary) Sources {
-	sources := Sources{}
-	for event, signal := range known.Events {
-		if signal.Feature != "" {
-			sources[event] = check.Feature(signal.Feature)
+	sources := Sources{features: map[string]check.Feature{}, others: map[string]string{}}
+	for _, signals := range []map[string]attributes.Signal{known.Events, known.Metrics} {
+		for name, signal := range signals {
+			if signal.Feature != "" {
+				sources.features[name] = check.Feature(signal.Feature)
+			} else if at := column(signal); at > 0 {
+				sources.others[name] = columns[at-1].name
+			}
 		}
 	}
 	return sources
@@ -85,7 +98,7 @@ func (s Sources) pattern(r *rule.Rule, there map[check.Feature]bool) Pattern {
 	case !r.Full.Eval(see):
 		p.State = Degraded
 		p.note(r, unseen, "cannot be seen")
-	case worth(r, s.given(r, there)) != worth(r, s.given(r, s.features())):
+	case worth(r, s.given(r, there)) != worth(r, s.given(r, s.every())):
 		p.State = Degraded
 		p.note(r, unseen, "cannot be seen")
 		p.note(r, left, "is left to what others send")
@@ -100,7 +113,52 @@ func (s Sources) pattern(r *rule.Rule, there map[check.Feature]bool) Pattern {
 	}
 	slices.Sort(p.Lacks)
 	p.Lacks = slices.Compact(p.Lacks)
+	p.Alone, p.Awaits, p.GPU = s.alone(r, there), s.awaits(r), aboutGPUs(r)
 	return p
+}
+
+// alone is what a rule can do with these features while nobody else speaks.
+func (s Sources) alone(r *rule.Rule, there map[check.Feature]bool) State {
+	switch State(worth(r, s.given(r, there))) {
+	case Full:
+		return Full
+	case Blind:
+		return Blind
+	default:
+		return Degraded
+	}
+}
+
+// aboutGPUs reports whether all that can begin a fault of a rule is told by a driver of
+// GPUs, or by what reads one.
+func aboutGPUs(r *rule.Rule) bool {
+	for i := range r.Evidence {
+		e := &r.Evidence[i]
+		if !e.CanStart() {
+			continue
+		}
+		for _, name := range slices.Concat(r.Events(e), e.Metrics) {
+			ofGPU := slices.ContainsFunc([]string{"gpu.", "nvswitch.", "hw.gpu.", "cuda."}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+			if !ofGPU && !slices.Contains(r.Key, "gpu") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// awaits are the sources beside the kernel that a rule reads.
+func (s Sources) awaits(r *rule.Rule) []string {
+	sources := []string{}
+	for i := range r.Evidence {
+		for _, name := range slices.Concat(r.Events(&r.Evidence[i]), r.Evidence[i].Metrics) {
+			if source := s.others[name]; source != "" {
+				sources = append(sources, source)
+			}
+		}
+	}
+	slices.Sort(sources)
+	return slices.Compact(sources)
 }
 
 // note writes down the evidence that lacks features.
@@ -155,7 +213,7 @@ func (s Sources) gaps(r *rule.Rule, there map[check.Feature]bool) (unseen, left 
 		features := map[check.Feature]bool{}
 		others := len(e.Metrics) > 0
 		for _, event := range r.Events(e) {
-			if feature, ours := s[event]; ours {
+			if feature, ours := s.features[event]; ours {
 				features[feature] = true
 			} else {
 				others = true
@@ -177,7 +235,7 @@ func (s Sources) given(r *rule.Rule, there map[check.Feature]bool) map[string]bo
 	given := map[string]bool{}
 	for i := range r.Evidence {
 		for _, event := range r.Events(&r.Evidence[i]) {
-			if feature, ours := s[event]; ours && there[feature] {
+			if feature, ours := s.features[event]; ours && there[feature] {
 				given[r.Evidence[i].Name] = true
 			}
 		}
@@ -185,10 +243,10 @@ func (s Sources) given(r *rule.Rule, there map[check.Feature]bool) map[string]bo
 	return given
 }
 
-// features are all that give something, and proof of it.
-func (s Sources) features() map[check.Feature]bool {
+// every feature that gives something, and proof of it.
+func (s Sources) every() map[check.Feature]bool {
 	all := map[check.Feature]bool{check.Origins: true}
-	for _, feature := range s {
+	for _, feature := range s.features {
 		all[feature] = true
 	}
 	return all
@@ -212,8 +270,8 @@ func (s Sources) Features(rules []rule.Rule, probes []check.Probe) []Feature {
 	for _, p := range probes {
 		for _, id := range p.Offers {
 			f := Feature{ID: id, Here: there[id], Probe: p.Probe, Events: []string{}, Patterns: []string{}}
-			for _, event := range slices.Sorted(maps.Keys(s)) {
-				if s[event] == id {
+			for _, event := range slices.Sorted(maps.Keys(s.features)) {
+				if s.features[event] == id {
 					f.Events = append(f.Events, event)
 				}
 			}
@@ -237,7 +295,7 @@ func (s Sources) reads(r *rule.Rule, id check.Feature) bool {
 		return needsOrigins(r) && s.reads(r, check.KernelLog)
 	}
 	return slices.ContainsFunc(r.All(), func(e *rule.Evidence) bool {
-		return slices.ContainsFunc(r.Events(e), func(event string) bool { return s[event] == id })
+		return slices.ContainsFunc(r.Events(e), func(event string) bool { return s.features[event] == id })
 	})
 }
 
@@ -249,7 +307,7 @@ func (s Sources) external(r *rule.Rule) []string {
 			needs = append(needs, "metric "+metric)
 		}
 		for _, event := range r.Events(&r.Evidence[i]) {
-			if _, ours := s[event]; !ours {
+			if _, ours := s.features[event]; !ours {
 				needs = append(needs, "event "+event)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-var sources = Sources{"gpu.xid": check.KernelLog, "oom.kill": check.OOMKills, "process.exit": check.Exits}
+var sources = Sources{features: map[string]check.Feature{"gpu.xid": check.KernelLog, "oom.kill": check.OOMKills, "process.exit": check.Exits}}
 
 func expr(t *testing.T, text string) rule.Expr {
 	t.Helper()
@@ -120,7 +120,7 @@ func TestWhatAProbeWouldSayIsNotLeftToOthersInSilence(t *testing.T) {
 			"node_memory_error": {"lost_page cannot be seen: needs kernel_log"},
 		},
 	} {
-		there := sources.features()
+		there := sources.every()
 		delete(there, lost)
 		there[check.Identity] = true
 		for _, p := range sources.Of(rules, there) {
@@ -152,12 +152,12 @@ func TestEveryFeatureOfAnEventIsOffered(t *testing.T) {
 	sources, err := LoadSources()
 	require.NoError(t, err)
 	offered := map[check.Feature]bool{check.Identity: true, check.Origins: true}
-	for _, feature := range sources {
+	for _, feature := range sources.features {
 		offered[feature] = true
 	}
 	require.Equal(t, map[check.Feature]bool{
 		check.Identity: true, check.Origins: true, check.KernelLog: true, check.OOMKills: true, check.Exits: true, check.FUSEStalls: true,
-		check.GPUMemory: true, check.SocketStalls: true,
+		check.GPUMemory: true, check.SocketStalls: true, check.CollectiveCalls: true, check.Exceptions: true, check.RankStacks: true,
 	}, offered)
 }
 

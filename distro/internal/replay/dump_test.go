@@ -32,8 +32,9 @@ func TestDumpsAreRecognizedAmongOtherFiles(t *testing.T) {
 	})
 	require.Empty(t, got.bad)
 	require.Len(t, got.verdicts, 2)
-	require.Equal(t, "gpu_lost", got.verdicts[0].Pattern)
-	require.Equal(t, "2-3", got.verdicts[1].Culprit["silent"], "two of four ranks sent a dump")
+	require.Equal(t, "gpu_lost", got.verdicts[1].Pattern)
+	require.Equal(t, "nccl_hang", got.verdicts[0].Pattern, "it is of the time of its entries, not of its files")
+	require.Equal(t, "2-3", got.verdicts[0].Culprit["silent"], "two of four ranks sent a dump")
 	require.GreaterOrEqual(t, got.Records, uint64(3))
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -35,6 +37,38 @@ func dumpsJustWritten(t *testing.T, from string) string {
 	dir := t.TempDir()
 	writeDumps(t, from, dir, "")
 	return dir
+}
+
+// entryTime is a time in a dump.
+var entryTime = regexp.MustCompile(`"(time_[a-z_]+_ns)":(\d+)`)
+
+// writeFreshDumps copies dumps whose ranks began to wait then: all times in them are moved.
+func writeFreshDumps(t *testing.T, from, dir, except string, waiting time.Time) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(allDumps, from, "rank_*.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	contents, newest := make([][]byte, len(files)), int64(0)
+	for i, file := range files {
+		contents[i], err = os.ReadFile(file)
+		require.NoError(t, err)
+		for _, found := range entryTime.FindAllSubmatch(contents[i], -1) {
+			at, err := strconv.ParseInt(string(found[2]), 10, 64)
+			require.NoError(t, err)
+			newest = max(newest, at)
+		}
+	}
+	move := waiting.UnixNano() - newest
+	for i, content := range contents {
+		moved := entryTime.ReplaceAllFunc(content, func(found []byte) []byte {
+			parts := entryTime.FindSubmatch(found)
+			at, _ := strconv.ParseInt(string(parts[2]), 10, 64)
+			return fmt.Appendf(nil, `"%s":%d`, parts[1], at+move)
+		})
+		if name := fmt.Sprintf("rank_%d", i); name != except {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), moved, 0o600))
+		}
+	}
 }
 
 // writeDumps copies the dumps of a folder, as PyTorch names them, but for one.
@@ -158,4 +192,42 @@ func timeless(verdicts []verdict.Verdict) []verdict.Verdict {
 		}
 	}
 	return out
+}
+
+// TestDumpsInWhichNothingStandsStillSayHowFarTheRanksAre, instead of nothing.
+func TestDumpsInWhichNothingStandsStillSayHowFarTheRanksAre(t *testing.T) {
+	for name, tt := range map[string]struct {
+		except string
+		want   []string
+	}{
+		"healthy":  {"", []string{"all 4 ranks finished all_reduce #6 of default_pg; nothing is pending"}},
+		"p2p_only": {"", []string{"all 4 ranks entered no collective of default_pg; nothing is pending"}},
+		"missing":  {"", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeDumps(t, name, dir, tt.except)
+			got := playedPaths(t, Options{Job: "job"}, dir)
+			require.Equal(t, tt.want, got.Dumps)
+			require.Equal(t, tt.want == nil, len(got.verdicts) > 0)
+		})
+	}
+	t.Run("a rank without a dump", func(t *testing.T) {
+		dir := t.TempDir()
+		writeDumps(t, "healthy", dir, "rank_2")
+		got := playedPaths(t, Options{Job: "job"}, dir)
+		require.Equal(t, []string{"ranks 0-1, 3 finished all_reduce #6 of default_pg; rank 2 sent no dump; nothing is pending"}, got.Dumps)
+	})
+	t.Run("two jobs", func(t *testing.T) {
+		dir := t.TempDir()
+		for _, job := range []string{"a", "b"} {
+			require.NoError(t, os.Mkdir(filepath.Join(dir, job), 0o700))
+			writeDumps(t, "healthy", filepath.Join(dir, job), "")
+		}
+		got := playedPaths(t, Options{}, dir)
+		require.Len(t, got.Dumps, 2)
+		for i, job := range []string{"a", "b"} {
+			require.Equal(t, filepath.Join(dir, job, "rank_")+": all 4 ranks finished all_reduce #6 of default_pg; nothing is pending", got.Dumps[i])
+		}
+	})
 }

@@ -15,7 +15,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	ncclhang "github.com/tracecoreai/tracecore/patterns/nccl_hang"
@@ -57,7 +62,13 @@ type Result struct {
 	Files  int
 	Unread int    // files of which some or all could not be read
 	Other  uint64 // messages of traces and profiles, which patterns do not look at
+	// Dumps say how far the ranks are whose Flight Recorder dumps show nothing that stands
+	// still.
+	Dumps  []string
 	Engine engine.Stats
+	Heard  []engine.Heard // when what feeds each piece of evidence last came
+
+	First, Last time.Time // event time of the records, zero for none
 }
 
 // run is one replay.
@@ -68,6 +79,7 @@ type run struct {
 	engine  *engine.Engine
 	streams streams
 	ledger  ledger
+	quiet   map[string][]string // by run: how far its ranks are
 	started bool
 	now     time.Time // of the engine
 }
@@ -79,7 +91,8 @@ func Run(ctx context.Context, paths []string, o Options) (Result, error) {
 		return Result{}, err
 	}
 	o.Zone = utcUnless(o.Zone)
-	r := &run{join: hostJoin(), engine: e, ledger: ledger{show: o.Show}}
+	r := &run{engine: e, ledger: ledger{show: o.Show}, quiet: map[string][]string{}}
+	r.join = hostJoin(func(run string, lines []string) { r.quiet[run] = lines })
 	r.opener = opener{Options: o, count: func(n int) { r.result.Bytes += int64(n) }}
 	defer r.close()
 	r.openAll(ctx, paths)
@@ -87,12 +100,42 @@ func Run(ctx context.Context, paths []string, o Options) (Result, error) {
 		return r.result, err
 	}
 	r.finish()
-	r.result.Engine, r.result.Other = e.Stats(), r.other
+	r.result.Engine, r.result.Other, r.result.Heard = e.Stats(), r.other, e.Heard()
+	for _, run := range slices.Sorted(maps.Keys(r.quiet)) {
+		for _, line := range r.quiet[run] {
+			if len(r.quiet) > 1 {
+				line = run + ": " + line
+			}
+			r.result.Dumps = append(r.result.Dumps, line)
+		}
+	}
 	return r.result, r.ledger.flush(0)
 }
 
-func hostJoin() rule.Host {
-	return rule.Host{Detector: ncclhang.Detector(ncclhang.DefaultOptions), Algorithm: ncclhang.New(ncclhang.DefaultOptions)}
+// Scan gives the records of the files, and of those below the folders, to each in the order
+// of their event time, without any pattern.
+func Scan(ctx context.Context, paths []string, o Options, each func(plog.Logs, pmetric.Metrics)) error {
+	o.Zone = utcUnless(o.Zone)
+	r := &run{opener: opener{Options: o, count: func(int) {}}}
+	defer r.close()
+	r.openAll(ctx, paths)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		b, more := r.streams.next()
+		if !more {
+			return nil
+		}
+		each(b.logs, b.metrics)
+	}
+}
+
+// hostJoin makes a join that tells quiet what it finds nothing in.
+func hostJoin(quiet func(run string, lines []string)) rule.Host {
+	join := ncclhang.New(ncclhang.DefaultOptions)
+	join.Quiet = quiet
+	return rule.Host{Detector: ncclhang.Detector(ncclhang.DefaultOptions), Algorithm: join}
 }
 
 // openAll opens every input up to its first batch. Files that end there are
@@ -161,10 +204,24 @@ func (r *run) feed(ctx context.Context) error {
 		r.engine.Logs(b.logs)
 		r.engine.Metrics(b.metrics)
 		r.result.Records += uint64(b.records)
+		r.result.cover(b.span)
 		if err := r.collect(); err != nil {
 			return err
 		}
 		r.Report(r.result.Progress)
+	}
+}
+
+// cover notes the event time of records that have one.
+func (r *Result) cover(s span) {
+	if s.first <= 0 {
+		return
+	}
+	if first := time.Unix(0, s.first).UTC(); r.First.IsZero() || first.Before(r.First) {
+		r.First = first
+	}
+	if last := time.Unix(0, s.last).UTC(); last.After(r.Last) {
+		r.Last = last
 	}
 }
 

@@ -97,15 +97,17 @@ func TestACollectorComesToTheSameVerdictsWithSockets(t *testing.T) {
 	}
 }
 
+// waited is how long ranks wait until they write dumps: no longer than records may be late.
+const waited = 8 * time.Second
+
 // replayedWithSockets replays a recording of the stalls beside the folder of dumps.
 func replayedWithSockets(t *testing.T, missing string) []verdict.Verdict {
 	t.Helper()
 	dir := t.TempDir()
-	writeDumps(t, "missing", dir, missing)
-	info, err := os.Stat(filepath.Join(dir, "rank_0"))
-	require.NoError(t, err)
+	at := time.Now().Add(-waited)
+	writeFreshDumps(t, "missing", dir, missing, at)
 	recording := filepath.Join(t.TempDir(), "stalls.json")
-	require.NoError(t, os.WriteFile(recording, lines(jsonOf(t, standing(info.ModTime()))), 0o600))
+	require.NoError(t, os.WriteFile(recording, lines(jsonOf(t, standing(at))), 0o600))
 	return playedPaths(t, Options{Job: "job"}, dir, recording).verdicts
 }
 
@@ -139,8 +141,9 @@ func requireCollected(t *testing.T, want []verdict.Verdict, missing string) {
 	var end sunk
 	p, err := pipeline.Start(t.Context(), fmt.Sprintf(takesBoth, dumps, socket), end.add)
 	require.NoError(t, err)
-	post(t, socket, standing(time.Now()))
-	writeDumps(t, "missing", dumps, missing)
+	at := time.Now().Add(-waited)
+	post(t, socket, standing(at))
+	writeFreshDumps(t, "missing", dumps, missing, at)
 	assert.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, timeless(end.inOrder())) }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, p.Stop())
 	require.Equal(t, want, timeless(end.inOrder()))

@@ -13,13 +13,16 @@ import (
 type conclusion struct {
 	id       string
 	best     window
-	onset    int64 // when it was first given out: part of the id
+	onset    int64 // of what was seen, when it was first given out: part of the id
+	since    int64 // when what was seen began, as far as is known now
 	revision int
 	emitted  string // hash of the newest revision
+	told     string // and of what it says but for counts and times
 
 	changed    bool  // since it was given out
 	quietEvery int64 // counts alone are given out this often, ever more rarely
 	nextQuiet  int64 // 0: no count waits
+	due        bool  // counts have waited for their time
 
 	resolved  int64 // 0: open
 	withdrawn bool  // resolved because evidence refuted it
@@ -42,16 +45,24 @@ func (f *Fault) evaluate(from int64, loud bool) {
 	if f.revised {
 		from, to = math.MinInt64, math.MaxInt64
 	}
-	best := f.best(from, to)
+	best := f.settled(f.best(from, to))
 	switch {
 	case f.verdict != nil && f.revised:
 		f.reconsider(best)
+	case f.verdict != nil && f.settled(f.verdict.best).confidence != f.verdict.best.confidence:
+		less := f.settled(f.verdict.best)
+		if best.better(less) {
+			less = best
+		}
+		less.stands = max(f.verdict.best.stands, best.stands)
+		f.reconsider(less)
 	case f.verdict != nil:
 		f.update(best, loud)
 	case best.confidence != "" && f.refuting(best.stands) == nil:
 		f.conclude(best)
 	}
 	f.settle()
+	f.outrun()
 	f.revised = false
 	if !f.dead {
 		f.callAgain()
@@ -63,7 +74,7 @@ func (f *Fault) conclude(best window) {
 	f.dropBefore(best.end - int64(f.rule.Within))
 	onset := f.onset(best.trust)
 	f.verdict = &conclusion{
-		id: identifier(f.rule.Name, f.key, strconv.FormatInt(onset, 10)), best: best, onset: onset, quietEvery: firstQuiet,
+		id: identifier(f.rule.Name, f.key, strconv.FormatInt(onset, 10)), best: best, onset: onset, since: f.since(best.trust), quietEvery: firstQuiet,
 	}
 	f.verdict.node = incident.NewNode(f)
 	s := f.set
@@ -85,8 +96,12 @@ func (f *Fault) update(best window, loud bool) {
 	if best.better(v.best) {
 		v.best, loud = best, true
 	}
-	if v.best.stands = stands; v.best.trust > trust { // what was believed on weaker evidence is no longer
+	v.best.stands = stands
+	stronger, since := v.best.trust > trust, v.since
+	if stronger { // what was believed on weaker evidence is no longer
 		v.onset = f.onset(v.best.trust)
+	}
+	if v.since = f.since(v.best.trust); stronger || v.since != since {
 		f.Changed()
 		f.set.graph.Reconsider(v.node)
 	}

@@ -11,15 +11,20 @@ import (
 // are of the same job only if it is the same; where one says none, its record is a claim
 // at most, and its word is taken.
 
-// findJobs finds the fields that are read from the id of a job.
-func (r *Rule) findJobs() {
+// findFields finds the fields that are read from the id of a job, and those that say how
+// long something lasts.
+func (r *Rule) findFields() {
 	fields := r.AllFields()
 	for _, e := range r.All() {
 		fields = append(fields, e.Fields...)
 	}
 	for _, f := range fields {
-		if at, used := r.at[f.Name]; used && strings.Contains(f.Expr, rule.AttributeJob) {
+		at, used := r.at[f.Name]
+		if used && strings.Contains(f.Expr, rule.AttributeJob) {
 			r.jobs[at] = true
+		}
+		if used && f.IsAge() {
+			r.ages[at] = true
 		}
 	}
 }
@@ -36,11 +41,17 @@ func (w *Evidence) key(values []string) (string, bool) {
 	if domain := w.Rule.domain(values); w.OfJob && domain != "" {
 		t += "\x00" + domain
 	}
+	if run := w.Rule.runOf(values); run != "" {
+		t += "\x00run " + run
+	}
 	return t, ok
 }
 
 // among reports whether a mark of w can be of the job of f.
 func (w *Evidence) among(f *Fault, values []string) bool {
+	if run := w.Rule.runOf(values); run != "" && f.run != "" && run != f.run {
+		return false
+	}
 	domain := w.Rule.domain(values)
 	return !w.OfJob || domain == "" || f.domain == "" || domain == f.domain
 }

@@ -15,7 +15,7 @@ func (f *Fault) Fire() {
 		return
 	}
 	if v := f.verdict; v != nil && v.nextQuiet != 0 && v.nextQuiet <= f.set.time.Now() {
-		v.nextQuiet = 0
+		v.nextQuiet, v.due = 0, true
 		f.Changed()
 	}
 	if f.expireAt() <= f.set.time.Now() {

@@ -15,6 +15,7 @@ type Fault struct {
 	key     string
 	seq     uint64
 	domain  string         // of its job: the first that a mark which begins it says
+	run     string         // start of the job, where the rule tells faults apart by it
 	owner   []string       // as Rule.Owner has it of its first mark
 	overdue int64          // newest time at which a mark came that was later than the lateness allows
 	after   byTrust[int64] // marks of that trust that ended by then belong to an earlier fault
@@ -64,7 +65,7 @@ func (f *Fault) add(w *Evidence, m Mark) {
 // insert reports whether m changed anything, whether it told something new,
 // and which marks waited for it.
 func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*recentMark) {
-	if m.Last <= *f.after.of(m.Trust) {
+	if m.Last <= *f.after.of(m.Trust) || w.Reboot && !f.laterBoot(&m) {
 		return false, false, nil
 	}
 	first, changed := f.put(w, m)
@@ -108,7 +109,7 @@ func (f *Fault) stands() verdict.Trust {
 // whether it is the first of its kind, and whether anything changed.
 func (f *Fault) put(w *Evidence, m Mark) (first, changed bool) {
 	marks := f.marks[w.index]
-	at := slices.IndexFunc(marks, func(o Mark) bool { return o.same(&m) })
+	at := find(marks, &m)
 	switch {
 	case m.Finding:
 		return f.putFinding(w, at, m)
@@ -122,6 +123,14 @@ func (f *Fault) put(w *Evidence, m Mark) (first, changed bool) {
 		return false, false
 	}
 	at, _ = slices.BinarySearchFunc(marks, m, compare)
+	if w.Newest {
+		if slices.ContainsFunc(marks[at:], func(o Mark) bool { return f.replaces(&o, &m) }) {
+			return false, false // it comes late
+		}
+		f.marks[w.index] = append(slices.DeleteFunc(marks[:at:at], func(o Mark) bool { return f.replaces(&m, &o) }), marks[at:]...)
+		marks = f.marks[w.index]
+		at, _ = slices.BinarySearchFunc(marks, m, compare)
+	}
 	f.marks[w.index] = slices.Insert(marks, at, m)
 	if most := max(f.set.opts.Marks, w.keep); len(f.marks[w.index]) > most+most/8 {
 		f.set.stats.EvictedMarks += f.fold(w.index, most, f.named())
@@ -129,7 +138,12 @@ func (f *Fault) put(w *Evidence, m Mark) (first, changed bool) {
 	return len(f.marks[w.index]) == 1, true
 }
 
-// drop forgets f. Its verdict, if changed, is given out first.
+// replaces reports whether a later mark says how the thing of an earlier one is now.
+func (f *Fault) replaces(later, earlier *Mark) bool {
+	return later.Trust >= earlier.Trust && f.rule.agree(later.Values, earlier.Values)
+}
+
+// drop forgets f. Its verdict, if changed, is given out first, with counts that still wait.
 func (f *Fault) drop() {
 	if f.dead {
 		return
@@ -140,6 +154,9 @@ func (f *Fault) drop() {
 		f.set.waiting.Remove(f.element)
 		clear(f.marks) // the time line may hold f until its time comes
 		return
+	}
+	if v := f.verdict; v.revision > 0 && v.nextQuiet != 0 {
+		v.changed = true
 	}
 	f.set.emit(f)
 	f.set.graph.Leave(f.verdict.node)

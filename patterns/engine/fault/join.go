@@ -33,6 +33,7 @@ const maxJoins = 256
 func (j *joins) enter(f *Fault, values []string) []joinKey {
 	var fresh []joinKey
 	f.domain = cmp.Or(f.domain, f.rule.domain(values))
+	f.run = cmp.Or(f.run, f.rule.runOf(values))
 	for set, positions := range f.rule.joins {
 		t, ok := Tuple(values, positions)
 		if !ok {

@@ -14,24 +14,36 @@ import (
 type Mark struct {
 	Time    int64    `json:"t"`
 	Last    int64    `json:"l"`
+	Began   int64    `json:"b,omitempty"` // what it tells of, if before Time
 	Count   float64  `json:"c"`
 	Values  []string `json:"v"`           // by field of the rule
 	Ranks   []int    `json:"r,omitempty"` // of the list field called ranks
 	Lists   Lists    `json:"n,omitempty"` // of other fields, where a link looks at them
 	Source  string   `json:"s"`
 	FaultID string   `json:"f,omitempty"`
+	Span    string   `json:"a,omitempty"` // in which its record was written: ids of trace and span, as digits
 	Overdue int64    `json:"h,omitempty"` // when it came, if later than the lateness allows
 	Series  uint64   `json:"i,omitempty"`
 	Finding bool     `json:"d,omitempty"` // of a detector: the newest replaces those before it
 	Drill   bool     `json:"x,omitempty"` // a drill made it, as its process has proven
+	Late    bool     `json:"y,omitempty"` // it happened while nobody looked, and was read later
 	Gone    bool     `json:"g,omitempty"` // the detector took it back: it shows nothing any more
 
 	Trust verdict.Trust `json:"u,omitempty"`
+
+	size int32 // as bytes counted it, 0 where it has to count
 }
 
 // bytes is about how much memory m takes.
 func (m *Mark) bytes() int {
-	n := int(unsafe.Sizeof(*m)) + 16*len(m.Values) + 8*len(m.Ranks) + len(m.Source) + len(m.FaultID)
+	if m.size == 0 {
+		m.size = int32(m.count()) //nolint:gosec // values and lists of ranks are bounded
+	}
+	return int(m.size)
+}
+
+func (m *Mark) count() int {
+	n := int(unsafe.Sizeof(*m)) + 16*len(m.Values) + 8*len(m.Ranks) + len(m.Source) + len(m.FaultID) + len(m.Span)
 	for _, v := range m.Values {
 		n += len(v)
 	}
@@ -39,6 +51,14 @@ func (m *Mark) bytes() int {
 		n += 64 + 8*len(ranks)
 	}
 	return n
+}
+
+// since is when that began which m tells of.
+func (m *Mark) since() int64 {
+	if m.Began != 0 {
+		return m.Began
+	}
+	return m.Time
 }
 
 // Lists are ranks by field.
@@ -84,9 +104,20 @@ func (m *Mark) same(o *Mark) bool {
 		(m.Series != 0 || slices.Equal(m.Values, o.Values))
 }
 
+// find returns the place of the mark that m is a report of, below 0 for none. A mark is too
+// large to be handed on by value.
+func find(marks []Mark, m *Mark) int {
+	for i := range marks {
+		if marks[i].same(m) {
+			return i
+		}
+	}
+	return -1
+}
+
 // says reports whether o, a later finding of the same ID, says something else.
 func (m *Mark) says(o *Mark) bool {
-	return m.Gone != o.Gone || m.Time != o.Time || !slices.Equal(m.Values, o.Values) || !slices.Equal(m.Ranks, o.Ranks) ||
+	return m.Gone != o.Gone || m.Late != o.Late || m.Time != o.Time || !slices.Equal(m.Values, o.Values) || !slices.Equal(m.Ranks, o.Ranks) ||
 		!maps.EqualFunc(m.Lists, o.Lists, slices.Equal[[]int])
 }
 
@@ -98,9 +129,18 @@ func (m *Mark) merge(o *Mark) bool {
 	} else {
 		m.Count = max(m.Count, o.Count)
 	}
+	if m.Began != 0 || o.Began != 0 {
+		m.Began = min(m.since(), o.since())
+	}
+	if o.Time < m.Time || o.Time == m.Time && !o.Late {
+		m.Late = o.Late
+	}
+	if o.Span != "" && (m.Span == "" || o.Time < m.Time || o.Time == m.Time && o.Span < m.Span) {
+		m.Span = o.Span // that of the earlier, whichever came first
+	}
 	m.Time, m.Last = min(m.Time, o.Time), max(m.Last, o.Last)
-	m.Ranks, m.Lists = union(m.Ranks, o.Ranks), m.Lists.with(o.Lists)
-	return m.Count != before.Count || m.Time != before.Time || m.Last != before.Last || len(m.Ranks) != len(before.Ranks)
+	m.Ranks, m.Lists, m.size = union(m.Ranks, o.Ranks), m.Lists.with(o.Lists), 0
+	return m.Count != before.Count || m.Time != before.Time || m.Last != before.Last || m.Began != before.Began || m.Late != before.Late || len(m.Ranks) != len(before.Ranks)
 }
 
 // union returns the sorted ranks of both.

@@ -32,7 +32,7 @@ func (s *Set) Verdicts() []verdict.Verdict {
 	slices.SortStableFunc(changed, func(a, b *Fault) int {
 		return cmp.Or(
 			cmp.Compare(a.role(), b.role()), // root_cause sorts before symptom
-			cmp.Compare(a.verdict.onset, b.verdict.onset),
+			cmp.Compare(a.verdict.since, b.verdict.since),
 			cmp.Compare(a.rule.ID, b.rule.ID),
 			cmp.Compare(a.verdict.id, b.verdict.id),
 		)
@@ -51,7 +51,11 @@ func (s *Set) emit(f *Fault) {
 	if !c.changed {
 		return
 	}
-	c.changed, c.nextQuiet = false, 0
+	due, waiting := c.due, c.nextQuiet
+	c.changed, c.due, c.nextQuiet = false, false, 0
+	if f.untold() || f.holdBack() {
+		return
+	}
 	v := f.report()
 	text, err := json.Marshal(v)
 	if err != nil { // a verdict is plain data: this cannot happen
@@ -62,7 +66,17 @@ func (s *Set) emit(f *Fault) {
 	if hash == c.emitted {
 		return
 	}
-	c.emitted = hash
+	told, err := news(v)
+	if err != nil {
+		s.stats.QueueDropped++
+		return
+	}
+	if told == c.told && !due && !f.dead {
+		c.nextQuiet = waiting
+		f.Grew()
+		return
+	}
+	c.emitted, c.told = hash, told
 	c.revision++
 	v.Revision = c.revision
 	if len(s.out.verdicts) >= s.opts.Queue {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -18,13 +19,16 @@ func (f *Fault) report() verdict.Verdict {
 	v := verdict.Verdict{
 		ID: c.id, IncidentID: identifier("incident", c.node.Root()), PatternID: r.ID, Pattern: r.Name,
 		Role: f.role(), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial), Trust: c.best.trust,
-		Onset: moment(f.onset(c.best.trust)), Updated: moment(max(f.touched, c.resolved)),
-		Culprit: map[string]string{}, Boot: f.boot(), BlastRadius: f.blast(), Drill: f.drill(),
-		Headline:    r.Headline.Pick(f.value).Expand(f.value),
-		Remediation: r.Remedy.Pick(f.value).Expand(f.value),
+		Onset: moment(f.since(c.best.trust)), Updated: moment(max(f.touched, c.resolved)),
+		Culprit: map[string]string{}, Boot: f.boot(), BlastRadius: f.blast(), Drill: f.drill(), Stands: r.Stands,
+		Headline:    r.Headline.Expand(f.known()),
+		Remediation: r.Remedy.Expand(f.known()),
+		Steps:       r.Remedy.Steps(f.known()),
 		Severity:    f.severity(),
-		Evidence:    f.evidence(), NotObserved: f.notObserved(),
+		Evidence:    f.evidence(), NotObserved: f.notObserved(), Missing: f.missing(),
 	}
+	v.Span = spanOf(&v)
+	v.Late = slices.ContainsFunc(v.Evidence, func(e verdict.Evidence) bool { return e.Late && e.Trust >= v.Trust })
 	if v.Role == verdict.Symptom {
 		v.RootCause = c.node.Root()
 	}
@@ -59,16 +63,19 @@ func (f *Fault) role() verdict.Role {
 // of the first evidence in the order of the file that holds, or else of the first
 // mark that is of the same process and thing as the leading one. Evidence that
 // has marks and does not hold (not as many as it takes) comes last. What is trusted less
-// than the verdict names nothing.
+// than the verdict names nothing, but for what is quoted.
 func (f *Fault) value(name string) (string, bool) {
 	at, ok := f.rule.at[name]
 	if !ok {
 		return "", false
 	}
+	if f.hidden(at) {
+		return "", false
+	}
 	var lead []string
 	for _, holds := range [...]bool{true, false} {
 		for i, w := range f.rule.Watches {
-			if f.rule.refutes(w.Name) || w.Resolves || holds != f.saw(w) {
+			if f.rule.refutes(w.Name) || w.Resolves || holds != f.saw(w) || !holds && w.depends() {
 				continue
 			}
 			for j := range f.marks[i] {
@@ -80,12 +87,104 @@ func (f *Fault) value(name string) (string, bool) {
 					lead = values
 				}
 				if values[at] != "" && f.rule.agree(lead, values) {
-					return values[at], true
+					return f.newest(f.marks[i], at, values[at]), true
 				}
 			}
 		}
 	}
+	return f.quoted(at, lead)
+}
+
+// quoted is what the thing on the leading mark said of itself last, as a process of its
+// machine told it.
+func (f *Fault) quoted(at int, lead []string) (string, bool) {
+	for i, w := range f.rule.Watches {
+		if lead == nil || !slices.Contains(w.quotes, at) {
+			continue
+		}
+		for j := len(f.marks[i]) - 1; j >= 0; j-- {
+			m := &f.marks[i][j]
+			other := func(field int) bool { return lead[field] == "" || lead[field] != m.Values[field] }
+			if m.Values[at] != "" && f.trusted(w, m, verdict.Claimed) && !slices.ContainsFunc(w.Match, other) && f.rule.agree(lead, m.Values) {
+				return m.Values[at], true
+			}
+		}
+	}
 	return "", false
+}
+
+// known is what templates of the verdict are filled with.
+func (f *Fault) known() rule.Known {
+	return rule.Known{Holds: f.observed, Field: func(name string) (string, bool) {
+		if _, defined := f.rule.at[name]; defined {
+			return f.value(name)
+		}
+		return f.computed(f.leading(), name)
+	}}
+}
+
+// leading is the evidence that names the culprit, nil for none.
+func (f *Fault) leading() *Evidence {
+	for _, w := range f.rule.Watches {
+		if !f.rule.refutes(w.Name) && !w.Resolves && len(f.marks[w.index]) > 0 && f.saw(w) {
+			return w
+		}
+	}
+	return nil
+}
+
+// computed is the value of a field that no record has.
+func (f *Fault) computed(w *Evidence, name string) (string, bool) {
+	if w == nil || len(w.By) == 0 || name != rule.FieldCount && name != rule.FieldSpan && name != rule.FieldLead {
+		return "", false
+	}
+	g := f.group(w, f.verdict.best.trust)
+	whole := f.folded[w.index] == 0 // else the last ones are not known any more
+	switch name {
+	case rule.FieldCount:
+		return strconv.Itoa(g.things), whole
+	case rule.FieldSpan:
+		if !whole {
+			return w.Occurs.Within.String(), true
+		}
+		return apart(g.last - g.first), true
+	case rule.FieldLead:
+		return apart(g.second - g.first), g.things > 1
+	}
+	return "", false
+}
+
+// apart is a short time in words.
+func apart(d int64) string {
+	return max(time.Duration(d).Round(time.Millisecond), time.Millisecond).String()
+}
+
+// observed reports whether the evidence of that name was seen, or that the verdict is full.
+func (f *Fault) observed(name string) bool {
+	w := f.rule.watch(name)
+	return w != nil && f.saw(w) || name == rule.Full && f.verdict.best.confidence == verdict.Full
+}
+
+// newest is the value of a field that says how long something lasts, as the last of marks
+// that is of the same thing tells it; of any other field the value that it has.
+func (f *Fault) newest(marks []Mark, at int, value string) string {
+	if !f.rule.ages[at] {
+		return value
+	}
+	first := slices.IndexFunc(marks, func(m Mark) bool { return m.Values[at] == value })
+	for _, m := range slices.Backward(marks) {
+		if m.Values[at] != "" && m.Trust >= marks[first].Trust && f.rule.agree(marks[first].Values, m.Values) {
+			return m.Values[at]
+		}
+	}
+	return value
+}
+
+// hidden reports whether evidence holds that keeps this field from being named.
+func (f *Fault) hidden(at int) bool {
+	return slices.ContainsFunc(f.rule.Watches, func(w *Evidence) bool {
+		return !w.Resolves && slices.Contains(w.hides, at) && f.saw(w)
+	})
 }
 
 // boot is the boot of the machine that the verdict names, in which the newest evidence
@@ -105,12 +204,17 @@ func (f *Fault) boot() string {
 	return boot
 }
 
-// saw reports whether w holds in the window of the verdict.
-func (f *Fault) saw(w *Evidence) bool { return f.verdict.best.seen&(1<<w.index) != 0 }
+// saw reports whether w holds in the window of the verdict. What must come first may turn
+// out not to have.
+func (f *Fault) saw(w *Evidence) bool {
+	if w.depends() {
+		return f.holds(w, math.MinInt64, math.MaxInt64, f.verdict.best.trust)
+	}
+	return f.verdict.best.seen&(1<<w.index) != 0
+}
 
 func (f *Fault) severity() verdict.Severity {
-	choice := f.rule.Severity
-	s := verdict.Severity(choice.Pick(f.value).Expand(f.value))
+	s := verdict.Severity(f.rule.Severity.Expand(f.known()))
 	switch s {
 	case verdict.Info, verdict.Warning, verdict.Error, verdict.Critical:
 		return s
@@ -132,7 +236,9 @@ func (f *Fault) evidence() []verdict.Evidence {
 	var list []verdict.Evidence
 	for _, w := range f.rule.Watches {
 		if marks := f.told(w); len(marks) > 0 && f.shown(w) {
-			list = append(list, f.oneEvidence(w, marks))
+			if one := f.oneEvidence(w, marks); one.Shows != "" || !w.Newest { // how it is now may be nothing to tell
+				list = append(list, one)
+			}
 		}
 	}
 	if f.verdict.closing != nil {
@@ -149,11 +255,13 @@ func (f *Fault) evidence() []verdict.Evidence {
 // none yet.
 func (f *Fault) shown(w *Evidence) bool {
 	switch {
+	case w.Shows.Text == "":
+		return false
 	case w.Resolves:
 		return f.verdict.resolved != 0
 	case f.rule.refutes(w.Name):
 		return f.verdict.withdrawn
-	case w.Follows != nil || w.Occurs.Count > 1 || w.Occurs.Values > 1:
+	case w.Follows != nil || w.Occurs.Count > 1 || w.Occurs.Values > 1 || w.depends():
 		return f.saw(w)
 	default:
 		return true
@@ -167,7 +275,9 @@ func (f *Fault) told(w *Evidence) []Mark {
 	if decides {
 		least = f.verdict.best.stands
 	}
-	weaker := func(m Mark) bool { return !f.trusted(w, &m, least) }
+	weaker := func(m Mark) bool { // or of no use: what resolves comes after
+		return !f.trusted(w, &m, least) || w.Resolves && m.Time < f.verdict.onset
+	}
 	marks := f.marks[w.index]
 	if !slices.ContainsFunc(marks, weaker) {
 		return marks
@@ -181,37 +291,58 @@ func (f *Fault) told(w *Evidence) []Mark {
 
 func (f *Fault) oneEvidence(w *Evidence, marks []Mark) verdict.Evidence {
 	first, total := marks[0], f.folded[w.index]
-	last, trust := first.Last, first.Trust
+	last, began, trust := first.Last, first.since(), first.Trust
 	for i := range marks {
 		total += marks[i].Count
-		last, trust = max(last, marks[i].Last), min(trust, f.trust(w, &marks[i]))
+		last, began, trust = max(last, marks[i].Last), min(began, marks[i].since()), min(trust, f.trust(w, &marks[i]))
 	}
-	one := verdict.Evidence{Name: w.Name, Time: moment(first.Time), Count: toCount(total), Source: first.Source, Trust: trust}
+	if w.countsRanks() { // a rank that is seen twice is one
+		total = min(total, float64(max(1, len(f.Ranks()))))
+	}
+	one := verdict.Evidence{Name: w.Name, Time: moment(first.Time), Count: toCount(total), Source: first.Source, Trust: trust, Late: first.Late}
 	if last > first.Time {
 		one.Last = moment(last)
 	}
-	one.Shows = w.Shows.Expand(func(field string) (string, bool) {
+	if began < first.Time {
+		one.Began = moment(began)
+	}
+	one.Spans = spansOf(marks)
+	one.Shows = w.Shows.Expand(rule.Known{Holds: f.observed, Field: func(field string) (string, bool) {
 		if at, ok := f.rule.at[field]; ok && first.Values[at] != "" {
-			return first.Values[at], true
+			return f.newest(marks, at, first.Values[at]), true
 		}
 		if field == rule.FieldCount {
 			return strconv.FormatUint(one.Count, 10), true
 		}
+		if value, ok := f.computed(w, field); ok {
+			return value, true
+		}
 		return f.value(field)
-	})
+	}})
 	return one
 }
 
 // notObserved says what would have made the verdict surer.
 func (f *Fault) notObserved() []string {
 	var list []string
-	for _, w := range f.rule.Watches {
-		if w.Absent.Text != "" && !w.Resolves && !f.saw(w) && f.verdict.best.short&(1<<w.index) == 0 {
-			list = append(list, w.Absent.Expand(f.value))
-		}
+	for _, m := range f.missing() {
+		list = append(list, m.Text)
 	}
 	if c := &f.verdict.best; c.short != 0 {
 		list = append(list, unproven(c.doubted, f.rule.namesOf(c.short)))
+	}
+	return list
+}
+
+// missing is the evidence that would have made the verdict surer.
+func (f *Fault) missing() []verdict.Missing {
+	var list []verdict.Missing
+	for _, w := range f.rule.Watches {
+		if w.Absent.Text != "" && !w.Resolves && !f.saw(w) && f.verdict.best.short&(1<<w.index) == 0 {
+			if text := w.Absent.Expand(f.known()); text != "" { // all of it may be in brackets
+				list = append(list, verdict.Missing{Name: w.Name, Text: text, Sources: slices.Concat(f.rule.Events(w.Evidence), w.Metrics)})
+			}
+		}
 	}
 	return list
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -74,6 +75,9 @@ func (f *Fault) clearedBetween(m *Mark) *sighting {
 	for i, w := range f.rule.Watches {
 		for j := range f.marks[i] {
 			r := &f.marks[i][j]
+			if w.Reboot && f.rule.get(r.Values, "boot") == f.rule.get(m.Values, "boot") {
+				continue
+			}
 			if w.Resolves && f.trusted(w, r, m.Trust) && m.Time <= r.Time && r.Time < f.onset(f.named()) {
 				return &sighting{w, *r}
 			}
@@ -120,6 +124,34 @@ func (f *Fault) over(at int64) bool {
 	return v != nil && v.resolved != 0 && !v.withdrawn && at > v.resolved
 }
 
+// returns reports whether m, trusted as much, shows that the fault had ended and begins
+// anew: it comes long after, and is of another process, say, than all that was seen.
+func (f *Fault) returns(m *Mark) bool {
+	again := f.rule.Returns
+	if f.verdict == nil || f.verdict.resolved != 0 || again.After == 0 || m.Gone || m.Count <= 0 ||
+		m.Trust < f.verdict.best.stands || m.Time <= f.touched+int64(again.After) {
+		return false
+	}
+	return slices.ContainsFunc(f.rule.Positions(again.With), func(at int) bool { return m.Values[at] != "" && f.never(at, m.Values[at]) })
+}
+
+// never reports whether evidence that begins the fault, and is trusted, names this field,
+// and never so.
+func (f *Fault) never(at int, value string) bool {
+	named := false
+	for i, w := range f.rule.Watches {
+		for j := range f.marks[i] {
+			if w.join >= 0 || f.marks[i][j].Values[at] == "" || !f.trusted(w, &f.marks[i][j], f.stands()) {
+				continue
+			}
+			if named = true; f.marks[i][j].Values[at] == value {
+				return false
+			}
+		}
+	}
+	return named
+}
+
 // resolve closes the verdict at that time, and with a root cause the symptoms that
 // nothing of their own can resolve. A closing evidence says why, when no mark
 // does.
@@ -128,7 +160,7 @@ func (f *Fault) resolve(at int64, closing *verdict.Evidence) {
 	v.resolved, v.closing = at, closing
 	f.set.open.Touch(f.element, f.worth())
 	f.Changed()
-	v.node.Resolved()
+	f.set.graph.Ended(v.node)
 }
 
 // closed is evidence that the engine itself gives for the end of a verdict.
@@ -136,11 +168,20 @@ func closed(name string, at int64, shows string) *verdict.Evidence {
 	return &verdict.Evidence{Name: name, Time: moment(at), Count: 1, Source: verdict.EventName, Shows: shows}
 }
 
+// clears reports whether the rule has evidence of its own that a fault has cleared, beside
+// a reboot.
+func (r *Rule) clears() bool {
+	return slices.ContainsFunc(r.Resolves, func(e rule.Evidence) bool { return !e.Reboot })
+}
+
 // CauseCleared resolves a symptom because its cause, which is trusted as much, was
-// resolved.
+// resolved. What nobody was told yet is told as open first.
 func (f *Fault) CauseCleared(cause incident.Verdict) {
-	if f.verdict.resolved != 0 || len(f.rule.Resolves) > 0 || cause.Withdrawn() || cause.Trust() < f.verdict.best.stands {
+	if f.verdict.resolved != 0 || f.rule.clears() || f.rule.Terminal || cause.Withdrawn() || cause.Trust() < f.verdict.best.stands {
 		return
+	}
+	if f.verdict.revision == 0 {
+		f.set.emit(f)
 	}
 	at := max(cause.Resolved(), f.verdict.onset)
 	f.resolve(at, closed("cause_cleared", at, "its cause ("+cause.Pattern()+") has cleared"))

@@ -26,7 +26,7 @@ func (f *Fault) putFinding(w *Evidence, at int, m Mark) (first, changed bool) {
 		return false, true
 	}
 	if m.Gone { // what it had shown stays to be read
-		m.Values, m.Ranks, m.Lists = old.Values, old.Ranks, old.Lists
+		m.Values, m.Ranks, m.Lists, m.size = old.Values, old.Ranks, old.Lists, 0
 	}
 	marks[at] = m
 	slices.SortStableFunc(marks, compare)
@@ -73,7 +73,7 @@ func (f *Fault) joined(w *Evidence, m *Mark) bool {
 func (f *Fault) reconsider(best window) {
 	v := f.verdict
 	f.set.open.Touch(f.element, f.worth())
-	v.best = best
+	v.best, v.since = best, f.since(best.trust)
 	f.Changed()
 	f.set.graph.Reconsider(v.node)
 	if best.confidence == "" && !v.withdrawn && v.resolved == 0 {

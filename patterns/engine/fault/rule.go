@@ -22,6 +22,7 @@ type Rule struct {
 	Lists    []int // fields of which marks keep all ranks
 
 	jobs map[int]bool   // fields that name a job: it is the same only in one domain
+	ages map[int]bool   // fields that say how long something lasts: the newest value counts
 	at   map[string]int // field name → position in Names
 	// identity are the fields that rules join by: two marks that differ in one
 	// are not about the same process or thing.
@@ -45,7 +46,13 @@ type Evidence struct {
 	index   int // in Rule.Watches
 	join    int // position of Match in Rule.joins, -1 when it starts faults
 	follows []int
-	keep    int // marks it needs, where that is more than the cap
+	accuses []int // fields of the ranks that it accuses
+	hides   []int // fields that the verdict does not name while it holds
+	quotes  []int // fields that the verdict shows although they are trusted less
+	firstOf []int // evidence of which none came before it
+	leads   []int // evidence before the first of which it came
+	except  []int // evidence of which none holds
+	keep    int   // marks it needs, where that is more than the cap
 }
 
 // explanation is a link with the fields that one side shares.
@@ -60,11 +67,11 @@ const maxNeeded = 256
 
 // NewRule compiles r, whose marks have values of the fields called names.
 func NewRule(r *rule.Rule, names []string) *Rule {
-	s := &Rule{Rule: r, Names: names, at: map[string]int{}, jobs: map[int]bool{}, Rank: -1, faults: map[string]*Fault{}}
+	s := &Rule{Rule: r, Names: names, at: map[string]int{}, jobs: map[int]bool{}, ages: map[int]bool{}, Rank: -1, faults: map[string]*Fault{}}
 	for i, name := range s.Names {
 		s.at[name] = i
 	}
-	s.findJobs()
+	s.findFields()
 	for _, name := range []string{"rank", "ranks"} {
 		if at, ok := s.at[name]; ok {
 			s.Rank, s.RankList = at, name == "ranks"
@@ -101,7 +108,18 @@ func (w *Evidence) compile() {
 			r.joins = append(r.joins, w.Match)
 		}
 	}
+	w.accuses, w.hides, w.quotes = r.Positions(w.Accuses), r.Positions(w.Hides), r.Positions(w.Quotes)
+	r.Lists = append(r.Lists, w.accuses...)
 	for _, other := range r.Watches {
+		if !other.Resolves && slices.Contains(w.FirstOf, other.Name) {
+			w.firstOf = append(w.firstOf, other.index)
+		}
+		if !other.Resolves && slices.Contains(w.Except, other.Name) {
+			w.except = append(w.except, other.index)
+		}
+		if !other.Resolves && w.SoonBefore != nil && slices.Contains(w.SoonBefore.Evidence, other.Name) {
+			w.leads = append(w.leads, other.index)
+		}
 		if !other.Resolves && w.Follows != nil && slices.Contains(w.Follows.Evidence, other.Name) {
 			w.follows = append(w.follows, other.index)
 		}
@@ -120,15 +138,14 @@ func Link(rules []*Rule) {
 		for i, x := range cause.Explains {
 			effect := rules[slices.IndexFunc(rules, func(r *Rule) bool { return r.Name == x.Pattern })]
 			l := &incident.Link{
-				Index: i, Shared: len(x.Mine), After: x.After, Within: x.Within,
+				Index: i, Shared: len(x.Mine), After: x.After, Within: x.Within, Early: max(effect.Precedes, x.Before), Lingers: x.Lingers,
 				In: effect.Positions(x.In), NotIn: effect.Positions(x.NotIn),
 			}
 			l.Wide = !slices.ContainsFunc(x.Mine, func(field string) bool { return !slices.Contains(machine, field) })
 			l.Own = slices.ContainsFunc(slices.Concat(x.Mine, x.Theirs), func(field string) bool { return slices.Contains(own, field) })
 			l.OfJob = cause.ofJob(cause.Positions(x.Mine)) || effect.ofJob(effect.Positions(x.Theirs))
-			for _, name := range x.Unless {
-				l.Unless = append(l.Unless, cause.watch(name).index)
-			}
+			l.Unless = cause.indexes(x.Unless)
+			l.When, l.Except = cause.indexes(x.When), effect.indexes(x.Except)
 			effect.Lists = slices.Concat(effect.Lists, l.In, l.NotIn)
 			cause.causes = append(cause.causes, explanation{l, cause.Positions(x.Mine)})
 			effect.effects = append(effect.effects, explanation{l, effect.Positions(x.Theirs)})
@@ -162,12 +179,19 @@ func (r *Rule) get(values []string, name string) string {
 // Owner says whose room a mark takes: that of its node, of this pattern on it, and of its
 // job in its domain. The engine reads these fields for every rule.
 func (r *Rule) Owner(values []string) []string {
-	return []string{cmp.Or(r.get(values, "node"), r.get(values, "host")), r.Name, r.get(values, "job_domain"), r.get(values, "job")}
+	return r.appendOwner(make([]string, 0, ownerLevels), values)
+}
+
+// ownerLevels is how many names say whose room it is.
+const ownerLevels = 4
+
+func (r *Rule) appendOwner(to, values []string) []string {
+	return append(to, cmp.Or(r.get(values, "node"), r.get(values, "host")), r.Name, r.get(values, "job_domain"), r.get(values, "job"))
 }
 
 // ownerOf is the owner of a saved fault.
 func (r *Rule) ownerOf(saved *Saved) []string {
-	return append(slices.Clone(saved.Owner), make([]string, 4)...)[:4]
+	return append(slices.Clone(saved.Owner), make([]string, ownerLevels)...)[:ownerLevels]
 }
 
 // watch returns the evidence called name, nil for none.
@@ -178,6 +202,14 @@ func (r *Rule) watch(name string) *Evidence {
 		}
 	}
 	return nil
+}
+
+// indexes are those of the evidence of these names.
+func (r *Rule) indexes(names []string) (at []int) {
+	for _, name := range names {
+		at = append(at, r.watch(name).index)
+	}
+	return at
 }
 
 // bit is the bit of the evidence called name, which does not resolve.
@@ -220,6 +252,16 @@ func (r *Rule) agree(a, b []string) bool {
 		}
 	}
 	return true
+}
+
+// depends reports whether w holds by what other evidence came, or did not come, before it.
+func (w *Evidence) depends() bool {
+	return len(w.firstOf)+len(w.leads)+len(w.except) > 0 || w.Lead != nil
+}
+
+// countsRanks reports whether w asks for so many ranks.
+func (w *Evidence) countsRanks() bool {
+	return w.Occurs.Values > 1 && len(w.By) == 1 && w.By[0] == w.Rule.Rank && !w.Rule.RankList
 }
 
 // Thing is the fields whose values tell one series of log records from another:

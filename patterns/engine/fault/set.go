@@ -52,7 +52,12 @@ type Set struct {
 	opts  Options
 	stats Stats
 	rules []*Rule
-	time  *timeline.Timeline
+	// reboots is the evidence by which a later boot of a machine ends faults.
+	reboots []*Evidence
+	time    *timeline.Timeline
+	// followed is when a job was started again after that run, as those know it who are
+	// trusted as much; 0 when it was not.
+	followed func(job, domain, run string, trust verdict.Trust) int64
 
 	seq     uint64               // of faults, in the order they began
 	waiting fairlru.List[*Fault] // without a verdict
@@ -64,8 +69,15 @@ type Set struct {
 }
 
 // NewSet makes an empty set of the faults of rules.
-func NewSet(opts Options, rules []*Rule, time *timeline.Timeline) *Set {
-	s := &Set{opts: opts, rules: rules, time: time}
+func NewSet(opts Options, rules []*Rule, time *timeline.Timeline, followed func(job, domain, run string, trust verdict.Trust) int64) *Set {
+	s := &Set{opts: opts, rules: rules, time: time, followed: followed}
+	for _, r := range rules {
+		for _, w := range r.Watches {
+			if w.Reboot {
+				s.reboots = append(s.reboots, w)
+			}
+		}
+	}
 	s.Reset()
 	return s
 }
@@ -82,7 +94,7 @@ func (s *Set) Reset() {
 	s.waiting, s.open = timeline.NewOrder[*Fault](), timeline.NewOrder[*Fault]()
 	s.joins = joins{faults: map[joinKey][]*Fault{}, fanOut: s.opts.FanOut}
 	s.recent = recents{by: map[joinKey][]*recentMark{}, order: timeline.NewOrder[*recentMark]()}
-	s.graph = incident.NewGraph(s.time.Lateness(), s.opts.FanOut)
+	s.graph = incident.NewGraph(s.opts.FanOut)
 	s.out = outbox{}
 }
 
@@ -133,6 +145,9 @@ func (s *Set) fit(f *Fault) {
 // A fault that has cleared before m gives way to a new one.
 func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
 	f := w.Rule.faults[key]
+	if f != nil && f.returns(m) {
+		f.resolve(m.Time-1, closed("returned", m.Time-1, "it was seen again, of another: it had ended before"))
+	}
 	if f != nil && f.over(m.Time) {
 		after, stands := f.verdict.resolved, f.stands()
 		f.drop()

@@ -37,6 +37,8 @@ type savedVerdict struct {
 	Onset      int64              `json:"onset"`
 	Revision   int                `json:"revision"`
 	Emitted    string             `json:"emitted"`
+	Told       string             `json:"told,omitempty"`
+	Due        bool               `json:"due,omitempty"`
 	Changed    bool               `json:"dirty,omitempty"`
 	QuietEvery int64              `json:"quiet_every"`
 	NextQuiet  int64              `json:"next_quiet,omitempty"`
@@ -102,7 +104,7 @@ func (f *Fault) saveVerdict() *savedVerdict {
 	c := f.verdict
 	v := &savedVerdict{
 		ID: c.id, End: c.best.end, Confidence: c.best.confidence, Trust: c.best.trust, Stands: c.best.stands, Doubted: c.best.doubted, Onset: c.onset,
-		Revision: c.revision, Emitted: c.emitted, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet,
+		Revision: c.revision, Emitted: c.emitted, Told: c.told, Due: c.due, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet,
 		Resolved: c.resolved, Withdrawn: c.withdrawn, Closing: c.closing, Root: c.node.Root(),
 	}
 	v.Seen, v.Short = f.rule.namesOf(c.best.seen), f.rule.namesOf(c.best.short)

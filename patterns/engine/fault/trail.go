@@ -142,8 +142,16 @@ func (t *trail) fold(evidence, room int, named verdict.Trust) uint64 {
 	for at := weakest(marks); at >= 0 && len(marks) > room; at = weakest(marks) {
 		marks = slices.Delete(marks, at, at+1)
 	}
-	if len(marks) > room {
-		stay := fairlru.Trim(marks[1:], room-1, func(m Mark) []string { return t.rule.Owner(m.Values) })
+	switch {
+	case len(marks) <= room:
+	case t.rule.Watches[evidence].depends(): // the first ones decide
+		marks = slices.Delete(marks, room, len(marks))
+	default:
+		owners := make([]string, 0, ownerLevels*len(marks))
+		stay := fairlru.Trim(marks[1:], room-1, func(m Mark) []string {
+			owners = t.rule.appendOwner(owners, m.Values)
+			return owners[len(owners)-ownerLevels:]
+		})
 		marks = marks[:1+len(stay)]
 	}
 	t.marks[evidence] = marks
@@ -174,6 +182,23 @@ func (t *trail) onset(least verdict.Trust) int64 {
 		}
 	}
 	return onset
+}
+
+// since is when what the earliest evidence of at least that trust tells of began: it may
+// be seen only later. What only joins a fault tells of something else.
+func (t *trail) since(least verdict.Trust) int64 {
+	since := t.onset(least)
+	for i, w := range t.rule.Watches {
+		if w.join >= 0 || t.rule.refutes(w.Name) {
+			continue
+		}
+		for j := range t.marks[i] {
+			if m := &t.marks[i][j]; m.since() < since && t.trusted(w, m, least) {
+				since = m.since()
+			}
+		}
+	}
+	return since
 }
 
 // first returns the earliest mark of w of at least that trust, nil for none.

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -43,7 +44,7 @@ func more(a, b verdict.Confidence) bool {
 // best finds the window that says most, among those that end between from and to.
 func (t *trail) best(from, to int64) window {
 	within := int64(t.rule.Within)
-	var best window
+	best := window{stands: verdict.Foreign}
 	for _, end := range t.ends(from, to) {
 		if w := t.judge(end-within, end); w.better(best) {
 			w.stands = max(w.stands, best.stands)
@@ -98,6 +99,20 @@ func (r *Rule) confidence(seen uint64) verdict.Confidence {
 	return ""
 }
 
+// settled is what a window still shows once what excludes its evidence, and came later, counts.
+func (t *trail) settled(w window) window {
+	seen := w.seen
+	for i, e := range t.rule.Watches {
+		if seen&(1<<i) != 0 && len(e.except) > 0 && !t.holds(e, math.MinInt64, math.MaxInt64, w.trust) {
+			seen &^= 1 << i
+		}
+	}
+	if seen != w.seen {
+		w.seen, w.confidence = seen, t.rule.allowed(t.rule.confidence(seen), w.trust)
+	}
+	return w
+}
+
 // allowed is what is left of a confidence that rests on evidence of that trust.
 func (r *Rule) allowed(shown verdict.Confidence, trust verdict.Trust) verdict.Confidence {
 	switch {
@@ -143,6 +158,15 @@ func (t *trail) seen(start, end int64, least verdict.Trust) uint64 {
 func (t *trail) holds(w *Evidence, start, end int64, least verdict.Trust) bool {
 	marks := t.marks[w.index]
 	first, span := 0, int64(w.Occurs.Within)
+	if len(w.firstOf) > 0 {
+		if !t.leads(w, least) {
+			return false
+		}
+		end = min(end, t.first(w, least).Time+span)
+	}
+	if !t.inPlace(w, start, end, least) {
+		return false
+	}
 	sum := 0.0
 	for i := range marks {
 		m := &marks[i]
@@ -163,6 +187,81 @@ func (t *trail) holds(w *Evidence, start, end int64, least verdict.Trust) bool {
 		}
 	}
 	return false
+}
+
+// inPlace reports whether w came soon before what it must, and nothing holds that
+// excludes it.
+func (t *trail) inPlace(w *Evidence, start, end int64, least verdict.Trust) bool {
+	if len(w.leads) > 0 && !t.soonBefore(w, least) {
+		return false
+	}
+	if w.Lead != nil && !t.ahead(w, least) {
+		return false
+	}
+	return !slices.ContainsFunc(w.except, func(other int) bool { return t.holds(t.rule.Watches[other], start, end, least) })
+}
+
+// soonBefore reports whether w came at most so long before the first of other evidence, which
+// holds.
+func (t *trail) soonBefore(w *Evidence, least verdict.Trust) bool {
+	mine := t.first(w, least)
+	return mine != nil && slices.ContainsFunc(w.leads, func(other int) bool {
+		theirs := t.first(t.rule.Watches[other], least)
+		return theirs != nil && theirs.Time > mine.Time && theirs.Time <= mine.Time+int64(w.SoonBefore.Within) &&
+			t.holds(t.rule.Watches[other], math.MinInt64, math.MaxInt64, least)
+	})
+}
+
+// ahead reports whether the first thing of w is as far ahead of the next as it asks for.
+func (t *trail) ahead(w *Evidence, least verdict.Trust) bool {
+	g := t.group(w, least)
+	switch lead := int64(w.Lead.Least); {
+	case w.Lead.Under > 0 && (g.things < 2 || g.second-g.first >= int64(w.Lead.Under)):
+		return false
+	case g.things < 2:
+		return true
+	default:
+		return g.second-g.first >= lead && g.second-g.first >= int64(w.Lead.Times)*(g.last-g.second)
+	}
+}
+
+// group is the things of evidence within its window, from the first: how many, and when the
+// first, the second and the last was seen.
+type group struct {
+	things              int
+	first, second, last int64
+}
+
+func (t *trail) group(w *Evidence, least verdict.Trust) (g group) {
+	seen := map[string]bool{}
+	for i := range t.marks[w.index] {
+		m := &t.marks[w.index][i]
+		thing, ok := Tuple(m.Values, w.By)
+		if !ok || seen[thing] || !t.counts(w, m, least) {
+			continue
+		}
+		if g.things > 0 && m.Time > g.first+int64(w.Occurs.Within) {
+			break
+		}
+		seen[thing] = true
+		g.things++
+		switch g.last = m.Time; g.things {
+		case 1:
+			g.first = m.Time
+		case 2:
+			g.second = m.Time
+		}
+	}
+	return g
+}
+
+// leads reports whether no evidence that w must be the first of came before it.
+func (t *trail) leads(w *Evidence, least verdict.Trust) bool {
+	mine := t.first(w, least)
+	return mine != nil && !slices.ContainsFunc(w.firstOf, func(other int) bool {
+		theirs := t.first(t.rule.Watches[other], least)
+		return theirs != nil && theirs.Time < mine.Time
+	})
 }
 
 // things counts the values of by whose own marks add up to what w asks for.

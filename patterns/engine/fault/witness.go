@@ -20,8 +20,11 @@ func (f *Fault) Pattern() string { return f.rule.Name }
 // PatternID is the id of the rule.
 func (f *Fault) PatternID() int { return f.rule.ID }
 
-// Onset is when the fault began, as it was first given out.
+// Onset is when the fault was first seen, as it was first given out.
 func (f *Fault) Onset() int64 { return f.verdict.onset }
+
+// Began is when what was seen began.
+func (f *Fault) Began() int64 { return f.verdict.since }
 
 // Resolved is when the fault cleared, 0 while it is open.
 func (f *Fault) Resolved() int64 { return f.verdict.resolved }
@@ -52,6 +55,53 @@ func (f *Fault) Parties() incident.Parties {
 		}
 	}
 	return o
+}
+
+// Accuses returns whose fault it is by the evidence that says so. A verdict is sure of it
+// when it is full; a death is sure of who died.
+func (f *Fault) Accuses() (c incident.Culprits, sure bool) {
+	if f.verdict.best.confidence != verdict.Full && !f.rule.Terminal {
+		return c, false
+	}
+	for i, w := range f.rule.Watches {
+		if len(w.accuses) == 0 || !f.saw(w) {
+			continue
+		}
+		for j := range f.marks[i] {
+			if m := &f.marks[i][j]; !m.Gone && f.trusted(w, m, f.verdict.best.trust) {
+				sure = true
+				f.rule.accuse(&c, w.accuses, m)
+			}
+		}
+	}
+	return c, sure
+}
+
+// Names returns whom the evidence names.
+func (f *Fault) Names() incident.Culprits {
+	c := incident.Culprits{Ranks: f.Ranks()}
+	for i, w := range f.rule.Watches {
+		if w.Resolves {
+			break
+		}
+		for j := range f.marks[i] {
+			if m := &f.marks[i][j]; !m.Gone && f.trusted(w, m, f.verdict.best.trust) {
+				f.rule.accuse(&c, nil, m)
+			}
+		}
+	}
+	return c
+}
+
+// accuse adds what m names, and the ranks in these fields of it.
+func (r *Rule) accuse(c *incident.Culprits, ranks []int, m *Mark) {
+	c.Add(r.get(m.Values, "host"), r.get(m.Values, "pid"), r.get(m.Values, "gpu"))
+	for _, at := range ranks {
+		c.Ranks = union(c.Ranks, m.Lists[at])
+		if rank, ok := ParseRank(m.Values[at]); ok {
+			c.Ranks = union(c.Ranks, []int{rank})
+		}
+	}
 }
 
 // Saw reports whether that evidence held in what was seen until then.

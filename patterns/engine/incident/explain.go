@@ -1,12 +1,15 @@
 package incident
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // explain makes effect a symptom of cause, if the cause explains it and no better
 // cause is known.
 func (g *Graph) explain(cause, effect *Node, l *Link) {
 	switch {
-	case cause == effect, !g.explains(cause.verdict, effect.verdict, l):
+	case cause == effect, !explains(cause.verdict, effect.verdict, l):
 		return
 	case effect.parent == nil && !effect.IsRoot(): // its cause has left the state
 		return
@@ -28,10 +31,23 @@ func (g *Graph) explain(cause, effect *Node, l *Link) {
 }
 
 // explains decides whether l holds between two verdicts.
-func (g *Graph) explains(cause, effect Verdict, l *Link) bool {
+func explains(cause, effect Verdict, l *Link) bool {
+	return l.oneJob(cause, effect) && oneRun(cause, effect) && !cause.Withdrawn() && !effect.Withdrawn() && inTime(cause, effect, l) && l.stands(cause, effect)
+}
+
+// stands reports whether l holds by what the evidence of both tells and whom it names.
+func (l *Link) stands(cause, effect Verdict) bool {
+	return l.told(cause, effect) && l.fits(cause, effect) && !l.blames(cause, effect)
+}
+
+// told reports whether l allows what the evidence of both tells.
+func (l *Link) told(cause, effect Verdict) bool {
 	until := effect.Onset() - int64(l.After)
-	return l.oneJob(cause, effect) && !cause.Withdrawn() && !effect.Withdrawn() && g.inTime(cause, effect, l) && l.accuses(cause, effect, until) && l.fits(cause, effect) &&
-		!slices.ContainsFunc(l.Unless, func(evidence int) bool { return cause.Saw(evidence, until) })
+	saw := func(v Verdict, list []int, until int64) bool {
+		return slices.ContainsFunc(list, func(evidence int) bool { return v.Saw(evidence, until) })
+	}
+	return l.accuses(cause, effect, until) && !saw(cause, l.Unless, until) &&
+		(len(l.When) == 0 || saw(cause, l.When, math.MaxInt64)) && !saw(effect, l.Except, math.MaxInt64)
 }
 
 // oneJob reports whether two jobs of one id can be the same.
@@ -40,15 +56,25 @@ func (l *Link) oneJob(cause, effect Verdict) bool {
 	return !l.OfJob || a == "" || b == "" || a == b
 }
 
-// inTime reports whether effect began when l allows: within its time from the
-// cause, or up to the lateness before it; not after the cause has cleared. Silence
-// does not clear a cause where effects come after a time.
-func (g *Graph) inTime(cause, effect Verdict, l *Link) bool {
-	early, began := g.lateness, effect.Onset()
-	switch late := began - cause.Onset(); {
-	case late > int64(l.Within), l.After == 0 && late < -early, l.After > 0 && late < int64(l.After):
+// oneRun reports whether a cause that is of one start of a job can have an effect on what
+// the other is about. What is of no run, a machine or a mount, outlasts them.
+func oneRun(cause, effect Verdict) bool {
+	run, runs := cause.Run(), effect.Runs()
+	return run == "" || len(runs) == 0 || slices.Contains(runs, run)
+}
+
+// inTime reports whether effect began when l allows, in event time: after its cause, and
+// within its time from it; before the cause ended, or so soon after that its end shows. Of an effect whose first sign may
+// precede its cause it does not ask more. Silence ends no cause where effects come after
+// a time. How late a record arrives does not matter here.
+func inTime(cause, effect Verdict, l *Link) bool {
+	began, since := effect.Began(), cause.Began()
+	switch told := effect.Onset() - cause.Onset(); {
+	case told > int64(l.Within), l.After > 0 && told < int64(l.After), began < since-int64(l.Early):
 		return false
-	case cause.Resolved() != 0 && !cause.Expired() && began > cause.Resolved()+early:
+	case effect.Resolved() != 0 && effect.Resolved() < since: // it was over
+		return false
+	case cause.Resolved() != 0 && !cause.Expired() && began > cause.Resolved()+int64(l.Lingers):
 		return false
 	}
 	return true
@@ -76,12 +102,12 @@ func better(a *Node, via *Link, b *Node, viaB *Link) bool {
 	return earlier(a.verdict, b.verdict)
 }
 
-// earlier orders verdicts by onset, then by pattern id and verdict id, so that
+// earlier orders verdicts by when they began, then by pattern id and verdict id, so that
 // the order of arrival does not show.
 func earlier(a, b Verdict) bool {
 	switch {
-	case a.Onset() != b.Onset():
-		return a.Onset() < b.Onset()
+	case a.Began() != b.Began():
+		return a.Began() < b.Began()
 	case a.PatternID() != b.PatternID():
 		return a.PatternID() < b.PatternID()
 	default:

@@ -16,7 +16,6 @@ type Graph struct {
 	// same values.
 	FanOutLimited uint64
 
-	lateness int64
 	fanOut   int
 	meetings map[meeting]*sides
 }
@@ -45,10 +44,9 @@ type end struct {
 	role Role
 }
 
-// NewGraph makes an empty graph. A cause may be told up to the lateness after its
-// effect; at most fanOut verdicts of one side meet.
-func NewGraph(lateness int64, fanOut int) *Graph {
-	return &Graph{lateness: lateness, fanOut: fanOut, meetings: map[meeting]*sides{}}
+// NewGraph makes an empty graph, in which at most fanOut verdicts of one side meet.
+func NewGraph(fanOut int) *Graph {
+	return &Graph{fanOut: fanOut, meetings: map[meeting]*sides{}}
 }
 
 // Meet enters n under these values of the shared fields of l, and looks for what
@@ -124,13 +122,33 @@ func (g *Graph) forget(n *Node) {
 // learned can refute an explanation.
 func (g *Graph) Refit(n *Node) {
 	stale := func(child *Node) bool {
-		return child.parent != nil && !child.via.fits(child.parent.verdict, child.verdict)
+		cause, l := child.Cause()
+		return cause != nil && !l.stands(cause, child.verdict)
 	}
-	if stale(n) || slices.ContainsFunc(n.children, stale) {
+	conditional := func(e end) bool { return len(e.link.When)+len(e.link.Except) > 0 }
+	if stale(n) || slices.ContainsFunc(n.children, stale) || slices.ContainsFunc(n.ends, conditional) {
 		g.Reconsider(n)
 		return
 	}
 	n.verdict.Connect()
+}
+
+// Ended is called when the verdict of n was resolved. What began after that is not its
+// effect, also when it was told before; what stays learns that its cause has cleared.
+func (g *Graph) Ended(n *Node) {
+	for _, child := range slices.Clone(n.children) {
+		if inTime(n.verdict, child.verdict, child.via) {
+			continue
+		}
+		child.Grew()
+		child.detach()
+		child.root = child.verdict.ID()
+		child.verdict.Changed()
+		child.reroot()
+		g.forget(child)
+		child.verdict.Connect()
+	}
+	n.resolved()
 }
 
 // Reconsider looks anew for what n explains and what explains it.

@@ -15,14 +15,21 @@ type Verdict interface {
 	ID() string
 	Pattern() string
 	PatternID() int
-	Onset() int64    // as it was first given out
+	Onset() int64    // when it was first seen, as it was first given out
+	Began() int64    // when what was seen began: it may be seen only later
 	Resolved() int64 // 0 while it is open
 	Withdrawn() bool // resolved because evidence refuted it
 	Expired() bool   // quiet, and kept only for effects that show later
 	Owner() []string // whose room it takes
 	Trust() verdict.Trust
 	Parties() Parties
-	Domain() string // of its job, "" when not known
+	Accuses() (c Culprits, sure bool) // whose fault it is, where it is sure
+	Names() Culprits                  // whom its evidence names
+	Domain() string                   // of its job, "" when not known
+	// Run is the start of its job that it is of, "" when it is of none, or it is not known
+	// which. Runs are all that its evidence is about.
+	Run() string
+	Runs() []string
 
 	// Saw reports whether that evidence of it held in what was seen until then.
 	Saw(evidence int, until int64) bool
@@ -47,16 +54,20 @@ type Verdict interface {
 
 // Link is one explanation that a rule gives: its faults explain those of another.
 type Link struct {
-	Index  int           // among the explanations of the rule of the cause
-	OfJob  bool          // both share a job: in one domain
-	Shared int           // how many fields both share
-	After  time.Duration // how long after the cause the effect begins at least
-	Within time.Duration // and at most
-	Wide   bool          // they share the machine alone
-	Own    bool          // they share a job or a process
-	Unless []int         // evidence of the cause that speaks against it
-	In     []int         // fields of the effect: a rank of the cause is in one of them
-	NotIn  []int         // and none is in one of these
+	Index   int           // among the explanations of the rule of the cause
+	OfJob   bool          // both share a job: in one domain
+	Shared  int           // how many fields both share
+	After   time.Duration // how long after the cause the effect begins at least
+	Within  time.Duration // and at most
+	Lingers time.Duration // how long after the cause ended it may begin
+	Early   time.Duration // how long before the cause its first sign may be
+	Wide    bool          // they share the machine alone
+	Own     bool          // they share a job or a process
+	Unless  []int         // evidence of the cause that speaks against it
+	When    []int         // evidence of the cause without which it does not hold
+	Except  []int         // evidence of the effect with which it does not hold
+	In      []int         // fields of the effect: a rank of the cause is in one of them
+	NotIn   []int         // and none is in one of these
 }
 
 // Node is the place of one verdict in its incident.
@@ -96,8 +107,8 @@ func (n *Node) Explained(visit func(Verdict)) {
 	}
 }
 
-// Resolved is called when its verdict was resolved: what it explains learns it.
-func (n *Node) Resolved() {
+// resolved lets what it explains learn that its verdict was resolved.
+func (n *Node) resolved() {
 	for _, child := range n.children {
 		child.verdict.CauseCleared(n.verdict)
 	}

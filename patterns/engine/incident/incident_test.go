@@ -17,12 +17,15 @@ type told struct {
 	id        string
 	domain    string
 	onset     int64
+	before    int64 // by so much what was seen began before
 	resolved  int64
 	withdrawn bool
 	expired   bool
 	trust     verdict.Trust
 	parties   Parties
-	saw       int64 // since when its evidence 0 is seen, 0 for never
+	named     Culprits
+	accused   *Culprits // nil where it is not sure
+	saw       int64     // since when its evidence 0 is seen, 0 for never
 	ranks     []int
 	lists     map[int][]int
 	meets     func(*told)
@@ -30,15 +33,19 @@ type told struct {
 }
 
 func (t *told) Domain() string       { return t.domain }
+func (t *told) Run() string          { return "" }
+func (t *told) Runs() []string       { return nil }
 func (t *told) Owner() []string      { return []string{t.id} }
 func (t *told) ID() string           { return t.id }
 func (t *told) Pattern() string      { return "pattern of " + t.id }
 func (t *told) PatternID() int       { return 1 }
 func (t *told) Onset() int64         { return t.onset }
+func (t *told) Began() int64         { return t.onset - t.before }
 func (t *told) Resolved() int64      { return t.resolved }
 func (t *told) Withdrawn() bool      { return t.withdrawn }
 func (t *told) Expired() bool        { return t.expired }
 func (t *told) Parties() Parties     { return t.parties }
+func (t *told) Names() Culprits      { return t.named }
 func (t *told) Trust() verdict.Trust { return t.trust }
 func (t *told) Ranks() []int         { return t.ranks }
 func (t *told) Connect()             { t.meets(t) }
@@ -46,6 +53,13 @@ func (t *told) Changed()             { t.events = append(t.events, "changed") }
 func (t *told) Grew()                { t.events = append(t.events, "grew") }
 func (t *told) CauseCleared(c Verdict) {
 	t.events = append(t.events, "cleared by "+c.ID())
+}
+
+func (t *told) Accuses() (Culprits, bool) {
+	if t.accused == nil {
+		return Culprits{}, false
+	}
+	return *t.accused, true
 }
 
 func (t *told) Saw(evidence int, until int64) bool {
@@ -70,7 +84,7 @@ type bench struct {
 
 func newBench() *bench {
 	return &bench{
-		Graph:  NewGraph(10*second, 4),
+		Graph:  NewGraph(4),
 		link:   &Link{Shared: 1, Within: 5 * time.Minute},
 		closer: &Link{Index: 1, Shared: 2, Within: 5 * time.Minute},
 	}
@@ -89,12 +103,22 @@ func TestACauseExplainsWhatFitsItInTimeAndRanks(t *testing.T) {
 		change func(cause, effect *told, l *Link)
 		want   bool
 	}{
-		"it began before":                  {func(_, _ *told, _ *Link) {}, true},
-		"it is told a little after":        {func(c, e *told, _ *Link) { c.onset = e.onset + 10*second }, true},
-		"it began after":                   {func(c, e *told, _ *Link) { c.onset = e.onset + 11*second }, false},
+		"it began before":                {func(_, _ *told, _ *Link) {}, true},
+		"it began at that moment":        {func(c, e *told, _ *Link) { c.onset = e.onset }, true},
+		"it began after":                 {func(c, e *told, _ *Link) { c.onset = e.onset + 1 }, false},
+		"its first sign was before":      {func(c, e *told, l *Link) { l.Early, c.onset = 10*time.Second, e.onset+10*second }, true},
+		"its first sign was long before": {func(c, e *told, l *Link) { l.Early, c.onset = 10*time.Second, e.onset+11*second }, false},
+		"what it says began before":      {func(_, e *told, _ *Link) { e.before = 61 * second }, false},
+		"both say when they began":       {func(c, e *told, _ *Link) { e.before, c.before = 61*second, 2*second }, true},
+		"the effect was over": {func(c, e *told, l *Link) {
+			l.Early, c.onset, e.resolved = 10*time.Second, e.onset+5*second, e.onset+4*second
+		}, false},
+		"the effect ended later": {func(c, e *told, l *Link) {
+			l.Early, c.onset, e.resolved = 10*time.Second, e.onset+5*second, e.onset+5*second
+		}, true},
 		"it is too long ago":               {func(c, e *told, _ *Link) { c.onset = e.onset - 6*minute }, false},
-		"it has cleared":                   {func(c, e *told, _ *Link) { c.resolved = e.onset - 11*second }, false},
-		"it cleared a moment before":       {func(c, e *told, _ *Link) { c.resolved = e.onset - 9*second }, true},
+		"it cleared a moment before":       {func(c, e *told, _ *Link) { c.resolved = e.onset - 1 }, false},
+		"it cleared at that moment":        {func(c, e *told, _ *Link) { c.resolved = e.onset }, true},
 		"it is withdrawn":                  {func(c, _ *told, _ *Link) { c.withdrawn = true }, false},
 		"the effect is withdrawn":          {func(_, e *told, _ *Link) { e.withdrawn = true }, false},
 		"a watchdog tells later":           {func(_, _ *told, l *Link) { l.After = 30 * time.Second }, true},
@@ -102,6 +126,10 @@ func TestACauseExplainsWhatFitsItInTimeAndRanks(t *testing.T) {
 		"it expired until the watchdog":    {func(c, e *told, l *Link) { l.After, c.expired, c.resolved = time.Second, true, e.onset-30*second }, true},
 		"its evidence speaks against":      {func(c, _ *told, l *Link) { l.Unless, c.saw = []int{0}, c.onset }, false},
 		"its evidence came too late":       {func(c, e *told, l *Link) { l.Unless, c.saw = []int{0}, e.onset+second }, true},
+		"what it takes was seen":           {func(c, _ *told, l *Link) { l.When, c.saw = []int{0}, c.onset }, true},
+		"what it takes was not seen":       {func(_, _ *told, l *Link) { l.When = []int{0} }, false},
+		"the effect knows better":          {func(_, e *told, l *Link) { l.Except, e.saw = []int{0}, e.onset }, false},
+		"the effect knows nothing better":  {func(_, _ *told, l *Link) { l.Except = []int{0} }, true},
 		"its rank is accused":              {func(c, e *told, l *Link) { l.In, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {3}} }, true},
 		"another rank is accused":          {func(c, e *told, l *Link) { l.In, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {4}} }, false},
 		"its rank waits like all others":   {func(c, e *told, l *Link) { l.NotIn, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {3}} }, false},
@@ -160,6 +188,60 @@ func TestAMachineJoinsNothingOfTwoJobs(t *testing.T) {
 	}
 }
 
+// A verdict that is sure about another culprit is no symptom.
+func TestAVerdictThatAccusesAnotherIsNoSymptom(t *testing.T) {
+	rank := func(host string, ranks ...int) Culprits { return Culprits{Ranks: ranks, Hosts: []string{host}} }
+	process := func(host, pid, gpu string) Culprits {
+		var c Culprits
+		c.Add(host, pid, gpu)
+		return c
+	}
+	for name, tc := range map[string]struct {
+		cause, effect Culprits
+		unsure        bool // the effect accuses nobody
+		want          bool
+	}{
+		"the same rank":                       {rank("a", 3), rank("a", 3), false, true},
+		"one of those that the cause names":   {rank("a", 1, 2, 3), rank("b", 3), false, true},
+		"another rank":                        {rank("a", 3), rank("b", 5), false, false},
+		"another rank of that machine":        {rank("a", 3), rank("a", 5), false, false},
+		"nobody":                              {rank("a", 3), rank("b", 5), true, true},
+		"another machine, its rank not known": {Culprits{Hosts: []string{"a"}}, rank("b", 5), false, false},
+		"that machine, its rank not known":    {Culprits{Hosts: []string{"a"}}, rank("a", 5), false, true},
+		"a rank on a machine not known":       {Culprits{}, rank("b", 5), false, true},
+		"that GPU":                            {process("a", "", "65:00.0"), process("a", "7", "65:00.0"), false, true},
+		"a GPU of that address elsewhere":     {process("a", "", "65:00.0"), process("b", "", "65:00.0"), false, false},
+		"that process":                        {process("a", "7", ""), process("a", "7", ""), false, true},
+		"a process of that number elsewhere":  {process("a", "7", ""), process("b", "7", ""), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench()
+			cause, effect := b.verdict("cause", 600*second), b.verdict("effect", 660*second)
+			cause.named = tc.cause
+			if !tc.unsure {
+				effect.accused = &tc.effect
+			}
+			b.Meet(cause.node, b.link, "x", Cause)
+			b.Meet(effect.node, b.link, "x", Effect)
+			require.Equal(t, tc.want, !effect.node.IsRoot())
+		})
+	}
+}
+
+// What is learned of a culprit later ends an explanation.
+func TestAnAccusationThatComesLaterEndsAnExplanation(t *testing.T) {
+	b := newBench()
+	cause, effect := b.verdict("cause", 600*second), b.verdict("effect", 660*second)
+	cause.named = Culprits{Ranks: []int{3}}
+	effect.meets = func(*told) { b.Meet(effect.node, b.link, "x", Effect) }
+	b.Meet(cause.node, b.link, "x", Cause)
+	effect.Connect()
+	require.False(t, effect.node.IsRoot())
+	effect.accused = &Culprits{Ranks: []int{5}}
+	b.Refit(effect.node)
+	require.True(t, effect.node.IsRoot())
+}
+
 func TestTheCloserThenTheEarlierCauseWins(t *testing.T) {
 	b := newBench()
 	effect := b.verdict("effect", 100*second)
@@ -208,8 +290,33 @@ func TestAChainHasOneRootAndItsBlastIsToldUpward(t *testing.T) {
 	require.Equal(t, []string{"grew"}, top.events)
 	require.Equal(t, []string{"grew"}, middle.events)
 	require.Empty(t, low.events)
-	middle.node.Resolved()
+	b.Ended(middle.node)
 	require.Equal(t, []string{"cleared by middle"}, low.events)
+}
+
+// A cause is resolved at a time before its effect began: it is told after the effect.
+func TestWhatBeganAfterTheEndIsNoEffect(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lingers  time.Duration
+		resolved int64
+		root     string
+	}{
+		"began while it lasted": {0, 25 * second, "cause"},
+		"began after its end":   {0, 15 * second, "effect"},
+		"broken by its end":     {10 * time.Second, 15 * second, "cause"},
+		"long after its end":    {4 * time.Second, 15 * second, "effect"},
+	} {
+		b := newBench()
+		b.link.Lingers = tt.lingers
+		cause, effect := b.verdict("cause", 10*second), b.verdict("effect", 20*second)
+		b.Meet(cause.node, b.link, "x", Cause)
+		b.Meet(effect.node, b.link, "x", Effect)
+		require.Equal(t, "cause", effect.node.Root(), name)
+		cause.resolved = tt.resolved
+		effect.meets = func(t *told) { b.Meet(t.node, b.link, "x", Effect) }
+		b.Ended(cause.node)
+		require.Equal(t, tt.root, effect.node.Root(), name)
+	}
 }
 
 // A cause that leaves the state stays the root of what it explained, and nobody

@@ -15,9 +15,9 @@ type Operator struct {
 	Stays  rule.Stays
 	Median rule.Median
 	Owner  func(values []string) []string // whose room a series takes
-	// Mark takes what a series shows at a time. A second call for one time corrects
-	// the first, and a count of 0 takes it back.
-	Mark func(s *Series, at, last int64, count float64)
+	// Mark takes what a series shows at a time, and whether that was read late. A second
+	// call for one time corrects the first, and a count of 0 takes it back.
+	Mark func(s *Series, at, last int64, count float64, late bool)
 }
 
 // Kind says how the numbers of a series add up.
@@ -60,6 +60,7 @@ type Sample struct {
 	Number float64
 	Text   string // what changes compares
 	On     bool   // whether the condition that stays holds
+	Late   bool   // it was read after a time in which nobody looked
 	Kind   Kind
 	Values []string
 	Source string
@@ -75,6 +76,7 @@ type point struct {
 	Number float64 `json:"n,omitempty"`
 	Text   string  `json:"x,omitempty"`
 	On     bool    `json:"o,omitempty"`
+	Late   bool    `json:"y,omitempty"`
 }
 
 // Table holds all series.
@@ -105,7 +107,7 @@ func (t *Table) Sample(op *Operator, id uint64, one *Sample) {
 	if one.Time >= s.newest {
 		s.newest, s.Values, s.Source = one.Time, one.Values, one.Source
 	}
-	p := point{Time: one.Time, Start: one.Start, Number: one.Number, Text: one.Text, On: one.On}
+	p := point{Time: one.Time, Start: one.Start, Number: one.Number, Text: one.Text, On: one.On, Late: one.Late}
 	switch op.Does {
 	case rule.Increase:
 		s.increase(p)
@@ -184,7 +186,7 @@ func (s *Series) increase(p point) {
 			if i > 0 {
 				before = s.points[i-1]
 			}
-			s.op.Mark(s, s.points[i].Time, s.points[i].Time, rise(s.kind, before, s.points[i]))
+			s.op.Mark(s, s.points[i].Time, s.points[i].Time, rise(s.kind, before, s.points[i]), s.points[i].Late)
 		}
 	}
 	s.trim()
@@ -215,7 +217,7 @@ func (s *Series) change(p point) {
 			if s.points[i].Text != s.points[i-1].Text {
 				count = 1
 			}
-			s.op.Mark(s, s.points[i].Time, s.points[i].Time, count)
+			s.op.Mark(s, s.points[i].Time, s.points[i].Time, count, s.points[i].Late)
 		}
 	}
 	s.trim()

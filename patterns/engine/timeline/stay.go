@@ -7,6 +7,7 @@ type stay struct {
 	Since  int64 `json:"since,omitempty"` // 0: it does not hold
 	Newest int64 `json:"newest,omitempty"`
 	Marked bool  `json:"marked,omitempty"`
+	Late   bool  `json:"late,omitempty"` // its first sample was read late
 }
 
 // keep holds p until no sample before it can come any more.
@@ -60,7 +61,7 @@ func (s *Series) step(p point) {
 	}
 	if p.On {
 		if s.stay.Since == 0 {
-			s.stay.Since = p.Time
+			s.stay.Since, s.stay.Late = p.Time, p.Late
 		}
 		s.stay.Newest = p.Time
 	}
@@ -82,5 +83,5 @@ func (s *Series) elapse(until int64) {
 	}
 	last := max(st.Newest, st.Since+int64(s.op.Stays.For))
 	st.Marked = true
-	s.op.Mark(s, st.Since, last, 1)
+	s.op.Mark(s, st.Since, last, 1, st.Late)
 }

@@ -68,11 +68,11 @@ func TestOutboxKeepsOrderAndLimits(t *testing.T) {
 	require.EqualValues(t, 2, last)
 
 	require.Equal(t, 2, o.Add(make([]byte, 99)), "bytes count too: b and c go, 1 + 99 fit")
-	require.EqualValues(t, 3, o.head)
+	require.EqualValues(t, 3, o.head())
 	o.DropThrough(2)
-	require.Len(t, o.items, 2, "what went already is not taken twice")
+	require.Equal(t, 2, o.Len(), "what went already is not taken twice")
 	o.DropThrough(9)
-	require.Empty(t, o.items)
+	require.Zero(t, o.Len())
 	require.Zero(t, o.bytes)
-	require.EqualValues(t, 5, o.head)
+	require.EqualValues(t, 5, o.head())
 }

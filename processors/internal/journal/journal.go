@@ -26,8 +26,10 @@ import (
 //	state               generation, number of chunks
 //	s/<generation>/<n>  the snapshot in chunks
 //	j/<generation>/<n>  journal since that snapshot, n from 0 without gaps
-//	o/<n>               items that the next consumer has not taken, without gaps
+//	o/<n>               items that the next consumer has not taken, without gaps: what
+//	                    gave way before its turn leaves an empty one
 //	outbox              the first n of o/
+//	o/<name>/<n>, outbox/<name>  the same of a second outbox
 const (
 	keyState  = "state"
 	keyOutbox = "outbox"
@@ -45,7 +47,29 @@ func keyEntry(generation, n uint64) string { return fmt.Sprintf("%s%08x", entrie
 
 func keyChunk(generation, n uint64) string { return fmt.Sprintf("%s%08x", chunksOf(generation), n) }
 
-func keyItem(n uint64) string { return fmt.Sprintf("%s%016x", itemPrefix, n) }
+// prefix begins the keys of an outbox's items.
+func (o *Outbox) prefix() string {
+	if o.Name == "" {
+		return itemPrefix
+	}
+	return itemPrefix + o.Name + "/"
+}
+
+func (o *Outbox) keyItem(n uint64) string { return fmt.Sprintf("%s%016x", o.prefix(), n) }
+
+// keyBounds is where the first n of an outbox is.
+func (o *Outbox) keyBounds() string {
+	if o.Name == "" {
+		return keyOutbox
+	}
+	return keyOutbox + "/" + o.Name
+}
+
+// owns reports whether a key is an item of the outbox.
+func (o *Outbox) owns(key string) bool {
+	rest, ours := strings.CutPrefix(key, o.prefix())
+	return ours && !strings.Contains(rest, "/")
+}
 
 // A snapshot replaces the journal when it has SnapshotEntries, or bytes
 // beyond both this many and twice the last snapshot: so that neither replay nor
@@ -68,23 +92,8 @@ type Journal struct {
 	chunks        uint64 // of the snapshot of this generation
 	snapshotBytes int
 
-	outboxHead, outboxTail uint64 // the items that are stored
-}
-
-// Extension finds a storage extension by its id; nil for no id.
-func Extension(host component.Host, id *component.ID) (storage.Extension, error) {
-	if id == nil {
-		return nil, nil
-	}
-	found, ok := host.GetExtensions()[*id]
-	if !ok {
-		return nil, fmt.Errorf("storage %q is not there: define it under extensions and name it in service::extensions", *id)
-	}
-	extension, ok := found.(storage.Extension)
-	if !ok {
-		return nil, fmt.Errorf("storage %q is not a storage extension: name one, such as file_storage", *id)
-	}
-	return extension, nil
+	// Second is written with each outbox that Write is given, nil for none.
+	Second *Outbox
 }
 
 // walkable is a storage client whose keys can be listed: after damage, keys are
@@ -113,29 +122,56 @@ func (j *Journal) batch(ctx context.Context, ops ...*storage.Operation) error {
 }
 
 // Write applies operations together with what is needed to make the stored
-// outbox equal to o, whatever failed to be written before.
+// outbox equal to o, and the second to what it is, whatever failed to be written before.
 func (j *Journal) Write(ctx context.Context, o *Outbox, ops ...*storage.Operation) error {
-	if err := j.batch(ctx, append(j.outboxOps(o), ops...)...); err != nil {
-		return err
+	outboxes := []*Outbox{o}
+	if j.Second != nil {
+		outboxes = append(outboxes, j.Second)
 	}
-	j.outboxHead, j.outboxTail = o.head, o.tail()
-	return nil
+	var all []*storage.Operation
+	items := make([][]uint64, len(outboxes))
+	for i, o := range outboxes {
+		var changes []*storage.Operation
+		changes, items[i] = o.changes()
+		all = append(all, changes...)
+	}
+	err := j.batch(ctx, append(all, ops...)...)
+	for i, o := range outboxes {
+		if o.unsure = err != nil; err == nil {
+			o.stored = items[i]
+		}
+	}
+	return err
 }
 
-func (j *Journal) outboxOps(o *Outbox) []*storage.Operation {
-	if j.outboxHead == o.head && j.outboxTail == o.tail() {
-		return nil
+// changes returns what makes the stored outbox equal to o, and the items it then has.
+func (o *Outbox) changes() (ops []*storage.Operation, items []uint64) {
+	var gone []*storage.Operation
+	stored := o.stored
+	for i := range o.slots {
+		w := &o.slots[i]
+		for len(stored) > 0 && stored[0] < w.number {
+			gone, stored = append(gone, storage.DeleteOperation(o.keyItem(stored[0]))), stored[1:]
+		}
+		known := len(stored) > 0 && stored[0] == w.number
+		switch {
+		case w.place == nil:
+			continue
+		case known:
+			stored = stored[1:]
+		default:
+			ops = append(ops, storage.SetOperation(o.keyItem(w.number), seal(verdictMagic, w.item)))
+		}
+		items = append(items, w.number)
 	}
-	var ops []*storage.Operation
-	for n := max(j.outboxTail, o.head); n < o.tail(); n++ {
-		ops = append(ops, storage.SetOperation(keyItem(n), seal(verdictMagic, o.items[n-o.head])))
+	for _, n := range stored {
+		gone = append(gone, storage.DeleteOperation(o.keyItem(n)))
 	}
-	head := seal(boundsMagic, binary.BigEndian.AppendUint64(nil, o.head))
-	ops = append(ops, storage.SetOperation(keyOutbox, head))
-	for n := j.outboxHead; n < min(j.outboxTail, o.head); n++ {
-		ops = append(ops, storage.DeleteOperation(keyItem(n)))
+	if len(ops)+len(gone) == 0 && !o.unsure {
+		return nil, items
 	}
-	return ops
+	bounds := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, o.head()), uint64(len(items)))
+	return append(append(ops, storage.SetOperation(o.keyBounds(), seal(boundsMagic, bounds))), gone...), items
 }
 
 // Append writes one entry.
@@ -176,7 +212,7 @@ func (j *Journal) Snapshot(ctx context.Context, state []byte, o *Outbox) error {
 	}
 	*j = Journal{
 		Client: j.Client, generation: generation, chunks: chunks, snapshotBytes: len(state),
-		outboxHead: j.outboxHead, outboxTail: j.outboxTail,
+		Second: j.Second,
 	}
 	return nil
 }
@@ -264,48 +300,61 @@ func (j *Journal) read(ctx context.Context, prefix string) ([]numbered, error) {
 // LoadOutbox fills o with the items that were not taken, as far as check
 // accepts them, and returns what was wrong with the others.
 func (j *Journal) LoadOutbox(ctx context.Context, o *Outbox, check func(item []byte) error) (damage []error) {
-	get := storage.GetOperation(keyOutbox)
+	get := storage.GetOperation(o.keyBounds())
 	if err := j.batch(ctx, get); err != nil {
 		return []error{err}
 	}
-	items, err := j.read(ctx, itemPrefix)
+	items, err := j.read(ctx, o.prefix())
 	if err != nil {
 		return []error{err}
 	}
-	bounds, err := unseal(boundsMagic, get.Value)
+	head, count, err := readBounds(get.Value)
 	switch {
-	case err == nil && len(bounds) == 8:
-		o.head = binary.BigEndian.Uint64(bounds)
+	case err == nil:
 	case get.Value != nil || len(items) > 0: // an item too many is better than one lost
 		damage = append(damage, fmt.Errorf("stored outbox: %w", ErrForeign))
 	}
-	if len(damage) > 0 && len(items) > 0 {
-		o.head = items[0].n
-	}
-	j.outboxHead, j.outboxTail = o.head, o.head
+	o.next, o.stored = head, nil
 	for _, item := range items {
-		if item.n >= o.head {
-			damage = append(damage, j.loadItem(o, item, check)...)
+		o.stored = append(o.stored, item.n) // the next write removes what is no item of o
+		if item.n < head {
+			count++
+			continue
 		}
+		if err := j.loadItem(o, item, check); err != nil {
+			damage = append(damage, err)
+		}
+	}
+	for n := len(items); n < count && len(damage) < mostDamage; n++ {
+		damage = append(damage, errors.New("a stored item is missing"))
 	}
 	return damage
 }
 
-// loadItem takes up one item, and says if items before it are missing.
-func (j *Journal) loadItem(o *Outbox, item numbered, check func(item []byte) error) (damage []error) {
-	for ; j.outboxTail < item.n && len(damage) < mostDamage; j.outboxTail++ {
-		damage = append(damage, fmt.Errorf("stored item %d is missing", j.outboxTail))
+// readBounds reads the number of the first item and how many there are. A version before
+// this one stored the first alone.
+func readBounds(sealed []byte) (head uint64, count int, err error) {
+	bounds, err := unseal(boundsMagic, sealed)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case len(bounds) == 8:
+		return binary.BigEndian.Uint64(bounds), 0, nil
+	case len(bounds) == 16:
+		return binary.BigEndian.Uint64(bounds), int(min(binary.BigEndian.Uint64(bounds[8:]), 1<<31)), nil
 	}
-	j.outboxTail = item.n + 1
+	return 0, 0, ErrForeign
+}
+
+func (j *Journal) loadItem(o *Outbox, item numbered, check func(item []byte) error) error {
 	plain, err := unseal(verdictMagic, item.value)
 	if err == nil {
 		err = check(plain)
 	}
-	if err != nil {
-		return append(damage, err)
+	if err == nil {
+		o.put(item.n, plain)
 	}
-	o.items, o.bytes = append(o.items, plain), o.bytes+len(plain)
-	return damage
+	return err
 }
 
 // ResetState forgets snapshot and journal and continues in a generation that no
@@ -313,7 +362,7 @@ func (j *Journal) loadItem(o *Outbox, item numbered, check func(item []byte) err
 func (j *Journal) ResetState(ctx context.Context, now time.Time) error {
 	*j = Journal{
 		Client: j.Client, generation: max(j.generation+1, uint64(now.UnixNano())),
-		outboxHead: j.outboxHead, outboxTail: j.outboxTail,
+		Second: j.Second,
 	}
 	return j.remove(ctx, func(key string) bool {
 		return key == keyState || strings.HasPrefix(key, "s/") || strings.HasPrefix(key, "j/")
@@ -323,9 +372,13 @@ func (j *Journal) ResetState(ctx context.Context, now time.Time) error {
 // ResetOutbox forgets the stored items; the next write stores what o holds,
 // under numbers that no item left behind has.
 func (j *Journal) ResetOutbox(ctx context.Context, o *Outbox) error {
-	o.head = max(o.head, j.outboxTail) + 1
-	j.outboxHead, j.outboxTail = o.head, o.head
-	return j.remove(ctx, func(key string) bool { return key == keyOutbox || strings.HasPrefix(key, itemPrefix) })
+	last := o.next
+	if len(o.stored) > 0 {
+		last = max(last, o.stored[len(o.stored)-1]+1)
+	}
+	o.renumber(last + 1)
+	o.stored = nil
+	return j.remove(ctx, func(key string) bool { return key == o.keyBounds() || o.owns(key) })
 }
 
 // remove deletes keys.

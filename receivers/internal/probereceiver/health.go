@@ -7,6 +7,8 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
 // Pauses before a probe is opened again: opening one loads and tests programs, which
@@ -76,6 +78,17 @@ func (l *Life[S]) doubt(source S) {
 		l.parts.Logger.Warn(l.parts.Missing + ": " + why)
 	}
 	l.tell(componentstatus.NewRecoverableErrorEvent(errors.New(why)))
+}
+
+// wasAway says in the log what is not known of the time before the probe was opened, and
+// whether such a time will be known.
+func (l *Life[S]) wasAway(away probe.Away) {
+	if gap := away.Gap(l.parts.Missing); gap != "" {
+		l.parts.Logger.Warn(gap)
+	}
+	if away.Err != nil {
+		l.parts.Logger.Warn("not all "+l.parts.Missing+" will be known that happen while no agent runs", zap.Error(away.Err))
+	}
 }
 
 // tell reports a status to the hosts of all signals.

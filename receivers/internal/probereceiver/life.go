@@ -58,6 +58,8 @@ type Parts[S Source] struct {
 	// Prepare, if any, runs before the probe is opened for the first time, with what
 	// knows processes, which may be nil.
 	Prepare func(identity.Resolver)
+	// Keep, if any, runs first: it finds what the receiver keeps its state in.
+	Keep func(context.Context, component.Host) error
 	// Work, if any, runs beside the probe, whether that is open or not. It ends when
 	// done is closed, which is after the last Use returned.
 	Work func(ctx context.Context, done <-chan struct{})
@@ -113,6 +115,11 @@ func (l *Life[S]) first(host component.Host) error {
 	if err != nil {
 		return err
 	}
+	if l.parts.Keep != nil {
+		if err := l.parts.Keep(l.ctx, host); err != nil {
+			return err
+		}
+	}
 	if l.parts.Prepare != nil {
 		l.parts.Prepare(resolver)
 	}
@@ -163,6 +170,7 @@ func (l *Life[S]) opened() (S, error) {
 	}
 	l.source, l.open = source, true
 	l.metrics.opened(source)
+	l.wasAway(source.Report().Away)
 	return source, nil
 }
 

@@ -1,8 +1,11 @@
 package probereceiver_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
@@ -37,12 +41,7 @@ func newBench(t *testing.T) *bench {
 		Bench:   probereceivertest.NewBench(t, component.MustNewType("some")),
 		sources: make(chan source, 10), numbers: make(chan int, 10),
 	}
-	register := func(name string) probereceiver.Register {
-		return func(callback metric.Int64Callback) error {
-			_, err := b.Settings.MeterProvider.Meter("some").Int64ObservableGauge("otelcol_receiver_some_"+name, metric.WithInt64Callback(callback))
-			return err
-		}
-	}
+	register := b.register
 	b.parts = probereceiver.Parts[source]{
 		Probe: "number probe", Missing: "numbers", ErrorMode: record.Ignore, Logger: zap.NewNop(), Ticks: b.Ticks, Shutdown: func() {},
 		Metrics: probereceiver.Metrics{Up: register("up"), Proven: register("proven"), Dropped: register("dropped"), Invalid: register("invalid"), Failures: register("failures")},
@@ -59,6 +58,13 @@ func newBench(t *testing.T) *bench {
 		},
 	}
 	return b
+}
+
+func (b *bench) register(name string) probereceiver.Register {
+	return func(callback metric.Int64Callback) error {
+		_, err := b.Settings.MeterProvider.Meter("some").Int64ObservableGauge("otelcol_receiver_some_"+name, metric.WithInt64Callback(callback))
+		return err
+	}
 }
 
 // nowhere is an outbox for what nobody makes.
@@ -111,6 +117,38 @@ func TestWhatProvesNothingSaysWhy(t *testing.T) {
 	unproven = ""
 	again(2 * time.Second)
 	b.Eventually(t, "proven", 1)
+}
+
+// What is not known of the time without an agent is said in the log, with times and
+// numbers; metrics count it over all openings.
+func TestATimeWithoutAnAgentIsTold(t *testing.T) {
+	b := newBench(t)
+	open, at := b.parts.Open, time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC)
+	b.parts.Open = func() (source, error) {
+		s, err := open()
+		if err == nil {
+			s.Away = probe.Away{
+				Since: at, Until: at.Add(time.Hour), Records: 7, Lost: 3, Full: at.Add(time.Minute), Foreign: 2, Err: errors.New("no BPF file system"),
+			}
+		}
+		return s, err
+	}
+	core, logs := observer.New(zap.WarnLevel)
+	b.parts.Logger = zap.New(core)
+	b.parts.Metrics.Late, b.parts.Metrics.Missed = b.register("late"), b.register("missed")
+	b.start(t)
+	require.Equal(t, "not all numbers between 2026-11-23T06:00:00Z and 2026-11-23T07:00:00Z are known, when no agent ran: "+
+		"the ring had no room for 3 after 2026-11-23T06:01:00Z; 2 are of another version of tracecore, whose records this one cannot read", logs.All()[0].Message)
+	require.Equal(t, "no BPF file system", logs.All()[1].ContextMap()["error"])
+	require.EqualValues(t, 7, b.Own(t, "late"))
+	require.EqualValues(t, 5, b.Own(t, "missed"))
+
+	(<-b.sources).Broken <- errors.New("broken")
+	require.Equal(t, componentstatus.StatusRecoverableError, b.Host.Status(t).Status())
+	b.Tick(t, time.Second, time.Time{})
+	require.Equal(t, componentstatus.StatusOK, b.Host.Status(t).Status())
+	require.EqualValues(t, 14, b.Own(t, "late"))
+	require.EqualValues(t, 10, b.Own(t, "missed"))
 }
 
 func TestPausesGrowToFiveMinutes(t *testing.T) {
@@ -260,4 +298,47 @@ func TestScansMayFailNowAndThen(t *testing.T) {
 		require.NoError(t, scans.Judge(failed))
 	}
 	require.ErrorIs(t, scans.Judge(failed), failed)
+}
+
+// Who floods the ring of a probe is named in the log, ever more rarely.
+func TestWhoFloodsAProbeIsNamed(t *testing.T) {
+	b := newBench(t)
+	core, logs := observer.New(zap.WarnLevel)
+	b.parts.Logger = zap.New(core)
+	b.start(t)
+	s := <-b.sources
+	b.Own(t, "dropped")
+	require.Zero(t, logs.Len())
+	for crowded := range uint64(100) {
+		s.Crowded.Store(crowded)
+		b.Own(t, "dropped")
+	}
+	require.Equal(t, 7, logs.Len(), "at 1, 2, 4, … 64")
+	require.Equal(t, map[string]any{"uid": uint32(1000), "dropped": uint64(64)}, logs.All()[6].ContextMap())
+}
+
+// A user runs as many ranks as he likes: those of others are looked at all the same.
+func TestRanksOfOneUserHideNoneOfAnother(t *testing.T) {
+	var known []identity.Process
+	add := func(pid uint32, domain, job string) {
+		known = append(known, identity.Process{PID: pid, Domain: domain, JobID: job, Rank: 0})
+	}
+	for pid := range uint32(10_000) {
+		add(pid+1, "user 1", fmt.Sprint("job-", pid%1000))
+	}
+	for pid := uint32(20_000); pid < 20_010; pid++ {
+		add(pid, "user 2", "job")
+	}
+	var resolver probereceivertest.Resolver
+	resolver.Know(known...)
+	ranks, over := probereceiver.Oldest(&resolver, 100)
+	require.Len(t, ranks, 100)
+	require.Equal(t, 9910, over)
+	require.True(t, slices.IsSortedFunc(ranks, func(a, b identity.Process) int { return cmp.Compare(a.PID, b.PID) }))
+	for i, r := range ranks[90:] {
+		require.EqualValues(t, 20_000+i, r.PID)
+	}
+	ranks, over = probereceiver.Oldest(&resolver, 20_000)
+	require.Len(t, ranks, 10_010)
+	require.Zero(t, over)
 }

@@ -1,9 +1,17 @@
 package probereceiver
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"slices"
+	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // Events reads events one by one until the probe is closed or broken. Each has
@@ -36,4 +44,43 @@ func (s *Scans) Judge(err error) error {
 		return err
 	}
 	return nil
+}
+
+// Search looks for what ranks have loaded, now and at each tick, until ctx ends or the probe
+// is closed. It needs a goroutine of its own: a process or a file system that hangs can hold
+// look up. What look could not see is logged as unseen, once until it is something else.
+func Search(ctx context.Context, ticks Ticks, interval time.Duration, log *zap.Logger, unseen string, look func() error) {
+	due, stop := ticks(interval)
+	defer stop()
+	said := ""
+	for {
+		err := look()
+		if errors.Is(err, probe.ErrClosed) {
+			return
+		}
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			log.Warn(unseen, zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-due:
+		}
+	}
+}
+
+// Oldest returns the processes of ranks, so many at most, and how many there are beyond them.
+// Domains, pods and jobs share the room, so that nobody hides the ranks of another behind
+// thousands of his own; of one job those with the lowest numbers stay.
+func Oldest(resolver identity.Resolver, most int) (ranks []identity.Process, over int) {
+	ranks = resolver.Ranks()
+	over = max(0, len(ranks)-most)
+	byNumber := func(a, b identity.Process) int { return cmp.Compare(a.PID, b.PID) }
+	slices.SortFunc(ranks, func(a, b identity.Process) int { return byNumber(b, a) })
+	ranks = fairlru.Trim(ranks, most, func(p identity.Process) []string {
+		return []string{p.Domain, cmp.Or(p.PodUID, p.ContainerID), p.JobID}
+	})
+	slices.SortFunc(ranks, byNumber)
+	return ranks, over
 }

@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -22,6 +23,8 @@ type Metrics struct {
 	Dropped  Register // what the kernel side could not deliver
 	Invalid  Register // what the decoder refused
 	Failures Register // times that the probe did not open, or broke
+	Late     Register // what was read of the time in which no agent ran
+	Missed   Register // what of that time nobody will read
 }
 
 // counters outlive the probe that counts: each starts at zero.
@@ -32,12 +35,24 @@ type counters struct {
 	source Source     // nil while no probe is open
 	past   probe.Stats
 	rung   string // the last, also while no probe is open
+	late   uint64
+	missed uint64
+	told   uint64 // of past and present Crowded, when it was last logged
 }
 
 func (c *counters) opened(source Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.source = source
+	away := source.Report().Away
+	c.late, c.missed = c.late+away.Records, c.missed+away.Missed()
+}
+
+// away is what all probes together knew of times in which no agent ran.
+func (c *counters) away() (late, missed uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.late, c.missed
 }
 
 func (c *counters) closed() {
@@ -48,7 +63,23 @@ func (c *counters) closed() {
 }
 
 func plus(a, b probe.Stats) probe.Stats {
-	return probe.Stats{Events: a.Events + b.Events, Dropped: a.Dropped + b.Dropped, Invalid: a.Invalid + b.Invalid}
+	sum := probe.Stats{Events: a.Events + b.Events, Dropped: a.Dropped + b.Dropped, Invalid: a.Invalid + b.Invalid, Crowded: a.Crowded + b.Crowded, Crowder: b.Crowder}
+	if b.Crowded == 0 {
+		sum.Crowder = a.Crowder
+	}
+	return sum
+}
+
+// crowded returns who floods the ring, when there is more to say than before: twice as much.
+func (c *counters) crowded() (user uint32, records uint64, more bool) {
+	total, _, _ := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if total.Crowded == 0 || total.Crowded < 2*c.told {
+		return 0, 0, false
+	}
+	c.told = total.Crowded
+	return total.Crowder, total.Crowded, true
 }
 
 // proven reports whether what comes now can prove anything.
@@ -79,6 +110,10 @@ func (l *Life[S]) observe() error {
 		Observe(m.Proven, func() int64 { return bit(c.proven()) }),
 		observe(m.Dropped, func() (int64, []metric.ObserveOption) {
 			total, _, _ := c.now()
+			if user, records, more := c.crowded(); more {
+				l.parts.Logger.Warn("a user floods the "+l.parts.Probe+", and loses its own records",
+					zap.Uint32("uid", user), zap.Uint64("dropped", records))
+			}
 			return int64(total.Dropped), nil
 		}),
 		observe(m.Invalid, func() (int64, []metric.ObserveOption) {
@@ -86,6 +121,8 @@ func (l *Life[S]) observe() error {
 			return int64(total.Invalid), nil
 		}),
 		Observe(m.Failures, c.failures.Load),
+		Observe(m.Late, func() int64 { late, _ := c.away(); return int64(late) }),
+		Observe(m.Missed, func() int64 { _, missed := c.away(); return int64(missed) }),
 	)
 }
 

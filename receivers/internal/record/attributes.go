@@ -2,8 +2,12 @@ package record
 
 import (
 	"math"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
 )
 
 // Attributes takes the attributes of an event: on a map, or in a list until a record
@@ -13,6 +17,9 @@ type Attributes struct {
 	on    pcommon.Map
 	begun bool
 	early []attribute
+
+	record plog.LogRecord // that they are of, once Begin began one
+	trace  identity.Trace // until then
 }
 
 // attribute is one of the list.
@@ -30,8 +37,24 @@ func On(attributes pcommon.Map) *Attributes { return &Attributes{on: attributes,
 // Early keeps attributes for a record that begins later, or never.
 func Early() *Attributes { return &Attributes{early: make([]attribute, 0, 6)} }
 
-// Str writes a text.
+// setTrace says in which span the record was written. Where a record is about several
+// processes, the one that is stamped last says it.
+func (a *Attributes) setTrace(t identity.Trace) {
+	switch {
+	case !t.Known():
+	case a.record == (plog.LogRecord{}):
+		a.trace = t
+	default:
+		a.record.SetTraceID(t.TraceID)
+		a.record.SetSpanID(t.SpanID)
+		a.record.SetFlags(plog.DefaultLogRecordFlags.WithIsSampled(t.Flags&1 != 0))
+	}
+}
+
+// Str writes a text. Protobuf has no text that is not UTF-8: names of files and processes
+// may be any bytes.
 func (a *Attributes) Str(key, v string) {
+	v = strings.ToValidUTF8(v, "\uFFFD")
 	if a.begun {
 		a.on.PutStr(key, v)
 	} else {
@@ -100,7 +123,7 @@ func (a *Attributes) Map(key string) pcommon.Map {
 // Copy returns attributes that begin as these, for a record of their own.
 func (a *Attributes) Copy() *Attributes {
 	if !a.begun {
-		return &Attributes{early: append([]attribute(nil), a.early...)}
+		return &Attributes{early: append([]attribute(nil), a.early...), trace: a.trace}
 	}
 	m := pcommon.NewMap()
 	a.on.CopyTo(m)

@@ -2,6 +2,7 @@ package record
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/filter"
@@ -25,7 +26,7 @@ func (h *Head) fill(r plog.LogRecord, event string) {
 	r.SetObservedTimestamp(pcommon.NewTimestampFromTime(h.Observed))
 	r.SetSeverityNumber(h.Severity.Number())
 	r.SetSeverityText(string(h.Severity))
-	r.Body().SetStr(h.Text)
+	r.Body().SetStr(strings.ToValidUTF8(h.Text, "\uFFFD"))
 }
 
 // Event is the attributes of one event; the code that tools/events makes of a
@@ -93,6 +94,7 @@ func (b *Builder) Begin(event string, attributes int, head Head) *Attributes {
 	head.fill(r, event)
 	r.Attributes().EnsureCapacity(attributes)
 	a := On(r.Attributes())
+	a.record = r
 	TrustAttributesOn(a).TracecoreTrust(string(cmp.Or(head.Trust, Claimed)))
 	return a
 }
@@ -103,6 +105,7 @@ func (b *Builder) Add(head Head, event Event) *Attributes {
 	const usual = 28
 	attributes := b.Begin(event.EventName(), usual, head)
 	event.Attributes().CopyTo(attributes.on)
+	attributes.setTrace(event.Attributes().trace)
 	return attributes
 }
 

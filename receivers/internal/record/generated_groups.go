@@ -34,6 +34,9 @@ func (a IdentityAttributes) Identity() IdentityAttributes { return a }
 // ProcessPid sets process.pid: The process, in the initial pid namespace.
 func (a IdentityAttributes) ProcessPid(v int64) { a.attributes.Int("process.pid", v) }
 
+// ProcessStartNs sets process.start_ns: Start of the process on the boot clock, cut to 10 ms. Boot, pid and this name one process, once.
+func (a IdentityAttributes) ProcessStartNs(v int64) { a.attributes.Int("process.start_ns", v) }
+
 // ProcessParentPid sets process.parent_pid: Parent of the process.
 func (a IdentityAttributes) ProcessParentPid(v int64) { a.attributes.Int("process.parent_pid", v) }
 
@@ -71,6 +74,26 @@ func (a IdentityAttributes) GenAiTrainingJobDomain(v string) {
 	a.attributes.Text("gen_ai.training.job_domain", v)
 }
 
+// GenAiTrainingRendezvous sets gen_ai.training.rendezvous: Where the ranks of a job without an id meet: MASTER_ADDR:PORT/WORLD. A loopback address is that of its container or machine.
+func (a IdentityAttributes) GenAiTrainingRendezvous(v string) {
+	a.attributes.Text("gen_ai.training.rendezvous", v)
+}
+
+// GenAiTrainingRankPid sets gen_ai.training.rank_pid: Outermost process of the rank, the same for all of its processes. After a restart it is another.
+func (a IdentityAttributes) GenAiTrainingRankPid(v int64) {
+	a.attributes.Int("gen_ai.training.rank_pid", v)
+}
+
+// GenAiTrainingRankStartUnixNano sets gen_ai.training.rank_start_unix_nano: When that process was started.
+func (a IdentityAttributes) GenAiTrainingRankStartUnixNano(v int64) {
+	a.attributes.Int("gen_ai.training.rank_start_unix_nano", v)
+}
+
+// GenAiTrainingRestartCount sets gen_ai.training.restart_count: How often the launcher has started the job again, as it counts itself (torchrun, Slurm).
+func (a IdentityAttributes) GenAiTrainingRestartCount(v int64) {
+	a.attributes.Int("gen_ai.training.restart_count", v)
+}
+
 // TracecoreDrill sets tracecore.drill: A drill started the process, as it has proven to the agent. Absent for all others.
 func (a IdentityAttributes) TracecoreDrill(v bool) { a.attributes.Bool("tracecore.drill", v) }
 
@@ -101,6 +124,66 @@ func (a JudgementAttributes) KerneleventsRemedy(v string) {
 // KerneleventsApplicationCaused sets kernelevents.application_caused: The application brings this fault about (Xid 13, 31, 43, 45, page faults); it pages nobody by itself.
 func (a JudgementAttributes) KerneleventsApplicationCaused(v bool) {
 	a.attributes.Bool("kernelevents.application_caused", v)
+}
+
+// LateAttributes writes the attributes that events of the group late carry: whether anybody looked when it happened.
+type LateAttributes struct{ attributes *Attributes }
+
+// LateAttributesOn writes them there.
+func LateAttributesOn(attributes *Attributes) LateAttributes { return LateAttributes{attributes} }
+
+// Late returns the writer of the group; each event of the group has this method.
+func (a LateAttributes) Late() LateAttributes { return a }
+
+// TracecoreLate sets tracecore.late: It happened while no agent ran, and was read at the next start. Absent for all else.
+func (a LateAttributes) TracecoreLate(v bool) { a.attributes.Bool("tracecore.late", v) }
+
+// SignalAttributes writes the attributes that events of the group signal carry: a signal to the process, and who sent it, as the kernel saw it. Absent where no probe sees signals.
+type SignalAttributes struct{ attributes *Attributes }
+
+// SignalAttributesOn writes them there.
+func SignalAttributesOn(attributes *Attributes) SignalAttributes { return SignalAttributes{attributes} }
+
+// Signal returns the writer of the group; each event of the group has this method.
+func (a SignalAttributes) Signal() SignalAttributes { return a }
+
+// SignalNumber sets signal.number: Of an end the signal that ended the process, or else the one that asked it to end at most two minutes before; of a process that is stopped the one that stopped it.
+func (a SignalAttributes) SignalNumber(v int64) { a.attributes.Int("signal.number", v) }
+
+// SignalName sets signal.name: Name of the signal.
+func (a SignalAttributes) SignalName(v string) { a.attributes.Text("signal.name", v) }
+
+// SignalCode sets signal.code: Why it was sent, as the kernel names it: SI_USER, SI_TKILL, SI_KERNEL, SEGV_MAPERR, BUS_MCEERR_AR, …
+func (a SignalAttributes) SignalCode(v string) { a.attributes.Text("signal.code", v) }
+
+// SignalTimeUnixNano sets signal.time_unix_nano: When it was sent.
+func (a SignalAttributes) SignalTimeUnixNano(v int64) { a.attributes.Int("signal.time_unix_nano", v) }
+
+// SignalSenderRelation sets signal.sender.relation: How the sender stands to the process, as the kernel shows it: itself; container, its container was ended, from outside or by its first process; first_process, that process failed, which ends all others; kernel, a fault, the OOM killer, a terminal; scheduler, root of the machine that started the rank as another user; launcher, what started it otherwise; rank, a rank of the same job; host, root of the machine outside of its container; debugger, that traces it and holds it; other.
+func (a SignalAttributes) SignalSenderRelation(v string) {
+	a.attributes.Text("signal.sender.relation", v)
+}
+
+// SignalSenderPid sets signal.sender.pid: The process that sent the signal, in the initial pid namespace. Absent where the kernel sent it on behalf of nobody.
+func (a SignalAttributes) SignalSenderPid(v int64) { a.attributes.Int("signal.sender.pid", v) }
+
+// SignalSenderStartNs sets signal.sender.start_ns: Start of the process that sent the signal, on the boot clock, cut to 10 ms.
+func (a SignalAttributes) SignalSenderStartNs(v int64) { a.attributes.Int("signal.sender.start_ns", v) }
+
+// SignalSenderParentPid sets signal.sender.parent_pid: Parent of the process that sent the signal.
+func (a SignalAttributes) SignalSenderParentPid(v int64) {
+	a.attributes.Int("signal.sender.parent_pid", v)
+}
+
+// SignalSenderName sets signal.sender.name: Name of the process that sent the signal. A process chooses its name itself.
+func (a SignalAttributes) SignalSenderName(v string) { a.attributes.Text("signal.sender.name", v) }
+
+// SignalSenderUserID sets signal.sender.user_id: User of the process that sent the signal, in the initial user namespace.
+func (a SignalAttributes) SignalSenderUserID(v int64) { a.attributes.Int("signal.sender.user_id", v) }
+
+// SignalSenderContainerID sets signal.sender.container_id: Container of the process that sent the signal.
+func (a SignalAttributes) SignalSenderContainerID(v string) {
+	a.attributes.Text("signal.sender.container_id", v)
 }
 
 // StormAttributes writes the attributes that events of the group storm carry: how often the same fault was reported. A first record has the time of the first report, a repeat that of the last.

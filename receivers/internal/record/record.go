@@ -40,10 +40,11 @@ func (s Severity) Number() plog.SeverityNumber {
 	}
 }
 
-// Stamp writes who p is. Facts that no source gave are left out, so that an absent
+// Stamp writes who p is, and puts the record in the trace that its rank was given. Facts that no source gave are left out, so that an absent
 // attribute means "not known", never zero. Pid 0 is the idle task and no process.
 func (a IdentityAttributes) Stamp(p identity.Process) {
 	NotZero(a.ProcessPid, p.PID)
+	NotZero(a.ProcessStartNs, p.StartNS)
 	NotZero(a.ProcessParentPid, p.ParentPID)
 	a.ProcessExecutableName(p.Comm)
 	a.ContainerID(p.ContainerID)
@@ -53,9 +54,18 @@ func (a IdentityAttributes) Stamp(p identity.Process) {
 	NotNegative(a.GenAiTrainingWorldSize, p.WorldSize)
 	a.GenAiTrainingJobID(p.JobID)
 	a.GenAiTrainingJobDomain(p.Domain)
+	if p.JobID == "" {
+		a.GenAiTrainingRendezvous(p.Rendezvous)
+	}
+	if p.RankPID != 0 && !p.RankStart.IsZero() {
+		a.GenAiTrainingRankPid(int64(p.RankPID))
+		a.GenAiTrainingRankStartUnixNano(p.RankStart.UnixNano())
+	}
+	NotNegative(a.GenAiTrainingRestartCount, p.Attempt-1)
 	if p.Drill {
 		a.TracecoreDrill(true)
 	}
+	a.attributes.setTrace(p.Trace)
 }
 
 // number is a whole number of the kernel's or of a decoder's.

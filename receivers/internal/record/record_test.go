@@ -3,6 +3,7 @@ package record
 import (
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
@@ -25,6 +26,17 @@ func TestStampLeavesOutWhatIsNotKnown(t *testing.T) {
 				"process.pid": int64(42), "process.parent_pid": int64(7), "process.executable.name": "python",
 				"container.id": "c0ffee", "k8s.pod.uid": "u-1", "gen_ai.training.rank": int64(3),
 				"gen_ai.training.local_rank": int64(1), "gen_ai.training.world_size": int64(8), "gen_ai.training.job_id": "job",
+			},
+		},
+		"a worker of a rank that was started again": {
+			identity.Process{
+				PID: 43, StartNS: 120_010_000_000, Rank: 3, LocalRank: identity.Unknown, WorldSize: 8, Rendezvous: "10.0.0.1:29500/8",
+				RankPID: 42, RankStart: time.Unix(100, 5), Attempt: 1, Inherited: true,
+			},
+			map[string]any{
+				"process.pid": int64(43), "process.start_ns": int64(120_010_000_000), "gen_ai.training.rank": int64(3), "gen_ai.training.world_size": int64(8),
+				"gen_ai.training.rendezvous": "10.0.0.1:29500/8", "gen_ai.training.rank_pid": int64(42),
+				"gen_ai.training.rank_start_unix_nano": int64(100_000_000_005), "gen_ai.training.restart_count": int64(0),
 			},
 		},
 		"rank zero is a rank": {
@@ -120,4 +132,33 @@ func TestResolverIsFoundByComponentID(t *testing.T) {
 	missing := component.MustNewIDWithName("identity", "typo")
 	_, err = Resolver(extensions, &missing)
 	require.ErrorContains(t, err, `identity "identity/typo": no such extension`)
+}
+
+func TestARecordIsInTheTraceOfItsRank(t *testing.T) {
+	trace := identity.Trace{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1}
+	rank := identity.Process{PID: 7, Rank: 1, LocalRank: identity.Unknown, WorldSize: 8, Trace: trace}
+	early := thing{Early()}
+	for name, write := range map[string]func(*Builder){
+		"as it begins": func(b *Builder) { IdentityAttributesOn(b.Begin("thing", 9, Head{})).Stamp(rank) },
+		"written before": func(b *Builder) {
+			IdentityAttributesOn(early.attributes).Stamp(rank)
+			b.Add(Head{}, early)
+		},
+		"on a copy": func(b *Builder) { b.Add(Head{}, thing{early.attributes.Copy()}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			IdentityAttributesOn(early.attributes).Stamp(rank)
+			b := newTestBuilder(true)
+			write(b)
+			r := onlyRecord(b.Emit())
+			require.EqualValues(t, trace.TraceID, r.TraceID())
+			require.EqualValues(t, trace.SpanID, r.SpanID())
+			require.True(t, r.Flags().IsSampled())
+		})
+	}
+	b := newTestBuilder(true)
+	IdentityAttributesOn(b.Begin("thing", 9, Head{})).Stamp(identity.Process{Rank: 1})
+	r := onlyRecord(b.Emit())
+	require.True(t, r.TraceID().IsEmpty())
+	require.False(t, r.Flags().IsSampled())
 }

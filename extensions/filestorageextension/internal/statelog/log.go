@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 )
@@ -50,6 +51,7 @@ var (
 type Log struct {
 	dir     string
 	options Options
+	read    func(path string) (*os.File, []byte, error) // readFile, or a test's
 
 	mu       sync.Mutex
 	index    map[string]*entry
@@ -79,10 +81,14 @@ type entry struct {
 	deleted  bool   // only while segments are read
 }
 
-// Open opens the log in a folder. It always succeeds: what cannot be read is left
-// out, and what cannot be written waits.
+// Open opens the log in a folder. It always succeeds: what is damaged is left out, what
+// cannot be read is kept for the next start, and what cannot be written waits.
 func Open(dir string, options Options) *Log {
-	l := &Log{dir: dir, options: options, index: map[string]*entry{}, unsaved: map[string]bool{}}
+	return openWith(dir, options, readFile)
+}
+
+func openWith(dir string, options Options, read func(string) (*os.File, []byte, error)) *Log {
+	l := &Log{dir: dir, options: options, read: read, index: map[string]*entry{}, unsaved: map[string]bool{}}
 	if err := l.open(l.load); err != nil {
 		l.refuse(err)
 	}

@@ -20,23 +20,26 @@ type rig struct {
 	damaged int64
 	aside   []string
 	refused int
+	last    error // why it refused
 	ready   error
 }
 
-func open(t testing.TB, dir string) *rig {
+func open(t testing.TB, dir string) *rig { return openBut(t, dir, readFile) }
+
+func openBut(t testing.TB, dir string, read func(string) (*os.File, []byte, error)) *rig {
 	t.Helper()
 	r := &rig{}
 	aside := t.TempDir()
-	r.Log = Open(dir, Options{
+	r.Log = openWith(dir, Options{
 		Ready: func() error { return r.ready },
 		SetAside: func(path, _ string) error {
 			r.aside = append(r.aside, filepath.Base(path))
 			return os.Rename(path, filepath.Join(aside, fmt.Sprint(len(r.aside))))
 		},
 		Damaged: func(_ string, bytes int64) { r.damaged += bytes },
-		Refused: func(error) { r.refused++ }, Taken: func() {},
+		Refused: func(err error) { r.refused, r.last = r.refused+1, err }, Taken: func() {},
 		Memory: NewBudget(1 << 20),
-	})
+	}, read)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -326,9 +329,11 @@ func TestAFolderThatComesLater(t *testing.T) {
 	require.NoError(t, r.Apply(set("a", "new")))
 	r.ready = nil
 	r.Tend()
-	require.Equal(t, []string{dir}, r.aside, "what the component never saw does not mix with what it wrote")
-	require.Equal(t, map[string]string{"a": "new"}, open(t, copied(t, dir)).all(t))
-	require.NoError(t, r.Close())
+	require.Empty(t, r.aside, "what nobody has read is not damaged")
+	require.Equal(t, map[string]string{"a": "new"}, r.all(t), "what the component never saw does not mix with what it wrote")
+	require.Equal(t, map[string]string{"a": "old", "b": "old"}, open(t, copied(t, dir)).all(t))
+	require.ErrorIs(t, r.Close(), ErrLost)
+	require.Equal(t, map[string]string{"a": "old", "b": "old"}, open(t, dir).all(t))
 }
 
 func TestMediaThatRotWhileInUse(t *testing.T) {

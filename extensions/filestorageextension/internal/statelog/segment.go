@@ -23,6 +23,7 @@ type segment struct {
 	live    int  // values that the index has in it
 	damaged bool // part of it was left out
 	torn    bool // its last write was not finished
+	unread  int  // how often the device did not give back a value of it
 }
 
 // Bounds of a segment. A log has some sixteen: the oldest is emptied when half of
@@ -32,6 +33,8 @@ const (
 	mostSegment  = 16 << 20
 	// mostFile is what a segment can have grown to: its last batch may be the largest.
 	mostFile = mostSegment + headerSize + mostPayload
+	// mostUnread is how often a value is read in vain, once a second, before it is lost.
+	mostUnread = 60
 	// atOnce is how much of a segment is written again in one batch.
 	atOnce = 1 << 20
 )
@@ -78,28 +81,44 @@ func (l *Log) open(take func(names []string) error) error {
 	return nil
 }
 
-// begin takes a folder that could not be read when the component asked for its
-// state. The component went on without; what is there would not fit what it wrote
-// since.
+// errKept is why a folder whose state nobody has read is not written to: a component that
+// went on without it cannot take it up, and what it writes would not fit it.
+var errKept = errors.New("the state that is there could not be read at the start: it is kept as it is, and read at the next start; until then newer state is in memory alone")
+
+// begin takes a folder that could not be read when the component asked for its state. If
+// there is none in it, it is used from now on.
 func (l *Log) begin(names []string) error {
-	if len(names) == 0 {
-		return nil
+	if len(names) > 0 {
+		return errKept
 	}
-	if err := l.options.SetAside(l.dir, "this could not be read at the start, and newer state takes its place"); err != nil {
-		return err
-	}
-	return os.Mkdir(l.dir, 0o700)
+	return nil
 }
 
-// load reads the segments of a folder.
+// noState says why a file is none of a log. Only what was read can be that: a file that
+// cannot be read now, for want of files, memory or rights or because the device fails,
+// may be whole.
+type noState string
+
+func (n noState) Error() string { return string(n) }
+
+// load reads the segments of a folder. If one cannot be read, nothing of them is used: a
+// log of which a part is missing has values that are over.
 func (l *Log) load(names []string) error {
+	var unread error
 	for _, name := range names {
-		if err := l.loadOne(name); err != nil {
-			path := filepath.Join(l.dir, name)
-			if aside := l.options.SetAside(path, err.Error()); aside != nil {
+		err := l.loadOne(name)
+		if why := noState(""); errors.As(err, &why) {
+			if aside := l.options.SetAside(filepath.Join(l.dir, name), err.Error()); aside != nil {
 				l.options.Refused(aside)
 			}
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) { // somebody has removed it
+			unread = err
+			break
 		}
+	}
+	if unread != nil {
+		l.unload()
+		return fmt.Errorf("%w: %w", errKept, unread)
 	}
 	slices.SortFunc(l.segments, func(a, b *segment) int { return cmp.Compare(a.number, b.number) })
 	for key, e := range l.index {
@@ -110,23 +129,31 @@ func (l *Log) load(names []string) error {
 	return nil
 }
 
-// loadOne reads a segment. It returns why a file is none.
+// unload forgets what load has read.
+func (l *Log) unload() {
+	for _, s := range l.segments {
+		_ = s.file.Close() // it was only read
+	}
+	l.segments, l.live, l.sequence = nil, 0, 0
+	clear(l.index)
+}
+
+// loadOne reads a segment. It returns noState where a file is none.
 func (l *Log) loadOne(name string) error {
 	number, salt, ok := parseName(name)
 	if !ok {
-		return errors.New("this is no state, or of another version of tracecore")
+		return noState("this is no state, or of another version of tracecore")
 	}
 	path := filepath.Join(l.dir, name)
-	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
-		return errors.New("this is no regular file")
-	}
-	file, err := os.OpenFile(path, os.O_RDONLY|plainly, 0)
+	info, err := os.Lstat(path)
 	if err != nil {
 		return err
 	}
-	data, err := readAll(file)
+	if !info.Mode().IsRegular() {
+		return noState("this is no regular file")
+	}
+	file, data, err := l.read(path)
 	if err != nil {
-		file.Close()
 		return err
 	}
 	s := &segment{number: number, salt: salt, path: path, file: file, size: int64(len(data))}
@@ -139,13 +166,27 @@ func (l *Log) loadOne(name string) error {
 	return nil
 }
 
+// readFile opens a segment and reads all of it.
+func readFile(path string) (*os.File, []byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|plainly, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := readAll(file)
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return file, data, nil
+}
+
 func readAll(file *os.File) ([]byte, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if info.Size() > mostFile {
-		return nil, fmt.Errorf("%d bytes are more than a file of state has", info.Size())
+		return nil, noState(fmt.Sprintf("%d bytes are more than a file of state has", info.Size()))
 	}
 	data := make([]byte, info.Size())
 	_, err = io.ReadFull(file, data)
@@ -297,6 +338,10 @@ func (l *Log) rewrite(s *segment) error {
 			continue
 		}
 		value, err := l.value(key)
+		if err != nil && !errors.Is(err, io.EOF) && s.unread < mostUnread {
+			s.unread++
+			return err
+		}
 		if err != nil { // the device does not give it back
 			s.damaged = true
 			l.options.Damaged(s.path, int64(e.size))

@@ -35,12 +35,16 @@ type TelemetryBuilder struct {
 	ExtensionIdentityExitsDropped          metric.Int64ObservableCounter
 	ExtensionIdentityProbeDropped          metric.Int64ObservableCounter
 	ExtensionIdentityProbeInvalid          metric.Int64ObservableCounter
+	ExtensionIdentityProbeLate             metric.Int64ObservableCounter
+	ExtensionIdentityProbeMissed           metric.Int64ObservableCounter
 	ExtensionIdentityProbeUp               metric.Int64ObservableGauge
 	ExtensionIdentityProcesses             metric.Int64ObservableGauge
 	ExtensionIdentityProcessesEvicted      metric.Int64ObservableCounter
 	ExtensionIdentityProcessesUnreadable   metric.Int64ObservableCounter
 	ExtensionIdentityRanks                 metric.Int64ObservableGauge
+	ExtensionIdentityRanksUnremembered     metric.Int64ObservableCounter
 	ExtensionIdentityScans                 metric.Int64ObservableCounter
+	ExtensionIdentitySendersUnnoted        metric.Int64ObservableCounter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -159,6 +163,36 @@ func (builder *TelemetryBuilder) RegisterExtensionIdentityProbeInvalidCallback(c
 	return nil
 }
 
+// RegisterExtensionIdentityProbeLateCallback sets callback for observable ExtensionIdentityProbeLate metric.
+func (builder *TelemetryBuilder) RegisterExtensionIdentityProbeLateCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExtensionIdentityProbeLate, obs: o})
+		return nil
+	}, builder.ExtensionIdentityProbeLate)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExtensionIdentityProbeMissedCallback sets callback for observable ExtensionIdentityProbeMissed metric.
+func (builder *TelemetryBuilder) RegisterExtensionIdentityProbeMissedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExtensionIdentityProbeMissed, obs: o})
+		return nil
+	}, builder.ExtensionIdentityProbeMissed)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 // RegisterExtensionIdentityProbeUpCallback sets callback for observable ExtensionIdentityProbeUp metric.
 func (builder *TelemetryBuilder) RegisterExtensionIdentityProbeUpCallback(cb metric.Int64Callback) error {
 	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
@@ -234,12 +268,42 @@ func (builder *TelemetryBuilder) RegisterExtensionIdentityRanksCallback(cb metri
 	return nil
 }
 
+// RegisterExtensionIdentityRanksUnrememberedCallback sets callback for observable ExtensionIdentityRanksUnremembered metric.
+func (builder *TelemetryBuilder) RegisterExtensionIdentityRanksUnrememberedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExtensionIdentityRanksUnremembered, obs: o})
+		return nil
+	}, builder.ExtensionIdentityRanksUnremembered)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 // RegisterExtensionIdentityScansCallback sets callback for observable ExtensionIdentityScans metric.
 func (builder *TelemetryBuilder) RegisterExtensionIdentityScansCallback(cb metric.Int64Callback) error {
 	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		cb(ctx, &observerInt64{inst: builder.ExtensionIdentityScans, obs: o})
 		return nil
 	}, builder.ExtensionIdentityScans)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExtensionIdentitySendersUnnotedCallback sets callback for observable ExtensionIdentitySendersUnnoted metric.
+func (builder *TelemetryBuilder) RegisterExtensionIdentitySendersUnnotedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExtensionIdentitySendersUnnoted, obs: o})
+		return nil
+	}, builder.ExtensionIdentitySendersUnnoted)
 	if err != nil {
 		return err
 	}
@@ -319,6 +383,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ExtensionIdentityProbeLate, err = builder.meter.Int64ObservableCounter(
+		"otelcol_extension_identity_probe_late",
+		metric.WithDescription("Starts and ends of processes of times in which no agent ran, read at the next start (setting pin). [Development]"),
+		metric.WithUnit("{event}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExtensionIdentityProbeMissed, err = builder.meter.Int64ObservableCounter(
+		"otelcol_extension_identity_probe_missed",
+		metric.WithDescription("Starts and ends of processes of times in which no agent ran that stay unknown, because the ring was full or another version had written it. [Development]"),
+		metric.WithUnit("{event}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExtensionIdentityProbeUp, err = builder.meter.Int64ObservableGauge(
 		"otelcol_extension_identity_probe_up",
 		metric.WithDescription("1 while processes are watched, by whichever hook; 0 when that could not begin. [Development]"),
@@ -349,10 +425,22 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{process}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ExtensionIdentityRanksUnremembered, err = builder.meter.Int64ObservableCounter(
+		"otelcol_extension_identity_ranks_unremembered",
+		metric.WithDescription("Ranks whose death in a time without an agent would not be known for theirs, because too many run. [Development]"),
+		metric.WithUnit("{process}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExtensionIdentityScans, err = builder.meter.Int64ObservableCounter(
 		"otelcol_extension_identity_scans",
 		metric.WithDescription("Readings of all of /proc. [Development]"),
 		metric.WithUnit("{scan}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExtensionIdentitySendersUnnoted, err = builder.meter.Int64ObservableCounter(
+		"otelcol_extension_identity_senders_unnoted",
+		metric.WithDescription("Signals whose sender will not be known, because too many processes of that pod, job or user were sent signals. [Development]"),
+		metric.WithUnit("{signal}"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs

@@ -16,4 +16,5 @@ var (
 const (
 	LogsStability    = component.StabilityLevelDevelopment
 	MetricsStability = component.StabilityLevelDevelopment
+	TracesStability  = component.StabilityLevelDevelopment
 )

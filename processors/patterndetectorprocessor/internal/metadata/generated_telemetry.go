@@ -30,15 +30,25 @@ type TelemetryBuilder struct {
 	registrations                            []metric.Registration
 	ProcessorPatterndetectorDeliveryFailures metric.Int64Counter
 	ProcessorPatterndetectorEvicted          metric.Int64ObservableCounter
+	ProcessorPatterndetectorEvidenceLastSeen metric.Int64ObservableGauge
 	ProcessorPatterndetectorHeld             metric.Int64ObservableGauge
+	ProcessorPatterndetectorHistoryDropped   metric.Int64Counter
+	ProcessorPatterndetectorHistoryFailures  metric.Int64Counter
+	ProcessorPatterndetectorIncidentBegan    metric.Int64ObservableGauge
 	ProcessorPatterndetectorJournalEntries   metric.Int64Counter
 	ProcessorPatterndetectorJournalErrors    metric.Int64Counter
 	ProcessorPatterndetectorMuted            metric.Int64ObservableGauge
 	ProcessorPatterndetectorOutboxDropped    metric.Int64Counter
 	ProcessorPatterndetectorOutboxSize       metric.Int64ObservableGauge
+	ProcessorPatterndetectorRanks            metric.Int64ObservableGauge
 	ProcessorPatterndetectorRecords          metric.Int64ObservableCounter
 	ProcessorPatterndetectorRecordsIrregular metric.Int64ObservableCounter
+	ProcessorPatterndetectorRunsEnded        metric.Int64Counter
+	ProcessorPatterndetectorRunsLost         metric.Float64Counter
+	ProcessorPatterndetectorRunsMoving       metric.Float64Counter
+	ProcessorPatterndetectorRunsStanding     metric.Float64Counter
 	ProcessorPatterndetectorStateResets      metric.Int64Counter
+	ProcessorPatterndetectorSteps            metric.Int64ObservableCounter
 	ProcessorPatterndetectorVerdicts         metric.Int64Counter
 	ProcessorPatterndetectorVerdictsMuted    metric.Int64Counter
 }
@@ -69,12 +79,42 @@ func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorEvictedCallback
 	return nil
 }
 
+// RegisterProcessorPatterndetectorEvidenceLastSeenCallback sets callback for observable ProcessorPatterndetectorEvidenceLastSeen metric.
+func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorEvidenceLastSeenCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorPatterndetectorEvidenceLastSeen, obs: o})
+		return nil
+	}, builder.ProcessorPatterndetectorEvidenceLastSeen)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 // RegisterProcessorPatterndetectorHeldCallback sets callback for observable ProcessorPatterndetectorHeld metric.
 func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorHeldCallback(cb metric.Int64Callback) error {
 	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		cb(ctx, &observerInt64{inst: builder.ProcessorPatterndetectorHeld, obs: o})
 		return nil
 	}, builder.ProcessorPatterndetectorHeld)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorPatterndetectorIncidentBeganCallback sets callback for observable ProcessorPatterndetectorIncidentBegan metric.
+func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorIncidentBeganCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorPatterndetectorIncidentBegan, obs: o})
+		return nil
+	}, builder.ProcessorPatterndetectorIncidentBegan)
 	if err != nil {
 		return err
 	}
@@ -114,6 +154,21 @@ func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorOutboxSizeCallb
 	return nil
 }
 
+// RegisterProcessorPatterndetectorRanksCallback sets callback for observable ProcessorPatterndetectorRanks metric.
+func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorRanksCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorPatterndetectorRanks, obs: o})
+		return nil
+	}, builder.ProcessorPatterndetectorRanks)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 // RegisterProcessorPatterndetectorRecordsCallback sets callback for observable ProcessorPatterndetectorRecords metric.
 func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorRecordsCallback(cb metric.Int64Callback) error {
 	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
@@ -135,6 +190,21 @@ func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorRecordsIrregula
 		cb(ctx, &observerInt64{inst: builder.ProcessorPatterndetectorRecordsIrregular, obs: o})
 		return nil
 	}, builder.ProcessorPatterndetectorRecordsIrregular)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorPatterndetectorStepsCallback sets callback for observable ProcessorPatterndetectorSteps metric.
+func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorStepsCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorPatterndetectorSteps, obs: o})
+		return nil
+	}, builder.ProcessorPatterndetectorSteps)
 	if err != nil {
 		return err
 	}
@@ -184,10 +254,34 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorEvidenceLastSeen, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_patterndetector_evidence_last_seen",
+		metric.WithDescription("When a record last came that a piece of evidence reads, whether it met the condition or not; no series before the first since the start. A pattern is fed by what is here. [Development]"),
+		metric.WithUnit("s"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorHeld, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_patterndetector_held",
 		metric.WithDescription("What the engine holds now. [Development]"),
 		metric.WithUnit("{item}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorHistoryDropped, err = builder.meter.Int64Counter(
+		"otelcol_processor_patterndetector_history_dropped",
+		metric.WithDescription("Verdicts that the history did not get: it took none for too long, or they were damaged while they waited. [Development]"),
+		metric.WithUnit("{verdict}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorHistoryFailures, err = builder.meter.Int64Counter(
+		"otelcol_processor_patterndetector_history_failures",
+		metric.WithDescription("Times the history did not take verdicts. They are kept and tried again. [Development]"),
+		metric.WithUnit("{attempt}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorIncidentBegan, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_patterndetector_incident_began",
+		metric.WithDescription("When an open root cause began, in seconds since 1970: a series for each, at most 512, the worst and newest first. Symptoms, drills and what is muted have none. [Development]"),
+		metric.WithUnit("s"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorJournalEntries, err = builder.meter.Int64Counter(
@@ -220,6 +314,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{verdict}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorRanks, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_patterndetector_ranks",
+		metric.WithDescription("Ranks of the newest start of each job, by how they fare; at most 256 jobs, the newest. It needs the history. Drills have none. [Development]"),
+		metric.WithUnit("{rank}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorRecords, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_patterndetector_records",
 		metric.WithDescription("Log records and data points seen, by whether some rule wanted them. [Development]"),
@@ -232,10 +332,40 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorRunsEnded, err = builder.meter.Int64Counter(
+		"otelcol_processor_patterndetector_runs_ended",
+		metric.WithDescription("Runs of jobs that ended and were told of (job.summary). [Development]"),
+		metric.WithUnit("{run}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorRunsLost, err = builder.meter.Float64Counter(
+		"otelcol_processor_patterndetector_runs_lost",
+		metric.WithDescription("Time in which runs that ended had stood, times the ranks that were seen of them, by cause. Causes at one time count each. [Development]"),
+		metric.WithUnit("s"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorRunsMoving, err = builder.meter.Float64Counter(
+		"otelcol_processor_patterndetector_runs_moving",
+		metric.WithDescription("Wall time of runs that ended, less the time in which they stood. Runs of which the end of a rank was not seen do not count. [Development]"),
+		metric.WithUnit("s"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorRunsStanding, err = builder.meter.Float64Counter(
+		"otelcol_processor_patterndetector_runs_standing",
+		metric.WithDescription("Time in which runs that ended had stood, by cause. Causes at one time count each. [Development]"),
+		metric.WithUnit("s"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorStateResets, err = builder.meter.Int64Counter(
 		"otelcol_processor_patterndetector_state_resets",
 		metric.WithDescription("Starts without all of the stored state. corrupt is damaged or foreign bytes, incompatible a snapshot the engine does not take, rules_changed faults of rules that have gone or have other fields, unavailable a storage that cannot be opened. [Development]"),
 		metric.WithUnit("{start}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorSteps, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_patterndetector_steps",
+		metric.WithDescription("Begins and ends of steps of ranks. unplaced are without a rank, a machine, ids or times. No series without a traces pipeline. [Development]"),
+		metric.WithUnit("{step}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorVerdicts, err = builder.meter.Int64Counter(

@@ -24,7 +24,15 @@ func TestSetupTelemetry(t *testing.T) {
 		observer.Observe(1)
 		return nil
 	}))
+	require.NoError(t, tb.RegisterProcessorPatterndetectorEvidenceLastSeenCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	require.NoError(t, tb.RegisterProcessorPatterndetectorHeldCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterProcessorPatterndetectorIncidentBeganCallback(func(_ context.Context, observer metric.Int64Observer) error {
 		observer.Observe(1)
 		return nil
 	}))
@@ -36,6 +44,10 @@ func TestSetupTelemetry(t *testing.T) {
 		observer.Observe(1)
 		return nil
 	}))
+	require.NoError(t, tb.RegisterProcessorPatterndetectorRanksCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	require.NoError(t, tb.RegisterProcessorPatterndetectorRecordsCallback(func(_ context.Context, observer metric.Int64Observer) error {
 		observer.Observe(1)
 		return nil
@@ -44,10 +56,20 @@ func TestSetupTelemetry(t *testing.T) {
 		observer.Observe(1)
 		return nil
 	}))
+	require.NoError(t, tb.RegisterProcessorPatterndetectorStepsCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	tb.ProcessorPatterndetectorDeliveryFailures.Add(context.Background(), 1)
+	tb.ProcessorPatterndetectorHistoryDropped.Add(context.Background(), 1)
+	tb.ProcessorPatterndetectorHistoryFailures.Add(context.Background(), 1)
 	tb.ProcessorPatterndetectorJournalEntries.Add(context.Background(), 1)
 	tb.ProcessorPatterndetectorJournalErrors.Add(context.Background(), 1)
 	tb.ProcessorPatterndetectorOutboxDropped.Add(context.Background(), 1)
+	tb.ProcessorPatterndetectorRunsEnded.Add(context.Background(), 1)
+	tb.ProcessorPatterndetectorRunsLost.Add(context.Background(), 1)
+	tb.ProcessorPatterndetectorRunsMoving.Add(context.Background(), 1)
+	tb.ProcessorPatterndetectorRunsStanding.Add(context.Background(), 1)
 	tb.ProcessorPatterndetectorStateResets.Add(context.Background(), 1)
 	tb.ProcessorPatterndetectorVerdicts.Add(context.Background(), 1)
 	tb.ProcessorPatterndetectorVerdictsMuted.Add(context.Background(), 1)
@@ -57,7 +79,19 @@ func TestSetupTelemetry(t *testing.T) {
 	AssertEqualProcessorPatterndetectorEvicted(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorPatterndetectorEvidenceLastSeen(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorPatterndetectorHeld(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorPatterndetectorHistoryDropped(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorPatterndetectorHistoryFailures(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorPatterndetectorIncidentBegan(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorPatterndetectorJournalEntries(t, testTel,
@@ -75,13 +109,31 @@ func TestSetupTelemetry(t *testing.T) {
 	AssertEqualProcessorPatterndetectorOutboxSize(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorPatterndetectorRanks(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorPatterndetectorRecords(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorPatterndetectorRecordsIrregular(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorPatterndetectorRunsEnded(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorPatterndetectorRunsLost(t, testTel,
+		[]metricdata.DataPoint[float64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorPatterndetectorRunsMoving(t, testTel,
+		[]metricdata.DataPoint[float64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorPatterndetectorRunsStanding(t, testTel,
+		[]metricdata.DataPoint[float64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorPatterndetectorStateResets(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorPatterndetectorSteps(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorPatterndetectorVerdicts(t, testTel,

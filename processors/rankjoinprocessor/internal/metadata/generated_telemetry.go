@@ -25,22 +25,27 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                            metric.Meter
-	mu                               sync.Mutex
-	registrations                    []metric.Registration
-	ProcessorRankjoinDumps           metric.Int64ObservableCounter
-	ProcessorRankjoinDumpsEvicted    metric.Int64ObservableCounter
-	ProcessorRankjoinDumpsHeld       metric.Int64ObservableGauge
-	ProcessorRankjoinDumpsInvalid    metric.Int64ObservableCounter
-	ProcessorRankjoinFindings        metric.Int64Counter
-	ProcessorRankjoinFindingsDropped metric.Int64Counter
-	ProcessorRankjoinGroupsSkipped   metric.Int64ObservableCounter
-	ProcessorRankjoinRecordsCut      metric.Int64ObservableCounter
-	ProcessorRankjoinStalls          metric.Int64ObservableCounter
-	ProcessorRankjoinStallsEvicted   metric.Int64ObservableCounter
-	ProcessorRankjoinStallsHeld      metric.Int64ObservableGauge
-	ProcessorRankjoinStallsInvalid   metric.Int64ObservableCounter
-	ProcessorRankjoinStorageErrors   metric.Int64Counter
+	meter                              metric.Meter
+	mu                                 sync.Mutex
+	registrations                      []metric.Registration
+	ProcessorRankjoinCalls             metric.Int64ObservableCounter
+	ProcessorRankjoinCallsEvicted      metric.Int64ObservableCounter
+	ProcessorRankjoinCallsHeld         metric.Int64ObservableGauge
+	ProcessorRankjoinCallsInvalid      metric.Int64ObservableCounter
+	ProcessorRankjoinCallsUnidentified metric.Int64ObservableCounter
+	ProcessorRankjoinDumps             metric.Int64ObservableCounter
+	ProcessorRankjoinDumpsEvicted      metric.Int64ObservableCounter
+	ProcessorRankjoinDumpsHeld         metric.Int64ObservableGauge
+	ProcessorRankjoinDumpsInvalid      metric.Int64ObservableCounter
+	ProcessorRankjoinFindings          metric.Int64Counter
+	ProcessorRankjoinFindingsDropped   metric.Int64Counter
+	ProcessorRankjoinGroupsSkipped     metric.Int64ObservableCounter
+	ProcessorRankjoinRecordsCut        metric.Int64ObservableCounter
+	ProcessorRankjoinStalls            metric.Int64ObservableCounter
+	ProcessorRankjoinStallsEvicted     metric.Int64ObservableCounter
+	ProcessorRankjoinStallsHeld        metric.Int64ObservableGauge
+	ProcessorRankjoinStallsInvalid     metric.Int64ObservableCounter
+	ProcessorRankjoinStorageErrors     metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -52,6 +57,81 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterProcessorRankjoinCallsCallback sets callback for observable ProcessorRankjoinCalls metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinCallsCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinCalls, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinCalls)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorRankjoinCallsEvictedCallback sets callback for observable ProcessorRankjoinCallsEvicted metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinCallsEvictedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinCallsEvicted, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinCallsEvicted)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorRankjoinCallsHeldCallback sets callback for observable ProcessorRankjoinCallsHeld metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinCallsHeldCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinCallsHeld, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinCallsHeld)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorRankjoinCallsInvalidCallback sets callback for observable ProcessorRankjoinCallsInvalid metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinCallsInvalidCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinCallsInvalid, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinCallsInvalid)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorRankjoinCallsUnidentifiedCallback sets callback for observable ProcessorRankjoinCallsUnidentified metric.
+func (builder *TelemetryBuilder) RegisterProcessorRankjoinCallsUnidentifiedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorRankjoinCallsUnidentified, obs: o})
+		return nil
+	}, builder.ProcessorRankjoinCallsUnidentified)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
 }
 
 // RegisterProcessorRankjoinDumpsCallback sets callback for observable ProcessorRankjoinDumps metric.
@@ -232,6 +312,36 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	}
 	builder.meter = Meter(settings)
 	var err, errs error
+	builder.ProcessorRankjoinCalls, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_rankjoin_calls",
+		metric.WithDescription("Records of the ncclcall receiver joined. [Development]"),
+		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorRankjoinCallsEvicted, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_rankjoin_calls_evicted",
+		metric.WithDescription("Processes and their places in communicators given up because limits::calls or limits::jobs was reached. [Development]"),
+		metric.WithUnit("{place}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorRankjoinCallsHeld, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_rankjoin_calls_held",
+		metric.WithDescription("Processes that stopped calling, and their places in communicators, held now. [Development]"),
+		metric.WithUnit("{place}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorRankjoinCallsInvalid, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_rankjoin_calls_invalid",
+		metric.WithDescription("Records of the ncclcall receiver that do not say whose they are, or where it stands. [Development]"),
+		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorRankjoinCallsUnidentified, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_rankjoin_calls_unidentified",
+		metric.WithDescription("Records of communicators whose rank and size are not known. They cannot be joined. [Development]"),
+		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorRankjoinDumps, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_rankjoin_dumps",
 		metric.WithDescription("Flight Recorder records joined. [Development]"),

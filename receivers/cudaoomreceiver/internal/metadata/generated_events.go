@@ -55,7 +55,7 @@ type CudaRefusal struct {
 
 // CudaRefusal begins a record.
 func (b *LogsBuilder) CudaRefusal(head record.Head) CudaRefusal {
-	return CudaRefusalOn(b.Begin(EventCudaRefusal, 17, head))
+	return CudaRefusalOn(b.Begin(EventCudaRefusal, 22, head))
 }
 
 // CudaRefusalOn writes the attributes there.

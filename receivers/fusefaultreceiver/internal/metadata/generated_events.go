@@ -60,7 +60,7 @@ type FuseStall struct {
 
 // FuseStall begins a record.
 func (b *LogsBuilder) FuseStall(head record.Head) FuseStall {
-	return FuseStallOn(b.Begin(EventFuseStall, 29, head))
+	return FuseStallOn(b.Begin(EventFuseStall, 34, head))
 }
 
 // FuseStallOn writes the attributes there.
@@ -91,7 +91,7 @@ type FuseStallEnd struct {
 
 // FuseStallEnd begins a record.
 func (b *LogsBuilder) FuseStallEnd(head record.Head) FuseStallEnd {
-	return FuseStallEndOn(b.Begin(EventFuseStallEnd, 30, head))
+	return FuseStallEndOn(b.Begin(EventFuseStallEnd, 35, head))
 }
 
 // FuseStallEndOn writes the attributes there.

@@ -166,7 +166,7 @@ type GpuLost struct {
 
 // GpuLost begins a record.
 func (b *LogsBuilder) GpuLost(head record.Head) GpuLost {
-	return GpuLostOn(b.Begin(EventGpuLost, 26, head))
+	return GpuLostOn(b.Begin(EventGpuLost, 31, head))
 }
 
 // GpuLostOn writes the attributes there.
@@ -264,7 +264,7 @@ type GpuXid struct {
 
 // GpuXid begins a record.
 func (b *LogsBuilder) GpuXid(head record.Head) GpuXid {
-	return GpuXidOn(b.Begin(EventGpuXid, 28, head))
+	return GpuXidOn(b.Begin(EventGpuXid, 33, head))
 }
 
 // GpuXidOn writes the attributes there.

@@ -30,6 +30,7 @@ type TelemetryBuilder struct {
 	registrations               []metric.Registration
 	ReceiverGpuCallFailures     metric.Int64Counter
 	ReceiverGpuEventsLost       metric.Int64Counter
+	ReceiverGpuFoldsClosedEarly metric.Int64Counter
 	ReceiverGpuGpus             metric.Int64ObservableGauge
 	ReceiverGpuHangs            metric.Int64Counter
 	ReceiverGpuHelperExits      metric.Int64Counter
@@ -134,6 +135,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_receiver_gpu_events_lost",
 		metric.WithDescription("Events of a GPU that is not known, and Xids of an application whose process is not known (DCGM never tells it): the kernel log has them. [Development]"),
 		metric.WithUnit("{event}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverGpuFoldsClosedEarly, err = builder.meter.Int64Counter(
+		"otelcol_receiver_gpu_folds_closed_early",
+		metric.WithDescription("Storms of one fault that ended early, because too many were open: what has most of them gave way. [Development]"),
+		metric.WithUnit("{fold}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverGpuGpus, err = builder.meter.Int64ObservableGauge(

@@ -34,6 +34,7 @@ func TestSetupTelemetry(t *testing.T) {
 	}))
 	tb.ReceiverGpuCallFailures.Add(context.Background(), 1)
 	tb.ReceiverGpuEventsLost.Add(context.Background(), 1)
+	tb.ReceiverGpuFoldsClosedEarly.Add(context.Background(), 1)
 	tb.ReceiverGpuHangs.Add(context.Background(), 1)
 	tb.ReceiverGpuHelperExits.Add(context.Background(), 1)
 	tb.ReceiverGpuPollTime.Add(context.Background(), 1)
@@ -43,6 +44,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverGpuEventsLost(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverGpuFoldsClosedEarly(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverGpuGpus(t, testTel,

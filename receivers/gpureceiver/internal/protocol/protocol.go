@@ -177,5 +177,6 @@ func decode(line []byte) (Message, error) {
 	if parts != 1 {
 		return Message{}, fmt.Errorf("%w: it has %d parts", ErrMessage, parts)
 	}
+	m.bound()
 	return m, nil
 }

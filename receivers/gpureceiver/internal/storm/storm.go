@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
-	"slices"
+	"strconv"
 	"time"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // The events. The first three are the kernel log's as well; the patterns make
@@ -35,21 +37,25 @@ type Fault struct {
 	Text                         string // what the library says of it; the first of a storm counts
 }
 
-// same reports whether two faults are one storm: what the library says of it may
-// have a number in it.
-func (f Fault) same(other Fault) bool {
-	f.Text, other.Text = "", ""
-	return f == other
+// key is what two faults of one storm share: what the library says of it may have a
+// number in it.
+func (f Fault) key() Fault {
+	f.Text = ""
+	return f
 }
 
 // maxOpen bounds the storms that are open.
 const maxOpen = 1024
 
-// Storms are those that are not over.
+// Storms are those that are not over. Beyond the limit the oldest gives way, of the GPU,
+// then of the event, then of the process that have most: who makes faults without end
+// ends no storm of another GPU.
 type Storms struct {
 	component string        // whose faults these are
 	quiet     time.Duration // a storm is over after so long
-	open      []*Storm
+	open      map[Fault]*fairlru.Element[*Storm]
+	order     *fairlru.List[*Storm] // oldest first
+	early     uint64
 }
 
 // Storm is a fault with its repetitions.
@@ -62,41 +68,60 @@ type Storm struct {
 
 // New folds the faults of a component; a storm is over when it was quiet for so long.
 func New(component string, quiet time.Duration) *Storms {
-	return &Storms{component: component, quiet: quiet}
+	return &Storms{component: component, quiet: quiet, open: map[Fault]*fairlru.Element[*Storm]{}, order: &fairlru.List[*Storm]{}}
 }
 
-// Add takes a fault and returns the storm if it has to leave at once.
-func (s *Storms) Add(one Fault, at time.Time) (*Storm, bool) {
-	for _, o := range s.open {
-		if o.same(one) {
-			o.Count, o.Last = o.Count+1, at
-			return o, false
-		}
+// Add takes a fault and returns the storms that have to leave at once: the one that it
+// begins, and the repetitions of one that gave way to it.
+func (s *Storms) Add(one Fault, at time.Time) []*Storm {
+	if known, ok := s.open[one.key()]; ok {
+		known.Value.Count, known.Value.Last = known.Value.Count+1, at
+		s.order.Touch(known, fairlru.Some)
+		return nil
+	}
+	var tell []*Storm
+	if s.order.Len() >= maxOpen {
+		victim, _ := s.order.Victim()
+		tell = s.end(tell, victim)
+		s.early++
 	}
 	fresh := &Storm{Fault: one, ID: s.identify(one, at), Count: 1, First: at, Last: at}
-	if len(s.open) < maxOpen {
-		s.open = append(s.open, fresh)
-	}
-	return fresh, true
+	s.open[one.key()] = s.order.Add(fresh, fairlru.Some, one.PCI, one.Event, strconv.FormatUint(uint64(one.PID), 10))
+	return append(tell, fresh)
 }
 
 // Expire returns the storms that have repetitions to tell, and forgets those
 // that are over.
 func (s *Storms) Expire(at time.Time) []*Storm {
 	var tell []*Storm
-	s.open = slices.DeleteFunc(s.open, func(o *Storm) bool {
-		if o.Count > o.Told {
+	s.order.Each(func(o *Storm) {
+		if at.Sub(o.Last) >= s.quiet {
+			tell = s.end(tell, s.open[o.key()])
+		} else if o.Count > o.Told {
 			tell = append(tell, o)
 		}
-		return at.Sub(o.Last) >= s.quiet
 	})
 	return tell
 }
 
 // Flush returns all that is left to tell.
 func (s *Storms) Flush() []*Storm {
-	tell := s.Expire(time.Time{})
-	s.open = nil
+	var tell []*Storm
+	s.order.Each(func(o *Storm) { tell = s.end(tell, s.open[o.key()]) })
+	return tell
+}
+
+// ClosedEarly counts the storms that gave way to others.
+func (s *Storms) ClosedEarly() uint64 { return s.early }
+
+// end forgets a storm, and appends it if it has repetitions to tell.
+func (s *Storms) end(tell []*Storm, element *fairlru.Element[*Storm]) []*Storm {
+	o := element.Value
+	s.order.Remove(element)
+	delete(s.open, o.key())
+	if o.Count > o.Told {
+		tell = append(tell, o)
+	}
 	return tell
 }
 

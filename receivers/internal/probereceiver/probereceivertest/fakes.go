@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ const soon = hosttest.Patience
 type Probe struct {
 	Closed   chan struct{}
 	Unproven string // as in its report; set before it is given away
+	Away     probe.Away
+	Crowded  atomic.Uint64 // records of user 1000 that it refused
 	once     sync.Once
 }
 
@@ -38,10 +41,14 @@ type Probe struct {
 func NewProbe() *Probe { return &Probe{Closed: make(chan struct{})} }
 
 // Stats has a number of its own for each counter.
-func (p *Probe) Stats() probe.Stats { return probe.Stats{Events: 1, Dropped: 2, Invalid: 3} }
+func (p *Probe) Stats() probe.Stats {
+	return probe.Stats{Events: 1, Dropped: 2, Invalid: 3, Crowded: p.Crowded.Load(), Crowder: 1000}
+}
 
 // Report names the rung "fake".
-func (p *Probe) Report() probe.Report { return probe.Report{Rung: "fake", Unproven: p.Unproven} }
+func (p *Probe) Report() probe.Report {
+	return probe.Report{Rung: "fake", Unproven: p.Unproven, Away: p.Away}
+}
 
 // Close closes it.
 func (p *Probe) Close() error {

@@ -42,6 +42,7 @@ type Fault struct {
 	WriterComm string
 
 	Text      string // the line
+	Late      bool   // read from the kernel's buffer
 	Truncated bool   // it was longer than what is copied
 	Event     Event  // what the line alone says
 }

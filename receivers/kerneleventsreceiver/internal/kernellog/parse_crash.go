@@ -1,6 +1,7 @@
 package kernellog
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
@@ -57,6 +58,7 @@ func (p *assembler) crashFault(l line, c crash, library string) Fault {
 	f.judge(p.catalogue.Fault(metadata.EventProcessSegfault))
 	a.KerneleventsFault(c.kind)
 	a.KerneleventsLibrary(library)
+	a.KerneleventsLibraryOffset(crashOffset(c.text))
 	f.own(c.name, c.pid)
 	if l.Writer == kmsg.WriterKernel && l.PID != 0 {
 		f.own(c.name, l.PID) // the line has the thread's id, the writer is its process
@@ -70,7 +72,7 @@ func beginCrash(l line) (crash, bool) {
 	for _, shape := range [...]struct{ words, kind string }{
 		{"]: segfault at ", "segfault"},
 		{"] general protection fault ip:", "general_protection"},
-		{"]: unhandled exception: ", "unhandled_exception"},
+		{"]: unhandled exception:", "unhandled_exception"}, // the end of its first fragment
 	} {
 		before, after, found := strings.Cut(l.text, shape.words)
 		if name, pid, isTask := crashedTask(before); found && isTask {
@@ -89,6 +91,39 @@ func crashPlace(text string) string {
 		return ""
 	}
 	return file
+}
+
+// crashOffset returns where in the file a crash was, "" where the line does not say. Since
+// Linux 6.11 it stands in the brackets (mm/memory.c, print_vma_addr: "[offset,start+size]");
+// before, it is the instruction pointer less the start of the mapping.
+func crashOffset(text string) string {
+	_, place, _ := strings.Cut(text, " in ")
+	_, place, _ = strings.Cut(place, "[")
+	place, _, _ = strings.Cut(place, "]")
+	if offset, _, found := strings.Cut(place, ","); found {
+		return hexOf(addressOf(offset))
+	}
+	start, _, _ := strings.Cut(place, "+")
+	pointer, found := between(text, " ip ", " ")
+	if !found {
+		pointer, found = between(text, " ip:", " ")
+	}
+	at, ok1 := addressOf(pointer)
+	base, ok2 := addressOf(start)
+	return hexOf(at-base, found && ok1 && ok2 && at >= base)
+}
+
+// addressOf reads an address, which comes without 0x.
+func addressOf(text string) (uint64, bool) {
+	n, err := strconv.ParseUint(text, 16, 64)
+	return n, err == nil
+}
+
+func hexOf(n uint64, known bool) string {
+	if !known {
+		return ""
+	}
+	return "0x" + strconv.FormatUint(n, 16)
 }
 
 // crashedTask reads "comm[pid".

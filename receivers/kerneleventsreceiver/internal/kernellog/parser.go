@@ -71,7 +71,7 @@ func (p *assembler) fault(l line, event Event, subject string) Fault {
 		Event: event,
 
 		Key:  Key{Event: event.EventName(), Subject: subject, Trust: p.trust, Writer: l.Writer},
-		Time: l.Time, Origin: l.Origin, WriterPID: l.PID, WriterComm: l.Comm, Text: l.text, Truncated: l.Truncated,
+		Time: l.Time, Origin: l.Origin, WriterPID: l.PID, WriterComm: l.Comm, Text: l.text, Truncated: l.Truncated, Late: l.Late,
 	}
 }
 

@@ -32,6 +32,7 @@ type EventsConfig struct {
 	GpuLost              EventConfig `mapstructure:"gpu.lost"`
 	GpuRecovered         EventConfig `mapstructure:"gpu.recovered"`
 	GpuXid               EventConfig `mapstructure:"gpu.xid"`
+	HostBoot             EventConfig `mapstructure:"host.boot"`
 	HostLockup           EventConfig `mapstructure:"host.lockup"`
 	HostMemoryError      EventConfig `mapstructure:"host.memory_error"`
 	NetworkLink          EventConfig `mapstructure:"network.link"`
@@ -40,6 +41,7 @@ type EventsConfig struct {
 	PcieError            EventConfig `mapstructure:"pcie.error"`
 	ProcessExit          EventConfig `mapstructure:"process.exit"`
 	ProcessSegfault      EventConfig `mapstructure:"process.segfault"`
+	ProcessStart         EventConfig `mapstructure:"process.start"`
 	StorageNotResponding EventConfig `mapstructure:"storage.not_responding"`
 	StorageRecovered     EventConfig `mapstructure:"storage.recovered"`
 }
@@ -56,6 +58,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		GpuXid: EventConfig{
+			Enabled: true,
+		},
+		HostBoot: EventConfig{
 			Enabled: true,
 		},
 		HostLockup: EventConfig{
@@ -80,6 +85,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		ProcessSegfault: EventConfig{
+			Enabled: true,
+		},
+		ProcessStart: EventConfig{
 			Enabled: true,
 		},
 		StorageNotResponding: EventConfig{

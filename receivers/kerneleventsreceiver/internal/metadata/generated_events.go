@@ -14,6 +14,7 @@ const (
 	EventGpuLost              = "gpu.lost"
 	EventGpuRecovered         = "gpu.recovered"
 	EventGpuXid               = "gpu.xid"
+	EventHostBoot             = "host.boot"
 	EventHostLockup           = "host.lockup"
 	EventHostMemoryError      = "host.memory_error"
 	EventNetworkLink          = "network.link"
@@ -22,6 +23,7 @@ const (
 	EventPcieError            = "pcie.error"
 	EventProcessExit          = "process.exit"
 	EventProcessSegfault      = "process.segfault"
+	EventProcessStart         = "process.start"
 	EventStorageNotResponding = "storage.not_responding"
 	EventStorageRecovered     = "storage.recovered"
 )
@@ -33,6 +35,7 @@ func (c EventsConfig) ByName() map[string]bool {
 		EventGpuLost:              c.GpuLost.Enabled,
 		EventGpuRecovered:         c.GpuRecovered.Enabled,
 		EventGpuXid:               c.GpuXid.Enabled,
+		EventHostBoot:             c.HostBoot.Enabled,
 		EventHostLockup:           c.HostLockup.Enabled,
 		EventHostMemoryError:      c.HostMemoryError.Enabled,
 		EventNetworkLink:          c.NetworkLink.Enabled,
@@ -41,6 +44,7 @@ func (c EventsConfig) ByName() map[string]bool {
 		EventPcieError:            c.PcieError.Enabled,
 		EventProcessExit:          c.ProcessExit.Enabled,
 		EventProcessSegfault:      c.ProcessSegfault.Enabled,
+		EventProcessStart:         c.ProcessStart.Enabled,
 		EventStorageNotResponding: c.StorageNotResponding.Enabled,
 		EventStorageRecovered:     c.StorageRecovered.Enabled,
 	}
@@ -85,7 +89,7 @@ type GpuFault struct {
 
 // GpuFault begins a record.
 func (b *LogsBuilder) GpuFault(head record.Head) GpuFault {
-	return GpuFaultOn(b.Begin(EventGpuFault, 33, head))
+	return GpuFaultOn(b.Begin(EventGpuFault, 39, head))
 }
 
 // GpuFaultOn writes the attributes there.
@@ -133,7 +137,7 @@ type GpuLost struct {
 
 // GpuLost begins a record.
 func (b *LogsBuilder) GpuLost(head record.Head) GpuLost {
-	return GpuLostOn(b.Begin(EventGpuLost, 18, head))
+	return GpuLostOn(b.Begin(EventGpuLost, 19, head))
 }
 
 // GpuLostOn writes the attributes there.
@@ -166,7 +170,7 @@ type GpuRecovered struct {
 
 // GpuRecovered begins a record.
 func (b *LogsBuilder) GpuRecovered(head record.Head) GpuRecovered {
-	return GpuRecoveredOn(b.Begin(EventGpuRecovered, 18, head))
+	return GpuRecoveredOn(b.Begin(EventGpuRecovered, 19, head))
 }
 
 // GpuRecoveredOn writes the attributes there.
@@ -200,7 +204,7 @@ type GpuXid struct {
 
 // GpuXid begins a record.
 func (b *LogsBuilder) GpuXid(head record.Head) GpuXid {
-	return GpuXidOn(b.Begin(EventGpuXid, 42, head))
+	return GpuXidOn(b.Begin(EventGpuXid, 48, head))
 }
 
 // GpuXidOn writes the attributes there.
@@ -269,6 +273,34 @@ func (a GpuXid) KerneleventsXid(v int64) { a.attributes.Int("kernelevents.xid", 
 // KerneleventsXidName sets kernelevents.xid_name: NVIDIA's mnemonic of the Xid.
 func (a GpuXid) KerneleventsXidName(v string) { a.attributes.Text("kernelevents.xid_name", v) }
 
+// HostBoot writes the attributes of the event host.boot: The receiver began to watch a boot of the host; once at its start. A later boot ends the faults that a reboot cures.
+type HostBoot struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+}
+
+// HostBoot begins a record.
+func (b *LogsBuilder) HostBoot(head record.Head) HostBoot {
+	return HostBootOn(b.Begin(EventHostBoot, 2, head))
+}
+
+// HostBootOn writes the attributes there.
+func HostBootOn(attributes *record.Attributes) HostBoot {
+	return HostBoot{
+		attributes,
+		record.TrustAttributesOn(attributes),
+	}
+}
+
+// EventName is host.boot.
+func (HostBoot) EventName() string { return EventHostBoot }
+
+// Attributes is where they are written.
+func (a HostBoot) Attributes() *record.Attributes { return a.attributes }
+
+// HostUptimeNs sets host.uptime_ns: How long the host had been up.
+func (a HostBoot) HostUptimeNs(v int64) { a.attributes.Int("host.uptime_ns", v) }
+
 // HostLockup writes the attributes of the event host.lockup: A CPU or a task is stuck in the kernel.
 type HostLockup struct {
 	attributes *record.Attributes
@@ -281,7 +313,7 @@ type HostLockup struct {
 
 // HostLockup begins a record.
 func (b *LogsBuilder) HostLockup(head record.Head) HostLockup {
-	return HostLockupOn(b.Begin(EventHostLockup, 29, head))
+	return HostLockupOn(b.Begin(EventHostLockup, 35, head))
 }
 
 // HostLockupOn writes the attributes there.
@@ -325,7 +357,7 @@ type HostMemoryError struct {
 
 // HostMemoryError begins a record.
 func (b *LogsBuilder) HostMemoryError(head record.Head) HostMemoryError {
-	return HostMemoryErrorOn(b.Begin(EventHostMemoryError, 30, head))
+	return HostMemoryErrorOn(b.Begin(EventHostMemoryError, 36, head))
 }
 
 // HostMemoryErrorOn writes the attributes there.
@@ -373,7 +405,7 @@ type NetworkLink struct {
 
 // NetworkLink begins a record.
 func (b *LogsBuilder) NetworkLink(head record.Head) NetworkLink {
-	return NetworkLinkOn(b.Begin(EventNetworkLink, 20, head))
+	return NetworkLinkOn(b.Begin(EventNetworkLink, 21, head))
 }
 
 // NetworkLinkOn writes the attributes there.
@@ -419,7 +451,7 @@ type NetworkModuleFault struct {
 
 // NetworkModuleFault begins a record.
 func (b *LogsBuilder) NetworkModuleFault(head record.Head) NetworkModuleFault {
-	return NetworkModuleFaultOn(b.Begin(EventNetworkModuleFault, 19, head))
+	return NetworkModuleFaultOn(b.Begin(EventNetworkModuleFault, 20, head))
 }
 
 // NetworkModuleFaultOn writes the attributes there.
@@ -464,7 +496,7 @@ type NvswitchSxid struct {
 
 // NvswitchSxid begins a record.
 func (b *LogsBuilder) NvswitchSxid(head record.Head) NvswitchSxid {
-	return NvswitchSxidOn(b.Begin(EventNvswitchSxid, 20, head))
+	return NvswitchSxidOn(b.Begin(EventNvswitchSxid, 21, head))
 }
 
 // NvswitchSxidOn writes the attributes there.
@@ -514,7 +546,7 @@ type PcieError struct {
 
 // PcieError begins a record.
 func (b *LogsBuilder) PcieError(head record.Head) PcieError {
-	return PcieErrorOn(b.Begin(EventPcieError, 19, head))
+	return PcieErrorOn(b.Begin(EventPcieError, 20, head))
 }
 
 // PcieErrorOn writes the attributes there.
@@ -555,11 +587,13 @@ type ProcessExit struct {
 	attributes *record.Attributes
 	record.TrustAttributes
 	record.IdentityAttributes
+	record.SignalAttributes
+	record.LateAttributes
 }
 
 // ProcessExit begins a record.
 func (b *LogsBuilder) ProcessExit(head record.Head) ProcessExit {
-	return ProcessExitOn(b.Begin(EventProcessExit, 18, head))
+	return ProcessExitOn(b.Begin(EventProcessExit, 37, head))
 }
 
 // ProcessExitOn writes the attributes there.
@@ -568,6 +602,8 @@ func ProcessExitOn(attributes *record.Attributes) ProcessExit {
 		attributes,
 		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
+		record.SignalAttributesOn(attributes),
+		record.LateAttributesOn(attributes),
 	}
 }
 
@@ -582,6 +618,9 @@ func (a ProcessExit) ProcessExitCode(v int64) { a.attributes.Int("process.exit.c
 
 // ProcessExitCoreDump sets process.exit.core_dump: The kernel was asked to write a core.
 func (a ProcessExit) ProcessExitCoreDump(v bool) { a.attributes.Bool("process.exit.core_dump", v) }
+
+// ProcessExitHelper sets process.exit.helper: A launch script ran the process beside the rank (grep, a health check); its end is not the rank's. Absent for all others.
+func (a ProcessExit) ProcessExitHelper(v bool) { a.attributes.Bool("process.exit.helper", v) }
 
 // ProcessExitInheritedIdentity sets process.exit.inherited_identity: The process has its identity from an ancestor (a worker of a rank).
 func (a ProcessExit) ProcessExitInheritedIdentity(v bool) {
@@ -599,6 +638,11 @@ func (a ProcessExit) ProcessExitSignalName(v string) {
 	a.attributes.Text("process.exit.signal_name", v)
 }
 
+// ProcessExitSparedRanks sets process.exit.spared_ranks: Other ranks of its job on this host that nobody asked to end by a second after it. There where it had been asked to end by SIGTERM or SIGINT, not with its container and not by its scheduler, and the host has others.
+func (a ProcessExit) ProcessExitSparedRanks(v int64) {
+	a.attributes.Int("process.exit.spared_ranks", v)
+}
+
 // ProcessSegfault writes the attributes of the event process.segfault: A process crashed inside an acceleration library.
 type ProcessSegfault struct {
 	attributes *record.Attributes
@@ -611,7 +655,7 @@ type ProcessSegfault struct {
 
 // ProcessSegfault begins a record.
 func (b *LogsBuilder) ProcessSegfault(head record.Head) ProcessSegfault {
-	return ProcessSegfaultOn(b.Begin(EventProcessSegfault, 28, head))
+	return ProcessSegfaultOn(b.Begin(EventProcessSegfault, 35, head))
 }
 
 // ProcessSegfaultOn writes the attributes there.
@@ -638,6 +682,38 @@ func (a ProcessSegfault) KerneleventsFault(v string) { a.attributes.Text("kernel
 // KerneleventsLibrary sets kernelevents.library: File the process crashed in.
 func (a ProcessSegfault) KerneleventsLibrary(v string) { a.attributes.Text("kernelevents.library", v) }
 
+// KerneleventsLibraryOffset sets kernelevents.library_offset: Where in that file, as 0x1a2b; before Linux 6.11 where in the mapping of the file that was being run.
+func (a ProcessSegfault) KerneleventsLibraryOffset(v string) {
+	a.attributes.Text("kernelevents.library_offset", v)
+}
+
+// ProcessStart writes the attributes of the event process.start: A rank has run for five seconds; the time is that of its start. A rank that is seen again as another process is another run of its job.
+type ProcessStart struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+}
+
+// ProcessStart begins a record.
+func (b *LogsBuilder) ProcessStart(head record.Head) ProcessStart {
+	return ProcessStartOn(b.Begin(EventProcessStart, 17, head))
+}
+
+// ProcessStartOn writes the attributes there.
+func ProcessStartOn(attributes *record.Attributes) ProcessStart {
+	return ProcessStart{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+	}
+}
+
+// EventName is process.start.
+func (ProcessStart) EventName() string { return EventProcessStart }
+
+// Attributes is where they are written.
+func (a ProcessStart) Attributes() *record.Attributes { return a.attributes }
+
 // StorageNotResponding writes the attributes of the event storage.not_responding: A file server does not respond.
 type StorageNotResponding struct {
 	attributes *record.Attributes
@@ -649,7 +725,7 @@ type StorageNotResponding struct {
 
 // StorageNotResponding begins a record.
 func (b *LogsBuilder) StorageNotResponding(head record.Head) StorageNotResponding {
-	return StorageNotRespondingOn(b.Begin(EventStorageNotResponding, 16, head))
+	return StorageNotRespondingOn(b.Begin(EventStorageNotResponding, 17, head))
 }
 
 // StorageNotRespondingOn writes the attributes there.
@@ -683,7 +759,7 @@ type StorageRecovered struct {
 
 // StorageRecovered begins a record.
 func (b *LogsBuilder) StorageRecovered(head record.Head) StorageRecovered {
-	return StorageRecoveredOn(b.Begin(EventStorageRecovered, 16, head))
+	return StorageRecoveredOn(b.Begin(EventStorageRecovered, 17, head))
 }
 
 // StorageRecoveredOn writes the attributes there.
@@ -735,3 +811,6 @@ func (a LineAttributes) KerneleventsWriterPid(v int64) {
 
 // KerneleventsTruncated sets kernelevents.truncated: The line was longer than what is copied.
 func (a LineAttributes) KerneleventsTruncated(v bool) { a.attributes.Bool("kernelevents.truncated", v) }
+
+// KerneleventsLate sets kernelevents.late: The line was read from the kernel's buffer, once the probe had opened. It is a claim, for nobody saw who wrote it.
+func (a LineAttributes) KerneleventsLate(v bool) { a.attributes.Bool("kernelevents.late", v) }

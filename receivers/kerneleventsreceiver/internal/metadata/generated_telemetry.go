@@ -32,6 +32,8 @@ type TelemetryBuilder struct {
 	ReceiverKerneleventsFolded           metric.Int64Counter
 	ReceiverKerneleventsFoldsClosedEarly metric.Int64Counter
 	ReceiverKerneleventsLines            metric.Int64Counter
+	ReceiverKerneleventsLinesLate        metric.Int64Counter
+	ReceiverKerneleventsLogGaps          metric.Int64Counter
 	ReceiverKerneleventsProbeDropped     metric.Int64ObservableCounter
 	ReceiverKerneleventsProbeFailures    metric.Int64ObservableCounter
 	ReceiverKerneleventsProbeInvalid     metric.Int64ObservableCounter
@@ -176,6 +178,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_receiver_kernelevents_lines",
 		metric.WithDescription("Kernel-log records read, by what they were to the parser. [Development]"),
 		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverKerneleventsLinesLate, err = builder.meter.Int64Counter(
+		"otelcol_receiver_kernelevents_lines_late",
+		metric.WithDescription("Kernel-log records that were read from the kernel's buffer, because they were written while nobody watched. [Development]"),
+		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverKerneleventsLogGaps, err = builder.meter.Int64Counter(
+		"otelcol_receiver_kernelevents_log_gaps",
+		metric.WithDescription("Times that the kernel's buffer did not reach back to when the log was last seen, or could not be read. [Development]"),
+		metric.WithUnit("{gap}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverKerneleventsProbeDropped, err = builder.meter.Int64ObservableCounter(

@@ -44,6 +44,8 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ReceiverKerneleventsFolded.Add(context.Background(), 1)
 	tb.ReceiverKerneleventsFoldsClosedEarly.Add(context.Background(), 1)
 	tb.ReceiverKerneleventsLines.Add(context.Background(), 1)
+	tb.ReceiverKerneleventsLinesLate.Add(context.Background(), 1)
+	tb.ReceiverKerneleventsLogGaps.Add(context.Background(), 1)
 	tb.ReceiverKerneleventsRecordsDropped.Add(context.Background(), 1)
 	AssertEqualReceiverKerneleventsExitsDropped(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
@@ -55,6 +57,12 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverKerneleventsLines(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverKerneleventsLinesLate(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverKerneleventsLogGaps(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverKerneleventsProbeDropped(t, testTel,

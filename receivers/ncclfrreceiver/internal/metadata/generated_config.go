@@ -28,12 +28,16 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 
 // EventsConfig provides config for ncclfr events.
 type EventsConfig struct {
-	NcclFrDump EventConfig `mapstructure:"nccl.fr.dump"`
+	NcclFrDump    EventConfig `mapstructure:"nccl.fr.dump"`
+	NcclFrRefused EventConfig `mapstructure:"nccl.fr.refused"`
 }
 
 func DefaultEventsConfig() EventsConfig {
 	return EventsConfig{
 		NcclFrDump: EventConfig{
+			Enabled: true,
+		},
+		NcclFrRefused: EventConfig{
 			Enabled: true,
 		},
 	}

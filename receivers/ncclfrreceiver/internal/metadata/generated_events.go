@@ -11,13 +11,15 @@ import (
 
 // The names of the events.
 const (
-	EventNcclFrDump = "nccl.fr.dump"
+	EventNcclFrDump    = "nccl.fr.dump"
+	EventNcclFrRefused = "nccl.fr.refused"
 )
 
 // ByName says of each event whether it is enabled.
 func (c EventsConfig) ByName() map[string]bool {
 	return map[string]bool{
-		EventNcclFrDump: c.NcclFrDump.Enabled,
+		EventNcclFrDump:    c.NcclFrDump.Enabled,
+		EventNcclFrRefused: c.NcclFrRefused.Enabled,
 	}
 }
 
@@ -56,7 +58,7 @@ type NcclFrDump struct {
 
 // NcclFrDump begins a record.
 func (b *LogsBuilder) NcclFrDump(head record.Head) NcclFrDump {
-	return NcclFrDumpOn(b.Begin(EventNcclFrDump, 32, head))
+	return NcclFrDumpOn(b.Begin(EventNcclFrDump, 37, head))
 }
 
 // NcclFrDumpOn writes the attributes there.
@@ -83,7 +85,7 @@ func (a NcclFrDump) NcclFrCollectiveSeqID(v int64) { a.attributes.Int("nccl.fr.c
 // NcclFrEntries sets nccl.fr.entries: Operations of the group in the dump.
 func (a NcclFrDump) NcclFrEntries(v int64) { a.attributes.Int("nccl.fr.entries", v) }
 
-// NcclFrFile sets nccl.fr.file: File of the dump.
+// NcclFrFile sets nccl.fr.file: File of the dump, as its rank calls it.
 func (a NcclFrDump) NcclFrFile(v string) { a.attributes.Str("nccl.fr.file", v) }
 
 // NcclFrFormatVersion sets nccl.fr.format_version: Version of the dump's format.
@@ -135,6 +137,45 @@ func (a NcclFrDump) NcclFrSignatures() pcommon.Slice { return a.attributes.Slice
 
 // NcclFrUnfinished sets nccl.fr.unfinished: Operations of the group that are not finished.
 func (a NcclFrDump) NcclFrUnfinished(v int64) { a.attributes.Int("nccl.fr.unfinished", v) }
+
+// NcclFrRefused writes the attributes of the event nccl.fr.refused: A file that lies where dumps are, or that a rank names as its dump, is not read. At most 5 in a minute for the files of one user.
+type NcclFrRefused struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+}
+
+// NcclFrRefused begins a record.
+func (b *LogsBuilder) NcclFrRefused(head record.Head) NcclFrRefused {
+	return NcclFrRefusedOn(b.Begin(EventNcclFrRefused, 21, head))
+}
+
+// NcclFrRefusedOn writes the attributes there.
+func NcclFrRefusedOn(attributes *record.Attributes) NcclFrRefused {
+	return NcclFrRefused{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+	}
+}
+
+// EventName is nccl.fr.refused.
+func (NcclFrRefused) EventName() string { return EventNcclFrRefused }
+
+// Attributes is where they are written.
+func (a NcclFrRefused) Attributes() *record.Attributes { return a.attributes }
+
+// NcclFrFile sets nccl.fr.file: File of the dump, as its rank calls it.
+func (a NcclFrRefused) NcclFrFile(v string) { a.attributes.Str("nccl.fr.file", v) }
+
+// NcclFrRefusedDetail sets nccl.fr.refused.detail: What is wrong with the file: at most 256 bytes.
+func (a NcclFrRefused) NcclFrRefusedDetail(v string) { a.attributes.Str("nccl.fr.refused.detail", v) }
+
+// NcclFrRefusedReason sets nccl.fr.refused.reason: Why a file is not read as a dump: truncated, hostile, too_large, not_a_dump, no_rank, unreadable, killed_reader, no_reader, no_answer.
+func (a NcclFrRefused) NcclFrRefusedReason(v string) { a.attributes.Str("nccl.fr.refused.reason", v) }
+
+// NcclFrRefusedUntold sets nccl.fr.refused.untold: Refusals of the same user's files since the last record of one, beyond 5 in a minute.
+func (a NcclFrRefused) NcclFrRefusedUntold(v int64) { a.attributes.Int("nccl.fr.refused.untold", v) }
 
 // OperationMap writes the keys of a map: an operation of a group, in nccl.fr.operations.
 type OperationMap struct{ attributes *record.Attributes }

@@ -69,7 +69,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverNcclfrFilesRefused, err = builder.meter.Int64Counter(
 		"otelcol_receiver_ncclfr_files_refused",
-		metric.WithDescription("Files that matched and were not read. Reasons: truncated, hostile, too_large, not_a_dump, no_rank, too_old, unreadable, too_many, killed_reader, no_reader. [Development]"),
+		metric.WithDescription("Files that matched and were not read. Reasons: truncated, hostile, too_large, not_a_dump, no_rank, too_old, unreadable, too_many, killed_reader, no_reader, no_answer. [Development]"),
 		metric.WithUnit("{file}"),
 	)
 	errs = errors.Join(errs, err)

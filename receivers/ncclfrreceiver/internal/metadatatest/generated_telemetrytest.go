@@ -40,7 +40,7 @@ func AssertEqualReceiverNcclfrDumps(t *testing.T, tt *componenttest.Telemetry, d
 func AssertEqualReceiverNcclfrFilesRefused(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_ncclfr_files_refused",
-		Description: "Files that matched and were not read. Reasons: truncated, hostile, too_large, not_a_dump, no_rank, too_old, unreadable, too_many, killed_reader, no_reader. [Development]",
+		Description: "Files that matched and were not read. Reasons: truncated, hostile, too_large, not_a_dump, no_rank, too_old, unreadable, too_many, killed_reader, no_reader, no_answer. [Development]",
 		Unit:        "{file}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

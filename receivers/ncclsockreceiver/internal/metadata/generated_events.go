@@ -3,6 +3,7 @@
 package metadata
 
 import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -56,11 +57,12 @@ type NcclSocketStall struct {
 	StallAttributes
 	SocketAttributes
 	ProcessAttributes
+	record.SignalAttributes
 }
 
 // NcclSocketStall begins a record.
 func (b *LogsBuilder) NcclSocketStall(head record.Head) NcclSocketStall {
-	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 41, head))
+	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 77, head))
 }
 
 // NcclSocketStallOn writes the attributes there.
@@ -72,6 +74,7 @@ func NcclSocketStallOn(attributes *record.Attributes) NcclSocketStall {
 		StallAttributesOn(attributes),
 		SocketAttributesOn(attributes),
 		ProcessAttributesOn(attributes),
+		record.SignalAttributesOn(attributes),
 	}
 }
 
@@ -93,7 +96,7 @@ type NcclSocketStallEnd struct {
 
 // NcclSocketStallEnd begins a record.
 func (b *LogsBuilder) NcclSocketStallEnd(head record.Head) NcclSocketStallEnd {
-	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 42, head))
+	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 67, head))
 }
 
 // NcclSocketStallEndOn writes the attributes there.
@@ -130,8 +133,63 @@ func ProcessAttributesOn(attributes *record.Attributes) ProcessAttributes {
 // Process returns the writer of the group; each event of the group has this method.
 func (a ProcessAttributes) Process() ProcessAttributes { return a }
 
+// NcclRankActivity sets nccl.rank.activity: What its process tree did when it last did anything: computing, thread_computing, child_computing, io, starved; idle when it has rested since.
+func (a ProcessAttributes) NcclRankActivity(v string) { a.attributes.Text("nccl.rank.activity", v) }
+
+// NcclRankChildAwaited sets nccl.rank.child_awaited: The main thread of the rank waits for that child, for its end or at a pipe of it, or for one that does. Only where nccl.rank.child_state is told.
+func (a ProcessAttributes) NcclRankChildAwaited(v bool) {
+	a.attributes.Bool("nccl.rank.child_awaited", v)
+}
+
+// NcclRankChildFile sets nccl.rank.child_file: File, pipe or socket that the system call of that child is about.
+func (a ProcessAttributes) NcclRankChildFile(v string) { a.attributes.Text("nccl.rank.child_file", v) }
+
+// NcclRankChildName sets nccl.rank.child_name: Executable name of the child that uses most CPU, or that holds the rank up while it rests.
+func (a ProcessAttributes) NcclRankChildName(v string) { a.attributes.Text("nccl.rank.child_name", v) }
+
+// NcclRankChildPid sets nccl.rank.child_pid: Process id of that child.
+func (a ProcessAttributes) NcclRankChildPid(v int64) { a.attributes.Int("nccl.rank.child_pid", v) }
+
+// NcclRankChildState sets nccl.rank.child_state: What keeps a child from going on that holds the rank up while it rests: stopped, frozen, disk_sleep, sleeping.
+func (a ProcessAttributes) NcclRankChildState(v string) {
+	a.attributes.Text("nccl.rank.child_state", v)
+}
+
+// NcclRankChildSyscall sets nccl.rank.child_syscall: System call in which that child sleeps.
+func (a ProcessAttributes) NcclRankChildSyscall(v string) {
+	a.attributes.Text("nccl.rank.child_syscall", v)
+}
+
+// NcclRankChildWaitChannel sets nccl.rank.child_wait_channel: Function of the kernel in which that child sleeps.
+func (a ProcessAttributes) NcclRankChildWaitChannel(v string) {
+	a.attributes.Text("nccl.rank.child_wait_channel", v)
+}
+
+// NcclRankCPULimitCgroup sets nccl.rank.cpu_limit_cgroup: The cgroup whose CPU limit held the rank back, its own or one above it.
+func (a ProcessAttributes) NcclRankCPULimitCgroup(v string) {
+	a.attributes.Text("nccl.rank.cpu_limit_cgroup", v)
+}
+
+// NcclRankCPULimitMillicores sets nccl.rank.cpu_limit_millicores: That limit, in thousandths of a CPU.
+func (a ProcessAttributes) NcclRankCPULimitMillicores(v int64) {
+	a.attributes.Int("nccl.rank.cpu_limit_millicores", v)
+}
+
+// NcclRankCPUPressurePercent sets nccl.rank.cpu_pressure_percent: Share of the last ten seconds in which a task of the host could run and had no CPU, when threads of the rank have none.
+func (a ProcessAttributes) NcclRankCPUPressurePercent(v int64) {
+	a.attributes.Int("nccl.rank.cpu_pressure_percent", v)
+}
+
 // NcclRankCPUShare sets nccl.rank.cpu_share: Cores used by the rank process since it fell silent.
 func (a ProcessAttributes) NcclRankCPUShare(v float64) { a.attributes.Double("nccl.rank.cpu_share", v) }
+
+// NcclRankCPUThrottledPercent sets nccl.rank.cpu_throttled_percent: Share of the periods of that cgroup in which the limit held its processes back, since the last look.
+func (a ProcessAttributes) NcclRankCPUThrottledPercent(v int64) {
+	a.attributes.Int("nccl.rank.cpu_throttled_percent", v)
+}
+
+// NcclRankFile sets nccl.rank.file: File, pipe or socket that the system call of its main thread is about.
+func (a ProcessAttributes) NcclRankFile(v string) { a.attributes.Text("nccl.rank.file", v) }
 
 // NcclRankLastReceivedAgeNs sets nccl.rank.last_received_age_ns: Age of the newest data received on any of its data sockets.
 func (a ProcessAttributes) NcclRankLastReceivedAgeNs(v int64) {
@@ -148,13 +206,33 @@ func (a ProcessAttributes) NcclRankMainThreadCPUShare(v float64) {
 	a.attributes.Double("nccl.rank.main_thread_cpu_share", v)
 }
 
-// NcclRankState sets nccl.rank.state: What its main thread does: running, sleeping, disk_sleep, stopped, zombie.
+// NcclRankRestNs sets nccl.rank.rest_ns: Time since its process tree last made progress.
+func (a ProcessAttributes) NcclRankRestNs(v int64) { a.attributes.Int("nccl.rank.rest_ns", v) }
+
+// NcclRankSilence sets nccl.rank.silence: How long it has been silent for what it does and is used to: usual, long (it makes progress), overdue. It is a fault of the rank only where the others wait for it.
+func (a ProcessAttributes) NcclRankSilence(v string) { a.attributes.Text("nccl.rank.silence", v) }
+
+// NcclRankState sets nccl.rank.state: What its main thread does: running, sleeping, disk_sleep, stopped, zombie; frozen: a freezer holds its cgroup.
 func (a ProcessAttributes) NcclRankState(v string) { a.attributes.Text("nccl.rank.state", v) }
 
-// NcclRankUsualPhaseNs sets nccl.rank.usual_phase_ns: Longest silence of this job that ended by itself; absent until its phases are learned.
+// NcclRankSyscall sets nccl.rank.syscall: System call in which its main thread sleeps.
+func (a ProcessAttributes) NcclRankSyscall(v string) { a.attributes.Text("nccl.rank.syscall", v) }
+
+// NcclRankTree sets nccl.rank.tree: Process ids of its descendants, 64 at most.
+func (a ProcessAttributes) NcclRankTree() pcommon.Slice { return a.attributes.Slice("nccl.rank.tree") }
+
+// NcclRankUsualPhaseNs sets nccl.rank.usual_phase_ns: Healthy pause that is usual for this rank and what it does; absent until the pauses of the job are learned.
 func (a ProcessAttributes) NcclRankUsualPhaseNs(v int64) {
 	a.attributes.Int("nccl.rank.usual_phase_ns", v)
 }
+
+// NcclRankWaitChannel sets nccl.rank.wait_channel: Function of the kernel in which its main thread sleeps.
+func (a ProcessAttributes) NcclRankWaitChannel(v string) {
+	a.attributes.Text("nccl.rank.wait_channel", v)
+}
+
+// NcclRankWatchedNs sets nccl.rank.watched_ns: Time for which the receiver has watched the process.
+func (a ProcessAttributes) NcclRankWatchedNs(v int64) { a.attributes.Int("nccl.rank.watched_ns", v) }
 
 // SocketAttributes writes the attributes that events of the group socket carry: the connection, as the kernel has it.
 type SocketAttributes struct{ attributes *record.Attributes }
@@ -241,8 +319,13 @@ func StallAttributesOn(attributes *record.Attributes) StallAttributes {
 // Stall returns the writer of the group; each event of the group has this method.
 func (a StallAttributes) Stall() StallAttributes { return a }
 
-// NcclPeerRank sets nccl.peer.rank: Rank at the other end, when it is one of the same job on this node.
+// NcclPeerRank sets nccl.peer.rank: Rank at the other end, when it is, or was until it died, one of the same job on this node.
 func (a StallAttributes) NcclPeerRank(v int64) { a.attributes.Int("nccl.peer.rank", v) }
+
+// NcclPeerReceivedBytes sets nccl.peer.received_bytes: Bytes that the other end has received, when it is on this node. Compared with what was sent it tells in which direction packets are lost.
+func (a StallAttributes) NcclPeerReceivedBytes(v int64) {
+	a.attributes.Int("nccl.peer.received_bytes", v)
+}
 
 // NcclSocketCause sets nccl.socket.cause: Why it does not move: not_reading, peer_not_reading, network, waiting, connecting.
 func (a StallAttributes) NcclSocketCause(v string) { a.attributes.Str("nccl.socket.cause", v) }

@@ -17,7 +17,7 @@ type stallKey struct {
 	started   int64
 	direction socketstall.Direction
 	kind      socketstall.Kind
-	peerPID   uint32 // when the peer is on this node
+	peerPID   uint32 // when the peer is, or was, on this node
 	end       portKey
 	own       uint16 // our port, when the socket shares neither end with another
 }
@@ -28,8 +28,8 @@ func (t *Tracker) keyOf(f *finding) stallKey {
 	s := f.s
 	key := stallKey{pid: s.rank.now.PID, started: s.rank.now.StartTime.Unix(), direction: f.direction, kind: s.kind}
 	switch {
-	case s.peer != nil:
-		key.peerPID = s.peer.rank.now.PID
+	case s.farPID != 0: // its death ends no stall
+		key.peerPID = s.farPID
 	case t.sockets.ports[connecting(s)] > 1 || f.cause == socketstall.Connecting:
 		key.end = connecting(s)
 	case t.sockets.ports[accepting(s)] > 1:
@@ -45,7 +45,9 @@ type stall struct {
 	last  Event // as last known; what was told of it may be older
 	s     *socket
 	told  time.Duration
-	round uint64 // number of the snapshot that last found it
+	as    socketstall.Silence // of its rank, as told
+	child socketstall.State   // of the child that holds its rank up, as told
+	round uint64              // number of the snapshot that last found it
 }
 
 // group is what a snapshot says of one stall.
@@ -165,7 +167,7 @@ func (t *Tracker) identify(g *group) string {
 // renew takes what a snapshot says of an open stall and tells it when its cause
 // changed or its turn has come.
 func (t *Tracker) renew(events []Event, known *stall, g *group) []Event {
-	news := known.last.Cause != g.chief.cause
+	news := known.last.Cause != g.chief.cause || g.chief.cause == socketstall.Waiting && (known.as != t.silence(g.chief.s.rank) || known.child != g.chief.s.rank.holder())
 	if !news && t.now-known.told < t.o.Repeat {
 		t.refresh(known, g)
 		return events
@@ -177,6 +179,7 @@ func (t *Tracker) renew(events []Event, known *stall, g *group) []Event {
 func (t *Tracker) tell(s *stall, g *group) {
 	s.told = t.now
 	t.refresh(s, g)
+	s.as, s.child = s.last.Rank.Silence, s.s.rank.holder()
 }
 
 // refresh makes the event of a stall that of this snapshot.
@@ -185,10 +188,10 @@ func (t *Tracker) refresh(known *stall, g *group) {
 	known.s, known.round = s, t.round
 	known.last = Event{
 		ID: known.last.ID, Time: t.at, Cause: g.chief.cause, Direction: g.chief.direction, Kind: g.key.kind, Process: r.now.Process,
-		Age: g.chief.age(t.now), Socket: s.now, Count: g.count, Errno: s.errno, PeerRank: Unknown, Rank: r.facts(t.now, &t.o),
+		Age: g.chief.age(t.now), Socket: s.now, Count: g.count, Errno: s.errno, PeerRank: s.far, PeerReceived: Unknown, Rank: t.facts(r),
 	}
-	if s.peer != nil && s.peer.rank.job == r.job {
-		known.last.PeerRank = s.peer.rank.now.Rank
+	if s.peer != nil {
+		known.last.PeerReceived = int64(s.peer.now.BytesReceived)
 	}
 }
 

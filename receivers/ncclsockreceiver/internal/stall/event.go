@@ -6,6 +6,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
 
 // weight orders causes by how much they say, where sockets of one pair differ.
@@ -24,7 +25,7 @@ func weight(c socketstall.Cause) int {
 }
 
 // Unknown stands for a number that is not known.
-const Unknown = -1
+const Unknown = activity.Unknown
 
 // RankFacts are what is known of the rank process as a whole. Durations and
 // shares are negative when not known.
@@ -34,7 +35,14 @@ type RankFacts struct {
 	CPUShare        float64 // cores used since it fell silent
 	MainCPUShare    float64
 	State           socketstall.State
-	UsualPhase      time.Duration // longest silence of the job that ended by itself
+	Stopped         identity.Signal // that stopped it, none where it is not stopped or nobody knows
+	UsualPhase      time.Duration   // healthy pause that is usual for what it does
+
+	Activity socketstall.Activity // "" when not known
+	Rest     time.Duration        // since nothing of it has made progress
+	Watched  time.Duration        // since it was first seen
+	Silence  socketstall.Silence
+	Inside   *Inside // nil: nobody has looked
 }
 
 // Event is a stall that began, goes on or ended.
@@ -50,6 +58,8 @@ type Event struct {
 	Socket    ncclsock.Socket // the one that stalls longest
 	Count     int             // sockets of this peer, direction and cause
 	Errno     int32           // that the socket reported, 0 when none
-	PeerRank  int             // Unknown unless the peer is a rank of the job on this node
-	Rank      RankFacts
+	PeerRank  int             // Unknown unless the peer is, or was, a rank of the job on this node
+
+	PeerReceived int64 // bytes that the other end has received, Unknown unless it is on this node
+	Rank         RankFacts
 }

@@ -7,21 +7,17 @@ package stall
 import (
 	"time"
 
-	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
-	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
 
-// Process is one process of a rank at the time of a snapshot.
-type Process struct {
-	identity.Process
-	State   socketstall.State
-	CPU     time.Duration // used by all its threads since it began; negative when not known
-	MainCPU time.Duration // of these by its main thread; negative when not known
-	Delayed time.Duration // for which its main thread could run and had no CPU; 0 when not known
-	NetNS   uint64        // inode of its network namespace, 0 when not known
-	NCCL    bool          // libnccl or librccl is mapped
-}
+// What is known of a process comes from activity.
+type (
+	Process  = activity.Process
+	Inside   = activity.Inside
+	CPULimit = activity.CPULimit
+	Child    = activity.Child
+)
 
 // Round is one look at all ranks of this node.
 type Round struct {

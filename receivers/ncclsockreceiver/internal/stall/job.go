@@ -1,6 +1,7 @@
 package stall
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
@@ -32,13 +33,19 @@ func (js jobs) take(all []*rank, c *clock) {
 // and of ranks.
 func (js jobs) learn(seen []*socket, c *clock, o *Options) {
 	for _, s := range seen {
-		if s.change.freed && !s.kind.Service() && s.kind != socketstall.Other {
-			s.rank.job.ended(s.change.stood, c.last, o)
+		if s.kind.Service() || s.kind == socketstall.Other {
+			continue
+		}
+		if s.change.read.is {
+			s.rank.job.ended(s.rank.pauses(), s.change.read.since, c.last, o)
+		}
+		if s.change.acked.is && s.peer == nil { // of a peer here its own queue tells
+			s.rank.job.ended(elsewhere, s.change.acked.since, c.last, o)
 		}
 	}
 	for _, j := range js {
 		if j.round == c.round {
-			j.learn(c.last, c.now, o)
+			j.learn(c, o)
 		}
 	}
 }
@@ -76,52 +83,157 @@ type job struct {
 	round   uint64
 	seen    time.Duration
 	moved   time.Duration // data last moved on a collective socket of any rank
-	halted  bool          // a rank is stopped, in this snapshot
+	halted  bool          // a rank is stopped, in this snapshot and for long
 	accused bool          // a stall with another cause than waiting is open
 	waiting bool          // its ranks are told to wait, until data moves
-	tainted time.Duration // when last a process was halted or the network failed
+	faulty  bool          // of its silence a fault was told
+	tainted time.Duration // when last a process was halted or killed, or the network failed
+	first   []*rank       // that fell silent first, as of the snapshot before
 }
 
-// suspect is the rank that fell silent first: whose last data is the oldest. One
-// that only ever receives goes by what it received.
-func (j *job) suspect() *rank {
-	var first *rank
-	oldest := time.Duration(Unknown)
+// suspect is the rank that the others wait for: of those that make progress, else of all,
+// the one that fell silent first, whose last data is the oldest. In a collective of few
+// bytes a rank may have to receive before it sends anything, and so be silent for longer
+// than the rank which all wait for. Where NCCL is loaded progress tells nothing: a main
+// thread that waits for its GPU may spin.
+func (j *job) suspect(o *Options) *rank {
+	var first, working *rank
 	for _, r := range j.ranks {
-		age := r.lastSent
-		if age < 0 {
-			age = r.lastReceived
+		if r.lastWord() < 0 {
+			continue
 		}
-		if age > oldest {
-			first, oldest = r, age
+		if first == nil || r.lastWord() > first.lastWord() {
+			first = r
 		}
+		if !r.now.NCCL && r.works(o) && (working == nil || r.lastWord() > working.lastWord()) {
+			working = r
+		}
+	}
+	if working != nil {
+		return working
 	}
 	return first
 }
 
-// learn takes the silences that ended in this snapshot and starts
-// to measure the next. last is the time of the snapshot before.
-func (j *job) learn(last, now time.Duration, o *Options) {
-	moved := false
+// lastWord is the age of what it last sent, or received if it never sends; negative when
+// never.
+func (r *rank) lastWord() time.Duration {
+	if r.lastSent < 0 {
+		return r.lastReceived
+	}
+	return r.lastSent
+}
+
+// tick is how exact the age of data is: HZ may be 100.
+const tick = 10 * time.Millisecond
+
+// together are the ranks that fell silent with r, as all do at the end of a collective.
+func (j *job) together(r *rank) []*rank {
+	if r == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(j.ranks), func(o *rank) bool { return o.lastWord() < 0 || r.lastWord()-o.lastWord() > tick })
+}
+
+// makers are those of them that made the pause: who did something, or all if nobody did.
+// One that rests beside a rank that works waits for it.
+func makers(together []*rank) []*rank {
+	works := func(r *rank) bool { return len(r.work.spent) > 0 }
+	if !slices.ContainsFunc(together, works) {
+		return together
+	}
+	return slices.DeleteFunc(together, func(r *rank) bool { return !works(r) })
+}
+
+// beyond reports whether the job has ranks on other nodes.
+func (j *job) beyond() bool {
+	here := map[int]bool{}
+	world := 0
+	for _, r := range j.ranks {
+		here[r.now.Rank] = true
+		world = max(world, r.now.WorldSize)
+	}
+	return world > len(here)
+}
+
+// learn takes the silence that ended in this snapshot and starts to measure the next.
+func (j *job) learn(c *clock, o *Options) {
+	before, moved := j.moved, false
 	for _, r := range j.ranks {
 		j.moved = max(j.moved, r.moved)
-		if !r.movedNow {
-			continue
-		}
-		moved = true
-		j.ended(r.movedBefore, last, o)
-		r.baseAt, r.cpu, r.mainCPU, r.delayed = now, r.now.CPU, r.now.MainCPU, r.now.Delayed
+		moved = moved || r.movedNow
 	}
 	if moved {
-		j.phases.moved(now, o)
-		j.waiting = false
+		for _, r := range makers(j.first) {
+			j.ended(r.pauses(), before, c.last, o)
+		}
+		j.phases.moved()
+		j.waiting, j.faulty, j.first = false, false, nil
+	}
+	j.gather()
+	for _, r := range j.ranks {
+		if r.movedNow {
+			r.baseAt, r.cpu, r.mainCPU = c.now, r.now.CPU, r.now.MainCPU
+		}
+		r.toil(c)
+	}
+	if !moved {
+		j.first = j.together(j.suspect(o))
+		j.doubt(c.now)
 	}
 }
 
-// ended notes that something which stood since from moved again after the
-// snapshot before, which was at last. What was halted or cut off is no phase.
-func (j *job) ended(from, last time.Duration, o *Options) {
-	if from > never && last-from >= o.Interval && (j.tainted == never || j.tainted < from) {
-		j.phases.silence(from, last, o)
+// gather counts what the processes that a rank has started move beside their job as its own.
+func (j *job) gather() {
+	for _, r := range j.ranks {
+		if !r.now.Inherited {
+			continue
+		}
+		for _, root := range j.ranks {
+			if root.now.Rank == r.now.Rank && !root.now.Inherited {
+				root.elsewhere += r.elsewhere
+			}
+		}
+	}
+}
+
+// doubt notes that the rank which the others wait for sleeps in the kernel without an
+// answer: that is no pause to learn.
+func (j *job) doubt(now time.Duration) {
+	for _, r := range j.first {
+		if r.now.State == socketstall.DiskSleep && r.work.last < now && r.work.silent > 1 {
+			j.tainted = now
+		}
+	}
+}
+
+// made is what a rank made of a pause: kinds and lengths.
+type made struct {
+	rank   int
+	how    socketstall.Activity
+	rested time.Duration
+}
+
+// elsewhere is a rank on another node, of which nothing is known.
+var elsewhere = made{Unknown, socketstall.Idle, forever}
+
+// pauses is what the rank makes of the pause that ends.
+func (r *rank) pauses() made {
+	how, _ := r.work.mostly()
+	return made{r.now.Rank, how, r.work.rested}
+}
+
+// ended notes that something which stood since from moved again after the snapshot
+// before, which was at last. What was told as a fault, halted, killed or cut off is no
+// pause to learn. A rank that made progress for a part of it rested for the other.
+func (j *job) ended(m made, from, last time.Duration, o *Options) {
+	if from <= never || last-from < o.Interval || j.faulty || j.tainted != never && j.tainted >= from {
+		return
+	}
+	if m.how != "" {
+		j.phases.learn(m.rank, m.how, pause{from, last})
+	}
+	if rested := min(m.rested, last-from); rested >= o.Interval {
+		j.phases.learn(m.rank, socketstall.Idle, pause{last - rested, last})
 	}
 }

@@ -50,7 +50,7 @@ func (t *Tracker) accuse(found []finding, s *socket) []finding {
 		return append(found, f)
 	}
 	if since, is := s.unread(); is {
-		due := t.now-since >= t.patience(s.rank.job, s.rank, kind)
+		due := t.unreadIsDue(s.rank.job, s.rank, kind, since)
 		found = append(found, finding{s, socketstall.NotReading, socketstall.Receive, since, due})
 	}
 	switch cause, since, is := s.stuck(); {
@@ -61,29 +61,61 @@ func (t *Tracker) accuse(found []finding, s *socket) []finding {
 		if s.peer != nil {
 			reader = s.peer.rank
 		}
-		found = append(found, finding{s, cause, socketstall.Send, since, t.now-since >= t.patience(s.rank.job, reader, kind)})
+		found = append(found, finding{s, cause, socketstall.Send, since, t.unreadIsDue(s.rank.job, reader, kind, since)})
 	}
 	return found
 }
 
-// patience is how long unread bytes may stand. reader is who ought to read them,
-// nil when it is on another node.
-func (t *Tracker) patience(j *job, reader *rank, kind socketstall.Kind) time.Duration {
-	switch {
-	case reader != nil && reader.now.State.Halted():
-		return t.o.Halted
-	case kind.Service():
-		return t.o.Service
-	case reader != nil && reader.computing(t.now, &t.o):
-		return max(t.o.Computing, t.phase(j))
-	default:
-		return max(t.o.Asleep, t.phase(j))
+// unreadIsDue reports whether bytes that stand unread since then are a fault of reader,
+// who ought to read them: nil when it is on another node.
+func (t *Tracker) unreadIsDue(j *job, reader *rank, kind socketstall.Kind, since time.Duration) bool {
+	if kind.Service() && (reader == nil || !reader.now.State.Halted()) {
+		return t.now-since >= t.o.Service
 	}
+	return t.overdue(j, reader, since)
 }
 
-// phase is how long a silence of the job may last and still be a phase.
-func (t *Tracker) phase(j *job) time.Duration {
-	return time.Duration(t.o.PhaseFactor * float64(j.phases.usual(&t.o)))
+// overdue reports whether what stands since then is a fault of the rank that is to move
+// it: it has rested for too long, or goes on for longer than anybody may.
+func (t *Tracker) overdue(j *job, r *rank, since time.Duration) bool {
+	age := t.now - since
+	switch {
+	case r == nil:
+		return age >= max(t.o.Asleep, t.phase(j, Unknown, socketstall.Idle))
+	case r.now.State.Halted():
+		return age >= t.o.Halted && r.halted(t.now, &t.o)
+	case age >= max(t.o.Computing, t.phase(j, r.now.Rank, r.work.how)):
+		return true
+	case r.movedNow || !r.judged():
+		return false
+	}
+	quiet := since
+	if len(r.work.spent) > 0 {
+		quiet = max(since, r.work.last)
+	}
+	return min(r.atRest(t.now), age) >= t.o.Asleep && t.now-quiet >= t.phase(j, r.now.Rank, socketstall.Idle)
+}
+
+// phase is how long a silence of the job may last and still be a pause of that kind.
+func (t *Tracker) phase(j *job, rank int, how socketstall.Activity) time.Duration {
+	return time.Duration(t.o.PhaseFactor * float64(j.phases.usual(rank, how, t.now, &t.o)))
+}
+
+// silence measures that of a rank whose job is silent.
+func (t *Tracker) silence(r *rank) socketstall.Silence {
+	since := max(r.job.moved, r.moved)
+	switch {
+	case t.overdue(r.job, r, since):
+		return socketstall.Overdue
+	case t.noticed(r, since):
+		return socketstall.Long
+	}
+	return socketstall.Usual
+}
+
+// noticed reports whether the others wait for a rank that makes progress, and for long.
+func (t *Tracker) noticed(r *rank, since time.Duration) bool {
+	return r.judged() && len(r.work.spent) > 0 && t.now-since >= max(t.o.Notice, t.phase(r.job, r.now.Rank, r.work.how))
 }
 
 // weigh notes what the findings mean for each job: whether somebody is accused,
@@ -96,7 +128,7 @@ func (t *Tracker) weigh(found []finding) {
 		}
 		j := f.s.rank.job
 		if f.due || t.sustains(t.keyOf(f), f) {
-			j.accused = true
+			j.accused, j.faulty = true, true
 		}
 		if f.cause == socketstall.Network && f.due {
 			j.tainted = t.now
@@ -104,38 +136,35 @@ func (t *Tracker) weigh(found []finding) {
 	}
 	for _, r := range t.ranks {
 		if r.now.State.Halted() && r.collectiveNow {
-			r.job.halted, r.job.tainted = true, t.now
+			r.job.halted, r.job.tainted = r.job.halted || r.halted(t.now, &t.o), t.now
 		}
 	}
 }
 
-// waits reports whether the ranks of a job wait for more than their next phase.
-// Once they do, they do until data moves.
+// waits reports whether the ranks of a job wait for more than their next phase. Once they
+// do, they do until data moves.
 func (t *Tracker) waits(j *job) bool {
-	suspect := j.suspect()
+	suspect := j.suspect(&t.o)
 	if suspect == nil || j.moved == never {
 		return false
 	}
-	if !j.waiting {
-		j.waiting = t.now-j.moved >= t.waitPatience(j, suspect)
+	age := t.now - j.moved
+	switch {
+	case t.overdue(j, suspect, j.moved):
+		j.faulty, j.waiting = true, true
+	case (j.halted || j.accused) && age >= t.o.Halted:
+		j.waiting = true
+	case t.noticed(suspect, j.moved), j.beyond() && age >= max(t.o.Asleep, t.phase(j, Unknown, socketstall.Idle)):
+		// Nobody is accused. Who waits is told all the same: of a job on several nodes
+		// only the reader of all of them knows who makes the others wait.
+		j.waiting = true
 	}
 	return j.waiting
 }
 
-func (t *Tracker) waitPatience(j *job, suspect *rank) time.Duration {
-	switch {
-	case j.halted || j.accused:
-		return t.o.Halted
-	case suspect.computing(t.now, &t.o):
-		return max(t.o.Computing, t.phase(j))
-	default:
-		return max(t.o.Asleep, t.phase(j))
-	}
-}
-
 // edges adds the pairs of a job that waits, in each direction they are used.
 func (t *Tracker) edges(found []finding, j *job, seen []*socket) []finding {
-	window := t.now - j.moved + max(edgeWindow, t.phase(j))
+	window := t.now - j.moved + max(edgeWindow, t.phase(j, Unknown, socketstall.Idle))
 	for _, s := range seen {
 		if s.rank.job != j || t.now-s.moved > window || !s.kind.Collective() {
 			continue

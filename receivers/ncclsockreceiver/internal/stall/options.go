@@ -14,7 +14,8 @@ type Options struct {
 
 	Halted    time.Duration // patience with a process that is stopped or a zombie
 	Asleep    time.Duration // with one that neither is nor computes, at least
-	Computing time.Duration // with one whose main thread computes
+	Computing time.Duration // with one that makes progress
+	Notice    time.Duration // with one that makes progress, until the others are said to wait for it
 	Service   time.Duration // with unread bytes of RAS and store
 	Network   time.Duration // with data that is not acknowledged
 	Connect   time.Duration // with a connection that does not come about
@@ -35,16 +36,12 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Interval: time.Second, Repeat: socketstall.Repeat,
-		Halted: 2 * time.Second, Asleep: 3 * time.Second, Computing: 10 * time.Minute,
+		Halted: 2 * time.Second, Asleep: 3 * time.Second, Computing: 10 * time.Minute, Notice: 20 * time.Second,
 		Service: 5 * time.Second, Network: 2 * time.Second, Connect: 3 * time.Second,
-		PhaseFactor: 2, PhaseLearning: 10, PhaseUnlearned: time.Minute, PhaseMemory: time.Hour,
+		PhaseFactor: 2, PhaseLearning: 10, PhaseUnlearned: 30 * time.Second, PhaseMemory: time.Hour,
 		RankPortsFrom: 32768, MaxSockets: 20000, MaxStalls: 4096, MaxPeers: 1024,
 	}
 }
-
-// computes is the share of a core from which on a main thread counts as
-// computing. One that waits for a collective sleeps, or polls now and then.
-const computes = 0.5
 
 // timeouts is how many retransmit timeouts in a row make a network stall. One
 // happens to every connection now and then (a lost tail), two in a row do not.

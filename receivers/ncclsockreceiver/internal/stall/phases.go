@@ -1,64 +1,143 @@
 package stall
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
 
-// phases learns how long the silences of a job are that end by themselves. The
-// longest before the job is in its stride is its start (compilation, loading)
-// and does not count.
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// Bounds of what is learned of a job.
+const (
+	repeats    = 3    // pauses of one kind that make it usual: one or two may be the start, or an accident
+	mostPauses = 8    // remembered of one kind, the longest
+	mostKinds  = 4096 // of a job
+)
+
+// phases learns how long the healthy pauses of a job are. A pause is of one kind: which
+// rank made the others wait, and how. What rank 0 needs for a checkpoint says nothing of a
+// rank 2 that sleeps.
 type phases struct {
 	traffic int // snapshots in which data moved
-
-	// While learning: the longest two silences, and the one being told now. All
-	// ranks tell of the same silence, so what overlaps is one.
-	longest, second, latest time.Duration
-	latestEnd               time.Duration
-
-	// Afterwards: the longest of this hour and of the one before.
-	current, previous time.Duration
-	turned            time.Duration
+	pauses  map[kindOfPause][]pause
+	common  map[socketstall.Activity]shared
 }
+
+type kindOfPause struct {
+	rank int // Unknown of one on another node
+	how  socketstall.Activity
+}
+
+// pause is one that ended by itself.
+type pause struct{ from, to time.Duration }
+
+func (p pause) length() time.Duration { return p.to - p.from }
+
+// shared is the usual pause of all ranks together, worked out at some moment.
+type shared struct{ at, usual time.Duration }
+
+// refreshed is how old a shared pause may be.
+const refreshed = time.Minute
 
 // known reports whether the phases of the job are learned.
 func (p *phases) known(o *Options) bool { return p.traffic >= o.PhaseLearning }
 
-// usual is the phase to expect.
-func (p *phases) usual(o *Options) time.Duration {
+// usual is the pause to expect of a rank that does this.
+func (p *phases) usual(rank int, how socketstall.Activity, now time.Duration, o *Options) time.Duration {
 	if !p.known(o) {
 		return o.PhaseUnlearned
 	}
-	return max(p.current, p.previous)
+	own := usualOf(p.pauses[kindOfPause{rank, how}], now-o.PhaseMemory)
+	return max(own, p.shared(how, now, o))
+}
+
+// usualOf is the length that several pauses reached since then.
+func usualOf(pauses []pause, since time.Duration) time.Duration {
+	lengths := make([]time.Duration, 0, len(pauses))
+	for _, one := range pauses {
+		if one.to >= since {
+			lengths = append(lengths, one.length())
+		}
+	}
+	if len(lengths) < repeats {
+		return 0
+	}
+	slices.Sort(lengths)
+	return lengths[len(lengths)-repeats]
+}
+
+// shared is the pause that several ranks make: now this one is late, now that one.
+func (p *phases) shared(how socketstall.Activity, now time.Duration, o *Options) time.Duration {
+	if known, is := p.common[how]; is && now-known.at < refreshed {
+		return known.usual
+	}
+	type of struct {
+		rank   int
+		length time.Duration
+	}
+	var all []of
+	for kind, pauses := range p.pauses {
+		for _, one := range pauses {
+			if kind.how == how && one.to >= now-o.PhaseMemory {
+				all = append(all, of{kind.rank, one.length()})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b of) int { return cmp.Or(cmp.Compare(b.length, a.length), cmp.Compare(a.rank, b.rank)) })
+	usual := time.Duration(0)
+	ranks := map[int]bool{}
+	for i, one := range all {
+		if ranks[one.rank] = true; i+1 >= repeats && len(ranks) > 1 {
+			usual = one.length
+			break
+		}
+	}
+	if p.common == nil {
+		p.common = map[socketstall.Activity]shared{}
+	}
+	p.common[how] = shared{now, usual}
+	return usual
 }
 
 // moved notes a snapshot in which data of the job moved.
-func (p *phases) moved(now time.Duration, o *Options) {
-	if p.traffic++; p.traffic == o.PhaseLearning {
-		p.settle()
-		p.current, p.turned = p.second, now
-	}
-	if now-p.turned > o.PhaseMemory {
-		p.previous, p.current, p.turned = p.current, 0, now
-	}
-}
+func (p *phases) moved() { p.traffic++ }
 
-// silence notes a silence that ended by itself.
-func (p *phases) silence(from, to time.Duration, o *Options) {
-	if p.known(o) {
-		p.current = max(p.current, to-from)
+// learn takes a healthy pause. What overlaps with the last is the same, told by another
+// queue.
+func (p *phases) learn(rank int, how socketstall.Activity, one pause) {
+	key := kindOfPause{rank, how}
+	known := p.pauses[key]
+	if p.pauses == nil {
+		p.pauses = map[kindOfPause][]pause{}
+	}
+	if len(known) == 0 && len(p.pauses) >= mostKinds {
 		return
 	}
-	if from >= p.latestEnd {
-		p.settle()
-	}
-	p.latest, p.latestEnd = max(p.latest, to-from), max(p.latestEnd, to)
+	p.pauses[key] = enter(known, one)
+	delete(p.common, how)
 }
 
-// settle sorts the silence told last among the longest two.
-func (p *phases) settle() {
-	switch {
-	case p.latest > p.longest:
-		p.longest, p.second = p.latest, p.longest
-	case p.latest > p.second:
-		p.second = p.latest
+// enter adds a pause in the order of their ends, and drops the shortest where there are
+// too many.
+func enter(known []pause, one pause) []pause {
+	for i := range known {
+		if before := &known[i]; one.from < before.to && before.from < one.to {
+			if one.length() > before.length() {
+				*before = one
+			}
+			return known
+		}
 	}
-	p.latest = 0
+	known = append(known, one)
+	if len(known) > mostPauses {
+		shortest := 0
+		for i := range known {
+			if known[i].length() < known[shortest].length() {
+				shortest = i
+			}
+		}
+		known = slices.Delete(known, shortest, shortest+1)
+	}
+	return known
 }

@@ -14,31 +14,59 @@ import (
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
-func TestPhasesForgetTheStartAndTheLongPast(t *testing.T) {
+// learned is a job whose phases are known, with pauses of one kind.
+func learned(rank int, how socketstall.Activity, at time.Duration, lengths ...time.Duration) *phases {
+	p := &phases{traffic: Defaults().PhaseLearning}
+	for _, d := range lengths {
+		p.learn(rank, how, pause{at, at + d})
+		at += d + time.Second
+	}
+	return p
+}
+
+func TestAPauseIsUsualWhenItHasRepeated(t *testing.T) {
 	o := Defaults()
-	var p phases
-	now := time.Duration(0)
-	silent := func(d time.Duration) {
-		p.silence(now, now+d, &o)
-		p.silence(now+time.Second, now+d, &o) // another rank tells of the same
-		now += d
-		p.moved(now, &o)
+	require.Equal(t, o.PhaseUnlearned, new(phases).usual(0, socketstall.Idle, 0, &o))
+	p := learned(0, socketstall.Idle, 0, 5*time.Minute, 28*time.Second)
+	require.Zero(t, p.usual(0, socketstall.Idle, time.Hour/2, &o), "two are an accident")
+	p = learned(0, socketstall.Idle, 0, 5*time.Minute, 28*time.Second, 26*time.Second, 2*time.Second)
+	require.Equal(t, 26*time.Second, p.usual(0, socketstall.Idle, time.Hour/2, &o))
+	require.Zero(t, p.usual(2, socketstall.Idle, time.Hour/2, &o), "of another rank")
+	require.Zero(t, p.usual(0, socketstall.IO, time.Hour/2, &o), "of another kind")
+	require.Zero(t, p.usual(0, socketstall.Idle, 2*time.Hour, &o), "forgotten")
+}
+
+func TestAPauseThatNowThisRankMakesAndNowThatIsUsualForAll(t *testing.T) {
+	o := Defaults()
+	p := &phases{traffic: o.PhaseLearning}
+	for rank := range 3 {
+		at := time.Duration(rank) * time.Minute
+		p.learn(rank, socketstall.Idle, pause{at, at + time.Duration(5+rank)*time.Second})
 	}
-	silent(5 * time.Minute) // compilation
-	require.Equal(t, o.PhaseUnlearned, p.usual(&o))
-	for range o.PhaseLearning - 1 {
-		now += time.Second
-		silent(4 * time.Second)
+	require.Equal(t, 5*time.Second, p.usual(7, socketstall.Idle, 5*time.Minute, &o))
+	require.Zero(t, p.usual(7, socketstall.Idle, 2*time.Hour, &o), "forgotten")
+}
+
+func TestOnePauseIsToldByManyQueues(t *testing.T) {
+	o := Defaults()
+	p := &phases{traffic: o.PhaseLearning}
+	for range 5 {
+		p.learn(0, socketstall.Idle, pause{time.Second, 20 * time.Second})
+		p.learn(0, socketstall.Idle, pause{2 * time.Second, 21 * time.Second})
 	}
-	require.Equal(t, 4*time.Second, p.usual(&o))
-	silent(30 * time.Second)
-	require.Equal(t, 30*time.Second, p.usual(&o))
-	now += 61 * time.Minute
-	silent(2 * time.Second)
-	require.Equal(t, 30*time.Second, p.usual(&o), "of the hour before")
-	now += 61 * time.Minute
-	silent(2 * time.Second)
-	require.Equal(t, 2*time.Second, p.usual(&o))
+	require.Zero(t, p.usual(0, socketstall.Idle, time.Minute, &o))
+	require.Len(t, p.pauses[kindOfPause{0, socketstall.Idle}], 1)
+}
+
+func TestWhatIsLearnedIsBounded(t *testing.T) {
+	o := Defaults()
+	p := &phases{traffic: o.PhaseLearning}
+	for i := range time.Duration(2 * mostKinds) {
+		p.learn(int(i), socketstall.Idle, pause{i * time.Minute, i*time.Minute + time.Second})
+		p.learn(0, socketstall.Idle, pause{i * time.Minute, i*time.Minute + time.Second})
+	}
+	require.Len(t, p.pauses, mostKinds)
+	require.Len(t, p.pauses[kindOfPause{0, socketstall.Idle}], mostPauses)
 }
 
 func TestSilenceOfAStoppedRankIsNoPhase(t *testing.T) {

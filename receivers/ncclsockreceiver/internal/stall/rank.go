@@ -5,10 +5,16 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
 
 // never is before any time of the tracker's clock.
 const never = time.Duration(math.MinInt64 / 2)
+
+// forever is after any.
+const forever = time.Duration(math.MaxInt64 / 2)
 
 // ranks are the rank processes of this node by pid; one is gone when a snapshot
 // lacks it.
@@ -20,14 +26,18 @@ func (rs ranks) take(processes map[uint32]Process, c *clock) []*rank {
 	for pid, p := range processes {
 		r := rs[pid]
 		if r == nil || restarted(&r.now, &p) {
-			r = &rank{moved: never, baseAt: c.now, cpu: p.CPU, mainCPU: p.MainCPU, delayed: p.Delayed}
+			r = &rank{moved: never, metAt: c.now, baseAt: c.now, cpu: p.CPU, mainCPU: p.MainCPU, now: p, haltedAt: never}
+			r.work = work{last: c.now, how: socketstall.Idle}
 			rs[pid] = r
 		}
-		r.begin(p, c.round)
+		r.begin(p, c)
 		all = append(all, r)
 	}
 	for pid, r := range rs {
 		if r.round != c.round {
+			if r.job != nil && r.collectiveNow {
+				r.job.tainted = c.now // what it ends is no pause
+			}
 			delete(rs, pid)
 		}
 	}
@@ -48,8 +58,14 @@ func byRank(a, b *rank) int {
 // look takes what collective sockets say of their ranks.
 func (rs ranks) look(seen []*socket) {
 	for _, s := range seen {
-		if s.kind.Collective() {
+		switch {
+		case s.kind.Collective():
 			s.rank.look(s)
+		case s.kind == socketstall.Other:
+			s.rank.elsewhere += s.change.sent + s.change.received
+		}
+		if since, is := s.unread(); is && s.kind != socketstall.Other {
+			s.rank.standing = min(s.rank.standing, since)
 		}
 	}
 }
@@ -60,13 +76,19 @@ type rank struct {
 	job   *job
 	round uint64
 
-	moved       time.Duration // data last moved on one of its collective sockets
-	movedBefore time.Duration // the same as of the snapshot before
+	moved time.Duration // data last moved on one of its collective sockets
+	metAt time.Duration // when it was first seen
+
+	haltedAt time.Duration // the last snapshot before it was halted; never if it was when it was met
 
 	// What it had used of the CPU in the snapshot in which it last moved.
-	baseAt        time.Duration
-	cpu, mainCPU  time.Duration
-	delayed       time.Duration
+	baseAt       time.Duration
+	cpu, mainCPU time.Duration
+
+	before        activity.Usage // in the snapshot before
+	work          work
+	elsewhere     uint64        // bytes moved since then on sockets that are none of the job's
+	standing      time.Duration // since when it has left bytes unread
 	movedNow      bool
 	lastSent      time.Duration // ages of this snapshot; negative: never
 	lastReceived  time.Duration
@@ -75,9 +97,13 @@ type rank struct {
 }
 
 // begin starts a snapshot.
-func (r *rank) begin(p Process, round uint64) {
-	r.now, r.round, r.movedBefore = p, round, r.moved
-	r.undecided = false
+func (r *rank) begin(p Process, c *clock) {
+	if p.State.Halted() && !r.now.State.Halted() {
+		r.haltedAt = c.last
+	}
+	r.before = r.now.Usage()
+	r.now, r.round = p, c.round
+	r.undecided, r.elsewhere, r.standing = false, 0, forever
 	r.movedNow, r.collectiveNow, r.lastSent, r.lastReceived = false, false, Unknown, Unknown
 }
 
@@ -93,6 +119,20 @@ func (r *rank) look(s *socket) {
 	r.movedNow = r.movedNow || s.change.recent
 }
 
+// dying is how long a killed process may keep its sockets: its main thread is a zombie,
+// and the last thread gives back the memory first (do_exit, kernel/exit.c: exit_mm comes
+// before exit_files). An estimate for some hundred GiB, not measured.
+const dying = 10 * time.Second
+
+// halted reports whether the rank has been unable to go on for long.
+func (r *rank) halted(now time.Duration, o *Options) bool {
+	long := o.Halted
+	if r.now.State == socketstall.Zombie {
+		long = dying
+	}
+	return r.now.State.Halted() && now-r.haltedAt >= long
+}
+
 // share is how many cores it has used since it fell silent.
 func share(used, base, silent time.Duration) float64 {
 	if silent <= 0 || used < 0 || base < 0 || used < base {
@@ -105,37 +145,16 @@ func (r *rank) mainShare(now time.Duration) float64 {
 	return share(r.now.MainCPU, r.mainCPU, now-r.baseAt)
 }
 
-// awakeShare is the share of time in which its main thread ran or could have.
-func (r *rank) awakeShare(now time.Duration) float64 {
-	main := r.mainShare(now)
-	if main == Unknown {
-		return Unknown
-	}
-	return main + max(0, share(r.now.Delayed, r.delayed, now-r.baseAt))
-}
-
-// computing reports whether its main thread has been at work since it fell
-// silent. One that still moves data somewhere is at work, and one that was not
-// watched for long enough to tell has to be taken for one that is. On a machine
-// with more work than CPUs, one that waits for its turn is at work too.
-func (r *rank) computing(now time.Duration, o *Options) bool {
-	if r.now.State.Halted() {
-		return false
-	}
-	if r.movedNow || now-r.baseAt < 2*o.Interval {
-		return true
-	}
-	return r.awakeShare(now) >= computes
-}
-
 // facts of the rank for a record.
-func (r *rank) facts(now time.Duration, o *Options) RankFacts {
+func (t *Tracker) facts(r *rank) RankFacts {
+	now, o := t.now, &t.o
 	f := RankFacts{
 		LastSentAge: r.lastSent, LastReceivedAge: r.lastReceived, State: r.now.State, UsualPhase: Unknown,
 		CPUShare: share(r.now.CPU, r.cpu, now-r.baseAt), MainCPUShare: r.mainShare(now),
+		Activity: r.activity(now, o), Rest: r.atRest(now), Watched: now - r.metAt, Silence: t.silence(r), Inside: r.work.inside,
 	}
-	if r.job.phases.known(o) {
-		f.UsualPhase = r.job.phases.usual(o)
+	if p := &r.job.phases; p.known(o) {
+		f.UsualPhase = p.usual(r.now.Rank, cmp.Or(f.Activity, socketstall.Idle), now, o)
 	}
 	return f
 }

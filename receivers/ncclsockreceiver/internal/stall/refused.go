@@ -59,7 +59,7 @@ func (t *Tracker) refusing() []finding {
 			continue
 		}
 		for _, k := range t.callers(key) {
-			s := &socket{rank: k, kind: socketstall.Store, errno: r.errno, now: ncclsock.Socket{
+			s := &socket{rank: k, far: Unknown, kind: socketstall.Store, errno: r.errno, now: ncclsock.Socket{
 				NetNS: key.netns, PID: k.now.PID, Local: r.local, Remote: key.remote, State: ncclsock.SynSent, LastSentAge: Unknown, LastReceivedAge: Unknown,
 			}}
 			if int(key.remote.Port()) != k.now.MasterPort {

@@ -20,6 +20,8 @@ type socket struct {
 	guessed bool             // the libraries of its process told, or nothing did
 	errno   int32            // that it reported
 
+	far     int     // rank of its job at the other end, also when that has died; Unknown
+	farPID  uint32  // process at the other end, also when it has died; 0 when never on this node
 	between bool    // it joins two ranks
 	series  *Series // where its traffic is counted, nil when nowhere
 
@@ -32,18 +34,24 @@ type socket struct {
 
 // change is what happened to a socket between two snapshots, or before it was met.
 type change struct {
-	moved  bool          // bytes did, in any direction
-	recent bool          // since the snapshot before
-	freed  bool          // a queue that had stood moved again
-	stood  time.Duration // since when it had
+	moved  bool  // bytes did, in any direction
+	recent bool  // since the snapshot before
+	read   freed // its queue of received data moved again
+	acked  freed // that of data to send did
 
 	sent, received, retransmits uint64
+}
+
+// freed is a queue that had stood; is says that there is one.
+type freed struct {
+	is    bool
+	since time.Duration
 }
 
 // newSocket is one that no snapshot had before.
 func newSocket(next *ncclsock.Socket, r *rank, c *clock) *socket {
 	age := newest(next.LastSentAge, next.LastReceivedAge)
-	s := &socket{rank: r, met: c.round, began: c.now, moved: c.now, readAt: c.now, ackedAt: c.now}
+	s := &socket{rank: r, far: Unknown, met: c.round, began: c.now, moved: c.now, readAt: c.now, ackedAt: c.now}
 	if age >= 0 {
 		s.moved = c.now - age
 	}
@@ -61,8 +69,8 @@ func (s *socket) update(next *ncclsock.Socket, c *clock) {
 	if s.change.moved {
 		s.moved = c.since(newest(next.LastSentAge, next.LastReceivedAge))
 	}
-	s.change.queue(&s.readAt, queue{before.ReceiveQueueBytes, next.ReceiveQueueBytes, read}, c.since(next.LastReceivedAge), c.now)
-	s.change.queue(&s.ackedAt, queue{outgoing(&before), outgoing(next), acked}, c.since(next.LastSentAge), c.now)
+	s.change.read.queue(&s.readAt, queue{before.ReceiveQueueBytes, next.ReceiveQueueBytes, read}, c.since(next.LastReceivedAge), c.now)
+	s.change.acked.queue(&s.ackedAt, queue{outgoing(&before), outgoing(next), acked}, c.since(next.LastSentAge), c.now)
 	s.take(next, c.round)
 }
 
@@ -91,10 +99,10 @@ type queue struct {
 
 // queue moves at, the moment since which a queue stands, and notes what had
 // stood until now. filled is when bytes last came into it.
-func (c *change) queue(at *time.Duration, q queue, filled, now time.Duration) {
+func (f *freed) queue(at *time.Duration, q queue, filled, now time.Duration) {
 	moves := q.drained || q.after == 0
-	if q.before > 0 && moves && (!c.freed || *at < c.stood) {
-		c.freed, c.stood = true, *at
+	if q.before > 0 && moves {
+		*f = freed{true, *at}
 	}
 	switch {
 	case q.after == 0:

@@ -123,7 +123,17 @@ func (ss *sockets) link(s *socket) {
 	ss.pairs[p] = s
 	if other := ss.pairs[p.turned()]; other != nil && other != s {
 		s.peer, other.peer = other, s
+		s.meetRank(other.rank)
+		other.meetRank(s.rank)
 		other.between = strangers(s.rank, other.rank)
+	}
+}
+
+// meetRank notes who is at the other end.
+func (s *socket) meetRank(far *rank) {
+	s.farPID = far.now.PID
+	if far.job == s.rank.job {
+		s.far = far.now.Rank
 	}
 }
 

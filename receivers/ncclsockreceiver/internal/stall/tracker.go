@@ -1,6 +1,10 @@
 package stall
 
-import "time"
+import (
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
 
 // Counters are what the tracker holds and what it had no room for.
 type Counters struct {
@@ -75,6 +79,33 @@ func (t *Tracker) Counters() Counters {
 func (t *Tracker) Undecided(pid uint32) bool {
 	r := t.ranks[pid]
 	return r != nil && r.undecided
+}
+
+// A rank that has rested for longRest is looked into in two of restingRounds rounds: a job
+// may hang for hours, and a rank that goes on moves data in the end.
+const (
+	longRest      = 30 * time.Second
+	restingRounds = 10
+)
+
+// Wanted reports whether it would help to look into the process tree of a rank: it is
+// silent for longer than usual.
+func (t *Tracker) Wanted(pid uint32) bool {
+	r := t.ranks[pid]
+	if r == nil || r.job == nil || r.now.Inherited || r.movedNow || !r.collectiveNow && r.standing == forever {
+		return false
+	}
+	since := min(r.job.moved, r.standing)
+	if since <= never {
+		return false
+	}
+	switch {
+	case r.now.State == socketstall.DiskSleep, r.now.State == socketstall.Frozen: // a file, or a freezer
+		return t.now-since >= t.o.Interval/2
+	case r.judged() && r.atRest(t.now) > longRest && t.round%restingRounds >= 2:
+		return false
+	}
+	return t.now-since >= max(t.o.Interval/2, r.job.phases.usual(r.now.Rank, socketstall.Idle, t.now, &t.o))
 }
 
 // Observe takes the next snapshot and returns the stalls that began, are due

@@ -21,7 +21,9 @@ type world struct {
 	ranks   []*Process
 	links   []*link
 	extra   []*ncclsock.Socket
-	remote  map[int]bool // ranks of another node: neither processes nor sockets are seen
+	remote  map[int]bool    // ranks of another node: neither processes nor sockets are seen
+	inside  map[int]Inside  // what a look into the tree of a rank shows
+	looked  map[uint32]bool // ranks that were looked into before the last snapshot
 }
 
 // link is one connection, seen from both ends.
@@ -32,7 +34,7 @@ var began = time.Unix(1_700_000_000, 0)
 func address(rank int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(rank + 1)}) }
 
 func newWorld(t testing.TB, size int, o Options) *world {
-	w := &world{t: t, tracker: New(o), at: began, remote: map[int]bool{}}
+	w := &world{t: t, tracker: New(o), at: began, remote: map[int]bool{}, inside: map[int]Inside{}, looked: map[uint32]bool{}}
 	for r := range size {
 		w.ranks = append(w.ranks, &Process{
 			Process: identity.Process{
@@ -120,7 +122,7 @@ func (w *world) look() []Event {
 	r := Round{Time: w.at, Processes: map[uint32]Process{}}
 	for i, p := range w.ranks {
 		if !w.remote[i] {
-			r.Processes[p.PID] = *p
+			r.Processes[p.PID] = w.inspect(i, *p)
 		}
 	}
 	for _, s := range w.sockets() {
@@ -129,6 +131,19 @@ func (w *world) look() []Event {
 		}
 	}
 	return w.tracker.Observe(&r)
+}
+
+// inspect looks into the tree of a rank if the tracker asks for it, as the receiver does.
+func (w *world) inspect(rank int, p Process) Process {
+	if !w.tracker.Wanted(p.PID) {
+		delete(w.looked, p.PID)
+		return p
+	}
+	in := w.inside[rank]
+	in.Compared = w.looked[p.PID]
+	w.looked[p.PID] = true
+	p.Inside = &in
+	return p
 }
 
 // idle takes n snapshots, a second apart, in which nothing moves.

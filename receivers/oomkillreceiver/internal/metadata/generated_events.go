@@ -51,11 +51,12 @@ type OomKill struct {
 	attributes *record.Attributes
 	record.TrustAttributes
 	record.IdentityAttributes
+	record.LateAttributes
 }
 
 // OomKill begins a record.
 func (b *LogsBuilder) OomKill(head record.Head) OomKill {
-	return OomKillOn(b.Begin(EventOomKill, 30, head))
+	return OomKillOn(b.Begin(EventOomKill, 36, head))
 }
 
 // OomKillOn writes the attributes there.
@@ -64,6 +65,7 @@ func OomKillOn(attributes *record.Attributes) OomKill {
 		attributes,
 		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
+		record.LateAttributesOn(attributes),
 	}
 }
 

@@ -32,6 +32,8 @@ type TelemetryBuilder struct {
 	ReceiverOomkillProbeDropped   metric.Int64ObservableCounter
 	ReceiverOomkillProbeFailures  metric.Int64ObservableCounter
 	ReceiverOomkillProbeInvalid   metric.Int64ObservableCounter
+	ReceiverOomkillProbeLate      metric.Int64ObservableCounter
+	ReceiverOomkillProbeMissed    metric.Int64ObservableCounter
 	ReceiverOomkillProbeUp        metric.Int64ObservableGauge
 	ReceiverOomkillRecordsDropped metric.Int64Counter
 }
@@ -83,6 +85,36 @@ func (builder *TelemetryBuilder) RegisterReceiverOomkillProbeInvalidCallback(cb 
 		cb(ctx, &observerInt64{inst: builder.ReceiverOomkillProbeInvalid, obs: o})
 		return nil
 	}, builder.ReceiverOomkillProbeInvalid)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterReceiverOomkillProbeLateCallback sets callback for observable ReceiverOomkillProbeLate metric.
+func (builder *TelemetryBuilder) RegisterReceiverOomkillProbeLateCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ReceiverOomkillProbeLate, obs: o})
+		return nil
+	}, builder.ReceiverOomkillProbeLate)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterReceiverOomkillProbeMissedCallback sets callback for observable ReceiverOomkillProbeMissed metric.
+func (builder *TelemetryBuilder) RegisterReceiverOomkillProbeMissedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ReceiverOomkillProbeMissed, obs: o})
+		return nil
+	}, builder.ReceiverOomkillProbeMissed)
 	if err != nil {
 		return err
 	}
@@ -157,6 +189,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_receiver_oomkill_probe_invalid",
 		metric.WithDescription("Ring records that the probe's decoder refused. [Development]"),
 		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverOomkillProbeLate, err = builder.meter.Int64ObservableCounter(
+		"otelcol_receiver_oomkill_probe_late",
+		metric.WithDescription("OOM kills of times in which no agent ran, read at the next start (setting pin). [Development]"),
+		metric.WithUnit("{kill}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverOomkillProbeMissed, err = builder.meter.Int64ObservableCounter(
+		"otelcol_receiver_oomkill_probe_missed",
+		metric.WithDescription("OOM kills of times in which no agent ran that stay unknown, because the ring was full or another version had written it. [Development]"),
+		metric.WithUnit("{kill}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverOomkillProbeUp, err = builder.meter.Int64ObservableGauge(

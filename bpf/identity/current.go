@@ -1,0 +1,162 @@
+//go:build linux && (amd64 || arm64)
+
+package identity
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
+)
+
+// A process may say who it is after its start: torch.multiprocessing.spawn and Ray start
+// Python, and the rank then sets its own variables. /proc shows the environment that a
+// process began with. The present one is in its memory.
+const (
+	maxCurrents  = 1024                   // processes that are looked at
+	firstAgain   = time.Second            // between two looks, then half as much more each time
+	longestAgain = time.Minute            //
+	longestRound = 100 * time.Millisecond // of looks, once a second
+)
+
+// current is a living process that is no rank and may become one.
+type current struct {
+	pid     uint32
+	startNS uint64
+	due     uint64
+	pause   time.Duration
+	place   environPlace
+	said    launch // at the last look
+}
+
+// currents are they. Beyond their number the user and the container that has most loses
+// the oldest. It has no lock and no clock.
+type currents struct {
+	of    map[uint32]*fairlru.Element[*current]
+	order fairlru.List[*current]
+}
+
+// note takes a process that was just learned.
+func (c *currents) note(r *record, now uint64) {
+	if known := c.of[r.PID]; known != nil {
+		if known.Value.startNS == r.startNS && !r.IsRank() {
+			return
+		}
+		c.forget(r.PID)
+	}
+	if r.IsRank() || !r.alive() || !interpreter(r.Comm) {
+		return
+	}
+	one := &current{pid: r.PID, startNS: r.startNS, due: now + uint64(firstAgain), pause: firstAgain, said: noLaunch()}
+	c.of[r.PID] = c.order.Add(one, fairlru.Some, r.Domain, r.ContainerID)
+	if c.order.Len() > maxCurrents {
+		victim, _ := c.order.Victim()
+		c.forget(victim.Value.pid)
+	}
+}
+
+// interpreter reports whether a program is one that sets its own environment: Python, and
+// what it calls itself in workers of Ray and of PyTorch.
+func interpreter(comm string) bool {
+	return slices.ContainsFunc([]string{"python", "ray::", "pt_"}, func(begin string) bool { return strings.HasPrefix(comm, begin) })
+}
+
+func (c *currents) forget(pid uint32) {
+	if known := c.of[pid]; known != nil {
+		c.order.Remove(known)
+		delete(c.of, pid)
+	}
+}
+
+// next returns those that are due.
+func (c *currents) next(now uint64) (due []*current) {
+	c.order.Each(func(one *current) {
+		if one.due <= now {
+			due = append(due, one)
+		}
+	})
+	return due
+}
+
+// lookAgain looks at the present environment of processes that may become ranks.
+func (t *Tracker) lookAgain() {
+	began, now := time.Now(), bootNow()
+	t.mu.Lock()
+	due := t.currents.next(now)
+	t.mu.Unlock()
+	for _, one := range due {
+		if time.Since(began) > longestRound {
+			return // the others are due the next time
+		}
+		one.due, one.pause = now+uint64(one.pause), min(one.pause+one.pause/2, longestAgain)
+		block, err := t.proc.current(one.pid, &one.place)
+		said := parseEnviron(block)
+		switch {
+		case err != nil && !passing(err):
+			t.mu.Lock()
+			t.currents.forget(one.pid)
+			t.mu.Unlock()
+		case err != nil || said.rank == Unknown:
+			one.said = noLaunch()
+		case said != one.said: // it may be about to start others, with one rank after another
+			one.said, one.pause, one.due = said, firstAgain, now+uint64(firstAgain)
+		default:
+			t.becomes(one, said)
+		}
+	}
+}
+
+// becomes makes a process the outermost of the rank that it says it is. One whose children
+// are other ranks is their launcher, and no rank.
+func (t *Tracker) becomes(one *current, said launch) {
+	t.mu.RLock()
+	known := t.table.exact(one.pid, one.startNS)
+	t.mu.RUnlock()
+	if known == nil {
+		return
+	}
+	parent := t.parent(known.ParentPID, bootNow(), maxAncestors)
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.currents.forget(one.pid)
+	known = t.table.exact(one.pid, one.startNS)
+	if known == nil || !known.alive() || known.IsRank() {
+		return
+	}
+	below := t.below(known)
+	if slices.ContainsFunc(below, func(r *record) bool { return r.IsRank() && (r.Rank != said.rank || r.WorldSize != said.worldSize) }) {
+		return
+	}
+	f := facts{pid: known.PID, parentPID: known.ParentPID, startNS: known.startNS, comm: known.Comm, launch: said, domain: unknownDomain}
+	f.keep(known)
+	rank := t.put(f, parent)
+	for _, r := range below {
+		if r.launched != nil {
+			r.launched.forget(r)
+			r.launched = nil
+		}
+		if r.IsRank() {
+			r.complete(&rank.Process)
+		} else {
+			r.inherit(&rank.Process)
+		}
+		t.table.reclassify(r)
+		t.currents.forget(r.PID)
+	}
+}
+
+// below are the living processes that descend from r.
+func (t *Tracker) below(r *record) []*record {
+	children := map[uint32][]*record{}
+	t.table.living(func(o *record) { children[o.ParentPID] = append(children[o.ParentPID], o) })
+	found := slices.Clone(children[r.PID])
+	for i := 0; i < len(found); i++ {
+		found = append(found, children[found[i].PID]...)
+		if len(found) > t.opts.MaxProcesses { // a circle: pids are used again
+			return found
+		}
+	}
+	return found
+}

@@ -1,0 +1,171 @@
+//go:build linux && (amd64 || arm64)
+
+package identity
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
+)
+
+// says has a process of the script say who it is, as its memory would.
+func (s *scripted) says(pid uint32, start float64, environ ...string) {
+	s.becomes(&current{pid: pid, startNS: s.ns(start)}, parseEnviron(block(environ...)))
+}
+
+func TestARankMaySayWhoItIsAfterItsStart(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(100, 1, 0, 0, "PATH=/bin") // calls mp.spawn
+	s.exec(101, 100, 1, 1, "PATH=/bin")
+	s.exec(102, 101, 2, 2, "PATH=/bin") // its resource tracker
+	s.exec(103, 101, 3, 3, rank3()...)  // its fork server, with the environment that the rank has by now
+	s.exec(104, 103, 4, 4, "PATH=/bin") // a program that this one started
+	s.settle()
+	require.Equal(t, 3, s.lookup(103, 0, 5).Rank, "nothing else is known yet")
+
+	s.says(101, 1, rank3()...)
+	for pid, want := range map[uint32]bool{101: false, 102: true, 103: true, 104: true} {
+		p := s.lookup(pid, 0, 5)
+		require.Equal(t, []any{3, 8, "job", want, uint32(101)}, []any{p.Rank, p.WorldSize, p.JobID, p.Inherited, p.RankPID}, "process %d", pid)
+	}
+	require.Equal(t, Unknown, s.lookup(100, 0, 5).Rank)
+	require.Equal(t, 4, s.Counters().Ranks)
+
+	s.exit(101, 100, 1, 8, 1<<8)
+	e := exitOf(t, s.exits, 101)
+	require.Equal(t, []any{3, false, false, 1}, []any{e.Rank, e.Inherited, e.Helper, e.Code})
+}
+
+func TestALauncherThatSetsItsOwnEnvironmentIsNoRank(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(100, 1, 0, 0, "PATH=/bin")
+	s.exec(101, 100, 1, 1, "RANK=0", "WORLD_SIZE=2")
+	s.exec(102, 100, 2, 2, "RANK=1", "WORLD_SIZE=2")
+	s.settle()
+	s.says(100, 0, "RANK=1", "WORLD_SIZE=2")
+	require.Equal(t, Unknown, s.lookup(100, 0, 3).Rank)
+	require.Equal(t, []any{1, false}, []any{s.lookup(102, 0, 3).Rank, s.lookup(102, 0, 3).Inherited})
+}
+
+func TestOnlyInterpretersThatAreNoRankAreLookedAt(t *testing.T) {
+	c := currents{of: map[uint32]*fairlru.Element[*current]{}}
+	one := func(pid uint32, comm string, rank int) *record {
+		return &record{startNS: 7, Process: Process{PID: pid, Comm: comm, Rank: rank}}
+	}
+	c.note(one(1, "python3.12", Unknown), 0)
+	c.note(one(2, "ray::IDLE", Unknown), 0)
+	c.note(one(3, "nginx", Unknown), 0)
+	c.note(one(4, "python3", 2), 0)
+	require.Len(t, c.of, 2)
+	require.Empty(t, c.next(uint64(firstAgain)-1))
+	require.Len(t, c.next(uint64(firstAgain)), 2)
+	c.note(one(1, "python3.12", 0), 0)
+	require.Len(t, c.of, 1)
+	for pid := range uint32(2 * maxCurrents) {
+		c.note(one(100+pid, "python3", Unknown), 0)
+	}
+	require.Len(t, c.of, maxCurrents)
+}
+
+// TestThePresentEnvironmentIsInItsMemory reads that of Python, which sets variables by the C
+// library's setenv(3).
+func TestThePresentEnvironmentIsInItsMemory(t *testing.T) {
+	privtest.Require(t)
+	const python = "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("needs ", python)
+	}
+	cmd := exec.Command(python, "-c", `
+import os, sys
+for order in sys.stdin:
+    name, _, value = order.strip().partition("=")
+    os.environ[name] = value
+    print(os.getpid(), flush=True)
+`)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=/root", "RANK=5", "WORLD_SIZE=0"}
+	orders, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	answers, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		require.NoError(t, orders.Close())
+		require.NoError(t, cmd.Wait())
+	})
+	proc, place, lines := newReader("/proc"), environPlace{}, bufio.NewScanner(answers)
+	for _, order := range []string{"RANK=3", "WORLD_SIZE=8", "OTHER=" + strings.Repeat("x", 5000), "MASTER_ADDR=10.0.0.1", "RANK=4"} {
+		_, err := orders.Write([]byte(order + "\n"))
+		require.NoError(t, err)
+		require.True(t, lines.Scan())
+	}
+	block, err := proc.current(uint32(cmd.Process.Pid), &place)
+	require.NoError(t, err)
+	l := parseEnviron(block)
+	require.Equal(t, []any{4, 8, "10.0.0.1"}, []any{l.rank, l.worldSize, l.masterAddr})
+	require.NotContains(t, string(block), "PATH", "others are nobody's business")
+
+	_, err = proc.current(1<<30, &environPlace{})
+	require.False(t, passing(err), "a process that is not there will not come: %v", err)
+	began := time.Now()
+	again, err := proc.current(uint32(cmd.Process.Pid), &place)
+	require.NoError(t, err)
+	require.Equal(t, block, again)
+	t.Log("an environment that is as it was takes", time.Since(began))
+}
+
+// TestARankThatPythonStartsIsKnown is torch.multiprocessing.spawn without PyTorch: a process
+// starts Python, which then sets its own variables and starts another program.
+func TestARankThatPythonStartsIsKnown(t *testing.T) {
+	privtest.Require(t)
+	const python = "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("needs ", python)
+	}
+	tracker := openTracker(t, Options{})
+	exits := watch(t, tracker)
+	script := filepath.Join(t.TempDir(), "train.py")
+	require.NoError(t, os.WriteFile(script, []byte(`import multiprocessing, os, sys
+def rank():
+    os.environ.update(RANK="3", WORLD_SIZE="8", MASTER_ADDR="10.0.0.1", MASTER_PORT="29500")
+    print(os.getpid(), flush=True)
+    open("/proc/%d/fd/0" % os.getppid()).read()
+    os._exit(7)
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=rank)
+    child.start()
+    child.join()
+`), 0o600))
+	cmd := exec.Command(python, script)
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	end, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	said, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(said)
+	require.True(t, lines.Scan())
+	pid, err := strconv.ParseUint(lines.Text(), 10, 32)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		p, known := tracker.Lookup(uint32(pid), 0, time.Now())
+		return known && p.IsRank()
+	}, hosttest.Patience, 10*time.Millisecond)
+	require.NoError(t, end.Close())
+	require.NoError(t, cmd.Wait())
+	e := exitOf(t, exits, uint32(pid))
+	require.Equal(t, []any{3, 8, "10.0.0.1:29500/8", false, uint32(pid), 7}, []any{e.Rank, e.WorldSize, e.Rendezvous, e.Inherited, e.RankPID, e.Code})
+	p, known := tracker.Lookup(uint32(cmd.Process.Pid), 0, time.Now())
+	require.True(t, known)
+	require.False(t, p.IsRank(), "who started it is no rank")
+}

@@ -1,0 +1,354 @@
+package identity
+
+import (
+	"slices"
+	"time"
+)
+
+// A launch script that exports a rank gives it to all that it runs: grep, ls, a health
+// check, the training. Nothing in an environment says which of them is the rank. How they
+// ran does: the rank is the one that lives long, or else the last one, or the longest.
+const (
+	longLived = 5 * time.Second  // then a process is a rank, whatever ran before it
+	undecided = time.Second      // how long the end of a short one waits for a next one
+	longest   = 15 * time.Second // how long the longest of those waits for the end of its script
+
+	maxLaunches = 4096 // scripts and launchers that are followed
+	maxWaiting  = 32   // ends that wait, of one script
+	maxSiblings = 64   // living ones that are followed, of one script
+)
+
+// launches tells what is a rank from what its launch script runs beside it. It has no
+// lock and no clock.
+type launches struct {
+	tell    func(Exit)
+	of      map[parentKey][]*siblings // by the process that started them
+	order   []*siblings               // oldest first
+	evicted uint64
+}
+
+// parentKey is a process that starts ranks. The tick of its start is 0 when nobody has
+// seen it: a subshell, which forks without executing anything.
+type parentKey struct {
+	pid  uint32
+	tick uint64
+}
+
+// siblingKey is one rank of one start of one job, as its processes say.
+type siblingKey struct {
+	rank, world, attempt int
+	job, addr            string
+	port                 int
+	container            string
+}
+
+// siblings are the processes that one parent, which is no rank, started for one rank.
+type siblings struct {
+	parent  parentKey
+	key     siblingKey
+	living  []*record
+	waiting []waitingEnd
+	main    main
+}
+
+// main is what is known of the one that lived long.
+type main uint8
+
+const (
+	noMain main = iota
+	mainLives
+	mainEndedWell
+	mainFailed
+)
+
+// waitingEnd is the end of a short-lived process that may not have been the rank.
+type waitingEnd struct {
+	Exit
+	lived    uint64
+	ended    uint64
+	followed bool // its parent went on to another one
+}
+
+func newLaunches(tell func(Exit)) *launches {
+	return &launches{tell: tell, of: map[parentKey][]*siblings{}}
+}
+
+func keyOf(r *record) parentKey { return parentKey{r.PID, r.startNS / uint64(tickNS)} }
+
+// started takes note of the outermost process of a rank. The parent is nil when it is not
+// known: then it was never seen, or is dead.
+func (l *launches) started(r, parent *record) {
+	l.becomes(r)
+	if !r.IsRank() || r.Inherited || r.ParentPID <= 1 || parent != nil && (parent.IsRank() || !parent.alive()) {
+		return
+	}
+	under := parentKey{pid: r.ParentPID}
+	if parent != nil {
+		under = keyOf(parent)
+	}
+	g := l.group(under, siblingKey{r.Rank, r.WorldSize, r.Attempt, r.JobID, r.MasterAddr, r.MasterPort, r.ContainerID})
+	if r.launched != nil && r.launched != g {
+		r.launched.forget(r)
+	}
+	g.join(r)
+	g.decide(l.tell)
+}
+
+// becomes is for a script that executes a rank in its own place, as bash does with the last
+// command: what it had run before was beside it.
+func (l *launches) becomes(r *record) {
+	if !r.IsRank() {
+		return
+	}
+	for _, g := range slices.Clone(l.of[keyOf(r)]) {
+		g.main = mainLives
+		l.remove(g, Exit{})
+	}
+}
+
+// join adds r. While another one lives both are of one rank, begun by the older.
+func (g *siblings) join(r *record) {
+	r.launched = g
+	if at := slices.IndexFunc(g.living, func(o *record) bool { return o.PID == r.PID }); at >= 0 {
+		g.living[at] = r // it executes another program
+	} else if len(g.living) < maxSiblings {
+		g.living = append(g.living, r)
+	}
+	if first := g.living[0]; first.PID != r.PID && first.startNS <= r.startNS {
+		r.RankPID, r.RankStart = first.RankPID, first.RankStart
+	}
+	for i := range g.waiting {
+		g.waiting[i].followed = g.waiting[i].followed || g.waiting[i].ended <= r.startNS
+	}
+	g.age(r.startNS)
+}
+
+// age makes the oldest living one the rank once it has lived long.
+func (g *siblings) age(now uint64) {
+	for _, r := range g.living {
+		if r.startNS+uint64(longLived) <= now {
+			g.main = mainLives
+		}
+	}
+}
+
+func (g *siblings) forget(r *record) {
+	g.living = slices.DeleteFunc(g.living, func(o *record) bool { return o.PID == r.PID })
+}
+
+// group returns the siblings of that key, made when there are none.
+func (l *launches) group(parent parentKey, key siblingKey) *siblings {
+	for _, g := range l.of[parent] {
+		if g.key == key {
+			return g
+		}
+	}
+	if len(l.order) >= maxLaunches {
+		l.evicted++
+		l.remove(l.order[0], Exit{Code: 1})
+	}
+	g := &siblings{parent: parent, key: key}
+	l.of[parent] = append(l.of[parent], g)
+	l.order = append(l.order, g)
+	return g
+}
+
+// launcher reports whether parent starts several ranks: then it is no launch script.
+func (l *launches) launcher(parent parentKey) bool {
+	return slices.ContainsFunc(l.of[parent], func(g *siblings) bool { return g.key.rank != l.of[parent][0].key.rank })
+}
+
+// ended tells of the end of a process, now or when it is clear what it was.
+func (l *launches) ended(r *record, e Exit) {
+	g := r.launched
+	if g == nil {
+		l.tell(e)
+		return
+	}
+	g.age(r.endNS)
+	g.forget(r)
+	r.launched = nil
+	lived := r.endNS - min(r.endNS, r.startNS)
+	switch {
+	case !r.IsRank(): // a launcher, as its children have shown
+	case lived >= uint64(longLived):
+		g.main = mainEndedWell
+		if e.Failed() {
+			g.main = mainFailed
+		}
+		l.tell(e)
+	case g.main == mainLives || l.beside(g, r.endNS):
+		l.tell(helper(e))
+	case l.launcher(g.parent) || e.crashed() || len(g.waiting) >= maxWaiting:
+		l.tell(e)
+	default:
+		g.waiting = append(g.waiting, waitingEnd{Exit: e, lived: lived, ended: r.endNS})
+	}
+	g.decide(l.tell)
+}
+
+// beside reports whether the rank of g lives in the same container under another parent: g
+// is a health check, which the container's runtime starts.
+func (l *launches) beside(g *siblings, now uint64) bool {
+	return g.key.container != "" && slices.ContainsFunc(l.order, func(o *siblings) bool {
+		if o == g || o.key != g.key {
+			return false
+		}
+		o.age(now)
+		return o.main == mainLives
+	})
+}
+
+// crashed reports whether a signal ended it that scripts do not send to what they run.
+func (e Exit) crashed() bool {
+	switch e.Signal {
+	case 0, 1, 2, 13, 15: // HUP, INT, PIPE, TERM
+		return false
+	}
+	return true
+}
+
+func helper(e Exit) Exit {
+	e.Helper, e.RankPID, e.RankStart = true, 0, time.Time{}
+	return e
+}
+
+// decide tells of the ends that are clear: those beside a rank, and of those that others
+// followed all but the longest, which may have been the rank.
+func (g *siblings) decide(tell func(Exit)) {
+	kept := g.longest()
+	g.tellWhere(tell, func(i int, w *waitingEnd) bool {
+		return g.main == mainLives || w.followed && i != kept
+	}, helper)
+}
+
+// tellWhere tells of the ends that which picks, as what they are.
+func (g *siblings) tellWhere(tell func(Exit), which func(int, *waitingEnd) bool, as func(Exit) Exit) {
+	var stay []waitingEnd
+	for i := range g.waiting {
+		if which(i, &g.waiting[i]) {
+			tell(as(g.waiting[i].Exit))
+		} else {
+			stay = append(stay, g.waiting[i])
+		}
+	}
+	g.waiting = stay
+}
+
+func (g *siblings) longest() int {
+	at := -1
+	for i := range g.waiting {
+		if at < 0 || g.waiting[i].lived >= g.waiting[at].lived {
+			at = i
+		}
+	}
+	return at
+}
+
+func itself(e Exit) Exit { return e }
+
+// parentEnded moves the siblings of a subshell to the shell, and decides what those of a
+// launch script were.
+func (l *launches) parentEnded(r, parent *record, e Exit) {
+	for _, key := range [...]parentKey{keyOf(r), {pid: r.PID}} {
+		for _, g := range slices.Clone(l.of[key]) {
+			switch {
+			case r.IsRank():
+				g.inherit(r, l.tell)
+				l.remove(g, e)
+			case parent != nil && parent.alive() && parent.Comm == r.Comm && !parent.IsRank():
+				l.move(g, keyOf(parent))
+			default:
+				l.remove(g, e)
+			}
+		}
+	}
+}
+
+// inherit makes the siblings what they are: processes of the rank whose subshell started
+// them.
+func (g *siblings) inherit(rank *record, tell func(Exit)) {
+	for _, r := range g.living {
+		r.complete(&rank.Process)
+	}
+	g.tellWhere(tell, func(int, *waitingEnd) bool { return true }, func(e Exit) Exit {
+		e.complete(&rank.Process)
+		return e
+	})
+}
+
+// move puts g under another parent.
+func (l *launches) move(g *siblings, parent parentKey) {
+	l.leave(g)
+	into := l.group(parent, g.key)
+	for _, r := range g.living {
+		into.join(r)
+	}
+	into.waiting = append(into.waiting, g.waiting...)
+	into.main = max(into.main, g.main)
+	into.decide(l.tell)
+}
+
+// remove forgets g, whose parent ended so. The last to end was the rank where it failed
+// and the script with it, or where nothing shows that another one was.
+func (l *launches) remove(g *siblings, parent Exit) {
+	kept, last := g.longest(), len(g.waiting)-1
+	rank := func(i int, w *waitingEnd) bool {
+		switch {
+		case g.main == mainEndedWell || g.main == mainLives:
+			return false
+		case last >= 0 && !g.waiting[last].followed && g.waiting[last].Failed() && parent.Failed():
+			return i == last
+		default:
+			return i == kept
+		}
+	}
+	g.tellWhere(func(Exit) {}, func(i int, w *waitingEnd) bool {
+		if rank(i, w) {
+			l.tell(w.Exit)
+		} else {
+			l.tell(helper(w.Exit))
+		}
+		return true
+	}, itself)
+	for _, r := range g.living {
+		r.launched = nil
+	}
+	l.leave(g)
+}
+
+func (l *launches) leave(g *siblings) {
+	is := func(o *siblings) bool { return o == g }
+	if left := slices.DeleteFunc(l.of[g.parent], is); len(left) > 0 {
+		l.of[g.parent] = left
+	} else {
+		delete(l.of, g.parent)
+	}
+	l.order = slices.DeleteFunc(l.order, is)
+}
+
+// expire tells of the ends that nothing followed, and forgets parents of whom nothing is
+// left to decide.
+func (l *launches) expire(now uint64) {
+	for _, g := range slices.Clone(l.order) {
+		g.age(now)
+		g.decide(l.tell)
+		g.tellWhere(l.tell, func(_ int, w *waitingEnd) bool { return w.followed && w.ended+uint64(longest) <= now }, helper)
+		due := func(_ int, w *waitingEnd) bool { return !w.followed && w.ended+uint64(undecided) <= now }
+		as := itself
+		if g.main == mainEndedWell {
+			as = helper
+		}
+		g.tellWhere(l.tell, due, as)
+		if len(g.living)+len(g.waiting) == 0 && g.main == noMain {
+			l.leave(g)
+		}
+	}
+}
+
+// flush tells of all that waits.
+func (l *launches) flush() {
+	for len(l.order) > 0 {
+		l.remove(l.order[0], Exit{Code: 1})
+	}
+}

@@ -1,0 +1,237 @@
+//go:build linux && (amd64 || arm64)
+
+package identity
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/privtest"
+)
+
+// told is what an exit is told as.
+func told(e Exit) string {
+	switch {
+	case e.Inherited:
+		return "inherited"
+	case e.Helper:
+		return "helper"
+	default:
+		return "rank"
+	}
+}
+
+// line is one event of a script of processes: pid 10 is the launch script, which has no
+// rank, 11 a subshell of it.
+type line struct {
+	at          float64
+	does        string // exec, exit
+	pid, parent uint32
+	status      uint32
+	comm        string
+	environ     []string
+}
+
+// play feeds the lines, then lets the time pass that is given, and returns who was told as
+// what.
+func play(t *testing.T, lines []line, until float64) map[uint32]string {
+	t.Helper()
+	out := map[uint32]string{}
+	tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
+	tracker.launches = newLaunches(func(e Exit) { out[e.PID] = told(e) })
+	ns := func(at float64) uint64 { return uint64((at + 100) * 1e9) }
+	began := map[uint32]float64{}
+	for _, l := range lines {
+		if _, known := began[l.pid]; !known {
+			began[l.pid] = l.at
+		}
+		e := event{pid: l.pid, parentPID: l.parent, startNS: ns(began[l.pid]), timeNS: ns(l.at), status: l.status, comm: l.comm, whole: true, environ: block(l.environ...)}
+		tracker.launches.expire(e.timeNS)
+		if l.does == "exec" {
+			f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm, launch: parseEnviron(e.environ)}
+			tracker.put(f, tracker.parent(e.parentPID, e.timeNS, maxAncestors))
+		} else {
+			e.kind = kindExit
+			tracker.onExit(&e)
+		}
+	}
+	tracker.launches.expire(ns(until))
+	return out
+}
+
+func TestWhatALaunchScriptRunsIsNoRank(t *testing.T) {
+	script := line{0, "exec", 10, 1, 0, "bash", nil}
+	again := func(attempt int) []string {
+		return append(rank3(), fmt.Sprintf("TORCHELASTIC_RESTART_COUNT=%d", attempt))
+	}
+	run := func(at, lived float64, pid uint32, status uint32) []line {
+		return []line{{at, "exec", pid, 10, 0, "x", rank3()}, {at + lived, "exit", pid, 10, status, "x", nil}}
+	}
+	of := func(parts ...[]line) (all []line) {
+		all = []line{script}
+		for _, p := range parts {
+			all = append(all, p...)
+		}
+		return all
+	}
+	end := func(at float64, status uint32) []line { return []line{{at, "exit", 10, 1, status, "bash", nil}} }
+	for name, tc := range map[string]struct {
+		lines []line
+		until float64
+		want  map[uint32]string
+	}{
+		"grep and ls fail, then the training runs and fails": {
+			of(run(1, 0.002, 20, 1<<8), run(1.01, 0.002, 21, 2<<8), run(1.02, 300, 22, 1<<8)), 302,
+			map[uint32]string{20: "helper", 21: "helper", 22: "rank"},
+		},
+		"the training dies at its import": {of(run(1, 0.3, 20, 1<<8)), 3, map[uint32]string{20: "rank"}},
+		"it dies so after a grep that failed": {
+			of(run(1, 0.002, 20, 1<<8), run(1.01, 0.3, 21, 1<<8)), 3, map[uint32]string{20: "helper", 21: "rank"},
+		},
+		"it dies so, and the script cleans up and ends well": {
+			of(run(1, 0.3, 20, 1<<8), run(1.31, 0.002, 21, 0), end(1.32, 0)), 3, map[uint32]string{20: "rank", 21: "helper"},
+		},
+		"set -e: a command fails, and so does the script": {of(run(1, 0.002, 20, 1<<8), end(1.01, 1<<8)), 1.01, map[uint32]string{20: "rank"}},
+		"a short training that ends well": {
+			of(run(1, 0.002, 20, 1<<8), run(1.01, 0.2, 21, 0), end(1.22, 0)), 1.3, map[uint32]string{20: "helper", 21: "rank"},
+		},
+		"it waited for the store, then died at its import": {
+			of(run(1, 1, 20, 0), run(2.1, 0.01, 21, 1<<8), run(2.2, 1, 22, 0), run(3.3, 0.3, 23, 1<<8), end(3.7, 1<<8)), 3.7,
+			map[uint32]string{20: "helper", 21: "helper", 22: "helper", 23: "rank"},
+		},
+		"nvidia-smi beside the training": {
+			of([]line{{1, "exec", 20, 10, 0, "python", rank3()}}, run(10, 2, 21, 9<<8), run(20, 2, 22, 9), []line{{30, "exit", 20, 10, 9, "python", nil}}), 31,
+			map[uint32]string{21: "helper", 22: "helper", 20: "rank"},
+		},
+		"a cleanup that fails after a training that ended well": {
+			of(run(1, 60, 20, 0), run(61.1, 0.002, 21, 1<<8), end(61.2, 1<<8)), 62, map[uint32]string{20: "rank", 21: "helper"},
+		},
+		"a short one is killed by a signal": {of(run(1, 0.3, 20, 11), run(1.4, 60, 21, 0)), 70, map[uint32]string{20: "rank", 21: "rank"}},
+		"its pipe was closed":               {of(run(1, 0.3, 20, 13), run(1.4, 60, 21, 0)), 70, map[uint32]string{20: "helper", 21: "rank"}},
+		"a launcher starts the rank again": {
+			of([]line{{1, "exec", 20, 10, 0, "python", again(0)}, {1.3, "exit", 20, 10, 1 << 8, "python", nil}, {1.4, "exec", 21, 10, 0, "python", again(1)}, {1.7, "exit", 21, 10, 1 << 8, "python", nil}}), 4,
+			map[uint32]string{20: "rank", 21: "rank"},
+		},
+		"a launcher of two ranks waits for nothing": {
+			of([]line{{1, "exec", 20, 10, 0, "python", rank3()}, {1, "exec", 21, 10, 0, "python", []string{"RANK=4", "WORLD_SIZE=8", "JOB_ID=job"}}, {1.3, "exit", 20, 10, 1 << 8, "python", nil}}), 1.3,
+			map[uint32]string{20: "rank"},
+		},
+		"a script that executes the training in its own place": {
+			of(run(1, 0.002, 20, 1<<8), []line{{1.1, "exec", 10, 1, 0, "python", rank3()}, {1.4, "exit", 10, 1, 1 << 8, "python", nil}}), 1.4,
+			map[uint32]string{20: "helper", 10: "rank"},
+		},
+		"readlink in a subshell that nobody saw begin": { // $(f), and f runs readlink
+			of([]line{{1, "exec", 20, 11, 0, "readlink", rank3()}, {1.01, "exit", 20, 11, 1 << 8, "readlink", nil}, {1.02, "exit", 11, 10, 1 << 8, "bash", nil}}, run(1.03, 100, 21, 1<<8)), 103,
+			map[uint32]string{20: "helper", 21: "rank"},
+		},
+		"the same in a shim that has the rank itself": {
+			[]line{
+				{0, "exec", 10, 1, 0, "bash", rank3()}, {1, "exec", 20, 11, 0, "readlink", rank3()}, {1.01, "exit", 20, 11, 1 << 8, "readlink", nil},
+				{1.02, "exit", 11, 10, 1 << 8, "bash", nil}, {1.03, "exec", 10, 1, 0, "python", rank3()}, {9, "exit", 10, 1, 1 << 8, "python", nil},
+			}, 9,
+			map[uint32]string{20: "inherited", 11: "inherited", 10: "rank"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, play(t, tc.lines, tc.until)) })
+	}
+}
+
+// TestAHealthCheckIsNoRank: the runtime of the container starts it, not what started the rank.
+func TestAHealthCheckIsNoRank(t *testing.T) {
+	var last string
+	l := newLaunches(func(e Exit) { last = told(e) })
+	start := func(pid, parent uint32, container string, at uint64) *record {
+		r, _ := derive(facts{pid: pid, parentPID: parent, startNS: at, launch: launch{rank: 1, worldSize: 2}, membership: membership{containerID: container}}, nil)
+		l.started(r, nil)
+		return r
+	}
+	start(20, 10, "a", 1e9)
+	for container, want := range map[string]string{"a": "helper", "b": "rank"} {
+		check := start(30, 11, container, 60e9)
+		check.endNS = 61e9
+		l.ended(check, Exit{Process: check.Process, Code: 1})
+		l.expire(63e9)
+		require.Equal(t, want, last)
+	}
+}
+
+func TestSiblingsThatLiveTogetherAreOneRank(t *testing.T) {
+	l := newLaunches(func(Exit) {})
+	shell := &record{startNS: 1e9, Process: Process{PID: 10, Rank: Unknown}}
+	start := func(pid uint32, at uint64) *record {
+		r, _ := derive(facts{pid: pid, parentPID: 10, startNS: at, launch: launch{rank: 1, worldSize: 2, jobID: "j"}}, shell)
+		l.started(r, shell)
+		return r
+	}
+	python, tee := start(20, 2e9), start(21, 2e9+1)
+	require.Equal(t, []uint32{20, 20}, []uint32{python.RankPID, tee.RankPID})
+	for _, r := range []*record{python, tee} {
+		r.endNS = 3e9
+		l.ended(r, Exit{Process: r.Process})
+	}
+	require.EqualValues(t, 22, start(22, 4e9).RankPID, "a restart is another one")
+}
+
+func TestLaunchesAreBounded(t *testing.T) {
+	exits := 0
+	l := newLaunches(func(Exit) { exits++ })
+	for i := range uint32(2 * maxLaunches) {
+		r, _ := derive(facts{pid: i + 100, parentPID: i + 1e6, startNS: 1e9, launch: launch{rank: 1, worldSize: 2}}, nil)
+		l.started(r, nil)
+		r.endNS = 1e9 + 1
+		l.ended(r, Exit{Process: r.Process, Code: 1})
+	}
+	require.Len(t, l.order, maxLaunches)
+	require.EqualValues(t, maxLaunches, l.evicted)
+	require.Equal(t, maxLaunches, exits, "what there is no room for is told")
+	l.flush()
+	require.Equal(t, 2*maxLaunches, exits)
+	require.Empty(t, l.of)
+}
+
+// TestRealLaunchScripts runs a shell that exports a rank, on the real kernel.
+func TestRealLaunchScripts(t *testing.T) {
+	privtest.Require(t)
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no shell here")
+	}
+	for name, tc := range map[string]struct {
+		script string
+		want   map[string]int // exits that are told, by what they are and their status
+	}{
+		"helpers that fail": {`grep -q X ` + os.DevNull + `; ls /nonexistent; "$TRAIN"`, map[string]int{"helper 1": 1, "helper 2": 1, "rank 7": 1}},
+		"in subshells":      {`f() { ls /nonexistent/$1; }; y=$(f 1); y=$(f 2); "$TRAIN"`, map[string]int{"helper 2": 2, "rank 7": 1}},
+		"the training only": {`"$TRAIN"; exit 0`, map[string]int{"rank 7": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tracker := openTracker(t, Options{Rung: RungSignals})
+			exits := watch(t, tracker)
+			job := fmt.Sprintf("launch-%d", os.Getpid()) // others may run jobs here
+			train := filepath.Join(t.TempDir(), "train")
+			require.NoError(t, os.WriteFile(train, []byte("#!"+bash+"\nfor i in 1 2 3 4 5 6 7 8 9 10; do read -t 0.03 <> <(:); done\nexit 7\n"), 0o700)) //nolint:gosec // it is executed
+			c := exec.Command(bash, "-c", `export RANK=1 WORLD_SIZE=2 JOB_ID=`+job+`; `+tc.script)
+			c.Env = []string{"PATH=" + os.Getenv("PATH"), "TRAIN=" + train}
+			_ = c.Run()
+			got := map[string]int{}
+			for total(got) < total(tc.want) {
+				if e := <-exits; !e.Inherited && e.JobID == job {
+					got[fmt.Sprintf("%s %d", told(e), e.Code)]++
+				}
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func total(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}

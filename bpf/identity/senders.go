@@ -1,0 +1,126 @@
+//go:build linux && (amd64 || arm64)
+
+package identity
+
+import (
+	"errors"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
+)
+
+// hasEnded reports whether a process that began then is known to run no more.
+func (t *Tracker) hasEnded(pid uint32, startNS uint64) bool {
+	stat, err := t.proc.Stat(pid)
+	if err != nil {
+		return errors.Is(err, procfs.ErrGone)
+	}
+	return stat.Ended() || stat.StartNS() != startNS/uint64(tickNS)*uint64(tickNS)
+}
+
+// ended is the signal that explains the end of r, and who sent it; the zero value when
+// none does. The caller holds the lock.
+func (t *Tracker) ended(r *record, e *event) Signal {
+	if e.signals == nil {
+		return Signal{}
+	}
+	which, itself := e.signals.ending(e.signal(), e.timeNS)
+	if which == nil {
+		return Signal{}
+	}
+	return t.signalTo(r, which, itself)
+}
+
+// Stopped returns the signal that stopped a process, unless it was continued since.
+func (t *Tracker) Stopped(p Process) (Signal, bool) {
+	s := t.source.signalsTo(p.PID, p.StartNS)
+	if s == nil || s.stopped.signal == 0 {
+		return Signal{}, false
+	}
+	itself := s.stopped.pid == p.PID && s.stopped.flags&sentByKernel == 0
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	r := t.table.exact(p.PID, p.StartNS)
+	if r == nil {
+		return Signal{}, false
+	}
+	return t.signalTo(r, &s.stopped, itself), true
+}
+
+// signalTo names the sender of a signal to r. The caller holds the lock.
+func (t *Tracker) signalTo(r *record, s *sent, itself bool) Signal {
+	signal := Signal{Number: int(s.signal), Code: int(s.code), Time: wall(s.timeNS)}
+	relation, sure := s.relate(itself)
+	sender := t.table.exact(s.pid, s.startNS)
+	if !sure {
+		relation = t.relation(r, s, sender)
+	}
+	if relation == RelationContainer && s.flags&sentInExit != 0 && sender != nil && sender.failed {
+		relation = RelationFirst
+	}
+	signal.Sender.Relation = relation
+	if relation == RelationKernel {
+		return signal
+	}
+	signal.Sender = Sender{
+		Relation: relation, PID: s.pid, ParentPID: s.parentPID, UserID: s.userID, Comm: s.comm,
+		StartNS: s.startNS - s.startNS%uint64(tickNS),
+	}
+	if sender != nil {
+		signal.Sender.ContainerID = sender.ContainerID
+	}
+	return signal
+}
+
+// relation is how another process, nil when it is not known, stands to r.
+func (t *Tracker) relation(r *record, s *sent, sender *record) Relation {
+	root := s.userID == 0
+	switch {
+	case t.startedBy(r, s):
+		outside := sender != nil && sender.ContainerID == "" && s.flags&sentFromHost != 0
+		if root && outside && s.flags&sentAcrossUsers != 0 {
+			return RelationScheduler
+		}
+		return RelationLauncher
+	case sender != nil && sender.IsRank() && sender.sameJob(&r.Process):
+		return RelationRank
+	case root && (s.flags&sentFromOutside != 0 || s.flags&sentFromHost != 0 && r.ContainerID != "" && sender != nil && sender.ContainerID == ""):
+		return RelationHost
+	default:
+		return RelationOther
+	}
+}
+
+// failedByItself reports whether a process ended with a failure that nobody else asked for.
+func (e *Exit) failedByItself() bool {
+	switch e.Signalled.Sender.Relation {
+	case RelationItself, RelationKernel:
+		return true
+	case "":
+		return e.OOMVictim || e.Failed()
+	default:
+		return e.OOMVictim
+	}
+}
+
+// startedBy reports whether the sender is an ancestor of the outermost process of r's rank.
+func (t *Tracker) startedBy(r *record, s *sent) bool {
+	at := r
+	if outermost := t.table.at(r.RankPID, r.startNS); r.RankPID != 0 && outermost != nil {
+		at = outermost
+	}
+	for range maxAncestors {
+		parent := at.ParentPID
+		if parent == s.pid {
+			return s.startNS <= at.startNS
+		}
+		if at = t.table.at(parent, at.startNS); at == nil {
+			return false
+		}
+	}
+	return false
+}
+
+// sameJob reports whether two processes are of one job.
+func (p *Process) sameJob(o *Process) bool {
+	return p.job() == o.job()
+}

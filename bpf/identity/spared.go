@@ -1,0 +1,159 @@
+//go:build linux && (amd64 || arm64)
+
+package identity
+
+import "time"
+
+// An owner who ends a job asks all of its ranks; a stranger may ask one. Nothing in the end of
+// that rank tells which: it shows in the others, which were asked, too, or were not.
+
+// asking is how long after the end of a rank that was asked to end the others are looked
+// at. pkill and kill(1) ask all within milliseconds; a launcher that waits for each goes on
+// at once.
+const asking = time.Second
+
+// maxAsked is how many ends wait; beyond it the oldest is told without the others.
+const maxAsked = 1024
+
+// askedEnds are the ends that wait for what becomes of the others of their job. What ends of
+// the same job meanwhile waits behind them: it may have died of that.
+type askedEnds struct {
+	queue []askedEnd
+	of    map[jobKey]int // how many wait
+}
+
+type askedEnd struct {
+	Exit
+	asked bool
+	due   uint64 // boot clock
+}
+
+func (a *askedEnds) add(e askedEnd) {
+	a.queue = append(a.queue, e)
+	a.of[e.job()]++
+}
+
+func (a *askedEnds) take() Exit {
+	e := a.queue[0].Exit
+	a.queue = a.queue[1:]
+	if a.of[e.job()]--; a.of[e.job()] == 0 {
+		delete(a.of, e.job())
+	}
+	return e
+}
+
+// tell tells of an end, or lets it wait. The caller holds the lock.
+func (t *Tracker) tell(e Exit) {
+	asked := !e.Late && !e.Helper && !e.Inherited && e.IsRank() && e.ofKnownJob() && e.Signalled.asksOne()
+	if !asked && t.asked.of[e.job()] == 0 {
+		t.exits.send(e)
+		return
+	}
+	if len(t.asked.queue) >= maxAsked {
+		t.exits.send(t.asked.take())
+	}
+	end := askedEnd{Exit: e, asked: asked}
+	if asked {
+		end.due = bootNow() + uint64(asking)
+	}
+	t.asked.add(end)
+}
+
+// ofKnownJob reports whether it is known which job a process is of.
+func (p *Process) ofKnownJob() bool { return p.JobID != "" || p.Rendezvous != "" }
+
+// asksOne reports whether it is a signal by which somebody may end one rank, or all of them:
+// who ends a container or a step ends all that is in it.
+func (s *Signal) asksOne() bool {
+	if s.Number != sigTERM && s.Number != sigINT {
+		return false
+	}
+	switch s.Sender.Relation {
+	case RelationOther, RelationHost, RelationRank, RelationLauncher:
+		return true
+	}
+	return false
+}
+
+// tellAsked tells of the ends that are due, in order. It reads the ranks once for all of them.
+func (t *Tracker) tellAsked(now uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	byJob := map[jobKey][]*record{}
+	for ; n < len(t.asked.queue) && t.asked.queue[n].due <= now; n++ {
+		byJob[t.asked.queue[n].job()] = nil
+	}
+	if n == 0 {
+		return
+	}
+	for _, c := range [...]class{livingRank, exitedRank} {
+		t.table.queues[c].Each(func(r *record) {
+			if of, there := byJob[r.job()]; there {
+				byJob[r.job()] = append(of, r)
+			}
+		})
+	}
+	for range n {
+		asked := t.asked.queue[0].asked
+		e := t.asked.take()
+		if asked {
+			e.Others = t.others(&e, byJob[e.job()])
+		}
+		t.exits.send(e)
+	}
+}
+
+// flushAsked tells of all that wait, without the others: nobody watches any more.
+func (t *Tracker) flushAsked() {
+	for len(t.asked.queue) > 0 {
+		t.exits.send(t.asked.take())
+	}
+}
+
+// others looks at what became of the ranks of a job besides one of them. The sender is not
+// counted: it asks all but itself. One that was asked just before may have ended first. Who acts on a container from outside means what is in it.
+func (t *Tracker) others(e *Exit, ranks []*record) Others {
+	at := bootOf(e.Signalled.Time)
+	sender := Unknown
+	if s := t.table.exact(e.Signalled.Sender.PID, e.Signalled.Sender.StartNS); s != nil && s.sameJob(&e.Process) {
+		sender = s.Rank
+	}
+	lived, asked := map[int]bool{}, map[int]bool{}
+	for _, r := range ranks {
+		ended := !r.alive() && r.endNS < at && !(r.asked && r.endNS+uint64(asking) >= at)
+		elsewhere := e.Signalled.Sender.Relation == RelationHost && r.ContainerID != e.ContainerID
+		if r.Rank == e.Rank || r.Rank == sender || ended || elsewhere || r.startNS > at {
+			continue
+		}
+		lived[r.Rank] = lived[r.Rank] || !r.Inherited
+		asked[r.Rank] = asked[r.Rank] || t.wasAsked(r, at)
+	}
+	var o Others
+	for rank, lives := range lived {
+		if lives {
+			o.Lived++
+		}
+		if lives && asked[rank] {
+			o.Asked++
+		}
+	}
+	return o
+}
+
+// wasAsked reports whether somebody asked a process to end, about then or since.
+func (t *Tracker) wasAsked(r *record, at uint64) bool {
+	if !r.alive() {
+		return r.asked
+	}
+	s := t.source.signalsTo(r.PID, r.startNS)
+	return s != nil && s.asked.signal != 0 && s.asked.timeNS+uint64(stopping) >= at
+}
+
+// jobKey is what tells jobs apart, as sameJob does.
+type jobKey struct {
+	id, rendezvous, domain string
+	world                  int
+}
+
+func (p *Process) job() jobKey { return jobKey{p.JobID, p.Rendezvous, p.Domain, p.WorldSize} }

@@ -1,0 +1,150 @@
+//go:build linux && (amd64 || arm64)
+
+package identity
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
+)
+
+// rankOf starts a rank of a job of its own.
+func (b *senderBench) rankOf(job string, rank int, mode string) *child {
+	b.Helper()
+	return startChildAs(b, nil, mode, fmt.Sprint("RANK=", rank), "WORLD_SIZE=8", "JOB_ID="+job)
+}
+
+// job starts ranks 0 to 2 of it.
+func (b *senderBench) job(name, mode string) (ranks [3]*child) {
+	b.Helper()
+	for rank := range ranks {
+		ranks[rank] = b.rankOf(name, rank, mode)
+	}
+	return ranks
+}
+
+// Who ends a job asks all of its ranks; the end of each tells how many others were not.
+func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
+	privtest.Require(t)
+	tracker := openTracker(t, Options{Rung: RungSignals})
+	b := &senderBench{Tracker: tracker, TB: t, exits: watch(t, tracker)}
+	for name, tc := range map[string]struct {
+		do   func(b *senderBench, job string) Exit
+		want Others
+	}{
+		"one by a stranger": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "wait")
+			b.rankOf("another", 5, "wait")
+			b.kill(nil, "stranger", ranks[1].pid(), unix.SIGTERM)
+			return b.ended(ranks[1])
+		}},
+		"all, and all die": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "wait")
+			for _, r := range ranks {
+				b.kill(nil, "owner", r.pid(), unix.SIGTERM)
+			}
+			return b.ended(ranks[0])
+		}},
+		"all, and two do not end yet": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "exitAfterTerm")
+			for _, r := range ranks[1:] {
+				r.printed(b)
+				require.NoError(b, unix.Kill(int(r.pid()), unix.SIGSTOP))
+			}
+			ranks[0].printed(b)
+			for _, r := range ranks {
+				b.kill(nil, "owner", r.pid(), unix.SIGTERM)
+			}
+			return b.ended(ranks[0])
+		}},
+		"one, and another dies of that": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "wait")
+			b.kill(nil, "stranger", ranks[1].pid(), unix.SIGTERM)
+			ranks[2].finish()
+			return b.ended(ranks[1])
+		}},
+		"all others by a rank": {want: Others{Lived: 1, Asked: 1}, do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "wait")
+			for _, r := range ranks[:2] {
+				b.kill(nil, "rank", r.pid(), unix.SIGTERM, "RANK=2", "WORLD_SIZE=8", "JOB_ID="+job)
+			}
+			return b.ended(ranks[1])
+		}},
+		"one by what started it": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "wait")
+			require.NoError(b, unix.Kill(int(ranks[1].pid()), unix.SIGTERM))
+			return b.ended(ranks[1])
+		}},
+		"the only one": {do: func(b *senderBench, job string) Exit {
+			r := b.rankOf(job, 1, "wait")
+			b.kill(nil, "stranger", r.pid(), unix.SIGTERM)
+			return b.ended(r)
+		}},
+		"another signal": {do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "wait")
+			b.kill(nil, "stranger", ranks[1].pid(), unix.SIGKILL)
+			return b.ended(ranks[1])
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := tc.do(&senderBench{Tracker: tracker, TB: t, exits: b.exits}, strings.ReplaceAll(name, " ", "-"))
+			require.Equal(t, tc.want, e.Others)
+		})
+	}
+}
+
+// asked is the end of a rank by SIGTERM of a process that is not known.
+func (s *scripted) asked(pid uint32, rank int) {
+	s.exec(pid, 1, 0, 0, fmt.Sprint("RANK=", rank), "WORLD_SIZE=4096", "JOB_ID=job")
+	s.script.events <- event{
+		kind: kindExit, pid: pid, parentPID: 1, startNS: s.ns(0), timeNS: s.ns(20), comm: "python", status: sigTERM,
+		signals: &signals{asked: sent{signal: sigTERM, timeNS: s.ns(20), pid: 90, startNS: s.ns(1), comm: "kill"}},
+	}
+}
+
+func TestEndsThatWaitForTheOthersAreBoundedAndNotLost(t *testing.T) {
+	s := newScripted(t, Options{MaxProcesses: 8192}, nil)
+	const more = 50
+	for i := range maxAsked + more {
+		s.asked(uint32(1000+i), i)
+		if i%1000 == 999 {
+			s.settle()
+		}
+	}
+	s.settle()
+	require.NoError(t, s.Close(), "it tells of what waits")
+	require.Len(t, s.exits, maxAsked+more)
+	for i := range maxAsked + more {
+		require.Equal(t, i, (<-s.exits).Rank, "in order")
+	}
+}
+
+// What dies because somebody ended a rank is told after that rank.
+func TestEndsOfAJobAreToldInOrder(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(2000, 1, 0, 0, "RANK=1", "WORLD_SIZE=4096", "JOB_ID=job")
+	s.exec(3000, 1, 0, 0, "RANK=0", "WORLD_SIZE=2", "JOB_ID=another")
+	s.asked(1000, 0)
+	s.exit(2000, 1, 0, 20.3, 1<<8)
+	s.exit(3000, 1, 0, 20.4, 1<<8)
+	var order []uint32
+	for range 3 {
+		select {
+		case e := <-s.exits:
+			order = append(order, e.PID)
+			if e.PID == 1000 {
+				require.Equal(t, Others{Lived: 1}, e.Others)
+			}
+		case <-time.After(hosttest.Patience):
+			require.FailNow(t, "an end is missing", "told: %v", order)
+		}
+	}
+	require.Equal(t, []uint32{3000, 1000, 2000}, order, "another job does not wait")
+}

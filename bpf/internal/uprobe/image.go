@@ -1,0 +1,176 @@
+package uprobe
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxSymbolBytes bounds the symbol tables that are read of a file of which all that is
+// known is its name. The tables of libcuda have some 100 KiB, those of libtorch_cuda
+// 12 MiB.
+const maxSymbolBytes = 64 << 20
+
+// Function is a function of a library, by its places in the file.
+type Function struct {
+	// Offset is where a breakpoint goes: the first instruction, or on x86 the one
+	// behind instructions that cost more under a breakpoint and change neither stack nor
+	// arguments.
+	Offset uint64
+	// Stepped: the kernel executes the instruction there out of line, which takes ten
+	// times as long as to emulate it. Always false but on x86.
+	Stepped bool
+	// Entry is where the function begins, and Size its length in bytes.
+	Entry, Size uint64
+}
+
+// Instructions of x86 (Intel SDM). Neither changes the stack or a register, so behind
+// them arguments and return address are where they are before.
+var (
+	// endbr64 begins the functions of programs built with -fcf-protection.
+	endbr64 = []byte{0xf3, 0x0f, 0x1e, 0xfa}
+	// compare is CMPL $imm32, disp32(%rip), which begins each function of libcuda, with
+	// a conditional jump behind it (550.163.01, Debian, 2026-11-23). Only the flags change.
+	compare = []byte{0x81, 0x3d}
+)
+
+const compareBytes = 10
+
+// cheapest is how many bytes of a function a breakpoint is best put behind, and whether
+// the kernel steps over what is there (arch/x86/kernel/uprobes.c: it emulates push, jumps,
+// conditional jumps, calls and nops).
+func cheapest(code []byte) (skip int, stepped bool) {
+	if bytes.HasPrefix(code, endbr64) {
+		skip = len(endbr64)
+	}
+	if rest := code[skip:]; bytes.HasPrefix(rest, compare) && len(rest) > compareBytes && conditionalJump(rest[compareBytes:]) {
+		skip += compareBytes
+	}
+	return skip, !emulated(code[skip:])
+}
+
+func conditionalJump(code []byte) bool {
+	return code[0]&0xf0 == 0x70 || len(code) > 1 && code[0] == 0x0f && code[1]&0xf0 == 0x80
+}
+
+// emulated reports whether code begins with PUSH r64, a jump, a call or NOP.
+func emulated(code []byte) bool {
+	const rexB, nop, call, jump, jumpShort = 0x41, 0x90, 0xe8, 0xe9, 0xeb
+	if len(code) > 1 && code[0] == rexB {
+		return code[1]&0xf8 == 0x50
+	}
+	if len(code) == 0 {
+		return false
+	}
+	switch code[0] {
+	case nop, call, jump, jumpShort:
+		return true
+	}
+	return code[0]&0xf8 == 0x50 || conditionalJump(code)
+}
+
+// Image is the symbols of a library that a probe asked for.
+type Image struct {
+	Machine elf.Machine
+	file    io.ReaderAt
+	found   map[string]Function
+}
+
+// Read finds functions that a file defines, by their names in its symbol tables.
+func Read(file io.ReaderAt, names []string) (image *Image, err error) {
+	defer func() { // debug/elf promises nothing for damaged files
+		if r := recover(); r != nil {
+			image, err = nil, fmt.Errorf("read its symbols: %v", r)
+		}
+	}()
+	f, err := elf.NewFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := bounded(f); err != nil {
+		return nil, err
+	}
+	wanted := make(map[string]bool, len(names))
+	for _, name := range names {
+		wanted[name] = true
+	}
+	image = &Image{Machine: f.Machine, file: file, found: make(map[string]Function, len(names))}
+	for _, table := range []func() ([]elf.Symbol, error){f.DynamicSymbols, f.Symbols} {
+		symbols, err := table()
+		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+			return nil, err
+		}
+		for _, s := range symbols {
+			if wanted[s.Name] && s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC {
+				image.add(f, s)
+			}
+		}
+	}
+	return image, nil
+}
+
+// Function returns one of the functions that were asked for, if the file defines it.
+func (i *Image) Function(name string) (Function, bool) {
+	f, found := i.found[name]
+	return f, found
+}
+
+// Len is how many of the functions the file defines.
+func (i *Image) Len() int { return len(i.found) }
+
+// Code is the code of a function, at most so many bytes of it; none where the file ends
+// before.
+func (i *Image) Code(name string, most uint64) []byte {
+	f, found := i.found[name]
+	if !found {
+		return nil
+	}
+	code := make([]byte, min(f.Size, most))
+	n, _ := i.file.ReadAt(code, int64(f.Entry)) // what is there is looked at
+	return code[:n]
+}
+
+func (i *Image) add(f *elf.File, s elf.Symbol) {
+	if entry, ok := codeOffset(f, s.Value); ok {
+		i.found[s.Name] = function(i.file, i.Machine, entry, s.Size)
+	}
+}
+
+// function is one that begins there.
+func function(file io.ReaderAt, machine elf.Machine, entry, size uint64) Function {
+	f := Function{Offset: entry, Entry: entry, Size: size}
+	if machine != elf.EM_X86_64 {
+		return f
+	}
+	const first = 32 // bytes
+	code := make([]byte, first)
+	n, _ := file.ReadAt(code, int64(entry)) // what is there is looked at
+	skip, stepped := cheapest(code[:n])
+	f.Offset, f.Stepped = entry+uint64(skip), stepped
+	return f
+}
+
+func bounded(f *elf.File) error {
+	var total uint64
+	for _, s := range f.Sections {
+		if s.Type == elf.SHT_DYNSYM || s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_STRTAB {
+			total += min(s.Size, maxSymbolBytes+1)
+		}
+	}
+	if total > maxSymbolBytes {
+		return fmt.Errorf("its symbol tables have more than %d bytes", maxSymbolBytes)
+	}
+	return nil
+}
+
+// codeOffset turns the address of a function into its place in the file.
+func codeOffset(f *elf.File, address uint64) (uint64, bool) {
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && address >= p.Vaddr && address-p.Vaddr < p.Filesz {
+			return address - p.Vaddr + p.Off, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,33 @@
+package ncclcall
+
+import (
+	"time"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
+)
+
+// Watched says what came out of one Watch.
+type Watched struct {
+	uprobe.Watched
+	NCCL    int // of the libraries, those of NCCL and RCCL
+	Unknown int // of these, those whose layout is not known: rank and size are not
+	// Layout says why of one of them.
+	Layout error
+}
+
+// Process is one whose libraries are to be watched.
+type Process = uprobe.Process
+
+// Scan is where all communicators stand at one time.
+type Scan struct {
+	Time          time.Time
+	Communicators []Communicator
+	// Graphs are the launches of CUDA graphs by process: the collectives of a graph
+	// are counted when it is captured, and not when it is launched.
+	Graphs map[uint32]uint64
+	// Refused are calls of communicators for which there was no room, since Open.
+	Refused uint64
+	// Limited says of processes which of their calls are not counted for a while. Their
+	// counters stand.
+	Limited map[uint32]Limit
+}

@@ -1,0 +1,156 @@
+//go:build linux && (amd64 || arm64)
+
+package pyexception
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
+	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
+	"github.com/tracecoreai/tracecore/internal/pystack"
+)
+
+// Of the frames of a record, so many belong to the first exception and to each other.
+const (
+	innermost         = 8
+	innermostOfOthers = 2
+)
+
+// header checks a record and returns it. It does not look at what the process wrote.
+func header(raw []byte) (*bpfEvent, error) {
+	if uintptr(len(raw)) < unsafe.Sizeof(bpfEvent{}) {
+		return nil, fmt.Errorf("pyexception record of %d bytes, want %d", len(raw), unsafe.Sizeof(bpfEvent{}))
+	}
+	r := (*bpfEvent)(unsafe.Pointer(unsafe.SliceData(raw)))
+	switch {
+	case r.Pid == 0, r.Thread == 0:
+		return nil, errors.New("pyexception record without a thread")
+	case r.Exceptions == 0 || int(r.Exceptions) > len(r.Exception):
+		return nil, fmt.Errorf("pyexception record of %d exceptions", r.Exceptions)
+	}
+	return r, nil
+}
+
+// decodeOf is decode for the exceptions of wanted processes; nil: of each.
+func decodeOf(wanted func(pid uint32) bool) func(raw []byte, clockOffset int64, e *Event) error {
+	if wanted == nil {
+		return decode
+	}
+	return func(raw []byte, clockOffset int64, e *Event) error {
+		if r, err := header(raw); err == nil && !wanted(r.Pid) {
+			return uprobe.ErrUnwanted
+		}
+		return decode(raw, clockOffset, e)
+	}
+}
+
+// decode turns one record of the ring into an event. clockOffset is what bootclock.Offset
+// returned.
+func decode(raw []byte, clockOffset int64, e *Event) error {
+	r, err := header(raw)
+	if err != nil {
+		return err
+	}
+	out := Event{
+		Time: bootclock.Time(r.TimeNs, clockOffset), PID: r.Pid, Thread: r.Thread, Comm: text(r.Comm[:]),
+		Minor: int(r.Minor), More: r.More != 0, address: r.Exception[0].Address,
+	}
+	first, most := 0, innermost
+	for i := range r.Exceptions {
+		one, err := exceptionOf(r, int(i), first, most)
+		if err != nil {
+			return err
+		}
+		out.Chain = append(out.Chain, one)
+		first, most = first+most, innermostOfOthers
+	}
+	*e = out
+	return nil
+}
+
+func exceptionOf(r *bpfEvent, i, first, most int) (Exception, error) {
+	x := &r.Exception[i]
+	switch {
+	case bpfRelation(x.Relation) >= bpfRelationRELATIONS, (bpfRelation(x.Relation) == bpfRelationRELATION_DISPLAYED) != (i == 0):
+		return Exception{}, fmt.Errorf("pyexception record: exception %d of relation %d", i, x.Relation)
+	case int(x.Frames) > most:
+		return Exception{}, fmt.Errorf("pyexception record: exception %d of %d frames", i, x.Frames)
+	}
+	out := Exception{Relation: relationOf(bpfRelation(x.Relation)), Type: text(x.Type[:]), Levels: int(x.Levels), Broken: x.Broken != 0}
+	m, err := messageOf(r, i)
+	if err != nil {
+		return Exception{}, err
+	}
+	out.Message, out.Cut, out.Unread = m.String(), m.cut, m.unread
+	for n := range int(x.Frames) {
+		frame, err := frameOf(r, first+n)
+		if err != nil {
+			return Exception{}, err
+		}
+		out.Frames = append(out.Frames, frame)
+	}
+	return out, nil
+}
+
+func relationOf(r bpfRelation) Relation {
+	switch r {
+	case bpfRelationRELATION_CAUSE:
+		return Cause
+	case bpfRelationRELATION_CONTEXT:
+		return Context
+	case bpfRelationRELATION_MEMBER:
+		return Member
+	default:
+		return Displayed
+	}
+}
+
+func frameOf(r *bpfEvent, i int) (Frame, error) {
+	f := &r.Frame[i]
+	if int(f.TableSize) > len(f.Table) {
+		return Frame{}, fmt.Errorf("pyexception record: a table of %d bytes", f.TableSize)
+	}
+	file, cut, err := textOf(f.File.Length, f.File.Size, f.File.Width, raw(f.FileBytes[:]))
+	if err != nil {
+		return Frame{}, err
+	}
+	if cut {
+		file = "…" + file
+	}
+	name, _, err := textOf(f.Name.Length, f.Name.Size, f.Name.Width, raw(f.NameBytes[:]))
+	if err != nil {
+		return Frame{}, err
+	}
+	out := Frame{File: file, Function: name, Line: max(int(f.Line), 0)}
+	if f.Line < 0 {
+		table := raw(f.Table[:f.TableSize])
+		out.Line = max(pystack.Line(int(r.Minor), int(f.FirstLine), table, f.TableLength == uint64(f.TableSize), int64(f.Instruction)), 0)
+	}
+	return out, nil
+}
+
+// textOf is a text of the record, and whether the object has more of it.
+func textOf(length uint64, size, width uint32, bytes []byte) (s string, cut bool, err error) {
+	if width == 0 {
+		return "", false, nil
+	}
+	if int(size) > len(bytes) {
+		return "", false, fmt.Errorf("pyexception record: a text of %d bytes", size)
+	}
+	s, err = pystack.Text(bytes[:size], int(width))
+	return s, uint64(size/width) < length, err
+}
+
+// text is a C string in a field of fixed size.
+func text(field []int8) string {
+	before, _, _ := bytes.Cut(raw(field), []byte{0})
+	return strings.ToValidUTF8(string(before), "�")
+}
+
+func raw(field []int8) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(field))), len(field))
+}

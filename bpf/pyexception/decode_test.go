@@ -1,0 +1,67 @@
+//go:build linux && (amd64 || arm64)
+
+package pyexception
+
+import (
+	"testing"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// record is a record as the kernel side writes it, changed by change.
+func record(change func(*bpfEvent)) []byte {
+	r := &bpfEvent{TimeNs: 5, Pid: 42, Thread: 43, Minor: 11, Exceptions: 1}
+	copy(r.Exception[0].Type[:], []int8{'E'})
+	change(r)
+	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
+}
+
+func TestDecodeRefusesWhatCannotBe(t *testing.T) {
+	var e Event
+	require.NoError(t, decode(record(func(*bpfEvent) {}), 0, &e))
+	require.Equal(t, "E", e.Chain[0].Type)
+	for name, change := range map[string]func(*bpfEvent){
+		"no process":         func(r *bpfEvent) { r.Pid = 0 },
+		"no thread":          func(r *bpfEvent) { r.Thread = 0 },
+		"no exception":       func(r *bpfEvent) { r.Exceptions = 0 },
+		"many exceptions":    func(r *bpfEvent) { r.Exceptions = 4 },
+		"a first of a cause": func(r *bpfEvent) { r.Exception[0].Relation = 1 },
+		"no relation":        func(r *bpfEvent) { r.Exceptions, r.Exception[1].Relation = 2, 9 },
+		"many frames":        func(r *bpfEvent) { r.Exception[0].Frames = 9 },
+		"a long table":       func(r *bpfEvent) { r.Exception[0].Frames, r.Frame[0].TableSize = 1, 1<<20 },
+		"a long text":        func(r *bpfEvent) { r.Exception[0].Message.Text.Width, r.Exception[0].Message.Text.Size = 1, 4096 },
+		"a wide text":        func(r *bpfEvent) { r.Exception[0].Message.Text.Width = 3 },
+		"a strange value":    func(r *bpfEvent) { r.Exception[0].Message.Value = 99 },
+	} {
+		require.Error(t, decode(record(change), 0, &e), name)
+	}
+	whole := record(func(*bpfEvent) {})
+	require.ErrorContains(t, decode(whole[:len(whole)-1], 0, &e), "bytes, want")
+	require.Error(t, decode(nil, 0, &e))
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(record(func(*bpfEvent) {}))
+	f.Add(record(func(r *bpfEvent) {
+		r.Exceptions, r.Exception[1].Relation, r.Exception[0].Frames, r.Frame[0].Line = 2, 1, 8, -1
+		r.Exception[0].Message.Value, r.Exception[0].Message.Text.Width, r.Exception[0].Message.Text.Size = 2, 4, 1024
+	}))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var e Event
+		if decode(raw, 0, &e) != nil {
+			return
+		}
+		require.NotZero(t, e.PID)
+		require.NotEmpty(t, e.Chain)
+		for _, x := range e.Chain {
+			require.True(t, utf8.ValidString(x.Type+x.Message))
+			for _, f := range x.Frames {
+				require.True(t, utf8.ValidString(f.File+f.Function))
+				require.GreaterOrEqual(t, f.Line, 0)
+			}
+		}
+	})
+}

@@ -1,0 +1,193 @@
+//go:build linux && (amd64 || arm64)
+
+package pyexception
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/standin"
+	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
+)
+
+// fireTimeout is how long the event of the self-test may take: it is in the ring before
+// the call returns, so this is for a very slow machine.
+const fireTimeout = 5 * time.Second
+
+// selfTest loads the program for itself and fires it, so that nothing of it reaches a
+// reader. It does not wait until it is detached, for which the kernel takes its time: what
+// became of that comes from the channel.
+func selfTest() (closed <-chan error, err error) {
+	h, err := openHooks(0, true)
+	if err != nil {
+		return nil, err
+	}
+	function, err := uprobe.OwnFunction(standin.Entry())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("find the self-test in this program: %w", err), h.close())
+	}
+	layout := &bpfLayout{
+		TextLength: 16, TextState: 24, TextAscii: 32, TextCompact: 32, CodeFile: 16, CodeName: 24, FrameCode: 16,
+		ExceptionTraceback: 32, ExceptionContext: 40, ExceptionCause: 48, ExceptionSuppress: 56, TupleItems: 24,
+	}
+	attached, err := h.attach(uprobe.Own, function.Offset, layout)
+	if err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	err = h.fire(layout)
+	closing := make(chan error, 1)
+	go func() { closing <- errors.Join(attached.Close(), h.close()) }()
+	if err != nil {
+		return nil, errors.Join(err, <-closing)
+	}
+	return closing, nil
+}
+
+// fire has this program call that function as an interpreter calls PyErr_Display, with an
+// exception that it makes, and waits until the event says what is in it.
+func (h *hooks) fire(l *bpfLayout) (err error) {
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return fmt.Errorf("make an exception for the self-test: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.Munmap(page)) }()
+	m := newMemory(page, l)
+	said := strconv.FormatUint(rand.Uint64(), 10)
+	traceback := m.traceback(0, m.frame("selftest.py", "fire"), 7, 0)
+	value := m.exception(m.class("SelfTest", flagException), traceback, m.text(said))
+	var arguments standin.Arguments
+	arguments.Registers[1], arguments.Registers[2] = uintptr(value), uintptr(traceback)
+	standin.Call(standin.Entry(), &arguments)
+	return h.await(said)
+}
+
+// await reads until the event with that message; others come from self-tests of other
+// processes of this program.
+func (h *hooks) await(said string) error {
+	h.reader.SetDeadline(time.Now().Add(fireTimeout))
+	defer h.reader.SetDeadline(time.Time{})
+	for {
+		record, err := h.reader.Read()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return ladder.ErrSilent
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", Name, err)
+		}
+		offset, err := bootclock.Offset()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", Name, err)
+		}
+		var e Event
+		if err := decode(record.RawSample, offset, &e); err != nil {
+			return err
+		}
+		x := e.Chain[0]
+		if x.Message != said {
+			continue
+		}
+		if x.Type != "SelfTest" || len(x.Frames) != 1 || x.Frames[0] != (Frame{File: "selftest.py", Line: 7, Function: "fire"}) {
+			return fmt.Errorf("the exception of the self-test was read as %+v", x)
+		}
+		return nil
+	}
+}
+
+// Bits of tp_flags (Include/object.h).
+const (
+	flagNumber    = 1 << 24
+	flagTuple     = 1 << 26
+	flagText      = 1 << 28
+	flagException = 1 << 30
+)
+
+// memory is a piece of this program's memory in which it makes objects as an interpreter
+// of some layout has them.
+type memory struct {
+	bytes         []byte
+	used          int
+	layout        *bpfLayout
+	texts, tuples uint64 // the types
+}
+
+func newMemory(bytes []byte, l *bpfLayout) *memory {
+	m := &memory{bytes: bytes, layout: l}
+	m.texts, m.tuples = m.class("str", flagText), m.class("tuple", flagTuple)
+	return m
+}
+
+// object takes room; the address of an object is its own.
+func (m *memory) object(size int) (address uint64, at []byte) {
+	at = m.bytes[m.used : m.used+size : m.used+size]
+	m.used += (size + 15) &^ 15
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(at)))), at
+}
+
+func put(at []byte, offset uint32, value uint64) {
+	*(*uint64)(unsafe.Pointer(&at[offset : offset+8][0])) = value
+}
+
+// class is a type: tp_name, tp_flags.
+func (m *memory) class(name string, flags uint64) uint64 {
+	called, bytes := m.object(len(name) + 1)
+	copy(bytes, name)
+	address, at := m.object(272)
+	put(at, 24, called)
+	put(at, 168, flags)
+	return address
+}
+
+// text is a str of ASCII.
+func (m *memory) text(s string) uint64 {
+	l := m.layout
+	address, at := m.object(int(l.TextAscii) + len(s) + 1)
+	put(at, 8, m.texts)
+	put(at, l.TextLength, uint64(len(s)))
+	put(at, l.TextState, 1<<2|1<<5|1<<6)
+	copy(at[l.TextAscii:], s)
+	return address
+}
+
+// frame is one of a code of that file and name.
+func (m *memory) frame(file, name string) uint64 {
+	l := m.layout
+	code, at := m.object(256)
+	put(at, l.CodeFile, m.text(file))
+	put(at, l.CodeName, m.text(name))
+	address, at := m.object(128)
+	put(at, l.FrameCode, code)
+	return address
+}
+
+// traceback is one level, and those below it.
+func (m *memory) traceback(next, frame uint64, line, instruction uint32) uint64 {
+	address, at := m.object(40)
+	put(at, 16, next)
+	put(at, 24, frame)
+	put(at, 32, uint64(line)<<32|uint64(instruction))
+	return address
+}
+
+func (m *memory) exception(class, traceback uint64, arguments ...uint64) uint64 {
+	l := m.layout
+	tuple, at := m.object(int(l.TupleItems) + 8*len(arguments) + 8)
+	put(at, 8, m.tuples)
+	put(at, 16, uint64(len(arguments)))
+	for i, one := range arguments {
+		put(at, l.TupleItems+8*uint32(i), one)
+	}
+	address, at := m.object(128)
+	put(at, 8, class)
+	put(at, 24, tuple)
+	put(at, l.ExceptionTraceback, traceback)
+	return address
+}

@@ -1,0 +1,148 @@
+//go:build linux && (amd64 || arm64)
+
+package pyexception
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/counter"
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
+	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
+	"github.com/tracecoreai/tracecore/internal/pystack"
+)
+
+// RungUprobe is the only rung: a breakpoint where the interpreter displays an exception.
+const RungUprobe = "uprobe/PyErr_Display"
+
+// function is what every CPython from 3.8 to 3.14 calls once for an exception that nobody
+// caught, and exports.
+const function = "PyErr_Display"
+
+// hooks are the maps, and what programs for one interpreter are made of. Each has a program
+// of its own, with its layout in it: that needs no map, and no cookie, which kernels before
+// 5.15 have not.
+type hooks struct {
+	spec            *ebpf.CollectionSpec
+	events, dropped *ebpf.Map
+	reader          *ringbuf.Reader
+	// selfTest says what became of the hooks that were fired for these; nil in those.
+	selfTest <-chan error
+}
+
+func openHooks(ringBytes uint32, messages bool) (_ *hooks, err error) {
+	if err := uprobe.Problem(os.DirFS("/")); err != nil {
+		return nil, err
+	}
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("raise the locked-memory limit: %w", err)
+	}
+	h := &hooks{}
+	if h.spec, err = loadBpf(); err != nil {
+		return nil, fmt.Errorf("load %s: %w", Name, err)
+	}
+	if ringBytes != 0 {
+		h.spec.Maps[bpfMapEvents].MaxEntries = ringBytes
+	}
+	if !messages {
+		if err := h.spec.Variables[bpfVarMessages].Set(uint32(0)); err != nil {
+			return nil, fmt.Errorf("load %s: %w", Name, err)
+		}
+	}
+	if h.events, err = ebpf.NewMap(h.spec.Maps[bpfMapEvents]); err != nil {
+		return nil, fmt.Errorf("load %s: %w", Name, err)
+	}
+	if h.dropped, err = ebpf.NewMap(h.spec.Maps[bpfMapDropped]); err != nil {
+		return nil, errors.Join(fmt.Errorf("load %s: %w", Name, err), h.events.Close())
+	}
+	if h.reader, err = ringbuf.NewReader(h.events); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the ring of %s: %w", Name, err), h.events.Close(), h.dropped.Close())
+	}
+	return h, nil
+}
+
+// attachTo puts the probe on the interpreter in a file.
+func (h *hooks) attachTo(file *os.File, path string) (io.Closer, error) {
+	objects, err := pystack.ReadObjects(file)
+	if errors.Is(err, pystack.ErrNoPython) {
+		return nil, uprobe.ErrNothing
+	}
+	if err != nil {
+		return nil, err
+	}
+	image, err := uprobe.Read(file, []string{function})
+	if err != nil {
+		return nil, err
+	}
+	place, there := image.Function(function)
+	if !there {
+		return nil, fmt.Errorf("its %s does not export %s", objects.Version(), function)
+	}
+	return h.attach(path, place.Offset, layoutOf(objects))
+}
+
+func layoutOf(o *pystack.Objects) *bpfLayout {
+	l := &bpfLayout{
+		Minor:      uint32(o.Minor),
+		TextLength: uint32(o.TextLength), TextState: uint32(o.TextState), TextAscii: uint32(o.TextASCII), TextCompact: uint32(o.TextCompact),
+		BytesSize: uint32(o.BytesSize), BytesContent: uint32(o.BytesContent),
+		CodeFile: uint32(o.CodeFile), CodeName: uint32(o.CodeName), CodeFirstLine: uint32(o.CodeFirstLine), CodeLines: uint32(o.CodeLines),
+		FrameInner: uint32(o.FrameInner), FrameCode: uint32(o.FrameCode),
+		ExceptionTraceback: uint32(o.Traceback), ExceptionContext: uint32(o.Context), ExceptionCause: uint32(o.Cause),
+		ExceptionSuppress: uint32(o.SuppressContext), ExceptionMembers: uint32(o.Members),
+		ErrorFile: uint32(o.ErrorFile), TupleItems: uint32(o.TupleItems),
+	}
+	if o.NumberTagged {
+		l.NumberTagged = 1
+	}
+	return l
+}
+
+// attached is the program for one file.
+type attached struct {
+	collection *ebpf.Collection
+	links      uprobe.Links
+}
+
+func (h *hooks) attach(path string, offset uint64, layout *bpfLayout) (*attached, error) {
+	spec := h.spec.Copy()
+	if err := spec.Variables[bpfVarLayout].Set(layout); err != nil {
+		return nil, fmt.Errorf("load %s: %w", Name, err)
+	}
+	collection, err := kerninfo.Load(spec, ebpf.CollectionOptions{
+		MapReplacements: map[string]*ebpf.Map{bpfMapEvents: h.events, bpfMapDropped: h.dropped},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", Name, err)
+	}
+	links, err := uprobe.Attach(path, []uprobe.Hook{{Name: function, Offset: offset, Program: collection.Programs[bpfProgDisplay]}})
+	if err != nil {
+		collection.Close()
+		return nil, err
+	}
+	return &attached{collection, links}, nil
+}
+
+// Close detaches from the file.
+func (a *attached) Close() error {
+	err := a.links.Close()
+	a.collection.Close()
+	return err
+}
+
+func (h *hooks) close() error {
+	err := errors.Join(h.reader.Close(), h.events.Close(), h.dropped.Close())
+	if h.selfTest != nil {
+		err = errors.Join(err, <-h.selfTest)
+	}
+	return err
+}
+
+// lost is how many exceptions found the ring full.
+func (h *hooks) lost() (uint64, error) { return counter.Sum(h.dropped, 0) }

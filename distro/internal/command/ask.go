@@ -1,0 +1,247 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"github.com/tracecoreai/tracecore/distro/defaultconfig"
+	"github.com/tracecoreai/tracecore/internal/history"
+	"github.com/tracecoreai/tracecore/internal/safetext"
+)
+
+const (
+	historyAddress = "127.0.0.1:13134"
+	mostAnswer     = 64 << 20 // bytes
+	answerPatience = 30 * time.Second
+)
+
+// asking is how a command asks a running tracecore.
+type asking struct {
+	address, socket, format string
+	since, job, node        string
+}
+
+func (a *asking) flags(cmd *cobra.Command) {
+	a.formatFlag(cmd)
+	a.addressFlag(cmd)
+}
+
+func (a *asking) addressFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.address, "address", historyAddress, "where a tracecore answers: host:port, or a URL")
+}
+
+func (a *asking) formatFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&a.format, "output", "o", "table", "table, json or yaml")
+}
+
+func (a *asking) socketFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.socket, "socket", "", "Unix socket of the history (default: history/history.sock in the state folder)")
+}
+
+func (a *asking) filters(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&a.since, "since", "", "not what was over before: 90m, 12h, 7d, or 2026-12-01T08:00:00Z")
+	flags.StringVar(&a.job, "job", "", "only this job")
+	flags.StringVar(&a.node, "node", "", "only this host or Kubernetes node")
+}
+
+// formats are those of an answer.
+var formats = []string{"table", "json", "yaml"}
+
+// print asks, and prints the answer in the form that is wanted. Whoever answers, what is
+// printed is safe for a terminal.
+func (a *asking) print(cmd *cobra.Command, get func(context.Context) ([]byte, error), table func(io.Writer, []byte) error) error {
+	if !slices.Contains(formats, a.format) {
+		return usage(fmt.Errorf("-o %s: no such format: use %s", a.format, strings.Join(formats, ", ")))
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), answerPatience)
+	defer cancel()
+	text, err := get(ctx)
+	if err != nil {
+		return err
+	}
+	switch a.format {
+	case "table":
+		err = table(cmd.OutOrStdout(), text)
+	case "json":
+		var b bytes.Buffer
+		_ = json.Indent(&b, text, "", "  ") // it was read before
+		_, err = cmd.OutOrStdout().Write(append(safetext.JSON(b.Bytes()), '\n'))
+	default:
+		err = writeYAML(cmd.OutOrStdout(), text)
+	}
+	if err != nil {
+		return fmt.Errorf("print the answer: %w", err)
+	}
+	return nil
+}
+
+// tableOf decodes an answer for its table.
+func tableOf[T any](write func(io.Writer, *T) error) func(io.Writer, []byte) error {
+	return func(w io.Writer, text []byte) error {
+		var value T
+		if err := json.Unmarshal(text, &value); err != nil {
+			return fmt.Errorf("what answered %w: %w", errNotAnswered, err)
+		}
+		return write(w, &value)
+	}
+}
+
+// writeYAML writes JSON as YAML, in the same order. JSON is YAML.
+func writeYAML(w io.Writer, text []byte) error {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return err
+	}
+	plainStyle(&document)
+	encoder := yaml.NewEncoder(w)
+	encoder.SetIndent(2)
+	return errors.Join(encoder.Encode(&document), encoder.Close())
+}
+
+func plainStyle(n *yaml.Node) {
+	n.Style = 0
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+		n.Value = safetext.Line(n.Value)
+	}
+	for _, child := range n.Content {
+		plainStyle(child)
+	}
+}
+
+// get asks over HTTP.
+func (a *asking) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	return a.getAs(ctx, history.Schema, path, query)
+}
+
+// getAs asks for what has another schema.
+func (a *asking) getAs(ctx context.Context, schema, path string, query url.Values) ([]byte, error) {
+	base, err := addressOf(a.address)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String()+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, usage(err)
+	}
+	text, err := exchange(&http.Client{}, request, schema)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", base.Host, hintOf(err, "does tracecore run here, with the extension history? give --address for another place"))
+	}
+	return text, nil
+}
+
+// post tells over the Unix socket.
+func (a *asking) post(ctx context.Context, path string, body any) ([]byte, error) {
+	return a.send(ctx, http.MethodPost, path, body)
+}
+
+func (a *asking) send(ctx context.Context, method, path string, body any) ([]byte, error) {
+	socket := a.socket
+	if socket == "" {
+		state, err := defaultconfig.StateDir()
+		if err != nil {
+			return nil, err
+		}
+		socket = filepath.Join(state, "history", "history.sock")
+	}
+	given, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://tracecore"+path, bytes.NewReader(given))
+	if err != nil {
+		return nil, usage(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	defer client.CloseIdleConnections()
+	text, err := exchange(client, request, history.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", socket, hintOf(err, "run it as root or as the user of tracecore, beside it; --socket names another"))
+	}
+	return text, nil
+}
+
+// exchange returns what was answered, if it is one of ours and of that schema.
+func exchange(client *http.Client, request *http.Request, schema string) ([]byte, error) {
+	// No redirect: who answers is who was asked.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	response, err := do(client, request)
+	if err != nil {
+		return nil, err
+	}
+	return answerIn(response, schema)
+}
+
+// do sends a request. Which address was asked, the caller says.
+func do(client *http.Client, request *http.Request) (*http.Response, error) {
+	response, err := client.Do(request)
+	var of *url.Error
+	if errors.As(err, &of) {
+		return nil, of.Err
+	}
+	return response, err
+}
+
+// answerIn reads an answer, if it is one of ours and of that schema, or says why there is none.
+func answerIn(response *http.Response, schema string) ([]byte, error) {
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer+1))
+	if err != nil {
+		return nil, err
+	}
+	var answer history.Failure
+	switch err := json.Unmarshal(text, &answer); {
+	case len(text) > mostAnswer:
+		return nil, fmt.Errorf("the answer is larger than %d bytes", mostAnswer)
+	case err != nil || !sameForm(answer.Schema, history.Schema) && !sameForm(answer.Schema, schema):
+		return nil, fmt.Errorf("what answered (HTTP %d) %w", response.StatusCode, errNotAnswered)
+	case answer.Schema != schema && (answer.Schema != history.Schema || response.StatusCode == http.StatusOK):
+		return nil, fmt.Errorf("it speaks %s, this tracecore %s: use the same version", answer.Schema, schema)
+	case response.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("%w: %s", errNotThere, answer.Error)
+	case response.StatusCode != http.StatusOK:
+		return nil, errors.New(answer.Error)
+	}
+	return text, nil
+}
+
+// sameForm reports whether two schemas differ in their version at most.
+func sameForm(a, b string) bool {
+	a, _, versioned := strings.Cut(a, "/")
+	b, _, _ = strings.Cut(b, "/")
+	return versioned && a == b
+}
+
+// errNotThere is an answer about something that is not kept.
+var errNotThere = errors.New("not found")
+
+// hintOf ends an error of the connection with what to do.
+func hintOf(err error, hint string) error {
+	for _, known := range []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.EACCES, errNotAnswered} {
+		if errors.Is(err, known) {
+			return fmt.Errorf("%w; %s", err, hint)
+		}
+	}
+	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+		return fmt.Errorf("no host %q (%s); %s", dns.Name, dns.Err, hint)
+	}
+	return err
+}

@@ -1,0 +1,275 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/otelcol"
+	"gopkg.in/yaml.v3"
+
+	"github.com/tracecoreai/tracecore/distro/internal/components"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+// place says what is wrong in the configuration files of a command: file, line and key,
+// where the collector names Go types and no file. What it does not know it leaves as it is.
+func place(err error, cmd *cobra.Command) error {
+	if cmd.Flags().Lookup("config") == nil || !strings.Contains(err.Error(), "the configuration: ") {
+		return err
+	}
+	files, broken := readConfigs(configURIs(cmd))
+	if broken != nil {
+		return broken
+	}
+	var wrong []string
+	for _, m := range mistakes(err.Error()) {
+		wrong = append(wrong, m.lines(files)...)
+	}
+	if len(wrong) == 0 {
+		return err
+	}
+	return errors.New(strings.Join(wrong, "\n"))
+}
+
+// configFile is a file of --config.
+type configFile struct {
+	name string
+	root *yaml.Node
+}
+
+// readConfigs reads the files among the places of a configuration, the last first: what it
+// says holds.
+func readConfigs(uris []string) (files []configFile, err error) {
+	for _, uri := range slices.Backward(uris) {
+		name := strings.TrimPrefix(strings.TrimSpace(uri), "file:")
+		data, err := os.ReadFile(name)
+		var cause *fs.PathError
+		switch {
+		case err == nil:
+		case strings.Contains(name, ":") || !errors.As(err, &cause):
+			continue // of another scheme
+		default:
+			return nil, fmt.Errorf("%s: %w: give --config a file that this user may read", name, cause.Err)
+		}
+		var document yaml.Node
+		err = yaml.Unmarshal(data, &document)
+		if err == nil {
+			err = document.Decode(&map[string]any{}) // keys that stand twice
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: mend the YAML there", name, strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		if len(document.Content) > 0 {
+			files = append(files, configFile{name, document.Content[0]})
+		}
+	}
+	return files, nil
+}
+
+// mistake is one line of what the collector says about a configuration.
+type mistake struct {
+	component []string // section and id, none for what is about no component
+	above     []string // the block that the line stands in
+	at        []string // what the line is about, below those
+	text      string
+}
+
+var (
+	mistakeLine   = regexp.MustCompile(`^'([^']*)' (.*)$`)
+	componentLine = regexp.MustCompile(`^error reading configuration for "([^"]+)": `)
+	goType        = regexp.MustCompile(`^[a-z0-9_]+\.([A-Z]\w*|configSettings)$`)
+	invalidKeys   = regexp.MustCompile(`^has invalid keys: (.*)$`)
+	wrongType     = regexp.MustCompile(`^expected type '([^']+)', got unconvertible type '([^']+)'`)
+)
+
+const nested = "decoding failed due to the following error(s):"
+
+// mistakes reads the text of mapstructure, as confmap hands it on.
+func mistakes(text string) (all []mistake) {
+	var component, above []string
+	for line := range strings.Lines(text) {
+		parts := mistakeLine.FindStringSubmatch(strings.TrimSpace(line))
+		if parts == nil {
+			continue
+		}
+		at := keys(parts[1])
+		if id := componentLine.FindStringSubmatch(parts[2]); id != nil {
+			component, above = append(at, id[1]), nil
+		} else if parts[2] == nested {
+			above = append(slices.Clone(above), at...)
+		} else {
+			all = append(all, mistake{component: component, above: above, at: at, text: parts[2]})
+		}
+	}
+	return all
+}
+
+// keys splits the name of a place, limits.marks or mutes[0]; the name of a Go type is none.
+func keys(name string) []string {
+	if goType.MatchString(name) {
+		return nil
+	}
+	return strings.FieldsFunc(name, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
+}
+
+// lines says what is wrong: a line for each key that nobody knows, or one for a value.
+func (m mistake) lines(files []configFile) (all []string) {
+	unknown := invalidKeys.FindStringSubmatch(m.text)
+	if unknown == nil {
+		path, where := m.find(files, "")
+		return []string{fmt.Sprintf("%s%s: %s", where, strings.Join(path, "::"), m.value())}
+	}
+	for key := range strings.SplitSeq(unknown[1], ", ") {
+		path, where := m.find(files, key)
+		if len(path) > 0 {
+			where += strings.Join(path, "::") + ": "
+		}
+		help := "mend its name, or take it out"
+		if names := m.known(path); len(names) > 0 {
+			help = rule.Suggest(key, names)
+		}
+		all = append(all, fmt.Sprintf("%sthere is no key %q: %s", where, key, help))
+	}
+	return all
+}
+
+// value says what is wrong with a value, in words of YAML.
+func (m mistake) value() string {
+	if m.text == "time: invalid duration" {
+		return "this is no duration: write 30s, 5m or 2h"
+	}
+	if types := wrongType.FindStringSubmatch(m.text); types != nil {
+		return fmt.Sprintf("write %s here, not %s", inYAML(types[1]), inYAML(types[2]))
+	}
+	return m.text
+}
+
+func inYAML(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
+		return "a whole number"
+	case strings.HasPrefix(goType, "float"):
+		return "a number"
+	case strings.HasPrefix(goType, "["):
+		return "a list"
+	case goType == "string":
+		return "a text"
+	case goType == "bool":
+		return "true or false"
+	default:
+		return "keys with values"
+	}
+}
+
+// find returns the path that the mistake is about, and its file and line; with a key, the
+// place that has it. The text does not say where a block ends: the longest path that a file
+// has is taken.
+func (m mistake) find(files []configFile, key string) (path []string, where string) {
+	for n := len(m.above); n >= 0; n-- {
+		path = slices.Concat(m.component, m.above[:n], m.at)
+		for _, file := range files {
+			if line := lineOf(file.root, path, key); line > 0 {
+				return path, fmt.Sprintf("%s:%d: ", file.name, line)
+			}
+		}
+	}
+	return slices.Concat(m.component, m.at), ""
+}
+
+// lineOf returns the line of a path, or of a key in its mapping; 0 if it is not there.
+func lineOf(node *yaml.Node, path []string, key string) int {
+	line := node.Line
+	if key != "" {
+		path = append(slices.Clone(path), key)
+	}
+	for _, step := range path {
+		if node, line = child(node, step); node == nil {
+			return 0
+		}
+	}
+	return line
+}
+
+func child(node *yaml.Node, step string) (*yaml.Node, int) {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	for i, item := range node.Content {
+		switch {
+		case node.Kind == yaml.SequenceNode && fmt.Sprint(i) == step:
+			return item, item.Line
+		case node.Kind == yaml.MappingNode && i%2 == 0 && item.Value == step:
+			return node.Content[i+1], item.Line
+		}
+	}
+	return nil, 0
+}
+
+// known returns the keys that a place has by default, as far as the component tells.
+func (m mistake) known(path []string) []string {
+	switch {
+	case len(path) == 0:
+		return []string{"receivers", "processors", "exporters", "connectors", "extensions", "service"}
+	case len(path) == 1 && path[0] == "service":
+		return []string{"extensions", "pipelines", "telemetry"}
+	case len(path) == 3 && path[0] == "service" && path[1] == "pipelines":
+		return []string{"receivers", "processors", "exporters"}
+	case len(m.component) < 2:
+		return nil
+	}
+	conf := confmap.New()
+	if factory := factoryOf(m.component[0], m.component[1]); factory == nil || conf.Marshal(factory.CreateDefaultConfig()) != nil {
+		return nil
+	}
+	var at any = conf.ToStringMap()
+	for _, step := range path[len(m.component):] {
+		below, _ := at.(map[string]any)
+		at = below[step]
+	}
+	var names []string
+	if below, ok := at.(map[string]any); ok {
+		for name := range below {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func factoryOf(section, id string) component.Factory {
+	var of component.ID
+	factories, err := components.Factories()
+	if err != nil || of.UnmarshalText([]byte(id)) != nil {
+		return nil
+	}
+	return factoryIn(factories, section, of.Type())
+}
+
+func factoryIn(factories otelcol.Factories, section string, of component.Type) component.Factory {
+	var factory component.Factory
+	var ok bool
+	switch section {
+	case "receivers":
+		factory, ok = factories.Receivers[of]
+	case "processors":
+		factory, ok = factories.Processors[of]
+	case "exporters":
+		factory, ok = factories.Exporters[of]
+	case "connectors":
+		factory, ok = factories.Connectors[of]
+	case "extensions":
+		factory, ok = factories.Extensions[of]
+	}
+	if !ok {
+		return nil
+	}
+	return factory
+}

@@ -1,0 +1,59 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAMistakeInAConfigurationHasItsPlace by file, line and key, with what to write.
+func TestAMistakeInAConfigurationHasItsPlace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config string
+		says   []string
+	}{
+		"a section":      {"recievers: {}", []string{`mine.yaml:1: there is no key "recievers": did you mean "receivers"?`}},
+		"of the service": {"service:\n  pipeline: {}", []string{`mine.yaml:2: service: there is no key "pipeline": did you mean "pipelines"?`}},
+		"of a pipeline": {"service:\n  pipelines:\n    logs: {recievers: []}", []string{
+			`mine.yaml:3: service::pipelines::logs: there is no key "recievers": did you mean "receivers"?`,
+		}},
+		"of a component, at two depths": {"processors:\n  patterndetector:\n    limits:\n      serie: 1\n    mute: []", []string{
+			`mine.yaml:4: processors::patterndetector::limits: there is no key "serie": did you mean "series"?`,
+			`mine.yaml:5: processors::patterndetector: there is no key "mute": did you mean "mutes"?`,
+		}},
+		"of a named component": {"processors:\n  patterndetector/two:\n    mute: []", []string{
+			`mine.yaml:3: processors::patterndetector/two: there is no key "mute": did you mean "mutes"?`,
+		}},
+		"in a list": {"processors:\n  patterndetector:\n    mutes:\n      - {pattern: gpu_lost}\n      - {reson: x}", []string{
+			`mine.yaml:5: processors::patterndetector::mutes::1: there is no key "reson": mend its name, or take it out`,
+		}},
+		"of one of the collector's components": {"receivers:\n  otlp:\n    protocols:\n      grpc: {endpiont: x}", []string{
+			`mine.yaml:4: receivers::otlp::protocols::grpc: there is no key "endpiont": mend its name, or take it out`,
+		}},
+		"values": {"processors:\n  patterndetector:\n    lateness: soon\n    outbox_size: many", []string{
+			`mine.yaml:3: processors::patterndetector::lateness: this is no duration: write 30s, 5m or 2h`,
+			`mine.yaml:4: processors::patterndetector::outbox_size: write a whole number here, not a text`,
+		}},
+		"no component":    {"receivers: {oomkill: 3}", []string{`mine.yaml:1: receivers::oomkill: write keys with values here, not a whole number`}},
+		"no YAML":         {"receivers: [a", []string{`mine.yaml: line 1: did not find expected ',' or ']': mend the YAML there`}},
+		"a key twice":     {"receivers: {}\nreceivers: {}", []string{`mine.yaml: `, `line 2: mapping key "receivers" already defined at line 1`}},
+		"an unknown type": {"receivers: {oomkil: {}}", []string{`unknown type: "oomkil"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mine := filepath.Join(t.TempDir(), "mine.yaml")
+			require.NoError(t, os.WriteFile(mine, []byte(tc.config), 0o600))
+			root := newRoot()
+			root.SetArgs([]string{"validate", "--config", "tracecore:default", "--config", mine})
+			cmd, err := root.ExecuteContextC(t.Context())
+			require.Error(t, err)
+			text := explain(err, cmd).Error()
+			for _, want := range tc.says {
+				require.Contains(t, text, want)
+			}
+			require.NotRegexp(t, `\w\.[A-Z]\w+`, text, "the name of a Go type")
+		})
+	}
+}

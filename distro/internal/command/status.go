@@ -1,0 +1,387 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
+
+	"github.com/tracecoreai/tracecore/internal/history"
+	"github.com/tracecoreai/tracecore/internal/safetext"
+)
+
+// Exit codes of status, for scripts.
+const (
+	statusWell  = 0
+	statusCause = 1 // a root cause is open, for certain
+	statusBlind = 2 // nothing can be told: not reachable, or nothing is seen
+)
+
+// statusReport is what status says.
+type statusReport struct {
+	history.Status
+	Probes []probeStatus `json:"probes"`
+	Drops  []dropStatus  `json:"drops"`
+	Queues []queueStatus `json:"queues"`
+	// Worst are the open incidents that have to be looked at first, at most mostWorst.
+	Worst []history.Incident `json:"worst"`
+	// MetricsError is why there are no probes and drops: the metrics cannot be read.
+	MetricsError string `json:"metrics_error,omitempty"`
+	Exit         int    `json:"exit"`
+}
+
+// probeStatus is one probe, as its receiver uses it.
+type probeStatus struct {
+	Component string `json:"component"`
+	Hook      string `json:"hook"`
+	Up        bool   `json:"up"`
+}
+
+// queueStatus is what waits for one backend, of one signal.
+type queueStatus struct {
+	Exporter string  `json:"exporter"`
+	Signal   string  `json:"signal"`
+	Waiting  float64 `json:"waiting"` // bytes for --to and --to-all, else what its sizer says
+	Room     float64 `json:"room"`
+	GivenUp  float64 `json:"given_up"` // items that the backend refused for good, since the start
+}
+
+// dropStatus is a counter of what was lost or refused, above zero.
+type dropStatus struct {
+	Metric string            `json:"metric"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Count  float64           `json:"count"`
+}
+
+func newStatus() *cobra.Command {
+	var a asking
+	var metrics string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Says whether anything is broken, and what tracecore can and cannot see",
+		Long: "Asks the tracecore that runs on this machine, or the one at --address: open incidents, probes and their hooks,\n" +
+			"what feeds each piece of evidence and when it last came, components that report an error, and what was dropped\n" +
+			"since the start, and what waits for backends (from its metrics, at --metrics). Whether a hook could be better, `tracecore bpf-check` says.\n\n" +
+			"Exit codes: 0 well; 1 an incident is open whose root cause is known for certain (drills do not count);\n" +
+			"2 nothing can be told: it is not reachable, its history cannot be read, or no probe works and nobody sends\n" +
+			"anything that a pattern reads; also wrong usage.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var report statusReport
+			err := a.print(cmd, func(ctx context.Context) (text []byte, err error) {
+				if report, err = a.status(ctx, metrics); err != nil {
+					return nil, err
+				}
+				return safetext.Marshal(report)
+			}, func(w io.Writer, _ []byte) error { return writeStatus(w, &report) })
+			switch {
+			case err != nil:
+				return exitError{code: statusBlind, err: err}
+			case report.Exit != statusWell:
+				return exitError{code: report.Exit}
+			}
+			return nil
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().StringVar(&metrics, "metrics", "127.0.0.1:8888", "where its own metrics are: host:port, or a URL with a path")
+	return cmd
+}
+
+// status asks the history, then the metrics, which may be elsewhere or off.
+func (a *asking) status(ctx context.Context, metrics string) (statusReport, error) {
+	report := statusReport{Probes: []probeStatus{}, Drops: []dropStatus{}, Queues: []queueStatus{}, Worst: []history.Incident{}}
+	text, err := a.get(ctx, "/v1/status", url.Values{})
+	if err != nil {
+		return report, err
+	}
+	if err := json.Unmarshal(text, &report.Status); err != nil {
+		return report, fmt.Errorf("what answered %w: %w", errNotAnswered, err)
+	}
+	if report.Open > 0 {
+		if report.Worst, err = a.worst(ctx); err != nil {
+			return report, err
+		}
+	}
+	families, err := scrape(ctx, metrics)
+	if err != nil {
+		report.MetricsError = safetext.Line(err.Error())
+	}
+	report.Probes, report.Drops, report.Queues = probesOf(families), dropsOf(families), queuesOf(families)
+	report.Exit = report.exit()
+	return report, nil
+}
+
+// mostWorst is how many open incidents are shown.
+const mostWorst = 5
+
+// worst are the open incidents to look at first.
+func (a *asking) worst(ctx context.Context) ([]history.Incident, error) {
+	list, err := a.list(ctx, "open", "true")
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list.Incidents, func(a, b history.Incident) int { return history.WorstFirst(&a, &b) })
+	return list.Incidents[:min(len(list.Incidents), mostWorst)], nil
+}
+
+func (r *statusReport) exit() int {
+	seen := slices.ContainsFunc(r.Feeds, func(f history.Feed) bool { return f.Last != nil })
+	works := slices.ContainsFunc(r.Probes, func(p probeStatus) bool { return p.Up })
+	switch {
+	case r.RootCauses > 0:
+		return statusCause
+	case r.Problem != "", !seen && !works && r.MetricsError == "", len(r.Feeds) == 0:
+		return statusBlind
+	}
+	return statusWell
+}
+
+const mostMetrics = 32 << 20 // bytes of one answer
+
+// scrape reads the metrics of a tracecore.
+func scrape(ctx context.Context, address string) (map[string]*dto.MetricFamily, error) {
+	base, err := addressOf(address)
+	if err != nil {
+		return nil, err
+	}
+	base.Path = cmp.Or(base.Path, "/metrics")
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Timeout: 5 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers HTTP %d", base, response.StatusCode)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(io.LimitReader(response.Body, mostMetrics))
+	if err == nil && !slices.ContainsFunc(slices.Collect(maps.Keys(families)), func(name string) bool { return strings.HasPrefix(name, ourMetrics) }) {
+		err = errors.New("no metrics of a collector")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", base, err)
+	}
+	return families, nil
+}
+
+// ourMetrics begins the names of a collector's own metrics.
+const ourMetrics = "otelcol_"
+
+// probesOf reads which hooks are in use, by the metric probe_up.
+func probesOf(families map[string]*dto.MetricFamily) []probeStatus {
+	probes := []probeStatus{}
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		component, isProbe := strings.CutSuffix(strings.TrimPrefix(name, ourMetrics), "_probe_up")
+		if !isProbe {
+			continue
+		}
+		for _, m := range families[name].GetMetric() {
+			probes = append(probes, probeStatus{Component: strings.Replace(component, "_", " ", 1), Hook: labelOf(m, "rung"), Up: valueOf(m) > 0})
+		}
+	}
+	return probes
+}
+
+// queuesOf reads what waits for each backend (exporterhelper's own metrics).
+func queuesOf(families map[string]*dto.MetricFamily) []queueStatus {
+	queues := []queueStatus{}
+	for _, m := range families[ourMetrics+"exporter_queue_size"].GetMetric() {
+		one := queueStatus{Exporter: labelOf(m, "exporter"), Signal: labelOf(m, "data_type"), Waiting: valueOf(m)}
+		for _, room := range families[ourMetrics+"exporter_queue_capacity"].GetMetric() {
+			if labelOf(room, "exporter") == one.Exporter && labelOf(room, "data_type") == one.Signal {
+				one.Room = valueOf(room)
+			}
+		}
+		of := map[string]string{"logs": "log_records", "metrics": "metric_points", "traces": "spans"}[one.Signal]
+		for _, name := range []string{"exporter_send_failed_" + of, "exporter_send_failed_" + of + "_total"} {
+			for _, failed := range families[ourMetrics+name].GetMetric() {
+				if labelOf(failed, "exporter") == one.Exporter {
+					one.GivenUp += valueOf(failed)
+				}
+			}
+		}
+		queues = append(queues, one)
+	}
+	slices.SortFunc(queues, func(a, b queueStatus) int {
+		return cmp.Or(cmp.Compare(a.Exporter, b.Exporter), cmp.Compare(a.Signal, b.Signal))
+	})
+	return queues
+}
+
+// lossWords end the names of metrics that count what is lost, refused or failed.
+var lossWords = []string{"cut", "dropped", "evicted", "failed", "failures", "lost", "refused", "rejected", "set_aside"}
+
+// dropsOf reads the counters of losses that are above zero.
+func dropsOf(families map[string]*dto.MetricFamily) []dropStatus {
+	drops := []dropStatus{}
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		plain := strings.TrimSuffix(strings.TrimPrefix(name, ourMetrics), "_total")
+		if !strings.HasPrefix(name, ourMetrics) || !slices.ContainsFunc(lossWords, func(word string) bool { return strings.HasSuffix(plain, "_"+word) }) {
+			continue
+		}
+		for _, m := range families[name].GetMetric() {
+			if valueOf(m) == 0 || families[name].GetType() != dto.MetricType_COUNTER {
+				continue
+			}
+			drop := dropStatus{Metric: plain, Count: valueOf(m), Labels: map[string]string{}}
+			for _, label := range m.GetLabel() {
+				if !strings.HasPrefix(label.GetName(), "otel_scope_") {
+					drop.Labels[label.GetName()] = label.GetValue()
+				}
+			}
+			drops = append(drops, drop)
+		}
+	}
+	return drops
+}
+
+func labelOf(m *dto.Metric, name string) string {
+	for _, label := range m.GetLabel() {
+		if label.GetName() == name {
+			return label.GetValue()
+		}
+	}
+	return ""
+}
+
+func valueOf(m *dto.Metric) float64 {
+	if m.GetCounter() != nil {
+		return m.GetCounter().GetValue()
+	}
+	return m.GetGauge().GetValue()
+}
+
+// writeStatus is for a reader at a terminal: what is wrong first, then what is not seen.
+func writeStatus(w io.Writer, r *statusReport) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n\n", safetext.Line(r.Host), r.sentence())
+	if len(r.Worst) > 0 {
+		table(&b, "OPEN SINCE\tSTATE\tWHERE\tWHAT\tINCIDENT", func(row func(cells ...string)) {
+			for i := range r.Worst {
+				one := &r.Worst[i]
+				row(one.Onset.UTC().Format("2006-01-02 15:04:05"), one.State(r.At), several(one.Nodes), safetext.Clip(one.Headline, 100), one.ID)
+			}
+		})
+		b.WriteByte('\n')
+	}
+	if len(r.Probes) > 0 {
+		table(&b, "PROBE OF\tHOOK\tWORKS", func(row func(cells ...string)) {
+			for _, p := range r.Probes {
+				row(p.Component, cmp.Or(p.Hook, "none"), yesNo(p.Up))
+			}
+		})
+		b.WriteByte('\n')
+	}
+	writeFeeds(&b, r)
+	if len(r.Ailing) > 0 {
+		table(&b, "COMPONENT\tSINCE\tSAYS", func(row func(cells ...string)) {
+			for _, one := range r.Ailing {
+				row(one.Kind+" "+one.Component, one.Since.UTC().Format("2006-01-02 15:04:05"), one.Error)
+			}
+		})
+		b.WriteByte('\n')
+	}
+	if len(r.Queues) > 0 {
+		table(&b, "BACKEND\tSIGNAL\tWAITING\tROOM\tGIVEN UP", func(row func(cells ...string)) {
+			for _, q := range r.Queues {
+				row(q.Exporter, q.Signal, fmt.Sprintf("%.0f", q.Waiting), fmt.Sprintf("%.0f", q.Room), fmt.Sprintf("%.0f", q.GivenUp))
+			}
+		})
+		b.WriteByte('\n')
+	}
+	switch {
+	case r.MetricsError != "":
+		fmt.Fprintf(&b, "Probes and drops are not known: %s; --metrics names another place\n", safetext.Line(r.MetricsError))
+	case len(r.Drops) == 0:
+		b.WriteString("Nothing was dropped since the start.\n")
+	default:
+		table(&b, "DROPPED\tCOUNT\tOF", func(row func(cells ...string)) {
+			for _, d := range r.Drops {
+				row(d.Metric, fmt.Sprintf("%.0f", d.Count), labelWords(d.Labels))
+			}
+		})
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// sentence says the one thing that has to be known.
+func (r *statusReport) sentence() string {
+	switch {
+	case r.RootCauses > 0:
+		return fmt.Sprintf("%s open, %d with a certain cause: see `tracecore incidents --open`", counted(uint64(r.Open), "incident"), r.RootCauses)
+	case r.Problem != "":
+		return "incidents are not known: " + safetext.Line(r.Problem)
+	case r.exit() == statusBlind:
+		return "blind: no probe works, and nothing came that a pattern reads"
+	case r.Open > 0:
+		return fmt.Sprintf("%s open, none with a certain cause: see `tracecore incidents --open`", counted(uint64(r.Open), "incident"))
+	}
+	return "nothing is wrong that tracecore can see"
+}
+
+// writeFeeds folds the pieces of evidence of each pattern: what came, and what never did.
+func writeFeeds(b *strings.Builder, r *statusReport) {
+	type pattern struct {
+		came  int
+		last  time.Time
+		never []string
+	}
+	patterns := map[string]*pattern{}
+	for _, f := range r.Feeds {
+		p := patterns[f.Pattern]
+		if p == nil {
+			p = &pattern{}
+			patterns[f.Pattern] = p
+		}
+		if f.Last == nil {
+			p.never = append(p.never, f.Evidence)
+			continue
+		}
+		p.came++
+		if f.Last.After(p.last) {
+			p.last = *f.Last
+		}
+	}
+	if len(patterns) == 0 {
+		return
+	}
+	table(b, "PATTERN\tFED\tLAST\tNOTHING CAME FOR", func(row func(cells ...string)) {
+		for _, name := range slices.Sorted(maps.Keys(patterns)) {
+			p := patterns[name]
+			last := "never"
+			if p.came > 0 {
+				last = p.last.UTC().Format("2006-01-02 15:04:05")
+			}
+			row(name, fmt.Sprintf("%d of %d", p.came, p.came+len(p.never)), last, cmp.Or(strings.Join(p.never, " "), "-"))
+		}
+	})
+	b.WriteByte('\n')
+}
+
+func labelWords(labels map[string]string) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		words = append(words, name+"="+labels[name])
+	}
+	return cmp.Or(strings.Join(words, " "), "-")
+}

@@ -1,0 +1,139 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/history"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+)
+
+const someMetrics = `# TYPE otelcol_receiver_kernelevents_probe_up gauge
+otelcol_receiver_kernelevents_probe_up{otel_scope_name="x",rung="tracepoint"} 1
+# TYPE otelcol_extension_identity_probe_up gauge
+otelcol_extension_identity_probe_up{rung=""} 0
+# TYPE otelcol_receiver_kernelevents_probe_dropped_total counter
+otelcol_receiver_kernelevents_probe_dropped_total{otel_scope_name="x"} 17
+# TYPE otelcol_processor_patterndetector_evicted_total counter
+otelcol_processor_patterndetector_evicted_total{state="recent"} 3
+otelcol_processor_patterndetector_evicted_total{state="\\x1b[2J"} 1
+otelcol_processor_patterndetector_evicted_total{state="runs"} 0
+# TYPE otelcol_processor_patterndetector_records_total counter
+otelcol_processor_patterndetector_records_total{result="matched"} 5
+# TYPE otelcol_exporter_queue_size gauge
+otelcol_exporter_queue_size{data_type="logs",exporter="otlp_http/backend:4318"} 1234
+otelcol_exporter_queue_size{data_type="traces",exporter="otlp_http/\\x1b[2J"} 0
+# TYPE otelcol_exporter_queue_capacity gauge
+otelcol_exporter_queue_capacity{data_type="logs",exporter="otlp_http/backend:4318"} 6.7108864e+07
+# TYPE otelcol_exporter_send_failed_log_records_total counter
+otelcol_exporter_send_failed_log_records_total{exporter="otlp_http/backend:4318"} 3
+otelcol_exporter_send_failed_log_records_total{exporter="another"} 9
+`
+
+func toldStatus() history.Status {
+	last := toldAt.Add(-time.Minute)
+	feed := func(pattern, evidence string, last *time.Time) history.Feed {
+		return history.Feed{Processor: "patterndetector", Pattern: pattern, Evidence: evidence, Reads: []string{"an.event"}, Last: last}
+	}
+	return history.Status{
+		Head: history.Head{Schema: history.Schema, Host: "node-17", At: toldAt}, Version: "1.2.3", Started: toldAt.Add(-time.Hour),
+		Incidents: 3, Bytes: 4096, MaxBytes: 1 << 20,
+		Ailing: []history.Ailing{{Component: "gpu", Kind: "Receiver", Status: "StatusRecoverableError", Error: hostileText, Since: last}},
+		Feeds:  []history.Feed{feed("gpu_lost", "xid", &last), feed("gpu_lost", "lost", nil), feed("straggler", "steps", nil)},
+	}
+}
+
+func TestStatusIsShownAndHasAnExitCode(t *testing.T) {
+	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, someMetrics) }))
+	defer metrics.Close()
+	noMetrics := "127.0.0.1:1"
+	for _, c := range []struct {
+		name    string
+		change  func(*history.Status)
+		metrics string
+		code    int
+	}{
+		{"well", func(*history.Status) {}, metrics.URL, statusWell},
+		{"open", func(s *history.Status) { s.Open = 1 }, metrics.URL, statusWell},
+		{"cause", func(s *history.Status) { s.Open, s.RootCauses = 2, 1 }, metrics.URL, statusCause},
+		{"cause-and-problem", func(s *history.Status) { s.Open, s.RootCauses, s.Problem = 2, 1, "disk full" }, metrics.URL, statusCause},
+		{"problem", func(s *history.Status) { s.Problem = hostileText }, metrics.URL, statusBlind},
+		{"nothing-came", func(s *history.Status) { s.Feeds = s.Feeds[1:] }, metrics.URL, statusWell},
+		{"nobody-asks", func(s *history.Status) { s.Feeds = nil }, metrics.URL, statusBlind},
+		{"no-metrics", func(*history.Status) {}, noMetrics, statusWell},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			told := toldStatus()
+			c.change(&told)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/v1/status":
+					_ = json.NewEncoder(w).Encode(told)
+				case "/v1/incidents":
+					list := toldIncidents()
+					list.Incidents = list.Incidents[:told.Open]
+					slices.Reverse(list.Incidents)
+					_ = json.NewEncoder(w).Encode(list)
+				default:
+					http.NotFound(w, r)
+				}
+			}))
+			defer server.Close()
+			got := commandtest.Finish(t, commandtest.New(t, "status", "--address", server.URL, "--metrics", c.metrics))
+			require.Equal(t, c.code, got.Code, got.Stderr)
+			require.Empty(t, got.Stderr)
+			requireGolden(t, "status-"+c.name+".txt", got.Stdout)
+			if c.name == "well" {
+				got = commandtest.Finish(t, commandtest.New(t, "status", "--address", server.URL, "--metrics", c.metrics, "-o", "yaml"))
+				requireGolden(t, "status.yaml", got.Stdout)
+			}
+		})
+	}
+	for name, args := range map[string][]string{
+		"not reachable": {"status", "--address", commandtest.FreeAddress(t)},
+		"wrong usage":   {"status", "-o", "xml"},
+		"no such flag":  {"status", "--all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, statusBlind, commandtest.Finish(t, commandtest.New(t, args...)).Code)
+		})
+	}
+}
+
+// TestStatusOfARunningAgent: what its patterns say, and 2 once the agent is gone.
+func TestStatusOfARunningAgent(t *testing.T) {
+	dir, err := os.MkdirTemp("", "h")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	n := newNode(t, filepath.Join(dir, "state"))
+	n.start(t)
+	status := func() commandtest.Outcome {
+		return commandtest.Finish(t, commandtest.New(t, "status", "--address", n.history, "--metrics", "127.0.0.1:1"))
+	}
+	become := func(code int, says string) {
+		t.Helper()
+		var got commandtest.Outcome
+		require.Eventually(t, func() bool {
+			got = status()
+			return got.Code == code && strings.Contains(got.Stdout, says)
+		}, hosttest.Patience, 10*time.Millisecond, "%d %s%s", got.Code, got.Stdout, got.Stderr)
+	}
+	become(statusWell, "nothing is wrong that tracecore can see")
+	n.alarm(t, "node-1")
+	become(statusWell, "1 incident open, none with a certain cause") // a sender of OTLP proves nothing
+	sendFrom(t, n.otlp, "node-1", "site.calm")
+	become(statusWell, "nothing is wrong that tracecore can see")
+	n.Kill()
+	require.Equal(t, statusBlind, status().Code)
+}

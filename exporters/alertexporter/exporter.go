@@ -1,0 +1,346 @@
+package alertexporter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/exporters/alertexporter/internal/metadata"
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
+	"github.com/tracecoreai/tracecore/internal/safetext"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// What became of a verdict, as metadata.yaml lists it.
+const (
+	outcomeDrill     = "drill"
+	outcomeEnded     = "ended"
+	outcomeInvalid   = "invalid"
+	outcomeMild      = "mild"
+	outcomeNotOpen   = "not_open"
+	outcomeOutdated  = "outdated"
+	outcomePartial   = "partial"
+	outcomeRefused   = "refused"
+	outcomeStarted   = "started"
+	outcomeSymptom   = "symptom"
+	outcomeUnchanged = "unchanged"
+	outcomeUpdated   = "updated"
+)
+
+// alerts starts and ends alerts.
+type alerts struct {
+	config    *Config
+	set       exporter.Settings
+	now       func() time.Time
+	telemetry *metadata.TelemetryBuilder
+	courier   *courier
+	began     time.Time
+	end       context.CancelFunc
+	rounds    sync.WaitGroup
+	standing  atomic.Int64 // how many are open, for a scrape that does not wait for requests
+
+	mu      sync.Mutex // verdicts and rounds take turns
+	book    *book
+	ends    map[string]told // told to an Alertmanager lately, by the ids of their verdicts
+	warned  map[string]bool // one log line for each outcome; metrics count the rest
+	waiting bool            // the last attempt failed; one log line for each outage
+}
+
+func newAlerts(config *Config, set exporter.Settings, now func() time.Time) (*alerts, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	return &alerts{config: config, set: set, now: now, telemetry: telemetry, book: newBook(), ends: map[string]told{}, warned: map[string]bool{}, end: func() {}}, nil
+}
+
+func (a *alerts) start(ctx context.Context, host component.Host) error {
+	client, err := verdicts.Storage(ctx, host, a.set.ID, a.config.QueueConfig, "open")
+	if err != nil {
+		return err
+	}
+	if err := a.prepare(ctx, host, client); err != nil {
+		return err
+	}
+	running, end := context.WithCancel(context.Background())
+	a.end = end
+	a.rounds.Go(func() { a.keep(running) })
+	return nil
+}
+
+// prepare makes all that a verdict needs, of what is stored.
+func (a *alerts) prepare(ctx context.Context, host component.Host, client storage.Client) (err error) {
+	if a.courier, err = newCourier(ctx, a.config, host, a.set.TelemetrySettings, a.telemetry); err != nil {
+		return err
+	}
+	if err = a.book.load(ctx, client); err != nil {
+		return err
+	}
+	a.began = a.now()
+	a.standing.Store(int64(len(a.book.open)))
+	return a.telemetry.RegisterExporterAlertOpenCallback(func(_ context.Context, o metric.Int64Observer) error {
+		o.Observe(a.standing.Load())
+		return nil
+	})
+}
+
+func (a *alerts) shutdown(ctx context.Context) error {
+	a.end()
+	a.rounds.Wait()
+	a.telemetry.Shutdown()
+	if a.book.client == nil {
+		return nil
+	}
+	return a.book.client.Close(ctx)
+}
+
+// consume applies the verdicts in their order. What could not be told now is the error's,
+// for the next attempt. The queue has one consumer.
+func (a *alerts) consume(ctx context.Context, ld plog.Logs) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return verdicts.Apply(ld, func() { a.count(ctx, outcomeInvalid) }, func(f *verdicts.Found) error {
+		outcome, err := a.apply(ctx, f)
+		if errors.Is(err, errRefused) {
+			a.warn(outcomeRefused, err)
+			outcome, err = outcomeRefused, nil
+		}
+		if err != nil {
+			a.await(err)
+			return err
+		}
+		a.waiting = false
+		a.book.note(f.ID, f.Revision)
+		a.count(ctx, outcome)
+		return nil
+	})
+}
+
+// apply does what one verdict asks for. An error is worth another attempt.
+func (a *alerts) apply(ctx context.Context, f *verdicts.Found) (outcome string, err error) {
+	if a.book.outdated(f.ID, f.Revision) {
+		return outcomeOutdated, nil
+	}
+	stands := a.book.open[f.ID]
+	why := a.config.silent(&f.Verdict)
+	switch {
+	case why == "" && stands == nil:
+		return a.begin(ctx, f)
+	case why == "":
+		return a.update(ctx, &f.Verdict, stands)
+	case stands == nil:
+		return why, nil
+	}
+	return a.finish(ctx, &f.Verdict, stands)
+}
+
+// silent says why a verdict is told to nobody, "" where it is.
+func (c *Config) silent(v *verdict.Verdict) string {
+	least := verdict.Severity(c.MinSeverity)
+	switch {
+	case v.Pages(least):
+		return ""
+	case v.Status != verdict.Open:
+		return outcomeNotOpen
+	case v.Role != verdict.RootCause:
+		return outcomeSymptom
+	case v.Drill && c.Drills: // also a likely one: nobody is paged
+		return ""
+	case v.Drill:
+		return outcomeDrill
+	case v.Confidence != verdict.Full:
+		return outcomePartial
+	}
+	return outcomeMild
+}
+
+func (a *alerts) begin(ctx context.Context, f *verdicts.Found) (string, error) {
+	entry := &open{alert: a.config.alertOf(&f.Verdict, f.On), Seen: a.now()}
+	if err := a.tell(ctx, firing, &f.Verdict, entry.alert); err != nil {
+		return "", err
+	}
+	a.enter(ctx, f.ID, entry)
+	return outcomeStarted, nil
+}
+
+// update says what an open alert says now, where that is renewed anyway. A webhook is told
+// of beginnings and ends alone.
+func (a *alerts) update(ctx context.Context, v *verdict.Verdict, before *open) (string, error) {
+	entry := &open{alert: a.config.alertOf(v, ""), Seen: a.now()}
+	entry.Labels, entry.Starts = before.Labels, before.Starts
+	same := a.config.Format != formatAlertmanager || maps.Equal(entry.Annotations, before.Annotations)
+	if same {
+		if entry.Annotations = before.Annotations; a.config.Stale > 0 && entry.Seen.Sub(before.Seen) >= a.config.Stale/4 {
+			a.enter(ctx, v.ID, entry)
+		}
+		return outcomeUnchanged, nil
+	}
+	if err := a.tell(ctx, firing, v, entry.alert); err != nil {
+		return "", err
+	}
+	a.enter(ctx, v.ID, entry)
+	return outcomeUpdated, nil
+}
+
+// finish ends an alert: its verdict is resolved, or pages nobody any more.
+func (a *alerts) finish(ctx context.Context, v *verdict.Verdict, stands *open) (string, error) {
+	if err := a.tell(ctx, resolved, v, stands.alert); err != nil && !errors.Is(err, errRefused) {
+		return "", err
+	} else if err != nil {
+		a.warn(outcomeRefused, err)
+	}
+	a.leave(ctx, v.ID)
+	return outcomeEnded, nil
+}
+
+// tell posts what began or ended.
+func (a *alerts) tell(ctx context.Context, status string, v *verdict.Verdict, about alert) error {
+	ends := v.Updated
+	if v.Resolved != nil {
+		ends = *v.Resolved
+	}
+	var body []byte
+	var err error
+	switch {
+	case a.config.Format != formatAlertmanager:
+		n := &notice{Status: status, Drill: v.Drill, alert: about, Verdict: *v}
+		if status == resolved {
+			n.Ends = &ends
+		}
+		body, err = a.config.bodyOf(n)
+	case status == resolved:
+		over := ended(about, ends, a.now())
+		a.ends[v.ID] = told{over, a.now()}
+		body, err = safetext.Marshal([]postable{over})
+	default:
+		delete(a.ends, v.ID)
+		body, err = safetext.Marshal([]postable{a.config.standing(about, a.now())})
+	}
+	if err != nil { // a template that this verdict breaks: it will the next time
+		return errors.Join(err, errRefused)
+	}
+	return a.courier.post(ctx, body)
+}
+
+// enter remembers an open alert.
+func (a *alerts) enter(ctx context.Context, id string, entry *open) {
+	gone, err := a.book.put(ctx, id, entry)
+	if gone != "" {
+		a.telemetry.ExporterAlertForgotten.Add(ctx, 1)
+		a.warn("forgotten", errors.New("too many alerts are open: one of the node and pattern that have most is renewed no longer"))
+	}
+	a.stored(err)
+	a.standing.Store(int64(len(a.book.open)))
+}
+
+// leave forgets an alert.
+func (a *alerts) leave(ctx context.Context, id string) {
+	a.stored(a.book.remove(ctx, id))
+	a.standing.Store(int64(len(a.book.open)))
+}
+
+// stored notes that the storage takes nothing: alerts go on, and a restart would lose
+// what is open.
+func (a *alerts) stored(err error) {
+	if err != nil {
+		a.warn("storage", err)
+	}
+}
+
+// keep renews what is open now and then.
+func (a *alerts) keep(ctx context.Context) {
+	tick := time.NewTicker(a.config.Resend)
+	defer tick.Stop()
+	for {
+		if err := a.renew(ctx); err != nil && ctx.Err() == nil {
+			a.mu.Lock()
+			a.await(err)
+			a.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// renew forgets what nobody confirms, and tells an Alertmanager what is open.
+func (a *alerts) renew(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var due []postable
+	for _, id := range slices.Sorted(maps.Keys(a.book.open)) {
+		entry := a.book.open[id]
+		if a.stale(entry) {
+			a.telemetry.ExporterAlertForgotten.Add(ctx, 1)
+			a.leave(ctx, id)
+			continue
+		}
+		due = append(due, a.config.standing(entry.alert, a.now()))
+	}
+	if a.config.Format != formatAlertmanager {
+		return nil
+	}
+	for some := range slices.Chunk(append(due, a.overLately()...), mostAtOnce) {
+		body, err := safetext.Marshal(some)
+		if err == nil {
+			err = a.courier.post(ctx, body)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overLately are the ends that are told again: an Alertmanager takes in what comes close
+// together in any order, and may have a beginning after its end.
+func (a *alerts) overLately() (all []postable) {
+	for _, id := range slices.Sorted(maps.Keys(a.ends)) {
+		if over := a.ends[id]; a.now().Sub(over.at) > a.config.lasts() || len(all) >= mostOpen {
+			delete(a.ends, id)
+		} else {
+			all = append(all, over.postable)
+		}
+	}
+	return all
+}
+
+// stale reports whether no verdict has confirmed an alert for too long. A process that has
+// just started gives everybody time to.
+func (a *alerts) stale(entry *open) bool {
+	last := slices.MaxFunc([]time.Time{entry.Seen, a.began}, time.Time.Compare)
+	return a.config.Stale > 0 && a.now().Sub(last) > a.config.Stale
+}
+
+func (a *alerts) await(err error) {
+	if !a.waiting {
+		a.waiting = true
+		a.set.Logger.Warn("alerts wait until they are taken", zap.Error(err))
+	}
+}
+
+func (a *alerts) warn(what string, err error) {
+	if !a.warned[what] {
+		a.warned[what] = true
+		a.set.Logger.Warn("not told as it should be; the metrics otelcol_exporter_alert_* count the rest", zap.String("what", cmp.Or(what, "alert")), zap.Error(err))
+	}
+}
+
+func (a *alerts) count(ctx context.Context, outcome string) {
+	a.telemetry.ExporterAlertVerdicts.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
+}

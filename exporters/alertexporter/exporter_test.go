@@ -1,0 +1,310 @@
+package alertexporter
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/tracecoreai/tracecore/exporters/alertexporter/internal/metadata"
+	"github.com/tracecoreai/tracecore/internal/alertmanagertest"
+	"github.com/tracecoreai/tracecore/internal/safetext/safetexttest"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+func key(name string) attribute.Key { return attribute.Key(name) }
+
+// An Alertmanager is told when a root cause begins and when it is over, by the same labels,
+// whatever is learnt meanwhile.
+func TestAnAlertmanagerStartsAndResolves(t *testing.T) {
+	am := alertmanagertest.Start(t)
+	b := begin(t, am.URL, nil, func(c *Config) {
+		c.Format, c.Labels, c.Resend = formatAlertmanager, map[string]string{"cluster": "a"}, time.Minute
+	})
+	*b.clock = time.Now() // the Alertmanager has its own
+	v := lost("a")
+	b.send(t, v, lost("b"))
+	labels := map[string]string{
+		"alertname": "TracecoreGpuLost", "pattern": "gpu_lost", "severity": "critical", "verdict_id": "a", "node": "node-17",
+		"gpu": "0000:65:00.0", "rank": "3", "job": "llm", "cluster": "a",
+	}
+	require.Eventually(t, func() bool { return len(am.Told()) == 2 }, patience, time.Millisecond)
+	open := am.Alerts(t)
+	require.Len(t, open, 2)
+	first := open[0]
+	if first.Labels["verdict_id"] != "a" {
+		first = open[1]
+	}
+	require.Equal(t, labels, first.Labels)
+	require.Equal(t, map[string]string{
+		"headline": v.Headline, "remedy": v.Remediation, "incident": "inc-a", "seen": "07:02:29.000  the driver wrote Xid 79",
+		"runbook_url": "https://github.com/tracecoreai/tracecore/blob/main/patterns/gpu_lost/README.md",
+	}, first.Annotations)
+	require.True(t, first.StartsAt.Equal(onset))
+	require.WithinDuration(t, b.clock.Add(4*time.Minute), first.EndsAt, time.Second, "it ends where nobody renews it")
+
+	more := but(v, func(v *verdict.Verdict) { v.Culprit["run"], v.Headline = "r7", v.Headline+"; it was used by rank 3" })
+	b.send(t, more)
+	require.Len(t, am.Alerts(t), 2, "the same alert")
+	b.send(t, over(more))
+	require.Eventually(t, func() bool { return len(am.Alerts(t)) == 1 }, patience, time.Millisecond)
+	ends := alertmanagertest.Told{Labels: labels, Resolved: true}
+	require.Eventually(t, func() bool {
+		// Ends are told again: what came a moment before may be taken in after them.
+		return b.renew(t.Context()) == nil && slices.ContainsFunc(am.Told(), func(told alertmanagertest.Told) bool { return reflect.DeepEqual(told, ends) })
+	}, patience, 10*time.Millisecond, "%v", am)
+	require.Len(t, am.Alerts(t), 1)
+	*b.clock = b.clock.Add(time.Hour)
+	require.Empty(t, b.overLately(), "not for ever")
+	require.Equal(t, map[string]int64{"started": 2, "updated": 1, "ended": 1}, b.outcomes(t))
+}
+
+// What is open is told again and again: an Alertmanager that lost all has it back, and one
+// that hears no more ends it.
+func TestOpenAlertsAreRenewed(t *testing.T) {
+	r := newReceiver(t)
+	b := begin(t, r.URL, nil, func(c *Config) { c.Format, c.Resend, c.Stale = formatAlertmanager, time.Minute, time.Hour })
+	require.NoError(t, b.renew(t.Context()))
+	require.Empty(t, r.got(), "nothing is open")
+	for i := range 100 {
+		b.send(t, lost(fmt.Sprintf("v%03d", i)))
+	}
+	am := alertmanagertest.Start(t) // another one, which knows nothing
+	b.courier.config.Endpoint = am.URL
+	*b.clock = time.Now()
+	for _, entry := range b.book.open {
+		entry.Seen = *b.clock
+	}
+	require.NoError(t, b.renew(t.Context()))
+	require.Len(t, am.Alerts(t), 100)
+
+	// Nobody confirms them: they are told no longer.
+	*b.clock = b.clock.Add(30 * time.Minute)
+	b.send(t, lost("v000"))
+	*b.clock = b.clock.Add(31 * time.Minute)
+	b.courier.config.Endpoint = r.URL
+	before := len(r.got())
+	require.NoError(t, b.renew(t.Context()))
+	require.Len(t, r.got(), before+1)
+	require.Equal(t, 1, strings.Count(r.got()[before].body, "verdict_id"), "the one that was confirmed")
+	require.Equal(t, map[string]int64{"": 99}, b.counts(t, "otelcol_exporter_alert_forgotten", ""))
+}
+
+// Nobody is woken for what is not certain, not the cause, not real or not severe.
+func TestWhatPages(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change  func(*verdict.Verdict)
+		outcome string
+	}{
+		"a root cause":         {func(*verdict.Verdict) {}, "started"},
+		"a warning":            {func(v *verdict.Verdict) { v.Severity = verdict.Warning }, "started"},
+		"information":          {func(v *verdict.Verdict) { v.Severity = verdict.Info }, "mild"},
+		"likely":               {func(v *verdict.Verdict) { v.Confidence = verdict.Partial }, "partial"},
+		"explained by another": {func(v *verdict.Verdict) { v.Role, v.RootCause = verdict.Symptom, "z" }, "symptom"},
+		"a drill":              {func(v *verdict.Verdict) { v.Drill = true }, "drill"},
+		"over before":          {func(v *verdict.Verdict) { *v = over(*v) }, "not_open"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, format := range []string{formatAlertmanager, formatWebhook, formatSlack} {
+				r := newReceiver(t)
+				b := begin(t, r.URL, nil, func(c *Config) { c.Format = format })
+				b.send(t, but(lost("a"), tt.change))
+				require.Equal(t, map[string]int64{tt.outcome: 1}, b.outcomes(t), format)
+				require.Len(t, r.got(), map[bool]int{true: 1}[tt.outcome == "started"], format)
+
+				// What was told and turns out so ends.
+				if tt.outcome != "started" {
+					b.send(t, lost("b"), but(lost("b"), tt.change))
+					require.Len(t, r.got(), 2, format)
+					require.Empty(t, b.book.open)
+				}
+			}
+		})
+	}
+}
+
+func TestAWebhookIsToldOnceOfEach(t *testing.T) {
+	r := newReceiver(t)
+	b := begin(t, r.URL, nil, nil)
+	v := lost("a")
+	b.send(t, v, v, but(v, func(v *verdict.Verdict) { v.Headline += ", three times" }))
+	b.send(t, over(v))
+	b.send(t, over(v), v) // a queue gives again what a killed process was sending
+	require.Len(t, r.got(), 2)
+	require.Equal(t, map[string]int64{"started": 1, "unchanged": 2, "ended": 1, "not_open": 1, "outdated": 1}, b.outcomes(t))
+	var began, ended struct {
+		Status  string
+		EndsAt  *time.Time
+		Labels  map[string]string
+		Verdict verdict.Verdict
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.got()[0].body), &began))
+	require.NoError(t, json.Unmarshal([]byte(r.got()[1].body), &ended))
+	require.Equal(t, "firing", began.Status)
+	require.Nil(t, began.EndsAt)
+	require.Equal(t, v, began.Verdict)
+	require.Equal(t, "resolved", ended.Status)
+	require.True(t, ended.EndsAt.Equal(onset.Add(time.Minute)))
+	require.Equal(t, began.Labels, ended.Labels)
+	require.Equal(t, "application/json", r.got()[0].contentType)
+}
+
+// A process that starts again tells nobody twice, and ends what the one before began. What
+// it finds damaged is left out.
+func TestARestartTellsNobodyTwice(t *testing.T) {
+	r, kept := newReceiver(t), &memory{values: map[string][]byte{}}
+	begin(t, r.URL, kept, nil).send(t, lost("a"), lost("b"))
+	kept.values["damaged"], kept.values["large"] = []byte("{"), []byte(`{"labels":{"a":"`+strings.Repeat("x", mostEntry)+`"}}`)
+	after := begin(t, r.URL, kept, nil)
+	require.Len(t, after.book.open, 2)
+	after.send(t, lost("a"))
+	require.Len(t, r.got(), 2)
+	after.send(t, over(lost("a")))
+	require.Len(t, r.got(), 3)
+	require.Contains(t, r.got()[2].body, `"status":"resolved"`)
+	require.Len(t, kept.values, 1)
+
+	// A disk that takes nothing costs the memory over a restart, and no alert.
+	kept.fails = errors.New("no space left on device")
+	after.send(t, lost("c"))
+	require.Len(t, r.got(), 4)
+}
+
+func TestWithoutRoomWhoHasMostGivesWay(t *testing.T) {
+	r := newReceiver(t)
+	b := begin(t, r.URL, &memory{values: map[string][]byte{}}, func(c *Config) { c.Format = formatAlertmanager })
+	first := but(lost("other"), func(v *verdict.Verdict) { v.Culprit["node"] = "node-1" })
+	require.NoError(t, b.consume(t.Context(), records(first)))
+	for i := range mostOpen + 9 {
+		_, err := b.book.put(t.Context(), fmt.Sprint(i), &open{alert: b.config.alertOf(&[]verdict.Verdict{lost("x")}[0], "")})
+		require.NoError(t, err)
+	}
+	require.Len(t, b.book.open, mostOpen)
+	require.NotNil(t, b.book.open["other"])
+}
+
+// A receiver that is away is told later, in order; one that will never take an alert does
+// not hold up the others.
+func TestAReceiverThatRefuses(t *testing.T) {
+	for code, refused := range map[int]bool{400: true, 413: true, 422: true, 401: false, 403: false, 404: false, 429: false, 500: false, 503: false, 302: false} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			r := newReceiver(t)
+			r.answers(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", r.URL+"/elsewhere")
+				http.Error(w, "no: "+safetexttest.Hostile+strings.Repeat("x", 1<<20), code)
+			})
+			b := begin(t, r.URL+"/hunter2", nil, nil)
+			err := b.consume(t.Context(), records(lost("a"), lost("b")))
+			if refused {
+				require.NoError(t, err)
+				require.Equal(t, map[string]int64{"refused": 2}, b.outcomes(t))
+				require.Empty(t, b.book.open)
+				return
+			}
+			safetexttest.RequireSafe(t, err.Error())
+			require.NotContains(t, err.Error(), "hunter2", "the path of a webhook is a secret")
+			require.Less(t, len(err.Error()), 600)
+			require.Len(t, r.got(), 1, "a redirection is not followed")
+			var left consumererror.Logs
+			require.ErrorAs(t, err, &left)
+			require.Equal(t, 2, left.Data().LogRecordCount())
+			r.answers(nil)
+			require.NoError(t, b.consume(t.Context(), left.Data()))
+			require.Equal(t, map[string]int64{"started": 2}, b.outcomes(t))
+		})
+	}
+}
+
+func TestErrorsKeepTheURLSecret(t *testing.T) {
+	r := httptest.NewServer(http.NotFoundHandler())
+	r.Close() // nobody listens there any more
+	b := begin(t, r.URL+"/hunter2", nil, nil)
+	err := b.consume(t.Context(), records(lost("a")))
+	require.ErrorContains(t, err, "webhook at 127.0.0.1:")
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestAReceiverMayAskForTime(t *testing.T) {
+	for asked, want := range map[string]time.Duration{"7": 7 * time.Second, "999999999": mostWait, "soon": 0} {
+		response := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {asked}}}
+		err := judge(response, nil)
+		if want == 0 {
+			require.NotContains(t, err.Error(), "Throttle")
+			continue
+		}
+		require.Equal(t, exporterhelper.NewThrottleRetry(errors.New(err.Error()), want).Error()[:8], err.Error()[:8])
+		require.Contains(t, err.Error(), want.String())
+	}
+}
+
+// The whole exporter, with its queue: what a receiver did not take comes when it does.
+func TestAQueueHoldsWhatWasNotTaken(t *testing.T) {
+	r := newReceiver(t)
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	config := createDefaultConfig().(*Config)
+	config.Format, config.Endpoint, config.RetryConfig.InitialInterval = formatSlack, r.URL, time.Millisecond
+	e, err := NewFactory().CreateLogs(t.Context(), exportertest.NewNopSettings(metadata.Type), config)
+	require.NoError(t, err)
+	require.NoError(t, e.Start(t.Context(), componenttest.NewNopHost()))
+	require.NoError(t, e.ConsumeLogs(t.Context(), records(lost("a"))))
+	require.NoError(t, e.ConsumeLogs(t.Context(), records(over(lost("a")))))
+	require.Eventually(t, func() bool { return len(r.got()) > 1 }, patience, time.Millisecond)
+	r.answers(nil)
+	require.Eventually(t, func() bool {
+		all := r.got()
+		return strings.Contains(all[len(all)-1].body, "RESOLVED")
+	}, patience, time.Millisecond)
+	require.NoError(t, e.Shutdown(t.Context()))
+}
+
+// Slack shows what strangers wrote, and does nothing that it says.
+func TestSlackTakesNoOrdersFromStrangers(t *testing.T) {
+	r := newReceiver(t)
+	b := begin(t, r.URL, nil, func(c *Config) { c.Format, c.Drills = formatSlack, true })
+	b.send(t, but(lost("a"), func(v *verdict.Verdict) {
+		v.Drill = true
+		v.Headline = `<!channel> @channel <http://evil|click> "quoted"` + safetexttest.Hostile
+		v.Culprit["job"] = "<@U123>"
+	}))
+	require.Len(t, r.got(), 1)
+	safetexttest.RequireSafe(t, r.got()[0].body)
+	var m slackMessage
+	require.NoError(t, json.Unmarshal([]byte(r.got()[0].body), &m))
+	require.Equal(t, "DRILL CRITICAL", m.Text)
+	a := m.Attachments[0]
+	require.Contains(t, a.Title, `&lt;!channel&gt; ＠channel &lt;http://evil|click&gt; "quoted"`)
+	require.Contains(t, a.Fallback, "DRILL CRITICAL: &lt;!channel&gt;")
+	for _, text := range []string{m.Text, a.Title, a.Text, a.Fallback, a.Footer, fmt.Sprint(a.Fields)} {
+		require.NotContains(t, text, "<")
+		require.NotContains(t, text, "@")
+	}
+	require.Equal(t, []slackField{{"node", "node-17", true}, {"job", "&lt;＠U123&gt;", true}, {"rank", "3", true}, {"gpu", "0000:65:00.0", true}}, a.Fields)
+	require.Empty(t, a.MarkdownIn)
+}
+
+func TestATemplateMakesTheBody(t *testing.T) {
+	r := newReceiver(t)
+	b := begin(t, r.URL, nil, func(c *Config) {
+		c.Template = `{"s": {{ json .Status }}, "h": {{ json .Verdict.Headline }}, "w": [{{ range $i, $l := .Where }}{{ if $i }}, {{ end }}{{ json $l }}{{ end }}], "r": {{ json .Annotations.runbook_url }}}`
+	})
+	b.send(t, but(lost("a"), func(v *verdict.Verdict) { v.Headline = `"} ` + safetexttest.Hostile }))
+	safetexttest.RequireSafe(t, r.got()[0].body)
+	var m map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.got()[0].body), &m))
+	require.Equal(t, "firing", m["s"])
+	require.Equal(t, []any{"node", "job", "rank", "gpu"}, m["w"])
+	require.Contains(t, m["h"], `"} x`)
+}

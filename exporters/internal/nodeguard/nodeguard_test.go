@@ -1,0 +1,30 @@
+package nodeguard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var now = time.Date(2026, 11, 20, 14, 2, 11, 0, time.UTC)
+
+func TestBreakerReadsALedgerThatSomebodySpoilt(t *testing.T) {
+	b := Breaker{Window: time.Hour}
+	at := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339) }
+	got := b.Recent(map[string]string{"spoilt": "yes", "ahead": at(time.Hour), "young": at(-59 * time.Minute), "old": at(-61 * time.Minute)}, now)
+	assert.ElementsMatch(t, []string{"spoilt", "ahead", "young"}, got)
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	m := NewMemory(10)
+	for i := range 1000 {
+		m.Put(fmt.Sprint(i), "x")
+	}
+	require.LessOrEqual(t, m.Len(), 20)
+	require.True(t, m.Has("999", "x"))
+	require.False(t, m.Has("999", "y"))
+	require.False(t, m.Has("0", "x"))
+}

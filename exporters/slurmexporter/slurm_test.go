@@ -1,0 +1,272 @@
+package slurmexporter
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+)
+
+// stateVariable marks a process that is to be scontrol, and names the file with its nodes.
+const stateVariable = "SLURM_STAND_IN"
+
+// playStandIn is scontrol where the process is marked so, and does not return then.
+func playStandIn() {
+	if file := os.Getenv(stateVariable); file != "" && len(os.Args) > 1 && (os.Args[1] == "show" || os.Args[1] == "update") {
+		os.Exit(standIn(file, os.Args[1:]))
+	}
+}
+
+// fakeNode is a node of the stand-in.
+type fakeNode struct {
+	Base, Reason, Given, Boot, Comment string
+	Drain                              bool
+}
+
+// standIn answers as scontrol of Slurm 22.05.8 answered, of which captured.txt is.
+func standIn(file string, arguments []string) int {
+	text, err := os.ReadFile(file)
+	nodes := map[string]*fakeNode{}
+	if err != nil || json.Unmarshal(text, &nodes) != nil {
+		fmt.Fprintln(os.Stderr, "slurm_load_node error: Unable to contact slurm controller (connect failure)")
+		return 1
+	}
+	if arguments[0] == "show" {
+		for _, name := range sorted(nodes) {
+			nodes[name].show(name)
+		}
+		return 0
+	}
+	values := map[string]string{}
+	for _, one := range arguments[1:] {
+		key, value, _ := strings.Cut(one, "=")
+		values[key] = value
+	}
+	n := nodes[values["nodename"]]
+	switch {
+	case n == nil:
+		fmt.Fprintln(os.Stderr, "slurm_update error: Invalid node name specified")
+		return 1
+	case values["state"] == "drain" && values["reason"] == "":
+		fmt.Fprintln(os.Stderr, "You must specify a reason when DOWNING or DRAINING a node. Request denied")
+		return 1
+	case values["state"] == "undrain" && !n.Drain:
+		fmt.Fprintln(os.Stderr, "slurm_update error: Invalid node state specified")
+		return 1
+	}
+	if reason, ok := values["reason"]; ok {
+		n.Reason, n.Given = reason, time.Now().UTC().Format(timeFormat)
+	}
+	switch values["state"] {
+	case "drain":
+		n.Drain = true
+	case "undrain":
+		n.Drain = false
+		if n.Base != "DOWN" {
+			n.Reason = ""
+		}
+	}
+	text, err = json.Marshal(nodes)
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		return 1
+	}
+	if n.Base == "UNKNOWN" && values["state"] == "undrain" { // as the controller answers, though it did so
+		fmt.Fprintln(os.Stderr, "slurm_update error: Invalid node state specified")
+		return 1
+	}
+	return 0
+}
+
+func sorted(nodes map[string]*fakeNode) (names []string) {
+	for name := range nodes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (n *fakeNode) show(name string) {
+	state, boot := n.Base, n.Boot
+	if n.Drain {
+		state += "+DRAIN"
+	}
+	if boot == "" {
+		boot = "None"
+	}
+	fmt.Printf("NodeName=%s Arch=x86_64 CoresPerSocket=1 \n   CPUAlloc=0 CPUEfctv=1 CPUTot=1 CPULoad=0.01\n   NodeAddr=127.0.0.1 NodeHostName=%s Port=26820 Version=22.05.8\n"+
+		"   OS=Linux 6.1.0 #1 SMP \n   State=%s ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A\n   Partitions=main \n   BootTime=%s SlurmdStartTime=%s\n",
+		name, name, state, boot, boot)
+	if n.Reason != "" {
+		fmt.Printf("   Reason=%s [root@%s]\n", n.Reason, n.Given)
+	}
+	if n.Comment != "" {
+		fmt.Printf("   Comment=%s\n", n.Comment)
+	}
+	fmt.Print("\n")
+}
+
+// cluster is a Slurm whose nodes are gpu-1 to gpu-20.
+type cluster struct {
+	scontrol scontrol
+	file     string // of the stand-in
+}
+
+func names() (all []string) {
+	for i := range 20 {
+		all = append(all, fmt.Sprintf("gpu-%d", i+1))
+	}
+	return all
+}
+
+func newStandIn(t *testing.T) *cluster {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := &cluster{scontrol{self, hosttest.Patience}, filepath.Join(t.TempDir(), "nodes.json")}
+	nodes := map[string]*fakeNode{}
+	for _, name := range names() {
+		nodes[name] = &fakeNode{Base: "IDLE"}
+	}
+	c.write(t, nodes)
+	t.Setenv(stateVariable, c.file)
+	return c
+}
+
+func (c *cluster) write(t *testing.T, nodes map[string]*fakeNode) {
+	t.Helper()
+	text, err := json.Marshal(nodes)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(c.file, text, 0o600))
+}
+
+// set changes a node of the stand-in.
+func (c *cluster) set(t *testing.T, name string, change func(*fakeNode)) {
+	t.Helper()
+	text, err := os.ReadFile(c.file)
+	require.NoError(t, err)
+	nodes := map[string]*fakeNode{}
+	require.NoError(t, json.Unmarshal(text, &nodes))
+	change(nodes[name])
+	c.write(t, nodes)
+}
+
+// newReal starts slurmctld on loopback, with nodes that no slurmd is on.
+func newReal(t *testing.T) *cluster {
+	t.Helper()
+	controller, err := exec.LookPath("slurmctld")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("CI must run this against Slurm: tools/deps.sh installs slurmctld and slurm-client")
+		}
+		t.Skip("needs Debian's slurmctld and slurm-client")
+	}
+	hosttest.Require(t, "it starts a controller of Slurm as root")
+	program, err := exec.LookPath("scontrol")
+	require.NoError(t, err)
+	dir, host := t.TempDir(), must(os.Hostname())
+	config := filepath.Join(dir, "slurm.conf")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `ClusterName=test
+SlurmctldHost=%s(127.0.0.1)
+SlurmUser=root
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+SchedulerType=sched/builtin
+StateSaveLocation=%[2]s
+SlurmdSpoolDir=%[2]s
+SlurmctldPidFile=%[2]s/pid
+SlurmctldPort=%[3]d
+SlurmdTimeout=0
+NodeName=gpu-[1-20] NodeAddr=127.0.0.1 Port=[%[4]d-%[5]d] CPUs=1 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES State=UP
+`, host, dir, freePort(t), 1, 20), 0o600))
+	t.Setenv("SLURM_CONF", config)
+	said := &strings.Builder{}
+	process := exec.Command(controller, "-D", "-f", config)
+	process.Stdout, process.Stderr = said, said
+	require.NoError(t, process.Start())
+	t.Cleanup(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+		if t.Failed() {
+			t.Log(said)
+		}
+	})
+	c := &cluster{scontrol: scontrol{program, hosttest.Patience}}
+	require.Eventually(t, func() bool {
+		nodes, err := c.scontrol.nodes(t.Context())
+		return err == nil && len(nodes) == 20
+	}, hosttest.Patience, 50*time.Millisecond)
+	for _, name := range names() { // an unknown node becomes idle by way of down
+		c.admin(t, "nodename="+name, "state=down", "reason=new")
+		c.admin(t, "nodename="+name, "state=resume")
+	}
+	return c
+}
+
+// admin is what somebody does by hand.
+func (c *cluster) admin(t *testing.T, arguments ...string) {
+	t.Helper()
+	_, err := c.scontrol.run(t.Context(), append([]string{"update"}, arguments...)...)
+	require.NoError(t, err)
+}
+
+// at is a node as Slurm has it now.
+func (c *cluster) at(t *testing.T, name string) *node {
+	t.Helper()
+	nodes, err := c.scontrol.nodes(t.Context())
+	require.NoError(t, err)
+	n := find(nodes, name)
+	require.NotNil(t, n, name)
+	return n
+}
+
+// drained are the nodes that are.
+func (c *cluster) drained(t *testing.T) (all []string) {
+	t.Helper()
+	nodes, err := c.scontrol.nodes(t.Context())
+	require.NoError(t, err)
+	for i := range nodes {
+		if nodes[i].drained() {
+			all = append(all, nodes[i].name)
+		}
+	}
+	return all
+}
+
+// freePort is below those that the kernel gives to clients (ip_local_port_range), so that
+// nobody takes it before it is used.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		port := 15_000 + rand.IntN(17_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
+	require.FailNow(t, "no free port")
+	return 0
+}
+
+func must(text string, err error) string {
+	if err != nil {
+		panic(err)
+	}
+	return text
+}

@@ -1,0 +1,71 @@
+// Package gate bounds the connections of a listener that answers small questions: the
+// health of the process, its metrics.
+package gate
+
+import (
+	"net"
+	"sync"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
+)
+
+// gate bounds the connections of a listener. Beyond the limit it closes the one that is
+// open for longest, of the address that has most. It never refuses a new one: a probe is
+// answered within milliseconds, and a connection that asks nothing is the older one, also
+// where both come from the same address.
+type gate struct {
+	net.Listener
+	max int
+
+	mu   sync.Mutex // guards open
+	open fairlru.List[*conn]
+}
+
+// Share returns a listener with so many open connections at most. Its connections count
+// until they are closed.
+func Share(l net.Listener, most int) net.Listener { return &gate{Listener: l, max: most} }
+
+// Accept returns the next connection.
+func (g *gate) Accept() (net.Conn, error) {
+	c, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	one := &conn{Conn: c, gate: g}
+	if oldest := g.enter(one); oldest != nil {
+		_ = oldest.Close()
+	}
+	return one, nil
+}
+
+// enter notes a connection and returns the one that has to give way, nil for none.
+func (g *gate) enter(one *conn) *conn {
+	host, _, err := net.SplitHostPort(one.RemoteAddr().String())
+	if err != nil {
+		host = "" // a Unix socket
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	one.element = g.open.Add(one, fairlru.Some, host)
+	if g.open.Len() <= g.max {
+		return nil
+	}
+	victim, _ := g.open.Victim()
+	g.open.Remove(victim)
+	return victim.Value
+}
+
+// conn is a connection that is counted until it is closed.
+type conn struct {
+	net.Conn
+	gate    *gate
+	element *fairlru.Element[*conn]
+}
+
+// Close closes the connection and gives its place back.
+func (c *conn) Close() error {
+	c.gate.mu.Lock()
+	c.gate.open.Remove(c.element)
+	c.gate.mu.Unlock()
+	return c.Conn.Close()
+}

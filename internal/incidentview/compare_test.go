@@ -1,0 +1,103 @@
+package incidentview
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// one is an incident that hit that many ranks for so long.
+func one(id, pattern, host, rank string, since, took time.Duration, ranks int) View {
+	v := View{
+		ID: id, Pattern: pattern, Headline: pattern + " on " + host, Culprit: map[string]string{"host": host, "rank": rank}, Since: began.Add(since),
+		Ranks: Ranks{Count: ranks}, Status: verdict.Open,
+	}
+	v.Lost = &Lost{Ranks: ranks, Seconds: took.Seconds(), RankHours: took.Hours() * float64(ranks)}
+	return v
+}
+
+func sides() (a, b Side) {
+	a = Side{Name: "run-41.json", First: began, Last: began.Add(2 * time.Hour), Incidents: []View{
+		one("a1", "fuse_stall", "node-064", "517", 0, 10*time.Minute, 1024),
+		one("a2", "straggler", "node-001", "8", 5*time.Minute, 10*time.Minute, 1024),
+	}}
+	b = Side{Name: "run-42.json", First: began, Last: began.Add(time.Hour), Incidents: []View{
+		one("b1", "straggler", "node-001", "8", 0, 6*time.Minute, 1024),
+		one("b2", "straggler", "node-001", "8", 10*time.Minute, 6*time.Minute, 1024),
+		one("b3", "gpu_lost", "node-007", "", 30*time.Minute, 3*time.Minute, 512),
+	}}
+	return a, b
+}
+
+func TestCompareSaysWhatIsWorseAndNew(t *testing.T) {
+	c := Compare(sides())
+	require.InDelta(t, 900, c.A.Standing, 0.001, "what overlaps counts once")
+	require.InDelta(t, 7.5, *c.A.PerHour, 0.001)
+	require.InDelta(t, 15, *c.B.PerHour, 0.001)
+	require.Equal(t, "B stands 15.0 min of each hour, A 7.5: straggler", c.Headline)
+	require.Equal(t, []string{"straggler", "gpu_lost", "fuse_stall"}, []string{c.Causes[0].Pattern, c.Causes[1].Pattern, c.Causes[2].Pattern})
+	require.Equal(t, []Finding{{ID: "b3", Pattern: "gpu_lost", Headline: "gpu_lost on node-007", Since: began.Add(30 * time.Minute)}}, c.New)
+	require.Equal(t, "a1", c.Gone[0].ID)
+	require.Len(t, c.Gone, 1)
+	require.Equal(t, []RankDiff{{"rank 8", 1, 2}, {"rank 517", 1, 0}}, c.Ranks)
+	require.Equal(t, []RankDiff{{"node-001", 1, 2}, {"node-007", 0, 1}, {"node-064", 1, 0}}, c.Nodes)
+	page, plain, jsonText := compared(t, c)
+	golden(t, "compare.html", page)
+	golden(t, "compare.txt", plain)
+	golden(t, "compare.json", jsonText)
+}
+
+func compared(t *testing.T, c Comparison) (page, plain, jsonText []byte) {
+	t.Helper()
+	var buffers [3]bytes.Buffer
+	require.NoError(t, WriteCompareHTML(&buffers[0], c))
+	require.NoError(t, WriteCompareText(&buffers[1], c))
+	require.NoError(t, WriteCompareJSON(&buffers[2], c))
+	valid(t, buffers[0].Bytes())
+	require.True(t, json.Valid(buffers[2].Bytes()))
+	return buffers[0].Bytes(), buffers[1].Bytes(), buffers[2].Bytes()
+}
+
+func TestTheOtherWayRoundIsBetter(t *testing.T) {
+	a, b := sides()
+	c := Compare(b, a)
+	require.Equal(t, "B stands less: 7.5 min of each hour, A 15.0", c.Headline)
+	require.Equal(t, "b3", c.Gone[0].ID)
+}
+
+// Nothing is known of what lies between incidents where only a report is there.
+func TestCompareOfReportsHasNoShares(t *testing.T) {
+	a, b := sides()
+	a.First, a.Last, a.Incidents, b.First, b.Last, b.Incidents = time.Time{}, time.Time{}, a.Incidents[:1], time.Time{}, time.Time{}, b.Incidents[2:]
+	c := Compare(a, b)
+	require.Nil(t, c.A.PerHour)
+	require.Equal(t, "B lost less: 25 rank hours, A 170", c.Headline)
+	require.Len(t, c.Not, 2)
+	compared(t, c)
+}
+
+func TestCompareOfNothing(t *testing.T) {
+	c := Compare(Side{Name: "a"}, Side{Name: "b"})
+	require.Equal(t, "Nothing is wrong in either that tracecore can see", c.Headline)
+	compared(t, c)
+	a, _ := sides()
+	require.Equal(t, "A and B lost the same: 341 rank hours", Compare(a, a).Headline)
+}
+
+func TestHostileTextInAComparison(t *testing.T) {
+	for _, text := range poison {
+		v := Build(poisoned(text), Options{Now: began})
+		_, b := sides()
+		page, plain, jsonText := compared(t, Compare(Side{Name: text, Incidents: []View{v}}, b))
+		for _, out := range [][]byte{page, plain, jsonText} {
+			require.Less(t, len(out), 1<<20)
+			require.Regexp(t, `^[\P{C}\n\t]*$`, string(out))
+		}
+		require.NotContains(t, string(jsonText), "<")
+	}
+}

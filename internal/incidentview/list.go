@@ -1,0 +1,60 @@
+package incidentview
+
+import (
+	_ "embed" // the page
+	"html/template"
+	"io"
+	"time"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// List is a page of incidents, the newest first.
+type List struct {
+	Host string    // whose history it is
+	At   time.Time // when it was asked
+	Rows []Row
+	More bool // there are more than are listed
+}
+
+// Row is one incident of a list.
+type Row struct {
+	Link     string // to its page
+	Headline string
+	State    string // how bad, how certain, whether it is over
+	Over     bool
+	Where    string
+	Job      string
+	Since    time.Time
+	Lasted   time.Duration
+}
+
+const mostRows = 1000
+
+//go:embed list.tmpl
+var listTemplate string
+
+var listPage = template.Must(template.New("list").Funcs(template.FuncMap{
+	"stamp": stamp, "iso": iso, "lasting": verdict.Lasting,
+}).Parse(listTemplate))
+
+// Policy is the content security policy of every page: it loads nothing, runs nothing, and is
+// framed by nobody.
+func Policy() string { return policy + "; frame-ancestors 'none'" }
+
+// WriteListHTML writes one page that needs nothing beside it.
+func WriteListHTML(w io.Writer, l List) error {
+	rows := l.Rows
+	l.Host, l.More, l.Rows = text(l.Host, verdict.MaxNameBytes), l.More || len(rows) > mostRows, nil
+	for _, r := range rows[:min(len(rows), mostRows)] {
+		for _, s := range []*string{&r.Headline, &r.State, &r.Where, &r.Job} {
+			*s = text(*s, maxText)
+		}
+		l.Rows = append(l.Rows, r)
+	}
+	return listPage.Execute(w, struct {
+		List
+		Policy string
+		Style  template.HTML
+	}{l, policy, template.HTML("<style>" + css + "</style>")}) //nolint:gosec // our own style sheet
+}

@@ -1,0 +1,289 @@
+package procfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxName bounds the path of an open file.
+const maxName = 512
+
+// IOBytes is what a process has read and written since it began, through system calls and
+// on block devices: proc_pid_io(5). Sockets that are used by send and recv do not count.
+func (f *FS) IOBytes(pid uint32) (uint64, error) {
+	file, err := f.of(pid, maxStat, "io")
+	if err != nil {
+		return 0, err
+	}
+	total := uint64(0)
+	for _, name := range [...]string{"rchar", "wchar", "read_bytes", "write_bytes"} {
+		n, err := numberAfter(file.Content, name)
+		if err != nil {
+			return 0, fmt.Errorf("read io of process %d: %w", pid, err)
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// Sleeps is how often the first thread of a process has gone to sleep by itself: a thread
+// that waits and is answered does so again and again (proc_pid_status(5)).
+func (f *FS) Sleeps(pid uint32) (uint64, error) {
+	file, err := f.of(pid, maxStatus, "status")
+	if err != nil {
+		return 0, err
+	}
+	n, err := numberAfter(file.Content, "voluntary_ctxt_switches")
+	if err != nil {
+		return 0, fmt.Errorf("read status of process %d: %w", pid, err)
+	}
+	return n, nil
+}
+
+// ThreadDelays is how long the threads of a process have waited for a CPU, all together: so
+// many of them at most, by their numbers.
+func (f *FS) ThreadDelays(pid uint32, most int) (time.Duration, error) {
+	folder := f.path(pid, "task")
+	if f.Foreign() {
+		return 0, fmt.Errorf("read %s: %w", folder, ErrForeign)
+	}
+	return Patiently(f, folder, func() (time.Duration, error) {
+		opened, err := os.Open(folder)
+		if err != nil {
+			return 0, err
+		}
+		defer opened.Close()
+		names, err := opened.Readdirnames(most)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		total := time.Duration(0)
+		for _, name := range names {
+			content, err := os.ReadFile(filepath.Join(folder, name, "schedstat"))
+			if err != nil {
+				continue // it has just ended
+			}
+			if delay, err := delayOf(string(content)); err == nil {
+				total += delay
+			}
+		}
+		return total, nil
+	})
+}
+
+// maxStatus is the most that a status may have: the masks of memory nodes make it long.
+const maxStatus = 16 << 10
+
+// numberAfter finds the number of a line "name: number".
+func numberAfter(content []byte, name string) (uint64, error) {
+	for line := range bytes.Lines(content) {
+		if rest, ok := bytes.CutPrefix(line, []byte(name+":")); ok {
+			return strconv.ParseUint(string(bytes.TrimSpace(rest)), 10, 64)
+		}
+	}
+	return 0, errors.New("no " + name + " in it")
+}
+
+// Wait is where a thread sleeps.
+type Wait struct {
+	Syscall string // name of the system call, its number where it has no name here, "" for none
+	Channel string // function of the kernel, "" when not known
+	FD      int    // file that the call is about, Negative when it is about none
+
+	Arguments [3]uint64 // of the call, the first ones
+}
+
+// Negative is no file descriptor.
+const Negative = -1
+
+// Wait tells where the first thread of a process sleeps: proc_pid_syscall(5),
+// proc_pid_wchan(5). Neither stops the thread. One that runs waits nowhere.
+func (f *FS) Wait(pid uint32) (Wait, error) {
+	w := Wait{FD: Negative}
+	channel, err := f.of(pid, maxName, "wchan")
+	if name := text(channel.Content); err == nil && name != "0" {
+		w.Channel = name
+	}
+	call, err := f.of(pid, maxStat, "syscall")
+	if err != nil {
+		return w, err
+	}
+	fields := strings.Fields(string(call.Content))
+	if len(fields) < 2 {
+		return w, nil // "running"
+	}
+	number, err := strconv.ParseInt(fields[0], 10, 32)
+	if err != nil {
+		return w, fmt.Errorf("read syscall of process %d: %w", pid, err)
+	}
+	if number < 0 { // it sleeps outside of a system call, as in a page fault
+		return w, nil
+	}
+	known, named := syscalls[number]
+	if !named {
+		known.name = "system call " + fields[0]
+	}
+	w.Syscall = known.name
+	for i, field := range fields[1:min(len(fields), 1+len(w.Arguments))] {
+		w.Arguments[i], _ = strconv.ParseUint(field, 0, 64) // 0: the kernel prints numbers
+	}
+	if fd, err := strconv.ParseUint(fields[1], 0, 64); known.file && err == nil && fd < 1<<31 {
+		w.FD = int(fd)
+	}
+	return w, nil
+}
+
+// call is a system call by its name; file says that its first argument is one.
+type call struct {
+	name string
+	file bool
+}
+
+// OpenFile is the path of an open file as the kernel prints it ("pipe:[7]" of a pipe).
+// Its file system is not asked.
+func (f *FS) OpenFile(pid uint32, fd int) (string, error) {
+	file := f.path(pid, "fd", strconv.Itoa(fd))
+	if f.Foreign() {
+		return "", fmt.Errorf("read %s: %w", file, ErrForeign)
+	}
+	link, err := Patiently(f, file, func() (string, error) { return os.Readlink(file) })
+	return strings.ToValidUTF8(link[:min(len(link), maxName)], "?"), err
+}
+
+// Ends are those of a pipe that a process has open.
+type Ends struct{ Reads, Writes bool }
+
+// Pipes are the pipes that a process has open, by their names ("pipe:[7]"), among so many of
+// its files at most.
+func (f *FS) Pipes(pid uint32, most int) (map[string]Ends, error) {
+	folder := f.path(pid, "fd")
+	if f.Foreign() {
+		return nil, fmt.Errorf("read %s: %w", folder, ErrForeign)
+	}
+	return Patiently(f, folder, func() (map[string]Ends, error) {
+		opened, err := os.Open(folder)
+		if err != nil {
+			return nil, err
+		}
+		defer opened.Close()
+		numbers, err := opened.Readdirnames(most)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		pipes := map[string]Ends{}
+		for _, number := range numbers {
+			name, err := os.Readlink(filepath.Join(folder, number))
+			if err != nil || !strings.HasPrefix(name, "pipe:[") {
+				continue // or it was just closed
+			}
+			info, err := os.ReadFile(f.path(pid, "fdinfo", number))
+			if err != nil {
+				continue
+			}
+			ends := pipes[name]
+			ends.take(info)
+			pipes[name] = ends
+		}
+		return pipes, nil
+	})
+}
+
+// take takes the flags of an open file: proc_pid_fdinfo(5), O_ACCMODE of open(2).
+func (e *Ends) take(info []byte) {
+	for line := range bytes.Lines(info) {
+		rest, ok := bytes.CutPrefix(line, []byte("flags:"))
+		if !ok {
+			continue
+		}
+		flags, err := strconv.ParseUint(string(bytes.TrimSpace(rest)), 8, 64)
+		mode := flags & 3
+		e.Reads = e.Reads || err == nil && mode != 1
+		e.Writes = e.Writes || err == nil && mode != 0
+	}
+}
+
+// Watched are the files that an epoll file watches, so many of them at most: lines "tfd:" of
+// proc_pid_fdinfo(5).
+func (f *FS) Watched(pid uint32, epoll, most int) ([]int, error) {
+	info, err := f.of(pid, maxStatus, "fdinfo", strconv.Itoa(epoll))
+	if err != nil {
+		return nil, err
+	}
+	var watched []int
+	for line := range bytes.Lines(info.Content) {
+		fields := bytes.Fields(line)
+		if len(fields) < 2 || string(fields[0]) != "tfd:" || len(watched) >= most {
+			continue
+		}
+		if fd, err := strconv.ParseUint(string(fields[1]), 10, 31); err == nil {
+			watched = append(watched, int(fd))
+		}
+	}
+	return watched, nil
+}
+
+// ProcessOf is the process that a pidfd of a process is of, as this /proc numbers it (pidfd_open(2)).
+func (f *FS) ProcessOf(pid uint32, pidfd int) (uint32, error) {
+	info, err := f.of(pid, maxStat, "fdinfo", strconv.Itoa(pidfd))
+	if err != nil {
+		return 0, err
+	}
+	n, err := numberAfter(info.Content, "Pid")
+	if err != nil || n == 0 || n > 1<<31 {
+		return 0, fmt.Errorf("read pidfd %d of process %d: %w", pidfd, pid, errors.Join(err, errors.New("no process")))
+	}
+	return uint32(n), nil
+}
+
+// Frozen reports whether a freezer holds the cgroups of a process: docker pause, a
+// checkpoint of a container. cgroup v1 has the state in freezer.state of its own
+// hierarchy, v2 in cgroup.events; both count the cgroups above too
+// (Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst, cgroup-v2.rst).
+func (f *FS) Frozen(pid uint32) (bool, error) {
+	content, err := f.Cgroup(pid)
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(content)) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		switch {
+		case parts[1] == "freezer":
+			if state, err := f.cgroupFile("freezer", parts[2], "freezer.state"); err == nil && strings.HasPrefix(state, "FROZEN") {
+				return true, nil
+			}
+		case parts[0] == "0" && parts[2] != "/": // the root of v2 cannot be frozen
+			if events, err := f.cgroupFile("", parts[2], "cgroup.events"); err == nil && strings.Contains(events, "frozen 1") {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// cgroupFile reads a file of a cgroup below HOST_SYS, else /sys, as the host has it. v2
+// stands alone there, or in "unified" beside v1.
+func (f *FS) cgroupFile(hierarchy, path, name string) (string, error) {
+	roots := []string{hierarchy}
+	if hierarchy == "" {
+		roots = []string{"", "unified"}
+	}
+	var problem error
+	for _, root := range roots {
+		file, err := f.ReadFile(filepath.Join(f.sys, "fs/cgroup", root, filepath.Join("/", path), name), maxStat)
+		if err == nil {
+			return string(file.Content), nil
+		}
+		problem = err
+	}
+	return "", problem
+}

@@ -1,0 +1,175 @@
+package procfs
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// put writes a file of a proc file system of a test.
+func put(t *testing.T, root, name, content string) {
+	t.Helper()
+	file := filepath.Join(root, name)
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+}
+
+func TestIOOfAProcess(t *testing.T) {
+	root := t.TempDir()
+	fs := Open(root)
+	_, err := fs.IOBytes(42)
+	require.ErrorIs(t, err, ErrGone)
+	put(t, root, "42/io", "rchar: 1000\nwchar: 200\nsyscr: 7\nsyscw: 7\nread_bytes: 30\nwrite_bytes: 4\ncancelled_write_bytes: 99\n")
+	n, err := fs.IOBytes(42)
+	require.NoError(t, err)
+	require.EqualValues(t, 1234, n)
+	for _, bad := range []string{"", "rchar: 1\n", "rchar: many\nwchar: 2\nread_bytes: 3\nwrite_bytes: 4\n"} {
+		put(t, root, "42/io", bad)
+		_, err = fs.IOBytes(42)
+		require.Error(t, err, "%q", bad)
+	}
+}
+
+func TestSleepsOfAMainThread(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "42/status", "Name:\tx\nMems_allowed:\t"+strings.Repeat("00000000,", 256)+"\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t2\n")
+	n, err := Open(root).Sleeps(42)
+	require.NoError(t, err)
+	require.EqualValues(t, 17, n)
+}
+
+func TestDelaysOfThreads(t *testing.T) {
+	root := t.TempDir()
+	for tid, delay := range map[int]string{42: "1 1000 1", 43: "1 200 1", 44: "nothing", 45: "1 30 1"} {
+		put(t, root, fmt.Sprintf("42/task/%d/schedstat", tid), delay)
+	}
+	total, err := Open(root).ThreadDelays(42, 256)
+	require.NoError(t, err)
+	require.EqualValues(t, 1230, total)
+	total, err = Open(root).ThreadDelays(42, 1)
+	require.NoError(t, err)
+	require.Less(t, total, 1230*time.Nanosecond)
+	_, err = Open(root).ThreadDelays(7, 256)
+	require.ErrorIs(t, err, ErrGone)
+}
+
+func TestWhereAThreadSleeps(t *testing.T) {
+	read, futex := int64(0), int64(202)
+	if runtime.GOARCH == "arm64" {
+		read, futex = 63, 98
+	}
+	for name, tc := range map[string]struct {
+		syscall, channel string
+		want             Wait
+	}{
+		"in a lock":      {fmt.Sprintf("%d 0x55 0x189 0x0 0x0 0x0 0x0 0x7f 0x7f\n", futex), "futex_do_wait", Wait{"futex", "futex_do_wait", Negative, [3]uint64{0x55, 0x189}}},
+		"reads a file":   {fmt.Sprintf("%d 0x1f 0x7f 0x1000 0x0 0x0 0x0 0x7f 0x7f\n", read), "fuse_simple_request", Wait{"read", "fuse_simple_request", 31, [3]uint64{0x1f, 0x7f, 0x1000}}},
+		"a page fault":   {"-1 0x7ffd 0x7f01\n", "folio_wait_bit_common", Wait{Channel: "folio_wait_bit_common", FD: Negative}},
+		"runs":           {"running\n", "0", Wait{FD: Negative}},
+		"a new call":     {"9999 0x1 0x2\n", "x", Wait{"system call 9999", "x", Negative, [3]uint64{1, 2}}},
+		"absurd numbers": {fmt.Sprintf("%d 0xffffffffffffffff 0x2\n", read), "", Wait{"read", "", Negative, [3]uint64{math.MaxUint64, 2}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			put(t, root, "42/syscall", tc.syscall)
+			put(t, root, "42/wchan", tc.channel)
+			w, err := Open(root).Wait(42)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, w)
+		})
+	}
+	root := t.TempDir()
+	put(t, root, "42/syscall", "read me 0x1\n")
+	_, err := Open(root).Wait(42)
+	require.Error(t, err)
+}
+
+// TestPipesOfAProcess: both ends are open in a process that has forked nobody yet.
+func TestPipesOfAProcess(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "42/fdinfo/3", "pos:\t0\nflags:\t00\n")
+	put(t, root, "42/fdinfo/4", "pos:\t0\nflags:\t02000001\nmnt_id:\t14\n")
+	put(t, root, "42/fdinfo/5", "pos:\t0\nflags:\t01\n")
+	put(t, root, "42/fdinfo/7", "flags:\tmany\n")
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "42/fd"), 0o755))
+	for fd, file := range map[string]string{"3": "pipe:[7]", "4": "pipe:[7]", "5": "pipe:[8]", "6": "pipe:[9]", "7": "pipe:[10]", "8": "/dev/null", "9": "socket:[11]"} {
+		require.NoError(t, os.Symlink(file, filepath.Join(root, "42/fd", fd)))
+	}
+	pipes, err := Open(root).Pipes(42, 100)
+	require.NoError(t, err)
+	require.Equal(t, map[string]Ends{"pipe:[7]": {true, true}, "pipe:[8]": {false, true}, "pipe:[10]": {}}, pipes)
+	pipes, err = Open(root).Pipes(42, 1)
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(pipes), 1)
+	_, err = Open(root).Pipes(7, 100)
+	require.ErrorIs(t, err, ErrGone)
+}
+
+func TestFilesThatAnEpollWatches(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "42/fdinfo/5", "pos:\t0\nflags:\t02\ntfd:        8 events:       19 data:                8 pos:0\ntfd: 9 events: 1\ntfd: -4 events: 1\ntfd:\ntfd: 10 events: 1\n")
+	watched, err := Open(root).Watched(42, 5, 2)
+	require.NoError(t, err)
+	require.Equal(t, []int{8, 9}, watched)
+	_, err = Open(root).Watched(42, 6, 2)
+	require.ErrorIs(t, err, ErrGone)
+}
+
+func TestProcessOfAPIDFD(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "42/fdinfo/3", "pos:\t0\nflags:\t02000002\nPid:\t4711\nNSpid:\t4711\t7\n")
+	put(t, root, "42/fdinfo/4", "pos:\t0\nPid:\t-1\n") // it has ended
+	put(t, root, "42/fdinfo/5", "pos:\t0\n")
+	pid, err := Open(root).ProcessOf(42, 3)
+	require.NoError(t, err)
+	require.EqualValues(t, 4711, pid)
+	for fd := 4; fd < 7; fd++ {
+		_, err := Open(root).ProcessOf(42, fd)
+		require.Error(t, err)
+	}
+}
+
+func TestPathOfAnOpenFile(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "42/fd"), 0o755))
+	require.NoError(t, os.Symlink("/mnt/ckpt/"+strings.Repeat("m", 600), filepath.Join(root, "42/fd/7")))
+	path, err := Open(root).OpenFile(42, 7)
+	require.NoError(t, err)
+	require.Len(t, path, maxName)
+	_, err = Open(root).OpenFile(42, 8)
+	require.ErrorIs(t, err, ErrGone)
+}
+
+func TestFreezersOfBothVersions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cgroup, file, content string
+		frozen                bool
+	}{
+		"v1":                  {"6:freezer:/docker/c\n0::/\n", "freezer/docker/c/freezer.state", "FROZEN\n", true},
+		"v1, thawed":          {"6:freezer:/docker/c\n", "freezer/docker/c/freezer.state", "THAWED\n", false},
+		"v1, on its way":      {"6:freezer:/docker/c\n", "freezer/docker/c/freezer.state", "FREEZING\n", false},
+		"v2":                  {"0::/kubepods.slice/c.scope\n", "kubepods.slice/c.scope/cgroup.events", "populated 1\nfrozen 1\n", true},
+		"v2, thawed":          {"0::/kubepods.slice/c.scope\n", "kubepods.slice/c.scope/cgroup.events", "populated 1\nfrozen 0\n", false},
+		"v2 beside v1":        {"6:freezer:/\n0::/c\n", "unified/c/cgroup.events", "populated 1\nfrozen 1\n", true},
+		"another namespace's": {"0::/../../c\n", "c/cgroup.events", "frozen 1\n", true},
+		"no cgroup":           {"", "x", "", false},
+		"no lines of cgroups": {"freezer\nx:y\n", "x", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			t.Setenv("HOST_SYS", filepath.Join(root, "sys"))
+			put(t, root, "42/cgroup", tc.cgroup)
+			put(t, root, filepath.Join("sys/fs/cgroup", tc.file), tc.content)
+			frozen, err := Open(root).Frozen(42)
+			require.NoError(t, err)
+			require.Equal(t, tc.frozen, frozen)
+		})
+	}
+}

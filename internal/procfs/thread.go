@@ -1,0 +1,106 @@
+package procfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+)
+
+// ThreadStatus is what /proc/PID/task/TID/status says of a thread (proc_pid_status(5)).
+type ThreadStatus struct {
+	State byte // a letter of fs/proc/array.c, task_state_array
+	// Switches counts how often it gave its CPU away, by itself or not. A thread that is
+	// asleep twice with the same number has not run in between.
+	Switches uint64
+	// Sleeps counts how often it did so by itself: it waited for something.
+	Sleeps uint64
+	// Inner is its number in its own pid namespace, the last of the line NSpid.
+	Inner uint32
+	// Tracer is the process that traces it, a debugger; 0 for none.
+	Tracer uint32
+}
+
+// Asleep reports whether the thread is off its CPU and waits: for an event, for a disk or a
+// file system, for SIGCONT or a debugger.
+func (s ThreadStatus) Asleep() bool { return bytes.IndexByte([]byte("SDTtI"), s.State) >= 0 }
+
+// ThreadStatus reads the status of one thread of a process.
+func (f *FS) ThreadStatus(pid, tid uint32) (ThreadStatus, error) {
+	file, err := f.of(pid, maxStatus, "task", strconv.FormatUint(uint64(tid), 10), "status")
+	if err != nil {
+		return ThreadStatus{}, err
+	}
+	s, err := parseThreadStatus(file.Content)
+	if err != nil {
+		return ThreadStatus{}, fmt.Errorf("read status of thread %d of process %d: %w", tid, pid, err)
+	}
+	return s, nil
+}
+
+func parseThreadStatus(content []byte) (ThreadStatus, error) {
+	var s ThreadStatus
+	voluntary, err := numberAfter(content, "voluntary_ctxt_switches")
+	others, othersErr := numberAfter(content, "nonvoluntary_ctxt_switches")
+	if err := errors.Join(err, othersErr); err != nil {
+		return s, err
+	}
+	s.Switches, s.Sleeps = voluntary+others, voluntary
+	for line := range bytes.Lines(content) {
+		if rest, ok := bytes.CutPrefix(line, []byte("State:")); ok && len(bytes.TrimSpace(rest)) > 0 {
+			s.State = bytes.TrimSpace(rest)[0]
+		}
+		if rest, ok := bytes.CutPrefix(line, []byte("TracerPid:")); ok {
+			tracer, err := strconv.ParseUint(string(bytes.TrimSpace(rest)), 10, 32)
+			if err != nil {
+				return s, err
+			}
+			s.Tracer = uint32(tracer)
+		}
+		if rest, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
+			numbers := bytes.Fields(rest)
+			if len(numbers) == 0 {
+				continue
+			}
+			inner, err := strconv.ParseUint(string(numbers[len(numbers)-1]), 10, 32)
+			if err != nil {
+				return s, err
+			}
+			s.Inner = uint32(inner)
+		}
+	}
+	if s.State == 0 {
+		return s, errors.New("no State in it")
+	}
+	return s, nil
+}
+
+// Threads lists the threads of a process, in order, so many of them at most.
+func (f *FS) Threads(pid uint32, most int) ([]uint32, error) {
+	folder := f.path(pid, "task")
+	if f.Foreign() {
+		return nil, fmt.Errorf("read %s: %w", folder, ErrForeign)
+	}
+	return Patiently(f, folder, func() ([]uint32, error) {
+		opened, err := os.Open(folder)
+		if err != nil {
+			return nil, err
+		}
+		defer opened.Close()
+		names, err := opened.Readdirnames(most)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		threads := make([]uint32, 0, len(names))
+		for _, name := range names {
+			if tid, err := strconv.ParseUint(name, 10, 32); err == nil {
+				threads = append(threads, uint32(tid))
+			}
+		}
+		slices.Sort(threads)
+		return threads, nil
+	})
+}

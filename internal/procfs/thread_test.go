@@ -1,0 +1,59 @@
+package procfs
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestStatusOfAThread(t *testing.T) {
+	const counts = "voluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t2\n"
+	for name, tc := range map[string]struct {
+		content string
+		want    ThreadStatus
+		asleep  bool
+	}{
+		"asleep":            {"Name:\tState: R\nState:\tS (sleeping)\nNSpid:\t42\n" + counts, ThreadStatus{'S', 19, 17, 42, 0}, true},
+		"in a pod":          {"State:\tD (disk sleep)\nNSpid:\t4242\t77\t7\n" + counts, ThreadStatus{'D', 19, 17, 7, 0}, true},
+		"stopped":           {"State:\tT (stopped)\nNSpid:\t42\n" + counts, ThreadStatus{'T', 19, 17, 42, 0}, true},
+		"in a debugger":     {"State:\tt (tracing stop)\nTracerPid:\t77\nNSpid:\t42\n" + counts, ThreadStatus{'t', 19, 17, 42, 77}, true},
+		"runs":              {"State:\tR (running)\nNSpid:\t42\n" + counts, ThreadStatus{'R', 19, 17, 42, 0}, false},
+		"a zombie":          {"State:\tZ (zombie)\nNSpid:\t42\n" + counts, ThreadStatus{'Z', 19, 17, 42, 0}, false},
+		"without namespace": {"State:\tS\n" + counts, ThreadStatus{'S', 19, 17, 0, 0}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			put(t, root, "42/task/43/status", tc.content)
+			s, err := Open(root).ThreadStatus(42, 43)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, s)
+			require.Equal(t, tc.asleep, s.Asleep())
+		})
+	}
+	root := t.TempDir()
+	for _, bad := range []string{"", "State:\tS\n", "State:\t\n" + counts, "State:\tS\nNSpid:\tx\n" + counts, "State:\tS\nTracerPid:\t-1\n" + counts, "State:\tS\nvoluntary_ctxt_switches:\t-1\nnonvoluntary_ctxt_switches:\t2\n"} {
+		put(t, root, "42/task/43/status", bad)
+		_, err := Open(root).ThreadStatus(42, 43)
+		require.Error(t, err, "%q", bad)
+	}
+	_, err := Open(root).ThreadStatus(42, 44)
+	require.ErrorIs(t, err, ErrGone)
+}
+
+func TestThreadsAreListedInOrderAndBounded(t *testing.T) {
+	root := t.TempDir()
+	for tid := range 20 {
+		put(t, root, fmt.Sprintf("42/task/%d/status", 42+tid), "")
+	}
+	threads, err := Open(root).Threads(42, 100)
+	require.NoError(t, err)
+	require.Len(t, threads, 20)
+	require.EqualValues(t, 42, threads[0])
+	require.EqualValues(t, 61, threads[19])
+	threads, err = Open(root).Threads(42, 7)
+	require.NoError(t, err)
+	require.Len(t, threads, 7)
+	_, err = Open(root).Threads(7, 7)
+	require.ErrorIs(t, err, ErrGone)
+}

@@ -1,0 +1,147 @@
+package socketstall
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// maxTree bounds the descendants of a rank that are kept.
+const maxTree = 64
+
+// Doing is what the process tree of a rank does.
+type Doing struct {
+	At       int64    `json:"at,omitempty"` // time of the record that says so, 0: none has
+	Activity Activity `json:"a,omitempty"`
+	Silence  Silence  `json:"l,omitempty"`
+	Watched  int64    `json:"w,omitempty"`  // since when the receiver watches it, 0 not known
+	Syscall  string   `json:"s,omitempty"`  // in which its main thread sleeps
+	Channel  string   `json:"c,omitempty"`  // function of the kernel in which it does
+	File     string   `json:"f,omitempty"`  // that the call is about
+	Child    string   `json:"n,omitempty"`  // the one that uses most CPU, or that holds a resting rank up
+	ChildPID int64    `json:"i,omitempty"`  //
+	Held     Held     `json:"hc,omitzero"`  // how that child holds it up
+	Tree     []int64  `json:"t,omitempty"`  // its descendants
+	Limit    string   `json:"lc,omitempty"` // cgroup whose CPU limit holds it back
+	Milli    int64    `json:"lm,omitempty"` // that limit, in thousandths of a CPU
+	Throttle int64    `json:"lt,omitempty"` // percent of periods in which it does
+	Pressure int64    `json:"lp,omitempty"` // percent of the time in which tasks of the host wait for a CPU
+	Stopper  string   `json:"z,omitempty"`  // which signal stopped it, or that child, from whom; "" not known
+}
+
+// Held is what a child does that holds a resting rank up, the zero value for none.
+type Held struct {
+	State   State  `json:"s,omitempty"` // Stopped, Frozen, DiskSleep or Sleeping
+	Awaited bool   `json:"a,omitempty"` // the main thread of the rank waits for it
+	Syscall string `json:"y,omitempty"`
+	Channel string `json:"c,omitempty"`
+	File    string `json:"f,omitempty"`
+}
+
+// DoingOf reads it from a record of that time.
+func DoingOf(a pcommon.Map, time int64) Doing {
+	d := Doing{
+		At:       time,
+		Activity: word(a, "nccl.rank.activity", activities), Silence: word(a, "nccl.rank.silence", silences),
+		Syscall: Text(a, "nccl.rank.syscall"), Channel: Text(a, "nccl.rank.wait_channel"), File: Text(a, "nccl.rank.file"), Child: Text(a, "nccl.rank.child_name"),
+	}
+	d.Stopper = stopperOf(a)
+	d.Held = heldOf(a)
+	d.Limit = Text(a, "nccl.rank.cpu_limit_cgroup")
+	d.Milli, d.Throttle, d.Pressure = atMost(a, "nccl.rank.cpu_limit_millicores", 1<<30), atMost(a, "nccl.rank.cpu_throttled_percent", 100), atMost(a, "nccl.rank.cpu_pressure_percent", 100)
+	d.Watched = ago(a, "nccl.rank.watched_ns", time)
+	if pid, _ := Number(a, "nccl.rank.child_pid"); pid > 0 {
+		d.ChildPID = pid
+	}
+	if tree, found := a.Get("nccl.rank.tree"); found && tree.Type() == pcommon.ValueTypeSlice {
+		for i := range min(tree.Slice().Len(), maxTree) {
+			if pid := tree.Slice().At(i); pid.Type() == pcommon.ValueTypeInt && pid.Int() > 1 {
+				d.Tree = append(d.Tree, pid.Int())
+			}
+		}
+	}
+	return d
+}
+
+// heldOf reads what a child does that holds the rank up.
+func heldOf(a pcommon.Map) Held {
+	h := Held{State: word(a, "nccl.rank.child_state", states), Syscall: Text(a, "nccl.rank.child_syscall"), Channel: Text(a, "nccl.rank.child_wait_channel"), File: Text(a, "nccl.rank.child_file")}
+	if v, found := a.Get("nccl.rank.child_awaited"); found && v.Type() == pcommon.ValueTypeBool {
+		h.Awaited = v.Bool()
+	}
+	return h
+}
+
+// atMost is a number that can be true, else 0.
+func atMost(a pcommon.Map, name string, most int64) int64 {
+	if n, found := Number(a, name); found && n > 0 && n <= most {
+		return n
+	}
+	return 0
+}
+
+// stopperOf is the signal that stopped the process, and its sender, in words.
+func stopperOf(a pcommon.Map) string {
+	signal, name := Text(a, "signal.name"), Text(a, "signal.sender.name")
+	pid, known := Number(a, "signal.sender.pid")
+	user, _ := Number(a, "signal.sender.user_id")
+	switch {
+	case signal == "":
+		return ""
+	case known && Text(a, "signal.sender.relation") == "debugger":
+		return fmt.Sprintf("the debugger %s (pid %d) of user %d", cmp.Or(name, "without a name"), pid, user)
+	case !known || name == "":
+		return signal + " from the kernel"
+	default:
+		return fmt.Sprintf("%s from %s (pid %d) of user %d", signal, name, pid, user)
+	}
+}
+
+// Waits says in words for which child a resting rank waits, "" for none that is known.
+func (d *Doing) Waits() string {
+	does := d.Held.does(d.Stopper)
+	if does == "" || d.ChildPID <= 0 || d.Progress() {
+		return ""
+	}
+	child := fmt.Sprintf("its child process %s (pid %d)", cmp.Or(d.Child, "without a name"), d.ChildPID)
+	if d.Held.Awaited {
+		return "it waits for " + child + ", which " + does
+	}
+	return child + " " + does
+}
+
+// Halts reports whether the rank waits for a child that the kernel says does not go on.
+func (d *Doing) Halts() bool {
+	return d.Waits() != "" && d.Held.Awaited && (d.Held.State.Halted() || d.Held.State == DiskSleep)
+}
+
+// does says what the child does.
+func (h *Held) does(stopper string) string {
+	switch {
+	case h.State == Stopped:
+		return "is stopped (" + cmp.Or(stopper, "SIGSTOP or a debugger") + ")"
+	case h.State == Frozen:
+		return "is frozen: a freezer holds its cgroup"
+	case h.State == DiskSleep && strings.HasPrefix(h.File, "/"):
+		return "is blocked on " + h.File + " (" + h.where() + ")"
+	case h.State == DiskSleep:
+		return "is blocked in the kernel (" + h.where() + "): a file system or a driver does not answer"
+	case h.State == Sleeping && h.Awaited:
+		return "is asleep in " + h.where()
+	}
+	return ""
+}
+
+// where is what the child sleeps in.
+func (h *Held) where() string {
+	where := cmp.Or(h.Syscall, "the kernel")
+	if h.Channel != "" {
+		where += ", " + h.Channel
+	}
+	return where
+}
+
+// Progress reports whether something of the process tree goes on.
+func (d *Doing) Progress() bool { return d.Activity != "" && d.Activity != Idle }

@@ -1,0 +1,103 @@
+package stacks
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/tracecoreai/tracecore/internal/pystack"
+)
+
+// Bounds on the text of Where.
+const (
+	maxCallers = 3
+	maxWord    = 64 // bytes of a name
+)
+
+// Own is the innermost frame of Python that is of no library: a line that the user of a
+// framework wrote. Where all are of libraries, it is the innermost.
+func (t *Thread) Own() (frame pystack.Frame, ok bool) {
+	if len(t.Python) == 0 {
+		return pystack.Frame{}, false
+	}
+	return t.Python[t.own()], true
+}
+
+func (t *Thread) own() int {
+	for i := range t.Python {
+		if !library(t.Python[i].File) {
+			return i
+		}
+	}
+	return 0
+}
+
+// Where says in one line where a thread is in Python, from its innermost frame that is of no
+// library on: "train.py:120 in save_checkpoint < main". It is empty for a thread without frames.
+func (t *Thread) Where() string {
+	if len(t.Python) == 0 {
+		return ""
+	}
+	at := t.own()
+	own := &t.Python[at]
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s:%d in %s", word(path.Base(own.File)), own.Line, word(own.Function))
+	callers := 0
+	for _, f := range t.Python[at+1:] {
+		if callers == maxCallers {
+			break
+		}
+		if f.Function != "<module>" && library(f.File) == library(own.File) {
+			text.WriteString(" < " + word(f.Function))
+			callers++
+		}
+	}
+	return text.String()
+}
+
+func word(name string) string {
+	if len(name) <= maxWord {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxWord], "") + "…"
+}
+
+// library reports whether a file is of Python itself or of a package that was installed, as
+// sysconfig calls their folders; "<frozen importlib._bootstrap>" is no file.
+func library(file string) bool {
+	return strings.HasPrefix(file, "<") || strings.Contains(file, "/site-packages/") || strings.Contains(file, "/dist-packages/") || strings.Contains(file, "/lib/python3")
+}
+
+// Hash is the same for threads that are in the same place: in file, function and line of all
+// frames of Python, or else in the functions of compiled code, or else in those of the kernel.
+func (t *Thread) Hash() uint64 {
+	h := fnv.New64a()
+	add := func(text string) {
+		var length [4]byte
+		binary.LittleEndian.PutUint32(length[:], uint32(len(text)))
+		_, _ = h.Write(length[:]) // a hash takes everything
+		_, _ = io.WriteString(h, text)
+	}
+	for _, f := range t.Python {
+		add(f.File)
+		add(f.Function)
+		add(fmt.Sprint(f.Line))
+	}
+	if len(t.Python) > 0 {
+		return h.Sum64()
+	}
+	for _, f := range t.Native {
+		add(path.Base(f.Object))
+		add(f.Symbol)
+	}
+	if len(t.Native) > 0 {
+		return h.Sum64()
+	}
+	for _, f := range t.Kernel {
+		add(f.Name)
+	}
+	return h.Sum64()
+}

@@ -1,0 +1,67 @@
+package stacks
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/taskstack"
+	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/unwind"
+)
+
+func at(file string, line int, function string) pystack.Frame {
+	return pystack.Frame{File: file, Line: line, Function: function}
+}
+
+func TestWhereIsTheUsersOwnLine(t *testing.T) {
+	const site = "/opt/conda/lib/python3.11/site-packages/"
+	for name, tc := range map[string]struct {
+		frames []pystack.Frame
+		want   string
+	}{
+		"own code":           {[]pystack.Frame{at("/a/train.py", 120, "save_checkpoint"), at("/a/train.py", 9, "main"), at("/a/train.py", 99, "<module>")}, "train.py:120 in save_checkpoint < main"},
+		"below a library":    {[]pystack.Frame{at(site+"torch/serialization.py", 850, "save"), at("/a/train.py", 120, "save_checkpoint"), at(site+"lightning/fit.py", 1, "fit"), at("/a/train.py", 9, "main")}, "train.py:120 in save_checkpoint < main"},
+		"a library alone":    {[]pystack.Frame{at("/usr/lib/python3.11/threading.py", 320, "Condition.wait"), at("/usr/lib/python3.11/threading.py", 629, "Event.wait")}, "threading.py:320 in Condition.wait < Event.wait"},
+		"the module itself":  {[]pystack.Frame{at("/a/train.py", 12, "<module>")}, "train.py:12 in <module>"},
+		"frozen":             {[]pystack.Frame{at("<frozen importlib._bootstrap>", 241, "_call_with_frames_removed"), at("/a/train.py", 3, "<module>")}, "train.py:3 in <module>"},
+		"many callers":       {[]pystack.Frame{at("/a/m.py", 1, "a"), at("/a/m.py", 2, "b"), at("/a/m.py", 3, "c"), at("/a/m.py", 4, "d"), at("/a/m.py", 5, "e")}, "m.py:1 in a < b < c < d"},
+		"a name without end": {[]pystack.Frame{at("/a/"+strings.Repeat("ä", 1000), 1, strings.Repeat("f", 1000))}, strings.Repeat("ä", 32) + "…:1 in " + strings.Repeat("f", 64) + "…"},
+		"no Python":          {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			thread := Thread{Python: tc.frames}
+			require.Equal(t, tc.want, thread.Where())
+			_, ok := thread.Own()
+			require.Equal(t, tc.want != "", ok)
+		})
+	}
+}
+
+func TestHashIsOfThePlace(t *testing.T) {
+	here := Thread{TID: 1, Python: []pystack.Frame{at("/a/train.py", 120, "save")}, Native: []unwind.Frame{{PC: 1, Object: "/x/libc.so.6", Symbol: "write"}}, Kernel: []taskstack.Function{{Name: "fuse_flush"}}}
+	same := here
+	same.TID, same.State, same.GIL = 2, 'D', true
+	same.Native, same.Kernel = nil, nil // of the same line at another moment
+	require.Equal(t, here.Hash(), same.Hash())
+	seen := map[uint64]string{here.Hash(): "here"}
+	for name, change := range map[string]func(*Thread){
+		"another line":     func(t *Thread) { t.Python = []pystack.Frame{at("/a/train.py", 121, "save")} },
+		"another file":     func(t *Thread) { t.Python = []pystack.Frame{at("/b/train.py", 120, "save")} },
+		"another function": func(t *Thread) { t.Python = []pystack.Frame{at("/a/train.py", 120, "load")} },
+		"one more frame":   func(t *Thread) { t.Python = append(t.Python[:1:1], t.Python[0]) },
+		"names that join":  func(t *Thread) { t.Python = []pystack.Frame{at("/a/train.pys", 120, "ave")} },
+		"compiled code":    func(t *Thread) { t.Python = nil },
+		"the kernel alone": func(t *Thread) { t.Python, t.Native = nil, nil },
+		"nothing":          func(t *Thread) { t.Python, t.Native, t.Kernel = nil, nil, nil },
+	} {
+		other := here
+		change(&other)
+		require.NotContains(t, seen, other.Hash(), name)
+		seen[other.Hash()] = name
+	}
+	elsewhere := Thread{Native: []unwind.Frame{{PC: 77, Object: "/proc/1/root/x/libc.so.6", Symbol: "write"}}}
+	here.Python = nil
+	require.Equal(t, here.Hash(), elsewhere.Hash(), "libraries lie at other addresses in each process, and in other folders of each container")
+}

@@ -1,0 +1,150 @@
+package unwind
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// image is an ELF file, as far as one stack needs it: what is mapped, its unwind table and its
+// dynamic symbols. Section headers are not read: a stripped file may have none. Whatever the
+// file says is a claim of who made it.
+type image struct {
+	file     io.ReaderAt
+	arch     *arch
+	loads    []elf.Prog64
+	table    elf.Prog64 // .eh_frame_hdr, Filesz is 0 where there is none
+	dynamic  elf.Prog64
+	searched *search
+	symbols  *symbols
+	unnamed  error // why symbols cannot be read
+	known    *lookups
+}
+
+// lookups are the answers about addresses of all images: what a thread waits in is asked again
+// and again.
+type lookups struct {
+	rows  map[lookup]row
+	names map[lookup]symbol
+}
+
+type lookup struct {
+	image   *image
+	address uint64
+}
+
+func newLookups() *lookups { return &lookups{map[lookup]row{}, map[lookup]symbol{}} }
+
+// room forgets all when they are too many.
+func (l *lookups) room() {
+	if len(l.rows) >= maxLookups || len(l.names) >= maxLookups {
+		clear(l.rows)
+		clear(l.names)
+	}
+}
+
+// Bounds on what a file may make us do.
+const (
+	maxHeaders = 64      // a large library has a dozen
+	maxLookups = 1 << 12 // addresses whose rows and names are kept, of all files: 3 MiB
+	maxEntry   = 1 << 14 // bytes of a CIE or an FDE
+)
+
+var errNoELF = errors.New("it is no 64-bit little-endian ELF file of this machine")
+
+func newImage(file io.ReaderAt, machine *arch, known *lookups) (*image, error) {
+	var header elf.Header64
+	if err := binary.Read(io.NewSectionReader(file, 0, 64), binary.LittleEndian, &header); err != nil {
+		return nil, fmt.Errorf("read ELF header: %w", err)
+	}
+	switch {
+	case string(header.Ident[:4]) != elf.ELFMAG, header.Ident[elf.EI_CLASS] != byte(elf.ELFCLASS64), header.Ident[elf.EI_DATA] != byte(elf.ELFDATA2LSB),
+		elf.Machine(header.Machine) != machine.machine, header.Phentsize != 56:
+		return nil, errNoELF
+	case header.Phnum > maxHeaders:
+		return nil, fmt.Errorf("ELF file with %d program headers", header.Phnum)
+	}
+	headers := make([]elf.Prog64, header.Phnum)
+	if err := binary.Read(io.NewSectionReader(file, int64(header.Phoff), int64(len(headers))*56), binary.LittleEndian, headers); err != nil {
+		return nil, fmt.Errorf("read program headers: %w", err)
+	}
+	i := &image{file: file, arch: machine, known: known}
+	for _, h := range headers {
+		switch elf.ProgType(h.Type) {
+		case elf.PT_LOAD:
+			if h.Vaddr+h.Filesz >= h.Vaddr && h.Off+h.Filesz >= h.Off {
+				i.loads = append(i.loads, h)
+			}
+		case elf.PT_GNU_EH_FRAME:
+			i.table = h
+		case elf.PT_DYNAMIC:
+			i.dynamic = h
+		}
+	}
+	return i, nil
+}
+
+// address is where the linker put what lies at an offset of the file.
+func (i *image) address(offset uint64) (uint64, bool) {
+	for _, l := range i.loads {
+		// A mapping begins at a page, so it may begin before its segment.
+		if start := l.Off &^ (i.arch.page - 1); l.Flags&uint32(elf.PF_X) != 0 && offset >= start && offset < l.Off+l.Filesz {
+			return l.Vaddr - l.Off + offset, true
+		}
+	}
+	return 0, false
+}
+
+var errOutside = errors.New("an address lies outside of the file")
+
+// read fills into from an address of the linker's.
+func (i *image) read(address uint64, into []byte) error {
+	n, err := i.readSome(address, into)
+	if err == nil && n < len(into) {
+		return errOutside
+	}
+	return err
+}
+
+// readSome fills as much of into as the segment has.
+func (i *image) readSome(address uint64, into []byte) (int, error) {
+	for _, l := range i.loads {
+		if address < l.Vaddr || address >= l.Vaddr+l.Filesz {
+			continue
+		}
+		at := address - l.Vaddr + l.Off
+		into = into[:min(uint64(len(into)), l.Vaddr+l.Filesz-address)]
+		if int64(at) < 0 {
+			return 0, errOutside
+		}
+		n, err := i.file.ReadAt(into, int64(at))
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return n, err
+	}
+	return 0, errOutside
+}
+
+func (i *image) word32(address uint64) (uint32, error) {
+	var b [4]byte
+	err := i.read(address, b[:])
+	return binary.LittleEndian.Uint32(b[:]), err
+}
+
+// sized is a file in memory.
+type sized []byte
+
+// ReadAt is io.ReaderAt's.
+func (s sized) ReadAt(into []byte, at int64) (int, error) {
+	if at < 0 || at >= int64(len(s)) {
+		return 0, io.EOF
+	}
+	n := copy(into, s[at:])
+	if n < len(into) {
+		return n, io.EOF
+	}
+	return n, nil
+}

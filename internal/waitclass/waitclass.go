@@ -1,0 +1,256 @@
+// Package waitclass says what a thread waits for, from its frames: with other ranks, for a GPU,
+// for data, for storage, for a lock, for a network, for a compiler, or for its own code. It
+// names the function of the kernel that it sleeps in, and whose that is.
+//
+// The table is rows.txt, where each row has its source. Names on a stack are what the process
+// says of itself, but for those of the kernel.
+package waitclass
+
+import (
+	_ "embed"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Class is what a thread waits for.
+type Class string
+
+// The classes.
+const (
+	Collective  Class = "collective"   // other ranks
+	GPU         Class = "gpu"          // its GPU
+	DataLoading Class = "data_loading" // the next batch
+	Storage     Class = "storage"      // a file
+	Lock        Class = "lock"         // another thread or process
+	Network     Class = "network"      // a peer that is no rank, as far as is known
+	Compiling   Class = "compiling"    // a compiler
+	OwnCode     Class = "own_code"     // nothing that is known: it computes, sleeps, or waits in code of its own
+)
+
+// Classes lists all of them.
+func Classes() []Class {
+	return []Class{Collective, GPU, DataLoading, Storage, Lock, Network, Compiling, OwnCode}
+}
+
+// Stack is a thread's frames, innermost first in each layer.
+type Stack struct {
+	Kernel []Function
+	Native []Native
+	Python []Python
+}
+
+// Function is a frame of the kernel.
+type Function struct {
+	Name   string
+	Module string // "" for what is built in
+}
+
+// Native is a frame of compiled code.
+type Native struct {
+	Object string // path of the file
+	Symbol string // "" where it is not known
+}
+
+// Python is a frame of the interpreter.
+type Python struct {
+	File     string
+	Function string
+}
+
+// Wait is what a thread waits for.
+type Wait struct {
+	Class Class
+	Why   string // the frame that decided, "" for OwnCode
+	// Function is where in the kernel it sleeps, past the scheduler; "" for a thread that runs.
+	Function string
+	Owner    string // of that function or of one around it: fuse, nfs, nvidia, ext4, tcp, futex; "" where none is known
+}
+
+// Table is what is known of frames.
+type Table struct {
+	python, native, kernel []row
+}
+
+//go:embed rows.txt
+var rows string
+
+// row is one line.
+type row struct {
+	class  Class
+	weak   bool
+	where  string   // folder or file, object, owner
+	names  []string // functions, beginnings of symbols; nil for all
+	source string
+}
+
+// New reads the table.
+func New() (*Table, error) { return parse(rows) }
+
+func parse(text string) (*Table, error) {
+	t := &Table{}
+	layers := map[string]*[]row{"python": &t.python, "native": &t.native, "kernel": &t.kernel}
+	known := map[string]bool{}
+	for _, c := range Classes() {
+		known[string(c)] = true
+	}
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			return nil, fmt.Errorf("line %d: %q has no source", number, line)
+		}
+		class, weak := strings.CutSuffix(fields[1], "?")
+		layer := layers[fields[0]]
+		if layer == nil || !known[class] {
+			return nil, fmt.Errorf("line %d: no layer %q or class %q", number, fields[0], class)
+		}
+		r := row{class: Class(class), weak: weak, where: fields[2], source: strings.Join(fields[4:], " ")}
+		if fields[3] != "*" {
+			r.names = strings.Split(fields[3], ",")
+		}
+		*layer = append(*layer, r)
+	}
+	return t, nil
+}
+
+// Of decides. What compiled code below the interpreter says comes first, for it is nearest to
+// the wait; then the frames of Python, then the kernel; in each the innermost frame that a row
+// fits. Then the same with the weak rows.
+func (t *Table) Of(s Stack) Wait {
+	w := Wait{Class: OwnCode}
+	w.Function, w.Owner = t.place(s.Kernel)
+	for _, weak := range []bool{false, true} {
+		for _, layer := range []func(Stack, bool) (*row, string){t.nativeRow, t.pythonRow, t.kernelRow} {
+			if r, why := layer(s, weak); r != nil {
+				w.Class, w.Why = r.class, why
+				return w
+			}
+		}
+	}
+	return w
+}
+
+// interpreter reports whether a file is that of the interpreter. Its loop has no symbol in
+// CPython 3.14 (it is hidden), so the file tells where Python begins.
+func interpreter(object string) bool {
+	return strings.HasPrefix(object, "libpython") || strings.HasPrefix(object, "python")
+}
+
+// nativeRow looks as far as the code that Python has called: what is further out has called
+// Python, and is told by Python's frames.
+func (t *Table) nativeRow(s Stack, weak bool) (*row, string) {
+	python := false
+	for _, f := range s.Native {
+		if !interpreter(path.Base(f.Object)) && python {
+			return nil, ""
+		}
+		python = python || interpreter(path.Base(f.Object)) && len(s.Python) > 0
+		object := path.Base(f.Object)
+		for i := range t.native {
+			r := &t.native[i]
+			if r.weak == weak && (r.where == "*" || strings.HasPrefix(object, r.where)) && begins(f.Symbol, r.names) {
+				return r, strings.TrimSpace(f.Symbol + " in " + object)
+			}
+		}
+	}
+	return nil, ""
+}
+
+func begins(name string, beginnings []string) bool {
+	for _, b := range beginnings {
+		if strings.HasPrefix(name, b) {
+			return true
+		}
+	}
+	return beginnings == nil
+}
+
+func (t *Table) pythonRow(s Stack, weak bool) (*row, string) {
+	for _, f := range s.Python {
+		file := "/" + f.File
+		for i := range t.python {
+			if r := &t.python[i]; r.weak == weak && r.fitsFile(file) && r.hasFunction(f.Function) {
+				return r, f.Function + " in " + r.where
+			}
+		}
+	}
+	return nil, ""
+}
+
+func (r *row) fitsFile(file string) bool {
+	if strings.HasSuffix(r.where, "/") {
+		return strings.Contains(file, "/"+r.where)
+	}
+	return strings.HasSuffix(file, "/"+r.where)
+}
+
+func (r *row) hasFunction(name string) bool {
+	name = name[strings.LastIndexByte(name, '.')+1:] // of a qualified name the last part
+	for _, n := range r.names {
+		if n == name {
+			return true
+		}
+	}
+	return r.names == nil
+}
+
+func (t *Table) kernelRow(s Stack, weak bool) (*row, string) {
+	for _, f := range s.Kernel {
+		if r := t.owner(f, weak); r != nil {
+			return r, f.Name + " of " + r.where
+		}
+	}
+	return nil, ""
+}
+
+func (t *Table) owner(f Function, weak bool) *row {
+	for i := range t.kernel {
+		if r := &t.kernel[i]; r.weak == weak && r.owns(f) {
+			return r
+		}
+	}
+	return nil
+}
+
+func (r *row) owns(f Function) bool {
+	for _, n := range r.names {
+		if n == "["+f.Module+"]" || n[0] != '[' && strings.HasPrefix(f.Name, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// place is where in the kernel a thread sleeps, past the functions that only put it to sleep,
+// and whose function that is.
+func (t *Table) place(kernel []Function) (function, owner string) {
+	for _, f := range kernel {
+		if !sleeps(f.Name) {
+			function = f.Name
+			break
+		}
+	}
+	if r, _ := t.kernelRow(Stack{Kernel: kernel}, false); r != nil {
+		return function, r.where
+	}
+	if r, _ := t.kernelRow(Stack{Kernel: kernel}, true); r != nil {
+		return function, r.where
+	}
+	return function, ""
+}
+
+// sleeps reports whether a function is one of those that wchan passes over (__sched,
+// include/linux/sched/debug.h) or that wait for others (kernel/sched/wait.c, kernel/time/timer.c).
+func sleeps(name string) bool {
+	for _, n := range []string{"__schedule", "schedule", "io_schedule", "preempt_schedule", "wait_for_completion", "bit_wait", "out_of_line_wait_on_bit", "__wait_on_bit", "wait_woken", "do_wait_intr"} {
+		if strings.HasPrefix(name, n) {
+			return true
+		}
+	}
+	return false
+}

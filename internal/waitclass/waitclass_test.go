@@ -1,0 +1,257 @@
+package waitclass
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The frames of a test are written innermost first, as "file:function", "object:symbol" and
+// "function[module]", with spaces between.
+func stack(kernel, native, python string) (s Stack) {
+	for _, f := range strings.Fields(kernel) {
+		name, module, _ := strings.Cut(strings.TrimSuffix(f, "]"), "[")
+		s.Kernel = append(s.Kernel, Function{name, module})
+	}
+	for _, f := range strings.Fields(native) {
+		object, symbol, _ := strings.Cut(f, ":")
+		s.Native = append(s.Native, Native{"/usr/lib/" + object, symbol})
+	}
+	for _, f := range strings.Fields(python) {
+		file, function, _ := strings.Cut(f, ":")
+		s.Python = append(s.Python, Python{file, function})
+	}
+	return s
+}
+
+// Stacks as they were read: M on this project's machines (Linux 6.18 and PyTorch 2.14 with Gloo
+// on CPython 3.14, 2026-11-22), K as the kernel's source has the calls, P as PyTorch's has.
+func TestWhatAThreadWaitsFor(t *testing.T) {
+	const (
+		futex = "futex_do_wait __futex_wait futex_wait do_futex __x64_sys_futex do_syscall_64 entry_SYSCALL_64_after_hwframe"
+		eval  = " python3.14:_PyEval_EvalFrameDefault python3.14:PyEval_EvalCode python3.14:Py_RunMain libc.so.6:__libc_start_main python3.14:_start"
+		site  = "/usr/lib/python3/dist-packages/"
+	)
+	table, err := New()
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		stack    Stack
+		class    Class
+		function string
+		owner    string
+	}{
+		"M a rank waits in all_reduce": {
+			stack(futex, "libc.so.6:pthread_cond_wait libtorch_cpu.so:_ZN4c10d4Work4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE libtorch_python.so: python3.14:PyObject_Call"+eval,
+				site+"torch/distributed/distributed_c10d.py:all_reduce "+site+"torch/distributed/c10d_logger.py:wrapper ddp.py:main ddp.py:<module>"),
+			Collective, "futex_do_wait", "futex",
+		},
+		"M the culprit sleeps in its own code": {
+			stack("hrtimer_nanosleep common_nsleep __x64_sys_clock_nanosleep do_syscall_64", "libc.so.6:clock_nanosleep python3.14:"+eval, "ddp.py:save_checkpoint ddp.py:main ddp.py:<module>"),
+			OwnCode, "hrtimer_nanosleep", "",
+		},
+		"M an extension in C sleeps": {
+			stack("hrtimer_nanosleep", "libc.so.6:clock_nanosleep libc.so.6:nanosleep libspinext.so:inner_wait libspinext.so:outer_call libffi.so.8:ffi_call _ctypes.so:"+eval, "job.py:work"),
+			OwnCode, "hrtimer_nanosleep", "",
+		},
+		"M a parent in vfork": {stack("kernel_clone __do_sys_vfork do_syscall_64", "", ""), OwnCode, "kernel_clone", ""},
+		"no Python is known, the library tells": {
+			stack(futex, "libc.so.6:pthread_cond_wait libtorch_cpu.so:_ZN4c10d16ProcessGroupGloo8WorkGloo4waitE libtorch_python.so:"+eval, ""),
+			Collective, "futex_do_wait", "futex",
+		},
+		"ncclCommInitRank": {
+			stack("sk_wait_data tcp_recvmsg_locked tcp_recvmsg inet_recvmsg", "libc.so.6:recv libnccl.so.2: libnccl.so.2:ncclCommInitRankConfig libtorch_cuda.so:"+eval, site+"torch/distributed/distributed_c10d.py:_new_process_group_helper train.py:main"),
+			Collective, "sk_wait_data", "tcp",
+		},
+		"torch.cuda.synchronize": {
+			stack("", "libcuda.so.570.124.06: libcuda.so.570.124.06: libcudart.so.12:cudaDeviceSynchronize libtorch_cuda.so:"+eval, site+"torch/cuda/__init__.py:synchronize train.py:step"),
+			GPU, "", "",
+		},
+		"item() of a tensor, which is no frame of Python": {
+			stack("", "[vdso]: libc.so.6:clock_gettime libcuda.so.1: libcuda.so.1:cuStreamSynchronize libtorch_cuda.so:"+eval, "train.py:log_loss train.py:main"),
+			GPU, "", "",
+		},
+		"checkpoint that copies from its GPU": {
+			stack("", "libcuda.so.1:cuMemcpyDtoHAsync_v2 libtorch_cuda.so:"+eval, site+"torch/serialization.py:_save "+site+"torch/serialization.py:save train.py:save_checkpoint"),
+			GPU, "", "",
+		},
+		"the driver of the GPU does not return": {
+			stack("__schedule schedule rwsem_down_read_slowpath nvidia_unlocked_ioctl[nvidia] __x64_sys_ioctl", "libc.so.6:ioctl", ""),
+			GPU, "rwsem_down_read_slowpath", "nvidia",
+		},
+		"K torch.save on a FUSE mount": {
+			stack("request_wait_answer[fuse] __fuse_simple_request[fuse] fuse_send_write[fuse] fuse_perform_write[fuse] fuse_file_write_iter[fuse] vfs_write", "libc.so.6:write python3.14:"+eval,
+				site+"torch/serialization.py:save train.py:save_checkpoint train.py:main"),
+			Storage, "request_wait_answer", "fuse",
+		},
+		"K a write of its own on NFS": {
+			stack("rpc_wait_bit_killable[sunrpc] __rpc_execute[sunrpc] nfs4_do_call_sync[nfsv4] nfs_file_fsync[nfs] __x64_sys_fsync", "libc.so.6:fsync"+eval, "train.py:log"),
+			Storage, "rpc_wait_bit_killable", "nfs",
+		},
+		"K a page of a file on ext4": {
+			stack("io_schedule folio_wait_bit_common filemap_get_pages filemap_read ext4_file_read_iter vfs_read", "libc.so.6:read"+eval, "train.py:load"),
+			Storage, "folio_wait_bit_common", "ext4",
+		},
+		"K a page fault, whose file system is not on the stack": {
+			stack("io_schedule folio_wait_bit_common __folio_lock_or_retry filemap_fault __do_fault do_fault handle_mm_fault exc_page_fault", "libfoo.so:compute", "train.py:step"),
+			Storage, "folio_wait_bit_common", "page_cache",
+		},
+		"K ext4 that waits for its disk": {
+			stack("io_schedule blk_mq_get_tag submit_bio ext4_mpage_readpages ext4_readahead", "", ""), Storage, "blk_mq_get_tag", "ext4",
+		},
+		"Lustre": {stack("schedule_timeout ptlrpc_set_wait[ptlrpc] osc_io_fsync_end[osc] ll_fsync[lustre]", "", ""), Storage, "ptlrpc_set_wait", "lustre"},
+		"P the next batch": {
+			stack("do_poll do_sys_poll __x64_sys_poll", "libc.so.6:poll"+eval,
+				"/usr/lib/python3.14/selectors.py:select /usr/lib/python3.14/multiprocessing/connection.py:wait /usr/lib/python3.14/multiprocessing/queues.py:get "+site+"torch/utils/data/dataloader.py:_try_get_data "+site+"torch/utils/data/dataloader.py:__next__ train.py:main"),
+			DataLoading, "do_poll", "",
+		},
+		"P a data set on FUSE, in the rank itself": {
+			stack("fuse_simple_request[fuse]", "libc.so.6:read"+eval, "dataset.py:__getitem__ "+site+"torch/utils/data/_utils/fetch.py:fetch "+site+"torch/utils/data/dataloader.py:__next__"),
+			DataLoading, "fuse_simple_request", "fuse",
+		},
+		"a data set from an object store": {
+			stack("sk_wait_data tcp_recvmsg", "libc.so.6:recv"+eval, "/usr/lib/python3.14/ssl.py:read "+site+"urllib3/response.py:read "+site+"botocore/response.py:read dataset.py:__getitem__ "+site+"torch/utils/data/_utils/worker.py:_worker_loop"),
+			DataLoading, "sk_wait_data", "tcp",
+		},
+		"a request of its own": {
+			stack("sk_wait_data tcp_recvmsg", "libc.so.6:recv"+eval, "/usr/lib/python3.14/socket.py:readinto /usr/lib/python3.14/http/client.py:begin train.py:log"),
+			Network, "sk_wait_data", "tcp",
+		},
+		"a lock of its own": {
+			stack(futex, "libc.so.6:pthread_cond_wait python3.14:PyThread_acquire_lock_timed"+eval, "/usr/lib/python3.14/threading.py:wait train.py:step"),
+			Lock, "futex_do_wait", "futex",
+		},
+		"a thread of Python that reads a pipe": {
+			stack("anon_pipe_read vfs_read", "libc.so.6:read python3.14:_Py_read"+eval, "train.py:reads /usr/lib/python3.14/threading.py:run /usr/lib/python3.14/threading.py:_bootstrap_inner /usr/lib/python3.14/concurrent/futures/thread.py:_worker"),
+			OwnCode, "anon_pipe_read", "",
+		},
+		"the GIL": {
+			stack(futex, "libc.so.6:pthread_cond_timedwait python3.14:PyEval_RestoreThread python3.14:"+eval, "train.py:step"),
+			Lock, "futex_do_wait", "futex",
+		},
+		"a lock that is a file": {
+			stack("hrtimer_nanosleep", "libc.so.6:clock_nanosleep"+eval, site+"filelock/_api.py:acquire train.py:main"),
+			Lock, "hrtimer_nanosleep", "",
+		},
+		"the lock of its memory": {stack("rwsem_down_write_slowpath down_write_killable vm_mmap_pgoff", "", ""), Lock, "rwsem_down_write_slowpath", "memory_map"},
+		"P compile workers": {
+			stack(futex, "libc.so.6:pthread_cond_wait"+eval, "/usr/lib/python3.14/threading.py:wait /usr/lib/python3.14/concurrent/futures/_base.py:result "+site+"torch/_inductor/async_compile.py:wait "+site+"torch/_inductor/compile_fx.py:compile_fx "+site+"torch/_dynamo/output_graph.py:call_user_compiler train.py:main"),
+			Compiling, "futex_do_wait", "futex",
+		},
+		"P a compiled step that waits in a collective": {
+			stack(futex, "libc.so.6:pthread_cond_wait libtorch_cpu.so:_ZN4c10d4Work4waitE"+eval,
+				"/tmp/torchinductor_u/ab/cab.py:call "+site+"torch/_inductor/output_code.py:__call__ "+site+"torch/_inductor/utils.py:run "+site+"torch/_functorch/_aot_autograd/runtime_wrappers.py:runtime_wrapper "+site+"torch/_dynamo/eval_frame.py:compile_wrapper train.py:main"),
+			Collective, "futex_do_wait", "futex",
+		},
+		"P a compiled step that computes": {
+			stack("", "/tmp/torchinductor_u/x.so:kernel"+eval, "/tmp/torchinductor_u/ab/cab.py:call "+site+"torch/_inductor/output_code.py:__call__ "+site+"torch/_dynamo/eval_frame.py:compile_wrapper train.py:main"),
+			OwnCode, "", "",
+		},
+		"a kernel is compiled when it is loaded": {stack("", "libnvidia-ptxjitcompiler.so.570.124.06: libcuda.so.1:cuModuleLoadData"+eval, "train.py:main"), Compiling, "", ""},
+		"a checkpoint whose ranks agree first": {
+			stack(futex, "libc.so.6:pthread_cond_wait libtorch_cpu.so:_ZN4c10d4Work4waitE"+eval, site+"torch/distributed/distributed_c10d.py:all_gather_object "+site+"torch/distributed/checkpoint/utils.py:gather_object "+site+"torch/distributed/checkpoint/state_dict_saver.py:save train.py:main"),
+			Collective, "futex_do_wait", "futex",
+		},
+		"M a rank whose interpreter has no name for its loop waits for the store": {
+			stack("do_sys_poll __x64_sys_poll", "libc.so.6: libc.so.6:poll libtorch_cpu.so.2.14.1: libtorch_cpu.so.2.14.1:_ZN4c10d8TCPStore6doWaitEN3c108ArrayRefE libtorch_python.so.2.14.1: python3.14: python3.14:PyEval_EvalCode python3.14:Py_RunMain libc.so.6:__libc_start_main python3.14:_start", "train.py:<module>"),
+			Collective, "do_sys_poll", "",
+		},
+		"a hook that a collective's thread calls in Python": {
+			stack("hrtimer_nanosleep", "libc.so.6:clock_nanosleep python3.14: python3.14: libtorch_python.so: libtorch_cpu.so:_ZN4c10d7Reducer13autograd_hookEm libtorch_cpu.so: libc.so.6:", "train.py:hook"),
+			OwnCode, "hrtimer_nanosleep", "",
+		},
+		"registers memory for RDMA":    {stack("__schedule schedule mlx5_cmd_exec[mlx5_core] mlx5_ib_reg_user_mr[mlx5_ib] ib_uverbs_ioctl[ib_uverbs]", "libc.so.6:ioctl libibverbs.so.1:ibv_reg_mr", ""), Network, "mlx5_cmd_exec", "mlx5"},
+		"NCCL registers memory":        {stack("mlx5_cmd_exec[mlx5_core]", "libc.so.6:ioctl libibverbs.so.1:ibv_reg_mr libnccl.so.2: libnccl.so.2:ncclCommInitRank", ""), Collective, "mlx5_cmd_exec", "mlx5"},
+		"a page that user space fills": {stack("handle_userfault do_anonymous_page handle_mm_fault", "", ""), Storage, "handle_userfault", "userfaultfd"},
+		"computes":                     {stack("", "libopenblas.so.0:dgemm_kernel"+eval, "train.py:step"), OwnCode, "", ""},
+		"nothing is known":             {Stack{}, OwnCode, "", ""},
+		"a program that is called as a collective is not one": {stack("", "myncclthing:ncc libfoo.so:xnccl_y", "torch_distributed.py:all_reduce mytorch/distributed/distributed_c10d.pyx:f"), OwnCode, "", ""},
+		"a user's own file called socket.py":                  {stack("", "", "/home/u/mysocket.py:read"), OwnCode, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := table.Of(tc.stack)
+			require.Equal(t, tc.class, got.Class, "%+v", got)
+			require.Equal(t, tc.function, got.Function, "%+v", got)
+			require.Equal(t, tc.owner, got.Owner, "%+v", got)
+			require.Equal(t, got.Class == OwnCode, got.Why == "", "%+v", got)
+		})
+	}
+}
+
+// TestEveryRowHasASourceAndDecides: each is met by a frame that it is made for, and no row
+// before it takes that frame away.
+func TestEveryRowHasASourceAndDecides(t *testing.T) {
+	table, err := New()
+	require.NoError(t, err)
+	classes := map[Class]bool{OwnCode: true}
+	for layer, rows := range map[string][]row{"python": table.python, "native": table.native, "kernel": table.kernel} {
+		require.NotEmpty(t, rows)
+		for _, r := range rows {
+			classes[r.class] = true
+			require.Greater(t, len(r.source), 3, "%+v", r)
+			names := r.names
+			if names == nil {
+				names = []string{"anything"}
+			}
+			for _, name := range names {
+				got := table.Of(frameOf(layer, r, name))
+				require.Equal(t, r.class, got.Class, "%s %+v %s is taken by %+v", layer, r, name, got)
+				if layer == "kernel" {
+					require.Equal(t, r.where, got.Owner, "%+v %s", r, name)
+				}
+			}
+		}
+	}
+	for _, c := range Classes() {
+		require.True(t, classes[c], "no row is of class %s", c)
+	}
+}
+
+func frameOf(layer string, r row, name string) Stack {
+	switch layer {
+	case "python":
+		file := r.where
+		if strings.HasSuffix(file, "/") {
+			file += "x/y.py"
+		}
+		return Stack{Python: []Python{{"/site-packages/" + file, name}}}
+	case "native":
+		if r.where == "*" {
+			return Stack{Native: []Native{{"/opt/own.so", name + "X"}}}
+		}
+		return Stack{Native: []Native{{"/usr/lib/" + r.where + ".so.1", name}}}
+	}
+	if module, ok := strings.CutPrefix(name, "["); ok {
+		return Stack{Kernel: []Function{{"anything", strings.TrimSuffix(module, "]")}}}
+	}
+	return Stack{Kernel: []Function{{name, ""}}}
+}
+
+func TestALineThatIsNoRowIsAnError(t *testing.T) {
+	for _, bad := range []string{"python lock a.py *", "perl lock a.pl * x", "python sleep a.py * x"} {
+		_, err := parse("# words\n\n" + bad + "\n")
+		require.ErrorContains(t, err, "line 3", bad)
+	}
+}
+
+// FuzzOf: whatever a process calls itself, the answer is one of the classes.
+func FuzzOf(f *testing.F) {
+	f.Add("futex_wait", "libc.so.6:x", "a.py:b")
+	f.Add("[fuse]", ":", ":")
+	table, err := New()
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, kernel, native, python string) {
+		w := table.Of(stack(kernel, native, python))
+		require.True(t, slices.Contains(Classes(), w.Class))
+	})
+}
+
+func BenchmarkOf(b *testing.B) {
+	table, err := New()
+	require.NoError(b, err)
+	s := stack("futex_do_wait __futex_wait futex_wait do_futex __x64_sys_futex do_syscall_64 entry_SYSCALL_64_after_hwframe", strings.Repeat("libc.so.6:x ", 40), strings.Repeat("/a/b/c/train.py:main ", 20))
+	for b.Loop() {
+		table.Of(s)
+	}
+}

@@ -1,0 +1,141 @@
+package crashloop
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
+)
+
+const second = int64(time.Second)
+
+func newDetector() *detector {
+	d := &detector{least: 3, apart: int64(30 * time.Minute), atOnce: int64(250 * time.Millisecond)}
+	d.reset()
+	return d
+}
+
+// die shows the death of a rank.
+func die(d *detector, job, run string, rank, at int64, signal string) bool {
+	a := pcommon.NewMap()
+	a.PutStr(rule.AttributeJob, job)
+	a.PutInt(rule.AttributeRank, rank)
+	a.PutInt("process.exit.code", 1)
+	if signal != "" {
+		a.PutStr("process.exit.signal_name", signal)
+	}
+	return d.Observe(&rule.Record{Name: eventExit, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+}
+
+func TestALongLoopKeepsItsCount(t *testing.T) {
+	d := newDetector()
+	for i := range int64(100) {
+		require.True(t, die(d, "j", fmt.Sprintf("%03d", i), i%2, 60*(i+1), "SIGSEGV"))
+	}
+	findings := d.Decide(0)
+	require.Len(t, findings, 1)
+	require.Subset(t, findings[0].Attributes, map[string]any{
+		"crash_loop.starts": int64(100), "crash_loop.lasts": "1h39m0s", "crash_loop.same": false,
+		"crash_loop.deaths": "rank 0 (SIGSEGV) 16 times, rank 1 (SIGSEGV) 16 times", // of those that are remembered
+	})
+	require.Len(t, d.loops["j\x00"].Starts, maxStarts)
+	die(d, "j", "later", 0, 60*100+3600, "SIGSEGV")
+	require.Empty(t, d.Decide(0), "an hour later it is another loop")
+}
+
+func TestDeathsOfUnknownRunsAreNoStarts(t *testing.T) {
+	d := newDetector()
+	require.False(t, die(d, "j", "", 0, 1, ""))
+	require.False(t, die(d, "", "a", 0, 1, ""))
+	require.Empty(t, d.loops)
+}
+
+func TestRanksThatAreKilledAtOnceAreNoCrashInAnyOrder(t *testing.T) {
+	for _, order := range [][]int64{{0, 1, 2}, {2, 0, 1}, {1, 2, 0}} {
+		d := newDetector()
+		for run := range int64(3) {
+			for _, rank := range order {
+				die(d, "j", fmt.Sprint(run), rank, 60*run, "SIGKILL")
+			}
+		}
+		require.Empty(t, d.Decide(0))
+	}
+}
+
+// The last of a few deaths is a SIGKILL: whether that ends the job of somebody shows a moment
+// later.
+func TestALoneSIGKILLIsJudgedWhenNoOtherCame(t *testing.T) {
+	for name, deleted := range map[string]bool{"a rank is killed": false, "the job is deleted": true} {
+		d := newDetector()
+		for run := range int64(2) {
+			die(d, "j", fmt.Sprint(run), 0, 60*run, "SIGSEGV")
+		}
+		require.Empty(t, d.Decide(60*second), name)
+		die(d, "j", "2", 0, 120, "SIGKILL")
+		require.Equal(t, 120*second+d.atOnce, d.Due(), name)
+		require.Empty(t, d.Decide(120*second), name)
+		if deleted {
+			die(d, "j", "2", 1, 120, "SIGKILL")
+			require.EqualValues(t, 1, d.Due(), name)
+		}
+		require.Equal(t, !deleted, len(d.Decide(120*second+d.atOnce)) == 1, name)
+		require.Zero(t, d.Due(), name)
+	}
+}
+
+func TestJobsAreBounded(t *testing.T) {
+	d := newDetector()
+	for i := range int64(maxJobs + 100) {
+		die(d, fmt.Sprint(i), "a", 0, i, "")
+	}
+	require.Len(t, d.loops, maxJobs)
+	require.EqualValues(t, 100, d.Evicted())
+}
+
+func TestStateComesBack(t *testing.T) {
+	d := newDetector()
+	for i := range int64(40) {
+		die(d, fmt.Sprint(i%3), fmt.Sprint(i), i%4, 10*i, "")
+	}
+	state, err := d.Snapshot()
+	require.NoError(t, err)
+	again := newDetector()
+	require.NoError(t, again.Restore(state))
+	require.Equal(t, d.Decide(0), again.Decide(0))
+	for _, bad := range []string{`{`, `{"a":null}`, `{"a":{"starts":[null]}}`, `{"a":{}}`} {
+		require.Error(t, again.Restore([]byte(bad)), bad)
+	}
+}
+
+// Who ends all ranks of a host ends the job; a rank that is ended alone is a death.
+func TestRanksThatAreAskedToEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		signal, code int64
+		spared       any
+		counts       bool
+	}{
+		"alone, by SIGTERM":               {signal: 15, spared: 3, counts: true},
+		"alone, with the status of it":    {code: 143, spared: 1, counts: true},
+		"all":                             {signal: 15, spared: 0},
+		"all, and this turned it into 1":  {code: 1, spared: 0},
+		"all, and this crashed meanwhile": {signal: 11, spared: 0, counts: true},
+		"the only one of its host":        {signal: 15},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := pcommon.NewMap()
+			require.NoError(t, a.FromRaw(map[string]any{
+				rule.AttributeJob: "j", rule.AttributeRank: 1, "process.exit.signal": tc.signal, "process.exit.code": tc.code,
+				"signal.number": 15, "signal.sender.relation": "other",
+			}))
+			if tc.spared != nil {
+				a.PutInt("process.exit.spared_ranks", int64(tc.spared.(int)))
+			}
+			_, counts := death(&rule.Record{Name: eventExit, Run: "1", Resource: pcommon.NewMap(), Attributes: a})
+			require.Equal(t, tc.counts, counts)
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package fault
+
+import (
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// runOf is the start of a job that values are about, where that tells faults of the rule
+// apart; "" where it does not, or is not known.
+func (r *Rule) runOf(values []string) string {
+	if !r.OfRun {
+		return ""
+	}
+	return r.get(values, "run")
+}
+
+// Run is the start of its job that a fault is of, "" when it is of none or not known.
+func (f *Fault) Run() string { return f.run }
+
+// Runs are the starts of jobs that its evidence is about, as far as they are known.
+func (f *Fault) Runs() []string {
+	var runs []string
+	for i, w := range f.rule.Watches {
+		if w.Resolves {
+			break
+		}
+		for j := range f.marks[i] {
+			if run := f.rule.get(f.marks[i][j].Values, "run"); run != "" && !slices.Contains(runs, run) {
+				runs = append(runs, run)
+			}
+		}
+	}
+	return runs
+}
+
+// Restart says that a job was started again.
+type Restart struct {
+	Job, Domain string
+	Trust       verdict.Trust
+	Run         string   // the start
+	Older       []string // those before it
+	At          int64
+}
+
+// Restarted resolves what was open about the earlier starts of a job, and is trusted no more
+// than who tells of the start. A fault of no start that is known is of an earlier one if
+// all of it was seen before.
+func (s *Set) Restarted(r Restart) {
+	var ended []*Fault
+	s.open.Each(func(f *Fault) {
+		if f.rule.OfRun && f.run != r.Run && r.Trust >= f.stands() && f.ofJob(r) && (slices.Contains(r.Older, f.run) || f.touched < r.At) {
+			ended = append(ended, f)
+		}
+	})
+	for _, f := range ended {
+		f.restarted(r.At)
+	}
+}
+
+// outrun resolves a verdict that comes when the next start of its job is known: its evidence
+// was told late.
+func (f *Fault) outrun() {
+	if f.run == "" || f.dead || f.verdict == nil || f.verdict.resolved != 0 {
+		return
+	}
+	for i, w := range f.rule.Watches {
+		for j := range f.marks[i] {
+			job := f.rule.get(f.marks[i][j].Values, "job")
+			if job == "" || w.Resolves {
+				continue
+			}
+			if at := f.set.followed(job, f.domain, f.run, f.stands()); at != 0 {
+				f.restarted(at)
+			}
+			return
+		}
+	}
+}
+
+// restarted resolves an open verdict, or one that another rank of the new start has ended,
+// which was told of before but began later.
+func (f *Fault) restarted(at int64) {
+	const name = "restarted"
+	switch v := f.verdict; {
+	case f.onset(verdict.Foreign) > at: // it is of a start that goes on beside the next one
+		return
+	case v.resolved != 0 && (v.closing == nil || v.closing.Name != name || v.resolved <= at):
+		return
+	case v.revision == 0: // nobody was told that it was open
+		f.set.emit(f)
+	}
+	f.resolve(at, closed(name, at, "the job was started again"))
+}
+
+// ofJob reports whether evidence of f names the job that was started again.
+func (f *Fault) ofJob(r Restart) bool {
+	for i, w := range f.rule.Watches {
+		if w.Resolves {
+			break
+		}
+		for j := range f.marks[i] {
+			if values := f.marks[i][j].Values; f.rule.get(values, "job") == r.Job && (f.domain == "" || r.Domain == "" || f.domain == r.Domain) {
+				return true
+			}
+		}
+	}
+	return false
+}

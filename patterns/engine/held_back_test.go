@@ -1,0 +1,134 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/patterns/engine"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// killed is the end of a rank by SIGKILL, so long after began, from that sender; "" when
+// that is not known.
+func killed(after time.Duration, rank int64, relation string) plog.Logs {
+	return logs(1, began.Add(after), func(_ int, lr plog.LogRecord) {
+		lr.SetEventName("process.exit")
+		a := lr.Attributes()
+		for key, n := range map[string]int64{"process.pid": 100 + rank, "gen_ai.training.rank": rank, "process.exit.code": 0, "process.exit.signal": 9} {
+			a.PutInt(key, n)
+		}
+		a.PutStr("process.exit.signal_name", "SIGKILL")
+		a.PutStr("gen_ai.training.job_id", "llm")
+		a.PutStr("tracecore.trust", "proven")
+		if relation != "" {
+			a.PutInt("signal.number", 9)
+			a.PutStr("signal.sender.relation", relation)
+		}
+	})
+}
+
+// The first of several ranks that somebody kills is no failure, not for a moment.
+func TestFirstOfManyKillsIsNeverTold(t *testing.T) {
+	for _, relation := range []string{"", "other", "launcher", "host", "rank"} {
+		e := newEngine(t, engine.Options{})
+		e.Advance(began)
+		e.Logs(killed(0, 0, relation))
+		require.Empty(t, e.Verdicts(), relation)
+		e.Logs(killed(100*time.Millisecond, 1, relation))
+		verdicts := e.Verdicts()
+		require.Len(t, verdicts, 1, relation)
+		require.Equal(t, verdict.Info, verdicts[0].Severity, relation)
+	}
+}
+
+func TestLoneKillIsToldAMomentLater(t *testing.T) {
+	e := newEngine(t, engine.Options{})
+	e.Advance(began)
+	e.Logs(killed(0, 3, "other"))
+	require.Empty(t, e.Verdicts())
+	e.Advance(began.Add(240 * time.Millisecond))
+	require.Empty(t, e.Verdicts())
+	e.Advance(began.Add(250 * time.Millisecond))
+	verdicts := e.Verdicts()
+	require.Len(t, verdicts, 1)
+	require.Equal(t, []any{verdict.Error, "3"}, []any{verdicts[0].Severity, verdicts[0].Culprit["rank"]})
+}
+
+func TestEndOfAContainerIsToldAtOnceAndAccusesNobody(t *testing.T) {
+	for _, relation := range []string{"container", "scheduler"} {
+		e := newEngine(t, engine.Options{})
+		e.Advance(began)
+		e.Logs(killed(0, 0, relation))
+		verdicts := e.Verdicts()
+		require.Len(t, verdicts, 1)
+		require.Equal(t, verdict.Info, verdicts[0].Severity)
+		require.NotContains(t, verdicts[0].Culprit, "rank")
+	}
+}
+
+// What waits is told after a restart, too.
+func TestHeldVerdictOutlivesARestart(t *testing.T) {
+	e := newEngine(t, engine.Options{})
+	e.Advance(began)
+	e.Logs(killed(0, 3, ""))
+	require.Empty(t, e.Verdicts())
+	state, err := e.Snapshot()
+	require.NoError(t, err)
+	again := newEngine(t, engine.Options{})
+	require.NoError(t, again.Restore(state))
+	again.Advance(began.Add(time.Second))
+	require.Len(t, again.Verdicts(), 1)
+}
+
+// endsWith is the end of a rank with that status, so long after began.
+func endsWith(after time.Duration, rank, code int64) plog.Logs {
+	return logs(1, began.Add(after), func(_ int, lr plog.LogRecord) {
+		lr.SetEventName("process.exit")
+		a := lr.Attributes()
+		for key, n := range map[string]int64{"process.pid": 100 + rank, "gen_ai.training.rank": rank, "process.exit.code": code, "process.exit.signal": 0} {
+			a.PutInt(key, n)
+		}
+		a.PutStr("gen_ai.training.job_id", "llm")
+		a.PutStr("tracecore.trust", "proven")
+	})
+}
+
+// A rank leaves, and its peers fail a second apart: none of them is accused, not for a moment.
+func TestPeersOfARankThatLeavesAreNeverAccused(t *testing.T) {
+	e := newEngine(t, engine.Options{})
+	e.Advance(began)
+	e.Logs(endsWith(0, 0, 0))
+	e.Logs(endsWith(3500*time.Millisecond, 1, 1))
+	require.Empty(t, e.Verdicts())
+	e.Advance(began.Add(4 * time.Second))
+	require.Empty(t, e.Verdicts())
+	e.Logs(endsWith(4500*time.Millisecond, 2, 1))
+	verdicts := e.Verdicts()
+	require.Len(t, verdicts, 1)
+	require.Equal(t, []any{verdict.Error, verdict.Full, "0"}, []any{verdicts[0].Severity, verdicts[0].Confidence, verdicts[0].Culprit["rank"]})
+}
+
+// Where no second one dies, the job was over: the death is told by itself.
+func TestADeathAtTheEndIsToldAMomentLater(t *testing.T) {
+	e := newEngine(t, engine.Options{})
+	e.Advance(began)
+	e.Logs(endsWith(0, 0, 0))
+	e.Logs(endsWith(2*time.Second, 1, 1))
+	e.Advance(began.Add(4900 * time.Millisecond))
+	require.Empty(t, e.Verdicts())
+	e.Advance(began.Add(5 * time.Second))
+	verdicts := e.Verdicts()
+	require.Len(t, verdicts, 1)
+	require.Equal(t, []any{verdict.Partial, "1"}, []any{verdicts[0].Confidence, verdicts[0].Culprit["rank"]})
+}
+
+// Nobody ended well before: the first death is told at once.
+func TestADeathWithoutAnEndIsToldAtOnce(t *testing.T) {
+	e := newEngine(t, engine.Options{})
+	e.Advance(began)
+	e.Logs(endsWith(0, 1, 1))
+	require.Len(t, e.Verdicts(), 1)
+}

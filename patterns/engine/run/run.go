@@ -1,0 +1,356 @@
+// Package run tells the starts of one job apart. A job keeps its id and its ranks through
+// a restart, its processes do not: the same rank seen as another, later process is another
+// run. It is pure, and knows neither records nor faults.
+package run
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+const (
+	// slack is how far two words about the start of one process may differ: wall clocks
+	// are slewed, and those of two machines are not one.
+	slack = int64(time.Second)
+	// spread is how far apart the ranks of one run start: process groups give up after
+	// 10 to 30 minutes (PyTorch, init_process_group).
+	spread = int64(30 * time.Minute)
+
+	maxRuns = 8 // of one job; older ones are forgotten
+	page    = 64
+)
+
+// Job is a job, as far as a record of that trust says: an id inside a domain.
+type Job struct {
+	ID     string        `json:"id"`
+	Domain string        `json:"domain,omitempty"`
+	Trust  verdict.Trust `json:"trust"`
+}
+
+// Process is the outermost process of a rank. Start is unix nanoseconds, 0 when not known.
+type Process struct {
+	Host  string `json:"h,omitempty"`
+	PID   int64  `json:"p"`
+	Start int64  `json:"s"`
+}
+
+// same reports whether both are one process. A record that says no host is about any.
+func (p Process) same(o Process) bool {
+	return (p.Host == o.Host || p.Host == "" || o.Host == "") && p.PID == o.PID && p.Start-o.Start <= slack && o.Start-p.Start <= slack
+}
+
+// Sighting is what a record says of the run that it is about.
+type Sighting struct {
+	Job
+	Process
+	Rank    int   // below 0 when none
+	Attempt int64 // as the launcher counts, below 0 when it does not
+	Time    int64 // of the record
+}
+
+// Began says that a run began, or that it began earlier than was known.
+type Began struct {
+	Of    Job
+	ID    string
+	At    int64
+	Older []string // ids of the runs that it followed
+}
+
+// Run is one start of a job.
+type Run struct {
+	ID      string          `json:"id"`
+	Began   int64           `json:"began"`
+	Attempt int64           `json:"attempt"`
+	Ranks   map[int]Process `json:"ranks"`
+}
+
+type job struct {
+	Job
+	runs    []*Run // in the order they began
+	element *fairlru.Element[*job]
+}
+
+// Book has the runs of all jobs. Beyond its size the jobs of the domain that has most are
+// forgotten, those of whom nothing was heard for longest first.
+type Book struct {
+	Evicted uint64 // jobs
+
+	most  int
+	jobs  map[Job]*job
+	byID  map[string][]*job // of all domains and trusts
+	order fairlru.List[*job]
+}
+
+// NewBook makes an empty book with room for so many ranks.
+func NewBook(most int) *Book {
+	return &Book{most: most, jobs: map[Job]*job{}, byID: map[string][]*job{}, order: timeline.NewOrder[*job]()}
+}
+
+// Of returns the run that a record is about, "" when nobody can tell, whether the book
+// learned something, and whether a run began after others.
+func (b *Book) Of(s *Sighting) (id string, news bool, began *Began) {
+	if s.ID == "" {
+		return "", false, nil
+	}
+	j := b.find(s.Job)
+	if s.Start <= 0 || s.Rank < 0 || j != nil && j.Trust != s.Trust { // it says nothing of a process, or is not trusted enough to
+		if j == nil {
+			return "", false, nil
+		}
+		return j.at(s), false, nil
+	}
+	if j == nil {
+		j = b.begin(s.Job)
+	}
+	b.order.Touch(j.element, fairlru.Some)
+	r, news, began := j.see(s)
+	if news {
+		b.fit(j)
+	}
+	return r.ID, news, began
+}
+
+// Followed is when the next run of the job began after this one, 0 when none has.
+func (b *Book) Followed(of Job, id string) int64 {
+	j := b.find(of)
+	if j == nil || id == "" {
+		return 0
+	}
+	at := slices.IndexFunc(j.runs, func(r *Run) bool { return r.ID == id })
+	if at < 0 || at+1 == len(j.runs) {
+		return 0
+	}
+	return j.runs[at+1].Began
+}
+
+// Process returns the outermost process of a rank in a run.
+func (b *Book) Process(of Job, id string, rank int) (Process, bool) {
+	j := b.find(of)
+	if j == nil {
+		return Process{}, false
+	}
+	at := slices.IndexFunc(j.runs, func(r *Run) bool { return r.ID == id })
+	if at < 0 {
+		return Process{}, false
+	}
+	p, ok := j.runs[at].Ranks[rank]
+	return p, ok
+}
+
+// find returns the job as it is known best: what is trusted more goes before, and a record
+// that says no domain is about the only job of that id.
+func (b *Book) find(wanted Job) *job {
+	var best *job
+	for _, j := range b.byID[wanted.ID] {
+		switch {
+		case j.Trust < wanted.Trust || wanted.Domain != "" && j.Domain != "" && j.Domain != wanted.Domain:
+		case best == nil || j.Trust > best.Trust:
+			best = j
+		case j.Trust == best.Trust && j.Domain != best.Domain && wanted.Domain == "":
+			return nil
+		}
+	}
+	return best
+}
+
+func (b *Book) begin(key Job) *job {
+	j := &job{Job: key}
+	j.element = b.order.Add(j, fairlru.Some, timeline.Path(key.Trust, []string{key.Domain, key.ID})...)
+	b.jobs[key] = j
+	b.byID[key.ID] = append(b.byID[key.ID], j)
+	return j
+}
+
+// fit counts j by what it takes now, and makes room for it.
+func (b *Book) fit(j *job) {
+	ranks := 0
+	for _, r := range j.runs {
+		ranks += len(r.Ranks)
+	}
+	b.order.Resize(j.element, 1+ranks/page)
+	for b.order.Size() > 1+b.most/page && b.order.Len() > 1 {
+		victim, _ := b.order.Victim()
+		if victim.Value == j {
+			break // it takes all there is, and is the one that is needed
+		}
+		b.forget(victim.Value)
+		b.Evicted++
+	}
+}
+
+func (b *Book) forget(j *job) {
+	b.order.Remove(j.element)
+	delete(b.jobs, j.Job)
+	left := slices.DeleteFunc(b.byID[j.ID], func(o *job) bool { return o == j })
+	if len(left) > 0 {
+		b.byID[j.ID] = left
+	} else {
+		delete(b.byID, j.ID)
+	}
+}
+
+// at returns the run of a sighting without changing anything: that of its process, or the
+// one that stood at its time.
+func (j *job) at(s *Sighting) string {
+	for _, r := range slices.Backward(j.runs) {
+		if p, ok := r.Ranks[s.Rank]; ok && s.Start > 0 && p.same(s.Process) {
+			return r.ID
+		}
+	}
+	then := s.Time
+	if s.Start > 0 {
+		then = s.Start
+	}
+	for _, r := range slices.Backward(j.runs) {
+		if r.Began <= then+slack {
+			if r.elsewhere(s) {
+				return ""
+			}
+			return r.ID
+		}
+	}
+	return ""
+}
+
+// elsewhere reports whether a stranger speaks of a rank that runs on another machine than
+// he does: he may call himself what he likes, but where he sends from is not his word.
+func (r *Run) elsewhere(s *Sighting) bool {
+	p, ok := r.Ranks[s.Rank]
+	return ok && s.Trust == verdict.Foreign && p.Host != "" && p.Host != s.Host
+}
+
+// see returns the run of a process, which begins one where the rank was another process.
+func (j *job) see(s *Sighting) (r *Run, news bool, began *Began) {
+	after, before := -1, len(j.runs)
+	for i, r := range j.runs {
+		switch p, ok := r.Ranks[s.Rank]; {
+		case !ok:
+		case p.same(s.Process):
+			return r, false, nil
+		case p.Start <= s.Start:
+			after = i
+		case before == len(j.runs):
+			before = i
+		}
+	}
+	if r = j.nearest(s, after+1, before); r == nil {
+		r = &Run{Began: s.Start, Attempt: s.Attempt, Ranks: map[int]Process{s.Rank: s.Process}}
+		r.ID = j.name(s)
+		at := max(after+1, min(before, j.place(s.Start)))
+		j.runs = slices.Insert(j.runs, at, r)
+		j.settle(at)
+		if len(j.runs) > maxRuns {
+			j.runs = slices.Delete(j.runs, 0, 1)
+		}
+		began = j.began(s, r)
+	}
+	r.Ranks[s.Rank] = s.Process
+	if s.Start < r.Began {
+		r.Began = s.Start
+		began = j.began(s, r)
+	}
+	return r, true, began
+}
+
+// began says when r began, and after which.
+func (j *job) began(s *Sighting, r *Run) *Began {
+	return &Began{Of: s.Job, ID: r.ID, At: r.Began, Older: j.ids(max(slices.Index(j.runs, r), 0))} // one that is too old for the cap has left
+}
+
+// settle moves into the run at that place those that began closer to it than to the run
+// before it, which was the only one known when they were seen.
+func (j *job) settle(at int) {
+	if at == 0 {
+		return
+	}
+	before, r := j.runs[at-1], j.runs[at]
+	for rank, p := range before.Ranks {
+		if _, has := r.Ranks[rank]; !has && p.Start-before.Began > max(r.Began-p.Start, p.Start-r.Began) {
+			delete(before.Ranks, rank)
+			r.Ranks[rank] = p
+		}
+	}
+}
+
+// place is where a run that began then stands among the others.
+func (j *job) place(began int64) int {
+	at := slices.IndexFunc(j.runs, func(r *Run) bool { return r.Began > began })
+	if at < 0 {
+		return len(j.runs)
+	}
+	return at
+}
+
+// nearest returns, of the runs in [from, to), which do not have the rank, the one that
+// began closest to its start, nil for none near enough.
+func (j *job) nearest(s *Sighting, from, to int) *Run {
+	var best *Run
+	for i := from; i < to; i++ {
+		r := j.runs[i]
+		if _, has := r.Ranks[s.Rank]; has || s.Attempt >= 0 && r.Attempt >= 0 && r.Attempt != s.Attempt || distance(r, s) > spread {
+			continue
+		}
+		if best == nil || distance(r, s) < distance(best, s) {
+			best = r
+		}
+	}
+	return best
+}
+
+func distance(r *Run, s *Sighting) int64 { return max(r.Began-s.Start, s.Start-r.Began) }
+
+func (j *job) ids(until int) []string {
+	ids := make([]string, until)
+	for i := range ids {
+		ids[i] = j.runs[i].ID
+	}
+	return ids
+}
+
+// name is the id of a run: when it began, of which job, and with which process, so that no
+// two are alike.
+func (j *job) name(s *Sighting) string {
+	h := fnv.New32a()
+	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%d\x00%s\x00%d", j.Domain, j.ID, j.Trust, s.Host, s.PID)
+	return time.Unix(0, s.Start).UTC().Format("2006-01-02T15:04:05.000Z") + fmt.Sprintf("-%08x", h.Sum32())
+}
+
+// Saved is a job as it stands in a snapshot.
+type Saved struct {
+	Job
+	Runs []*Run `json:"runs"`
+}
+
+// Save returns the state, the job first of whom nothing was heard for longest.
+func (b *Book) Save() []Saved {
+	var saved []Saved
+	b.order.Each(func(j *job) { saved = append(saved, Saved{Job: j.Job, Runs: j.runs}) })
+	return saved
+}
+
+// Restore replaces the state by what was saved.
+func (b *Book) Restore(saved []Saved) {
+	*b = Book{Evicted: b.Evicted, most: b.most, jobs: map[Job]*job{}, byID: map[string][]*job{}, order: timeline.NewOrder[*job]()}
+	for _, one := range saved {
+		if b.jobs[one.Job] != nil || one.Trust < verdict.Foreign || one.Trust > verdict.Proven {
+			continue
+		}
+		j := b.begin(one.Job)
+		for _, r := range one.Runs {
+			if r == nil || len(j.runs) >= maxRuns {
+				continue
+			}
+			if r.Ranks == nil {
+				r.Ranks = map[int]Process{}
+			}
+			j.runs = append(j.runs, r)
+		}
+		b.fit(j)
+	}
+}

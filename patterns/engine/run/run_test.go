@@ -1,0 +1,204 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+const second = int64(time.Second)
+
+// at is a time of day.
+func at(s float64) int64 { return 1_700_000_000*second + int64(s*float64(second)) }
+
+func of(rank int, pid int64, start float64) *Sighting {
+	return &Sighting{Job: Job{ID: "j", Domain: "user 0", Trust: verdict.Proven}, Process: Process{"n1", pid, at(start)}, Rank: rank, Attempt: -1, Time: at(start + 5)}
+}
+
+func see(t *testing.T, b *Book, s *Sighting) string {
+	t.Helper()
+	id, _, _ := b.Of(s)
+	require.NotEmpty(t, id)
+	return id
+}
+
+func TestTheSameRankAsALaterProcessIsAnotherRun(t *testing.T) {
+	b := NewBook(1000)
+	first := see(t, b, of(0, 10, 0))
+	require.Equal(t, first, see(t, b, of(1, 11, 40)), "ranks of one run start apart")
+	require.Equal(t, first, see(t, b, of(0, 10, 0.9)), "clocks are slewed")
+
+	id, news, began := b.Of(of(1, 21, 100))
+	require.NotEqual(t, first, id)
+	require.True(t, news)
+	require.Equal(t, &Began{Of: of(0, 0, 0).Job, ID: id, At: at(100), Older: []string{first}}, began)
+	require.Equal(t, at(100), b.Followed(began.Of, first))
+	require.Zero(t, b.Followed(began.Of, id))
+	require.Zero(t, b.Followed(Job{ID: "other", Trust: verdict.Proven}, id))
+	_, news, began = b.Of(of(0, 20, 99))
+	require.True(t, news)
+	require.Equal(t, at(99), began.At, "it began earlier than was known")
+	_, _, began = b.Of(of(2, 25, 103))
+	require.Nil(t, began)
+	require.Equal(t, id, see(t, b, of(0, 20, 99)))
+	require.Equal(t, first, see(t, b, of(0, 10, 0)), "what is told late of the first run")
+	require.Equal(t, first, see(t, b, of(2, 12, 1)), "also of a rank that was not seen in it")
+}
+
+// TestARecordWithoutAHostIsOfTheProcessItNames: findings and dumps may say none.
+func TestARecordWithoutAHostIsOfTheProcessItNames(t *testing.T) {
+	b := NewBook(1000)
+	first := see(t, b, of(0, 10, 0))
+	s := of(0, 10, 0)
+	s.Host = ""
+	require.Equal(t, first, see(t, b, s))
+	s.Host = "n2"
+	require.NotEqual(t, first, see(t, b, s), "the same pid on another machine")
+}
+
+func TestARankThatWasNotSeenBeforeARestartIsOfTheLaterRun(t *testing.T) {
+	b := NewBook(1000)
+	first := see(t, b, of(0, 10, 0))
+	require.Equal(t, first, see(t, b, of(1, 21, 100)), "nothing speaks against it yet")
+	second := see(t, b, of(0, 20, 101))
+	require.NotEqual(t, first, second)
+	require.Equal(t, second, see(t, b, of(1, 21, 100)))
+}
+
+func TestADumpIsOfTheRunThatStood(t *testing.T) {
+	b := NewBook(1000)
+	first, second := see(t, b, of(0, 10, 0)), see(t, b, of(0, 20, 100))
+	for when, want := range map[float64]string{-60: "", 50: first, 150: second} {
+		s := of(-1, 0, 0)
+		s.Start, s.Time, s.Domain, s.Trust = 0, at(when), "", verdict.Claimed
+		id, news, _ := b.Of(s)
+		require.Equal(t, want, id, when)
+		require.False(t, news)
+	}
+}
+
+func TestTheLaunchersCountTellsRunsApart(t *testing.T) {
+	b := NewBook(1000)
+	rank := func(rank int, pid int64, start float64, attempt int64) string {
+		s := of(rank, pid, start)
+		s.Attempt = attempt
+		return see(t, b, s)
+	}
+	first := rank(0, 10, 0, 0)
+	second := rank(1, 21, 2, 1)
+	require.NotEqual(t, first, second, "no rank was seen twice")
+	require.Equal(t, second, rank(0, 20, 1.5, 1))
+	require.Equal(t, first, rank(1, 11, 0.1, 0))
+}
+
+// TestLessTrustedWordsBeginNoRun of a job whose runs are known better.
+func TestLessTrustedWordsBeginNoRun(t *testing.T) {
+	b := NewBook(1000)
+	first := see(t, b, of(0, 10, 0))
+	s := of(0, 99, 50)
+	s.Trust = verdict.Foreign
+	id, news, began := b.Of(s)
+	require.Equal(t, first, id)
+	require.False(t, news)
+	require.Nil(t, began)
+
+	s.Domain = "user 1"
+	id, _, _ = b.Of(s)
+	require.NotEqual(t, first, id, "another's job of that name is another job")
+	none := of(0, 1, 0)
+	none.Domain, none.Start = "", 0
+	id, _, _ = b.Of(none)
+	require.Equal(t, first, id, "what says no domain is of the job that is known best")
+}
+
+// TestAStrangerElsewhereIsOfNoRun: where a rank runs is known, and he is not there.
+func TestAStrangerElsewhereIsOfNoRun(t *testing.T) {
+	b := NewBook(1000)
+	first := see(t, b, of(0, 10, 0))
+	of := func(host string, rank int, trust verdict.Trust) string {
+		id, _, _ := b.Of(&Sighting{Job: Job{ID: "j", Trust: trust}, Process: Process{Host: host}, Rank: rank, Attempt: -1, Time: at(9)})
+		return id
+	}
+	require.Equal(t, first, of("n1", 0, verdict.Foreign))
+	require.Empty(t, of("elsewhere", 0, verdict.Foreign))
+	require.Empty(t, of("", 0, verdict.Foreign))
+	require.Equal(t, first, of("elsewhere", 1, verdict.Foreign), "nothing is known of that rank")
+	require.Equal(t, first, of("elsewhere", 0, verdict.Claimed), "tracecore's own receivers may watch from elsewhere")
+}
+
+func TestJobsTakeRoomFromTheirOwnDomain(t *testing.T) {
+	b := NewBook(100 * page)
+	mine := see(t, b, of(0, 10, 0))
+	for i := range 10_000 {
+		s := of(i%7, int64(i), float64(i))
+		s.ID, s.Domain = fmt.Sprint(i), "user 666"
+		b.Of(s)
+	}
+	require.LessOrEqual(t, b.order.Size(), 1+100)
+	require.NotZero(t, b.Evicted)
+	require.Equal(t, mine, see(t, b, of(0, 10, 0)))
+	_, news, _ := b.Of(of(0, 10, 0))
+	require.False(t, news, "it was not forgotten")
+	require.Len(t, b.jobs, b.order.Len())
+}
+
+func TestACrashLoopIsBounded(t *testing.T) {
+	b := NewBook(1000)
+	for i := range 100 {
+		b.Of(of(0, int64(i+1), float64(10*i)))
+	}
+	_, _, began := b.Of(of(0, 1000, -500))
+	require.Empty(t, began.Older)
+	require.Len(t, b.jobs[Job{"j", "user 0", verdict.Proven}].runs, maxRuns)
+}
+
+// TestTheOrderOfRecordsDoesNotMatter: the ranks of a start are told of in any order, and
+// those of earlier starts again and again.
+func TestTheOrderOfRecordsDoesNotMatter(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // any order will do
+		b, ids := NewBook(1000), map[int64]string{}
+		var told []*Sighting
+		check := func(s *Sighting) {
+			id := see(t, b, s)
+			if ids[s.PID/100] == "" {
+				ids[s.PID/100] = id
+			}
+			require.Equal(t, ids[s.PID/100], id, "seed %d, pid %d", seed, s.PID)
+		}
+		for run := range 4 {
+			for _, rank := range random.Perm(6) {
+				s := of(rank, int64(100*run+rank), float64(60*run)+10*random.Float64())
+				told = append(told, s)
+				check(s)
+				check(told[random.IntN(len(told))])
+			}
+		}
+		require.Len(t, ids, 4)
+	}
+}
+
+func TestWhatIsSavedComesBack(t *testing.T) {
+	b := NewBook(1000)
+	for i := range 20 {
+		b.Of(of(i%4, int64(i+1), float64(300*(i/4))))
+	}
+	data, err := json.Marshal(b.Save())
+	require.NoError(t, err)
+	var saved []Saved
+	require.NoError(t, json.Unmarshal(data, &saved))
+	again := NewBook(1000)
+	again.Restore(saved)
+	twice, err := json.Marshal(again.Save())
+	require.NoError(t, err)
+	require.JSONEq(t, string(data), string(twice))
+	require.Equal(t, see(t, b, of(0, 1, 0)), see(t, again, of(0, 1, 0)))
+	again.Restore([]Saved{{Runs: []*Run{nil, {}}}, {Job: Job{Trust: 9}}})
+	again.Of(of(0, 1, 0))
+}

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/patterns/engine/fault"
+	"github.com/tracecoreai/tracecore/patterns/engine/run"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// eventStart tells that a rank runs. No rule has to want it.
+const eventStart = "process.start"
+
+// identify finds the run that r is about, and reports whether r told of a process that was
+// not known: then it is kept, whoever else wants it. A run that begins ends what was open
+// about those before it.
+func (e *Engine) identify(r *record) bool {
+	if v, ok := r.attributes.Get(rule.AttributeRun); ok && r.finding != nil { // nobody else knows it
+		r.run = valueString(v)
+		return false
+	}
+	s := SightingOf(r.resource, r.attributes)
+	if s.ID == "" {
+		return false
+	}
+	s.Time = r.Time
+	if r.finding != nil {
+		s.Trust = r.trust
+	}
+	id, news, began := e.runs.Of(&s)
+	r.run = id
+	if began != nil {
+		e.faults.Restarted(fault.Restart{Job: began.Of.ID, Domain: began.Of.Domain, Trust: began.Of.Trust, Run: began.ID, Older: began.Older, At: began.At})
+	}
+	return news
+}
+
+// SightingOf is what a record says of the run that it is about.
+func SightingOf(resource, attributes pcommon.Map) run.Sighting {
+	s := run.Sighting{Job: run.Job{ID: rule.Job(attributes)}}
+	if s.ID == "" {
+		return s
+	}
+	s.Domain, s.Trust = rule.Text(attributes, rule.AttributeJobDomain), rule.TrustOf(resource, attributes)
+	s.Rank, s.Attempt = int(numberOr(attributes, rule.AttributeRank, -1)), numberOr(attributes, rule.AttributeRestarts, -1)
+	s.Host = rule.Text(resource, "host.name")
+	s.PID, s.Start = numberOr(attributes, rule.AttributeRankPID, 0), numberOr(attributes, rule.AttributeRankStart, 0)
+	return s
+}
+
+// RunOf returns what a record that the engine was shown says of its run, and the id of the
+// run, "" when nobody can tell.
+func (e *Engine) RunOf(resource, attributes pcommon.Map, at int64) (run.Sighting, string) {
+	s := SightingOf(resource, attributes)
+	s.Time = at
+	id, _, _ := e.runs.Of(&s) // it was told already
+	return s, id
+}
+
+// moot reports whether a finding says that it is about a start of a job which another has
+// followed: a detector may go on to tell of processes whose end nobody saw.
+func (e *Engine) moot(r *record) bool {
+	if _, says := r.attributes.Get(rule.AttributeRun); !says {
+		return false
+	}
+	job := run.Job{ID: rule.Job(r.attributes), Domain: rule.Text(r.attributes, rule.AttributeJobDomain), Trust: r.trust}
+	return e.runs.Followed(job, r.run) > r.Time
+}
+
+func numberOr(attributes pcommon.Map, key string, otherwise int64) int64 {
+	if n, ok := rule.Integer(attributes, key); ok {
+		return n
+	}
+	return otherwise
+}
+
+// HostOf returns the machine on which a rank of a job ran at a time, as its kernel told;
+// "" where none did.
+func (e *Engine) HostOf(job, domain string, rank int, at int64) string {
+	of := run.Job{ID: job, Domain: domain, Trust: verdict.Proven}
+	id, _, _ := e.runs.Of(&run.Sighting{Job: of, Rank: rank, Attempt: -1, Time: at})
+	p, _ := e.runs.Process(of, id, rank)
+	return p.Host
+}

@@ -1,0 +1,512 @@
+package ncclhang
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// Thresholds of what calls tell. How long a rank may be silent is the receiver's
+// judgement (nccl.rank.silence); how long others wait are parameters of pattern.yaml.
+const (
+	// tooFar is how many collectives, and for how long, ranks cannot be ahead of one that
+	// still belongs to them: GPUs queue about a thousand operations. Then its record is old.
+	tooFar     = 4096
+	tooFarTime = 10 * time.Minute
+	// mostListed bounds the ranks that wait, one by one, in a finding.
+	mostListed = 16_384
+)
+
+// Doubts of calls.
+const (
+	doubtGraphs  = "ranks launched CUDA graphs, whose collectives make no call"
+	doubtUneven  = "the others ran ahead unevenly"
+	doubtMany    = "many ranks lack it: perhaps the others call one too many"
+	doubtFar     = "it is so far behind that its record may be old"
+	doubtLost    = "records of the job were lost"
+	doubtDispute = "two processes say that they are the same rank of the communicator"
+	doubtDoing   = "what it does is not known"
+	doubtExact   = "the calls of some ranks were not counted from the beginning, so their numbers cannot be compared"
+	doubtAligned = "the calls of some ranks were counted from some call on, and NCCL's own counters say what was before"
+	doubtLimited = "a rank calls too often, and its calls are not counted"
+	doubtUnread  = "a rank has communicators whose rank and size cannot be read"
+	doubtBelow   = "what their GPUs and links do is not seen by their calls"
+	doubtInit    = "a rank whose agent started later may have called it unseen"
+)
+
+// standings are the ranks of a communicator in order.
+type standings struct {
+	comm    *communicator
+	run     *callRun
+	ranks   []int        // in the communicator
+	places  []*place     // of these
+	named   bool         // every process says its rank in the job, and each another
+	isWorld bool         // the ranks of the communicator are those of the job
+	excused map[int]bool // ranks of the job that wait elsewhere: not they are to blame
+	unseen  map[int]bool // ranks whose calls are not counted: they are left out
+}
+
+func (r *callRun) standings(c *communicator) *standings {
+	s := &standings{comm: c, run: r, ranks: slices.Sorted(maps.Keys(c.places)), named: true, isWorld: c.size == r.world}
+	seen := make(map[int]struct{}, len(s.ranks))
+	s.places = make([]*place, len(s.ranks))
+	for i, rank := range s.ranks {
+		s.places[i] = c.places[rank]
+		of := s.places[i].caller.rank
+		if _, twice := seen[of]; twice || of < 0 {
+			s.named = false
+		}
+		seen[of] = struct{}{}
+		s.isWorld = s.isWorld && of == rank
+	}
+	return s
+}
+
+// leaveOut leaves out the ranks whose calls are not counted: where they stand, nobody knows. One
+// that has ended calls no more.
+func (s *standings) leaveOut(limited map[process]int64) {
+	if len(limited) == 0 {
+		return
+	}
+	s.unseen = map[int]bool{}
+	ranks, places := s.ranks[:0:0], s.places[:0:0]
+	for i, p := range s.places {
+		if _, is := limited[process{p.caller.host.Host, p.caller.host.PID}]; is && !p.ended {
+			s.unseen[s.ranks[i]] = true
+			continue
+		}
+		ranks, places = append(ranks, s.ranks[i]), append(places, p)
+	}
+	s.ranks, s.places = ranks, places
+}
+
+// inJob translates ranks of the communicator to those of the job; false where that cannot
+// be done for all.
+func (s *standings) inJob(ranks []int) ([]int, bool) {
+	of := make([]int, len(ranks))
+	for i, rank := range ranks {
+		switch p := s.comm.places[rank]; {
+		case p != nil && s.named:
+			of[i] = p.caller.rank
+		case s.isWorld && s.named:
+			of[i] = rank
+		default:
+			return ranks, false
+		}
+	}
+	slices.Sort(of)
+	return of, true
+}
+
+// absent are the ranks of which no record came, most at the most.
+func (s *standings) absent(most int) (ranks []int) {
+	for rank := 0; rank < s.comm.size && len(ranks) < most; rank++ {
+		if s.comm.places[rank] == nil || s.unseen[rank] {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+// where returns the ranks for which it holds.
+func (s *standings) where(holds func(*place) bool) (ranks []int) {
+	for i, rank := range s.ranks {
+		if holds(s.places[i]) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+func (s *standings) any(holds func(*place) bool) bool {
+	return slices.ContainsFunc(s.places, holds)
+}
+
+// judge says what is incomplete in a communicator, nil for nothing, and when to ask again
+// where time alone changes that.
+func (r *callRun) judge(c *communicator, limited map[process]int64, now int64, excused map[int]bool) (f *Finding, again int64) {
+	c.equal = false
+	s := r.standings(c)
+	s.excused = excused
+	s.leaveOut(limited)
+	waits := s.where(func(p *place) bool { return p.standing })
+	if len(waits) == 0 || s.any(func(p *place) bool { return !p.standing && !p.ended }) {
+		return nil, 0 // nobody waits, or a rank goes on: the others do in a moment
+	}
+	if !s.any(func(p *place) bool { return !p.making }) {
+		f, again = s.judgeInit(now)
+	} else {
+		f, again = s.judgeCalls(now)
+	}
+	if f != nil {
+		s.doubts(f)
+	}
+	return f, again
+}
+
+// begin fills in what every finding of the communicator says.
+func (s *standings) begin(kind Kind, since, now int64) *Finding {
+	r := s.run
+	f := &Finding{
+		Kind: kind, Sure: Certain, Run: r.name, Job: r.job, Domain: r.domain, World: r.world, Group: s.comm.name, Comm: s.comm.name, Members: s.comm.size,
+		Since: time.Unix(0, since).UTC(), Waited: time.Duration(max(0, now-since)), rank: -1,
+	}
+	f.Desc = "communicator " + s.comm.name
+	return f
+}
+
+// judgeInit judges a communicator that is being made: its functions return when all ranks
+// have called them.
+func (s *standings) judgeInit(now int64) (f *Finding, again int64) {
+	since, function := int64(0), ""
+	for _, rank := range s.ranks {
+		p := s.comm.places[rank]
+		if since == 0 || p.since < since {
+			since = p.since
+		}
+		function = cmp.Or(function, p.operation)
+	}
+	missing := s.comm.size - len(s.ranks)
+	if missing == 0 {
+		return nil, 0
+	}
+	f = s.begin(NotInitialized, since, now)
+	if now-since < int64(s.run.options.InitWait) {
+		f.Pending, again = true, since+int64(s.run.options.InitWait)
+	}
+	f.Operation = cmp.Or(function, "ncclCommInitRank")
+	s.blame(f, s.absent(mostListed), s.ranks)
+	f.doubt(Likely, doubtInit)
+	if 4*missing > s.comm.size && missing > 1 {
+		f.doubt(Unsure, "of most ranks no record came")
+	}
+	return f, again
+}
+
+// judgeCalls compares how many collectives each rank has called.
+func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
+	c := s.comm
+	top := int64(0)
+	for _, p := range s.places {
+		if p.standing {
+			top = max(top, p.number)
+		}
+	}
+	ahead := s.where(func(p *place) bool { return p.standing && p.number == top })
+	behind := s.where(func(p *place) bool { return p.number < top })
+	if s.any(func(p *place) bool { return !p.exact && !p.aligned }) {
+		return s.judgeHalted(now)
+	}
+	if len(behind) == 0 {
+		if len(s.ranks) < c.size {
+			return s.judgeAbsent(ahead, top, now)
+		}
+		c.equal = top > 0
+		return s.mismatch(top, now), 0
+	}
+	low := top
+	for _, rank := range behind {
+		low = min(low, c.places[rank].number)
+	}
+	culprits := s.where(func(p *place) bool { return p.number == low && !s.excused[p.caller.rank] })
+	if len(culprits) == 0 {
+		culprits = s.where(func(p *place) bool { return p.number == low })
+	}
+	if len(culprits) > 1 && 4*len(culprits) > c.size && s.any(func(p *place) bool { return !p.exact }) {
+		return nil, 0 // the counters of those ahead may count what went to single ranks before
+	}
+	does := s.does(culprits)
+	since := s.earliest(ahead)
+	f = s.begin(NotCalled, since, now)
+	switch {
+	case does == acting:
+		f.Pending = true // the receiver says when that has lasted for long
+	case does == untold && now-since < int64(s.run.options.UnknownWait):
+		f.Pending, again = true, since+int64(s.run.options.UnknownWait)
+	case does == working:
+		f.Kind = Works
+		f.doubt(Likely, "whether it is a long phase or a loop without end")
+	}
+	f.Seq, f.Behind = low+1, top-low
+	f.Operation, f.Elements = inWords(s.what(low, ahead))
+	s.blame(f, culprits, s.where(func(p *place) bool { return p.standing && p.number > low }))
+	behind = slices.DeleteFunc(behind, func(rank int) bool { return s.excused[c.places[rank].caller.rank] })
+	s.doubtNumbers(f, culprits, ahead, behind)
+	if does == untold {
+		f.doubt(Likely, doubtDoing)
+	}
+	return f, again
+}
+
+// doubtNumbers says what speaks against the numbers.
+func (s *standings) doubtNumbers(f *Finding, culprits, ahead, behind []int) {
+	c := s.comm
+	if len(behind) > len(culprits) {
+		f.doubt(Likely, doubtUneven)
+	}
+	if len(culprits) > 1 && 4*len(culprits) > c.size {
+		f.doubt(Likely, doubtMany)
+	}
+	if absent := s.absent(mostListed); len(absent) > 0 {
+		f.doubt(Likely, "of "+subject(absent)+" of the communicator no record came")
+	}
+	last := int64(0)
+	for _, rank := range culprits {
+		last = max(last, c.places[rank].last, c.places[rank].since)
+	}
+	switch {
+	case f.Behind > tooFar || s.earliest(ahead)-last > int64(tooFarTime):
+		f.doubt(Unsure, doubtFar)
+	case f.Behind > maxCallWindow:
+		f.doubt(Likely, doubtFar)
+	}
+}
+
+// judgeAbsent judges ranks that stand in one place while nothing is known of others. It
+// accuses nobody: a rank without a record may go on, and its node may have no agent.
+func (s *standings) judgeAbsent(ahead []int, top, now int64) (f *Finding, again int64) {
+	since := s.earliest(ahead)
+	f = s.begin(NoCall, since, now)
+	if now-since < int64(s.run.options.InitWait) {
+		f.Pending, again = true, since+int64(s.run.options.InitWait)
+	}
+	f.Seq = top
+	f.Operation, f.Elements = inWords(s.what(top-1, ahead))
+	f.Waiting, f.Local = s.ranksOf(ahead)
+	f.CalledBy = f.calledBy()
+	f.NoDump, _ = s.ranksOf(s.absent(mostListed))
+	f.doubt(Unsure, "of "+subject(s.absent(mostListed))+" of the communicator no record came")
+	return f, again
+}
+
+// judgeHalted judges ranks whose numbers cannot be compared: then only one that cannot go
+// on by itself is told from those that wait.
+func (s *standings) judgeHalted(now int64) (*Finding, int64) {
+	halted := s.where(func(p *place) bool { return p.ended || p.caller.state.Halted() })
+	others := s.where(func(p *place) bool { return p.standing && !p.caller.state.Halted() })
+	if len(halted) == 0 || len(others) == 0 || 4*len(halted) > s.comm.size && len(halted) > 1 {
+		return nil, 0
+	}
+	f := s.begin(NotCalled, s.earliest(others), now)
+	s.blame(f, halted, others)
+	f.doubt(Likely, doubtExact)
+	return f, 0
+}
+
+// mismatch finds ranks whose last collectives are others than those of most, under the
+// same numbers.
+func (s *standings) mismatch(top, now int64) *Finding {
+	if len(s.comm.windows) < 2 || s.any(func(p *place) bool { return p.caller.doing.Silence == socketstall.Usual }) {
+		return nil
+	}
+	for number := max(0, top-maxCallWindow); number < top; number++ {
+		did := map[string][]int{}
+		for _, rank := range s.ranks {
+			if what := s.comm.places[rank].at32(number); what != "" {
+				did[what] = append(did[what], rank)
+			}
+		}
+		if len(did) > 1 {
+			return s.disagree(did, number, now)
+		}
+	}
+	return nil
+}
+
+func (s *standings) disagree(did map[string][]int, number, now int64) *Finding {
+	kinds := slices.SortedFunc(maps.Keys(did), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(did[b]), len(did[a])), cmp.Compare(did[a][0], did[b][0]))
+	})
+	f := s.begin(Mismatch, s.earliest(s.ranks), now)
+	f.Seq, f.What = number+1, "operation"
+	f.Operation, f.Elements = inWords(kinds[0])
+	var parts, culprits = []string{}, []int{}
+	for i, kind := range kinds[:min(len(kinds), 4)] {
+		operation, elements := inWords(kind)
+		of, _ := s.ranksOf(did[kind])
+		parts = append(parts, fmt.Sprintf("%s: %s (%s)", subject(of), operation, elements))
+		if i > 0 {
+			culprits = append(culprits, did[kind]...)
+			if other, _ := inWords(kind); other == f.Operation {
+				f.What = "sizes"
+			}
+		}
+	}
+	if 2*len(did[kinds[0]]) <= len(s.ranks) {
+		culprits = nil // nobody is in the majority
+		f.doubt(Likely, "no operation has a majority")
+	}
+	slices.Sort(culprits)
+	s.blame(f, culprits, s.ranks)
+	f.Detail = socketstall.Clip(strings.Join(parts, "; "))
+	if number < s.comm.places[s.ranks[0]].number-1 {
+		f.doubt(Likely, "the ranks went on after it")
+	}
+	return f
+}
+
+// at32 is what the rank called under that number, "" where it is not known any more.
+func (p *place) at32(number int64) string {
+	for i := range p.window {
+		if p.window[i].number == number {
+			return p.window[i].what
+		}
+	}
+	return ""
+}
+
+// what is the collective of that number, as one of these ranks called it.
+func (s *standings) what(number int64, ranks []int) string {
+	for _, rank := range ranks {
+		if what := s.comm.places[rank].at32(number); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// earliest is when the first of these ranks made its last call.
+func (s *standings) earliest(ranks []int) int64 {
+	first := int64(0)
+	for _, rank := range ranks {
+		if at := s.comm.places[rank].last; first == 0 || at < first {
+			first = at
+		}
+	}
+	return first
+}
+
+// doings are what the ranks to blame do, the one first that speaks against it most.
+type doings int
+
+const (
+	acting  doings = iota // it does something, and may come in a moment
+	working               // it does, and the others wait for long
+	untold                // nobody knows
+	stuck                 // nothing of it goes on, or not for as long as is allowed
+)
+
+func (s *standings) does(ranks []int) doings {
+	worst := stuck
+	for _, rank := range ranks {
+		worst = min(worst, s.comm.places[rank].does())
+	}
+	return worst
+}
+
+func (p *place) does() doings {
+	switch who := p.caller; {
+	case p.ended || who.state.Halted() || who.doing.Silence == socketstall.Overdue:
+		return stuck
+	case who.doing.Silence == socketstall.Long:
+		return working
+	case who.doing.Silence == socketstall.Usual:
+		return acting
+	}
+	return untold
+}
+
+// ranksOf are ranks of the job, or else of the communicator.
+func (s *standings) ranksOf(ranks []int) (of []int, local bool) {
+	of, named := s.inJob(ranks)
+	return of, !named
+}
+
+// blame enters who is to blame, who waits, and what the first to blame does.
+func (s *standings) blame(f *Finding, culprits, waits []int) {
+	of, named := s.inJob(culprits)
+	who, alsoNamed := s.inJob(waits)
+	if !named || !alsoNamed {
+		of, who = culprits, waits
+	}
+	f.Culprits, f.Waiting, f.Local, f.Called = of, who, !named || !alsoNamed, len(waits)
+	f.CalledBy = f.calledBy()
+	if len(culprits) == 0 {
+		return
+	}
+	if p := s.comm.places[culprits[0]]; p != nil {
+		f.Host, f.Does, f.rank = p.caller.host, p.words(), p.caller.rank // the first, by its rank in the communicator
+	} else if !f.Local {
+		f.rank = of[0]
+	}
+}
+
+// words says what a process does that does not call.
+func (p *place) words() string {
+	d := &p.caller.doing
+	switch {
+	case p.ended:
+		return "its process has ended"
+	case p.caller.state == socketstall.Frozen:
+		return "its cgroup is frozen"
+	case p.caller.state == socketstall.Zombie:
+		return "its main thread has ended"
+	case p.caller.state.Halted() && d.Stopper != "":
+		return "its process is stopped (" + d.Stopper + ")"
+	case p.caller.state.Halted():
+		return "its process is stopped (SIGSTOP or a debugger)"
+	case d.Activity == socketstall.Computing:
+		return "its main thread computes"
+	case d.Activity == socketstall.ThreadComputing:
+		return "a thread beside its main thread computes"
+	case d.Activity == socketstall.ChildComputing:
+		return "its child process computes"
+	case d.Activity == socketstall.IO:
+		return "it reads or writes, and is answered"
+	case d.Activity == socketstall.Starved:
+		return "its main thread is ready to run and gets no CPU"
+	case d.Activity == socketstall.Idle && d.Waits() != "":
+		return d.Waits()
+	case d.Activity == socketstall.Idle && strings.HasPrefix(d.File, "/"):
+		return "its main thread is blocked on " + d.File
+	case d.Activity == socketstall.Idle && p.caller.state == socketstall.DiskSleep:
+		return "its main thread is blocked in the kernel" + in(d)
+	case d.Activity == socketstall.Idle:
+		return "its main thread is asleep" + in(d) + ", at 0 % CPU"
+	}
+	return ""
+}
+
+func in(d *socketstall.Doing) string {
+	where := cmp.Or(d.Syscall, d.Channel)
+	if where == "" {
+		return ""
+	}
+	return " in " + where
+}
+
+// doubts are those that any finding of the communicator may have.
+func (s *standings) doubts(f *Finding) {
+	if f.Kind != NotInitialized && s.any(func(p *place) bool { return !p.exact && p.aligned }) {
+		f.doubt(Likely, doubtAligned)
+	}
+	switch {
+	case s.comm.disputed:
+		f.doubt(Unsure, doubtDispute)
+	case s.any(func(p *place) bool { return p.graphs }):
+		f.doubt(Unsure, doubtGraphs)
+	case len(s.unseen) > 0:
+		f.doubt(Unsure, doubtLimited)
+	}
+	if s.run.lost {
+		f.doubt(Likely, doubtLost)
+	}
+	if len(s.ranks) < s.comm.size && s.run.unread() {
+		f.doubt(Likely, doubtUnread)
+	}
+	f.identify()
+}
+
+func (r *callRun) unread() bool {
+	for _, c := range r.callers {
+		if c.unread {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,403 @@
+package ncclhang
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// calledRounds judges every run that is due by what its calls tell.
+func (j *Join) calledRounds(now int64) (rounds []Round) {
+	j.calls.sweep(now)
+	for _, name := range slices.Sorted(maps.Keys(j.calls.runs)) {
+		r := j.calls.runs[name]
+		if at := r.due(); at != 0 && at <= now {
+			if round := j.calledRound(r, now); len(round.Findings)+len(round.Cleared) > 0 {
+				rounds = append(rounds, round)
+			}
+		}
+	}
+	return rounds
+}
+
+// calledRound is what a run has to say that is new.
+func (j *Join) calledRound(r *callRun, now int64) (round Round) {
+	f := r.analyse(j.calls.limited, now)
+	r.pending = 0
+	if f == nil {
+		if r.told != nil && !r.told.gone(r) {
+			round.Cleared = []Cleared{r.told.cleared(r)}
+		}
+		r.told = nil
+		return round
+	}
+	j.process2(r, f)
+	told := &toldStop{Stop: f.Stop, Comm: f.Comm, Desc: f.Desc, Culprits: f.Culprits, Below: f.Kind == AllCalled, Said: said2(f)}
+	if r.told != nil && r.told.Stop != told.Stop {
+		round.Cleared = []Cleared{r.told.cleared(r)}
+	}
+	if r.told == nil || r.told.Said != told.Said {
+		round.Findings = []Finding{*f}
+	}
+	r.told = told
+	return round
+}
+
+// said2 is all of a finding that may change.
+func said2(f *Finding) string {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s %s %q %v %d %d %q %d", f.Kind, f.Sure, f.Comm, f.Culprits, f.Seq, f.Called, f.Does, len(f.Affected))
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// gone reports whether what was told ended with processes: that a job has died clears
+// nothing.
+func (t *toldStop) gone(r *callRun) bool {
+	c := r.comms[t.Comm]
+	if c == nil {
+		return true
+	}
+	for _, p := range c.places {
+		if p.ended {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *toldStop) cleared(r *callRun) Cleared {
+	return Cleared{Run: r.name, Job: r.job, Domain: r.domain, Group: t.Comm, Desc: t.Desc, Stop: t.Stop}
+}
+
+// process2 says which process of which start the rank to blame is.
+func (j *Join) process2(r *callRun, f *Finding) {
+	if !f.Local {
+		f.Process, _ = j.starts.Process(jobOf(r.job, r.domain), r.begun, f.Rank())
+	}
+}
+
+// analyse judges the communicators of the run and says what the whole of it stands for:
+// one finding, or none. Communicators of which nothing new came are as they were.
+func (r *callRun) analyse(limited map[process]int64, now int64) *Finding {
+	r.again = 0
+	var found []*Finding
+	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
+		c := r.comms[name]
+		if c.dirty || c.again != 0 && c.again <= now {
+			c.finding, c.again = r.judge(c, limited, now, nil)
+			c.dirty = false
+		}
+		if c.again != 0 && (r.again == 0 || c.again < r.again) {
+			r.again = c.again
+		}
+		if c.finding != nil {
+			f := *c.finding
+			found = append(found, &f)
+		}
+	}
+	if len(found) == 0 {
+		if found = r.allWait(limited, now); len(found) == 0 {
+			return nil
+		}
+	}
+	r.excuse(found, limited, now)
+	found = append(found, r.below(found, now)...)
+	r.followReceives(found)
+	return one(rootsOf(found))
+}
+
+// excuse takes from those to blame in a communicator the ranks that wait in another one,
+// where others remain.
+func (r *callRun) excuse(found []*Finding, limited map[process]int64, now int64) {
+	waits := map[int][]string{} // rank → communicators in which it waits
+	for _, f := range found {
+		if f.Local || !accuses(f) {
+			continue
+		}
+		for _, rank := range f.Waiting {
+			if len(waits[rank]) < maxWaits {
+				waits[rank] = append(waits[rank], f.Comm)
+			}
+		}
+	}
+	for i, f := range found {
+		if f.Local || len(f.Culprits) < 2 {
+			continue
+		}
+		excused := map[int]bool{}
+		for _, rank := range f.Culprits {
+			if slices.ContainsFunc(waits[rank], func(comm string) bool { return comm != f.Comm }) {
+				excused[rank] = true
+			}
+		}
+		if len(excused) > 0 && len(excused) < len(f.Culprits) {
+			c := r.comms[f.Comm]
+			if better, _ := r.judge(c, limited, now, excused); better != nil {
+				found[i] = better
+			}
+		}
+	}
+}
+
+// below finds communicators that all of their ranks have called alike, in which several of
+// those stand whom others wait for elsewhere: they wait there.
+func (r *callRun) below(found []*Finding, now int64) (more []*Finding) {
+	blamed := map[*communicator]map[int]struct{}{}
+	byRank := r.byRank()
+	for _, f := range found {
+		if f.Kind == AllCalled || f.Local || f.Pending || f.Sure == Unsure {
+			continue
+		}
+		for _, rank := range f.Culprits {
+			if c := byRank[rank].newest(); c != nil && c.name != f.Comm && c.equal {
+				if blamed[c] == nil {
+					blamed[c] = map[int]struct{}{}
+				}
+				blamed[c][rank] = struct{}{}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
+		c := r.comms[name]
+		if len(blamed[c]) < 2 || c.finding != nil {
+			continue
+		}
+		s := r.standings(c)
+		if !s.named || s.any(func(p *place) bool { return p.caller.newest() != c }) {
+			continue // a rank of it has gone on
+		}
+		f := s.allCalled(now)
+		f.identify()
+		more = append(more, f)
+	}
+	return more
+}
+
+// allWait finds where the whole job waits: every rank has called the same as its peers, and
+// by its stack it waits in a collective or for its GPU, all for longer than a collective
+// takes. A job that has nothing to do looks the same by its calls, and another way by its
+// stacks.
+func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
+	var in *communicator
+	ranks, newest := 0, int64(0)
+	for _, who := range r.callers {
+		if len(who.places) == 0 {
+			continue // a launcher
+		}
+		if _, is := limited[process{who.host.Host, who.host.PID}]; is {
+			return nil // what it calls is not seen
+		}
+		c := who.newest()
+		if c == nil || !c.equal || c.disputed || c.size < 2 || !who.stuckInCall() {
+			return nil
+		}
+		ranks++
+		for _, at := range who.places {
+			newest = max(newest, at.comm.places[at.rank].last)
+		}
+		if in == nil || in != c && c.widerThan(in) {
+			in = c
+		}
+	}
+	if in == nil || ranks < r.world {
+		return nil
+	}
+	if at := newest + int64(r.options.StuckWait); now < at {
+		if r.again == 0 || at < r.again {
+			r.again = at
+		}
+		return nil
+	}
+	s := r.standings(in)
+	if !s.named {
+		return nil
+	}
+	f := s.allCalled(now)
+	f.Affected = slices.DeleteFunc(slices.Sorted(maps.Keys(r.byRank())), func(rank int) bool { return has(f.Waiting, rank) })
+	s.doubts(f)
+	return []*Finding{f}
+}
+
+// widerThan orders communicators in which the job may wait: the one of most ranks stands for
+// all, then the first.
+func (c *communicator) widerThan(other *communicator) bool {
+	return cmp.Or(cmp.Compare(other.size, c.size), cmp.Compare(c.name, other.name)) < 0
+}
+
+// stuckInCall reports whether a process waits in a collective or for its GPU, and nothing
+// else of it goes on as usual.
+func (who *caller) stuckInCall() bool {
+	last := int64(0)
+	for _, at := range who.places {
+		last = max(last, at.comm.places[at.rank].last)
+	}
+	return who.waits && who.stood >= last && !who.state.Halted() && (who.doing.Silence == socketstall.Overdue || who.doing.Silence == socketstall.Long)
+}
+
+// allCalled begins a finding about a communicator in which all wait for what they have called.
+func (s *standings) allCalled(now int64) *Finding {
+	c := s.comm
+	f := s.begin(AllCalled, s.earliest(s.ranks), now)
+	f.Seq = c.places[s.ranks[0]].number
+	f.Operation, f.Elements = inWords(s.what(f.Seq-1, s.ranks))
+	f.Waiting, _ = s.inJob(s.ranks)
+	f.Called = len(s.ranks)
+	first := s.places[0].caller.host
+	if !s.any(func(p *place) bool { return p.caller.host.Host != first.Host }) {
+		f.Host.Host, f.Host.Node = first.Host, first.Node // its links are between them
+	}
+	f.doubt(Likely, doubtBelow)
+	return f
+}
+
+func (r *callRun) byRank() map[int]*caller {
+	all := make(map[int]*caller, len(r.callers))
+	for _, c := range r.callers {
+		if c.rank >= 0 && len(c.places) > 0 {
+			all[c.rank] = c
+		}
+	}
+	return all
+}
+
+// newest is the communicator on which a process called last.
+func (who *caller) newest() *communicator {
+	p := who.newestPlace()
+	if p == nil {
+		return nil
+	}
+	return p.comm
+}
+
+func (who *caller) newestPlace() (newest *placeOf) {
+	if who == nil {
+		return nil
+	}
+	last := int64(0)
+	for i := range who.places {
+		at := &who.places[i]
+		if p := at.comm.places[at.rank]; p.standing && p.last > last {
+			newest, last = at, p.last
+		}
+	}
+	return newest
+}
+
+// followReceives has ranks wait for those whose data they asked for last: a stage of a
+// pipeline that calls nothing waits for the stage before it.
+func (r *callRun) followReceives(found []*Finding) {
+	byRank := r.byRank()
+	waits := map[int][]int{} // rank → those that wait for data of it
+	for _, f := range found {
+		if f.Local || f.Kind == AllCalled || f.Kind == NoCall {
+			continue
+		}
+		for _, rank := range f.Culprits {
+			if peer := byRank[rank].peer(); peer != nil && peer.rank >= 0 {
+				waits[peer.rank] = append(waits[peer.rank], rank)
+				f.From = append(f.From, peer.rank)
+			}
+		}
+	}
+	for _, f := range found {
+		for _, rank := range f.Culprits {
+			f.Waiting = append(f.Waiting, waits[rank]...)
+		}
+		slices.Sort(f.Waiting)
+		f.Waiting = slices.Compact(f.Waiting)
+	}
+	blamed := map[int]bool{}
+	for _, f := range found {
+		for _, rank := range f.Culprits {
+			blamed[rank] = true
+		}
+	}
+	for _, f := range found {
+		if at := slices.IndexFunc(f.From, func(rank int) bool { return !blamed[rank] }); at >= 0 {
+			f.doubt(Likely, fmt.Sprintf("its last call is to rank %d alone, for which it may wait", f.From[at]))
+		}
+	}
+}
+
+// peer is the process that the last call of a process is to, nil where that call is one of
+// all ranks.
+func (who *caller) peer() *caller {
+	at := who.newestPlace()
+	if at == nil {
+		return nil
+	}
+	if p := at.comm.places[at.rank]; p.peer >= 0 && at.comm.places[p.peer] != nil {
+		return at.comm.places[p.peer].caller
+	}
+	return nil
+}
+
+// one makes one finding of those that nothing explains: a job that stands still is one
+// question. The surest is told, and who is to blame in other communicators is added.
+func one(roots []Finding) *Finding {
+	roots = slices.DeleteFunc(roots, func(f Finding) bool { return f.Pending })
+	if len(roots) == 0 {
+		return nil
+	}
+	f := roots[0]
+	also := []Finding{}
+	for i := range roots[1:] {
+		o := &roots[1+i]
+		if o.Kind == f.Kind && o.Sure == f.Sure && o.Local == f.Local && !f.Local && len(o.Culprits) > 0 {
+			also = append(also, *o)
+		}
+	}
+	for i := range also {
+		f.Culprits, f.Affected = append(f.Culprits, also[i].Culprits...), append(f.Affected, also[i].Affected...)
+		f.Downstream += also[i].Downstream + 1
+	}
+	if len(also) > 0 {
+		f.Detail = socketstall.Clip(cmp.Or(f.Detail, fmt.Sprintf("in %s other ranks lack a call", count(len(also), "other communicator", "other communicators"))))
+		slices.Sort(f.Culprits)
+		slices.Sort(f.Affected)
+		f.Culprits, f.Affected = slices.Compact(f.Culprits), slices.Compact(f.Affected)
+		if f.World > 0 && 4*len(f.Culprits) > f.World {
+			f.doubt(Likely, doubtMany)
+		}
+	}
+	f.Waiting = slices.DeleteFunc(slices.Clone(f.Waiting), func(rank int) bool { return has(f.Culprits, rank) })
+	if len(f.Culprits) > 1 && f.Does != "" && !f.Local {
+		f.Does = fmt.Sprintf("of rank %d, %s", f.rank, f.Does)
+	}
+	f.Stop = "stop-" + f.ID
+	return &f
+}
+
+// confirm holds what dumps tell against what the calls of the same start of the job told
+// before: it is one stop, told twice.
+func (b *callBook) confirm(r *run, f *Finding) {
+	for _, name := range slices.Sorted(maps.Keys(b.runs)) {
+		c := b.runs[name]
+		if c.told == nil || !may(c.begun, r.begun) || !may(c.domain, r.domain) || c.name != r.name && (r.job == "" || c.job != r.job) {
+			continue
+		}
+		if c.told.Below && (f.Kind == Stuck || f.Kind == NotStarted) {
+			f.Stop = c.told.Stop
+			return
+		}
+		blames := slices.ContainsFunc(c.told.Culprits, func(rank int) bool {
+			return has(f.Culprits, rank) || len(f.Culprits) == 0 && (len(f.NoDump) == 0 || has(f.NoDump, rank))
+		})
+		if !blames {
+			continue
+		}
+		f.Stop = c.told.Stop
+		if at := slices.Index(f.Because, doubtNoDump); at >= 0 && len(f.Culprits) == 0 {
+			f.rank = c.told.Culprits[0]
+			f.Because[at] = "that it is to blame is told by its calls alone"
+			if f.Sure == Unsure {
+				f.Sure = Likely
+			}
+		}
+		return
+	}
+}

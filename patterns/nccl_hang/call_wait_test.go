@@ -1,0 +1,237 @@
+package ncclhang
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+)
+
+// stacks says what the stacks of ranks show, a second from now.
+func (c *calls) stacks(class string, ranks ...int) *calls {
+	at := c.at
+	c.at = at.Add(time.Second)
+	for _, rank := range ranks {
+		c.record(eventStack, comm{}, rank, func(a pcommon.Map) { a.PutStr("process.stack.wait_class", class) })
+	}
+	c.at = at
+	return c
+}
+
+// afterAMinute is what the join says at once, and when a minute has passed since the last call.
+func (c *calls) afterAMinute(t *testing.T) (soon, later []Finding) {
+	t.Helper()
+	j := newJoin(DefaultOptions)
+	j.Add(c.list, c.at)
+	soon = append(findings(j.Advance(c.at.Add(settled))), findings(j.Advance(c.at.Add(DefaultOptions.UnknownWait+settled)))...)
+	return soon, findings(j.Advance(c.at.Add(DefaultOptions.StuckWait)))
+}
+
+// TestAllHaveCalledAndAllWait: a job that stands below its program, and those that only look
+// like it.
+func TestAllHaveCalledAndAllWait(t *testing.T) {
+	for name, tc := range map[string]struct {
+		calls  func(*calls)
+		waits  bool
+		doubts []string
+	}{
+		"all wait for their GPUs": {calls: func(c *calls) {
+			c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", 0, 1, 2).stacks("collective", 3, 4, 5, 6, 7)
+		}, waits: true, doubts: []string{doubtBelow}},
+		"all wait, and poll for it": {calls: func(c *calls) {
+			c.stands(c.all(), 10, "long", but(8)...).stacks("gpu", but(8)...)
+		}, waits: true, doubts: []string{doubtBelow}},
+		"stacks came first": {calls: func(c *calls) {
+			c.stacks("collective", but(8)...).stands(c.all(), 10, "overdue", but(8)...)
+		}, waits: true, doubts: []string{doubtBelow}},
+		"a launcher of the rank waits for its child": {calls: func(c *calls) {
+			c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", but(8)...)
+			c.record(eventStack, comm{}, 3, func(a pcommon.Map) {
+				a.PutInt("process.pid", 77)
+				a.PutStr("process.stack.wait_class", "own_code")
+			})
+		}, waits: true, doubts: []string{doubtBelow}},
+		"a job that has nothing to do": {calls: func(c *calls) {
+			c.stands(c.all(), 10, "overdue", but(8)...).stacks("network", but(8)...)
+		}},
+		"one rank loads data": {calls: func(c *calls) {
+			c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", but(8, 3)...).stacks("data_loading", 3)
+		}},
+		"of one rank no stack came": {calls: func(c *calls) {
+			c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", but(8, 3)...)
+		}},
+		"one rank computes": {calls: func(c *calls) {
+			c.stands(c.all(), 10, "overdue", but(8, 3)...).stands(c.all(), 10, "usual", 3).stacks("gpu", but(8)...)
+		}},
+		"of one rank no record came": {calls: func(c *calls) {
+			c.stands(sub("0x1", 0, 1, 2, 3), 10, "overdue", 0, 1, 2, 3).stacks("gpu", 0, 1, 2, 3)
+		}},
+		"a stack of before its last call": {calls: func(c *calls) {
+			c.at = c.at.Add(-20 * time.Second)
+			c.stacks("gpu", but(8)...)
+			c.at = c.at.Add(20 * time.Second)
+			c.stands(c.all(), 10, "overdue", but(8)...)
+		}},
+		"one rank stands elsewhere since": {calls: func(c *calls) {
+			c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", but(8)...)
+			c.at = c.at.Add(2 * time.Second)
+			c.record(eventMoving, comm{}, 3, nil)
+			c.at = c.at.Add(-2 * time.Second)
+		}},
+		"CUDA graphs are replayed": {calls: func(c *calls) {
+			c.stacks("gpu", but(8)...)
+			for rank := range 8 {
+				c.record(eventCallStopped, c.all(), rank, func(a pcommon.Map) {
+					stoodAt(10, c.at.Add(-3*time.Second), "overdue")(a)
+					a.PutInt("nccl.call.graph_launches", 7)
+				})
+			}
+		}, waits: true, doubts: []string{doubtBelow, doubtGraphs}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCalls(8)
+			tc.calls(c)
+			soon, later := c.afterAMinute(t)
+			require.Empty(t, soon, "a long wait is not told before a minute")
+			if !tc.waits {
+				require.Empty(t, later)
+				return
+			}
+			require.Len(t, later, 1)
+			require.Equal(t, AllCalled, later[0].Kind)
+			require.Equal(t, "all 8 ranks called AllReduce #10 (4,096 x bf16), and all wait: the fault is below the program", later[0].String())
+			require.Equal(t, tc.doubts, later[0].Because)
+			require.Equal(t, but(8), later[0].Affected)
+			require.Equal(t, "node-0", later[0].Host.Host, "all on one host: its links are between them")
+			require.Zero(t, later[0].Host.PID)
+		})
+	}
+}
+
+// TestAllWaitIsTakenBackAndIsOneStopWithItsDumps: what a watchdog writes ten minutes later is
+// of the same stop; when a rank goes on, it is over.
+func TestAllWaitIsTakenBackAndIsOneStopWithItsDumps(t *testing.T) {
+	c := newCalls(4)
+	c.stands(c.all(), 2, "overdue", but(4)...).stacks("gpu", but(4)...)
+	j := newJoin(DefaultOptions)
+	j.Add(c.list, c.at)
+	require.Empty(t, j.Advance(c.at.Add(settled)))
+	j = requireSameState(t, j)
+	require.Equal(t, c.at.Add(DefaultOptions.StuckWait-3*time.Second).UnixNano(), j.Due())
+	f := findings(j.Advance(c.at.Add(DefaultOptions.StuckWait)))
+	require.Len(t, f, 1)
+	j = requireSameState(t, j)
+
+	dumps := newJob(4).does(1, steps(reduce, reduce), but(4)...)
+	dumps.domain = "slurm 7"
+	j.Add(dumps.logs(), written.Add(10*time.Minute))
+	later := findings(j.Advance(written.Add(10*time.Minute + DefaultOptions.Window)))
+	require.Len(t, later, 1)
+	require.Equal(t, Stuck, later[0].Kind)
+	require.Equal(t, f[0].Stop, later[0].Stop)
+
+	c.list, c.at = plog.NewLogs(), c.at.Add(11*time.Minute)
+	c.record(eventCallMoving, c.all(), 2, stoodAt(3, c.at, "usual"))
+	j.Add(c.list, c.at)
+	rounds := j.Advance(c.at.Add(settled))
+	require.Len(t, rounds, 1)
+	require.Len(t, rounds[0].Cleared, 1)
+	require.Equal(t, f[0].Stop, rounds[0].Cleared[0].Stop)
+}
+
+// TestStacksAloneAreForgotten: jobs that never call NCCL have stacks, too.
+func TestStacksAloneAreForgotten(t *testing.T) {
+	c := newCalls(64)
+	c.stacks("collective", but(64)...)
+	j := newJoin(DefaultOptions)
+	j.Add(c.list, c.at)
+	require.EqualValues(t, 64, j.Stats().HeldCalls)
+	require.Empty(t, j.Advance(c.at.Add(settled)))
+	require.Empty(t, j.Advance(c.at.Add(3*keepMoving)))
+	require.Zero(t, j.Stats().HeldCalls)
+	require.Empty(t, j.calls.runs)
+}
+
+// TestOneRankStandsInAJobOfManyGroups: TP × PP × DP of 2 × 4 × 2. One rank stops; its tensor
+// group waits for it, the stages wait for theirs by receives, and the data-parallel groups
+// for the ranks of that replica. It alone is named.
+func TestOneRankStandsInAJobOfManyGroups(t *testing.T) {
+	const tensor, stages, replicas = 2, 4, 2
+	for culprit := range tensor * stages * replicas {
+		t.Run(fmt.Sprint("rank ", culprit), func(t *testing.T) {
+			f := manyGroups(tensor, stages, replicas, culprit).found(t)
+			require.Len(t, f, 1)
+			require.Equal(t, NotCalled, f[0].Kind)
+			require.Equal(t, []int{culprit}, f[0].Culprits, f[0].String())
+			require.Equal(t, culprit, f[0].Rank())
+		})
+	}
+}
+
+// manyGroups is a job in one forward and one backward pass after another (1F1B). Rank r is
+// (replica, stage, tensor) with tensor innermost. The culprit has not called the
+// tensor-parallel all-reduce of its stage, in which its peer waits. Stages after it wait in a
+// receive for what the stage before them computes, stages before it in one for gradients of
+// the stage after them. The other replica has gone on to the data-parallel all-reduces.
+func manyGroups(tensor, stages, replicas, culprit int) *calls {
+	c := newCalls(tensor * stages * replicas)
+	rankOf := func(replica, stage, t int) int { return (replica*stages+stage)*tensor + t }
+	stage, mine := culprit/tensor%stages, culprit/tensor/stages
+	for s := range stages {
+		for t := range tensor {
+			data := sub(fmt.Sprintf("0xd%d%d", s, t))
+			for replica := range replicas {
+				data.ranks = append(data.ranks, rankOf(replica, s, t))
+			}
+			for replica, rank := range data.ranks {
+				number := 10
+				if replica == mine {
+					number = 9
+				}
+				c.record(eventCallStopped, data, rank, stoodAt(number, c.at.Add(-30*time.Second), "overdue"))
+			}
+		}
+	}
+	for replica := range replicas {
+		for s := range stages {
+			group := sub(fmt.Sprintf("0x7%d%d", replica, s))
+			for t := range tensor {
+				group.ranks = append(group.ranks, rankOf(replica, s, t))
+			}
+			for _, rank := range group.ranks {
+				number, ago := 50, 40*time.Second
+				if replica == mine && s == stage && rank != culprit {
+					number, ago = 51, 5*time.Second
+				}
+				c.record(eventCallStopped, group, rank, stoodAt(number, c.at.Add(-ago), "overdue"))
+			}
+		}
+		for s := range stages - 1 {
+			for t := range tensor {
+				pair := sub(fmt.Sprintf("0xf%d%d%d", replica, s, t), rankOf(replica, s, t), rankOf(replica, s+1, t))
+				before, after := point(c, "Send", 1, 50*time.Second), point(c, "Send", 0, 50*time.Second)
+				if replica == mine && s < stage {
+					before = point(c, "Recv", 1, 4*time.Second)
+				}
+				if replica == mine && s+1 > stage {
+					after = point(c, "Recv", 0, 4*time.Second)
+				}
+				c.record(eventCallStopped, pair, pair.ranks[0], before)
+				c.record(eventCallStopped, pair, pair.ranks[1], after)
+			}
+		}
+	}
+	return c
+}
+
+// point is a send or receive, so long ago.
+func point(c *calls, operation string, peer int, ago time.Duration) func(pcommon.Map) {
+	return func(a pcommon.Map) {
+		stoodAt(0, c.at.Add(-ago), "overdue")(a)
+		a.PutStr("nccl.call.last_operation", operation)
+		a.PutInt("nccl.call.last_root", int64(peer))
+	}
+}

@@ -1,0 +1,66 @@
+package ncclhang
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+)
+
+// callText says in one line what calls tell.
+func (f *Finding) callText() string {
+	op := f.call()
+	text := ""
+	switch f.Kind {
+	case NotInitialized:
+		text = fmt.Sprintf("%s %s not called %s for %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), f.Operation, f.Desc, f.CalledBy)
+	case AllCalled:
+		return fmt.Sprintf("all %s ranks called %s, and all wait: the fault is below the program", thousands(strconv.Itoa(f.Members)), op)
+	case NoCall:
+		return fmt.Sprintf("%s called %s and stand; of %s no record came", f.calledBy(), op, f.named(f.NoDump))
+	case Works:
+		text = fmt.Sprintf("%s %s not yet called %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), op, f.CalledBy)
+	default:
+		text = fmt.Sprintf("%s %s not called %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), op, f.CalledBy)
+	}
+	if f.Does != "" {
+		text += ": " + f.Does
+	}
+	return text
+}
+
+// call is the collective as people write it.
+func (f *Finding) call() string {
+	text := f.Operation
+	if text == "" && f.Seq == 0 {
+		return "a collective"
+	}
+	text = cmp.Or(text, "collective")
+	if f.Seq > 0 {
+		text += fmt.Sprintf(" #%d", f.Seq)
+	}
+	if f.Elements != "" {
+		text += " (" + f.Elements + ")"
+	}
+	return text
+}
+
+// who are the ranks to blame, in words.
+func (f *Finding) who() string { return f.named(f.Culprits) }
+
+func (f *Finding) named(ranks []int) string {
+	if len(ranks) == 0 {
+		return "some ranks"
+	}
+	if f.Local {
+		return subject(ranks) + " of " + f.Desc
+	}
+	return subject(ranks)
+}
+
+// calledBy is how many have called it, in words.
+func (f *Finding) calledBy() string {
+	if len(f.Waiting) == 1 {
+		return f.named(f.Waiting) + " has"
+	}
+	return thousands(strconv.Itoa(len(f.Waiting))) + " ranks have"
+}

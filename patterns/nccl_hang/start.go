@@ -1,0 +1,57 @@
+package ncclhang
+
+import (
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+	starts "github.com/tracecoreai/tracecore/patterns/engine/run"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	trust "github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// eventStart tells that a rank runs: by it a start of a job is known before it writes a dump.
+const eventStart = "process.start"
+
+var startAttributes = []string{rule.AttributeRankPID, rule.AttributeRankStart, rule.AttributeRestarts, rule.AttributeRendezvous}
+
+// maxRanks is of how many ranks it is kept which start they belong to, of all jobs.
+const maxRanks = 131_072
+
+// jobOf names a job in the book of starts. Its trust is the same for all records: what says
+// a process of a rank is tracecore's own, and others cannot (internal/ingress). With
+// several, a job would be counted again when a better record of it comes.
+func jobOf(id, domain string) starts.Job {
+	return starts.Job{ID: id, Domain: domain, Trust: trust.Proven}
+}
+
+// startOf returns which start of its job a record is about, "" when nobody can tell, and
+// whether it told of a process that was not known.
+func (j *Join) startOf(r *rule.Record) (begun string, news bool) {
+	a := r.Attributes
+	s := starts.Sighting{
+		Job:     jobOf(rule.Job(a), rule.Text(a, rule.AttributeJobDomain)),
+		Process: starts.Process{Host: rule.Text(r.Resource, "host.name")},
+		Rank:    -1, Attempt: -1, Time: r.Time,
+	}
+	for _, name := range [...]string{"nccl.fr.rank", rule.AttributeRank} {
+		if rank, says := socketstall.Rank(a, name); says {
+			s.Rank = rank
+		}
+	}
+	if n, says := rule.Integer(a, rule.AttributeRestarts); says {
+		s.Attempt = n
+	}
+	s.PID, _ = rule.Integer(a, rule.AttributeRankPID)
+	s.Start, _ = rule.Integer(a, rule.AttributeRankStart)
+	begun, news, _ = j.starts.Of(&s)
+	return begun, news
+}
+
+// ofStart tells the dumps of one start of a job from those of another.
+func (p *parsed) ofStart(begun string) {
+	p.begun, p.run = begun, socketstall.RunName(p.run, begun)
+}
+
+// process says which process of which start the rank to blame is, where that is known: by
+// it others tell this start of the job from the next.
+func (j *Join) process(r *run, f *Finding) {
+	f.Process, _ = j.starts.Process(jobOf(r.job, r.domain), r.begun, f.Rank())
+}

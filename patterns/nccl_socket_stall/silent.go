@@ -1,0 +1,149 @@
+package ncclsocketstall
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// tolerance is by how much the first look at a process may be later than its silence, and
+// nothing of it be missed: two snapshots.
+const tolerance = int64(2e9)
+
+// fellSilent is the process that fell silent before all it is connected with.
+func (g *graph) fellSilent(key string) *conclusion {
+	p := g.procs[key]
+	margin, off, next := g.margin(key)
+	c := &conclusion{Held: heldSilent, Culprit: key}
+	owes := p.Received > p.Sent && p.Sent != 0
+	c.Shows = g.who(key) + " fell silent first"
+	if next != "" {
+		c.Shows += fmt.Sprintf(", %s before rank %d (clocks agree to %s)", milliseconds(margin), g.procs[next].Rank, milliseconds(off))
+	}
+	if owes {
+		c.Shows += fmt.Sprintf("; it received data %s after it last sent any: it owes", milliseconds(p.Received-p.Sent))
+	}
+	if waits := p.Doing.Waits(); waits != "" {
+		c.Shows += "; " + waits
+	}
+	if late := p.Doing.Watched - g.silent(key); p.Doing.Watched != 0 && late > tolerance {
+		c.Shows += fmt.Sprintf("; the agent began to watch it %.0f s later: what it did before was not seen", float64(late)/1e9)
+	}
+	switch {
+	case !g.complete():
+		c.Missing = "records of all ranks: some wait for processes of which none came"
+	case p.State == socketstall.DiskSleep && !p.Doing.Progress():
+		c.Certain = true
+		c.Shows += "; its main thread sleeps in the kernel (D)"
+	case p.Doing.Halts():
+		c.Certain = true
+	case next == "" || margin <= off:
+		c.Missing = "a clear order: others fell silent within the error of the clocks"
+	case !owes:
+		c.Missing = "data that it received and did not answer"
+	default:
+		c.Certain = true
+	}
+	return g.dataPath(c)
+}
+
+// margin is by how much a process fell silent before the next of those that it
+// waits for or that wait for it.
+func (g *graph) margin(key string) (by, off int64, next string) {
+	look := func(other string) {
+		if other == "" || other == key {
+			return
+		}
+		b, o := g.later(other, key)
+		if next == "" || cmp.Or(cmp.Compare(b-o, by-off), cmp.Compare(other, next)) < 0 {
+			by, off, next = b, o, other
+		}
+	}
+	for _, e := range g.out[key] {
+		look(e.to)
+	}
+	for from, edges := range g.out {
+		if slices.ContainsFunc(edges, func(e edge) bool { return e.to == key }) {
+			look(from)
+		}
+	}
+	return by, off, next
+}
+
+// tie names nobody where several ranks fell silent within a tick of the kernel's clock, and
+// nothing else says which of them the others wait for.
+func (g *graph) tie(c *conclusion) *conclusion {
+	if c == nil || c.Held != heldSilent || c.Fact != nil || c.Certain {
+		return c
+	}
+	tied := g.tied(c.Culprit)
+	if len(tied) < 2 || len(g.owing(tied)) == 1 {
+		return c
+	}
+	c.Held, c.Tied = heldTied, nil
+	for _, key := range tied {
+		c.Tied = append(c.Tied, g.procs[key].Rank)
+	}
+	slices.Sort(c.Tied)
+	c.Tied = slices.Compact(c.Tied)
+	c.Shows = fmt.Sprintf("%d ranks fell silent at once, within %s", len(c.Tied), milliseconds(int64(g.errorSameHost)))
+	c.Missing = "a clear order: the stacks of these ranks tell which of them is in no collective"
+	return c
+}
+
+// tied are the processes that fell silent with one, itself among them, within a tick of the
+// kernel's clock.
+func (g *graph) tied(key string) []string {
+	tied := []string{key}
+	for other := range g.idle {
+		by, _ := g.later(other, key)
+		if other != key && max(by, -by) <= int64(g.errorSameHost) {
+			tied = append(tied, other)
+		}
+	}
+	slices.Sort(tied)
+	return tied
+}
+
+// owing are those of them that received data later than they sent any, by more than a
+// tick: a rank that waits has sent what it had to before.
+func (g *graph) owing(tied []string) []string {
+	return slices.DeleteFunc(slices.Clone(tied), func(key string) bool {
+		p := g.procs[key]
+		return p.Sent == 0 || p.Received-p.Sent <= int64(g.errorSameHost)
+	})
+}
+
+// firstOf is the one of those that fell silent with a process which the others wait for: the
+// only one that the kernel holds, that makes progress, or that owes data, else the process
+// itself.
+func (g *graph) firstOf(key string, fs *facts) string {
+	tied := g.tied(key)
+	held := slices.DeleteFunc(slices.Clone(tied), func(key string) bool { return !g.held(key, fs) })
+	working := slices.DeleteFunc(slices.Clone(tied), func(key string) bool { return !g.procs[key].Doing.Progress() })
+	for _, only := range [][]string{held, working, g.owing(tied)} {
+		if len(only) == 1 {
+			return only[0]
+		}
+	}
+	return key
+}
+
+// working is the process of a Gloo job that makes progress, if the one that fell silent
+// first does not: who waits for a collective of Gloo sleeps. In one of few bytes it may have
+// to receive before it sends, and be silent for longer than the rank that all wait for.
+func (g *graph) working(key string, fs *facts) string {
+	if g.procs[key].Doing.Progress() || g.held(key, fs) {
+		return key
+	}
+	found := ""
+	for other := range g.idle {
+		gloo := slices.ContainsFunc(g.idle[other], func(e edge) bool { return e.stall.Kind == socketstall.Gloo })
+		if gloo && g.procs[other].Doing.Progress() && (found == "" || g.before(other, found)) {
+			found = other
+		}
+	}
+	return cmp.Or(found, key)
+}

@@ -1,0 +1,210 @@
+package patterndetectorprocessor
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/internal/history"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/incidentview"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// archive is a history that keeps verdicts and evidence.
+type archive struct {
+	shelf
+	verdicts map[string]verdict.Verdict
+	evidence map[string][]byte
+	writes   int
+}
+
+func newArchive() *archive {
+	return &archive{verdicts: map[string]verdict.Verdict{}, evidence: map[string][]byte{}}
+}
+
+func (a *archive) Keep(ctx context.Context, verdicts []verdict.Verdict) error {
+	if err := a.shelf.Keep(ctx, verdicts); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, v := range verdicts {
+		a.verdicts[v.ID] = v
+	}
+	return nil
+}
+
+func (a *archive) Recall(_ context.Context, id string) (history.Recalled, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := history.Recalled{Incident: id, Evidence: a.evidence[id], Room: 1 << 20}
+	for _, v := range a.verdicts {
+		if v.IncidentID == id {
+			r.Verdicts = append(r.Verdicts, v)
+		}
+	}
+	if len(r.Verdicts) == 0 {
+		return r, history.ErrNotFound
+	}
+	return r, nil
+}
+
+func (a *archive) KeepEvidence(_ context.Context, id string, evidence []byte) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.evidence[id] = evidence
+	a.writes++
+	return nil
+}
+
+func withArchive(a *archive) rigOption {
+	return func(c *Config, r *rig) {
+		withHistory(&a.shelf)(c, r)
+		r.host.(hostOf)[historyID] = a
+	}
+}
+
+// report is the incident as a report shows it, with its evidence.
+func (a *archive) report(t *testing.T) incidentview.View {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	verdicts := slices.Collect(maps.Values(a.verdicts))
+	incidents := verdict.Incidents(verdicts)
+	if len(incidents) != 1 {
+		return incidentview.View{}
+	}
+	records := incidentview.NewRecords(incidents[0])
+	require.NoError(t, records.Restore(a.evidence[incidents[0][0].IncidentID]))
+	return incidentview.Build(incidents[0], incidentview.Options{Now: began, Records: records})
+}
+
+// shows waits until the report of the one incident is as it should be.
+func (a *archive) shows(t *testing.T, wanted func(incidentview.View) bool) incidentview.View {
+	t.Helper()
+	require.Eventually(t, func() bool { return wanted(a.report(t)) }, hosttest.Patience, time.Millisecond)
+	return a.report(t)
+}
+
+// of makes a record of a rank of a job.
+func (r *rig) of(t *testing.T, rank int, event string, attributes map[string]any) {
+	t.Helper()
+	ld := plog.NewLogs()
+	resource := ld.ResourceLogs().AppendEmpty()
+	resource.Resource().Attributes().PutStr("host.name", "node-17")
+	record := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+	record.SetEventName(event)
+	record.SetTimestamp(pcommon.NewTimestampFromTime(r.clock.now()))
+	all := map[string]any{
+		"gen_ai.training.job_id": "llm", "gen_ai.training.rank": rank, "gen_ai.training.world_size": 2, "process.pid": 40 + rank, "tracecore.trust": "proven",
+		"gen_ai.training.rank_pid": 40 + rank, "gen_ai.training.rank_start_unix_nano": began.Add(-time.Hour).UnixNano(),
+	}
+	maps.Copy(all, attributes)
+	require.NoError(t, record.Attributes().FromRaw(all))
+	require.NoError(t, r.logs.ConsumeLogs(t.Context(), ld))
+	r.delivered(t)
+}
+
+func (r *rig) stands(t *testing.T, rank int, hash, where string, framed bool) {
+	t.Helper()
+	attributes := map[string]any{"process.stack.hash": hash, "process.stack.wait_class": "collective", "process.stack.kernel_function": "futex_wait_queue"}
+	if framed {
+		attributes["process.stack.frames"] = []any{map[string]any{"code.function.name": where, "code.file.path": "/srv/train.py", "code.line.number": 88}}
+	}
+	r.of(t, rank, "process.stack", attributes)
+}
+
+func (r *rig) killed(t *testing.T, rank int) {
+	t.Helper()
+	r.of(t, rank, "oom.kill", map[string]any{"oomkill.constraint": "cgroup", "oomkill.cgroup": "/job", "process.executable.name": "python3"})
+}
+
+func functions(v incidentview.View) (list []string) {
+	for _, s := range v.Stacks {
+		for _, f := range s.Frames {
+			if f.Kind == "python" {
+				list = append(list, s.Ranks.Ranges+" "+f.Function)
+			}
+		}
+	}
+	return list
+}
+
+func raw(v incidentview.View) (titles []string) {
+	for _, one := range v.Raw {
+		titles = append(titles, one.Title)
+	}
+	return titles
+}
+
+// What stood around the verdicts is kept with them: also frames that were told long before,
+// and what comes while the incident lasts.
+func TestEvidenceIsKeptWithItsIncident(t *testing.T) {
+	a, dir := newArchive(), t.TempDir()
+	r := newRig(t, withStorage(dir), withArchive(a)).start(t)
+	r.stands(t, 0, "beef", "train_step", true)
+	r.clock.pass(2 * time.Hour)
+	r.stands(t, 0, "beef", "", false)
+	r.killed(t, 1)
+	v := a.shows(t, func(v incidentview.View) bool { return len(v.Stacks) > 0 })
+	require.Equal(t, []string{"0 train_step"}, functions(v))
+	require.Contains(t, raw(v), "record oom.kill")
+
+	// No news for an operator, and still part of the report.
+	r.clock.pass(time.Second)
+	r.stands(t, 1, "c0de", "save", true)
+	r.clock.pass(10 * time.Second)
+	v = a.shows(t, func(v incidentview.View) bool { return len(v.Stacks) == 2 })
+	require.ElementsMatch(t, []string{"0 train_step", "1 save"}, functions(v))
+
+	// Where nothing comes nothing is written.
+	a.mu.Lock()
+	before := a.writes
+	a.mu.Unlock()
+	r.clock.pass(30 * time.Second)
+	r.clock.pass(30 * time.Second)
+	a.mu.Lock()
+	require.Equal(t, before, a.writes)
+	a.mu.Unlock()
+}
+
+// A kill takes nothing that was kept, and the journal tells again what was not.
+func TestEvidenceOutlivesAKill(t *testing.T) {
+	a, dir := newArchive(), t.TempDir()
+	a.set(context.DeadlineExceeded, nil)
+	r := newRig(t, withStorage(dir), withArchive(a)).start(t)
+	r.stands(t, 0, "beef", "train_step", true)
+	r.killed(t, 1)
+	require.Eventually(t, func() bool { return a.tries() > 0 }, hosttest.Patience, time.Millisecond)
+	after := crashed(t, dir)
+
+	second := newArchive()
+	newRig(t, withStorage(after), withArchive(second)).start(t)
+	v := second.shows(t, func(v incidentview.View) bool { return len(v.Stacks) > 0 })
+	require.Equal(t, []string{"0 train_step"}, functions(v))
+
+	third := newArchive() // it goes on from what was kept
+	second.mu.Lock()
+	third.verdicts, third.evidence = maps.Clone(second.verdicts), maps.Clone(second.evidence)
+	second.mu.Unlock()
+	r = newRig(t, withStorage(crashed(t, after)), withArchive(third)).start(t)
+	r.clock.pass(time.Second)
+	r.stands(t, 1, "c0de", "save", true)
+	r.clock.pass(10 * time.Second)
+	v = third.shows(t, func(v incidentview.View) bool { return len(v.Stacks) == 2 })
+	require.ElementsMatch(t, []string{"0 train_step", "1 save"}, functions(v))
+}
+
+// A history that keeps verdicts alone costs nothing more.
+func TestWithoutEvidenceNothingIsHeld(t *testing.T) {
+	r := newRig(t, withHistory(&shelf{})).start(t)
+	r.fault(t, "gpu-0")
+	require.Nil(t, r.detector.keeping.gathering.book)
+}

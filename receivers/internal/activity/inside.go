@@ -1,0 +1,211 @@
+package activity
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// Bounds of one round. A rank may have thousands of children: what there is no time for
+// has its turn in the rounds that follow.
+const (
+	maxChildren = 256 // read in one round, of all ranks
+	maxTree     = 64  // told of one rank
+	maxThreads  = 256 // of one process, whose delays are read
+	maxDelayed  = 16  // children in one round whose threads are asked for their delays
+	forgotten   = 30  // rounds without a look until what was read of a process is dropped
+)
+
+// starves is how many of its threads have no CPU until it is asked who has it.
+const starves = 0.1
+
+// trees remembers what the process trees of silent ranks had used when last read.
+type trees struct {
+	family family
+	round  int
+	left   int // children that may still be read in this round
+	ask    int // of them whose threads may still be asked for their delays
+
+	inquiries int // children that may still be asked for whom they wait
+
+	uses map[uint32]*use // of roots and of children
+}
+
+// use is what a process had used at one moment, and how fast it has used it since the
+// look before.
+type use struct {
+	ticks  uint64 // start of the process
+	comm   string
+	state  byte // as /proc has it
+	round  int
+	at     time.Time
+	cpu    time.Duration // and time in which it could have run
+	io     uint64
+	sleeps uint64
+	waited time.Duration // of all its threads for a CPU, 0 not read
+
+	compared bool    // there was a look before
+	was      byte    // its state then
+	share    float64 // cores
+	rate     float64 // bytes a second
+	woken    bool    // it went to sleep once more
+	starved  float64 // threads that waited for a CPU
+	groups   []procfs.CPUGroup
+	limit    CPULimit // that held it back since the look before
+}
+
+// Begin starts a round of looks into trees.
+func (r *Reader) Begin() {
+	t := &r.trees
+	t.round++
+	t.left, t.ask, t.inquiries, t.family.stale = maxChildren, maxDelayed, maxAsked, true
+	for pid, u := range t.uses {
+		if t.round-u.round > forgotten {
+			delete(t.uses, pid)
+		}
+	}
+}
+
+// Inspect looks into the process tree of a rank that Read has read. isRoot tells the
+// other ranks, which are no part of it.
+func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool) {
+	k := r.known[out.PID]
+	if k == nil || k.foreign {
+		return
+	}
+	if frozen, err := r.fs.Frozen(out.PID); err == nil && frozen {
+		out.State = socketstall.Frozen
+	}
+	now := r.useOf(out.PID, k.stat.Reaped)
+	if k.worked > 0 { // a process that rests has no thread that waits
+		now.waited, _ = r.fs.ThreadDelays(out.PID, maxThreads) // 0 where the kernel does not count it
+		now.groups, _ = r.fs.CPUGroups(out.PID)                // none: nothing limits it, or nobody can tell
+	}
+	own := r.compare(out.PID, now, 1)
+	in := &Inside{Compared: own.compared, IO: own.rate, Children: own.share, Starved: own.starved, Limit: own.limit}
+	if own.starved >= starves {
+		in.Pressure, _ = r.fs.CPUPressure() // 0 where it is switched off
+	}
+	wait := r.whereItSleeps(out, in, own)
+	r.trees.family.refresh(r.fs)
+	below := r.trees.family.below(out.PID, isRoot)
+	gap := len(below)/maxChildren + 1
+	if r.readChildren(below, gap) {
+		below = r.trees.family.below(out.PID, isRoot)
+	}
+	in.Tree = below[:min(len(below), maxTree)]
+	for _, pid := range below {
+		if u := r.trees.uses[pid]; u != nil && u.compared && r.trees.round-u.round <= gap {
+			addChild(in, pid, u)
+		}
+	}
+	if in.Compared && in.Children < computes && out.State != socketstall.Running && !out.State.Halted() {
+		holder, answered := r.holder(out.PID, wait, below, gap)
+		in.Holder, in.Answered = holder, in.Answered || answered
+	}
+	out.Inside = in
+}
+
+// useOf reads what a process has used. cpu is what is counted as its own.
+func (r *Reader) useOf(pid uint32, cpu time.Duration) use {
+	u := use{round: r.trees.round, at: r.clock(), cpu: cpu}
+	if k := r.known[pid]; k != nil {
+		u.ticks = k.startTicks
+	}
+	u.io, _ = r.fs.IOBytes(pid)    // 0 where it may not be read: no I/O is seen then
+	u.sleeps, _ = r.fs.Sleeps(pid) // 0: nobody is woken
+	return u
+}
+
+// compare takes a new look at a process and works out its rates since the one before, of
+// which more than gap rounds would tell of another time.
+func (r *Reader) compare(pid uint32, next use, gap int) *use {
+	before := r.trees.uses[pid]
+	if before != nil && before.ticks == next.ticks && next.round-before.round <= gap {
+		if seconds := next.at.Sub(before.at).Seconds(); seconds > 0 {
+			next.compared, next.woken, next.was = true, next.sleeps > before.sleeps, before.state
+			next.share = max(0, next.cpu-before.cpu).Seconds() / seconds
+			if before.waited > 0 {
+				next.starved = max(0, next.waited-before.waited).Seconds() / seconds
+			}
+			next.rate = float64(next.io-min(next.io, before.io)) / seconds
+			next.limit = tightest(before.groups, next.groups)
+		}
+	}
+	r.trees.uses[pid] = &next
+	return &next
+}
+
+// tightest is the limit that held a process back in most of its periods, nothing where none
+// did.
+func tightest(before, now []procfs.CPUGroup) (limit CPULimit) {
+	for _, g := range now {
+		at := slices.IndexFunc(before, func(o procfs.CPUGroup) bool { return o.Path == g.Path })
+		if at < 0 || g.Periods <= before[at].Periods || g.Throttled <= before[at].Throttled {
+			continue
+		}
+		share := min(1, float64(g.Throttled-before[at].Throttled)/float64(g.Periods-before[at].Periods))
+		if share > limit.Throttled {
+			limit = CPULimit{Cgroup: g.Path, Cores: g.Cores, Throttled: share}
+		}
+	}
+	return limit
+}
+
+// whereItSleeps notes where the main thread sleeps. A thread that waits for a file, or for
+// a page of one, and is woken between two looks, is answered.
+func (r *Reader) whereItSleeps(out *Process, in *Inside, own *use) procfs.Wait {
+	w, err := r.fs.Wait(out.PID)
+	in.Syscall, in.Channel = w.Syscall, w.Channel
+	if err == nil && w.FD != procfs.Negative {
+		in.File, _ = r.fs.OpenFile(out.PID, w.FD) // one that was closed has no name
+	}
+	onFile := len(in.File) > 0 && in.File[0] == '/'
+	in.Answered = own.woken && (onFile || out.State == socketstall.DiskSleep)
+	return w
+}
+
+// readChildren reads those whose turn it is. Strangers: some were no children any more. A number
+// is used again soon, and a neighbour's process is nobody's child here.
+func (r *Reader) readChildren(below []uint32, gap int) (strangers bool) {
+	t := &r.trees
+	n := min(t.left, len(below))
+	t.left -= n
+	for i := range n {
+		pid := below[(t.round*maxChildren+i)%len(below)]
+		stat, err := r.fs.Stat(pid)
+		if err != nil || stat.Ended() {
+			delete(t.uses, pid)
+			continue
+		}
+		if stat.ParentPID != t.family.parent[pid].parent {
+			delete(t.uses, pid)
+			t.family.forget(pid)
+			strangers = true
+			continue
+		}
+		delayed, _ := r.fs.Delay(pid) // 0 where the kernel does not count it
+		u := r.useOf(pid, stat.CPU+stat.Reaped+delayed)
+		u.ticks, u.comm, u.state = stat.StartTicks, stat.Name, stat.State
+		// One that computes in another thread than its first, on a host that is short of
+		// CPUs, uses little and waits for long.
+		if before := t.uses[pid]; before != nil && u.cpu > before.cpu && t.ask > 0 {
+			t.ask--
+			u.waited, _ = r.fs.ThreadDelays(pid, maxThreads)
+		}
+		r.compare(pid, u, gap)
+	}
+	return strangers
+}
+
+// addChild adds what a child does.
+func addChild(in *Inside, pid uint32, u *use) {
+	wants := u.share + u.starved
+	in.Children += wants
+	in.IO += u.rate
+	if wants > in.Busiest.Share {
+		in.Busiest = Child{PID: pid, Comm: u.comm, Share: wants}
+	}
+}

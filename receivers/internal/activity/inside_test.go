@@ -1,0 +1,305 @@
+package activity
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// child puts a process below another into the tree.
+func (p tree) child(pid, parent uint32, name string, ticks, bytes uint64) {
+	p.childIn("S", pid, parent, name, ticks, bytes)
+}
+
+// childIn is a child in that state.
+func (p tree) childIn(state string, pid, parent uint32, name string, ticks, bytes uint64) {
+	p.write(fmt.Sprintf("%d/stat", pid), fmt.Sprintf("%d (%s) %s %d 42 42 0 -1 4194304 1 0 0 0 %d 0 0 0 20 0 1 0 70000 1000 1", pid, name, state, parent, ticks))
+	p.write(fmt.Sprintf("%d/schedstat", pid), "1 0 1\n")
+	p.write(fmt.Sprintf("%d/io", pid), fmt.Sprintf("rchar: %d\nwchar: 0\nread_bytes: 0\nwrite_bytes: 0\n", bytes))
+}
+
+// main says what the main thread of process 42 does.
+func (p tree) main(bytes, sleeps uint64, syscall, channel string) {
+	p.write("42/io", fmt.Sprintf("rchar: %d\nwchar: 0\nread_bytes: 0\nwrite_bytes: 0\n", bytes))
+	p.write("42/status", fmt.Sprintf("Name:\tpy\nvoluntary_ctxt_switches:\t%d\n", sleeps))
+	p.write("42/syscall", syscall+"\n")
+	p.write("42/wchan", channel)
+}
+
+// looks looks into process 42 again and again, a second apart.
+type looks struct {
+	*Reader
+	process identity.Process
+	at      time.Time
+}
+
+func newLooks(tree tree, p identity.Process) *looks {
+	l := &looks{New(procfs.Open(tree.root)), p, time.Now()}
+	l.clock = func() time.Time { return l.at }
+	return l
+}
+
+func (l *looks) look(others ...uint32) Process {
+	l.at = l.at.Add(time.Second)
+	l.Begin()
+	out := l.Read(l.process, false)
+	l.Inspect(&out, func(pid uint32) bool { return slices.Contains(others, pid) })
+	return out
+}
+
+func TestProgressOfAProcessTree(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("S", 250, 125)
+	tree.main(1000, 5, "202 0x1 0x2", "futex_do_wait")
+	tree.child(50, 42, "pt_data_worker", 100, 0)
+	tree.child(51, 50, "ffmpeg", 100, 0)
+	tree.child(60, 1, "sshd", 100, 0)
+	tree.child(70, 42, "rank 1", 100, 0)
+	l := newLooks(tree, p)
+	first := l.look(70)
+	require.False(t, first.Inside.Compared)
+	require.Equal(t, []uint32{50, 51}, first.Inside.Tree, "not a stranger, not another rank")
+	require.Equal(t, "futex", first.Inside.Syscall)
+	require.Equal(t, "futex_do_wait", first.Inside.Channel)
+
+	tree.child(50, 42, "pt_data_worker", 180, 4000)
+	tree.child(51, 50, "ffmpeg", 120, 0)
+	tree.child(70, 42, "rank 1", 200, 0)
+	tree.main(3000, 5, "202 0x1 0x2", "futex_do_wait")
+	in := l.look(70).Inside
+	require.True(t, in.Compared)
+	require.InDelta(t, 1.0, in.Children, 0.001)
+	require.Equal(t, uint32(50), in.Busiest.PID)
+	require.Equal(t, "pt_data_worker", in.Busiest.Comm)
+	require.InDelta(t, 6000, in.IO, 0.001)
+	require.False(t, in.Answered)
+}
+
+// A worker ends, and a neighbour's process gets its number: it is no child, nor is what is below
+// it.
+func TestANumberUsedAgainIsNoChild(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("S", 250, 125)
+	tree.main(1000, 5, "202 0x1 0x2", "futex_do_wait")
+	tree.child(50, 42, "pt_data_worker", 100, 0)
+	tree.child(51, 50, "ffmpeg", 100, 0)
+	l := newLooks(tree, p)
+	require.Equal(t, []uint32{50, 51}, l.look().Inside.Tree)
+	for ticks := range uint64(3) {
+		tree.childIn("T", 50, 7, "neighbour", 200+100*ticks, 4000)
+		tree.child(51, 50, "below it", 200+100*ticks, 4000)
+		in := l.look().Inside
+		require.Empty(t, in.Tree)
+		require.Zero(t, in.Children)
+		require.Nil(t, in.Holder)
+	}
+}
+
+// A child that computes in another thread than its first has no CPU for most of the time.
+func TestAChildThatIsStarved(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("S", 250, 125)
+	tree.main(1000, 5, "61 0x1 0x2", "do_wait")
+	l := newLooks(tree, p)
+	var in *Inside
+	for look := range uint64(4) {
+		tree.child(50, 42, "tokenizer", 100+look, 0) // a hundredth of a core
+		tree.write("50/task/50/schedstat", "1 0 1\n")
+		tree.write("50/task/51/schedstat", fmt.Sprintf("1 %d 1\n", 1e9+900e6*look))
+		in = l.look().Inside
+	}
+	require.InDelta(t, 0.91, in.Children, 0.001)
+	require.InDelta(t, 0.91, in.Busiest.Share, 0.001)
+
+	tree.child(50, 42, "tokenizer", 103, 0) // it rests
+	require.Zero(t, l.look().Inside.Children)
+}
+
+func TestWhatAMainThreadWaitsFor(t *testing.T) {
+	write := map[string]string{"amd64": "1", "arm64": "64"}[runtime.GOARCH]
+	tree := newTree(t)
+	p := tree.add("S", 250, 125)
+	require.NoError(t, os.MkdirAll(filepath.Join(tree.root, "42/fd"), 0o755))
+	require.NoError(t, os.Symlink("/mnt/ckpt/model.pt", filepath.Join(tree.root, "42/fd/7")))
+	require.NoError(t, os.Symlink("pipe:[99]", filepath.Join(tree.root, "42/fd/8")))
+	l := newLooks(tree, p)
+	for _, tc := range []struct {
+		name           string
+		sleeps         uint64
+		syscall, state string
+		file           string
+		answered       bool
+	}{
+		{"first look", 5, "0x7", "S", "/mnt/ckpt/model.pt", false},
+		{"a write that is answered", 9, "0x7", "S", "/mnt/ckpt/model.pt", true},
+		{"a write that is not", 9, "0x7", "S", "/mnt/ckpt/model.pt", false},
+		{"a pipe that wakes it", 12, "0x8", "S", "pipe:[99]", false},
+		{"a file that was closed", 15, "0x9", "S", "", false},
+		{"a page fault that is answered", 18, "", "D", "", true},
+		{"a page fault that is not", 18, "", "D", "", false},
+	} {
+		call := "-1 0x1 0x2"
+		if tc.syscall != "" {
+			call = write + " " + tc.syscall + " 0x1"
+		}
+		tree.write("42/stat", statLineOf("py) R (x", tc.state, 250, 50, 60000))
+		tree.main(0, tc.sleeps, call, "x")
+		in := l.look().Inside
+		require.Equal(t, tc.file, in.File, tc.name)
+		require.Equal(t, tc.answered, in.Answered, tc.name)
+	}
+}
+
+func TestALookAfterAPauseComparesWithNothing(t *testing.T) {
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	tree.main(0, 5, "running", "0")
+	l.look()
+	require.True(t, l.look().Inside.Compared)
+	l.Begin() // a round in which nobody asked
+	require.False(t, l.look().Inside.Compared)
+	require.True(t, l.look().Inside.Compared)
+}
+
+func TestChildrenThatHaveEndedCount(t *testing.T) {
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	tree.main(0, 5, "running", "0")
+	l.look()
+	line := fmt.Sprintf("42 (x) S 1 42 42 0 -1 4194304 1 0 0 0 250 50 70 20 20 0 9 0 %d 1000 1", 60000)
+	tree.write("42/stat", line)
+	require.InDelta(t, 0.9, l.look().Inside.Children, 0.001)
+}
+
+func TestThreadsThatHaveNoCPU(t *testing.T) {
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	tree.main(0, 5, "running", "0")
+	tree.write("42/task/42/schedstat", "1 0 1")
+	tree.write("42/task/43/schedstat", "1 1000000000 1")
+	l.look()
+	tree.add("S", 255, 125)
+	l.look() // it works: its threads are read
+	tree.write("42/task/43/schedstat", "1 1900000000 1")
+	tree.add("S", 260, 125)
+	require.InDelta(t, 0.9, l.look().Inside.Starved, 0.001)
+	tree.write("42/task/43/schedstat", "1 2900000000 1")
+	require.Zero(t, l.look().Inside.Starved, "it rests")
+}
+
+// A limit counts in the level that holds the rank back most, and only while it does.
+func TestALimitThatHoldsItBackIsNamed(t *testing.T) {
+	tree := newTree(t)
+	t.Setenv("HOST_SYS", filepath.Join(tree.root, "sys"))
+	l := newLooks(tree, tree.add("S", 250, 125))
+	tree.main(0, 5, "running", "0")
+	tree.write("42/cgroup", "0::/pod/c\n")
+	tree.write("42/task/42/schedstat", "1 1 1")
+	tree.write("pressure/cpu", "some avg10=12.00 avg60=0.00 avg300=0.00 total=1\n")
+	tree.write("sys/fs/cgroup/pod/c/cpu.max", "100000 100000\n")
+	tree.write("sys/fs/cgroup/pod/cpu.max", "150000 100000\n")
+	ticks := uint64(250)
+	look := func(own, pod, delayed uint64) *Inside {
+		ticks += 5
+		tree.write("42/task/42/schedstat", fmt.Sprintf("1 %d 1", delayed))
+		tree.write("sys/fs/cgroup/pod/c/cpu.stat", fmt.Sprintf("nr_periods %d\nnr_throttled %d\n", (ticks-250)*2, own))
+		tree.write("sys/fs/cgroup/pod/cpu.stat", fmt.Sprintf("nr_periods %d\nnr_throttled %d\n", (ticks-250)*2, pod))
+		tree.add("S", ticks, 125)
+		return l.look().Inside
+	}
+	look(0, 0, 1)
+	require.Zero(t, look(0, 0, 1).Limit, "nothing to compare with, or nothing held back")
+	in := look(2, 9, 900_000_001)
+	require.Equal(t, CPULimit{Cgroup: "/pod", Cores: 1.5, Throttled: 0.9}, in.Limit)
+	require.InDelta(t, 12, in.Pressure, 0.001)
+	in = look(3, 9, 900_000_001)
+	require.Equal(t, CPULimit{Cgroup: "/pod/c", Cores: 1, Throttled: 0.1}, in.Limit)
+	require.Zero(t, in.Pressure, "no thread waits")
+	require.Zero(t, look(3, 9, 900_000_001).Limit, "it is over")
+}
+
+func TestFrozenRank(t *testing.T) {
+	tree := newTree(t)
+	t.Setenv("HOST_SYS", filepath.Join(tree.root, "sys"))
+	l := newLooks(tree, tree.add("D", 250, 125))
+	tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
+	tree.write("42/cgroup", "6:freezer:/docker/c\n")
+	tree.write("sys/fs/cgroup/freezer/docker/c/freezer.state", "FROZEN\n")
+	require.Equal(t, socketstall.Frozen, l.look().State)
+}
+
+// TestThousandsOfChildren: each has its turn, and a round stays short.
+func TestThousandsOfChildren(t *testing.T) {
+	const children = 1000
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	tree.main(0, 5, "running", "0")
+	for pid := range uint32(children) {
+		tree.child(1000+pid, 42, "worker", 0, 0)
+	}
+	read := 0
+	for range children/maxChildren + 2 {
+		before := len(l.trees.uses)
+		l.look()
+		require.LessOrEqual(t, len(l.trees.uses)-before, maxChildren+1)
+		read = len(l.trees.uses)
+	}
+	require.Equal(t, children+1, read)
+	tree.child(1500, 42, "worker", 1000, 0)
+	busy := false
+	for range children/maxChildren + 2 {
+		in := l.look().Inside
+		busy = busy || in.Busiest.PID == 1500
+		require.Len(t, in.Tree, maxTree)
+	}
+	require.True(t, busy)
+	for range forgotten + 2 {
+		l.Begin()
+	}
+	require.Empty(t, l.trees.uses)
+}
+
+// BenchmarkLookIntoTrees: one operation is one round of looks into the trees of eight
+// silent ranks with eight children each, beside all other processes of this machine.
+func BenchmarkLookIntoTrees(b *testing.B) {
+	const ranks, children = 8, 8
+	r := New(procfs.Open(""))
+	var all []identity.Process
+	for rank := range ranks {
+		cmd := exec.Command("sh", "-c", fmt.Sprintf("for i in $(seq %d); do sleep 1000 & done; echo ready; wait", children))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		out, err := cmd.StdoutPipe()
+		require.NoError(b, err)
+		require.NoError(b, cmd.Start())
+		b.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
+		_, err = out.Read(make([]byte, 16))
+		require.NoError(b, err)
+		stat, err := procfs.Open("").Stat(uint32(cmd.Process.Pid))
+		require.NoError(b, err)
+		all = append(all, identity.Process{PID: stat.PID, Rank: rank, StartNS: stat.StartNS()})
+	}
+	seen := 0
+	b.ResetTimer()
+	for b.Loop() {
+		r.Begin()
+		for _, p := range all {
+			out := r.Read(p, false)
+			r.Inspect(&out, func(uint32) bool { return false })
+			seen = len(out.Inside.Tree)
+		}
+	}
+	require.Equal(b, children, seen)
+	b.ReportMetric(float64(len(r.trees.family.parent)), "processes")
+}

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package kerneleventsreceiver
+
+import (
+	"errors"
+	"time"
+)
+
+func uptime() (time.Duration, error) { return 0, errors.ErrUnsupported }

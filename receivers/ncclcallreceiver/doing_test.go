@@ -1,0 +1,206 @@
+package ncclcallreceiver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/ncclcall"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+)
+
+// worker is a job of one process that calls once a second, and what it does besides.
+type worker struct {
+	*standstill
+	at    float64
+	calls uint64
+	last  float64
+	cpu   time.Duration
+	main  float64 // cores that its main thread uses
+	state socketstall.State
+}
+
+func newWorker() *worker {
+	w := &worker{standstill: newStandstill(2*time.Second, time.Minute), state: socketstall.Sleeping}
+	w.does = func(pids []uint32) map[uint32]*activity.Process {
+		all := map[uint32]*activity.Process{}
+		for _, pid := range pids {
+			all[pid] = &activity.Process{CPU: w.cpu, MainCPU: w.cpu, State: w.state, Inside: &activity.Inside{Compared: true}}
+		}
+		return all
+	}
+	return w
+}
+
+// second lets a second pass, in which it calls or not, and returns what is told.
+func (w *worker) second(call bool) []change {
+	w.at++
+	w.cpu += time.Duration(w.main * float64(time.Second))
+	if call {
+		w.calls++
+		w.last = w.at - 0.5
+	}
+	return w.look(scanAt(w.at, calling(w.calls, w.last))).changes
+}
+
+func (w *worker) work(seconds int) {
+	for range seconds {
+		w.second(true)
+	}
+}
+
+func TestSilenceOfAProcess(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit    func(*worker)
+		seconds int
+		want    map[what]int // what is told, and after how many seconds
+		silence socketstall.Silence
+	}{
+		"asleep":                       {func(w *worker) {}, 10, map[what]int{stopped: 2, doing: 3}, socketstall.Overdue},
+		"stopped":                      {func(w *worker) { w.state = socketstall.Stopped }, 10, map[what]int{stopped: 2}, socketstall.Overdue},
+		"its main thread has ended":    {func(w *worker) { w.state = socketstall.Zombie }, 15, map[what]int{stopped: 2, doing: 10}, socketstall.Overdue},
+		"it computes":                  {func(w *worker) { w.main = 1 }, 19, map[what]int{stopped: 2}, socketstall.Usual},
+		"it computes for long":         {func(w *worker) { w.main = 1 }, 30, map[what]int{stopped: 2, doing: 20}, socketstall.Long},
+		"it computes for far too long": {func(w *worker) { w.main = 1 }, 700, map[what]int{stopped: 2, doing: 600}, socketstall.Overdue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorker()
+			w.work(15)
+			tc.edit(w)
+			got := map[what]int{}
+			for second := range tc.seconds {
+				for _, c := range w.second(false) {
+					require.LessOrEqual(t, got[c.what], second)
+					got[c.what] = second + 1
+				}
+			}
+			require.Equal(t, tc.silence, w.processes[42].silence)
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// A process of which little is known yet may compile, or load its data.
+func TestAYoungProcessIsGivenTime(t *testing.T) {
+	w := newWorker()
+	w.work(3)
+	for range 55 {
+		w.second(false)
+		require.Equal(t, socketstall.Usual, w.processes[42].silence)
+	}
+	for range 10 {
+		w.second(false)
+	}
+	require.Equal(t, socketstall.Overdue, w.processes[42].silence)
+}
+
+// A pause that comes again and again is usual, and after the third is told no more.
+func TestUsualPausesAreLearned(t *testing.T) {
+	w := newWorker()
+	w.work(15)
+	told := func() (n int) {
+		for range 8 {
+			n += len(w.second(false))
+		}
+		w.work(15)
+		return n
+	}
+	for range repeats {
+		require.Positive(t, told())
+	}
+	require.Zero(t, told())
+	for range 20 {
+		w.second(false)
+	}
+	require.Equal(t, socketstall.Overdue, w.processes[42].silence, "twice that is not")
+}
+
+func TestCommunicatorThatIsUsedRarelyIsToldLater(t *testing.T) {
+	s := newStandstill(2*time.Second, time.Minute)
+	rarely := calling(3, 0)
+	rarely.Address = 2
+	for second := range 11 {
+		at := float64(second + 1)
+		require.Empty(t, s.look(scanAt(at, calling(uint64(second+5), at-0.5), rarely)).changes, second)
+	}
+	l := s.look(scanAt(12, calling(30, 11.5), rarely))
+	require.Len(t, l.changes, 1)
+	require.EqualValues(t, 3, l.changes[0].Collectives)
+}
+
+func TestEndOfWhatStoodIsTold(t *testing.T) {
+	for reason, end := range map[string]*ncclcall.Event{
+		"exited": nil, "destroyed": {Kind: ncclcall.Destroy, PID: 42, Address: 1}, "aborted": {Kind: ncclcall.Abort, PID: 42, Address: 1},
+	} {
+		s := newStandstill(2*time.Second, time.Minute)
+		s.look(scanAt(1, calling(5, 0)))
+		require.Len(t, s.look(scanAt(2, calling(5, 0))).changes, 1)
+		if end != nil {
+			s.ended(end)
+		}
+		l := s.look(scanAt(3))
+		require.Len(t, l.changes, 1)
+		require.Equal(t, ended, l.changes[0].what)
+		require.Equal(t, reason, l.changes[0].reason)
+		require.EqualValues(t, 5, l.changes[0].Collectives)
+	}
+	s := newStandstill(2*time.Second, time.Minute)
+	s.look(scanAt(1, calling(5, 0)))
+	require.Empty(t, s.look(scanAt(2)).changes, "it was not said to stand")
+}
+
+func TestCommunicatorsThatNobodyCanTellApart(t *testing.T) {
+	s := newStandstill(2*time.Second, time.Minute)
+	twin, other := calling(5, 0), calling(7, 0)
+	twin.Address, other.Address, other.Hash = 2, 3, 8
+	s.look(scanAt(1, calling(5, 0), twin, other))
+	l := s.look(scanAt(2, calling(5, 0), twin, other))
+	require.Len(t, l.changes, 3)
+	require.Equal(t, []bool{true, true, false}, []bool{l.changes[0].twins, l.changes[1].twins, l.changes[2].twins})
+}
+
+func TestRankThatWaitsForOthersToJoinIsTold(t *testing.T) {
+	init := func(thread uint32, at float64) *ncclcall.Event {
+		return &ncclcall.Event{Time: seconds(at), Kind: ncclcall.InitRank, PID: 42, Thread: thread, Rank: 3, Size: 8, Hash: 9}
+	}
+	for name, tc := range map[string]struct {
+		over func(*standstill) look
+		want string
+	}{
+		"it calls": {func(s *standstill) look {
+			c := calling(1, 20)
+			c.First = seconds(20)
+			return s.look(scanAt(20, c))
+		}, ""},
+		"it makes another": {func(s *standstill) look { return s.begin(init(42, 20)) }, ""},
+		"it ends":          {func(s *standstill) look { return s.exited(42, seconds(20)) }, "exited"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStandstill(2*time.Second, time.Minute)
+			s.begin(init(42, 0))
+			require.Empty(t, s.look(scanAt(9)).changes)
+			l := s.look(scanAt(10))
+			require.Len(t, l.changes, 1)
+			require.Equal(t, waiting, l.changes[0].what)
+			require.Equal(t, 10*time.Second, l.changes[0].idle)
+			require.Empty(t, s.look(scanAt(11)).changes, "once")
+			old := calling(4, 12)
+			old.First = seconds(-5)
+			require.Empty(t, s.look(scanAt(12, old)).changes, "on a communicator that is older")
+			require.Empty(t, s.begin(init(43, 12)).changes, "another thread makes another")
+
+			l = tc.over(s)
+			require.Len(t, l.changes, 1)
+			require.Equal(t, done, l.changes[0].what)
+			require.Equal(t, tc.want, l.changes[0].reason)
+		})
+	}
+	s := newStandstill(2*time.Second, time.Minute)
+	s.begin(init(42, 0))
+	c := calling(1, 1)
+	c.First = seconds(1)
+	s.look(scanAt(2, c))
+	require.Empty(t, s.inits, "nobody was told")
+}

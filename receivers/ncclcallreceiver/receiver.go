@@ -1,0 +1,264 @@
+package ncclcallreceiver
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/ncclcall"
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/ncclcallreceiver/internal/metadata"
+)
+
+// source delivers calls: the ncclcall probe, or a test's fake.
+type source interface {
+	probereceiver.Source
+	Watch([]ncclcall.Process) (ncclcall.Watched, error)
+	Scan() (*ncclcall.Scan, error)
+	Read(*ncclcall.Event) error
+}
+
+// ncclCall looks for libraries in one goroutine, reads events and scans in two others,
+// and tells in a fourth what they come to.
+type ncclCall struct {
+	config     *Config
+	settings   receiver.Settings
+	telemetry  *metadata.TelemetryBuilder
+	convert    *converter
+	out        *outbox.Outbox[plog.Logs]
+	standstill *standstill
+	proc       *activity.Reader
+	ticks      probereceiver.Ticks
+	resolver   identity.Resolver
+	watched    atomic.Pointer[ncclcall.Watched]
+	events     chan *ncclcall.Event
+	scans      chan *ncclcall.Scan
+
+	communicators, unknown, refused, limit, limitedProcesses atomic.Int64 // of the last scan
+}
+
+func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, around surroundings) (receiver.Logs, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	out, err := outbox.NewLogs(next, outbox.Settings{Receiver: settings, Transport: "kernel", Dropped: telemetry.ReceiverNcclcallRecordsDropped})
+	if err != nil {
+		return nil, err
+	}
+	r := &ncclCall{
+		config: config, settings: settings, telemetry: telemetry, out: out, standstill: newStandstill(config.Patience, config.ArrivalInterval), ticks: around.ticks,
+		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
+		events:  make(chan *ncclcall.Event), scans: make(chan *ncclcall.Scan),
+	}
+	r.proc = activity.New(procfs.Open(""))
+	r.standstill.does = r.does
+	r.watched.Store(&ncclcall.Watched{})
+	if err := r.observe(); err != nil {
+		return nil, err
+	}
+	return probereceiver.New(probereceiver.Parts[source]{
+		Probe: "NCCL call probe", Missing: "calls of NCCL", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
+		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
+		Metrics: probereceiver.Metrics{
+			Up: telemetry.RegisterReceiverNcclcallProbeUpCallback, Dropped: telemetry.RegisterReceiverNcclcallProbeDroppedCallback,
+			Invalid: telemetry.RegisterReceiverNcclcallProbeInvalidCallback, Failures: telemetry.RegisterReceiverNcclcallProbeFailuresCallback,
+		},
+		Prepare: func(resolver identity.Resolver) { r.resolver = resolver },
+		Open:    func() (source, error) { return around.open(config) },
+		Use:     r.use,
+		Work:    r.work,
+	}).Receiver(out), nil
+}
+
+// observe makes what came out of the last look and the last scan metrics.
+func (r *ncclCall) observe() error {
+	t := r.telemetry
+	return errors.Join(
+		probereceiver.Observe(t.RegisterReceiverNcclcallLibrariesCallback, func() int64 { return int64(r.watched.Load().Libraries) }),
+		probereceiver.Observe(t.RegisterReceiverNcclcallLibrariesFailedCallback, func() int64 { return int64(r.watched.Load().Failed) }),
+		probereceiver.Observe(t.RegisterReceiverNcclcallLibrariesSkippedCallback, func() int64 { return int64(r.watched.Load().Over) }),
+		probereceiver.Observe(t.RegisterReceiverNcclcallLibrariesUnknownCallback, func() int64 { return int64(r.watched.Load().Unknown) }),
+		probereceiver.Observe(t.RegisterReceiverNcclcallCommunicatorsCallback, r.communicators.Load),
+		probereceiver.Observe(t.RegisterReceiverNcclcallCommunicatorsUnidentifiedCallback, r.unknown.Load),
+		probereceiver.Observe(t.RegisterReceiverNcclcallCallsRefusedCallback, r.refused.Load),
+		probereceiver.Observe(t.RegisterReceiverNcclcallLimitCallback, r.limit.Load),
+		probereceiver.Observe(t.RegisterReceiverNcclcallProcessesLimitedCallback, r.limitedProcesses.Load),
+	)
+}
+
+// use looks for libraries, scans and reads events until the probe is closed or broken.
+func (r *ncclCall) use(ctx context.Context, s source) error {
+	ctx, stop := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	var broken error
+	beside.Go(func() { r.search(ctx, s) })
+	beside.Go(func() {
+		if broken = r.scan(ctx, s); broken != nil {
+			_ = s.Close() // so that the reader of events returns
+		}
+	})
+	err := probereceiver.Events(s.Read, func(e *ncclcall.Event) { r.events <- e })
+	stop()
+	beside.Wait()
+	r.watched.Store(&ncclcall.Watched{})
+	if broken != nil {
+		return broken
+	}
+	return err
+}
+
+// work tells of what is read until no more comes.
+func (r *ncclCall) work(ctx context.Context, done <-chan struct{}) {
+	if r.resolver == nil {
+		return // nobody to watch
+	}
+	for {
+		select {
+		case <-done:
+			return
+		case event := <-r.events:
+			r.take(ctx, event)
+		case scan := <-r.scans:
+			r.judge(ctx, scan)
+		}
+	}
+}
+
+func (r *ncclCall) take(ctx context.Context, e *ncclcall.Event) {
+	l := r.standstill.ended(e)
+	r.count(ctx, &l)
+	l = r.standstill.begin(e)
+	r.tell(&l, time.Now())
+	if (e.Kind.Init() || e.Kind == ncclcall.Split || e.Kind == ncclcall.Shrink || e.Kind == ncclcall.Grow) && r.config.Events.NcclCallInit.Enabled {
+		r.out.Put(r.convert.init(e, r.known(e.PID, e.Time), time.Now()))
+	}
+}
+
+func (r *ncclCall) judge(ctx context.Context, scan *ncclcall.Scan) {
+	l := r.standstill.look(scan)
+	r.count(ctx, &l)
+	r.communicators.Store(int64(len(scan.Communicators)))
+	r.unknown.Store(int64(l.unknown))
+	r.refused.Store(int64(scan.Refused))
+	r.limited(scan, &l)
+	now := time.Now()
+	r.tell(&l, now)
+	r.ends(scan.Time, now)
+}
+
+// limited tells of processes of which other calls are counted than before.
+func (r *ncclCall) limited(scan *ncclcall.Scan, l *look) {
+	worst := ncclcall.Unlimited
+	for _, limit := range scan.Limited {
+		worst = max(worst, limit)
+	}
+	r.limit.Store(int64(worst))
+	r.limitedProcesses.Store(int64(len(scan.Limited)))
+	if !r.config.Events.NcclCallLimited.Enabled {
+		return
+	}
+	now := time.Now()
+	for _, x := range l.limited {
+		r.out.Put(r.convert.limited(x, r.known(x.pid, scan.Time), scan.Time, now))
+	}
+}
+
+// ends tells of processes that have ended while they made a communicator.
+func (r *ncclCall) ends(at, now time.Time) {
+	if len(r.standstill.inits) == 0 {
+		return
+	}
+	living := map[uint32]bool{}
+	for _, p := range r.resolver.Ranks() {
+		living[p.PID] = true
+	}
+	for _, pid := range slices.Sorted(maps.Keys(r.standstill.inits)) {
+		if !living[pid] {
+			l := r.standstill.exited(pid, at)
+			r.tell(&l, now)
+		}
+	}
+}
+
+// tell makes records of what has changed.
+func (r *ncclCall) tell(l *look, now time.Time) {
+	e := &r.config.Events
+	for i := range l.changes {
+		c := &l.changes[i]
+		enabled := map[what]bool{
+			stopped: e.NcclCallStopped.Enabled, moving: e.NcclCallMoving.Enabled, ended: e.NcclCallEnd.Enabled, doing: e.NcclCallDoing.Enabled,
+			waiting: e.NcclCallInitWaiting.Enabled, done: e.NcclCallInitDone.Enabled, arrival: e.NcclCallArrivals.Enabled,
+		}
+		if enabled[c.what] {
+			r.stopper(c)
+			r.out.Put(r.convert.change(c, r.known(c.pid, c.at), now))
+		}
+	}
+}
+
+// stopper says by which signal the process, or the child that holds it up, was stopped, where
+// that is known.
+func (r *ncclCall) stopper(c *change) {
+	if c.process != nil {
+		c.signal = r.proc.Stopper(&c.process.now, r.resolver)
+	}
+}
+
+// does looks into these processes. One that the identity extension does not know, or whose
+// number another has, is left out.
+func (r *ncclCall) does(pids []uint32) map[uint32]*activity.Process {
+	if len(pids) == 0 {
+		return nil
+	}
+	ranks, roots := map[uint32]identity.Process{}, map[uint32]bool{}
+	for _, p := range r.resolver.Ranks() {
+		ranks[p.PID], roots[p.PID] = p, !p.Inherited
+	}
+	all := make(map[uint32]*activity.Process, len(pids))
+	r.proc.Begin()
+	for _, pid := range pids {
+		p, is := ranks[pid]
+		if !is {
+			continue
+		}
+		does := r.proc.Read(p, false)
+		does.NCCL = true // it calls it
+		r.proc.Inspect(&does, func(pid uint32) bool { return roots[pid] })
+		all[pid] = &does
+	}
+	r.proc.Keep(func(pid uint32) bool { _, is := ranks[pid]; return is })
+	return all
+}
+
+// known is what the identity extension says of a process, nil when it says nothing.
+func (r *ncclCall) known(pid uint32, at time.Time) *identity.Process {
+	if process, found := r.resolver.Lookup(pid, 0, at); found {
+		return &process
+	}
+	return nil
+}
+
+func (r *ncclCall) count(ctx context.Context, l *look) {
+	for operation, calls := range l.calls {
+		if calls > 0 {
+			name := ncclcall.Operation(operation).String()
+			r.telemetry.ReceiverNcclcallCalls.Add(ctx, int64(calls), metric.WithAttributes(attribute.String("operation", name)))
+		}
+	}
+}

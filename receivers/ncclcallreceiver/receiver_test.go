@@ -1,0 +1,225 @@
+package ncclcallreceiver
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/ncclcall"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/ncclcallreceiver/internal/metadata"
+)
+
+var start = probereceivertest.Start
+
+// fakeSource delivers the events and scans a test gives it and hears what is to be
+// watched.
+type fakeSource struct {
+	*probereceivertest.EventSource[ncclcall.Event]
+	watches chan []ncclcall.Process
+	scans   chan *ncclcall.Scan
+	failing chan error // of scans
+}
+
+func (f *fakeSource) Watch(processes []ncclcall.Process) (ncclcall.Watched, error) {
+	select {
+	case <-f.Closed:
+		return ncclcall.Watched{}, probe.ErrClosed
+	case f.watches <- processes:
+		w := ncclcall.Watched{NCCL: 3, Unknown: 1, Layout: errors.New("its code shows nothing")}
+		w.Libraries, w.Over, w.Failed, w.Unreadable, w.Err = 4, 5, 6, 7, errors.New("libnccl of process 7 is damaged")
+		return w, nil
+	}
+}
+
+func (f *fakeSource) Scan() (*ncclcall.Scan, error) {
+	select {
+	case <-f.Closed:
+		return nil, probe.ErrClosed
+	case err := <-f.failing:
+		return nil, err
+	case s := <-f.scans:
+		return s, nil
+	}
+}
+
+// bench is a receiver on fakes, whose clocks the test moves.
+type bench struct {
+	*probereceivertest.Bench
+	source *fakeSource // the last that was opened
+	config *Config
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{Bench: probereceivertest.NewBench(t, metadata.Type), config: createDefaultConfig().(*Config)}
+	b.Resolver.Know(identity.Process{PID: 42, Comm: "python", Rank: 3, LocalRank: 3, WorldSize: 8, JobID: "job-1", StartTime: start})
+	b.config.Identity = &probereceivertest.IdentityID
+	return b
+}
+
+func (b *bench) factory(ticks probereceiver.Ticks) receiver.Factory {
+	return newFactory(surroundings{ticks: ticks, open: func(*Config) (source, error) {
+		b.source = &fakeSource{
+			probereceivertest.NewEventSource[ncclcall.Event](), make(chan []ncclcall.Process, 100), make(chan *ncclcall.Scan, 100), make(chan error),
+		}
+		return b.source, b.Open()
+	}})
+}
+
+func (b *bench) receiver(t *testing.T, next consumer.Logs) receiver.Logs {
+	r, err := b.factory(b.Ticks).CreateLogs(t.Context(), b.Settings, b.config, next)
+	require.NoError(t, err)
+	return r
+}
+
+func (b *bench) start(t *testing.T) { b.StartAll(t, b.receiver(t, b.Sink)) }
+
+// scan lets the receiver look at this.
+func (b *bench) scan(t *testing.T, s *ncclcall.Scan) {
+	t.Helper()
+	b.source.scans <- s
+	b.Tick(t, b.config.ScanInterval, s.Time)
+}
+
+// inits is an event of which a record is made.
+func inits(pid uint32) ncclcall.Event {
+	return ncclcall.Event{Time: start, Kind: ncclcall.InitRank, PID: pid, Thread: pid, Rank: 1, Size: 8, Hash: 7, Root: netip.MustParseAddrPort("10.0.0.1:9")}
+}
+
+func TestLife(t *testing.T) {
+	probereceivertest.Life(t, func(t *testing.T) *probereceivertest.Subject {
+		b := newBench(t)
+		return &probereceivertest.Subject{
+			Bench: b.Bench,
+			New: func(t *testing.T, mode record.ErrorMode, next consumer.Logs) []component.Component {
+				b.config.ErrorMode = mode
+				return []component.Component{b.receiver(t, next)}
+			},
+			Fire:            func(*testing.T) { b.source.Events <- inits(42) },
+			Break:           func(_ *testing.T, err error) { b.source.Broken <- err },
+			NeedsIdentity:   true,
+			WithoutIdentity: func() { b.config.Identity = nil },
+		}
+	})
+}
+
+func TestConsumeContract(t *testing.T) {
+	b := newBench(t)
+	probereceivertest.Contract(t, b.Bench, &probereceivertest.Generator{Attribute: "process.pid", Make: func(pid uint32) string {
+		b.source.Events <- inits(pid)
+		return fmt.Sprint(pid)
+	}}, b.config, func() receiver.Factory { return b.factory(probereceiver.RealTime) })
+}
+
+func TestStandstillBecomesARecordOfItsRank(t *testing.T) {
+	b := newBench(t)
+	b.start(t)
+	b.scan(t, scanAt(0, calling(5, 0)))
+	b.scan(t, scanAt(10, calling(5, 0)))
+	r := b.Next(t)
+	require.Equal(t, "nccl.call.stopped", r.EventName())
+	a := r.Attributes().AsRaw()
+	require.EqualValues(t, 3, a["gen_ai.training.rank"])
+	require.EqualValues(t, 5, a["nccl.call.comm_rank"])
+	require.EqualValues(t, 5, a["nccl.call.collectives"])
+	require.Equal(t, "0x7", a["nccl.call.comm"])
+	require.Equal(t, "claimed", a["tracecore.trust"])
+	b.scan(t, scanAt(11, calling(6, 10.5)))
+	require.Equal(t, "nccl.call.moving", b.Next(t).EventName())
+	b.Accepted(t, 2)
+	require.EqualValues(t, 6, b.Own(t, "calls", attribute.String("operation", "AllReduce")))
+	require.EqualValues(t, 1, b.Own(t, "communicators"))
+}
+
+func TestLimitIsToldOnce(t *testing.T) {
+	b := newBench(t)
+	b.config.Patience = time.Minute
+	b.start(t)
+	for at := range 3 {
+		s := scanAt(float64(at), calling(5, 0))
+		s.Limited, s.Refused = map[uint32]ncclcall.Limit{42: ncclcall.NoPointToPoint, 7: ncclcall.NoPointToPoint}, 9
+		b.scan(t, s)
+	}
+	for _, pid := range []int64{7, 42} {
+		r := b.Next(t)
+		require.Equal(t, "nccl.call.limited", r.EventName())
+		require.Equal(t, pid, r.Attributes().AsRaw()["process.pid"])
+	}
+	b.Eventually(t, "calls_refused", 9)
+	require.EqualValues(t, 1, b.Own(t, "limit"))
+	require.EqualValues(t, 2, b.Own(t, "processes_limited"))
+	require.Empty(t, b.Records)
+}
+
+func TestEndOfACommunicatorIsCountedAndNotTold(t *testing.T) {
+	b := newBench(t)
+	b.start(t)
+	end := ncclcall.Event{Kind: ncclcall.Destroy, PID: 42, Address: 9}
+	end.Calls[ncclcall.AllGather] = 12
+	b.source.Events <- end
+	b.source.Events <- inits(42)
+	require.Equal(t, "nccl.call.init", b.Next(t).EventName())
+	require.EqualValues(t, 12, b.Own(t, "calls", attribute.String("operation", "AllGather")))
+}
+
+func TestLibrariesOfTheRanksAreLookedForAgainAndAgain(t *testing.T) {
+	b := newBench(t)
+	b.config.MaxProcesses = 2
+	b.Resolver.Know(identity.Process{PID: 99, StartTime: start}, identity.Process{PID: 44, StartTime: start}, identity.Process{PID: 42, StartTime: start})
+	b.start(t)
+	want := []ncclcall.Process{{PID: 42, Start: start}, {PID: 44, Start: start}}
+	require.Equal(t, want, <-b.source.watches, "at once, and no more than are allowed")
+	b.Tick(t, b.config.LookInterval, time.Time{})
+	require.Equal(t, want, <-b.source.watches)
+	b.Eventually(t, "processes_skipped", 2*(1+7))
+	for name, value := range map[string]int64{
+		"probe_up": 1, "probe_dropped": 2, "probe_invalid": 3, "libraries": 4, "libraries_skipped": 5, "libraries_failed": 6, "libraries_unknown": 1,
+	} {
+		require.Equal(t, value, b.Own(t, name), name)
+	}
+}
+
+// What the kernel refuses once it may give a second later; what it keeps refusing breaks
+// the probe.
+func TestScansThatKeepFailingBreakTheProbe(t *testing.T) {
+	b := newBench(t)
+	b.config.ErrorMode = record.Ignore
+	b.start(t)
+	refused := errors.New("no memory")
+	for range probereceiver.MaxFailures {
+		b.Tick(t, b.config.ScanInterval, start)
+		b.source.failing <- refused
+	}
+	require.ErrorIs(t, b.Host.Status(t).Err(), refused)
+}
+
+func TestEventsSwitchedOffAreReadAndNotEmitted(t *testing.T) {
+	b := newBench(t)
+	b.config.Events.NcclCallInit.Enabled = false
+	b.config.Events.NcclCallStopped.Enabled = false
+	b.config.Events.NcclCallMoving.Enabled = false
+	b.config.Events.NcclCallLimited.Enabled = false
+	b.config.Events.NcclCallDoing.Enabled, b.config.Events.NcclCallEnd.Enabled = false, false
+	b.config.Events.NcclCallInitWaiting.Enabled, b.config.Events.NcclCallInitDone.Enabled = false, false
+	b.start(t)
+	b.source.Events <- inits(42)
+	b.scan(t, scanAt(0, calling(5, 0)))
+	b.scan(t, scanAt(10, calling(5, 0)))
+	limited := scanAt(11, calling(6, 11))
+	limited.Limited = map[uint32]ncclcall.Limit{42: ncclcall.NoCalls}
+	b.scan(t, limited)
+	b.Eventually(t, "limit", 2)
+	require.Empty(t, b.Records)
+}

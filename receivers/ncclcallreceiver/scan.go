@@ -1,0 +1,61 @@
+package ncclcallreceiver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tracecoreai/tracecore/bpf/ncclcall"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+)
+
+// search looks for the libraries of the ranks until ctx ends or the probe is closed.
+func (r *ncclCall) search(ctx context.Context, s source) {
+	probereceiver.Search(ctx, r.ticks, r.config.LookInterval, r.settings.Logger, "calls of NCCL of some processes go unseen, or without their rank", func() error {
+		watched, err := s.Watch(r.processes(ctx))
+		if errors.Is(err, probe.ErrClosed) {
+			return err
+		}
+		r.watched.Store(&watched)
+		r.telemetry.ReceiverNcclcallProcessesSkipped.Add(ctx, int64(watched.Unreadable))
+		return errors.Join(watched.Err, watched.Layout, err)
+	})
+}
+
+// processes are those of the ranks, the lowest numbers first: the oldest.
+func (r *ncclCall) processes(ctx context.Context) []ncclcall.Process {
+	ranks, over := probereceiver.Oldest(r.resolver, r.config.MaxProcesses)
+	r.telemetry.ReceiverNcclcallProcessesSkipped.Add(ctx, int64(over))
+	processes := make([]ncclcall.Process, len(ranks))
+	for i, rank := range ranks {
+		processes[i] = ncclcall.Process{PID: rank.PID, Start: rank.StartTime, Owner: rank.Domain}
+	}
+	return processes
+}
+
+// scan reads where the communicators stand at each tick, until ctx ends or the probe is
+// closed or broken.
+func (r *ncclCall) scan(ctx context.Context, s source) error {
+	ticks, stop := r.ticks(r.config.ScanInterval)
+	defer stop()
+	var judge probereceiver.Scans
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks:
+		}
+		scan, err := s.Scan()
+		if broken := judge.Judge(err); broken != nil {
+			return broken
+		}
+		if err != nil {
+			continue
+		}
+		select {
+		case r.scans <- scan:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package ncclcallreceiver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/ncclcall"
+)
+
+// seconds is a moment so many seconds after start.
+func seconds(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+
+// calling is a communicator that made so many collectives, the last then.
+func calling(collectives uint64, last float64) ncclcall.Communicator {
+	c := ncclcall.Communicator{
+		PID: 42, Address: 1, Identity: ncclcall.Known, Hash: 7, Rank: 5, Size: 8, Collectives: collectives,
+		Last: ncclcall.Call{Time: seconds(last), Operation: ncclcall.AllReduce, Root: -1},
+	}
+	c.Calls[ncclcall.AllReduce] = collectives
+	return c
+}
+
+func scanAt(at float64, list ...ncclcall.Communicator) *ncclcall.Scan {
+	return &ncclcall.Scan{Time: seconds(at), Communicators: list}
+}
+
+func TestStandstillIsToldOnceAndTakenBack(t *testing.T) {
+	s := newStandstill(10*time.Second, time.Minute)
+	require.Empty(t, s.look(scanAt(1, calling(5, 0.5))).changes)
+	require.Empty(t, s.look(scanAt(10, calling(5, 0.5))).changes)
+	l := s.look(scanAt(10.5, calling(5, 0.5)))
+	require.Len(t, l.changes, 1)
+	require.Equal(t, stopped, l.changes[0].what)
+	require.Equal(t, 10*time.Second, l.changes[0].idle)
+	require.Equal(t, seconds(10.5), l.changes[0].at)
+	require.Empty(t, s.look(scanAt(60, calling(5, 0.5))).changes, "once")
+
+	again := calling(7, 61.9)
+	again.Recent = []ncclcall.Numbered{
+		{Number: 4, Call: ncclcall.Call{Time: seconds(0.5).Add(20)}}, // the clocks are read anew by each scan
+		{Number: 5, Call: ncclcall.Call{Time: seconds(61.5)}},
+		{Number: 6, Call: ncclcall.Call{Time: seconds(61.9)}},
+	}
+	l = s.look(scanAt(62, again))
+	require.Len(t, l.changes, 1)
+	require.Equal(t, moving, l.changes[0].what)
+	require.Equal(t, seconds(61.5), l.changes[0].at)
+	require.Equal(t, 61*time.Second, l.changes[0].idle)
+	require.Empty(t, s.look(scanAt(63, again)).changes)
+}
+
+func TestCommunicatorThatStandsWhenFirstSeenIsTold(t *testing.T) {
+	s := newStandstill(10*time.Second, time.Minute)
+	require.Empty(t, s.look(scanAt(100, calling(5, 0))).changes, "it may be about to call")
+	require.Len(t, s.look(scanAt(101, calling(5, 0))).changes, 1)
+}
+
+// What is traced no more stands, and means nothing.
+func TestStandstillOfCallsThatAreNotTracedIsNotTold(t *testing.T) {
+	for limit, told := range map[ncclcall.Limit][2]int{
+		ncclcall.Unlimited: {1, 1}, ncclcall.NoPointToPoint: {1, 0}, ncclcall.NoCalls: {0, 0},
+	} {
+		sends := calling(0, 0)
+		sends.Calls[ncclcall.Send] = 9
+		for i, c := range []ncclcall.Communicator{calling(5, 0), sends} {
+			s := newStandstill(time.Second, time.Minute)
+			changes := 0
+			for at := range 5 {
+				scan := scanAt(float64(at), c)
+				if limit > ncclcall.Unlimited {
+					scan.Limited = map[uint32]ncclcall.Limit{c.PID: limit, 7: ncclcall.NoCalls}
+				}
+				l := s.look(scan)
+				changes += len(l.changes)
+				if at == 0 && limit > ncclcall.Unlimited {
+					require.Equal(t, []limited{{7, ncclcall.NoCalls}, {c.PID, limit}}, l.limited)
+				} else {
+					require.Empty(t, l.limited)
+				}
+			}
+			require.Equal(t, told[i], changes, "%s %d", limit, i)
+		}
+	}
+}
+
+// A process that calls too often hides itself: others are told.
+func TestStandstillBesideALimitedProcessIsTold(t *testing.T) {
+	s := newStandstill(time.Second, time.Minute)
+	for at := range 3 {
+		scan := scanAt(float64(at), calling(5, 0))
+		scan.Limited = map[uint32]ncclcall.Limit{7: ncclcall.NoCalls}
+		if l := s.look(scan); at == 2 {
+			require.Empty(t, l.changes)
+		} else if at == 1 {
+			require.Len(t, l.changes, 1)
+		}
+	}
+	l := s.look(scanAt(3, calling(5, 0)))
+	require.Equal(t, []limited{{7, ncclcall.Unlimited}}, l.limited)
+}
+
+func TestLaunchesOfGraphsSinceTheLastCallAreTold(t *testing.T) {
+	s := newStandstill(time.Second, time.Minute)
+	scan := func(at float64, launches uint64) look {
+		sc := scanAt(at, calling(5, 0))
+		sc.Graphs = map[uint32]uint64{42: launches}
+		return s.look(sc)
+	}
+	scan(0, 100)
+	l := scan(5, 107)
+	require.Len(t, l.changes, 1)
+	require.EqualValues(t, 7, l.changes[0].launches)
+}
+
+func TestCallsAreCountedOnce(t *testing.T) {
+	s := newStandstill(time.Minute, time.Minute)
+	sum := uint64(0)
+	count := func(l look) { sum += l.calls[ncclcall.AllReduce] }
+	count(s.look(scanAt(1, calling(5, 0))))
+	count(s.look(scanAt(2, calling(8, 0))))
+	require.EqualValues(t, 8, sum)
+	end := ncclcall.Event{Kind: ncclcall.Destroy, PID: 42, Address: 1}
+	end.Calls[ncclcall.AllReduce] = 10
+	count(s.ended(&end))
+	count(s.ended(&ncclcall.Event{Kind: ncclcall.Finalize, PID: 42, Address: 1, Calls: end.Calls}))
+	require.EqualValues(t, 10, sum)
+	count(s.look(scanAt(3, calling(1, 3))))
+	require.EqualValues(t, 11, sum, "another communicator at its address")
+	end.Address = 2
+	count(s.ended(&end))
+	require.EqualValues(t, 21, sum, "one that no scan saw")
+	s.look(scanAt(4))
+	require.Empty(t, s.known)
+}
+
+func TestCommunicatorsWithoutRankAreCounted(t *testing.T) {
+	unread := calling(1, 0)
+	unread.Identity, unread.Address = ncclcall.Unread, 2
+	require.Equal(t, 1, newStandstill(time.Minute, time.Minute).look(scanAt(0, calling(1, 0), unread)).unknown)
+}

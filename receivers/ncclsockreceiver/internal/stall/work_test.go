@@ -1,0 +1,305 @@
+package stall
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// hang lets rank 2 be the first to fall silent: the others have entered the next
+// collective and wait for it.
+func (w *world) hang() {
+	w.pass(time.Second)
+	for r, l := range w.links {
+		l.send(48, 100*time.Millisecond)
+		if r == 2 {
+			l.out.LastSentAge = 300 * time.Millisecond
+		}
+	}
+	require.Empty(w.t, w.look())
+}
+
+// busy makes rank 2 do something for so many seconds, and returns what was told.
+func (w *world) busy(seconds int, each func(p *Process)) []Event {
+	var events []Event
+	for range seconds {
+		each(w.ranks[2])
+		events = append(events, w.idle(1)...)
+	}
+	return events
+}
+
+// rest lets data move again.
+func (w *world) rest() {
+	w.pass(time.Second)
+	for _, l := range w.links {
+		l.send(1, 0)
+		l.read()
+	}
+	w.look()
+}
+
+// of returns the last that was told of rank 2.
+func of(t *testing.T, events []Event) RankFacts {
+	t.Helper()
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].Process.Rank == 2 {
+			return events[i].Rank
+		}
+	}
+	require.FailNow(t, "nothing was told of rank 2", "%v", short(events))
+	return RankFacts{}
+}
+
+// healthy are the ways in which the process tree of a rank makes progress.
+var healthy = map[string]struct {
+	how  socketstall.Activity
+	each func(w *world, p *Process)
+}{
+	"its main thread computes":        {socketstall.Computing, func(_ *world, p *Process) { p.CPU, p.MainCPU = p.CPU+time.Second, p.MainCPU+time.Second }},
+	"a thread computes, joined":       {socketstall.ThreadComputing, func(_ *world, p *Process) { p.CPU += time.Second }},
+	"a child computes":                {socketstall.ChildComputing, func(w *world, _ *Process) { w.inside[2] = Inside{Children: 1} }},
+	"it writes a checkpoint":          {socketstall.IO, func(w *world, _ *Process) { w.inside[2] = Inside{IO: 60e6} }},
+	"one long write that is answered": {socketstall.IO, func(w *world, _ *Process) { w.inside[2] = Inside{Answered: true} }},
+	"it has a fifth of a busy CPU": {socketstall.Starved, func(_ *world, p *Process) {
+		p.CPU, p.MainCPU, p.Delayed = p.CPU+50*time.Millisecond, p.MainCPU+50*time.Millisecond, p.Delayed+800*time.Millisecond
+	}},
+	"a thread that has a tenth of a busy CPU": {socketstall.Starved, func(w *world, p *Process) {
+		p.CPU += 100 * time.Millisecond
+		w.inside[2] = Inside{Starved: 0.9}
+	}},
+	"it uploads to an object store": {socketstall.IO, func(w *world, _ *Process) { w.extra[0].BytesSent += 10e6 }},
+}
+
+func TestARankThatMakesProgressIsNeverAccused(t *testing.T) {
+	for name, tc := range healthy {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.add(2, 900, "10.0.0.3:41000", "10.9.9.9:443")
+			w.train(12)
+			w.hang()
+			require.Empty(t, w.busy(18, func(p *Process) { tc.each(w, p) }), "a pause that is not told")
+			events := w.busy(100, func(p *Process) { tc.each(w, p) })
+			require.Empty(t, accusing(events))
+			told := of(t, events)
+			require.Equal(t, socketstall.Long, told.Silence)
+			require.Equal(t, tc.how, told.Activity)
+		})
+	}
+}
+
+func TestARankThatMakesProgressForLongerThanAnybodyMayIsOverdue(t *testing.T) {
+	o := Defaults()
+	o.Computing = 60 * time.Second
+	w := newWorld(t, 4, o)
+	w.train(12)
+	w.hang()
+	compute := func(p *Process) { p.CPU, p.MainCPU = p.CPU+time.Second, p.MainCPU+time.Second }
+	require.Equal(t, socketstall.Long, of(t, w.busy(55, compute)).Silence)
+	told := of(t, w.busy(10, compute))
+	require.Equal(t, socketstall.Overdue, told.Silence)
+	require.Equal(t, socketstall.Computing, told.Activity)
+}
+
+// TestThreadsOfNCCLThatPollAreNoProgress: the proxy of a rank that hangs goes on asking
+// its sockets, in the kernel for the most part.
+func TestThreadsOfNCCLThatPollAreNoProgress(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.ranks[2].NCCL = true
+	w.train(12)
+	w.hang()
+	told := of(t, w.busy(5, func(p *Process) { p.CPU, p.Polling = p.CPU+time.Second, p.Polling+600*time.Millisecond }))
+	require.Equal(t, socketstall.Overdue, told.Silence)
+	require.Equal(t, socketstall.Idle, told.Activity)
+}
+
+// TestAHangIsNamedAsSoonAfterAPause: what the job did before, and how often it hung,
+// makes no difference.
+func TestAHangIsNamedAsSoonAfterAPause(t *testing.T) {
+	for name, pause := range healthy {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.add(2, 900, "10.0.0.3:41000", "10.9.9.9:443")
+			w.train(12)
+			for range 5 {
+				w.hang()
+				w.busy(28, func(p *Process) { pause.each(w, p) })
+				w.inside = map[int]Inside{}
+				w.rest()
+				w.train(3)
+			}
+			w.hang()
+			events, seconds := w.firstAfter(10)
+			require.LessOrEqual(t, seconds, 3)
+			require.Equal(t, socketstall.Overdue, of(t, events).Silence)
+		})
+	}
+}
+
+func TestTheSameHangIsNamedEachTime(t *testing.T) {
+	for name, hold := range map[string]func(p *Process, held bool){
+		"asleep": func(*Process, bool) {},
+		"frozen": func(p *Process, held bool) {
+			if p.State = socketstall.Sleeping; held {
+				p.State = socketstall.Frozen
+			}
+		},
+		"in a file system that does not answer": func(p *Process, held bool) {
+			if p.State = socketstall.Sleeping; held {
+				p.State = socketstall.DiskSleep
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.train(12)
+			for range 6 {
+				w.hang()
+				hold(w.ranks[2], true)
+				events, seconds := w.firstAfter(10)
+				require.LessOrEqual(t, seconds, 3)
+				require.Equal(t, socketstall.Overdue, of(t, events).Silence)
+				w.idle(14)
+				hold(w.ranks[2], false)
+				w.rest()
+				w.train(3)
+			}
+		})
+	}
+}
+
+// TestRanksThatWaitTeachNoPause: the others fall silent within a tick of the rank that makes
+// the pause, and rest while it works. Of a pause that they make themselves that says nothing.
+func TestRanksThatWaitTeachNoPause(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	together := func() {
+		w.pass(time.Second)
+		for _, l := range w.links {
+			l.send(48, 100*time.Millisecond)
+		}
+		require.Empty(t, w.look())
+	}
+	for range 4 {
+		together()
+		require.Empty(t, w.busy(15, func(*Process) { w.inside[2] = Inside{Children: 1} }), "one of them works: nobody is accused")
+		w.inside = map[int]Inside{}
+		w.rest()
+		w.train(3)
+	}
+	together()
+	_, seconds := w.firstAfter(10)
+	require.LessOrEqual(t, seconds, 3)
+}
+
+// TestARankThatWorksIsTheOneThatAllWaitFor: in a collective of few bytes a rank that waits may
+// have sent its last data long before the rank that all wait for.
+func TestARankThatWorksIsTheOneThatAllWaitFor(t *testing.T) {
+	for name, nccl := range map[string]bool{"Gloo": false, "NCCL, whose threads may spin while they wait": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			for _, p := range w.ranks {
+				p.NCCL = nccl
+			}
+			w.train(12)
+			w.pass(time.Second)
+			for r, l := range w.links {
+				l.send(48, time.Duration(100+100*r)*time.Millisecond) // rank 3 was the first
+			}
+			require.Empty(t, w.look())
+			events := w.busy(15, func(p *Process) { p.CPU, p.MainCPU = p.CPU+time.Second, p.MainCPU+time.Second })
+			require.Equal(t, nccl, overdue(events))
+		})
+	}
+}
+
+// TestARankThatGoesOnIsTakenBack: it rests, is told as a fault, and then goes on.
+func TestARankThatGoesOnIsTakenBack(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	w.hang()
+	require.Equal(t, socketstall.Overdue, of(t, w.idle(5)).Silence)
+	compute := func(p *Process) { p.CPU, p.MainCPU = p.CPU+time.Second, p.MainCPU+time.Second }
+	told := of(t, w.busy(3, compute))
+	require.Equal(t, socketstall.Usual, told.Silence)
+	require.Equal(t, socketstall.Computing, told.Activity)
+}
+
+// TestAKilledRankTeachesNoPause: what a kill ended was no pause.
+func TestAKilledRankTeachesNoPause(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(2) // nothing is learned: silences of a minute are not told
+	for range 4 {
+		w.hang()
+		require.Empty(t, w.idle(30))
+		w.ranks[2].PID += 100 // the launcher starts it anew
+		w.ranks[2].StartTime = w.at
+		for _, l := range []*link{w.links[1], w.links[2]} {
+			l.in.PID, l.out.PID = w.ranks[rankAfter(l.in)].PID, w.ranks[rankAfter(l.out)].PID
+		}
+		w.rest()
+	}
+	w.train(8)
+	w.hang()
+	_, seconds := w.firstAfter(10)
+	require.LessOrEqual(t, seconds, 4)
+}
+
+// rankAfter is the rank whose address a socket has.
+func rankAfter(s *ncclsock.Socket) int { return int(s.Local.Addr().As4()[3]) - 1 }
+
+// TestAJobOnSeveralNodesTellsWhoWaits: here all ranks compute or wait for a rank of
+// another node. Nobody is accused, and the reader of all nodes learns what they do.
+func TestAJobOnSeveralNodesTellsWhoWaits(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.remote[3] = true
+	w.train(12)
+	w.hang()
+	events := w.busy(6, func(p *Process) { p.CPU, p.MainCPU = p.CPU+time.Second, p.MainCPU+time.Second })
+	require.Empty(t, accusing(events))
+	require.Equal(t, socketstall.Usual, of(t, events).Silence)
+}
+
+// TestAHangOfHoursCostsLittle: a rank that rests for long is looked into now and then, and
+// what was seen of it stays told.
+func TestAHangOfHoursCostsLittle(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	w.hang()
+	w.inside[2] = Inside{Syscall: "futex"}
+	looks := 0
+	for range 400 {
+		events := w.idle(1)
+		if w.looked[w.ranks[2].PID] {
+			looks++
+		}
+		for _, e := range events {
+			if e.Process.Rank == 2 {
+				require.Equal(t, "futex", e.Rank.Inside.Syscall)
+			}
+		}
+	}
+	require.Less(t, looks, 150)
+	w.inside[2] = Inside{Children: 1}
+	require.Equal(t, socketstall.Long, of(t, w.idle(25)).Silence, "it goes on")
+}
+
+// TestStartInTheMiddleOfAHang: the kernel knows how old the silence is, and the tracker
+// says for how long it has watched.
+func TestStartInTheMiddleOfAHang(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	w.hang()
+	w.idle(100)
+	w.tracker, w.looked = New(w.tracker.o), map[uint32]bool{}
+	events, seconds := w.firstAfter(10)
+	require.LessOrEqual(t, seconds, 5)
+	told := of(t, events)
+	require.Equal(t, socketstall.Overdue, told.Silence)
+	require.Less(t, told.Watched, 6*time.Second)
+	require.Greater(t, told.LastSentAge, 100*time.Second)
+}

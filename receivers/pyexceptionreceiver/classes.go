@@ -1,0 +1,101 @@
+package pyexceptionreceiver
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/tracecoreai/tracecore/bpf/pyexception"
+)
+
+// class is what words of a message are known for.
+type class struct {
+	name  string
+	types []string // of which one must be the exception's; none: any
+	words string   // in its message; "": any
+	when  *regexp.Regexp
+}
+
+// classes, the most telling first. Each row says where its words were read; of PyTorch in
+// its main branch, of NCCL in its tags 2.18 to 2.30.
+var classes = []class{
+	// "CUDA out of memory. Tried to allocate …": c10/cuda/CUDACachingAllocator.cpp.
+	{name: "cuda.out_of_memory", words: "CUDA out of memory"},
+	// "HIP out of memory. Tried to allocate …": that file, which hipify translates for ROCm.
+	{name: "cuda.out_of_memory", words: "HIP out of memory"},
+	// "CUDA error: " and cudaGetErrorString: c10/cuda/CUDAException.cpp. The texts behind it
+	// are a table in libcudart; hipGetErrorString has the same (ROCm clr,
+	// hipamd/src/hip_error.cpp, ihipGetErrorString), and there they were read. This one is of
+	// cudaErrorMemoryAllocation.
+	{name: "cuda.out_of_memory", words: "CUDA error: out of memory"},
+	// "HIP error: " and hipGetErrorString, in that file as hipify translates it.
+	{name: "cuda.out_of_memory", words: "HIP error: out of memory"},
+	// "Out of memory while trying to allocate …" with the status ResourceExhausted: XLA,
+	// stream_executor/tf_allocator_adapter.cc, TfAllocatorAdapter::Allocate. jaxlib puts the
+	// name of the status before it (JaxRuntimeError, before XlaRuntimeError).
+	{name: "cuda.out_of_memory", words: "RESOURCE_EXHAUSTED: Out of memory"},
+	// cudaErrorECCUncorrectable, hipErrorECCNotCorrectable: that table.
+	{name: "cuda.ecc", words: "uncorrectable ECC error encountered"},
+	// cudaErrorIllegalAddress, hipErrorIllegalAddress: that table. Triton shows it, too.
+	{name: "cuda.illegal_access", words: "an illegal memory access was encountered"},
+	// cudaErrorAssert, hipErrorAssert: that table.
+	{name: "cuda.assert", words: "device-side assert triggered"},
+	// cudaErrorLaunchFailure, hipErrorLaunchFailure: that table.
+	{name: "cuda.launch_failure", words: "CUDA error: unspecified launch failure"},
+	// What the watchdog found stands in front of the error of NCCL that it led to
+	// (getNcclErrorDetailStr): torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, checkTimeout.
+	{name: "nccl.timeout", words: "Watchdog caught collective operation timeout"},
+	// NCCLUtils.cpp, waitUntilInitialized.
+	{name: "nccl.timeout", words: "NCCL timeout in communicator initialization"},
+	// The names of ncclResult_t: torch/csrc/distributed/c10d/NCCLUtils.cpp,
+	// getNcclErrorDetailStr. "NCCL error in: …" stands in front: NCCLUtils.hpp.
+	{name: "nccl.remote", words: "ncclRemoteError: "},
+	{name: "nccl.system", words: "ncclSystemError: "},
+	{name: "nccl.cuda", words: "ncclUnhandledCudaError: "},
+	{name: "nccl.internal", words: "ncclInternalError: "},
+	{name: "nccl.usage", words: "ncclInvalidUsage: "},
+	{name: "nccl.usage", words: "ncclInvalidArgument: "},
+	// ncclGetErrorString of ncclRemoteError: NCCL, src/init.cc.
+	{name: "nccl.remote", words: "remote process exited or there was a network error"},
+	// NCCLUtils.cpp, getNcclComm: somebody else ended it.
+	{name: "nccl.aborted", words: "NCCL communicator was aborted on rank"},
+	{name: "nccl.error", words: "NCCL error"},
+	// gloo/transport/tcp/unbound_buffer.cc, waitRecv and waitSend, behind its file and line
+	// (GLOO_ERROR_MSG).
+	{name: "gloo.timeout", when: regexp.MustCompile(`(?s)gloo/.*Timed out waiting`)},
+	// gloo/transport/tcp/pair.cc, and the texts of strerror.
+	{name: "gloo.network", when: regexp.MustCompile(`(?s)gloo/.*(Connection closed by peer|Connection reset by peer|Connection refused|Broken pipe)`)},
+	// torch/csrc/Exceptions.cpp: torch.distributed.DistStoreError, DistNetworkError.
+	{name: "store.timeout", types: []string{"DistStoreError"}},
+	{name: "store.network", types: []string{"DistNetworkError"}},
+	// torch/utils/data/dataloader.py, and torch/csrc/DataLoader.cpp for what a signal killed.
+	{name: "dataloader.worker", when: regexp.MustCompile(`DataLoader worker \(pid.*\) (is killed by signal|exited unexpectedly)`)},
+	{name: "cuda.error", words: "CUDA error: "},
+	{name: "cuda.error", words: "HIP error: "},
+	// cublasStatus_t and its kin: aten/src/ATen/cuda/CUDABlas.cpp, ATen/cudnn/Exceptions.h.
+	{name: "cuda.error", when: regexp.MustCompile(`\bCU(BLAS|DNN|SOLVER|SPARSE|FFT)_STATUS_`)},
+	{name: "host.out_of_memory", types: []string{"MemoryError"}},
+	// The storage below: EIO, ENOSPC, EROFS, ETIMEDOUT, ESTALE, EDQUOT
+	// (include/uapi/asm-generic/errno.h), of the exceptions that are made with them.
+	{name: "storage.error", types: []string{"OSError", "TimeoutError"}, when: regexp.MustCompile(`^\[Errno (5|28|30|110|116|122)\].*: '`)},
+}
+
+// classOf is the class of an exception or, where its words are not known, of one that it
+// came from.
+func classOf(chain []pyexception.Exception) string {
+	for _, x := range chain {
+		for i := range classes {
+			if classes[i].is(&x) {
+				return classes[i].name
+			}
+		}
+	}
+	return ""
+}
+
+func (c *class) is(x *pyexception.Exception) bool {
+	known := len(c.types) == 0
+	for _, one := range c.types {
+		known = known || one == x.Type
+	}
+	return known && strings.Contains(x.Message, c.words) && (c.when == nil || c.when.MatchString(x.Message))
+}

@@ -1,0 +1,181 @@
+package pyexceptionreceiver
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/pyexception"
+	"github.com/tracecoreai/tracecore/internal/safetext"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/pyexceptionreceiver/internal/metadata"
+)
+
+// converter turns exceptions into log records. It is pure but for the builder's buffer,
+// and not safe for concurrent use.
+type converter struct{ builder *metadata.LogsBuilder }
+
+func newConverter(builder *metadata.LogsBuilder, host record.Host) *converter {
+	builder.SetHost(host)
+	return &converter{builder: builder}
+}
+
+// exception makes a record. What is in it is the job's own word.
+func (c *converter) exception(e *pyexception.Event, known *identity.Process, final string, observed time.Time) plog.Logs {
+	process := *known
+	process.PID = e.PID
+	if process.Comm == "" && e.Thread == e.PID {
+		process.Comm = e.Comm
+	}
+	x := &e.Chain[0]
+	summary := summarize(e.Chain)
+	a := c.builder.ProcessException(record.Head{
+		Trust: record.Claimed, Time: e.Time, Observed: observed, Severity: record.Error, Text: describe(summary, &process),
+	})
+	a.Stamp(process)
+	a.ExceptionType(x.Type)
+	a.ExceptionMessage(x.Message)
+	a.ExceptionStacktrace(stacktrace(e))
+	a.ThreadID(int64(e.Thread))
+	a.TracecoreExceptionClass(classOf(e.Chain))
+	a.TracecoreExceptionFinal(final)
+	a.TracecoreExceptionSummary(summary)
+	if at := where(e.Chain); at != nil {
+		a.CodeFilePath(at.File)
+		a.CodeFunctionName(at.Function)
+		record.NotZero(a.CodeLineNumber, at.Line)
+	}
+	return c.builder.Emit()
+}
+
+// where is the innermost line of the exception that was displayed that is no library's, or
+// else its innermost, or that of one that it came from.
+func where(chain []pyexception.Exception) *pyexception.Frame {
+	var innermost *pyexception.Frame
+	for i := range chain {
+		frames := chain[i].Frames
+		for n := len(frames) - 1; n >= 0; n-- {
+			if own(frames[n].File) {
+				return &frames[n]
+			}
+		}
+		if n := len(frames); n > 0 && innermost == nil {
+			innermost = &frames[n-1]
+		}
+	}
+	return innermost
+}
+
+// own reports whether a file is neither of a package that was installed nor of Python.
+func own(file string) bool {
+	if strings.HasPrefix(file, "<") { // <frozen importlib._bootstrap>, <string>
+		return file == "<string>" || file == "<stdin>"
+	}
+	return !strings.Contains(file, "/site-packages/") && !strings.Contains(file, "/dist-packages/") && !strings.Contains(file, "/lib/python3.")
+}
+
+// Bounds of the summary, in bytes.
+const (
+	mostType    = 64
+	mostMessage = 120
+	mostName    = 64
+)
+
+// summarize says it in one line: ValueError: bad batch 3 at train.py:5.
+func summarize(chain []pyexception.Exception) string {
+	x := &chain[0]
+	text := safetext.Clip(safetext.Line(x.Type), mostType)
+	if first, _, more := strings.Cut(strings.TrimSpace(x.Message), "\n"); first != "" {
+		said := safetext.Clip(safetext.Line(first), mostMessage)
+		if inner := quoted(x); inner != "" {
+			said = strings.TrimRight(said, ".:") + ": " + safetext.Clip(safetext.Line(inner), mostMessage)
+		} else if more && !strings.HasSuffix(said, "…") {
+			said += "…"
+		}
+		text += ": " + said
+	}
+	if at := where(chain); at != nil && at.File != "" {
+		text += " at " + safetext.Clip(safetext.Line(path.Base(at.File)), mostName)
+		if at.Line > 0 {
+			text += fmt.Sprintf(":%d", at.Line)
+		}
+	}
+	return text
+}
+
+// quoted is the exception of another process that a message quotes with its traceback, as
+// those of DataLoader workers and of torch.multiprocessing do (torch/_utils.py,
+// ExceptionWrapper; torch/multiprocessing/spawn.py): the last line. "" where it was cut off.
+func quoted(x *pyexception.Exception) string {
+	_, trace, found := strings.Cut(x.Message, "Traceback (most recent call last):\n")
+	if !found || x.Cut {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(trace), "\n")
+	for i := len(lines) - 1; i >= 0; i-- { // the words of the exception may have lines of their own, and notes
+		if before := i > 0 && strings.HasPrefix(lines[i-1], " "); before && lines[i] != "" && !strings.HasPrefix(lines[i], " ") {
+			return lines[i]
+		}
+	}
+	return ""
+}
+
+// describe says it in one line for a person who reads the log.
+func describe(summary string, process *identity.Process) string {
+	name := process.Comm
+	if name == "" {
+		name = "a process"
+	}
+	return fmt.Sprintf("%s (pid %d, rank %d) displayed %s", name, process.PID, process.Rank, summary)
+}
+
+// between is what Python writes between an exception and what it came from.
+var between = map[pyexception.Relation]string{
+	pyexception.Cause:   "The above exception was the direct cause of the following exception:",
+	pyexception.Context: "During handling of the above exception, another exception occurred:",
+	pyexception.Member:  "The above exception is the first of the group of the following exception:",
+}
+
+// stacktrace is as Python displays it, the exception that was raised first at the top.
+func stacktrace(e *pyexception.Event) string {
+	var b strings.Builder
+	if e.More {
+		b.WriteString("[exceptions that this came from are left out]\n\n")
+	}
+	for i := len(e.Chain) - 1; i >= 0; i-- {
+		x := &e.Chain[i]
+		traceback(&b, x)
+		b.WriteString(x.Type)
+		if x.Message != "" {
+			b.WriteString(": " + x.Message)
+			if x.Cut {
+				b.WriteString("…")
+			}
+		}
+		b.WriteString("\n")
+		if i > 0 {
+			b.WriteString("\n" + between[x.Relation] + "\n\n")
+		}
+	}
+	return b.String()
+}
+
+func traceback(b *strings.Builder, x *pyexception.Exception) {
+	if len(x.Frames) == 0 {
+		return
+	}
+	b.WriteString("Traceback (most recent call last):\n")
+	if over := x.Levels - len(x.Frames); over > 0 {
+		fmt.Fprintf(b, "  [%d lines farther out are left out]\n", over)
+	}
+	for _, f := range x.Frames {
+		fmt.Fprintf(b, "  File \"%s\", line %d, in %s\n", f.File, f.Line, f.Function)
+	}
+	if x.Broken {
+		b.WriteString("  [lines farther in were not in memory]\n")
+	}
+}

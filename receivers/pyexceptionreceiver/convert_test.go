@@ -1,0 +1,156 @@
+package pyexceptionreceiver
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/plogtest"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/pyexception"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/pyexceptionreceiver/internal/metadata"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden records")
+
+func newTestConverter() *converter {
+	builder := metadata.NewLogsBuilder(metadata.DefaultLogsBuilderConfig(), receivertest.NewNopSettings(metadata.Type))
+	return newConverter(builder, record.Host{Name: "node-1", ID: "0123456789abcdef0123456789abcdef", NodeName: "node-1"})
+}
+
+// raised is an exception of the training script, which came up through a library.
+func raised() pyexception.Event {
+	return pyexception.Event{
+		Time: start, PID: 42, Thread: 42, Comm: "python3", Minor: 11,
+		Chain: []pyexception.Exception{{
+			Type: "ValueError", Message: "bad batch 3", Levels: 3,
+			Frames: []pyexception.Frame{
+				{File: "/app/train.py", Line: 9, Function: "<module>"}, {File: "/app/train.py", Line: 5, Function: "step"},
+				{File: "/usr/lib/python3/dist-packages/torch/nn/modules/module.py", Line: 1751, Function: "Module._call_impl"},
+			},
+		}},
+	}
+}
+
+func rank() identity.Process {
+	return identity.Process{PID: 42, ParentPID: 7, Comm: "python", ContainerID: "c0ffee", PodUID: "u-1", Rank: 3, LocalRank: 3, WorldSize: 8, JobID: "job-1", Domain: "ns/team"}
+}
+
+func TestGoldenRecords(t *testing.T) {
+	chain := raised()
+	chain.More = true
+	chain.Chain = append(chain.Chain, pyexception.Exception{
+		Relation: pyexception.Cause, Type: "RuntimeError", Message: "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported", Cut: true,
+		Levels: 40, Frames: []pyexception.Frame{{File: "/app/model.py", Line: 77, Function: "Model.forward"}},
+	})
+	unread := raised()
+	unread.Thread, unread.Comm = 43, "worker"
+	unread.Chain[0] = pyexception.Exception{Type: "Lost", Unread: true, Broken: true, Levels: 1, Frames: []pyexception.Frame{{File: "<frozen runpy>", Function: "_run"}}}
+	plain := raised()
+	nobody := rank()
+	nobody.Comm = ""
+	for name, tc := range map[string]struct {
+		event   *pyexception.Event
+		process identity.Process
+		final   string
+	}{
+		"rank_raises": {&plain, rank(), ""}, "chain": {&chain, rank(), finalStatus}, "little_known": {&unread, nobody, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logs := newTestConverter().exception(tc.event, &tc.process, tc.final, start.Add(time.Minute))
+			file := filepath.Join("testdata", "golden", name+".yaml")
+			if *update {
+				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+				require.NoError(t, golden.WriteLogsToFile(file, logs))
+			}
+			want, err := golden.ReadLogs(file)
+			require.NoError(t, err)
+			require.NoError(t, plogtest.CompareLogs(want, logs))
+			require.Equal(t, "process.exception", want.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).EventName())
+		})
+	}
+}
+
+func TestSummarySaysWhatAnotherProcessRaised(t *testing.T) {
+	const trace = "Traceback (most recent call last):\n  File \"/usr/lib/worker.py\", line 358, in _worker_loop\n    data = fetcher.fetch(index)\nValueError: bad row 3\nin /data/17\n"
+	for message, want := range map[string]string{
+		"Caught ValueError in DataLoader worker process 0.\nOriginal " + trace:            "ValueError: Caught ValueError in DataLoader worker process 0: ValueError: bad row 3",
+		"\n\n-- Process 1 terminated with the following error:\n" + trace:                 "ValueError: -- Process 1 terminated with the following error: ValueError: bad row 3",
+		"it says\nTraceback (most recent call last):\n":                                   "ValueError: it says…",
+		"it says\nTraceback (most recent call last):\n  File \"a.py\", line 1, in main\n": "ValueError: it says…",
+	} {
+		x := pyexception.Exception{Type: "ValueError", Message: message}
+		require.Equal(t, want, summarize([]pyexception.Exception{x}))
+		if x.Cut = true; strings.Contains(want, "bad row") {
+			require.NotContains(t, summarize([]pyexception.Exception{x}), "bad row", "what was cut off may be another")
+		}
+	}
+}
+
+func TestSummaryIsOneLineOfBoundedLength(t *testing.T) {
+	e := raised()
+	require.Equal(t, "ValueError: bad batch 3 at train.py:5", summarize(e.Chain))
+	e.Chain[0].Message = "\n first\x1b[31m\r\nsecond"
+	require.NotContains(t, summarize(e.Chain), "\n")
+	require.NotContains(t, summarize(e.Chain), "\x1b")
+	require.NotContains(t, summarize(e.Chain), "second")
+	e.Chain[0].Type, e.Chain[0].Message = strings.Repeat("T", 500), strings.Repeat("ö", 5000)
+	e.Chain[0].Frames[1].File = "/" + strings.Repeat("f", 250) + ".py"
+	require.Less(t, len(summarize(e.Chain)), 300)
+	e.Chain[0].Message, e.Chain[0].Frames, e.Chain[0].Type = "", nil, "KeyboardInterrupt"
+	require.Equal(t, "KeyboardInterrupt", summarize(e.Chain))
+}
+
+func TestClasses(t *testing.T) {
+	for said, want := range map[string]string{
+		"OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.2 GiB is free.": "cuda.out_of_memory",
+		"RuntimeError: CUDA error: an illegal memory access was encountered":                                                                  "cuda.illegal_access",
+		"RuntimeError: CUDA error: uncorrectable ECC error encountered":                                                                       "cuda.ecc",
+		"RuntimeError: CUDA error: device-side assert triggered":                                                                              "cuda.assert",
+		"RuntimeError: CUDA error: no kernel image is available for execution on the device":                                                  "cuda.error",
+		"RuntimeError: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`":                                                        "cuda.error",
+		"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`":                                            "cuda.error",
+		"RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED":                                                                            "cuda.error",
+		"DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1333, remote process exited or there was a network error, NCCL version 2.21.5\nncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.": "nccl.remote",
+		"DistBackendError: NCCL error in: x, unhandled system error\nncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.":                                                                                                             "nccl.system",
+		"DistBackendError: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE)":                                                                                                                                                               "nccl.timeout",
+		"RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:3321":                                                                                                                                                                "gloo.network",
+		"RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete":                                                                                                                                      "gloo.timeout",
+		"DistStoreError: Timed out after 301 seconds waiting for clients. 1/2 clients joined.":                                                                                                                                                                                        "store.timeout",
+		"DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (10.0.0.1, 29500).":                                                                                                                                                               "store.network",
+		"RuntimeError: DataLoader worker (pid 512) is killed by signal: Killed.":                                                                                                                                                                                                      "dataloader.worker",
+		"RuntimeError: DataLoader worker (pid(s) 512, 513) exited unexpectedly":                                                                                                                                                                                                       "dataloader.worker",
+		"OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.":                                                                                                                                                                                                            "cuda.out_of_memory",
+		"AcceleratorError: HIP error: an illegal memory access was encountered":                                                                                                                                                                                                       "cuda.illegal_access",
+		"JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 11.95MiB.":                                                                                                                                                                                       "cuda.out_of_memory",
+		"DistBackendError: NCCL communicator was aborted on rank 3. ":                                                                                                                                                                                                                 "nccl.aborted",
+		"DistBackendError: NCCL communicator was aborted on rank 3.  Original reason for failure was: [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7":                                                                                                       "nccl.timeout",
+		"DistBackendError: NCCL timeout in communicator initialization.":                                                                                                                                                                                                              "nccl.timeout",
+		"DistBackendError: NCCL error: remote process exited or there was a network error, NCCL version 2.26.2":                                                                                                                                                                       "nccl.remote",
+		"DistBackendError: NCCL error in: x, unhandled cuda error\nncclUnhandledCudaError: Call to CUDA function failed.":                                                                                                                                                             "nccl.cuda",
+		"RuntimeError: [/src/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78]\nTimed out waiting 75000ms for recv operation to complete":                                                                                                                                     "gloo.timeout",
+		"MemoryError:": "host.out_of_memory",
+		"OSError: [Errno 5] Input/output error: '/data/x'":                  "storage.error",
+		"OSError: [Errno 5] Input/output error":                             "", // of what is not said
+		"TimeoutError: [Errno 110] Connection timed out":                    "",
+		"FileNotFoundError: [Errno 2] No such file or directory: '/data/x'": "",
+		"ValueError: bad batch 3":                                           "",
+	} {
+		kind, message, _ := strings.Cut(said, ":")
+		require.Equal(t, want, classOf([]pyexception.Exception{{Type: kind, Message: strings.TrimPrefix(message, " ")}}), said)
+	}
+}
+
+func TestClassOfWhatAnExceptionCameFrom(t *testing.T) {
+	require.Equal(t, "cuda.ecc", classOf([]pyexception.Exception{
+		{Type: "RuntimeError", Message: "step 7 failed"}, {Relation: pyexception.Cause, Type: "RuntimeError", Message: "CUDA error: uncorrectable ECC error encountered"},
+	}))
+}

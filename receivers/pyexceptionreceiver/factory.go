@@ -1,0 +1,30 @@
+package pyexceptionreceiver
+
+import (
+	"context"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/receiver"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+	"github.com/tracecoreai/tracecore/receivers/pyexceptionreceiver/internal/metadata"
+)
+
+// surroundings are what a test brings its own of.
+type surroundings struct {
+	open  func(config *Config, wanted func(pid uint32) bool) (source, error)
+	ticks probereceiver.Ticks
+}
+
+// NewFactory makes the factory of the pyexception receiver.
+func NewFactory() receiver.Factory {
+	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime})
+}
+
+func newFactory(around surroundings) receiver.Factory {
+	create := func(_ context.Context, settings receiver.Settings, config component.Config, next consumer.Logs) (receiver.Logs, error) {
+		return newReceiver(settings, config.(*Config), next, around)
+	}
+	return receiver.NewFactory(metadata.Type, createDefaultConfig, receiver.WithLogs(create, metadata.LogsStability))
+}

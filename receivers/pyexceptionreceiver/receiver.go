@@ -1,0 +1,156 @@
+package pyexceptionreceiver
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/receiver"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/pyexception"
+	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/pyexceptionreceiver/internal/metadata"
+)
+
+// source delivers exceptions: the pyexception probe, or a test's fake.
+type source interface {
+	probereceiver.Source
+	Watch([]pyexception.Process) (pyexception.Watched, error)
+	Read(*pyexception.Event) error
+}
+
+// pendingExits is how many exits may wait to be looked at; of one that finds no room, its
+// last exception is not told with it.
+const pendingExits = 256
+
+// exceptions looks for interpreters in one goroutine, reads the source in another, and
+// makes records in a third.
+type exceptions struct {
+	config    *Config
+	settings  receiver.Settings
+	telemetry *metadata.TelemetryBuilder
+	convert   *converter
+	out       *outbox.Outbox[plog.Logs]
+	ticks     probereceiver.Ticks
+	resolver  identity.Resolver
+	watched   atomic.Pointer[pyexception.Watched]
+	events    chan *pyexception.Event
+	exits     chan identity.Exit
+	displays  *displays
+}
+
+func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, around surroundings) (receiver.Logs, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	out, err := outbox.NewLogs(next, outbox.Settings{Receiver: settings, Transport: "kernel", Dropped: telemetry.ReceiverPyexceptionRecordsDropped})
+	if err != nil {
+		return nil, err
+	}
+	x := &exceptions{
+		config: config, settings: settings, telemetry: telemetry, out: out, ticks: around.ticks, displays: newDisplays(),
+		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
+		events:  make(chan *pyexception.Event), exits: make(chan identity.Exit, pendingExits),
+	}
+	x.watched.Store(&pyexception.Watched{})
+	if err := x.observe(); err != nil {
+		return nil, err
+	}
+	return probereceiver.New(probereceiver.Parts[source]{
+		Probe: "Python exception probe", Missing: "exceptions of ranks", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
+		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
+		Metrics: probereceiver.Metrics{
+			Up: telemetry.RegisterReceiverPyexceptionProbeUpCallback, Dropped: telemetry.RegisterReceiverPyexceptionProbeDroppedCallback,
+			Invalid: telemetry.RegisterReceiverPyexceptionProbeInvalidCallback, Failures: telemetry.RegisterReceiverPyexceptionProbeFailuresCallback,
+		},
+		Prepare: func(resolver identity.Resolver) { x.resolver = resolver },
+		Open:    func() (source, error) { return around.open(config, x.wanted) },
+		Use:     x.use,
+		Work:    x.work,
+	}).Receiver(out), nil
+}
+
+// observe makes what came out of the last look for interpreters metrics.
+func (x *exceptions) observe() error {
+	t := x.telemetry
+	return errors.Join(
+		probereceiver.Observe(t.RegisterReceiverPyexceptionInterpretersCallback, func() int64 { return int64(x.watched.Load().Libraries) }),
+		probereceiver.Observe(t.RegisterReceiverPyexceptionInterpretersFailedCallback, func() int64 { return int64(x.watched.Load().Failed) }),
+		probereceiver.Observe(t.RegisterReceiverPyexceptionInterpretersSkippedCallback, func() int64 { return int64(x.watched.Load().Over) }),
+	)
+}
+
+// wanted: what other programs display is nobody's business, and their messages are not
+// even decoded.
+func (x *exceptions) wanted(pid uint32) bool {
+	process, found := x.resolver.Lookup(pid, 0, time.Now())
+	return found && process.IsRank()
+}
+
+// use looks for interpreters and reads events until the probe is closed or broken.
+func (x *exceptions) use(ctx context.Context, s source) error {
+	ctx, stop := context.WithCancel(ctx)
+	var scanner sync.WaitGroup
+	scanner.Go(func() { x.scan(ctx, s) })
+	err := probereceiver.Events(s.Read, func(e *pyexception.Event) { x.events <- e })
+	stop()
+	scanner.Wait()
+	x.watched.Store(&pyexception.Watched{})
+	return err
+}
+
+// work tells of what is read until no more comes.
+func (x *exceptions) work(ctx context.Context, done <-chan struct{}) {
+	if x.resolver == nil {
+		return // nobody to watch
+	}
+	cancel := x.resolver.Exits(func(e identity.Exit) {
+		select {
+		case x.exits <- e:
+		default:
+		}
+	})
+	defer cancel()
+	for {
+		select {
+		case <-done:
+			return
+		case event := <-x.events:
+			x.telemetry.ReceiverPyexceptionExceptions.Add(ctx, 1)
+			x.take(ctx, event)
+		case e := <-x.exits:
+			if last, final := x.displays.exited(&e); last != nil {
+				x.tell(last.event, &last.of, final)
+			}
+		}
+	}
+}
+
+func (x *exceptions) take(ctx context.Context, e *pyexception.Event) {
+	process, found := x.resolver.Lookup(e.PID, 0, e.Time)
+	if !found || !process.IsRank() {
+		return
+	}
+	tell, final := x.displays.add(e, &process)
+	if !tell {
+		x.telemetry.ReceiverPyexceptionExceptionsUntold.Add(ctx, 1)
+		return
+	}
+	x.tell(e, &process, final)
+}
+
+// tell makes a record. An exception that was its process's end is told twice: as it is
+// displayed, and with that end.
+func (x *exceptions) tell(e *pyexception.Event, process *identity.Process, final string) {
+	if x.config.Events.ProcessException.Enabled {
+		x.out.Put(x.convert.exception(e, process, final, time.Now()))
+	}
+}

@@ -1,0 +1,44 @@
+package stacksreceiver
+
+import "time"
+
+// bucket fills with one each so often, up to its size. It begins full.
+type bucket struct {
+	size  int
+	each  time.Duration
+	spent int
+	at    time.Time // until when it was filled
+}
+
+// take takes n, if so many are there.
+func (b *bucket) take(now time.Time, n int) bool {
+	if b.spent == 0 || now.Before(b.at) {
+		b.at = now
+	}
+	back := int(now.Sub(b.at) / b.each)
+	b.at = b.at.Add(time.Duration(back) * b.each)
+	b.spent = max(0, b.spent-back)
+	if b.spent+n > b.size {
+		return false
+	}
+	b.spent += n
+	return true
+}
+
+// What the ranks of one domain may say: a node with 256 ranks says all of them at once.
+const (
+	recordsAtOnce = 512
+	recordPause   = time.Second
+	textAtOnce    = 2 << 20 // bytes of frames
+	textPause     = time.Second / (16 << 10)
+)
+
+// budget is what a domain may say.
+type budget struct {
+	records, text bucket
+	taken         int // stacks, at all; who took fewest comes first
+}
+
+func newBudget() *budget {
+	return &budget{records: bucket{size: recordsAtOnce, each: recordPause}, text: bucket{size: textAtOnce, each: textPause}}
+}

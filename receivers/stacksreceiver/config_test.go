@@ -1,0 +1,47 @@
+package stacksreceiver
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/stacksreceiver/internal/metadata"
+)
+
+func TestConfig(t *testing.T) {
+	file, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	all := createDefaultConfig().(*Config)
+	identityID := component.MustNewID("identity")
+	all.Identity, all.ErrorMode, all.Stacks = &identityID, record.Ignore, All
+	all.ScanInterval, all.LookInterval, all.Patience = 500*time.Millisecond, 2*time.Second, 30*time.Second
+	all.MaxProcesses, all.MaxFrames = 16, 64
+	off := createDefaultConfig().(*Config)
+	off.Stacks = Off
+	for name, want := range map[string]*Config{"": createDefaultConfig().(*Config), "all": all, "off": off} {
+		require.Equal(t, want, load(t, file, name), name)
+		require.NoError(t, confmap.Validate(want))
+	}
+	err = confmap.Validate(load(t, file, "bad"))
+	for _, problem := range []string{
+		`error_mode: "panic" is neither propagate nor ignore`, `stacks: "some" is none of off, culprit and all`, "scan_interval: 1ms: set at least 100ms",
+		"look_interval: 1ms: set at least 1s", "patience: 2h0m0s: set 1s to 1h0m0s", "max_processes: 0: set 1 to 4096", "max_frames: 1000: set 1 to 128",
+	} {
+		require.ErrorContains(t, err, problem)
+	}
+}
+
+func load(t *testing.T, file *confmap.Conf, name string) *Config {
+	t.Helper()
+	config := createDefaultConfig()
+	section, err := file.Sub(component.NewIDWithName(metadata.Type, name).String())
+	require.NoError(t, err)
+	require.NoError(t, section.Unmarshal(config))
+	return config.(*Config)
+}

@@ -1,0 +1,124 @@
+package stacksreceiver
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/receiver"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/stacks"
+	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/stacksreceiver/internal/metadata"
+)
+
+// source reads processes: this machine, or a test's fake.
+type source interface {
+	probereceiver.Source
+	// Prepare opens what a look at a process needs, and says whether it runs Python.
+	Prepare(pid uint32) (python bool, err error)
+	Status(pid uint32) (procfs.ThreadStatus, error)
+	Place(pid uint32) (pystack.Place, error)
+	Stack(pid uint32, startNS uint64) (*stacks.Process, error)
+	// Usage is what a process has taken since it began.
+	Usage(pid uint32) (usage, error)
+	Release(pid uint32)
+}
+
+// stacksReceiver looks at ranks in one goroutine, which makes records, too.
+type stacksReceiver struct {
+	config    *Config
+	settings  receiver.Settings
+	telemetry *metadata.TelemetryBuilder
+	convert   *converter
+	out       *outbox.Outbox[plog.Logs]
+	ticks     probereceiver.Ticks
+	resolver  identity.Resolver
+	followed  atomic.Int64
+}
+
+func build(settings receiver.Settings, config *Config, next consumer.Logs, around surroundings) (*stacksReceiver, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	out, err := outbox.NewLogs(next, outbox.Settings{Receiver: settings, Transport: "kernel", Dropped: telemetry.ReceiverStacksRecordsDropped})
+	if err != nil {
+		return nil, err
+	}
+	r := &stacksReceiver{
+		config: config, settings: settings, telemetry: telemetry, out: out, ticks: around.ticks,
+		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost(), config.MaxFrames),
+	}
+	return r, probereceiver.Observe(telemetry.RegisterReceiverStacksProcessesCallback, r.followed.Load)
+}
+
+func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, around surroundings) (receiver.Logs, error) {
+	r, err := build(settings, config, next, around)
+	if err != nil {
+		return nil, err
+	}
+	telemetry := r.telemetry
+	return probereceiver.New(probereceiver.Parts[source]{
+		Probe: "stack reader", Missing: "stacks of ranks", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
+		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
+		Metrics: probereceiver.Metrics{Up: telemetry.RegisterReceiverStacksProbeUpCallback, Failures: telemetry.RegisterReceiverStacksProbeFailuresCallback},
+		Prepare: func(resolver identity.Resolver) { r.resolver = resolver },
+		Open:    around.open,
+		Use:     r.use,
+	}).Receiver(r.out), nil
+}
+
+// use looks at the ranks at each tick, and as soon as one ends, until the source is closed or
+// broken.
+func (r *stacksReceiver) use(ctx context.Context, s source) error {
+	w := newWatch(r, s)
+	defer w.end()
+	ended := make(chan job, maxEnded)
+	defer r.resolver.Exits(func(e identity.Exit) {
+		if e.Failed() && e.IsRank() && !e.Inherited && !e.Helper && !e.Late {
+			select {
+			case ended <- jobOf(&e.Process):
+			default: // others of a job that is ending
+			}
+		}
+	})()
+	ticks, stop := r.ticks(r.config.ScanInterval)
+	defer stop()
+	var judge probereceiver.Scans
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case of := <-ended:
+			w.peerEnded(ctx, of)
+			continue
+		case now := <-ticks:
+			if err := judge.Judge(w.look(ctx, now)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// maxEnded is how many ends may wait for the next look.
+const maxEnded = 64
+
+// job is what the ranks of one job have in common.
+type job struct{ domain, id string }
+
+func jobOf(p *identity.Process) job {
+	if p.JobID != "" {
+		return job{p.Domain, p.JobID}
+	}
+	return job{p.Domain, p.Rendezvous}
+}
+
+func gone(err error) bool { return errors.Is(err, procfs.ErrGone) }

@@ -1,0 +1,500 @@
+package stacksreceiver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/stacks"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/stacksreceiver/internal/metadata"
+)
+
+var start = probereceivertest.Start
+
+// fake is a process that a test moves.
+type fake struct {
+	status  procfs.ThreadStatus
+	place   pystack.Place
+	python  bool
+	stack   *stacks.Process
+	broken  error // of its stack
+	startNS uint64
+	usage   usage
+}
+
+// fakeSource is a machine whose processes a test moves.
+type fakeSource struct {
+	*probereceivertest.Probe
+	mu        sync.Mutex // guards what follows
+	processes map[uint32]*fake
+	failing   error // of all processes
+	asked     int   // how often a process was looked at
+	taken     chan uint32
+	prepared  map[uint32]int
+	released  map[uint32]int
+}
+
+func newFakeSource() *fakeSource {
+	return &fakeSource{
+		Probe: probereceivertest.NewProbe(), processes: map[uint32]*fake{}, taken: make(chan uint32, 10_000), prepared: map[uint32]int{}, released: map[uint32]int{},
+	}
+}
+
+// of calls do with a process that there is.
+func (s *fakeSource) of(pid uint32, do func(*fake) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.Closed:
+		return probe.ErrClosed
+	default:
+	}
+	if s.failing != nil {
+		return s.failing
+	}
+	if p := s.processes[pid]; p != nil {
+		return do(p)
+	}
+	return procfs.ErrGone
+}
+
+func (s *fakeSource) Prepare(pid uint32) (python bool, err error) {
+	err = s.of(pid, func(p *fake) error {
+		s.prepared[pid]++
+		python = p.python
+		return nil
+	})
+	return python, err
+}
+
+func (s *fakeSource) Status(pid uint32) (status procfs.ThreadStatus, err error) {
+	err = s.of(pid, func(p *fake) error { status = p.status; return nil })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	return status, err
+}
+
+func (s *fakeSource) Place(pid uint32) (place pystack.Place, err error) {
+	err = s.of(pid, func(p *fake) error { place = p.place; return nil })
+	return place, err
+}
+
+func (s *fakeSource) Stack(pid uint32, startNS uint64) (seen *stacks.Process, err error) {
+	err = s.of(pid, func(p *fake) error {
+		if p.startNS != 0 && p.startNS != startNS {
+			return procfs.ErrGone
+		}
+		seen = p.stack
+		return p.broken
+	})
+	s.taken <- pid
+	return seen, err
+}
+
+func (s *fakeSource) Usage(pid uint32) (has usage, err error) {
+	err = s.of(pid, func(p *fake) error { has = p.usage; return nil })
+	return has, err
+}
+
+func (s *fakeSource) Release(pid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released[pid]++
+}
+
+// bench is a receiver on fakes, whose clock the test moves.
+type bench struct {
+	*probereceivertest.Bench
+	source *fakeSource
+	config *Config
+	now    time.Time
+	begun  int // looks
+}
+
+func newBench(t testing.TB) *bench {
+	b := &bench{Bench: probereceivertest.NewBench(t, metadata.Type), config: createDefaultConfig().(*Config), source: newFakeSource(), now: start}
+	b.config.Identity = &probereceivertest.IdentityID
+	return b
+}
+
+func (b *bench) factory(ticks probereceiver.Ticks) receiver.Factory {
+	return newFactory(surroundings{ticks: ticks, open: func() (source, error) {
+		b.source.Probe = probereceivertest.NewProbe()
+		return b.source, b.Open()
+	}})
+}
+
+func (b *bench) receiver(t *testing.T, next consumer.Logs) receiver.Logs {
+	r, err := b.factory(b.Ticks).CreateLogs(t.Context(), b.Settings, b.config, next)
+	require.NoError(t, err)
+	return r
+}
+
+func (b *bench) start(t *testing.T) { b.StartAll(t, b.receiver(t, b.Sink)) }
+
+// looks lets the receiver look so often, once a second. The last has ended.
+func (b *bench) looks(t *testing.T, n int) {
+	t.Helper()
+	for range n + 1 { // one more is begun when the one before has ended
+		b.now = b.now.Add(b.config.ScanInterval)
+		b.Tick(t, b.config.ScanInterval, b.now)
+		b.begun++
+	}
+}
+
+// looked waits until the last look at the only process has asked for it.
+func (b *bench) looked(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		b.source.mu.Lock()
+		defer b.source.mu.Unlock()
+		return b.source.asked == b.begun
+	}, hosttest.Patience, time.Millisecond)
+}
+
+// at changes a process.
+func (b *bench) at(pid uint32, change func(*fake)) {
+	b.source.mu.Lock()
+	defer b.source.mu.Unlock()
+	p := b.source.processes[pid]
+	if p == nil {
+		p = &fake{status: procfs.ThreadStatus{State: 'S', Switches: 1}, python: true, stack: saving(pid), place: pystack.Place{Chain: 11, Calls: 1}}
+		b.source.processes[pid] = p
+	}
+	change(p)
+}
+
+// works lets a process run on, somewhere else.
+func (b *bench) works(pid uint32) {
+	b.at(pid, func(p *fake) {
+		p.status.Switches++
+		p.place.Chain++
+		p.place.Calls++
+	})
+}
+
+// rank is a rank of a job.
+func rank(pid uint32, number int) identity.Process {
+	return identity.Process{
+		PID: pid, Comm: "python", Rank: number, LocalRank: number, WorldSize: 8, JobID: "job-1", Domain: "user:1000",
+		StartTime: start, StartNS: uint64(pid) * 100, RankPID: pid, RankStart: start,
+	}
+}
+
+// saving is a rank in its own function, in a write that hangs.
+func saving(pid uint32) *stacks.Process {
+	return &stacks.Process{PID: pid, Python: "CPython 3.12", Threads: []stacks.Thread{{
+		TID: pid, Name: "python", Main: true, State: 'S',
+		Python: []pystack.Frame{
+			{File: "/usr/lib/python3.12/site-packages/torch/serialization.py", Line: 850, Function: "save"},
+			{File: "/home/ann/train.py", Line: 120, Function: "save_checkpoint"}, {File: "/home/ann/train.py", Line: 200, Function: "main"},
+			{File: "/home/ann/train.py", Line: 210, Function: "<module>"},
+		},
+		Wait: waitclass.Wait{Class: waitclass.Storage, Function: "request_wait_answer", Owner: "fuse"},
+	}}}
+}
+
+// waiting is a rank in a collective.
+func waiting(pid uint32) *stacks.Process {
+	p := saving(pid)
+	p.Threads[0].Wait = waitclass.Wait{Class: waitclass.Collective, Function: "futex_do_wait", Owner: "futex"}
+	return p
+}
+
+func TestLife(t *testing.T) {
+	probereceivertest.Life(t, func(t *testing.T) *probereceivertest.Subject {
+		b := newBench(t)
+		b.Resolver.Know(rank(42, 3))
+		b.at(42, func(p *fake) { p.python = false })
+		b.config.Events.ProcessStackMoving.Enabled = false
+		return &probereceivertest.Subject{
+			Bench: b.Bench,
+			New: func(t *testing.T, mode record.ErrorMode, next consumer.Logs) []component.Component {
+				b.config.ErrorMode = mode
+				return []component.Component{b.receiver(t, next)}
+			},
+			Fire: func(t *testing.T) {
+				b.works(42)
+				b.looks(t, 3)
+			},
+			Break: func(t *testing.T, err error) {
+				b.looked(t) // a look that fails too early has a tick left over, which the pause takes
+				b.source.mu.Lock()
+				b.source.failing = err
+				b.source.mu.Unlock()
+				for range probereceiver.MaxFailures {
+					b.now = b.now.Add(time.Second)
+					b.Tick(t, b.config.ScanInterval, b.now)
+				}
+				require.Eventually(t, func() bool { return b.Own(t, "probe_up") == 0 }, hosttest.Patience, time.Millisecond)
+				b.source.mu.Lock()
+				b.source.failing = nil
+				b.source.mu.Unlock()
+			},
+			NeedsIdentity:   true,
+			WithoutIdentity: func() { b.config.Identity = nil },
+		}
+	})
+}
+
+func TestConsumeContract(t *testing.T) {
+	b := newBench(t)
+	b.config.ScanInterval, b.config.LookInterval = time.Millisecond, time.Millisecond
+	b.config.Events.ProcessStackMoving.Enabled = false
+	probereceivertest.Contract(t, b.Bench, &probereceivertest.Generator{Attribute: "process.pid", Make: func(pid uint32) string {
+		b.at(pid, func(*fake) {})
+		b.Resolver.Know(rank(pid, 3))
+		for <-b.source.taken != pid {
+			continue
+		}
+		b.Resolver.Know()
+		return fmt.Sprint(pid)
+	}}, b.config, func() receiver.Factory { return b.factory(probereceiver.RealTime) })
+}
+
+func TestARankThatStandsStillBecomesARecordWithItsLine(t *testing.T) {
+	b := newBench(t)
+	b.at(42, func(*fake) {})
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	b.looks(t, 3)
+	r := b.Next(t)
+	require.Equal(t, "process.stack", r.EventName())
+	a := r.Attributes().AsRaw()
+	require.Equal(t, "train.py:120 in save_checkpoint < main", a["process.stack.where"])
+	require.Equal(t, []any{"/home/ann/train.py", "save_checkpoint", int64(120)}, []any{a["code.file.path"], a["code.function.name"], a["code.line.number"]})
+	require.Equal(t, []any{"storage", "request_wait_answer", "fuse"}, []any{a["process.stack.wait_class"], a["process.stack.kernel_function"], a["process.stack.kernel_owner"]})
+	require.Len(t, a["process.stack.frames"], 4)
+	require.Equal(t, []any{int64(42), int64(4200), int64(3), "job-1"}, []any{a["process.pid"], a["process.start_ns"], a["gen_ai.training.rank"], a["gen_ai.training.job_id"]})
+	require.Equal(t, "claimed", a["tracecore.trust"], "names come from the job")
+	require.EqualValues(t, 2*time.Second, a["process.stack.still_ns"])
+	b.looks(t, 20)
+	b.works(42)
+	b.looks(t, 1)
+	moving := b.Next(t)
+	require.Equal(t, "process.stack.moving", moving.EventName())
+	require.Equal(t, a["process.stack.hash"], moving.Attributes().AsRaw()["process.stack.hash"])
+	b.looks(t, 3)
+	again := b.Next(t).Attributes().AsRaw()
+	require.Equal(t, a["process.stack.hash"], again["process.stack.hash"])
+	require.NotContains(t, again, "process.stack.frames", "they left before")
+	require.Equal(t, a["process.stack.where"], again["process.stack.where"])
+	b.Accepted(t, 3)
+	require.EqualValues(t, 2, b.Own(t, "taken", attribute.String("reason", "asleep")))
+}
+
+func TestOfARankThatWaitsInACollectiveNoNameLeaves(t *testing.T) {
+	for mode, named := range map[Mode]bool{Culprit: false, All: true} {
+		b := newBench(t)
+		b.config.Stacks = mode
+		b.at(42, func(p *fake) { p.stack = waiting(42) })
+		b.Resolver.Know(rank(42, 3))
+		b.start(t)
+		b.looks(t, 3)
+		r := b.Next(t)
+		a := r.Attributes().AsRaw()
+		require.Equal(t, "collective", a["process.stack.wait_class"])
+		require.NotEmpty(t, a["process.stack.hash"])
+		for _, key := range []string{"process.stack.where", "process.stack.frames", "code.file.path", "code.function.name", "code.line.number", "thread.name"} {
+			require.Equal(t, named, a[key] != nil, key)
+		}
+		require.Equal(t, named, strings.Contains(r.Body().AsString(), "save_checkpoint"))
+	}
+}
+
+func TestOffReadsNothing(t *testing.T) {
+	b := newBench(t)
+	b.config.Stacks = Off
+	b.start(t)
+	require.Zero(t, b.Opened())
+}
+
+func TestWhenARankEndsTheOthersAreTaken(t *testing.T) {
+	b := newBench(t)
+	other := rank(44, 0)
+	other.JobID = "job-2"
+	b.Resolver.Know(rank(42, 3), rank(43, 4), other)
+	for pid := range uint32(3) {
+		b.at(42+pid, func(*fake) {})
+	}
+	b.start(t)
+	for _, pid := range []uint32{42, 43, 44} {
+		b.works(pid)
+	}
+	b.looks(t, 1)
+	for _, pid := range []uint32{42, 43, 44} {
+		b.works(pid)
+	}
+	b.Resolver.Exit(t, identity.Exit{Process: rank(41, 2), Signal: 9})
+	for range 2 {
+		r := b.Next(t)
+		a := r.Attributes().AsRaw()
+		require.Equal(t, "peer_ended", a["process.stack.reason"])
+		require.Contains(t, []any{int64(42), int64(43)}, a["process.pid"])
+	}
+	for _, exit := range []identity.Exit{
+		{Process: rank(40, 1), Signal: 9}, // of the same job, which is known to end
+		{Process: other},                  // without a failure
+		{Process: identity.Process{Rank: -1, JobID: "job-2"}, Code: 1}, // of no rank
+		{Process: other, Code: 1, Helper: true},
+		{Process: other, Code: 1, Late: true},
+	} {
+		b.Resolver.Exit(t, exit)
+	}
+	b.works(44)
+	b.looks(t, 1)
+	b.Accepted(t, 2)
+	require.Empty(t, b.Records)
+}
+
+func TestAProcessThatEndsWhileItIsReadIsForgotten(t *testing.T) {
+	b := newBench(t)
+	b.Resolver.Know(rank(42, 3), rank(43, 4))
+	b.at(42, func(p *fake) { p.startNS = 1 }) // another process has its number
+	b.at(43, func(*fake) {})
+	b.start(t)
+	b.looks(t, 3)
+	require.EqualValues(t, 43, b.Next(t).Attributes().AsRaw()["process.pid"])
+	require.Zero(t, b.Own(t, "failed"))
+	b.source.mu.Lock()
+	require.Equal(t, 1, b.source.released[42])
+	delete(b.source.processes, 43)
+	b.source.mu.Unlock()
+	b.Resolver.Know()
+	b.looks(t, 6)
+	require.Zero(t, b.Own(t, "processes"))
+	b.source.mu.Lock()
+	defer b.source.mu.Unlock()
+	require.NotZero(t, b.source.released[43], "its files are closed")
+	require.Empty(t, b.Records)
+}
+
+func TestAStackThatCannotBeReadIsTriedAgain(t *testing.T) {
+	b := newBench(t)
+	b.Resolver.Know(rank(42, 3))
+	b.at(42, func(p *fake) { p.broken = fmt.Errorf("its memory: %w", procfs.ErrHung) })
+	b.start(t)
+	b.looks(t, 63)
+	require.EqualValues(t, 6, b.Own(t, "failed"), "after 1, 2, 4, 8, 16 seconds")
+	b.at(42, func(p *fake) { p.broken = nil })
+	b.looks(t, 60)
+	require.Equal(t, "process.stack", b.Next(t).EventName())
+}
+
+func TestProcessesArePreparedAgainWhileTheyMove(t *testing.T) {
+	b := newBench(t)
+	b.Resolver.Know(rank(42, 3))
+	b.at(42, func(p *fake) { p.python = false })
+	b.start(t)
+	for range 60 {
+		b.works(42)
+		b.looks(t, 1)
+	}
+	count := func() int {
+		b.source.mu.Lock()
+		defer b.source.mu.Unlock()
+		return b.source.prepared[42]
+	}
+	require.Equal(t, 4, count(), "after 5, 15 and 45 seconds")
+	b.looks(t, 1000)
+	require.Equal(t, 4, count(), "what stands still is left alone")
+}
+
+func TestManyRanksAtATimeAndOneThatMakesTooMany(t *testing.T) {
+	b := newBench(t)
+	b.config.MaxProcesses = 4096
+	var ranks []identity.Process
+	for i := range uint32(600) {
+		ranks = append(ranks, rank(1000+i, int(i)))
+		b.at(1000+i, func(p *fake) {
+			one := saving(1000 + i)
+			for j := range one.Threads[0].Python {
+				one.Threads[0].Python[j].File += fmt.Sprintf("/%0500d", i)
+			}
+			for range 200 {
+				one.Threads[0].Python = append(one.Threads[0].Python, one.Threads[0].Python[1])
+			}
+			p.stack = one
+		})
+	}
+	other := rank(9, 0)
+	other.JobID, other.Domain = "job-2", "user:1001"
+	ranks = append(ranks, other)
+	b.at(9, func(*fake) {})
+	b.Resolver.Know(ranks...)
+	b.start(t)
+	b.looks(t, 3)
+	b.looks(t, 40)
+	records, text, mine := 0, 0, 0
+	for len(b.Records) > 0 {
+		a := b.Next(t).Attributes().AsRaw()
+		records++
+		if a["process.pid"] == int64(9) {
+			mine++
+			require.Contains(t, a, "process.stack.frames")
+			continue
+		}
+		if frames, ok := a["process.stack.frames"].([]any); ok {
+			text++
+			require.Len(t, frames, 32)
+			require.True(t, a["process.stack.cut"].(bool))
+		}
+	}
+	require.Equal(t, 1, mine)
+	require.Less(t, records, 600)
+	require.Less(t, text, 200)
+	require.EqualValues(t, 601-records, b.Own(t, "limited", attribute.String("limit", "records")))
+	require.EqualValues(t, records-mine-text, b.Own(t, "limited", attribute.String("limit", "text")))
+}
+
+func TestEventsSwitchedOffAreReadAndNotEmitted(t *testing.T) {
+	b := newBench(t)
+	b.config.Events.ProcessStack.Enabled, b.config.Events.ProcessStackMoving.Enabled = false, false
+	b.Resolver.Know(rank(42, 3))
+	b.at(42, func(*fake) {})
+	b.start(t)
+	b.looks(t, 3)
+	for range 2 { // it moves on before each look: it never stands still again
+		b.works(42)
+		b.looks(t, 0)
+	}
+	require.EqualValues(t, 1, b.Own(t, "taken"))
+	require.Empty(t, b.Records)
+}
+
+func TestWhatAllProcessesRefuseBreaksTheSource(t *testing.T) {
+	b := newBench(t)
+	b.config.ErrorMode = record.Ignore
+	b.Resolver.Know(rank(42, 3))
+	b.at(42, func(*fake) {})
+	b.start(t)
+	b.looks(t, 1)
+	broken := errors.New("no proc")
+	b.source.mu.Lock()
+	b.source.failing = broken
+	b.source.mu.Unlock()
+	for range probereceiver.MaxFailures {
+		b.now = b.now.Add(time.Second)
+		b.Tick(t, b.config.ScanInterval, b.now)
+	}
+	require.ErrorIs(t, b.Host.Status(t).Err(), broken)
+}

@@ -1,0 +1,162 @@
+package stacksreceiver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/stacks"
+	"github.com/tracecoreai/tracecore/internal/unwind"
+)
+
+// moment is what a look finds of a main thread.
+type moment struct {
+	state  byte
+	sleeps uint64
+	place  pystack.Place
+	line   int
+	object string
+	symbol string
+	errors []error
+	usage  usage
+}
+
+// runs looks at a thread once a second and returns after how many looks it is told to spin, -1 for
+// never in 60.
+func runs(at func(look int) moment) int {
+	var s spin
+	now := start
+	for look := range 60 {
+		now = now.Add(time.Second)
+		m := at(look)
+		if !s.look(now, procfs.ThreadStatus{State: m.state, Sleeps: m.sleeps}, m.place) {
+			continue
+		}
+		seen := &stacks.Process{Threads: []stacks.Thread{{
+			Python: []pystack.Frame{{File: "train.py", Line: m.line, Function: "wait"}}, Native: []unwind.Frame{{Object: m.object, Symbol: m.symbol}}, Errors: m.errors,
+		}}}
+		if m.object == "" {
+			seen.Threads[0].Native = nil
+		}
+		if s.take(now, seen, m.usage) {
+			return look
+		}
+	}
+	return -1
+}
+
+// loop is a thread that goes round in line 98: while time.monotonic() < end: pass.
+func loop(look int) moment {
+	m := moment{state: 'R', sleeps: 7, place: pystack.Place{Chain: uint64(1 + look%3), Calls: 5}, line: 98, object: "/usr/bin/python3.14", symbol: "_PyEval_EvalFrameDefault"}
+	if look%3 == 1 {
+		m.object, m.symbol = "[vdso]", "__vdso_clock_gettime"
+	}
+	return m
+}
+
+func TestWhoSpins(t *testing.T) {
+	with := func(change func(look int, m *moment)) func(int) moment {
+		return func(look int) moment {
+			m := loop(look)
+			change(look, &m)
+			return m
+		}
+	}
+	for name, tc := range map[string]struct {
+		at    func(int) moment
+		spins bool
+	}{
+		"while time.monotonic() < end: pass": {loop, true},
+		"while not flag: pass": {with(func(look int, m *moment) {
+			m.place.Chain, m.object, m.symbol = uint64(1+look%3), "/usr/bin/python3.14", "_PyEval_EvalFrameDefault"
+		}), true},
+		"while True: pass, one instruction": {with(func(_ int, m *moment) {
+			m.place.Chain, m.object, m.symbol = 1, "/usr/lib/libpython3.12.so.1.0", "_PyEval_EvalFrameDefault"
+		}), true},
+		"two lines": {with(func(look int, m *moment) { m.line += look % 2 }), true},
+		"on a host that gives it little CPU: half of the looks at its compiled code fail": {with(func(look int, m *moment) {
+			if look%2 == 0 {
+				m.errors = []error{fmt.Errorf("compiled code: %w", stacks.ErrMoves)}
+			}
+		}), true},
+		"it is moving in some looks at its Python": {with(func(look int, m *moment) {
+			if look%4 == 0 {
+				m.place = nowhere
+			}
+		}), true},
+
+		"a long evaluation in one function: tensors": {with(func(look int, m *moment) {
+			if look%3 == 0 {
+				m.object, m.symbol = "/usr/lib/x86_64-linux-gnu/libtorch_cpu.so.2.14", "at::native::cpublas::gemm"
+			}
+		}), false},
+		"a loop of numpy": {with(func(_ int, m *moment) {
+			m.place.Chain, m.object, m.symbol = 1, "/usr/lib/python3/dist-packages/numpy/_core/_multiarray_umath.cpython-314-x86_64-linux-gnu.so", ""
+		}), false},
+		"an extension calls back into Python now and then": {with(func(look int, m *moment) {
+			if look == 25 {
+				m.object = "/opt/venv/lib/python3.12/site-packages/tokenizers/tokenizers.abi3.so"
+			}
+		}), false},
+		"compilation: other functions at each look":        {with(func(look int, m *moment) { m.place.Calls = uint64(look) }), false},
+		"preprocessing: a function is called now and then": {with(func(look int, m *moment) { m.place.Calls += uint64(look / 9 % 2) }), false},
+		"preprocessing: a loop of many lines":              {with(func(look int, m *moment) { m.line += look % 5 }), false},
+		"words are counted: functions of the interpreter": {with(func(look int, m *moment) {
+			m.object, m.symbol = "/usr/bin/python3.14", []string{"_PyEval_EvalFrameDefault", "PyUnicode_Split", "PyDict_SetItem"}[look%3]
+		}), false},
+		"a maximum is looked for in a list: bytecode alone": {with(func(look int, m *moment) {
+			m.place.Chain, m.object, m.symbol = uint64(1+look%7), "/usr/bin/python3.14", "_PyEval_EvalFrameDefault"
+		}), false},
+		"a list that grows":                    {with(func(look int, m *moment) { m.usage.faults = uint64(look) * 400 }), false},
+		"a checkpoint is written line by line": {with(func(look int, m *moment) { m.usage.bytes = uint64(look) << 20 }), false},
+		"serialisation in C: pickle.dumps": {with(func(_ int, m *moment) {
+			m.place.Chain, m.object, m.symbol = 1, "/usr/bin/python3.14", "PyObject_GetAttr"
+		}), false},
+		"tokenizers in threads: it sleeps":              {with(func(_ int, m *moment) { m.state = 'S' }), false},
+		"it polls: it sleeps between two looks":         {with(func(look int, m *moment) { m.sleeps = uint64(look) }), false},
+		"it runs code that nobody can unwind":           {with(func(_ int, m *moment) { m.object = "" }), false},
+		"many instructions: a long body of one line":    {with(func(look int, m *moment) { m.place.Chain = uint64(1 + look%40) }), false},
+		"its Python cannot be read":                     {with(func(_ int, m *moment) { m.place = nowhere }), false},
+		"a spin lock with a pause, 20 s at a time":      {with(func(look int, m *moment) { m.sleeps = uint64(look / 20) }), false},
+		"it comes to the next line of its work at last": {with(func(look int, m *moment) { m.line += look / 25 * 3 }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			look := runs(tc.at)
+			require.Equal(t, tc.spins, look >= 0, "told at look %d", look)
+			if tc.spins {
+				require.GreaterOrEqual(t, look, 29)
+				require.LessOrEqual(t, look, 45)
+			}
+		})
+	}
+}
+
+// TestALoopIsToldAfterTheSameCall: same_call comes after 20 s, spinning after 30, and it is taken
+// back when it was work after all.
+func TestALoopIsToldAfterTheSameCall(t *testing.T) {
+	b := newBench(t)
+	b.Resolver.Know(rank(42, 3))
+	b.at(42, func(p *fake) {
+		p.status = procfs.ThreadStatus{State: 'R', Switches: 9, Sleeps: 7}
+		p.stack = saving(42)
+		p.stack.Threads[0].State = 'R'
+		p.stack.Threads[0].Native = []unwind.Frame{{Object: "/usr/bin/python3.12", Symbol: "_PyEval_EvalFrameDefault"}}
+	})
+	b.start(t)
+	b.looks(t, 34)
+	first := b.Next(t).Attributes().AsRaw()
+	require.Equal(t, "same_call", first["process.stack.reason"])
+	second := b.Next(t)
+	require.Equal(t, "spinning", second.Attributes().AsRaw()["process.stack.reason"])
+	require.Contains(t, second.Body().AsString(), "has executed nothing but one loop for 3")
+	b.at(42, func(p *fake) {
+		p.stack = saving(42)
+		p.stack.Threads[0].Native = []unwind.Frame{{Object: "/usr/lib/libtorch_cpu.so.2", Symbol: "at::add"}}
+	})
+	b.looks(t, 8)
+	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
+}

@@ -1,0 +1,183 @@
+package stacksreceiver
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/pystack"
+)
+
+// thread is the main thread of one rank, as a test moves it; a look is each second.
+type thread struct {
+	*testing.T
+	*follower
+	now      time.Time
+	switches uint64
+	place    pystack.Place
+	broken   error // of its place
+}
+
+func newThread(t *testing.T, python bool) *thread {
+	f := newFollower(identity.Process{PID: 42, Rank: 3})
+	f.python = python
+	return &thread{T: t, follower: f, now: start, place: pystack.Place{Chain: 11, Calls: 1}}
+}
+
+// look looks in that state, and notes the stack that is to be taken.
+func (t *thread) look(state byte) outcome {
+	t.now = t.now.Add(time.Second)
+	o := t.follower.look(t.now, procfs.ThreadStatus{State: state, Switches: t.switches}, createDefaultConfig().(*Config),
+		func() (pystack.Place, error) { return t.place, t.broken })
+	if o.take != "" {
+		t.stands(t.follower.place.Chain)
+	}
+	return o
+}
+
+// works wakes the thread, which is somewhere else then.
+func (t *thread) works(call uint64) outcome {
+	t.switches++
+	t.place = pystack.Place{Chain: call * 11, Calls: call}
+	return t.look('R')
+}
+
+// sleeps looks so often at the thread, which does not run, and returns the looks at which a
+// stack was to be taken.
+func (t *thread) sleeps(state byte, looks int) (taken []int) {
+	t.switches++
+	for i := range looks {
+		if o := t.look(state); o.take != "" {
+			require.Equal(t, asleep, o.take)
+			taken = append(taken, i)
+		}
+	}
+	return taken
+}
+
+func TestAThreadThatDoesNotRunIsTakenOnce(t *testing.T) {
+	for _, python := range []bool{true, false} {
+		one := newThread(t, python)
+		require.Equal(t, []int{2}, one.sleeps('S', 100))
+		require.NotNil(t, one.works(2).moved)
+	}
+}
+
+func TestARankAtWorkIsNotTaken(t *testing.T) {
+	one := newThread(t, true)
+	for i := range uint64(100) {
+		one.switches += 50 // it sleeps at each look, and has run since the last
+		one.place = pystack.Place{Chain: i, Calls: i / 15}
+		require.Equal(t, outcome{}, one.look('S'))
+	}
+}
+
+func TestAThreadThatSleepsElsewhereIsTakenAgain(t *testing.T) {
+	one := newThread(t, true)
+	require.Equal(t, []int{2}, one.sleeps('S', 5))
+	require.Empty(t, one.sleeps('S', 5), "it woke and sleeps in the same place")
+	one.place = pystack.Place{Chain: 12, Calls: 1} // a later line of the same function
+	require.Equal(t, []int{2}, one.sleeps('S', 5))
+	moved := one.works(2).moved
+	require.NotNil(t, moved)
+	require.EqualValues(t, 12, moved.hash)
+}
+
+func TestAUsualPlaceIsTakenLater(t *testing.T) {
+	one := newThread(t, true)
+	require.Equal(t, []int{2}, one.sleeps('S', 8))
+	one.works(2)
+	one.place = pystack.Place{Chain: 11, Calls: 1}
+	require.Equal(t, []int{16}, one.sleeps('S', 60), "it was there for eight seconds before")
+	one.works(2)
+	one.place = pystack.Place{Chain: 11, Calls: 1}
+	require.Equal(t, []int{30}, one.sleeps('S', 60), "30 s are enough in any place")
+	one.works(2)
+	one.place = pystack.Place{Chain: 11, Calls: 1}
+	require.Equal(t, []int{2}, one.sleeps('D', 60), "it takes no signal")
+	one.works(2)
+	one.place = pystack.Place{Chain: 33, Calls: 3}
+	require.Equal(t, []int{2}, one.sleeps('S', 60), "it was never here")
+}
+
+func TestAThreadThatRunsInOneCallIsTakenAfterPatience(t *testing.T) {
+	one := newThread(t, true)
+	one.works(2)
+	for i := range uint64(19) {
+		one.place.Chain = 100 + i // its instruction changes
+		require.Equal(t, outcome{}, one.look('R'))
+	}
+	require.Equal(t, outcome{take: sameCall}, one.look('R'))
+	require.Equal(t, outcome{}, one.look('R'))
+	require.NotNil(t, one.works(3).moved)
+}
+
+func TestAThreadWhosePlaceIsNotReadIsNeverInOneCall(t *testing.T) {
+	one := newThread(t, true)
+	one.broken = errors.New("its pages are absent")
+	for range 100 {
+		one.switches++
+		require.Equal(t, outcome{}, one.look('R'))
+	}
+	require.Equal(t, []int{2}, one.sleeps('S', 100), "its part in the kernel remains")
+	require.NotNil(t, one.works(2).moved)
+}
+
+func TestAfterAnEndTheOthersAreTakenAtOnce(t *testing.T) {
+	one := newThread(t, true)
+	one.works(2)
+	one.peer = true
+	require.Equal(t, outcome{take: peerEnded}, one.works(3))
+	require.Equal(t, outcome{}, one.look('R'), "once")
+	one = newThread(t, true)
+	one.peer = true
+	require.Equal(t, peerEnded, one.look('S').take)
+}
+
+func TestFailuresAreTriedLaterAndLater(t *testing.T) {
+	f := newFollower(identity.Process{})
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		f.failed(start)
+		require.Equal(t, start.Add(want*time.Second), f.notUntil)
+	}
+}
+
+func TestFramesLeaveOncePerHash(t *testing.T) {
+	f := newFollower(identity.Process{})
+	require.True(t, f.first(1))
+	require.True(t, f.first(2))
+	require.False(t, f.first(1))
+	for i := range uint64(10_000) {
+		f.first(i)
+	}
+	require.LessOrEqual(t, len(f.sent), maxSent)
+}
+
+func TestHabitsAreBounded(t *testing.T) {
+	one := newThread(t, true)
+	for i := range uint64(100) {
+		one.place = pystack.Place{Chain: i, Calls: i}
+		one.sleeps('S', 4)
+		one.works(1000 + i)
+	}
+	require.LessOrEqual(t, len(one.habits), maxHabits)
+}
+
+func TestABucketFillsWithTime(t *testing.T) {
+	b := bucket{size: 3, each: time.Second}
+	for range 3 {
+		require.True(t, b.take(start, 1))
+	}
+	require.False(t, b.take(start.Add(900*time.Millisecond), 1))
+	require.True(t, b.take(start.Add(1100*time.Millisecond), 1))
+	require.False(t, b.take(start.Add(1900*time.Millisecond), 1))
+	require.True(t, b.take(start.Add(2100*time.Millisecond), 1), "parts of a pause count")
+	require.True(t, b.take(start.Add(time.Hour), 3))
+	require.False(t, b.take(start, 1), "a clock that goes back gives nothing")
+	require.True(t, b.take(start.Add(time.Minute), 3))
+	require.False(t, b.take(start.Add(time.Hour), 4))
+}

@@ -1,0 +1,358 @@
+package stacksreceiver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
+)
+
+// Bounds of one look.
+const (
+	longestLook = 250 * time.Millisecond // for stacks; those left have to wait for the next look
+	maxPrepares = 32
+)
+
+// Pauses between two times that a process is prepared: programs load libraries later.
+const (
+	firstPrepare   = 5 * time.Second
+	longestPrepare = 10 * time.Minute
+)
+
+// A job whose ranks end is looked at once in this time.
+const endOfJob = time.Minute
+
+// process is one process, once.
+type process struct {
+	pid     uint32
+	startNS uint64
+}
+
+func processOf(p *identity.Process) process { return process{p.PID, p.StartNS} }
+
+// prepared is a process whose files are open.
+type prepared struct {
+	program
+	name  string // a process may become another program
+	due   time.Time
+	pause time.Duration
+}
+
+// watch is the ranks that are followed, through one source.
+type watch struct {
+	*stacksReceiver
+	source   source
+	known    map[process]*prepared
+	follows  map[process]*follower
+	budgets  map[string]*budget
+	ended    map[job]time.Time
+	lookedAt time.Time // for ranks
+	now      time.Time
+	prepares int    // in this look
+	samples  int    // in this look
+	said     string // the last problem in the log
+}
+
+func newWatch(r *stacksReceiver, s source) *watch {
+	return &watch{
+		stacksReceiver: r, source: s, known: map[process]*prepared{}, follows: map[process]*follower{}, budgets: map[string]*budget{}, ended: map[job]time.Time{},
+	}
+}
+
+func (w *watch) end() { w.followed.Store(0) }
+
+// look looks at all ranks. Its error says that none could be looked at.
+func (w *watch) look(ctx context.Context, now time.Time) error {
+	w.now, w.samples = now, 0
+	if now.Sub(w.lookedAt) >= w.config.LookInterval || now.Before(w.lookedAt) {
+		w.lookedAt = now
+		w.search(ctx)
+	}
+	return w.lookAt(ctx, func(*follower) bool { return true })
+}
+
+// peerEnded looks at the ranks of a job at once, when the first of them has failed.
+func (w *watch) peerEnded(ctx context.Context, of job) {
+	if last, again := w.ended[of]; of.id == "" || again && w.now.Sub(last) < endOfJob {
+		return
+	}
+	w.ended[of] = w.now
+	for _, f := range w.follows {
+		f.peer = f.peer || f.told == nil && jobOf(&f.Process) == of
+	}
+	_ = w.lookAt(ctx, func(f *follower) bool { return f.peer }) // the next look tells what is broken
+}
+
+// search looks for the processes of ranks.
+func (w *watch) search(ctx context.Context) {
+	w.prepares = 0
+	ranks := w.resolver.Ranks()
+	living := make(map[process]bool, len(ranks))
+	for i := range ranks {
+		living[processOf(&ranks[i])] = true
+	}
+	for p := range w.known {
+		if !living[p] {
+			w.forget(p)
+		}
+	}
+	some, over := share(families(ranks), w.config.MaxProcesses)
+	next := make(map[process]*follower, len(w.follows))
+	for _, family := range some {
+		for _, p := range family.themselves(w.know) {
+			if len(next) == w.config.MaxProcesses {
+				over++
+				continue
+			}
+			next[processOf(&p)] = w.follow(p)
+		}
+	}
+	w.follows = next
+	w.telemetry.ReceiverStacksProcessesSkipped.Add(ctx, int64(over))
+	w.followed.Store(int64(len(w.follows)))
+	w.prune()
+}
+
+func (w *watch) follow(p identity.Process) *follower {
+	f := w.follows[processOf(&p)]
+	if f == nil {
+		f = newFollower(p)
+	}
+	f.Process = p
+	if known := w.known[processOf(&p)]; known != nil {
+		f.python = known.python
+	}
+	return f
+}
+
+// prune forgets jobs and domains of which nothing is left.
+func (w *watch) prune() {
+	there := map[string]bool{}
+	for _, f := range w.follows {
+		there[f.Domain] = true
+	}
+	for domain, b := range w.budgets {
+		b.records.take(w.now, 0)
+		if b.text.take(w.now, 0); !there[domain] && b.records.spent+b.text.spent == 0 {
+			delete(w.budgets, domain)
+		}
+	}
+	for of, at := range w.ended {
+		if w.now.Sub(at) >= endOfJob {
+			delete(w.ended, of)
+		}
+	}
+}
+
+// know says what a process is, and prepares it when that is due. One that stands still is left
+// alone: what was not opened while all was well may hang now.
+func (w *watch) know(p identity.Process) program {
+	key := processOf(&p)
+	known := w.known[key]
+	if known == nil {
+		known = &prepared{name: p.Comm}
+	}
+	if known.name != p.Comm {
+		*known = prepared{name: p.Comm}
+	}
+	f := w.follows[key]
+	if w.now.Before(known.due) || w.prepares >= maxPrepares || f != nil && f.told != nil {
+		return known.program
+	}
+	w.prepares++
+	python, err := w.source.Prepare(p.PID)
+	if gone(err) {
+		w.forget(key)
+		return program{}
+	}
+	w.say(err)
+	w.known[key] = known
+	known.python = python
+	known.pause = min(max(3*known.pause, firstPrepare), longestPrepare)
+	known.due = w.now.Add(known.pause)
+	return known.program
+}
+
+// say logs a problem, once until it is another.
+func (w *watch) say(err error) {
+	if err == nil || errors.Is(err, probe.ErrClosed) || err.Error() == w.said {
+		return
+	}
+	w.said = err.Error()
+	w.settings.Logger.Warn("stacks of some ranks may lack a part", zap.Error(err))
+}
+
+func (w *watch) forget(p process) {
+	delete(w.known, p)
+	delete(w.follows, p)
+	w.source.Release(p.pid)
+}
+
+// candidate is a rank whose stack is to be taken.
+type candidate struct {
+	*follower
+	why reason
+}
+
+// lookAt looks at the threads of some ranks, and takes the stacks of those that stand still.
+func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
+	var found []candidate
+	var failures []error
+	looked := 0
+	for _, f := range w.follows {
+		if !which(f) {
+			continue
+		}
+		looked++
+		status, err := w.source.Status(f.PID)
+		switch {
+		case errors.Is(err, probe.ErrClosed):
+			return err
+		case gone(err):
+			w.forget(processOf(&f.Process))
+			continue
+		case err != nil:
+			failures = append(failures, err)
+			continue
+		}
+		o := f.look(w.now, status, w.config, func() (pystack.Place, error) { return w.source.Place(f.PID) })
+		if o.moved != nil {
+			w.moving(ctx, f, o.moved)
+		}
+		if o.take == "" && w.spins(ctx, f, status) {
+			o.take, f.since = spinning, f.spin.began
+		}
+		if o.take != "" && !w.now.Before(f.notUntil) {
+			found = append(found, candidate{f, o.take})
+		}
+	}
+	w.takeAll(ctx, found)
+	if looked > 0 && len(failures) == looked {
+		return errors.Join(failures...)
+	}
+	return nil
+}
+
+// spins reports whether a main thread that runs leads nowhere. What turns out to be work after
+// all is taken back.
+func (w *watch) spins(ctx context.Context, f *follower, status procfs.ThreadStatus) bool {
+	place := f.place
+	if status.Asleep() {
+		place = nowhere
+	}
+	told := f.spin.told
+	if !f.spin.look(w.now, status, place) || w.samples >= maxSamples {
+		return false
+	}
+	w.samples++
+	has, err := w.source.Usage(f.PID)
+	if err != nil {
+		return false
+	}
+	seen, err := w.source.Stack(f.PID, f.StartNS)
+	if err != nil {
+		return false
+	}
+	spins := f.spin.take(w.now, seen, has)
+	if told && f.spin.work && f.told != nil {
+		w.moving(ctx, f, f.leaves(w.now))
+	}
+	f.spin.told = told || spins
+	return spins && !told
+}
+
+// takeAll takes stacks until the time of a look is over, those first whose domain had fewest.
+func (w *watch) takeAll(ctx context.Context, found []candidate) {
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(w.budget(a.Domain).taken, w.budget(b.Domain).taken), cmp.Compare(a.PID, b.PID))
+	})
+	began := time.Now()
+	for i, c := range found {
+		if i > 0 && time.Since(began) > longestLook {
+			w.telemetry.ReceiverStacksPostponed.Add(ctx, int64(len(found)-i))
+			return
+		}
+		if c.takes.take(w.now, 1) {
+			w.take(ctx, c)
+		}
+	}
+}
+
+func (w *watch) budget(domain string) *budget {
+	b := w.budgets[domain]
+	if b == nil {
+		b = newBudget()
+		w.budgets[domain] = b
+	}
+	return b
+}
+
+// take takes the stack of a rank and makes its record.
+func (w *watch) take(ctx context.Context, c candidate) {
+	seen, err := w.source.Stack(c.PID, c.StartNS)
+	if gone(err) {
+		w.forget(processOf(&c.Process))
+		return
+	}
+	if err != nil {
+		if !errors.Is(err, probe.ErrClosed) {
+			w.telemetry.ReceiverStacksFailed.Add(ctx, 1)
+			w.say(err)
+		}
+		c.failed(w.now)
+		return
+	}
+	w.telemetry.ReceiverStacksTaken.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(c.why))))
+	budget := w.budget(c.Domain)
+	budget.taken++
+	main := &seen.Threads[0]
+	if known := w.known[processOf(&c.Process)]; known != nil {
+		known.waits = strings.HasPrefix(main.Wait.Function, "do_wait") // kernel/exit.c, wait4(2) and waitid(2)
+	}
+	hash := main.Hash()
+	again := c.told != nil && c.told.hash == hash && c.why != spinning
+	c.stands(hash)
+	if again || !w.config.Events.ProcessStack.Enabled {
+		return
+	}
+	if !budget.records.take(w.now, 1) {
+		w.limited(ctx, "records")
+		return
+	}
+	s := &standing{process: c.Process, seen: seen, why: c.why, at: w.now, still: w.now.Sub(c.since), hash: hash}
+	s.where = w.config.Stacks == All || main.Wait.Class != waitclass.Collective
+	if s.where && c.first(hash) {
+		if s.frames = budget.text.take(w.now, w.convert.textOf(seen)); !s.frames {
+			delete(c.sent, hash)
+			w.limited(ctx, "text")
+		}
+	}
+	w.out.Put(w.convert.stack(s, time.Now()))
+}
+
+func (w *watch) moving(ctx context.Context, f *follower, was *told) {
+	if !w.config.Events.ProcessStackMoving.Enabled {
+		return
+	}
+	if !w.budget(f.Domain).records.take(w.now, 1) {
+		w.limited(ctx, "records")
+		return
+	}
+	w.out.Put(w.convert.moving(&f.Process, was, w.now, time.Now()))
+}
+
+func (w *watch) limited(ctx context.Context, what string) {
+	w.telemetry.ReceiverStacksLimited.Add(ctx, 1, metric.WithAttributes(attribute.String("limit", what)))
+}

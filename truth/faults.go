@@ -1,0 +1,451 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/truth/judge"
+)
+
+// spinning is after how long a rank that spins in Python is named at the latest.
+const spinning = time.Minute
+
+func faults() []kind {
+	return []kind{
+		{name: "stopped", cause: "SIGSTOP", do: func(t *trial) (int, error) { return t.stopped(t.rank) }},
+		{name: "frozen", cause: "cgroup freezer, as docker pause", do: (*trial).frozen},
+		{name: "asleep", cause: "the main thread sleeps in Python", do: func(t *trial) (int, error) { return t.hangs("sleep", "asleep|sleeps", 7, 14) }},
+		{name: "asleep in C", cause: "the main thread sleeps in a C library", do: func(t *trial) (int, error) { return t.hangs("usleep", "asleep|sleeps", 7, 14) }},
+		{name: "asleep with the GIL", cause: "a C extension sleeps and holds the GIL", do: func(t *trial) (int, error) { return t.hangs("gil", "asleep|sleeps", 7, 14) }},
+		{name: "deadlock", cause: "a threading.Lock that nobody releases", do: func(t *trial) (int, error) { return t.hangs("lock", "lock|futex|asleep|sleeps", 7, 14) }},
+		{name: "waits for a child", cause: "the rank reads the pipe of a child that says nothing", do: func(t *trial) (int, error) { return t.hangs("pipe", "asleep|sleeps|pipe|child", 7, 14) }},
+		{name: "spins", cause: "the main thread spins in Python", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spin", "executes nothing but", 60, 70) }},
+		{name: "spins in C", cause: "a spin lock of the C library that nobody opens", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spinlock", "executes nothing but", 60, 70) }},
+		{name: "spins in C with the GIL", cause: "the same, called so that no other thread of Python runs", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spingil", "executes nothing but", 60, 70) }},
+		{name: "three hangs", cause: "the main thread sleeps, three times in one job; the third counts", do: (*trial).thrice},
+		{name: "hang after a checkpoint", cause: "12 s of writing to a slow mount, steps, then a deadlock", do: (*trial).afterCheckpoint},
+		{name: "hang while the agent is killed", cause: "SIGSTOP; the agent is killed and started meanwhile", do: (*trial).stoppedMeanwhile},
+		{name: "other collective", cause: "one rank calls broadcast where the others call all_reduce", do: (*trial).mismatch},
+		{name: "disk stopped", cause: "the FUSE daemon of a mount is stopped while a rank reads", do: func(t *trial) (int, error) { return t.diskStopped("read", t.disk.name+"/data") }},
+		{name: "disk gone", cause: "the FUSE daemon of a mount is stopped, then killed, while a rank reads", do: (*trial).diskGone},
+		{name: "packets lost", cause: "the router drops what two ranks send to each other", do: func(t *trial) (int, error) { return t.loses(true) }},
+		{name: "packets lost one way", cause: "the router drops what one rank sends to another", do: func(t *trial) (int, error) { return t.loses(false) }},
+		{name: "exit status", cause: "os._exit(3)", do: func(t *trial) (int, error) { return t.dies("exit status 3", "exit", "3") }},
+		{name: "exit status of a thread", cause: "os._exit(5) in a thread, as a watchdog ends its process", do: func(t *trial) (int, error) { return t.dies("exit status 5", "threadexit", "5") }},
+		{name: "SystemExit", cause: "sys.exit(4)", do: func(t *trial) (int, error) { return t.dies("exit status 4|SystemExit: 4", "status", "4") }},
+		{name: "SystemExit with words", cause: "sys.exit(\"no space for the checkpoint\")", do: func(t *trial) (int, error) {
+			return t.dies("exit status 1|SystemExit: no space", "words", "no", "space", "for", "the", "checkpoint")
+		}},
+		{name: "CUDA error", cause: "an exception with the words of a CUDA error", do: func(t *trial) (int, error) { return t.dies("CUDA error: an illegal memory access", "cuda") }},
+		{name: "read-only file system", cause: "EROFS that nobody catches", do: func(t *trial) (int, error) { return t.dies("Read-only file system", "readonly") }},
+		{name: "exception", cause: "an exception that nobody catches", do: func(t *trial) (int, error) { return t.dies("ValueError: bad batch 3", "raise") }},
+		{name: "segmentation fault", cause: "a read of address 0", do: func(t *trial) (int, error) { return t.dies("SIGSEGV", "segv") }},
+		{name: "abort", cause: "os.abort()", do: func(t *trial) (int, error) { return t.dies("SIGABRT", "abort") }},
+		{name: "killed", cause: "SIGKILL by another process", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGKILL, "SIGKILL") }},
+		{name: "leaves early", cause: "sys.exit(0) of one rank in the middle", do: func(t *trial) (int, error) { return t.dies("exit|ended|left|status 0", "leave") }},
+		{name: "worker out of memory", cause: "a DataLoader worker goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoard", "0", strconv.Itoa(1<<30)) }},
+		{name: "rank out of memory", cause: "a rank goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoardself") }},
+		{name: "bus error", cause: "SIGBUS", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGBUS, "SIGBUS") }},
+		{name: "terminated", cause: "SIGTERM to one rank alone", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGTERM, "SIGTERM") }},
+		{name: "out of descriptors", cause: "an OSError that nobody catches", do: func(t *trial) (int, error) { return t.dies("exit status 1", "files") }},
+		{name: "disk full", cause: "ENOSPC that nobody catches", do: func(t *trial) (int, error) { return t.dies("exit status 1", "fill") }},
+		{name: "dies at its start", cause: "one rank fails to import a module, the others wait for it", do: (*trial).diesAtStart},
+		{name: "crash loop", cause: "the same rank ends each start of the job; the third counts", do: (*trial).crashLoop},
+		{name: "second fault", cause: "SIGSTOP and SIGCONT of one rank, then SIGKILL of another", do: (*trial).second},
+		{name: "two stopped", cause: "SIGSTOP of two ranks at once", do: (*trial).twoStopped},
+		{name: "debugger", cause: "a debugger holds a rank (ptrace)", do: (*trial).debugged},
+		{name: "worker asleep", cause: "a DataLoader worker sleeps, its rank waits for it", do: func(t *trial) (int, error) { return t.hangs("loadersleep", "asleep|sleeps|child|worker", 8, 14) }},
+		{name: "worker stopped", cause: "SIGSTOP of a DataLoader worker", do: (*trial).workerStopped},
+		{name: "worker crashes", cause: "SIGSEGV of a DataLoader worker", do: (*trial).workerCrashes},
+		{name: "worker raises", cause: "an exception in a DataLoader worker, which its rank raises again", do: func(t *trial) (int, error) {
+			return t.dies("Caught ValueError in DataLoader worker|bad row 3", "loaderraise")
+		}},
+		{name: "link down", cause: "the network link of a rank's host goes down", do: (*trial).linkDown},
+		{name: "host cut off", cause: "the router drops all that one rank sends and gets", do: (*trial).cutOff},
+		{name: "mapped file on a stopped disk", cause: "a page fault on a FUSE mount whose daemon is stopped", do: func(t *trial) (int, error) { return t.diskStopped("map", t.disk.name+"/data") }},
+		{name: "checkpoint to a stopped disk", cause: "a write to a FUSE mount whose daemon is stopped", do: func(t *trial) (int, error) { return t.diskStopped("save", t.disk.name+"/checkpoint", "8") }},
+		{name: "worker killed", cause: "SIGKILL to a DataLoader worker", do: (*trial).workerKilled},
+	}
+}
+
+func (t *trial) stopped(rank int) (int, error) {
+	t.stalls("stopped")
+	t.begin()
+	if err := t.signal(rank, syscall.SIGSTOP); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(5, 9))
+	if err := t.signal(rank, syscall.SIGCONT); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+func (t *trial) stoppedMeanwhile() (int, error) {
+	t.stalls("stopped")
+	t.begin()
+	if err := t.signal(t.rank, syscall.SIGSTOP); err != nil {
+		return running, err
+	}
+	time.Sleep(time.Duration(t.chance.Int64N(int64(3 * time.Second))))
+	if err := t.agent.again(); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(5, 9))
+	if err := t.signal(t.rank, syscall.SIGCONT); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+func (t *trial) frozen() (int, error) {
+	c, err := newCgroup("freezer", fmt.Sprintf("truth-%d", t.number))
+	if err != nil {
+		return running, err
+	}
+	t.later(func() error { return c.close(t.pid(t.rank)) })
+	if err := c.add(t.pid(t.rank)); err != nil {
+		return running, err
+	}
+	t.stalls("frozen|freezer")
+	t.begin()
+	if err := c.freeze(true); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(6, 10))
+	if err := c.freeze(false); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+func (t *trial) thrice() (int, error) {
+	for range 2 {
+		if _, err := t.does(t.rank, "sleep", 8*time.Second); err != nil {
+			return running, err
+		}
+		time.Sleep(t.seconds(3, 6))
+	}
+	return t.hangs("sleep", "asleep|sleeps", 8, 9)
+}
+
+func (t *trial) afterCheckpoint() (int, error) {
+	if _, err := t.checkpoint(12 * time.Second); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(4, 7))
+	return t.hangs("lock", "lock|futex|asleep|sleeps", 9, 12)
+}
+
+// uses lets the rank use the mount while its daemon is stopped.
+func (t *trial) uses(order ...string) error {
+	if err := t.file(8); err != nil {
+		return err
+	}
+	t.truth.Right = []judge.Answer{{Pattern: "fuse_stall", Says: regexp.MustCompile("stopped|gone")}}
+	t.begin()
+	if err := syscall.Kill(t.disk.pid(), syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return t.order(t.rank, order...)
+}
+
+func (t *trial) diskStopped(order ...string) (int, error) {
+	if err := t.uses(order...); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(6, 10))
+	if err := syscall.Kill(t.disk.pid(), syscall.SIGCONT); err != nil {
+		return running, err
+	}
+	if err := t.carried(t.rank, time.Minute); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+// diskGone ends with the rank's own end: its read fails.
+func (t *trial) diskGone() (int, error) {
+	if err := t.uses("read", t.disk.name+"/data"); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(3, 5))
+	if err := syscall.Kill(t.disk.pid(), syscall.SIGKILL); err != nil {
+		return running, err
+	}
+	if err := t.watch(8 * time.Second); err != nil {
+		return running, err
+	}
+	return ended, t.remount()
+}
+
+func (t *trial) remount() error {
+	_ = t.disk.close() // its daemon is dead
+	d, err := mount(t.root, filepath.Join(t.folder, "disk"), "data")
+	if err != nil {
+		return err
+	}
+	*t.disk = *d
+	return nil
+}
+
+func (t *trial) mismatch() (int, error) {
+	t.right("nccl_socket_stall", "collective|broadcast|asleep|sleeps|waits")
+	t.right("nccl_hang", "broadcast|differs|did not do the same")
+	t.right("rank_exit", ".")
+	t.begin()
+	if err := t.order(t.rank, "broadcast"); err != nil {
+		return ended, err
+	}
+	return ended, t.watch(12 * time.Second)
+}
+
+func (t *trial) loses(both bool) (int, error) {
+	to := t.other()
+	pair := func(a, b int) {
+		t.truth.Right = append(t.truth.Right, judge.Answer{
+			Pattern: "nccl_socket_stall", Culprit: map[string]string{"rank": strconv.Itoa(a), "peer_rank": strconv.Itoa(b)}, Says: regexp.MustCompile("no packets get through"),
+		})
+	}
+	pair(t.rank, to)
+	if both {
+		pair(to, t.rank)
+	}
+	t.begin()
+	if err := t.network.Drop(t.rank, to); err != nil {
+		return running, err
+	}
+	if both {
+		if err := t.network.Drop(to, t.rank); err != nil {
+			return running, err
+		}
+	}
+	time.Sleep(t.seconds(6, 9))
+	if err := t.network.Heal(); err != nil {
+		return running, err
+	}
+	return t.reaches()
+}
+
+// signalled is a rank that a signal ends.
+func (t *trial) signalled(s syscall.Signal, name string) (int, error) {
+	t.right("rank_exit", name)
+	t.rightAgain(name)
+	t.begin()
+	if err := t.signal(t.rank, s); err != nil {
+		return ended, err
+	}
+	return ended, t.watch(8 * time.Second)
+}
+
+// diesAtStart is a job that never trains.
+func (t *trial) diesAtStart() (int, error) {
+	if err := t.end(); err != nil {
+		return ended, err
+	}
+	t.fresh()
+	t.right("rank_exit", "exit status 1")
+	t.begin()
+	if err := t.job.begin(t.rank, "TRUTH_DIES=1"); err != nil {
+		return ended, err
+	}
+	select {
+	case <-t.ranks[t.rank].ended:
+	case <-time.After(time.Minute):
+		return ended, errors.New("the rank does not die")
+	}
+	return ended, t.watch(8 * time.Second)
+}
+
+func (t *trial) crashLoop() (int, error) {
+	for range 2 {
+		if err := t.order(t.rank, "exit", "3"); err != nil {
+			return ended, err
+		}
+		time.Sleep(2 * time.Second)
+		if err := t.end(); err != nil {
+			return ended, err
+		}
+		if err := t.start(-1, 0); err != nil {
+			return ended, err
+		}
+	}
+	return t.dies("exit status 3", "exit", "3")
+}
+
+func (t *trial) second() (int, error) {
+	if err := t.signal(t.other(), syscall.SIGSTOP); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(4, 6))
+	for r := range t.world {
+		if err := t.signal(r, syscall.SIGCONT); err != nil {
+			return running, err
+		}
+	}
+	time.Sleep(t.seconds(2, 4))
+	return t.signalled(syscall.SIGKILL, "SIGKILL")
+}
+
+func (t *trial) twoStopped() (int, error) {
+	first, second := t.rank, t.other()
+	for _, t.rank = range []int{second, first} {
+		t.stalls("stopped")
+	}
+	if err := t.signal(second, syscall.SIGSTOP); err != nil {
+		return running, err
+	}
+	t.later(func() error { return t.signal(second, syscall.SIGCONT) })
+	t.begin()
+	if err := t.signal(first, syscall.SIGSTOP); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(5, 8))
+	for _, r := range []int{first, second} {
+		if err := t.signal(r, syscall.SIGCONT); err != nil {
+			return running, err
+		}
+	}
+	return t.heals()
+}
+
+// debugged attaches to the main thread, as gdb does.
+func (t *trial) debugged() (int, error) {
+	runtime.LockOSThread() // a tracer is a thread
+	defer runtime.UnlockOSThread()
+	t.stalls("stopped|debugger|traced")
+	t.begin()
+	if err := unix.PtraceSeize(t.pid(t.rank)); err != nil {
+		return running, err
+	}
+	if err := unix.PtraceInterrupt(t.pid(t.rank)); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(6, 10))
+	if err := unix.PtraceDetach(t.pid(t.rank)); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+func (t *trial) workerStopped() (int, error) {
+	t.stalls("stopped|worker|child")
+	t.right("dataloader_hang", "stopped")
+	if err := t.order(t.rank, "loader", "6"); err != nil {
+		return running, err
+	}
+	worker, err := t.worker(20 * time.Second)
+	if err != nil {
+		return ended, err
+	}
+	t.begin()
+	if err := syscall.Kill(worker, syscall.SIGSTOP); err != nil {
+		return ended, err
+	}
+	time.Sleep(t.seconds(8, 12))
+	if err := syscall.Kill(worker, syscall.SIGCONT); err != nil {
+		return ended, err
+	}
+	if err := t.carried(t.rank, time.Minute); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+func (t *trial) workerCrashes() (int, error) {
+	t.right("dataloader_hang", "SIGSEGV")
+	return t.dies("SIGSEGV|exit status 1", "loadersegv")
+}
+
+// unreachable are the answers that no packets get through to the rank, or from it.
+func (t *trial) unreachable() {
+	for _, end := range []string{"rank", "peer_rank"} {
+		t.truth.Right = append(t.truth.Right, judge.Answer{
+			Pattern: "nccl_socket_stall", Culprit: map[string]string{end: strconv.Itoa(t.rank)}, Says: regexp.MustCompile("packets|answers|reach"),
+		})
+	}
+}
+
+func (t *trial) linkDown() (int, error) {
+	t.unreachable()
+	t.begin()
+	if err := t.network.Plug(t.rank, false); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(6, 9))
+	if err := t.network.Plug(t.rank, true); err != nil {
+		return running, err
+	}
+	return t.reaches()
+}
+
+func (t *trial) cutOff() (int, error) {
+	t.unreachable()
+	t.begin()
+	for r := range t.world {
+		if r == t.rank {
+			continue
+		}
+		if err := errors.Join(t.network.Drop(t.rank, r), t.network.Drop(r, t.rank)); err != nil {
+			return running, err
+		}
+	}
+	time.Sleep(t.seconds(6, 9))
+	if err := t.network.Heal(); err != nil {
+		return running, err
+	}
+	return t.reaches()
+}
+
+func (t *trial) outOfMemory(order ...string) (int, error) {
+	c, err := newCgroup("memory", fmt.Sprintf("truth-%d", t.number))
+	if err != nil {
+		return running, err
+	}
+	pid := t.pid(t.rank)
+	t.later(func() error {
+		if err := t.end(); err != nil {
+			return err
+		}
+		return c.close()
+	})
+	if err := c.limit(400 << 20); err != nil {
+		return running, err
+	}
+	if err := c.add(pid); err != nil {
+		return running, err
+	}
+	t.right("host_oom_kill", "memory")
+	t.begin()
+	if err := t.order(t.rank, order...); err != nil {
+		return ended, err
+	}
+	return ended, t.watch(20 * time.Second)
+}
+
+func (t *trial) workerKilled() (int, error) {
+	if err := t.order(t.rank, "loader", "60"); err != nil {
+		return running, err
+	}
+	worker, err := t.worker(20 * time.Second)
+	if err != nil {
+		return ended, err
+	}
+	t.right("dataloader_hang", "SIGKILL|killed")
+	t.right("rank_exit", "exit status 1")
+	t.begin()
+	if err := syscall.Kill(worker, syscall.SIGKILL); err != nil {
+		return ended, err
+	}
+	return ended, t.watch(10 * time.Second)
+}

@@ -1,0 +1,214 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"syscall"
+	"time"
+)
+
+// kinds are all that a trial can be.
+func kinds() []kind {
+	return append(faults(), health()...)
+}
+
+func health() []kind {
+	during := func(order string, from, to int) func(*trial) (int, error) {
+		return func(t *trial) (int, error) {
+			t.begin()
+			return t.does(t.rank, order, t.seconds(from, to))
+		}
+	}
+	all := []kind{
+		{name: "steps", cause: "nothing but steps", do: func(t *trial) (int, error) {
+			t.begin()
+			time.Sleep(t.seconds(8, 15))
+			return running, t.moves(30 * time.Second)
+		}},
+		{name: "evaluation in the main thread", cause: "one rank computes, the others wait", do: during("compute", 8, 16)},
+		{name: "evaluation in a thread", cause: "one rank computes in a thread that its main thread joins", do: during("thread", 8, 16)},
+		{name: "evaluation in a DataLoader worker", cause: "a worker of one rank computes", do: during("loader", 8, 16)},
+		{name: "compilation", cause: "a program that one rank started computes", do: during("program", 8, 16)},
+		{name: "one call", cause: "one rank computes in one call of compiled code for 40 s or more", do: during("onecall", 40, 50)},
+		{name: "short pause", cause: "one rank sleeps for a second", do: during("sleep", 1, 2)},
+		{name: "checkpoint", cause: "one rank writes to a slow FUSE mount that answers", do: func(t *trial) (int, error) {
+			t.begin()
+			return t.checkpoint(t.seconds(8, 14))
+		}},
+		{name: "cold data", cause: "one rank reads a file from a slow FUSE mount that answers", do: (*trial).coldData},
+		{name: "ends well", cause: "all ranks end with status 0", do: (*trial).endsWell},
+		{name: "cancelled", cause: "SIGTERM to all ranks, SIGKILL after a while", do: func(t *trial) (int, error) { return t.cancelled(syscall.SIGTERM) }},
+		{name: "interrupted", cause: "SIGINT to all ranks", do: func(t *trial) (int, error) { return t.cancelled(syscall.SIGINT) }},
+		{name: "deleted", cause: "SIGKILL to all processes at once", do: func(t *trial) (int, error) { return t.cancelled(syscall.SIGKILL) }},
+		{name: "late rank", cause: "a job whose last rank starts 6 to 12 s after the others", do: (*trial).lateRank},
+		{name: "launch script", cause: "a shell with a rank in its environment runs grep, ls and nvidia-smi in vain", do: (*trial).script},
+		{name: "restarted", cause: "the job ends well and starts again under the same id", do: (*trial).restarted},
+		{name: "uneven", cause: "one rank takes longer in each step", do: (*trial).uneven},
+		{name: "long steps", cause: "all ranks compute for long", do: (*trial).longSteps},
+		{name: "checkpoint of all ranks", cause: "each rank writes to a slow FUSE mount", do: (*trial).savesAll},
+		{name: "health check", cause: "a command with the environment of a rank fails in its container, three times", do: (*trial).healthCheck},
+		{name: "two jobs", cause: "another job trains on the same hosts and ends", do: (*trial).neighbour},
+		{name: "agent restarted", cause: "the agent is killed and started while the job trains", do: func(t *trial) (int, error) {
+			t.begin()
+			if err := t.agent.again(); err != nil {
+				return running, err
+			}
+			time.Sleep(t.seconds(5, 9))
+			return running, t.moves(30 * time.Second)
+		}},
+	}
+	for i := range all {
+		all[i].healthy = true
+	}
+	return all
+}
+
+func (t *trial) coldData() (int, error) {
+	const megabytes = 64
+	if err := t.file(megabytes); err != nil {
+		return running, err
+	}
+	lasts := t.seconds(8, 14)
+	if err := t.disk.rate(int(megabytes << 20 / lasts.Seconds())); err != nil {
+		return running, err
+	}
+	t.later(func() error { return t.disk.rate(0) })
+	t.begin()
+	if err := t.order(t.rank, "read", t.disk.name+"/data"); err != nil {
+		return running, err
+	}
+	if err := t.carried(t.rank, 2*time.Minute); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+func (t *trial) endsWell() (int, error) {
+	t.begin()
+	if err := t.finish(); err != nil {
+		return ended, err
+	}
+	time.Sleep(5 * time.Second)
+	return ended, nil
+}
+
+// cancelled is a job that its owner or its scheduler ends.
+func (t *trial) cancelled(s syscall.Signal) (int, error) {
+	t.begin()
+	for r := range t.world {
+		if err := t.signal(r, s); err != nil {
+			return ended, err
+		}
+	}
+	time.Sleep(4 * time.Second)
+	if err := t.end(); err != nil {
+		return ended, err
+	}
+	time.Sleep(3 * time.Second)
+	return ended, nil
+}
+
+func (t *trial) lateRank() (int, error) {
+	if err := t.end(); err != nil {
+		return ended, err
+	}
+	t.fresh() // the restart of a job that was killed is another trial
+	t.begin()
+	if err := t.start(t.world-1, t.seconds(6, 12)); err != nil {
+		return ended, err
+	}
+	time.Sleep(3 * time.Second)
+	return running, t.moves(30 * time.Second)
+}
+
+// script is what many jobs begin with, in a shell that has a rank and lives on.
+func (t *trial) script() (int, error) {
+	t.begin()
+	const text = "export RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 JOB_ID=launched; grep -q nothing /etc/hostname; ls /nonexistent; nvidia-smi; readlink /nonexistent; timeout 1 sleep 3; python3 -c 'import time; time.sleep(4)'"
+	return running, t.shell(text)
+}
+
+// restarted is a job that ends well, and starts again.
+func (t *trial) restarted() (int, error) {
+	t.begin()
+	if err := t.finish(); err != nil {
+		return ended, err
+	}
+	if err := t.start(-1, 0); err != nil {
+		return ended, err
+	}
+	time.Sleep(t.seconds(6, 10))
+	return running, t.moves(30 * time.Second)
+}
+
+// uneven may be told as a straggler: that is true.
+func (t *trial) uneven() (int, error) {
+	t.also("straggler")
+	t.begin()
+	if err := t.order(t.rank, "slow", "200"); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(10, 15))
+	if err := t.order(t.rank, "slow", "0"); err != nil {
+		return running, err
+	}
+	return running, t.moves(30 * time.Second)
+}
+
+func (t *trial) longSteps() (int, error) {
+	t.begin()
+	return t.everyone("compute", "6")
+}
+
+func (t *trial) savesAll() (int, error) {
+	if err := t.disk.rate(8 << 20); err != nil {
+		return running, err
+	}
+	t.later(func() error { return t.disk.rate(0) })
+	t.begin()
+	return t.everyone("save", t.disk.name+"/part", "16")
+}
+
+// everyone has all ranks carry out an order.
+func (t *trial) everyone(order ...string) (int, error) {
+	for r := range t.world {
+		if err := t.order(r, order...); err != nil {
+			return running, err
+		}
+	}
+	for r := range t.world {
+		if err := t.carried(r, 2*time.Minute); err != nil {
+			return running, err
+		}
+	}
+	return running, t.moves(time.Minute)
+}
+
+// healthCheck is what `docker exec` or a probe of Kubernetes does.
+func (t *trial) healthCheck() (int, error) {
+	t.begin()
+	for range 3 {
+		if err := t.shell("exit 1", t.how.env(t.job, t.rank)...); err == nil {
+			return running, errors.New("the check does not fail")
+		}
+		time.Sleep(time.Second)
+	}
+	return running, t.moves(30 * time.Second)
+}
+
+func (t *trial) neighbour() (int, error) {
+	other := *t.job
+	other.network, other.world, other.ranks = nil, 2, nil
+	other.fresh()
+	t.later(other.close)
+	t.begin()
+	if err := other.start(-1, 0); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(5, 8))
+	if err := other.finish(); err != nil {
+		return running, err
+	}
+	return running, t.moves(30 * time.Second)
+}

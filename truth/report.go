@@ -1,0 +1,244 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tally is all trials of one kind.
+type tally struct {
+	kind                         kind
+	trials, void, culprit, cause int
+	wrong, doubled, over, inTime int
+	first, resolve               []time.Duration
+}
+
+// resolveIn is how soon after its end a fault is told to be over.
+const resolveIn = 15 * time.Second
+
+func (b *bench) tallies() []tally {
+	at := map[string]int{}
+	var all []tally
+	for _, k := range kinds() {
+		at[k.name] = len(all)
+		all = append(all, tally{kind: k})
+	}
+	for i := range b.results {
+		r := &b.results[i]
+		all[at[r.Kind.name]].add(r)
+	}
+	return slices.DeleteFunc(all, func(t tally) bool { return t.trials+t.void == 0 })
+}
+
+func (t *tally) add(r *result) {
+	if r.Void != nil {
+		t.void++
+		return
+	}
+	o := &r.Outcome
+	t.trials++
+	t.wrong += len(o.Wrong)
+	t.doubled += o.Doubled
+	if o.Culprit {
+		t.culprit++
+	}
+	if o.Cause {
+		t.cause++
+		t.first = append(t.first, o.First)
+	}
+	if o.Resolved {
+		t.over++
+		t.resolve = append(t.resolve, o.Resolve)
+		if o.Resolve <= resolveIn {
+			t.inTime++
+		}
+	}
+}
+
+// tell prints the sums.
+func (b *bench) tell(w io.Writer) {
+	faults, health := b.sums()
+	fmt.Fprintf(w, "\n%d faults: culprit right in %d, and cause in %d; %d wrong and %d doubled statements\n", faults.trials, faults.culprit, faults.cause, faults.wrong, faults.doubled)
+	fmt.Fprintf(w, "%d healthy: %d false statements; %d between the trials; %d trials void\n", health.trials, health.wrong, len(b.between), faults.void+health.void)
+	if len(faults.first) > 0 {
+		fmt.Fprintf(w, "from fault to right statement: median %.2f s, p99 %.2f s\n", quantile(faults.first, 0.5).Seconds(), quantile(faults.first, 0.99).Seconds())
+	}
+	if len(b.others) > 0 {
+		fmt.Fprintf(w, "%d verdicts about other processes of this machine, not judged\n", len(b.others))
+	}
+	for _, l := range b.between {
+		fmt.Fprintf(w, "    between: %s (%s): %s\n", l.Pattern, l.Severity, l.Headline)
+	}
+}
+
+// sums leaves the documented exceptions out: what is told late by design.
+func (b *bench) sums() (faults, health tally) {
+	for i := range b.results {
+		switch r := &b.results[i]; {
+		case r.Kind.healthy:
+			health.add(r)
+		case r.Kind.late == 0:
+			faults.add(r)
+		}
+	}
+	return faults, health
+}
+
+// target is the share of faults whose culprit and cause must be right.
+const target = 0.98
+
+// verdict fails where the target is missed.
+func (b *bench) verdict() error {
+	faults, health := b.sums()
+	switch accused := health.wrong + len(b.between); {
+	case faults.trials+health.trials == 0:
+		return errors.New("no trial showed anything")
+	case accused > 0:
+		return fmt.Errorf("%d false statements about healthy jobs", accused)
+	case float64(faults.cause) < target*float64(faults.trials):
+		return fmt.Errorf("culprit and cause are right in %s, and must be in %.0f %%", share(faults.cause, faults.trials), 100*target)
+	case faults.wrong > 0:
+		return fmt.Errorf("%d wrong statements beside a fault", faults.wrong)
+	}
+	return nil
+}
+
+func quantile(all []time.Duration, q float64) time.Duration {
+	all = slices.Sorted(slices.Values(all))
+	return all[min(len(all)-1, int(q*float64(len(all))))]
+}
+
+// write writes docs/truth.md.
+func (b *bench) write(w io.Writer) error {
+	faults, health := b.sums()
+	fmt.Fprintf(w, `# Truth: how often tracecore is right
+
+For whoever wants to know before believing a verdict. `+"`make truth`"+` writes this page: real PyTorch jobs (Gloo, each rank on a network
+namespace of its own) are broken or pause, and a judge that shares no code with tracecore compares what it prints with what was done.
+`+"`truth/README.md`"+` says how to run it and how to add a kind.
+
+%s
+
+| | |
+| --- | --- |
+| faults | %d |
+| culprit right | %s |
+| culprit and cause right | %s |
+| wrong statements beside a fault | %d |
+| faults told as more than one incident | %d |
+| from fault to right statement | %s |
+| healthy trials | %d |
+| false statements in them | %d |
+| false statements between the trials (starts, steps, restarts) | %d |
+| trials that showed nothing (the job did not do what it was told) | %d |
+| verdicts about other processes of the machine, not judged | %d |
+
+A statement is the open root cause of an incident above severity info. Faults that are told late by design are listed and not counted.
+
+## By kind
+
+| kind | what is done | trials | culprit | cause | wrong | median, worst (s) | over within 15 s |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+`, b.conditions(), faults.trials, share(faults.culprit, faults.trials), share(faults.cause, faults.trials), faults.wrong, faults.doubled, times(faults.first),
+		health.trials, health.wrong, len(b.between), faults.void+health.void, len(b.others))
+	for _, t := range b.tallies() {
+		fmt.Fprintln(w, t.row())
+	}
+	fmt.Fprintf(w, "\n## Every miss\n\n")
+	misses := 0
+	for i := range b.results {
+		misses += b.results[i].miss(w)
+	}
+	for _, l := range b.between {
+		misses++
+		fmt.Fprintf(w, "- between trials: %s: %s\n", l.Pattern, plain(l.Headline))
+	}
+	if misses == 0 {
+		fmt.Fprintln(w, "None.")
+	}
+	return nil
+}
+
+func (t *tally) row() string {
+	culprit, cause, over := share(t.culprit, t.trials), share(t.cause, t.trials), ""
+	if t.kind.healthy {
+		culprit, cause = "", ""
+	}
+	if t.over > 0 {
+		over = fmt.Sprintf("%d of %d", t.inTime, t.culprit)
+	}
+	name := t.kind.name
+	switch {
+	case t.kind.healthy:
+		name += " (healthy)"
+	case t.kind.late > 0:
+		name += fmt.Sprintf(" (told after %s)", t.kind.late)
+	}
+	return fmt.Sprintf("| %s | %s | %d | %s | %s | %d | %s | %s |", name, t.kind.cause, t.trials, culprit, cause, t.wrong, times(t.first), over)
+}
+
+// miss lists what was not right of a trial.
+func (r *result) miss(w io.Writer) int {
+	o := &r.Outcome
+	head := fmt.Sprintf("- %s, %d ranks, %s: ", r.Kind.name, r.World, r.Style)
+	switch {
+	case r.Void != nil:
+		fmt.Fprintf(w, "%sshowed nothing: %s\n", head, plain(r.Void.Error()))
+	case r.Kind.healthy && len(o.Wrong) == 0, !r.Kind.healthy && o.Cause && len(o.Wrong)+o.Doubled == 0, r.Kind.late > 0 && len(o.Wrong) == 0:
+		return 0
+	case !r.Kind.healthy && !o.Culprit:
+		fmt.Fprintf(w, "%snot told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
+	case !r.Kind.healthy && !o.Cause:
+		fmt.Fprintf(w, "%scause not told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
+	default:
+		fmt.Fprintf(w, "%s%d wrong, %d doubled. %s\n", head, len(o.Wrong), o.Doubled, plain(strings.Join(r.misses(), "; ")))
+	}
+	return 1
+}
+
+// plain keeps text from a job on one line of a page.
+func plain(text string) string {
+	return strings.NewReplacer("\n", " ", "|", `\|`, "<", "&lt;", "`", "'").Replace(text)
+}
+
+func share(part, all int) string {
+	if all == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d of %d (%.0f %%)", part, all, 100*float64(part)/float64(all))
+}
+
+func times(all []time.Duration) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f, %.2f", quantile(all, 0.5).Seconds(), slices.Max(all).Seconds())
+}
+
+// conditions say on what machine the figures were measured.
+func (b *bench) conditions() string {
+	var u unix.Utsname
+	kernel := "unknown"
+	if unix.Uname(&u) == nil {
+		kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	commit := "unknown"
+	if out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil {
+		commit = strings.TrimSpace(string(out))
+	}
+	load, _ := os.ReadFile("/proc/loadavg")
+	return fmt.Sprintf("%s, commit %s, Linux %s, %d CPUs shared by all ranks and the agent, load %s at the end, seed %d, up to %d ranks.",
+		time.Now().UTC().Format(time.DateOnly), commit, kernel, runtime.NumCPU(), cmp.Or(strings.SplitN(string(load), " ", 2)[0], "unknown"), b.seed, b.most)
+}

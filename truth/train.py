@@ -1,0 +1,268 @@
+"""The job of the truth benchmark: a training loop of PyTorch with Gloo.
+
+Each rank reads orders from standard input, one a line, and carries one out in its main
+thread before the next step. It says "ready", "step N", "done ORDER" on standard output.
+Nothing in it knows tracecore.
+"""
+import ctypes
+import errno
+import hashlib
+import mmap
+import os
+import queue
+import resource
+import subprocess
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+from torch.utils.data import DataLoader, Dataset
+
+RANK, WORLD = int(os.environ["TRUTH_RANK"]), int(os.environ["TRUTH_WORLD"])
+orders = queue.Queue()
+slower = 0.0
+libc = ctypes.CDLL(None)
+libc_holding_the_gil = ctypes.PyDLL(None)
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def listen():
+    for line in sys.stdin:
+        orders.put(line.split())
+    os._exit(0)  # who started the job is gone
+
+
+class Rows(Dataset):
+    """Rows whose making takes a worker some CPU, or much memory, or fails."""
+
+    def __init__(self, seconds, bytes_of_each=0, sleeps=0, crashes=False, raises=False):
+        self.seconds, self.bytes_of_each, self.sleeps, self.crashes, self.raises = seconds, bytes_of_each, sleeps, crashes, raises
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        if self.bytes_of_each:
+            hoard = []
+            for _ in range(self.bytes_of_each >> 20):
+                hoard.append(bytearray(os.urandom(1 << 20)))
+        if self.crashes:
+            ctypes.string_at(0)
+        if self.raises:
+            raise ValueError("bad row 3")
+        time.sleep(self.sleeps / len(self))
+        burn(self.seconds / len(self))
+        return torch.zeros(1)
+
+
+def burn(seconds):
+    end = time.monotonic() + seconds
+    a = torch.rand(64, 64)
+    while time.monotonic() < end:
+        a = (a @ a).clamp(-1, 1)
+
+
+def lock(seconds):
+    held = threading.Lock()
+    held.acquire()
+    threading.Timer(seconds, held.release).start()
+    with held:
+        pass
+
+
+def spin(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def in_thread(seconds):
+    worker = threading.Thread(target=burn, args=(seconds,))
+    worker.start()
+    worker.join()
+
+
+def in_loader(seconds, **how):
+    for _ in DataLoader(Rows(seconds, **how), num_workers=1):
+        pass
+
+
+def spin_in_c(seconds, library):
+    """Spins on a lock in memory that a child shares, until the child opens it."""
+    shared = mmap.mmap(-1, mmap.PAGESIZE)
+    held = ctypes.c_int.from_buffer(shared)
+    library.pthread_spin_init(ctypes.byref(held), 1)
+    library.pthread_spin_lock(ctypes.byref(held))
+    child = os.fork()
+    if child == 0:
+        libc.sleep(int(seconds))
+        libc.pthread_spin_unlock(ctypes.byref(held))
+        os._exit(0)
+    library.pthread_spin_lock(ctypes.byref(held))
+    os.waitpid(child, 0)
+
+
+def one_call(seconds):
+    """Computes in one call of compiled code."""
+    began, rounds = time.monotonic(), 1 << 16
+    hashlib.pbkdf2_hmac("sha256", b"a", b"b", rounds)
+    hashlib.pbkdf2_hmac("sha256", b"a", b"b", int(rounds * seconds / (time.monotonic() - began)))
+
+
+def end_in_thread(status):
+    threading.Thread(target=os._exit, args=(status,)).start()
+    time.sleep(60)
+
+
+def in_program(seconds):
+    subprocess.run([sys.executable, "-c", f"import time\ne = time.monotonic() + {seconds}\nwhile time.monotonic() < e: pass"], check=True)
+
+
+def read(path):
+    with open(path, "rb") as f:
+        while f.read(1 << 20):
+            pass
+
+
+def run(order, *arguments):
+    seconds = float(arguments[0]) if arguments and order not in ("save", "read", "map", "words") else 0
+    if order == "sleep":
+        time.sleep(seconds)
+    elif order == "usleep":
+        libc.sleep(int(seconds))
+    elif order == "gil":
+        libc_holding_the_gil.sleep(int(seconds))
+    elif order == "lock":
+        lock(seconds)
+    elif order == "spin":
+        spin(seconds)
+    elif order == "spinlock":
+        spin_in_c(seconds, libc)
+    elif order == "spingil":
+        spin_in_c(seconds, libc_holding_the_gil)
+    elif order == "onecall":
+        one_call(seconds)
+    elif order == "compute":
+        burn(seconds)
+    elif order == "thread":
+        in_thread(seconds)
+    elif order == "loader":
+        in_loader(seconds)
+    elif order == "program":
+        in_program(seconds)
+    elif order == "hoard":  # a worker that takes memory until it is killed for it
+        in_loader(0, bytes_of_each=int(arguments[1]))
+    elif order == "hoardself":
+        hoard = []
+        while True:
+            hoard.append(bytearray(os.urandom(1 << 20)))
+    elif order == "pipe":  # waits for a child that says nothing
+        with subprocess.Popen(["sleep", str(seconds)], stdout=subprocess.PIPE) as child:
+            child.stdout.read()
+    elif order == "save":
+        torch.save(torch.zeros(int(arguments[1]) << 18), arguments[0])
+    elif order == "read":
+        read(arguments[0])
+    elif order == "loadersleep":  # waits for a worker that does nothing
+        in_loader(0, sleeps=seconds)
+    elif order == "loadersegv":
+        in_loader(0, crashes=True)
+    elif order == "loaderraise":
+        in_loader(0, raises=True)
+    elif order == "files":  # takes more descriptors than it may have
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        hoard = [open("/dev/null") for _ in range(100)]
+    elif order == "fill":  # writes to a disk that is full
+        with open("/dev/full", "wb", buffering=0) as f:
+            f.write(b"x")
+    elif order == "slow":  # each step from now on
+        global slower
+        slower = seconds / 1000
+    elif order == "map":  # touches each page of a file
+        with open(arguments[0], "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+            sum(pages[i] for i in range(0, len(pages), 4096))
+    elif order == "exit":
+        os._exit(int(seconds))
+    elif order == "threadexit":  # as a watchdog does
+        end_in_thread(int(seconds))
+    elif order == "status":
+        sys.exit(int(seconds))
+    elif order == "words":
+        sys.exit(" ".join(arguments))
+    elif order == "leave":  # ends well, too early
+        sys.exit(0)
+    elif order == "raise":
+        raise ValueError("bad batch 3")
+    elif order == "cuda":  # as PyTorch says that its GPU failed
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported at some other API call.")
+    elif order == "readonly":  # a file system that the kernel has stopped writing to
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/mnt/ckpt/step_100.pt")
+    elif order == "segv":
+        ctypes.string_at(0)
+    elif order == "abort":
+        os.abort()
+    elif order == "broadcast":  # another collective than the others
+        dist.broadcast(torch.ones(1024), src=RANK)
+    elif order == "stop":
+        return "stop"
+    else:
+        raise SystemExit(f"no order {order}")
+    return None
+
+
+def main():
+    threading.Thread(target=listen, daemon=True).start()
+    time.sleep(float(os.environ.get("TRUTH_LATE", "0")))
+    if "TRUTH_DIES" in os.environ:
+        raise ImportError("no module named truth")
+    dist.init_process_group("gloo", init_method=f"tcp://{os.environ['TRUTH_MASTER']}", rank=RANK, world_size=WORLD)
+    data = torch.ones(int(os.environ.get("TRUTH_ELEMENTS", "65536")))
+    pause, work = float(os.environ.get("TRUTH_PAUSE", "0.03")), float(os.environ.get("TRUTH_WORK", "0.01"))
+    say("ready", os.getpid())
+    step, last = 0, 0.0
+    while True:
+        told = None
+        try:
+            order = orders.get_nowait()
+        except queue.Empty:
+            pass
+        else:
+            told = run(*order)
+            if told is None:
+                say("done", *order)
+        burn(work)
+        time.sleep(pause + slower)
+        # All stop at the same step: the sum of those who were told to.
+        flag = torch.tensor([1.0 if told == "stop" else 0.0])
+        dist.all_reduce(flag)
+        if flag.item():
+            break
+        dist.all_reduce(data)
+        data.clamp_(-1, 1)
+        step += 1
+        if time.monotonic() - last > 0.2:
+            last = time.monotonic()
+            say("step", step)
+    dist.destroy_process_group()
+    say("end")
+
+
+def spawned(index):
+    """A rank that learns who it is after it was started."""
+    sys.stdin = open(f"/proc/{os.getppid()}/fd/0")
+    host, _, port = os.environ["TRUTH_MASTER"].rpartition(":")
+    os.environ.update(RANK=str(RANK), LOCAL_RANK=str(index), WORLD_SIZE=str(WORLD), MASTER_ADDR=host, MASTER_PORT=port)
+    main()
+
+
+if __name__ == "__main__":  # workers of a DataLoader import this file
+    if "TRUTH_SPAWNS" in os.environ:
+        torch.multiprocessing.spawn(spawned, nprocs=1)
+    else:
+        main()

@@ -1,0 +1,245 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tracecoreai/tracecore/truth/judge"
+)
+
+// What a trial ends with.
+const (
+	healed  = iota // the job goes on
+	ended          // the job has ended
+	running        // nothing was broken
+)
+
+// kind is one kind of fault, or of health.
+type kind struct {
+	name    string
+	cause   string // as docs/truth.md says it
+	healthy bool
+	late    time.Duration // after which a fault may be told: the documented exceptions
+	do      func(*trial) (int, error)
+}
+
+// settle is how long a verdict may take after the fault is over, and its end too.
+const settle = 15 * time.Second
+
+// trial is one kind, done to a job.
+type trial struct {
+	*job
+	agent  *agent
+	disk   *disk
+	chance *rand.Rand
+	folder string
+	number int
+
+	rank  int // the culprit
+	truth judge.Truth
+	wipe  []func() error
+}
+
+// begin notes that the fault is there from now on.
+func (t *trial) begin() { t.truth.Began = time.Now() }
+
+// seconds is a random time.
+func (t *trial) seconds(from, to int) time.Duration {
+	return time.Duration(from)*time.Second + time.Duration(t.chance.Int64N(int64(time.Duration(to-from)*time.Second)))
+}
+
+func (t *trial) other() int { return (t.rank + 1 + t.chance.IntN(t.world-1)) % t.world }
+
+// stalls is the answer that a rank holds its job up, for a reason.
+func (t *trial) stalls(reason string) {
+	t.right("nccl_socket_stall", reason)
+}
+
+// right adds a right answer about the rank.
+func (t *trial) right(pattern, reason string) {
+	t.truth.Right = append(t.truth.Right, judge.Answer{
+		Pattern: pattern, Culprit: map[string]string{"rank": strconv.Itoa(t.rank)}, Says: regexp.MustCompile(reason),
+	})
+}
+
+// rightAgain adds the answer that the job dies of the rank at each of its starts. It is
+// right where trials before this one ended the job, too.
+func (t *trial) rightAgain(reason string) {
+	t.truth.Right = append(t.truth.Right, judge.Answer{
+		Pattern: "crash_loop", Says: regexp.MustCompile(fmt.Sprintf("rank %d \\((%s)\\)", t.rank, reason)),
+	})
+}
+
+// also lets statements of a pattern pass: they are true and beside the point.
+func (t *trial) also(pattern string) {
+	t.truth.Also = append(t.truth.Also, judge.Answer{Pattern: pattern})
+}
+
+// does has a rank carry out an order that takes so long.
+func (t *trial) does(rank int, order string, lasts time.Duration) (int, error) {
+	if err := t.order(rank, order, fmt.Sprintf("%.0f", lasts.Seconds())); err != nil {
+		return running, err
+	}
+	if err := t.carried(rank, lasts+time.Minute); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+// heals is the end of a fault after which the job goes on.
+func (t *trial) heals() (int, error) {
+	t.truth.Healed = time.Now()
+	return healed, t.moves(time.Minute)
+}
+
+// reaches is the end of a fault of the network: what TCP sends again comes after its
+// back-off, up to twice the time it was cut off.
+func (t *trial) reaches() (int, error) {
+	err := t.moves(time.Minute)
+	t.truth.Healed = time.Now()
+	return healed, err
+}
+
+// hangs is does for a fault.
+func (t *trial) hangs(order, reason string, from, to int) (int, error) {
+	t.stalls(reason)
+	t.begin()
+	return t.does(t.rank, order, t.seconds(from, to))
+}
+
+// dies is an order after which the rank is dead.
+func (t *trial) dies(reason string, order ...string) (int, error) {
+	t.right("rank_exit", reason)
+	t.rightAgain(reason)
+	t.begin()
+	if err := t.order(t.rank, order...); err != nil {
+		return ended, err
+	}
+	select {
+	case <-t.ranks[t.rank].ended:
+	case <-time.After(time.Minute):
+		return ended, errors.New("the rank does not die")
+	}
+	return ended, t.watch(8 * time.Second)
+}
+
+// watch waits until the fault was told right, or so long, and a little for what comes after.
+func (t *trial) watch(most time.Duration) error {
+	limit := time.NewTimer(most)
+	defer limit.Stop()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	var told time.Time
+	for {
+		select {
+		case <-limit.C:
+			return nil
+		case now := <-again.C:
+			o := judge.Judge(t.truth, t.agent.since(t.truth.Began))
+			if told.IsZero() && o.Cause {
+				told = now
+			}
+			if !told.IsZero() && now.Sub(told) > 4*time.Second {
+				return nil
+			}
+		}
+	}
+}
+
+// after waits until the right statement was told to be over.
+func (t *trial) after() {
+	limit := time.NewTimer(settle)
+	defer limit.Stop()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-limit.C:
+			return
+		case <-again.C:
+			if o := judge.Judge(t.truth, t.agent.since(t.truth.Began)); o.Resolved || !o.Culprit && time.Since(t.truth.Healed) > 5*time.Second {
+				return
+			}
+		}
+	}
+}
+
+// undo takes back what the trial changed, in the reverse order.
+func (t *trial) undo() error {
+	var errs []error
+	for i := len(t.wipe) - 1; i >= 0; i-- {
+		errs = append(errs, t.wipe[i]())
+	}
+	return errors.Join(errs...)
+}
+
+func (t *trial) later(undo func() error) { t.wipe = append(t.wipe, undo) }
+
+// checkpoint has the rank write so much that it takes so long.
+func (t *trial) checkpoint(lasts time.Duration) (int, error) {
+	const megabytes = 128
+	if err := t.disk.rate(int(megabytes << 20 / lasts.Seconds())); err != nil {
+		return running, err
+	}
+	t.later(func() error { return t.disk.rate(0) })
+	if err := t.order(t.rank, "save", t.disk.name+"/checkpoint", strconv.Itoa(megabytes)); err != nil {
+		return running, err
+	}
+	if err := t.carried(t.rank, 2*time.Minute); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+// file writes the data set, so that the kernel has none of it in its cache.
+func (t *trial) file(megabytes int) error {
+	return os.WriteFile(filepath.Join(t.folder, "disk", "data"), make([]byte, megabytes<<20), 0o600)
+}
+
+// worker finds a DataLoader's worker of the rank. It may be a child of a child: Python
+// starts them by a server of its own.
+func (t *trial) worker(within time.Duration) (int, error) {
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for _, pid := range below(t.pid(t.rank), 0) {
+			if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && string(comm) == "pt_data_worker\n" {
+				t.started(pid)
+				return pid, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("rank %d has no DataLoader worker after %s", t.rank, within)
+}
+
+// below are the processes that descend from one.
+func below(pid, depth int) []int {
+	if depth == 8 {
+		return nil
+	}
+	var all []int
+	for _, task := range glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			continue
+		}
+		for _, word := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				all = append(append(all, child), below(child, depth+1)...)
+			}
+		}
+	}
+	return all
+}
+
+func glob(pattern string) []string {
+	found, _ := filepath.Glob(pattern) // the pattern is right
+	return found
+}
