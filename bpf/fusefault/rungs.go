@@ -160,7 +160,9 @@ func load(l layout, opts Options, salt room.Salt, programs []string, shared map[
 	if err != nil {
 		return nil, nil, err
 	}
-	if copies, err = again.Programs(spec, programs, bpfProgRequestSendTracepoint, bpfProgFaultTracepoint, bpfProgRequestQueueFentry, bpfProgFaultFentry); err != nil {
+	if copies, err = again.Programs(spec, programs,
+		bpfProgRequestEndTracepoint, bpfProgRequestSendTracepoint, bpfProgFaultTracepoint,
+		bpfProgRequestEndFentry, bpfProgRequestQueueFentry, bpfProgFaultFentry); err != nil {
 		return nil, nil, err
 	}
 	if opts.MaxInFlight != 0 {
