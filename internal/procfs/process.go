@@ -226,7 +226,7 @@ type State string
 // The states of a process.
 const (
 	Alive   State = "alive"
-	Stopped State = "stopped" // by a signal or a debugger: SIGCONT lets it go on
+	Stopped State = "stopped" // by a signal, which SIGCONT ends, or by a debugger, which SIGCONT does not
 	Gone    State = "gone"    // it has ended; a zombie too
 	Unknown State = "unknown" // it cannot be read
 )

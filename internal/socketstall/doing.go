@@ -29,6 +29,7 @@ type Doing struct {
 	Throttle int64    `json:"lt,omitempty"` // percent of periods in which it does
 	Pressure int64    `json:"lp,omitempty"` // percent of the time in which tasks of the host wait for a CPU
 	Stopper  string   `json:"z,omitempty"`  // which signal stopped it, or that child, from whom; "" not known
+	Traced   bool     `json:"zt,omitempty"` // a debugger holds it, or that child: SIGCONT does not let it go on
 }
 
 // Held is what a child does that holds a resting rank up, the zero value for none.
@@ -48,6 +49,7 @@ func DoingOf(a pcommon.Map, time int64) Doing {
 		Syscall: Text(a, "nccl.rank.syscall"), Channel: Text(a, "nccl.rank.wait_channel"), File: Text(a, "nccl.rank.file"), Child: Text(a, "nccl.rank.child_name"),
 	}
 	d.Stopper = stopperOf(a)
+	d.Traced = d.Stopper != "" && byDebugger(a)
 	d.Held = heldOf(a)
 	d.Limit = Text(a, "nccl.rank.cpu_limit_cgroup")
 	d.Milli, d.Throttle, d.Pressure = atMost(a, "nccl.rank.cpu_limit_millicores", 1<<30), atMost(a, "nccl.rank.cpu_throttled_percent", 100), atMost(a, "nccl.rank.cpu_pressure_percent", 100)
@@ -90,7 +92,7 @@ func stopperOf(a pcommon.Map) string {
 	switch {
 	case signal == "":
 		return ""
-	case known && Text(a, "signal.sender.relation") == "debugger":
+	case known && byDebugger(a):
 		return fmt.Sprintf("the debugger %s (pid %d) of user %d", cmp.Or(name, "without a name"), pid, user)
 	case !known || name == "":
 		return signal + " from the kernel"
@@ -98,6 +100,10 @@ func stopperOf(a pcommon.Map) string {
 		return fmt.Sprintf("%s from %s (pid %d) of user %d", signal, name, pid, user)
 	}
 }
+
+// byDebugger reports whether a tracer holds the process (ptrace(2): a tracee in a ptrace stop
+// does not act on SIGCONT until its tracer lets it go on).
+func byDebugger(a pcommon.Map) bool { return Text(a, "signal.sender.relation") == "debugger" }
 
 // Waits says in words for which child a resting rank waits, "" for none that is known.
 func (d *Doing) Waits() string {

@@ -19,10 +19,16 @@ const (
 	adviceChild = "child" // it waits for a child that does not go on
 	adviceStop  = "child_stopped"
 	adviceThaw  = "child_frozen"
+	adviceFree  = "child_traced" // a debugger holds its child
+	adviceTrace = "traced"       // a debugger holds it
+	adviceEnded = "ended"        // its main thread has ended, and its process not
 )
 
 // advice is the remedy that fits what is known.
 func (c *conclusion) advice(p *socketstall.Process) string {
+	if c.Held == heldStopped {
+		return adviceOnStopped(p)
+	}
 	if c.Held != heldSilent && c.Held != heldReading || c.Fact != nil {
 		return c.Held
 	}
@@ -44,14 +50,27 @@ func (c *conclusion) advice(p *socketstall.Process) string {
 	return c.Held
 }
 
+// adviceOnStopped is the remedy for a rank that is stopped: SIGCONT ends the stop of a signal alone.
+func adviceOnStopped(p *socketstall.Process) string {
+	switch {
+	case p.State == socketstall.Zombie:
+		return adviceEnded
+	case p.Doing.Traced:
+		return adviceTrace
+	}
+	return heldStopped
+}
+
 // adviceOnChild is the remedy for a rank that a child holds up.
 func adviceOnChild(d *socketstall.Doing) string {
-	switch d.Held.State {
-	case socketstall.Stopped:
+	switch {
+	case d.Held.State == socketstall.Stopped && d.Traced:
+		return adviceFree
+	case d.Held.State == socketstall.Stopped:
 		return adviceStop
-	case socketstall.Frozen:
+	case d.Held.State == socketstall.Frozen:
 		return adviceThaw
-	case socketstall.DiskSleep:
+	case d.Held.State == socketstall.DiskSleep:
 		return adviceFile
 	}
 	return adviceChild

@@ -37,3 +37,36 @@ func TestWhoTakesTheCPUFromARank(t *testing.T) {
 		})
 	}
 }
+
+// SIGCONT ends the stop of a signal alone: what a debugger or a freezer holds, or has ended,
+// has a remedy of its own, whether it is the rank or its child.
+func TestWhichRemedyFitsAHaltedProcess(t *testing.T) {
+	child := func(state socketstall.State, traced bool) socketstall.Doing {
+		return socketstall.Doing{Activity: socketstall.Idle, Syscall: "read", Child: "pt_data_worker", ChildPID: 212, Held: socketstall.Held{State: state, Awaited: true}, Traced: traced}
+	}
+	for name, tc := range map[string]struct {
+		held   string
+		state  socketstall.State
+		doing  socketstall.Doing
+		advice string
+	}{
+		"a signal stops the rank":                   {heldStopped, socketstall.Stopped, socketstall.Doing{Stopper: "SIGSTOP from bash (pid 812) of user 1000"}, "stopped"},
+		"nobody knows what stops the rank":          {heldStopped, socketstall.Stopped, socketstall.Doing{}, "stopped"},
+		"a debugger holds the rank":                 {heldStopped, socketstall.Stopped, socketstall.Doing{Traced: true}, "traced"},
+		"the main thread has ended":                 {heldStopped, socketstall.Zombie, socketstall.Doing{}, "ended"},
+		"it has ended while a debugger was told of": {heldStopped, socketstall.Zombie, socketstall.Doing{Traced: true}, "ended"},
+		"a freezer holds the rank":                  {heldFrozen, socketstall.Frozen, socketstall.Doing{}, "frozen"},
+		"a freezer holds what a debugger held":      {heldFrozen, socketstall.Frozen, socketstall.Doing{Traced: true}, "frozen"},
+		"a signal stops its child":                  {heldSilent, socketstall.Sleeping, child(socketstall.Stopped, false), "child_stopped"},
+		"a debugger holds its child":                {heldSilent, socketstall.Sleeping, child(socketstall.Stopped, true), "child_traced"},
+		"a freezer holds its child":                 {heldSilent, socketstall.Sleeping, child(socketstall.Frozen, false), "child_frozen"},
+		"a freezer holds a child, told as traced":   {heldSilent, socketstall.Sleeping, child(socketstall.Frozen, true), "child_frozen"},
+		"its child is blocked in the kernel":        {heldSilent, socketstall.Sleeping, child(socketstall.DiskSleep, false), "file"},
+		"its child sleeps":                          {heldSilent, socketstall.Sleeping, child(socketstall.Sleeping, false), "child"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &conclusion{Held: tc.held}
+			require.Equal(t, tc.advice, c.advice(&socketstall.Process{State: tc.state, Doing: tc.doing}))
+		})
+	}
+}
