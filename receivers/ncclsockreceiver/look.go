@@ -1,9 +1,7 @@
 package ncclsockreceiver
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
 
@@ -40,25 +39,11 @@ func (w *watcher) look(ctx context.Context, s source) error {
 	return nil
 }
 
-// owners are the processes of ranks to look at: first those that a launcher
-// started, which are most likely to hold the sockets of their job.
+// owners are the processes of ranks to look at.
 func (w *watcher) owners(ctx context.Context) []identity.Process {
-	ranks := w.resolver.Ranks()
-	most := int(w.config.MaxProcesses)
-	if len(ranks) <= most {
-		return ranks
-	}
-	slices.SortFunc(ranks, func(a, b identity.Process) int {
-		if a.Inherited != b.Inherited {
-			if b.Inherited {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a.PID, b.PID)
-	})
-	w.telemetry.ReceiverNcclsockProcessesSkipped.Add(ctx, int64(len(ranks)-most))
-	return ranks[:most]
+	ranks, over := probereceiver.Oldest(w.resolver, int(w.config.MaxProcesses))
+	w.telemetry.ReceiverNcclsockProcessesSkipped.Add(ctx, int64(over))
+	return ranks
 }
 
 // round joins the snapshot with what the processes do that hold sockets.

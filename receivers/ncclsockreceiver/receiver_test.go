@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/receiver"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
@@ -203,6 +204,32 @@ func TestTooManyProcessesKeepsThoseThatWereLaunched(t *testing.T) {
 	require.Equal(t, []uint32{42, 43}, b.source.asked())
 	stop(t, receivers)
 	require.GreaterOrEqual(t, b.Own(t, "processes_skipped"), int64(2))
+}
+
+// Thousands of ranks of one user, all launched and all older, hide no rank of another.
+func TestRanksOfOneUserHideNoneOfAnother(t *testing.T) {
+	b := newBench(t)
+	b.config.MaxProcesses = 100
+	var known []identity.Process
+	for pid := range uint32(2000) {
+		flood := rank(pid+1, int(pid))
+		flood.Domain = "user 1"
+		known = append(known, flood)
+	}
+	for pid := uint32(9000); pid < 9008; pid++ {
+		victim := rank(pid, int(pid-9000))
+		victim.Domain = "user 2"
+		known = append(known, victim)
+	}
+	b.Resolver.Know(known...)
+	receivers := b.start(t)
+	b.look(t, 2)
+	asked := b.source.asked()
+	require.Len(t, asked, 100)
+	for pid := uint32(9000); pid < 9008; pid++ {
+		require.Contains(t, asked, pid)
+	}
+	stop(t, receivers)
 }
 
 func TestEventSwitchedOffIsNotEmitted(t *testing.T) {

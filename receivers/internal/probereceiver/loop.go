@@ -72,15 +72,23 @@ func Search(ctx context.Context, ticks Ticks, interval time.Duration, log *zap.L
 
 // Oldest returns the processes of ranks, so many at most, and how many there are beyond them.
 // Domains, pods and jobs share the room, so that nobody hides the ranks of another behind
-// thousands of his own; of one job those with the lowest numbers stay.
+// thousands of his own; of one job those that a launcher started stay, then those with the
+// lowest numbers.
 func Oldest(resolver identity.Resolver, most int) (ranks []identity.Process, over int) {
 	ranks = resolver.Ranks()
 	over = max(0, len(ranks)-most)
-	byNumber := func(a, b identity.Process) int { return cmp.Compare(a.PID, b.PID) }
-	slices.SortFunc(ranks, func(a, b identity.Process) int { return byNumber(b, a) })
+	launched := func(p identity.Process) int {
+		if p.Inherited {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(ranks, func(a, b identity.Process) int { // Trim keeps the last
+		return cmp.Or(cmp.Compare(launched(a), launched(b)), cmp.Compare(b.PID, a.PID))
+	})
 	ranks = fairlru.Trim(ranks, most, func(p identity.Process) []string {
 		return []string{p.Domain, cmp.Or(p.PodUID, p.ContainerID), p.JobID}
 	})
-	slices.SortFunc(ranks, byNumber)
+	slices.SortFunc(ranks, func(a, b identity.Process) int { return cmp.Compare(a.PID, b.PID) })
 	return ranks, over
 }
