@@ -1,14 +1,18 @@
 package activity
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strconv"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
-// Bounds of one refresh: a process that is not known yet costs a read.
+// Bounds of one refresh: a process that is not known yet costs a read. Users share both.
 const (
-	maxMet     = 2048  // processes met in one refresh, the newest first
+	maxMet     = 2048  // processes read in one refresh
 	maxParents = 65536 // known at a time
 	checked    = 30    // refreshes until a process is read again: its parent may have ended
 )
@@ -16,16 +20,19 @@ const (
 // family knows the parents of the processes of this host. What is known is kept, so
 // that a look costs a list of numbers and a read of each new process.
 type family struct {
+	met, known int // maxMet, maxParents
+
 	stale    bool
 	rounds   int
 	parent   map[uint32]relation
 	children map[uint32][]uint32
+	waits    map[uint32]int // since which refresh those wait that there was no time for
 }
 
 // relation is who a process belongs to, as of some refresh.
 type relation struct {
-	parent uint32
-	round  int
+	parent, user uint32
+	round        int
 }
 
 // refresh brings the family up to date, once in a round.
@@ -40,20 +47,84 @@ func (f *family) refresh(fs *procfs.FS) {
 		return
 	}
 	before := f.parent
-	f.parent, f.children = make(map[uint32]relation, len(pids)), map[uint32][]uint32{}
-	met := 0
-	for _, pid := range slices.Backward(pids) {
+	f.parent = make(map[uint32]relation, min(len(pids), f.known))
+	var due, met, stay []uint32
+	for _, pid := range pids {
 		known, is := before[pid]
-		if old := !is || f.rounds-known.round >= checked; old && met < maxMet {
-			met++
-			stat, err := fs.Stat(pid)
-			if err != nil {
-				continue
-			}
-			known, is = relation{parent: stat.ParentPID, round: f.rounds}, true
-		}
-		if is && len(f.parent) < maxParents {
+		if is {
 			f.parent[pid] = known
+			stay = append(stay, pid)
+		}
+		if !is || f.rounds-known.round >= checked {
+			due = append(due, pid)
+		}
+	}
+	for _, pid := range f.turn(due, fs) {
+		stat, err := fs.Stat(pid)
+		if err != nil {
+			delete(f.parent, pid)
+			continue
+		}
+		if _, is := f.parent[pid]; !is {
+			met = append(met, pid)
+		}
+		f.parent[pid] = relation{parent: stat.ParentPID, user: fs.Owner(pid), round: f.rounds}
+	}
+	f.hold(append(met, stay...))
+}
+
+// turn chooses who of those that are due is read now. Users share the room: who starts
+// processes without end delays the look at his own. Of one user those that wait longest are
+// read first: what begins and ends again and again is behind them.
+func (f *family) turn(due []uint32, fs *procfs.FS) (chosen []uint32) {
+	waited := f.waits
+	f.waits = map[uint32]int{}
+	if len(due) <= f.met {
+		return due
+	}
+	of := map[uint32][]uint32{}
+	for _, pid := range due {
+		known, is := f.parent[pid]
+		if !is {
+			known.user = fs.Owner(pid)
+		}
+		of[known.user] = append(of[known.user], pid)
+		f.waits[pid] = cmp.Or(waited[pid], f.rounds)
+	}
+	if len(of) > f.met { // one may have thousands of numbers of users: all take turns
+		of = map[uint32][]uint32{0: due}
+	}
+	users := slices.SortedFunc(maps.Keys(of), func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(len(of[a]), len(of[b])), cmp.Compare(a, b))
+	})
+	room := f.met
+	for i, user := range users {
+		all := of[user]
+		n := min(len(all), room/(len(users)-i))
+		room -= n
+		slices.SortStableFunc(all, func(a, b uint32) int { return cmp.Compare(f.waits[a], f.waits[b]) })
+		chosen = append(chosen, all[:n]...)
+	}
+	for _, pid := range chosen {
+		delete(f.waits, pid)
+	}
+	return chosen
+}
+
+// hold keeps as many as there is room for, shared between users; those that stand last stay.
+func (f *family) hold(pids []uint32) {
+	all := len(pids)
+	pids = fairlru.Trim(pids, f.known, func(pid uint32) []string { return []string{strconv.FormatUint(uint64(f.parent[pid].user), 10)} })
+	if len(pids) < all {
+		kept := make(map[uint32]relation, len(pids))
+		for _, pid := range pids {
+			kept[pid] = f.parent[pid]
+		}
+		f.parent = kept
+	}
+	f.children = make(map[uint32][]uint32, len(pids))
+	for _, pid := range pids {
+		if known, is := f.parent[pid]; is {
 			f.children[known.parent] = append(f.children[known.parent], pid)
 		}
 	}

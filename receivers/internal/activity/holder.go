@@ -86,8 +86,8 @@ type search struct {
 
 // holder is the child that keeps a rank from going on which rests, nil for none that is seen.
 // answered says that it waits for a child whose file answers.
-func (r *Reader) holder(pid uint32, wait procfs.Wait, below []uint32, gap int) (h *Holder, answered bool) {
-	s := &search{Reader: r, rank: &asked{pid: pid, wait: wait}}
+func (r *Reader) holder(of *Process, wait procfs.Wait, below []uint32, gap int) (h *Holder, answered bool) {
+	s := &search{Reader: r, rank: &asked{pid: of.PID, wait: wait}}
 	for _, child := range below {
 		u := r.trees.uses[child]
 		if u != nil && u.compared && r.trees.round-u.round <= gap && u.share+u.starved < computes && u.rate < transfers {
@@ -98,7 +98,7 @@ func (r *Reader) holder(pid uint32, wait procfs.Wait, below []uint32, gap int) (
 		return nil, false
 	}
 	slices.SortStableFunc(s.rest, func(a, b *asked) int { return cmp.Compare(a.use.urgency(), b.use.urgency()) })
-	s.follow()
+	s.follow(r.trees.inquiries.take(of.PID, of.Domain, len(s.rest)))
 	best := s.best()
 	if best == nil {
 		return nil, s.answered()
@@ -125,12 +125,10 @@ func (u *use) urgency() int {
 	return 2
 }
 
-// follow asks the children that rest, while there is room in the round, and goes from the rank
-// along who waits for whom.
-func (s *search) follow() {
+// follow asks the children that rest, as many as there is room for in the round, and goes from
+// the rank along who waits for whom.
+func (s *search) follow(room int) {
 	s.ask(s.rank)
-	room := min(s.trees.inquiries, len(s.rest))
-	s.trees.inquiries -= room
 	for _, a := range s.rest[:room] {
 		a.wait, _ = s.fs.Wait(a.pid) // nothing: it does not sleep, or nobody may know
 		s.ask(a)

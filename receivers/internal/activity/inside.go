@@ -8,8 +8,8 @@ import (
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
-// Bounds of one round. A rank may have thousands of children: what there is no time for
-// has its turn in the rounds that follow.
+// Bounds of one round, which ranks share. A rank may have thousands of children: what there is
+// no time for has its turn in the rounds that follow.
 const (
 	maxChildren = 256 // read in one round, of all ranks
 	maxTree     = 64  // told of one rank
@@ -25,12 +25,21 @@ const starves = 0.1
 type trees struct {
 	family family
 	round  int
-	left   int // children that may still be read in this round
-	ask    int // of them whose threads may still be asked for their delays
 
-	inquiries int // children that may still be asked for whom they wait
+	children  shares // that may still be read in this round
+	delayed   shares // of them whose threads may still be asked for their delays
+	inquiries shares // that may still be asked for whom they wait
 
+	next map[uint32]int  // by root: which child has its turn
 	uses map[uint32]*use // of roots and of children
+}
+
+func newTrees() trees {
+	return trees{
+		family:   family{met: maxMet, known: maxParents},
+		children: newShares(maxChildren), delayed: newShares(maxDelayed), inquiries: newShares(maxAsked),
+		next: map[uint32]int{}, uses: map[uint32]*use{},
+	}
 }
 
 // use is what a process had used at one moment, and how fast it has used it since the
@@ -60,10 +69,14 @@ type use struct {
 func (r *Reader) Begin() {
 	t := &r.trees
 	t.round++
-	t.left, t.ask, t.inquiries, t.family.stale = maxChildren, maxDelayed, maxAsked, true
+	t.family.stale = true
+	t.children.begin()
+	t.delayed.begin()
+	t.inquiries.begin()
 	for pid, u := range t.uses {
 		if t.round-u.round > forgotten {
 			delete(t.uses, pid)
+			delete(t.next, pid)
 		}
 	}
 }
@@ -91,8 +104,9 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool) {
 	wait := r.whereItSleeps(out, in, own)
 	r.trees.family.refresh(r.fs)
 	below := r.trees.family.below(out.PID, isRoot)
-	gap := len(below)/maxChildren + 1
-	if r.readChildren(below, gap) {
+	room := r.trees.children.take(out.PID, out.Domain, len(below))
+	gap := len(below)/max(room, 1) + 1
+	if r.readChildren(out, below, room, gap) {
 		below = r.trees.family.below(out.PID, isRoot)
 	}
 	in.Tree = below[:min(len(below), maxTree)]
@@ -102,7 +116,7 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool) {
 		}
 	}
 	if in.Compared && in.Children < computes && out.State != socketstall.Running && !out.State.Halted() {
-		holder, answered := r.holder(out.PID, wait, below, gap)
+		holder, answered := r.holder(out, wait, below, gap)
 		in.Holder, in.Answered = holder, in.Answered || answered
 	}
 	out.Inside = in
@@ -169,12 +183,12 @@ func (r *Reader) whereItSleeps(out *Process, in *Inside, own *use) procfs.Wait {
 
 // readChildren reads those whose turn it is. Strangers: some were no children any more. A number
 // is used again soon, and a neighbour's process is nobody's child here.
-func (r *Reader) readChildren(below []uint32, gap int) (strangers bool) {
+func (r *Reader) readChildren(of *Process, below []uint32, room, gap int) (strangers bool) {
 	t := &r.trees
-	n := min(t.left, len(below))
-	t.left -= n
-	for i := range n {
-		pid := below[(t.round*maxChildren+i)%len(below)]
+	first := t.next[of.PID]
+	t.next[of.PID] = (first + room) % max(len(below), 1)
+	for i := range room {
+		pid := below[(first+i)%len(below)]
 		stat, err := r.fs.Stat(pid)
 		if err != nil || stat.Ended() {
 			delete(t.uses, pid)
@@ -191,8 +205,7 @@ func (r *Reader) readChildren(below []uint32, gap int) (strangers bool) {
 		u.ticks, u.comm, u.state = stat.StartTicks, stat.Name, stat.State
 		// One that computes in another thread than its first, on a host that is short of
 		// CPUs, uses little and waits for long.
-		if before := t.uses[pid]; before != nil && u.cpu > before.cpu && t.ask > 0 {
-			t.ask--
+		if before := t.uses[pid]; before != nil && u.cpu > before.cpu && t.delayed.take(of.PID, of.Domain, 1) > 0 {
 			u.waited, _ = r.fs.ThreadDelays(pid, maxThreads)
 		}
 		r.compare(pid, u, gap)

@@ -45,7 +45,7 @@ type known struct {
 
 // New makes a reader of a proc file system.
 func New(fs *procfs.FS) *Reader {
-	return &Reader{fs: fs, clock: time.Now, known: map[uint32]*known{}, trees: trees{uses: map[uint32]*use{}}}
+	return &Reader{fs: fs, clock: time.Now, known: map[uint32]*known{}, trees: newTrees()}
 }
 
 // Read adds to p what its process does now. What cannot be read is not known:
