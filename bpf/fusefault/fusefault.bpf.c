@@ -146,13 +146,18 @@ struct {
 	__type(value, struct mount);
 } mounts SEC(".maps");
 
-/* thread → that user space wants to know about it. User space fills and empties it
- * around a run of the iterator. */
+/* PID_MAX_LIMIT, include/linux/threads.h */
+#define MAX_TID (4 * 1024 * 1024)
+#define BPF_F_MMAPABLE (1U << 10) /* include/uapi/linux/bpf.h; since 5.5 */
+
+/* thread → a bit: user space wants to know about it. User space sets and clears the bits in
+ * mapped memory around a run of the iterator; all_requests says why not by bpf(2). */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 32768);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_TID / 64);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, __u64);
 } asked SEC(".maps");
 
 /* A copy of one field of FUSE's: through the kernel's type where it is known
@@ -724,6 +729,14 @@ static __always_inline __u32 state_of(struct task_struct___waiting *task)
 	return ((struct task_struct___state *)task)->state;
 }
 
+static __always_inline bool is_asked(__u32 tid)
+{
+	__u32 word = tid / 64;
+	const __u64 *bits = bpf_map_lookup_elem(&asked, &word);
+
+	return bits && *bits >> (tid % 64) & 1;
+}
+
 /* Tells of each thread that was asked about and of each that sleeps
  * uninterruptibly: that is how one waits for a page that another's request fills. */
 SEC("iter/task")
@@ -738,7 +751,7 @@ int threads(struct bpf_iter__task___fuse *ctx)
 	zero(&t);
 	t.tid = task->pid;
 	t.state = state_of(task);
-	t.asked = bpf_map_lookup_elem(&asked, &t.tid) != NULL;
+	t.asked = is_asked(t.tid);
 	if (!t.asked && !(t.state & TASK_UNINTERRUPTIBLE))
 		return 0;
 	t.pid = task->tgid;
@@ -788,7 +801,7 @@ int holders(struct bpf_iter__task_file___fuse *ctx)
 }
 
 /*
- * Copy an entry for user space. bpf(2) could: but while it copies from a hash, the
+ * Copy an entry for user space. bpf(2) could: but while it copies from a map or into one, the
  * kernel runs no program of a kprobe on that CPU, and nobody counts those that it left
  * out (bpf_prog_active, kernel/bpf/syscall.c, kernel/trace/bpf_trace.c). Where a reader
  * is preempted meanwhile, others on its CPU begin to wait unseen. With a reader that never

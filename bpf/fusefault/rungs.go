@@ -87,6 +87,7 @@ type hooks struct {
 	clock   *ebpf.Program            // compares jiffies with the boot clock
 	forgets struct{ request, fault, mount *ebpf.Program }
 	threads *link.Iter
+	marked  []uint32      // the threads that it tells of
 	entries [3]*link.Iter // over requests, faults, mounts
 	holders *link.Iter    // nil where it could not be had: a daemon that never answered stays unknown
 	perf    []int         // one event for each CPU
@@ -168,7 +169,6 @@ func load(l layout, opts Options, salt room.Salt, programs []string, shared map[
 	if opts.MaxInFlight != 0 {
 		spec.Maps[bpfMapRequests].MaxEntries = opts.MaxInFlight
 		spec.Maps[bpfMapFaults].MaxEntries = opts.MaxInFlight
-		spec.Maps[bpfMapAsked].MaxEntries = 2 * opts.MaxInFlight
 	}
 	if opts.maxMounts != 0 {
 		spec.Maps[bpfMapMounts].MaxEntries = opts.maxMounts

@@ -3,6 +3,7 @@
 package fusefault
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -174,12 +175,8 @@ func bootNow() (uint64, error) {
 
 // ask runs the iterator over threads for some of them.
 func (p *Probe) ask(tids []uint32) (map[uint32]thread, error) {
-	asked := p.hooks.maps.Asked
-	if len(tids) > 0 {
-		if _, err := asked.BatchUpdate(tids, make([]uint32, len(tids)), nil); err != nil {
-			return nil, fmt.Errorf("ask about threads: %w", err)
-		}
-		defer func() { _, _ = asked.BatchDelete(tids, nil) }()
+	if err := p.hooks.ask(tids); err != nil {
+		return nil, fmt.Errorf("ask about threads: %w", err)
 	}
 	raw, err := run(p.hooks.threads.Open())
 	if err != nil {
@@ -190,6 +187,28 @@ func (p *Probe) ask(tids []uint32) (map[uint32]thread, error) {
 		p.invalid++
 	}
 	return threads, err
+}
+
+// ask leaves marked, of all threads, these: a bit each (asked in fusefault.bpf.c).
+func (h *hooks) ask(tids []uint32) error {
+	words := map[uint32]uint64{}
+	for _, tid := range h.marked {
+		words[tid/64] = 0
+	}
+	for _, tid := range tids {
+		words[tid/64] |= 1 << (tid % 64)
+	}
+	h.marked = tids
+	memory, err := h.maps.Asked.Memory()
+	if err != nil {
+		return err
+	}
+	for at, word := range words {
+		if _, err := memory.WriteAt(binary.NativeEndian.AppendUint64(nil, word), int64(at)*8); err != nil {
+			return fmt.Errorf("mark threads %d to %d: %w", at*64, at*64+63, err)
+		}
+	}
+	return nil
 }
 
 func run(iteration io.ReadCloser, err error) ([]byte, error) {
