@@ -42,8 +42,8 @@ LOCKED := flock $(BIN)
 # What a change can break, quick things first: what makes faults on this machine, or starts
 # agents that see them, one after the other; what only takes CPU, which comes to what the
 # others leave idle; and the machines, whose emulation keeps little more than one CPU busy.
-STAGES := format unit host chart cluster
-STILL := lint tools fuzz check-generated
+STAGES := format race host chart cluster
+STILL := lint tools unit fuzz check-generated
 MACHINES := vmtest
 # What a release needs beyond that.
 RELEASE := attack stacks soak truth bench
@@ -118,9 +118,13 @@ format: gotestsum ## Go files are formatted; no file is a symbolic link
 lint: gotestsum ## golangci-lint, with go vet and the walls between the rooms; go vet of the package in C, which the linter does not see
 	$(CHECK) bash -c '$(LINT) run --allow-serial-runners ./... && $(WITH_C) go vet -trimpath=false $(C)'
 
+.PHONY: race
+race: gotestsum ## Unit tests of what has goroutines, under the race detector (PACKAGES=./receivers/... for some)
+	$(JSON) tools/unit.sh race $(PACKAGES)
+
 .PHONY: unit
-unit: gotestsum ## Unit tests, those with goroutines under the race detector (PACKAGES=./patterns/... for some)
-	$(JSON) tools/unit.sh $(PACKAGES)
+unit: gotestsum ## The other unit tests, which take nothing but CPU (PACKAGES=./patterns/... for some)
+	$(JSON) tools/unit.sh calm $(PACKAGES)
 
 .PHONY: tools
 tools: gotestsum ## Tests of the tools themselves
@@ -128,7 +132,7 @@ tools: gotestsum ## Tests of the tools themselves
 
 .PHONY: host
 host: build gotestsum ## The probes and the whole agent on the kernel of this machine (as root)
-	@go run ./vmtests -kernel host -binary bin/tracecore -pkg "$$(tools/unit.sh --host | paste -sd,)" -json $(RESULTS)/host.json
+	@go run ./vmtests -kernel host -binary bin/tracecore -pkg "$$(tools/unit.sh host | paste -sd,)" -json $(RESULTS)/host.json
 
 .PHONY: vmtest
 vmtest: deps build gotestsum ## Probes, receivers and agent on every kernel of vmtests/kernels.txt, and its tables (KERNEL=5.10 for one, quick for what make test runs)

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Unit tests, in the form of go test -json: tools/unit.sh PACKAGE…
-# The race detector watches what has goroutines, the receivers on the probes of this kernel
-# among it. Patterns have none; distro links the whole collector, another six minutes of
-# compiling, for code that is tested below it. Left out are packages that other stages test.
+# Unit tests, in the form of go test -json, in two stages:
 #
-#   tools/unit.sh --host   prints the packages of the stage `host`
+#   tools/unit.sh race PACKAGE…   what has goroutines, under the race detector: the receivers on the
+#                                 probes of this kernel among it, which make faults and see those of others
+#   tools/unit.sh calm PACKAGE…   the others, which take nothing but CPU. Patterns have no goroutines; distro
+#                                 links the whole collector, another six minutes of compiling, for code that
+#                                 is tested below it
+#   tools/unit.sh host            prints the packages of the stage `host`
+#
+# Packages that other stages test are left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 watched='^github.com/tracecoreai/tracecore/(internal|processors|connectors|exporters|extensions|receivers)/'
@@ -24,7 +28,9 @@ plain+='|TestWhyAFileIsNotReadIsTold|TestTheReaderHasNoRights|TestADumpIsFoundWh
 where='/(patterndetectorprocessor|terminalexporter|historyextension/internal/store|internal/ingress|gpureceiver/internal/protocol|ncclfrreceiver|ncclfrreceiver/internal/process)$'
 
 host() { go run ./vmtests -list | grep -vE "$watched"; }
-if [ "${1:?usage: tools/unit.sh PACKAGE…}" = --host ]; then
+stage=${1:?usage: tools/unit.sh race|calm PACKAGE…, or host}
+shift
+if [ "$stage" = host ]; then
 	host
 	exit
 fi
@@ -48,7 +54,15 @@ tested() { # PACKAGES go test ARGUMENTS…
 	# shellcheck disable=SC2086 # one argument for each package
 	[ -z "$1" ] || "${@:2}" $1
 }
-tested "$raced" env CGO_ENABLED=1 go test -json -race -skip "^($plain)\$" || status=1
-tested "$(grep -E "$where" <<<"$packages" || true)" go test -json -run "^($plain)\$" || status=1
-tested "$(grep -vxF "$raced" <<<"$packages" || true)" go test -json || status=1
+case $stage in
+race) tested "$raced" env CGO_ENABLED=1 go test -json -race -skip "^($plain)\$" || status=1 ;;
+calm) # with what CPU other stages leave: a limit of time holds a test that hangs, not one that waits
+	tested "$(grep -E "$where" <<<"$packages" || true)" go test -json -timeout 40m -run "^($plain)\$" || status=1
+	tested "$(grep -vxF "$raced" <<<"$packages" || true)" go test -json -timeout 40m || status=1
+	;;
+*)
+	echo "tools/unit.sh: no stage $stage: race, calm or host" >&2
+	status=2
+	;;
+esac
 exit $status
