@@ -283,3 +283,41 @@ func (m *remedy) over(t *testing.T, rules []rule.Rule, file, pattern string) (en
 	}
 	return ended
 }
+
+// A remedy fits what was seen: the same story with another signal or another library has
+// other steps, and the steps of the first are not among them.
+func TestRemediesFitTheFacts(t *testing.T) {
+	rules := library(t)
+	const worker, connects = "dataloader_hang/testdata/worker_killed_and_the_rank_waits.txtar", "nccl_bootstrap_timeout/testdata/no_answer.txtar"
+	bus := []string{"process.exit.signal: 7", "process.exit.signal: 9", "SIGBUS", "SIGKILL"}
+	segv := []string{"process.exit.signal: 7", "process.exit.signal: 11\n      process.exit.core_dump: true", "SIGBUS", "SIGSEGV"}
+	for name, tt := range map[string]struct {
+		file, pattern string
+		instead       []string
+		says, not     []string
+	}{
+		"a worker dies of SIGBUS":  {worker, "dataloader_hang", nil, []string{"/dev/shm"}, []string{"core", "SIGKILL"}},
+		"a worker dies of SIGKILL": {worker, "dataloader_hang", bus, []string{"SIGKILL", "oom-kill"}, []string{"core", "/dev/shm"}},
+		"a worker leaves a core":   {worker, "dataloader_hang", segv, []string{"coredumpctl info 1001"}, []string{"SIGKILL", "/dev/shm"}},
+		"the store is not reached": {connects, "nccl_bootstrap_timeout", nil, []string{"MASTER_ADDR", "nc -vz -w 5 10.0.0.9 29500"}, []string{"NCCL", "GLOO"}},
+		"Gloo does not connect":    {connects, "nccl_bootstrap_timeout", []string{"kind: store", "kind: gloo"}, []string{"GLOO_SOCKET_IFNAME"}, []string{"NCCL", "MASTER"}},
+		"NCCL does not connect":    {connects, "nccl_bootstrap_timeout", []string{"kind: store", "kind: bootstrap"}, []string{"NCCL_SOCKET_IFNAME"}, []string{"GLOO", "MASTER"}},
+		"a library nobody knows":   {connects, "nccl_bootstrap_timeout", []string{"kind: store", "kind: other"}, []string{"network policy"}, []string{"GLOO", "MASTER", "NCCL"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			archive, err := fs.ReadFile(FS(), tt.file)
+			require.NoError(t, err)
+			s, err := story.Parse(tt.file, []byte(strings.NewReplacer(tt.instead...).Replace(string(archive))))
+			require.NoError(t, err)
+			verdicts := slices.DeleteFunc(played(t, rules, &s), func(v verdict.Verdict) bool { return v.Pattern != tt.pattern })
+			require.Len(t, verdicts, 1)
+			require.NotEmpty(t, verdicts[0].Steps)
+			for _, words := range tt.says {
+				require.Contains(t, verdicts[0].Remediation, words)
+			}
+			for _, words := range tt.not {
+				require.NotContains(t, verdicts[0].Remediation, words)
+			}
+		})
+	}
+}
