@@ -134,7 +134,7 @@ func TestDashboardsUseMetricsThatExist(t *testing.T) {
 
 // jobPatterns are those whose verdict is no word about hardware.
 var jobPatterns = []string{
-	"checkpoint_stall", "crash_loop", "cuda_oom", "dataloader_hang", "fuse_stall", "host_lockup", "host_oom_kill", "library_crash", "nccl_bootstrap_timeout",
+	"checkpoint_stall", "crash_loop", "cuda_oom", "dataloader_hang", "fuse_stall", "host_oom_kill", "library_crash", "nccl_bootstrap_timeout",
 	"nccl_hang", "nccl_socket_stall", "node_pressure", "pod_evicted", "rank_exit", "straggler",
 }
 
