@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -96,6 +97,9 @@ func newRoot() *cobra.Command {
 				if err := to.Read(os.Getenv); err != nil {
 					return usage(err)
 				}
+				if err := knownMode(cmd); err != nil {
+					return usage(err)
+				}
 				return useDefault(cmd)
 			}
 		}
@@ -103,6 +107,16 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newBPFCheck(), newCompare(), newConditions(), newDrill(), newIncidents(), newJobs(), newPatterns(), newReplay(), newIncidentReport(), newStacks(), newStatus(), newTop(), newUnpin())
 	markUsageErrors(root)
 	return root
+}
+
+// knownMode checks the mode of print-config, which the collector looks at only once it has
+// read the configuration, as one of its own errors.
+func knownMode(cmd *cobra.Command) error {
+	mode, err := cmd.Flags().GetString("mode")
+	if err != nil || slices.Contains([]string{"redacted", "unredacted"}, strings.ToLower(mode)) {
+		return nil // of another command, or good
+	}
+	return fmt.Errorf("--mode %s: no such mode: use redacted or unredacted; see %s --help", mode, cmd.CommandPath())
 }
 
 // lookAt tries the backends beside the start, and returns what ends that.

@@ -48,6 +48,7 @@ func TestExitCodes(t *testing.T) {
 		"unknown command of a group":  {[]string{"drill", "nosuch"}, exitUsage, "see tracecore drill --help"},
 		"unknown flag":                {[]string{"--nosuch"}, exitUsage, "see tracecore --help"},
 		"unknown flag of a command":   {[]string{"validate", "--nosuch"}, exitUsage, "see tracecore validate --help"},
+		"a mode that is none":         {[]string{"print-config", "--mode=x"}, exitUsage, "use redacted or unredacted; see tracecore print-config --help"},
 		"too many arguments":          {[]string{"validate", "more"}, exitUsage, "see tracecore validate --help"},
 		"a --set without value":       {[]string{"validate", "--set=nothing"}, exitUsage, "equal sign"},
 		"a file that is not there":    {[]string{"--config", "/nosuch.yaml"}, exitInternal, "/nosuch.yaml: no such file or directory: give --config a file"},
