@@ -96,6 +96,7 @@ type Wait struct {
 	Syscall string // name of the system call, its number where it has no name here, "" for none
 	Channel string // function of the kernel, "" when not known
 	FD      int    // file that the call is about, Negative when it is about none
+	Awake   bool   // it runs, or is ready to: it sleeps nowhere
 
 	Arguments [3]uint64 // of the call, the first ones
 }
@@ -117,7 +118,8 @@ func (f *FS) Wait(pid uint32) (Wait, error) {
 	}
 	fields := strings.Fields(string(call.Content))
 	if len(fields) < 2 {
-		return w, nil // "running"
+		w.Awake = len(fields) == 1 && fields[0] == "running"
+		return w, nil
 	}
 	number, err := strconv.ParseInt(fields[0], 10, 32)
 	if err != nil {

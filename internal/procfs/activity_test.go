@@ -69,12 +69,12 @@ func TestWhereAThreadSleeps(t *testing.T) {
 		syscall, channel string
 		want             Wait
 	}{
-		"in a lock":      {fmt.Sprintf("%d 0x55 0x189 0x0 0x0 0x0 0x0 0x7f 0x7f\n", futex), "futex_do_wait", Wait{"futex", "futex_do_wait", Negative, [3]uint64{0x55, 0x189}}},
-		"reads a file":   {fmt.Sprintf("%d 0x1f 0x7f 0x1000 0x0 0x0 0x0 0x7f 0x7f\n", read), "fuse_simple_request", Wait{"read", "fuse_simple_request", 31, [3]uint64{0x1f, 0x7f, 0x1000}}},
+		"in a lock":      {fmt.Sprintf("%d 0x55 0x189 0x0 0x0 0x0 0x0 0x7f 0x7f\n", futex), "futex_do_wait", Wait{"futex", "futex_do_wait", Negative, false, [3]uint64{0x55, 0x189}}},
+		"reads a file":   {fmt.Sprintf("%d 0x1f 0x7f 0x1000 0x0 0x0 0x0 0x7f 0x7f\n", read), "fuse_simple_request", Wait{"read", "fuse_simple_request", 31, false, [3]uint64{0x1f, 0x7f, 0x1000}}},
 		"a page fault":   {"-1 0x7ffd 0x7f01\n", "folio_wait_bit_common", Wait{Channel: "folio_wait_bit_common", FD: Negative}},
-		"runs":           {"running\n", "0", Wait{FD: Negative}},
-		"a new call":     {"9999 0x1 0x2\n", "x", Wait{"system call 9999", "x", Negative, [3]uint64{1, 2}}},
-		"absurd numbers": {fmt.Sprintf("%d 0xffffffffffffffff 0x2\n", read), "", Wait{"read", "", Negative, [3]uint64{math.MaxUint64, 2}}},
+		"runs":           {"running\n", "0", Wait{FD: Negative, Awake: true}},
+		"a new call":     {"9999 0x1 0x2\n", "x", Wait{"system call 9999", "x", Negative, false, [3]uint64{1, 2}}},
+		"absurd numbers": {fmt.Sprintf("%d 0xffffffffffffffff 0x2\n", read), "", Wait{"read", "", Negative, false, [3]uint64{math.MaxUint64, 2}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()

@@ -136,6 +136,8 @@ func (p *process) look(does *activity.Process, now time.Time) {
 	}
 	if in := does.Inside; in != nil && in.Compared {
 		p.compared++
+	} else if in != nil && in.OnFile && p.looks == 1 { // it may have been answered until now
+		p.progress = now
 	}
 	if !p.at.IsZero() {
 		interval := now.Sub(p.at)

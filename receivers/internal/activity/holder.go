@@ -69,7 +69,6 @@ type asked struct {
 	pid     uint32
 	use     *use
 	wait    procfs.Wait
-	file    string // that the call is about
 	waits   waits
 	pipes   map[string]procfs.Ends
 	awaited bool
@@ -106,7 +105,7 @@ func (r *Reader) holder(of *Process, wait procfs.Wait, below []uint32, gap int) 
 	began := procfs.Stat{StartTicks: best.use.ticks}
 	h = &Holder{PID: best.pid, Comm: best.use.comm, StartNS: began.StartNS(), State: best.state(), Awaited: best.awaited}
 	if !h.State.Halted() {
-		h.Syscall, h.Channel, h.File = best.wait.Syscall, best.wait.Channel, best.file
+		h.Syscall, h.Channel, h.File = best.wait.Syscall, best.wait.Channel, best.use.file
 	}
 	return h, false
 }
@@ -130,11 +129,9 @@ func (u *use) urgency() int {
 func (s *search) follow(room int) {
 	s.ask(s.rank)
 	for _, a := range s.rest[:room] {
-		a.wait, _ = s.fs.Wait(a.pid) // nothing: it does not sleep, or nobody may know
+		s.place(a.pid, a.use)
+		a.wait = a.use.wait
 		s.ask(a)
-		if a.wait.FD != procfs.Negative {
-			a.file, _ = s.fs.OpenFile(a.pid, a.wait.FD) // one that was closed has no name
-		}
 		a.idle = a.waits.on(s.rank.pipes)
 		a.frozen, _ = s.fs.Frozen(a.pid)
 	}
@@ -270,7 +267,7 @@ func (s *search) best() *asked {
 
 // answered reports whether a child waits for a file, or for a page of one, and is woken.
 func (a *asked) answered() bool {
-	return a.use.woken && (stateOf(a.use.state) == socketstall.DiskSleep || strings.HasPrefix(a.file, "/"))
+	return a.use.woken && (stateOf(a.use.state) == socketstall.DiskSleep || a.use.onFile())
 }
 
 // answered reports whether the rank waits for a child whose file answers.

@@ -209,6 +209,12 @@ func TestAWorkerWhoseFileAnswersHoldsNobodyUp(t *testing.T) {
 		require.Nil(t, in.Holder)
 		require.Equal(t, sleeps > 0, in.Answered)
 	}
+	tree.childIn("R", 51, 42, "pt_data_worker", 100, 0)
+	tree.sleeps(51, 9, "running", "0")
+	require.Nil(t, l.look().Inside.Holder, "answered, it waits for a CPU")
+	tree.childIn("D", 51, 42, "pt_data_worker", 100, 0)
+	tree.sleeps(51, 9, "-1 0x0 0x0", "folio_wait_bit_common")
+	l.look()
 	in := l.look().Inside
 	require.False(t, in.Answered)
 	require.Equal(t, socketstall.DiskSleep, in.Holder.State, "now it is not")

@@ -2,6 +2,7 @@ package activity
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/procfs"
@@ -54,6 +55,11 @@ type use struct {
 	io     uint64
 	sleeps uint64
 	waited time.Duration // of all its threads for a CPU, 0 not read
+
+	awake  bool        // when it was asked where it sleeps
+	asleep bool        // it was seen asleep, in this look or before:
+	wait   procfs.Wait // there
+	file   string      // that the call is about
 
 	compared bool    // there was a look before
 	was      byte    // its state then
@@ -140,6 +146,7 @@ func (r *Reader) compare(pid uint32, next use, gap int) *use {
 	if before != nil && before.ticks == next.ticks && next.round-before.round <= gap {
 		if seconds := next.at.Sub(before.at).Seconds(); seconds > 0 {
 			next.compared, next.woken, next.was = true, next.sleeps > before.sleeps, before.state
+			next.asleep, next.wait, next.file = before.asleep, before.wait, before.file
 			next.share = max(0, next.cpu-before.cpu).Seconds() / seconds
 			if before.waited > 0 {
 				next.starved = max(0, next.waited-before.waited).Seconds() / seconds
@@ -171,14 +178,33 @@ func tightest(before, now []procfs.CPUGroup) (limit CPULimit) {
 // whereItSleeps notes where the main thread sleeps. A thread that waits for a file, or for
 // a page of one, and is woken between two looks, is answered.
 func (r *Reader) whereItSleeps(out *Process, in *Inside, own *use) procfs.Wait {
-	w, err := r.fs.Wait(out.PID)
-	in.Syscall, in.Channel = w.Syscall, w.Channel
-	if err == nil && w.FD != procfs.Negative {
-		in.File, _ = r.fs.OpenFile(out.PID, w.FD) // one that was closed has no name
+	r.place(out.PID, own)
+	in.Syscall, in.Channel, in.File = own.wait.Syscall, own.wait.Channel, own.file
+	in.OnFile = own.onFile() || out.State == socketstall.DiskSleep
+	in.Answered = own.woken && in.OnFile
+	return own.wait
+}
+
+// place notes where the main thread of a process sleeps. One that is awake just now waits
+// where it slept in the look before.
+func (r *Reader) place(pid uint32, u *use) {
+	now, err := r.fs.Wait(pid)
+	if u.awake = now.Awake; now.Awake {
+		return
 	}
-	onFile := len(in.File) > 0 && in.File[0] == '/'
-	in.Answered = own.woken && (onFile || out.State == socketstall.DiskSleep)
-	return w
+	u.asleep, u.wait, u.file = err == nil, now, ""
+	if err == nil && now.FD != procfs.Negative {
+		u.file, _ = r.fs.OpenFile(pid, now.FD) // one that was closed has no name
+	}
+}
+
+// onFile reports whether its main thread waits for a file or for a page of one, outside of a
+// system call; or may do so, since it was never seen asleep.
+func (u *use) onFile() bool {
+	if !u.asleep {
+		return u.awake
+	}
+	return strings.HasPrefix(u.file, "/") || u.wait.Syscall == ""
 }
 
 // readChildren reads those whose turn it is. Strangers: some were no children any more. A number

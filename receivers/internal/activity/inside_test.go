@@ -162,6 +162,48 @@ func TestWhatAMainThreadWaitsFor(t *testing.T) {
 	}
 }
 
+// TestAThreadThatIsAwakeInALookWaitsWhereItSleptBefore: beside much other work, a thread that
+// has just been answered waits for a CPU as long as it waited for the answer.
+func TestAThreadThatIsAwakeInALookWaitsWhereItSleptBefore(t *testing.T) {
+	write, futex := map[string]string{"amd64": "1", "arm64": "64"}[runtime.GOARCH], map[string]string{"amd64": "202", "arm64": "98"}[runtime.GOARCH]
+	const awake = "running"
+	for name, tc := range map[string]struct {
+		calls    []string // one a look
+		woken    bool
+		file     string
+		answered bool
+	}{
+		"it writes, and is answered":           {[]string{write + " 0x7 0x1", awake, awake}, true, "/mnt/ckpt/model.pt", true},
+		"it wrote, and nobody answers":         {[]string{write + " 0x7 0x1", awake, awake}, false, "/mnt/ckpt/model.pt", false},
+		"it was never seen asleep":             {[]string{awake, awake}, true, "", true},
+		"it was never seen asleep nor woken":   {[]string{awake, awake}, false, "", false},
+		"it polls in a lock":                   {[]string{futex + " 0x7 0x1", awake, awake}, true, "", false},
+		"it wrote, and sleeps in a lock":       {[]string{write + " 0x7 0x1", futex + " 0x7 0x1", awake}, true, "", false},
+		"it was in a lock, and writes by now":  {[]string{futex + " 0x7 0x1", awake, write + " 0x7 0x1"}, true, "/mnt/ckpt/model.pt", true},
+		"it sleeps where nobody may look":      {[]string{"read me 0x1", "read me 0x1"}, true, "", false},
+		"it is awake after nobody could look ": {[]string{"read me 0x1", awake}, true, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := newTree(t)
+			p := tree.add("S", 250, 125)
+			require.NoError(t, os.MkdirAll(filepath.Join(tree.root, "42/fd"), 0o755))
+			require.NoError(t, os.Symlink("/mnt/ckpt/model.pt", filepath.Join(tree.root, "42/fd/7")))
+			l := newLooks(tree, p)
+			var in *Inside
+			sleeps := uint64(5)
+			for _, call := range tc.calls {
+				tree.main(0, sleeps, call, "0")
+				in = l.look().Inside
+				if tc.woken {
+					sleeps += 7
+				}
+			}
+			require.Equal(t, tc.file, in.File)
+			require.Equal(t, tc.answered, in.Answered)
+		})
+	}
+}
+
 func TestALookAfterAPauseComparesWithNothing(t *testing.T) {
 	tree := newTree(t)
 	l := newLooks(tree, tree.add("S", 250, 125))

@@ -27,7 +27,8 @@ type Process struct {
 type Inside struct {
 	Compared bool     // with a look before: the rates are known
 	IO       float64  // bytes a second that its processes read and wrote
-	Answered bool     // its main thread waits for a file or in a page fault, and is woken again and again; or a child for which it waits
+	OnFile   bool     // its main thread waits for a file or in a page fault, or may do so
+	Answered bool     // it does, and is woken again and again; or a child for which it waits
 	Starved  float64  // threads that could run and had no CPU
 	Children float64  // cores that its children use, and would use if they had them
 	Limit    CPULimit // that holds it back; zero for none

@@ -33,8 +33,11 @@ func (r *rank) toil(c *clock) {
 	w.silent++
 	if in := r.now.Inside; in != nil {
 		w.inside = in
-		if in.Compared {
+		switch {
+		case in.Compared:
 			w.compared++
+		case in.OnFile: // it may have been answered until now: one interval without an answer is no rest
+			w.last = max(w.last, c.last)
 		}
 	}
 	interval := c.now - c.last

@@ -92,6 +92,36 @@ func TestARankThatMakesProgressIsNeverAccused(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatNoLookSawIsNoRest: a slow file system answers each second or two. The first
+// comparison of two looks may fall between two answers, and says nothing of the time before.
+func TestAnAnswerThatNoLookSawIsNoRest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		inside  Inside
+		accused int // after so many seconds, 0 never
+	}{
+		"a file that answers now and then": {Inside{OnFile: true}, 0},
+		"a file that answers no more":      {Inside{OnFile: true}, 4},
+		"a lock":                           {Inside{}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.train(12)
+			w.hang()
+			accused := 0
+			for second := 1; second <= 12 && accused == 0; second++ {
+				w.inside[2] = tc.inside
+				if tc.accused == 0 {
+					w.inside[2] = Inside{OnFile: true, Answered: second%3 == 1}
+				}
+				if len(accusing(w.idle(1))) > 0 || w.tracker.silence(w.tracker.ranks[w.ranks[2].PID]) == socketstall.Overdue {
+					accused = second
+				}
+			}
+			require.Equal(t, tc.accused, accused)
+		})
+	}
+}
+
 func TestARankThatMakesProgressForLongerThanAnybodyMayIsOverdue(t *testing.T) {
 	o := Defaults()
 	o.Computing = 60 * time.Second
