@@ -125,7 +125,7 @@ func (b *bench) write(w io.Writer) error {
 	faults, health := b.sums()
 	fmt.Fprintf(w, `# Truth: how often tracecore is right
 
-For whoever wants to know before believing a verdict. `+"`make truth`"+` writes this page: real PyTorch jobs (Gloo, each rank on a network
+For operators: how far you can believe a verdict. `+"`make truth`"+` writes this page: real PyTorch jobs (Gloo, each rank on a network
 namespace of its own) are broken or pause, and a judge that shares no code with tracecore compares what it prints with what was done.
 `+"`truth/README.md`"+` says how to run it and how to add a kind.
 

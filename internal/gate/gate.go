@@ -11,8 +11,8 @@ import (
 
 // gate bounds the connections of a listener. Beyond the limit it closes the one that is
 // open for longest, of the address that has most. It never refuses a new one: a probe is
-// answered within milliseconds, and a connection that asks nothing is the older one, also
-// where both come from the same address.
+// answered within milliseconds, whatever another address holds. A probe that shares its
+// address with a flood may lose its connection if it asks slower than the flood connects.
 type gate struct {
 	net.Listener
 	max int

@@ -63,7 +63,7 @@ func (a *asking) filters(cmd *cobra.Command) {
 // formats are those of an answer.
 var formats = []string{"table", "json", "yaml"}
 
-// print asks, and prints the answer in the form that is wanted. Whoever answers, what is
+// print asks, and prints the answer in the form that is wanted. Any server may answer: what is
 // printed is safe for a terminal.
 func (a *asking) print(cmd *cobra.Command, get func(context.Context) ([]byte, error), table func(io.Writer, []byte) error) error {
 	if !slices.Contains(formats, a.format) {
