@@ -29,6 +29,8 @@ func (a window) better(b window) bool {
 		return more(a.confidence, b.confidence)
 	case a.confidence == "" || a.trust != b.trust:
 		return a.confidence != "" && a.trust > b.trust
+	case bits.TrailingZeros64(a.seen) != bits.TrailingZeros64(b.seen): // the first in the file names the fault
+		return bits.TrailingZeros64(a.seen) < bits.TrailingZeros64(b.seen)
 	case bits.OnesCount64(a.seen) != bits.OnesCount64(b.seen):
 		return bits.OnesCount64(a.seen) > bits.OnesCount64(b.seen)
 	default:
