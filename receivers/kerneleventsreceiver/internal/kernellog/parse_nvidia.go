@@ -74,10 +74,11 @@ func (p *assembler) parseLost(faults []Fault, l line) ([]Fault, Outcome) {
 		p.lost.remove(l.PID)
 		return append(faults, p.lostGPU(l, device)), Reported
 	}
-	if gpu, found := strings.CutPrefix(rest, "GPU "); found && strings.Contains(gpu, ": GPU has fallen off the bus") {
-		address, _, _ := strings.Cut(gpu, ": ")
-		device, _ = pciAddress(address)
-		return append(faults, p.lostGPU(l, device)), Reported
+	if gpu, found := strings.CutPrefix(rest, "GPU "); found {
+		address, words, _ := strings.Cut(gpu, ": ")
+		if gone, isGPU := pciAddress(address); isGPU && strings.HasPrefix(words, "GPU has fallen off the bus") {
+			return append(faults, p.lostGPU(l, gone)), Reported
+		}
 	}
 	if gpu, found := strings.CutPrefix(rest, "The NVIDIA GPU "); found {
 		return p.beginLost(faults, l, gpu)

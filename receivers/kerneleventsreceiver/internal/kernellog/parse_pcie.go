@@ -8,7 +8,7 @@ import (
 )
 
 // pcieWriters are drivers/pci/pcie, which is never a module.
-var pcieWriters = writers{functions: []string{"aer_", "__aer_", "pci_print_aer", "pcie_do_recovery", "pcie_", "report_"}}
+var pcieWriters = writers{functions: []string{"aer_", "__aer_", "pci_print_aer", "pcie_"}}
 
 // parsePCIe reads "pcieport 0000:b0:02.0: AER: PCIe Bus Error: severity=Uncorrected
 // (Fatal), type=Transaction Layer, (Requester ID)" (drivers/pci/pcie/aer.c). The

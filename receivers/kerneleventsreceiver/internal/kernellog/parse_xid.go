@@ -128,8 +128,9 @@ func (p *assembler) xidDetail(f *Fault, a metadata.GpuXid, code uint32, message 
 // Reset Required)": the driver's own word on what to do, and, back to None, the
 // signal that it is done.
 func (p *assembler) recoveryAction(f *Fault, a metadata.GpuXid, message string) {
-	before, found := between(message, " from ", " to ")
-	_, after, changed := strings.Cut(message, " to ")
+	// The name of a process can stand before the driver's words, and is too short to hold them.
+	_, change, found := strings.Cut(message, "GPU recovery action changed from ")
+	before, after, changed := strings.Cut(change, " to ")
 	if !found || !changed {
 		return
 	}

@@ -166,6 +166,25 @@ func TestNamesOfProcessesAreNoLines(t *testing.T) {
 	require.Equal(t, "EDAC MC0: 1 UE ", faults[0].OwnerName)
 }
 
+// No name of a process, which older drivers print behind the number of an Xid, says what the
+// driver asks for, or that it asks for nothing any more.
+func TestANameAsksForNoActionAndEndsNone(t *testing.T) {
+	for _, comm := range []string{"a", "a, from b to c", "a, from 0x1 to ", ", from (None) to", "x (None) to 0x0"} {
+		faults := parse(t, kmsg.WriterKernel, shapes["xid"].writer, "NVRM: Xid (PCI:0000:65:00): 154, pid=99, name="+comm+", GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)")
+		require.Len(t, faults, 1, comm)
+		require.Equal(t, "node_reboot", faults[0].State, comm)
+	}
+}
+
+// Words of a lost GPU stand behind its address, and nowhere else in a line of the driver.
+func TestALostGPUIsNamedByItsAddress(t *testing.T) {
+	for _, text := range []string{"NVRM: GPU at x: GPU has fallen off the bus", "NVRM: GPU 0000:65:00.0: a program says: GPU has fallen off the bus", "NVRM: GPU : GPU has fallen off the bus"} {
+		for _, f := range parse(t, kmsg.WriterKernel, shapes["lost"].writer, text) {
+			require.NotEqual(t, metadata.EventGpuLost, f.Key.Event, text)
+		}
+	}
+}
+
 // No name of a process makes a driver's line accuse another process.
 func TestANameAccusesNobodyElse(t *testing.T) {
 	for about, c := range map[string]struct {
