@@ -56,29 +56,40 @@ func score(controllers string) int {
 	return 0
 }
 
-// ContainerOf finds the innermost container and pod in a cgroup path, "" where it
-// names none.
+// ContainerOf finds the container and pod in a cgroup path, "" where it names none.
 func ContainerOf(cgroupPath string) (containerID, podUID string) { return parsePath(cgroupPath) }
 
-// parsePath finds the innermost container and pod in a cgroup path. It knows the
-// forms by their segments alone, so a prefix such as the "/../.." of a cgroup
-// namespace or the nesting of kind and Docker-in-Docker does not matter:
+// parsePath finds the container and pod in a cgroup path. It knows the forms by their
+// segments alone, so a prefix such as the "/../.." of a cgroup namespace or the nesting of
+// kind and Docker-in-Docker does not matter:
 //
 //	kubepods-burstable-pod<uid with underscores>.slice/cri-containerd-<id>.scope
 //	kubepods/burstable/pod<uid>/<id>
 //	docker-<id>.scope, docker/<id>, crio-<id>.scope, libpod-<id>.scope/container
 //	kubepods-pod<uid>.slice:cri-containerd:<id>
+//
+// What stands below a container of a pod is of the pod's own making, where it may write to its
+// cgroup, and so is what stands below user.slice: the first pod counts, with the first
+// container below it, and there is none in a user's slice. Without a pod the innermost
+// container counts.
 func parsePath(path string) (container, pod string) {
+	users := strings.HasPrefix(path, usersSlice)
 	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == ':' }) {
 		if id := containerID(segment); id != "" {
 			container = id
+			if pod != "" {
+				break
+			}
 		}
-		if uid := podUID(segment); uid != "" {
-			pod = uid
+		if uid := podUID(segment); uid != "" && pod == "" && !users {
+			container, pod = "", uid
 		}
 	}
 	return container, pod
 }
+
+// usersSlice begins the paths of what a user started; he makes names there as he likes.
+const usersSlice = "/user.slice/"
 
 // containerIDLength is that of a SHA-256 in hex, which all runtimes use.
 const containerIDLength = 64

@@ -13,6 +13,7 @@ const (
 
 	uid           = "d9b5c1f2-7a3e-4c55-9f10-8e6a2b4c7d01"
 	uidUnderscore = "d9b5c1f2_7a3e_4c55_9f10_8e6a2b4c7d01"
+	otherUID      = "11111111-7a3e-4c55-9f10-8e6a2b4c7d01"
 	hashUID       = "0123456789abcdef0123456789abcdef" // of a static pod
 )
 
@@ -33,6 +34,10 @@ func TestCgroupPathNamesContainerAndPod(t *testing.T) {
 		"sibling in a cgroup namespace":   {"/../cri-containerd-" + idA + ".scope", idA, ""},
 		"own root of a cgroup namespace":  {"/", "", ""},
 		"kind: the inner one counts":      {"/docker/" + idB + "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + uidUnderscore + ".slice/cri-containerd-" + idA + ".scope", idA, uid},
+		"a pod that makes another's":      {"/kubepods.slice/kubepods-pod" + uidUnderscore + ".slice/cri-containerd-" + idA + ".scope/kubepods-pod" + otherUID + ".slice/cri-containerd-" + idB + ".scope", idA, uid},
+		"a pod that makes one, cgroupfs":  {"/kubepods/pod" + uid + "/" + idA + "/pod" + otherUID + "/" + idB, idA, uid},
+		"a pod that makes one with a :":   {"/kubepods/pod" + uid + "/" + idA + "/x:pod" + otherUID + ":" + idB, idA, uid},
+		"a user who makes a pod's":        {"/user.slice/user-1000.slice/user@1000.service/kubepods-pod" + uidUnderscore + ".slice/cri-containerd-" + idA + ".scope", idA, ""},
 		"Docker":                          {"/docker/" + idA, idA, ""},
 		"Docker, systemd":                 {"/system.slice/docker-" + idA + ".scope", idA, ""},
 		"Podman":                          {"/machine.slice/libpod-" + idA + ".scope/container", idA, ""},

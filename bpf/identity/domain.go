@@ -18,7 +18,7 @@ const unknownDomain = "unknown"
 func domainOf(m membership, namespace string, uid uint32) string {
 	user := "user " + strconv.FormatUint(uint64(uid), 10)
 	segments := strings.Split(strings.TrimPrefix(m.path, "/"), "/")
-	if segments[0] == "user.slice" { // a user makes what names there he likes
+	if strings.HasPrefix(m.path, usersSlice) {
 		return user
 	}
 	if job := slurmJob(segments); job != "" {
