@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ import (
 
 // What became of a verdict, as metadata.yaml lists it.
 const (
+	outcomeCrowded   = "crowded"
 	outcomeDrill     = "drill"
 	outcomeEnded     = "ended"
 	outcomeInvalid   = "invalid"
@@ -54,6 +56,7 @@ type alerts struct {
 
 	mu      sync.Mutex // verdicts and rounds take turns
 	book    *book
+	crowd   verdicts.Crowd
 	ends    map[string]told // told to an Alertmanager lately, by the ids of their verdicts
 	warned  map[string]bool // one log line for each outcome; metrics count the rest
 	waiting bool            // the last attempt failed; one log line for each outage
@@ -167,11 +170,18 @@ func (c *Config) silent(v *verdict.Verdict) string {
 	return outcomeMild
 }
 
+// begin starts an alert, unless as many of its pattern and owner began lately as are told:
+// then it is told with its next revision for which there is room.
 func (a *alerts) begin(ctx context.Context, f *verdicts.Found) (string, error) {
+	if a.crowd.Full(f, a.now()) {
+		a.warn(outcomeCrowded, fmt.Errorf("more than %d root causes of %s began within %s in the jobs of one owner, or on one machine: the others are in the history", verdicts.MostTold, f.Pattern, verdicts.ToldWithin))
+		return outcomeCrowded, nil
+	}
 	entry := &open{alert: a.config.alertOf(&f.Verdict, f.On), Seen: a.now()}
 	if err := a.tell(ctx, firing, &f.Verdict, entry.alert); err != nil {
 		return "", err
 	}
+	a.crowd.Note(f)
 	a.enter(ctx, f.ID, entry)
 	return outcomeStarted, nil
 }

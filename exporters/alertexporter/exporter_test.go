@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/tracecoreai/tracecore/exporters/alertexporter/internal/metadata"
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/internal/alertmanagertest"
 	"github.com/tracecoreai/tracecore/internal/safetext/safetexttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -80,7 +81,7 @@ func TestOpenAlertsAreRenewed(t *testing.T) {
 	require.NoError(t, b.renew(t.Context()))
 	require.Empty(t, r.got(), "nothing is open")
 	for i := range 100 {
-		b.send(t, lost(fmt.Sprintf("v%03d", i)))
+		b.send(t, but(lost(fmt.Sprintf("v%03d", i)), func(v *verdict.Verdict) { v.Culprit["node"] = fmt.Sprint("node-", i) }))
 	}
 	am := alertmanagertest.Start(t) // another one, which knows nothing
 	b.courier.config.Endpoint = am.URL
@@ -93,7 +94,7 @@ func TestOpenAlertsAreRenewed(t *testing.T) {
 
 	// Nobody confirms them: they are told no longer.
 	*b.clock = b.clock.Add(30 * time.Minute)
-	b.send(t, lost("v000"))
+	b.send(t, but(lost("v000"), func(*verdict.Verdict) {}))
 	*b.clock = b.clock.Add(31 * time.Minute)
 	b.courier.config.Endpoint = r.URL
 	before := len(r.got())
@@ -196,6 +197,33 @@ func TestWithoutRoomWhoHasMostGivesWay(t *testing.T) {
 	require.NotNil(t, b.book.open["other"])
 }
 
+// A user whose jobs fail without end fills no channel, and holds up nobody's alert.
+func TestAFloodOfOneUserIsToldByAFew(t *testing.T) {
+	for _, format := range []string{formatAlertmanager, formatWebhook, formatSlack} {
+		t.Run(format, func(t *testing.T) {
+			r := newReceiver(t)
+			b := begin(t, r.URL, nil, func(c *Config) { c.Format = format })
+			of := func(i int) verdict.Verdict {
+				return but(lost(fmt.Sprint("x", i)), func(v *verdict.Verdict) {
+					v.Pattern, v.Culprit["job"], v.Culprit["job_domain"], v.Culprit["node"] = "rank_exit", fmt.Sprint(i), "user 1000", fmt.Sprint("node-", i)
+				})
+			}
+			for i := range 1000 {
+				b.send(t, of(i))
+			}
+			b.send(t, lost("a"))
+			require.Len(t, r.got(), verdicts.MostTold+1)
+			require.Contains(t, r.got()[verdicts.MostTold].body, "fallen off the bus")
+			require.Equal(t, map[string]int64{"started": verdicts.MostTold + 1, "crowded": 1000 - verdicts.MostTold}, b.outcomes(t))
+			b.send(t, over(of(0)), over(of(999)))
+			require.Equal(t, int64(1), b.outcomes(t)["ended"], "who was not told that it began is not told that it ended")
+			*b.clock = b.clock.Add(verdicts.ToldWithin)
+			b.send(t, but(of(500), func(*verdict.Verdict) {}))
+			require.Equal(t, int64(verdicts.MostTold+2), b.outcomes(t)["started"], "what still stands is told when there is room")
+		})
+	}
+}
+
 // A receiver that is away is told later, in order; one that will never take an alert does
 // not hold up the others.
 func TestAReceiverThatRefuses(t *testing.T) {
@@ -276,7 +304,7 @@ func TestSlackTakesNoOrdersFromStrangers(t *testing.T) {
 	b := begin(t, r.URL, nil, func(c *Config) { c.Format, c.Drills = formatSlack, true })
 	b.send(t, but(lost("a"), func(v *verdict.Verdict) {
 		v.Drill = true
-		v.Headline = `<!channel> @channel <http://evil|click> "quoted"` + safetexttest.Hostile
+		v.Headline = `<!channel> @channel <http://evil|click> "quoted" ![seen](https://evil/pixel)` + safetexttest.Hostile
 		v.Culprit["job"] = "<@U123>"
 	}))
 	require.Len(t, r.got(), 1)
@@ -285,11 +313,13 @@ func TestSlackTakesNoOrdersFromStrangers(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(r.got()[0].body), &m))
 	require.Equal(t, "DRILL CRITICAL", m.Text)
 	a := m.Attachments[0]
-	require.Contains(t, a.Title, `&lt;!channel&gt; ＠channel &lt;http://evil|click&gt; "quoted"`)
+	require.Contains(t, a.Title, `&lt;!channel&gt; ＠channel &lt;http：//evil|click&gt; "quoted" !［seen］(https：//evil/pixel)`)
 	require.Contains(t, a.Fallback, "DRILL CRITICAL: &lt;!channel&gt;")
 	for _, text := range []string{m.Text, a.Title, a.Text, a.Fallback, a.Footer, fmt.Sprint(a.Fields)} {
 		require.NotContains(t, text, "<")
 		require.NotContains(t, text, "@")
+		require.NotContains(t, text, "](")
+		require.NotContains(t, text, "://")
 	}
 	require.Equal(t, []slackField{{"node", "node-17", true}, {"job", "&lt;＠U123&gt;", true}, {"rank", "3", true}, {"gpu", "0000:65:00.0", true}}, a.Fields)
 	require.Empty(t, a.MarkdownIn)

@@ -36,8 +36,9 @@ type slackField struct {
 
 // slackText makes of a text what Slack shows as it is: no link, no mention of a channel or
 // of anybody (Slack, "Formatting text for app surfaces": &, < and > are escaped). Others
-// take a plain @channel for a mention.
-var slackText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "＠")
+// take a plain @channel for a mention, [text](address) for a link, with ! before it for a
+// picture that is fetched, and all of them an address with its scheme for a link.
+var slackText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "＠", "[", "［", "]", "］", "://", "：//")
 
 func slackBody(n *notice) ([]byte, error) {
 	title := strings.ToUpper(string(n.Verdict.Severity))

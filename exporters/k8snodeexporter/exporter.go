@@ -52,6 +52,7 @@ type nodes struct {
 
 	mu      sync.Mutex // verdicts and rounds take turns
 	known   *nodeguard.Memory
+	crowd   verdicts.Crowd
 	kept    map[string]bool // nodes that had a condition of ours at the last round
 	warned  map[string]bool // one log line for each outcome; metrics count the rest
 	waiting bool            // the last attempt failed; one log line for each outage
@@ -155,12 +156,20 @@ func (n *nodes) act(ctx context.Context, step plan, v verdict.Verdict) (outcome 
 	if err != nil || !step.tell {
 		return outcome, err
 	}
+	about := verdicts.Found{Verdict: v, On: step.Node}
+	if n.crowd.Full(&about, n.now()) {
+		n.countEvent(ctx, "node", "crowded")
+		return outcome, nil
+	}
 	if step.condition == "" { // nothing was asked of the node yet
 		if _, err = n.client.node(ctx, step.Node); err != nil {
 			return outcome, err
 		}
 	}
-	return outcome, n.tell(ctx, step.Node, aside, v)
+	if err = n.tell(ctx, step.Node, aside, v); err == nil {
+		n.crowd.Note(&about)
+	}
+	return outcome, err
 }
 
 // tell writes the Events of a verdict. Aside is what became of its condition.

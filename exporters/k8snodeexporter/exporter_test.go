@@ -3,6 +3,7 @@ package k8snodeexporter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -68,6 +69,8 @@ func TestWhatDrainsANode(t *testing.T) {
 		"of no consequence":               {func(v *verdict.Verdict) { v.Severity = verdict.Info }, false, true},
 		"explained by another":            {func(v *verdict.Verdict) { v.Role, v.RootCause = verdict.Symptom, "gpu_lost/z" }, false, false},
 		"a job that calls itself a drill": {func(v *verdict.Verdict) { v.Culprit["job"] = "tracecore-drill" }, true, true},
+		"an Xid of the application":       {func(v *verdict.Verdict) { v.Pattern, v.Severity = "xid_impact", verdict.Warning }, false, true},
+		"an Xid of the GPU":               {func(v *verdict.Verdict) { v.Pattern, v.Severity = "xid_impact", verdict.Error }, true, true},
 		"not the machine's":               {func(v *verdict.Verdict) { v.Pattern = "nccl_hang" }, false, true},
 		"resolved before it was heard of": {func(v *verdict.Verdict) { *v = resolved(*v) }, false, true},
 	} {
@@ -104,6 +107,21 @@ func TestEventsSayWhatIsNewOnce(t *testing.T) {
 	require.True(t, event.FirstTimestamp.Time.Equal(onset))
 	require.Equal(t, map[string]int64{"created": 3, "repeated": 1}, b.counts(t, "otelcol_exporter_k8snode_events", "result"))
 	require.Equal(t, map[string]int64{"applied": 4, "unchanged": 1}, b.outcomes(t))
+}
+
+// A user whose jobs fail without end fills no API server with Events, and keeps no
+// condition of a broken node waiting behind them.
+func TestAFloodOfOneUserIsToldByAFew(t *testing.T) {
+	b := start(t, newCluster(), nil)
+	for i := range 500 {
+		b.send(t, but(lost("gpu-17", fmt.Sprint("x", i)), func(v *verdict.Verdict) {
+			v.Pattern, v.Culprit["job"], v.Culprit["job_domain"] = "rank_exit", fmt.Sprint(i), "user 1000"
+		}))
+	}
+	b.send(t, lost("gpu-17", "a"))
+	require.Equal(t, corev1.ConditionTrue, b.cluster.condition(t, "gpu-17", gpuUnhealthy).Status)
+	require.Len(t, b.cluster.events(t, "default"), verdicts.MostTold+1)
+	require.Equal(t, map[string]int64{"created": verdicts.MostTold + 1, "crowded": 500 - verdicts.MostTold}, b.counts(t, "otelcol_exporter_k8snode_events", "result"))
 }
 
 func TestPodThatAVerdictNamesGetsItsEvent(t *testing.T) {
