@@ -12,7 +12,7 @@ import (
 // Bounds beside Config.Incidents.
 const (
 	mostVerdicts = 256      // of one incident; its further symptoms have no span
-	mostBytes    = 32 << 20 // of all, as JSON
+	mostBytes    = 32 << 20 // of all, as JSON, and as much again of what waits for the next consumer
 	perSize      = 4 << 10  // bytes that count as one when room is shared
 )
 

@@ -166,7 +166,7 @@ func text(attributes pcommon.Map, key string) string {
 func (t *tracer) take(ctx context.Context, v told, now time.Time) {
 	for _, one := range t.book.put(v, now) {
 		t.telemetry.ConnectorIncidenttracesEvicted.Add(ctx, 1)
-		if len(t.waiting) < t.config.Incidents {
+		if t.room() {
 			t.waiting = append(t.waiting, one)
 		} else {
 			t.telemetry.ConnectorIncidenttracesLost.Add(ctx, 1)
@@ -211,12 +211,21 @@ func (t *tracer) send(ctx context.Context) {
 	}
 }
 
+// room reports whether one more may wait: the last may go beyond the bytes.
+func (t *tracer) room() bool {
+	bytes := 0
+	for _, one := range t.waiting {
+		bytes += one.bytes
+	}
+	return len(t.waiting) < t.config.Incidents && bytes < mostBytes
+}
+
 // due moves what is over to what waits, and returns that.
 func (t *tracer) due(now time.Time) []*incident {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, one := range t.book.due(now, t.config.Settle, t.config.Idle) {
-		if len(t.waiting) >= t.config.Incidents {
+		if !t.room() {
 			break // nobody takes them: the book is bounded, and counts
 		}
 		t.book.drop(one)

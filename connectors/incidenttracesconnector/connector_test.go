@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -347,9 +348,39 @@ func TestAFloodOfIncidentsTakesRoomFromItself(t *testing.T) {
 	r.to.set(nil)
 	r.tell(t, resolved(lostGPU(), at(60)))
 	r.clock.pass(time.Minute)
+	r.clock.pass(time.Minute) // those that waited made room for it
 	last := r.to.took()[len(r.to.took())-1]
 	spans, _ := spansOf(t, last)
 	require.Contains(t, spans, "gpu_lost")
+}
+
+// While the next consumer takes nothing, incidents with hundreds of symptoms wait within
+// bounds, too: a backend that is away costs traces and not the agent.
+func TestWhatWaitsIsBoundedInBytes(t *testing.T) {
+	r := newRig(t, nil)
+	r.to.set(errors.New("away"))
+	long := strings.Repeat("x", 1000)
+	for i := range 140 {
+		id := fmt.Sprint("i", i)
+		root := lostGPU()
+		root.ID, root.IncidentID = "root-"+id, id
+		all := []verdict.Verdict{resolved(root, at(60))}
+		for j := range mostVerdicts / 2 {
+			v := abortedRank()
+			v.ID, v.IncidentID, v.RootCause, v.Headline, v.Remediation, v.Evidence[0].Shows = fmt.Sprint(id, "-", j), id, root.ID, long, long, long
+			all = append(all, resolved(v, at(60)))
+		}
+		r.tell(t, all...)
+		r.clock.pass(time.Minute)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	bytes := 0
+	for _, one := range r.waiting {
+		bytes += one.bytes
+	}
+	require.Greater(t, bytes, mostBytes/2)
+	require.Less(t, bytes, mostBytes+2<<20)
 }
 
 func TestARecordThatIsNoVerdictIsCounted(t *testing.T) {

@@ -25,7 +25,7 @@ func (t *tracer) run(ctx context.Context, record plog.LogRecord, host, node stri
 	case err != nil:
 		t.invalid(ctx, err)
 		return false
-	case len(t.waiting) >= t.config.Incidents:
+	case !t.room():
 		t.telemetry.ConnectorIncidenttracesLost.Add(ctx, 1)
 		return false
 	}
