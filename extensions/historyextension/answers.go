@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/extensions/historyextension/internal/store"
+	"github.com/tracecoreai/tracecore/internal/gate"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -26,7 +27,7 @@ const (
 	maxHeader   = 16 << 10
 	maxNote     = 1024    // bytes of a note
 	maxBody     = 8 << 10 // of a question that changes something
-	mostAnswers = 4       // at once: each waits for the file
+	mostAnswers = 4       // made at once: each waits for the file
 	patience    = 5 * time.Second
 )
 
@@ -50,7 +51,11 @@ func (k *keeper) handler(mayWrite bool) http.Handler {
 		mux.Handle("POST /v1/incidents/{id}/mute", question(k.mute))
 		mux.Handle("DELETE /v1/incidents/{id}/mute", question(k.unmute))
 	}
-	busy := make(chan struct{}, mostAnswers)
+	busy := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		fail(w, http.StatusServiceUnavailable, errors.New("too many questions at once: ask again"))
+	}
+	answers := gate.Answers(mostAnswers, patience, mux.ServeHTTP, busy)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Type", "application/json")
@@ -60,16 +65,7 @@ func (k *keeper) handler(mayWrite bool) http.Handler {
 			fail(w, http.StatusMisdirectedRequest, errors.New("this is not the host that was asked for: call it by its address"))
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
-		defer cancel()
-		select {
-		case busy <- struct{}{}:
-			defer func() { <-busy }()
-			mux.ServeHTTP(w, r.WithContext(ctx))
-		case <-ctx.Done():
-			header.Set("Retry-After", "1")
-			fail(w, http.StatusServiceUnavailable, errors.New("too many questions at once: ask again"))
-		}
+		answers.ServeHTTP(w, r)
 	})
 }
 

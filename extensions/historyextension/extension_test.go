@@ -29,6 +29,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/tracecoreai/tracecore/extensions/historyextension/internal/metadata"
+	"github.com/tracecoreai/tracecore/internal/gate"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
@@ -424,6 +425,35 @@ func (b *bench) ask2(t *testing.T) (int, []byte) {
 	}, hosttest.Patience, time.Millisecond)
 	requireObeys(t, body)
 	return code, body
+}
+
+// Who asks and does not read holds up nobody: an answer that has been sent for longest is
+// ended, through all that the collector lays around a handler.
+func TestWhoReadsSlowlyHoldsUpNobody(t *testing.T) {
+	large := bytes.Repeat([]byte("x"), 32<<20) // more than any socket holds
+	answers := gate.Answers(mostAnswers, patience, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) }, http.NotFound)
+	config := createDefaultConfig().(*Config)
+	server, err := config.HTTP.ToServer(t.Context(), nil, componenttest.NewNopTelemetrySettings(), answers)
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = server.Serve(l) }()
+	defer server.Close()
+	var slow []net.Conn
+	for range 4 * mostAnswers {
+		c, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, 1)) // it is being sent
+		require.NoError(t, err)
+		slow = append(slow, c)
+	}
+	require.NoError(t, slow[0].SetReadDeadline(time.Now().Add(hosttest.Patience)))
+	n, err := io.Copy(io.Discard, slow[0])
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.Less(t, n, int64(len(large)))
 }
 
 // A crowd of slow and of quick callers neither stops the answers nor what is kept.

@@ -1,0 +1,88 @@
+package gate
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+)
+
+func busy(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
+
+// Who asks for all there is and does not read it holds up nobody: the others are answered,
+// and no more answers are kept than are to be sent.
+func TestWhoReadsSlowlyHoldsUpNobody(t *testing.T) {
+	const most = 2
+	large := bytes.Repeat([]byte("x"), 32<<20) // more than any socket holds
+	server := httptest.NewServer(Answers(most, hosttest.Patience, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			_, _ = w.Write(large)
+			return
+		}
+		w.Header().Set("X-Kind", "small")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte("small"))
+	}, busy))
+	defer server.Close()
+	var slow []net.Conn
+	for range 8 * most {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = fmt.Fprint(c, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		slow = append(slow, c)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: hosttest.Patience}
+	for range 4 * most {
+		response, err := client.Get(server.URL)
+		require.NoError(t, err)
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusTeapot, response.StatusCode)
+		require.Equal(t, "small", response.Header.Get("X-Kind"))
+		require.Equal(t, "small", string(text))
+	}
+	ended := 0
+	for _, c := range slow {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(hosttest.Patience)))
+		if n, err := io.Copy(io.Discard, io.LimitReader(c, int64(len(large)))); err == nil && n < int64(len(large)) {
+			ended++
+		}
+	}
+	require.GreaterOrEqual(t, ended, 8*most-2*most, "the oldest gave way")
+}
+
+// What finds no turn is told so.
+func TestQuestionsBeyondTheirTurn(t *testing.T) {
+	hold, made := make(chan struct{}), make(chan struct{}, 1)
+	server := httptest.NewServer(Answers(1, time.Millisecond, func(http.ResponseWriter, *http.Request) {
+		made <- struct{}{}
+		<-hold
+	}, busy))
+	defer server.Close()
+	first := make(chan error)
+	go func() {
+		response, err := http.Get(server.URL)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		first <- err
+	}()
+	<-made
+	response, err := http.Get(server.URL)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+	close(hold)
+	require.NoError(t, <-first)
+}
