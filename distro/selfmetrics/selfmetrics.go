@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
+	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/internal/gate"
 )
@@ -33,7 +34,8 @@ import (
 // Limits of the server. Times are those of the collector's own server.
 const (
 	mostConnections = 64
-	mostQuestions   = 4 // answered at once; each holds all metrics as text
+	mostQuestions   = 4 // at once; each answer is all metrics as text
+	patience        = time.Second
 	readTimeout     = 5 * time.Second
 	writeTimeout    = 10 * time.Second
 	idleTimeout     = 2 * time.Minute
@@ -80,7 +82,7 @@ func provide(ctx context.Context, set telemetry.MeterSettings, c *otelconfteleme
 	var options []metric.Option
 	var made []metric.Reader
 	for _, one := range served {
-		reader, err := serve(ctx, one)
+		reader, err := serve(ctx, one, set.Logger)
 		if err != nil {
 			for _, m := range made {
 				err = errors.Join(err, m.Shutdown(ctx))
@@ -122,8 +124,12 @@ func (s server) Shutdown(ctx context.Context) error {
 	return errors.Join(s.Reader.Shutdown(ctx), s.http.Shutdown(ctx))
 }
 
+func busy(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "too many questions at once: ask again", http.StatusServiceUnavailable)
+}
+
 // serve answers at /metrics.
-func serve(ctx context.Context, c *otelconf.Prometheus) (metric.Reader, error) {
+func serve(ctx context.Context, c *otelconf.Prometheus, logger *zap.Logger) (metric.Reader, error) {
 	if c.Host == nil || c.Port == nil {
 		return nil, errors.New("service::telemetry::metrics: a reader for Prometheus needs host and port")
 	}
@@ -133,12 +139,17 @@ func serve(ctx context.Context, c *otelconf.Prometheus) (metric.Reader, error) {
 		return nil, err
 	}
 	address := net.JoinHostPort(strings.Trim(*c.Host, "[]"), strconv.Itoa(*c.Port))
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	listener, err := gate.Patient(ctx, func(ctx context.Context) (net.Listener, error) {
+		return new(net.ListenConfig).Listen(ctx, "tcp", address)
+	},
+		func(err error) {
+			logger.Warn("metrics are not served until the address is free; another program, perhaps a second tracecore, listens there: stop it, or set service::telemetry::metrics", zap.Error(err))
+		}, func() { logger.Info("metrics are served again", zap.String("address", address)) })
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("binding address %s for Prometheus exporter: %w", address, err), reader.Shutdown(ctx))
 	}
 	routes := http.NewServeMux()
-	routes.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: mostQuestions}))
+	routes.Handle("/metrics", gate.Answers(mostQuestions, patience, promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}).ServeHTTP, busy))
 	s := server{reader, &http.Server{Handler: routes, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}}
 	go func() {
 		if err := s.http.Serve(gate.Share(listener, mostConnections)); !errors.Is(err, http.ErrServerClosed) {

@@ -152,12 +152,19 @@ func TestWhatIsNotOursIsTheCollectors(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestAPortThatIsTakenIsSaid(t *testing.T) {
+func TestAPortThatIsTakenIsWaitedFor(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
-	_, err = provider(t, NewFactory(), l.Addr().(*net.TCPAddr).Port, nil)
-	require.ErrorContains(t, err, "binding address "+l.Addr().String())
+	port := l.Addr().(*net.TCPAddr).Port
+	_, err = provider(t, NewFactory(), port, nil)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", address(port))
+		return err == nil && c.Close() == nil
+	}, hosttest.Patience, time.Millisecond)
+	code, _ := text(t, port)
+	require.Equal(t, http.StatusOK, code)
 	_, err = provider(t, NewFactory(), 0, func(c *otelconftelemetry.Config) { c.Metrics.Readers[0].Pull.Exporter.Prometheus.Host = nil })
 	require.ErrorContains(t, err, "needs host and port")
 }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/extension/extensioncapabilities"
+	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/internal/gate"
 )
@@ -32,7 +33,14 @@ func (h *health) Start(ctx context.Context, host component.Host) error {
 	if err != nil {
 		return err
 	}
-	listener, err := h.config.ToListener(ctx)
+	listener, err := gate.Patient(ctx, h.config.ToListener, func(err error) {
+		err = fmt.Errorf("listen on %s: %w; another program, perhaps a second tracecore, listens there: stop it, or set endpoint", h.config.NetAddr.Endpoint, err)
+		h.settings.Logger.Warn("nobody can ask whether this process is well until the address is free", zap.Error(err))
+		componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
+	}, func() {
+		h.settings.Logger.Info("it can be asked again whether this process is well")
+		componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
+	})
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", h.config.NetAddr.Endpoint, err)
 	}

@@ -136,3 +136,24 @@ func TestConfigurationsWithoutALimitAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestAPortThatIsTakenIsWaitedFor: who has it keeps tracecore from nothing else.
+func TestAPortThatIsTakenIsWaitedFor(t *testing.T) {
+	squatter, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := squatter.Addr().String()
+	config := defaultConfig().(*Config)
+	config.NetAddr.Endpoint = address
+	made, err := NewFactory().Create(t.Context(), extensiontest.NewNopSettings(metadata.Type), config)
+	require.NoError(t, err)
+	require.NoError(t, made.Start(t.Context(), componenttest.NewNopHost()))
+	defer func() { require.NoError(t, made.Shutdown(context.Background())) }()
+	require.NoError(t, made.(*health).Ready())
+	require.NoError(t, squatter.Close())
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", address)
+		return err == nil && c.Close() == nil
+	}, hosttest.Patience, time.Millisecond)
+	code, _ := ask(t, "http://"+address+"/")
+	require.Equal(t, 200, code)
+}

@@ -27,7 +27,7 @@ func (r *otlpReceiver) startGRPC(ctx context.Context, host component.Host) error
 	for _, x := range r.exporters {
 		server.RegisterService(r.describe(x), nil)
 	}
-	inner, err := listen(ctx, config.NetAddr)
+	inner, err := r.listen(ctx, host, config.NetAddr)
 	if err != nil {
 		return err
 	}

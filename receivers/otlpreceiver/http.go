@@ -41,7 +41,7 @@ func (r *otlpReceiver) startHTTP(ctx context.Context, host component.Host) error
 		return err
 	}
 	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
-	listen, err := r.listenHTTP(ctx, &config.ServerConfig)
+	listen, err := r.listenHTTP(ctx, host, &config.ServerConfig)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (r *otlpReceiver) startHTTP(ctx context.Context, host component.Host) error
 
 // listenHTTP is confighttp's ToListener with the gate below TLS: a connection counts
 // before its handshake.
-func (r *otlpReceiver) listenHTTP(ctx context.Context, config *confighttp.ServerConfig) (net.Listener, error) {
+func (r *otlpReceiver) listenHTTP(ctx context.Context, host component.Host, config *confighttp.ServerConfig) (net.Listener, error) {
 	var certificates *tls.Config
 	if config.TLS.HasValue() {
 		var err error
@@ -61,7 +61,7 @@ func (r *otlpReceiver) listenHTTP(ctx context.Context, config *confighttp.Server
 		}
 		certificates.NextProtos = []string{http2.NextProtoTLS, "http/1.1"}
 	}
-	inner, err := listen(ctx, config.NetAddr)
+	inner, err := r.listen(ctx, host, config.NetAddr)
 	if err != nil {
 		return nil, err
 	}

@@ -3,16 +3,21 @@ package otlpreceiver
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"sync"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/config/confignet"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/receiver/receiverhelper"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
 
+	ports "github.com/tracecoreai/tracecore/internal/gate"
 	"github.com/tracecoreai/tracecore/receivers/otlpreceiver/internal/metadata"
 )
 
@@ -68,6 +73,18 @@ func (r *otlpReceiver) start(ctx context.Context, host component.Host) error {
 		return errors.Join(err, r.shutdown(ctx))
 	}
 	return nil
+}
+
+// listen listens where the configuration says, or as soon as the address is free.
+func (r *otlpReceiver) listen(ctx context.Context, host component.Host, address confignet.AddrConfig) (net.Listener, error) {
+	return ports.Patient(ctx, func(ctx context.Context) (net.Listener, error) { return listen(ctx, address) }, func(err error) {
+		err = fmt.Errorf("%w; another program, perhaps a second tracecore, listens there: stop it, or set another endpoint", err)
+		r.settings.Logger.Warn("nothing is received there until the address is free", zap.Error(err))
+		componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
+	}, func() {
+		r.settings.Logger.Info("records are received again", zap.String("address", address.Endpoint))
+		componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
+	})
 }
 
 // serve runs a server until it is stopped.

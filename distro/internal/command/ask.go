@@ -139,11 +139,40 @@ func (a *asking) getAs(ctx context.Context, schema, path string, query url.Value
 	if err != nil {
 		return nil, usage(err)
 	}
-	text, err := exchange(&http.Client{}, request, schema)
+	client := a.client()
+	defer client.CloseIdleConnections()
+	text, err := exchange(client, request, schema)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", base.Host, hintOf(err, "does tracecore run here, with the extension history? give --address for another place"))
 	}
 	return text, nil
+}
+
+// client reaches a tracecore. That of this machine is asked over its Unix socket, where this
+// user may use it: any user can listen on the port before tracecore does, and answer for it.
+func (a *asking) client() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == historyAddress {
+			if path, err := a.socketPath(); err == nil {
+				if c, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
+					return c, nil
+				}
+			}
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	// No redirect: who answers is who was asked.
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// socketPath is the Unix socket of the history.
+func (a *asking) socketPath() (string, error) {
+	if a.socket != "" {
+		return a.socket, nil
+	}
+	state, err := defaultconfig.StateDir()
+	return filepath.Join(state, "history", "history.sock"), err
 }
 
 // post tells over the Unix socket.
@@ -152,13 +181,9 @@ func (a *asking) post(ctx context.Context, path string, body any) ([]byte, error
 }
 
 func (a *asking) send(ctx context.Context, method, path string, body any) ([]byte, error) {
-	socket := a.socket
-	if socket == "" {
-		state, err := defaultconfig.StateDir()
-		if err != nil {
-			return nil, err
-		}
-		socket = filepath.Join(state, "history", "history.sock")
+	socket, err := a.socketPath()
+	if err != nil {
+		return nil, err
 	}
 	given, err := json.Marshal(body)
 	if err != nil {

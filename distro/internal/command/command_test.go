@@ -9,12 +9,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/distro/internal/drill"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 func TestMain(m *testing.M) {
@@ -79,14 +81,22 @@ func TestTheExamplesAreValid(t *testing.T) {
 	}
 }
 
-func TestPortsInUseEndWithWhatToDo(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	args := append(commandtest.Ports(t), "--set=extensions.health_check.endpoint="+l.Addr().String())
-	got := commandtest.Finish(t, commandtest.New(t, args...))
-	require.Equal(t, exitInternal, got.Code, got.Stderr)
-	require.Contains(t, got.Stderr, "address already in use; another program")
+// Whoever has a port before tracecore keeps it from nothing but that port.
+func TestAPortThatIsTakenCostsThatPortAlone(t *testing.T) {
+	for _, endpoint := range []string{"receivers.otlp.protocols.grpc.endpoint", "receivers.otlp.protocols.http.endpoint"} {
+		t.Run(endpoint, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			run := commandtest.Start(t, commandtest.New(t, append(commandtest.Ports(t), "--set="+endpoint+"="+l.Addr().String())...))
+			require.Contains(t, run.Stderr.String(), "address already in use; another program")
+			require.NoError(t, l.Close())
+			require.Eventually(t, func() bool {
+				c, err := net.Dial("tcp", l.Addr().String())
+				return err == nil && c.Close() == nil
+			}, hosttest.Patience, 10*time.Millisecond)
+			require.Equal(t, exitOK, run.Stop(t, syscall.SIGTERM), run.Stderr.String())
+		})
+	}
 }
 
 func TestStateFolderThatCannotBeMade(t *testing.T) {

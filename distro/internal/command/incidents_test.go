@@ -234,6 +234,7 @@ func TestIncidentsOfARunningAgent(t *testing.T) {
 		return strings.Contains(string(text), `"title": "record `)
 	}
 	require.Eventually(t, hasEvidence, hosttest.Patience, 10*time.Millisecond, "records that the verdict rests on")
+	require.Contains(t, ask("incidents").Stdout, "alarm on node-1", "over the socket: whoever has the port does not answer for tracecore")
 	acknowledged := ask("incidents", "ack", id, "--note", "OPS-1")
 	require.Equal(t, exitOK, acknowledged.Code, acknowledged.Stderr)
 	require.Equal(t, exitUsage, ask("incidents", "mute", id, "--for", "1h").Code, "without a reason")

@@ -47,7 +47,7 @@ type poller struct {
 
 func newPoller(a *asking) *poller {
 	return &poller{
-		address: a.address, client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		address: a.address, client: a.client(),
 		tags: map[string]string{}, whole: map[string]history.Whole{}, plotted: map[string]history.RankJob{},
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
-	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 	"github.com/tracecoreai/tracecore/distro/internal/replay"
 	"github.com/tracecoreai/tracecore/distro/internal/top"
 	"github.com/tracecoreai/tracecore/internal/history"
@@ -142,13 +141,9 @@ func reportBeside(v incidentview.View) (string, error) {
 // acknowledger tells the history that somebody has seen an incident; nil where its socket is
 // not there, or not for this user.
 func (f *topFlags) acknowledger() func(context.Context, string) error {
-	socket := f.socket
-	if socket == "" {
-		state, err := defaultconfig.StateDir()
-		if err != nil {
-			return nil
-		}
-		socket = filepath.Join(state, "history", "history.sock")
+	socket, err := f.socketPath()
+	if err != nil {
+		return nil
 	}
 	if _, err := os.Stat(socket); err != nil {
 		return nil
