@@ -13,8 +13,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/truth/judge"
 )
@@ -23,6 +27,7 @@ import (
 // state folder of its own.
 type agent struct {
 	binary, folder string
+	without        string // receivers that its pipelines leave out, with commas
 
 	cmd    *exec.Cmd
 	health string
@@ -47,10 +52,14 @@ func (a *agent) start() error {
 	if a.health, err = freeAddress(); err != nil {
 		return err
 	}
-	a.cmd = exec.Command(a.binary,
+	fewer, err := a.fewer()
+	if err != nil {
+		return err
+	}
+	a.cmd = exec.Command(a.binary, append(fewer,
 		"--set=receivers.otlp.protocols.grpc.endpoint="+grpc, "--set=receivers.otlp.protocols.http.endpoint="+http,
 		"--set=extensions.health_check.endpoint="+a.health, "--set=service.telemetry.metrics.level=none",
-		"--set=exporters.terminal.format=json")
+		"--set=exporters.terminal.format=json")...)
 	a.cmd.Env = append(os.Environ(), "TRACECORE_STATE_DIR="+filepath.Join(a.folder, "state"))
 	words, err := os.OpenFile(filepath.Join(a.folder, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -74,6 +83,44 @@ func (a *agent) start() error {
 		a.hear(io.TeeReader(said, kept))
 	}()
 	return a.wait()
+}
+
+// fewer are the settings that leave receivers out of its pipelines.
+func (a *agent) fewer() (settings []string, err error) {
+	if a.without == "" {
+		return nil, nil
+	}
+	text, err := exec.Command(a.binary, "print-config").Output()
+	if err != nil {
+		return nil, fmt.Errorf("print the configuration: %w", err)
+	}
+	var config struct {
+		Service struct {
+			Pipelines map[string]struct {
+				Receivers []string `yaml:"receivers"`
+			} `yaml:"pipelines"`
+		} `yaml:"service"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	for _, name := range strings.Split(a.without, ",") {
+		found := false
+		for pipeline, p := range config.Service.Pipelines {
+			kept := slices.DeleteFunc(slices.Clone(p.Receivers), func(r string) bool { return r == name })
+			if found = found || len(kept) < len(p.Receivers); len(kept) < len(p.Receivers) {
+				p.Receivers = kept
+				config.Service.Pipelines[pipeline] = p
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no pipeline has a receiver %q", name)
+		}
+	}
+	for pipeline, p := range config.Service.Pipelines {
+		settings = append(settings, "--set=service.pipelines."+pipeline+".receivers=["+strings.Join(p.Receivers, ",")+"]")
+	}
+	return settings, nil
 }
 
 // wait waits until its pipelines are up.

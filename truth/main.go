@@ -36,6 +36,7 @@ func main() {
 	flag.IntVar(&o.trials, "trials", 0, "how many trials at most; 0 for as many as there is time for")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "of all that is chosen by chance")
 	flag.IntVar(&o.most, "ranks", 8, "ranks of the largest job")
+	flag.StringVar(&o.without, "without", "", "receivers that the agent's pipelines leave out, with commas: ncclsock")
 	flag.BoolVar(&o.keep, "keep", false, "leave what jobs and agent wrote")
 	flag.Parse()
 	exit(run(o, os.Stdout))
@@ -50,11 +51,11 @@ func exit(err error) {
 }
 
 type options struct {
-	binary, root, report, only string
-	lasts                      time.Duration
-	trials, most               int
-	keep                       bool
-	seed                       uint64
+	binary, root, report, only, without string
+	lasts                               time.Duration
+	trials, most                        int
+	keep                                bool
+	seed                                uint64
 }
 
 // bench is the run of the benchmark.
@@ -151,7 +152,7 @@ func (b *bench) open() (err error) {
 	if b.disk, err = mount(b.root, filepath.Join(b.folder, "disk"), "data"); err != nil {
 		return err
 	}
-	b.agent = &agent{binary: b.binary, folder: b.folder}
+	b.agent = &agent{binary: b.binary, folder: b.folder, without: b.without}
 	b.ended = time.Now()
 	return b.agent.start()
 }

@@ -59,9 +59,11 @@ func (t *trial) seconds(from, to int) time.Duration {
 
 func (t *trial) other() int { return (t.rank + 1 + t.chance.IntN(t.world-1)) % t.world }
 
-// stalls is the answer that a rank holds its job up, for a reason.
+// stalls is the answer that a rank holds its job up, for a reason: by its sockets, or by its
+// calls, its stack or its dumps.
 func (t *trial) stalls(reason string) {
 	t.right("nccl_socket_stall", reason)
+	t.right("nccl_hang", reason)
 }
 
 // right adds a right answer about the rank.

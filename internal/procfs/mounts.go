@@ -47,14 +47,41 @@ func (f *FS) Mount(major, minor uint32, processes ...string) (Mount, error) {
 	err := ErrNotMounted
 	for _, process := range processes {
 		var found *Mount
-		if found, err = f.table(major, minor, process); err == nil {
+		if found, err = f.table(process, onDevice(major, minor)); err == nil {
 			return *found, nil
 		}
 	}
 	return Mount{}, err
 }
 
-func (f *FS) table(major, minor uint32, process string) (*Mount, error) {
+// MountOf finds the file system that an open file of a process is on, by what the kernel says
+// of the file (proc_pid_fdinfo(5)). The file system is not asked.
+func (f *FS) MountOf(pid uint32, fd int) (Mount, error) {
+	info, err := f.of(pid, maxStatus, "fdinfo", strconv.Itoa(fd))
+	if err != nil {
+		return Mount{}, err
+	}
+	id, err := numberAfter(info.Content, "mnt_id")
+	if err != nil {
+		return Mount{}, fmt.Errorf("read fdinfo of file %d of process %d: %w", fd, pid, err)
+	}
+	found, err := f.table(OfProcess(pid), func(line []byte) bool {
+		number, _, _ := bytes.Cut(line, []byte{' '})
+		return string(number) == strconv.FormatUint(id, 10)
+	})
+	if err != nil {
+		return Mount{}, err
+	}
+	return *found, nil
+}
+
+// onDevice fits the lines of a mount table that have that device number.
+func onDevice(major, minor uint32) func(line []byte) bool {
+	device := fmt.Appendf(nil, "%d:%d", major, minor)
+	return func(line []byte) bool { return bytes.Equal(deviceOf(line), device) }
+}
+
+func (f *FS) table(process string, fits func(line []byte) bool) (*Mount, error) {
 	file := filepath.Join(f.root, process, "mountinfo")
 	if f.Foreign() && process != OfSelf && process != OfInit {
 		return nil, fmt.Errorf("read %s: %w", file, ErrForeign)
@@ -65,7 +92,7 @@ func (f *FS) table(major, minor uint32, process string) (*Mount, error) {
 			return nil, err
 		}
 		defer table.Close()
-		found, err := findMount(io.LimitReader(table, maxMountinfo), major, minor)
+		found, err := findMount(io.LimitReader(table, maxMountinfo), fits)
 		if found != nil {
 			found.SeenBy = process
 		}
@@ -78,17 +105,16 @@ type mountLine struct {
 	root, point, kind, source string
 }
 
-// findMount looks for a device number in a mount table (proc_pid_mountinfo(5)). Of
+// findMount looks for a line that fits in a mount table (proc_pid_mountinfo(5)). Of
 // several mounts of one file system, which are bind mounts, it takes the one that
 // shows most of it, then the one with the shortest path. An odd line must not hide
 // the others.
-func findMount(table io.Reader, major, minor uint32) (*Mount, error) {
-	device := fmt.Appendf(nil, "%d:%d", major, minor)
+func findMount(table io.Reader, fits func(line []byte) bool) (*Mount, error) {
 	lines := bufio.NewScanner(table)
 	lines.Buffer(nil, maxMountLine)
 	var best *mountLine
 	for lines.Scan() {
-		if !bytes.Equal(deviceOf(lines.Bytes()), device) {
+		if !fits(lines.Bytes()) {
 			continue
 		}
 		if one, ok := parseMount(lines.Text()); ok && (best == nil || one.before(best)) {

@@ -43,6 +43,24 @@ func TestMountIsFoundByItsDeviceNumber(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotMounted)
 }
 
+func TestMountOfAnOpenFile(t *testing.T) {
+	r := newTree(t)
+	r.write("42/mountinfo", table)
+	r.write("42/fdinfo/3", "pos:\t0\nflags:\t02\nmnt_id:\t41\nino:\t7\n")
+	found, err := r.MountOf(42, 3)
+	require.NoError(t, err)
+	require.Equal(t, Mount{"/var/lib/kubelet/pods/x/volume-subpaths/a", "JuiceFS:vol", "fuse.juicefs", "42"}, found)
+	for file, info := range map[string]string{"of no mount of it": "mnt_id:\t4\n", "of no number": "mnt_id:\tx\n", "of a pipe": "pos:\t0\n"} {
+		r.write("42/fdinfo/4", info)
+		_, err := r.MountOf(42, 4)
+		require.Error(t, err, file)
+	}
+	_, err = r.MountOf(42, 5)
+	require.Error(t, err)
+	_, err = r.MountOf(43, 3)
+	require.ErrorIs(t, err, ErrGone)
+}
+
 func TestTableThatCannotBeReadSaysNothing(t *testing.T) {
 	r := newTree(t)
 	r.write("1/mountinfo", table)
@@ -70,7 +88,7 @@ func FuzzFindMount(f *testing.F) {
 	f.Add(table)
 	f.Add("1 2 0:52 / \\ rw - fuse\n\n 0:52")
 	f.Fuzz(func(t *testing.T, text string) {
-		found, _ := findMount(strings.NewReader(text), 0, 52)
+		found, _ := findMount(strings.NewReader(text), onDevice(0, 52))
 		if found != nil {
 			require.LessOrEqual(t, len(found.Point), 3*maxText)
 		}

@@ -3,10 +3,12 @@
 package stacks
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
 )
 
 // Prepare opens what a look at a process needs, while all is well: its files, which cannot be
@@ -53,6 +55,24 @@ func (r *Reader) Place(pid uint32) (pystack.Place, error) {
 		return pystack.Place{}, pystack.ErrNoPython
 	}
 	return watched.MainPlace()
+}
+
+// Class is what the main thread of a process that was prepared waits for, or would, by its frames
+// of Python alone. It may run on meanwhile.
+func (r *Reader) Class(pid uint32) (waitclass.Class, error) {
+	watched := r.watched[pid]
+	if watched == nil {
+		return "", pystack.ErrNoPython
+	}
+	seen, err := watched.Stacks(pystack.Options{OnlyMain: true})
+	if err != nil || len(seen.Threads) == 0 {
+		return "", cmp.Or(err, ErrMoves)
+	}
+	main := Thread{Python: seen.Threads[0].Frames}
+	if len(main.Python) == 0 {
+		return "", cmp.Or(seen.Threads[0].Err, ErrMoves)
+	}
+	return r.table.Of(main.frames()).Class, nil
 }
 
 // Usage is how many pages a process has taken without a read, and what it has read and written,

@@ -22,20 +22,14 @@ const (
 	eventCallLimited = "nccl.call.limited"      // calls of the process are not counted for a while, or are again
 )
 
-// The events of the stacks receiver.
-const (
-	eventStack  = "process.stack"        // the main thread of a rank stands still
-	eventMoving = "process.stack.moving" // it does not stand there any more
-)
-
-var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventMoving}
+var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving}
 
 // callAttributes are what is read of them, beside identity and what a process does.
 var callAttributes = []string{
 	"gen_ai.training.rendezvous",
 	"nccl.call.aligned", "nccl.call.collectives", "nccl.call.comm", "nccl.call.comm_rank", "nccl.call.comm_size", "nccl.call.end_reason", "nccl.call.exact", "nccl.call.function",
 	"nccl.call.graph_launches", "nccl.call.last_operation", "nccl.call.last_root", "nccl.call.last_unix_nano", "nccl.call.limit", "nccl.call.recent",
-	"nccl.call.unidentified", "nccl.call.waited_ns", "process.stack.wait_class",
+	"nccl.call.unidentified", "nccl.call.waited_ns",
 }
 
 // Bounds of one record.
@@ -68,7 +62,7 @@ type callRecord struct {
 	state                 socketstall.State
 	doing                 socketstall.Doing
 	unidentified, limited bool
-	waits                 bool // its stack says that it waits in a collective, or for its GPU
+	stack                 stackPlace // of a record of a stack alone
 }
 
 // calledAt is one of the last collectives of a communicator: its number from 0, and
@@ -99,15 +93,16 @@ func parseCall(event string, at int64, resource, a pcommon.Map) (c callRecord, o
 		return c, false
 	}
 	if c.ofStack() {
-		class := str(a, "process.stack.wait_class")
-		c.waits = event == eventStack && (class == "collective" || class == "gpu")
+		c.stack = stackOf(event, at, a)
 		return c, c.rank >= 0
 	}
 	return c, event == eventCallDoing || c.readCommunicator(a)
 }
 
 // ofStack reports whether it tells of a stack, and nothing of calls.
-func (c *callRecord) ofStack() bool { return c.event == eventStack || c.event == eventMoving }
+func (c *callRecord) ofStack() bool {
+	return c.event == eventStack || c.event == eventDoes || c.event == eventMoving
+}
 
 // readCommunicator reads which communicator it is, and where the process stands in it.
 func (c *callRecord) readCommunicator(a pcommon.Map) bool {

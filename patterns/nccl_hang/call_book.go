@@ -52,8 +52,10 @@ type toldStop struct {
 	Comm     string `json:"comm"`
 	Desc     string `json:"desc"`
 	Culprits []int  `json:"culprits,omitempty"`
-	Below    bool   `json:"below,omitempty"` // all have called it
-	Said     string `json:"said"`            // all of it: told again only when it has changed
+	Below    bool   `json:"below,omitempty"`  // all have called it
+	Own      string `json:"own,omitempty"`    // the name that the finding itself would have
+	Stacks   bool   `json:"stacks,omitempty"` // stacks alone tell it
+	Said     string `json:"said"`             // all of it: told again only when it has changed
 }
 
 type process struct {
@@ -77,9 +79,9 @@ type caller struct {
 	at     int64
 	state  socketstall.State
 	doing  socketstall.Doing
-	unread bool  // it calls on communicators that nobody can tell apart
-	stood  int64 // when its stack was told
-	waits  bool  // by that it waits in a collective, or for its GPU
+	unread bool // it calls on communicators that nobody can tell apart
+	stack  stackPlace
+	early  string // hash of a stack of which it is known what the process does, and nothing else yet
 	places []placeOf
 }
 
@@ -160,6 +162,9 @@ func (b *callBook) take(c *callRecord, begun string, now int64) bool {
 	r.last = now
 	b.order.Touch(r.element, fairlru.Some)
 	r.job, r.domain, r.world = cmp.Or(r.job, c.job), cmp.Or(r.domain, c.domain), max(r.world, c.world)
+	if c.ofStack() {
+		r.shareStack(&c.stack)
+	}
 	changed := who.learn(c)
 	switch {
 	case c.event == eventCallDoing || c.ofStack():
@@ -323,12 +328,7 @@ func (b *callBook) drop(s *callShare) {
 // learn takes what the process does, unless something newer is known.
 func (who *caller) learn(c *callRecord) bool {
 	if c.ofStack() {
-		if c.at < who.stood || c.at == who.stood && c.event == eventMoving {
-			return false // a later one has come before it
-		}
-		changed := who.waits != c.waits
-		who.stood, who.waits = c.at, c.waits
-		return changed
+		return who.stacks(c)
 	}
 	switch {
 	case c.at < who.at:
@@ -438,6 +438,12 @@ func (r *callRun) one(s string) string {
 	return s
 }
 
+func (r *callRun) shareStack(p *stackPlace) {
+	for _, s := range []*string{&p.Class, &p.Reason, &p.Function, &p.Owner, &p.Mount, &p.Storage, &p.Hash} {
+		*s = r.one(*s)
+	}
+}
+
 func (r *callRun) shareTexts(h *socketstall.Identity) {
 	for _, s := range []*string{&h.Host, &h.Node, &h.Process, &h.Namespace, &h.Workload} {
 		*s = r.one(*s)
@@ -461,7 +467,7 @@ func (b *callBook) sweep(now int64) {
 		}
 		for _, s := range r.shares {
 			for c := range s.callers {
-				if len(c.places) == 0 && now-max(c.at, c.stood) >= int64(keepMoving) {
+				if len(c.places) == 0 && c.old(now) {
 					delete(s.callers, c)
 					delete(r.callers, process{c.host.Host, c.host.PID})
 					b.grow(s, -1)
@@ -476,6 +482,15 @@ func (b *callBook) sweep(now int64) {
 			b.forget(r)
 		}
 	}
+}
+
+// old reports whether nothing is left of a process that calls on no communicator.
+func (who *caller) old(now int64) bool {
+	keep := keepMoving
+	if who.stack.Standing {
+		keep = keepCalls
+	}
+	return now-max(who.at, who.stack.At, who.stack.Doing.At) >= int64(keep)
 }
 
 // stands reports whether a living process stands in it.

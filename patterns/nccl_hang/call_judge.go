@@ -438,17 +438,22 @@ func (s *standings) blame(f *Finding, culprits, waits []int) {
 
 // words says what a process does that does not call.
 func (p *place) words() string {
-	d := &p.caller.doing
-	switch {
-	case p.ended:
+	if p.ended {
 		return "its process has ended"
-	case p.caller.state == socketstall.Frozen:
+	}
+	return doesInWords(p.caller.state, &p.caller.doing)
+}
+
+// doesInWords says what a process does that does not go on.
+func doesInWords(state socketstall.State, d *socketstall.Doing) string {
+	switch {
+	case state == socketstall.Frozen:
 		return "its cgroup is frozen"
-	case p.caller.state == socketstall.Zombie:
+	case state == socketstall.Zombie:
 		return "its main thread has ended"
-	case p.caller.state.Halted() && d.Stopper != "":
+	case state.Halted() && d.Stopper != "":
 		return "its process is stopped (" + d.Stopper + ")"
-	case p.caller.state.Halted():
+	case state.Halted():
 		return "its process is stopped (SIGSTOP or a debugger)"
 	case d.Activity == socketstall.Computing:
 		return "its main thread computes"
@@ -464,7 +469,7 @@ func (p *place) words() string {
 		return d.Waits()
 	case d.Activity == socketstall.Idle && strings.HasPrefix(d.File, "/"):
 		return "its main thread is blocked on " + d.File
-	case d.Activity == socketstall.Idle && p.caller.state == socketstall.DiskSleep:
+	case d.Activity == socketstall.Idle && state == socketstall.DiskSleep:
 		return "its main thread is blocked in the kernel" + in(d)
 	case d.Activity == socketstall.Idle:
 		return "its main thread is asleep" + in(d) + ", at 0 % CPU"

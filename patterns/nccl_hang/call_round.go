@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
@@ -36,7 +37,16 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 		return round
 	}
 	j.process2(r, f)
-	told := &toldStop{Stop: f.Stop, Comm: f.Comm, Desc: f.Desc, Culprits: f.Culprits, Below: f.Kind == AllCalled, Said: said2(f)}
+	own := f.Stop
+	if r.told != nil && r.told.goesOn(f) {
+		f.Stop = r.told.Stop
+		if r.told.Stacks && f.ofStacks() { // it stands since other times, as far as is known now
+			own, f.ID = r.told.Own, strings.TrimPrefix(r.told.Own, "stop-")
+		}
+	}
+	told := &toldStop{
+		Stop: f.Stop, Own: own, Comm: f.Comm, Desc: f.Desc, Culprits: f.Culprits, Below: f.below(), Stacks: f.ofStacks(), Said: said2(f),
+	}
 	if r.told != nil && r.told.Stop != told.Stop {
 		round.Cleared = []Cleared{r.told.cleared(r)}
 	}
@@ -47,16 +57,34 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	return round
 }
 
+// goesOn reports whether a finding is about the stop that was told: the same one, or what another
+// witness says of it.
+func (t *toldStop) goesOn(f *Finding) bool {
+	switch {
+	case f.Stop == cmp.Or(t.Own, t.Stop):
+		return true
+	case !t.Stacks && !f.ofStacks():
+		return false
+	}
+	return t.Below && f.below() || slices.ContainsFunc(t.Culprits, func(rank int) bool { return has(f.Culprits, rank) })
+}
+
+// below reports whether all ranks are where they should be.
+func (f *Finding) below() bool { return f.Kind == AllCalled || f.Kind == AllWait }
+
 // said2 is all of a finding that may change.
 func said2(f *Finding) string {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %s %q %v %d %d %q %d", f.Kind, f.Sure, f.Comm, f.Culprits, f.Seq, f.Called, f.Does, len(f.Affected))
+	_, _ = fmt.Fprintf(h, "%s %s %q %v %d %d %q %d %q", f.Kind, f.Sure, f.Comm, f.Culprits, f.Seq, f.Called, f.Does, len(f.Affected), f.Mount)
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
 // gone reports whether what was told ended with processes: that a job has died clears
 // nothing.
 func (t *toldStop) gone(r *callRun) bool {
+	if t.Stacks {
+		return false // a rank of it stands there no more
+	}
 	c := r.comms[t.Comm]
 	if c == nil {
 		return true
@@ -80,10 +108,23 @@ func (j *Join) process2(r *callRun, f *Finding) {
 	}
 }
 
-// analyse judges the communicators of the run and says what the whole of it stands for:
-// one finding, or none. Communicators of which nothing new came are as they were.
+// analyse says what the whole of the run stands for: one finding, or none. Calls say most: which
+// collective it is. What they cannot tell, stacks may.
 func (r *callRun) analyse(limited map[process]int64, now int64) *Finding {
 	r.again = 0
+	f, pending := r.byCalls(limited, now)
+	if pending || f != nil && f.Sure != Unsure {
+		return f
+	}
+	if s := r.byStacks(now); s != nil && (f == nil || s.Sure != Unsure) {
+		return s
+	}
+	return f
+}
+
+// byCalls judges the communicators of the run. Those of which nothing new came are as they were.
+// pending says that a rank lacks a call, and may make it in a moment.
+func (r *callRun) byCalls(limited map[process]int64, now int64) (f *Finding, pending bool) {
 	var found []*Finding
 	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
 		c := r.comms[name]
@@ -101,13 +142,14 @@ func (r *callRun) analyse(limited map[process]int64, now int64) *Finding {
 	}
 	if len(found) == 0 {
 		if found = r.allWait(limited, now); len(found) == 0 {
-			return nil
+			return nil, false
 		}
 	}
 	r.excuse(found, limited, now)
 	found = append(found, r.below(found, now)...)
 	r.followReceives(found)
-	return one(rootsOf(found))
+	pending = slices.ContainsFunc(found, func(f *Finding) bool { return f.Pending && f.Kind == NotCalled })
+	return one(rootsOf(found)), pending
 }
 
 // excuse takes from those to blame in a communicator the ranks that wait in another one,
@@ -235,7 +277,7 @@ func (who *caller) stuckInCall() bool {
 	for _, at := range who.places {
 		last = max(last, at.comm.places[at.rank].last)
 	}
-	return who.waits && who.stood >= last && !who.state.Halted() && (who.doing.Silence == socketstall.Overdue || who.doing.Silence == socketstall.Long)
+	return who.stack.waits() && who.stack.At >= last && !who.state.Halted() && (who.doing.Silence == socketstall.Overdue || who.doing.Silence == socketstall.Long)
 }
 
 // allCalled begins a finding about a communicator in which all wait for what they have called.

@@ -45,8 +45,8 @@ type savedCaller struct {
 	State  socketstall.State    `json:"s,omitempty"`
 	Doing  socketstall.Doing    `json:"d"`
 	Unread bool                 `json:"u,omitempty"`
-	Stood  int64                `json:"k,omitempty"`
-	Waits  bool                 `json:"w,omitempty"`
+	Stack  *stackPlace          `json:"k,omitempty"`
+	Early  string               `json:"e,omitempty"`
 }
 
 type savedComm struct {
@@ -105,7 +105,11 @@ func (r *callRun) save() savedCallRun {
 	for i, key := range keys {
 		c := r.callers[key]
 		numbers[c] = i
-		s.Callers = append(s.Callers, savedCaller{Host: c.host, Rank: c.rank, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, Stood: c.stood, Waits: c.waits})
+		saved := savedCaller{Host: c.host, Rank: c.rank, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, Early: c.early}
+		if c.stack.At != 0 || c.early != "" {
+			saved.Stack = &c.stack
+		}
+		s.Callers = append(s.Callers, saved)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
 		s.Comms = append(s.Comms, r.comms[name].save(numbers, texts))
@@ -170,7 +174,10 @@ func (b *callBook) resume(s *savedCallRun) error {
 	for i := range s.Callers {
 		c := &s.Callers[i]
 		host = cmp.Or(host, c.Host.Host)
-		callers[i] = &caller{host: c.Host, rank: c.Rank, at: c.At, state: c.State, doing: c.Doing, unread: c.Unread, stood: c.Stood, waits: c.Waits}
+		callers[i] = &caller{host: c.Host, rank: c.Rank, at: c.At, state: c.State, doing: c.Doing, unread: c.Unread, early: c.Early}
+		if c.Stack != nil {
+			callers[i].stack = *c.Stack
+		}
 		if r.callers[process{c.Host.Host, c.Host.PID}] != nil || c.Rank < -1 || c.Rank > socketstall.MaxRank {
 			return errState
 		}

@@ -151,6 +151,15 @@ func TestStacksAloneAreForgotten(t *testing.T) {
 	require.EqualValues(t, 64, j.Stats().HeldCalls)
 	require.Empty(t, j.Advance(c.at.Add(settled)))
 	require.Empty(t, j.Advance(c.at.Add(3*keepMoving)))
+	require.EqualValues(t, 64, j.Stats().HeldCalls, "they stand, and others may come")
+	c.list, c.at = plog.NewLogs(), c.at.Add(3*keepMoving)
+	for rank := range 63 {
+		c.record(eventMoving, comm{}, rank, nil)
+	}
+	j.Add(c.list, c.at)
+	require.Empty(t, j.Advance(c.at.Add(3*keepMoving)))
+	require.EqualValues(t, 1, j.Stats().HeldCalls)
+	require.Empty(t, j.Advance(c.at.Add(2*keepCalls)), "it has gone with its host")
 	require.Zero(t, j.Stats().HeldCalls)
 	require.Empty(t, j.calls.runs)
 }

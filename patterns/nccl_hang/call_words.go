@@ -28,6 +28,30 @@ func (f *Finding) callText() string {
 	return text
 }
 
+// stackText says in one line what stacks tell.
+func (f *Finding) stackText() string {
+	wait := f.CalledBy + plural(f.Waiting, " waits", " wait")
+	switch f.Kind {
+	case AllWait:
+		text := "all " + thousands(strconv.Itoa(f.Members)) + " ranks wait in a collective or for their GPUs: the fault is below the program"
+		if f.Detail != "" {
+			text += "; " + f.Detail
+		}
+		return text
+	case OneMount:
+		text := f.who() + plural(f.Culprits, " waits", " wait") + " for " + f.Mount
+		if len(f.Waiting) > 0 {
+			text += "; " + wait + " for them"
+		}
+		return text
+	}
+	text := fmt.Sprintf("%s in a collective for %s", wait, f.who())
+	if f.Does != "" {
+		text += ": " + f.Does
+	}
+	return text
+}
+
 // call is the collective as people write it.
 func (f *Finding) call() string {
 	text := f.Operation

@@ -62,14 +62,15 @@ func (r *Round) records(now int64) []rule.Finding {
 		all = append(all, r.Findings[i].record(now))
 	}
 	for _, c := range r.Cleared {
-		a := attributes{"nccl.collective.run": c.Run, "nccl.fr.pg_id": c.Group}
+		a := attributes{"nccl.collective.run": c.Run}
+		a.text("nccl.fr.pg_id", c.Group)
 		a.text("nccl.fr.pg_desc", c.Desc)
 		a.text("nccl.collective.stop", c.Stop)
 		a.text("gen_ai.training.job_id", c.Job)
 		a.text("gen_ai.training.job_domain", c.Domain)
 		all = append(all, rule.Finding{
 			Event: eventComplete, ID: fmt.Sprintf("%q %q %q", c.Run, c.Group, c.Desc), Time: now, Last: now, Attributes: a,
-			Severity: plog.SeverityNumberInfo, Body: "later dumps show no incomplete collective in this group any more",
+			Severity: plog.SeverityNumberInfo, Body: "no incomplete collective any more, by later dumps, calls or stacks",
 		})
 	}
 	return all
@@ -87,6 +88,11 @@ func (f *Finding) record(now int64) rule.Finding {
 		"nccl.collective.finding": string(f.Kind), "nccl.collective.id": f.ID, "nccl.collective.run": f.Run, "nccl.collective.sureness": string(f.Sure),
 		"nccl.collective.p2p": f.P2P, "nccl.fr.collective_seq_id": f.Seq, "nccl.fr.pg_id": f.Group, "nccl.collective.group": f.GroupName(),
 		"nccl.collective.members": f.Members, "nccl.collective.downstream": f.Downstream,
+	}
+	if f.ofStacks() { // which collective it is, they do not say
+		for _, key := range []string{"nccl.fr.collective_seq_id", "nccl.fr.pg_id", "nccl.collective.group", "nccl.collective.p2p"} {
+			delete(a, key)
+		}
 	}
 	f.describe(a)
 	f.putCalls(a)
@@ -114,10 +120,11 @@ func (f *Finding) describe(a attributes) {
 // putCalls puts what calls alone tell.
 func (f *Finding) putCalls(a attributes) {
 	a.text("nccl.collective.stop", f.Stop)
-	if f.Comm == "" {
+	if f.Comm == "" && !f.ofStacks() {
 		return
 	}
 	a.text("nccl.call.comm", f.Comm)
+	a.text("nccl.collective.mount", f.Mount)
 	a.text("nccl.collective.elements", f.Elements)
 	a.text("nccl.collective.does", f.Does)
 	if len(f.Culprits) > 0 {
@@ -130,7 +137,7 @@ func (f *Finding) putRanks(a attributes) {
 	if f.Local {
 		return // these numbers are no ranks of the job
 	}
-	if f.Comm == "" || len(f.Waiting) <= mostListed {
+	if f.Comm == "" && !f.ofStacks() || len(f.Waiting) <= mostListed {
 		a.ranks("nccl.collective.waiting_ranks", f.Waiting)
 	}
 	a.ranks("nccl.collective.culprit_ranks", f.Culprits)

@@ -45,6 +45,23 @@ const (
 	NoCall Kind = "no_call"
 )
 
+// The kinds that stacks alone tell, without a call that is seen.
+const (
+	// Outside: the culprits stand outside of the collective in which all others wait.
+	Outside Kind = "outside"
+	// OutsideWorks: the same, but they make progress. It is no fault.
+	OutsideWorks Kind = "outside_works"
+	// OneMount: the culprits wait for one file system, and all others for them.
+	OneMount Kind = "one_mount"
+	// AllWait: all wait in a collective or for their GPU, and none goes on.
+	AllWait Kind = "all_wait"
+)
+
+// ofStacks reports whether stacks alone tell it.
+func (f *Finding) ofStacks() bool {
+	return f.Kind == Outside || f.Kind == OutsideWorks || f.Kind == OneMount || f.Kind == AllWait
+}
+
 // Sureness says how far a finding can be relied on.
 type Sureness string
 
@@ -109,6 +126,7 @@ type Finding struct {
 	Pending  bool   // it may still be healthy: it explains others, and is not told
 	From     []int  // ranks from which culprits asked for data last
 	Stop     string // names the standstill, "" of what dumps alone tell
+	Mount    string // that the culprits wait for, where stacks tell it
 }
 
 // Rank returns the first culprit: one that sent no dump, or that the sockets single
@@ -149,6 +167,9 @@ func (f *Finding) doubt(to Sureness, because string) {
 func (f *Finding) String() string {
 	if f.Comm != "" && f.Kind != Mismatch {
 		return f.callText()
+	}
+	if f.ofStacks() {
+		return f.stackText()
 	}
 	op := fmt.Sprintf("%s #%d of %s", cmp.Or(f.Operation, "a collective"), f.Seq, f.GroupName())
 	var text string

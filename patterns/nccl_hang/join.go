@@ -129,10 +129,10 @@ func Detector(o Options) rule.Detector {
 		Name: "nccl_hang",
 		Logs: append([]string{eventDump, eventStart, socketstall.Event, socketstall.EventEnd}, callEvents...),
 		Findings: map[string][]string{
-			eventIncomplete: {eventDump, eventCallStopped, eventCallInit},
-			eventComplete:   {eventDump, eventCallStopped, eventCallInit},
+			eventIncomplete: {eventDump, eventCallStopped, eventCallInit, eventStack},
+			eventComplete:   {eventDump, eventCallStopped, eventCallInit, eventStack},
 		},
-		Attributes: slices.Concat(dumpAttributes, startAttributes, socketstall.Attributes, callAttributes),
+		Attributes: slices.Concat(dumpAttributes, startAttributes, socketstall.Attributes, callAttributes, stackAttributes),
 		New:        func(rule.Limits) rule.Algorithm { return New(o) },
 	}
 }
@@ -175,7 +175,7 @@ func (j *Join) Observe(r *rule.Record) bool {
 		return news
 	case eventDump:
 		return j.observeDump(r, begun) || news
-	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventMoving:
+	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving:
 		c, ok := parseCall(r.Name, r.Time, r.Resource, r.Attributes)
 		if !ok {
 			j.calls.invalid++

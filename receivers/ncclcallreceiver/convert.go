@@ -80,7 +80,9 @@ func (c *converter) change(x *change, known *identity.Process, observed time.Tim
 		a := c.builder.NcclCallDoing(head)
 		a.Stamp(process)
 		a.NcclCallIdleNs(x.idle.Nanoseconds())
-		does(a.Doing(), x)
+		if x.process != nil {
+			x.process.Write(a.Doing(), x.at)
+		}
 		a.StampSignal(x.signal)
 	case waiting:
 		a := c.builder.NcclCallInitWaiting(head)
@@ -150,7 +152,9 @@ func (c *converter) stopped(x *change, head record.Head, process identity.Proces
 	if x.launches > 0 {
 		a.NcclCallGraphLaunches(number(x.launches))
 	}
-	does(a.Doing(), x)
+	if x.process != nil {
+		x.process.Write(a.Doing(), x.at)
+	}
 	a.StampSignal(x.signal)
 	if len(x.Recent) > 0 {
 		recent := a.NcclCallRecent()
@@ -158,37 +162,6 @@ func (c *converter) stopped(x *change, head record.Head, process identity.Proces
 			r := &x.Recent[i]
 			recent.AppendEmpty().SetStr(fmt.Sprintf("%d %s %d %s", r.Number+x.Before, r.Operation, r.Count, r.Type))
 		}
-	}
-}
-
-// does writes what a process does, once it has been looked at.
-func does(a metadata.DoingAttributes, x *change) {
-	p := x.process
-	if p == nil || p.looks == 0 {
-		return
-	}
-	a.NcclRankState(string(p.now.State))
-	a.NcclRankActivity(string(p.activity(x.at)))
-	a.NcclRankSilence(string(p.silence))
-	record.NotNegative(a.NcclRankRestNs, x.at.Sub(p.progress))
-	if in := p.now.Inside; in != nil {
-		a.NcclRankSyscall(in.Syscall)
-		a.NcclRankWaitChannel(in.Channel)
-		a.NcclRankFile(in.File)
-		switch h := in.Holder; {
-		case h != nil:
-			a.NcclRankChildName(h.Comm)
-			a.NcclRankChildPid(int64(h.PID))
-			a.NcclRankChildState(string(h.State))
-			a.NcclRankChildAwaited(h.Awaited)
-			a.NcclRankChildSyscall(h.Syscall)
-			a.NcclRankChildWaitChannel(h.Channel)
-			a.NcclRankChildFile(h.File)
-		case in.Busiest.PID != 0:
-			a.NcclRankChildName(in.Busiest.Comm)
-			a.NcclRankChildPid(int64(in.Busiest.PID))
-		}
-		record.Numbers(a.NcclRankTree, in.Tree)
 	}
 }
 
@@ -268,7 +241,7 @@ func describeChange(x *change, process identity.Process) string {
 	rounded := x.idle.Round(time.Second)
 	switch x.what {
 	case doing:
-		fmt.Fprintf(&text, "%s has called no collective for %s, and is %s now", who(process), rounded, cmp.Or(string(x.process.activity(x.at)), string(x.process.now.State), "of unknown state"))
+		fmt.Fprintf(&text, "%s has called no collective for %s, and is %s now", who(process), rounded, cmp.Or(string(x.process.Activity(x.at)), string(x.process.Now.State), "of unknown state"))
 		return text.String()
 	case waiting:
 		fmt.Fprintf(&text, "%s called %s as rank %d of %d %s ago, and has not used the communicator since", who(process), x.init.Kind, x.init.Rank, x.init.Size, rounded)

@@ -46,18 +46,22 @@ func full() *ncclcall.Communicator {
 
 // rests is a process whose main thread is asleep.
 func rests() *process {
-	p := &process{last: start.Add(-10 * time.Second), progress: start.Add(-10 * time.Second), looks: 5, compared: 4, silence: socketstall.Overdue}
-	p.now = activity.Process{State: socketstall.Sleeping, Inside: &activity.Inside{
-		Syscall: "futex", Channel: "futex_do_wait", File: "pipe:[9]", Tree: []uint32{51}, Busiest: activity.Child{PID: 51, Comm: "worker", Share: 0.1},
-	}}
+	p, since := &process{}, start.Add(-10*time.Second)
+	p.called(1, since, since)
+	for ago := 4; ago >= 0; ago-- {
+		p.Look(&activity.Process{CPU: activity.Unknown, MainCPU: activity.Unknown, State: socketstall.Sleeping, Inside: &activity.Inside{
+			Compared: true, Syscall: "futex", Channel: "futex_do_wait", File: "pipe:[9]", Tree: []uint32{51}, Busiest: activity.Child{PID: 51, Comm: "worker", Share: 0.1},
+		}}, start.Add(time.Duration(-ago)*time.Second))
+	}
+	p.Silence = socketstall.Overdue
 	return p
 }
 
 // waitsForAChild is a process that reads the pipe of a child which is stopped.
 func waitsForAChild() *process {
 	p := rests()
-	p.now.Inside.Syscall, p.now.Inside.Channel = "read", "pipe_read"
-	p.now.Inside.Holder = &activity.Holder{PID: 52, Comm: "ffmpeg", State: socketstall.Stopped, Awaited: true}
+	p.Now.Inside.Syscall, p.Now.Inside.Channel = "read", "pipe_read"
+	p.Now.Inside.Holder = &activity.Holder{PID: 52, Comm: "ffmpeg", State: socketstall.Stopped, Awaited: true}
 	return p
 }
 

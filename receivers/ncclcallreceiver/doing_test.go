@@ -76,7 +76,7 @@ func TestSilenceOfAProcess(t *testing.T) {
 					got[c.what] = second + 1
 				}
 			}
-			require.Equal(t, tc.silence, w.processes[42].silence)
+			require.Equal(t, tc.silence, w.processes[42].Silence)
 			require.Equal(t, tc.want, got)
 		})
 	}
@@ -88,12 +88,12 @@ func TestAYoungProcessIsGivenTime(t *testing.T) {
 	w.work(3)
 	for range 55 {
 		w.second(false)
-		require.Equal(t, socketstall.Usual, w.processes[42].silence)
+		require.Equal(t, socketstall.Usual, w.processes[42].Silence)
 	}
 	for range 10 {
 		w.second(false)
 	}
-	require.Equal(t, socketstall.Overdue, w.processes[42].silence)
+	require.Equal(t, socketstall.Overdue, w.processes[42].Silence)
 }
 
 // A pause that comes again and again is usual, and after the third is told no more.
@@ -107,14 +107,14 @@ func TestUsualPausesAreLearned(t *testing.T) {
 		w.work(15)
 		return n
 	}
-	for range repeats {
+	for range activity.Repeats {
 		require.Positive(t, told())
 	}
 	require.Zero(t, told())
 	for range 20 {
 		w.second(false)
 	}
-	require.Equal(t, socketstall.Overdue, w.processes[42].silence, "twice that is not")
+	require.Equal(t, socketstall.Overdue, w.processes[42].Silence, "twice that is not")
 }
 
 func TestCommunicatorThatIsUsedRarelyIsToldLater(t *testing.T) {

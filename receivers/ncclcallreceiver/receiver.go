@@ -216,7 +216,7 @@ func (r *ncclCall) tell(l *look, now time.Time) {
 // that is known.
 func (r *ncclCall) stopper(c *change) {
 	if c.process != nil {
-		c.signal = r.proc.Stopper(&c.process.now, r.resolver)
+		c.signal = r.proc.Stopper(&c.process.Now, r.resolver)
 	}
 }
 

@@ -188,7 +188,7 @@ func (s *standstill) count(scan *ncclcall.Scan, c *ncclcall.Communicator, k key,
 	began := c.Last.Time
 	if p.total > 0 {
 		began = goesOn(c, p.last)
-		if gap := began.Sub(p.last); gap >= least {
+		if gap := began.Sub(p.last); gap >= activity.Least {
 			p.longest = max(p.longest, gap)
 		}
 	}
@@ -218,7 +218,7 @@ func (s *standstill) see(scan *ncclcall.Scan, moved map[uint32]*calls) {
 			p.called(m.total, first, m.last)
 		}
 		if s.limits[pid] == ncclcall.NoCalls {
-			p.last = scan.Time // what is not counted does not stand
+			p.Last = scan.Time // what is not counted does not stand
 		}
 	}
 	maps.DeleteFunc(s.processes, func(_ uint32, p *process) bool { return p.round != s.round })
@@ -228,13 +228,13 @@ func (s *standstill) see(scan *ncclcall.Scan, moved map[uint32]*calls) {
 func (s *standstill) lookInto(now time.Time) {
 	var pids []uint32
 	for pid, p := range s.processes {
-		if p.wanted(now) {
+		if p.Wanted(now) {
 			pids = append(pids, pid)
 		}
 	}
 	slices.Sort(pids)
 	for pid, does := range s.does(pids) {
-		s.processes[pid].look(does, now)
+		s.processes[pid].Look(does, now)
 	}
 }
 
@@ -250,13 +250,13 @@ func (s *standstill) stand(scan *ncclcall.Scan, c *ncclcall.Communicator, twin b
 	if p.stopped || p.used == s.round || !s.sees(c) { // one just met may be about to call
 		return
 	}
-	all := scan.Time.Sub(process.last) >= max(s.patience, factor*process.repeated("", scan.Time))
-	if idle < s.patience || !all && idle < max(rare*s.patience, factor*p.longest) {
+	all := scan.Time.Sub(process.Last) >= max(s.patience, process.Patience(scan.Time))
+	if idle < s.patience || !all && idle < max(rare*s.patience, 2*p.longest) {
 		return
 	}
 	p.stopped, p.told = true, *c
 	p.told.Recent = nil
-	process.told, process.toldAs, process.toldLike = true, process.silence, process.now.State
+	process.told, process.toldAs, process.toldLike = true, process.Silence, process.Now.State
 	l.changes = append(l.changes, change{
 		Communicator: c, what: stopped, pid: c.PID, at: scan.Time, idle: idle, launches: scan.Graphs[c.PID] - min(p.launches, scan.Graphs[c.PID]), process: process, twins: twin,
 	})
@@ -311,12 +311,12 @@ func (p *place) end(at time.Time, reason string) change {
 func (s *standstill) doings(now time.Time, l *look) {
 	for _, pid := range slices.Sorted(maps.Keys(s.processes)) {
 		p := s.processes[pid]
-		if p.told && p.looks == 0 { // it calls again
+		if p.told && p.Looks == 0 { // it calls again
 			p.told = false
 		}
-		if p.told && (p.silence != p.toldAs || p.now.State.Halted() != p.toldLike.Halted()) {
-			p.toldAs, p.toldLike = p.silence, p.now.State
-			l.changes = append(l.changes, change{what: doing, pid: pid, at: now, idle: now.Sub(p.last), process: p})
+		if p.told && (p.Silence != p.toldAs || p.Now.State.Halted() != p.toldLike.Halted()) {
+			p.toldAs, p.toldLike = p.Silence, p.Now.State
+			l.changes = append(l.changes, change{what: doing, pid: pid, at: now, idle: now.Sub(p.Last), process: p})
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package stacksreceiver
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -8,7 +9,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/stacks"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/stacksreceiver/internal/metadata"
 )
@@ -21,8 +24,11 @@ type standing struct {
 	at      time.Time
 	still   time.Duration
 	hash    uint64
-	where   bool // its names may leave the node
-	frames  bool // all of them leave with this record
+	rest    *activity.Rest
+	signal  identity.Signal // that stopped it, if any
+	mount   procfs.Mount    // that it waits for, if it is known
+	where   bool            // its names may leave the node
+	frames  bool            // all of them leave with this record
 }
 
 // converter turns stacks into log records. It is pure but for the builder's buffer, and not
@@ -73,6 +79,11 @@ func (c *converter) stack(s *standing, observed time.Time) plog.Logs {
 	a.ProcessStackKernelFunction(cut(main.Wait.Function, maxFunction))
 	a.ProcessStackKernelOwner(main.Wait.Owner)
 	a.ProcessRuntimeDescription(s.seen.Python)
+	a.ProcessStackMountPoint(s.mount.Point)
+	a.ProcessStackMountSource(s.mount.Source)
+	a.ProcessStackMountType(s.mount.Type)
+	s.rest.Write(a.Doing(), s.at)
+	a.StampSignal(s.signal)
 	if main.GIL {
 		a.ProcessStackGil(true)
 	}
@@ -122,6 +133,21 @@ func (c *converter) frames(a metadata.ProcessStack, main *stacks.Thread) {
 			native.AppendEmpty().SetStr(utf8(strings.TrimSpace(cut(f.Symbol, maxFunction) + " in " + cut(f.Object, maxFile))))
 		}
 	}
+}
+
+// doing makes a record of a rank that stands where it stood, and does something else.
+func (c *converter) doing(f *follower, at time.Time, signal identity.Signal, observed time.Time) plog.Logs {
+	still := at.Sub(f.told.since)
+	does := cmp.Or(string(f.rest.Activity(at)), string(f.rest.Now.State), "of unknown state")
+	a := c.builder.ProcessStackDoing(record.Head{
+		Trust: record.Claimed, Time: at, Observed: observed, Severity: record.Info, Text: fmt.Sprintf("%s stands in the same place for %s, and is %s now", who(&f.Process), still.Round(time.Second), does),
+	})
+	a.Stamp(f.Process)
+	a.ProcessStackHash(name(f.told.hash))
+	a.ProcessStackStillNs(still.Nanoseconds())
+	f.rest.Write(a.Doing(), at)
+	a.StampSignal(signal)
+	return c.builder.Emit()
 }
 
 // moving makes a record of a rank that stands there no more.

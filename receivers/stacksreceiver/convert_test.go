@@ -17,10 +17,13 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/taskstack"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/unwind"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/stacksreceiver/internal/metadata"
 )
@@ -34,10 +37,22 @@ func newTestConverter() *converter {
 
 // taken is a stack of a rank at its own line, of which all leaves the node.
 func taken(change func(*standing)) *standing {
-	s := &standing{process: rank(42, 3), seen: saving(42), why: asleep, at: start, still: 2 * time.Second, where: true, frames: true}
+	s := &standing{process: rank(42, 3), rest: &activity.Rest{}, seen: saving(42), why: asleep, at: start, still: 2 * time.Second, where: true, frames: true}
 	change(s)
 	s.hash = s.seen.Threads[0].Hash()
 	return s
+}
+
+// rests is a rank whose child is stopped.
+func rests() *activity.Rest {
+	r := &activity.Rest{}
+	r.Goes(start.Add(-time.Minute), start.Add(-time.Minute), true)
+	for ago := 4; ago >= 0; ago-- {
+		r.Look(&activity.Process{CPU: activity.Unknown, MainCPU: activity.Unknown, State: socketstall.Sleeping, Inside: &activity.Inside{
+			Compared: true, Syscall: "read", Channel: "pipe_read", File: "pipe:[9]", Tree: []uint32{52}, Holder: &activity.Holder{PID: 52, Comm: "ffmpeg", State: socketstall.Stopped, Awaited: true},
+		}}, start.Add(time.Duration(-ago)*time.Second))
+	}
+	return r
 }
 
 func TestGoldenRecords(t *testing.T) {
@@ -80,6 +95,17 @@ func TestGoldenRecords(t *testing.T) {
 				s.seen.Threads[0].Name = "\xff"
 			}), start)
 		}, "process.stack"},
+		"a_child_holds_it_up": {func(c *converter) plog.Logs {
+			return c.stack(taken(func(s *standing) {
+				s.rest, s.mount = rests(), procfs.Mount{Point: "/data", Source: "filer:/vol", Type: "nfs4"}
+				s.signal = identity.Signal{Number: 19}
+			}), start)
+		}, "process.stack"},
+		"doing": {func(c *converter) plog.Logs {
+			f := newFollower(rank(42, 3))
+			f.rest, f.told = *rests(), &told{since: start.Add(-time.Minute), hash: 7}
+			return c.doing(f, start, identity.Signal{}, start)
+		}, "process.stack.doing"},
 		"moving": {func(c *converter) plog.Logs {
 			p := rank(42, 3)
 			return c.moving(&p, &told{since: start.Add(-time.Minute), hash: 7}, start, start)

@@ -13,6 +13,8 @@ import (
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/stacks"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -29,6 +31,14 @@ type source interface {
 	Stack(pid uint32, startNS uint64) (*stacks.Process, error)
 	// Usage is what a process has taken since it began.
 	Usage(pid uint32) (usage, error)
+	// Class is what a main thread that runs would wait for, by its frames of Python.
+	Class(pid uint32) (waitclass.Class, error)
+	// Does looks into processes that rest. What begins at a process of roots is another rank.
+	Does(rest []identity.Process, roots map[uint32]bool) map[uint32]*activity.Process
+	// Stopper is who stopped a process, or the child that holds it up.
+	Stopper(p *activity.Process, resolver identity.Resolver) identity.Signal
+	// Mount is the file system that the call of a process is about.
+	Mount(pid uint32) (procfs.Mount, bool)
 	Release(pid uint32)
 }
 

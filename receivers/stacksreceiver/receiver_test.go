@@ -19,8 +19,10 @@ import (
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -38,6 +40,9 @@ type fake struct {
 	broken  error // of its stack
 	startNS uint64
 	usage   usage
+	class   waitclass.Class // of where it is found at work
+	does    *activity.Process
+	mount   procfs.Mount
 }
 
 // fakeSource is a machine whose processes a test moves.
@@ -113,6 +118,31 @@ func (s *fakeSource) Stack(pid uint32, startNS uint64) (seen *stacks.Process, er
 func (s *fakeSource) Usage(pid uint32) (has usage, err error) {
 	err = s.of(pid, func(p *fake) error { has = p.usage; return nil })
 	return has, err
+}
+
+func (s *fakeSource) Class(pid uint32) (class waitclass.Class, err error) {
+	err = s.of(pid, func(p *fake) error { class = p.class; return nil })
+	return class, err
+}
+
+func (s *fakeSource) Does(rest []identity.Process, _ map[uint32]bool) map[uint32]*activity.Process {
+	all := map[uint32]*activity.Process{}
+	for i := range rest {
+		_ = s.of(rest[i].PID, func(p *fake) error { all[rest[i].PID] = p.does; return nil })
+	}
+	return all
+}
+
+func (s *fakeSource) Stopper(p *activity.Process, _ identity.Resolver) (signal identity.Signal) {
+	if p.State == socketstall.Stopped {
+		signal.Number = 19
+	}
+	return signal
+}
+
+func (s *fakeSource) Mount(pid uint32) (mount procfs.Mount, ok bool) {
+	_ = s.of(pid, func(p *fake) error { mount = p.mount; return nil })
+	return mount, mount.Point != ""
 }
 
 func (s *fakeSource) Release(pid uint32) {
@@ -196,7 +226,7 @@ func (b *bench) works(pid uint32) {
 func rank(pid uint32, number int) identity.Process {
 	return identity.Process{
 		PID: pid, Comm: "python", Rank: number, LocalRank: number, WorldSize: 8, JobID: "job-1", Domain: "user:1000",
-		StartTime: start, StartNS: uint64(pid) * 100, RankPID: pid, RankStart: start,
+		StartTime: start.Add(time.Hour), StartNS: uint64(pid) * 100, RankPID: pid, RankStart: start,
 	}
 }
 
@@ -319,6 +349,65 @@ func TestOfARankThatWaitsInACollectiveNoNameLeaves(t *testing.T) {
 		}
 		require.Equal(t, named, strings.Contains(r.Body().AsString(), "save_checkpoint"))
 	}
+}
+
+// TestWhatARankDoesThatStandsIsTold: at first, and when it changes.
+func TestWhatARankDoesThatStandsIsTold(t *testing.T) {
+	b := newBench(t)
+	does := func(state socketstall.State, cpu time.Duration) {
+		b.at(42, func(p *fake) {
+			p.does = &activity.Process{Process: rank(42, 3), State: state, CPU: cpu, MainCPU: 0, Inside: &activity.Inside{Compared: true, Syscall: "read", File: "/data/part-7"}}
+		})
+	}
+	b.at(42, func(p *fake) {
+		p.class, p.mount = waitclass.Collective, procfs.Mount{Point: "/data", Source: "filer:/vol", Type: "nfs4"}
+	})
+	does(socketstall.Sleeping, 0)
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	for range 15 { // until its pauses are known
+		b.at(42, func(p *fake) { p.status.Switches++; p.place.Chain++ })
+		b.looks(t, 0)
+		b.looked(t)
+	}
+	b.looks(t, 1)
+	first := b.Next(t).Attributes().AsRaw()
+	require.Equal(t, []any{"usual", "idle", "read", "/data/part-7"}, []any{first["nccl.rank.silence"], first["nccl.rank.activity"], first["nccl.rank.syscall"], first["nccl.rank.file"]})
+	require.Equal(t, []any{"/data", "filer:/vol", "nfs4"}, []any{first["process.stack.mount_point"], first["process.stack.mount_source"], first["process.stack.mount_type"]})
+	b.looks(t, 0)
+	r := b.Next(t)
+	require.Equal(t, "process.stack.doing", r.EventName())
+	a := r.Attributes().AsRaw()
+	require.Equal(t, []any{"overdue", first["process.stack.hash"]}, []any{a["nccl.rank.silence"], a["process.stack.hash"]})
+	b.looks(t, 20)
+	does(socketstall.Stopped, 0)
+	b.looks(t, 0)
+	a = b.Next(t).Attributes().AsRaw()
+	require.Equal(t, []any{"stopped", "SIGSTOP"}, []any{a["nccl.rank.state"], a["signal.name"]})
+	b.looks(t, 20)
+	require.Empty(t, b.Records)
+}
+
+// TestOfAYoungRankNothingIsOverdueForLong: it may load its program or its data.
+func TestOfAYoungRankNothingIsOverdueForLong(t *testing.T) {
+	b := newBench(t)
+	b.at(42, func(p *fake) {
+		p.class = waitclass.OwnCode
+		p.does = &activity.Process{Process: rank(42, 3), State: socketstall.Sleeping, Inside: &activity.Inside{Compared: true}}
+	})
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	for range 30 {
+		b.works(42)
+		b.looks(t, 0)
+		b.looked(t)
+	}
+	b.looks(t, 1)
+	require.Equal(t, "usual", b.Next(t).Attributes().AsRaw()["nccl.rank.silence"])
+	b.looks(t, 55)
+	require.Empty(t, b.Records)
+	b.looks(t, 5)
+	require.Equal(t, "overdue", b.Next(t).Attributes().AsRaw()["nccl.rank.silence"])
 }
 
 func TestOffReadsNothing(t *testing.T) {
@@ -468,7 +557,7 @@ func TestManyRanksAtATimeAndOneThatMakesTooMany(t *testing.T) {
 
 func TestEventsSwitchedOffAreReadAndNotEmitted(t *testing.T) {
 	b := newBench(t)
-	b.config.Events.ProcessStack.Enabled, b.config.Events.ProcessStackMoving.Enabled = false, false
+	b.config.Events.ProcessStack.Enabled, b.config.Events.ProcessStackMoving.Enabled, b.config.Events.ProcessStackDoing.Enabled = false, false, false
 	b.Resolver.Know(rank(42, 3))
 	b.at(42, func(*fake) {})
 	b.start(t)

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/stacks"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
 
 // openSource opens what reads stacks on this machine.
@@ -22,12 +25,14 @@ func openSource() (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &machine{reader: reader}, nil
+	return &machine{fs: fs, reader: reader, proc: activity.New(fs)}, nil
 }
 
 // machine is a reader that may be closed while it reads.
 type machine struct {
-	mu     sync.Mutex // guards what follows
+	fs     *procfs.FS
+	proc   *activity.Reader // of one goroutine
+	mu     sync.Mutex       // guards what follows
 	reader *stacks.Reader
 	closed bool
 }
@@ -87,6 +92,36 @@ func (m *machine) Usage(pid uint32) (usage, error) {
 		faults, bytes, err := r.Usage(pid)
 		return usage{faults, bytes}, err
 	})
+}
+
+func (m *machine) Class(pid uint32) (waitclass.Class, error) {
+	return whileOpen(m, func(r *stacks.Reader) (waitclass.Class, error) { return r.Class(pid) })
+}
+
+func (m *machine) Does(rest []identity.Process, roots map[uint32]bool) map[uint32]*activity.Process {
+	all := make(map[uint32]*activity.Process, len(rest))
+	m.proc.Begin()
+	for i := range rest {
+		does := m.proc.Read(rest[i], false)
+		does.NCCL = true // a rank may have it linked into another file: its threads poll
+		m.proc.Inspect(&does, func(pid uint32) bool { return roots[pid] && pid != rest[i].PID })
+		all[rest[i].PID] = &does
+	}
+	m.proc.Keep(func(pid uint32) bool { return all[pid] != nil })
+	return all
+}
+
+func (m *machine) Stopper(p *activity.Process, resolver identity.Resolver) identity.Signal {
+	return m.proc.Stopper(p, resolver)
+}
+
+func (m *machine) Mount(pid uint32) (procfs.Mount, bool) {
+	wait, err := m.fs.Wait(pid)
+	if err != nil || wait.FD == procfs.Negative {
+		return procfs.Mount{}, false
+	}
+	found, err := m.fs.MountOf(pid, wait.FD)
+	return found, err == nil
 }
 
 func (m *machine) Release(pid uint32) {

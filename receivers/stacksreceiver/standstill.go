@@ -1,11 +1,15 @@
 package stacksreceiver
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
 
 // reason is why a stack is taken.
@@ -21,12 +25,26 @@ const (
 // stillLooks is for how many looks a thread must not have run, after the one that saw it first.
 const stillLooks = 2
 
-// What a thread did before it may do again, for twice as long, before it is told again: at most
-// for these times, so that a standstill is told in a place where it is usual, too.
+// What a thread did several times it may do again, for twice as long, before it is told again:
+// at most for these times, so that a standstill is told in a place where it is usual, too.
 const (
 	longestHabit = 30 * time.Second // asleep
+	longestWait  = 4 * time.Second  // asleep where it waits for others: that is no fault of its own
 	longestCall  = 10 * time.Minute // in one call
-	maxHabits    = 16
+	maxHabits    = 16               // places,
+	maxTimes     = 8                // and standstills in each
+)
+
+// Places whose wait class is known: a read of the frames for each that is new.
+const (
+	maxPlaces  = 64
+	placePause = 10 * time.Second
+)
+
+// Records of what a rank does that stands: when that changes, but not without end.
+const (
+	doingsAtOnce = 6
+	doingPause   = 10 * time.Second
 )
 
 // Stacks that one process may make: a burst, then one each pause.
@@ -46,21 +64,27 @@ type follower struct {
 	identity.Process
 	python bool
 
-	seen     bool
-	status   procfs.ThreadStatus // at the last look
-	looks    int                 // since then it has not run
-	since    time.Time           // of the first of these looks
-	place    pystack.Place       // in Python, where that was read last
-	inCall   time.Time           // it is in the same call since, as far as was seen
-	told     *told               // where it stands still; nil while it moves
-	peer     bool                // a process of its job has ended
-	habits   map[uint64]time.Duration
-	spin     spin
-	takes    bucket
-	retry    time.Duration
-	notUntil time.Time // after a failure
+	seen       bool
+	status     procfs.ThreadStatus // at the last look
+	looks      int                 // since then it has not run
+	since      time.Time           // of the first of these looks
+	place      pystack.Place       // in Python, where that was read last
+	inCall     time.Time           // it is in the same call since, as far as was seen
+	told       *told               // where it stands still; nil while it moves
+	peer       bool                // a process of its job has ended
+	habits     map[uint64][]time.Duration
+	spin       spin
+	takes      bucket
+	rest       activity.Rest // since its main thread ran
+	lookedInto time.Time     // what its processes do
+	classes    map[uint64]waitclass.Class
+	places     bucket // that may be asked for their class
+	doings     bucket
+	retry      time.Duration
+	notUntil   time.Time // after a failure
 
-	sent map[uint64]struct{} // hashes whose frames have left
+	older bool                // than this receiver: another may have told where it stood
+	sent  map[uint64]struct{} // hashes whose frames have left
 }
 
 // told is a standstill of which a record was made.
@@ -69,10 +93,15 @@ type told struct {
 	switches uint64
 	since    time.Time
 	hash     uint64
+	silence  socketstall.Silence // as it was told
+	halted   bool
 }
 
 func newFollower(p identity.Process) *follower {
-	return &follower{Process: p, habits: map[uint64]time.Duration{}, takes: bucket{size: takesAtOnce, each: takePause}, sent: map[uint64]struct{}{}}
+	return &follower{
+		Process: p, habits: map[uint64][]time.Duration{}, sent: map[uint64]struct{}{}, classes: map[uint64]waitclass.Class{},
+		takes: bucket{size: takesAtOnce, each: takePause}, places: bucket{size: maxPlaces, each: placePause}, doings: bucket{size: doingsAtOnce, each: doingPause},
+	}
 }
 
 // outcome is what a look says to do.
@@ -85,6 +114,7 @@ type outcome struct {
 // not needed of most threads that sleep.
 func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Config, where func() (pystack.Place, error)) outcome {
 	same := f.seen && status.Asleep() && f.status.Asleep() && status.Switches == f.status.Switches
+	ran, rested := f.seen && !same, f.atWork()
 	f.seen, f.status = true, status
 	if same {
 		f.looks++
@@ -97,7 +127,55 @@ func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Confi
 	case f.looks > 0 && !f.peer:
 		return outcome{} // the next look tells
 	}
-	return f.moves(now, config, where)
+	o := f.moves(now, config, where)
+	if !same && (f.told == nil || f.place != f.told.place || f.place == nowhere) { // else it woke for a moment, and waits on
+		last := now
+		if status.Asleep() { // it ran at some moment since the look before
+			last = now.Add(-config.ScanInterval / 2)
+		}
+		if rested {
+			f.rest.Last = last // a wait for others is no pause of its own
+		}
+		f.rest.Goes(last, last, f.atWork())
+	}
+	if f.older && ran && (f.told == nil || o.moved != nil) {
+		f.older = false
+		if o.moved == nil {
+			o.moved = &told{since: now}
+		}
+	}
+	return o
+}
+
+// atWork reports whether the thread was found where ranks are in each step: in a collective, or
+// waiting for its GPU.
+func (f *follower) atWork() bool {
+	class := f.classes[f.place.Calls]
+	return class == waitclass.Collective || class == waitclass.GPU
+}
+
+// learnPlace has the wait class of a place read that the thread has not been seen in before.
+func (f *follower) learnPlace(now time.Time, class func() (waitclass.Class, error), where func() (pystack.Place, error)) {
+	at := f.place
+	if _, known := f.classes[at.Calls]; known || at == nowhere || !f.places.take(now, 1) {
+		return
+	}
+	is, err := class()
+	if err != nil {
+		return
+	}
+	if after, err := where(); err != nil || after.Calls != at.Calls {
+		return // it went on meanwhile
+	}
+	if len(f.classes) >= maxPlaces {
+		clear(f.classes)
+	}
+	f.classes[at.Calls] = is
+}
+
+// changed reports whether what was told of a rank that stands is so no more.
+func (f *follower) changed() bool {
+	return f.told != nil && f.rest.Looks > 0 && (f.rest.Silence != f.told.silence || f.rest.Now.State.Halted() != f.told.halted)
 }
 
 // still decides about a thread that sleeps and has not run for some looks.
@@ -110,7 +188,10 @@ func (f *follower) still(now time.Time, where func() (pystack.Place, error)) out
 		f.told.switches = f.status.Switches // it woke, and sleeps in the same place again
 		return outcome{}
 	}
-	patience := min(2*f.habits[place.Calls], longestHabit)
+	patience := min(2*f.habit(place), longestHabit)
+	if f.atWork() {
+		patience = min(patience, longestWait)
+	}
 	if f.status.State == 'D' || f.peer {
 		patience = 0
 	}
@@ -131,7 +212,7 @@ func (f *follower) moves(now time.Time, config *Config, where func() (pystack.Pl
 	if f.told != nil && (place.Calls != f.told.place.Calls || place == nowhere) {
 		o.moved = f.leaves(now)
 	}
-	switch patience := max(config.Patience, min(2*f.habits[place.Calls], longestCall)); {
+	switch patience := max(config.Patience, min(2*f.habit(place), longestCall)); {
 	case f.told != nil:
 	case f.peer:
 		o.take = peerEnded
@@ -163,8 +244,19 @@ func (f *follower) leaves(now time.Time) *told {
 	if len(f.habits) >= maxHabits {
 		clear(f.habits)
 	}
-	f.habits[was.place.Calls] = max(f.habits[was.place.Calls], now.Sub(was.since))
+	times := append(f.habits[was.place.Calls], now.Sub(was.since))
+	slices.Sort(times)
+	f.habits[was.place.Calls] = times[max(0, len(times)-maxTimes):]
 	return was
+}
+
+// habit is for how long the thread has stood there several times.
+func (f *follower) habit(place pystack.Place) time.Duration {
+	times := f.habits[place.Calls]
+	if len(times) < activity.Repeats {
+		return 0
+	}
+	return times[len(times)-activity.Repeats]
 }
 
 // failed notes that a stack was not read.
@@ -176,7 +268,7 @@ func (f *follower) failed(now time.Time) {
 // stands notes that a stack was read.
 func (f *follower) stands(hash uint64) {
 	f.retry, f.peer = 0, false
-	f.told = &told{place: f.place, switches: f.status.Switches, since: f.since, hash: hash}
+	f.told = &told{place: f.place, switches: f.status.Switches, since: f.since, hash: hash, silence: f.rest.Silence, halted: f.rest.Now.State.Halted()}
 }
 
 // maxSent is how many hashes of a process are remembered.

@@ -10,6 +10,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
 )
 
 // thread is the main thread of one rank, as a test moves it; a look is each second.
@@ -87,21 +88,69 @@ func TestAThreadThatSleepsElsewhereIsTakenAgain(t *testing.T) {
 	require.EqualValues(t, 12, moved.hash)
 }
 
+// One or two standstills in a place may be the start, or an accident.
 func TestAUsualPlaceIsTakenLater(t *testing.T) {
 	one := newThread(t, true)
-	require.Equal(t, []int{2}, one.sleeps('S', 8))
-	one.works(2)
-	one.place = pystack.Place{Chain: 11, Calls: 1}
-	require.Equal(t, []int{16}, one.sleeps('S', 60), "it was there for eight seconds before")
-	one.works(2)
-	one.place = pystack.Place{Chain: 11, Calls: 1}
+	back := func() {
+		one.works(2)
+		one.place = pystack.Place{Chain: 11, Calls: 1}
+	}
+	for range 3 {
+		require.Equal(t, []int{2}, one.sleeps('S', 8))
+		back()
+	}
+	require.Equal(t, []int{16}, one.sleeps('S', 60), "it was there for eight seconds several times")
+	back()
+	for range 2 {
+		require.Equal(t, []int{16}, one.sleeps('S', 60))
+		back()
+	}
 	require.Equal(t, []int{30}, one.sleeps('S', 60), "30 s are enough in any place")
-	one.works(2)
-	one.place = pystack.Place{Chain: 11, Calls: 1}
+	back()
 	require.Equal(t, []int{2}, one.sleeps('D', 60), "it takes no signal")
 	one.works(2)
 	one.place = pystack.Place{Chain: 33, Calls: 3}
 	require.Equal(t, []int{2}, one.sleeps('S', 60), "it was never here")
+}
+
+// A rank that waits for others, again and again, is told soon when it does again, and none of
+// these waits is a usual pause of its own.
+func TestAUsualWaitForOthersIsTaken(t *testing.T) {
+	one := newThread(t, true)
+	one.classes[1] = waitclass.Collective
+	for range 5 {
+		one.sleeps('S', 20)
+		one.works(2)
+		one.place = pystack.Place{Chain: 11, Calls: 1}
+	}
+	require.Equal(t, []int{4}, one.sleeps('S', 60))
+	require.Zero(t, one.rest.Patience(one.now))
+}
+
+// A wait that is woken now and then, and goes on in the same place, is one.
+func TestAThreadThatWakesForAMomentRestsOn(t *testing.T) {
+	one := newThread(t, true)
+	one.sleeps('S', 5)
+	since := one.rest.Last
+	one.sleeps('S', 5)
+	require.Equal(t, since, one.rest.Last)
+	one.place.Chain++
+	one.sleeps('S', 5)
+	require.True(t, one.rest.Last.After(since))
+}
+
+// Where a rank stood may have been told before this receiver began, and its end not.
+func TestARankThatIsOlderThanTheReceiverIsToldToMove(t *testing.T) {
+	one := newThread(t, true)
+	one.older = true
+	require.Nil(t, one.look('S').moved, "nobody knows yet")
+	require.NotNil(t, one.works(2).moved)
+	require.Nil(t, one.works(3).moved, "once")
+	one = newThread(t, true)
+	one.older = true
+	require.Equal(t, []int{2}, one.sleeps('S', 5), "what stands is told anyway")
+	require.NotNil(t, one.works(2).moved)
+	require.Nil(t, one.works(3).moved)
 }
 
 func TestAThreadThatRunsInOneCallIsTakenAfterPatience(t *testing.T) {
@@ -165,6 +214,12 @@ func TestHabitsAreBounded(t *testing.T) {
 		one.works(1000 + i)
 	}
 	require.LessOrEqual(t, len(one.habits), maxHabits)
+	for range 100 {
+		one.place = pystack.Place{Chain: 1, Calls: 1}
+		one.sleeps('D', 4)
+		one.works(1000)
+	}
+	require.Len(t, one.habits[1], maxTimes)
 }
 
 func TestABucketFillsWithTime(t *testing.T) {

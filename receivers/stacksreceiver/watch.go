@@ -16,6 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
 )
 
@@ -58,6 +59,7 @@ type watch struct {
 	follows  map[process]*follower
 	budgets  map[string]*budget
 	ended    map[job]time.Time
+	began    time.Time // of the first look
 	lookedAt time.Time // for ranks
 	now      time.Time
 	prepares int    // in this look
@@ -76,6 +78,9 @@ func (w *watch) end() { w.followed.Store(0) }
 // look looks at all ranks. Its error says that none could be looked at.
 func (w *watch) look(ctx context.Context, now time.Time) error {
 	w.now, w.samples = now, 0
+	if w.began.IsZero() {
+		w.began = now
+	}
 	if now.Sub(w.lookedAt) >= w.config.LookInterval || now.Before(w.lookedAt) {
 		w.lookedAt = now
 		w.search(ctx)
@@ -129,6 +134,7 @@ func (w *watch) follow(p identity.Process) *follower {
 	f := w.follows[processOf(&p)]
 	if f == nil {
 		f = newFollower(p)
+		f.older = p.StartTime.Before(w.began)
 	}
 	f.Process = p
 	if known := w.known[processOf(&p)]; known != nil {
@@ -211,6 +217,9 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 	var found []candidate
 	var failures []error
 	looked := 0
+	where := func(pid uint32) func() (pystack.Place, error) {
+		return func() (pystack.Place, error) { return w.source.Place(pid) }
+	}
 	for _, f := range w.follows {
 		if !which(f) {
 			continue
@@ -227,7 +236,10 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 			failures = append(failures, err)
 			continue
 		}
-		o := f.look(w.now, status, w.config, func() (pystack.Place, error) { return w.source.Place(f.PID) })
+		o := f.look(w.now, status, w.config, where(f.PID))
+		if f.looks == 0 {
+			f.learnPlace(w.now, func() (waitclass.Class, error) { return w.source.Class(f.PID) }, where(f.PID))
+		}
 		if o.moved != nil {
 			w.moving(ctx, f, o.moved)
 		}
@@ -238,11 +250,65 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 			found = append(found, candidate{f, o.take})
 		}
 	}
+	w.lookInto()
 	w.takeAll(ctx, found)
+	w.doings(ctx)
 	if looked > 0 && len(failures) == looked {
 		return errors.Join(failures...)
 	}
 	return nil
+}
+
+// lookInto looks into the process trees of ranks whose main thread has not run for longer than
+// usual: a rank that stands may wait for what others of its processes do.
+func (w *watch) lookInto() {
+	var rest []identity.Process
+	var of []*follower
+	for _, f := range w.follows {
+		if f.looks > 0 && f.rest.Wanted(w.now) && f.lookedInto != w.now {
+			f.lookedInto = w.now
+			rest, of = append(rest, f.Process), append(of, f)
+		}
+	}
+	if len(rest) == 0 {
+		return
+	}
+	roots := map[uint32]bool{}
+	for _, p := range w.resolver.Ranks() {
+		roots[p.PID] = !p.Inherited
+	}
+	does := w.source.Does(rest, roots)
+	for _, f := range of {
+		if one := does[f.PID]; one != nil {
+			f.rest.Look(one, w.now)
+		}
+	}
+}
+
+// doings tells of ranks that were said to stand and do something else meanwhile.
+func (w *watch) doings(ctx context.Context) {
+	for _, f := range w.follows {
+		if !f.changed() || !w.config.Events.ProcessStackDoing.Enabled || !f.doings.take(w.now, 1) {
+			continue
+		}
+		if !w.budget(f.Domain).records.take(w.now, 1) {
+			w.limited(ctx, "records")
+			continue
+		}
+		f.told.silence, f.told.halted = f.rest.Silence, f.rest.Now.State.Halted()
+		w.out.Put(w.convert.doing(f, w.now, w.source.Stopper(&f.rest.Now, w.resolver), time.Now()))
+	}
+}
+
+// mountOf is the file system that a rank waits for, or a child that holds it up.
+func (w *watch) mountOf(f *follower, class waitclass.Class) (procfs.Mount, bool) {
+	if class != waitclass.Storage && class != waitclass.DataLoading {
+		return procfs.Mount{}, false
+	}
+	if in := f.rest.Now.Inside; in != nil && in.Holder != nil && in.Holder.State == socketstall.DiskSleep {
+		return w.source.Mount(in.Holder.PID)
+	}
+	return w.source.Mount(f.PID)
 }
 
 // spins reports whether a main thread that runs leads nowhere. What turns out to be work after
@@ -331,7 +397,11 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		w.limited(ctx, "records")
 		return
 	}
-	s := &standing{process: c.Process, seen: seen, why: c.why, at: w.now, still: w.now.Sub(c.since), hash: hash}
+	s := &standing{process: c.Process, seen: seen, why: c.why, at: w.now, still: w.now.Sub(c.since), hash: hash, rest: &c.rest}
+	if c.rest.Looks > 0 {
+		s.signal = w.source.Stopper(&c.rest.Now, w.resolver)
+	}
+	s.mount, _ = w.mountOf(c.follower, main.Wait.Class)
 	s.where = w.config.Stacks == All || main.Wait.Class != waitclass.Collective
 	if s.where && c.first(hash) {
 		if s.frames = budget.text.take(w.now, w.convert.textOf(seen)); !s.frames {

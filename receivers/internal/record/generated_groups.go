@@ -2,6 +2,70 @@
 
 package record
 
+import "go.opentelemetry.io/collector/pdata/pcommon"
+
+// DoingAttributes writes the attributes that events of the group doing carry: what a rank does that does not go on. Absent until it has been looked at.
+type DoingAttributes struct{ attributes *Attributes }
+
+// DoingAttributesOn writes them there.
+func DoingAttributesOn(attributes *Attributes) DoingAttributes { return DoingAttributes{attributes} }
+
+// Doing returns the writer of the group; each event of the group has this method.
+func (a DoingAttributes) Doing() DoingAttributes { return a }
+
+// NcclRankActivity sets nccl.rank.activity: What its process tree did when it last did anything: computing, thread_computing, child_computing, io, starved; idle when it has rested since.
+func (a DoingAttributes) NcclRankActivity(v string) { a.attributes.Text("nccl.rank.activity", v) }
+
+// NcclRankChildAwaited sets nccl.rank.child_awaited: The main thread of the rank waits for that child, for its end or at a pipe of it, or for one that does. Only where nccl.rank.child_state is told.
+func (a DoingAttributes) NcclRankChildAwaited(v bool) {
+	a.attributes.Bool("nccl.rank.child_awaited", v)
+}
+
+// NcclRankChildFile sets nccl.rank.child_file: File, pipe or socket that the system call of that child is about.
+func (a DoingAttributes) NcclRankChildFile(v string) { a.attributes.Text("nccl.rank.child_file", v) }
+
+// NcclRankChildName sets nccl.rank.child_name: Executable name of the child that uses most CPU, or that holds the rank up while it rests.
+func (a DoingAttributes) NcclRankChildName(v string) { a.attributes.Text("nccl.rank.child_name", v) }
+
+// NcclRankChildPid sets nccl.rank.child_pid: Process id of that child.
+func (a DoingAttributes) NcclRankChildPid(v int64) { a.attributes.Int("nccl.rank.child_pid", v) }
+
+// NcclRankChildState sets nccl.rank.child_state: What keeps a child from going on that holds the rank up while it rests: stopped, frozen, disk_sleep, sleeping.
+func (a DoingAttributes) NcclRankChildState(v string) { a.attributes.Text("nccl.rank.child_state", v) }
+
+// NcclRankChildSyscall sets nccl.rank.child_syscall: System call in which that child sleeps.
+func (a DoingAttributes) NcclRankChildSyscall(v string) {
+	a.attributes.Text("nccl.rank.child_syscall", v)
+}
+
+// NcclRankChildWaitChannel sets nccl.rank.child_wait_channel: Function of the kernel in which that child sleeps.
+func (a DoingAttributes) NcclRankChildWaitChannel(v string) {
+	a.attributes.Text("nccl.rank.child_wait_channel", v)
+}
+
+// NcclRankFile sets nccl.rank.file: File, pipe or socket that the system call of its main thread is about.
+func (a DoingAttributes) NcclRankFile(v string) { a.attributes.Text("nccl.rank.file", v) }
+
+// NcclRankRestNs sets nccl.rank.rest_ns: Time since its process tree last made progress.
+func (a DoingAttributes) NcclRankRestNs(v int64) { a.attributes.Int("nccl.rank.rest_ns", v) }
+
+// NcclRankSilence sets nccl.rank.silence: How long it has been silent for what it does and is used to: usual, long (it makes progress), overdue. It is a fault of the rank only where the others wait for it.
+func (a DoingAttributes) NcclRankSilence(v string) { a.attributes.Text("nccl.rank.silence", v) }
+
+// NcclRankState sets nccl.rank.state: What its main thread does: running, sleeping, disk_sleep, stopped, zombie; frozen: a freezer holds its cgroup.
+func (a DoingAttributes) NcclRankState(v string) { a.attributes.Text("nccl.rank.state", v) }
+
+// NcclRankSyscall sets nccl.rank.syscall: System call in which its main thread sleeps.
+func (a DoingAttributes) NcclRankSyscall(v string) { a.attributes.Text("nccl.rank.syscall", v) }
+
+// NcclRankTree sets nccl.rank.tree: Process ids of its descendants, 64 at most.
+func (a DoingAttributes) NcclRankTree() pcommon.Slice { return a.attributes.Slice("nccl.rank.tree") }
+
+// NcclRankWaitChannel sets nccl.rank.wait_channel: Function of the kernel in which its main thread sleeps.
+func (a DoingAttributes) NcclRankWaitChannel(v string) {
+	a.attributes.Text("nccl.rank.wait_channel", v)
+}
+
 // GpuAttributes writes the attributes that events of the group gpu carry: the GPU that the record is about.
 type GpuAttributes struct{ attributes *Attributes }
 

@@ -129,7 +129,7 @@ type NcclCallDoing struct {
 	attributes *record.Attributes
 	record.TrustAttributes
 	record.IdentityAttributes
-	DoingAttributes
+	record.DoingAttributes
 	record.SignalAttributes
 }
 
@@ -144,7 +144,7 @@ func NcclCallDoingOn(attributes *record.Attributes) NcclCallDoing {
 		attributes,
 		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
-		DoingAttributesOn(attributes),
+		record.DoingAttributesOn(attributes),
 		record.SignalAttributesOn(attributes),
 	}
 }
@@ -400,7 +400,7 @@ type NcclCallStopped struct {
 	record.IdentityAttributes
 	record.GpuAttributes
 	CommunicatorAttributes
-	DoingAttributes
+	record.DoingAttributes
 	record.SignalAttributes
 }
 
@@ -417,7 +417,7 @@ func NcclCallStoppedOn(attributes *record.Attributes) NcclCallStopped {
 		record.IdentityAttributesOn(attributes),
 		record.GpuAttributesOn(attributes),
 		CommunicatorAttributesOn(attributes),
-		DoingAttributesOn(attributes),
+		record.DoingAttributesOn(attributes),
 		record.SignalAttributesOn(attributes),
 	}
 }
@@ -506,68 +506,4 @@ func (a CommunicatorAttributes) NcclCallPointToPoint(v int64) {
 // NcclCallUnidentified sets nccl.call.unidentified: Why rank and size are not known: layout (the library's code does not show where they are), memory (they could not be read); twins: two communicators of the process have one hash.
 func (a CommunicatorAttributes) NcclCallUnidentified(v string) {
 	a.attributes.Text("nccl.call.unidentified", v)
-}
-
-// DoingAttributes writes the attributes that events of the group doing carry: what the process does that makes no call. Absent until it has been looked at.
-type DoingAttributes struct{ attributes *record.Attributes }
-
-// DoingAttributesOn writes them there.
-func DoingAttributesOn(attributes *record.Attributes) DoingAttributes {
-	return DoingAttributes{attributes}
-}
-
-// Doing returns the writer of the group; each event of the group has this method.
-func (a DoingAttributes) Doing() DoingAttributes { return a }
-
-// NcclRankActivity sets nccl.rank.activity: What its process tree did when it last did anything: computing, thread_computing, child_computing, io, starved; idle when it has rested since.
-func (a DoingAttributes) NcclRankActivity(v string) { a.attributes.Text("nccl.rank.activity", v) }
-
-// NcclRankChildAwaited sets nccl.rank.child_awaited: The main thread of the rank waits for that child, for its end or at a pipe of it, or for one that does. Only where nccl.rank.child_state is told.
-func (a DoingAttributes) NcclRankChildAwaited(v bool) {
-	a.attributes.Bool("nccl.rank.child_awaited", v)
-}
-
-// NcclRankChildFile sets nccl.rank.child_file: File, pipe or socket that the system call of that child is about.
-func (a DoingAttributes) NcclRankChildFile(v string) { a.attributes.Text("nccl.rank.child_file", v) }
-
-// NcclRankChildName sets nccl.rank.child_name: Executable name of the child that uses most CPU, or that holds the rank up while it rests.
-func (a DoingAttributes) NcclRankChildName(v string) { a.attributes.Text("nccl.rank.child_name", v) }
-
-// NcclRankChildPid sets nccl.rank.child_pid: Process id of that child.
-func (a DoingAttributes) NcclRankChildPid(v int64) { a.attributes.Int("nccl.rank.child_pid", v) }
-
-// NcclRankChildState sets nccl.rank.child_state: What keeps a child from going on that holds the rank up while it rests: stopped, frozen, disk_sleep, sleeping.
-func (a DoingAttributes) NcclRankChildState(v string) { a.attributes.Text("nccl.rank.child_state", v) }
-
-// NcclRankChildSyscall sets nccl.rank.child_syscall: System call in which that child sleeps.
-func (a DoingAttributes) NcclRankChildSyscall(v string) {
-	a.attributes.Text("nccl.rank.child_syscall", v)
-}
-
-// NcclRankChildWaitChannel sets nccl.rank.child_wait_channel: Function of the kernel in which that child sleeps.
-func (a DoingAttributes) NcclRankChildWaitChannel(v string) {
-	a.attributes.Text("nccl.rank.child_wait_channel", v)
-}
-
-// NcclRankFile sets nccl.rank.file: File, pipe or socket that the system call of its main thread is about.
-func (a DoingAttributes) NcclRankFile(v string) { a.attributes.Text("nccl.rank.file", v) }
-
-// NcclRankRestNs sets nccl.rank.rest_ns: Time since its process tree last made progress.
-func (a DoingAttributes) NcclRankRestNs(v int64) { a.attributes.Int("nccl.rank.rest_ns", v) }
-
-// NcclRankSilence sets nccl.rank.silence: How long it has been silent for what it does and is used to: usual, long (it makes progress), overdue. It is a fault of the rank only where the others wait for it.
-func (a DoingAttributes) NcclRankSilence(v string) { a.attributes.Text("nccl.rank.silence", v) }
-
-// NcclRankState sets nccl.rank.state: What its main thread does: running, sleeping, disk_sleep, stopped, zombie; frozen: a freezer holds its cgroup.
-func (a DoingAttributes) NcclRankState(v string) { a.attributes.Text("nccl.rank.state", v) }
-
-// NcclRankSyscall sets nccl.rank.syscall: System call in which its main thread sleeps.
-func (a DoingAttributes) NcclRankSyscall(v string) { a.attributes.Text("nccl.rank.syscall", v) }
-
-// NcclRankTree sets nccl.rank.tree: Process ids of its descendants, 64 at most.
-func (a DoingAttributes) NcclRankTree() pcommon.Slice { return a.attributes.Slice("nccl.rank.tree") }
-
-// NcclRankWaitChannel sets nccl.rank.wait_channel: Function of the kernel in which its main thread sleeps.
-func (a DoingAttributes) NcclRankWaitChannel(v string) {
-	a.attributes.Text("nccl.rank.wait_channel", v)
 }

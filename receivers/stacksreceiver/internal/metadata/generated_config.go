@@ -29,12 +29,16 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 // EventsConfig provides config for stacks events.
 type EventsConfig struct {
 	ProcessStack       EventConfig `mapstructure:"process.stack"`
+	ProcessStackDoing  EventConfig `mapstructure:"process.stack.doing"`
 	ProcessStackMoving EventConfig `mapstructure:"process.stack.moving"`
 }
 
 func DefaultEventsConfig() EventsConfig {
 	return EventsConfig{
 		ProcessStack: EventConfig{
+			Enabled: true,
+		},
+		ProcessStackDoing: EventConfig{
 			Enabled: true,
 		},
 		ProcessStackMoving: EventConfig{

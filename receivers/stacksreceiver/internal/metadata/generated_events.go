@@ -12,6 +12,7 @@ import (
 // The names of the events.
 const (
 	EventProcessStack       = "process.stack"
+	EventProcessStackDoing  = "process.stack.doing"
 	EventProcessStackMoving = "process.stack.moving"
 )
 
@@ -19,6 +20,7 @@ const (
 func (c EventsConfig) ByName() map[string]bool {
 	return map[string]bool{
 		EventProcessStack:       c.ProcessStack.Enabled,
+		EventProcessStackDoing:  c.ProcessStackDoing.Enabled,
 		EventProcessStackMoving: c.ProcessStackMoving.Enabled,
 	}
 }
@@ -54,11 +56,13 @@ type ProcessStack struct {
 	attributes *record.Attributes
 	record.TrustAttributes
 	record.IdentityAttributes
+	record.DoingAttributes
+	record.SignalAttributes
 }
 
 // ProcessStack begins a record.
 func (b *LogsBuilder) ProcessStack(head record.Head) ProcessStack {
-	return ProcessStackOn(b.Begin(EventProcessStack, 38, head))
+	return ProcessStackOn(b.Begin(EventProcessStack, 67, head))
 }
 
 // ProcessStackOn writes the attributes there.
@@ -67,6 +71,8 @@ func ProcessStackOn(attributes *record.Attributes) ProcessStack {
 		attributes,
 		record.TrustAttributesOn(attributes),
 		record.IdentityAttributesOn(attributes),
+		record.DoingAttributesOn(attributes),
+		record.SignalAttributesOn(attributes),
 	}
 }
 
@@ -122,6 +128,21 @@ func (a ProcessStack) ProcessStackKernelOwner(v string) {
 	a.attributes.Text("process.stack.kernel_owner", v)
 }
 
+// ProcessStackMountPoint sets process.stack.mount_point: Mount of the file that the call of the thread is about, or that of a child which holds the rank up: where it is, as that process sees it. Of storage and data_loading, where the call names an open file. The kernel says it, also where the record is claimed.
+func (a ProcessStack) ProcessStackMountPoint(v string) {
+	a.attributes.Text("process.stack.mount_point", v)
+}
+
+// ProcessStackMountSource sets process.stack.mount_source: What is mounted there.
+func (a ProcessStack) ProcessStackMountSource(v string) {
+	a.attributes.Text("process.stack.mount_source", v)
+}
+
+// ProcessStackMountType sets process.stack.mount_type: Type of that file system: nfs4, fuse.juicefs, …
+func (a ProcessStack) ProcessStackMountType(v string) {
+	a.attributes.Text("process.stack.mount_type", v)
+}
+
 // ProcessStackNative sets process.stack.native: Functions of compiled code, innermost first: symbol and file. With process.stack.frames.
 func (a ProcessStack) ProcessStackNative() pcommon.Slice {
 	return a.attributes.Slice("process.stack.native")
@@ -154,6 +175,45 @@ func (a ProcessStack) ThreadID(v int64) { a.attributes.Int("thread.id", v) }
 
 // ThreadName sets thread.name: Name of the thread. It chooses its name itself.
 func (a ProcessStack) ThreadName(v string) { a.attributes.Text("thread.name", v) }
+
+// ProcessStackDoing writes the attributes of the event process.stack.doing: A rank that stands in the place of its last process.stack does something else than was told, or has done nothing for longer than is usual. Told once per change.
+type ProcessStackDoing struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+	record.DoingAttributes
+	record.SignalAttributes
+}
+
+// ProcessStackDoing begins a record.
+func (b *LogsBuilder) ProcessStackDoing(head record.Head) ProcessStackDoing {
+	return ProcessStackDoingOn(b.Begin(EventProcessStackDoing, 45, head))
+}
+
+// ProcessStackDoingOn writes the attributes there.
+func ProcessStackDoingOn(attributes *record.Attributes) ProcessStackDoing {
+	return ProcessStackDoing{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+		record.DoingAttributesOn(attributes),
+		record.SignalAttributesOn(attributes),
+	}
+}
+
+// EventName is process.stack.doing.
+func (ProcessStackDoing) EventName() string { return EventProcessStackDoing }
+
+// Attributes is where they are written.
+func (a ProcessStackDoing) Attributes() *record.Attributes { return a.attributes }
+
+// ProcessStackHash sets process.stack.hash: Hash of the stack: of file, function and line of all frames of Python, or else of the functions of compiled code, or else of those of the kernel. Threads of different processes with the same are in the same place.
+func (a ProcessStackDoing) ProcessStackHash(v string) { a.attributes.Str("process.stack.hash", v) }
+
+// ProcessStackStillNs sets process.stack.still_ns: How long the thread has been there at least.
+func (a ProcessStackDoing) ProcessStackStillNs(v int64) {
+	a.attributes.Int("process.stack.still_ns", v)
+}
 
 // ProcessStackMoving writes the attributes of the event process.stack.moving: The main thread of a rank is in another place than its last process.stack says.
 type ProcessStackMoving struct {

@@ -1,0 +1,150 @@
+package ncclhang
+
+import (
+	"cmp"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// The events of the stacks receiver.
+const (
+	eventStack  = "process.stack"        // the main thread of a rank stands still
+	eventDoes   = "process.stack.doing"  // its process does something else than was told
+	eventMoving = "process.stack.moving" // it does not stand there any more
+)
+
+// stackAttributes are what is read of them, beside identity and what a process does.
+var stackAttributes = []string{
+	"process.stack.hash", "process.stack.kernel_function", "process.stack.kernel_owner", "process.stack.mount_point", "process.stack.mount_source", "process.stack.mount_type",
+	"process.stack.reason", "process.stack.state", "process.stack.still_ns", "process.stack.wait_class",
+}
+
+// stackPlace is where the main thread of a process stands, by its stack.
+type stackPlace struct {
+	At       int64             `json:"t,omitempty"` // of the record, 0: none has come
+	Standing bool              `json:"s,omitempty"`
+	Class    string            `json:"c,omitempty"`
+	Reason   string            `json:"r,omitempty"`
+	Function string            `json:"f,omitempty"` // of the kernel
+	Owner    string            `json:"o,omitempty"` // of that
+	Mount    string            `json:"m,omitempty"` // that it waits for: type, source and where it is
+	Storage  string            `json:"k,omitempty"` // the same as all hosts call it, "" where it is each host's own
+	Hash     string            `json:"h,omitempty"`
+	Since    int64             `json:"b,omitempty"`
+	State    socketstall.State `json:"st,omitempty"`
+	Doing    socketstall.Doing `json:"d,omitzero"`
+}
+
+// The words of the receiver that are read.
+const (
+	classCollective, classGPU     = "collective", "gpu"
+	classStorage, classData       = "storage", "data_loading"
+	reasonAsleep, reasonSpins     = "asleep", "spinning"
+	reasonSameCall, reasonPeerEnd = "same_call", "peer_ended"
+)
+
+// stackOf reads a record of that time.
+func stackOf(event string, at int64, a pcommon.Map) stackPlace {
+	still, _ := whole(a, "process.stack.still_ns")
+	p := stackPlace{
+		At: at, Standing: event == eventStack, Class: str(a, "process.stack.wait_class"), Reason: str(a, "process.stack.reason"), Function: str(a, "process.stack.kernel_function"),
+		Owner: str(a, "process.stack.kernel_owner"), Hash: str(a, "process.stack.hash"), Since: at - max(0, min(still, at)), State: socketstall.StateOf(a), Doing: socketstall.DoingOf(a, at),
+	}
+	if letter := str(a, "process.stack.state"); p.State == "" && (letter == "T" || letter == "t") {
+		p.State = socketstall.Stopped
+	}
+	p.Mount, p.Storage = mountOf(a)
+	if p.Storage == "" && (p.Class == classStorage || p.Class == classData) && remote[p.Owner] && p.Mount == "" {
+		p.Mount, p.Storage = p.Owner, p.Owner
+	}
+	return p
+}
+
+// remote are owners of functions of the kernel that are file systems of several hosts
+// (internal/waitclass/rows.txt).
+var remote = map[string]bool{"nfs": true, "lustre": true, "weka": true, "gpfs": true, "beegfs": true, "ceph": true, "cifs": true, "9p": true, "fuse": true}
+
+// mountOf says which file system a thread waits for. A disk of the host is another one on each.
+func mountOf(a pcommon.Map) (mount, storage string) {
+	kind, source, point := str(a, "process.stack.mount_type"), str(a, "process.stack.mount_source"), str(a, "process.stack.mount_point")
+	if kind == "" || point == "" {
+		return "", ""
+	}
+	mount = point + " (" + kind
+	if source != "" && source != kind {
+		mount += ", " + source
+	}
+	if mount = socketstall.Clip(mount + ")"); len(source) > 5 && source[:5] == "/dev/" {
+		return mount, ""
+	}
+	return mount, socketstall.Clip(kind + " " + cmp.Or(source, point))
+}
+
+// stacks takes a record of the process's stack, and reports whether it changes anything. Records
+// of one process may come in another order than they were made.
+func (who *caller) stacks(c *callRecord) bool {
+	before, s := who.stack, c.stack
+	switch {
+	case c.event == eventDoes && s.Hash != before.Hash && s.At > before.At: // the stack itself is to come
+		who.stack.Doing, who.stack.State = s.Doing, s.State
+		who.early = s.Hash
+		return false
+	case c.event == eventDoes:
+		if s.Hash != before.Hash || s.At < before.Doing.At || !before.Standing {
+			return false
+		}
+		who.stack.Doing, who.stack.State = s.Doing, s.State
+	case s.At < before.At, s.At == before.At && c.event == eventMoving:
+		return false // a later one has come before it
+	default:
+		if s.Standing && who.early == s.Hash && before.Doing.At > s.At {
+			s.Doing, s.State = before.Doing, before.State
+		}
+		who.stack, who.early = s, ""
+	}
+	return !before.same(&who.stack)
+}
+
+// same reports whether nothing differs that anything rests on.
+func (p stackPlace) same(o *stackPlace) bool {
+	return p.Standing == o.Standing && p.Class == o.Class && p.Reason == o.Reason && p.Hash == o.Hash && p.State == o.State && p.Storage == o.Storage &&
+		p.Doing.Silence == o.Doing.Silence && p.Doing.Activity == o.Doing.Activity
+}
+
+// waits reports whether the thread waits in a collective, or for its GPU.
+func (p *stackPlace) waits() bool {
+	return p.Standing && (p.Class == classCollective || p.Class == classGPU) && !p.State.Halted()
+}
+
+// outside reports whether it stands somewhere else. Of a rank that was looked at since another
+// one ended nobody knows.
+func (p *stackPlace) outside() bool { return p.Standing && !p.waits() && p.Reason != reasonPeerEnd }
+
+// launches reports whether it waits for the end of a child: then that is the rank.
+func (p *stackPlace) launches() bool { return len(p.Function) >= 7 && p.Function[:7] == "do_wait" }
+
+// serves reports whether it waits for whoever may come: a client, or a timer of its own.
+func (p *stackPlace) serves() bool {
+	switch p.Function {
+	case "do_epoll_wait", "ep_poll", "do_select", "inet_csk_accept", "inet_csk_wait_for_connect":
+		return p.Class != classStorage && p.Class != classData && p.Class != "compiling"
+	}
+	return false
+}
+
+// does is what a rank does that stands outside.
+func (p *stackPlace) does(now int64) doings {
+	switch {
+	case p.State.Halted() || p.Reason == reasonSpins || p.Doing.Silence == socketstall.Overdue:
+		return stuck
+	case p.Reason == reasonSameCall && now-p.Since >= int64(tooFarTime):
+		return stuck
+	case p.Reason == reasonSameCall || p.Doing.Silence == socketstall.Long:
+		return working
+	case p.Doing.Silence == socketstall.Usual:
+		return acting
+	}
+	return untold
+}

@@ -1,0 +1,283 @@
+package ncclhang
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// Doubts of stacks.
+const (
+	doubtStacks  = "which collective it is, is not seen: what the main threads of the ranks do says that they wait"
+	doubtServes  = "it waits for somebody who may be no rank of the job"
+	doubtPhase   = "whether it is a long phase or a loop without end"
+	doubtGPUBusy = "what their GPUs and links do is not seen by their stacks"
+)
+
+// ranksByStack are the ranks of a run by where their main threads stand.
+type ranksByStack struct {
+	run     *callRun
+	of      []*caller // by rank; nil where none of its processes stands
+	waits   []int     // in a collective, or for their GPU
+	outside []int     // anywhere else
+}
+
+// stacked groups the ranks of the run. Of several processes of a rank, as where a launcher in
+// Python waits for another Python, that one counts which waits with the others, then the one that
+// waits for no child.
+func (r *callRun) stacked() *ranksByStack {
+	s := &ranksByStack{run: r, of: make([]*caller, r.world)}
+	for _, c := range r.callers {
+		if c.rank < 0 || c.rank >= r.world || !c.stack.waits() && !c.stack.outside() {
+			continue
+		}
+		if other := s.of[c.rank]; other == nil || c.standsBefore(other) {
+			s.of[c.rank] = c
+		}
+	}
+	for rank, c := range s.of {
+		switch {
+		case c == nil:
+		case c.stack.waits():
+			s.waits = append(s.waits, rank)
+		default:
+			s.outside = append(s.outside, rank)
+		}
+	}
+	return s
+}
+
+func (who *caller) standsBefore(other *caller) bool {
+	if mine, theirs := who.stack.waits(), other.stack.waits(); mine != theirs {
+		return mine
+	}
+	if mine, theirs := who.stack.launches(), other.stack.launches(); mine != theirs {
+		return theirs
+	}
+	return who.host.PID > other.host.PID
+}
+
+// byStacks says what the job waits for by the stacks of its ranks alone, on any transport and
+// without a call that is seen. Every rank must stand: while one goes on, the others may wait for
+// that. nil says nothing.
+func (r *callRun) byStacks(now int64) *Finding {
+	if r.world < 2 || len(r.callers) < r.world {
+		return nil
+	}
+	s := r.stacked()
+	switch {
+	case len(s.waits)+len(s.outside) < r.world:
+		return nil
+	case len(s.outside) == 0:
+		return s.allWait(now)
+	}
+	f := s.oneMount(now)
+	if f == nil {
+		f = s.few(now)
+	}
+	return f
+}
+
+// later has the run judged again then.
+func (r *callRun) later(at int64) {
+	if r.again == 0 || at < r.again {
+		r.again = at
+	}
+}
+
+// begin begins a finding.
+func (s *ranksByStack) begin(kind Kind, waits, culprits []int, now int64) *Finding {
+	r := s.run
+	since := now
+	for _, rank := range waits {
+		since = min(since, s.of[rank].stack.Since)
+	}
+	if len(waits) == 0 {
+		for _, rank := range culprits {
+			since = min(since, s.of[rank].stack.Since)
+		}
+	}
+	f := &Finding{
+		Kind: kind, Sure: Likely, Run: r.name, Job: r.job, Domain: r.domain, World: r.world, Members: r.world, Called: len(waits),
+		Since: time.Unix(0, since).UTC(), Waited: time.Duration(max(0, now-since)), Waiting: waits, Culprits: culprits, rank: -1,
+	}
+	f.CalledBy = f.named(waits)
+	if len(waits) > 1 {
+		f.CalledBy = thousands(strconv.Itoa(len(waits))) + " ranks"
+	}
+	f.Affected = append(slices.Clone(waits), culprits...)
+	slices.Sort(f.Affected)
+	if len(culprits) > 0 {
+		first := s.of[culprits[0]]
+		f.rank, f.Host, f.Does = culprits[0], first.host, first.stack.words()
+		if len(culprits) > 1 && f.Does != "" {
+			f.Does = "of rank " + strconv.Itoa(f.rank) + ", " + f.Does
+		}
+	}
+	s.identify(f)
+	return f
+}
+
+// identify names a standstill by those who are to blame, or else wait, and since when the last of
+// them stands there.
+func (s *ranksByStack) identify(f *Finding) {
+	of := f.Culprits
+	if len(of) == 0 {
+		of = f.Waiting
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q stacks %d %d", f.Run, of[0], s.cameLast(of))
+	f.ID = fmt.Sprintf("col-%016x", h.Sum64())
+	f.Stop = "stop-" + f.ID
+}
+
+// does is what the ranks do that stand outside: what speaks most against their being stuck.
+func (s *ranksByStack) does(now int64) doings {
+	worst := stuck
+	for _, rank := range s.outside {
+		worst = min(worst, s.of[rank].stack.does(now))
+	}
+	return worst
+}
+
+// few finds that a small group stands outside of the collective in which all the others wait.
+func (s *ranksByStack) few(now int64) *Finding {
+	// What all have called runs on a GPU whether the rank stands elsewhere or not.
+	launched := func(rank int) bool { return len(s.run.comms) > 0 && s.of[rank].stack.Class == classGPU }
+	if len(s.waits) == 0 || slices.ContainsFunc(s.waits, launched) {
+		return nil
+	}
+	f := s.begin(Outside, s.waits, s.outside, now)
+	f.doubt(Likely, doubtStacks)
+	switch s.does(now) {
+	case acting:
+		return nil // the receiver says when that has lasted for long
+	case working:
+		f.Kind = OutsideWorks
+		f.doubt(Likely, doubtPhase)
+		for _, rank := range s.outside {
+			s.run.laterIf(s.of[rank].stack.Since+int64(tooFarTime), now)
+		}
+	case untold:
+		if at := s.cameLast(s.outside) + int64(s.run.options.UnknownWait); now < at {
+			s.run.later(at)
+			return nil
+		}
+		f.doubt(Likely, doubtDoing)
+	}
+	if s.cameLast(s.waits)-s.cameLast(s.outside) > int64(tooFarTime) {
+		f.doubt(Unsure, doubtFar)
+	}
+	if len(s.outside) > 1 && 2*len(s.outside) > s.run.world {
+		f.doubt(Unsure, doubtMany)
+	}
+	if slices.ContainsFunc(s.outside, func(rank int) bool { return s.of[rank].stack.serves() }) {
+		f.doubt(Unsure, doubtServes)
+	}
+	return f
+}
+
+func (r *callRun) laterIf(at, now int64) {
+	if at > now {
+		r.later(at)
+	}
+}
+
+// cameLast is when the last of these ranks came to stand there.
+func (s *ranksByStack) cameLast(ranks []int) int64 {
+	last := int64(0)
+	for _, rank := range ranks {
+		last = max(last, s.of[rank].stack.Since)
+	}
+	return last
+}
+
+// oneMount finds that all who stand outside, several ranks, wait for one file system.
+func (s *ranksByStack) oneMount(now int64) *Finding {
+	if len(s.outside) < 2 || s.does(now) != stuck {
+		return nil
+	}
+	first := &s.of[s.outside[0]].stack
+	for _, rank := range s.outside {
+		p := &s.of[rank].stack
+		if p.Storage == "" || p.Storage != first.Storage || p.State.Halted() {
+			return nil
+		}
+	}
+	f := s.begin(OneMount, s.waits, s.outside, now)
+	f.Mount = first.Mount
+	return f
+}
+
+// allWait finds that every rank has waited in a collective, or for its GPU, for longer than a
+// collective takes, and that nothing else of their processes goes on. Long work of GPUs looks the
+// same from outside where nobody is in a collective; and what calls show is told by them.
+func (s *ranksByStack) allWait(now int64) *Finding {
+	r := s.run
+	if len(r.comms) > 0 {
+		return nil
+	}
+	newest, inCollective := int64(0), 0
+	places := map[string]int{}
+	for _, c := range s.of {
+		p := &c.stack
+		if p.Reason != reasonAsleep || p.Doing.Silence != socketstall.Overdue {
+			return nil
+		}
+		if p.Class == classCollective {
+			inCollective++
+		}
+		places[p.Hash]++
+		newest = max(newest, p.Since)
+	}
+	if 2*inCollective < r.world {
+		return nil
+	}
+	if at := newest + int64(r.options.StuckWait); now < at {
+		r.later(at)
+		return nil
+	}
+	f := s.begin(AllWait, s.waits, nil, now)
+	f.Detail = s.elsewhere(places)
+	host := s.of[0].host
+	if !slices.ContainsFunc(s.of, func(c *caller) bool { return c.host.Host != host.Host }) {
+		f.Host.Host, f.Host.Node = host.Host, host.Node // its links are between them
+	}
+	f.doubt(Likely, doubtGPUBusy)
+	return f
+}
+
+// elsewhere says which few ranks wait at another place of the program than most others.
+func (s *ranksByStack) elsewhere(places map[string]int) string {
+	most := ""
+	for hash, n := range places {
+		if hash != "" && 4*n >= 3*s.run.world {
+			most = hash
+		}
+	}
+	if most == "" || len(places) == 1 {
+		return ""
+	}
+	var others []int
+	for rank, c := range s.of {
+		if c.stack.Hash != most {
+			others = append(others, rank)
+		}
+	}
+	return subject(others) + plural(others, " waits", " wait") + " at another place of the program than the others"
+}
+
+// words says what a process does whose main thread stands.
+func (p *stackPlace) words() string {
+	if p.Reason == reasonSpins {
+		return "its main thread executes nothing but a loop"
+	}
+	if p.Reason == reasonSameCall && p.Doing.Activity == "" {
+		return "its main thread is in the same call all the time"
+	}
+	return doesInWords(p.State, &p.Doing)
+}

@@ -1,0 +1,486 @@
+package ncclhang
+
+import (
+	"fmt"
+	"math/rand"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+)
+
+// stack is where the main thread of a rank stands, and since when.
+type stack struct {
+	class, reason, function, silence, activity, state, mount string
+	since                                                    time.Duration
+	pid                                                      int64
+	hash                                                     string
+}
+
+func (s stack) put(a pcommon.Map) {
+	if s.pid != 0 {
+		a.PutInt("process.pid", s.pid)
+	}
+	a.PutStr("process.stack.wait_class", s.class)
+	reason := s.reason
+	if reason == "" {
+		reason = reasonAsleep
+	}
+	a.PutStr("process.stack.reason", reason)
+	a.PutStr("process.stack.kernel_function", s.function)
+	hash := s.hash
+	if hash == "" {
+		hash = s.class
+	}
+	a.PutStr("process.stack.hash", hash)
+	since := s.since
+	if since == 0 {
+		since = 3 * time.Second
+	}
+	a.PutInt("process.stack.still_ns", since.Nanoseconds())
+	if s.mount != "" {
+		a.PutStr("process.stack.mount_type", "nfs4")
+		a.PutStr("process.stack.mount_source", s.mount)
+		a.PutStr("process.stack.mount_point", "/data")
+	}
+	s.does(a)
+}
+
+func (s stack) does(a pcommon.Map) {
+	if s.silence != "" {
+		a.PutStr("nccl.rank.silence", s.silence)
+		a.PutStr("nccl.rank.activity", s.activity)
+	}
+	if s.state != "" {
+		a.PutStr("nccl.rank.state", s.state)
+	}
+}
+
+var (
+	inCollective = stack{class: "collective", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
+	onGPU        = stack{class: "gpu", reason: "same_call"}
+	inLock       = stack{class: "lock", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
+)
+
+// stand says where ranks stand.
+func (c *calls) stand(s stack, ranks ...int) *calls {
+	for _, rank := range ranks {
+		c.record(eventStack, comm{}, rank, s.put)
+	}
+	return c
+}
+
+func (s stack) in(class string) stack { s.class = class; return s }
+
+// TestWhatStacksAloneTell: no call and no socket is seen.
+func TestWhatStacksAloneTell(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ranks func(*calls)
+		want  string // "" for nothing
+		kind  Kind
+		sure  Sureness
+	}{
+		"a rank in a lock": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(inLock, 5) },
+			want:  "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"two ranks in a lock": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 2, 5)...).stand(inLock, 2, 5) },
+			want:  "6 ranks wait in a collective for ranks 2, 5: of rank 2, its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"one of two": {
+			ranks: func(c *calls) { c.world = 2; c.stand(inCollective, 0).stand(inLock, 1) },
+			want:  "rank 0 waits in a collective for rank 1: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"others poll for their GPUs": {
+			ranks: func(c *calls) { c.stand(onGPU, but(8, 5)...).stand(inLock, 5) },
+			want:  "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"stages of a pipeline wait at other lines": {
+			ranks: func(c *calls) {
+				for rank := range 8 {
+					s := inCollective
+					s.hash = fmt.Sprint("stage ", rank/2)
+					if rank == 4 {
+						s = inLock
+					}
+					c.stand(s, rank)
+				}
+			},
+			want: "7 ranks wait in a collective for rank 4: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"a rank is stopped in the collective": {
+			ranks: func(c *calls) {
+				s := inCollective
+				s.state = "stopped"
+				c.stand(inCollective, but(8, 5)...).stand(s, 5)
+			},
+			want: "7 ranks wait in a collective for rank 5: its process is stopped (SIGSTOP or a debugger)", kind: Outside, sure: Likely,
+		},
+		"a rank spins": {
+			ranks: func(c *calls) {
+				c.stand(inCollective, but(8, 5)...).stand(stack{class: "own_code", reason: "spinning", since: 30 * time.Second}, 5)
+			},
+			want: "7 ranks wait in a collective for rank 5: its main thread executes nothing but a loop", kind: Outside, sure: Likely,
+		},
+		"its launcher waits for it, and so does that of another": {
+			ranks: func(c *calls) {
+				launcher := stack{class: "own_code", function: "do_wait", silence: "overdue", activity: "idle", pid: 77}
+				c.stand(inCollective, but(8, 5)...).stand(inLock, 5)
+				c.stand(launcher, 4)
+				launcher.pid = 9_000
+				c.stand(launcher, 5)
+			},
+			want: "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"nobody knows what it does": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(stack{class: "storage"}, 5) },
+			want:  "7 ranks wait in a collective for rank 5", kind: Outside, sure: Likely,
+		},
+		"half of them wait for one server": {
+			ranks: func(c *calls) {
+				s := inLock.in("storage")
+				s.mount = "filer:/vol"
+				c.stand(inCollective, 0, 1, 2).stand(s, 3, 4, 5, 6, 7)
+			},
+			want: "ranks 3-7 wait for /data (nfs4, filer:/vol); 3 ranks wait for them", kind: OneMount, sure: Likely,
+		},
+		"all load data from one server": {
+			ranks: func(c *calls) {
+				s := inLock.in("data_loading")
+				s.mount = "filer:/vol"
+				c.stand(s, but(8)...)
+			},
+			want: "ranks 0-7 wait for /data (nfs4, filer:/vol)", kind: OneMount, sure: Likely,
+		},
+		"two wait for other servers": {
+			ranks: func(c *calls) {
+				one, two := inLock.in("storage"), inLock.in("storage")
+				one.mount, two.mount = "filer:/a", "filer:/b"
+				c.stand(inCollective, but(8, 2, 5)...).stand(one, 2).stand(two, 5)
+			},
+			want: "6 ranks wait in a collective for ranks 2, 5: of rank 2, its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"evaluation in rank 0": { // it runs: no stack of it stands
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 0)...) },
+		},
+		"evaluation in rank 0, for which another waits at a lock": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 0, 1)...).stand(inLock, 1) },
+		},
+		"evaluation in rank 0, in one call": {
+			ranks: func(c *calls) {
+				c.stand(inCollective, but(8, 0)...).stand(stack{class: "own_code", reason: "same_call", since: 20 * time.Second}, 0)
+			},
+			want: "7 ranks wait in a collective for rank 0: its main thread is in the same call all the time", kind: OutsideWorks, sure: Likely,
+		},
+		"a checkpoint that moves": {
+			ranks: func(c *calls) {
+				s := inLock.in("storage")
+				s.silence, s.activity = "usual", "io"
+				c.stand(inCollective, but(8, 0)...).stand(s, 0)
+			},
+		},
+		"a checkpoint that moves for long": {
+			ranks: func(c *calls) {
+				s := inLock.in("storage")
+				s.silence, s.activity = "long", "io"
+				c.stand(inCollective, but(8, 0)...).stand(s, 0)
+			},
+			want: "7 ranks wait in a collective for rank 0: it reads or writes, and is answered", kind: OutsideWorks, sure: Likely,
+		},
+		"the first compilation": {
+			ranks: func(c *calls) {
+				s := inLock.in("compiling")
+				s.silence, s.activity = "usual", "child_computing"
+				c.stand(inCollective, but(8, 0)...).stand(s, 0)
+			},
+		},
+		"a tokenizer in threads": {
+			ranks: func(c *calls) {
+				s := inLock
+				s.silence, s.activity = "usual", "thread_computing"
+				c.stand(inCollective, but(8, 3)...).stand(s, 3)
+			},
+		},
+		"a server of models without requests": {
+			ranks: func(c *calls) {
+				s := inLock.in("own_code")
+				s.function = "do_epoll_wait"
+				c.stand(inCollective, but(8, 0)...).stand(s, 0)
+			},
+			want: "7 ranks wait in a collective for rank 0: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Unsure,
+		},
+		"most stand elsewhere": {
+			ranks: func(c *calls) { c.stand(inCollective, 0, 1, 2).stand(inLock, 3, 4, 5, 6, 7) },
+			want:  "3 ranks wait in a collective for ranks 3-7: of rank 3, its main thread is asleep, at 0 % CPU", kind: Outside, sure: Unsure,
+		},
+		"its record is old": {
+			ranks: func(c *calls) {
+				s := inLock
+				s.since = 20 * time.Minute
+				c.stand(inCollective, but(8, 5)...).stand(s, 5)
+			},
+			want: "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Unsure,
+		},
+		"another rank has ended": {
+			ranks: func(c *calls) {
+				s := inLock
+				s.reason = "peer_ended"
+				c.stand(inCollective, but(8, 5)...).stand(s, 5)
+			},
+		},
+		"it went on": {
+			ranks: func(c *calls) {
+				c.stand(inCollective, but(8, 5)...).stand(inLock, 5)
+				c.at = c.at.Add(time.Millisecond)
+				c.record(eventMoving, comm{}, 5, nil)
+			},
+		},
+		"all have called the same, and run it on their GPUs": {
+			ranks: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8)...).stand(onGPU, but(8, 5)...).stand(inLock, 5)
+			},
+		},
+		"nobody stands in a collective":        {ranks: func(c *calls) { c.stand(inLock, but(8)...) }},
+		"all compute on their GPUs":            {ranks: func(c *calls) { c.stand(onGPU, but(8)...) }},
+		"how many ranks there are is not said": {ranks: func(c *calls) { c.world = 0; c.stand(inCollective, but(8, 5)...).stand(inLock, 5) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCalls(8)
+			tc.ranks(c)
+			f := c.found(t)
+			if tc.want == "" {
+				require.Empty(t, f)
+				return
+			}
+			require.Len(t, f, 1)
+			require.Equal(t, tc.want, f[0].String())
+			require.Equal(t, tc.kind, f[0].Kind)
+			require.Equal(t, tc.sure, f[0].Sure)
+			require.Equal(t, but(c.world), f[0].Affected)
+			require.Equal(t, f[0].Culprits[0], f[0].Rank())
+			require.EqualValues(t, 1000+f[0].Rank(), f[0].Host.PID)
+		})
+	}
+}
+
+// TestStacksInAnyOrder: what changed last counts, in whatever order records arrive.
+func TestStacksInAnyOrder(t *testing.T) {
+	c := newCalls(4)
+	slow := inLock
+	slow.silence, slow.activity = "usual", "idle"
+	c.stand(slow, 2).stand(inCollective, 0, 1, 3)
+	c.at = c.at.Add(time.Second)
+	c.record(eventDoes, comm{}, 2, func(a pcommon.Map) {
+		a.PutStr("process.stack.hash", "lock")
+		inLock.does(a)
+	})
+	want := c.found(t)
+	require.Len(t, want, 1)
+	for seed := range int64(20) {
+		mixed := newCalls(4)
+		order := rand.New(rand.NewSource(seed)).Perm(c.list.ResourceLogs().Len()) //nolint:gosec // a test
+		for _, i := range order {
+			c.list.ResourceLogs().At(i).CopyTo(mixed.list.ResourceLogs().AppendEmpty())
+		}
+		mixed.at = c.at
+		require.Equal(t, anonymous(want), anonymous(mixed.found(t)), seed)
+	}
+}
+
+// standingJob is a join whose ranks stand, and the next records of it.
+type standingJob struct {
+	*calls
+	joinUnderTest
+}
+
+func (s *standingJob) next(t *testing.T, after time.Duration, records func(*calls)) []Round {
+	t.Helper()
+	s.list, s.at = plog.NewLogs(), s.at.Add(after)
+	records(s.calls)
+	s.Add(s.list, s.at)
+	s.joinUnderTest = requireSameState(t, s.joinUnderTest)
+	return s.Advance(s.at.Add(settled))
+}
+
+// TestOneStopByAllItsWitnesses: stacks, calls and dumps tell of one stop, in each order. It is
+// named once, by the witness that says most, and taken back once.
+func TestOneStopByAllItsWitnesses(t *testing.T) {
+	stacks := func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(inLock, 5) }
+	called := func(c *calls) {
+		c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
+	}
+	for name, order := range map[string][]func(*calls){"stacks first": {stacks, called}, "calls first": {called, stacks}} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
+			first := findings(s.next(t, 0, order[0]))
+			require.Len(t, first, 1)
+			second := s.next(t, 2*time.Second, order[1])
+			last := append(first, findings(second)...)
+			for _, round := range second {
+				require.Empty(t, round.Cleared)
+			}
+			require.Equal(t, NotCalled, last[len(last)-1].Kind)
+			for _, f := range last {
+				require.Equal(t, first[0].Stop, f.Stop)
+				require.Equal(t, []int{5}, f.Culprits)
+			}
+			dumps := newJob(8).does(1, steps(reduce, reduce), but(8, 5)...).does(1, steps(reduce), 5)
+			dumps.domain = "slurm 7"
+			s.Add(dumps.logs(), written.Add(10*time.Minute))
+			later := findings(s.Advance(written.Add(10*time.Minute + DefaultOptions.Window)))
+			require.Len(t, later, 1)
+			require.Equal(t, first[0].Stop, later[0].Stop)
+
+			rounds := s.next(t, 11*time.Minute, func(c *calls) {
+				c.record(eventCallMoving, c.all(), 5, stoodAt(11, c.at, "usual"))
+				c.record(eventMoving, comm{}, 5, nil)
+			})
+			require.Len(t, rounds, 1)
+			require.Len(t, rounds[0].Cleared, 1)
+			require.Equal(t, first[0].Stop, rounds[0].Cleared[0].Stop)
+		})
+	}
+}
+
+// TestAnotherStandstillIsAnotherStop: and the same one, told again with more, is not.
+func TestAnotherStandstillIsAnotherStop(t *testing.T) {
+	s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
+	first := findings(s.next(t, 0, func(c *calls) { c.stand(inCollective, 0, 1, 3).stand(inLock, 2) }))
+	require.Len(t, first, 1)
+	again := findings(s.next(t, 5*time.Second, func(c *calls) {
+		stopped := inLock
+		stopped.state = "stopped"
+		c.record(eventDoes, comm{}, 2, func(a pcommon.Map) {
+			a.PutStr("process.stack.hash", "lock")
+			stopped.does(a)
+		})
+	}))
+	require.Len(t, again, 1)
+	require.Equal(t, first[0].Stop, again[0].Stop)
+	rounds := s.next(t, 5*time.Second, func(c *calls) { c.record(eventMoving, comm{}, 2, nil) })
+	require.Len(t, rounds[0].Cleared, 1)
+	other := s.next(t, 5*time.Second, func(c *calls) {
+		c.record(eventMoving, comm{}, 1, nil)
+		c.at = c.at.Add(time.Millisecond)
+		c.stand(inCollective, 2).stand(inLock, 1)
+	})
+	require.Len(t, findings(other), 1)
+	require.NotEqual(t, first[0].Stop, findings(other)[0].Stop)
+	require.Empty(t, other[0].Cleared, "it was taken back before")
+}
+
+// TestAllWaitByStacksAlone: a standstill below the program, and what looks like it.
+func TestAllWaitByStacksAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ranks  func(*calls)
+		waits  bool
+		detail string
+	}{
+		"all in one place": {ranks: func(c *calls) { c.stand(inCollective, but(8)...) }, waits: true},
+		"one elsewhere": {ranks: func(c *calls) {
+			s := inCollective
+			s.hash = "barrier"
+			c.stand(inCollective, but(8, 3)...).stand(s, 3)
+		}, waits: true, detail: "rank 3 waits at another place of the program than the others"},
+		"stages of a pipeline": {ranks: func(c *calls) {
+			for rank := range 8 {
+				s := inCollective
+				s.hash = fmt.Sprint(rank / 2)
+				c.stand(s, rank)
+			}
+		}, waits: true},
+		"a thread beside the main thread of one computes": {ranks: func(c *calls) {
+			s := inCollective
+			s.silence, s.activity = "long", "thread_computing"
+			c.stand(inCollective, but(8, 0)...).stand(s, 0)
+		}},
+		"all compute on their GPUs":  {ranks: func(c *calls) { c.stand(inCollective.in("gpu"), but(8)...) }},
+		"nobody knows what they do":  {ranks: func(c *calls) { c.stand(stack{class: "collective"}, but(8)...) }},
+		"one of them wakes":          {ranks: func(c *calls) { c.stand(inCollective, but(8, 7)...).stand(onGPU, 7) }},
+		"one has no record":          {ranks: func(c *calls) { c.stand(inCollective, but(8, 7)...) }},
+		"calls say that it is idle":  {ranks: func(c *calls) { c.stands(c.all(), 10, "usual", but(8)...).stand(inCollective, but(8)...) }},
+		"they run since another end": {ranks: func(c *calls) { s := inCollective; s.reason = "peer_ended"; c.stand(s, but(8)...) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCalls(8)
+			tc.ranks(c)
+			soon, later := c.afterAMinute(t)
+			require.Empty(t, soon, "a long wait is not told before a minute")
+			if !tc.waits {
+				require.Empty(t, later)
+				return
+			}
+			require.Len(t, later, 1)
+			require.Equal(t, AllWait, later[0].Kind)
+			require.Equal(t, Likely, later[0].Sure)
+			require.Equal(t, tc.detail, later[0].Detail)
+			require.Equal(t, but(8), later[0].Waiting)
+			require.Equal(t, "node-0", later[0].Host.Host, "all on one host: its links are between them")
+		})
+	}
+}
+
+// TestHostileStacks: records of strangers take no room beyond the bounds, and nothing breaks.
+func TestHostileStacks(t *testing.T) {
+	c := newCalls(1 << 20)
+	for i := range 100 {
+		c.record(eventStack, comm{}, i, func(a pcommon.Map) {
+			for _, key := range stackAttributes {
+				switch i % 4 {
+				case 0:
+					a.PutInt(key, -1<<62)
+				case 1:
+					a.PutStr(key, string(make([]byte, 1<<16)))
+				case 2:
+					a.PutEmptyMap(key).PutStr("x", "y")
+				default:
+					a.PutDouble(key, 1e300)
+				}
+			}
+		})
+	}
+	require.Empty(t, c.found(t))
+}
+
+// BenchmarkStacks judges a job of 131,072 ranks that stands, of which no call is seen.
+func BenchmarkStacks(b *testing.B) {
+	const world = 131_072
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	j, c, spent := newJoin(DefaultOptions), newCalls(world), time.Duration(0)
+	for rank := range world {
+		c.list = plog.NewLogs()
+		if rank == 70_000 {
+			c.stand(inLock, rank)
+		} else {
+			c.stand(inCollective, rank)
+		}
+		at := time.Now()
+		j.Add(c.list, c.at)
+		spent += time.Since(at)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	require.Len(b, j.calls.runs, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, run := range j.calls.runs {
+			f := run.analyse(nil, c.at.UnixNano())
+			if f == nil || !slices.Equal(f.Culprits, []int{70_000}) || len(f.Waiting) != world-1 {
+				b.Fatalf("found %v", f)
+			}
+			if records := (&Round{Findings: []Finding{*f}}).records(1); len(records) != 1 {
+				b.Fatal(len(records))
+			}
+		}
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB-held")
+	b.ReportMetric(float64(spent.Microseconds())/float64(world), "µs/rank-taken-in")
+	runtime.KeepAlive(j)
+}

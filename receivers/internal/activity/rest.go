@@ -1,0 +1,225 @@
+package activity
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+)
+
+// Thresholds of how long a process may not go on. They are those of the receiver
+// ncclsock for silent sockets, with the same reasons.
+const (
+	halted    = 2 * time.Second  // of one that is stopped
+	dying     = 10 * time.Second // of one whose main thread has ended: it may be giving back its memory
+	asleep    = 3 * time.Second  // of one that makes no progress, at least
+	noticed   = 20 * time.Second // of one that makes progress, until others are said to wait for it
+	computing = 10 * time.Minute // of one that makes progress, until that is a fault
+	unlearned = 30 * time.Second // usual pause until its pauses are known
+	factor    = 2                // usual pauses that a silence may last
+
+	learning    = 10              // looks at which it was at work until its pauses are known,
+	learningFor = 9 * time.Second // and for how long it has been
+	// Repeats is how many pauses of one kind make it usual: one or two may be the start, or an accident.
+	Repeats = 3
+	memory  = time.Hour // how long a pause is remembered
+	// Least is a pause that is one; shorter ones are in every step.
+	Least      = time.Second
+	mostPauses = 32
+
+	// looksUntilGivenUp is after how many looks a process is judged that cannot be compared
+	// with itself: one that cannot be read must not be above all suspicion.
+	looksUntilGivenUp = 4
+	lookedFor         = 3 * time.Second // and for how long it has been looked at
+)
+
+// Rest measures for how long a process has not gone on: has made no call, or has not run in
+// its main thread. It learns which pauses are usual for it.
+type Rest struct {
+	Last     time.Time           // when it went on last
+	Now      Process             // at the last look since
+	Looks    int                 // since
+	Progress time.Time           // when something of its process tree last went on
+	Silence  socketstall.Silence // for what it does and is used to
+
+	learned int       // looks at which it was at work
+	first   time.Time // the first of them
+	pauses  []pause
+
+	before   Usage
+	at       time.Time            // of the last look, zero before the first
+	how      socketstall.Activity // in what way it made progress, Idle if in none
+	worked   bool                 // it has made progress since Last
+	compared int                  // looks that could tell
+	looked   time.Time            // the first of them
+}
+
+// pause is a time in which it did not go on, and that ended by itself.
+type pause struct {
+	end    time.Time
+	length time.Duration
+	how    socketstall.Activity
+}
+
+// Goes takes that the process went on, the first time then. AtWork is true where it does what
+// it does in every step: its pauses are known after some of these.
+func (r *Rest) Goes(first, last time.Time, atWork bool) {
+	if length := first.Sub(r.Last); !r.Last.IsZero() && length >= Least {
+		r.learn(pause{first, length, r.mostly()})
+	}
+	if atWork {
+		if r.learned++; r.first.IsZero() {
+			r.first = first
+		}
+	}
+	r.Last = last
+	r.at, r.Progress, r.how, r.worked, r.compared, r.Looks = time.Time{}, last, socketstall.Idle, false, 0, 0
+	r.Now = Process{}
+	r.Silence = socketstall.Usual
+}
+
+// learn keeps a pause, and drops the shortest where there are too many.
+func (r *Rest) learn(one pause) {
+	r.pauses = slices.DeleteFunc(r.pauses, func(o pause) bool { return one.end.Sub(o.end) > memory })
+	if r.pauses = append(r.pauses, one); len(r.pauses) > mostPauses {
+		shortest := 0
+		for i := range r.pauses {
+			if r.pauses[i].length < r.pauses[shortest].length {
+				shortest = i
+			}
+		}
+		r.pauses = slices.Delete(r.pauses, shortest, shortest+1)
+	}
+}
+
+// usual is the pause to expect of the process, of that kind; "" for any.
+func (r *Rest) usual(how socketstall.Activity, now time.Time) time.Duration {
+	if r.learned < learning || now.Sub(r.first) < learningFor {
+		return unlearned
+	}
+	return r.repeated(how, now)
+}
+
+// repeated is the length that several of its pauses reached.
+func (r *Rest) repeated(how socketstall.Activity, now time.Time) time.Duration {
+	var lengths []time.Duration
+	for i := range r.pauses {
+		if one := &r.pauses[i]; (how == "" || one.how == how) && now.Sub(one.end) <= memory {
+			lengths = append(lengths, one.length)
+		}
+	}
+	if len(lengths) < Repeats {
+		return 0
+	}
+	slices.Sort(lengths)
+	return lengths[len(lengths)-Repeats]
+}
+
+// Patience is for how long it may not go on, whatever it does, because it often has not.
+func (r *Rest) Patience(now time.Time) time.Duration { return factor * r.repeated("", now) }
+
+// mostly is what it did in the pause that ended.
+func (r *Rest) mostly() socketstall.Activity {
+	if !r.worked {
+		return socketstall.Idle
+	}
+	return r.how
+}
+
+// Wanted reports whether it has not gone on for longer than it usually does.
+func (r *Rest) Wanted(now time.Time) bool {
+	return now.Sub(r.Last) >= max(Least, r.repeated("", now))
+}
+
+// Look takes what the process does now.
+func (r *Rest) Look(does *Process, now time.Time) {
+	if r.Looks++; r.Looks == 1 {
+		r.looked = now
+	}
+	if in := does.Inside; in != nil && in.Compared {
+		r.compared++
+	} else if in != nil && in.OnFile && r.Looks == 1 { // it may have been answered until now
+		r.Progress = now
+	}
+	if !r.at.IsZero() {
+		interval := now.Sub(r.at)
+		if how, share := does.Does(r.before, interval, 0); how != socketstall.Idle {
+			r.how, r.worked = how, true
+			r.Progress = r.at.Add(time.Duration(min(1, share) * float64(interval)))
+		}
+	}
+	r.before, r.at, r.Now = does.Usage(), now, *does
+	r.judge(now)
+}
+
+// judge measures for how long it has not gone on.
+func (r *Rest) judge(now time.Time) {
+	idle, rest := now.Sub(r.Last), now.Sub(r.Progress)
+	known := r.compared > 0 || r.givenUp(now)
+	switch state := r.Now.State; {
+	case state == socketstall.Zombie && idle < dying:
+		r.Silence = socketstall.Usual
+	case state.Halted() && idle >= halted:
+		r.Silence = socketstall.Overdue
+	case known && min(rest, idle) >= asleep && idle >= factor*r.usual(socketstall.Idle, now):
+		r.Silence = socketstall.Overdue
+	case known && r.worked && idle >= computing:
+		r.Silence = socketstall.Overdue
+	case known && r.worked && idle >= max(noticed, factor*r.usual(r.how, now)):
+		r.Silence = socketstall.Long
+	default:
+		r.Silence = socketstall.Usual
+	}
+}
+
+// givenUp reports whether it has been looked at so often and so long, that it will not be
+// compared with itself any more.
+func (r *Rest) givenUp(now time.Time) bool {
+	return r.Looks >= looksUntilGivenUp && now.Sub(r.looked) >= lookedFor
+}
+
+// Activity is what it does: what it did last, unless it has rested since. "" until it is known.
+func (r *Rest) Activity(now time.Time) socketstall.Activity {
+	switch {
+	case r.Looks == 0 || r.Now.State.Halted() || r.compared == 0 && !r.givenUp(now):
+		return ""
+	case now.Sub(r.Progress) >= asleep:
+		return socketstall.Idle
+	}
+	return r.how
+}
+
+// Write writes what the process does, once it has been looked at.
+func (r *Rest) Write(a record.DoingAttributes, at time.Time) {
+	if r.Looks == 0 {
+		return
+	}
+	a.NcclRankState(string(r.Now.State))
+	a.NcclRankActivity(string(r.Activity(at)))
+	a.NcclRankSilence(string(r.Silence))
+	record.NotNegative(a.NcclRankRestNs, at.Sub(r.Progress))
+	if in := r.Now.Inside; in != nil {
+		in.write(a)
+	}
+}
+
+func (in *Inside) write(a record.DoingAttributes) {
+	a.NcclRankSyscall(in.Syscall)
+	a.NcclRankWaitChannel(in.Channel)
+	a.NcclRankFile(in.File)
+	switch h := in.Holder; {
+	case h != nil:
+		a.NcclRankChildName(h.Comm)
+		a.NcclRankChildPid(int64(h.PID))
+		a.NcclRankChildState(string(h.State))
+		a.NcclRankChildAwaited(h.Awaited)
+		a.NcclRankChildSyscall(h.Syscall)
+		a.NcclRankChildWaitChannel(h.Channel)
+		a.NcclRankChildFile(h.File)
+	case in.Busiest.PID != 0:
+		a.NcclRankChildName(in.Busiest.Comm)
+		a.NcclRankChildPid(int64(in.Busiest.PID))
+	}
+	record.Numbers(a.NcclRankTree, in.Tree)
+}
