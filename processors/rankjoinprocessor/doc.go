@@ -1,5 +1,6 @@
-// Package rankjoinprocessor joins the Flight Recorder and socket-stall records
-// of the ranks of a job and names who keeps a collective from finishing.
+// Package rankjoinprocessor joins what the ranks of a job show, calls of NCCL, dumps of the
+// Flight Recorder and sockets that stall, and names the ranks that keep a collective from
+// finishing.
 package rankjoinprocessor
 
 //go:generate go run -C ../../tools ./events ../processors/rankjoinprocessor

@@ -30,17 +30,18 @@ func TestWhatNobodyFeedsIsNotFull(t *testing.T) {
 			require.NotEmpty(t, p.Awaits, "%s is not full, and awaits nobody", p.Name)
 		}
 	}
-	for _, name := range []string{"gpu_lost", "fuse_stall", "rank_exit", "library_crash", "fabric_fault", "straggler"} {
+	for _, name := range []string{"gpu_lost", "fuse_stall", "rank_exit", "library_crash", "fabric_fault", "straggler", "nccl_hang"} {
 		require.Equal(t, Full, alone[name], name)
 	}
 	for name, source := range map[string]string{
-		"nvlink_degradation": "NVML or DCGM", "nccl_hang": "Flight Recorder",
+		"nvlink_degradation":     "NVML or DCGM",
 		"silent_data_corruption": "training code", "pod_evicted": "Kubernetes", "node_pressure": "Kubernetes",
 	} {
 		require.Equal(t, Blind, alone[name], name)
 		require.Contains(t, awaits[name], source)
 	}
 	require.Equal(t, Degraded, alone["cuda_oom"])
+	require.Contains(t, awaits["nccl_hang"], "Flight Recorder", "beside the calls that a probe sees")
 	require.Equal(t, []string{
 		"nvlink_degradation", "hbm_ecc", "thermal_throttle", "pcie_degradation", "cuda_oom", "xid_impact", "gpu_lost", "fabric_fault", "gpu_fault",
 	}, gpus)

@@ -68,10 +68,12 @@ func sourcesOf(known *attributes.Vocabulary) Sources {
 	sources := Sources{features: map[string]check.Feature{}, others: map[string]string{}}
 	for _, signals := range []map[string]attributes.Signal{known.Events, known.Metrics} {
 		for name, signal := range signals {
-			if signal.Feature != "" {
-				sources.features[name] = check.Feature(signal.Feature)
-			} else if at := column(signal); at > 0 {
-				sources.others[name] = columns[at-1].name
+			for _, at := range columnsOf(signal) {
+				if at == 0 {
+					sources.features[name] = check.Feature(signal.Feature)
+				} else {
+					sources.others[name] = columns[at-1].name
+				}
 			}
 		}
 	}
@@ -213,11 +215,11 @@ func (s Sources) gaps(r *rule.Rule, there map[check.Feature]bool) (unseen, left 
 		features := map[check.Feature]bool{}
 		others := len(e.Metrics) > 0
 		for _, event := range r.Events(e) {
-			if feature, ours := s.features[event]; ours {
+			feature, ours := s.features[event]
+			if ours {
 				features[feature] = true
-			} else {
-				others = true
 			}
+			others = others || !ours || s.others[event] != ""
 		}
 		switch {
 		case given[e.Name] || len(features) == 0:

@@ -114,7 +114,8 @@ func TestWhatAProbeWouldSayIsNotLeftToOthersInSilence(t *testing.T) {
 	sources, err := LoadSources()
 	require.NoError(t, err)
 	for lost, want := range map[check.Feature]map[string][]string{
-		check.GPUMemory: {"cuda_oom": {"unexplained is left to what others send: needs gpu_memory"}},
+		check.GPUMemory:       {"cuda_oom": {"unexplained is left to what others send: needs gpu_memory"}},
+		check.CollectiveCalls: {"nccl_hang": {"not_called is left to what others send: needs collective_calls"}},
 		check.KernelLog: {
 			"ib_link_flap":      {"down_and_up cannot be seen: needs kernel_log"},
 			"node_memory_error": {"lost_page cannot be seen: needs kernel_log"},

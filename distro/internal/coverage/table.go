@@ -26,17 +26,21 @@ var columns = []struct {
 	{"training code", []string{"training code"}},
 }
 
-// column is the index of the column of a signal, 0 for the kernel's and -1 for none.
-func column(signal attributes.Signal) int {
+// columnsOf are the indexes of the columns of a signal, 0 for the kernel's; none for a signal
+// of nobody. What a probe gives and its own receiver tells has that one alone. What another
+// emitter makes of it has its column, too: it comes without the probe as well.
+func columnsOf(signal attributes.Signal) (at []int) {
 	if signal.Feature != "" {
-		return 0
+		at = append(at, 0)
 	}
 	for i, c := range columns {
-		if slices.ContainsFunc(signal.Emitters, func(emitter string) bool { return slices.Contains(c.emitters, emitter) }) {
-			return i + 1
+		is := func(emitter string) bool { return slices.Contains(c.emitters, emitter) }
+		isNot := func(emitter string) bool { return !is(emitter) }
+		if slices.ContainsFunc(signal.Emitters, is) && (signal.Feature == "" || !slices.ContainsFunc(signal.Emitters, isNot)) {
+			return append(at, i+1)
 		}
 	}
-	return -1
+	return at
 }
 
 // Table shows which pattern reads which source, as Markdown: the evidence that
@@ -74,13 +78,15 @@ func cells(r *rule.Rule, known *attributes.Vocabulary) ([]string, error) {
 			if !found {
 				signal = known.Metrics[name]
 			}
-			at := column(signal)
-			if at < 0 {
+			from := columnsOf(signal)
+			if len(from) == 0 {
 				return nil, fmt.Errorf("pattern %s reads %s of %v, which has no column: add one to columns", r.Name, name, signal.Emitters)
 			}
-			ofKernel[e.Name] = ofKernel[e.Name] || at == 0
-			if !slices.Contains(cells[at], e.Name) {
-				cells[at] = append(cells[at], e.Name)
+			for _, at := range from {
+				ofKernel[e.Name] = ofKernel[e.Name] || at == 0
+				if !slices.Contains(cells[at], e.Name) {
+					cells[at] = append(cells[at], e.Name)
+				}
 			}
 		}
 	}

@@ -37,8 +37,10 @@ func TestSignalsTableIsCurrent(t *testing.T) {
 }
 
 func TestASignalOfNobodyHasNoColumn(t *testing.T) {
-	require.Equal(t, -1, column(attributes.Signal{Emitters: []string{"somebody"}}))
-	require.Equal(t, 0, column(attributes.Signal{Emitters: []string{"kernelevents", "nvml"}, Feature: "kernel_log"}))
+	require.Empty(t, columnsOf(attributes.Signal{Emitters: []string{"somebody"}}))
+	require.Equal(t, []int{0}, columnsOf(attributes.Signal{Emitters: []string{"kernelevents", "gpu"}, Feature: "kernel_log"}))
+	require.Equal(t, []int{1}, columnsOf(attributes.Signal{Emitters: []string{"gpu", "container logs"}}))
+	require.Equal(t, []int{0, 3}, columnsOf(attributes.Signal{Emitters: []string{"rankjoin"}, Feature: "collective_calls"}))
 	_, err := Table([]rule.Rule{{Name: "odd", Evidence: []rule.Evidence{{Name: "e", Logs: []string{"nobody.says"}}}}})
 	require.ErrorContains(t, err, "pattern odd reads nobody.says")
 }
