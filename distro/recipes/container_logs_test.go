@@ -61,9 +61,9 @@ func startOnPods(t *testing.T, root string) agent {
 	t.Helper()
 	return start(t, "container-logs.yaml",
 		"--config=yaml:service::pipelines::logs::receivers: [forward/recipes]",
-		"--set=receivers.filelog/containers.include=["+root+"/*/*/*.log]",
-		"--set=receivers.filelog/containers.start_at=beginning",
-		"--set=receivers.filelog/containers.poll_interval=10ms")
+		"--set=receivers.file_log/containers.include=["+root+"/*/*/*.log]",
+		"--set=receivers.file_log/containers.start_at=beginning",
+		"--set=receivers.file_log/containers.poll_interval=10ms")
 }
 
 func TestContainerLogsLeadToCUDAOOM(t *testing.T) {

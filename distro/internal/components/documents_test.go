@@ -1,0 +1,86 @@
+package components
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+)
+
+// TestReadmeNamesEveryComponentAndProbe keeps the tables of the README whole: our own
+// components link to their folders, those of others stand by their type.
+func TestReadmeNamesEveryComponentAndProbe(t *testing.T) {
+	readme := document(t, "README.md")
+	named(t, readme, extensions())
+	named(t, readme, receivers())
+	named(t, readme, processors())
+	named(t, readme, exporters())
+	named(t, readme, connectors())
+	for _, folder := range foldersWith(t, "bpf/*/*.bpf.c") {
+		require.True(t, strings.Contains(readme, "]("+folder+")"), "%s: give it a row in the table of probes of README.md", folder)
+	}
+	for _, folder := range foldersWith(t, "patterns/*/pattern.yaml") {
+		require.True(t, strings.Contains(readme, "]("+folder+")"), "%s: give it a row in the table of patterns of README.md", folder)
+	}
+}
+
+func named[F component.Factory](t *testing.T, readme string, parts []part[F]) {
+	t.Helper()
+	for _, p := range parts {
+		name := p.factory.Type().String()
+		path, ours := strings.CutPrefix(p.importPath, own)
+		if ours && !strings.HasPrefix(path, "distro/") {
+			require.True(t, strings.Contains(readme, "[`"+name+"`]("+path+")"), "%s: give it a row in the table of components of README.md", name)
+			continue
+		}
+		require.True(t, regexp.MustCompile(`[ ,]`+name+`[ ,;.]`).MatchString(readme), "%s: README.md lists the components that are not ours", name)
+	}
+}
+
+// TestArchitectureNamesEveryRoom: a folder that is shared by others has a row that says
+// what it holds.
+func TestArchitectureNamesEveryRoom(t *testing.T) {
+	text := document(t, "ARCHITECTURE.md")
+	for _, pattern := range []string{
+		"bpf/*/*", "bpf/internal/*/*", "internal/*/*", "connectors/*/*", "exporters/*/*", "exporters/internal/*/*", "extensions/*/*",
+		"patterns/engine/*/*", "processors/*/*", "processors/internal/*/*", "receivers/internal/*/*",
+	} {
+		for _, folder := range foldersWith(t, pattern) {
+			name := filepath.Base(folder)
+			if name == "internal" || name == "testdata" {
+				continue
+			}
+			require.True(t, strings.Contains(text, "`"+name+"`") || strings.Contains(text, "/"+name+"`"), "%s: give it a row in ARCHITECTURE.md", folder)
+		}
+	}
+}
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// foldersWith returns the folders, from the root, in which a file matches.
+func foldersWith(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, pattern))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, pattern)
+	seen := map[string]bool{}
+	var folders []string
+	for _, file := range files {
+		folder, err := filepath.Rel(root, filepath.Dir(file))
+		require.NoError(t, err)
+		if !seen[folder] {
+			seen[folder] = true
+			folders = append(folders, filepath.ToSlash(folder))
+		}
+	}
+	return folders
+}
