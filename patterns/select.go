@@ -3,6 +3,7 @@ package patterns
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 // Selection says which patterns run, and how.
 type Selection struct {
 	Rules    []string          // pattern files and folders of the operator
+	RulesAt  string            // where these are named, which begins errors about them: "rules: "
 	Patterns map[string]Tuning // by name of a pattern, built-in or the operator's
 }
 
@@ -31,16 +33,28 @@ func Select(s Selection) ([]rule.Rule, error) {
 	var own []rule.Rule
 	if len(s.Rules) > 0 {
 		if own, err = LoadPaths(s.Rules...); err != nil {
-			return nil, err
+			return nil, about(s.RulesAt, err)
 		}
 		if rules, err = replace(rules, own); err != nil {
-			return nil, err
+			return nil, about(s.RulesAt, err)
 		}
 	}
 	if err := rule.Check(rules); err != nil {
-		return nil, err
+		return nil, about(s.RulesAt, err)
 	}
 	return s.tune(rules, names(own))
+}
+
+// about puts the place of what is wrong before each error that err is made of.
+func about(place string, err error) error {
+	var errs []error
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range many.Unwrap() {
+			errs = append(errs, about(place, one))
+		}
+		return errors.Join(errs...)
+	}
+	return fmt.Errorf("%s%w", place, err)
 }
 
 // replace adds own rules to the library; one that replaces a built-in pattern takes its place.
@@ -70,7 +84,8 @@ func names(rules []rule.Rule) []string {
 // own are in files of the operator.
 func (s Selection) tune(rules []rule.Rule, own []string) ([]rule.Rule, error) {
 	var errs []error
-	for name, tuning := range s.Patterns {
+	for _, name := range slices.Sorted(maps.Keys(s.Patterns)) {
+		tuning := s.Patterns[name]
 		i := slices.IndexFunc(rules, func(r rule.Rule) bool { return r.Name == name })
 		switch {
 		case i < 0:

@@ -80,6 +80,10 @@ func (e *Engine) Verdicts() []verdict.Verdict { return e.faults.Verdicts() }
 // Open returns the newest revision of every open verdict that was given out.
 func (e *Engine) Open() []verdict.Verdict { return e.faults.Open() }
 
+// SwitchOff ends the open verdicts of rules by name, and forgets their faults: the next
+// engine goes on without these rules.
+func (e *Engine) SwitchOff(rules []string) { e.faults.SwitchOff(rules) }
+
 // Heard is when a record last came that a piece of evidence reads, whether it met the
 // condition or not: what feeds it speaks.
 type Heard struct {

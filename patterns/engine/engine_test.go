@@ -163,7 +163,16 @@ func TestNewRefusesRulesThatDoNotFitTogether(t *testing.T) {
 	rules, err := patterns.Library()
 	require.NoError(t, err)
 	_, err = engine.New(append(rules, rules[0]), engine.Options{})
-	require.ErrorContains(t, err, "choose another name")
+	require.ErrorContains(t, err, "is read twice")
+	mine := rules[0]
+	mine.File, mine.ID = "mine.yaml", 1000
+	_, err = engine.New(append(rules, mine), engine.Options{})
+	require.ErrorContains(t, err, "choose another name, or write replaces: "+mine.Name)
+	other := mine
+	other.File, other.ID, mine.Name, other.Name = "other.yaml", 1001, "mine", "mine"
+	_, err = engine.New(append(rules, mine, other), engine.Options{})
+	require.ErrorContains(t, err, "the name mine is taken by mine.yaml")
+	require.NotContains(t, err.Error(), "replaces: mine", "it is no built-in pattern")
 }
 
 // One record may match the evidence of very many faults; it joins the newest.

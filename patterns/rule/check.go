@@ -85,6 +85,9 @@ func (r *Rule) setDefaults() {
 	}
 }
 
+// firstOwn is the first id that is free for patterns of a site.
+const firstOwn = 1000
+
 // Check fails when rules do not fit together: an id or a name used twice, or
 // an explanation of a pattern or field that is not there.
 func Check(rules []Rule) error {
@@ -94,9 +97,9 @@ func Check(rules []Rule) error {
 	for i := range rules {
 		r := &rules[i]
 		if other, taken := byName[r.Name]; taken {
-			errs = append(errs, fmt.Errorf("%s: the name %s is taken by %s: choose another name, or write replaces: %s to take its place", r.nameAt.in(r.File), r.Name, other.File, r.Name))
+			errs = append(errs, nameTaken(r, other))
 		}
-		if other, taken := byID[r.ID]; taken {
+		if other, taken := byID[r.ID]; taken && other.File != r.File {
 			errs = append(errs, fmt.Errorf("%s: the id %d is taken by %s (%s): choose another id, 1000 and above are free for your own", r.idAt.in(r.File), r.ID, other.File, other.Name))
 		}
 		byName[r.Name], byID[r.ID] = r, r
@@ -116,6 +119,18 @@ func Check(rules []Rule) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// nameTaken says why a name is there twice. Only the place of a built-in pattern can be taken.
+func nameTaken(r, other *Rule) error {
+	switch {
+	case r.File == other.File:
+		return fmt.Errorf("%s is read twice: name the file, or a folder that has it, once", r.File)
+	case other.ID >= firstOwn:
+		return fmt.Errorf("%s: the name %s is taken by %s: choose another name", r.nameAt.in(r.File), r.Name, other.nameAt.in(other.File))
+	default:
+		return fmt.Errorf("%s: the name %s is taken by %s: choose another name, or write replaces: %s to take its place", r.nameAt.in(r.File), r.Name, other.File, r.Name)
+	}
 }
 
 func checkExplain(r *Rule, x Explain, byName map[string]*Rule, names []string) error {

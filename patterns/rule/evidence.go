@@ -100,7 +100,7 @@ func (d *decoder) follows(e *Evidence, r *Rule) value {
 	f := &Follows{}
 	names := d.otherEvidence(e, r, &f.Evidence)
 	return d.object("mapping", "`follows`", "follows", []key{
-		{"evidence", names, needed, "one of which must have come before"},
+		{"evidence", names, needed, "one of them must have come before"},
 		{"within", d.duration(&f.Within), needed, "how long before at most"},
 	}).then(func(*yaml.Node) { e.Follows = f })
 }
@@ -115,7 +115,7 @@ func (d *decoder) lead(e *Evidence) value {
 		e.Lead = l
 		d.afterwards(func() {
 			if len(e.Occurs.By) == 0 || l.Least == 0 && l.Under == 0 {
-				d.fail(n, "evidence %s: lead needs occurs with by, the things of which one is ahead, and least or under", e.Name)
+				d.fail(n, "evidence %s: lead needs occurs with by, which says what can be ahead, and least or under", e.Name)
 			}
 		})
 	})
@@ -154,7 +154,7 @@ func (d *decoder) soonBefore(e *Evidence, r *Rule) value {
 	f := &Follows{}
 	names := d.otherEvidence(e, r, &f.Evidence)
 	return d.object("mapping", "`soon_before`", "soon_before", []key{
-		{"evidence", names, needed, "before the first of which it must have come"},
+		{"evidence", names, needed, "it must have come before the first of them"},
 		{"within", d.duration(&f.Within), needed, "how long before at most"},
 	}).then(func(n *yaml.Node) {
 		e.SoonBefore = f

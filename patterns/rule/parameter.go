@@ -103,13 +103,13 @@ func (t ParameterType) parse(text string) (float64, error) {
 	case IntegerParameter:
 		v, err := strconv.Atoi(text)
 		if err != nil {
-			return 0, fmt.Errorf("%q is no whole number", text)
+			return 0, fmt.Errorf("%q is no whole number: write 3", text)
 		}
 		return float64(v), nil
 	default:
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return 0, fmt.Errorf("%q is no number", text)
+			return 0, fmt.Errorf("%q is no number: write 1.5", text)
 		}
 		return v, nil
 	}
@@ -173,14 +173,15 @@ func (d *decoder) parameter(p *Parameter) value {
 
 // apply gives parameters the values that the operator set.
 func (r *Rule) apply(s Settings) (errs []error) {
-	for name, text := range s.Values {
+	for _, name := range slices.Sorted(maps.Keys(s.Values)) {
+		text := s.Values[name]
 		i := slices.IndexFunc(r.Parameters, func(p Parameter) bool { return p.Name == name })
 		if i < 0 {
 			names := []string{"enabled"}
 			for _, p := range r.Parameters {
 				names = append(names, p.Name)
 			}
-			errs = append(errs, fmt.Errorf("%s: %s has no parameter %q: %s", s.Source, r.Name, name, suggest(name, names)))
+			errs = append(errs, fmt.Errorf("%s::%s: %s has no parameter %q: %s", s.Source, name, r.Name, name, suggest(name, names)))
 			continue
 		}
 		p := &r.Parameters[i]

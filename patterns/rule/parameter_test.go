@@ -102,7 +102,7 @@ func TestASettingThatDoesNotFitIsAnError(t *testing.T) {
 		"another type":  {"held", "120", `patterns::my_fault::held: "120" is no duration`},
 		"no number":     {"share", "NaN", `"NaN" is no number`},
 		"no whole one":  {"errors", "2.5", `"2.5" is no whole number`},
-		"not there":     {"hell", "1s", `patterns::my_fault: my_fault has no parameter "hell": did you mean "held"?`},
+		"not there":     {"hell", "1s", `patterns::my_fault::hell: my_fault has no parameter "hell": did you mean "held"?`},
 		"nothing alike": {"zzzzzzzzz", "1s", "use one of enabled, held, errors, share"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package rule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,9 +12,12 @@ func Suggest(name string, names []string) string { return suggest(name, names) }
 // suggest says which of names was probably meant by name.
 func suggest(name string, names []string) string {
 	near := nearest(name, names, len(name)/2)
+	part := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return len(name) < 3 || !strings.Contains(n, name) })
 	switch {
 	case near != "":
 		return fmt.Sprintf("did you mean %q?", near)
+	case len(part) > 0:
+		return "did you mean " + strings.Join(part, " or ") + "?"
 	case len(names) == 0:
 		return "none is defined here"
 	default:

@@ -3,6 +3,8 @@ package patterndetectorprocessor
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -139,7 +141,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, err)
 	}
 	for i := range c.Mutes {
-		if err := c.Mutes[i].validate(rules); err != nil {
+		for _, err := range c.Mutes[i].validate(rules) {
 			errs = append(errs, fmt.Errorf("mutes::%d: %w", i, err))
 		}
 	}
@@ -148,27 +150,65 @@ func (c *Config) Validate() error {
 
 // LoadRules returns the patterns that run under this configuration.
 func (c *Config) LoadRules() ([]rule.Rule, error) {
-	selection := patterns.Selection{Rules: c.Rules, Patterns: map[string]patterns.Tuning{}}
-	for name, keys := range c.Patterns {
-		tuning := patterns.Tuning{Values: map[string]string{}}
-		for key, value := range keys {
-			if key != "enabled" {
-				tuning.Values[key] = fmt.Sprint(value)
-				continue
-			}
-			enabled, ok := value.(bool)
-			if !ok {
-				return nil, fmt.Errorf("patterns::%s::enabled: %v must be true or false", name, value)
-			}
-			tuning.Off = !enabled
-		}
-		selection.Patterns[name] = tuning
-	}
-	rules, err := patterns.Select(selection)
+	selection, err := c.selection()
 	if err != nil {
-		return nil, fmt.Errorf("rules: %w", err)
+		return nil, err
 	}
-	return rules, nil
+	return patterns.Select(selection)
+}
+
+// switchedOff returns the names of the patterns that are off, and the rules as they would be
+// if all were on.
+func (c *Config) switchedOff() (names []string, rules []rule.Rule, err error) {
+	selection, err := c.selection()
+	for _, name := range slices.Sorted(maps.Keys(selection.Patterns)) {
+		if one := selection.Patterns[name]; one.Off {
+			names = append(names, name)
+			one.Off = false
+			selection.Patterns[name] = one
+		}
+	}
+	if err != nil || len(names) == 0 {
+		return nil, nil, err
+	}
+	rules, err = patterns.Select(selection)
+	return names, rules, err
+}
+
+func (c *Config) selection() (patterns.Selection, error) {
+	selection := patterns.Selection{Rules: c.Rules, RulesAt: "rules: ", Patterns: map[string]patterns.Tuning{}}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.Patterns)) {
+		tuning, err := tuningOf(name, c.Patterns[name])
+		selection.Patterns[name], errs = tuning, append(errs, err)
+	}
+	return selection, errors.Join(errs...)
+}
+
+// tuningOf reads what the operator wrote of one pattern.
+func tuningOf(name string, keys map[string]any) (patterns.Tuning, error) {
+	tuning := patterns.Tuning{Values: map[string]string{}}
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		switch value := keys[key].(type) {
+		case nil:
+			errs = append(errs, fmt.Errorf("patterns::%s::%s: it has no value: write one, or leave the key out", name, key))
+		case []any, map[string]any:
+			errs = append(errs, fmt.Errorf("patterns::%s::%s: write a single value here", name, key))
+		case bool:
+			if key == "enabled" {
+				tuning.Off = !value
+			} else {
+				tuning.Values[key] = fmt.Sprint(value)
+			}
+		default:
+			if key == "enabled" {
+				errs = append(errs, fmt.Errorf("patterns::%s::enabled: %q is neither true nor false: write one of them, without quotes", name, fmt.Sprint(value)))
+			}
+			tuning.Values[key] = fmt.Sprint(value)
+		}
+	}
+	return tuning, errors.Join(errs...)
 }
 
 func (c *Config) engineOptions() engine.Options {

@@ -158,7 +158,7 @@ func TestConfig(t *testing.T) {
 		{name: "missing_rules", problems: []string{"testdata/none.yaml"}},
 		{name: "broken_rules", problems: []string{"testdata/broken/typo.yaml:3", "sumary"}},
 		{name: "taken", problems: []string{"testdata/taken/pair.yaml", "the name test_pair is taken", "the id 18 is taken"}},
-		{name: "badly_tuned", problems: []string{"patterns::nccl_socket_stall::enabled: no must be true or false"}},
+		{name: "badly_tuned", problems: []string{"patterns::nccl_socket_stall::enabled: \"no\" is neither true nor false"}},
 		{name: "no_such_pattern", problems: []string{`patterns::stragler: there is no pattern of that name: did you mean "straggler"?`}},
 		{name: "unknown_names", problems: []string{`testdata/unknown/pattern.yaml:21:11: no event "storage.not_respondin" is known: did you mean "storage.not_responding"?`, `testdata/unknown/pattern.yaml:22:24: no attribute "nccl.rank.stat" is known: did you mean "nccl.rank.state"?`}},
 	} {

@@ -35,8 +35,7 @@ type Mute struct {
 
 // validate says what is wrong with a mute. One that has ended is no error: it stands in a
 // configuration that was right yesterday.
-func (m *Mute) validate(rules []rule.Rule) error {
-	var errs []error
+func (m *Mute) validate(rules []rule.Rule) (errs []error) {
 	at := slices.IndexFunc(rules, func(r rule.Rule) bool { return r.Name == m.Pattern })
 	switch {
 	case m.Pattern == "":
@@ -46,11 +45,11 @@ func (m *Mute) validate(rules []rule.Rule) error {
 		for i := range rules {
 			names = append(names, rules[i].Name)
 		}
-		errs = append(errs, fmt.Errorf("there is no pattern %q: %s", m.Pattern, rule.Suggest(m.Pattern, names)))
+		errs = append(errs, fmt.Errorf("pattern: there is no pattern %q: %s", m.Pattern, rule.Suggest(m.Pattern, names)))
 	case at >= 0:
 		for _, field := range slices.Sorted(maps.Keys(m.Culprit)) {
 			if !slices.Contains(rules[at].Culprit, field) {
-				errs = append(errs, fmt.Errorf("verdicts of %s name no %q: %s", m.Pattern, field, rule.Suggest(field, rules[at].Culprit)))
+				errs = append(errs, fmt.Errorf("culprit::%s: verdicts of %s name no %q: %s", field, m.Pattern, field, rule.Suggest(field, rules[at].Culprit)))
 			}
 		}
 	}
@@ -58,18 +57,18 @@ func (m *Mute) validate(rules []rule.Rule) error {
 		switch m.Culprit[field].(type) {
 		case string, bool, int, int64, uint64, float64:
 		default:
-			errs = append(errs, fmt.Errorf("culprit %s is no single value: write one mute for each, as culprit: {%s: …}", field, field))
+			errs = append(errs, fmt.Errorf("culprit::%s: this is no single value: write one mute for each, as culprit: {%s: …}", field, field))
 		}
 	}
 	if m.Until == nil || m.Until == "" {
 		errs = append(errs, errors.New("until is missing: a mute has an end, write until: 2026-12-01T08:00:00Z"))
 	} else if m.end().IsZero() {
-		errs = append(errs, fmt.Errorf("until %q is no time: write it as 2026-12-01T08:00:00Z", fmt.Sprint(m.Until)))
+		errs = append(errs, fmt.Errorf("until: %q is no time: write it as 2026-12-01T08:00:00Z", fmt.Sprint(m.Until)))
 	}
 	if m.Reason == "" {
 		errs = append(errs, errors.New("reason is missing: say why, others will ask"))
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // end returns when m ends, zero where until is no time.

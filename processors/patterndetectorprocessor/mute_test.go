@@ -91,13 +91,13 @@ func TestAMuteThatDoesNotFitIsAnError(t *testing.T) {
 		value any
 		want  string
 	}{
-		"unknown pattern": {"pattern", "gpu_lots", `mutes::0: there is no pattern "gpu_lots": did you mean "gpu_lost"?`},
+		"unknown pattern": {"pattern", "gpu_lots", `mutes::0: pattern: there is no pattern "gpu_lots": did you mean "gpu_lost"?`},
 		"no pattern":      {"pattern", "", "pattern is missing"},
-		"unknown field":   {"culprit", map[string]any{"hots": "a"}, `verdicts of gpu_lost name no "hots": did you mean "host"?`},
-		"several values":  {"culprit", map[string]any{"host": []any{"a", "b"}}, "culprit host is no single value"},
+		"unknown field":   {"culprit", map[string]any{"hots": "a"}, `mutes::0: culprit::hots: verdicts of gpu_lost name no "hots": did you mean "host"?`},
+		"several values":  {"culprit", map[string]any{"host": []any{"a", "b"}}, "culprit::host: this is no single value"},
 		"no end":          {"until", "", "mutes::0: until is missing: a mute has an end, write until: 2026-12-01T08:00:00Z"},
-		"no time":         {"until", "tomorrow", `until "tomorrow" is no time`},
-		"a number":        {"until", 7, `until "7" is no time`},
+		"no time":         {"until", "tomorrow", `until: "tomorrow" is no time`},
+		"a number":        {"until", 7, `until: "7" is no time`},
 		"no reason":       {"reason", "", "reason is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {

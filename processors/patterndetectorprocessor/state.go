@@ -207,7 +207,9 @@ func (d *detector) restore(ctx context.Context) (past replayed) {
 		d.forgetState(ctx, resetCorrupt, err)
 		return past
 	}
+	var ended []verdict.Verdict
 	if state != nil {
+		state, ended = d.endSwitchedOff(state)
 		if err := d.engine.Restore(state); err != nil {
 			d.forgetState(ctx, resetIncompatible, err)
 			return past
@@ -216,7 +218,29 @@ func (d *detector) restore(ctx context.Context) (past replayed) {
 			d.reset(ctx, resetRulesChanged, fmt.Sprintf("rules have changed since the last run: %d stored parts of faults belong to none of them and are dropped", gone), nil)
 		}
 	}
-	return d.replay(ctx)
+	past = d.replay(ctx)
+	past.made = append(ended, past.made...)
+	return past
+}
+
+// endSwitchedOff ends the verdicts of patterns that were on when the state was saved and are
+// off now. It takes their rules to say so. Returned are the state without them and what is
+// to be told; a state that cannot be used stays as it is.
+func (d *detector) endSwitchedOff(state []byte) (rest []byte, ended []verdict.Verdict) {
+	names, rules, err := d.config.switchedOff()
+	if err != nil || len(names) == 0 {
+		return state, nil // newDetector had no error
+	}
+	before, err := engine.New(rules, d.config.engineOptions())
+	if err != nil || before.Restore(state) != nil {
+		return state, nil
+	}
+	before.SwitchOff(names)
+	ended = before.Verdicts()
+	if rest, err = before.Snapshot(); err != nil {
+		return state, nil
+	}
+	return rest, ended
 }
 
 // replay tells the engine again what the journal says it was told.

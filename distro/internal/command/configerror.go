@@ -22,12 +22,16 @@ import (
 // place says what is wrong in the configuration files of a command: file, line and key,
 // where the collector names Go types and no file. What it does not know it leaves as it is.
 func place(err error, cmd *cobra.Command) error {
-	if cmd.Flags().Lookup("config") == nil || !strings.Contains(err.Error(), "the configuration: ") {
+	undecoded := strings.Contains(err.Error(), "the configuration: ")
+	if cmd.Flags().Lookup("config") == nil || !undecoded && !strings.Contains(err.Error(), "::") {
 		return err
 	}
 	files, broken := readConfigs(configURIs(cmd))
-	if broken != nil {
+	switch {
+	case broken != nil:
 		return broken
+	case !undecoded:
+		return says{located(err.Error(), files), err}
 	}
 	var wrong []string
 	for _, m := range mistakes(err.Error()) {
@@ -38,6 +42,15 @@ func place(err error, cmd *cobra.Command) error {
 	}
 	return errors.New(strings.Join(wrong, "\n"))
 }
+
+// says is an error in other words.
+type says struct {
+	text string
+	error
+}
+
+func (s says) Error() string { return s.text }
+func (s says) Unwrap() error { return s.error }
 
 // configFile is a file of --config.
 type configFile struct {

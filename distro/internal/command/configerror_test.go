@@ -39,6 +39,24 @@ func TestAMistakeInAConfigurationHasItsPlace(t *testing.T) {
 		"no component":    {"receivers: {oomkill: 3}", []string{`mine.yaml:1: receivers::oomkill: write keys with values here, not a whole number`}},
 		"no YAML":         {"receivers: [a", []string{`mine.yaml: line 1: did not find expected ',' or ']': mend the YAML there`}},
 		"a key twice":     {"receivers: {}\nreceivers: {}", []string{`mine.yaml: `, `line 2: mapping key "receivers" already defined at line 1`}},
+		"patterns": {"processors:\n  patterndetector:\n    patterns:\n      strag: {enabled: false}\n      fuse_stall:\n        enabled: \"no\"\n        silent:\n      hbm_ecc: {window: [1m]}", []string{
+			`mine.yaml:6: processors::patterndetector::patterns::fuse_stall::enabled: "no" is neither true nor false`,
+			`mine.yaml:7: processors::patterndetector::patterns::fuse_stall::silent: it has no value`,
+			`mine.yaml:8: processors::patterndetector::patterns::hbm_ecc::window: write a single value here`,
+		}},
+		"a pattern, a parameter, a range": {"processors:\n  patterndetector:\n    patterns:\n      strag: {enabled: false}\n      fuse_stall:\n        silnt: 1s\n        silent: 3h", []string{
+			`mine.yaml:4: processors::patterndetector::patterns::strag: there is no pattern of that name: did you mean straggler?`,
+			`mine.yaml:6: processors::patterndetector::patterns::fuse_stall::silnt: fuse_stall has no parameter "silnt": did you mean "silent"?`,
+			`mine.yaml:7: processors::patterndetector::patterns::fuse_stall::silent: 3h is out of range: write a value from 2s to 10m`,
+		}},
+		"mutes": {"processors:\n  patterndetector:\n    mutes:\n      - pattern: gpu_lots\n        until: tomorrow\n      - {pattern: gpu_lost, culprit: {hots: a}, reason: x}", []string{
+			`mine.yaml:4: processors::patterndetector::mutes::0::pattern: there is no pattern "gpu_lots": did you mean "gpu_lost"?`,
+			`mine.yaml:5: processors::patterndetector::mutes::0::until: "tomorrow" is no time`,
+			`mine.yaml:4: processors::patterndetector::mutes::0: reason is missing`,
+			`mine.yaml:6: processors::patterndetector::mutes::1::culprit::hots: verdicts of gpu_lost name no "hots": did you mean "host"?`,
+			`mine.yaml:6: processors::patterndetector::mutes::1: until is missing`,
+		}},
+		"a value of the collector's": {"service:\n  pipelines:\n    logs:\n      receivers: [nosuch]", []string{`mine.yaml:3: service::pipelines::logs: references receiver "nosuch" which is not configured`}},
 		"an unknown type": {"receivers: {oomkil: {}}", []string{`unknown type: "oomkil"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
