@@ -110,7 +110,7 @@ func (n *nodes) apply(ctx context.Context, f verdicts.Found) (outcome string, er
 	step := n.config.plan(f)
 	switch {
 	case !n.config.mine(step.Node):
-		n.warn(outcomeNoNode, fmt.Errorf("verdict %s names no node, two nodes, or one that this process may not speak of", nodeguard.IDOf(f.Verdict)))
+		n.warn(outcomeNoNode, fmt.Errorf("verdict %s names no node, two nodes, or a node that this process may not speak of", nodeguard.IDOf(f.Verdict)))
 		return outcomeNoNode, nil
 	case f.Repeated && !n.known.Has(f.ID, outcomeOtherBoot):
 		outcome, err = n.confirm(ctx, step, f.Verdict)

@@ -26,9 +26,9 @@ type Backends struct {
 
 // Register adds the flags.
 func (b *Backends) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&b.verdicts, flagTo, nil, "send verdicts, and summaries of runs that ended, to an OTLP backend, kept on disk until it has them: https://HOST[:PORT][/PATH] or http:// (OTLP over HTTP), "+
-		"grpcs://HOST[:4317] or grpc:// (OTLP over gRPC). Repeatable. Headers, such as a token, come from the environment variable "+headersVariable)
-	flags.StringArrayVar(&b.everything, flagToAll, nil, "send verdicts, all other records, metrics and spans to an OTLP backend; as --to")
+	flags.StringArrayVar(&b.verdicts, flagTo, nil, "`URL` of an OTLP backend that gets verdicts and summaries of runs, kept on disk until it has them: https://HOST[:PORT][/PATH], http://…, "+
+		"grpcs://HOST[:4317] or grpc://…; may be repeated. Headers, such as a token, come from the environment variable "+headersVariable)
+	flags.StringArrayVar(&b.everything, flagToAll, nil, "`URL` of an OTLP backend that gets all other records, metrics and spans, too; as --to")
 }
 
 // Read reads what the flags and the environment say. It is called before the configuration

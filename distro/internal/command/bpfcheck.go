@@ -50,8 +50,8 @@ func newBPFCheck() *cobra.Command {
 		Short: "Says what this kernel allows: loads, attaches and fires every probe",
 		Long: "Loads, attaches and fires every probe with a harmless cause (a marker line in the kernel log, a child\n" +
 			"process, a child killed for want of memory in a throw-away cgroup, a child that hangs on a throw-away FUSE\n" +
-			"file system, a loopback connection, a function of its own that refuses memory as the CUDA driver does), and\n" +
-			"says which hook each got, why not a better one, and which patterns that leaves full, degraded or blind.\n\n" +
+			"file system, a loopback connection, functions of its own that look like those of CUDA, NCCL and Python, a\n" +
+			"thread that sleeps), and says which hook each got, why not a better one, and which patterns that leaves full, degraded or blind.\n\n" +
 			"Exit codes: 0 every probe works, 4 some do not, 3 none does, 2 wrong usage, 1 internal error.\n" +
 			"With --require the patterns named decide instead: 0 all of them are full, 4 one is degraded, 3 one is blind.",
 		Args: cobra.NoArgs,

@@ -74,9 +74,11 @@ func newRoot() *cobra.Command {
 		"--config " + defaultconfig.URI + " --config mine.yaml, or with --set. --to URL sends verdicts to your\n" +
 		"OTLP backend, whatever the configuration."
 	to.Register(root.Flags())
+	root.Example = "  tracecore --to https://backend:4318\n  tracecore --config tracecore:default --config mine.yaml\n" +
+		"  tracecore top\n  journalctl -k -o json | tracecore replay -"
 	root.SilenceErrors = true
 	root.Args = cobra.NoArgs
-	run := root.RunE
+	run := reloading(root.RunE, named(root, "validate").RunE)
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := to.Read(os.Getenv); err != nil {
 			return usage(err)
@@ -105,6 +107,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	root.AddCommand(newBPFCheck(), newCompare(), newConditions(), newDrill(), newIncidents(), newJobs(), newPatterns(), newReplay(), newIncidentReport(), newStacks(), newStatus(), newTop(), newUnpin())
+	plainHelp(root)
 	markUsageErrors(root)
 	return root
 }

@@ -48,10 +48,17 @@ func TestExitCodes(t *testing.T) {
 		"unknown command":             {[]string{"nosuch"}, exitUsage, "see tracecore --help"},
 		"a host that is not there":    {[]string{"status", "--address", "nosuch.invalid:1"}, exitUsage, "give --address for another place"},
 		"unknown command of a group":  {[]string{"drill", "nosuch"}, exitUsage, "see tracecore drill --help"},
+		"a command of other programs": {[]string{"version"}, exitUsage, "write tracecore --version; see tracecore --help"},
+		"a command with a typo":       {[]string{"bpf-chek"}, exitUsage, `did you mean "bpf-check"?`},
+		"a group alone":               {[]string{"patterns"}, exitUsage, "which one? use list, reference, show, test"},
+		"an argument is missing":      {[]string{"patterns", "show"}, exitUsage, "write tracecore patterns show NAME"},
+		"a pattern by a part of it":   {[]string{"patterns", "show", "hbm"}, exitUsage, "did you mean hbm_ecc?"},
+		"a number that is none":       {[]string{"incidents", "--limit=x"}, exitUsage, `invalid argument "x" for "--limit" flag: write a whole number; see`},
+		"a duration that is none":     {[]string{"incidents", "mute", "i", "--for=x"}, exitUsage, `write a duration, as 30s, 5m or 2h; see`},
 		"unknown flag":                {[]string{"--nosuch"}, exitUsage, "see tracecore --help"},
 		"unknown flag of a command":   {[]string{"validate", "--nosuch"}, exitUsage, "see tracecore validate --help"},
 		"a mode that is none":         {[]string{"print-config", "--mode=x"}, exitUsage, "use redacted or unredacted; see tracecore print-config --help"},
-		"too many arguments":          {[]string{"validate", "more"}, exitUsage, "see tracecore validate --help"},
+		"too many arguments":          {[]string{"validate", "more"}, exitUsage, `tracecore validate takes no argument: leave out "more"; see tracecore validate --help`},
 		"a --set without value":       {[]string{"validate", "--set=nothing"}, exitUsage, "equal sign"},
 		"a file that is not there":    {[]string{"--config", "/nosuch.yaml"}, exitInternal, "/nosuch.yaml: no such file or directory: give --config a file"},
 		"a key nobody knows":          {[]string{"validate", "--config", badConfig}, exitInternal, "bad.yaml:1: receivers::otlp: there is no key \"protocls\": did you mean \"protocols\"?"},
@@ -68,6 +75,15 @@ func TestExitCodes(t *testing.T) {
 			require.Equal(t, tt.code, got.Code, "%s%s", got.Stdout, got.Stderr)
 			require.Contains(t, got.Stderr, tt.says)
 		})
+	}
+}
+
+// The help is read by people: it lists no feature gates, and names no types of Go.
+func TestHelpIsForPeople(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"validate", "--help"}, {"print-config", "--help"}} {
+		got := commandtest.Finish(t, commandtest.New(t, args...))
+		require.NotContains(t, got.Stdout, "confmap.")
+		require.NotContains(t, got.Stdout, "stringArray")
 	}
 }
 

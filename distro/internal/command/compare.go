@@ -27,10 +27,10 @@ func newCompare() *cobra.Command {
 	var f compareFlags
 	cmd := &cobra.Command{
 		Use:   "compare A B",
-		Short: "Compares two recordings, reports or runs: what is new, how long what stood, who is named",
+		Short: "Compares two recordings, reports or runs: what is new, how long ranks stood, who is named",
 		Long: "Compares what the patterns say of A and of B: how long ranks stood and by what cause, incidents that only one has, ranks\n" +
 			"and nodes that are named more often. A and B are what replay reads, or JSON as report and replay -o json write it. A name\n" +
-			"that is no file here is a run, as tracecore jobs lists it, of the tracecore that runs on this machine or at --address.\n\n" +
+			"that is no file here is a run: `tracecore jobs` lists them, of this machine or of the tracecore at --address.\n\n" +
 			"Exit codes: 0 compared, 4 compared, but some of the input could not be read, 3 all of A or of B could not, 2 wrong usage,\n" +
 			"1 internal error.",
 		Args: cobra.ExactArgs(2),

@@ -36,9 +36,9 @@ func TestAMistakeInAConfigurationHasItsPlace(t *testing.T) {
 			`mine.yaml:3: processors::patterndetector::lateness: this is no duration: write 30s, 5m or 2h`,
 			`mine.yaml:4: processors::patterndetector::outbox_size: write a whole number here, not a text`,
 		}},
-		"no component":    {"receivers: {oomkill: 3}", []string{`mine.yaml:1: receivers::oomkill: write keys with values here, not a whole number`}},
-		"no YAML":         {"receivers: [a", []string{`mine.yaml: line 1: did not find expected ',' or ']': mend the YAML there`}},
-		"a key twice":     {"receivers: {}\nreceivers: {}", []string{`mine.yaml: `, `line 2: mapping key "receivers" already defined at line 1`}},
+		"no component": {"receivers: {oomkill: 3}", []string{`mine.yaml:1: receivers::oomkill: write keys with values here, not a whole number`}},
+		"no YAML":      {"receivers: [a", []string{`mine.yaml: line 1: did not find expected ',' or ']': mend the YAML there`}},
+		"a key twice":  {"receivers: {}\nreceivers: {}", []string{`mine.yaml: `, `line 2: mapping key "receivers" already defined at line 1`}},
 		"patterns": {"processors:\n  patterndetector:\n    patterns:\n      strag: {enabled: false}\n      fuse_stall:\n        enabled: \"no\"\n        silent:\n      hbm_ecc: {window: [1m]}", []string{
 			`mine.yaml:6: processors::patterndetector::patterns::fuse_stall::enabled: "no" is neither true nor false`,
 			`mine.yaml:7: processors::patterndetector::patterns::fuse_stall::silent: it has no value`,
@@ -57,7 +57,7 @@ func TestAMistakeInAConfigurationHasItsPlace(t *testing.T) {
 			`mine.yaml:6: processors::patterndetector::mutes::1: until is missing`,
 		}},
 		"a value of the collector's": {"service:\n  pipelines:\n    logs:\n      receivers: [nosuch]", []string{`mine.yaml:3: service::pipelines::logs: references receiver "nosuch" which is not configured`}},
-		"an unknown type": {"receivers: {oomkil: {}}", []string{`unknown type: "oomkil"`}},
+		"an unknown type":            {"receivers: {oomkil: {}}", []string{`unknown type: "oomkil"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,8 +13,8 @@ func newDrill() *cobra.Command {
 		Short: "Makes a harmless real fault on this node and shows the verdict and its delay",
 		Long: "Makes a harmless real fault on this node, takes it the whole way (kernel, probe, receiver, patterns) in a\n" +
 			"pipeline of its own, and shows the verdict and how long it took. A tracecore that runs beside it sees the\n" +
-			"same fault and knows by the secret in its state folder that it is a drill. Each drill takes away what it made, also when it is interrupted;\n" +
-			"what it made dies with it when it is killed. Needs root.",
+			"same fault and knows by the secret in its state folder that it is a drill. Each drill takes away what it made,\n" +
+			"also when it is interrupted; when it is killed, what it made dies with it. Needs root.",
 		Args: cobra.ArbitraryArgs,
 		RunE: needsCommand,
 	}

@@ -44,24 +44,6 @@ func exitCode(err error) int {
 	return exitInternal
 }
 
-// markUsageErrors makes wrong flags and arguments of a command and of those
-// below it end with exitUsage and name the help.
-func markUsageErrors(cmd *cobra.Command) {
-	wrap := func(cmd *cobra.Command, err error) error {
-		if err == nil {
-			return nil
-		}
-		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
-	}
-	cmd.SetFlagErrorFunc(wrap)
-	if args := cmd.Args; args != nil {
-		cmd.Args = func(cmd *cobra.Command, given []string) error { return wrap(cmd, args(cmd, given)) }
-	}
-	for _, sub := range cmd.Commands() {
-		markUsageErrors(sub)
-	}
-}
-
 // explain ends an error of the collector with what an operator can do, where
 // the collector's own text does not.
 func explain(err error, cmd *cobra.Command) error {
@@ -97,12 +79,4 @@ func otherPort(text string) string {
 		}
 	}
 	return "choose another port in the configuration"
-}
-
-// needsCommand is the whole behaviour of a command that only holds others.
-func needsCommand(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage(fmt.Errorf("unknown command %q for %q; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath()))
-	}
-	return usage(fmt.Errorf("%s: which one? see %s --help", cmd.CommandPath(), cmd.CommandPath()))
 }

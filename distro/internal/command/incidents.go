@@ -77,7 +77,7 @@ func newIncidentsAck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ack INCIDENT", Short: "Notes that you have seen an incident; it stays open until the fault clears",
 		Long: "Notes that you have seen an incident. It goes over the Unix socket in the folder of the history, which root\n" +
-			"and the user of tracecore alone may use; who acknowledged is what the kernel says. It changes nothing else.",
+			"and the user of tracecore alone may use: the kernel says who acknowledges. It changes nothing else.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return tell(cmd, &a, "/v1/incidents/"+url.PathEscape(args[0])+"/acknowledgement", map[string]string{"note": note}, writeAcknowledged)
@@ -96,9 +96,9 @@ func newIncidentsMute() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mute INCIDENT --for DURATION --reason TEXT", Short: "Keeps an incident from being told for a time; the history goes on to show it",
 		Long: "Keeps what is new about an incident from exporters until the time is over: nobody is paged for it, no node is drained.\n" +
-			"The history goes on to keep and to show it. Who was told that it is open is told when it is over. A cause that is found\n" +
-			"later and is another incident is told. What another tracecore was sent before, or concludes itself, this does not change.\n" +
-			"Who muted is what the kernel says of the caller on the Unix socket in the folder of the history.",
+			"The history goes on to keep and to show it. Exporters that have told it as open tell when it is over. A cause that is found\n" +
+			"later and is another incident is told. It changes nothing on another tracecore.\n" +
+			"The kernel says who mutes: the caller on the Unix socket in the folder of the history.",
 		Example: "  tracecore incidents mute 4f3c9a… --for 2h --reason OPS-4711",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

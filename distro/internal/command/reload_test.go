@@ -64,12 +64,69 @@ func TestAReloadKeepsOpenVerdicts(t *testing.T) {
 	open := verdictLike(t, agent, `"status":"open".*first of the alarm on node-a, 2m`)
 
 	write("second", "3m")
-	require.NoError(t, agent.Cmd.Process.Signal(syscall.SIGHUP))
+	hangUp(t, agent)
 	require.Eventually(t, func() bool { return strings.Count(agent.Stderr.String(), "Everything is ready") == 2 }, hosttest.Patience, 5*time.Millisecond, "%s", agent.Stderr)
 	send(t, otlp, "site.calm")
 	resolved := verdictLike(t, agent, `"status":"resolved".*second of the alarm on node-a, 3m`)
 	require.Equal(t, open, resolved, "the same verdict")
 	require.Equal(t, exitOK, agent.Stop(t, syscall.SIGTERM), agent.Stderr.String())
+}
+
+// A mistake in a rule file or in the configuration ends nothing: it is named with file and
+// line, the verdict that was open goes on, and the next SIGHUP takes what was mended.
+func TestAReloadOfAMistakeChangesNothing(t *testing.T) {
+	dir, otlp := t.TempDir(), commandtest.FreeAddress(t)
+	config, rules := filepath.Join(dir, "agent.yaml"), filepath.Join(dir, "rule.yaml")
+	write := func(file, text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	good := fmt.Sprintf(reloadedConfig, filepath.Join(dir, "state"), otlp, rules, "2m")
+	write(config, good)
+	write(rules, strings.Replace(siteRule, "VERSION", "first", 1))
+	agent := commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t)))
+	send(t, otlp, "site.alarm")
+	open := verdictLike(t, agent, `"status":"open".*first of the alarm on node-a, 2m`)
+
+	says := func(text string, times int) {
+		t.Helper()
+		hangUp(t, agent)
+		require.Eventually(t, func() bool { return strings.Count(agent.Stderr.String(), text) == times }, hosttest.Patience, 5*time.Millisecond, "%s", agent.Stderr)
+	}
+	for i, broken := range []struct{ file, text, says string }{
+		{rules, strings.Replace(siteRule, "full: alarm", "full: alram", 1), `agent.yaml:4: processors::patterndetector::rules: ` + rules + `:10:7: there is no evidence "alram": did you mean "alarm"?`},
+		{config, fmt.Sprintf(reloadedConfig, filepath.Join(dir, "state"), otlp, rules, "2h"), "agent.yaml:4: processors::patterndetector::patterns::site_alarm::window: 2h is out of range: write a value from 1s to 1h"},
+		{config, strings.Replace(good, "rules:", "ruls:", 1), `agent.yaml:4: processors::patterndetector: there is no key "ruls": did you mean "rules"?`},
+		{config, good + "  - {", "agent.yaml: line "},
+		{config, "", "agent.yaml: no such file"},
+		{config, strings.Replace(good, rules, rules+".gone", 1), "rule.yaml.gone: no such file"},
+	} {
+		before, err := os.ReadFile(broken.file)
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(broken.file))
+		if broken.text != "" {
+			write(broken.file, broken.text)
+		}
+		says("what runs goes on", i+1)
+		require.Contains(t, agent.Stderr.String(), broken.says)
+		write(broken.file, string(before))
+	}
+	send(t, otlp, "site.alarm") // it takes records as before
+	require.Equal(t, 1, strings.Count(agent.Stderr.String(), "Everything is ready"))
+
+	write(rules, strings.Replace(siteRule, "VERSION", "second", 1))
+	says("Everything is ready", 2)
+	send(t, otlp, "site.calm")
+	require.Equal(t, open, verdictLike(t, agent, `"status":"resolved".*second of the alarm on node-a, 2m`), "the same verdict")
+	require.Equal(t, exitOK, agent.Stop(t, syscall.SIGTERM), agent.Stderr.String())
+}
+
+// hangUp sends SIGHUP once the process hears it: while it starts, it does not (proc(5), SigCgt).
+func hangUp(t *testing.T, agent *commandtest.Running) {
+	t.Helper()
+	heard := regexp.MustCompile(`(?m)^SigCgt:\s.*[13579bdf]$`)
+	require.Eventually(t, func() bool {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", agent.Cmd.Process.Pid))
+		return err == nil && heard.Match(status)
+	}, hosttest.Patience, 5*time.Millisecond)
+	require.NoError(t, agent.Cmd.Process.Signal(syscall.SIGHUP))
 }
 
 // send sends a log record over OTLP until it is taken.

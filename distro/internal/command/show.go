@@ -141,7 +141,12 @@ func find(config *patterndetectorprocessor.Config, name string) (r *rule.Rule, o
 	if at := slices.IndexFunc(library, called); at >= 0 {
 		return &library[at], true, nil
 	}
-	return nil, false, usage(fmt.Errorf("no pattern %q: `tracecore patterns list` names them", name))
+	var names []string
+	for _, r := range slices.Concat(rules, library) {
+		names = append(names, r.Name)
+	}
+	slices.Sort(names)
+	return nil, false, usage(fmt.Errorf("no pattern %q: %s (tracecore patterns list describes them)", name, rule.Suggest(name, slices.Compact(names))))
 }
 
 func showParameters(w io.Writer, parameters rule.Values) {

@@ -73,8 +73,9 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Says whether anything is broken, and what tracecore can and cannot see",
 		Long: "Asks the tracecore that runs on this machine, or the one at --address: open incidents, probes and their hooks,\n" +
-			"what feeds each piece of evidence and when it last came, components that report an error, and what was dropped\n" +
-			"since the start, and what waits for backends (from its metrics, at --metrics). Whether a hook could be better, `tracecore bpf-check` says.\n\n" +
+			"what feeds each piece of evidence and when it last came, components that report an error, what was dropped\n" +
+			"since the start, and what waits for backends (from its metrics, at --metrics). `tracecore bpf-check` says whether\n" +
+			"a hook could be better.\n\n" +
 			"Exit codes: 0 well; 1 an incident is open whose root cause is known for certain (drills do not count);\n" +
 			"2 nothing can be told: it is not reachable, its history cannot be read, or no probe works and nobody sends\n" +
 			"anything that a pattern reads; also wrong usage.",
