@@ -184,7 +184,7 @@ func TestWhatCannotBeAskedSaysWhatToDo(t *testing.T) {
 		{"no such format", []string{"incidents", "-o", "xml"}, exitUsage, "use table, json, yaml"},
 		{"no such time", []string{"incidents", "--since", "yesterday"}, exitUsage, `--since is "yesterday": give a duration`},
 		{"no such address", []string{"incidents", "--address", "ftp://x"}, exitUsage, "give host:port"},
-		{"no incident", []string{"incidents", "show"}, exitUsage, "accepts 1 arg"},
+		{"no incident", []string{"incidents", "show"}, exitUsage, "write tracecore incidents show INCIDENT"},
 		{"no socket", []string{"incidents", "ack", "inc-1"}, exitInternal, "run it as root or as the user of tracecore"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
