@@ -98,7 +98,8 @@ func (f *Fault) update(best window, loud bool) {
 	}
 	v.best.stands = stands
 	stronger, since := v.best.trust > trust, v.since
-	if stronger { // what was believed on weaker evidence is no longer
+	if stronger { // what was believed on weaker evidence is no longer, nor what that kept
+		f.dropBefore(v.best.end - int64(f.rule.Within))
 		v.onset = f.onset(v.best.trust)
 	}
 	if v.since = f.since(v.best.trust); stronger || v.since != since {
