@@ -174,7 +174,7 @@ func (c *Config) silent(v *verdict.Verdict) string {
 // then it is told with its next revision for which there is room.
 func (a *alerts) begin(ctx context.Context, f *verdicts.Found) (string, error) {
 	if a.crowd.Full(f, a.now()) {
-		a.warn(outcomeCrowded, fmt.Errorf("more than %d root causes of %s began within %s in the jobs of one owner, or on one machine: the others are in the history", verdicts.MostTold, f.Pattern, verdicts.ToldWithin))
+		a.warn(outcomeCrowded, fmt.Errorf("more than %d root causes of %s began within %s in the jobs of one owner on a machine (%d on all): the others are in the history", verdicts.MostTold, f.Pattern, verdicts.ToldWithin, verdicts.MostToldOfJobs))
 		return outcomeCrowded, nil
 	}
 	entry := &open{alert: a.config.alertOf(&f.Verdict, f.On), Seen: a.now()}

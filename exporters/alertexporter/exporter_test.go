@@ -205,7 +205,7 @@ func TestAFloodOfOneUserIsToldByAFew(t *testing.T) {
 			b := begin(t, r.URL, nil, func(c *Config) { c.Format = format })
 			of := func(i int) verdict.Verdict {
 				return but(lost(fmt.Sprint("x", i)), func(v *verdict.Verdict) {
-					v.Pattern, v.Culprit["job"], v.Culprit["job_domain"], v.Culprit["node"] = "rank_exit", fmt.Sprint(i), "user 1000", fmt.Sprint("node-", i)
+					v.Pattern, v.Culprit["job"], v.Culprit["job_domain"], v.Culprit["node"] = "rank_exit", fmt.Sprint(i), "user 1000", "node-18"
 				})
 			}
 			for i := range 1000 {

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// What is told of one pattern and one owner within a time. Who has more root causes of one
-// kind makes them, or has one trouble.
+// What is told of one pattern and one owner within a time: on one machine, and in all. Who
+// has more root causes of one kind makes them, or has one trouble.
 const (
-	MostTold   = 32
-	ToldWithin = 10 * time.Minute
+	MostTold       = 32
+	MostToldOfJobs = 256
+	ToldWithin     = 10 * time.Minute
 )
 
 // mostOwners bounds what is known of owners: 8,192 names of 256 bytes are 2 MiB.
@@ -24,19 +25,27 @@ type Crowd struct {
 	told  map[owner]int
 }
 
-type owner struct{ pattern, name string }
+// owner is whose faults are counted; node is "" for those of all machines.
+type owner struct{ pattern, domain, node string }
 
 // Full reports whether no more is told of the owner of a verdict for now.
 func (c *Crowd) Full(f *Found, now time.Time) bool {
 	if c.told == nil || now.Sub(c.began) >= ToldWithin || len(c.told) >= mostOwners {
 		c.began, c.told = now, map[owner]int{}
 	}
-	return c.told[ownerOf(f)] >= MostTold
+	of := ownerOf(f)
+	return c.told[of] >= MostTold || of.domain != "" && c.told[owner{of.pattern, of.domain, ""}] >= MostToldOfJobs
 }
 
 // Note counts what was told.
-func (c *Crowd) Note(f *Found) { c.told[ownerOf(f)]++ }
+func (c *Crowd) Note(f *Found) {
+	of := ownerOf(f)
+	c.told[of]++
+	if of.domain != "" {
+		c.told[owner{of.pattern, of.domain, ""}]++
+	}
+}
 
 func ownerOf(f *Found) owner {
-	return owner{f.Pattern, cmp.Or(f.Culprit["job_domain"], f.Culprit["node"], f.Culprit["host"], f.On)}
+	return owner{f.Pattern, f.Culprit["job_domain"], cmp.Or(f.Culprit["node"], f.Culprit["host"], f.On)}
 }

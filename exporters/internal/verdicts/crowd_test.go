@@ -25,12 +25,18 @@ func TestAnOwnerFillsItsOwnRoomAlone(t *testing.T) {
 		return true
 	}
 	told := 0
-	for i := range 10 * MostTold {
+	for i := range 10 * MostToldOfJobs {
+		if tell(of("rank_exit", map[string]string{"job": strconv.Itoa(i), "job_domain": "user 1000", "node": "1"})) {
+			told++
+		}
+	}
+	require.Equal(t, MostTold, told, "another job is no other owner")
+	for i := range 10 * MostToldOfJobs {
 		if tell(of("rank_exit", map[string]string{"job": strconv.Itoa(i), "job_domain": "user 1000", "node": strconv.Itoa(i)})) {
 			told++
 		}
 	}
-	require.Equal(t, MostTold, told, "other jobs and other nodes are no other owner")
+	require.Equal(t, MostToldOfJobs, told, "nor is another node, for ever")
 	for name, other := range map[string]*Found{
 		"another user":    of("rank_exit", map[string]string{"job": "1", "job_domain": "user 1001", "node": "1"}),
 		"another pattern": of("crash_loop", map[string]string{"job_domain": "user 1000"}),
