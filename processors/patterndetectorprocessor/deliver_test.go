@@ -215,7 +215,7 @@ func TestEngineMetrics(t *testing.T) {
 		{Value: 2, Attributes: label("result", "matched")}, {Value: 3, Attributes: label("result", "unmatched")},
 	}, metricdatatest.IgnoreTimestamp())
 	metadatatest.AssertEqualProcessorPatterndetectorVerdicts(t, r.telemetry, []metricdata.DataPoint[int64]{
-		{Value: 1, Attributes: attribute.NewSet(attribute.Bool("pages", false), attribute.String("pattern", "test_pair"), attribute.String("status", "open"))},
+		{Value: 1, Attributes: attribute.NewSet(attribute.Bool("pages", false), attribute.String("pattern", "test_pair"), attribute.String("status", "open"), attribute.String("verdict_severity", "error"))},
 	}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
 	for _, name := range []string{"records_irregular", "evicted", "held"} {
 		_, err := r.telemetry.GetMetric("otelcol_processor_patterndetector_" + name)

@@ -24,7 +24,8 @@ const (
 
 func (d *detector) countVerdict(ctx context.Context, v verdict.Verdict) {
 	d.telemetry.ProcessorPatterndetectorVerdicts.Add(inIncident(ctx, v.IncidentID), 1, metric.WithAttributes(
-		attribute.Bool("pages", v.Pages(verdict.Warning)), attribute.String("pattern", v.Pattern), attribute.String("status", string(v.Status))))
+		attribute.Bool("pages", v.Pages(verdict.Warning)), attribute.String("pattern", v.Pattern), attribute.String("status", string(v.Status)),
+		attribute.String("verdict_severity", string(v.Severity))))
 }
 
 func (d *detector) countDropped(ctx context.Context, n int, reason string) {
