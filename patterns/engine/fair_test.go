@@ -184,3 +184,37 @@ full: open and hits`), engine.Options{})
 	send("hit", "late", 4*time.Second)
 	require.Len(t, e.Verdicts(), 1, "the marks of twenty hosts were forgotten for those of one")
 }
+
+// TestClaimsDoNotStretchThePausesOfWhatIsProven: counts of an open verdict are told ever more
+// rarely. Somebody who claims the same without end does not make it so for what is proven.
+func TestClaimsDoNotStretchThePausesOfWhatIsProven(t *testing.T) {
+	e := blockedEngine(t, fmt.Sprintf(fairRule, `
+evidence: {open: {logs: opened, shows: "open"}}
+full: open
+trust: {full: claimed, partial: foreign}`), engine.Options{})
+	send := func(trust string, at time.Duration) {
+		ld := logs(1, began.Add(at), func(_ int, lr plog.LogRecord) {
+			lr.SetEventName("opened")
+			lr.Attributes().PutStr("gen_ai.training.job_id", "a")
+			lr.Attributes().PutStr("tracecore.trust", trust)
+		})
+		ld.ResourceLogs().At(0).Resource().Attributes().PutStr("host.name", "node-a")
+		e.Logs(ld)
+	}
+	send("proven", 0)
+	require.Len(t, e.Verdicts(), 1)
+	at := time.Duration(0)
+	for range 1000 {
+		at += time.Second
+		send("claimed", at)
+		e.Advance(began.Add(at))
+		e.Verdicts()
+	}
+	send("proven", at)
+	e.Advance(began.Add(at))
+	e.Verdicts()
+	e.Advance(began.Add(at + 2*time.Second))
+	told := e.Verdicts()
+	require.Len(t, told, 1)
+	require.Equal(t, uint64(2), told[0].Evidence[0].Count)
+}

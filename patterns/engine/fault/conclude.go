@@ -38,9 +38,14 @@ const (
 	lastQuiet  = int64(5 * time.Minute)
 )
 
-// evaluate draws the conclusions of a mark at from. Loud: the mark told
-// something that no mark had told before.
-func (f *Fault) evaluate(from int64, loud bool) {
+// brought is what a mark adds to a fault.
+type brought struct {
+	loud   bool // something that no mark had told before
+	counts bool // it adds to what the verdict says
+}
+
+// evaluate draws the conclusions of a mark at from.
+func (f *Fault) evaluate(from int64, with brought) {
 	to := from + int64(f.rule.Within)
 	if f.revised {
 		from, to = math.MinInt64, math.MaxInt64
@@ -57,7 +62,7 @@ func (f *Fault) evaluate(from int64, loud bool) {
 		less.stands = max(f.verdict.best.stands, best.stands)
 		f.reconsider(less)
 	case f.verdict != nil:
-		f.update(best, loud)
+		f.update(best, with)
 	case best.confidence != "" && f.refuting(best.stands) == nil:
 		f.conclude(best)
 	}
@@ -89,12 +94,12 @@ func (f *Fault) conclude(best window) {
 }
 
 // update takes new evidence into an existing verdict.
-func (f *Fault) update(best window, loud bool) {
+func (f *Fault) update(best window, with brought) {
 	v := f.verdict
 	f.set.open.Touch(f.element, f.worth())
 	stands, trust := max(v.best.stands, best.stands), v.best.trust
 	if best.better(v.best) {
-		v.best, loud = best, true
+		v.best, with.loud = best, true
 	}
 	v.best.stands = stands
 	stronger, since := v.best.trust > trust, v.since
@@ -106,10 +111,11 @@ func (f *Fault) update(best window, loud bool) {
 		f.Changed()
 		f.set.graph.Reconsider(v.node)
 	}
-	if loud {
+	switch {
+	case with.loud:
 		f.Changed()
 		f.set.graph.Refit(v.node)
-	} else {
+	case with.counts: // repeated claims do not stretch the pauses of what is proven
 		f.Grew()
 	}
 	v.node.Grew()

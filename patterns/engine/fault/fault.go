@@ -45,16 +45,16 @@ func (f *Fault) add(w *Evidence, m Mark) {
 	if !changed {
 		return
 	}
-	from := m.Time
+	from, counts := m.Time, f.adds(w, &m)
 	for _, r := range waiting { // all at once: one may refute what another shows
 		if r.w.Resolves {
 			continue
 		}
 		if changed, fresh, _ := f.insert(r.w, r.mark); changed {
-			from, loud = min(from, r.mark.Time), loud || fresh
+			from, loud, counts = min(from, r.mark.Time), loud || fresh, counts || f.adds(r.w, &r.mark)
 		}
 	}
-	f.evaluate(from, loud)
+	f.evaluate(from, brought{loud: loud, counts: counts})
 	for _, r := range waiting { // after the verdict: there must be something to resolve
 		if r.w.Resolves && !f.dead {
 			f.add(r.w, r.mark)
@@ -87,6 +87,11 @@ func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*rece
 		waiting = f.set.waitingFor(f, f.set.joins.enter(f, m.Values))
 	}
 	return true, first || fresh, waiting
+}
+
+// adds reports whether m adds to what the verdict says: it is trusted as much, or quoted.
+func (f *Fault) adds(w *Evidence, m *Mark) bool {
+	return f.trusted(w, m, f.named()) || len(w.quotes) > 0 && f.trusted(w, m, verdict.Claimed)
 }
 
 // named is the least trust of a mark that names and dates the fault: that of its verdict.
