@@ -430,7 +430,7 @@ func (b *bench) ask2(t *testing.T) (int, []byte) {
 // Who asks and does not read holds up nobody: an answer that has been sent for longest is
 // ended, through all that the collector lays around a handler.
 func TestWhoReadsSlowlyHoldsUpNobody(t *testing.T) {
-	large := bytes.Repeat([]byte("x"), 32<<20) // more than any socket holds
+	large := bytes.Repeat([]byte("x"), 12<<20) // more than any socket holds
 	answers := gate.Answers(mostAnswers, patience, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) }, http.NotFound)
 	config := createDefaultConfig().(*Config)
 	server, err := config.HTTP.ToServer(t.Context(), nil, componenttest.NewNopTelemetrySettings(), answers)

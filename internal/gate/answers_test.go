@@ -21,7 +21,7 @@ func busy(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSer
 // and no more answers are kept than are to be sent.
 func TestWhoReadsSlowlyHoldsUpNobody(t *testing.T) {
 	const most = 2
-	large := bytes.Repeat([]byte("x"), 32<<20) // more than any socket holds
+	large := bytes.Repeat([]byte("x"), 12<<20) // more than any socket holds
 	server := httptest.NewServer(Answers(most, hosttest.Patience, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/large" {
 			_, _ = w.Write(large)
