@@ -193,6 +193,20 @@ func TestOnlyRootCausesThatAreProvenDrain(t *testing.T) {
 	}
 }
 
+func TestWhichNodeAVerdictNames(t *testing.T) {
+	nodes := []node{{name: "gpu-1", host: "gpu-1"}, {name: "gpu-2", host: "gpu-2.a.example"}, {name: "x", host: "gpu-3"}, {name: "gpu-3", host: "y"}, {name: "gpu-[4-9]", host: "z"}}
+	for named, want := range map[string]string{
+		"gpu-1": "gpu-1", "GPU-1": "gpu-1", "gpu-1.a.example": "gpu-1", "gpu-2": "gpu-2", "gpu-2.a.example": "gpu-2",
+		"gpu-2.b.example": "", "gpu-3": "", "gpu-3.a.example": "", "gpu-[4-9]": "", "gpu": "", "": "",
+	} {
+		got := ""
+		if n := find(nodes, named); n != nil {
+			got = n.name
+		}
+		require.Equal(t, want, got, named)
+	}
+}
+
 func TestBreakerHoldsBack(t *testing.T) {
 	c, disk := newStandIn(t), store{}
 	three := func(c *Config) { c.Breaker.Nodes = 3 }

@@ -145,7 +145,8 @@ func moment(text string) time.Time {
 }
 
 // find is the node that a verdict names, by its name in Slurm or its host name, short or
-// whole; nil for none, and where two could be meant.
+// whole; nil for none, and where two could be meant. Two whole names that differ are two
+// machines, though both begin alike.
 func find(nodes []node, named string) *node {
 	if named == "" {
 		return nil
@@ -153,7 +154,10 @@ func find(nodes []node, named string) *node {
 	short, _, _ := strings.Cut(named, ".")
 	for _, same := range []func(*node) bool{
 		func(n *node) bool { return strings.EqualFold(n.name, named) || strings.EqualFold(n.host, named) },
-		func(n *node) bool { return strings.EqualFold(n.name, short) || strings.EqualFold(n.host, short) },
+		func(n *node) bool {
+			whole := short != named && (strings.Contains(n.host, ".") || strings.Contains(n.name, "."))
+			return !whole && (strings.EqualFold(n.name, short) || strings.EqualFold(n.host, short))
+		},
 	} {
 		var found *node
 		for i := range nodes {

@@ -2,6 +2,7 @@ package slurmexporter
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -78,8 +79,8 @@ func standIn(file string, arguments []string) int {
 		}
 	}
 	text, err = json.Marshal(nodes)
-	if err == nil {
-		err = os.WriteFile(file, text, 0o600)
+	if err == nil { // whoever reads it meanwhile has the old or the new one
+		err = errors.Join(os.WriteFile(file+".new", text, 0o600), os.Rename(file+".new", file))
 	}
 	if err != nil {
 		return 1
