@@ -10,11 +10,13 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Load reads the pattern files of fsys below each of roots (a file or a
-// folder): every *.yaml and *.yml outside of folders called testdata. The rules
-// come ordered by id. Check says whether they fit together.
+// folder): every *.yaml and *.yml outside of folders called testdata, and of hidden ones,
+// in which Kubernetes keeps the versions of a ConfigMap. The rules come ordered by id.
+// Check says whether they fit together.
 func Load(fsys fs.FS, roots ...string) ([]Rule, error) {
 	return load(fsys, "", roots...)
 }
@@ -33,6 +35,10 @@ func LoadPaths(paths ...string) ([]Rule, error) {
 		if !info.IsDir() {
 			dir, root = filepath.Split(dir)
 			dir = filepath.Clean(dir)
+			if !info.Mode().IsRegular() || !isPatternFile(root) {
+				errs = append(errs, fmt.Errorf("read patterns: %s is no pattern file: name a *.yaml file, or a folder of them", p))
+				continue
+			}
 		}
 		rules, err := load(os.DirFS(dir), dir, root)
 		all, errs = append(all, rules...), append(errs, err)
@@ -50,13 +56,11 @@ func load(fsys fs.FS, prefix string, roots ...string) ([]Rule, error) {
 			if err != nil {
 				return err
 			}
-			if entry.IsDir() {
-				if entry.Name() == "testdata" {
-					return fs.SkipDir
-				}
-				return nil
-			}
-			if ext := path.Ext(name); ext != ".yaml" && ext != ".yml" {
+			hidden := strings.HasPrefix(entry.Name(), ".") && name != root
+			switch {
+			case entry.IsDir() && (hidden || entry.Name() == "testdata"):
+				return fs.SkipDir
+			case entry.IsDir() || hidden || !isPatternFile(name):
 				return nil
 			}
 			r, err := parseFile(fsys, name, path.Join(filepath.ToSlash(prefix), name))
@@ -73,6 +77,10 @@ func load(fsys fs.FS, prefix string, roots ...string) ([]Rule, error) {
 	}
 	sortByID(rules)
 	return rules, errors.Join(errs...)
+}
+
+func isPatternFile(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml"}, path.Ext(name))
 }
 
 func parseFile(fsys fs.FS, name, shown string) (Rule, error) {

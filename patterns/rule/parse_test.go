@@ -225,6 +225,25 @@ func TestLoadPathsReadsFilesAndFolders(t *testing.T) {
 	}
 	_, err := rule.LoadPaths(filepath.Join(dir, "none"))
 	require.ErrorContains(t, err, "name a pattern file or a folder")
+	other := filepath.Join(dir, "mine.txt")
+	require.NoError(t, os.WriteFile(other, []byte(valid), 0o600))
+	for _, path := range []string{other, os.DevNull} {
+		_, err = rule.LoadPaths(path)
+		require.ErrorContains(t, err, "is no pattern file: name a *.yaml file", path)
+	}
+}
+
+// Kubernetes mounts a ConfigMap as links to a hidden folder with its version.
+func TestAMountedConfigMapIsReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "..2026_11_25"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "..2026_11_25", "mine.yaml"), []byte(valid), 0o600))
+	require.NoError(t, os.Symlink("..2026_11_25", filepath.Join(dir, "..data")))
+	require.NoError(t, os.Symlink("..data/mine.yaml", filepath.Join(dir, "mine.yaml")))
+	rules, err := rule.LoadPaths(dir)
+	require.NoError(t, err)
+	require.Len(t, rules, 1)
+	require.Equal(t, filepath.Join(dir, "mine.yaml"), rules[0].File)
 }
 
 func TestTemplateLeavesOutWhatIsNotKnown(t *testing.T) {

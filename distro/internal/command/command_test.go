@@ -62,6 +62,7 @@ func TestExitCodes(t *testing.T) {
 		"a --set without value":       {[]string{"validate", "--set=nothing"}, exitUsage, "equal sign"},
 		"a file that is not there":    {[]string{"--config", "/nosuch.yaml"}, exitInternal, "/nosuch.yaml: no such file or directory: give --config a file"},
 		"a key nobody knows":          {[]string{"validate", "--config", badConfig}, exitInternal, "bad.yaml:1: receivers::otlp: there is no key \"protocls\": did you mean \"protocols\"?"},
+		"a file that stands alone":    {[]string{"validate", "--config=yaml:exporters::debug: {}"}, exitInternal, "lay it over the default by --config tracecore:default --config FILE"},
 		"a key over the default":      {[]string{"validate", "--set=receivers.otlp.protocls=1"}, exitInternal, "protocls"},
 		"a receiver of before":        {[]string{"validate", "--set=receivers.dcgm.endpoint=localhost:5555"}, exitInternal, "write gpu: {source: dcgm}"},
 		"a backend":                   {[]string{"validate", "--to=https://backend:4318", "--to-all=grpcs://other"}, exitOK, ""},

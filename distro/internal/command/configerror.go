@@ -116,7 +116,12 @@ func mistakes(text string) (all []mistake) {
 		at := keys(parts[1])
 		if id := componentLine.FindStringSubmatch(parts[2]); id != nil {
 			component, above = append(at, id[1]), nil
-		} else if parts[2] == nested {
+			continue
+		}
+		if parts[1] == "otelcol.configSettings" {
+			component, above = nil, nil // it ends the list with what is about none
+		}
+		if parts[2] == nested {
 			above = append(slices.Clone(above), at...)
 		} else {
 			all = append(all, mistake{component: component, above: above, at: at, text: parts[2]})

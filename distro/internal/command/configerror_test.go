@@ -14,8 +14,9 @@ func TestAMistakeInAConfigurationHasItsPlace(t *testing.T) {
 		config string
 		says   []string
 	}{
-		"a section":      {"recievers: {}", []string{`mine.yaml:1: there is no key "recievers": did you mean "receivers"?`}},
-		"of the service": {"service:\n  pipeline: {}", []string{`mine.yaml:2: service: there is no key "pipeline": did you mean "pipelines"?`}},
+		"a section":                   {"recievers: {}", []string{`mine.yaml:1: there is no key "recievers": did you mean "receivers"?`}},
+		"a section after a component": {"x: {}\nreceivers: {otlp: {a: 1}}", []string{`mine.yaml:1: there is no key "x": use one of receivers`, `mine.yaml:2: receivers::otlp: there is no key "a"`}},
+		"of the service":              {"service:\n  pipeline: {}", []string{`mine.yaml:2: service: there is no key "pipeline": did you mean "pipelines"?`}},
 		"of a pipeline": {"service:\n  pipelines:\n    logs: {recievers: []}", []string{
 			`mine.yaml:3: service::pipelines::logs: there is no key "recievers": did you mean "receivers"?`,
 		}},

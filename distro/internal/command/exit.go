@@ -3,10 +3,13 @@ package command
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tracecoreai/tracecore/distro/defaultconfig"
 )
 
 // Exit codes of every tracecore command. bpf-check uses them all.
@@ -50,11 +53,17 @@ func explain(err error, cmd *cobra.Command) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w; another program, perhaps a second tracecore, listens there: stop it, or %s", err, otherPort(err.Error()))
 	}
+	if nothing.MatchString(err.Error()) && cmd.Flags().Lookup("config") != nil && !usesDefault(cmd) {
+		return fmt.Errorf("%w; a file of --config stands alone: lay it over the default by --config %s --config FILE", err, defaultconfig.URI)
+	}
 	if text := renamed(err.Error()); text != "" {
 		return fmt.Errorf("%w; %s", err, text)
 	}
 	return place(err, cmd)
 }
+
+// nothing is how the collector speaks of a configuration with nothing in it that runs.
+var nothing = regexp.MustCompile(`no (receiver|exporter) configuration specified|must have at least one pipeline`)
 
 // renamed says what to write in place of a receiver that is no more.
 func renamed(text string) string {
