@@ -49,9 +49,16 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	root := newRoot()
 	root.SetArgs(likeGoTest(args))
-	root.SetOut(stdout)
+	printed := &output{to: stdout}
+	root.SetOut(printed)
+	if interactive(stdout) {
+		root.SetOut(stdout)
+	}
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = printed.err
+	}
 	if err == nil {
 		return exitOK
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"os"
@@ -53,6 +54,7 @@ func TestExitCodes(t *testing.T) {
 		"a group alone":               {[]string{"patterns"}, exitUsage, "which one? use list, reference, show, test"},
 		"an argument is missing":      {[]string{"patterns", "show"}, exitUsage, "write tracecore patterns show NAME"},
 		"a pattern by a part of it":   {[]string{"patterns", "show", "hbm"}, exitUsage, "did you mean hbm_ecc?"},
+		"a limit of nothing":          {[]string{"incidents", "--limit=0"}, exitUsage, "--limit 0: give a number from 1 to 1000"},
 		"a number that is none":       {[]string{"incidents", "--limit=x"}, exitUsage, `invalid argument "x" for "--limit" flag: write a whole number; see`},
 		"a duration that is none":     {[]string{"incidents", "mute", "i", "--for=x"}, exitUsage, `write a duration, as 30s, 5m or 2h; see`},
 		"unknown flag":                {[]string{"--nosuch"}, exitUsage, "see tracecore --help"},
@@ -76,6 +78,23 @@ func TestExitCodes(t *testing.T) {
 			require.Equal(t, tt.code, got.Code, "%s%s", got.Stdout, got.Stderr)
 			require.Contains(t, got.Stderr, tt.says)
 		})
+	}
+}
+
+// What found no room is said, whoever printed it: a file that is cut off looks whole.
+func TestOutputThatFindsNoRoomIsAnError(t *testing.T) {
+	for _, args := range [][]string{{"patterns", "list"}, {"patterns", "test", "--run", "gpu_lost"}, {"print-config"}, {"components"}, {"--help"}, {"bpf-check", "--schema"}} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Skip("no /dev/full here: ", err)
+		}
+		cmd := commandtest.New(t, args...)
+		var stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = full, &stderr
+		require.Error(t, cmd.Run(), "%v", args)
+		require.Equal(t, exitInternal, cmd.ProcessState.ExitCode(), "%v", args)
+		require.Contains(t, stderr.String(), "no space left on device", "%v", args)
+		require.NoError(t, full.Close())
 	}
 }
 

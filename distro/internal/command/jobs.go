@@ -32,9 +32,10 @@ func newJobs() *cobra.Command {
 			if open {
 				query.Set("open", "true")
 			}
-			if cmd.Flags().Changed("limit") {
-				query.Set("limit", strconv.Itoa(limit))
+			if limit < 1 || limit > history.MaxLimit {
+				return usage(fmt.Errorf("--limit %d: give a number from 1 to %d", limit, history.MaxLimit))
 			}
+			query.Set("limit", strconv.Itoa(limit))
 			return ask(cmd, &a, "/v1/jobs", query, writeJobs)
 		},
 	}
