@@ -2,12 +2,12 @@ package story
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -76,12 +76,43 @@ type shape struct {
 }
 
 func diffOne(want *Verdict, v verdict.Verdict) string {
-	wanted := want.shape()
-	came := shapeOf(v, want)
-	if d := cmp.Diff(wanted, came); d != "" {
-		return fmt.Sprintf("%s: %s\n%s", v.Pattern, v.Headline, d)
+	is, should := shapeOf(v, want), want.shape()
+	if reflect.DeepEqual(is, should) {
+		return ""
 	}
-	return ""
+	wanted, came := should.keys(), is.keys()
+	var text strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(merged(wanted, came))) {
+		if wanted[key] != came[key] {
+			fmt.Fprintf(&text, "- %s: %s\n+ %s: %s\n", key, wanted[key], key, came[key])
+		}
+	}
+	if text.Len() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s\n%s", v.Pattern, v.Headline, &text)
+}
+
+func merged(a, b map[string]string) map[string]string {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return both
+}
+
+// keys are the keys of want.yaml that are compared, with what stands there.
+func (s shape) keys() map[string]string {
+	all := map[string]string{
+		"pattern": s.Pattern, "role": s.Role, "status": s.Status, "confidence": s.Confidence, "trust": s.Trust, "severity": s.Severity,
+		"headline": s.Headline, "remediation": s.Remediation, "onset": s.Onset, "ranks": fmt.Sprint(s.Ranks),
+		"evidence": strings.Join(s.Evidence, ", "), "not_observed": strings.Join(s.NotObserved, "; "),
+		"revision": strconv.Itoa(s.Revision), "late": strconv.FormatBool(s.Late),
+	}
+	for of, values := range map[string]map[string]string{"culprit": s.Culprit, "shows": s.Shows} {
+		for key, value := range values {
+			all[of+" "+key] = value
+		}
+	}
+	return all
 }
 
 func (w *Verdict) shape() shape {

@@ -98,7 +98,7 @@ func TestPatternsTestRunsAUsersOwn(t *testing.T) {
 		code   int
 		says   string
 	}{
-		"as it is":       {func(s string) string { return s }, exitOK, "stories passed"},
+		"as it is":       {func(s string) string { return s }, exitOK, "passed"},
 		"other words":    {func(s string) string { return strings.Replace(s, "headline: \"GPU", "headline: \"Card", 1) }, exitInternal, "did not come out as wanted"},
 		"an unknown key": {func(s string) string { return s + "wihtin: 5m\n" }, exitInternal, `:1: unknown key "wihtin" in a pattern file: did you mean "within"?`},
 		"an event of nobody": {func(s string) string { return strings.Replace(s, "logs: gpu.lost", "logs: gpu.lots", 1) }, exitInternal,
@@ -140,8 +140,8 @@ func TestPatternsTestReportsLikeGoTest(t *testing.T) {
 		says []string // regular expressions
 	}{
 		"all":             {[]string{whole}, exitOK, []string{`(?m)^ok    .*testdata/near_miss\.txtar  \d+\.\d\ds$`, `(?m)^\d+ stories passed  \d+\.\d\ds$`}},
-		"one":             {[]string{"-run", "/fires", whole}, exitOK, []string{`(?m)^1 stories passed`}},
-		"one, other dash": {[]string{whole, "--run=/fires"}, exitOK, []string{`(?m)^1 stories passed`}},
+		"one":             {[]string{"-run", "/fires", whole}, exitOK, []string{`(?m)^1 story passed`}},
+		"one, other dash": {[]string{whole, "--run=/fires"}, exitOK, []string{`(?m)^1 story passed`}},
 		"told":            {[]string{"-v", "-run=/fires", whole}, exitOK, []string{`(?m)^      => gpu_lost \(root_cause, partial, open\): GPU `}},
 		"failing":         {[]string{broken}, exitInternal, []string{`(?m)^FAIL  .*\.txtar  \d`, `(?m)^      .*Card`, `(?m)^FAIL  \d+\.\d\ds$`, `\d of \d+ stories did not`}},
 		"one of two":      {[]string{whole, broken}, exitInternal, []string{`(?m)^ok  `, `(?m)^FAIL  `}},

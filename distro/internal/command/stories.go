@@ -104,9 +104,16 @@ func (t *storyTest) sum(took time.Duration) error {
 		return fmt.Errorf("%d of %d stories did not come out as wanted", t.failed, t.ran)
 	}
 	if t.ran > 0 {
-		fmt.Fprintf(t.out, "%d stories passed  %s\n", t.ran, seconds(took))
+		fmt.Fprintf(t.out, "%s passed  %s\n", told(t.ran), seconds(took))
 	}
 	return nil
+}
+
+func told(stories int) string {
+	if stories == 1 {
+		return "1 story"
+	}
+	return fmt.Sprintf("%d stories", stories)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
@@ -155,14 +162,14 @@ func (t *storyTest) one(rules []rule.Rule, fsys fs.FS, dir, name string) {
 	if t.verbose {
 		t.indented(strings.TrimSpace(result.Comment))
 		for _, v := range result.Verdicts {
-			t.indented(told(v))
+			t.indented(inALine(v))
 		}
 	}
 	t.indented(result.Diff)
 }
 
-// told is a verdict in a line.
-func told(v verdict.Verdict) string {
+// inALine is a verdict in a line.
+func inALine(v verdict.Verdict) string {
 	return fmt.Sprintf("=> %s (%s, %s, %s): %s", v.Pattern, v.Role, v.Confidence, v.Status, v.Headline)
 }
 
