@@ -73,6 +73,9 @@ processors:
   patterndetector:
     storage: file_storage
     history: history
+    {{- if .Values.patterns.configMap }}
+    rules: [/etc/tracecore-patterns]
+    {{- end }}
     max_delay: 24h
     {{- if include "tracecore.acts" . }}
     repeat: 10m
@@ -162,6 +165,9 @@ processors:
   patterndetector:
     storage: file_storage
     history: history
+    {{- if .Values.patterns.configMap }}
+    rules: [/etc/tracecore-patterns]
+    {{- end }}
     {{- if include "tracecore.acts" . }}
     repeat: 10m
     {{- end }}
