@@ -73,7 +73,7 @@ func TestRootCausesAreToldOverARestart(t *testing.T) {
 	rule, state, otlp := filepath.Join(t.TempDir(), "rule.yaml"), t.TempDir(), commandtest.FreeAddress(t)
 	require.NoError(t, os.WriteFile(rule, []byte(alarmRule), 0o600))
 	run := func() agent {
-		return start(t, "alertmanager.yaml", "--config=slack.yaml", "--config=webhook.yaml", "--set=exporters.alert/alertmanager.resend=1s",
+		return start(t, "alertmanager.yaml", "--config=slack.yaml", "--config=webhook.yaml", "--set=exporters.alert/alertmanager.resend=1m",
 			"--set=processors.patterndetector.rules=["+rule+"]", "--set=receivers.otlp.senders=agents", "--set=receivers.otlp.protocols.http.endpoint="+otlp,
 			"--set=extensions.file_storage.directory="+state, "--set=extensions.history.directory="+filepath.Join(state, "history"))
 	}

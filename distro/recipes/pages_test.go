@@ -113,7 +113,7 @@ func TestOnlyRootCausesPage(t *testing.T) {
 	t.Setenv("WEBHOOK_URL", webhook.URL)
 	otlp, state := commandtest.FreeAddress(t), t.TempDir()
 	run := func() agent {
-		return start(t, "alertmanager.yaml", "--config=slack.yaml", "--config=webhook.yaml", "--config=slurm-drain.yaml", "--set=exporters.alert/alertmanager.resend=1s",
+		return start(t, "alertmanager.yaml", "--config=slack.yaml", "--config=webhook.yaml", "--config=slurm-drain.yaml", "--set=exporters.alert/alertmanager.resend=1m",
 			"--set=service.pipelines.logs.exporters=[terminal,forward/alerts,forward/slurm]", "--set=receivers.otlp.senders=agents", "--set=receivers.otlp.protocols.http.endpoint="+otlp,
 			"--set=extensions.file_storage.directory="+state, "--set=extensions.history.directory="+filepath.Join(state, "history"))
 	}
