@@ -28,7 +28,7 @@ func LoadPaths(paths ...string) ([]Rule, error) {
 	for _, p := range paths {
 		info, err := os.Stat(p)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("read patterns: %w: name a pattern file or a folder of them", err))
+			errs = append(errs, fmt.Errorf("read patterns: %w: name a pattern file or a folder of them%s", err, from(p)))
 			continue
 		}
 		dir, root := filepath.Clean(p), "."
@@ -77,6 +77,15 @@ func load(fsys fs.FS, prefix string, roots ...string) ([]Rule, error) {
 	}
 	sortByID(rules)
 	return rules, errors.Join(errs...)
+}
+
+// from says where a path that is not whole is looked up.
+func from(path string) string {
+	folder, err := os.Getwd()
+	if err != nil || filepath.IsAbs(path) {
+		return ""
+	}
+	return ", by its whole path: this one is looked up in " + folder
 }
 
 func isPatternFile(name string) bool {

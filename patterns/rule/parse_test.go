@@ -225,6 +225,8 @@ func TestLoadPathsReadsFilesAndFolders(t *testing.T) {
 	}
 	_, err := rule.LoadPaths(filepath.Join(dir, "none"))
 	require.ErrorContains(t, err, "name a pattern file or a folder")
+	_, err = rule.LoadPaths("none")
+	require.ErrorContains(t, err, "by its whole path: this one is looked up in /")
 	other := filepath.Join(dir, "mine.txt")
 	require.NoError(t, os.WriteFile(other, []byte(valid), 0o600))
 	for _, path := range []string{other, os.DevNull} {
