@@ -1,6 +1,7 @@
 package components
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -57,6 +58,33 @@ func TestArchitectureNamesEveryRoom(t *testing.T) {
 			require.True(t, strings.Contains(text, "`"+name+"`") || strings.Contains(text, "/"+name+"`"), "%s: give it a row in ARCHITECTURE.md", folder)
 		}
 	}
+}
+
+// knotted are turns of phrase that readers from other languages stumble over. Write the
+// noun: "which part of the exporter", "users who", "a rank that died".
+var knotted = regexp.MustCompile(`(?i)\b(whoever|what of (?:the|it|its|a)|that of which|those of which)\b`)
+
+// TestDocumentsAreInPlainWords looks for phrases that a noun would make plain.
+func TestDocumentsAreInPlainWords(t *testing.T) {
+	var found []string
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != root, entry.IsDir() && entry.Name() == "testdata":
+			return filepath.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".md" || entry.Name() == "CHANGELOG.md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for n, line := range strings.Split(string(text), "\n") {
+			if phrase := knotted.FindString(line); phrase != "" {
+				found = append(found, fmt.Sprintf("%s:%d: %q", path, n+1, phrase))
+			}
+		}
+		return err
+	}))
+	require.Empty(t, found, "write the noun instead")
 }
 
 func document(t *testing.T, name string) string {
