@@ -115,6 +115,7 @@ const (
 	bpfProgForgetMount           = "forget_mount"
 	bpfProgForgetRequest         = "forget_request"
 	bpfProgHolders               = "holders"
+	bpfProgOverlooked            = "overlooked"
 	bpfProgRequestEndFentry      = "request_end_fentry"
 	bpfProgRequestEndKprobe      = "request_end_kprobe"
 	bpfProgRequestEndTracepoint  = "request_end_tracepoint"
@@ -126,10 +127,13 @@ const (
 	bpfProgThreads               = "threads"
 	bpfVarCapacity               = "capacity"
 	bpfVarChannelConnectionAt    = "channel_connection_at"
+	bpfVarConnectionChannelAt    = "connection_channel_at"
 	bpfVarConnectionDeviceAt     = "connection_device_at"
 	bpfVarCopies                 = "copies"
 	bpfVarDeviceConnectionAt     = "device_connection_at"
 	bpfVarDeviceRdev             = "device_rdev"
+	bpfVarFaultCode              = "fault_code"
+	bpfVarFrames                 = "frames"
 	bpfVarHolderType             = "holder_type"
 	bpfVarJiffiesZeroNs          = "jiffies_zero_ns"
 	bpfVarMountConnectionAt      = "mount_connection_at"
@@ -140,9 +144,11 @@ const (
 	bpfVarRequestHeaderAt        = "request_header_at"
 	bpfVarRequestMountAt         = "request_mount_at"
 	bpfVarRequestMountOrAt       = "request_mount_or_at"
+	bpfVarRequestQueueAt         = "request_queue_at"
 	bpfVarSalt                   = "salt"
 	bpfVarThreadType             = "thread_type"
 	bpfVarTickNs                 = "tick_ns"
+	bpfVarWords                  = "words"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -198,6 +204,7 @@ type bpfProgramSpecs struct {
 	ForgetMount           *ebpf.ProgramSpec `ebpf:"forget_mount"`
 	ForgetRequest         *ebpf.ProgramSpec `ebpf:"forget_request"`
 	Holders               *ebpf.ProgramSpec `ebpf:"holders"`
+	Overlooked            *ebpf.ProgramSpec `ebpf:"overlooked"`
 	RequestEndFentry      *ebpf.ProgramSpec `ebpf:"request_end_fentry"`
 	RequestEndKprobe      *ebpf.ProgramSpec `ebpf:"request_end_kprobe"`
 	RequestEndTracepoint  *ebpf.ProgramSpec `ebpf:"request_end_tracepoint"`
@@ -228,10 +235,13 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	Capacity            *ebpf.VariableSpec `ebpf:"capacity"`
 	ChannelConnectionAt *ebpf.VariableSpec `ebpf:"channel_connection_at"`
+	ConnectionChannelAt *ebpf.VariableSpec `ebpf:"connection_channel_at"`
 	ConnectionDeviceAt  *ebpf.VariableSpec `ebpf:"connection_device_at"`
 	Copies              *ebpf.VariableSpec `ebpf:"copies"`
 	DeviceConnectionAt  *ebpf.VariableSpec `ebpf:"device_connection_at"`
 	DeviceRdev          *ebpf.VariableSpec `ebpf:"device_rdev"`
+	FaultCode           *ebpf.VariableSpec `ebpf:"fault_code"`
+	Frames              *ebpf.VariableSpec `ebpf:"frames"`
 	HolderType          *ebpf.VariableSpec `ebpf:"holder_type"`
 	JiffiesZeroNs       *ebpf.VariableSpec `ebpf:"jiffies_zero_ns"`
 	MountConnectionAt   *ebpf.VariableSpec `ebpf:"mount_connection_at"`
@@ -242,9 +252,11 @@ type bpfVariableSpecs struct {
 	RequestHeaderAt     *ebpf.VariableSpec `ebpf:"request_header_at"`
 	RequestMountAt      *ebpf.VariableSpec `ebpf:"request_mount_at"`
 	RequestMountOrAt    *ebpf.VariableSpec `ebpf:"request_mount_or_at"`
+	RequestQueueAt      *ebpf.VariableSpec `ebpf:"request_queue_at"`
 	Salt                *ebpf.VariableSpec `ebpf:"salt"`
 	ThreadType          *ebpf.VariableSpec `ebpf:"thread_type"`
 	TickNs              *ebpf.VariableSpec `ebpf:"tick_ns"`
+	Words               *ebpf.VariableSpec `ebpf:"words"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -294,10 +306,13 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	Capacity            *ebpf.Variable `ebpf:"capacity"`
 	ChannelConnectionAt *ebpf.Variable `ebpf:"channel_connection_at"`
+	ConnectionChannelAt *ebpf.Variable `ebpf:"connection_channel_at"`
 	ConnectionDeviceAt  *ebpf.Variable `ebpf:"connection_device_at"`
 	Copies              *ebpf.Variable `ebpf:"copies"`
 	DeviceConnectionAt  *ebpf.Variable `ebpf:"device_connection_at"`
 	DeviceRdev          *ebpf.Variable `ebpf:"device_rdev"`
+	FaultCode           *ebpf.Variable `ebpf:"fault_code"`
+	Frames              *ebpf.Variable `ebpf:"frames"`
 	HolderType          *ebpf.Variable `ebpf:"holder_type"`
 	JiffiesZeroNs       *ebpf.Variable `ebpf:"jiffies_zero_ns"`
 	MountConnectionAt   *ebpf.Variable `ebpf:"mount_connection_at"`
@@ -308,9 +323,11 @@ type bpfVariables struct {
 	RequestHeaderAt     *ebpf.Variable `ebpf:"request_header_at"`
 	RequestMountAt      *ebpf.Variable `ebpf:"request_mount_at"`
 	RequestMountOrAt    *ebpf.Variable `ebpf:"request_mount_or_at"`
+	RequestQueueAt      *ebpf.Variable `ebpf:"request_queue_at"`
 	Salt                *ebpf.Variable `ebpf:"salt"`
 	ThreadType          *ebpf.Variable `ebpf:"thread_type"`
 	TickNs              *ebpf.Variable `ebpf:"tick_ns"`
+	Words               *ebpf.Variable `ebpf:"words"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
@@ -328,6 +345,7 @@ type bpfPrograms struct {
 	ForgetMount           *ebpf.Program `ebpf:"forget_mount"`
 	ForgetRequest         *ebpf.Program `ebpf:"forget_request"`
 	Holders               *ebpf.Program `ebpf:"holders"`
+	Overlooked            *ebpf.Program `ebpf:"overlooked"`
 	RequestEndFentry      *ebpf.Program `ebpf:"request_end_fentry"`
 	RequestEndKprobe      *ebpf.Program `ebpf:"request_end_kprobe"`
 	RequestEndTracepoint  *ebpf.Program `ebpf:"request_end_tracepoint"`
@@ -352,6 +370,7 @@ func (p *bpfPrograms) Close() error {
 		p.ForgetMount,
 		p.ForgetRequest,
 		p.Holders,
+		p.Overlooked,
 		p.RequestEndFentry,
 		p.RequestEndKprobe,
 		p.RequestEndTracepoint,

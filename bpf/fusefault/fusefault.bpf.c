@@ -51,6 +51,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 volatile const __u32 request_flags_at = 0;  /* struct fuse_req: flags */
 volatile const __u32 request_header_at = 0; /* in.h */
 volatile const __u32 request_error_at = 0;  /* out.h.error */
+volatile const __u32 request_queue_at = 0;  /* waitq.head: who waits for the answer */
 volatile const __u32 request_mount_at = 0;  /* fm */
 volatile const __u32 request_mount_or_at = 0; /* where fm is if it is not there; 0: known */
 volatile const __u32 mount_connection_at = 0; /* struct fuse_mount: fc */
@@ -58,9 +59,13 @@ volatile const __u32 mount_super_at = 0;      /* sb */
 volatile const __u32 request_channel_at = 0;  /* struct fuse_req: chan, which took the place of fm; 0: has fm */
 volatile const __u32 channel_connection_at = 0; /* struct fuse_chan: conn */
 volatile const __u32 connection_device_at = 0;  /* struct fuse_conn: dev */
+volatile const __u32 connection_channel_at = 0; /* chan */
 volatile const __u32 device_connection_at = 0; /* struct fuse_dev: fc, or chan */
 volatile const __u32 device_rdev = 0;          /* of /dev/fuse */
 volatile const __u64 tick_ns = 0;              /* a jiffy */
+/* Where handle_mm_fault lies, from and to, in pieces; zeroes: not known. */
+#define CODE_PIECES 4
+volatile const __u64 fault_code[CODE_PIECES][2] = {};
 
 /* The boot clock when jiffies were zero, as set_clock last found it. */
 __u64 jiffies_zero_ns = 0;
@@ -77,7 +82,8 @@ struct request {
 	__u32 tid; /* in the initial pid namespace; 0: nobody's */
 	__u32 pid;
 	__u32 background;
-	__u32 weight; /* how many requests it stands for in the histogram; 0: it is not timed */
+	__u32 weight; /* how many requests it stands for in the histogram; 0: it is not timed; or */
+#define UNMEASURED (~0U) /* its start is not known */
 	struct owner owner;
 };
 
@@ -100,7 +106,8 @@ struct fault {
 	__u64 start_ns;
 	__u64 completed; /* faults that the thread had completed */
 	__u64 inode;
-	__u64 index; /* page of the file */
+	__u64 index; /* page of the file; or */
+#define LATE (~0ULL) /* it was found while its thread waited: its start is not known */
 	__u32 device;
 	__u32 pid;
 	struct owner owner;
@@ -335,21 +342,29 @@ static __always_inline bool is_timed(__u64 n)
 	return n * 0x9e3779b97f4a7c15ULL >> (64 - TIMED_BITS) == 0;
 }
 
+/* Keeps what the structure has counted: with it, or where it was on another device there. */
+static __always_inline void keep_answered(struct request *r, const struct request *known)
+{
+	struct mount *m;
+
+	if (!known || !known->answered)
+		return;
+	if (known->device == r->device) {
+		r->answered = known->answered;
+		return;
+	}
+	m = mount_entry(known->device);
+	if (m)
+		__sync_fetch_and_add(&m->answered, known->answered);
+}
+
 /* Decides who is timed: the first request of a structure on a device, which stands
  * for itself, and then some that stand for sixteen. */
 static __always_inline void choose(struct request *r, const struct request *known)
 {
-	struct mount *m;
-
 	r->weight = 1;
-	if (known && known->device == r->device) {
-		r->answered = known->answered;
+	if (known && known->device == r->device)
 		r->weight = is_timed(known->answered) ? 1 << TIMED_BITS : 0;
-	} else if (known && known->answered) {
-		m = mount_entry(known->device);
-		if (m)
-			__sync_fetch_and_add(&m->answered, known->answered);
-	}
 	if (r->weight)
 		r->timed_ns = bpf_ktime_get_boot_ns();
 }
@@ -359,14 +374,14 @@ static __always_inline void choose(struct request *r, const struct request *know
  * entry of one may become that of another, who needs room for it. An entry that its
  * owner may not have stays what it was: ended.
  */
-static __always_inline bool take(struct request *r, struct request *known)
+static __always_inline bool take(struct request *r, struct request *known, struct task_struct *task)
 {
-	begin_owner(&r->owner, (void *)bpf_get_current_task());
+	begin_owner(&r->owner, task);
 	if (known && known->device == r->device && same_owner(&known->owner, &r->owner)) {
 		r->owner = known->owner;
 		return true;
 	}
-	find_slots(&r->owner, (void *)bpf_get_current_task(), r->device);
+	find_slots(&r->owner, task, r->device);
 	if (!has_room(REQUESTS, &r->owner)) {
 		if (known && !known->ended_ns)
 			known->ended_ns = coarse_now();
@@ -379,6 +394,34 @@ static __always_inline bool take(struct request *r, struct request *known)
 	return true;
 }
 
+/* What a request asks for, and its flags. */
+static __always_inline __u64 fill_header(struct request *r, void *req, bool direct)
+{
+	__u64 flags;
+
+	at(&flags, req, request_flags_at, direct);
+	at(&r->opcode, req, request_header_at + __builtin_offsetof(struct fuse_in_header, opcode), direct);
+	at(&r->node_id, req, request_header_at + __builtin_offsetof(struct fuse_in_header, nodeid), direct);
+	return flags;
+}
+
+/* Makes the entry of a request, or puts it into that which its structure had. */
+static __always_inline bool put(__u64 key, struct request *r, struct request *known)
+{
+	keep_answered(r, known);
+	if (known) {
+		r->ended_ns = known->ended_ns;
+		*known = *r;
+		asm volatile("" ::: "memory");
+		known->ended_ns = 0; /* last: a reader must not take the old fields for the new */
+		return true;
+	}
+	if (bpf_map_update_elem(&requests, &key, r, BPF_NOEXIST))
+		return false;
+	count_held(REQUESTS, &r->owner, 1);
+	return true;
+}
+
 static __always_inline int request_begins(void *req, bool direct)
 {
 	__u64 key = (__u64)req, flags, thread = bpf_get_current_pid_tgid();
@@ -387,9 +430,7 @@ static __always_inline int request_begins(void *req, bool direct)
 	fill_device(&r, req, direct);
 	if (!r.device)
 		return 0;
-	at(&flags, req, request_flags_at, direct);
-	at(&r.opcode, req, request_header_at + __builtin_offsetof(struct fuse_in_header, opcode), direct);
-	at(&r.node_id, req, request_header_at + __builtin_offsetof(struct fuse_in_header, nodeid), direct);
+	flags = fill_header(&r, req, direct);
 	r.tid = thread;
 	r.pid = thread >> 32;
 	r.background = flags >> FR_BACKGROUND & 1 || r.opcode == FUSE_NOTIFY_REPLY;
@@ -397,25 +438,17 @@ static __always_inline int request_begins(void *req, bool direct)
 		r.tid = r.pid = 0;
 	r.start_ns = coarse_now();
 	known = bpf_map_lookup_elem(&requests, &key);
-	if (!take(&r, known)) {
+	if (!take(&r, known, (void *)bpf_get_current_task())) {
 		count_dropped();
 		return 0;
 	}
 	choose(&r, known);
-	if (known) {
-		r.ended_ns = known->ended_ns;
-		*known = r;
-		asm volatile("" ::: "memory");
-		known->ended_ns = 0; /* last: a reader must not take the old fields for the new */
-	} else if (bpf_map_update_elem(&requests, &key, &r, BPF_NOEXIST)) {
+	if (!put(key, &r, known))
 		count_dropped();
-	} else {
-		count_held(REQUESTS, &r.owner, 1);
-	}
 	return 0;
 }
 
-/* Puts an answer into the histogram, and takes note of who gave it. */
+/* Puts an answer into the histogram, if it has a weight, and takes note of who gave it. */
 static __always_inline void count_answer(const struct request *r, __u64 duration_ns, __u32 weight)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
@@ -447,7 +480,9 @@ static __always_inline void answered(struct request *r, __u64 now)
 	__u32 weight = r->weight;
 
 	r->answered++;
-	if (weight)
+	if (weight == UNMEASURED)
+		weight = duration_ns = 0;
+	else if (weight)
 		duration_ns = bpf_ktime_get_boot_ns() - r->timed_ns;
 	else if (duration_ns < LONG_NS)
 		return;
@@ -488,18 +523,17 @@ static __always_inline __u64 completed_faults(struct task_struct___waiting *task
 	return core_get(task->maj_flt) + core_get(task->min_flt);
 }
 
-static __always_inline int fault_begins(__u32 device, __u64 inode, __u64 index)
+/* Of a thread, by its number and that of its process. */
+static __always_inline int note_fault(struct task_struct___waiting *task, __u64 thread, __u32 device, __u64 inode, __u64 index)
 {
-	struct task_struct___waiting *task = (void *)bpf_get_current_task();
-	__u64 thread = bpf_get_current_pid_tgid();
 	struct fault fresh = {}, *known;
 	__u32 tid = thread;
 
 	fresh.completed = completed_faults(task);
 	known = bpf_map_lookup_elem(&faults, &tid);
-	/* The kernel's second attempt at the same fault: it goes on. */
+	/* The kernel's second attempt at the same fault, or it waits still: it goes on. */
 	if (known && known->completed == fresh.completed && known->inode == inode &&
-	    known->index == index && known->device == device)
+	    (known->index == index || known->index == LATE || index == LATE) && known->device == device)
 		return 0;
 	fresh.start_ns = bpf_ktime_get_boot_ns();
 	fresh.inode = inode;
@@ -513,11 +547,16 @@ static __always_inline int fault_begins(__u32 device, __u64 inode, __u64 index)
 	}
 	begin_owner(&fresh.owner, (void *)task);
 	find_slots(&fresh.owner, (void *)task, device);
-	if (!has_room(FAULTS, &fresh.owner) || bpf_map_update_elem(&faults, &tid, &fresh, BPF_NOEXIST))
-		count_dropped();
-	else
+	if (has_room(FAULTS, &fresh.owner) && !bpf_map_update_elem(&faults, &tid, &fresh, BPF_NOEXIST))
 		count_held(FAULTS, &fresh.owner, 1);
+	else if (index != LATE)
+		count_dropped();
 	return 0;
+}
+
+static __always_inline int fault_begins(__u32 device, __u64 inode, __u64 index)
+{
+	return note_fault((void *)bpf_get_current_task(), bpf_get_current_pid_tgid(), device, inode, index);
 }
 
 static __always_inline void delete_fault(__u32 tid, const struct fault *f)
@@ -650,7 +689,7 @@ int fault_ends(void *ctx)
 	if (!f)
 		return 0;
 	m = mount_entry(f->device);
-	if (m && completed_faults(task) == f->completed + 1)
+	if (m && f->index != LATE && completed_faults(task) == f->completed + 1)
 		count_duration(m->faults, &m->faults_sum_ns, bpf_ktime_get_boot_ns() - f->start_ns, 1);
 	delete_fault(tid, f);
 	return 0;
@@ -761,6 +800,180 @@ int threads(struct bpf_iter__task___fuse *ctx)
 	core_read(&t.comm, task->comm);
 	get_task_stack((struct task_struct *)task, t.stack, sizeof(t.stack), 0);
 	seq_write(seq, &t, sizeof(t));
+	return 0;
+}
+
+#define TASK_INTERRUPTIBLE 1
+
+/* The stack of a thread that sleeps, from its end: some twenty words of the scheduler, then
+ * those of who sleeps. Read in pieces, for behind the last word of a stack there is nothing. */
+#define WORDS 128
+#define PIECE 32
+__u64 words[WORDS];
+
+static __always_inline void read_stack(__u64 from)
+{
+	__u32 i;
+
+	for (i = 0; i < WORDS; i += PIECE)
+		bpf_probe_read_kernel(&words[i], PIECE * sizeof(__u64), (void *)(from + i * sizeof(__u64)));
+}
+
+/* struct wait_queue_entry, include/linux/wait.h, so since 4.13: flags, private (the thread),
+ * func, entry.next, entry.prev. In words from private. */
+#define NEXT 2
+#define PREV 3
+
+/*
+ * The request for whose answer a thread sleeps, by its entry in that request's wait queue
+ * (request_wait_answer, fs/fuse/dev.c). The entry lies on the thread's stack. Nobody else
+ * is in such a queue: both ways lead to its head, and the head leads back. What was left on
+ * the stack by an earlier wait does not.
+ */
+static __always_inline void *awaited_request(struct task_struct___waiting *task, __u64 stack)
+{
+	__u64 head, back;
+	__u32 i;
+
+	for (i = 0; i < WORDS - PREV; i++) {
+		if (words[i] != (__u64)task)
+			continue;
+		head = words[i + NEXT];
+		if (head != words[i + PREV] || bpf_probe_read_kernel(&back, sizeof(back), (void *)head))
+			continue;
+		if (back == stack + (i + NEXT) * sizeof(__u64) && back != head)
+			return (void *)(head - request_queue_at);
+	}
+	return NULL;
+}
+
+/*
+ * The page for which a thread sleeps: struct wait_page_queue, include/linux/pagemap.h, has it
+ * two words before the thread's entry in a wait queue, flags not counted. Others wait in that
+ * queue; the next of them leads back.
+ */
+static __always_inline void *awaited_page(struct task_struct___waiting *task, __u64 stack)
+{
+	__u64 next, back, mine;
+	__u32 i;
+
+	for (i = 3; i < WORDS - PREV; i++) {
+		if (words[i] != (__u64)task)
+			continue;
+		next = words[i + NEXT];
+		mine = stack + (i + NEXT) * sizeof(__u64);
+		if (next == mine || bpf_probe_read_kernel(&back, sizeof(back), (void *)(next + sizeof(__u64))))
+			continue;
+		if (back == mine)
+			return (void *)words[i - 3];
+	}
+	return NULL;
+}
+
+/* Whether memory is a request of FUSE's: its mount has FUSE's number, which fill_device
+ * asks, or its channel's connection leads back to the channel. */
+static __always_inline bool is_request(void *req)
+{
+	void *channel, *connection, *back;
+
+	if (!request_channel_at)
+		return true;
+	at(&channel, req, request_channel_at, false);
+	at(&connection, channel, channel_connection_at, false);
+	at(&back, connection, connection_channel_at, false);
+	return channel && back == channel;
+}
+
+/* The request begins now, as far as is known, and its duration is not measured. */
+static __always_inline void note_late_request(struct task_struct___waiting *task, void *req)
+{
+	struct request r = {}, *known;
+	__u64 key = (__u64)req, flags;
+
+	fill_device(&r, req, false);
+	if (!r.device)
+		return;
+	flags = fill_header(&r, req, false);
+	if (flags >> FR_FINISHED & 1 || flags >> FR_BACKGROUND & 1)
+		return;
+	r.tid = task->pid;
+	r.pid = task->tgid;
+	known = bpf_map_lookup_elem(&requests, &key);
+	if (known && !known->ended_ns && known->tid == r.tid)
+		return;
+	r.start_ns = coarse_now();
+	r.weight = UNMEASURED;
+	if (take(&r, known, (struct task_struct *)task))
+		put(key, &r, known);
+}
+
+__u64 frames[STACK_FRAMES]; /* no room for it on a program's own stack */
+
+static __always_inline bool in_fault(struct task_struct___waiting *task)
+{
+	__u32 i, piece;
+
+	zero(&frames);
+	get_task_stack((struct task_struct *)task, frames, sizeof(frames), 0);
+	for (i = 0; i < STACK_FRAMES; i++)
+		for (piece = 0; piece < CODE_PIECES; piece++)
+			if (frames[i] > fault_code[piece][0] && frames[i] <= fault_code[piece][1])
+				return true;
+	return false;
+}
+
+static __always_inline void note_late_fault(struct task_struct___waiting *task, void *page)
+{
+	struct address_space___fuse *mapping;
+	struct super_block___fuse *super;
+	struct inode___fuse *inode;
+	__u64 thread;
+
+	if (core_field_exists(((struct folio___fuse *)page)->mapping))
+		mapping = core_get(((struct folio___fuse *)page)->mapping);
+	else
+		mapping = core_get(((struct page___fuse *)page)->mapping);
+	inode = core_get(mapping->host);
+	super = core_get(inode->i_sb);
+	thread = (__u64)task->tgid << 32 | (__u32)task->pid;
+	if (is_fuse(super, false) && in_fault(task))
+		note_fault(task, thread, core_get(super->s_dev), core_get(inode->i_ino), LATE);
+}
+
+/*
+ * Notes that a thread waits for a request, or in a fault for a page that the request of
+ * another reads, where no program was told of the beginning: the thread waited before
+ * the probe was opened, or the kernel left the program out (all_requests, again.h). What
+ * has no room stays out: it was counted when it began, or waited before. A request that
+ * ends while it is noted looks in flight until user space sees that its thread does not
+ * wait for it.
+ */
+SEC("iter/task")
+int overlooked(struct bpf_iter__task___fuse *ctx)
+{
+	struct task_struct___waiting *task = (void *)ctx->task;
+	__u64 stack;
+	__u32 state;
+	void *found;
+
+	if (!task)
+		return 0;
+	state = state_of(task);
+	if (!(state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
+		return 0;
+	stack = stack_pointer(task);
+	read_stack(stack);
+	found = awaited_request(task, stack);
+	if (found) {
+		if (is_request(found))
+			note_late_request(task, found);
+		return 0;
+	}
+	if (!(state & TASK_UNINTERRUPTIBLE))
+		return 0;
+	found = awaited_page(task, stack);
+	if (found)
+		note_late_fault(task, found);
 	return 0;
 }
 

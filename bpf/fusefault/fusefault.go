@@ -58,6 +58,7 @@ type Probe struct {
 	sightings sightings
 	answered  map[Device]uint64 // by requests whose entries were forgotten
 	search    search
+	searched  uint64 // when threads that wait were last looked for
 }
 
 // Open attaches the best rung that this kernel allows. Where FUSE is a module that
@@ -106,17 +107,17 @@ func asleep() probe.Report {
 
 // attach climbs the ladder.
 func (p *Probe) attach() (probe.Report, error) {
-	h, report, err := ladder.Climb(Name, p.opts.Rung, rungs(p.opts))
+	code, hidden := loadKernelCode()
+	if hidden == nil && len(code.fault) == 0 {
+		hidden = errors.New("/proc/kallsyms hides addresses (kernel.kptr_restrict, CAP_SYSLOG): waits for pages that other threads read are not seen")
+	}
+	h, report, err := ladder.Climb(Name, p.opts.Rung, rungs(p.opts, code))
 	p.report = report
 	if err != nil {
 		return report, err
 	}
 	last := &p.report.Attempts[len(p.report.Attempts)-1]
-	code, err := loadKernelCode()
-	if err == nil && len(code.fault) == 0 {
-		err = errors.New("/proc/kallsyms hides addresses (kernel.kptr_restrict, CAP_SYSLOG): waits for pages that other threads read are not seen")
-	}
-	if lacks := errors.Join(h.lacks, err); lacks != nil {
+	if lacks := errors.Join(h.lacks, hidden); lacks != nil {
 		last.Hint = lacks.Error()
 	}
 	p.hooks, p.code, p.answered = h, code, map[Device]uint64{}

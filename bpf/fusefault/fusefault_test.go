@@ -260,3 +260,18 @@ func BenchmarkSnapshot(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSearch for what threads wait for, among all threads of this machine.
+func BenchmarkSearch(b *testing.B) {
+	p := open(b, young)
+	cpu := processorTime(b)
+	for b.Loop() {
+		if _, err := run(p.hooks.overlooked.Open()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(processorTime(b)-cpu)/float64(b.N), "cpu-ns/op")
+	all, err := filepath.Glob("/proc/[0-9]*/task/*")
+	require.NoError(b, err)
+	b.ReportMetric(float64(len(all)), "threads")
+}

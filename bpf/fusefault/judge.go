@@ -131,7 +131,7 @@ func (p *picture) waitsForAnswer(t thread) bool {
 }
 
 func (p *picture) judgeRequests(v *verdicts) {
-	newest := p.newestForeground()
+	newest, faults := p.newestForeground(), tids(v.waits)
 	for _, r := range p.requests {
 		if !p.old(r.StartNs) {
 			continue
@@ -153,7 +153,25 @@ func (p *picture) judgeRequests(v *verdicts) {
 			w.Comm = t.comm
 		}
 		v.waits = append(v.waits, w)
+		if !background && !faults[r.Tid] && p.code.answer.On(t.stack) && p.code.fault.On(t.stack) {
+			v.waits = append(v.waits, untold(r, w))
+		}
 	}
+}
+
+// untold is the fault for which a thread has sent a request, where no hook told of the
+// fault: it began before the probe was open, or the kernel left the program out.
+func untold(r request, w wait) wait {
+	w.ID, w.Kind, w.Opcode, w.Inode = identity(uint64(r.Tid), r.StartNs), KindFault, 0, 0
+	return w
+}
+
+func tids(waits []wait) map[uint32]bool {
+	seen := make(map[uint32]bool, len(waits))
+	for _, w := range waits {
+		seen[w.TID] = true
+	}
+	return seen
 }
 
 // elsewhere: asleep, and not for an answer. Then the end of its request was missed: the
@@ -210,12 +228,7 @@ func (p *picture) operation(t thread) uint32 {
 
 // judgeThreads finds those who wait for what others have begun.
 func (p *picture) judgeThreads(v *verdicts) {
-	counted := make(map[uint32]bool, len(v.waits))
-	for _, w := range v.waits {
-		if !w.Background {
-			counted[w.TID] = true
-		}
-	}
+	counted := tids(slices.DeleteFunc(slices.Clone(v.waits), func(w wait) bool { return w.Background }))
 	for tid, t := range p.threads {
 		if !counted[tid] && !t.dead() && p.operation(t) != 0 {
 			v.loose = append(v.loose, t)

@@ -3,6 +3,7 @@
 package fusefault
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -123,6 +124,24 @@ func TestRequestsEndWithTheirThread(t *testing.T) {
 			require.Len(t, v.endedRequests, want.ended)
 		})
 	}
+}
+
+// A thread waits in a fault for a request of its own, and only the request was noted.
+func TestFaultIsToldByItsRequest(t *testing.T) {
+	own := request{9, bpfRequest{StartNs: 100, Tid: 7, Pid: 5, Device: 42, Opcode: opRead, NodeId: 3}}
+	faultOf := func(stack []uint64, faults ...fault) []wait {
+		p := picture{now: 1000, minAge: 100, code: testCode, requests: []request{own}, faults: faults,
+			threads: map[uint32]thread{7: sleeper(func(t *thread) { t.state, t.stack = 1, stack })}}
+		return slices.DeleteFunc(p.judge().waits, func(w wait) bool { return w.Kind != KindFault })
+	}
+	told := faultOf([]uint64{6050, 1050})
+	require.Equal(t, []wait{{start: 100, InFlight: InFlight{ID: identity(7, 100), Kind: KindFault, Device: Device{0, 42}, PID: 5, TID: 7, Comm: "python"}}}, told)
+	require.Empty(t, faultOf([]uint64{6050}), "a request outside a fault")
+	noted := fault{7, bpfFault{StartNs: 90, Completed: 40, Device: 42, Pid: 5, Inode: 9}}
+	require.EqualValues(t, 9, faultOf([]uint64{6050, 1050}, noted)[0].Inode, "the fault was noted: once")
+	require.Len(t, faultOf([]uint64{6050, 1050}, noted), 1)
+	noted.Completed = 39
+	require.Equal(t, told, faultOf([]uint64{6050, 1050}, noted), "an earlier fault was")
 }
 
 // A thread that sleeps in read(2) of a FUSE file, with and without readahead of its own.

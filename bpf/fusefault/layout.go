@@ -16,22 +16,28 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
-// layout is where FUSE's own structures have their fields on this kernel, in bytes.
+// layout is where FUSE's own structures have their fields on this kernel, in bytes, and
+// where the kernel's fault handler lies.
 type layout struct {
+	faultCode [codePieces][2]uint64 // from, to; zeroes: not known
+
 	requestFlags, requestHeader, requestError uint32
+	requestQueue                              uint32
 	requestMount, requestMountOr              uint32 // the second is tried when the first is no mount
 	mountConnection, mountSuper               uint32
 	requestChannel, channelConnection         uint32 // the first is 0 where a request has its mount
-	connectionDevice                          uint32
+	connectionDevice, connectionChannel       uint32
 	deviceConnection                          uint32
 }
+
+const codePieces = 4 // of fusefault.bpf.c
 
 // linux510 is fs/fuse/fuse_i.h of Linux 5.10 on 64 bits: the one kernel of ours
 // whose modules have no BTF (that came with 5.11, 36e68442d1af). The structure
 // did not change in its stable series; the pointer to the mount stands behind
 // argbuf, which only a kernel with CONFIG_VIRTIO_FS has.
 var linux510 = layout{
-	requestFlags: 48, requestHeader: 56, requestError: 100,
+	requestFlags: 48, requestHeader: 56, requestError: 100, requestQueue: 120,
 	requestMount: 136, requestMountOr: 144,
 	mountConnection: 0, mountSuper: 16, // a reference count stood between them
 	deviceConnection: 0,
@@ -78,6 +84,7 @@ func layoutOf(spec *btf.Spec) (layout, error) {
 	var l layout
 	err := l.read(spec, map[string]*uint32{
 		"fuse_req.flags": &l.requestFlags, "fuse_req.in.h": &l.requestHeader, "fuse_req.out.h.error": &l.requestError,
+		"fuse_req.waitq.head": &l.requestQueue,
 	})
 	if err != nil {
 		return layout{}, err
@@ -91,7 +98,8 @@ func layoutOf(spec *btf.Spec) (layout, error) {
 	}
 	ofChannel := l.read(spec, map[string]*uint32{
 		"fuse_req.chan": &l.requestChannel, "fuse_chan.conn": &l.channelConnection, "fuse_conn.dev": &l.connectionDevice,
-		"fuse_dev.chan": &l.deviceConnection,
+		"fuse_conn.chan": &l.connectionChannel,
+		"fuse_dev.chan":  &l.deviceConnection,
 	})
 	if ofChannel == nil {
 		return l, nil

@@ -49,7 +49,7 @@ var hooksOf = map[string][]hook{
 	},
 }
 
-func rungs(opts Options) []ladder.Rung[*hooks] {
+func rungs(opts Options, code kernelCode) []ladder.Rung[*hooks] {
 	var all []ladder.Rung[*hooks]
 	for _, id := range Rungs() {
 		all = append(all, ladder.Rung[*hooks]{ID: id, Try: func() (*hooks, bool, error) {
@@ -58,7 +58,7 @@ func rungs(opts Options) []ladder.Rung[*hooks] {
 					return nil, false, err
 				}
 			}
-			h, err := openHooks(hooksOf[id], opts)
+			h, err := openHooks(hooksOf[id], opts, code)
 			return h, false, err
 		}})
 	}
@@ -87,14 +87,16 @@ type hooks struct {
 	clock   *ebpf.Program            // compares jiffies with the boot clock
 	forgets struct{ request, fault, mount *ebpf.Program }
 	threads *link.Iter
-	marked  []uint32      // the threads that it tells of
-	entries [3]*link.Iter // over requests, faults, mounts
-	holders *link.Iter    // nil where it could not be had: a daemon that never answered stays unknown
-	perf    []int         // one event for each CPU
-	lacks   error         // what could not be had beside the rung itself
+	// overlooked notes requests for which threads wait and whose beginning no hook told.
+	overlooked *link.Iter
+	marked     []uint32      // the threads that it tells of
+	entries    [3]*link.Iter // over requests, faults, mounts
+	holders    *link.Iter    // nil where it could not be had: a daemon that never answered stays unknown
+	perf       []int         // one event for each CPU
+	lacks      error         // what could not be had beside the rung itself
 }
 
-func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
+func openHooks(wanted []hook, opts Options, code kernelCode) (_ *hooks, err error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raise the locked-memory limit: %w", err)
 	}
@@ -102,13 +104,16 @@ func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
 	if err != nil {
 		return nil, err
 	}
+	for i, piece := range code.fault[:min(len(code.fault), codePieces)] {
+		l.faultCode[i] = [2]uint64{piece.Start, piece.End}
+	}
 	h, salt := &hooks{running: map[string]*ebpf.Program{}}, room.NewSalt()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close())
 		}
 	}()
-	names := []string{bpfProgThreads, bpfProgAllRequests, bpfProgAllFaults, bpfProgAllMounts, bpfProgRequestLasts, bpfProgSetClock, bpfProgForgetRequest, bpfProgForgetFault, bpfProgForgetMount}
+	names := []string{bpfProgThreads, bpfProgOverlooked, bpfProgAllRequests, bpfProgAllFaults, bpfProgAllMounts, bpfProgRequestLasts, bpfProgSetClock, bpfProgForgetRequest, bpfProgForgetFault, bpfProgForgetMount}
 	for _, w := range wanted {
 		names = append(names, w.program)
 	}
@@ -119,6 +124,9 @@ func openHooks(wanted []hook, opts Options) (_ *hooks, err error) {
 	defer main.Close() // closes what h does not take over
 	if h.threads, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgThreads]}); err != nil {
 		return nil, fmt.Errorf("attach the iterator over threads: %w", err)
+	}
+	if h.overlooked, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgOverlooked]}); err != nil {
+		return nil, fmt.Errorf("attach the search for waiting threads: %w", err)
 	}
 	for table, i := range [...][2]string{
 		{bpfProgAllRequests, bpfMapRequests}, {bpfProgAllFaults, bpfMapFaults}, {bpfProgAllMounts, bpfMapMounts},
@@ -178,15 +186,18 @@ func load(l layout, opts Options, salt room.Salt, programs []string, shared map[
 	}
 	for name, value := range map[string]uint32{
 		bpfVarRequestFlagsAt: l.requestFlags, bpfVarRequestHeaderAt: l.requestHeader,
-		bpfVarRequestErrorAt: l.requestError, bpfVarRequestMountAt: l.requestMount,
+		bpfVarRequestErrorAt: l.requestError, bpfVarRequestQueueAt: l.requestQueue, bpfVarRequestMountAt: l.requestMount,
 		bpfVarRequestMountOrAt: l.requestMountOr, bpfVarMountConnectionAt: l.mountConnection,
 		bpfVarMountSuperAt: l.mountSuper, bpfVarDeviceConnectionAt: l.deviceConnection,
 		bpfVarRequestChannelAt: l.requestChannel, bpfVarChannelConnectionAt: l.channelConnection,
-		bpfVarConnectionDeviceAt: l.connectionDevice, bpfVarDeviceRdev: fuseDevice,
+		bpfVarConnectionDeviceAt: l.connectionDevice, bpfVarConnectionChannelAt: l.connectionChannel, bpfVarDeviceRdev: fuseDevice,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, nil, err
 		}
+	}
+	if err := spec.Variables[bpfVarFaultCode].Set(l.faultCode); err != nil {
+		return nil, nil, err
 	}
 	var tick unix.Timespec // CLOCK_MONOTONIC_COARSE goes on with each jiffy: KTIME_LOW_RES
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
@@ -284,7 +295,7 @@ func (h *hooks) Close() error {
 	for _, fd := range h.perf {
 		errs = append(errs, unix.Close(fd))
 	}
-	for _, i := range append(h.entries[:], h.threads, h.holders) {
+	for _, i := range append(h.entries[:], h.threads, h.overlooked, h.holders) {
 		if i != nil {
 			errs = append(errs, i.Close())
 		}

@@ -97,6 +97,9 @@ func (p *Probe) look(minAge time.Duration) (*picture, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.addOverlooked(minAge); err != nil {
+		return nil, err
+	}
 	if b.requestKeys, b.requests, err = readAll(p.hooks, tableRequests, b, b.requestKeys, b.requests); err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
@@ -132,6 +135,20 @@ func (p *Probe) look(minAge time.Duration) (*picture, error) {
 	}
 	pic.threads, err = p.ask(pic.candidates())
 	return pic, err
+}
+
+// addOverlooked has the kernel note what threads wait for and no hook told of. Once in
+// minAge is enough: what is younger is not told.
+func (p *Probe) addOverlooked(minAge time.Duration) error {
+	now, err := bootNow()
+	if err != nil || now-p.searched < uint64(minAge) {
+		return err
+	}
+	p.searched = now
+	if _, err := run(p.hooks.overlooked.Open()); err != nil {
+		return fmt.Errorf("look for threads that wait: %w", err)
+	}
+	return nil
 }
 
 // dropEnded asks the kernel about the old background requests, for which no thread

@@ -50,6 +50,15 @@ struct address_space___fuse {
 	struct inode___fuse *host;
 };
 
+/* include/linux/mm_types.h; since 5.16 (7b230db3b8d3). Before, struct page. */
+struct folio___fuse {
+	struct address_space___fuse *mapping;
+};
+
+struct page___fuse {
+	struct address_space___fuse *mapping;
+};
+
 struct file___fuse {
 	struct inode___fuse *f_inode;
 	void *private_data;
@@ -65,8 +74,27 @@ struct vm_fault___fuse {
 	unsigned long pgoff;
 };
 
+/* Where a thread that sleeps left its stack: arch/x86/include/asm/processor.h, and
+ * arch/arm64/include/asm/processor.h. */
+#if defined(__TARGET_ARCH_x86)
+struct thread_struct___asleep {
+	unsigned long sp;
+};
+#define stack_pointer(task) ((task)->thread.sp)
+#elif defined(__TARGET_ARCH_arm64)
+struct cpu_context___asleep {
+	unsigned long sp;
+};
+
+struct thread_struct___asleep {
+	struct cpu_context___asleep cpu_context;
+};
+#define stack_pointer(task) ((task)->thread.cpu_context.sp)
+#endif
+
 /* A thread: what says whether it still waits. */
 struct task_struct___waiting {
+	struct thread_struct___asleep thread;
 	int pid;
 	int tgid;
 	char comm[16];
