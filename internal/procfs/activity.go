@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,13 +107,20 @@ const Negative = -1
 
 // Wait tells where the first thread of a process sleeps: proc_pid_syscall(5),
 // proc_pid_wchan(5). Neither stops the thread. One that runs waits nowhere.
-func (f *FS) Wait(pid uint32) (Wait, error) {
+func (f *FS) Wait(pid uint32) (Wait, error) { return f.wait(pid) }
+
+// ThreadWait tells where a thread of a process sleeps, as Wait does.
+func (f *FS) ThreadWait(pid, tid uint32) (Wait, error) {
+	return f.wait(pid, "task", strconv.FormatUint(uint64(tid), 10))
+}
+
+func (f *FS) wait(pid uint32, folder ...string) (Wait, error) {
 	w := Wait{FD: Negative}
-	channel, err := f.of(pid, maxName, "wchan")
+	channel, err := f.of(pid, maxName, append(slices.Clone(folder), "wchan")...)
 	if name := text(channel.Content); err == nil && name != "0" {
 		w.Channel = name
 	}
-	call, err := f.of(pid, maxStat, "syscall")
+	call, err := f.of(pid, maxStat, append(slices.Clone(folder), "syscall")...)
 	if err != nil {
 		return w, err
 	}

@@ -226,8 +226,9 @@ func (r *ncclCall) does(pids []uint32) map[uint32]*activity.Process {
 	if len(pids) == 0 {
 		return nil
 	}
-	ranks, roots := map[uint32]identity.Process{}, map[uint32]bool{}
-	for _, p := range r.resolver.Ranks() {
+	known := r.resolver.Ranks()
+	ranks, roots, kin := map[uint32]identity.Process{}, map[uint32]bool{}, activity.Kin(known)
+	for _, p := range known {
 		ranks[p.PID], roots[p.PID] = p, !p.Inherited
 	}
 	all := make(map[uint32]*activity.Process, len(pids))
@@ -239,7 +240,7 @@ func (r *ncclCall) does(pids []uint32) map[uint32]*activity.Process {
 		}
 		does := r.proc.Read(p, false)
 		does.NCCL = true // it calls it
-		r.proc.Inspect(&does, func(pid uint32) bool { return roots[pid] })
+		r.proc.Inspect(&does, func(pid uint32) bool { return roots[pid] }, kin[p.RankPID]...)
 		all[pid] = &does
 	}
 	r.proc.Keep(func(pid uint32) bool { _, is := ranks[pid]; return is })

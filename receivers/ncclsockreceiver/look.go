@@ -54,7 +54,7 @@ func (w *watcher) round(owners []identity.Process) *stall.Round {
 		holders[w.snapshot.Sockets[i].PID] = true
 	}
 	r := &stall.Round{Time: w.snapshot.Time, Sockets: w.snapshot.Sockets, Processes: make(map[uint32]stall.Process, len(owners))}
-	roots := map[uint32]bool{}
+	roots, kin := map[uint32]bool{}, activity.Kin(owners)
 	for _, p := range owners {
 		roots[p.PID] = !p.Inherited
 	}
@@ -67,7 +67,7 @@ func (w *watcher) round(owners []identity.Process) *stall.Round {
 		}
 		does := w.proc.Read(p, w.tracker.Undecided(p.PID))
 		if w.tracker.Wanted(p.PID) {
-			w.proc.Inspect(&does, isRoot)
+			w.proc.Inspect(&does, isRoot, kin[p.RankPID]...)
 		}
 		r.Processes[p.PID] = does
 	}

@@ -138,20 +138,27 @@ func (f *family) forget(pid uint32) {
 	f.children[parent] = slices.DeleteFunc(f.children[parent], func(child uint32) bool { return child == pid })
 }
 
-// below are the descendants of a process in the order of their numbers, without those
-// that are a root themselves and what is below these.
-func (f *family) below(pid uint32, isRoot func(uint32) bool) []uint32 {
+// below are the descendants of a process in the order of their numbers, with kin, which left it,
+// and without those that are a root themselves and what is below these.
+func (f *family) below(pid uint32, isRoot func(uint32) bool, kin []uint32) []uint32 {
 	seen := map[uint32]bool{pid: true}
 	var all []uint32
-	for open := []uint32{pid}; len(open) > 0; {
-		next := f.children[open[0]]
-		open = open[1:]
-		for _, child := range next {
+	add := func(children []uint32) {
+		for _, child := range children {
 			if !seen[child] && !isRoot(child) {
 				seen[child] = true
-				all, open = append(all, child), append(open, child)
+				all = append(all, child)
 			}
 		}
+	}
+	add(f.children[pid])
+	for _, one := range kin {
+		if _, lives := f.parent[one]; lives {
+			add([]uint32{one})
+		}
+	}
+	for i := 0; i < len(all); i++ {
+		add(f.children[all[i]])
 	}
 	slices.Sort(all)
 	return all

@@ -84,7 +84,7 @@ type search struct {
 }
 
 // holder is the child that keeps a rank from going on which rests, nil for none that is seen.
-// answered says that it waits for a child whose file answers.
+// answered says that a file answers a child for which it may wait.
 func (r *Reader) holder(of *Process, wait procfs.Wait, below []uint32, gap int) (h *Holder, answered bool) {
 	s := &search{Reader: r, rank: &asked{pid: of.PID, wait: wait}}
 	for _, child := range below {
@@ -98,9 +98,9 @@ func (r *Reader) holder(of *Process, wait procfs.Wait, below []uint32, gap int) 
 	}
 	slices.SortStableFunc(s.rest, func(a, b *asked) int { return cmp.Compare(a.use.urgency(), b.use.urgency()) })
 	s.follow(r.trees.inquiries.take(of.PID, of.Domain, len(s.rest)))
-	best := s.best()
-	if best == nil {
-		return nil, s.answered()
+	best, answered := s.best(), s.answered()
+	if best == nil || answered && !best.awaited {
+		return nil, answered
 	}
 	began := procfs.Stat{StartTicks: best.use.ticks}
 	h = &Holder{PID: best.pid, Comm: best.use.comm, StartNS: began.StartNS(), State: best.state(), Awaited: best.awaited}
@@ -270,7 +270,11 @@ func (a *asked) answered() bool {
 	return a.use.woken && (stateOf(a.use.state) == socketstall.DiskSleep || a.use.onFile())
 }
 
-// answered reports whether the rank waits for a child whose file answers.
+// answered reports whether a file answers a child for which the rank waits. That need not be seen:
+// its main thread may wait for another one that does, as behind the pinned memory of a DataLoader.
+// Then the child was seen at a file.
 func (s *search) answered() bool {
-	return slices.ContainsFunc(s.rest, func(a *asked) bool { return a.awaited && a.answered() })
+	return slices.ContainsFunc(s.rest, func(a *asked) bool {
+		return a.answered() && (a.awaited || stateOf(a.use.state) == socketstall.DiskSleep || a.use.asleep && stored(a.use.file))
+	})
 }

@@ -2,7 +2,6 @@ package activity
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/procfs"
@@ -30,16 +29,18 @@ type trees struct {
 	children  shares // that may still be read in this round
 	delayed   shares // of them whose threads may still be asked for their delays
 	inquiries shares // that may still be asked for whom they wait
+	looked    shares // threads of ranks that may still be looked at
 
-	next map[uint32]int  // by root: which child has its turn
-	uses map[uint32]*use // of roots and of children
+	next    map[uint32]int   // by root: which child has its turn
+	uses    map[uint32]*use  // of roots and of children
+	threads map[uint32]slept // of roots
 }
 
 func newTrees() trees {
 	return trees{
 		family:   family{met: maxMet, known: maxParents},
-		children: newShares(maxChildren), delayed: newShares(maxDelayed), inquiries: newShares(maxAsked),
-		next: map[uint32]int{}, uses: map[uint32]*use{},
+		children: newShares(maxChildren), delayed: newShares(maxDelayed), inquiries: newShares(maxAsked), looked: newShares(maxLooked),
+		next: map[uint32]int{}, uses: map[uint32]*use{}, threads: map[uint32]slept{},
 	}
 }
 
@@ -79,17 +80,20 @@ func (r *Reader) Begin() {
 	t.children.begin()
 	t.delayed.begin()
 	t.inquiries.begin()
+	t.looked.begin()
 	for pid, u := range t.uses {
 		if t.round-u.round > forgotten {
 			delete(t.uses, pid)
 			delete(t.next, pid)
+			delete(t.threads, pid)
 		}
 	}
 }
 
 // Inspect looks into the process tree of a rank that Read has read. isRoot tells the
-// other ranks, which are no part of it.
-func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool) {
+// other ranks, which are no part of it; kin are processes that the rank has started, also those
+// whose parents have ended since.
+func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) {
 	k := r.known[out.PID]
 	if k == nil || k.foreign {
 		return
@@ -109,11 +113,11 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool) {
 	}
 	wait := r.whereItSleeps(out, in, own)
 	r.trees.family.refresh(r.fs)
-	below := r.trees.family.below(out.PID, isRoot)
+	below := r.trees.family.below(out.PID, isRoot, kin)
 	room := r.trees.children.take(out.PID, out.Domain, len(below))
 	gap := len(below)/max(room, 1) + 1
 	if r.readChildren(out, below, room, gap) {
-		below = r.trees.family.below(out.PID, isRoot)
+		below = r.trees.family.below(out.PID, isRoot, kin)
 	}
 	in.Tree = below[:min(len(below), maxTree)]
 	for _, pid := range below {
@@ -124,6 +128,9 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool) {
 	if in.Compared && in.Children < computes && out.State != socketstall.Running && !out.State.Halted() {
 		holder, answered := r.holder(out, wait, below, gap)
 		in.Holder, in.Answered = holder, in.Answered || answered
+	}
+	if !in.Answered && in.IO < transfers && in.Children < computes && !out.State.Halted() {
+		r.askThreads(out, in)
 	}
 	out.Inside = in
 }
@@ -204,7 +211,7 @@ func (u *use) onFile() bool {
 	if !u.asleep {
 		return u.awake
 	}
-	return strings.HasPrefix(u.file, "/") || u.wait.Syscall == ""
+	return stored(u.file) || u.wait.Syscall == ""
 }
 
 // readChildren reads those whose turn it is. Strangers: some were no children any more. A number

@@ -23,12 +23,24 @@ type Process struct {
 	Inside  *Inside       // nil: nobody has looked
 }
 
+// Kin are the processes that each rank has started, as far as they are known, by the rank's
+// outermost process. A program that was sent into the background is no descendant any more.
+func Kin(all []identity.Process) map[uint32][]uint32 {
+	kin := map[uint32][]uint32{}
+	for i := range all {
+		if p := &all[i]; p.Inherited && p.RankPID != 0 {
+			kin[p.RankPID] = append(kin[p.RankPID], p.PID)
+		}
+	}
+	return kin
+}
+
 // Inside is what a silent rank does beyond its own CPU, by a look into its process tree.
 type Inside struct {
 	Compared bool     // with a look before: the rates are known
 	IO       float64  // bytes a second that its processes read and wrote
 	OnFile   bool     // its main thread waits for a file or in a page fault, or may do so
-	Answered bool     // it does, and is woken again and again; or a child for which it waits
+	Answered bool     // it does, and is woken again and again; or another thread is, or a child
 	Starved  float64  // threads that could run and had no CPU
 	Children float64  // cores that its children use, and would use if they had them
 	Limit    CPULimit // that holds it back; zero for none

@@ -89,10 +89,11 @@ const (
 )
 
 // Wanted reports whether it would help to look into the process tree of a rank: it is
-// silent for longer than usual.
+// silent for longer than usual. Under a launch script that has the rank in its environment the
+// process with the sockets is one that the script started.
 func (t *Tracker) Wanted(pid uint32) bool {
 	r := t.ranks[pid]
-	if r == nil || r.job == nil || r.now.Inherited || r.movedNow || !r.collectiveNow && r.standing == forever {
+	if r == nil || r.job == nil || r.movedNow || !r.collectiveNow && (r.now.Inherited || r.standing == forever) {
 		return false
 	}
 	since := min(r.job.moved, r.standing)

@@ -1,6 +1,7 @@
 package stall
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -77,18 +78,21 @@ var healthy = map[string]struct {
 
 func TestARankThatMakesProgressIsNeverAccused(t *testing.T) {
 	for name, tc := range healthy {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 4, Defaults())
-			w.add(2, 900, "10.0.0.3:41000", "10.9.9.9:443")
-			w.train(12)
-			w.hang()
-			require.Empty(t, w.busy(18, func(p *Process) { tc.each(w, p) }), "a pause that is not told")
-			events := w.busy(100, func(p *Process) { tc.each(w, p) })
-			require.Empty(t, accusing(events))
-			told := of(t, events)
-			require.Equal(t, socketstall.Long, told.Silence)
-			require.Equal(t, tc.how, told.Activity)
-		})
+		for _, script := range []bool{false, true} { // under one that has the rank in its environment
+			t.Run(fmt.Sprintf("%s, under a launch script: %t", name, script), func(t *testing.T) {
+				w := newWorld(t, 4, Defaults())
+				w.ranks[2].Inherited = script
+				w.add(2, 900, "10.0.0.3:41000", "10.9.9.9:443")
+				w.train(12)
+				w.hang()
+				require.Empty(t, w.busy(18, func(p *Process) { tc.each(w, p) }), "a pause that is not told")
+				events := w.busy(100, func(p *Process) { tc.each(w, p) })
+				require.Empty(t, accusing(events))
+				told := of(t, events)
+				require.Equal(t, socketstall.Long, told.Silence)
+				require.Equal(t, tc.how, told.Activity)
+			})
+		}
 	}
 }
 
