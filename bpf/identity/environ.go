@@ -24,6 +24,7 @@ type launch struct {
 	jobID                      string
 	masterAddr                 string
 	masterPort                 int
+	mpi                        bool   // a launcher of MPI started it, which has one process on each host
 	attempt                    int    // 1 for the first start, 0 when none says
 	trace                      Trace  // of a rank
 	drill                      string // claims that a drill started it, to be proven
@@ -145,6 +146,7 @@ func parseEnviron(block []byte) launch {
 	l := noLaunch()
 	for _, s := range sources() {
 		if l.takeRank(&vars, s.rank, s.local, s.world) {
+			l.mpi = s.rank == varOMPIRank || s.rank == varPMIRank
 			break
 		}
 	}

@@ -34,19 +34,19 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 		},
 		"Open MPI": {
 			block("OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_SIZE=4"),
-			launch{rank: 2, localRank: 0, worldSize: 4},
+			launch{rank: 2, localRank: 0, worldSize: 4, mpi: true},
 		},
 		"Open MPI 5, whose namespace is another at each start": {
 			block("OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "PMIX_RANK=2", "PMIX_NAMESPACE=prterun-node0-31337@1", "PMIX_SERVER_URI41=prterun-node0-31337@0.0;tcp4://10.0.0.1:38417"),
-			launch{rank: 2, localRank: 0, worldSize: 4, jobID: "prterun-node0-31337@1"},
+			launch{rank: 2, localRank: 0, worldSize: 4, jobID: "prterun-node0-31337@1", mpi: true},
 		},
 		"Open MPI under Slurm": {
 			block("OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=4", "PMIX_NAMESPACE=slurm.pmix.991.0", "SLURM_JOB_ID=991", "SLURM_RESTART_COUNT=2"),
-			launch{rank: 2, localRank: Unknown, worldSize: 4, jobID: "991", attempt: 3},
+			launch{rank: 2, localRank: Unknown, worldSize: 4, jobID: "991", attempt: 3, mpi: true},
 		},
 		"MPICH, Hydra with PMI": {
 			block("PMI_RANK=2", "PMI_FD=9", "PMI_SIZE=4", "MPI_LOCALNRANKS=2", "MPI_LOCALRANKID=1"),
-			launch{rank: 2, localRank: 1, worldSize: 4},
+			launch{rank: 2, localRank: 1, worldSize: 4, mpi: true},
 		},
 		"MPICH over PMIx: a rank without a world is none": {
 			block("PMIX_RANK=2", "PMIX_NAMESPACE=ns"),
@@ -87,7 +87,7 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 		},
 		"PMI": {
 			block("PMI_RANK=2", "PMI_SIZE=4"),
-			launch{rank: 2, localRank: Unknown, worldSize: 4},
+			launch{rank: 2, localRank: Unknown, worldSize: 4, mpi: true},
 		},
 		"torchrun goes before Slurm, JOB_ID before both": {
 			block("SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_ID=991", "RANK=9", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=run-7", "JOB_ID=mine"),
@@ -191,6 +191,22 @@ func TestAJobWithoutAnIDIsItsRendezvous(t *testing.T) {
 			require.Equal(t, []any{tc.want, uint32(42)}, []any{worker.Rendezvous, worker.RankPID})
 		})
 	}
+}
+
+// Two jobs of MPICH on one host say nothing that tells them apart; their launchers do.
+func TestAJobOfMPIWithoutAnIDIsItsLauncher(t *testing.T) {
+	of := func(launcher uint32, variables ...string) *record {
+		r, _ := derive(facts{pid: 42, parentPID: launcher, host: "n1", launch: parseEnviron(block(variables...))}, nil)
+		return r
+	}
+	require.Equal(t, "n1:launcher-812/4", of(812, "PMI_RANK=2", "PMI_SIZE=4").Rendezvous)
+	require.Equal(t, "n1:launcher-813/4", of(813, "PMI_RANK=2", "PMI_SIZE=4").Rendezvous)
+	require.Empty(t, of(1, "PMI_RANK=2", "PMI_SIZE=4").Rendezvous, "its launcher has ended: nobody can tell")
+	require.Empty(t, of(812, "OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=4", "PMIX_NAMESPACE=prterun-n1-1@1").Rendezvous, "it has an id")
+	require.Empty(t, of(812, "RANK=2", "WORLD_SIZE=4").Rendezvous, "whatever starts such ranks may be one process each")
+	wrapper := of(812, "PMI_RANK=2", "PMI_SIZE=4")
+	python, _ := derive(facts{pid: 43, parentPID: 42, host: "n1", launch: parseEnviron(block("PMI_RANK=2", "PMI_SIZE=4"))}, wrapper)
+	require.Equal(t, "n1:launcher-812/4", python.Rendezvous)
 }
 
 func FuzzEnviron(f *testing.F) {

@@ -39,7 +39,7 @@ func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
 		Domain: f.domain, Drill: f.drill, Attempt: f.launch.attempt, Trace: f.launch.trace, StartNS: f.startNS - f.startNS%uint64(tickNS),
 	}}
 	if parent == nil {
-		r.begin(f.host)
+		r.begin(&f)
 		return r, false
 	}
 	r.Drill = r.Drill || parent.Drill
@@ -58,19 +58,24 @@ func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
 	default:
 		parentIsLauncher = r.WorldSize > parent.WorldSize
 	}
-	r.begin(f.host)
+	r.begin(&f)
 	r.share(&parent.Process)
 	return r, parentIsLauncher
 }
 
-// begin names the rank whose outermost process p is, and the job of one without an id.
-func (p *Process) begin(host string) {
+// begin names the rank whose outermost process p is, and the job of one without an id. MPICH
+// says neither id nor store; on one host all ranks of a job have one parent.
+func (p *Process) begin(f *facts) {
 	if !p.IsRank() || p.Inherited {
 		return
 	}
 	p.RankPID = p.PID
-	if p.JobID == "" && p.MasterAddr != "" {
-		p.Rendezvous = p.meetAt(host) + ":" + strconv.Itoa(p.MasterPort) + "/" + strconv.Itoa(p.WorldSize)
+	switch world := "/" + strconv.Itoa(p.WorldSize); {
+	case p.JobID != "":
+	case p.MasterAddr != "":
+		p.Rendezvous = p.meetAt(f.host) + ":" + strconv.Itoa(p.MasterPort) + world
+	case f.launch.mpi && f.parentPID > 1:
+		p.Rendezvous = f.host + ":launcher-" + strconv.FormatUint(uint64(f.parentPID), 10) + world
 	}
 }
 

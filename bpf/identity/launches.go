@@ -42,6 +42,10 @@ type siblingKey struct {
 	container            string
 }
 
+func keyOfRank(r *record) siblingKey {
+	return siblingKey{r.Rank, r.WorldSize, r.Attempt, r.JobID, r.MasterAddr, r.MasterPort, r.ContainerID}
+}
+
 // siblings are the processes that one parent, which is no rank, started for one rank.
 type siblings struct {
 	parent  parentKey
@@ -86,7 +90,7 @@ func (l *launches) started(r, parent *record) {
 	if parent != nil {
 		under = keyOf(parent)
 	}
-	g := l.group(under, siblingKey{r.Rank, r.WorldSize, r.Attempt, r.JobID, r.MasterAddr, r.MasterPort, r.ContainerID})
+	g := l.group(under, keyOfRank(r))
 	if r.launched != nil && r.launched != g {
 		r.launched.forget(r)
 	}

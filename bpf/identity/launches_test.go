@@ -177,6 +177,21 @@ func TestSiblingsThatLiveTogetherAreOneRank(t *testing.T) {
 	require.EqualValues(t, 22, start(22, 4e9).RankPID, "a restart is another one")
 }
 
+// A program that a rank sends into the background loses its parent, and may execute another one.
+// It is of the rank, and its failure is not the rank's.
+func TestAProgramInTheBackgroundIsOfItsRank(t *testing.T) {
+	script := []line{
+		{0, "exec", 10, 1, 0, "torchrun", nil}, {1, "exec", 20, 10, 0, "python", rank3()},
+		{100, "exec", 30, 20, 0, "bash", rank3()}, {100.1, "exec", 40, 30, 0, "setsid", rank3()}, {100.2, "exit", 30, 20, 0, "bash", nil},
+		{100.3, "exec", 40, 1, 0, "wandb", rank3()},
+		{101, "exec", 50, 1, 0, "its parent ended first", rank3()},
+		{102, "exec", 60, 1, 0, "another job's", []string{"RANK=3", "WORLD_SIZE=8", "JOB_ID=other"}},
+		{120, "exit", 40, 1, 1 << 8, "wandb", nil}, {121, "exit", 50, 1, 1 << 8, "x", nil}, {122, "exit", 60, 1, 1 << 8, "x", nil},
+		{130, "exit", 20, 10, 1 << 8, "python", nil},
+	}
+	require.Equal(t, map[uint32]string{30: "inherited", 40: "inherited", 50: "inherited", 60: "rank", 20: "rank"}, play(t, script, 200))
+}
+
 func TestLaunchesAreBounded(t *testing.T) {
 	exits := 0
 	l := newLaunches(func(Exit) { exits++ })

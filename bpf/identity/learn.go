@@ -90,6 +90,7 @@ func (t *Tracker) put(f facts, parent *record) *record {
 	t.unread.note(f)
 	f.host = t.host
 	r, parentIsLauncher := derive(f, parent)
+	t.adopt(r)
 	r.StartTime = wall(r.startNS)
 	if r.RankPID == r.PID {
 		r.RankStart = r.StartTime
@@ -102,6 +103,31 @@ func (t *Tracker) put(f facts, parent *record) *record {
 	}
 	t.launches.started(r, parent)
 	return r
+}
+
+// adopt makes r a process of the rank that has started it, where nothing in its parent shows
+// that any more: a rank's program that was sent into the background executes another one, or
+// has process 1 for its parent. It says the rank that another process has been for longer.
+func (t *Tracker) adopt(r *record) {
+	if !r.IsRank() || r.Inherited {
+		return
+	}
+	if before := t.table.exact(r.PID, r.startNS); before != nil && before.Inherited && before.Rank == r.Rank && before.WorldSize == r.WorldSize {
+		r.complete(&before.Process)
+		return
+	}
+	if r.ParentPID > 1 {
+		return
+	}
+	var rank *record
+	t.table.living(func(o *record) {
+		if o.startNS < r.startNS && !o.Inherited && keyOfRank(o) == keyOfRank(r) && o.Domain == r.Domain && (rank == nil || o.startNS < rank.startNS) {
+			rank = o
+		}
+	})
+	if rank != nil {
+		r.complete(&rank.Process)
+	}
 }
 
 // demote takes the rank from a launcher and from what started it for that rank.

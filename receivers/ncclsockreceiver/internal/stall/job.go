@@ -62,17 +62,17 @@ func (js jobs) forget(c *clock, o *Options) []string {
 	return gone
 }
 
-// jobKey tells jobs apart, those without an id by their store.
+// jobKey tells jobs apart, those without an id by where their ranks meet, or by their launcher.
 type jobKey struct {
-	id, master  string
-	port, world int
+	id, rendezvous, master string
+	port, world            int
 }
 
 func keyOf(p *identity.Process) jobKey {
 	if p.JobID != "" {
 		return jobKey{id: p.JobID}
 	}
-	return jobKey{master: p.MasterAddr, port: p.MasterPort, world: p.WorldSize}
+	return jobKey{rendezvous: p.Rendezvous, master: p.MasterAddr, port: p.MasterPort, world: p.WorldSize}
 }
 
 // job is the ranks of one job on this node.
@@ -183,14 +183,15 @@ func (j *job) learn(c *clock, o *Options) {
 	}
 }
 
-// gather counts what the processes that a rank has started move beside their job as its own.
+// gather counts what the processes that a rank has started move beside their job as its own:
+// of the process with the rank's sockets, which a launch script may have started.
 func (j *job) gather() {
 	for _, r := range j.ranks {
-		if !r.now.Inherited {
+		if !r.now.Inherited || r.collectiveNow {
 			continue
 		}
 		for _, root := range j.ranks {
-			if root.now.Rank == r.now.Rank && !root.now.Inherited {
+			if root.now.Rank == r.now.Rank && (root.collectiveNow || !root.now.Inherited) {
 				root.elsewhere += r.elsewhere
 			}
 		}
