@@ -24,8 +24,6 @@ var withoutRemedy = map[string]string{
 	"crash_loop":    "a start that lives writes nothing; an hour without a death ends the loop",
 	"host_oom_kill": "a killed process stays dead; a job that starts anew is another run",
 	"library_crash": "a crashed process stays dead",
-	"node_pressure": "Kubernetes has no event that a pressure has ended: the kubelet writes it into the node's conditions alone",
-	"pod_evicted":   "an evicted pod never returns; the one in its place has another uid",
 	"rank_exit":     "a dead rank stays dead; a job that starts anew is another run",
 }
 
@@ -154,6 +152,8 @@ type remedy struct {
 	repeat *story.Repeat // how often it is told
 	value  float64       // of a metric
 	alone  bool          // told of another device of the machine it ends nothing
+	node   bool          // the records name the machine as a node of Kubernetes
+	needs  string        // evidence without which it is no remedy
 }
 
 func remedies() []remedy {
@@ -174,6 +174,12 @@ func remedies() []remedy {
 			of: map[string]string{"network.rdma.device": "device"}, more: map[string]any{"network.link.state": "up"}, repeat: &story.Repeat{Count: 15, Every: story.Offset(time.Minute)}},
 		{name: "a file system is mounted again", ends: []string{"fuse_stall", "checkpoint_stall", "dataloader_hang"}, event: "fuse.stall.end",
 			of: map[string]string{"fuse.device": "device"}, more: map[string]any{"fuse.stall.end_reason": "unmounted"}},
+		{name: "another pod in the place of the evicted one", ends: []string{"pod_evicted"}, event: "k8s.event", node: true,
+			of: map[string]string{"k8s.node.name": "node", "k8s.pod.uid": "pod"}, more: map[string]any{"k8s.event.hint": "pod_replaced", "k8s.event.message": "pod ml/train-9 was scheduled in its place"}},
+		{name: "the node is not short of it any more", ends: []string{"node_pressure"}, event: "k8s.event", node: true,
+			of: map[string]string{"k8s.node.name": "node", "k8s.node.pressure": "pressure"}, more: map[string]any{"k8s.event.hint": "node_recovered"}},
+		{name: "the node is ready again", ends: []string{"node_pressure"}, event: "k8s.event", node: true, needs: "unhealthy",
+			of: map[string]string{"k8s.node.name": "node"}, more: map[string]any{"k8s.event.hint": "node_recovered"}},
 		{name: "an NFS server answers", ends: []string{"checkpoint_stall"}, event: "storage.recovered", of: map[string]string{"server.address": "server"}},
 	}
 }
@@ -191,6 +197,9 @@ func (m *remedy) is(host string, attributes map[string]any, at story.Offset) sto
 // done is the record of the remedy, done to what a verdict names; false where that is not
 // known.
 func (m *remedy) done(v *verdict.Verdict, at story.Offset) (story.Record, bool) {
+	if m.needs != "" && !slices.ContainsFunc(v.Evidence, func(e verdict.Evidence) bool { return e.Name == m.needs }) {
+		return story.Record{}, false
+	}
 	attributes := map[string]any{"tracecore.trust": "proven"}
 	for key, value := range m.more {
 		attributes[key] = value
@@ -201,12 +210,21 @@ func (m *remedy) done(v *verdict.Verdict, at story.Offset) (story.Record, bool) 
 		}
 		attributes[key] = v.Culprit[name]
 	}
-	return m.is(v.Culprit["host"], attributes, at), v.Culprit["host"] != ""
+	host := v.Culprit["host"]
+	if m.node {
+		host = v.Culprit["node"]
+	}
+	return m.is(host, attributes, at), host != ""
 }
 
 // elsewhere are the records of the remedy, done to another machine, and to another device of this one.
 func (m *remedy) elsewhere(r *story.Record) map[string]story.Record {
 	others := map[string]story.Record{"machine": m.is("another", r.Attributes, r.At)}
+	if m.node {
+		attributes := maps.Clone(r.Attributes)
+		attributes["k8s.node.name"] = "another"
+		others["machine"] = m.is("another", attributes, r.At)
+	}
 	if m.alone {
 		attributes := maps.Clone(r.Attributes)
 		for key := range m.of {

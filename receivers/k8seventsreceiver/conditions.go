@@ -10,7 +10,7 @@ import (
 const mostConditions = 100_000
 
 // conditions remembers which conditions of which nodes are bad, so that each is
-// reported when it turns bad and not with every heartbeat.
+// reported when it turns bad, or good again, and not with every heartbeat.
 type conditions struct {
 	mu  sync.Mutex
 	bad map[[2]string]struct{}
@@ -18,15 +18,17 @@ type conditions struct {
 
 func newConditions() *conditions { return &conditions{bad: map[[2]string]struct{}{}} }
 
-// turnedBad reports whether the condition is bad and was not when last seen.
-func (c *conditions) turnedBad(o occurrence) bool {
+// turned reports whether the condition is bad, or good, and was not when last seen. What is
+// good again means that.
+func (c *conditions) turned(o *occurrence) bool {
 	key := [2]string{o.node, o.reason}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, was := c.bad[key]
 	if o.meaning.Hint == hint.None {
 		delete(c.bad, key)
-		return false
+		o.meaning = hint.Recovered(o.reason)
+		return was
 	}
 	if len(c.bad) < mostConditions {
 		c.bad[key] = struct{}{}

@@ -78,6 +78,7 @@ func ofCondition(node string, c corev1.NodeCondition) occurrence {
 var severities = map[hint.Hint]record.Severity{
 	hint.PodEvicted: record.Error, hint.PodPreempted: record.Error, hint.OOMKilled: record.Error, hint.NodeUnhealthy: record.Error,
 	hint.MountFailure: record.Error, hint.SandboxFailed: record.Error,
+	hint.NodeRecovered: record.Info, hint.PodReplaced: record.Info,
 }
 
 // logs makes a record of an occurrence.

@@ -47,6 +47,7 @@ type k8sEvents struct {
 
 	pods       *pods
 	conditions *conditions
+	evicted    evicted
 	positions  *positions
 	since      time.Time // events of a list are reported from here on
 	giveUp     context.CancelFunc
@@ -147,6 +148,8 @@ func (k *k8sEvents) event(ctx context.Context, object runtime.Object, listed boo
 	}
 	o := ofEvent(event)
 	switch {
+	case o.reason == scheduled && o.kind == "Pod" && k.evicted.any(o.namespace) && k.replaces(ctx, &o):
+		k.emit(ctx, &o)
 	case o.meaning.Hint == hint.None:
 		k.count(ctx, "ignored")
 	case listed && !o.time.After(k.since):
@@ -156,14 +159,14 @@ func (k *k8sEvents) event(ctx context.Context, object runtime.Object, listed boo
 	}
 }
 
-// node reports the conditions of a node that turned bad.
+// node reports the conditions of a node that turned bad, or good again.
 func (k *k8sEvents) node(ctx context.Context, object runtime.Object, _ bool) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return
 	}
 	for _, condition := range node.Status.Conditions {
-		if o := ofCondition(node.Name, condition); k.conditions.turnedBad(o) {
+		if o := ofCondition(node.Name, condition); k.conditions.turned(&o) {
 			k.emit(ctx, &o)
 		}
 	}
@@ -181,8 +184,9 @@ func (k *k8sEvents) emit(ctx context.Context, o *occurrence) {
 	k.count(ctx, "reported")
 	if o.kind == "Pod" {
 		at := k.pods.where(ctx, o.namespace, o.name, o.objectUID)
-		o.job = at.job
+		o.job = cmp.Or(at.job, o.job)
 		o.node = cmp.Or(at.node, o.node) // whoever made the event wrote what it says of the node
+		k.evicted.note(o)
 	}
 	k.mu.Lock()
 	records := logs(k.builder, o, time.Now())

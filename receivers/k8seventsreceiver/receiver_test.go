@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
@@ -91,7 +92,7 @@ func TestForgottenPositionBeginsWithAList(t *testing.T) {
 	require.Equal(t, []string{"100", "500"}, c.askedAt())
 }
 
-func TestConditionIsReportedWhenItTurnsBad(t *testing.T) {
+func TestConditionIsReportedWhenItTurns(t *testing.T) {
 	c, sink := newCluster(), &consumertest.LogsSink{}
 	pressure := func(status corev1.ConditionStatus) corev1.NodeCondition {
 		return corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: status, LastTransitionTime: metav1.Now(), Message: "kubelet has insufficient memory"}
@@ -104,13 +105,58 @@ func TestConditionIsReportedWhenItTurnsBad(t *testing.T) {
 	w.Modify(node("gpu-17", pressure(corev1.ConditionFalse)))
 	w.Modify(node("gpu-17", pressure(corev1.ConditionTrue)))
 	w.Modify(node("gpu-18", corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}))
-	all := awaitRecords(t, sink, 3)
-	for i, want := range []string{"node_pressure", "node_pressure", "node_unhealthy"} {
+	w.Modify(node("gpu-18", corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}))
+	w.Modify(node("gpu-18", corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}))
+	all := awaitRecords(t, sink, 5)
+	for i, want := range []string{"node_pressure memory", "node_recovered memory", "node_pressure memory", "node_unhealthy ", "node_recovered "} {
 		hint, _ := all[i].Attributes().Get("k8s.event.hint")
-		require.Equal(t, want, hint.Str())
+		kind, _ := all[i].Attributes().Get("k8s.node.pressure")
+		require.Equal(t, want, hint.Str()+" "+kind.Str())
 	}
-	kind, _ := all[0].Attributes().Get("k8s.node.pressure")
-	require.Equal(t, "memory", kind.Str())
+	require.Equal(t, plog.SeverityNumberInfo, all[1].SeverityNumber())
+}
+
+// An evicted pod never returns: another one takes its place, of its name or of its job.
+func TestAPodInThePlaceOfAnEvictedOneIsTold(t *testing.T) {
+	pod := func(name, uid, job string) *corev1.Pod {
+		p := trainingPod()
+		p.Name, p.UID = name, types.UID(uid)
+		p.Labels = map[string]string{"training.kubeflow.org/job-name": job}
+		return p
+	}
+	c, sink := newCluster(pod("train-3", "old-3", "llm"), pod("worker-a", "old-a", "llm"), pod("other", "other", "another")), &consumertest.LogsSink{}
+	start(t, c, nil, sink)
+	w := nextWatch(t, c.watches)
+	event := func(reason, name, uid string) *corev1.Event {
+		e := podEvent(reason, reason, time.Now())
+		e.InvolvedObject.Name, e.InvolvedObject.UID = name, types.UID(uid)
+		return e
+	}
+	replace := func(old, name, uid, job string) {
+		require.NoError(t, c.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ml", old))
+		require.NoError(t, c.Tracker().Add(pod(name, uid, job)))
+	}
+	w.Add(event("Scheduled", "train-3", "old-3"))
+	w.Add(event("Evicted", "train-3", "old-3"))
+	w.Add(event("Evicted", "train-3", "old-3"))
+	w.Add(event("Evicted", "worker-a", "old-a"))
+	w.Add(event("Scheduled", "other", "other"))
+	awaitRecords(t, sink, 3)
+	replace("train-3", "train-3", "new-3", "llm")
+	w.Add(event("Scheduled", "train-3", "new-3"))
+	awaitRecords(t, sink, 4)
+	replace("worker-a", "worker-b", "new-b", "llm")
+	w.Add(event("Scheduled", "worker-b", "new-b"))
+	w.Add(event("Scheduled", "worker-b", "new-b"))
+	all := awaitRecords(t, sink, 5)
+	for i, want := range [...]string{"pod_evicted old-3", "pod_evicted old-3", "pod_evicted old-a", "pod_replaced old-3", "pod_replaced old-a"} {
+		hint, _ := all[i].Attributes().Get("k8s.event.hint")
+		uid, _ := all[i].Attributes().Get("k8s.pod.uid")
+		require.Equal(t, want, hint.Str()+" "+uid.Str())
+	}
+	require.Contains(t, all[4].Body().Str(), "pod ml/worker-b was scheduled in the place of worker-a")
+	w.Add(event("Evicted", "other", "other"))
+	require.Len(t, awaitRecords(t, sink, 6), 6, "nothing else was told")
 }
 
 func TestHostileMessageIsCutToText(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package hint says what a Kubernetes event or node condition means to people who
-// run training jobs: one word of eleven, or none.
+// run training jobs: one word of thirteen, or none.
 package hint
 
 import "strings"
@@ -21,6 +21,8 @@ const (
 	Unschedulable   Hint = "unschedulable"     // no node fits
 	ProbeFailed     Hint = "probe_failed"      // a liveness, readiness or startup probe failed
 	SandboxFailed   Hint = "sandbox_failed"    // network or runtime could not make the pod's sandbox
+	NodeRecovered   Hint = "node_recovered"    // the node is ready, or short of something no longer
+	PodReplaced     Hint = "pod_replaced"      // another pod was scheduled in the place of one that was evicted
 )
 
 // The kinds of pressure.
@@ -30,7 +32,7 @@ const (
 	PID    = "pid"
 )
 
-// Meaning is a hint and, of NodePressure, what is short.
+// Meaning is a hint and, of NodePressure and its end, what is or was short.
 type Meaning struct {
 	Hint     Hint
 	Pressure string
@@ -56,6 +58,10 @@ var reasons = map[string]Meaning{
 	"NodeHasInsufficientMemory":       {NodePressure, Memory},
 	"NodeHasDiskPressure":             {NodePressure, Disk},
 	"NodeHasInsufficientPID":          {NodePressure, PID},
+	"NodeReady":                       {Hint: NodeRecovered},
+	"NodeHasSufficientMemory":         {NodeRecovered, Memory},
+	"NodeHasNoDiskPressure":           {NodeRecovered, Disk},
+	"NodeHasSufficientPID":            {NodeRecovered, PID},
 	"InspectFailed":                   {Hint: ImagePullFailed},
 	"ErrImageNeverPull":               {Hint: ImagePullFailed},
 	"FailedScheduling":                {Hint: Unschedulable},
@@ -117,4 +123,10 @@ func OfCondition(kind, status string) Meaning {
 		}
 	}
 	return Meaning{}
+}
+
+// Recovered is what it means that a node condition which was bad is good again.
+func Recovered(kind string) Meaning {
+	m := OfCondition(kind, "True")
+	return Meaning{NodeRecovered, m.Pressure}
 }

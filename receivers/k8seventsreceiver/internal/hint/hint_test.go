@@ -27,6 +27,8 @@ func TestEvents(t *testing.T) {
 		{"EvictionThresholdMet", "Attempting to reclaim pids", Meaning{NodePressure, PID}},
 		{"EvictionThresholdMet", "", Meaning{Hint: NodePressure}},
 		{"NodeHasDiskPressure", "", Meaning{NodePressure, Disk}},
+		{"NodeHasNoDiskPressure", "", Meaning{NodeRecovered, Disk}},
+		{"NodeReady", "", Meaning{Hint: NodeRecovered}},
 		{"Scheduled", "Successfully assigned ml/train-3 to gpu-17", Meaning{}},
 		{"Pulled", "", Meaning{}},
 		{"", "", Meaning{}},
@@ -52,4 +54,9 @@ func TestConditions(t *testing.T) {
 	} {
 		require.Equal(t, tc.want, OfCondition(tc.kind, tc.status), "%s %s", tc.kind, tc.status)
 	}
+}
+
+func TestWhatIsGoodAgain(t *testing.T) {
+	require.Equal(t, Meaning{Hint: NodeRecovered}, Recovered("Ready"))
+	require.Equal(t, Meaning{NodeRecovered, PID}, Recovered("PIDPressure"))
 }

@@ -63,7 +63,7 @@ func (a K8sEvent) GenAiTrainingJobID(v string) { a.attributes.Text("gen_ai.train
 // K8sEventCount sets k8s.event.count: How often the event was seen.
 func (a K8sEvent) K8sEventCount(v int64) { a.attributes.Int("k8s.event.count", v) }
 
-// K8sEventHint sets k8s.event.hint: What it means: pod_evicted, pod_preempted, mount_failure, backoff, oom_killed, node_unhealthy, node_pressure, image_pull_failed, unschedulable, probe_failed, sandbox_failed.
+// K8sEventHint sets k8s.event.hint: What it means: pod_evicted, pod_preempted, mount_failure, backoff, oom_killed, node_unhealthy, node_pressure, image_pull_failed, unschedulable, probe_failed, sandbox_failed, node_recovered, pod_replaced.
 func (a K8sEvent) K8sEventHint(v string) { a.attributes.Str("k8s.event.hint", v) }
 
 // K8sEventMessage sets k8s.event.message: Text of the event, at most 1 KiB.
@@ -81,7 +81,7 @@ func (a K8sEvent) K8sNamespaceName(v string) { a.attributes.Text("k8s.namespace.
 // K8sNodeName sets k8s.node.name: Node it happened on.
 func (a K8sEvent) K8sNodeName(v string) { a.attributes.Text("k8s.node.name", v) }
 
-// K8sNodePressure sets k8s.node.pressure: What a node is short of: memory, disk, pid.
+// K8sNodePressure sets k8s.node.pressure: What a node is short of, or no longer: memory, disk, pid.
 func (a K8sEvent) K8sNodePressure(v string) { a.attributes.Text("k8s.node.pressure", v) }
 
 // K8sObjectKind sets k8s.object.kind: Kind of the object the event is about.
