@@ -5,7 +5,7 @@
 //
 // Records of several files are merged by event time. Held at once are the next
 // message of each open file, the engine's bounded state and the verdicts not yet
-// shown; nothing grows with the length of a recording.
+// shown. The engine has room for what a recording of that size can ask for.
 package replay
 
 import (
@@ -86,7 +86,10 @@ type run struct {
 
 // Run replays the files, and those below the folders.
 func Run(ctx context.Context, paths []string, o Options) (Result, error) {
-	e, err := engine.New(o.Rules, engine.Options{Lateness: o.Lateness})
+	files, problems := expand(paths)
+	room := roomFor(files)
+	room.Lateness = o.Lateness
+	e, err := engine.New(o.Rules, room)
 	if err != nil {
 		return Result{}, err
 	}
@@ -95,7 +98,7 @@ func Run(ctx context.Context, paths []string, o Options) (Result, error) {
 	r.join = hostJoin(func(run string, lines []string) { r.quiet[run] = lines })
 	r.opener = opener{Options: o, count: func(n int) { r.result.Bytes += int64(n) }}
 	defer r.close()
-	r.openAll(ctx, paths)
+	r.openAll(ctx, files, problems)
 	if err := r.feed(ctx); err != nil {
 		return r.result, err
 	}
@@ -118,7 +121,8 @@ func Scan(ctx context.Context, paths []string, o Options, each func(plog.Logs, p
 	o.Zone = utcUnless(o.Zone)
 	r := &run{opener: opener{Options: o, count: func(int) {}}}
 	defer r.close()
-	r.openAll(ctx, paths)
+	files, problems := expand(paths)
+	r.openAll(ctx, files, problems)
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -140,8 +144,7 @@ func hostJoin(quiet func(run string, lines []string)) rule.Host {
 
 // openAll opens every input up to its first batch. Files that end there are
 // closed again, so that a folder may hold many.
-func (r *run) openAll(ctx context.Context, paths []string) {
-	files, problems := expand(paths)
+func (r *run) openAll(ctx context.Context, files []string, problems []error) {
 	for _, err := range problems {
 		r.Bad(err)
 	}

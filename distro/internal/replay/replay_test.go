@@ -388,3 +388,29 @@ func TestVerdictsBeyondTheBoundAreShownEarly(t *testing.T) {
 	require.Equal(t, 10, shown)
 	require.Equal(t, 10, l.count)
 }
+
+// A recording may hold what a whole fleet said at one moment, more than an agent has room for.
+func TestLimitsFollowTheSizeOfTheRecording(t *testing.T) {
+	const hosts = 6_000
+	logs := plog.NewLogs()
+	for i := range hosts {
+		lost(logs, "0000:65:00.0", began.Add(time.Duration(i)*time.Microsecond))
+		logs.ResourceLogs().At(i).Resource().Attributes().PutStr("host.name", fmt.Sprint("node-", i))
+	}
+	text, err := (&plog.JSONMarshaler{}).MarshalLogs(logs)
+	require.NoError(t, err)
+	got := played(t, Options{}, map[string][]byte{"fleet.json": append(text, '\n')})
+	require.Empty(t, got.bad)
+	require.Equal(t, hosts, got.Verdicts)
+	require.Len(t, got.verdicts, hosts)
+	require.Zero(t, got.Engine.EvictedVerdicts+got.Engine.EvictedWaiting+got.Engine.EvictedRecent)
+}
+
+func TestRoomIsBounded(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "huge")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.Equal(t, 5_000, roomFor([]string{file, "none"}).OpenVerdicts)
+	require.NoError(t, os.Truncate(file, 1<<40))
+	require.Equal(t, mostRoom*5_000, roomFor([]string{file}).OpenVerdicts)
+	require.Equal(t, mostRoom*5_000, roomFor([]string{Stdin}).OpenVerdicts)
+}
