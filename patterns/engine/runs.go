@@ -12,9 +12,12 @@ import (
 // eventStart tells that a rank runs. No rule has to want it.
 const eventStart = "process.start"
 
+// eventExit tells that a process of a rank has ended.
+const eventExit = "process.exit"
+
 // identify finds the run that r is about, and reports whether r told of a process that was
-// not known: then it is kept, whoever else wants it. A run that begins ends what was open
-// about those before it.
+// not known: then it is kept, whoever else wants it. A run that takes the place of others
+// ends what was open about them.
 func (e *Engine) identify(r *record) bool {
 	if v, ok := r.attributes.Get(rule.AttributeRun); ok && r.finding != nil { // nobody else knows it
 		r.run = valueString(v)
@@ -28,12 +31,23 @@ func (e *Engine) identify(r *record) bool {
 	if r.finding != nil {
 		s.Trust = r.trust
 	}
+	s.Ended = r.source == eventExit && outermost(r.attributes)
 	id, news, began := e.runs.Of(&s)
 	r.run = id
 	if began != nil {
-		e.faults.Restarted(fault.Restart{Job: began.Of.ID, Domain: began.Of.Domain, Trust: began.Of.Trust, Run: began.ID, Older: began.Older, At: began.At})
+		e.faults.Restarted(fault.Restart{Job: began.Of.ID, Domain: began.Of.Domain, Trust: began.Of.Trust, Run: began.ID, Older: began.Older, Stands: began.Stands, At: began.At})
 	}
 	return news
+}
+
+// outermost reports whether the end of a process is that of its rank.
+func outermost(attributes pcommon.Map) bool {
+	for _, key := range [...]string{"process.exit.inherited_identity", "process.exit.helper"} {
+		if v, ok := attributes.Get(key); ok && v.Bool() {
+			return false
+		}
+	}
+	return true
 }
 
 // SightingOf is what a record says of the run that it is about.
@@ -45,6 +59,7 @@ func SightingOf(resource, attributes pcommon.Map) run.Sighting {
 	s.Domain, s.Trust = rule.Text(attributes, rule.AttributeJobDomain), rule.TrustOf(resource, attributes)
 	s.Rank, s.Attempt = int(numberOr(attributes, rule.AttributeRank, -1)), numberOr(attributes, rule.AttributeRestarts, -1)
 	s.Host = rule.Text(resource, "host.name")
+	s.World = int(numberOr(attributes, "gen_ai.training.world_size", 0))
 	s.PID, s.Start = numberOr(attributes, rule.AttributeRankPID, 0), numberOr(attributes, rule.AttributeRankStart, 0)
 	return s
 }

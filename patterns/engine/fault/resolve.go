@@ -121,7 +121,7 @@ func (f *Fault) bygone(marks []sighting, cleared sighting) {
 // over reports whether the fault had cleared before at.
 func (f *Fault) over(at int64) bool {
 	v := f.verdict
-	return v != nil && v.resolved != 0 && !v.withdrawn && at > v.resolved
+	return v != nil && v.resolved != 0 && !v.withdrawn && at > v.resolved && !f.aftermath()
 }
 
 // returns reports whether m, trusted as much, shows that the fault had ended and begins

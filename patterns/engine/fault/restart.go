@@ -39,8 +39,17 @@ type Restart struct {
 	Job, Domain string
 	Trust       verdict.Trust
 	Run         string   // the start
-	Older       []string // those before it
+	Older       []string // those whose place it took
+	Stands      []string // those before it that go on
 	At          int64
+}
+
+// ends reports whether a fault of that start, which was last seen then, is over.
+func (r *Restart) ends(run string, touched int64) bool {
+	if run == "" {
+		return len(r.Stands) == 0 && touched < r.At
+	}
+	return slices.Contains(r.Older, run) || run != r.Run && touched < r.At && !slices.Contains(r.Stands, run)
 }
 
 // Restarted resolves what was open about the earlier starts of a job, and is trusted no more
@@ -49,12 +58,16 @@ type Restart struct {
 func (s *Set) Restarted(r Restart) {
 	var ended []*Fault
 	s.open.Each(func(f *Fault) {
-		if f.rule.OfRun && f.run != r.Run && r.Trust >= f.stands() && f.ofJob(r) && (slices.Contains(r.Older, f.run) || f.touched < r.At) {
+		if f.rule.OfRun && r.ends(f.run, f.touched) && r.Trust >= f.stands() && f.ofJob(r) {
 			ended = append(ended, f)
 		}
 	})
 	for _, f := range ended {
-		f.restarted(r.At)
+		at := r.At
+		if next := s.followed(r.Job, r.Domain, f.run, r.Trust); f.run != "" && next >= f.onset(f.named()) { // others may lie between
+			at = next
+		}
+		f.restarted(at)
 	}
 }
 
@@ -78,19 +91,28 @@ func (f *Fault) outrun() {
 	}
 }
 
+// closedByRestart is the evidence of that.
+const closedByRestart = "restarted"
+
+// aftermath reports whether marks of f are what becomes of a start of its job that another
+// has followed: ranks of it may die later than the first of the next begin. They are of the
+// same fault.
+func (f *Fault) aftermath() bool {
+	return f.rule.Terminal && f.run != "" && f.verdict.closing != nil && f.verdict.closing.Name == closedByRestart
+}
+
 // restarted resolves an open verdict, or one that another rank of the new start has ended,
 // which was told of before but began later.
 func (f *Fault) restarted(at int64) {
-	const name = "restarted"
 	switch v := f.verdict; {
-	case f.onset(verdict.Foreign) > at: // it is of a start that goes on beside the next one
+	case f.onset(f.named()) > at: // it is of a start that goes on beside the next one
 		return
-	case v.resolved != 0 && (v.closing == nil || v.closing.Name != name || v.resolved <= at):
+	case v.resolved != 0 && (v.closing == nil || v.closing.Name != closedByRestart || v.resolved <= at):
 		return
 	case v.revision == 0: // nobody was told that it was open
 		f.set.emit(f)
 	}
-	f.resolve(at, closed(name, at, "the job was started again"))
+	f.resolve(at, closed(closedByRestart, at, "the job was started again"))
 }
 
 // ofJob reports whether evidence of f names the job that was started again.

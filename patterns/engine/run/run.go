@@ -50,24 +50,34 @@ type Sighting struct {
 	Job
 	Process
 	Rank    int   // below 0 when none
+	World   int   // ranks of the job, 0 when it does not say
 	Attempt int64 // as the launcher counts, below 0 when it does not
+	Ended   bool  // the process has ended
 	Time    int64 // of the record
 }
 
-// Began says that a run began, or that it began earlier than was known.
+// Began says that a run took the place of those before it, or that it began earlier than
+// was known.
 type Began struct {
-	Of    Job
-	ID    string
-	At    int64
-	Older []string // ids of the runs that it followed
+	Of     Job
+	ID     string
+	At     int64
+	Older  []string // ids of the runs whose place it took
+	Stands []string // ids of those that go on: of them it has only some ranks that had died
 }
 
-// Run is one start of a job.
+// Run is one start of a job. A rank may begin again alone, as the container of a pod does:
+// that is a run, too, and takes the place of none until most of the others follow it.
 type Run struct {
 	ID      string          `json:"id"`
 	Began   int64           `json:"began"`
 	Attempt int64           `json:"attempt"`
+	World   int             `json:"world,omitempty"`
 	Ranks   map[int]Process `json:"ranks"`
+	Gone    map[int]bool    `json:"gone,omitempty"` // ranks whose process has ended; true where a later run has the rank
+	Over    bool            `json:"over,omitempty"` // a later run has taken its place
+
+	replaced int // ranks that a later run has
 }
 
 type job struct {
@@ -93,7 +103,7 @@ func NewBook(most int) *Book {
 }
 
 // Of returns the run that a record is about, "" when nobody can tell, whether the book
-// learned something, and whether a run began after others.
+// learned something, and which run took the place of others by that.
 func (b *Book) Of(s *Sighting) (id string, news bool, began *Began) {
 	if s.ID == "" {
 		return "", false, nil
@@ -116,14 +126,14 @@ func (b *Book) Of(s *Sighting) (id string, news bool, began *Began) {
 	return r.ID, news, began
 }
 
-// Followed is when the next run of the job began after this one, 0 when none has.
+// Followed is when the run began that took the place of this one, 0 when none has.
 func (b *Book) Followed(of Job, id string) int64 {
 	j := b.find(of)
 	if j == nil || id == "" {
 		return 0
 	}
 	at := slices.IndexFunc(j.runs, func(r *Run) bool { return r.ID == id })
-	if at < 0 || at+1 == len(j.runs) {
+	if at < 0 || at+1 == len(j.runs) || !j.runs[at].Over {
 		return 0
 	}
 	return j.runs[at+1].Began
@@ -232,35 +242,129 @@ func (j *job) see(s *Sighting) (r *Run, news bool, began *Began) {
 		switch p, ok := r.Ranks[s.Rank]; {
 		case !ok:
 		case p.same(s.Process):
-			return r, false, nil
+			if _, gone := r.Gone[s.Rank]; gone || !s.Ended {
+				return r, false, nil
+			}
+			r.leaves(s.Rank, false)
+			return r, true, j.began(s, j.settled())
 		case p.Start <= s.Start:
 			after = i
 		case before == len(j.runs):
 			before = i
 		}
 	}
+	first := false
 	if r = j.nearest(s, after+1, before); r == nil {
-		r = &Run{Began: s.Start, Attempt: s.Attempt, Ranks: map[int]Process{s.Rank: s.Process}}
+		r = &Run{Began: s.Start, Attempt: s.Attempt, Ranks: map[int]Process{}}
 		r.ID = j.name(s)
 		at := max(after+1, min(before, j.place(s.Start)))
 		j.runs = slices.Insert(j.runs, at, r)
-		j.settle(at)
-		if len(j.runs) > maxRuns {
-			j.runs = slices.Delete(j.runs, 0, 1)
-		}
-		began = j.began(s, r)
+		first = true
 	}
-	r.Ranks[s.Rank] = s.Process
-	if s.Start < r.Began {
-		r.Began = s.Start
-		began = j.began(s, r)
+	earlier := s.Start < r.Began
+	r.Began, r.World = min(r.Began, s.Start), max(r.World, s.World)
+	j.enter(r, s)
+	if first {
+		j.settle(slices.Index(j.runs, r))
 	}
-	return r, true, began
+	last := j.settled()
+	j.trim()
+	switch at := slices.Index(j.runs, r); {
+	case last != nil:
+		return r, true, j.began(s, last)
+	case earlier && at > 0 && j.runs[at-1].Over, first && (at < 0 || !j.stands(at)):
+		return r, true, j.began(s, r)
+	}
+	return r, true, nil
 }
 
-// began says when r began, and after which.
+// trim forgets a run beyond the cap: the oldest that is over, or else the oldest.
+func (j *job) trim() {
+	if len(j.runs) > maxRuns {
+		at := max(0, slices.IndexFunc(j.runs, func(r *Run) bool { return r.Over }))
+		j.runs = slices.Delete(j.runs, at, at+1)
+	}
+}
+
+// enter makes the process of s a rank of r, which the runs before it no longer have.
+func (j *job) enter(r *Run, s *Sighting) {
+	r.Ranks[s.Rank] = s.Process
+	if s.Ended {
+		r.leaves(s.Rank, false)
+	}
+	past := true
+	for _, o := range j.runs {
+		switch _, has := o.Ranks[s.Rank]; {
+		case o == r:
+			past = false
+		case has && past:
+			o.leaves(s.Rank, true)
+		case has:
+			r.leaves(s.Rank, true)
+		}
+	}
+}
+
+// leaves notes that the process of a rank has ended, or that a later run has the rank.
+func (r *Run) leaves(rank int, replaced bool) {
+	before, gone := r.Gone[rank]
+	if gone && (before || !replaced) {
+		return
+	}
+	if r.Gone == nil {
+		r.Gone = map[int]bool{}
+	}
+	r.Gone[rank] = replaced
+	if replaced {
+		r.replaced++
+	}
+}
+
+// settled finds the runs whose place a later one has taken by now: most of their ranks begin
+// again, or all have ended and as many others begin, or it is of another size, or the
+// launcher counts it as a restart. Of those that were not known to be over it returns who follows
+// the last, nil for none.
+func (j *job) settled() *Run {
+	from := len(j.runs)
+	for i, r := range j.runs[:max(0, len(j.runs)-1)] {
+		if r.Over {
+			continue
+		}
+		another := func(o *Run) bool {
+			return r.World > 0 && o.World > 0 && o.World != r.World || r.Attempt >= 0 && o.Attempt > r.Attempt
+		}
+		ended := len(r.Gone) == len(r.Ranks) && 2*len(j.runs[len(j.runs)-1].Ranks) > len(r.Ranks)
+		if r.Over = ended || 2*r.replaced > len(r.Ranks) || slices.ContainsFunc(j.runs[i+1:], another); r.Over {
+			from = i + 1
+		}
+	}
+	for _, r := range j.runs[from:] {
+		if !r.Over {
+			return r
+		}
+	}
+	return nil
+}
+
+// stands reports whether a run before that goes on.
+func (j *job) stands(at int) bool {
+	return slices.ContainsFunc(j.runs[:at], func(r *Run) bool { return !r.Over })
+}
+
+// began says whose place r has taken, nil for no r.
 func (j *job) began(s *Sighting, r *Run) *Began {
-	return &Began{Of: s.Job, ID: r.ID, At: r.Began, Older: j.ids(max(slices.Index(j.runs, r), 0))} // one that is too old for the cap has left
+	if r == nil {
+		return nil
+	}
+	b := &Began{Of: s.Job, ID: r.ID, At: r.Began}
+	for _, o := range j.runs[:max(slices.Index(j.runs, r), 0)] { // one that is too old for the cap has left
+		if o.Over {
+			b.Older = append(b.Older, o.ID)
+		} else {
+			b.Stands = append(b.Stands, o.ID)
+		}
+	}
+	return b
 }
 
 // settle moves into the run at that place those that began closer to it than to the run
@@ -272,8 +376,16 @@ func (j *job) settle(at int) {
 	before, r := j.runs[at-1], j.runs[at]
 	for rank, p := range before.Ranks {
 		if _, has := r.Ranks[rank]; !has && p.Start-before.Began > max(r.Began-p.Start, p.Start-r.Began) {
+			replaced, gone := before.Gone[rank]
 			delete(before.Ranks, rank)
+			delete(before.Gone, rank)
 			r.Ranks[rank] = p
+			if replaced {
+				before.replaced--
+			}
+			if gone {
+				r.leaves(rank, replaced)
+			}
 		}
 	}
 }
@@ -304,14 +416,6 @@ func (j *job) nearest(s *Sighting, from, to int) *Run {
 }
 
 func distance(r *Run, s *Sighting) int64 { return max(r.Began-s.Start, s.Start-r.Began) }
-
-func (j *job) ids(until int) []string {
-	ids := make([]string, until)
-	for i := range ids {
-		ids[i] = j.runs[i].ID
-	}
-	return ids
-}
 
 // name is the id of a run: when it began, of which job, and with which process, so that no
 // two are alike.
@@ -351,6 +455,27 @@ func (b *Book) Restore(saved []Saved) {
 			}
 			j.runs = append(j.runs, r)
 		}
+		j.recount()
 		b.fit(j)
 	}
+}
+
+// recount works out which ranks later runs have: older states did not say it.
+func (j *job) recount() {
+	for i, r := range j.runs {
+		r.replaced = 0
+		for _, replaced := range r.Gone {
+			if replaced {
+				r.replaced++
+			}
+		}
+		for _, later := range j.runs[i+1:] {
+			for rank := range later.Ranks {
+				if _, has := r.Ranks[rank]; has {
+					r.leaves(rank, true)
+				}
+			}
+		}
+	}
+	j.settled()
 }

@@ -37,18 +37,118 @@ func TestTheSameRankAsALaterProcessIsAnotherRun(t *testing.T) {
 	id, news, began := b.Of(of(1, 21, 100))
 	require.NotEqual(t, first, id)
 	require.True(t, news)
-	require.Equal(t, &Began{Of: of(0, 0, 0).Job, ID: id, At: at(100), Older: []string{first}}, began)
-	require.Equal(t, at(100), b.Followed(began.Of, first))
-	require.Zero(t, b.Followed(began.Of, id))
-	require.Zero(t, b.Followed(Job{ID: "other", Trust: verdict.Proven}, id))
+	require.Nil(t, began, "one of two ranks")
+	require.Zero(t, b.Followed(of(0, 0, 0).Job, first))
 	_, news, began = b.Of(of(0, 20, 99))
 	require.True(t, news)
-	require.Equal(t, at(99), began.At, "it began earlier than was known")
+	require.Equal(t, &Began{Of: of(0, 0, 0).Job, ID: id, At: at(99), Older: []string{first}}, began)
+	require.Equal(t, at(99), b.Followed(began.Of, first))
+	require.Zero(t, b.Followed(began.Of, id))
+	require.Zero(t, b.Followed(Job{ID: "other", Trust: verdict.Proven}, id))
 	_, _, began = b.Of(of(2, 25, 103))
 	require.Nil(t, began)
+	_, _, began = b.Of(of(3, 26, 98))
+	require.Equal(t, at(98), began.At, "it began earlier than was known")
 	require.Equal(t, id, see(t, b, of(0, 20, 99)))
 	require.Equal(t, first, see(t, b, of(0, 10, 0)), "what is told late of the first run")
 	require.Equal(t, first, see(t, b, of(2, 12, 1)), "also of a rank that was not seen in it")
+}
+
+// ended is the end of a process.
+func ended(s *Sighting) *Sighting {
+	s.Ended = true
+	return s
+}
+
+// The container of one rank is started again, as Kubernetes does. The others have not gone: they
+// wait for it, or die of it.
+func TestARankThatBeginsAgainAloneTakesNobodysPlace(t *testing.T) {
+	b := NewBook(1000)
+	first := see(t, b, of(0, 10, 0))
+	for rank := range 3 {
+		see(t, b, of(1+rank, int64(11+rank), 0))
+	}
+	b.Of(ended(of(2, 12, 0)))
+	for again := range 3 {
+		id, news, began := b.Of(of(2, int64(22+10*again), float64(100+10*again)))
+		require.NotEqual(t, first, id)
+		require.True(t, news)
+		require.True(t, began == nil || began.Stands != nil && began.Stands[0] == first, "what it takes the place of is its own try before")
+	}
+	require.Zero(t, b.Followed(of(0, 0, 0).Job, first))
+	data, err := json.Marshal(b.Save())
+	require.NoError(t, err)
+	var kept []Saved
+	require.NoError(t, json.Unmarshal(data, &kept))
+	saved := NewBook(1000)
+	saved.Restore(kept)
+	for _, b := range []*Book{b, saved} {
+		_, _, began := b.Of(ended(of(0, 10, 0)))
+		require.Nil(t, began)
+		_, news, _ := b.Of(ended(of(0, 10, 0)))
+		require.False(t, news, "it is known")
+		b.Of(ended(of(1, 11, 0)))
+		_, _, began = b.Of(of(3, 43, 130))
+		require.Nil(t, began, "half of them begin again, the others are dead")
+		last, _, began := b.Of(of(1, 41, 131))
+		require.Contains(t, began.Older, first)
+		require.Equal(t, last, began.ID)
+		require.Empty(t, began.Stands)
+	}
+}
+
+func TestWhatTellsThatAJobWasStartedAgain(t *testing.T) {
+	four := func() (*Book, string) {
+		b := NewBook(1000)
+		for rank := range 4 {
+			s := of(rank, int64(10+rank), 0)
+			s.World, s.Attempt = 4, 0
+			b.Of(s)
+		}
+		return b, see(t, b, of(0, 10, 0))
+	}
+	for name, tell := range map[string]func(*Book) *Began{
+		"most ranks begin again": func(b *Book) (began *Began) {
+			for rank := range 3 {
+				require.Nil(t, began)
+				_, _, began = b.Of(of(rank, int64(20+rank), 60))
+			}
+			return began
+		},
+		"another size": func(b *Book) *Began {
+			s := of(0, 20, 60)
+			s.World = 2
+			_, _, began := b.Of(s)
+			return began
+		},
+		"the launcher counts": func(b *Book) *Began {
+			s := of(0, 20, 60)
+			s.Attempt = 1
+			_, _, began := b.Of(s)
+			return began
+		},
+		"all have ended": func(b *Book) (began *Began) {
+			for rank := range 4 {
+				_, _, began = b.Of(ended(of(rank, int64(10+rank), 0)))
+				require.Nil(t, began)
+			}
+			for rank := range 3 { // other ranks of the job, on the machine that this one sees
+				require.Nil(t, began)
+				_, _, began = b.Of(of(4+rank, int64(20+rank), 7200))
+			}
+			return began
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, first := four()
+			began := tell(b)
+			require.NotNil(t, began)
+			require.Equal(t, []string{first}, began.Older)
+			require.Empty(t, began.Stands)
+			require.Greater(t, began.At, at(59))
+			require.Equal(t, began.At, b.Followed(began.Of, first))
+		})
+	}
 }
 
 // TestARecordWithoutAHostIsOfTheProcessItNames: findings and dumps may say none.
@@ -153,8 +253,8 @@ func TestACrashLoopIsBounded(t *testing.T) {
 	for i := range 100 {
 		b.Of(of(0, int64(i+1), float64(10*i)))
 	}
-	_, _, began := b.Of(of(0, 1000, -500))
-	require.Empty(t, began.Older)
+	id, _, began := b.Of(of(0, 1000, -500))
+	require.NotContains(t, began.Older, id, "it has left")
 	require.Len(t, b.jobs[Job{"j", "user 0", verdict.Proven}].runs, maxRuns)
 }
 
