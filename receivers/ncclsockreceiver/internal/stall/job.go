@@ -27,6 +27,24 @@ func (js jobs) take(all []*rank, c *clock) {
 		r.job = j
 		j.ranks = append(j.ranks, r)
 	}
+	for _, j := range js {
+		if j.round == c.round {
+			j.begin(c)
+		}
+	}
+}
+
+// begin is for a job that is started again under its id: its ranks start up, as at first. What
+// is known of its pauses stays, and counts once data moves as it did.
+func (j *job) begin(c *clock) {
+	fresh := func(r *rank) bool { return r.metAt == c.now && !r.now.Inherited }
+	if j.phases.traffic == 0 || !slices.ContainsFunc(j.ranks, fresh) {
+		return
+	}
+	j.phases.traffic = 0
+	if !slices.ContainsFunc(j.ranks, func(r *rank) bool { return r.metAt != c.now }) { // nobody is left of the last start
+		j.moved, j.waiting, j.faulty, j.first = never, false, false, nil
+	}
 }
 
 // learn takes the silences that ended in this snapshot: of queues that had stood,

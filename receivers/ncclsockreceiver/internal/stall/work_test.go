@@ -337,3 +337,21 @@ func TestStartInTheMiddleOfAHang(t *testing.T) {
 	require.Less(t, told.Watched, 6*time.Second)
 	require.Greater(t, told.LastSentAge, 100*time.Second)
 }
+
+// A job that is started again under its id starts up as it did at first: a rank that still loads
+// its libraries has read nothing of what the others greet it with.
+func TestAJobThatIsStartedAgainStartsUp(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	for r, p := range w.ranks {
+		p.StartTime = p.StartTime.Add(30 * time.Minute)
+		w.links[r] = w.connect(r, (r+1)%4, uint64(300+2*r), 41000, 51000)
+	}
+	require.Empty(t, w.idle(3))
+	w.links[1].deliver(10, 0)
+	require.Empty(t, accusing(w.idle(20)), "rank 2 sleeps with ten unread bytes")
+	w.links[1].read()
+	w.train(12)
+	w.hang()
+	require.Equal(t, socketstall.Overdue, of(t, w.idle(5)).Silence, "it trains: a hang is told as soon as ever")
+}
