@@ -22,59 +22,67 @@ const spinning = time.Minute
 
 func faults() []kind {
 	return []kind{
-		{name: "stopped", cause: "SIGSTOP", do: func(t *trial) (int, error) { return t.stopped(t.rank) }},
-		{name: "frozen", cause: "cgroup freezer, as docker pause", do: (*trial).frozen},
-		{name: "asleep", cause: "the main thread sleeps in Python", do: func(t *trial) (int, error) { return t.hangs("sleep", "asleep|sleeps", 7, 14) }},
-		{name: "asleep in C", cause: "the main thread sleeps in a C library", do: func(t *trial) (int, error) { return t.hangs("usleep", "asleep|sleeps", 7, 14) }},
-		{name: "asleep with the GIL", cause: "a C extension sleeps and holds the GIL", do: func(t *trial) (int, error) { return t.hangs("gil", "asleep|sleeps", 7, 14) }},
-		{name: "deadlock", cause: "a threading.Lock that nobody releases", do: func(t *trial) (int, error) { return t.hangs("lock", "lock|futex|asleep|sleeps", 7, 14) }},
-		{name: "waits for a child", cause: "the rank reads the pipe of a child that says nothing", do: func(t *trial) (int, error) { return t.hangs("pipe", "asleep|sleeps|pipe|child", 7, 14) }},
-		{name: "spins", cause: "the main thread spins in Python", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spin", "executes nothing but", 60, 70) }},
-		{name: "spins in C", cause: "a spin lock of the C library that nobody opens", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spinlock", "executes nothing but", 60, 70) }},
-		{name: "spins in C with the GIL", cause: "the same, called so that no other thread of Python runs", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spingil", "executes nothing but", 60, 70) }},
-		{name: "three hangs", cause: "the main thread sleeps, three times in one job; the third counts", do: (*trial).thrice},
-		{name: "hang after a checkpoint", cause: "12 s of writing to a slow mount, steps, then a deadlock", do: (*trial).afterCheckpoint},
-		{name: "hang while the agent is killed", cause: "SIGSTOP; the agent is killed and started meanwhile", do: (*trial).stoppedMeanwhile},
-		{name: "other collective", cause: "one rank calls broadcast where the others call all_reduce", do: (*trial).mismatch},
-		{name: "disk stopped", cause: "the FUSE daemon of a mount is stopped while a rank reads", do: func(t *trial) (int, error) { return t.diskStopped("read", t.disk.name+"/data") }},
-		{name: "disk gone", cause: "the FUSE daemon of a mount is stopped, then killed, while a rank reads", do: (*trial).diskGone},
-		{name: "packets lost", cause: "the router drops what two ranks send to each other", do: func(t *trial) (int, error) { return t.loses(true) }},
-		{name: "packets lost one way", cause: "the router drops what one rank sends to another", do: func(t *trial) (int, error) { return t.loses(false) }},
-		{name: "exit status", cause: "os._exit(3)", do: func(t *trial) (int, error) { return t.dies("exit status 3", "exit", "3") }},
-		{name: "exit status of a thread", cause: "os._exit(5) in a thread, as a watchdog ends its process", do: func(t *trial) (int, error) { return t.dies("exit status 5", "threadexit", "5") }},
-		{name: "SystemExit", cause: "sys.exit(4)", do: func(t *trial) (int, error) { return t.dies("exit status 4|SystemExit: 4", "status", "4") }},
-		{name: "SystemExit with words", cause: "sys.exit(\"no space for the checkpoint\")", do: func(t *trial) (int, error) {
+		{name: "stopped", class: hang, cause: "SIGSTOP", do: func(t *trial) (int, error) { return t.stopped(t.rank) }},
+		{name: "frozen", class: hang, cause: "cgroup freezer, as docker pause", do: (*trial).frozen},
+		{name: "asleep", class: hang, cause: "the main thread sleeps in Python", do: func(t *trial) (int, error) { return t.hangs("sleep", "asleep|sleeps", 7, 14) }},
+		{name: "asleep in C", class: hang, cause: "the main thread sleeps in a C library", do: func(t *trial) (int, error) { return t.hangs("usleep", "asleep|sleeps", 7, 14) }},
+		{name: "asleep with the GIL", class: hang, cause: "a C extension sleeps and holds the GIL", do: func(t *trial) (int, error) { return t.hangs("gil", "asleep|sleeps", 7, 14) }},
+		{name: "deadlock", class: hang, cause: "a threading.Lock that nobody releases", do: func(t *trial) (int, error) { return t.hangs("lock", "lock|futex|asleep|sleeps", 7, 14) }},
+		{name: "waits for a child", class: hang, cause: "the rank reads the pipe of a child that says nothing", do: func(t *trial) (int, error) { return t.hangs("pipe", "asleep|sleeps|pipe|child", 7, 14) }},
+		{name: "spins", class: hang, cause: "the main thread spins in Python", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spin", "executes nothing but", 60, 70) }},
+		{name: "spins in C", class: hang, cause: "a spin lock of the C library that nobody opens", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spinlock", "executes nothing but", 60, 70) }},
+		{name: "spins in C with the GIL", class: hang, cause: "the same, called so that no other thread of Python runs", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spingil", "executes nothing but", 60, 70) }},
+		{name: "three hangs", class: hang, cause: "the main thread sleeps, three times in one job; the third counts", do: (*trial).thrice},
+		{name: "hang after a checkpoint", class: hang, cause: "12 s of writing to a slow mount, steps, then a deadlock", do: (*trial).afterCheckpoint},
+		{name: "hang while the agent is killed", class: hang, cause: "SIGSTOP; the agent is killed and started meanwhile", do: (*trial).stoppedMeanwhile},
+		{name: "other collective", class: hang, cause: "one rank calls broadcast where the others call all_reduce", do: (*trial).mismatch},
+		{name: "disk stopped", class: storage, cause: "the FUSE daemon of a mount is stopped while a rank reads", do: func(t *trial) (int, error) { return t.diskStopped("read", t.disk.name+"/data") }},
+		{name: "disk gone", class: storage, cause: "the FUSE daemon of a mount is stopped, then killed, while a rank reads", do: (*trial).diskGone},
+		{name: "packets lost", class: network, apart: true, cause: "the router drops what two ranks send to each other", do: func(t *trial) (int, error) { return t.loses(true) }},
+		{name: "packets lost one way", class: network, apart: true, cause: "the router drops what one rank sends to another", do: func(t *trial) (int, error) { return t.loses(false) }},
+		{name: "exit status", class: software, cause: "os._exit(3)", do: func(t *trial) (int, error) { return t.dies("exit status 3", "exit", "3") }},
+		{name: "exit status of a thread", class: software, cause: "os._exit(5) in a thread, as a watchdog ends its process", do: func(t *trial) (int, error) { return t.dies("exit status 5", "threadexit", "5") }},
+		{name: "SystemExit", class: software, cause: "sys.exit(4)", do: func(t *trial) (int, error) { return t.dies("exit status 4|SystemExit: 4", "status", "4") }},
+		{name: "SystemExit with words", class: software, cause: "sys.exit(\"no space for the checkpoint\")", do: func(t *trial) (int, error) {
 			return t.dies("exit status 1|SystemExit: no space", "words", "no", "space", "for", "the", "checkpoint")
 		}},
-		{name: "CUDA error", cause: "an exception with the words of a CUDA error", do: func(t *trial) (int, error) { return t.dies("CUDA error: an illegal memory access", "cuda") }},
-		{name: "read-only file system", cause: "EROFS that nobody catches", do: func(t *trial) (int, error) { return t.dies("Read-only file system", "readonly") }},
-		{name: "exception", cause: "an exception that nobody catches", do: func(t *trial) (int, error) { return t.dies("ValueError: bad batch 3", "raise") }},
-		{name: "segmentation fault", cause: "a read of address 0", do: func(t *trial) (int, error) { return t.dies("SIGSEGV", "segv") }},
-		{name: "abort", cause: "os.abort()", do: func(t *trial) (int, error) { return t.dies("SIGABRT", "abort") }},
-		{name: "killed", cause: "SIGKILL by another process", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGKILL, "SIGKILL") }},
-		{name: "leaves early", cause: "sys.exit(0) of one rank in the middle", do: func(t *trial) (int, error) { return t.dies("exit|ended|left|status 0", "leave") }},
-		{name: "worker out of memory", cause: "a DataLoader worker goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoard", "0", strconv.Itoa(1<<30)) }},
-		{name: "rank out of memory", cause: "a rank goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoardself") }},
-		{name: "bus error", cause: "SIGBUS", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGBUS, "SIGBUS") }},
-		{name: "terminated", cause: "SIGTERM to one rank alone", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGTERM, "SIGTERM") }},
-		{name: "out of descriptors", cause: "an OSError that nobody catches", do: func(t *trial) (int, error) { return t.dies("exit status 1", "files") }},
-		{name: "disk full", cause: "ENOSPC that nobody catches", do: func(t *trial) (int, error) { return t.dies("exit status 1", "fill") }},
-		{name: "dies at its start", cause: "one rank fails to import a module, the others wait for it", do: (*trial).diesAtStart},
-		{name: "crash loop", cause: "the same rank ends each start of the job; the third counts", do: (*trial).crashLoop},
-		{name: "second fault", cause: "SIGSTOP and SIGCONT of one rank, then SIGKILL of another", do: (*trial).second},
-		{name: "two stopped", cause: "SIGSTOP of two ranks at once", do: (*trial).twoStopped},
-		{name: "debugger", cause: "a debugger holds a rank (ptrace)", do: (*trial).debugged},
-		{name: "worker asleep", cause: "a DataLoader worker sleeps, its rank waits for it", do: func(t *trial) (int, error) { return t.hangs("loadersleep", "asleep|sleeps|child|worker", 8, 14) }},
-		{name: "worker stopped", cause: "SIGSTOP of a DataLoader worker", do: (*trial).workerStopped},
-		{name: "worker crashes", cause: "SIGSEGV of a DataLoader worker", do: (*trial).workerCrashes},
-		{name: "worker raises", cause: "an exception in a DataLoader worker, which its rank raises again", do: func(t *trial) (int, error) {
+		{name: "CUDA error", class: cudaText, cause: "an exception with the words of a CUDA error", do: func(t *trial) (int, error) { return t.dies("CUDA error: an illegal memory access", "cuda") }},
+		{name: "read-only file system", class: storage, cause: "EROFS that nobody catches", do: func(t *trial) (int, error) { return t.dies("Read-only file system", "readonly") }},
+		{name: "exception", class: software, cause: "an exception that nobody catches", do: func(t *trial) (int, error) { return t.dies("ValueError: bad batch 3", "raise") }},
+		{name: "segmentation fault", class: software, cause: "a read of address 0", do: func(t *trial) (int, error) { return t.dies("SIGSEGV", "segv") }},
+		{name: "abort", class: software, cause: "os.abort()", do: func(t *trial) (int, error) { return t.dies("SIGABRT", "abort") }},
+		{name: "killed", class: operator, cause: "SIGKILL by another process", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGKILL, "SIGKILL") }},
+		{name: "leaves early", class: software, cause: "sys.exit(0) of one rank in the middle", do: func(t *trial) (int, error) { return t.dies("exit|ended|left|status 0", "leave") }},
+		{name: "worker out of memory", class: memory, cause: "a DataLoader worker goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoard", "0", strconv.Itoa(1<<30)) }},
+		{name: "rank out of memory", class: memory, cause: "a rank goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoardself") }},
+		{name: "bus error", class: software, cause: "SIGBUS", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGBUS, "SIGBUS") }},
+		{name: "terminated", class: operator, cause: "SIGTERM to one rank alone", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGTERM, "SIGTERM") }},
+		{name: "out of descriptors", class: software, cause: "an OSError that nobody catches", do: func(t *trial) (int, error) { return t.dies("exit status 1", "files") }},
+		{name: "disk full", class: diskFull, cause: "ENOSPC that nobody catches", do: func(t *trial) (int, error) { return t.dies("exit status 1", "fill") }},
+		{name: "dies at its start", class: software, cause: "one rank fails to import a module, the others wait for it", do: (*trial).diesAtStart},
+		{name: "crash loop", class: software, cause: "the same rank ends each start of the job; the third counts", do: (*trial).crashLoop},
+		{name: "second fault", class: operator, cause: "SIGSTOP and SIGCONT of one rank, then SIGKILL of another", do: (*trial).second},
+		{name: "two stopped", class: hang, cause: "SIGSTOP of two ranks at once", do: (*trial).twoStopped},
+		{name: "debugger", class: operator, cause: "a debugger holds a rank (ptrace)", do: (*trial).debugged},
+		{name: "worker asleep", class: hang, cause: "a DataLoader worker sleeps, its rank waits for it", do: func(t *trial) (int, error) { return t.hangs("loadersleep", "asleep|sleeps|child|worker", 8, 14) }},
+		{name: "worker stopped", class: hang, cause: "SIGSTOP of a DataLoader worker", do: (*trial).workerStopped},
+		{name: "worker crashes", class: software, cause: "SIGSEGV of a DataLoader worker", do: (*trial).workerCrashes},
+		{name: "worker raises", class: software, cause: "an exception in a DataLoader worker, which its rank raises again", do: func(t *trial) (int, error) {
 			return t.dies("Caught ValueError in DataLoader worker|bad row 3", "loaderraise")
 		}},
-		{name: "link down", cause: "the network link of a rank's host goes down", do: (*trial).linkDown},
-		{name: "host cut off", cause: "the router drops all that one rank sends and gets", do: (*trial).cutOff},
-		{name: "mapped file on a stopped disk", cause: "a page fault on a FUSE mount whose daemon is stopped", do: func(t *trial) (int, error) { return t.diskStopped("map", t.disk.name+"/data") }},
-		{name: "checkpoint to a stopped disk", cause: "a write to a FUSE mount whose daemon is stopped", do: func(t *trial) (int, error) { return t.diskStopped("save", t.disk.name+"/checkpoint", "8") }},
-		{name: "worker killed", cause: "SIGKILL to a DataLoader worker", do: (*trial).workerKilled},
+		{name: "link down", class: network, apart: true, cause: "the network link of a rank's host goes down", do: (*trial).linkDown},
+		{name: "host cut off", class: network, apart: true, cause: "the router drops all that one rank sends and gets", do: (*trial).cutOff},
+		{name: "mapped file on a stopped disk", class: storage, cause: "a page fault on a FUSE mount whose daemon is stopped", do: func(t *trial) (int, error) { return t.diskStopped("map", t.disk.name+"/data") }},
+		{name: "checkpoint to a stopped disk", class: storage, cause: "a write to a FUSE mount whose daemon is stopped", do: func(t *trial) (int, error) { return t.diskStopped("save", t.disk.name+"/checkpoint", "8") }},
+		{name: "disk stopped under a thread", class: storage, cause: "a thread reads a FUSE mount whose daemon is stopped, the main thread joins it", do: func(t *trial) (int, error) { return t.diskStopped("threadread", t.disk.name+"/data") }},
+		{name: "disk stopped under a DataLoader worker", class: storage, cause: "a worker reads a FUSE mount whose daemon is stopped, its rank waits for it", do: func(t *trial) (int, error) {
+			return t.diskStopped("loaderread", t.disk.name+"/data")
+		}},
+		{name: "frozen twice", class: hang, cause: "the cgroup freezer, twice in one job; the second time counts", do: (*trial).frozenTwice},
+		{name: "stopped and given up", class: hang, cause: "SIGSTOP of one rank, later SIGKILL of all", do: (*trial).stoppedThenEnded},
+		{name: "one rank starts again alone", class: software, apart: true, cause: "one rank crashes and is started again alone, as the container of a pod; the others die of it", do: (*trial).againAlone},
+		{name: "packets lost after a restart", class: network, apart: true, cause: "a rank ends the job, which starts again under the same id; then packets are lost", do: (*trial).lossAfterRestart},
+		{name: "worker killed", class: operator, cause: "SIGKILL to a DataLoader worker", do: (*trial).workerKilled},
 	}
 }
 
@@ -108,25 +116,108 @@ func (t *trial) stoppedMeanwhile() (int, error) {
 	return t.heals()
 }
 
-func (t *trial) frozen() (int, error) {
+// freezer puts the rank into a cgroup that can be frozen.
+func (t *trial) freezer() (*cgroup, error) {
 	c, err := newCgroup("freezer", fmt.Sprintf("truth-%d", t.number))
 	if err != nil {
-		return running, err
+		return nil, err
 	}
 	t.later(func() error { return c.close(t.pid(t.rank)) })
-	if err := c.add(t.pid(t.rank)); err != nil {
+	return c, c.add(t.pid(t.rank))
+}
+
+// freezeFor freezes for so long.
+func (c *cgroup) freezeFor(lasts time.Duration) error {
+	if err := c.freeze(true); err != nil {
+		return err
+	}
+	time.Sleep(lasts)
+	return c.freeze(false)
+}
+
+func (t *trial) frozen() (int, error) {
+	c, err := t.freezer()
+	if err != nil {
 		return running, err
 	}
 	t.stalls("frozen|freezer")
 	t.begin()
-	if err := c.freeze(true); err != nil {
-		return running, err
-	}
-	time.Sleep(t.seconds(6, 10))
-	if err := c.freeze(false); err != nil {
+	if err := c.freezeFor(t.seconds(6, 10)); err != nil {
 		return running, err
 	}
 	return t.heals()
+}
+
+func (t *trial) frozenTwice() (int, error) {
+	c, err := t.freezer()
+	if err != nil {
+		return running, err
+	}
+	t.stalls("frozen|freezer")
+	if err := c.freezeFor(t.seconds(8, 10)); err != nil {
+		return running, err
+	}
+	if err := t.moves(time.Minute); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(3, 6))
+	t.begin()
+	if err := c.freezeFor(t.seconds(6, 10)); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+// stoppedThenEnded is what an operator does who gives the job up. Its end is no fault.
+func (t *trial) stoppedThenEnded() (int, error) {
+	t.stalls("stopped")
+	t.begin()
+	if err := t.signal(t.rank, syscall.SIGSTOP); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(6, 9))
+	t.truth.Healed = time.Now()
+	if err := t.end(); err != nil {
+		return ended, err
+	}
+	time.Sleep(4 * time.Second)
+	return ended, nil
+}
+
+func (t *trial) againAlone() (int, error) {
+	t.right("rank_exit", "SIGSEGV")
+	t.rightAgain("SIGSEGV")
+	t.begin()
+	if err := t.order(t.rank, "segv"); err != nil {
+		return ended, err
+	}
+	select {
+	case <-t.ranks[t.rank].ended:
+	case <-time.After(time.Minute):
+		return ended, errors.New("the rank does not die")
+	}
+	time.Sleep(1500 * time.Millisecond)
+	if err := t.job.again(t.rank); err != nil {
+		return ended, err
+	}
+	time.Sleep(12 * time.Second) // longer than the others live
+	return ended, nil
+}
+
+func (t *trial) lossAfterRestart() (int, error) {
+	t.alsoOf("rank_exit") // of the start before
+	if err := t.order(t.rank, "exit", "3"); err != nil {
+		return ended, err
+	}
+	time.Sleep(2 * time.Second)
+	if err := t.end(); err != nil {
+		return ended, err
+	}
+	if err := t.start(-1, 0); err != nil {
+		return ended, err
+	}
+	time.Sleep(known - time.Since(t.began))
+	return t.loses(true)
 }
 
 func (t *trial) thrice() (int, error) {

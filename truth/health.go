@@ -4,8 +4,15 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // kinds are all that a trial can be.
@@ -19,6 +26,9 @@ func health() []kind {
 			t.begin()
 			return t.does(t.rank, order, t.seconds(from, to))
 		}
+	}
+	loads := func(order string) func(*trial) (int, error) {
+		return func(t *trial) (int, error) { return t.loads(order, t.seconds(8, 14)) }
 	}
 	all := []kind{
 		{name: "steps", cause: "nothing but steps", do: func(t *trial) (int, error) {
@@ -36,7 +46,30 @@ func health() []kind {
 			t.begin()
 			return t.checkpoint(t.seconds(8, 14))
 		}},
-		{name: "cold data", cause: "one rank reads a file from a slow FUSE mount that answers", do: (*trial).coldData},
+		{name: "checkpoint in a thread", cause: "a thread writes it to a slow FUSE mount in one call, the main thread joins it", do: func(t *trial) (int, error) {
+			t.begin()
+			return t.saves("threadsave", t.seconds(8, 14))
+		}},
+		{name: "checkpoint by a program", cause: "a program that one rank started writes to a slow FUSE mount", do: func(t *trial) (int, error) {
+			t.begin()
+			return t.saves("copy", t.seconds(8, 14))
+		}},
+		{name: "cold data", cause: "one rank reads a file from a slow FUSE mount that answers", do: loads("read")},
+		{name: "cold pages", cause: "one rank touches a mapped file on a slow FUSE mount", do: loads("map")},
+		{name: "cold pages in a thread", cause: "the same in a thread that its main thread joins", do: loads("threadmap")},
+		{name: "cold data in a DataLoader worker", cause: "a worker of one rank reads a file from a slow FUSE mount", do: loads("loaderread")},
+		{name: "cold pages in a DataLoader worker", cause: "a worker touches a mapped file, a thread waits for the worker, the main thread for the thread", do: loads("loadermapthread")},
+		{name: "own disk", cause: "one rank writes, syncs and reads files of its host", do: func(t *trial) (int, error) {
+			t.begin()
+			return t.carries("churn", "/var/tmp/truth", fmt.Sprintf("%.0f", t.seconds(8, 14).Seconds()))
+		}},
+		{name: "download", cause: "one rank reads from a slow server that is none of the job's", do: (*trial).download},
+		{name: "many programs", cause: "one rank starts programs that compute for a moment each, as compilers do", do: during("pieces", 8, 16)},
+		{name: "a program that left", cause: "a program that one rank started and that is no child any more computes; the rank looks whether it is done", do: during("daemon", 8, 16)},
+		{name: "profiler", cause: "a profiler stops one rank for moments (ptrace), as py-spy does", do: (*trial).profiled},
+		{name: "busy host", cause: "other programs take all CPUs", do: (*trial).busy},
+		{name: "preempted", cause: "SIGTERM to all ranks, which save and end with status 0", do: (*trial).preempted},
+		{name: "restarted smaller", cause: "the job ends well and starts again under the same id with a rank less", do: (*trial).smaller},
 		{name: "ends well", cause: "all ranks end with status 0", do: (*trial).endsWell},
 		{name: "cancelled", cause: "SIGTERM to all ranks, SIGKILL after a while", do: func(t *trial) (int, error) { return t.cancelled(syscall.SIGTERM) }},
 		{name: "interrupted", cause: "SIGINT to all ranks", do: func(t *trial) (int, error) { return t.cancelled(syscall.SIGINT) }},
@@ -47,7 +80,7 @@ func health() []kind {
 		{name: "uneven", cause: "one rank takes longer in each step", do: (*trial).uneven},
 		{name: "long steps", cause: "all ranks compute for long", do: (*trial).longSteps},
 		{name: "checkpoint of all ranks", cause: "each rank writes to a slow FUSE mount", do: (*trial).savesAll},
-		{name: "health check", cause: "a command with the environment of a rank fails in its container, three times", do: (*trial).healthCheck},
+		{name: "health check", cause: "a command with the environment of a rank fails in its container, three times", apart: true, do: (*trial).healthCheck},
 		{name: "two jobs", cause: "another job trains on the same hosts and ends", do: (*trial).neighbour},
 		{name: "agent restarted", cause: "the agent is killed and started while the job trains", do: func(t *trial) (int, error) {
 			t.begin()
@@ -62,26 +95,6 @@ func health() []kind {
 		all[i].healthy = true
 	}
 	return all
-}
-
-func (t *trial) coldData() (int, error) {
-	const megabytes = 64
-	if err := t.file(megabytes); err != nil {
-		return running, err
-	}
-	lasts := t.seconds(8, 14)
-	if err := t.disk.rate(int(megabytes << 20 / lasts.Seconds())); err != nil {
-		return running, err
-	}
-	t.later(func() error { return t.disk.rate(0) })
-	t.begin()
-	if err := t.order(t.rank, "read", t.disk.name+"/data"); err != nil {
-		return running, err
-	}
-	if err := t.carried(t.rank, 2*time.Minute); err != nil {
-		return running, err
-	}
-	return t.heals()
 }
 
 func (t *trial) endsWell() (int, error) {
@@ -199,7 +212,7 @@ func (t *trial) healthCheck() (int, error) {
 
 func (t *trial) neighbour() (int, error) {
 	other := *t.job
-	other.network, other.world, other.ranks = nil, 2, nil
+	other.network, other.world, other.ranks, other.real = nil, 2, nil, nil
 	other.fresh()
 	t.later(other.close)
 	t.begin()
@@ -210,5 +223,104 @@ func (t *trial) neighbour() (int, error) {
 	if err := other.finish(); err != nil {
 		return running, err
 	}
+	return running, t.moves(30 * time.Second)
+}
+
+// download serves what the rank reads, at a speed, on its own host.
+func (t *trial) download() (int, error) {
+	const speed = 1 << 20 // bytes a second
+	lasts := t.seconds(8, 14)
+	host := t.rank
+	if !t.job.apart() {
+		host = 0
+	}
+	var l net.Listener
+	err := t.network.Within(host, func() (err error) {
+		l, err = net.Listen("tcp4", "127.0.0.1:8080")
+		return err
+	})
+	if err != nil {
+		return running, err
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for piece, end := make([]byte, speed/10), time.Now().Add(lasts); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if _, err := w.Write(piece); err != nil {
+				return // who reads has ended
+			}
+		}
+	})}
+	go server.Serve(l) //nolint:errcheck // it ends with the trial
+	t.later(server.Close)
+	t.begin()
+	return t.carries("download", "http://127.0.0.1:8080/")
+}
+
+// profiled stops the main thread of a rank for a moment, twenty times a second.
+func (t *trial) profiled() (int, error) {
+	runtime.LockOSThread() // a tracer is a thread
+	defer runtime.UnlockOSThread()
+	t.begin()
+	lasts := t.seconds(8, 14)
+	if err := t.order(t.rank, "compute", fmt.Sprintf("%.0f", lasts.Seconds())); err != nil {
+		return running, err
+	}
+	pid := t.pid(t.rank)
+	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err := unix.PtraceSeize(pid); err != nil {
+			return running, err
+		}
+		if err := unix.PtraceInterrupt(pid); err != nil {
+			return running, err
+		}
+		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != nil {
+			return running, err
+		}
+		if err := unix.PtraceDetach(pid); err != nil {
+			return running, err
+		}
+	}
+	if err := t.carried(t.rank, time.Minute); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
+// busy takes the CPUs.
+func (t *trial) busy() (int, error) {
+	t.also("straggler")
+	t.begin()
+	for range 2 * runtime.NumCPU() {
+		cmd := exec.Command("/bin/sh", "-c", "while :; do :; done")
+		if err := cmd.Start(); err != nil {
+			return running, err
+		}
+		t.later(func() error {
+			_ = cmd.Process.Kill() // it runs until then
+			_ = cmd.Wait()
+			return nil
+		})
+	}
+	time.Sleep(t.seconds(8, 14))
+	return running, t.moves(time.Minute)
+}
+
+// preempted is a job whose scheduler wants its place.
+func (t *trial) preempted() (int, error) {
+	if _, err := t.everyone("handle"); err != nil {
+		return running, err
+	}
+	return t.cancelled(syscall.SIGTERM)
+}
+
+func (t *trial) smaller() (int, error) {
+	t.begin()
+	if err := t.finish(); err != nil {
+		return ended, err
+	}
+	t.rank, t.world = 0, max(2, t.world-1)
+	if err := t.start(-1, 0); err != nil {
+		return ended, err
+	}
+	time.Sleep(t.seconds(6, 10))
 	return running, t.moves(30 * time.Second)
 }

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tracecoreai/tracecore/internal/hostnet"
 )
 
@@ -30,6 +32,10 @@ type style struct {
 	name string
 	env  func(j *job, rank int) []string
 	id   bool // the job has an id that its processes carry
+	// starts is the command of a real launcher, which starts all ranks on one host; nil where
+	// this program starts each on a host of its own.
+	starts func(j *job) []string
+	script bool // a shell with the rank in its environment starts the rank
 }
 
 func styles() []style {
@@ -39,27 +45,48 @@ func styles() []style {
 			"MASTER_ADDR=" + j.host(0), fmt.Sprint("MASTER_PORT=", j.port),
 		}
 	}
+	elastic := func(j *job, rank int) []string {
+		return append(plain(j, rank), "TORCHELASTIC_RUN_ID=none", fmt.Sprint("TORCHELASTIC_RESTART_COUNT=", j.starts), "GROUP_RANK=0",
+			fmt.Sprint("ROLE_RANK=", rank), "TORCHELASTIC_USE_AGENT_STORE=False")
+	}
+	openMPI := func(j *job, rank int) []string {
+		return []string{
+			fmt.Sprint("OMPI_COMM_WORLD_RANK=", rank), fmt.Sprint("OMPI_COMM_WORLD_LOCAL_RANK=", rank), fmt.Sprint("OMPI_COMM_WORLD_SIZE=", j.world),
+			"PMIX_NAMESPACE=prterun-truth-" + j.number + "@1", fmt.Sprint("PMIX_RANK=", rank),
+		}
+	}
 	return []style{
-		{"with JOB_ID", func(j *job, rank int) []string { return append(plain(j, rank), "JOB_ID="+j.id) }, true},
-		{"without an id", plain, false},
-		{"torchrun", func(j *job, rank int) []string {
-			return append(plain(j, rank), "TORCHELASTIC_RUN_ID=none", fmt.Sprint("TORCHELASTIC_RESTART_COUNT=", j.starts), "GROUP_RANK=0",
-				fmt.Sprint("ROLE_RANK=", rank), "TORCHELASTIC_USE_AGENT_STORE=False")
-		}, false},
-		{"Slurm", func(j *job, rank int) []string {
+		{name: "with JOB_ID", id: true, env: func(j *job, rank int) []string { return append(plain(j, rank), "JOB_ID="+j.id) }},
+		{name: "without an id", env: plain},
+		{name: "launch script", id: true, script: true, env: func(j *job, rank int) []string { return append(plain(j, rank), "JOB_ID="+j.id) }},
+		{name: "as torchrun", env: elastic},
+		{name: "as Slurm", id: true, env: func(j *job, rank int) []string {
 			return []string{
 				fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_LOCALID=", rank), fmt.Sprint("SLURM_NTASKS=", j.world), "SLURM_JOB_ID=" + j.number,
 			}
-		}, true},
-		{"Open MPI", func(j *job, rank int) []string {
+		}},
+		{name: "as Open MPI", id: true, env: openMPI},
+		{name: "mp.spawn", env: func(*job, int) []string { return []string{"TRUTH_SPAWNS=1"} }},
+		{name: "torchrun", env: elastic, starts: func(j *job) []string {
 			return []string{
-				fmt.Sprint("OMPI_COMM_WORLD_RANK=", rank), fmt.Sprint("OMPI_COMM_WORLD_LOCAL_RANK=", rank), fmt.Sprint("OMPI_COMM_WORLD_SIZE=", j.world),
-				"PMIX_NAMESPACE=prterun-truth-" + j.number + "@1", fmt.Sprint("PMIX_RANK=", rank),
+				"/usr/bin/python3", "/torchrun.py", fmt.Sprint("--nproc-per-node=", j.world), "--nnodes=1", "--node-rank=0", "--max-restarts=0",
+				"--master-addr=" + j.host(0), fmt.Sprint("--master-port=", j.port), "/train.py",
 			}
-		}, true},
-		{"mp.spawn", func(*job, int) []string { return []string{"TRUTH_SPAWNS=1"} }, false},
+		}},
+		{name: "mpirun", id: true, env: openMPI, starts: func(j *job) []string {
+			return []string{"/usr/bin/mpirun", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "-np", fmt.Sprint(j.world), "/usr/bin/python3", "-u", "/train.py"}
+		}},
 	}
 }
+
+// torchrun is torchrun without libuv, which Debian's PyTorch is built without.
+const torchrun = `import functools
+import torch.distributed
+from torch.distributed.elastic.rendezvous import static_tcp_rendezvous
+static_tcp_rendezvous.TCPStore = functools.partial(torch.distributed.TCPStore, use_libuv=False)
+from torch.distributed.run import main
+main()
+`
 
 // job is a real training job, a process a rank, each on a host of its own.
 type job struct {
@@ -73,6 +100,7 @@ type job struct {
 	how     style
 	network *hostnet.Network
 	ranks   []*rank
+	real    *launcher // nil where this program starts the ranks
 	words   io.Writer
 	chance  *rand.Rand
 	started func(pid int)   // is called with each rank
@@ -102,14 +130,29 @@ func (j *job) shell(text string, env ...string) error {
 
 // rank is one process of it, seen from outside.
 type rank struct {
-	cmd    *exec.Cmd
-	pid    atomic.Int64 // another process than that, where a launcher starts it
+	cmd    *exec.Cmd    // nil where a launcher starts it
+	pid    atomic.Int64 // another process than that, where a launcher or the rank itself starts it
 	told   io.WriteCloser
+	said   io.Closer     // nil where the end of the process closes it
 	ready  chan struct{} // closed once it trains
 	trains sync.Once
 	ended  chan struct{} // closed once it has ended
-	done   chan string   // orders carried out
+	ends   sync.Once
+	done   chan string // orders carried out
 	steps  atomic.Int64
+}
+
+func newRank() *rank {
+	return &rank{ready: make(chan struct{}), ended: make(chan struct{}), done: make(chan string, 64)}
+}
+
+func (r *rank) end() { r.ends.Do(func() { close(r.ended) }) }
+
+// launcher is a real one, which starts all ranks.
+type launcher struct {
+	cmd   *exec.Cmd
+	pipes string        // folder of the pipes by which ranks are told and say something
+	ended chan struct{} // closed once it has ended
 }
 
 func (j *job) host(rank int) string { return hostnet.Address(rank).String() }
@@ -136,6 +179,11 @@ func (j *job) start(late int, by time.Duration) error {
 
 // begin starts the ranks. One of them has more in its environment, -1 for none.
 func (j *job) begin(one int, more string) (err error) {
+	if j.real != nil { // it has ended with its ranks
+		if err := j.end(); err != nil {
+			return err
+		}
+	}
 	j.ranks = nil
 	for _, id := range []string{j.id, j.number, "prterun-truth-" + j.number + "@1", fmt.Sprintf("%s:%d/%d", j.host(0), j.port, j.world)} {
 		j.named(id)
@@ -145,27 +193,63 @@ func (j *job) begin(one int, more string) (err error) {
 			return err
 		}
 	}
-	for r := range j.world {
-		var env []string
-		if r == one {
-			env = []string{more}
-		}
-		if err := j.network.Within(r, func() error { return j.launch(r, env) }); err != nil {
-			return errors.Join(fmt.Errorf("start rank %d: %w", r, err), j.end())
-		}
+	if j.how.starts != nil {
+		err = j.network.Within(0, func() error { return j.launchAll(one, more) })
+	} else {
+		err = j.launchEach(one, more)
+	}
+	if err != nil {
+		return errors.Join(err, j.end())
 	}
 	j.starts++
 	j.began = time.Now()
 	return nil
 }
 
+func (j *job) launchEach(one int, more string) error {
+	for r := range j.world {
+		var env []string
+		if r == one {
+			env = []string{more}
+		}
+		if err := j.network.Within(r, func() error { return j.launch(r, env) }); err != nil {
+			return fmt.Errorf("start rank %d: %w", r, err)
+		}
+	}
+	return nil
+}
+
+// again starts one rank once more, as the kubelet does with the container of a pod.
+func (j *job) again(number int) error {
+	ranks := j.ranks
+	j.ranks = nil
+	err := j.network.Within(number, func() error { return j.launch(number, nil) })
+	begun := j.ranks
+	j.ranks = ranks
+	if err != nil {
+		return fmt.Errorf("start rank %d again: %w", number, err)
+	}
+	j.ranks[number] = begun[0]
+	return nil
+}
+
+// environment is what all ranks have, however they are started.
+func (j *job) environment() []string {
+	return []string{
+		"PATH=/usr/bin:/bin", "HOME=/tmp", "OMP_NUM_THREADS=1", "USE_LIBUV=0", "GLOO_SOCKET_IFNAME=eth0", fmt.Sprint("TRUTH_WORLD=", j.world),
+		fmt.Sprintf("TRUTH_MASTER=%s:%d", j.host(0), j.port),
+	}
+}
+
 func (j *job) launch(number int, env []string) error {
-	r := &rank{ready: make(chan struct{}), ended: make(chan struct{}), done: make(chan string, 64)}
+	r := newRank()
 	r.cmd = exec.Command("/usr/bin/python3", "-u", "/train.py")
+	if j.how.script {
+		r.cmd = exec.Command("/bin/bash", "-c", "ls / > /dev/null; grep -q nothing /etc/hostname; python3 -u /train.py; exit $?")
+	}
 	r.cmd.Dir = "/"
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.root, Setpgid: true}
-	r.cmd.Env = append(append(j.how.env(j, number), env...), "PATH=/usr/bin:/bin", "HOME=/tmp", "OMP_NUM_THREADS=1", "USE_LIBUV=0", "GLOO_SOCKET_IFNAME=eth0",
-		fmt.Sprint("TRUTH_RANK=", number), fmt.Sprint("TRUTH_WORLD=", j.world), fmt.Sprintf("TRUTH_MASTER=%s:%d", j.host(0), j.port))
+	r.cmd.Env = append(append(append(j.how.env(j, number), env...), j.environment()...), fmt.Sprint("TRUTH_RANK=", number))
 	r.cmd.Stderr = j.words
 	var err error
 	if r.told, err = r.cmd.StdinPipe(); err != nil {
@@ -182,11 +266,100 @@ func (j *job) launch(number int, env []string) error {
 	go r.hear(said, j.started)
 	go func() { // its workers may keep the pipe, so it is the process that is waited for
 		_, _ = r.cmd.Process.Wait() // how it ended is what tracecore has to say
-		close(r.ended)
+		r.end()
 	}()
 	j.ranks = append(j.ranks, r)
 	j.started(r.cmd.Process.Pid)
 	return nil
+}
+
+// launchAll has a real launcher start all ranks on the first host.
+func (j *job) launchAll(one int, more string) error {
+	l := &launcher{pipes: fmt.Sprintf("/tmp/truth-%s-%d", j.number, j.starts), ended: make(chan struct{})}
+	folder := filepath.Join(j.root, l.pipes)
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return err
+	}
+	for r := range j.world {
+		one, err := j.piped(filepath.Join(folder, fmt.Sprint(r)))
+		if err != nil {
+			return err
+		}
+		j.ranks = append(j.ranks, one)
+	}
+	args := j.how.starts(j)
+	l.cmd = exec.Command(args[0], args[1:]...)
+	l.cmd.Dir = "/"
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.root, Setpgid: true}
+	l.cmd.Env = append(j.environment(), "TRUTH_FIFOS="+l.pipes, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	if one >= 0 {
+		l.cmd.Env = append(l.cmd.Env, fmt.Sprint("TRUTH_ONE=", one), more)
+	}
+	l.cmd.Stdout, l.cmd.Stderr = j.words, j.words
+	if err := l.cmd.Start(); err != nil {
+		return err
+	}
+	j.real = l
+	j.started(l.cmd.Process.Pid)
+	ranks := j.ranks
+	go func() {
+		_, _ = l.cmd.Process.Wait()
+		close(l.ended)
+		for _, r := range ranks {
+			if r.pid.Load() == 0 { // it never trained
+				r.end()
+			}
+		}
+	}()
+	return nil
+}
+
+// piped is a rank that is told and heard by named pipes.
+func (j *job) piped(name string) (*rank, error) {
+	r := newRank()
+	var ends [2]*os.File
+	for i, end := range [...]string{".in", ".out"} {
+		if err := syscall.Mkfifo(name+end, 0o600); err != nil {
+			return nil, err
+		}
+		var err error
+		if ends[i], err = os.OpenFile(name+end, os.O_RDWR, 0); err != nil { // both: nobody waits for the other end
+			return nil, err
+		}
+	}
+	r.told, r.said = ends[0], ends[1]
+	go r.hear(ends[1], func(pid int) {
+		j.started(pid)
+		j.learn(pid)
+		go r.outlast(pid)
+	})
+	return r, nil
+}
+
+// learn reads what a launcher has called the job.
+func (j *job) learn(pid int) {
+	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // nothing: it has ended
+	for variable := range strings.SplitSeq(string(environ), "\x00") {
+		if id, is := strings.CutPrefix(variable, "PMIX_NAMESPACE="); is {
+			j.named(id)
+		}
+	}
+}
+
+// outlast waits for the end of a process that is no child of this one.
+func (r *rank) outlast(pid int) {
+	defer r.end()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // it has ended
+	}
+	defer unix.Close(fd)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 func (r *rank) hear(said io.Reader, started func(pid int)) {
@@ -283,14 +456,47 @@ func (j *job) finish() error {
 	return j.over(time.Minute)
 }
 
-// end kills what is left of the job.
+// end kills what is left of the job, its launcher first.
 func (j *job) end() error {
-	for _, r := range j.ranks {
-		if err := syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return err
+	var errs []error
+	kill := func(pid int) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, err)
 		}
 	}
-	return j.over(time.Minute)
+	if j.real != nil {
+		started := below(j.real.cmd.Process.Pid, 0) // some may not have said who they are
+		kill(-j.real.cmd.Process.Pid)
+		for _, pid := range started {
+			kill(pid)
+		}
+	}
+	for _, r := range j.ranks {
+		switch pid := int(r.pid.Load()); {
+		case r.cmd != nil:
+			kill(-r.cmd.Process.Pid)
+		case pid > 0:
+			kill(pid)
+			kill(-pid) // its group, if it leads one
+		}
+	}
+	errs = append(errs, j.over(time.Minute), j.hangUp())
+	return errors.Join(errs...)
+}
+
+// hangUp closes the pipes to ranks that a launcher started.
+func (j *job) hangUp() error {
+	if j.real == nil {
+		return nil
+	}
+	<-j.real.ended // it was killed
+	for _, r := range j.ranks {
+		_ = r.told.Close() // twice does no harm
+		_ = r.said.Close()
+	}
+	pipes := filepath.Join(j.root, j.real.pipes)
+	j.real = nil
+	return os.RemoveAll(pipes)
 }
 
 func (j *job) close() error {
@@ -302,11 +508,16 @@ func (j *job) close() error {
 	return err
 }
 
+// apart reports whether each rank has a host of its own.
+func (j *job) apart() bool { return j.how.starts == nil }
+
 // furnish puts what the ranks need into the root: the caller has a mount namespace of its
 // own, in which the mounts end with it.
 func furnish(root string) error {
-	if err := os.WriteFile(filepath.Join(root, "train.py"), train, 0o600); err != nil {
-		return err
+	for name, text := range map[string][]byte{"train.py": train, "torchrun.py": []byte(torchrun)} {
+		if err := os.WriteFile(filepath.Join(root, name), text, 0o600); err != nil {
+			return err
+		}
 	}
 	for _, m := range []struct {
 		source, target, kind string

@@ -35,7 +35,8 @@ func main() {
 	flag.DurationVar(&o.lasts, "for", 15*time.Minute, "how long to try; a trial that has begun is finished")
 	flag.IntVar(&o.trials, "trials", 0, "how many trials at most; 0 for as many as there is time for")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "of all that is chosen by chance")
-	flag.IntVar(&o.most, "ranks", 8, "ranks of the largest job")
+	flag.IntVar(&o.most, "ranks", 8, "ranks of the largest job but for one in eight, which has up to twice as many")
+	flag.StringVar(&o.launcher, "launcher", "", "only jobs that are started in a way whose name has this in it, such as mpirun")
 	flag.StringVar(&o.without, "without", "", "receivers that the agent's pipelines leave out, with commas: ncclsock")
 	flag.BoolVar(&o.keep, "keep", false, "leave what jobs and agent wrote")
 	flag.Parse()
@@ -51,11 +52,11 @@ func exit(err error) {
 }
 
 type options struct {
-	binary, root, report, only, without string
-	lasts                               time.Duration
-	trials, most                        int
-	keep                                bool
-	seed                                uint64
+	binary, root, report, only, launcher, without string
+	lasts                                         time.Duration
+	trials, most                                  int
+	keep                                          bool
+	seed                                          uint64
 }
 
 // bench is the run of the benchmark.
@@ -84,6 +85,7 @@ type result struct {
 	World   int
 	Style   string
 	Outcome judge.Outcome
+	Heals   bool  // it ended in the trial, which has to be told
 	Void    error // why it shows nothing
 }
 
@@ -202,7 +204,7 @@ func (b *bench) try(chosen []kind) {
 // trial does one kind to a job that trains.
 func (b *bench) trial(k kind, number int) result {
 	r := result{Kind: k}
-	if r.Void = b.train(); r.Void != nil {
+	if r.Void = b.train(&k); r.Void != nil {
 		return r
 	}
 	t := &trial{job: b.job, agent: b.agent, disk: b.disk, chance: b.chance, folder: b.folder, number: number, rank: b.chance.IntN(b.job.world)}
@@ -212,6 +214,7 @@ func (b *bench) trial(k kind, number int) result {
 		t.after()
 	}
 	r.Outcome = judge.Judge(t.truth, b.news(t.truth.Began))
+	r.Heals = !t.truth.Healed.IsZero()
 	b.quiet(t.truth)
 	r.Void = errors.Join(err, t.undo())
 	if at == ended || r.Void != nil {
@@ -270,13 +273,19 @@ func (b *bench) quiet(now judge.Truth) {
 const known = 25 * time.Second
 
 // train sees to a job that trains, long enough for its usual pauses to be known.
-func (b *bench) train() error {
+func (b *bench) train(k *kind) error {
+	if b.job != nil && k.apart && !b.job.apart() {
+		if err := b.job.end(); err != nil {
+			return err
+		}
+		b.job = nil
+	}
 	if b.job != nil {
 		time.Sleep(max(time.Duration(2+b.chance.IntN(4))*time.Second, known-time.Since(b.job.began)))
 		return b.job.moves(30 * time.Second)
 	}
 	j := b.last
-	switch again := j != nil && b.chance.IntN(3) == 0; {
+	switch again := j != nil && (j.apart() || !k.apart) && b.chance.IntN(3) == 0; {
 	case again: // the same job, started again
 	default:
 		if j != nil {
@@ -284,9 +293,7 @@ func (b *bench) train() error {
 				return err
 			}
 		}
-		styles := styles()
-		j = &job{root: b.root, world: 2 + b.chance.IntN(b.most-1), how: styles[b.chance.IntN(len(styles))], words: b.words, chance: b.chance}
-		j.fresh()
+		j = b.draw(k)
 	}
 	b.last, b.job = nil, j
 	j.started = func(pid int) { b.pids[pid] = true }
@@ -297,6 +304,21 @@ func (b *bench) train() error {
 	}
 	time.Sleep(time.Duration(12+b.chance.IntN(8)) * time.Second)
 	return j.moves(30 * time.Second)
+}
+
+// draw makes another job, as chance has it. One of eight is larger than most.
+func (b *bench) draw(k *kind) *job {
+	fit := slices.DeleteFunc(styles(), func(s style) bool { return k.apart && s.starts != nil })
+	if asked := slices.DeleteFunc(slices.Clone(fit), func(s style) bool { return !strings.Contains(s.name, b.launcher) }); len(asked) > 0 {
+		fit = asked
+	}
+	world := 2 + b.chance.IntN(b.most-1)
+	if b.chance.IntN(8) == 0 {
+		world = b.most + 1 + b.chance.IntN(b.most)
+	}
+	j := &job{root: b.root, world: world, how: fit[b.chance.IntN(len(fit))], words: b.words, chance: b.chance}
+	j.fresh()
+	return j
 }
 
 // line is what is printed of a trial.

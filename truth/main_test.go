@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +81,8 @@ func TestTheReportHasEveryMiss(t *testing.T) {
 	b := testBench()
 	right := judge.Outcome{Culprit: true, Cause: true, First: 2 * time.Second, Resolved: true, Resolve: time.Second}
 	b.results = []result{
-		{Kind: fault, World: 4, Style: "torchrun", Outcome: right},
+		{Kind: fault, World: 4, Style: "torchrun", Outcome: right, Heals: true},
+		{Kind: fault, World: 5, Style: "torchrun", Outcome: judge.Outcome{Culprit: true, Cause: true, First: time.Second}, Heals: true},
 		{Kind: fault, World: 4, Style: "torchrun"},
 		{Kind: healthy, World: 3, Style: "Slurm", Outcome: judge.Outcome{Wrong: []judge.Line{accusation("a", 1, nil)}}},
 		{Kind: healthy, World: 3, Style: "Slurm", Void: errors.New("the job makes | no step")},
@@ -88,9 +90,11 @@ func TestTheReportHasEveryMiss(t *testing.T) {
 	var text strings.Builder
 	require.NoError(t, b.write(&text))
 	page := text.String()
-	require.Contains(t, page, "| culprit and cause right | 1 of 2 (50 %) |")
+	require.Contains(t, page, "| culprit and cause right | 2 of 3 (67 %) |")
 	require.Contains(t, page, "| false statements in them | 1 |")
 	require.Contains(t, page, "- stopped, 4 ranks, torchrun: not told.")
+	require.Contains(t, page, "- stopped, 5 ranks, torchrun: not told to be over within 15s")
+	require.Contains(t, page, "| told to be over within 15 s of its end | 1 of 2 (50 %) |")
 	require.Contains(t, page, "rank died")
 	require.Contains(t, page, `showed nothing: the job makes \| no step`)
 	require.ErrorContains(t, b.verdict(), "1 false statements")
@@ -103,4 +107,48 @@ func TestTheTargetIsMetByWhatIsRight(t *testing.T) {
 	require.NoError(t, b.verdict())
 	b.between = []judge.Line{accusation("a", 1, nil)}
 	require.ErrorContains(t, b.verdict(), "1 false statements")
+}
+
+// Each class counts by its share, however often it was tried; what was not tried counts nothing.
+func TestClassesCountByTheirShares(t *testing.T) {
+	b := testBench()
+	of := func(c class) kind { return kind{name: string(c), class: c} }
+	right := judge.Outcome{Culprit: true, Cause: true}
+	b.results = []result{
+		{Kind: of(hang), Outcome: right}, {Kind: of(hang)}, {Kind: of(software), Outcome: right}, {Kind: of(software), Outcome: right},
+		{Kind: of(network), Void: errors.New("void")}, {Kind: of(operator)},
+		{Kind: kind{class: software, late: time.Minute}}, {Kind: kind{healthy: true}},
+	}
+	var text strings.Builder
+	b.weigh(&text)
+	require.Contains(t, text.String(), "| hangs | 4.5 % | 5.0 % | 1 of 2 (50 %) |")
+	require.Contains(t, text.String(), "| switches, cables, links | 6.8 % | 1.4 % | not tried |")
+	require.Contains(t, text.String(), "| all that was tried | 14.5 % | 49.0 % | 84.5 % and 94.9 % of it |")
+}
+
+func TestEveryFaultIsOfAClass(t *testing.T) {
+	of := map[class]bool{}
+	for _, w := range weights() {
+		of[w.class] = true
+	}
+	for _, k := range faults() {
+		require.True(t, of[k.class], k.name)
+	}
+	require.GreaterOrEqual(t, len(faults()), 40)
+	require.GreaterOrEqual(t, len(health()), 20)
+}
+
+func TestWhatTheNetworkDoesTakesRanksApart(t *testing.T) {
+	for _, k := range kinds() {
+		for seed := range uint64(50) {
+			b := &bench{options: options{most: 4}, chance: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // any will do
+			j := b.draw(&k)
+			require.True(t, !k.apart || j.apart(), k.name)
+			require.LessOrEqual(t, j.world, 8)
+			require.GreaterOrEqual(t, j.world, 2)
+		}
+	}
+	b := &bench{options: options{most: 4, launcher: "mpirun"}, chance: rand.New(rand.NewPCG(1, 0))} //nolint:gosec // any will do
+	require.Equal(t, "mpirun", b.draw(&kind{}).how.name)
+	require.True(t, b.draw(&kind{apart: true}).apart())
 }

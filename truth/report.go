@@ -21,7 +21,8 @@ import (
 type tally struct {
 	kind                         kind
 	trials, void, culprit, cause int
-	wrong, doubled, over, inTime int
+	wrong, doubled, heals        int
+	inTime                       int // of those that heal and whose culprit was told
 	first, resolve               []time.Duration
 }
 
@@ -53,13 +54,15 @@ func (t *tally) add(r *result) {
 	t.doubled += o.Doubled
 	if o.Culprit {
 		t.culprit++
+		if r.Heals {
+			t.heals++
+		}
 	}
 	if o.Cause {
 		t.cause++
 		t.first = append(t.first, o.First)
 	}
 	if o.Resolved {
-		t.over++
 		t.resolve = append(t.resolve, o.Resolve)
 		if o.Resolve <= resolveIn {
 			t.inTime++
@@ -73,7 +76,7 @@ func (b *bench) tell(w io.Writer) {
 	fmt.Fprintf(w, "\n%d faults: culprit right in %d, and cause in %d; %d wrong and %d doubled statements\n", faults.trials, faults.culprit, faults.cause, faults.wrong, faults.doubled)
 	fmt.Fprintf(w, "%d healthy: %d false statements; %d between the trials; %d trials void\n", health.trials, health.wrong, len(b.between), faults.void+health.void)
 	if len(faults.first) > 0 {
-		fmt.Fprintf(w, "from fault to right statement: median %.2f s, p99 %.2f s\n", quantile(faults.first, 0.5).Seconds(), quantile(faults.first, 0.99).Seconds())
+		fmt.Fprintf(w, "from fault to right statement: median, p99, worst: %s s; over within %s: %s\n", quantiles(faults.first), resolveIn, share(faults.inTime, faults.heals))
 	}
 	if len(b.others) > 0 {
 		fmt.Fprintf(w, "%d verdicts about other processes of this machine, not judged\n", len(b.others))
@@ -111,6 +114,8 @@ func (b *bench) verdict() error {
 		return fmt.Errorf("culprit and cause are right in %s, and must be in %.0f %%", share(faults.cause, faults.trials), 100*target)
 	case faults.wrong > 0:
 		return fmt.Errorf("%d wrong statements beside a fault", faults.wrong)
+	case faults.inTime < faults.heals:
+		return fmt.Errorf("%d of %d faults were told to be over within %s", faults.inTime, faults.heals, resolveIn)
 	}
 	return nil
 }
@@ -126,7 +131,8 @@ func (b *bench) write(w io.Writer) error {
 	fmt.Fprintf(w, `# Truth: how often tracecore is right
 
 For operators: how far you can believe a verdict. `+"`make truth`"+` writes this page: real PyTorch jobs (Gloo, each rank on a network
-namespace of its own) are broken or pause, and a judge that shares no code with tracecore compares what it prints with what was done.
+namespace of its own, or all started by a real torchrun or mpirun) are broken or pause. A judge that shares no code with tracecore
+compares what it prints with what was done.
 `+"`truth/README.md`"+` says how to run it and how to add a kind.
 
 %s
@@ -138,7 +144,8 @@ namespace of its own) are broken or pause, and a judge that shares no code with 
 | culprit and cause right | %s |
 | wrong statements beside a fault | %d |
 | faults told as more than one incident | %d |
-| from fault to right statement | %s |
+| from fault to right statement: median, p99, worst (s) | %s |
+| told to be over within 15 s of its end | %s |
 | healthy trials | %d |
 | false statements in them | %d |
 | false statements between the trials (starts, steps, restarts) | %d |
@@ -151,11 +158,12 @@ A statement is the open root cause of an incident above severity info. Faults th
 
 | kind | what is done | trials | culprit | cause | wrong | median, worst (s) | over within 15 s |
 | --- | --- | --- | --- | --- | --- | --- | --- |
-`, b.conditions(), faults.trials, share(faults.culprit, faults.trials), share(faults.cause, faults.trials), faults.wrong, faults.doubled, times(faults.first),
+`, b.conditions(), faults.trials, share(faults.culprit, faults.trials), share(faults.cause, faults.trials), faults.wrong, faults.doubled, quantiles(faults.first), share(faults.inTime, faults.heals),
 		health.trials, health.wrong, len(b.between), faults.void+health.void, len(b.others))
 	for _, t := range b.tallies() {
 		fmt.Fprintln(w, t.row())
 	}
+	b.weigh(w)
 	fmt.Fprintf(w, "\n## Every miss\n\n")
 	misses := 0
 	for i := range b.results {
@@ -176,8 +184,8 @@ func (t *tally) row() string {
 	if t.kind.healthy {
 		culprit, cause = "", ""
 	}
-	if t.over > 0 {
-		over = fmt.Sprintf("%d of %d", t.inTime, t.culprit)
+	if t.heals > 0 {
+		over = fmt.Sprintf("%d of %d", t.inTime, t.heals)
 	}
 	name := t.kind.name
 	switch {
@@ -196,7 +204,11 @@ func (r *result) miss(w io.Writer) int {
 	switch {
 	case r.Void != nil:
 		fmt.Fprintf(w, "%sshowed nothing: %s\n", head, plain(r.Void.Error()))
-	case r.Kind.healthy && len(o.Wrong) == 0, !r.Kind.healthy && o.Cause && len(o.Wrong)+o.Doubled == 0, r.Kind.late > 0 && len(o.Wrong) == 0:
+	case r.Kind.late > 0 && len(o.Wrong) == 0:
+		return 0
+	case !r.Kind.healthy && o.Cause && r.Heals && (!o.Resolved || o.Resolve > resolveIn):
+		fmt.Fprintf(w, "%snot told to be over within %s\n", head, resolveIn)
+	case r.Kind.healthy && len(o.Wrong) == 0, !r.Kind.healthy && o.Cause && len(o.Wrong)+o.Doubled == 0:
 		return 0
 	case !r.Kind.healthy && !o.Culprit:
 		fmt.Fprintf(w, "%snot told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
@@ -218,6 +230,13 @@ func share(part, all int) string {
 		return "none"
 	}
 	return fmt.Sprintf("%d of %d (%.0f %%)", part, all, 100*float64(part)/float64(all))
+}
+
+func quantiles(all []time.Duration) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f, %.2f, %.2f", quantile(all, 0.5).Seconds(), quantile(all, 0.99).Seconds(), slices.Max(all).Seconds())
 }
 
 func times(all []time.Duration) string {

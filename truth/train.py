@@ -11,17 +11,21 @@ import mmap
 import os
 import queue
 import resource
+import signal
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
 from torch.utils.data import DataLoader, Dataset
 
-RANK, WORLD = int(os.environ["TRUTH_RANK"]), int(os.environ["TRUTH_WORLD"])
+# A real launcher says who the process is; else who starts it does.
+RANK = int(next(os.environ[name] for name in ("TRUTH_RANK", "RANK", "OMPI_COMM_WORLD_RANK") if name in os.environ))
+WORLD = int(os.environ["TRUTH_WORLD"])
 orders = queue.Queue()
 slower = 0.0
 libc = ctypes.CDLL(None)
@@ -41,8 +45,9 @@ def listen():
 class Rows(Dataset):
     """Rows whose making takes a worker some CPU, or much memory, or fails."""
 
-    def __init__(self, seconds, bytes_of_each=0, sleeps=0, crashes=False, raises=False):
+    def __init__(self, seconds, bytes_of_each=0, sleeps=0, crashes=False, raises=False, reads="", maps=""):
         self.seconds, self.bytes_of_each, self.sleeps, self.crashes, self.raises = seconds, bytes_of_each, sleeps, crashes, raises
+        self.reads, self.maps = reads, maps
 
     def __len__(self):
         return 4
@@ -56,6 +61,10 @@ class Rows(Dataset):
             ctypes.string_at(0)
         if self.raises:
             raise ValueError("bad row 3")
+        if self.reads and i == 0:
+            read(self.reads)
+        if self.maps and i == 0:
+            touch(self.maps)
         time.sleep(self.sleeps / len(self))
         burn(self.seconds / len(self))
         return torch.zeros(1)
@@ -82,8 +91,8 @@ def spin(seconds):
         pass
 
 
-def in_thread(seconds):
-    worker = threading.Thread(target=burn, args=(seconds,))
+def in_thread(does, *arguments, **more):
+    worker = threading.Thread(target=does, args=arguments, kwargs=more)
     worker.start()
     worker.join()
 
@@ -130,8 +139,65 @@ def read(path):
             pass
 
 
+def touch(path):
+    """Reads each page of a mapped file."""
+    with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+        sum(pages[i] for i in range(0, len(pages), 4096))
+
+
+def write_at_once(path, megabytes):
+    """Writes all of it in one system call."""
+    f = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    data = memoryview(bytearray(megabytes << 20))
+    while data:
+        data = data[os.write(f, data):]
+    os.close(f)
+
+
+def in_pieces(seconds):
+    """Many programs that each compute for a moment, as a compiler's do."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        subprocess.run(["bash", "-c", "for ((i = 0; i < 60000; i++)); do :; done"], check=True)
+
+
+def in_daemon(seconds):
+    """A program that leaves its parent computes; this one looks now and then whether it is done."""
+    done = f"/tmp/truth-daemon-{os.getpid()}"
+    program = f"import time\ne = time.monotonic() + {seconds}\nwhile time.monotonic() < e: pass\nopen({done!r}, 'w').close()"
+    subprocess.run(["bash", "-c", 'setsid python3 -c "$1" < /dev/null > /dev/null & disown', "bash", program], check=True)
+    while not os.path.exists(done):
+        time.sleep(0.2)
+    os.remove(done)
+
+
+def churn(path, seconds):
+    """Writes and reads a file of the machine's own disk."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with open(path, "wb") as f:
+            f.write(bytes(8 << 20))
+            f.flush()
+            os.fsync(f.fileno())
+        read(path)
+    os.remove(path)
+
+
+def download(url):
+    with urllib.request.urlopen(url) as body:
+        while body.read(1 << 16):
+            pass
+
+
+def ends_when_asked(*_):
+    """Saves, and ends well."""
+    time.sleep(0.5)
+    os._exit(0)
+
+
 def run(order, *arguments):
-    seconds = float(arguments[0]) if arguments and order not in ("save", "read", "map", "words") else 0
+    words = ("save", "read", "map", "words", "threadread", "threadmap", "threadsave", "copy", "loaderread", "loadermap", "loadermapthread", "churn", "download")
+    seconds = float(arguments[0]) if arguments and order not in words else 0
     if order == "sleep":
         time.sleep(seconds)
     elif order == "usleep":
@@ -151,7 +217,31 @@ def run(order, *arguments):
     elif order == "compute":
         burn(seconds)
     elif order == "thread":
-        in_thread(seconds)
+        in_thread(burn, seconds)
+    elif order == "threadread":
+        in_thread(read, arguments[0])
+    elif order == "threadmap":
+        in_thread(touch, arguments[0])
+    elif order == "threadsave":
+        in_thread(write_at_once, arguments[0], int(arguments[1]))
+    elif order == "copy":
+        subprocess.run(["dd", "if=/dev/zero", f"of={arguments[0]}", "bs=4M", f"count={int(arguments[1]) // 4}", "status=none"], check=True)
+    elif order == "loaderread":
+        in_loader(0, reads=arguments[0])
+    elif order == "loadermap":
+        in_loader(0, maps=arguments[0])
+    elif order == "loadermapthread":
+        in_thread(in_loader, 0, maps=arguments[0])
+    elif order == "pieces":
+        in_pieces(seconds)
+    elif order == "daemon":
+        in_daemon(seconds)
+    elif order == "churn":
+        churn(arguments[0], float(arguments[1]))
+    elif order == "download":
+        download(arguments[0])
+    elif order == "handle":
+        signal.signal(signal.SIGTERM, ends_when_asked)
     elif order == "loader":
         in_loader(seconds)
     elif order == "program":
@@ -185,8 +275,7 @@ def run(order, *arguments):
         global slower
         slower = seconds / 1000
     elif order == "map":  # touches each page of a file
-        with open(arguments[0], "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as pages:
-            sum(pages[i] for i in range(0, len(pages), 4096))
+        touch(arguments[0])
     elif order == "exit":
         os._exit(int(seconds))
     elif order == "threadexit":  # as a watchdog does
@@ -218,10 +307,14 @@ def run(order, *arguments):
 
 def main():
     threading.Thread(target=listen, daemon=True).start()
-    time.sleep(float(os.environ.get("TRUTH_LATE", "0")))
-    if "TRUTH_DIES" in os.environ:
+    meant = int(os.environ.get("TRUTH_ONE", RANK)) == RANK
+    if meant:
+        time.sleep(float(os.environ.get("TRUTH_LATE", "0")))
+    if meant and "TRUTH_DIES" in os.environ:
         raise ImportError("no module named truth")
-    dist.init_process_group("gloo", init_method=f"tcp://{os.environ['TRUTH_MASTER']}", rank=RANK, world_size=WORLD)
+    # Under a real torchrun its own store is where the ranks meet.
+    where = "env://" if "TRUTH_FIFOS" in os.environ and "TORCHELASTIC_RUN_ID" in os.environ else f"tcp://{os.environ['TRUTH_MASTER']}"
+    dist.init_process_group("gloo", init_method=where, rank=RANK, world_size=WORLD)
     data = torch.ones(int(os.environ.get("TRUTH_ELEMENTS", "65536")))
     pause, work = float(os.environ.get("TRUTH_PAUSE", "0.03")), float(os.environ.get("TRUTH_WORK", "0.01"))
     say("ready", os.getpid())
@@ -262,6 +355,9 @@ def spawned(index):
 
 
 if __name__ == "__main__":  # workers of a DataLoader import this file
+    if "TRUTH_FIFOS" in os.environ:  # a launcher gives its own standard input and output
+        sys.stdin = open(f"{os.environ['TRUTH_FIFOS']}/{RANK}.in")
+        sys.stdout = open(f"{os.environ['TRUTH_FIFOS']}/{RANK}.out", "w")
     if "TRUTH_SPAWNS" in os.environ:
         torch.multiprocessing.spawn(spawned, nprocs=1)
     else:

@@ -29,6 +29,8 @@ type kind struct {
 	cause   string // as docs/truth.md says it
 	healthy bool
 	late    time.Duration // after which a fault may be told: the documented exceptions
+	class   class         // which share of the faults of real clusters it stands for
+	apart   bool          // it takes a job of which each rank has a host of its own
 	do      func(*trial) (int, error)
 }
 
@@ -84,6 +86,11 @@ func (t *trial) rightAgain(reason string) {
 // also lets statements of a pattern pass: they are true and beside the point.
 func (t *trial) also(pattern string) {
 	t.truth.Also = append(t.truth.Also, judge.Answer{Pattern: pattern})
+}
+
+// alsoOf is also for statements about the culprit alone.
+func (t *trial) alsoOf(pattern string) {
+	t.truth.Also = append(t.truth.Also, judge.Answer{Pattern: pattern, Culprit: map[string]string{"rank": strconv.Itoa(t.rank)}})
 }
 
 // does has a rank carry out an order that takes so long.
@@ -187,13 +194,35 @@ func (t *trial) undo() error {
 func (t *trial) later(undo func() error) { t.wipe = append(t.wipe, undo) }
 
 // checkpoint has the rank write so much that it takes so long.
-func (t *trial) checkpoint(lasts time.Duration) (int, error) {
+func (t *trial) checkpoint(lasts time.Duration) (int, error) { return t.saves("save", lasts) }
+
+// saves is checkpoint by one of several orders that write.
+func (t *trial) saves(order string, lasts time.Duration) (int, error) {
 	const megabytes = 128
 	if err := t.disk.rate(int(megabytes << 20 / lasts.Seconds())); err != nil {
 		return running, err
 	}
 	t.later(func() error { return t.disk.rate(0) })
-	if err := t.order(t.rank, "save", t.disk.name+"/checkpoint", strconv.Itoa(megabytes)); err != nil {
+	return t.carries(order, t.disk.name+"/checkpoint", strconv.Itoa(megabytes))
+}
+
+// loads has the rank read so much that it takes so long.
+func (t *trial) loads(order string, lasts time.Duration) (int, error) {
+	const megabytes = 64
+	if err := t.file(megabytes); err != nil {
+		return running, err
+	}
+	if err := t.disk.rate(int(megabytes << 20 / lasts.Seconds())); err != nil {
+		return running, err
+	}
+	t.later(func() error { return t.disk.rate(0) })
+	t.begin()
+	return t.carries(order, t.disk.name+"/data")
+}
+
+// carries has the rank carry out an order, however long it takes.
+func (t *trial) carries(order ...string) (int, error) {
+	if err := t.order(t.rank, order...); err != nil {
 		return running, err
 	}
 	if err := t.carried(t.rank, 2*time.Minute); err != nil {
