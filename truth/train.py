@@ -312,9 +312,10 @@ def main():
         time.sleep(float(os.environ.get("TRUTH_LATE", "0")))
     if meant and "TRUTH_DIES" in os.environ:
         raise ImportError("no module named truth")
-    # Under a real torchrun its own store is where the ranks meet.
-    where = "env://" if "TRUTH_FIFOS" in os.environ and "TORCHELASTIC_RUN_ID" in os.environ else f"tcp://{os.environ['TRUTH_MASTER']}"
-    dist.init_process_group("gloo", init_method=where, rank=RANK, world_size=WORLD)
+    host, _, port = os.environ["TRUTH_MASTER"].rpartition(":")
+    if "TRUTH_FIFOS" in os.environ and "TORCHELASTIC_RUN_ID" in os.environ:
+        port = int(port) + 1  # a real torchrun has its own store at that one
+    dist.init_process_group("gloo", init_method=f"tcp://{host}:{port}", rank=RANK, world_size=WORLD)
     data = torch.ones(int(os.environ.get("TRUTH_ELEMENTS", "65536")))
     pause, work = float(os.environ.get("TRUTH_PAUSE", "0.03")), float(os.environ.get("TRUTH_WORK", "0.01"))
     say("ready", os.getpid())
