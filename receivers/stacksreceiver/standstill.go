@@ -22,6 +22,10 @@ const (
 	peerEnded reason = "peer_ended"
 )
 
+// enough is how many looks must find a rank in a collective, or waiting for its GPU, until it is
+// known to be at its steps: there is one a second.
+const enough = 5
+
 // stillLooks is for how many looks a thread must not have run, after the one that saw it first.
 const stillLooks = 2
 
@@ -101,6 +105,7 @@ func newFollower(p identity.Process) *follower {
 	return &follower{
 		Process: p, habits: map[uint64][]time.Duration{}, sent: map[uint64]struct{}{}, classes: map[uint64]waitclass.Class{},
 		takes: bucket{size: takesAtOnce, each: takePause}, places: bucket{size: maxPlaces, each: placePause}, doings: bucket{size: doingsAtOnce, each: doingPause},
+		rest: activity.Rest{Enough: enough},
 	}
 }
 

@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -19,7 +20,7 @@ const (
 	unlearned = 30 * time.Second // usual pause until its pauses are known
 	factor    = 2                // usual pauses that a silence may last
 
-	learning    = 10              // looks at which it was at work until its pauses are known,
+	learning    = 10              // looks at which it was at work until its pauses are known, two a second,
 	learningFor = 9 * time.Second // and for how long it has been
 	// Repeats is how many pauses of one kind make it usual: one or two may be the start, or an accident.
 	Repeats = 3
@@ -42,6 +43,7 @@ type Rest struct {
 	Looks    int                 // since
 	Progress time.Time           // when something of its process tree last went on
 	Silence  socketstall.Silence // for what it does and is used to
+	Enough   int                 // looks at which it was at work until its pauses are known; 0 stands for ten
 
 	learned int       // looks at which it was at work
 	first   time.Time // the first of them
@@ -95,7 +97,7 @@ func (r *Rest) learn(one pause) {
 
 // usual is the pause to expect of the process, of that kind; "" for any.
 func (r *Rest) usual(how socketstall.Activity, now time.Time) time.Duration {
-	if r.learned < learning || now.Sub(r.first) < learningFor {
+	if r.learned < cmp.Or(r.Enough, learning) || now.Sub(r.first) < learningFor {
 		return unlearned
 	}
 	return r.repeated(how, now)
