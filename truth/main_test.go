@@ -5,6 +5,8 @@ package main
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -151,4 +153,19 @@ func TestWhatTheNetworkDoesTakesRanksApart(t *testing.T) {
 	b := &bench{options: options{most: 4, launcher: "mpirun"}, chance: rand.New(rand.NewPCG(1, 0))} //nolint:gosec // any will do
 	require.Equal(t, "mpirun", b.draw(&kind{}).how.name)
 	require.True(t, b.draw(&kind{apart: true}).apart())
+}
+
+// TestAnAgentWithFewerReceivers: those that are left out are in no pipeline, the others in theirs.
+func TestAnAgentWithFewerReceivers(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "tracecore")
+	const text = "#!/bin/sh\ncat <<'END'\nservice:\n  pipelines:\n    logs:\n      receivers: [ncclsock, stacks, otlp]\n    traces:\n      receivers: [otlp]\nEND\n"
+	require.NoError(t, os.WriteFile(binary, []byte(text), 0o700))
+	settings, err := (&agent{binary: binary, without: "ncclsock,stacks"}).fewer()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"--set=service.pipelines.logs.receivers=[otlp]", "--set=service.pipelines.traces.receivers=[otlp]"}, settings)
+	settings, err = (&agent{binary: binary}).fewer()
+	require.NoError(t, err)
+	require.Empty(t, settings)
+	_, err = (&agent{binary: binary, without: "nccl"}).fewer()
+	require.ErrorContains(t, err, `no pipeline has a receiver "nccl"`)
 }

@@ -38,7 +38,7 @@ func (d *decoder) oneEvidence(e *Evidence, r *Rule) value {
 		{"first_of", d.otherEvidence(e, r, &e.FirstOf), "", "it holds only where none of this evidence came before it"},
 		{"soon_before", d.soonBefore(e, r), "", "it holds only where it came soon before the first of other evidence, which holds itself"},
 		{"lead", d.lead(e), "", "it holds only where its first thing (`by`) is so far ahead of the next"},
-		{"newest", d.flag(&e.Newest), "", "of each process or thing the newest record alone counts, and takes the place of those before it that are trusted no more: it says how that is now"},
+		{"newest", d.flag(&e.Newest), "", "of each process or thing the newest record alone counts, and takes the place of those before it that are trusted no more: it says how that is now, and not when the fault began"},
 		{"except", d.excepted(e, r), "", "it holds only while none of this evidence does"},
 		{"accuses", d.fieldNames(&e.Accuses, r), "", "fields with ranks: it is sure whose fault it is, that of these ranks and of the process, GPU and machine on its record; nothing that accuses or names another explains the verdict"},
 		{"hides", d.fieldNames(&e.Hides, r), "", "fields that the verdict does not name while it holds: it accuses nobody"},

@@ -173,11 +173,12 @@ func (t *trail) drill() bool {
 	return seen && !t.real
 }
 
-// onset is the time of the earliest evidence of at least that trust.
+// onset is the time of the earliest evidence of at least that trust. What says how something is
+// now, whatever it was before, dates nothing.
 func (t *trail) onset(least verdict.Trust) int64 {
 	onset := t.touched
 	for i, w := range t.rule.Watches {
-		if first := t.first(w, least); first != nil && !w.Resolves && !t.rule.refutes(t.rule.Watches[i].Name) {
+		if first := t.first(w, least); first != nil && !w.Resolves && !w.Newest && !t.rule.refutes(t.rule.Watches[i].Name) {
 			onset = min(onset, first.Time)
 		}
 	}
@@ -189,7 +190,7 @@ func (t *trail) onset(least verdict.Trust) int64 {
 func (t *trail) since(least verdict.Trust) int64 {
 	since := t.onset(least)
 	for i, w := range t.rule.Watches {
-		if w.join >= 0 || t.rule.refutes(w.Name) {
+		if w.join >= 0 || w.Newest || t.rule.refutes(w.Name) {
 			continue
 		}
 		for j := range t.marks[i] {
