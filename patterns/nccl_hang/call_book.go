@@ -44,6 +44,7 @@ type callRun struct {
 	last           int64 // when the newest record arrived
 	lost           bool  // records of it were given up: cap
 	told           *toldStop
+	held           int64 // since when there is a stop that is not told
 }
 
 // toldStop is what was told of a run, until it is taken back.

@@ -18,6 +18,9 @@ const (
 	// still belongs to them: GPUs queue about a thousand operations. Then its record is old.
 	tooFar     = 4096
 	tooFarTime = 10 * time.Minute
+	// socketsSpeak is how long the sockets of a job are waited for that stall: a snapshot of
+	// every agent, and what the pattern of sockets waits for itself (its settle).
+	socketsSpeak = int64(2 * time.Second)
 	// mostListed bounds the ranks that wait, one by one, in a finding.
 	mostListed = 16_384
 )

@@ -33,7 +33,10 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 		if r.told != nil && !r.told.gone(r) {
 			round.Cleared = []Cleared{r.told.cleared(r)}
 		}
-		r.told = nil
+		r.told, r.held = nil, 0
+		return round
+	}
+	if j.socketsFirst(r, now) {
 		return round
 	}
 	j.process2(r, f)
@@ -55,6 +58,39 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	}
 	r.told = told
 	return round
+}
+
+// socketsFirst reports whether a stop that was not told yet waits for what the sockets of the job
+// say of it: where data runs over them, they are about to name who holds it up, with the kernel's
+// word, and it is one incident from the beginning.
+func (j *Join) socketsFirst(r *callRun, now int64) bool {
+	if r.told != nil {
+		return false
+	}
+	if r.held == 0 {
+		r.held = now
+	}
+	until := r.held + socketsSpeak
+	if now >= until || !openData(j.book.Job(r.name), now) {
+		return false
+	}
+	r.later(until)
+	return true
+}
+
+// openData reports whether a socket for data of the job stalls.
+func openData(job *socketstall.Job, now int64) bool {
+	if job == nil {
+		return false
+	}
+	for _, p := range job.Processes {
+		for _, one := range p.Stalls {
+			if (one.Kind == socketstall.Data || one.Kind == socketstall.Gloo) && one.OpenAt(now) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // goesOn reports whether a finding is about the stop that was told: the same one, or what another

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // stack is where the main thread of a rank stands, and since when.
@@ -344,6 +346,26 @@ func TestOneStopByAllItsWitnesses(t *testing.T) {
 			require.Len(t, rounds[0].Cleared, 1)
 			require.Equal(t, first[0].Stop, rounds[0].Cleared[0].Stop)
 		})
+	}
+}
+
+// TestSocketsSpeakFirst: where data runs over sockets, they are heard first, for two seconds at most.
+func TestSocketsSpeakFirst(t *testing.T) {
+	for kind, waits := range map[string]bool{"data": true, "gloo": true, "store": false} {
+		s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
+		s.stand(inCollective, 0, 1, 3).stand(inLock, 2)
+		s.record(socketstall.Event, comm{}, 2, func(a pcommon.Map) {
+			a.PutStr("nccl.socket.kind", kind)
+			a.PutStr("nccl.socket.cause", "waiting")
+			a.PutStr("nccl.socket.direction", "receive")
+			a.PutStr("nccl.socket.stall.id", "s-1")
+			a.PutInt("nccl.socket.stall.age_ns", int64(3*time.Second))
+		})
+		s.Add(s.list, s.at)
+		at := s.at.Add(settled)
+		require.Equal(t, waits, len(findings(s.Advance(at))) == 0, kind)
+		require.Equal(t, waits, len(findings(s.Advance(at.Add(2*time.Second)))) == 1, kind)
+		require.Empty(t, s.Advance(at.Add(4*time.Second)))
 	}
 }
 
