@@ -141,7 +141,7 @@ func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Confi
 		if rested {
 			f.rest.Last = last // a wait for others is no pause of its own
 		}
-		f.rest.Goes(last, last, f.atWork())
+		f.rest.Goes(last, last, rested || f.atWork()) // it was in a collective, and has left it: that is a step
 	}
 	if f.older && ran && (f.told == nil || o.moved != nil) {
 		f.older = false
