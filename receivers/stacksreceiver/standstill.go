@@ -32,11 +32,11 @@ const stillLooks = 2
 // What a thread did several times it may do again, for twice as long, before it is told again:
 // at most for these times, so that a standstill is told in a place where it is usual, too.
 const (
-	longestHabit = 30 * time.Second // asleep
-	longestWait  = 4 * time.Second  // asleep where it waits for others: that is no fault of its own
-	longestCall  = 10 * time.Minute // in one call
-	maxHabits    = 16               // places,
-	maxTimes     = 8                // and standstills in each
+	longestHabit = 30 * time.Second        // asleep
+	longestWait  = 2500 * time.Millisecond // asleep where it waits for others: that is no fault of its own, and they are told at the third look
+	longestCall  = 10 * time.Minute        // in one call
+	maxHabits    = 16                      // places,
+	maxTimes     = 8                       // and standstills in each
 )
 
 // Places whose wait class is known: a read of the frames for each that is new.

@@ -123,7 +123,7 @@ func TestAUsualWaitForOthersIsTaken(t *testing.T) {
 		one.works(2)
 		one.place = pystack.Place{Chain: 11, Calls: 1}
 	}
-	require.Equal(t, []int{4}, one.sleeps('S', 60))
+	require.Equal(t, []int{3}, one.sleeps('S', 60))
 	require.Zero(t, one.rest.Patience(one.now))
 }
 
