@@ -21,7 +21,7 @@ var commandEffects = map[string]string{
 	"grep -e State -e TracerPid /proc/": verdict.Looks, "grep -r --include=": verdict.Looks, "journalctl -k ": verdict.Looks, "journalctl --since=": verdict.Looks,
 	"kubectl describe ": verdict.Looks, "kubectl get ": verdict.Looks, "kubectl logs ": verdict.Looks, "lspci -vv": verdict.Looks, "nc -vz ": verdict.Looks,
 	"nvidia-smi -q ": verdict.Looks, "nvidia-smi --query-": verdict.Looks, "nvidia-smi nvlink -e": verdict.Looks, "ps -fp ": verdict.Looks,
-	"ss -ltn ": verdict.Looks, "ss -ti ": verdict.Looks, "tracecore stacks ": verdict.Looks,
+	"ss -ltn ": verdict.Looks, "ss -ti ": verdict.Looks, "tracecore stacks ": verdict.Looks, "tracecore status": verdict.Looks,
 	"dcgmi diag -r 3": verdict.Changes, "echo 1 > /sys/fs/fuse/connections/": verdict.Changes, "kill -CONT ": verdict.Changes, "kubectl cordon ": verdict.Changes,
 	"kubectl drain ": verdict.Changes, "nvidia-smi --gpu-reset -i ": verdict.Changes, "systemctl reboot": verdict.Changes, "umount -l ": verdict.Changes,
 }
@@ -42,9 +42,6 @@ var hardware = []string{
 	"fabric_fault", "gpu_lost", "hbm_ecc", "host_lockup", "node_memory_error", "nvlink_degradation", "pcie_degradation",
 }
 
-// prose are the patterns that have cases whose remedy is not yet a list of steps.
-var prose = map[string]bool{"nccl_hang": true, "nccl_socket_stall": true, "straggler": true}
-
 // A view numbers the steps, marks those that change something and copies their commands:
 // every remedy is a list of them.
 func TestEveryRemedyIsSteps(t *testing.T) {
@@ -53,7 +50,7 @@ func TestEveryRemedyIsSteps(t *testing.T) {
 	known := rule.Known{Field: func(name string) (string, bool) { return name, true }, Holds: func(string) bool { return true }}
 	for i := range rules {
 		for value, template := range choices(&rules[i].Remedy) {
-			if template.Text != "" && !prose[rules[i].Name] {
+			if template.Text != "" {
 				require.NotEmpty(t, template.Steps(known), "%s %s: write `- text:`, and `command:` where there is one", rules[i].Name, value)
 			}
 		}
