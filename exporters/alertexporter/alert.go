@@ -56,6 +56,7 @@ func (c *Config) alertOf(v *verdict.Verdict, on string) alert {
 	for _, key := range culprits {
 		labels[key[1]] = v.Culprit[key[0]]
 	}
+	labels["run"] = cmp.Or(v.Run, labels["run"])
 	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
 	for name, value := range labels {
 		labels[name] = safetext.Clip(value, longestLabel)

@@ -57,7 +57,7 @@ func TestAnAlertmanagerStartsAndResolves(t *testing.T) {
 	require.True(t, first.StartsAt.Equal(onset))
 	require.WithinDuration(t, b.clock.Add(4*time.Minute), first.EndsAt, time.Second, "it ends where nobody renews it")
 
-	more := but(v, func(v *verdict.Verdict) { v.Culprit["run"], v.Headline = "r7", v.Headline+"; it was used by rank 3" })
+	more := but(v, func(v *verdict.Verdict) { v.Run, v.Headline = "r7", v.Headline+"; it was used by rank 3" })
 	b.send(t, more)
 	require.Len(t, am.Alerts(t), 2, "the same alert")
 	b.send(t, over(more))

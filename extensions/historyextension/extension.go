@@ -22,6 +22,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/gate"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/thishost"
+	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -47,9 +48,11 @@ type keeper struct {
 	mu      sync.Mutex
 	refusal error // why nothing is kept: said, and not over
 	ailing  map[string]history.Ailing
+	works   map[string]time.Time // receivers that work, by type, and since when
 	feeds   map[string]func() []history.Feed
 
-	revision    atomic.Uint64 // of what is kept
+	emitters    func() map[string][]string // of each event and metric
+	revision    atomic.Uint64              // of what is kept
 	rankSources rankSources
 }
 
@@ -64,7 +67,7 @@ func newKeeper(settings extension.Settings, config *Config, now func() time.Time
 		return nil, err
 	}
 	k := &keeper{config: config, settings: settings, telemetry: telemetry, now: now, stop: func() {},
-		started: now().UTC(), ailing: map[string]history.Ailing{}, feeds: map[string]func() []history.Feed{}}
+		started: now().UTC(), ailing: map[string]history.Ailing{}, works: map[string]time.Time{}, emitters: sync.OnceValue(patterns.Emitters), feeds: map[string]func() []history.Feed{}}
 	if k.hostname, err = thishost.Name(); err != nil {
 		settings.Logger.Warn("answers name no host", zap.Error(err))
 	}

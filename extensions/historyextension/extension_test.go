@@ -297,6 +297,7 @@ func TestStatusSaysWhoAilsAndWhatIsFed(t *testing.T) {
 	require.Len(t, status.Feeds, 2)
 	require.Equal(t, onset, *status.Feeds[0].Last)
 	require.Positive(t, status.Bytes)
+	require.Equal(t, []string{"otlp"}, status.Works)
 	b.ComponentStatusChanged(gpu, componentstatus.NewEvent(componentstatus.StatusOK))
 	cancel()
 	status = ask()

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
@@ -27,7 +29,40 @@ func (k *keeper) listed(w http.ResponseWriter, r *http.Request, filter history.F
 			Where: some(one.Nodes), Job: some(one.Jobs), Since: one.Onset, Lasted: one.Lasted(now),
 		})
 	}
+	if list.Jobs, err = k.jobRows(r, filter); err != nil {
+		k.trouble(w, err)
+		return
+	}
 	page(w, func(b *bytes.Buffer) error { return incidentview.WriteListHTML(b, list) })
+}
+
+// mostJobRows bounds the starts of jobs below the incidents.
+const mostJobRows = 20
+
+func (k *keeper) jobRows(r *http.Request, filter history.Filter) (rows []incidentview.JobRow, err error) {
+	filter.Limit = mostJobRows
+	runs, _, err := k.store.Runs(r.Context(), filter)
+	for i := range runs {
+		run := &runs[i]
+		row := incidentview.JobRow{
+			Job: run.Job, Outcome: strings.ReplaceAll(run.Outcome, "_", " "), Ranks: strconv.Itoa(run.RanksCount), Hosts: some(run.Hosts), Step: run.Steps.PerStep(),
+			Since: run.Began, Lasted: max(run.Until().Sub(run.Began), 0),
+		}
+		if run.WorldSize > 0 {
+			row.Ranks += " of " + strconv.Itoa(run.WorldSize)
+		}
+		if run.Outcome == history.RunGoesOn {
+			row.Lasted = max(k.now().Sub(run.Began), 0)
+		}
+		if run.Summary != nil {
+			row.Stood = verdict.Lasting(time.Duration(run.Summary.Standing * float64(time.Second)))
+		}
+		if f := run.First; f != nil {
+			row.Failed = "rank " + strconv.Itoa(f.Rank) + " on " + f.Host + ": " + f.How
+		}
+		rows = append(rows, row)
+	}
+	return rows, err
 }
 
 // some are the first names of a list.
@@ -47,7 +82,7 @@ func (k *keeper) shown(w http.ResponseWriter, r *http.Request, _ url.Values) {
 		k.trouble(w, err)
 		return
 	}
-	page(w, func(b *bytes.Buffer) error { return incidentview.WriteHTML(b, v) })
+	page(w, func(b *bytes.Buffer) error { return incidentview.WriteServedHTML(b, v, "/") })
 }
 
 // page answers with HTML that loads nothing and runs nothing.

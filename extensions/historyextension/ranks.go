@@ -66,6 +66,7 @@ func (k *keeper) ranks(w http.ResponseWriter, r *http.Request, query url.Values)
 			switch {
 			case job == "":
 				one.Nodes, one.Groups = nil, nil
+				version += paceOf(&one)
 			case one.Job != job || query.Has("domain") && one.Domain != query.Get("domain"):
 				continue
 			case rank >= 0:
@@ -86,6 +87,17 @@ func (k *keeper) ranks(w http.ResponseWriter, r *http.Request, query url.Values)
 	case !k.known(w, r, "ranks", version):
 		answer(w, told)
 	}
+}
+
+// paceOf is a number that changes as a job goes on, where nothing else of it does.
+func paceOf(j *history.RankJob) (number uint64) {
+	if j.Steps != nil {
+		number += uint64(j.Steps.Last.UnixNano()) //nolint:gosec // wrapping round does no harm
+	}
+	if j.Sends != nil {
+		number += uint64(*j.Sends) + 1
+	}
+	return number
 }
 
 // changed notes that questions about what is kept have new answers.

@@ -2,14 +2,20 @@ package historyextension
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
+	"go.opentelemetry.io/collector/component"
 	"go.uber.org/zap"
 
+	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/internal/safetext"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // report answers with one incident as every view shows it.
@@ -37,8 +43,12 @@ func (k *keeper) view(ctx context.Context, id string) (incidentview.View, error)
 		k.settings.Logger.Warn("the evidence of an incident is not shown", zap.String("incident", whole.Incident.ID), zap.Error(err))
 		records = nil
 	}
+	before, err := k.before(ctx, &whole.Incident)
+	if err != nil {
+		return incidentview.View{}, err
+	}
 	v := incidentview.Build(whole.Verdicts, incidentview.Options{
-		Now: k.now(), Version: k.settings.BuildInfo.Version, Records: records, Feeds: k.fed(whole.Incident.Updated),
+		Now: k.now(), Version: k.settings.BuildInfo.Version, Records: records, Before: before, Feeds: k.fed(whole.Verdicts, whole.Incident.Updated),
 	})
 	v.Made.From = []string{"history of " + safetext.Line(k.hostname)}
 	if whole.Cut {
@@ -47,10 +57,31 @@ func (k *keeper) view(ctx context.Context, id string) (incidentview.View, error)
 	return v, nil
 }
 
-// fed says of a piece of evidence whether it could be seen. That no such record has come
-// says nothing: faults are rare, and who would tell of one may be at work.
-func (k *keeper) fed(updated time.Time) func(pattern, evidence string, _ []string) incidentview.Feed {
-	_, feeds := k.ails()
+// mostAlike bounds the earlier incidents that a report lists.
+const mostAlike = 8
+
+// before finds the incidents that are like one and were before it.
+func (k *keeper) before(ctx context.Context, one *history.Incident) (*incidentview.Before, error) {
+	kept, _, err := k.store.Incidents(ctx, history.Filter{Limit: history.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	alike, others := history.Before(one, kept)
+	b := &incidentview.Before{Kept: len(kept), Others: others, Alike: []incidentview.Earlier{}, More: max(len(alike)-mostAlike, 0)}
+	for i := range alike[:min(len(alike), mostAlike)] {
+		e := &alike[i]
+		b.Alike = append(b.Alike, incidentview.Earlier{
+			ID: e.ID, Since: e.Onset, Seconds: e.Lasted(k.now()).Seconds(), Open: e.Status == verdict.Open, Headline: e.Headline, Shares: history.Alike(one, e),
+		})
+	}
+	return b, nil
+}
+
+// fed says of a piece of evidence whether it could be seen. Faults are rare: that no such
+// record came says something only where who would tell of it was at work on the machine that
+// is named. Of another machine its own agent knows.
+func (k *keeper) fed(incident []verdict.Verdict, updated time.Time) func(pattern, evidence string, sources []string) incidentview.Feed {
+	ailing, feeds := k.ails()
 	last := map[[2]string]time.Time{}
 	for _, f := range feeds {
 		name := [2]string{f.Pattern, f.Evidence}
@@ -58,16 +89,58 @@ func (k *keeper) fed(updated time.Time) func(pattern, evidence string, _ []strin
 			last[name] = *f.Last
 		}
 	}
-	return func(pattern, evidence string, _ []string) incidentview.Feed {
-		at := last[[2]string{pattern, evidence}]
+	k.mu.Lock()
+	works := maps.Clone(k.works)
+	k.mu.Unlock()
+	elsewhere := k.elsewhere(incident)
+	return func(pattern, evidence string, sources []string) incidentview.Feed {
+		at, who := last[[2]string{pattern, evidence}], k.whoTells(sources)
+		names := strings.Join(who[:min(len(who), mostTellers)], " or ")
 		switch {
 		case k.started.After(updated):
 			return incidentview.Feed{Kind: incidentview.NotKnown, Why: "tracecore has started again since"}
-		case at.IsZero():
-			return incidentview.Feed{Kind: incidentview.NotKnown, Why: "no such record came since the start at " + stamped(k.started)}
+		case !at.IsZero():
+			return incidentview.Feed{Kind: incidentview.NotThere, Why: "such records came, the last at " + stamped(at), Heard: at}
+		case len(who) == 0:
+			return incidentview.Feed{Kind: incidentview.NotKnown}
+		case elsewhere != "":
+			return incidentview.Feed{Kind: incidentview.NotKnown, Why: "whether " + names + " looked on " + elsewhere + ", its own agent knows"}
 		}
-		return incidentview.Feed{Kind: incidentview.NotThere, Why: "such records came, the last at " + stamped(at), Heard: at}
+		for _, name := range who {
+			if since, ok := works[name]; ok {
+				return incidentview.Feed{Kind: incidentview.NotThere, Why: name + " looked on " + safetext.Line(k.hostname) + " since " + stamped(since) + ", and told nothing of it"}
+			}
+		}
+		for _, a := range ailing {
+			if name, _, _ := strings.Cut(a.Component, "/"); a.Kind == component.KindReceiver.String() && slices.Contains(who, name) {
+				return incidentview.Feed{Kind: incidentview.CannotSee, Why: a.Component + " does not work: " + a.Error}
+			}
+		}
+		return incidentview.Feed{Kind: incidentview.CannotSee, Why: "nothing on " + safetext.Line(k.hostname) + " tells of it: that would be " + names}
 	}
+}
+
+// mostTellers bounds the emitters that are named.
+const mostTellers = 4
+
+// whoTells are the emitters of events and metrics.
+func (k *keeper) whoTells(sources []string) []string {
+	var who []string
+	for _, source := range sources {
+		who = append(who, k.emitters()[source]...)
+	}
+	slices.Sort(who)
+	return slices.Compact(who)
+}
+
+// elsewhere is a machine that an incident names and that is not this one, "" for none.
+func (k *keeper) elsewhere(incident []verdict.Verdict) string {
+	for i := range incident {
+		if host := incident[i].Culprit["host"]; host != "" && host != k.hostname {
+			return safetext.Line(host)
+		}
+	}
+	return ""
 }
 
 func stamped(t time.Time) string { return t.UTC().Format(time.DateTime) + " UTC" }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 
 	"github.com/tracecoreai/tracecore/internal/history"
@@ -31,6 +32,9 @@ func (k *keeper) ComponentStatusChanged(source *componentstatus.InstanceID, even
 	name := one.Kind + " " + one.Component
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if source.Kind() == component.KindReceiver {
+		k.noteWorks(source.ComponentID().Type().String(), event)
+	}
 	switch event.Status() {
 	case componentstatus.StatusRecoverableError, componentstatus.StatusPermanentError, componentstatus.StatusFatalError:
 		if _, known := k.ailing[name]; known || len(k.ailing) < mostAiling {
@@ -39,6 +43,16 @@ func (k *keeper) ComponentStatusChanged(source *componentstatus.InstanceID, even
 	case componentstatus.StatusOK, componentstatus.StatusStopped:
 		delete(k.ailing, name)
 	default: // it starts or stops
+	}
+}
+
+// noteWorks notes which receivers are at work: of a fault that nobody tells of, they looked.
+// mu is held.
+func (k *keeper) noteWorks(receiver string, event *componentstatus.Event) {
+	if event.Status() != componentstatus.StatusOK {
+		delete(k.works, receiver)
+	} else if _, known := k.works[receiver]; !known {
+		k.works[receiver] = event.Timestamp().UTC()
 	}
 }
 
@@ -73,6 +87,10 @@ func (k *keeper) ails() ([]history.Ailing, []history.Feed) {
 func (k *keeper) status(w http.ResponseWriter, r *http.Request, _ url.Values) {
 	told := history.Status{Head: k.head(), Version: k.settings.BuildInfo.Version, Started: k.started, MaxBytes: k.config.MaxBytes}
 	told.Ailing, told.Feeds = k.ails()
+	k.mu.Lock()
+	told.Works = slices.AppendSeq([]string{}, maps.Keys(k.works))
+	k.mu.Unlock()
+	slices.Sort(told.Works)
 	sum, err := k.store.Summary(r.Context())
 	if err == nil {
 		err = k.failing()

@@ -29,7 +29,8 @@ type Keeper interface {
 	// from then on. The same verdict and revision twice is kept once. It may wait for a
 	// disk, so nobody calls it where records pass.
 	Keep(ctx context.Context, verdicts []verdict.Verdict) error
-	// Ranks keeps which ranks of which runs began and ended. What was not committed is lost.
+	// Ranks keeps which ranks of which runs began and ended, and how many steps runs made. What
+	// was not committed is lost.
 	Ranks(ctx context.Context, seen []Sighting) error
 	// Ended returns runs that ended a while ago, with their summaries, of which nobody has
 	// told: each caller gets others, until Told says how it went.
@@ -90,6 +91,9 @@ type Status struct {
 	// Ailing are the components that report an error.
 	Ailing []Ailing `json:"ailing"`
 	Feeds  []Feed   `json:"feeds"`
+	// Works are the receivers that are at work here, by type: what they tell nothing of did not
+	// happen here.
+	Works []string `json:"works"`
 }
 
 // Ailing is a component that does not work, or not fully.
@@ -203,11 +207,13 @@ func (i *Incident) Causes() bool {
 }
 
 // WorstFirst puts the incident first that has to be looked at: open before over, no drill
-// before a drill, a cause before a symptom, then the most severe, then the newest.
+// before a drill, a cause before a symptom, what is certain before what is likely, then the
+// most severe, then the newest. So claims of a process, however many, hide nothing.
 func WorstFirst(a, b *Incident) int {
 	return cmp.Or(
 		first(a.Status == verdict.Open, b.Status == verdict.Open), first(!a.Drill, !b.Drill),
-		first(a.Role == verdict.RootCause, b.Role == verdict.RootCause), b.Severity.Compare(a.Severity), b.Onset.Compare(a.Onset), cmp.Compare(a.ID, b.ID))
+		first(a.Role == verdict.RootCause, b.Role == verdict.RootCause),
+		first(a.Confidence == verdict.Full, b.Confidence == verdict.Full), b.Severity.Compare(a.Severity), b.Onset.Compare(a.Onset), cmp.Compare(a.ID, b.ID))
 }
 
 // first puts a before b where it alone is so.
@@ -244,7 +250,7 @@ func SortRevisions(revisions []Revision) {
 	})
 }
 
-// Sighting is the begin or the end of one rank of a run.
+// Sighting is the begin or the end of one rank of a run, or how many steps a run has made.
 type Sighting struct {
 	Run, Job, Domain string
 	Trust            verdict.Trust
@@ -254,6 +260,32 @@ type Sighting struct {
 	At               time.Time // of the record
 	Ended            bool
 	Failed           string // how it ended, where that is no success
+	// Steps, where it is there, is all that is told: how many the run has made so far.
+	Steps *Steps
+}
+
+// Steps are steps of training, as the code of the job tells them. They decide nothing.
+type Steps struct {
+	Count uint64    `json:"count"`                  // of the rank that told of most
+	First time.Time `json:"first_began"`            // of that rank
+	Last  time.Time `json:"last_began"`             // of that rank
+	Each  float64   `json:"seconds_each,omitempty"` // from one begin to the next; absent where one alone was told
+	Ranks int       `json:"ranks_count,omitempty"`  // that tell of theirs
+}
+
+// PerStep is how long a step takes, in words; "" where that is not known.
+func (s *Steps) PerStep() string {
+	if s == nil || s.Each <= 0 {
+		return ""
+	}
+	switch each := time.Duration(s.Each * float64(time.Second)); {
+	case each < time.Second:
+		return strconv.FormatInt(each.Milliseconds(), 10) + " ms"
+	case each < time.Minute:
+		return strconv.FormatFloat(s.Each, 'f', 2, 64) + " s"
+	default:
+		return verdict.Lasting(each)
+	}
 }
 
 // States of a run.
@@ -284,6 +316,7 @@ type Run struct {
 	EndedCount int      `json:"ranks_ended_count"`
 	Hosts      []string `json:"hosts"` // the first MaxNames that were seen
 	First      *Death   `json:"first_failure,omitempty"`
+	Steps      *Steps   `json:"steps,omitempty"`   // on average, where its code tells of them
 	Summary    *Summary `json:"summary,omitempty"` // once it has ended, and was told
 }
 

@@ -42,6 +42,10 @@ type RankJob struct {
 	Counts  map[string]int `json:"counts"` // by state
 	// Since is when the oldest stall began that lasts.
 	Since *time.Time `json:"since,omitempty"`
+	// Steps are those of its ranks lately, where its code tells of them: the median.
+	Steps *Steps `json:"steps,omitempty"`
+	// Sends is how much its ranks send on sockets, in bytes a second; absent where nothing tells.
+	Sends *float64 `json:"sends_bytes_per_second,omitempty"`
 
 	Groups []RankGroup `json:"groups,omitempty"`
 	Nodes  []RankNode  `json:"nodes,omitempty"` // by their first rank
@@ -73,6 +77,8 @@ type RankDetail struct {
 	State   string     `json:"state"`
 	Host    string     `json:"host,omitempty"`
 	Local   *int       `json:"local_rank,omitempty"`
+	GPU     string     `json:"gpu,omitempty"`             // its address
+	GPUBusy *float64   `json:"gpu_utilization,omitempty"` // from 0 to 1, lately
 	PID     int64      `json:"pid,omitempty"`
 	Process string     `json:"process,omitempty"`
 	Began   *time.Time `json:"began,omitempty"`
@@ -90,6 +96,7 @@ type RankDetail struct {
 	Sent     *time.Time `json:"last_sent,omitempty"`
 	Received *time.Time `json:"last_received,omitempty"`
 	Stack    *RankStack `json:"stack,omitempty"`
+	Steps    *Steps     `json:"steps,omitempty"` // the newest of them, where its code tells of them
 }
 
 // RankWait is one thing that a rank waits for.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +59,8 @@ const (
 	attrSummaryRanks     = "job.summary.ranks"
 	attrSummaryCount     = "job.summary.ranks_count"
 	attrSummaryFirst     = "job.summary.first_failed_rank"
+	attrSummarySteps     = "job.summary.steps"
+	attrSummaryStep      = "job.summary.step_seconds"
 )
 
 const mostRangesBytes = 4096 // of ranks on a record
@@ -101,6 +104,12 @@ func ToRecord(run *Run, lr plog.LogRecord) {
 	}
 	if run.First != nil {
 		a.PutInt(attrSummaryFirst, int64(run.First.Rank))
+	}
+	if run.Steps != nil {
+		a.PutInt(attrSummarySteps, int64(min(run.Steps.Count, math.MaxInt64))) //nolint:gosec // it fits
+		if run.Steps.Each > 0 {
+			a.PutDouble(attrSummaryStep, run.Steps.Each)
+		}
 	}
 	brief := *run
 	brief.Ranks, brief.EndedRanks = shortRanges(run.Ranks), shortRanges(run.EndedRanks)
@@ -178,6 +187,9 @@ func Words(run *Run) string {
 		fmt.Fprintf(&b, " (%s), %s rank hours lost", strings.Join(causes, ", "), strconv.FormatFloat(s.RankHours, 'f', 1, 64))
 	} else {
 		b.WriteString("; no stall was seen")
+	}
+	if each := run.Steps.PerStep(); each != "" {
+		fmt.Fprintf(&b, "; %d steps, one in %s", run.Steps.Count, each)
 	}
 	switch s.Incidents {
 	case 0:

@@ -36,6 +36,8 @@ type Options struct {
 	Version string
 	// Records that stood beside the verdicts, nil for none.
 	Records *Records
+	// Before are incidents like it, nil where no history was asked.
+	Before *Before
 	// Feeds says whether a piece of evidence can be seen, nil where nobody knows.
 	Feeds func(pattern, evidence string, sources []string) Feed
 }
@@ -63,7 +65,7 @@ func Build(verdicts []verdict.Verdict, o Options) View {
 		Severity: head.Severity, Status: head.Status, Role: head.Role, Confidence: head.Confidence, Trust: head.Trust, Drill: head.Drill,
 		Where: verdict.Where(head.Culprit), Facts: verdict.Facts(head.Culprit), Culprit: head.Culprit,
 		Since: head.Onset, Updated: newest(incident), Resolved: head.Resolved,
-		Do: steps(head), Made: Made{At: o.Now.UTC(), By: o.Version},
+		Do: steps(head), Before: o.Before, Made: Made{At: o.Now.UTC(), By: o.Version},
 	}
 	if head.Status != verdict.Resolved {
 		v.Resolved = nil
@@ -72,7 +74,7 @@ func Build(verdicts []verdict.Verdict, o Options) View {
 	v.Ranks, v.Job = RanksOf(ranks), job(incident)
 	v.LedTo = chain(incident, o.Records)
 	v.Seen, v.NotSeen = seen(incident), notSeen(incident, o.Feeds)
-	v.Waits = waits(incident, ranks)
+	v.Waits = waits(incident)
 	v.Raw = rawVerdicts(incident)
 	for i := range incident {
 		v.Made.Verdicts = append(v.Made.Verdicts, incident[i].ID)
@@ -202,8 +204,9 @@ func notSeen(incident []verdict.Verdict, feeds func(string, string, []string) Fe
 }
 
 // waits are the edges that the verdicts tell of: ranks wait for a rank, a rank for a mount,
-// a mount for its daemon. Each is named once.
-func waits(incident []verdict.Verdict, ranks []int) []Wait {
+// a mount for its daemon. Each is named once. What a collective says of it comes before what
+// connections say.
+func waits(incident []verdict.Verdict) []Wait {
 	var edges []Wait
 	add := func(w Wait) {
 		if w.From != "" && w.To != "" && w.From != w.To && len(edges) < mostWaits &&
@@ -211,14 +214,15 @@ func waits(incident []verdict.Verdict, ranks []int) []Wait {
 			edges = append(edges, w)
 		}
 	}
-	for _, v := range incident {
-		if v.Pattern != "nccl_socket_stall" && v.Pattern != "nccl_hang" {
-			continue
-		}
-		if rank, err := strconv.Atoi(v.Culprit["rank"]); err == nil {
-			others := slices.DeleteFunc(slices.Clone(ranks), func(r int) bool { return r == rank })
-			if len(others) > 0 {
-				add(Wait{From: RanksOf(others).Words(), To: "rank " + v.Culprit["rank"], Reason: "collective"})
+	for _, pattern := range []string{"nccl_hang", ""} {
+		for i := range incident {
+			if (incident[i].Pattern == "nccl_hang") != (pattern != "") {
+				continue
+			}
+			for _, w := range incident[i].Waits {
+				if !slices.ContainsFunc(edges, func(o Wait) bool { return o.To == w.For && w.For != verdict.EachOther }) {
+					add(waitOf(w))
+				}
 			}
 		}
 	}
@@ -235,6 +239,18 @@ func waits(incident []verdict.Verdict, ranks []int) []Wait {
 		}
 	}
 	return edges
+}
+
+// waitOf is a wait that a verdict tells of.
+func waitOf(w verdict.Wait) Wait {
+	one := Wait{From: Ranks{Count: w.Count, Ranges: w.Ranks}.Words(), To: w.For, Reason: w.What, Since: w.Since}
+	if w.Ranks == "" {
+		one.From = Number(w.Count) + " ranks"
+	}
+	if direct, err := verdict.ParseRanks(w.Direct); err == nil && len(direct) > 0 {
+		one.Direct = RanksOf(direct).Words()
+	}
+	return one
 }
 
 // lost is how long ranks stood: to the end, or to what is known last.

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,9 @@ type Side struct {
 	Incidents   []View
 	First, Last time.Time // event time that was recorded, zero where only a report is there
 	Notes       []string  // what is not in it
+	// Steps of its job, and how long one took, as the job's code tells; 0 where it does not.
+	Steps    uint64
+	StepTime time.Duration
 }
 
 // Within is the view as far as it falls into an interval: what ranks lost before and after is
@@ -55,8 +59,9 @@ type Comparison struct {
 	Headline string      `json:"headline"`
 	A        Total       `json:"a"`
 	B        Total       `json:"b"`
-	Causes   []CauseDiff `json:"causes"`        // by what they cost more in B
-	New      []Finding   `json:"new,omitempty"` // incidents of B whose like is not in A
+	Hour     []HourDiff  `json:"minutes_of_an_hour,omitempty"` // what an hour of each was spent on; absent where it is not known of one
+	Causes   []CauseDiff `json:"causes"`                       // by what they cost more in B
+	New      []Finding   `json:"new,omitempty"`                // incidents of B whose like is not in A
 	Gone     []Finding   `json:"gone,omitempty"`
 	Ranks    []RankDiff  `json:"ranks,omitempty"`
 	Nodes    []RankDiff  `json:"nodes,omitempty"`
@@ -73,6 +78,15 @@ type Total struct {
 	RankHours float64   `json:"rank_hours"`
 	Ranks     int       `json:"ranks"`           // most that one incident hit
 	PerHour   *float64  `json:"minutes_an_hour"` // standing, of an hour that was recorded; null for a report
+	Steps     uint64    `json:"steps,omitempty"`
+	StepTime  float64   `json:"step_seconds,omitempty"` // one step, as the job's code tells; absent where it does not
+}
+
+// HourDiff is for how many minutes of an hour each side did something.
+type HourDiff struct {
+	What string  `json:"what"` // moving, or a pattern
+	A    float64 `json:"a"`
+	B    float64 `json:"b"`
 }
 
 // Tally is what one cause cost.
@@ -134,8 +148,13 @@ func Compare(a, b Side) Comparison {
 	c.Causes = c.Causes[:min(len(c.Causes), mostDiffs)]
 	c.New, c.Gone = only(b, a), only(a, b)
 	c.Ranks, c.Nodes = differ(ranks), differ(nodes)
+	c.Hour = hour(a, b, &c)
 	c.Headline = c.headline()
-	c.Not = []string{"step rate and loss: no part of what is compared here"}
+	if c.A.StepTime > 0 && c.B.StepTime > 0 {
+		c.Not = []string{"loss: no part of what is compared here"}
+	} else {
+		c.Not = []string{"how long a step takes: " + stepless(&c) + ". Loss is no part of what is compared here"}
+	}
 	for _, note := range slices.Concat(a.Notes, b.Notes) {
 		c.Not = append(c.Not, text(note, maxText))
 	}
@@ -146,6 +165,61 @@ func Compare(a, b Side) Comparison {
 		c.Not = append(c.Not, "shares of time: a report has one incident, not what lies between incidents")
 	}
 	return c
+}
+
+// stepless says of which side no steps are known.
+func stepless(c *Comparison) string {
+	switch {
+	case c.A.StepTime == 0 && c.B.StepTime == 0:
+		return "neither job tells of its steps"
+	case c.A.StepTime == 0:
+		return "A does not tell of its steps"
+	}
+	return "B does not tell of its steps"
+}
+
+// moving is what a job does that does not stand.
+const moving = "moving"
+
+// hour is what an hour of each side was spent on. Where two causes overlap, the one that
+// began first counts.
+func hour(a, b Side, c *Comparison) []HourDiff {
+	if c.A.PerHour == nil || c.B.PerHour == nil {
+		return nil
+	}
+	all := map[string]*HourDiff{}
+	for i, side := range []Side{a, b} {
+		took := side.Last.Sub(side.First).Seconds()
+		for pattern, seconds := range stoodFor(side) {
+			d := entry(all, pattern, func() *HourDiff { return &HourDiff{What: pattern} })
+			*[]*float64{&d.A, &d.B}[i] = min(60, seconds/took*60)
+		}
+	}
+	list := []HourDiff{{What: moving, A: 60 - *c.A.PerHour, B: 60 - *c.B.PerHour}}
+	for _, pattern := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, *all[pattern])
+	}
+	slices.SortStableFunc(list[1:], func(x, y HourDiff) int { return cmp.Compare(y.B-y.A, x.B-x.A) })
+	return list[:min(len(list), mostDiffs)]
+}
+
+// stoodFor is for how many seconds a side stood for each pattern.
+func stoodFor(s Side) map[string]float64 {
+	incidents := slices.DeleteFunc(slices.Clone(s.Incidents), func(v View) bool { return v.Lost == nil })
+	slices.SortStableFunc(incidents, func(x, y View) int { return x.Since.Compare(y.Since) })
+	seconds := map[string]float64{}
+	var until time.Time
+	for _, v := range incidents {
+		from, to := v.Since, v.Since.Add(time.Duration(v.Lost.Seconds*float64(time.Second)))
+		if from.Before(until) {
+			from = until
+		}
+		if to.After(from) {
+			seconds[v.Pattern] += to.Sub(from).Seconds()
+			until = to
+		}
+	}
+	return seconds
 }
 
 func entry[T any](m map[string]*T, key string, make func() *T) *T {
@@ -200,7 +274,7 @@ func only(one, other Side) []Finding {
 }
 
 func total(s Side) Total {
-	t := Total{Name: text(s.Name, verdict.MaxNameBytes), First: s.First.UTC(), Last: s.Last.UTC(), Incidents: len(s.Incidents)}
+	t := Total{Name: text(s.Name, verdict.MaxNameBytes), First: s.First.UTC(), Last: s.Last.UTC(), Incidents: len(s.Incidents), Steps: s.Steps, StepTime: s.StepTime.Seconds()}
 	type interval struct{ from, to time.Time }
 	var stood []interval
 	for _, v := range s.Incidents {
@@ -233,7 +307,14 @@ func (c *Comparison) headline() string {
 	if len(c.Causes) > 0 && c.Causes[0].Change > 0 {
 		why = ": " + strings.ReplaceAll(c.Causes[0].Pattern, "_", " ")
 	}
+	const notable = 0.02 // of a step
+	steps := ""
+	if a, b := c.A.StepTime, c.B.StepTime; a > 0 && b > 0 && max(a, b) > min(a, b)*(1+notable) {
+		steps = fmt.Sprintf("B is %.0f %% %s: a step takes %s, in A %s", math.Abs(b/a-1)*100, map[bool]string{true: "slower", false: "faster"}[b > a], stepTime(b), stepTime(a))
+	}
 	switch a, b := c.A.PerHour, c.B.PerHour; {
+	case steps != "":
+		return steps + why
 	case c.A.Incidents+c.B.Incidents == 0:
 		return "Nothing is wrong in either that tracecore can see"
 	case a != nil && b != nil && *b > *a+0.05:
@@ -254,7 +335,84 @@ var compareTemplate string
 var comparePage = template.Must(template.New("compare").Funcs(template.FuncMap{
 	"hours": hours, "signed": signed, "lasting": lastingSeconds, "number": func(n any) string { return number(n) },
 	"stamp": stamp, "iso": iso, "spaced": func(s string) string { return strings.ReplaceAll(s, "_", " ") }, "minutes": minutes,
+	"bars": bars, "change": change, "step": stepTime,
 }).Parse(compareTemplate))
+
+// stepTime is how long a step takes, in words.
+func stepTime(s float64) string {
+	switch {
+	case s < 1:
+		return fmt.Sprintf("%.0f ms", s*1000)
+	case s < 60:
+		return fmt.Sprintf("%.2f s", s)
+	}
+	return lastingSeconds(s)
+}
+
+// bars are the hours of both sides, as the page draws them: what stands is hatched, in the
+// order of the table. A phone has a drawing of its own.
+func bars(c Comparison) template.HTML {
+	if len(c.Hour) == 0 {
+		return ""
+	}
+	return template.HTML(wide.hours(&c) + narrow.hours(&c)) //nolint:gosec // numbers, own words, and text that pencil.text escapes
+}
+
+func (d *drawing) hours(c *Comparison) string {
+	const bar, first = 18.0, 26.0
+	var p pencil
+	row, left := d.lane-6, d.left
+	scale := (d.width - left) / 60
+	height := first + 2*row
+	p.put(`<svg class="%s" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, d.class, d.width, height, template.HTMLEscapeString(c.Headline))
+	p.put(`<defs><pattern id="%s" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="sc" x1="0" y1="0" x2="0" y2="5" stroke-width="1.5"/></pattern></defs>`, d.id)
+	for minute := 0; minute <= 60; minute += 10 {
+		x, anchor, unit := left+scale*float64(minute), "middle", ""
+		switch minute {
+		case 0:
+			anchor = "start"
+		case 60:
+			anchor, unit = "end", " min"
+		}
+		p.put(`<line class="sr" x1="%.1[1]f" x2="%.1[1]f" y1="20" y2="%.1[2]f"/>`, x, height-4)
+		p.text(x, 13, "tm", anchor, fmt.Sprint(minute)+unit)
+	}
+	for i, name := range []string{"A, " + c.A.Name, "B, " + c.B.Name} {
+		y, x := first+row*float64(i), left
+		if d.above {
+			p.text(0, y+12, "tb", "start", short(name, 48))
+			y += 18
+		} else {
+			p.text(0, y+13, "tb", "start", short(name, 26))
+		}
+		for _, h := range c.Hour {
+			minutes := []float64{h.A, h.B}[i]
+			w := scale * minutes
+			if w <= 0 {
+				continue
+			}
+			look := `class="fw"`
+			if h.What != moving {
+				look = fmt.Sprintf(`class="sc" fill="url(#%s)"`, d.id)
+			}
+			p.put(`<rect %s x="%.1f" y="%.1f" width="%.1f" height="%.0f"/>`, look, x, y, max(w, 1), bar)
+			if label := fmt.Sprintf("%.1f %s", minutes, strings.ReplaceAll(h.What, "_", " ")); w > character*float64(len(label))+8 {
+				p.text(x+6, y+13, "tb", "start", label)
+			}
+			x += w
+		}
+	}
+	p.put(`</svg>`)
+	return p.String()
+}
+
+// change is by how much something grew, with its sign.
+func change(d HourDiff) string {
+	if by := d.B - d.A; by < 0 {
+		return fmt.Sprintf("−%.1f", -by)
+	}
+	return fmt.Sprintf("+%.1f", d.B-d.A)
+}
 
 func signed(h float64) string {
 	switch {
@@ -297,6 +455,7 @@ func WriteCompareText(w io.Writer, c Comparison) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", c.Headline)
 	fmt.Fprintf(&b, "  A      %s\n  B      %s\n\n", c.A.words(), c.B.words())
+	c.hourText(&b)
 	if len(c.Causes) > 0 {
 		fmt.Fprintf(&b, "  %-32s %10s %10s %10s\n", "RANK HOURS LOST BY CAUSE", "A", "B", "B - A")
 		for _, d := range c.Causes {
@@ -335,6 +494,21 @@ func WriteCompareText(w io.Writer, c Comparison) error {
 	return err
 }
 
+// hourText writes what an hour was spent on, with a mark for each half minute of change.
+func (c *Comparison) hourText(b *strings.Builder) {
+	if len(c.Hour) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "  %-24s %7s %7s %7s\n", "MINUTES OF AN HOUR", "A", "B", "B - A")
+	for _, d := range c.Hour {
+		const most = 28
+		marks := strings.Repeat(map[bool]string{true: "#", false: "-"}[d.B > d.A], min(int(math.Abs(d.B-d.A)*2+0.5), most))
+		line := fmt.Sprintf("  %-24s %7.1f %7.1f %7s  %s", short(d.What, 24), d.A, d.B, strings.Replace(change(d), "−", "-", 1), marks)
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	b.WriteByte('\n')
+}
+
 func (t Total) words() string {
 	incidents := Number(t.Incidents) + " incidents"
 	if t.Incidents == 1 {
@@ -344,5 +518,9 @@ func (t Total) words() string {
 	if t.PerHour != nil {
 		standing += " of " + verdict.Lasting(t.Last.Sub(t.First))
 	}
-	return strings.Join([]string{t.Name, incidents, standing, hours(t.RankHours) + " rank hours"}, ", ")
+	words := []string{t.Name, incidents, standing, hours(t.RankHours) + " rank hours"}
+	if t.StepTime > 0 {
+		words = append(words, "a step in "+stepTime(t.StepTime))
+	}
+	return strings.Join(words, ", ")
 }

@@ -40,13 +40,19 @@ var policy = func() string {
 }()
 
 // WriteHTML writes one page that needs nothing beside it: no script, no request.
-func WriteHTML(w io.Writer, v View) error {
+func WriteHTML(w io.Writer, v View) error { return writeHTML(w, v, "") }
+
+// WriteServedHTML writes the same page with a link to the list that it is of.
+func WriteServedHTML(w io.Writer, v View, list string) error { return writeHTML(w, v, list) }
+
+func writeHTML(w io.Writer, v View, list string) error {
 	return page.Execute(w, struct {
 		View   View
+		List   string
 		Title  string
 		Policy string
 		Style  template.HTML
-	}{v, title(v), policy, template.HTML("<style>" + css + "</style>")}) //nolint:gosec // our own style sheet
+	}{v, list, title(v), policy, template.HTML("<style>" + css + "</style>")}) //nolint:gosec // our own style sheet
 }
 
 func title(v View) string {

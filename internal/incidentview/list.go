@@ -9,12 +9,26 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// List is a page of incidents, the newest first.
+// List is a page of incidents and of the starts of jobs, the newest first.
 type List struct {
 	Host string    // whose history it is
 	At   time.Time // when it was asked
 	Rows []Row
 	More bool // there are more than are listed
+	Jobs []JobRow
+}
+
+// JobRow is one start of a job.
+type JobRow struct {
+	Job     string
+	Outcome string
+	Failed  string // how its first rank failed, "" where none did
+	Ranks   string
+	Hosts   string
+	Step    string // how long a step takes, "" where nobody tells
+	Stood   string // "" where that is not known
+	Since   time.Time
+	Lasted  time.Duration
 }
 
 // Row is one incident of a list.
@@ -51,6 +65,14 @@ func WriteListHTML(w io.Writer, l List) error {
 			*s = text(*s, maxText)
 		}
 		l.Rows = append(l.Rows, r)
+	}
+	jobs := l.Jobs
+	l.Jobs = nil
+	for _, j := range jobs[:min(len(jobs), mostRows)] {
+		for _, s := range []*string{&j.Job, &j.Outcome, &j.Failed, &j.Ranks, &j.Hosts, &j.Step, &j.Stood} {
+			*s = text(*s, maxText)
+		}
+		l.Jobs = append(l.Jobs, j)
 	}
 	return listPage.Execute(w, struct {
 		List

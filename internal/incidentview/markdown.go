@@ -32,6 +32,7 @@ func WriteMarkdown(w io.Writer, v View) error {
 		m.unseen(&v)
 	}
 	m.near(&v)
+	m.before(&v)
 	m.made(&v)
 	_, err := io.WriteString(w, m.String())
 	return err
@@ -168,7 +169,11 @@ func (m *markdown) waits(v *View) {
 		if w.State != "" {
 			state = ", " + plainText(w.State)
 		}
-		m.line("- %s → %s (%s%s)", plainText(w.From), plainText(w.To), plainText(w.Reason), state)
+		direct := ""
+		if w.Direct != "" {
+			direct = ", " + plainText(w.Direct) + " directly"
+		}
+		m.line("- %s%s → %s (%s%s)", plainText(w.From), direct, plainText(w.To), plainText(w.Reason), state)
 	}
 	m.line("")
 }
@@ -233,6 +238,27 @@ func (m *markdown) near(v *View) {
 	m.line("## Near\n\nWithin 60 s before; no rule joined it.\n\n| at, UTC | what | shares |\n| --- | --- | --- |")
 	for _, n := range v.Near {
 		m.line("| %s | %s | %s |", clock(n.At), plainText(n.Text), plainText(n.Why))
+	}
+	m.line("")
+}
+
+func (m *markdown) before(v *View) {
+	if v.Before == nil {
+		return
+	}
+	m.line("## Before\n")
+	for _, e := range v.Before.Alike {
+		lasted := "lasted"
+		if e.Open {
+			lasted = "open for"
+		}
+		m.line("- %s UTC: %s (%s %s; %s), incident %s", stamp(e.Since), plainText(e.Headline), lasted, lastingSeconds(e.Seconds), plainText(e.Shares), codeText(short(e.ID, 8)))
+	}
+	switch b := v.Before; {
+	case len(b.Alike) == 0:
+		m.line("None of the %s incidents that are kept is like it.", Number(b.Kept))
+	case b.More > 0:
+		m.line("- and %s more", Number(b.More))
 	}
 	m.line("")
 }

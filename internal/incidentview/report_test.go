@@ -205,7 +205,7 @@ func checkpointView() View {
 	return View{
 		Culprit: map[string]string{"a": "b"}, Dead: &Ranks{Count: 1}, Lost: &Lost{Ranks: 1, Seconds: 2, RankHours: 3}, Since: at, Updated: at, Resolved: &at,
 		Do: []Step{{}, {}}, LedTo: []Link{{At: at}}, Lanes: []Lane{{Bars: []Bar{{From: at, To: at}}, Points: []Point{{At: at}}, Levels: []Level{{At: at, Waiting: 1}}}},
-		Waits: []Wait{{}}, Stacks: []Stack{{Frames: []Frame{{}}}, {}}, Seen: []Seen{{At: at}}, NotSeen: []NotSeen{{Sources: []string{""}}}, Near: []Near{{At: at}},
+		Waits: []Wait{{}}, Stacks: []Stack{{Frames: []Frame{{}}}, {}}, Seen: []Seen{{At: at}}, NotSeen: []NotSeen{{Sources: []string{""}}}, Near: []Near{{At: at}}, Before: &Before{Kept: 2, Others: 1, Alike: []Earlier{{Since: at, Seconds: 2}}, More: 1},
 		Raw: []Raw{{JSON: json.RawMessage(`{"a":"<b>\u202e"}`)}}, Made: Made{From: []string{""}, Hashes: []string{""}, Verdicts: []string{""}, Flaws: []string{""}},
 	}
 }
@@ -330,7 +330,7 @@ func safeMarkdown(t *testing.T, text []byte) {
 	headings := regexp.MustCompile(`(?m)^#+ .*$`).FindAllString(prose, -1)
 	require.NotEmpty(t, headings)
 	for _, h := range headings[1:] {
-		require.Contains(t, []string{"## Do", "## Led to", "## Who waits", "## Stacks", "## Seen", "## Not seen", "## Near", "## Made of"}, h)
+		require.Contains(t, []string{"## Do", "## Led to", "## Who waits", "## Stacks", "## Seen", "## Not seen", "## Near", "## Before", "## Made of"}, h)
 	}
 	for _, r := range string(text) {
 		require.True(t, unicode.IsPrint(r) || r == '\n', "%q", r)

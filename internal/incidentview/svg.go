@@ -162,15 +162,20 @@ func (d *drawing) drawLevels(p *pencil, a *axis, levels []Level, middle float64)
 		p.put(` L%.1f,%.1[2]f L%.1[3]f,%.1[2]f`, a.x(l.At), y(l.Waiting), x)
 	}
 	p.put(` L%.1f,%.1f Z"/>`, end, base)
+	dead := "× " + Number(last.Dead) + " dead"
 	if last.Waiting > 0 || last.Dead > 0 && most > 1 {
-		p.text(a.x(levels[len(levels)/2].At)+6, middle+4, "tw", "start", Number(most)+" wait")
+		text, x := Number(most)+" wait", a.x(levels[len(levels)/2].At)+6
+		if taken := character * float64(utf8.RuneCountInString(text+dead)+2); d.above && last.Dead > 0 { // both stand in one row
+			x = max(min(x, d.width-taken), a.x(levels[0].At)+2)
+		}
+		p.text(x, middle+4, "tw", "start", text)
 	}
 	if last.Dead > 0 {
 		over := middle - barHeight/2 - 2
 		if d.above { // what the lane is stands there
 			over = middle + 4
 		}
-		p.text(d.width-2, over, "tb", "end", "× "+Number(last.Dead)+" dead")
+		p.text(d.width-2, over, "tb", "end", dead)
 	}
 }
 

@@ -59,6 +59,7 @@ type View struct {
 	Seen    []Seen    `json:"seen"`
 	NotSeen []NotSeen `json:"not_seen,omitempty"`
 	Near    []Near    `json:"near,omitempty"`
+	Before  *Before   `json:"before,omitempty"` // absent where no history was asked
 	Raw     []Raw     `json:"raw,omitempty"`
 	Made    Made      `json:"made"`
 }
@@ -145,7 +146,10 @@ type Wait struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	Reason string `json:"reason"`
-	State  string `json:"state,omitempty"` // of who is waited for, where nobody is behind it
+	// Direct are those of From whose own connection shows it: the others wait for these.
+	Direct string    `json:"direct,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	State  string    `json:"state,omitempty"` // of who is waited for, where nobody is behind it
 }
 
 // Stack is one stack and the ranks that stand in it.
@@ -208,6 +212,24 @@ type Near struct {
 	Why   string        `json:"why"` // what it shares with the culprit
 	Host  string        `json:"host,omitempty"`
 	Trust verdict.Trust `json:"trust"`
+}
+
+// Before is whether there was such an incident before, as far as a history has kept it.
+type Before struct {
+	Kept   int       `json:"kept_count"`   // incidents that were looked at
+	Others int       `json:"others_count"` // of these, of other kinds on the same node
+	Alike  []Earlier `json:"alike"`        // the newest first
+	More   int       `json:"further,omitempty"`
+}
+
+// Earlier is an incident that was before.
+type Earlier struct {
+	ID       string    `json:"incident_id"`
+	Since    time.Time `json:"since"`
+	Seconds  float64   `json:"seconds"` // it lasted, or lasts
+	Open     bool      `json:"open,omitempty"`
+	Headline string    `json:"headline"`
+	Shares   string    `json:"shares"` // what both have in common
 }
 
 // Raw is evidence as it came: a verdict, or a record.

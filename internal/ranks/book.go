@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
+	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	"github.com/tracecoreai/tracecore/patterns/engine/run"
@@ -60,6 +61,10 @@ type Book struct {
 	order   fairlru.List[*job]
 	version uint64
 	frames  frames
+
+	on   map[string]map[*job]bool // jobs by the machines of their ranks
+	gpus map[gpuKey]gpu
+	left []history.Sighting // steps of starts that are forgotten
 }
 
 type jobKey struct{ id, domain string }
@@ -77,6 +82,9 @@ type job struct {
 	hosts   map[string]int // ranks on each
 	element *fairlru.Element[*job]
 	told    picture
+	paced   bool               // steps of it were told
+	stepped bool               // some of them are not kept yet
+	traffic map[string]traffic // by machine
 }
 
 // rank is one rank; times are unix nanoseconds, 0 for not.
@@ -91,6 +99,8 @@ type rank struct {
 	blocks        []block
 	doing         doing
 	stack         stack
+	pace          *pace  // nil where no step was told
+	gpu           string // its address, where it is known
 }
 
 // doing is what the process does that has the connections, as of the newest stall. That
@@ -123,7 +133,7 @@ type stack struct {
 
 // NewBook makes an empty book with room for so many ranks.
 func NewBook(most int) *Book {
-	return &Book{most: most, jobs: map[jobKey]*job{}, order: timeline.NewOrder[*job](), frames: newFrames()}
+	return &Book{most: most, jobs: map[jobKey]*job{}, order: timeline.NewOrder[*job](), frames: newFrames(), on: map[string]map[*job]bool{}, gpus: map[gpuKey]gpu{}}
 }
 
 // Logs takes records.
@@ -143,7 +153,7 @@ func (b *Book) Logs(ld plog.Logs, runOf RunOf) {
 
 func wanted(event string) bool {
 	switch event {
-	case eventStart, eventExit, eventStack, eventMoving, eventBlock, eventBlockEnd, socketstall.Event, socketstall.EventEnd:
+	case eventStart, eventExit, eventStep, eventStack, eventMoving, eventBlock, eventBlockEnd, socketstall.Event, socketstall.EventEnd:
 		return true
 	}
 	return false
@@ -155,8 +165,12 @@ func (b *Book) take(resource pcommon.Map, record plog.LogRecord, runOf RunOf) {
 	if at <= 0 || at > timeline.MaxTime {
 		return
 	}
-	if event == eventBlockEnd {
+	switch event {
+	case eventBlockEnd:
 		b.unblock(blockKey(resource, a))
+		return
+	case eventStep:
+		b.takeStep(resource, a, at)
 		return
 	}
 	of, id := runOf(resource, a, at)
@@ -172,6 +186,7 @@ func (b *Book) take(resource pcommon.Map, record plog.LogRecord, runOf RunOf) {
 		return
 	}
 	j.note(&of, at, a)
+	b.place(j, r, of.Host)
 	r.note(at, a)
 	switch event {
 	case eventExit:
@@ -238,7 +253,7 @@ func (b *Book) rank(j *job, of *run.Sighting, event string, a pcommon.Map) *rank
 		return nil
 	}
 	if r != nil {
-		j.leave(r)
+		b.leave(j, r.host)
 	} else {
 		b.count++
 	}
@@ -261,15 +276,31 @@ func (b *Book) room(j *job) bool {
 }
 
 func (b *Book) forget(j *job) {
+	if one, ok := j.toKeep(); ok && len(b.left) < mostLeft {
+		b.left = append(b.left, one)
+	}
+	for host := range j.hosts {
+		b.off(j, host)
+	}
 	b.count -= len(j.ranks)
 	b.order.Remove(j.element)
 	delete(b.jobs, j.jobKey)
 	b.version++
 }
 
-func (j *job) leave(r *rank) {
-	if j.hosts[r.host]--; j.hosts[r.host] <= 0 {
-		delete(j.hosts, r.host)
+// leave notes that a rank is not on that machine any more.
+func (b *Book) leave(j *job, host string) {
+	if j.hosts[host]--; j.hosts[host] > 0 {
+		return
+	}
+	delete(j.hosts, host)
+	delete(j.traffic, host)
+	b.off(j, host)
+}
+
+func (b *Book) off(j *job, host string) {
+	if delete(b.on[host], j); len(b.on[host]) == 0 {
+		delete(b.on, host)
 	}
 }
 
@@ -283,12 +314,22 @@ func (j *job) note(of *run.Sighting, at int64, a pcommon.Map) {
 	if drill, ok := a.Get("tracecore.drill"); ok && drill.Type() == pcommon.ValueTypeBool {
 		j.drill = drill.Bool()
 	}
-	if r := j.ranks[of.Rank]; r.host != of.Host && of.Host != "" {
-		if r.host != "" {
-			j.leave(r)
+}
+
+// place notes on which machine a rank is.
+func (b *Book) place(j *job, r *rank, host string) {
+	if r.host == host || host == "" {
+		return
+	}
+	if r.host != "" {
+		b.leave(j, r.host)
+	}
+	r.host = strings.Clone(host)
+	if j.hosts[r.host]++; j.hosts[r.host] == 1 {
+		if b.on[r.host] == nil {
+			b.on[r.host] = map[*job]bool{}
 		}
-		r.host = strings.Clone(of.Host)
-		j.hosts[r.host]++
+		b.on[r.host][j] = true
 	}
 }
 

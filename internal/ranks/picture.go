@@ -41,7 +41,9 @@ func (b *Book) States(now time.Time) (jobs []history.RankJob, version uint64) {
 				b.version++
 			}
 		}
-		jobs = append(jobs, j.told.job)
+		one := j.told.job
+		one.Steps, one.Sends = j.lately(), j.sends(at)
+		jobs = append(jobs, one)
 	}
 	slices.SortFunc(jobs, func(a, b history.RankJob) int {
 		return cmp.Or(compareTimes(b.Began, a.Began), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Domain, b.Domain))
@@ -230,6 +232,7 @@ func (b *Book) State(id, domain string, n int, now time.Time) (history.RankDetai
 	for _, j := range b.jobs {
 		if safetext.Line(j.id) == id && safetext.Line(j.domain) == domain && j.ranks[n] != nil {
 			d := j.ranks[n].detail(n, now.UnixNano())
+			d.GPU, d.GPUBusy = safetext.Line(j.ranks[n].gpu), b.busyOf(j.ranks[n], now.UnixNano())
 			if d.Stack != nil {
 				d.Stack.Frames = b.frames.lists[frameKey{j.jobKey, j.ranks[n].stack.hash}]
 			}
@@ -249,6 +252,9 @@ func (r *rank) detail(n int, now int64) history.RankDetail {
 	}
 	if r.local >= 0 {
 		d.Local = &r.local
+	}
+	if r.pace != nil {
+		d.Steps = r.pace.steps(r.pace.lately())
 	}
 	for _, b := range r.blocks {
 		d.Waits = append(d.Waits, history.RankWait{For: safetext.Line(b.mount), What: safetext.Line(b.what), Since: time.Unix(0, b.since).UTC()})

@@ -1,12 +1,15 @@
 package ncclhang
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	who "github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // The events of the findings, which the pattern reads as log records.
@@ -97,6 +100,7 @@ func (f *Finding) record(now int64) rule.Finding {
 	f.describe(a)
 	f.putCalls(a)
 	f.putRanks(a)
+	f.putEdges(a)
 	f.putCulprit(a)
 	return rule.Finding{Event: eventIncomplete, ID: f.ID, Time: now, Last: now, Severity: severity, Body: f.String(), Resource: resource, Attributes: a}
 }
@@ -146,6 +150,35 @@ func (f *Finding) putRanks(a attributes) {
 	a.ranks("nccl.collective.held_ranks", f.Held)
 	a.ranks("nccl.collective.alive_ranks", f.Alive)
 	a.ranks("nccl.collective.ended_ranks", f.Ended)
+}
+
+// putEdges says who waits for whom: those in the collective and behind it for those that it
+// lacks.
+func (f *Finding) putEdges(a attributes) {
+	const most = 256 // bytes: the engine keeps as much of a field
+	lacking := f.Culprits
+	switch f.Kind {
+	case NotEntered, NotStarted, NotCalled, Works, NotInitialized:
+	case NoDump:
+		lacking = f.NoDump
+	default:
+		return
+	}
+	others := func(ranks []int) who.Ranks {
+		return slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(ranks))), func(rank int) bool { return slices.Contains(lacking, rank) })
+	}
+	direct, all := others(f.Waiting), others(slices.Concat(f.Waiting, f.Affected))
+	if f.Local || len(lacking) == 0 || len(all) == 0 {
+		return
+	}
+	w := who.Wait{Ranks: all.String(), Count: len(all), For: who.RanksNamed(lacking), What: cmp.Or(f.Operation, "a collective"), Since: f.Since}
+	if f.Operation != "" && f.Seq > 0 {
+		w.What += fmt.Sprintf(" #%d", f.Seq)
+	}
+	if len(direct) < len(all) {
+		w.Direct = direct.String()
+	}
+	a.text("nccl.collective.edges", who.WriteWaits([]who.Wait{w}, most))
 }
 
 // putCulprit stamps the job, and the identity of the first rank to blame.

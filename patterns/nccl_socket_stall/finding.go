@@ -32,6 +32,7 @@ const (
 	attrChildAt = "nccl.wait.child_pid" //
 	attrDevice  = "fuse.device"         // that holds the culprit
 	attrGPU     = "gpu.id"              // of the culprit, when the kernel names it
+	attrEdges   = "nccl.wait.edges"     // who waits for whom, as verdict.WriteWaits has it
 )
 
 // finding is c as a record.
@@ -52,6 +53,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		}
 	}
 	put(a, attrMissing, c.Missing)
+	put(a, attrEdges, g.waits(c))
 	put(a, attrWay, c.Way)
 	if len(c.Tied) > 0 {
 		a[attrTied] = numbers(c.Tied)
@@ -104,7 +106,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 			a[attrFar] = int64(c.Far)
 		}
 	}
-	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], ranks, c.Fact != nil && c.Fact.Late)
+	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], ranks, c.Fact != nil && c.Fact.Late)
 	return rule.Finding{Event: eventCulprit, ID: name, Time: g.onset, Late: c.Fact != nil && c.Fact.Late, Resource: resource, Attributes: a}
 }
 

@@ -70,7 +70,7 @@ type shape struct {
 	Onset                                              string
 	Culprit, Shows                                     map[string]string
 	Ranks                                              []int
-	Evidence, NotObserved                              []string
+	Evidence, NotObserved, Waits                       []string
 	Revision                                           int
 	Late                                               bool
 }
@@ -119,7 +119,7 @@ func (w *Verdict) shape() shape {
 	s := shape{
 		Pattern: w.Pattern, Role: w.Role, Status: w.Status, Confidence: w.Confidence, Trust: w.Trust, Severity: w.Severity,
 		Headline: w.Headline, Remediation: w.Remediation, Culprit: w.Culprit, Shows: w.Shows, Ranks: w.Ranks,
-		Evidence: w.Evidence, NotObserved: w.NotObserved, Revision: w.Revision,
+		Evidence: w.Evidence, NotObserved: w.NotObserved, Waits: w.Waits, Revision: w.Revision,
 	}
 	s.Late = w.Late != nil && *w.Late
 	if w.Onset != nil {
@@ -163,6 +163,11 @@ func shapeOf(v verdict.Verdict, want *Verdict) shape {
 	}
 	if want.Ranks != nil {
 		s.Ranks = v.BlastRadius
+	}
+	if want.Waits != nil {
+		for _, w := range v.Waits {
+			s.Waits = append(s.Waits, w.String())
+		}
 	}
 	if want.Evidence != nil {
 		for _, e := range v.Evidence {

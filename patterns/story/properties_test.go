@@ -245,7 +245,7 @@ func (s told) outcome(t *testing.T, arrivals []arrival) string {
 		if s.withdrawn(v) {
 			continue
 		}
-		v.ID, v.RootCause, v.IncidentID, v.Revision, v.Updated = "", "", incident[v.IncidentID], 0, time.Time{}
+		v.ID, v.RootCause, v.IncidentID, v.Revision, v.Updated, v.Run = "", "", incident[v.IncidentID], 0, time.Time{}, ""
 		lines = append(lines, text(t, v))
 	}
 	slices.Sort(lines)

@@ -113,6 +113,7 @@ type Verdict struct {
 	Ranks       []int             `yaml:"ranks"`        // all of them
 	Evidence    []string          `yaml:"evidence"`     // names, all of them, in order
 	Shows       map[string]string `yaml:"shows"`        // what evidence shows, by its name; others may be there
+	Waits       []string          `yaml:"waits"`        // "ranks 0-2 wait for rank 3: data"
 	NotObserved []string          `yaml:"not_observed"` // each a part of one
 	Revision    int               `yaml:"revision"`
 	Late        *bool             `yaml:"late"` // whether evidence was read late

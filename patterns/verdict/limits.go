@@ -38,7 +38,7 @@ var latest = time.Unix(0, 1<<63-1).UTC()
 // Bounded returns a copy of v within the limits, safe to show: texts are lines of
 // visible characters clipped at one, lists are clipped at their length.
 func Bounded(v Verdict) Verdict {
-	for _, name := range []*string{&v.ID, &v.IncidentID, &v.Pattern, &v.RootCause, &v.Boot} {
+	for _, name := range []*string{&v.ID, &v.IncidentID, &v.Pattern, &v.RootCause, &v.Boot, &v.Run} {
 		*name = clip(*name, MaxNameBytes)
 	}
 	v.Headline = clip(v.Headline, MaxTextBytes)
@@ -49,7 +49,7 @@ func Bounded(v Verdict) Verdict {
 		v.Resolved = &resolved
 	}
 	v.Culprit = boundCulprit(v.Culprit)
-	v.BlastRadius = boundRanks(v.BlastRadius)
+	v.BlastRadius, v.Waits = boundRanks(v.BlastRadius), boundWaits(v.Waits)
 	v.Evidence = boundEvidence(v.Evidence)
 	if !v.Span.valid() {
 		v.Span = Span{}
@@ -191,6 +191,7 @@ func (v *Verdict) validateNames() error {
 		{"pattern", v.Pattern, true},
 		{"root_cause_id", v.RootCause, false},
 		{"boot", v.Boot, false},
+		{"run_id", v.Run, false},
 	} {
 		if f.required && f.value == "" {
 			return fmt.Errorf("%s is empty", f.name)
@@ -227,6 +228,11 @@ func (v *Verdict) validateTimes() error {
 	if v.Resolved != nil {
 		times = append(times, *v.Resolved)
 	}
+	for i := range v.Waits {
+		if !v.Waits[i].Since.IsZero() {
+			times = append(times, v.Waits[i].Since)
+		}
+	}
 	for i := range v.Evidence {
 		times = append(times, v.Evidence[i].Time)
 		for _, other := range []time.Time{v.Evidence[i].Last, v.Evidence[i].Began} {
@@ -245,6 +251,9 @@ func (v *Verdict) validateTimes() error {
 
 func (v *Verdict) validateTexts() error {
 	texts := append([]string{v.Headline}, v.NotObserved...)
+	for i := range v.Waits {
+		texts = append(texts, v.Waits[i].Ranks, v.Waits[i].Direct, v.Waits[i].For, v.Waits[i].What)
+	}
 	for i := range v.Evidence {
 		if len(v.Evidence[i].Name) > MaxNameBytes || len(v.Evidence[i].Source) > MaxNameBytes {
 			return fmt.Errorf("evidence %d: name or source has more than %d bytes", i, MaxNameBytes)
@@ -301,6 +310,7 @@ func (v *Verdict) validateLists() error {
 		{"missing", len(v.Missing), MaxNotObserved},
 		{"steps", len(v.Steps), MaxSteps},
 		{"blast_radius_ranks", len(v.BlastRadius), MaxRanks},
+		{"waits", len(v.Waits), MaxWaits},
 		{"rank_spans", len(v.RankSpans), MaxRankSpans},
 	} {
 		if list.has > list.most {

@@ -84,7 +84,9 @@ type Verdict struct {
 	// peer ... (keys as in the rule).
 	Culprit     map[string]string `json:"culprit"`
 	Boot        string            `json:"boot,omitempty"`               // boot id of the host or node that is named, when its newest evidence was seen
+	Run         string            `json:"run_id,omitempty"`             // the start of the job that is named, by the first of its ranks that was seen
 	BlastRadius Ranks             `json:"blast_radius_ranks,omitempty"` // ranks known to be hit, sorted
+	Waits       []Wait            `json:"waits,omitempty"`              // who waits for whom, where connections or calls show it
 	Late        bool              `json:"late,omitempty"`               // some of its evidence was read late: when it happened nobody looked
 	Drill       bool              `json:"drill,omitempty"`              // all evidence is of a drill: nothing is to be drained or paged
 	Stands      bool              `json:"stands,omitempty"`             // while it lasts, the ranks of its job make no progress

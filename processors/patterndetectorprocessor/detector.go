@@ -209,6 +209,9 @@ func (d *detector) refused(s seen) {
 
 // metrics shows data points to the engine.
 func (d *detector) metrics(ctx context.Context, md pmetric.Metrics) {
+	if book := d.keeping.book.Load(); book != nil {
+		book.Metrics(md)
+	}
 	d.mu.Lock()
 	matched := d.engine.Metrics(md)
 	mattered := matched.DataPointCount() > 0

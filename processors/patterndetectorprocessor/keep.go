@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -40,6 +41,10 @@ type keeping struct {
 	ranks   *ranks.Book        // how they fare; nil where nobody asks
 	backoff time.Duration
 	retryAt time.Time
+
+	// book is ranks, for those who do not hold the lock.
+	book    atomic.Pointer[ranks.Book]
+	stepsAt time.Time // when the steps of runs are kept next
 
 	gathering gathering
 }

@@ -21,6 +21,9 @@ const (
 	mostSightings = 1 << 15
 	// sightingsAtOnce are in one transaction.
 	sightingsAtOnce = 4096
+	// stepsEvery is how often the steps of runs are kept; a summary comes later than that
+	// after the end of its run.
+	stepsEvery = 10 * time.Second
 )
 
 // noteRanks has the history note begins and ends of ranks among records that the engine was
@@ -59,6 +62,7 @@ func (d *detector) showRanks() (cancel func()) {
 	}
 	d.mu.Lock()
 	d.keeping.ranks = ranks.NewBook(ranks.DefaultMost)
+	d.keeping.book.Store(d.keeping.ranks)
 	d.mu.Unlock()
 	return listener.ListenRanks(d.id.String(), d.keeping.ranks)
 }
@@ -97,10 +101,20 @@ func failure(a pcommon.Map) string {
 	return ""
 }
 
+// noteSteps has the history note, now and then, how many steps the runs made. mu is held.
+func (d *detector) noteSteps() {
+	k := &d.keeping
+	if now := d.clock.now(); k.ranks != nil && !now.Before(k.stepsAt) && len(k.seen) < mostSightings {
+		k.stepsAt = now.Add(stepsEvery)
+		k.seen = append(k.seen, k.ranks.Steps()...)
+	}
+}
+
 // keepRanks hands over what was seen of ranks and reports whether to go on at once. A
 // history that does not take it loses it: runs are told by their other ranks.
 func (d *detector) keepRanks(ctx context.Context) bool {
 	d.mu.Lock()
+	d.noteSteps()
 	seen := d.keeping.seen[:min(len(d.keeping.seen), sightingsAtOnce)]
 	d.keeping.seen = d.keeping.seen[len(seen):]
 	d.mu.Unlock()

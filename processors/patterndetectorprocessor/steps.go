@@ -36,10 +36,10 @@ type placement struct {
 	ranks []verdict.RankSpan
 }
 
-func newPlacing(config *Config) *placing {
+func newPlacing(config *Config, told func(who steps.Rank, begin int64)) *placing {
 	return &placing{
 		Book: steps.New(steps.Options{
-			Spans: config.Steps.Spans, Begin: config.Steps.Begin, Rank: config.Steps.Rank, Job: config.Steps.Job, Ranks: config.Limits.Steps,
+			Spans: config.Steps.Spans, Begin: config.Steps.Begin, Rank: config.Steps.Rank, Job: config.Steps.Job, Ranks: config.Limits.Steps, Told: told,
 		}),
 		placed: map[string]*fairlru.Element[placement]{}, order: timeline.NewOrder[placement](), most: config.Limits.Verdicts,
 	}
@@ -50,12 +50,19 @@ func (d *detector) followSteps() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.steps == nil {
-		d.steps = newPlacing(d.config)
+		d.steps = newPlacing(d.config, d.stepTold)
 	}
 }
 
 // traces notes the steps among spans. Judgement knows nothing of it.
 func (d *detector) traces(td ptrace.Traces) { d.steps.Spans(td) }
+
+// stepTold has the book of ranks count a step.
+func (d *detector) stepTold(who steps.Rank, begin int64) {
+	if book := d.keeping.book.Load(); book != nil {
+		book.Step(who.Host, who.Job, who.Number, begin)
+	}
+}
 
 // begins notes the steps that begin, where steps are followed.
 func (d *detector) begins(ld plog.Logs) {

@@ -160,7 +160,9 @@ func TestDumpsOfAJobBecomeAFinding(t *testing.T) {
 	require.Equal(t, "nccl.collective.incomplete", finding.EventName())
 	require.Equal(t, plog.SeverityNumberError, finding.SeverityNumber())
 	require.Equal(t, began.Add(5*time.Second), finding.Timestamp().AsTime())
+	since, _ := finding.Attributes().AsRaw()["nccl.collective.since_unix_nano"].(int64)
 	require.Equal(t, map[string]any{
+		"nccl.collective.edges":   fmt.Sprintf("0-1,3>rank 2|all_reduce #6@%d", time.Unix(0, since).UnixMilli()),
 		"nccl.collective.finding": "not_entered", "nccl.collective.sureness": "certain", "nccl.collective.run": "/fr/rank_",
 		"nccl.collective.id": finding.Attributes().AsRaw()["nccl.collective.id"], "nccl.collective.operation": "all_reduce", "nccl.collective.p2p": false,
 		"nccl.fr.collective_seq_id": int64(6), "nccl.fr.pg_id": "0", "nccl.fr.pg_desc": "default_pg", "nccl.collective.group": "default_pg",
@@ -169,7 +171,7 @@ func TestDumpsOfAJobBecomeAFinding(t *testing.T) {
 		"nccl.collective.affected_ranks": []any{int64(0), int64(1), int64(2), int64(3)},
 		"nccl.collective.line":           "ar (/srv/train/train.py:8)", "nccl.collective.code": []any{"ar (/srv/train/train.py:8)", "<module> (/srv/train/train.py:13)"},
 		"nccl.collective.last_line": "ar (/srv/train/train.py:8)", "nccl.collective.last_code": []any{"ar (/srv/train/train.py:8)", "<module> (/srv/train/train.py:9)"},
-		"nccl.collective.since_unix_nano": finding.Attributes().AsRaw()["nccl.collective.since_unix_nano"], "nccl.collective.waited_ns": int64(20 * time.Second),
+		"nccl.collective.since_unix_nano": since, "nccl.collective.waited_ns": int64(20 * time.Second),
 		"gen_ai.training.rank": int64(2), "gen_ai.training.world_size": int64(4), "tracecore.trust": "claimed",
 	}, finding.Attributes().AsRaw())
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,9 +11,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/tracecoreai/tracecore/distro/internal/replay"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
+	"github.com/tracecoreai/tracecore/internal/ranks"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -107,11 +111,38 @@ func (f *compareFlags) side(cmd *cobra.Command, path string) (side incidentview.
 			return side, false, exitError{code: exitUnusable}
 		}
 		side.First, side.Last, unread = result.First, result.Last, result.Unread > 0
+		if err := f.steps(cmd.Context(), path, &side); err != nil {
+			return side, false, err
+		}
 	}
 	for _, incident := range verdict.Incidents(verdicts) {
 		side.Incidents = append(side.Incidents, incidentview.Build(incident, incidentview.Options{Now: time.Now(), Version: version}))
 	}
 	return side, unread, nil
+}
+
+// steps counts the steps of training that a recording tells of: those of the job that made
+// most.
+func (f *compareFlags) steps(ctx context.Context, path string, side *incidentview.Side) error {
+	quiet, err := f.quietly()
+	if err != nil {
+		return err
+	}
+	book, of := ranks.NewBook(ranks.DefaultMost), ranks.Recorded()
+	err = replay.Scan(ctx, []string{path}, quiet, func(logs plog.Logs, _ pmetric.Metrics) { book.Logs(logs, of) })
+	for _, told := range book.Steps() {
+		if s := told.Steps; s.Count > side.Steps && s.Each > 0 {
+			side.Steps, side.StepTime = s.Count, time.Duration(s.Each*float64(time.Second))
+		}
+	}
+	return err
+}
+
+// quietly are the options for reading once more what was read: what is wrong with it was told.
+func (f *replayFlags) quietly() (replay.Options, error) {
+	o, err := f.options()
+	o.Bad, o.Note, o.Report = func(error) {}, func(error) {}, func(replay.Progress) {}
+	return o, err
 }
 
 // play gives a recording to the patterns and returns all verdicts; what is wrong with it is

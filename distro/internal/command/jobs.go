@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -52,10 +53,10 @@ func writeJobs(w io.Writer, a *history.Jobs) error {
 	if len(a.Runs) == 0 {
 		fmt.Fprintf(&b, "No job was seen on %s that matches.\n", safetext.Line(a.Host))
 	} else {
-		table(&b, "JOB\tSTARTED\tLASTED\tSTOOD\tOUTCOME\tRANKS\tHOSTS\tFIRST FAILURE\tRUN", func(row func(cells ...string)) {
+		table(&b, "JOB\tSTARTED\tLASTED\tSTOOD\tSTEP\tOUTCOME\tRANKS\tHOSTS\tFIRST FAILURE\tRUN", func(row func(cells ...string)) {
 			for i := range a.Runs {
 				run := &a.Runs[i]
-				row(run.Job, run.Began.UTC().Format("2006-01-02 15:04:05"), went(run, a), stood(run), strings.ReplaceAll(run.Outcome, "_", " "),
+				row(run.Job, run.Began.UTC().Format("2006-01-02 15:04:05"), went(run, a), stood(run), cmp.Or(run.Steps.PerStep(), "-"), strings.ReplaceAll(run.Outcome, "_", " "),
 					ranksSeen(run), several(run.Hosts), firstFailure(run), run.ID)
 			}
 		})

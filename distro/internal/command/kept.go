@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -115,6 +116,9 @@ func (a *asking) runSide(ctx context.Context, id string) (side incidentview.Side
 	side.Name, side.First, side.Last = safetext.Line(run.Job+" "+run.ID), run.Began, run.Until()
 	if run.Outcome == history.RunGoesOn {
 		side.Last = one.At
+	}
+	if s := run.Steps; s != nil && s.Each > 0 {
+		side.Steps, side.StepTime = s.Count, time.Duration(s.Each*float64(time.Second))
 	}
 	for i := range one.Incidents {
 		v, err := a.view(ctx, one.Incidents[i].ID)

@@ -31,6 +31,7 @@ const (
 
 // poller asks a running tracecore again and again. What did not change is not told again.
 type poller struct {
+	asking  asking
 	address string
 	base    *url.URL
 	client  *http.Client
@@ -39,16 +40,17 @@ type poller struct {
 	tags     map[string]string // by path and query
 	picture  top.Picture
 	whole    map[string]history.Whole
-	jobs     []history.RankJob          // without nodes and groups
-	plotted  map[string]history.RankJob // by path and query
+	views    map[string]incidentview.View // as the history tells them, of those that are shown whole
+	jobs     []history.RankJob            // without nodes and groups
+	plotted  map[string]history.RankJob   // by path and query
 	statusAt time.Time
 	feeding  *feeding
 }
 
 func newPoller(a *asking) *poller {
 	return &poller{
-		address: a.address, client: a.client(),
-		tags: map[string]string{}, whole: map[string]history.Whole{}, plotted: map[string]history.RankJob{},
+		asking: *a, address: a.address, client: a.client(),
+		tags: map[string]string{}, whole: map[string]history.Whole{}, views: map[string]incidentview.View{}, plotted: map[string]history.RankJob{},
 	}
 }
 
@@ -102,7 +104,8 @@ func (p *poller) kept(ctx context.Context, chosen string) error {
 	} else if got {
 		p.picture.Runs = runs.Runs
 	}
-	if _, known := p.whole[chosen]; !news && (known || chosen == "") {
+	_, known := p.whole[chosen]
+	if _, shown := p.views[chosen]; !news && (known && shown || chosen == "") {
 		return nil
 	}
 	return p.incidents(ctx, chosen)
@@ -132,22 +135,48 @@ func (p *poller) incidents(ctx context.Context, chosen string) error {
 		}
 		if news {
 			p.whole[id] = whole
+			delete(p.views, id)
 		}
 		for i := range whole.Verdicts {
 			whole.Verdicts[i] = verdict.Bounded(whole.Verdicts[i])
 		}
-		views[id] = incidentview.Build(whole.Verdicts, incidentview.Options{Now: p.picture.At, Version: version, Feeds: p.feeding.feed})
+		if views[id], err = p.view(ctx, id, id == chosen || id == wanted[0]); err != nil {
+			return err
+		}
 		p.picture.Named = append(p.picture.Named, top.NamedBy(whole.Verdicts)...)
 	}
 	maps.DeleteFunc(p.whole, func(id string, _ history.Whole) bool {
 		gone := !slices.Contains(wanted, id)
 		if gone {
 			delete(p.tags, incidentPath(id))
+			delete(p.views, id)
 		}
 		return gone
 	})
 	p.picture.Views = views
 	return nil
+}
+
+// view is an incident as it is shown: with its stacks, its evidence and what was before it
+// where it is shown whole, else by its verdicts alone.
+func (p *poller) view(ctx context.Context, id string, whole bool) (incidentview.View, error) {
+	if v, known := p.views[id]; known {
+		return v, nil
+	}
+	kept := p.whole[id]
+	v := incidentview.Build(kept.Verdicts, incidentview.Options{Now: p.picture.At, Version: version, Feeds: p.feeding.feed})
+	if !whole {
+		return v, nil
+	}
+	full, err := p.asking.view(ctx, id)
+	switch {
+	case errors.Is(err, errNotThere): // it has given way since
+		full, err = v, nil
+	case err != nil:
+		return v, err
+	}
+	p.views[id] = full
+	return full, err
 }
 
 func incidentPath(id string) string { return "/v1/incidents/" + url.PathEscape(id) }
@@ -183,6 +212,7 @@ func (p *poller) ranks(ctx context.Context, want top.Want) error {
 	p.picture.Jobs = slices.Clone(p.jobs)
 	if j, ok := p.plotted[name]; ok {
 		if at := slices.IndexFunc(p.picture.Jobs, func(o history.RankJob) bool { return o.Job == j.Job && o.Domain == j.Domain }); at >= 0 {
+			j.Steps, j.Sends = p.jobs[at].Steps, p.jobs[at].Sends // they go on, and what was plotted stays
 			p.picture.Jobs[at] = j
 		}
 	}
@@ -215,7 +245,7 @@ func (p *poller) status(ctx context.Context) error {
 		return err
 	}
 	p.feeding = fed
-	p.picture.Status, p.picture.Started, p.picture.Unfed, p.statusAt = &told, told.Started, fed.unfed(), time.Now()
+	p.picture.Status, p.picture.Started, p.picture.Unfed, p.statusAt = &told, told.Started, fed.unfed(told.Works...), time.Now()
 	p.picture.Problem = told.Problem
 	if len(told.Ailing) > 0 && told.Problem == "" {
 		p.picture.Problem = counted(uint64(len(told.Ailing)), "component") + " of tracecore reports an error: s"

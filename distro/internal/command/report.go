@@ -135,11 +135,10 @@ func (f *reportFlags) recorded(cmd *cobra.Command, paths []string) (incidentview
 	if result.Unread > 0 && result.Records == 0 {
 		return incidentview.View{}, false, exitError{code: exitUnusable}
 	}
-	quiet, err := f.options()
+	quiet, err := f.quietly()
 	if err != nil {
 		return incidentview.View{}, false, err
 	}
-	quiet.Bad, quiet.Note, quiet.Report = func(error) {}, func(error) {}, func(replay.Progress) {}
 	if len(verdicts) == 0 {
 		if verdicts, err = recordedVerdicts(cmd.Context(), paths, quiet); err != nil {
 			return incidentview.View{}, false, err

@@ -166,11 +166,10 @@ func (f *topFlags) recorded(cmd *cobra.Command, paths []string) (top.Source, err
 	if result.Unread > 0 && result.Records == 0 {
 		return nil, exitError{code: exitUnusable}
 	}
-	quiet, err := f.options()
+	quiet, err := f.quietly()
 	if err != nil {
 		return nil, err
 	}
-	quiet.Bad, quiet.Note, quiet.Report = func(error) {}, func(error) {}, func(replay.Progress) {}
 	if len(verdicts) == 0 {
 		if verdicts, err = recordedVerdicts(cmd.Context(), paths, quiet); err != nil {
 			return nil, err

@@ -134,6 +134,49 @@ func (m *Model) staleness(p *page) {
 	}
 }
 
+// lastColumn is what the table of jobs ends with.
+func (m *Model) lastColumn(list []*history.RankJob) string {
+	for _, j := range list {
+		if j.Counts[history.RankWaits]+j.Counts[history.RankBlocked] > 0 {
+			return "WAITS FOR"
+		}
+	}
+	for _, j := range list {
+		if pace(j) != "" {
+			return "PACE"
+		}
+	}
+	return ""
+}
+
+// pace is how fast a job goes, as far as it is told.
+func pace(j *history.RankJob) string {
+	var parts []string
+	if j.Counts[history.RankGoesOn] == 0 {
+		return ""
+	}
+	if each := j.Steps.PerStep(); each != "" {
+		parts = append(parts, each+" a step")
+	}
+	if j.Sends != nil {
+		parts = append(parts, rate(*j.Sends))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// rate is bytes a second, in decimal units, with three digits at most.
+func rate(bytes float64) string {
+	units := []string{"B/s", "kB/s", "MB/s", "GB/s", "TB/s"}
+	at := 0
+	for ; bytes >= 1000 && at < len(units)-1; at++ {
+		bytes /= 1000
+	}
+	if bytes < 10 && at > 0 {
+		return fmt.Sprintf("%.1f %s", bytes, units[at])
+	}
+	return fmt.Sprintf("%.0f %s", bytes, units[at])
+}
+
 // columns of the table of jobs.
 type jobColumns struct{ job, waits int }
 
@@ -148,7 +191,7 @@ func (m *Model) jobRows(p *page, wide bool, room int) int {
 	if wide {
 		columns = jobColumns{30, p.width - 30 - 46}
 	}
-	p.add(span{dim, "  " + pad("JOB", columns.job) + right("RANKS", 9) + right("NODES", 7) + "  " + pad("STATE", 12) + right("FOR", 12) + "  " + pad("WAITS FOR", columns.waits)})
+	p.add(span{dim, "  " + pad("JOB", columns.job) + right("RANKS", 9) + right("NODES", 7) + "  " + pad("STATE", 12) + right("FOR", 12) + "  " + pad(m.lastColumn(list), columns.waits)})
 	most := max(min(len(list), room/5, 8), 1)
 	if wide {
 		most = max(min(len(list), 12), 1)
@@ -233,7 +276,7 @@ func (m *Model) state(j *history.RankJob, names map[int]Named) (k kind, word str
 func (m *Model) waitsFor(j *history.RankJob, names map[int]Named) string {
 	standing := j.Counts[history.RankWaits]+j.Counts[history.RankBlocked] > 0
 	if !standing {
-		return ""
+		return pace(j)
 	}
 	var who []int
 	for rank, n := range names {

@@ -33,6 +33,7 @@ func (m *Model) incidentPage(p *page) {
 		m.notSeen(p, &v)
 	}
 	m.seen(p, &v)
+	m.before(p, &v)
 	p.blank()
 	for i, text := range waitLines(&v) {
 		p.field(map[bool]string{true: "  waits"}[i == 0], plain, text)
@@ -167,6 +168,23 @@ func (m *Model) notSeen(p *page, v *incidentview.View) {
 			p.entry("", line{{plain, pad("", 12)}}, dim, n.Why, "")
 		}
 		label = ""
+	}
+}
+
+// before says whether it was here before.
+func (m *Model) before(p *page, v *incidentview.View) {
+	if v.Before == nil {
+		return
+	}
+	p.blank()
+	label := "  before"
+	for _, e := range v.Before.Alike {
+		lasted := map[bool]string{true: "open for ", false: "lasted "}[e.Open] + verdict.Lasting(time.Duration(e.Seconds*float64(time.Second)))
+		p.entry(label, line{{plain, e.Since.UTC().Format("01-02 15:04:05") + "  "}}, plain, e.Headline+"; "+lasted, e.Shares)
+		label = ""
+	}
+	if len(v.Before.Alike) == 0 {
+		p.field(label, plain, "none of "+counted(v.Before.Kept, "incident")+" that are kept is like it")
 	}
 }
 

@@ -54,10 +54,28 @@ func (m *Model) chosenIncident(c *canvas, i *history.Incident, y, end int) {
 	p.field("  what", bold, i.Headline)
 	p.field("  where", plain, strings.Join(i.Nodes, ", "))
 	p.field("  jobs", plain, strings.Join(i.Jobs, ", "))
+	p.field("  alike", plain, m.alike(i))
 	if i.Acknowledged != nil {
 		p.field("  ack", plain, acknowledged(i.Acknowledged, m.moment()))
 	}
 	m.draw(c, p, 0, y, end)
+}
+
+// alike says which other incidents of the list are like one.
+func (m *Model) alike(i *history.Incident) string {
+	const most = 4
+	var texts []string
+	for n := range m.picture.Incidents {
+		other := &m.picture.Incidents[n]
+		if shares := history.Alike(i, other); shares != "" {
+			texts = append(texts, other.Onset.UTC().Format("01-02 15:04")+" "+shares)
+		}
+	}
+	text := strings.Join(texts[:min(len(texts), most)], "; ")
+	if more := len(texts) - most; more > 0 {
+		text += "; and " + incidentview.Number(more) + " more"
+	}
+	return text
 }
 
 func (m *Model) hiddenDrills() int {

@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +116,9 @@ func (m *Model) rankPage(p *page) {
 	if d.Local != nil {
 		where += ", local rank " + strconv.Itoa(*d.Local)
 	}
+	if d.GPU != "" {
+		where += ", GPU " + d.GPU
+	}
 	if d.PID > 0 {
 		where += ", " + cmp.Or(d.Process, "process") + " (pid " + strconv.FormatInt(d.PID, 10) + ")"
 	}
@@ -154,6 +158,19 @@ func (m *Model) rankState(p *page, d *history.RankDetail) {
 			return "never, as far as was seen"
 		}
 		return lasting(*t, m.moment()) + " ago"
+	}
+	if d.GPUBusy != nil {
+		p.field("  gpu", plain, fmt.Sprintf("%.0f %% busy", *d.GPUBusy*100))
+	}
+	if s := d.Steps; s != nil {
+		text := incidentview.Number(s.Count) + " were told"
+		if s.Count == 1 {
+			text = "1 was told"
+		}
+		if each := s.PerStep(); each != "" {
+			text += ", one in " + each
+		}
+		p.field("  steps", plain, text+"; the last began "+lasting(s.Last, m.moment())+" ago")
 	}
 	if d.Sent != nil || d.Received != nil {
 		p.field("  network", plain, "last sent "+age(d.Sent)+", last received "+age(d.Received))

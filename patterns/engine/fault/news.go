@@ -13,13 +13,18 @@ import (
 // when it ended. It
 // is the same for two revisions of which the later says nothing new.
 func news(v verdict.Verdict) (string, error) {
-	v.Revision, v.Onset, v.Updated = 0, time.Time{}, time.Time{}
+	v.Revision, v.Onset, v.Updated, v.Run = 0, time.Time{}, time.Time{}, ""
 	v.Headline = uncounted(v.Headline)
 	evidence := make([]verdict.Evidence, len(v.Evidence))
 	for i, e := range v.Evidence {
 		evidence[i] = verdict.Evidence{Name: e.Name, Late: e.Late, Source: e.Source, Trust: e.Trust, Shows: uncounted(e.Shows)}
 	}
 	v.Evidence = evidence
+	waits := make([]verdict.Wait, len(v.Waits))
+	for i, w := range v.Waits { // who waits is among those that are hit
+		waits[i] = verdict.Wait{For: w.For, What: uncounted(w.What)}
+	}
+	v.Waits = waits
 	text, err := json.Marshal(v)
 	return identifier(string(text)), err
 }

@@ -27,6 +27,9 @@ func (f *Fault) report() verdict.Verdict {
 		Severity:    f.severity(),
 		Evidence:    f.evidence(), NotObserved: f.notObserved(), Missing: f.missing(),
 	}
+	if edges, ok := f.value(verdict.WaitsField); ok {
+		v.Waits = verdict.ReadWaits(edges)
+	}
 	v.Span = spanOf(&v)
 	v.Late = slices.ContainsFunc(v.Evidence, func(e verdict.Evidence) bool { return e.Late && e.Trust >= v.Trust })
 	if v.Role == verdict.Symptom {
@@ -40,6 +43,9 @@ func (f *Fault) report() verdict.Verdict {
 		if value, ok := f.value(name); ok {
 			v.Culprit[name] = value
 		}
+	}
+	if v.Culprit["job"] != "" {
+		v.Run = f.run
 	}
 	return v
 }

@@ -64,6 +64,9 @@ func (s *Store) noteRun(ctx context.Context, tx *sql.Tx, key runKey, seen []hist
 	if errors.Is(err, errDamagedRow) {
 		s.options.Damaged(1)
 	}
+	if errors.Is(err, sql.ErrNoRows) && !slices.ContainsFunc(seen, func(one history.Sighting) bool { return one.Steps == nil }) {
+		return nil // steps of a run that gave way
+	}
 	if err != nil {
 		if !errors.Is(err, errDamagedRow) && !errors.Is(err, sql.ErrNoRows) {
 			return err
@@ -120,6 +123,10 @@ func (s *Store) writeRun(ctx context.Context, tx *sql.Tx, key runKey, run *histo
 }
 
 func noteRank(run *history.Run, began, ended map[int]bool, s *history.Sighting) {
+	if s.Steps != nil {
+		noteSteps(run, s.Steps)
+		return
+	}
 	host := bounded(s.Host)
 	began[s.Rank] = true
 	if run.Began.IsZero() || s.Began.Before(run.Began) {
@@ -142,6 +149,13 @@ func noteRank(run *history.Run, began, ended map[int]bool, s *history.Sighting) 
 	}
 	if s.Failed != "" && (run.First == nil || s.At.Before(run.First.At)) {
 		run.First = &history.Death{Rank: s.Rank, Host: host, At: s.At, How: bounded(s.Failed)}
+	}
+}
+
+// noteSteps notes how many steps a run has made, since the agent began to count.
+func noteSteps(run *history.Run, told *history.Steps) {
+	if run.Steps == nil || run.Steps.Last.Before(told.Last) {
+		run.Steps = told
 	}
 }
 

@@ -28,6 +28,8 @@ type Options struct {
 	Rank  []string // attributes that say the rank
 	Job   []string // attributes that say the job
 	Ranks int      // whose steps are kept, at most
+	// Told is called for each step that was not known; nil for nobody. It asks the book nothing.
+	Told func(who Rank, begin int64)
 }
 
 // perRank is how many steps of one rank are kept. A verdict comes seconds after its cause,
@@ -149,7 +151,9 @@ func (b *Book) note(resource, attributes pcommon.Map, s step, over bool) {
 	}
 	b.stats.Taken++
 	s.claimed = trust < verdict.Claimed
-	b.rank(who, trust).put(s)
+	if b.rank(who, trust).put(s) && b.opts.Told != nil {
+		b.opts.Told(who, s.begin)
+	}
 }
 
 // noteTrace notes the trace of a rank that the node itself read in its environment.
@@ -252,20 +256,23 @@ func rankIn(attributes pcommon.Map, key string) (int, bool) {
 	return int(n), n >= 0 && n <= verdict.MaxRank
 }
 
-// put enters a step, or what is new of a step that is known.
-func (r *rank) put(s step) {
+// put enters a step, or what is new of a step that is known. It reports whether it was not
+// known.
+func (r *rank) put(s step) (unknown bool) {
 	at := slices.IndexFunc(r.steps, func(o step) bool { return o.span == s.span && o.trace == s.trace })
 	if at >= 0 {
 		known := r.steps[at]
 		s.begin, s.end, s.claimed = min(s.begin, known.begin), max(s.end, known.end), s.claimed && known.claimed
 		r.steps = slices.Delete(r.steps, at, at+1)
 	}
+	unknown = at < 0
 	at, _ = slices.BinarySearchFunc(r.steps, s, func(a, b step) int { return cmp.Compare(a.begin, b.begin) })
 	r.steps = slices.Insert(r.steps, at, s)
 	if len(r.steps) > perRank {
 		at := r.least()
 		r.steps = slices.Delete(r.steps, at, at+1)
 	}
+	return unknown
 }
 
 // least is the step that gives way: the oldest of the trace that has most, and claims first.

@@ -1,0 +1,163 @@
+package ranks
+
+import (
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// Metrics of the receivers ncclsock and gpu that say how fast a job goes: what its ranks
+// sent, whose a GPU is, and how busy it is.
+const (
+	metricTraffic = "nccl.socket.io"
+	metricOwner   = "hw.gpu.process.memory.usage"
+	metricBusy    = "hw.gpu.utilization"
+)
+
+const (
+	mostGPUs = 4096
+	// lasts is how long a sample counts: receivers tell theirs each 10 s.
+	lasts = int64(time.Minute)
+)
+
+// gpuKey names a GPU of a machine.
+type gpuKey struct{ host, id string }
+
+type gpu struct {
+	busy float64
+	at   int64
+}
+
+// traffic is what the ranks of a job on one machine have sent.
+type traffic struct {
+	sent int64
+	at   int64
+	rate float64 // bytes a second since the sample before, below 0 where there is none
+}
+
+// Metrics takes metrics.
+func (b *Book) Metrics(md pmetric.Metrics) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, resource := range md.ResourceMetrics().All() {
+		attributes := resource.Resource().Attributes()
+		host := rule.Text(attributes, "host.name")
+		if host == "" || rule.TrustOf(attributes, pcommon.NewMap()) < verdict.Claimed {
+			continue
+		}
+		for _, scope := range resource.ScopeMetrics().All() {
+			for _, metric := range scope.Metrics().All() {
+				b.metric(host, metric)
+			}
+		}
+	}
+}
+
+func (b *Book) metric(host string, metric pmetric.Metric) {
+	switch name := metric.Name(); {
+	case name == metricTraffic && metric.Type() == pmetric.MetricTypeSum:
+		b.traffic(host, metric.Sum().DataPoints())
+	case name == metricOwner && metric.Type() == pmetric.MetricTypeSum:
+		for _, point := range metric.Sum().DataPoints().All() {
+			a := point.Attributes()
+			number, ok := socketstall.Rank(a, "gen_ai.training.rank")
+			if j := b.only(host, rule.Text(a, "gen_ai.training.job_id"), number); ok && j != nil {
+				j.ranks[number].gpu = strings.Clone(rule.Text(a, "gpu.id"))
+			}
+		}
+	case name == metricBusy && metric.Type() == pmetric.MetricTypeGauge:
+		for _, point := range metric.Gauge().DataPoints().All() {
+			b.busy(host, point)
+		}
+	}
+}
+
+func (b *Book) busy(host string, point pmetric.NumberDataPoint) {
+	a, at := point.Attributes(), int64(point.Timestamp()) //nolint:gosec // a time that does not fit is below zero
+	if task := rule.Text(a, "hw.gpu.task"); task != "" && task != "general" || at <= 0 || at > timeline.MaxTime || point.ValueType() != pmetric.NumberDataPointValueTypeDouble {
+		return
+	}
+	key := gpuKey{host, rule.Text(a, "gpu.id")}
+	if _, known := b.gpus[key]; !known && len(b.gpus) >= mostGPUs {
+		return
+	}
+	key.host, key.id = strings.Clone(key.host), strings.Clone(key.id)
+	b.gpus[key] = gpu{min(max(point.DoubleValue(), 0), 1), at}
+}
+
+// traffic sums what the ranks of each job sent to all their peers.
+func (b *Book) traffic(host string, points pmetric.NumberDataPointSlice) {
+	sums, times := map[string]int64{}, map[string]int64{}
+	for _, point := range points.All() {
+		a := point.Attributes()
+		if rule.Text(a, "network.io.direction") == "transmit" && point.ValueType() == pmetric.NumberDataPointValueTypeInt {
+			id := rule.Text(a, "gen_ai.training.job_id")
+			sums[id] += max(point.IntValue(), 0)
+			times[id] = max(times[id], int64(point.Timestamp())) //nolint:gosec // a time that does not fit is below zero
+		}
+	}
+	for id, sent := range sums {
+		j, at := b.only(host, id, -1), times[id]
+		if j == nil || at <= 0 || at > timeline.MaxTime {
+			continue
+		}
+		if j.traffic == nil {
+			j.traffic = map[string]traffic{}
+		}
+		before := j.traffic[host]
+		now := traffic{sent: sent, at: at, rate: -1}
+		if before.at > 0 && at > before.at && sent >= before.sent {
+			now.rate = float64(sent-before.sent) / time.Duration(at-before.at).Seconds()
+		}
+		j.traffic[strings.Clone(host)] = now
+	}
+}
+
+// only is the one job of a machine that has that id, if it says one, and that rank, unless it
+// is below 0; nil where none has, or several.
+func (b *Book) only(host, id string, number int) (found *job) {
+	for j := range b.on[host] {
+		if id != "" && j.id != id {
+			continue
+		}
+		if r := j.ranks[number]; number >= 0 && (r == nil || r.host != host || r.ended > 0) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = j
+	}
+	return found
+}
+
+// sends is how much the ranks of a job send, nil where nothing tells of now.
+func (j *job) sends(now int64) *float64 {
+	var all float64
+	told := false
+	for _, t := range j.traffic {
+		if now-t.at < lasts && t.rate >= 0 && t.at > 0 {
+			all, told = all+t.rate, true
+		}
+	}
+	if !told {
+		return nil
+	}
+	return &all
+}
+
+// busyOf is how busy the GPU of a rank is, nil where nothing tells of now.
+func (b *Book) busyOf(r *rank, now int64) *float64 {
+	one, known := b.gpus[gpuKey{r.host, r.gpu}]
+	if !known || r.gpu == "" || now-one.at >= lasts {
+		return nil
+	}
+	return &one.busy
+}
