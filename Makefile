@@ -46,7 +46,7 @@ STAGES := format race host chart cluster
 STILL := lint tools unit fuzz check-generated
 MACHINES := vmtest
 # What a release needs beyond that.
-RELEASE := attack stacks soak truth bench
+RELEASE := attack stacks pages soak truth bench
 
 .PHONY: help
 help: ## List the targets
@@ -149,6 +149,12 @@ attack: gotestsum ## The state of an agent: damaged 1,000 times, killed 500 time
 .PHONY: stacks
 stacks: deps gotestsum ## Stacks of Python beside those of faulthandler, with the interpreters of Debian's suites; 30,000 of a program that never holds still, for each (as root; fetches packages)
 	$(JSON) go test -json -timeout 2h -run 'Interpreter|Wrong' ./internal/pystack -interpreters -churn 30000
+
+.PHONY: pages
+pages: gotestsum ## Report, comparison and list in headless Chromium: how fast they open, what they ask for, how wide they are, how they print; pictures in .cache/shots (installs Debian's chromium)
+	@command -v chromium >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium
+	@mkdir -p .cache/shots
+	$(JSON) env TRACECORE_SHOTS=$(CURDIR)/.cache/shots go test -json -tags=remove_all_sd,browser -run InABrowser ./internal/incidentview
 
 .PHONY: soak
 soak: gotestsum ## Healthy jobs of stand-in ranks for SOAK: nobody may be accused (as root)
