@@ -185,6 +185,10 @@ func (l *launches) ended(r *record, e Exit) {
 		l.tell(helper(e))
 	case l.launcher(g.parent) || e.crashed() || len(g.waiting) >= maxWaiting:
 		l.tell(e)
+	case r.Domain == unknownDomain:
+		// It was gone before anybody could ask whose it was, and so was its parent: what a script
+		// ran in a subshell, as the shims of pyenv do. Nothing says that it was the rank.
+		l.tell(helper(e))
 	default:
 		g.waiting = append(g.waiting, waitingEnd{Exit: e, lived: lived, ended: r.endNS})
 	}

@@ -422,6 +422,12 @@ func TestADomainIsWhatTheKernelSays(t *testing.T) {
 	s.exit(300, 1, 1, 2, 6)
 	e := exitOf(t, s.exits, 300)
 	require.Equal(t, []any{3, "job", unknownDomain}, []any{e.Rank, e.JobID, e.Domain})
+	require.False(t, e.Helper, "it crashed")
+	s.exec(303, 999, 1, 0, rank3()...) // a program of a subshell that is gone as well
+	s.exit(303, 999, 1, 2, 1<<8)
+	e = exitOf(t, s.exits, 303)
+	require.True(t, e.Helper, "nothing says that it was the rank")
+	require.Zero(t, e.RankPID)
 	s.exec(301, 201, 1, 0, rank3()...) // gone, too, but its parent is known
 	s.exit(301, 201, 1, 2, 6)
 	require.Equal(t, "user 65534", exitOf(t, s.exits, 301).Domain)

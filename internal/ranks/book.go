@@ -172,6 +172,10 @@ func (b *Book) take(resource pcommon.Map, record plog.LogRecord, runOf RunOf) {
 	case eventStep:
 		b.takeStep(resource, a, at)
 		return
+	case eventExit:
+		if rule.Text(a, "process.exit.helper") == "true" {
+			return // what a launch script ran beside a rank
+		}
 	}
 	of, id := runOf(resource, a, at)
 	if of.ID == "" || of.Rank < 0 || of.Rank > verdict.MaxRank {

@@ -70,7 +70,7 @@ func (d *detector) showRanks() (cancel func()) {
 // sighting reads the begin or the end of a rank. A child of a rank is none.
 func (d *detector) sighting(resource pcommon.Map, record plog.LogRecord) (history.Sighting, bool) {
 	event, a := record.EventName(), record.Attributes()
-	if event != eventStart && event != eventExit {
+	if event != eventStart && event != eventExit || event == eventExit && rule.Text(a, "process.exit.helper") == "true" {
 		return history.Sighting{}, false
 	}
 	at := cmp.Or(record.Timestamp(), record.ObservedTimestamp())
