@@ -167,8 +167,7 @@ func TestPagesInABrowser(t *testing.T) {
 	a.Steps, a.StepTime, other.Steps, other.StepTime = 5950, 1210*time.Millisecond, 2590, 1390*time.Millisecond
 	var b bytes.Buffer
 	require.NoError(t, WriteCompareHTML(&b, Compare(a, other)))
-	pages["compare"] = b.Bytes()
-	b.Reset()
+	pages["compare"], b = b.Bytes(), bytes.Buffer{}
 	require.NoError(t, WriteListHTML(&b, List{Host: "gateway-1", At: began, Rows: []Row{
 		{Link: "/incidents/1", Headline: "Daemon juicefs (pid 2211) of /ckpt on node-064 is gone; rank 517 of job llm-70b waits", State: "error", Where: "node-064", Job: "llm-70b", Since: began, Lasted: 138 * time.Second},
 		{Link: "/incidents/2", Headline: strings.Repeat("averyveryverylongname/", 12), State: "cleared, acknowledged", Over: true, Where: "node-001, node-002, node-003, …", Job: "vit", Since: began.Add(-time.Hour), Lasted: time.Hour},
