@@ -260,7 +260,8 @@ func lost(v *View, ranks int) *Lost {
 		end = *v.Resolved
 	}
 	took := end.Sub(v.Since)
-	if ranks == 0 || took < time.Second {
+	const least = 0.05 // of an hour: less would be shown as none
+	if ranks == 0 || took < time.Second || took.Hours()*float64(ranks) < least {
 		return nil
 	}
 	return &Lost{Ranks: ranks, Seconds: took.Seconds(), RankHours: took.Hours() * float64(ranks)}

@@ -47,6 +47,9 @@ const (
 	eventBlockEnd = "fuse.stall.end"
 )
 
+// unknownDomain is that of a process that ended before the identity probe could ask.
+const unknownDomain = "unknown"
+
 // RunOf says which rank of which run a record is about.
 type RunOf func(resource, attributes pcommon.Map, at int64) (of run.Sighting, id string)
 
@@ -173,8 +176,8 @@ func (b *Book) take(resource pcommon.Map, record plog.LogRecord, runOf RunOf) {
 		b.takeStep(resource, a, at)
 		return
 	case eventExit:
-		if rule.Text(a, "process.exit.helper") == "true" {
-			return // what a launch script ran beside a rank
+		if rule.Text(a, "process.exit.helper") == "true" || rule.Text(a, "gen_ai.training.job_domain") == unknownDomain && rule.Text(a, "process.exit.inherited_identity") == "true" {
+			return // what a launch script ran beside a rank; a child that ended before anybody could ask whose it was
 		}
 	}
 	of, id := runOf(resource, a, at)

@@ -115,7 +115,8 @@ func TestTheLifeOfRanks(t *testing.T) {
 	b.tell(t, 23*time.Second, "process.exit", 2, of(2, 0, attributes{"process.exit.code": 1, "process.pid": 77}))
 	require.Equal(t, []string{"died 0", "unseen 8-15", "waits 2-3,6-7", "goes_on 4-5", "ended 1"}, b.states(t), "a child of rank 2 is not rank 2")
 	b.tell(t, 23*time.Second, "process.exit", 9, of(9, 0, attributes{"process.exit.code": 1, "process.exit.helper": true}))
-	require.Contains(t, b.states(t), "unseen 8-15", "what a launch script ran is no rank")
+	b.tell(t, 23*time.Second, "process.exit", 9, of(9, 0, attributes{"process.exit.code": 1, "process.exit.inherited_identity": true, "gen_ai.training.job_domain": "unknown"}))
+	require.Contains(t, b.states(t), "unseen 8-15", "neither what a launch script ran nor a child of nobody is a rank")
 	b.tell(t, 24*time.Second, "nccl.socket.stall", 0, of(0, 0, stalled("a", 13*time.Second)))
 	require.Contains(t, b.states(t), "died 0")
 
