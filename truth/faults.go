@@ -52,7 +52,7 @@ func faults() []kind {
 		{name: "segmentation fault", class: software, cause: "a read of address 0", do: func(t *trial) (int, error) { return t.dies("SIGSEGV", "segv") }},
 		{name: "abort", class: software, cause: "os.abort()", do: func(t *trial) (int, error) { return t.dies("SIGABRT", "abort") }},
 		{name: "killed", class: operator, cause: "SIGKILL by another process", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGKILL, "SIGKILL") }},
-		{name: "leaves early", class: software, cause: "sys.exit(0) of one rank in the middle", do: (*trial).leaves},
+		{name: "leaves early", class: software, cause: "sys.exit(0) of one rank in the middle", do: func(t *trial) (int, error) { return t.dies("exit|ended|left|status 0", "leave") }},
 		{name: "worker out of memory", class: memory, cause: "a DataLoader worker goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoard", "0", strconv.Itoa(1<<30)) }},
 		{name: "rank out of memory", class: memory, cause: "a rank goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoardself") }},
 		{name: "bus error", class: software, cause: "SIGBUS", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGBUS, "SIGBUS") }},
@@ -334,17 +334,6 @@ func (t *trial) loses(both bool) (int, error) {
 		return running, errors.New("the job goes on while packets are lost")
 	}
 	return t.reaches()
-}
-
-// leaves is a rank that ends well too early. Where one other rank is left, its death may as well
-// be that of a job that was over: it is told as the fact that it is.
-func (t *trial) leaves() (int, error) {
-	if t.world == 2 {
-		t.truth.Right = append(t.truth.Right, judge.Answer{
-			Pattern: "rank_exit", Culprit: map[string]string{"rank": strconv.Itoa(1 - t.rank)}, Says: regexp.MustCompile("lost another rank|ended with status 0"),
-		})
-	}
-	return t.dies("exit|ended|left|status 0", "leave")
 }
 
 // signalled is a rank that a signal ends.
