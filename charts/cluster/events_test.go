@@ -123,6 +123,9 @@ func TestEventsBecomeRecordsWithTheChartsRights(t *testing.T) {
 		w.await(t, want...)
 		s.heartbeat(t, "gpu-17")
 		s.recovers(t, "gpu-17")
+		want = append(want, "k8s.event node_recovered Node gpu-17 gpu-17: kubelet is posting ready status",
+			"k8s.event node_recovered Node gpu-17 gpu-17 memory: kubelet has sufficient memory available")
+		w.await(t, want...)
 	}
 	s.dies(t, "gpu-17")
 	w.await(t, append(want, "k8s.event node_unhealthy Node gpu-17 gpu-17: Kubelet stopped posting node status.")...)

@@ -38,6 +38,7 @@ type fake struct {
 	python  bool
 	stack   *stacks.Process
 	broken  error // of its stack
+	wakes   bool  // while its stack is taken
 	startNS uint64
 	usage   usage
 	class   waitclass.Class // of where it is found at work
@@ -113,6 +114,11 @@ func (s *fakeSource) Stack(pid uint32, startNS uint64) (seen *stacks.Process, er
 	})
 	s.taken <- pid
 	return seen, err
+}
+
+func (s *fakeSource) Slept(pid uint32, since procfs.ThreadStatus) (slept bool) {
+	err := s.of(pid, func(p *fake) error { slept = !p.wakes && p.status.Switches == since.Switches; return nil })
+	return slept && err == nil
 }
 
 func (s *fakeSource) Usage(pid uint32) (has usage, err error) {
@@ -299,6 +305,20 @@ func TestConsumeContract(t *testing.T) {
 		b.Resolver.Know()
 		return fmt.Sprint(pid)
 	}}, b.config, func() receiver.Factory { return b.factory(probereceiver.RealTime) })
+}
+
+// TestAStackOfAThreadThatWokeMeanwhileIsNotTold: its frames may be of another moment than what
+// was seen of it, and would stand for a place that it has left.
+func TestAStackOfAThreadThatWokeMeanwhileIsNotTold(t *testing.T) {
+	b := newBench(t)
+	b.at(42, func(p *fake) { p.wakes = true })
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	b.looks(t, 6)
+	b.looked(t)
+	b.at(42, func(p *fake) { p.wakes = false })
+	b.looks(t, 1)
+	require.GreaterOrEqual(t, b.Next(t).Attributes().AsRaw()["process.stack.still_ns"], int64(7*time.Second), "not before")
 }
 
 func TestARankThatStandsStillBecomesARecordWithItsLine(t *testing.T) {
