@@ -41,14 +41,16 @@ func crowdedBench(t *testing.T) (*senderBench, *ring) {
 func (b *senderBench) crowd(as *syscall.SysProcAttr, confined bool, processes int) *child {
 	b.Helper()
 	c := startChildAs(b, as, "stopsOwn")
+	remove := func() error { return nil }
 	if confined {
-		remove, err := oomkill.Confine(int(c.pid()), 1<<30)
+		var err error
+		remove, err = oomkill.Confine(int(c.pid()), 1<<30)
 		require.NoError(b, err)
-		b.Cleanup(func() {
-			c.finish()
-			require.NoError(b, remove())
-		})
 	}
+	b.Cleanup(func() {
+		c.finish() // it ends what it has stopped: one that was stopped at its start outlives it
+		require.NoError(b, remove())
+	})
 	_, err := fmt.Fprintln(c.stdin, processes)
 	require.NoError(b, err)
 	require.EqualValues(b, processes, c.printed(b))
