@@ -29,7 +29,8 @@ type source interface {
 	Status(pid uint32) (procfs.ThreadStatus, error)
 	Place(pid uint32) (pystack.Place, error)
 	Stack(pid uint32, startNS uint64) (*stacks.Process, error)
-	// Slept reports whether the main thread has not run since it was seen so.
+	// Slept reports whether the main thread does what it did: it has not gone to sleep since
+	// it ran, and not run since it slept.
 	Slept(pid uint32, since procfs.ThreadStatus) bool
 	// Usage is what a process has taken since it began.
 	Usage(pid uint32) (usage, error)

@@ -89,7 +89,7 @@ func (m *machine) Stack(pid uint32, startNS uint64) (*stacks.Process, error) {
 
 func (m *machine) Slept(pid uint32, since procfs.ThreadStatus) bool {
 	status, err := m.Status(pid)
-	return err == nil && status.Switches == since.Switches
+	return err == nil && status.Sleeps == since.Sleeps && (!since.Asleep() || status.Switches == since.Switches)
 }
 
 func (m *machine) Usage(pid uint32) (usage, error) {

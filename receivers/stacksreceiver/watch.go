@@ -380,7 +380,7 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		c.failed(w.now)
 		return
 	}
-	if c.why == asleep && !w.source.Slept(c.PID, c.status) {
+	if (c.why == asleep || c.why == sameCall) && !w.source.Slept(c.PID, c.status) {
 		return // it went on meanwhile: its frames may be of another moment, and the next look tells
 	}
 	w.telemetry.ReceiverStacksTaken.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(c.why))))
