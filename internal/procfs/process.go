@@ -192,6 +192,20 @@ func (f *FS) Delay(pid uint32) (time.Duration, error) {
 	return delay, nil
 }
 
+// OnCPU is how long the first thread of a process has run: the first number of schedstat.
+func (f *FS) OnCPU(pid uint32) (time.Duration, error) {
+	file, err := f.of(pid, maxStat, "schedstat")
+	if err != nil {
+		return 0, err
+	}
+	text, _, _ := strings.Cut(string(file.Content), " ")
+	ns, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read schedstat of process %d: %w", pid, err)
+	}
+	return time.Duration(ns), nil
+}
+
 // delayOf is the second number of a schedstat.
 func delayOf(content string) (time.Duration, error) {
 	numbers := strings.Fields(content)

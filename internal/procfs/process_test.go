@@ -128,10 +128,18 @@ func TestOddProcesses(t *testing.T) {
 		_, err := r.Delay(42)
 		require.Error(t, err)
 	}
+	for _, text := range []string{"", "one 2 3", "99999999999999999999 2 3"} {
+		r.write("42/schedstat", text)
+		_, err := r.OnCPU(42)
+		require.Error(t, err)
+	}
 	r.write("42/schedstat", "1250000000 7000000000 99\n")
 	delay, err := r.Delay(42)
 	require.NoError(t, err)
 	require.Equal(t, 7*time.Second, delay)
+	ran, err := r.OnCPU(42)
+	require.NoError(t, err)
+	require.Equal(t, 1250*time.Millisecond, ran)
 	require.NoError(t, os.MkdirAll(filepath.Join(r.Root(), "42/ns"), 0o755))
 	require.NoError(t, os.Symlink("nonsense", filepath.Join(r.Root(), "42/ns/net")))
 	_, err = r.Namespace(42, "net")

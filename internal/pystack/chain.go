@@ -219,6 +219,7 @@ func (in *interpreter) line(f *function, c call) (int, error) {
 // stack is one look at a thread.
 type stack struct {
 	frames []Frame
+	place  Place
 	cut    bool
 	agreed bool // several reads saw the same
 }
@@ -260,7 +261,7 @@ func (in *interpreter) once(of thread, most int, moving bool) (stack, error) {
 			return s, err
 		}
 	}
-	s.cut = cut
+	s.cut, s.place = cut, placeOf(calls)
 	s.frames, err = in.frames(calls, functions)
 	return s, err
 }
@@ -299,6 +300,10 @@ func (in *interpreter) place(of thread) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
+	return placeOf(calls), in.alive()
+}
+
+func placeOf(calls []call) Place {
 	chain, without := fnv.New64a(), fnv.New64a()
 	var word [8]byte
 	innermost := true
@@ -312,7 +317,7 @@ func (in *interpreter) place(of thread) (Place, error) {
 		}
 		innermost = innermost && !c.own
 	}
-	return Place{chain.Sum64(), without.Sum64()}, in.alive()
+	return Place{chain.Sum64(), without.Sum64()}
 }
 
 // movable reports whether an error may come from a thread that ran while it was read.

@@ -240,7 +240,7 @@ func (p *Process) thread(of numbered, frames int) (Thread, error) {
 		after, known := p.status(t.TID)
 		held := still && known && after == before
 		if err == nil && (held || s.agreed) {
-			t.Frames, t.Cut, t.Torn, t.Err = s.frames, s.cut, false, nil
+			t.Frames, t.Place, t.Cut, t.Torn, t.Err = s.frames, s.place, s.cut, false, nil
 			return t, nil
 		}
 		t.Torn, t.Err = true, errMoving

@@ -62,6 +62,7 @@ func TestWhoRunsNoPython(t *testing.T) {
 	mark, err := p.MainPlace()
 	require.NoError(t, err)
 	require.NotZero(t, mark)
+	require.Equal(t, mark, s.Threads[0].Place, "the stack is of that place")
 	j.kill()
 	_, err = p.Stacks(Options{})
 	require.ErrorIs(t, err, procfs.ErrGone)

@@ -257,7 +257,7 @@ func (l *look) thread(tid uint32) (t *Thread, ok bool) {
 	}
 	t.Name, t.State = stat.Name, stat.State
 	python := l.python[tid]
-	t.GIL, t.Python = python.GIL, python.Frames
+	t.GIL, t.Python, t.Place = python.GIL, python.Frames, python.Place
 	if python.Torn {
 		t.Errors = append(t.Errors, fmt.Errorf("%s: %w", "Python", cmp.Or(python.Err, ErrMoves)))
 	}

@@ -24,6 +24,7 @@ type Thread struct {
 	GIL    bool // it held the global interpreter lock of Python
 	State  byte // as in /proc
 	Python []pystack.Frame
+	Place  pystack.Place // of Python's frames
 	Native []unwind.Frame
 	Kernel []taskstack.Function
 	Wait   waitclass.Wait

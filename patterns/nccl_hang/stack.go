@@ -134,12 +134,17 @@ func (p *stackPlace) serves() bool {
 	return false
 }
 
-// does is what a rank does that stands outside.
-func (p *stackPlace) does(now int64) doings {
+// does is what a rank does that stands outside. Since waited somebody waits for it all the time, 0:
+// that is not known. A rank that was in the same call at each look may have left it between two:
+// the slowest rank of a healthy job is always found so, and the others in a collective, though
+// not in the same one.
+func (p *stackPlace) does(now, waited int64) doings {
 	switch {
 	case p.State.Halted() || p.Reason == reasonSpins || p.Doing.Silence == socketstall.Overdue:
 		return stuck
-	case p.Reason == reasonSameCall && now-p.Since >= int64(tooFarTime):
+	case p.Reason == reasonSameCall && waited == 0:
+		return acting
+	case p.Reason == reasonSameCall && now-max(p.Since, waited) >= int64(tooFarTime):
 		return stuck
 	case p.Reason == reasonSameCall || p.Doing.Silence == socketstall.Long:
 		return working

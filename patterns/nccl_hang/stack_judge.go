@@ -139,9 +139,20 @@ func (s *ranksByStack) identify(f *Finding) {
 func (s *ranksByStack) does(now int64) doings {
 	worst := stuck
 	for _, rank := range s.outside {
-		worst = min(worst, s.of[rank].stack.does(now))
+		worst = min(worst, s.of[rank].stack.does(now, s.waited()))
 	}
 	return worst
+}
+
+// waited is since when a rank has slept in one collective; 0: none has, as far as is known.
+func (s *ranksByStack) waited() int64 {
+	since := int64(0)
+	for _, rank := range s.waits {
+		if p := &s.of[rank].stack; p.Reason == reasonAsleep && (since == 0 || p.Since < since) {
+			since = p.Since
+		}
+	}
+	return since
 }
 
 // few finds that a small group stands outside of the collective in which all the others wait.
@@ -160,7 +171,7 @@ func (s *ranksByStack) few(now int64) *Finding {
 		f.Kind = OutsideWorks
 		f.doubt(Likely, doubtPhase)
 		for _, rank := range s.outside {
-			s.run.laterIf(s.of[rank].stack.Since+int64(tooFarTime), now)
+			s.run.laterIf(max(s.of[rank].stack.Since, s.waited())+int64(tooFarTime), now)
 		}
 	case untold:
 		if at := s.cameLast(s.outside) + int64(s.run.options.UnknownWait); now < at {

@@ -179,6 +179,13 @@ func TestWhatStacksAloneTell(t *testing.T) {
 			},
 			want: "7 ranks wait in a collective for rank 0: its main thread is in the same call all the time", kind: OutsideWorks, sure: Likely,
 		},
+		"the slowest rank of a healthy job": { // at each look
+			ranks: func(c *calls) {
+				s := inCollective
+				s.reason = "same_call"
+				c.stand(s, but(8, 0)...).stand(stack{class: "own_code", reason: "same_call", since: 20 * time.Minute}, 0)
+			},
+		},
 		"a checkpoint that moves": {
 			ranks: func(c *calls) {
 				s := inLock.in("storage")

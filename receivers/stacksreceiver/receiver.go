@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -29,9 +30,10 @@ type source interface {
 	Status(pid uint32) (procfs.ThreadStatus, error)
 	Place(pid uint32) (pystack.Place, error)
 	Stack(pid uint32, startNS uint64) (*stacks.Process, error)
-	// Slept reports whether the main thread does what it did: it has not gone to sleep since
-	// it ran, and not run since it slept.
+	// Slept reports whether the main thread has not run since it was seen asleep.
 	Slept(pid uint32, since procfs.ThreadStatus) bool
+	// OnCPU is how long the main thread has run since it began.
+	OnCPU(pid uint32) (time.Duration, error)
 	// Usage is what a process has taken since it began.
 	Usage(pid uint32) (usage, error)
 	// Class is what a main thread that runs would wait for, by its frames of Python.

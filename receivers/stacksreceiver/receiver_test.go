@@ -1,8 +1,10 @@
 package stacksreceiver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,10 +39,12 @@ type fake struct {
 	place   pystack.Place
 	python  bool
 	stack   *stacks.Process
-	broken  error // of its stack
-	wakes   bool  // while its stack is taken
+	broken  error          // of its stack
+	wakes   bool           // while its stack is taken
+	goes    *pystack.Place // where its stack finds it, where that is not its place any more
 	startNS uint64
 	usage   usage
+	ran     time.Duration
 	class   waitclass.Class // of where it is found at work
 	does    *activity.Process
 	mount   procfs.Mount
@@ -110,6 +114,14 @@ func (s *fakeSource) Stack(pid uint32, startNS uint64) (seen *stacks.Process, er
 			return procfs.ErrGone
 		}
 		seen = p.stack
+		if seen != nil {
+			at := *seen
+			at.Threads = slices.Clone(at.Threads)
+			if at.Threads[0].Place = p.place; p.goes != nil || !p.python {
+				at.Threads[0].Place = *cmp.Or(p.goes, &nowhere)
+			}
+			seen = &at
+		}
 		return p.broken
 	})
 	s.taken <- pid
@@ -119,6 +131,11 @@ func (s *fakeSource) Stack(pid uint32, startNS uint64) (seen *stacks.Process, er
 func (s *fakeSource) Slept(pid uint32, since procfs.ThreadStatus) (slept bool) {
 	err := s.of(pid, func(p *fake) error { slept = !p.wakes && p.status.Switches == since.Switches; return nil })
 	return slept && err == nil
+}
+
+func (s *fakeSource) OnCPU(pid uint32) (ran time.Duration, err error) {
+	err = s.of(pid, func(p *fake) error { ran = p.ran; return nil })
+	return ran, err
 }
 
 func (s *fakeSource) Usage(pid uint32) (has usage, err error) {
@@ -319,6 +336,50 @@ func TestAStackOfAThreadThatWokeMeanwhileIsNotTold(t *testing.T) {
 	b.at(42, func(p *fake) { p.wakes = false })
 	b.looks(t, 1)
 	require.GreaterOrEqual(t, b.Next(t).Attributes().AsRaw()["process.stack.still_ns"], int64(7*time.Second), "not before")
+}
+
+// TestAStackOfAnotherPlaceIsNotToldForTheSameCall: a rank that makes steps is found in its
+// collective at most looks. Its stack may be of a moment between two.
+func TestAStackOfAnotherPlaceIsNotToldForTheSameCall(t *testing.T) {
+	for name, goes := range map[string]pystack.Place{"between two calls": {Chain: 78, Calls: 78}, "its Python was not read": nowhere} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.at(42, func(p *fake) { p.goes = &goes })
+			b.Resolver.Know(rank(42, 3))
+			b.start(t)
+			for range 25 {
+				b.at(42, func(p *fake) { p.status.Switches++; p.status.Sleeps++ })
+				b.looks(t, 1)
+			}
+			b.looked(t)
+			require.Equal(t, uint32(42), <-b.source.taken)
+			b.at(42, func(p *fake) { p.goes = nil })
+			for range 20 {
+				b.at(42, func(p *fake) { p.status.Switches++; p.status.Sleeps++ })
+				b.looks(t, 1)
+			}
+			got := b.Next(t).Attributes().AsRaw()
+			require.Equal(t, "same_call", got["process.stack.reason"])
+			if goes != nowhere {
+				require.Less(t, got["process.stack.still_ns"], int64(25*time.Second), "it was elsewhere: its time begins anew")
+			}
+		})
+	}
+}
+
+// TestWhatIsToldOfARankIsOverWhenItLeavesThePlaceOfItsStack: not the place in which it was
+// found just before.
+func TestWhatIsToldOfARankIsOverWhenItLeavesThePlaceOfItsStack(t *testing.T) {
+	b := newBench(t)
+	b.at(42, func(p *fake) { p.status.State, p.goes = 'R', &pystack.Place{Chain: 78, Calls: 78} })
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	b.looks(t, 1)
+	b.Resolver.Exit(t, identity.Exit{Process: rank(43, 4), Signal: 9})
+	require.Equal(t, "peer_ended", b.Next(t).Attributes().AsRaw()["process.stack.reason"])
+	b.at(42, func(p *fake) { p.goes = nil; p.status.Switches++ })
+	b.looks(t, 1)
+	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
 }
 
 func TestARankThatStandsStillBecomesARecordWithItsLine(t *testing.T) {

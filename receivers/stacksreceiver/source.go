@@ -5,6 +5,7 @@ package stacksreceiver
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
@@ -89,8 +90,10 @@ func (m *machine) Stack(pid uint32, startNS uint64) (*stacks.Process, error) {
 
 func (m *machine) Slept(pid uint32, since procfs.ThreadStatus) bool {
 	status, err := m.Status(pid)
-	return err == nil && status.Sleeps == since.Sleeps && (!since.Asleep() || status.Switches == since.Switches)
+	return err == nil && status.Switches == since.Switches
 }
+
+func (m *machine) OnCPU(pid uint32) (time.Duration, error) { return m.fs.OnCPU(pid) }
 
 func (m *machine) Usage(pid uint32) (usage, error) {
 	return whileOpen(m, func(r *stacks.Reader) (usage, error) {

@@ -39,6 +39,15 @@ const (
 	maxTimes     = 8                       // and standstills in each
 )
 
+// A thread that is woken in its call, and waits on, runs for microseconds and sleeps again: it
+// polls. One that ran for longer between two looks has done something else, and has come back: a
+// step of training. So much on the CPU, and for each time that it slept. So has one that slept
+// through several looks, and then twice between two.
+const (
+	stepTime  = time.Millisecond
+	stepSleep = 150 * time.Microsecond
+)
+
 // Places whose wait class is known: a read of the frames for each that is new.
 const (
 	maxPlaces  = 64
@@ -74,6 +83,9 @@ type follower struct {
 	since      time.Time           // of the first of these looks
 	place      pystack.Place       // in Python, where that was read last
 	inCall     time.Time           // it is in the same call since, as far as was seen
+	slept      bool                // through several looks, until the one before this
+	ran        time.Duration       // on its CPU, as far as was asked; 0: not asked since it is in that call
+	sleeps     uint64              // when that was asked
 	told       *told               // where it stands still; nil while it moves
 	peer       bool                // a process of its job has ended
 	habits     map[uint64][]time.Duration
@@ -115,10 +127,18 @@ type outcome struct {
 	moved *told  // it stood there, and does not any more
 }
 
-// look takes what the kernel says of the thread now. where reads its place in Python, which is
-// not needed of most threads that sleep.
-func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Config, where func() (pystack.Place, error)) outcome {
+// looks are what a follower asks of its thread where it needs to: where it is in Python, and how
+// long it has run.
+type looks struct {
+	where func() (pystack.Place, error)
+	onCPU func() (time.Duration, error)
+}
+
+// look takes what the kernel says of the thread now. Of most threads that sleep nothing else is
+// needed.
+func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Config, ask looks) outcome {
 	same := f.seen && status.Asleep() && f.status.Asleep() && status.Switches == f.status.Switches
+	f.slept = f.looks >= stillLooks
 	ran, rested := f.seen && !same, f.atWork()
 	f.seen, f.status = true, status
 	if same {
@@ -128,11 +148,11 @@ func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Confi
 	}
 	switch {
 	case f.looks >= stillLooks:
-		return f.still(now, where)
+		return f.still(now, ask.where)
 	case f.looks > 0 && !f.peer:
 		return outcome{} // the next look tells
 	}
-	o := f.moves(now, config, where)
+	o := f.moves(now, config, ask)
 	if !same && (f.told == nil || f.place != f.told.place || f.place == nowhere) { // else it woke for a moment, and waits on
 		last := now
 		if status.Asleep() { // it ran at some moment since the look before
@@ -207,14 +227,15 @@ func (f *follower) still(now time.Time, where func() (pystack.Place, error)) out
 }
 
 // moves decides about a thread that runs, or that has just fallen asleep.
-func (f *follower) moves(now time.Time, config *Config, where func() (pystack.Place, error)) outcome {
+func (f *follower) moves(now time.Time, config *Config, ask looks) outcome {
 	before := f.place
-	place := f.read(where)
-	if f.inCall.IsZero() || place.Calls != before.Calls || place == nowhere {
+	place := f.read(ask.where)
+	worked := f.worked(ask.onCPU)
+	if f.inCall.IsZero() || place.Calls != before.Calls || place == nowhere || worked {
 		f.inCall = now
 	}
 	var o outcome
-	if f.told != nil && (place.Calls != f.told.place.Calls || place == nowhere) {
+	if f.told != nil && (place.Calls != f.told.place.Calls || place == nowhere || worked) {
 		o.moved = f.leaves(now)
 	}
 	switch patience := max(config.Patience, min(2*f.habit(place), longestCall)); {
@@ -226,6 +247,23 @@ func (f *follower) moves(now time.Time, config *Config, where func() (pystack.Pl
 		o.take = sameCall
 	}
 	return o
+}
+
+// worked reports whether the thread did more since it was asked last than to wake, and wait on: it
+// slept and ran for long. One that never sleeps is in one call as far as is known.
+func (f *follower) worked(onCPU func() (time.Duration, error)) bool {
+	ran, sleeps := f.ran, f.sleeps
+	now, err := onCPU()
+	if err != nil { // a kernel without CONFIG_SCHED_INFO
+		f.ran = 0
+		return false
+	}
+	f.ran, f.sleeps = now, f.status.Sleeps
+	if ran == 0 || f.sleeps <= sleeps {
+		return false
+	}
+	slept, took := f.sleeps-sleeps, now-ran
+	return f.slept && slept > 1 || took >= stepTime && uint64(took/stepSleep) >= slept
 }
 
 // nowhere is the place of a thread that is not in Python, or whose place was not read.
@@ -270,10 +308,10 @@ func (f *follower) failed(now time.Time) {
 	f.notUntil = now.Add(f.retry)
 }
 
-// stands notes that a stack was read.
-func (f *follower) stands(hash uint64) {
+// stands notes that a stack was read, of that place.
+func (f *follower) stands(hash uint64, place pystack.Place) {
 	f.retry, f.peer = 0, false
-	f.told = &told{place: f.place, switches: f.status.Switches, since: f.since, hash: hash, silence: f.rest.Silence, halted: f.rest.Now.State.Halted()}
+	f.told = &told{place: place, switches: f.status.Switches, since: f.since, hash: hash, silence: f.rest.Silence, halted: f.rest.Now.State.Halted()}
 }
 
 // maxSent is how many hashes of a process are remembered.

@@ -19,6 +19,8 @@ type thread struct {
 	*follower
 	now      time.Time
 	switches uint64
+	slept    uint64
+	ran      time.Duration
 	place    pystack.Place
 	broken   error // of its place
 }
@@ -32,10 +34,10 @@ func newThread(t *testing.T, python bool) *thread {
 // look looks in that state, and notes the stack that is to be taken.
 func (t *thread) look(state byte) outcome {
 	t.now = t.now.Add(time.Second)
-	o := t.follower.look(t.now, procfs.ThreadStatus{State: state, Switches: t.switches}, createDefaultConfig().(*Config),
-		func() (pystack.Place, error) { return t.place, t.broken })
+	o := t.follower.look(t.now, procfs.ThreadStatus{State: state, Switches: t.switches, Sleeps: t.slept}, createDefaultConfig().(*Config),
+		looks{func() (pystack.Place, error) { return t.place, t.broken }, func() (time.Duration, error) { return t.ran, nil }})
 	if o.take != "" {
-		t.stands(t.follower.place.Chain)
+		t.stands(t.follower.place.Chain, t.follower.place)
 	}
 	return o
 }
@@ -137,6 +139,52 @@ func TestAThreadThatWakesForAMomentRestsOn(t *testing.T) {
 	one.place.Chain++
 	one.sleeps('S', 5)
 	require.True(t, one.rest.Last.After(since))
+}
+
+// A rank that makes steps is found in one place at every look where it is nearly all the time.
+// What it runs and how often it sleeps tell it from a thread that is woken and waits on.
+func TestAThreadThatWorksBetweenLooksGoesOn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asleep int // looks of one sleep
+		sleeps uint64
+		runs   time.Duration
+		goes   bool
+	}{
+		"it polls each millisecond":             {1, 900, 900 * 60 * time.Microsecond, false},
+		"it polls each five seconds":            {5, 1, 80 * time.Microsecond, false},
+		"a step in a second":                    {1, 12, 40 * time.Millisecond, true},
+		"ten small steps in a second":           {1, 40, 8 * time.Millisecond, true},
+		"a long step":                           {5, 12, 40 * time.Millisecond, true},
+		"a long step that needs no time":        {5, 2, 80 * time.Microsecond, true},
+		"it runs all the time, and never slept": {1, 0, time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := newThread(t, true)
+			one.ran = time.Second
+			told, moved := 0, 0
+			for i := range 60 {
+				if i%tc.asleep == 0 {
+					one.switches++
+					one.slept += tc.sleeps
+					one.ran += tc.runs
+				}
+				o := one.look('S')
+				if o.take != "" {
+					told++
+				}
+				if o.moved != nil {
+					moved++
+				}
+			}
+			if tc.goes {
+				require.Equal(t, told > 0, moved > 0)
+				require.True(t, one.told == nil || tc.asleep > 1)
+				return
+			}
+			require.Equal(t, 1, told)
+			require.Zero(t, moved)
+		})
+	}
 }
 
 // Where a rank stood may have been told before this receiver began, and its end not.

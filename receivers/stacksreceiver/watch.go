@@ -17,6 +17,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
 )
 
@@ -217,8 +218,8 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 	var found []candidate
 	var failures []error
 	looked := 0
-	where := func(pid uint32) func() (pystack.Place, error) {
-		return func() (pystack.Place, error) { return w.source.Place(pid) }
+	ask := func(pid uint32) looks {
+		return looks{func() (pystack.Place, error) { return w.source.Place(pid) }, func() (time.Duration, error) { return w.source.OnCPU(pid) }}
 	}
 	for _, f := range w.follows {
 		if !which(f) {
@@ -236,9 +237,9 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 			failures = append(failures, err)
 			continue
 		}
-		o := f.look(w.now, status, w.config, where(f.PID))
+		o := f.look(w.now, status, w.config, ask(f.PID))
 		if f.looks == 0 {
-			f.learnPlace(w.now, func() (waitclass.Class, error) { return w.source.Class(f.PID) }, where(f.PID))
+			f.learnPlace(w.now, func() (waitclass.Class, error) { return w.source.Class(f.PID) }, ask(f.PID).where)
 		}
 		if o.moved != nil {
 			w.moving(ctx, f, o.moved)
@@ -380,19 +381,19 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		c.failed(w.now)
 		return
 	}
-	if (c.why == asleep || c.why == sameCall) && !w.source.Slept(c.PID, c.status) {
-		return // it went on meanwhile: its frames may be of another moment, and the next look tells
+	main := &seen.Threads[0]
+	if !w.judged(c, main) {
+		return
 	}
 	w.telemetry.ReceiverStacksTaken.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(c.why))))
 	budget := w.budget(c.Domain)
 	budget.taken++
-	main := &seen.Threads[0]
 	if known := w.known[processOf(&c.Process)]; known != nil {
 		known.waits = strings.HasPrefix(main.Wait.Function, "do_wait") // kernel/exit.c, wait4(2) and waitid(2)
 	}
 	hash := main.Hash()
 	again := c.told != nil && c.told.hash == hash && c.why != spinning
-	c.stands(hash)
+	c.stands(hash, main.Place)
 	if again || !w.config.Events.ProcessStack.Enabled {
 		return
 	}
@@ -413,6 +414,21 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		}
 	}
 	w.out.Put(w.convert.stack(s, time.Now()))
+}
+
+// judged reports whether a stack is of the standstill that was judged: the thread goes on while
+// it is read. Of a thread that ran, or whose peer has ended, any stack tells.
+func (w *watch) judged(c candidate, main *stacks.Thread) bool {
+	switch there := c.place == nowhere || main.Place.Calls == c.place.Calls; {
+	case c.why == asleep: // its frames of compiled code may be of another moment than those of Python
+		return there && w.source.Slept(c.PID, c.status)
+	case c.why == sameCall && !there && main.Place != nowhere:
+		c.inCall = w.now // so it is in other calls, too
+		return false
+	case c.why == sameCall:
+		return there
+	}
+	return true
 }
 
 func (w *watch) moving(ctx context.Context, f *follower, was *told) {
