@@ -82,13 +82,13 @@ const (
 	hostMemoryUnhealthy = "TracecoreHostMemoryUnhealthy"
 )
 
-// conditions of the faults that are a machine's own. What is a job's, a
-// storage's or a pod's fault is no reason to drain a node.
+// conditions of the faults that are a machine's own.
 func hardwareConditions() map[string]string {
 	return map[string]string{
 		"gpu_lost":           gpuUnhealthy,
 		"hbm_ecc":            gpuUnhealthy,
 		"xid_impact":         gpuUnhealthy,
+		"fabric_fault":       nvlinkDegraded,
 		"nvlink_degradation": nvlinkDegraded,
 		"pcie_degradation":   pcieDegraded,
 		"ib_link_flap":       networkLinkUnstable,
@@ -104,7 +104,7 @@ func createDefaultConfig() component.Config {
 	retry.MaxElapsedTime = 0 // an API server that is away comes back
 	return &Config{
 		Mode: modeObserve, Conditions: hardwareConditions(), MinSeverity: string(verdict.Warning), RequestsPerSecond: 10,
-		RebootEnds: []string{"gpu_lost", "hbm_ecc", "xid_impact"},
+		RebootEnds: nodeguard.RebootEnds(),
 		Breaker:    Breaker{Breaker: nodeguard.DefaultBreaker()}, Refresh: 2 * time.Minute,
 		TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 30 * time.Second},
 		QueueConfig:   configoptional.Some(queue), RetryConfig: retry,

@@ -1,7 +1,9 @@
 package k8snodeexporter
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,7 +14,6 @@ import (
 
 	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter/internal/metadata"
-	"github.com/tracecoreai/tracecore/patterns"
 )
 
 func TestConfig(t *testing.T) {
@@ -67,17 +68,6 @@ func load(t *testing.T, file *confmap.Conf, name string) *Config {
 }
 
 // TestConditionsAreOfPatternsThatExist keeps the table with the catalogue.
-func TestConditionsAreOfPatternsThatExist(t *testing.T) {
-	library, err := patterns.Library()
-	require.NoError(t, err)
-	names := map[string]bool{}
-	for _, rule := range library {
-		names[rule.Name] = true
-	}
-	for pattern := range hardwareConditions() {
-		require.True(t, names[pattern], pattern)
-	}
-	for _, pattern := range createDefaultConfig().(*Config).RebootEnds {
-		require.Contains(t, hardwareConditions(), pattern)
-	}
+func TestConditionsAreOfTheFaultsOfMachines(t *testing.T) {
+	require.ElementsMatch(t, nodeguard.MachineFaults(), slices.Collect(maps.Keys(hardwareConditions())))
 }

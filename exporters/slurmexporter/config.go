@@ -49,20 +49,14 @@ const (
 	modeAct     = "act"
 )
 
-// faultsOfMachines are the patterns of faults that are a machine's own. What is a job's, a
-// storage's or a user's fault is no reason to drain a node.
-func faultsOfMachines() []string {
-	return []string{"gpu_lost", "hbm_ecc", "ib_link_flap", "node_memory_error", "nvlink_degradation", "pcie_degradation", "thermal_throttle", "xid_impact"}
-}
-
 func createDefaultConfig() component.Config {
 	queue := exporterhelper.NewDefaultQueueConfig()
 	queue.NumConsumers = 1 // revisions of a verdict stay in their order
 	retry := configretry.NewDefaultBackOffConfig()
 	retry.MaxElapsedTime = 0 // a controller that is away comes back
 	return &Config{
-		Mode: modeObserve, Scontrol: "/usr/bin/scontrol", Patterns: faultsOfMachines(), MinSeverity: string(verdict.Warning),
-		RebootEnds: []string{"gpu_lost", "hbm_ecc", "xid_impact"}, Breaker: nodeguard.DefaultBreaker(), Refresh: 2 * time.Minute,
+		Mode: modeObserve, Scontrol: "/usr/bin/scontrol", Patterns: nodeguard.MachineFaults(), MinSeverity: string(verdict.Warning),
+		RebootEnds: nodeguard.RebootEnds(), Breaker: nodeguard.DefaultBreaker(), Refresh: 2 * time.Minute,
 		TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 30 * time.Second},
 		QueueConfig:   configoptional.Some(queue), RetryConfig: retry,
 	}
