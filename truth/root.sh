@@ -15,5 +15,6 @@ scripts=/usr/share/debootstrap/scripts
 mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' | awk '$1 !~ /-security$/ { print $2; exit }')
 [ -n "$mirror" ] || { echo "truth/root.sh: apt has no source: add Debian's archive as apt knows it (deb URI SUITE main)" >&2; exit 1; }
 rm -rf "$root"
+mkdir -p "$root" # debootstrap makes no folder above it
 debootstrap --variant=minbase --include=python3-torch,python3-numpy,procps,openmpi-bin forky "$root" "$mirror"
 touch "$root/.complete"
