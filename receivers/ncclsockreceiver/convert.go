@@ -52,20 +52,21 @@ func (c *converter) stall(e *stall.Event, observed time.Time) {
 	}
 	if e.End != "" {
 		a := c.logs.NcclSocketStallEnd(head)
-		put(e, a.IdentityAttributes, a.StallAttributes, a.SocketAttributes, a.ProcessAttributes)
+		put(e, a.IdentityAttributes, a.StallAttributes, a.SocketAttributes, a.DoingAttributes, a.ProcessAttributes)
 		a.NcclSocketStallEndReason(string(e.End))
 		return
 	}
 	a := c.logs.NcclSocketStall(head)
-	put(e, a.IdentityAttributes, a.StallAttributes, a.SocketAttributes, a.ProcessAttributes)
+	put(e, a.IdentityAttributes, a.StallAttributes, a.SocketAttributes, a.DoingAttributes, a.ProcessAttributes)
 	a.StampSignal(e.Rank.Stopped)
 }
 
 // put writes what a stall and its end both say.
-func put(e *stall.Event, who record.IdentityAttributes, a metadata.StallAttributes, s metadata.SocketAttributes, p metadata.ProcessAttributes) {
+func put(e *stall.Event, who record.IdentityAttributes, a metadata.StallAttributes, s metadata.SocketAttributes, d record.DoingAttributes, p metadata.ProcessAttributes) {
 	who.Stamp(e.Process)
 	putStall(a, e)
 	putSocket(s, &e.Socket)
+	putDoing(d, &e.Rank)
 	putProcess(p, &e.Rank)
 }
 
@@ -101,45 +102,34 @@ func putSocket(a metadata.SocketAttributes, s *ncclsock.Socket) {
 	record.NotNegative(a.NcclSocketLastReceivedAgeNs, s.LastReceivedAge)
 }
 
+func putDoing(a record.DoingAttributes, r *stall.RankFacts) {
+	a.NcclRankState(string(r.State))
+	a.NcclRankActivity(string(r.Activity))
+	a.NcclRankSilence(string(r.Silence))
+	record.NotNegative(a.NcclRankRestNs, r.Rest)
+	if r.Inside != nil {
+		r.Inside.Write(a)
+	}
+}
+
 func putProcess(a metadata.ProcessAttributes, r *stall.RankFacts) {
 	record.NotNegative(a.NcclRankLastSentAgeNs, r.LastSentAge)
 	record.NotNegative(a.NcclRankLastReceivedAgeNs, r.LastReceivedAge)
 	record.NotNegative(a.NcclRankUsualPhaseNs, r.UsualPhase)
-	a.NcclRankState(string(r.State))
+	record.NotNegative(a.NcclRankWatchedNs, r.Watched)
 	if r.CPUShare >= 0 {
 		a.NcclRankCPUShare(r.CPUShare)
 	}
 	if r.MainCPUShare >= 0 {
 		a.NcclRankMainThreadCPUShare(r.MainCPUShare)
 	}
-	a.NcclRankActivity(string(r.Activity))
-	a.NcclRankSilence(string(r.Silence))
-	record.NotNegative(a.NcclRankRestNs, r.Rest)
-	record.NotNegative(a.NcclRankWatchedNs, r.Watched)
 	if r.Inside != nil {
-		putInside(a, r.Inside)
+		putLimit(a, r.Inside)
 	}
 }
 
-// putInside writes what a look into the process tree of a rank has shown.
-func putInside(a metadata.ProcessAttributes, in *stall.Inside) {
-	a.NcclRankSyscall(in.Syscall)
-	a.NcclRankWaitChannel(in.Channel)
-	a.NcclRankFile(in.File)
-	switch h := in.Holder; {
-	case h != nil:
-		a.NcclRankChildName(h.Comm)
-		a.NcclRankChildPid(int64(h.PID))
-		a.NcclRankChildState(string(h.State))
-		a.NcclRankChildAwaited(h.Awaited)
-		a.NcclRankChildSyscall(h.Syscall)
-		a.NcclRankChildWaitChannel(h.Channel)
-		a.NcclRankChildFile(h.File)
-	case in.Busiest.PID != 0:
-		a.NcclRankChildName(in.Busiest.Comm)
-		a.NcclRankChildPid(int64(in.Busiest.PID))
-	}
-	record.Numbers(a.NcclRankTree, in.Tree)
+// putLimit writes what keeps a rank from having a CPU.
+func putLimit(a metadata.ProcessAttributes, in *stall.Inside) {
 	if in.Limit.Throttled > 0 {
 		a.NcclRankCPULimitCgroup(in.Limit.Cgroup)
 		a.NcclRankCPULimitMillicores(int64(math.Round(in.Limit.Cores * 1000)))

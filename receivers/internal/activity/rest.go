@@ -202,11 +202,12 @@ func (r *Rest) Write(a record.DoingAttributes, at time.Time) {
 	a.NcclRankSilence(string(r.Silence))
 	record.NotNegative(a.NcclRankRestNs, at.Sub(r.Progress))
 	if in := r.Now.Inside; in != nil {
-		in.write(a)
+		in.Write(a)
 	}
 }
 
-func (in *Inside) write(a record.DoingAttributes) {
+// Write writes what a look into the process tree has shown.
+func (in *Inside) Write(a record.DoingAttributes) {
 	a.NcclRankSyscall(in.Syscall)
 	a.NcclRankWaitChannel(in.Channel)
 	a.NcclRankFile(in.File)

@@ -3,7 +3,6 @@
 package metadata
 
 import (
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -56,6 +55,7 @@ type NcclSocketStall struct {
 	record.IdentityAttributes
 	StallAttributes
 	SocketAttributes
+	record.DoingAttributes
 	ProcessAttributes
 	record.SignalAttributes
 }
@@ -73,6 +73,7 @@ func NcclSocketStallOn(attributes *record.Attributes) NcclSocketStall {
 		record.IdentityAttributesOn(attributes),
 		StallAttributesOn(attributes),
 		SocketAttributesOn(attributes),
+		record.DoingAttributesOn(attributes),
 		ProcessAttributesOn(attributes),
 		record.SignalAttributesOn(attributes),
 	}
@@ -91,6 +92,7 @@ type NcclSocketStallEnd struct {
 	record.IdentityAttributes
 	StallAttributes
 	SocketAttributes
+	record.DoingAttributes
 	ProcessAttributes
 }
 
@@ -107,6 +109,7 @@ func NcclSocketStallEndOn(attributes *record.Attributes) NcclSocketStallEnd {
 		record.IdentityAttributesOn(attributes),
 		StallAttributesOn(attributes),
 		SocketAttributesOn(attributes),
+		record.DoingAttributesOn(attributes),
 		ProcessAttributesOn(attributes),
 	}
 }
@@ -122,7 +125,7 @@ func (a NcclSocketStallEnd) NcclSocketStallEndReason(v string) {
 	a.attributes.Text("nccl.socket.stall.end_reason", v)
 }
 
-// ProcessAttributes writes the attributes that events of the group process carry: what the rank process does, over all its data sockets.
+// ProcessAttributes writes the attributes that events of the group process carry: what the rank process moves on all its data sockets, and what CPU it gets.
 type ProcessAttributes struct{ attributes *record.Attributes }
 
 // ProcessAttributesOn writes them there.
@@ -132,38 +135,6 @@ func ProcessAttributesOn(attributes *record.Attributes) ProcessAttributes {
 
 // Process returns the writer of the group; each event of the group has this method.
 func (a ProcessAttributes) Process() ProcessAttributes { return a }
-
-// NcclRankActivity sets nccl.rank.activity: What its process tree did when it last did anything: computing, thread_computing, child_computing, io, starved; idle when it has rested since.
-func (a ProcessAttributes) NcclRankActivity(v string) { a.attributes.Text("nccl.rank.activity", v) }
-
-// NcclRankChildAwaited sets nccl.rank.child_awaited: The main thread of the rank waits for that child, for its end or at a pipe of it, or for one that does. Only where nccl.rank.child_state is told.
-func (a ProcessAttributes) NcclRankChildAwaited(v bool) {
-	a.attributes.Bool("nccl.rank.child_awaited", v)
-}
-
-// NcclRankChildFile sets nccl.rank.child_file: File, pipe or socket that the system call of that child is about.
-func (a ProcessAttributes) NcclRankChildFile(v string) { a.attributes.Text("nccl.rank.child_file", v) }
-
-// NcclRankChildName sets nccl.rank.child_name: Executable name of the child that uses most CPU, or that holds the rank up while it rests.
-func (a ProcessAttributes) NcclRankChildName(v string) { a.attributes.Text("nccl.rank.child_name", v) }
-
-// NcclRankChildPid sets nccl.rank.child_pid: Process id of that child.
-func (a ProcessAttributes) NcclRankChildPid(v int64) { a.attributes.Int("nccl.rank.child_pid", v) }
-
-// NcclRankChildState sets nccl.rank.child_state: What keeps a child from going on that holds the rank up while it rests: stopped, frozen, disk_sleep, sleeping.
-func (a ProcessAttributes) NcclRankChildState(v string) {
-	a.attributes.Text("nccl.rank.child_state", v)
-}
-
-// NcclRankChildSyscall sets nccl.rank.child_syscall: System call in which that child sleeps.
-func (a ProcessAttributes) NcclRankChildSyscall(v string) {
-	a.attributes.Text("nccl.rank.child_syscall", v)
-}
-
-// NcclRankChildWaitChannel sets nccl.rank.child_wait_channel: Function of the kernel in which that child sleeps.
-func (a ProcessAttributes) NcclRankChildWaitChannel(v string) {
-	a.attributes.Text("nccl.rank.child_wait_channel", v)
-}
 
 // NcclRankCPULimitCgroup sets nccl.rank.cpu_limit_cgroup: The cgroup whose CPU limit held the rank back, its own or one above it.
 func (a ProcessAttributes) NcclRankCPULimitCgroup(v string) {
@@ -188,9 +159,6 @@ func (a ProcessAttributes) NcclRankCPUThrottledPercent(v int64) {
 	a.attributes.Int("nccl.rank.cpu_throttled_percent", v)
 }
 
-// NcclRankFile sets nccl.rank.file: File, pipe or socket that the system call of its main thread is about.
-func (a ProcessAttributes) NcclRankFile(v string) { a.attributes.Text("nccl.rank.file", v) }
-
 // NcclRankLastReceivedAgeNs sets nccl.rank.last_received_age_ns: Age of the newest data received on any of its data sockets.
 func (a ProcessAttributes) NcclRankLastReceivedAgeNs(v int64) {
 	a.attributes.Int("nccl.rank.last_received_age_ns", v)
@@ -206,29 +174,9 @@ func (a ProcessAttributes) NcclRankMainThreadCPUShare(v float64) {
 	a.attributes.Double("nccl.rank.main_thread_cpu_share", v)
 }
 
-// NcclRankRestNs sets nccl.rank.rest_ns: Time since its process tree last made progress.
-func (a ProcessAttributes) NcclRankRestNs(v int64) { a.attributes.Int("nccl.rank.rest_ns", v) }
-
-// NcclRankSilence sets nccl.rank.silence: How long it has been silent for what it does and is used to: usual, long (it makes progress), overdue. It is a fault of the rank only where the others wait for it.
-func (a ProcessAttributes) NcclRankSilence(v string) { a.attributes.Text("nccl.rank.silence", v) }
-
-// NcclRankState sets nccl.rank.state: What its main thread does: running, sleeping, disk_sleep, stopped, zombie; frozen: a freezer holds its cgroup.
-func (a ProcessAttributes) NcclRankState(v string) { a.attributes.Text("nccl.rank.state", v) }
-
-// NcclRankSyscall sets nccl.rank.syscall: System call in which its main thread sleeps.
-func (a ProcessAttributes) NcclRankSyscall(v string) { a.attributes.Text("nccl.rank.syscall", v) }
-
-// NcclRankTree sets nccl.rank.tree: Process ids of its descendants, 64 at most.
-func (a ProcessAttributes) NcclRankTree() pcommon.Slice { return a.attributes.Slice("nccl.rank.tree") }
-
 // NcclRankUsualPhaseNs sets nccl.rank.usual_phase_ns: Healthy pause that is usual for this rank and what it does; absent until the pauses of the job are learned.
 func (a ProcessAttributes) NcclRankUsualPhaseNs(v int64) {
 	a.attributes.Int("nccl.rank.usual_phase_ns", v)
-}
-
-// NcclRankWaitChannel sets nccl.rank.wait_channel: Function of the kernel in which its main thread sleeps.
-func (a ProcessAttributes) NcclRankWaitChannel(v string) {
-	a.attributes.Text("nccl.rank.wait_channel", v)
 }
 
 // NcclRankWatchedNs sets nccl.rank.watched_ns: Time for which the receiver has watched the process.
