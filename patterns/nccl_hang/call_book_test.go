@@ -246,14 +246,22 @@ func TestDumpsThatSayTheSameAreOfTheSameStop(t *testing.T) {
 		"not entered": newJob(4).does(1, steps(reduce, reduce), 0, 1, 3).does(1, steps(reduce), 2),
 		"no dump":     newJob(4).does(1, steps(reduce, reduce), 0, 1, 3),
 	} {
-		dumps.domain = "slurm 7"
-		j.Add(dumps.logs(), written.Add(10*time.Minute))
-		later := findings(j.Advance(written.Add(10*time.Minute + DefaultOptions.Window)))
-		require.Len(t, later, 1, name)
-		require.Equal(t, f[0].Stop, later[0].Stop, name)
-		require.Equal(t, 2, later[0].Rank(), name)
+		later := j.dumped(t, dumps)
+		require.Equal(t, f[0].Stop, later.Stop, name)
+		require.Equal(t, 2, later.Rank(), name)
 		j.forget(j.runs[slices.Sorted(keysOf(j.runs))[0]])
 	}
+}
+
+// dumped is the one finding of the dumps that the watchdogs of a job write after ten minutes.
+func (j joinUnderTest) dumped(t *testing.T, dumps *job) Finding {
+	t.Helper()
+	dumps.domain = "slurm 7"
+	at := written.Add(10 * time.Minute)
+	j.Add(dumps.logs(), at)
+	found := findings(j.Advance(at.Add(DefaultOptions.Window)))
+	require.Len(t, found, 1)
+	return found[0]
 }
 
 func keysOf(runs map[string]*run) func(func(string) bool) {

@@ -21,13 +21,24 @@ func (c *calls) stacks(class string, ranks ...int) *calls {
 	return c
 }
 
-// afterAMinute is what the join says at once, and when a minute has passed since the last call.
-func (c *calls) afterAMinute(t *testing.T) (soon, later []Finding) {
+// afterAMinute is the standstill that the join tells of eight ranks when a minute has passed since
+// their last call, and not before; none where it is no standstill.
+func afterAMinute(t *testing.T, records func(*calls), waits bool) []Finding {
 	t.Helper()
+	c := newCalls(8)
+	records(c)
 	j := newJoin(DefaultOptions)
 	j.Add(c.list, c.at)
-	soon = append(findings(j.Advance(c.at.Add(settled))), findings(j.Advance(c.at.Add(DefaultOptions.UnknownWait+settled)))...)
-	return soon, findings(j.Advance(c.at.Add(DefaultOptions.StuckWait)))
+	soon := append(findings(j.Advance(c.at.Add(settled))), findings(j.Advance(c.at.Add(DefaultOptions.UnknownWait+settled)))...)
+	require.Empty(t, soon, "a long wait is not told before a minute")
+	later := findings(j.Advance(c.at.Add(DefaultOptions.StuckWait)))
+	if !waits {
+		require.Empty(t, later)
+		return nil
+	}
+	require.Len(t, later, 1)
+	require.Equal(t, "node-0", later[0].Host.Host, "all on one host: its links are between them")
+	return later
 }
 
 // TestAllHaveCalledAndAllWait: a job that stands below its program, and those that only look
@@ -92,21 +103,13 @@ func TestAllHaveCalledAndAllWait(t *testing.T) {
 		}, waits: true, doubts: []string{doubtBelow, doubtGraphs}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCalls(8)
-			tc.calls(c)
-			soon, later := c.afterAMinute(t)
-			require.Empty(t, soon, "a long wait is not told before a minute")
-			if !tc.waits {
-				require.Empty(t, later)
-				return
+			for _, f := range afterAMinute(t, tc.calls, tc.waits) {
+				require.Equal(t, AllCalled, f.Kind)
+				require.Equal(t, "all 8 ranks called AllReduce #10 (4,096 x bf16), and all wait: the fault is below the program", f.String())
+				require.Equal(t, tc.doubts, f.Because)
+				require.Equal(t, but(8), f.Affected)
+				require.Zero(t, f.Host.PID)
 			}
-			require.Len(t, later, 1)
-			require.Equal(t, AllCalled, later[0].Kind)
-			require.Equal(t, "all 8 ranks called AllReduce #10 (4,096 x bf16), and all wait: the fault is below the program", later[0].String())
-			require.Equal(t, tc.doubts, later[0].Because)
-			require.Equal(t, but(8), later[0].Affected)
-			require.Equal(t, "node-0", later[0].Host.Host, "all on one host: its links are between them")
-			require.Zero(t, later[0].Host.PID)
 		})
 	}
 }
@@ -125,13 +128,9 @@ func TestAllWaitIsTakenBackAndIsOneStopWithItsDumps(t *testing.T) {
 	require.Len(t, f, 1)
 	j = requireSameState(t, j)
 
-	dumps := newJob(4).does(1, steps(reduce, reduce), but(4)...)
-	dumps.domain = "slurm 7"
-	j.Add(dumps.logs(), written.Add(10*time.Minute))
-	later := findings(j.Advance(written.Add(10*time.Minute + DefaultOptions.Window)))
-	require.Len(t, later, 1)
-	require.Equal(t, Stuck, later[0].Kind)
-	require.Equal(t, f[0].Stop, later[0].Stop)
+	later := j.dumped(t, newJob(4).does(1, steps(reduce, reduce), but(4)...))
+	require.Equal(t, Stuck, later.Kind)
+	require.Equal(t, f[0].Stop, later.Stop)
 
 	c.list, c.at = plog.NewLogs(), c.at.Add(11*time.Minute)
 	c.record(eventCallMoving, c.all(), 2, stoodAt(3, c.at, "usual"))

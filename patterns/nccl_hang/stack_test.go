@@ -338,12 +338,8 @@ func TestOneStopByAllItsWitnesses(t *testing.T) {
 				require.Equal(t, first[0].Stop, f.Stop)
 				require.Equal(t, []int{5}, f.Culprits)
 			}
-			dumps := newJob(8).does(1, steps(reduce, reduce), but(8, 5)...).does(1, steps(reduce), 5)
-			dumps.domain = "slurm 7"
-			s.Add(dumps.logs(), written.Add(10*time.Minute))
-			later := findings(s.Advance(written.Add(10*time.Minute + DefaultOptions.Window)))
-			require.Len(t, later, 1)
-			require.Equal(t, first[0].Stop, later[0].Stop)
+			later := s.dumped(t, newJob(8).does(1, steps(reduce, reduce), but(8, 5)...).does(1, steps(reduce), 5))
+			require.Equal(t, first[0].Stop, later.Stop)
 
 			rounds := s.next(t, 11*time.Minute, func(c *calls) {
 				c.record(eventCallMoving, c.all(), 5, stoodAt(11, c.at, "usual"))
@@ -436,20 +432,12 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 		"they run since another end": {ranks: func(c *calls) { s := inCollective; s.reason = "peer_ended"; c.stand(s, but(8)...) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCalls(8)
-			tc.ranks(c)
-			soon, later := c.afterAMinute(t)
-			require.Empty(t, soon, "a long wait is not told before a minute")
-			if !tc.waits {
-				require.Empty(t, later)
-				return
+			for _, f := range afterAMinute(t, tc.ranks, tc.waits) {
+				require.Equal(t, AllWait, f.Kind)
+				require.Equal(t, Likely, f.Sure)
+				require.Equal(t, tc.detail, f.Detail)
+				require.Equal(t, but(8), f.Waiting)
 			}
-			require.Len(t, later, 1)
-			require.Equal(t, AllWait, later[0].Kind)
-			require.Equal(t, Likely, later[0].Sure)
-			require.Equal(t, tc.detail, later[0].Detail)
-			require.Equal(t, but(8), later[0].Waiting)
-			require.Equal(t, "node-0", later[0].Host.Host, "all on one host: its links are between them")
 		})
 	}
 }
