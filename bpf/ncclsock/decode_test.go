@@ -159,16 +159,6 @@ func TestRecordsCutByTheReaderAreWhole(t *testing.T) {
 	require.Equal(t, s.Sockets[0], s.Sockets[1])
 }
 
-func TestSocketInode(t *testing.T) {
-	inode, ok := socketInode("socket:[12345]")
-	require.True(t, ok)
-	require.EqualValues(t, 12345, inode)
-	for _, target := range []string{"", "pipe:[12345]", "socket:[12345", "socket:[]", "socket:[-1]", "/tmp/socket:[1]"} {
-		_, ok := socketInode(target)
-		require.False(t, ok, target)
-	}
-}
-
 func FuzzDecode(f *testing.F) {
 	f.Add(unsafe.Slice((*byte)(unsafe.Pointer(socketRecord(func(*bpfSocketRecord) {}))), recordBytes))
 	f.Add(changeRecord(bpfChange{Endpoints: bpfEndpoints{Family: unix.AF_INET6}}))

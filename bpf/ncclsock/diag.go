@@ -14,12 +14,14 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // diag is the source on the rung without BPF: it asks each network namespace of an
 // owner for all its TCP sockets, and /proc whose they are.
 type diag struct {
 	maxSockets uint32
+	proc       *procfs.FS
 
 	once   sync.Once
 	closed chan struct{}
@@ -28,10 +30,16 @@ type diag struct {
 	deadline time.Time
 }
 
+// patience is how long a look at the open files of one process may take. One of 19,000 took
+// 0.08 s (2 virtual CPUs, Linux 6.18, 2026-11-25).
+const patience = 3 * time.Second
+
 // openDiag first enters the namespace that it is in, which takes the right to
 // enter any (setns(2)): without it no snapshot would have a socket.
 func openDiag(opts Options) (*diag, error) {
-	own, err := os.Open("/proc/self/ns/net")
+	proc := procfs.Open("").WithPatience(patience)
+	proc.SetForeign(proc.OtherNamespace())
+	own, err := proc.OpenNamespace(uint32(os.Getpid()), "net")
 	if err != nil {
 		return nil, fmt.Errorf("open the own network namespace: %w", err)
 	}
@@ -47,7 +55,7 @@ func openDiag(opts Options) (*diag, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sock_diag: %w", err)
 	}
-	return &diag{maxSockets: opts.MaxSockets, closed: make(chan struct{})}, conn.Close()
+	return &diag{maxSockets: opts.MaxSockets, proc: proc, closed: make(chan struct{})}, conn.Close()
 }
 
 func dialDiag(namespace *os.File) (*netlink.Conn, error) {
@@ -55,7 +63,7 @@ func dialDiag(namespace *os.File) (*netlink.Conn, error) {
 }
 
 func (d *diag) snapshot(owners []uint32, s *Snapshot) error {
-	holders := findHolders(owners, int(d.maxSockets))
+	holders := findHolders(d.proc, owners, int(d.maxSockets))
 	defer holders.close()
 	s.Unreadable += holders.unreadable
 	s.Over += holders.over

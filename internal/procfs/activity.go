@@ -167,6 +167,58 @@ func (f *FS) OpenFile(pid uint32, fd int) (string, error) {
 	return strings.ToValidUTF8(link[:min(len(link), maxName)], "?"), err
 }
 
+// Sockets are the inodes of the sockets that a process has open ("socket:[7]"), each once, so
+// many of them at most. Over counts the files beyond that are sockets, too.
+func (f *FS) Sockets(pid uint32, most int) (inodes []uint64, over int, err error) {
+	folder := f.path(pid, "fd")
+	if f.Foreign() {
+		return nil, 0, fmt.Errorf("read %s: %w", folder, ErrForeign)
+	}
+	type sockets struct {
+		inodes []uint64
+		over   int
+	}
+	found, err := Patiently(f, folder, func() (s sockets, err error) {
+		opened, err := os.Open(folder)
+		if err != nil {
+			return s, err
+		}
+		defer opened.Close()
+		seen := map[uint64]struct{}{}
+		for {
+			numbers, err := opened.Readdirnames(1024)
+			for _, number := range numbers {
+				name, _ := os.Readlink(filepath.Join(folder, number)) // none: it was just closed
+				inode, isSocket := inodeOf(name, "socket")
+				_, known := seen[inode]
+				switch {
+				case !isSocket || known:
+				case len(s.inodes) >= most:
+					s.over++
+				default:
+					seen[inode] = struct{}{}
+					s.inodes = append(s.inodes, inode)
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return s, nil
+			}
+			if err != nil {
+				return s, err
+			}
+		}
+	})
+	return found.inodes, found.over, err
+}
+
+// inodeOf is the number in the name of a file that has no path: "socket:[7]", "net:[7]".
+func inodeOf(name, kind string) (uint64, bool) {
+	number, found := strings.CutPrefix(name, kind+":[")
+	number, closed := strings.CutSuffix(number, "]")
+	inode, err := strconv.ParseUint(number, 10, 64)
+	return inode, found && closed && err == nil
+}
+
 // Ends are those of a pipe that a process has open.
 type Ends struct{ Reads, Writes bool }
 

@@ -173,3 +173,32 @@ func TestFreezersOfBothVersions(t *testing.T) {
 		})
 	}
 }
+
+func TestSocketsOfAProcess(t *testing.T) {
+	root := t.TempDir()
+	fs := Open(root)
+	_, _, err := fs.Sockets(42, 9)
+	require.ErrorIs(t, err, ErrGone)
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "42/fd"), 0o755))
+	for fd, name := range []string{
+		"socket:[12345]", "socket:[7]", "socket:[7]", "socket:[8]", // one is there twice
+		"", "pipe:[12345]", "socket:[12345", "socket:[]", "socket:[-1]", "/tmp/socket:[1]", "/", "socket:[99999999999999999999]",
+	} {
+		if name != "" {
+			require.NoError(t, os.Symlink(name, filepath.Join(root, "42/fd", fmt.Sprint(fd))))
+		}
+	}
+	inodes, over, err := fs.Sockets(42, 9)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []uint64{12345, 7, 8}, inodes)
+	require.Zero(t, over)
+	inodes, over, err = fs.Sockets(42, 1)
+	require.NoError(t, err)
+	require.Len(t, inodes, 1)
+	require.GreaterOrEqual(t, over, 2)
+	fs.SetForeign(true)
+	_, _, err = fs.Sockets(42, 9)
+	require.ErrorIs(t, err, ErrForeign)
+	_, err = fs.OpenNamespace(42, "net")
+	require.ErrorIs(t, err, ErrForeign)
+}

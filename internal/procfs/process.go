@@ -226,12 +226,21 @@ func (f *FS) Namespace(pid uint32, kind string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	number, found := strings.CutPrefix(link, kind+":[")
-	number, closed := strings.CutSuffix(number, "]")
-	if !found || !closed {
+	number, ok := inodeOf(link, kind)
+	if !ok {
 		return 0, fmt.Errorf("read %s: %q is no namespace", file, link)
 	}
-	return strconv.ParseUint(number, 10, 64)
+	return number, nil
+}
+
+// OpenNamespace opens a namespace of a process, to enter it. The caller closes it.
+func (f *FS) OpenNamespace(pid uint32, kind string) (*os.File, error) {
+	file := f.path(pid, "ns", kind)
+	if f.Foreign() {
+		return nil, fmt.Errorf("read %s: %w", file, ErrForeign)
+	}
+	// One that is opened too late is closed when it is collected.
+	return Patiently(f, file, func() (*os.File, error) { return os.Open(file) })
 }
 
 // State says what a process can do.
