@@ -148,6 +148,35 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// WithoutEffect says which parts of a configuration without a mistake do nothing. Each begins
+// with the key that it is about.
+func (c *Config) WithoutEffect() (texts []string) {
+	for i, path := range c.Rules {
+		if rules, err := patterns.LoadPaths(path); err == nil && len(rules) == 0 {
+			texts = append(texts, fmt.Sprintf("rules::%d: no file *.yaml is in %s, so no pattern of your own runs: put pattern files there, or take the folder out", i, path))
+		}
+	}
+	for i := range c.Mutes {
+		if by := c.mutedAnyway(i); by >= 0 {
+			texts = append(texts, fmt.Sprintf("mutes::%d: mutes::%d keeps the same back, until %s: take this one out", i, by, c.Mutes[by].end().Format(time.RFC3339)))
+		}
+	}
+	return texts
+}
+
+// mutedAnyway is a mute that keeps back all that mute i does, as long; -1 for none. Of two that are
+// the same, the first stands.
+func (c *Config) mutedAnyway(i int) int {
+	one := &c.Mutes[i]
+	for by := range c.Mutes {
+		other := &c.Mutes[by]
+		if by != i && other.includes(one) && (by < i || !one.includes(other)) {
+			return by
+		}
+	}
+	return -1
+}
+
 // LoadRules returns the patterns that run under this configuration.
 func (c *Config) LoadRules() ([]rule.Rule, error) {
 	selection, err := c.selection()

@@ -80,6 +80,19 @@ func (m *Mute) end() time.Time {
 	return end
 }
 
+// includes reports whether m keeps back whatever the other does, and as long.
+func (m *Mute) includes(other *Mute) bool {
+	if m.Pattern != other.Pattern || m.end().Before(other.end()) {
+		return false
+	}
+	for field, value := range m.Culprit {
+		if theirs, named := other.Culprit[field]; !named || fmt.Sprint(theirs) != fmt.Sprint(value) {
+			return false
+		}
+	}
+	return true
+}
+
 func (m *Mute) covers(v *verdict.Verdict, now time.Time) bool {
 	if m.Pattern != v.Pattern || !now.Before(m.end()) {
 		return false

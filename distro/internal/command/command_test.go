@@ -114,6 +114,7 @@ func TestTheExamplesAreValid(t *testing.T) {
 	for _, example := range examples {
 		got := commandtest.Finish(t, commandtest.New(t, "validate", "--config", example))
 		require.Equal(t, exitOK, got.Code, "%s: %s%s", example, got.Stdout, got.Stderr)
+		require.Empty(t, got.Stderr, "all that an example configures does something")
 	}
 }
 
