@@ -88,7 +88,7 @@ func TestTheFirstHour(t *testing.T) {
 	// A process wrote the line: the cause is likely, and no script is told to act.
 	// Beside other tests it may be neither the newest nor the only one.
 	status := u.asks(t, []int{0, 1}, "status", "--metrics="+a.metrics)
-	for _, want := range []string{"open, ", "OPEN SINCE", "receiver kernelevents"} {
+	for _, want := range []string{"open, ", "tracecore incidents show ", "receiver kernelevents"} {
 		require.Contains(t, status, want)
 	}
 	require.Contains(t, u.asks(t, well, "incidents", "--job=acceptance"), root.IncidentID)

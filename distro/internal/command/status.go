@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
+	"github.com/tracecoreai/tracecore/distro/internal/top"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 )
@@ -275,14 +276,13 @@ func valueOf(m *dto.Metric) float64 {
 func writeStatus(w io.Writer, r *statusReport) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n\n", safetext.Line(r.Host), r.sentence())
-	if len(r.Worst) > 0 {
-		table(&b, "OPEN SINCE\tSTATE\tWHERE\tWHAT\tINCIDENT", func(row func(cells ...string)) {
-			for i := range r.Worst {
-				one := &r.Worst[i]
-				row(one.Onset.UTC().Format("2006-01-02 15:04:05"), one.State(r.At), several(one.Nodes), safetext.Clip(one.Headline, 100), one.ID)
-			}
-		})
-		b.WriteByte('\n')
+	for i := range r.Worst {
+		one := &r.Worst[i]
+		fmt.Fprintf(&b, "since %s  %s  %s\n", one.Onset.UTC().Format("2006-01-02 15:04:05"), safetext.Line(one.State(r.At)), safetext.Line(several(one.Nodes)))
+		for _, line := range top.Wrap(safetext.Line(one.Headline), columns-2) {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+		fmt.Fprintf(&b, "  tracecore incidents show %s\n\n", safetext.Line(one.ID))
 	}
 	if len(r.Probes) > 0 {
 		table(&b, "PROBE OF\tHOOK\tWORKS", func(row func(cells ...string)) {
@@ -340,42 +340,49 @@ func (r *statusReport) sentence() string {
 	return "nothing is wrong that tracecore can see"
 }
 
-// writeFeeds folds the pieces of evidence of each pattern: what came, and what never did.
+// columns are those of a terminal that nobody has made larger.
+const columns = 80
+
+// writeFeeds says what came of the events and metrics that each pattern reads, and what never did.
 func writeFeeds(b *strings.Builder, r *statusReport) {
-	type pattern struct {
-		came  int
-		last  time.Time
-		never []string
-	}
-	patterns := map[string]*pattern{}
-	for _, f := range r.Feeds {
-		p := patterns[f.Pattern]
-		if p == nil {
-			p = &pattern{}
-			patterns[f.Pattern] = p
-		}
-		if f.Last == nil {
-			p.never = append(p.never, f.Evidence)
-			continue
-		}
-		p.came++
-		if f.Last.After(p.last) {
-			p.last = *f.Last
-		}
-	}
-	if len(patterns) == 0 {
+	if len(r.Feeds) == 0 {
 		return
 	}
-	table(b, "PATTERN\tFED\tLAST\tNOTHING CAME FOR", func(row func(cells ...string)) {
-		for _, name := range slices.Sorted(maps.Keys(patterns)) {
-			p := patterns[name]
-			last := "never"
-			if p.came > 0 {
-				last = p.last.UTC().Format("2006-01-02 15:04:05")
+	last, came := map[string]time.Time{}, map[string]bool{}
+	reads := map[string]map[string]bool{} // by pattern
+	for _, f := range r.Feeds {
+		if reads[f.Pattern] == nil {
+			reads[f.Pattern] = map[string]bool{}
+		}
+		for _, name := range f.Reads { // of several, one is enough for the evidence, and which came is not known
+			reads[f.Pattern][name] = true
+			came[name] = came[name] || f.Last != nil
+		}
+		if f.Last != nil && f.Last.After(last[f.Pattern]) {
+			last[f.Pattern] = *f.Last
+		}
+	}
+	table(b, "PATTERN\tCAME\tLAST", func(row func(cells ...string)) {
+		for _, name := range slices.Sorted(maps.Keys(reads)) {
+			when, n := "never", 0
+			if at := last[name]; !at.IsZero() {
+				when = at.UTC().Format("2006-01-02 15:04:05")
 			}
-			row(name, fmt.Sprintf("%d of %d", p.came, p.came+len(p.never)), last, cmp.Or(strings.Join(p.never, " "), "-"))
+			for read := range reads[name] {
+				if came[read] {
+					n++
+				}
+			}
+			row(name, fmt.Sprintf("%d of %d", n, len(reads[name])), when)
 		}
 	})
+	never := slices.DeleteFunc(slices.Sorted(maps.Keys(came)), func(name string) bool { return came[name] })
+	if len(never) > 0 {
+		b.WriteString("Never came since the start:\n")
+		for _, line := range top.Wrap(safetext.Line(strings.Join(never, " ")), columns-2) {
+			fmt.Fprintf(b, "  %s\n", line)
+		}
+	}
 	b.WriteByte('\n')
 }
 

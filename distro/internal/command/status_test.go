@@ -43,14 +43,17 @@ otelcol_exporter_send_failed_log_records_total{exporter="another"} 9
 
 func toldStatus() history.Status {
 	last := toldAt.Add(-time.Minute)
-	feed := func(pattern, evidence string, last *time.Time) history.Feed {
-		return history.Feed{Processor: "patterndetector", Pattern: pattern, Evidence: evidence, Reads: []string{"an.event"}, Last: last}
+	feed := func(pattern, evidence string, last *time.Time, reads ...string) history.Feed {
+		return history.Feed{Processor: "patterndetector", Pattern: pattern, Evidence: evidence, Reads: reads, Last: last}
 	}
 	return history.Status{
 		Head: history.Head{Schema: history.Schema, Host: "node-17", At: toldAt}, Version: "1.2.3", Started: toldAt.Add(-time.Hour),
 		Incidents: 3, Bytes: 4096, MaxBytes: 1 << 20,
 		Ailing: []history.Ailing{{Component: "gpu", Kind: "Receiver", Status: "StatusRecoverableError", Error: hostileText, Since: last}},
-		Feeds:  []history.Feed{feed("gpu_lost", "xid", &last), feed("gpu_lost", "lost", nil), feed("straggler", "steps", nil)},
+		Feeds: []history.Feed{
+			feed("gpu_lost", "xid", &last, "gpu.xid"), feed("gpu_lost", "lost", nil, "gpu.lost"), feed("gpu_lost", "again", nil, "gpu.xid"),
+			feed("straggler", "steps", nil, "a.metric.with_a_long_name", "another.metric.with_a_long_name", "dcgm.metric"),
+		},
 	}
 }
 

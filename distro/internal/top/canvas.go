@@ -214,9 +214,9 @@ func right(text string, columns int) string {
 	return strings.Repeat(" ", max(columns-width(text), 0)) + text
 }
 
-// wrap breaks text between words into lines of so many columns; a word that is longer is
+// Wrap breaks text between words into lines of so many columns; a word that is longer is
 // broken anywhere.
-func wrap(text string, columns int) []string {
+func Wrap(text string, columns int) []string {
 	columns = max(columns, 1)
 	var lines []string
 	now, used := "", 0

@@ -68,7 +68,7 @@ func (m *Model) brief(p *page, open []*history.Incident) {
 // headline is how bad, and what broke: two rows at most.
 func (m *Model) headline(p *page, one *history.Incident) {
 	lead := "# " + badge(one) + "  "
-	for i, text := range wrap(shown(one.Headline), p.width-width(lead)) {
+	for i, text := range Wrap(shown(one.Headline), p.width-width(lead)) {
 		switch {
 		case i == 0:
 			p.add(span{m.ink(cause), lead}, span{bold, text})

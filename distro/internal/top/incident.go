@@ -80,7 +80,7 @@ func (m *Model) title1(v *incidentview.View) []string {
 	} else {
 		text += ", open " + lasting(v.Since, m.moment())
 	}
-	return append([]string{"# " + text}, wrap(shown(v.Headline), m.width)...)
+	return append([]string{"# " + text}, Wrap(shown(v.Headline), m.width)...)
 }
 
 func (m *Model) lasted(v *incidentview.View) string {

@@ -31,7 +31,7 @@ func (p *page) field(label string, s style, text string) {
 	if text == "" {
 		return
 	}
-	for i, part := range wrap(shown(text), p.width-labelWidth) {
+	for i, part := range Wrap(shown(text), p.width-labelWidth) {
 		if i > 0 {
 			label = ""
 		}
@@ -52,7 +52,7 @@ func (p *page) entry(label string, lead line, s style, text, tail string) {
 	} else {
 		tail = ""
 	}
-	for i, part := range wrap(shown(text), room) {
+	for i, part := range Wrap(shown(text), room) {
 		row := line{{dim, pad(label, labelWidth)}}
 		if i == 0 {
 			row = append(row, lead...)

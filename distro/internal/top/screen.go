@@ -198,18 +198,18 @@ func (m *Model) small(c *canvas) {
 	case m.answered.IsZero():
 		p.rows = append(p.rows, line{{plain, "asking"}})
 	case len(open) == 0:
-		for _, text := range wrap(nothing, c.width) {
+		for _, text := range Wrap(nothing, c.width) {
 			p.add(span{plain, text})
 		}
 	}
 	if open := m.picture.Open(); len(open) > 0 {
 		one := open[0]
-		for _, text := range wrap("# "+badge(one)+"  "+shown(one.Headline), c.width) {
+		for _, text := range Wrap("# "+badge(one)+"  "+shown(one.Headline), c.width) {
 			p.add(span{cause, text})
 		}
 		p.add(span{plain, clip("since "+clock(one.Onset, m.moment())+", "+lasting(one.Onset, m.moment()), c.width)})
 		if v, ok := m.picture.Views[one.ID]; ok && len(v.Do) > 0 {
-			for _, text := range wrap("do "+shown(v.Do[0].Text), c.width) {
+			for _, text := range Wrap("do "+shown(v.Do[0].Text), c.width) {
 				p.add(span{plain, text})
 			}
 		}
