@@ -18,13 +18,14 @@ const (
 // stackAttributes are what is read of them, beside identity and what a process does.
 var stackAttributes = []string{
 	"process.stack.hash", "process.stack.kernel_function", "process.stack.kernel_owner", "process.stack.mount_point", "process.stack.mount_source", "process.stack.mount_type",
-	"process.stack.reason", "process.stack.state", "process.stack.still_ns", "process.stack.wait_class",
+	"process.stack.reason", "process.stack.state", "process.stack.still_ns", "process.stack.unread", "process.stack.wait_class",
 }
 
 // stackPlace is where the main thread of a process stands, by its stack.
 type stackPlace struct {
 	At       int64             `json:"t,omitempty"` // of the record, 0: none has come
 	Standing bool              `json:"s,omitempty"`
+	Unread   bool              `json:"u,omitempty"` // not all of it
 	Class    string            `json:"c,omitempty"`
 	Reason   string            `json:"r,omitempty"`
 	Function string            `json:"f,omitempty"` // of the kernel
@@ -41,6 +42,7 @@ type stackPlace struct {
 const (
 	classCollective, classGPU     = "collective", "gpu"
 	classStorage, classData       = "storage", "data_loading"
+	classOwnCode                  = "own_code" // nothing that is known
 	reasonAsleep, reasonSpins     = "asleep", "spinning"
 	reasonSameCall, reasonPeerEnd = "same_call", "peer_ended"
 )
@@ -51,6 +53,9 @@ func stackOf(event string, at int64, a pcommon.Map) stackPlace {
 	p := stackPlace{
 		At: at, Standing: event == eventStack, Class: str(a, "process.stack.wait_class"), Reason: str(a, "process.stack.reason"), Function: str(a, "process.stack.kernel_function"),
 		Owner: str(a, "process.stack.kernel_owner"), Hash: str(a, "process.stack.hash"), Since: at - max(0, min(still, at)), State: socketstall.StateOf(a), Doing: socketstall.DoingOf(a, at),
+	}
+	if unread, ok := a.Get("process.stack.unread"); ok && unread.Type() == pcommon.ValueTypeSlice {
+		p.Unread = unread.Slice().Len() > 0
 	}
 	if letter := str(a, "process.stack.state"); p.State == "" && (letter == "T" || letter == "t") {
 		p.State = socketstall.Stopped
@@ -109,7 +114,7 @@ func (who *caller) stacks(c *callRecord) bool {
 
 // same reports whether nothing differs that anything rests on.
 func (p stackPlace) same(o *stackPlace) bool {
-	return p.Standing == o.Standing && p.Class == o.Class && p.Reason == o.Reason && p.Hash == o.Hash && p.State == o.State && p.Storage == o.Storage &&
+	return p.Standing == o.Standing && p.Unread == o.Unread && p.Class == o.Class && p.Reason == o.Reason && p.Hash == o.Hash && p.State == o.State && p.Storage == o.Storage &&
 		p.Doing.Silence == o.Doing.Silence && p.Doing.Activity == o.Doing.Activity
 }
 
@@ -120,7 +125,15 @@ func (p *stackPlace) waits() bool {
 
 // outside reports whether it stands somewhere else. Of a rank that was looked at since another
 // one ended nobody knows.
-func (p *stackPlace) outside() bool { return p.Standing && !p.waits() && p.Reason != reasonPeerEnd }
+func (p *stackPlace) outside() bool {
+	return p.Standing && !p.waits() && !p.hidden() && p.Reason != reasonPeerEnd
+}
+
+// hidden reports whether it stands where nobody could read: what waits for nothing that is known
+// may wait in a collective then. That it goes round in a loop, Python itself has told.
+func (p *stackPlace) hidden() bool {
+	return p.Standing && p.Unread && (p.Class == "" || p.Class == classOwnCode) && p.Reason != reasonSpins && p.Reason != reasonPeerEnd && !p.State.Halted()
+}
 
 // launches reports whether it waits for the end of a child: then that is the rank.
 func (p *stackPlace) launches() bool { return len(p.Function) >= 7 && p.Function[:7] == "do_wait" }

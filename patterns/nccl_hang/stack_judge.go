@@ -13,6 +13,7 @@ import (
 // Doubts of stacks.
 const (
 	doubtStacks  = "which collective it is, is not seen: what the main threads of the ranks do says that they wait"
+	doubtHidden  = "where other ranks stand could not be read"
 	doubtServes  = "it waits for somebody who may be no rank of the job"
 	doubtPhase   = "whether it is a long phase or a loop without end"
 	doubtGPUBusy = "what their GPUs and links do is not seen by their stacks"
@@ -24,6 +25,7 @@ type ranksByStack struct {
 	of      []*caller // by rank; nil where none of its processes stands
 	waits   []int     // in a collective, or for their GPU
 	outside []int     // anywhere else
+	hidden  []int     // nobody could read where
 }
 
 // stacked groups the ranks of the run. Of several processes of a rank, as where a launcher in
@@ -32,7 +34,7 @@ type ranksByStack struct {
 func (r *callRun) stacked() *ranksByStack {
 	s := &ranksByStack{run: r, of: make([]*caller, r.world)}
 	for _, c := range r.callers {
-		if c.rank < 0 || c.rank >= r.world || !c.stack.waits() && !c.stack.outside() {
+		if c.rank < 0 || c.rank >= r.world || !c.stack.waits() && !c.stack.outside() && !c.stack.hidden() {
 			continue
 		}
 		if other := s.of[c.rank]; other == nil || c.standsBefore(other) {
@@ -44,6 +46,8 @@ func (r *callRun) stacked() *ranksByStack {
 		case c == nil:
 		case c.stack.waits():
 			s.waits = append(s.waits, rank)
+		case c.stack.hidden():
+			s.hidden = append(s.hidden, rank)
 		default:
 			s.outside = append(s.outside, rank)
 		}
@@ -70,8 +74,10 @@ func (r *callRun) byStacks(now int64) *Finding {
 	}
 	s := r.stacked()
 	switch {
-	case len(s.waits)+len(s.outside) < r.world:
+	case len(s.waits)+len(s.outside)+len(s.hidden) < r.world:
 		return nil
+	case len(s.outside) == 0 && len(s.hidden) > 0:
+		return nil // those may wait with the others, or be whom they wait for
 	case len(s.outside) == 0:
 		return s.allWait(now)
 	}
@@ -109,7 +115,7 @@ func (s *ranksByStack) begin(kind Kind, waits, culprits []int, now int64) *Findi
 	if len(waits) > 1 {
 		f.CalledBy = thousands(strconv.Itoa(len(waits))) + " ranks"
 	}
-	f.Affected = append(slices.Clone(waits), culprits...)
+	f.Affected = slices.Concat(waits, culprits, s.hidden)
 	slices.Sort(f.Affected)
 	if len(culprits) > 0 {
 		first := s.of[culprits[0]]
@@ -164,6 +170,9 @@ func (s *ranksByStack) few(now int64) *Finding {
 	}
 	f := s.begin(Outside, s.waits, s.outside, now)
 	f.doubt(Likely, doubtStacks)
+	if len(s.hidden) > 0 {
+		f.doubt(Likely, doubtHidden)
+	}
 	switch s.does(now) {
 	case acting:
 		return nil // the receiver says when that has lasted for long

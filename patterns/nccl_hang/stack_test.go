@@ -20,7 +20,7 @@ type stack struct {
 	class, reason, function, silence, activity, state, mount string
 	since                                                    time.Duration
 	pid                                                      int64
-	hash                                                     string
+	hash, unread                                             string
 }
 
 func (s stack) put(a pcommon.Map) {
@@ -44,6 +44,9 @@ func (s stack) put(a pcommon.Map) {
 		since = 3 * time.Second
 	}
 	a.PutInt("process.stack.still_ns", since.Nanoseconds())
+	if s.unread != "" {
+		a.PutEmptySlice("process.stack.unread").AppendEmpty().SetStr(s.unread)
+	}
 	if s.mount != "" {
 		a.PutStr("process.stack.mount_type", "nfs4")
 		a.PutStr("process.stack.mount_source", s.mount)
@@ -65,6 +68,7 @@ func (s stack) does(a pcommon.Map) {
 var (
 	inCollective = stack{class: "collective", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
 	onGPU        = stack{class: "gpu", reason: "same_call"}
+	nowhere      = stack{class: "own_code", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping", unread: "Python: a page is not resident"}
 	inLock       = stack{class: "lock", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
 )
 
@@ -122,6 +126,35 @@ func TestWhatStacksAloneTell(t *testing.T) {
 				c.stand(inCollective, but(8, 5)...).stand(s, 5)
 			},
 			want: "7 ranks wait in a collective for rank 5: its process is stopped (SIGSTOP or a debugger)", kind: Outside, sure: Likely,
+		},
+		"nobody could read where another rank stands": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 1, 5)...).stand(inLock, 5).stand(nowhere, 1) },
+			want:  "6 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"nobody could read where the only one stands that is not seen to wait": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(nowhere, 5) },
+		},
+		"not all of a stack was read, and all that it waits for was": {
+			ranks: func(c *calls) {
+				s := nowhere.in("storage")
+				c.stand(inCollective, but(8, 5)...).stand(s, 5)
+			},
+			want: "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"nobody could read the stack of a rank that is stopped": {
+			ranks: func(c *calls) {
+				s := nowhere
+				s.state = "stopped"
+				c.stand(inCollective, but(8, 5)...).stand(s, 5)
+			},
+			want: "7 ranks wait in a collective for rank 5: its process is stopped (SIGSTOP or a debugger)", kind: Outside, sure: Likely,
+		},
+		"nobody could read where one of several processes of a rank stands": {
+			ranks: func(c *calls) {
+				launcher := stack{class: "own_code", function: "do_wait", silence: "overdue", activity: "idle", pid: 77}
+				c.stand(inCollective, but(8, 1, 5)...).stand(inLock, 5).stand(nowhere, 1).stand(launcher, 1)
+			},
+			want: "6 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
 		},
 		"a rank spins": {
 			ranks: func(c *calls) {
