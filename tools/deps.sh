@@ -14,6 +14,7 @@ packages=(
 	etcd-server            # below the API server of `make cluster`
 	debian-archive-keyring # Debian's signature on their kernels
 	slurmctld slurm-client # the controller that the exporter of Slurm is tested with
+	tmux                   # shows `tracecore top`
 	python3                # whose stacks are compared with those of its faulthandler
 )
 

@@ -16,6 +16,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/distro/internal/toptest"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -124,7 +125,7 @@ func TestScreensOfAJobThatStands(t *testing.T) {
 			if n > 1024 && testing.Short() {
 				t.Skip("the patterns need seconds for so many ranks")
 			}
-			source := NewRecorded(checkpoint(n).play(t))
+			source := NewRecorded(play(t, toptest.Checkpoint(n)))
 			for _, size := range sizes {
 				u := newUser(t, source, Actions{})
 				u.size(size[0], size[1])
@@ -152,7 +153,7 @@ func TestScreensOfAJobThatStands(t *testing.T) {
 }
 
 func TestScreensOfJobsThatGoOn(t *testing.T) {
-	source := NewRecorded(healthy(1024).play(t))
+	source := NewRecorded(play(t, toptest.Healthy(1024)))
 	for _, size := range sizes {
 		u := newUser(t, source, Actions{})
 		u.size(size[0], size[1])
@@ -413,7 +414,7 @@ func TestSizes(t *testing.T) {
 
 func BenchmarkRefresh(b *testing.B) {
 	for _, n := range []int{1024, 16384} {
-		source := NewRecorded(checkpoint(n).play(b))
+		source := NewRecorded(play(b, toptest.Checkpoint(n)))
 		for _, size := range sizes {
 			b.Run(fmt.Sprintf("%d ranks at %dx%d", n, size[0], size[1]), func(b *testing.B) {
 				m := New(source, Actions{}, true)

@@ -1,46 +1,45 @@
-package top
+// Package toptest has recordings of jobs of any size for tests of `tracecore top`, and a terminal
+// to show it in.
+package toptest
 
 import (
+	"bytes"
 	"fmt"
-	"slices"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
-
-	"github.com/tracecoreai/tracecore/internal/incidentview"
-	"github.com/tracecoreai/tracecore/internal/ranks"
-	"github.com/tracecoreai/tracecore/patterns"
-	"github.com/tracecoreai/tracecore/patterns/engine"
-	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// stackEvent is where a rank stands.
-const stackEvent = "process.stack"
+// StackEvent is where a rank stands.
+const StackEvent = "process.stack"
 
-var began = time.Date(2026, 11, 22, 3, 12, 3, 0, time.UTC)
+// Began is when recordings begin.
+var Began = time.Date(2026, 11, 22, 3, 12, 3, 0, time.UTC)
 
-// tape is what agents write: a batch for each moment.
-type tape struct {
-	batches []plog.Logs
+// Tape is what agents write: a batch for each moment.
+type Tape struct {
+	Batches []plog.Logs
 	last    time.Duration
 }
 
-func (r *tape) add(at time.Duration, event, host string, attributes map[string]any) {
+func (r *Tape) add(at time.Duration, event, host string, attributes map[string]any) {
 	var logs plog.Logs
-	if n := len(r.batches); n > 0 && at == r.last {
-		logs = r.batches[n-1]
+	if n := len(r.Batches); n > 0 && at == r.last {
+		logs = r.Batches[n-1]
 	} else {
 		logs = plog.NewLogs()
-		r.batches, r.last = append(r.batches, logs), at
+		r.Batches, r.last = append(r.Batches, logs), at
 	}
 	resource := logs.ResourceLogs().AppendEmpty()
 	resource.Resource().Attributes().PutStr("host.name", host)
 	record := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
 	record.SetEventName(event)
-	record.SetTimestamp(pcommon.NewTimestampFromTime(began.Add(at)))
+	record.SetTimestamp(pcommon.NewTimestampFromTime(Began.Add(at)))
 	record.SetSeverityNumber(plog.SeverityNumberWarn)
 	if err := record.Attributes().FromRaw(attributes); err != nil {
 		record.Attributes().PutStr("broken", err.Error())
@@ -50,7 +49,7 @@ func (r *tape) add(at time.Duration, event, host string, attributes map[string]a
 
 // training is a job with eight ranks on a node.
 type training struct {
-	*tape
+	*Tape
 	name  string
 	ranks int
 	first int // node
@@ -62,7 +61,7 @@ func (j *training) identity(rank int, more map[string]any) map[string]any {
 	all := map[string]any{
 		"gen_ai.training.rank": rank, "gen_ai.training.job_id": j.name, "gen_ai.training.world_size": j.ranks, "gen_ai.training.local_rank": rank % 8,
 		"process.pid": 40000 + rank, "process.executable.name": "python3",
-		"gen_ai.training.rank_pid": 40000 + rank, "gen_ai.training.rank_start_unix_nano": began.Add(-33 * time.Hour).UnixNano(),
+		"gen_ai.training.rank_pid": 40000 + rank, "gen_ai.training.rank_start_unix_nano": Began.Add(-33 * time.Hour).UnixNano(),
 	}
 	for key, value := range more {
 		all[key] = value
@@ -77,10 +76,10 @@ func (j *training) begin() {
 	}
 }
 
-// checkpoint is a job of so many ranks, one of which writes a checkpoint to a mount whose
+// Checkpoint is a job of so many ranks, one of which writes a checkpoint to a mount whose
 // daemon has gone: all others wait for it.
-func checkpoint(ranks int) *tape {
-	r := &tape{}
+func Checkpoint(ranks int) *Tape {
+	r := &Tape{}
 	j := &training{r, "llm-70b", ranks, 0}
 	small := &training{r, "eval-nightly", 8, (ranks + 7) / 8}
 	j.begin()
@@ -102,7 +101,7 @@ func checkpoint(ranks int) *tape {
 	}
 	stall(2400 * time.Millisecond)
 	for rank := range ranks {
-		r.add(4*time.Second, "process.stack", j.host(rank), j.identity(rank, stackOf(rank, culprit)))
+		r.add(4*time.Second, StackEvent, j.host(rank), j.identity(rank, stackOf(rank, culprit)))
 	}
 	rounds := []time.Duration{5300 * time.Millisecond, 75 * time.Second, 139 * time.Second}
 	if ranks > 4096 {
@@ -171,56 +170,24 @@ func (j *training) ring(at time.Duration, rank, culprit int) {
 	}
 }
 
-// healthy is two jobs that go on.
-func healthy(ranks int) *tape {
-	r := &tape{}
+// Healthy is two jobs that go on.
+func Healthy(ranks int) *Tape {
+	r := &Tape{}
 	(&training{r, "llm-70b", ranks, 0}).begin()
 	(&training{r, "eval-nightly", 8, (ranks + 7) / 8}).begin()
 	return r
 }
 
-// play gives a tape to the patterns and to a book of ranks, as tracecore does.
-func (r *tape) play(t testing.TB) Recording {
-	t.Helper()
-	rules, err := patterns.Library()
-	require.NoError(t, err)
-	e, err := engine.New(rules, engine.Options{Lateness: 15 * time.Second})
-	require.NoError(t, err)
-	newest := map[string]verdict.Verdict{}
-	var order []string
-	take := func() {
-		for _, v := range e.Verdicts() {
-			if _, known := newest[v.ID]; !known {
-				order = append(order, v.ID)
-			}
-			newest[v.ID] = v
-		}
+// File writes the tape as a recording that tracecore reads: a message of OTLP in JSON on a line.
+func (r *Tape) File(tb testing.TB) string {
+	tb.Helper()
+	var all bytes.Buffer
+	for _, logs := range r.Batches {
+		text, err := (&plog.JSONMarshaler{}).MarshalLogs(logs)
+		require.NoError(tb, err)
+		all.Write(append(text, '\n'))
 	}
-	book := ranks.NewBook(ranks.DefaultMost)
-	var last time.Time
-	for _, logs := range r.batches {
-		last = logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Timestamp().AsTime()
-		e.Advance(last)
-		book.Logs(e.Logs(logs), e.RunOf)
-		take()
-	}
-	for i := range 5 {
-		e.Advance(last.Add(time.Duration(i) * time.Second))
-		take()
-	}
-	out := Recording{Name: "dgx-a", At: last.Add(2 * time.Second), Ranks: book, Unfed: []string{"gpu", "rdma"}}
-	for _, id := range order { // the words of evidence are the rules', and change with them
-		v := newest[id]
-		v.Evidence = slices.DeleteFunc(slices.Clone(v.Evidence), func(e verdict.Evidence) bool { return e.Source == stackEvent || e.Source != v.Evidence[0].Source })
-		v.NotObserved, v.Missing = []string{"an Xid"}, []verdict.Missing{{Name: "xid", Text: "an Xid", Sources: []string{"gpu.xid"}}}
-		out.Verdicts = append(out.Verdicts, v)
-	}
-	out.View = func(incident []verdict.Verdict) (incidentview.View, error) {
-		records := incidentview.NewRecords(incident)
-		for _, logs := range r.batches {
-			records.Logs(logs)
-		}
-		return incidentview.Build(incident, incidentview.Options{Now: out.At, Version: "test", Records: records}), nil
-	}
-	return out
+	path := filepath.Join(tb.TempDir(), "recording.jsonl")
+	require.NoError(tb, os.WriteFile(path, all.Bytes(), 0o600))
+	return path
 }
