@@ -103,14 +103,11 @@ func newIncidentsMute() *cobra.Command {
 		Example: "  tracecore incidents mute 4f3c9a… --for 2h --reason OPS-4711",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case lasts <= 0 || lasts > history.MaxMute:
-				return usage(fmt.Errorf("--for %s: a mute has an end: give up to %dh, as 30m or 2h", lasts, history.MaxMute/time.Hour))
-			case strings.TrimSpace(reason) == "":
-				return usage(errors.New("--reason is missing: say why, others will ask"))
+			body, err := muteFor(lasts, reason)
+			if err != nil {
+				return usage(fmt.Errorf("--%w", err))
 			}
-			body := map[string]any{"until": time.Now().Add(lasts).UTC(), "reason": reason}
-			return tell(cmd, &a, "/v1/incidents/"+url.PathEscape(args[0])+"/mute", body, writeMuted)
+			return tell(cmd, &a, mutePath(args[0]), body, writeMuted)
 		},
 	}
 	a.formatFlag(cmd)
@@ -120,13 +117,26 @@ func newIncidentsMute() *cobra.Command {
 	return cmd
 }
 
+// muteFor is what the history is told to mute an incident.
+func muteFor(lasts time.Duration, reason string) (map[string]any, error) {
+	switch {
+	case lasts <= 0 || lasts > history.MaxMute:
+		return nil, fmt.Errorf("for %s: a mute has an end: give up to %dh, as 30m or 2h", lasts, history.MaxMute/time.Hour)
+	case strings.TrimSpace(reason) == "":
+		return nil, errors.New("reason is missing: say why, others will ask")
+	}
+	return map[string]any{"until": time.Now().Add(lasts).UTC(), "reason": reason}, nil
+}
+
+func mutePath(incident string) string { return incidentPath(incident) + "/mute" }
+
 func newIncidentsUnmute() *cobra.Command {
 	var a asking
 	cmd := &cobra.Command{
 		Use: "unmute INCIDENT", Short: "Ends a mute: what is open is told again", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.print(cmd, func(ctx context.Context) ([]byte, error) {
-				return a.send(ctx, http.MethodDelete, "/v1/incidents/"+url.PathEscape(args[0])+"/mute", nil)
+				return a.send(ctx, http.MethodDelete, mutePath(args[0]), nil)
 			}, tableOf(writeMuted))
 		},
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,7 +71,7 @@ func (f *topFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		source = newPoller(&f.asking)
 		if loopback(f.address) {
-			actions.Acknowledge = f.acknowledger()
+			f.tellers(&actions)
 		} else {
 			actions.Local = newPoller(&asking{address: historyAddress})
 		}
@@ -138,18 +138,29 @@ func reportBeside(v incidentview.View) (string, error) {
 	return name, writeFile(name, func(w io.Writer) error { return incidentview.WriteHTML(w, v) })
 }
 
-// acknowledger tells the history that somebody has seen an incident; nil where its socket is
-// not there, or not for this user.
-func (f *topFlags) acknowledger() func(context.Context, string) error {
+// tellers are the actions that the history is told: none where its socket is not there, or not
+// for this user.
+func (f *topFlags) tellers(actions *top.Actions) {
 	socket, err := f.socketPath()
 	if err != nil {
-		return nil
+		return
 	}
 	if _, err := os.Stat(socket); err != nil {
-		return nil
+		return
 	}
-	return func(ctx context.Context, id string) error {
-		_, err := f.post(ctx, "/v1/incidents/"+url.PathEscape(id)+"/acknowledgement", map[string]string{"note": ""})
+	actions.Acknowledge = func(ctx context.Context, id string) error {
+		_, err := f.post(ctx, incidentPath(id)+"/acknowledgement", map[string]string{"note": ""})
+		return err
+	}
+	actions.Mute = func(ctx context.Context, id string, lasts time.Duration, reason string) error {
+		body, err := muteFor(lasts, reason)
+		if err == nil {
+			_, err = f.post(ctx, mutePath(id), body)
+		}
+		return err
+	}
+	actions.Unmute = func(ctx context.Context, id string) error {
+		_, err := f.send(ctx, http.MethodDelete, mutePath(id), nil)
 		return err
 	}
 }

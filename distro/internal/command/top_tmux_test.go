@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -53,4 +54,35 @@ func goldenScreen(t *testing.T, terminal *toptest.Terminal, name string) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Equal(c, string(want), terminal.Screen(), "go test -update writes it")
 	}, time.Minute, 100*time.Millisecond)
+}
+
+// TestMuteInTop: what is typed there is told to the agent, which says that it is muted.
+func TestMuteInTop(t *testing.T) {
+	dir, err := os.MkdirTemp("", "h") // a socket's address is short
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	n := newNode(t, filepath.Join(dir, "state"))
+	n.start(t)
+	n.alarm(t, "node-1")
+	command := func(args ...string) *exec.Cmd {
+		cmd := commandtest.New(t, append(args, "--address", n.history)...)
+		cmd.Env = append(cmd.Env, "TRACECORE_STATE_DIR="+n.state)
+		return cmd
+	}
+	terminal := toptest.Show(t, command("top"), 120, 30)
+	terminal.Await("alarm on node-1")
+	terminal.Press("Enter")
+	terminal.Await("m mute")
+	terminal.Press("m")
+	terminal.Await("mute for how long, and why")
+	terminal.Press("9999h OPS-4711", "Enter")
+	terminal.Await("not muted: for 9999h0m0s: a mute has an end")
+	terminal.Press("m", "2h OPS-4711", "Enter")
+	terminal.Await(fmt.Sprintf("UTC by uid %d: OPS-4711", os.Getuid()))
+	require.Contains(t, commandtest.Finish(t, command("incidents")).Stdout, "muted")
+	terminal.Press("x") // the note gives way to the keys
+	terminal.Await("m unmute")
+	terminal.Press("m")
+	terminal.Await("told again from now on")
+	require.NotContains(t, commandtest.Finish(t, command("incidents")).Stdout, "muted")
 }

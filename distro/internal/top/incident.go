@@ -62,6 +62,9 @@ func (m *Model) incidentHead(p *page, v *incidentview.View) {
 		if one := &m.picture.Incidents[i]; one.ID == v.ID && one.Acknowledged != nil {
 			p.field("  ack", plain, acknowledged(one.Acknowledged, m.moment()))
 		}
+		if one := &m.picture.Incidents[i]; one.ID == v.ID {
+			p.field("  mute", plain, m.muted(one))
+		}
 	}
 }
 
@@ -97,6 +100,14 @@ func acknowledged(a *history.Acknowledgement, now time.Time) string {
 		text += ": " + a.Note
 	}
 	return text
+}
+
+// muted says until when nobody is told of an incident, and why; "" where it is not muted.
+func (m *Model) muted(i *history.Incident) string {
+	if i.Muted == nil || !m.moment().Before(i.Muted.Until) {
+		return ""
+	}
+	return fmt.Sprintf("until %s UTC by uid %d: %s", clock(i.Muted.Until, m.moment()), i.Muted.UID, i.Muted.Reason)
 }
 
 // few are some ranges.
@@ -191,6 +202,7 @@ func (m *Model) before(p *page, v *incidentview.View) {
 func (m *Model) seen(p *page, v *incidentview.View) {
 	p.blank()
 	label := "  seen"
+	p.evidence = len(p.rows)
 	for i, s := range v.Seen {
 		if slices.ContainsFunc(v.Seen[:i], func(o incidentview.Seen) bool { return o.At.Equal(s.At) && o.Text == s.Text }) {
 			continue // several verdicts rest on it

@@ -26,6 +26,9 @@ type key struct {
 func (m *Model) press(msg tea.KeyPressMsg) tea.Cmd {
 	m.note = ""
 	pressed := msg.String()
+	if m.asked != nil {
+		return m.answers(pressed, msg.Text)
+	}
 	if m.typing {
 		return m.typed(pressed, msg.Text)
 	}
@@ -174,13 +177,16 @@ func (m *Model) incidentKeys() []key {
 	if len(numbers) > 0 {
 		list = append([]key{{nil, strings.Join(numbers, " "), "copy command", nil}}, list...)
 	}
-	list = append(list, m.scrollKeys()...)
+	if scroll := m.scrollKeys(); len(scroll) > 0 {
+		list = append(append(list, scroll...), key{[]string{"e"}, "e", "evidence", func() tea.Cmd { m.at().scroll = m.text().evidence; return nil }})
+	}
 	if m.actions.Report != nil {
 		list = append(list, key{[]string{"w"}, "w", "write report", func() tea.Cmd { return m.write(v.ID) }})
 	}
 	if m.actions.Acknowledge != nil && !m.acknowledged(v.ID) {
 		list = append(list, key{[]string{"a"}, "a", "acknowledge", func() tea.Cmd { return m.acknowledge(v.ID) }})
 	}
+	list = append(list, m.muteKey(v.ID)...)
 	if v.Job != "" && m.picture.job(v.Job, v.Culprit["job_domain"]) != nil {
 		list = append(list, key{[]string{"r"}, "r", "ranks", func() tea.Cmd {
 			m.chosen, m.rank = jobName{v.Job, v.Culprit["job_domain"]}, -1
@@ -321,6 +327,9 @@ func (m *Model) rankKeys() []key {
 
 // written are the keys as the last row shows them.
 func (m *Model) written() line {
+	if m.asked != nil {
+		return m.asked.written(m.width)
+	}
 	if m.typing {
 		return line{{bold, "/"}, {plain, shown(m.filter)}, {reverse, " "}, {dim, fmt.Sprintf("  enter keep  esc all  (%d listed)", len(m.jobs())+len(m.listed()))}}
 	}
@@ -331,7 +340,7 @@ func (m *Model) written() line {
 		}
 		return n
 	}
-	for _, label := range []string{"p", "j k", "s", "/", "< >", "o", "space", "-"} { // help names them
+	for _, label := range []string{"p", "j k", "s", "/", "< >", "o", "space", "-", "w", "r", "e"} { // help names them
 		if taken() > m.width {
 			list = slices.DeleteFunc(list, func(k key) bool { return k.label == label })
 		}

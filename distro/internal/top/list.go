@@ -58,6 +58,7 @@ func (m *Model) chosenIncident(c *canvas, i *history.Incident, y, end int) {
 	if i.Acknowledged != nil {
 		p.field("  ack", plain, acknowledged(i.Acknowledged, m.moment()))
 	}
+	p.field("  mute", plain, m.muted(i))
 	m.draw(c, p, 0, y, end)
 }
 
@@ -103,6 +104,9 @@ func (m *Model) incidentRow(c *canvas, y int, i *history.Incident, wide bool) {
 	text := shown(i.Headline)
 	if i.Acknowledged != nil {
 		text = "(ack) " + text
+	}
+	if m.muted(i) != "" {
+		text = "(muted) " + text
 	}
 	c.put(x, y, c.width, plain, clip(text, c.width-x))
 }

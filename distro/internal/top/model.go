@@ -23,6 +23,8 @@ const patience = 10 * time.Second
 type Actions struct {
 	Report      func(incidentview.View) (file string, err error)
 	Acknowledge func(ctx context.Context, incident string) error
+	Mute        func(ctx context.Context, incident string, lasts time.Duration, reason string) error
+	Unmute      func(ctx context.Context, incident string) error
 	// Local is the agent of this machine, where the source is another.
 	Local Source
 }
@@ -76,6 +78,7 @@ type Model struct {
 
 	filter   string
 	typing   bool
+	asked    *question // is answered in the last row
 	openOnly bool
 	drills   bool
 	help     bool

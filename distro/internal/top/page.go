@@ -13,8 +13,9 @@ const labelWidth = 11
 
 // page is text in rows of a width: a column of labels, one of text.
 type page struct {
-	width int
-	rows  []line
+	width    int
+	rows     []line
+	evidence int // row where it begins, 0 for none
 }
 
 func (p *page) add(parts ...span) { p.rows = append(p.rows, parts) }

@@ -239,10 +239,15 @@ func TestEveryWayToFare(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	source := live()
-	wrote, seen := "", ""
+	wrote, seen, muted := "", "", ""
 	u := newUser(t, source, Actions{
 		Report:      func(v incidentview.View) (string, error) { wrote = v.ID; return "out.html", nil },
 		Acknowledge: func(_ context.Context, id string) error { seen = id; return nil },
+		Mute: func(_ context.Context, id string, lasts time.Duration, reason string) error {
+			muted = fmt.Sprint(id, " ", lasts, " ", reason)
+			return nil
+		},
+		Unmute: func(_ context.Context, id string) error { muted = id + " ended"; return nil },
 	})
 	require.Equal(t, jobName{"llm", ""}, u.chosen, "the job that stands")
 	u.press("j")
@@ -260,7 +265,26 @@ func TestKeys(t *testing.T) {
 	require.Contains(t, u.screen(), "written: out.html")
 	u.press("a")
 	require.Equal(t, "inc-1", seen)
-	u.press("r", "n")
+	u.press("m")
+	require.Contains(t, u.screen(), "mute for how long, and why, as 2h OPS-4711:")
+	u.press("q", "esc")
+	require.Nil(t, u.asked)
+	require.Empty(t, muted)
+	u.press("m", "enter")
+	require.Contains(t, u.screen(), "first how long, as 30m or 2h:")
+	u.press("2", "h", "enter")
+	require.Contains(t, u.screen(), "say why, too; others will ask: 2h")
+	u.press("space", "x", "backspace", "O", "P", "S", "space", "m", "enter")
+	require.Equal(t, "inc-1 2h0m0s OPS m", muted)
+	require.Contains(t, u.screen(), "muted; the history goes on to show it")
+	source.picture.Incidents[1].Muted = &history.Mute{Until: began.Add(time.Hour), UID: 1000, Reason: "OPS-4711"}
+	u.look(began)
+	require.Contains(t, u.screen(), "  mute     until 04:12:03 UTC by uid 1000: OPS-4711")
+	u.press("m")
+	require.Equal(t, "inc-1 ended", muted)
+	u.press("x", "esc", "i")
+	require.Contains(t, u.screen(), "(muted) daemon juicefs")
+	u.press("esc", "enter", "r", "n")
 	require.Equal(t, 3, u.rank)
 	u.press("n")
 	require.Equal(t, 5, u.rank)
@@ -296,6 +320,24 @@ func TestKeys(t *testing.T) {
 	source.picture.At = began.Add(time.Hour)
 	u.Update(tickMsg(began.Add(time.Second)))
 	require.Contains(t, u.screen(), "paused")
+}
+
+// TestTheEvidenceOfAnIncidentIsOneKeyAway: however long its steps and its chain are.
+func TestTheEvidenceOfAnIncidentIsOneKeyAway(t *testing.T) {
+	source := live()
+	v := source.picture.Views["inc-1"]
+	for i := range 30 {
+		v.Seen = append(v.Seen, incidentview.Seen{At: began, Text: fmt.Sprint("evidence ", i), Says: "kernel", Count: 1})
+	}
+	source.picture.Views["inc-1"] = v
+	u := newUser(t, source, Actions{})
+	u.press("enter")
+	require.NotContains(t, u.screen(), "evidence 12")
+	u.press("e")
+	require.Contains(t, strings.Split(u.screen(), "\n")[2], "  seen     03:12:03.000  evidence 0")
+	u.press("?")
+	require.Contains(t, u.screen(), "  e        evidence")
+	require.NotContains(t, u.screen(), "mute", "nobody is there who could be told")
 }
 
 // A key that does nothing is not listed: help of each screen names what is there.
