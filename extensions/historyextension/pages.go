@@ -45,11 +45,11 @@ func (k *keeper) jobRows(r *http.Request, filter history.Filter) (rows []inciden
 	for i := range runs {
 		run := &runs[i]
 		row := incidentview.JobRow{
-			Job: run.Job, Outcome: strings.ReplaceAll(run.Outcome, "_", " "), Ranks: strconv.Itoa(run.RanksCount), Hosts: some(run.Hosts), Step: run.Steps.PerStep(),
+			Job: run.Job, Outcome: strings.ReplaceAll(run.Outcome, "_", " "), Ranks: incidentview.Number(run.RanksCount), Hosts: some(run.Hosts), Step: run.Steps.PerStep(),
 			Since: run.Began, Lasted: max(run.Until().Sub(run.Began), 0),
 		}
 		if run.WorldSize > 0 {
-			row.Ranks += " of " + strconv.Itoa(run.WorldSize)
+			row.Ranks += " of " + incidentview.Number(run.WorldSize)
 		}
 		if run.Outcome == history.RunGoesOn {
 			row.Lasted = max(k.now().Sub(run.Began), 0)

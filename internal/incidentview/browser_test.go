@@ -39,12 +39,14 @@ func newBrowser(t *testing.T, pages map[string][]byte) *browser {
 	return b
 }
 
-// frames shows a page in a frame of a width, and says when it was there and whether it is
-// wider than its frame.
+// frames shows a page in a frame of a width, and says when it was there, whether it is
+// wider than its frame, and how many words of its drawings lie on others.
 const frames = `<!doctype html><link rel="icon" href="data:,"><body><script>
 const f = document.createElement("iframe"), from = performance.now();
-f.width = %d; f.height = 900; f.onload = () => { const d = f.contentDocument.documentElement, high = d.getBoundingClientRect().height;
-requestAnimationFrame(() => requestAnimationFrame(() => fetch("/told?" + [Math.round(performance.now() - from), d.scrollWidth - d.clientWidth, Math.round(high)].join("+")))); };
+f.width = %d; f.height = 900; f.onload = () => { const d = f.contentDocument.documentElement, high = d.getBoundingClientRect().height,
+	words = [...d.querySelectorAll("svg text")].map(t => t.getBoundingClientRect()).filter(r => r.width > 0), apart = 4,
+	upon = words.filter((a, i) => words.slice(i + 1).some(b => a.left < b.right && b.left < a.right && a.top + apart < b.bottom && b.top + apart < a.bottom)).length;
+requestAnimationFrame(() => requestAnimationFrame(() => fetch("/told?" + [Math.round(performance.now() - from), d.scrollWidth - d.clientWidth, Math.round(high), upon].join("+")))); };
 f.src = %q; document.body.append(f);
 </script>`
 
@@ -87,8 +89,8 @@ func (b *browser) run(args ...string) {
 }
 
 // framed shows a page in a frame of a width: how long it took until it was painted, by how
-// much it is wider than its frame, and how high it is.
-func (b *browser) framed(name string, width int) (took time.Duration, over, high int) {
+// much it is wider than its frame, how high it is, and how many words lie on others.
+func (b *browser) framed(name string, width int) (took time.Duration, over, high, upon int) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
@@ -97,14 +99,14 @@ func (b *browser) framed(name string, width int) (took time.Duration, over, high
 	var ms int
 	select {
 	case told := <-b.told:
-		_, err := fmt.Sscan(told, &ms, &over, &high)
+		_, err := fmt.Sscan(told, &ms, &over, &high, &upon)
 		require.NoError(b.t, err, told)
 	case <-time.After(patience):
 		require.Fail(b.t, "the page is not painted")
 	}
 	cancel()
 	_ = cmd.Wait() // it was ended
-	return time.Duration(ms) * time.Millisecond, over, high
+	return time.Duration(ms) * time.Millisecond, over, high, upon
 }
 
 // asks are what a page asks for once it is there: Chromium's own requests have no page that
@@ -172,7 +174,7 @@ func TestPagesInABrowser(t *testing.T) {
 		{Link: "/incidents/1", Headline: "Daemon juicefs (pid 2211) of /ckpt on node-064 is gone; rank 517 of job llm-70b waits", State: "error", Where: "node-064", Job: "llm-70b", Since: began, Lasted: 138 * time.Second},
 		{Link: "/incidents/2", Headline: strings.Repeat("averyveryverylongname/", 12), State: "cleared, acknowledged", Over: true, Where: "node-001, node-002, node-003, …", Job: "vit", Since: began.Add(-time.Hour), Lasted: time.Hour},
 	}, Jobs: []JobRow{
-		{Job: "llm-70b", Outcome: "goes on", Ranks: "1024 of 1024", Hosts: "node-000, node-001, node-002, …", Step: "1.21 s", Since: began.Add(-33 * time.Hour), Lasted: 33 * time.Hour},
+		{Job: "llm-70b", Outcome: "goes on", Ranks: "1,024 of 1,024", Hosts: "node-000, node-001, node-002, …", Step: "1.21 s", Since: began.Add(-33 * time.Hour), Lasted: 33 * time.Hour},
 		{Job: strings.Repeat("a-job-with-a-long-name/", 8), Outcome: "failed", Failed: "rank 12882 on node-1610: SIGKILL", Ranks: "8", Hosts: "node-128", Stood: "12 min 4 s", Since: began.Add(-50 * time.Hour), Lasted: 9 * time.Hour},
 	}}))
 	pages["list"] = b.Bytes()
@@ -189,10 +191,11 @@ func TestPagesInABrowser(t *testing.T) {
 			}
 			require.Empty(t, c.asks("/page/"+name), "a page asks for nothing beside itself")
 			for _, width := range []int{320, 420, 800, 1280} {
-				took, over, high := c.framed(name, width)
+				took, over, high, upon := c.framed(name, width)
 				t.Logf("%s, %d kB, %d px wide: painted after %s, %d px high", name, len(page)>>10, width, took, high)
 				require.Less(t, took, opens)
 				require.LessOrEqual(t, over, 0, "it scrolls sideways at %d px", width)
+				require.Zero(t, upon, "words of a drawing lie on others at %d px", width)
 			}
 			for theme, setting := range map[string]string{"light": "1", "dark": "0"} {
 				for _, width := range []string{"1280", "420"} {

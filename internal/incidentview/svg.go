@@ -28,6 +28,7 @@ const (
 	top       = 30.0 // of the first lane
 	barHeight = 14.0
 	character = 6.4 // pixels, on average, at 12 px
+	heavy     = 7.8 // the same of what is bold
 )
 
 // timeline draws the lanes, "" for none.
@@ -165,7 +166,7 @@ func (d *drawing) drawLevels(p *pencil, a *axis, levels []Level, middle float64)
 	dead := "× " + Number(last.Dead) + " dead"
 	if last.Waiting > 0 || last.Dead > 0 && most > 1 {
 		text, x := Number(most)+" wait", a.x(levels[len(levels)/2].At)+6
-		if taken := character * float64(utf8.RuneCountInString(text+dead)+2); d.above && last.Dead > 0 { // both stand in one row
+		if taken := heavy * float64(utf8.RuneCountInString(text+dead)+2); d.above && last.Dead > 0 { // both stand in one row
 			x = max(min(x, d.width-taken), a.x(levels[0].At)+2)
 		}
 		p.text(x, middle+4, "tw", "start", text)
