@@ -120,6 +120,7 @@ func TestDefaultWords(t *testing.T) {
 		"mlx5_core 0000:98:00.0 ib0: Link down",
 		"infiniband mlx5_0: Port: 1 Link DOWN",
 		"pcieport 0000:60:01.0: AER: Uncorrected (Fatal) error received: 0000:60:01.0",
+		"nvidia 0000:65:00.0:   [18] MalfTLP           | Receiver    | Transaction Layer",
 		"nfs: server files.example not responding, still trying",
 		"NFS: state manager: lease expired failed on NFSv4 server files.example",
 		"watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python:1234]",

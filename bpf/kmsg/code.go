@@ -56,7 +56,7 @@ var roles = map[string]role{
 var carriers = map[string][]string{
 	"": {
 		"vprintk", "vprintk_default", "vprintk_deferred", "vprintk_func", "_printk", "printk", "_printk_deferred", "printk_deferred",
-		"dev_vprintk_emit", "dev_printk_emit", "__dev_printk", "_dev_printk",
+		"dev_vprintk_emit", "dev_printk_emit", "__dev_printk", "_dev_printk", "dev_printk",
 		"_dev_emerg", "_dev_alert", "_dev_crit", "_dev_err", "_dev_warn", "_dev_notice", "_dev_info", "dev_err_probe", "dev_warn_probe", "__dev_probe_failed",
 		"__dynamic_pr_debug", "__dynamic_dev_dbg", "__dynamic_netdev_dbg", "__netdev_printk", "netdev_printk",
 		"netdev_emerg", "netdev_alert", "netdev_crit", "netdev_err", "netdev_warn", "netdev_notice", "netdev_info",

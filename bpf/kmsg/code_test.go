@@ -30,6 +30,7 @@ func TestWriterIsTheFunctionThatBroughtTheText(t *testing.T) {
 		"driver":                                {[]Function{program, emit, printk, driver, write}, attribution{WriterKernel, driver, false}},
 		"driver that calls vprintk_emit itself": {[]Function{emit, driver}, attribution{WriterKernel, driver, false}},
 		"driver by its device":                  {[]Function{emit, devErr, {Name: "__netdev_printk"}, {"mlx5e_update_carrier", "mlx5_core"}}, attribution{WriterKernel, Function{"mlx5e_update_carrier", "mlx5_core"}, false}},
+		"driver by its device, before 5.15":     {[]Function{emit, {Name: "dev_vprintk_emit"}, {Name: "dev_printk_emit"}, {Name: "__dev_printk"}, {Name: "dev_printk"}, {Name: "aer_print_error"}}, attribution{WriterKernel, Function{Name: "aer_print_error"}, false}},
 		"drm as a module":                       {[]Function{emit, printk, {"__drm_dev_dbg", "drm"}, {"amdgpu_job_timedout", "amdgpu"}}, attribution{WriterKernel, Function{"amdgpu_job_timedout", "amdgpu"}, false}},
 		"function of the kernel":                {[]Function{emit, printk, core}, attribution{WriterKernel, core, false}},
 		"devkmsg":                               {[]Function{program, emit, devkmsg, write}, attribution{WriterUserspace, devkmsg, false}},

@@ -26,10 +26,12 @@ func DefaultWords() []string {
 		// InfiniBand and Ethernet adapters: "mlx5_core 0000:…", "infiniband mlx5_0: …".
 		"mlx5",
 		// PCIe errors. The port's line, and the line of the device itself:
-		// "nvme 0000:…: PCIe Bus Error: severity=…".
+		// "nvme 0000:…: PCIe Bus Error: severity=…". Linux 7.3 adds the type as
+		// "nvme 0000:…: [ 0] RxErr | Receiver | Physical Layer".
 		"pcieport",
 		"AER:",
 		"PCIe Bus Error",
+		" Layer",
 		// The host's own memory (drivers/edac/edac_mc.c, mm/memory-failure.c,
 		// arch/x86/mm/fault.c).
 		"EDAC MC",
