@@ -2,6 +2,7 @@ package kernellog
 
 import (
 	"strings"
+	"time"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
@@ -13,7 +14,8 @@ var pcieWriters = writers{functions: []string{"aer_", "__aer_", "pci_print_aer",
 // parsePCIe reads "pcieport 0000:b0:02.0: AER: PCIe Bus Error: severity=Uncorrected
 // (Fatal), type=Transaction Layer, (Requester ID)" (drivers/pci/pcie/aer.c). The
 // address is that of the device or port that found the error, not of the GPU
-// behind it.
+// behind it. Linux 7.3 ends the line behind the severity, and says the type with each
+// error in the lines that follow: "[ 0] RxErr | Receiver | Physical Layer".
 func (p *assembler) parsePCIe(faults []Fault, l line) ([]Fault, Outcome) {
 	_, address, _, rest := deviceLine(l.text)
 	rest, announced := strings.CutPrefix(rest, "AER: ")
@@ -22,22 +24,73 @@ func (p *assembler) parsePCIe(faults []Fault, l line) ([]Fault, Outcome) {
 	}
 	rest, found := strings.CutPrefix(rest, "PCIe Bus Error: severity=")
 	if !found {
-		if announced {
-			return faults, Benign // announces the record above, or adds a register to it
-		}
-		return faults, Unrecognized
+		return p.typePCIe(faults, l, address, strings.TrimLeft(rest, " "), announced)
 	}
-	severity, rest, _ := strings.Cut(rest, ", ")
-	kind, _ := between(rest, "type=", ",")
+	severity, rest, typed := strings.Cut(rest, ", ")
 	name := aerSeverity(severity)
 	a := metadata.PcieErrorOn(record.Early())
 	f := p.fault(l, a, address)
-	f.Key.Part = name + " " + kind
+	f.Key.Part = name
 	f.judge(p.catalogue.Fault("pcie_" + name))
 	a.HwPciAddress(address)
 	a.KerneleventsReportedSeverity(name)
-	a.KerneleventsPcieErrorType(kind)
-	return append(faults, f), Reported
+	kind, _ := between(rest, "type=", ",")
+	if strings.HasSuffix(severity, "(Inaccessible)") {
+		kind, typed = "Inaccessible", true
+	}
+	if typed || strings.HasSuffix(severity, "(no details found)") {
+		return append(faults, ofType(f, kind)), Reported
+	}
+	waiting := len(faults)
+	if old, open := p.ports.get(address); open {
+		faults = append(faults, ofType(old, ""))
+		p.ports.remove(address)
+	}
+	if forgotten, full := p.ports.set(address, f, l.Time); full {
+		faults = append(faults, ofType(forgotten, ""))
+	}
+	if len(faults) > waiting {
+		return faults, Reported
+	}
+	return faults, Benign
+}
+
+// typePCIe reads what follows an error: its first type completes it.
+func (p *assembler) typePCIe(faults []Fault, l line, address, rest string, announced bool) ([]Fault, Outcome) {
+	f, open := p.ports.recent(address, l.Time)
+	columns := strings.Split(rest, " | ")
+	if open && strings.HasPrefix(rest, "[") && len(columns) == 3 {
+		kind, _, _ := strings.Cut(columns[2], " (First)")
+		p.ports.remove(address)
+		return append(faults, ofType(f, strings.TrimRight(kind, " "))), Reported
+	}
+	if announced {
+		return faults, Benign // announces an error, or adds a register to it
+	}
+	return faults, Unrecognized
+}
+
+// ofType says the type of an error of a port, "" where the driver does not.
+func ofType(f Fault, kind string) Fault {
+	f.Key.Part += " " + kind
+	if a, ok := f.Event.(metadata.PcieError); ok {
+		a.KerneleventsPcieErrorType(kind)
+	}
+	return f
+}
+
+// expirePorts appends the errors whose type did not come.
+func (p *assembler) expirePorts(faults []Fault, now time.Time) []Fault {
+	for len(p.ports.order) > 0 {
+		address := p.ports.order[0]
+		if _, recent := p.ports.recent(address, now); recent {
+			break
+		}
+		f, _ := p.ports.get(address)
+		faults = append(faults, ofType(f, ""))
+		p.ports.remove(address)
+	}
+	return faults
 }
 
 // aerSeverity names what kernels print as Corrected, Correctable, "Uncorrected

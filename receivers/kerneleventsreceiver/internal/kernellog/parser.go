@@ -46,6 +46,7 @@ type assembler struct {
 	crashes  memory[uint32, crash]             // writer → its crash, when the place comes as a fragment of its own
 	sxids    memory[sxidKey, struct{}]         // SXids reported, whose detail records may follow
 	hardware memory[hardwareKey, hardwareCase] // hardware errors whose severity may still come
+	ports    memory[string, Fault]             // port → its error, whose type may still come
 }
 
 // NewParser returns a parser that judges faults by their meanings.
@@ -98,8 +99,14 @@ func (p *Parser) Parse(faults []Fault, event *kmsg.Event) ([]Fault, Outcome) {
 
 // Expire appends to faults those whose missing part did not come in time.
 func (p *Parser) Expire(faults []Fault, now time.Time) []Fault {
-	return p.claimed.expireHardwareErrors(p.proven.expireHardwareErrors(faults, now), now)
+	return p.claimed.expire(p.proven.expire(faults, now), now)
 }
 
 // Pending reports whether Expire has anything to wait for.
-func (p *Parser) Pending() bool { return p.proven.hardware.len()+p.claimed.hardware.len() > 0 }
+func (p *Parser) Pending() bool { return p.proven.pending() || p.claimed.pending() }
+
+func (p *assembler) expire(faults []Fault, now time.Time) []Fault {
+	return p.expirePorts(p.expireHardwareErrors(faults, now), now)
+}
+
+func (p *assembler) pending() bool { return p.hardware.len()+p.ports.len() > 0 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 )
 
 // write gives the parser one line of a writer at a time after start.
@@ -48,6 +49,42 @@ func TestHardwareErrorWithoutSeverityIsReportedInTheEnd(t *testing.T) {
 	require.Empty(t, p.Expire(nil, start.Add(time.Hour)))
 }
 
+func TestAPCIeErrorWithoutATypeIsReportedInTheEnd(t *testing.T) {
+	p := newTestParser(t)
+	const begin, end = "pcieport 0000:00:01.0: PCIe Bus Error: severity=Correctable", "pcieport 0000:00:01.0:   [ 0] RxErr | Receiver | Physical Layer"
+	faults, outcome := write(p, 1, 0, begin)
+	require.Empty(t, faults)
+	require.Equal(t, Benign, outcome)
+	require.True(t, p.Pending())
+	require.Empty(t, p.Expire(nil, start.Add(time.Second)))
+	faults = p.Expire(nil, start.Add(1001*time.Millisecond))
+	require.Len(t, faults, 1)
+	require.Equal(t, "0000:00:01.0", faults[0].Key.Subject)
+	require.NotContains(t, attributesOf(faults[0]), "kernelevents.pcie_error_type")
+	require.False(t, p.Pending())
+	faults, outcome = write(p, 1, 2*time.Second, end)
+	require.Empty(t, faults)
+	require.Equal(t, Unrecognized, outcome)
+}
+
+func TestATypeOfAProcessIsNoneOfTheDrivers(t *testing.T) {
+	p := newTestParser(t)
+	driver := kmsg.Function{Name: "aer_print_error"}
+	say := func(writer kmsg.Writer, origin kmsg.Function, text string) []Fault {
+		faults, _ := p.Parse(nil, &kmsg.Event{Time: start, PID: 99, Writer: writer, Origin: origin, Text: text})
+		return faults
+	}
+	require.Empty(t, say(kmsg.WriterKernel, driver, "pcieport 0000:00:01.0: PCIe Bus Error: severity=Uncorrectable (Fatal)"))
+	require.Empty(t, say(kmsg.WriterUserspace, kmsg.Function{Name: "devkmsg_emit"}, "pcieport 0000:00:01.0:   [ 0] RxErr | Receiver | forged"))
+	faults := say(kmsg.WriterKernel, driver, "pcieport 0000:00:01.0:   [18] MalfTLP | Receiver | Transaction Layer")
+	require.Len(t, faults, 1)
+	require.Equal(t, record.Proven, faults[0].Key.Trust)
+	require.Equal(t, "Transaction Layer", attributesOf(faults[0])["kernelevents.pcie_error_type"])
+}
+
+// attributesOf a fault are those of its event.
+func attributesOf(f Fault) map[string]any { return f.Event.Attributes().AsRaw() }
+
 func TestReusedSequenceNumberIsANewHardwareError(t *testing.T) {
 	p := newTestParser(t)
 	const detail, decision = "nvidia 0000:65:00.0: NVRM: {7}[Hardware Error]: detail", "nvidia 0000:65:00.0: NVRM: {7}[Hardware Error]: event severity: fatal"
@@ -66,13 +103,15 @@ func TestParserRemembersNoMoreThanItsCap(t *testing.T) {
 		reported += len(faults)
 		write(p, uint32(i), 0, "NVRM: The NVIDIA GPU 0000:b3:00.0")
 		write(p, uint32(i), 0, fmt.Sprintf("nvidia-nvswitch0: SXid (PCI:0000:06:00.0): %d, Fatal, Link 1", i))
+		faults, _ = write(p, uint32(i), 0, fmt.Sprintf("pcieport %04x:00:01.0: PCIe Bus Error: severity=Correctable", i))
+		reported += len(faults)
 		write(p, uint32(i), 0, fmt.Sprintf("NVRM: GPU at PCI:%04x:65:00: GPU-1", i))
 	}
-	for _, size := range []int{p.claimed.hardware.len(), p.claimed.lost.len(), p.claimed.sxids.len(), p.claimed.uuids.len(), len(p.claimed.hardware.order), len(p.claimed.uuids.order)} {
+	for _, size := range []int{p.claimed.hardware.len(), p.claimed.ports.len(), p.claimed.lost.len(), p.claimed.sxids.len(), p.claimed.uuids.len(), len(p.claimed.hardware.order), len(p.claimed.uuids.order)} {
 		require.LessOrEqual(t, size, remembered)
 	}
 	reported += len(p.Expire(nil, start.Add(time.Hour)))
-	require.Equal(t, 10*remembered, reported, "what is forgotten is reported")
+	require.Equal(t, 2*10*remembered, reported, "what is forgotten is reported")
 }
 
 func TestDetailOfAnOldSXidIsReportedAgain(t *testing.T) {
