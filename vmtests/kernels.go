@@ -92,17 +92,19 @@ func addKernel(kernels []Kernel, fields []string) ([]Kernel, error) {
 	return append(kernels, k), nil
 }
 
-// each does something to the row of a name, or to all above for *.
-func each(kernels []Kernel, name string, do func(*Kernel)) error {
-	found := false
-	for i := range kernels {
-		if name == "*" || name == kernels[i].Name {
-			found = true
-			do(&kernels[i])
+// each does something to the rows of these names, comma separated, or to all above for *.
+func each(kernels []Kernel, names string, do func(*Kernel)) error {
+	for name := range strings.SplitSeq(names, ",") {
+		found := false
+		for i := range kernels {
+			if name == "*" || name == kernels[i].Name {
+				found = true
+				do(&kernels[i])
+			}
 		}
-	}
-	if !found {
-		return fmt.Errorf("line for kernel %s, which has no row above", name)
+		if !found {
+			return fmt.Errorf("line for kernel %s, which has no row above", name)
+		}
 	}
 	return nil
 }
