@@ -77,7 +77,9 @@ func (t *Tracker) onExit(e *event) {
 		Signalled: t.ended(r, e), Late: t.late,
 	}
 	r.failed = exit.failedByItself()
-	r.asked = e.signals != nil && e.signals.asked.signal != 0
+	if e.signals != nil && e.signals.asked.signal != 0 {
+		r.asked = &e.signals.asked
+	}
 	if r.IsRank() || r.launched != nil {
 		t.launches.ended(r, exit)
 	}

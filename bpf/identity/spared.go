@@ -121,13 +121,14 @@ func (t *Tracker) others(e *Exit, ranks []*record) Others {
 	}
 	lived, asked := map[int]bool{}, map[int]bool{}
 	for _, r := range ranks {
-		ended := !r.alive() && r.endNS < at && !(r.asked && r.endNS+uint64(asking) >= at)
+		ended := !r.alive() && r.endNS < at && !(r.asked != nil && r.endNS+uint64(asking) >= at)
 		elsewhere := e.Signalled.Sender.Relation == RelationHost && r.ContainerID != e.ContainerID
 		if r.Rank == e.Rank || r.Rank == sender || ended || elsewhere || r.startNS > at {
 			continue
 		}
 		lived[r.Rank] = lived[r.Rank] || !r.Inherited
-		asked[r.Rank] = asked[r.Rank] || t.wasAsked(r, at)
+		by := t.asksToEnd(r, at)
+		asked[r.Rank] = asked[r.Rank] || by != nil && !t.reacts(r, by, e)
 	}
 	var o Others
 	for rank, lives := range lived {
@@ -141,13 +142,23 @@ func (t *Tracker) others(e *Exit, ranks []*record) Others {
 	return o
 }
 
-// wasAsked reports whether somebody asked a process to end, about then or since.
-func (t *Tracker) wasAsked(r *record, at uint64) bool {
+// asksToEnd is the signal by which somebody asked a process to end, about then or since, nil for
+// none.
+func (t *Tracker) asksToEnd(r *record, at uint64) *sent {
 	if !r.alive() {
 		return r.asked
 	}
 	s := t.source.signalsTo(r.PID, r.startNS)
-	return s != nil && s.asked.signal != 0 && s.asked.timeNS+uint64(stopping) >= at
+	if s == nil || s.asked.signal == 0 || s.asked.timeNS+uint64(stopping) < at {
+		return nil
+	}
+	return &s.asked
+}
+
+// reacts reports whether what started a rank asks it to end because another, e, has ended, which
+// somebody else had asked: mpirun and torchrun end all ranks when one fails.
+func (t *Tracker) reacts(r *record, by *sent, e *Exit) bool {
+	return by.timeNS > bootOf(e.Time) && by.pid != e.Signalled.Sender.PID && t.startedBy(r, by)
 }
 
 // jobKey is what tells jobs apart, as sameJob does.

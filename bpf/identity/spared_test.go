@@ -13,6 +13,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // rankOf starts a rank of a job of its own.
@@ -82,6 +83,23 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 			require.NoError(b, unix.Kill(int(ranks[1].pid()), unix.SIGTERM))
 			return b.ended(ranks[1])
 		}},
+		"one by a stranger, and what started them ends the others": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "wait")
+			b.kill(nil, "stranger", ranks[1].pid(), unix.SIGTERM)
+			ranks[1].ends(b)
+			for _, r := range []*child{ranks[0], ranks[2]} {
+				require.NoError(b, unix.Kill(int(r.pid()), unix.SIGTERM))
+			}
+			return b.ended(ranks[1])
+		}},
+		"all by what started them, one after the other": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "wait")
+			for _, r := range ranks {
+				require.NoError(b, unix.Kill(int(r.pid()), unix.SIGTERM))
+				r.ends(b)
+			}
+			return b.ended(ranks[0])
+		}},
 		"the only one": {do: func(b *senderBench, job string) Exit {
 			r := b.rankOf(job, 1, "wait")
 			b.kill(nil, "stranger", r.pid(), unix.SIGTERM)
@@ -98,6 +116,15 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 			require.Equal(t, tc.want, e.Others)
 		})
 	}
+}
+
+// ends waits until it has, and is still there to be waited for.
+func (c *child) ends(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		stat, err := procfs.Open("").Stat(c.pid())
+		return err != nil || stat.State == 'Z'
+	}, hosttest.Patience, time.Millisecond)
 }
 
 // asked is the end of a rank by SIGTERM of a process that is not known.
