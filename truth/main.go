@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -71,7 +72,7 @@ type bench struct {
 	log     io.Writer
 	words   *os.File
 	results []result
-	pids    map[int]bool    // of the ranks
+	pids    sync.Map        // of the ranks, as their readers hear them
 	ids     map[string]bool // of the jobs
 	others  map[string]bool // verdicts about other processes of this machine
 	ended   time.Time       // of the trial before
@@ -97,7 +98,7 @@ func run(o options, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &bench{pids: map[int]bool{}, ids: map[string]bool{"launched": true}, others: map[string]bool{}, options: o, chance: rand.New(rand.NewPCG(o.seed, 0)), log: log}
+	b := &bench{ids: map[string]bool{"launched": true}, others: map[string]bool{}, options: o, chance: rand.New(rand.NewPCG(o.seed, 0)), log: log}
 	if b.root, err = filepath.Abs(o.root); err != nil {
 		return err
 	}
@@ -249,7 +250,8 @@ func (b *bench) news(since time.Time) []judge.Line {
 // run on the machine; what is said of them is counted and not judged.
 func (b *bench) ours(l *judge.Line) bool {
 	pid, _ := strconv.Atoi(l.Culprit["pid"])
-	switch mine := b.pids[pid] || b.ids[l.Culprit["job"]] || strings.Contains(l.Culprit["cgroup"], "/truth-") || strings.Contains(l.Culprit["mount"], "/mnt/data"); {
+	_, known := b.pids.Load(pid)
+	switch mine := known || b.ids[l.Culprit["job"]] || strings.Contains(l.Culprit["cgroup"], "/truth-") || strings.Contains(l.Culprit["mount"], "/mnt/data"); {
 	case mine:
 		return true
 	case l.Culprit["pid"] == "" && l.Culprit["job"] == "" && l.Culprit["mount"] == "" && l.Culprit["gpu"] == "": // of nobody: it can be about ours
@@ -296,7 +298,7 @@ func (b *bench) train(k *kind) error {
 		j = b.draw(k)
 	}
 	b.last, b.job = nil, j
-	j.started = func(pid int) { b.pids[pid] = true }
+	j.started = func(pid int) { b.pids.Store(pid, true) }
 	j.named = func(id string) { b.ids[id] = true }
 	if err := j.start(-1, 0); err != nil {
 		b.last, b.job = j, nil

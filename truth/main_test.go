@@ -19,9 +19,9 @@ import (
 var began = time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
 
 func testBench(lines ...judge.Line) *bench {
-	return &bench{
-		pids: map[int]bool{100: true}, ids: map[string]bool{"job-1": true}, others: map[string]bool{}, agent: &agent{lines: lines}, ended: began,
-	}
+	b := &bench{ids: map[string]bool{"job-1": true}, others: map[string]bool{}, agent: &agent{lines: lines}, ended: began}
+	b.pids.Store(100, true)
+	return b
 }
 
 func accusation(id string, after time.Duration, culprit map[string]string) judge.Line {

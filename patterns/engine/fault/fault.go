@@ -62,10 +62,16 @@ func (f *Fault) add(w *Evidence, m Mark) {
 	}
 }
 
+// ended reports whether the fault had ended before at: how a thing is then is no part of it.
+func (f *Fault) ended(at int64) bool {
+	v := f.verdict
+	return v != nil && v.resolved != 0 && !v.withdrawn && at > v.resolved
+}
+
 // insert reports whether m changed anything, whether it told something new,
 // and which marks waited for it.
 func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*recentMark) {
-	if m.Last <= *f.after.of(m.Trust) || w.Reboot && !f.laterBoot(&m) {
+	if m.Last <= *f.after.of(m.Trust) || w.Reboot && !f.laterBoot(&m) || w.Newest && f.ended(m.Time) {
 		return false, false, nil
 	}
 	first, changed := f.put(w, m)
