@@ -382,6 +382,22 @@ func TestWhatIsToldOfARankIsOverWhenItLeavesThePlaceOfItsStack(t *testing.T) {
 	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
 }
 
+// TestARankThatStoodAndEndedStandsNoMore: else a job that was killed while it waited would be told
+// to stand still a minute later.
+func TestARankThatStoodAndEndedStandsNoMore(t *testing.T) {
+	b := newBench(t)
+	b.at(42, func(p *fake) { p.stack = waiting(42) })
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	b.looks(t, 3)
+	require.Equal(t, "process.stack", b.Next(t).EventName())
+	b.source.mu.Lock()
+	delete(b.source.processes, 42)
+	b.source.mu.Unlock()
+	b.looks(t, 1)
+	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
+}
+
 func TestARankThatStandsStillBecomesARecordWithItsLine(t *testing.T) {
 	b := newBench(t)
 	b.at(42, func(*fake) {})

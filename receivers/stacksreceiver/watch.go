@@ -201,7 +201,11 @@ func (w *watch) say(err error) {
 	w.settings.Logger.Warn("stacks of some ranks may lack a part", zap.Error(err))
 }
 
+// forget lets go of a process that has ended. Where it was told to stand, it does so no more.
 func (w *watch) forget(p process) {
+	if f := w.follows[p]; f != nil && f.told != nil {
+		w.moving(context.Background(), f, f.leaves(w.now))
+	}
 	delete(w.known, p)
 	delete(w.follows, p)
 	w.source.Release(p.pid)
