@@ -567,6 +567,7 @@ func TestAProcessThatEndsWhileItIsReadIsForgotten(t *testing.T) {
 	b.source.mu.Unlock()
 	b.Resolver.Know()
 	b.looks(t, 6)
+	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
 	require.Zero(t, b.Own(t, "processes"))
 	b.source.mu.Lock()
 	defer b.source.mu.Unlock()
