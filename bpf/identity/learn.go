@@ -78,7 +78,8 @@ func (t *Tracker) onExit(e *event) {
 	}
 	r.failed = exit.failedByItself()
 	if e.signals != nil && e.signals.asked.signal != 0 {
-		r.asked = &e.signals.asked
+		asked := e.signals.asked // a copy holds less than all signals
+		r.asked = &asked
 	}
 	if r.IsRank() || r.launched != nil {
 		t.launches.ended(r, exit)

@@ -180,39 +180,33 @@ func (f *FS) Environ(pid uint32) (File, error) { return f.of(pid, maxEnviron, "e
 // Delay is how long the first thread of a process has waited for a CPU: the second
 // number of schedstat, in ns (Documentation/scheduler/sched-stats.rst). There is none
 // where the kernel is built without CONFIG_SCHED_INFO.
-func (f *FS) Delay(pid uint32) (time.Duration, error) {
-	file, err := f.of(pid, maxStat, "schedstat")
-	if err != nil {
-		return 0, err
-	}
-	delay, err := delayOf(string(file.Content))
-	if err != nil {
-		return 0, fmt.Errorf("read schedstat of process %d: %w", pid, err)
-	}
-	return delay, nil
-}
+func (f *FS) Delay(pid uint32) (time.Duration, error) { return f.scheduled(pid, delayOf) }
 
 // OnCPU is how long the first thread of a process has run: the first number of schedstat.
-func (f *FS) OnCPU(pid uint32) (time.Duration, error) {
+func (f *FS) OnCPU(pid uint32) (time.Duration, error) { return f.scheduled(pid, onCPUOf) }
+
+func (f *FS) scheduled(pid uint32, which func(content string) (time.Duration, error)) (time.Duration, error) {
 	file, err := f.of(pid, maxStat, "schedstat")
 	if err != nil {
 		return 0, err
 	}
-	text, _, _ := strings.Cut(string(file.Content), " ")
-	ns, err := strconv.ParseInt(text, 10, 64)
+	took, err := which(string(file.Content))
 	if err != nil {
 		return 0, fmt.Errorf("read schedstat of process %d: %w", pid, err)
 	}
-	return time.Duration(ns), nil
+	return took, nil
 }
 
-// delayOf is the second number of a schedstat.
-func delayOf(content string) (time.Duration, error) {
+// onCPUOf is the first number of a schedstat, delayOf the second.
+func onCPUOf(content string) (time.Duration, error) { return numberOf(content, 0) }
+func delayOf(content string) (time.Duration, error) { return numberOf(content, 1) }
+
+func numberOf(content string, at int) (time.Duration, error) {
 	numbers := strings.Fields(content)
-	if len(numbers) < 2 {
-		return 0, errors.New("it has no second number")
+	if len(numbers) <= at {
+		return 0, fmt.Errorf("it has %d numbers", len(numbers))
 	}
-	ns, err := strconv.ParseInt(numbers[1], 10, 64)
+	ns, err := strconv.ParseInt(numbers[at], 10, 64)
 	return time.Duration(ns), err
 }
 

@@ -143,9 +143,9 @@ func (s *ranksByStack) identify(f *Finding) {
 
 // does is what the ranks do that stand outside: what speaks most against their being stuck.
 func (s *ranksByStack) does(now int64) doings {
-	worst := stuck
+	worst, waited := stuck, s.waited()
 	for _, rank := range s.outside {
-		worst = min(worst, s.of[rank].stack.does(now, s.waited()))
+		worst = min(worst, s.of[rank].stack.does(now, waited))
 	}
 	return worst
 }
@@ -179,8 +179,9 @@ func (s *ranksByStack) few(now int64) *Finding {
 	case working:
 		f.Kind = OutsideWorks
 		f.doubt(Likely, doubtPhase)
+		waited := s.waited()
 		for _, rank := range s.outside {
-			s.run.laterIf(max(s.of[rank].stack.Since, s.waited())+int64(tooFarTime), now)
+			s.run.laterIf(max(s.of[rank].stack.Since, waited)+int64(tooFarTime), now)
 		}
 	case untold:
 		if at := s.cameLast(s.outside) + int64(s.run.options.UnknownWait); now < at {

@@ -83,9 +83,8 @@ type follower struct {
 	since      time.Time           // of the first of these looks
 	place      pystack.Place       // in Python, where that was read last
 	inCall     time.Time           // it is in the same call since, as far as was seen
-	slept      bool                // through several looks, until the one before this
-	ran        time.Duration       // on its CPU, as far as was asked; 0: not asked since it is in that call
-	sleeps     uint64              // when that was asked
+	ran        time.Duration       // on its CPU, when it was asked last; 0: not known
+	sleeps     uint64              // at that look
 	told       *told               // where it stands still; nil while it moves
 	peer       bool                // a process of its job has ended
 	habits     map[uint64][]time.Duration
@@ -127,19 +126,18 @@ type outcome struct {
 	moved *told  // it stood there, and does not any more
 }
 
-// looks are what a follower asks of its thread where it needs to: where it is in Python, and how
-// long it has run.
-type looks struct {
+// inquiry is what a follower asks of its thread where it needs to: where it is in Python, and how long
+// it has run.
+type inquiry struct {
 	where func() (pystack.Place, error)
 	onCPU func() (time.Duration, error)
 }
 
 // look takes what the kernel says of the thread now. Of most threads that sleep nothing else is
 // needed.
-func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Config, ask looks) outcome {
+func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Config, ask inquiry) outcome {
 	same := f.seen && status.Asleep() && f.status.Asleep() && status.Switches == f.status.Switches
-	f.slept = f.looks >= stillLooks
-	ran, rested := f.seen && !same, f.atWork()
+	ran, rested, slept := f.seen && !same, f.atWork(), f.looks >= stillLooks
 	f.seen, f.status = true, status
 	if same {
 		f.looks++
@@ -152,7 +150,7 @@ func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Confi
 	case f.looks > 0 && !f.peer:
 		return outcome{} // the next look tells
 	}
-	o := f.moves(now, config, ask)
+	o := f.moves(now, config, ask, slept)
 	if !same && (f.told == nil || f.place != f.told.place || f.place == nowhere) { // else it woke for a moment, and waits on
 		last := now
 		if status.Asleep() { // it ran at some moment since the look before
@@ -226,11 +224,12 @@ func (f *follower) still(now time.Time, where func() (pystack.Place, error)) out
 	return outcome{take: asleep}
 }
 
-// moves decides about a thread that runs, or that has just fallen asleep.
-func (f *follower) moves(now time.Time, config *Config, ask looks) outcome {
+// moves decides about a thread that runs, or that has just fallen asleep; slept says that it had
+// slept through several looks, until the one before.
+func (f *follower) moves(now time.Time, config *Config, ask inquiry, slept bool) outcome {
 	before := f.place
 	place := f.read(ask.where)
-	worked := f.worked(ask.onCPU)
+	worked := f.worked(ask.onCPU, slept)
 	if f.inCall.IsZero() || place.Calls != before.Calls || place == nowhere || worked {
 		f.inCall = now
 	}
@@ -251,7 +250,7 @@ func (f *follower) moves(now time.Time, config *Config, ask looks) outcome {
 
 // worked reports whether the thread did more since it was asked last than to wake, and wait on: it
 // slept and ran for long. One that never sleeps is in one call as far as is known.
-func (f *follower) worked(onCPU func() (time.Duration, error)) bool {
+func (f *follower) worked(onCPU func() (time.Duration, error), slept bool) bool {
 	ran, sleeps := f.ran, f.sleeps
 	now, err := onCPU()
 	if err != nil { // a kernel without CONFIG_SCHED_INFO
@@ -262,8 +261,8 @@ func (f *follower) worked(onCPU func() (time.Duration, error)) bool {
 	if ran == 0 || f.sleeps <= sleeps {
 		return false
 	}
-	slept, took := f.sleeps-sleeps, now-ran
-	return f.slept && slept > 1 || took >= stepTime && uint64(took/stepSleep) >= slept
+	times, took := f.sleeps-sleeps, now-ran
+	return slept && times > 1 || took >= stepTime && uint64(took/stepSleep) >= times
 }
 
 // nowhere is the place of a thread that is not in Python, or whose place was not read.

@@ -35,7 +35,7 @@ func newThread(t *testing.T, python bool) *thread {
 func (t *thread) look(state byte) outcome {
 	t.now = t.now.Add(time.Second)
 	o := t.follower.look(t.now, procfs.ThreadStatus{State: state, Switches: t.switches, Sleeps: t.slept}, createDefaultConfig().(*Config),
-		looks{func() (pystack.Place, error) { return t.place, t.broken }, func() (time.Duration, error) { return t.ran, nil }})
+		inquiry{func() (pystack.Place, error) { return t.place, t.broken }, func() (time.Duration, error) { return t.ran, nil }})
 	if o.take != "" {
 		t.stands(t.follower.place.Chain, t.follower.place)
 	}

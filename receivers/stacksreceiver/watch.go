@@ -222,9 +222,6 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 	var found []candidate
 	var failures []error
 	looked := 0
-	ask := func(pid uint32) looks {
-		return looks{func() (pystack.Place, error) { return w.source.Place(pid) }, func() (time.Duration, error) { return w.source.OnCPU(pid) }}
-	}
 	for _, f := range w.follows {
 		if !which(f) {
 			continue
@@ -241,9 +238,10 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 			failures = append(failures, err)
 			continue
 		}
-		o := f.look(w.now, status, w.config, ask(f.PID))
+		of := inquiry{func() (pystack.Place, error) { return w.source.Place(f.PID) }, func() (time.Duration, error) { return w.source.OnCPU(f.PID) }}
+		o := f.look(w.now, status, w.config, of)
 		if f.looks == 0 {
-			f.learnPlace(w.now, func() (waitclass.Class, error) { return w.source.Class(f.PID) }, ask(f.PID).where)
+			f.learnPlace(w.now, func() (waitclass.Class, error) { return w.source.Class(f.PID) }, of.where)
 		}
 		if o.moved != nil {
 			w.moving(ctx, f, o.moved)
