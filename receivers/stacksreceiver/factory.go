@@ -13,13 +13,14 @@ import (
 
 // surroundings are what a test brings its own of.
 type surroundings struct {
-	open  func() (source, error)
-	ticks probereceiver.Ticks
+	open   func() (source, error)
+	ticks  probereceiver.Ticks
+	looked func() // a look at all ranks has ended
 }
 
 // NewFactory makes the factory of the stacks receiver.
 func NewFactory() receiver.Factory {
-	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime})
+	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime, looked: func() {}})
 }
 
 func newFactory(around surroundings) receiver.Factory {

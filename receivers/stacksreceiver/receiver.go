@@ -55,6 +55,7 @@ type stacksReceiver struct {
 	convert   *converter
 	out       *outbox.Outbox[plog.Logs]
 	ticks     probereceiver.Ticks
+	looked    func()
 	resolver  identity.Resolver
 	followed  atomic.Int64
 }
@@ -69,7 +70,7 @@ func build(settings receiver.Settings, config *Config, next consumer.Logs, aroun
 		return nil, err
 	}
 	r := &stacksReceiver{
-		config: config, settings: settings, telemetry: telemetry, out: out, ticks: around.ticks,
+		config: config, settings: settings, telemetry: telemetry, out: out, ticks: around.ticks, looked: around.looked,
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost(), config.MaxFrames),
 	}
 	return r, probereceiver.Observe(telemetry.RegisterReceiverStacksProcessesCallback, r.followed.Load)
@@ -116,7 +117,9 @@ func (r *stacksReceiver) use(ctx context.Context, s source) error {
 			w.peerEnded(ctx, of)
 			continue
 		case now := <-ticks:
-			if err := judge.Judge(w.look(ctx, now)); err != nil {
+			err := w.look(ctx, now)
+			r.looked()
+			if err := judge.Judge(err); err != nil {
 				return err
 			}
 		}

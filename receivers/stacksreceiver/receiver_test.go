@@ -56,7 +56,6 @@ type fakeSource struct {
 	mu        sync.Mutex // guards what follows
 	processes map[uint32]*fake
 	failing   error // of all processes
-	asked     int   // how often a process was looked at
 	taken     chan uint32
 	prepared  map[uint32]int
 	released  map[uint32]int
@@ -97,9 +96,6 @@ func (s *fakeSource) Prepare(pid uint32) (python bool, err error) {
 
 func (s *fakeSource) Status(pid uint32) (status procfs.ThreadStatus, err error) {
 	err = s.of(pid, func(p *fake) error { status = p.status; return nil })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked++
 	return status, err
 }
 
@@ -180,48 +176,51 @@ type bench struct {
 	source *fakeSource
 	config *Config
 	now    time.Time
-	begun  int // looks
+	looked chan struct{}
+	done   <-chan struct{}
 }
 
 func newBench(t testing.TB) *bench {
-	b := &bench{Bench: probereceivertest.NewBench(t, metadata.Type), config: createDefaultConfig().(*Config), source: newFakeSource(), now: start}
+	b := &bench{Bench: probereceivertest.NewBench(t, metadata.Type), config: createDefaultConfig().(*Config), source: newFakeSource(), now: start, looked: make(chan struct{}), done: t.Context().Done()}
 	b.config.Identity = &probereceivertest.IdentityID
 	return b
 }
 
-func (b *bench) factory(ticks probereceiver.Ticks) receiver.Factory {
-	return newFactory(surroundings{ticks: ticks, open: func() (source, error) {
+func (b *bench) factory(ticks probereceiver.Ticks, looked func()) receiver.Factory {
+	return newFactory(surroundings{ticks: ticks, looked: looked, open: func() (source, error) {
 		b.source.Probe = probereceivertest.NewProbe()
 		return b.source, b.Open()
 	}})
 }
 
 func (b *bench) receiver(t *testing.T, next consumer.Logs) receiver.Logs {
-	r, err := b.factory(b.Ticks).CreateLogs(t.Context(), b.Settings, b.config, next)
+	r, err := b.factory(b.Ticks, b.ends).CreateLogs(t.Context(), b.Settings, b.config, next)
 	require.NoError(t, err)
 	return r
 }
 
 func (b *bench) start(t *testing.T) { b.StartAll(t, b.receiver(t, b.Sink)) }
 
-// looks lets the receiver look so often, once a second. The last has ended.
-func (b *bench) looks(t *testing.T, n int) {
-	t.Helper()
-	for range n + 1 { // one more is begun when the one before has ended
-		b.now = b.now.Add(b.config.ScanInterval)
-		b.Tick(t, b.config.ScanInterval, b.now)
-		b.begun++
+// ends is the end of a look, which a test waits for: no look reads what was changed after it.
+func (b *bench) ends() {
+	select {
+	case b.looked <- struct{}{}:
+	case <-b.done:
 	}
 }
 
-// looked waits until the last look at the only process has asked for it.
-func (b *bench) looked(t *testing.T) {
+// looks lets the receiver look so often, once a second. The last has ended.
+func (b *bench) looks(t *testing.T, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		b.source.mu.Lock()
-		defer b.source.mu.Unlock()
-		return b.source.asked == b.begun
-	}, hosttest.Patience, time.Millisecond)
+	for range n {
+		b.now = b.now.Add(b.config.ScanInterval)
+		b.Tick(t, b.config.ScanInterval, b.now)
+		select {
+		case <-b.looked:
+		case <-time.After(hosttest.Patience):
+			require.FailNow(t, "the look does not end")
+		}
+	}
 }
 
 // at changes a process.
@@ -287,17 +286,13 @@ func TestLife(t *testing.T) {
 			},
 			Fire: func(t *testing.T) {
 				b.works(42)
-				b.looks(t, 3)
+				b.looks(t, 4)
 			},
 			Break: func(t *testing.T, err error) {
-				b.looked(t) // a look that fails too early has a tick left over, which the pause takes
 				b.source.mu.Lock()
 				b.source.failing = err
 				b.source.mu.Unlock()
-				for range probereceiver.MaxFailures {
-					b.now = b.now.Add(time.Second)
-					b.Tick(t, b.config.ScanInterval, b.now)
-				}
+				b.looks(t, probereceiver.MaxFailures)
 				require.Eventually(t, func() bool { return b.Own(t, "probe_up") == 0 }, hosttest.Patience, time.Millisecond)
 				b.source.mu.Lock()
 				b.source.failing = nil
@@ -321,7 +316,7 @@ func TestConsumeContract(t *testing.T) {
 		}
 		b.Resolver.Know()
 		return fmt.Sprint(pid)
-	}}, b.config, func() receiver.Factory { return b.factory(probereceiver.RealTime) })
+	}}, b.config, func() receiver.Factory { return b.factory(probereceiver.RealTime, func() {}) })
 }
 
 // TestAStackOfAThreadThatWokeMeanwhileIsNotTold: its frames may be of another moment than what
@@ -331,10 +326,9 @@ func TestAStackOfAThreadThatWokeMeanwhileIsNotTold(t *testing.T) {
 	b.at(42, func(p *fake) { p.wakes = true })
 	b.Resolver.Know(rank(42, 3))
 	b.start(t)
-	b.looks(t, 6)
-	b.looked(t)
+	b.looks(t, 7)
 	b.at(42, func(p *fake) { p.wakes = false })
-	b.looks(t, 1)
+	b.looks(t, 2)
 	require.GreaterOrEqual(t, b.Next(t).Attributes().AsRaw()["process.stack.still_ns"], int64(7*time.Second), "not before")
 }
 
@@ -349,14 +343,13 @@ func TestAStackOfAnotherPlaceIsNotToldForTheSameCall(t *testing.T) {
 			b.start(t)
 			for range 25 {
 				b.at(42, func(p *fake) { p.status.Switches++; p.status.Sleeps++ })
-				b.looks(t, 1)
+				b.looks(t, 2)
 			}
-			b.looked(t)
 			require.Equal(t, uint32(42), <-b.source.taken)
 			b.at(42, func(p *fake) { p.goes = nil })
 			for range 20 {
 				b.at(42, func(p *fake) { p.status.Switches++; p.status.Sleeps++ })
-				b.looks(t, 1)
+				b.looks(t, 2)
 			}
 			got := b.Next(t).Attributes().AsRaw()
 			require.Equal(t, "same_call", got["process.stack.reason"])
@@ -374,11 +367,11 @@ func TestWhatIsToldOfARankIsOverWhenItLeavesThePlaceOfItsStack(t *testing.T) {
 	b.at(42, func(p *fake) { p.status.State, p.goes = 'R', &pystack.Place{Chain: 78, Calls: 78} })
 	b.Resolver.Know(rank(42, 3))
 	b.start(t)
-	b.looks(t, 1)
+	b.looks(t, 2)
 	b.Resolver.Exit(t, identity.Exit{Process: rank(43, 4), Signal: 9})
 	require.Equal(t, "peer_ended", b.Next(t).Attributes().AsRaw()["process.stack.reason"])
 	b.at(42, func(p *fake) { p.goes = nil; p.status.Switches++ })
-	b.looks(t, 1)
+	b.looks(t, 2)
 	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
 }
 
@@ -389,12 +382,12 @@ func TestARankThatStoodAndEndedStandsNoMore(t *testing.T) {
 	b.at(42, func(p *fake) { p.stack = waiting(42) })
 	b.Resolver.Know(rank(42, 3))
 	b.start(t)
-	b.looks(t, 3)
+	b.looks(t, 4)
 	require.Equal(t, "process.stack", b.Next(t).EventName())
 	b.source.mu.Lock()
 	delete(b.source.processes, 42)
 	b.source.mu.Unlock()
-	b.looks(t, 1)
+	b.looks(t, 2)
 	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
 }
 
@@ -403,7 +396,7 @@ func TestARankThatStandsStillBecomesARecordWithItsLine(t *testing.T) {
 	b.at(42, func(*fake) {})
 	b.Resolver.Know(rank(42, 3))
 	b.start(t)
-	b.looks(t, 3)
+	b.looks(t, 4)
 	r := b.Next(t)
 	require.Equal(t, "process.stack", r.EventName())
 	a := r.Attributes().AsRaw()
@@ -414,13 +407,13 @@ func TestARankThatStandsStillBecomesARecordWithItsLine(t *testing.T) {
 	require.Equal(t, []any{int64(42), int64(4200), int64(3), "job-1"}, []any{a["process.pid"], a["process.start_ns"], a["gen_ai.training.rank"], a["gen_ai.training.job_id"]})
 	require.Equal(t, "claimed", a["tracecore.trust"], "names come from the job")
 	require.EqualValues(t, 2*time.Second, a["process.stack.still_ns"])
-	b.looks(t, 20)
+	b.looks(t, 21)
 	b.works(42)
-	b.looks(t, 1)
+	b.looks(t, 2)
 	moving := b.Next(t)
 	require.Equal(t, "process.stack.moving", moving.EventName())
 	require.Equal(t, a["process.stack.hash"], moving.Attributes().AsRaw()["process.stack.hash"])
-	b.looks(t, 3)
+	b.looks(t, 4)
 	again := b.Next(t).Attributes().AsRaw()
 	require.Equal(t, a["process.stack.hash"], again["process.stack.hash"])
 	require.NotContains(t, again, "process.stack.frames", "they left before")
@@ -436,7 +429,7 @@ func TestOfARankThatWaitsInACollectiveNoNameLeaves(t *testing.T) {
 		b.at(42, func(p *fake) { p.stack = waiting(42) })
 		b.Resolver.Know(rank(42, 3))
 		b.start(t)
-		b.looks(t, 3)
+		b.looks(t, 4)
 		r := b.Next(t)
 		a := r.Attributes().AsRaw()
 		require.Equal(t, "collective", a["process.stack.wait_class"])
@@ -464,24 +457,23 @@ func TestWhatARankDoesThatStandsIsTold(t *testing.T) {
 	b.start(t)
 	for range 15 { // until its pauses are known
 		b.at(42, func(p *fake) { p.status.Switches++; p.place.Chain++ })
-		b.looks(t, 0)
-		b.looked(t)
+		b.looks(t, 1)
 	}
-	b.looks(t, 1)
+	b.looks(t, 2)
 	first := b.Next(t).Attributes().AsRaw()
 	require.Equal(t, []any{"usual", "idle", "read", "/data/part-7"}, []any{first["nccl.rank.silence"], first["nccl.rank.activity"], first["nccl.rank.syscall"], first["nccl.rank.file"]})
 	require.Equal(t, []any{"/data", "filer:/vol", "nfs4"}, []any{first["process.stack.mount_point"], first["process.stack.mount_source"], first["process.stack.mount_type"]})
-	b.looks(t, 0)
+	b.looks(t, 1)
 	r := b.Next(t)
 	require.Equal(t, "process.stack.doing", r.EventName())
 	a := r.Attributes().AsRaw()
 	require.Equal(t, []any{"overdue", first["process.stack.hash"]}, []any{a["nccl.rank.silence"], a["process.stack.hash"]})
-	b.looks(t, 20)
+	b.looks(t, 21)
 	does(socketstall.Stopped, 0)
-	b.looks(t, 0)
+	b.looks(t, 1)
 	a = b.Next(t).Attributes().AsRaw()
 	require.Equal(t, []any{"stopped", "SIGSTOP"}, []any{a["nccl.rank.state"], a["signal.name"]})
-	b.looks(t, 20)
+	b.looks(t, 21)
 	require.Empty(t, b.Records)
 }
 
@@ -496,14 +488,13 @@ func TestOfAYoungRankNothingIsOverdueForLong(t *testing.T) {
 	b.start(t)
 	for range 30 {
 		b.works(42)
-		b.looks(t, 0)
-		b.looked(t)
+		b.looks(t, 1)
 	}
-	b.looks(t, 1)
+	b.looks(t, 2)
 	require.Equal(t, "usual", b.Next(t).Attributes().AsRaw()["nccl.rank.silence"])
-	b.looks(t, 55)
+	b.looks(t, 56)
 	require.Empty(t, b.Records)
-	b.looks(t, 5)
+	b.looks(t, 6)
 	require.Equal(t, "overdue", b.Next(t).Attributes().AsRaw()["nccl.rank.silence"])
 }
 
@@ -526,7 +517,7 @@ func TestWhenARankEndsTheOthersAreTaken(t *testing.T) {
 	for _, pid := range []uint32{42, 43, 44} {
 		b.works(pid)
 	}
-	b.looks(t, 1)
+	b.looks(t, 2)
 	for _, pid := range []uint32{42, 43, 44} {
 		b.works(pid)
 	}
@@ -547,7 +538,7 @@ func TestWhenARankEndsTheOthersAreTaken(t *testing.T) {
 		b.Resolver.Exit(t, exit)
 	}
 	b.works(44)
-	b.looks(t, 1)
+	b.looks(t, 2)
 	b.Accepted(t, 2)
 	require.Empty(t, b.Records)
 }
@@ -558,7 +549,7 @@ func TestAProcessThatEndsWhileItIsReadIsForgotten(t *testing.T) {
 	b.at(42, func(p *fake) { p.startNS = 1 }) // another process has its number
 	b.at(43, func(*fake) {})
 	b.start(t)
-	b.looks(t, 3)
+	b.looks(t, 4)
 	require.EqualValues(t, 43, b.Next(t).Attributes().AsRaw()["process.pid"])
 	require.Zero(t, b.Own(t, "failed"))
 	b.source.mu.Lock()
@@ -566,7 +557,7 @@ func TestAProcessThatEndsWhileItIsReadIsForgotten(t *testing.T) {
 	delete(b.source.processes, 43)
 	b.source.mu.Unlock()
 	b.Resolver.Know()
-	b.looks(t, 6)
+	b.looks(t, 7)
 	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
 	require.Zero(t, b.Own(t, "processes"))
 	b.source.mu.Lock()
@@ -580,7 +571,7 @@ func TestAStackThatCannotBeReadIsTriedAgain(t *testing.T) {
 	b.Resolver.Know(rank(42, 3))
 	b.at(42, func(p *fake) { p.broken = fmt.Errorf("its memory: %w", procfs.ErrHung) })
 	b.start(t)
-	b.looks(t, 63)
+	b.looks(t, 64)
 	require.EqualValues(t, 6, b.Own(t, "failed"), "after 1, 2, 4, 8, 16 seconds")
 	b.at(42, func(p *fake) { p.broken = nil })
 	b.looks(t, 60)
@@ -594,7 +585,7 @@ func TestProcessesArePreparedAgainWhileTheyMove(t *testing.T) {
 	b.start(t)
 	for range 60 {
 		b.works(42)
-		b.looks(t, 1)
+		b.looks(t, 2)
 	}
 	count := func() int {
 		b.source.mu.Lock()
@@ -629,8 +620,8 @@ func TestManyRanksAtATimeAndOneThatMakesTooMany(t *testing.T) {
 	b.at(9, func(*fake) {})
 	b.Resolver.Know(ranks...)
 	b.start(t)
-	b.looks(t, 3)
-	b.looks(t, 40)
+	b.looks(t, 4)
+	b.looks(t, 41)
 	records, text, mine := 0, 0, 0
 	for len(b.Records) > 0 {
 		a := b.Next(t).Attributes().AsRaw()
@@ -659,10 +650,10 @@ func TestEventsSwitchedOffAreReadAndNotEmitted(t *testing.T) {
 	b.Resolver.Know(rank(42, 3))
 	b.at(42, func(*fake) {})
 	b.start(t)
-	b.looks(t, 3)
+	b.looks(t, 4)
 	for range 2 { // it moves on before each look: it never stands still again
 		b.works(42)
-		b.looks(t, 0)
+		b.looks(t, 1)
 	}
 	require.EqualValues(t, 1, b.Own(t, "taken"))
 	require.Empty(t, b.Records)
@@ -674,14 +665,11 @@ func TestWhatAllProcessesRefuseBreaksTheSource(t *testing.T) {
 	b.Resolver.Know(rank(42, 3))
 	b.at(42, func(*fake) {})
 	b.start(t)
-	b.looks(t, 1)
+	b.looks(t, 2)
 	broken := errors.New("no proc")
 	b.source.mu.Lock()
 	b.source.failing = broken
 	b.source.mu.Unlock()
-	for range probereceiver.MaxFailures {
-		b.now = b.now.Add(time.Second)
-		b.Tick(t, b.config.ScanInterval, b.now)
-	}
+	b.looks(t, probereceiver.MaxFailures)
 	require.ErrorIs(t, b.Host.Status(t).Err(), broken)
 }
