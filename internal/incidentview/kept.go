@@ -88,10 +88,10 @@ func (r *Records) Keep(most int) ([]byte, error) {
 func (r *Records) keep() *kept {
 	k := &kept{From: r.about.from, Raw: map[string]keptRaw{}, Stacks: map[string]keptStack{}, Frames: map[string]keptFrames{}}
 	for _, n := range r.near {
-		k.Near = append(k.Near, keptNear{n.Near, n.closeness, n.raw})
+		k.Near = append(k.Near, keptNear{n.Near, n.closeness, n.raw.json()})
 	}
 	for event, raw := range r.raw {
-		k.Raw[event] = keptRaw{Count: raw.count, First: raw.first, Last: raw.last, From: raw.from, Until: raw.until}
+		k.Raw[event] = keptRaw{Count: raw.count, First: raw.first.json(), Last: raw.last.json(), From: raw.from, Until: raw.until}
 	}
 	for _, rank := range slices.Sorted(maps.Keys(r.ranks)) {
 		state := r.ranks[rank]
@@ -143,11 +143,11 @@ func (r *Records) Restore(packed []byte) error {
 		return fmt.Errorf("kept evidence: %w", err)
 	}
 	for _, n := range k.Near[:min(len(k.Near), mostNear)] {
-		r.addNear(nearRecord{Near: n.Near, closeness: n.Closeness, raw: n.Raw})
+		r.addNear(nearRecord{Near: n.Near, closeness: n.Closeness, raw: madeRecord(n.Raw)})
 	}
 	for _, event := range slices.Sorted(maps.Keys(k.Raw)) {
 		if raw := k.Raw[event]; len(r.raw) < mostEvents {
-			r.raw[event] = &rawRecords{count: raw.Count, first: raw.First, last: raw.Last, from: raw.From, until: raw.Until, counted: raw.Until}
+			r.raw[event] = &rawRecords{count: raw.Count, first: madeRecord(raw.First), last: madeRecord(raw.Last), from: raw.From, until: raw.Until, counted: raw.Until}
 		}
 	}
 	for _, one := range k.Ranks[:min(len(k.Ranks), mostRanks)] {

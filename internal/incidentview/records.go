@@ -186,7 +186,7 @@ func (r *Records) rank(event string, at int64, attributes pcommon.Map) {
 type nearRecord struct {
 	Near
 	closeness int
-	raw       json.RawMessage
+	raw       *rawRecord
 }
 
 // nearBy keeps a record that shares something with the culprit, the closest first.
@@ -202,7 +202,7 @@ func (r *Records) nearBy(resource pcommon.Map, record plog.LogRecord, host strin
 	if len(r.near) == mostNear && closer(one, r.near[mostNear-1]) >= 0 {
 		return
 	}
-	one.raw = rawRecord(resource, record, at)
+	one.raw = &rawRecord{resource: resource, record: record, at: at}
 	r.addNear(one)
 }
 
@@ -272,7 +272,7 @@ func says(record plog.LogRecord) string {
 // rawRecords are the first and the last record of one event.
 type rawRecords struct {
 	count       uint64
-	first, last json.RawMessage
+	first, last *rawRecord
 	from, until int64
 	// counted: up to then, what comes was counted before (Restore).
 	counted int64
@@ -291,15 +291,37 @@ func (r *Records) evidence(resource pcommon.Map, record plog.LogRecord, at int64
 		e.count++
 	}
 	if e.first == nil || at < e.from {
-		e.first, e.from = rawRecord(resource, record, at), at
+		e.first, e.from = &rawRecord{resource: resource, record: record, at: at}, at
 	}
 	if e.last == nil || at >= e.until {
-		e.last, e.until = rawRecord(resource, record, at), at
+		e.last, e.until = &rawRecord{resource: resource, record: record, at: at}, at
 	}
 }
 
-// rawRecord is a record in JSON, its attributes bounded.
-func rawRecord(resource pcommon.Map, record plog.LogRecord, at int64) json.RawMessage {
+// rawRecord is a record in JSON, its attributes bounded. It is made when it is asked for: most
+// records soon give way to a later one. Until then it holds the batch that the record is part of.
+type rawRecord struct {
+	made     json.RawMessage
+	resource pcommon.Map
+	record   plog.LogRecord
+	at       int64
+}
+
+// madeRecord is one in JSON already, nil for none.
+func madeRecord(made json.RawMessage) *rawRecord {
+	if made == nil {
+		return nil
+	}
+	return &rawRecord{made: made}
+}
+
+func (r *rawRecord) json() json.RawMessage {
+	if r == nil {
+		return nil
+	}
+	if r.made != nil {
+		return r.made
+	}
 	one := struct {
 		Event      string            `json:"event"`
 		Time       time.Time         `json:"time"`
@@ -308,11 +330,12 @@ func rawRecord(resource pcommon.Map, record plog.LogRecord, at int64) json.RawMe
 		Resource   map[string]string `json:"resource"`
 		Attributes map[string]string `json:"attributes"`
 	}{
-		text(record.EventName(), verdict.MaxNameBytes), time.Unix(0, at).UTC(), text(record.SeverityText(), verdict.MaxNameBytes),
-		text(record.Body().AsString(), verdict.MaxTextBytes), words(resource), words(record.Attributes()),
+		text(r.record.EventName(), verdict.MaxNameBytes), time.Unix(0, r.at).UTC(), text(r.record.SeverityText(), verdict.MaxNameBytes),
+		text(r.record.Body().AsString(), verdict.MaxTextBytes), words(r.resource), words(r.record.Attributes()),
 	}
-	raw, _ := safetext.Marshal(one) // cannot fail: strings, and a time from 1970 to 2262
-	return raw
+	r.made, _ = safetext.Marshal(one) // cannot fail: strings, and a time from 1970 to 2262
+	r.resource, r.record = pcommon.Map{}, plog.LogRecord{}
+	return r.made
 }
 
 // words are attributes as text: at most 64, each bounded, so that a record is below the
@@ -361,7 +384,7 @@ func (r *Records) addTo(v *View, _ []verdict.Verdict) {
 	v.Made.Records = r.count
 	for _, n := range r.near {
 		v.Near = append(v.Near, n.Near)
-		v.Raw = append(v.Raw, Raw{Title: "record " + n.Event, Note: "near, " + n.Why, JSON: n.raw})
+		v.Raw = append(v.Raw, Raw{Title: "record " + n.Event, Note: "near, " + n.Why, JSON: n.raw.json()})
 	}
 	slices.SortStableFunc(v.Near, func(a, b Near) int { return a.At.Compare(b.At) })
 	for _, event := range slices.Sorted(maps.Keys(r.raw)) {
@@ -369,12 +392,12 @@ func (r *Records) addTo(v *View, _ []verdict.Verdict) {
 		title := "record " + event
 		switch e.count {
 		case 1:
-			v.Raw = append(v.Raw, Raw{Title: title, Note: "1 record", JSON: e.first})
+			v.Raw = append(v.Raw, Raw{Title: title, Note: "1 record", JSON: e.first.json()})
 		case 2:
-			v.Raw = append(v.Raw, Raw{Title: title, Note: "first of 2", JSON: e.first}, Raw{Title: title, Note: "second of 2", JSON: e.last})
+			v.Raw = append(v.Raw, Raw{Title: title, Note: "first of 2", JSON: e.first.json()}, Raw{Title: title, Note: "second of 2", JSON: e.last.json()})
 		default:
 			note := fmt.Sprintf("of %s records", Number(e.count))
-			v.Raw = append(v.Raw, Raw{Title: title, Note: "first " + note, JSON: e.first}, Raw{Title: title, Note: "last " + note, JSON: e.last})
+			v.Raw = append(v.Raw, Raw{Title: title, Note: "first " + note, JSON: e.first.json()}, Raw{Title: title, Note: "last " + note, JSON: e.last.json()})
 		}
 	}
 	v.Raw = v.Raw[:min(len(v.Raw), mostVerdicts+mostRaw)]

@@ -20,14 +20,20 @@ type gathering struct {
 	keeper   history.EvidenceKeeper // nil where the history keeps none
 	book     *evidence.Book
 	followed *evidence.Followed
+	rested   time.Time // no incident is looked at before
 }
+
+// restFactor is for how many times as long as a look at one incident took the next waits: the
+// evidence of a burst of incidents, each of which has all records of its machines to look at,
+// takes a tenth of a core, and verdicts do not wait for it.
+const restFactor = 9
 
 // beginGathering is called before the storage is read: what it tells again is held too.
 func (d *detector) beginGathering() {
 	if keeper, ok := d.keeping.keeper.(history.EvidenceKeeper); ok {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.keeping.gathering = gathering{keeper, evidence.NewBook(evidence.DefaultBytes), evidence.NewFollowed()}
+		d.keeping.gathering = gathering{keeper: keeper, book: evidence.NewBook(evidence.DefaultBytes), followed: evidence.NewFollowed()}
 	}
 }
 
@@ -47,8 +53,17 @@ func (d *detector) follow(verdicts []verdict.Verdict) {
 	}
 }
 
-// keepEvidence keeps that of one incident and reports whether to go on at once.
+// keepEvidence keeps that of one incident, unless it rests, and reports whether to go on at once.
 func (d *detector) keepEvidence(ctx context.Context) bool {
+	began := time.Now()
+	if began.Before(d.keeping.gathering.rested) || !d.keepEvidenceNow(ctx) {
+		return false
+	}
+	d.keeping.gathering.rested = began.Add((1 + restFactor) * time.Since(began))
+	return true
+}
+
+func (d *detector) keepEvidenceNow(ctx context.Context) bool {
 	g, now := &d.keeping.gathering, d.clock.now()
 	if g.keeper == nil || ctx.Err() != nil {
 		return false

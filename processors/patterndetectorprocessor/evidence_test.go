@@ -2,6 +2,7 @@ package patterndetectorprocessor
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -23,10 +24,13 @@ type archive struct {
 	verdicts map[string]verdict.Verdict
 	evidence map[string][]byte
 	writes   int
+	slow     time.Duration // a look takes so long at least
+	looks    []time.Time
+	looked   map[string]bool // incidents
 }
 
 func newArchive() *archive {
-	return &archive{verdicts: map[string]verdict.Verdict{}, evidence: map[string][]byte{}}
+	return &archive{verdicts: map[string]verdict.Verdict{}, evidence: map[string][]byte{}, looked: map[string]bool{}}
 }
 
 func (a *archive) Keep(ctx context.Context, verdicts []verdict.Verdict) error {
@@ -44,6 +48,8 @@ func (a *archive) Keep(ctx context.Context, verdicts []verdict.Verdict) error {
 func (a *archive) Recall(_ context.Context, id string) (history.Recalled, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.looks, a.looked[id] = append(a.looks, time.Now()), true
+	time.Sleep(a.slow)
 	r := history.Recalled{Incident: id, Evidence: a.evidence[id], Room: 1 << 20}
 	for _, v := range a.verdicts {
 		if v.IncidentID == id {
@@ -200,6 +206,27 @@ func TestEvidenceOutlivesAKill(t *testing.T) {
 	r.clock.pass(10 * time.Second)
 	v = third.shows(t, func(v incidentview.View) bool { return len(v.Stacks) == 2 })
 	require.ElementsMatch(t, []string{"0 train_step", "1 save"}, functions(v))
+}
+
+// A burst of incidents does not take the processor away from what comes: the evidence of each
+// waits, and at a stop none is left.
+func TestEvidenceOfABurstTakesATenthOfACore(t *testing.T) {
+	a := newArchive()
+	a.slow = 5 * time.Millisecond
+	r := newRig(t, withArchive(a)).start(t)
+	const incidents = 12
+	for i := range incidents {
+		r.fault(t, fmt.Sprint("gpu-", i))
+	}
+	require.Eventually(t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.looks) > 2
+	}, hosttest.Patience, time.Millisecond)
+	r.stop(t)
+	require.Len(t, a.looked, incidents, "at a stop nothing rests")
+	require.GreaterOrEqual(t, a.looks[1].Sub(a.looks[0]), 10*a.slow)
+	require.GreaterOrEqual(t, a.looks[2].Sub(a.looks[1]), 10*a.slow)
 }
 
 // A history that keeps verdicts alone costs nothing more.

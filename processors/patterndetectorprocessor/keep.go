@@ -132,8 +132,14 @@ func (k *keeping) nudge() {
 
 // wait returns once something may be due, and false when ctx ends.
 func (k *keeping) wait(ctx context.Context) bool {
+	var rested <-chan time.Time
+	if left := time.Until(k.gathering.rested); left > 0 {
+		rested = time.After(left)
+	}
 	select {
 	case <-k.wake:
+		return true
+	case <-rested:
 		return true
 	case <-ctx.Done():
 		return false
@@ -187,7 +193,7 @@ func (d *detector) endKeeping(ctx context.Context) {
 		d.mu.Lock()
 		k.retryAt = time.Time{}
 		d.mu.Unlock()
-		for d.keepSome(context.Background()) || d.keepRanks(context.Background()) || d.keepEvidence(context.Background()) {
+		for d.keepSome(context.Background()) || d.keepRanks(context.Background()) || d.keepEvidenceNow(context.Background()) {
 		}
 		close(gone)
 	}()

@@ -162,16 +162,16 @@ func (s *shelf[K]) trim(most int, now time.Time) (gone uint64) {
 // and the number of the newest.
 func (b *Book) Since(after uint64, wants func(host, job string) bool) (batches []plog.Logs, newest uint64) {
 	b.mu.Lock()
-	var payloads [][]byte
-	for _, number := range slices.Sorted(maps.Keys(b.batches.items)) {
-		if one := b.batches.items[number]; number > after && one.wanted(wants) {
-			payloads = append(payloads, one.payload)
+	found := map[uint64][]byte{}
+	for number, one := range b.batches.items {
+		if number > after && one.wanted(wants) {
+			found[number] = one.payload
 		}
 	}
 	newest = b.next - 1
 	b.mu.Unlock()
-	for _, payload := range payloads {
-		if ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(payload); err == nil {
+	for _, number := range slices.Sorted(maps.Keys(found)) {
+		if ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(found[number]); err == nil {
 			batches = append(batches, ld)
 		}
 	}
