@@ -13,7 +13,6 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
-	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // rankOf starts a rank of a job of its own.
@@ -119,13 +118,11 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 	}
 }
 
-// ends waits until it has, and is still there to be waited for.
+// ends waits until it has, with all its threads, and is still there to be waited for: a launcher
+// learns of it by the same call.
 func (c *child) ends(t testing.TB) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		stat, err := procfs.Open("").Stat(c.pid())
-		return err != nil || stat.State == 'Z'
-	}, hosttest.Patience, time.Millisecond)
+	require.NoError(t, unix.Waitid(unix.P_PID, int(c.pid()), nil, unix.WEXITED|unix.WNOWAIT, nil))
 }
 
 // asked is the end of a rank by SIGTERM of a process that is not known.
