@@ -78,11 +78,14 @@ var rows string
 // row is one line.
 type row struct {
 	class  Class
-	weak   bool
+	level  int      // how little it says: 0 decides, 1 is weak, 2 is weaker still
 	where  string   // folder or file, object, owner
 	names  []string // functions, beginnings of symbols; nil for all
 	source string
 }
+
+// levels are how many there are.
+const levels = 3
 
 // New reads the table.
 func New() (*Table, error) { return parse(rows) }
@@ -104,12 +107,13 @@ func parse(text string) (*Table, error) {
 		if len(fields) < 5 {
 			return nil, fmt.Errorf("line %d: %q has no source", number, line)
 		}
-		class, weak := strings.CutSuffix(fields[1], "?")
+		class := strings.TrimRight(fields[1], "?")
+		level := len(fields[1]) - len(class)
 		layer := layers[fields[0]]
-		if layer == nil || !known[class] {
-			return nil, fmt.Errorf("line %d: no layer %q or class %q", number, fields[0], class)
+		if layer == nil || !known[class] || level >= levels {
+			return nil, fmt.Errorf("line %d: no layer %q or class %q", number, fields[0], fields[1])
 		}
-		r := row{class: Class(class), weak: weak, where: fields[2], source: strings.Join(fields[4:], " ")}
+		r := row{class: Class(class), level: level, where: fields[2], source: strings.Join(fields[4:], " ")}
 		if fields[3] != "*" {
 			r.names = strings.Split(fields[3], ",")
 		}
@@ -120,20 +124,32 @@ func parse(text string) (*Table, error) {
 
 // Of decides. What compiled code below the interpreter says comes first, for it is nearest to
 // the wait; then the frames of Python, then the kernel; in each the innermost frame that a row
-// fits. Then the same with the weak rows.
+// fits. Then the same with the weak rows, and with the weaker ones.
+//
+// A lock of user space is waited for in a futex. A thread that sleeps elsewhere in the kernel is
+// not at the lock that its frames speak of: it takes it, or has it, and a file system does not
+// answer.
 func (t *Table) Of(s Stack) Wait {
 	w := Wait{Class: OwnCode}
-	w.Function, w.Owner = t.place(s.Kernel)
-	for _, weak := range []bool{false, true} {
-		for _, layer := range []func(Stack, bool) (*row, string){t.nativeRow, t.pythonRow, t.kernelRow} {
-			if r, why := layer(s, weak); r != nil {
-				w.Class, w.Why = r.class, why
-				return w
+	function, in := t.place(s.Kernel)
+	if w.Function = function; in != nil {
+		w.Owner = in.where
+	}
+	for level := range levels {
+		for i, layer := range []func(Stack, int) (*row, string){t.nativeRow, t.pythonRow, t.kernelRow} {
+			r, why := layer(s, level)
+			if r == nil || i < kernelLayer && r.class == Lock && in != nil && in.class != Lock {
+				continue
 			}
+			w.Class, w.Why = r.class, why
+			return w
 		}
 	}
 	return w
 }
+
+// kernelLayer is which of the layers is the kernel's.
+const kernelLayer = 2
 
 // interpreter reports whether a file is that of the interpreter. Its loop has no symbol in
 // CPython 3.14 (it is hidden), so the file tells where Python begins.
@@ -143,7 +159,7 @@ func interpreter(object string) bool {
 
 // nativeRow looks as far as the code that Python has called: what is further out has called
 // Python, and is told by Python's frames.
-func (t *Table) nativeRow(s Stack, weak bool) (*row, string) {
+func (t *Table) nativeRow(s Stack, level int) (*row, string) {
 	python := false
 	for _, f := range s.Native {
 		if !interpreter(path.Base(f.Object)) && python {
@@ -153,7 +169,7 @@ func (t *Table) nativeRow(s Stack, weak bool) (*row, string) {
 		object := path.Base(f.Object)
 		for i := range t.native {
 			r := &t.native[i]
-			if r.weak == weak && (r.where == "*" || strings.HasPrefix(object, r.where)) && begins(f.Symbol, r.names) {
+			if r.level == level && (r.where == "*" || strings.HasPrefix(object, r.where)) && begins(f.Symbol, r.names) {
 				return r, strings.TrimSpace(f.Symbol + " in " + object)
 			}
 		}
@@ -170,11 +186,11 @@ func begins(name string, beginnings []string) bool {
 	return beginnings == nil
 }
 
-func (t *Table) pythonRow(s Stack, weak bool) (*row, string) {
+func (t *Table) pythonRow(s Stack, level int) (*row, string) {
 	for _, f := range s.Python {
 		file := "/" + f.File
 		for i := range t.python {
-			if r := &t.python[i]; r.weak == weak && r.fitsFile(file) && r.hasFunction(f.Function) {
+			if r := &t.python[i]; r.level == level && r.fitsFile(file) && r.hasFunction(f.Function) {
 				return r, f.Function + " in " + r.where
 			}
 		}
@@ -199,18 +215,18 @@ func (r *row) hasFunction(name string) bool {
 	return r.names == nil
 }
 
-func (t *Table) kernelRow(s Stack, weak bool) (*row, string) {
+func (t *Table) kernelRow(s Stack, level int) (*row, string) {
 	for _, f := range s.Kernel {
-		if r := t.owner(f, weak); r != nil {
+		if r := t.owner(f, level); r != nil {
 			return r, f.Name + " of " + r.where
 		}
 	}
 	return nil, ""
 }
 
-func (t *Table) owner(f Function, weak bool) *row {
+func (t *Table) owner(f Function, level int) *row {
 	for i := range t.kernel {
-		if r := &t.kernel[i]; r.weak == weak && r.owns(f) {
+		if r := &t.kernel[i]; r.level == level && r.owns(f) {
 			return r
 		}
 	}
@@ -227,21 +243,20 @@ func (r *row) owns(f Function) bool {
 }
 
 // place is where in the kernel a thread sleeps, past the functions that only put it to sleep,
-// and whose function that is.
-func (t *Table) place(kernel []Function) (function, owner string) {
+// and the row of whose function that is, nil for none.
+func (t *Table) place(kernel []Function) (function string, in *row) {
 	for _, f := range kernel {
 		if !sleeps(f.Name) {
 			function = f.Name
 			break
 		}
 	}
-	if r, _ := t.kernelRow(Stack{Kernel: kernel}, false); r != nil {
-		return function, r.where
+	for level := range levels {
+		if r, _ := t.kernelRow(Stack{Kernel: kernel}, level); r != nil {
+			return function, r
+		}
 	}
-	if r, _ := t.kernelRow(Stack{Kernel: kernel}, true); r != nil {
-		return function, r.where
-	}
-	return function, ""
+	return function, nil
 }
 
 // sleeps reports whether a function is one of those that wchan passes over (__sched,

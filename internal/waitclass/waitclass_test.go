@@ -100,7 +100,49 @@ func TestWhatAThreadWaitsFor(t *testing.T) {
 		"K ext4 that waits for its disk": {
 			stack("io_schedule blk_mq_get_tag submit_bio ext4_mpage_readpages ext4_readahead", "", ""), Storage, "blk_mq_get_tag", "ext4",
 		},
-		"Lustre": {stack("schedule_timeout ptlrpc_set_wait[ptlrpc] osc_io_fsync_end[osc] ll_fsync[lustre]", "", ""), Storage, "ptlrpc_set_wait", "lustre"},
+		"K NFS writes back": {stack("nfs_wait_on_request nfs_wb_folio nfs_file_fsync __x64_sys_fsync", "libc.so.6:fsync"+eval, "train.py:save"), Storage, "nfs_wait_on_request", "nfs"},
+		"K NFS is built in": {
+			stack("rpc_wait_bit_killable __wait_on_bit out_of_line_wait_on_bit rpc_wait_for_completion_task _nfs4_proc_open _nfs4_open_and_get_state path_openat", "libc.so.6:openat"+eval, "train.py:load"),
+			Storage, "rpc_wait_bit_killable", "nfs",
+		},
+		"K a name on NFS that another rank looks up": {stack("d_alloc_parallel __lookup_slow walk_component path_lookupat filename_lookup vfs_statx", "libc.so.6:stat"+eval, "train.py:load"), Storage, "d_alloc_parallel", "vfs"},
+		"K a folder on NFS in which another rank makes a file": {
+			stack("schedule_preempt_disabled rwsem_down_write_slowpath down_write open_last_lookups path_openat do_filp_open", "libc.so.6:openat"+eval, "train.py:save"),
+			Storage, "rwsem_down_write_slowpath", "vfs",
+		},
+		"K the same on PREEMPT_RT":           {stack("schedule_rtlock rwbase_write_lock down_write filename_create do_mkdirat", "", ""), Storage, "rwbase_write_lock", "vfs"},
+		"K a file that another thread reads": {stack("__mutex_lock __fdget_pos ksys_read", "libc.so.6:read"+eval, "dataset.py:read"), Storage, "__mutex_lock", "vfs"},
+		"K a file on NFS that another thread writes": {
+			stack("rwsem_down_write_slowpath down_write nfs_start_io_write[nfs] nfs_file_write[nfs] vfs_write", "libc.so.6:write"+eval, "train.py:log"), Storage, "rwsem_down_write_slowpath", "nfs",
+		},
+		"K a lock on NFS that another host has": {
+			stack("schedule_timeout wait_woken nfs4_proc_lock[nfsv4] do_setlk[nfs] nfs_flock[nfs] __do_sys_flock", "libc.so.6:flock"+eval, "train.py:lock"), Lock, "nfs4_proc_lock", "file_lock",
+		},
+		"K a lock on NFS whose server is away": {
+			stack("rpc_wait_bit_killable[sunrpc] _nfs4_do_setlk[nfsv4] nfs4_proc_lock[nfsv4] do_setlk[nfs] nfs_flock[nfs] __do_sys_flock", "libc.so.6:flock"+eval, "train.py:lock"), Storage, "rpc_wait_bit_killable", "nfs",
+		},
+		"K a lock on NFS 3 that another host has": {stack("nlmclnt_wait[lockd] nlmclnt_lock[lockd] nlmclnt_proc[lockd] nfs3_proc_lock[nfsv3]", "", ""), Lock, "nlmclnt_wait", "file_lock"},
+		"K a lock that is a file on NFS, whose server is away": {
+			stack("rpc_wait_bit_killable[sunrpc] nfs4_run_open_task[nfsv4] nfs4_atomic_open[nfsv4] path_openat", "libc.so.6:openat"+eval, site+"filelock/_unix.py:_acquire "+site+"filelock/_api.py:acquire train.py:main"),
+			Storage, "rpc_wait_bit_killable", "nfs",
+		},
+		"K a lock that is a file, which another has": {
+			stack("locks_lock_inode_wait __do_sys_flock", "libc.so.6:flock"+eval, site+"filelock/_unix.py:_acquire "+site+"filelock/_api.py:acquire train.py:main"), Lock, "locks_lock_inode_wait", "file_lock",
+		},
+		"K the code of a lock is on a file system that does not answer": {
+			stack("io_schedule folio_wait_bit_common filemap_fault __do_fault handle_mm_fault exc_page_fault", "libc.so.6:pthread_cond_wait python3.14:PyThread_acquire_lock_timed"+eval, "/usr/lib/python3.14/threading.py:wait train.py:step"),
+			Storage, "folio_wait_bit_common", "page_cache",
+		},
+		"K the code behind the GIL is": {
+			stack("folio_wait_bit_common filemap_fault exc_page_fault", "python3.14:PyEval_RestoreThread python3.14:"+eval, "train.py:step"), Storage, "folio_wait_bit_common", "page_cache",
+		},
+		"K the lock of its memory, in a page fault": {stack("rwsem_down_read_slowpath down_read_killable lock_mm_and_find_vma do_user_addr_fault exc_page_fault", "", ""), Lock, "rwsem_down_read_slowpath", "memory_map"},
+		"K a lock of a driver that is not known":    {stack("__mutex_lock other_ioctl[other] __x64_sys_ioctl", "libc.so.6:ioctl", ""), Lock, "__mutex_lock", "kernel_lock"},
+		"K a pipe without a reader":                 {stack("wait_for_partner fifo_open do_dentry_open path_openat", "libc.so.6:openat"+eval, "train.py:main"), OwnCode, "wait_for_partner", ""},
+		"Lustre reads":                              {stack("cl_sync_io_wait[obdclass] cl_io_submit_sync[obdclass] ll_io_read_page[lustre]", "libc.so.6:read"+eval, "dataset.py:read"), Storage, "cl_sync_io_wait", "lustre"},
+		"K Ceph opens":                              {stack("ceph_mdsc_wait_request[ceph] ceph_mdsc_do_request[ceph] ceph_open[ceph]", "libc.so.6:openat", ""), Storage, "ceph_mdsc_wait_request", "ceph"},
+		"K a mount on demand":                       {stack("autofs_wait autofs_mount_wait autofs_d_automount __traverse_mounts step_into path_lookupat", "", ""), Storage, "autofs_wait", "autofs"},
+		"Lustre":                                    {stack("schedule_timeout ptlrpc_set_wait[ptlrpc] osc_io_fsync_end[osc] ll_fsync[lustre]", "", ""), Storage, "ptlrpc_set_wait", "lustre"},
 		"P the next batch": {
 			stack("do_poll do_sys_poll __x64_sys_poll", "libc.so.6:poll"+eval,
 				"/usr/lib/python3.14/selectors.py:select /usr/lib/python3.14/multiprocessing/connection.py:wait /usr/lib/python3.14/multiprocessing/queues.py:get "+site+"torch/utils/data/dataloader.py:_try_get_data "+site+"torch/utils/data/dataloader.py:__next__ train.py:main"),
