@@ -120,7 +120,30 @@ func (d *Doing) Waits() string {
 
 // Halts reports whether the rank waits for a child that the kernel says does not go on.
 func (d *Doing) Halts() bool {
-	return d.Waits() != "" && d.Held.Awaited && (d.Held.State.Halted() || d.Held.State == DiskSleep)
+	return d.Waits() != "" && d.Held.Awaited && (d.Held.State.Halted() || d.Held.Blocked())
+}
+
+// Blocked reports whether the child sleeps until a file system or a driver answers.
+func (h *Held) Blocked() bool {
+	return h.State == DiskSleep || h.State == Sleeping && OfFUSE(h.Channel)
+}
+
+// OfFUSE reports whether a function of the kernel is one in which threads wait for the daemon of
+// a FUSE mount (fs/fuse/dev.c). They sleep there as in a lock, not in D, until a signal comes.
+func OfFUSE(channel string) bool {
+	return channel == "request_wait_answer" || strings.HasPrefix(channel, "fuse_")
+}
+
+// MountSpeaks reports whether the rank in that state, or the child that holds it up, waits for what
+// the probe of FUSE names within seconds, with the mount: an answer of a daemon, or a page of a file.
+func (d *Doing) MountSpeaks(state State) bool {
+	if d.Progress() || state.Halted() {
+		return false
+	}
+	if d.Waits() != "" {
+		return d.Held.Blocked() && (OfFUSE(d.Held.Channel) || d.Held.Syscall == "")
+	}
+	return OfFUSE(d.Channel) || state == DiskSleep && d.Syscall == ""
 }
 
 // does says what the child does.
@@ -130,8 +153,10 @@ func (h *Held) does(stopper string) string {
 		return "is stopped (" + cmp.Or(stopper, "SIGSTOP or a debugger") + ")"
 	case h.State == Frozen:
 		return "is frozen: a freezer holds its cgroup"
-	case h.State == DiskSleep && strings.HasPrefix(h.File, "/"):
+	case h.Blocked() && strings.HasPrefix(h.File, "/"):
 		return "is blocked on " + h.File + " (" + h.where() + ")"
+	case h.Blocked() && OfFUSE(h.Channel):
+		return "is blocked in a FUSE file system that does not answer (" + h.where() + ")"
 	case h.State == DiskSleep:
 		return "is blocked in the kernel (" + h.where() + "): a file system or a driver does not answer"
 	case h.State == Sleeping && h.Awaited:

@@ -8,10 +8,19 @@ import (
 	"time"
 )
 
-// The events: a stall that began or lasts, and the end of one.
+// The events: a stall that began or lasts, the end of one, and that sockets of a job move which
+// would be told if they stalled.
 const (
-	Event    = "nccl.socket.stall"
-	EventEnd = "nccl.socket.stall.end"
+	Event        = "nccl.socket.stall"
+	EventEnd     = "nccl.socket.stall.end"
+	EventWatched = "nccl.socket.watched"
+)
+
+// That sockets are watched is said again while they move. Who was not told so for Unwatched need
+// not wait for what they say: one repetition is lost, and some delay.
+const (
+	WatchedAgain = 5 * time.Minute
+	Unwatched    = 2*WatchedAgain + time.Minute
 )
 
 // A stall that lasts is repeated. One that was not repeated for Fading counts no

@@ -96,7 +96,7 @@ func parseCall(event string, at int64, resource, a pcommon.Map) (c callRecord, o
 		c.stack = stackOf(event, at, a)
 		return c, c.rank >= 0
 	}
-	return c, event == eventCallDoing || c.readCommunicator(a)
+	return c, event == eventCallDoing || event == socketstall.EventWatched || c.readCommunicator(a)
 }
 
 // ofStack reports whether it tells of a stack, and nothing of calls.

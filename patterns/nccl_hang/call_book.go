@@ -45,6 +45,7 @@ type callRun struct {
 	lost           bool  // records of it were given up: cap
 	told           *toldStop
 	held           int64 // since when there is a stop that is not told
+	watched        int64 // when it was last said that data of the job moves over sockets that are watched
 }
 
 // toldStop is what was told of a run, until it is taken back.
@@ -155,6 +156,9 @@ func (b *callBook) take(c *callRecord, begun string, now int64) bool {
 	if c.event == eventCallLimited {
 		return b.limit(c, now)
 	}
+	if c.event == socketstall.EventWatched {
+		return b.watch(c, begun, now)
+	}
 	r := b.run(c, begun)
 	who := b.caller(r, c)
 	if who == nil {
@@ -181,6 +185,18 @@ func (b *callBook) take(c *callRecord, begun string, now int64) bool {
 	}
 	who.touch()
 	r.changed(now)
+	return true
+}
+
+// watch notes that the sockets of a run would be told if they stalled. It takes no room from runs
+// of which more is known.
+func (b *callBook) watch(c *callRecord, begun string, now int64) bool {
+	if len(b.runs) >= b.options.Runs && b.runs[socketstall.RunName(c.run, begun)] == nil {
+		return false
+	}
+	r := b.run(c, begun)
+	b.order.Touch(r.element, fairlru.Some)
+	r.last, r.watched = now, now
 	return true
 }
 
@@ -479,7 +495,7 @@ func (b *callBook) sweep(now int64) {
 				delete(r.shares, s.host)
 			}
 		}
-		if len(r.callers) == 0 && r.pending == 0 && now-r.last >= int64(keepMoving) {
+		if len(r.callers) == 0 && r.pending == 0 && now-r.last >= int64(keepMoving) && !r.sockets(now) {
 			b.forget(r)
 		}
 	}
@@ -518,6 +534,12 @@ func (b *callBook) held() int64 {
 	n := int64(0)
 	b.shares.Each(func(s *callShare) { n += int64(s.size) })
 	return n
+}
+
+// sockets reports whether data of the job moves over sockets whose stall would be told, as far as
+// is known.
+func (r *callRun) sockets(now int64) bool {
+	return r.watched != 0 && now-r.watched < int64(socketstall.Unwatched)
 }
 
 // due is when the run is to be judged, 0 when nothing waits.

@@ -21,6 +21,9 @@ const (
 	// socketsSpeak is how long the sockets of a job are waited for that stall: a snapshot of
 	// every agent, and what the pattern of sockets waits for itself (its settle).
 	socketsSpeak = int64(2 * time.Second)
+	// mountSpeaks is how long the probe of FUSE is waited for where a rank that is named waits for
+	// such a mount: its threshold and scan_interval, 1 s each, and the way here.
+	mountSpeaks = int64(2500 * time.Millisecond)
 	// mostListed bounds the ranks that wait, one by one, in a finding.
 	mostListed = 16_384
 )
@@ -472,6 +475,8 @@ func doesInWords(state socketstall.State, d *socketstall.Doing) string {
 		return d.Waits()
 	case d.Activity == socketstall.Idle && strings.HasPrefix(d.File, "/"):
 		return "its main thread is blocked on " + d.File
+	case d.Activity == socketstall.Idle && socketstall.OfFUSE(d.Channel):
+		return "its main thread is blocked in a FUSE file system that does not answer" + in(d)
 	case d.Activity == socketstall.Idle && state == socketstall.DiskSleep:
 		return "its main thread is blocked in the kernel" + in(d)
 	case d.Activity == socketstall.Idle:

@@ -36,7 +36,7 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 		r.told, r.held = nil, 0
 		return round
 	}
-	if j.socketsFirst(r, now) {
+	if j.othersFirst(r, f, now) {
 		return round
 	}
 	j.process2(r, f)
@@ -60,22 +60,46 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	return round
 }
 
-// socketsFirst reports whether a stop that was not told yet waits for what the sockets of the job
-// say of it: where data runs over them, they are about to name who holds it up, with the kernel's
-// word, and it is one incident from the beginning.
-func (j *Join) socketsFirst(r *callRun, now int64) bool {
+// othersFirst reports whether a stop that was not told yet waits for what other witnesses say of
+// it: it is one incident from the beginning.
+//
+// Where data of the job runs over sockets, they have named who holds it up, with the kernel's
+// word, or are about to: who looks at sockets and who looks at stacks do so once a second, and
+// not in the same moment. Where a rank to blame waits for a FUSE mount, that is the cause, and the
+// probe of FUSE is about to name it.
+func (j *Join) othersFirst(r *callRun, f *Finding, now int64) bool {
 	if r.told != nil {
 		return false
 	}
 	if r.held == 0 {
 		r.held = now
 	}
-	until := r.held + socketsSpeak
-	if now >= until || !openData(j.book.Job(r.name), now) {
+	wait := int64(0)
+	if r.sockets(now) || openData(j.book.Job(r.name), now) {
+		wait = socketsSpeak
+	}
+	if r.waitForMount(f) {
+		wait = max(wait, mountSpeaks)
+	}
+	until := r.held + wait
+	if now >= until {
 		return false
 	}
 	r.later(until)
 	return true
+}
+
+// waitForMount reports whether a rank to blame waits for a FUSE mount.
+func (r *callRun) waitForMount(f *Finding) bool {
+	if f.Local || f.Kind == OneMount { // that names it
+		return false
+	}
+	for _, c := range r.callers {
+		if c.rank >= 0 && has(f.Culprits, c.rank) && (c.doing.MountSpeaks(c.state) || c.stack.Standing && c.stack.Doing.MountSpeaks(c.stack.State)) {
+			return true
+		}
+	}
+	return false
 }
 
 // openData reports whether a socket for data of the job stalls.

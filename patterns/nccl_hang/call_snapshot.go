@@ -32,6 +32,7 @@ type savedCallRun struct {
 	Again   int64         `json:"again,omitempty"`
 	Last    int64         `json:"last"`
 	Lost    bool          `json:"lost,omitempty"`
+	Watched int64         `json:"watched,omitempty"`
 	Told    *toldStop     `json:"told,omitempty"`
 	Callers []savedCaller `json:"callers,omitempty"`
 	Comms   []savedComm   `json:"comms,omitempty"`
@@ -98,7 +99,7 @@ func (b *callBook) save() savedCalls {
 
 func (r *callRun) save() savedCallRun {
 	s := savedCallRun{
-		Name: r.name, Job: r.job, Domain: r.domain, Begun: r.begun, World: r.world, Heard: r.heard, Pending: r.pending, Again: r.again, Last: r.last, Lost: r.lost, Told: r.told,
+		Name: r.name, Job: r.job, Domain: r.domain, Begun: r.begun, World: r.world, Heard: r.heard, Pending: r.pending, Again: r.again, Last: r.last, Lost: r.lost, Watched: r.watched, Told: r.told,
 	}
 	texts, numbers := &table{index: map[string]int{}}, map[*caller]int{}
 	keys := slices.SortedFunc(maps.Keys(r.callers), process.compare)
@@ -166,7 +167,7 @@ func (b *callBook) restore(s *savedCalls) error {
 
 func (b *callBook) resume(s *savedCallRun) error {
 	r := &callRun{
-		options: b.options, name: s.Name, job: s.Job, domain: s.Domain, begun: s.Begun, world: s.World, heard: s.Heard, pending: s.Pending, again: s.Again, last: s.Last, lost: s.Lost, told: s.Told,
+		options: b.options, name: s.Name, job: s.Job, domain: s.Domain, begun: s.Begun, world: s.World, heard: s.Heard, pending: s.Pending, again: s.Again, last: s.Last, lost: s.Lost, watched: s.Watched, told: s.Told,
 		comms: map[string]*communicator{}, callers: map[process]*caller{}, shares: map[string]*callShare{}, texts: map[string]string{},
 	}
 	host := ""

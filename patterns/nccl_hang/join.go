@@ -127,7 +127,7 @@ type run struct {
 func Detector(o Options) rule.Detector {
 	return rule.Detector{
 		Name: "nccl_hang",
-		Logs: append([]string{eventDump, eventStart, socketstall.Event, socketstall.EventEnd}, callEvents...),
+		Logs: append([]string{eventDump, eventStart, socketstall.Event, socketstall.EventEnd, socketstall.EventWatched}, callEvents...),
 		Findings: map[string][]string{
 			eventIncomplete: {eventDump, eventCallStopped, eventCallInit, eventStack},
 			eventComplete:   {eventDump, eventCallStopped, eventCallInit, eventStack},
@@ -175,7 +175,7 @@ func (j *Join) Observe(r *rule.Record) bool {
 		return news
 	case eventDump:
 		return j.observeDump(r, begun) || news
-	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving:
+	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, socketstall.EventWatched:
 		c, ok := parseCall(r.Name, r.Time, r.Resource, r.Attributes)
 		if !ok {
 			j.calls.invalid++

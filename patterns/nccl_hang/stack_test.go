@@ -405,6 +405,112 @@ func TestSocketsSpeakFirst(t *testing.T) {
 	}
 }
 
+// TestSocketsThatAreWatchedSpeakFirst: where a stall of the job's sockets would be told, a stop by
+// stacks waits for it, for two seconds. Where nobody looks at them, it waits for nothing.
+func TestSocketsThatAreWatchedSpeakFirst(t *testing.T) {
+	watched := func(s *standingJob) {
+		s.record(socketstall.EventWatched, comm{}, 1, nil)
+		s.Add(s.list, s.at)
+		s.list = plog.NewLogs()
+	}
+	for name, tc := range map[string]struct {
+		before func(*standingJob)
+		waits  bool
+	}{
+		"watched":                        {watched, true},
+		"watched by a host with no stop": {func(s *standingJob) { s.record(socketstall.EventWatched, comm{}, 3, nil); watched(s) }, true},
+		"nobody looks at sockets":        {func(*standingJob) {}, false},
+		"watched long ago":               {func(s *standingJob) { watched(s); s.at = s.at.Add(socketstall.Unwatched) }, false},
+		"of another job":                 {func(s *standingJob) { s.job = "other"; watched(s); s.job = "llm" }, false},
+		"of its last start":              {func(s *standingJob) { s.begun = s.begun.Add(-time.Hour); watched(s); s.begun = s.begun.Add(time.Hour) }, false},
+		"watched while it lasts": {func(s *standingJob) {
+			watched(s)
+			s.at = s.at.Add(socketstall.WatchedAgain)
+			watched(s)
+			s.at = s.at.Add(socketstall.WatchedAgain)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
+			tc.before(s)
+			first := findings(s.next(t, time.Second, func(c *calls) { c.stand(inCollective, 0, 1, 3).stand(inLock, 2) }))
+			require.Equal(t, tc.waits, len(first) == 0)
+			at := s.at.Add(settled)
+			require.Empty(t, s.Advance(at.Add(1900*time.Millisecond)))
+			require.Equal(t, tc.waits, len(findings(s.Advance(at.Add(2*time.Second)))) == 1)
+			require.Empty(t, s.Advance(at.Add(4*time.Second)))
+		})
+	}
+}
+
+// TestAMountIsHeardFirst: where a rank to blame waits for a FUSE mount, its probe is heard first.
+// NFS, a lock and a rank that goes on are waited for by nobody.
+func TestAMountIsHeardFirst(t *testing.T) {
+	on := func(key string, value any) func(pcommon.Map) {
+		return func(a pcommon.Map) {
+			inLock.put(a)
+			a.PutStr("nccl.rank.syscall", "read")
+			if err := a.PutEmpty(key).FromRaw(value); err != nil {
+				panic(err)
+			}
+		}
+	}
+	worker := func(channel, state string) func(pcommon.Map) {
+		return func(a pcommon.Map) {
+			inLock.put(a)
+			a.PutInt("nccl.rank.child_pid", 212)
+			a.PutStr("nccl.rank.child_name", "pt_data_worker")
+			a.PutBool("nccl.rank.child_awaited", true)
+			a.PutStr("nccl.rank.child_state", state)
+			a.PutStr("nccl.rank.child_syscall", "openat")
+			a.PutStr("nccl.rank.child_wait_channel", channel)
+		}
+	}
+	for name, tc := range map[string]struct {
+		does  func(pcommon.Map)
+		waits bool
+	}{
+		"FUSE":            {on("nccl.rank.wait_channel", "request_wait_answer"), true},
+		"a worker, FUSE":  {worker("request_wait_answer", "sleeping"), true},
+		"NFS":             {on("nccl.rank.wait_channel", "rpc_wait_bit_killable"), false},
+		"a worker, NFS":   {worker("rpc_wait_bit_killable", "disk_sleep"), false},
+		"a worker asleep": {worker("hrtimer_nanosleep", "sleeping"), false},
+		"a lock":          {inLock.put, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
+			first := findings(s.next(t, 0, func(c *calls) {
+				c.stand(inCollective, 0, 1, 3)
+				c.record(eventStack, comm{}, 2, tc.does)
+			}))
+			require.Equal(t, tc.waits, len(first) == 0)
+			at := s.at.Add(settled)
+			require.Empty(t, s.Advance(at.Add(2400*time.Millisecond)))
+			require.Equal(t, tc.waits, len(findings(s.Advance(at.Add(2500*time.Millisecond)))) == 1)
+			require.Empty(t, s.Advance(at.Add(5*time.Second)))
+		})
+	}
+}
+
+// TestWhatIsWatchedTakesNoRoom: many jobs without a stop push out none of which more is known.
+func TestWhatIsWatchedTakesNoRoom(t *testing.T) {
+	options := DefaultOptions
+	options.Runs = 4
+	s := &standingJob{newCalls(4), newJoin(options)}
+	s.stand(inCollective, 0, 1, 3).stand(inLock, 2)
+	s.Add(s.list, s.at)
+	s.list = plog.NewLogs()
+	for i := range 20 {
+		s.job = fmt.Sprint("other-", i)
+		s.record(socketstall.EventWatched, comm{}, 1, nil)
+	}
+	s.Add(s.list, s.at)
+	require.Len(t, s.joinUnderTest.calls.runs, 4)
+	require.Len(t, findings(s.Advance(s.at.Add(settled))), 1)
+	require.Empty(t, s.Advance(s.at.Add(time.Hour)))
+	require.Len(t, s.joinUnderTest.calls.runs, 1, "who moves no data any more is forgotten")
+}
+
 // TestAnotherStandstillIsAnotherStop: and the same one, told again with more, is not.
 func TestAnotherStandstillIsAnotherStop(t *testing.T) {
 	s := &standingJob{newCalls(4), newJoin(DefaultOptions)}

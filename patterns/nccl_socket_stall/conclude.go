@@ -68,6 +68,26 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 	return g.tie(g.believed(g.explained(c, fs))), 0, false
 }
 
+// mountSpeaks is until when the probe of FUSE is waited for: the rank that is named waits for such
+// a mount, which is the cause, and nothing has named that yet. 0: it is waited for no more.
+func (g *graph) mountSpeaks(c *conclusion, now int64) int64 {
+	if c == nil || c.Held != heldSilent && c.Held != heldReading || c.Fact != nil {
+		g.j.Mount = 0
+		return 0
+	}
+	if p := g.procs[c.Culprit]; !p.Doing.MountSpeaks(p.State) {
+		g.j.Mount = 0
+		return 0
+	}
+	if g.j.Mount == 0 {
+		g.j.Mount = now
+	}
+	if until := g.j.Mount + int64(g.mounts); now < until {
+		return until
+	}
+	return 0
+}
+
 // believed takes the word of the receiver for how long a rank may be silent that does what
 // it does. It has seen the pauses of the job, and the operator has set its patience.
 func (g *graph) believed(c *conclusion) *conclusion {

@@ -32,6 +32,10 @@ type thresholds struct {
 	lost time.Duration
 	// refresh is how often an unchanged finding is told again: its end grows.
 	refresh time.Duration
+	// mounts is how long the probe of FUSE is waited for where the rank waits for such a mount:
+	// a thread blocks there after its rank fell silent, where others had work for the rank. Its
+	// threshold and its scan_interval, 1 s each, and the way here.
+	mounts time.Duration
 	// keepFacts is how long what the kernel said may explain a stall.
 	keepFacts time.Duration
 
@@ -50,7 +54,7 @@ type thresholds struct {
 // fixed are the thresholds that follow from the receiver and the kernel; the others are
 // parameters of pattern.yaml.
 var fixed = thresholds{
-	wane: 2500 * time.Millisecond, lost: 10 * time.Minute, refresh: 10 * time.Second,
+	wane: 2500 * time.Millisecond, mounts: 2500 * time.Millisecond, lost: 10 * time.Minute, refresh: 10 * time.Second,
 	errorSameHost: 4 * time.Millisecond, errorPair: 10 * time.Millisecond,
 	limits: socketstall.DefaultLimits, maxFacts: 16_384,
 }

@@ -70,16 +70,16 @@ func adviceOnChild(d *socketstall.Doing) string {
 		return adviceStop
 	case d.Held.State == socketstall.Frozen:
 		return adviceThaw
-	case d.Held.State == socketstall.DiskSleep:
+	case d.Held.Blocked():
 		return adviceFile
 	}
 	return adviceChild
 }
 
 // blockedOnFile reports whether a file holds the main thread: it has a path, or the thread
-// sleeps so that no signal wakes it.
+// sleeps so that no signal wakes it, or in a file system.
 func blockedOnFile(p *socketstall.Process) bool {
-	return strings.HasPrefix(p.Doing.File, "/") || p.State == socketstall.DiskSleep
+	return strings.HasPrefix(p.Doing.File, "/") || p.State == socketstall.DiskSleep || socketstall.OfFUSE(p.Doing.Channel)
 }
 
 // doing says what the process tree of a rank does, in plain words.
@@ -170,6 +170,8 @@ func asleep(p *socketstall.Process) string {
 		return "asleep in a lock (" + where + ")"
 	case strings.HasPrefix(d.File, "/"):
 		return "blocked on " + d.File + " (" + where + ")"
+	case socketstall.OfFUSE(d.Channel):
+		return "blocked in a FUSE file system that does not answer (" + where + ")"
 	case p.State == socketstall.DiskSleep:
 		return "blocked in the kernel (" + where + "): a file system or a driver does not answer"
 	case d.File != "":

@@ -16,6 +16,7 @@ type job struct {
 	Thaw  int64 `json:"thaw"`  // when the first stall ended since the job was judged: the others may follow
 	After int64 `json:"after"` // end of the last episode that was told of
 	Told  *told `json:"told"`  // nil: nothing is being told
+	Mount int64 `json:"mount"` // since when the rank that is named is known to wait for a mount which nothing has named; 0: it does not
 
 	Changed bool  `json:"changed"` // since the last decision
 	Decided int64 `json:"decided"` // when that was
@@ -95,6 +96,9 @@ func (d *detector) judge(j *job, now int64) []rule.Finding {
 	}
 	j.Thaw = 0
 	c, wait, stands := g.conclude(now, &d.facts)
+	if until := g.mountSpeaks(c, now); until != 0 {
+		wait, stands = until, true
+	}
 	j.Wake = earliest(wait, j.stalls.Last+int64(d.lost)+1)
 	switch {
 	case stands:

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -33,16 +34,25 @@ func newConverter(logs *metadata.LogsBuilder, metrics *metadata.MetricsBuilder, 
 	return &converter{logs: logs, metrics: metrics}
 }
 
-// stalls makes a record of each event; nil when there is none to make.
-func (c *converter) stalls(events []stall.Event, observed time.Time) *plog.Logs {
+// records makes a record of each event, and of each job that is watched by the rank that stands
+// for it; nil when there is none to make.
+func (c *converter) records(events []stall.Event, watched []identity.Process, at, observed time.Time) *plog.Logs {
 	for i := range events {
 		c.stall(&events[i], observed)
+	}
+	for i := range watched {
+		c.watched(&watched[i], at, observed)
 	}
 	logs := c.logs.Emit()
 	if logs.LogRecordCount() == 0 {
 		return nil
 	}
 	return &logs
+}
+
+func (c *converter) watched(p *identity.Process, at, observed time.Time) {
+	text := fmt.Sprintf("data of the job of rank %d moves over sockets, which are watched", p.Rank)
+	c.logs.NcclSocketWatched(record.Head{Trust: record.Proven, Time: at, Observed: observed, Severity: record.Info, Text: text}).Stamp(*p)
 }
 
 func (c *converter) stall(e *stall.Event, observed time.Time) {

@@ -72,7 +72,7 @@ func TestGoldenRecords(t *testing.T) {
 	}
 	for name, event := range map[string]stall.Event{"not_reading": full(), "ended": ended, "network": network, "waiting": waiting, "held_by_a_child": held, "refused": bare} {
 		t.Run(name, func(t *testing.T) {
-			logs := newTestConverter().stalls([]stall.Event{event}, start.Add(time.Minute))
+			logs := newTestConverter().records([]stall.Event{event}, nil, start, start.Add(time.Minute))
 			file := filepath.Join("testdata", "golden", name+".yaml")
 			if *update {
 				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
@@ -83,6 +83,18 @@ func TestGoldenRecords(t *testing.T) {
 			require.NoError(t, plogtest.CompareLogs(want, *logs))
 		})
 	}
+}
+
+func TestGoldenRecordOfAWatchedJob(t *testing.T) {
+	logs := newTestConverter().records(nil, []identity.Process{rank(42, 3)}, start, start.Add(time.Minute))
+	file := filepath.Join("testdata", "golden", "watched.yaml")
+	if *update {
+		require.NoError(t, golden.WriteLogsToFile(file, *logs))
+	}
+	want, err := golden.ReadLogs(file)
+	require.NoError(t, err)
+	require.NoError(t, plogtest.CompareLogs(want, *logs))
+	require.Nil(t, newTestConverter().records(nil, nil, start, start), "nothing is said")
 }
 
 func series(fn func(*stall.Series)) {

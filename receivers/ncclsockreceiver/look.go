@@ -32,7 +32,7 @@ func (w *watcher) look(ctx context.Context, s source) error {
 	}
 	w.over.Add(uint64(w.snapshot.Over))
 	w.telemetry.ReceiverNcclsockProcessesSkipped.Add(ctx, int64(w.snapshot.Unreadable))
-	w.tell(w.tracker.Observe(w.round(owners)))
+	w.tell(w.tracker.Observe(w.round(owners)), w.tracker.Watched())
 	counters := w.tracker.Counters()
 	w.counters.Store(&counters)
 	w.telemetry.ReceiverNcclsockSnapshotTime.Add(ctx, time.Since(began).Seconds())
@@ -86,12 +86,13 @@ func (w *watcher) stoppers(events []stall.Event) {
 	}
 }
 
-// tell leaves records of events, and now and then the metrics, in the outboxes.
-func (w *watcher) tell(events []stall.Event) {
+// tell leaves records of events and of what is watched, and now and then the metrics, in the
+// outboxes.
+func (w *watcher) tell(events []stall.Event, watched []identity.Process) {
 	now := time.Now()
 	w.stoppers(events)
-	if len(events) > 0 && w.logs.Open() {
-		if logs := w.convert.stalls(events, now); logs != nil {
+	if len(events)+len(watched) > 0 && w.logs.Open() {
+		if logs := w.convert.records(events, watched, w.snapshot.Time, now); logs != nil {
 			w.logs.Put(*logs)
 		}
 	}

@@ -208,6 +208,7 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 type EventsConfig struct {
 	NcclSocketStall    EventConfig `mapstructure:"nccl.socket.stall"`
 	NcclSocketStallEnd EventConfig `mapstructure:"nccl.socket.stall.end"`
+	NcclSocketWatched  EventConfig `mapstructure:"nccl.socket.watched"`
 }
 
 func DefaultEventsConfig() EventsConfig {
@@ -216,6 +217,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		NcclSocketStallEnd: EventConfig{
+			Enabled: true,
+		},
+		NcclSocketWatched: EventConfig{
 			Enabled: true,
 		},
 	}

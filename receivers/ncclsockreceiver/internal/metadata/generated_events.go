@@ -12,6 +12,7 @@ import (
 const (
 	EventNcclSocketStall    = "nccl.socket.stall"
 	EventNcclSocketStallEnd = "nccl.socket.stall.end"
+	EventNcclSocketWatched  = "nccl.socket.watched"
 )
 
 // ByName says of each event whether it is enabled.
@@ -19,6 +20,7 @@ func (c EventsConfig) ByName() map[string]bool {
 	return map[string]bool{
 		EventNcclSocketStall:    c.NcclSocketStall.Enabled,
 		EventNcclSocketStallEnd: c.NcclSocketStallEnd.Enabled,
+		EventNcclSocketWatched:  c.NcclSocketWatched.Enabled,
 	}
 }
 
@@ -124,6 +126,33 @@ func (a NcclSocketStallEnd) Attributes() *record.Attributes { return a.attribute
 func (a NcclSocketStallEnd) NcclSocketStallEndReason(v string) {
 	a.attributes.Text("nccl.socket.stall.end_reason", v)
 }
+
+// NcclSocketWatched writes the attributes of the event nccl.socket.watched: Data of a job moves over sockets of this node, and a stall of them would be told. By one rank of the job, when that is first seen and every five minutes while it moves.
+type NcclSocketWatched struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+}
+
+// NcclSocketWatched begins a record.
+func (b *LogsBuilder) NcclSocketWatched(head record.Head) NcclSocketWatched {
+	return NcclSocketWatchedOn(b.Begin(EventNcclSocketWatched, 17, head))
+}
+
+// NcclSocketWatchedOn writes the attributes there.
+func NcclSocketWatchedOn(attributes *record.Attributes) NcclSocketWatched {
+	return NcclSocketWatched{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+	}
+}
+
+// EventName is nccl.socket.watched.
+func (NcclSocketWatched) EventName() string { return EventNcclSocketWatched }
+
+// Attributes is where they are written.
+func (a NcclSocketWatched) Attributes() *record.Attributes { return a.attributes }
 
 // ProcessAttributes writes the attributes that events of the group process carry: what the rank process moves on all its data sockets, and what CPU it gets.
 type ProcessAttributes struct{ attributes *record.Attributes }

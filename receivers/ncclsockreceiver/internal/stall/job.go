@@ -1,6 +1,7 @@
 package stall
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -18,7 +19,7 @@ func (js jobs) take(all []*rank, c *clock) {
 		key := keyOf(&r.now.Process)
 		j := js[key]
 		if j == nil {
-			j = &job{id: r.now.JobID, moved: never, tainted: never}
+			j = &job{id: r.now.JobID, moved: never, tainted: never, watched: never}
 			js[key] = j
 		}
 		if j.round != c.round {
@@ -41,7 +42,7 @@ func (j *job) begin(c *clock) {
 	if j.phases.traffic == 0 || !slices.ContainsFunc(j.ranks, fresh) {
 		return
 	}
-	j.phases.traffic = 0
+	j.phases.traffic, j.watched = 0, never
 	if !slices.ContainsFunc(j.ranks, func(r *rank) bool { return r.metAt != c.now }) { // nobody is left of the last start
 		j.moved, j.waiting, j.faulty, j.first = never, false, false, nil
 	}
@@ -80,6 +81,21 @@ func (js jobs) forget(c *clock, o *Options) []string {
 	return gone
 }
 
+// watched are ranks, one of each job whose data moved in this snapshot and of which that was not
+// said for long.
+func (js jobs) watched(c *clock) (ranks []identity.Process) {
+	for _, j := range js {
+		at := slices.IndexFunc(j.ranks, func(r *rank) bool { return r.movedNow })
+		if j.round != c.round || at < 0 || j.watched != never && c.now-j.watched < socketstall.WatchedAgain {
+			continue
+		}
+		j.watched = c.now
+		ranks = append(ranks, j.ranks[at].now.Process)
+	}
+	slices.SortFunc(ranks, func(a, b identity.Process) int { return cmp.Compare(a.PID, b.PID) })
+	return ranks
+}
+
 // jobKey tells jobs apart, those without an id by where their ranks meet, or by their launcher.
 type jobKey struct {
 	id, rendezvous, master string
@@ -106,6 +122,7 @@ type job struct {
 	waiting bool          // its ranks are told to wait, until data moves
 	faulty  bool          // of its silence a fault was told
 	tainted time.Duration // when last a process was halted or killed, or the network failed
+	watched time.Duration // when it was last said that its data moves over sockets
 	first   []*rank       // that fell silent first, as of the snapshot before
 }
 

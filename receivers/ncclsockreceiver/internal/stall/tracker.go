@@ -3,6 +3,7 @@ package stall
 import (
 	"time"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
@@ -108,6 +109,10 @@ func (t *Tracker) Wanted(pid uint32) bool {
 	}
 	return t.now-since >= max(t.o.Interval/2, r.job.phases.usual(r.now.Rank, socketstall.Idle, t.now, &t.o))
 }
+
+// Watched are ranks of jobs whose data moved over sockets in the last snapshot: one of each job,
+// at first and again after a while.
+func (t *Tracker) Watched() []identity.Process { return t.jobs.watched(&t.clock) }
 
 // Observe takes the next snapshot and returns the stalls that began, are due
 // for repetition, changed or ended. Data flows one way: processes, their sockets,

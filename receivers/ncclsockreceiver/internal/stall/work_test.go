@@ -355,3 +355,51 @@ func TestAJobThatIsStartedAgainStartsUp(t *testing.T) {
 	w.hang()
 	require.Equal(t, socketstall.Overdue, of(t, w.idle(5)).Silence, "it trains: a hang is told as soon as ever")
 }
+
+// TestAJobIsSaidToBeWatched: when its data moves, again while it does, and of each start.
+func TestAJobIsSaidToBeWatched(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	said := func() (ranks []int) {
+		for _, p := range w.tracker.Watched() {
+			ranks = append(ranks, p.Rank)
+		}
+		return ranks
+	}
+	require.Empty(t, w.idle(3))
+	require.Empty(t, said(), "nothing has moved")
+	w.train(1)
+	require.Equal(t, []int{0}, said())
+	w.train(1)
+	require.Empty(t, said(), "that is known")
+	for range int(socketstall.WatchedAgain/time.Second) - 2 {
+		w.train(1)
+		require.Empty(t, said())
+	}
+	w.train(1)
+	require.Equal(t, []int{0}, said(), "it still moves")
+	w.idle(2 * int(socketstall.WatchedAgain/time.Second))
+	require.Empty(t, said(), "of sockets that stand nothing is said")
+	for _, l := range w.links {
+		l.send(1<<20, 10*time.Millisecond)
+	}
+	w.look()
+	require.Equal(t, []int{0}, said())
+	for _, p := range w.ranks {
+		p.StartTime = p.StartTime.Add(30 * time.Minute)
+	}
+	w.train(1)
+	require.Equal(t, []int{0}, said(), "another start of the job")
+}
+
+// TestSocketsOfOtherUseAreNotWatched: what says nothing of a job's collectives is not waited for.
+func TestSocketsOfOtherUseAreNotWatched(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.links = nil
+	store := w.add(1, 900, "10.0.0.2:40100", "10.0.0.1:29500")
+	for range 3 {
+		w.pass(time.Second)
+		store.BytesSent, store.BytesAcked, store.LastSentAge = store.BytesSent+100, store.BytesAcked+100, 0
+		require.Empty(t, w.look())
+		require.Empty(t, w.tracker.Watched())
+	}
+}
