@@ -23,6 +23,7 @@ type Doing struct {
 	Child    string   `json:"n,omitempty"`  // the one that uses most CPU, or that holds a resting rank up
 	ChildPID int64    `json:"i,omitempty"`  //
 	Held     Held     `json:"hc,omitzero"`  // how that child holds it up
+	Thread   Thread   `json:"th,omitzero"`  // one beside its main thread that does not go on
 	Tree     []int64  `json:"t,omitempty"`  // its descendants
 	Limit    string   `json:"lc,omitempty"` // cgroup whose CPU limit holds it back
 	Milli    int64    `json:"lm,omitempty"` // that limit, in thousandths of a CPU
@@ -41,6 +42,33 @@ type Held struct {
 	File    string `json:"f,omitempty"`
 }
 
+// Thread is one beside the main thread of a rank that sleeps until a file system or a driver
+// answers, the zero value for none.
+type Thread struct {
+	TID     int64  `json:"i,omitempty"`
+	Syscall string `json:"y,omitempty"`
+	Channel string `json:"c,omitempty"`
+	File    string `json:"f,omitempty"`
+}
+
+// threadOf reads it.
+func threadOf(a pcommon.Map) Thread {
+	t := Thread{TID: atMost(a, "nccl.rank.thread_id", 1<<32)}
+	if t.TID != 0 {
+		t.Syscall, t.Channel, t.File = Text(a, "nccl.rank.thread_syscall"), Text(a, "nccl.rank.thread_wait_channel"), Text(a, "nccl.rank.thread_file")
+	}
+	return t
+}
+
+// Words say of the thread of a rank that it is blocked, "" where none is known.
+func (t *Thread) Words() string {
+	if t.TID == 0 {
+		return ""
+	}
+	h := Held{State: DiskSleep, Syscall: t.Syscall, Channel: t.Channel, File: t.File}
+	return fmt.Sprintf("its thread %d %s", t.TID, h.does(""))
+}
+
 // DoingOf reads it from a record of that time.
 func DoingOf(a pcommon.Map, time int64) Doing {
 	d := Doing{
@@ -50,7 +78,7 @@ func DoingOf(a pcommon.Map, time int64) Doing {
 	}
 	d.Stopper = stopperOf(a)
 	d.Traced = d.Stopper != "" && byDebugger(a)
-	d.Held = heldOf(a)
+	d.Held, d.Thread = heldOf(a), threadOf(a)
 	d.Limit = Text(a, "nccl.rank.cpu_limit_cgroup")
 	d.Milli, d.Throttle, d.Pressure = atMost(a, "nccl.rank.cpu_limit_millicores", 1<<30), atMost(a, "nccl.rank.cpu_throttled_percent", 100), atMost(a, "nccl.rank.cpu_pressure_percent", 100)
 	d.Watched = ago(a, "nccl.rank.watched_ns", time)

@@ -479,6 +479,8 @@ func doesInWords(state socketstall.State, d *socketstall.Doing) string {
 		return "its main thread is blocked in a FUSE file system that does not answer" + in(d)
 	case d.Activity == socketstall.Idle && state == socketstall.DiskSleep:
 		return "its main thread is blocked in the kernel" + in(d)
+	case d.Activity == socketstall.Idle && d.Thread.TID != 0:
+		return "its main thread is asleep" + in(d) + ", at 0 % CPU; " + d.Thread.Words()
 	case d.Activity == socketstall.Idle:
 		return "its main thread is asleep" + in(d) + ", at 0 % CPU"
 	}

@@ -11,17 +11,18 @@ import (
 
 // What a silent rank is held by, as far as its system call shows: which remedy fits.
 const (
-	adviceLock  = "lock"  // it sleeps in a lock
-	adviceSleep = "sleep" // it sleeps by itself, or waits for somebody
-	adviceFile  = "file"  // a file does not answer
-	adviceLoop  = "loop"  // it goes on for longer than the operator allows
-	adviceCPU   = "cpu"   // it has no CPU: its limit, or others
-	adviceChild = "child" // it waits for a child that does not go on
-	adviceStop  = "child_stopped"
-	adviceThaw  = "child_frozen"
-	adviceFree  = "child_traced" // a debugger holds its child
-	adviceTrace = "traced"       // a debugger holds it
-	adviceEnded = "ended"        // its main thread has ended, and its process not
+	adviceLock   = "lock"   // it sleeps in a lock
+	adviceSleep  = "sleep"  // it sleeps by itself, or waits for somebody
+	adviceFile   = "file"   // a file does not answer
+	adviceThread = "thread" // nor does it a thread beside its main thread
+	adviceLoop   = "loop"   // it goes on for longer than the operator allows
+	adviceCPU    = "cpu"    // it has no CPU: its limit, or others
+	adviceChild  = "child"  // it waits for a child that does not go on
+	adviceStop   = "child_stopped"
+	adviceThaw   = "child_frozen"
+	adviceFree   = "child_traced" // a debugger holds its child
+	adviceTrace  = "traced"       // a debugger holds it
+	adviceEnded  = "ended"        // its main thread has ended, and its process not
 )
 
 // advice is the remedy that fits what is known.
@@ -42,6 +43,8 @@ func (c *conclusion) advice(p *socketstall.Process) string {
 		return adviceOnChild(d)
 	case blockedOnFile(p):
 		return adviceFile
+	case d.Thread.TID != 0:
+		return adviceThread
 	case strings.HasPrefix(d.Syscall, "futex"):
 		return adviceLock
 	case d.Syscall != "":
@@ -107,6 +110,8 @@ func doing(p *socketstall.Process) string {
 		return waits
 	case waits != "":
 		return text + "; " + waits
+	case d.Thread.TID != 0 && !blockedOnFile(p):
+		return text + "; " + d.Thread.Words()
 	}
 	return text
 }

@@ -70,3 +70,38 @@ func TestWhichRemedyFitsAHaltedProcess(t *testing.T) {
 		})
 	}
 }
+
+// TestAThreadThatIsBlockedIsNoLock: the main thread waits in a lock for a thread that a file system
+// does not answer. Where the main thread itself is blocked, or a child holds it up, that says more.
+func TestAThreadThatIsBlockedIsNoLock(t *testing.T) {
+	thread := socketstall.Thread{TID: 4711, Syscall: "write", Channel: "rpc_wait_bit_killable", File: "/ckpt/model.pt"}
+	fault := socketstall.Thread{TID: 4711, Channel: "folio_wait_bit_common"}
+	lock := socketstall.Doing{Activity: socketstall.Idle, Syscall: "futex", Channel: "futex_do_wait"}
+	with := func(d socketstall.Doing, change func(*socketstall.Doing)) socketstall.Doing { change(&d); return d }
+	const asleep = "its main thread is asleep in a lock (futex, futex_do_wait), at 0 % CPU"
+	for name, tc := range map[string]struct {
+		state  socketstall.State
+		doing  socketstall.Doing
+		want   string
+		advice string
+	}{
+		"a lock": {socketstall.Sleeping, lock, asleep, adviceLock},
+		"a thread on NFS": {socketstall.Sleeping, with(lock, func(d *socketstall.Doing) { d.Thread = thread }),
+			asleep + "; its thread 4711 is blocked on /ckpt/model.pt (write, rpc_wait_bit_killable)", adviceThread},
+		"a thread in a page fault": {socketstall.Sleeping, with(lock, func(d *socketstall.Doing) { d.Thread = fault }),
+			asleep + "; its thread 4711 is blocked in the kernel (the kernel, folio_wait_bit_common): a file system or a driver does not answer", adviceThread},
+		"the main thread itself": {socketstall.DiskSleep, socketstall.Doing{Activity: socketstall.Idle, Syscall: "read", Channel: "rpc_wait_bit_killable", File: "/data/x", Thread: thread},
+			"its main thread is blocked on /data/x (read, rpc_wait_bit_killable), at 0 % CPU", adviceFile},
+		"a worker that is stopped": {socketstall.Sleeping, with(lock, func(d *socketstall.Doing) {
+			d.Thread, d.Child, d.ChildPID, d.Held = thread, "pt_data_worker", 212, socketstall.Held{State: socketstall.Stopped, Awaited: true}
+		}), "it waits for its child process pt_data_worker (pid 212), which is stopped (SIGSTOP or a debugger)", adviceStop},
+		"it goes on": {socketstall.Sleeping, with(lock, func(d *socketstall.Doing) { d.Thread, d.Activity = thread, socketstall.ThreadComputing }),
+			"a thread beside its main thread computes", adviceLoop},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &socketstall.Process{State: tc.state, Doing: tc.doing}
+			require.Equal(t, tc.want, doing(p))
+			require.Equal(t, tc.advice, (&conclusion{Held: heldSilent}).advice(p))
+		})
+	}
+}

@@ -30,6 +30,7 @@ const (
 	attrPathAt  = "nccl.wait.path_from" // host of the near end, of a path
 	attrChild   = "nccl.wait.child"     // that holds the culprit up
 	attrChildAt = "nccl.wait.child_pid" //
+	attrThread  = "nccl.wait.thread"    // of the culprit, that does not go on
 	attrDevice  = "fuse.device"         // that holds the culprit
 	attrGPU     = "gpu.id"              // of the culprit, when the kernel names it
 	attrEdges   = "nccl.wait.edges"     // who waits for whom, as verdict.WriteWaits has it
@@ -93,6 +94,9 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	if (c.Held == heldSilent || c.Held == heldReading) && c.Fact == nil && p.Doing.Waits() != "" {
 		put(a, attrChild, p.Doing.Child)
 		a[attrChildAt] = p.Doing.ChildPID
+	}
+	if a[attrAdvice] == adviceThread {
+		a[attrThread] = p.Doing.Thread.TID
 	}
 	if c.Stall != nil && (c.nobody() || c.Held == heldPath || c.Held == heldRefused) {
 		put(a, attrPeer, address(c.Stall.Peer, ""))

@@ -47,6 +47,7 @@ type Inside struct {
 	Pressure float64  // percent of ten seconds in which a task of this host waited for a CPU, 0 not known
 	Busiest  Child    // of them
 	Holder   *Holder  // that keeps it from going on while it rests, nil for none that is seen
+	Blocked  Thread   // a thread beside its main thread that does not go on, zero for none that is seen
 	Tree     []uint32 // its children, and theirs
 
 	Syscall string // in which its main thread sleeps, "" for none
@@ -59,6 +60,12 @@ type CPULimit struct {
 	Cgroup    string
 	Cores     float64
 	Throttled float64 // share of its periods in which it held them back, since the look before
+}
+
+// Thread is one that sleeps in the kernel, takes no signal, and is not woken.
+type Thread struct {
+	TID                    uint32
+	Syscall, Channel, File string
 }
 
 // Child is a descendant of a rank.

@@ -211,6 +211,12 @@ func (in *Inside) Write(a record.DoingAttributes) {
 	a.NcclRankSyscall(in.Syscall)
 	a.NcclRankWaitChannel(in.Channel)
 	a.NcclRankFile(in.File)
+	if t := in.Blocked; t.TID != 0 {
+		a.NcclRankThreadID(int64(t.TID))
+		a.NcclRankThreadSyscall(t.Syscall)
+		a.NcclRankThreadWaitChannel(t.Channel)
+		a.NcclRankThreadFile(t.File)
+	}
 	switch h := in.Holder; {
 	case h != nil:
 		a.NcclRankChildName(h.Comm)

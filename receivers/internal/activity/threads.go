@@ -20,7 +20,8 @@ type slept struct {
 
 // askThreads notes whether a thread beside the main one waits for a file, or for a page of one, and
 // is answered: a checkpoint that a thread writes while the main thread joins it, say. One call may
-// write all of it, and no byte counts until it returns.
+// write all of it, and no byte counts until it returns. And whether one is not, and takes no signal:
+// the main thread then sleeps in a lock, and a file system or a driver is why.
 func (r *Reader) askThreads(of *Process, in *Inside) {
 	t := &r.trees
 	threads, err := r.fs.Threads(of.PID, maxThreads)
@@ -39,21 +40,38 @@ func (r *Reader) askThreads(of *Process, in *Inside) {
 			continue
 		}
 		now.sleeps[tid] = status.Sleeps
-		if slept, known := before.sleeps[tid]; known && status.Sleeps > slept && !in.Answered {
-			r.answers(of.PID, tid, stateOf(status.State), in)
+		slept, known := before.sleeps[tid]
+		switch state := stateOf(status.State); {
+		case !known:
+		case status.Sleeps > slept && !in.Answered:
+			r.answers(of.PID, tid, state, in)
+		case status.Sleeps == slept && state == socketstall.DiskSleep && in.Blocked.TID == 0:
+			r.blocks(of.PID, tid, in)
 		}
 	}
 }
 
+// blocks reads where a thread sleeps that has not been woken.
+func (r *Reader) blocks(pid, tid uint32, in *Inside) {
+	w, file, err := r.threadWait(pid, tid)
+	if err == nil && !w.Awake {
+		in.Blocked = Thread{TID: tid, Syscall: w.Syscall, Channel: w.Channel, File: file}
+	}
+}
+
+// threadWait is where a thread sleeps, and the file that its call is about.
+func (r *Reader) threadWait(pid, tid uint32) (w procfs.Wait, file string, err error) {
+	if w, err = r.fs.ThreadWait(pid, tid); err == nil && w.FD != procfs.Negative {
+		file, _ = r.fs.OpenFile(pid, w.FD) // one that was closed has no name
+	}
+	return w, file, err
+}
+
 // answers reads for what a thread waits that was woken since the look before.
 func (r *Reader) answers(pid, tid uint32, state socketstall.State, in *Inside) {
-	w, err := r.fs.ThreadWait(pid, tid)
+	w, file, err := r.threadWait(pid, tid)
 	if err != nil {
 		return
-	}
-	file := ""
-	if w.FD != procfs.Negative {
-		file, _ = r.fs.OpenFile(pid, w.FD) // one that was closed has no name
 	}
 	if state == socketstall.DiskSleep || stored(file) {
 		in.Answered, in.Syscall, in.Channel, in.File = true, w.Syscall, w.Channel, file

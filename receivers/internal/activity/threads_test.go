@@ -110,3 +110,37 @@ func TestAProgramThatLeftItsRankIsOfItsTree(t *testing.T) {
 		}
 	}
 }
+
+// A thread that takes no signal and is not woken is told, where it sleeps and on what: the main thread
+// of its rank is in a lock. One that is woken, or that sleeps as any thread does, is not.
+func TestAThreadThatIsBlockedIsTold(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("S", 250, 125)
+	tree.main(0, 5, call("futex", 1), "futex_do_wait")
+	tree.opens(42, map[int]string{7: "/ckpt/model.pt", 8: "pipe:[9] r"})
+	l := newLooks(tree, p)
+	for _, tc := range []struct {
+		name   string
+		state  string
+		sleeps int
+		call   string
+		want   Thread
+	}{
+		{"first look", "D", 3, call("write", 7), Thread{}},
+		{"it is not woken", "D", 3, call("write", 7), Thread{43, "write", "x", "/ckpt/model.pt"}},
+		{"it is woken", "D", 4, call("write", 7), Thread{}},
+		{"not again", "D", 4, call("write", 7), Thread{43, "write", "x", "/ckpt/model.pt"}},
+		{"a page that does not come", "D", 4, "-1 0x0 0x0", Thread{43, "", "x", ""}},
+		{"it waits for no file", "D", 4, call("clock_nanosleep", 0), Thread{43, "clock_nanosleep", "x", ""}},
+		{"it sleeps", "S", 4, call("read", 8), Thread{}},
+		{"in a lock", "S", 4, call("futex", 1), Thread{}},
+		{"it runs", "D", 4, "running", Thread{}},
+	} {
+		tree.thread(43, tc.state, tc.sleeps, tc.call)
+		tree.thread(44, "S", 1, call("futex", 1))
+		require.Equal(t, tc.want, l.look().Inside.Blocked, tc.name)
+	}
+	tree.thread(43, "S", 4, call("futex", 1))
+	tree.thread(42, "D", 5, call("write", 7))
+	require.Zero(t, l.look().Inside.Blocked, "the main thread is told as such")
+}

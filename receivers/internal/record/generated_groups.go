@@ -58,6 +58,22 @@ func (a DoingAttributes) NcclRankState(v string) { a.attributes.Text("nccl.rank.
 // NcclRankSyscall sets nccl.rank.syscall: System call in which its main thread sleeps.
 func (a DoingAttributes) NcclRankSyscall(v string) { a.attributes.Text("nccl.rank.syscall", v) }
 
+// NcclRankThreadFile sets nccl.rank.thread_file: File, pipe or socket that the system call of that thread is about.
+func (a DoingAttributes) NcclRankThreadFile(v string) { a.attributes.Text("nccl.rank.thread_file", v) }
+
+// NcclRankThreadID sets nccl.rank.thread_id: A thread beside its main thread that sleeps in D, and was not woken since the look before. The main thread may wait for it.
+func (a DoingAttributes) NcclRankThreadID(v int64) { a.attributes.Int("nccl.rank.thread_id", v) }
+
+// NcclRankThreadSyscall sets nccl.rank.thread_syscall: System call in which that thread sleeps; absent in a page fault.
+func (a DoingAttributes) NcclRankThreadSyscall(v string) {
+	a.attributes.Text("nccl.rank.thread_syscall", v)
+}
+
+// NcclRankThreadWaitChannel sets nccl.rank.thread_wait_channel: Function of the kernel in which that thread sleeps.
+func (a DoingAttributes) NcclRankThreadWaitChannel(v string) {
+	a.attributes.Text("nccl.rank.thread_wait_channel", v)
+}
+
 // NcclRankTree sets nccl.rank.tree: Process ids of its descendants, 64 at most.
 func (a DoingAttributes) NcclRankTree() pcommon.Slice { return a.attributes.Slice("nccl.rank.tree") }
 

@@ -135,7 +135,7 @@ type NcclCallDoing struct {
 
 // NcclCallDoing begins a record.
 func (b *LogsBuilder) NcclCallDoing(head record.Head) NcclCallDoing {
-	return NcclCallDoingOn(b.Begin(EventNcclCallDoing, 44, head))
+	return NcclCallDoingOn(b.Begin(EventNcclCallDoing, 48, head))
 }
 
 // NcclCallDoingOn writes the attributes there.
@@ -406,7 +406,7 @@ type NcclCallStopped struct {
 
 // NcclCallStopped begins a record.
 func (b *LogsBuilder) NcclCallStopped(head record.Head) NcclCallStopped {
-	return NcclCallStoppedOn(b.Begin(EventNcclCallStopped, 63, head))
+	return NcclCallStoppedOn(b.Begin(EventNcclCallStopped, 67, head))
 }
 
 // NcclCallStoppedOn writes the attributes there.

@@ -64,7 +64,7 @@ type NcclSocketStall struct {
 
 // NcclSocketStall begins a record.
 func (b *LogsBuilder) NcclSocketStall(head record.Head) NcclSocketStall {
-	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 77, head))
+	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 81, head))
 }
 
 // NcclSocketStallOn writes the attributes there.
@@ -100,7 +100,7 @@ type NcclSocketStallEnd struct {
 
 // NcclSocketStallEnd begins a record.
 func (b *LogsBuilder) NcclSocketStallEnd(head record.Head) NcclSocketStallEnd {
-	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 67, head))
+	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 71, head))
 }
 
 // NcclSocketStallEndOn writes the attributes there.

@@ -62,7 +62,7 @@ type ProcessStack struct {
 
 // ProcessStack begins a record.
 func (b *LogsBuilder) ProcessStack(head record.Head) ProcessStack {
-	return ProcessStackOn(b.Begin(EventProcessStack, 67, head))
+	return ProcessStackOn(b.Begin(EventProcessStack, 71, head))
 }
 
 // ProcessStackOn writes the attributes there.
@@ -187,7 +187,7 @@ type ProcessStackDoing struct {
 
 // ProcessStackDoing begins a record.
 func (b *LogsBuilder) ProcessStackDoing(head record.Head) ProcessStackDoing {
-	return ProcessStackDoingOn(b.Begin(EventProcessStackDoing, 45, head))
+	return ProcessStackDoingOn(b.Begin(EventProcessStackDoing, 49, head))
 }
 
 // ProcessStackDoingOn writes the attributes there.
