@@ -11,21 +11,25 @@ type bucket struct {
 }
 
 // take takes n, if so many are there.
-func (b *bucket) take(now time.Time, n int) bool {
+func (b *bucket) take(now time.Time, n int) bool { return b.takeKeeping(now, n, 0) }
+
+// takeKeeping takes n, if so many are there and others are left.
+func (b *bucket) takeKeeping(now time.Time, n, others int) bool {
 	if b.spent == 0 || now.Before(b.at) {
 		b.at = now
 	}
 	back := int(now.Sub(b.at) / b.each)
 	b.at = b.at.Add(time.Duration(back) * b.each)
 	b.spent = max(0, b.spent-back)
-	if b.spent+n > b.size {
+	if b.spent+n > b.size-others {
 		return false
 	}
 	b.spent += n
 	return true
 }
 
-// What the ranks of one domain may say: a node with 256 ranks says all of them at once.
+// What the ranks of one domain may say: a node with 256 ranks says at once that all stand. The
+// record of its end is paid with the first: who is not told to go on is taken to stand.
 const (
 	recordsAtOnce = 512
 	recordPause   = time.Second

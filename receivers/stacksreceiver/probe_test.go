@@ -223,8 +223,15 @@ func TestARankThatEndsIsNoFailure(t *testing.T) {
 
 // BenchmarkHealthyNode is one look at eight ranks at work, which comes each second. Time of
 // this process on a CPU counts, not that in which others had it.
-func BenchmarkHealthyNode(b *testing.B) {
-	w, now := watching(b, 8)
+func BenchmarkHealthyNode(b *testing.B) { benchmarkLook(b, "pass", "3600") }
+
+// BenchmarkNodeThatWaits is one look at eight ranks that sleep, as in a long wait of each step.
+// Their processes are looked into, too.
+func BenchmarkNodeThatWaits(b *testing.B) { benchmarkLook(b, "time.sleep(3600)", "0") }
+
+func benchmarkLook(b *testing.B, stand, seconds string) {
+	b.Helper()
+	w, now := watching(b, 8, stand, seconds)
 	require.NoError(b, w.look(b.Context(), now))
 	before := onCPU(b)
 	for b.Loop() {
@@ -243,12 +250,12 @@ func onCPU(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-func watching(b *testing.B, ranks int) (*watch, time.Time) {
+func watching(b *testing.B, ranks int, stand, seconds string) (*watch, time.Time) {
 	b.Helper()
 	bench := newBench(b)
 	var known []identity.Process
 	for i := range ranks {
-		cmd, line := startPython(b, "pass", "3600")
+		cmd, line := startPython(b, stand, seconds)
 		require.Equal(b, "works", line())
 		known = append(known, living(b, cmd.Process.Pid, i))
 	}

@@ -338,6 +338,7 @@ func TestAStackOfAnotherPlaceIsNotToldForTheSameCall(t *testing.T) {
 	for name, goes := range map[string]pystack.Place{"between two calls": {Chain: 78, Calls: 78}, "its Python was not read": nowhere} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
+			b.config.Patience = 8 * time.Second // it is young: 20 s
 			b.at(42, func(p *fake) { p.goes = &goes })
 			b.Resolver.Know(rank(42, 3))
 			b.start(t)
@@ -595,6 +596,124 @@ func TestProcessesArePreparedAgainWhileTheyMove(t *testing.T) {
 	require.Equal(t, 4, count(), "after 5, 15 and 45 seconds")
 	b.looks(t, 1000)
 	require.Equal(t, 4, count(), "what stands still is left alone")
+}
+
+// hangs counts the looks until a process that does not run any more is told.
+func (b *bench) hangs(t *testing.T, pid uint32) (looks int) {
+	t.Helper()
+	told := func() int64 { return b.Own(t, "taken", attribute.String("reason", "asleep")) }
+	for before := told(); told() == before; looks++ {
+		require.Less(t, looks, 100)
+		b.looks(t, 1)
+	}
+	for { // what came before it comes first
+		r := b.Next(t)
+		if r.Timestamp().AsTime().Equal(b.now) && r.EventName() == "process.stack" && r.Attributes().AsRaw()["process.pid"] == int64(pid) {
+			return looks
+		}
+	}
+}
+
+// TestAHangIsToldSoonAfterPausesInEachStep: the waits of a healthy job do not use up the stack that
+// tells of its hang.
+func TestAHangIsToldSoonAfterPausesInEachStep(t *testing.T) {
+	for name, tc := range map[string]struct {
+		class waitclass.Class
+		state byte
+		moves bool // each pause is in a place of its own
+	}{
+		"it waits for others":             {waitclass.Collective, 'S', false},
+		"in a place of its own":           {waitclass.OwnCode, 'S', false},
+		"in a new place each time":        {waitclass.OwnCode, 'S', true},
+		"in a file system, and no signal": {waitclass.Storage, 'D', false},
+	} {
+		for _, pause := range []int{3, 5, 10} {
+			for _, after := range []int{600, 607, 613, 619, 626} { // at any moment between two refills
+				t.Run(fmt.Sprint(name, " ", pause, " ", after), func(t *testing.T) {
+					b := newBench(t)
+					b.at(42, func(p *fake) { p.class, p.status.State = tc.class, tc.state })
+					b.Resolver.Know(rank(42, 3))
+					b.start(t)
+					runs := func(call uint64) {
+						b.at(42, func(p *fake) {
+							p.status.Switches++
+							p.place = pystack.Place{Chain: call, Calls: call}
+						})
+					}
+					call := uint64(100)
+					for waited := 0; waited < after; waited += pause + 1 {
+						runs(77) // it works, and then it rests in one place
+						b.looks(t, 1)
+						if tc.moves {
+							call++
+						}
+						runs(call)
+						b.looks(t, pause)
+					}
+					taken := b.Own(t, "taken", attribute.String("reason", "asleep"))
+					require.LessOrEqual(t, taken, int64(takesAtOnce+after/30+1), "it is bounded")
+					runs(5)
+					require.LessOrEqual(t, b.hangs(t, 42), pause+2, "its usual pause, and two looks")
+				})
+			}
+		}
+	}
+}
+
+// TestARankThatIsElsewhereAtEachLookIsBounded: each sleep is longer than all before, or as long as
+// it must be, and in a new place. Another rank is told as if it were alone.
+func TestARankThatIsElsewhereAtEachLookIsBounded(t *testing.T) {
+	b := newBench(t)
+	b.at(42, func(*fake) {})
+	b.at(43, func(*fake) {})
+	b.Resolver.Know(rank(42, 3), rank(43, 4))
+	b.start(t)
+	looked := 0
+	for i := uint64(0); looked < 600; i++ {
+		b.at(42, func(p *fake) {
+			p.status.Switches++
+			p.place = pystack.Place{Chain: 100 + i, Calls: 100 + i}
+			p.stack.Threads[0].Python[0].Line = int(i)
+		})
+		for range 3 + i%9 {
+			b.works(43)
+			b.looks(t, 1)
+			looked++
+		}
+	}
+	require.LessOrEqual(t, b.Own(t, "taken", attribute.String("reason", "asleep")), int64(takesAtOnce+looked/30+1))
+	b.at(42, func(p *fake) { p.status.State = 'R' })
+	require.LessOrEqual(t, b.hangs(t, 43), 3)
+}
+
+// TestTheEndOfAStandstillIsAlwaysTold: who is not told to go on is taken to stand.
+func TestTheEndOfAStandstillIsAlwaysTold(t *testing.T) {
+	b := newBench(t)
+	b.config.MaxProcesses = 4096
+	var ranks []identity.Process
+	for i := range uint32(700) {
+		ranks = append(ranks, rank(1000+i, int(i)))
+		b.at(1000+i, func(*fake) {})
+	}
+	b.Resolver.Know(ranks...)
+	b.start(t)
+	b.looks(t, 4)
+	for i := range uint32(700) {
+		b.works(1000 + i)
+	}
+	b.looks(t, 2)
+	stands, ends := map[any]bool{}, map[any]bool{}
+	b.Accepted(t, 2*700-b.Own(t, "limited", attribute.String("limit", "records")))
+	for len(b.Records) > 0 {
+		r := b.Next(t)
+		of := map[string]map[any]bool{"process.stack": stands, "process.stack.moving": ends}[r.EventName()]
+		of[r.Attributes().AsRaw()["process.pid"]] = true
+	}
+	require.GreaterOrEqual(t, len(stands), recordsAtOnce/2)
+	require.Less(t, len(stands), 700)
+	for pid := range stands {
+		require.True(t, ends[pid], pid)
+	}
 }
 
 func TestManyRanksAtATimeAndOneThatMakesTooMany(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/unwind"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
 )
 
 // A main thread that never sleeps and stays in one call of Python may compute, or wait for
@@ -53,6 +54,7 @@ type spin struct {
 	samples, loops, asks int  // looks at its compiled code; in the interpreter's own loop; at the clock
 	low, high            int  // lines
 	work                 bool // it is some, until it is in another call
+	waits                bool // for others or its GPU, by its compiled code: it polls
 	told                 bool
 }
 
@@ -86,6 +88,7 @@ func (s *spin) take(now time.Time, seen *stacks.Process, has usage) bool {
 	if len(main.Native) == 0 || len(main.Python) == 0 || slices.ContainsFunc(main.Errors, moved) {
 		return false // nobody knows
 	}
+	s.waits = main.Wait.Class == waitclass.Collective || main.Wait.Class == waitclass.GPU
 	line, inner := main.Python[0].Line, &main.Native[0]
 	if s.samples == 0 {
 		s.low, s.high = line, line

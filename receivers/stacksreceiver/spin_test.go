@@ -11,6 +11,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/unwind"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
 )
 
 // moment is what a look finds of a main thread.
@@ -139,6 +140,7 @@ func TestWhoSpins(t *testing.T) {
 // back when it was work after all.
 func TestALoopIsToldAfterTheSameCall(t *testing.T) {
 	b := newBench(t)
+	b.config.Patience = 8 * time.Second // it is young: 20 s
 	b.Resolver.Know(rank(42, 3))
 	b.at(42, func(p *fake) {
 		p.status = procfs.ThreadStatus{State: 'R', Switches: 9, Sleeps: 7}
@@ -159,4 +161,22 @@ func TestALoopIsToldAfterTheSameCall(t *testing.T) {
 	})
 	b.looks(t, 8)
 	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
+}
+
+// TestARankThatPollsIsToldAfterPatience: its compiled code tells that it waits for its GPU, where its
+// Python, which says x.item(), does not. So it is told as soon in a young job as later.
+func TestARankThatPollsIsToldAfterPatience(t *testing.T) {
+	b := newBench(t)
+	b.Resolver.Know(rank(42, 3))
+	b.at(42, func(p *fake) {
+		p.status, p.class = procfs.ThreadStatus{State: 'R', Switches: 9, Sleeps: 7}, waitclass.OwnCode
+		p.stack = waiting(42)
+		p.stack.Threads[0].State = 'R'
+		p.stack.Threads[0].Native = []unwind.Frame{{Object: "/usr/lib/libcuda.so.1"}}
+		p.stack.Threads[0].Wait = waitclass.Wait{Class: waitclass.GPU}
+	})
+	b.start(t)
+	b.looks(t, 22)
+	a := b.Next(t).Attributes().AsRaw()
+	require.Equal(t, []any{"same_call", "gpu"}, []any{a["process.stack.reason"], a["process.stack.wait_class"]})
 }

@@ -60,10 +60,21 @@ const (
 	doingPause   = 10 * time.Second
 )
 
-// Stacks that one process may make: a burst, then one each pause.
+// Stacks that one process may make: a burst, then one each pause. Some of the burst are kept for
+// what is unusual, else the waits of a healthy rank, step after step, would use up the stack that
+// tells of its hang.
 const (
 	takesAtOnce = 10
+	takesKept   = 4
 	takePause   = 30 * time.Second
+)
+
+// A thread is in one call for long, usually, where that came three times lately: then it is told
+// after twice as long. Of a rank whose calls are not known yet it may be in each step, so it is told
+// later: still within the minute in which a loop without end is to be named.
+const (
+	recentCalls = 5 * time.Minute
+	youngCalls  = 2.5 // times the patience
 )
 
 // Pauses after a stack that could not be read.
@@ -88,6 +99,9 @@ type follower struct {
 	told       *told               // where it stands still; nil while it moves
 	peer       bool                // a process of its job has ended
 	habits     map[uint64][]time.Duration
+	asleepFor  stays     // its last sleeps of several looks, wherever
+	inCalls    stays     // its last long times in one call, whichever
+	began      time.Time // of the first look
 	spin       spin
 	takes      bucket
 	rest       activity.Rest // since its main thread ran
@@ -110,6 +124,7 @@ type told struct {
 	hash     uint64
 	silence  socketstall.Silence // as it was told
 	halted   bool
+	paid     bool // for the record of its end
 }
 
 func newFollower(p identity.Process) *follower {
@@ -138,7 +153,13 @@ type inquiry struct {
 func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Config, ask inquiry) outcome {
 	same := f.seen && status.Asleep() && f.status.Asleep() && status.Switches == f.status.Switches
 	ran, rested, slept := f.seen && !same, f.atWork(), f.looks >= stillLooks
+	if f.began.IsZero() {
+		f.began = now
+	}
 	f.seen, f.status = true, status
+	if slept && !same {
+		f.asleepFor.note(now, now.Sub(f.since))
+	}
 	if same {
 		f.looks++
 	} else {
@@ -231,21 +252,42 @@ func (f *follower) moves(now time.Time, config *Config, ask inquiry, slept bool)
 	place := f.read(ask.where)
 	worked := f.worked(ask.onCPU, slept)
 	if f.inCall.IsZero() || place.Calls != before.Calls || place == nowhere || worked {
+		if was := now.Sub(f.inCall); !f.inCall.IsZero() && 2*was >= config.Patience {
+			f.inCalls.note(now, was)
+		}
 		f.inCall = now
 	}
 	var o outcome
 	if f.told != nil && (place.Calls != f.told.place.Calls || place == nowhere || worked) {
 		o.moved = f.leaves(now)
 	}
-	switch patience := max(config.Patience, min(2*f.habit(place), longestCall)); {
+	switch {
 	case f.told != nil:
 	case f.peer:
 		o.take = peerEnded
-	case now.Sub(f.inCall) >= patience:
+	case now.Sub(f.inCall) >= f.callPatience(now, config):
 		f.since = f.inCall
 		o.take = sameCall
 	}
 	return o
+}
+
+// callPatience is how long the thread may be in the call in which it is. Where it waits for others
+// nothing but that place counts: they are told soon.
+func (f *follower) callPatience(now time.Time, config *Config) time.Duration {
+	usual, patience := f.habit(f.place), config.Patience
+	if !f.atWork() && !f.spin.waits {
+		usual = max(usual, f.inCalls.reached(now.Add(-recentCalls), activity.Repeats))
+		if now.Sub(f.began) < recentCalls {
+			patience = time.Duration(youngCalls * float64(patience))
+		}
+	}
+	return max(patience, min(2*usual, longestCall))
+}
+
+// unusual reports whether a thread that sleeps does so for as long as hardly ever lately.
+func (f *follower) unusual(now time.Time) bool {
+	return now.Sub(f.since) >= min(f.asleepFor.reached(time.Time{}, 2), longestHabit)
 }
 
 // worked reports whether the thread did more since it was asked last than to wake, and wait on: it
@@ -299,6 +341,38 @@ func (f *follower) habit(place pystack.Place) time.Duration {
 		return 0
 	}
 	return times[len(times)-activity.Repeats]
+}
+
+// stays are the last times that a thread was somewhere for long.
+type stays struct {
+	last [16]stay
+	next int
+}
+
+// stay is one of them.
+type stay struct {
+	end  time.Time
+	long time.Duration
+}
+
+func (s *stays) note(end time.Time, long time.Duration) {
+	s.last[s.next%len(s.last)] = stay{end, long}
+	s.next++
+}
+
+// reached is the length that so many of them reached which ended after that time; 0: there were fewer.
+func (s *stays) reached(after time.Time, times int) time.Duration {
+	var lengths []time.Duration
+	for _, one := range s.last[:min(s.next, len(s.last))] {
+		if one.end.After(after) {
+			lengths = append(lengths, one.long)
+		}
+	}
+	if len(lengths) < times {
+		return 0
+	}
+	slices.Sort(lengths)
+	return lengths[len(lengths)-times]
 }
 
 // failed notes that a stack was not read.

@@ -28,6 +28,7 @@ type thread struct {
 func newThread(t *testing.T, python bool) *thread {
 	f := newFollower(identity.Process{PID: 42, Rank: 3})
 	f.python = python
+	f.began = start.Add(-time.Hour)
 	return &thread{T: t, follower: f, now: start, place: pystack.Place{Chain: 11, Calls: 1}}
 }
 
@@ -213,6 +214,76 @@ func TestAThreadThatRunsInOneCallIsTakenAfterPatience(t *testing.T) {
 	require.NotNil(t, one.works(3).moved)
 }
 
+// Steps of 25 s in one call are usual for the rank, whichever calls these are. They are told of
+// neither before that is known nor afterwards; a loop without end is.
+func TestLongStepsInOneCallAreNotToldAndALoopIs(t *testing.T) {
+	for name, call := range map[string]func(step uint64) uint64{
+		"the same call in each step": func(uint64) uint64 { return 3 },
+		"another in each step":       func(step uint64) uint64 { return 3 + step%2*6 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := newThread(t, true)
+			one.began = time.Time{}
+			for step := range uint64(40) {
+				for range 25 {
+					require.Empty(t, one.works(call(step)).take, "step %d", step)
+				}
+				for range 4 {
+					require.Empty(t, one.works(2).take)
+				}
+			}
+			looks := 0
+			for one.works(call(7)).take == "" {
+				looks++
+			}
+			require.Equal(t, 50, looks, "twice as long as usual")
+		})
+	}
+}
+
+// A rank whose first call has no end may make its first step, for as long as that is likely.
+func TestALoopOfAYoungRankIsToldWithinAMinute(t *testing.T) {
+	one := newThread(t, true)
+	one.began = time.Time{}
+	looks := 0
+	for one.works(3).take == "" {
+		looks++
+	}
+	require.Equal(t, 50, looks)
+}
+
+// Others that poll for their GPUs are told as soon in a young job, and after steps of any length.
+func TestARankThatPollsForItsGPUIsToldAfterPatience(t *testing.T) {
+	one := newThread(t, true)
+	one.began = time.Time{}
+	one.classes[2] = waitclass.GPU
+	for range 5 {
+		for range 25 {
+			one.works(3)
+		}
+		one.works(4)
+	}
+	looks := 0
+	for one.works(2).take == "" {
+		looks++
+	}
+	require.Equal(t, 20, looks)
+}
+
+func TestStaysAreTheLastOnes(t *testing.T) {
+	var s stays
+	require.Zero(t, s.reached(time.Time{}, 1))
+	for i := range 100 {
+		s.note(start.Add(time.Duration(i)*time.Second), time.Duration(i)*time.Minute)
+	}
+	require.Equal(t, 99*time.Minute, s.reached(time.Time{}, 1))
+	require.Equal(t, 97*time.Minute, s.reached(time.Time{}, 3))
+	require.Equal(t, 84*time.Minute, s.reached(time.Time{}, 16))
+	require.Zero(t, s.reached(time.Time{}, 17))
+	require.Equal(t, 98*time.Minute, s.reached(start.Add(97*time.Second), 2))
+	require.Zero(t, s.reached(start.Add(97*time.Second), 3), "two are newer")
+}
+
 func TestAThreadWhosePlaceIsNotReadIsNeverInOneCall(t *testing.T) {
 	one := newThread(t, true)
 	one.broken = errors.New("its pages are absent")
@@ -283,4 +354,8 @@ func TestABucketFillsWithTime(t *testing.T) {
 	require.False(t, b.take(start, 1), "a clock that goes back gives nothing")
 	require.True(t, b.take(start.Add(time.Minute), 3))
 	require.False(t, b.take(start.Add(time.Hour), 4))
+	require.False(t, b.takeKeeping(start.Add(time.Hour), 2, 2))
+	require.True(t, b.takeKeeping(start.Add(time.Hour), 1, 2))
+	require.False(t, b.takeKeeping(start.Add(time.Hour), 1, 2), "two are kept")
+	require.True(t, b.take(start.Add(time.Hour), 2))
 }

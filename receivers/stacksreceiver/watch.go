@@ -353,7 +353,11 @@ func (w *watch) takeAll(ctx context.Context, found []candidate) {
 			w.telemetry.ReceiverStacksPostponed.Add(ctx, int64(len(found)-i))
 			return
 		}
-		if c.takes.take(w.now, 1) {
+		kept := 0
+		if c.why == asleep && !c.unusual(w.now) {
+			kept = takesKept
+		}
+		if c.takes.takeKeeping(w.now, 1, kept) {
 			w.take(ctx, c)
 		}
 	}
@@ -395,14 +399,20 @@ func (w *watch) take(ctx context.Context, c candidate) {
 	}
 	hash := main.Hash()
 	again := c.told != nil && c.told.hash == hash && c.why != spinning
+	cost := 2
+	if c.told != nil && c.told.paid {
+		cost = 1
+	}
 	c.stands(hash, main.Place)
+	c.told.paid = cost == 1
 	if again || !w.config.Events.ProcessStack.Enabled {
 		return
 	}
-	if !budget.records.take(w.now, 1) {
+	if !budget.records.take(w.now, cost) {
 		w.limited(ctx, "records")
 		return
 	}
+	c.told.paid = true
 	s := &standing{process: c.Process, seen: seen, why: c.why, at: w.now, still: w.now.Sub(c.since), hash: hash, rest: &c.rest}
 	if c.rest.Looks > 0 {
 		s.signal = w.source.Stopper(&c.rest.Now, w.resolver)
@@ -437,7 +447,7 @@ func (w *watch) moving(ctx context.Context, f *follower, was *told) {
 	if !w.config.Events.ProcessStackMoving.Enabled {
 		return
 	}
-	if !w.budget(f.Domain).records.take(w.now, 1) {
+	if !was.paid && !w.budget(f.Domain).records.take(w.now, 1) {
 		w.limited(ctx, "records")
 		return
 	}
