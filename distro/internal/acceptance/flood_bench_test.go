@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,21 +23,37 @@ import (
 )
 
 // BenchmarkXidBesideAFlood measures from before the write of an Xid 79 until an agent with
-// the memory of the chart has printed the verdict, while a flood comes again and again. The
-// senders are a process of their own, as a client is: they take their part of the
-// processors, and none of what measures.
+// the memory of the chart has printed the verdict, while a flood comes again and again.
 func BenchmarkXidBesideAFlood(b *testing.B) {
-	privtest.Require(b)
 	hosttest.UnlimitKmsg(b)
+	besideFloods(b, func(b *testing.B) (flooded, func(gpu string)) {
+		return startFlooded(b, agentLimit), func(gpu string) { writeKmsg(b, "NVRM: Xid (PCI:"+gpu+"): 79, GPU has fallen off the bus.") }
+	})
+}
+
+// BenchmarkGatewayBesideAFlood measures the same of a gateway, from before an agent tells it of a
+// lost GPU, while another agent, which is believed, sends a flood.
+func BenchmarkGatewayBesideAFlood(b *testing.B) {
+	besideFloods(b, func(b *testing.B) (flooded, func(gpu string)) {
+		f := startFlooded(b, gatewayLimit, "--config="+filepath.Join("testdata", "gateway.yaml"))
+		agent := dial(b, f)
+		return f, func(gpu string) { tell(b, agent, lostGPU(gpu)) }
+	})
+}
+
+// besideFloods measures how long verdicts take beside each flood. The senders are a process of
+// their own, as a client is: they take their part of the processors, and none of what measures.
+func besideFloods(b *testing.B, start func(b *testing.B) (f flooded, fault func(gpu string))) {
+	privtest.Require(b)
 	for i, one := range append([]flood{{name: "no flood"}}, floods...) {
 		b.Run(one.name, func(b *testing.B) {
-			f := startFlooded(b, agentLimit)
+			f, fault := start(b)
 			if one.send != nil {
 				f.floodFrom(b, i-1)
 			}
 			var delays []time.Duration
 			for i := 0; b.Loop(); i++ {
-				delays = append(delays, f.named(b, i))
+				delays = append(delays, f.named(b, i, fault))
 				time.Sleep(10 * time.Millisecond) // faults of different GPUs are not one burst
 			}
 			f.alive(b)
@@ -99,12 +116,12 @@ func (sender) Error(args ...any) {
 func (s sender) Errorf(format string, args ...any) { s.Error(fmt.Sprintf(format, args...)) }
 
 // named has the i-th GPU fall off the bus, and returns how long its verdict took.
-func (f flooded) named(b *testing.B, i int) time.Duration {
+func (f flooded) named(b *testing.B, i int, fault func(gpu string)) time.Duration {
 	b.Helper()
 	gpu := fmt.Sprintf("%04x:%02x:%02x", 1+i>>13, i>>5&0xff, i&0x1f)
 	before := f.Stdout.Len()
 	began := time.Now()
-	writeKmsg(b, "NVRM: Xid (PCI:"+gpu+"): 79, GPU has fallen off the bus.")
+	fault(gpu)
 	for time.Since(began) < hosttest.Patience {
 		if strings.Contains(f.Stdout.From(before), gpu) {
 			return time.Since(began)

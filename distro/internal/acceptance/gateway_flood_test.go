@@ -33,9 +33,10 @@ func TestAFloodKillsNoGatewayAndHidesNoVerdict(t *testing.T) {
 	}
 	encoding.RegisterCompressor(asItIs{"zstd"}) // of this process; the gateway is another
 	f := startFlooded(t, gatewayLimit, "--config="+filepath.Join("testdata", "gateway.yaml"))
+	agent := dial(t, f)
 	withstand(t, f, func(t *testing.T, f flooded, n int) {
 		gpu := fmt.Sprintf("0000:%02x:00.0", 0x20+n)
-		tell(t, f, lostGPU(gpu))
+		tell(t, agent, lostGPU(gpu))
 		f.await(t, "the lost GPU", about("gpu_lost", "gpu", gpu))
 	})
 }
@@ -53,14 +54,20 @@ func lostGPU(gpu string) plog.Logs {
 	return logs
 }
 
-// tell sends records over gRPC until they are taken, as an agent's exporter does.
-func tell(t *testing.T, f flooded, logs plog.Logs) {
+// dial is the connection of an agent.
+func dial(t testing.TB, f flooded) plogotlp.GRPCClient {
 	t.Helper()
 	conn, err := grpc.NewClient(f.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
+	return plogotlp.NewGRPCClient(conn)
+}
+
+// tell sends records until they are taken, as an agent's exporter does.
+func tell(t testing.TB, agent plogotlp.GRPCClient, logs plog.Logs) {
+	t.Helper()
 	for deadline := time.Now().Add(hosttest.Patience); ; {
-		_, err := plogotlp.NewGRPCClient(conn).Export(t.Context(), plogotlp.NewExportRequestFromLogs(logs), grpc.WaitForReady(true))
+		_, err := agent.Export(t.Context(), plogotlp.NewExportRequestFromLogs(logs), grpc.WaitForReady(true))
 		if err == nil {
 			return
 		}
