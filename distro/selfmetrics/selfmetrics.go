@@ -12,10 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/otlptranslator"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configtelemetry"
@@ -41,8 +43,32 @@ const (
 	idleTimeout     = 2 * time.Minute
 )
 
-// NewFactory is the collector's, with our server of metrics.
-func NewFactory() telemetry.Factory {
+// Reading is the metrics that are served, for the components of this process. It is empty
+// where none are.
+type Reading struct {
+	mu     sync.Mutex
+	served prometheus.Gatherer
+}
+
+// Gather implements prometheus.Gatherer.
+func (r *Reading) Gather() ([]*dto.MetricFamily, error) {
+	r.mu.Lock()
+	served := r.served
+	r.mu.Unlock()
+	if served == nil {
+		return nil, nil
+	}
+	return served.Gather()
+}
+
+func (r *Reading) serve(from prometheus.Gatherer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.served = from
+}
+
+// NewFactory is the collector's, with our server of metrics. Each reading has what is served.
+func NewFactory(readings ...*Reading) telemetry.Factory {
 	its := otelconftelemetry.NewFactory()
 	return telemetry.NewFactory(its.CreateDefaultConfig,
 		telemetry.WithCreateResource(its.CreateResource),
@@ -54,7 +80,7 @@ func NewFactory() telemetry.Factory {
 			if len(served) == 0 || c.Metrics.Level == configtelemetry.LevelNone {
 				return its.CreateMeterProvider(ctx, set, config)
 			}
-			return provide(ctx, set, c, served, others)
+			return provide(ctx, set, c, served, others, readings)
 		}))
 }
 
@@ -72,7 +98,7 @@ func split(readers []otelconf.MetricReader) (served []*otelconf.Prometheus, othe
 }
 
 // provide makes the collector's meter provider with our readers.
-func provide(ctx context.Context, set telemetry.MeterSettings, c *otelconftelemetry.Config, served []*otelconf.Prometheus, others []otelconf.MetricReader) (telemetry.MeterProvider, error) {
+func provide(ctx context.Context, set telemetry.MeterSettings, c *otelconftelemetry.Config, served []*otelconf.Prometheus, others []otelconf.MetricReader, readings []*Reading) (telemetry.MeterProvider, error) {
 	if set.Resource == nil {
 		return nil, errors.New("no resource of the collector")
 	}
@@ -82,7 +108,8 @@ func provide(ctx context.Context, set telemetry.MeterSettings, c *otelconfteleme
 	var options []metric.Option
 	var made []metric.Reader
 	for _, one := range served {
-		reader, err := serve(ctx, one, set.Logger)
+		registry := prometheus.NewRegistry()
+		reader, err := serve(ctx, one, registry, set.Logger)
 		if err != nil {
 			for _, m := range made {
 				err = errors.Join(err, m.Shutdown(ctx))
@@ -90,6 +117,9 @@ func provide(ctx context.Context, set telemetry.MeterSettings, c *otelconfteleme
 			return nil, err
 		}
 		made, options = append(made, reader), append(options, metric.WithReader(reader))
+		for _, r := range readings {
+			r.serve(registry)
+		}
 	}
 	provider := c.Metrics.MeterProvider
 	provider.Readers = others
@@ -129,11 +159,10 @@ func busy(w http.ResponseWriter, _ *http.Request) {
 }
 
 // serve answers at /metrics.
-func serve(ctx context.Context, c *otelconf.Prometheus, logger *zap.Logger) (metric.Reader, error) {
+func serve(ctx context.Context, c *otelconf.Prometheus, registry *prometheus.Registry, logger *zap.Logger) (metric.Reader, error) {
 	if c.Host == nil || c.Port == nil {
 		return nil, errors.New("service::telemetry::metrics: a reader for Prometheus needs host and port")
 	}
-	registry := prometheus.NewRegistry()
 	reader, err := otelprom.New(append(naming(c), otelprom.WithRegisterer(registry))...)
 	if err != nil {
 		return nil, err

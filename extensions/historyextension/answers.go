@@ -37,6 +37,7 @@ func (k *keeper) handler(mayWrite bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", k.filtered(k.listed))
 	mux.Handle("GET /incidents/{id}", question(k.shown))
+	mux.Handle("GET /v1/agents", question(k.heard, "node", "limit"))
 	mux.Handle("GET /v1/incidents", k.filtered(k.incidents))
 	mux.Handle("GET /v1/incidents/{id}", question(k.incident, "revisions"))
 	mux.Handle("GET /v1/incidents/{id}/report", question(k.report))

@@ -14,12 +14,14 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/extension"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/extensions/historyextension/internal/metadata"
 	"github.com/tracecoreai/tracecore/extensions/historyextension/internal/store"
 	"github.com/tracecoreai/tracecore/internal/gate"
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/thishost"
 	"github.com/tracecoreai/tracecore/patterns"
@@ -47,9 +49,10 @@ type keeper struct {
 
 	mu      sync.Mutex
 	refusal error // why nothing is kept: said, and not over
-	ailing  map[string]history.Ailing
-	works   map[string]time.Time // receivers that work, by type, and since when
 	feeds   map[string]func() []history.Feed
+
+	heartbeat.Roll                 // the components of this process
+	agents         *heartbeat.Book // of the machines whose records come here
 
 	emitters    func() map[string][]string // of each event and metric
 	revision    atomic.Uint64              // of what is kept
@@ -59,6 +62,7 @@ type keeper struct {
 var (
 	_ history.Keeper         = (*keeper)(nil)
 	_ history.EvidenceKeeper = (*keeper)(nil)
+	_ history.AgentKeeper    = (*keeper)(nil)
 )
 
 func newKeeper(settings extension.Settings, config *Config, now func() time.Time) (*keeper, error) {
@@ -67,7 +71,7 @@ func newKeeper(settings extension.Settings, config *Config, now func() time.Time
 		return nil, err
 	}
 	k := &keeper{config: config, settings: settings, telemetry: telemetry, now: now, stop: func() {},
-		started: now().UTC(), ailing: map[string]history.Ailing{}, works: map[string]time.Time{}, emitters: sync.OnceValue(patterns.Emitters), feeds: map[string]func() []history.Feed{}}
+		started: now().UTC(), agents: heartbeat.NewBook(now()), emitters: sync.OnceValue(patterns.Emitters), feeds: map[string]func() []history.Feed{}}
 	if k.hostname, err = thishost.Name(); err != nil {
 		settings.Logger.Warn("answers name no host", zap.Error(err))
 	}
@@ -75,7 +79,24 @@ func newKeeper(settings extension.Settings, config *Config, now func() time.Time
 		Directory: config.Directory, MaxBytes: config.MaxBytes, MaxAge: config.MaxAge, Now: now, SetAside: k.setAside,
 		Evicted: counting(telemetry.ExtensionHistoryEvicted), Damaged: counting(telemetry.ExtensionHistoryDamagedRows), Cut: counting(telemetry.ExtensionHistoryCut),
 	})
-	return k, nil
+	return k, k.observeAgents()
+}
+
+// observeAgents makes metrics of who watches.
+func (k *keeper) observeAgents() error {
+	return errors.Join(
+		k.telemetry.RegisterExtensionHistoryAgentsCallback(func(_ context.Context, o metric.Int64Observer) error {
+			counts := k.agents.Counts(k.now())
+			for state, n := range map[string]int{heartbeat.Watching: counts.Watching, heartbeat.Silent: counts.Silent, heartbeat.Gone: counts.Gone} {
+				o.Observe(int64(n), metric.WithAttributes(attribute.String("state", state)))
+			}
+			return nil
+		}),
+		k.telemetry.RegisterExtensionHistoryAgentsEvictedCallback(func(_ context.Context, o metric.Int64Observer) error {
+			counts := k.agents.Counts(k.now())
+			o.Observe(int64(counts.Evicted))
+			return nil
+		}))
 }
 
 func counting(counter metric.Int64Counter) func(int) {

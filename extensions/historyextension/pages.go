@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -33,7 +34,26 @@ func (k *keeper) listed(w http.ResponseWriter, r *http.Request, filter history.F
 		k.trouble(w, err)
 		return
 	}
+	list.Agents, list.AgentsWords = k.agentRows()
 	page(w, func(b *bytes.Buffer) error { return incidentview.WriteListHTML(b, list) })
+}
+
+// agentRows are the agents that need a look most, where there are others than our own.
+func (k *keeper) agentRows() (rows []incidentview.AgentRow, words string) {
+	var s history.Status
+	s.Host = k.head().Host
+	s.WorstAgents, s.Agents = k.agents.Agents(k.now())
+	if !s.Others() {
+		return nil, ""
+	}
+	for i := range s.WorstAgents[:min(len(s.WorstAgents), history.MaxStatusAgents)] {
+		a := &s.WorstAgents[i]
+		rows = append(rows, incidentview.AgentRow{
+			Host: a.Host, State: a.Words(), Lost: a.Lost(), Failing: strings.Join(a.Failing(), ", "), Since: a.Since,
+			Well: a.Words() == heartbeat.Watching && len(a.Failing()) == 0,
+		})
+	}
+	return rows, s.AgentsInWords()
 }
 
 // mostJobRows bounds the starts of jobs below the incidents.
@@ -45,11 +65,11 @@ func (k *keeper) jobRows(r *http.Request, filter history.Filter) (rows []inciden
 	for i := range runs {
 		run := &runs[i]
 		row := incidentview.JobRow{
-			Job: run.Job, Outcome: strings.ReplaceAll(run.Outcome, "_", " "), Ranks: incidentview.Number(run.RanksCount), Hosts: some(run.Hosts), Step: run.Steps.PerStep(),
+			Job: run.Job, Outcome: strings.ReplaceAll(run.Outcome, "_", " "), Ranks: verdict.Number(run.RanksCount), Hosts: some(run.Hosts), Step: run.Steps.PerStep(),
 			Since: run.Began, Lasted: max(run.Until().Sub(run.Began), 0),
 		}
 		if run.WorldSize > 0 {
-			row.Ranks += " of " + incidentview.Number(run.WorldSize)
+			row.Ranks += " of " + verdict.Number(run.WorldSize)
 		}
 		if run.Outcome == history.RunGoesOn {
 			row.Lasted = max(k.now().Sub(run.Began), 0)

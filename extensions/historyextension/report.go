@@ -2,7 +2,6 @@ package historyextension
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -48,7 +47,7 @@ func (k *keeper) view(ctx context.Context, id string) (incidentview.View, error)
 		return incidentview.View{}, err
 	}
 	v := incidentview.Build(whole.Verdicts, incidentview.Options{
-		Now: k.now(), Version: k.settings.BuildInfo.Version, Records: records, Before: before, Feeds: k.fed(whole.Verdicts, whole.Incident.Updated),
+		Now: k.now(), Version: k.settings.BuildInfo.Version, Records: records, Before: before, Feeds: k.fed(ctx, whole.Verdicts, &whole.Incident),
 	})
 	v.Made.From = []string{"history of " + safetext.Line(k.hostname)}
 	if whole.Cut {
@@ -78,9 +77,9 @@ func (k *keeper) before(ctx context.Context, one *history.Incident) (*incidentvi
 }
 
 // fed says of a piece of evidence whether it could be seen. Faults are rare: that no such
-// record came says something only where who would tell of it was at work on the machine that
-// is named. Of another machine its own agent knows.
-func (k *keeper) fed(incident []verdict.Verdict, updated time.Time) func(pattern, evidence string, sources []string) incidentview.Feed {
+// record came says something only where who would tell of it was at work on the machines that
+// are named, from the onset on. Of other machines their agents tell.
+func (k *keeper) fed(ctx context.Context, incident []verdict.Verdict, about *history.Incident) func(pattern, evidence string, sources []string) incidentview.Feed {
 	ailing, feeds := k.ails()
 	last := map[[2]string]time.Time{}
 	for _, f := range feeds {
@@ -89,21 +88,24 @@ func (k *keeper) fed(incident []verdict.Verdict, updated time.Time) func(pattern
 			last[name] = *f.Last
 		}
 	}
-	k.mu.Lock()
-	works := maps.Clone(k.works)
-	k.mu.Unlock()
-	elsewhere := k.elsewhere(incident)
+	works, elsewhere, hosts := k.works(), k.elsewhere(incident), k.machines(ctx, incident)
 	return func(pattern, evidence string, sources []string) incidentview.Feed {
 		at, who := last[[2]string{pattern, evidence}], k.whoTells(sources)
 		names := strings.Join(who[:min(len(who), mostTellers)], " or ")
 		switch {
-		case k.started.After(updated):
+		case k.started.After(about.Updated):
 			return incidentview.Feed{Kind: incidentview.NotKnown, Why: "tracecore has started again since"}
 		case !at.IsZero():
 			return incidentview.Feed{Kind: incidentview.NotThere, Why: "such records came, the last at " + stamped(at), Heard: at}
 		case len(who) == 0:
 			return incidentview.Feed{Kind: incidentview.NotKnown}
-		case elsewhere != "":
+		}
+		if !slices.Contains(who, clusterWide) {
+			if feed, told := k.lookedAt(hosts, who, about.Onset, about.Updated); told {
+				return feed
+			}
+		}
+		if elsewhere != "" {
 			return incidentview.Feed{Kind: incidentview.NotKnown, Why: "whether " + names + " looked on " + elsewhere + ", its own agent knows"}
 		}
 		for _, name := range who {
@@ -119,6 +121,9 @@ func (k *keeper) fed(incident []verdict.Verdict, updated time.Time) func(pattern
 		return incidentview.Feed{Kind: incidentview.CannotSee, Why: "nothing on " + safetext.Line(k.hostname) + " tells of it: that would be " + names}
 	}
 }
+
+// clusterWide is the receiver that looks at all machines from one: no agent has it.
+const clusterWide = "k8sevents"
 
 // mostTellers bounds the emitters that are named.
 const mostTellers = 4

@@ -1,59 +1,34 @@
 package historyextension
 
 import (
-	"cmp"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/component/componentstatus"
 
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 )
 
-const (
-	mostAiling    = 256  // components that are listed
-	mostTextBytes = 1024 // of an error
-)
+const mostTextBytes = 1024 // of an error
 
-var _ componentstatus.Watcher = (*keeper)(nil)
-
-// ComponentStatusChanged notes who does not work. The service tells it of each component.
-func (k *keeper) ComponentStatusChanged(source *componentstatus.InstanceID, event *componentstatus.Event) {
-	one := history.Ailing{
-		Component: source.ComponentID().String(), Kind: source.Kind().String(), Status: event.Status().String(), Since: event.Timestamp().UTC(),
-	}
-	if err := event.Err(); err != nil {
-		one.Error = safetext.Clip(safetext.Line(err.Error()), mostTextBytes)
-	}
-	name := one.Kind + " " + one.Component
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if source.Kind() == component.KindReceiver {
-		k.noteWorks(source.ComponentID().Type().String(), event)
-	}
-	switch event.Status() {
-	case componentstatus.StatusRecoverableError, componentstatus.StatusPermanentError, componentstatus.StatusFatalError:
-		if _, known := k.ailing[name]; known || len(k.ailing) < mostAiling {
-			k.ailing[name] = one
+// works are the receivers that are at work here, by type, and since when: of a fault that
+// nobody tells of, they looked.
+func (k *keeper) works() map[string]time.Time {
+	works := map[string]time.Time{}
+	for _, one := range k.Components() {
+		if kind, _, _ := strings.Cut(one.Name, "/"); one.Kind == component.KindReceiver && one.State == heartbeat.Works {
+			if since, known := works[kind]; !known || one.Since.Before(since) {
+				works[kind] = one.Since
+			}
 		}
-	case componentstatus.StatusOK, componentstatus.StatusStopped:
-		delete(k.ailing, name)
-	default: // it starts or stops
 	}
-}
-
-// noteWorks notes which receivers are at work: of a fault that nobody tells of, they looked.
-// mu is held.
-func (k *keeper) noteWorks(receiver string, event *componentstatus.Event) {
-	if event.Status() != componentstatus.StatusOK {
-		delete(k.works, receiver)
-	} else if _, known := k.works[receiver]; !known {
-		k.works[receiver] = event.Timestamp().UTC()
-	}
+	return works
 }
 
 // Listen implements history.Keeper.
@@ -70,14 +45,17 @@ func (k *keeper) Listen(processor string, feeds func() []history.Feed) (cancel f
 
 // ails lists who does not work, and asks what feeds the patterns.
 func (k *keeper) ails() ([]history.Ailing, []history.Feed) {
+	ailing, feeds := []history.Ailing{}, []history.Feed{}
+	for _, one := range k.Components() {
+		if one.State == heartbeat.Fails {
+			ailing = append(ailing, history.Ailing{
+				Component: one.Name, Kind: one.Kind.String(), Status: one.Told.String(), Error: safetext.Clip(one.Error, mostTextBytes), Since: one.Since,
+			})
+		}
+	}
 	k.mu.Lock()
-	ailing := slices.AppendSeq([]history.Ailing{}, maps.Values(k.ailing))
 	sources := maps.Clone(k.feeds)
 	k.mu.Unlock()
-	slices.SortFunc(ailing, func(a, b history.Ailing) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Component, b.Component))
-	})
-	feeds := []history.Feed{}
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		feeds = append(feeds, sources[name]()...)
 	}
@@ -87,10 +65,10 @@ func (k *keeper) ails() ([]history.Ailing, []history.Feed) {
 func (k *keeper) status(w http.ResponseWriter, r *http.Request, _ url.Values) {
 	told := history.Status{Head: k.head(), Version: k.settings.BuildInfo.Version, Started: k.started, MaxBytes: k.config.MaxBytes}
 	told.Ailing, told.Feeds = k.ails()
-	k.mu.Lock()
-	told.Works = slices.AppendSeq([]string{}, maps.Keys(k.works))
-	k.mu.Unlock()
+	told.Works = slices.AppendSeq([]string{}, maps.Keys(k.works()))
 	slices.Sort(told.Works)
+	told.WorstAgents, told.Agents = k.agents.Agents(k.now())
+	told.WorstAgents = told.WorstAgents[:min(len(told.WorstAgents), history.MaxStatusAgents)]
 	sum, err := k.store.Summary(r.Context())
 	if err == nil {
 		err = k.failing()

@@ -16,6 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/extensions/identityextension/internal/metadata"
 	"github.com/tracecoreai/tracecore/internal/drillsecret"
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 )
 
 // tracker is identity.Tracker, or a test's fake.
@@ -27,8 +28,10 @@ type tracker interface {
 	Close() error
 }
 
-// identityExtension is an identity.Resolver over the tracker it opens in Start.
+// identityExtension is an identity.Resolver over the tracker it opens in Start. It is also
+// told how the components of the process fare.
 type identityExtension struct {
+	heartbeat.Roll
 	config    *Config
 	settings  extension.Settings
 	open      func(identity.Options) (tracker, error)
@@ -43,6 +46,7 @@ var (
 	_ extension.Extension = (*identityExtension)(nil)
 	_ identity.Resolver   = (*identityExtension)(nil)
 	_ identity.Stops      = (*identityExtension)(nil)
+	_ heartbeat.Watcher   = (*identityExtension)(nil)
 )
 
 func newExtension(settings extension.Settings, config *Config, open func(identity.Options) (tracker, error)) (*identityExtension, error) {

@@ -16,6 +16,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -51,6 +52,12 @@ type EvidenceKeeper interface {
 	// KeepEvidence replaces the evidence of an incident. Once it returns nil, that outlives a
 	// kill of the process. Of an incident that is not kept nothing is.
 	KeepEvidence(ctx context.Context, incident string, evidence []byte) error
+}
+
+// AgentKeeper is a Keeper that also notes which agents watch. It does not wait.
+type AgentKeeper interface {
+	// Hear notes a heartbeat of an agent, which may speak for its machine.
+	Hear(beat heartbeat.Beat)
 }
 
 // Recalled is an incident as it is kept.
@@ -94,6 +101,40 @@ type Status struct {
 	// Works are the receivers that are at work here, by type: what they tell nothing of did not
 	// happen here.
 	Works []string `json:"works"`
+	// Agents that were heard here, and those of them that need a look most, at most
+	// MaxStatusAgents.
+	Agents      heartbeat.Counts  `json:"agents"`
+	WorstAgents []heartbeat.Agent `json:"worst_agents"`
+}
+
+// Others reports whether agents of other machines were heard.
+func (s *Status) Others() bool {
+	return s.Agents.All() > 1 || len(s.WorstAgents) == 1 && s.WorstAgents[0].Host != s.Host
+}
+
+// AgentsInWords say how many agents there are.
+func (s *Status) AgentsInWords() string {
+	words := []string{verdict.Number(s.Agents.Watching) + " watching"}
+	for _, one := range []struct {
+		n    int
+		what string
+	}{{s.Agents.Silent, "silent"}, {s.Agents.Gone, "stopped by order"}, {s.Agents.Evicted, "gave way to others"}} {
+		if one.n > 0 {
+			words = append(words, verdict.Number(one.n)+" "+one.what)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// MaxStatusAgents bounds the agents of a status. GET /v1/agents has all.
+const MaxStatusAgents = 16
+
+// Agents answers GET /v1/agents: all that were heard, those first that need a look.
+type Agents struct {
+	Head
+	Counts heartbeat.Counts  `json:"counts"`
+	Agents []heartbeat.Agent `json:"agents"`
+	More   bool              `json:"more"` // there are more than were asked for
 }
 
 // Ailing is a component that does not work, or not fully.

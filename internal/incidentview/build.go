@@ -81,7 +81,7 @@ func Build(verdicts []verdict.Verdict, o Options) View {
 	}
 	if over := len(v.Made.Verdicts) - mostVerdicts; over > 0 {
 		v.Made.Verdicts = v.Made.Verdicts[:mostVerdicts]
-		v.Made.Flaws = append(v.Made.Flaws, Number(over)+" verdicts of this incident are left out")
+		v.Made.Flaws = append(v.Made.Flaws, verdict.Number(over)+" verdicts of this incident are left out")
 	}
 	o.Records.addTo(&v, incident)
 	v.Lanes = lanes(&v, incident, o.Records)
@@ -245,7 +245,7 @@ func waits(incident []verdict.Verdict) []Wait {
 func waitOf(w verdict.Wait) Wait {
 	one := Wait{From: Ranks{Count: w.Count, Ranges: w.Ranks}.Words(), To: w.For, Reason: w.What, Since: w.Since}
 	if w.Ranks == "" {
-		one.From = Number(w.Count) + " ranks"
+		one.From = verdict.Number(w.Count) + " ranks"
 	}
 	if direct, err := verdict.ParseRanks(w.Direct); err == nil && len(direct) > 0 {
 		one.Direct = RanksOf(direct).Words()

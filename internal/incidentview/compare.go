@@ -510,7 +510,7 @@ func (c *Comparison) hourText(b *strings.Builder) {
 }
 
 func (t Total) words() string {
-	incidents := Number(t.Incidents) + " incidents"
+	incidents := verdict.Number(t.Incidents) + " incidents"
 	if t.Incidents == 1 {
 		incidents = "1 incident"
 	}

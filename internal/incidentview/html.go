@@ -124,16 +124,16 @@ func few(r Ranks) string {
 func number(n any) string {
 	switch n := n.(type) {
 	case int:
-		return Number(n)
+		return verdict.Number(n)
 	case uint64:
-		return Number(n)
+		return verdict.Number(n)
 	}
 	return fmt.Sprint(n)
 }
 
 func hours(h float64) string {
 	if h >= 10 {
-		return Number(int(h))
+		return verdict.Number(int(h))
 	}
 	return strconv.FormatFloat(h, 'f', 1, 64)
 }

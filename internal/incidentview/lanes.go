@@ -42,9 +42,9 @@ func lanes(v *View, incident []verdict.Verdict, r *Records) []Lane {
 	}
 	if r != nil {
 		if levels, ranks := r.levels(); len(levels) > 0 {
-			label := Number(ranks) + " ranks"
+			label := verdict.Number(ranks) + " ranks"
 			if r.about.culprit >= 0 && r.ranks[r.about.culprit] != nil {
-				label = Number(ranks) + " other ranks"
+				label = verdict.Number(ranks) + " other ranks"
 			}
 			list = append(list, Lane{Label: label, Sub: "waiting, dead", Levels: levels})
 		}

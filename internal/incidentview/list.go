@@ -16,6 +16,18 @@ type List struct {
 	Rows []Row
 	More bool // there are more than are listed
 	Jobs []JobRow
+	// Agents are those that need a look most; none where there are no others than the
+	// machine's own.
+	Agents      []AgentRow
+	AgentsWords string // how many there are
+}
+
+// AgentRow is one agent.
+type AgentRow struct {
+	Host, State, Lost string
+	Failing           string // what of it does not work
+	Well              bool
+	Since             time.Time
 }
 
 // JobRow is one start of a job.
@@ -73,6 +85,14 @@ func WriteListHTML(w io.Writer, l List) error {
 			*s = text(*s, maxText)
 		}
 		l.Jobs = append(l.Jobs, j)
+	}
+	agents := l.Agents
+	l.Agents, l.AgentsWords = nil, text(l.AgentsWords, maxText)
+	for _, a := range agents[:min(len(agents), mostRows)] {
+		for _, s := range []*string{&a.Host, &a.State, &a.Lost, &a.Failing} {
+			*s = text(*s, maxText)
+		}
+		l.Agents = append(l.Agents, a)
 	}
 	return listPage.Execute(w, struct {
 		List

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // WriteJSON writes v as JSON over several lines.
@@ -106,13 +108,13 @@ func (m *markdown) header(v *View) {
 	m.row("since", strings.TrimSuffix(stampMilli(v.Since)+" UTC, "+sinceWords(*v), ", "))
 	m.row("job", v.Job)
 	if v.Ranks.Count > 0 {
-		m.row("ranks", Number(v.Ranks.Count)+" hit: "+few(v.Ranks))
+		m.row("ranks", verdict.Number(v.Ranks.Count)+" hit: "+few(v.Ranks))
 	}
 	if v.Dead != nil {
-		m.row("dead", Number(v.Dead.Count)+" died: "+few(*v.Dead))
+		m.row("dead", verdict.Number(v.Dead.Count)+" died: "+few(*v.Dead))
 	}
 	if v.Lost != nil {
-		m.row("lost", fmt.Sprintf("at most %s rank hours: %s × %s", hours(v.Lost.RankHours), lastingSeconds(v.Lost.Seconds), Number(v.Lost.Ranks)))
+		m.row("lost", fmt.Sprintf("at most %s rank hours: %s × %s", hours(v.Lost.RankHours), lastingSeconds(v.Lost.Seconds), verdict.Number(v.Lost.Ranks)))
 	}
 	m.line("")
 }
@@ -205,7 +207,7 @@ func (m *markdown) seen(v *View) {
 	for _, s := range v.Seen {
 		times := ""
 		if s.Count > 1 {
-			times = " (" + Number(s.Count) + " times)"
+			times = " (" + verdict.Number(s.Count) + " times)"
 		}
 		m.line("| %s | %s | %s | %s |", clock(s.At), plainText(s.Text+times), codeCell(source(s.Source)), plainText(s.Says))
 	}
@@ -256,9 +258,9 @@ func (m *markdown) before(v *View) {
 	}
 	switch b := v.Before; {
 	case len(b.Alike) == 0:
-		m.line("None of the %s incidents that are kept is like it.", Number(b.Kept))
+		m.line("None of the %s incidents that are kept is like it.", verdict.Number(b.Kept))
 	case b.More > 0:
-		m.line("- and %s more", Number(b.More))
+		m.line("- and %s more", verdict.Number(b.More))
 	}
 	m.line("")
 }

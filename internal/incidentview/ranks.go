@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // RanksOf folds ranks into ranges.
@@ -38,14 +40,5 @@ func (r Ranks) Words() string {
 	case strings.Count(r.Ranges, ",") < most:
 		return "ranks " + strings.ReplaceAll(r.Ranges, ",", ", ")
 	}
-	return Number(r.Count) + " ranks"
-}
-
-// Number is n with its thousands apart: 1,024.
-func Number[T int | int64 | uint64](n T) string {
-	text := strconv.FormatInt(int64(n), 10) //nolint:gosec // counts
-	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return text
+	return verdict.Number(r.Count) + " ranks"
 }

@@ -396,14 +396,14 @@ func (r *Records) addTo(v *View, _ []verdict.Verdict) {
 		case 2:
 			v.Raw = append(v.Raw, Raw{Title: title, Note: "first of 2", JSON: e.first.json()}, Raw{Title: title, Note: "second of 2", JSON: e.last.json()})
 		default:
-			note := fmt.Sprintf("of %s records", Number(e.count))
+			note := fmt.Sprintf("of %s records", verdict.Number(e.count))
 			v.Raw = append(v.Raw, Raw{Title: title, Note: "first " + note, JSON: e.first.json()}, Raw{Title: title, Note: "last " + note, JSON: e.last.json()})
 		}
 	}
 	v.Raw = v.Raw[:min(len(v.Raw), mostVerdicts+mostRaw)]
 	stacks, left := r.groups()
 	if v.Stacks = stacks; left > 0 {
-		v.Made.Flaws = append(v.Made.Flaws, Number(left)+" more groups of equal stacks are left out")
+		v.Made.Flaws = append(v.Made.Flaws, verdict.Number(left)+" more groups of equal stacks are left out")
 	}
 	var dead []int
 	for rank, state := range r.ranks {

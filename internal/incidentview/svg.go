@@ -163,9 +163,9 @@ func (d *drawing) drawLevels(p *pencil, a *axis, levels []Level, middle float64)
 		p.put(` L%.1f,%.1[2]f L%.1[3]f,%.1[2]f`, a.x(l.At), y(l.Waiting), x)
 	}
 	p.put(` L%.1f,%.1f Z"/>`, end, base)
-	dead := "× " + Number(last.Dead) + " dead"
+	dead := "× " + verdict.Number(last.Dead) + " dead"
 	if last.Waiting > 0 || last.Dead > 0 && most > 1 {
-		text, x := Number(most)+" wait", a.x(levels[len(levels)/2].At)+6
+		text, x := verdict.Number(most)+" wait", a.x(levels[len(levels)/2].At)+6
 		if taken := heavy * float64(utf8.RuneCountInString(text+dead)+2); d.above && last.Dead > 0 { // both stand in one row
 			x = max(min(x, d.width-taken), a.x(levels[0].At)+2)
 		}

@@ -181,6 +181,7 @@ func (d *detector) tick(ctx context.Context, now time.Time) {
 // consumer refuses, so the caller gives what is returned to refused then.
 func (d *detector) logs(ctx context.Context, ld plog.Logs) (shown seen) {
 	d.begins(ld)
+	d.hear(ld)
 	d.mu.Lock()
 	fresh, repeated := d.refusals.without(ld)
 	shown = seen{matched: d.engine.Logs(fresh), repeated: repeated}

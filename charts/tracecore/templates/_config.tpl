@@ -51,6 +51,9 @@ receivers:
   {{- with include "tracecore.gpuReceiver" . }}
   {{- . | nindent 2 }}
   {{- end }}
+  # The gateway tells by it a node on which nothing broke from one that nobody watches.
+  heartbeat:
+    identity: identity
   {{- if .Values.receiver.otlp.enabled }}
   {{- $address := ternary "" "127.0.0.1" .Values.receiver.otlp.pods.enabled }}
   otlp:
@@ -104,7 +107,7 @@ service:
   extensions: [health_check, file_storage, identity{{ if not $gateway }}, history{{ end }}{{ if include "tracecore.showsToken" (list . "agent") }}, agent_auth{{ end }}]
   pipelines:
     logs:
-      receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if $uprobes }}, cudaoom, ncclcall, pyexception{{ end }}, stacks, ncclfr{{ if .Values.gpu.enabled }}, gpu{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
+      receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if $uprobes }}, cudaoom, ncclcall, pyexception{{ end }}, stacks, ncclfr{{ if .Values.gpu.enabled }}, gpu{{ end }}, heartbeat{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
       processors: [memory_limiter{{ if and (include "tracecore.acts" .) (not $gateway) }}, filter/verdicts{{ end }}{{ if .Values.podNames.enabled }}, groupbyattrs, k8s_attributes, transform/pods{{ end }}{{ if not $gateway }}, rankjoin, patterndetector{{ end }}]
       exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}{{ include "tracecore.verdictsTo" . }}{{ end }}]
     metrics:

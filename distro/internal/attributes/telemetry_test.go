@@ -18,9 +18,10 @@ import (
 // telemetryOnly are the events that no pattern reads, and why. Every other event that a
 // component of tracecore emits is evidence of a pattern.
 var telemetryOnly = map[string]string{
-	"gpu.clock_change": "a healthy GPU changes its clocks many times a minute; slow clocks are told by thermal_throttle",
-	"nccl.fr.refused":  "a file that is no dump is no fault of a job: it tells the operator which witness is missing",
-	"nccl.call.init":   "that a communicator is made is no fault: ranks that wait in it are told by nccl.call.init.waiting",
+	"gpu.clock_change":          "a healthy GPU changes its clocks many times a minute; slow clocks are told by thermal_throttle",
+	"nccl.fr.refused":           "a file that is no dump is no fault of a job: it tells the operator which witness is missing",
+	"tracecore.agent.heartbeat": "that an agent watches is no fault: the history says which machines are watched",
+	"nccl.call.init":            "that a communicator is made is no fault: ranks that wait in it are told by nccl.call.init.waiting",
 }
 
 // TestEveryEventIsReadByAPatternOrSaysWhyNot: a fault that is parsed and graded is told.

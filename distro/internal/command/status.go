@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,8 +21,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tracecoreai/tracecore/distro/internal/top"
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/safetext"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Exit codes of status, for scripts.
@@ -34,21 +37,14 @@ const (
 // statusReport is what status says.
 type statusReport struct {
 	history.Status
-	Probes []probeStatus `json:"probes"`
-	Drops  []dropStatus  `json:"drops"`
-	Queues []queueStatus `json:"queues"`
+	Probes []heartbeat.Probe `json:"probes"`
+	Drops  []heartbeat.Drop  `json:"drops"`
+	Queues []queueStatus     `json:"queues"`
 	// Worst are the open incidents that have to be looked at first, at most mostWorst.
 	Worst []history.Incident `json:"worst"`
 	// MetricsError is why there are no probes and drops: the metrics cannot be read.
 	MetricsError string `json:"metrics_error,omitempty"`
 	Exit         int    `json:"exit"`
-}
-
-// probeStatus is one probe, as its receiver uses it.
-type probeStatus struct {
-	Component string `json:"component"`
-	Hook      string `json:"hook"`
-	Up        bool   `json:"up"`
 }
 
 // queueStatus is what waits for one backend, of one signal.
@@ -60,20 +56,15 @@ type queueStatus struct {
 	GivenUp  float64 `json:"given_up"` // items that the backend refused for good, since the start
 }
 
-// dropStatus is a counter of what was lost or refused, above zero.
-type dropStatus struct {
-	Metric string            `json:"metric"`
-	Labels map[string]string `json:"labels,omitempty"`
-	Count  float64           `json:"count"`
-}
-
 func newStatus() *cobra.Command {
 	var a asking
 	var metrics string
+	var agents bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Says whether anything is broken, and what tracecore can and cannot see",
 		Long: "Asks the tracecore that runs on this machine, or the one at --address: open incidents, probes and their hooks,\n" +
+			"at a gateway which agents watch, are silent, or stopped by order,\n" +
 			"what feeds each piece of evidence and when it last came, components that report an error, what was dropped\n" +
 			"since the start, and what waits for backends (from its metrics, at --metrics). `tracecore bpf-check` says whether\n" +
 			"a hook could be better.\n\n" +
@@ -84,7 +75,7 @@ func newStatus() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var report statusReport
 			err := a.print(cmd, func(ctx context.Context) (text []byte, err error) {
-				if report, err = a.status(ctx, metrics); err != nil {
+				if report, err = a.status(ctx, metrics, agents); err != nil {
 					return nil, err
 				}
 				return safetext.Marshal(report)
@@ -99,19 +90,25 @@ func newStatus() *cobra.Command {
 		},
 	}
 	a.flags(cmd)
+	cmd.Flags().BoolVar(&agents, "agents", false, "list all agents that were heard, not only those that need a look")
 	cmd.Flags().StringVar(&metrics, "metrics", "127.0.0.1:8888", "where its own metrics are: host:port, or a URL with a path")
 	return cmd
 }
 
 // status asks the history, then the metrics, which may be elsewhere or off.
-func (a *asking) status(ctx context.Context, metrics string) (statusReport, error) {
-	report := statusReport{Probes: []probeStatus{}, Drops: []dropStatus{}, Queues: []queueStatus{}, Worst: []history.Incident{}}
+func (a *asking) status(ctx context.Context, metrics string, agents bool) (statusReport, error) {
+	report := statusReport{Probes: []heartbeat.Probe{}, Drops: []heartbeat.Drop{}, Queues: []queueStatus{}, Worst: []history.Incident{}}
 	text, err := a.get(ctx, "/v1/status", url.Values{})
 	if err != nil {
 		return report, err
 	}
 	if err := json.Unmarshal(text, &report.Status); err != nil {
 		return report, fmt.Errorf("what answered %w: %w", errNotAnswered, err)
+	}
+	if agents {
+		if report.WorstAgents, err = a.agents(ctx); err != nil {
+			return report, err
+		}
 	}
 	if report.Open > 0 {
 		if report.Worst, err = a.worst(ctx); err != nil {
@@ -122,9 +119,22 @@ func (a *asking) status(ctx context.Context, metrics string) (statusReport, erro
 	if err != nil {
 		report.MetricsError = safetext.Line(err.Error())
 	}
-	report.Probes, report.Drops, report.Queues = probesOf(families), dropsOf(families), queuesOf(families)
+	report.Probes, report.Drops, report.Queues = heartbeat.Probes(families), heartbeat.Drops(families), queuesOf(families)
 	report.Exit = report.exit()
 	return report, nil
+}
+
+// agents are all that were heard.
+func (a *asking) agents(ctx context.Context) ([]heartbeat.Agent, error) {
+	text, err := a.get(ctx, "/v1/agents", url.Values{"limit": {strconv.Itoa(heartbeat.MostAgents)}})
+	if err != nil {
+		return nil, err
+	}
+	var told history.Agents
+	if err := json.Unmarshal(text, &told); err != nil {
+		return nil, fmt.Errorf("what answered %w: %w", errNotAnswered, err)
+	}
+	return told.Agents, nil
 }
 
 // mostWorst is how many open incidents are shown.
@@ -142,11 +152,11 @@ func (a *asking) worst(ctx context.Context) ([]history.Incident, error) {
 
 func (r *statusReport) exit() int {
 	seen := slices.ContainsFunc(r.Feeds, func(f history.Feed) bool { return f.Last != nil })
-	works := slices.ContainsFunc(r.Probes, func(p probeStatus) bool { return p.Up })
+	works := r.Others() && r.Agents.Watching > 0 || slices.ContainsFunc(r.Probes, func(p heartbeat.Probe) bool { return p.Up })
 	switch {
 	case r.RootCauses > 0:
 		return statusCause
-	case r.Problem != "", !seen && !works && r.MetricsError == "", len(r.Feeds) == 0:
+	case r.Problem != "", !seen && !works && r.MetricsError == "", len(r.Feeds) == 0, r.Others() && r.Agents.Watching == 0:
 		return statusBlind
 	}
 	return statusWell
@@ -176,7 +186,7 @@ func scrape(ctx context.Context, address string) (map[string]*dto.MetricFamily, 
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(io.LimitReader(response.Body, mostMetrics))
-	if err == nil && !slices.ContainsFunc(slices.Collect(maps.Keys(families)), func(name string) bool { return strings.HasPrefix(name, ourMetrics) }) {
+	if err == nil && !slices.ContainsFunc(slices.Collect(maps.Keys(families)), func(name string) bool { return strings.HasPrefix(name, heartbeat.OwnMetrics) }) {
 		err = errors.New("no metrics of a collector")
 	}
 	if err != nil {
@@ -185,39 +195,21 @@ func scrape(ctx context.Context, address string) (map[string]*dto.MetricFamily, 
 	return families, nil
 }
 
-// ourMetrics begins the names of a collector's own metrics.
-const ourMetrics = "otelcol_"
-
-// probesOf reads which hooks are in use, by the metric probe_up.
-func probesOf(families map[string]*dto.MetricFamily) []probeStatus {
-	probes := []probeStatus{}
-	for _, name := range slices.Sorted(maps.Keys(families)) {
-		component, isProbe := strings.CutSuffix(strings.TrimPrefix(name, ourMetrics), "_probe_up")
-		if !isProbe {
-			continue
-		}
-		for _, m := range families[name].GetMetric() {
-			probes = append(probes, probeStatus{Component: strings.Replace(component, "_", " ", 1), Hook: labelOf(m, "rung"), Up: valueOf(m) > 0})
-		}
-	}
-	return probes
-}
-
 // queuesOf reads what waits for each backend (exporterhelper's own metrics).
 func queuesOf(families map[string]*dto.MetricFamily) []queueStatus {
 	queues := []queueStatus{}
-	for _, m := range families[ourMetrics+"exporter_queue_size"].GetMetric() {
-		one := queueStatus{Exporter: labelOf(m, "exporter"), Signal: labelOf(m, "data_type"), Waiting: valueOf(m)}
-		for _, room := range families[ourMetrics+"exporter_queue_capacity"].GetMetric() {
-			if labelOf(room, "exporter") == one.Exporter && labelOf(room, "data_type") == one.Signal {
-				one.Room = valueOf(room)
+	for _, m := range families[heartbeat.OwnMetrics+"exporter_queue_size"].GetMetric() {
+		one := queueStatus{Exporter: heartbeat.Label(m, "exporter"), Signal: heartbeat.Label(m, "data_type"), Waiting: heartbeat.Value(m)}
+		for _, room := range families[heartbeat.OwnMetrics+"exporter_queue_capacity"].GetMetric() {
+			if heartbeat.Label(room, "exporter") == one.Exporter && heartbeat.Label(room, "data_type") == one.Signal {
+				one.Room = heartbeat.Value(room)
 			}
 		}
 		of := map[string]string{"logs": "log_records", "metrics": "metric_points", "traces": "spans"}[one.Signal]
 		for _, name := range []string{"exporter_send_failed_" + of, "exporter_send_failed_" + of + "_total"} {
-			for _, failed := range families[ourMetrics+name].GetMetric() {
-				if labelOf(failed, "exporter") == one.Exporter {
-					one.GivenUp += valueOf(failed)
+			for _, failed := range families[heartbeat.OwnMetrics+name].GetMetric() {
+				if heartbeat.Label(failed, "exporter") == one.Exporter {
+					one.GivenUp += heartbeat.Value(failed)
 				}
 			}
 		}
@@ -227,49 +219,6 @@ func queuesOf(families map[string]*dto.MetricFamily) []queueStatus {
 		return cmp.Or(cmp.Compare(a.Exporter, b.Exporter), cmp.Compare(a.Signal, b.Signal))
 	})
 	return queues
-}
-
-// lossWords end the names of metrics that count what is lost, refused or failed.
-var lossWords = []string{"cut", "dropped", "evicted", "failed", "failures", "lost", "refused", "rejected", "set_aside"}
-
-// dropsOf reads the counters of losses that are above zero.
-func dropsOf(families map[string]*dto.MetricFamily) []dropStatus {
-	drops := []dropStatus{}
-	for _, name := range slices.Sorted(maps.Keys(families)) {
-		plain := strings.TrimSuffix(strings.TrimPrefix(name, ourMetrics), "_total")
-		if !strings.HasPrefix(name, ourMetrics) || !slices.ContainsFunc(lossWords, func(word string) bool { return strings.HasSuffix(plain, "_"+word) }) {
-			continue
-		}
-		for _, m := range families[name].GetMetric() {
-			if valueOf(m) == 0 || families[name].GetType() != dto.MetricType_COUNTER {
-				continue
-			}
-			drop := dropStatus{Metric: plain, Count: valueOf(m), Labels: map[string]string{}}
-			for _, label := range m.GetLabel() {
-				if !strings.HasPrefix(label.GetName(), "otel_scope_") {
-					drop.Labels[label.GetName()] = label.GetValue()
-				}
-			}
-			drops = append(drops, drop)
-		}
-	}
-	return drops
-}
-
-func labelOf(m *dto.Metric, name string) string {
-	for _, label := range m.GetLabel() {
-		if label.GetName() == name {
-			return label.GetValue()
-		}
-	}
-	return ""
-}
-
-func valueOf(m *dto.Metric) float64 {
-	if m.GetCounter() != nil {
-		return m.GetCounter().GetValue()
-	}
-	return m.GetGauge().GetValue()
 }
 
 // writeStatus is for a reader at a terminal: what is wrong first, then what is not seen.
@@ -292,6 +241,7 @@ func writeStatus(w io.Writer, r *statusReport) error {
 		})
 		b.WriteByte('\n')
 	}
+	writeAgents(&b, r)
 	writeFeeds(&b, r)
 	if len(r.Ailing) > 0 {
 		table(&b, "COMPONENT\tSINCE\tSAYS", func(row func(cells ...string)) {
@@ -332,12 +282,35 @@ func (r *statusReport) sentence() string {
 		return fmt.Sprintf("%s open, %d with a certain cause: see `tracecore incidents --open`", counted(uint64(r.Open), "incident"), r.RootCauses)
 	case r.Problem != "":
 		return "incidents are not known: " + safetext.Line(r.Problem)
+	case r.Others() && r.Agents.Watching == 0:
+		return "blind: none of the agents tells that it watches"
 	case r.exit() == statusBlind:
 		return "blind: no probe works, and nothing came that a pattern reads"
 	case r.Open > 0:
 		return fmt.Sprintf("%s open, none with a certain cause: see `tracecore incidents --open`", counted(uint64(r.Open), "incident"))
 	}
+	if n := r.Agents.Silent; r.Others() && n > 0 {
+		return "nothing is wrong that tracecore can see; of the agents " + verdict.Number(n) + " " + map[bool]string{true: "is", false: "are"}[n == 1] + " silent"
+	}
 	return "nothing is wrong that tracecore can see"
+}
+
+// writeAgents says which machines are watched.
+func writeAgents(b *strings.Builder, r *statusReport) {
+	if !r.Others() {
+		return
+	}
+	fmt.Fprintf(b, "Agents: %s\n", r.AgentsInWords())
+	table(b, "HOST\tSTATE\tSINCE\tLOST\tDOES NOT WORK", func(row func(cells ...string)) {
+		for i := range r.WorstAgents {
+			a := &r.WorstAgents[i]
+			row(a.Host, a.Words(), a.Since.UTC().Format(time.DateTime), a.Lost(), cmp.Or(strings.Join(a.Failing(), ", "), "-"))
+		}
+	})
+	if more := r.Agents.All() - len(r.WorstAgents); more > 0 {
+		fmt.Fprintf(b, "%s more: `tracecore status --agents` lists all\n", verdict.Number(more))
+	}
+	b.WriteByte('\n')
 }
 
 // columns are those of a terminal that nobody has made larger.

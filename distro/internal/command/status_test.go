@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
@@ -74,6 +75,24 @@ func TestStatusIsShownAndHasAnExitCode(t *testing.T) {
 		{"problem", func(s *history.Status) { s.Problem = hostileText }, metrics.URL, statusBlind},
 		{"nothing-came", func(s *history.Status) { s.Feeds = s.Feeds[1:] }, metrics.URL, statusWell},
 		{"nobody-asks", func(s *history.Status) { s.Feeds = nil }, metrics.URL, statusBlind},
+		{"agents", func(s *history.Status) {
+			lost := int64(12)
+			s.Agents = heartbeat.Counts{Watching: 1022, Silent: 1, Gone: 1}
+			s.WorstAgents = []heartbeat.Agent{
+				{Host: "node-7", State: heartbeat.Watching, Since: toldAt.Add(-time.Hour), Dropped: &lost, Claims: &heartbeat.Claim{}},
+				{Host: hostileText, State: heartbeat.Silent, Since: toldAt.Add(-10 * time.Minute), Dropped: &lost},
+				{Host: "node-9", State: heartbeat.Watching, Since: toldAt.Add(-time.Hour), Late: -3600, Receivers: []heartbeat.Component{{Name: "gpu", State: heartbeat.Fails}, {Name: "ncclsock/own", State: heartbeat.Fails}}},
+				{Host: "node-8", State: heartbeat.Gone, Since: toldAt.Add(-time.Minute), Dropped: new(int64)},
+			}
+		}, metrics.URL, statusWell},
+		{"agents-silent", func(s *history.Status) {
+			s.Agents = heartbeat.Counts{Silent: 1}
+			s.WorstAgents = []heartbeat.Agent{{Host: "node-1", State: heartbeat.Silent, Since: toldAt.Add(-time.Hour)}}
+		}, metrics.URL, statusBlind},
+		{"own-agent-alone", func(s *history.Status) {
+			s.Agents, s.Feeds = heartbeat.Counts{Watching: 1}, s.Feeds[1:2]
+			s.WorstAgents = []heartbeat.Agent{{Host: s.Host, State: heartbeat.Watching}}
+		}, metrics.URL, statusWell},
 		{"no-metrics", func(*history.Status) {}, noMetrics, statusWell},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbyattrsprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/k8sattributesprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/envprovider"
@@ -52,6 +53,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/cudaoomreceiver"
 	"github.com/tracecoreai/tracecore/receivers/fusefaultreceiver"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver"
+	"github.com/tracecoreai/tracecore/receivers/heartbeatreceiver"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver"
 	"github.com/tracecoreai/tracecore/receivers/ncclcallreceiver"
@@ -88,7 +90,7 @@ func extensions() []part[extension.Factory] {
 
 // receivers has none but ours: those of others are wrapped in distro/receivers, so that
 // what they hand on is marked. A test holds the list to it.
-func receivers() []part[receiver.Factory] {
+func receivers(metrics prometheus.Gatherer) []part[receiver.Factory] {
 	return []part[receiver.Factory]{
 		{filelogreceiver.NewFactory(), own + "distro/receivers/filelogreceiver"},
 		{hostmetricsreceiver.NewFactory(), own + "distro/receivers/hostmetricsreceiver"},
@@ -97,6 +99,7 @@ func receivers() []part[receiver.Factory] {
 		{prometheusreceiver.NewFactory(), own + "distro/receivers/prometheusreceiver"},
 		{fusefaultreceiver.NewFactory(), own + "receivers/fusefaultreceiver"},
 		{gpureceiver.NewFactory(), own + "receivers/gpureceiver"},
+		{heartbeatreceiver.NewFactory(metrics), own + "receivers/heartbeatreceiver"},
 		{k8seventsreceiver.NewFactory(), own + "receivers/k8seventsreceiver"},
 		{kerneleventsreceiver.NewFactory(), own + "receivers/kerneleventsreceiver"},
 		{ncclcallreceiver.NewFactory(), own + "receivers/ncclcallreceiver"},
@@ -159,12 +162,13 @@ func Providers() map[string]confmap.ProviderFactory {
 // Factories returns the factories of every component in the distribution.
 // distro/builder-config.yaml names the same list; a test compares the two.
 func Factories() (otelcol.Factories, error) {
-	f := otelcol.Factories{Telemetry: selfmetrics.NewFactory()}
+	metrics := new(selfmetrics.Reading)
+	f := otelcol.Factories{Telemetry: selfmetrics.NewFactory(metrics)}
 	var err error
 	if f.Extensions, f.ExtensionModules, err = factoryMap(extensions()); err != nil {
 		return otelcol.Factories{}, err
 	}
-	if f.Receivers, f.ReceiverModules, err = factoryMap(receivers()); err != nil {
+	if f.Receivers, f.ReceiverModules, err = factoryMap(receivers(metrics)); err != nil {
 		return otelcol.Factories{}, err
 	}
 	if f.Processors, f.ProcessorModules, err = factoryMap(processors()); err != nil {

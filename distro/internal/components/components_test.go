@@ -78,7 +78,7 @@ func compiled[F component.Factory](parts []part[F]) []string {
 func TestBuilderListsWhatTheBinaryHas(t *testing.T) {
 	m := readManifest(t)
 	require.ElementsMatch(t, compiled(extensions()), listed(m.Extensions), "extensions")
-	require.ElementsMatch(t, compiled(receivers()), listed(m.Receivers), "receivers")
+	require.ElementsMatch(t, compiled(receivers(nil)), listed(m.Receivers), "receivers")
 	require.ElementsMatch(t, compiled(processors()), listed(m.Processors), "processors")
 	require.ElementsMatch(t, compiled(exporters()), listed(m.Exporters), "exporters")
 	require.ElementsMatch(t, compiled(connectors()), listed(m.Connectors), "connectors")
@@ -134,7 +134,7 @@ func TestBuilderAcceptsTheManifest(t *testing.T) {
 	var built listing
 	require.NoError(t, yaml.Unmarshal(text, &built))
 	require.ElementsMatch(t, types(extensions()), names(built.Extensions), "extensions")
-	require.ElementsMatch(t, types(receivers()), names(built.Receivers), "receivers")
+	require.ElementsMatch(t, types(receivers(nil)), names(built.Receivers), "receivers")
 	require.ElementsMatch(t, types(processors()), names(built.Processors), "processors")
 	require.ElementsMatch(t, types(exporters()), names(built.Exporters), "exporters")
 	require.ElementsMatch(t, types(connectors()), names(built.Connectors), "connectors")
@@ -173,7 +173,7 @@ func goCommand(t *testing.T, args ...string) {
 // TestWhatOthersSayIsMarked: a receiver that has no events of its own hands on what
 // others say, and is wrapped.
 func TestWhatOthersSayIsMarked(t *testing.T) {
-	for _, p := range receivers() {
+	for _, p := range receivers(nil) {
 		folder, ours := strings.CutPrefix(p.importPath, own)
 		require.True(t, ours, "%s: wrap it in distro/receivers", p.importPath)
 		text, err := os.ReadFile(filepath.Join(root, folder, "metadata.yaml"))

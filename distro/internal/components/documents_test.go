@@ -17,7 +17,7 @@ import (
 func TestReadmeNamesEveryComponentAndProbe(t *testing.T) {
 	readme := document(t, "README.md")
 	named(t, readme, extensions())
-	named(t, readme, receivers())
+	named(t, readme, receivers(nil))
 	named(t, readme, processors())
 	named(t, readme, exporters())
 	named(t, readme, connectors())

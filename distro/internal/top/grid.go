@@ -8,6 +8,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // kind is how a rank fares, the worse the larger: of the ranks that share a mark the worst
@@ -39,7 +40,7 @@ var (
 
 // inWords is how many ranks fare so: "1,023 wait".
 func (k kind) inWords(n int) string {
-	return incidentview.Number(n) + " " + words[k][min(n-1, 1)]
+	return verdict.Number(n) + " " + words[k][min(n-1, 1)]
 }
 
 // kindOf is how a rank fares, by its state and by what verdicts say of it.
@@ -285,7 +286,7 @@ func (g *grid) plotted(by fold, columns, rows, zoom, cursor int) plot {
 	from := window(len(cells), columns*rows, at)
 	for start := from; start < min(len(cells), from+columns*rows); start += columns {
 		end := min(start+columns, len(cells))
-		row := plotRow{label: "rank " + incidentview.Number(g.columns[start*per].first()), cells: cells[start:end], cursor: -1}
+		row := plotRow{label: "rank " + verdict.Number(g.columns[start*per].first()), cells: cells[start:end], cursor: -1}
 		if at >= start && at < end {
 			row.cursor = at - start
 		}
@@ -298,7 +299,7 @@ func (g *grid) plotted(by fold, columns, rows, zoom, cursor int) plot {
 func (g *grid) plottedByRank(columns, cursor int) plot {
 	p := plot{per: 1, label: nodeLabel, legend: "mark = 1 rank"}
 	for start := 0; start < len(g.kinds); start += columns {
-		row := plotRow{label: "rank " + incidentview.Number(start), cells: g.kinds[start:min(start+columns, len(g.kinds))], cursor: -1}
+		row := plotRow{label: "rank " + verdict.Number(start), cells: g.kinds[start:min(start+columns, len(g.kinds))], cursor: -1}
 		if cursor >= start && cursor < start+columns {
 			row.cursor = cursor - start
 		}
@@ -332,7 +333,7 @@ func (g *grid) headOf(from, end, per int) string {
 	const each = 16
 	var b strings.Builder
 	for at := from; at < end; at += each {
-		b.WriteString(pad(incidentview.Number(g.columns[at*per].first()), each))
+		b.WriteString(pad(verdict.Number(g.columns[at*per].first()), each))
 	}
 	return strings.TrimRight(b.String(), " ")
 }
@@ -347,7 +348,7 @@ func (g *grid) noteOf(local int) line {
 	}
 	for _, k := range []kind{stuck, named, dead} {
 		if counts[k] > 0 {
-			return line{{looks[k], marks[k] + " " + incidentview.Number(counts[k])}}
+			return line{{looks[k], marks[k] + " " + verdict.Number(counts[k])}}
 		}
 	}
 	return nil
@@ -384,7 +385,7 @@ func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return incidentview.Number(n) + " " + what + "s"
+	return verdict.Number(n) + " " + what + "s"
 }
 
 // group is ranks that fare alike.

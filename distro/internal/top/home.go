@@ -8,6 +8,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // home answers what is wrong and what to do, and how the jobs fare. It is drawn into the
@@ -89,7 +90,7 @@ func (m *Model) ink(s style) style {
 func lost(v *incidentview.View) string {
 	hours := fmt.Sprintf("%.1f", v.Lost.RankHours)
 	if v.Lost.RankHours >= 100 {
-		hours = incidentview.Number(int(v.Lost.RankHours))
+		hours = verdict.Number(int(v.Lost.RankHours))
 	}
 	text := fmt.Sprintf("at most %s rank hours, of %s", hours, counted(v.Lost.Ranks, "rank"))
 	if v.Job != "" {
@@ -103,6 +104,9 @@ func (m *Model) well(p *page, room int) {
 	p.add(span{bold, nothing})
 	if m.picture.Problem != "" {
 		p.field("  but", bold, m.picture.Problem)
+	}
+	if s := m.picture.Status; s != nil && s.Others() {
+		p.field("  agents", plain, s.AgentsInWords())
 	}
 	if len(m.picture.Unfed) > 0 {
 		text := "nothing came from " + strings.Join(m.picture.Unfed, ", ")
@@ -206,7 +210,7 @@ func (m *Model) jobRows(p *page, wide bool, room int) int {
 		p.rows = append(p.rows, m.jobRow(list[i], columns, i == at))
 	}
 	if more := len(list) - most; more > 0 {
-		p.add(span{dim, fmt.Sprintf("  %s more: j k", incidentview.Number(more))})
+		p.add(span{dim, fmt.Sprintf("  %s more: j k", verdict.Number(more))})
 	}
 	p.blank()
 	return chosen
@@ -219,9 +223,9 @@ func (m *Model) jobRow(j *history.RankJob, columns jobColumns, chosen bool) line
 	if chosen {
 		lead = "> "
 	}
-	count := incidentview.Number(ranksOf(j))
+	count := verdict.Number(ranksOf(j))
 	if unseen := j.Counts[history.RankUnseen]; unseen > 0 {
-		count += "/" + incidentview.Number(ranksOf(j)+unseen)
+		count += "/" + verdict.Number(ranksOf(j)+unseen)
 	}
 	took := ""
 	if from != nil {
@@ -232,7 +236,7 @@ func (m *Model) jobRow(j *history.RankJob, columns jobColumns, chosen bool) line
 		drill = "DRILL "
 	}
 	return line{
-		{plain, lead + pad(drill+shown(j.Job), columns.job) + right(count, 9) + right(incidentview.Number(j.Hosts), 7) + "  "},
+		{plain, lead + pad(drill+shown(j.Job), columns.job) + right(count, 9) + right(verdict.Number(j.Hosts), 7) + "  "},
 		{m.ink(looks[k]), pad(marks[k]+" "+word, 12)},
 		{plain, right(took, 12) + "  " + pad(m.waitsFor(j, names), columns.waits)},
 	}
@@ -304,7 +308,7 @@ func (m *Model) runRows(p *page, room int) {
 	p.add(span{dim, "  " + pad("JOB", 30) + right("RANKS", 9) + right("ENDED", 9) + right("FOR", 16)})
 	for i := range m.picture.Runs[:min(len(m.picture.Runs), max(room-2, 1))] {
 		run := &m.picture.Runs[i]
-		p.add(span{plain, "  " + pad(shown(run.Job), 30) + right(incidentview.Number(run.RanksCount), 9) + right(incidentview.Number(run.EndedCount), 9) + right(lasting(run.Began, m.moment()), 16)})
+		p.add(span{plain, "  " + pad(shown(run.Job), 30) + right(verdict.Number(run.RanksCount), 9) + right(verdict.Number(run.EndedCount), 9) + right(lasting(run.Began, m.moment()), 16)})
 	}
 	p.field("", dim, "how their ranks fare is not known: nothing was told of them since tracecore started")
 }
@@ -457,7 +461,7 @@ func (m *Model) stackRows(p *page, v *incidentview.View) {
 		if at := max(s.Here-1, 0); at < len(s.Frames) {
 			where = pad(s.Frames[at].Function, 22) + "  " + s.Frames[at].Place
 		}
-		p.add(span{dim, pad(label, labelWidth)}, span{plain, right(incidentview.Number(s.Ranks.Count), 7) + " " + pad(map[bool]string{true: "rank", false: "ranks"}[s.Ranks.Count == 1], 7) +
+		p.add(span{dim, pad(label, labelWidth)}, span{plain, right(verdict.Number(s.Ranks.Count), 7) + " " + pad(map[bool]string{true: "rank", false: "ranks"}[s.Ranks.Count == 1], 7) +
 			clip(pad(shown(s.Wait), 12)+"  "+shown(where), p.width-labelWidth-15)})
 		label = ""
 	}

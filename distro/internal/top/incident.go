@@ -50,10 +50,10 @@ func (m *Model) incidentHead(p *page, v *incidentview.View) {
 	p.field("  facts", plain, v.Facts)
 	p.field("  since", plain, m.lasted(v))
 	if v.Ranks.Count > 0 {
-		p.field("  ranks", plain, incidentview.Number(v.Ranks.Count)+" hit: "+few(v.Ranks))
+		p.field("  ranks", plain, verdict.Number(v.Ranks.Count)+" hit: "+few(v.Ranks))
 	}
 	if v.Dead != nil {
-		p.field("  dead", plain, incidentview.Number(v.Dead.Count)+" died: "+few(*v.Dead))
+		p.field("  dead", plain, verdict.Number(v.Dead.Count)+" died: "+few(*v.Dead))
 	}
 	if v.Lost != nil {
 		p.field("  lost", plain, lost(v))
@@ -209,7 +209,7 @@ func (m *Model) seen(p *page, v *incidentview.View) {
 		}
 		text := s.Text
 		if s.Count > 1 {
-			text += fmt.Sprintf(" (%s times)", incidentview.Number(s.Count))
+			text += fmt.Sprintf(" (%s times)", verdict.Number(s.Count))
 		}
 		p.entry(label, line{{plain, clockMilli(s.At, v.Since) + "  "}}, plain, text, s.Says)
 		label = ""
@@ -277,7 +277,7 @@ func (m *Model) made(p *page, v *incidentview.View) {
 	p.blank()
 	text := "incident " + v.ID
 	if v.Made.Records > 0 {
-		text += ", made from " + incidentview.Number(v.Made.Records) + " records"
+		text += ", made from " + verdict.Number(v.Made.Records) + " records"
 	}
 	p.field("  ids", dim, text)
 	for _, flaw := range v.Made.Flaws {

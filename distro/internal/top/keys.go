@@ -97,7 +97,7 @@ func (m *Model) commonKeys() []key {
 	if len(m.places) > 1 {
 		list = append([]key{{[]string{"esc", "backspace"}, "esc", "back", m.back}}, list...)
 	}
-	if !m.picture.Recorded {
+	if !m.picture.Recorded && !m.answered.IsZero() { // before, it is not known which
 		list = append(list, key{[]string{"p"}, "p", map[bool]string{false: "pause", true: "go on"}[m.paused], func() tea.Cmd { m.paused = !m.paused; return nil }})
 	}
 	return append(list, key{[]string{"q", "ctrl+c"}, "q", "quit", func() tea.Cmd { return tea.Quit }})

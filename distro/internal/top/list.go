@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/tracecoreai/tracecore/internal/history"
-	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -74,7 +73,7 @@ func (m *Model) alike(i *history.Incident) string {
 	}
 	text := strings.Join(texts[:min(len(texts), most)], "; ")
 	if more := len(texts) - most; more > 0 {
-		text += "; and " + incidentview.Number(more) + " more"
+		text += "; and " + verdict.Number(more) + " more"
 	}
 	return text
 }
@@ -118,7 +117,7 @@ func several(names []string) string {
 	}
 	text := shown(names[0])
 	if len(names) > 1 {
-		text += " +" + incidentview.Number(len(names)-1)
+		text += " +" + verdict.Number(len(names)-1)
 	}
 	return text
 }
@@ -130,13 +129,25 @@ func (m *Model) statusPage(p *page) {
 		return
 	}
 	p.field("  from", plain, m.picture.Host+", tracecore "+s.Version+", since "+clock(s.Started, m.moment())+" UTC")
-	p.field("  keeps", plain, counted(s.Incidents, "incident")+", "+incidentview.Number(s.Open)+" open, "+incidentview.Number(s.RootCauses)+" with a certain cause")
+	p.field("  keeps", plain, counted(s.Incidents, "incident")+", "+verdict.Number(s.Open)+" open, "+verdict.Number(s.RootCauses)+" with a certain cause")
 	p.field("  but", bold, s.Problem)
 	p.blank()
 	label := "  ails"
 	for _, a := range s.Ailing {
 		p.entry(label, line{{bold, pad(shown(a.Kind+" "+a.Component), 28)}}, plain, a.Error, clock(a.Since, m.moment()))
 		label = ""
+	}
+	if s.Others() {
+		p.blank()
+		p.field("  agents", plain, s.AgentsInWords())
+		for i := range s.WorstAgents {
+			a := &s.WorstAgents[i]
+			text := a.Words()
+			if failing := a.Failing(); len(failing) > 0 {
+				text += ", without " + strings.Join(failing, ", ")
+			}
+			p.entry("", line{{bold, pad(shown(a.Host), 28)}}, plain, text, clock(a.Since, m.moment()))
+		}
 	}
 	p.blank()
 	p.field("  unfed", plain, strings.Join(m.picture.Unfed, ", "))
@@ -150,7 +161,7 @@ func (m *Model) statusPage(p *page) {
 		if f.last != nil {
 			text = clock(*f.last, m.moment())
 		}
-		p.entry(label, line{{plain, pad(shown(f.pattern), 26) + right(incidentview.Number(f.came)+" of "+incidentview.Number(f.all), 9) + "  "}}, plain, text, "")
+		p.entry(label, line{{plain, pad(shown(f.pattern), 26) + right(verdict.Number(f.came)+" of "+verdict.Number(f.all), 9) + "  "}}, plain, text, "")
 		label = ""
 	}
 }

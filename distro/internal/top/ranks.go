@@ -10,6 +10,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // gridRows is how many rows the grid may have on the screen of ranks.
@@ -58,7 +59,7 @@ func (m *Model) differs(c *canvas, made *gridded, y, end int) {
 			who = "rank " + one.ranks.Ranges
 		}
 		x := c.put(2, y, c.width, m.ink(looks[one.kind]), marks[one.kind]+" "+pad(words[one.kind][min(one.ranks.Count-1, 1)], 9))
-		x = c.put(x, y, c.width, plain, pad(who, first-11)+right(incidentview.Number(one.ranks.Count), 8)+right(incidentview.Number(g.nodesOf(one.ranks)), 7)+"  ")
+		x = c.put(x, y, c.width, plain, pad(who, first-11)+right(verdict.Number(one.ranks.Count), 8)+right(verdict.Number(g.nodesOf(one.ranks)), 7)+"  ")
 		c.put(x, y, c.width, plain, clip(shown(one.what), c.width-x))
 		if m.rank >= 0 && one.has(m.rank) {
 			c.paint(0, y, c.width, reverse)
@@ -107,7 +108,7 @@ func (m *Model) rankPage(p *page) {
 	}
 	by, isNamed := m.picture.named(j)[d.Rank]
 	k := kindOf(d.State, by, isNamed)
-	p.add(span{m.ink(looks[k]), marks[k] + " " + strings.ToUpper(words[k][0])}, span{bold, "  rank " + incidentview.Number(d.Rank) + " of " + shown(j.Job) + m.forHow(d)})
+	p.add(span{m.ink(looks[k]), marks[k] + " " + strings.ToUpper(words[k][0])}, span{bold, "  rank " + verdict.Number(d.Rank) + " of " + shown(j.Job) + m.forHow(d)})
 	if isNamed {
 		p.field("  why", plain, by.Text)
 		p.field("", dim, "incident "+short(by.Incident))
@@ -163,7 +164,7 @@ func (m *Model) rankState(p *page, d *history.RankDetail) {
 		p.field("  gpu", plain, fmt.Sprintf("%.0f %% busy", *d.GPUBusy*100))
 	}
 	if s := d.Steps; s != nil {
-		text := incidentview.Number(s.Count) + " were told"
+		text := verdict.Number(s.Count) + " were told"
 		if s.Count == 1 {
 			text = "1 was told"
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/history"
-	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -150,7 +149,7 @@ func (m *Model) path() string {
 		case atRanks:
 			words = append(words, m.chosen.job)
 		case atRank:
-			words = append(words, "rank "+incidentview.Number(m.rank))
+			words = append(words, "rank "+verdict.Number(m.rank))
 		case atStatus:
 			words = append(words, "status")
 		default:

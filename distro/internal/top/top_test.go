@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/toptest"
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -213,6 +214,9 @@ func live() *told {
 		Named: []Named{{Job: "llm", Rank: 5, Slow: true, Incident: "inc-9", Text: "rank 5 is slow"}, {Job: "llm", Rank: 27, Incident: "inc-8", Text: "GPU of rank 27 is lost"}},
 		Jobs:  []history.RankJob{job, {Job: "other", Began: &start, Counts: map[string]int{history.RankGoesOn: 8}, Hosts: 1}},
 		Status: &history.Status{Version: "1", Started: start, Incidents: 3, Open: 2, Ailing: []history.Ailing{{Kind: "Receiver", Component: "gpu", Error: "no driver", Since: start}},
+			Agents: heartbeat.Counts{Watching: 1023, Silent: 1, Gone: 1}, WorstAgents: []heartbeat.Agent{
+				{Host: "node-7", State: heartbeat.Silent, Since: start}, {Host: "node-9", State: heartbeat.Watching, Since: start, Receivers: []heartbeat.Component{{Name: "gpu", State: heartbeat.Fails}}},
+			},
 			Feeds: []history.Feed{{Pattern: "gpu_lost", Evidence: "xid"}, {Pattern: "gpu_lost", Evidence: "lost", Last: &since}}},
 		Unfed: []string{"gpu", "rdma"}, Started: start,
 	}}
@@ -413,6 +417,7 @@ func TestHostileNames(t *testing.T) {
 	v.Seen = []incidentview.Seen{{At: began, Text: name, Says: name, Count: 3}}
 	v.NotSeen[0].Text, v.NotSeen[0].Why = name, name
 	p.Views["inc-1"] = v
+	p.Status.WorstAgents[0].Host, p.Status.WorstAgents[1].Receivers[0].Name = name, name
 	p.Status.Version, p.Status.Ailing[0].Error, p.Status.Ailing[0].Component, p.Status.Feeds[0].Pattern = name, name, name, name
 	p.Rank = &history.RankDetail{Rank: 3, State: history.RankBlocked, Host: name, Process: name, PID: 3, Thread: name, File: name, Syscall: name, Channel: name, Activity: name,
 		Waits: []history.RankWait{{For: name, What: name}}, Stack: &history.RankStack{At: began, Where: name, Waits: name, Function: name, Unread: name}}

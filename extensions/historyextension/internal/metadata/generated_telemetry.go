@@ -3,10 +3,12 @@
 package metadata
 
 import (
+	"context"
 	"errors"
 	"sync"
 
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/embedded"
 	"go.opentelemetry.io/otel/trace"
 
 	"go.opentelemetry.io/collector/component"
@@ -26,6 +28,8 @@ type TelemetryBuilder struct {
 	meter                         metric.Meter
 	mu                            sync.Mutex
 	registrations                 []metric.Registration
+	ExtensionHistoryAgents        metric.Int64ObservableGauge
+	ExtensionHistoryAgentsEvicted metric.Int64ObservableCounter
 	ExtensionHistoryCut           metric.Int64Counter
 	ExtensionHistoryDamagedRows   metric.Int64Counter
 	ExtensionHistoryEvicted       metric.Int64Counter
@@ -43,6 +47,46 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterExtensionHistoryAgentsCallback sets callback for observable ExtensionHistoryAgents metric.
+func (builder *TelemetryBuilder) RegisterExtensionHistoryAgentsCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExtensionHistoryAgents, obs: o})
+		return nil
+	}, builder.ExtensionHistoryAgents)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExtensionHistoryAgentsEvictedCallback sets callback for observable ExtensionHistoryAgentsEvicted metric.
+func (builder *TelemetryBuilder) RegisterExtensionHistoryAgentsEvictedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExtensionHistoryAgentsEvicted, obs: o})
+		return nil
+	}, builder.ExtensionHistoryAgentsEvicted)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+type observerInt64 struct {
+	embedded.Int64Observer
+	inst metric.Int64Observable
+	obs  metric.Observer
+}
+
+func (oi *observerInt64) Observe(value int64, opts ...metric.ObserveOption) {
+	oi.obs.ObserveInt64(oi.inst, value, opts...)
 }
 
 // Shutdown unregister all registered callbacks for async instruments.
@@ -63,6 +107,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	}
 	builder.meter = Meter(settings)
 	var err, errs error
+	builder.ExtensionHistoryAgents, err = builder.meter.Int64ObservableGauge(
+		"otelcol_extension_history_agents",
+		metric.WithDescription("Agents that were heard here, by state. [Development]"),
+		metric.WithUnit("{agent}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExtensionHistoryAgentsEvicted, err = builder.meter.Int64ObservableCounter(
+		"otelcol_extension_history_agents_evicted",
+		metric.WithDescription("Agents that gave way because too many tell. [Development]"),
+		metric.WithUnit("{agent}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExtensionHistoryCut, err = builder.meter.Int64Counter(
 		"otelcol_extension_history_cut",
 		metric.WithDescription("Statements of verdicts that one incident had too many of. Older revisions went first. [Development]"),

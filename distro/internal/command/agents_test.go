@@ -1,0 +1,159 @@
+package command
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+)
+
+// authority makes certificates.
+type authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir()}
+	a.cert, a.key = a.make(t, "ca")
+	return a
+}
+
+// make makes a certificate; the first one signs itself and all others.
+func (a *authority) make(t *testing.T, name string) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: a.cert == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	parent, signer := template, key
+	if a.cert != nil {
+		parent, signer = a.cert, a.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(a.dir, name+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(a.dir, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	made, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return made, key
+}
+
+const hearingConfig = `
+extensions:
+  health_check: {}
+  agent_auth: {client_certificate: {}}
+  history: {directory: %[1]s/history, http: {endpoint: "%[2]s"}}
+receivers:
+  otlp: {protocols: {grpc: {endpoint: "%[3]s", auth: {authenticator: agent_auth}, tls: {cert_file: %[1]s/gateway.crt, key_file: %[1]s/gateway.key, client_ca_file: %[1]s/ca.crt}}}}
+  otlp/open: {protocols: {http: {endpoint: "%[4]s"}}}
+processors: {patterndetector: {history: history}}
+exporters: {terminal: {format: json}}
+service:
+  extensions: [health_check, agent_auth, history]
+  telemetry: {metrics: {level: none}}
+  pipelines: {logs: {receivers: [otlp, otlp/open], processors: [patterndetector], exporters: [terminal]}}
+`
+
+const tellingConfig = `
+extensions: {health_check: {}, identity: {error_mode: ignore}}
+receivers: {heartbeat: {identity: identity}, filelog: {include: [%[1]s/none]}}
+exporters: {otlp_grpc: {endpoint: "%[2]s", tls: {cert_file: %[1]s/%[3]s.crt, key_file: %[1]s/%[3]s.key, ca_file: %[1]s/ca.crt}}}
+service:
+  extensions: [health_check, identity]
+  telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: 127.0.0.1, port: %[4]s}}}}]}}
+  pipelines: {logs: {receivers: [heartbeat, filelog], exporters: [otlp_grpc]}}
+`
+
+// At a gateway status lists the agents that proved who they are: which watch, and which were
+// stopped by order. What others say of a machine counts for nothing.
+func TestAGatewayKnowsWhichAgentsWatch(t *testing.T) {
+	a := newAuthority(t)
+	for _, name := range []string{"gateway", "node-1", "node-2"} {
+		a.make(t, name)
+	}
+	asked, agents, open := commandtest.FreeAddress(t), commandtest.FreeAddress(t), commandtest.FreeAddress(t)
+	start := func(name, text string, variables ...string) *commandtest.Running {
+		config := filepath.Join(t.TempDir(), "config.yaml")
+		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+		cmd := commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t))
+		cmd.Env = append(cmd.Env, "K8S_NODE_NAME="+name)
+		return commandtest.Start(t, cmd)
+	}
+	gateway := start("gateway", fmt.Sprintf(hearingConfig, a.dir, asked, agents, open))
+	agent := func(certificate, name string) *commandtest.Running {
+		_, port, _ := strings.Cut(commandtest.FreeAddress(t), ":")
+		return start(name, fmt.Sprintf(tellingConfig, a.dir, agents, certificate, port))
+	}
+	status := func() (code int, report statusReport) {
+		got := commandtest.Finish(t, commandtest.New(t, "status", "--address", asked, "--metrics", "127.0.0.1:1", "-o", "json"))
+		require.NoError(t, json.Unmarshal([]byte(got.Stdout), &report), got.Stderr)
+		return got.Code, report
+	}
+	become := func(want heartbeat.Counts) (report statusReport) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			_, report = status()
+			return report.Agents == want
+		}, hosttest.Patience, 20*time.Millisecond, "%+v\n%s", &report.Agents, gateway.Stderr)
+		return report
+	}
+	become(heartbeat.Counts{})
+	one := agent("node-1", "node-1")
+	agent("node-2", "node-2")
+	report := become(heartbeat.Counts{Watching: 2})
+	code, _ := status()
+	require.Equal(t, statusWell, code, "what nobody tells of did not happen")
+	require.Equal(t, []string{"node-1", "node-2"}, []string{report.WorstAgents[0].Host, report.WorstAgents[1].Host})
+	require.Equal(t, version, report.WorstAgents[0].Version)
+	require.NotNil(t, report.WorstAgents[0].Dropped, "it serves its own metrics")
+	require.Equal(t, "filelog", report.WorstAgents[0].Receivers[0].Name)
+
+	// Others: an agent that speaks of another machine, and a stranger.
+	agent("node-2", "node-3")
+	forged := strings.ReplaceAll(`{"resourceLogs":[{"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"node-4"}}]},"scopeLogs":[{"scope":{"name":"SCOPE"},"logRecords":[
+		{"eventName":"tracecore.agent.heartbeat","timeUnixNano":"1764064800000000000","attributes":[{"key":"tracecore.trust","value":{"stringValue":"proven"}},{"key":"service.instance.id","value":{"stringValue":"x"}},
+		{"key":"tracecore.agent.sequence","value":{"intValue":"1"}},{"key":"tracecore.agent.start_unix_nano","value":{"intValue":"1764064700000000000"}}]}]}]}]}`, "SCOPE", heartbeat.Scope)
+	response, err := http.Post("http://"+open+"/v1/logs", "application/json", strings.NewReader(forged))
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Eventually(t, func() bool {
+		said := gateway.Stderr.String()
+		return strings.Contains(said, "an agent sent records about a machine that is not its own") && strings.Contains(said, "a sender that has not proved to be an agent used a name of tracecore's own")
+	}, hosttest.Patience, 20*time.Millisecond, "%s", gateway.Stderr)
+	become(heartbeat.Counts{Watching: 2})
+
+	require.NoError(t, one.Cmd.Process.Signal(syscall.SIGTERM))
+	become(heartbeat.Counts{Watching: 1, Gone: 1})
+	got := commandtest.Finish(t, commandtest.New(t, "status", "--agents", "--address", asked, "--metrics", "127.0.0.1:1"))
+	require.Contains(t, got.Stdout, "Agents: 1 watching, 1 stopped by order\n")
+	require.Regexp(t, `(?m)^node-1 +gone +\d{4}-`, got.Stdout)
+	require.Regexp(t, `(?m)^node-2 +watching +\d{4}-`, got.Stdout)
+}
