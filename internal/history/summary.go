@@ -215,17 +215,17 @@ func seenRanks(run *Run) string {
 	case run.RanksCount == 1:
 		text = "rank " + run.Ranks
 	case strings.Count(run.Ranks, ",") >= 3:
-		text = fmt.Sprintf("%d ranks", run.RanksCount)
+		text = verdict.Number(run.RanksCount) + " ranks"
 	}
 	if run.WorldSize > run.RanksCount {
-		text += fmt.Sprintf(" of %d", run.WorldSize)
+		text += " of " + verdict.Number(run.WorldSize)
 	}
 	switch len(run.Hosts) {
 	case 0:
 	case 1:
 		text += " on " + safetext.Line(run.Hosts[0])
 	default:
-		text += fmt.Sprintf(" on %d hosts", len(run.Hosts))
+		text += " on " + verdict.Number(len(run.Hosts)) + " hosts"
 	}
 	return safetext.Line(text)
 }

@@ -89,7 +89,7 @@ func TestASummaryIsARecordAndALine(t *testing.T) {
 	record := plog.NewLogRecord()
 	ToRecord(run, record)
 	require.Equal(t, "Job llm failed after 3 h 12 min: it moved for 2 h 50 min and stood for 22 min 0 s (fuse stall 20 min 0 s, nccl hang 2 min 0 s), 2.9 rank hours lost; "+
-		"2 incidents; slowest rank 5; rank 3 on node-17 ended first, with SIGKILL. Seen: ranks 0-7 of 1024 on node-17", record.Body().Str())
+		"2 incidents; slowest rank 5; rank 3 on node-17 ended first, with SIGKILL. Seen: ranks 0-7 of 1,024 on node-17", record.Body().Str())
 	require.Equal(t, after(192), record.Timestamp().AsTime())
 	attributes := record.Attributes().AsRaw()
 	delete(attributes, AttrSummaryJSON)

@@ -15,8 +15,8 @@ import (
 
 const analyzed = "../../receivers/ncclfrreceiver/testdata/analyzer"
 
-// verdict is what PyTorch's analyzer says of one sequence number.
-type verdict struct {
+// judgement is what PyTorch's analyzer says of one sequence number.
+type judgement struct {
 	Seq      int64             `json:"seq"`
 	Missing  []int             `json:"missing"`
 	Mismatch map[string]string `json:"mismatch"`
@@ -41,7 +41,7 @@ var differently = map[string]string{
 func TestWeSayWhatTheAnalyzerSays(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(analyzed, "analyzer.json"))
 	require.NoError(t, err)
-	var cases map[string][]verdict
+	var cases map[string][]judgement
 	require.NoError(t, json.Unmarshal(text, &cases))
 	require.GreaterOrEqual(t, len(cases), 16)
 	for name, said := range cases {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // The events of the ncclcall receiver. Each is told once, when something changes.
@@ -169,8 +170,5 @@ func thousands(digits string) string {
 	if strings.Trim(digits, "0123456789") != "" {
 		return socketstall.Clip(digits)
 	}
-	for at := len(digits) - 3; at > 0; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	return digits
+	return verdict.Thousands(digits)
 }

@@ -3,7 +3,8 @@ package ncclhang
 import (
 	"cmp"
 	"fmt"
-	"strconv"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // callText says in one line what calls tell.
@@ -14,7 +15,7 @@ func (f *Finding) callText() string {
 	case NotInitialized:
 		text = fmt.Sprintf("%s %s not called %s for %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), f.Operation, f.Desc, f.CalledBy)
 	case AllCalled:
-		return fmt.Sprintf("all %s ranks called %s, and all wait: the fault is below the program", thousands(strconv.Itoa(f.Members)), op)
+		return fmt.Sprintf("all %s ranks called %s, and all wait: the fault is below the program", verdict.Number(f.Members), op)
 	case NoCall:
 		return fmt.Sprintf("%s called %s and stand; of %s no record came", f.calledBy(), op, f.named(f.NoDump))
 	case Works:
@@ -33,7 +34,7 @@ func (f *Finding) stackText() string {
 	wait := f.CalledBy + plural(f.Waiting, " waits", " wait")
 	switch f.Kind {
 	case AllWait:
-		text := "all " + thousands(strconv.Itoa(f.Members)) + " ranks wait in a collective or for their GPUs: the fault is below the program"
+		text := "all " + verdict.Number(f.Members) + " ranks wait in a collective or for their GPUs: the fault is below the program"
 		if f.Detail != "" {
 			text += "; " + f.Detail
 		}
@@ -86,5 +87,5 @@ func (f *Finding) calledBy() string {
 	if len(f.Waiting) == 1 {
 		return f.named(f.Waiting) + " has"
 	}
-	return thousands(strconv.Itoa(len(f.Waiting))) + " ranks have"
+	return verdict.Number(len(f.Waiting)) + " ranks have"
 }

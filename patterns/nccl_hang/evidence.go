@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Agreement is what the sockets of the job say to a finding.
@@ -226,5 +227,5 @@ func count(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return fmt.Sprintf("%d %s", n, more)
+	return verdict.Number(n) + " " + more
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	starts "github.com/tracecoreai/tracecore/patterns/engine/run"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Kind says in which way a collective is incomplete.
@@ -231,7 +232,7 @@ func ranksInWords(ranks []int) string {
 			part = fmt.Sprintf("%d-%d", ranks[i], ranks[j])
 		}
 		if parts = append(parts, part); len(parts) == most && j+1 < len(ranks) {
-			return strings.Join(parts, ", ") + fmt.Sprintf(", … (%d)", len(ranks))
+			return strings.Join(parts, ", ") + fmt.Sprintf(", … (%s ranks)", verdict.Number(len(ranks)))
 		}
 		i = j + 1
 	}

@@ -57,7 +57,7 @@ var of26 = map[string]struct {
 func TestDumpsOfPyTorch26(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(analyzed), "pytorch26", "analyzer.json"))
 	require.NoError(t, err)
-	var analyzer map[string][]verdict
+	var analyzer map[string][]judgement
 	require.NoError(t, json.Unmarshal(text, &analyzer))
 	require.Len(t, analyzer, len(of26))
 	for name, want := range of26 {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // quiet says how far the ranks of a run are, a line for each group, where nothing that
@@ -41,7 +43,7 @@ func (g *group) quiet(least time.Duration) string {
 func (g *group) progress(ranks []int, seq int64) string {
 	who := subject(ranks)
 	if len(ranks) == len(g.members) && len(ranks) > 1 {
-		who = fmt.Sprintf("all %d ranks", len(ranks))
+		who = "all " + verdict.Number(len(ranks)) + " ranks"
 	}
 	if seq == 0 {
 		return who + " entered no collective of " + g.name()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Doubts of stacks.
@@ -113,7 +114,7 @@ func (s *ranksByStack) begin(kind Kind, waits, culprits []int, now int64) *Findi
 	}
 	f.CalledBy = f.named(waits)
 	if len(waits) > 1 {
-		f.CalledBy = thousands(strconv.Itoa(len(waits))) + " ranks"
+		f.CalledBy = verdict.Number(len(waits)) + " ranks"
 	}
 	f.Affected = slices.Concat(waits, culprits, s.hidden)
 	slices.Sort(f.Affected)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // tolerance is by how much the first look at a process may be later than its silence, and
@@ -88,7 +89,7 @@ func (g *graph) tie(c *conclusion) *conclusion {
 	}
 	slices.Sort(c.Tied)
 	c.Tied = slices.Compact(c.Tied)
-	c.Shows = fmt.Sprintf("%d ranks fell silent at once, within %s", len(c.Tied), milliseconds(int64(g.errorSameHost)))
+	c.Shows = fmt.Sprintf("%s ranks fell silent at once, within %s", verdict.Number(len(c.Tied)), milliseconds(int64(g.errorSameHost)))
 	c.Missing = "a clear order: the stacks of these ranks tell which of them is in no collective"
 	return c
 }

@@ -255,7 +255,7 @@ func TestTemplateLeavesOutWhatIsNotKnown(t *testing.T) {
 }
 
 func TestTemplates(t *testing.T) {
-	known := map[string]string{"x": "3", "list": "0-3, 8", "range": "0-3", "name": "rank-3", "names": "a, b"}
+	known := map[string]string{"x": "3", "list": "0-3, 8", "range": "0-3", "name": "rank-3", "names": "a, b", "many": "131072"}
 	seen := map[string]bool{"death": true, rule.Full: true}
 	knowns := rule.Known{
 		Field: func(name string) (string, bool) { value, ok := known[name]; return value, ok },
@@ -272,7 +272,11 @@ func TestTemplates(t *testing.T) {
 		"Xid[if flood: took down {x}| hit {x}]":                             "Xid hit 3",
 		"Xid[if death: took down {y}| hit somebody]":                        "Xid hit somebody",
 		"[if full:certain][if death and flood:no][if flood or death:, yes]": "certain, yes",
-		"a | b": "a | b",
+		"a | b":                                "a | b",
+		"all {many} ranks wait":                "all 131,072 ranks wait",
+		"[{many} ranks|ranks] of {many}":       "131,072 ranks of 131072",
+		"{x} ranks, {name} ranks":              "3 ranks, rank-3 ranks",
+		"{many: one|more} ranks, {list} ranks": "one ranks, 0-3, 8 ranks",
 	} {
 		tpl, err := rule.ParseTemplate(text)
 		require.NoError(t, err, text)

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Template is text with {field} in it. {field: one|more} is the word "one" where the field
-// is a single rank, thing or text, and "more" where it is a list. Of the parts in
+// is a single rank, thing or text, and "more" where it is a list. {field} ranks is
+// how many there are, with commas: 1,023 ranks. Of the parts in
 // [brackets], which | separates, the first counts whose fields all have a value, and, where
 // it begins with "if EXPRESSION:", whose evidence was seen; none may. Outside of brackets a
 // field without a value reads "unknown".
@@ -21,6 +24,7 @@ type Template struct {
 type part struct {
 	literal   string
 	field     string
+	counts    bool   // the field is how many ranks there are: {count} ranks
 	one, more string // words for the field, instead of its value
 	options   []option
 }
@@ -66,6 +70,9 @@ func (p *templateParser) parts(inside bool) ([]part, error) {
 			at = len(p.rest)
 		}
 		if at > 0 {
+			if last := len(parts) - 1; last >= 0 && strings.HasPrefix(p.rest, " ranks") {
+				parts[last].counts = parts[last].field != ""
+			}
 			parts = append(parts, part{literal: p.rest[:at]})
 			p.rest = p.rest[at:]
 			continue
@@ -200,6 +207,8 @@ func (p part) word(k Known) string {
 	switch {
 	case !ok:
 		return "unknown"
+	case p.one+p.more == "" && p.counts && isNumber(value):
+		return verdict.Thousands(value)
 	case p.one+p.more == "":
 		return value
 	case isList(value):

@@ -2,11 +2,20 @@ package verdict
 
 import "strconv"
 
-// Number is n with its thousands apart: 1,024.
+// Number is n with its thousands apart: 1,024. So every text and every view writes how many
+// there are of something.
 func Number[T int | int64 | uint64](n T) string {
 	text := strconv.FormatInt(int64(n), 10) //nolint:gosec // counts
-	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
-		text = text[:at] + "," + text[at:]
+	if n < 0 {
+		return "-" + Thousands(text[1:])
 	}
-	return text
+	return Thousands(text)
+}
+
+// Thousands puts commas into the digits of a whole number.
+func Thousands(digits string) string {
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
 }

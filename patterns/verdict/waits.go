@@ -22,7 +22,7 @@ func (w Wait) String() string {
 	who := "ranks " + w.Ranks
 	switch {
 	case w.Ranks == "":
-		who = strconv.Itoa(w.Count) + " ranks"
+		who = Number(w.Count) + " ranks"
 	case w.Count == 1:
 		who = "rank " + w.Ranks
 	}
@@ -131,7 +131,7 @@ func RanksNamed(ranks []int) string {
 	case len(ranks) == 1:
 		return "rank " + words
 	case strings.Count(words, ",") >= most:
-		return strconv.Itoa(len(ranks)) + " ranks"
+		return Number(len(ranks)) + " ranks"
 	}
 	return "ranks " + words
 }

@@ -22,7 +22,7 @@ func TestWaitsAreReadAsTheyWereWritten(t *testing.T) {
 	require.Equal(t, waits, ReadWaits(text))
 	require.Equal(t, "ranks 0-516,518-1023 (518 directly) wait for rank 517: AllReduce #10432", waits[0].String())
 	require.Equal(t, "rank 12 waits for 10.0.0.7:4000: packets that do not arrive", waits[1].String())
-	require.Equal(t, "9000 ranks wait for ranks 3, 5: data", waits[3].String())
+	require.Equal(t, "9,000 ranks wait for ranks 3, 5: data", waits[3].String())
 
 	// What finds them has so much room: ranges give way to their number, then the last waits.
 	every := make([]string, 200)

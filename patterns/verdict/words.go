@@ -133,7 +133,7 @@ func RanksInWords(ranks []int) string {
 	}
 	const most = 12
 	if len(parts) > most {
-		return fmt.Sprintf("%s, … (%d ranks)", strings.Join(parts[:most], ", "), len(ranks))
+		return fmt.Sprintf("%s, … (%s ranks)", strings.Join(parts[:most], ", "), Number(len(ranks)))
 	}
 	return strings.Join(parts, ", ")
 }

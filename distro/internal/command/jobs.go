@@ -93,12 +93,12 @@ func stood(run *history.Run) string {
 
 // ranksSeen says how many ranks were seen, of how many.
 func ranksSeen(run *history.Run) string {
-	text := strconv.Itoa(run.RanksCount)
+	text := verdict.Number(run.RanksCount)
 	if run.WorldSize > 0 {
-		text += " of " + strconv.Itoa(run.WorldSize)
+		text += " of " + verdict.Number(run.WorldSize)
 	}
 	if run.EndedCount > 0 && run.EndedCount < run.RanksCount {
-		text += fmt.Sprintf(", %d ended", run.EndedCount)
+		text += ", " + verdict.Number(run.EndedCount) + " ended"
 	}
 	return text
 }
