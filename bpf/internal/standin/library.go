@@ -27,6 +27,8 @@ const (
 	pageBytes = 64 << 10 // the largest page of any kernel it runs on
 	codeAt    = pageBytes
 	codeMoved = 2 * pageBytes // what address it has more than offset
+	// CodeAt is where in the file its functions begin: a place that can be mapped.
+	CodeAt = codeAt
 	// Stride is from one function to the next.
 	Stride = 64
 )

@@ -65,6 +65,10 @@ func (l Library) Install(folder string) (file string, err error) {
 	return file, os.WriteFile(file, l.Content(), 0o755)
 }
 
+// Offset is where in the file a function is: for a program of another language, which maps the
+// file from the last multiple of 64 KiB on.
+func Offset(function string) int { return standin.CodeAt + place(function)*standin.Stride }
+
 func (l Library) code(function string) []byte {
 	field := slices.Index(Functions(), function) // rank, size and device are the first
 	if l.RankOffset == 0 || field > 2 {

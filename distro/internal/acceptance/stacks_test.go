@@ -54,15 +54,50 @@ func (r *pythonRank) goes(order string) {
 	_, _ = io.WriteString(r.stdin, order+"\n")
 }
 
-// The file of the collective is named as PyTorch's: by that a wait in it is known.
+// The file of the collective is named as PyTorch's: by that a wait in it is known. A job that has a
+// stand-in for NCCL calls it before it waits.
 const (
 	pythonCollective = `import sys
+import nccl
 
 def all_reduce():
+    nccl.all_reduce()
     print(flush=True)
     return sys.stdin.readline()
 `
-	pythonProgram = `import time
+	pythonNCCL = `import ctypes, os, struct
+
+file, *numbers = os.environ.get("STANDIN_NCCL", "").split(":")
+communicator = None
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_char * 128)]
+
+if file:
+    init_at, reduce_at, rank_at, comm_hash = map(int, numbers)
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    PAGE = 65536
+    code = libc.mmap(None, PAGE, 5, 2, os.open(file, os.O_RDONLY), init_at // PAGE * PAGE)
+    comm_init_rank = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, UniqueId, ctypes.c_int)(code + init_at % PAGE)
+    reduce = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(code + reduce_at % PAGE)
+
+def init():
+    global communicator
+    if file:
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        communicator = libc.mmap(None, rank_at + 2 * PAGE, 3, 0x22, -1, 0)
+        planted = struct.pack("<Q7iiq8x", comm_hash, rank, size, 0, 0, 0, 0, 0, 0, 0)
+        ctypes.memmove(communicator + rank_at - 8, planted, len(planted))
+        comm_init_rank(None, size, UniqueId(os.environ["JOB_ID"].encode()), rank)
+
+def all_reduce():
+    if communicator:
+        reduce(None, None, 4096, 9, 0, communicator, None)
+`
+	pythonProgram = `import ctypes, mmap, threading, time
+import nccl
 from torch.distributed.distributed_c10d import all_reduce
 
 def evaluate(seconds):
@@ -78,27 +113,66 @@ def forward(seconds):
 def save_checkpoint(seconds):
     time.sleep(seconds)
 
+def deadlock(seconds):
+    one, other, has = threading.Lock(), threading.Lock(), threading.Event()
+    def cross():
+        with other:
+            has.set()
+            one.acquire(timeout=seconds)
+    one.acquire()
+    threading.Thread(target=cross, daemon=True).start()
+    has.wait()
+    other.acquire(timeout=seconds)
+
+def spin(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end: pass
+
+def hold_gil(seconds):
+    ctypes.PyDLL(None).sleep(int(seconds))
+
+# A rank opens its file while all is well.
+def open_file(path):
+    global opened, batch
+    opened = open(path, "r+b", buffering=0)
+    batch = mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ)
+
+def load_batch(at):
+    return batch[at]
+
+def save_model(size):
+    opened.write(bytes(size))
+
+def fail(words):
+    raise ValueError(words)
+
+orders = {
+    "forward": (forward, float), "evaluate": (evaluate, float), "save": (save_checkpoint, float), "deadlock": (deadlock, float), "spin": (spin, float),
+    "hold_gil": (hold_gil, float), "load": (load_batch, int), "write": (save_model, int), "fail": (fail, str),
+}
+
 def main():
     while True:
-        order = all_reduce().split()
+        order, _, argument = all_reduce().strip().partition(" ")
         if not order:
             return
-        if order[0] == "forward":
-            forward(float(order[1]))
-        if order[0] == "evaluate":
-            evaluate(float(order[1]))
-        if order[0] == "save":
-            save_checkpoint(float(order[1]))
+        if order == "init":
+            nccl.init()
+            if argument:
+                open_file(argument)
+        if order in orders:
+            does, kind = orders[order]
+            does(kind(argument))
         time.sleep(0.01)
 
 main()
 `
 )
 
-func startPythonJob(t *testing.T, name string, size int) *pythonJob {
+func startPythonJob(t *testing.T, name string, size int, environment ...string) *pythonJob {
 	t.Helper()
 	dir := t.TempDir()
-	for file, text := range map[string]string{"job.py": pythonProgram, "torch/__init__.py": "", "torch/distributed/__init__.py": "", "torch/distributed/distributed_c10d.py": pythonCollective} {
+	for file, text := range map[string]string{"job.py": pythonProgram, "nccl.py": pythonNCCL, "torch/__init__.py": "", "torch/distributed/__init__.py": "", "torch/distributed/distributed_c10d.py": pythonCollective} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
@@ -106,6 +180,7 @@ func startPythonJob(t *testing.T, name string, size int) *pythonJob {
 	for rank := range size {
 		cmd := exec.Command("/usr/bin/python3", filepath.Join(dir, "job.py"))
 		cmd.Env = append(os.Environ(), fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", size), "JOB_ID="+name)
+		cmd.Env = append(cmd.Env, environment...)
 		stdin, err := cmd.StdinPipe()
 		require.NoError(t, err)
 		stdout, err := cmd.StdoutPipe()
@@ -155,6 +230,21 @@ func (j *pythonJob) run(first string) {
 func (j *pythonJob) halt() {
 	close(j.stop)
 	j.running.Wait()
+}
+
+// all lets all ranks leave the collective in which they are, one of them with an order of its own;
+// "" leaves it there.
+func (j *pythonJob) all(t *testing.T, one int, order string) {
+	t.Helper()
+	for rank, r := range j.ranks {
+		require.True(t, r.enters(t.Context().Done()))
+		switch {
+		case rank != one:
+			r.goes("step")
+		case order != "":
+			r.goes(order)
+		}
+	}
 }
 
 // TestARankIsNamedByStacksAlone: no socket of the job is seen, and no library that it calls.
@@ -213,7 +303,7 @@ func TestTheSlowestRankOfAHealthyJobIsNotNamed(t *testing.T) {
 	}
 	t.Parallel()
 	a := startAgent(t, t.TempDir(), "--set=receivers.stacks.look_interval=1s", "--set=receivers.stacks.patience=5s")
-	jobs := map[string]string{"computes": "forward 0.3", "sleeps": "save 0.4", "sleeps-long": "save 4"}
+	jobs := map[string]string{"computes": "forward 0.3", "computes-long": "forward 8", "sleeps": "save 0.4", "sleeps-long": "save 4"}
 	for name, order := range jobs {
 		job := startPythonJob(t, name, 3)
 		job.run(order)

@@ -1,0 +1,160 @@
+//go:build linux && (amd64 || arm64)
+
+package acceptance
+
+import (
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
+	"github.com/tracecoreai/tracecore/bpf/ncclcall"
+	"github.com/tracecoreai/tracecore/bpf/ncclcall/fakejob"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// rankFault is something that happens to rank 1 of a job that has no socket, and what must be said.
+type rankFault struct {
+	name   string
+	static bool   // no call is seen, as where NCCL is linked statically: stacks alone tell
+	order  string // of the rank instead of its step; "": none, it stays in the collective before
+	file   bool   // it has a file of a mount that answers nobody any more
+	make   func(pid int) error
+	// pattern is that of the cause, and says what it says of the rank.
+	pattern, says string
+}
+
+func rankFaults() []rankFault {
+	asleep := func(function string) string {
+		return `its main thread is asleep in .*, at 0 % CPU, at job\.py:\d+ in ` + function + ` < main$`
+	}
+	stop := func(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
+	kill := func(pid int) error { return exec.Command("/bin/sh", "-c", fmt.Sprint("kill -9 ", pid)).Run() }
+	var all []rankFault
+	for _, static := range []bool{false, true} {
+		who := `^rank 1 on \S+ has not called AllReduce #\d+ \(4,096 x bf16\), which 2 ranks have called: `
+		if static {
+			who = `^2 ranks wait in a collective for rank 1 on \S+: `
+		}
+		all = append(all,
+			rankFault{name: "stopped", static: static, make: stop, pattern: "nccl_hang", says: who + `its process is stopped`},
+			rankFault{name: "asleep in its own code", static: static, order: "save 100", pattern: "nccl_hang", says: who + asleep("save_checkpoint")},
+			rankFault{name: "deadlocked", static: static, order: "deadlock 100", pattern: "nccl_hang", says: who + asleep("deadlock")},
+			rankFault{name: "spinning", static: static, order: "spin 100", pattern: "nccl_hang", says: strings.Replace(who, " called A", "( yet)? called A", 1) + `rank 1 executes nothing but a loop at job\.py:\d+ in spin < main`},
+			rankFault{name: "asleep in C with the GIL", static: static, order: "hold_gil 100", pattern: "nccl_hang", says: who + asleep("hold_gil")},
+		)
+	}
+	return append(all,
+		rankFault{name: "page fault on a mount that is stuck", order: "load 8388608", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a page fault for .*; rank 1 of job \S+ waits`},
+		rankFault{name: "write to a mount that is stuck", order: "write 1048576", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a WRITE for .*; rank 1 of job \S+ waits`},
+		rankFault{name: "raises an exception", order: "fail bad batch 3", pattern: "rank_exit", says: `rank 1 .*ValueError: bad batch 3 at job\.py:\d+`},
+		rankFault{name: "killed by another process", make: kill, pattern: "rank_exit", says: `rank 1 .*SIGKILL.*, sent by sh \(pid \d+\)`},
+	)
+}
+
+// TestEachFaultOfAJobWithoutASocketIsNamed: its ranks are programs in Python that call a stand-in
+// for NCCL. Each fault has a job of its own; all are watched by one agent.
+func TestEachFaultOfAJobWithoutASocketIsNamed(t *testing.T) {
+	privtest.Require(t)
+	if testing.Short() || inTestMachine(t) {
+		t.Skip("slow: it waits until jobs are known, and for a rank that spins")
+	}
+	t.Parallel()
+	a := startAgent(t, t.TempDir(), "--set=receivers.ncclcall.look_interval=1s", "--set=receivers.stacks.look_interval=1s")
+	const rankOffset = 0x1206d8
+	library, err := (fakejob.Library{RankOffset: rankOffset}).Install(t.TempDir())
+	require.NoError(t, err)
+	faults := rankFaults()
+	jobs := make([]*pythonJob, len(faults))
+	for i := range faults {
+		name := fmt.Sprint("row-", i)
+		if faults[i].static {
+			jobs[i] = startPythonJob(t, name, 3)
+			continue
+		}
+		id := make([]byte, fakejob.IDBytes)
+		copy(id, name)
+		jobs[i] = startPythonJob(t, name, 3, fmt.Sprintf("STANDIN_NCCL=%s:%d:%d:%d:%d", library,
+			fakejob.Offset("ncclCommInitRank"), fakejob.Offset("ncclAllReduce"), rankOffset, ncclcall.IDHash(id)))
+	}
+	require.Eventually(t, func() bool { return watchesNCCL.MatchString(fetch(a.metrics)) }, hosttest.Patience, 20*time.Millisecond, "nobody watches the job's library: %s", a.Stderr)
+	time.Sleep(2 * time.Second) // looks that find the other jobs, too
+	mounts := map[*pythonJob]*hangfs.FS{}
+	for i, job := range jobs {
+		for rank, r := range job.ranks {
+			require.True(t, r.enters(t.Context().Done()))
+			order := "init"
+			if rank == 1 && faults[i].file {
+				mounts[job] = startMount(t)
+				order += " " + mounts[job].Path(hangfs.Cached)
+			}
+			r.goes(order)
+		}
+		job.run("step")
+	}
+	time.Sleep(25 * time.Second) // until their pauses are known
+	for _, v := range a.verdicts(t) {
+		require.NotRegexp(t, "^row-", v.Culprit["job"], "all are healthy: %s", v.Headline)
+	}
+	for i, fault := range faults {
+		job := jobs[i]
+		title := fault.name
+		if fault.static {
+			title += ", by stacks alone"
+		}
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			a.names(t, job, fmt.Sprint("row-", i), &fault, mounts[job])
+		})
+	}
+}
+
+func startMount(t *testing.T) *hangfs.FS {
+	t.Helper()
+	fs, err := hangfs.Start(hangfs.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, fs.Close()) })
+	return fs
+}
+
+// names breaks a job, and expects that the cause is told, and nothing else.
+func (a agent) names(t *testing.T, job *pythonJob, name string, fault *rankFault, mount *hangfs.FS) {
+	t.Helper()
+	job.halt()
+	for _, r := range job.ranks {
+		require.True(t, r.enters(t.Context().Done()))
+	}
+	if mount != nil {
+		require.NoError(t, mount.Freeze())
+	}
+	made := cause(t, "ncclcall", fault.name)
+	if fault.make != nil {
+		require.NoError(t, fault.make(job.ranks[1].cmd.Process.Pid))
+	}
+	job.all(t, 1, fault.order)
+	v := a.await(t, fault.name, func(v verdict.Verdict) bool {
+		return v.Pattern == fault.pattern && v.Culprit["job"] == name && v.Severity != verdict.Info
+	})
+	made.named()
+	t.Logf("named after %v: %s", made.delay.Round(time.Millisecond), v.Headline)
+	require.Equal(t, verdict.RootCause, v.Role)
+	require.Equal(t, "1", v.Culprit["rank"])
+	v = a.await(t, fault.name+", with its cause", func(w verdict.Verdict) bool {
+		return w.ID == v.ID && regexp.MustCompile(fault.says).MatchString(w.Headline)
+	})
+	t.Logf("complete after %v: %s", time.Since(made.cause).Round(time.Millisecond), v.Headline)
+	time.Sleep(3 * time.Second) // what comes of it
+	for _, w := range a.verdicts(t) {
+		if w.Culprit["job"] == name && w.Role == verdict.RootCause && w.Severity != verdict.Info {
+			require.Equal(t, v.ID, w.ID, "another cause: %s", w.Headline)
+		}
+	}
+}
