@@ -3,8 +3,10 @@
 package taskstack
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"sync/atomic"
 	"time"
@@ -96,4 +98,19 @@ func (r *ring) records() []byte {
 	header := (*unix.PerfEventMmapPage)(unsafe.Pointer(&r.memory[0]))
 	head := atomic.LoadUint64(&header.Data_head)
 	return r.memory[page : page+int(min(head, uint64(ringPages*page)))]
+}
+
+// Loop is the program counter of a thread, and a hash of all its other registers. Two samples of a
+// thread that runs have the same hash where it goes round and counts nothing: it waits.
+func (r *Registers) Loop() (counter, others uint64) {
+	if r.Known&(1<<pc) == 0 {
+		return 0, 0
+	}
+	h := fnv.New64a()
+	for number, value := range r.Values {
+		if number != pc {
+			_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, value))
+		}
+	}
+	return r.Values[pc], h.Sum64()
 }

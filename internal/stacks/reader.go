@@ -224,6 +224,9 @@ func (l *look) still(tid uint32, s *taskstack.Stack) bool {
 	}
 	if t, ok := l.thread(tid); ok {
 		t.State, t.Kernel = s.State, s.Kernel
+		if s.State == 'R' { // it waits for a CPU
+			t.Counter, t.Registers = s.Registers.Loop()
+		}
 		t.trace(trace)
 		l.add(t)
 	}
@@ -279,6 +282,7 @@ func (l *look) sample(t *Thread) {
 		t.Errors = append(t.Errors, fmt.Errorf("compiled code: %w", err))
 	case l.native != nil:
 		t.State = 'R'
+		t.Counter, t.Registers = s.Registers.Loop()
 		t.trace(l.native.UnwindCopy(unwind.Registers(s.Registers), s.Memory))
 	}
 }

@@ -28,6 +28,9 @@ type Thread struct {
 	Native []unwind.Frame
 	Kernel []taskstack.Function
 	Wait   waitclass.Wait
+	// Of a thread that runs, or could: its program counter, and a hash of its other registers; 0
+	// for one that sleeps, and where they are not known.
+	Counter, Registers uint64
 	// Errors say what could not be read of it, and why.
 	Errors []error
 }

@@ -5,6 +5,7 @@ package stacks
 import (
 	"cmp"
 	"errors"
+	"time"
 
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
@@ -75,15 +76,15 @@ func (r *Reader) Class(pid uint32) (waitclass.Class, error) {
 	return r.table.Of(main.frames()).Class, nil
 }
 
-// Usage is how many pages a process has taken without a read, and what it has read and written,
-// since it began.
-func (r *Reader) Usage(pid uint32) (faults, bytes uint64, err error) {
+// Usage is how many pages a process has taken without a read, what it has read and written, and
+// for how long it has run, since it began.
+func (r *Reader) Usage(pid uint32) (faults, bytes uint64, cpu time.Duration, err error) {
 	stat, err := r.fs.Stat(pid)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	bytes, err = r.fs.IOBytes(pid)
-	return stat.Faults, bytes, err
+	return stat.Faults, bytes, stat.CPU, err
 }
 
 // Release lets go of a process: of files that no other process has, too.

@@ -146,6 +146,10 @@ func TestRealLoops(t *testing.T) {
 		"computes in an extension":   {"import hashlib; big = bytes(500_000_000); print(\"begins\", flush=True)\n    while True: hashlib.sha256(big).digest()", false},
 		"counts words":               {"words = [str(i % 999) for i in range(1_000_000)]; counts = dict.fromkeys(words, 0); print(\"begins\", flush=True)\n    while True:\n        for w in words: counts[w] += 1", false},
 		"waits for a flag":           {"flag = False\n    while not flag: pass", true},
+		"waits for a lock in C":      {"import ctypes; c, l = ctypes.CDLL(None), ctypes.c_int(); c.pthread_spin_init(ctypes.byref(l), 1); c.pthread_spin_lock(ctypes.byref(l))\n    c.pthread_spin_lock(ctypes.byref(l))", true},
+		"the same with the GIL":      {"import ctypes; c, l = ctypes.PyDLL(None), ctypes.c_int(); c.pthread_spin_init(ctypes.byref(l), 1); c.pthread_spin_lock(ctypes.byref(l))\n    c.pthread_spin_lock(ctypes.byref(l))", true},
+		"fills memory in C":          {"import ctypes; c, m = ctypes.CDLL(None), ctypes.create_string_buffer(500_000_000); print(\"begins\", flush=True)\n    while True: c.memset(m, 7, 500_000_000)", false},
+		"a large number":             {"print(\"begins\", flush=True)\n    3 ** 100_000_000", false},
 		"calls a function each time": {"print(\"begins\", flush=True)\n    while True: load(1000)", false},
 		"a list that grows":          {"big = []; print(\"begins\", flush=True)\n    while len(big) < 200_000_000: big.append(time.monotonic())", false},
 	} {
@@ -177,6 +181,9 @@ func TestRealLoops(t *testing.T) {
 				}
 				has, err := m.Usage(p.PID)
 				require.NoError(t, err)
+				has.main, err = m.OnCPU(p.PID)
+				require.NoError(t, err)
+				has.others = max(0, has.cpu-has.main)
 				seen, err := m.Stack(p.PID, p.StartNS)
 				require.NoError(t, err)
 				samples++

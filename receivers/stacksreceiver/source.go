@@ -97,8 +97,8 @@ func (m *machine) OnCPU(pid uint32) (time.Duration, error) { return m.fs.OnCPU(p
 
 func (m *machine) Usage(pid uint32) (usage, error) {
 	return whileOpen(m, func(r *stacks.Reader) (usage, error) {
-		faults, bytes, err := r.Usage(pid)
-		return usage{faults, bytes}, err
+		faults, bytes, cpu, err := r.Usage(pid)
+		return usage{faults: faults, bytes: bytes, cpu: cpu}, err
 	})
 }
 

@@ -31,6 +31,8 @@ const (
 	spinPlaces  = 10               // instructions at which it was seen: with a call of the clock and a comparison there is no room for work
 	spinFaults  = 20               // pages a second that its process takes
 	spinBytes   = 64 << 10         // that its process reads and writes a second
+	spinCode    = 64               // bytes of instructions of a loop in compiled code
+	spinOthers  = 0.5              // of its own time on a CPU that others of its processes may have
 
 	sampleEach  = time.Second
 	sampleAgain = 5 * time.Second // once it is told
@@ -38,7 +40,11 @@ const (
 )
 
 // usage is what a process has taken since it began.
-type usage struct{ faults, bytes uint64 }
+type usage struct {
+	faults, bytes uint64
+	cpu           time.Duration
+	main, others  time.Duration // its main thread; other threads, and children
+}
 
 // spin is what is known of a main thread that runs in one call.
 type spin struct {
@@ -50,6 +56,11 @@ type spin struct {
 	sampled time.Time
 	first   usage
 	firstAt time.Time
+
+	counter, registers uint64        // of the first look at its compiled code
+	still              bool          // they are the same since
+	ran                time.Duration // on its CPU, at the last look
+	library            bool          // its compiled code is of a library, in one look at least
 
 	samples, loops, asks int  // looks at its compiled code; in the interpreter's own loop; at the clock
 	low, high            int  // lines
@@ -88,24 +99,37 @@ func (s *spin) take(now time.Time, seen *stacks.Process, has usage) bool {
 	if len(main.Native) == 0 || len(main.Python) == 0 || slices.ContainsFunc(main.Errors, moved) {
 		return false // nobody knows
 	}
+	if main.Registers != 0 && s.samples > 0 && has.main == s.ran {
+		return false // it had no CPU since
+	}
+	s.ran = has.main
 	s.waits = main.Wait.Class == waitclass.Collective || main.Wait.Class == waitclass.GPU
 	line, inner := main.Python[0].Line, &main.Native[0]
 	if s.samples == 0 {
 		s.low, s.high = line, line
+		s.counter, s.registers, s.still = main.Counter, main.Registers, main.Registers != 0
 	}
 	s.samples++
 	s.low, s.high = min(s.low, line), max(s.high, line)
+	s.still = s.still && main.Registers == s.registers && max(main.Counter, s.counter)-min(main.Counter, s.counter) <= spinCode &&
+		(main.Wait.Class == waitclass.OwnCode || main.Wait.Class == waitclass.Lock)
+	s.library = s.library || !interpreter(inner.Object)
 	if strings.HasPrefix(inner.Symbol, "_PyEval_EvalFrame") { // Python/ceval.c, exported by each version
 		s.loops++
 	}
 	if asks(main.Native) {
 		s.asks++
 	}
-	allowed := uint64(1 + now.Sub(s.firstAt).Seconds())
-	s.work = s.work || !interpreter(inner.Object) || s.high-s.low > spinLines ||
-		has.faults-min(has.faults, s.first.faults) > spinFaults*allowed || has.bytes-min(has.bytes, s.first.bytes) > spinBytes*allowed
-	waits := s.asks >= spinAsks || float64(s.loops) >= spinOwn*float64(s.samples) && len(s.places) <= spinFlag
+	s.work = s.work || s.library && !s.still || s.high-s.low > spinLines || s.takes(now, has)
+	waits := s.still || s.asks >= spinAsks || float64(s.loops) >= spinOwn*float64(s.samples) && len(s.places) <= spinFlag
 	return !s.work && waits && s.samples >= spinSamples && now.Sub(s.began) >= spinTime
+}
+
+// takes reports whether its processes take memory, read or write, or compute beside it.
+func (s *spin) takes(now time.Time, has usage) bool {
+	allowed := uint64(1 + now.Sub(s.firstAt).Seconds())
+	return has.faults-min(has.faults, s.first.faults) > spinFaults*allowed || has.bytes-min(has.bytes, s.first.bytes) > spinBytes*allowed ||
+		s.samples >= spinSamples && float64(has.others-s.first.others) > spinOthers*float64(has.main-s.first.main)
 }
 
 // asks reports whether the interpreter's loop has called what asks the clock, or the kernel for

@@ -1,6 +1,7 @@
 package stacksreceiver
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -24,6 +25,9 @@ type moment struct {
 	symbol string
 	errors []error
 	usage  usage
+
+	counter, registers uint64 // of a look at its compiled code
+	class              waitclass.Class
 }
 
 // runs looks at a thread once a second and returns after how many looks it is told to spin, -1 for
@@ -39,6 +43,7 @@ func runs(at func(look int) moment) int {
 		}
 		seen := &stacks.Process{Threads: []stacks.Thread{{
 			Python: []pystack.Frame{{File: "train.py", Line: m.line, Function: "wait"}}, Native: []unwind.Frame{{Object: m.object, Symbol: m.symbol}}, Errors: m.errors,
+			Counter: m.counter, Registers: m.registers, Wait: waitclass.Wait{Class: cmp.Or(m.class, waitclass.OwnCode)},
 		}}}
 		if m.object == "" {
 			seen.Threads[0].Native = nil
@@ -57,6 +62,13 @@ func loop(look int) moment {
 		m.object, m.symbol = "[vdso]", "__vdso_clock_gettime"
 	}
 	return m
+}
+
+// inC puts a thread into a loop of compiled code that waits.
+func inC(m *moment, look int) {
+	m.place.Chain, m.object, m.symbol = 1, "/opt/venv/lib/ext.so", "wait_for_flag"
+	m.counter, m.registers = 0x7f0000001000+uint64(look%4)*3, 77
+	m.usage.main = time.Duration(look) * time.Second
 }
 
 func TestWhoSpins(t *testing.T) {
@@ -117,12 +129,37 @@ func TestWhoSpins(t *testing.T) {
 		"serialisation in C: pickle.dumps": {with(func(_ int, m *moment) {
 			m.place.Chain, m.object, m.symbol = 1, "/usr/bin/python3.14", "PyObject_GetAttr"
 		}), false},
-		"tokenizers in threads: it sleeps":              {with(func(_ int, m *moment) { m.state = 'S' }), false},
-		"it polls: it sleeps between two looks":         {with(func(look int, m *moment) { m.sleeps = uint64(look) }), false},
-		"it runs code that nobody can unwind":           {with(func(_ int, m *moment) { m.object = "" }), false},
-		"many instructions: a long body of one line":    {with(func(look int, m *moment) { m.place.Chain = uint64(1 + look%40) }), false},
-		"its Python cannot be read":                     {with(func(_ int, m *moment) { m.place = nowhere }), false},
-		"a spin lock with a pause, 20 s at a time":      {with(func(look int, m *moment) { m.sleeps = uint64(look / 20) }), false},
+		"tokenizers in threads: it sleeps":           {with(func(_ int, m *moment) { m.state = 'S' }), false},
+		"it polls: it sleeps between two looks":      {with(func(look int, m *moment) { m.sleeps = uint64(look) }), false},
+		"it runs code that nobody can unwind":        {with(func(_ int, m *moment) { m.object = "" }), false},
+		"many instructions: a long body of one line": {with(func(look int, m *moment) { m.place.Chain = uint64(1 + look%40) }), false},
+		"its Python cannot be read":                  {with(func(_ int, m *moment) { m.place = nowhere }), false},
+		"a spin lock with a pause, 20 s at a time":   {with(func(look int, m *moment) { m.sleeps = uint64(look / 20) }), false},
+		"a lock in memory that nobody opens: pthread_spin_lock": {with(func(look int, m *moment) {
+			inC(m, look)
+			m.object, m.symbol = "/usr/lib/x86_64-linux-gnu/libc.so.6", "pthread_spin_lock"
+		}), true},
+		"a flag in memory, in an extension":  {with(func(look int, m *moment) { inC(m, look) }), true},
+		"a loop of an extension that counts": {with(func(look int, m *moment) { inC(m, look); m.registers = uint64(look) }), false},
+		"an extension that goes on at last":  {with(func(look int, m *moment) { inC(m, look); m.registers += uint64(look / 25) }), false},
+		"the same values at two places":      {with(func(look int, m *moment) { inC(m, look); m.counter += uint64(look%2) * 4096 }), false},
+		"it computes, and has no CPU":        {with(func(look int, m *moment) { inC(m, look); m.usage.main = time.Second }), false},
+		"its registers are not known":        {with(func(look int, m *moment) { inC(m, look); m.registers = 0 }), false},
+		"it polls its GPU": {with(func(look int, m *moment) {
+			inC(m, look)
+			m.class = waitclass.GPU
+		}), false},
+		"it polls a file system in user space":       {with(func(look int, m *moment) { inC(m, look); m.class = waitclass.Storage }), false},
+		"other threads of it compute while it waits": {with(func(look int, m *moment) { inC(m, look); m.usage.others = m.usage.main }), false},
+		"a flag of Python that another thread sets after its work": {with(func(look int, m *moment) {
+			m.usage.main = time.Duration(look) * time.Second
+			m.usage.others = m.usage.main * 3 / 4
+		}), false},
+		"a flag of Python, and a thread that logs": {with(func(look int, m *moment) {
+			m.usage.main = time.Duration(look) * time.Second
+			m.usage.others = m.usage.main / 10
+		}), true},
+
 		"it comes to the next line of its work at last": {with(func(look int, m *moment) { m.line += look / 25 * 3 }), false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
 
 // Bounds of one look.
@@ -326,7 +327,7 @@ func (w *watch) spins(ctx context.Context, f *follower, status procfs.ThreadStat
 		return false
 	}
 	w.samples++
-	has, err := w.source.Usage(f.PID)
+	has, err := w.usage(f)
 	if err != nil {
 		return false
 	}
@@ -340,6 +341,25 @@ func (w *watch) spins(ctx context.Context, f *follower, status procfs.ThreadStat
 	}
 	f.spin.told = told || spins
 	return spins && !told
+}
+
+// usage is what a process has taken, and how long others of its rank have run.
+func (w *watch) usage(f *follower) (usage, error) {
+	has, err := w.source.Usage(f.PID)
+	if err != nil {
+		return has, err
+	}
+	if has.main, err = w.source.OnCPU(f.PID); err != nil { // a kernel without CONFIG_SCHED_INFO
+		has.main, err = has.cpu, nil
+	}
+	has.others = max(0, has.cpu-has.main)
+	kin := activity.Kin(w.resolver.Ranks())[f.RankPID]
+	for _, pid := range kin[:min(len(kin), maxChildren)] {
+		if other, gone := w.source.Usage(pid); pid != f.PID && gone == nil {
+			has.others += other.cpu
+		}
+	}
+	return has, err
 }
 
 // takeAll takes stacks until the time of a look is over, those first whose domain had fewest.

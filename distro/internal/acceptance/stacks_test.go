@@ -128,6 +128,13 @@ def spin(seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end: pass
 
+def spin_in_c(library):
+    held = ctypes.c_int()
+    library = ctypes.PyDLL(None) if library == "gil" else ctypes.CDLL(None)
+    library.pthread_spin_init(ctypes.byref(held), 1)
+    library.pthread_spin_lock(ctypes.byref(held))
+    library.pthread_spin_lock(ctypes.byref(held))
+
 def hold_gil(seconds):
     ctypes.PyDLL(None).sleep(int(seconds))
 
@@ -147,7 +154,7 @@ def fail(words):
     raise ValueError(words)
 
 orders = {
-    "forward": (forward, float), "evaluate": (evaluate, float), "save": (save_checkpoint, float), "deadlock": (deadlock, float), "spin": (spin, float),
+    "forward": (forward, float), "evaluate": (evaluate, float), "save": (save_checkpoint, float), "deadlock": (deadlock, float), "spin": (spin, float), "spin_in_c": (spin_in_c, str),
     "hold_gil": (hold_gil, float), "load": (load_batch, int), "write": (save_model, int), "fail": (fail, str),
 }
 

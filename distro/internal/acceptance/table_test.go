@@ -36,6 +36,9 @@ func rankFaults() []rankFault {
 	asleep := func(function string) string {
 		return `its main thread is asleep in .*, at 0 % CPU, at job\.py:\d+ in ` + function + ` < main$`
 	}
+	loops := func(who, function string) string {
+		return strings.Replace(who, " called A", "( yet)? called A", 1) + `rank 1 executes nothing but a loop at job\.py:\d+ in ` + function + ` < main`
+	}
 	stop := func(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
 	kill := func(pid int) error { return exec.Command("/bin/sh", "-c", fmt.Sprint("kill -9 ", pid)).Run() }
 	var all []rankFault
@@ -48,7 +51,9 @@ func rankFaults() []rankFault {
 			rankFault{name: "stopped", static: static, make: stop, pattern: "nccl_hang", says: who + `its process is stopped`},
 			rankFault{name: "asleep in its own code", static: static, order: "save 100", pattern: "nccl_hang", says: who + asleep("save_checkpoint")},
 			rankFault{name: "deadlocked", static: static, order: "deadlock 100", pattern: "nccl_hang", says: who + asleep("deadlock")},
-			rankFault{name: "spinning", static: static, order: "spin 100", pattern: "nccl_hang", says: strings.Replace(who, " called A", "( yet)? called A", 1) + `rank 1 executes nothing but a loop at job\.py:\d+ in spin < main`},
+			rankFault{name: "spinning", static: static, order: "spin 100", pattern: "nccl_hang", says: loops(who, "spin")},
+			rankFault{name: "spinning in C", static: static, order: "spin_in_c free", pattern: "nccl_hang", says: loops(who, "spin_in_c")},
+			rankFault{name: "spinning in C with the GIL", static: static, order: "spin_in_c gil", pattern: "nccl_hang", says: loops(who, "spin_in_c")},
 			rankFault{name: "asleep in C with the GIL", static: static, order: "hold_gil 100", pattern: "nccl_hang", says: who + asleep("hold_gil")},
 		)
 	}
