@@ -5,7 +5,8 @@
  * communicators and have as many processes signalled as he likes.
  *
  * A program says how many tables share their room (ROOM_TABLES), each with its own
- * numbers, before it includes this; bpf/internal/room sets how much each holds.
+ * numbers, before it includes this; bpf/internal/room sets how much each holds. One that
+ * shares its ring alone (ring.h) has 0.
  *
  * An owner is a tenant, by the memory cgroup at most three levels below the root
  * (a pod, a job of Slurm, the session of a user), and in it a user. Deeper ones are
@@ -38,7 +39,9 @@
 
 /* From user space before load. */
 volatile const __u64 salt = 0;
+#if ROOM_TABLES > 0
 volatile const __u32 capacity[ROOM_TABLES] = {}; /* of each table */
+#endif
 
 struct owner {
 	__u64 cgroups; /* struct css_set, as a name only: who has the same is the same tenant */
@@ -47,6 +50,7 @@ struct owner {
 	__u16 user_slot;
 };
 
+#if ROOM_TABLES > 0
 /*
  * Of each table: how many entries there are, then how many each slot of tenants holds,
  * then each of users. An entry is counted when it is made and when it is deleted; entries
@@ -79,6 +83,7 @@ static __always_inline __s32 *held_by_user(__u32 table, const struct owner *o)
 {
 	return held_at(table, 1 + SLOTS + o->user_slot);
 }
+#endif
 
 static __always_inline __u64 salted(__u64 x)
 {
@@ -135,6 +140,7 @@ static __always_inline void find_slots(struct owner *o, struct task_struct *task
 	o->user_slot = slot_of(salted(tenant + user));
 }
 
+#if ROOM_TABLES > 0
 /* Whether the owner may have one more entry. Two CPUs that ask at once may both get
  * the last. */
 static __always_inline bool has_room(__u32 table, const struct owner *o)
@@ -158,5 +164,6 @@ static __always_inline void count_held(__u32 table, const struct owner *o, __s32
 	__sync_fetch_and_add(tenant, n);
 	__sync_fetch_and_add(user, n);
 }
+#endif
 
 #endif

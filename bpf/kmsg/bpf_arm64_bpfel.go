@@ -26,6 +26,13 @@ type bpfCommit struct {
 	Pad     uint32
 }
 
+type bpfCrowded struct {
+	_       structs.HostLayout
+	Records uint64
+	User    uint32
+	Pad     uint32
+}
+
 type bpfEvent struct {
 	_          structs.HostLayout
 	Kind       uint32
@@ -39,6 +46,12 @@ type bpfEvent struct {
 	Comm       [16]int8
 	Stack      [32]uint64
 	Text       [1024]int8
+}
+
+type bpfInRing struct {
+	_     structs.HostLayout
+	Until uint64
+	Bytes uint64
 }
 
 type bpfScratch struct {
@@ -65,14 +78,17 @@ type bpfScratch struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapCommits       = "commits"
+	bpfMapCrowded       = "crowded"
 	bpfMapDropped       = "dropped"
 	bpfMapEvents        = "events"
+	bpfMapInRing        = "in_ring"
 	bpfMapScratches     = "scratches"
 	bpfMapWords         = "words"
 	bpfProgConsoleBtf   = "console_btf"
 	bpfProgConsoleRaw   = "console_raw"
 	bpfProgRecordCommit = "record_commit"
 	bpfVarKernelNames   = "kernel_names"
+	bpfVarSalt          = "salt"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -127,8 +143,10 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Commits   *ebpf.MapSpec `ebpf:"commits"`
+	Crowded   *ebpf.MapSpec `ebpf:"crowded"`
 	Dropped   *ebpf.MapSpec `ebpf:"dropped"`
 	Events    *ebpf.MapSpec `ebpf:"events"`
+	InRing    *ebpf.MapSpec `ebpf:"in_ring"`
 	Scratches *ebpf.MapSpec `ebpf:"scratches"`
 	Words     *ebpf.MapSpec `ebpf:"words"`
 }
@@ -138,6 +156,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	KernelNames *ebpf.VariableSpec `ebpf:"kernel_names"`
+	Salt        *ebpf.VariableSpec `ebpf:"salt"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -161,8 +180,10 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Commits   *ebpf.Map `ebpf:"commits"`
+	Crowded   *ebpf.Map `ebpf:"crowded"`
 	Dropped   *ebpf.Map `ebpf:"dropped"`
 	Events    *ebpf.Map `ebpf:"events"`
+	InRing    *ebpf.Map `ebpf:"in_ring"`
 	Scratches *ebpf.Map `ebpf:"scratches"`
 	Words     *ebpf.Map `ebpf:"words"`
 }
@@ -170,8 +191,10 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Commits,
+		m.Crowded,
 		m.Dropped,
 		m.Events,
+		m.InRing,
 		m.Scratches,
 		m.Words,
 	)
@@ -182,6 +205,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	KernelNames *ebpf.Variable `ebpf:"kernel_names"`
+	Salt        *ebpf.Variable `ebpf:"salt"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

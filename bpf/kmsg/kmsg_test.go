@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
@@ -189,7 +190,31 @@ func TestFullRingIsCounted(t *testing.T) {
 	}
 	write(t, "fence "+word)
 	require.Equal(t, "fence "+word, read(t, p).Text)
-	require.Equal(t, probe.Stats{Events: lines - dropped + 1, Dropped: dropped}, p.Stats())
+	require.Equal(t, probe.Stats{Events: lines - dropped + 1, Dropped: dropped, Crowded: dropped}, p.Stats())
+}
+
+// Who has one part of the kernel print without end fills the ring for that part alone: what
+// another part says finds room.
+func TestAFloodLeavesRoomForOtherCode(t *testing.T) {
+	word := uniqueWord(t)
+	p := openProbe(t, Options{Words: []string{word}, RingBytes: 16 * os.Getpagesize()})
+	hosttest.UnlimitKmsg(t)
+
+	const lines = 2000
+	for range lines {
+		write(t, "<7>"+word)
+	}
+	require.ErrorIs(t, unix.Mount("none", t.TempDir(), "tmpfs", 0, word), unix.EINVAL)
+	told := 0
+	for e := read(t, p); strings.HasPrefix(e.Text, word); e = read(t, p) {
+		require.Equal(t, WriterUserspace, e.Writer)
+		told++
+	}
+	stats := p.Stats()
+	require.EqualValues(t, lines, uint64(told)+stats.Dropped)
+	require.Equal(t, stats.Dropped, stats.Crowded)
+	write(t, word)
+	require.Equal(t, word, read(t, p).Text, "what was read gives its room back")
 }
 
 func TestStormLosesNothingUncounted(t *testing.T) {

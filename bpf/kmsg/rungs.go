@@ -18,6 +18,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
@@ -123,7 +124,7 @@ func (t *trial) load(program string) (*attached, error) {
 	}
 	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return name != program })
 	spec.Maps[bpfMapEvents].MaxEntries = uint32(t.ringBytes)
-	if err := spec.Variables[bpfVarKernelNames].Set(t.kernelNames); err != nil {
+	if err := errors.Join(spec.Variables[bpfVarKernelNames].Set(t.kernelNames), room.ShareRing(spec, room.NewSalt())); err != nil {
 		return nil, err
 	}
 	collection, err := kerninfo.Load(spec, ebpf.CollectionOptions{})

@@ -10,6 +10,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+// ShareRing has owners share a ring. Who shares maps, too, calls Share instead.
+func ShareRing(spec *ebpf.CollectionSpec, salt Salt) error {
+	return spec.Variables[variableSalt].Set(uint64(salt))
+}
+
 // Crowded is how many records were refused to owners who had more than their share of a
 // ring: bpf/include/ring.h.
 type Crowded struct {
