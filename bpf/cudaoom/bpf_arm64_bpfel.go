@@ -20,6 +20,13 @@ type bpfCall struct {
 	Function  uint32
 }
 
+type bpfCrowded struct {
+	_       structs.HostLayout
+	Records uint64
+	User    uint32
+	Pad     uint32
+}
+
 type bpfEvent struct {
 	_         structs.HostLayout
 	TimeNs    uint64
@@ -45,6 +52,12 @@ const (
 	bpfFunctionFUNCTIONS                          bpfFunction = 7
 )
 
+type bpfInRing struct {
+	_     structs.HostLayout
+	Until uint64
+	Bytes uint64
+}
+
 type bpfOutcome uint32
 
 const (
@@ -57,8 +70,10 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapCalls                  = "calls"
+	bpfMapCrowded                = "crowded"
 	bpfMapDropped                = "dropped"
 	bpfMapEvents                 = "events"
+	bpfMapInRing                 = "in_ring"
 	bpfMapRefused                = "refused"
 	bpfProgAllocationReturn      = "allocation_return"
 	bpfProgMemAlloc              = "mem_alloc"
@@ -70,6 +85,7 @@ const (
 	bpfVarEventType              = "event_type"
 	bpfVarFunctionType           = "function_type"
 	bpfVarOutcomeType            = "outcome_type"
+	bpfVarSalt                   = "salt"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -128,8 +144,10 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Calls   *ebpf.MapSpec `ebpf:"calls"`
+	Crowded *ebpf.MapSpec `ebpf:"crowded"`
 	Dropped *ebpf.MapSpec `ebpf:"dropped"`
 	Events  *ebpf.MapSpec `ebpf:"events"`
+	InRing  *ebpf.MapSpec `ebpf:"in_ring"`
 	Refused *ebpf.MapSpec `ebpf:"refused"`
 }
 
@@ -140,6 +158,7 @@ type bpfVariableSpecs struct {
 	EventType    *ebpf.VariableSpec `ebpf:"event_type"`
 	FunctionType *ebpf.VariableSpec `ebpf:"function_type"`
 	OutcomeType  *ebpf.VariableSpec `ebpf:"outcome_type"`
+	Salt         *ebpf.VariableSpec `ebpf:"salt"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -163,16 +182,20 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Calls   *ebpf.Map `ebpf:"calls"`
+	Crowded *ebpf.Map `ebpf:"crowded"`
 	Dropped *ebpf.Map `ebpf:"dropped"`
 	Events  *ebpf.Map `ebpf:"events"`
+	InRing  *ebpf.Map `ebpf:"in_ring"`
 	Refused *ebpf.Map `ebpf:"refused"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Calls,
+		m.Crowded,
 		m.Dropped,
 		m.Events,
+		m.InRing,
 		m.Refused,
 	)
 }
@@ -184,6 +207,7 @@ type bpfVariables struct {
 	EventType    *ebpf.Variable `ebpf:"event_type"`
 	FunctionType *ebpf.Variable `ebpf:"function_type"`
 	OutcomeType  *ebpf.Variable `ebpf:"outcome_type"`
+	Salt         *ebpf.Variable `ebpf:"salt"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

@@ -17,7 +17,9 @@
  * kernel for a refusal, and for the first success after one in the same thread.
  */
 #include "bpf.h"
-#include "dropped.h"
+
+#define ROOM_TABLES 0 /* the ring alone is shared */
+#include "ring.h"
 #include "registers.h"
 
 char dual_license[] SEC("license") = "Dual BSD/GPL";
@@ -81,7 +83,8 @@ struct call {
 	__u32 function;
 };
 
-/* events; a full ring refuses the record and counts it. User space sets its size. */
+/* events, shared between users and their processes; a full ring refuses the record and
+ * counts it. User space sets its size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 64 * 1024);
@@ -127,10 +130,14 @@ static __always_inline int enter(__u32 function, __u64 size_bytes, __s32 device)
 static __always_inline void tell(const struct call *call, __u32 outcome)
 {
 	__u64 current = bpf_get_current_pid_tgid();
-	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	struct event *event = NULL;
+	struct owner owner;
 
+	begin_process(&owner);
+	if (ring_has_room_for(&events, &owner))
+		event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
-		count_dropped();
+		count_lost(&events, &owner);
 		return;
 	}
 	zero(event);
@@ -142,6 +149,7 @@ static __always_inline void tell(const struct call *call, __u32 outcome)
 	event->function = call->function;
 	event->outcome = outcome;
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
+	count_in_ring(&events, &owner, sizeof(*event));
 	bpf_ringbuf_submit(event, 0);
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
@@ -69,6 +70,7 @@ func openConfined(opts Options, confined func(size uint64) (survived bool, err e
 	p.Begin(uprobe.Source[Event]{
 		Name: Name, Report: report, Reader: hooks.reader, Decode: decode,
 		Dropped: func() (uint64, error) { return counter.Sum(hooks.collection.Maps[bpfMapDropped], 0) },
+		Crowded: func() (room.Crowded, error) { return room.ReadCrowded(hooks.collection.Maps[bpfMapCrowded]) },
 		Close:   func() error { return errors.Join(p.watch.Close(), hooks.close()) },
 	})
 	return p, nil

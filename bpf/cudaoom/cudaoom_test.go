@@ -137,6 +137,29 @@ func TestFullRingCountsWhatItDrops(t *testing.T) {
 	require.Positive(t, p.Stats().Dropped, "the counters stay readable")
 }
 
+// A process that is refused without end fills the ring for itself alone.
+func TestAFloodOfRefusalsLosesItsOwn(t *testing.T) {
+	p := open(t, Options{RingBytes: 4 * uint32(os.Getpagesize())})
+	library := install(t)
+	flooder, victim := job(t, library), job(t, library)
+	watch(t, p, flooder, victim)
+	flood := make([]fakejob.Call, 4*os.Getpagesize()/48) // each record takes more
+	for i := range flood {
+		flood[i] = fakejob.Malloc(gib, fakejob.OutOfMemory)
+	}
+	require.NoError(t, flooder.Do(flood...))
+	require.NoError(t, victim.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+	told := 0
+	for e := next(t, p); e.PID != victim.PID(); e = next(t, p) {
+		told++
+	}
+	stats := p.Stats()
+	require.EqualValues(t, len(flood), uint64(told)+stats.Dropped)
+	require.Equal(t, stats.Dropped, stats.Crowded)
+	require.NoError(t, flooder.Do(flood[0]))
+	require.Equal(t, flooder.PID(), next(t, p).PID, "what was read gives its room back")
+}
+
 func TestCloseUnblocksReadAndMayComeTwice(t *testing.T) {
 	p := open(t, Options{})
 	done := make(chan error)

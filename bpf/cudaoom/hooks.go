@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 )
 
@@ -70,6 +71,9 @@ func openHooks(ringBytes uint32) (_ *hooks, err error) {
 	}
 	if ringBytes != 0 {
 		spec.Maps[bpfMapEvents].MaxEntries = ringBytes
+	}
+	if err := room.ShareRing(spec, room.NewSalt()); err != nil {
+		return nil, fmt.Errorf("load cudaoom: %w", err)
 	}
 	h := &hooks{}
 	if h.collection, err = kerninfo.Load(spec, ebpf.CollectionOptions{}); err != nil {

@@ -45,6 +45,19 @@ struct {
 	__type(value, struct crowded);
 } crowded SEC(".maps");
 
+/* The current process as an owner, where no memory of the kernel is read: its user is the
+ * tenant, whose processes share. */
+static __always_inline void begin_process(struct owner *o)
+{
+	__u64 tenant;
+
+	o->cgroups = 0;
+	o->user = bpf_get_current_uid_gid();
+	tenant = salted(o->user);
+	o->tenant_slot = slot_of(tenant);
+	o->user_slot = slot_of(salted(tenant + (bpf_get_current_pid_tgid() >> 32)));
+}
+
 static __always_inline struct in_ring *in_ring_at(__u32 index)
 {
 	return bpf_map_lookup_elem(&in_ring, &index);

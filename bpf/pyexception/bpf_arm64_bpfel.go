@@ -13,6 +13,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type bpfCrowded struct {
+	_       structs.HostLayout
+	Records uint64
+	User    uint32
+	Pad     uint32
+}
+
 type bpfEvent struct {
 	_          structs.HostLayout
 	TimeNs     uint64
@@ -98,6 +105,12 @@ type bpfEvent struct {
 	}
 }
 
+type bpfInRing struct {
+	_     structs.HostLayout
+	Until uint64
+	Bytes uint64
+}
+
 type bpfLayout struct {
 	_                  structs.HostLayout
 	Minor              uint32
@@ -150,13 +163,16 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapCrowded      = "crowded"
 	bpfMapDropped      = "dropped"
 	bpfMapEvents       = "events"
+	bpfMapInRing       = "in_ring"
 	bpfProgDisplay     = "display"
 	bpfVarEventType    = "event_type"
 	bpfVarLayout       = "layout"
 	bpfVarMessages     = "messages"
 	bpfVarRelationType = "relation_type"
+	bpfVarSalt         = "salt"
 	bpfVarValueType    = "value_type"
 )
 
@@ -209,8 +225,10 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	Crowded *ebpf.MapSpec `ebpf:"crowded"`
 	Dropped *ebpf.MapSpec `ebpf:"dropped"`
 	Events  *ebpf.MapSpec `ebpf:"events"`
+	InRing  *ebpf.MapSpec `ebpf:"in_ring"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -221,6 +239,7 @@ type bpfVariableSpecs struct {
 	Layout       *ebpf.VariableSpec `ebpf:"layout"`
 	Messages     *ebpf.VariableSpec `ebpf:"messages"`
 	RelationType *ebpf.VariableSpec `ebpf:"relation_type"`
+	Salt         *ebpf.VariableSpec `ebpf:"salt"`
 	ValueType    *ebpf.VariableSpec `ebpf:"value_type"`
 }
 
@@ -244,14 +263,18 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	Crowded *ebpf.Map `ebpf:"crowded"`
 	Dropped *ebpf.Map `ebpf:"dropped"`
 	Events  *ebpf.Map `ebpf:"events"`
+	InRing  *ebpf.Map `ebpf:"in_ring"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.Crowded,
 		m.Dropped,
 		m.Events,
+		m.InRing,
 	)
 }
 
@@ -263,6 +286,7 @@ type bpfVariables struct {
 	Layout       *ebpf.Variable `ebpf:"layout"`
 	Messages     *ebpf.Variable `ebpf:"messages"`
 	RelationType *ebpf.Variable `ebpf:"relation_type"`
+	Salt         *ebpf.Variable `ebpf:"salt"`
 	ValueType    *ebpf.Variable `ebpf:"value_type"`
 }
 

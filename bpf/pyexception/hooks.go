@@ -14,6 +14,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 	"github.com/tracecoreai/tracecore/internal/pystack"
 )
@@ -29,9 +30,9 @@ const function = "PyErr_Display"
 // of its own, with its layout in it: that needs no map, and no cookie, which kernels before
 // 5.15 have not.
 type hooks struct {
-	spec            *ebpf.CollectionSpec
-	events, dropped *ebpf.Map
-	reader          *ringbuf.Reader
+	spec   *ebpf.CollectionSpec
+	shared map[string]*ebpf.Map // by all of them: the ring, and what is counted of it
+	reader *ringbuf.Reader
 	// selfTest says what became of the hooks that were fired for these; nil in those.
 	selfTest <-chan error
 }
@@ -55,16 +56,28 @@ func openHooks(ringBytes uint32, messages bool) (_ *hooks, err error) {
 			return nil, fmt.Errorf("load %s: %w", Name, err)
 		}
 	}
-	if h.events, err = ebpf.NewMap(h.spec.Maps[bpfMapEvents]); err != nil {
+	if err := room.ShareRing(h.spec, room.NewSalt()); err != nil {
 		return nil, fmt.Errorf("load %s: %w", Name, err)
 	}
-	if h.dropped, err = ebpf.NewMap(h.spec.Maps[bpfMapDropped]); err != nil {
-		return nil, errors.Join(fmt.Errorf("load %s: %w", Name, err), h.events.Close())
+	h.shared = map[string]*ebpf.Map{}
+	for _, name := range []string{bpfMapEvents, bpfMapDropped, bpfMapInRing, bpfMapCrowded} {
+		if h.shared[name], err = ebpf.NewMap(h.spec.Maps[name]); err != nil {
+			delete(h.shared, name)
+			return nil, errors.Join(fmt.Errorf("load %s: %w", Name, err), h.closeMaps())
+		}
 	}
-	if h.reader, err = ringbuf.NewReader(h.events); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the ring of %s: %w", Name, err), h.events.Close(), h.dropped.Close())
+	if h.reader, err = ringbuf.NewReader(h.shared[bpfMapEvents]); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the ring of %s: %w", Name, err), h.closeMaps())
 	}
 	return h, nil
+}
+
+func (h *hooks) closeMaps() error {
+	var errs []error
+	for _, m := range h.shared {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // attachTo puts the probe on the interpreter in a file.
@@ -115,9 +128,7 @@ func (h *hooks) attach(path string, offset uint64, layout *bpfLayout) (*attached
 	if err := spec.Variables[bpfVarLayout].Set(layout); err != nil {
 		return nil, fmt.Errorf("load %s: %w", Name, err)
 	}
-	collection, err := kerninfo.Load(spec, ebpf.CollectionOptions{
-		MapReplacements: map[string]*ebpf.Map{bpfMapEvents: h.events, bpfMapDropped: h.dropped},
-	})
+	collection, err := kerninfo.Load(spec, ebpf.CollectionOptions{MapReplacements: h.shared})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", Name, err)
 	}
@@ -137,7 +148,7 @@ func (a *attached) Close() error {
 }
 
 func (h *hooks) close() error {
-	err := errors.Join(h.reader.Close(), h.events.Close(), h.dropped.Close())
+	err := errors.Join(h.reader.Close(), h.closeMaps())
 	if h.selfTest != nil {
 		err = errors.Join(err, <-h.selfTest)
 	}
@@ -145,4 +156,7 @@ func (h *hooks) close() error {
 }
 
 // lost is how many exceptions found the ring full.
-func (h *hooks) lost() (uint64, error) { return counter.Sum(h.dropped, 0) }
+func (h *hooks) lost() (uint64, error) { return counter.Sum(h.shared[bpfMapDropped], 0) }
+
+// crowded is how many of them were of who floods it.
+func (h *hooks) crowded() (room.Crowded, error) { return room.ReadCrowded(h.shared[bpfMapCrowded]) }

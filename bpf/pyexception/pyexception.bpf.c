@@ -18,7 +18,9 @@
  * Nothing runs until an exception is displayed; README.md has what one costs.
  */
 #include "bpf.h"
-#include "dropped.h"
+
+#define ROOM_TABLES 0 /* the ring alone is shared */
+#include "ring.h"
 #include "registers.h"
 
 char dual_license[] SEC("license") = "Dual BSD/GPL";
@@ -163,7 +165,8 @@ const struct event *event_type __attribute__((unused));
 const enum relation *relation_type __attribute__((unused));
 const enum value *value_type __attribute__((unused));
 
-/* events; a full ring refuses the record and counts it. User space sets its size. */
+/* events, shared between users and their processes; a full ring refuses the record and
+ * counts it. User space sets its size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1024 * 1024);
@@ -437,11 +440,15 @@ int display(struct pt_regs *regs)
 {
 	__u64 current = bpf_get_current_pid_tgid();
 	__u64 value = second_argument(regs), traceback = third_argument(regs), type, next;
+	struct event *event = NULL;
+	struct owner owner;
 	__u32 n;
-	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
+	begin_process(&owner);
+	if (ring_has_room_for(&events, &owner))
+		event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
-		count_dropped();
+		count_lost(&events, &owner);
 		return 0;
 	}
 	event->time_ns = bpf_ktime_get_boot_ns();
@@ -472,6 +479,7 @@ int display(struct pt_regs *regs)
 	event->exceptions = n;
 	if (value && origin(value))
 		event->more = 1;
+	count_in_ring(&events, &owner, sizeof(*event));
 	bpf_ringbuf_submit(event, 0);
 	return 0;
 }

@@ -69,7 +69,7 @@ func Open(opts Options) (*Probe, error) {
 	})}
 	p.Begin(uprobe.Source[Event]{
 		Name: Name, Report: report, Reader: hooks.reader, Decode: decodeOf(opts.Wanted),
-		Dropped: hooks.lost, Close: func() error { return errors.Join(p.watch.Close(), hooks.close()) },
+		Dropped: hooks.lost, Crowded: hooks.crowded, Close: func() error { return errors.Join(p.watch.Close(), hooks.close()) },
 	})
 	return p, nil
 }

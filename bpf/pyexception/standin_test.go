@@ -4,6 +4,7 @@ package pyexception
 
 import (
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +203,34 @@ func TestFullRingIsCounted(t *testing.T) {
 	lost, err := s.hooks.lost()
 	require.NoError(t, err)
 	require.EqualValues(t, 4, lost)
+}
+
+// A user whose programs display without end fills the ring for himself alone.
+func TestAFloodOfExceptionsLosesItsOwn(t *testing.T) {
+	s := newStandIn(t, 0)
+	class := s.class("ValueError", flagException)
+	const stranger, flood = 12345, 200
+	runtime.LockOSThread() // which has the user, for a while
+	defer runtime.UnlockOSThread()
+	as := func(user int) {
+		_, _, errno := unix.RawSyscall(unix.SYS_SETREUID, uintptr(user), ^uintptr(0), 0)
+		require.Zero(t, errno)
+	}
+	value := s.exception(class, 0, s.text("flood"))
+	as(stranger)
+	for range flood {
+		s.display(class, value, 0)
+	}
+	as(0)
+	s.display(class, s.exception(class, 0, s.text("x")), 0)
+	told := 0
+	for s.next(t).Chain[0].Message == "flood" {
+		told++
+	}
+	crowded, err := s.crowded()
+	require.NoError(t, err)
+	require.EqualValues(t, flood, uint64(told)+crowded.Records)
+	require.EqualValues(t, stranger, crowded.User)
 }
 
 // BenchmarkDisplay is what an exception costs its process: the breakpoint, what the program
