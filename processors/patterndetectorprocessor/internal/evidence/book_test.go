@@ -96,3 +96,59 @@ func TestIncidentsAreFollowed(t *testing.T) {
 	}
 	require.Len(t, f.of, mostFollowed)
 }
+
+// turns looks at what is due, a look after the other, and returns whose turn it was.
+func turns(f *Followed, from time.Time, looks int, between func(now time.Time)) (ids []string) {
+	for n := range looks {
+		at := from.Add(time.Duration(n) * time.Second)
+		between(at)
+		if one := f.Due(at); one != nil {
+			ids = append(ids, one.ID)
+			f.Looked(one, 1, at)
+		}
+	}
+	return ids
+}
+
+// An incident with news at each moment keeps its place among those that wait.
+func TestNewsCostNobodyHisTurn(t *testing.T) {
+	f := NewFollowed()
+	of := func(id, domain string) *verdict.Verdict {
+		return &verdict.Verdict{IncidentID: id, Role: verdict.RootCause, Status: verdict.Open, Culprit: map[string]string{"host": "node-1", "job_domain": domain}}
+	}
+	for n := range 20 {
+		f.Note(of(fmt.Sprint("other-", n), "user 1"), now)
+	}
+	busy := of("the busy one", "user 1")
+	f.Note(busy, now)
+	// One look a second, 21 incidents, each due again after 10 s: all of the time is taken.
+	told := turns(f, now, 21, func(at time.Time) { f.Note(busy, at) })
+	require.Contains(t, told, "the busy one")
+}
+
+// A user whose incidents are hundreds delays the one of another by a look or two, also where
+// they came first, come again and again, or are of domains that are new.
+func TestManyIncidentsOfOneUserDelayNobodyElse(t *testing.T) {
+	for name, flood := range map[string]func(n int) map[string]string{
+		"one user": func(int) map[string]string { return map[string]string{"host": "node-1", "job_domain": "user 1"} },
+		"one machine with many domains": func(n int) map[string]string {
+			return map[string]string{"host": "node-2", "job_domain": fmt.Sprint("user ", n)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := NewFollowed()
+			note := func(n int, at time.Time) {
+				f.Note(&verdict.Verdict{IncidentID: fmt.Sprint("flood-", n), Role: verdict.RootCause, Status: verdict.Open, Culprit: flood(n)}, at)
+			}
+			for n := range 400 {
+				note(n, now)
+			}
+			turns(f, now, 30, func(time.Time) {})
+			came := now.Add(30 * time.Second)
+			f.Note(&verdict.Verdict{IncidentID: "victim", Role: verdict.RootCause, Status: verdict.Open, Culprit: map[string]string{"host": "node-1", "job_domain": "user 2"}}, came)
+			more := 400
+			told := turns(f, came, 3, func(at time.Time) { note(more, at); more++ })
+			require.Contains(t, told, "victim")
+		})
+	}
+}

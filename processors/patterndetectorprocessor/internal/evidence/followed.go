@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -18,10 +19,17 @@ const (
 )
 
 // Followed are the incidents whose evidence is kept. It is not safe for concurrent use.
+//
+// Owners take turns: a machine, and in it the domain of a job. One whose incidents come
+// without end, or take long to look at, delays another's by a look or two.
 type Followed struct {
-	of    map[string]*Incident
-	order fairlru.List[string]
+	of     map[string]*Incident
+	order  fairlru.List[string]
+	served map[owner]time.Time // when one of its incidents was last looked at
 }
+
+// owner is whose incident it is; domain is "" for all of a machine.
+type owner struct{ host, domain string }
 
 // Incident is one that is followed.
 type Incident struct {
@@ -29,14 +37,15 @@ type Incident struct {
 	Until uint64 // the newest batch whose records it has
 	Hosts []string
 	Job   string
-	due   time.Time
+	owner owner
+	due   time.Time // since when it waits, or when it will
 	ends  time.Time // zero while it is open
 	place *fairlru.Element[string]
 }
 
 // NewFollowed follows nobody.
 func NewFollowed() *Followed {
-	return &Followed{of: map[string]*Incident{}, order: timeline.NewOrder[string]()}
+	return &Followed{of: map[string]*Incident{}, order: timeline.NewOrder[string](), served: map[owner]time.Time{}}
 }
 
 // Note has the incident of a verdict looked at. What the verdict names and rests on may be
@@ -48,10 +57,13 @@ func (f *Followed) Note(v *verdict.Verdict, now time.Time) {
 			victim, _ := f.order.Victim()
 			f.Forget(victim.Value)
 		}
-		i = &Incident{ID: v.IncidentID}
+		i = &Incident{ID: v.IncidentID, owner: owner{v.Culprit["host"], v.Culprit["job_domain"]}, due: now}
 		f.of[i.ID], i.place = i, f.order.Add(i.ID, fairlru.Some, timeline.Path(v.Trust, []string{v.Culprit["host"], v.Pattern, v.Culprit["job"]})...)
 	}
-	i.Until, i.due = 0, now
+	i.Until = 0
+	if i.due.After(now) { // one that waits does not lose its place by more news
+		i.due = now
+	}
 	switch {
 	case v.Status == verdict.Open:
 		i.ends = time.Time{}
@@ -60,15 +72,40 @@ func (f *Followed) Note(v *verdict.Verdict, now time.Time) {
 	}
 }
 
-// Due returns the incident that has waited longest, nil where none is due.
+// Due returns the incident whose turn it is, nil where none is due: the one that has waited
+// longest since its owner was looked at.
 func (f *Followed) Due(now time.Time) *Incident {
 	var first *Incident
 	for _, i := range f.of {
-		if !i.due.After(now) && (first == nil || i.due.Before(first.due) || i.due.Equal(first.due) && i.ID < first.ID) {
+		if !i.due.After(now) && (first == nil || f.before(i, first)) {
 			first = i
 		}
 	}
 	return first
+}
+
+func (f *Followed) before(a, b *Incident) bool {
+	return cmp.Or(
+		f.waits(a, owner{a.owner.host, ""}).Compare(f.waits(b, owner{b.owner.host, ""})),
+		f.waits(a, a.owner).Compare(f.waits(b, b.owner)),
+		a.due.Compare(b.due), cmp.Compare(a.ID, b.ID),
+	) < 0
+}
+
+// waits is since when an incident waits, and no incident of its owner was looked at.
+func (f *Followed) waits(i *Incident, of owner) time.Time {
+	if served := f.served[of]; served.After(i.due) {
+		return served
+	}
+	return i.due
+}
+
+// serve notes that the owner of an incident has had a turn.
+func (f *Followed) serve(i *Incident, now time.Time) {
+	if len(f.served) > 4*mostFollowed {
+		clear(f.served)
+	}
+	f.served[owner{i.owner.host, ""}], f.served[i.owner] = now, now
 }
 
 // Wants reports whether records of a machine or a job may belong to the incident.
@@ -78,6 +115,7 @@ func (i *Incident) Wants(host, job string) bool {
 
 // Looked notes that an incident has the records up to a batch.
 func (f *Followed) Looked(i *Incident, until uint64, now time.Time) {
+	f.serve(i, now)
 	if !i.ends.IsZero() && now.After(i.ends) {
 		f.Forget(i.ID)
 		return
@@ -86,7 +124,10 @@ func (f *Followed) Looked(i *Incident, until uint64, now time.Time) {
 }
 
 // Later has an incident looked at again: it could not be kept.
-func (f *Followed) Later(i *Incident, now time.Time) { i.due = now.Add(every) }
+func (f *Followed) Later(i *Incident, now time.Time) {
+	f.serve(i, now)
+	i.due = now.Add(every)
+}
 
 // Forget follows an incident no more.
 func (f *Followed) Forget(id string) {
