@@ -114,6 +114,7 @@ func TestFailureModesSayTheNumbersOfTheCode(t *testing.T) {
 		"than the map holds (16,384)":                    {"bpf/fusefault/fusefault.bpf.c", "__uint(max_entries, 16384);"},
 		"(512, then one a second)":                       {"receivers/stacksreceiver/budget.go", "recordsAtOnce = 512\n\trecordPause   = time.Second\n"},
 		"(2 MiB, then 16 KiB a second)":                  {"receivers/stacksreceiver/budget.go", "textAtOnce    = 2 << 20 // bytes of frames\n\ttextPause     = time.Second / (16 << 10)\n"},
+		"makes ten stacks, then one each 30 s: four are": {"receivers/stacksreceiver/standstill.go", "takesAtOnce = 10\n\ttakesKept   = 4\n\ttakePause   = 30 * time.Second\n"},
 		"after a hang of 10 s":                           {"receivers/gpureceiver/config.go", "CallTimeout: 10 * time.Second"},
 		"(10,000 without a verdict yet, 5,000 with one)": {"processors/patterndetectorprocessor/config.go", "Limits{Waiting: 10_000, Verdicts: 5_000,"},
 		"mounts quiet for ten minutes give way":          {"bpf/fusefault/mounts.go", "quietAfter = uint64(10 * time.Minute)"},
