@@ -49,7 +49,7 @@ func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, boot *boot, 
 			continue
 		}
 		told := e.tell(boot, lr.EventName(), int64(lr.Timestamp()), rl.Resource().Attributes(), lr.Attributes())
-		if by.none() && lr.EventName() != eventStart && !told {
+		if by.none() && lr.EventName() != eventStart && lr.EventName() != eventLost && !told {
 			e.own.Unmatched++
 			continue
 		}
@@ -85,6 +85,9 @@ func (e *Engine) log(by interest, rl plog.ResourceLogs, sl plog.ScopeLogs, lr pl
 	r.Last = r.Time
 	r.storm()
 	r.began = e.beginnings.Began(r.source, r.Time, r.attributes)
+	if e.loses(&r) {
+		return true
+	}
 	news := e.identify(&r)
 	return e.show(by, &r) || news
 }

@@ -64,6 +64,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	if err := o.observe(); err != nil {
 		return nil, err
 	}
+	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
+	losses.SetHost(record.ThisHost())
 	return probereceiver.New(probereceiver.Parts[source]{
 		Probe: "CUDA memory probe", Missing: "refusals of GPU memory", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
 		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
@@ -75,6 +77,10 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		Open:    func() (source, error) { return around.open(config) },
 		Use:     o.use,
 		Work:    o.work,
+		Lost: func(l *probereceiver.Lost) {
+			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
+			out.Put(losses.Emit())
+		},
 	}).Receiver(out), nil
 }
 

@@ -48,6 +48,8 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), host),
 		measure: newMeasurer(metadata.NewMetricsBuilder(config.MetricsBuilderConfig, settings), host, machine),
 	}
+	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
+	losses.SetHost(host)
 	w.life = probereceiver.New(probereceiver.Parts[source]{
 		Probe: "FUSE probe", Missing: "FUSE stalls", ErrorMode: config.ErrorMode, Identity: config.Identity,
 		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
@@ -58,6 +60,10 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 		Prepare: func(resolver identity.Resolver) { w.resolver = resolver },
 		Open:    func() (source, error) { return around.open(config) },
 		Use:     w.watch,
+		Lost: func(l *probereceiver.Lost) {
+			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
+			w.logs.Put(losses.Emit())
+		},
 	})
 	stuck := func() int64 { return int64(machine.StuckReads()) }
 	return w, probereceiver.Observe(telemetry.RegisterReceiverFusefaultStuckReadsCallback, stuck)

@@ -10,6 +10,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 )
 
@@ -35,6 +36,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		return nil, err
 	}
 	w.uptime = around.uptime
+	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
+	losses.SetHost(record.ThisHost())
 	return probereceiver.New(probereceiver.Parts[source]{
 		Probe: "kernel-log probe", Missing: "faults from the kernel log", ErrorMode: config.ErrorMode, Identity: config.Identity,
 		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
@@ -52,5 +55,9 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 			return probereceiver.Events(s.Read, func(e *kmsg.Event) { w.events <- e })
 		},
 		Work: w.run,
+		Lost: func(l *probereceiver.Lost) {
+			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
+			out.Put(losses.Emit())
+		},
 	}).Receiver(out), nil
 }

@@ -72,6 +72,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	if err := r.observe(); err != nil {
 		return nil, err
 	}
+	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
+	losses.SetHost(record.ThisHost())
 	return probereceiver.New(probereceiver.Parts[source]{
 		Probe: "NCCL call probe", Missing: "calls of NCCL", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
 		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
@@ -83,6 +85,10 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		Open:    func() (source, error) { return around.open(config) },
 		Use:     r.use,
 		Work:    r.work,
+		Lost: func(l *probereceiver.Lost) {
+			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
+			out.Put(losses.Emit())
+		},
 	}).Receiver(out), nil
 }
 

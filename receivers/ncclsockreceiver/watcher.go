@@ -70,6 +70,8 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 		tracker: stall.New(config.options()), proc: activity.New(procfs.Open("")),
 	}
 	w.counters.Store(&stall.Counters{})
+	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
+	losses.SetHost(record.ThisHost())
 	w.life = probereceiver.New(probereceiver.Parts[source]{
 		Probe: "socket probe", Missing: "socket stalls", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
 		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
@@ -80,6 +82,10 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 		Prepare: func(resolver identity.Resolver) { w.resolver = resolver },
 		Open:    func() (source, error) { return around.open(config) },
 		Use:     w.use,
+		Lost: func(l *probereceiver.Lost) {
+			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
+			w.logs.Put(losses.Emit())
+		},
 	})
 	return w, w.observe()
 }

@@ -42,6 +42,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	}
 	builder := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
 	k := &oomKill{config: config, telemetry: telemetry, convert: newConverter(builder, record.ThisHost()), out: out}
+	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
+	losses.SetHost(record.ThisHost())
 	return probereceiver.New(probereceiver.Parts[source]{
 		Probe: "OOM-kill probe", Missing: "OOM kills", ErrorMode: config.ErrorMode, Identity: config.Identity,
 		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
@@ -53,6 +55,10 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		Prepare: func(resolver identity.Resolver) { k.resolver = resolver },
 		Open:    func() (source, error) { return around.open(config.Pin) },
 		Use:     func(_ context.Context, s source) error { return probereceiver.Events(s.Read, k.tell) },
+		Lost: func(l *probereceiver.Lost) {
+			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
+			out.Put(losses.Emit())
+		},
 	}).Receiver(out), nil
 }
 

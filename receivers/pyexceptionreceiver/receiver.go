@@ -64,6 +64,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	if err := x.observe(); err != nil {
 		return nil, err
 	}
+	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
+	losses.SetHost(record.ThisHost())
 	return probereceiver.New(probereceiver.Parts[source]{
 		Probe: "Python exception probe", Missing: "exceptions of ranks", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
 		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
@@ -75,6 +77,10 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		Open:    func() (source, error) { return around.open(config, x.wanted) },
 		Use:     x.use,
 		Work:    x.work,
+		Lost: func(l *probereceiver.Lost) {
+			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
+			out.Put(losses.Emit())
+		},
 	}).Receiver(out), nil
 }
 

@@ -82,6 +82,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		return nil, err
 	}
 	telemetry := r.telemetry
+	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
+	losses.SetHost(record.ThisHost())
 	return probereceiver.New(probereceiver.Parts[source]{
 		Probe: "stack reader", Missing: "stacks of ranks", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
 		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
@@ -89,6 +91,10 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		Prepare: func(resolver identity.Resolver) { r.resolver = resolver },
 		Open:    around.open,
 		Use:     r.use,
+		Lost: func(l *probereceiver.Lost) {
+			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
+			r.out.Put(losses.Emit())
+		},
 	}).Receiver(r.out), nil
 }
 

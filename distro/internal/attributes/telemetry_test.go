@@ -21,6 +21,7 @@ var telemetryOnly = map[string]string{
 	"gpu.clock_change":          "a healthy GPU changes its clocks many times a minute; slow clocks are told by thermal_throttle",
 	"nccl.fr.refused":           "a file that is no dump is no fault of a job: it tells the operator which witness is missing",
 	"tracecore.agent.heartbeat": "that an agent watches is no fault: the history says which machines are watched",
+	"tracecore.lost":            "the engine itself reads it, for all patterns: what was lost is said with the verdicts that it touches",
 	"nccl.call.init":            "that a communicator is made is no fault: ranks that wait in it are told by nccl.call.init.waiting",
 }
 

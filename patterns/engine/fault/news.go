@@ -2,6 +2,7 @@ package fault
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,10 @@ func news(v verdict.Verdict) (string, error) {
 		evidence[i] = verdict.Evidence{Name: e.Name, Late: e.Late, Source: e.Source, Trust: e.Trust, Shows: uncounted(e.Shows)}
 	}
 	v.Evidence = evidence
+	v.NotObserved = slices.Clone(v.NotObserved)
+	for i, text := range v.NotObserved { // how much was lost until when
+		v.NotObserved[i] = uncounted(text)
+	}
 	waits := make([]verdict.Wait, len(v.Waits))
 	for i, w := range v.Waits { // who waits is among those that are hit
 		waits[i] = verdict.Wait{For: w.For, What: uncounted(w.What)}

@@ -328,7 +328,7 @@ func (f *Fault) oneEvidence(w *Evidence, marks []Mark) verdict.Evidence {
 	return one
 }
 
-// notObserved says what would have made the verdict surer.
+// notObserved says what would have made the verdict surer, or another.
 func (f *Fault) notObserved() []string {
 	var list []string
 	for _, m := range f.missing() {
@@ -337,7 +337,7 @@ func (f *Fault) notObserved() []string {
 	if c := &f.verdict.best; c.short != 0 {
 		list = append(list, unproven(c.doubted, f.rule.namesOf(c.short)))
 	}
-	return list
+	return append(list, f.lost()...)
 }
 
 // missing is the evidence that would have made the verdict surer.

@@ -27,6 +27,12 @@ func (s *Set) Restore(saved *State) {
 		s.restoreRecent(&saved.Recent[i])
 	}
 	s.index()
+	for _, l := range saved.Lost {
+		if l != nil && len(s.losses) < mostLosses {
+			s.losses = append(s.losses, l)
+		}
+	}
+	slices.SortFunc(s.losses, (*Loss).compare)
 }
 
 // restore adds one fault, nil where it has no place any more.

@@ -29,6 +29,7 @@ type Rule struct {
 	identity []int
 	joins    [][]int       // the distinct sets of fields that evidence joins by
 	causes   []explanation // what it explains
+	sources  []*Rule       // that explain it
 	effects  []explanation // what explains it
 
 	faults map[string]*Fault // by key; removed on expiry or eviction
@@ -149,6 +150,7 @@ func Link(rules []*Rule) {
 			effect.Lists = slices.Concat(effect.Lists, l.In, l.NotIn)
 			cause.causes = append(cause.causes, explanation{l, cause.Positions(x.Mine)})
 			effect.effects = append(effect.effects, explanation{l, effect.Positions(x.Theirs)})
+			effect.sources = append(effect.sources, cause)
 		}
 	}
 }

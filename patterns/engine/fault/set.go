@@ -66,6 +66,7 @@ type Set struct {
 	recent  recents
 	graph   *incident.Graph
 	out     outbox
+	losses  []*Loss // in the order of their ends
 }
 
 // NewSet makes an empty set of the faults of rules.
@@ -96,6 +97,7 @@ func (s *Set) Reset() {
 	s.recent = recents{by: map[joinKey][]*recentMark{}, order: timeline.NewOrder[*recentMark]()}
 	s.graph = incident.NewGraph(s.opts.FanOut)
 	s.out = outbox{}
+	s.losses = nil
 }
 
 // Stats returns the counters.

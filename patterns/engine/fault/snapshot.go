@@ -64,11 +64,12 @@ type State struct {
 	Faults []Saved           `json:"faults"` // oldest touch first, without verdict before with
 	Recent []SavedRecent     `json:"recent"`
 	Out    []verdict.Verdict `json:"out"`
+	Lost   []*Loss           `json:"lost,omitempty"`
 }
 
 // Save returns the state; equal states are saved equally.
 func (s *Set) Save() State {
-	saved := State{Out: s.out.verdicts}
+	saved := State{Out: s.out.verdicts, Lost: s.losses}
 	one := func(f *Fault) { saved.Faults = append(saved.Faults, f.save()) }
 	s.waiting.Each(one)
 	s.open.Each(one)

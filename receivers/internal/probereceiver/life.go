@@ -63,6 +63,9 @@ type Parts[S Source] struct {
 	// Work, if any, runs beside the probe, whether that is open or not. It ends when
 	// done is closed, which is after the last Use returned.
 	Work func(ctx context.Context, done <-chan struct{})
+	// Lost, if any, tells of what nobody will learn. Calls come one after the other, beside those
+	// of Use: a builder of records for it is used for nothing else.
+	Lost func(*Lost)
 	// Shutdown ends the receiver's own telemetry.
 	Shutdown func()
 }
@@ -129,6 +132,9 @@ func (l *Life[S]) first(host component.Host) error {
 	source, err := l.try(resolver)
 	if err != nil && l.parts.ErrorMode == record.Propagate {
 		return err
+	}
+	if l.parts.Lost != nil {
+		l.work.Go(l.watchLosses)
 	}
 	if l.parts.Work != nil {
 		l.work.Go(func() { l.parts.Work(l.ctx, l.done) })

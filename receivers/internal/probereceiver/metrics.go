@@ -37,7 +37,8 @@ type counters struct {
 	rung   string // the last, also while no probe is open
 	late   uint64
 	missed uint64
-	told   uint64 // of past and present Crowded, when it was last logged
+	told   uint64       // of past and present Crowded, when it was last logged
+	aways  []probe.Away // of probes that were opened, until somebody asks
 }
 
 func (c *counters) opened(source Source) {
@@ -46,6 +47,21 @@ func (c *counters) opened(source Source) {
 	c.source = source
 	away := source.Report().Away
 	c.late, c.missed = c.late+away.Records, c.missed+away.Missed()
+	if away.Missed() > 0 && len(c.aways) < mostAways {
+		c.aways = append(c.aways, away)
+	}
+}
+
+// mostAways is how many times without an agent may wait to be told.
+const mostAways = 16
+
+// tookOver is what probes that were opened since it was asked last know of times without an agent.
+func (c *counters) tookOver() []probe.Away {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	aways := c.aways
+	c.aways = nil
+	return aways
 }
 
 // away is what all probes together knew of times in which no agent ran.

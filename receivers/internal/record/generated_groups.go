@@ -218,6 +218,34 @@ func (a LateAttributes) Late() LateAttributes { return a }
 // TracecoreLate sets tracecore.late: It happened while no agent ran, and was read at the next start. Absent for all else.
 func (a LateAttributes) TracecoreLate(v bool) { a.attributes.Bool("tracecore.late", v) }
 
+// LostAttributes writes the attributes that events of the group lost carry: what nobody will learn of a host, and of which time.
+type LostAttributes struct{ attributes *Attributes }
+
+// LostAttributesOn writes them there.
+func LostAttributesOn(attributes *Attributes) LostAttributes { return LostAttributes{attributes} }
+
+// Lost returns the writer of the group; each event of the group has this method.
+func (a LostAttributes) Lost() LostAttributes { return a }
+
+// TracecoreLostCount sets tracecore.lost.count: How many records were lost. Absent where nobody knows.
+func (a LostAttributes) TracecoreLostCount(v int64) { a.attributes.Int("tracecore.lost.count", v) }
+
+// TracecoreLostEvents sets tracecore.lost.events: Events of the receiver. Any of them may have been lost.
+func (a LostAttributes) TracecoreLostEvents() pcommon.Slice {
+	return a.attributes.Slice("tracecore.lost.events")
+}
+
+// TracecoreLostSinceUnixNano sets tracecore.lost.since_unix_nano: When the time began of which not all is known; it ends with the time of the record.
+func (a LostAttributes) TracecoreLostSinceUnixNano(v int64) {
+	a.attributes.Int("tracecore.lost.since_unix_nano", v)
+}
+
+// TracecoreLostThings sets tracecore.lost.things: What was lost, in words: OOM kills.
+func (a LostAttributes) TracecoreLostThings(v string) { a.attributes.Str("tracecore.lost.things", v) }
+
+// TracecoreLostWhy sets tracecore.lost.why: Why it was lost: overflow (there was no room for it), away (it came while no agent ran, and there was no room for it), down (the probe did not work).
+func (a LostAttributes) TracecoreLostWhy(v string) { a.attributes.Str("tracecore.lost.why", v) }
+
 // SignalAttributes writes the attributes that events of the group signal carry: a signal to the process, and who sent it, as the kernel saw it. Absent where no probe sees signals.
 type SignalAttributes struct{ attributes *Attributes }
 

@@ -28,12 +28,16 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 
 // EventsConfig provides config for cudaoom events.
 type EventsConfig struct {
-	CudaRefusal EventConfig `mapstructure:"cuda.refusal"`
+	CudaRefusal   EventConfig `mapstructure:"cuda.refusal"`
+	TracecoreLost EventConfig `mapstructure:"tracecore.lost"`
 }
 
 func DefaultEventsConfig() EventsConfig {
 	return EventsConfig{
 		CudaRefusal: EventConfig{
+			Enabled: true,
+		},
+		TracecoreLost: EventConfig{
 			Enabled: true,
 		},
 	}

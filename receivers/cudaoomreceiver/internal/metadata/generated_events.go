@@ -10,13 +10,15 @@ import (
 
 // The names of the events.
 const (
-	EventCudaRefusal = "cuda.refusal"
+	EventCudaRefusal   = "cuda.refusal"
+	EventTracecoreLost = "tracecore.lost"
 )
 
 // ByName says of each event whether it is enabled.
 func (c EventsConfig) ByName() map[string]bool {
 	return map[string]bool{
-		EventCudaRefusal: c.CudaRefusal.Enabled,
+		EventCudaRefusal:   c.CudaRefusal.Enabled,
+		EventTracecoreLost: c.TracecoreLost.Enabled,
 	}
 }
 
@@ -89,3 +91,30 @@ func (a CudaRefusal) CudaOomRetried(v bool) { a.attributes.Bool("cuda_oom.retrie
 func (a CudaRefusal) CudaOomTriedAllocBytes(v int64) {
 	a.attributes.Int("cuda_oom.tried_alloc_bytes", v)
 }
+
+// TracecoreLost writes the attributes of the event tracecore.lost: Not all is known that the probe is for, of some time. Verdicts that such records speak to say so.
+type TracecoreLost struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.LostAttributes
+}
+
+// TracecoreLost begins a record.
+func (b *LogsBuilder) TracecoreLost(head record.Head) TracecoreLost {
+	return TracecoreLostOn(b.Begin(EventTracecoreLost, 6, head))
+}
+
+// TracecoreLostOn writes the attributes there.
+func TracecoreLostOn(attributes *record.Attributes) TracecoreLost {
+	return TracecoreLost{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.LostAttributesOn(attributes),
+	}
+}
+
+// EventName is tracecore.lost.
+func (TracecoreLost) EventName() string { return EventTracecoreLost }
+
+// Attributes is where they are written.
+func (a TracecoreLost) Attributes() *record.Attributes { return a.attributes }

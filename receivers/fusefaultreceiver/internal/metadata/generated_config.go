@@ -109,8 +109,9 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 
 // EventsConfig provides config for fusefault events.
 type EventsConfig struct {
-	FuseStall    EventConfig `mapstructure:"fuse.stall"`
-	FuseStallEnd EventConfig `mapstructure:"fuse.stall.end"`
+	FuseStall     EventConfig `mapstructure:"fuse.stall"`
+	FuseStallEnd  EventConfig `mapstructure:"fuse.stall.end"`
+	TracecoreLost EventConfig `mapstructure:"tracecore.lost"`
 }
 
 func DefaultEventsConfig() EventsConfig {
@@ -119,6 +120,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		FuseStallEnd: EventConfig{
+			Enabled: true,
+		},
+		TracecoreLost: EventConfig{
 			Enabled: true,
 		},
 	}

@@ -11,15 +11,17 @@ import (
 
 // The names of the events.
 const (
-	EventFuseStall    = "fuse.stall"
-	EventFuseStallEnd = "fuse.stall.end"
+	EventFuseStall     = "fuse.stall"
+	EventFuseStallEnd  = "fuse.stall.end"
+	EventTracecoreLost = "tracecore.lost"
 )
 
 // ByName says of each event whether it is enabled.
 func (c EventsConfig) ByName() map[string]bool {
 	return map[string]bool{
-		EventFuseStall:    c.FuseStall.Enabled,
-		EventFuseStallEnd: c.FuseStallEnd.Enabled,
+		EventFuseStall:     c.FuseStall.Enabled,
+		EventFuseStallEnd:  c.FuseStallEnd.Enabled,
+		EventTracecoreLost: c.TracecoreLost.Enabled,
 	}
 }
 
@@ -113,6 +115,33 @@ func (a FuseStallEnd) Attributes() *record.Attributes { return a.attributes }
 
 // FuseStallEndReason sets fuse.stall.end_reason: Why it ended: completed, aborted, unmounted, waiters_gone.
 func (a FuseStallEnd) FuseStallEndReason(v string) { a.attributes.Str("fuse.stall.end_reason", v) }
+
+// TracecoreLost writes the attributes of the event tracecore.lost: Not all is known that the probe is for, of some time. Verdicts that such records speak to say so.
+type TracecoreLost struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.LostAttributes
+}
+
+// TracecoreLost begins a record.
+func (b *LogsBuilder) TracecoreLost(head record.Head) TracecoreLost {
+	return TracecoreLostOn(b.Begin(EventTracecoreLost, 6, head))
+}
+
+// TracecoreLostOn writes the attributes there.
+func TracecoreLostOn(attributes *record.Attributes) TracecoreLost {
+	return TracecoreLost{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.LostAttributesOn(attributes),
+	}
+}
+
+// EventName is tracecore.lost.
+func (TracecoreLost) EventName() string { return EventTracecoreLost }
+
+// Attributes is where they are written.
+func (a TracecoreLost) Attributes() *record.Attributes { return a.attributes }
 
 // MountAttributes writes the attributes that events of the group mount carry: the mount, as the waiting process sees it.
 type MountAttributes struct{ attributes *record.Attributes }

@@ -37,6 +37,8 @@ type Subject struct {
 const (
 	firstPause  = time.Second
 	secondPause = 2 * time.Second
+	// lossInterval is the time between two looks at what was lost.
+	lossInterval = 3 * time.Second
 )
 
 // Life holds a receiver to what package probereceiver promises; subject makes a new
@@ -50,6 +52,7 @@ func Life(t *testing.T, subject func(*testing.T) *Subject) {
 		"a probe that does not open is tried again":                opensLater,
 		"a probe that breaks stops the collector":                  breaksForGood,
 		"a probe that breaks is opened again":                      breaksAndComesBack,
+		"what a broken probe has not seen is told":                 tellsWhatItLost,
 		"a refused record is counted":                              refusedRecord,
 		"a consumer that keeps refusing does not hold up shutdown": keepsRefusing,
 		"a consumer that hangs is left behind at shutdown":         hangs,
@@ -171,6 +174,36 @@ func breaksAndComesBack(t *testing.T, s *Subject) {
 	require.EqualValues(t, 1, s.Own(t, "probe_failures"))
 	s.Fire(t)
 	s.Next(t)
+}
+
+// tellsWhatItLost: the record names the host's receiver, the time, and each of its events.
+func tellsWhatItLost(t *testing.T, s *Subject) {
+	receivers := s.New(t, record.Ignore, s.Sink)
+	s.StartAll(t, receivers...)
+	s.Tick(t, lossInterval, Start)
+	broken := errors.New("ring is gone")
+	s.Break(t, broken)
+	s.hears(t, receivers, componentstatus.StatusRecoverableError, broken)
+	s.Tick(t, firstPause, Start)
+	s.hears(t, receivers, componentstatus.StatusOK, nil)
+	s.Tick(t, lossInterval, Start.Add(lossInterval))
+	s.Tick(t, lossInterval, Start.Add(2*lossInterval)) // the look before is over
+	stop(t, receivers)
+	lost := map[string]map[string]any{}
+	for range len(s.Records) {
+		if r := s.Next(t); r.EventName() == "tracecore.lost" {
+			a := r.Attributes().AsRaw()
+			lost[a["tracecore.lost.why"].(string)] = a
+			require.LessOrEqual(t, a["tracecore.lost.since_unix_nano"], int64(r.Timestamp())) //nolint:gosec // a time of this century
+			require.Equal(t, "proven", a["tracecore.trust"])
+			require.NotEmpty(t, a["tracecore.lost.things"])
+			require.NotEmpty(t, a["tracecore.lost.events"])
+			require.NotContains(t, a["tracecore.lost.events"], "tracecore.lost")
+		}
+	}
+	require.Contains(t, lost, "down")
+	require.NotContains(t, lost["down"], "tracecore.lost.count", "nobody knows how many")
+	require.EqualValues(t, 5, lost["overflow"]["tracecore.lost.count"], "of the probe that was opened: 2, and 3 that nobody can read")
 }
 
 func logsFunc(t *testing.T, consume func() error) consumer.Logs {

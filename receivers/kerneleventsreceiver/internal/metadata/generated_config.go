@@ -44,6 +44,7 @@ type EventsConfig struct {
 	ProcessStart         EventConfig `mapstructure:"process.start"`
 	StorageNotResponding EventConfig `mapstructure:"storage.not_responding"`
 	StorageRecovered     EventConfig `mapstructure:"storage.recovered"`
+	TracecoreLost        EventConfig `mapstructure:"tracecore.lost"`
 }
 
 func DefaultEventsConfig() EventsConfig {
@@ -94,6 +95,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		StorageRecovered: EventConfig{
+			Enabled: true,
+		},
+		TracecoreLost: EventConfig{
 			Enabled: true,
 		},
 	}

@@ -26,6 +26,7 @@ const (
 	EventProcessStart         = "process.start"
 	EventStorageNotResponding = "storage.not_responding"
 	EventStorageRecovered     = "storage.recovered"
+	EventTracecoreLost        = "tracecore.lost"
 )
 
 // ByName says of each event whether it is enabled.
@@ -47,6 +48,7 @@ func (c EventsConfig) ByName() map[string]bool {
 		EventProcessStart:         c.ProcessStart.Enabled,
 		EventStorageNotResponding: c.StorageNotResponding.Enabled,
 		EventStorageRecovered:     c.StorageRecovered.Enabled,
+		EventTracecoreLost:        c.TracecoreLost.Enabled,
 	}
 }
 
@@ -781,6 +783,33 @@ func (a StorageRecovered) Attributes() *record.Attributes { return a.attributes 
 
 // ServerAddress sets server.address: NFS server.
 func (a StorageRecovered) ServerAddress(v string) { a.attributes.Text("server.address", v) }
+
+// TracecoreLost writes the attributes of the event tracecore.lost: Not all is known that the probe is for, of some time. Verdicts that such records speak to say so.
+type TracecoreLost struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.LostAttributes
+}
+
+// TracecoreLost begins a record.
+func (b *LogsBuilder) TracecoreLost(head record.Head) TracecoreLost {
+	return TracecoreLostOn(b.Begin(EventTracecoreLost, 6, head))
+}
+
+// TracecoreLostOn writes the attributes there.
+func TracecoreLostOn(attributes *record.Attributes) TracecoreLost {
+	return TracecoreLost{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.LostAttributesOn(attributes),
+	}
+}
+
+// EventName is tracecore.lost.
+func (TracecoreLost) EventName() string { return EventTracecoreLost }
+
+// Attributes is where they are written.
+func (a TracecoreLost) Attributes() *record.Attributes { return a.attributes }
 
 // LineAttributes writes the attributes that events of the group line carry: how far a line of the kernel log can be relied on.
 type LineAttributes struct{ attributes *record.Attributes }

@@ -37,6 +37,7 @@ type EventsConfig struct {
 	NcclCallLimited     EventConfig `mapstructure:"nccl.call.limited"`
 	NcclCallMoving      EventConfig `mapstructure:"nccl.call.moving"`
 	NcclCallStopped     EventConfig `mapstructure:"nccl.call.stopped"`
+	TracecoreLost       EventConfig `mapstructure:"tracecore.lost"`
 }
 
 func DefaultEventsConfig() EventsConfig {
@@ -66,6 +67,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		NcclCallStopped: EventConfig{
+			Enabled: true,
+		},
+		TracecoreLost: EventConfig{
 			Enabled: true,
 		},
 	}

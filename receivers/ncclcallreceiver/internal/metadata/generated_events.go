@@ -20,6 +20,7 @@ const (
 	EventNcclCallLimited     = "nccl.call.limited"
 	EventNcclCallMoving      = "nccl.call.moving"
 	EventNcclCallStopped     = "nccl.call.stopped"
+	EventTracecoreLost       = "tracecore.lost"
 )
 
 // ByName says of each event whether it is enabled.
@@ -34,6 +35,7 @@ func (c EventsConfig) ByName() map[string]bool {
 		EventNcclCallLimited:     c.NcclCallLimited.Enabled,
 		EventNcclCallMoving:      c.NcclCallMoving.Enabled,
 		EventNcclCallStopped:     c.NcclCallStopped.Enabled,
+		EventTracecoreLost:       c.TracecoreLost.Enabled,
 	}
 }
 
@@ -443,6 +445,33 @@ func (a NcclCallStopped) NcclCallIdleNs(v int64) { a.attributes.Int("nccl.call.i
 func (a NcclCallStopped) NcclCallRecent() pcommon.Slice {
 	return a.attributes.Slice("nccl.call.recent")
 }
+
+// TracecoreLost writes the attributes of the event tracecore.lost: Not all is known that the probe is for, of some time. Verdicts that such records speak to say so.
+type TracecoreLost struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.LostAttributes
+}
+
+// TracecoreLost begins a record.
+func (b *LogsBuilder) TracecoreLost(head record.Head) TracecoreLost {
+	return TracecoreLostOn(b.Begin(EventTracecoreLost, 6, head))
+}
+
+// TracecoreLostOn writes the attributes there.
+func TracecoreLostOn(attributes *record.Attributes) TracecoreLost {
+	return TracecoreLost{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.LostAttributesOn(attributes),
+	}
+}
+
+// EventName is tracecore.lost.
+func (TracecoreLost) EventName() string { return EventTracecoreLost }
+
+// Attributes is where they are written.
+func (a TracecoreLost) Attributes() *record.Attributes { return a.attributes }
 
 // CommunicatorAttributes writes the attributes that events of the group communicator carry: the communicator, and where the process stands in it.
 type CommunicatorAttributes struct{ attributes *record.Attributes }

@@ -209,6 +209,7 @@ type EventsConfig struct {
 	NcclSocketStall    EventConfig `mapstructure:"nccl.socket.stall"`
 	NcclSocketStallEnd EventConfig `mapstructure:"nccl.socket.stall.end"`
 	NcclSocketWatched  EventConfig `mapstructure:"nccl.socket.watched"`
+	TracecoreLost      EventConfig `mapstructure:"tracecore.lost"`
 }
 
 func DefaultEventsConfig() EventsConfig {
@@ -220,6 +221,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		NcclSocketWatched: EventConfig{
+			Enabled: true,
+		},
+		TracecoreLost: EventConfig{
 			Enabled: true,
 		},
 	}

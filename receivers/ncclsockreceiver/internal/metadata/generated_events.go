@@ -13,6 +13,7 @@ const (
 	EventNcclSocketStall    = "nccl.socket.stall"
 	EventNcclSocketStallEnd = "nccl.socket.stall.end"
 	EventNcclSocketWatched  = "nccl.socket.watched"
+	EventTracecoreLost      = "tracecore.lost"
 )
 
 // ByName says of each event whether it is enabled.
@@ -21,6 +22,7 @@ func (c EventsConfig) ByName() map[string]bool {
 		EventNcclSocketStall:    c.NcclSocketStall.Enabled,
 		EventNcclSocketStallEnd: c.NcclSocketStallEnd.Enabled,
 		EventNcclSocketWatched:  c.NcclSocketWatched.Enabled,
+		EventTracecoreLost:      c.TracecoreLost.Enabled,
 	}
 }
 
@@ -153,6 +155,33 @@ func (NcclSocketWatched) EventName() string { return EventNcclSocketWatched }
 
 // Attributes is where they are written.
 func (a NcclSocketWatched) Attributes() *record.Attributes { return a.attributes }
+
+// TracecoreLost writes the attributes of the event tracecore.lost: Not all is known that the probe is for, of some time. Verdicts that such records speak to say so.
+type TracecoreLost struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.LostAttributes
+}
+
+// TracecoreLost begins a record.
+func (b *LogsBuilder) TracecoreLost(head record.Head) TracecoreLost {
+	return TracecoreLostOn(b.Begin(EventTracecoreLost, 6, head))
+}
+
+// TracecoreLostOn writes the attributes there.
+func TracecoreLostOn(attributes *record.Attributes) TracecoreLost {
+	return TracecoreLost{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.LostAttributesOn(attributes),
+	}
+}
+
+// EventName is tracecore.lost.
+func (TracecoreLost) EventName() string { return EventTracecoreLost }
+
+// Attributes is where they are written.
+func (a TracecoreLost) Attributes() *record.Attributes { return a.attributes }
 
 // ProcessAttributes writes the attributes that events of the group process carry: what the rank process moves on all its data sockets, and what CPU it gets.
 type ProcessAttributes struct{ attributes *record.Attributes }

@@ -28,12 +28,16 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 
 // EventsConfig provides config for oomkill events.
 type EventsConfig struct {
-	OomKill EventConfig `mapstructure:"oom.kill"`
+	OomKill       EventConfig `mapstructure:"oom.kill"`
+	TracecoreLost EventConfig `mapstructure:"tracecore.lost"`
 }
 
 func DefaultEventsConfig() EventsConfig {
 	return EventsConfig{
 		OomKill: EventConfig{
+			Enabled: true,
+		},
+		TracecoreLost: EventConfig{
 			Enabled: true,
 		},
 	}

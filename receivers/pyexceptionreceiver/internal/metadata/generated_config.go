@@ -29,11 +29,15 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 // EventsConfig provides config for pyexception events.
 type EventsConfig struct {
 	ProcessException EventConfig `mapstructure:"process.exception"`
+	TracecoreLost    EventConfig `mapstructure:"tracecore.lost"`
 }
 
 func DefaultEventsConfig() EventsConfig {
 	return EventsConfig{
 		ProcessException: EventConfig{
+			Enabled: true,
+		},
+		TracecoreLost: EventConfig{
 			Enabled: true,
 		},
 	}

@@ -31,6 +31,7 @@ type EventsConfig struct {
 	ProcessStack       EventConfig `mapstructure:"process.stack"`
 	ProcessStackDoing  EventConfig `mapstructure:"process.stack.doing"`
 	ProcessStackMoving EventConfig `mapstructure:"process.stack.moving"`
+	TracecoreLost      EventConfig `mapstructure:"tracecore.lost"`
 }
 
 func DefaultEventsConfig() EventsConfig {
@@ -42,6 +43,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		ProcessStackMoving: EventConfig{
+			Enabled: true,
+		},
+		TracecoreLost: EventConfig{
 			Enabled: true,
 		},
 	}

@@ -14,6 +14,7 @@ const (
 	EventProcessStack       = "process.stack"
 	EventProcessStackDoing  = "process.stack.doing"
 	EventProcessStackMoving = "process.stack.moving"
+	EventTracecoreLost      = "tracecore.lost"
 )
 
 // ByName says of each event whether it is enabled.
@@ -22,6 +23,7 @@ func (c EventsConfig) ByName() map[string]bool {
 		EventProcessStack:       c.ProcessStack.Enabled,
 		EventProcessStackDoing:  c.ProcessStackDoing.Enabled,
 		EventProcessStackMoving: c.ProcessStackMoving.Enabled,
+		EventTracecoreLost:      c.TracecoreLost.Enabled,
 	}
 }
 
@@ -249,6 +251,33 @@ func (a ProcessStackMoving) ProcessStackHash(v string) { a.attributes.Str("proce
 func (a ProcessStackMoving) ProcessStackStillNs(v int64) {
 	a.attributes.Int("process.stack.still_ns", v)
 }
+
+// TracecoreLost writes the attributes of the event tracecore.lost: Not all is known that the probe is for, of some time. Verdicts that such records speak to say so.
+type TracecoreLost struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.LostAttributes
+}
+
+// TracecoreLost begins a record.
+func (b *LogsBuilder) TracecoreLost(head record.Head) TracecoreLost {
+	return TracecoreLostOn(b.Begin(EventTracecoreLost, 6, head))
+}
+
+// TracecoreLostOn writes the attributes there.
+func TracecoreLostOn(attributes *record.Attributes) TracecoreLost {
+	return TracecoreLost{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.LostAttributesOn(attributes),
+	}
+}
+
+// EventName is tracecore.lost.
+func (TracecoreLost) EventName() string { return EventTracecoreLost }
+
+// Attributes is where they are written.
+func (a TracecoreLost) Attributes() *record.Attributes { return a.attributes }
 
 // FrameMap writes the keys of a map: a frame of Python, in process.stack.frames.
 type FrameMap struct{ attributes *record.Attributes }

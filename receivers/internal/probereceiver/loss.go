@@ -1,0 +1,124 @@
+package probereceiver
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+)
+
+// Times of looks at what was lost.
+const (
+	lossInterval = 3 * time.Second
+	// downAgain is how often it is told that a probe still does not work.
+	downAgain = 30 * time.Second
+)
+
+// eventLost is the event of each receiver that tells it.
+const eventLost = "tracecore.lost"
+
+// Why something is not known.
+const (
+	LostOverflow = "overflow" // there was no room for it, or nobody could read it
+	LostAway     = "away"     // it came while no agent ran, and there was no room for it
+	LostDown     = "down"     // the probe did not work
+)
+
+// Lost is what nobody will learn: records of a time, or a time in which a probe did not look.
+type Lost struct {
+	Things       string // what the probe tells of: "OOM kills"
+	Since, Until time.Time
+	Count        uint64 // records, 0: not known
+	Why          string
+}
+
+// Head begins a record of it.
+func (l *Lost) Head() record.Head {
+	text := fmt.Sprintf("%s between %s and %s are not known (%s)", l.Things, l.Since.UTC().Format(time.RFC3339), l.Until.UTC().Format(time.RFC3339), l.Why)
+	if l.Count > 0 {
+		text = fmt.Sprintf("%d of the ", l.Count) + text
+	}
+	return record.Head{Trust: record.Proven, Time: l.Until, Observed: time.Now(), Severity: record.Warning, Text: text}
+}
+
+// Write writes it, with the events of the receiver, of which it may have been any.
+func (l *Lost) Write(a record.LostAttributes, events map[string]bool) {
+	a.TracecoreLostThings(l.Things)
+	a.TracecoreLostWhy(l.Why)
+	a.TracecoreLostSinceUnixNano(l.Since.UnixNano())
+	if l.Count > 0 {
+		a.TracecoreLostCount(int64(l.Count)) //nolint:gosec // far below
+	}
+	maybe := slices.DeleteFunc(slices.Sorted(maps.Keys(events)), func(name string) bool { return !events[name] || name == eventLost })
+	record.Texts(a.TracecoreLostEvents, maybe)
+}
+
+// losses is what of a probe was lost so far.
+type losses struct {
+	things   string
+	at       time.Time   // of the last look
+	before   probe.Stats // then
+	failures int64
+	worked   bool      // it was open at a look
+	down     time.Time // since when it is not, as far as was told; zero while it is
+}
+
+// look returns what was lost since the last look.
+func (w *losses) look(now time.Time, total probe.Stats, up bool, failures int64, away []probe.Away) (lost []Lost) {
+	since := w.at
+	if since.IsZero() {
+		since = now.Add(-lossInterval)
+	}
+	add := func(from, to time.Time, count uint64, why string) {
+		lost = append(lost, Lost{Things: w.things, Since: from, Until: to, Count: count, Why: why})
+	}
+	for _, a := range away {
+		if a.Missed() > 0 {
+			add(a.Since, a.Until, a.Missed(), LostAway)
+		}
+	}
+	if more := total.Dropped + total.Invalid - w.before.Dropped - w.before.Invalid; more > 0 && !w.at.IsZero() {
+		add(since, now, more, LostOverflow)
+	}
+	switch broke := w.worked && failures > w.failures; {
+	case !up && w.worked && w.down.IsZero():
+		w.down = since
+		add(since, now, 0, LostDown)
+		w.down = now
+	case !up && w.worked && now.Sub(w.down) >= downAgain, up && !w.down.IsZero():
+		add(w.down, now, 0, LostDown)
+		if w.down = now; up {
+			w.down = time.Time{}
+		}
+	case up && broke: // and was opened again
+		add(since, now, 0, LostDown)
+	}
+	w.worked = w.worked || up
+	w.at, w.before, w.failures = now, total, failures
+	return lost
+}
+
+// watchLosses tells of what is lost until the receiver stops.
+func (l *Life[S]) watchLosses() {
+	ticks, stop := l.parts.Ticks(lossInterval)
+	defer stop()
+	w := losses{things: l.parts.Missing}
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case now := <-ticks:
+			total, _, up := l.metrics.now()
+			if l.ctx.Err() != nil { // it is closed, for the receiver stops
+				return
+			}
+			lost := w.look(now, total, up, l.metrics.failures.Load(), l.metrics.tookOver())
+			for i := range lost {
+				l.parts.Lost(&lost[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package probereceiver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/probe"
+)
+
+// moment is one look: how much was dropped and refused by then, whether the probe is open, and how
+// often it has broken.
+type moment struct {
+	dropped, invalid uint64
+	down             bool
+	failures         int64
+	away             []probe.Away
+}
+
+// TestWhatAProbeLost: each look tells what is new, with the time in which it was lost.
+func TestWhatAProbeLost(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(look int) time.Time { return start.Add(time.Duration(look) * lossInterval) }
+	lost := func(from, to int, count uint64, why string) Lost {
+		return Lost{Things: "kills", Since: at(from), Until: at(to), Count: count, Why: why}
+	}
+	night := probe.Away{Since: start.Add(-time.Hour), Until: start.Add(-time.Minute), Records: 5, Lost: 2, Foreign: 1}
+	for name, tc := range map[string]struct {
+		looks []moment
+		want  []Lost
+	}{
+		"nothing":                                {looks: []moment{{}, {}, {}}},
+		"drops":                                  {[]moment{{}, {dropped: 3}, {dropped: 3}, {dropped: 10}}, []Lost{lost(0, 1, 3, LostOverflow), lost(2, 3, 7, LostOverflow)}},
+		"what cannot be read":                    {[]moment{{}, {dropped: 1, invalid: 2}}, []Lost{lost(0, 1, 3, LostOverflow)}},
+		"what was counted before the first look": {looks: []moment{{dropped: 9}, {dropped: 9}}},
+		"no agent ran":                           {[]moment{{away: []probe.Away{night}}, {}}, []Lost{{"kills", night.Since, night.Until, 3, LostAway}}},
+		"no agent ran, all was read":             {looks: []moment{{away: []probe.Away{{Since: night.Since, Until: night.Until, Records: 5}}}}},
+		"it breaks and is opened":                {[]moment{{}, {down: true, failures: 1}, {failures: 1}, {failures: 1}}, []Lost{lost(0, 1, 0, LostDown), lost(1, 2, 0, LostDown)}},
+		"between two looks":                      {[]moment{{}, {failures: 1}, {failures: 1}}, []Lost{lost(0, 1, 0, LostDown)}},
+		"it never worked":                        {looks: []moment{{down: true, failures: 1}, {down: true, failures: 2}, {down: true, failures: 3}}},
+		"it works for the first time":            {looks: []moment{{down: true, failures: 1}, {failures: 1}, {failures: 1}}},
+		"it breaks and drops":                    {[]moment{{}, {dropped: 4, failures: 1}}, []Lost{lost(0, 1, 4, LostOverflow), lost(0, 1, 0, LostDown)}},
+		"it stays down": {
+			append([]moment{{}}, func() (all []moment) {
+				for range 22 {
+					all = append(all, moment{down: true, failures: 1})
+				}
+				return all
+			}()...),
+			[]Lost{lost(0, 1, 0, LostDown), lost(1, 11, 0, LostDown), lost(11, 21, 0, LostDown)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := losses{things: "kills"}
+			var all []Lost
+			for i, m := range tc.looks {
+				all = append(all, w.look(at(i), probe.Stats{Dropped: m.dropped, Invalid: m.invalid}, !m.down, m.failures, m.away)...)
+			}
+			require.Equal(t, tc.want, all)
+		})
+	}
+}
