@@ -46,7 +46,7 @@ STAGES := format race host chart cluster
 STILL := lint tools unit fuzz check-generated
 MACHINES := vmtest
 # What a release needs beyond that.
-RELEASE := attack stacks pages soak truth bench
+RELEASE := attack stacks pages loki soak truth bench
 
 .PHONY: help
 help: ## List the targets
@@ -155,6 +155,11 @@ pages: gotestsum ## Report, comparison and list in headless Chromium: how fast t
 	@command -v chromium >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium
 	@mkdir -p .cache/shots
 	$(JSON) env TRACECORE_SHOTS=$(CURDIR)/.cache/shots go test -json -tags=remove_all_sd,browser -run InABrowser ./internal/incidentview
+
+.PHONY: loki
+loki: gotestsum ## The recipe loki.yaml with a real Loki, which takes seven minutes of CPU to build, once
+	@$(LOCKED) go -C tools/loki build -o ../../$(BIN)/ github.com/grafana/loki/v3/cmd/loki
+	$(JSON) go test -json -tags=remove_all_sd,loki -run Loki ./distro/recipes
 
 .PHONY: soak
 soak: gotestsum ## Healthy jobs of stand-in ranks for SOAK: nobody may be accused (as root)

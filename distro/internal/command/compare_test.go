@@ -41,7 +41,7 @@ func TestCompareOfRuns(t *testing.T) {
 	require.Equal(t, exitOK, got.Code, got.Stderr)
 	require.Regexp(t, `new +GPU 0000:65:00.0 on node-17 is lost`, got.Stdout)
 	require.Regexp(t, `A +llm r1, 0 incidents, 0 ms standing of 2 h 0 min`, got.Stdout)
-	require.Contains(t, got.Stdout, "llm r2: ranks other than the 8 of 1024 that node-17 saw")
+	require.Contains(t, got.Stdout, "llm r2: ranks other than the 8 of 1,024 that node-17 saw")
 	log := write(t, "gpu-4.log", "[Sat Nov 21 08:41:23 2026] "+xidLine+"\n")
 	require.Equal(t, exitOK, commandtest.Finish(t, commandtest.New(t, "compare", "--address", address, "r1", log)).Code)
 	got = commandtest.Finish(t, commandtest.New(t, "compare", "--address", address, "r1", "r9"))

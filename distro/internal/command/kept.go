@@ -134,7 +134,7 @@ func (a *asking) runSide(ctx context.Context, id string) (side incidentview.Side
 		side.Notes = append(side.Notes, fmt.Sprintf("%s: incidents beyond the newest %d", side.Name, history.MaxOfARun))
 	}
 	if run.RanksCount < run.WorldSize {
-		side.Notes = append(side.Notes, fmt.Sprintf("%s: ranks other than the %d of %d that %s saw", side.Name, run.RanksCount, run.WorldSize, safetext.Line(one.Host)))
+		side.Notes = append(side.Notes, fmt.Sprintf("%s: ranks other than the %s of %s that %s saw", side.Name, verdict.Number(run.RanksCount), verdict.Number(run.WorldSize), safetext.Line(one.Host)))
 	}
 	return side, nil
 }
