@@ -179,6 +179,12 @@ func TestCollectorAcceptsTheConfiguration(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 				out, err := run(t, binary, "validate", "--config", path)
 				require.NoError(t, err, "%s: %s", tier, out)
+				require.NotContains(t, out, "warning:", tier)
+
+				// The same configuration with a part that does nothing is warned of.
+				out, err = run(t, binary, "validate", "--config", path, "--set=exporters.debug/unused.verbosity=basic")
+				require.NoError(t, err, "%s: %s", tier, out)
+				require.Equal(t, 1, strings.Count(out, "warning:"), "%s: %s", tier, out)
 			}
 		})
 	}

@@ -27,6 +27,15 @@ func TestOnlyTheGatewayRunsThePatterns(t *testing.T) {
 	}
 }
 
+// TestAgentsAloneTellThatTheyWatch: the pods of the gateway and of the events run on nodes
+// whose agents tell.
+func TestAgentsAloneTellThatTheyWatch(t *testing.T) {
+	for tier, want := range map[string]bool{"agent": true, "gateway": false, "events": false} {
+		require.Equal(t, want, contains(at(t, config(t, tier, withGateway()...), "service", "pipelines", "logs", "receivers"), "heartbeat"), tier)
+	}
+	require.True(t, contains(at(t, config(t, "agent"), "service", "pipelines", "logs", "receivers"), "heartbeat"))
+}
+
 func contains(list any, item string) bool {
 	for _, one := range list.([]any) {
 		if one == item {

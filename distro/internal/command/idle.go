@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -24,7 +23,7 @@ type idle struct {
 	cmd *cobra.Command
 
 	mu   sync.Mutex // guards told
-	told string     // what was said last; a reload says no more than what is new
+	told []string   // what was said last; a reload says no more than what is new
 }
 
 func (i *idle) converter() confmap.ConverterFactory {
@@ -43,16 +42,15 @@ func (i *idle) Convert(ctx context.Context, conf *confmap.Conf) error {
 			return err
 		}
 	}
-	var b strings.Builder
-	for _, text := range append(unused(conf, byDefault, files), withoutEffect(conf, files)...) {
-		fmt.Fprintf(&b, "tracecore: warning: %s\n", safetext.Line(text))
-	}
+	warnings := append(unused(conf, byDefault, files), withoutEffect(conf, files)...)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if b.String() != i.told {
-		i.told = b.String()
-		_, err = fmt.Fprint(i.cmd.ErrOrStderr(), i.told)
+	for _, text := range warnings {
+		if err == nil && !slices.Contains(i.told, text) {
+			_, err = fmt.Fprintf(i.cmd.ErrOrStderr(), "tracecore: warning: %s\n", safetext.Line(text))
+		}
 	}
+	i.told = warnings
 	return err
 }
 

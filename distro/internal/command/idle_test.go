@@ -98,6 +98,13 @@ func TestTheStartSaysWhatDoesNothing(t *testing.T) {
 	said := func(text string) int { return strings.Count(agent.Stderr.String(), "tracecore: warning: "+mine+text) }
 	require.Equal(t, 1, said(":2: exporters::debug/two is in no pipeline"))
 
+	// A mistake beside it: what was said is not said again, neither then nor once it is mended.
+	write("exporters:\n  debug/two:\n  debug/four:\nreceivers: {otlp: {wrong: 1}}\n")
+	hangUp(t, agent)
+	require.Eventually(t, func() bool { return strings.Contains(agent.Stderr.String(), "the configuration has a mistake") }, hosttest.Patience, 5*time.Millisecond, "%s", agent.Stderr)
+	require.Equal(t, 1, said(":2: exporters::debug/two is in no pipeline"))
+	require.Equal(t, 1, said(":3: exporters::debug/four is in no pipeline"))
+
 	write("exporters:\n\n  debug/three:\n")
 	hangUp(t, agent)
 	require.Eventually(t, func() bool { return strings.Contains(agent.Stderr.String(), "it is taken over") }, hosttest.Patience, 5*time.Millisecond, "%s", agent.Stderr)
