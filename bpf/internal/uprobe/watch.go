@@ -256,46 +256,51 @@ func (w *Watcher) users() map[library][]Process {
 	return users
 }
 
-// makeRoom detaches from a library of the owner who alone has most, where that is more than
-// the owner of the library that wants room would have.
+// makeRoom detaches from a library each of whose owners has more than an owner of the library
+// that wants room would have. What somebody who has little uses too stays.
 func (w *Watcher) makeRoom(l library, users map[library][]Process) (freed bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	held := map[string][]library{}
+	held := map[string]int{}
 	for other, a := range w.attached {
-		if owner, alone := ownerOf(users[other]); alone && !a.empty {
-			held[owner] = append(held[owner], other)
+		if !a.empty {
+			for owner := range ownersOf(users[other]) {
+				held[owner]++
+			}
 		}
 	}
-	var most []library
-	for _, list := range held {
-		if len(list) > len(most) {
-			most = list
+	least := func(l library) int {
+		var each []int
+		for owner := range ownersOf(users[l]) {
+			each = append(each, held[owner])
+		}
+		if len(each) == 0 {
+			return 0
+		}
+		return slices.Min(each)
+	}
+	var victim library
+	most := least(l) + 1
+	for other, a := range w.attached {
+		if has := least(other); !a.empty && has > most {
+			victim, most, freed = other, has, true
 		}
 	}
-	has := 0 // what several have is nobody's
-	if owner, alone := ownerOf(users[l]); alone {
-		has = len(held[owner])
-	}
-	if len(most) <= has+1 {
+	if !freed {
 		return false, nil
 	}
-	err = w.attached[most[0]].close()
-	delete(w.attached, most[0])
+	err = w.attached[victim].close()
+	delete(w.attached, victim)
 	return true, err
 }
 
-// ownerOf is whose a library is that processes of one owner have.
-func ownerOf(users []Process) (owner string, alone bool) {
-	if len(users) == 0 {
-		return "", false
-	}
+// ownersOf are those whose processes have a library.
+func ownersOf(users []Process) map[string]bool {
+	owners := map[string]bool{}
 	for _, u := range users {
-		if u.Owner != users[0].Owner {
-			return "", false
-		}
+		owners[u.Owner] = true
 	}
-	return users[0].Owner, true
+	return owners
 }
 
 // forget has the users of a library looked at again in the next round.

@@ -106,6 +106,24 @@ func TestLibrariesOfOneOwnerLeaveRoomForOthers(t *testing.T) {
 	require.Len(t, w.attached, 8)
 }
 
+// A library that two owners map counts for both: two who map each other's take no more than
+// one who maps his own.
+func TestLibrariesOfTwoOwnersLeaveRoomForOthers(t *testing.T) {
+	w := NewWatcher(procfs.Open(t.TempDir()), Libraries{Max: 8})
+	users := map[library][]Process{}
+	for inode := range uint64(8) {
+		l := library{"8:1", inode}
+		users[l] = []Process{{PID: 1, Owner: "flooder"}, {PID: 2, Owner: "friend"}}
+		w.attached[l] = &attached{probes: closer(func() {})}
+	}
+	wanted := library{"8:1", 100}
+	users[wanted] = []Process{{PID: 3, Owner: "other"}}
+	freed, err := w.makeRoom(wanted, users)
+	require.NoError(t, err)
+	require.True(t, freed)
+	require.Len(t, w.attached, 7)
+}
+
 type closer func()
 
 func (c closer) Close() error {
