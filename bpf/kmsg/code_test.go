@@ -82,23 +82,36 @@ func TestNamesThatNobodyAsksForAreForgotten(t *testing.T) {
 	require.Equal(t, []Function{{Name: "7"}, {}}, functions(n.stack([]uint64{7, 8}, time.Time{})))
 }
 
-func TestTheListOfSymbolsIsSearchedOnceAndNotForever(t *testing.T) {
-	searches := 0
-	n := &names{search: func(addresses []uint64) map[uint64]Function {
-		searches++
-		return map[uint64]Function{1: {Name: "one"}}
+func TestTheListOfSymbolsIsReadOnceAndNotForever(t *testing.T) {
+	reads := 0
+	n := &names{read: func() lookup {
+		reads++
+		return func(addresses []uint64) map[uint64]Function {
+			found := map[uint64]Function{}
+			for _, address := range addresses {
+				if address == 1 || address >= 1_000_000 {
+					found[address] = Function{Name: "f" + strconv.FormatUint(address, 10)}
+				}
+			}
+			return found
+		}
 	}}
 	now := time.Unix(1, 0)
 	for range 3 {
-		require.Equal(t, []Function{{Name: "one"}, {}}, functions(n.stack([]uint64{1, 2}, now)))
+		require.Equal(t, []Function{{Name: "f1"}, {}}, functions(n.stack([]uint64{1, 2}, now)))
 	}
-	require.Equal(t, 1, searches, "an address without a name is remembered too")
+	require.Equal(t, 1, reads, "an address without a name is remembered too")
+	for i := range uint64(100) {
+		require.Equal(t, "f"+strconv.FormatUint(1_000_000+i, 10), n.stack([]uint64{1_000_000 + i}, now)[0].Name)
+	}
+	require.Equal(t, 1, reads, "lines by a hundred ways cost nothing more")
 	for i := range uint64(100) {
 		n.stack([]uint64{1000 + i}, now)
 	}
-	require.Equal(t, searchesAtMost, searches)
-	n.stack([]uint64{1}, now.Add(answersHold+1))
-	require.Equal(t, searchesAtMost+1, searches, "another module can be there now")
+	require.Equal(t, readsAtMost, reads)
+	require.Equal(t, "f2000000", n.stack([]uint64{2_000_000}, now)[0].Name, "what the list has is found all the same")
+	n.stack([]uint64{1}, now.Add(listHolds+1))
+	require.Equal(t, readsAtMost+1, reads, "another module can be there now")
 }
 
 func functions(stack []frame) []Function {

@@ -78,21 +78,23 @@ func newTrial(opts Options) (*trial, error) {
 	return t, nil
 }
 
-// search finds the names of functions where the kernel does not send them.
-func (t *trial) search() func([]uint64) map[uint64]Function {
+// symbols reads the names of functions where the kernel does not send them.
+func (t *trial) symbols() func() lookup {
 	if t.kernelNames {
 		return nil
 	}
-	return func(addresses []uint64) map[uint64]Function {
-		symbols, err := kerninfo.FunctionsAt(addresses)
+	return func() lookup {
+		table, err := kerninfo.Functions()
 		if err != nil {
 			return nil // not known, as where the kernel hides its addresses
 		}
-		functions := make(map[uint64]Function, len(symbols))
-		for address, s := range symbols {
-			functions[address] = Function{Name: string(s.Name), Module: strings.Trim(string(s.Module), "[]")}
+		return func(addresses []uint64) map[uint64]Function {
+			functions := make(map[uint64]Function, len(addresses))
+			for address, s := range table.Functions(addresses) {
+				functions[address] = Function{Name: string(s.Name), Module: strings.Trim(string(s.Module), "[]")}
+			}
+			return functions
 		}
-		return functions
 	}
 }
 

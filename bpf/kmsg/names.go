@@ -10,21 +10,27 @@ import (
 // forgotten is unknown for no longer.
 const maxNames = 8192
 
-// Where the kernel does not name its functions, how often its list of symbols is
-// searched, and for how long an answer holds: a module can take the place of another.
+// Where the kernel does not name its functions, how often its list of symbols is read, and
+// for how long it holds: a module can take the place of another. It is read again before for
+// addresses that it does not have, so whoever has the kernel print by many ways uses up
+// nothing that a driver's line needs.
 const (
-	searchesAtMost = 16
-	answersHold    = 10 * time.Second
+	readsAtMost = 16
+	listHolds   = 10 * time.Second
 )
+
+// lookup finds names in a list of symbols that was read.
+type lookup func(addresses []uint64) map[uint64]Function
 
 // names are the functions that return addresses belong to.
 type names struct {
 	young, old map[uint64]frame
-	// search finds names in the kernel's list of symbols. Nil where the kernel
-	// itself names its functions.
-	search   func(addresses []uint64) map[uint64]Function
-	searches int
-	until    time.Time // when what search found ends to hold
+	// read reads the kernel's list of symbols. Nil where the kernel itself names its
+	// functions.
+	read  func() lookup
+	list  lookup // what was read; nil: nothing
+	reads int
+	until time.Time // when the list ends to hold
 
 	addresses [maxFrames]uint64
 	frames    []frame
@@ -56,7 +62,7 @@ func (n *names) get(address uint64) (frame, bool) {
 // attribute says what a stack of return addresses tells. The lines of a storm have
 // one stack, which is read once.
 func (n *names) attribute(addresses []uint64, now time.Time) attribution {
-	holds := n.search == nil || now.Before(n.until)
+	holds := n.read == nil || now.Before(n.until)
 	if !holds || len(n.last) == 0 || !slices.Equal(addresses, n.last) {
 		n.told = attribute(n.stack(addresses, now))
 		n.last = append(n.last[:0], addresses...)
@@ -66,7 +72,7 @@ func (n *names) attribute(addresses []uint64, now time.Time) attribution {
 
 // stack is the functions of return addresses. It holds until the next.
 func (n *names) stack(addresses []uint64, now time.Time) []frame {
-	if n.search != nil {
+	if n.read != nil {
 		n.find(addresses, now)
 	}
 	n.frames = n.frames[:0]
@@ -77,23 +83,31 @@ func (n *names) stack(addresses []uint64, now time.Time) []frame {
 	return n.frames
 }
 
-// find searches for all addresses of a stack at once, when one is not known.
+// find looks for all addresses of a stack at once, when one is not known.
 func (n *names) find(addresses []uint64, now time.Time) {
 	if now.After(n.until) {
-		n.young, n.old, n.searches, n.until = nil, nil, 0, now.Add(answersHold)
+		n.young, n.old, n.list, n.reads, n.until = nil, nil, nil, 0, now.Add(listHolds)
 	}
-	for _, address := range addresses {
-		if _, known := n.get(address); known {
-			continue
-		}
-		if n.searches++; n.searches > searchesAtMost {
-			return
-		}
-		found := n.search(addresses)
-		for _, address := range addresses {
-			n.learn(address, found[address]) // also that it has no name
-		}
+	known := func(address uint64) bool {
+		_, known := n.get(address)
+		return known
+	}
+	unknown := slices.DeleteFunc(slices.Clone(addresses), known)
+	if len(unknown) == 0 {
 		return
+	}
+	var found map[uint64]Function
+	if n.list != nil {
+		found = n.list(unknown)
+	}
+	if len(found) < len(unknown) && n.reads < readsAtMost {
+		n.reads++
+		if list := n.read(); list != nil {
+			n.list, found = list, list(unknown)
+		}
+	}
+	for _, address := range unknown {
+		n.learn(address, found[address]) // also that it has no name
 	}
 }
 

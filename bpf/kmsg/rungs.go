@@ -131,7 +131,7 @@ func (t *trial) load(program string) (*attached, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &attached{collection: collection, program: collection.Programs[program], names: names{search: t.search()}}
+	a := &attached{collection: collection, program: collection.Programs[program], names: names{read: t.symbols()}}
 	if err := collection.Maps[bpfMapWords].Put(uint32(0), t.automaton); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the words: %w", err), a.close())
 	}

@@ -3,9 +3,11 @@ package kerninfo
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,35 +101,67 @@ func FindCode(symbols io.Reader, find func(Symbol) *Code) error {
 	return nil
 }
 
-// Functions says in which function each return address lies. symbols is the text of
-// /proc/kallsyms, modules that of /proc/modules: what lies behind a module's last
-// symbol and outside the module is not the module's. Addresses without a function
-// are left out.
-func Functions(symbols, modules io.Reader, addresses []uint64) (map[uint64]Symbol, error) {
+// Table are the symbols of a kernel in order, so that any number of addresses costs one
+// reading of the list: some 5 MB for 120,000 symbols.
+type Table struct {
+	symbols []placed
+	names   []byte
+	modules []string
+	places  map[string]Range
+}
+
+// placed is a symbol by its place; its name is in names, its module in modules.
+type placed struct {
+	address      uint64
+	name         uint32
+	length, kind uint8
+	module       uint16
+}
+
+// ReadTable reads the text of /proc/kallsyms and that of /proc/modules: what lies behind a
+// module's last symbol and outside the module is not the module's.
+func ReadTable(symbols, modules io.Reader) (*Table, error) {
 	places, err := readModules(modules)
 	if err != nil {
 		return nil, err
 	}
-	before := make([]Symbol, len(addresses)) // the nearest symbol of each
+	t := &Table{places: places}
+	numbers := map[string]uint16{}
 	for s, err := range Read(symbols) {
 		if err != nil {
 			return nil, err
 		}
-		for i, address := range addresses {
-			if b := &before[i]; s.Address < address && s.Address >= b.Address {
-				b.Address, b.Kind = s.Address, s.Kind
-				b.Name, b.Module = append(b.Name[:0], s.Name...), append(b.Module[:0], s.Module...)
-			}
+		module, known := numbers[string(s.Module)]
+		if !known {
+			module = uint16(len(t.modules))
+			t.modules = append(t.modules, string(s.Module))
+			numbers[t.modules[module]] = module
 		}
+		length := min(len(s.Name), math.MaxUint8)
+		t.symbols = append(t.symbols, placed{s.Address, uint32(len(t.names)), uint8(length), s.Kind, module})
+		t.names = append(t.names, s.Name[:length]...)
 	}
+	slices.SortStableFunc(t.symbols, func(a, b placed) int { return cmp.Compare(a.address, b.address) })
+	return t, nil
+}
+
+// Functions says in which function each return address lies. Addresses without a function
+// are left out.
+func (t *Table) Functions(addresses []uint64) map[uint64]Symbol {
 	found := make(map[uint64]Symbol, len(addresses))
-	for i, s := range before {
-		inModule := len(s.Module) == 0 || Code{places[string(s.Module)]}.Has(addresses[i])
-		if strings.ContainsRune("tTwW", rune(s.Kind)) && inModule {
-			found[addresses[i]] = s
+	for _, address := range addresses {
+		next, _ := slices.BinarySearchFunc(t.symbols, address, func(s placed, address uint64) int { return cmp.Compare(s.address, address) })
+		if next == 0 {
+			continue
+		}
+		s := t.symbols[next-1]
+		module := t.modules[s.module]
+		inModule := module == "" || Code{t.places[module]}.Has(address)
+		if strings.ContainsRune("tTwW", rune(s.kind)) && inModule {
+			found[address] = Symbol{s.address, s.kind, t.names[s.name:][:s.length], []byte(module)}
 		}
 	}
-	return found, nil
+	return found
 }
 
 // readModules reads lines of "name size uses users state address", and says where each

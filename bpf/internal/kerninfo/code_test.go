@@ -56,7 +56,9 @@ func TestGarbageInsteadOfSymbolsIsAnError(t *testing.T) {
 func TestAnAddressIsOfTheFunctionBeforeIt(t *testing.T) {
 	const modules = "fuse 8192 1 - Live 0xffffffffc0001000 (E)\n"
 	const bpf = 0xffffffffc0009000 // behind the last module, where programs of BPF lie
-	found, err := Functions(strings.NewReader(symbols+"ffffffff81000400 D data\n"), strings.NewReader(modules), []uint64{
+	table, err := ReadTable(strings.NewReader(symbols+"ffffffff81000400 D data\n"), strings.NewReader(modules))
+	require.NoError(t, err)
+	found := table.Functions([]uint64{
 		0xffffffff81000150, 0xffffffff81000200, 0xffffffff81000201, 0xffffffffc0001010, 0xffffffff81000500, bpf, 1,
 	})
 	require.NoError(t, err)
@@ -74,7 +76,7 @@ func TestAnAddressIsOfTheFunctionBeforeIt(t *testing.T) {
 
 func TestGarbageInsteadOfModulesIsAnError(t *testing.T) {
 	for _, text := range []string{"fuse\n", "fuse x 1 - Live 0x1\n", "fuse 1 1 - Live x\n", strings.Repeat("1", 1<<17)} {
-		_, err := Functions(strings.NewReader(""), strings.NewReader(text), nil)
+		_, err := ReadTable(strings.NewReader(""), strings.NewReader(text))
 		require.ErrorContains(t, err, "read modules", "%.20q", text)
 	}
 }

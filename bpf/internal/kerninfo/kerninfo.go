@@ -81,9 +81,8 @@ func Symbols() (io.Reader, error) {
 	return bytes.NewReader(shared.symbols), nil
 }
 
-// FunctionsAt says in which function of the running kernel each return address lies:
-// none where the kernel hides its addresses.
-func FunctionsAt(addresses []uint64) (map[uint64]Symbol, error) {
+// Functions are those of the running kernel: none where it hides its addresses.
+func Functions() (*Table, error) {
 	symbols, err := Symbols()
 	if err != nil {
 		return nil, err
@@ -92,7 +91,7 @@ func FunctionsAt(addresses []uint64) (map[uint64]Symbol, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without modules
 		return nil, err
 	}
-	return Functions(symbols, bytes.NewReader(modules), addresses)
+	return ReadTable(symbols, bytes.NewReader(modules))
 }
 
 // refresh drops what was said before a module came or went.
