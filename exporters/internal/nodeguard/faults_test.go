@@ -17,7 +17,7 @@ func TestACauseOfAMachinesFaultIsOne(t *testing.T) {
 		require.Contains(t, ours, name)
 	}
 	others := map[string]string{
-		"host_oom_kill": "the kernel killed the process whose Xid it explains: the machine is well",
+		"host_oom_kill": "the kernel killed the process whose Xid it explains, which asks for nothing: the machine is well",
 		"gpu_fault":     "a tenant can cause it, and it explains none of these",
 	}
 	known := map[string]bool{}
