@@ -24,6 +24,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/internal/standin"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
@@ -62,9 +63,9 @@ func watch(t *testing.T, adjust func(*Config)) *probereceivertest.Sink {
 	adjust(config)
 	require.NoError(t, config.Validate())
 	records := probereceivertest.NewSink()
-	records.Wants = func(r plog.LogRecord) bool { // the jobs of other tests are seen too
+	records.Wants = func(r plog.LogRecord) bool { // stalls; the jobs of other tests are seen too
 		job, _ := r.Attributes().Get("gen_ai.training.job_id")
-		return job.AsString() == t.Name()
+		return job.AsString() == t.Name() && r.EventName() != socketstall.EventWatched
 	}
 	r, err := NewFactory().CreateLogs(t.Context(), receivertest.NewNopSettings(metadata.Type), config, records)
 	require.NoError(t, err)
