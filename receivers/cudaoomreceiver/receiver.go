@@ -77,6 +77,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		Open:    func() (source, error) { return around.open(config) },
 		Use:     o.use,
 		Work:    o.work,
+		GaveUp:  out.Lost,
 		Lost: func(l *probereceiver.Lost) {
 			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
 			out.Put(losses.Emit())

@@ -54,7 +54,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 			defer w.watched.pause()
 			return probereceiver.Events(s.Read, func(e *kmsg.Event) { w.events <- e })
 		},
-		Work: w.run,
+		Work:   w.run,
+		GaveUp: out.Lost,
 		Lost: func(l *probereceiver.Lost) {
 			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
 			out.Put(losses.Emit())

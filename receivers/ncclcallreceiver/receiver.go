@@ -85,6 +85,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		Open:    func() (source, error) { return around.open(config) },
 		Use:     r.use,
 		Work:    r.work,
+		GaveUp:  out.Lost,
 		Lost: func(l *probereceiver.Lost) {
 			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
 			out.Put(losses.Emit())

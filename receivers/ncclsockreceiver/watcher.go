@@ -82,6 +82,7 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 		Prepare: func(resolver identity.Resolver) { w.resolver = resolver },
 		Open:    func() (source, error) { return around.open(config) },
 		Use:     w.use,
+		GaveUp:  func() uint64 { return w.logs.Lost() },
 		Lost: func(l *probereceiver.Lost) {
 			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
 			w.logs.Put(losses.Emit())

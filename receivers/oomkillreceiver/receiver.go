@@ -55,6 +55,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		Prepare: func(resolver identity.Resolver) { k.resolver = resolver },
 		Open:    func() (source, error) { return around.open(config.Pin) },
 		Use:     func(_ context.Context, s source) error { return probereceiver.Events(s.Read, k.tell) },
+		GaveUp:  out.Lost,
 		Lost: func(l *probereceiver.Lost) {
 			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
 			out.Put(losses.Emit())

@@ -58,6 +58,7 @@ type stacksReceiver struct {
 	looked    func()
 	resolver  identity.Resolver
 	followed  atomic.Int64
+	overLimit atomic.Uint64 // records that were not made, for their domain has made many
 }
 
 func build(settings receiver.Settings, config *Config, next consumer.Logs, around surroundings) (*stacksReceiver, error) {
@@ -91,6 +92,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		Prepare: func(resolver identity.Resolver) { r.resolver = resolver },
 		Open:    around.open,
 		Use:     r.use,
+		GaveUp:  func() uint64 { return r.out.Lost() + r.overLimit.Load() },
 		Lost: func(l *probereceiver.Lost) {
 			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
 			r.out.Put(losses.Emit())

@@ -475,5 +475,8 @@ func (w *watch) moving(ctx context.Context, f *follower, was *told) {
 }
 
 func (w *watch) limited(ctx context.Context, what string) {
+	if what == "records" {
+		w.overLimit.Add(1)
+	}
 	w.telemetry.ReceiverStacksLimited.Add(ctx, 1, metric.WithAttributes(attribute.String("limit", what)))
 }

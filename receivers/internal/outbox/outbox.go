@@ -24,6 +24,7 @@ package outbox
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/consumer"
@@ -57,6 +58,7 @@ type Outbox[T plog.Logs | pmetric.Metrics] struct {
 	way      way[T]
 	format   string
 	dropped  metric.Int64Counter
+	lost     atomic.Uint64
 	ctx      context.Context // ends the waiting for a consumer that refuses
 	giveUp   context.CancelFunc
 	delivery sync.WaitGroup
@@ -152,7 +154,18 @@ func (o *Outbox[T]) Put(batch T) {
 	}
 }
 
-func (o *Outbox[T]) count(size int) { o.dropped.Add(context.Background(), int64(size)) }
+func (o *Outbox[T]) count(size int) {
+	o.lost.Add(uint64(size)) //nolint:gosec // never below zero
+	o.dropped.Add(context.Background(), int64(size))
+}
+
+// Lost is how many records, or data points, never reached the next consumer so far.
+func (o *Outbox[T]) Lost() uint64 {
+	if o == nil {
+		return 0
+	}
+	return o.lost.Load()
+}
 
 func (o *Outbox[T]) deliver() {
 	for {

@@ -116,6 +116,7 @@ func TestPutNeverWaitsAndDropsTheNewest(t *testing.T) {
 		next.answer <- nil
 	}
 	require.NoError(t, o.Close(t.Context()))
+	require.EqualValues(t, Capacity+1, o.Lost())
 	require.Equal(t, []int{1, 2, 3, 4, Capacity - 10}, next.taken(), "in the order in which they came")
 	require.EqualValues(t, Capacity+1, dropped())
 }

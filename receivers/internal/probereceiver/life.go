@@ -66,6 +66,9 @@ type Parts[S Source] struct {
 	// Lost, if any, tells of what nobody will learn. Calls come one after the other, beside those
 	// of Use: a builder of records for it is used for nothing else.
 	Lost func(*Lost)
+	// GaveUp, if any, is how many records the receiver itself gave up so far: the next consumer was
+	// too slow, or somebody had more than his share.
+	GaveUp func() uint64
 	// Shutdown ends the receiver's own telemetry.
 	Shutdown func()
 }

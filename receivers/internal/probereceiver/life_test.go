@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,6 +150,32 @@ func TestATimeWithoutAnAgentIsTold(t *testing.T) {
 	require.Equal(t, componentstatus.StatusOK, b.Host.Status(t).Status())
 	require.EqualValues(t, 14, b.Own(t, "late"))
 	require.EqualValues(t, 10, b.Own(t, "missed"))
+}
+
+// TestWhatTheReceiverGaveUpIsLost: beside what its probe dropped.
+func TestWhatTheReceiverGaveUpIsLost(t *testing.T) {
+	b := newBench(t)
+	var gaveUp atomic.Uint64
+	lost := make(chan probereceiver.Lost, 10)
+	b.parts.GaveUp = gaveUp.Load
+	b.parts.Lost = func(l *probereceiver.Lost) { lost <- *l }
+	b.start(t)
+	const interval = 3 * time.Second
+	at := time.Date(2026, 11, 25, 6, 0, 0, 0, time.UTC)
+	for i := range 3 { // of the last of them nobody knows whether it is over
+		b.Tick(t, interval, at.Add(time.Duration(i)*interval))
+	}
+	require.Empty(t, lost)
+	gaveUp.Store(7)
+	for i := range 2 {
+		b.Tick(t, interval, at.Add(time.Duration(3+i)*interval))
+	}
+	one := <-lost
+	require.Equal(t, "numbers", one.Things)
+	require.Equal(t, probereceiver.LostOverflow, one.Why)
+	require.EqualValues(t, 7, one.Count)
+	require.Equal(t, interval, one.Until.Sub(one.Since))
+	require.Empty(t, lost)
 }
 
 func TestPausesGrowToFiveMinutes(t *testing.T) {

@@ -115,6 +115,9 @@ func (l *Life[S]) watchLosses() {
 			if l.ctx.Err() != nil { // it is closed, for the receiver stops
 				return
 			}
+			if l.parts.GaveUp != nil {
+				total.Dropped += l.parts.GaveUp()
+			}
 			lost := w.look(now, total, up, l.metrics.failures.Load(), l.metrics.tookOver())
 			for i := range lost {
 				l.parts.Lost(&lost[i])
