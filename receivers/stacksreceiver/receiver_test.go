@@ -59,6 +59,7 @@ type fakeSource struct {
 	taken     chan uint32
 	prepared  map[uint32]int
 	released  map[uint32]int
+	into      int64 // looks into processes
 }
 
 func newFakeSource() *fakeSource {
@@ -146,6 +147,9 @@ func (s *fakeSource) Class(pid uint32) (class waitclass.Class, err error) {
 
 func (s *fakeSource) Does(rest []identity.Process, _ map[uint32]bool) map[uint32]*activity.Process {
 	all := map[uint32]*activity.Process{}
+	s.mu.Lock()
+	s.into++
+	s.mu.Unlock()
 	for i := range rest {
 		_ = s.of(rest[i].PID, func(p *fake) error { all[rest[i].PID] = p.does; return nil })
 	}
@@ -476,6 +480,45 @@ func TestWhatARankDoesThatStandsIsTold(t *testing.T) {
 	require.Equal(t, []any{"stopped", "SIGSTOP"}, []any{a["nccl.rank.state"], a["signal.name"]})
 	b.looks(t, 21)
 	require.Empty(t, b.Records)
+}
+
+// TestHowOftenProcessesAreLookedInto: each second in the first time, more and more rarely where all
+// have stood for long. Not while a rank waits for others as it does in each step.
+func TestHowOftenProcessesAreLookedInto(t *testing.T) {
+	looks := func(b *bench, seconds int) int64 {
+		b.source.mu.Lock()
+		before := b.source.into
+		b.source.mu.Unlock()
+		b.looks(t, seconds)
+		b.source.mu.Lock()
+		defer b.source.mu.Unlock()
+		return b.source.into - before
+	}
+	b := newBench(t)
+	b.at(42, func(p *fake) { p.class = waitclass.Collective })
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	step := func() {
+		for _, call := range []uint64{77, 5} {
+			b.at(42, func(p *fake) {
+				p.status.Switches++
+				p.place = pystack.Place{Chain: call, Calls: call}
+			})
+			b.looks(t, 1)
+		}
+	}
+	for range 20 { // each waits for five seconds
+		step()
+		b.looks(t, 4)
+	}
+	step()
+	require.Zero(t, looks(b, 4), "as in each step")
+	require.GreaterOrEqual(t, looks(b, 15), int64(14))
+	require.LessOrEqual(t, looks(b, 600), int64(600/10+40))
+	b.at(43, func(*fake) {})
+	b.Resolver.Know(rank(42, 3), rank(43, 4))
+	b.looks(t, 6)
+	require.GreaterOrEqual(t, looks(b, 10), int64(9), "another rank has begun to stand")
 }
 
 // TestOfAYoungRankNothingIsOverdueForLong: it may load its program or its data.

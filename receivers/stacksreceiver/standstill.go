@@ -88,29 +88,28 @@ type follower struct {
 	identity.Process
 	python bool
 
-	seen       bool
-	status     procfs.ThreadStatus // at the last look
-	looks      int                 // since then it has not run
-	since      time.Time           // of the first of these looks
-	place      pystack.Place       // in Python, where that was read last
-	inCall     time.Time           // it is in the same call since, as far as was seen
-	ran        time.Duration       // on its CPU, when it was asked last; 0: not known
-	sleeps     uint64              // at that look
-	told       *told               // where it stands still; nil while it moves
-	peer       bool                // a process of its job has ended
-	habits     map[uint64][]time.Duration
-	asleepFor  stays     // its last sleeps of several looks, wherever
-	inCalls    stays     // its last long times in one call, whichever
-	began      time.Time // of the first look
-	spin       spin
-	takes      bucket
-	rest       activity.Rest // since its main thread ran
-	lookedInto time.Time     // what its processes do
-	classes    map[uint64]waitclass.Class
-	places     bucket // that may be asked for their class
-	doings     bucket
-	retry      time.Duration
-	notUntil   time.Time // after a failure
+	seen      bool
+	status    procfs.ThreadStatus // at the last look
+	looks     int                 // since then it has not run
+	since     time.Time           // of the first of these looks
+	place     pystack.Place       // in Python, where that was read last
+	inCall    time.Time           // it is in the same call since, as far as was seen
+	ran       time.Duration       // on its CPU, when it was asked last; 0: not known
+	sleeps    uint64              // at that look
+	told      *told               // where it stands still; nil while it moves
+	peer      bool                // a process of its job has ended
+	habits    map[uint64][]time.Duration
+	asleepFor stays     // its last sleeps of several looks, wherever
+	inCalls   stays     // its last long times in one call, whichever
+	began     time.Time // of the first look
+	spin      spin
+	takes     bucket
+	rest      activity.Rest // since its main thread ran
+	classes   map[uint64]waitclass.Class
+	places    bucket // that may be asked for their class
+	doings    bucket
+	retry     time.Duration
+	notUntil  time.Time // after a failure
 
 	older bool                // than this receiver: another may have told where it stood
 	sent  map[uint64]struct{} // hashes whose frames have left
@@ -288,6 +287,11 @@ func (f *follower) callPatience(now time.Time, config *Config) time.Duration {
 // unusual reports whether a thread that sleeps does so for as long as hardly ever lately.
 func (f *follower) unusual(now time.Time) bool {
 	return now.Sub(f.since) >= min(f.asleepFor.reached(time.Time{}, 2), longestHabit)
+}
+
+// waitsAsUsual reports whether the rank waits for others, for no longer than it does in its steps.
+func (f *follower) waitsAsUsual(now time.Time) bool {
+	return f.atWork() && f.status.State == 'S' && !f.unusual(now)
 }
 
 // worked reports whether the thread did more since it was asked last than to wake, and wait on: it

@@ -34,6 +34,12 @@ const (
 	longestPrepare = 10 * time.Minute
 )
 
+// Pauses between looks into the processes of ranks that stand: a part of the time for which they do.
+const (
+	restsPerLook = 20
+	longestPause = 10 * time.Second
+)
+
 // A job whose ranks end is looked at once in this time.
 const endOfJob = time.Minute
 
@@ -56,17 +62,18 @@ type prepared struct {
 // watch is the ranks that are followed, through one source.
 type watch struct {
 	*stacksReceiver
-	source   source
-	known    map[process]*prepared
-	follows  map[process]*follower
-	budgets  map[string]*budget
-	ended    map[job]time.Time
-	began    time.Time // of the first look
-	lookedAt time.Time // for ranks
-	now      time.Time
-	prepares int    // in this look
-	samples  int    // in this look
-	said     string // the last problem in the log
+	source     source
+	known      map[process]*prepared
+	follows    map[process]*follower
+	budgets    map[string]*budget
+	ended      map[job]time.Time
+	began      time.Time // of the first look
+	lookedAt   time.Time // for ranks
+	lookedInto time.Time // their processes
+	now        time.Time
+	prepares   int    // in this look
+	samples    int    // in this look
+	said       string // the last problem in the log
 }
 
 func newWatch(r *stacksReceiver, s source) *watch {
@@ -264,19 +271,23 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 }
 
 // lookInto looks into the process trees of ranks whose main thread has not run for longer than
-// usual: a rank that stands may wait for what others of its processes do.
+// usual: a rank that stands may wait for what others of its processes do. All are looked into at
+// once, so that each is compared with the look before; more and more rarely, where all have
+// stood for long.
 func (w *watch) lookInto() {
 	var rest []identity.Process
 	var of []*follower
+	pause := longestPause
 	for _, f := range w.follows {
-		if f.looks > 0 && f.rest.Wanted(w.now) && f.lookedInto != w.now {
-			f.lookedInto = w.now
+		if f.looks > 0 && f.rest.Wanted(w.now) && !f.waitsAsUsual(w.now) {
 			rest, of = append(rest, f.Process), append(of, f)
+			pause = min(pause, w.now.Sub(f.rest.Last)/restsPerLook)
 		}
 	}
-	if len(rest) == 0 {
+	if len(rest) == 0 || w.now == w.lookedInto || w.now.Sub(w.lookedInto) < pause && !w.now.Before(w.lookedInto) {
 		return
 	}
+	w.lookedInto = w.now
 	roots := map[uint32]bool{}
 	for _, p := range w.resolver.Ranks() {
 		roots[p.PID] = !p.Inherited
