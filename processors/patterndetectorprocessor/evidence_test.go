@@ -25,6 +25,7 @@ type archive struct {
 	evidence map[string][]byte
 	writes   int
 	slow     time.Duration // a look takes so long at least
+	keeps    time.Duration // so do verdicts
 	looks    []time.Time
 	looked   map[string]bool // incidents
 }
@@ -34,6 +35,10 @@ func newArchive() *archive {
 }
 
 func (a *archive) Keep(ctx context.Context, verdicts []verdict.Verdict) error {
+	a.mu.Lock()
+	takes := a.keeps
+	a.mu.Unlock()
+	time.Sleep(takes)
 	if err := a.shelf.Keep(ctx, verdicts); err != nil {
 		return err
 	}
@@ -227,6 +232,26 @@ func TestEvidenceOfABurstTakesATenthOfACore(t *testing.T) {
 	require.Len(t, a.looked, incidents, "at a stop nothing rests")
 	require.GreaterOrEqual(t, a.looks[1].Sub(a.looks[0]), 10*a.slow)
 	require.GreaterOrEqual(t, a.looks[2].Sub(a.looks[1]), 10*a.slow)
+}
+
+// Verdicts that come faster than the history takes them leave evidence its turn.
+func TestVerdictsWithoutEndLeaveEvidenceItsTurn(t *testing.T) {
+	a := newArchive()
+	a.keeps = 20 * time.Millisecond
+	r := newRig(t, withArchive(a)).start(t)
+	looked := func() int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.looked)
+	}
+	began := time.Now()
+	for i := 0; time.Since(began) < 400*time.Millisecond; i++ {
+		r.fault(t, fmt.Sprint("gpu-", i))
+	}
+	require.Positive(t, looked(), "while they come")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keeps = 0
 }
 
 // A history that keeps verdicts alone costs nothing more.

@@ -85,7 +85,8 @@ func (d *detector) beginKeeping(ctx context.Context) {
 		cancel()
 	}
 	k.ended.Go(func() {
-		for d.askMutes(running) || d.keepSome(running) || d.keepRanks(running) || d.tellSummaries(running) || d.keepEvidence(running) || k.wait(running) {
+		// Evidence comes first, as it rests most of the time: verdicts without end would leave it no turn.
+		for d.keepEvidence(running) || d.askMutes(running) || d.keepSome(running) || d.keepRanks(running) || d.tellSummaries(running) || k.wait(running) {
 		}
 	})
 }
