@@ -13,6 +13,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type bpfCrowded struct {
+	_       structs.HostLayout
+	Records uint64
+	User    uint32
+	Pad     uint32
+}
+
 type bpfEvent struct {
 	_             structs.HostLayout
 	TimeNs        uint64
@@ -32,6 +39,12 @@ type bpfHandled struct {
 	_     structs.HostLayout
 	Event uint64
 	Left  uint64
+}
+
+type bpfInRing struct {
+	_     structs.HostLayout
+	Until uint64
+	Bytes uint64
 }
 
 type bpfOwner struct {
@@ -68,10 +81,12 @@ type bpfSignals struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapCrowded        = "crowded"
 	bpfMapDropped        = "dropped"
 	bpfMapEvents         = "events"
 	bpfMapHandled        = "handled"
 	bpfMapHeld           = "held"
+	bpfMapInRing         = "in_ring"
 	bpfMapSignals        = "signals"
 	bpfMapUnnoted        = "unnoted"
 	bpfProgExecEnviron   = "exec_environ"
@@ -137,10 +152,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	Crowded *ebpf.MapSpec `ebpf:"crowded"`
 	Dropped *ebpf.MapSpec `ebpf:"dropped"`
 	Events  *ebpf.MapSpec `ebpf:"events"`
 	Handled *ebpf.MapSpec `ebpf:"handled"`
 	Held    *ebpf.MapSpec `ebpf:"held"`
+	InRing  *ebpf.MapSpec `ebpf:"in_ring"`
 	Signals *ebpf.MapSpec `ebpf:"signals"`
 	Unnoted *ebpf.MapSpec `ebpf:"unnoted"`
 }
@@ -174,20 +191,24 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	Crowded *ebpf.Map `ebpf:"crowded"`
 	Dropped *ebpf.Map `ebpf:"dropped"`
 	Events  *ebpf.Map `ebpf:"events"`
 	Handled *ebpf.Map `ebpf:"handled"`
 	Held    *ebpf.Map `ebpf:"held"`
+	InRing  *ebpf.Map `ebpf:"in_ring"`
 	Signals *ebpf.Map `ebpf:"signals"`
 	Unnoted *ebpf.Map `ebpf:"unnoted"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.Crowded,
 		m.Dropped,
 		m.Events,
 		m.Handled,
 		m.Held,
+		m.InRing,
 		m.Signals,
 		m.Unnoted,
 	)

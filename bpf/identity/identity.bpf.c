@@ -26,14 +26,13 @@
  * has the figures.
  */
 #include "bpf.h"
-#include "dropped.h"
 #include "kernel.h"
 #include "again.h"
 
 /* The table of room.h. */
 #define SIGNALS 0
 #define ROOM_TABLES 1
-#include "room.h"
+#include "ring.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -82,7 +81,8 @@ struct {
  * While nobody reads, as when the agent is away, the ring fills. Then what is worth
  * less makes room for what is worth more: starts, of some KiB, leave a quarter of it
  * to ends, and ends that are a success an eighth to those that are not. /proc makes
- * good for starts of what still lives; nothing makes good for ends.
+ * good for starts of what still lives; nothing makes good for ends. So tenants and users
+ * share what ends may take: a loop of programs that fail hides the end of nobody's rank.
  */
 #define ROOM_FOR_STARTS (RING_BYTES / 4 * 3)
 #define ROOM_FOR_SUCCESS (RING_BYTES / 8 * 7)
@@ -442,16 +442,19 @@ static __always_inline void describe_exit(struct event *e, struct task_struct *t
 }
 
 /* The end of a process that was sent signals. They are forgotten even if the ring is full. */
-static __always_inline int send_signalled_exit(struct task_struct *task, __u32 status, struct signals *sent)
+static __always_inline int send_signalled_exit(struct task_struct *task, __u32 status, struct signals *sent, const struct owner *owner)
 {
-	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e) + sizeof(*sent), 0);
+	struct event *e = NULL;
 
+	if (ring_has_room_for(&events, owner))
+		e = bpf_ringbuf_reserve(&events, sizeof(*e) + sizeof(*sent), 0);
 	if (e) {
 		describe_exit(e, task, KIND_EXIT_SIGNALLED, status);
 		__builtin_memcpy(e + 1, sent, sizeof(*sent));
+		count_in_ring(&events, owner, sizeof(*e) + sizeof(*sent));
 		submit(e, status != 0);
 	} else {
-		count_dropped();
+		count_lost(&events, owner);
 	}
 	delete_signals(task->tgid, sent);
 	return 0;
@@ -470,6 +473,7 @@ int exit_status(__u64 *ctx)
 	struct signal_struct *signal = task->signal;
 	struct signals *sent;
 	struct event *e = NULL;
+	struct owner owner;
 	__u32 status, pid;
 
 	if (signal->live.counter != 0 || handled_already(HOOK_EXIT, (__u64)task))
@@ -479,17 +483,19 @@ int exit_status(__u64 *ctx)
 		status = signal->group_exit_code;
 	else
 		status = task->group_leader->exit_code;
+	begin_task(&owner, task);
 	pid = task->tgid;
 	sent = bpf_map_lookup_elem(&signals, &pid);
 	if (sent && sent->target_start_ns == task->group_leader->start_boottime)
-		return send_signalled_exit(task, status, sent);
-	if (status != 0 || ring_has_room(ROOM_FOR_SUCCESS))
+		return send_signalled_exit(task, status, sent, &owner);
+	if (ring_has_room_for(&events, &owner) && (status != 0 || ring_has_room(ROOM_FOR_SUCCESS)))
 		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
-		count_dropped();
+		count_lost(&events, &owner);
 		return 0;
 	}
 	describe_exit(e, task, KIND_EXIT, status);
+	count_in_ring(&events, &owner, sizeof(*e));
 	submit(e, e->status != 0);
 	return 0;
 }

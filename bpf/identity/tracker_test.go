@@ -5,8 +5,10 @@ package identity
 import (
 	"context"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -277,6 +279,35 @@ func TestFullRingIsCountedAndHealed(t *testing.T) {
 	go tracker.run()
 	t.Cleanup(func() { require.NoError(t, tracker.Close()) })
 	require.Eventually(t, func() bool { return tracker.Counters().Ranks >= 3 }, hosttest.Patience, 10*time.Millisecond)
+}
+
+// A user whose programs fail without end hides the end of nobody else's rank, also while
+// nobody reads.
+func TestAFloodOfEndsHidesNoRankOfAnother(t *testing.T) {
+	privtest.Require(t)
+	proc := newReader("/proc")
+	source, fired, err := openRing(proc, sizes{ringBytes: 32 << 10}, bpfProgExecEnviron, bpfProgExitStatus)
+	require.NoError(t, err)
+	require.True(t, fired)
+	opts, err := Options{}.withDefaults()
+	require.NoError(t, err)
+	tracker := newTracker(opts, source, proc, probe.Report{})
+	rank := startChild(t, "abort", "RANK=1", "WORLD_SIZE=2")
+	tracker.scan()
+	require.True(t, tracker.knows(rank.pid()))
+	exits := watch(t, tracker)
+
+	const fails = "i=0; while [ $i -lt 1000 ]; do (exit 3); i=$((i+1)); done"
+	flood := exec.CommandContext(t.Context(), "sh", "-c", fails)
+	flood.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+	require.NoError(t, flood.Run())
+	rank.finish()
+
+	go tracker.exits.run()
+	go tracker.run()
+	t.Cleanup(func() { require.NoError(t, tracker.Close()) })
+	require.Equal(t, 6, exitOf(t, exits, rank.pid()).Signal)
+	require.Positive(t, tracker.Stats().Dropped)
 }
 
 func TestEveryRungKnowsALivingRank(t *testing.T) {

@@ -45,6 +45,18 @@ struct {
 	__type(value, struct crowded);
 } crowded SEC(".maps");
 
+/* The owner of a record about a task, also of one that has left its memory: its tenant, and
+ * its user. */
+static __always_inline void begin_task(struct owner *o, struct task_struct *task)
+{
+	__u64 tenant;
+
+	begin_owner(o, task);
+	tenant = salted(tenant_of(task));
+	o->tenant_slot = slot_of(tenant);
+	o->user_slot = slot_of(salted(tenant + o->user));
+}
+
 /* The current process as an owner, where no memory of the kernel is read: its user is the
  * tenant, whose processes share. */
 static __always_inline void begin_process(struct owner *o)

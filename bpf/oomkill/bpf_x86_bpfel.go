@@ -13,6 +13,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type bpfCrowded struct {
+	_       structs.HostLayout
+	Records uint64
+	User    uint32
+	Pad     uint32
+}
+
 type bpfEvent struct {
 	_               structs.HostLayout
 	TimeNs          uint64
@@ -50,6 +57,12 @@ type bpfEvent struct {
 	}
 }
 
+type bpfInRing struct {
+	_     structs.HostLayout
+	Until uint64
+	Bytes uint64
+}
+
 type bpfKill struct {
 	_      structs.HostLayout
 	Victim uint64
@@ -69,8 +82,10 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapCrowded          = "crowded"
 	bpfMapDropped          = "dropped"
 	bpfMapEvents           = "events"
+	bpfMapInRing           = "in_ring"
 	bpfMapKills            = "kills"
 	bpfProgKillSignal      = "kill_signal"
 	bpfProgMarkVictim      = "mark_victim"
@@ -79,6 +94,7 @@ const (
 	bpfVarArgumentIsTask   = "argument_is_task"
 	bpfVarEventType        = "event_type"
 	bpfVarPageBytes        = "page_bytes"
+	bpfVarSalt             = "salt"
 	bpfVarVictimFromSignal = "victim_from_signal"
 )
 
@@ -134,8 +150,10 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	Crowded *ebpf.MapSpec `ebpf:"crowded"`
 	Dropped *ebpf.MapSpec `ebpf:"dropped"`
 	Events  *ebpf.MapSpec `ebpf:"events"`
+	InRing  *ebpf.MapSpec `ebpf:"in_ring"`
 	Kills   *ebpf.MapSpec `ebpf:"kills"`
 }
 
@@ -146,6 +164,7 @@ type bpfVariableSpecs struct {
 	ArgumentIsTask   *ebpf.VariableSpec `ebpf:"argument_is_task"`
 	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
 	PageBytes        *ebpf.VariableSpec `ebpf:"page_bytes"`
+	Salt             *ebpf.VariableSpec `ebpf:"salt"`
 	VictimFromSignal *ebpf.VariableSpec `ebpf:"victim_from_signal"`
 }
 
@@ -169,15 +188,19 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	Crowded *ebpf.Map `ebpf:"crowded"`
 	Dropped *ebpf.Map `ebpf:"dropped"`
 	Events  *ebpf.Map `ebpf:"events"`
+	InRing  *ebpf.Map `ebpf:"in_ring"`
 	Kills   *ebpf.Map `ebpf:"kills"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.Crowded,
 		m.Dropped,
 		m.Events,
+		m.InRing,
 		m.Kills,
 	)
 }
@@ -189,6 +212,7 @@ type bpfVariables struct {
 	ArgumentIsTask   *ebpf.Variable `ebpf:"argument_is_task"`
 	EventType        *ebpf.Variable `ebpf:"event_type"`
 	PageBytes        *ebpf.Variable `ebpf:"page_bytes"`
+	Salt             *ebpf.Variable `ebpf:"salt"`
 	VictimFromSignal *ebpf.Variable `ebpf:"victim_from_signal"`
 }
 

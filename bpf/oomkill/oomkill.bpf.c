@@ -20,7 +20,9 @@
  * from the SIGKILL that precedes mark_victim.
  */
 #include "core_fixes.h"
-#include "dropped.h"
+
+#define ROOM_TABLES 0 /* the ring alone is shared */
+#include "ring.h"
 #include "registers.h"
 
 char dual_license[] SEC("license") = "Dual BSD/GPL";
@@ -89,7 +91,8 @@ struct kill {
 	__u64 exact;  /* oom_kill_process was seen */
 };
 
-/* events; a full ring refuses the record and counts it. User space sets its size. */
+/* events, shared between the tenants and users of the victims; a full ring refuses the
+ * record and counts it. User space sets its size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 * 1024);
@@ -246,7 +249,8 @@ int mark_victim(__u64 *args)
 	struct task_struct *victim = (void *)args[0];
 	__u32 thread = current, pid = args[0];
 	const struct kill *kill = bpf_map_lookup_elem(&kills, &thread);
-	struct event *event;
+	struct event *event = NULL;
+	struct owner owner;
 
 	if (argument_is_task)
 		pid = core_get(victim->pid);
@@ -256,9 +260,11 @@ int mark_victim(__u64 *args)
 		if (!victim || (__u32)core_get(victim->pid) != pid)
 			return 0;
 	}
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	begin_task(&owner, victim);
+	if (ring_has_room_for(&events, &owner))
+		event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
-		count_dropped();
+		count_lost(&events, &owner);
 		return 0;
 	}
 	clear(event);
@@ -268,6 +274,7 @@ int mark_victim(__u64 *args)
 	event->stack_bytes = bpf_get_stack(args, event->stack, sizeof(event->stack), 0);
 	fill_victim(event, victim);
 	fill_cgroups(event, victim, kill);
+	count_in_ring(&events, &owner, sizeof(*event));
 	bpf_ringbuf_submit(event, 0);
 	return 0;
 }

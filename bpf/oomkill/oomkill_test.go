@@ -218,6 +218,27 @@ func TestFullRingCountsWhatItLost(t *testing.T) {
 	require.Equal(t, probe.Stats{Events: 1, Dropped: 2}, p.Stats(), "counters outlive the probe")
 }
 
+// A cgroup that runs out of memory again and again fills the ring for itself alone.
+func TestAFloodOfKillsLosesItsOwn(t *testing.T) {
+	p := open(t, Options{RingBytes: 8 * uint32(os.Getpagesize())})
+	group, err := newDrillCgroup(DefaultDrillLimit)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, group.remove()) }()
+	kills := 8*os.Getpagesize()/3100 + 2 // more than there is room for
+	for range kills {
+		_, err := drillIn(t.Context(), group, DrillOptions{LimitBytes: DefaultDrillLimit})
+		require.NoError(t, err)
+	}
+	other, err := Drill(t.Context(), DrillOptions{})
+	require.NoError(t, err)
+	told := 0
+	var e Event
+	for require.NoError(t, p.Read(&e)); e.PID != other.PID; require.NoError(t, p.Read(&e)) {
+		told++
+	}
+	require.EqualValues(t, kills, uint64(told)+p.Stats().Dropped)
+}
+
 func TestCloseUnblocksReadAndMayBeRepeated(t *testing.T) {
 	p := open(t, Options{})
 	done := make(chan error)

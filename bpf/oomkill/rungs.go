@@ -16,6 +16,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/pin"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -207,6 +208,7 @@ func load(k kernel, programs []string, ringBytes uint32) (_ *ebpf.Collection, la
 		spec.Variables[bpfVarArgumentIsTask].Set(k.argumentIsTask),
 		spec.Variables[bpfVarVictimFromSignal].Set(k.victimFromSignal),
 		spec.Variables[bpfVarPageBytes].Set(uint32(os.Getpagesize())),
+		room.ShareRing(spec, room.NewSalt()),
 	); err != nil {
 		return nil, "", err
 	}
