@@ -83,7 +83,11 @@ func latest(a, b time.Time) time.Time {
 
 // verdict writes the span of a verdict, and those of its evidence below it.
 func (w *writer) verdict(v *told, end time.Time) {
-	span := w.span(v, v.Pattern, v.Onset, until(v))
+	name := v.Pattern
+	if v.Drill {
+		name = "DRILL " + name
+	}
+	span := w.span(v, name, v.Onset, until(v))
 	id := verdict.ChildSpan(v.ID)
 	if v.Role == verdict.RootCause {
 		id = w.root
@@ -101,7 +105,7 @@ func (w *writer) verdict(v *told, end time.Time) {
 func putVerdict(v *told, span ptrace.Span) {
 	if v.Severity == verdict.Error || v.Severity == verdict.Critical {
 		span.Status().SetCode(ptrace.StatusCodeError)
-		span.Status().SetMessage(v.Headline)
+		span.Status().SetMessage(v.Spoken())
 	}
 	lr := plog.NewLogRecord()
 	verdict.ToRecord(v.Verdict, lr)

@@ -67,12 +67,9 @@ func (c *Config) alertOf(v *verdict.Verdict, on string) alert {
 
 func (c *Config) annotations(v *verdict.Verdict) map[string]string {
 	annotations := map[string]string{
-		"headline": v.Headline, "remedy": v.Remediation, "incident": v.IncidentID,
+		"headline": v.Spoken(), "remedy": v.Remediation, "incident": v.IncidentID,
 		"seen": seen(v), "not_seen": strings.Join(v.NotObserved[:min(len(v.NotObserved), mostSeen)], "\n"),
 		"runbook_url": c.runbook(v.Pattern),
-	}
-	if v.Drill {
-		annotations["headline"] = "DRILL: " + v.Headline
 	}
 	maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
 	return annotations

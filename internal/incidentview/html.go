@@ -56,7 +56,11 @@ func writeHTML(w io.Writer, v View, list string) error {
 }
 
 func title(v View) string {
-	return short(v.Headline, 90) + ", " + stamp(v.Since) + " UTC"
+	drill := ""
+	if v.Drill {
+		drill = "DRILL: "
+	}
+	return drill + short(v.Headline, 90) + ", " + stamp(v.Since) + " UTC"
 }
 
 // badge is what the terminal writes before a headline.

@@ -76,12 +76,20 @@ func ToRecord(v Verdict, lr plog.LogRecord) {
 	lr.SetTimestamp(pcommon.NewTimestampFromTime(v.Updated))
 	lr.SetSeverityNumber(v.Severity.number())
 	lr.SetSeverityText(string(v.Severity))
-	lr.Body().SetStr(v.Headline)
+	lr.Body().SetStr(v.Spoken())
 	v.Span.put(lr)
 	putAttributes(v, lr.Attributes())
 	if v.Span.Claimed {
 		lr.Attributes().PutBool(AttrTraceClaimed, true)
 	}
+}
+
+// Spoken is the headline as somebody reads it who sees nothing else of the verdict.
+func (v *Verdict) Spoken() string {
+	if v.Drill {
+		return "DRILL: " + v.Headline
+	}
+	return v.Headline
 }
 
 func putAttributes(v Verdict, attrs pcommon.Map) {

@@ -20,11 +20,17 @@ import (
 )
 
 func newIncidents() *cobra.Command {
+	cmd := newIncidentsList("incidents")
+	cmd.AddCommand(newIncidentsList("list"), newIncidentsShow(), newIncidentsAck(), newIncidentsMute(), newIncidentsUnmute())
+	return cmd
+}
+
+func newIncidentsList(use string) *cobra.Command {
 	var a asking
 	var open bool
 	var limit int
 	cmd := &cobra.Command{
-		Use:   "incidents",
+		Use:   use,
 		Short: "Lists what broke: the incidents that a running tracecore has kept",
 		Long: "Asks the tracecore that runs on this machine, or the one at --address, for the incidents that its extension\n" +
 			"history has kept: the newest first. An incident is one fault with what it led to.",
@@ -49,7 +55,6 @@ func newIncidents() *cobra.Command {
 	a.filters(cmd)
 	cmd.Flags().BoolVar(&open, "open", false, "only those that are open")
 	cmd.Flags().IntVar(&limit, "limit", history.DefaultLimit, fmt.Sprintf("how many at most, up to %d", history.MaxLimit))
-	cmd.AddCommand(newIncidentsShow(), newIncidentsAck(), newIncidentsMute(), newIncidentsUnmute())
 	return cmd
 }
 
