@@ -26,6 +26,7 @@ import (
 const (
 	longestLook = 250 * time.Millisecond // for stacks; those left have to wait for the next look
 	maxPrepares = 32
+	maxKin      = 64 // processes of a rank that are asked for how long they have run
 )
 
 // Pauses between two times that a process is prepared: programs load libraries later.
@@ -365,7 +366,7 @@ func (w *watch) usage(f *follower) (usage, error) {
 	}
 	has.others = max(0, has.cpu-has.main)
 	kin := activity.Kin(w.resolver.Ranks())[f.RankPID]
-	for _, pid := range kin[:min(len(kin), maxChildren)] {
+	for _, pid := range kin[:min(len(kin), maxKin)] {
 		if other, gone := w.source.Usage(pid); pid != f.PID && gone == nil {
 			has.others += other.cpu
 		}
