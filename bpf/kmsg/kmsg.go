@@ -15,7 +15,6 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
-	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
@@ -129,12 +128,8 @@ func (p *Probe) Stats() probe.Stats {
 
 // count takes the kernel side's counter while there is one.
 func (p *Probe) count() {
-	if p.closed {
-		return
-	}
-	p.last.Dropped = p.lost + p.dropped(p.last.Dropped-min(p.lost, p.last.Dropped))
-	if c, err := room.ReadCrowded(p.collection.Maps[bpfMapCrowded]); err == nil {
-		p.last.Crowded, p.last.Crowder = c.Records, c.User
+	if !p.closed {
+		p.last.Dropped = p.lost + p.dropped(p.last.Dropped-min(p.lost, p.last.Dropped))
 	}
 }
 
