@@ -176,6 +176,10 @@ func TestPagesInABrowser(t *testing.T) {
 	}, Jobs: []JobRow{
 		{Job: "llm-70b", Outcome: "goes on", Ranks: "1,024 of 1,024", Hosts: "node-000, node-001, node-002, …", Step: "1.21 s", Since: began.Add(-33 * time.Hour), Lasted: 33 * time.Hour},
 		{Job: strings.Repeat("a-job-with-a-long-name/", 8), Outcome: "failed", Failed: "rank 12882 on node-1610: SIGKILL", Ranks: "8", Hosts: "node-128", Stood: "12 min 4 s", Since: began.Add(-50 * time.Hour), Lasted: 9 * time.Hour},
+	}, AgentsWords: "1,022 watching, 1 silent, 1 stopped by order", Agents: []AgentRow{
+		{Host: "node-007", State: "watching, claimed twice", Lost: "12", Since: began.Add(-9 * time.Hour)},
+		{Host: strings.Repeat("a-node-with-a-long-name.", 6), State: "silent", Lost: "not known", Failing: "gpu, ncclsock/own", Since: began.Add(-time.Hour)},
+		{Host: "node-009", State: "watching", Lost: "0", Since: began.Add(-9 * time.Hour), Well: true},
 	}}))
 	pages["list"] = b.Bytes()
 	pages["curious"] = []byte(`<!doctype html><img src="/elsewhere.png">`)

@@ -4,6 +4,7 @@ import (
 	_ "embed" // the page
 	"html/template"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -61,7 +62,7 @@ const mostRows = 1000
 var listTemplate string
 
 var listPage = template.Must(template.New("list").Funcs(template.FuncMap{
-	"stamp": stamp, "iso": iso, "lasting": verdict.Lasting,
+	"stamp": stamp, "iso": iso, "lasting": verdict.Lasting, "fields": strings.Fields, "whole": whole,
 }).Parse(listTemplate))
 
 // Policy is the content security policy of every page: it loads nothing, runs nothing, and is

@@ -272,11 +272,12 @@ func TestTemplates(t *testing.T) {
 		"Xid[if flood: took down {x}| hit {x}]":                             "Xid hit 3",
 		"Xid[if death: took down {y}| hit somebody]":                        "Xid hit somebody",
 		"[if full:certain][if death and flood:no][if flood or death:, yes]": "certain, yes",
-		"a | b":                                "a | b",
-		"all {many} ranks wait":                "all 131,072 ranks wait",
-		"[{many} ranks|ranks] of {many}":       "131,072 ranks of 131072",
-		"{x} ranks, {name} ranks":              "3 ranks, rank-3 ranks",
-		"{many: one|more} ranks, {list} ranks": "one ranks, 0-3, 8 ranks",
+		"a | b":                          "a | b",
+		"all {many} ranks wait":          "all 131,072 ranks wait",
+		"[{many} ranks|ranks] of {many}": "131,072 ranks of 131072",
+		"wait: {many: number}, {x: number}, {name: number}": "wait: 131,072, 3, rank-3",
+		"{x} ranks, {name} ranks":                           "3 ranks, rank-3 ranks",
+		"{many: one|more} ranks, {list} ranks":              "one ranks, 0-3, 8 ranks",
 	} {
 		tpl, err := rule.ParseTemplate(text)
 		require.NoError(t, err, text)

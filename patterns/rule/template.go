@@ -10,7 +10,7 @@ import (
 
 // Template is text with {field} in it. {field: one|more} is the word "one" where the field
 // is a single rank, thing or text, and "more" where it is a list. {field} ranks is
-// how many there are, with commas: 1,023 ranks. Of the parts in
+// how many there are, with commas: 1,023 ranks; elsewhere {field: number} is. Of the parts in
 // [brackets], which | separates, the first counts whose fields all have a value, and, where
 // it begins with "if EXPRESSION:", whose evidence was seen; none may. Outside of brackets a
 // field without a value reads "unknown".
@@ -107,6 +107,9 @@ func (p *templateParser) field() (part, error) {
 	p.rest = after
 	if !worded {
 		return part{field: name}, nil
+	}
+	if strings.TrimSpace(words) == "number" {
+		return part{field: name, counts: true}, nil
 	}
 	one, more, two := strings.Cut(strings.TrimSpace(words), "|")
 	if !two || strings.ContainsAny(one+more, "{[|]") || one+more == "" {
