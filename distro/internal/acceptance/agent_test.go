@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 	playCUDAJob()
 	playRank()
 	playFlood()
+	playQuoted()
 	stranger.Main()
 	if drill.IsChild() {
 		os.Exit(drill.Child())

@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/encoding"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
@@ -27,7 +29,7 @@ import (
 func BenchmarkXidBesideAFlood(b *testing.B) {
 	hosttest.UnlimitKmsg(b)
 	besideFloods(b, func(b *testing.B) (flooded, func(gpu string)) {
-		return startFlooded(b, agentLimit), func(gpu string) { writeKmsg(b, "NVRM: Xid (PCI:"+gpu+"): 79, GPU has fallen off the bus.") }
+		return startFlooded(b, agentLimit), func(gpu string) { writeKmsg(b, lostXid(gpu)) }
 	})
 }
 
@@ -51,15 +53,61 @@ func besideFloods(b *testing.B, start func(b *testing.B) (f flooded, fault func(
 			if one.send != nil {
 				f.floodFrom(b, i-1)
 			}
-			var delays []time.Duration
-			for i := 0; b.Loop(); i++ {
-				delays = append(delays, f.named(b, i, fault))
-				time.Sleep(10 * time.Millisecond) // faults of different GPUs are not one burst
-			}
-			f.alive(b)
-			commandtest.ReportDelays(b, delays)
+			f.measure(b, fault)
 		})
 	}
+}
+
+// measure reports how long verdicts take.
+func (f flooded) measure(b *testing.B, fault func(gpu string)) {
+	b.Helper()
+	var delays []time.Duration
+	for i := 0; b.Loop(); i++ {
+		delays = append(delays, f.named(b, i, fault))
+		time.Sleep(10 * time.Millisecond) // faults of different GPUs are not one burst
+	}
+	f.alive(b)
+	commandtest.ReportDelays(b, delays)
+}
+
+// lostXid is what the driver says of a lost GPU.
+func lostXid(gpu string) string {
+	return "NVRM: Xid (PCI:" + gpu + "): 79, GPU has fallen off the bus."
+}
+
+// BenchmarkXidBesideQuotedLines measures the same while a user without privileges, in a namespace of
+// his own, has the kernel write lines that quote a driver's words, as many as it can.
+func BenchmarkXidBesideQuotedLines(b *testing.B) {
+	privtest.Require(b)
+	hosttest.UnlimitKmsg(b)
+	for console, level := range map[string]string{"console as usual": "4", "console quiet": "1"} { // a slow console slows the kernel down
+		b.Run(console, func(b *testing.B) {
+			hosttest.SetSysctl(b, "kernel/printk", level)
+			f := startFlooded(b, agentLimit)
+			nobody := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}}
+			another(b, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: nobody, GidMappings: nobody}, quotedVariable+"=1")
+			f.measure(b, func(gpu string) { writeKmsg(b, lostXid(gpu)) })
+		})
+	}
+}
+
+// quotedVariable makes the test binary mount what no file system knows, without end.
+const quotedVariable = "TRACECORE_TEST_QUOTED"
+
+// playQuoted is the life of that process; it ends with its maker.
+func playQuoted() {
+	if os.Getenv(quotedVariable) == "" {
+		return
+	}
+	for range 4 {
+		go func() {
+			for {
+				_ = unix.Mount("x", "/tmp", "tmpfs", 0, "x\nNVRM: Xid (PCI:0000:01:00): 79")
+			}
+		}()
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
 }
 
 // floodVariable makes the test binary send a flood: its number, and the addresses.
@@ -68,11 +116,16 @@ const floodVariable = "TRACECORE_TEST_FLOOD"
 // floodFrom lets a process of its own send a flood until the test ends.
 func (f flooded) floodFrom(b *testing.B, number int) {
 	b.Helper()
+	another(b, nil, floodVariable+"="+strings.Join([]string{strconv.Itoa(number), f.grpc, f.http, f.Health, f.metrics}, " "))
+}
+
+// another starts the test binary as somebody else, until the test ends.
+func another(b *testing.B, as *syscall.SysProcAttr, environment string) {
+	b.Helper()
 	self, err := os.Executable()
 	require.NoError(b, err)
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), floodVariable+"="+strings.Join([]string{strconv.Itoa(number), f.grpc, f.http, f.Health, f.metrics}, " "))
-	cmd.Stderr = os.Stderr
+	cmd.Env, cmd.SysProcAttr, cmd.Stderr = append(os.Environ(), environment), as, os.Stderr
 	hold, err := cmd.StdinPipe()
 	require.NoError(b, err)
 	require.NoError(b, cmd.Start())

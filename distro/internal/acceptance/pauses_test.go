@@ -60,11 +60,11 @@ func (j *pausingJob) hangs(t *testing.T, held, words string, hold, release func(
 	t.Helper()
 	made := cause(t, "ncclsock", held)
 	require.NoError(t, hold())
-	named := j.awaitNews(t, held+" rank", func(v verdict.Verdict) bool { return v.Severity == verdict.Error })
+	named := j.awaitNews(t, held+" rank", func(v verdict.Verdict) bool { return v.Severity == verdict.Error && v.Status != verdict.Resolved })
 	made.named()
 	require.Equal(t, "2", named.Culprit["rank"], named.Headline)
 	if held != "asleep" { // silent, or not_reading where the others had sent it something
-		require.Equal(t, held, named.Culprit["held"], named.Headline)
+		require.Equal(t, held, named.Culprit["held"], "%s %s, revision %d: %s", named.Status, named.ID, named.Revision, named.Headline)
 	}
 	require.Contains(t, named.Headline, words)
 	t.Logf("named after %v: %s", made.delay.Round(time.Millisecond), named.Headline)

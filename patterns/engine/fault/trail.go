@@ -174,11 +174,12 @@ func (t *trail) drill() bool {
 }
 
 // onset is the time of the earliest evidence of at least that trust. What says how something is
-// now, whatever it was before, dates nothing.
+// now, whatever it was before, dates nothing, nor does what only joins a fault: it tells of something
+// else.
 func (t *trail) onset(least verdict.Trust) int64 {
 	onset := t.touched
 	for i, w := range t.rule.Watches {
-		if first := t.first(w, least); first != nil && !w.Resolves && !w.Newest && !t.rule.refutes(t.rule.Watches[i].Name) {
+		if first := t.first(w, least); first != nil && w.join < 0 && !w.Resolves && !w.Newest && !t.rule.refutes(t.rule.Watches[i].Name) {
 			onset = min(onset, first.Time)
 		}
 	}
@@ -186,11 +187,11 @@ func (t *trail) onset(least verdict.Trust) int64 {
 }
 
 // since is when what the earliest evidence of at least that trust tells of began: it may
-// be seen only later. What only joins a fault tells of something else.
+// be seen only later.
 func (t *trail) since(least verdict.Trust) int64 {
 	since := t.onset(least)
 	for i, w := range t.rule.Watches {
-		if w.join >= 0 || w.Newest || t.rule.refutes(w.Name) {
+		if w.join >= 0 || w.Newest || w.Resolves || t.rule.refutes(w.Name) {
 			continue
 		}
 		for j := range t.marks[i] {
