@@ -45,7 +45,7 @@ func kill(tb testing.TB, records *probereceivertest.Sink) (plog.LogRecord, time.
 	require.NoError(tb, err)
 	for {
 		r := records.Next(tb)
-		if pid, _ := r.Attributes().Get("process.pid"); pid.Int() == int64(drill.PID) {
+		if pid, ok := r.Attributes().Get("process.pid"); ok && pid.Int() == int64(drill.PID) {
 			return r, r.ObservedTimestamp().AsTime().Sub(r.Timestamp().AsTime())
 		}
 	}
