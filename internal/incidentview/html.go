@@ -56,11 +56,15 @@ func writeHTML(w io.Writer, v View, list string) error {
 }
 
 func title(v View) string {
-	drill := ""
+	return drillMark(&v) + short(v.Headline, 90) + ", " + stamp(v.Since) + " UTC"
+}
+
+// drillMark stands before the headline of a drill.
+func drillMark(v *View) string {
 	if v.Drill {
-		drill = "DRILL: "
+		return "DRILL: "
 	}
-	return drill + short(v.Headline, 90) + ", " + stamp(v.Since) + " UTC"
+	return ""
 }
 
 // badge is what the terminal writes before a headline.

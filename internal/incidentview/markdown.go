@@ -96,10 +96,7 @@ func longestRun(text string) int {
 }
 
 func (m *markdown) header(v *View) {
-	drill := ""
-	if v.Drill {
-		drill = "DRILL: "
-	}
+	drill := drillMark(v)
 	m.line("# %s%s\n", drill, plainText(v.Headline))
 	m.line("**%s%s** · %s\n", drill, badge(*v), plainText(certain(*v)))
 	m.line("| | |\n| --- | --- |")

@@ -24,7 +24,7 @@ func (e *Engine) loses(r *record) bool {
 	since, _ := rule.Integer(a, "tracecore.lost.since_unix_nano")
 	count, _ := rule.Integer(a, "tracecore.lost.count")
 	l := fault.Loss{
-		Host: clean(rule.Text(r.resource, "host.name")), Things: clean(rule.Text(a, "tracecore.lost.things")), Why: rule.Text(a, "tracecore.lost.why"),
+		Host: clean(rule.Text(r.resource, "host.name")), Things: clean(rule.Text(a, "tracecore.lost.things")), Why: clean(rule.Text(a, "tracecore.lost.why")),
 		Count: max(0, count), Since: since, Until: r.Time,
 	}
 	if l.Host == "" || l.Things == "" || since <= 0 || since > r.Time {
@@ -32,7 +32,7 @@ func (e *Engine) loses(r *record) bool {
 	}
 	if events, ok := a.Get("tracecore.lost.events"); ok && events.Type() == pcommon.ValueTypeSlice {
 		for i := range min(events.Slice().Len(), maxLostEvents) {
-			l.Events = append(l.Events, events.Slice().At(i).AsString())
+			l.Events = append(l.Events, clean(events.Slice().At(i).AsString()))
 		}
 	}
 	return e.faults.Lose(l)

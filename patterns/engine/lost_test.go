@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -183,6 +184,13 @@ func TestWhatIsLostIsBounded(t *testing.T) {
 	state, err := e.Snapshot()
 	require.NoError(t, err)
 	require.Less(t, len(state), 2<<20)
+
+	long := lostHits()
+	long.why, long.events = strings.Repeat("w", 1<<20), []string{strings.Repeat("x", 1<<20), "now"}
+	e.Logs(long.logs())
+	with, err := e.Snapshot()
+	require.NoError(t, err)
+	require.Less(t, len(with)-len(state), 4<<10, "an agent that is taken over names what it likes")
 }
 
 // TestHostileLosses: nothing breaks, and nothing is believed.

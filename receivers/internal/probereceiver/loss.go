@@ -85,7 +85,6 @@ func (w *losses) look(now time.Time, total probe.Stats, up bool, failures int64,
 	}
 	switch broke := w.worked && failures > w.failures; {
 	case !up && w.worked && w.down.IsZero():
-		w.down = since
 		add(since, now, 0, LostDown)
 		w.down = now
 	case !up && w.worked && now.Sub(w.down) >= downAgain, up && !w.down.IsZero():
