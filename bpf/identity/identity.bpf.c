@@ -84,16 +84,14 @@ struct {
  * good for starts of what still lives; nothing makes good for ends. So tenants and users
  * share what ends may take: a loop of programs that fail hides the end of nobody's rank.
  */
-#define ROOM_FOR_STARTS (RING_BYTES / 4 * 3)
-#define ROOM_FOR_SUCCESS (RING_BYTES / 8 * 7)
+#define ROOM_FOR_STARTS 6 /* eighths of the ring */
+#define ROOM_FOR_SUCCESS 7
+#define WAKE_AT 4 /* when so much waits, the reader is woken for any record */
 
-static __always_inline bool ring_has_room(__u64 room)
+static __always_inline bool ring_has_room(__u64 eighths)
 {
-	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) < room;
+	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) < bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 8 * eighths;
 }
-
-/* Half of the ring: when so much waits, the reader is woken for any record. */
-#define WAKE_BYTES (1 << 20)
 
 /*
  * Waking the reader costs more than all else here, and most processes are no
@@ -102,7 +100,7 @@ static __always_inline bool ring_has_room(__u64 room)
  */
 static __always_inline void submit(struct event *e, bool urgent)
 {
-	if (urgent || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > WAKE_BYTES)
+	if (urgent || !ring_has_room(WAKE_AT))
 		bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
 	else
 		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);

@@ -292,15 +292,22 @@ func TestAFloodOfEndsHidesNoRankOfAnother(t *testing.T) {
 	opts, err := Options{}.withDefaults()
 	require.NoError(t, err)
 	tracker := newTracker(opts, source, proc, probe.Report{})
-	rank := startChild(t, "abort", "RANK=1", "WORLD_SIZE=2")
+	as := func(user uint32) *syscall.SysProcAttr {
+		return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	}
+	// A user of its own: what else runs as root on the machine shares root's part.
+	rank := startChildAs(t, as(23456), "abort", "RANK=1", "WORLD_SIZE=2")
 	tracker.scan()
 	require.True(t, tracker.knows(rank.pid()))
 	exits := watch(t, tracker)
 
 	const fails = "i=0; while [ $i -lt 1000 ]; do (exit 3); i=$((i+1)); done"
 	flood := exec.CommandContext(t.Context(), "sh", "-c", fails)
-	flood.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+	flood.SysProcAttr = as(12345)
 	require.NoError(t, flood.Run())
+	for range 20 { // starts leave room to ends
+		startChild(t, "exit0", "JUNK="+strings.Repeat("x", 3000)).finish()
+	}
 	rank.finish()
 
 	go tracker.exits.run()
