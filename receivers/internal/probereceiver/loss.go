@@ -58,16 +58,15 @@ func (l *Lost) Write(a record.LostAttributes, events map[string]bool) {
 
 // losses is what of a probe was lost so far.
 type losses struct {
-	things   string
-	at       time.Time   // of the last look
-	before   probe.Stats // then
-	failures int64
-	worked   bool      // it was open at a look
-	down     time.Time // since when it is not, as far as was told; zero while it is
+	things string
+	at     time.Time   // of the last look
+	before probe.Stats // then
+	breaks uint64      // of a probe that was open, then
+	down   time.Time   // since when it is not, as far as was told; zero while it is
 }
 
 // look returns what was lost since the last look.
-func (w *losses) look(now time.Time, total probe.Stats, up bool, failures int64, away []probe.Away) (lost []Lost) {
+func (w *losses) look(now time.Time, total probe.Stats, up bool, breaks uint64, away []probe.Away) (lost []Lost) {
 	since := w.at
 	if since.IsZero() {
 		since = now.Add(-lossInterval)
@@ -83,11 +82,11 @@ func (w *losses) look(now time.Time, total probe.Stats, up bool, failures int64,
 	if more := total.Dropped + total.Invalid - w.before.Dropped - w.before.Invalid; more > 0 && !w.at.IsZero() {
 		add(since, now, more, LostOverflow)
 	}
-	switch broke := w.worked && failures > w.failures; {
-	case !up && w.worked && w.down.IsZero():
+	switch broke := breaks > w.breaks; {
+	case !up && broke && w.down.IsZero():
 		add(since, now, 0, LostDown)
 		w.down = now
-	case !up && w.worked && now.Sub(w.down) >= downAgain, up && !w.down.IsZero():
+	case !up && !w.down.IsZero() && now.Sub(w.down) >= downAgain, up && !w.down.IsZero():
 		add(w.down, now, 0, LostDown)
 		if w.down = now; up {
 			w.down = time.Time{}
@@ -95,8 +94,7 @@ func (w *losses) look(now time.Time, total probe.Stats, up bool, failures int64,
 	case up && broke: // and was opened again
 		add(since, now, 0, LostDown)
 	}
-	w.worked = w.worked || up
-	w.at, w.before, w.failures = now, total, failures
+	w.at, w.before, w.breaks = now, total, breaks
 	return lost
 }
 
@@ -110,6 +108,7 @@ func (l *Life[S]) watchLosses() {
 		case <-l.ctx.Done():
 			return
 		case now := <-ticks:
+			breaks := l.metrics.broken() // first: what breaks now is told at the next look
 			total, _, up := l.metrics.now()
 			if l.ctx.Err() != nil { // it is closed, for the receiver stops
 				return
@@ -117,7 +116,7 @@ func (l *Life[S]) watchLosses() {
 			if l.parts.GaveUp != nil {
 				total.Dropped += l.parts.GaveUp()
 			}
-			lost := w.look(now, total, up, l.metrics.failures.Load(), l.metrics.tookOver())
+			lost := w.look(now, total, up, breaks, l.metrics.tookOver())
 			for i := range lost {
 				l.parts.Lost(&lost[i])
 			}

@@ -10,11 +10,11 @@ import (
 )
 
 // moment is one look: how much was dropped and refused by then, whether the probe is open, and how
-// often it has broken.
+// many that were open have broken.
 type moment struct {
 	dropped, invalid uint64
 	down             bool
-	failures         int64
+	breaks           uint64
 	away             []probe.Away
 }
 
@@ -36,15 +36,18 @@ func TestWhatAProbeLost(t *testing.T) {
 		"what was counted before the first look": {looks: []moment{{dropped: 9}, {dropped: 9}}},
 		"no agent ran":                           {[]moment{{away: []probe.Away{night}}, {}}, []Lost{{"kills", night.Since, night.Until, 3, LostAway}}},
 		"no agent ran, all was read":             {looks: []moment{{away: []probe.Away{{Since: night.Since, Until: night.Until, Records: 5}}}}},
-		"it breaks and is opened":                {[]moment{{}, {down: true, failures: 1}, {failures: 1}, {failures: 1}}, []Lost{lost(0, 1, 0, LostDown), lost(1, 2, 0, LostDown)}},
-		"between two looks":                      {[]moment{{}, {failures: 1}, {failures: 1}}, []Lost{lost(0, 1, 0, LostDown)}},
-		"it never worked":                        {looks: []moment{{down: true, failures: 1}, {down: true, failures: 2}, {down: true, failures: 3}}},
-		"it works for the first time":            {looks: []moment{{down: true, failures: 1}, {failures: 1}, {failures: 1}}},
-		"it breaks and drops":                    {[]moment{{}, {dropped: 4, failures: 1}}, []Lost{lost(0, 1, 4, LostOverflow), lost(0, 1, 0, LostDown)}},
+		"it breaks and is opened":                {[]moment{{}, {down: true, breaks: 1}, {breaks: 1}, {breaks: 1}}, []Lost{lost(0, 1, 0, LostDown), lost(1, 2, 0, LostDown)}},
+		"between two looks":                      {[]moment{{}, {breaks: 1}, {breaks: 1}}, []Lost{lost(0, 1, 0, LostDown)}},
+		"it never worked":                        {looks: []moment{{down: true}, {down: true}, {down: true}}},
+		"it works for the first time":            {looks: []moment{{down: true}, {}, {}}},
+		"before the first look":                  {[]moment{{down: true, breaks: 1}, {breaks: 1}}, []Lost{lost(-1, 0, 0, LostDown), lost(0, 1, 0, LostDown)}},
+		"before the first look, and is opened":   {[]moment{{breaks: 1}, {breaks: 1}}, []Lost{lost(-1, 0, 0, LostDown)}},
+		"it breaks twice":                        {[]moment{{}, {breaks: 1}, {down: true, breaks: 2}, {breaks: 2}}, []Lost{lost(0, 1, 0, LostDown), lost(1, 2, 0, LostDown), lost(2, 3, 0, LostDown)}},
+		"it breaks and drops":                    {[]moment{{}, {dropped: 4, breaks: 1}}, []Lost{lost(0, 1, 4, LostOverflow), lost(0, 1, 0, LostDown)}},
 		"it stays down": {
 			append([]moment{{}}, func() (all []moment) {
 				for range 22 {
-					all = append(all, moment{down: true, failures: 1})
+					all = append(all, moment{down: true, breaks: 1})
 				}
 				return all
 			}()...),
@@ -55,7 +58,7 @@ func TestWhatAProbeLost(t *testing.T) {
 			w := losses{things: "kills"}
 			var all []Lost
 			for i, m := range tc.looks {
-				all = append(all, w.look(at(i), probe.Stats{Dropped: m.dropped, Invalid: m.invalid}, !m.down, m.failures, m.away)...)
+				all = append(all, w.look(at(i), probe.Stats{Dropped: m.dropped, Invalid: m.invalid}, !m.down, m.breaks, m.away)...)
 			}
 			require.Equal(t, tc.want, all)
 		})

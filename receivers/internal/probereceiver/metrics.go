@@ -34,6 +34,7 @@ type counters struct {
 	mu     sync.Mutex // guards what follows
 	source Source     // nil while no probe is open
 	past   probe.Stats
+	breaks uint64 // of probes that were open
 	rung   string // the last, also while no probe is open
 	late   uint64
 	missed uint64
@@ -76,6 +77,14 @@ func (c *counters) closed() {
 	defer c.mu.Unlock()
 	c.past = plus(c.past, c.source.Stats())
 	c.rung, c.source = c.source.Report().Rung, nil
+	c.breaks++
+}
+
+// broken is how many probes were open and are not.
+func (c *counters) broken() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.breaks
 }
 
 func plus(a, b probe.Stats) probe.Stats {
