@@ -20,6 +20,6 @@ type process struct {
 
 // called takes that the process has made calls, the first of them then.
 func (p *process) called(calls uint64, first, last time.Time) {
-	p.calls = calls
+	p.calls, p.told = calls, false
 	p.Goes(first, last, true)
 }

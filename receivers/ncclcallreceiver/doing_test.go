@@ -82,6 +82,26 @@ func TestSilenceOfAProcess(t *testing.T) {
 	}
 }
 
+// One that stands before anybody could look into it is told of as soon as somebody can.
+func TestWhatAProcessDoesIsToldWhereTheFirstLooksFail(t *testing.T) {
+	w := newWorker()
+	w.work(15)
+	does := w.does
+	w.does = func([]uint32) map[uint32]*activity.Process { return nil }
+	require.Empty(t, w.second(false))
+	told := w.second(false)
+	require.Len(t, told, 1)
+	require.Equal(t, stopped, told[0].what)
+	require.Empty(t, w.second(false))
+	w.does = does
+	for range 6 {
+		told = append(told, w.second(false)...)
+	}
+	require.Len(t, told, 2)
+	require.Equal(t, doing, told[1].what)
+	require.Equal(t, socketstall.Overdue, told[1].process.Silence)
+}
+
 // A process of which little is known yet may compile, or load its data.
 func TestAYoungProcessIsGivenTime(t *testing.T) {
 	w := newWorker()

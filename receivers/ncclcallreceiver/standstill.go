@@ -311,9 +311,6 @@ func (p *place) end(at time.Time, reason string) change {
 func (s *standstill) doings(now time.Time, l *look) {
 	for _, pid := range slices.Sorted(maps.Keys(s.processes)) {
 		p := s.processes[pid]
-		if p.told && p.Looks == 0 { // it calls again
-			p.told = false
-		}
 		if p.told && (p.Silence != p.toldAs || p.Now.State.Halted() != p.toldLike.Halted()) {
 			p.toldAs, p.toldLike = p.Silence, p.Now.State
 			l.changes = append(l.changes, change{what: doing, pid: pid, at: now, idle: now.Sub(p.Last), process: p})
