@@ -34,6 +34,7 @@ type stackPlace struct {
 	Storage  string            `json:"k,omitempty"` // the same as all hosts call it, "" where it is each host's own
 	Hash     string            `json:"h,omitempty"`
 	Since    int64             `json:"b,omitempty"`
+	Came     int64             `json:"n,omitempty"` // before Since, where it was told for another reason first
 	State    socketstall.State `json:"st,omitempty"`
 	Doing    socketstall.Doing `json:"d,omitzero"`
 }
@@ -107,10 +108,16 @@ func (who *caller) stacks(c *callRecord) bool {
 		if s.Standing && who.early == s.Hash && before.Doing.At > s.At {
 			s.Doing, s.State = before.Doing, before.State
 		}
+		if came := before.came(); s.Standing && before.Standing && s.Hash == before.Hash && came < s.Since {
+			s.Came = came
+		}
 		who.stack, who.early = s, ""
 	}
 	return !before.same(&who.stack)
 }
+
+// came is since when it stands there, whatever it did first.
+func (p *stackPlace) came() int64 { return cmp.Or(p.Came, p.Since) }
 
 // same reports whether nothing differs that anything rests on.
 func (p stackPlace) same(o *stackPlace) bool {

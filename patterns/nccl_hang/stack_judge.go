@@ -136,8 +136,12 @@ func (s *ranksByStack) identify(f *Finding) {
 	if len(of) == 0 {
 		of = f.Waiting
 	}
+	came := int64(0)
+	for _, rank := range of {
+		came = max(came, s.of[rank].stack.came())
+	}
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q stacks %d %d", f.Run, of[0], s.cameLast(of))
+	fmt.Fprintf(h, "%q stacks %d %d", f.Run, of[0], came)
 	f.ID = fmt.Sprintf("col-%016x", h.Sum64())
 	f.Stop = "stop-" + f.ID
 }
@@ -295,10 +299,10 @@ func (s *ranksByStack) elsewhere(places map[string]int) string {
 
 // words says what a process does whose main thread stands.
 func (p *stackPlace) words() string {
-	if p.Reason == reasonSpins {
+	switch halted := p.State.Halted(); {
+	case p.Reason == reasonSpins && !halted:
 		return "its main thread executes nothing but a loop"
-	}
-	if p.Reason == reasonSameCall && p.Doing.Activity == "" {
+	case p.Reason == reasonSameCall && p.Doing.Activity == "" && !halted:
 		return "its main thread is in the same call all the time"
 	}
 	return doesInWords(p.State, &p.Doing)

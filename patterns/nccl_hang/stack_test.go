@@ -127,6 +127,23 @@ func TestWhatStacksAloneTell(t *testing.T) {
 			},
 			want: "7 ranks wait in a collective for rank 5: its process is stopped (SIGSTOP or a debugger)", kind: Outside, sure: Likely,
 		},
+		"a rank is stopped that polled in the collective, and others in a loop": {
+			ranks: func(c *calls) {
+				polls, loops := inCollective, inLock
+				polls.state, polls.activity, polls.reason = "stopped", "", "same_call"
+				loops.state, loops.activity, loops.reason = "stopped", "", "spinning"
+				c.stand(inCollective, but(8, 5, 6)...).stand(polls, 5).stand(loops, 6)
+			},
+			want: "6 ranks wait in a collective for ranks 5-6: of rank 5, its process is stopped (SIGSTOP or a debugger)", kind: Outside, sure: Likely,
+		},
+		"a rank is stopped in a loop": {
+			ranks: func(c *calls) {
+				loops := inLock
+				loops.state, loops.activity, loops.reason = "stopped", "", "spinning"
+				c.stand(inCollective, but(8, 6)...).stand(loops, 6)
+			},
+			want: "7 ranks wait in a collective for rank 6: its process is stopped (SIGSTOP or a debugger)", kind: Outside, sure: Likely,
+		},
 		"nobody could read where another rank stands": {
 			ranks: func(c *calls) { c.stand(inCollective, but(8, 1, 5)...).stand(inLock, 5).stand(nowhere, 1) },
 			want:  "6 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
@@ -526,6 +543,17 @@ func TestAnotherStandstillIsAnotherStop(t *testing.T) {
 	}))
 	require.Len(t, again, 1)
 	require.Equal(t, first[0].Stop, again[0].Stop)
+	for _, reason := range []string{"same_call", "asleep"} { // told of another reason, in the same place
+		s.next(t, 5*time.Second, func(c *calls) {
+			polls := inLock
+			polls.reason = reason
+			c.stand(polls, 2)
+		})
+	}
+	sleeps := findings(s.next(t, 5*time.Second, func(c *calls) { c.stand(inCollective, 0) }))
+	for _, f := range sleeps {
+		require.Equal(t, first[0].Stop, f.Stop)
+	}
 	rounds := s.next(t, 5*time.Second, func(c *calls) { c.record(eventMoving, comm{}, 2, nil) })
 	require.Len(t, rounds[0].Cleared, 1)
 	other := s.next(t, 5*time.Second, func(c *calls) {

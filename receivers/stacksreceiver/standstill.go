@@ -117,6 +117,7 @@ type follower struct {
 
 // told is a standstill of which a record was made.
 type told struct {
+	why      reason
 	place    pystack.Place
 	switches uint64
 	since    time.Time
@@ -227,7 +228,7 @@ func (f *follower) still(now time.Time, where func() (pystack.Place, error)) out
 		return outcome{}
 	}
 	place := f.read(where)
-	if f.told != nil && place == f.told.place && place != nowhere {
+	if f.told != nil && place == f.told.place && place != nowhere && f.told.why != sameCall { // that it sleeps there is news of one that polled
 		f.told.switches = f.status.Switches // it woke, and sleeps in the same place again
 		return outcome{}
 	}
@@ -385,10 +386,20 @@ func (f *follower) failed(now time.Time) {
 	f.notUntil = now.Add(f.retry)
 }
 
-// stands notes that a stack was read, of that place.
-func (f *follower) stands(hash uint64, place pystack.Place) {
+// stands notes that a stack was read, of that place. It reports whether all of that is known already.
+func (f *follower) stands(why reason, hash uint64, place pystack.Place) bool {
+	was := f.told
 	f.retry, f.peer = 0, false
-	f.told = &told{place: place, switches: f.status.Switches, since: f.since, hash: hash, silence: f.rest.Silence, halted: f.rest.Now.State.Halted()}
+	f.told = &told{why: why, place: place, switches: f.status.Switches, since: f.since, hash: hash, silence: f.rest.Silence, halted: f.rest.Now.State.Halted()}
+	if was == nil {
+		return false
+	}
+	f.told.paid = was.paid
+	if was.hash != hash || was.why != why || why == spinning {
+		return false
+	}
+	f.told.silence, f.told.halted = was.silence, was.halted // of that no record was made now
+	return true
 }
 
 // maxSent is how many hashes of a process are remembered.

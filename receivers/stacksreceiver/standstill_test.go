@@ -10,6 +10,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
 )
 
@@ -38,7 +39,7 @@ func (t *thread) look(state byte) outcome {
 	o := t.follower.look(t.now, procfs.ThreadStatus{State: state, Switches: t.switches, Sleeps: t.slept}, createDefaultConfig().(*Config),
 		inquiry{func() (pystack.Place, error) { return t.place, t.broken }, func() (time.Duration, error) { return t.ran, nil }})
 	if o.take != "" {
-		t.stands(t.follower.place.Chain, t.follower.place)
+		t.stands(o.take, t.follower.place.Chain, t.follower.place)
 	}
 	return o
 }
@@ -78,6 +79,18 @@ func TestARankAtWorkIsNotTaken(t *testing.T) {
 		one.place = pystack.Place{Chain: i, Calls: i / 15}
 		require.Equal(t, outcome{}, one.look('S'))
 	}
+}
+
+// What a rank does is told with a new stack, and not with one that is known.
+func TestWhatIsNotToldIsNotKnown(t *testing.T) {
+	one := newThread(t, true)
+	one.sleeps('S', 5)
+	one.rest.Looks, one.rest.Now.State = 1, socketstall.Stopped
+	require.True(t, one.changed())
+	require.True(t, one.stands(asleep, one.told.hash, one.place))
+	require.True(t, one.changed(), "no record was made of it")
+	require.False(t, one.stands(sameCall, one.told.hash, one.place))
+	require.False(t, one.changed())
 }
 
 func TestAThreadThatSleepsElsewhereIsTakenAgain(t *testing.T) {
@@ -212,6 +225,16 @@ func TestAThreadThatRunsInOneCallIsTakenAfterPatience(t *testing.T) {
 	require.Equal(t, outcome{take: sameCall}, one.look('R'))
 	require.Equal(t, outcome{}, one.look('R'))
 	require.NotNil(t, one.works(3).moved)
+}
+
+// What polled in a call and then sleeps in it is told again, once: others judge by what has slept.
+func TestAThreadThatPolledAndThenSleepsInItsCallIsTakenAgain(t *testing.T) {
+	one := newThread(t, true)
+	for one.look('R').take == "" {
+	}
+	require.Equal(t, sameCall, one.told.why)
+	require.Equal(t, []int{2}, one.sleeps('S', 20))
+	require.Empty(t, one.sleeps('S', 20), "it woke and sleeps in the same place")
 }
 
 // Steps of 25 s in one call are usual for the rank, whichever calls these are. They are told of

@@ -430,13 +430,11 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		known.waits = strings.HasPrefix(main.Wait.Function, "do_wait") // kernel/exit.c, wait4(2) and waitid(2)
 	}
 	hash := main.Hash()
-	again := c.told != nil && c.told.hash == hash && c.why != spinning
+	again := c.stands(c.why, hash, main.Place)
 	cost := 2
-	if c.told != nil && c.told.paid {
+	if c.told.paid {
 		cost = 1
 	}
-	c.stands(hash, main.Place)
-	c.told.paid = cost == 1
 	if again || !w.config.Events.ProcessStack.Enabled {
 		return
 	}
