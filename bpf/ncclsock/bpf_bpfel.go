@@ -26,6 +26,13 @@ type bpfChange struct {
 	Pad       uint8
 }
 
+type bpfCrowded struct {
+	_       structs.HostLayout
+	Records uint64
+	User    uint32
+	Pad     uint32
+}
+
 type bpfEndpoints struct {
 	_          structs.HostLayout
 	Local      [16]uint8
@@ -36,6 +43,12 @@ type bpfEndpoints struct {
 	Pad        uint16
 }
 
+type bpfInRing struct {
+	_     structs.HostLayout
+	Until uint64
+	Bytes uint64
+}
+
 type bpfKnown struct {
 	_            structs.HostLayout
 	Cookie       uint64
@@ -43,9 +56,16 @@ type bpfKnown struct {
 	Snapshot     uint64
 	BeganNs      uint64
 	RetransmitNs uint64
+	Owner        struct {
+		_          structs.HostLayout
+		Cgroups    uint64
+		User       uint32
+		TenantSlot uint16
+		UserSlot   uint16
+	}
 }
 
-type bpfOwner struct {
+type bpfPart struct {
 	_    structs.HostLayout
 	Room uint32
 	Over uint32
@@ -82,8 +102,10 @@ type bpfSocketRecord struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapCrowded               = "crowded"
 	bpfMapDropped               = "dropped"
 	bpfMapEvents                = "events"
+	bpfMapInRing                = "in_ring"
 	bpfMapOwners                = "owners"
 	bpfMapSockets               = "sockets"
 	bpfProgDestroy              = "destroy"
@@ -92,6 +114,7 @@ const (
 	bpfProgSetState             = "set_state"
 	bpfVarChangeType            = "change_type"
 	bpfVarPageOffsetBaseAddress = "page_offset_base_address"
+	bpfVarSalt                  = "salt"
 	bpfVarSnapshot              = "snapshot"
 	bpfVarSocketRecordType      = "socket_record_type"
 	bpfVarVmemmapBaseAddress    = "vmemmap_base_address"
@@ -149,8 +172,10 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	Crowded *ebpf.MapSpec `ebpf:"crowded"`
 	Dropped *ebpf.MapSpec `ebpf:"dropped"`
 	Events  *ebpf.MapSpec `ebpf:"events"`
+	InRing  *ebpf.MapSpec `ebpf:"in_ring"`
 	Owners  *ebpf.MapSpec `ebpf:"owners"`
 	Sockets *ebpf.MapSpec `ebpf:"sockets"`
 }
@@ -161,6 +186,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	ChangeType            *ebpf.VariableSpec `ebpf:"change_type"`
 	PageOffsetBaseAddress *ebpf.VariableSpec `ebpf:"page_offset_base_address"`
+	Salt                  *ebpf.VariableSpec `ebpf:"salt"`
 	Snapshot              *ebpf.VariableSpec `ebpf:"snapshot"`
 	SocketRecordType      *ebpf.VariableSpec `ebpf:"socket_record_type"`
 	VmemmapBaseAddress    *ebpf.VariableSpec `ebpf:"vmemmap_base_address"`
@@ -186,16 +212,20 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	Crowded *ebpf.Map `ebpf:"crowded"`
 	Dropped *ebpf.Map `ebpf:"dropped"`
 	Events  *ebpf.Map `ebpf:"events"`
+	InRing  *ebpf.Map `ebpf:"in_ring"`
 	Owners  *ebpf.Map `ebpf:"owners"`
 	Sockets *ebpf.Map `ebpf:"sockets"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.Crowded,
 		m.Dropped,
 		m.Events,
+		m.InRing,
 		m.Owners,
 		m.Sockets,
 	)
@@ -207,6 +237,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	ChangeType            *ebpf.Variable `ebpf:"change_type"`
 	PageOffsetBaseAddress *ebpf.Variable `ebpf:"page_offset_base_address"`
+	Salt                  *ebpf.Variable `ebpf:"salt"`
 	Snapshot              *ebpf.Variable `ebpf:"snapshot"`
 	SocketRecordType      *ebpf.Variable `ebpf:"socket_record_type"`
 	VmemmapBaseAddress    *ebpf.Variable `ebpf:"vmemmap_base_address"`

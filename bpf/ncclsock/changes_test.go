@@ -3,6 +3,7 @@
 package ncclsock
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -72,6 +73,31 @@ func TestFullRingIsCounted(t *testing.T) {
 		dropped := p.Stats()
 		require.NoError(t, p.Close())
 		require.Equal(t, dropped, p.Stats())
+	}
+}
+
+// A user whose connections come and go without end fills the ring for himself alone.
+func TestAFloodOfChangesLosesItsOwn(t *testing.T) {
+	for _, p := range openAll(t, Options{RingBytes: 4 * uint32(os.Getpagesize())}) {
+		if changesOf(p) == "" {
+			continue
+		}
+		rank, flooder := newPlayer(t), newPlayer(t)
+		flooder.must(t, order{Do: "become", N: 12345})
+		c := connected(t, rank, rank, loopback4)
+		snapshot(t, p, rank.pid, flooder.pid)
+		for range 100 {
+			f := connected(t, flooder, flooder, loopback4)
+			for _, fd := range []int{f.listener, f.connected, f.accepted} {
+				flooder.must(t, order{Do: "close", FD: fd})
+			}
+		}
+		stats := p.Stats()
+		require.NotZero(t, stats.Dropped)
+		require.Equal(t, []uint64{stats.Dropped, 12345}, []uint64{stats.Crowded, uint64(stats.Crowder)})
+		rank.must(t, order{Do: "shutdown", FD: c.connected})
+		nextChange(t, p, func(change Change) bool { return change.New == FinWait1 })
+		require.Equal(t, stats.Dropped, p.Stats().Dropped)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
@@ -139,7 +140,7 @@ func (d *diag) setDeadline(t time.Time) {
 
 func (d *diag) forget() error { return nil }
 
-func (d *diag) dropped() (uint64, error) { return 0, nil }
+func (d *diag) lost() (uint64, room.Crowded, error) { return 0, room.Crowded{}, nil }
 
 func (d *diag) close() error {
 	d.once.Do(func() { close(d.closed) })

@@ -19,6 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/internal/taskiter"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -97,6 +98,7 @@ func load(opts Options, programs []string) (*ebpf.Collection, error) {
 	if err := errors.Join(
 		spec.Variables[bpfVarVmemmapBaseAddress].Set(opts.pages.vmemmapBase),
 		spec.Variables[bpfVarPageOffsetBaseAddress].Set(opts.pages.pageOffsetBase),
+		room.ShareRing(spec, room.NewSalt()),
 	); err != nil {
 		return nil, err
 	}
@@ -169,7 +171,7 @@ func (it *iterator) share(pids []uint32, s *Snapshot) (many []uint32, over int, 
 		return nil, 0, err
 	}
 	for _, pid := range pids {
-		var o bpfOwner
+		var o bpfPart
 		if err := it.objects.Owners.Lookup(pid, &o); err != nil {
 			return nil, 0, err
 		}
@@ -209,7 +211,7 @@ func (it *iterator) readAll(pids []uint32, s *Snapshot) error {
 }
 
 func (it *iterator) give(pid uint32, room int) error {
-	return it.objects.Owners.Put(pid, bpfOwner{Room: uint32(max(room, 0))})
+	return it.objects.Owners.Put(pid, bpfPart{Room: uint32(max(room, 0))})
 }
 
 // recordBytes is the size of one record in what the iterator writes.
@@ -310,10 +312,15 @@ func (it *iterator) drain() error {
 	}
 }
 
-// dropped is how many changes found the ring full, and how many the kernel ran no program for.
-func (it *iterator) dropped() (uint64, error) {
+// lost is how many changes found the ring full, and how many the kernel ran no program for;
+// of the first, those of owners who had more than their share of the ring.
+func (it *iterator) lost() (dropped uint64, crowded room.Crowded, err error) {
 	full, err := counter.Sum(it.objects.Dropped, 0)
-	return full + again.Missed(it.changes), err
+	if err != nil {
+		return 0, crowded, err
+	}
+	crowded, err = room.ReadCrowded(it.objects.Crowded)
+	return full + again.Missed(it.changes), crowded, err
 }
 
 func (it *iterator) close() error {

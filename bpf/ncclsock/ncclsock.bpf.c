@@ -15,7 +15,8 @@
  * passes: inet_sock_set_state, tcp_retransmit_skb and tcp_destroy_sock. For a
  * socket of anyone else each costs one lookup. Nothing hooks send or receive.
  */
-#include "dropped.h"
+#define ROOM_TABLES 0 /* the ring alone is shared */
+#include "ring.h"
 #include "record.h"
 
 char dual_license[] SEC("license") = "Dual BSD/GPL";
@@ -54,16 +55,18 @@ struct known {
 	__u64 snapshot; /* the last that holds it */
 	__u64 began_ns; /* boot clock; 0: not seen */
 	__u64 retransmit_ns; /* of the last change told */
+	struct owner owner; /* of the process that held it first */
 };
 
-/* events; a full ring refuses the record and counts it. */
+/* events, shared between those whose sockets they are of; a full ring refuses the record
+ * and counts it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 * 1024);
 } events SEC(".maps");
 
 /* A process's part of a snapshot. */
-struct owner {
+struct part {
 	__u32 room; /* sockets of it that may still come */
 	__u32 over; /* sockets that had no room */
 };
@@ -74,7 +77,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
 	__type(key, __u32);
-	__type(value, struct owner);
+	__type(value, struct part);
 } owners SEC(".maps");
 
 /*
@@ -137,14 +140,16 @@ static __always_inline __u64 cookie_of(void *sk, __u64 inode)
 }
 
 /* Marks the socket as being in this snapshot. */
-static __always_inline void remember(__u64 key, struct known *known, const struct socket_record *r)
+static __always_inline void remember(__u64 key, struct known *known, const struct socket_record *r, struct task_struct *task)
 {
 	struct known fresh = { .cookie = r->cookie, .inode = r->inode, .snapshot = snapshot };
 
-	if (known && known->inode == r->inode)
+	if (known && known->inode == r->inode) {
 		known->snapshot = snapshot;
-	else
-		bpf_map_update_elem(&sockets, &key, &fresh, BPF_ANY);
+		return;
+	}
+	begin_task(&fresh.owner, task);
+	bpf_map_update_elem(&sockets, &key, &fresh, BPF_ANY);
 }
 
 static __always_inline void copy_socket(struct socket_record *r, struct tcp_sock *tp, const struct known *known)
@@ -171,7 +176,7 @@ int open_file(struct iterator_task_file *ctx)
 	struct file *file = ctx->file;
 	struct socket_record record;
 	struct known *known;
-	struct owner *owner;
+	struct part *part;
 	struct tcp_sock *tp;
 	__u32 pid;
 	__u64 key;
@@ -179,8 +184,8 @@ int open_file(struct iterator_task_file *ctx)
 	if (!task || !file)
 		return 0;
 	pid = task->tgid;
-	owner = bpf_map_lookup_elem(&owners, &pid);
-	if (!owner)
+	part = bpf_map_lookup_elem(&owners, &pid);
+	if (!part)
 		return 0;
 	tp = tcp_of_file(file);
 	if (!tp)
@@ -193,25 +198,28 @@ int open_file(struct iterator_task_file *ctx)
 	if (known && known->inode == record.inode && known->snapshot == snapshot)
 		return 0; /* another descriptor of it, or another process */
 	record.cookie = cookie_of(tp, record.inode);
-	if (owner->room) {
+	if (part->room) {
 		copy_socket(&record, tp, known);
 		/* A full buffer makes the kernel run this again for the same file. */
 		if (bpf_seq_write(ctx->meta->seq, &record, sizeof(record)))
 			return 0;
-		owner->room--;
+		part->room--;
 	} else {
-		owner->over++;
+		part->over++;
 	}
-	remember(key, known, &record);
+	remember(key, known, &record, task);
 	return 0;
 }
 
 static __always_inline void tell(struct sock *sk, const struct known *known, __u8 kind, __u8 old_state, __u8 new_state)
 {
-	struct change *change = bpf_ringbuf_reserve(&events, sizeof(*change), 0);
+	struct owner owner = known->owner;
+	struct change *change = NULL;
 
+	if (ring_has_room_for(&events, &owner))
+		change = bpf_ringbuf_reserve(&events, sizeof(*change), 0);
 	if (!change) {
-		count_dropped();
+		count_lost(&events, &owner);
 		return;
 	}
 	zero(change);
@@ -223,6 +231,7 @@ static __always_inline void tell(struct sock *sk, const struct known *known, __u
 	change->new_state = new_state;
 	change->error = core_get(sk->sk_err);
 	copy_endpoints(&change->endpoints, sk);
+	count_in_ring(&events, &owner, sizeof(*change));
 	bpf_ringbuf_submit(change, 0);
 }
 
@@ -249,6 +258,7 @@ static __always_inline struct known *begin(struct sock *sk, __u64 key)
 	fresh.inode = inode_of(sk);
 	fresh.cookie = cookie_of(sk, fresh.inode);
 	fresh.began_ns = bpf_ktime_get_boot_ns();
+	begin_task(&fresh.owner, (struct task_struct *)bpf_get_current_task());
 	bpf_map_update_elem(&sockets, &key, &fresh, BPF_ANY);
 	return bpf_map_lookup_elem(&sockets, &key);
 }

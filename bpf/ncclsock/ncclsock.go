@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
 
@@ -58,7 +59,7 @@ type source interface {
 	setDeadline(time.Time)
 	// forget drops every owner, socket and change that the self-test left.
 	forget() error
-	dropped() (uint64, error)
+	lost() (dropped uint64, crowded room.Crowded, err error)
 	close() error
 }
 
@@ -71,10 +72,11 @@ type Probe struct {
 
 	events, invalid atomic.Uint64
 
-	mu          sync.Mutex // guards what follows
-	report      probe.Report
-	closed      bool
-	lastDropped uint64
+	mu      sync.Mutex // guards what follows
+	report  probe.Report
+	closed  bool
+	dropped uint64 // at the last look
+	crowded room.Crowded
 
 	reading sync.RWMutex // held by Snapshot, so that Close waits for it
 }
@@ -126,7 +128,7 @@ func (p *Probe) Stats() probe.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count()
-	return probe.Stats{Events: p.events.Load(), Dropped: p.lastDropped, Invalid: p.invalid.Load()}
+	return probe.Stats{Events: p.events.Load(), Dropped: p.dropped, Invalid: p.invalid.Load(), Crowded: p.crowded.Records, Crowder: p.crowded.User}
 }
 
 // count takes the kernel side's counter while there is one.
@@ -134,8 +136,8 @@ func (p *Probe) count() {
 	if p.closed {
 		return
 	}
-	if n, err := p.source.dropped(); err == nil {
-		p.lastDropped = n
+	if dropped, crowded, err := p.source.lost(); err == nil {
+		p.dropped, p.crowded = dropped, crowded
 	}
 }
 

@@ -45,7 +45,7 @@ func (it *iterator) setOwners(owners []uint32) error {
 		if _, ok := it.owners[pid]; ok {
 			continue
 		}
-		if err := it.objects.Owners.Put(pid, bpfOwner{}); err != nil {
+		if err := it.objects.Owners.Put(pid, bpfPart{}); err != nil {
 			return err
 		}
 		it.owners[pid] = struct{}{}

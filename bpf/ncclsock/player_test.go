@@ -127,6 +127,8 @@ func obey(o order, a *answer) (err error) {
 		a.PID, err = share(o.FD)
 	case "link":
 		err = configure(o)
+	case "become": // another user
+		err = syscall.Setuid(o.N)
 	case "forget":
 		err = onLink(o, netlink.AddrDel)
 	default:
