@@ -76,7 +76,7 @@ func faults() []kind {
 		{name: "checkpoint to a stopped disk", class: storage, cause: "a write to a FUSE mount whose daemon is stopped", do: func(t *trial) (int, error) { return t.diskStopped("save", t.disk.name+"/checkpoint", "8") }},
 		{name: "disk stopped under a thread", class: storage, cause: "a thread reads a FUSE mount whose daemon is stopped, the main thread joins it", do: func(t *trial) (int, error) { return t.diskStopped("threadread", t.disk.name+"/data") }},
 		{name: "disk stopped under a DataLoader worker", class: storage, cause: "a worker reads a FUSE mount whose daemon is stopped, its rank waits for it", do: func(t *trial) (int, error) {
-			return t.diskStopped("loaderread", t.disk.name+"/data")
+			return t.diskStoppedUnderWorker()
 		}},
 		{name: "frozen twice", class: hang, cause: "the cgroup freezer, twice in one job; the second time counts", do: (*trial).frozenTwice},
 		{name: "stopped and given up", class: hang, cause: "SIGSTOP of one rank, later SIGKILL of all", do: (*trial).stoppedThenEnded},
@@ -255,6 +255,28 @@ func (t *trial) diskStopped(order ...string) (int, error) {
 	if err := t.uses(order...); err != nil {
 		return running, err
 	}
+	return t.diskGoesOn()
+}
+
+// diskStoppedUnderWorker is a fault from when the worker reads: until then it starts, for many
+// seconds where it imports PyTorch.
+func (t *trial) diskStoppedUnderWorker() (int, error) {
+	if err := t.uses("loaderread", t.disk.name+"/data"); err != nil {
+		return running, err
+	}
+	worker, err := t.worker(time.Minute)
+	if err != nil {
+		return running, err
+	}
+	if err := t.waitsIn(worker, "request_wait_answer"); err != nil { // fs/fuse/dev.c
+		return running, err
+	}
+	t.begin()
+	return t.diskGoesOn()
+}
+
+// diskGoesOn lets the daemon go on after a while.
+func (t *trial) diskGoesOn() (int, error) {
 	time.Sleep(t.seconds(6, 10))
 	if err := syscall.Kill(t.disk.pid(), syscall.SIGCONT); err != nil {
 		return running, err

@@ -250,6 +250,19 @@ func (t *trial) worker(within time.Duration) (int, error) {
 	return 0, fmt.Errorf("rank %d has no DataLoader worker after %s", t.rank, within)
 }
 
+// waitsIn waits until a thread of the process sleeps in that function of the kernel.
+func (t *trial) waitsIn(pid int, function string) error {
+	const within = time.Minute
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for _, task := range glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid)) {
+			if in, err := os.ReadFile(task); err == nil && string(in) == function {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("process %d is not in %s after %s", pid, function, within)
+}
+
 // below are the processes that descend from one.
 func below(pid, depth int) []int {
 	if depth == 8 {
