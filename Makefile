@@ -156,6 +156,10 @@ pages: gotestsum ## Report, comparison and list in headless Chromium: how fast t
 	@mkdir -p .cache/shots
 	$(JSON) env TRACECORE_SHOTS=$(CURDIR)/.cache/shots go test -json -tags=remove_all_sd,browser -run InABrowser ./internal/incidentview
 
+.PHONY: gpu
+gpu: build gotestsum ## Faults of a real NVIDIA GPU, of its driver and of a job with NCCL, on a machine that has one (as root; python3 with PyTorch and CuPy)
+	$(JSON) env PATH=$(CURDIR)/bin:$$PATH go test -json -timeout 1h -tags=remove_all_sd,gpu -run OnARealGPU ./distro/internal/acceptance
+
 .PHONY: loki
 loki: gotestsum ## The recipe loki.yaml with a real Loki, which takes seven minutes of CPU to build, once
 	@$(LOCKED) go -C tools/loki build -o ../../$(BIN)/ github.com/grafana/loki/v3/cmd/loki

@@ -117,8 +117,9 @@ func callsSeen(a agent) float64 {
 }
 
 // TestRanksAreNamedByTheirCalls: most of its time it waits, for the pauses of jobs and for
-// thresholds, so it runs beside other tests. Its own cases have the libraries of their jobs
-// for themselves.
+// thresholds, so it runs beside other tests. Its own cases come one after the other: an agent
+// watches all libraries of NCCL on its machine and counts the calls of all jobs, and by that the
+// cases know how far it is. No other test here has a library of NCCL.
 func TestRanksAreNamedByTheirCalls(t *testing.T) {
 	privtest.Require(t)
 	if testing.Short() || inTestMachine(t) {
@@ -128,6 +129,7 @@ func TestRanksAreNamedByTheirCalls(t *testing.T) {
 	t.Run("one that does not call, without a socket", nameWhoDoesNotCall)
 	t.Run("one that calls late, without a word of the job", nameWhoCallsLate)
 	t.Run("by an agent that is younger than the job", nameByAYoungerAgent)
+	t.Run("each fault of a job without a socket", nameEachFaultWithoutASocket)
 }
 
 // nameWhoDoesNotCall breaks a job whose data no socket carries.

@@ -17,7 +17,6 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall/fakejob"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
-	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -65,14 +64,9 @@ func rankFaults() []rankFault {
 	)
 }
 
-// TestEachFaultOfAJobWithoutASocketIsNamed: its ranks are programs in Python that call a stand-in
-// for NCCL. Each fault has a job of its own; all are watched by one agent.
-func TestEachFaultOfAJobWithoutASocketIsNamed(t *testing.T) {
-	privtest.Require(t)
-	if testing.Short() || inTestMachine(t) {
-		t.Skip("slow: it waits until jobs are known, and for a rank that spins")
-	}
-	t.Parallel()
+// nameEachFaultWithoutASocket: its ranks are programs in Python that call a stand-in for NCCL. Each
+// fault has a job of its own; all are watched by one agent.
+func nameEachFaultWithoutASocket(t *testing.T) {
 	a := startAgent(t, t.TempDir(), "--set=receivers.ncclcall.look_interval=1s", "--set=receivers.stacks.look_interval=1s")
 	const rankOffset = 0x1206d8
 	library, err := (fakejob.Library{RankOffset: rankOffset}).Install(t.TempDir())
