@@ -28,11 +28,18 @@ const (
 	metricMIG     = "hw.gpu.mig.memory.usage"
 )
 
-const second = int64(1e9)
+const (
+	millisecond = int64(1e6)
+	second      = int64(1e9)
+)
 
 const (
 	// together is how far apart the points of one reading may be.
 	together = 2 * second
+	// soon is how long after a refusal a reading may be. Later, a process that goes on
+	// without that memory has changed what it holds. The gpu receiver reads the GPUs 50 ms
+	// after a refusal that it hears of.
+	soon = second
 )
 
 // Caps: readings of all hosts, and refusals that may still change.
@@ -66,8 +73,7 @@ func Detector() rule.Detector {
 
 // limits are the parameters of pattern.yaml.
 type limits struct {
-	// oldest is how long before a refusal a reading may be. One after it says nothing: the
-	// allocator has freed what it cached by then, or the process is dead.
+	// oldest is how long before a refusal a reading may be.
 	oldest int64
 	// A process has a context of some 500 MiB on each GPU that it ever touched (CUDA
 	// C++ Programming Guide, lazy loading); where it computes it holds mostly times as much.
@@ -210,14 +216,14 @@ func (d *detector) before(a, b *host, names int) bool {
 // look reports whether something came that can change what is told of a refusal.
 func (d *detector) look(f *refusal) bool {
 	h := d.hosts[f.Host]
-	return f.Look || h != nil && h.Since != 0 && h.Since <= f.Time
+	return f.Look || h != nil && h.Since != 0 && h.Since <= f.Time+soon
 }
 
-// Due is when a refusal can be told, or when no reading before one can come any more.
+// Due is when a refusal can be told, or when no reading beside one can come any more.
 func (d *detector) Due() int64 {
 	due := int64(0)
 	for _, f := range d.refusals {
-		at := f.Time + d.lateness + 1
+		at := f.last(d.lateness) + 1
 		if d.look(f) {
 			at = f.Time
 		}
@@ -228,7 +234,7 @@ func (d *detector) Due() int64 {
 	return due
 }
 
-// Decide joins refusals with what was read before them, and forgets those of which
+// Decide joins refusals with what was read beside them, and forgets those of which
 // nothing more can come.
 func (d *detector) Decide(now int64) []rule.Finding {
 	var findings []rule.Finding
@@ -237,8 +243,11 @@ func (d *detector) Decide(now int64) []rule.Finding {
 			continue
 		}
 		f.Look = false
-		figures := d.hosts[f.Host].figures(f, d.limits)
-		if told := fmt.Sprint(figures); figures != nil && told != f.Told {
+		figures, told := d.hosts[f.Host].figures(f, d.limits), ""
+		if figures != nil {
+			told = fmt.Sprint(figures)
+		}
+		if told != f.Told {
 			f.Told = told
 			findings = append(findings, f.finding(figures))
 		}
@@ -246,10 +255,14 @@ func (d *detector) Decide(now int64) []rule.Finding {
 	for _, h := range d.hosts {
 		h.Since = 0
 	}
-	d.refusals = slices.DeleteFunc(d.refusals, func(f *refusal) bool { return f.Time+d.lateness < now })
+	d.refusals = slices.DeleteFunc(d.refusals, func(f *refusal) bool { return f.last(d.lateness) < now })
 	return findings
 }
 
+// last is until when a reading may come that says something of it.
+func (f *refusal) last(lateness int64) int64 { return f.Time + soon + lateness }
+
+// finding has no figures where those that were told are taken back.
 func (f *refusal) finding(figures map[string]any) rule.Finding {
 	attributes := maps.Clone(f.Attributes)
 	maps.Copy(attributes, figures)

@@ -66,10 +66,10 @@ func TestFiguresAreThoseOfTheLastReadingBefore(t *testing.T) {
 		Resource: map[string]any{"host.name": "a"},
 		Attributes: map[string]any{
 			"process.pid": int64(7), "cuda_oom.tried_alloc_bytes": 2 * gib, "gen_ai.training.rank": int64(3), "k8s.pod.uid": "u-1",
-			"gpu.id": "x", "cuda_oom.free_bytes": gib, "cuda_oom.own_bytes": 78 * gib,
+			"gpu.id": "x", "cuda_oom.free_bytes": gib, "cuda_oom.own_bytes": 78 * gib, "cuda_oom.read_before_ms": int64(5000),
 		},
 	}, found[0])
-	require.Equal(t, 115*second+1, d.Due(), "a late reading may change it")
+	require.Equal(t, 116*second+1, d.Due(), "a late reading may change it")
 	require.Empty(t, d.Decide(111*second), "told once")
 
 	observe(t, d, held("a", "x", 8, 100, 3*gib)) // late
@@ -79,9 +79,56 @@ func TestFiguresAreThoseOfTheLastReadingBefore(t *testing.T) {
 	require.Equal(t, int64(8), found[0].Attributes["cuda_oom.holder_pid"])
 	require.Equal(t, 3*gib, found[0].Attributes["cuda_oom.holder_bytes"])
 
-	require.Empty(t, d.Decide(116*second))
+	require.Empty(t, d.Decide(117*second))
 	require.Zero(t, d.Due())
 	require.Empty(t, d.refusals)
+}
+
+// at moves a record by so many milliseconds.
+func at(r *rule.Record, ms int64) *rule.Record {
+	r.Time += ms * millisecond
+	return r
+}
+
+// TestWhichReadingCounts: in whatever order they come, what is told in the end is the same.
+func TestWhichReadingCounts(t *testing.T) {
+	full, growing := []*rule.Record{free("a", "x", 100, gib), held("a", "x", 7, 100, 78*gib)}, []*rule.Record{free("a", "x", 100, 77*gib), held("a", "x", 7, 100, gib)}
+	after := func(ms, unused, own int64) []*rule.Record {
+		return []*rule.Record{at(free("a", "x", 105, unused), ms), at(held("a", "x", 7, 105, own), ms)}
+	}
+	for name, tc := range map[string]struct {
+		readings []*rule.Record
+		free     any // nil: nothing is told
+		after    any
+	}{
+		"a full GPU before":                      {full, gib, nil},
+		"one that has grown since":               {growing, nil, nil},
+		"just after, it holds its memory":        {append(after(60, gib/2, 79*gib), growing...), gib / 2, int64(60)},
+		"just after counts before a full one":    {append(after(60, gib/2, 78*gib), full...), gib / 2, int64(60)},
+		"the first after":                        {append(after(900, 70*gib, gib), after(60, gib/2, 79*gib)...), gib / 2, int64(60)},
+		"room just after":                        {after(60, 3*gib, 70*gib), 3 * gib, int64(60)},
+		"it has given memory back":               {append(after(60, 40*gib, 39*gib), full...), gib, nil},
+		"given back, but not enough":             {append(after(60, gib, 77*gib), full...), gib, int64(60)},
+		"too late":                               {append(after(1001, gib/2, 79*gib), growing...), nil, nil},
+		"at the same moment, so it began before": {append(after(0, 3*gib, 79*gib), growing...), nil, nil},
+		"the process is gone":                    {append(after(60, 80*gib, 0)[:1], growing...), nil, nil},
+		"two GPUs just after":                    {append(append(after(60, gib/2, 79*gib), at(held("a", "y", 7, 105, 40*gib), 60)), full...), nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := append([]*rule.Record{refused("a", 7, 105)}, tc.readings...)
+			for first := range all {
+				d, told := newDetector(), map[string]any(nil)
+				for i := range all {
+					d.Observe(all[(first+i)%len(all)])
+					for _, f := range d.Decide(110 * second) {
+						told = f.Attributes
+					}
+				}
+				require.Equal(t, tc.free, told["cuda_oom.free_bytes"], "from record %d on", first)
+				require.Equal(t, tc.after, told["cuda_oom.read_after_ms"])
+			}
+		})
+	}
 }
 
 func TestWhatIsNoRefusalOrReadingIsNotTaken(t *testing.T) {

@@ -98,66 +98,122 @@ func (g *gpuMemory) forget(before int64) int {
 	return n
 }
 
-// last returns the newest reading in a stretch of time, both ends included.
-func last(all []reading, from, to int64) (reading, bool) {
-	for _, r := range slices.Backward(all) {
-		if r.Time <= to {
-			return r, r.Time >= from
+// stretch is a stretch of time, both ends included, beside a refusal.
+type stretch struct {
+	from, to int64
+	after    bool // the refusal is before it, else behind it
+}
+
+// nearest returns the reading in s that is nearest to the refusal.
+func (s stretch) nearest(all []reading) (reading, bool) {
+	if !s.after {
+		for _, r := range slices.Backward(all) {
+			if r.Time <= s.to {
+				return r, r.Time >= s.from
+			}
+		}
+		return reading{}, false
+	}
+	for _, r := range all {
+		if r.Time >= s.from {
+			return r, r.Time <= s.to
 		}
 	}
 	return reading{}, false
 }
 
-// figures are what the GPU of a refusal had free before it, and who held as much as
-// was asked; nil where that is not known.
+// around is the part of s in which points of one reading are.
+func (s stretch) around(at int64) stretch {
+	if s.after {
+		return stretch{max(at-together, s.from), min(at+together, s.to), true}
+	}
+	return stretch{at - together, min(at+together, s.to), false}
+}
+
+// figures are what the GPU of a refusal had free, and who held as much as was asked; nil
+// where that is not known. A process that still holds its memory just after it was refused
+// shows how it was; what was read before tells only of a GPU that was full already.
 func (h *host) figures(f *refusal, l limits) map[string]any {
 	if h == nil {
 		return nil
 	}
-	name := h.gpuOf(f, l)
-	if name == "" {
-		return nil
+	after, before := stretch{f.Time + 1, f.Time + soon, true}, stretch{f.Time - l.oldest, f.Time, false}
+	if name, holds := h.gpuOf(f, l, after); holds {
+		figures := h.figuresOf(name, f, after)
+		if !f.room(figures) || !h.gaveBack(f.PID, name, before, after) {
+			return figures
+		}
 	}
+	name, _ := h.gpuOf(f, l, before)
+	if figures := h.figuresOf(name, f, before); !f.room(figures) {
+		return figures
+	}
+	return nil // it has grown since
+}
+
+// room reports whether more was free than was asked.
+func (f *refusal) room(figures map[string]any) bool {
+	free, known := figures["cuda_oom.free_bytes"].(int64)
+	return known && free >= f.Tried
+}
+
+// gaveBack reports whether a process held less of a GPU in one stretch of time than before.
+func (h *host) gaveBack(pid int64, gpu string, before, after stretch) bool {
+	held := h.GPUs[gpu].Held[pid]
+	was, known := before.nearest(held)
+	is, _ := after.nearest(held)
+	return known && is.Bytes < was.Bytes
+}
+
+// figuresOf are those of a GPU, "" for none.
+func (h *host) figuresOf(name string, f *refusal, s stretch) map[string]any {
 	g := h.GPUs[name]
-	free, known := last(g.Free, f.Time-l.oldest, f.Time)
-	if !known || g.Divided != 0 {
+	if g == nil || g.Divided != 0 {
 		return nil // what is free of a whole GPU says nothing of a part of it
 	}
+	free, known := s.nearest(g.Free)
+	if !known {
+		return nil
+	}
 	figures := map[string]any{"gpu.id": name, "cuda_oom.free_bytes": free.Bytes}
-	if own, ok := last(g.Held[f.PID], free.Time-together, min(free.Time+together, f.Time)); ok {
+	if s.after {
+		figures["cuda_oom.read_after_ms"] = (free.Time - f.Time) / millisecond
+	} else {
+		figures["cuda_oom.read_before_ms"] = (f.Time - free.Time) / millisecond
+	}
+	if own, ok := s.around(free.Time).nearest(g.Held[f.PID]); ok {
 		figures["cuda_oom.own_bytes"] = own.Bytes
 	}
-	if pid, held := g.holder(f, free.Time); free.Bytes < f.Tried && held >= f.Tried {
+	if pid, held := g.holder(f, s.around(free.Time)); free.Bytes < f.Tried && held >= f.Tried {
 		figures["cuda_oom.holder_pid"], figures["cuda_oom.holder_bytes"] = pid, held
 	}
 	return figures
 }
 
-// gpuOf is the GPU on which the process holds its memory, or "": a process can use
-// several, and which of them refused is not said.
-func (h *host) gpuOf(f *refusal, l limits) string {
-	var name string
+// gpuOf is the GPU on which the process holds its memory, and whether it holds any. It is ""
+// where it holds memory of several: which of them refused is not said.
+func (h *host) gpuOf(f *refusal, l limits, s stretch) (name string, holds bool) {
 	var most, next int64
 	for _, gpu := range slices.Sorted(maps.Keys(h.GPUs)) {
-		held, known := last(h.GPUs[gpu].Held[f.PID], f.Time-l.oldest, f.Time)
+		held, known := s.nearest(h.GPUs[gpu].Held[f.PID])
 		switch {
 		case !known:
-		case name == "" || held.Bytes > most:
-			name, most, next = gpu, held.Bytes, most
+		case !holds || held.Bytes > most:
+			name, holds, most, next = gpu, true, held.Bytes, most
 		default:
 			next = max(next, held.Bytes)
 		}
 	}
 	if next > 0 && most/l.mostly < next {
-		return ""
+		return "", holds
 	}
-	return name
+	return name, holds
 }
 
 // holder is the other process that held the most at a reading.
-func (g *gpuMemory) holder(f *refusal, at int64) (pid, bytes int64) {
+func (g *gpuMemory) holder(f *refusal, s stretch) (pid, bytes int64) {
 	for _, other := range slices.Sorted(maps.Keys(g.Held)) {
-		held, known := last(g.Held[other], at-together, min(at+together, f.Time))
+		held, known := s.nearest(g.Held[other])
 		if known && other != f.PID && held.Bytes > bytes {
 			pid, bytes = other, held.Bytes
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/receivers/cudaoomreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpurefusal"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -140,6 +141,20 @@ func TestRefusalThatStandsBecomesARecord(t *testing.T) {
 	}, r.Attributes().AsRaw())
 	b.Accepted(t, 1)
 	require.EqualValues(t, 2, b.Own(t, "refusals"))
+}
+
+func TestARefusalIsToldWithinTheProcessAtOnce(t *testing.T) {
+	told, stop := gpurefusal.Hear()
+	defer stop()
+	b := newBench(t)
+	b.start(t)
+	b.grant(0)
+	b.refuse(t, 0.1)
+	require.Len(t, told, 1, "before it has settled")
+	<-told
+	b.grant(0.5)
+	b.Eventually(t, "retried", 1)
+	require.Empty(t, told, "memory that was granted")
 }
 
 func TestRefusalThatIsOvercomeIsCountedAlone(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/process"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/protocol"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpurefusal"
 )
 
 // silence is how many call timeouts a helper may be silent for when it owes an
@@ -21,6 +22,16 @@ const silence = 3
 // maxStuck is how many helpers may sit in the driver unkillable before no more
 // are started.
 const maxStuck = 1
+
+// Extra readings, for memory that was refused. They are of use with NVML alone: DCGM says
+// nothing of processes.
+const (
+	// afterRefusal lets an allocator ask again: PyTorch frees its cache and does so at once,
+	// and only a reading after the last refusal is of use.
+	afterRefusal = 50 * time.Millisecond
+	// betweenExtra bounds what refusals without end cost.
+	betweenExtra = time.Second
+)
 
 // end is why the talk with a helper is over.
 type end int
@@ -89,6 +100,11 @@ func (m *monitor) ended(over ending, said string) ending {
 func (m *monitor) talk(s process.Session, c choice) ending {
 	t := &talk{monitor: m, choice: c, session: s, timer: time.NewTimer(m.patience()), began: m.now()}
 	defer t.timer.Stop()
+	if c.source == NVML {
+		told, stop := gpurefusal.Hear()
+		defer stop()
+		t.refusals = told
+	}
 	polls := time.NewTicker(m.config.CollectionInterval)
 	defer polls.Stop()
 	retry := time.NewTicker(m.config.RetryInterval)
@@ -107,6 +123,10 @@ func (m *monitor) talk(s process.Session, c choice) ending {
 			}
 		case <-polls.C:
 			t.poll()
+		case <-t.refusals:
+			t.refused()
+		case <-t.extra:
+			t.pollForRefusal()
 		case <-t.timer.C:
 			if t.owes() {
 				return t.hung(protocol.Hung{Call: "helper", Seconds: m.patience().Seconds()})
@@ -138,6 +158,10 @@ type talk struct {
 	began    time.Time   // of the question under way; zero: none
 	ready    *protocol.State
 	snapshot bool // one came: before, there is nothing to look for again
+
+	refusals <-chan struct{}  // of GPU memory
+	extra    <-chan time.Time // when to read for one; nil: none waits
+	last     time.Time        // of such a reading
 }
 
 func (t *talk) owes() bool { return !t.began.IsZero() }
@@ -150,6 +174,24 @@ func (t *talk) poll() {
 	t.began = t.now()
 	t.timer.Reset(t.patience())
 	_ = t.session.Poll() // a helper that does not read has ended, or is silent
+}
+
+// refused has the GPUs read soon.
+func (t *talk) refused() {
+	if t.extra == nil {
+		t.extra = time.After(max(afterRefusal, betweenExtra-t.now().Sub(t.last)))
+	}
+}
+
+// pollForRefusal reads, or waits on where a reading is under way: that one began before.
+func (t *talk) pollForRefusal() {
+	t.extra = nil
+	if t.owes() {
+		t.refused()
+		return
+	}
+	t.last = t.now()
+	t.poll()
 }
 
 // answered ends the waiting for an answer.
@@ -176,9 +218,10 @@ func (t *talk) hear(message protocol.Message) *ending {
 		t.ready = message.State
 		t.poll()
 	case message.Snapshot != nil && t.ready != nil:
+		asked := t.began
 		t.answered()
 		t.snapshot = true
-		t.reading(message.Snapshot)
+		t.reading(message.Snapshot, asked)
 	case message.Event != nil && t.ready != nil:
 		t.event(message.Event)
 	}

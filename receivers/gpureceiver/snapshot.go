@@ -13,9 +13,14 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/storm"
 )
 
-// reading takes a snapshot: what changed as records, the rest as metrics.
-func (t *talk) reading(snapshot *protocol.Snapshot) {
+// reading takes a snapshot that was asked for at a time, zero for one that nobody asked for:
+// what changed as records, the rest as metrics. Metrics have the time at which it was asked:
+// what was read while memory was refused is none of the time after.
+func (t *talk) reading(snapshot *protocol.Snapshot, asked time.Time) {
 	at := t.now()
+	if asked.IsZero() {
+		asked = at
+	}
 	t.gpus.ReadThrough(string(t.source))
 	lost, found := t.gpus.Update(snapshot, at)
 	for _, gpu := range lost {
@@ -29,7 +34,7 @@ func (t *talk) reading(snapshot *protocol.Snapshot) {
 	}
 	t.logs.Put(t.convert.faults(t.storms.Expire(at), t.gpus, at))
 	if t.metrics.Open() {
-		t.metrics.Put(t.convert.readings(t.gpus, t.ready.Driver, at))
+		t.metrics.Put(t.convert.readings(t.gpus, t.ready.Driver, asked))
 	}
 	t.count(snapshot)
 	t.known.Store(int64(len(t.gpus.All())))
