@@ -23,8 +23,11 @@ func TestOnlyTheGatewayRunsThePatterns(t *testing.T) {
 		processors := at(t, c, "service", "pipelines", "logs", "processors")
 		require.Equal(t, want, contains(processors, "patterndetector"), tier)
 		require.Equal(t, want, contains(processors, "rankjoin"), tier)
+		require.Equal(t, want, contains(at(t, c, "service", "extensions"), "history"), "%s: who makes verdicts keeps them", tier)
 		require.Equal(t, !want, contains(at(t, c, "service", "pipelines", "logs", "exporters"), "load_balancing"), tier)
 	}
+	require.Equal(t, "history", at(t, config(t, "gateway", withGateway()...), "processors", "patterndetector", "history"))
+	require.Equal(t, "history", at(t, config(t, "agent"), "processors", "patterndetector", "history"))
 }
 
 // TestAgentsAloneTellThatTheyWatch: the pods of the gateway and of the events run on nodes
