@@ -100,10 +100,8 @@ func (k *keeper) fed(ctx context.Context, incident []verdict.Verdict, about *his
 		case len(who) == 0:
 			return incidentview.Feed{Kind: incidentview.NotKnown}
 		}
-		if !slices.Contains(who, clusterWide) {
-			if feed, told := k.lookedAt(hosts, who, about.Onset, about.Updated); told {
-				return feed
-			}
+		if feed, told := incidentview.LookedAt(k.agents, hosts, who, about.Onset, about.Updated, k.now()); told {
+			return feed
 		}
 		if elsewhere != "" {
 			return incidentview.Feed{Kind: incidentview.NotKnown, Why: "whether " + names + " looked on " + elsewhere + ", its own agent knows"}
@@ -121,9 +119,6 @@ func (k *keeper) fed(ctx context.Context, incident []verdict.Verdict, about *his
 		return incidentview.Feed{Kind: incidentview.CannotSee, Why: "nothing on " + safetext.Line(k.hostname) + " tells of it: that would be " + names}
 	}
 }
-
-// clusterWide is the receiver that looks at all machines from one: no agent has it.
-const clusterWide = "k8sevents"
 
 // mostTellers bounds the emitters that are named.
 const mostTellers = 4

@@ -319,6 +319,21 @@ func (b *Book) Agents(now time.Time) ([]Agent, Counts) {
 	return agents, b.count(now)
 }
 
+// Working are the receivers that some agent has at work, by type, sorted.
+func (b *Book) Working(now time.Time) []string {
+	var names []string
+	agents, _ := b.Agents(now)
+	for i := range agents {
+		for _, one := range agents[i].Receivers {
+			if agents[i].State == Watching && one.State == Works {
+				names = append(names, one.kind())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Counts says how many there are.
 func (b *Book) Counts(now time.Time) Counts {
 	b.mu.Lock()

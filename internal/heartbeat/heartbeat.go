@@ -105,6 +105,23 @@ func Read(resource pcommon.Map, record plog.LogRecord) (Beat, bool) {
 	return b, true
 }
 
+// Each goes through the heartbeats among records, with the resource of each. Their trust is the
+// business of the caller.
+func Each(ld plog.Logs, take func(resource pcommon.Map, record plog.LogRecord, b Beat)) {
+	for _, resource := range ld.ResourceLogs().All() {
+		for _, scope := range resource.ScopeLogs().All() {
+			if scope.Scope().Name() != Scope {
+				continue
+			}
+			for _, record := range scope.LogRecords().All() {
+				if b, ok := Read(resource.Resource().Attributes(), record); ok {
+					take(resource.Resource().Attributes(), record, b)
+				}
+			}
+		}
+	}
+}
+
 // each goes through a list of maps, within the bound.
 func each(a pcommon.Map, name string, take func(pcommon.Map)) {
 	list, found := a.Get(name)

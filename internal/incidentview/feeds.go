@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 )
 
 // Bounds of what is remembered of who spoke.
@@ -42,11 +44,13 @@ func (r *Records) Metrics(md pmetric.Metrics) {
 }
 
 // Feeds returns what Build asks: whether a piece of evidence could be seen. emitters says
-// who emits an event or a metric; heard is when a record last came that the evidence reads.
+// who emits an event or a metric; heard is when a record last came that the evidence reads;
+// agents are those that the records tell of, up to their end.
 //
-// Faults are rare, so that none came does not say that nobody looked. Who tells of a fault
-// was at work when anything that it emits came from the machine that is named.
-func (r *Records) Feeds(emitters func(source string) []string, heard func(pattern, evidence string) time.Time) func(pattern, evidence string, sources []string) Feed {
+// Faults are rare, so that none came does not say that nobody looked. The agents of the machines
+// that are named say who did. Where none tells, who tells of a fault was at work when anything
+// that it emits came from such a machine.
+func (r *Records) Feeds(emitters func(source string) []string, heard func(pattern, evidence string) time.Time, agents *heartbeat.Book, end time.Time) func(pattern, evidence string, sources []string) Feed {
 	return func(pattern, evidence string, sources []string) Feed {
 		if at := heard(pattern, evidence); !at.IsZero() {
 			return Feed{Kind: NotThere, Why: "such records came, the last at " + clock(at), Heard: at}
@@ -60,7 +64,11 @@ func (r *Records) Feeds(emitters func(source string) []string, heard func(patter
 		if len(who) == 0 {
 			return Feed{Kind: NotKnown}
 		}
-		names := strings.Join(who[:min(len(who), 4)], " or ")
+		hosts, _ := r.About()
+		if feed, told := LookedAt(agents, hosts, who, time.Unix(0, r.about.from).Add(nearBefore), time.Unix(0, r.about.to), end); told {
+			return feed
+		}
+		names := strings.Join(who[:min(len(who), mostTellers)], " or ")
 		for host, came := range r.fed {
 			if len(r.about.hosts) > 0 && !r.about.hosts[host] {
 				continue

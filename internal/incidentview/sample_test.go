@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -191,6 +192,6 @@ func (r *recording) build(incident []verdict.Verdict) View {
 		return map[string][]string{
 			"fuse.stall": {"fusefault"}, "fuse.stall.end": {"fusefault"}, "nccl.collective.incomplete": {"rankjoin"}, "nccl.socket.stall": {"ncclsock"},
 		}[source]
-	}, func(string, string) time.Time { return time.Time{} })
+	}, func(string, string) time.Time { return time.Time{} }, heartbeat.NewBook(began), began.Add(20*time.Minute))
 	return Build(incident, Options{Now: began.Add(20 * time.Minute), Version: "test", Records: records, Feeds: feeds})
 }

@@ -1,6 +1,7 @@
 package patterndetectorprocessor
 
 import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/internal/heartbeat"
@@ -16,17 +17,9 @@ func (d *detector) hear(ld plog.Logs) {
 	if !ok {
 		return
 	}
-	for _, resource := range ld.ResourceLogs().All() {
-		for _, scope := range resource.ScopeLogs().All() {
-			if scope.Scope().Name() != heartbeat.Scope {
-				continue
-			}
-			for _, record := range scope.LogRecords().All() {
-				of := resource.Resource().Attributes()
-				if beat, ok := heartbeat.Read(of, record); ok && rule.TrustOf(of, record.Attributes()) == verdict.Proven {
-					keeper.Hear(beat)
-				}
-			}
+	heartbeat.Each(ld, func(of pcommon.Map, record plog.LogRecord, beat heartbeat.Beat) {
+		if rule.TrustOf(of, record.Attributes()) == verdict.Proven {
+			keeper.Hear(beat)
 		}
-	}
+	})
 }

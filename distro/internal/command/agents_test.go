@@ -20,10 +20,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/incidentview"
 )
 
 // authority makes certificates.
@@ -156,4 +159,73 @@ func TestAGatewayKnowsWhichAgentsWatch(t *testing.T) {
 	require.Contains(t, got.Stdout, "Agents: 1 watching, 1 stopped by order\n")
 	require.Regexp(t, `(?m)^node-1 +gone +\d{4}-`, got.Stdout)
 	require.Regexp(t, `(?m)^node-2 +watching +\d{4}-`, got.Stdout)
+}
+
+// watchedRecording is a recording of a gateway: a GPU of node-a has an error of its memory
+// between two heartbeats of its agent, of which gpu does not work. node-b fell silent. A claim about node-c counts for nothing.
+func watchedRecording(t *testing.T) string {
+	t.Helper()
+	began := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	logs := plog.NewLogs()
+	tell := func(host, scope, event, trust string, at time.Duration) pcommon.Map {
+		resource := logs.ResourceLogs().AppendEmpty()
+		resource.Resource().Attributes().PutStr("host.name", host)
+		within := resource.ScopeLogs().AppendEmpty()
+		within.Scope().SetName(scope)
+		record := within.LogRecords().AppendEmpty()
+		record.SetEventName(event)
+		record.SetTimestamp(pcommon.NewTimestampFromTime(began.Add(at)))
+		record.Attributes().PutStr("tracecore.trust", trust)
+		return record.Attributes()
+	}
+	beat := func(host, trust string, at time.Duration) {
+		a := tell(host, heartbeat.Scope, heartbeat.Event, trust, at)
+		a.PutStr("service.instance.id", host)
+		a.PutInt("tracecore.agent.sequence", int64(at/time.Minute)+1)
+		a.PutInt("tracecore.agent.start_unix_nano", began.UnixNano())
+		receivers := a.PutEmptySlice("tracecore.agent.receivers")
+		for _, name := range []string{"kernelevents", "gpu"} {
+			one := receivers.AppendEmpty().SetEmptyMap()
+			one.PutStr("name", name)
+			one.PutStr("state", map[string]string{"kernelevents": heartbeat.Works, "gpu": heartbeat.Fails}[name])
+			one.PutInt("since_unix_nano", began.UnixNano())
+		}
+	}
+	for minute := range 10 {
+		at := time.Duration(minute) * time.Minute
+		beat("node-a", "proven", at)
+		beat("node-c", "claimed", at)
+		if minute == 0 {
+			beat("node-b", "proven", at)
+		}
+		if minute == 5 {
+			xid := tell("node-a", "x", "gpu.xid", "proven", at+time.Second)
+			xid.PutInt("kernelevents.xid", 48)
+			xid.PutStr("gpu.id", "0000:65:00.0")
+			xid.PutStr("kernelevents.class", "reset_gpu")
+			xid.PutStr("kernelevents.severity", "critical")
+			xid.PutBool("kernelevents.injected", false)
+		}
+	}
+	text, err := (&plog.JSONMarshaler{}).MarshalLogs(logs)
+	require.NoError(t, err)
+	return write(t, "recording.json", string(text)+"\n")
+}
+
+// A recording with heartbeats says who watched: at its end, and what was looked for.
+func TestARecordingKnowsWhichAgentsWatched(t *testing.T) {
+	path := watchedRecording(t)
+	replayed := commandtest.Finish(t, commandtest.New(t, "replay", path))
+	require.Equal(t, exitOK, replayed.Code, replayed.Stderr)
+	require.Contains(t, replayed.Stderr, "; agents at its end: 1 watching, 1 silent\n")
+	got, text := reported(t, "incident.json", path)
+	require.Equal(t, exitOK, got.Code, got.Stderr)
+	v, err := incidentview.FromJSON([]byte(text))
+	require.NoError(t, err)
+	require.NotContains(t, strings.Join(v.Made.Flaws, "\n"), "agents", "who watched is no flaw")
+	var why []string
+	for _, one := range v.NotSeen {
+		why = append(why, one.Kind+": "+one.Why)
+	}
+	require.Contains(t, why, "cannot_see: node-a: gpu does not work there")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tracecoreai/tracecore/distro/internal/replay"
+	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -166,7 +167,11 @@ func printVerdicts(w io.Writer, verdicts []verdict.Verdict) error {
 // summarize says what was read and which part did not count. Standard output has
 // the verdicts alone.
 func summarize(w io.Writer, r *replay.Result, lateness time.Duration) {
-	fmt.Fprintf(w, "%s, %s, %s\n", counted(uint64(r.Files), "file"), counted(r.Records, "record"), counted(uint64(r.Verdicts), "verdict"))
+	agents := ""
+	if at := (&history.Status{Agents: r.Agents.Counts(r.Last)}); at.Agents.All() > 0 {
+		agents = "; agents at its end: " + at.AgentsInWords()
+	}
+	fmt.Fprintf(w, "%s, %s, %s%s\n", counted(uint64(r.Files), "file"), counted(r.Records, "record"), counted(uint64(r.Verdicts), "verdict"), agents)
 	for _, note := range []struct {
 		count uint64
 		what  string

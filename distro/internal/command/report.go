@@ -181,7 +181,7 @@ func withRecords(ctx context.Context, paths []string, o replay.Options, incident
 			}
 		}
 		return time.Time{}
-	})
+	}, result.Agents, result.Last)
 	return incidentview.Build(incident, incidentview.Options{Now: time.Now(), Version: version, Records: records, Feeds: feeds}), nil
 }
 

@@ -190,7 +190,8 @@ func (f *topFlags) recorded(cmd *cobra.Command, paths []string) (top.Source, err
 	if err := replay.Scan(cmd.Context(), paths, quiet, func(logs plog.Logs, _ pmetric.Metrics) { book.Logs(logs, of) }); err != nil {
 		return nil, err
 	}
-	fed, err := newFeeding(feedsOf(quiet.Rules, &result))
+	feeds := feedsOf(quiet.Rules, &result)
+	fed, err := newFeeding(feeds)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +200,7 @@ func (f *topFlags) recorded(cmd *cobra.Command, paths []string) (top.Source, err
 		name += fmt.Sprintf(" and %d more", more)
 	}
 	return top.NewRecorded(top.Recording{
-		Name: name, At: result.Last, Verdicts: verdicts, Ranks: book, Unfed: fed.unfed(),
+		Name: name, At: result.Last, Verdicts: verdicts, Ranks: book, Agents: result.Agents, Feeds: feeds, Unfed: fed.unfed(result.Agents.Working(result.Last)...),
 		View: func(incident []verdict.Verdict) (incidentview.View, error) {
 			v, err := withRecords(cmd.Context(), paths, quiet, incident, &result)
 			v.Made.From, v.Made.Hashes = provenance(paths)

@@ -19,9 +19,11 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	ncclhang "github.com/tracecoreai/tracecore/patterns/nccl_hang"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -67,6 +69,9 @@ type Result struct {
 	Dumps  []string
 	Engine engine.Stats
 	Heard  []engine.Heard // when what feeds each piece of evidence last came
+	// Agents are those that said that they watch; a record counts where it is proven, as at a
+	// gateway. Last is their present.
+	Agents *heartbeat.Book
 
 	First, Last time.Time // event time of the records, zero for none
 }
@@ -95,6 +100,7 @@ func Run(ctx context.Context, paths []string, o Options) (Result, error) {
 	}
 	o.Zone = utcUnless(o.Zone)
 	r := &run{engine: e, ledger: ledger{show: o.Show}, quiet: map[string][]string{}}
+	r.result.Agents = heartbeat.NewBook(time.Time{})
 	r.join = hostJoin(func(run string, lines []string) { r.quiet[run] = lines })
 	r.opener = opener{Options: o, count: func(n int) { r.result.Bytes += int64(n) }}
 	defer r.close()
@@ -203,6 +209,7 @@ func (r *run) feed(ctx context.Context) error {
 		}
 		came := b.arrival(r.Lateness)
 		r.advance(came)
+		r.hear(b.logs, came)
 		r.join.Logs(b.logs, came.UnixNano())
 		r.engine.Logs(b.logs)
 		r.engine.Metrics(b.metrics)
@@ -213,6 +220,15 @@ func (r *run) feed(ctx context.Context) error {
 		}
 		r.Report(r.result.Progress)
 	}
+}
+
+// hear notes which agents watch.
+func (r *run) hear(ld plog.Logs, now time.Time) {
+	heartbeat.Each(ld, func(of pcommon.Map, record plog.LogRecord, beat heartbeat.Beat) {
+		if rule.TrustOf(of, record.Attributes()) == verdict.Proven {
+			r.result.Agents.Hear(beat, now)
+		}
+	})
 }
 
 // cover notes the event time of records that have one.

@@ -128,8 +128,12 @@ func (m *Model) statusPage(p *page) {
 	if s == nil {
 		return
 	}
-	p.field("  from", plain, m.picture.Host+", tracecore "+s.Version+", since "+clock(s.Started, m.moment())+" UTC")
-	p.field("  keeps", plain, counted(s.Incidents, "incident")+", "+verdict.Number(s.Open)+" open, "+verdict.Number(s.RootCauses)+" with a certain cause")
+	from, keeps := m.picture.Host+", tracecore "+s.Version+", since "+clock(s.Started, m.moment())+" UTC", "  keeps"
+	if m.picture.Recorded {
+		from, keeps = m.picture.Host, "  holds"
+	}
+	p.field("  from", plain, from)
+	p.field(keeps, plain, counted(s.Incidents, "incident")+", "+verdict.Number(s.Open)+" open, "+verdict.Number(s.RootCauses)+" with a certain cause")
 	p.field("  but", bold, s.Problem)
 	p.blank()
 	label := "  ails"

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/internal/ranks"
@@ -18,9 +19,11 @@ type Recording struct {
 	At       time.Time // its end
 	Verdicts []verdict.Verdict
 	// View makes the view of an incident. It is asked once for each that is shown.
-	View  func(incident []verdict.Verdict) (incidentview.View, error)
-	Ranks *ranks.Book
-	Unfed []string
+	View   func(incident []verdict.Verdict) (incidentview.View, error)
+	Ranks  *ranks.Book
+	Agents *heartbeat.Book // that it tells of
+	Feeds  []history.Feed
+	Unfed  []string
 }
 
 // recorded is a source that shows the end of a recording.
@@ -40,8 +43,24 @@ func NewRecorded(r Recording) Source {
 		s.picture.Named = append(s.picture.Named, NamedBy(incident)...)
 		s.incidents[incident[0].IncidentID] = incident
 	}
+	s.picture.Status = s.status()
 	slices.SortStableFunc(s.picture.Incidents, func(a, b history.Incident) int { return b.Onset.Compare(a.Onset) })
 	return s
+}
+
+// status says who watched; a recording that tells of no agent has none.
+func (s *recorded) status() *history.Status {
+	agents, counts := s.Agents.Agents(s.At)
+	if len(agents) == 0 {
+		return nil
+	}
+	told := history.Status{
+		Incidents: len(s.picture.Incidents), Open: len(s.picture.Open()), Feeds: s.Feeds, Agents: counts, WorstAgents: agents[:min(len(agents), history.MaxStatusAgents)],
+	}
+	for _, i := range s.picture.Open() {
+		told.RootCauses += truth(i.Role == verdict.RootCause && i.Confidence == verdict.Full && !i.Drill)
+	}
+	return &told
 }
 
 // Look implements Source.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/toptest"
+	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/internal/ranks"
 	"github.com/tracecoreai/tracecore/patterns"
@@ -46,7 +47,7 @@ func play(t testing.TB, r *toptest.Tape) Recording {
 		e.Advance(last.Add(time.Duration(i) * time.Second))
 		take()
 	}
-	out := Recording{Name: "dgx-a", At: last.Add(2 * time.Second), Ranks: book, Unfed: []string{"gpu", "rdma"}}
+	out := Recording{Name: "dgx-a", At: last.Add(2 * time.Second), Ranks: book, Agents: heartbeat.NewBook(time.Time{}), Unfed: []string{"gpu", "rdma"}}
 	for _, id := range order { // the words of evidence are the rules', and change with them
 		v := newest[id]
 		v.Evidence = slices.DeleteFunc(slices.Clone(v.Evidence), func(e verdict.Evidence) bool {

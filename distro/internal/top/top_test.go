@@ -166,6 +166,30 @@ func TestScreensOfJobsThatGoOn(t *testing.T) {
 	require.Contains(t, text, "Nothing is wrong that tracecore can see")
 }
 
+// A recording says which agents it tells of, as they were at its end; one that tells of none has
+// no such screen.
+func TestARecordingHasAStatusWhereAgentsTold(t *testing.T) {
+	recording := play(t, toptest.Healthy(8))
+	u := newUser(t, NewRecorded(recording), Actions{})
+	u.size(80, 24)
+	require.NotContains(t, u.screen(), "status")
+	for _, host := range []string{"node-1", "node-2"} {
+		began := recording.At.Add(-10 * time.Minute)
+		recording.Agents.Hear(heartbeat.Beat{
+			Host: host, Instance: host, Started: began, At: began, Number: 1, Receivers: []heartbeat.Component{{Name: "gpu", State: heartbeat.Fails, Since: began}},
+		}, began)
+		if host == "node-1" {
+			recording.Agents.Hear(heartbeat.Beat{Host: host, Instance: host, Started: began, At: recording.At, Number: 2, Receivers: []heartbeat.Component{{Name: "gpu", State: heartbeat.Fails, Since: began}}}, recording.At)
+		}
+	}
+	u = newUser(t, NewRecorded(recording), Actions{})
+	u.size(80, 24)
+	require.Contains(t, u.screen(), "agents   1 watching, 1 silent")
+	u.press("s")
+	require.Contains(t, u.screen(), "from     dgx-a\n")
+	require.Contains(t, u.screen(), "watching, without gpu")
+}
+
 // told is a source of a test.
 type told struct {
 	picture Picture
