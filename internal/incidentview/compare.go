@@ -121,8 +121,11 @@ type RankDiff struct {
 
 const mostDiffs = 32 // of one list
 
-// Compare compares what the patterns say of two sides.
+// Compare compares what the patterns say of two sides. Drills are no incidents.
 func Compare(a, b Side) Comparison {
+	var drills [2]int
+	a.Incidents, drills[0] = withoutDrills(a.Incidents)
+	b.Incidents, drills[1] = withoutDrills(b.Incidents)
 	c := Comparison{Schema: CompareSchema, A: total(a), B: total(b)}
 	causes := map[string]*CauseDiff{}
 	ranks, nodes := map[string]*RankDiff{}, map[string]*RankDiff{}
@@ -155,6 +158,9 @@ func Compare(a, b Side) Comparison {
 	} else {
 		c.Not = []string{"how long a step takes: " + stepless(&c) + ". Loss is no part of what is compared here"}
 	}
+	if drills[0]+drills[1] > 0 {
+		c.Not = append(c.Not, "drills: A has "+verdict.Number(drills[0])+", B has "+verdict.Number(drills[1]))
+	}
 	for _, note := range slices.Concat(a.Notes, b.Notes) {
 		c.Not = append(c.Not, text(note, maxText))
 	}
@@ -165,6 +171,12 @@ func Compare(a, b Side) Comparison {
 		c.Not = append(c.Not, "shares of time: a report has one incident, not what lies between incidents")
 	}
 	return c
+}
+
+// withoutDrills are the incidents that are real, and how many are not.
+func withoutDrills(all []View) (incidents []View, drills int) {
+	incidents = slices.DeleteFunc(slices.Clone(all), func(v View) bool { return v.Drill })
+	return incidents, len(all) - len(incidents)
 }
 
 // stepless says of which side no steps are known.

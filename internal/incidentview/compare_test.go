@@ -3,6 +3,8 @@ package incidentview
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +89,21 @@ func TestCompareOfNothing(t *testing.T) {
 	compared(t, c)
 	a, _ := sides()
 	require.Equal(t, "A and B lost the same: 341 rank hours", Compare(a, a).Headline)
+}
+
+// A drill on one side makes it no worse: it costs nothing, names nobody, and is counted apart.
+func TestDrillsAreNoIncidentsOfEitherSide(t *testing.T) {
+	a, b := sides()
+	want := Compare(a, b)
+	drill := b.Incidents[2]
+	drill.ID, drill.Pattern, drill.Drill = "drill", "nvlink_degradation", true
+	drill.Culprit = map[string]string{"host": "node-100", "rank": "900"}
+	b.Incidents = append([]View{drill}, b.Incidents...)
+	got := Compare(a, b)
+	require.Contains(t, got.Not, "drills: A has 0, B has 1")
+	got.Not = slices.DeleteFunc(got.Not, func(not string) bool { return strings.HasPrefix(not, "drills") })
+	require.Equal(t, want, got)
+	require.Equal(t, "Nothing is wrong in either that tracecore can see", Compare(Side{Name: "a"}, Side{Name: "b", Incidents: []View{drill}}).Headline)
 }
 
 func TestHostileTextInAComparison(t *testing.T) {
