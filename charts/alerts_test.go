@@ -82,7 +82,7 @@ var (
 	matchers = regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]|\b(?:by|on|ignoring)\s*\([^)]*\)`)
 	name     = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
 	// words of PromQL that stand where a metric may.
-	words = []string{"increase", "rate", "label_replace", "or", "and", "unless", "offset", "sum", "max", "min", "m", "by", "count", "count_over_time", "topk", "time", "vector"}
+	words = []string{"increase", "rate", "label_replace", "or", "and", "unless", "offset", "sum", "max", "min", "m", "by", "count", "count_over_time", "topk", "time", "vector", "last_over_time"}
 )
 
 // metricsIn returns every name in an expression that is not a word of PromQL.

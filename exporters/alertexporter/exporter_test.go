@@ -73,6 +73,31 @@ func TestAnAlertmanagerStartsAndResolves(t *testing.T) {
 	require.Equal(t, map[string]int64{"started": 2, "updated": 1, "ended": 1}, b.outcomes(t))
 }
 
+// Labels say where: each name of a culprit that is one, and the run, as the verdict or else its
+// culprit names it.
+func TestLabelsSayWhere(t *testing.T) {
+	am := alertmanagertest.Start(t)
+	b := begin(t, am.URL, nil, func(c *Config) { c.Format = formatAlertmanager })
+	*b.clock = time.Now()
+	b.send(t,
+		but(lost("a"), func(v *verdict.Verdict) {
+			v.Run = "r7"
+			v.Culprit = map[string]string{"host": "h17", "job": "llm", "run": "r1", "rank": "3", "gpu": "0000:65:00.0", "namespace": "ml", "pod_name": "llm-3", "mount": "/data", "peer": "10.0.0.7", "pid": "42"}
+		}),
+		but(lost("b"), func(v *verdict.Verdict) { v.Culprit["run"] = "r1" }),
+		but(lost("c"), func(v *verdict.Verdict) { v.Run = "r9" }))
+	require.Eventually(t, func() bool { return len(am.Told()) == 3 }, patience, time.Millisecond)
+	of := map[string]map[string]string{}
+	for _, one := range am.Alerts(t) {
+		of[one.Labels["verdict_id"]] = one.Labels
+	}
+	require.Equal(t, map[string]string{
+		"alertname": "TracecoreGpuLost", "pattern": "gpu_lost", "severity": "critical", "verdict_id": "a", "node": "h17", "job": "llm", "run": "r7", "rank": "3",
+		"gpu": "0000:65:00.0", "namespace": "ml", "pod": "llm-3", "mount": "/data", "peer": "10.0.0.7",
+	}, of["a"])
+	require.Equal(t, []string{"r1", "r9"}, []string{of["b"]["run"], of["c"]["run"]})
+}
+
 // What is open is told again and again: an Alertmanager that lost all has it back, and one
 // that hears no more ends it.
 func TestOpenAlertsAreRenewed(t *testing.T) {
