@@ -86,7 +86,7 @@ type identityHandle struct{ *identity.Tracker }
 // identityLacks: without BTF the kernel tells when a process starts and not how it
 // ends, and /proc tells neither.
 func identityLacks(r probe.Report) []Feature {
-	if r.Rung == identity.RungSignals || r.Rung == identity.RungTracing {
+	if identity.SeesEnds(r.Rung) {
 		return nil
 	}
 	return []Feature{Exits}

@@ -16,6 +16,9 @@ const (
 	RungScan    = "procfs/scan"               // no BPF: /proc now and then
 )
 
+// SeesEnds reports whether a hook tells how processes end: those without BTF do not.
+func SeesEnds(rung string) bool { return rung == RungSignals || rung == RungTracing }
+
 // Defaults of Options.
 const (
 	DefaultRetention    = 10 * time.Minute

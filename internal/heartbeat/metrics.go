@@ -26,6 +26,11 @@ func Probes(families map[string]*dto.MetricFamily) []Probe {
 	return probes
 }
 
+// Proven reads whether what the probe of the kernel log tells can prove anything.
+func Proven(families map[string]*dto.MetricFamily) bool {
+	return slices.ContainsFunc(families[OwnMetrics+"receiver_kernelevents_probe_proven"].GetMetric(), func(m *dto.Metric) bool { return Value(m) > 0 })
+}
+
 // Drop is a counter of what was lost or refused.
 type Drop struct {
 	Metric string            `json:"metric"`

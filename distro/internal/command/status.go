@@ -20,10 +20,14 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
+	"github.com/tracecoreai/tracecore/distro/internal/attributes"
+	"github.com/tracecoreai/tracecore/distro/internal/coverage"
 	"github.com/tracecoreai/tracecore/distro/internal/top"
 	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/safetext"
+	"github.com/tracecoreai/tracecore/patterns"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -40,6 +44,9 @@ type statusReport struct {
 	Probes []heartbeat.Probe `json:"probes"`
 	Drops  []heartbeat.Drop  `json:"drops"`
 	Queues []queueStatus     `json:"queues"`
+	// Patterns are the built-in ones that run here, by name. They are not known of a gateway:
+	// its agents have the probes.
+	Patterns []patternStatus `json:"patterns"`
 	// Worst are the open incidents that have to be looked at first, at most mostWorst.
 	Worst []history.Incident `json:"worst"`
 	// MetricsError is why there are no probes and drops: the metrics cannot be read.
@@ -54,6 +61,12 @@ type queueStatus struct {
 	Waiting  float64 `json:"waiting"` // bytes for --to and --to-all, else what its sizer says
 	Room     float64 `json:"room"`
 	GivenUp  float64 `json:"given_up"` // items that the backend refused for good, since the start
+}
+
+// patternStatus is what a pattern can do with what works here and what came.
+type patternStatus struct {
+	Name  string         `json:"name"`
+	State coverage.State `json:"state"`
 }
 
 func newStatus() *cobra.Command {
@@ -97,7 +110,7 @@ func newStatus() *cobra.Command {
 
 // status asks the history, then the metrics, which may be elsewhere or off.
 func (a *asking) status(ctx context.Context, metrics string, agents bool) (statusReport, error) {
-	report := statusReport{Probes: []heartbeat.Probe{}, Drops: []heartbeat.Drop{}, Queues: []queueStatus{}, Worst: []history.Incident{}}
+	report := statusReport{Probes: []heartbeat.Probe{}, Drops: []heartbeat.Drop{}, Queues: []queueStatus{}, Patterns: []patternStatus{}, Worst: []history.Incident{}}
 	text, err := a.get(ctx, "/v1/status", url.Values{})
 	if err != nil {
 		return report, err
@@ -120,8 +133,62 @@ func (a *asking) status(ctx context.Context, metrics string, agents bool) (statu
 		report.MetricsError = safetext.Line(err.Error())
 	}
 	report.Probes, report.Drops, report.Queues = heartbeat.Probes(families), heartbeat.Drops(families), queuesOf(families)
+	if report.Patterns, err = report.patterns(heartbeat.Proven(families)); err != nil {
+		return report, err
+	}
 	report.Exit = report.exit()
 	return report, nil
+}
+
+// patterns says of each built-in pattern that runs here whether it is full. That of a site with
+// the name of a built-in one is not known: it reads something else.
+func (r *statusReport) patterns(proven bool) ([]patternStatus, error) {
+	list := []patternStatus{}
+	if len(r.Probes) == 0 || r.Others() {
+		return list, nil
+	}
+	rules, err := patterns.Library()
+	if err != nil {
+		return nil, err
+	}
+	sources, err := coverage.LoadSources()
+	if err != nil {
+		return nil, err
+	}
+	known, err := attributes.LoadVocabulary()
+	if err != nil {
+		return nil, err
+	}
+	came, runs := map[[2]string]bool{}, map[string]map[string]bool{}
+	for _, f := range r.Feeds {
+		came[[2]string{f.Pattern, f.Evidence}] = came[[2]string{f.Pattern, f.Evidence}] || f.Last != nil
+		if runs[f.Pattern] == nil {
+			runs[f.Pattern] = map[string]bool{}
+		}
+		runs[f.Pattern][readsOf(f.Evidence, f.Reads)] = true
+	}
+	there := coverage.Delivered(r.Probes, proven)
+	for i := range rules {
+		one, own := &rules[i], map[string]bool{}
+		for _, e := range one.All() {
+			own[readsOf(e.Name, slices.Concat(one.Events(e), e.Metrics))] = true
+		}
+		if !maps.Equal(own, runs[one.Name]) {
+			continue
+		}
+		list = append(list, patternStatus{one.Name, sources.Running(one, there, func(e *rule.Evidence) bool {
+			return came[[2]string{one.Name, e.Name}] || slices.ContainsFunc(slices.Concat(one.Events(e), e.Metrics), func(name string) bool {
+				return known.Events[name].Feature == "" && slices.ContainsFunc(slices.Concat(known.Events[name].Emitters, known.Metrics[name].Emitters), func(who string) bool { return slices.Contains(r.Works, who) })
+			})
+		})})
+	}
+	slices.SortFunc(list, func(a, b patternStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// readsOf is a piece of evidence with what it reads.
+func readsOf(evidence string, reads []string) string {
+	return evidence + " " + strings.Join(slices.Sorted(slices.Values(reads)), " ")
 }
 
 // agents are all that were heard.
@@ -335,7 +402,15 @@ func writeFeeds(b *strings.Builder, r *statusReport) {
 			last[f.Pattern] = *f.Last
 		}
 	}
-	table(b, "PATTERN\tCAME\tLAST", func(row func(cells ...string)) {
+	states := map[string]string{}
+	for _, p := range r.Patterns {
+		states[p.Name] = string(p.State)
+	}
+	heading := "PATTERN\tCAME\tLAST"
+	if len(states) > 0 {
+		heading = "PATTERN\tIS\tCAME\tLAST"
+	}
+	table(b, heading, func(row func(cells ...string)) {
 		for _, name := range slices.Sorted(maps.Keys(reads)) {
 			when, n := "never", 0
 			if at := last[name]; !at.IsZero() {
@@ -346,9 +421,16 @@ func writeFeeds(b *strings.Builder, r *statusReport) {
 					n++
 				}
 			}
-			row(name, fmt.Sprintf("%d of %d", n, len(reads[name])), when)
+			cells := []string{name, fmt.Sprintf("%d of %d", n, len(reads[name])), when}
+			if len(states) > 0 {
+				cells = slices.Insert(cells, 1, cmp.Or(states[name], "-"))
+			}
+			row(cells...)
 		}
 	})
+	if len(states) > 0 {
+		b.WriteString("Full: a certain verdict can come. Degraded: a likely one at most, or one that\nnames nobody. Silent: none until a source beside the probes speaks. Blind: none.\n`tracecore bpf-check` says what is missing. -: a pattern of this site.\n")
+	}
 	never := slices.DeleteFunc(slices.Sorted(maps.Keys(came)), func(name string) bool { return came[name] })
 	if len(never) > 0 {
 		b.WriteString("Never came since the start:\n")

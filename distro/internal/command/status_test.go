@@ -18,6 +18,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/patterns"
 )
 
 const someMetrics = `# TYPE otelcol_receiver_kernelevents_probe_up gauge
@@ -92,6 +93,23 @@ func TestStatusIsShownAndHasAnExitCode(t *testing.T) {
 		{"own-agent-alone", func(s *history.Status) {
 			s.Agents, s.Feeds = heartbeat.Counts{Watching: 1}, s.Feeds[1:2]
 			s.WorstAgents = []heartbeat.Agent{{Host: s.Host, State: heartbeat.Watching}}
+		}, metrics.URL, statusWell},
+		{"patterns", func(s *history.Status) {
+			s.Feeds, s.Works = append(s.Feeds[:0:0], history.Feed{Processor: "patterndetector", Pattern: "site_alarm", Evidence: "alarm", Reads: []string{"site.alarm"}}), []string{"k8sevents"}
+			rules, err := patterns.Library()
+			require.NoError(t, err)
+			for i := range rules {
+				if !slices.Contains([]string{"gpu_lost", "host_oom_kill", "rank_exit", "pod_evicted", "silent_data_corruption", "straggler"}, rules[i].Name) {
+					continue
+				}
+				for _, e := range rules[i].All() {
+					f := history.Feed{Processor: "patterndetector", Pattern: rules[i].Name, Evidence: e.Name, Reads: slices.Concat(rules[i].Events(e), e.Metrics)}
+					if f.Pattern == "straggler" { // another one, of the site
+						f.Reads = append(f.Reads, "site.more")
+					}
+					s.Feeds = append(s.Feeds, f)
+				}
+			}
 		}, metrics.URL, statusWell},
 		{"no-metrics", func(*history.Status) {}, noMetrics, statusWell},
 	} {
