@@ -201,6 +201,26 @@ func TestAllAddsRecordsMetricsAndSpans(t *testing.T) {
 	require.Equal(t, []string{"verdicts to https://a", "verdicts, records, metrics and spans to http://b"}, b.Lines())
 }
 
+// Incidents and runs are traces, too, where all is sent and the configuration makes none of them.
+func TestAllAddsTracesOfIncidents(t *testing.T) {
+	without := strings.ReplaceAll(custom, "    traces/incidents: {receivers: [incidenttraces], exporters: [file]}\n", "")
+	b, err := read(t, nil, "--to=https://a", "--to-all=http://b")
+	require.NoError(t, err)
+	got, err := resolve(t, b, without)
+	require.NoError(t, err)
+	require.Equal(t, []any{"otlp_http/a", "otlp_http/b", "incidenttraces/to_all"}, got.Get("service::pipelines::logs/to::exporters"))
+	require.Equal(t, map[string]any{"receivers": []any{"incidenttraces/to_all"}, "exporters": []any{"otlp_http/b/records"}}, got.Get("service::pipelines::traces/to_all"))
+	require.True(t, got.IsSet("connectors::incidenttraces/to_all"))
+	_, err = resolve(t, b, strings.Replace(without, "receivers: {", "connectors: {incidenttraces/to_all: }\nreceivers: {", 1))
+	require.ErrorContains(t, err, "connectors: incidenttraces/to_all already")
+
+	b, err = read(t, nil, "--to=https://a")
+	require.NoError(t, err)
+	got, err = resolve(t, b, without)
+	require.NoError(t, err)
+	require.Equal(t, []any{"otlp_http/a"}, got.Get("service::pipelines::logs/to::exporters"), "verdicts alone")
+}
+
 func TestWhatCannotWorkIsRefused(t *testing.T) {
 	name, err := os.Hostname()
 	require.NoError(t, err)

@@ -80,6 +80,13 @@ func (o *overlay) add(b *Backends) error {
 			others = append(others, id)
 		}
 	}
+	if len(others) > 0 && len(o.with("receivers", "incidenttraces")) == 0 {
+		traces, err := o.traces(others)
+		if err != nil {
+			return err
+		}
+		verdicts = append(verdicts, traces)
+	}
 	// Verdicts and summaries of runs have a queue of their own: no flood of records holds
 	// them up.
 	if err := o.branch(logs, verdictsOnly, `event_name != "pattern.verdict" and event_name != "job.summary"`, verdicts); err != nil {
@@ -92,6 +99,19 @@ func (o *overlay) add(b *Backends) error {
 		o.extend(pipeline, others...)
 	}
 	return o.branch(logs, recordsOnly, `event_name == "pattern.verdict" or event_name == "job.summary"`, others)
+}
+
+// traces makes traces of incidents and runs, which no pipeline of the configuration makes, sends
+// them to exporters, and returns what makes them.
+func (o *overlay) traces(exporters []any) (connector string, err error) {
+	connector = "incidenttraces/" + recordsOnly
+	pipeline := "service::pipelines::traces/" + recordsOnly
+	if err := o.free("connectors::"+connector, pipeline); err != nil {
+		return "", err
+	}
+	o.set("connectors::"+connector, map[string]any{})
+	o.set(pipeline, map[string]any{"receivers": []any{connector}, "exporters": exporters})
+	return connector, nil
 }
 
 // judged are the pipelines with a pattern detector, by signal.
@@ -145,16 +165,24 @@ func (o *overlay) storage() (string, error) {
 // branch sends some of the records of pipelines to exporters.
 func (o *overlay) branch(from []string, name, drop string, exporters []any) error {
 	connector, filter, pipeline := "forward/"+name, "filter/"+name, "logs/"+name
-	for _, key := range []string{"connectors::" + connector, "processors::" + filter, "service::pipelines::" + pipeline} {
-		if o.conf.IsSet(key) {
-			return fmt.Errorf("the configuration has %s already: give it another name", strings.ReplaceAll(key, "::", ": "))
-		}
+	if err := o.free("connectors::"+connector, "processors::"+filter, "service::pipelines::"+pipeline); err != nil {
+		return err
 	}
 	o.set("connectors::"+connector, map[string]any{})
 	o.set("processors::"+filter, map[string]any{"error_mode": "propagate", "logs": map[string]any{"log_record": []any{drop}}})
 	o.set("service::pipelines::"+pipeline, map[string]any{"receivers": []any{connector}, "processors": []any{filter}, "exporters": exporters})
 	for _, one := range from {
 		o.extend(one, connector)
+	}
+	return nil
+}
+
+// free reports the first of some keys that the configuration has.
+func (o *overlay) free(keys ...string) error {
+	for _, key := range keys {
+		if o.conf.IsSet(key) {
+			return fmt.Errorf("the configuration has %s already: give it another name", strings.ReplaceAll(key, "::", ": "))
+		}
 	}
 	return nil
 }

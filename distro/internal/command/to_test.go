@@ -204,6 +204,11 @@ func TestAllReachesABackend(t *testing.T) {
 	_, verdicts := backend.delivered(t)
 	require.Len(t, verdicts, 1, "not also among the records")
 	require.Equal(t, id, verdicts[0].ID)
+	sendFrom(t, s.otlp, "node-a", "site.calm")
+	require.Eventually(t, func() bool {
+		spans, _ := os.ReadFile(backend.deliveries + ".spans")
+		return strings.Contains(string(spans), `"name":"site_alarm"`)
+	}, hosttest.Patience, poll, "the incident is a trace once it is over: %s", agent.Stderr)
 }
 
 // A backend that is down for good costs the agent nothing: it judges, and ends when asked to.
