@@ -113,7 +113,7 @@ func stackOf(rank, culprit int) map[string]any {
 		"process.stack.hash": "beef", "process.stack.wait_class": "collective", "process.stack.state": "S",
 		"process.stack.kernel_function": "futex_wait_queue", "process.stack.kernel_owner": "futex", "code.function.name": "train_step", "code.line.number": 88,
 	}
-	if rank == 0 { // the frames are told once for each hash of a process
+	if rank == 0 { // the frames are told once for each hash of a job
 		all["process.stack.native"] = []any{"pthread_cond_wait in libc.so.6", "c10d::Work::wait(long, bool) in libtorch_cpu.so"}
 		all["process.stack.frames"] = []any{
 			frame("all_reduce", "/usr/lib/python3/distributed_c10d.py", 3913), frame("train_step", "/srv/train/train.py", 88),

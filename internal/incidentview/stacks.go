@@ -53,7 +53,7 @@ func (r *Records) stack(at int64, attributes pcommon.Map) {
 	r.stacks[rank] = one
 }
 
-// frame learns the frames of a stack: they are told once for each hash of a process.
+// frame learns the frames of a stack: they are told once for each hash of a job on its node.
 func (r *Records) frame(hash string, attributes pcommon.Map) {
 	frames, more := FramesOf(attributes)
 	if _, known := r.frames[hash]; len(frames) > 0 && (known || len(r.frames) < mostHashes) && len(frames) >= len(r.frames[hash].list) {

@@ -14,7 +14,7 @@ import (
 // those that were told longest ago.
 const mostHashes = 1024
 
-// frames are those of stacks by their hash: they are told once for each hash of a process.
+// frames are those of stacks by their hash: they are told once for each hash of a job.
 type frames struct {
 	of    map[frameKey]*fairlru.Element[frameKey]
 	lists map[frameKey][]history.RankFrame

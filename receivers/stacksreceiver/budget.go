@@ -46,3 +46,26 @@ type budget struct {
 func newBudget() *budget {
 	return &budget{records: bucket{size: recordsAtOnce, each: recordPause}, text: bucket{size: textAtOnce, each: textPause}}
 }
+
+// texts are the hashes of stacks whose frames have left, and when: of the ranks of one job on
+// this node. Who reads them looks them up by hash.
+type texts map[uint64]time.Time
+
+const (
+	maxTexts = 256 // hashes
+	// textAgain is when frames leave once more: who reads them may have begun later. The
+	// processor patterndetector holds records for 35 minutes.
+	textAgain = 30 * time.Minute
+)
+
+// first reports whether the frames of that hash are to leave, and remembers it.
+func (t texts) first(now time.Time, hash uint64) bool {
+	if at, left := t[hash]; left && now.Sub(at) < textAgain {
+		return false
+	}
+	if len(t) >= maxTexts {
+		clear(t)
+	}
+	t[hash] = now
+	return true
+}

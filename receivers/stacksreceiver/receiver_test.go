@@ -427,6 +427,36 @@ func TestARankThatStandsStillBecomesARecordWithItsLine(t *testing.T) {
 	require.EqualValues(t, 2, b.Own(t, "taken", attribute.String("reason", "asleep")))
 }
 
+// The ranks of one job that stand in one place say its frames once. Another job says its own, and so
+// does a process of which nobody knows whose it is.
+func TestRanksOfOneJobSayTheFramesOfAPlaceOnce(t *testing.T) {
+	b := newBench(t)
+	other, owner, unowned, jobless := rank(50, 0), rank(51, 0), rank(52, 0), rank(53, 0)
+	other.JobID, owner.Domain, unowned.Domain, jobless.JobID = "job-2", "user:1001", "", ""
+	ranks := []identity.Process{rank(42, 0), rank(43, 1), rank(44, 2), other, owner, unowned, jobless}
+	for _, p := range ranks {
+		b.at(p.PID, func(*fake) {})
+	}
+	b.Resolver.Know(ranks...)
+	b.start(t)
+	b.looks(t, 4)
+	b.Accepted(t, int64(len(ranks)))
+	hashes, said := map[any]bool{}, map[any]int{}
+	for range ranks {
+		a := b.Next(t).Attributes().AsRaw()
+		hashes[a["process.stack.hash"]] = true
+		require.NotEmpty(t, a["process.stack.where"])
+		if a["process.stack.frames"] != nil {
+			said[[2]any{a["gen_ai.training.job_domain"], a["gen_ai.training.job_id"]}]++
+		}
+	}
+	require.Len(t, hashes, 1)
+	require.Equal(t, map[any]int{
+		[2]any{"user:1000", "job-1"}: 1, [2]any{"user:1000", "job-2"}: 1, [2]any{"user:1001", "job-1"}: 1, [2]any{nil, "job-1"}: 1, [2]any{"user:1000", nil}: 1,
+	}, said)
+	require.Zero(t, b.Own(t, "limited", attribute.String("limit", "text")))
+}
+
 func TestOfARankThatWaitsInACollectiveNoNameLeaves(t *testing.T) {
 	for mode, named := range map[Mode]bool{Culprit: false, All: true} {
 		b := newBench(t)

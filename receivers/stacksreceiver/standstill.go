@@ -111,8 +111,8 @@ type follower struct {
 	retry     time.Duration
 	notUntil  time.Time // after a failure
 
-	older bool                // than this receiver: another may have told where it stood
-	sent  map[uint64]struct{} // hashes whose frames have left
+	older bool  // than this receiver: another may have told where it stood
+	texts texts // of its job
 }
 
 // told is a standstill of which a record was made.
@@ -129,7 +129,7 @@ type told struct {
 
 func newFollower(p identity.Process) *follower {
 	return &follower{
-		Process: p, habits: map[uint64][]time.Duration{}, sent: map[uint64]struct{}{}, classes: map[uint64]waitclass.Class{},
+		Process: p, habits: map[uint64][]time.Duration{}, texts: texts{}, classes: map[uint64]waitclass.Class{},
 		takes: bucket{size: takesAtOnce, each: takePause}, places: bucket{size: maxPlaces, each: placePause}, doings: bucket{size: doingsAtOnce, each: doingPause},
 		rest: activity.Rest{Enough: enough},
 	}
@@ -399,20 +399,5 @@ func (f *follower) stands(why reason, hash uint64, place pystack.Place) bool {
 		return false
 	}
 	f.told.silence, f.told.halted = was.silence, was.halted // of that no record was made now
-	return true
-}
-
-// maxSent is how many hashes of a process are remembered.
-const maxSent = 64
-
-// first reports whether the frames of that hash are to leave, and remembers it.
-func (f *follower) first(hash uint64) bool {
-	if _, sent := f.sent[hash]; sent {
-		return false
-	}
-	if len(f.sent) >= maxSent {
-		clear(f.sent)
-	}
-	f.sent[hash] = struct{}{}
 	return true
 }

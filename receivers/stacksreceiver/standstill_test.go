@@ -338,14 +338,16 @@ func TestFailuresAreTriedLaterAndLater(t *testing.T) {
 }
 
 func TestFramesLeaveOncePerHash(t *testing.T) {
-	f := newFollower(identity.Process{})
-	require.True(t, f.first(1))
-	require.True(t, f.first(2))
-	require.False(t, f.first(1))
+	of := texts{}
+	require.True(t, of.first(start, 1))
+	require.True(t, of.first(start, 2))
+	require.False(t, of.first(start.Add(textAgain-time.Second), 1))
+	require.True(t, of.first(start.Add(textAgain), 1), "who reads them may have begun later")
+	require.False(t, of.first(start.Add(textAgain+time.Second), 1))
 	for i := range uint64(10_000) {
-		f.first(i)
+		of.first(start, i)
 	}
-	require.LessOrEqual(t, len(f.sent), maxSent)
+	require.LessOrEqual(t, len(of), maxTexts)
 }
 
 func TestHabitsAreBounded(t *testing.T) {

@@ -67,6 +67,7 @@ type watch struct {
 	known      map[process]*prepared
 	follows    map[process]*follower
 	budgets    map[string]*budget
+	texts      map[job]texts
 	ended      map[job]time.Time
 	began      time.Time // of the first look
 	lookedAt   time.Time // for ranks
@@ -79,7 +80,8 @@ type watch struct {
 
 func newWatch(r *stacksReceiver, s source) *watch {
 	return &watch{
-		stacksReceiver: r, source: s, known: map[process]*prepared{}, follows: map[process]*follower{}, budgets: map[string]*budget{}, ended: map[job]time.Time{},
+		stacksReceiver: r, source: s, known: map[process]*prepared{}, follows: map[process]*follower{}, budgets: map[string]*budget{},
+		texts: map[job]texts{}, ended: map[job]time.Time{},
 	}
 }
 
@@ -147,17 +149,36 @@ func (w *watch) follow(p identity.Process) *follower {
 		f.older = p.StartTime.Before(w.began)
 	}
 	f.Process = p
+	w.share(f)
 	if known := w.known[processOf(&p)]; known != nil {
 		f.python = known.python
 	}
 	return f
 }
 
+// share lets the ranks of one job say their frames once. A process of which nobody knows whose job it is
+// shares them with nobody.
+func (w *watch) share(f *follower) {
+	of := jobOf(&f.Process)
+	if of.id == "" || of.domain == "" {
+		return
+	}
+	if w.texts[of] == nil {
+		w.texts[of] = texts{}
+	}
+	f.texts = w.texts[of]
+}
+
 // prune forgets jobs and domains of which nothing is left.
 func (w *watch) prune() {
-	there := map[string]bool{}
+	there, jobs := map[string]bool{}, map[job]bool{}
 	for _, f := range w.follows {
-		there[f.Domain] = true
+		there[f.Domain], jobs[jobOf(&f.Process)] = true, true
+	}
+	for of := range w.texts {
+		if !jobs[of] {
+			delete(w.texts, of)
+		}
 	}
 	for domain, b := range w.budgets {
 		b.records.take(w.now, 0)
@@ -449,9 +470,9 @@ func (w *watch) take(ctx context.Context, c candidate) {
 	}
 	s.mount, _ = w.mountOf(c.follower, main.Wait.Class)
 	s.where = w.config.Stacks == All || main.Wait.Class != waitclass.Collective
-	if s.where && c.first(hash) {
+	if s.where && c.texts.first(w.now, hash) {
 		if s.frames = budget.text.take(w.now, w.convert.textOf(seen)); !s.frames {
-			delete(c.sent, hash)
+			delete(c.texts, hash)
 			w.limited(ctx, "text")
 		}
 	}

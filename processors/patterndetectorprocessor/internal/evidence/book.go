@@ -107,8 +107,8 @@ func (i *item) note(names []string, name string) []string {
 	return names
 }
 
-// addFrames holds the frames of a stack: they are told once for each hash of a process, and
-// an incident may come much later.
+// addFrames holds the frames of a stack: they are told once for each hash of a job on its node,
+// and an incident may come much later.
 func (b *Book) addFrames(resource plog.ResourceLogs, record plog.LogRecord, host string, now time.Time, trust verdict.Trust) {
 	hash := rule.Text(record.Attributes(), "process.stack.hash")
 	_, frames := record.Attributes().Get("process.stack.frames")

@@ -101,7 +101,7 @@ func (a ProcessStack) ProcessRuntimeDescription(v string) {
 // ProcessStackCut sets process.stack.cut: The stack has more frames, farther out, than the record.
 func (a ProcessStack) ProcessStackCut(v bool) { a.attributes.Bool("process.stack.cut", v) }
 
-// ProcessStackFrames sets process.stack.frames: Frames of Python, innermost first: maps of code.function.name, code.file.path and code.line.number. Once for each hash of a process, and not where the setting leaves them out.
+// ProcessStackFrames sets process.stack.frames: Frames of Python, innermost first: maps of code.function.name, code.file.path and code.line.number. Once for each hash of a job on its node, again after half an hour, and not where the setting leaves them out.
 func (a ProcessStack) ProcessStackFrames() pcommon.Slice {
 	return a.attributes.Slice("process.stack.frames")
 }
