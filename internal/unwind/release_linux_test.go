@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
-	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/unwind"
 	"github.com/tracecoreai/tracecore/internal/unwind/unwindtest"
@@ -20,7 +19,7 @@ import (
 // An open file keeps its mount busy: those of a process that has ended are closed, unless
 // another has them, too.
 func TestFilesGoWithTheLastProcessThatHasThem(t *testing.T) {
-	privtest.Require(t)
+	hosttest.Require(t, "it reads the memory of another process")
 	one, _ := unwindtest.Start(t)
 	u, err := unwind.New(procfs.Open(""), 0)
 	require.NoError(t, err)

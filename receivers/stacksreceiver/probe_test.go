@@ -19,6 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/unwind/unwindtest"
 )
 
 // script works for a while: it sleeps and runs. Then it stands in a function of its own.
@@ -41,14 +42,20 @@ def main():
 main()
 `
 
-// startPython starts the script, which works for so many seconds, and returns a function that
-// waits for its next line. In a machine there is no Python.
-func startPython(t testing.TB, stand, seconds string) (cmd *exec.Cmd, line func() string) {
+// requirePython skips the test in a machine, which has no Python.
+func requirePython(t testing.TB) {
 	t.Helper()
 	privtest.Require(t)
 	if os.Getenv("VMTESTS_KERNEL") != "" {
 		t.Skip("this machine has no Python")
 	}
+}
+
+// startPython starts the script, which works for so many seconds, and returns a function that
+// waits for its next line.
+func startPython(t testing.TB, stand, seconds string) (cmd *exec.Cmd, line func() string) {
+	t.Helper()
+	requirePython(t)
 	file := filepath.Join(t.TempDir(), "train.py")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(script, "%STAND%", stand, 1)), 0o600))
 	cmd = exec.Command("/usr/bin/python3", file, seconds)
@@ -96,6 +103,24 @@ func nextIn(t *testing.T, b *bench, function string) plog.LogRecord {
 	}
 }
 
+// Without Python a rank is where its compiled code is: on every kernel.
+func TestARankInCompiledCodeIsToldWithItsFunctions(t *testing.T) {
+	privtest.Require(t)
+	pid, _ := unwindtest.Start(t)
+	b := newBench(t)
+	b.Resolver.Know(living(t, int(pid), 3))
+	b.real(t)
+	r := b.Next(t)
+	require.Equal(t, "process.stack", r.EventName())
+	a := r.Attributes().AsRaw()
+	require.Equal(t, []any{int64(pid), int64(3), "asleep", "S", "claimed"}, []any{a["process.pid"], a["gen_ai.training.rank"], a["process.stack.reason"], a["process.stack.state"], a["tracecore.trust"]})
+	require.Contains(t, a["process.stack.kernel_function"], "read")
+	require.NotContains(t, a, "process.stack.frames")
+	native := a["process.stack.native"].([]any)
+	require.NotEmpty(t, native)
+	require.Regexp(t, "^"+unwindtest.Functions()[0]+" in .*frames$", native[0])
+}
+
 func TestARankAsleepInItsOwnFunctionIsToldWithItsLine(t *testing.T) {
 	cmd, line := startPython(t, "time.sleep(1000)", "3")
 	b := newBench(t)
@@ -136,6 +161,7 @@ func TestARankThatSpinsInOneCallIsTold(t *testing.T) {
 // TestRealLoops: what a look at real Python shows of a loop that leads nowhere, and of work in one
 // call: each shows what a look each second would, in looks as fast as the machine allows.
 func TestRealLoops(t *testing.T) {
+	requirePython(t)
 	for name, tc := range map[string]struct {
 		stands string
 		spins  bool
