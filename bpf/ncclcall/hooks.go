@@ -3,6 +3,7 @@
 package ncclcall
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -121,8 +122,12 @@ func cookieProblem() error {
 	}
 }
 
-// attachTo puts the probe on the functions that a file defines.
+// attachTo puts the probe on the functions that a file defines. One that is linked against
+// NCCL has none inside: libtorch_cuda of PyTorch's wheels, which has very many symbols.
 func (h *hooks) attachTo(file *os.File, path string) (io.Closer, error) {
+	if outside, err := uprobe.Needs(file, "libnccl.so", "librccl.so"); outside || err != nil {
+		return nil, cmp.Or(err, uprobe.ErrNothing)
+	}
 	image, err := uprobe.Read(file, names())
 	if err != nil {
 		return nil, err

@@ -500,6 +500,18 @@ func TestLibraryIsFoundByContent(t *testing.T) {
 	}
 }
 
+// A library that is linked against NCCL has none inside, and its symbols are not read: they
+// may be more than can be.
+func TestLibraryThatIsLinkedAgainstNCCLIsNotRead(t *testing.T) {
+	p := open(t, Options{})
+	for _, needed := range []string{"libnccl.so.2", "librccl.so.1"} {
+		j := start(t, fakejob.Library{Name: "libtorch_cuda.so", RankOffset: 0x17b0, Functions: some(), Needs: []string{"libc10.so", needed}})
+		w := watch(t, p, j)
+		require.Equal(t, []int{0, 0, 0}, []int{w.Libraries, w.Failed, w.Over}, needed)
+		require.NoError(t, w.Err)
+	}
+}
+
 // RCCL makes its gather, scatter and all-to-all of sends and receives.
 func TestCallsThatRCCLMakesItselfAreNotCountedTwice(t *testing.T) {
 	p := open(t, Options{})

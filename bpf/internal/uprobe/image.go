@@ -3,15 +3,8 @@ package uprobe
 import (
 	"bytes"
 	"debug/elf"
-	"errors"
-	"fmt"
 	"io"
 )
-
-// maxSymbolBytes bounds the symbol tables that are read of a file of which all that is
-// known is its name. The tables of libcuda have some 100 KiB, those of libtorch_cuda
-// 12 MiB.
-const maxSymbolBytes = 64 << 20
 
 // Function is a function of a library, by its places in the file.
 type Function struct {
@@ -79,32 +72,23 @@ type Image struct {
 }
 
 // Read finds functions that a file defines, by their names in its symbol tables.
-func Read(file io.ReaderAt, names []string) (image *Image, err error) {
-	defer func() { // debug/elf promises nothing for damaged files
-		if r := recover(); r != nil {
-			image, err = nil, fmt.Errorf("read its symbols: %v", r)
-		}
-	}()
-	f, err := elf.NewFile(file)
+func Read(file io.ReaderAt, names []string) (*Image, error) {
+	f, err := readHeaders(file)
 	if err != nil {
 		return nil, err
 	}
-	if err := bounded(f); err != nil {
+	if err := f.bounded(); err != nil {
 		return nil, err
 	}
-	wanted := make(map[string]bool, len(names))
-	for _, name := range names {
-		wanted[name] = true
-	}
-	image = &Image{Machine: f.Machine, file: file, found: make(map[string]Function, len(names))}
-	for _, table := range []func() ([]elf.Symbol, error){f.DynamicSymbols, f.Symbols} {
-		symbols, err := table()
-		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+	image := &Image{Machine: f.machine, file: file, found: make(map[string]Function, len(names))}
+	for _, table := range symbolTables() {
+		functions, err := f.functions(table, names)
+		if err != nil {
 			return nil, err
 		}
-		for _, s := range symbols {
-			if wanted[s.Name] && s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC {
-				image.add(f, s)
+		for name, s := range functions {
+			if entry, ok := f.codeOffset(s.Value); ok {
+				image.found[name] = function(file, f.machine, entry, s.Size)
 			}
 		}
 	}
@@ -132,12 +116,6 @@ func (i *Image) Code(name string, most uint64) []byte {
 	return code[:n]
 }
 
-func (i *Image) add(f *elf.File, s elf.Symbol) {
-	if entry, ok := codeOffset(f, s.Value); ok {
-		i.found[s.Name] = function(i.file, i.Machine, entry, s.Size)
-	}
-}
-
 // function is one that begins there.
 func function(file io.ReaderAt, machine elf.Machine, entry, size uint64) Function {
 	f := Function{Offset: entry, Entry: entry, Size: size}
@@ -152,23 +130,10 @@ func function(file io.ReaderAt, machine elf.Machine, entry, size uint64) Functio
 	return f
 }
 
-func bounded(f *elf.File) error {
-	var total uint64
-	for _, s := range f.Sections {
-		if s.Type == elf.SHT_DYNSYM || s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_STRTAB {
-			total += min(s.Size, maxSymbolBytes+1)
-		}
-	}
-	if total > maxSymbolBytes {
-		return fmt.Errorf("its symbol tables have more than %d bytes", maxSymbolBytes)
-	}
-	return nil
-}
-
 // codeOffset turns the address of a function into its place in the file.
-func codeOffset(f *elf.File, address uint64) (uint64, bool) {
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && address >= p.Vaddr && address-p.Vaddr < p.Filesz {
+func (f *object) codeOffset(address uint64) (uint64, bool) {
+	for _, p := range f.code {
+		if address >= p.Vaddr && address-p.Vaddr < p.Filesz {
 			return address - p.Vaddr + p.Off, true
 		}
 	}

@@ -7,7 +7,11 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,6 +90,148 @@ func TestBreakpointsGoWhereTheyCostLeast(t *testing.T) {
 	require.True(t, stepped)
 }
 
+// A linker lets a name be the tail of a longer one, and a table is read in pieces.
+func TestNamesAreFoundWhereverTheyAre(t *testing.T) {
+	names, symbols := []byte{0}, []elf.Sym64{{}}
+	is := func(offset int, section elf.SectionIndex, kind elf.SymType, place uint64) {
+		code := elfCode(t)
+		symbols = append(symbols, elf.Sym64{
+			Name: uint32(offset), Info: elf.ST_INFO(elf.STB_GLOBAL, kind), Shndx: uint16(section), Value: code + place, Size: 5,
+		})
+	}
+	want := map[string]uint64{}
+	for i := range uint64(40) { // over several pieces, at each place in one
+		name := fmt.Sprintf("f%d", i)
+		names = append(append(names, bytes.Repeat([]byte{'x'}, pieceBytes/7-int(i))...), name...)
+		is(len(names)-len(name), 3, elf.STT_FUNC, i)
+		names = append(names, 0)
+		want[name] = i
+		for range pieceBytes / symbolBytes / 9 {
+			symbols = append(symbols, elf.Sym64{})
+		}
+	}
+	for i, name := range []string{"data", "undefined"} {
+		is(len(names), elf.SectionIndex(3-3*i), []elf.SymType{elf.STT_OBJECT, elf.STT_FUNC}[i], 0)
+		names = append(append(names, name...), 0)
+		want[name] = 1 << 20 // nowhere
+	}
+	asked := slices.Collect(maps.Keys(want))
+	file := standin.WithTable(standin.Library(nil), elf.SHT_SYMTAB, symbols, names)
+	image, err := Read(bytes.NewReader(file), append(asked, "xf1", "0", "f"))
+	require.NoError(t, err)
+	begin := uint64(standin.CodeAt)
+	for name, place := range want {
+		f, there := image.Function(name)
+		require.Equal(t, place < 1<<20, there, name)
+		if there {
+			require.Equal(t, begin+place, f.Entry, name)
+			require.EqualValues(t, 5, f.Size)
+		}
+	}
+	require.Equal(t, 40, image.Len(), "no symbol has another name")
+}
+
+// elfCode is the address of the code of a library.
+func elfCode(t *testing.T) uint64 {
+	f, err := elf.NewFile(bytes.NewReader(standin.Library(nil)))
+	require.NoError(t, err)
+	return f.Progs[0].Vaddr
+}
+
+// sparse is a library on disk whose two tables have so many bytes, of which it has none but
+// the last symbol and its name.
+func sparse(t testing.TB, symbols, names int64) *os.File {
+	const first, second = "first\x00", symbolBytes
+	file := elfFile()
+	sections := binary.LittleEndian.Uint64(file[40:])
+	table, text := file[sections+64:], file[sections+128:]
+	last := bytes.Clone(file[binary.LittleEndian.Uint64(table[24:])+symbolBytes:][:symbolBytes])
+	at := int64(len(file))
+	binary.LittleEndian.PutUint64(table[24:], uint64(at))
+	binary.LittleEndian.PutUint64(table[32:], uint64(symbols))
+	binary.LittleEndian.PutUint64(text[24:], uint64(at+symbols))
+	binary.LittleEndian.PutUint64(text[32:], uint64(names))
+	binary.LittleEndian.PutUint32(last, uint32(names-int64(len(first))))
+	opened, err := os.Create(filepath.Join(t.TempDir(), "library"))
+	require.NoError(t, err)
+	t.Cleanup(func() { opened.Close() })
+	for place, content := range map[int64][]byte{0: file, at + symbols - second: last, at + symbols + names - int64(len(first)): []byte(first)} {
+		_, err := opened.WriteAt(content, place)
+		require.NoError(t, err)
+	}
+	return opened
+}
+
+func TestLargeTablesTakeLittleMemory(t *testing.T) {
+	file := sparse(t, 40<<20/symbolBytes*symbolBytes, 160<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	image, err := Read(file, names())
+	require.NoError(t, err)
+	runtime.ReadMemStats(&after)
+	require.Equal(t, 1, image.Len())
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20))
+}
+
+// The table of section names is one that nobody needs: debug/elf reads it all.
+func TestTablesWithoutEndAreNotRead(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Read(sparse(t, 40<<20, 1<<36), names())
+	require.ErrorContains(t, err, "symbol tables have more than")
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
+}
+
+func TestANameThatIsThereVeryOftenIsRefused(t *testing.T) {
+	file := standin.WithTable(standin.Library(nil), elf.SHT_SYMTAB, make([]elf.Sym64, 2), bytes.Repeat([]byte("first\x00"), maxPlaces+1))
+	_, err := Read(bytes.NewReader(file), names())
+	require.ErrorContains(t, err, "too often")
+}
+
+func TestWhichLibrariesAFileNeeds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file  []byte
+		needs bool
+	}{
+		"PyTorch's wheel":        {standin.Linked(elfFile(), "libc10.so", "libcudart.so.13", "libnccl.so.2"), true},
+		"of an image by itself":  {standin.Linked(elfFile(), "libc.so.6", "libnccl-net.so", "notlibnccl.so.2"), false},
+		"linked against nothing": {standin.Linked(elfFile()), false},
+		"no dynamic section":     {elfFile(), false},
+		"very many":              {standin.Linked(elfFile(), append(slices.Repeat([]string{"libc.so.6"}, maxNeeded), "libnccl.so.2")...), false},
+	} {
+		needs, err := Needs(bytes.NewReader(tc.file), "libnccl.so", "librccl.so")
+		require.NoError(t, err, name)
+		require.Equal(t, tc.needs, needs, name)
+	}
+	_, err := Needs(bytes.NewReader(nil), "libnccl.so")
+	require.ErrorContains(t, err, "EOF")
+}
+
+// BenchmarkRead reads the largest tables that are read: /names are as of C++, /zeroes are made
+// to take long.
+func BenchmarkRead(b *testing.B) {
+	const longName = 120 // bytes, as of C++
+	full := sparse(b, 64<<20/symbolBytes*symbolBytes, maxSymbolBytes-64<<20)
+	info, err := full.Stat()
+	require.NoError(b, err)
+	name := append(bytes.Repeat([]byte{'x'}, longName-1), 0)
+	block := bytes.Repeat(name, 1<<13)
+	for at := info.Size() - (maxSymbolBytes - 64<<20); at+int64(len(block)) < info.Size(); at += int64(len(block)) {
+		_, err := full.WriteAt(block, at)
+		require.NoError(b, err)
+	}
+	for name, file := range map[string]*os.File{"names": full, "zeroes": sparse(b, 1<<20/symbolBytes*symbolBytes, maxSymbolBytes-1<<20)} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := Read(file, slices.Repeat(names(), 9))
+				require.NoError(b, err)
+			}
+		})
+	}
+}
+
 func TestFileThatIsNoLibraryIsRefused(t *testing.T) {
 	huge := elfFile()
 	const sections, sectionBytes, size = 64 + 56, 64, 32 // Elf64_Ehdr, Elf64_Phdr; sh_size in Elf64_Shdr
@@ -112,15 +258,18 @@ func TestDamagedLibraryDoesNoHarm(t *testing.T) {
 			file := bytes.Clone(whole)
 			file[at] = value
 			_, _ = Read(bytes.NewReader(file), names())
+			_, _ = Needs(bytes.NewReader(file), "libx")
 		}
 	}
 }
 
 func FuzzRead(f *testing.F) {
 	f.Add(elfFile()[:4096])
+	f.Add(standin.Linked(elfFile()[:4096], "libnccl.so.2"))
 	f.Add([]byte("\x7fELF"))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		_, _ = Read(bytes.NewReader(file), names())
+		_, _ = Needs(bytes.NewReader(file), "libnccl.so")
 	})
 }
 

@@ -24,6 +24,8 @@ type Library struct {
 	Second uint64
 	// Functions it defines; nil: those of NCCL 2.29.
 	Functions []string
+	// Needs are the libraries that it is linked against.
+	Needs []string
 }
 
 // Functions are those of NCCL 2.29 that a job calls.
@@ -52,7 +54,11 @@ func (l Library) Content() []byte {
 	for i, name := range names {
 		list[i] = standin.Function{Name: name, Place: place(name), Code: l.code(name)}
 	}
-	return standin.Library(list)
+	content := standin.Library(list)
+	if len(l.Needs) > 0 {
+		content = standin.Linked(content, l.Needs...)
+	}
+	return content
 }
 
 // Install writes the file to a folder.

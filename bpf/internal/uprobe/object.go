@@ -1,0 +1,219 @@
+package uprobe
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+)
+
+// Bounds on what is read of a file of which all that is known is its name.
+const (
+	// maxSymbolBytes bounds the symbol tables. Those of libcuda have some 100 KiB, those of
+	// PyTorch's libtorch_cuda more than 64 MiB (wheel 2.11, CUDA 13.0). The most take 0.5 MB of
+	// memory and 0.06 s, and 0.5 s where they are made to take long (BenchmarkRead, AMD EPYC,
+	// Linux 6.18, 2026-11-26).
+	maxSymbolBytes = 256 << 20
+	// maxPlaces bounds how often the names that are looked for may be in a table.
+	maxPlaces = 1 << 12
+	// maxNeeded bounds the entries of a dynamic section, and the length of a name there.
+	maxNeeded, maxNeededName = 1 << 12, 256
+)
+
+const (
+	symbolBytes  = 24                  // Elf64_Sym
+	dynamicBytes = 16                  // Elf64_Dyn
+	pieceBytes   = 10922 * symbolBytes // of a table, read at a time: 256 KiB
+)
+
+// object is what the headers of a 64-bit file say. debug/elf reads the names of sections as
+// a whole, and symbols into many times their size, however many a file says there are.
+type object struct {
+	io.ReaderAt
+	machine  elf.Machine
+	code     []elf.Prog64 // segments that can be executed
+	sections []elf.Section64
+}
+
+func readHeaders(file io.ReaderAt) (*object, error) {
+	var h elf.Header64
+	if err := binary.Read(io.NewSectionReader(file, 0, math.MaxInt64), binary.LittleEndian, &h); err != nil {
+		return nil, fmt.Errorf("read its header: %w", err)
+	}
+	switch {
+	case !bytes.HasPrefix(h.Ident[:], []byte(elf.ELFMAG)):
+		return nil, fmt.Errorf("no ELF file: its magic number is %q", h.Ident[:len(elf.ELFMAG)])
+	case elf.Class(h.Ident[elf.EI_CLASS]) != elf.ELFCLASS64 || elf.Data(h.Ident[elf.EI_DATA]) != elf.ELFDATA2LSB:
+		return nil, errors.New("no ELF file of 64 bits, little endian")
+	case h.Phnum > 0 && h.Phentsize != 56 || h.Shnum > 0 && h.Shentsize != 64:
+		return nil, errors.New("its headers have another size")
+	}
+	f := &object{ReaderAt: file, machine: elf.Machine(h.Machine), sections: make([]elf.Section64, h.Shnum)}
+	segments := make([]elf.Prog64, h.Phnum)
+	if err := errors.Join(f.table(h.Phoff, segments), f.table(h.Shoff, f.sections)); err != nil {
+		return nil, fmt.Errorf("read its headers: %w", err)
+	}
+	for _, p := range segments {
+		if elf.ProgType(p.Type) == elf.PT_LOAD && elf.ProgFlag(p.Flags)&elf.PF_X != 0 {
+			f.code = append(f.code, p)
+		}
+	}
+	return f, nil
+}
+
+// table reads structs from a place on.
+func (f *object) table(at uint64, structs any) error {
+	if binary.Size(structs) == 0 {
+		return nil
+	}
+	return binary.Read(f.part(at, math.MaxInt64), binary.LittleEndian, structs)
+}
+
+func (f *object) part(at, size uint64) *io.SectionReader {
+	return io.NewSectionReader(f.ReaderAt, int64(min(at, math.MaxInt64)), int64(min(size, math.MaxInt64))) //nolint:gosec // bounded
+}
+
+// section returns the first section of a type, and the string table that goes with it.
+func (f *object) section(kind elf.SectionType) (section, names elf.Section64, there bool) {
+	for _, s := range f.sections {
+		if elf.SectionType(s.Type) == kind && elf.SectionFlag(s.Flags)&elf.SHF_COMPRESSED == 0 && uint64(s.Link) < uint64(len(f.sections)) {
+			return s, f.sections[s.Link], true
+		}
+	}
+	return section, names, false
+}
+
+// Needs reports whether a file is linked against a library whose name begins so (DT_NEEDED).
+func Needs(file io.ReaderAt, prefixes ...string) (bool, error) {
+	f, err := readHeaders(file)
+	if err != nil {
+		return false, err
+	}
+	dynamic, names, there := f.section(elf.SHT_DYNAMIC)
+	if !there {
+		return false, nil
+	}
+	entries := make([]elf.Dyn64, min(dynamic.Size/dynamicBytes, maxNeeded))
+	if err := f.table(dynamic.Off, entries); err != nil {
+		return false, fmt.Errorf("read its dynamic section: %w", err)
+	}
+	text := make([]byte, maxNeededName)
+	for _, e := range entries {
+		if elf.DynTag(e.Tag) == elf.DT_NULL {
+			break
+		}
+		if elf.DynTag(e.Tag) != elf.DT_NEEDED || e.Val >= names.Size {
+			continue
+		}
+		n, _ := f.part(names.Off, names.Size).ReadAt(text, int64(e.Val)) //nolint:gosec // below Size; what is there is looked at
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(string(text[:n]), prefix) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// bounded refuses symbol tables that are too large to be read.
+func (f *object) bounded() error {
+	var total uint64
+	for _, kind := range symbolTables() {
+		if symbols, names, there := f.section(kind); there {
+			total += min(symbols.Size, maxSymbolBytes+1) + min(names.Size, maxSymbolBytes+1)
+		}
+	}
+	if total > maxSymbolBytes {
+		return fmt.Errorf("its symbol tables have more than %d bytes", maxSymbolBytes)
+	}
+	return nil
+}
+
+// symbolTables are where functions are looked for; the last that defines one counts.
+func symbolTables() []elf.SectionType { return []elf.SectionType{elf.SHT_DYNSYM, elf.SHT_SYMTAB} }
+
+// functions returns the functions of these names that a symbol table defines; of several of
+// one name the last.
+func (f *object) functions(kind elf.SectionType, wanted []string) (map[string]elf.Sym64, error) {
+	symbols, names, there := f.section(kind)
+	if !there {
+		return nil, nil
+	}
+	places, err := f.places(names, wanted)
+	if err != nil || len(places) == 0 {
+		return nil, err
+	}
+	found := map[string]elf.Sym64{}
+	err = pieces(f.part(symbols.Off, symbols.Size-symbols.Size%symbolBytes), 0, func(piece []byte, _ uint64) error {
+		for ; len(piece) > 0; piece = piece[symbolBytes:] {
+			info, section := piece[4], binary.LittleEndian.Uint16(piece[6:])
+			if elf.ST_TYPE(info) != elf.STT_FUNC || elf.SectionIndex(section) == elf.SHN_UNDEF {
+				continue
+			}
+			if name, is := places[binary.LittleEndian.Uint32(piece)]; is {
+				found[name] = elf.Sym64{Value: binary.LittleEndian.Uint64(piece[8:]), Size: binary.LittleEndian.Uint64(piece[16:])}
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// places are where in a string table names are. A linker lets a name be the tail of a longer
+// one, so that only its end shows.
+func (f *object) places(table elf.Section64, wanted []string) (map[uint32]string, error) {
+	shortest, longest := math.MaxInt, 0
+	byEnd := [256][]string{}
+	for _, name := range wanted {
+		shortest, longest = min(shortest, len(name)), max(longest, len(name))
+		byEnd[name[len(name)-1]] = append(byEnd[name[len(name)-1]], name)
+	}
+	found := map[uint32]string{}
+	next := uint64(shortest) // where an end can be
+	err := pieces(f.part(table.Off, table.Size), longest, func(piece []byte, at uint64) error {
+		for next < at+uint64(len(piece)) {
+			n := bytes.IndexByte(piece[next-at:], 0)
+			if n < 0 {
+				next = at + uint64(len(piece))
+				break
+			}
+			end := next - at + uint64(n)
+			for _, name := range byEnd[piece[end-1]] {
+				if bytes.HasSuffix(piece[:end], []byte(name)) {
+					found[uint32(at+end-uint64(len(name)))] = name //nolint:gosec // tables are bounded
+				}
+			}
+			if len(found) > maxPlaces {
+				return errors.New("its names of functions are there too often")
+			}
+			next = at + end + 1 + uint64(shortest)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// pieces reads a table. Each piece begins with the last bytes, keep at most, of the one before:
+// take is told where in the table it begins.
+func pieces(table *io.SectionReader, keep int, take func(piece []byte, at uint64) error) error {
+	buffer := make([]byte, keep+pieceBytes)
+	old := 0
+	for at, left := uint64(0), table.Size(); left > 0; {
+		fresh := int(min(left, pieceBytes))
+		if _, err := io.ReadFull(table, buffer[old:old+fresh]); err != nil {
+			return fmt.Errorf("read its symbols: %w", err)
+		}
+		piece := buffer[:old+fresh]
+		if err := take(piece, at); err != nil {
+			return err
+		}
+		kept := min(keep, len(piece))
+		copy(buffer, piece[len(piece)-kept:])
+		at, left, old = at+uint64(len(piece)-kept), left-int64(fresh), kept
+	}
+	return nil
+}
