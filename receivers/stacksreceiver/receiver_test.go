@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/otel/attribute"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
@@ -40,6 +42,7 @@ type fake struct {
 	python  bool
 	stack   *stacks.Process
 	broken  error          // of its stack
+	closed  error          // of preparing it
 	wakes   bool           // while its stack is taken
 	goes    *pystack.Place // where its stack finds it, where that is not its place any more
 	startNS uint64
@@ -90,7 +93,7 @@ func (s *fakeSource) Prepare(pid uint32) (python bool, err error) {
 	err = s.of(pid, func(p *fake) error {
 		s.prepared[pid]++
 		python = p.python
-		return nil
+		return p.closed
 	})
 	return python, err
 }
@@ -669,6 +672,39 @@ func TestProcessesArePreparedAgainWhileTheyMove(t *testing.T) {
 	require.Equal(t, 4, count(), "after 5, 15 and 45 seconds")
 	b.looks(t, 1000)
 	require.Equal(t, 4, count(), "what stands still is left alone")
+}
+
+// An interpreter that does not run is a problem where that stands: a process that starts or
+// ends has none for a moment.
+func TestAnInterpreterThatDoesNotRunIsToldWhereThatStands(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err   error
+		looks int // with that
+		told  int
+	}{
+		"for a moment":          {pystack.ErrNotRunning, 4, 0},
+		"twice":                 {pystack.ErrNotRunning, 14, 0},
+		"all the time":          {fmt.Errorf("its files: %w", pystack.ErrNotRunning), 60, 1},
+		"what cannot be read":   {errors.New("its memory"), 1, 1},
+		"what is that for long": {errors.New("its memory"), 60, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			core, logged := observer.New(zap.WarnLevel)
+			b.Settings.Logger = zap.New(core)
+			b.Resolver.Know(rank(42, 3))
+			b.at(42, func(p *fake) { p.closed = tc.err })
+			b.start(t)
+			for look := range 120 {
+				if look == tc.looks {
+					b.at(42, func(p *fake) { p.closed = nil })
+				}
+				b.works(42)
+				b.looks(t, 1)
+			}
+			require.Equal(t, tc.told, logged.FilterMessage("stacks of some ranks may lack a part").Len())
+		})
+	}
 }
 
 // hangs counts the looks until a process that does not run any more is told.

@@ -35,6 +35,10 @@ const (
 	longestPrepare = 10 * time.Minute
 )
 
+// noPython is how many times in a row a process is prepared without an interpreter that runs
+// before that is a problem: some 20 s. One that starts or ends has none for a moment.
+const noPython = 3
+
 // Pauses between looks into the processes of ranks that stand: a part of the time for which they do.
 const (
 	restsPerLook = 20
@@ -58,6 +62,7 @@ type prepared struct {
 	name  string // a process may become another program
 	due   time.Time
 	pause time.Duration
+	idle  int // times in a row that its interpreter did not run
 }
 
 // watch is the ranks that are followed, through one source.
@@ -214,7 +219,12 @@ func (w *watch) know(p identity.Process) program {
 		w.forget(key)
 		return program{}
 	}
-	w.say(err)
+	if !errors.Is(err, pystack.ErrNotRunning) {
+		known.idle = 0
+		w.say(err)
+	} else if known.idle++; known.idle >= noPython {
+		w.say(err)
+	}
 	w.known[key] = known
 	known.python = python
 	known.pause = min(max(3*known.pause, firstPrepare), longestPrepare)
