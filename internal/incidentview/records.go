@@ -105,8 +105,28 @@ func (r *Records) Logs(ld plog.Logs) {
 	}
 }
 
+// Near takes records that no rule read. They are no evidence, and may be near the cause.
+func (r *Records) Near(ld plog.Logs) {
+	for _, resource := range ld.ResourceLogs().All() {
+		attributes := resource.Resource().Attributes()
+		host := HostOf(attributes)
+		for _, scope := range resource.ScopeLogs().All() {
+			for _, record := range scope.LogRecords().All() {
+				if at := timeOf(record); at >= r.about.from && at <= r.about.told && r.about.hosts[host] {
+					r.nearBy(attributes, record, host, at)
+				}
+			}
+		}
+	}
+}
+
+// timeOf is when a record happened, or else when somebody saw it.
+func timeOf(record plog.LogRecord) int64 {
+	return int64(cmp.Or(record.Timestamp(), record.ObservedTimestamp())) //nolint:gosec // a time that does not fit is below zero
+}
+
 func (r *Records) take(resource pcommon.Map, host string, record plog.LogRecord) {
-	at := int64(cmp.Or(record.Timestamp(), record.ObservedTimestamp())) //nolint:gosec // a time that does not fit is below zero
+	at := timeOf(record)
 	if at < r.about.from || at > r.about.to+int64(nearBefore) || record.EventName() == verdict.EventName {
 		return
 	}

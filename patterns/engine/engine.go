@@ -23,6 +23,9 @@ package engine
 import (
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+
 	"github.com/tracecoreai/tracecore/patterns/engine/fault"
 	"github.com/tracecoreai/tracecore/patterns/engine/run"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
@@ -40,6 +43,7 @@ type Engine struct {
 	order      []*watch     // as the rules have them
 	detections []*detection // in the order of their rules
 	beginnings rule.Beginnings
+	unread     func(resource pcommon.Resource, record plog.LogRecord) // may be nil
 
 	time   *timeline.Timeline
 	runs   *run.Book
@@ -50,7 +54,7 @@ type Engine struct {
 // New compiles rules into an engine.
 func New(rules []rule.Rule, opts Options) (*Engine, error) {
 	opts = opts.withDefaults()
-	e := &Engine{logs: map[string]interest{}, metrics: map[string]interest{}, watches: map[*fault.Evidence]*watch{}, beginnings: rule.NewBeginnings()}
+	e := &Engine{logs: map[string]interest{}, metrics: map[string]interest{}, watches: map[*fault.Evidence]*watch{}, beginnings: rule.NewBeginnings(), unread: opts.Unread}
 	compiled, err := e.compile(rules)
 	if err != nil {
 		return nil, err

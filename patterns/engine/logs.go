@@ -50,7 +50,7 @@ func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, boot *boot, 
 		}
 		told := e.tell(boot, lr.EventName(), int64(lr.Timestamp()), rl.Resource().Attributes(), lr.Attributes())
 		if by.none() && lr.EventName() != eventStart && lr.EventName() != eventLost && !told {
-			e.own.Unmatched++
+			e.unwanted(rl, lr)
 			continue
 		}
 		lr, cut := recordLimits.Record(lr)
@@ -58,7 +58,7 @@ func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, boot *boot, 
 			e.own.Cut++
 		}
 		if !e.log(by, rl, sl, lr) && !told {
-			e.own.Unmatched++
+			e.unwanted(rl, lr)
 			continue
 		}
 		e.own.Matched++
@@ -68,6 +68,14 @@ func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, boot *boot, 
 			found, wanted = true, scope.LogRecords()
 		}
 		lr.CopyTo(wanted.AppendEmpty())
+	}
+}
+
+// unwanted counts a record that no rule wants.
+func (e *Engine) unwanted(rl plog.ResourceLogs, lr plog.LogRecord) {
+	e.own.Unmatched++
+	if e.unread != nil {
+		e.unread(rl.Resource(), lr)
 	}
 }
 

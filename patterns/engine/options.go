@@ -3,6 +3,9 @@ package engine
 import (
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+
 	"github.com/tracecoreai/tracecore/internal/cut"
 	"github.com/tracecoreai/tracecore/patterns/engine/fault"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
@@ -29,6 +32,10 @@ type Options struct {
 	FanOut       int // faults one record can join: 64
 	Ranks        int // ranks of the starts of all jobs: 524,288
 	Queue        int // verdicts that wait for Verdicts: 20,000
+
+	// Unread is given each record that no rule wanted, and its resource, as it came. It keeps
+	// copies. nil: nobody asks.
+	Unread func(resource pcommon.Resource, record plog.LogRecord)
 }
 
 // recordLimits bound what one record brings, before anything looks at it: conditions

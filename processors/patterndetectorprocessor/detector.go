@@ -58,25 +58,30 @@ func newDetector(set processor.Settings, config *Config, c clock) (*detector, er
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(rules, config.engineOptions())
-	if err != nil {
-		return nil, err
-	}
-	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
-	if err != nil {
-		return nil, err
-	}
 	hostname, err := os.Hostname()
 	if err != nil {
 		set.Logger.Warn("verdicts that name no host go without host.name", zap.Error(err))
 	}
 	d := &detector{
-		id: set.ID, config: config, rules: rules, clock: c, logger: set.Logger, telemetry: telemetry,
+		id: set.ID, config: config, rules: rules, clock: c, logger: set.Logger,
 		version: set.BuildInfo.Version, hostname: hostname, delivery: newDelivery(), keeping: newKeeping(),
-		engine: e, refusals: newRefused(), muted: muted{items: map[string]keptBack{}},
+		refusals: newRefused(), muted: muted{items: map[string]keptBack{}},
 		outbox: journal.Outbox{MostItems: config.OutboxSize, MostBytes: mostOutboxBytes, Owner: ownerOf, Order: timeline.NewOrder[uint64]()},
 	}
+	if d.engine, err = engine.New(rules, d.engineOptions()); err != nil {
+		return nil, err
+	}
+	if d.telemetry, err = metadata.NewTelemetryBuilder(set.TelemetrySettings); err != nil {
+		return nil, err
+	}
 	return d, d.observe()
+}
+
+// engineOptions are those of the engine that judges.
+func (d *detector) engineOptions() engine.Options {
+	options := d.config.engineOptions()
+	options.Unread = d.unread
+	return options
 }
 
 // background is the goroutine that moves time forward, from the first Start to

@@ -21,6 +21,7 @@ type gathering struct {
 	book     *evidence.Book
 	followed *evidence.Followed
 	rested   time.Time // no incident is looked at before
+	nearby   nearby
 }
 
 // restFactor is for how many times as long as a look at one incident took the next waits: the
@@ -110,6 +111,9 @@ func (g *gathering) keep(ctx context.Context, one *evidence.Incident, batches []
 	}
 	for _, ld := range batches {
 		records.Logs(ld)
+	}
+	for _, ld := range g.book.Near(one.Hosts) {
+		records.Near(ld)
 	}
 	for _, ld := range g.book.Frames(records.Unnamed()) {
 		records.Frames(ld)

@@ -5,17 +5,21 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
+	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/metadatatest"
 )
 
 // archive is a history that keeps verdicts and evidence.
@@ -252,6 +256,42 @@ func TestVerdictsWithoutEndLeaveEvidenceItsTurn(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.keeps = 0
+}
+
+// What no rule reads stands near the verdict about what it shares something with: what
+// tracecore's own receivers tell, and warnings of strangers. The journal has none of it, and a
+// flood has its share of each second.
+func TestWhatNoRuleReadsIsNear(t *testing.T) {
+	a := newArchive()
+	r := newRig(t, withStorage(t.TempDir()), withArchive(a)).start(t)
+	tell := func(host, event, trust string, severity plog.SeverityNumber, text string) {
+		ld := plog.NewLogs()
+		resource := ld.ResourceLogs().AppendEmpty()
+		resource.Resource().Attributes().PutStr("host.name", host)
+		record := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+		record.SetEventName(event)
+		record.SetTimestamp(pcommon.NewTimestampFromTime(r.clock.now().Add(-10 * time.Second)))
+		record.SetSeverityNumber(severity)
+		record.Body().SetStr(text)
+		record.Attributes().PutStr("tracecore.trust", trust)
+		require.NoError(t, r.logs.ConsumeLogs(t.Context(), ld))
+	}
+	tell("node-17", "gpu.clock_change", "proven", plog.SeverityNumberWarn, "its clock fell")
+	tell("node-17", "", "foreign", plog.SeverityNumberError, "disk sda is slow")
+	tell("node-17", "", "foreign", plog.SeverityNumberUnspecified, "step 7 done")
+	tell("node-2", "gpu.clock_change", "proven", plog.SeverityNumberWarn, "elsewhere")
+	for n := range 100 {
+		tell("node-3", "", "foreign", plog.SeverityNumberError, fmt.Sprint("flood ", n))
+	}
+	tell("node-3", "gpu.clock_change", "proven", plog.SeverityNumberWarn, strings.Repeat("x", 2*mostNearSize))
+	r.killed(t, 1)
+	v := a.shows(t, func(v incidentview.View) bool { return len(v.Near) > 0 })
+	var texts []string
+	for _, one := range v.Near {
+		texts = append(texts, one.Text)
+	}
+	require.ElementsMatch(t, []string{"its clock fell", "disk sda is slow"}, texts)
+	metadatatest.AssertEqualProcessorPatterndetectorNearCrowded(t, r.telemetry, []metricdata.DataPoint[int64]{{Value: 100 - mostNearHost + 1}}, metricdatatest.IgnoreTimestamp())
 }
 
 // A history that keeps verdicts alone costs nothing more.

@@ -324,7 +324,7 @@ func (d *detector) restoreUnkept(ctx context.Context) {
 // forgetState begins again with an empty engine and a clean journal.
 func (d *detector) forgetState(ctx context.Context, reason string, err error) {
 	d.reset(ctx, reason, "stored state cannot be used, the patterns start afresh: faults that were in the making may go unnamed, open ones will not resolve", err)
-	if fresh, err := engine.New(d.rules, d.config.engineOptions()); err == nil { // it worked with these rules before
+	if fresh, err := engine.New(d.rules, d.engineOptions()); err == nil { // it worked with these rules before
 		d.engine = fresh
 	}
 	d.stale = true

@@ -124,6 +124,15 @@ func (d *detector) observe() error {
 			}
 			return nil
 		}),
+		d.telemetry.RegisterProcessorPatterndetectorNearCrowdedCallback(func(_ context.Context, o metric.Int64Observer) error {
+			d.mu.Lock()
+			book, left := d.keeping.gathering.book, d.keeping.gathering.nearby.left
+			d.mu.Unlock()
+			if book != nil {
+				o.Observe(int64(book.GoneNear() + left))
+			}
+			return nil
+		}),
 		d.telemetry.RegisterProcessorPatterndetectorMutedCallback(func(_ context.Context, o metric.Int64Observer) error {
 			d.mu.Lock()
 			defer d.mu.Unlock()

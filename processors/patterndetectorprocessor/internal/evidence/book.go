@@ -36,9 +36,12 @@ type Book struct {
 	mu      sync.Mutex
 	most    int
 	batches shelf[uint64]
+	near    shelf[uint64] // of records that no rule wanted
 	frames  shelf[string] // by hash: a record of a stack with its frames
 	next    uint64
 	gone    uint64
+
+	goneNear uint64
 }
 
 // shelf is a bounded part of a book.
@@ -57,11 +60,15 @@ type item struct {
 	any     bool // of more machines or jobs than are listed
 }
 
+// nearShare is which part of its bytes a book has more for records that no rule wanted.
+const nearShare = 8
+
 // NewBook makes an empty book for so many bytes.
 func NewBook(most int) *Book {
 	return &Book{
 		most: most, next: 1,
 		batches: shelf[uint64]{order: timeline.NewOrder[uint64](), items: map[uint64]*item{}, place: map[uint64]*fairlru.Element[uint64]{}},
+		near:    shelf[uint64]{order: timeline.NewOrder[uint64](), items: map[uint64]*item{}, place: map[uint64]*fairlru.Element[uint64]{}},
 		frames:  shelf[string]{order: timeline.NewOrder[string](), items: map[string]*item{}, place: map[string]*fairlru.Element[string]{}},
 	}
 }
@@ -156,6 +163,38 @@ func (s *shelf[K]) trim(most int, now time.Time) (gone uint64) {
 		s.remove(victim.Value)
 	}
 	return gone
+}
+
+// AddNear takes one record that no rule wanted, which payload has as OTLP.
+func (b *Book) AddNear(host string, trust verdict.Trust, payload []byte, now time.Time) {
+	one := &item{at: now, payload: payload}
+	one.hosts = one.note(nil, host)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.near.add(b.next, one, timeline.Path(trust, []string{host}))
+	b.next++
+	b.goneNear += b.near.trim(b.most/nearShare, now)
+}
+
+// Near returns the records of machines that no rule wanted, as far as they are held.
+func (b *Book) Near(hosts []string) (list []plog.Logs) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, number := range slices.Sorted(maps.Keys(b.near.items)) {
+		if one := b.near.items[number]; one.wanted(func(host, _ string) bool { return slices.Contains(hosts, host) }) {
+			if ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(one.payload); err == nil {
+				list = append(list, ld)
+			}
+		}
+	}
+	return list
+}
+
+// GoneNear is how many records that no rule wanted there was no room for.
+func (b *Book) GoneNear() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.goneNear
 }
 
 // Since returns the batches that came after a number and may have records that are wanted,

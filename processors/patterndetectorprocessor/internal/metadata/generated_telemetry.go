@@ -38,6 +38,7 @@ type TelemetryBuilder struct {
 	ProcessorPatterndetectorJournalEntries   metric.Int64Counter
 	ProcessorPatterndetectorJournalErrors    metric.Int64Counter
 	ProcessorPatterndetectorMuted            metric.Int64ObservableGauge
+	ProcessorPatterndetectorNearCrowded      metric.Int64ObservableCounter
 	ProcessorPatterndetectorOutboxDropped    metric.Int64Counter
 	ProcessorPatterndetectorOutboxSize       metric.Int64ObservableGauge
 	ProcessorPatterndetectorRanks            metric.Int64ObservableGauge
@@ -130,6 +131,21 @@ func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorMutedCallback(c
 		cb(ctx, &observerInt64{inst: builder.ProcessorPatterndetectorMuted, obs: o})
 		return nil
 	}, builder.ProcessorPatterndetectorMuted)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorPatterndetectorNearCrowdedCallback sets callback for observable ProcessorPatterndetectorNearCrowded metric.
+func (builder *TelemetryBuilder) RegisterProcessorPatterndetectorNearCrowdedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorPatterndetectorNearCrowded, obs: o})
+		return nil
+	}, builder.ProcessorPatterndetectorNearCrowded)
 	if err != nil {
 		return err
 	}
@@ -300,6 +316,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_patterndetector_muted",
 		metric.WithDescription("Verdicts that mutes keep back now. [Development]"),
 		metric.WithUnit("{verdict}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorPatterndetectorNearCrowded, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_patterndetector_near_crowded",
+		metric.WithDescription("Records that no rule wanted and that might stand near a verdict to come, for which there was no room. No verdict rests on them. [Development]"),
+		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorOutboxDropped, err = builder.meter.Int64Counter(
