@@ -74,17 +74,17 @@ func TestContainerLogsLeadToCUDAOOM(t *testing.T) {
 		culprit         map[string]string
 	}{
 		{
-			"pytorch-2.1-other-process.txt", verdict.Partial, "pid 1246069 holds 605028352 bytes",
-			"144703488 bytes were refused; 8849981 bytes free", map[string]string{"holder": "1246069", "gpu_index": "0"},
+			"pytorch-2.1-other-process.txt", verdict.Partial, "pid 1246069 holds 577 MiB",
+			"138 MiB were refused; 8.4 MiB free", map[string]string{"holder": "1246069", "gpu_index": "0"},
 		},
 		{
 			"pytorch-2.1-own-process-in-container.txt", verdict.Full, "is fragmented",
-			"520093696 bytes asked while 246478274 bytes were free and 346470481 bytes", map[string]string{"holder": "", "gpu_index": "0"},
+			"496 MiB asked while 235.1 MiB were free and 330.4 MiB", map[string]string{"holder": "", "gpu_index": "0"},
 		},
-		{"pytorch-2.5-exhausted.txt", verdict.Full, "is used up", "24459838750 bytes asked, 13668733419 bytes free", nil},
-		{"pytorch-2.5-rank-prefix.txt", verdict.Full, "rank 0 on node-7 is fragmented", "2136746229 bytes asked", map[string]string{"rank": "0"}},
-		{"pytorch-2.9-memory-fraction-rocm.txt", verdict.Partial, "refused", "2097152 bytes asked and refused, though 3355443 bytes were free", nil},
-		{"pytorch-1.8.txt", verdict.Partial, "refused", "though 3253437726 bytes were free", nil},
+		{"pytorch-2.5-exhausted.txt", verdict.Full, "is used up", "22.8 GiB asked, 12.7 GiB free", nil},
+		{"pytorch-2.5-rank-prefix.txt", verdict.Full, "rank 0 on node-7 is fragmented", "2.0 GiB asked", map[string]string{"rank": "0"}},
+		{"pytorch-2.9-memory-fraction-rocm.txt", verdict.Partial, "refused", "2 MiB asked and refused, though 3.2 MiB were free", nil},
+		{"pytorch-1.8.txt", verdict.Partial, "refused", "though 3.0 GiB were free", nil},
 		{"nccl-cuda-failure.txt", verdict.Partial, "GPU out of memory", "an allocation failed", nil},
 	}
 	root := t.TempDir()

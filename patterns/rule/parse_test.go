@@ -255,7 +255,7 @@ func TestTemplateLeavesOutWhatIsNotKnown(t *testing.T) {
 }
 
 func TestTemplates(t *testing.T) {
-	known := map[string]string{"x": "3", "list": "0-3, 8", "range": "0-3", "name": "rank-3", "names": "a, b", "many": "131072"}
+	known := map[string]string{"x": "3", "list": "0-3, 8", "range": "0-3", "name": "rank-3", "names": "a, b", "many": "131072", "large": "83391348736"}
 	seen := map[string]bool{"death": true, rule.Full: true}
 	knowns := rule.Known{
 		Field: func(name string) (string, bool) { value, ok := known[name]; return value, ok },
@@ -277,6 +277,9 @@ func TestTemplates(t *testing.T) {
 		"[{many} ranks|ranks] of {many}": "131,072 ranks of 131072",
 		"wait: {many: number}, {x: number}, {name: number}": "wait: 131,072, 3, rank-3",
 		"{x} ranks, {name} ranks":                           "3 ranks, rank-3 ranks",
+		"{many} bytes of {large} bytes, {y} bytes":          "128 KiB of 77.7 GiB, unknown bytes",
+		"[{x} bytes|none]; {name} bytes":                    "3 bytes; rank-3 bytes",
+		"{x: one|more} bytes":                               "one bytes",
 		"{many: one|more} ranks, {list} ranks":              "one ranks, 0-3, 8 ranks",
 	} {
 		tpl, err := rule.ParseTemplate(text)

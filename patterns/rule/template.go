@@ -10,7 +10,8 @@ import (
 
 // Template is text with {field} in it. {field: one|more} is the word "one" where the field
 // is a single rank, thing or text, and "more" where it is a list. {field} ranks is
-// how many there are, with commas: 1,023 ranks; elsewhere {field: number} is. Of the parts in
+// how many there are, with commas: 1,023 ranks; elsewhere {field: number} is. {field} bytes is
+// a size in the largest unit that keeps it above 1: 77.7 GiB. Of the parts in
 // [brackets], which | separates, the first counts whose fields all have a value, and, where
 // it begins with "if EXPRESSION:", whose evidence was seen; none may. Outside of brackets a
 // field without a value reads "unknown".
@@ -25,6 +26,7 @@ type part struct {
 	literal   string
 	field     string
 	counts    bool   // the field is how many ranks there are: {count} ranks
+	sizes     bool   // the field is a number of bytes, and the word behind it is said with it
 	one, more string // words for the field, instead of its value
 	options   []option
 }
@@ -70,8 +72,14 @@ func (p *templateParser) parts(inside bool) ([]part, error) {
 			at = len(p.rest)
 		}
 		if at > 0 {
-			if last := len(parts) - 1; last >= 0 && strings.HasPrefix(p.rest, " ranks") {
-				parts[last].counts = parts[last].field != ""
+			if last := len(parts) - 1; last >= 0 && parts[last].isValue() {
+				switch before := &parts[last]; {
+				case strings.HasPrefix(p.rest, " ranks"):
+					before.counts = true
+				case strings.HasPrefix(p.rest, wordBytes) && !before.sizes:
+					before.sizes, p.rest = true, p.rest[len(wordBytes):]
+					continue
+				}
 			}
 			parts = append(parts, part{literal: p.rest[:at]})
 			p.rest = p.rest[at:]
@@ -117,6 +125,9 @@ func (p *templateParser) field() (part, error) {
 	}
 	return part{field: name, one: one, more: more}, nil
 }
+
+// wordBytes behind a field makes it a size.
+const wordBytes = " bytes"
 
 // options reads [a|b|if seen: c].
 func (p *templateParser) options() (part, error) {
@@ -205,13 +216,20 @@ func expand(b *strings.Builder, parts []part, k Known) {
 	}
 }
 
+// isValue reports whether a part is the value of a field.
+func (p part) isValue() bool { return p.field != "" && p.one+p.more == "" }
+
 func (p part) word(k Known) string {
 	value, ok := k.Field(p.field)
 	switch {
+	case !ok && p.sizes:
+		return "unknown" + wordBytes
 	case !ok:
 		return "unknown"
 	case p.one+p.more == "" && p.counts && isNumber(value):
 		return verdict.Thousands(value)
+	case p.sizes:
+		return verdict.Sized(value + wordBytes)
 	case p.one+p.more == "":
 		return value
 	case isList(value):

@@ -91,7 +91,7 @@ func facts(culprit map[string]string) string {
 func size(n uint64) string {
 	unit, value := "bytes", float64(n)
 	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
-		if value < 1024 {
+		if value < 1023.95 { // it would read 1024.0
 			break
 		}
 		unit, value = larger, value/1024

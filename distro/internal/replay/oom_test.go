@@ -41,7 +41,7 @@ func TestAKillInAKernelLogIsNamed(t *testing.T) {
 			v := got.verdicts[0]
 			require.Equal(t, "host_oom_kill", v.Pattern)
 			require.Equal(t, verdict.Partial, v.Confidence)
-			require.Equal(t, "the kernel killed python (pid 42) on node-17: its memory cgroup /kubepods/pod1 reached its limit of 8589934592 bytes, 8589930496 bytes in use", v.Headline)
+			require.Equal(t, "the kernel killed python (pid 42) on node-17: its memory cgroup /kubepods/pod1 reached its limit of 8 GiB, 8.0 GiB in use", v.Headline)
 			require.Equal(t, []string{"whether the victim belonged to a rank, and to which: a kernel log does not say"}, v.NotObserved)
 			require.Equal(t, "pt_data_worker", v.Culprit["trigger"])
 		})
