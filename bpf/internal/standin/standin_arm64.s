@@ -4,7 +4,7 @@
 #include "textflag.h"
 
 TEXT refuse<>(SB), NOSPLIT|NOFRAME, $0-0
-	MOVW R4, R0
+	MOVWU R4, R0 // mov w0, w4: as in code_arm64.go
 	RET
 
 // func entry() uintptr
