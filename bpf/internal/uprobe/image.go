@@ -3,6 +3,7 @@ package uprobe
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"io"
 )
 
@@ -12,8 +13,8 @@ type Function struct {
 	// behind instructions that cost more under a breakpoint and change neither stack nor
 	// arguments.
 	Offset uint64
-	// Stepped: the kernel executes the instruction there out of line, which takes ten
-	// times as long as to emulate it. Always false but on x86.
+	// Stepped: the kernel executes the instruction there out of line, which on x86 takes
+	// ten times as long as to emulate it. On arm64 nearly every function begins so.
 	Stepped bool
 	// Entry is where the function begins, and Size its length in bytes.
 	Entry, Size uint64
@@ -119,15 +120,38 @@ func (i *Image) Code(name string, most uint64) []byte {
 // function is one that begins there.
 func function(file io.ReaderAt, machine elf.Machine, entry, size uint64) Function {
 	f := Function{Offset: entry, Entry: entry, Size: size}
-	if machine != elf.EM_X86_64 {
-		return f
-	}
 	const first = 32 // bytes
 	code := make([]byte, first)
 	n, _ := file.ReadAt(code, int64(entry)) // what is there is looked at
-	skip, stepped := cheapest(code[:n])
-	f.Offset, f.Stepped = entry+uint64(skip), stepped
+	switch machine {
+	case elf.EM_X86_64:
+		skip, stepped := cheapest(code[:n])
+		f.Offset, f.Stepped = entry+uint64(skip), stepped
+	case elf.EM_AARCH64:
+		f.Stepped = n < 4 || !simulated(binary.LittleEndian.Uint32(code))
+	}
 	return f
+}
+
+// simulated reports whether the kernel of arm64 does without stepping what an instruction
+// does (arch/arm64/kernel/probes/decode-insn.c: branches, ADR, loads of a literal). What
+// functions begin with, PACIASP, BTI, STP and SUB of the stack, is none of these. NOP is
+// since Linux 6.13 only.
+func simulated(instruction uint32) bool {
+	for _, is := range []struct{ mask, value uint32 }{
+		{0xff000010, 0x54000000},                           // B.cond
+		{0x7f000000, 0x34000000}, {0x7f000000, 0x35000000}, // CBZ, CBNZ
+		{0x7f000000, 0x36000000}, {0x7f000000, 0x37000000}, // TBZ, TBNZ
+		{0x1f000000, 0x10000000},                                                     // ADR, ADRP
+		{0x7c000000, 0x14000000},                                                     // B, BL
+		{0xfffffc1f, 0xd61f0000}, {0xfffffc1f, 0xd63f0000}, {0xfffffc1f, 0xd65f0000}, // BR, BLR, RET
+		{0xbf000000, 0x18000000}, {0xff000000, 0x98000000}, // LDR and LDRSW of a literal
+	} {
+		if instruction&is.mask == is.value {
+			return true
+		}
+	}
+	return false
 }
 
 // codeOffset turns the address of a function into its place in the file.

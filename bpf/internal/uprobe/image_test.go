@@ -90,6 +90,42 @@ func TestBreakpointsGoWhereTheyCostLeast(t *testing.T) {
 	require.True(t, stepped)
 }
 
+// What a function of arm64 begins with is stepped, unless the kernel simulates it.
+func TestWhatTheKernelOfArm64Steps(t *testing.T) {
+	for name, tc := range map[string]struct {
+		instruction uint32
+		stepped     bool
+	}{
+		"paciasp":              {0xd503233f, true},
+		"bti c":                {0xd503245f, true},
+		"nop":                  {0xd503201f, true}, // simulated since Linux 6.13
+		"stp x29, x30, [sp]!":  {0xa9be7bfd, true},
+		"sub sp, sp, #0x40":    {0xd10103ff, true},
+		"mov x0, x1":           {0xaa0103e0, true},
+		"adrp x16, .":          {0x90000010, false},
+		"adr x0, .":            {0x10000000, false},
+		"cbz x0, .":            {0xb4000000, false},
+		"cbnz w1, .":           {0x35000001, false},
+		"tbz w0, #0, .":        {0x36000000, false},
+		"tbnz x0, #63, .":      {0xb7f80000, false},
+		"b .":                  {0x14000000, false},
+		"bl .":                 {0x94000000, false},
+		"b.eq .":               {0x54000000, false},
+		"br x16":               {0xd61f0200, false},
+		"ret":                  {0xd65f03c0, false},
+		"ldr x0, .":            {0x58000000, false},
+		"ldrsw x0, .":          {0x98000000, false},
+		"ldr x0, [x1], no .":   {0xf9400020, true},
+		"a vector's ldr of it": {0x1c000000, true},
+	} {
+		code := binary.LittleEndian.AppendUint32(nil, tc.instruction)
+		f := function(bytes.NewReader(code), elf.EM_AARCH64, 0, uint64(len(code)))
+		require.Zero(t, f.Offset, name)
+		require.Equal(t, tc.stepped, f.Stepped, name)
+	}
+	require.True(t, function(bytes.NewReader(nil), elf.EM_AARCH64, 0, 4).Stepped, "nothing is there")
+}
+
 // A linker lets a name be the tail of a longer one, and a table is read in pieces.
 func TestNamesAreFoundWhereverTheyAre(t *testing.T) {
 	names, symbols := []byte{0}, []elf.Sym64{{}}
