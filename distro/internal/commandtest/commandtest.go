@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -77,22 +79,36 @@ func Ports(tb testing.TB) []string {
 	}
 }
 
-// FreeAddress is a loopback address nobody listens on. Its port lies below those
-// that the kernel gives out by itself (net.ipv4.ip_local_port_range begins at
-// 32768), so that no connection of another program takes it meanwhile.
+// FreeAddress is a loopback address nobody listens on, and that no other test is given until
+// this one ends, in whatever process: between the choice and the listener there are seconds. Its
+// port lies below those that the kernel gives out by itself (net.ipv4.ip_local_port_range begins
+// at 32768), so that no connection of another program takes it meanwhile.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
+	taken := filepath.Join(os.TempDir(), "tracecore-test-ports")
+	require.NoError(tb, os.MkdirAll(taken, 0o777))
 	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 15_000+rand.IntN(17_000))
-		l, err := net.Listen("tcp", address)
-		if err != nil {
+		port := 15_000 + rand.IntN(17_000)
+		lock, err := os.OpenFile(filepath.Join(taken, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o666)
+		require.NoError(tb, err)
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !free(address) {
+			_ = lock.Close()
 			continue
 		}
-		require.NoError(tb, l.Close())
+		tb.Cleanup(func() { _ = lock.Close() }) // gives the lock back
 		return address
 	}
 	require.FailNow(tb, "no port between 15000 and 32000 is free")
 	return ""
+}
+
+func free(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }
 
 // Running is a tracecore that has become healthy.
