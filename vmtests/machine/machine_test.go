@@ -86,6 +86,7 @@ func TestReportMustComeToItsEnd(t *testing.T) {
 	for name, tc := range map[string]struct{ stream, problem string }{
 		"complete":         {begin + `{"kind":"end","package":"bpf/kmsg"}` + "\n" + `{"kind":"done"}` + "\n", ""},
 		"alive to the end": {begin + `{"kind":"end","package":"bpf/kmsg"}` + "\n" + `{"kind":"done"}` + "\n" + `{"kind":"alive"}` + "\n", ""},
+		"cut behind done":  {begin + `{"kind":"done"}` + "\n" + `{"ki`, ""},
 		"only alive":       {begin + `{"kind":"alive"}` + "\n", "machine died before its report was complete"},
 		"died":             {begin, "machine died before its report was complete"},
 		"nothing at all":   {"", "machine died before its report was complete"},
@@ -98,7 +99,8 @@ func TestReportMustComeToItsEnd(t *testing.T) {
 			err := readReport(strings.NewReader(tc.stream), func(guest.Line) { seen++ })
 			if tc.problem == "" {
 				require.NoError(t, err)
-				require.Equal(t, strings.Count(tc.stream, "\n"), seen)
+				told, _, _ := strings.Cut(tc.stream, `"done"`)
+				require.Equal(t, strings.Count(told, "\n")+1, seen)
 				return
 			}
 			require.ErrorContains(t, err, tc.problem)

@@ -142,28 +142,25 @@ func (m Machine) Run(ctx context.Context, see func(guest.Line)) error {
 }
 
 // readReport decodes lines until Done. A report that stops before is a machine
-// that died: kernel panic, init killed, power lost.
+// that died: kernel panic, init killed, power lost. What comes behind Done is a sign of
+// life that the machine's end may cut anywhere.
 func readReport(r io.Reader, see func(guest.Line)) error {
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(nil, 1<<20)
-	done := false
 	for scanner.Scan() {
 		var line guest.Line
 		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
 			return errors.Join(fmt.Errorf("report line %q: %w", scanner.Text(), err), drain(r))
 		}
 		see(line)
-		if line.Kind != guest.Alive { // it may come while the machine powers off
-			done = line.Kind == guest.Done
+		if line.Kind == guest.Done {
+			return drain(r)
 		}
 	}
 	if err := scanner.Err(); err != nil {
 		return errors.Join(fmt.Errorf("read report: %w", err), drain(r))
 	}
-	if !done {
-		return errors.New("machine died before its report was complete")
-	}
-	return nil
+	return errors.New("machine died before its report was complete")
 }
 
 // drain lets a machine that we no longer understand run to its end.
