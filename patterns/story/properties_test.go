@@ -2,6 +2,7 @@ package story
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -30,7 +31,7 @@ type told struct {
 // engines are kept from story to story: to compile the rules takes longer than
 // to play. Restore makes one as good as new.
 type engines struct {
-	of    map[engine.Options][]*engine.Engine
+	of    map[string][]*engine.Engine // by name of their options
 	empty []byte
 }
 
@@ -40,7 +41,7 @@ func each(t *testing.T, test func(t *testing.T, s told)) {
 	t.Helper()
 	library, err := patterns.Library()
 	require.NoError(t, err)
-	kept := &engines{of: map[engine.Options][]*engine.Engine{}}
+	kept := &engines{of: map[string][]*engine.Engine{}}
 	for _, from := range []struct {
 		fsys  fs.FS
 		rules []rule.Rule
@@ -56,7 +57,7 @@ func each(t *testing.T, test func(t *testing.T, s told)) {
 			require.NoError(t, err)
 			one := told{Story: &s, rules: append(rules, from.rules...), engines: kept}
 			if len(rules) > 0 {
-				one.engines = &engines{of: map[engine.Options][]*engine.Engine{}}
+				one.engines = &engines{of: map[string][]*engine.Engine{}}
 			}
 			if len(s.Input.arrivals()) <= 200 {
 				t.Run(name, func(t *testing.T) { test(t, one) })
@@ -82,15 +83,21 @@ func ownRules(t *testing.T, content []byte) ([]rule.Rule, []byte) {
 	return rules, txtar.Format(archive)
 }
 
-func (s told) engine(t *testing.T) *engine.Engine {
-	t.Helper()
-	options := engine.Options{
+// options are those of the engine that plays the story, and a name for them.
+func (s told) options() (options engine.Options, name string) {
+	options = engine.Options{
 		Lateness: time.Duration(s.Input.Options.Lateness),
 		Waiting:  s.Input.Options.Waiting, OpenVerdicts: s.Input.Options.OpenVerdicts,
 	}
-	if kept := s.engines.of[options]; len(kept) > 0 {
+	return options, fmt.Sprint(options.Lateness, options.Waiting, options.OpenVerdicts)
+}
+
+func (s told) engine(t *testing.T) *engine.Engine {
+	t.Helper()
+	options, name := s.options()
+	if kept := s.engines.of[name]; len(kept) > 0 {
 		e := kept[len(kept)-1]
-		s.engines.of[options] = kept[:len(kept)-1]
+		s.engines.of[name] = kept[:len(kept)-1]
 		require.NoError(t, e.Restore(s.engines.empty))
 		return e
 	}
@@ -105,11 +112,8 @@ func (s told) engine(t *testing.T) *engine.Engine {
 
 // done gives an engine back.
 func (s told) done(e *engine.Engine) {
-	options := engine.Options{
-		Lateness: time.Duration(s.Input.Options.Lateness),
-		Waiting:  s.Input.Options.Waiting, OpenVerdicts: s.Input.Options.OpenVerdicts,
-	}
-	s.engines.of[options] = append(s.engines.of[options], e)
+	_, name := s.options()
+	s.engines.of[name] = append(s.engines.of[name], e)
 }
 
 // playback feeds the story to the engine that next returns before each record,
