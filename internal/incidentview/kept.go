@@ -21,12 +21,12 @@ const mostUnpacked = 32 << 20
 // kept is the form in which Records outlive a process. Times of ranks are milliseconds from
 // From on, one more than they are: 0 says that there is none.
 type kept struct {
-	From   int64                 `json:"from"`
-	Near   []keptNear            `json:"near,omitempty"`
-	Raw    map[string]keptRaw    `json:"raw,omitempty"`
-	Ranks  [][3]int64            `json:"ranks,omitempty"` // rank, waits, dead
-	Stacks map[string]keptStack  `json:"stacks,omitempty"`
-	Frames map[string]keptFrames `json:"frames,omitempty"` // once for each hash
+	From   int64                `json:"from"`
+	Near   []keptNear           `json:"near,omitempty"`
+	Raw    map[string]keptRaw   `json:"raw,omitempty"`
+	Ranks  [][3]int64           `json:"ranks,omitempty"` // rank, waits, dead
+	Stacks map[string]keptStack `json:"stacks,omitempty"`
+	Frames []keptFrames         `json:"stack_frames,omitempty"` // once for each stack
 }
 
 type keptNear struct {
@@ -44,7 +44,7 @@ type keptRaw struct {
 }
 
 type keptStack struct {
-	Hash   string `json:"hash,omitempty"`
+	StackKey
 	At     int64  `json:"at"`
 	Wait   string `json:"wait,omitempty"`
 	Thread string `json:"thread,omitempty"`
@@ -52,6 +52,7 @@ type keptStack struct {
 }
 
 type keptFrames struct {
+	StackKey
 	List []Frame `json:"list"`
 	More int     `json:"more,omitempty"`
 	Here int     `json:"here,omitempty"`
@@ -86,7 +87,7 @@ func (r *Records) Keep(most int) ([]byte, error) {
 }
 
 func (r *Records) keep() *kept {
-	k := &kept{From: r.about.from, Raw: map[string]keptRaw{}, Stacks: map[string]keptStack{}, Frames: map[string]keptFrames{}}
+	k := &kept{From: r.about.from, Raw: map[string]keptRaw{}, Stacks: map[string]keptStack{}}
 	for _, n := range r.near {
 		k.Near = append(k.Near, keptNear{n.Near, n.closeness, n.raw.json()})
 	}
@@ -98,12 +99,24 @@ func (r *Records) keep() *kept {
 		k.Ranks = append(k.Ranks, [3]int64{int64(rank), k.offset(state.waits), k.offset(state.dead)})
 	}
 	for rank, s := range r.stacks {
-		k.Stacks[strconv.Itoa(rank)] = keptStack{s.hash, s.at, s.wait, s.thread, s.unread}
-		if frames, known := r.frames[s.hash]; known {
-			k.Frames[s.hash] = keptFrames{frames.list, frames.more, frames.here}
+		k.Stacks[strconv.Itoa(rank)] = keptStack{s.key, s.at, s.wait, s.thread, s.unread}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(r.frames), StackKey.compare) {
+		if frames := r.frames[key]; r.stands(key) {
+			k.Frames = append(k.Frames, keptFrames{key, frames.list, frames.more, frames.here})
 		}
 	}
 	return k
+}
+
+// stands reports whether a rank stands there.
+func (r *Records) stands(there StackKey) bool {
+	for _, s := range r.stacks {
+		if s.key == there {
+			return true
+		}
+	}
+	return false
 }
 
 func (k *kept) offset(at int64) int64 {
@@ -157,12 +170,12 @@ func (r *Records) Restore(packed []byte) error {
 	}
 	for name, s := range k.Stacks {
 		if rank, err := strconv.Atoi(name); err == nil && rank >= 0 && rank <= verdict.MaxRank && len(r.stacks) < mostRanks {
-			r.stacks[rank] = rankStack{hash: s.Hash, at: s.At, wait: s.Wait, thread: s.Thread, unread: s.Unread}
+			r.stacks[rank] = rankStack{key: s.StackKey, at: s.At, wait: s.Wait, thread: s.Thread, unread: s.Unread}
 		}
 	}
-	for hash, frames := range k.Frames {
+	for _, frames := range k.Frames {
 		if len(r.frames) < mostHashes {
-			r.frames[hash] = stackFrames{frames.List[:min(len(frames.List), mostFrames)], frames.More, frames.Here}
+			r.frames[frames.StackKey] = stackFrames{frames.List[:min(len(frames.List), mostFrames)], frames.More, frames.Here}
 		}
 	}
 	return nil
@@ -172,14 +185,14 @@ func (r *Records) Restore(packed []byte) error {
 // what was news.
 func (r *Records) Through(now time.Time) { r.about.to = max(r.about.to, now.UnixNano()) }
 
-// Unnamed are the hashes of stacks of which nothing but the kernel's function came.
-func (r *Records) Unnamed() []string {
-	missing := map[string]bool{}
+// Unnamed are the stacks of which nothing but the kernel's function came.
+func (r *Records) Unnamed() []StackKey {
+	missing := map[StackKey]bool{}
 	for _, s := range r.stacks {
-		named := slices.ContainsFunc(r.frames[s.hash].list, func(f Frame) bool { return f.Kind != "kernel" })
-		if !named && s.hash != "" {
-			missing[s.hash] = true
+		named := slices.ContainsFunc(r.frames[s.key].list, func(f Frame) bool { return f.Kind != "kernel" })
+		if !named && s.key.Hash != "" {
+			missing[s.key] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(missing))
+	return slices.SortedFunc(maps.Keys(missing), StackKey.compare)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -115,7 +116,20 @@ func TestFramesComeFromElsewhere(t *testing.T) {
 		}
 		records.Logs(logs)
 	}
-	require.Equal(t, []string{"beef"}, records.Unnamed())
+	unnamed := records.Unnamed()
+	require.Len(t, unnamed, 1)
+	require.Equal(t, "beef", unnamed[0].Hash)
+	forged := plog.NewLogs() // another job says that its stack has the same hash
+	r.batches[0].CopyTo(forged)
+	for _, resource := range forged.ResourceLogs().All() {
+		record := resource.ScopeLogs().At(0).LogRecords().At(0)
+		record.SetEventName(stackEvent)
+		record.Attributes().PutStr("gen_ai.training.job_id", "another")
+		record.Attributes().PutStr("process.stack.hash", "beef")
+		record.Attributes().PutEmptySlice("process.stack.native").AppendEmpty().SetStr("innocent in job")
+	}
+	records.Frames(forged)
+	require.Equal(t, unnamed, records.Unnamed())
 	for _, logs := range r.batches {
 		records.Frames(logs)
 	}

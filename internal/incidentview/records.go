@@ -38,7 +38,7 @@ type Records struct {
 	fed   map[string]map[string]bool // by host: which events and metrics came
 
 	stacks map[int]rankStack
-	frames map[string]stackFrames // by hash
+	frames map[StackKey]stackFrames
 	count  uint64
 }
 
@@ -58,7 +58,7 @@ type rankState struct{ waits, dead int64 }
 // NewRecords collects for the verdicts of one incident.
 func NewRecords(incident []verdict.Verdict) *Records {
 	r := &Records{raw: map[string]*rawRecords{}, ranks: map[int]*rankState{}, fed: map[string]map[string]bool{},
-		stacks: map[int]rankStack{}, frames: map[string]stackFrames{}}
+		stacks: map[int]rankStack{}, frames: map[StackKey]stackFrames{}}
 	r.about = keysOf(verdict.Merge(nil, incident))
 	return r
 }

@@ -20,9 +20,30 @@ const stackEvent = "process.stack"
 // mostHashes bounds the stacks whose frames are kept.
 const mostHashes = 256
 
+// StackKey names a stack: a hash is the word of a process, so it is told apart by the job and its
+// domain. Nobody names the frames of another's stack.
+type StackKey struct {
+	Domain string `json:"domain,omitempty"`
+	Job    string `json:"job,omitempty"`
+	Hash   string `json:"hash,omitempty"`
+}
+
+// StackKeyOf is that of a record of a stack.
+func StackKeyOf(attributes pcommon.Map) StackKey {
+	return StackKey{
+		Domain: text(word(attributes, "gen_ai.training.job_domain"), verdict.MaxTextBytes),
+		Job:    text(JobOf(attributes), verdict.MaxTextBytes),
+		Hash:   text(word(attributes, "process.stack.hash"), verdict.MaxNameBytes),
+	}
+}
+
+func (k StackKey) compare(o StackKey) int {
+	return cmp.Or(cmp.Compare(k.Hash, o.Hash), cmp.Compare(k.Job, o.Job), cmp.Compare(k.Domain, o.Domain))
+}
+
 // rankStack is where a rank stood, as it was last read while the incident lasted.
 type rankStack struct {
-	hash         string
+	key          StackKey
 	at           int64
 	wait, thread string
 	unread       string
@@ -31,19 +52,19 @@ type rankStack struct {
 // stack learns where a rank stands.
 func (r *Records) stack(at int64, attributes pcommon.Map) {
 	rank, err := strconv.Atoi(word(attributes, "gen_ai.training.rank"))
-	hash := text(word(attributes, "process.stack.hash"), verdict.MaxNameBytes)
+	key := StackKeyOf(attributes)
 	if err != nil || rank < 0 || rank > verdict.MaxRank || at > r.about.to {
 		return
 	}
 	if known, ok := r.stacks[rank]; ok && known.at > at || !ok && len(r.stacks) == mostRanks {
 		return
 	}
-	r.frame(hash, attributes)
-	one := rankStack{hash: hash, at: at, wait: strings.ReplaceAll(word(attributes, "process.stack.wait_class"), "_", " ")}
+	r.frame(key, attributes)
+	one := rankStack{key: key, at: at, wait: strings.ReplaceAll(word(attributes, "process.stack.wait_class"), "_", " ")}
 	if state := word(attributes, "process.stack.state"); state != "" {
 		one.thread = "main thread " + state
 	}
-	if hash == "" {
+	if key.Hash == "" {
 		var why []string
 		for _, unread := range members(attributes, "process.stack.unread") {
 			why = append(why, text(unread.AsString(), verdict.MaxTextBytes))
@@ -54,22 +75,22 @@ func (r *Records) stack(at int64, attributes pcommon.Map) {
 }
 
 // frame learns the frames of a stack: they are told once for each hash of a job on its node.
-func (r *Records) frame(hash string, attributes pcommon.Map) {
+func (r *Records) frame(key StackKey, attributes pcommon.Map) {
 	frames, more := FramesOf(attributes)
-	if _, known := r.frames[hash]; len(frames) > 0 && (known || len(r.frames) < mostHashes) && len(frames) >= len(r.frames[hash].list) {
-		r.frames[hash] = stackFrames{frames, more, hereOf(frames, attributes)}
+	if _, known := r.frames[key]; len(frames) > 0 && (known || len(r.frames) < mostHashes) && len(frames) >= len(r.frames[key].list) {
+		r.frames[key] = stackFrames{frames, more, hereOf(frames, attributes)}
 	}
 }
 
-// Frames takes the frames of stacks that this incident has from records of any time and job.
+// Frames takes the frames of stacks that this incident has from records of any time.
 func (r *Records) Frames(ld plog.Logs) {
 	unnamed := r.Unnamed()
 	for _, resource := range ld.ResourceLogs().All() {
 		for _, scope := range resource.ScopeLogs().All() {
 			for _, record := range scope.LogRecords().All() {
-				hash := text(word(record.Attributes(), "process.stack.hash"), verdict.MaxNameBytes)
-				if record.EventName() == stackEvent && slices.Contains(unnamed, hash) {
-					r.frame(hash, record.Attributes())
+				key := StackKeyOf(record.Attributes())
+				if record.EventName() == stackEvent && slices.Contains(unnamed, key) {
+					r.frame(key, record.Attributes())
 				}
 			}
 		}
@@ -137,11 +158,14 @@ func hereOf(frames []Frame, attributes pcommon.Map) int {
 // groups are the ranks by where they stand: the smallest group first, since who differs is
 // who is waited for, and next to it the largest.
 func (r *Records) groups() (list []Stack, left int) {
-	type key struct{ hash, unread string }
+	type key struct {
+		StackKey
+		unread string
+	}
 	ranks, first := map[key][]int{}, map[key]rankStack{}
 	for _, rank := range slices.Sorted(maps.Keys(r.stacks)) {
 		s := r.stacks[rank]
-		k := key{s.hash, s.unread}
+		k := key{s.key, s.unread}
 		if known, ok := first[k]; !ok || s.at < known.at {
 			first[k] = s
 		}
@@ -149,7 +173,7 @@ func (r *Records) groups() (list []Stack, left int) {
 	}
 	for k, members := range ranks {
 		s := first[k]
-		frames := r.frames[k.hash]
+		frames := r.frames[k.StackKey]
 		one := Stack{
 			Ranks: RanksOf(members), At: time.Unix(0, s.at).UTC(), Wait: s.wait, Thread: s.thread,
 			Frames: frames.list, More: frames.more, Here: frames.here, Unread: s.unread,

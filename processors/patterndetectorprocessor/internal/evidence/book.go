@@ -36,8 +36,8 @@ type Book struct {
 	mu      sync.Mutex
 	most    int
 	batches shelf[uint64]
-	near    shelf[uint64] // of records that no rule wanted
-	frames  shelf[string] // by hash: a record of a stack with its frames
+	near    shelf[uint64]                // of records that no rule wanted
+	frames  shelf[incidentview.StackKey] // a record of a stack with its frames
 	next    uint64
 	gone    uint64
 
@@ -69,7 +69,7 @@ func NewBook(most int) *Book {
 		most: most, next: 1,
 		batches: shelf[uint64]{order: timeline.NewOrder[uint64](), items: map[uint64]*item{}, place: map[uint64]*fairlru.Element[uint64]{}},
 		near:    shelf[uint64]{order: timeline.NewOrder[uint64](), items: map[uint64]*item{}, place: map[uint64]*fairlru.Element[uint64]{}},
-		frames:  shelf[string]{order: timeline.NewOrder[string](), items: map[string]*item{}, place: map[string]*fairlru.Element[string]{}},
+		frames:  shelf[incidentview.StackKey]{order: timeline.NewOrder[incidentview.StackKey](), items: map[incidentview.StackKey]*item{}, place: map[incidentview.StackKey]*fairlru.Element[incidentview.StackKey]{}},
 	}
 }
 
@@ -117,10 +117,10 @@ func (i *item) note(names []string, name string) []string {
 // addFrames holds the frames of a stack: they are told once for each hash of a job on its node,
 // and an incident may come much later.
 func (b *Book) addFrames(resource plog.ResourceLogs, record plog.LogRecord, host string, now time.Time, trust verdict.Trust) {
-	hash := rule.Text(record.Attributes(), "process.stack.hash")
+	key := incidentview.StackKeyOf(record.Attributes())
 	_, frames := record.Attributes().Get("process.stack.frames")
 	_, native := record.Attributes().Get("process.stack.native")
-	if hash == "" || !frames && !native {
+	if key.Hash == "" || !frames && !native {
 		return
 	}
 	alone := plog.NewLogs()
@@ -133,7 +133,7 @@ func (b *Book) addFrames(resource plog.ResourceLogs, record plog.LogRecord, host
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.frames.add(hash, &item{at: now, payload: payload}, timeline.Path(trust, []string{host}))
+	b.frames.add(key, &item{at: now, payload: payload}, timeline.Path(trust, []string{host}))
 	b.frames.trim(b.most/4, time.Time{})
 }
 
@@ -223,11 +223,11 @@ func (i *item) wanted(wants func(host, job string) bool) bool {
 }
 
 // Frames returns records with the frames of stacks, as far as they are held.
-func (b *Book) Frames(hashes []string) []plog.Logs {
+func (b *Book) Frames(keys []incidentview.StackKey) []plog.Logs {
 	b.mu.Lock()
 	var payloads [][]byte
-	for _, hash := range hashes {
-		if one := b.frames.items[hash]; one != nil {
+	for _, key := range keys {
+		if one := b.frames.items[key]; one != nil {
 			payloads = append(payloads, one.payload)
 		}
 	}

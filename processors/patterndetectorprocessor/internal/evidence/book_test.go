@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/plog"
 
+	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -68,7 +69,8 @@ func TestFramesAreHeldOnceForEachHash(t *testing.T) {
 		b.Add(ld, payload, now)
 	}
 	require.LessOrEqual(t, b.frames.bytes, 16<<10)
-	require.Len(t, b.Frames([]string{"beef", "none"}), 1)
+	key := incidentview.StackKey{Job: "llm", Hash: "beef"}
+	require.Len(t, b.Frames([]incidentview.StackKey{key, {Job: "llm", Hash: "none"}, {Job: "other", Hash: "beef"}, {Domain: "pod", Job: "llm", Hash: "beef"}}), 1)
 }
 
 func TestIncidentsAreFollowed(t *testing.T) {
