@@ -155,22 +155,23 @@ func TestRefusedMemoryIsExplainedOnARealGPU(t *testing.T) {
 // TestWhoHoldsUpTheOthersIsNamedOnARealGPU: two ranks of PyTorch and NCCL, and one that does not go on.
 func TestWhoHoldsUpTheOthersIsNamedOnARealGPU(t *testing.T) {
 	a := gpuAgent(t)
+	const standstill = "nccl_hang|nccl_socket_stall"
 	for _, fault := range []struct {
 		name, order string
 		make        func(pid int) error
-		pattern     string
+		pattern     string // sockets or calls tell of a standstill first
 		says        string
 	}{
-		{"asleep", "sleep 600", nil, "nccl_hang", `rank 1 .*has not called AllReduce #\d+ \(262,144 x fp32\), which rank 0 has called: .* at gpu\.py:\d+ in save_checkpoint < train`},
-		{"spinning", "spin 600", nil, "nccl_hang", `rank 1 .*gpu\.py:\d+ in spin < train`},
-		{"stopped", "", func(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }, "nccl_hang", `rank 1 .*its process is stopped`},
+		{"asleep", "sleep 600", nil, standstill, `rank 1 .*has not called AllReduce #\d+ \(262,144 x fp32\), which rank 0 has called: .* at gpu\.py:\d+ in save_checkpoint < train`},
+		{"spinning", "spin 600", nil, standstill, `rank 1 .*gpu\.py:\d+ in spin < train`},
+		{"stopped", "", func(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }, standstill, `rank 1 .*its process is stopped`},
 		{"raises", "fail", nil, "rank_exit", `rank 1 .*ValueError: bad batch 3 at gpu\.py:\d+`},
 		{"killed", "", func(pid int) error { return exec.Command("/bin/sh", "-c", fmt.Sprint("kill -9 ", pid)).Run() }, "rank_exit", `rank 1 .*SIGKILL.*, sent by sh`},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			job := startGPUJob(t, fault.name, "train", 2)
 			job.run("go")
-			time.Sleep(20 * time.Second) // until its pauses are known
+			time.Sleep(15 * time.Second) // until its pauses are known
 			require.Empty(t, job.verdicts(t, a), "a healthy job")
 			job.halt()
 			for _, r := range job.ranks {
@@ -185,7 +186,7 @@ func TestWhoHoldsUpTheOthersIsNamedOnARealGPU(t *testing.T) {
 				job.ranks[1].goes(fault.order)
 			}
 			v := a.await(t, fault.name, func(v verdict.Verdict) bool {
-				return v.Pattern == fault.pattern && v.Culprit["job"] == fault.name && v.Severity != verdict.Info
+				return strings.Contains(fault.pattern, v.Pattern) && v.Culprit["job"] == fault.name && v.Role == verdict.RootCause && v.Severity != verdict.Info
 			})
 			made.named()
 			t.Logf("named after %v: %s", made.delay.Round(time.Millisecond), v.Headline)
@@ -197,26 +198,4 @@ func TestWhoHoldsUpTheOthersIsNamedOnARealGPU(t *testing.T) {
 			require.Equal(t, verdict.RootCause, v.Role)
 		})
 	}
-}
-
-// TestAKernelWithoutEndOnARealGPU: both ranks have called, and the GPU of one computes for ever.
-func TestAKernelWithoutEndOnARealGPU(t *testing.T) {
-	a := gpuAgent(t)
-	job := startGPUJob(t, "endless", "train", 2)
-	job.run("go")
-	time.Sleep(20 * time.Second)
-	job.halt()
-	for _, r := range job.ranks {
-		require.True(t, r.enters(t.Context().Done()))
-	}
-	made := cause(t, "ncclcall", "a kernel without end")
-	job.ranks[0].goes("go")
-	job.ranks[1].goes("kernel 300")
-	v := a.await(t, "the standstill", func(v verdict.Verdict) bool { return v.Culprit["job"] == job.name && v.Severity != verdict.Info })
-	made.named()
-	t.Logf("named after %v: %s", made.delay.Round(time.Millisecond), v.Headline)
-	for _, e := range v.Evidence {
-		t.Logf("evidence: %s, %s: %s", e.Source, e.Trust, e.Shows)
-	}
-	require.NotContains(t, v.Headline, "has not called", "both have")
 }
