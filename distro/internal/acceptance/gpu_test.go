@@ -3,7 +3,6 @@
 package acceptance
 
 import (
-	"bufio"
 	_ "embed"
 	"fmt"
 	"os"
@@ -49,24 +48,7 @@ func startGPUJob(t *testing.T, name, does string, size int) *gpuJob {
 		cmd.Env = append(os.Environ(), fmt.Sprint("RANK=", rank), "LOCAL_RANK=0", fmt.Sprint("WORLD_SIZE=", size), "JOB_ID="+name,
 			"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port, "NCCL_SOCKET_IFNAME=lo")
 		cmd.Stderr = os.Stderr
-		stdin, err := cmd.StdinPipe()
-		require.NoError(t, err)
-		stdout, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		r := &pythonRank{cmd: cmd, stdin: stdin, comes: make(chan struct{}, 1)}
-		lines := bufio.NewScanner(stdout)
-		go func() {
-			for lines.Scan() {
-				r.comes <- struct{}{}
-			}
-		}()
-		t.Cleanup(func() {
-			_ = r.stdin.Close()
-			_ = r.cmd.Process.Kill()
-			_ = r.cmd.Wait()
-		})
-		j.ranks = append(j.ranks, r)
+		j.ranks = append(j.ranks, startPythonRank(t, cmd))
 	}
 	for _, r := range j.ranks {
 		require.True(t, r.enters(t.Context().Done()))

@@ -188,26 +188,32 @@ func startPythonJob(t *testing.T, name string, size int, environment ...string) 
 		cmd := exec.Command("/usr/bin/python3", filepath.Join(dir, "job.py"))
 		cmd.Env = append(os.Environ(), fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", size), "JOB_ID="+name)
 		cmd.Env = append(cmd.Env, environment...)
-		stdin, err := cmd.StdinPipe()
-		require.NoError(t, err)
-		stdout, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start(), "install python3")
-		r := &pythonRank{cmd: cmd, stdin: stdin, comes: make(chan struct{}, 1)}
-		lines := bufio.NewScanner(stdout)
-		go func() {
-			for lines.Scan() {
-				r.comes <- struct{}{} // one order, one line
-			}
-		}()
-		t.Cleanup(func() {
-			_ = r.stdin.Close()
-			_ = r.cmd.Process.Kill()
-			_ = r.cmd.Wait()
-		})
-		j.ranks = append(j.ranks, r)
+		j.ranks = append(j.ranks, startPythonRank(t, cmd))
 	}
 	return j
+}
+
+// startPythonRank starts one that says when it comes into its collective, a line each time.
+func startPythonRank(t *testing.T, cmd *exec.Cmd) *pythonRank {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start(), "install python3")
+	r := &pythonRank{cmd: cmd, stdin: stdin, comes: make(chan struct{}, 1)}
+	lines := bufio.NewScanner(stdout)
+	go func() {
+		for lines.Scan() {
+			r.comes <- struct{}{} // one order, one line
+		}
+	}()
+	t.Cleanup(func() {
+		_ = r.stdin.Close()
+		_ = r.cmd.Process.Kill()
+		_ = r.cmd.Wait()
+	})
+	return r
 }
 
 // run lets all ranks make steps until halt, ten a second at most. The first has an order of its own.
