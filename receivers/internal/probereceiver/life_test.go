@@ -165,6 +165,7 @@ func TestWhatTheReceiverGaveUpIsLost(t *testing.T) {
 	for i := range 3 { // of the last of them nobody knows whether it is over
 		b.Tick(t, interval, at.Add(time.Duration(i)*interval))
 	}
+	require.EqualValues(t, 5, (<-lost).Count, "what the probe dropped and could not read before the first look")
 	require.Empty(t, lost)
 	gaveUp.Store(7)
 	for i := range 2 {

@@ -79,7 +79,7 @@ func (w *losses) look(now time.Time, total probe.Stats, up bool, breaks uint64, 
 			add(a.Since, a.Until, a.Missed(), LostAway)
 		}
 	}
-	if more := total.Dropped + total.Invalid - w.before.Dropped - w.before.Invalid; more > 0 && !w.at.IsZero() {
+	if more := total.Dropped + total.Invalid - w.before.Dropped - w.before.Invalid; more > 0 {
 		add(since, now, more, LostOverflow)
 	}
 	switch broke := breaks > w.breaks; {

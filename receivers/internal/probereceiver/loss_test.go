@@ -33,7 +33,7 @@ func TestWhatAProbeLost(t *testing.T) {
 		"nothing":                                {looks: []moment{{}, {}, {}}},
 		"drops":                                  {[]moment{{}, {dropped: 3}, {dropped: 3}, {dropped: 10}}, []Lost{lost(0, 1, 3, LostOverflow), lost(2, 3, 7, LostOverflow)}},
 		"what cannot be read":                    {[]moment{{}, {dropped: 1, invalid: 2}}, []Lost{lost(0, 1, 3, LostOverflow)}},
-		"what was counted before the first look": {looks: []moment{{dropped: 9}, {dropped: 9}}},
+		"what was counted before the first look": {[]moment{{dropped: 9}, {dropped: 9}}, []Lost{lost(-1, 0, 9, LostOverflow)}},
 		"no agent ran":                           {[]moment{{away: []probe.Away{night}}, {}}, []Lost{{"kills", night.Since, night.Until, 3, LostAway}}},
 		"no agent ran, all was read":             {looks: []moment{{away: []probe.Away{{Since: night.Since, Until: night.Until, Records: 5}}}}},
 		"it breaks and is opened":                {[]moment{{}, {down: true, breaks: 1}, {breaks: 1}, {breaks: 1}}, []Lost{lost(0, 1, 0, LostDown), lost(1, 2, 0, LostDown)}},
