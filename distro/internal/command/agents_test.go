@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -133,10 +134,14 @@ func TestAGatewayKnowsWhichAgentsWatch(t *testing.T) {
 	report := become(heartbeat.Counts{Watching: 2})
 	code, _ := status()
 	require.Equal(t, statusWell, code, "what nobody tells of did not happen")
+	require.Eventually(t, func() bool { // the first heartbeat may come before others start; the second follows in 10 s
+		_, report = status()
+		return !slices.ContainsFunc(report.WorstAgents, func(a heartbeat.Agent) bool {
+			return a.Dropped == nil || !slices.ContainsFunc(a.Receivers, func(c heartbeat.Component) bool { return c.Name == "filelog" && c.State == heartbeat.Works })
+		})
+	}, hosttest.Patience, 20*time.Millisecond, "its own metrics, and filelog: %+v", &report.WorstAgents)
 	require.Equal(t, []string{"node-1", "node-2"}, []string{report.WorstAgents[0].Host, report.WorstAgents[1].Host})
 	require.Equal(t, version, report.WorstAgents[0].Version)
-	require.NotNil(t, report.WorstAgents[0].Dropped, "it serves its own metrics")
-	require.Equal(t, "filelog", report.WorstAgents[0].Receivers[0].Name)
 
 	// Others: an agent that speaks of another machine, and a stranger.
 	agent("node-2", "node-3")
