@@ -129,7 +129,7 @@ func newScripted(t testing.TB, opts Options, prepare func(*Tracker, fakeProc, ui
 }
 
 // ns is a boot-clock time, given in seconds after the base.
-func (s *scripted) ns(second float64) uint64 { return s.base + uint64(second*1e9) }
+func (s *scripted) ns(second float64) uint64 { return s.base + uint64(int64(second*1e9)) } // arm64 makes 0 of a negative float
 
 // at is the wall-clock time of that.
 func (s *scripted) at(second float64) time.Time { return wall(s.ns(second)) }

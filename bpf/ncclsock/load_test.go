@@ -83,7 +83,8 @@ func TestOwnersBeyondTheLimitAreCounted(t *testing.T) {
 	}
 }
 
-// A descriptor table of a hundred thousand entries that all are one socket.
+// A descriptor table of a hundred thousand entries that all are one socket. Where no program reads
+// it, and the machine takes longer for it than a process may hold up the others, that is said.
 func TestHugeDescriptorTable(t *testing.T) {
 	probes := openAll(t, Options{})
 	fd := manyConnections(t, 1)[1]
@@ -100,7 +101,13 @@ func TestHugeDescriptorTable(t *testing.T) {
 		copies = append(copies, copied)
 	}
 	for _, p := range probes {
-		require.Len(t, snapshot(t, p, uint32(os.Getpid())).Sockets, 3)
+		s := snapshot(t, p, uint32(os.Getpid()))
+		if p.Report().Rung == RungDiag && s.Unreadable == 1 {
+			require.Empty(t, s.Sockets)
+			continue
+		}
+		require.Len(t, s.Sockets, 3)
+		require.Zero(t, s.Unreadable)
 	}
 }
 
