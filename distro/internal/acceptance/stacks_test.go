@@ -96,8 +96,17 @@ def all_reduce():
     if communicator:
         reduce(None, None, 4096, 9, 0, communicator, None)
 `
+	// Its file is named as PyTorch's, too. CUDA polls.
+	pythonCUDA = `import ctypes
+
+def synchronize(library):
+    held = ctypes.c_int()
+    library.pthread_spin_init(ctypes.byref(held), 1)
+    library.pthread_spin_lock(ctypes.byref(held))
+    library.pthread_spin_lock(ctypes.byref(held))
+`
 	pythonProgram = `import ctypes, mmap, threading, time
-import nccl
+import nccl, torch.cuda
 from torch.distributed.distributed_c10d import all_reduce
 
 def evaluate(seconds):
@@ -135,6 +144,9 @@ def spin_in_c(library):
     library.pthread_spin_lock(ctypes.byref(held))
     library.pthread_spin_lock(ctypes.byref(held))
 
+def synchronize(library):
+    torch.cuda.synchronize(ctypes.CDLL(None))
+
 def hold_gil(seconds):
     ctypes.PyDLL(None).sleep(int(seconds))
 
@@ -154,7 +166,7 @@ def fail(words):
     raise ValueError(words)
 
 orders = {
-    "forward": (forward, float), "evaluate": (evaluate, float), "save": (save_checkpoint, float), "deadlock": (deadlock, float), "spin": (spin, float), "spin_in_c": (spin_in_c, str),
+    "forward": (forward, float), "evaluate": (evaluate, float), "save": (save_checkpoint, float), "deadlock": (deadlock, float), "spin": (spin, float), "spin_in_c": (spin_in_c, str), "synchronize": (synchronize, str),
     "hold_gil": (hold_gil, float), "load": (load_batch, int), "write": (save_model, int), "fail": (fail, str),
 }
 
@@ -179,7 +191,7 @@ main()
 func startPythonJob(t *testing.T, name string, size int, environment ...string) *pythonJob {
 	t.Helper()
 	dir := t.TempDir()
-	for file, text := range map[string]string{"job.py": pythonProgram, "nccl.py": pythonNCCL, "torch/__init__.py": "", "torch/distributed/__init__.py": "", "torch/distributed/distributed_c10d.py": pythonCollective} {
+	for file, text := range map[string]string{"job.py": pythonProgram, "nccl.py": pythonNCCL, "torch/__init__.py": "", "torch/distributed/__init__.py": "", "torch/cuda/__init__.py": pythonCUDA, "torch/distributed/distributed_c10d.py": pythonCollective} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}

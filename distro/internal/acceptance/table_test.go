@@ -25,6 +25,7 @@ type rankFault struct {
 	name   string
 	static bool   // no call is seen, as where NCCL is linked statically: stacks alone tell
 	order  string // of the rank instead of its step; "": none, it stays in the collective before
+	all    bool   // it happens to all ranks, and none of them is to blame
 	file   bool   // it has a file of a mount that answers nobody any more
 	make   func(pid int) error
 	// pattern is that of the cause, and says what it says of the rank.
@@ -37,6 +38,12 @@ func rankFaults() []rankFault {
 	}
 	loops := func(who, function string) string {
 		return strings.Replace(who, " called A", "( yet)? called A", 1) + `rank 1 executes nothing but a loop at job\.py:\d+ in ` + function + ` < main`
+	}
+	below := func(static bool) string {
+		if static {
+			return `^all 3 ranks wait in a collective: the fault is below the program$`
+		}
+		return `^all ranks of .* have called AllReduce #\d+ \(4,096 x bf16\), and all wait: the fault is below the program$`
 	}
 	stop := func(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
 	kill := func(pid int) error { return exec.Command("/bin/sh", "-c", fmt.Sprint("kill -9 ", pid)).Run() }
@@ -54,9 +61,11 @@ func rankFaults() []rankFault {
 			rankFault{name: "spinning in C", static: static, order: "spin_in_c free", pattern: "nccl_hang", says: loops(who, "spin_in_c")},
 			rankFault{name: "spinning in C with the GIL", static: static, order: "spin_in_c gil", pattern: "nccl_hang", says: loops(who, "spin_in_c")},
 			rankFault{name: "asleep in C with the GIL", static: static, order: "hold_gil 100", pattern: "nccl_hang", says: who + asleep("hold_gil")},
+			rankFault{name: "a collective that does not end", static: static, all: true, pattern: "nccl_hang", says: below(static)},
 		)
 	}
 	return append(all,
+		rankFault{name: "a GPU kernel that does not end", order: "synchronize", all: true, pattern: "nccl_hang", says: below(false)},
 		rankFault{name: "page fault on a mount that is stuck", order: "load 8388608", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a page fault for .*; rank 1 of job \S+ waits`},
 		rankFault{name: "write to a mount that is stuck", order: "write 1048576", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a WRITE for .*; rank 1 of job \S+ waits`},
 		rankFault{name: "raises an exception", order: "fail bad batch 3", pattern: "rank_exit", says: `rank 1 .*ValueError: bad batch 3 at job\.py:\d+`},
@@ -138,14 +147,24 @@ func (a agent) names(t *testing.T, job *pythonJob, name string, fault *rankFault
 	if fault.make != nil {
 		require.NoError(t, fault.make(job.ranks[1].cmd.Process.Pid))
 	}
-	job.all(t, 1, fault.order)
+	who := "1"
+	if fault.all {
+		who = ""
+		if fault.order != "" {
+			for _, r := range job.ranks {
+				r.goes(fault.order)
+			}
+		}
+	} else {
+		job.all(t, 1, fault.order)
+	}
 	v := a.await(t, fault.name, func(v verdict.Verdict) bool {
 		return v.Pattern == fault.pattern && v.Culprit["job"] == name && v.Severity != verdict.Info
 	})
 	made.named()
 	t.Logf("named after %v: %s", made.delay.Round(time.Millisecond), v.Headline)
 	require.Equal(t, verdict.RootCause, v.Role)
-	require.Equal(t, "1", v.Culprit["rank"])
+	require.Equal(t, who, v.Culprit["rank"])
 	v = a.await(t, fault.name+", with its cause", func(w verdict.Verdict) bool {
 		return w.ID == v.ID && regexp.MustCompile(fault.says).MatchString(w.Headline)
 	})
