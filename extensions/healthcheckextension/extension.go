@@ -33,7 +33,7 @@ func (h *health) Start(ctx context.Context, host component.Host) error {
 	if err != nil {
 		return err
 	}
-	listener, err := gate.Patient(ctx, h.config.ToListener, func(err error) {
+	listener, err := gate.Patient(ctx, gate.Listen(&h.config.ServerConfig, h.config.MaxConnections), func(err error) {
 		err = fmt.Errorf("listen on %s: %w; another program, perhaps a second tracecore, listens there: stop it, or set endpoint", h.config.NetAddr.Endpoint, err)
 		h.settings.Logger.Warn("nobody can ask whether this process is well until the address is free", zap.Error(err))
 		componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
@@ -46,7 +46,7 @@ func (h *health) Start(ctx context.Context, host component.Host) error {
 	}
 	h.server = server
 	h.serving.Go(func() {
-		if err := server.Serve(gate.Share(listener, h.config.MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			componentstatus.ReportStatus(host, componentstatus.NewFatalErrorEvent(err))
 		}
 	})

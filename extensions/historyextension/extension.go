@@ -188,7 +188,7 @@ func (k *keeper) Start(ctx context.Context, host component.Host) error {
 		where  string
 		listen func(context.Context) (net.Listener, error)
 	}{
-		{read, k.config.HTTP.NetAddr.Endpoint, k.config.HTTP.ToListener},
+		{read, k.config.HTTP.NetAddr.Endpoint, gate.Listen(&k.config.HTTP.ServerConfig, k.config.HTTP.MaxConnections)},
 		{write, filepath.Join(k.config.Directory, SocketName), k.listenUnix},
 	} {
 		serving.Go(func() { k.serve(running, host, s.server, s.where, s.listen) })
@@ -211,7 +211,7 @@ func (k *keeper) serve(ctx context.Context, host component.Host, server *http.Se
 			if said {
 				k.settings.Logger.Info("questions about incidents are answered again", zap.String("address", where))
 			}
-			err = server.Serve(gate.Share(listener, k.config.HTTP.MaxConnections))
+			err = server.Serve(listener)
 			if errors.Is(err, http.ErrServerClosed) || ctx.Err() != nil {
 				_ = listener.Close()
 				return

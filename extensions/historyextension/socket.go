@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+
+	"github.com/tracecoreai/tracecore/internal/gate"
 )
 
 // uidPrefix begins the address of a caller on the Unix socket.
@@ -32,7 +34,7 @@ func (k *keeper) listenUnix(ctx context.Context) (net.Listener, error) {
 	if err := errors.Join(os.Chmod(fresh, 0o600), os.Rename(fresh, path)); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &callers{Listener: l}, nil
+	return gate.Share(&callers{Listener: l}, k.config.HTTP.MaxConnections), nil
 }
 
 // callers are connections that say who called.

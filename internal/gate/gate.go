@@ -3,8 +3,12 @@
 package gate
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
 	"sync"
+
+	"go.opentelemetry.io/collector/config/confighttp"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
@@ -24,6 +28,30 @@ type gate struct {
 // Share returns a listener with so many open connections at most. Its connections count
 // until they are closed.
 func Share(l net.Listener, most int) net.Listener { return &gate{Listener: l, max: most} }
+
+// Listen returns what listens as confighttp's ToListener does, with so many open connections at
+// most. They are bounded below TLS: the server takes a connection for TLS by its type alone. It
+// speaks HTTP/1.1, one question at a time on a connection.
+func Listen(of *confighttp.ServerConfig, most int) func(context.Context) (net.Listener, error) {
+	return func(ctx context.Context) (net.Listener, error) {
+		var certificates *tls.Config
+		if of.TLS.HasValue() {
+			var err error
+			if certificates, err = of.TLS.Get().LoadTLSConfig(ctx); err != nil {
+				return nil, err
+			}
+			certificates.NextProtos = []string{"http/1.1"}
+		}
+		l, err := of.NetAddr.Listen(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if l = Share(l, most); certificates != nil {
+			l = tls.NewListener(l, certificates)
+		}
+		return l, nil
+	}
+}
 
 // Accept returns the next connection.
 func (g *gate) Accept() (net.Conn, error) {

@@ -29,7 +29,7 @@ func (b *Backends) readSecurity(env func(string) string) (err error) {
 	if (b.certificate == "") != (b.key == "") {
 		return fmt.Errorf("%s and %s go together: set both or none", certificateVariable, keyVariable)
 	}
-	if b.headers, err = readHeaders(env(headersVariable)); err != nil || len(b.headers) == 0 {
+	if b.headers, err = ReadHeaders(headersVariable, env(headersVariable)); err != nil || len(b.headers) == 0 {
 		return err
 	}
 	if len(b.targets) > 1 {
@@ -41,9 +41,9 @@ func (b *Backends) readSecurity(env func(string) string) (err error) {
 	return nil
 }
 
-// readHeaders reads "key=value,key=value" with values as in a URL. Its errors name no
-// value.
-func readHeaders(text string) (map[string]string, error) {
+// ReadHeaders reads "key=value,key=value" with values as in a URL, out of an environment
+// variable. Its errors name no value.
+func ReadHeaders(variable, text string) (map[string]string, error) {
 	headers := map[string]string{}
 	for i, pair := range strings.Split(text, ",") {
 		if strings.TrimSpace(pair) == "" {
@@ -53,7 +53,7 @@ func readHeaders(text string) (map[string]string, error) {
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		key = strings.ToLower(strings.TrimSpace(key))
 		if !ok || err != nil || !httpguts.ValidHeaderFieldName(key) || !httpguts.ValidHeaderFieldValue(value) {
-			return nil, fmt.Errorf("%s: header %d is not of the form name=value, with spaces as %%20 and commas as %%2C", headersVariable, i+1)
+			return nil, fmt.Errorf("%s: header %d is not of the form name=value, with spaces as %%20 and commas as %%2C", variable, i+1)
 		}
 		headers[key] = value
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/distro/defaultconfig"
+	"github.com/tracecoreai/tracecore/distro/internal/backend"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 )
@@ -131,11 +133,11 @@ func (a *asking) get(ctx context.Context, path string, query url.Values) ([]byte
 
 // getAs asks for what has another schema.
 func (a *asking) getAs(ctx context.Context, schema, path string, query url.Values) ([]byte, error) {
-	base, err := addressOf(a.address)
+	at, err := siteOf(a.address)
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String()+path+"?"+query.Encode(), nil)
+	request, err := at.request(ctx, path+"?"+query.Encode())
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -143,9 +145,50 @@ func (a *asking) getAs(ctx context.Context, schema, path string, query url.Value
 	defer client.CloseIdleConnections()
 	text, err := exchange(client, request, schema)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", base.Host, hintOf(err, "does tracecore run here, with the extension history? give --address for another place"))
+		return nil, fmt.Errorf("ask %s: %w", at.Host, hintOf(err, notHere))
 	}
 	return text, nil
+}
+
+const notHere = "does tracecore run here, with the extension history? give --address for another place"
+
+// headersVariable has what a tracecore at --address is shown, as OTEL_EXPORTER_OTLP_HEADERS has
+// what a backend is shown. It stands in no argument, which every user of the machine can read.
+const headersVariable = "TRACECORE_HEADERS"
+
+// site is where a tracecore answers, and what it is shown.
+type site struct {
+	*url.URL
+	headers map[string]string
+}
+
+// siteOf reads an address, and the headers for it: none for that of this machine, where any user
+// can listen in its place.
+func siteOf(address string) (*site, error) {
+	base, err := addressOf(address)
+	if err != nil || address == historyAddress {
+		return &site{URL: base}, err
+	}
+	headers, err := backend.ReadHeaders(headersVariable, os.Getenv(headersVariable))
+	if err == nil && len(headers) > 0 && base.Scheme != "https" && !loopback(address) {
+		err = fmt.Errorf("%s would go to %s unencrypted: use https://", headersVariable, base.Host)
+	}
+	if err != nil {
+		return nil, usage(err)
+	}
+	return &site{base, headers}, nil
+}
+
+// request asks for a path there, which may have a query.
+func (s *site) request(ctx context.Context, path string) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.String()+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range s.headers {
+		request.Header.Set(name, value)
+	}
+	return request, nil
 }
 
 // client reaches a tracecore. That of this machine is asked over its Unix socket, where this
@@ -231,6 +274,9 @@ func answerIn(response *http.Response, schema string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer+1))
 	if err != nil {
 		return nil, err
+	}
+	if response.StatusCode == http.StatusUnauthorized {
+		return nil, fmt.Errorf("it does not know who asks (HTTP 401): set %s='authorization=Bearer%%20…'", headersVariable)
 	}
 	var answer history.Failure
 	switch err := json.Unmarshal(text, &answer); {

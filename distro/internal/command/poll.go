@@ -33,7 +33,7 @@ const (
 type poller struct {
 	asking  asking
 	address string
-	base    *url.URL
+	base    *site
 	client  *http.Client
 
 	mu       sync.Mutex
@@ -59,7 +59,7 @@ func (p *poller) Look(ctx context.Context, want top.Want) (top.Picture, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.base == nil {
-		base, err := addressOf(p.address)
+		base, err := siteOf(p.address)
 		if err != nil {
 			return top.Picture{Host: p.address}, err
 		}
@@ -258,7 +258,7 @@ func conditional[T any](ctx context.Context, p *poller, path string, query url.V
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base.String()+path, nil)
+	request, err := p.base.request(ctx, path)
 	if err != nil {
 		return false, err
 	}
@@ -267,7 +267,7 @@ func conditional[T any](ctx context.Context, p *poller, path string, query url.V
 	}
 	response, err := do(p.client, request)
 	if err != nil {
-		return false, hintOf(err, "does tracecore run here, with the extension history? give --address for another place")
+		return false, hintOf(err, notHere)
 	}
 	if at, err := http.ParseTime(response.Header.Get("Date")); err == nil {
 		p.picture.At = at

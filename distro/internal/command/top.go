@@ -66,7 +66,7 @@ func (f *topFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		source = recorded
 	} else {
-		if _, err := addressOf(f.address); err != nil {
+		if _, err := siteOf(f.address); err != nil {
 			return err
 		}
 		source = newPoller(&f.asking)

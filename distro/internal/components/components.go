@@ -9,6 +9,8 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/kafkaexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/loadbalancingexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/bearertokenauthextension"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/oidcauthextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbyattrsprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/k8sattributesprocessor"
@@ -80,6 +82,8 @@ type part[F component.Factory] struct {
 
 func extensions() []part[extension.Factory] {
 	return []part[extension.Factory]{
+		{bearertokenauthextension.NewFactory(), contrib + "extension/bearertokenauthextension"},
+		{oidcauthextension.NewFactory(), contrib + "extension/oidcauthextension"},
 		{filestorageextension.NewFactory(), own + "extensions/filestorageextension"},
 		{agentauthextension.NewFactory(), own + "extensions/agentauthextension"},
 		{identityextension.NewFactory(), own + "extensions/identityextension"},
