@@ -48,9 +48,7 @@ service:
 		t.Cleanup(r.Stop)
 		ranks = append(ranks, r)
 	}
-	require.Eventually(t, func() bool {
-		return strings.Contains(u.asks(t, well, "jobs", "--job="+job), "2 of 2")
-	}, hosttest.Patience, time.Second, "both ranks are seen: %s", a.Stderr)
+	u.sees(t, well, []string{"2 of 2"}, "jobs", "--job="+job)
 	_, err := ranks[1].Abort()
 	require.NoError(t, err)
 	ranks[0].Stop()
@@ -86,6 +84,6 @@ service:
 		return strings.Contains(strings.Join(strings.Fields(a.Stdout.String()), " "), "Job "+job+" failed after ")
 	}, hosttest.Patience, 100*time.Millisecond, "%s", a.Stdout)
 	require.Regexp(t, `otelcol_processor_patterndetector_runs_ended(_total)?\{[^}]*outcome="failed"[^}]*\} [1-9]`, fetch(a.metrics))
-	require.Contains(t, u.asks(t, well, "jobs", "--job="+job), "failed")
+	u.sees(t, well, []string{"failed"}, "jobs", "--job="+job)
 	require.Len(t, summed(), 1, "once")
 }
