@@ -81,11 +81,13 @@ struct {
  * While nobody reads, as when the agent is away, the ring fills. Then what is worth
  * less makes room for what is worth more: starts, of some KiB, leave a quarter of it
  * to ends, and ends that are a success an eighth to those that are not. /proc makes
- * good for starts of what still lives; nothing makes good for ends. So tenants and users
- * share what ends may take: a loop of programs that fail hides the end of nobody's rank.
+ * good for starts of what still lives; nothing makes good for ends. Tenants and users
+ * share each of these parts: a loop of programs hides neither the start nor the end of
+ * another's rank, and what its owner starts takes no room from how it ends.
  */
 #define ROOM_FOR_STARTS 6 /* eighths of the ring */
 #define ROOM_FOR_SUCCESS 7
+#define ROOM_FOR_FAILURE 8
 #define WAKE_AT 4 /* when so much waits, the reader is woken for any record */
 
 static __always_inline bool ring_has_room(__u64 eighths)
@@ -366,16 +368,15 @@ int signal_sent(__u64 *ctx)
 	return 0;
 }
 
-static __always_inline int send_exec(struct task_struct *task, __u64 end, __u64 bytes, const __u64 room)
+static __always_inline int send_exec(struct task_struct *task, const struct owner *owner, __u64 end, __u64 bytes, const __u64 room)
 {
-	struct event *e = NULL;
+	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e) + room, 0);
 
-	if (ring_has_room(ROOM_FOR_STARTS))
-		e = bpf_ringbuf_reserve(&events, sizeof(*e) + room, 0);
 	if (!e) {
 		count_dropped();
 		return 0;
 	}
+	count_in_ring(&events, owner, sizeof(*e) + room);
 	describe(e, task, KIND_EXEC);
 	e->environ_bytes = bytes;
 	/* The verifier must see the comparison here, on the value that is passed:
@@ -401,6 +402,7 @@ int exec_environ(__u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
 	struct mm_struct *mm = task->mm;
+	struct owner owner;
 	__u64 start, end;
 
 	if (!mm || handled_already(HOOK_EXEC, (__u64)task))
@@ -409,21 +411,31 @@ int exec_environ(__u64 *ctx)
 	end = mm->env_end;
 	if (end < start)
 		return 0;
+	begin_task(&owner, task);
+	if (!part_has_room_for(&events, &owner, ROOM_FOR_STARTS)) {
+		count_dropped();
+		return 0;
+	}
 	if (end - start <= ENVIRON_SMALL)
-		return send_exec(task, end, end - start, ENVIRON_SMALL);
-	return send_exec(task, end, end - start, ENVIRON_LARGE);
+		return send_exec(task, &owner, end, end - start, ENVIRON_SMALL);
+	return send_exec(task, &owner, end, end - start, ENVIRON_LARGE);
 }
 
 SEC("raw_tp/sched_process_exec")
 int exec_notice(void *ctx)
 {
-	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	struct event *e = NULL;
+	struct owner owner;
 
+	begin_process(&owner);
+	if (ring_has_room_for(&events, &owner))
+		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		count_dropped();
 		return 0;
 	}
 	zero(e);
+	count_in_ring(&events, &owner, sizeof(*e));
 	e->time_ns = bpf_ktime_get_boot_ns();
 	e->kind = KIND_EXEC_NOTICE;
 	e->pid = bpf_get_current_pid_tgid() >> 32;
@@ -486,7 +498,7 @@ int exit_status(__u64 *ctx)
 	sent = bpf_map_lookup_elem(&signals, &pid);
 	if (sent && sent->target_start_ns == task->group_leader->start_boottime)
 		return send_signalled_exit(task, status, sent, &owner);
-	if (ring_has_room_for(&events, &owner) && (status != 0 || ring_has_room(ROOM_FOR_SUCCESS)))
+	if (part_has_room_for(&events, &owner, status != 0 ? ROOM_FOR_FAILURE : ROOM_FOR_SUCCESS))
 		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		count_lost(&events, &owner);

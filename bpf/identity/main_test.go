@@ -86,6 +86,13 @@ func beChild(mode string) int {
 		return 0
 	case "stopsOwn": // processes of its own, as many as standard input says
 		return stopOwn()
+	case "again": // becomes this program again and again, in one process
+		left, _ := strconv.Atoi(os.Getenv("TIMES"))
+		if left == 0 {
+			return 0
+		}
+		_ = unix.Exec("/proc/self/exe", os.Args, []string{childMode + "=again", fmt.Sprint("TIMES=", left-1)})
+		return 99
 	case "bareChild": // a program whose environment names nothing
 		child := exec.Command("/proc/self/exe")
 		child.Env = []string{childMode + "=exit7"}

@@ -4,6 +4,7 @@ package identity
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -315,6 +316,55 @@ func TestAFloodOfEndsHidesNoRankOfAnother(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, tracker.Close()) })
 	require.Equal(t, 6, exitOf(t, exits, rank.pid()).Signal)
 	require.Positive(t, tracker.Stats().Dropped)
+}
+
+// A user who starts programs without end hides the start of nobody else's rank, also while
+// nobody reads.
+func TestAFloodOfStartsHidesNoRankOfAnother(t *testing.T) {
+	privtest.Require(t)
+	as := func(user uint32) *syscall.SysProcAttr {
+		return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	}
+	for name, tc := range map[string]struct {
+		programs  []string
+		ringBytes uint32
+		starts    int // more than the ring has room for
+	}{
+		RungTracing: {[]string{bpfProgExecEnviron, bpfProgExitStatus}, 128 << 10, 40},
+		RungNotice:  {[]string{bpfProgExecNotice}, uint32(os.Getpagesize()), 2 * os.Getpagesize() / 72},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proc := newReader("/proc")
+			source, fired, err := openRing(proc, sizes{ringBytes: tc.ringBytes}, tc.programs...)
+			require.NoError(t, err)
+			require.True(t, fired)
+			opts, err := Options{}.withDefaults()
+			require.NoError(t, err)
+			tracker := newTracker(opts, source, proc, probe.Report{})
+			tracker.healing = time.Hour // what was dropped is found in /proc by nobody
+			tracker.scan()
+			require.NoError(t, startsItself(t, as(12345), tc.starts))
+			// A user of its own: what else runs as root on the machine shares root's part.
+			rank := startChildAs(t, as(23456), "exitAfterTerm", "RANK=1", "WORLD_SIZE=2")
+			rank.printed(t) // it has begun, and nobody has read yet
+			require.Positive(t, tracker.Stats().Dropped)
+
+			go tracker.exits.run()
+			go tracker.run()
+			t.Cleanup(func() { require.NoError(t, tracker.Close()) })
+			require.Eventually(t, func() bool { return tracker.knows(rank.pid()) }, time.Minute, 10*time.Millisecond)
+		})
+	}
+}
+
+// startsItself runs one process that starts a program again and again and has no end of its own
+// before the last.
+func startsItself(t *testing.T, as *syscall.SysProcAttr, times int) error {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "/proc/self/exe")
+	c.SysProcAttr = as
+	c.Env = []string{childMode + "=again", fmt.Sprint("TIMES=", times)}
+	return c.Run()
 }
 
 func TestEveryRungKnowsALivingRank(t *testing.T) {

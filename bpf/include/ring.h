@@ -82,11 +82,12 @@ static __always_inline __u64 bytes_in_ring(const struct in_ring *r, __u64 waits,
 	return r->bytes < waits ? r->bytes : waits;
 }
 
-/* Whether the owner may write one more record. */
-static __always_inline bool ring_has_room_for(void *ring, const struct owner *o)
+/* Whether the owner may write one more record of a kind that may fill so many eighths of the
+ * ring. It then has its share of that part, and the rest waits for what is worth more. */
+static __always_inline bool part_has_room_for(void *ring, const struct owner *o, __u64 eighths)
 {
 	__u64 waits = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA), read = bpf_ringbuf_query(ring, BPF_RB_CONS_POS);
-	__u64 size = bpf_ringbuf_query(ring, BPF_RB_RING_SIZE);
+	__u64 size = bpf_ringbuf_query(ring, BPF_RB_RING_SIZE) / 8 * eighths;
 	struct in_ring *tenant = in_ring_at(o->tenant_slot), *user = in_ring_at(SLOTS + o->user_slot);
 	__s64 left;
 
@@ -94,6 +95,12 @@ static __always_inline bool ring_has_room_for(void *ring, const struct owner *o)
 		return false;
 	left = GREED * (__s64)(size - waits) - (__s64)bytes_in_ring(tenant, waits, read);
 	return (__s64)bytes_in_ring(user, waits, read) < left;
+}
+
+/* Whether the owner may write one more record. */
+static __always_inline bool ring_has_room_for(void *ring, const struct owner *o)
+{
+	return part_has_room_for(ring, o, 8);
 }
 
 static __always_inline void add_in_ring(struct in_ring *r, __u64 bytes, __u64 written, __u64 read)
