@@ -13,13 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type bpfCall struct {
-	_         structs.HostLayout
-	SizeBytes uint64
-	Device    int32
-	Function  uint32
-}
-
 type bpfCrowded struct {
 	_       structs.HostLayout
 	Records uint64
@@ -65,23 +58,46 @@ const (
 	bpfOutcomeOUTCOME_SUCCEEDED bpfOutcome = 1
 )
 
+type bpfOwner struct {
+	_          structs.HostLayout
+	Cgroups    uint64
+	User       uint32
+	TenantSlot uint16
+	UserSlot   uint16
+}
+
+type bpfThread struct {
+	_            structs.HostLayout
+	BeganNs      uint64
+	SizeBytes    uint64
+	RefusedBytes uint64
+	Pid          uint32
+	Device       int32
+	Function     uint16
+	Refused      uint16
+	Pad          uint32
+	Owner        bpfOwner
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapCalls                  = "calls"
 	bpfMapCrowded                = "crowded"
 	bpfMapDropped                = "dropped"
 	bpfMapEvents                 = "events"
+	bpfMapHeld                   = "held"
 	bpfMapInRing                 = "in_ring"
-	bpfMapRefused                = "refused"
+	bpfMapThreads                = "threads"
 	bpfProgAllocationReturn      = "allocation_return"
+	bpfProgForgetThread          = "forget_thread"
 	bpfProgMemAlloc              = "mem_alloc"
 	bpfProgMemAllocAsync         = "mem_alloc_async"
 	bpfProgMemAllocFromPoolAsync = "mem_alloc_from_pool_async"
 	bpfProgMemAllocManaged       = "mem_alloc_managed"
 	bpfProgMemAllocPitch         = "mem_alloc_pitch"
 	bpfProgMemCreate             = "mem_create"
+	bpfVarCapacity               = "capacity"
 	bpfVarEventType              = "event_type"
 	bpfVarFunctionType           = "function_type"
 	bpfVarOutcomeType            = "outcome_type"
@@ -131,6 +147,7 @@ type bpfSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
 	AllocationReturn      *ebpf.ProgramSpec `ebpf:"allocation_return"`
+	ForgetThread          *ebpf.ProgramSpec `ebpf:"forget_thread"`
 	MemAlloc              *ebpf.ProgramSpec `ebpf:"mem_alloc"`
 	MemAllocAsync         *ebpf.ProgramSpec `ebpf:"mem_alloc_async"`
 	MemAllocFromPoolAsync *ebpf.ProgramSpec `ebpf:"mem_alloc_from_pool_async"`
@@ -143,18 +160,19 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Calls   *ebpf.MapSpec `ebpf:"calls"`
 	Crowded *ebpf.MapSpec `ebpf:"crowded"`
 	Dropped *ebpf.MapSpec `ebpf:"dropped"`
 	Events  *ebpf.MapSpec `ebpf:"events"`
+	Held    *ebpf.MapSpec `ebpf:"held"`
 	InRing  *ebpf.MapSpec `ebpf:"in_ring"`
-	Refused *ebpf.MapSpec `ebpf:"refused"`
+	Threads *ebpf.MapSpec `ebpf:"threads"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	Capacity     *ebpf.VariableSpec `ebpf:"capacity"`
 	EventType    *ebpf.VariableSpec `ebpf:"event_type"`
 	FunctionType *ebpf.VariableSpec `ebpf:"function_type"`
 	OutcomeType  *ebpf.VariableSpec `ebpf:"outcome_type"`
@@ -181,22 +199,22 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Calls   *ebpf.Map `ebpf:"calls"`
 	Crowded *ebpf.Map `ebpf:"crowded"`
 	Dropped *ebpf.Map `ebpf:"dropped"`
 	Events  *ebpf.Map `ebpf:"events"`
+	Held    *ebpf.Map `ebpf:"held"`
 	InRing  *ebpf.Map `ebpf:"in_ring"`
-	Refused *ebpf.Map `ebpf:"refused"`
+	Threads *ebpf.Map `ebpf:"threads"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
-		m.Calls,
 		m.Crowded,
 		m.Dropped,
 		m.Events,
+		m.Held,
 		m.InRing,
-		m.Refused,
+		m.Threads,
 	)
 }
 
@@ -204,6 +222,7 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	Capacity     *ebpf.Variable `ebpf:"capacity"`
 	EventType    *ebpf.Variable `ebpf:"event_type"`
 	FunctionType *ebpf.Variable `ebpf:"function_type"`
 	OutcomeType  *ebpf.Variable `ebpf:"outcome_type"`
@@ -215,6 +234,7 @@ type bpfVariables struct {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
 	AllocationReturn      *ebpf.Program `ebpf:"allocation_return"`
+	ForgetThread          *ebpf.Program `ebpf:"forget_thread"`
 	MemAlloc              *ebpf.Program `ebpf:"mem_alloc"`
 	MemAllocAsync         *ebpf.Program `ebpf:"mem_alloc_async"`
 	MemAllocFromPoolAsync *ebpf.Program `ebpf:"mem_alloc_from_pool_async"`
@@ -226,6 +246,7 @@ type bpfPrograms struct {
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.AllocationReturn,
+		p.ForgetThread,
 		p.MemAlloc,
 		p.MemAllocAsync,
 		p.MemAllocFromPoolAsync,

@@ -18,7 +18,9 @@
  */
 #include "bpf.h"
 
-#define ROOM_TABLES 0 /* the ring alone is shared */
+/* The table of room.h. */
+#define THREADS 0
+#define ROOM_TABLES 1
 #include "ring.h"
 #include "registers.h"
 
@@ -36,7 +38,7 @@ char dual_license[] SEC("license") = "Dual BSD/GPL";
 #define DEVICE_UNKNOWN (-1)
 
 enum function {
-	FUNCTION_UNKNOWN,
+	FUNCTION_UNKNOWN, /* of a thread: it is in no call */
 	FUNCTION_MEM_ALLOC,
 	FUNCTION_MEM_ALLOC_PITCH,
 	FUNCTION_MEM_ALLOC_MANAGED,
@@ -76,11 +78,17 @@ const struct event *event_type __attribute__((unused));
 const enum function *function_type __attribute__((unused));
 const enum outcome *outcome_type __attribute__((unused));
 
-/* A call that a thread is in. */
-struct call {
-	__u64 size_bytes;
+/* A thread that is in a call, or whose last refusal no success has taken back. */
+struct thread {
+	__u64 began_ns; /* when this was first so; boot clock */
+	__u64 size_bytes; /* of the call it is in, or was in last */
+	__u64 refused_bytes; /* last refused */
+	__u32 pid;
 	__s32 device;
-	__u32 function;
+	__u16 function;
+	__u16 refused; /* whether something was, and no success took it back */
+	__u32 pad;
+	struct owner owner;
 };
 
 /* events, shared between users and their processes; a full ring refuses the record and
@@ -91,49 +99,85 @@ struct {
 } events SEC(".maps");
 
 /*
- * thread id → the call it is in. The return deletes it; of more threads than fit,
- * and of those that end inside of a call, the least recently used gives way. A
- * return without its call says nothing: one of two functions that share their
- * code, or a call that began before the probe.
+ * thread id → it. The return of the call deletes, or a later success where it was refused;
+ * when half of it is in use user space lets forget_thread delete threads that have ended.
+ * Users and their processes share its room (room.h): a call that finds none is not judged
+ * and counts in dropped. User space sets its size. A return without its call says nothing:
+ * one of two functions that share their code, or a call that began before the probe.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
 	__type(key, __u32);
-	__type(value, struct call);
-} calls SEC(".maps");
+	__type(value, struct thread);
+} threads SEC(".maps");
 
-/*
- * thread id → the size last refused. A success deletes it; the least recently used
- * gives way, and then a success is not told: the refusal then stands.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, __u32);
-	__type(value, __u64);
-} refused SEC(".maps");
+static __always_inline int forget(__u32 id, const struct thread *known)
+{
+	struct owner owner = known->owner;
+
+	if (bpf_map_delete_elem(&threads, &id))
+		return 0;
+	count_held(THREADS, &owner, -1);
+	return 1;
+}
+
+/* The entry of the current thread, made when there is none; NULL when its owner has no
+ * room. */
+static __always_inline struct thread *current_thread(void)
+{
+	__u64 current = bpf_get_current_pid_tgid();
+	__u32 id = current, pid = current >> 32;
+	struct thread *known = bpf_map_lookup_elem(&threads, &id);
+	struct thread fresh;
+
+	if (known && known->pid == pid)
+		return known;
+	if (known) /* of another thread that had the number */
+		forget(id, known);
+	zero(&fresh);
+	fresh.pid = pid;
+	fresh.began_ns = bpf_ktime_get_boot_ns();
+	begin_process(&fresh.owner);
+	if (!has_room(THREADS, &fresh.owner) || bpf_map_update_elem(&threads, &id, &fresh, BPF_NOEXIST)) {
+		count_crowded(&fresh.owner);
+		return NULL;
+	}
+	count_held(THREADS, &fresh.owner, 1);
+	return bpf_map_lookup_elem(&threads, &id);
+}
+
+/* User space takes an entry out by BPF_PROG_TEST_RUN: thread, and when it began. Returns 1
+ * when it did. */
+SEC("raw_tp")
+int forget_thread(__u64 *args)
+{
+	__u32 id = args[0];
+	struct thread *known = bpf_map_lookup_elem(&threads, &id);
+
+	if (!known || known->began_ns != args[1])
+		return 0;
+	return forget(id, known);
+}
 
 static __always_inline int enter(__u32 function, __u64 size_bytes, __s32 device)
 {
-	__u32 thread = bpf_get_current_pid_tgid();
-	struct call call = {
-		.size_bytes = size_bytes,
-		.device = device,
-		.function = function,
-	};
+	struct thread *thread = current_thread();
 
-	bpf_map_update_elem(&calls, &thread, &call, BPF_ANY);
+	if (!thread)
+		return 0;
+	thread->size_bytes = size_bytes;
+	thread->device = device;
+	thread->function = function;
 	return 0;
 }
 
-static __always_inline void tell(const struct call *call, __u32 outcome)
+static __always_inline void tell(const struct thread *thread, __u32 outcome)
 {
 	__u64 current = bpf_get_current_pid_tgid();
+	struct owner owner = thread->owner;
 	struct event *event = NULL;
-	struct owner owner;
 
-	begin_process(&owner);
 	if (ring_has_room_for(&events, &owner))
 		event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
@@ -142,11 +186,11 @@ static __always_inline void tell(const struct call *call, __u32 outcome)
 	}
 	zero(event);
 	event->time_ns = bpf_ktime_get_boot_ns();
-	event->size_bytes = call->size_bytes;
+	event->size_bytes = thread->size_bytes;
 	event->pid = current >> 32;
 	event->thread = current;
-	event->device = call->device;
-	event->function = call->function;
+	event->device = thread->device;
+	event->function = thread->function;
 	event->outcome = outcome;
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
 	count_in_ring(&events, &owner, sizeof(*event));
@@ -168,27 +212,22 @@ static __always_inline bool takes_back(__u64 size_bytes, __u64 refused_bytes)
 SEC("uretprobe/allocation")
 int allocation_return(struct pt_regs *regs)
 {
-	__u32 thread = bpf_get_current_pid_tgid();
-	__u32 result = return_value(regs);
-	struct call *found = bpf_map_lookup_elem(&calls, &thread), call;
-	__u64 *refused_bytes;
+	__u32 id = bpf_get_current_pid_tgid(), result = return_value(regs);
+	struct thread *thread = bpf_map_lookup_elem(&threads, &id);
 
-	if (!found)
+	if (!thread || thread->function == FUNCTION_UNKNOWN)
 		return 0;
-	call = *found;
-	bpf_map_delete_elem(&calls, &thread);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-		bpf_map_update_elem(&refused, &thread, &call.size_bytes, BPF_ANY);
-		tell(&call, OUTCOME_REFUSED);
-		return 0;
+		thread->refused = true;
+		thread->refused_bytes = thread->size_bytes;
+		tell(thread, OUTCOME_REFUSED);
+	} else if (result == CUDA_SUCCESS && thread->refused && takes_back(thread->size_bytes, thread->refused_bytes)) {
+		thread->refused = false;
+		tell(thread, OUTCOME_SUCCEEDED);
 	}
-	if (result != CUDA_SUCCESS)
-		return 0;
-	refused_bytes = bpf_map_lookup_elem(&refused, &thread);
-	if (refused_bytes && takes_back(call.size_bytes, *refused_bytes)) {
-		bpf_map_delete_elem(&refused, &thread);
-		tell(&call, OUTCOME_SUCCEEDED);
-	}
+	thread->function = FUNCTION_UNKNOWN;
+	if (!thread->refused)
+		forget(id, thread);
 	return 0;
 }
 

@@ -4,11 +4,12 @@
 // refuses for want of memory: who asked, for how much, by which call.
 package cudaoom
 
-//go:generate go tool bpf2go -go-package cudaoom -tags linux -target amd64,arm64 -type event -type function -type outcome bpf cudaoom.bpf.c
+//go:generate go tool bpf2go -go-package cudaoom -tags linux -target amd64,arm64 -type event -type function -type outcome -type owner bpf cudaoom.bpf.c
 
 import (
 	"cmp"
 	"errors"
+	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
@@ -31,6 +32,8 @@ type Options struct {
 	RingBytes    uint32 // size of the ring, a power of two and at least a page; 0: 64 KiB, 1,000 refusals
 	ProcRoot     string // where the host's /proc is mounted; "": HOST_PROC from the environment, else /proc
 	MaxLibraries int    // attached at a time, 0: DefaultMaxLibraries
+
+	threads uint32 // in a call or refused at a time; 0: what the C file says
 }
 
 // Probe reports refusals in the libraries that Watch found. Read is for one
@@ -38,8 +41,10 @@ type Options struct {
 type Probe struct {
 	uprobe.Events[Event]
 
-	hooks *hooks
-	watch *uprobe.Watcher
+	hooks  *hooks
+	proc   *procfs.FS
+	watch  *uprobe.Watcher
+	tidied time.Time // only Watch uses it
 }
 
 // Open loads the probe and has it fire on a function of this program. It is
@@ -53,7 +58,7 @@ func openConfined(opts Options, confined func(size uint64) (survived bool, err e
 		if err != nil {
 			return nil, false, err
 		}
-		h, err := openHooks(opts.RingBytes)
+		h, err := openHooks(sizes{ringBytes: opts.RingBytes, threads: opts.threads})
 		if err != nil {
 			return nil, false, errors.Join(err, <-closed)
 		}
@@ -64,7 +69,8 @@ func openConfined(opts Options, confined func(size uint64) (survived bool, err e
 	if err != nil {
 		return nil, err
 	}
-	p := &Probe{hooks: hooks, watch: uprobe.NewWatcher(procfs.Open(opts.ProcRoot), uprobe.Libraries{
+	proc := procfs.Open(opts.ProcRoot)
+	p := &Probe{hooks: hooks, proc: proc, watch: uprobe.NewWatcher(proc, uprobe.Libraries{
 		Names: []string{"libcuda.so"}, Max: cmp.Or(opts.MaxLibraries, DefaultMaxLibraries), Attach: hooks.attachTo,
 	})}
 	p.Begin(uprobe.Source[Event]{
@@ -79,5 +85,12 @@ func openConfined(opts Options, confined func(size uint64) (survived bool, err e
 // Watch attaches the probe to the libcuda that these processes have mapped, each file
 // once, and detaches it from files that none of them has any more. A uprobe belongs to a
 // file: other processes that map it are seen too, also those that begin to. Call it again
-// now and then.
-func (p *Probe) Watch(processes []Process) (Watched, error) { return p.watch.Watch(processes) }
+// now and then: it also forgets threads that have ended, where there are many.
+func (p *Probe) Watch(processes []Process) (Watched, error) {
+	watched, err := p.watch.Watch(processes)
+	if now := time.Now(); err == nil && now.Sub(p.tidied) >= tidying {
+		p.tidied = now
+		err = p.WhileOpen(func() error { return p.hooks.tidy(p.ended) })
+	}
+	return watched, err
+}

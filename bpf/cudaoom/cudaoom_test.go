@@ -3,6 +3,8 @@
 package cudaoom
 
 import (
+	"errors"
+	"iter"
 	"os"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
+	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 	"github.com/tracecoreai/tracecore/bpf/probe"
@@ -158,6 +161,83 @@ func TestAFloodOfRefusalsLosesItsOwn(t *testing.T) {
 	require.Equal(t, stats.Dropped, stats.Crowded)
 	require.NoError(t, flooder.Do(flood[0]))
 	require.Equal(t, flooder.PID(), next(t, p).PID, "what was read gives its room back")
+}
+
+// A process whose threads are refused without end, or end after it, hides no refusal of
+// another and no success that takes one back.
+func TestThreadsOfOneProcessHideNoRefusalOfAnother(t *testing.T) {
+	for name, stay := range map[string]bool{"they live": true, "they end": false} {
+		t.Run(name, func(t *testing.T) {
+			const threads, flood = 64, 200
+			p := open(t, Options{threads: threads})
+			library := install(t)
+			flooder, victim, late := job(t, library), job(t, library), job(t, library)
+			watch(t, p, flooder, victim, late)
+			require.NoError(t, victim.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
+			require.Equal(t, victim.PID(), next(t, p).PID)
+
+			crowd := fakejob.Malloc(gib, fakejob.OutOfMemory)
+			crowd.Threads, crowd.Stay = flood, stay
+			require.NoError(t, flooder.Do(crowd))
+			require.NoError(t, victim.Do(fakejob.Malloc(gib, fakejob.Success)))
+			require.NoError(t, late.Do(fakejob.Malloc(gib, fakejob.OutOfMemory), fakejob.Malloc(gib, fakejob.Success)))
+			var told []Event
+			for e := range waiting(t, p) {
+				if e.PID != flooder.PID() {
+					told = append(told, e)
+				}
+			}
+			require.Len(t, told, 3)
+			require.Equal(t, []bool{true, false, true}, []bool{told[0].Succeeded, told[1].Succeeded, told[2].Succeeded})
+			require.Equal(t, []uint32{victim.PID(), late.PID(), late.PID()}, []uint32{told[0].PID, told[1].PID, told[2].PID})
+
+			stats := p.Stats()
+			require.Positive(t, stats.Dropped, "what found no room is said")
+			require.Equal(t, stats.Dropped, stats.Crowded)
+			requireShared(t, p)
+			require.NoError(t, flooder.Close())
+			require.NoError(t, p.hooks.tidy(p.ended))
+			held, err := roomOf(p)
+			require.NoError(t, err)
+			require.Zero(t, held, "threads that ended give their room back")
+			requireShared(t, p)
+		})
+	}
+}
+
+// waiting are the events that the calls before have caused.
+func waiting(t *testing.T, p *Probe) iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		p.hooks.reader.SetDeadline(time.Now())
+		defer p.hooks.reader.SetDeadline(time.Time{})
+		for {
+			var e Event
+			err := p.Read(&e)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return
+			}
+			require.NoError(t, err)
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func roomOf(p *Probe) (int32, error) { return room.InAll(p.hooks.collection.Maps[bpfMapHeld], 0) }
+
+// requireShared: what is counted as held is what the map holds.
+func requireShared(t *testing.T, p *Probe) {
+	t.Helper()
+	var owners []room.Owner
+	var id uint32
+	var entry bpfThread
+	for all := p.hooks.collection.Maps[bpfMapThreads].Iterate(); all.Next(&id, &entry); {
+		owners = append(owners, room.Owner{Tenant: entry.Owner.TenantSlot, User: entry.Owner.UserSlot})
+	}
+	held, err := room.Held(p.hooks.collection.Maps[bpfMapHeld])
+	require.NoError(t, err)
+	require.Equal(t, room.Counts(owners), held)
 }
 
 func TestCloseUnblocksReadAndMayComeTwice(t *testing.T) {

@@ -27,7 +27,7 @@ const outOfMemory = 2
 // reaches a reader. It does not wait until they are detached, for which the kernel
 // takes its time: what became of that comes from the channel.
 func selfTest(confined func(size uint64) (survived bool, err error)) (closed <-chan error, err error) {
-	h, err := openHooks(0)
+	h, err := openHooks(sizes{})
 	if err != nil {
 		return nil, err
 	}

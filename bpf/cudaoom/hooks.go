@@ -58,7 +58,10 @@ type hooks struct {
 	selfTest <-chan error
 }
 
-func openHooks(ringBytes uint32) (_ *hooks, err error) {
+// sizes of maps; 0 means what the C file says.
+type sizes struct{ ringBytes, threads uint32 }
+
+func openHooks(size sizes) (_ *hooks, err error) {
 	if err := uprobe.Problem(os.DirFS("/")); err != nil {
 		return nil, err
 	}
@@ -69,10 +72,12 @@ func openHooks(ringBytes uint32) (_ *hooks, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("load cudaoom: %w", err)
 	}
-	if ringBytes != 0 {
-		spec.Maps[bpfMapEvents].MaxEntries = ringBytes
+	for name, entries := range map[string]uint32{bpfMapEvents: size.ringBytes, bpfMapThreads: size.threads} {
+		if entries != 0 {
+			spec.Maps[name].MaxEntries = entries
+		}
 	}
-	if err := room.ShareRing(spec, room.NewSalt()); err != nil {
+	if err := room.Share(spec, room.NewSalt(), bpfMapThreads); err != nil {
 		return nil, fmt.Errorf("load cudaoom: %w", err)
 	}
 	h := &hooks{}

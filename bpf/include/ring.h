@@ -123,18 +123,27 @@ static __always_inline void count_in_ring(void *ring, const struct owner *o, __u
 	add_in_ring(in_ring_at(SLOTS + o->user_slot), bytes, written, read);
 }
 
-/* Counts a record that could not be reserved: lost it is, and the owner's own doing where
- * it had more than its share. */
-static __always_inline void count_lost(void *ring, const struct owner *o)
+/* Counts what is lost by the owner's own doing: it had more than its share. */
+static __always_inline void count_crowded(const struct owner *o)
 {
 	__u32 first = 0;
 	struct crowded *c = bpf_map_lookup_elem(&crowded, &first);
 
 	count_dropped();
-	if (!c || ring_has_room_for(ring, o))
+	if (!c)
 		return;
 	__sync_fetch_and_add(&c->records, 1);
 	c->user = o->user;
+}
+
+/* Counts a record that could not be reserved: lost it is, and the owner's own doing where
+ * it had more than its share. */
+static __always_inline void count_lost(void *ring, const struct owner *o)
+{
+	if (ring_has_room_for(ring, o))
+		count_dropped();
+	else
+		count_crowded(o);
 }
 
 #endif

@@ -36,6 +36,9 @@ type Call struct {
 	Size, Rows uint64
 	Prop       *Prop  // third argument of cuMemCreate
 	Result     uint32 // what the function returns
+	// Threads makes the call in so many threads of its own, which live on if they Stay.
+	Threads int
+	Stay    bool
 }
 
 // Malloc is what cudaMalloc comes to.
@@ -84,10 +87,31 @@ func serve(base uintptr) error {
 }
 
 func (c Call) do(at uintptr) uint32 {
+	if c.Threads > 0 {
+		return c.doInThreads(at)
+	}
 	if c.Function == "cuMemAllocPitch_v2" {
 		return standin.AllocPitch(at, c.Size, c.Rows, c.Result)
 	}
 	return standin.Alloc(at, c.Size, c.Prop, c.Result)
+}
+
+// doInThreads makes the call in one thread after the other.
+func (c Call) doInThreads(at uintptr) (result uint32) {
+	one := c
+	one.Threads = 0
+	called := make(chan uint32)
+	for range c.Threads {
+		go func() {
+			runtime.LockOSThread() // a goroutine that ends so ends its thread
+			called <- one.do(at)
+			if c.Stay {
+				select {}
+			}
+		}()
+		result = <-called
+	}
+	return result
 }
 
 // Job is a running job.
