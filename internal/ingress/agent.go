@@ -4,6 +4,8 @@ import (
 	"net"
 
 	"go.opentelemetry.io/collector/client"
+
+	"github.com/tracecoreai/tracecore/internal/peer"
 )
 
 // Agent is a sender that proved to be part of this tracecore.
@@ -41,7 +43,7 @@ func (a Agent) machine() machine {
 // not known is another machine's.
 func sameMachine(address net.Addr) bool {
 	switch a := address.(type) {
-	case *net.UnixAddr:
+	case *net.UnixAddr, peer.Addr:
 		return true
 	case *net.TCPAddr:
 		return a.IP.IsLoopback()

@@ -21,6 +21,8 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	"go.opentelemetry.io/collector/receiver/xreceiver"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/tracecoreai/tracecore/internal/peer"
 )
 
 var kind = component.MustNewType("theirs")
@@ -152,6 +154,7 @@ func TestNothingEntersUnmarked(t *testing.T) {
 		host     map[string]any
 	}{
 		"loopback":              {Network, nil, func(t *testing.T) context.Context { return sentBy(t, loopback, nil) }, "foreign", here},
+		"a user of loopback":    {Network, nil, func(t *testing.T) context.Context { return sentBy(t, peer.Addr{TCPAddr: loopback, User: 7}, nil) }, "foreign", here},
 		"Unix socket":           {Network, nil, func(t *testing.T) context.Context { return sentBy(t, socket, nil) }, "foreign", here},
 		"another machine":       {Network, nil, func(t *testing.T) context.Context { return sentBy(t, distant, nil) }, "foreign", itsAddress},
 		"nothing is known":      {Network, nil, func(t *testing.T) context.Context { return t.Context() }, "foreign", nil},

@@ -19,7 +19,7 @@ func TestABodyHoldsWhatItIsLong(t *testing.T) {
 			for i := range sent {
 				sent[i] = byte(rand.Uint32())
 			}
-			r := &otlpReceiver{budget: &budget{size: 1 << 30}}
+			r := &otlpReceiver{budget: &shares{size: 1 << 30}}
 			for _, said := range []int64{int64(size), -1} {
 				req := httptest.NewRequest("POST", "/v1/logs", io.NopCloser(bytes.NewReader(sent)))
 				req.ContentLength = said
@@ -27,13 +27,13 @@ func TestABodyHoldsWhatItIsLong(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(sent, body))
 				require.EqualValues(t, cap(body), held)
-				require.Equal(t, held, r.budget.held.Load())
+				require.Equal(t, held, r.budget.all())
 				most := max(firstRead, 2*size)
 				if said > 0 {
 					most = size + 1
 				}
 				require.LessOrEqual(t, int(held), most)
-				r.budget.giveBack(held)
+				r.budget.giveBack(origin{}, held)
 			}
 		})
 	}
@@ -41,7 +41,7 @@ func TestABodyHoldsWhatItIsLong(t *testing.T) {
 
 // Who says that he sends much, and sends little, holds little.
 func TestWhatIsOnlySaidIsNotReserved(t *testing.T) {
-	r := &otlpReceiver{budget: &budget{size: 1 << 30}}
+	r := &otlpReceiver{budget: &shares{size: 1 << 30}}
 	sent, sender := io.Pipe()
 	req := httptest.NewRequest("POST", "/v1/logs", sent)
 	req.ContentLength = 100 << 20
@@ -52,7 +52,7 @@ func TestWhatIsOnlySaidIsNotReserved(t *testing.T) {
 	}()
 	_, err := sender.Write(make([]byte, 20_000)) // returns when it is read
 	require.NoError(t, err)
-	require.LessOrEqual(t, r.budget.held.Load(), int64(4*20_000))
+	require.LessOrEqual(t, r.budget.all(), int64(4*20_000))
 	require.NoError(t, sender.Close())
 	<-done
 }

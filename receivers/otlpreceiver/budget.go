@@ -1,7 +1,7 @@
 package otlpreceiver
 
 import (
-	"sync/atomic"
+	"sync"
 
 	"github.com/tracecoreai/tracecore/internal/memorylimit"
 )
@@ -17,28 +17,73 @@ const (
 // goroutines, the tables of HTTP/2 and of TLS.
 const connectionCost = 64 << 10
 
-// budget is memory that requests hold and give back.
-type budget struct {
-	size int64
-	held atomic.Int64
+// greed is how many times what is left a sender may hold of a room that it shares.
+const greed = 4
+
+// shares is room that senders share, so that nobody fills it alone. A sender that holds
+// nothing takes what fits. Another holds at most four times what is left then: one alone has
+// four fifths, and each that comes finds room (Choudhury and Hahne, 1998).
+type shares struct {
+	size int64 // of all
+	each int64 // the most of one; 0: all
+
+	mu   sync.Mutex // guards what follows
+	held int64
+	of   map[origin]int64 // who holds something
 }
 
-func newBudget(share float64) *budget { return &budget{size: memorylimit.Budget(share)} }
+// newBudget is a share of the memory.
+func newBudget(share float64) *shares { return &shares{size: memorylimit.Budget(share)} }
 
-// take reserves memory, or says that there is none.
-func (b *budget) take(bytes int64) bool {
-	if b.held.Add(bytes) <= b.size {
+// take reserves room for a sender, or says that there is none for it.
+func (s *shares) take(from origin, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.fits(from, n) {
+		return false
+	}
+	if n == 0 {
 		return true
 	}
-	b.held.Add(-bytes)
-	return false
+	if s.of == nil {
+		s.of = map[origin]int64{}
+	}
+	s.held += n
+	s.of[from] += n
+	return true
 }
 
-// room reports whether so many bytes would fit now. Nothing is reserved for who only says
-// that he sends so much.
-func (b *budget) room(bytes int64) bool { return b.held.Load()+bytes <= b.size }
+// room reports whether so much would fit now. Nothing is reserved for who only says that he
+// sends so much.
+func (s *shares) room(from origin, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fits(from, n)
+}
 
-func (b *budget) giveBack(bytes int64) { b.held.Add(-bytes) }
+// fits is called with mu held.
+func (s *shares) fits(from origin, n int64) bool {
+	own, left := s.of[from], s.size-s.held-n
+	return left >= 0 && (own == 0 || n == 0 || own+n <= greed*left) && (s.each == 0 || own+n <= s.each)
+}
 
-// maxCost is what one request may cost: two of the largest fit at once.
-func (b *budget) maxCost() int64 { return b.size / 2 }
+func (s *shares) giveBack(from origin, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	s.held -= n
+	if s.of[from] -= n; s.of[from] == 0 {
+		delete(s.of, from)
+	}
+}
+
+func (s *shares) all() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
+// maxCost is what one request may cost.
+func (s *shares) maxCost() int64 { return s.size / 2 }

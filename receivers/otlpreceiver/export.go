@@ -123,10 +123,11 @@ func (r *otlpReceiver) export(ctx context.Context, t *transport, x exporter, e e
 		r.refuse(ctx, reasonOf(err))
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if !r.budget.take(cost) {
+	from := sender(ctx)
+	if !r.budget.take(from, cost) {
 		return nil, r.tryLater(ctx)
 	}
-	defer r.budget.giveBack(cost)
+	defer r.budget.giveBack(from, cost)
 	err = x.consume(ctx, t, func(into request) error {
 		defer leave() // consumers may wait
 		if err := decode(into, e, body); err != nil {
@@ -162,7 +163,7 @@ func reasonOf(err error) reason {
 // again.
 func (r *otlpReceiver) tryLater(ctx context.Context) error {
 	r.refuse(ctx, busy)
-	return status.Error(codes.Unavailable, "the requests under way take all memory that requests may; try again")
+	return status.Error(codes.Unavailable, "the requests under way take all memory that requests of this sender may; try again")
 }
 
 // undecodable is the answer to a message that a decoder does not understand.

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/config/configgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
 	"github.com/tracecoreai/tracecore/internal/memorylimit"
@@ -32,7 +33,7 @@ func (r *otlpReceiver) startGRPC(ctx context.Context, host component.Host) error
 		return err
 	}
 	r.grpc.stop = func(context.Context) error { server.GracefulStop(); return nil }
-	r.serve(host, func() error { return server.Serve(listener{inner, r.gate}) }, grpc.ErrServerStopped)
+	r.serve(host, func() error { return server.Serve(r.bounded(inner)) }, grpc.ErrServerStopped)
 	return nil
 }
 
@@ -43,14 +44,18 @@ func (r *otlpReceiver) grpcOptions(config *configgrpc.ServerConfig) []configgrpc
 	if config.MaxRecvMsgSizeMiB > 0 {
 		largest = int64(config.MaxRecvMsgSizeMiB) << 20
 	}
-	messages := &budget{size: max(memorylimit.Budget(messageShare), largest)}
+	messages := &shares{size: max(memorylimit.Budget(messageShare), largest)}
 	begin := func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-		if !messages.take(largest) {
+		var from origin
+		if p, ok := peer.FromContext(ctx); ok {
+			from = originOf(p.Addr)
+		}
+		if !messages.take(from, largest) {
 			return nil, r.tryLater(ctx)
 		}
 		// The stream's end, or that of its time, gives the place back.
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		context.AfterFunc(ctx, func() { cancel(); messages.giveBack(largest) })
+		context.AfterFunc(ctx, func() { cancel(); messages.giveBack(from, largest) })
 		return ctx, nil
 	}
 	var options []configgrpc.ToServerOption

@@ -40,6 +40,7 @@ func (r *otlpReceiver) startHTTP(ctx context.Context, host component.Host) error
 	if err != nil {
 		return err
 	}
+	server.ConnContext = withOtherEnd
 	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
 	listen, err := r.listenHTTP(ctx, host, &config.ServerConfig)
 	if err != nil {
@@ -66,9 +67,9 @@ func (r *otlpReceiver) listenHTTP(ctx context.Context, host component.Host, conf
 		return nil, err
 	}
 	if certificates == nil {
-		return listener{inner, r.gate}, nil
+		return r.bounded(inner), nil
 	}
-	return tls.NewListener(listener{inner, r.gate}, certificates), nil
+	return tls.NewListener(r.bounded(inner), certificates), nil
 }
 
 func path(config *otlpreceiver.HTTPConfig, signal otlpscan.Signal) string {
@@ -89,11 +90,12 @@ func (r *otlpReceiver) handler(x exporter) http.Handler {
 			http.Error(w, "415 unsupported media type, supported: [application/json, application/x-protobuf]", http.StatusUnsupportedMediaType)
 			return
 		}
+		req = withSender(req)
 		body, held, err := r.readBody(req)
-		defer r.budget.giveBack(held)
+		defer r.budget.giveBack(sender(req.Context()), held)
 		var said []byte
 		if err == nil {
-			said, err = r.export(withSocket(req), &r.http, x, e, body)
+			said, err = r.export(req.Context(), &r.http, x, e, body)
 		}
 		if err != nil {
 			writeStatus(w, e, status.Convert(err), httpStatus(status.Code(err)))
@@ -121,7 +123,8 @@ const slice = 64 << 10
 // server ends a body that is larger than the configuration allows. held is what the
 // caller gives back, also when reading fails.
 func (r *otlpReceiver) readBody(req *http.Request) (body []byte, held int64, err error) {
-	if !r.budget.room(max(req.ContentLength, 0)) {
+	from := sender(req.Context())
+	if !r.budget.room(from, max(req.ContentLength, 0)) {
 		return nil, 0, r.tryLater(req.Context())
 	}
 	for {
@@ -130,7 +133,7 @@ func (r *otlpReceiver) readBody(req *http.Request) (body []byte, held int64, err
 			if left := req.ContentLength - int64(len(body)); left > 0 {
 				more = min(3*more, int(left)+1) // it ends with the byte that is not there
 			}
-			if !r.budget.take(int64(more)) {
+			if !r.budget.take(from, int64(more)) {
 				return nil, held, r.tryLater(req.Context())
 			}
 			held += int64(more)

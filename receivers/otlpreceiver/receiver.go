@@ -32,9 +32,9 @@ type otlpReceiver struct {
 	config    *otlpreceiver.Config
 	settings  receiver.Settings
 	telemetry *metadata.TelemetryBuilder
-	budget    *budget
+	budget    *shares
 	turns     turns
-	gate      *gate
+	gate      *shares
 	exporters []exporter
 	grpc      transport
 	http      transport
@@ -47,8 +47,7 @@ func newReceiver(settings receiver.Settings, config *otlpreceiver.Config) (*otlp
 	if err != nil {
 		return nil, err
 	}
-	r := &otlpReceiver{config: config, settings: settings, telemetry: telemetry, budget: newBudget(requestShare), turns: newTurns()}
-	r.gate = newGate(func() { r.refuse(context.Background(), connections) })
+	r := &otlpReceiver{config: config, settings: settings, telemetry: telemetry, budget: newBudget(requestShare), turns: newTurns(), gate: newGate()}
 	for name, t := range map[string]*transport{"grpc": &r.grpc, "http": &r.http} {
 		t.report, err = receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
 			ReceiverID: settings.ID, Transport: name, ReceiverCreateSettings: settings,
@@ -58,7 +57,7 @@ func newReceiver(settings receiver.Settings, config *otlpreceiver.Config) (*otlp
 		}
 	}
 	return r, telemetry.RegisterReceiverOtlpConnectionsCallback(func(_ context.Context, o metric.Int64Observer) error {
-		o.Observe(r.gate.open())
+		o.Observe(r.gate.all())
 		return nil
 	})
 }
@@ -85,6 +84,11 @@ func (r *otlpReceiver) listen(ctx context.Context, host component.Host, address 
 		r.settings.Logger.Info("records are received again", zap.String("address", address.Endpoint))
 		componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
 	})
+}
+
+// bounded is a listener within the limits on connections.
+func (r *otlpReceiver) bounded(inner net.Listener) net.Listener {
+	return listener{inner, r.gate, func() { r.refuse(context.Background(), connections) }}
 }
 
 // serve runs a server until it is stopped.

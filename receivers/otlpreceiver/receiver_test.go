@@ -371,7 +371,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 // at once, and a place that is given back is taken anew.
 func TestConnectionsAreCapped(t *testing.T) {
 	const places = 8
-	b := start(t, places*perAddress*connectionCost/connectionShare, nil)
+	b := start(t, places*perSender*connectionCost/connectionShare, nil)
 	var held []net.Conn
 	for range places {
 		conn, err := net.Dial("tcp", b.http)
@@ -402,11 +402,11 @@ func TestConnectionsAreCapped(t *testing.T) {
 
 func TestAnIPv6HostIsOneSender(t *testing.T) {
 	at := func(s string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(s), Port: 1} }
-	require.Equal(t, sender(at("2001:db8::1")), sender(at("2001:db8::2:3:4:5")))
-	require.NotEqual(t, sender(at("2001:db8::1")), sender(at("2001:db8:0:1::1")))
-	require.NotEqual(t, sender(at("10.0.0.1")), sender(at("10.0.0.2")))
-	require.Equal(t, sender(at("10.0.0.1")), sender(at("::ffff:10.0.0.1")))
-	require.Equal(t, sender(&net.UnixAddr{Name: "a"}), sender(&net.UnixAddr{Name: "b"}))
+	require.Equal(t, originOf(at("2001:db8::1")), originOf(at("2001:db8::2:3:4:5")))
+	require.NotEqual(t, originOf(at("2001:db8::1")), originOf(at("2001:db8:0:1::1")))
+	require.NotEqual(t, originOf(at("10.0.0.1")), originOf(at("10.0.0.2")))
+	require.Equal(t, originOf(at("10.0.0.1")), originOf(at("::ffff:10.0.0.1")))
+	require.Equal(t, originOf(&net.UnixAddr{Name: "a"}), originOf(&net.UnixAddr{Name: "b"}))
 }
 
 // TestHalfMessagesOfGRPCAreBounded begins requests and does not end them: those beyond

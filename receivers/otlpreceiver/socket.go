@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 
-	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/config/confignet"
 )
 
@@ -96,16 +94,4 @@ func (s *socket) Close() error {
 		err = errors.Join(err, os.Remove(s.path))
 	}
 	return err
-}
-
-// withSocket says that a request came through a Unix socket, as gRPC's context does:
-// confighttp knows addresses of IP alone.
-func withSocket(req *http.Request) context.Context {
-	ctx := req.Context()
-	if local, ok := ctx.Value(http.LocalAddrContextKey).(*net.UnixAddr); ok {
-		info := client.FromContext(ctx)
-		info.Addr = local
-		return client.NewContext(ctx, info)
-	}
-	return ctx
 }

@@ -69,11 +69,11 @@ func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 // before it is read, and what is only said reserves nothing.
 func TestWhatCannotFitIsNotRead(t *testing.T) {
 	b := newBudget(requestShare)
-	require.True(t, b.room(b.size))
-	require.False(t, b.room(b.size+1))
-	require.True(t, b.take(b.size))
-	require.False(t, b.room(1))
-	require.True(t, b.room(0))
-	b.giveBack(b.size)
-	require.True(t, b.room(b.size))
+	require.True(t, b.room(origin{}, b.size))
+	require.False(t, b.room(origin{}, b.size+1))
+	require.True(t, b.take(origin{}, b.size))
+	require.False(t, b.room(origin{}, 1))
+	require.True(t, b.room(origin{}, 0))
+	b.giveBack(origin{}, b.size)
+	require.True(t, b.room(origin{}, b.size))
 }

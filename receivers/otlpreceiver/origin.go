@@ -1,0 +1,66 @@
+package otlpreceiver
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"go.opentelemetry.io/collector/client"
+
+	"github.com/tracecoreai/tracecore/internal/peer"
+)
+
+// origin is who shares a limit: a user of this machine, an IPv4 address, the network of an IPv6
+// host, for it has 2^64 addresses, or all that come through a Unix socket.
+type origin struct {
+	network netip.Prefix
+	user    uint32
+	local   bool // over loopback, by a user that the kernel tells
+}
+
+// originOf is that of an address. All of loopback is one where no user is known: whoever runs
+// on this machine has each of its addresses.
+func originOf(address net.Addr) origin {
+	var ip netip.Addr
+	switch a := address.(type) {
+	case peer.Addr:
+		return origin{user: a.User, local: true}
+	case *net.TCPAddr:
+		ip = a.AddrPort().Addr().Unmap()
+	default:
+		return origin{}
+	}
+	if ip.IsLoopback() {
+		return origin{network: netip.PrefixFrom(netip.IPv6Loopback(), 128)}
+	}
+	bits := 32
+	if ip.Is6() {
+		bits = 64
+	}
+	network, _ := ip.WithZone("").Prefix(bits)
+	return origin{network: network}
+}
+
+// sender is that of the request of a context.
+func sender(ctx context.Context) origin { return originOf(client.FromContext(ctx).Addr) }
+
+// otherEnd is the key of the address of a connection in the contexts of its requests.
+type otherEnd struct{}
+
+// withOtherEnd is http.Server's ConnContext.
+func withOtherEnd(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, otherEnd{}, c.RemoteAddr())
+}
+
+// withSender says who has sent a request, as gRPC's context does: confighttp knows addresses
+// of IP alone, neither Unix sockets nor users.
+func withSender(req *http.Request) *http.Request {
+	address, ok := req.Context().Value(otherEnd{}).(net.Addr)
+	if !ok {
+		return req
+	}
+	info := client.FromContext(req.Context())
+	info.Addr = address
+	return req.WithContext(client.NewContext(req.Context(), info))
+}

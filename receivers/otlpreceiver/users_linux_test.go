@@ -1,0 +1,78 @@
+package otlpreceiver
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+)
+
+// dialAs connects as a user: a socket belongs to who its thread acts as for files
+// (sock_alloc, net/socket.c).
+func dialAs(t *testing.T, user uintptr, from, to string) net.Conn {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, user, 0, 0)
+	defer func() { _, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0) }()
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", to)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// refusedAtOnce reports whether a connection is closed before it has said anything.
+func refusedAtOnce(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err := c.Read(make([]byte, 1))
+	return !os.IsTimeout(err)
+}
+
+const stranger = 12345
+
+// TestConnectionsOfAUserTakeNoneOfAnother: one user of the machine opens all that it may, from
+// each address of loopback; others send.
+func TestConnectionsOfAUserTakeNoneOfAnother(t *testing.T) {
+	hosttest.Require(t, "acts as another user")
+	const places = 8
+	b := start(t, places*perSender*connectionCost/connectionShare, nil)
+	for i := range places * perSender {
+		dialAs(t, stranger, fmt.Sprintf("127.0.0.%d", 1+i%16), b.http)
+	}
+	require.Eventually(t, func() bool {
+		return refusedAtOnce(t, dialAs(t, stranger, "127.0.0.99", b.http))
+	}, time.Minute, time.Millisecond)
+	resp, err := http.Post("http://"+b.http+"/v1/logs", "application/x-protobuf", bytes.NewReader(message(t, 100)))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+}
+
+// TestBytesOfAUserTakeNoneOfAnother: one user of the machine begins requests that it does not
+// end, as many as find memory; a request of another is taken.
+func TestBytesOfAUserTakeNoneOfAnother(t *testing.T) {
+	hosttest.Require(t, "acts as another user")
+	b := start(t, 64<<20, nil) // requests may hold 16 MiB
+	const body, requests = 1 << 20, 24
+	for range requests {
+		c := dialAs(t, stranger, "127.0.0.1", b.http)
+		_, err := fmt.Fprintf(c, "POST /v1/logs HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: %d\r\n\r\n", body)
+		require.NoError(t, err)
+		_, _ = c.Write(make([]byte, body-1)) // one that is refused is not read
+	}
+	require.Eventually(t, func() bool { return b.refused(t, busy) > 0 }, time.Minute, time.Millisecond)
+	resp, err := http.Post("http://"+b.http+"/v1/logs", "application/x-protobuf", bytes.NewReader(message(t, 1200<<10)))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+}
