@@ -85,7 +85,7 @@ func (w *watch) confirms() bool { return w.operator == nil }
 
 // take reads the fields of r and makes a mark of it, or a sample.
 func (e *Engine) take(w *watch, r *record) bool {
-	values, ranks, lists := w.read(e, r)
+	values, ranks, lists, members := w.read(e, r)
 	if !known(values, w.Match) || !known(values, w.By) || !known(values, w.group) {
 		e.own.Unkeyed++
 		return false
@@ -95,7 +95,7 @@ func (e *Engine) take(w *watch, r *record) bool {
 		return true
 	}
 	e.faults.Place(w.Evidence, fault.Mark{
-		Time: r.Time, Last: r.Last, Began: r.beganBefore(), Count: r.count, Values: values, Ranks: ranks, Lists: lists, Source: r.source, Trust: r.trust, FaultID: r.faultID, Span: r.span(), Overdue: r.Overdue,
+		Time: r.Time, Last: r.Last, Began: r.beganBefore(), Count: r.count, Values: values, Ranks: ranks, Lists: lists, Members: members, Source: r.source, Trust: r.trust, FaultID: r.faultID, Span: r.span(), Overdue: r.Overdue,
 		Drill: isTrue(r.attributes, rule.AttributeDrill), Late: r.late(),
 		Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
 	})
@@ -144,13 +144,13 @@ func known(values []string, positions []int) bool {
 }
 
 // read returns the fields of r, the ranks in the list of that name among them, and
-// those in other lists that links look at.
-func (w *watch) read(e *Engine, r *record) (values []string, ranks []int, all fault.Lists) {
+// those in other lists that links look at, and the members of lists of names.
+func (w *watch) read(e *Engine, r *record) (values []string, ranks []int, all fault.Lists, members fault.Members) {
 	values = make([]string, len(w.Rule.Names))
 	for i := range w.fields {
 		g := &w.fields[i]
-		isRanks, isList := w.Rule.RankList && g.to == w.Rule.Rank, slices.Contains(w.Rule.Lists, g.to)
-		if !isRanks && !isList {
+		isRanks, isList, isNames := w.Rule.RankList && g.to == w.Rule.Rank, slices.Contains(w.Rule.Lists, g.to), slices.Contains(w.Rule.Members, g.to)
+		if !isRanks && !isList && !isNames {
 			values[g.to] = g.read(e, r)
 			continue
 		}
@@ -162,12 +162,15 @@ func (w *watch) read(e *Engine, r *record) (values []string, ranks []int, all fa
 		if isList {
 			all = all.Keep(g.to, ranksOf(v))
 		}
+		if isNames {
+			members = members.Keep(g.to, namesOf(v))
+		}
 	}
 	if at, ok := w.Rule.Position("run"); ok && r.run != "" {
 		values[at] = r.run
 	}
 	w.ownBoot(values, r)
-	return values, ranks, all
+	return values, ranks, all, members
 }
 
 // ownBoot leaves out the boot where r is about another machine than its sender's: whoever

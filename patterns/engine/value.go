@@ -64,6 +64,22 @@ func ranksOf(v any) []int {
 	return nil
 }
 
+// namesOf returns what is in a value, as text: one, or the members of a list, each once.
+func namesOf(v any) []string {
+	members, ok := membersOf(v)
+	if !ok {
+		members = []any{anyString(v)}
+	}
+	var names []string
+	for _, member := range members {
+		if name := clean(fmt.Sprint(member)); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // numbers returns the ranks among members, sorted, each once.
 func numbers(members []any) []int {
 	var ranks []int

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -273,6 +274,13 @@ func (r *callRun) below(found []*Finding, now int64) (more []*Finding) {
 			continue // a rank of it has gone on
 		}
 		f := s.allCalled(now)
+		f.between(func(yield func(*socketstall.Identity) bool) {
+			for _, p := range s.places {
+				if !yield(&p.caller.host) {
+					return
+				}
+			}
+		})
 		f.identify()
 		more = append(more, f)
 	}
@@ -320,8 +328,20 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 	}
 	f := s.allCalled(now)
 	f.Affected = slices.DeleteFunc(slices.Sorted(maps.Keys(r.byRank())), func(rank int) bool { return has(f.Waiting, rank) })
+	f.between(r.callHosts()) // in which of its communicators it began, nobody knows
 	s.doubts(f)
 	return []*Finding{f}
+}
+
+// callHosts are the machines of the processes that call.
+func (r *callRun) callHosts() iter.Seq[*socketstall.Identity] {
+	return func(yield func(*socketstall.Identity) bool) {
+		for _, c := range r.callers {
+			if len(c.places) > 0 && !yield(&c.host) {
+				return
+			}
+		}
+	}
 }
 
 // widerThan orders communicators in which the job may wait: the one of most ranks stands for
@@ -348,10 +368,6 @@ func (s *standings) allCalled(now int64) *Finding {
 	f.Operation, f.Elements = inWords(s.what(f.Seq-1, s.ranks))
 	f.Waiting, _ = s.inJob(s.ranks)
 	f.Called = len(s.ranks)
-	first := s.places[0].caller.host
-	if !s.any(func(p *place) bool { return p.caller.host.Host != first.Host }) {
-		f.Host.Host, f.Host.Node = first.Host, first.Node // its links are between them
-	}
 	f.doubt(Likely, doubtBelow)
 	return f
 }

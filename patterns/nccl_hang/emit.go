@@ -100,6 +100,7 @@ func (f *Finding) record(now int64) rule.Finding {
 	f.describe(a)
 	f.putCalls(a)
 	f.putRanks(a)
+	f.putHosts(a)
 	f.putEdges(a)
 	f.putCulprit(a)
 	return rule.Finding{Event: eventIncomplete, ID: f.ID, Time: now, Last: now, Severity: severity, Body: f.String(), Resource: resource, Attributes: a}
@@ -150,6 +151,15 @@ func (f *Finding) putRanks(a attributes) {
 	a.ranks("nccl.collective.held_ranks", f.Held)
 	a.ranks("nccl.collective.alive_ranks", f.Alive)
 	a.ranks("nccl.collective.ended_ranks", f.Ended)
+}
+
+// putHosts says between which machines the fault is.
+func (f *Finding) putHosts(a attributes) {
+	hosts := make([]any, len(f.Hosts))
+	for i, host := range f.Hosts {
+		hosts[i] = host
+	}
+	a.list("nccl.collective.hosts", hosts)
 }
 
 // putEdges says who waits for whom: those in the collective and behind it for those that it

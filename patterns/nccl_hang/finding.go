@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -128,6 +130,32 @@ type Finding struct {
 	From     []int  // ranks from which culprits asked for data last
 	Stop     string // names the standstill, "" of what dumps alone tell
 	Mount    string // that the culprits wait for, where stacks tell it
+
+	// Hosts are the machines of the ranks that wait, where they are several and no rank is to blame:
+	// what is wrong is on one of them, or between them. maxHosts of them, in order.
+	Hosts []string
+}
+
+// maxHosts bounds the hosts of a finding, as many as the engine keeps of a list.
+const maxHosts = 1024
+
+// between says on which machines the ranks are of whom none is to blame: the one, or the several.
+func (f *Finding) between(ranks iter.Seq[*socketstall.Identity]) {
+	hosts := map[string]struct{}{}
+	var last *socketstall.Identity
+	for one := range ranks {
+		if one.Host != "" {
+			last, hosts[one.Host] = one, struct{}{}
+		}
+	}
+	switch {
+	case last == nil:
+	case len(hosts) == 1:
+		f.Host.Host, f.Host.Node = last.Host, last.Node
+	default:
+		all := slices.Sorted(maps.Keys(hosts))
+		f.Hosts = all[:min(len(all), maxHosts)]
+	}
 }
 
 // Rank returns the first culprit: one that sent no dump, or that the sockets single

@@ -208,6 +208,15 @@ func (g *group) complete(f *Finding, options *Options) {
 	if len(f.Waiting) > 0 && f.Waited < options.MinWait && f.Kind != Mismatch {
 		f.doubt(Unsure, "nobody had waited long when the dumps were written")
 	}
+	if f.Kind == Stuck && f.rank < 0 {
+		f.between(func(yield func(*socketstall.Identity) bool) {
+			for _, rank := range g.ranks {
+				if host := g.run.ranks[rank]; !yield(&host) {
+					return
+				}
+			}
+		})
+	}
 	if d := g.dumps[f.rank]; d != nil && len(f.Culprits) > 0 {
 		f.Last = d.lastSeen()
 	}

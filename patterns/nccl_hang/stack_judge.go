@@ -269,10 +269,13 @@ func (s *ranksByStack) allWait(now int64) *Finding {
 	}
 	f := s.begin(AllWait, s.waits, nil, now)
 	f.Detail = s.elsewhere(places)
-	host := s.of[0].host
-	if !slices.ContainsFunc(s.of, func(c *caller) bool { return c.host.Host != host.Host }) {
-		f.Host.Host, f.Host.Node = host.Host, host.Node // its links are between them
-	}
+	f.between(func(yield func(*socketstall.Identity) bool) {
+		for _, c := range s.of {
+			if !yield(&c.host) {
+				return
+			}
+		}
+	})
 	f.doubt(Likely, doubtGPUBusy)
 	return f
 }

@@ -177,10 +177,11 @@ func (d *decoder) explains(r *Rule) value {
 		x, shared := &Explain{}, []string{}
 		return d.object("", "`explains`", "explains", []key{
 				{"pattern", d.text("pattern", &x.Pattern), needed, "whose verdicts"},
-				{"share", d.strings("field", &shared), needed, "fields that have the same value in both; `mine=theirs` when the names differ"},
+				{"share", d.strings("field", &shared), needed, "fields that have the same value in both; `mine=theirs` when the names differ, `mine in theirs` when the other has a list of them"},
 				{"within", d.duration(&x.Within), "5m", "how long after this one at most"},
 				{"after", d.duration(&x.After), "", "how long after this one at least, although it expired meanwhile: what a watchdog tells"},
 				{"before", d.duration(&x.Before), "", "how long before this one it may have been seen, beyond what the other allows: this one tells later what was wrong all the time"},
+				{"near", d.duration(&x.Near), "", "how long before the beginning of the other this one, or one of `when`, was last seen at most: what is over by then did no harm"},
 				{"lingers", d.duration(&x.Lingers), "", "how long after the end of this one the other may begin: its end is what breaks the other"},
 				{"when", d.strings("evidence", &x.When), "", "only where one of these of this pattern was seen"},
 				{"except", d.strings("evidence", &x.Except), "", "not where one of these of the other was seen"},
@@ -188,7 +189,10 @@ func (d *decoder) explains(r *Rule) value {
 				{"ranks", d.rankLists(x), "", "only where the ranks of this one, seen up to `after` before the other, are so in the other's lists"},
 			}), func(n *yaml.Node) {
 				x.at = at(n)
-				x.share(shared)
+				lists := x.share(shared)
+				if lists > 1 {
+					d.fail(n, "share has %d lists, and one at most is allowed: write another explanation", lists)
+				}
 				d.afterwards(func() {
 					d.checkAfter(n, x)
 					for _, name := range slices.Concat(x.Unless, x.When) {
@@ -221,15 +225,22 @@ func (d *decoder) checkAfter(n *yaml.Node, x *Explain) {
 	}
 }
 
-// share takes the fields that both patterns share, as they are written.
-func (x *Explain) share(fields []string) {
-	for _, field := range fields {
+// share takes the fields that both patterns share, as they are written, and returns how many
+// of them are lists.
+func (x *Explain) share(fields []string) (lists int) {
+	x.Among = -1
+	for i, field := range fields {
 		mine, theirs, renamed := strings.Cut(field, "=")
+		if one, list, among := strings.Cut(field, " in "); among {
+			mine, theirs, renamed, x.Among = one, list, true, i
+			lists++
+		}
 		if !renamed {
 			theirs = mine
 		}
-		x.Mine, x.Theirs = append(x.Mine, mine), append(x.Theirs, theirs)
+		x.Mine, x.Theirs = append(x.Mine, strings.TrimSpace(mine)), append(x.Theirs, strings.TrimSpace(theirs))
 	}
+	return lists
 }
 
 // list is a list of mappings; one makes an empty member and says what to do with

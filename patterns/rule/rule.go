@@ -200,11 +200,17 @@ type Explain struct {
 	Pattern string
 	Mine    []string // fields of this pattern
 	Theirs  []string // fields of the other, in the same order
+	// Among is which of Theirs is a list: the value of this pattern is one of its members.
+	// -1 for none.
+	Among int
 	// After is how long after it such a verdict begins at least, 0 for one that may
 	// begin with it: what a watchdog tells, when this one may be history.
 	After  time.Duration
 	Within time.Duration
 	Before time.Duration // how long before it such a verdict may be told: it is found later
+	// Near is how long before the beginning of the other this one was last seen at most, 0 for
+	// any time: what is over by then has done no harm.
+	Near time.Duration
 	// Lingers is how long after its end what it broke may still show.
 	Lingers time.Duration
 	When    []string // only where one of these pieces of evidence was seen

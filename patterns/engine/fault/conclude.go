@@ -117,6 +117,7 @@ func (f *Fault) update(best window, with brought) {
 		f.set.graph.Refit(v.node)
 	case with.counts: // repeated claims do not stretch the pauses of what is proven
 		f.Grew()
+		f.set.graph.SeenAgain(v.node)
 	}
 	v.node.Grew()
 	f.shelve()

@@ -19,6 +19,7 @@ type Mark struct {
 	Values  []string `json:"v"`           // by field of the rule
 	Ranks   []int    `json:"r,omitempty"` // of the list field called ranks
 	Lists   Lists    `json:"n,omitempty"` // of other fields, where a link looks at them
+	Members Members  `json:"m,omitempty"` // of lists of names, of which a link looks at each
 	Source  string   `json:"s"`
 	FaultID string   `json:"f,omitempty"`
 	Span    string   `json:"a,omitempty"` // in which its record was written: ids of trace and span, as digits
@@ -50,6 +51,12 @@ func (m *Mark) count() int {
 	for _, ranks := range m.Lists {
 		n += 64 + 8*len(ranks)
 	}
+	for _, members := range m.Members { // with the place that each has in the graph of incidents
+		n += 64 + 128*len(members)
+		for _, one := range members {
+			n += len(one)
+		}
+	}
 	return n
 }
 
@@ -74,6 +81,35 @@ func (a Lists) Keep(field int, ranks []int) Lists {
 	}
 	a[field] = ranks
 	return a
+}
+
+// Members are the members of lists by field, as text.
+type Members map[int][]string
+
+// MaxMembers bounds those of one list: the hosts of a job of 8,192 GPUs.
+const MaxMembers = 1024
+
+// Keep adds the members of a field that has none yet.
+func (a Members) Keep(field int, members []string) Members {
+	if len(members) == 0 {
+		return a
+	}
+	if a == nil {
+		a = Members{}
+	}
+	a[field] = members[:min(len(members), MaxMembers)]
+	return a
+}
+
+// with returns a, and of b the fields that a has not.
+func (a Members) with(b Members) Members {
+	both := a
+	for field, members := range b {
+		if _, there := a[field]; !there {
+			both = maps.Clone(both).Keep(field, members)
+		}
+	}
+	return both
 }
 
 // with returns a and b together.
@@ -118,7 +154,7 @@ func find(marks []Mark, m *Mark) int {
 // says reports whether o, a later finding of the same ID, says something else.
 func (m *Mark) says(o *Mark) bool {
 	return m.Gone != o.Gone || m.Late != o.Late || m.Time != o.Time || !slices.Equal(m.Values, o.Values) || !slices.Equal(m.Ranks, o.Ranks) ||
-		!maps.EqualFunc(m.Lists, o.Lists, slices.Equal[[]int])
+		!maps.EqualFunc(m.Lists, o.Lists, slices.Equal[[]int]) || !maps.EqualFunc(m.Members, o.Members, slices.Equal[[]string])
 }
 
 // merge takes over what o knows more than m: a storm's total, a later end.
@@ -139,7 +175,7 @@ func (m *Mark) merge(o *Mark) bool {
 		m.Span = o.Span // that of the earlier, whichever came first
 	}
 	m.Time, m.Last = min(m.Time, o.Time), max(m.Last, o.Last)
-	m.Ranks, m.Lists, m.size = union(m.Ranks, o.Ranks), m.Lists.with(o.Lists), 0
+	m.Ranks, m.Lists, m.Members, m.size = union(m.Ranks, o.Ranks), m.Lists.with(o.Lists), m.Members.with(o.Members), 0
 	return m.Count != before.Count || m.Time != before.Time || m.Last != before.Last || m.Began != before.Began || m.Late != before.Late || len(m.Ranks) != len(before.Ranks)
 }
 

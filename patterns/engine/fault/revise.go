@@ -26,7 +26,7 @@ func (f *Fault) putFinding(w *Evidence, at int, m Mark) (first, changed bool) {
 		return false, true
 	}
 	if m.Gone { // what it had shown stays to be read
-		m.Values, m.Ranks, m.Lists, m.size = old.Values, old.Ranks, old.Lists, 0
+		m.Values, m.Ranks, m.Lists, m.Members, m.size = old.Values, old.Ranks, old.Lists, old.Members, 0
 	}
 	marks[at] = m
 	slices.SortStableFunc(marks, compare)

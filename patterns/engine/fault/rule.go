@@ -20,6 +20,7 @@ type Rule struct {
 	Rank     int
 	RankList bool  // it is ranks
 	Lists    []int // fields of which marks keep all ranks
+	Members  []int // fields of which marks keep all members, as text
 
 	jobs map[int]bool   // fields that name a job: it is the same only in one domain
 	ages map[int]bool   // fields that say how long something lasts: the newest value counts
@@ -60,6 +61,23 @@ type Evidence struct {
 type explanation struct {
 	link   *incident.Link
 	fields []int
+	among  int // the field that is a list, of which one member is shared; -1 for none
+}
+
+// meets calls enter with each tuple of values that a mark shares by x.
+func (x *explanation) meets(m *Mark, enter func(values string)) {
+	if x.among < 0 {
+		if t, ok := Tuple(m.Values, x.fields); ok {
+			enter(t)
+		}
+		return
+	}
+	values := slices.Clone(m.Values)
+	for _, values[x.among] = range m.Members[x.among] {
+		if t, ok := Tuple(values, x.fields); ok {
+			enter(t)
+		}
+	}
 }
 
 // maxNeeded bounds the marks that one piece of evidence keeps because it counts
@@ -139,7 +157,7 @@ func Link(rules []*Rule) {
 		for i, x := range cause.Explains {
 			effect := rules[slices.IndexFunc(rules, func(r *Rule) bool { return r.Name == x.Pattern })]
 			l := &incident.Link{
-				Index: i, Shared: len(x.Mine), After: x.After, Within: x.Within, Early: max(effect.Precedes, x.Before), Lingers: x.Lingers,
+				Index: i, Shared: len(x.Mine), After: x.After, Within: x.Within, Early: max(effect.Precedes, x.Before), Near: x.Near, Lingers: x.Lingers,
 				In: effect.Positions(x.In), NotIn: effect.Positions(x.NotIn),
 			}
 			l.Wide = !slices.ContainsFunc(x.Mine, func(field string) bool { return !slices.Contains(machine, field) })
@@ -148,8 +166,13 @@ func Link(rules []*Rule) {
 			l.Unless = cause.indexes(x.Unless)
 			l.When, l.Except = cause.indexes(x.When), effect.indexes(x.Except)
 			effect.Lists = slices.Concat(effect.Lists, l.In, l.NotIn)
-			cause.causes = append(cause.causes, explanation{l, cause.Positions(x.Mine)})
-			effect.effects = append(effect.effects, explanation{l, effect.Positions(x.Theirs)})
+			theirs := explanation{l, effect.Positions(x.Theirs), -1}
+			if x.Among >= 0 {
+				theirs.among = theirs.fields[x.Among]
+				effect.Members = append(effect.Members, theirs.among)
+			}
+			cause.causes = append(cause.causes, explanation{l, cause.Positions(x.Mine), -1})
+			effect.effects = append(effect.effects, theirs)
 			effect.sources = append(effect.sources, cause)
 		}
 	}

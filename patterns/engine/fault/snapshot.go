@@ -155,7 +155,13 @@ func (r *Rule) fit(fields []string, m *Mark) {
 			lists = lists.Keep(slices.Index(r.Names, fields[at]), ranks)
 		}
 	}
-	m.Values, m.Lists = r.Fit(fields, m.Values), lists
+	var members Members
+	for at, names := range m.Members {
+		if at >= 0 && at < len(fields) && slices.Contains(r.Names, fields[at]) {
+			members = members.Keep(slices.Index(r.Names, fields[at]), names)
+		}
+	}
+	m.Values, m.Lists, m.Members = r.Fit(fields, m.Values), lists, members
 }
 
 // fit makes a saved fault fit the rule as it is now, and reports whether it still has the

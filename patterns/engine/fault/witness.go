@@ -2,6 +2,7 @@ package fault
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
@@ -109,6 +110,22 @@ func (f *Fault) Saw(evidence int, until int64) bool {
 	return f.holds(f.rule.Watches[evidence], math.MinInt64, until, f.verdict.best.trust)
 }
 
+// SeenBetween reports whether one of these pieces of evidence, or of all where there are none,
+// was seen between two moments.
+func (f *Fault) SeenBetween(evidence []int, from, to int64) bool {
+	for i, w := range f.rule.Watches {
+		if w.Resolves || len(evidence) > 0 && !slices.Contains(evidence, i) {
+			continue
+		}
+		for j := range f.marks[i] {
+			if m := &f.marks[i][j]; m.Time <= to && m.Last >= from && !m.Gone && f.trusted(w, m, f.verdict.best.trust) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Ranks returns the ranks on its marks.
 func (f *Fault) Ranks() []int { return f.ranksOf(f.verdict.best.trust) }
 
@@ -136,16 +153,11 @@ func (f *Fault) connect(enter func(*incident.Node, *incident.Link, string, incid
 			if !f.trusted(w, &f.marks[i][j], f.verdict.best.trust) {
 				continue
 			}
-			values := f.marks[i][j].Values
 			for _, x := range f.rule.causes {
-				if t, ok := Tuple(values, x.fields); ok {
-					enter(node, x.link, t, incident.Cause)
-				}
+				x.meets(&f.marks[i][j], func(values string) { enter(node, x.link, values, incident.Cause) })
 			}
 			for _, x := range f.rule.effects {
-				if t, ok := Tuple(values, x.fields); ok {
-					enter(node, x.link, t, incident.Effect)
-				}
+				x.meets(&f.marks[i][j], func(values string) { enter(node, x.link, values, incident.Effect) })
 			}
 		}
 	}

@@ -65,7 +65,8 @@ func oneRun(cause, effect Verdict) bool {
 
 // inTime reports whether effect began when l allows, in event time: after its cause, and
 // within its time from it; before the cause ended, or so soon after that its end shows. Of an effect whose first sign may
-// precede its cause it does not ask more. Silence ends no cause where effects come after
+// precede its cause it does not ask more, but where l is near: then the cause was seen about when
+// the effect began. Silence ends no cause where effects come after
 // a time. How late a record arrives does not matter here.
 func inTime(cause, effect Verdict, l *Link) bool {
 	began, since := effect.Began(), cause.Began()
@@ -73,6 +74,8 @@ func inTime(cause, effect Verdict, l *Link) bool {
 	case told > int64(l.Within), l.After > 0 && told < int64(l.After), began < since-int64(l.Early):
 		return false
 	case effect.Resolved() != 0 && effect.Resolved() < since: // it was over
+		return false
+	case l.Near > 0 && !cause.SeenBetween(l.When, began-int64(l.Near), began+int64(l.Early)):
 		return false
 	case cause.Resolved() != 0 && !cause.Expired() && began > cause.Resolved()+int64(l.Lingers):
 		return false

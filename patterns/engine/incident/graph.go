@@ -6,8 +6,9 @@ import (
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
-// maxEnds bounds the places of one verdict in the graph.
-const maxEnds = 256
+// maxEnds bounds the places of one verdict in the graph: that of a hang has one for each of its
+// hosts in each explanation by a link of theirs.
+const maxEnds = 4096
 
 // Graph finds the verdicts that one explanation may connect: those whose shared
 // fields have the same values.
@@ -68,10 +69,13 @@ func (g *Graph) Return(n *Node, l *Link, values string, role Role) {
 
 // enter returns the verdicts that n meets now for the first time.
 func (g *Graph) enter(n *Node, e end) []*Node {
-	if slices.Contains(n.ends, e) || len(n.ends) >= maxEnds {
+	if _, there := n.has[e]; there || len(n.ends) >= maxEnds {
 		return nil
 	}
-	n.ends = append(n.ends, e)
+	if n.has == nil {
+		n.has = map[end]struct{}{}
+	}
+	n.ends, n.has[e] = append(n.ends, e), struct{}{}
 	s := g.meetings[e.meeting]
 	if s == nil {
 		s = &sides{}
@@ -115,7 +119,7 @@ func (g *Graph) forget(n *Node) {
 			delete(g.meetings, e.meeting)
 		}
 	}
-	n.ends = nil
+	n.ends, n.has = nil, nil
 }
 
 // Refit meets others by what is known of n now, after it learned something: what it
@@ -125,12 +129,23 @@ func (g *Graph) Refit(n *Node) {
 		cause, l := child.Cause()
 		return cause != nil && !l.stands(cause, child.verdict)
 	}
-	conditional := func(e end) bool { return len(e.link.When)+len(e.link.Except) > 0 }
+	conditional := func(e end) bool { return len(e.link.When)+len(e.link.Except) > 0 || e.link.Near > 0 }
 	if stale(n) || slices.ContainsFunc(n.children, stale) || slices.ContainsFunc(n.ends, conditional) {
 		g.Reconsider(n)
 		return
 	}
 	n.verdict.Connect()
+}
+
+// SeenAgain looks anew for what n explains where that depends on when n was seen.
+func (g *Graph) SeenAgain(n *Node) {
+	for _, e := range slices.Clone(n.ends) {
+		if s := g.meetings[e.meeting]; e.role == Cause && e.link.Near > 0 && s != nil {
+			for _, effect := range slices.Clone(s.effects) {
+				g.explain(n, effect, e.link)
+			}
+		}
+	}
 }
 
 // Ended is called when the verdict of n was resolved. What began after that is not its

@@ -33,6 +33,9 @@ type Verdict interface {
 
 	// Saw reports whether that evidence of it held in what was seen until then.
 	Saw(evidence int, until int64) bool
+	// SeenBetween reports whether one of these pieces of evidence, or of all where there are
+	// none, was seen between two moments.
+	SeenBetween(evidence []int, from, to int64) bool
 	// RanksUntil returns the ranks seen until then; all is false when some that were
 	// seen are no longer known.
 	RanksUntil(until int64) (ranks []int, all bool)
@@ -61,6 +64,7 @@ type Link struct {
 	Within  time.Duration // and at most
 	Lingers time.Duration // how long after the cause ended it may begin
 	Early   time.Duration // how long before the cause its first sign may be
+	Near    time.Duration // how long before the effect the cause was last seen at most, 0 for any time
 	Wide    bool          // they share the machine alone
 	Own     bool          // they share a job or a process
 	Unless  []int         // evidence of the cause that speaks against it
@@ -78,6 +82,7 @@ type Node struct {
 	children []*Node
 	root     string // id of the verdict that is the root cause, its own when it is one
 	ends     []end  // where the graph has it
+	has      map[end]struct{}
 }
 
 // NewNode is the place of a verdict that nothing explains yet.

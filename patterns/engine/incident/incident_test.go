@@ -26,6 +26,7 @@ type told struct {
 	named     Culprits
 	accused   *Culprits // nil where it is not sure
 	saw       int64     // since when its evidence 0 is seen, 0 for never
+	last      int64     // when that was seen last, 0 for then alone
 	ranks     []int
 	lists     map[int][]int
 	meets     func(*told)
@@ -64,6 +65,10 @@ func (t *told) Accuses() (Culprits, bool) {
 
 func (t *told) Saw(evidence int, until int64) bool {
 	return evidence == 0 && t.saw != 0 && t.saw <= until
+}
+
+func (t *told) SeenBetween(evidence []int, from, to int64) bool {
+	return !slices.Contains(evidence, 1) && t.saw <= to && max(t.saw, t.last) >= from
 }
 
 func (t *told) RanksUntil(int64) ([]int, bool) { return t.ranks, true }
@@ -124,16 +129,24 @@ func TestACauseExplainsWhatFitsItInTimeAndRanks(t *testing.T) {
 		"a watchdog tells later":           {func(_, _ *told, l *Link) { l.After = 30 * time.Second }, true},
 		"a watchdog cannot tell so soon":   {func(_, _ *told, l *Link) { l.After = 2 * time.Minute }, false},
 		"it expired until the watchdog":    {func(c, e *told, l *Link) { l.After, c.expired, c.resolved = time.Second, true, e.onset-30*second }, true},
-		"its evidence speaks against":      {func(c, _ *told, l *Link) { l.Unless, c.saw = []int{0}, c.onset }, false},
-		"its evidence came too late":       {func(c, e *told, l *Link) { l.Unless, c.saw = []int{0}, e.onset+second }, true},
-		"what it takes was seen":           {func(c, _ *told, l *Link) { l.When, c.saw = []int{0}, c.onset }, true},
-		"what it takes was not seen":       {func(_, _ *told, l *Link) { l.When = []int{0} }, false},
-		"the effect knows better":          {func(_, e *told, l *Link) { l.Except, e.saw = []int{0}, e.onset }, false},
-		"the effect knows nothing better":  {func(_, _ *told, l *Link) { l.Except = []int{0} }, true},
-		"its rank is accused":              {func(c, e *told, l *Link) { l.In, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {3}} }, true},
-		"another rank is accused":          {func(c, e *told, l *Link) { l.In, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {4}} }, false},
-		"its rank waits like all others":   {func(c, e *told, l *Link) { l.NotIn, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {3}} }, false},
-		"its rank is not among the others": {func(c, e *told, l *Link) { l.NotIn, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {4}} }, true},
+		"it was seen about then":           {func(c, e *told, l *Link) { l.Near, c.saw = 30*time.Second, e.onset-30*second }, true},
+		"it was last seen too long before": {func(c, e *told, l *Link) { l.Near, c.saw = 30*time.Second, e.onset-31*second }, false},
+		"it was seen again about then": {func(c, e *told, l *Link) {
+			l.Near, c.saw, c.last = 30*time.Second, e.onset-minute, e.onset-second
+		}, true},
+		"it was seen as early as a first sign": {func(c, e *told, l *Link) { l.Near, l.Early, c.saw = 30*time.Second, 5*time.Second, e.onset+5*second }, true},
+		"it was seen after it began":           {func(c, e *told, l *Link) { l.Near, l.Early, c.saw = 30*time.Second, 5*time.Second, e.onset+6*second }, false},
+		"other evidence was seen about then":   {func(c, e *told, l *Link) { l.Near, l.When, c.saw = 30*time.Second, []int{0, 1}, e.onset }, false},
+		"its evidence speaks against":          {func(c, _ *told, l *Link) { l.Unless, c.saw = []int{0}, c.onset }, false},
+		"its evidence came too late":           {func(c, e *told, l *Link) { l.Unless, c.saw = []int{0}, e.onset+second }, true},
+		"what it takes was seen":               {func(c, _ *told, l *Link) { l.When, c.saw = []int{0}, c.onset }, true},
+		"what it takes was not seen":           {func(_, _ *told, l *Link) { l.When = []int{0} }, false},
+		"the effect knows better":              {func(_, e *told, l *Link) { l.Except, e.saw = []int{0}, e.onset }, false},
+		"the effect knows nothing better":      {func(_, _ *told, l *Link) { l.Except = []int{0} }, true},
+		"its rank is accused":                  {func(c, e *told, l *Link) { l.In, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {3}} }, true},
+		"another rank is accused":              {func(c, e *told, l *Link) { l.In, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {4}} }, false},
+		"its rank waits like all others":       {func(c, e *told, l *Link) { l.NotIn, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {3}} }, false},
+		"its rank is not among the others":     {func(c, e *told, l *Link) { l.NotIn, c.ranks, e.lists = []int{7}, []int{3}, map[int][]int{7: {4}} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, first := range []Role{Cause, Effect} {
