@@ -68,7 +68,8 @@ func (f *Fault) role() verdict.Role {
 // value is the value of a field: that of the leading mark, which is the earliest
 // of the first evidence in the order of the file that holds, or else of the first
 // mark that is of the same process and thing as the leading one. Evidence that
-// has marks and does not hold (not as many as it takes) comes last. What is trusted less
+// has marks and does not hold (not as many as it takes) comes last, and what follows nothing
+// names nothing. What is trusted less
 // than the verdict names nothing, but for what is quoted.
 func (f *Fault) value(name string) (string, bool) {
 	at, ok := f.rule.at[name]
@@ -81,7 +82,7 @@ func (f *Fault) value(name string) (string, bool) {
 	var lead []string
 	for _, holds := range [...]bool{true, false} {
 		for i, w := range f.rule.Watches {
-			if f.rule.refutes(w.Name) || w.Resolves || holds != f.saw(w) || !holds && w.depends() {
+			if f.rule.refutes(w.Name) || w.Resolves || holds != f.saw(w) || !holds && (w.depends() || w.Follows != nil) {
 				continue
 			}
 			for j := range f.marks[i] {
@@ -105,7 +106,7 @@ func (f *Fault) value(name string) (string, bool) {
 // machine told it.
 func (f *Fault) quoted(at int, lead []string) (string, bool) {
 	for i, w := range f.rule.Watches {
-		if lead == nil || !slices.Contains(w.quotes, at) {
+		if lead == nil || !slices.Contains(w.quotes, at) || w.Follows != nil && !f.saw(w) {
 			continue
 		}
 		for j := len(f.marks[i]) - 1; j >= 0; j-- {
