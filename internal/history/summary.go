@@ -63,8 +63,6 @@ const (
 	attrSummaryStep      = "job.summary.step_seconds"
 )
 
-const mostRangesBytes = 4096 // of ranks on a record
-
 // ErrNotSummary means that a record is none of a run that ended.
 var ErrNotSummary = errors.New("not a " + SummaryEvent + " record")
 
@@ -112,8 +110,10 @@ func ToRecord(run *Run, lr plog.LogRecord) {
 		}
 	}
 	brief := *run
-	brief.Ranks, brief.EndedRanks = shortRanges(run.Ranks), shortRanges(run.EndedRanks)
-	a.PutStr(attrSummaryRanks, brief.Ranks)
+	seen := rangesOf(run.Ranks)
+	brief.Ranks, _ = seen.First(verdict.MaxRangesBytes)
+	brief.EndedRanks, _ = rangesOf(run.EndedRanks).First(verdict.MaxRangesBytes)
+	a.PutStr(attrSummaryRanks, seen.Brief())
 	a.PutInt(attrSummaryCount, int64(run.RanksCount))
 	text, _ := safetext.Marshal(brief) // cannot fail: strings, numbers, and times from 1970 to 2262
 	a.PutStr(AttrSummaryJSON, string(text))
@@ -138,13 +138,10 @@ func FromRecord(lr plog.LogRecord) (Run, error) {
 	return run, nil
 }
 
-// shortRanges cuts ranges between two of them.
-func shortRanges(text string) string {
-	if len(text) <= mostRangesBytes {
-		return text
-	}
-	text = text[:mostRangesBytes]
-	return text[:strings.LastIndexByte(text, ',')]
+// rangesOf reads the ranks of a run.
+func rangesOf(text string) verdict.Ranks {
+	ranks, _ := verdict.ParseRanks(text) // the history wrote them
+	return ranks
 }
 
 // Until is when a run ended, as far as that is known.

@@ -244,9 +244,6 @@ func waits(incident []verdict.Verdict) []Wait {
 // waitOf is a wait that a verdict tells of.
 func waitOf(w verdict.Wait) Wait {
 	one := Wait{From: Ranks{Count: w.Count, Ranges: w.Ranks}.Words(), To: w.For, Reason: w.What, Since: w.Since}
-	if w.Ranks == "" {
-		one.From = verdict.Number(w.Count) + " ranks"
-	}
 	if direct, err := verdict.ParseRanks(w.Direct); err == nil && len(direct) > 0 {
 		one.Direct = RanksOf(direct).Words()
 	}

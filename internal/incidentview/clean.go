@@ -48,6 +48,7 @@ func listed[T any](list []T) []T {
 var (
 	timeType = reflect.TypeFor[time.Time]()
 	rawType  = reflect.TypeFor[json.RawMessage]()
+	rankType = reflect.TypeFor[Ranks]()
 )
 
 func cleanValue(v reflect.Value) {
@@ -57,6 +58,11 @@ func cleanValue(v reflect.Value) {
 		return
 	case v.Type() == rawType:
 		v.SetBytes(safetext.JSON(v.Bytes()))
+		return
+	case v.Type() == rankType:
+		ranks, _ := v.Interface().(Ranks)
+		ranks.shorten()
+		v.Set(reflect.ValueOf(ranks))
 		return
 	}
 	switch v.Kind() {

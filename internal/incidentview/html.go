@@ -122,10 +122,10 @@ func sinceWords(v View) string {
 // few are some ranges, or the first and the last rank.
 func few(r Ranks) string {
 	const most = 3
-	if strings.Count(r.Ranges, ",") < most {
-		return strings.ReplaceAll(r.Ranges, ",", ", ")
-	}
 	parts := strings.Split(r.Ranges, ",")
+	if r.Ranges == "" || len(parts) <= most {
+		return strings.Join(parts, ", ")
+	}
 	return strings.Join(parts[:most], ", ") + ", …"
 }
 

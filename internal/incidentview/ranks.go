@@ -2,31 +2,28 @@ package incidentview
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// RanksOf folds ranks into ranges.
+// RanksOf folds ranks into ranges, all of them.
 func RanksOf(ranks []int) Ranks {
 	ranks = slices.Compact(slices.Sorted(slices.Values(ranks)))
-	var b strings.Builder
-	for i := 0; i < len(ranks); {
-		end := i
-		for end+1 < len(ranks) && ranks[end+1] == ranks[end]+1 {
-			end++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(ranks[i]))
-		if end > i {
-			b.WriteString("-" + strconv.Itoa(ranks[end]))
-		}
-		i = end + 1
+	return Ranks{Count: len(ranks), Ranges: verdict.Ranks(ranks).String()}
+}
+
+// shorten leaves the first ranges, and says how many ranks are in none of these.
+func (r *Ranks) shorten() {
+	ranks, err := verdict.ParseRanks(r.Ranges)
+	if err != nil {
+		*r = Ranks{Count: r.Count, More: r.Count} // it was read, and is none
+		return
 	}
-	return Ranks{Count: len(ranks), Ranges: b.String()}
+	r.Ranges, _ = ranks.First(verdict.MaxRangesBytes)
+	listed, _ := verdict.ParseRanks(r.Ranges)
+	r.Count = max(r.Count, len(ranks))
+	r.More = r.Count - len(listed)
 }
 
 // Words are a few ranges, or else a count.
@@ -35,9 +32,9 @@ func (r Ranks) Words() string {
 	switch {
 	case r.Count == 0:
 		return ""
-	case r.Count == 1:
+	case r.Count == 1 && r.Ranges != "":
 		return "rank " + r.Ranges
-	case strings.Count(r.Ranges, ",") < most:
+	case strings.Count(r.Ranges, ",") < most && r.Ranges != "":
 		return "ranks " + strings.ReplaceAll(r.Ranges, ",", ", ")
 	}
 	return verdict.Number(r.Count) + " ranks"

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +83,45 @@ func TestReportOfTheLargestIncidentIsSmall(t *testing.T) {
 	require.Equal(t, 1023, most64)
 	require.Equal(t, 1023, levels[len(levels)-1].Dead)
 	require.Zero(t, levels[len(levels)-1].Waiting)
+}
+
+// Of scattered ranks a view has the first, and how many there are is exact.
+func TestScatteredRanksAreCutWhereTheyAreCounted(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	one, two := poisoned("a"), poisoned("b")
+	hit := map[int]bool{}
+	for i, v := range []*verdict.Verdict{&one[0], &one[1], &two[1]} {
+		v.BlastRadius, v.ID = nil, strconv.Itoa(i)
+		for rank := range 16_384 {
+			if random.IntN(3) == 0 {
+				v.BlastRadius, hit[rank] = append(v.BlastRadius, rank), true
+			}
+		}
+	}
+	v := Build([]verdict.Verdict{one[0], one[1], two[1]}, Options{Now: began.Add(time.Hour)})
+	require.Equal(t, len(hit), v.Ranks.Count)
+	listed, err := verdict.ParseRanks(v.Ranks.Ranges)
+	require.NoError(t, err)
+	require.NotEmpty(t, listed)
+	require.LessOrEqual(t, len(v.Ranks.Ranges), verdict.MaxRangesBytes)
+	require.Equal(t, v.Ranks.Count, len(listed)+v.Ranks.More)
+	for _, rank := range listed {
+		require.True(t, hit[rank])
+	}
+	require.Equal(t, len(hit), v.Lost.Ranks)
+	page, markdown, jsonText := rendered(t, v)
+	for _, text := range [][]byte{page, markdown} {
+		require.Contains(t, string(text), verdict.Number(len(hit))+" hit")
+	}
+	require.Len(t, v.Raw, 3, "verdicts as they came")
+	require.Less(t, len(jsonText), 64_000)
+	again, err := FromJSON(jsonText)
+	require.NoError(t, err)
+	require.Equal(t, v.Ranks, again.Ranks)
+
+	lies := Ranks{Count: 3, Ranges: "</script>"}
+	lies.shorten()
+	require.Equal(t, Ranks{Count: 3, More: 3}, lies)
 }
 
 func TestAViewInJSONIsTheSameView(t *testing.T) {

@@ -64,10 +64,12 @@ type View struct {
 	Made    Made      `json:"made"`
 }
 
-// Ranks are ranks as ranges: at 16,384 ranks a list of them is 100 kB.
+// Ranks are ranks as ranges: at 16,384 ranks a list of them is 100 kB. In a View ranges of
+// ranks that are scattered are the first of them.
 type Ranks struct {
 	Count  int    `json:"count"`
-	Ranges string `json:"ranges,omitempty"` // "0-516,518-1023"
+	Ranges string `json:"ranges,omitempty"`  // "0-516,518-1023"
+	More   int    `json:"further,omitempty"` // ranks that are in none of the ranges
 }
 
 // Lost is how long how many ranks stood still, at most: from the beginning of the cause to

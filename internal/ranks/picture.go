@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/history"
-	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // picture is what was last told of a job.
@@ -154,7 +154,7 @@ func (j *job) picture(now int64) picture {
 	}
 	p.job.Since = moment(stands)
 	for k, members := range groups {
-		p.job.Groups = append(p.job.Groups, history.RankGroup{State: k.state, What: safetext.Line(k.what), Since: moment(first[k]), Ranks: incidentview.RanksOf(members).Ranges, Count: len(members)})
+		p.job.Groups = append(p.job.Groups, history.RankGroup{State: k.state, What: safetext.Line(k.what), Since: moment(first[k]), Ranks: verdict.Ranks(members).String(), Count: len(members)})
 	}
 	j.unseen(order, &p.job)
 	slices.SortFunc(p.job.Groups, func(a, b history.RankGroup) int {
@@ -183,7 +183,7 @@ func (j *job) unseen(seen []int, to *history.RankJob) {
 		return
 	}
 	to.Counts[history.RankUnseen] = len(list)
-	to.Groups = append(to.Groups, history.RankGroup{State: history.RankUnseen, Ranks: incidentview.RanksOf(list).Ranges, Count: len(list)})
+	to.Groups = append(to.Groups, history.RankGroup{State: history.RankUnseen, Ranks: verdict.Ranks(list).String(), Count: len(list)})
 }
 
 // nodes are the machines with their ranks, by their first rank.
@@ -199,7 +199,7 @@ func (j *job) nodes(order []int) []history.RankNode {
 	}
 	list := make([]history.RankNode, 0, len(hosts))
 	for _, host := range hosts {
-		one := history.RankNode{Host: safetext.Line(host), Ranks: incidentview.RanksOf(members[host]).Ranges}
+		one := history.RankNode{Host: safetext.Line(host), Ranks: verdict.Ranks(members[host]).String()}
 		plain, known := true, true
 		for i, n := range members[host] {
 			l := j.ranks[n].local

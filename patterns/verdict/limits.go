@@ -29,6 +29,7 @@ const (
 	MaxRankSpans        = 32        // spans of other ranks
 	MaxRanks            = 32_768    // ranks in the blast radius
 	MaxRank             = 1<<31 - 1 // largest rank number
+	MaxScattered        = 1 << 17   // largest rank number and one, where ranges exceed MaxRangesBytes
 	MaxJSONBytes        = 2 << 20   // verdict_json, which escaping can make six times its text
 )
 
@@ -130,7 +131,11 @@ func boundRanks(ranks Ranks) Ranks {
 		slices.Sort(bounded)
 	}
 	bounded = slices.Compact(bounded)
-	return bounded[:min(len(bounded), MaxRanks)]
+	bounded = bounded[:min(len(bounded), MaxRanks)]
+	if _, more := bounded.First(MaxRangesBytes); more > 0 {
+		bounded = slices.DeleteFunc(bounded, func(rank int) bool { return rank >= MaxScattered })
+	}
+	return bounded
 }
 
 func boundEvidence(evidence []Evidence) []Evidence {

@@ -3,41 +3,68 @@ package verdict
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 // Ranks are ranks, sorted, each once. On a record and in JSON they are ranges,
-// "0-516,518-1023": as numbers those of a job of 16,384 ranks take 100 kB.
+// "0-516,518-1023": as numbers those of a job of 16,384 ranks take 100 kB. Of ranks that
+// are scattered, each a range of its own, the first are written, and a bit for each (wire.go).
 type Ranks []int
 
-// MaxRanksBytes is how long ranges are at most: ranks of which no two follow one another.
-const MaxRanksBytes = MaxRanks * len("2147483647,")
+// MaxRangesBytes is how long ranges are at most on a record, in JSON and in views.
+const MaxRangesBytes = 1024
 
-// String is the ranks as ranges.
+// String is the ranks as ranges, all of them.
 func (r Ranks) String() string {
-	var b strings.Builder
+	text, _ := r.First(math.MaxInt)
+	return text
+}
+
+// First is the first ranges, as many as fit into so many bytes, and how many ranks are in
+// none of these.
+func (r Ranks) First(most int) (ranges string, more int) {
+	var b []byte
 	for i := 0; i < len(r); {
-		end := i
+		end, before := i, len(b)
 		for end+1 < len(r) && r[end+1] == r[end]+1 {
 			end++
 		}
 		if i > 0 {
-			b.WriteByte(',')
+			b = append(b, ',')
 		}
-		b.WriteString(strconv.Itoa(r[i]))
+		b = strconv.AppendInt(b, int64(r[i]), 10)
 		if end > i {
-			b.WriteByte('-')
-			b.WriteString(strconv.Itoa(r[end]))
+			b = strconv.AppendInt(append(b, '-'), int64(r[end]), 10)
+		}
+		if len(b) > most {
+			return string(b[:before]), len(r) - i
 		}
 		i = end + 1
 	}
-	return b.String()
+	return string(b), 0
 }
 
-// MarshalJSON implements json.Marshaler.
-func (r Ranks) MarshalJSON() ([]byte, error) { return json.Marshal(r.String()) }
+// Brief is the ranks as ranges of at most MaxRangesBytes: "0,2,4 and 8,189 more ranks" where
+// there are more.
+func (r Ranks) Brief() string {
+	ranges, more := r.First(MaxRangesBytes)
+	switch more {
+	case 0:
+		return ranges
+	case 1:
+		return ranges + " and 1 more rank"
+	}
+	return ranges + " and " + Number(more) + " more ranks"
+}
+
+// MarshalJSON implements json.Marshaler: the first ranges. A verdict has the others beside them.
+func (r Ranks) MarshalJSON() ([]byte, error) {
+	ranges, _ := r.First(MaxRangesBytes)
+	return json.Marshal(ranges)
+}
 
 // UnmarshalJSON reads ranges, or the list of numbers that they were before. It refuses more
 // than MaxRanks before it makes room for them.

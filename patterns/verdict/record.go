@@ -36,9 +36,10 @@ const (
 	AttrRevision     = "pattern.revision"      // int
 	AttrRootCauseID  = "pattern.root_cause_id" // of a symptom
 	AttrCulprit      = "pattern.culprit."      // + key: host, gpu, rank, …
-	AttrBlastRadius  = "pattern.blast_radius"  // ranks as ranges: "0-516,518-1023"
-	AttrDrill        = "tracecore.drill"       // true, or absent
-	AttrLate         = "pattern.late"          // true, or absent
+	AttrBlastRadius  = "pattern.blast_radius"  // ranks as ranges: "0-516,518-1023"; the first, "and 7,681 more ranks"
+	AttrBlastCount   = "pattern.blast_radius_count"
+	AttrDrill        = "tracecore.drill" // true, or absent
+	AttrLate         = "pattern.late"    // true, or absent
 	attributesPerOne = 18
 )
 
@@ -115,7 +116,8 @@ func putAttributes(v Verdict, attrs pcommon.Map) {
 		attrs.PutStr(AttrCulprit+key, v.Culprit[key])
 	}
 	if len(v.BlastRadius) > 0 {
-		attrs.PutStr(AttrBlastRadius, v.BlastRadius.String())
+		attrs.PutStr(AttrBlastRadius, v.BlastRadius.Brief())
+		attrs.PutInt(AttrBlastCount, int64(len(v.BlastRadius)))
 	}
 	if v.Drill {
 		attrs.PutBool(AttrDrill, true)

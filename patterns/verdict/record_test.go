@@ -45,7 +45,7 @@ func TestToRecordWritesWhatOneAlertsOn(t *testing.T) {
 		"pattern.severity": "critical", "pattern.revision": int64(1),
 		"pattern.culprit.host": "node-17", "pattern.culprit.gpu": "0000:65:00.0", "pattern.culprit.rank": "3",
 		"pattern.culprit.job": "llama-7b", "pattern.culprit.process": "python", "pattern.culprit.pid": "4242",
-		"pattern.blast_radius": "3",
+		"pattern.blast_radius": "3", "pattern.blast_radius_count": int64(1),
 	}, attributes)
 }
 
@@ -170,7 +170,7 @@ func refused() map[string]string {
 		"long source":       with(func(v *Verdict) { v.Evidence[0].Source = strings.Repeat("x", MaxNameBytes+1) }),
 		"much evidence":     with(func(v *Verdict) { v.Evidence = make([]Evidence, MaxEvidence+1) }),
 		"much not observed": with(func(v *Verdict) { v.NotObserved = make([]string, MaxNotObserved+1) }),
-		"many ranks":        strings.Replace(string(ToJSON(lostGPU())), `"blast_radius_ranks":"3"`, `"blast_radius_ranks":"`+strings.Repeat("1,", MaxRanksBytes)+`1"`, 1),
+		"many ranks":        strings.Replace(string(ToJSON(lostGPU())), `"blast_radius_ranks":"3"`, `"blast_radius_ranks":"`+strings.Repeat("1,", MaxRanks)+`1"`, 1),
 		"negative rank":     with(func(v *Verdict) { v.BlastRadius = []int{-1} }),
 		"culprit key":       with(func(v *Verdict) { v.Culprit = map[string]string{"a b": "c"} }),
 		"long culprit":      with(func(v *Verdict) { v.Culprit = map[string]string{"a": strings.Repeat("x", MaxTextBytes+1)} }),
@@ -179,6 +179,8 @@ func refused() map[string]string {
 
 func TestFromRecordRefusesHostileVerdicts(t *testing.T) {
 	cases := refused()
+	cases["many bits"] = strings.Replace(string(ToJSON(lostGPU())), `"blast_radius_ranks":"3"`, `"blast_radius_bits":"`+strings.Repeat("////", MaxRanks/24+1)+`"`, 1)
+	cases["large bits"] = strings.Replace(string(ToJSON(lostGPU())), `"blast_radius_ranks":"3"`, `"blast_radius_bits":"`+strings.Repeat("AAAA", MaxScattered/24)+`AAAB"`, 1)
 	cases["too long"] = `{"headline":"` + strings.Repeat("x", MaxJSONBytes) + `"}`
 	for name, data := range cases {
 		t.Run(name, func(t *testing.T) {
