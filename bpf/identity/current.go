@@ -79,6 +79,20 @@ func (c *currents) next(now uint64) (due []*current) {
 	return due
 }
 
+// Unranked implements Candidates: those whose environment is looked at again, at most
+// maxCurrents.
+func (t *Tracker) Unranked() []Process {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var all []Process
+	t.currents.order.Each(func(one *current) {
+		if r := t.table.exact(one.pid, one.startNS); r != nil && r.alive() && !r.IsRank() {
+			all = append(all, r.Process)
+		}
+	})
+	return all
+}
+
 // lookAgain looks at the present environment of processes that may become ranks.
 func (t *Tracker) lookAgain() {
 	began, now := time.Now(), bootNow()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,6 +34,16 @@ func TestARankMaySayWhoItIsAfterItsStart(t *testing.T) {
 	s.exec(104, 103, 4, 4, "PATH=/bin") // a program that this one started
 	s.settle()
 	require.Equal(t, 3, s.lookup(103, 0, 5).Rank, "nothing else is known yet")
+	unranked := func() (pids []uint32) {
+		for _, p := range s.Unranked() {
+			if p.PID < 200 { // of the story
+				pids = append(pids, p.PID)
+			}
+		}
+		slices.Sort(pids)
+		return pids
+	}
+	require.Equal(t, []uint32{100, 101, 102}, unranked())
 
 	s.says(101, 1, rank3()...)
 	for pid, want := range map[uint32]bool{101: false, 102: true, 103: true, 104: true} {
@@ -40,6 +51,7 @@ func TestARankMaySayWhoItIsAfterItsStart(t *testing.T) {
 		require.Equal(t, []any{3, 8, "job", want, uint32(101)}, []any{p.Rank, p.WorldSize, p.JobID, p.Inherited, p.RankPID}, "process %d", pid)
 	}
 	require.Equal(t, Unknown, s.lookup(100, 0, 5).Rank)
+	require.Equal(t, []uint32{100}, unranked())
 	require.Equal(t, 4, s.Counters().Ranks)
 
 	s.exit(101, 100, 1, 8, 1<<8)

@@ -97,6 +97,17 @@ type Resolver interface {
 	Ranks() []Process
 }
 
+// Variables are those by which launchers say to a process which rank it is, for an operator.
+const Variables = "RANK and WORLD_SIZE (torchrun, accelerate, deepspeed), SLURM_PROCID and SLURM_NTASKS (srun), " +
+	"OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE (mpirun), PMI_RANK and PMI_SIZE (MPICH, Intel MPI), " +
+	"JAX_PROCESS_ID and JAX_NUM_PROCESSES"
+
+// Candidates is a Resolver that also knows who may be a rank and does not say so.
+type Candidates interface {
+	// Unranked returns living interpreters that are no ranks, as far as anything says.
+	Unranked() []Process
+}
+
 // Stops is a Resolver that can also say what stopped a process.
 type Stops interface {
 	// Stopped returns the signal that stopped a living process, and who sent it; false

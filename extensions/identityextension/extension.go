@@ -46,6 +46,7 @@ var (
 	_ extension.Extension = (*identityExtension)(nil)
 	_ identity.Resolver   = (*identityExtension)(nil)
 	_ identity.Stops      = (*identityExtension)(nil)
+	_ identity.Candidates = (*identityExtension)(nil)
 	_ heartbeat.Watcher   = (*identityExtension)(nil)
 )
 
@@ -172,6 +173,14 @@ func (x *identityExtension) Stopped(p identity.Process) (identity.Signal, bool) 
 		return t.Stopped(p)
 	}
 	return identity.Signal{}, false
+}
+
+// Unranked implements identity.Candidates.
+func (x *identityExtension) Unranked() []identity.Process {
+	if t, ok := x.current().(identity.Candidates); ok {
+		return t.Unranked()
+	}
+	return nil
 }
 
 func (x *identityExtension) current() tracker {

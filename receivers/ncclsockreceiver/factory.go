@@ -15,13 +15,14 @@ import (
 
 // surroundings are what a test brings its own of.
 type surroundings struct {
-	open  func(*Config) (source, error)
-	ticks probereceiver.Ticks
+	open       func(*Config) (source, error)
+	ticks      probereceiver.Ticks
+	collective func(pid uint32) bool // whether a process has a library of collectives
 }
 
 // NewFactory makes the factory of the ncclsock receiver.
 func NewFactory() receiver.Factory {
-	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime})
+	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime, collective: hasCollectives})
 }
 
 func newFactory(around surroundings) receiver.Factory {

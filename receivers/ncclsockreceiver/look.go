@@ -16,6 +16,7 @@ import (
 // look takes one snapshot and tells what it comes to.
 func (w *watcher) look(ctx context.Context, s source) error {
 	began := time.Now()
+	w.unranked.look(w.resolver, s, began) // before, so that the kernel goes on with the ranks as owners
 	owners := w.owners(ctx)
 	pids := make([]uint32, len(owners))
 	for i := range owners {

@@ -50,6 +50,8 @@ type watcher struct {
 	over      atomic.Uint64 // sockets that the probe left out
 	lost      atomic.Uint64 // changes there was no room for
 
+	unranked  *unranked
+
 	// Only the goroutine of watch uses these.
 	tracker  *stall.Tracker
 	proc     *activity.Reader
@@ -67,7 +69,7 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 	w := &watcher{
 		config: config, logger: settings.Logger, ticks: around.ticks, telemetry: telemetry,
 		convert: newConverter(logs, metrics, record.ThisHost()),
-		tracker: stall.New(config.options()), proc: activity.New(procfs.Open("")),
+		tracker: stall.New(config.options()), proc: activity.New(procfs.Open("")), unranked: newUnranked(config, settings.Logger, around.collective),
 	}
 	w.counters.Store(&stall.Counters{})
 	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
@@ -98,6 +100,7 @@ func (w *watcher) observe() error {
 	}
 	t := w.telemetry
 	return errors.Join(
+		probereceiver.Observe(t.RegisterReceiverNcclsockUnrankedCallback, w.unranked.count.Load),
 		count(t.RegisterReceiverNcclsockRanksCallback, func(c *stall.Counters) uint64 { return uint64(c.Ranks) }),
 		count(t.RegisterReceiverNcclsockSocketsCallback, func(c *stall.Counters) uint64 { return uint64(c.Sockets) }),
 		count(t.RegisterReceiverNcclsockStallsCallback, func(c *stall.Counters) uint64 { return uint64(c.Open) }),

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/distro/internal/attributes"
 	"github.com/tracecoreai/tracecore/distro/internal/coverage"
 	"github.com/tracecoreai/tracecore/distro/internal/top"
@@ -47,6 +48,8 @@ type statusReport struct {
 	// Patterns are the built-in ones that run here, by name. They are not known of a gateway:
 	// its agents have the probes.
 	Patterns []patternStatus `json:"patterns"`
+	// Unranked are the processes that move data as ranks do, while nothing says which they are.
+	Unranked int `json:"processes_without_rank,omitempty"`
 	// Worst are the open incidents that have to be looked at first, at most mostWorst.
 	Worst []history.Incident `json:"worst"`
 	// MetricsError is why there are no probes and drops: the metrics cannot be read.
@@ -131,6 +134,9 @@ func (a *asking) status(ctx context.Context, metrics string, agents bool) (statu
 	families, err := scrape(ctx, metrics)
 	if err != nil {
 		report.MetricsError = safetext.Line(err.Error())
+	}
+	for _, m := range families[heartbeat.OwnMetrics+"receiver_ncclsock_unranked"].GetMetric() {
+		report.Unranked += int(heartbeat.Value(m))
 	}
 	report.Probes, report.Drops, report.Queues = heartbeat.Probes(families), heartbeat.Drops(families), queuesOf(families)
 	if report.Patterns, err = report.patterns(heartbeat.Proven(families)); err != nil {
@@ -307,6 +313,11 @@ func writeStatus(w io.Writer, r *statusReport) error {
 			}
 		})
 		b.WriteByte('\n')
+	}
+	if r.Unranked > 0 {
+		text := fmt.Sprintf("%s processes move data between them as the ranks of a job do, and nothing says which ranks they are: their stalls and hangs go unseen. "+
+			"Each needs its rank and the number of ranks in its environment: %s. The log of the agent has their pids.", verdict.Number(r.Unranked), identity.Variables)
+		fmt.Fprintf(&b, "%s\n\n", strings.Join(top.Wrap(text, columns), "\n"))
 	}
 	writeAgents(&b, r)
 	writeFeeds(&b, r)

@@ -62,6 +62,10 @@ func toldStatus() history.Status {
 func TestStatusIsShownAndHasAnExitCode(t *testing.T) {
 	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, someMetrics) }))
 	defer metrics.Close()
+	unranked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, someMetrics+"# TYPE otelcol_receiver_ncclsock_unranked gauge\notelcol_receiver_ncclsock_unranked 8\n")
+	}))
+	defer unranked.Close()
 	noMetrics := "127.0.0.1:1"
 	for _, c := range []struct {
 		name    string
@@ -111,6 +115,7 @@ func TestStatusIsShownAndHasAnExitCode(t *testing.T) {
 				}
 			}
 		}, metrics.URL, statusWell},
+		{"unranked", func(*history.Status) {}, unranked.URL, statusWell},
 		{"no-metrics", func(*history.Status) {}, noMetrics, statusWell},
 	} {
 		t.Run(c.name, func(t *testing.T) {

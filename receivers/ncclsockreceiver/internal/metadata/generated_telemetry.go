@@ -44,6 +44,7 @@ type TelemetryBuilder struct {
 	ReceiverNcclsockSocketsSkipped      metric.Int64ObservableCounter
 	ReceiverNcclsockStalls              metric.Int64ObservableGauge
 	ReceiverNcclsockStallsDropped       metric.Int64ObservableCounter
+	ReceiverNcclsockUnranked            metric.Int64ObservableGauge
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -222,6 +223,21 @@ func (builder *TelemetryBuilder) RegisterReceiverNcclsockStallsDroppedCallback(c
 	return nil
 }
 
+// RegisterReceiverNcclsockUnrankedCallback sets callback for observable ReceiverNcclsockUnranked metric.
+func (builder *TelemetryBuilder) RegisterReceiverNcclsockUnrankedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ReceiverNcclsockUnranked, obs: o})
+		return nil
+	}, builder.ReceiverNcclsockUnranked)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 type observerInt64 struct {
 	embedded.Int64Observer
 	inst metric.Int64Observable
@@ -344,6 +360,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_receiver_ncclsock_stalls_dropped",
 		metric.WithDescription("Stalls beyond max_stalls, once a snapshot. [Development]"),
 		metric.WithUnit("{stall}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverNcclsockUnranked, err = builder.meter.Int64ObservableGauge(
+		"otelcol_receiver_ncclsock_unranked",
+		metric.WithDescription("Processes that move data between them as the ranks of a job do, while nothing says which ranks they are. They are not watched. [Development]"),
+		metric.WithUnit("{process}"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs
