@@ -136,6 +136,21 @@ func (r *rig) stands(t *testing.T, rank int, hash, where string, framed bool) {
 	r.of(t, rank, "process.stack", attributes)
 }
 
+// tells makes a record that no rule reads, of a moment 10 s ago.
+func (r *rig) tells(t *testing.T, host, event, trust string, severity plog.SeverityNumber, text string) {
+	t.Helper()
+	ld := plog.NewLogs()
+	resource := ld.ResourceLogs().AppendEmpty()
+	resource.Resource().Attributes().PutStr("host.name", host)
+	record := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+	record.SetEventName(event)
+	record.SetTimestamp(pcommon.NewTimestampFromTime(r.clock.now().Add(-10 * time.Second)))
+	record.SetSeverityNumber(severity)
+	record.Body().SetStr(text)
+	record.Attributes().PutStr("tracecore.trust", trust)
+	require.NoError(t, r.logs.ConsumeLogs(t.Context(), ld))
+}
+
 func (r *rig) killed(t *testing.T, rank int) {
 	t.Helper()
 	r.of(t, rank, "oom.kill", map[string]any{"oomkill.constraint": "cgroup", "oomkill.cgroup": "/job", "process.executable.name": "python3"})
@@ -217,6 +232,30 @@ func TestEvidenceOutlivesAKill(t *testing.T) {
 	require.ElementsMatch(t, []string{"0 train_step", "1 save"}, functions(v))
 }
 
+// What is near an incident stays with it when the agent is killed, and what comes later is added.
+func TestWhatIsNearOutlivesAKill(t *testing.T) {
+	first, dir := newArchive(), t.TempDir()
+	r := newRig(t, withStorage(dir), withArchive(first)).start(t)
+	r.tells(t, "node-17", "gpu.clock_change", "proven", plog.SeverityNumberWarn, "its clock fell")
+	r.killed(t, 1)
+	first.shows(t, func(v incidentview.View) bool { return len(v.Near) == 1 })
+
+	second := newArchive()
+	first.mu.Lock()
+	second.verdicts, second.evidence = maps.Clone(first.verdicts), maps.Clone(first.evidence)
+	first.mu.Unlock()
+	r = newRig(t, withStorage(crashed(t, dir)), withArchive(second)).start(t)
+	r.tells(t, "node-17", "", "foreign", plog.SeverityNumberError, "disk sda is slow")
+	r.stands(t, 0, "beef", "train_step", true)
+	r.clock.pass(10 * time.Second)
+	v := second.shows(t, func(v incidentview.View) bool { return len(v.Stacks) > 0 })
+	var texts []string
+	for _, one := range v.Near {
+		texts = append(texts, one.Text)
+	}
+	require.ElementsMatch(t, []string{"its clock fell", "disk sda is slow"}, texts)
+}
+
 // A burst of incidents does not take the processor away from what comes: the evidence of each
 // waits, and at a stop none is left.
 func TestEvidenceOfABurstTakesATenthOfACore(t *testing.T) {
@@ -264,18 +303,7 @@ func TestVerdictsWithoutEndLeaveEvidenceItsTurn(t *testing.T) {
 func TestWhatNoRuleReadsIsNear(t *testing.T) {
 	a := newArchive()
 	r := newRig(t, withStorage(t.TempDir()), withArchive(a)).start(t)
-	tell := func(host, event, trust string, severity plog.SeverityNumber, text string) {
-		ld := plog.NewLogs()
-		resource := ld.ResourceLogs().AppendEmpty()
-		resource.Resource().Attributes().PutStr("host.name", host)
-		record := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
-		record.SetEventName(event)
-		record.SetTimestamp(pcommon.NewTimestampFromTime(r.clock.now().Add(-10 * time.Second)))
-		record.SetSeverityNumber(severity)
-		record.Body().SetStr(text)
-		record.Attributes().PutStr("tracecore.trust", trust)
-		require.NoError(t, r.logs.ConsumeLogs(t.Context(), ld))
-	}
+	tell := func(host, event, trust string, severity plog.SeverityNumber, text string) { r.tells(t, host, event, trust, severity, text) }
 	tell("node-17", "gpu.clock_change", "proven", plog.SeverityNumberWarn, "its clock fell")
 	tell("node-17", "", "foreign", plog.SeverityNumberError, "disk sda is slow")
 	tell("node-17", "", "foreign", plog.SeverityNumberUnspecified, "step 7 done")
