@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,7 +45,8 @@ func BenchmarkGatewayBesideAFlood(b *testing.B) {
 }
 
 // besideFloods measures how long verdicts take beside each flood. The senders are a process of
-// their own, as a client is: they take their part of the processors, and none of what measures.
+// their own, with what the others leave of the processors: a flood comes from other machines, or
+// from a container with a share of its own.
 func besideFloods(b *testing.B, start func(b *testing.B) (f flooded, fault func(gpu string))) {
 	privtest.Require(b)
 	for i, one := range append([]flood{{name: "no flood"}}, floods...) {
@@ -85,7 +87,7 @@ func BenchmarkXidBesideQuotedLines(b *testing.B) {
 			hosttest.SetSysctl(b, "kernel/printk", level)
 			f := startFlooded(b, agentLimit)
 			nobody := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}}
-			another(b, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: nobody, GidMappings: nobody}, quotedVariable+"=1")
+			another(b, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: nobody, GidMappings: nobody}, nil, quotedVariable+"=1")
 			f.measure(b, func(gpu string) { writeKmsg(b, lostXid(gpu)) })
 		})
 	}
@@ -116,15 +118,17 @@ const floodVariable = "TRACECORE_TEST_FLOOD"
 // floodFrom lets a process of its own send a flood until the test ends.
 func (f flooded) floodFrom(b *testing.B, number int) {
 	b.Helper()
-	another(b, nil, floodVariable+"="+strings.Join([]string{strconv.Itoa(number), f.grpc, f.http, f.Health, f.metrics}, " "))
+	another(b, nil, []string{"nice", "-n", "19"}, floodVariable+"="+strings.Join([]string{strconv.Itoa(number), f.grpc, f.http, f.Health, f.metrics}, " "))
 }
 
-// another starts the test binary as somebody else, until the test ends.
-func another(b *testing.B, as *syscall.SysProcAttr, environment string) {
+// another starts the test binary as somebody else, by another program if one is named, until the
+// test ends.
+func another(b *testing.B, as *syscall.SysProcAttr, by []string, environment string) {
 	b.Helper()
 	self, err := os.Executable()
 	require.NoError(b, err)
-	cmd := exec.Command(self)
+	line := slices.Concat(by, []string{self})
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env, cmd.SysProcAttr, cmd.Stderr = append(os.Environ(), environment), as, os.Stderr
 	hold, err := cmd.StdinPipe()
 	require.NoError(b, err)
