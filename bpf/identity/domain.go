@@ -16,7 +16,7 @@ const unknownDomain = "unknown"
 // does not tell, in other containers, or in neither: sessions and services of one user
 // differ from node to node, so the rest of the path says nothing.
 func domainOf(m membership, namespace string, uid uint32) string {
-	user := "user " + strconv.FormatUint(uint64(uid), 10)
+	user := domainOfUser(uid)
 	segments := strings.Split(strings.TrimPrefix(m.path, "/"), "/")
 	if strings.HasPrefix(m.path, usersSlice) {
 		return user
@@ -35,6 +35,8 @@ func domainOf(m membership, namespace string, uid uint32) string {
 		return user
 	}
 }
+
+func domainOfUser(uid uint32) string { return "user " + strconv.FormatUint(uint64(uid), 10) }
 
 // slurmJob reads the paths of Slurm's cgroup plugins:
 //

@@ -61,6 +61,8 @@ type Tracker struct {
 	late        bool   // what is handled happened while nobody looked
 	since       uint64 // boot clock: what was before has been handled, as late
 
+	speakers speakers
+
 	drained atomic.Uint64 // boot clock: events before it were handled
 	waiting struct {
 		sync.Mutex // guards the fields

@@ -17,6 +17,7 @@ import (
 	"github.com/tracecoreai/tracecore/extensions/identityextension/internal/metadata"
 	"github.com/tracecoreai/tracecore/internal/drillsecret"
 	"github.com/tracecoreai/tracecore/internal/heartbeat"
+	"github.com/tracecoreai/tracecore/internal/peer"
 )
 
 // tracker is identity.Tracker, or a test's fake.
@@ -48,6 +49,7 @@ var (
 	_ identity.Stops      = (*identityExtension)(nil)
 	_ identity.Candidates = (*identityExtension)(nil)
 	_ heartbeat.Watcher   = (*identityExtension)(nil)
+	_ peer.Domains        = (*identityExtension)(nil)
 )
 
 func newExtension(settings extension.Settings, config *Config, open func(identity.Options) (tracker, error)) (*identityExtension, error) {
@@ -181,6 +183,14 @@ func (x *identityExtension) Unranked() []identity.Process {
 		return t.Unranked()
 	}
 	return nil
+}
+
+// DomainOf implements peer.Domains.
+func (x *identityExtension) DomainOf(user uint32, job string) string {
+	if t, ok := x.current().(peer.Domains); ok {
+		return t.DomainOf(user, job)
+	}
+	return ""
 }
 
 func (x *identityExtension) current() tracker {

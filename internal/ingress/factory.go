@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/xreceiver"
 
+	"github.com/tracecoreai/tracecore/internal/peer"
 	"github.com/tracecoreai/tracecore/internal/thishost"
 )
 
@@ -64,7 +65,8 @@ func (w wrapped) logs(ctx context.Context, settings receiver.Settings, cfg compo
 	if err != nil {
 		return nil, err
 	}
-	return w.CreateLogs(ctx, settings, inner, marked)
+	r, err := w.CreateLogs(ctx, settings, inner, marked)
+	return starting(s, r), err
 }
 
 func (w wrapped) metrics(ctx context.Context, settings receiver.Settings, cfg component.Config, next consumer.Metrics) (receiver.Metrics, error) {
@@ -79,7 +81,8 @@ func (w wrapped) metrics(ctx context.Context, settings receiver.Settings, cfg co
 	if err != nil {
 		return nil, err
 	}
-	return w.CreateMetrics(ctx, settings, inner, marked)
+	r, err := w.CreateMetrics(ctx, settings, inner, marked)
+	return starting(s, r), err
 }
 
 func (w wrapped) traces(ctx context.Context, settings receiver.Settings, cfg component.Config, next consumer.Traces) (receiver.Traces, error) {
@@ -94,7 +97,31 @@ func (w wrapped) traces(ctx context.Context, settings receiver.Settings, cfg com
 	if err != nil {
 		return nil, err
 	}
-	return w.CreateTraces(ctx, settings, inner, marked)
+	r, err := w.CreateTraces(ctx, settings, inner, marked)
+	return starting(s, r), err
+}
+
+// started is a receiver whose stage learns at its start who knows the jobs of this machine.
+type started struct {
+	component.Component
+	stage *stage
+}
+
+func starting(s *stage, r component.Component) component.Component {
+	if r == nil {
+		return nil
+	}
+	return started{r, s}
+}
+
+// Start implements component.Component.
+func (r started) Start(ctx context.Context, host component.Host) error {
+	for _, x := range host.GetExtensions() {
+		if d, ok := x.(peer.Domains); ok {
+			r.stage.domains.Store(&d)
+		}
+	}
+	return r.Component.Start(ctx, host)
 }
 
 var mutates = consumer.WithCapabilities(consumer.Capabilities{MutatesData: true})

@@ -2,12 +2,15 @@ package ingress
 
 import (
 	"context"
+	"sync/atomic"
 
 	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/tracecoreai/tracecore/internal/peer"
 )
 
 // stage marks what one receiver hands on.
@@ -17,17 +20,24 @@ type stage struct {
 	here    machine
 	makers  map[string]maker
 	told    told
+	domains atomic.Pointer[peer.Domains] // nil before its start, and where no extension knows them
 }
 
 // batch is one call of the receiver.
 type batch struct {
 	*stage
 	rights
-	ctx context.Context
+	ctx     context.Context
+	speaker speaker
 }
 
 func (s *stage) batch(ctx context.Context) batch {
-	return batch{stage: s, rights: s.rightsOf(client.FromContext(ctx)), ctx: ctx}
+	info := client.FromContext(ctx)
+	b := batch{stage: s, rights: s.rightsOf(info), ctx: ctx}
+	if b.trust == "foreign" {
+		b.speaker = s.speakerOf(info)
+	}
+	return b
 }
 
 func (b batch) logs(ld plog.Logs) {
@@ -39,7 +49,7 @@ func (b batch) logs(ld plog.Logs) {
 			b.names(sl.Scope().Attributes())
 			sl.LogRecords().RemoveIf(func(lr plog.LogRecord) bool {
 				b.event(lr)
-				return !b.attributes(lr.Attributes()) && b.refuse(1)
+				return b.drops(lr.Attributes())
 			})
 		}
 		return false
@@ -98,7 +108,13 @@ func (b batch) points(m pmetric.Metric) {
 	}
 }
 
-func (b batch) drops(attributes pcommon.Map) bool { return !b.attributes(attributes) && b.refuse(1) }
+func (b batch) drops(attributes pcommon.Map) bool {
+	if !b.attributes(attributes) {
+		return b.refuse(1)
+	}
+	b.speaker.place(attributes)
+	return false
+}
 
 // event renames an event that this sender may not send.
 func (b batch) event(lr plog.LogRecord) {
@@ -117,6 +133,7 @@ func (b batch) resource(m pcommon.Map) bool {
 	if !b.attributes(m) {
 		return false
 	}
+	b.speaker.place(m)
 	if b.hosts == thisHost || b.hosts == provenHost || b.hosts == namedHost && named {
 		b.machine.put(m)
 	}

@@ -8,10 +8,11 @@ import "net"
 type Addr struct {
 	*net.TCPAddr
 	User uint32 // of the socket; in the initial user namespace
+	Gone bool   // its process had closed it before anybody could ask: it is nobody's
 }
 
 // Of is the address of the other end: an Addr over loopback, where the kernel tells the user.
-// It asks the kernel once and waits for nobody. An end that is closed already is nobody's.
+// It waits for nobody.
 func Of(c net.Conn) net.Addr {
 	local, ok := c.LocalAddr().(*net.TCPAddr)
 	remote, isTCP := c.RemoteAddr().(*net.TCPAddr)
@@ -19,7 +20,10 @@ func Of(c net.Conn) net.Addr {
 		return c.RemoteAddr()
 	}
 	if user, known := userOf(remote, local); known {
-		return Addr{remote, user}
+		return Addr{TCPAddr: remote, User: user}
+	}
+	if _, answers := userOf(local, remote); answers { // it knows our own end
+		return Addr{TCPAddr: remote, Gone: true}
 	}
 	return remote
 }

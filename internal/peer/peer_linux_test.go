@@ -90,14 +90,17 @@ func TestAnotherUsersEndIsHisWhileHeHasIt(t *testing.T) {
 	got, ok := Of(c).(Addr)
 	require.True(t, ok)
 	require.EqualValues(t, 12345, got.User)
+	require.False(t, got.Gone)
 
 	require.NoError(t, stdin.Close())
 	require.NoError(t, child.Wait())
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(hosttest.Patience)))
 	_, err = c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
-	_, ok = Of(c).(Addr)
-	require.False(t, ok)
+	got, ok = Of(c).(Addr)
+	require.True(t, ok)
+	require.True(t, got.Gone)
+	require.Zero(t, got.User)
 }
 
 func TestWhatIsNoAnswerNamesNobody(t *testing.T) {

@@ -17,6 +17,7 @@ type origin struct {
 	network netip.Prefix
 	user    uint32
 	local   bool // over loopback, by a user that the kernel tells
+	gone    bool // over loopback, by one that it cannot tell any more
 }
 
 // originOf is that of an address. All of loopback is one where no user is known: whoever runs
@@ -25,7 +26,7 @@ func originOf(address net.Addr) origin {
 	var ip netip.Addr
 	switch a := address.(type) {
 	case peer.Addr:
-		return origin{user: a.User, local: true}
+		return origin{user: a.User, local: !a.Gone, gone: a.Gone}
 	case *net.TCPAddr:
 		ip = a.AddrPort().Addr().Unmap()
 	default:

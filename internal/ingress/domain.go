@@ -1,0 +1,52 @@
+package ingress
+
+import (
+	"go.opentelemetry.io/collector/client"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/tracecoreai/tracecore/internal/peer"
+)
+
+const domainKey = "gen_ai.training.job_domain"
+
+// jobKeys name a job, the first before the second.
+var jobKeys = [...]string{"gen_ai.training.job_id", "gen_ai.training.rendezvous"}
+
+// speaker is a user of this machine, who sends over loopback. What he says of a job is about
+// one of his own: a job is its id inside its domain.
+type speaker struct {
+	peer.Addr
+	domains peer.Domains // nil where nobody knows the jobs of this machine
+}
+
+func (s *stage) speakerOf(info client.Info) speaker {
+	from, _ := info.Addr.(peer.Addr)
+	domains := s.domains.Load()
+	if from.TCPAddr == nil || domains == nil {
+		return speaker{}
+	}
+	return speaker{from, *domains}
+}
+
+// place puts the job that attributes name into its domain.
+func (s speaker) place(attributes pcommon.Map) {
+	if s.domains == nil {
+		return
+	}
+	job := ""
+	for _, key := range jobKeys {
+		if value, ok := attributes.Get(key); ok && job == "" {
+			job = value.AsString()
+		}
+	}
+	if job == "" {
+		return
+	}
+	domain := peer.Nobodys
+	if !s.Gone {
+		domain = s.domains.DomainOf(s.User, job)
+	}
+	if domain != "" {
+		attributes.PutStr(domainKey, domain)
+	}
+}
