@@ -32,6 +32,11 @@
 /* The table of room.h. */
 #define SIGNALS 0
 #define ROOM_TABLES 1
+
+/* The kinds of records of ring.h. */
+#define ENDS 0
+#define STARTS 1
+#define RING_KINDS 2
 #include "ring.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
@@ -376,7 +381,7 @@ static __always_inline int send_exec(struct task_struct *task, const struct owne
 		count_dropped();
 		return 0;
 	}
-	count_in_ring(&events, owner, sizeof(*e) + room);
+	count_kind_in_ring(&events, owner, STARTS, sizeof(*e) + room);
 	describe(e, task, KIND_EXEC);
 	e->environ_bytes = bytes;
 	/* The verifier must see the comparison here, on the value that is passed:
@@ -412,7 +417,7 @@ int exec_environ(__u64 *ctx)
 	if (end < start)
 		return 0;
 	begin_task(&owner, task);
-	if (!part_has_room_for(&events, &owner, ROOM_FOR_STARTS)) {
+	if (!ring_has_room_for_kind(&events, &owner, STARTS, ROOM_FOR_STARTS)) {
 		count_dropped();
 		return 0;
 	}
@@ -498,7 +503,7 @@ int exit_status(__u64 *ctx)
 	sent = bpf_map_lookup_elem(&signals, &pid);
 	if (sent && sent->target_start_ns == task->group_leader->start_boottime)
 		return send_signalled_exit(task, status, sent, &owner);
-	if (part_has_room_for(&events, &owner, status != 0 ? ROOM_FOR_FAILURE : ROOM_FOR_SUCCESS))
+	if (ring_has_room_for_kind(&events, &owner, ENDS, status != 0 ? ROOM_FOR_FAILURE : ROOM_FOR_SUCCESS))
 		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		count_lost(&events, &owner);

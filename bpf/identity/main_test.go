@@ -93,6 +93,10 @@ func beChild(mode string) int {
 		}
 		_ = unix.Exec("/proc/self/exe", os.Args, []string{childMode + "=again", fmt.Sprint("TIMES=", left-1)})
 		return 99
+	case "becomesRank": // once it is told so
+		_, _ = fmt.Scanln()
+		_ = unix.Exec("/proc/self/exe", os.Args, []string{childMode + "=exitAfterTerm", "RANK=1", "WORLD_SIZE=2"})
+		return 99
 	case "bareChild": // a program whose environment names nothing
 		child := exec.Command("/proc/self/exe")
 		child.Env = []string{childMode + "=exit7"}

@@ -292,7 +292,9 @@ func TestFullRingIsCountedAndHealed(t *testing.T) {
 func TestAFloodOfEndsHidesNoRankOfAnother(t *testing.T) {
 	privtest.Require(t)
 	proc := newReader("/proc")
-	source, fired, err := openRing(proc, sizes{ringBytes: 32 << 10}, bpfProgExecEnviron, bpfProgExitStatus)
+	// Much larger than a start: those of others on the machine may go beyond their part by one
+	// for each processor.
+	source, fired, err := openRing(proc, sizes{ringBytes: 256 << 10}, bpfProgExecEnviron, bpfProgExitStatus)
 	require.NoError(t, err)
 	require.True(t, fired)
 	opts, err := Options{}.withDefaults()
@@ -307,7 +309,7 @@ func TestAFloodOfEndsHidesNoRankOfAnother(t *testing.T) {
 	require.True(t, tracker.knows(rank.pid()))
 	exits := watch(t, tracker)
 
-	const fails = "i=0; while [ $i -lt 1000 ]; do (exit 3); i=$((i+1)); done"
+	const fails = "i=0; while [ $i -lt 4000 ]; do (exit 3); i=$((i+1)); done"
 	flood := exec.CommandContext(t.Context(), "sh", "-c", fails)
 	flood.SysProcAttr = as(12345)
 	require.NoError(t, flood.Run())
@@ -323,8 +325,8 @@ func TestAFloodOfEndsHidesNoRankOfAnother(t *testing.T) {
 	require.Positive(t, tracker.Stats().Dropped)
 }
 
-// A user who starts programs without end hides the start of nobody else's rank, also while
-// nobody reads.
+// Who starts programs without end hides the start of nobody else's rank, also while nobody
+// reads.
 func TestAFloodOfStartsHidesNoRankOfAnother(t *testing.T) {
 	privtest.Require(t)
 	as := func(user uint32) *syscall.SysProcAttr {
@@ -335,10 +337,20 @@ func TestAFloodOfStartsHidesNoRankOfAnother(t *testing.T) {
 		ringBytes uint32
 		starts    int // more than the ring has room for
 	}{
-		RungTracing: {[]string{bpfProgExecEnviron, bpfProgExitStatus}, 128 << 10, 40},
+		RungTracing: {[]string{bpfProgExecEnviron, bpfProgExitStatus}, 1 << 20, 250},
 		RungNotice:  {[]string{bpfProgExecNotice}, uint32(os.Getpagesize()), 2 * os.Getpagesize() / 72},
 	} {
 		t.Run(name, func(t *testing.T) {
+			// A tenant and a user of its own: what else runs on the machine shares the part of
+			// others.
+			rank := startChildAs(t, as(23456), "becomesRank")
+			remove, err := oomkill.Confine(int(rank.pid()), 1<<30)
+			require.NoError(t, err)
+			t.Cleanup(func() {
+				_ = rank.Process.Kill()
+				_ = rank.Wait()
+				require.NoError(t, remove())
+			})
 			proc := newReader("/proc")
 			source, fired, err := openRing(proc, sizes{ringBytes: tc.ringBytes}, tc.programs...)
 			require.NoError(t, err)
@@ -349,8 +361,8 @@ func TestAFloodOfStartsHidesNoRankOfAnother(t *testing.T) {
 			tracker.healing = time.Hour // what was dropped is found in /proc by nobody
 			tracker.scan()
 			require.NoError(t, startsItself(t, as(12345), tc.starts))
-			// A user of its own: what else runs as root on the machine shares root's part.
-			rank := startChildAs(t, as(23456), "exitAfterTerm", "RANK=1", "WORLD_SIZE=2")
+			_, err = fmt.Fprintln(rank.stdin)
+			require.NoError(t, err)
 			rank.printed(t) // it has begun, and nobody has read yet
 			require.Positive(t, tracker.Stats().Dropped)
 

@@ -15,16 +15,22 @@
 
 #define RECORD_HEADER 8 /* BPF_RINGBUF_HDR_SZ, include/uapi/linux/bpf.h */
 
+/* Kinds of records that are counted apart, so that those which are worth less take no room
+ * from an owner's others. */
+#ifndef RING_KINDS
+#define RING_KINDS 1
+#endif
+
 struct in_ring {
 	__u64 until; /* position behind its last record */
 	__u64 bytes; /* since the reader had all of them */
 };
 
-/* Slot of tenants, then of users → what it has in the ring. Nobody deletes; it cannot
- * fill. */
+/* Of each kind: slot of tenants, then of users → what it has in the ring. Nobody deletes;
+ * it cannot fill. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * SLOTS);
+	__uint(max_entries, RING_KINDS * 2 * SLOTS);
 	__type(key, __u32);
 	__type(value, struct in_ring);
 } in_ring SEC(".maps");
@@ -70,8 +76,9 @@ static __always_inline void begin_process(struct owner *o)
 	o->user_slot = slot_of(salted(tenant + (bpf_get_current_pid_tgid() >> 32)));
 }
 
-static __always_inline struct in_ring *in_ring_at(__u32 index)
+static __always_inline struct in_ring *in_ring_at(__u32 kind, __u32 index)
 {
+	index += kind * 2 * SLOTS;
 	return bpf_map_lookup_elem(&in_ring, &index);
 }
 
@@ -82,13 +89,13 @@ static __always_inline __u64 bytes_in_ring(const struct in_ring *r, __u64 waits,
 	return r->bytes < waits ? r->bytes : waits;
 }
 
-/* Whether the owner may write one more record of a kind that may fill so many eighths of the
- * ring. It then has its share of that part, and the rest waits for what is worth more. */
-static __always_inline bool part_has_room_for(void *ring, const struct owner *o, __u64 eighths)
+/* Whether the owner may write one more record of a kind, which may fill so many eighths of
+ * the ring: it then has its share of that part, and the rest waits for what is worth more. */
+static __always_inline bool ring_has_room_for_kind(void *ring, const struct owner *o, __u32 kind, __u64 eighths)
 {
 	__u64 waits = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA), read = bpf_ringbuf_query(ring, BPF_RB_CONS_POS);
 	__u64 size = bpf_ringbuf_query(ring, BPF_RB_RING_SIZE) / 8 * eighths;
-	struct in_ring *tenant = in_ring_at(o->tenant_slot), *user = in_ring_at(SLOTS + o->user_slot);
+	struct in_ring *tenant = in_ring_at(kind, o->tenant_slot), *user = in_ring_at(kind, SLOTS + o->user_slot);
 	__s64 left;
 
 	if (!tenant || !user || waits > size)
@@ -97,10 +104,10 @@ static __always_inline bool part_has_room_for(void *ring, const struct owner *o,
 	return (__s64)bytes_in_ring(user, waits, read) < left;
 }
 
-/* Whether the owner may write one more record. */
+/* Whether the owner may write one more record, of the first kind. */
 static __always_inline bool ring_has_room_for(void *ring, const struct owner *o)
 {
-	return part_has_room_for(ring, o, 8);
+	return ring_has_room_for_kind(ring, o, 0, 8);
 }
 
 static __always_inline void add_in_ring(struct in_ring *r, __u64 bytes, __u64 written, __u64 read)
@@ -114,13 +121,19 @@ static __always_inline void add_in_ring(struct in_ring *r, __u64 bytes, __u64 wr
 }
 
 /* Counts a record that was reserved. */
-static __always_inline void count_in_ring(void *ring, const struct owner *o, __u64 bytes)
+static __always_inline void count_kind_in_ring(void *ring, const struct owner *o, __u32 kind, __u64 bytes)
 {
 	__u64 written = bpf_ringbuf_query(ring, BPF_RB_PROD_POS), read = bpf_ringbuf_query(ring, BPF_RB_CONS_POS);
 
 	bytes = (bytes + RECORD_HEADER + 7) & ~7ULL;
-	add_in_ring(in_ring_at(o->tenant_slot), bytes, written, read);
-	add_in_ring(in_ring_at(SLOTS + o->user_slot), bytes, written, read);
+	add_in_ring(in_ring_at(kind, o->tenant_slot), bytes, written, read);
+	add_in_ring(in_ring_at(kind, SLOTS + o->user_slot), bytes, written, read);
+}
+
+/* Counts a record of the first kind that was reserved. */
+static __always_inline void count_in_ring(void *ring, const struct owner *o, __u64 bytes)
+{
+	count_kind_in_ring(ring, o, 0, bytes);
 }
 
 /* Counts what is lost by the owner's own doing: it had more than its share. */
