@@ -2,6 +2,7 @@ package otlpreceiver
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,9 +12,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/client"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/testdata"
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/peer"
 )
 
 // dialAs connects as a user: a socket belongs to who its thread acts as for files
@@ -75,4 +82,28 @@ func TestBytesOfAUserTakeNoneOfAnother(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusOK, resp.StatusCode)
+}
+
+// TestARequestSaysWhoSentIt: the stage behind the receiver learns whose a connection is, by both
+// protocols.
+func TestARequestSaysWhoSentIt(t *testing.T) {
+	var from []net.Addr
+	next, err := consumer.NewLogs(func(ctx context.Context, _ plog.Logs) error {
+		from = append(from, client.FromContext(ctx).Addr)
+		return nil
+	})
+	require.NoError(t, err)
+	b := start(t, 1<<30, next)
+	resp, err := http.Post("http://"+b.http+"/v1/logs", "application/x-protobuf", bytes.NewReader(message(t, 1)))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	_, err = plogotlp.NewGRPCClient(b.dial(t)).Export(t.Context(), plogotlp.NewExportRequestFromLogs(testdata.GenerateLogs(1)))
+	require.NoError(t, err)
+	require.Len(t, from, 2)
+	for _, address := range from {
+		at, ok := address.(peer.Addr)
+		require.True(t, ok, "%T", address)
+		require.EqualValues(t, os.Getuid(), at.User)
+		require.False(t, at.Gone)
+	}
 }
