@@ -22,6 +22,8 @@ type ThreadStatus struct {
 	Inner uint32
 	// Tracer is the process that traces it, a debugger; 0 for none.
 	Tracer uint32
+	// Threads counts those of its process.
+	Threads int
 }
 
 // Asleep reports whether the thread is off its CPU and waits: for an event, for a disk or a
@@ -59,6 +61,13 @@ func parseThreadStatus(content []byte) (ThreadStatus, error) {
 				return s, err
 			}
 			s.Tracer = uint32(tracer)
+		}
+		if rest, ok := bytes.CutPrefix(line, []byte("Threads:")); ok {
+			threads, err := strconv.ParseUint(string(bytes.TrimSpace(rest)), 10, 31)
+			if err != nil {
+				return s, err
+			}
+			s.Threads = int(threads)
 		}
 		if rest, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
 			numbers := bytes.Fields(rest)

@@ -14,13 +14,14 @@ func TestStatusOfAThread(t *testing.T) {
 		want    ThreadStatus
 		asleep  bool
 	}{
-		"asleep":            {"Name:\tState: R\nState:\tS (sleeping)\nNSpid:\t42\n" + counts, ThreadStatus{'S', 19, 17, 42, 0}, true},
-		"in a pod":          {"State:\tD (disk sleep)\nNSpid:\t4242\t77\t7\n" + counts, ThreadStatus{'D', 19, 17, 7, 0}, true},
-		"stopped":           {"State:\tT (stopped)\nNSpid:\t42\n" + counts, ThreadStatus{'T', 19, 17, 42, 0}, true},
-		"in a debugger":     {"State:\tt (tracing stop)\nTracerPid:\t77\nNSpid:\t42\n" + counts, ThreadStatus{'t', 19, 17, 42, 77}, true},
-		"runs":              {"State:\tR (running)\nNSpid:\t42\n" + counts, ThreadStatus{'R', 19, 17, 42, 0}, false},
-		"a zombie":          {"State:\tZ (zombie)\nNSpid:\t42\n" + counts, ThreadStatus{'Z', 19, 17, 42, 0}, false},
-		"without namespace": {"State:\tS\n" + counts, ThreadStatus{'S', 19, 17, 0, 0}, true},
+		"asleep":            {"Name:\tState: R\nState:\tS (sleeping)\nNSpid:\t42\n" + counts, ThreadStatus{'S', 19, 17, 42, 0, 0}, true},
+		"in a pod":          {"State:\tD (disk sleep)\nNSpid:\t4242\t77\t7\n" + counts, ThreadStatus{'D', 19, 17, 7, 0, 0}, true},
+		"stopped":           {"State:\tT (stopped)\nNSpid:\t42\n" + counts, ThreadStatus{'T', 19, 17, 42, 0, 0}, true},
+		"in a debugger":     {"State:\tt (tracing stop)\nTracerPid:\t77\nNSpid:\t42\n" + counts, ThreadStatus{'t', 19, 17, 42, 77, 0}, true},
+		"runs":              {"State:\tR (running)\nNSpid:\t42\n" + counts, ThreadStatus{'R', 19, 17, 42, 0, 0}, false},
+		"a zombie":          {"State:\tZ (zombie)\nNSpid:\t42\n" + counts, ThreadStatus{'Z', 19, 17, 42, 0, 0}, false},
+		"of many threads":   {"State:\tS\nThreads:\t100008\nNSpid:\t42\n" + counts, ThreadStatus{'S', 19, 17, 42, 0, 100_008}, true},
+		"without namespace": {"State:\tS\n" + counts, ThreadStatus{'S', 19, 17, 0, 0, 0}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()

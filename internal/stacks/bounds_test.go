@@ -8,12 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
@@ -43,6 +46,7 @@ func sleepers(n int) {
 	if err != nil {
 		panic(err)
 	}
+	debug.SetMaxThreads(n + 1000)
 	begun := make(chan struct{})
 	for range n {
 		go func() {
@@ -83,27 +87,65 @@ func report(pid uint32) {
 	}
 }
 
-// TestAProcessOfTooManyThreads: those beyond the bound are not read, and that is said.
-func TestAProcessOfTooManyThreads(t *testing.T) {
-	r := open(t)
+// sleeping starts a process that has so many threads more; false where there is no room for them.
+func sleeping(t *testing.T, n int) (pid uint32, ok bool) {
 	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), threadsVariable+"="+strconv.Itoa(MaxThreads+8))
+	child.Env = append(os.Environ(), threadsVariable+"="+strconv.Itoa(n))
 	stdin, err := child.StdinPipe()
 	require.NoError(t, err)
 	stdout, err := child.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
-	defer func() {
+	if _, err = bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		_ = child.Wait()
+		return 0, false
+	}
+	t.Cleanup(func() {
 		require.NoError(t, stdin.Close())
 		require.NoError(t, child.Wait())
-	}()
-	_, err = bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
-	pid := uint32(child.Process.Pid)
+	})
+	return uint32(child.Process.Pid), true //nolint:gosec // a pid
+}
+
+// leastThreads are more than are read.
+const leastThreads = MaxThreads + 8
+
+// manyThreads is 100,000 threads, or as many as take a quarter of the numbers, and an eighth of the
+// memory, that this machine has left: others run here, too.
+func manyThreads(t *testing.T) int {
+	const bytesOfEach = 96 << 10
+	if testing.Short() || hosttest.Small() {
+		return leastThreads
+	}
+	var system syscall.Sysinfo_t
+	require.NoError(t, syscall.Sysinfo(&system))
+	n := min(100_000, int(system.Freeram)*int(system.Unit)/8/bytesOfEach)
+	for _, file := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		most, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		n = min(n, (most-int(system.Procs))/4)
+	}
+	return max(leastThreads, n)
+}
+
+// TestAProcessOfTooManyThreads: those beyond the bound are not read, and that is said.
+func TestAProcessOfTooManyThreads(t *testing.T) {
+	r := open(t)
+	n := manyThreads(t)
+	pid, ok := sleeping(t, n)
+	for !ok && n > leastThreads { // its cgroup has room for fewer
+		n = max(n/2, leastThreads)
+		pid, ok = sleeping(t, n)
+	}
+	require.True(t, ok)
+	t.Logf("%d threads", n)
 	p, err := r.Read(pid)
 	require.NoError(t, err)
 	require.True(t, p.Cut)
 	require.LessOrEqual(t, len(p.Threads), MaxThreads)
+	require.GreaterOrEqual(t, p.All, n, "they are counted")
 	require.True(t, p.Threads[0].Main, "it is the first of them")
 	main, err := r.ReadMain(pid)
 	require.NoError(t, err)

@@ -95,6 +95,10 @@ func (r *Reader) Read(pid uint32) (*Process, error) {
 		return nil, err
 	}
 	l := &look{Reader: r, Process: Process{PID: pid, Cut: len(tids) > MaxThreads}}
+	if l.Cut {
+		status, _ := r.fs.ThreadStatus(pid, pid) // one that has just ended has none
+		l.All = status.Threads
+	}
 	defer l.begin()()
 	l.take(tids[:min(len(tids), MaxThreads)])
 	return l.result()

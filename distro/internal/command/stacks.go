@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tracecoreai/tracecore/internal/safetext"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // stackFrame is one frame of a thread, of one layer.
@@ -44,6 +45,7 @@ type stackProcess struct {
 	Runtime string        `json:"process.runtime.description,omitempty"`
 	Threads []stackThread `json:"threads"`
 	Cut     bool          `json:"cut,omitempty"` // it has more threads
+	All     int           `json:"all,omitempty"` // so many, where that is known
 	NotRead []string      `json:"notRead,omitempty"`
 }
 
@@ -115,7 +117,7 @@ func printStacks(w io.Writer, seen []stackProcess) error {
 	var b strings.Builder
 	for i := range seen {
 		p := &seen[i]
-		fmt.Fprintf(&b, "process %d (%s)%s, %s%s\n", p.PID, safetext.Line(p.Name), listed(p.Runtime), counted(uint64(len(p.Threads)), "thread"), cutOff(p.Cut))
+		fmt.Fprintf(&b, "process %d (%s)%s, %s%s\n", p.PID, safetext.Line(p.Name), listed(p.Runtime), counted(uint64(len(p.Threads)), "thread"), cutOff(p))
 		writeNotRead(&b, p.NotRead)
 		for j := range p.Threads {
 			p.Threads[j].write(&b)
@@ -132,8 +134,12 @@ func listed(text string) string {
 	return ", " + safetext.Line(text)
 }
 
-func cutOff(cut bool) string {
-	if cut {
+// cutOff says of how many threads these are a part.
+func cutOff(p *stackProcess) string {
+	switch {
+	case p.Cut && p.All > len(p.Threads):
+		return " of " + verdict.Number(p.All)
+	case p.Cut:
 		return " of more"
 	}
 	return ""

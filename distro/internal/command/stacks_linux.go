@@ -32,7 +32,7 @@ func lookAtStacks(pids []uint32) (seen []stackProcess, err error) {
 }
 
 func shownProcess(p *stacks.Process) stackProcess {
-	shown := stackProcess{PID: p.PID, Name: p.Threads[0].Name, Runtime: p.Python, Cut: p.Cut, NotRead: texts(p.Errors)}
+	shown := stackProcess{PID: p.PID, Name: p.Threads[0].Name, Runtime: p.Python, Cut: p.Cut, All: p.All, NotRead: texts(p.Errors)}
 	for i := range p.Threads {
 		shown.Threads = append(shown.Threads, shownThread(&p.Threads[i]))
 	}

@@ -29,6 +29,7 @@ func TestStacksAreShownForATerminal(t *testing.T) {
 	require.Len(t, lines, 10, "%s", out.String())
 	require.Contains(t, lines[0], "process 42 (")
 	require.Contains(t, lines[0], "CPython 3.11, 2 threads of more")
+	require.Equal(t, " of 100,008", cutOff(&stackProcess{Cut: true, All: 100_008}))
 	require.Contains(t, lines[3], "thread 42 (python3), main, sleeps, data loading (w")
 	require.Contains(t, lines[3], "holds Python's lock (GIL), in futex_do_wait of futex")
 	require.Contains(t, lines[4], ":3")
