@@ -46,6 +46,7 @@ type Job struct {
 	WorldAt   int64               `json:"world_at,omitempty"` // time of the record that says so
 	Last      int64               `json:"last"`               // time of the newest record
 	Heard     int64               `json:"heard"`              // when the newest record arrived
+	CutAt     int64               `json:"cut,omitempty"`      // time of the newest record when stalls of it were last given up for want of room
 
 	stalls  int
 	hosts   map[string]int // processes by host
@@ -97,6 +98,7 @@ func (b *Book) Take(r *Record, heard int64) *Job {
 	}
 	for b.Len() > b.limits.Stalls {
 		victim, _ := b.processes.Victim()
+		victim.Value.job.CutAt = max(victim.Value.job.Last, 1)
 		b.evicted += b.shorten(victim.Value)
 	}
 	return j
@@ -205,6 +207,10 @@ func (b *Book) At(r *Record, t int64) Moment {
 
 // Len is the number of stalls of the job.
 func (j *Job) Len() int { return j.stalls }
+
+// Cut reports whether stalls of the job were given up for want of room that would be open: who waits
+// for whom is known in part.
+func (j *Job) Cut() bool { return j.CutAt != 0 && j.CutAt >= j.Last-int64(Fading) }
 
 // On reports whether a process of the job runs on that host.
 func (j *Job) On(host string) bool { return j.hosts[host] > 0 }

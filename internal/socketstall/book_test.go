@@ -290,3 +290,22 @@ func FuzzParse(f *testing.F) {
 		require.Equal(t, string(text), string(copied))
 	})
 }
+
+// A job of which stalls are given up says so until what was left has been told anew.
+func TestAJobSaysThatItIsHeldInPart(t *testing.T) {
+	b := NewBook(Limits{Jobs: 4, Stalls: 2})
+	take := func(id string, at int64) *Job {
+		r := Record{Job: "llm", ID: id, Identity: Identity{Host: "node-a", PID: 7}, Time: at, Stall: Stall{Last: at}}
+		return b.Take(&r, at)
+	}
+	require.False(t, take("1", began).Cut())
+	require.False(t, take("2", began).Cut())
+	require.True(t, take("3", began).Cut())
+	data, err := json.Marshal(b)
+	require.NoError(t, err)
+	restored := NewBook(Limits{Jobs: 4, Stalls: 2})
+	require.NoError(t, json.Unmarshal(data, restored))
+	require.True(t, restored.Job("llm").Cut())
+	require.True(t, take("3", began+int64(Fading)).Cut())
+	require.False(t, take("3", began+int64(Fading)+1).Cut(), "each that lasts has been told again")
+}

@@ -33,11 +33,11 @@ func largeJob(world, rank int) plog.Logs {
 	return j.in(tensor).in(data).in(all).logs()
 }
 
-// largeStalls gives the twelve stalls of one rank of that job: rings of NCCL, data
+// largeStalls gives so many stalls of one rank of that job: rings of NCCL, data
 // and otherwise, in which rank 5 does not read.
-func largeStalls(world, rank int) plog.Logs {
+func largeStalls(world, rank, stalls int) plog.Logs {
 	logs := plog.NewLogs()
-	for i := range 12 {
+	for i := range stalls {
 		peer := (rank + world - 1 - i/2) % world
 		s := socket{rank: rank, peer: peer, cause: "waiting", direction: []string{"receive", "send"}[i%2], at: -5 * time.Second, host: fmt.Sprintf("node-%d", rank/8), world: world}
 		if rank == 5 && i == 0 {
@@ -53,28 +53,29 @@ func largeStalls(world, rank int) plog.Logs {
 	return logs
 }
 
-// BenchmarkRound joins a job of 16,384 ranks with 2,000 entries each, without and
-// with twelve socket stalls each. A round is the join alone; taking a record in
-// happens as it arrives.
+// BenchmarkRound joins a job of 16,384 ranks with 2,000 entries each, without and with twelve
+// socket stalls each, and one of 131,072 ranks with two, as many as are held. A round is the join
+// alone; taking a record in happens as it arrives.
 func BenchmarkRound(b *testing.B) {
-	for _, stalls := range []int{0, 12} {
-		for _, world := range []int{1024, 16384} {
-			b.Run(fmt.Sprintf("ranks=%d/stalls=%d", world, stalls*world), func(b *testing.B) { benchRound(b, world, stalls > 0) })
-		}
+	for _, one := range []struct{ world, stalls int }{{1024, 0}, {16384, 0}, {131072, 0}, {1024, 12}, {16384, 12}, {131072, 2}} {
+		b.Run(fmt.Sprintf("ranks=%d/stalls=%d", one.world, one.stalls*one.world), func(b *testing.B) { benchRound(b, one.world, one.stalls) })
 	}
 }
 
-func benchRound(b *testing.B, world int, stalls bool) {
+func benchRound(b *testing.B, world, stalls int) {
 	j := newJoin(DefaultOptions)
 	spent := time.Duration(0)
 	for rank := range world {
 		logs := largeJob(world, rank)
-		if stalls {
-			largeStalls(world, rank).ResourceLogs().MoveAndAppendTo(logs.ResourceLogs())
+		if stalls > 0 {
+			largeStalls(world, rank, stalls).ResourceLogs().MoveAndAppendTo(logs.ResourceLogs())
 		}
 		at := time.Now()
 		j.Add(logs, written)
 		spent += time.Since(at)
+	}
+	if j.Evicted() != 0 {
+		b.Fatal("not all of it is held")
 	}
 	var memory runtime.MemStats
 	runtime.GC()
@@ -82,7 +83,7 @@ func benchRound(b *testing.B, world int, stalls bool) {
 	b.ReportAllocs()
 	for b.Loop() {
 		found := j.runs["llm"].analyse(&DefaultOptions, j.book)
-		if len(found) != 1 || !slices.Equal(found[0].Culprits, []int{5}) || len(found[0].Affected) != world || stalls != (found[0].Sockets == Agree) {
+		if len(found) != 1 || !slices.Equal(found[0].Culprits, []int{5}) || len(found[0].Affected) != world || (stalls > 0) != (found[0].Sockets == Agree) {
 			b.Fatalf("%d findings, the first: %s; sockets: %s", len(found), found[0].String(), found[0].Stalls)
 		}
 	}
@@ -98,7 +99,7 @@ func BenchmarkSnapshot16384(b *testing.B) {
 	j := newJoin(DefaultOptions)
 	for rank := range world {
 		j.Add(largeJob(world, rank), written)
-		j.Add(largeStalls(world, rank), written)
+		j.Add(largeStalls(world, rank, 12), written)
 	}
 	size := 0
 	b.ReportAllocs()

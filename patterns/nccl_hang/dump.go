@@ -47,6 +47,19 @@ type dump struct {
 	first      int64 // sequence number of history[0]
 	history    []uint32
 	operations []operation
+	places     int // that it takes of Options.Dumps, 0 before it is entered
+}
+
+// dumpPlace is the memory, in bytes, of one of the places that Options.Dumps counts.
+const dumpPlace = 4 << 10
+
+// measure says how much room it takes; a history that others of its run have too takes none.
+func (d *dump) measure(sharesHistory bool) {
+	bytes := 256*len(d.operations) + 4*len(d.history)
+	if sharesHistory {
+		bytes -= 4 * len(d.history)
+	}
+	d.places = 1 + bytes/dumpPlace
 }
 
 // operation is one entry of a Flight Recorder.

@@ -32,7 +32,10 @@ func (r *run) hear(options *Options, book *socketstall.Book) {
 	r.judged = r.written(options)
 	r.view, r.socketsJob, r.socketsDomain, r.worldSeen = nil, "", "", 0
 	if stalls := r.beside(book); stalls != nil {
-		r.view, r.socketsJob, r.socketsDomain, r.worldSeen = viewAt(stalls, r.judged), stalls.ID, stalls.Domain, stalls.World
+		r.socketsJob, r.socketsDomain, r.worldSeen = stalls.ID, stalls.Domain, stalls.World
+		if !stalls.Cut() { // what is left of them may single out another
+			r.view = viewAt(stalls, r.judged)
+		}
 	}
 }
 

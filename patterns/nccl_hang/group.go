@@ -32,7 +32,13 @@ func (r *run) analyse(options *Options, book *socketstall.Book) []Finding {
 			r.size = max(r.size, len(g.members))
 		}
 	}
+	if r.lost { // a rank whose dump found no room sent one
+		found = slices.DeleteFunc(found, func(f *Finding) bool { return f.Kind == NoDump })
+	}
 	for _, f := range found {
+		if r.lost {
+			f.doubt(Unsure, doubtLost)
+		}
 		f.Run, f.Job, f.Domain, f.World = r.name, cmp.Or(r.job, r.socketsJob), cmp.Or(r.domain, r.socketsDomain), r.size
 		f.identify()
 	}

@@ -27,19 +27,21 @@ type Options struct {
 	StuckWait   time.Duration // all ranks wait so long for what all have called, until that is told
 	Settle      time.Duration // quiet this long, the calls of a run are judged; ten times as long, in any case
 
-	Runs     int // jobs at once; beyond, one of the host and domain with most goes
-	Dumps    int // records at once, of all runs; beyond, a run of the host with most goes
+	Runs int // jobs at once; beyond, one of the host and domain with most goes
+	// Dumps is the room for records, of all runs, in places of 4 KiB: one that shares its history
+	// with others takes one. Beyond, a run of the host with most goes.
+	Dumps    int
 	Stalls   int // socket stalls at once, of all jobs
 	Findings int // findings of one round
 	Calls    int // processes that stopped calling, and their places in communicators, of all jobs
 }
 
-// DefaultOptions suit a job of 16,384 ranks in ten groups each, with twelve stalls
-// each. pattern.yaml has the times for operators.
+// DefaultOptions suit a job of 131,072 ranks in four groups each, with two stalls each, or one of
+// 16,384 ranks with twelve. pattern.yaml has the times for operators.
 var DefaultOptions = Options{
 	Window: 5 * time.Second, Longest: time.Minute, Keep: 10 * time.Minute, MinWait: 5 * time.Second,
 	InitWait: time.Minute, UnknownWait: 30 * time.Second, StuckWait: time.Minute, Settle: 500 * time.Millisecond,
-	Runs: 256, Dumps: 262_144, Stalls: socketstall.DefaultLimits.Stalls, Findings: 64,
+	Runs: 256, Dumps: 524_288, Stalls: socketstall.DefaultLimits.Stalls, Findings: 64,
 	Calls: 1_048_576,
 }
 
@@ -74,6 +76,7 @@ type Join struct {
 	order   *fairlru.List[*run]   // by the host and domain that began them
 	shares  *fairlru.List[*share] // each as large as its dumps
 	calls   *callBook
+	places  int // that the dumps take
 	stats   Stats
 
 	// Quiet is told of each round whose dumps show nothing that stands still: what its
@@ -85,7 +88,7 @@ type Join struct {
 type share struct {
 	run     *run
 	element *fairlru.Element[*share]
-	dumps   int
+	dumps   int // places that they take
 }
 
 // run is one start of a job, or what is taken for one.
@@ -102,6 +105,9 @@ type run struct {
 	words  map[uint32]string            // of the hashes in the histories
 	texts  map[string]string            // each text once
 	sets   map[string][]int             // members by their text
+	// histories are the different ones, by a hash of them.
+	histories map[uint64][]uint32
+	lost      bool // dumps of it found no room: who sent none, and what a rank did, is not known
 	// setMembers counts the members in sets.
 	setMembers int
 	all        []int // 0, 1, 2, …: as many as were asked for
@@ -263,8 +269,11 @@ func (j *Join) place(r *run, p parsed) bool {
 	}
 	if !repeated && !j.room(r) {
 		j.stats.EvictedDumps++
-		return false
+		lost := r.lost
+		r.lost = true
+		return !lost
 	}
+	r.share(p.dump)
 	j.count(r, old, p.dump)
 	r.put(p.key, p.dump)
 	if known, found := r.ranks[p.dump.rank]; !found || p.dump.host.Host != "" || known.Host == "" {
@@ -283,7 +292,6 @@ func (r *run) put(k key, d *dump) {
 	if group[d.rank] == nil {
 		r.dumps++
 	}
-	r.share(d)
 	r.world, r.highest = max(r.world, d.world), max(r.highest, d.rank)
 	group[d.rank] = d
 }
@@ -327,7 +335,7 @@ func may(a, b string) bool { return a == "" || b == "" || a == b }
 func newRun(name string) *run {
 	return &run{
 		name: name, groups: map[key]map[int]*dump{}, ranks: map[int]socketstall.Identity{}, shares: map[string]*share{},
-		words: map[uint32]string{}, texts: map[string]string{}, sets: map[string][]int{}, told: map[key]string{},
+		words: map[uint32]string{}, histories: map[uint64][]uint32{}, texts: map[string]string{}, sets: map[string][]int{}, told: map[key]string{},
 	}
 }
 
@@ -341,11 +349,11 @@ func (j *Join) enter(r *run, host string) {
 // host takes.
 func (j *Join) count(r *run, old, d *dump) {
 	if old != nil {
-		j.resize(r, old.host.Host, -1)
+		j.resize(r, old.host.Host, -old.places)
 	} else {
 		j.stats.Held++
 	}
-	j.resize(r, d.host.Host, 1)
+	j.resize(r, d.host.Host, d.places)
 }
 
 func (j *Join) resize(r *run, host string, more int) {
@@ -355,6 +363,7 @@ func (j *Join) resize(r *run, host string, more int) {
 		s.element = j.shares.Add(s, fairlru.Some, host, r.domain, r.name)
 		r.shares[host] = s
 	}
+	j.places += more
 	if s.dumps += more; s.dumps > 0 {
 		j.shares.Resize(s.element, s.dumps)
 		return
@@ -365,7 +374,7 @@ func (j *Join) resize(r *run, host string, more int) {
 
 // room makes room for a dump of mine, false where mine itself is what takes too much.
 func (j *Join) room(mine *run) bool {
-	if j.stats.Held < int64(j.options.Dumps) {
+	if j.places < j.options.Dumps {
 		return true
 	}
 	if victim, _ := j.shares.Victim(); victim.Value.run != mine {
@@ -384,6 +393,7 @@ func (j *Join) evict(r *run) {
 func (j *Join) forget(r *run) {
 	j.stats.Held -= int64(r.dumps)
 	for _, s := range r.shares {
+		j.places -= s.dumps
 		j.shares.Remove(s.element)
 	}
 	j.order.Remove(r.element)

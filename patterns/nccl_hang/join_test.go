@@ -3,6 +3,7 @@ package ncclhang
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -466,4 +467,59 @@ func TestCaps(t *testing.T) {
 
 	require.Len(t, j.Advance(written.Add(time.Hour)), 1)
 	require.Zero(t, j.Stats().Held, "forgotten when quiet for long")
+}
+
+// A rank whose dump found no room is none that sent no dump, and none that did not enter.
+func TestDumpsBeyondTheRoomNameNobody(t *testing.T) {
+	for _, room := range []int{8, 5} {
+		options := DefaultOptions
+		options.Dumps = room
+		j := newJoin(options)
+		j.Add(newJob(8).does(1, steps(reduce, reduce), but(8)...).logs(), written)
+		found := findings(j.Flush())
+		if room == 8 {
+			require.Len(t, found, 1)
+			require.Equal(t, Stuck, found[0].Kind)
+			continue
+		}
+		require.Empty(t, found)
+		require.EqualValues(t, 3, j.Stats().EvictedDumps)
+		j = requireSameState(t, j)
+		j.Add(newJob(8).does(1, steps(reduce, reduce), 0).logs(), written.Add(time.Second))
+		require.Empty(t, findings(j.Flush()), "it stays so")
+	}
+}
+
+// Ranks that did the same share one history, and one that shares it takes the least room.
+func TestHistoriesAreShared(t *testing.T) {
+	j := newJoin(DefaultOptions)
+	long := make([]string, 2000)
+	for i := range long {
+		long[i] = reduce
+	}
+	other := slices.Clone(long)
+	other[7] = half
+	j.Add(newJob(8).does(2000, long, but(8, 3)...).does(2000, other, 3).logs(), written)
+	r := j.runs["llm"]
+	require.Len(t, r.histories, 2)
+	require.Equal(t, 8+2*2, j.places, "two of them take 8,000 bytes each")
+	for _, group := range r.groups {
+		for rank, d := range group {
+			require.Equal(t, rank != 3, &d.history[0] == &group[0].history[0])
+		}
+	}
+	restored := requireSameState(t, j)
+	require.Equal(t, j.places, restored.places)
+	j.Advance(written.Add(time.Hour))
+	require.Zero(t, j.places)
+}
+
+// Each history is another: what is shared stays bounded.
+func TestHistoriesThatDifferAreNotKept(t *testing.T) {
+	r := newRun("x")
+	for i := range 3 * maxHistories {
+		d := &dump{history: []uint32{uint32(i), 1}} //nolint:gosec // small
+		r.share(d)
+		require.LessOrEqual(t, len(r.histories), maxHistories)
+	}
 }

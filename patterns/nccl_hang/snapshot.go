@@ -36,6 +36,7 @@ type savedRun struct {
 	Words   map[uint32]string            `json:"words,omitempty"`
 	Texts   []string                     `json:"texts"`
 	Hosts   map[int]socketstall.Identity `json:"hosts"`
+	Lost    bool                         `json:"lost,omitempty"`
 	Groups  []savedGroup                 `json:"groups"`
 }
 
@@ -117,7 +118,7 @@ func (r *run) save() savedRun {
 	t := &table{index: map[string]int{}}
 	s := savedRun{
 		Name: r.name, Job: r.job, Domain: r.domain, Begun: r.begun, Pending: r.pending, Heard: r.heard, Last: r.last, Judged: r.judged,
-		Words: r.words, Hosts: r.ranks,
+		Words: r.words, Hosts: r.ranks, Lost: r.lost,
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(r.told), compareKeys) {
 		s.Told = append(s.Told, savedTold{k, r.told[k]})
@@ -185,7 +186,7 @@ func (j *Join) Restore(data []byte) error {
 	fresh.starts.Restore(s.Starts)
 	fresh.calls.callCounts = j.calls.callCounts
 	j.starts, j.calls = fresh.starts, fresh.calls
-	j.book, j.runs, j.order, j.shares, j.stats.Held = fresh.book, fresh.runs, fresh.order, fresh.shares, fresh.stats.Held
+	j.book, j.runs, j.order, j.shares, j.places, j.stats.Held = fresh.book, fresh.runs, fresh.order, fresh.shares, fresh.places, fresh.stats.Held
 	return nil
 }
 
@@ -205,7 +206,7 @@ func (j *Join) resume(r *run) {
 
 func (s *savedRun) restore() (*run, error) {
 	r := newRun(s.Name)
-	r.begun = s.Begun
+	r.begun, r.lost = s.Begun, s.Lost
 	r.job, r.domain, r.pending, r.heard, r.last, r.judged = s.Job, s.Domain, s.Pending, s.Heard, s.Last, s.Judged
 	for _, k := range s.Told {
 		r.told[k.key] = k.Stop
@@ -225,6 +226,7 @@ func (s *savedRun) restore() (*run, error) {
 			if err != nil {
 				return nil, err
 			}
+			r.share(d)
 			r.put(g.key, d)
 		}
 	}

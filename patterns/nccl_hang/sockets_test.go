@@ -375,3 +375,19 @@ func TestCapsOfStalls(t *testing.T) {
 	require.Zero(t, j.Stats().HeldStalls, "forgotten when quiet for long")
 	require.Zero(t, j.book.Len())
 }
+
+// What is left of the stalls of a job, where not all are held, may single out another rank.
+func TestStallsThatAreHeldInPartNameNobody(t *testing.T) {
+	for _, room := range []int{4, 3} {
+		options := DefaultOptions
+		options.Stalls = room
+		j := newJoin(options)
+		all := ring(4)
+		all[3].cause = "not_reading"
+		j.Add(socketLogs(all...), written)
+		j.Add(newJob(4).does(1, steps(reduce, reduce), 0, 1, 2).logs(), written)
+		found := findings(j.Flush())
+		require.Len(t, found, 1)
+		require.Equal(t, room == 4, found[0].Sockets != "", "%+v", found[0])
+	}
+}

@@ -1,7 +1,9 @@
 package ncclhang
 
 import (
+	"encoding/binary"
 	"hash/fnv"
+	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
@@ -31,10 +33,44 @@ func (r *run) share(d *dump) {
 			op.code[k] = r.one(op.code[k])
 		}
 	}
+	if d.places == 0 {
+		d.measure(r.shareHistory(d))
+	}
 	h := &d.host
 	for _, s := range []*string{&d.members, &h.Host, &h.Node, &h.Process} {
 		*s = r.one(*s)
 	}
+}
+
+// maxHistories bounds the histories that a run shares: ranks that did the same have the same one.
+// With more, sharing begins anew.
+const maxHistories = 4096
+
+// shareHistory replaces the history of a dump by the one that the run already has, and reports
+// whether there is one.
+func (r *run) shareHistory(d *dump) bool {
+	if len(d.history) == 0 {
+		return true
+	}
+	h := fnv.New64a()
+	var raw [4]byte
+	for _, one := range d.history {
+		binary.LittleEndian.PutUint32(raw[:], one)
+		_, _ = h.Write(raw[:]) // never fails
+	}
+	sum := h.Sum64()
+	known, found := r.histories[sum]
+	switch {
+	case found && slices.Equal(known, d.history):
+		d.history = known
+		return true
+	case found:
+		return false
+	case len(r.histories) >= maxHistories:
+		clear(r.histories)
+	}
+	r.histories[sum] = d.history
+	return false
 }
 
 func (r *run) one(s string) string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // How a job is held up.
@@ -44,7 +45,7 @@ type conclusion struct {
 // While records of others may be on their way, what was told stands.
 func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stands bool) {
 	if c := cmp.Or(g.stopped(), g.path()); c != nil {
-		return g.explained(c, fs), 0, false
+		return g.inPart(g.explained(c, fs)), 0, false
 	}
 	start := g.start()
 	if start == "" {
@@ -65,7 +66,18 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 	default:
 		c = g.fellSilent(g.working(g.firstOf(key, fs), fs))
 	}
-	return g.tie(g.believed(g.explained(c, fs))), 0, false
+	return g.inPart(g.tie(g.believed(g.explained(c, fs)))), 0, false
+}
+
+// inPart makes a conclusion partial where stalls of the job were given up: others may wait for
+// somebody else. That a process is stopped is so whoever waits.
+func (g *graph) inPart(c *conclusion) *conclusion {
+	if c == nil || !g.j.stalls.Cut() || c.Held == heldStopped || c.Held == heldFrozen {
+		return c
+	}
+	c.Certain = false
+	c.Missing = "all stalls of the job: there are more than are held at once (" + verdict.Number(g.limits.Stalls) + ")"
+	return c
 }
 
 // mountSpeaks is until when the probe of FUSE is waited for: the rank that is named waits for such

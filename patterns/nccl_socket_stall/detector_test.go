@@ -110,6 +110,44 @@ func TestLargestJob(t *testing.T) {
 	require.Greater(t, d.Due(), began+second, "nothing has changed")
 }
 
+// A job with more stalls than are held: what is left of them names nobody for certain.
+func TestAJobThatIsHeldInPartIsNotCertain(t *testing.T) {
+	all := records(64, 12, 6)
+	for i := 12 * 12; i < 13*12; i += 2 { // what rank 12 receives, it does not read
+		all[i].Attributes.PutStr("nccl.socket.cause", "not_reading")
+		all[i].Attributes.PutInt("nccl.socket.receive_queue.size", 4096)
+	}
+	for _, limit := range []int{len(all), len(all) - 1} {
+		d := fresh()
+		few := *d.thresholds
+		few.limits.Stalls = limit
+		d.thresholds, d.book = &few, socketstall.NewBook(few.limits)
+		observe(d, all)
+		findings := d.Decide(began + second)
+		require.Len(t, findings, 1)
+		require.Equal(t, limit == len(all), findings[0].Attributes[attrCertain])
+		if limit < len(all) {
+			require.Equal(t, "all stalls of the job: there are more than are held at once (767)", findings[0].Attributes[attrMissing])
+			require.NotZero(t, d.Evicted())
+		}
+	}
+}
+
+// BenchmarkRound131072: the same for 131,072 ranks with two stalls each.
+func BenchmarkRound131072(b *testing.B) {
+	d := fresh()
+	observe(d, records(131_072, 123_456, 1))
+	if d.Evicted() != 0 {
+		b.Fatal("not all stalls are held")
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		d.jobs["job"].Changed = true
+		d.Decide(began + second)
+	}
+	b.ReportMetric(float64(held(d))/(1<<20), "MiB-held")
+}
+
 // BenchmarkRound16384: one operation is one round of the largest job: the graph
 // of 196,608 stalls, and the walk to its culprit.
 func BenchmarkRound16384(b *testing.B) {
