@@ -58,10 +58,13 @@ func (b *Backends) reach(ctx context.Context, t target) error {
 		}
 	}
 	err := closed((&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address))
-	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
-		return fmt.Errorf("%w: name its authority by %s", err, authorityVariable)
+	switch unknown := (x509.UnknownAuthorityError{}); {
+	case !errors.As(err, &unknown):
+		return err
+	case b.authority != "":
+		return fmt.Errorf("%w: the authority in %s (%s) has not signed it", err, b.authority, authorityVariable)
 	}
-	return err
+	return fmt.Errorf("%w: name its authority by %s", err, authorityVariable)
 }
 
 func closed(c net.Conn, err error) error {

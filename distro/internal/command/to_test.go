@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/plog"
 
@@ -44,12 +45,13 @@ type receiver struct {
 	deliveries string // a file
 }
 
-func startReceiver(t *testing.T, protocol, address string) receiver {
+func startReceiver(t *testing.T, protocol, address string, more ...string) receiver {
 	t.Helper()
 	dir := t.TempDir()
 	config, deliveries := filepath.Join(dir, "backend.yaml"), filepath.Join(dir, "deliveries")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, receivingConfig, protocol, address, deliveries), 0o600))
-	return receiver{commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t))), deliveries}
+	args := append([]string{"--config=" + config, "--set=extensions.health_check.endpoint=" + commandtest.FreeAddress(t)}, more...)
+	return receiver{commandtest.Start(t, commandtest.New(t, args...)), deliveries}
 }
 
 // delivered are the records that came, by event, in their order.
@@ -104,6 +106,7 @@ func (r receiver) told(t *testing.T) map[string]bool {
 type sender struct {
 	state, otlp, rule string
 	flags             []string
+	env               []string
 }
 
 func newSender(t *testing.T, flags ...string) sender {
@@ -119,7 +122,7 @@ func (s sender) start(t *testing.T) *commandtest.Running {
 		`--config=yaml:{receivers: {otlp: {senders: agents}}, service: {extensions: [health_check, file_storage, history], pipelines: {logs: {receivers: [otlp]}, metrics: {receivers: [otlp]}, traces: {receivers: [otlp]}}}}`,
 		"--set=processors.patterndetector.rules=["+s.rule+"]", "--set=receivers.otlp.protocols.http.endpoint="+s.otlp)
 	cmd := commandtest.New(t, append(args, s.flags...)...)
-	cmd.Env = append(cmd.Env, "TRACECORE_STATE_DIR="+s.state)
+	cmd.Env = append(append(cmd.Env, "TRACECORE_STATE_DIR="+s.state), s.env...)
 	return commandtest.Start(t, cmd)
 }
 
@@ -153,6 +156,95 @@ func TestVerdictsReachABackendThatWasAway(t *testing.T) {
 			require.Eventually(t, func() bool { return maps.Equal(made, backend.told(t)) }, hosttest.Patience, poll, "%v", made)
 			require.Equal(t, exitOK, agent.Stop(t, syscall.SIGTERM), agent.Stderr.String())
 		})
+	}
+}
+
+// A backend whose certificate an authority of the site has signed gets verdicts from an agent
+// that was told of it. One that knows no such authority, or the wrong one, says what to do, sends
+// nothing, and loses nothing until that is mended.
+func TestABackendWithACertificateOfTheSite(t *testing.T) {
+	for protocol, scheme := range map[string]string{"http": "https", "grpc": "grpcs"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			right, wrong := newAuthority(t), newAuthority(t)
+			right.make(t, "backend")
+			address := commandtest.FreeAddress(t)
+			backend := startReceiver(t, protocol, address, fmt.Sprintf("--config=yaml:{receivers: {otlp: {protocols: {%s: {tls: {cert_file: %[2]s/backend.crt, key_file: %[2]s/backend.key}}}}}}", protocol, right.dir))
+			s := newSender(t, "--to="+scheme+"://"+address)
+			made := map[string]bool{}
+			for host, of := range map[string]struct{ authority, says string }{
+				"node-a": {"", "name its authority by OTEL_EXPORTER_OTLP_CERTIFICATE"},
+				"node-b": {wrong.dir + "/ca.crt", "the authority in " + wrong.dir + "/ca.crt (OTEL_EXPORTER_OTLP_CERTIFICATE) has not signed it"},
+			} {
+				s.env = []string{"OTEL_EXPORTER_OTLP_CERTIFICATE=" + of.authority}
+				agent := s.start(t)
+				require.Eventually(t, func() bool {
+					return strings.Contains(agent.Stderr.String(), scheme+"://"+address+" does not answer yet: ") && strings.Contains(agent.Stderr.String(), of.says)
+				}, hosttest.Patience, poll, "%s", agent.Stderr)
+				sendFrom(t, s.otlp, host, "site.alarm")
+				made[verdictLike(t, agent, `"status":"open".*of the alarm on `+host)] = true
+				require.Equal(t, exitOK, agent.Stop(t, syscall.SIGTERM), agent.Stderr.String())
+			}
+			require.Empty(t, backend.told(t), "to nobody who cannot prove who it is")
+
+			s.env = []string{"OTEL_EXPORTER_OTLP_CERTIFICATE=" + right.dir + "/ca.crt"}
+			agent := s.start(t)
+			sendFrom(t, s.otlp, "node-c", "site.alarm")
+			made[verdictLike(t, agent, `"status":"open".*of the alarm on node-c`)] = true
+			require.Eventually(t, func() bool { return maps.Equal(made, backend.told(t)) }, hosttest.Patience, poll, "%v", made)
+			require.NotContains(t, agent.Stderr.String(), "does not answer yet")
+		})
+	}
+}
+
+// Records, metrics and spans of --to-all wait on disk, too, while the backend is away and the
+// agent is killed and stopped. Each comes at least once.
+func TestAllWaitsForABackendThatWasAway(t *testing.T) {
+	address := commandtest.FreeAddress(t)
+	s := newSender(t, "--to-all=http://"+address)
+	var want []string
+	tell := func(n int) {
+		sendFrom(t, s.otlp, fmt.Sprintf("node-%d.", n), "site.note")
+		for signal, body := range map[string]string{
+			"metrics": `{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"site.load.%d.","gauge":{"dataPoints":[{"asInt":"7"}]}}]}]}]}`,
+			"traces":  `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"step.%d."}]}]}]}`,
+		} {
+			response, err := http.Post("http://"+s.otlp+"/v1/"+signal, "application/json", strings.NewReader(fmt.Sprintf(body, n)))
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			require.Equal(t, http.StatusOK, response.StatusCode)
+		}
+		want = append(want, fmt.Sprintf("node-%d.", n), fmt.Sprintf("site.load.%d.", n), fmt.Sprintf("step.%d.", n))
+	}
+	agent := s.start(t)
+	for n := range 20 {
+		tell(n)
+	}
+	agent.Kill()
+	agent = s.start(t)
+	for n := range 20 {
+		tell(20 + n)
+	}
+	require.Equal(t, exitOK, agent.Stop(t, syscall.SIGTERM), agent.Stderr.String())
+	agent = s.start(t)
+	tell(40)
+
+	backend := startReceiver(t, "http", address)
+	missing := func() (names []string) {
+		var text []byte
+		for _, file := range []string{"", ".metrics", ".spans"} {
+			one, _ := os.ReadFile(backend.deliveries + file)
+			text = append(text, one...)
+		}
+		for _, name := range want {
+			if !strings.Contains(string(text), `"`+name+`"`) {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	if !assert.Eventually(t, func() bool { return len(missing()) == 0 }, hosttest.Patience, 10*poll) {
+		t.Fatalf("these did not come: %v\n%s", missing(), agent.Stderr)
 	}
 }
 
