@@ -1,14 +1,23 @@
 package command
 
 import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/history"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 func TestCompareOfRecordingsAndReports(t *testing.T) {
@@ -47,6 +56,84 @@ func TestCompareOfRuns(t *testing.T) {
 	got = commandtest.Finish(t, commandtest.New(t, "compare", "--address", address, "r1", "r9"))
 	require.Equal(t, exitInternal, got.Code)
 	require.Contains(t, got.Stderr, "r9 is no file here, so the history is asked for a run")
+}
+
+// rankOf tells a running tracecore that a rank began, or how it ended.
+func rankOf(t *testing.T, otlp, event string, rank, pid int, began, at time.Time, more map[string]any) {
+	t.Helper()
+	logs := plog.NewLogs()
+	of := logs.ResourceLogs().AppendEmpty()
+	of.Resource().Attributes().PutStr("host.name", "node-a")
+	record := of.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+	record.SetEventName(event)
+	record.SetTimestamp(pcommon.NewTimestampFromTime(at))
+	all := map[string]any{
+		"tracecore.trust": "proven", "gen_ai.training.job_id": "llm", "gen_ai.training.rank": rank, "gen_ai.training.world_size": 2,
+		"process.pid": pid, "gen_ai.training.rank_pid": pid, "gen_ai.training.rank_start_unix_nano": began.UnixNano(), "process.executable.name": "python",
+	}
+	maps.Copy(all, more)
+	require.NoError(t, record.Attributes().FromRaw(all))
+	body, err := (&plog.JSONMarshaler{}).MarshalLogs(logs)
+	require.NoError(t, err)
+	response, err := http.Post("http://"+otlp+"/v1/logs", "application/json", bytes.NewReader(body))
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+}
+
+// A job runs twice beside a running tracecore, and a rank of its second start crashes. The two
+// are compared by the ids under which `tracecore jobs` lists them, also after a kill.
+func TestCompareOfLiveRuns(t *testing.T) {
+	n := newNode(t, filepath.Join(t.TempDir(), "state"))
+	n.start(t)
+	first := time.Now().Add(-time.Minute)
+	second := first.Add(20 * time.Second)
+	ended := map[string]any{"process.exit.code": 0, "process.exit.signal": 0, "process.exit.inherited_identity": false}
+	for rank := range 2 {
+		rankOf(t, n.otlp, "process.start", rank, 100+rank, first, first, nil)
+	}
+	for rank := range 2 {
+		rankOf(t, n.otlp, "process.exit", rank, 100+rank, first, first.Add(15*time.Second), ended)
+	}
+	for rank := range 2 {
+		rankOf(t, n.otlp, "process.start", rank, 200+rank, second, second, nil)
+	}
+	died := func(rank int, after time.Duration, signal int, name string) {
+		rankOf(t, n.otlp, "process.exit", rank, 200+rank, second, second.Add(after), map[string]any{
+			"process.exit.code": 0, "process.exit.signal": signal, "process.exit.signal_name": name, "process.exit.inherited_identity": false,
+		})
+	}
+	died(1, 10*time.Second, 11, "SIGSEGV")
+	died(0, 10500*time.Millisecond, 6, "SIGABRT")
+
+	var told history.Jobs
+	require.Eventually(t, func() bool {
+		got := commandtest.Finish(t, commandtest.New(t, "jobs", "--address", n.history, "--job", "llm", "-o", "json"))
+		require.NoError(t, json.Unmarshal([]byte(got.Stdout), &told), got.Stderr)
+		return len(told.Runs) == 2 && told.Runs[0].EndedCount == 2 && told.Runs[1].EndedCount == 2
+	}, hosttest.Patience, 20*time.Millisecond, "%s", n.Stderr)
+	require.Equal(t, []string{history.RunFailed, history.RunSucceeded}, []string{told.Runs[0].Outcome, told.Runs[1].Outcome})
+	compared := func(a, b *history.Run) string {
+		got := commandtest.Finish(t, commandtest.New(t, "compare", "--address", n.history, a.ID, b.ID))
+		require.Equal(t, exitOK, got.Code, got.Stderr)
+		return strings.Join(strings.Fields(got.Stdout), " ")
+	}
+	const crash = `Rank 1 (python, pid 201) on node-a was the first of its job to die: SIGSEGV`
+	ask := func() {
+		require.Eventually(t, func() bool { return strings.Contains(compared(&told.Runs[1], &told.Runs[0]), "new "+crash) }, hosttest.Patience, 20*time.Millisecond, "%s\n%s", n.Stdout, n.Stderr)
+		text := compared(&told.Runs[1], &told.Runs[0])
+		require.Contains(t, text, "A llm "+told.Runs[1].ID+", 0 incidents")
+		require.Contains(t, text, "B llm "+told.Runs[0].ID+", 1 incident")
+		require.Contains(t, text, "rank 1 0 1")
+		require.NotContains(t, text, "gone ")
+		text = compared(&told.Runs[0], &told.Runs[1])
+		require.Contains(t, text, "gone "+crash)
+		require.NotContains(t, text, "new ")
+	}
+	ask()
+	n.crash()
+	n.start(t)
+	ask()
 }
 
 func TestCompareSaysWhatIsWrong(t *testing.T) {
