@@ -23,6 +23,8 @@ type senderBench struct {
 	*Tracker
 	testing.TB
 	exits <-chan Exit
+	first time.Time     // that somebody was asked to end
+	took  time.Duration // from then until the last was
 }
 
 func (b *senderBench) start(as *syscall.SysProcAttr, mode string) *child {
@@ -41,6 +43,7 @@ func (b *senderBench) told(mode string) *child {
 // kill lets another process than this one, of that name, send a signal.
 func (b *senderBench) kill(as *syscall.SysProcAttr, name string, pid uint32, signal unix.Signal, environ ...string) (killer uint32) {
 	b.Helper()
+	defer b.asks(time.Now())
 	k := startChildAs(b, as, "killer", append(environ, "KILLER_NAME="+name)...)
 	_, err := fmt.Fprintln(k.stdin, pid, int(signal))
 	require.NoError(b, err)

@@ -30,6 +30,22 @@ func (b *senderBench) job(name, mode string) (ranks [3]*child) {
 	return ranks
 }
 
+// terminate asks a rank that this process started to end.
+func (b *senderBench) terminate(c *child) {
+	b.Helper()
+	defer b.asks(time.Now())
+	require.NoError(b, unix.Kill(int(c.pid()), unix.SIGTERM))
+}
+
+// asks notes that one was asked to end since then, and how long it takes to ask several.
+func (b *senderBench) asks(since time.Time) {
+	if b.first.IsZero() {
+		b.first = since
+		return
+	}
+	b.took = time.Since(b.first)
+}
+
 // Who ends a job asks all of its ranks; the end of each tells how many others were not.
 func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 	privtest.Require(t)
@@ -79,7 +95,7 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 		}},
 		"one by what started it": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
 			ranks := b.job(job, "wait")
-			require.NoError(b, unix.Kill(int(ranks[1].pid()), unix.SIGTERM))
+			b.terminate(ranks[1])
 			return b.ended(ranks[1])
 		}},
 		"one by a stranger, and what started them ends the others": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
@@ -87,16 +103,16 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 			b.kill(nil, "stranger", ranks[1].pid(), unix.SIGTERM)
 			ranks[1].ends(b)
 			for _, r := range []*child{ranks[0], ranks[2]} {
-				require.NoError(b, unix.Kill(int(r.pid()), unix.SIGTERM))
+				b.terminate(r)
 			}
 			return b.ended(ranks[1])
 		}},
 		"all by what started them, one after the other": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
 			ranks := b.job(job, "wait")
-			require.NoError(b, unix.Kill(int(ranks[0].pid()), unix.SIGTERM))
+			b.terminate(ranks[0])
 			ranks[0].ends(b)
 			for _, r := range ranks[1:] { // within a second of that end
-				require.NoError(b, unix.Kill(int(r.pid()), unix.SIGTERM))
+				b.terminate(r)
 			}
 			return b.ended(ranks[0])
 		}},
@@ -112,8 +128,15 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := tc.do(&senderBench{Tracker: tracker, TB: t, exits: b.exits}, strings.ReplaceAll(name, " ", "-"))
-			require.Equal(t, tc.want, e.Others)
+			for try := 0; ; try++ { // on a busy machine who asks all may take longer than the tracker waits for that
+				b := &senderBench{Tracker: tracker, TB: t, exits: b.exits}
+				e := tc.do(b, fmt.Sprint(strings.ReplaceAll(name, " ", "-"), "-", try))
+				if try < 20 && b.took > asking/2 {
+					continue
+				}
+				require.Equal(t, tc.want, e.Others)
+				return
+			}
 		})
 	}
 }
