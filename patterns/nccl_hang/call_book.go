@@ -54,13 +54,10 @@ type toldStop struct {
 	Comm     string `json:"comm"`
 	Desc     string `json:"desc"`
 	Culprits []int  `json:"culprits,omitempty"`
-	Rank     int    `json:"rank,omitempty"` // the first of them, -1 for none
-	// Witnesses have told of that rank.
-	Witnesses string `json:"witnesses,omitempty"`
-	Below     bool   `json:"below,omitempty"`  // all have called it
-	Own       string `json:"own,omitempty"`    // the name that the finding itself would have
-	Stacks    bool   `json:"stacks,omitempty"` // stacks alone tell it
-	Said      string `json:"said"`             // all of it: told again only when it has changed
+	Below    bool   `json:"below,omitempty"`  // all have called it
+	Own      string `json:"own,omitempty"`    // the name that the finding itself would have
+	Stacks   bool   `json:"stacks,omitempty"` // stacks alone tell it
+	Said     string `json:"said"`             // all of it: told again only when it has changed
 }
 
 type process struct {

@@ -41,9 +41,6 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 		return round
 	}
 	j.process2(r, f)
-	one := []Finding{*f}
-	j.listen(r.name, r.job, r.domain, r.begun, now, one)
-	f.Witnesses = one[0].Witnesses
 	own := f.Stop
 	if r.told != nil && r.told.goesOn(f) {
 		f.Stop = r.told.Stop
@@ -53,7 +50,6 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	}
 	told := &toldStop{
 		Stop: f.Stop, Own: own, Comm: f.Comm, Desc: f.Desc, Culprits: f.Culprits, Below: f.below(), Stacks: f.ofStacks(), Said: said2(f),
-		Rank: f.Rank(), Witnesses: f.Witnesses,
 	}
 	if r.told != nil && r.told.Stop != told.Stop {
 		round.Cleared = []Cleared{r.told.cleared(r)}
@@ -140,7 +136,7 @@ func (f *Finding) below() bool { return f.Kind == AllCalled || f.Kind == AllWait
 // said2 is all of a finding that may change.
 func said2(f *Finding) string {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %s %q %v %d %d %q %d %q %q", f.Kind, f.Sure, f.Comm, f.Culprits, f.Seq, f.Called, f.Does, len(f.Affected), f.Mount, f.Witnesses)
+	_, _ = fmt.Fprintf(h, "%s %s %q %v %d %d %q %d %q", f.Kind, f.Sure, f.Comm, f.Culprits, f.Seq, f.Called, f.Does, len(f.Affected), f.Mount)
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 

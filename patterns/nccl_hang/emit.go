@@ -120,7 +120,6 @@ func (f *Finding) describe(a attributes) {
 	a.text("nccl.collective.doubt", strings.Join(f.Because, "; "))
 	a.text("nccl.collective.sockets", string(f.Sockets))
 	a.text("nccl.collective.sockets_detail", f.Stalls)
-	a.text("nccl.collective.witnesses", f.Witnesses)
 }
 
 // putCalls puts what calls alone tell.

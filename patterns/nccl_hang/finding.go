@@ -131,8 +131,6 @@ type Finding struct {
 	Stop     string // names the standstill, "" of what dumps alone tell
 	Mount    string // that the culprits wait for, where stacks tell it
 
-	Witnesses string // that have told of the first culprit: calls, sockets, dumps
-
 	// Hosts are the machines of the ranks that wait, where they are several and no rank is to blame:
 	// what is wrong is on one of them, or between them. maxHosts of them, in order.
 	Hosts []string

@@ -213,7 +213,6 @@ func (j *Join) observeStall(r *rule.Record, begun string) bool {
 	}
 	stall.OfRun(begun)
 	j.stats.Stalls++
-	j.calls.speaks(&stall, r.Now)
 	told := j.known(stall.Job, stall.JobID, stall.Domain, begun)
 	if told == nil || stall.JobID == "" || len(told.told) == 0 {
 		j.book.Take(&stall, r.Now)
@@ -472,7 +471,6 @@ func (j *Join) round(r *run) Round {
 		j.process(r, &findings[i])
 		j.calls.confirm(r, &findings[i])
 	}
-	j.listen(r.name, r.job, r.domain, r.begun, r.judged, findings)
 	round := Round{Findings: findings}
 	told := map[key]string{}
 	for i := range findings {

@@ -166,7 +166,7 @@ func TestDumpsOfAJobBecomeAFinding(t *testing.T) {
 		"nccl.collective.finding": "not_entered", "nccl.collective.sureness": "certain", "nccl.collective.run": "/fr/rank_",
 		"nccl.collective.id": finding.Attributes().AsRaw()["nccl.collective.id"], "nccl.collective.operation": "all_reduce", "nccl.collective.p2p": false,
 		"nccl.fr.collective_seq_id": int64(6), "nccl.fr.pg_id": "0", "nccl.fr.pg_desc": "default_pg", "nccl.collective.group": "default_pg",
-		"nccl.collective.members": int64(4), "nccl.collective.witnesses": "dumps", "nccl.collective.downstream": int64(0), "nccl.collective.behind": int64(1),
+		"nccl.collective.members": int64(4), "nccl.collective.downstream": int64(0), "nccl.collective.behind": int64(1),
 		"nccl.collective.waiting_ranks": []any{int64(0), int64(1), int64(3)}, "nccl.collective.culprit_ranks": []any{int64(2)},
 		"nccl.collective.affected_ranks": []any{int64(0), int64(1), int64(2), int64(3)},
 		"nccl.collective.line":           "ar (/srv/train/train.py:8)", "nccl.collective.code": []any{"ar (/srv/train/train.py:8)", "<module> (/srv/train/train.py:13)"},
