@@ -303,7 +303,9 @@ func TestVerdictsWithoutEndLeaveEvidenceItsTurn(t *testing.T) {
 func TestWhatNoRuleReadsIsNear(t *testing.T) {
 	a := newArchive()
 	r := newRig(t, withStorage(t.TempDir()), withArchive(a)).start(t)
-	tell := func(host, event, trust string, severity plog.SeverityNumber, text string) { r.tells(t, host, event, trust, severity, text) }
+	tell := func(host, event, trust string, severity plog.SeverityNumber, text string) {
+		r.tells(t, host, event, trust, severity, text)
+	}
 	tell("node-17", "gpu.clock_change", "proven", plog.SeverityNumberWarn, "its clock fell")
 	tell("node-17", "", "foreign", plog.SeverityNumberError, "disk sda is slow")
 	tell("node-17", "", "foreign", plog.SeverityNumberUnspecified, "step 7 done")

@@ -50,7 +50,7 @@ type watcher struct {
 	over      atomic.Uint64 // sockets that the probe left out
 	lost      atomic.Uint64 // changes there was no room for
 
-	unranked  *unranked
+	unranked *unranked
 
 	// Only the goroutine of watch uses these.
 	tracker  *stall.Tracker
