@@ -110,10 +110,10 @@ func ToRecord(run *Run, lr plog.LogRecord) {
 		}
 	}
 	brief := *run
-	seen := rangesOf(run.Ranks)
-	brief.Ranks, _ = seen.First(verdict.MaxRangesBytes)
-	brief.EndedRanks, _ = rangesOf(run.EndedRanks).First(verdict.MaxRangesBytes)
-	a.PutStr(attrSummaryRanks, seen.Brief())
+	seen, _, more, _ := verdict.Cut(run.Ranks) // the history wrote them
+	brief.Ranks = seen
+	brief.EndedRanks, _, _, _ = verdict.Cut(run.EndedRanks)
+	a.PutStr(attrSummaryRanks, verdict.Brief(seen, more))
 	a.PutInt(attrSummaryCount, int64(run.RanksCount))
 	text, _ := safetext.Marshal(brief) // cannot fail: strings, numbers, and times from 1970 to 2262
 	a.PutStr(AttrSummaryJSON, string(text))
@@ -136,12 +136,6 @@ func FromRecord(lr plog.LogRecord) (Run, error) {
 		return Run{}, fmt.Errorf("%s is no run with a summary", AttrSummaryJSON)
 	}
 	return run, nil
-}
-
-// rangesOf reads the ranks of a run.
-func rangesOf(text string) verdict.Ranks {
-	ranks, _ := verdict.ParseRanks(text) // the history wrote them
-	return ranks
 }
 
 // Until is when a run ended, as far as that is known.

@@ -138,6 +138,14 @@ func TestRecordsThatAreNoSummary(t *testing.T) {
 	require.Equal(t, 8192, read.RanksCount)
 	first, _ := scattered.First(verdict.MaxRangesBytes)
 	require.Equal(t, first, read.Ranks)
+	// Those of a job that is larger than any blast radius are one range.
+	run.Ranks, run.EndedRanks, run.RanksCount = "0-131071", "0-131070", 131072
+	ToRecord(run, record)
+	shown, _ = record.Attributes().Get(attrSummaryRanks)
+	require.Equal(t, "0-131071", shown.Str())
+	read, err = FromRecord(record)
+	require.NoError(t, err)
+	require.Equal(t, []string{"0-131071", "0-131070"}, []string{read.Ranks, read.EndedRanks})
 	// What a stranger wrote is one line.
 	run.Job, run.Hosts, run.First.How = "a\x1b[2J\nb", []string{"\u202ehost"}, "\x07"
 	require.Regexp(t, `^[\P{C}]*$`, Words(run))

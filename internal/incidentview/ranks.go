@@ -15,15 +15,13 @@ func RanksOf(ranks []int) Ranks {
 
 // shorten leaves the first ranges, and says how many ranks are in none of these.
 func (r *Ranks) shorten() {
-	ranks, err := verdict.ParseRanks(r.Ranges)
+	first, listed, more, err := verdict.Cut(r.Ranges)
 	if err != nil {
 		*r = Ranks{Count: r.Count, More: r.Count} // it was read, and is none
 		return
 	}
-	r.Ranges, _ = ranks.First(verdict.MaxRangesBytes)
-	listed, _ := verdict.ParseRanks(r.Ranges)
-	r.Count = max(r.Count, len(ranks))
-	r.More = r.Count - len(listed)
+	r.Ranges, r.Count = first, max(r.Count, listed+more)
+	r.More = r.Count - listed
 }
 
 // Words are a few ranges, or else a count.

@@ -119,6 +119,9 @@ func TestScatteredRanksAreCutWhereTheyAreCounted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, v.Ranks, again.Ranks)
 
+	many := Ranks{Count: 131_072, Ranges: "0-131071"} // more than any blast radius
+	many.shorten()
+	require.Equal(t, Ranks{Count: 131_072, Ranges: "0-131071"}, many)
 	lies := Ranks{Count: 3, Ranges: "</script>"}
 	lies.shorten()
 	require.Equal(t, Ranks{Count: 3, More: 3}, lies)

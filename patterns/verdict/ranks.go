@@ -49,8 +49,10 @@ func (r Ranks) First(most int) (ranges string, more int) {
 
 // Brief is the ranks as ranges of at most MaxRangesBytes: "0,2,4 and 8,189 more ranks" where
 // there are more.
-func (r Ranks) Brief() string {
-	ranges, more := r.First(MaxRangesBytes)
+func (r Ranks) Brief() string { return Brief(r.First(MaxRangesBytes)) }
+
+// Brief says how many ranks there are beside those of the first ranges.
+func Brief(ranges string, more int) string {
 	switch more {
 	case 0:
 		return ranges
@@ -84,30 +86,66 @@ func (r *Ranks) UnmarshalJSON(data []byte) error {
 // ParseRanks reads ranges. They ascend.
 func ParseRanks(text string) (Ranks, error) {
 	var ranks Ranks
-	if text == "" {
-		return nil, nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		from, err := rankIn(first)
-		to := from
-		if err == nil && isRange {
-			to, err = rankIn(last)
-		}
-		switch {
-		case err != nil:
-			return nil, err
-		case to < from, len(ranks) > 0 && from <= ranks[len(ranks)-1]:
-			return nil, fmt.Errorf("ranks %.40q do not ascend", part)
-		case len(ranks)+to-from+1 > MaxRanks:
-			return nil, fmt.Errorf("more than %d ranks", MaxRanks)
+	err := eachRange(text, func(from, to, _ int) error {
+		if len(ranks)+to-from+1 > MaxRanks {
+			return fmt.Errorf("more than %d ranks", MaxRanks)
 		}
 		ranks = slices.Grow(ranks, to-from+1)
 		for rank := from; rank <= to; rank++ {
 			ranks = append(ranks, rank)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return ranks, nil
+}
+
+// Cut leaves of ranges the first, as many as fit into MaxRangesBytes, and says how many ranks
+// are in these and in the others. It unfolds none: a range of any length will do.
+func Cut(text string) (first string, listed, more int, err error) {
+	fits := 0
+	err = eachRange(text, func(from, to, end int) error {
+		if end > MaxRangesBytes {
+			more += to - from + 1
+			return nil
+		}
+		listed, fits = listed+to-from+1, end
+		return nil
+	})
+	if err != nil {
+		return "", 0, 0, err
+	}
+	return text[:fits], listed, more, nil
+}
+
+// eachRange calls visit with each range of ranges, and where in the text it ends.
+func eachRange(text string, visit func(from, to, end int) error) error {
+	if text == "" {
+		return nil
+	}
+	last, end := -1, -1
+	for part := range strings.SplitSeq(text, ",") {
+		end += len(part) + 1
+		first, until, isRange := strings.Cut(part, "-")
+		from, err := rankIn(first)
+		to := from
+		if err == nil && isRange {
+			to, err = rankIn(until)
+		}
+		switch {
+		case err != nil:
+			return err
+		case to < from, from <= last:
+			return fmt.Errorf("ranks %.40q do not ascend", part)
+		}
+		if err := visit(from, to, end); err != nil {
+			return err
+		}
+		last = to
+	}
+	return nil
 }
 
 func rankIn(text string) (int, error) {

@@ -117,3 +117,27 @@ func FuzzBits(f *testing.F) {
 		require.Equal(t, bytes.TrimRight(set, "\x00"), append([]byte{}, ranks.bits()...))
 	})
 }
+
+// Ranges are cut without unfolding them: those of a job that is larger than any blast radius stay.
+func TestRangesAreCutAsTheyStand(t *testing.T) {
+	first, listed, more, err := Cut("0-131071")
+	require.NoError(t, err)
+	require.Equal(t, []any{"0-131071", 131072, 0}, []any{first, listed, more})
+	second := Ranks{}
+	for rank := 0; rank < 16384; rank += 2 {
+		second = append(second, rank)
+	}
+	want, rest := second.First(MaxRangesBytes)
+	first, listed, more, err = Cut(second.String() + ",20000-2147483647")
+	require.NoError(t, err)
+	require.Equal(t, []any{want, len(second) - rest, rest + 2147483647 - 20000 + 1}, []any{first, listed, more})
+	first, listed, more, err = Cut("")
+	require.NoError(t, err)
+	require.Equal(t, []any{"", 0, 0}, []any{first, listed, more})
+	for _, text := range []string{"x", "3-1", "1,1", "1-5,3", ",", "1,", "-1", "2147483648"} {
+		_, _, _, err = Cut(text)
+		require.Error(t, err, text)
+		_, err = ParseRanks(text)
+		require.Error(t, err, text)
+	}
+}
