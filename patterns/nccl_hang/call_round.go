@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -274,13 +273,7 @@ func (r *callRun) below(found []*Finding, now int64) (more []*Finding) {
 			continue // a rank of it has gone on
 		}
 		f := s.allCalled(now)
-		f.between(func(yield func(*socketstall.Identity) bool) {
-			for _, p := range s.places {
-				if !yield(&p.caller.host) {
-					return
-				}
-			}
-		})
+		between(f, slices.Values(s.places), func(p *place) socketstall.Identity { return p.caller.host })
 		f.identify()
 		more = append(more, f)
 	}
@@ -328,20 +321,17 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 	}
 	f := s.allCalled(now)
 	f.Affected = slices.DeleteFunc(slices.Sorted(maps.Keys(r.byRank())), func(rank int) bool { return has(f.Waiting, rank) })
-	f.between(r.callHosts()) // in which of its communicators it began, nobody knows
+	between(f, maps.Values(r.callers), (*caller).runsOn) // in which of its communicators it began, nobody knows
 	s.doubts(f)
 	return []*Finding{f}
 }
 
-// callHosts are the machines of the processes that call.
-func (r *callRun) callHosts() iter.Seq[*socketstall.Identity] {
-	return func(yield func(*socketstall.Identity) bool) {
-		for _, c := range r.callers {
-			if len(c.places) > 0 && !yield(&c.host) {
-				return
-			}
-		}
+// runsOn is where a process that calls runs, nowhere for a launcher.
+func (who *caller) runsOn() socketstall.Identity {
+	if len(who.places) == 0 {
+		return socketstall.Identity{}
 	}
+	return who.host
 }
 
 // widerThan orders communicators in which the job may wait: the one of most ranks stands for

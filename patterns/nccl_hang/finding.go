@@ -140,17 +140,17 @@ type Finding struct {
 const maxHosts = 1024
 
 // between says on which machines the ranks are of whom none is to blame: the one, or the several.
-func (f *Finding) between(ranks iter.Seq[*socketstall.Identity]) {
+func between[T any](f *Finding, ranks iter.Seq[T], where func(T) socketstall.Identity) {
 	hosts := map[string]struct{}{}
-	var last *socketstall.Identity
+	var last socketstall.Identity
 	for one := range ranks {
-		if one.Host != "" {
-			last, hosts[one.Host] = one, struct{}{}
+		if at := where(one); at.Host != "" {
+			last, hosts[at.Host] = at, struct{}{}
 		}
 	}
-	switch {
-	case last == nil:
-	case len(hosts) == 1:
+	switch len(hosts) {
+	case 0:
+	case 1:
 		f.Host.Host, f.Host.Node = last.Host, last.Node
 	default:
 		all := slices.Sorted(maps.Keys(hosts))

@@ -215,13 +215,7 @@ func (g *group) complete(f *Finding, options *Options) {
 		f.doubt(Unsure, "nobody had waited long when the dumps were written")
 	}
 	if f.Kind == Stuck && f.rank < 0 {
-		f.between(func(yield func(*socketstall.Identity) bool) {
-			for _, rank := range g.ranks {
-				if host := g.run.ranks[rank]; !yield(&host) {
-					return
-				}
-			}
-		})
+		between(f, slices.Values(g.ranks), func(rank int) socketstall.Identity { return g.run.ranks[rank] })
 	}
 	if d := g.dumps[f.rank]; d != nil && len(f.Culprits) > 0 {
 		f.Last = d.lastSeen()

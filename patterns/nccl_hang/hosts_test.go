@@ -64,7 +64,7 @@ func TestTheHostsOfAHangAreBounded(t *testing.T) {
 		hosts[i] = &socketstall.Identity{Host: fmt.Sprintf("node-%05d", i)}
 	}
 	var f Finding
-	f.between(maps.Values(hosts))
+	between(&f, maps.Values(hosts), func(host *socketstall.Identity) socketstall.Identity { return *host })
 	require.Len(t, f.Hosts, maxHosts)
 	require.True(t, slices.IsSorted(f.Hosts))
 	require.Equal(t, "node-00000", f.Hosts[0])

@@ -269,13 +269,7 @@ func (s *ranksByStack) allWait(now int64) *Finding {
 	}
 	f := s.begin(AllWait, s.waits, nil, now)
 	f.Detail = s.elsewhere(places)
-	f.between(func(yield func(*socketstall.Identity) bool) {
-		for _, c := range s.of {
-			if !yield(&c.host) {
-				return
-			}
-		}
-	})
+	between(f, slices.Values(s.of), func(c *caller) socketstall.Identity { return c.host })
 	f.doubt(Likely, doubtGPUBusy)
 	return f
 }
