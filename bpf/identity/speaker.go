@@ -8,7 +8,7 @@ import (
 )
 
 // speakers remembers which domain a user speaks for, so that records without end do not have
-// /proc read for each.
+// all ranks gone through and /proc read for each.
 type speakers struct {
 	sync.Mutex // guards what follows
 	since      time.Time
@@ -30,22 +30,36 @@ const (
 // domains, it is his own, whose jobs nobody else runs. It never is the domain of another
 // user's job.
 func (t *Tracker) DomainOf(user uint32, job string) string {
+	who := speaker{user, job}
+	if domain, known := t.speakers.known(who); known {
+		return domain
+	}
 	ranks := t.ranksOf(job)
-	if len(ranks) == 0 {
+	if len(ranks) == 0 { // of any name that a stranger thinks of
 		return domainOfUser(user)
 	}
-	t.speakers.Lock()
-	defer t.speakers.Unlock()
-	if now := time.Now(); now.Sub(t.speakers.since) > speakersFor || len(t.speakers.of) >= mostSpeakers {
-		t.speakers.since, t.speakers.of = now, map[speaker]string{}
-	}
-	who := speaker{user, job}
-	domain, known := t.speakers.of[who]
-	if !known {
-		domain = t.domainAmong(ranks, user)
-		t.speakers.of[who] = domain
-	}
+	domain := t.domainAmong(ranks, user)
+	t.speakers.keep(who, domain)
 	return domain
+}
+
+func (s *speakers) known(who speaker) (domain string, known bool) {
+	s.Lock()
+	defer s.Unlock()
+	if time.Since(s.since) > speakersFor {
+		return "", false
+	}
+	domain, known = s.of[who]
+	return domain, known
+}
+
+func (s *speakers) keep(who speaker, domain string) {
+	s.Lock()
+	defer s.Unlock()
+	if now := time.Now(); now.Sub(s.since) > speakersFor || len(s.of) >= mostSpeakers {
+		s.since, s.of = now, map[speaker]string{}
+	}
+	s.of[who] = domain
 }
 
 // ranksOf are the outermost processes of the living ranks of a job, of all domains.

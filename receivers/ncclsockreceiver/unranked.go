@@ -17,8 +17,8 @@ import (
 )
 
 // A job whose processes do not say which ranks they are is watched by nobody. It shows by its
-// sockets: each of its processes has NCCL, RCCL or PyTorch mapped and moves data with others
-// like it over connections with two ports of the kernel's choice, and there are as many
+// sockets. Each of its processes has NCCL, RCCL or PyTorch mapped, and moves data with others
+// like it. Both ports of these connections are of the kernel's choice, and there are as many
 // connections as processes at least. NCCL makes a ring of them, Gloo a mesh; a service and its
 // clients are a star, which has one less.
 const (
