@@ -71,6 +71,10 @@ type bpfSent struct {
 type bpfSignals struct {
 	_             structs.HostLayout
 	TargetStartNs uint64
+	FirstNs       uint64
+	FirstStartNs  uint64
+	FirstPid      uint32
+	Reserved      uint32
 	Asked         bpfSent
 	Own           bpfSent
 	Stopped       bpfSent

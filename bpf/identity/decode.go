@@ -81,7 +81,10 @@ func decodeSignals(raw []byte, e *event) error {
 }
 
 func signalsOf(r *bpfSignals) *signals {
-	return &signals{asked: sentOf(&r.Asked), own: sentOf(&r.Own), stopped: sentOf(&r.Stopped)}
+	return &signals{
+		asked: asked{sent: sentOf(&r.Asked), first: sent{timeNS: r.FirstNs, startNS: r.FirstStartNs, pid: r.FirstPid}},
+		own:   sentOf(&r.Own), stopped: sentOf(&r.Stopped),
+	}
 }
 
 func sentOf(r *bpfSent) sent {

@@ -64,8 +64,8 @@ func TestDecodeRefusesWhatTheKernelDoesNotSend(t *testing.T) {
 		"truncated":                {whole[:63], "63 bytes, one has at least 64"},
 		"kind 0":                   {raw(bpfEvent{}, "", 0), "unknown kind 0"},
 		"kind 5":                   {raw(bpfEvent{Kind: 5}, "", 0), "unknown kind 5"},
-		"signals not there":        {raw(bpfEvent{Kind: kindSignalled}, "", 191), "191 bytes of signals, there are 192"},
-		"signals to another":       {raw(bpfEvent{Kind: kindSignalled, StartNs: 7}, "", 192), "signals to a process started at 0"},
+		"signals not there":        {raw(bpfEvent{Kind: kindSignalled}, "", 215), "215 bytes of signals, there are 216"},
+		"signals to another":       {raw(bpfEvent{Kind: kindSignalled, StartNs: 7}, "", 216), "signals to a process started at 0"},
 		"environment not there":    {raw(bpfEvent{Kind: kindExec, EnvironBytes: 9, EnvironCopied: 9}, "", 8), "9 bytes of environment of 9, the record has room for 8"},
 		"more copied than it has":  {raw(bpfEvent{Kind: kindExec, EnvironBytes: 1, EnvironCopied: 9}, "", 9), "9 bytes of environment of 1"},
 		"length that would be < 0": {raw(bpfEvent{Kind: kindExec, EnvironBytes: 1 << 31, EnvironCopied: 1 << 31}, "", 8), "2147483648 bytes of environment"},
@@ -80,7 +80,7 @@ func TestDecodeRefusesWhatTheKernelDoesNotSend(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(raw(bpfEvent{Kind: kindExec, EnvironBytes: 4, EnvironCopied: 4}, "A=1\x00", 8))
 	f.Add(raw(bpfEvent{Kind: kindExit, Status: 6}, "", 0))
-	f.Add(raw(bpfEvent{Kind: kindSignalled, Status: 9}, "", 192))
+	f.Add(raw(bpfEvent{Kind: kindSignalled, Status: 9}, "", 216))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e event

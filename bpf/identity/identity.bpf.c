@@ -179,10 +179,18 @@ struct sent {
 	__u8 sender_comm[COMM_BYTES];
 };
 
+/* As stopping in signal.go: what was asked longer ago explains no end. */
+#define ASKING_NS (120ULL * 1000 * 1000 * 1000)
+
 /* The last signals of each kind to one process. */
 struct signals {
 	__u64 target_start_ns;
-	struct sent asked; /* to end, by another process or the kernel */
+	/* Who asked it first to end, of those that have without a rest of ASKING_NS. */
+	__u64 first_ns;
+	__u64 first_start_ns;
+	__u32 first_pid;
+	__u32 reserved;
+	struct sent asked; /* to end, by another process or the kernel; the last of them */
 	struct sent own; /* to end, by itself or by the kernel for what it did */
 	struct sent stopped; /* to stop; no signal once it was continued */
 	struct owner owner; /* whose process it is */
@@ -332,8 +340,15 @@ static __always_inline void keep(struct signals *to, struct sent *s, bool own)
 		return; /* the first SIGKILL ends it */
 	else if (own)
 		to->own = *s;
-	else
+	else {
+		/* Who ends a job is soon followed by its launcher, which ends what is left. */
+		if (!to->asked.signal || s->time_ns > to->asked.time_ns + ASKING_NS) {
+			to->first_ns = s->time_ns;
+			to->first_start_ns = s->sender_start_ns;
+			to->first_pid = s->sender_pid;
+		}
 		to->asked = *s;
+	}
 }
 
 /*

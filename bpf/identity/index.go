@@ -23,7 +23,7 @@ type record struct {
 	endNS   uint64 // 0 while it lives
 	told    bool   // its exit was reported
 	failed  bool   // and it ended by itself, or of a fault
-	asked   *sent  // the signal to end that another process had sent it, nil for none
+	asked   *asked // the signals to end that others had sent it, nil for none
 
 	launched *siblings // with whom it was started for its rank, nil for none
 

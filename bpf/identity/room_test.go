@@ -125,20 +125,20 @@ func TestOldSignalsGiveTheirRoomBack(t *testing.T) {
 
 func TestSignalThatExplainsNothingAnyMore(t *testing.T) {
 	old := sent{signal: uint32(unix.SIGTERM), timeNS: 1}
-	require.True(t, (&signals{asked: old, own: old}).explainNothing())
-	require.False(t, (&signals{asked: sent{signal: sigKILL}}).explainNothing(), "its process may be stuck")
+	require.True(t, (&signals{asked: asked{sent: old}, own: old}).explainNothing())
+	require.False(t, (&signals{asked: asked{sent: sent{signal: sigKILL}}}).explainNothing(), "its process may be stuck")
 	require.False(t, (&signals{own: sent{signal: sigKILL}}).explainNothing())
 	require.False(t, (&signals{stopped: sent{signal: uint32(unix.SIGSTOP)}}).explainNothing())
 }
 
 // Who asked long ago has not sent what the process sends itself now.
 func TestALaterSignalOfItsOwnExplainsTheEnd(t *testing.T) {
-	s := signals{asked: sent{signal: uint32(unix.SIGABRT), timeNS: 1}, own: sent{signal: uint32(unix.SIGABRT), timeNS: 2}}
+	s := signals{asked: asked{sent: sent{signal: uint32(unix.SIGABRT), timeNS: 1}}, own: sent{signal: uint32(unix.SIGABRT), timeNS: 2}}
 	which, itself := s.ending(int(unix.SIGABRT), 3)
 	require.True(t, itself)
 	require.Same(t, &s.own, which)
 	s.asked.timeNS = 3
 	which, itself = s.ending(int(unix.SIGABRT), 4)
 	require.False(t, itself)
-	require.Same(t, &s.asked, which)
+	require.Same(t, &s.asked.sent, which)
 }

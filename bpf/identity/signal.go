@@ -92,11 +92,18 @@ type sent struct {
 	comm      string
 }
 
+// asked is the last signal of those by which others asked a process to end. first is when
+// the first of them was sent and by which process, without the rest.
+type asked struct {
+	sent
+	first sent
+}
+
 // signals are the last ones that a process was sent.
 type signals struct {
-	asked   sent // to end, by another process or the kernel
-	own     sent // to end, by itself or for what it did
-	stopped sent // to stop, and was not continued since
+	asked   asked // to end, by another process or the kernel
+	own     sent  // to end, by itself or for what it did
+	stopped sent  // to stop, and was not continued since
 }
 
 const (
@@ -111,9 +118,9 @@ func (s *signals) ending(signal int, endNS uint64) (which *sent, itself bool) {
 	own := signal != 0 && int(s.own.signal) == signal
 	switch {
 	case signal != 0 && int(s.asked.signal) == signal && (!own || s.own.timeNS <= s.asked.timeNS):
-		return &s.asked, false
+		return &s.asked.sent, false
 	case (s.asked.signal == sigTERM || s.asked.signal == sigINT) && endNS-s.asked.timeNS <= uint64(stopping):
-		return &s.asked, false
+		return &s.asked.sent, false
 	case own:
 		return &s.own, true
 	default:

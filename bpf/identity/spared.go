@@ -128,7 +128,7 @@ func (t *Tracker) others(e *Exit, ranks []*record) Others {
 		}
 		lived[r.Rank] = lived[r.Rank] || !r.Inherited
 		by := t.asksToEnd(r, at)
-		asked[r.Rank] = asked[r.Rank] || by != nil && !t.reacts(r, by, e)
+		asked[r.Rank] = asked[r.Rank] || by != nil && !(t.reacts(r, &by.first, e) && t.reacts(r, &by.sent, e))
 	}
 	var o Others
 	for rank, lives := range lived {
@@ -142,9 +142,9 @@ func (t *Tracker) others(e *Exit, ranks []*record) Others {
 	return o
 }
 
-// asksToEnd is the signal by which somebody asked a process to end, about then or since, nil for
+// asksToEnd are the signals by which others asked a process to end, about then or since, nil for
 // none.
-func (t *Tracker) asksToEnd(r *record, at uint64) *sent {
+func (t *Tracker) asksToEnd(r *record, at uint64) *asked {
 	if !r.alive() {
 		return r.asked
 	}

@@ -116,6 +116,20 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 			}
 			return b.ended(ranks[0])
 		}},
+		"all, and what started them hurries those that are still there": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "wait")
+			for _, r := range ranks[1:] { // they do not end before they are continued
+				require.NoError(b, unix.Kill(int(r.pid()), unix.SIGSTOP))
+			}
+			for _, r := range ranks {
+				b.kill(nil, "owner", r.pid(), unix.SIGINT)
+			}
+			ranks[0].ends(b)
+			for _, r := range ranks[1:] {
+				b.terminate(r)
+			}
+			return b.ended(ranks[0])
+		}},
 		"the only one": {do: func(b *senderBench, job string) Exit {
 			r := b.rankOf(job, 1, "wait")
 			b.kill(nil, "stranger", r.pid(), unix.SIGTERM)
@@ -151,9 +165,10 @@ func (c *child) ends(t testing.TB) {
 // asked is the end of a rank by SIGTERM of a process that is not known.
 func (s *scripted) asked(pid uint32, rank int) {
 	s.exec(pid, 1, 0, 0, fmt.Sprint("RANK=", rank), "WORLD_SIZE=4096", "JOB_ID=job")
+	kill := sent{signal: sigTERM, timeNS: s.ns(20), pid: 90, startNS: s.ns(1), comm: "kill"}
 	s.script.events <- event{
 		kind: kindExit, pid: pid, parentPID: 1, startNS: s.ns(0), timeNS: s.ns(20), comm: "python", status: sigTERM,
-		signals: &signals{asked: sent{signal: sigTERM, timeNS: s.ns(20), pid: 90, startNS: s.ns(1), comm: "kill"}},
+		signals: &signals{asked: asked{sent: kill, first: kill}},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -43,7 +44,7 @@ func waitToBeKilled(t *testing.T, dir string) {
 	r.send(t, "test.first", "gpu-0", "gpu-1")
 	r.send(t, "test.second", "gpu-0")
 	fmt.Printf("first piece consumed, %d delivered\n", len(r.next.ids()))
-	select {}
+	time.Sleep(time.Hour) // select{} would end the process by itself, for a deadlock
 }
 
 // TestAMillionKeysInFlatMemory floods the detector with faults that never get

@@ -46,6 +46,10 @@ func TestARunThatEndedIsToldOf(t *testing.T) {
 	}, hosttest.Patience, time.Millisecond)
 	r.clock.pass(time.Minute)
 	require.Equal(t, []history.Run{run}, r.next.summed(), "once")
+	require.Eventually(t, func() bool { // what was told is counted after it, this last
+		_, err := r.telemetry.GetMetric("otelcol_processor_patterndetector_runs_lost")
+		return err == nil
+	}, hosttest.Patience, time.Millisecond)
 	outcome := attribute.NewSet(attribute.String("outcome", "failed"))
 	cause := attribute.NewSet(attribute.String("pattern", "fuse_stall"))
 	metadatatest.AssertEqualProcessorPatterndetectorRunsEnded(t, r.telemetry, []metricdata.DataPoint[int64]{{Value: 1, Attributes: outcome}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
