@@ -25,6 +25,7 @@ KERNEL ?=
 FUZZTIME ?= 5s
 SOAK ?= 10m
 TRUTH ?= 15m
+SEEDS ?= 1,2,3
 ARCHITECTURES ?= amd64 arm64
 KUBERNETES := 1.35.4
 PROMETHEUS_OPERATOR := 0.90.1
@@ -145,6 +146,10 @@ fuzz: gotestsum ## Every fuzz target for FUZZTIME
 .PHONY: attack
 attack: gotestsum ## The state of an agent: damaged 1,000 times, killed 500 times, started 200 times on a full disk; 100,000 verdicts under kill -9; what 50 killed agents leave in the kernel (as root)
 	$(JSON) bash -c 'go test -json -timeout 2h -run TestState ./distro/internal/command -state-rounds 1000; state=$$?; go test -json -timeout 2h -run Attack ./extensions/historyextension/internal/store -history-verdicts 100000 -history-rounds 1000 || state=$$?; go test -json -timeout 2h -run KilledAgent ./distro/internal/acceptance -kills 50 && exit $$state'
+
+.PHONY: jitter
+jitter: ## Tests while statements of the code wait now and then, as on a busy machine: a hasty test fails (SEEDS=4,5, PACKAGES=./receivers/... for some)
+	@go -C tools run ./jitter -seeds $(SEEDS) $(PACKAGES)
 
 .PHONY: stacks
 stacks: deps gotestsum ## Stacks of Python beside those of faulthandler, with the interpreters of Debian's suites; 30,000 of a program that never holds still, for each (as root; fetches packages)
