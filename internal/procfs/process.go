@@ -57,6 +57,7 @@ type Stat struct {
 	Reaped         time.Duration // used by its children that have ended and were waited for
 	StartTicks     uint64        // since boot; tells it from a later process with the same number
 	Kernel         bool          // a kernel thread
+	Exiting        bool          // it is ending, and gives back what it holds
 }
 
 // Ended reports whether nothing of it runs any more. A leader that has ended while its
@@ -95,6 +96,7 @@ func (f *FS) stat(pid uint32, parts ...string) (Stat, error) {
 // field 3 there.
 const (
 	flagKernelThread = 0x00200000 // PF_KTHREAD, include/linux/sched.h
+	flagExiting      = 0x00000004 // PF_EXITING, there
 	fieldState       = 0
 	fieldParent      = 1
 	fieldFlags       = 6
@@ -136,8 +138,9 @@ func ParseStat(line []byte) (Stat, error) {
 		Name: text(line[begin+1 : end]), State: fields[fieldState][0], Threads: number(fields[fieldThreads], 64), Faults: number(fields[fieldFaults], 64),
 		CPU: time.Duration(user+system) * Tick, System: time.Duration(system) * Tick,
 		Reaped: time.Duration(ticks(fieldChildUser)+ticks(fieldChildSystem)) * Tick, StartTicks: ticks(fieldStart),
-		Kernel: number(fields[fieldFlags], 64)&flagKernelThread != 0,
 	}
+	flags := number(fields[fieldFlags], 64)
+	s.Kernel, s.Exiting = flags&flagKernelThread != 0, flags&flagExiting != 0
 	if problem != nil {
 		return Stat{}, problem
 	}

@@ -24,6 +24,9 @@ type ThreadStatus struct {
 	Tracer uint32
 	// Threads counts those of its process.
 	Threads int
+	// Killed reports whether SIGKILL waits for this thread alone: the kernel sends it to each
+	// thread of a process that ends (zap_other_threads, kernel/signal.c).
+	Killed bool
 }
 
 // Asleep reports whether the thread is off its CPU and waits: for an event, for a disk or a
@@ -69,6 +72,13 @@ func parseThreadStatus(content []byte) (ThreadStatus, error) {
 			}
 			s.Threads = int(threads)
 		}
+		if rest, ok := bytes.CutPrefix(line, []byte("SigPnd:")); ok {
+			pending, err := strconv.ParseUint(string(bytes.TrimSpace(rest)), 16, 64)
+			if err != nil {
+				return s, err
+			}
+			s.Killed = pending>>(sigKILL-1)&1 != 0
+		}
 		if rest, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
 			numbers := bytes.Fields(rest)
 			if len(numbers) == 0 {
@@ -85,6 +95,35 @@ func parseThreadStatus(content []byte) (ThreadStatus, error) {
 		return s, errors.New("no State in it")
 	}
 	return s, nil
+}
+
+// sigKILL is signal 9 on all architectures; bit n-1 of a mask is signal n.
+const sigKILL = 9
+
+// mostEnding is how many threads are asked whether they end: the kernel tells all or none.
+const mostEnding = 16
+
+// Ending reports whether a process whose main thread has ended is ending altogether: each
+// other thread ends, or was told to. While it gives back its memory it keeps its sockets, for
+// minutes with a GPU's. False: the others live on, and the main thread alone has ended.
+func (f *FS) Ending(pid uint32) (bool, error) {
+	threads, err := f.Threads(pid, mostEnding)
+	if err != nil {
+		return false, err
+	}
+	for _, tid := range threads {
+		if tid == pid {
+			continue
+		}
+		stat, err := f.ThreadStat(pid, tid)
+		if err != nil || stat.Exiting {
+			continue // gone, or about to
+		}
+		if status, err := f.ThreadStatus(pid, tid); err == nil && !status.Killed {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // Threads lists the threads of a process, in order, so many of them at most.

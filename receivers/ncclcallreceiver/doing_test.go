@@ -20,6 +20,7 @@ type worker struct {
 	cpu   time.Duration
 	main  float64 // cores that its main thread uses
 	state socketstall.State
+	ends  bool // it is a zombie, and the whole process ends
 }
 
 func newWorker() *worker {
@@ -27,7 +28,7 @@ func newWorker() *worker {
 	w.does = func(pids []uint32) map[uint32]*activity.Process {
 		all := map[uint32]*activity.Process{}
 		for _, pid := range pids {
-			all[pid] = &activity.Process{CPU: w.cpu, MainCPU: w.cpu, State: w.state, Inside: &activity.Inside{Compared: true}}
+			all[pid] = &activity.Process{CPU: w.cpu, MainCPU: w.cpu, State: w.state, Ending: w.ends, Inside: &activity.Inside{Compared: true}}
 		}
 		return all
 	}
@@ -60,7 +61,9 @@ func TestSilenceOfAProcess(t *testing.T) {
 	}{
 		"asleep":                       {func(w *worker) {}, 10, map[what]int{stopped: 2, doing: 3}, socketstall.Overdue},
 		"stopped":                      {func(w *worker) { w.state = socketstall.Stopped }, 10, map[what]int{stopped: 2}, socketstall.Overdue},
-		"its main thread has ended":    {func(w *worker) { w.state = socketstall.Zombie }, 15, map[what]int{stopped: 2, doing: 10}, socketstall.Overdue},
+		"its main thread has ended":    {func(w *worker) { w.state = socketstall.Zombie }, 10, map[what]int{stopped: 2}, socketstall.Overdue},
+		"it ends":                      {func(w *worker) { w.state, w.ends = socketstall.Zombie, true }, 100, map[what]int{stopped: 2}, socketstall.Usual},
+		"it hangs in its end":          {func(w *worker) { w.state, w.ends = socketstall.Zombie, true }, 140, map[what]int{stopped: 2, doing: 121}, socketstall.Overdue},
 		"it computes":                  {func(w *worker) { w.main = 1 }, 19, map[what]int{stopped: 2}, socketstall.Usual},
 		"it computes for long":         {func(w *worker) { w.main = 1 }, 30, map[what]int{stopped: 2, doing: 20}, socketstall.Long},
 		"it computes for far too long": {func(w *worker) { w.main = 1 }, 700, map[what]int{stopped: 2, doing: 600}, socketstall.Overdue},

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
@@ -22,10 +23,54 @@ import (
 const variable = "TRACECORE_ACTIVITY_STAND_IN"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(variable) != "" {
+	switch os.Getenv(variable) {
+	case "":
+		os.Exit(m.Run())
+	case mainEnds:
+		onMainThread(func() { _, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0) })
+		time.Sleep(time.Hour)
+	default:
 		os.Exit(poll())
 	}
-	os.Exit(m.Run())
+}
+
+const mainEnds = "main thread ends"
+
+// onMainThread has a goroutine do so on the first thread of the process.
+func onMainThread(do func()) {
+	var found atomic.Bool
+	done := make(chan struct{})
+	for !found.Load() {
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the others are in the way
+			if unix.Gettid() != unix.Getpid() {
+				<-done
+				return
+			}
+			found.Store(true)
+			do()
+		}()
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestMainThreadAloneHasEnded: on this kernel, of a process whose other threads live on.
+func TestMainThreadAloneHasEnded(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), variable+"="+mainEnds)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	fs := procfs.Open("")
+	pid := uint32(cmd.Process.Pid) //nolint:gosec // a pid
+	stat, err := fs.Stat(pid)
+	require.NoError(t, err)
+	r := New(fs)
+	var p Process
+	require.Eventually(t, func() bool {
+		p = r.Read(identity.Process{PID: pid, StartNS: stat.StartNS()}, false)
+		return p.State == socketstall.Zombie
+	}, hosttest.Patience, time.Millisecond)
+	require.False(t, p.Ending)
 }
 
 // poll waits on its first thread, as a rank does for its data loader.
@@ -40,23 +85,12 @@ func poll() int {
 		return 1
 	}
 	fd := int32(reads.Fd()) //nolint:gosec // a small number
-	var found atomic.Bool
-	done := make(chan struct{})
-	for !found.Load() {
-		go func() {
-			runtime.LockOSThread() // and never unlocked: the others are in the way
-			if unix.Gettid() != unix.Getpid() {
-				<-done
-				return
-			}
-			found.Store(true)
-			for {
-				_, _ = unix.Poll([]unix.PollFd{{Fd: -1}, {Fd: fd, Events: unix.POLLIN}}, 5000)
-			}
-		}()
-		time.Sleep(time.Millisecond)
-	}
-	<-done
+	onMainThread(func() {
+		for {
+			_, _ = unix.Poll([]unix.PollFd{{Fd: -1}, {Fd: fd, Events: unix.POLLIN}}, 5000)
+		}
+	})
+	time.Sleep(time.Hour)
 	return 0
 }
 

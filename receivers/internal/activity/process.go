@@ -14,6 +14,7 @@ const Unknown = -1
 type Process struct {
 	identity.Process
 	State   socketstall.State
+	Ending  bool          // it is a zombie, and its other threads end, too, or may
 	CPU     time.Duration // used by all its threads since it began; negative when not known
 	MainCPU time.Duration // of these by its main thread; negative when not known
 	Polling time.Duration // spent in the kernel by the other threads: those of NCCL poll there while they wait

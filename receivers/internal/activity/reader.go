@@ -61,8 +61,12 @@ func (r *Reader) Read(p identity.Process, libraries bool) Process {
 		return out
 	}
 	out.State, out.CPU, out.NetNS = stateOf(stat.State), stat.CPU, r.namespace(p.PID, k)
-	if stat.State == traced {
+	switch {
+	case stat.State == traced:
 		out.State = r.holds(p.PID, k)
+	case out.State == socketstall.Zombie:
+		ending, err := r.fs.Ending(p.PID)
+		out.Ending = ending || err != nil
 	}
 	if main, err := r.fs.ThreadStat(p.PID, p.PID); err == nil {
 		out.MainCPU = main.CPU

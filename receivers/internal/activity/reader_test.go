@@ -63,7 +63,7 @@ func TestReadsWhatAProcessDoes(t *testing.T) {
 		tree := newTree(t)
 		p := tree.add(letter, 250, 125)
 		require.Equal(t, Process{
-			Process: p, State: state, CPU: 3 * time.Second, MainCPU: 1250 * time.Millisecond, Polling: 500 * time.Millisecond, Delayed: 7 * time.Second, NetNS: 4026531840,
+			Process: p, State: state, Ending: state == socketstall.Zombie, CPU: 3 * time.Second, MainCPU: 1250 * time.Millisecond, Polling: 500 * time.Millisecond, Delayed: 7 * time.Second, NetNS: 4026531840,
 		}, New(procfs.Open(tree.root)).Read(p, false))
 	}
 }

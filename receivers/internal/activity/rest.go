@@ -12,8 +12,7 @@ import (
 // Thresholds of how long a process may not go on. They are those of the receiver
 // ncclsock for silent sockets, with the same reasons.
 const (
-	halted    = 2 * time.Second  // of one that is stopped
-	dying     = 10 * time.Second // of one whose main thread has ended: it may be giving back its memory
+	halted    = 2 * time.Second  // of one that is stopped, or whose main thread alone has ended
 	asleep    = 3 * time.Second  // of one that makes no progress, at least
 	noticed   = 20 * time.Second // of one that makes progress, until others are said to wait for it
 	computing = 10 * time.Minute // of one that makes progress, until that is a fault
@@ -35,6 +34,11 @@ const (
 	lookedFor         = 3 * time.Second // and for how long it has been looked at
 )
 
+// Ending is for how long a process that ends may keep others waiting. It gives back its memory
+// first, and its sockets last (do_exit, kernel/exit.c: exit_mm comes before exit_files). Who
+// ends jobs waits as long before SIGKILL (stopping in bpf/identity). An estimate, not measured.
+const Ending = 2 * time.Minute
+
 // Rest measures for how long a process has not gone on: has made no call, or has not run in
 // its main thread. It learns which pauses are usual for it.
 type Rest struct {
@@ -49,6 +53,7 @@ type Rest struct {
 	first   time.Time // the first of them
 	pauses  []pause
 
+	ending   time.Time // the first look since at which it was ending
 	before   Usage
 	at       time.Time            // of the last look, zero before the first
 	how      socketstall.Activity // in what way it made progress, Idle if in none
@@ -77,7 +82,7 @@ func (r *Rest) Goes(first, last time.Time, atWork bool) {
 	}
 	r.Last = last
 	r.at, r.Progress, r.how, r.worked, r.compared, r.Looks = time.Time{}, last, socketstall.Idle, false, 0, 0
-	r.Now = Process{}
+	r.Now, r.ending = Process{}, time.Time{}
 	r.Silence = socketstall.Usual
 }
 
@@ -152,6 +157,9 @@ func (r *Rest) Look(does *Process, now time.Time) {
 		}
 	}
 	r.before, r.at, r.Now = does.Usage(), now, *does
+	if does.Ending && r.ending.IsZero() {
+		r.ending = now
+	}
 	r.judge(now)
 }
 
@@ -160,7 +168,7 @@ func (r *Rest) judge(now time.Time) {
 	idle, rest := now.Sub(r.Last), now.Sub(r.Progress)
 	known := r.compared > 0 || r.givenUp(now)
 	switch state := r.Now.State; {
-	case state == socketstall.Zombie && idle < dying:
+	case r.Now.Ending && now.Sub(r.ending) < Ending:
 		r.Silence = socketstall.Usual
 	case state.Halted() && idle >= halted:
 		r.Silence = socketstall.Overdue

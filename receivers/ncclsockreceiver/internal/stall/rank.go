@@ -119,18 +119,12 @@ func (r *rank) look(s *socket) {
 	r.movedNow = r.movedNow || s.change.recent
 }
 
-// dying is how long a killed process may keep its sockets: its main thread is a zombie,
-// and the last thread gives back the memory first (do_exit, kernel/exit.c: exit_mm comes
-// before exit_files). An estimate for some hundred GiB, not measured.
-const dying = 10 * time.Second
-
 // halted reports whether the rank has been unable to go on for long.
 func (r *rank) halted(now time.Duration, o *Options) bool {
-	long := o.Halted
-	if r.now.State == socketstall.Zombie {
-		long = dying
+	if r.now.Ending {
+		return now-max(r.haltedAt, r.metAt) >= activity.Ending
 	}
-	return r.now.State.Halted() && now-r.haltedAt >= long
+	return r.now.State.Halted() && now-r.haltedAt >= o.Halted
 }
 
 // share is how many cores it has used since it fell silent.

@@ -225,24 +225,31 @@ func TestAJobThatIsKilledAccusesNobody(t *testing.T) {
 	w.links[1].deliver(4096, 0)
 	require.Empty(t, accusing(w.idle(2))) // what a job does whose ranks compute
 	for _, r := range w.ranks {
-		r.State = socketstall.Zombie
+		r.State, r.Ending = socketstall.Zombie, true
 	}
 	require.Empty(t, w.idle(1))
 	w.remote[0], w.remote[3] = true, true
-	require.Empty(t, accusing(w.idle(8)))
+	require.Empty(t, accusing(w.idle(100)))
 	w.remote[1], w.remote[2] = true, true
 	require.Empty(t, accusing(w.idle(1)))
 }
 
-// TestARankThatDoesNotEndIsNamed: it was killed, and hangs in its own end.
+// TestARankThatDoesNotEndIsNamed: it was killed, and hangs in its own end, or its main thread
+// alone has ended.
 func TestARankThatDoesNotEndIsNamed(t *testing.T) {
-	w := newWorld(t, 4, Defaults())
-	w.train(12)
-	w.ranks[2].State = socketstall.Zombie
-	w.links[1].deliver(4096, 0)
-	events := accusing(w.idle(20))
-	require.NotEmpty(t, events)
-	require.Equal(t, told{2, socketstall.NotReading, socketstall.Receive, 1, ""}, short(events)[0])
+	for name, ending := range map[string]bool{"in its end": true, "its main thread has ended": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.train(12)
+			w.ranks[2].State, w.ranks[2].Ending = socketstall.Zombie, ending
+			w.links[1].deliver(4096, 0)
+			early := accusing(w.idle(8))
+			require.Equal(t, ending, len(early) == 0, "%v", early)
+			events := append(early, accusing(w.idle(120))...)
+			require.NotEmpty(t, events)
+			require.Equal(t, told{2, socketstall.NotReading, socketstall.Receive, 1, ""}, short(events)[0])
+		})
+	}
 }
 
 // TestTheDeathOfThePeerEndsNoStall: nothing has moved, whoever is at the other end.
