@@ -45,7 +45,7 @@ var (
 const maxLeft = 16
 
 // patience is how long a read may take.
-const patience = 500 * time.Millisecond
+var patience = 500 * time.Millisecond
 
 // FS is one mount of proc. Its methods may be called at the same time.
 type FS struct {

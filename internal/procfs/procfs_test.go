@@ -14,7 +14,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	patience = time.Minute // a busy machine is no kernel that does not answer
+	goleak.VerifyTestMain(m)
+}
 
 // tree is a mount of proc that is a folder of the test's.
 type tree struct {
