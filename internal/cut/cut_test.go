@@ -1,6 +1,9 @@
 package cut
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -20,6 +23,26 @@ func TestLongTextsStayDifferent(t *testing.T) {
 	require.True(t, strings.HasPrefix(a, long[:200]))
 	require.Contains(t, a, "…")
 	require.NotEqual(t, Text(a+"x", 256), a, "a text that looks cut is another")
+}
+
+// TestTheHashIsOfTheWhole: stored values are known by it after an update.
+func TestTheHashIsOfTheWhole(t *testing.T) {
+	for _, size := range []int{65, part - 1, part, part + 1, turn, turn + 1, 3*turn + 7} {
+		s := strings.Repeat("node", size)[:size]
+		sum := sha256.Sum256([]byte(s))
+		require.Equal(t, hex.EncodeToString(sum[:hashed]), Text(s, 64)[64-2*hashed:], "%d bytes", size)
+	}
+}
+
+// TestALongTextIsNotCopied: a copy of 16 MiB would be memory that no budget knows.
+func TestALongTextIsNotCopied(t *testing.T) {
+	long := strings.Repeat("x", 16<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	short := Text(long, 64)
+	runtime.ReadMemStats(&after)
+	require.Len(t, short, 64)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
 }
 
 func FuzzText(f *testing.F) {
