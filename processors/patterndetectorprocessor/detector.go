@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -33,6 +34,7 @@ type detector struct {
 	version   string
 	hostname  string
 	next      consumer.Logs // set when the logs instance is created
+	cut       atomic.Int64  // what CutLogs and CutMetrics of the engine cut, which does not count it
 
 	lifecycle sync.Mutex // Start and Shutdown of several instances
 	running   int        // instances started and not shut down
@@ -42,7 +44,7 @@ type detector struct {
 
 	// mu orders everything that reads or changes what follows.
 	mu       sync.Mutex
-	engine   *engine.Engine
+	engine   *engine.Engine   // Start sets it; CutLogs and CutMetrics are called without mu
 	advanced time.Time        // the last time given to the engine
 	journal  *journal.Journal // nil without storage
 	stale    bool             // the storage misses something: a snapshot must come first
@@ -187,6 +189,8 @@ func (d *detector) tick(ctx context.Context, now time.Time) {
 func (d *detector) logs(ctx context.Context, ld plog.Logs) (shown seen) {
 	d.begins(ld)
 	d.hear(ld)
+	ld, cut := d.engine.CutLogs(ld)
+	d.cut.Add(int64(cut))
 	d.mu.Lock()
 	fresh, repeated := d.refusals.without(ld)
 	shown = seen{matched: d.engine.Logs(fresh), repeated: repeated}
@@ -218,6 +222,8 @@ func (d *detector) metrics(ctx context.Context, md pmetric.Metrics) {
 	if book := d.keeping.book.Load(); book != nil {
 		book.Metrics(md)
 	}
+	md, cut := d.engine.CutMetrics(md)
+	d.cut.Add(int64(cut))
 	d.mu.Lock()
 	matched := d.engine.Metrics(md)
 	mattered := matched.DataPointCount() > 0

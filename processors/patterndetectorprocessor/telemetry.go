@@ -168,6 +168,7 @@ func (d *detector) figures(key string, figures []figure, counter bool) metric.In
 		d.mu.Lock()
 		now, replayed := d.engine.Stats(), d.counted
 		d.mu.Unlock()
+		now.Cut += uint64(d.cut.Load()) //nolint:gosec // never below zero
 		for _, f := range figures {
 			value := f.of(now)
 			if counter {
