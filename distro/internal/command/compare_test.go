@@ -136,6 +136,47 @@ func TestCompareOfLiveRuns(t *testing.T) {
 	ask()
 }
 
+// The first start of a job crashes, the second ends well. An agent that was started anew reads from
+// /proc that the ranks of the second began some milliseconds before the agent of before saw it. The
+// crash is of the first run alone.
+func TestCompareOfARunThatBeganEarlierThanWasSeen(t *testing.T) {
+	n := newNode(t, filepath.Join(t.TempDir(), "state"))
+	n.start(t)
+	first := time.Now().Add(-time.Minute)
+	second := first.Add(20 * time.Second)
+	signal := func(number int, name string) map[string]any {
+		return map[string]any{"process.exit.code": 0, "process.exit.signal": number, "process.exit.signal_name": name, "process.exit.inherited_identity": false}
+	}
+	for rank := range 2 {
+		rankOf(t, n.otlp, "process.start", rank, 100+rank, first, first, nil)
+	}
+	rankOf(t, n.otlp, "process.exit", 1, 101, first, first.Add(10*time.Second), signal(11, "SIGSEGV"))
+	rankOf(t, n.otlp, "process.exit", 0, 100, first, first.Add(10500*time.Millisecond), signal(6, "SIGABRT"))
+	for rank := range 2 {
+		rankOf(t, n.otlp, "process.start", rank, 200+rank, second, second, nil)
+	}
+	for rank := range 2 {
+		rankOf(t, n.otlp, "process.exit", rank, 200+rank, second.Add(-7*time.Millisecond), second.Add(15*time.Second), map[string]any{
+			"process.exit.code": 0, "process.exit.signal": 0, "process.exit.inherited_identity": false,
+		})
+	}
+
+	var told history.Jobs
+	require.Eventually(t, func() bool {
+		got := commandtest.Finish(t, commandtest.New(t, "jobs", "--address", n.history, "--job", "llm", "-o", "json"))
+		told = history.Jobs{}
+		return json.Unmarshal([]byte(got.Stdout), &told) == nil && len(told.Runs) == 2 && told.Runs[0].Outcome == history.RunSucceeded && told.Runs[1].Outcome == history.RunFailed
+	}, hosttest.Patience, 20*time.Millisecond, "%s", n.Stderr)
+	text := ""
+	require.Eventually(t, func() bool {
+		got := commandtest.Finish(t, commandtest.New(t, "compare", "--address", n.history, told.Runs[1].ID, told.Runs[0].ID))
+		text = strings.Join(strings.Fields(got.Stdout), " ")
+		return strings.Contains(text, "gone Rank 1 (python, pid 101)")
+	}, hosttest.Patience, 20*time.Millisecond, "%s\n%s", n.Stdout, n.Stderr)
+	require.Contains(t, text, "A llm "+told.Runs[1].ID+", 1 incident")
+	require.Contains(t, text, "B llm "+told.Runs[0].ID+", 0 incidents")
+}
+
 func TestCompareSaysWhatIsWrong(t *testing.T) {
 	good := write(t, "gpu-4.log", "[Sat Nov 21 08:41:23 2026] "+xidLine+"\n")
 	damaged := write(t, "x", "no recording")

@@ -188,9 +188,31 @@ type verdictOf struct {
 	head    history.Incident
 }
 
+// otherRuns are the ids of the other runs of a job.
+func (s *Store) otherRuns(ctx context.Context, run *history.Run) (map[string]bool, error) {
+	rows, err := s.conn.QueryContext(ctx, "SELECT run_id FROM runs WHERE job = ? AND domain = ? AND run_id <> ?", run.Job, run.Domain, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	others := map[string]bool{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		others[id] = true
+	}
+	return others, rows.Err()
+}
+
 // verdictsOf are the newest revisions of the verdicts about a run: they name its job and
-// whose it is, and what they tell of overlaps it. Drills are none.
+// whose it is, and the run or none that is known; then what they tell of overlaps it. Drills are none.
 func (s *Store) verdictsOf(ctx context.Context, run *history.Run) (found []verdictOf, err error) {
+	others, err := s.otherRuns(ctx, run)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := s.conn.QueryContext(ctx, `SELECT v.body, v.sum, i.summary, i.sum, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM verdicts v JOIN incidents i ON i.incident_id = v.incident_id
 		WHERE v.latest = 1 AND v.incident_id IN (SELECT incident_id FROM about WHERE kind = 'job' AND name = ?) AND v.onset <= ?
 		ORDER BY v.onset DESC, v.verdict_id LIMIT ?`, run.Job, run.Until().UnixNano(), mostOfARun)
@@ -210,7 +232,7 @@ func (s *Store) verdictsOf(ctx context.Context, run *history.Run) (found []verdi
 		switch {
 		case err != nil || unread != nil:
 			damaged++
-		case isOf(&v, run):
+		case isOf(&v, run, others):
 			found = append(found, verdictOf{v, *head})
 		}
 	}
@@ -219,10 +241,12 @@ func (s *Store) verdictsOf(ctx context.Context, run *history.Run) (found []verdi
 }
 
 // isOf reports whether a verdict is about a run. Who is trusted less than what the run is
-// known by says nothing of it.
-func isOf(v *verdict.Verdict, run *history.Run) bool {
+// known by says nothing of it. Time alone does not tell two runs apart: ranks of one outlive the
+// begin of the next, and of two machines the one that begins first may be heard of last. One that
+// names a run of another tracecore, which this one does not know, is told by time all the same.
+func isOf(v *verdict.Verdict, run *history.Run, others map[string]bool) bool {
 	return !v.Drill && bounded(v.Culprit["job"]) == run.Job && bounded(v.Culprit["job_domain"]) == run.Domain &&
-		(v.Trust > verdict.Foreign || run.Trust == verdict.Foreign) && endOf(v).After(run.Began)
+		(v.Trust > verdict.Foreign || run.Trust == verdict.Foreign) && (v.Run == run.ID || !others[v.Run] && endOf(v).After(run.Began))
 }
 
 // Run returns a run with its incidents, the newest onset first. Of several of that id the

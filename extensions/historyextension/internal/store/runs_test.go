@@ -61,6 +61,44 @@ func TestRunsBeginAndEnd(t *testing.T) {
 	require.Empty(t, b.runs(t, history.Filter{Job: "' OR 1"}))
 }
 
+// A run begins earlier than was known when the verdict about the run before it was ended by that
+// begin. What a verdict says of its run goes before the time.
+func TestAVerdictIsOfTheRunThatItNames(t *testing.T) {
+	crash := func(run string, end time.Duration) verdict.Verdict {
+		v := lost("inc-1", "node-1", "llm", 1)
+		v.ID, v.Pattern, v.Run = "rank_exit-1", "rank_exit", run
+		v.Onset, v.Updated = onset.Add(time.Minute), onset.Add(time.Minute)
+		at := onset.Add(end)
+		v.Status, v.Resolved = verdict.Resolved, &at
+		return v
+	}
+	const second = 2 * time.Minute // when the second run begins, as is known at last
+	for name, tc := range map[string]struct {
+		crash verdict.Verdict
+		of    map[string]int
+	}{
+		"ended by the begin of a rank that was heard of first": {crash("r1", second+time.Second), map[string]int{"r1": 1, "r2": 0}},
+		"ended before":                           {crash("r1", second-time.Second), map[string]int{"r1": 1, "r2": 0}},
+		"of a rank that outlives the next begin": {crash("r1", second+time.Hour), map[string]int{"r1": 1, "r2": 0}},
+		"names none: it overlaps both":           {crash("", second+time.Second), map[string]int{"r1": 1, "r2": 1}},
+		"names one of another tracecore":         {crash("theirs", second+time.Second), map[string]int{"r1": 1, "r2": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, t.TempDir(), 1<<22)
+			require.NoError(t, b.Ranks(t.Context(), []history.Sighting{
+				rank("r1", "llm", 0, 0), ended(rank("r1", "llm", 0, 0), time.Minute, "SIGSEGV"),
+				rank("r2", "llm", 1, second+2*time.Second), rank("r2", "llm", 0, second),
+			}))
+			b.keep(t, tc.crash)
+			for run, want := range tc.of {
+				one, err := b.Run(t.Context(), run)
+				require.NoError(t, err)
+				require.Len(t, one.Incidents, want, run)
+			}
+		})
+	}
+}
+
 // A tenant that makes up jobs takes room from itself, and none from incidents.
 func TestRunsAreBounded(t *testing.T) {
 	b := newBench(t, t.TempDir(), 1<<20)
