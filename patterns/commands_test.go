@@ -24,6 +24,7 @@ var commandEffects = map[string]string{
 	"ss -ltn ": verdict.Looks, "ss -ti ": verdict.Looks, "tracecore stacks ": verdict.Looks, "tracecore status": verdict.Looks,
 	"dcgmi diag -r 3": verdict.Changes, "echo 1 > /sys/fs/fuse/connections/": verdict.Changes, "kill -CONT ": verdict.Changes, "kubectl cordon ": verdict.Changes,
 	"kubectl drain ": verdict.Changes, "nvidia-smi --gpu-reset -i ": verdict.Changes, "systemctl reboot": verdict.Changes, "umount -l ": verdict.Changes,
+	"ip link show ": verdict.Looks, "ip link set ": verdict.Changes,
 }
 
 // effectOf is the effect of a command, "" for one that is not known.

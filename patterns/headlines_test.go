@@ -30,7 +30,7 @@ func requireNoHoles(t *testing.T, text string) {
 }
 
 // lists are fields that can name one rank or several.
-var lists = []string{"ranks", "waiting", "culprits", "silent", "singled"}
+var lists = []string{"ranks", "waiting", "culprits", "silent", "singled", "here"}
 
 // consequences are words that a headline may use only where their evidence was seen.
 var consequences = []struct{ words, pattern, evidence string }{

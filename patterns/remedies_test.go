@@ -172,6 +172,8 @@ func remedies() []remedy {
 			of: map[string]string{"gpu.id": "gpu"}, more: map[string]any{"hw.type": "gpu"}, repeat: &story.Repeat{Count: 40, Every: story.Offset(10 * time.Second)}},
 		{name: "a link is up and stays so", ends: []string{"ib_link_flap"}, event: "network.link", alone: true,
 			of: map[string]string{"network.rdma.device": "device"}, more: map[string]any{"network.link.state": "up"}, repeat: &story.Repeat{Count: 15, Every: story.Offset(time.Minute)}},
+		{name: "a port is active", ends: []string{"ib_link_down"}, event: "network.rdma.port", alone: true,
+			of: map[string]string{"network.rdma.device": "device", "network.port": "port"}, more: map[string]any{"network.rdma.port.state": "active", "network.rdma.port.inactive_ns": 0}},
 		{name: "a file system is mounted again", ends: []string{"fuse_stall", "checkpoint_stall", "dataloader_hang"}, event: "fuse.stall.end",
 			of: map[string]string{"fuse.device": "device"}, more: map[string]any{"fuse.stall.end_reason": "unmounted"}},
 		{name: "another pod in the place of the evicted one", ends: []string{"pod_evicted"}, event: "k8s.event", node: true,

@@ -77,6 +77,7 @@ const (
 	gpuUnhealthy        = "TracecoreGPUUnhealthy"
 	nvlinkDegraded      = "TracecoreNVLinkDegraded"
 	pcieDegraded        = "TracecorePCIeDegraded"
+	networkLinkDown     = "TracecoreNetworkLinkDown"
 	networkLinkUnstable = "TracecoreNetworkLinkUnstable"
 	thermalThrottling   = "TracecoreThermalThrottling"
 	hostMemoryUnhealthy = "TracecoreHostMemoryUnhealthy"
@@ -91,6 +92,7 @@ func hardwareConditions() map[string]string {
 		"fabric_fault":       nvlinkDegraded,
 		"nvlink_degradation": nvlinkDegraded,
 		"pcie_degradation":   pcieDegraded,
+		"ib_link_down":       networkLinkDown,
 		"ib_link_flap":       networkLinkUnstable,
 		"thermal_throttle":   thermalThrottling,
 		"node_memory_error":  hostMemoryUnhealthy,

@@ -26,6 +26,7 @@ func beginnings() map[string][]beginning {
 		"host.boot":                  {{"host.uptime_ns", 1}},
 		"host.lockup":                {{"kernelevents.blocked_seconds", 1e9}},
 		"nccl.collective.incomplete": {{"nccl.collective.since_unix_nano", 0}, {"nccl.collective.waited_ns", 1}},
+		"network.rdma.port":          {{"network.rdma.port.inactive_ns", 1}},
 	}
 }
 

@@ -107,6 +107,41 @@ func (w *watched) save() {
 	}
 }
 
+// kept returns what was kept in this boot under a key, nil where nothing was.
+func (w *watched) kept(ctx context.Context, key string) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.client == nil {
+		return nil
+	}
+	text, err := w.client.Get(ctx, key)
+	var one ofBoot
+	if err != nil || json.Unmarshal(text, &one) != nil || one.Boot != w.boot {
+		return nil
+	}
+	return one.What
+}
+
+// keep keeps something until the next boot, where there is a storage.
+func (w *watched) keep(key string, what []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.client == nil {
+		return nil
+	}
+	text, err := json.Marshal(ofBoot{Boot: w.boot, What: what})
+	if err != nil {
+		return err
+	}
+	return w.client.Set(context.Background(), key, text)
+}
+
+// ofBoot is what was kept in a boot.
+type ofBoot struct {
+	Boot string          `json:"boot"`
+	What json.RawMessage `json:"what"`
+}
+
 // close notes when the probe ended. All that it delivered has left.
 func (w *watched) close() {
 	w.mu.Lock()

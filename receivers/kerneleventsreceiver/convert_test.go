@@ -184,7 +184,7 @@ func TestExitSaysWhoSentTheSignal(t *testing.T) {
 
 // TestEveryEventIsEmitted plays every line the parser is tested with.
 func TestEveryEventIsEmitted(t *testing.T) {
-	emitted := map[string]bool{metadata.EventProcessExit: true, metadata.EventProcessStart: true, metadata.EventHostBoot: true, metadata.EventTracecoreLost: true} // of no line
+	emitted := map[string]bool{metadata.EventProcessExit: true, metadata.EventProcessStart: true, metadata.EventHostBoot: true, metadata.EventTracecoreLost: true, metadata.EventNetworkRdmaPort: true} // of no line
 	for _, report := range reportsOf(t, everyLine(t), kmsg.WriterUserspace) {
 		emitted[report.Key.Event] = true
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/ports"
 )
 
 // surroundings are what a test brings its own of.
@@ -18,11 +19,14 @@ type surroundings struct {
 	ticks probereceiver.Ticks
 	// uptime is how long the machine has been up; nil: no boot is told.
 	uptime func() (time.Duration, error)
+	// ports reads the ports of RDMA adapters, so often; nil: none are told.
+	ports      func() []ports.Port
+	portsEvery time.Duration
 }
 
 // NewFactory makes the factory of the kernelevents receiver.
 func NewFactory() receiver.Factory {
-	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime, uptime: uptime})
+	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime, uptime: uptime, ports: readPorts, portsEvery: lookAtPorts})
 }
 
 func newFactory(around surroundings) receiver.Factory {

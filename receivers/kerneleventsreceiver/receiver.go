@@ -35,7 +35,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	if err != nil {
 		return nil, err
 	}
-	w.uptime = around.uptime
+	w.uptime, w.readPorts, w.portsEvery = around.uptime, around.ports, around.portsEvery
 	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
 	losses.SetHost(record.ThisHost())
 	return probereceiver.New(probereceiver.Parts[source]{

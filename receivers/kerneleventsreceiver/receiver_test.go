@@ -20,6 +20,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/ports"
 )
 
 const xid79 = "NVRM: Xid (PCI:0000:65:00): 79, pid=42, name=python, GPU has fallen off the bus."
@@ -35,6 +36,7 @@ type bench struct {
 	since   []kmsg.Moment
 	config  *Config
 	uptime  func() (time.Duration, error)
+	ports   func() []ports.Port
 }
 
 // fakeSource is a probe whose kernel has a buffer.
@@ -55,7 +57,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) factory() receiver.Factory {
-	return newFactory(surroundings{uptime: b.uptime, ticks: b.Ticks, open: func() (source, error) {
+	return newFactory(surroundings{uptime: b.uptime, ports: b.ports, portsEvery: time.Millisecond, ticks: b.Ticks, open: func() (source, error) {
 		b.source = &fakeSource{EventSource: probereceivertest.NewEventSource[kmsg.Event](), bench: b}
 		return b.source, b.Open()
 	}})

@@ -16,6 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/fold"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/ports"
 )
 
 // Queues of the worker. A full events queue makes the reader of the probe wait while
@@ -30,6 +31,7 @@ const (
 type worker struct {
 	events chan *kmsg.Event
 	exits  chan identity.Exit
+	ports  chan []ports.Port
 
 	config    *Config
 	put       func(plog.Logs)
@@ -46,9 +48,14 @@ type worker struct {
 	convert  *converter
 	uptime   func() (time.Duration, error) // nil: no boot is told
 	tick     time.Duration                 // how often open folds are looked at
-	faults   []kernellog.Fault
-	located  []kernellog.Fault
-	reports  []fold.Report
+
+	portBook   ports.Book
+	readPorts  func() []ports.Port // nil: ports are not looked at
+	portsEvery time.Duration
+
+	faults  []kernellog.Fault
+	located []kernellog.Fault
+	reports []fold.Report
 }
 
 func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.TelemetryBuilder, put func(plog.Logs)) (*worker, error) {
@@ -60,7 +67,7 @@ func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.T
 	host := record.ThisHost()
 	return &worker{
 		watched: newWatched(settings, config.Storage, host.Boot),
-		events:  make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue),
+		events:  make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue), ports: make(chan []ports.Port),
 		config: config, put: put, telemetry: telemetry, outcomes: outcomeOptions(), enabled: config.Events.ByName(),
 		parser: kernellog.NewParser(meanings), topology: newTopologies(time.Now()), folder: fold.New(limits),
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), host),
@@ -79,6 +86,10 @@ func outcomeOptions() map[kernellog.Outcome]metric.MeasurementOption {
 // run works until done is closed, then finishes what is in the queues.
 func (w *worker) run(_ context.Context, done <-chan struct{}) {
 	w.boot(time.Now())
+	if w.readPorts != nil && w.config.Events.NetworkRdmaPort.Enabled {
+		w.restorePorts(time.Now())
+		go w.watchPorts(done)
+	}
 	ignoreExits := w.watchExits()
 	timer, note := time.NewTimer(w.tick), time.NewTicker(noteEvery)
 	defer timer.Stop()
@@ -93,6 +104,8 @@ func (w *worker) run(_ context.Context, done <-chan struct{}) {
 			w.exit(exit, time.Now())
 		case <-look.C:
 			w.lookAtRanks(time.Now())
+		case all := <-w.ports:
+			w.lookAtPorts(all, time.Now())
 		case <-timer.C:
 			ticking = false
 			w.expire(time.Now())

@@ -30,7 +30,7 @@ var worst = []string{
 }
 
 // ofMachines are patterns that these lines are evidence of, and that nothing else here is.
-var ofMachines = []string{"fabric_fault", "gpu_fault", "gpu_lost", "hbm_ecc", "host_lockup", "ib_link_flap", "node_memory_error", "nvlink_degradation", "pcie_degradation", "xid_impact"}
+var ofMachines = []string{"fabric_fault", "gpu_fault", "gpu_lost", "hbm_ecc", "host_lockup", "ib_link_down", "ib_link_flap", "node_memory_error", "nvlink_degradation", "pcie_degradation", "xid_impact"}
 
 // strangersAreNotBelieved has processes without privileges, ranks of a job that die, put
 // these lines into the kernel log in every way that there is. A rank dies of its own beside

@@ -117,6 +117,7 @@ var ownNames = map[string]string{
 	"network.module":      "the optical module of a port",
 	"network.port":        "a port of an adapter, not of TCP",
 	"network.rdma.device": "an adapter",
+	"network.rdma.port":   "a port of an adapter, not of TCP",
 	"process.exception":   "an exception that a process displayed",
 	"process.exit":        "that and how a process ended, beyond process.exit.code",
 	"process.segfault":    "the kernel says that a process touched memory it has not",

@@ -12,6 +12,9 @@ import (
 // kernel is the column of what the probes of tracecore see.
 const kernel = "kernel (eBPF)"
 
+// rdmaPorts is the column of what the receiver of the kernel log reads beside its probe.
+const rdmaPorts = "RDMA ports"
+
 // columns are the sources beside the kernel, in the order of the table: by name, the
 // emitters that are one source to an operator.
 var columns = []struct {
@@ -24,6 +27,7 @@ var columns = []struct {
 	{"Kubernetes", []string{"k8sevents"}},
 	{"container logs", []string{"container logs"}},
 	{"training code", []string{"training code"}},
+	{rdmaPorts, []string{"kernelevents"}},
 }
 
 // columnsOf are the indexes of the columns of a signal, 0 for the kernel's; none for a signal
@@ -36,6 +40,9 @@ func columnsOf(signal attributes.Signal) (at []int) {
 	for i, c := range columns {
 		is := func(emitter string) bool { return slices.Contains(c.emitters, emitter) }
 		isNot := func(emitter string) bool { return !is(emitter) }
+		if c.name == rdmaPorts && signal.Feature != "" {
+			continue
+		}
 		if slices.ContainsFunc(signal.Emitters, is) && (signal.Feature == "" || !slices.ContainsFunc(signal.Emitters, isNot)) {
 			return append(at, i+1)
 		}

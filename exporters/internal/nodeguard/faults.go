@@ -6,7 +6,7 @@ package nodeguard
 // and can keep a CPU of the kernel busy.
 func MachineFaults() []string {
 	return []string{
-		"fabric_fault", "gpu_lost", "hbm_ecc", "ib_link_flap", "node_memory_error", "nvlink_degradation", "pcie_degradation", "thermal_throttle", "xid_impact",
+		"fabric_fault", "gpu_lost", "hbm_ecc", "ib_link_down", "ib_link_flap", "node_memory_error", "nvlink_degradation", "pcie_degradation", "thermal_throttle", "xid_impact",
 	}
 }
 

@@ -37,6 +37,7 @@ type EventsConfig struct {
 	HostMemoryError      EventConfig `mapstructure:"host.memory_error"`
 	NetworkLink          EventConfig `mapstructure:"network.link"`
 	NetworkModuleFault   EventConfig `mapstructure:"network.module_fault"`
+	NetworkRdmaPort      EventConfig `mapstructure:"network.rdma.port"`
 	NvswitchSxid         EventConfig `mapstructure:"nvswitch.sxid"`
 	PcieError            EventConfig `mapstructure:"pcie.error"`
 	ProcessExit          EventConfig `mapstructure:"process.exit"`
@@ -74,6 +75,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		NetworkModuleFault: EventConfig{
+			Enabled: true,
+		},
+		NetworkRdmaPort: EventConfig{
 			Enabled: true,
 		},
 		NvswitchSxid: EventConfig{

@@ -3,6 +3,7 @@
 package metadata
 
 import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -19,6 +20,7 @@ const (
 	EventHostMemoryError      = "host.memory_error"
 	EventNetworkLink          = "network.link"
 	EventNetworkModuleFault   = "network.module_fault"
+	EventNetworkRdmaPort      = "network.rdma.port"
 	EventNvswitchSxid         = "nvswitch.sxid"
 	EventPcieError            = "pcie.error"
 	EventProcessExit          = "process.exit"
@@ -41,6 +43,7 @@ func (c EventsConfig) ByName() map[string]bool {
 		EventHostMemoryError:      c.HostMemoryError.Enabled,
 		EventNetworkLink:          c.NetworkLink.Enabled,
 		EventNetworkModuleFault:   c.NetworkModuleFault.Enabled,
+		EventNetworkRdmaPort:      c.NetworkRdmaPort.Enabled,
 		EventNvswitchSxid:         c.NvswitchSxid.Enabled,
 		EventPcieError:            c.PcieError.Enabled,
 		EventProcessExit:          c.ProcessExit.Enabled,
@@ -486,6 +489,75 @@ func (a NetworkModuleFault) NetworkModuleError(v string) {
 
 // NetworkRdmaDevice sets network.rdma.device: Name of the adapter as an RDMA device, from sysfs.
 func (a NetworkModuleFault) NetworkRdmaDevice(v string) { a.attributes.Text("network.rdma.device", v) }
+
+// NetworkRdmaPort writes the attributes of the event network.rdma.port: State of a port of an RDMA adapter: once when it is first seen active, when it stops being so, each minute and with each change while it is not, and when it is active again. A port that was never active is not told of.
+type NetworkRdmaPort struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+}
+
+// NetworkRdmaPort begins a record.
+func (b *LogsBuilder) NetworkRdmaPort(head record.Head) NetworkRdmaPort {
+	return NetworkRdmaPortOn(b.Begin(EventNetworkRdmaPort, 11, head))
+}
+
+// NetworkRdmaPortOn writes the attributes there.
+func NetworkRdmaPortOn(attributes *record.Attributes) NetworkRdmaPort {
+	return NetworkRdmaPort{
+		attributes,
+		record.TrustAttributesOn(attributes),
+	}
+}
+
+// EventName is network.rdma.port.
+func (NetworkRdmaPort) EventName() string { return EventNetworkRdmaPort }
+
+// Attributes is where they are written.
+func (a NetworkRdmaPort) Attributes() *record.Attributes { return a.attributes }
+
+// GenAiTrainingJobDomain sets gen_ai.training.job_domain: Whose job it is, as the kernel tells it: the Slurm job, the pods' namespace, or the user. A job is its id inside its domain.
+func (a NetworkRdmaPort) GenAiTrainingJobDomain(v string) {
+	a.attributes.Text("gen_ai.training.job_domain", v)
+}
+
+// GenAiTrainingJobID sets gen_ai.training.job_id: Training job of the process.
+func (a NetworkRdmaPort) GenAiTrainingJobID(v string) { a.attributes.Text("gen_ai.training.job_id", v) }
+
+// NetworkInterfaceName sets network.interface.name: Network interface or RDMA device.
+func (a NetworkRdmaPort) NetworkInterfaceName(v string) {
+	a.attributes.Text("network.interface.name", v)
+}
+
+// NetworkPort sets network.port: Port of the adapter.
+func (a NetworkRdmaPort) NetworkPort(v int64) { a.attributes.Int("network.port", v) }
+
+// NetworkRdmaDevice sets network.rdma.device: Name of the adapter as an RDMA device, from sysfs.
+func (a NetworkRdmaPort) NetworkRdmaDevice(v string) { a.attributes.Text("network.rdma.device", v) }
+
+// NetworkRdmaPortInactiveNs sets network.rdma.port.inactive_ns: How long the port has not been active, as far as the receiver looked: since it first found it so. 0 while it is active.
+func (a NetworkRdmaPort) NetworkRdmaPortInactiveNs(v int64) {
+	a.attributes.Int("network.rdma.port.inactive_ns", v)
+}
+
+// NetworkRdmaPortPhysicalState sets network.rdma.port.physical_state: Physical state of a port that is not active, as its driver says it: sleep, polling, disabled, port_configuration_training, link_up, link_error_recovery, phy_test. Drivers of Ethernet adapters say disabled of each port without a link.
+func (a NetworkRdmaPort) NetworkRdmaPortPhysicalState(v string) {
+	a.attributes.Text("network.rdma.port.physical_state", v)
+}
+
+// NetworkRdmaPortRanks sets network.rdma.port.ranks: Ranks that run on this host, where they are of one job; not which of them use the port.
+func (a NetworkRdmaPort) NetworkRdmaPortRanks() pcommon.Slice {
+	return a.attributes.Slice("network.rdma.port.ranks")
+}
+
+// NetworkRdmaPortReason sets network.rdma.port.reason: Why the port is not active, where its state says so: switched_off (on this host: its physical state is disabled, or its Ethernet interface is down), no_link, not_configured (it has a link, and no subnet manager makes it active).
+func (a NetworkRdmaPort) NetworkRdmaPortReason(v string) {
+	a.attributes.Text("network.rdma.port.reason", v)
+}
+
+// NetworkRdmaPortState sets network.rdma.port.state: State of the port: down, init, armed, active, active_defer.
+func (a NetworkRdmaPort) NetworkRdmaPortState(v string) {
+	a.attributes.Str("network.rdma.port.state", v)
+}
 
 // NvswitchSxid writes the attributes of the event nvswitch.sxid: An NVSwitch SXid.
 type NvswitchSxid struct {
