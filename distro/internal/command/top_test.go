@@ -50,6 +50,9 @@ func TestTopOfARecording(t *testing.T) {
 	}
 }
 
+// rankStart is the same for each record about a rank, however long the tests take.
+var rankStart = time.Now().Add(-time.Hour).UnixNano()
+
 // tellRank has an agent take a record of a rank.
 func tellRank(t *testing.T, address, event string, rank int, more map[string]any) {
 	t.Helper()
@@ -61,7 +64,7 @@ func tellRank(t *testing.T, address, event string, rank int, more map[string]any
 	record.SetTimestamp(pcommon.NewTimestampFromTime(time.Now()))
 	a := map[string]any{
 		"gen_ai.training.job_id": "llm", "gen_ai.training.rank": rank, "gen_ai.training.world_size": 4, "process.pid": 100 + rank, "process.executable.name": "python3",
-		"gen_ai.training.rank_pid": 100 + rank, "gen_ai.training.rank_start_unix_nano": time.Now().Add(-time.Hour).UnixNano() / int64(time.Hour) * int64(time.Hour), "tracecore.trust": "proven",
+		"gen_ai.training.rank_pid": 100 + rank, "gen_ai.training.rank_start_unix_nano": rankStart, "tracecore.trust": "proven",
 	}
 	for key, value := range more {
 		a[key] = value
@@ -105,7 +108,7 @@ func TestTopOfARunningAgent(t *testing.T) {
 	}
 	become(exitOK, "llm", ". 4 go on")
 	tellRank(t, n.otlp, "process.exit", 2, map[string]any{"process.exit.signal_name": "SIGKILL", "process.exit.signal": 9})
-	become(exitOK, "x 1 dead", "..x.")
+	become(exitDegraded, "x 1 dead", "..x.", "died: SIGKILL")
 	n.alarm(t, "node-1")
 	become(exitDegraded, "alarm on node-1")
 }
