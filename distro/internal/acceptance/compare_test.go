@@ -78,6 +78,9 @@ func (l launched) finish(t *testing.T) {
 // first agent saw it. They are compared by the ids under which `tracecore jobs` lists them.
 func TestRunsOfAJobAreCompared(t *testing.T) {
 	privtest.Require(t)
+	if testing.Short() || inTestMachine(t) {
+		t.Skip("slow: it waits until runs have ended and an agent has started anew")
+	}
 	u := user{state: t.TempDir(), address: commandtest.FreeAddress(t)}
 	a := startAgent(t, u.state, "--set=extensions.history.http.endpoint="+u.address)
 	const job = "compared"
@@ -118,9 +121,9 @@ func TestRunsOfAJobAreCompared(t *testing.T) {
 	good, bad, again := all[2].ID, all[1].ID, all[0].ID
 	compared := func(a, b string, so ...string) { t.Helper(); u.seesLine(t, so, "compare", a, b) }
 	const crash = "was the first of its job to die: SIGSEGV"
-	compared(good, bad, crash, "A "+job+" "+good+", 0 incidents", "B "+job+" "+bad+", 1 incident", "rank 1 0 1", "new Rank 1 (cat, pid ")
-	compared(bad, good, crash, "rank 1 1 0", "gone Rank 1 (cat, pid ")
-	compared(bad, again, crash, "B "+job+" "+again+", 0 incidents", "rank 1 1 0", "gone Rank 1 (cat, pid ")
+	compared(good, bad, crash, "A "+job+" "+good+", 0 incidents", "B "+job+" "+bad+", 1 incident", "rank 1 0 1", "new Rank 1 (")
+	compared(bad, good, crash, "rank 1 1 0", "gone Rank 1 (")
+	compared(bad, again, crash, "B "+job+" "+again+", 0 incidents", "rank 1 1 0", "gone Rank 1 (")
 }
 
 // seesLine is sees for texts whose spaces do not count.
