@@ -26,7 +26,7 @@ type surroundings struct {
 
 // NewFactory makes the factory of the kernelevents receiver.
 func NewFactory() receiver.Factory {
-	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime, uptime: uptime, ports: readPorts, portsEvery: lookAtPorts})
+	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime, uptime: uptime, ports: readPorts, portsEvery: portsInterval})
 }
 
 func newFactory(around surroundings) receiver.Factory {

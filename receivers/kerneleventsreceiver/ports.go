@@ -1,10 +1,8 @@
 package kerneleventsreceiver
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -16,13 +14,13 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/ports"
 )
 
-// lookAtPorts is how often the states of RDMA ports are read. The driver asks its adapter for
+// portsInterval is how often the states of RDMA ports are read. The driver asks its adapter for
 // each, as it does at each scrape of node_exporter.
-const lookAtPorts = 5 * time.Second
+const portsInterval = 5 * time.Second
 
 // readPorts reads the ports of this machine.
 func readPorts() []ports.Port {
-	return ports.Read(cmp.Or(os.Getenv("HOST_SYS"), "/sys"))
+	return ports.Read(sysRoot())
 }
 
 // watchPorts reads the ports now and at each tick, and hands them on, until done is closed. It is

@@ -1,6 +1,7 @@
 package kerneleventsreceiver
 
 import (
+	"cmp"
 	"os"
 	"time"
 
@@ -23,11 +24,11 @@ type topologies struct {
 	earlier topology.Tree
 }
 
+// sysRoot is where the sysfs of the host is.
+func sysRoot() string { return cmp.Or(os.Getenv("HOST_SYS"), "/sys") }
+
 func newTopologies(now time.Time) *topologies {
-	root := os.Getenv("HOST_SYS")
-	if root == "" {
-		root = "/sys"
-	}
+	root := sysRoot()
 	return &topologies{root: root, tree: topology.Read(root), read: now}
 }
 

@@ -129,17 +129,5 @@ func TestRunsOfAJobAreCompared(t *testing.T) {
 // seesLine is sees for texts whose spaces do not count.
 func (u user) seesLine(t *testing.T, texts []string, args ...string) {
 	t.Helper()
-	for deadline := time.Now().Add(hosttest.Patience); ; time.Sleep(200 * time.Millisecond) {
-		said := strings.Join(strings.Fields(u.asks(t, well, args...)), " ")
-		missing := ""
-		for _, text := range texts {
-			if !strings.Contains(said, text) {
-				missing = text
-			}
-		}
-		if missing == "" {
-			return
-		}
-		require.True(t, time.Now().Before(deadline), "%q is not there", missing)
-	}
+	u.seesAs(t, func(said string) string { return strings.Join(strings.Fields(said), " ") }, well, texts, args...)
 }

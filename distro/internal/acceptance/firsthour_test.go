@@ -50,8 +50,14 @@ func (u user) asks(t *testing.T, codes []int, args ...string) string {
 // terminal.
 func (u user) sees(t *testing.T, codes []int, texts []string, args ...string) {
 	t.Helper()
+	u.seesAs(t, func(said string) string { return said }, codes, texts, args...)
+}
+
+// seesAs is sees in what as makes of it.
+func (u user) seesAs(t *testing.T, as func(said string) string, codes []int, texts []string, args ...string) {
+	t.Helper()
 	for deadline := time.Now().Add(hosttest.Patience); ; time.Sleep(100 * time.Millisecond) {
-		said := u.asks(t, codes, args...)
+		said := as(u.asks(t, codes, args...))
 		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(said, text) }) {
 			return
 		}
