@@ -54,15 +54,15 @@ func TestThroughKafkaAJobIsJudgedInOnePlaceAndOutlivesACrash(t *testing.T) {
 	c.await(t, "every job judged by its first death", func() bool { return len(c.judged(t)) == len(all) })
 	mine, others := hit.latest(t), spared.latest(t)
 	hit.kill()
+	told := len(hit.verdicts(t))
 	c.agents[1].die(t, 1, later...) // a part of it is for the dead, who perhaps has the partition
 	c.await(t, "the jobs of the other replica, while one is dead", func() bool { return complete(spared.latest(t)) == len(others) })
 	hit.start(t)
 	c.await(t, "the jobs of the killed replica", func() bool { return complete(hit.latest(t)) == len(mine) })
 	require.Equal(t, idsOf(mine), idsOf(hit.latest(t)), "another verdict on a fault that was known before the crash")
 	require.Equal(t, idsOf(others), idsOf(spared.latest(t)))
-	for _, r := range c.replicas {
-		r.saidOnce(t)
-	}
+	hit.saidOnce(t, told)
+	spared.saidOnce(t, 0)
 }
 
 // TestKafkaThatIsAwayCostsNothing: agents hold what they have, also over a crash,
@@ -85,7 +85,7 @@ func TestKafkaThatIsAwayCostsNothing(t *testing.T) {
 	k.start(t)
 	c.await(t, "every job", func() bool { return len(c.judged(t)) == len(all) })
 	require.Zero(t, agent.metric(t, "otelcol_exporter_send_failed_log_records"))
-	gateway.saidOnce(t)
+	gateway.saidOnce(t, 0)
 }
 
 // newKafkaCluster is a cluster whose agents write to a broker. A consumer that is

@@ -49,6 +49,7 @@ func TestAJobIsJudgedInOnePlaceAndOutlivesACrash(t *testing.T) {
 	require.Len(t, c.judged(t), len(mine)+len(others), "a job is judged by both replicas")
 
 	hit.kill()
+	told := len(hit.verdicts(t))
 	c.agents[1].die(t, 1, all...) // the part for the living comes again and again, with that for the dead
 	for _, job := range all {
 		c.agents[1].die(t, 1, job)
@@ -67,9 +68,8 @@ func TestAJobIsJudgedInOnePlaceAndOutlivesACrash(t *testing.T) {
 	c.await(t, "a job that died ten minutes ago", func() bool {
 		return len(c.judged(t)) == len(all)+1 && complete(hit.latest(t))+complete(spared.latest(t)) == len(all)+1
 	})
-	for _, r := range c.replicas {
-		r.saidOnce(t)
-	}
+	hit.saidOnce(t, told)
+	spared.saidOnce(t, 0)
 }
 
 // TestAReplicaThatLeavesTakesWhatItHeard: the other one judges what comes after.
@@ -371,14 +371,24 @@ func (c *collector) latest(t *testing.T) map[string]verdict.Verdict {
 	return all
 }
 
-// saidOnce requires that no revision of a verdict was printed twice.
-func (c *collector) saidOnce(t *testing.T) {
+// saidOnce requires that no revision of a verdict was printed twice, except that what was
+// among the first lines, before a crash, may come once more after it, word for word: a crash
+// between a delivery and the note of it leaves the delivery to be done (docs/backend.md).
+func (c *collector) saidOnce(t *testing.T, beforeTheCrash int) {
 	t.Helper()
-	said := map[string]bool{}
-	for _, v := range c.verdicts(t) {
+	first, said := map[string]verdict.Verdict{}, map[string]verdict.Verdict{}
+	for i, v := range c.verdicts(t) {
 		key := fmt.Sprint(v.ID, " ", v.Revision)
-		require.False(t, said[key], "twice: %s", v.Headline)
-		said[key] = true
+		require.NotContains(t, said, key, "twice: %s", v.Headline)
+		if i < beforeTheCrash {
+			require.NotContains(t, first, key, "twice: %s", v.Headline)
+			first[key] = v
+			continue
+		}
+		if told, ok := first[key]; ok {
+			require.Equal(t, told, v, "one revision, told in two ways")
+		}
+		said[key] = v
 	}
 }
 

@@ -53,6 +53,7 @@ func TestWhoRunsNoPython(t *testing.T) {
 	_, err := reader.Open(uint32(os.Getpid()))
 	require.ErrorIs(t, err, ErrNoPython)
 	j := start(t, hostPython(t), "idle.py")
+	settle(t, j) // it says that it is ready, and then goes to sleep
 	p, err := reader.Open(j.pid)
 	require.NoError(t, err)
 	defer p.Close()
