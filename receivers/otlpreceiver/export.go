@@ -113,7 +113,8 @@ func tracesExporter(next consumer.Traces) exporter {
 
 // export scans a message, decodes it and hands it on. Its errors are those of gRPC.
 func (r *otlpReceiver) export(ctx context.Context, t *transport, x exporter, e encoding, body []byte) ([]byte, error) {
-	leave, err := r.turns.enter(ctx, len(body))
+	from := sender(ctx)
+	leave, err := r.turns.enter(ctx, from, len(body))
 	if err != nil {
 		return nil, r.tryLater(ctx)
 	}
@@ -123,7 +124,6 @@ func (r *otlpReceiver) export(ctx context.Context, t *transport, x exporter, e e
 		r.refuse(ctx, reasonOf(err))
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	from := sender(ctx)
 	if !r.budget.take(from, cost) {
 		return nil, r.tryLater(ctx)
 	}

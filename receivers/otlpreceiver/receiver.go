@@ -33,7 +33,7 @@ type otlpReceiver struct {
 	settings  receiver.Settings
 	telemetry *metadata.TelemetryBuilder
 	budget    *shares
-	turns     turns
+	turns     *turns
 	gate      *shares
 	exporters []exporter
 	grpc      transport

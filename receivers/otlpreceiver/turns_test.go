@@ -26,27 +26,34 @@ func message(t *testing.T, bytes int) []byte {
 	return body
 }
 
+// now are the turns that are taken.
+func (t *turns) now() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.taken
+}
+
 // TestLargeMessagesWaitForTheirTurn: with all turns taken a large message waits, and goes
 // when its sender does; a small one does not wait, and no consumer is waited for.
 func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), newFactory().CreateDefaultConfig().(*otlpreceiver.Config))
 	require.NoError(t, err)
-	require.NotZero(t, cap(r.turns))
+	require.NotZero(t, r.turns.most)
 	inConsumer := -1
-	next, err := consumer.NewLogs(func(context.Context, plog.Logs) error { inConsumer = len(r.turns); return nil })
+	next, err := consumer.NewLogs(func(context.Context, plog.Logs) error { inConsumer = r.turns.now(); return nil })
 	require.NoError(t, err)
 	send := func(ctx context.Context, body []byte) error {
 		_, err := r.export(ctx, &r.http, logsExporter(next), inProto, body)
 		return err
 	}
 	var leave []func()
-	for range cap(r.turns) {
-		one, err := r.turns.enter(t.Context(), large)
+	for range r.turns.most {
+		one, err := r.turns.enter(t.Context(), origin{}, large)
 		require.NoError(t, err)
 		leave = append(leave, one)
 	}
 	require.NoError(t, send(t.Context(), message(t, 100)))
-	require.Equal(t, cap(r.turns), inConsumer)
+	require.Equal(t, r.turns.most, inConsumer)
 
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -57,12 +64,63 @@ func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 	leave[0]()
 	leave[0]()
 	require.NoError(t, <-done)
-	require.Equal(t, cap(r.turns)-1, inConsumer, "a message that is decoded has left")
+	require.Equal(t, r.turns.most-1, inConsumer, "a message that is decoded has left")
 
 	for _, bad := range [][]byte{make([]byte, large), append(message(t, large), 0xff)} {
 		require.Error(t, send(t.Context(), bad))
-		require.Len(t, r.turns, cap(r.turns)-1, "so has one that is none")
+		require.Equal(t, r.turns.most-1, r.turns.now(), "so has one that is none")
 	}
+}
+
+// TestWhoSendsLargeMessagesWithoutEndWaitsForOthers: each sender has one message after the other,
+// and the messages of one in their order.
+func TestWhoSendsLargeMessagesWithoutEndWaitsForOthers(t *testing.T) {
+	turns := newTurns()
+	for range turns.most {
+		<-turns.line(origin{user: 1, local: true})
+	}
+	flood, other, third := origin{user: 1, local: true}, origin{user: 2, local: true}, origin{user: 3, local: true}
+	lines := []chan struct{}{turns.line(flood), turns.line(flood), turns.line(flood), turns.line(other), turns.line(other), turns.line(third)}
+	waiting := func() (all []int) {
+		for i, one := range lines {
+			select {
+			case <-one:
+			default:
+				all = append(all, i)
+			}
+		}
+		return all
+	}
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, waiting())
+	for _, left := range [][]int{{1, 2, 3, 4, 5}, {1, 2, 4, 5}, {1, 2, 4}, {2, 4}, {2}, nil} {
+		turns.pass()
+		require.Equal(t, left, waiting())
+	}
+	for range turns.most {
+		turns.pass()
+	}
+	require.Zero(t, turns.now())
+	require.Empty(t, turns.next)
+	require.Empty(t, turns.lines)
+}
+
+// TestWhoGivesUpATurnPassesItOn: also where it came just then.
+func TestWhoGivesUpATurnPassesItOn(t *testing.T) {
+	turns := newTurns()
+	one, two := origin{user: 1, local: true}, origin{user: 2, local: true}
+	for range turns.most {
+		<-turns.line(one)
+	}
+	first, second, third := turns.line(one), turns.line(two), turns.line(one)
+	turns.giveUp(one, first)
+	turns.pass()
+	<-third // one is first in the line still, and has this message alone
+	turns.giveUp(one, third)
+	<-second
+	turns.giveUp(two, second)
+	require.Equal(t, turns.most-1, turns.now())
+	require.Empty(t, turns.next)
+	require.Empty(t, turns.lines)
 }
 
 // TestWhatCannotFitIsNotRead: a body that is said to be larger than what is left is refused
