@@ -1,6 +1,9 @@
 package identity
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // membership is what /proc/<pid>/cgroup says.
 type membership struct {
@@ -58,6 +61,22 @@ func score(controllers string) int {
 
 // ContainerOf finds the container and pod in a cgroup path, "" where it names none.
 func ContainerOf(cgroupPath string) (containerID, podUID string) { return parsePath(cgroupPath) }
+
+// membershipIn is what a path alone says.
+func membershipIn(cgroupPath string) membership {
+	container, pod := parsePath(cgroupPath)
+	return membership{cgroupPath, container, pod}
+}
+
+// TenantOf is the Slurm job, the pod or the container that a cgroup path names, "" where it
+// names none. What a user made below his own slice is none.
+func TenantOf(cgroupPath string) string {
+	if strings.HasPrefix(cgroupPath, usersSlice) {
+		return ""
+	}
+	m := membershipIn(cgroupPath)
+	return cmp.Or(slurmJob(cgroupPath), m.podUID, m.containerID)
+}
 
 // parsePath finds the container and pod in a cgroup path. It knows the forms by their
 // segments alone, so a prefix such as the "/../.." of a cgroup namespace or the nesting of

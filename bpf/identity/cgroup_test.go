@@ -61,6 +61,24 @@ func TestCgroupPathNamesContainerAndPod(t *testing.T) {
 	}
 }
 
+func TestWhatAUserMakesIsNoTenant(t *testing.T) {
+	for path, want := range map[string]string{
+		"/kubepods/pod" + uid + "/" + idA:                                 uid,
+		"/kubepods/pod" + uid + "/" + idA + "/pod" + otherUID + "/" + idB: uid,
+		"/docker/" + idA: idA,
+		"/system.slice/slurmstepd.scope/job_7/step_0/user/task_0":               "slurm job 7",
+		"/system.slice/slurmstepd.scope/job_7/step_0/user/task_0/docker/" + idA: "slurm job 7",
+		"/user.slice/user-1000.slice/user@1000.service/pod" + uid:               "",
+		"/user.slice/user-1000.slice/user@1000.service/docker/" + idA:           "",
+		"/user.slice/system.slice/slurmstepd.scope/job_7/step_0":                "",
+		"/system.slice/nv-exporter.service":                                     "",
+		"/":                                                                     "",
+		"":                                                                      "",
+	} {
+		require.Equal(t, want, TenantOf(path), path)
+	}
+}
+
 func TestCgroupFilePrefersTheMemoryHierarchy(t *testing.T) {
 	pod := "/kubepods/burstable/pod" + uid + "/" + idA
 	for name, tc := range map[string]struct {

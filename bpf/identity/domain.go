@@ -17,12 +17,11 @@ const unknownDomain = "unknown"
 // differ from node to node, so the rest of the path says nothing.
 func domainOf(m membership, namespace string, uid uint32) string {
 	user := domainOfUser(uid)
-	segments := strings.Split(strings.TrimPrefix(m.path, "/"), "/")
 	if strings.HasPrefix(m.path, usersSlice) {
 		return user
 	}
-	if job := slurmJob(segments); job != "" {
-		return "slurm job " + job
+	if job := slurmJob(m.path); job != "" {
+		return job
 	}
 	switch {
 	case m.podUID != "" && namespace != "":
@@ -38,11 +37,12 @@ func domainOf(m membership, namespace string, uid uint32) string {
 
 func domainOfUser(uid uint32) string { return "user " + strconv.FormatUint(uint64(uid), 10) }
 
-// slurmJob reads the paths of Slurm's cgroup plugins:
+// slurmJob is the domain of a Slurm job. It reads the paths of Slurm's cgroup plugins:
 //
 //	/slurm/uid_1000/job_123/step_0 (v1; with several slurmd on a machine slurm_<node>)
 //	/system.slice/slurmstepd.scope/job_123/step_0/user/task_0 (v2; or <node>_slurmstepd.scope)
-func slurmJob(segments []string) string {
+func slurmJob(path string) string {
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	root := segments[0] == "slurm" || strings.HasPrefix(segments[0], "slurm_")
 	if !root && (len(segments) < 2 || segments[0] != "system.slice" || !strings.HasSuffix(segments[1], "slurmstepd.scope")) {
 		return ""
@@ -50,7 +50,7 @@ func slurmJob(segments []string) string {
 	for _, s := range segments[1:] {
 		if id, ok := strings.CutPrefix(s, "job_"); ok {
 			if _, err := strconv.ParseUint(id, 10, 32); err == nil {
-				return id
+				return "slurm job " + id
 			}
 		}
 	}

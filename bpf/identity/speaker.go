@@ -16,8 +16,9 @@ type speakers struct {
 }
 
 type speaker struct {
-	user uint32
-	job  string
+	user   uint32
+	job    string // "" in a tenant's rooms, where it does not matter
+	tenant string
 }
 
 const (
@@ -25,13 +26,23 @@ const (
 	mostSpeakers = 1024            // answers that are kept
 )
 
-// DomainOf is the domain of a job for which a user of this machine speaks: that of the ranks
-// which this user has in it here. Where he has none, or has ranks of that name in several
-// domains, it is his own, whose jobs nobody else runs. It never is the domain of another
-// user's job.
-func (t *Tracker) DomainOf(user uint32, job string) string {
-	who := speaker{user, job}
+// DomainOf is the domain of a job for which somebody on this machine speaks, by his user and
+// his cgroup of the unified hierarchy ("": not known). In a pod, a container or a Slurm job that
+// cgroup says it, as it does for ranks. Else it is that of the ranks which this user has in the
+// job here. Where he has none, or has ranks of that name in several domains, it is his own, whose
+// jobs nobody else runs. It never is the domain of another user's job.
+func (t *Tracker) DomainOf(user uint32, cgroup, job string) string {
+	who := speaker{user: user, tenant: TenantOf(cgroup)}
+	if who.tenant == "" {
+		who.job = job
+	}
 	if domain, known := t.speakers.known(who); known {
+		return domain
+	}
+	if who.tenant != "" {
+		m := membershipIn(cgroup)
+		domain := domainOf(m, t.proc.pods.namespace(m.podUID), user)
+		t.speakers.keep(who, domain)
 		return domain
 	}
 	ranks := t.ranksOf(job)

@@ -31,23 +31,32 @@ func TestAUserSpeaksForHisOwnJobsAlone(t *testing.T) {
 		s.exec(pid, 1, 0, 0, environ...)
 	}
 	s.settle()
+	s.proc.addPod("team-a", "other-0", uid)
 	for name, tc := range map[string]struct {
-		user uint32
-		job  string
-		want string
+		user   uint32
+		job    string
+		want   string
+		cgroup string // of the unified hierarchy; "": the kernel does not tell
 	}{
-		"his job":                           {1000, "llama", "slurm job 7"},
-		"his job, by the name of another's": {2000, "llama", "user 2000"},
-		"another's job":                     {3000, "llama", "user 3000"},
-		"another's job, as root":            {0, "llama", "user 0"},
-		"two of his jobs":                   {1000, "twice", "user 1000"},
-		"no job of Slurm":                   {1000, "plain", "user 1000"},
-		"a job that does not run here":      {1000, "elsewhere", "user 1000"},
-		"none":                              {1000, "", "user 1000"},
+		"his job":                           {user: 1000, job: "llama", want: "slurm job 7"},
+		"his job, by the name of another's": {user: 2000, job: "llama", want: "user 2000"},
+		"another's job":                     {user: 3000, job: "llama", want: "user 3000"},
+		"another's job, as root":            {user: 0, job: "llama", want: "user 0"},
+		"two of his jobs":                   {user: 1000, job: "twice", want: "user 1000"},
+		"no job of Slurm":                   {user: 1000, job: "plain", want: "user 1000"},
+		"a job that does not run here":      {user: 1000, job: "elsewhere", want: "user 1000"},
+		"his job, from his session":         {user: 1000, job: "llama", want: "slurm job 7", cgroup: session},
+		"one of two, from inside of it":     {user: 1000, job: "twice", want: "slurm job 9", cgroup: fmt.Sprintf(slurm, 9)},
+		"from another of his jobs":          {user: 1000, job: "llama", want: "slurm job 8", cgroup: fmt.Sprintf(slurm, 8)},
+		"the same user in a pod":            {user: 1000, job: "llama", want: "pods in namespace team-a", cgroup: "/kubepods/pod" + uid + "/" + idA},
+		"in a pod that is not known here":   {user: 1000, job: "llama", want: "pods of user 1000", cgroup: "/kubepods/pod" + otherUID + "/" + idA},
+		"in a container":                    {user: 1000, job: "llama", want: "containers of user 1000", cgroup: "/docker/" + idA},
+		"a pod of his own making":           {user: 3000, job: "llama", want: "user 3000", cgroup: session + "/kubepods/pod" + uid + "/" + idA},
+		"none":                              {user: 1000, job: "", want: "user 1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, tc.want, s.DomainOf(tc.user, tc.job))
-			require.Equal(t, tc.want, s.DomainOf(tc.user, tc.job), "asked again")
+			require.Equal(t, tc.want, s.DomainOf(tc.user, tc.cgroup, tc.job))
+			require.Equal(t, tc.want, s.DomainOf(tc.user, tc.cgroup, tc.job), "asked again")
 		})
 	}
 }
@@ -58,7 +67,7 @@ func TestAnswersAboutSpeakersAreBounded(t *testing.T) {
 	s.exec(100, 1, 0, 0, rank3()...)
 	s.settle()
 	for user := range uint32(3 * mostSpeakers) {
-		require.Equal(t, domainOfUser(user), s.DomainOf(user, "job"))
+		require.Equal(t, domainOfUser(user), s.DomainOf(user, "", "job"))
 	}
 	require.LessOrEqual(t, len(s.speakers.of), mostSpeakers)
 }

@@ -186,9 +186,9 @@ func (x *identityExtension) Unranked() []identity.Process {
 }
 
 // DomainOf implements peer.Domains.
-func (x *identityExtension) DomainOf(user uint32, job string) string {
+func (x *identityExtension) DomainOf(user uint32, cgroup, job string) string {
 	if t, ok := x.current().(peer.Domains); ok {
-		return t.DomainOf(user, job)
+		return t.DomainOf(user, cgroup, job)
 	}
 	return ""
 }

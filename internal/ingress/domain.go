@@ -44,7 +44,7 @@ func (s speaker) place(attributes pcommon.Map) {
 	}
 	domain := peer.Nobodys
 	if !s.Gone {
-		domain = s.domains.DomainOf(s.User, job)
+		domain = s.domains.DomainOf(s.User, s.Cgroup, job)
 	}
 	if domain != "" {
 		attributes.PutStr(domainKey, domain)

@@ -27,7 +27,10 @@ type domains struct {
 	component.ShutdownFunc
 }
 
-func (domains) DomainOf(user uint32, job string) string {
+func (domains) DomainOf(user uint32, cgroup, job string) string {
+	if cgroup != "" {
+		return "pods in namespace " + cgroup
+	}
 	if user == 7 && job == "llama" {
 		return "slurm job 77"
 	}
@@ -73,6 +76,7 @@ func TestTheJobOfASenderIsInHisDomain(t *testing.T) {
 	}{
 		"its owner":                  {from: user(7), key: jobKeys[0], job: "llama", want: "slurm job 77"},
 		"its owner, by its meeting":  {from: user(7), key: jobKeys[1], job: "llama", want: "slurm job 77"},
+		"a pod, whatever its user":   {from: peer.Addr{TCPAddr: loopback, User: 7, Cgroup: "team-a"}, key: jobKeys[0], job: "llama", want: "pods in namespace team-a"},
 		"another user":               {from: user(8), key: jobKeys[0], job: "llama", want: "user 8"},
 		"one who has gone":           {from: peer.Addr{TCPAddr: loopback, Gone: true}, key: jobKeys[0], job: "llama", want: peer.Nobodys},
 		"of no job":                  {from: user(7), key: "other", job: "llama"},

@@ -8,7 +8,10 @@ import "net"
 type Addr struct {
 	*net.TCPAddr
 	User uint32 // of the socket; in the initial user namespace
-	Gone bool   // its process had closed it before anybody could ask: it is nobody's
+	// Cgroup is that of its process when it made the socket: a path in the unified hierarchy, as in
+	// /proc/PID/cgroup. "" where the kernel or the mounts of tracecore do not tell.
+	Cgroup string
+	Gone   bool // its process had closed it before anybody could ask: it is nobody's
 }
 
 // Of is the address of the other end: an Addr over loopback, where the kernel tells the user.
@@ -19,10 +22,10 @@ func Of(c net.Conn) net.Addr {
 	if !ok || !isTCP || !remote.IP.IsLoopback() {
 		return c.RemoteAddr()
 	}
-	if user, known := userOf(remote, local); known {
-		return Addr{TCPAddr: remote, User: user}
+	if e, known := askFor(remote, local); known {
+		return Addr{TCPAddr: remote, User: e.user, Cgroup: pathOf(e.cgroup)}
 	}
-	if _, answers := userOf(local, remote); answers { // it knows our own end
+	if _, answers := askFor(local, remote); answers { // it knows our own end
 		return Addr{TCPAddr: remote, Gone: true}
 	}
 	return remote

@@ -21,14 +21,21 @@ const (
 	userAt           = 64
 	inodeAt          = 68
 	tcpListen        = 10 // include/net/tcp_states.h
+	cgroupID         = 21 // INET_DIAG_CGROUP_ID, since Linux 5.8
 )
 
-// userOf asks sock_diag for the socket whose own end is at one address and whose other end is
+// end is whose socket an end of a connection is.
+type end struct {
+	user   uint32
+	cgroup uint64 // in the unified hierarchy; 0 where the kernel does not tell, before 5.8 or without that hierarchy
+}
+
+// askFor asks sock_diag for the socket whose own end is at one address and whose other end is
 // at the other. The kernel answers before the question returns, so nothing is waited for.
-func userOf(own, other *net.TCPAddr) (user uint32, known bool) {
+func askFor(own, other *net.TCPAddr) (e end, known bool) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return 0, false
+		return end{}, false
 	}
 	defer func() { _ = unix.Close(fd) }()
 	request := requestFor(own, other)
@@ -37,13 +44,13 @@ func userOf(own, other *net.TCPAddr) (user uint32, known bool) {
 	binary.NativeEndian.PutUint16(message[4:], sockDiagByFamily)
 	binary.NativeEndian.PutUint16(message[6:], unix.NLM_F_REQUEST)
 	if err := unix.Sendto(fd, append(message, request...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return 0, false
+		return end{}, false
 	}
 	answer := make([]byte, 512)
 	n, from, err := unix.Recvfrom(fd, answer, 0)
 	kernel, ok := from.(*unix.SockaddrNetlink)
 	if err != nil || !ok || kernel.Pid != 0 || n < unix.NLMSG_HDRLEN || binary.NativeEndian.Uint16(answer[4:]) != sockDiagByFamily {
-		return 0, false
+		return end{}, false
 	}
 	return parse(answer[unix.NLMSG_HDRLEN:n], request)
 }
@@ -66,14 +73,25 @@ func requestFor(own, other *net.TCPAddr) []byte {
 	return request
 }
 
-// parse reads the user of the socket that was asked for. Where there is none, the kernel
+// parse reads whose the socket is that was asked for. Where there is none, the kernel
 // shows who listens on that port. A socket that its process has closed has no inode, and its
 // user is told as root.
-func parse(answer, request []byte) (user uint32, known bool) {
+func parse(answer, request []byte) (e end, known bool) {
 	if len(answer) < answerBytes || answer[1] == tcpListen ||
 		!bytes.Equal(answer[idAtAnswer:][:portsBytes], request[idAt:][:portsBytes]) ||
 		binary.NativeEndian.Uint32(answer[inodeAt:]) == 0 {
-		return 0, false
+		return end{}, false
 	}
-	return binary.NativeEndian.Uint32(answer[userAt:]), true
+	e.user = binary.NativeEndian.Uint32(answer[userAt:])
+	for rest := answer[answerBytes:]; len(rest) >= unix.NLA_HDRLEN; { // struct nlattr
+		length := int(binary.NativeEndian.Uint16(rest))
+		if length < unix.NLA_HDRLEN || length > len(rest) {
+			break
+		}
+		if binary.NativeEndian.Uint16(rest[2:]) == cgroupID && length == unix.NLA_HDRLEN+8 {
+			e.cgroup = binary.NativeEndian.Uint64(rest[unix.NLA_HDRLEN:])
+		}
+		rest = rest[min(len(rest), (length+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
+	}
+	return e, true
 }

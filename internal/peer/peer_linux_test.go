@@ -2,10 +2,14 @@ package peer
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -103,6 +107,56 @@ func TestAnotherUsersEndIsHisWhileHeHasIt(t *testing.T) {
 	require.Zero(t, got.User)
 }
 
+// unified is where the unified hierarchy is mounted.
+func unified(t *testing.T) string {
+	t.Helper()
+	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(mount, &fs); err == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC {
+			return mount
+		}
+	}
+	require.FailNow(t, "this machine mounts no unified hierarchy of cgroups")
+	return ""
+}
+
+// TestTheKernelTellsInWhichCgroupTheOtherEndIs: that of the process when it made the socket.
+func TestTheKernelTellsInWhichCgroupTheOtherEndIs(t *testing.T) {
+	hosttest.Require(t, "makes a cgroup and starts a process in it")
+	mount := unified(t)
+	folder := filepath.Join(mount, fmt.Sprintf("tracecore-peer-%d", os.Getpid()), "one of two")
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	t.Cleanup(func() {
+		for _, one := range []string{folder, filepath.Dir(folder)} {
+			require.Eventually(t, func() bool { return os.Remove(one) == nil || errors.Is(os.Remove(one), os.ErrNotExist) }, hosttest.Patience, 10*time.Millisecond)
+		}
+	})
+	fd, err := unix.Open(folder, unix.O_PATH|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	l := listen(t, "127.0.0.1:0")
+	child := exec.Command("/proc/self/exe")
+	child.Env = []string{connectTo + "=" + l.Addr().String()}
+	child.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
+	stdin, err := child.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	c := accept(t, l)
+	got, ok := Of(c).(Addr)
+	require.True(t, ok)
+	require.Equal(t, strings.TrimPrefix(folder, mount), got.Cgroup)
+
+	e, known := askFor(c.RemoteAddr().(*net.TCPAddr), c.LocalAddr().(*net.TCPAddr))
+	require.True(t, known)
+	t.Setenv("HOST_SYS", t.TempDir())
+	require.Empty(t, pathOf(e.cgroup), "tracecore does not see the mount")
+	t.Setenv("HOST_SYS", "/sys")
+	require.Empty(t, pathOf(1<<60), "there is none of that number")
+	require.Equal(t, "/", pathOf(1), "the first of all")
+	require.NoError(t, stdin.Close())
+	require.NoError(t, child.Wait())
+}
+
 func TestWhatIsNoAnswerNamesNobody(t *testing.T) {
 	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
 	request := requestFor(at, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2})
@@ -110,9 +164,29 @@ func TestWhatIsNoAnswerNamesNobody(t *testing.T) {
 	copy(good[idAtAnswer:], request[idAt:][:portsBytes])
 	binary.NativeEndian.PutUint32(good[userAt:], 7)
 	binary.NativeEndian.PutUint32(good[inodeAt:], 9)
-	user, known := parse(good, request)
+	e, known := parse(good, request)
 	require.True(t, known)
-	require.EqualValues(t, 7, user)
+	require.Equal(t, end{user: 7}, e)
+	attribute := func(kind, length uint16, value ...byte) []byte {
+		return append(binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, length), kind), value...)
+	}
+	number := binary.NativeEndian.AppendUint64(nil, 99)
+	for name, tt := range map[string]struct {
+		attributes []byte
+		cgroup     uint64
+	}{
+		"behind another":          {attributes: append(attribute(8, 5, 1, 0, 0, 0), attribute(cgroupID, 12, number...)...), cgroup: 99},
+		"of another size":         {attributes: attribute(cgroupID, 8, 1, 2, 3, 4)},
+		"longer than is":          {attributes: attribute(cgroupID, 12, number[:4]...)},
+		"shorter than its header": {attributes: append(attribute(8, 3), attribute(cgroupID, 12, number...)...)},
+		"cut short":               {attributes: []byte{12, 0, cgroupID}},
+	} {
+		t.Run("a cgroup "+name, func(t *testing.T) {
+			e, known := parse(append(append([]byte{}, good...), tt.attributes...), request)
+			require.True(t, known)
+			require.Equal(t, end{user: 7, cgroup: tt.cgroup}, e)
+		})
+	}
 	for name, spoil := range map[string]func([]byte) []byte{
 		"too short":             func(b []byte) []byte { return b[:answerBytes-1] },
 		"the one who listens":   func(b []byte) []byte { b[1] = tcpListen; return b },

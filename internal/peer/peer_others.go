@@ -4,4 +4,11 @@ package peer
 
 import "net"
 
-func userOf(_, _ *net.TCPAddr) (user uint32, known bool) { return 0, false }
+type end struct {
+	user   uint32
+	cgroup uint64
+}
+
+func askFor(_, _ *net.TCPAddr) (e end, known bool) { return end{}, false }
+
+func pathOf(uint64) string { return "" }

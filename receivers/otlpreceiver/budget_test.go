@@ -33,5 +33,10 @@ func TestUsersOfAMachineAreSenders(t *testing.T) {
 	require.Equal(t, originOf(peer.Addr{TCPAddr: at("127.0.0.1"), User: 1}), originOf(peer.Addr{TCPAddr: at("::1"), User: 1}))
 	require.Equal(t, originOf(at("127.0.0.1")), originOf(at("127.0.0.2")), "whose it is the kernel does not tell")
 	require.Equal(t, originOf(at("127.0.0.1")), originOf(at("::1")))
+	const pod, other = "/kubepods/pod11111111-7a3e-4c55-9f10-8e6a2b4c7d01/app", "/kubepods/pod22222222-7a3e-4c55-9f10-8e6a2b4c7d01/app"
+	in := func(cgroup string) origin { return originOf(peer.Addr{TCPAddr: at("127.0.0.1"), Cgroup: cgroup}) }
+	require.NotEqual(t, in(pod), in(other), "pods with the network of the host and the same user")
+	require.Equal(t, in(pod), in(pod+"/pod33333333-7a3e-4c55-9f10-8e6a2b4c7d01"), "a pod makes no others")
+	require.Equal(t, in("/user.slice/user-1.slice/one"), in("/user.slice/user-1.slice/two"))
 	require.NotEqual(t, originOf(peer.Addr{TCPAddr: at("127.0.0.1")}), originOf(at("127.0.0.1")), "root is a user")
 }

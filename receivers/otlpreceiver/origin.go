@@ -8,16 +8,19 @@ import (
 
 	"go.opentelemetry.io/collector/client"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/peer"
 )
 
-// origin is who shares a limit: a user of this machine, an IPv4 address, the network of an IPv6
+// origin is who shares a limit: a user of this machine in a pod, a container or a Slurm job, or
+// outside of them, an IPv4 address, the network of an IPv6
 // host, for it has 2^64 addresses, or all that come through a Unix socket.
 type origin struct {
 	network netip.Prefix
 	user    uint32
-	local   bool // over loopback, by a user that the kernel tells
-	gone    bool // over loopback, by one that it cannot tell any more
+	tenant  string // where the user runs, as identity.TenantOf
+	local   bool   // over loopback, by a user that the kernel tells
+	gone    bool   // over loopback, by one that it cannot tell any more
 }
 
 // originOf is that of an address. All of loopback is one where no user is known: whoever runs
@@ -26,7 +29,7 @@ func originOf(address net.Addr) origin {
 	var ip netip.Addr
 	switch a := address.(type) {
 	case peer.Addr:
-		return origin{user: a.User, local: !a.Gone, gone: a.Gone}
+		return origin{user: a.User, tenant: identity.TenantOf(a.Cgroup), local: !a.Gone, gone: a.Gone}
 	case *net.TCPAddr:
 		ip = a.AddrPort().Addr().Unmap()
 	default:
