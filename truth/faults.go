@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/truth/judge"
 )
@@ -442,18 +439,9 @@ func (t *trial) twoStopped() (int, error) {
 
 // debugged attaches to the main thread, as gdb does.
 func (t *trial) debugged() (int, error) {
-	runtime.LockOSThread() // a tracer is a thread
-	defer runtime.UnlockOSThread()
 	t.stalls("stopped|debugger|traced")
 	t.begin()
-	if err := unix.PtraceSeize(t.pid(t.rank)); err != nil {
-		return running, err
-	}
-	if err := unix.PtraceInterrupt(t.pid(t.rank)); err != nil {
-		return running, err
-	}
-	time.Sleep(t.seconds(6, 10))
-	if err := unix.PtraceDetach(t.pid(t.rank)); err != nil {
+	if err := t.traced(t.seconds(6, 10), 0); err != nil {
 		return running, err
 	}
 	return t.heals()

@@ -11,8 +11,6 @@ import (
 	"runtime"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // kinds are all that a trial can be.
@@ -257,27 +255,13 @@ func (t *trial) download() (int, error) {
 
 // profiled stops the main thread of a rank for a moment, twenty times a second.
 func (t *trial) profiled() (int, error) {
-	runtime.LockOSThread() // a tracer is a thread
-	defer runtime.UnlockOSThread()
 	t.begin()
 	lasts := t.seconds(8, 14)
 	if err := t.order(t.rank, "compute", fmt.Sprintf("%.0f", lasts.Seconds())); err != nil {
 		return running, err
 	}
-	pid := t.pid(t.rank)
-	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if err := unix.PtraceSeize(pid); err != nil {
-			return running, err
-		}
-		if err := unix.PtraceInterrupt(pid); err != nil {
-			return running, err
-		}
-		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != nil {
-			return running, err
-		}
-		if err := unix.PtraceDetach(pid); err != nil {
-			return running, err
-		}
+	if err := t.traced(lasts, 50*time.Millisecond); err != nil {
+		return running, err
 	}
 	if err := t.carried(t.rank, time.Minute); err != nil {
 		return running, err

@@ -28,6 +28,9 @@ func main() {
 	if len(os.Args) == 4 && os.Args[1] == diskFlag {
 		exit(serveDisk(os.Args[2], os.Args[3]))
 	}
+	if len(os.Args) == 4 && os.Args[1] == traceFlag {
+		exit(trace(os.Args[2], os.Args[3]))
+	}
 	o := options{}
 	flag.StringVar(&o.binary, "binary", "bin/tracecore", "the tracecore to try")
 	flag.StringVar(&o.root, "root", ".cache/truth/root", "a Debian with PyTorch, as truth/root.sh makes it")
