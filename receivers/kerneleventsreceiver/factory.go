@@ -20,7 +20,7 @@ type surroundings struct {
 	// uptime is how long the machine has been up; nil: no boot is told.
 	uptime func() (time.Duration, error)
 	// ports reads the ports of RDMA adapters, so often; nil: none are told.
-	ports      func() []ports.Port
+	ports      func() ([]ports.Port, error)
 	portsEvery time.Duration
 }
 

@@ -19,7 +19,7 @@ import (
 const portsInterval = 5 * time.Second
 
 // readPorts reads the ports of this machine.
-func readPorts() []ports.Port {
+func readPorts() ([]ports.Port, error) {
 	return ports.Read(sysRoot())
 }
 
@@ -29,10 +29,15 @@ func (w *worker) watchPorts(done <-chan struct{}) {
 	ticks := time.NewTicker(w.portsEvery)
 	defer ticks.Stop()
 	for {
-		select {
-		case w.ports <- w.readPorts():
-		case <-done:
-			return
+		all, err := w.readPorts()
+		if err != nil { // no file descriptor was left, or no memory
+			w.watched.settings.Logger.Debug("read the ports of RDMA adapters", zap.Error(err))
+		} else {
+			select {
+			case w.ports <- all:
+			case <-done:
+				return
+			}
 		}
 		select {
 		case <-ticks.C:

@@ -3,6 +3,7 @@ package kerneleventsreceiver
 import (
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,17 +12,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/ports"
 )
 
 // adapters are the ports of a machine, as a test sets them.
-type adapters struct{ now atomic.Pointer[[]ports.Port] }
+type adapters struct {
+	now   atomic.Pointer[[]ports.Port] // nil: they cannot be read
+	looks atomic.Int64
+}
 
 func (a *adapters) are(all ...ports.Port) { a.now.Store(&all) }
 
 func (b *bench) withPorts() *adapters {
 	a := &adapters{}
-	b.ports = func() []ports.Port { return *a.now.Load() }
+	b.ports = func() ([]ports.Port, error) {
+		a.looks.Add(1)
+		if all := a.now.Load(); all != nil {
+			return *all, nil
+		}
+		return nil, syscall.EMFILE
+	}
 	return a
 }
 
@@ -53,6 +64,19 @@ func TestPortThatWasActiveIsToldOf(t *testing.T) {
 	b.tells(t, "down")
 	a.are(port("active"))
 	b.tells(t, "active")
+}
+
+func TestPortsThatCannotBeReadForAWhileAreNotForgotten(t *testing.T) {
+	b := newBench(t)
+	a := b.withPorts()
+	a.are(port("active"))
+	b.start(t)
+	b.tells(t, "active")
+	a.now.Store(nil)
+	before := a.looks.Load()
+	require.Eventually(t, func() bool { return a.looks.Load() > before+2 }, hosttest.Patience, time.Millisecond)
+	a.are(port("down"))
+	b.tells(t, "down")
 }
 
 func TestPortIsStillDownAfterARestart(t *testing.T) {

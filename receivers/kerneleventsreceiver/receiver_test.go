@@ -36,7 +36,7 @@ type bench struct {
 	since   []kmsg.Moment
 	config  *Config
 	uptime  func() (time.Duration, error)
-	ports   func() []ports.Port
+	ports   func() ([]ports.Port, error)
 }
 
 // fakeSource is a probe whose kernel has a buffer.

@@ -50,7 +50,7 @@ type worker struct {
 	tick     time.Duration                 // how often open folds are looked at
 
 	portBook   ports.Book
-	readPorts  func() []ports.Port // nil: ports are not looked at
+	readPorts  func() ([]ports.Port, error) // nil: ports are not looked at
 	portsEvery time.Duration
 
 	faults  []kernellog.Fault

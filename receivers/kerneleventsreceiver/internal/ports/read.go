@@ -3,6 +3,8 @@
 package ports
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,17 +40,18 @@ func (p *Port) Active() bool { return p.State == active }
 const most = 1024
 
 // Read reads the ports from the sysfs mounted at root ("/sys"). A driver asks its adapter for
-// the state (ib_query_port), so that a broken adapter can make the caller wait for a minute.
-func Read(root string) (ports []Port) {
+// the state (ib_query_port), so that a broken adapter can make the caller wait for a minute. With
+// an error it is not known which ports there are.
+func Read(root string) (ports []Port, err error) {
 	class := filepath.Join(root, "class/infiniband")
-	devices, err := os.ReadDir(class)
+	devices, err := list(class)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	for _, device := range devices {
-		numbers, err := os.ReadDir(filepath.Join(class, device.Name(), "ports"))
+		numbers, err := list(filepath.Join(class, device.Name(), "ports"))
 		if err != nil {
-			continue
+			return nil, err
 		}
 		for _, number := range numbers {
 			if n, err := strconv.ParseInt(number.Name(), 10, 32); err == nil && len(ports) < most {
@@ -56,7 +59,16 @@ func Read(root string) (ports []Port) {
 			}
 		}
 	}
-	return ports
+	return ports, nil
+}
+
+// list is what is in a folder; nothing where there is none.
+func list(folder string) ([]os.DirEntry, error) {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return entries, err
 }
 
 func readPort(class, device string, number int64) Port {

@@ -78,21 +78,42 @@ func TestReadSaysWhyAPortIsNotActive(t *testing.T) {
 			root := t.TempDir()
 			put(t, root, tc.files)
 			tc.want.Device, tc.want.Number = "mlx5_0", 1
-			require.Equal(t, []Port{tc.want}, Read(root))
+			require.Equal(t, []Port{tc.want}, read(t, root))
+		})
+	}
+}
+
+func read(t *testing.T, root string) []Port {
+	t.Helper()
+	all, err := Read(root)
+	require.NoError(t, err)
+	return all
+}
+
+func TestAFolderThatCannotBeReadIsNoMachineWithoutPorts(t *testing.T) {
+	for name, file := range map[string]string{
+		"adapters":            "class/infiniband",
+		"ports of an adapter": "class/infiniband/mlx5_0/ports",
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			put(t, root, map[string]string{file: "no folder"})
+			_, err := Read(root)
+			require.Error(t, err)
 		})
 	}
 }
 
 func TestReadFindsAllPortsUpToABound(t *testing.T) {
 	root := t.TempDir()
-	require.Empty(t, Read(root), "a machine without adapters")
+	require.Empty(t, read(t, root), "a machine without adapters")
 	put(t, root, map[string]string{
 		"class/infiniband/bnxt_re0/ports/1/state": "4: ACTIVE\n", "class/infiniband/mlx4_0/ports/1/state": "4: ACTIVE\n", "class/infiniband/mlx4_0/ports/2/state": "4: ACTIVE\n",
 		"class/infiniband/none/node_desc": "no ports\n", "class/infiniband/odd/ports/x/state": "4: ACTIVE\n",
 	})
-	require.Equal(t, []Port{{Device: "bnxt_re0", Number: 1, State: "active"}, {Device: "mlx4_0", Number: 1, State: "active"}, {Device: "mlx4_0", Number: 2, State: "active"}}, Read(root))
+	require.Equal(t, []Port{{Device: "bnxt_re0", Number: 1, State: "active"}, {Device: "mlx4_0", Number: 1, State: "active"}, {Device: "mlx4_0", Number: 2, State: "active"}}, read(t, root))
 	for number := range most {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, "class/infiniband/vf/ports", strconv.Itoa(number)), 0o755))
 	}
-	require.Len(t, Read(root), most)
+	require.Len(t, read(t, root), most)
 }
