@@ -213,6 +213,23 @@ func (j *Job) ComputeInChild(rank int, d time.Duration) error {
 	return j.tell(rank, orderChild, d.String())
 }
 
+// Worker is the child that computes for a rank, once it has executed its program: before, its
+// parent waits for that in vfork(2) and not for its end. 0: there is none.
+func (j *Job) Worker(rank int) int {
+	pid := j.PID(rank)
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)) // the main thread starts it
+	if err != nil {
+		return 0
+	}
+	for child := range strings.FieldsSeq(string(children)) {
+		if line, err := os.ReadFile("/proc/" + child + "/cmdline"); err == nil && string(line) == childName+"\x00" {
+			worker, _ := strconv.Atoi(child)
+			return worker
+		}
+	}
+	return 0
+}
+
 // ComputeInThread lets another thread of a rank do that.
 func (j *Job) ComputeInThread(rank int, d time.Duration) error {
 	return j.tell(rank, orderThread, d.String())

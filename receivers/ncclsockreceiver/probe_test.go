@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -23,7 +22,6 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
-	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/internal/standin"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
@@ -243,17 +241,8 @@ func TestAChildThatIsStoppedIsToldOfItsRank(t *testing.T) {
 	settle(t, records, job)
 	require.NoError(t, job.ComputeInChild(2, time.Hour))
 	var child int
-	fs := procfs.Open("")
 	require.Eventually(t, func() bool {
-		pids, err := fs.PIDs()
-		require.NoError(t, err)
-		at := slices.IndexFunc(pids, func(pid uint32) bool {
-			stat, err := fs.Stat(pid)
-			return err == nil && stat.ParentPID == job.PID(2) && stat.Name == "exe" // it has executed its program
-		})
-		if at >= 0 {
-			child = int(pids[at])
-		}
+		child = job.Worker(2)
 		return child != 0
 	}, hosttest.Patience, 10*time.Millisecond)
 	require.NoError(t, syscall.Kill(child, syscall.SIGSTOP))
