@@ -264,11 +264,13 @@ func TestVictimOfTheOOMKillerIsMarked(t *testing.T) {
 	require.Equal(t, Sender{Relation: RelationKernel}, e.Signalled.Sender, "whoever needed the memory did not send it")
 }
 
-// A ring of two pages holds one start: the others are dropped while nobody reads.
+// A ring of 8 KiB holds one start, of 16 KiB no more than three: the others are dropped while
+// nobody reads.
 func TestFullRingIsCountedAndHealed(t *testing.T) {
 	privtest.Require(t)
 	proc := newReader("/proc")
-	source, fired, err := openRing(proc, sizes{ringBytes: 8192}, bpfProgExecEnviron, bpfProgExitStatus)
+	ring := max(8<<10, os.Getpagesize())
+	source, fired, err := openRing(proc, sizes{ringBytes: uint32(ring)}, bpfProgExecEnviron, bpfProgExitStatus)
 	require.NoError(t, err)
 	require.True(t, fired)
 	opts, err := Options{}.withDefaults()
@@ -276,7 +278,8 @@ func TestFullRingIsCountedAndHealed(t *testing.T) {
 	tracker := newTracker(opts, source, proc, probe.Report{})
 	tracker.healing = 0
 	tracker.scan()
-	for range 3 {
+	starts := ring/(4<<10) + 1
+	for range starts {
 		startChild(t, "wait", "RANK=1", "WORLD_SIZE=2")
 	}
 	// A started child has closed its pipes, which the kernel does before it traces the exec.
@@ -284,7 +287,7 @@ func TestFullRingIsCountedAndHealed(t *testing.T) {
 	go tracker.exits.run()
 	go tracker.run()
 	t.Cleanup(func() { require.NoError(t, tracker.Close()) })
-	require.Eventually(t, func() bool { return tracker.Counters().Ranks >= 3 }, hosttest.Patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return tracker.Counters().Ranks >= starts }, hosttest.Patience, 10*time.Millisecond)
 }
 
 // A user whose programs fail without end hides the end of nobody else's rank, also while

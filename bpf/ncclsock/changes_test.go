@@ -57,7 +57,7 @@ func TestSocketsOfOthersMakeNoChange(t *testing.T) {
 }
 
 func TestFullRingIsCounted(t *testing.T) {
-	for _, p := range openAll(t, Options{RingBytes: 4096}) {
+	for _, p := range openAll(t, Options{RingBytes: uint32(os.Getpagesize())}) {
 		if changesOf(p) == "" {
 			continue
 		}
