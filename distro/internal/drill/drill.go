@@ -25,8 +25,8 @@ type Drill struct {
 	act func(ctx context.Context, w *watcher) error
 }
 
-// Patience is how long after a step its verdict may come.
-const Patience = 15 * time.Second
+// Patience is how long after a step its verdict may come: a busy node is slow.
+const Patience = time.Minute
 
 // ErrNoVerdict is returned when a fault was made and nothing was said about it.
 var ErrNoVerdict = errors.New("no verdict came")
