@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/thishost"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
@@ -56,9 +56,6 @@ with training_step.step(2):
     sys.stdin.readline()
 training_step.waiting.join()
 `
-
-// await is how long a loaded machine may take.
-const await = time.Minute
 
 // TestTheExampleSendsSteps runs the example as training code does, against the receiver and
 // the pattern detector of the distribution: a verdict gets the ids of the step that does not
@@ -107,7 +104,7 @@ func take[T any](t *testing.T, from <-chan T) T {
 	select {
 	case one := <-from:
 		return one
-	case <-time.After(await):
+	case <-time.After(hosttest.Patience):
 		require.FailNow(t, "nothing came")
 		panic("not reached")
 	}
@@ -172,10 +169,7 @@ func receiver(t *testing.T, p consumer.Logs, tp consumer.Traces, began chan<- pl
 		return err
 	})
 	require.NoError(t, err)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	endpoint = free.Addr().String()
-	require.NoError(t, free.Close())
+	endpoint = hosttest.FreeAddress(t)
 	factory := otlpreceiver.NewFactory()
 	config := factory.CreateDefaultConfig()
 	require.NoError(t, confmap.NewFromStringMap(map[string]any{"protocols": map[string]any{"http": map[string]any{"endpoint": endpoint}}}).Unmarshal(config))

@@ -17,8 +17,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
-	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/internal/alertmanagertest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -70,7 +70,7 @@ func TestRootCausesAreToldOverARestart(t *testing.T) {
 	t.Setenv("ALERTMANAGER", am.URL)
 	t.Setenv("SLACK_WEBHOOK_URL", slack.URL+"/services/hunter2")
 	t.Setenv("WEBHOOK_URL", webhook.URL)
-	rule, state, otlp := filepath.Join(t.TempDir(), "rule.yaml"), t.TempDir(), commandtest.FreeAddress(t)
+	rule, state, otlp := filepath.Join(t.TempDir(), "rule.yaml"), t.TempDir(), hosttest.FreeAddress(t)
 	require.NoError(t, os.WriteFile(rule, []byte(alarmRule), 0o600))
 	run := func() agent {
 		return start(t, "alertmanager.yaml", "--config=slack.yaml", "--config=webhook.yaml", "--set=exporters.alert/alertmanager.resend=1m",

@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // lokiConfig is one process with its data in a folder.
@@ -38,7 +39,7 @@ func startLoki(t *testing.T, address string) loki {
 	require.FileExists(t, binary, "make loki builds it")
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	_, other, err := net.SplitHostPort(commandtest.FreeAddress(t))
+	_, other, err := net.SplitHostPort(hosttest.FreeAddress(t))
 	require.NoError(t, err)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "loki.yaml")
@@ -60,13 +61,12 @@ func startLoki(t *testing.T, address string) loki {
 		}
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
-	}, 3*patience, 100*time.Millisecond, "Loki is not ready: see %s", said.Name())
+	}, patience, 100*time.Millisecond, "Loki is not ready: see %s", said.Name())
 	return loki{address}
 }
 
 // lines are those that a query finds, by what they say, each with its labels and structured metadata.
-func (l loki) lines(t *testing.T, query string) map[string]map[string]string {
-	t.Helper()
+func (l loki) lines(t require.TestingT, query string) map[string]map[string]string {
 	response, err := http.Get("http://" + l.address + "/loki/api/v1/query_range?since=24h&limit=1000&query=" + url.QueryEscape(query))
 	require.NoError(t, err)
 	defer response.Body.Close()
@@ -92,16 +92,16 @@ func (l loki) lines(t *testing.T, query string) map[string]map[string]string {
 // A verdict and the record that it rests on reach Loki, which was away when they were made,
 // and each query of the recipe's comment finds what it says.
 func TestRecordsReachLoki(t *testing.T) {
-	address := commandtest.FreeAddress(t)
+	address := hosttest.FreeAddress(t)
 	t.Setenv("LOKI", "http://"+address)
-	rule, otlp := filepath.Join(t.TempDir(), "rule.yaml"), commandtest.FreeAddress(t)
+	rule, otlp := filepath.Join(t.TempDir(), "rule.yaml"), hosttest.FreeAddress(t)
 	require.NoError(t, os.WriteFile(rule, []byte(alarmRule), 0o600))
 	a := start(t, "loki.yaml", "--set=processors.patterndetector.rules=["+rule+"]", "--set=receivers.otlp.senders=agents", "--set=receivers.otlp.protocols.http.endpoint="+otlp)
 	send(t, otlp, "site.alarm")
 	v := a.await(t, "the alarm", about("site_alarm", "host", host))
 	l := startLoki(t, address)
 	query := `{service_name="tracecore"} | event_name="pattern.verdict"`
-	require.Eventually(t, func() bool { return len(l.lines(t, query)) == 1 }, patience, 100*time.Millisecond, "%s", a.Stderr)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.Len(c, l.lines(c, query), 1) }, patience, 100*time.Millisecond, "%s", a.Stderr)
 	for line, with := range l.lines(t, query) {
 		require.Contains(t, line, v.Headline)
 		require.Equal(t, v.ID, with["pattern_verdict_id"])
@@ -111,21 +111,21 @@ func TestRecordsReachLoki(t *testing.T) {
 		`{service_name="tracecore"} | pattern_name="site_alarm" | pattern_status="open"`,
 		`{service_name="tracecore"} | event_name="site.alarm" | host_name="` + host + `"`,
 	} {
-		require.Eventually(t, func() bool { return len(l.lines(t, query)) == 1 }, patience, 100*time.Millisecond, "%s: %v\n%s", query, l.lines(t, `{service_name=~".+"}`), a.Stderr)
+		require.EventuallyWithT(t, func(c *assert.CollectT) { require.Len(c, l.lines(c, query), 1) }, patience, 100*time.Millisecond, "%s: %v\n%s", query, l.lines(t, `{service_name=~".+"}`), a.Stderr)
 	}
 	require.Empty(t, l.lines(t, `{service_name="unknown_service"}`))
 }
 
 // What --to-all sends as it is: Loki takes it, and keeps no event name.
 func TestToAllReachesLoki(t *testing.T) {
-	l := startLoki(t, commandtest.FreeAddress(t))
-	rule, otlp := filepath.Join(t.TempDir(), "rule.yaml"), commandtest.FreeAddress(t)
+	l := startLoki(t, hosttest.FreeAddress(t))
+	rule, otlp := filepath.Join(t.TempDir(), "rule.yaml"), hosttest.FreeAddress(t)
 	require.NoError(t, os.WriteFile(rule, []byte(alarmRule), 0o600))
 	a := start(t, "tracecore:default", "--to-all=http://"+l.address+"/otlp", "--set=processors.patterndetector.rules=["+rule+"]", "--set=receivers.otlp.senders=agents", "--set=receivers.otlp.protocols.http.endpoint="+otlp)
 	send(t, otlp, "site.alarm")
 	v := a.await(t, "the alarm", about("site_alarm", "host", host))
 	query := `{service_name=~".+"} | pattern_verdict_id="` + v.ID + `"`
-	require.Eventually(t, func() bool { return len(l.lines(t, query)) == 1 }, patience, 100*time.Millisecond, "%s", a.Stderr)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.Len(c, l.lines(c, query), 1) }, patience, 100*time.Millisecond, "%s", a.Stderr)
 	for _, with := range l.lines(t, query) {
 		require.NotContains(t, with, "event_name")
 		require.Contains(t, with, "pattern_verdict_json")

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/plog"
 
-	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/internal/alertmanagertest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -30,11 +30,11 @@ if [ "$1" = show ]; then
 	echo
 	exit 0
 fi
-echo "$*" >> "$dir/told"
 case "$*" in
 *state=undrain*) : > "$dir/reason" ;;
 *reason=*) printf '%s' "${*##*reason=}" > "$dir/reason" ;;
 esac
+echo "$*" >> "$dir/told"
 `
 
 // slurm is that stand-in.
@@ -104,7 +104,7 @@ func TestOnlyRootCausesPage(t *testing.T) {
 	t.Setenv("ALERTMANAGER", am.URL)
 	t.Setenv("SLACK_WEBHOOK_URL", slack.URL)
 	t.Setenv("WEBHOOK_URL", webhook.URL)
-	otlp, state := commandtest.FreeAddress(t), t.TempDir()
+	otlp, state := hosttest.FreeAddress(t), t.TempDir()
 	run := func() agent {
 		return start(t, "alertmanager.yaml", "--config=slack.yaml", "--config=webhook.yaml", "--config=slurm-drain.yaml", "--set=exporters.alert/alertmanager.resend=1m",
 			"--set=service.pipelines.logs.exporters=[terminal,forward/alerts,forward/slurm]", "--set=receivers.otlp.senders=agents", "--set=receivers.otlp.protocols.http.endpoint="+otlp,

@@ -15,9 +15,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// scraped runs a recipe and returns the data points of the first scrape that a
-// pipeline passes on, in words: metric, kind, unit, value, attributes that rules
-// read. What the receiver adds about the scrape itself is left out.
+// scraped runs a recipe and returns the data points of the first scrape that came in
+// time and that a pipeline passes on, in words: metric, kind, unit, value, attributes that
+// rules read. What the receiver adds about the scrape itself is left out.
 func scraped(t *testing.T, recipe, variable, receiver string, e *exporter) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "metrics.json")
@@ -27,10 +27,15 @@ func scraped(t *testing.T, recipe, variable, receiver string, e *exporter) []str
 	deadline := time.Now().Add(patience)
 	for {
 		text, _ := os.ReadFile(file) // there soon
-		if line, _, whole := bytes.Cut(text, []byte("\n")); whole {
+		for line := range bytes.Lines(text) {
+			if !bytes.HasSuffix(line, []byte("\n")) {
+				break // the rest of it is on its way
+			}
 			metrics, err := (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(line)
 			require.NoError(t, err)
-			return inWords(t, metrics)
+			if words := inWords(t, metrics); len(words) > 0 {
+				return words
+			}
 		}
 		require.True(t, time.Now().Before(deadline), "nothing in %s", file)
 		time.Sleep(2 * time.Millisecond)

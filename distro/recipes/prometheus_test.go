@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // startPrometheus runs what Prometheus takes OTLP with, on a database of its own.
@@ -50,7 +50,7 @@ func startPrometheus(t *testing.T) (url string, series func(name string) []map[s
 func TestMetricsReachPrometheus(t *testing.T) {
 	url, series := startPrometheus(t)
 	t.Setenv("PROMETHEUS", url)
-	otlp := commandtest.FreeAddress(t)
+	otlp := hosttest.FreeAddress(t)
 	start(t, "prometheus.yaml", "--set=receivers.otlp.protocols.http.endpoint="+otlp)
 	now := time.Now()
 	for _, resource := range []string{``, `{"key":"service.name","value":{"stringValue":"trainer"}},{"key":"service.instance.id","value":{"stringValue":"rank-3"}}`} {

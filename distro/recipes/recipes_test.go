@@ -17,6 +17,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/distro/internal/command"
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait; only a test that fails reaches it.
-const patience = 60 * time.Second
+const patience = hosttest.Patience
 
 // withoutProbes takes the kernel's own part out of the default: what this machine
 // goes through must not mix with what a recipe reads.

@@ -22,7 +22,8 @@ type exporter struct {
 
 	mu      sync.Mutex
 	text    string
-	scrapes int // of this text
+	scrapes int    // of this text, over one connection
+	from    string // its other end
 }
 
 func startExporter(t *testing.T, text string) *exporter {
@@ -34,16 +35,19 @@ func startExporter(t *testing.T, text string) *exporter {
 	return e
 }
 
-func (e *exporter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (e *exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if r.RemoteAddr != e.from { // a scrape that took too long has closed its connection
+		e.from, e.scrapes = r.RemoteAddr, 0
+	}
 	e.scrapes++
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write([]byte(e.text))
 }
 
 // awaitScrapes waits until the text of now was fetched, and the fetch before the
-// last is surely with the patterns.
+// last is surely with the patterns: the last came over the same connection.
 func (e *exporter) awaitScrapes(t *testing.T) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

@@ -12,12 +12,14 @@ import (
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // Prometheus reads the trace of what was counted, and the names of metrics stay as they are:
 // OpenMetrics would have them end with _total.
 func TestAScrapeByProtobufCarriesExemplars(t *testing.T) {
-	port := free(t)
+	port := hosttest.FreePort(t)
 	made, err := provider(t, NewFactory(), port, nil)
 	require.NoError(t, err)
 	counter, err := made.Meter("test").Float64Counter("otelcol_test_standing")

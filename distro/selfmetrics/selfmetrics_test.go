@@ -21,15 +21,6 @@ import (
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
-// free is a port of the loopback that nobody has.
-func free(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 func text(t *testing.T, port int) (int, string) {
 	t.Helper()
 	code, body, err := scrape(port)
@@ -90,7 +81,7 @@ func TestServesWhatTheCollectorServes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, f := range []telemetry.Factory{NewFactory(), otelconftelemetry.NewFactory()} {
-				port := free(t)
+				port := hosttest.FreePort(t)
 				_, err := provider(t, f, port, func(c *otelconftelemetry.Config) { change(c.Metrics.Readers[0].Pull.Exporter.Prometheus) })
 				require.NoError(t, err)
 				code, said := text(t, port)
@@ -115,7 +106,7 @@ func TestAFloodOfConnectionsDoesNotHoldAScrape(t *testing.T) {
 		"nothing": "", "half a header": "GET /metrics HTTP/1.1\r\nX-", "asks and stays": "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			port := free(t)
+			port := hosttest.FreePort(t)
 			_, err := provider(t, NewFactory(), port, nil)
 			require.NoError(t, err)
 			var open []net.Conn
@@ -153,7 +144,7 @@ func TestWhatIsNotOursIsTheCollectors(t *testing.T) {
 	require.Equal(t, []*otelconf.Prometheus{p}, served)
 	require.Equal(t, []otelconf.MetricReader{periodic, pull(labelled), pull(nil)}, others)
 
-	port := free(t)
+	port := hosttest.FreePort(t)
 	_, err := provider(t, NewFactory(), port, func(c *otelconftelemetry.Config) { c.Metrics.Level = configtelemetry.LevelNone })
 	require.NoError(t, err)
 	_, err = net.Dial("tcp", address(port))

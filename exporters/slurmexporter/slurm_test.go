@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -194,7 +192,7 @@ SlurmctldPort=%[3]d
 SlurmdTimeout=0
 NodeName=gpu-[1-20] NodeAddr=127.0.0.1 Port=[%[4]d-%[5]d] CPUs=1 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES State=UP
-`, host, dir, freePort(t), 1, 20), 0o600))
+`, host, dir, hosttest.FreePort(t), 1, 20), 0o600))
 	t.Setenv("SLURM_CONF", config)
 	said := &strings.Builder{}
 	process := exec.Command(controller, "-D", "-f", config)
@@ -247,22 +245,6 @@ func (c *cluster) drained(t *testing.T) (all []string) {
 		}
 	}
 	return all
-}
-
-// freePort is below those that the kernel gives to clients (ip_local_port_range), so that
-// nobody takes it before it is used.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		port := 15_000 + rand.IntN(17_000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			require.NoError(t, l.Close())
-			return port
-		}
-	}
-	require.FailNow(t, "no free port")
-	return 0
 }
 
 func must(text string, err error) string {

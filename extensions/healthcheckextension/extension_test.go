@@ -19,10 +19,7 @@ import (
 
 // started returns an extension that answers, and its address.
 func started(t *testing.T, change func(*Config)) (*health, string) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := listener.Addr().String()
-	require.NoError(t, listener.Close())
+	address := hosttest.FreeAddress(t)
 	config := defaultConfig().(*Config)
 	config.NetAddr.Endpoint = address
 	change(config)

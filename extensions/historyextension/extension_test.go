@@ -68,14 +68,6 @@ func shortDir(t *testing.T) string {
 	return filepath.Join(dir, "history")
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
-
 func newBench(t *testing.T, dir, address string) *bench {
 	t.Helper()
 	config := createDefaultConfig().(*Config)
@@ -94,7 +86,7 @@ func newBench(t *testing.T, dir, address string) *bench {
 
 func started(t *testing.T) *bench {
 	t.Helper()
-	b := newBench(t, shortDir(t), freeAddress(t))
+	b := newBench(t, shortDir(t), hosttest.FreeAddress(t))
 	require.Eventually(t, func() bool {
 		c, err := net.Dial("tcp", b.config.HTTP.NetAddr.Endpoint)
 		if err != nil {
@@ -397,7 +389,7 @@ func TestAFolderThatCannotBeMade(t *testing.T) {
 	dir := shortDir(t)
 	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o700))
 	require.NoError(t, os.WriteFile(dir, nil, 0o600))
-	b := newBench(t, dir, freeAddress(t))
+	b := newBench(t, dir, hosttest.FreeAddress(t))
 	for range 3 {
 		require.ErrorContains(t, b.Keep(t.Context(), []verdict.Verdict{lost("inc-1", "node-17")}), "history: folder of the history")
 	}

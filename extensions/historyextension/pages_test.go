@@ -115,7 +115,7 @@ func (h hostWith) GetExtensions() map[component.ID]component.Component { return 
 func TestPagesAreBehindAuthentication(t *testing.T) {
 	id := component.MustNewID("door")
 	config := createDefaultConfig().(*Config)
-	config.Directory, config.HTTP.NetAddr.Endpoint = shortDir(t), freeAddress(t)
+	config.Directory, config.HTTP.NetAddr.Endpoint = shortDir(t), hosttest.FreeAddress(t)
 	config.HTTP.Auth = configoptional.Some(confighttp.AuthConfig{Config: configauth.Config{AuthenticatorID: id}})
 	k, err := newKeeper(extensiontest.NewNopSettings(metadata.Type), config, time.Now)
 	require.NoError(t, err)

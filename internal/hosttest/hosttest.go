@@ -1,5 +1,6 @@
 // Package hosttest decides which tests may change the machine they run on. A test
-// asks it before it mounts, makes network interfaces, boots a machine or makes a fault.
+// asks it before it mounts, makes network interfaces, boots a machine or makes a fault, and
+// for a port.
 package hosttest
 
 import (

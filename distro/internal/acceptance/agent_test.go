@@ -57,7 +57,7 @@ func startAgent(t testing.TB, state string, flags ...string) agent {
 // startAgentBy is startAgent for a process that somebody else starts.
 func startAgentBy(t testing.TB, start func(*exec.Cmd) error, state string, flags ...string) agent {
 	t.Helper()
-	metrics := commandtest.FreeAddress(t)
+	metrics := hosttest.FreeAddress(t)
 	host, port, err := net.SplitHostPort(metrics)
 	require.NoError(t, err)
 	args := append(commandtest.Ports(t), "--set=exporters.terminal.format=json", "--set=service.telemetry.metrics.level=normal",

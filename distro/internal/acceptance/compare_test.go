@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
@@ -81,7 +80,7 @@ func TestRunsOfAJobAreCompared(t *testing.T) {
 	if testing.Short() || inTestMachine(t) {
 		t.Skip("slow: it waits until runs have ended and an agent has started anew")
 	}
-	u := user{state: t.TempDir(), address: commandtest.FreeAddress(t)}
+	u := user{state: t.TempDir(), address: hosttest.FreeAddress(t)}
 	a := startAgent(t, u.state, "--set=extensions.history.http.endpoint="+u.address)
 	const job = "compared"
 	// runs are those that the history has, the newest first, once they are so.

@@ -58,9 +58,9 @@ func TestInterruptedDrillsLeaveNothing(t *testing.T) {
 // interrupt sends a drill a signal once one of its children is in a state, and
 // sees all of them gone. A drill that ended before is as good.
 func interrupt(t *testing.T, name, state string, signal syscall.Signal) {
-	var stdout, stderr commandtest.Buffer
+	stdout, stderr := commandtest.NewOutput(t), commandtest.NewOutput(t)
 	cmd := commandtest.New(t, "drill", name)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = stdout.File(), stderr.File()
 	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
@@ -76,11 +76,11 @@ func interrupt(t *testing.T, name, state string, signal syscall.Signal) {
 		time.Sleep(10 * time.Since(looked)) // in an emulated machine looking takes most of a CPU from the drill
 	}
 	_ = cmd.Process.Signal(signal) // it may have ended
-	require.Eventually(t, func() bool { return isClosed(ended) }, hosttest.Patience, 20*time.Millisecond, "%s%s", &stdout, &stderr)
+	require.Eventually(t, func() bool { return isClosed(ended) }, hosttest.Patience, 20*time.Millisecond, "%s%s", stdout, stderr)
 	if code := cmd.ProcessState.ExitCode(); code == 0 {
 		require.Contains(t, stdout.String(), "verdict after", "an interrupted drill does not end well")
 	}
-	require.Eventually(t, func() bool { return !anyAlive(made) }, hosttest.Patience, 20*time.Millisecond, "children live on: %v\n%s%s", made, &stdout, &stderr)
+	require.Eventually(t, func() bool { return !anyAlive(made) }, hosttest.Patience, 20*time.Millisecond, "children live on: %v\n%s%s", made, stdout, stderr)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(t, err)
 	require.NotContains(t, string(mounts), "tracecore-drill")

@@ -78,7 +78,7 @@ service:
   telemetry: {metrics: {level: none}}
   pipelines: {logs: {receivers: [otlp], exporters: [terminal]}}
 `, address), 0o600))
-	cmd := commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t))
+	cmd := commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+hosttest.FreeAddress(t))
 	return agent{Running: commandtest.Start(t, cmd)}
 }
 
@@ -86,9 +86,9 @@ service:
 // it and to send it on. Its log has each command, its output and its time.
 func TestTheFirstHour(t *testing.T) {
 	privtest.Require(t)
-	backendAddress := commandtest.FreeAddress(t)
+	backendAddress := hosttest.FreeAddress(t)
 	backend := startBackend(t, backendAddress)
-	u := user{state: t.TempDir(), address: commandtest.FreeAddress(t)}
+	u := user{state: t.TempDir(), address: hosttest.FreeAddress(t)}
 	began := time.Now()
 	a := startAgent(t, u.state, "--to=http://"+backendAddress, "--set=extensions.history.http.endpoint="+u.address)
 	t.Logf("$ tracecore --to http://%s\n# healthy after %s", backendAddress, time.Since(began).Round(time.Millisecond))

@@ -28,7 +28,6 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
@@ -45,7 +44,7 @@ type flooded struct {
 
 func startFlooded(t testing.TB, limit int64, flags ...string) flooded {
 	t.Helper()
-	f := flooded{group: hosttest.NewMemoryCgroup(t, limit), grpc: commandtest.FreeAddress(t), http: commandtest.FreeAddress(t)}
+	f := flooded{group: hosttest.NewMemoryCgroup(t, limit), grpc: hosttest.FreeAddress(t), http: hosttest.FreeAddress(t)}
 	flags = append(flags, "--set=receivers.otlp.protocols.grpc.endpoint="+f.grpc, "--set=receivers.otlp.protocols.http.endpoint="+f.http)
 	f.agent = startAgentBy(t, f.group.Start, t.TempDir(), flags...)
 	return f

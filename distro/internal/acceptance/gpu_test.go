@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -41,7 +40,7 @@ func startGPUJob(t *testing.T, name, does string, size int) *gpuJob {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "gpu.py")
 	require.NoError(t, os.WriteFile(program, []byte(gpuProgram), 0o600))
-	_, port, _ := strings.Cut(commandtest.FreeAddress(t), ":")
+	_, port, _ := strings.Cut(hosttest.FreeAddress(t), ":")
 	j := &gpuJob{name: name}
 	for rank := range size {
 		cmd := exec.Command("python3", program, does)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
 	calljob "github.com/tracecoreai/tracecore/bpf/ncclcall/fakejob"
-	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -39,7 +38,7 @@ func playCUDAJob() {
 func TestMemoryThatTheDriverRefusesIsNamedWithoutALog(t *testing.T) {
 	privtest.Require(t)
 	const gib = 1 << 30
-	otlp := commandtest.FreeAddress(t)
+	otlp := hosttest.FreeAddress(t)
 	a := startAgent(t, t.TempDir(), "--set=receivers.otlp.protocols.http.endpoint="+otlp, "--set=receivers.otlp.senders=agents")
 	library, err := fakejob.Install(t.TempDir(), "cuMemAlloc_v2")
 	require.NoError(t, err)

@@ -55,7 +55,7 @@ var probeOf = map[string]string{
 // components have.
 func rungsInUse(t *testing.T) map[string]string {
 	t.Helper()
-	metrics := commandtest.FreeAddress(t)
+	metrics := hosttest.FreeAddress(t)
 	host, port, err := net.SplitHostPort(metrics)
 	require.NoError(t, err)
 	reader := fmt.Sprintf("yaml:service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}}}", host, port)

@@ -36,7 +36,7 @@ func BenchmarkAgentUnderLoad(b *testing.B) {
 	}
 	message := marshal(b, ld)
 	for b.Loop() {
-		address := commandtest.FreeAddress(b)
+		address := hosttest.FreeAddress(b)
 		r := commandtest.Start(b, tracecore(b, append(commandtest.Ports(b), "--set=receivers.otlp.protocols.http.endpoint="+address)...))
 		watch(b, r, func(until time.Time) int {
 			sent := 0
@@ -79,9 +79,9 @@ const repeat = 10 * time.Second
 func BenchmarkGatewayUnderLoad(b *testing.B) {
 	hosttest.Require(b, "it loads probes and makes faults")
 	for b.Loop() {
-		address, file := commandtest.FreeAddress(b), filepath.Join(b.TempDir(), "gateway.yaml")
+		address, file := hosttest.FreeAddress(b), filepath.Join(b.TempDir(), "gateway.yaml")
 		require.NoError(b, os.WriteFile(file, fmt.Appendf(nil, gateway, b.TempDir(), address), 0o600))
-		r := commandtest.Start(b, tracecore(b, "--config="+file, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(b)))
+		r := commandtest.Start(b, tracecore(b, "--config="+file, "--set=extensions.health_check.endpoint="+hosttest.FreeAddress(b)))
 		began := time.Now()
 		watch(b, r, func(until time.Time) int {
 			sent, node := 0, 0

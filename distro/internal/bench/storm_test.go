@@ -52,7 +52,7 @@ func BenchmarkStorm(b *testing.B) {
 // startMeasured starts the default with its metrics on a free port.
 func startMeasured(b *testing.B) (address string) {
 	b.Helper()
-	address = commandtest.FreeAddress(b)
+	address = hosttest.FreeAddress(b)
 	host, port, err := net.SplitHostPort(address)
 	require.NoError(b, err)
 	reader := fmt.Sprintf("yaml:service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}}}", host, port)

@@ -102,29 +102,29 @@ func TestAGatewayKnowsWhichAgentsWatch(t *testing.T) {
 	for _, name := range []string{"gateway", "node-1", "node-2"} {
 		a.make(t, name)
 	}
-	asked, agents, open := commandtest.FreeAddress(t), commandtest.FreeAddress(t), commandtest.FreeAddress(t)
+	asked, agents, open := hosttest.FreeAddress(t), hosttest.FreeAddress(t), hosttest.FreeAddress(t)
 	start := func(name, text string, variables ...string) *commandtest.Running {
 		config := filepath.Join(t.TempDir(), "config.yaml")
 		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
-		cmd := commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t))
+		cmd := commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+hosttest.FreeAddress(t))
 		cmd.Env = append(cmd.Env, "K8S_NODE_NAME="+name)
 		return commandtest.Start(t, cmd)
 	}
 	gateway := start("gateway", fmt.Sprintf(hearingConfig, a.dir, asked, agents, open))
 	agent := func(certificate, name string) *commandtest.Running {
-		_, port, _ := strings.Cut(commandtest.FreeAddress(t), ":")
+		_, port, _ := strings.Cut(hosttest.FreeAddress(t), ":")
 		return start(name, fmt.Sprintf(tellingConfig, a.dir, agents, certificate, port))
 	}
-	status := func() (code int, report statusReport) {
+	status := func() (code int, report statusReport, err error) {
 		got := commandtest.Finish(t, commandtest.New(t, "status", "--address", asked, "--metrics", "127.0.0.1:1", "-o", "json"))
-		require.NoError(t, json.Unmarshal([]byte(got.Stdout), &report), got.Stderr)
-		return got.Code, report
+		return got.Code, report, json.Unmarshal([]byte(got.Stdout), &report)
 	}
 	become := func(want heartbeat.Counts) (report statusReport) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			_, report = status()
-			return report.Agents == want
+			var err error
+			_, report, err = status()
+			return err == nil && report.Agents == want
 		}, hosttest.Patience, 20*time.Millisecond, "%+v\n%s", &report.Agents, gateway.Stderr)
 		return report
 	}
@@ -132,11 +132,13 @@ func TestAGatewayKnowsWhichAgentsWatch(t *testing.T) {
 	one := agent("node-1", "node-1")
 	agent("node-2", "node-2")
 	report := become(heartbeat.Counts{Watching: 2})
-	code, _ := status()
+	code, _, err := status()
+	require.NoError(t, err)
 	require.Equal(t, statusWell, code, "what nobody tells of did not happen")
 	require.Eventually(t, func() bool { // the first heartbeat may come before others start; the second follows in 10 s
-		_, report = status()
-		return !slices.ContainsFunc(report.WorstAgents, func(a heartbeat.Agent) bool {
+		var err error
+		_, report, err = status()
+		return err == nil && len(report.WorstAgents) == 2 && !slices.ContainsFunc(report.WorstAgents, func(a heartbeat.Agent) bool {
 			return a.Dropped == nil || !slices.ContainsFunc(a.Receivers, func(c heartbeat.Component) bool { return c.Name == "filelog" && c.State == heartbeat.Works })
 		})
 	}, hosttest.Patience, 20*time.Millisecond, "its own metrics, and filelog: %+v", &report.WorstAgents)

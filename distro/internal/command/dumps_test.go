@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 const dumpConfig = `
@@ -37,10 +38,10 @@ func TestHostileDumpsCostTheAgentNothing(t *testing.T) {
 	put("a_rank_0", "\x80\x02"+strings.Repeat("]", 4_000_000)+".")
 	put("a_rank_1", "\x80\x02"+strings.Repeat("](e]e", 6<<20)+".")
 	put("a_rank_2", `{"version": "2.0", "entries": `+strings.Repeat("[", 16<<20))
-	agent := commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t)))
+	agent := commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+hosttest.FreeAddress(t)))
 	said := func(what string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(agent.Stderr.String(), what) }, 20*time.Second, 10*time.Millisecond, "%s: %s", what, agent.Stderr)
+		require.Eventually(t, func() bool { return strings.Contains(agent.Stderr.String(), what) }, hosttest.Patience, 10*time.Millisecond, "%s: %s", what, agent.Stderr)
 	}
 	for rank := range 3 {
 		said(fmt.Sprintf("a_rank_%d", rank))

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 const askedConfig = `
@@ -102,10 +103,10 @@ func TestAGatewayAnswersWhoShowsWhoHeIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(a.dir, "tokens"), []byte("s3cret\nanother-one\n"), 0o600))
-			asked := commandtest.FreeAddress(t)
+			asked := hosttest.FreeAddress(t)
 			config := filepath.Join(t.TempDir(), "config.yaml")
 			require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, askedConfig, a.dir, asked, tc.authenticator, tc.extension), 0o600))
-			commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t)))
+			commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+hosttest.FreeAddress(t)))
 			ask := func(token string, args ...string) commandtest.Outcome {
 				cmd := commandtest.New(t, append(args, "--address=https://"+asked)...)
 				cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+filepath.Join(a.dir, "ca.crt"))

@@ -52,14 +52,14 @@ service:
 // A change of the configuration and of a rule file takes effect on SIGHUP: the process
 // stays, and the verdict that was open goes on as the same.
 func TestAReloadKeepsOpenVerdicts(t *testing.T) {
-	dir, otlp := t.TempDir(), commandtest.FreeAddress(t)
+	dir, otlp := t.TempDir(), hosttest.FreeAddress(t)
 	config, rules := filepath.Join(dir, "agent.yaml"), filepath.Join(dir, "rule.yaml")
 	write := func(version, window string) {
 		require.NoError(t, os.WriteFile(rules, []byte(strings.Replace(siteRule, "VERSION", version, 1)), 0o600))
 		require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, reloadedConfig, filepath.Join(dir, "state"), otlp, rules, window), 0o600))
 	}
 	write("first", "2m")
-	agent := commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t)))
+	agent := commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+hosttest.FreeAddress(t)))
 	send(t, otlp, "site.alarm")
 	open := verdictLike(t, agent, `"status":"open".*first of the alarm on node-a, 2m`)
 
@@ -75,13 +75,13 @@ func TestAReloadKeepsOpenVerdicts(t *testing.T) {
 // A mistake in a rule file or in the configuration ends nothing: it is named with file and
 // line, the verdict that was open goes on, and the next SIGHUP takes what was mended.
 func TestAReloadOfAMistakeChangesNothing(t *testing.T) {
-	dir, otlp := t.TempDir(), commandtest.FreeAddress(t)
+	dir, otlp := t.TempDir(), hosttest.FreeAddress(t)
 	config, rules := filepath.Join(dir, "agent.yaml"), filepath.Join(dir, "rule.yaml")
 	write := func(file, text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	good := fmt.Sprintf(reloadedConfig, filepath.Join(dir, "state"), otlp, rules, "2m")
 	write(config, good)
 	write(rules, strings.Replace(siteRule, "VERSION", "first", 1))
-	agent := commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t)))
+	agent := commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+hosttest.FreeAddress(t)))
 	send(t, otlp, "site.alarm")
 	open := verdictLike(t, agent, `"status":"open".*first of the alarm on node-a, 2m`)
 

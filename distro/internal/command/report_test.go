@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -146,7 +147,7 @@ func TestReportOfWhatIsKept(t *testing.T) {
 		"nothing of that name":   {[]string{"nothing"}, "node-17 keeps no incident and no job of that name"},
 		"another of the job":     {[]string{"--incident", "zz", "llm"}, "--incident zz: there is none"},
 		"another than the named": {[]string{"--incident", "zz", "inc-3f2a"}, "what is given has incident inc-3f2a"},
-		"nobody answers":         {[]string{"--address", commandtest.FreeAddress(t), "llm"}, "llm is no file here, so the history is asked"},
+		"nobody answers":         {[]string{"--address", hosttest.FreeAddress(t), "llm"}, "llm is no file here, so the history is asked"},
 	} {
 		got, _ := reported(t, "incident.html", append([]string{"--address", address}, c.args...)...)
 		require.Equal(t, exitInternal, got.Code, name)

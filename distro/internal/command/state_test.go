@@ -54,7 +54,7 @@ type node struct {
 func newNode(t *testing.T, state string) *node {
 	t.Helper()
 	dir := t.TempDir()
-	n := &node{state: state, otlp: commandtest.FreeAddress(t), history: commandtest.FreeAddress(t), config: filepath.Join(dir, "agent.yaml"), said: map[string]bool{}}
+	n := &node{state: state, otlp: hosttest.FreeAddress(t), history: hosttest.FreeAddress(t), config: filepath.Join(dir, "agent.yaml"), said: map[string]bool{}}
 	rule := filepath.Join(dir, "rule.yaml")
 	require.NoError(t, os.WriteFile(rule, []byte(strings.Replace(siteRule, "VERSION", "first", 1)), 0o600))
 	require.NoError(t, os.WriteFile(n.config, fmt.Appendf(nil, storedConfig, state, n.otlp, rule, n.history), 0o600))
@@ -63,13 +63,16 @@ func newNode(t *testing.T, state string) *node {
 
 func (n *node) start(t *testing.T) {
 	t.Helper()
-	n.Running = commandtest.Start(t, commandtest.New(t, "--config="+n.config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t)))
+	n.Running = commandtest.Start(t, commandtest.New(t, "--config="+n.config, "--set=extensions.health_check.endpoint="+hosttest.FreeAddress(t)))
 }
 
 // crash kills it and notes what it has said.
 func (n *node) crash() {
 	n.Kill()
 	for line := range strings.Lines(n.Stdout.String()) {
+		if !strings.HasSuffix(line, "\n") {
+			break // it was killed while it wrote this
+		}
 		if _, after, found := strings.Cut(line, "of the alarm on "); found {
 			host, _, _ := strings.Cut(after, ",")
 			n.said[host] = true

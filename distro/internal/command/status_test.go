@@ -146,7 +146,7 @@ func TestStatusIsShownAndHasAnExitCode(t *testing.T) {
 		})
 	}
 	for name, args := range map[string][]string{
-		"not reachable": {"status", "--address", commandtest.FreeAddress(t)},
+		"not reachable": {"status", "--address", hosttest.FreeAddress(t)},
 		"wrong usage":   {"status", "-o", "xml"},
 		"no such flag":  {"status", "--all"},
 	} {

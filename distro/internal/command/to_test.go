@@ -50,7 +50,7 @@ func startReceiver(t *testing.T, protocol, address string, more ...string) recei
 	dir := t.TempDir()
 	config, deliveries := filepath.Join(dir, "backend.yaml"), filepath.Join(dir, "deliveries")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, receivingConfig, protocol, address, deliveries), 0o600))
-	args := append([]string{"--config=" + config, "--set=extensions.health_check.endpoint=" + commandtest.FreeAddress(t)}, more...)
+	args := append([]string{"--config=" + config, "--set=extensions.health_check.endpoint=" + hosttest.FreeAddress(t)}, more...)
 	return receiver{commandtest.Start(t, commandtest.New(t, args...)), deliveries}
 }
 
@@ -111,7 +111,7 @@ type sender struct {
 
 func newSender(t *testing.T, flags ...string) sender {
 	t.Helper()
-	s := sender{state: t.TempDir(), otlp: commandtest.FreeAddress(t), rule: filepath.Join(t.TempDir(), "rule.yaml"), flags: flags}
+	s := sender{state: t.TempDir(), otlp: hosttest.FreeAddress(t), rule: filepath.Join(t.TempDir(), "rule.yaml"), flags: flags}
 	require.NoError(t, os.WriteFile(s.rule, []byte(strings.Replace(siteRule, "VERSION", "first", 1)), 0o600))
 	return s
 }
@@ -133,7 +133,7 @@ func TestVerdictsReachABackendThatWasAway(t *testing.T) {
 	for protocol, scheme := range map[string]string{"http": "http", "grpc": "grpc"} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			address := commandtest.FreeAddress(t)
+			address := hosttest.FreeAddress(t)
 			s := newSender(t, "--to="+scheme+"://"+address)
 			agent, made := s.start(t), map[string]bool{}
 			for i := range 5 {
@@ -168,7 +168,7 @@ func TestABackendWithACertificateOfTheSite(t *testing.T) {
 			t.Parallel()
 			right, wrong := newAuthority(t), newAuthority(t)
 			right.make(t, "backend")
-			address := commandtest.FreeAddress(t)
+			address := hosttest.FreeAddress(t)
 			backend := startReceiver(t, protocol, address, fmt.Sprintf("--config=yaml:{receivers: {otlp: {protocols: {%s: {tls: {cert_file: %[2]s/backend.crt, key_file: %[2]s/backend.key}}}}}}", protocol, right.dir))
 			s := newSender(t, "--to="+scheme+"://"+address)
 			made := map[string]bool{}
@@ -200,7 +200,7 @@ func TestABackendWithACertificateOfTheSite(t *testing.T) {
 // Records, metrics and spans of --to-all wait on disk, too, while the backend is away and the
 // agent is killed and stopped. Each comes at least once.
 func TestAllWaitsForABackendThatWasAway(t *testing.T) {
-	address := commandtest.FreeAddress(t)
+	address := hosttest.FreeAddress(t)
 	s := newSender(t, "--to-all=http://"+address)
 	var want []string
 	tell := func(n int) {
@@ -250,7 +250,7 @@ func TestAllWaitsForABackendThatWasAway(t *testing.T) {
 
 // --to sends how a run went, and nothing else of it.
 func TestSummariesReachABackend(t *testing.T) {
-	address := commandtest.FreeAddress(t)
+	address := hosttest.FreeAddress(t)
 	backend := startReceiver(t, "http", address)
 	s := newSender(t, "--to=http://"+address)
 	agent := s.start(t)
@@ -273,7 +273,7 @@ func TestSummariesReachABackend(t *testing.T) {
 
 // --to-all sends what the verdict is made of, too, and metrics and spans.
 func TestAllReachesABackend(t *testing.T) {
-	address := commandtest.FreeAddress(t)
+	address := hosttest.FreeAddress(t)
 	backend := startReceiver(t, "http", address)
 	s := newSender(t, "--to-all=http://"+address)
 	agent := s.start(t)

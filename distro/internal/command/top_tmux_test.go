@@ -53,7 +53,7 @@ func goldenScreen(t *testing.T, terminal *toptest.Terminal, name string) {
 	require.NoError(t, err)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Equal(c, string(want), terminal.Screen(), "go test -update writes it")
-	}, time.Minute, 100*time.Millisecond)
+	}, hosttest.Patience, 100*time.Millisecond)
 }
 
 // TestMuteInTop: what is typed there is told to the agent, which says that it is muted.

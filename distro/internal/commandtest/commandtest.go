@@ -6,16 +6,12 @@ package commandtest
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"net"
+	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -70,51 +66,19 @@ const health = "--set=extensions.health_check.endpoint="
 func Ports(tb testing.TB) []string {
 	tb.Helper()
 	return []string{
-		"--set=receivers.otlp.protocols.grpc.endpoint=" + FreeAddress(tb),
-		"--set=receivers.otlp.protocols.http.endpoint=" + FreeAddress(tb),
-		health + FreeAddress(tb),
-		"--set=extensions.history.http.endpoint=" + FreeAddress(tb),
+		"--set=receivers.otlp.protocols.grpc.endpoint=" + hosttest.FreeAddress(tb),
+		"--set=receivers.otlp.protocols.http.endpoint=" + hosttest.FreeAddress(tb),
+		health + hosttest.FreeAddress(tb),
+		"--set=extensions.history.http.endpoint=" + hosttest.FreeAddress(tb),
 		"--set=service.telemetry.metrics.level=none",
 		"--set=receivers.kernelevents.storage=null",
 	}
 }
 
-// FreeAddress is a loopback address nobody listens on, and that no other test is given until
-// this one ends, in whatever process: between the choice and the listener there are seconds. Its
-// port lies below those that the kernel gives out by itself (net.ipv4.ip_local_port_range begins
-// at 32768), so that no connection of another program takes it meanwhile.
-func FreeAddress(tb testing.TB) string {
-	tb.Helper()
-	taken := filepath.Join(os.TempDir(), "tracecore-test-ports")
-	require.NoError(tb, os.MkdirAll(taken, 0o777))
-	for range 100 {
-		port := 15_000 + rand.IntN(17_000)
-		lock, err := os.OpenFile(filepath.Join(taken, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o666)
-		require.NoError(tb, err)
-		address := fmt.Sprintf("127.0.0.1:%d", port)
-		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !free(address) {
-			_ = lock.Close()
-			continue
-		}
-		tb.Cleanup(func() { _ = lock.Close() }) // gives the lock back
-		return address
-	}
-	require.FailNow(tb, "no port between 15000 and 32000 is free")
-	return ""
-}
-
-func free(address string) bool {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
-}
-
 // Running is a tracecore that has become healthy.
 type Running struct {
 	Cmd            *exec.Cmd
-	Stdout, Stderr *Buffer
+	Stdout, Stderr *Output
 	Health         string        // address that answers whether it is well
 	exited         chan struct{} // closed once Cmd.ProcessState is set
 }
@@ -129,8 +93,8 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Running {
 // StartBy is Start for a process that somebody else starts, as a cgroup does.
 func StartBy(tb testing.TB, cmd *exec.Cmd, start func(*exec.Cmd) error) *Running {
 	tb.Helper()
-	r := &Running{Cmd: cmd, Stdout: &Buffer{}, Stderr: &Buffer{}, Health: healthAddress(cmd.Args), exited: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
+	r := &Running{Cmd: cmd, Stdout: NewOutput(tb), Stderr: NewOutput(tb), Health: healthAddress(cmd.Args), exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = r.Stdout.File(), r.Stderr.File()
 	require.NoError(tb, start(cmd))
 	go func() { _ = cmd.Wait(); close(r.exited) }()
 	tb.Cleanup(r.Kill)
@@ -194,32 +158,36 @@ func healthy(address string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// Buffer is what a process has written so far.
-type Buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+// Output is what a process has written so far. It is a file: what the process wrote before it
+// answered somebody can be read once the answer is there. Through a pipe it would come a moment later.
+type Output struct{ file *os.File }
+
+// NewOutput makes one, until the test ends.
+func NewOutput(tb testing.TB) *Output {
+	tb.Helper()
+	file, err := os.CreateTemp(tb.TempDir(), "output")
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = file.Close() })
+	return &Output{file}
 }
 
-// Write adds what the process wrote.
-func (b *Buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
+// File is what the process is to write to.
+func (o *Output) File() *os.File { return o.file }
 
 // String returns all of it.
-func (b *Buffer) String() string { return b.From(0) }
+func (o *Output) String() string { return o.From(0) }
 
 // From returns all behind the first so many bytes.
-func (b *Buffer) From(bytes int) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return string(b.b.Bytes()[bytes:])
+func (o *Output) From(bytes int64) string {
+	text, _ := io.ReadAll(io.NewSectionReader(o.file, bytes, math.MaxInt64-bytes)) // it is open until the test ends
+	return string(text)
 }
 
 // Len is how many bytes it has.
-func (b *Buffer) Len() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Len()
+func (o *Output) Len() int64 {
+	info, err := o.file.Stat()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -12,16 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
-)
 
-// freeAddress is a loopback address nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+)
 
 func otlpToSink(address string) string {
 	return `{receivers: {otlp: {senders: agents, protocols: {http: {endpoint: "` + address + `"}}}}, exporters: {sink: {}},
@@ -29,7 +21,7 @@ func otlpToSink(address string) string {
 }
 
 func TestARecordSentReachesTheSink(t *testing.T) {
-	address := freeAddress(t)
+	address := hosttest.FreeAddress(t)
 	got := make(chan string, 1)
 	p, err := Start(t.Context(), otlpToSink(address), func(_ time.Time, records plog.Logs) {
 		got <- records.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).EventName()
@@ -58,7 +50,7 @@ func TestAPipelineThatCannotStartSaysWhy(t *testing.T) {
 func TestStartGivesUpWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p, err := Start(ctx, otlpToSink(freeAddress(t)), func(time.Time, plog.Logs) {})
+	p, err := Start(ctx, otlpToSink(hosttest.FreeAddress(t)), func(time.Time, plog.Logs) {})
 	if err == nil { // it was ready before anybody looked
 		require.NoError(t, p.Stop())
 		return
