@@ -36,6 +36,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/internal/history"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor"
 )
@@ -184,7 +185,7 @@ type watched struct {
 
 func startWatched(t *testing.T) *watched {
 	t.Helper()
-	w := &watched{metrics: freePort(t), otlp: freePort(t), wrong: freePort(t), said: &bytes.Buffer{}}
+	w := &watched{metrics: hosttest.FreePort(t), otlp: hosttest.FreePort(t), wrong: hosttest.FreePort(t), said: &bytes.Buffer{}}
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -309,7 +310,7 @@ func (h hosting) GetExtensions() map[component.ID]component.Component { return h
 // runs that ended: a history waits half a minute before it does. It returns two scrapes.
 func gatewayOf(t *testing.T) (first, second string) {
 	t.Helper()
-	f, host, port := otelconftelemetry.NewFactory(), "127.0.0.1", freePort(t)
+	f, host, port := otelconftelemetry.NewFactory(), "127.0.0.1", hosttest.FreePort(t)
 	own := f.CreateDefaultConfig().(*otelconftelemetry.Config)
 	own.Metrics.Readers[0].Pull.Exporter.Prometheus.Host, own.Metrics.Readers[0].Pull.Exporter.Prometheus.Port = &host, &port
 	resource := pcommon.NewResource()
@@ -357,7 +358,8 @@ func TestEveryPanelHasData(t *testing.T) {
 	w.takes(t, "site.note", nil)
 	wrong := func() {
 		for i := range 20 {
-			post(t, w.wrong, "site.note", map[string]any{"gen_ai.training.rank": i})
+			// It may listen later than the other receiver does.
+			require.Eventually(t, func() bool { return post(t, w.wrong, "site.note", map[string]any{"gen_ai.training.rank": i}) != 0 }, patience, 10*time.Millisecond)
 		}
 	}
 	wrong()

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // TestAnAgentHoldsItsRecordsWhileNobodyTakesThem: also over its own crash.
@@ -96,7 +98,7 @@ func fill(t *testing.T, path string) {
 // tell has it serve its metrics.
 func (c *collector) tell(t *testing.T) {
 	t.Helper()
-	c.metrics = freePort(t)
+	c.metrics = hosttest.FreePort(t)
 	exporter := map[string]any{"prometheus": map[string]any{"host": "127.0.0.1", "port": c.metrics}}
 	c.set(t, map[string]any{"level": "normal", "readers": []any{map[string]any{"pull": map[string]any{"exporter": exporter}}}}, "service", "telemetry", "metrics")
 }

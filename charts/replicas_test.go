@@ -137,7 +137,7 @@ func startCluster(t *testing.T) *cluster {
 func newCluster(t *testing.T, settings ...string) *cluster {
 	t.Helper()
 	hosttest.Require(t, "the agents get an /etc/hosts of their own")
-	c := &cluster{hosts: filepath.Join(t.TempDir(), "hosts"), port: freePort(t)}
+	c := &cluster{hosts: filepath.Join(t.TempDir(), "hosts"), port: hosttest.FreePort(t)}
 	args := append(withGateway("--set", "gateway.replicas=2,gateway.resolver=dns,gateway.events.enabled=false"), settings...)
 	rendered := map[string]map[string]any{"agent": config(t, "agent", args...), "gateway": config(t, "gateway", args...)}
 	for _, address := range []string{"127.0.0.2", "127.0.0.3"} {
@@ -154,7 +154,7 @@ func newCluster(t *testing.T, settings ...string) *cluster {
 	for range 2 {
 		a := newCollector(t, rendered["agent"])
 		a.withoutTokens(t)
-		a.address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+		a.address = fmt.Sprintf("127.0.0.1:%d", hosttest.FreePort(t))
 		a.set(t, map[string]any{"http": map[string]any{"endpoint": a.address}}, "receivers", "otlp", "protocols")
 		a.set(t, "agents", "receivers", "otlp", "senders")   // the test speaks for its probes
 		for _, signal := range []string{"logs", "metrics"} { // what the probes see is not of interest
@@ -258,7 +258,7 @@ func newCollector(t *testing.T, rendered map[string]any) *collector {
 	require.NoError(t, err)
 	c := &collector{
 		file:   filepath.Join(t.TempDir(), "config.yaml"),
-		health: fmt.Sprintf("127.0.0.1:%d", freePort(t)), stdout: &output{}, stderr: &output{},
+		health: fmt.Sprintf("127.0.0.1:%d", hosttest.FreePort(t)), stdout: &output{}, stderr: &output{},
 	}
 	require.NoError(t, yaml.Unmarshal(text, &c.config)) // a copy
 	state, extensions := t.TempDir(), []any{"health_check", "file_storage"}
@@ -266,7 +266,7 @@ func newCollector(t *testing.T, rendered map[string]any) *collector {
 	c.set(t, c.health, "extensions", "health_check", "endpoint")
 	if history, ok := at(t, c.config, "extensions").(map[string]any)["history"].(map[string]any); ok { // where verdicts are made
 		history["directory"] = filepath.Join(state, "history")
-		history["http"] = map[string]any{"endpoint": fmt.Sprintf("127.0.0.1:%d", freePort(t))}
+		history["http"] = map[string]any{"endpoint": fmt.Sprintf("127.0.0.1:%d", hosttest.FreePort(t))}
 		extensions = append(extensions, "history")
 	}
 	c.set(t, extensions, "service", "extensions")

@@ -3,41 +3,22 @@ package charts_test
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // patience bounds every wait; only a test that fails comes to its end.
-const patience = 60 * time.Second
-
-// ports counts those that were given to a test of this process.
-var ports atomic.Int32
-
-// freePort is below those that the kernel gives to clients (ip_local_port_range),
-// so that nobody takes it before it is used, and is given once.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 1000 {
-		port := 20000 + (os.Getpid()*101+int(ports.Add(1)))%10000
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			require.NoError(t, listener.Close())
-			return port
-		}
-	}
-	require.FailNow(t, "no free port")
-	return 0
-}
+const patience = hosttest.Patience
 
 // scraped is the configuration of a tier without what needs a kernel or a
 // cluster, with what the test can reach.
@@ -71,7 +52,7 @@ service:
 // returns what a scrape gets.
 func metricsOfACollector(t *testing.T) string {
 	t.Helper()
-	port := freePort(t)
+	port := hosttest.FreePort(t)
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, scraped, t.TempDir(), port), 0o600))
 	collector := exec.Command(tool(t, "bin/tracecore"), "--config", path)

@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // watcher is tracecore as a tier of the chart configures it, with the service
@@ -66,13 +68,13 @@ func tierConfig(t *testing.T, tier string, args ...string) string {
 // a gateway and with ports and folders of the test.
 func newWatcher(t *testing.T, s *server, args ...string) *watcher {
 	t.Helper()
-	w := &watcher{dir: t.TempDir(), metrics: freePort(t), from: s}
+	w := &watcher{dir: t.TempDir(), metrics: hosttest.FreePort(t), from: s}
 	var config map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(tierConfig(t, "events", args...)), &config))
 	set(t, config, s.kubeconfig(t, "test-tracecore-events"), "receivers", "k8sevents", "kubeconfig")
 	set(t, config, map[string]any{"file": map[string]any{"path": w.records(), "append": true}}, "exporters")
 	set(t, config, []any{"file"}, "service", "pipelines", "logs", "exporters")
-	w.local(t, config, freePort(t))
+	w.local(t, config, hosttest.FreePort(t))
 	return w
 }
 
@@ -83,7 +85,7 @@ func (w *watcher) local(t *testing.T, config map[string]any, health int) {
 	set(t, config, fmt.Sprintf("127.0.0.1:%d", health), "extensions", "health_check", "endpoint")
 	if _, ok := config["extensions"].(map[string]any)["history"]; ok { // where verdicts are made
 		set(t, config, filepath.Join(w.dir, "state", "history"), "extensions", "history", "directory")
-		set(t, config, map[string]any{"endpoint": fmt.Sprintf("127.0.0.1:%d", freePort(t))}, "extensions", "history", "http")
+		set(t, config, map[string]any{"endpoint": fmt.Sprintf("127.0.0.1:%d", hosttest.FreePort(t))}, "extensions", "history", "http")
 	}
 	set(t, config, map[string]any{"readers": []any{map[string]any{"pull": map[string]any{"exporter": map[string]any{"prometheus": map[string]any{"host": "127.0.0.1", "port": w.metrics}}}}}}, "service", "telemetry", "metrics")
 	text, err := yaml.Marshal(config)

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net"
@@ -44,7 +45,7 @@ type judge struct {
 
 func newJudge(t *testing.T, s *server, args ...string) *judge {
 	t.Helper()
-	j := &judge{&watcher{dir: t.TempDir(), metrics: freePort(t), from: s}, freePort(t), freePort(t), s.podToken(t, "test-tracecore", "agent-17", "gpu-17", audience)}
+	j := &judge{&watcher{dir: t.TempDir(), metrics: hosttest.FreePort(t), from: s}, hosttest.FreePort(t), hosttest.FreePort(t), s.podToken(t, "test-tracecore", "agent-17", "gpu-17", audience)}
 	var config map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(tierConfig(t, "gateway", args...)), &config))
 	set(t, config, s.kubeconfig(t, "test-tracecore-gateway"), "exporters", "k8snode", "kubeconfig")
@@ -135,9 +136,8 @@ func (s *server) staysOverHeartbeat(t *testing.T, was corev1.NodeCondition) {
 }
 
 // said are the messages of tracecore's Events in a namespace.
-func (s *server) said(t *testing.T, namespace string) []string {
-	t.Helper()
-	list, err := s.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "source=tracecore"})
+func (s *server) said(ctx context.Context, t require.TestingT, namespace string) []string {
+	list, err := s.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "source=tracecore"})
 	require.NoError(t, err)
 	var all []string
 	for _, event := range list.Items {
@@ -175,8 +175,8 @@ func TestVerdictsSetAndClearConditions(t *testing.T) {
 	require.Regexp(t, `^gpu_lost/[0-9a-f]+: GPU 0000:65:00.0 on gpu-17 has fallen off the bus$`, found.Message)
 	s.staysOverHeartbeat(t, found)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.ElementsMatch(c, []string{"Node gpu-17: GPU 0000:65:00.0", "Node gpu-17: likely: GPU 0000:66:00.0", "Node gpu-17: DRILL: GPU 0000:68:00.0"}, s.said(t, "default"))
-		assert.Equal(c, []string{"Pod train-3: GPU 0000:65:00.0"}, s.said(t, "ml"))
+		assert.ElementsMatch(c, []string{"Node gpu-17: GPU 0000:65:00.0", "Node gpu-17: likely: GPU 0000:66:00.0", "Node gpu-17: DRILL: GPU 0000:68:00.0"}, s.said(t.Context(), c, "default"))
+		assert.Equal(c, []string{"Pod train-3: GPU 0000:65:00.0"}, s.said(t.Context(), c, "ml"))
 	}, patience, 20*time.Millisecond)
 	node, err := s.CoreV1().Nodes().Get(t.Context(), "gpu-18", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -232,13 +232,10 @@ func TestInstallToFirstVerdict(t *testing.T) {
 	out, err := exec.Command(need(t, "../../bin/tracecore"), "drill", "xid").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	lap("the drill has its own verdict")
-	require.Eventually(t, func() bool {
-		for _, one := range s.said(t, "default") {
-			if strings.HasPrefix(one, "Node gpu-17: ") && strings.Contains(one, "GPU ffff:ff:1f.0") {
-				return true
-			}
-		}
-		return false
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.True(c, slices.ContainsFunc(s.said(t.Context(), c, "default"), func(one string) bool {
+			return strings.HasPrefix(one, "Node gpu-17: ") && strings.Contains(one, "GPU ffff:ff:1f.0")
+		}))
 	}, patience, 5*time.Millisecond, "no Event of the drill: %s", tail(j.log))
 	lap("the verdict is an Event of the node")
 	node, err := s.CoreV1().Nodes().Get(t.Context(), "gpu-17", metav1.GetOptions{})
@@ -250,7 +247,7 @@ func TestInstallToFirstVerdict(t *testing.T) {
 // gateway by its EndpointSlice.
 func newAgent(t *testing.T, s *server, port int) (*watcher, int) {
 	t.Helper()
-	w, health := &watcher{dir: t.TempDir(), metrics: freePort(t), from: s}, freePort(t)
+	w, health := &watcher{dir: t.TempDir(), metrics: hosttest.FreePort(t), from: s}, hosttest.FreePort(t)
 	var config map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(tierConfig(t, "agent", append([]string{"--set", "receiver.otlp.enabled=false"}, conditions...)...)), &config))
 	set(t, config, []any{port}, "exporters", "load_balancing", "resolver", "k8s", "ports")

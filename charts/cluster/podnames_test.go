@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -22,7 +23,7 @@ var podNames = []string{"--set", "gateway.enabled=false,podNames.enabled=true"}
 // what it is sent and writes its verdicts to a file, too.
 func newNamer(t *testing.T, s *server) *judge {
 	t.Helper()
-	j := &judge{&watcher{dir: t.TempDir(), metrics: freePort(t), from: s}, freePort(t), freePort(t), ""}
+	j := &judge{&watcher{dir: t.TempDir(), metrics: hosttest.FreePort(t), from: s}, hosttest.FreePort(t), hosttest.FreePort(t), ""}
 	var config map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(tierConfig(t, "agent", podNames...)), &config))
 	// The probes are not what is tested, nor the pod's folder with its token.
@@ -123,9 +124,10 @@ func TestVerdictsNamePods(t *testing.T) {
 		"0000:16:00.0": "   dead",
 		"0000:17:00.0": "   ",
 	}, told)
-	text, err := os.ReadFile(j.log)
-	require.NoError(t, err)
-	require.Contains(t, string(text), "pod ml/llama-worker-3, workload statefulset/llama-worker")
+	require.Eventually(t, func() bool { // beside the file
+		text, err := os.ReadFile(j.log)
+		return err == nil && strings.Contains(string(text), "pod ml/llama-worker-3, workload statefulset/llama-worker")
+	}, patience, 20*time.Millisecond)
 
 	// The server goes away again: what is known stays known.
 	s.api.kill()

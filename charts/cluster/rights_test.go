@@ -1,13 +1,17 @@
 package cluster_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -30,14 +34,53 @@ func (s *server) rights(t *testing.T, kubeconfig, namespace string) []string {
 		if len(rule.Resources) > 0 && strings.HasPrefix(rule.Resources[0], "selfsubject") {
 			continue // system:basic-user: ask what one may
 		}
-		for _, resource := range rule.Resources {
-			for _, verb := range rule.Verbs {
-				all = append(all, strings.Join(append([]string{verb, resource}, rule.ResourceNames...), " "))
-			}
-		}
+		all = append(all, inWords(rule.Verbs, rule.Resources, rule.ResourceNames)...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+func inWords(verbs, resources, names []string) (all []string) {
+	for _, resource := range resources {
+		for _, verb := range verbs {
+			all = append(all, strings.Join(append([]string{verb, resource}, names...), " "))
+		}
+	}
+	return all
+}
+
+// grant makes accounts and gives them their roles. It returns once the server goes by these:
+// it reads them by watches of its own.
+func (s *server) grant(t *testing.T, accounts, roles []*unstructured.Unstructured) {
+	t.Helper()
+	s.apply(t.Context(), t, append(accounts, roles...))
+	rules, bindings := map[string][]string{}, []rbacv1.RoleBinding{}
+	for _, object := range roles {
+		switch kind := object.GetKind(); kind {
+		case "Role", "ClusterRole":
+			var role rbacv1.Role
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role))
+			for _, rule := range role.Rules {
+				of := kind + "/" + role.Namespace + "/" + role.Name
+				rules[of] = append(rules[of], inWords(rule.Verbs, rule.Resources, rule.ResourceNames)...)
+			}
+		case "RoleBinding", "ClusterRoleBinding":
+			var binding rbacv1.RoleBinding
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding))
+			bindings = append(bindings, binding)
+		}
+	}
+	for _, binding := range bindings {
+		want := rules[binding.RoleRef.Kind+"/"+binding.Namespace+"/"+binding.RoleRef.Name]
+		require.NotEmpty(t, want, binding.Name)
+		for _, subject := range binding.Subjects {
+			token := s.kubeconfig(t, subject.Name)
+			require.True(t, s.api.comes(t, func() bool {
+				has := s.rights(t, token, cmp.Or(binding.Namespace, release))
+				return !slices.ContainsFunc(want, func(right string) bool { return !slices.Contains(has, right) })
+			}))
+		}
+	}
 }
 
 // TestTokensAllowNothingElse asks the server what the tokens of the tiers allow.

@@ -9,13 +9,10 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	mathrand "math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +26,7 @@ import (
 )
 
 // patience bounds every wait; only a test that fails comes to its end.
-const patience = 2 * time.Minute
+const patience = hosttest.Patience
 
 // need returns the path of a program that `make cluster` provides.
 func need(t *testing.T, path string) string {
@@ -44,28 +41,6 @@ func need(t *testing.T, path string) string {
 		t.Skipf("%s is missing, run `make cluster`", path)
 	}
 	return found
-}
-
-// given are the ports that this process has handed out: one is free again between
-// its test and its use.
-var given sync.Map
-
-// freePort is below those that the kernel gives to clients (ip_local_port_range).
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 1000 {
-		port := 20000 + mathrand.IntN(10000)
-		if _, twice := given.LoadOrStore(port, true); twice {
-			continue
-		}
-		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-		if err == nil {
-			require.NoError(t, listener.Close())
-			return port
-		}
-	}
-	require.FailNow(t, "no free port")
-	return 0
 }
 
 // process is a program that the test started and ends.
@@ -153,8 +128,8 @@ const attempts = 5
 func (s *server) startEtcd(t *testing.T) {
 	t.Helper()
 	for attempt := range attempts {
-		s.etcd = freePort(t)
-		client, peer := fmt.Sprintf("http://127.0.0.1:%d", s.etcd), fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+		s.etcd = hosttest.FreePort(t)
+		client, peer := fmt.Sprintf("http://127.0.0.1:%d", s.etcd), fmt.Sprintf("http://127.0.0.1:%d", hosttest.FreePort(t))
 		p := start(t, filepath.Join(s.dir, "etcd.log"), nil, need(t, "etcd"), "--data-dir", filepath.Join(s.dir, fmt.Sprint("etcd", attempt)),
 			"--listen-client-urls", client, "--advertise-client-urls", client,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
@@ -218,7 +193,7 @@ func (s *server) startAPI(t *testing.T) {
 	key := filepath.Join(s.dir, "accounts.key")
 	for range attempts {
 		if s.Clientset == nil {
-			s.port = freePort(t)
+			s.port = hosttest.FreePort(t)
 			s.config.Host = fmt.Sprintf("https://127.0.0.1:%d", s.port)
 		}
 		s.api = start(t, filepath.Join(s.dir, "apiserver.log"), nil, need(t, "../../.cache/bin/kube-apiserver"),
