@@ -93,7 +93,15 @@ func TestWhatIsNoFaultMakesNoVerdict(t *testing.T) {
 	began := time.Now()
 	writeStorm(t, "NVRM: Xid (PCI:0000:2d:00): 45, pid=78, name=python, Ch 00000008", copies)
 	j.await(t, "the storm closes with its whole count: nothing is lost", func() bool {
-		return slices.ContainsFunc(j.xids("0000:2d:00.0"), func(r map[string]any) bool { return r["kernelevents.count"] == int64(copies) })
+		counts := map[any]int64{} // where somebody is held up for a second, the rest is another storm
+		for _, r := range j.xids("0000:2d:00.0") {
+			counts[r["kernelevents.fault_id"]] = r["kernelevents.count"].(int64)
+		}
+		total := int64(0)
+		for _, count := range counts {
+			total += count
+		}
+		return total == copies
 	})
 	took := time.Since(began) // until the last of it was read, which may be later than written
 	// A real fault behind them all: once it is told, the others had their turn.
@@ -106,7 +114,7 @@ func TestWhatIsNoFaultMakesNoVerdict(t *testing.T) {
 	for _, v := range j.verdicts {
 		require.NotContains(t, []string{"0000:2a:00.0", "0000:2b:00.0", "0000:2c:00.0", "0000:2d:00.0"}, v.Culprit["gpu"], "%+v", v)
 	}
-	// A storm that goes on tells its count every ten seconds.
-	require.LessOrEqual(t, len(j.xids("0000:2d:00.0")), 1+int(took/(10*time.Second)), "one record for the storm")
+	// A storm closes when it has been quiet for a second, and one that goes on tells its count every ten.
+	require.LessOrEqual(t, len(j.xids("0000:2d:00.0")), max(1, int(took/time.Second)), "one record for the storm")
 	require.Len(t, j.xids("0000:2a:00.0"), 1)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ import (
 // metric, and a line of `tracecore jobs`.
 func TestARunThatEndedIsSummedUp(t *testing.T) {
 	privtest.Require(t)
-	address, kept := commandtest.FreeAddress(t), filepath.Join(t.TempDir(), "records.json")
+	address, kept := hosttest.FreeAddress(t), filepath.Join(t.TempDir(), "records.json")
 	config := filepath.Join(t.TempDir(), "backend.yaml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
 extensions: {health_check: }
@@ -36,8 +37,8 @@ service:
   telemetry: {metrics: {level: none}}
   pipelines: {logs: {receivers: [otlp], exporters: [file]}}
 `, address, kept), 0o600))
-	commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+commandtest.FreeAddress(t)))
-	u := user{state: t.TempDir(), address: commandtest.FreeAddress(t)}
+	commandtest.Start(t, commandtest.New(t, "--config="+config, "--set=extensions.health_check.endpoint="+hosttest.FreeAddress(t)))
+	u := user{state: t.TempDir(), address: hosttest.FreeAddress(t)}
 	a := startAgent(t, u.state, "--to=http://"+address, "--set=exporters.terminal.format=text", "--set=extensions.history.http.endpoint="+u.address)
 
 	const job = "summed-up"
@@ -83,7 +84,8 @@ service:
 	require.Eventually(t, func() bool {
 		return strings.Contains(strings.Join(strings.Fields(a.Stdout.String()), " "), "Job "+job+" failed after ")
 	}, hosttest.Patience, 100*time.Millisecond, "%s", a.Stdout)
-	require.Regexp(t, `otelcol_processor_patterndetector_runs_ended(_total)?\{[^}]*outcome="failed"[^}]*\} [1-9]`, fetch(a.metrics))
+	counted := regexp.MustCompile(`otelcol_processor_patterndetector_runs_ended(_total)?\{[^}]*outcome="failed"[^}]*\} [1-9]`)
+	require.Eventually(t, func() bool { return counted.MatchString(fetch(a.metrics)) }, hosttest.Patience, 100*time.Millisecond, "it is counted once it has left")
 	u.sees(t, well, []string{"failed"}, "jobs", "--job="+job)
 	require.Len(t, summed(), 1, "once")
 }
