@@ -17,11 +17,12 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/tracecoreai/tracecore/exporters/alertexporter/internal/metadata"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // patience bounds every wait; only a test that fails comes to its end.
-const patience = 60 * time.Second
+const patience = hosttest.Patience
 
 var onset = time.Date(2026, 11, 23, 7, 2, 29, 0, time.UTC)
 

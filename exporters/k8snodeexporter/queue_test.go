@@ -22,10 +22,11 @@ import (
 
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter/internal/metadata"
 	"github.com/tracecoreai/tracecore/internal/apiserver"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // patience bounds every wait; only a test that fails comes to its end.
-const patience = 60 * time.Second
+const patience = hosttest.Patience
 
 // run starts the whole exporter, with its queue.
 func run(t *testing.T, c *cluster, change func(*Config)) exporter.Logs {

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/ingress"
 )
 
@@ -210,7 +211,7 @@ func TestRequestsOfOneTokenAskOnce(t *testing.T) {
 	for range 50 {
 		all.Go(func() { _, _ = e.Authenticate(context.Background(), token) })
 	}
-	require.Eventually(t, func() bool { return asked.Load() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return asked.Load() == 1 }, hosttest.Patience, time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := e.Authenticate(ctx, token)

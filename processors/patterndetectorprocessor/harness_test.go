@@ -25,6 +25,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
 	"github.com/tracecoreai/tracecore/internal/history"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/metadatatest"
 )
@@ -239,7 +240,7 @@ func (r *rig) send(t testing.TB, event string, things ...string) {
 // go with the tick's.
 func (r *rig) delivered(t testing.TB) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(r.detector.busy) == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.detector.busy) == 0 }, hosttest.Patience, time.Millisecond)
 }
 
 // records are log records about things, as a receiver makes them.

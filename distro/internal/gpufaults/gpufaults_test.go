@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -28,9 +29,8 @@ import (
 )
 
 const (
-	deadline = 60 * time.Second
-	node     = "node-1" // as in the golden records of kernelevents
-	gpu0     = "0000:1a:00.0"
+	node = "node-1" // as in the golden records of kernelevents
+	gpu0 = "0000:1a:00.0"
 )
 
 var began = time.Unix(1_700_000_000, 0)
@@ -268,7 +268,7 @@ func (s *scene) next(event string) (reading pmetric.Metrics, records []plog.Logs
 		reading = pmetric.NewMetrics()
 		s.last.CopyTo(reading)
 		return true
-	}, deadline, time.Millisecond, "no reading, or no %s", event)
+	}, hosttest.Patience, time.Millisecond, "no reading, or no %s", event)
 	return reading, records
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/distro/internal/pipeline"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -170,7 +171,7 @@ func TestACollectorComesToTheSameVerdicts(t *testing.T) {
 			var end sunk
 			p, err := pipeline.Start(t.Context(), fmt.Sprintf(running, dir), end.add)
 			require.NoError(t, err)
-			require.Eventually(t, end.sawAll(int(replayed.Records)), time.Minute, 10*time.Millisecond)
+			require.Eventually(t, end.sawAll(int(replayed.Records)), hosttest.Patience, 10*time.Millisecond)
 			require.NoError(t, p.Stop())
 			requireHang(t, want.culprits, want.confidence, end.verdicts)
 			require.Equal(t, timeless(replayed.verdicts), timeless(end.verdicts))

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 
 	"github.com/tracecoreai/tracecore/distro/internal/pipeline"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -144,7 +145,7 @@ func requireCollected(t *testing.T, want []verdict.Verdict, missing string) {
 	at := time.Now().Add(-waited)
 	post(t, socket, standing(at))
 	writeFreshDumps(t, "missing", dumps, missing, at)
-	assert.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, timeless(end.inOrder())) }, time.Minute, 10*time.Millisecond)
+	assert.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, timeless(end.inOrder())) }, hosttest.Patience, 10*time.Millisecond)
 	require.NoError(t, p.Stop())
 	require.Equal(t, want, timeless(end.inOrder()))
 }

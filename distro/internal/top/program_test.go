@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/internal/history"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // TestTheProgramAsksShowsAndEnds runs it as a terminal does: the screen comes, and q ends it
@@ -25,7 +26,7 @@ func TestTheProgramAsksShowsAndEnds(t *testing.T) {
 	wait := func(c <-chan struct{}, what string) {
 		select {
 		case <-c:
-		case <-time.After(time.Minute):
+		case <-time.After(hosttest.Patience):
 			require.Fail(t, what)
 		}
 	}
