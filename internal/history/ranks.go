@@ -77,6 +77,7 @@ type RankDetail struct {
 	State   string     `json:"state"`
 	Host    string     `json:"host,omitempty"`
 	Local   *int       `json:"local_rank,omitempty"`
+	CPU     *float64   `json:"cpu_cores,omitempty"`       // how many of them its processes use, lately
 	GPU     string     `json:"gpu,omitempty"`             // its address
 	GPUBusy *float64   `json:"gpu_utilization,omitempty"` // from 0 to 1, lately
 	PID     int64      `json:"pid,omitempty"`

@@ -102,8 +102,9 @@ type rank struct {
 	blocks        []block
 	doing         doing
 	stack         stack
-	pace          *pace  // nil where no step was told
-	gpu           string // its address, where it is known
+	pace          *pace         // nil where no step was told
+	gpu           string        // its address, where it is known
+	cpu           map[int64]cpu // of its processes, by their pid; nil where none was told
 }
 
 // doing is what the process does that has the connections, as of the newest stall. That

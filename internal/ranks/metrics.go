@@ -1,6 +1,8 @@
 package ranks
 
 import (
+	"maps"
+	"math"
 	"strings"
 	"time"
 
@@ -14,15 +16,18 @@ import (
 )
 
 // Metrics of the receivers ncclsock and gpu that say how fast a job goes: what its ranks
-// sent, whose a GPU is, and how busy it is.
+// sent, what CPU they used, whose a GPU is, and how busy it is.
 const (
 	metricTraffic = "nccl.socket.io"
+	metricCPU     = "process.cpu.time"
 	metricOwner   = "hw.gpu.process.memory.usage"
 	metricBusy    = "hw.gpu.utilization"
 )
 
 const (
-	mostGPUs = 4096
+	mostGPUs      = 4096
+	mostProcesses = 64 // of one rank that are kept
+	mostCores     = 1 << 16
 	// lasts is how long a sample counts: receivers tell theirs each 10 s.
 	lasts = int64(time.Minute)
 )
@@ -33,6 +38,13 @@ type gpuKey struct{ host, id string }
 type gpu struct {
 	busy float64
 	at   int64
+}
+
+// cpu is what a process has used.
+type cpu struct {
+	used  float64 // seconds
+	at    int64
+	cores float64 // used since the sample before, below 0 where there is none
 }
 
 // traffic is what the ranks of a job on one machine have sent.
@@ -64,6 +76,10 @@ func (b *Book) metric(host string, metric pmetric.Metric) {
 	switch name := metric.Name(); {
 	case name == metricTraffic && metric.Type() == pmetric.MetricTypeSum:
 		b.traffic(host, metric.Sum().DataPoints())
+	case name == metricCPU && metric.Type() == pmetric.MetricTypeSum:
+		for _, point := range metric.Sum().DataPoints().All() {
+			b.cpu(host, point)
+		}
 	case name == metricOwner && metric.Type() == pmetric.MetricTypeSum:
 		for _, point := range metric.Sum().DataPoints().All() {
 			a := point.Attributes()
@@ -77,6 +93,45 @@ func (b *Book) metric(host string, metric pmetric.Metric) {
 			b.busy(host, point)
 		}
 	}
+}
+
+func (b *Book) cpu(host string, point pmetric.NumberDataPoint) {
+	a, at := point.Attributes(), int64(point.Timestamp()) //nolint:gosec // a time that does not fit is below zero
+	number, ok := socketstall.Rank(a, "gen_ai.training.rank")
+	pid, told := a.Get("process.pid")
+	_, parted := a.Get("cpu.mode") // of somebody else, who tells user and system apart
+	j, used := b.only(host, rule.Text(a, "gen_ai.training.job_id"), number), point.DoubleValue()
+	if !ok || !told || parted || j == nil || at <= 0 || at > timeline.MaxTime || !(used >= 0 && used <= math.MaxFloat64) {
+		return
+	}
+	r := j.ranks[number]
+	maps.DeleteFunc(r.cpu, func(_ int64, one cpu) bool { return at-one.at >= lasts })
+	before, known := r.cpu[pid.Int()]
+	if known && at <= before.at || !known && len(r.cpu) >= mostProcesses {
+		return
+	}
+	now := cpu{used: used, at: at, cores: -1}
+	if known && used >= before.used {
+		now.cores = min((used-before.used)/time.Duration(at-before.at).Seconds(), mostCores)
+	}
+	if r.cpu == nil {
+		r.cpu = map[int64]cpu{}
+	}
+	r.cpu[pid.Int()] = now
+}
+
+// cores is how many of them the processes of a rank use, nil where nothing tells of now.
+func (r *rank) cores(now int64) *float64 {
+	all, told := 0.0, false
+	for _, one := range r.cpu {
+		if now-one.at < lasts && one.cores >= 0 {
+			all, told = all+one.cores, true
+		}
+	}
+	if !told {
+		return nil
+	}
+	return &all
 }
 
 func (b *Book) busy(host string, point pmetric.NumberDataPoint) {

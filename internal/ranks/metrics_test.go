@@ -2,6 +2,8 @@ package ranks
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -28,7 +30,7 @@ func (b *bench) measure(t *testing.T, at time.Duration, host, trust, name string
 	for key, a := range points {
 		point := list.AppendEmpty()
 		point.SetTimestamp(pcommon.NewTimestampFromTime(began.Add(at)))
-		if name == metricBusy {
+		if name == metricBusy || name == metricCPU {
 			point.SetDoubleValue(value(key))
 		} else {
 			point.SetIntValue(int64(value(key)))
@@ -89,4 +91,55 @@ func TestHowBusyTheGPUOfARankIs(t *testing.T) {
 	}
 	b.measure(t, 20*time.Second, "node-0", "claimed", metricBusy, many, func(string) float64 { return 7 })
 	require.Len(t, b.gpus, mostGPUs)
+}
+
+func TestWhatCPUARankUses(t *testing.T) {
+	b := newBench(DefaultMost)
+	b.tell(t, 0, "process.start", 3, of(3, 0, nil))
+	used := func(at time.Duration, host, trust string, seconds map[int]float64, more ...string) *float64 {
+		points := map[string]attributes{}
+		for pid := range seconds {
+			a := attributes{"process.pid": pid, "gen_ai.training.rank": 3, "gen_ai.training.job_id": "llm"}
+			for _, key := range more {
+				a[key] = "user"
+			}
+			points[fmt.Sprint(pid)] = a
+		}
+		b.measure(t, at, host, trust, metricCPU, points, func(key string) float64 {
+			pid, err := strconv.Atoi(key)
+			require.NoError(t, err)
+			return seconds[pid]
+		})
+		d, found := b.State("llm", "", 3, began.Add(b.now))
+		require.True(t, found)
+		return d.CPU
+	}
+	cores := func(want float64, got *float64) {
+		t.Helper()
+		require.NotNil(t, got)
+		require.InDelta(t, want, *got, 1e-9)
+	}
+	require.Nil(t, used(10*time.Second, "node-0", "proven", map[int]float64{7: 100}), "one sample is no rate")
+	cores(1, used(20*time.Second, "node-0", "proven", map[int]float64{7: 110, 8: 50}))
+	cores(3, used(30*time.Second, "node-0", "proven", map[int]float64{7: 120, 8: 70}))
+	cores(3, used(30*time.Second, "node-0", "proven", map[int]float64{7: 120, 8: 70}))
+	cores(3, used(35*time.Second, "node-1", "proven", map[int]float64{7: 999}))
+	cores(3, used(35*time.Second, "node-0", "foreign", map[int]float64{7: 999}))
+	cores(3, used(35*time.Second, "node-0", "proven", map[int]float64{7: 999}, "cpu.mode"))
+	for _, odd := range []float64{math.NaN(), math.Inf(1), -1} {
+		cores(3, used(36*time.Second, "node-0", "proven", map[int]float64{7: odd}))
+	}
+	cores(2, used(40*time.Second, "node-0", "proven", map[int]float64{7: 5})) // another process of that number
+	cores(0.5, used(95*time.Second, "node-0", "proven", map[int]float64{7: 32.5}))
+	cores(mostCores, used(96*time.Second, "node-0", "proven", map[int]float64{7: math.MaxFloat64}))
+	require.Len(t, b.jobs[jobKey{id: "llm"}].ranks[3].cpu, 1, "process 8 has not been told of for a minute")
+	many := map[int]float64{}
+	for pid := range 2 * mostProcesses {
+		many[100+pid] = 1
+	}
+	used(97*time.Second, "node-0", "proven", many)
+	require.Len(t, b.jobs[jobKey{id: "llm"}].ranks[3].cpu, mostProcesses)
+	b.now = 5 * time.Minute
+	d, _ := b.State("llm", "", 3, began.Add(b.now))
+	require.Nil(t, d.CPU, "nothing tells of now")
 }

@@ -232,6 +232,7 @@ func (b *Book) State(id, domain string, n int, now time.Time) (history.RankDetai
 	for _, j := range b.jobs {
 		if safetext.Line(j.id) == id && safetext.Line(j.domain) == domain && j.ranks[n] != nil {
 			d := j.ranks[n].detail(n, now.UnixNano())
+			d.CPU = j.ranks[n].cores(now.UnixNano())
 			d.GPU, d.GPUBusy = safetext.Line(j.ranks[n].gpu), b.busyOf(j.ranks[n], now.UnixNano())
 			if d.Stack != nil {
 				d.Stack.Frames = b.frames.lists[frameKey{j.jobKey, j.ranks[n].stack.hash}]

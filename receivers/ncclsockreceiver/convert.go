@@ -150,8 +150,8 @@ func putLimit(a metadata.ProcessAttributes, in *stall.Inside) {
 	}
 }
 
-// traffic makes the metrics of all series; nil when there are none.
-func (c *converter) traffic(each func(func(*stall.Series)), at time.Time) *pmetric.Metrics {
+// measures makes the metrics of all series and processes; nil when there are none.
+func (c *converter) measures(each func(func(*stall.Series)), processes map[uint32]stall.Process, at time.Time) *pmetric.Metrics {
 	now := pcommon.NewTimestampFromTime(at)
 	each(func(s *stall.Series) {
 		peer := peerOther
@@ -169,6 +169,16 @@ func (c *converter) traffic(each func(func(*stall.Series)), at time.Time) *pmetr
 			c.metrics.RecordNcclSocketStallTimeDataPoint(now, d.Seconds(), peer, string(cause), job...)
 		}
 	})
+	for _, p := range processes {
+		if p.CPU < 0 { // not read
+			continue
+		}
+		of := []metadata.MetricAttributeOption{metadata.WithProcessPidMetricAttribute(int64(p.PID)), metadata.WithGenAiTrainingRankMetricAttribute(int64(p.Rank))}
+		if p.JobID != "" {
+			of = append(of, metadata.WithGenAiTrainingJobIDMetricAttribute(p.JobID))
+		}
+		c.metrics.RecordProcessCPUTimeDataPoint(now, p.CPU.Seconds(), of...)
+	}
 	metrics := c.metrics.Emit(metadata.WithResource(c.logs.Resource()))
 	if metrics.DataPointCount() == 0 {
 		return nil

@@ -106,7 +106,12 @@ func series(fn func(*stall.Series)) {
 }
 
 func TestGoldenMetrics(t *testing.T) {
-	metrics := newTestConverter().traffic(series, start)
+	ranks := map[uint32]stall.Process{
+		42: {Process: rank(42, 3), CPU: 90 * time.Second},
+		43: {Process: rank(43, 4), CPU: activity.Unknown},
+		44: {Process: identity.Process{PID: 44, Rank: 0}, CPU: 0},
+	}
+	metrics := newTestConverter().measures(series, ranks, start)
 	file := filepath.Join("testdata", "metrics.yaml")
 	if *update {
 		require.NoError(t, golden.WriteMetricsToFile(file, *metrics))
@@ -114,7 +119,7 @@ func TestGoldenMetrics(t *testing.T) {
 	want, err := golden.ReadMetrics(file)
 	require.NoError(t, err)
 	require.NoError(t, pmetrictest.CompareMetrics(want, *metrics, pmetrictest.IgnoreStartTimestamp(), pmetrictest.IgnoreTimestamp(), pmetrictest.IgnoreMetricDataPointsOrder()))
-	require.Nil(t, newTestConverter().traffic(func(func(*stall.Series)) {}, start), "no series, no metrics")
+	require.Nil(t, newTestConverter().measures(func(func(*stall.Series)) {}, nil, start), "no series, no metrics")
 }
 
 func TestNamesOfNumbersFromTheKernel(t *testing.T) {

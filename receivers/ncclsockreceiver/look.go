@@ -33,7 +33,8 @@ func (w *watcher) look(ctx context.Context, s source) error {
 	}
 	w.over.Add(uint64(w.snapshot.Over))
 	w.telemetry.ReceiverNcclsockProcessesSkipped.Add(ctx, int64(w.snapshot.Unreadable))
-	w.tell(w.tracker.Observe(w.round(owners)), w.tracker.Watched())
+	round := w.round(owners)
+	w.tell(w.tracker.Observe(round), w.tracker.Watched(), round.Processes)
 	counters := w.tracker.Counters()
 	w.counters.Store(&counters)
 	w.telemetry.ReceiverNcclsockSnapshotTime.Add(ctx, time.Since(began).Seconds())
@@ -89,7 +90,7 @@ func (w *watcher) stoppers(events []stall.Event) {
 
 // tell leaves records of events and of what is watched, and now and then the metrics, in the
 // outboxes.
-func (w *watcher) tell(events []stall.Event, watched []identity.Process) {
+func (w *watcher) tell(events []stall.Event, watched []identity.Process, processes map[uint32]stall.Process) {
 	now := time.Now()
 	w.stoppers(events)
 	if len(events)+len(watched) > 0 && w.logs.Open() {
@@ -99,7 +100,7 @@ func (w *watcher) tell(events []stall.Event, watched []identity.Process) {
 	}
 	if at := w.snapshot.Time; w.metrics.Open() && (at.Sub(w.reported) >= w.config.MetricsInterval || at.Before(w.reported)) {
 		w.reported = at
-		if metrics := w.convert.traffic(w.tracker.Traffic, now); metrics != nil {
+		if metrics := w.convert.measures(w.tracker.Traffic, processes, now); metrics != nil {
 			w.metrics.Put(*metrics)
 		}
 	}

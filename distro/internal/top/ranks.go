@@ -160,6 +160,9 @@ func (m *Model) rankState(p *page, d *history.RankDetail) {
 		}
 		return lasting(*t, m.moment()) + " ago"
 	}
+	if d.CPU != nil {
+		p.field("  cpu", plain, fmt.Sprintf("%.1f cores", *d.CPU))
+	}
 	if d.GPUBusy != nil {
 		p.field("  gpu", plain, fmt.Sprintf("%.0f %% busy", *d.GPUBusy*100))
 	}

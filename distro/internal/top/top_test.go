@@ -465,6 +465,24 @@ func TestHostileNames(t *testing.T) {
 	require.NotContains(t, text, "\x1b")
 }
 
+// What is not told has no line.
+func TestWhatARankUses(t *testing.T) {
+	source := live()
+	u := newUser(t, source, Actions{})
+	u.chosen, u.rank = jobName{"llm", ""}, 3
+	u.places = []place{{}, {screen: atRank}}
+	cores, busy := 1.26, 0.5
+	for _, told := range []bool{false, true} {
+		source.picture.Rank = &history.RankDetail{Rank: 3, State: history.RankGoesOn, Host: "node-0"}
+		if told {
+			source.picture.Rank.CPU, source.picture.Rank.GPUBusy = &cores, &busy
+		}
+		u.look(began)
+		require.Equal(t, told, strings.Contains(u.screen(), "cpu      1.3 cores"))
+		require.Equal(t, told, strings.Contains(u.screen(), "gpu      50 % busy"))
+	}
+}
+
 // Below 80 by 15 the incident stays, and any size is its size.
 func TestSizes(t *testing.T) {
 	u := newUser(t, live(), Actions{})

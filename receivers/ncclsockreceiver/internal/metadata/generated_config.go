@@ -158,11 +158,32 @@ func (ms *NcclSocketStallTimeMetricConfig) Validate() error {
 	return nil
 }
 
+// ProcessCPUTimeMetricConfig provides config for the process.cpu.time metric.
+type ProcessCPUTimeMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *ProcessCPUTimeMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
 // MetricsConfig provides config for ncclsock metrics.
 type MetricsConfig struct {
 	NcclSocketIo          NcclSocketIoMetricConfig          `mapstructure:"nccl.socket.io"`
 	NcclSocketRetransmits NcclSocketRetransmitsMetricConfig `mapstructure:"nccl.socket.retransmits"`
 	NcclSocketStallTime   NcclSocketStallTimeMetricConfig   `mapstructure:"nccl.socket.stall.time"`
+	ProcessCPUTime        ProcessCPUTimeMetricConfig        `mapstructure:"process.cpu.time"`
 }
 
 func DefaultMetricsConfig() MetricsConfig {
@@ -181,6 +202,9 @@ func DefaultMetricsConfig() MetricsConfig {
 			Enabled:             true,
 			AggregationStrategy: AggregationStrategySum,
 			EnabledAttributes:   []NcclSocketStallTimeMetricAttributeKey{NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID},
+		},
+		ProcessCPUTime: ProcessCPUTimeMetricConfig{
+			Enabled: true,
 		},
 	}
 }

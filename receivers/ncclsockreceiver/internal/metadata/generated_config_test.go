@@ -41,6 +41,9 @@ func TestMetricsBuilderConfig(t *testing.T) {
 						AggregationStrategy: AggregationStrategySum,
 						EnabledAttributes:   []NcclSocketStallTimeMetricAttributeKey{NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID},
 					},
+					ProcessCPUTime: ProcessCPUTimeMetricConfig{
+						Enabled: true,
+					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
 					HostBootID:  ResourceAttributeConfig{Enabled: true},
@@ -69,6 +72,9 @@ func TestMetricsBuilderConfig(t *testing.T) {
 						AggregationStrategy: AggregationStrategySum,
 						EnabledAttributes:   []NcclSocketStallTimeMetricAttributeKey{NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID},
 					},
+					ProcessCPUTime: ProcessCPUTimeMetricConfig{
+						Enabled: false,
+					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
 					HostBootID:  ResourceAttributeConfig{Enabled: false},
@@ -82,7 +88,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := loadMetricsBuilderConfig(t, tt.name)
-			diff := cmp.Diff(tt.want, cfg, cmpopts.IgnoreUnexported(NcclSocketIoMetricConfig{}, NcclSocketRetransmitsMetricConfig{}, NcclSocketStallTimeMetricConfig{}, ResourceAttributeConfig{}))
+			diff := cmp.Diff(tt.want, cfg, cmpopts.IgnoreUnexported(NcclSocketIoMetricConfig{}, NcclSocketRetransmitsMetricConfig{}, NcclSocketStallTimeMetricConfig{}, ProcessCPUTimeMetricConfig{}, ResourceAttributeConfig{}))
 			require.Emptyf(t, diff, "Config mismatch (-expected +actual):\n%s", diff)
 		})
 	}

@@ -33,12 +33,17 @@ var MetricsInfo = metricsInfo{
 		Name:       "nccl.socket.stall.time",
 		Attributes: []string{"network.peer.address", "nccl.socket.cause", "gen_ai.training.job_id"},
 	},
+	ProcessCPUTime: metricInfo{
+		Name:       "process.cpu.time",
+		Attributes: []string{"process.pid", "gen_ai.training.rank", "gen_ai.training.job_id"},
+	},
 }
 
 type metricsInfo struct {
 	NcclSocketIo          metricInfo
 	NcclSocketRetransmits metricInfo
 	NcclSocketStallTime   metricInfo
+	ProcessCPUTime        metricInfo
 }
 
 type metricInfo struct {
@@ -59,6 +64,18 @@ func (maof metricAttributeOptionFunc) apply(dp pmetric.NumberDataPoint) {
 func WithGenAiTrainingJobIDMetricAttribute(genAiTrainingJobIDAttributeValue string) MetricAttributeOption {
 	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
 		dp.Attributes().PutStr("gen_ai.training.job_id", genAiTrainingJobIDAttributeValue)
+	})
+}
+
+func WithGenAiTrainingRankMetricAttribute(genAiTrainingRankAttributeValue int64) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutInt("gen_ai.training.rank", genAiTrainingRankAttributeValue)
+	})
+}
+
+func WithProcessPidMetricAttribute(processPidAttributeValue int64) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutInt("process.pid", processPidAttributeValue)
 	})
 }
 
@@ -350,6 +367,62 @@ func newMetricNcclSocketStallTime(cfg NcclSocketStallTimeMetricConfig) metricNcc
 	return m
 }
 
+type metricProcessCPUTime struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   ProcessCPUTimeMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills process.cpu.time metric with initial data.
+func (m *metricProcessCPUTime) init() {
+	m.data.SetName("process.cpu.time")
+	m.data.SetDescription("CPU that a process of a rank has used since it began, by all its threads.")
+	m.data.SetUnit("s")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricProcessCPUTime) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricProcessCPUTime) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricProcessCPUTime) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricProcessCPUTime(cfg ProcessCPUTimeMetricConfig) metricProcessCPUTime {
+	m := metricProcessCPUTime{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
 // MetricsBuilder provides an interface for scrapers to report metrics while taking care of all the transformations
 // required to produce metric representation defined in metadata and user config.
 type MetricsBuilder struct {
@@ -363,6 +436,7 @@ type MetricsBuilder struct {
 	metricNcclSocketIo             metricNcclSocketIo
 	metricNcclSocketRetransmits    metricNcclSocketRetransmits
 	metricNcclSocketStallTime      metricNcclSocketStallTime
+	metricProcessCPUTime           metricProcessCPUTime
 }
 
 // MetricBuilderOption applies changes to default metrics builder.
@@ -391,6 +465,7 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 		metricNcclSocketIo:             newMetricNcclSocketIo(mbc.Metrics.NcclSocketIo),
 		metricNcclSocketRetransmits:    newMetricNcclSocketRetransmits(mbc.Metrics.NcclSocketRetransmits),
 		metricNcclSocketStallTime:      newMetricNcclSocketStallTime(mbc.Metrics.NcclSocketStallTime),
+		metricProcessCPUTime:           newMetricProcessCPUTime(mbc.Metrics.ProcessCPUTime),
 		resourceAttributeIncludeFilter: make(map[string]filter.Filter),
 		resourceAttributeExcludeFilter: make(map[string]filter.Filter),
 	}
@@ -490,6 +565,7 @@ func (mb *MetricsBuilder) EmitForResource(options ...ResourceMetricsOption) {
 	mb.metricNcclSocketIo.emit(ils.Metrics())
 	mb.metricNcclSocketRetransmits.emit(ils.Metrics())
 	mb.metricNcclSocketStallTime.emit(ils.Metrics())
+	mb.metricProcessCPUTime.emit(ils.Metrics())
 
 	for _, op := range options {
 		op.apply(rm)
@@ -534,6 +610,11 @@ func (mb *MetricsBuilder) RecordNcclSocketRetransmitsDataPoint(ts pcommon.Timest
 // RecordNcclSocketStallTimeDataPoint adds a data point to nccl.socket.stall.time metric.
 func (mb *MetricsBuilder) RecordNcclSocketStallTimeDataPoint(ts pcommon.Timestamp, val float64, networkPeerAddressAttributeValue string, ncclSocketCauseAttributeValue string, options ...MetricAttributeOption) {
 	mb.metricNcclSocketStallTime.recordDataPoint(mb.startTime, ts, val, networkPeerAddressAttributeValue, ncclSocketCauseAttributeValue, options...)
+}
+
+// RecordProcessCPUTimeDataPoint adds a data point to process.cpu.time metric.
+func (mb *MetricsBuilder) RecordProcessCPUTimeDataPoint(ts pcommon.Timestamp, val float64, options ...MetricAttributeOption) {
+	mb.metricProcessCPUTime.recordDataPoint(mb.startTime, ts, val, options...)
 }
 
 // Reset resets metrics builder to its initial state. It should be used when external metrics source is restarted,

@@ -96,6 +96,9 @@ func TestMetricsBuilder(t *testing.T) {
 			if tt.name == "reaggregate_set" {
 				mb.RecordNcclSocketStallTimeDataPoint(ts, 3, "network.peer.address-val-2", "nccl.socket.cause-val-2", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"))
 			}
+			defaultMetricsCount++
+			allMetricsCount++
+			mb.RecordProcessCPUTimeDataPoint(ts, 1, WithProcessPidMetricAttribute(11), WithGenAiTrainingRankMetricAttribute(20), WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"))
 
 			rb := mb.NewResourceBuilder()
 			rb.SetHostBootID("host.boot.id-val")
@@ -286,6 +289,29 @@ func TestMetricsBuilder(t *testing.T) {
 						_, ok = dp.Attributes().Get("nccl.socket.cause")
 						assert.False(t, ok)
 					}
+				case "process.cpu.time":
+					assert.False(t, validatedMetrics["process.cpu.time"], "Found a duplicate in the metrics slice: process.cpu.time")
+					validatedMetrics["process.cpu.time"] = true
+					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
+					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
+					assert.Equal(t, "CPU that a process of a rank has used since it began, by all its threads.", mi.Description())
+					assert.Equal(t, "s", mi.Unit())
+					assert.True(t, mi.Sum().IsMonotonic())
+					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
+					dp := mi.Sum().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeDouble, dp.ValueType())
+					assert.InDelta(t, float64(1), dp.DoubleValue(), 0.01)
+					processPidAttrVal, ok := dp.Attributes().Get("process.pid")
+					assert.True(t, ok)
+					assert.EqualValues(t, 11, processPidAttrVal.Int())
+					genAiTrainingRankAttrVal, ok := dp.Attributes().Get("gen_ai.training.rank")
+					assert.True(t, ok)
+					assert.EqualValues(t, 20, genAiTrainingRankAttrVal.Int())
+					genAiTrainingJobIDAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_id")
+					assert.True(t, ok)
+					assert.Equal(t, "gen_ai.training.job_id-val", genAiTrainingJobIDAttrVal.Str())
 				}
 			}
 		})
