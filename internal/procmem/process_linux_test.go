@@ -119,7 +119,7 @@ func TestWhatIsNotReadable(t *testing.T) {
 }
 
 func TestAProcessThatIsGone(t *testing.T) {
-	_, err := Open(procfs.Open("/proc"), math.MaxInt32)
+	_, err := Open(procfs.Open("/proc").WithPatience(time.Minute), math.MaxInt32)
 	require.ErrorIs(t, err, procfs.ErrGone)
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), childVariable+"=true")

@@ -78,7 +78,7 @@ func same(tb testing.TB, j *job) Stacks {
 
 func compare(tb testing.TB, j *job, oracle map[uint32][]Frame, s Stacks) string {
 	tb.Helper()
-	fs := procfs.Open("")
+	fs := procfs.Open("").WithPatience(hosttest.Patience)
 	for _, t := range s.Threads {
 		require.NotZero(tb, t.TID)
 		status, err := fs.ThreadStatus(j.pid, t.TID)
@@ -169,7 +169,7 @@ func TestEveryInterpreterOfTheHost(t *testing.T) {
 			require.NoError(t, err)
 			if minor < 8 {
 				j := start(t, python{path: path}, "idle.py")
-				_, err := New(procfs.Open("")).Open(j.pid)
+				_, err := New(procfs.Open("").WithPatience(hosttest.Patience)).Open(j.pid)
 				var unknown *UnknownVersionError
 				require.ErrorAs(t, err, &unknown)
 				return

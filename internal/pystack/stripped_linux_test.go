@@ -82,9 +82,9 @@ func TestAThreadOfTheKernelRunsNoPython(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "2"), 0o755))
 	stat := "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
 	require.NoError(t, os.WriteFile(filepath.Join(root, "2/stat"), []byte(stat), 0o600))
-	_, err := New(procfs.Open(root)).Open(2)
+	_, err := New(procfs.Open(root).WithPatience(hosttest.Patience)).Open(2)
 	require.ErrorIs(t, err, ErrNoPython)
-	_, err = New(procfs.Open(root)).Open(3)
+	_, err = New(procfs.Open(root).WithPatience(hosttest.Patience)).Open(3)
 	require.ErrorIs(t, err, procfs.ErrGone)
 }
 

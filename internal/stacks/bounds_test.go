@@ -65,7 +65,7 @@ func sleepers(n int) {
 
 // report reads a process and says how that went.
 func report(pid uint32) {
-	r, err := Open(procfs.Open(""))
+	r, err := Open(procfs.Open("").WithPatience(hosttest.Patience))
 	if err != nil {
 		fmt.Println("open:", err)
 		return

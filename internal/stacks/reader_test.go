@@ -25,7 +25,7 @@ import (
 func open(t *testing.T) *Reader {
 	t.Helper()
 	privtest.Require(t)
-	r, err := Open(procfs.Open(""))
+	r, err := Open(procfs.Open("").WithPatience(hosttest.Patience))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return r

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -209,14 +210,19 @@ threading.Thread(target=f, args=(30,), daemon=True).start() if len(sys.argv) > 1
 time.sleep(86400)`
 	for _, arguments := range [][]string{{"-c", script}, {"-c", script, "thread"}} {
 		o := start(t, python, arguments...)
-		trace := unwind(t, u, o.pid, func(p *Process) Trace { return p.Unwind(Registers(asleep(t, probe, o.tid).Registers)) })
-		require.NoError(t, trace.End, "%+v", trace.Frames)
-		require.True(t, trace.Whole)
 		var names []string
-		for _, f := range trace.Frames {
-			names = append(names, f.Symbol)
+		for end := time.Now().Add(hosttest.Patience); !slices.Contains(names, "clock_nanosleep"); { // before, it may wait for the interpreter's lock
+			require.True(t, time.Now().Before(end), "%v", names)
+			trace := unwind(t, u, o.pid, func(p *Process) Trace { return p.Unwind(Registers(asleep(t, probe, o.tid).Registers)) })
+			names = nil
+			for _, f := range trace.Frames {
+				names = append(names, f.Symbol)
+			}
+			if slices.Contains(names, "clock_nanosleep") {
+				require.NoError(t, trace.End, "%+v", trace.Frames)
+				require.True(t, trace.Whole)
+			}
 		}
-		require.Contains(t, names, "clock_nanosleep")
 		last := "_start"
 		if len(arguments) > 2 {
 			last = "" // start_thread and clone3 are not exported, and some C libraries call them otherwise

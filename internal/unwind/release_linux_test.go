@@ -21,7 +21,7 @@ import (
 func TestFilesGoWithTheLastProcessThatHasThem(t *testing.T) {
 	hosttest.Require(t, "it reads the memory of another process")
 	one, _ := unwindtest.Start(t)
-	u, err := unwind.New(procfs.Open(""), 0)
+	u, err := unwind.New(procfs.Open("").WithPatience(hosttest.Patience), 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, u.Close()) })
 	program, err := os.Readlink(filepath.Join("/proc", strconv.FormatUint(uint64(one), 10), "exe"))

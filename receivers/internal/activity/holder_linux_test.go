@@ -60,7 +60,7 @@ func TestMainThreadAloneHasEnded(t *testing.T) {
 	cmd.Env = append(os.Environ(), variable+"="+mainEnds)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	fs := procfs.Open("")
+	fs := procfs.Open("").WithPatience(hosttest.Patience)
 	pid := uint32(cmd.Process.Pid) //nolint:gosec // a pid
 	stat, err := fs.Stat(pid)
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestChildrenOfRealProcesses(t *testing.T) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			require.NoError(t, cmd.Start())
 			t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
-			fs := procfs.Open("")
+			fs := procfs.Open("").WithPatience(hosttest.Patience)
 			pid := uint32(cmd.Process.Pid) //nolint:gosec // a pid
 			stat, err := fs.Stat(pid)
 			require.NoError(t, err)
@@ -136,9 +136,10 @@ func TestChildrenOfRealProcesses(t *testing.T) {
 			require.True(t, h.Awaited)
 
 			require.NoError(t, syscall.Kill(int(h.PID), syscall.SIGSTOP))
-			stopped := until("stopped", func(in *Inside) bool { return in.Holder != nil && in.Holder.State == socketstall.Stopped })
+			stopped := until("stopped", func(in *Inside) bool {
+				return in.Holder != nil && in.Holder.State == socketstall.Stopped && in.Holder.Awaited
+			})
 			require.Equal(t, h.PID, stopped.PID)
-			require.True(t, stopped.Awaited)
 			require.NoError(t, syscall.Kill(int(h.PID), syscall.SIGCONT))
 			until("asleep again", func(in *Inside) bool { return in.Holder != nil && in.Holder.State == socketstall.Sleeping })
 

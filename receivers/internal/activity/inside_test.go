@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
@@ -46,7 +47,7 @@ type looks struct {
 }
 
 func newLooks(tree tree, p identity.Process) *looks {
-	l := &looks{New(procfs.Open(tree.root)), p, time.Now()}
+	l := &looks{New(procfs.Open(tree.root).WithPatience(hosttest.Patience)), p, time.Now()}
 	l.clock = func() time.Time { return l.at }
 	return l
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
@@ -64,7 +65,7 @@ func TestReadsWhatAProcessDoes(t *testing.T) {
 		p := tree.add(letter, 250, 125)
 		require.Equal(t, Process{
 			Process: p, State: state, Ending: state == socketstall.Zombie, CPU: 3 * time.Second, MainCPU: 1250 * time.Millisecond, Polling: 500 * time.Millisecond, Delayed: 7 * time.Second, NetNS: 4026531840,
-		}, New(procfs.Open(tree.root)).Read(p, false))
+		}, New(procfs.Open(tree.root).WithPatience(hosttest.Patience)).Read(p, false))
 	}
 }
 
@@ -73,15 +74,15 @@ func TestKernelWithoutDelays(t *testing.T) {
 	p := tree.add("R", 250, 125)
 	for _, text := range []string{"", "1", "1 two 3", "1 -99999999999999999999 3"} {
 		tree.write("42/schedstat", text)
-		require.Zero(t, New(procfs.Open(tree.root)).Read(p, false).Delayed)
+		require.Zero(t, New(procfs.Open(tree.root).WithPatience(hosttest.Patience)).Read(p, false).Delayed)
 	}
 	require.NoError(t, os.Remove(filepath.Join(tree.root, "42/schedstat")))
-	require.Zero(t, New(procfs.Open(tree.root)).Read(p, false).Delayed)
+	require.Zero(t, New(procfs.Open(tree.root).WithPatience(hosttest.Patience)).Read(p, false).Delayed)
 }
 
 func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 	tree := newTree(t)
-	r := New(procfs.Open(tree.root))
+	r := New(procfs.Open(tree.root).WithPatience(hosttest.Patience))
 	p := identity.Process{PID: 42, StartNS: begunNS}
 	require.Equal(t, Unread(p), r.Read(p, true), "no process")
 	for name, text := range map[string]string{
@@ -98,9 +99,9 @@ func TestStrangerUnderTheSameNumberIsNotRead(t *testing.T) {
 	tree := newTree(t)
 	p := tree.add("T", 250, 125)
 	p.StartNS += uint64(procfs.Tick)
-	require.Equal(t, Unread(p), New(procfs.Open(tree.root)).Read(p, true))
+	require.Equal(t, Unread(p), New(procfs.Open(tree.root).WithPatience(hosttest.Patience)).Read(p, true))
 
-	r := New(procfs.Open(tree.root))
+	r := New(procfs.Open(tree.root).WithPatience(hosttest.Patience))
 	p.StartNS = begunNS
 	require.Equal(t, socketstall.Stopped, r.Read(p, false).State)
 	p.StartTime = p.StartTime.Add(time.Hour)
@@ -112,7 +113,7 @@ func TestStrangerUnderTheSameNumberIsNotRead(t *testing.T) {
 func TestNCCLIsFoundEvenIfItComesLate(t *testing.T) {
 	tree := newTree(t)
 	p := tree.add("S", 1, 1)
-	r := New(procfs.Open(tree.root))
+	r := New(procfs.Open(tree.root).WithPatience(hosttest.Patience))
 	require.False(t, r.Read(p, true).NCCL)
 	r.Wait()
 	tree.write("42/maps", strings.Repeat("7f00-7f01 r-xp 0 0:1 1 "+strings.Repeat("/x", 50_000)+"\n", 3)+"7f00-7f01 r-xp 0 0:1 1 /opt/nccl/libnccl.so.2.27.3\n")
@@ -127,7 +128,7 @@ func TestNCCLIsFoundEvenIfItComesLate(t *testing.T) {
 func TestForgetsTheDead(t *testing.T) {
 	tree := newTree(t)
 	p := tree.add("S", 1, 1)
-	r := New(procfs.Open(tree.root))
+	r := New(procfs.Open(tree.root).WithPatience(hosttest.Patience))
 	r.Read(p, false)
 	r.Keep(func(uint32) bool { return false })
 	require.Empty(t, r.known)

@@ -28,7 +28,7 @@ func TestADebuggerHoldsAndAProfilerDoesNot(t *testing.T) {
 		require.NoError(t, child.Process.Kill())
 		_ = child.Wait() // killed
 	}()
-	fs := procfs.Open("")
+	fs := procfs.Open("").WithPatience(hosttest.Patience)
 	stat, err := fs.Stat(uint32(pid))
 	require.NoError(t, err)
 	p := identity.Process{PID: uint32(pid), StartNS: stat.StartNS()}
@@ -37,10 +37,16 @@ func TestADebuggerHoldsAndAProfilerDoesNot(t *testing.T) {
 	hold := func() {
 		t.Helper()
 		require.NoError(t, unix.PtraceAttach(pid))
-		var status unix.WaitStatus
-		_, err := unix.Wait4(pid, &status, unix.WALL, nil)
-		require.NoError(t, err)
-		require.True(t, status.Stopped())
+		for {
+			var status unix.WaitStatus
+			_, err := unix.Wait4(pid, &status, unix.WALL, nil)
+			require.NoError(t, err)
+			require.True(t, status.Stopped())
+			if status.StopSignal() == unix.SIGSTOP {
+				return
+			}
+			require.NoError(t, unix.PtraceCont(pid, int(status.StopSignal()))) // the end of a child of its was first
+		}
 	}
 	switches := func() uint64 {
 		t.Helper()
