@@ -122,9 +122,10 @@ func TestRankReadsAFileInItsMainThread(t *testing.T) {
 
 	require.NoError(t, j.WriteFile(1, 1<<20, file))
 	works(t, j)
-	info, err := os.Stat(file)
-	require.NoError(t, err)
-	require.EqualValues(t, 1<<20, info.Size())
+	eventually(t, "the file as long as it was told", func() bool {
+		info, err := os.Stat(file)
+		return err == nil && info.Size() == 1<<20
+	})
 
 	pipe := filepath.Join(t.TempDir(), "stuck")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
@@ -136,8 +137,8 @@ func TestRankReadsAFileInItsMainThread(t *testing.T) {
 // still until it is over.
 func TestRankWaitsForWhatComputesForIt(t *testing.T) {
 	for name, compute := range map[string]func(*Job) error{
-		"child":  func(j *Job) error { return j.ComputeInChild(1, 2*time.Second) },
-		"thread": func(j *Job) error { return j.ComputeInThread(1, 2*time.Second) },
+		"child":  func(j *Job) error { return j.ComputeInChild(1, 5*time.Second) },
+		"thread": func(j *Job) error { return j.ComputeInThread(1, 5*time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := start(t, Options{})
