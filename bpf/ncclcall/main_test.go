@@ -40,6 +40,7 @@ func open(t testing.TB, opts Options) *Probe {
 	privtest.Require(t)
 	p, err := Open(opts)
 	require.NoError(t, err)
+	p.proc.WithPatience(hosttest.Patience)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p
 }

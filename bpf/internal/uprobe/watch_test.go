@@ -11,11 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 func TestProcessesWithoutALibraryAreLookedAtEverMoreRarely(t *testing.T) {
-	w := NewWatcher(procfs.Open(""), Libraries{Names: []string{"libcuda.so"}, Max: 1})
+	w := NewWatcher(procfs.Open("").WithPatience(hosttest.Patience), Libraries{Names: []string{"libcuda.so"}, Max: 1})
 	own := []Process{{PID: uint32(os.Getpid())}}
 	rounds := 0
 	for range 1000 {
@@ -39,7 +40,7 @@ func TestProcessesWithoutALibraryAreLookedAtEverMoreRarely(t *testing.T) {
 func TestProcessThatCannotBeReadIsCountedAndTriedAgain(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "7", "maps"), 0o755)) // a folder cannot be read
-	w := NewWatcher(procfs.Open(root), Libraries{Names: []string{"libcuda.so"}, Max: 1})
+	w := NewWatcher(procfs.Open(root).WithPatience(hosttest.Patience), Libraries{Names: []string{"libcuda.so"}, Max: 1})
 	for range 2 {
 		watched, err := w.Watch([]Process{{PID: 7}, {PID: 8}}) // 8 is gone
 		require.NoError(t, err)
