@@ -69,10 +69,12 @@ func TestFullRingIsCounted(t *testing.T) {
 				rank.must(t, order{Do: "close", FD: fd})
 			}
 		}
-		require.NotZero(t, p.Stats().Dropped)
-		dropped := p.Stats()
+		dropped := p.Stats().Dropped
+		require.NotZero(t, dropped)
 		require.NoError(t, p.Close())
-		require.Equal(t, dropped, p.Stats())
+		closed := p.Stats()
+		require.GreaterOrEqual(t, closed.Dropped, dropped, "the kernel ends connections a while after their processes did")
+		require.Equal(t, closed, p.Stats())
 	}
 }
 

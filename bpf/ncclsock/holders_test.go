@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
@@ -31,7 +32,7 @@ func TestHoldersShareTheRoom(t *testing.T) {
 	holds(3, 101, 105)
 	t.Setenv("HOST_PROC", root)
 
-	h := findHolders(procfs.Open(""), []uint32{1, 2, 3, 4}, 1000)
+	h := findHolders(procfs.Open("").WithPatience(hosttest.Patience), []uint32{1, 2, 3, 4}, 1000)
 	defer h.close()
 	require.Len(t, h.sockets, 67)
 	require.EqualValues(t, 1, h.sockets[55])
@@ -41,7 +42,7 @@ func TestHoldersShareTheRoom(t *testing.T) {
 	require.Zero(t, h.over)
 	require.Zero(t, h.unreadable, "a process that is gone holds none")
 
-	few := findHolders(procfs.Open(""), []uint32{1, 3}, 20)
+	few := findHolders(procfs.Open("").WithPatience(hosttest.Patience), []uint32{1, 3}, 20)
 	defer few.close()
 	require.Len(t, few.sockets, 20)
 	require.EqualValues(t, 3, few.sockets[103])
@@ -49,7 +50,7 @@ func TestHoldersShareTheRoom(t *testing.T) {
 
 	require.NoError(t, os.Remove(filepath.Join(root, "3/ns/net")))
 	require.NoError(t, os.Symlink("net", filepath.Join(root, "3/ns/net"))) // a loop
-	broken := findHolders(procfs.Open(""), []uint32{3}, 20)
+	broken := findHolders(procfs.Open("").WithPatience(hosttest.Patience), []uint32{3}, 20)
 	defer broken.close()
 	require.Equal(t, 1, broken.unreadable)
 	require.Len(t, broken.sockets, 5)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -48,6 +49,9 @@ func TestTenThousandSockets(t *testing.T) {
 	fds := manyConnections(t, hosttest.Size(5000, 1000))
 	for _, p := range probes {
 		s := snapshot(t, p, uint32(os.Getpid()))
+		for end := time.Now().Add(hosttest.Patience); p.Report().Rung == RungDiag && s.Unreadable > 0 && time.Now().Before(end); {
+			s = snapshot(t, p, uint32(os.Getpid())) // on a busy machine so many may take longer than the probe waits
+		}
 		require.Len(t, s.Sockets, len(fds))
 		require.Zero(t, s.Over+s.Unreadable)
 		seen := map[uint64]bool{}
