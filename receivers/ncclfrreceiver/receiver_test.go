@@ -29,6 +29,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/flightrecorder"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/metadata"
 )
@@ -165,6 +166,7 @@ func (r *rig) make() {
 	}
 	made.dumps = r.dumps
 	made.patience = time.Millisecond
+	made.roots.proc.WithPatience(hosttest.Patience)
 	r.receiver = made
 	r.t.Cleanup(func() { require.NoError(r.t, made.Shutdown(context.Background())) })
 }

@@ -23,6 +23,7 @@ const standInVariable = "TRACECORE_STAND_IN"
 
 func TestStandIn(*testing.T) {
 	if os.Getenv(standInVariable) != "" { // other tests start it
+		fmt.Println("ready")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}
 }
@@ -53,6 +54,8 @@ func (r *rig) rank(root, dir string, environ ...string) standIn {
 	}
 	input, err := cmd.StdinPipe()
 	require.NoError(r.t, err)
+	output, err := cmd.StdoutPipe()
+	require.NoError(r.t, err)
 	require.NoError(r.t, cmd.Start())
 	ended := false
 	end := func() {
@@ -63,6 +66,8 @@ func (r *rig) rank(root, dir string, environ ...string) standIn {
 		}
 	}
 	r.t.Cleanup(end)
+	_, err = fmt.Fscanln(output, new(string)) // before it has its program, it has no environment
+	require.NoError(r.t, err)
 	return standIn{identity.Process{
 		PID: uint32(cmd.Process.Pid), ParentPID: uint32(os.Getpid()), StartTime: r.now, LocalRank: identity.Unknown, WorldSize: 4, JobID: "llm",
 	}, end}

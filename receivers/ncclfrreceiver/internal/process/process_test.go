@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/receivers/ncclfrreceiver/internal/flightrecorder"
 )
 
@@ -71,6 +72,7 @@ func real(t testing.TB, path string) []byte {
 
 func process(t testing.TB, limits flightrecorder.Limits) *Reader {
 	p := New(limits)
+	p.patience = hosttest.Patience
 	t.Cleanup(p.Close)
 	return p
 }
@@ -129,7 +131,6 @@ func peak(t *testing.T, p *Reader) int {
 // file a new reader.
 func TestAReaderThatMisbehavesEndsAlone(t *testing.T) {
 	p := process(t, flightrecorder.Limits{Values: 1})
-	p.patience = 10 * time.Second
 	for _, file := range []string{"memory", "large", "nonsense"} {
 		_, err := p.Read(t.Context(), []byte(file))
 		require.ErrorIs(t, err, ErrKilled, file)
@@ -139,7 +140,7 @@ func TestAReaderThatMisbehavesEndsAlone(t *testing.T) {
 	require.ErrorIs(t, err, ErrKilled)
 	require.ErrorContains(t, err, "longer than 100ms")
 
-	p.patience = 10 * time.Second
+	p.patience = hosttest.Patience
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err = p.Read(ctx, []byte("hang"))
