@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
@@ -19,7 +20,9 @@ func newNode(t *testing.T, files map[string]string) machine {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 	}
 	t.Setenv("HOST_SYS", filepath.Join(root, "sys"))
-	return openMachine(&Config{ProcRoot: filepath.Join(root, "proc")})
+	m := openMachine(&Config{ProcRoot: filepath.Join(root, "proc")})
+	m.(node).WithPatience(hosttest.Patience)
+	return m
 }
 
 func TestWaitingIsTheConnectionsOwnCount(t *testing.T) {

@@ -69,7 +69,7 @@ func TestXidWrittenToTheKernelLogBecomesARecord(t *testing.T) {
 	r := await(t, records, text)
 	t.Logf("write to record: %s", time.Since(before))
 	require.Equal(t, "gpu.xid", r.EventName())
-	require.WithinDuration(t, before, r.Timestamp().AsTime(), 5*time.Second)
+	require.WithinDuration(t, before, r.Timestamp().AsTime(), time.Minute)
 	a := r.Attributes().AsRaw()
 	require.EqualValues(t, 79, a["kernelevents.xid"])
 	require.Equal(t, "0000:65:00.0", a["gpu.id"])

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -152,6 +153,7 @@ func TestForgedLineIsANormalRecordThatSaysSo(t *testing.T) {
 
 func TestStormLooksItsOwnerUpOnce(t *testing.T) {
 	b := newBench(t)
+	b.config.Fold.Quiet, b.config.Fold.Longest = hosttest.Patience, hosttest.Patience // one fold, however long it takes
 	r := b.start(t)
 	for range 10_000 {
 		b.write("NVRM: Xid (PCI:0000:65:00): 45, pid=42, name=python, Ch 00000001")
