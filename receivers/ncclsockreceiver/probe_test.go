@@ -107,12 +107,17 @@ func steps(t *testing.T, job *standin.Job, n int64) {
 	}
 }
 
+// recordTime is where until puts the time of a record among its attributes.
+const recordTime = "time of the record"
+
 // until reads records of this job until one is what is wanted.
 func until(t *testing.T, s *probereceivertest.Sink, wanted func(map[string]any) bool) map[string]any {
 	t.Helper()
 	for end := time.Now().Add(hosttest.Patience); ; {
 		require.True(t, time.Now().Before(end), "no such record")
-		a := s.Next(t).Attributes().AsRaw()
+		r := s.Next(t)
+		a := r.Attributes().AsRaw()
+		a[recordTime] = r.Timestamp().AsTime()
 		t.Logf("rank %v %v %v peer %v kind %v state %v age %v", a["gen_ai.training.rank"], a["nccl.socket.cause"], a["nccl.socket.direction"], a["nccl.peer.rank"],
 			a["nccl.socket.kind"], a["nccl.rank.state"], time.Duration(a["nccl.socket.stall.age_ns"].(int64)))
 		if wanted(a) {
@@ -217,16 +222,16 @@ func TestMainThreadAsleepBesideItsIOThread(t *testing.T) {
 			job := work(t, standin.Options{Library: standin.Gloo, Phase: 50 * time.Millisecond})
 			settle(t, records, job)
 			require.NoError(t, fault(job))
-			ages := map[any]int64{}
-			for len(ages) < 4 {
+			silent := map[any]time.Time{} // since when; records are of several snapshots
+			for len(silent) < 4 {
 				a := until(t, records, func(a map[string]any) bool { return a["nccl.socket.cause"] == "waiting" })
 				require.Less(t, a["nccl.rank.main_thread_cpu_share"], 0.5)
 				require.Contains(t, a, "nccl.rank.usual_phase_ns")
-				ages[a["gen_ai.training.rank"]] = a["nccl.rank.last_sent_age_ns"].(int64)
+				silent[a["gen_ai.training.rank"]] = a[recordTime].(time.Time).Add(-time.Duration(a["nccl.rank.last_sent_age_ns"].(int64)))
 			}
-			for r, age := range ages {
+			for r, since := range silent {
 				// The kernel notes the time of the last data in jiffies, of up to 10 ms.
-				require.GreaterOrEqual(t, ages[int64(2)]+10e6, age, "rank %v fell silent before rank 2: %v", r, ages)
+				require.False(t, since.Add(10*time.Millisecond).Before(silent[int64(2)]), "rank %v fell silent before rank 2: %v", r, silent)
 			}
 		})
 	}
