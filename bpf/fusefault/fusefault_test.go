@@ -125,7 +125,7 @@ func TestCloseBesideSnapshots(t *testing.T) {
 // A kernel whose module fuse is not loaded yet.
 func TestProbeThatWaitsForFUSEAttachesInASnapshot(t *testing.T) {
 	privtest.Require(t)
-	p := &Probe{opts: young, proc: procfs.Open(""), report: asleep(), sightings: sightings{}}
+	p := &Probe{opts: young, proc: procfs.Open("").WithPatience(hosttest.Patience), report: asleep(), sightings: sightings{}}
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	require.Empty(t, p.Report().Rung)
 	require.Zero(t, p.Stats())

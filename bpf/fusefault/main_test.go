@@ -86,6 +86,7 @@ func tryOpen(t testing.TB, opts Options) (p *Probe, ok bool) {
 		return nil, false
 	}
 	require.NoError(t, err)
+	p.proc.WithPatience(hosttest.Patience)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p, true
 }
