@@ -116,6 +116,7 @@ for order in sys.stdin:
 		require.NoError(t, cmd.Wait())
 	})
 	proc, place, lines := newReader("/proc"), environPlace{}, bufio.NewScanner(answers)
+	proc.WithPatience(hosttest.Patience)
 	for _, order := range []string{"RANK=3", "WORLD_SIZE=8", "OTHER=" + strings.Repeat("x", 5000), "MASTER_ADDR=10.0.0.1", "RANK=4"} {
 		_, err := orders.Write([]byte(order + "\n"))
 		require.NoError(t, err)

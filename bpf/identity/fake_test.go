@@ -85,11 +85,14 @@ func (p fakeProc) add(pid, parent uint32, startNS uint64, comm, cgroup string, e
 	p.write(pid, "environ", string(block(environ...)))
 }
 
+// write changes a file at once: the Tracker may read it meanwhile.
 func (p fakeProc) write(pid uint32, file, content string) {
 	p.Helper()
 	dir := filepath.Join(p.root, strconv.Itoa(int(pid)))
 	require.NoError(p, os.MkdirAll(dir, 0o755))
-	require.NoError(p, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
+	whole := filepath.Join(dir, file+".whole")
+	require.NoError(p, os.WriteFile(whole, []byte(content), 0o600))
+	require.NoError(p, os.Rename(whole, filepath.Join(dir, file)))
 }
 
 func (p fakeProc) remove(pid uint32) {
@@ -119,6 +122,7 @@ func newScripted(t testing.TB, opts Options, prepare func(*Tracker, fakeProc, ui
 	now := bootNow()
 	s := &scripted{TB: t, script: newScript(), proc: proc, base: now - min(now/2, uint64(time.Minute))}
 	s.Tracker = newTracker(opts, s.script, newReader(proc.root), probe.Report{})
+	s.Tracker.proc.WithPatience(hosttest.Patience)
 	if prepare != nil {
 		prepare(s.Tracker, proc, s.base)
 	}

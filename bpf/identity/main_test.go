@@ -61,6 +61,7 @@ func beChild(mode string) int {
 	case "agent": // that somebody kills
 		return watchPinned(os.Getenv(childPin))
 	case "abort":
+		fmt.Println("ready")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		abort()
 	case "segv":

@@ -25,6 +25,7 @@ const roomFor = 512
 func crowdedBench(t *testing.T) (*senderBench, *ring) {
 	t.Helper()
 	proc := newReader("/proc")
+	proc.WithPatience(hosttest.Patience)
 	source, fired, err := openRing(proc, sizes{signals: roomFor}, bpfProgExecEnviron, bpfProgExitStatus, bpfProgSignalSent)
 	require.NoError(t, err)
 	require.True(t, fired)

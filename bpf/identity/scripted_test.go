@@ -218,7 +218,8 @@ func TestLongEnvironmentIsCutAndCounted(t *testing.T) {
 
 func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
 	const stuck = 3
-	s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+	s := newScripted(t, Options{}, func(tracker *Tracker, proc fakeProc, base uint64) {
+		tracker.proc.WithPatience(unansweredFor)
 		for pid := uint32(200); pid < 200+stuck; pid++ {
 			proc.write(pid, "stat", statLine(pid, 1, base, "stuck"))
 			proc.write(pid, "cgroup", "0::/c\n")
@@ -233,7 +234,10 @@ func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
 	require.Equal(t, stuck, s.Tracker.proc.Left())
 
 	s.proc.add(300, 1, s.base, "python", "/c", rank3()...)
-	require.Equal(t, 3, s.lookup(300, 0, 1).Rank, "others are read")
+	require.Eventually(t, func() bool {
+		p, known := s.Lookup(300, 0, s.at(1))
+		return known && p.Rank == 3
+	}, hosttest.Patience, time.Millisecond, "others are read")
 	for pid := uint32(200); pid < 200+stuck; pid++ {
 		fd, err := unix.Open(filepath.Join(s.proc.root, fmt.Sprint(pid), "environ"), unix.O_WRONLY, 0)
 		require.NoError(t, err)
@@ -241,6 +245,9 @@ func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return s.Tracker.proc.Left() == 0 }, hosttest.Patience, time.Millisecond)
 }
+
+// unansweredFor is how long the Tracker waits in tests in which the kernel does not answer.
+const unansweredFor = time.Second
 
 // unanswered lets the kernel hold the reader of a file of a process, until the function that
 // is returned is called: then it has the content.
@@ -268,7 +275,8 @@ func TestWhatTheKernelDidNotAnswerIsAskedAgain(t *testing.T) {
 	} {
 		t.Run(file, func(t *testing.T) {
 			var answer func()
-			s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+			s := newScripted(t, Options{}, func(tracker *Tracker, proc fakeProc, base uint64) {
+				tracker.proc.WithPatience(unansweredFor)
 				proc.add(200, 1, base, "python", "/kubepods.slice/c", rank3()...)
 				answer = proc.unanswered(200, file, content)
 			})
@@ -286,7 +294,7 @@ func TestWhatTheKernelDidNotAnswerIsAskedAgain(t *testing.T) {
 }
 
 func TestAnExecThatCouldNotBeReadIsReadAgain(t *testing.T) {
-	s := newScripted(t, Options{}, nil)
+	s := newScripted(t, Options{}, func(tracker *Tracker, _ fakeProc, _ uint64) { tracker.proc.WithPatience(unansweredFor) })
 	s.proc.add(500, 1, s.ns(0), "python", "/c", rank3()...)
 	answer := s.proc.unanswered(500, "environ", string(block(rank3()...)))
 	s.script.events <- event{kind: kindExec, pid: 500, parentPID: 1, startNS: s.ns(0), timeNS: s.ns(0), comm: "python"} // no environment: under reclaim
@@ -297,7 +305,8 @@ func TestAnExecThatCouldNotBeReadIsReadAgain(t *testing.T) {
 }
 
 func TestAProcessThatCannotBeReadHasNotEnded(t *testing.T) {
-	s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+	s := newScripted(t, Options{}, func(tracker *Tracker, proc fakeProc, base uint64) {
+		tracker.proc.WithPatience(unansweredFor)
 		proc.add(200, 1, base, "python", "/c", rank3()...)
 		proc.add(201, 1, base, "python", "/c", rank3()...)
 	})

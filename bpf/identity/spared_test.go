@@ -83,6 +83,7 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 		"one, and another dies of that": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
 			ranks := b.job(job, "wait")
 			b.kill(nil, "stranger", ranks[1].pid(), unix.SIGTERM)
+			ranks[1].ends(b)
 			ranks[2].finish()
 			return b.ended(ranks[1])
 		}},
@@ -191,12 +192,14 @@ func TestEndsThatWaitForTheOthersAreBoundedAndNotLost(t *testing.T) {
 
 // What dies because somebody ended a rank is told after that rank.
 func TestEndsOfAJobAreToldInOrder(t *testing.T) {
-	s := newScripted(t, Options{}, nil)
-	s.exec(2000, 1, 0, 0, "RANK=1", "WORLD_SIZE=4096", "JOB_ID=job")
-	s.exec(3000, 1, 0, 0, "RANK=0", "WORLD_SIZE=2", "JOB_ID=another")
-	s.asked(1000, 0)
-	s.exit(2000, 1, 0, 20.3, 1<<8)
-	s.exit(3000, 1, 0, 20.4, 1<<8)
+	s := newScripted(t, Options{}, func(tracker *Tracker, _ fakeProc, base uint64) {
+		all := &scripted{Tracker: tracker, TB: t, script: tracker.source.(*script), base: base} // at once: an end waits for others a second
+		all.exec(2000, 1, 0, 0, "RANK=1", "WORLD_SIZE=4096", "JOB_ID=job")
+		all.exec(3000, 1, 0, 0, "RANK=0", "WORLD_SIZE=2", "JOB_ID=another")
+		all.asked(1000, 0)
+		all.exit(2000, 1, 0, 20.3, 1<<8)
+		all.exit(3000, 1, 0, 20.4, 1<<8)
+	})
 	var order []uint32
 	for range 3 {
 		select {

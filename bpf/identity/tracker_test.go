@@ -98,6 +98,7 @@ func TestExitsOfRanksCarryHowTheyEnded(t *testing.T) {
 func TestRanksThatRanBeforeOpenAreKnown(t *testing.T) {
 	privtest.Require(t)
 	c := startChild(t, "abort", "RANK=5", "WORLD_SIZE=8", "SLURM_JOB_ID=77")
+	c.ready(t) // before it has its program, its environment can be empty
 	plain := startChild(t, "wait")
 	tracker := openTracker(t, Options{Rung: RungSignals})
 	exits := watch(t, tracker)
@@ -269,6 +270,7 @@ func TestVictimOfTheOOMKillerIsMarked(t *testing.T) {
 func TestFullRingIsCountedAndHealed(t *testing.T) {
 	privtest.Require(t)
 	proc := newReader("/proc")
+	proc.WithPatience(hosttest.Patience)
 	ring := max(8<<10, os.Getpagesize())
 	source, fired, err := openRing(proc, sizes{ringBytes: uint32(ring)}, bpfProgExecEnviron, bpfProgExitStatus)
 	require.NoError(t, err)
@@ -295,6 +297,7 @@ func TestFullRingIsCountedAndHealed(t *testing.T) {
 func TestAFloodOfEndsHidesNoRankOfAnother(t *testing.T) {
 	privtest.Require(t)
 	proc := newReader("/proc")
+	proc.WithPatience(hosttest.Patience)
 	// Much larger than a start: those of others on the machine may go beyond their part by one
 	// for each processor.
 	source, fired, err := openRing(proc, sizes{ringBytes: 256 << 10}, bpfProgExecEnviron, bpfProgExitStatus)
@@ -308,6 +311,7 @@ func TestAFloodOfEndsHidesNoRankOfAnother(t *testing.T) {
 	}
 	// A user of its own: what else runs as root on the machine shares root's part.
 	rank := startChildAs(t, as(23456), "abort", "RANK=1", "WORLD_SIZE=2")
+	rank.ready(t)
 	tracker.scan()
 	require.True(t, tracker.knows(rank.pid()))
 	exits := watch(t, tracker)
@@ -355,6 +359,7 @@ func TestAFloodOfStartsHidesNoRankOfAnother(t *testing.T) {
 				require.NoError(t, remove())
 			})
 			proc := newReader("/proc")
+			proc.WithPatience(hosttest.Patience)
 			source, fired, err := openRing(proc, sizes{ringBytes: tc.ringBytes}, tc.programs...)
 			require.NoError(t, err)
 			require.True(t, fired)
