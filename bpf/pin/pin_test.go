@@ -156,7 +156,7 @@ func TestWhatAKilledProcessLeftIsReadOnce(t *testing.T) {
 	after := now()
 
 	heard := told{}
-	k, away, err := Keep(root, "ends", "layout", newSet(t, 1<<16), heard.heir())
+	k, away, err := Keep(root, "ends", "layout", newSet(t, 1<<20), heard.heir())
 	require.NoError(t, err)
 	require.Contains(t, heard, ended)
 	require.GreaterOrEqual(t, heard[ended], before)
@@ -169,7 +169,7 @@ func TestWhatAKilledProcessLeftIsReadOnce(t *testing.T) {
 	later := end(t) // its own ring has it
 	require.NoError(t, k.Close())
 	second := told{}
-	_, _, err = Keep(root, "ends", "layout", newSet(t, 1<<16), second.heir())
+	_, _, err = Keep(root, "ends", "layout", newSet(t, 1<<20), second.heir())
 	require.NoError(t, err)
 	require.Contains(t, second, later)
 	require.NotContains(t, second, ended)
@@ -185,7 +185,7 @@ func TestSeveralThatWereKilledAreReadInOrder(t *testing.T) {
 	}
 	// Each start removes what it took up; give three sets to one.
 	for range 2 {
-		set := newSet(t, 1<<16)
+		set := newSet(t, 1<<20)
 		in, err := open(root, "ends")
 		require.NoError(t, err)
 		k, err := in.keep("layout", set)
@@ -197,7 +197,7 @@ func TestSeveralThatWereKilledAreReadInOrder(t *testing.T) {
 	require.Len(t, sets(t, root), 3)
 	var order []uint32
 	var times uint64
-	_, away, err := Keep(root, "ends", "layout", newSet(t, 1<<16), Heir{Read: func(raw []byte) {
+	_, away, err := Keep(root, "ends", "layout", newSet(t, 1<<20), Heir{Read: func(raw []byte) {
 		pid := uint32(binary.NativeEndian.Uint64(raw[8:]) >> 32)
 		times++
 		if slices.Contains(ends, pid) && !slices.Contains(order, pid) {
@@ -214,7 +214,7 @@ func TestWhatAnotherVersionLeftIsCountedAndNotRead(t *testing.T) {
 	root := rootOf(t)
 	killedAgent(t, root)
 	end(t)
-	_, away, err := Keep(root, "ends", "another", newSet(t, 1<<16), Heir{
+	_, away, err := Keep(root, "ends", "another", newSet(t, 1<<20), Heir{
 		Read:     func([]byte) { t.Error("a record of another layout was read") },
 		Remember: func(*ebpf.Map) { t.Error("memory of another layout was read") },
 	})
@@ -248,11 +248,13 @@ func TestAFullRingSaysSinceWhenAndHowMuch(t *testing.T) {
 	for lost() < known+2 {
 		end(t)
 	}
+	least := lost() - known
 	heard := told{}
 	_, away, err := Keep(root, "ends", "layout", newSet(t, page), heard.heir())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, away.Dropped, uint64(2))
-	require.Equal(t, lost()-known, away.Dropped)
+	require.GreaterOrEqual(t, away.Dropped, least)
+	require.LessOrEqual(t, away.Dropped, lost()-known, "others end meanwhile")
 	require.Positive(t, away.Full)
 	require.Less(t, away.Full, away.Until)
 	require.NotEmpty(t, heard)
@@ -265,7 +267,7 @@ func TestHalfASetIsRemoved(t *testing.T) {
 			root := rootOf(t)
 			killedAgent(t, root)
 			require.NoError(t, os.Remove(filepath.Join(root, "ends", sets(t, root)[0], missing)))
-			_, away, err := Keep(root, "ends", "layout", newSet(t, 1<<16), Heir{Read: func([]byte) {}})
+			_, away, err := Keep(root, "ends", "layout", newSet(t, 1<<20), Heir{Read: func([]byte) {}})
 			require.NoError(t, err)
 			require.Zero(t, away.Records)
 			require.Len(t, sets(t, root), 1)
@@ -281,7 +283,7 @@ func TestForgetTakesAllButWhatLives(t *testing.T) {
 	require.NoDirExists(t, root, "it makes nothing")
 
 	killedAgent(t, root)
-	set := newSet(t, 1<<16)
+	set := newSet(t, 1<<20)
 	k, _, err := Keep(root, "others", "layout", set, Heir{})
 	require.NoError(t, err)
 	n, err = Forget(root, "")
@@ -320,7 +322,7 @@ func TestAFolderWithAHostileNameIsTakenUp(t *testing.T) {
 			require.NoError(t, os.Rename(old, filepath.Join(root, "ends", name)))
 			ended := end(t)
 			heard := told{}
-			_, away, err := Keep(root, "ends", "layout", newSet(t, 1<<16), heard.heir())
+			_, away, err := Keep(root, "ends", "layout", newSet(t, 1<<20), heard.heir())
 			require.NoError(t, err)
 			require.Len(t, sets(t, root), 1)
 			if strings.HasPrefix(name, "layout-") {
@@ -375,13 +377,13 @@ func TestWhatIsNoSetHindersNobody(t *testing.T) {
 			spoil(t, filepath.Join(root, "ends"), sets(t, root)[0])
 			in, err := open(root, "ends")
 			require.NoError(t, err)
-			left, err := in.keep("layout", newSet(t, 1<<16))
+			left, err := in.keep("layout", newSet(t, 1<<20))
 			require.NoError(t, err)
 			in.close()
 			ended := end(t)
 			require.NoError(t, left.Close())
 			heard := told{}
-			k, _, err := Keep(root, "ends", "layout", newSet(t, 1<<16), heard.heir())
+			k, _, err := Keep(root, "ends", "layout", newSet(t, 1<<20), heard.heir())
 			require.NotNil(t, k, "%v", err)
 			if err != nil {
 				require.Contains(t, err.Error(), "take up what was left of ends")
@@ -402,7 +404,7 @@ func TestAFolderOfSomebodyElseIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := rootOf(t)
 			require.NoError(t, spoil(root))
-			k, _, err := Keep(root, "ends", "layout", newSet(t, 1<<16), Heir{})
+			k, _, err := Keep(root, "ends", "layout", newSet(t, 1<<20), Heir{})
 			require.ErrorContains(t, err, "is not a folder of this user alone (mode 0700): remove it")
 			require.Nil(t, k)
 			require.NoError(t, k.Seen(1), "nothing is kept, and nobody has to ask")
@@ -414,7 +416,7 @@ func TestAFolderOfSomebodyElseIsRefused(t *testing.T) {
 func TestOutsideABPFFileSystemItSaysWhatToDo(t *testing.T) {
 	privtest.Require(t)
 	for _, root := range []string{filepath.Join(t.TempDir(), "tracecore"), "/nowhere/tracecore"} {
-		_, _, err := Keep(root, "ends", "layout", newSet(t, 1<<16), Heir{})
+		_, _, err := Keep(root, "ends", "layout", newSet(t, 1<<20), Heir{})
 		require.ErrorContains(t, err, "mount -t bpf bpf "+filepath.Dir(root))
 	}
 }
