@@ -23,25 +23,37 @@ import (
 	"github.com/tracecoreai/tracecore/internal/peer"
 )
 
-// dialAs connects as a user: a socket belongs to who its thread acts as for files
+// connectAs connects as a user: a socket belongs to who its thread acts as for files
 // (sock_alloc, net/socket.c).
-func dialAs(t *testing.T, user uintptr, from, to string) net.Conn {
-	t.Helper()
+func connectAs(user uintptr, from, to string) (net.Conn, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, user, 0, 0)
 	defer func() { _, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0) }()
-	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", to)
+	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", to)
+}
+
+// dialAs keeps the connection open until the test ends.
+func dialAs(t *testing.T, user uintptr, from, to string) net.Conn {
+	t.Helper()
+	c, err := connectAs(user, from, to)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-// refusedAtOnce reports whether a connection is closed before it has said anything.
-func refusedAtOnce(t *testing.T, c net.Conn) bool {
-	t.Helper()
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
-	_, err := c.Read(make([]byte, 1))
+// refusedAtOnce reports whether a connection of a user is closed before it has said anything. One
+// that is not stays open.
+func refusedAtOnce(t *testing.T, user uintptr, from, to string) bool {
+	c, err := connectAs(user, from, to)
+	if err != nil {
+		return false
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		return false
+	}
+	_, err = c.Read(make([]byte, 1))
 	return !os.IsTimeout(err)
 }
 
@@ -57,8 +69,8 @@ func TestConnectionsOfAUserTakeNoneOfAnother(t *testing.T) {
 		dialAs(t, stranger, fmt.Sprintf("127.0.0.%d", 1+i%16), b.http)
 	}
 	require.Eventually(t, func() bool {
-		return refusedAtOnce(t, dialAs(t, stranger, "127.0.0.99", b.http))
-	}, time.Minute, time.Millisecond)
+		return refusedAtOnce(t, stranger, "127.0.0.99", b.http)
+	}, hosttest.Patience, time.Millisecond)
 	resp, err := http.Post("http://"+b.http+"/v1/logs", "application/x-protobuf", bytes.NewReader(message(t, 100)))
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
@@ -77,7 +89,7 @@ func TestBytesOfAUserTakeNoneOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		_, _ = c.Write(make([]byte, body-1)) // one that is refused is not read
 	}
-	require.Eventually(t, func() bool { return b.refused(t, busy) > 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return b.refused(t, busy) > 0 }, hosttest.Patience, time.Millisecond)
 	resp, err := http.Post("http://"+b.http+"/v1/logs", "application/x-protobuf", bytes.NewReader(message(t, 1200<<10)))
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
