@@ -37,6 +37,7 @@ import (
 	grpcencoding "google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/receivers/otlpreceiver/internal/metadata"
 )
 
@@ -55,7 +56,7 @@ func start(t *testing.T, memory int64, next consumer.Logs, change ...func(*otlpr
 	before := debug.SetMemoryLimit(memory)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	b := bench{
-		grpc: freeAddress(t), http: freeAddress(t), logs: new(consumertest.LogsSink),
+		grpc: hosttest.FreeAddress(t), http: hosttest.FreeAddress(t), logs: new(consumertest.LogsSink),
 		metrics: new(consumertest.MetricsSink), traces: new(consumertest.TracesSink), telemetry: componenttest.NewTelemetry(),
 	}
 	if next == nil {
@@ -87,14 +88,6 @@ func start(t *testing.T, memory int64, next consumer.Logs, change ...func(*otlpr
 		}
 	})
 	return b
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // refused is how many refusals the receiver counts for a reason.
