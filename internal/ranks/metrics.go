@@ -26,7 +26,7 @@ const (
 
 const (
 	mostGPUs      = 4096
-	mostProcesses = 64 // of one rank that are kept
+	mostProcesses = 8 // of one rank that are kept: an agent that lies can have a hundred thousand ranks
 	mostCores     = 1 << 16
 	// lasts is how long a sample counts: receivers tell theirs each 10 s.
 	lasts = int64(time.Minute)
