@@ -3,7 +3,6 @@
 package ncclcall
 
 import (
-	"errors"
 	"os"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/ncclcall/fakejob"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
-	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // TestMain lets the test binary be the jobs that the tests need.
@@ -68,15 +66,10 @@ func watch(t testing.TB, p *Probe, jobs ...*fakejob.Job) Watched {
 	for i, j := range jobs {
 		list[i] = Process{PID: j.PID()}
 	}
-	for deadline := time.Now().Add(hosttest.Patience); ; {
-		w, err := p.Watch(list)
-		require.NoError(t, err)
-		if errors.Is(w.Err, procfs.ErrHung) && time.Now().Before(deadline) {
-			continue // a host with much other work; the receiver looks again, too
-		}
-		require.NoError(t, w.Err)
-		return w
-	}
+	w, err := p.Watch(list)
+	require.NoError(t, err)
+	require.NoError(t, w.Err)
+	return w
 }
 
 // scan is where the communicators stand, those of one process by address.

@@ -55,6 +55,22 @@ func accept(t *testing.T, l net.Listener) net.Conn {
 	return c
 }
 
+// connected is the connection of a process that starts like that, until end has it close its
+// end and has waited for it.
+func connected(t *testing.T, l net.Listener, like *syscall.SysProcAttr) (c net.Conn, end func()) {
+	t.Helper()
+	child := exec.Command("/proc/self/exe")
+	child.Env = []string{connectTo + "=" + l.Addr().String()}
+	child.SysProcAttr = like
+	stdin, err := child.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	return accept(t, l), func() {
+		require.NoError(t, stdin.Close())
+		require.NoError(t, child.Wait())
+	}
+}
+
 func TestTheKernelTellsWhoseTheOtherEndIs(t *testing.T) {
 	for name, tc := range map[string]struct{ at, from string }{
 		"IPv4":                        {"127.0.0.1:0", "127.0.0.1:0"},
@@ -84,22 +100,15 @@ func TestTheKernelTellsWhoseTheOtherEndIs(t *testing.T) {
 func TestAnotherUsersEndIsHisWhileHeHasIt(t *testing.T) {
 	hosttest.Require(t, "starts a process as another user")
 	l := listen(t, "127.0.0.1:0")
-	child := exec.Command("/proc/self/exe")
-	child.Env = []string{connectTo + "=" + l.Addr().String()}
-	child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
-	stdin, err := child.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
-	c := accept(t, l)
+	c, end := connected(t, l, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 	got, ok := Of(c).(Addr)
 	require.True(t, ok)
 	require.EqualValues(t, 12345, got.User)
 	require.False(t, got.Gone)
 
-	require.NoError(t, stdin.Close())
-	require.NoError(t, child.Wait())
+	end()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(hosttest.Patience)))
-	_, err = c.Read(make([]byte, 1))
+	_, err := c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 	got, ok = Of(c).(Addr)
 	require.True(t, ok)
@@ -135,13 +144,7 @@ func TestTheKernelTellsInWhichCgroupTheOtherEndIs(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()
 	l := listen(t, "127.0.0.1:0")
-	child := exec.Command("/proc/self/exe")
-	child.Env = []string{connectTo + "=" + l.Addr().String()}
-	child.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
-	stdin, err := child.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
-	c := accept(t, l)
+	c, end := connected(t, l, &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd})
 	got, ok := Of(c).(Addr)
 	require.True(t, ok)
 	require.Equal(t, strings.TrimPrefix(folder, mount), got.Cgroup)
@@ -153,8 +156,7 @@ func TestTheKernelTellsInWhichCgroupTheOtherEndIs(t *testing.T) {
 	t.Setenv("HOST_SYS", "/sys")
 	require.Empty(t, pathOf(1<<60), "there is none of that number")
 	require.Equal(t, "/", pathOf(1), "the first of all")
-	require.NoError(t, stdin.Close())
-	require.NoError(t, child.Wait())
+	end()
 }
 
 func TestWhatIsNoAnswerNamesNobody(t *testing.T) {

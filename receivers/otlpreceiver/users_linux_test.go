@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -17,26 +16,15 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/testdata"
-	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/peer"
 )
 
-// connectAs connects as a user: a socket belongs to who its thread acts as for files
-// (sock_alloc, net/socket.c).
-func connectAs(user uintptr, from, to string) (net.Conn, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, user, 0, 0)
-	defer func() { _, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0) }()
-	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", to)
-}
-
-// dialAs keeps the connection open until the test ends.
-func dialAs(t *testing.T, user uintptr, from, to string) net.Conn {
+// dialAs connects as a user, until the test ends.
+func dialAs(t *testing.T, user int, from, to string) net.Conn {
 	t.Helper()
-	c, err := connectAs(user, from, to)
+	c, err := hosttest.DialAs(t.Context(), user, from, to)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -44,8 +32,8 @@ func dialAs(t *testing.T, user uintptr, from, to string) net.Conn {
 
 // refusedAtOnce reports whether a connection of a user is closed before it has said anything. One
 // that is not stays open.
-func refusedAtOnce(t *testing.T, user uintptr, from, to string) bool {
-	c, err := connectAs(user, from, to)
+func refusedAtOnce(t *testing.T, user int, from, to string) bool {
+	c, err := hosttest.DialAs(t.Context(), user, from, to)
 	if err != nil {
 		return false
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
@@ -62,16 +60,11 @@ func lostGPU(gpu string) plog.Logs {
 const bystander = 12345
 
 // dial is the connection of another agent than the one that floods: another machine, in a
-// fleet. Over loopback that is another user; a socket is of who its thread acts as for files
-// (sock_alloc, net/socket.c).
+// fleet. Over loopback that is another user.
 func dial(t testing.TB, f flooded) plogotlp.GRPCClient {
 	t.Helper()
 	conn, err := grpc.NewClient(f.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, bystander, 0, 0)
-		defer func() { _, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0) }()
-		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		return hosttest.DialAs(ctx, bystander, "", address)
 	}))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
