@@ -137,6 +137,27 @@ func TestWhatIsLostForLongIsSaidOnce(t *testing.T) {
 	require.Equal(t, "240 of the hits of node-1 between 2026-01-02T03:04:03Z and 2026-01-02T03:04:14Z: they were lost, there was no room for them", want)
 }
 
+// TestWhatIsLostLaterIsNotInWhatWasSaved: it has a place among what was lost before.
+func TestWhatIsLostLaterIsNotInWhatWasSaved(t *testing.T) {
+	e := blockedEngine(t, newestRule, engine.Options{})
+	lose := func(count int) {
+		one := lostHits()
+		one.count = count
+		require.Equal(t, 1, e.Logs(one.logs()).LogRecordCount())
+	}
+	for count := range 9 {
+		lose(100 + count)
+		saved, err := e.Save()
+		require.NoError(t, err)
+		then, err := saved.Encode()
+		require.NoError(t, err)
+		lose(50 - count)
+		encoded, err := saved.Encode()
+		require.NoError(t, err)
+		require.Equal(t, string(then), string(encoded))
+	}
+}
+
 // TestWhatWasLostOutlivesARestart, and a verdict that is over gets no revision of it.
 func TestWhatWasLostOutlivesARestart(t *testing.T) {
 	e := blockedEngine(t, newestRule, engine.Options{})

@@ -12,9 +12,9 @@ import (
 // snapshotVersion changes when an older engine could not read the state.
 const snapshotVersion = 1
 
-// savedEngine is the state as JSON. Rules and evidence are named, so that a
-// snapshot survives a change of other rules.
-type savedEngine struct {
+// Saved is a copy of the state. Rules and evidence are named, so that a snapshot survives a
+// change of other rules.
+type Saved struct {
 	Version int   `json:"version"`
 	Now     int64 `json:"now"`
 	Clock   int64 `json:"clock"`
@@ -31,10 +31,19 @@ type savedSeries struct {
 	timeline.Saved
 }
 
-// Snapshot returns the state; equal states give equal bytes. Counters are not
+// Snapshot returns the state as JSON; equal states give equal bytes. Counters are not
 // part of it.
 func (e *Engine) Snapshot() ([]byte, error) {
-	saved := savedEngine{Version: snapshotVersion, Now: e.time.Now(), Clock: e.time.Clock(), Runs: e.runs.Save(), State: e.faults.Save()}
+	saved, err := e.Save()
+	if err != nil {
+		return nil, err
+	}
+	return saved.Encode()
+}
+
+// Save returns a copy of the state, which takes a fraction of the time that its encoding does.
+func (e *Engine) Save() (*Saved, error) {
+	saved := &Saved{Version: snapshotVersion, Now: e.time.Now(), Clock: e.time.Clock(), Runs: e.runs.Save(), State: e.faults.Save()}
 	owner := map[*timeline.Operator]*watch{}
 	for _, w := range e.watches {
 		owner[w.operator] = w
@@ -53,7 +62,12 @@ func (e *Engine) Snapshot() ([]byte, error) {
 		}
 		saved.Detectors[d.name()] = state
 	}
-	data, err := json.Marshal(saved)
+	return saved, nil
+}
+
+// Encode returns the snapshot. The engine may go on meanwhile.
+func (s *Saved) Encode() ([]byte, error) {
+	data, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("write engine state: %w", err)
 	}
@@ -63,7 +77,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 // Restore replaces the state by that of a snapshot. Faults of rules that no longer
 // exist, or that tell their faults apart by another key, are dropped and counted.
 func (e *Engine) Restore(snapshot []byte) error {
-	var saved savedEngine
+	var saved Saved
 	if err := json.Unmarshal(snapshot, &saved); err != nil {
 		return fmt.Errorf("read engine state: %w: remove the stored state to start empty", err)
 	}

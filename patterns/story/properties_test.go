@@ -176,6 +176,36 @@ func TestRestartBetweenAnyTwoRecordsChangesNothing(t *testing.T) {
 	})
 }
 
+// What is saved is a copy: what comes later does not change it.
+func TestWhatIsSavedStaysAsItIs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: it saves after every record of every story")
+	}
+	each(t, func(t *testing.T, s told) {
+		var saved []*engine.Saved
+		var then [][]byte
+		s.playback(t, func(e *engine.Engine) *engine.Engine {
+			one, err := e.Save()
+			require.NoError(t, err)
+			encoded, err := one.Encode()
+			require.NoError(t, err)
+			saved, then = append(saved, one), append(then, encoded)
+			if len(saved) > mostSaved {
+				saved, then = saved[1:], then[1:]
+			}
+			return e
+		})
+		for i, one := range saved {
+			now, err := one.Encode()
+			require.NoError(t, err)
+			require.Equal(t, string(then[i]), string(now))
+		}
+	})
+}
+
+// mostSaved bounds the copies of a long story.
+const mostSaved = 100
+
 // What Logs and Metrics return is enough to rebuild the state.
 func TestReplayOfWantedRecordsGivesTheSameVerdicts(t *testing.T) {
 	each(t, func(t *testing.T, s told) {

@@ -143,6 +143,9 @@ func (d *detector) stop(ctx context.Context, carriesVerdicts bool) error {
 	d.cancel()
 	d.done.Wait()
 	d.endKeeping(ctx)
+	if d.journal != nil {
+		d.journal.Saved(&d.mu)
+	}
 	return d.close(ctx)
 }
 

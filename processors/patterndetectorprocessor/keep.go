@@ -73,7 +73,7 @@ func (d *detector) beginKeeping(ctx context.Context) {
 	d.mu.Lock()
 	for _, v := range d.engine.Open() {
 		if _, muted := d.muted.items[v.ID]; !muted || d.muted.incident(&v, d.clock.now()) {
-			d.toHistory(ctx, verdict.ToJSON(v))
+			d.toHistory(ctx, ownerOfVerdict(&v), verdict.ToJSON(v))
 		}
 	}
 	d.mu.Unlock()
@@ -115,12 +115,12 @@ func (d *detector) feeds() []history.Feed {
 	return feeds
 }
 
-// toHistory has the history keep a verdict. mu is held.
-func (d *detector) toHistory(ctx context.Context, item []byte) {
+// toHistory has the history keep a verdict of an owner. mu is held.
+func (d *detector) toHistory(ctx context.Context, owner []string, item []byte) {
 	if d.keeping.keeper == nil {
 		return
 	}
-	d.countUnkept(ctx, d.keeping.unkept.Add(item), droppedFull)
+	d.countUnkept(ctx, d.keeping.unkept.AddOf(owner, item), droppedFull)
 	d.keeping.nudge()
 }
 

@@ -67,7 +67,7 @@ func (d *detector) enqueue(ctx context.Context, verdicts []verdict.Verdict) {
 		d.inStep(&v)
 		if d.hold(ctx, v) {
 			if d.muted.incident(&v, d.clock.now()) { // who muted it goes on to look at it there
-				d.toHistory(ctx, verdict.ToJSON(v))
+				d.toHistory(ctx, ownerOfVerdict(&v), verdict.ToJSON(v))
 			}
 			continue
 		}
@@ -78,8 +78,9 @@ func (d *detector) enqueue(ctx context.Context, verdicts []verdict.Verdict) {
 			d.logger.Error("a verdict breaks its own schema and is dropped: report it with the pattern's file", zap.String("pattern", v.Pattern), zap.Error(err))
 			continue
 		}
-		d.countDropped(ctx, d.outbox.Add(item), droppedFull)
-		d.toHistory(ctx, item)
+		owner := ownerOfVerdict(&v)
+		d.countDropped(ctx, d.outbox.AddOf(owner, item), droppedFull)
+		d.toHistory(ctx, owner, item)
 	}
 }
 
@@ -116,17 +117,28 @@ func (d *detector) storageFailed(ctx context.Context, err error) {
 // maintain takes a snapshot when the journal is full or the storage missed
 // something. mu is held.
 func (d *detector) maintain(ctx context.Context) {
-	if d.journal == nil || !d.stale && !d.journal.Full() {
-		return
-	}
-	if err := d.checkpoint(ctx); err != nil {
-		d.storageFailed(ctx, err)
-		return
-	}
-	if d.stale {
+	switch {
+	case d.journal == nil || d.journal.Saving():
+	case d.stale:
+		if err := d.checkpoint(ctx); err != nil {
+			d.storageFailed(ctx, err)
+			return
+		}
 		d.stale = false
 		d.logger.Info("storage takes writes again; the state is saved")
+	case d.journal.Full():
+		d.save(ctx)
 	}
+}
+
+// save takes a snapshot while the engine goes on. mu is held.
+func (d *detector) save(ctx context.Context) {
+	state, err := d.engine.Save()
+	if err != nil {
+		d.storageFailed(ctx, fmt.Errorf("take a snapshot of the patterns: %w", err))
+		return
+	}
+	d.journal.Save(ctx, &d.mu, state.Encode, func(err error) { d.storageFailed(ctx, err) })
 }
 
 // checkpoint replaces the journal by a snapshot. mu is held.

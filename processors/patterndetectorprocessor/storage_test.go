@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/otel/attribute"
@@ -126,12 +127,63 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 	for i := range journal.SnapshotEntries + 10 {
 		r.send(t, "test.first", fmt.Sprint(i))
 	}
+	r.detector.journal.Saved(&r.detector.mu)
 	require.Equal(t, 10, keys(t, r.detector.journal.Client, "j/"))
 	require.Greater(t, keys(t, r.detector.journal.Client, "s/"), 10)
 
 	after := newRig(t, withStorage(crashed(t, dir))).start(t)
 	after.send(t, "test.second", "0", fmt.Sprint(journal.SnapshotEntries+9))
 	require.ElementsMatch(t, []string{"0", fmt.Sprint(journal.SnapshotEntries + 9)}, after.next.ids(), "one from the snapshot, one from the journal")
+}
+
+// Records come, verdicts leave and a crash loses nothing while a snapshot is being stored.
+func TestASnapshotKeepsNobodyWaiting(t *testing.T) {
+	store := &slowly{fickle: newFickle(), parts: make(chan struct{})}
+	r := newRig(t, withExtension(store)).start(t)
+	things := []string{"early", "last"}
+	for i := range 500 {
+		things = append(things, fmt.Sprint(i))
+	}
+	saving := func() bool {
+		r.detector.mu.Lock()
+		defer r.detector.mu.Unlock()
+		return r.detector.journal.Saving()
+	}
+	for !saving() {
+		r.send(t, "test.first", things...)
+	}
+	for n, thing := range []string{"0", "1", "2"} {
+		store.parts <- struct{}{} // this part is taken, and the next waits
+		r.send(t, "test.second", thing)
+		require.Len(t, r.next.ids(), n+1)
+		r.send(t, "test.first", "beside "+thing)
+	}
+	beside := newRig(t, withExtension(store.copy())).start(t)
+	close(store.parts)
+	r.detector.journal.Saved(&r.detector.mu)
+	behind := newRig(t, withExtension(store.copy())).start(t)
+	for _, after := range []*rig{beside, behind} {
+		after.send(t, "test.second", "early", "last", "beside 2", "0")
+		require.ElementsMatch(t, []string{"early", "last", "beside 2"}, after.next.ids(), "what was said is not said again")
+	}
+	require.Less(t, keys(t, store, "j/"), 10)
+}
+
+// slowly is a storage that takes each part of a snapshot when the test lets it.
+type slowly struct {
+	*fickle
+	parts chan struct{}
+}
+
+func (s *slowly) GetClient(context.Context, component.Kind, component.ID, string) (storage.Client, error) {
+	return s, nil
+}
+
+func (s *slowly) Batch(ctx context.Context, ops ...*storage.Operation) error {
+	if len(ops) > 0 && strings.HasPrefix(ops[0].Key, "s/") && ops[0].Type == storage.Set {
+		<-s.parts
+	}
+	return s.fickle.Batch(ctx, ops...)
 }
 
 func keys(t *testing.T, client storage.Client, prefix string) (n int) {

@@ -122,14 +122,18 @@ func (p *rankJoin) replay(ctx context.Context) {
 // maintain takes a snapshot when the journal is full or the storage missed
 // something. mu is held.
 func (p *rankJoin) maintain(ctx context.Context) {
-	if p.journal == nil || !p.stale && !p.journal.Full() {
-		return
+	switch {
+	case p.journal == nil || p.journal.Saving():
+	case p.stale:
+		if err := p.checkpoint(ctx); err != nil {
+			p.storageFailed(ctx, err)
+			return
+		}
+		p.stale = false
+	case p.journal.Full():
+		state, err := p.join.Snapshot()
+		p.journal.Save(ctx, &p.mu, func() ([]byte, error) { return state, err }, func(err error) { p.storageFailed(ctx, err) })
 	}
-	if err := p.checkpoint(ctx); err != nil {
-		p.storageFailed(ctx, err)
-		return
-	}
-	p.stale = false
 }
 
 // checkpoint replaces the journal by a snapshot. mu is held.
@@ -143,6 +147,9 @@ func (p *rankJoin) checkpoint(ctx context.Context) error {
 
 // close saves the state and gives the storage back.
 func (p *rankJoin) close(ctx context.Context) error {
+	if p.journal != nil {
+		p.journal.Saved(&p.mu)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.journal == nil {

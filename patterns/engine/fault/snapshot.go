@@ -67,9 +67,9 @@ type State struct {
 	Lost   []*Loss           `json:"lost,omitempty"`
 }
 
-// Save returns the state; equal states are saved equally.
+// Save returns a copy of the state; equal states are saved equally.
 func (s *Set) Save() State {
-	saved := State{Out: s.out.verdicts, Lost: s.losses}
+	saved := State{Out: slices.Clone(s.out.verdicts), Lost: slices.Clone(s.losses)}
 	one := func(f *Fault) { saved.Faults = append(saved.Faults, f.save()) }
 	s.waiting.Each(one)
 	s.open.Each(one)
@@ -85,11 +85,14 @@ func (f *Fault) save() Saved {
 	saved := Saved{
 		Rule: f.rule.Name, Fields: f.rule.Names, Key: f.key, Seq: f.seq, Owner: f.owner,
 		Marks: map[string][]Mark{}, Folded: map[string]float64{},
-		Ranks: f.ranks, Touched: f.touched, Overdue: f.overdue, After: f.after, Past: f.past, Real: f.real,
+		Touched: f.touched, Overdue: f.overdue, After: f.after, Past: f.past, Real: f.real,
+	}
+	for i, ranks := range f.ranks {
+		saved.Ranks[i] = slices.Clone(ranks)
 	}
 	for i, w := range f.rule.Watches {
 		if len(f.marks[i]) > 0 {
-			saved.Marks[w.Name] = f.marks[i]
+			saved.Marks[w.Name] = slices.Clone(f.marks[i]) // what a mark leads to never changes
 		}
 		if f.folded[i] != 0 {
 			saved.Folded[w.Name] = f.folded[i]

@@ -6,6 +6,7 @@ package run
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"time"
 
@@ -431,10 +432,18 @@ type Saved struct {
 	Runs []*Run `json:"runs"`
 }
 
-// Save returns the state, the job first of whom nothing was heard for longest.
+// Save returns a copy of the state, the job first of whom nothing was heard for longest.
 func (b *Book) Save() []Saved {
 	var saved []Saved
-	b.order.Each(func(j *job) { saved = append(saved, Saved{Job: j.Job, Runs: j.runs}) })
+	b.order.Each(func(j *job) {
+		one := Saved{Job: j.Job, Runs: make([]*Run, len(j.runs))}
+		for i, r := range j.runs {
+			r := *r
+			r.Ranks, r.Gone = maps.Clone(r.Ranks), maps.Clone(r.Gone)
+			one.Runs[i] = &r
+		}
+		saved = append(saved, one)
+	})
 	return saved
 }
 

@@ -1,6 +1,10 @@
 package timeline
 
-import "github.com/tracecoreai/tracecore/patterns/verdict"
+import (
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
 
 // Saved is a series as it stands in a snapshot.
 type Saved struct {
@@ -16,11 +20,11 @@ type Saved struct {
 	Stay   stay          `json:"stay"`
 }
 
-// Save visits all series, those not sampled for longest first.
+// Save visits copies of all series, those not sampled for longest first.
 func (t *Table) Save(visit func(*Operator, Saved)) {
 	t.order.Each(func(s *Series) {
 		visit(s.op, Saved{
-			ID: s.ID, Kind: s.kind, Points: s.points, History: s.history,
+			ID: s.ID, Kind: s.kind, Points: slices.Clone(s.points), History: slices.Clone(s.history),
 			Values: s.Values, Source: s.Source, Trust: s.Trust, Newest: s.newest, Stay: s.stay,
 		})
 	})

@@ -25,7 +25,8 @@ import (
 //
 //	state               generation, number of chunks
 //	s/<generation>/<n>  the snapshot in chunks
-//	j/<generation>/<n>  journal since that snapshot, n from 0 without gaps
+//	j/<generation>/<n>  journal since that snapshot, n from 0 without gaps; while the next
+//	                    snapshot is stored, the journal goes on in the next generation
 //	o/<n>               items that the next consumer has not taken, without gaps: what
 //	                    gave way before its turn leaves an empty one
 //	outbox              the first n of o/
@@ -86,14 +87,22 @@ const (
 type Journal struct {
 	Client walkable
 
-	generation    uint64
-	entries       uint64 // in this generation
-	bytes         int    // of those entries
-	chunks        uint64 // of the snapshot of this generation
+	generation                 // of which the next entry is
+	bytes         int          // of its entries
+	before        []generation // since the stored snapshot, with its own: the storage has them
+	outdated      []generation // the storage may have them, and needs them no more
 	snapshotBytes int
+	saving        chan struct{} // closed when the snapshot is stored that Save takes; nil when it takes none
 
 	// Second is written with each outbox that Write is given, nil for none.
 	Second *Outbox
+}
+
+// generation is what begins with a snapshot.
+type generation struct {
+	number  uint64
+	chunks  uint64 // of its snapshot
+	entries uint64 // after it
 }
 
 // walkable is a storage client whose keys can be listed: after damage, keys are
@@ -177,7 +186,7 @@ func (o *Outbox) changes() (ops []*storage.Operation, items []uint64) {
 // Append writes one entry.
 func (j *Journal) Append(ctx context.Context, e *Entry, o *Outbox) error {
 	value := e.Encode()
-	if err := j.Write(ctx, o, storage.SetOperation(keyEntry(j.generation, j.entries), value)); err != nil {
+	if err := j.Write(ctx, o, storage.SetOperation(keyEntry(j.number, j.entries), value)); err != nil {
 		return err
 	}
 	j.entries++
@@ -185,36 +194,51 @@ func (j *Journal) Append(ctx context.Context, e *Entry, o *Outbox) error {
 	return nil
 }
 
-// Full says that a snapshot should replace the journal.
+// Full says that a snapshot should replace the journal, and none is being taken.
 func (j *Journal) Full() bool {
-	return j.entries >= SnapshotEntries || j.bytes >= max(snapshotBytes, 2*j.snapshotBytes)
+	return j.saving == nil && (j.entries >= SnapshotEntries || j.bytes >= max(snapshotBytes, 2*j.snapshotBytes))
 }
 
-// Snapshot replaces the journal. The generation that the snapshot begins in is
+// Snapshot replaces the journal in one batch. Save must not be at it. The generation that the snapshot begins in is
 // written after its chunks, so an old entry is never replayed on it.
 func (j *Journal) Snapshot(ctx context.Context, state []byte, o *Outbox) error {
-	var ops []*storage.Operation
-	generation, chunks := j.generation+1, uint64(0)
-	for chunk := range slices.Chunk(seal(stateMagic, state), chunkBytes) {
-		ops = append(ops, storage.SetOperation(keyChunk(generation, chunks), chunk))
-		chunks++
-	}
-	head := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, generation), chunks)
-	ops = append(ops, storage.SetOperation(keyState, seal(headMagic, head)))
-	for n := range j.chunks {
-		ops = append(ops, storage.DeleteOperation(keyChunk(j.generation, n)))
-	}
-	for n := range j.entries {
-		ops = append(ops, storage.DeleteOperation(keyEntry(j.generation, n)))
+	next := generation{number: j.number + 1}
+	ops := next.store(state)
+	next.chunks = uint64(len(ops))
+	ops = append(ops, next.head())
+	over := slices.Concat(j.outdated, j.before, []generation{j.generation})
+	for _, g := range over {
+		ops = append(ops, g.remove()...)
 	}
 	if err := j.Write(ctx, o, ops...); err != nil {
 		return err
 	}
-	*j = Journal{
-		Client: j.Client, generation: generation, chunks: chunks, snapshotBytes: len(state),
-		Second: j.Second,
-	}
+	*j = Journal{Client: j.Client, generation: next, snapshotBytes: len(state), Second: j.Second}
 	return nil
+}
+
+// store is what stores a snapshot.
+func (g generation) store(state []byte) (ops []*storage.Operation) {
+	for chunk := range slices.Chunk(seal(stateMagic, state), chunkBytes) {
+		ops = append(ops, storage.SetOperation(keyChunk(g.number, uint64(len(ops))), chunk))
+	}
+	return ops
+}
+
+// head makes it the generation that the storage begins with.
+func (g generation) head() *storage.Operation {
+	return storage.SetOperation(keyState, seal(headMagic, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, g.number), g.chunks)))
+}
+
+// remove is what removes it.
+func (g generation) remove() (ops []*storage.Operation) {
+	for n := range g.chunks {
+		ops = append(ops, storage.DeleteOperation(keyChunk(g.number, n)))
+	}
+	for n := range g.entries {
+		ops = append(ops, storage.DeleteOperation(keyEntry(g.number, n)))
+	}
+	return ops
 }
 
 // Load reads the snapshot. A nil state is a storage without one.
@@ -236,8 +260,8 @@ func (j *Journal) loadSnapshot(ctx context.Context, sealed []byte) ([]byte, erro
 	if err != nil || len(head) != 16 {
 		return nil, fmt.Errorf("stored state: %w", ErrForeign)
 	}
-	j.generation, j.chunks = binary.BigEndian.Uint64(head), binary.BigEndian.Uint64(head[8:])
-	chunks, err := j.read(ctx, chunksOf(j.generation))
+	j.generation = generation{number: binary.BigEndian.Uint64(head), chunks: binary.BigEndian.Uint64(head[8:])}
+	chunks, err := j.read(ctx, chunksOf(j.number))
 	if err != nil {
 		return nil, err
 	}
@@ -253,28 +277,64 @@ func (j *Journal) loadSnapshot(ctx context.Context, sealed []byte) ([]byte, erro
 	return state, nil
 }
 
-// removeOthers removes what belongs to another generation than this. Damage can
-// take the batch that removed it, and a later generation could have its number.
+// removeOthers removes what belongs to other generations than those that Replay reads. Damage
+// can take the batch that removed it, and a later generation could have its number.
 func (j *Journal) removeOthers(ctx context.Context) error {
+	last, err := j.last(ctx)
+	if err != nil {
+		return err
+	}
 	return j.remove(ctx, func(key string) bool {
-		ours := strings.HasPrefix(key, chunksOf(j.generation)) || strings.HasPrefix(key, entriesOf(j.generation))
-		return !ours && (strings.HasPrefix(key, "s/") || strings.HasPrefix(key, "j/"))
+		n, ours := entryOf(key)
+		return strings.HasPrefix(key, "s/") && !strings.HasPrefix(key, chunksOf(j.number)) ||
+			strings.HasPrefix(key, "j/") && (!ours || n < j.number || n > last)
 	})
 }
 
-// Replay gives the entries of this generation in order. An entry that is damaged or
+// last is the number of the last generation that goes on with what the snapshot begins: each
+// before it has entries, for Begin is called when there are.
+func (j *Journal) last(ctx context.Context) (uint64, error) {
+	has := map[uint64]bool{}
+	err := j.Client.Walk(context.WithoutCancel(ctx), func(key string, _ []byte) ([]*storage.Operation, error) {
+		if n, ours := entryOf(key); ours {
+			has[n] = true
+		}
+		return nil, nil
+	})
+	last := j.number
+	for has[last] && has[last+1] {
+		last++
+	}
+	return last, err
+}
+
+// entryOf is the generation of a key of an entry.
+func entryOf(key string) (generation uint64, ours bool) {
+	digits, _, _ := strings.Cut(strings.TrimPrefix(key, "j/"), "/")
+	generation, err := strconv.ParseUint(digits, 16, 64)
+	return generation, err == nil && strings.HasPrefix(key, entriesOf(generation))
+}
+
+// Replay gives the entries since the snapshot in order. An entry that is damaged or
 // missing comes as an error and does not hide those behind it.
 func (j *Journal) Replay(ctx context.Context, give func(Entry, error)) error {
-	entries, err := j.read(ctx, entriesOf(j.generation))
-	for _, e := range entries {
-		if e.n != j.entries {
-			give(Entry{}, fmt.Errorf("journal entries %d to %d are missing", j.entries, e.n-1))
+	for {
+		entries, err := j.read(ctx, entriesOf(j.number))
+		for _, e := range entries {
+			if e.n != j.entries {
+				give(Entry{}, fmt.Errorf("journal entries %d to %d are missing", j.entries, e.n-1))
+			}
+			j.entries = e.n + 1
+			j.bytes += len(e.value)
+			give(DecodeEntry(e.value))
 		}
-		j.entries = e.n + 1
-		j.bytes += len(e.value)
-		give(DecodeEntry(e.value))
+		last, listed := j.last(ctx)
+		if err = errors.Join(err, listed); err != nil || last == j.number {
+			return err
+		}
+		j.before = append(j.before, j.generation)
+		j.generation = generation{number: j.number + 1}
 	}
-	return err
 }
 
 // numbered is a value whose key ends in a number.
@@ -352,7 +412,7 @@ func (j *Journal) loadItem(o *Outbox, item numbered, check func(item []byte) err
 		err = check(plain)
 	}
 	if err == nil {
-		o.put(item.n, plain)
+		o.put(item.n, o.ownerOf(plain), plain)
 	}
 	return err
 }
@@ -361,7 +421,7 @@ func (j *Journal) loadItem(o *Outbox, item numbered, check func(item []byte) err
 // entry left behind can belong to.
 func (j *Journal) ResetState(ctx context.Context, now time.Time) error {
 	*j = Journal{
-		Client: j.Client, generation: max(j.generation+1, uint64(now.UnixNano())),
+		Client: j.Client, generation: generation{number: max(j.number+1, uint64(now.UnixNano()))},
 		Second: j.Second,
 	}
 	return j.remove(ctx, func(key string) bool {

@@ -43,16 +43,22 @@ const ordinary = 4 << 10
 func (o *Outbox) Len() int { return o.Order.Len() }
 
 // Add appends one item and returns how many had to go.
-func (o *Outbox) Add(item []byte) (dropped int) {
-	o.put(o.next, item)
+func (o *Outbox) Add(item []byte) (dropped int) { return o.AddOf(o.ownerOf(item), item) }
+
+// AddOf is Add where it is known whose room the item takes, which is what Owner says of it.
+func (o *Outbox) AddOf(owner []string, item []byte) (dropped int) {
+	o.put(o.next, owner, item)
 	return o.Trim()
 }
 
-func (o *Outbox) put(number uint64, item []byte) {
-	var owner []string
-	if o.Owner != nil {
-		owner = o.Owner(item)
+func (o *Outbox) ownerOf(item []byte) []string {
+	if o.Owner == nil {
+		return nil
 	}
+	return o.Owner(item)
+}
+
+func (o *Outbox) put(number uint64, owner []string, item []byte) {
 	place := o.Order.Add(number, fairlru.Some, owner...)
 	o.Order.Resize(place, 1+len(item)/ordinary)
 	o.slots = append(o.slots, waiting{number, item, place})
