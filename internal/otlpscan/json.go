@@ -21,6 +21,9 @@ func JSON(body []byte, maxCost int64) (int64, error) {
 		switch body[i] {
 		case '"':
 			end := endOfString(body, i+1)
+			if end-i-1 > MaxValue { // as it is written: escapes count
+				return cost, ErrTooLong
+			}
 			cost += perString + int64(end-i)
 			i = end
 		case '{':

@@ -124,8 +124,45 @@ func TestCostStopsEmptyElementsAndLargeStrings(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooCostly)
 	_, err = JSON([]byte(`{"resourceLogs":[`+strings.Repeat("{},", 100_000)+`{}]}`), 1<<20)
 	require.ErrorIs(t, err, ErrTooCostly)
-	_, err = JSON([]byte(`{"a":"`+strings.Repeat("x", 2<<20)), 1<<20)
+	_, err = JSON([]byte(`{"a":"`+strings.Repeat("x", MaxValue)), MaxValue-1)
 	require.ErrorIs(t, err, ErrTooCostly)
+}
+
+// TestOneValueIsBounded, wherever it is, and however many more come beside it.
+func TestOneValueIsBounded(t *testing.T) {
+	for name, put := range map[string]func(lr plog.LogRecord, resource pcommon.Map, text string){
+		"body":       func(lr plog.LogRecord, _ pcommon.Map, text string) { lr.Body().SetStr(text) },
+		"attribute":  func(lr plog.LogRecord, _ pcommon.Map, text string) { lr.Attributes().PutStr("k", text) },
+		"key":        func(lr plog.LogRecord, _ pcommon.Map, text string) { lr.Attributes().PutStr(text, "v") },
+		"event name": func(lr plog.LogRecord, _ pcommon.Map, text string) { lr.SetEventName(text) },
+		"bytes": func(lr plog.LogRecord, _ pcommon.Map, text string) {
+			lr.Attributes().PutEmptyBytes("k").FromRaw([]byte(text))
+		},
+		"attribute of the resource": func(_ plog.LogRecord, resource pcommon.Map, text string) { resource.PutStr("k", text) },
+		"in a list": func(lr plog.LogRecord, _ pcommon.Map, text string) {
+			lr.Attributes().PutEmptySlice("k").AppendEmpty().SetStr(text)
+		},
+	} {
+		for size, want := range map[int]error{MaxValue: nil, MaxValue + 1: ErrTooLong} {
+			logs := plog.NewLogs()
+			resource := logs.ResourceLogs().AppendEmpty()
+			lr := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+			put(lr, resource.Resource().Attributes(), strings.Repeat("x", size))
+			lr.Attributes().PutStr("beside", strings.Repeat("y", MaxValue))
+			r := plogotlp.NewExportRequestFromLogs(logs)
+			body, err := r.MarshalProto()
+			require.NoError(t, err)
+			_, err = Proto(Logs, body, unbounded)
+			require.ErrorIs(t, err, want, "%s of %d", name, size)
+			if name == "bytes" {
+				continue // base64 in JSON
+			}
+			body, err = r.MarshalJSON()
+			require.NoError(t, err)
+			_, err = JSON(body, unbounded)
+			require.ErrorIs(t, err, want, "%s of %d in JSON", name, size)
+		}
+	}
 }
 
 func TestGroupsAreNoOTLP(t *testing.T) {

@@ -15,9 +15,15 @@ import (
 // bodies). Nothing that the patterns read is deeper than two.
 const MaxNesting = 32
 
+// MaxValue is how many bytes one text, or one value of bytes, may have. To copy one of 15 MB, as
+// decoders do, took 45 ms, within which Go's scheduler and garbage collector can stop the
+// goroutine nowhere, so that the whole process waited (2 virtual CPUs, Linux 6.18, 2026-11-26).
+const MaxValue = 1 << 20
+
 // Errors of a scan. None of them goes away when the sender tries again.
 var (
 	ErrTooDeep   = fmt.Errorf("values are nested more than %d deep", MaxNesting)
+	ErrTooLong   = fmt.Errorf("a value has more than %d bytes; have the sender cut it, as OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT does in an SDK, or truncate_all of the transform processor in a collector", MaxValue)
 	ErrTooCostly = errors.New("decoded it takes more memory than one request may; send smaller batches")
 	ErrMalformed = errors.New("not an OTLP message")
 )
@@ -117,6 +123,9 @@ func (s *scan) field() error {
 	if inner := schema[s.top().kind].inner(number); inner != leaf {
 		s.pos -= len(content)
 		return s.enter(inner, s.pos+len(content))
+	}
+	if len(content) > MaxValue {
+		return ErrTooLong
 	}
 	return s.charge(perLeaf + schema[s.top().kind].perByte()*int64(len(content)))
 }

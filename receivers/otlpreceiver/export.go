@@ -152,6 +152,8 @@ func reasonOf(err error) reason {
 	switch {
 	case errors.Is(err, otlpscan.ErrTooDeep):
 		return tooDeep
+	case errors.Is(err, otlpscan.ErrTooLong):
+		return tooLong
 	case errors.Is(err, otlpscan.ErrTooCostly):
 		return tooCostly
 	default:

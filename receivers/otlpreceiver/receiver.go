@@ -122,6 +122,7 @@ const (
 	malformed   reason = "malformed"
 	tooCostly   reason = "too_costly"
 	tooDeep     reason = "too_deep"
+	tooLong     reason = "too_long"
 )
 
 func (r *otlpReceiver) refuse(ctx context.Context, why reason) {

@@ -38,6 +38,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/otlpscan"
 	"github.com/tracecoreai/tracecore/receivers/otlpreceiver/internal/metadata"
 )
 
@@ -202,6 +203,35 @@ func TestNestedValuesAreRefusedBeforeTheyAreDecoded(t *testing.T) {
 	require.Zero(t, b.logs.LogRecordCount())
 }
 
+// TestALongValueIsRefused with what to do about it, over both protocols; what is as long as one
+// may be is taken.
+func TestALongValueIsRefused(t *testing.T) {
+	b := start(t, roomy, nil)
+	long := func(bytes int) plogotlp.ExportRequest {
+		logs := testdata.GenerateLogs(1)
+		logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Body().SetStr(strings.Repeat("x", bytes))
+		return plogotlp.NewExportRequestFromLogs(logs)
+	}
+	client := plogotlp.NewGRPCClient(b.dial(t))
+	_, err := client.Export(t.Context(), long(otlpscan.MaxValue+1))
+	require.Equal(t, codes.InvalidArgument, status.Code(err), err)
+	require.ErrorContains(t, err, "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+	body, err := long(15 << 20).MarshalProto()
+	require.NoError(t, err)
+	resp, said := b.post(t, "/v1/logs", bytes.NewReader(body), "Content-Type", protoType)
+	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
+	require.Contains(t, said, "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+	body, err = long(otlpscan.MaxValue + 1).MarshalJSON()
+	require.NoError(t, err)
+	resp, _ = b.post(t, "/v1/logs", bytes.NewReader(body), "Content-Type", jsonType)
+	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
+	require.EqualValues(t, 3, b.refused(t, tooLong))
+	require.Zero(t, b.logs.LogRecordCount())
+	_, err = client.Export(t.Context(), long(otlpscan.MaxValue))
+	require.NoError(t, err)
+	require.Equal(t, 1, b.logs.LogRecordCount())
+}
+
 func TestCompressedBodiesAreBoundedAsTheyGrow(t *testing.T) {
 	b := start(t, roomy, nil)
 	var mebibyte bytes.Buffer
@@ -261,10 +291,7 @@ func TestRequestsBeyondTheMemoryAreToldToComeBack(t *testing.T) {
 	next, err := consumer.NewLogs(func(context.Context, plog.Logs) error { begun <- struct{}{}; <-release; return nil })
 	require.NoError(t, err)
 	b := start(t, 64<<20, next) // requests may hold 16 MiB
-	logs := plog.NewLogs()
-	logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().Body().SetStr(strings.Repeat("x", 5<<20))
-	body, err := plogotlp.NewExportRequestFromLogs(logs).MarshalProto()
-	require.NoError(t, err)
+	body := message(t, 5<<20)
 	done := make(chan int)
 	go func() {
 		resp, err := http.Post("http://"+b.http+"/v1/logs", protoType, bytes.NewReader(body))
@@ -285,10 +312,7 @@ func TestRequestsBeyondTheMemoryAreToldToComeBack(t *testing.T) {
 	resp, said = b.post(t, "/v1/logs", bytes.NewReader(body), "Content-Type", protoType)
 	require.Equal(t, http.StatusOK, resp.StatusCode, said)
 
-	logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Body().SetStr(strings.Repeat("x", 9<<20))
-	body, err = plogotlp.NewExportRequestFromLogs(logs).MarshalProto()
-	require.NoError(t, err)
-	resp, _ = b.post(t, "/v1/logs", bytes.NewReader(body), "Content-Type", protoType)
+	resp, _ = b.post(t, "/v1/logs", bytes.NewReader(message(t, 9<<20)), "Content-Type", protoType)
 	require.NotEqual(t, http.StatusOK, resp.StatusCode, "more than half of what all requests may hold")
 }
 

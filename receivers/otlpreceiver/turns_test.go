@@ -14,13 +14,20 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tracecoreai/tracecore/internal/otlpscan"
 	"github.com/tracecoreai/tracecore/receivers/otlpreceiver/internal/metadata"
 )
 
+// message has so many bytes of text, in values that are not too long.
 func message(t *testing.T, bytes int) []byte {
 	t.Helper()
 	logs := plog.NewLogs()
-	logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().Body().SetStr(strings.Repeat("x", bytes))
+	records := logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
+	for bytes > 0 {
+		n := min(bytes, otlpscan.MaxValue)
+		records.AppendEmpty().Body().SetStr(strings.Repeat("x", n))
+		bytes -= n
+	}
 	body, err := plogotlp.NewExportRequestFromLogs(logs).MarshalProto()
 	require.NoError(t, err)
 	return body

@@ -94,7 +94,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverOtlpRefused, err = builder.meter.Int64Counter(
 		"otelcol_receiver_otlp_refused",
-		metric.WithDescription("Requests that were refused before they were decoded, and connections that were closed at once. busy is a request for which there is no memory at the moment, connections a connection above the limit of its address or of all; too_costly and too_deep are requests that will never be taken. [Development]"),
+		metric.WithDescription("Requests that were refused before they were decoded, and connections that were closed at once. busy is a request for which there is no memory at the moment, connections a connection above the limit of its address or of all; too_costly, too_deep and too_long are requests that will never be taken. [Development]"),
 		metric.WithUnit("{refusal}"),
 	)
 	errs = errors.Join(errs, err)

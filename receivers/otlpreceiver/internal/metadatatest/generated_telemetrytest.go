@@ -40,7 +40,7 @@ func AssertEqualReceiverOtlpConnections(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualReceiverOtlpRefused(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_otlp_refused",
-		Description: "Requests that were refused before they were decoded, and connections that were closed at once. busy is a request for which there is no memory at the moment, connections a connection above the limit of its address or of all; too_costly and too_deep are requests that will never be taken. [Development]",
+		Description: "Requests that were refused before they were decoded, and connections that were closed at once. busy is a request for which there is no memory at the moment, connections a connection above the limit of its address or of all; too_costly, too_deep and too_long are requests that will never be taken. [Development]",
 		Unit:        "{refusal}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
