@@ -153,6 +153,7 @@ func putLimit(a metadata.ProcessAttributes, in *stall.Inside) {
 // measures makes the metrics of all series and processes; nil when there are none.
 func (c *converter) measures(each func(func(*stall.Series)), processes map[uint32]stall.Process, at time.Time) *pmetric.Metrics {
 	now := pcommon.NewTimestampFromTime(at)
+	standing := map[stallPoint]stall.Standing{}
 	each(func(s *stall.Series) {
 		peer := peerOther
 		if s.Peer.IsValid() {
@@ -167,6 +168,9 @@ func (c *converter) measures(each func(func(*stall.Series)), processes map[uint3
 		c.metrics.RecordNcclSocketRetransmitsDataPoint(now, int64(s.Retransmits), peer, job...)
 		for cause, d := range s.Stalled {
 			c.metrics.RecordNcclSocketStallTimeDataPoint(now, d.Seconds(), peer, string(cause), job...)
+			if one, stands := s.Longest[cause]; stands {
+				standing[stallPoint{peer, string(cause), s.JobID}] = one
+			}
 		}
 	})
 	for _, p := range processes {
@@ -183,7 +187,42 @@ func (c *converter) measures(each func(func(*stall.Series)), processes map[uint3
 	if metrics.DataPointCount() == 0 {
 		return nil
 	}
+	if len(standing) > 0 {
+		putExemplars(metrics, standing, now)
+	}
 	return &metrics
+}
+
+// stallPoint is what tells the points of the time of stalls apart.
+type stallPoint struct{ peer, cause, job string }
+
+// putExemplars says of each point whose stall it counts: which rank, for how long its socket
+// has not moved, and the span that TRACEPARENT in its environment names, if one is there.
+func putExemplars(metrics pmetric.Metrics, standing map[stallPoint]stall.Standing, now pcommon.Timestamp) {
+	for _, metric := range metrics.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+		if metric.Name() != metadata.MetricsInfo.NcclSocketStallTime.Name {
+			continue
+		}
+		for _, point := range metric.Sum().DataPoints().All() {
+			text := func(key string) string {
+				v, _ := point.Attributes().Get(key)
+				return v.Str()
+			}
+			one, stands := standing[stallPoint{text("network.peer.address"), text("nccl.socket.cause"), text("gen_ai.training.job_id")}]
+			if !stands {
+				continue
+			}
+			e := point.Exemplars().AppendEmpty()
+			e.SetTimestamp(now)
+			e.SetDoubleValue(one.Age.Seconds())
+			e.FilteredAttributes().PutInt("gen_ai.training.rank", int64(one.Process.Rank))
+			e.FilteredAttributes().PutInt("process.pid", int64(one.Process.PID))
+			if trace := one.Process.Trace; trace.Known() {
+				e.SetTraceID(trace.TraceID)
+				e.SetSpanID(trace.SpanID)
+			}
+		}
+	}
 }
 
 // errorName names an errno; a number that is none stays a number.
