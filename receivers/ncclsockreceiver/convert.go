@@ -3,6 +3,7 @@ package ncclsockreceiver
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"strings"
 	"syscall"
 	"time"
@@ -151,7 +152,7 @@ func putLimit(a metadata.ProcessAttributes, in *stall.Inside) {
 }
 
 // measures makes the metrics of all series and processes; nil when there are none.
-func (c *converter) measures(each func(func(*stall.Series)), processes map[uint32]stall.Process, at time.Time) *pmetric.Metrics {
+func (c *converter) measures(each func(func(*stall.Series)), lines []line, processes map[uint32]stall.Process, at time.Time) *pmetric.Metrics {
 	now := pcommon.NewTimestampFromTime(at)
 	standing := map[stallPoint]stall.Standing{}
 	each(func(s *stall.Series) {
@@ -174,14 +175,18 @@ func (c *converter) measures(each func(func(*stall.Series)), processes map[uint3
 		}
 	})
 	for _, p := range processes {
-		if p.CPU < 0 { // not read
-			continue
+		if p.CPU >= 0 { // read
+			c.metrics.RecordProcessCPUTimeDataPoint(now, p.CPU.Seconds(), ofProcess(&p)...)
 		}
-		of := []metadata.MetricAttributeOption{metadata.WithProcessPidMetricAttribute(int64(p.PID)), metadata.WithGenAiTrainingRankMetricAttribute(int64(p.Rank))}
-		if p.JobID != "" {
-			of = append(of, metadata.WithGenAiTrainingJobIDMetricAttribute(p.JobID))
+	}
+	for i := range lines {
+		l := &lines[i]
+		of := append(ofProcess(l.of), metadata.WithNetworkLocalAddressMetricAttribute(l.local.String()))
+		if l.name != "" {
+			of = append(of, metadata.WithNetworkInterfaceNameMetricAttribute(l.name))
 		}
-		c.metrics.RecordProcessCPUTimeDataPoint(now, p.CPU.Seconds(), of...)
+		c.metrics.RecordProcessNetworkIoDataPoint(now, int64(l.moved.Sent), "transmit", of...)    //nolint:gosec // no process moves so much
+		c.metrics.RecordProcessNetworkIoDataPoint(now, int64(l.moved.Received), "receive", of...) //nolint:gosec // no process moves so much
 	}
 	metrics := c.metrics.Emit(metadata.WithResource(c.logs.Resource()))
 	if metrics.DataPointCount() == 0 {
@@ -191,6 +196,22 @@ func (c *converter) measures(each func(func(*stall.Series)), processes map[uint3
 		putExemplars(metrics, standing, now)
 	}
 	return &metrics
+}
+
+// line is what a process moved over a local address of its machine.
+type line struct {
+	of    *stall.Process
+	local netip.Addr
+	name  string // of the interface, "" when not known
+	moved stall.Line
+}
+
+func ofProcess(p *stall.Process) []metadata.MetricAttributeOption {
+	of := []metadata.MetricAttributeOption{metadata.WithProcessPidMetricAttribute(int64(p.PID)), metadata.WithGenAiTrainingRankMetricAttribute(int64(p.Rank))}
+	if p.JobID != "" {
+		of = append(of, metadata.WithGenAiTrainingJobIDMetricAttribute(p.JobID))
+	}
+	return of
 }
 
 // stallPoint is what tells the points of the time of stalls apart.

@@ -1,6 +1,7 @@
 package stall
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -512,6 +513,25 @@ func TestTrafficOfAJobByPeer(t *testing.T) {
 	require.EqualValues(t, 7, got["10.0.0.2"].Retransmits)
 	require.EqualValues(t, 12<<20, got["10.0.0.2"].ReceivedBytes)
 	require.Equal(t, 5*time.Second, got["10.0.0.1"].Stalled[socketstall.NotReading])
+}
+
+// What a rank moves is counted by the address of its machine that it goes over.
+func TestLinesOfARank(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.train(13)
+	got := map[string]Line{}
+	w.tracker.Lines(func(of *Process, local netip.Addr, moved Line) { got[fmt.Sprint(of.Rank, " ", local)] = moved })
+	require.Equal(t, map[string]Line{"0 10.0.0.1": {12 << 20, 12 << 20}, "1 10.0.0.2": {12 << 20, 12 << 20}}, got)
+
+	r := &rank{}
+	for n := range 2 * mostLines {
+		s := socket{met: 1, round: 2, change: change{sent: 1}}
+		s.now.Local = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 1)
+		r.carry(&s)
+		s.now.Local = netip.MustParseAddrPort("127.0.0.1:1")
+		r.carry(&s)
+	}
+	require.Len(t, r.lines, mostLines, "bounded, and without loopback")
 }
 
 // Whose stall it is that a series counts is told once, of the one that lasts longest.
