@@ -35,7 +35,7 @@ func (f *FS) Interface(pid uint32, local netip.Addr) (name string, err error) {
 	if name = read(file.Content, local); name == "" || file.Cut {
 		return "", fmt.Errorf("interface of %s of process %d: %w", local, pid, errNoInterface)
 	}
-	return name, nil
+	return strings.ToValidUTF8(name, "\ufffd"), nil // its namespace may be a user's, who names it
 }
 
 // withAddress reads if_inet6: address, index, prefix, scope, flags and name (if6_seq_show(),

@@ -34,6 +34,7 @@ func TestInterfaceOfALocalAddress(t *testing.T) {
 	put(t, root, "1/net/if_inet6", "fe800000000000000a0027fffe4e66a1 02 40 20 80     eth0\nfd000000000000000000000000000003 05 40 00 80     eth3\n00000000000000000000000000000001 01 80 10 80       lo\nnonsense\n")
 	put(t, root, "2/net/route", routes([3]string{"eth0", "0.0.0.0/0", "169.254.1.1"}, [3]string{"eth0", "169.254.1.1/32", "0.0.0.0"})) // of a pod
 	put(t, root, "3/net/route", routes([3]string{"eth4", "10.0.4.0/24", "0.0.0.0"}, [3]string{"eth5", "10.0.4.0/24", "0.0.0.0"}, [3]string{"eth4", "10.0.4.0/24", "0.0.0.0"}))
+	put(t, root, "5/net/route", routes([3]string{"e\xff0", "10.0.4.0/24", "0.0.0.0"}))
 	put(t, root, "4/net/route", strings.Repeat("x", maxRoutes+1))
 	fs := Open(root)
 	for name, tt := range map[string]struct {
@@ -47,6 +48,7 @@ func TestInterfaceOfALocalAddress(t *testing.T) {
 		"told twice":                  {3, "10.0.4.17", ""},
 		"no network of its own":       {1, "192.168.0.1", ""},
 		"the only interface of a pod": {2, "10.244.1.7", "eth0"},
+		"a name that is no text":      {5, "10.0.4.17", "e\ufffd0"},
 		"IPv4 in IPv6":                {1, "::ffff:10.0.3.17", "eth3"},
 		"IPv6":                        {1, "fd00::3", "eth3"},
 		"IPv6 that nobody has":        {1, "fd00::4", ""},
