@@ -1,6 +1,8 @@
 package patterndetectorprocessor
 
 import (
+	"cmp"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
@@ -9,8 +11,11 @@ import (
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/steps"
 )
 
-// stallMetric is the metric of the receiver ncclsock whose exemplars name a rank.
-const stallMetric = "nccl.socket.stall.time"
+// Metrics of the receivers ncclsock and fusefault whose exemplars name a rank.
+const (
+	stallMetric = "nccl.socket.stall.time"
+	stuckMetric = "fuse.in_flight.oldest_age"
+)
 
 const (
 	attributeRank = "gen_ai.training.rank"
@@ -37,8 +42,8 @@ func (d *detector) exemplarsInSteps(md pmetric.Metrics) pmetric.Metrics {
 		}
 		for _, scope := range md.ResourceMetrics().At(r).ScopeMetrics().All() {
 			for _, metric := range scope.Metrics().All() {
-				if metric.Name() == stallMetric && metric.Type() == pmetric.MetricTypeSum {
-					d.pointsInSteps(rule.Text(of, "host.name"), metric.Sum().DataPoints())
+				if points, are := stallPoints(metric); are {
+					d.pointsInSteps(rule.Text(of, "host.name"), points)
 				}
 			}
 		}
@@ -50,10 +55,11 @@ func (d *detector) exemplarsInSteps(md pmetric.Metrics) pmetric.Metrics {
 func hasStalls(resource pmetric.ResourceMetrics) bool {
 	for _, scope := range resource.ScopeMetrics().All() {
 		for _, metric := range scope.Metrics().All() {
-			if metric.Name() != stallMetric || metric.Type() != pmetric.MetricTypeSum {
+			points, are := stallPoints(metric)
+			if !are {
 				continue
 			}
-			for _, point := range metric.Sum().DataPoints().All() {
+			for _, point := range points.All() {
 				if point.Exemplars().Len() > 0 {
 					return true
 				}
@@ -63,15 +69,26 @@ func hasStalls(resource pmetric.ResourceMetrics) bool {
 	return false
 }
 
+// stallPoints are those of a metric of stalls, false of any other.
+func stallPoints(metric pmetric.Metric) (points pmetric.NumberDataPointSlice, are bool) {
+	switch {
+	case metric.Name() == stallMetric && metric.Type() == pmetric.MetricTypeSum:
+		return metric.Sum().DataPoints(), true
+	case metric.Name() == stuckMetric && metric.Type() == pmetric.MetricTypeGauge:
+		return metric.Gauge().DataPoints(), true
+	}
+	return points, false
+}
+
 func (d *detector) pointsInSteps(host string, points pmetric.NumberDataPointSlice) {
 	for _, point := range points.All() {
-		job := rule.Text(point.Attributes(), attributeJob)
 		for _, e := range point.Exemplars().All() {
 			number, ok := rule.Integer(e.FilteredAttributes(), attributeRank)
 			if !ok || number < 0 || number > verdict.MaxRank || host == "" {
 				continue
 			}
 			// Its trace is that of TRACEPARENT in the rank's environment, as its node read it.
+			job := cmp.Or(rule.Text(e.FilteredAttributes(), attributeJob), rule.Text(point.Attributes(), attributeJob))
 			who := steps.Rank{Host: host, Job: job, Number: int(number)}
 			if span, known := d.steps.Within(who, e.Timestamp().AsTime().UnixNano(), e.TraceID()); known {
 				traceID, spanID := span.IDs()

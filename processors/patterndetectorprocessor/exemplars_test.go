@@ -41,7 +41,11 @@ func stalled(host, trust string, rank int64, own byte, at time.Duration) pmetric
 
 // exemplar is that of the metrics that came out.
 func exemplar(md pmetric.Metrics) pmetric.Exemplar {
-	return md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0).Exemplars().At(0)
+	metric := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0)
+	if metric.Type() == pmetric.MetricTypeGauge {
+		return metric.Gauge().DataPoints().At(0).Exemplars().At(0)
+	}
+	return metric.Sum().DataPoints().At(0).Exemplars().At(0)
 }
 
 // TestExemplarsOfStallsAreInTheStepOfTheirRank: metrics pass, and an exemplar has the step that
@@ -63,6 +67,7 @@ func TestExemplarsOfStallsAreInTheStepOfTheirRank(t *testing.T) {
 	}{
 		"a stranger tells the step":       {stalled("node-17", "", 3, 0, time.Second), 7, true},
 		"its environment names the trace": {stalled("node-17", "proven", 3, 7, time.Second), 7, false},
+		"of a mount":                      {onAMount(stalled("node-17", "proven", 3, 7, time.Second)), 7, false},
 		"its environment names another":   {stalled("node-17", "proven", 3, 8, time.Second), 0, false},
 		"the step is over":                {stalled("node-17", "proven", 3, 7, time.Hour), 0, false},
 		"another rank":                    {stalled("node-17", "proven", 4, 7, time.Second), 0, false},
@@ -89,6 +94,18 @@ func TestExemplarsOfStallsAreInTheStepOfTheirRank(t *testing.T) {
 			require.Equal(t, tt.claimed, claimed.Bool())
 		})
 	}
+}
+
+// onAMount is the age of what is stuck as the receiver fusefault tells it.
+func onAMount(md pmetric.Metrics) pmetric.Metrics {
+	metric := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0)
+	point := pmetric.NewNumberDataPoint()
+	metric.Sum().DataPoints().At(0).MoveTo(point)
+	point.Attributes().Clear()
+	point.Exemplars().At(0).FilteredAttributes().PutStr("gen_ai.training.job_id", "j")
+	metric.SetName(stuckMetric)
+	point.MoveTo(metric.SetEmptyGauge().DataPoints().AppendEmpty())
+	return md
 }
 
 func named(md pmetric.Metrics, name string) pmetric.Metrics {

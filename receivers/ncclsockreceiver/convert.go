@@ -233,15 +233,7 @@ func putExemplars(metrics pmetric.Metrics, standing map[stallPoint]stall.Standin
 			if !stands {
 				continue
 			}
-			e := point.Exemplars().AppendEmpty()
-			e.SetTimestamp(now)
-			e.SetDoubleValue(one.Age.Seconds())
-			e.FilteredAttributes().PutInt("gen_ai.training.rank", int64(one.Process.Rank))
-			e.FilteredAttributes().PutInt("process.pid", int64(one.Process.PID))
-			if trace := one.Process.Trace; trace.Known() {
-				e.SetTraceID(trace.TraceID)
-				e.SetSpanID(trace.SpanID)
-			}
+			record.Exemplar(point, &one.Process, one.Age.Seconds(), now)
 		}
 	}
 }
