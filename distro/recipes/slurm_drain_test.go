@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
@@ -29,12 +30,12 @@ func TestSlurmDrainsAndResumes(t *testing.T) {
 		v.Culprit["host"], v.Culprit["node"] = node, node
 		return v
 	}
-	drained := func(node string) bool { // beside what else its state says: no slurmd answers
+	drained := func(t require.TestingT, node string) bool { // beside what else its state says: no slurmd answers
 		return slices.Contains(strings.Split(slurm.Node(t, node)["State"], "+"), "DRAIN")
 	}
 	becomes := func(node string, out bool) {
 		t.Helper()
-		require.Eventually(t, func() bool { return drained(node) == out }, patience, 20*time.Millisecond, "%s", a.Stderr)
+		require.EventuallyWithT(t, func(c *assert.CollectT) { require.Equal(c, out, drained(c, node)) }, patience, 20*time.Millisecond, "%s", a.Stderr)
 	}
 
 	slurm.Run(t, "update", "nodename=node-5", "state=drain", "reason=disk swap")
@@ -56,9 +57,9 @@ func TestSlurmDrainsAndResumes(t *testing.T) {
 	tell(t, otlp, end(theirs), end(lost))
 	becomes(host, false)
 	require.NotContains(t, slurm.Node(t, host), "Reason")
-	require.True(t, drained("node-5"), "it is theirs")
+	require.True(t, drained(t, "node-5"), "it is theirs")
 	require.Contains(t, slurm.Node(t, "node-5")["Reason"], "disk swap")
 	for _, node := range []string{"node-3", "node-4"} {
-		require.False(t, drained(node))
+		require.False(t, drained(t, node))
 	}
 }

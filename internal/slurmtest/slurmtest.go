@@ -82,16 +82,14 @@ PartitionName=main Nodes=ALL Default=YES State=UP
 }
 
 // Run runs scontrol as an administrator, and returns what it prints.
-func (c Controller) Run(t *testing.T, arguments ...string) string {
-	t.Helper()
+func (c Controller) Run(t require.TestingT, arguments ...string) string {
 	text, err := exec.Command(c.Scontrol, arguments...).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	return string(text)
 }
 
 // Node is what Slurm says of a node now, by the names that scontrol gives it.
-func (c Controller) Node(t *testing.T, name string) map[string]string {
-	t.Helper()
+func (c Controller) Node(t require.TestingT, name string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(c.Run(t, "show", "node", name)) {
 		line = strings.TrimSpace(line)
