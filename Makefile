@@ -47,7 +47,7 @@ STAGES := format race host chart cluster
 STILL := lint tools unit fuzz check-generated
 MACHINES := vmtest
 # What a release needs beyond that.
-RELEASE := attack stacks pages loki soak truth bench
+RELEASE := attack stacks pages loki jaeger soak truth bench
 
 .PHONY: help
 help: ## List the targets
@@ -169,6 +169,11 @@ gpu: build gotestsum ## Faults of a real NVIDIA GPU, of its driver and of a job 
 loki: gotestsum ## The recipe loki.yaml with a real Loki, which takes seven minutes of CPU to build, once
 	@$(LOCKED) go -C tools/loki build -o ../../$(BIN)/ github.com/grafana/loki/v3/cmd/loki
 	$(JSON) go test -json -tags=remove_all_sd,loki -run Loki ./distro/recipes
+
+.PHONY: jaeger
+jaeger: gotestsum ## Traces of incidents, runs and steps with a real Jaeger, which takes minutes to build, once
+	@$(LOCKED) go -C tools/jaeger build -o ../../$(BIN)/ github.com/jaegertracing/jaeger/cmd/jaeger
+	$(JSON) go test -json -tags=remove_all_sd,jaeger -run Jaeger ./distro/recipes
 
 .PHONY: soak
 soak: gotestsum ## Healthy jobs of stand-in ranks for SOAK: nobody may be accused (as root)

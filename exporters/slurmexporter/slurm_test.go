@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/slurmtest"
 )
 
 // stateVariable marks a process that is to be scontrol, and names the file with its nodes.
@@ -163,58 +163,10 @@ func (c *cluster) set(t *testing.T, name string, change func(*fakeNode)) {
 	c.write(t, nodes)
 }
 
-// newReal starts slurmctld on loopback, with nodes that no slurmd is on.
+// newReal has the nodes of a controller of Slurm.
 func newReal(t *testing.T) *cluster {
 	t.Helper()
-	controller, err := exec.LookPath("slurmctld")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must run this against Slurm: tools/deps.sh installs slurmctld and slurm-client")
-		}
-		t.Skip("needs Debian's slurmctld and slurm-client")
-	}
-	hosttest.Require(t, "it starts a controller of Slurm as root")
-	program, err := exec.LookPath("scontrol")
-	require.NoError(t, err)
-	dir, host := t.TempDir(), must(os.Hostname())
-	config := filepath.Join(dir, "slurm.conf")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `ClusterName=test
-SlurmctldHost=%s(127.0.0.1)
-SlurmUser=root
-AuthType=auth/none
-CredType=cred/none
-ProctrackType=proctrack/linuxproc
-SchedulerType=sched/builtin
-StateSaveLocation=%[2]s
-SlurmdSpoolDir=%[2]s
-SlurmctldPidFile=%[2]s/pid
-SlurmctldPort=%[3]d
-SlurmdTimeout=0
-NodeName=gpu-[1-20] NodeAddr=127.0.0.1 Port=[%[4]d-%[5]d] CPUs=1 State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES State=UP
-`, host, dir, hosttest.FreePort(t), 1, 20), 0o600))
-	t.Setenv("SLURM_CONF", config)
-	said := &strings.Builder{}
-	process := exec.Command(controller, "-D", "-f", config)
-	process.Stdout, process.Stderr = said, said
-	require.NoError(t, process.Start())
-	t.Cleanup(func() {
-		_ = process.Process.Kill()
-		_ = process.Wait()
-		if t.Failed() {
-			t.Log(said)
-		}
-	})
-	c := &cluster{scontrol: scontrol{program, hosttest.Patience}}
-	require.Eventually(t, func() bool {
-		nodes, err := c.scontrol.nodes(t.Context())
-		return err == nil && len(nodes) == 20
-	}, hosttest.Patience, 50*time.Millisecond)
-	for _, name := range names() { // an unknown node becomes idle by way of down
-		c.admin(t, "nodename="+name, "state=down", "reason=new")
-		c.admin(t, "nodename="+name, "state=resume")
-	}
-	return c
+	return &cluster{scontrol: scontrol{slurmtest.Start(t, "gpu", len(names())).Scontrol, hosttest.Patience}}
 }
 
 // admin is what somebody does by hand.
@@ -245,11 +197,4 @@ func (c *cluster) drained(t *testing.T) (all []string) {
 		}
 	}
 	return all
-}
-
-func must(text string, err error) string {
-	if err != nil {
-		panic(err)
-	}
-	return text
 }

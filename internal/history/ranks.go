@@ -69,15 +69,23 @@ type RankNode struct {
 	// Local are the numbers that they have on the machine, in the same order; absent where
 	// records do not say them.
 	Local string `json:"local_ranks,omitempty"`
+	// Rails are the interfaces over which they move their data, in the same order, or one for
+	// all; absent where not all are known.
+	Rails string `json:"rails,omitempty"`
 }
 
 // RankDetail is one rank.
 type RankDetail struct {
-	Rank    int        `json:"rank"`
-	State   string     `json:"state"`
-	Host    string     `json:"host,omitempty"`
-	Local   *int       `json:"local_rank,omitempty"`
-	CPU     *float64   `json:"cpu_cores,omitempty"`       // how many of them its processes use, lately
+	Rank  int      `json:"rank"`
+	State string   `json:"state"`
+	Host  string   `json:"host,omitempty"`
+	Local *int     `json:"local_rank,omitempty"`
+	CPU   *float64 `json:"cpu_cores,omitempty"` // how many of them its processes use, lately
+	// Rail is the interface over which most of its data goes, or the address where its name is
+	// not known. Sends is how much it sends there and elsewhere, in bytes a second, lately.
+	Rail  string   `json:"rail,omitempty"`
+	Sends *float64 `json:"sends_bytes_per_second,omitempty"`
+
 	GPU     string     `json:"gpu,omitempty"`             // its address
 	GPUBusy *float64   `json:"gpu_utilization,omitempty"` // from 0 to 1, lately
 	PID     int64      `json:"pid,omitempty"`

@@ -65,7 +65,7 @@ func (r *Records) Feeds(emitters func(source string) []string, heard func(patter
 			return Feed{Kind: NotKnown}
 		}
 		hosts, _ := r.About()
-		if feed, told := LookedAt(agents, hosts, who, time.Unix(0, r.about.from).Add(nearBefore), time.Unix(0, r.about.to), end); told {
+		if feed, told := LookedAt(agents, hosts, who, time.Unix(0, r.about.from).Add(NearSpan), time.Unix(0, r.about.to), end); told {
 			return feed
 		}
 		names := strings.Join(who[:min(len(who), mostTellers)], " or ")

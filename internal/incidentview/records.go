@@ -18,8 +18,8 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// nearBefore is how long before the cause a record may be to be near it.
-const nearBefore = time.Minute
+// NearSpan is how long before the cause a record may be to be near it.
+const NearSpan = time.Minute
 
 // Bounds of what is kept of the records of one incident.
 const (
@@ -69,7 +69,7 @@ func keysOf(incident []verdict.Verdict) incidentKeys {
 		return k
 	}
 	k.root, k.job = incident[0].Culprit, job(incident)
-	k.from, k.to = incident[0].Onset.Add(-nearBefore).UnixNano(), newest(incident).UnixNano()
+	k.from, k.to = incident[0].Onset.Add(-NearSpan).UnixNano(), newest(incident).UnixNano()
 	for i, v := range incident {
 		for _, name := range []string{v.Culprit["host"], v.Culprit["node"]} {
 			if name != "" {
@@ -127,7 +127,7 @@ func timeOf(record plog.LogRecord) int64 {
 
 func (r *Records) take(resource pcommon.Map, host string, record plog.LogRecord) {
 	at := timeOf(record)
-	if at < r.about.from || at > r.about.to+int64(nearBefore) || record.EventName() == verdict.EventName {
+	if at < r.about.from || at > r.about.to+int64(NearSpan) || record.EventName() == verdict.EventName {
 		return
 	}
 	attributes := record.Attributes()

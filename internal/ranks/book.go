@@ -105,6 +105,8 @@ type rank struct {
 	pace          *pace         // nil where no step was told
 	gpu           string        // its address, where it is known
 	cpu           map[int64]cpu // of its processes, by their pid; nil where none was told
+	lines         map[lineKey]line
+	rail          string // over which most of its data went last, "" when not known
 }
 
 // doing is what the process does that has the connections, as of the newest stall. That

@@ -1,14 +1,17 @@
 package ranks
 
 import (
+	"cmp"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -16,10 +19,12 @@ import (
 )
 
 // Metrics of the receivers ncclsock and gpu that say how fast a job goes: what its ranks
-// sent, what CPU they used, whose a GPU is, and how busy it is.
+// sent, what CPU they used, over which interface they move data, whose a GPU is, and how busy
+// it is.
 const (
 	metricTraffic = "nccl.socket.io"
 	metricCPU     = "process.cpu.time"
+	metricLine    = "process.network.io"
 	metricOwner   = "hw.gpu.process.memory.usage"
 	metricBusy    = "hw.gpu.utilization"
 )
@@ -28,6 +33,8 @@ const (
 	mostGPUs      = 4096
 	mostProcesses = 8 // of one rank that are kept: an agent that lies can have a hundred thousand ranks
 	mostCores     = 1 << 16
+	longestRail   = 64
+	mostLines     = 16 // addresses and directions of one rank that are kept
 	// lasts is how long a sample counts: receivers tell theirs each 10 s.
 	lasts = int64(time.Minute)
 )
@@ -80,6 +87,10 @@ func (b *Book) metric(host string, metric pmetric.Metric) {
 		for _, point := range metric.Sum().DataPoints().All() {
 			b.cpu(host, point)
 		}
+	case name == metricLine && metric.Type() == pmetric.MetricTypeSum:
+		for _, point := range metric.Sum().DataPoints().All() {
+			b.line(host, point)
+		}
 	case name == metricOwner && metric.Type() == pmetric.MetricTypeSum:
 		for _, point := range metric.Sum().DataPoints().All() {
 			a := point.Attributes()
@@ -118,6 +129,80 @@ func (b *Book) cpu(host string, point pmetric.NumberDataPoint) {
 		r.cpu = map[int64]cpu{}
 	}
 	r.cpu[pid.Int()] = now
+}
+
+// lineKey is a way over which a process of a rank moves data.
+type lineKey struct {
+	pid     int64
+	address string
+	sends   bool
+}
+
+// line is what went over it.
+type line struct {
+	name  string // its interface, or its address where that is not known
+	moved int64
+	at    int64
+	rate  float64 // bytes a second since the sample before, below 0 where there is none
+}
+
+func (b *Book) line(host string, point pmetric.NumberDataPoint) {
+	a, at := point.Attributes(), int64(point.Timestamp()) //nolint:gosec // a time that does not fit is below zero
+	number, ok := socketstall.Rank(a, "gen_ai.training.rank")
+	pid, told := rule.Integer(a, "process.pid")
+	address, direction := rule.Text(a, "network.local.address"), rule.Text(a, "network.io.direction")
+	j := b.only(host, rule.Text(a, "gen_ai.training.job_id"), number)
+	if !ok || !told || j == nil || address == "" || at <= 0 || at > timeline.MaxTime || point.ValueType() != pmetric.NumberDataPointValueTypeInt || point.IntValue() < 0 {
+		return
+	}
+	r, key := j.ranks[number], lineKey{pid, address, direction == "transmit"}
+	maps.DeleteFunc(r.lines, func(_ lineKey, one line) bool { return at-one.at >= lasts })
+	before, known := r.lines[key]
+	if known && at <= before.at || !known && len(r.lines) >= mostLines {
+		return
+	}
+	now := line{name: strings.Clone(safetext.Clip(cmp.Or(rule.Text(a, "network.interface.name"), address), longestRail)), moved: point.IntValue(), at: at, rate: -1}
+	if known && now.moved >= before.moved {
+		now.rate = float64(now.moved-before.moved) / time.Duration(at-before.at).Seconds()
+	}
+	if r.lines == nil {
+		r.lines = map[lineKey]line{}
+	}
+	key.address = strings.Clone(key.address)
+	r.lines[key] = now
+	if rail := r.busiest(); rail != "" && rail != r.rail {
+		r.rail, j.told.stale = rail, true
+	}
+}
+
+// busiest is the interface over which most of a rank's data goes, "" where none does now. Of
+// two that carry as much it is the first by name.
+func (r *rank) busiest() (name string) {
+	rates := map[string]float64{}
+	for _, one := range r.lines {
+		rates[one.name] += max(one.rate, 0)
+	}
+	most := 0.0
+	for _, one := range slices.Sorted(maps.Keys(rates)) {
+		if rates[one] > most {
+			name, most = one, rates[one]
+		}
+	}
+	return name
+}
+
+// sends is how much a rank sends over all of its lines, nil where nothing tells of now.
+func (r *rank) sends(now int64) *float64 {
+	all, told := 0.0, false
+	for key, one := range r.lines {
+		if key.sends && now-one.at < lasts && one.rate >= 0 {
+			all, told = all+one.rate, true
+		}
+	}
+	if !told {
+		return nil
+	}
+	return &all
 }
 
 // cores is how many of them the processes of a rank use, nil where nothing tells of now.

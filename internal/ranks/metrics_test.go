@@ -143,3 +143,61 @@ func TestWhatCPUARankUses(t *testing.T) {
 	d, _ := b.State("llm", "", 3, began.Add(b.now))
 	require.Nil(t, d.CPU, "nothing tells of now")
 }
+
+// The rail of a rank is where most of its data goes, as its node tells it. Where nothing goes
+// any more, it stays.
+func TestTheRailOfARank(t *testing.T) {
+	b := newBench(DefaultMost)
+	for rank := range 2 {
+		b.tell(t, 0, "process.start", rank, of(rank, 0, nil))
+	}
+	moves := func(at time.Duration, host, trust string, rank int, bytes map[string]float64) (rail string, sends *float64) {
+		points := map[string]attributes{}
+		for name := range bytes {
+			for _, direction := range []string{"transmit", "receive"} {
+				a := attributes{"process.pid": 7, "gen_ai.training.rank": rank, "gen_ai.training.job_id": "llm", "network.io.direction": direction, "network.local.address": "10.0.0." + name}
+				if name != "9" {
+					a["network.interface.name"] = "eth" + name
+				}
+				points[name+" "+direction] = a
+			}
+		}
+		b.measure(t, at, host, trust, metricLine, points, func(key string) float64 { return bytes[key[:1]] })
+		d, found := b.State("llm", "", rank, began.Add(b.now))
+		require.True(t, found)
+		return d.Rail, d.Sends
+	}
+	rails := func() string { return b.job(t).Nodes[0].Rails }
+
+	rail, sends := moves(10*time.Second, "node-0", "proven", 0, map[string]float64{"0": 1000, "3": 0})
+	require.Empty(t, rail, "one sample says not what goes now")
+	require.Nil(t, sends)
+	rail, sends = moves(20*time.Second, "node-0", "proven", 0, map[string]float64{"0": 2000, "3": 9000})
+	require.Equal(t, "eth3", rail)
+	require.InDelta(t, 1000, *sends, 1e-9)
+	require.Empty(t, rails(), "that of rank 1 is not known")
+	moves(10*time.Second, "node-0", "proven", 1, map[string]float64{"9": 0})
+	rail, _ = moves(20*time.Second, "node-0", "proven", 1, map[string]float64{"9": 10})
+	require.Equal(t, "10.0.0.9", rail, "an address where its interface has no name")
+	require.Equal(t, "eth3,10.0.0.9", rails())
+	for _, stranger := range [][2]string{{"node-0", "foreign"}, {"node-1", "proven"}} {
+		moves(30*time.Second, stranger[0], stranger[1], 0, map[string]float64{"5": 0})
+		rail, _ = moves(31*time.Second, stranger[0], stranger[1], 0, map[string]float64{"5": 1e12})
+		require.Equal(t, "eth3", rail)
+	}
+	rail, _ = moves(32*time.Second, "node-0", "proven", 0, map[string]float64{"0": 90_000, "3": 9000})
+	require.Equal(t, "eth0", rail, "it has changed")
+	moves(40*time.Second, "node-0", "proven", 1, map[string]float64{"0": 0})
+	moves(50*time.Second, "node-0", "proven", 1, map[string]float64{"0": 1000})
+	require.Equal(t, "eth0", rails(), "one for all")
+	rail, sends = moves(5*time.Minute, "node-0", "proven", 0, map[string]float64{"0": 90_000})
+	require.Equal(t, "eth0", rail, "where it went last")
+	require.Nil(t, sends)
+
+	many := map[string]float64{}
+	for n := range 10 {
+		many[strconv.Itoa(n)] = 1
+	}
+	moves(6*time.Minute, "node-0", "proven", 0, many)
+	require.Len(t, b.jobs[jobKey{id: "llm"}].ranks[0].lines, mostLines)
+}

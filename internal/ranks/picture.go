@@ -212,9 +212,26 @@ func (j *job) nodes(order []int) []history.RankNode {
 			}
 			one.Local = strings.Join(local, ",")
 		}
+		one.Rails = j.rails(members[host])
 		list = append(list, one)
 	}
 	return list
+}
+
+// rails are those of the ranks of a machine, in their order; none unless all are known.
+func (j *job) rails(members []int) string {
+	var names []string
+	for _, n := range members {
+		name := strings.ReplaceAll(safetext.Line(j.ranks[n].rail), ",", "_") // which parts them
+		if name == "" {
+			return ""
+		}
+		names = append(names, name)
+	}
+	if len(slices.Compact(slices.Clone(names))) == 1 {
+		return names[0]
+	}
+	return strings.Join(names, ",")
 }
 
 func moment(at int64) *time.Time {
@@ -233,6 +250,7 @@ func (b *Book) State(id, domain string, n int, now time.Time) (history.RankDetai
 		if safetext.Line(j.id) == id && safetext.Line(j.domain) == domain && j.ranks[n] != nil {
 			d := j.ranks[n].detail(n, now.UnixNano())
 			d.CPU = j.ranks[n].cores(now.UnixNano())
+			d.Rail, d.Sends = safetext.Line(j.ranks[n].rail), j.ranks[n].sends(now.UnixNano())
 			d.GPU, d.GPUBusy = safetext.Line(j.ranks[n].gpu), b.busyOf(j.ranks[n], now.UnixNano())
 			if d.Stack != nil {
 				d.Stack.Frames = b.frames.lists[frameKey{j.jobKey, j.ranks[n].stack.hash}]

@@ -25,6 +25,49 @@ func BenchmarkUnmatched(b *testing.B) {
 	}
 }
 
+// BenchmarkTraces is what traces cost records and metrics: nothing where the component is in no
+// traces pipeline (off), then with a pipeline in which no step comes (on), and with the steps of
+// 1,024 ranks (steps). Batches of 1,000 records that no rule wants, and of 100 series of stalls,
+// each with an exemplar.
+func BenchmarkTraces(b *testing.B) {
+	for _, name := range []string{"off", "on", "steps"} {
+		var r *rig
+		if name == "off" {
+			r = newRig(b).start(b)
+		} else {
+			var traces *tracesProcessor
+			r, traces, _ = newStepRig(b)
+			for rank := range int64(1024) {
+				if name == "steps" {
+					require.NoError(b, traces.ConsumeTraces(b.Context(), stepSpan("node-17", rank, 7, 0, time.Hour)))
+				}
+			}
+		}
+		b.Run(name+"/logs", func(b *testing.B) {
+			ld := records(began, "anything", make([]string, 1000)...)
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = r.logs.ConsumeLogs(context.Background(), ld)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/record")
+		})
+		b.Run(name+"/metrics", func(b *testing.B) {
+			md := stalled("node-17", "proven", 0, 7, time.Second)
+			points := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints()
+			for rank := range int64(99) {
+				point := points.AppendEmpty()
+				points.At(0).CopyTo(point)
+				point.Exemplars().At(0).FilteredAttributes().PutInt("gen_ai.training.rank", 1+rank)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = r.metrics.ConsumeMetrics(context.Background(), md)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/point")
+		})
+	}
+}
+
 // withAndWithoutStorage runs a benchmark on both. The clock goes on by a second
 // with every 1,000 calls of pass.
 func withAndWithoutStorage(b *testing.B, run func(b *testing.B, r *rig, pass func(n int))) {

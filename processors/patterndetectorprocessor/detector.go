@@ -164,6 +164,7 @@ func (d *detector) close(ctx context.Context) error {
 		d.logger.Warn("verdicts wait in the storage for the next start", zap.Int("verdicts", left))
 	}
 	d.storeMuted(ctx)
+	d.storeNear(ctx)
 	err := errors.Join(d.checkpoint(ctx), d.journal.Client.Close(ctx))
 	d.journal = nil
 	return err

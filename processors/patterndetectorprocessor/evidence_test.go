@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -254,6 +255,31 @@ func TestWhatIsNearOutlivesAKill(t *testing.T) {
 		texts = append(texts, one.Text)
 	}
 	require.ElementsMatch(t, []string{"its clock fell", "disk sda is slow"}, texts)
+}
+
+// What came in the minute before a stop stands near an incident after the next start. What is
+// older does not, nor does what cannot be read.
+func TestWhatIsNearOutlivesAStop(t *testing.T) {
+	a, dir := newArchive(), t.TempDir()
+	r := newRig(t, withStorage(dir), withArchive(newArchive())).start(t)
+	r.tells(t, "node-17", "gpu.clock_change", "proven", plog.SeverityNumberWarn, "long ago")
+	r.clock.pass(2 * incidentview.NearSpan)
+	r.tells(t, "node-17", "gpu.clock_change", "proven", plog.SeverityNumberWarn, "its clock fell")
+	r.tells(t, "node-2", "gpu.clock_change", "proven", plog.SeverityNumberWarn, "elsewhere")
+	now := r.clock.now()
+	r.stop(t)
+
+	r = newRig(t, withStorage(dir), withArchive(a))
+	r.clock.time = now
+	r.start(t)
+	r.killed(t, 1)
+	v := a.shows(t, func(v incidentview.View) bool { return len(v.Near) > 0 })
+	require.Len(t, v.Near, 1)
+	require.Equal(t, "its clock fell", v.Near[0].Text)
+	require.NoError(t, r.detector.journal.Client.Batch(t.Context(), storage.SetOperation(keyNear, []byte("no record"))))
+	damaged := newRig(t, withStorage(crashed(t, dir)), withArchive(newArchive())).start(t)
+	require.Zero(t, damaged.detector.keeping.gathering.book.NearSince(time.Time{}).ResourceLogs().Len())
+	require.Len(t, damaged.said.FilterMessageSnippet("near an incident").All(), 1)
 }
 
 // A burst of incidents does not take the processor away from what comes: the evidence of each

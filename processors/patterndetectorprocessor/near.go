@@ -1,8 +1,11 @@
 package patterndetectorprocessor
 
 import (
+	"context"
+	"fmt"
 	"time"
 
+	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
@@ -43,6 +46,11 @@ func (d *detector) unread(resource pcommon.Resource, record plog.LogRecord) {
 	if host == "" || !d.keeping.gathering.nearby.admits(host, now) {
 		return
 	}
+	d.holdNear(resource, record, now)
+}
+
+// holdNear holds a record, unless it is large. mu is held.
+func (d *detector) holdNear(resource pcommon.Resource, record plog.LogRecord, now time.Time) {
 	ld := plog.NewLogs()
 	to := ld.ResourceLogs().AppendEmpty()
 	resource.CopyTo(to.Resource())
@@ -53,7 +61,50 @@ func (d *detector) unread(resource pcommon.Resource, record plog.LogRecord) {
 		return
 	}
 	payload, _ := marshaler.MarshalLogs(ld) // data in memory always encodes
-	book.AddNear(host, trust, payload, now)
+	d.keeping.gathering.book.AddNear(incidentview.HostOf(resource.Attributes()), rule.TrustOf(resource.Attributes(), record.Attributes()), payload, now)
+}
+
+// keyNear is where the storage has the records of the minute before a stop that no rule wanted.
+const keyNear = "near"
+
+// storeNear saves them at a stop, as an incident just after the next start may have them near
+// it. After a kill the storage has those of the stop before, which are too old for any. mu is held.
+func (d *detector) storeNear(ctx context.Context) {
+	book := d.keeping.gathering.book
+	if book == nil || d.stale {
+		return
+	}
+	data, err := (&plog.ProtoMarshaler{}).MarshalLogs(book.NearSince(d.clock.now().Add(-incidentview.NearSpan)))
+	if err == nil {
+		err = d.journal.Write(ctx, &d.outbox, storage.SetOperation(keyNear, data))
+	}
+	if err != nil {
+		d.storageFailed(ctx, fmt.Errorf("store what may be near an incident: %w", err))
+	}
+}
+
+// loadNear takes them up at a start. What cannot be read is near nothing. mu is held.
+func (d *detector) loadNear(ctx context.Context) {
+	if d.keeping.gathering.book == nil {
+		return
+	}
+	get := storage.GetOperation(keyNear)
+	err := d.journal.Write(ctx, &d.outbox, get)
+	if err != nil || get.Value == nil {
+		return
+	}
+	ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(get.Value)
+	if err != nil {
+		d.reset(ctx, resetCorrupt, "stored records that may be near an incident cannot be used", err)
+		return
+	}
+	for _, resource := range ld.ResourceLogs().All() {
+		for _, scope := range resource.ScopeLogs().All() {
+			for _, record := range scope.LogRecords().All() {
+				d.holdNear(resource.Resource(), record, d.clock.now())
+			}
+		}
+	}
 }
 
 // admits reports whether there is room for one more of a machine in this second.

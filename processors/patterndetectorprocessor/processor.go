@@ -83,10 +83,11 @@ type metricsProcessor struct {
 	next consumer.Metrics
 }
 
-// ConsumeMetrics is ConsumeLogs for data points.
+// ConsumeMetrics is ConsumeLogs for data points. Exemplars of stalls leave with the steps of
+// their ranks.
 func (p *metricsProcessor) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
 	p.detector.metrics(ctx, md)
-	return p.next.ConsumeMetrics(ctx, md)
+	return p.next.ConsumeMetrics(ctx, p.detector.exemplarsInSteps(md))
 }
 
 type tracesProcessor struct {

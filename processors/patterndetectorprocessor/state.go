@@ -169,6 +169,7 @@ func (d *detector) open(ctx context.Context, host component.Host) error {
 			d.restoreOutbox(ctx)
 			d.restoreUnkept(ctx)
 			d.loadMuted(ctx)
+			d.loadNear(ctx)
 			past = d.restore(ctx)
 		}
 	}

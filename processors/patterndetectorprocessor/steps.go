@@ -128,13 +128,7 @@ func (d *detector) stepOf(v *verdict.Verdict, rank int, named string) (verdict.S
 		return verdict.Span{}, false
 	}
 	who := steps.Rank{Host: host, Job: job, Number: rank}
-	own := d.steps.Own(who, v.Culprit["job_domain"])
-	span, ok := d.steps.At(who, at, own)
-	if !ok && job != "" { // training code that does not say its job
-		who.Job = ""
-		span, ok = d.steps.At(who, at, own)
-	}
-	return span, ok
+	return d.steps.Within(who, at, d.steps.Own(who, v.Culprit["job_domain"]))
 }
 
 func (s *placing) known(id string) placement {

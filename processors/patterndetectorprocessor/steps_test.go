@@ -39,7 +39,7 @@ remedy: look
 `
 
 // newStepRig is a detector in a traces pipeline, too.
-func newStepRig(t *testing.T, options ...rigOption) (*rig, *tracesProcessor, *consumertest.TracesSink) {
+func newStepRig(t testing.TB, options ...rigOption) (*rig, *tracesProcessor, *consumertest.TracesSink) {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "stepped.yaml"), []byte(stepRule), 0o600))

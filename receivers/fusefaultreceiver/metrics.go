@@ -56,6 +56,7 @@ func (m *measurer) measure(mounts map[fusefault.Device]*mount, now time.Time) pm
 		m.histogram(faults.AppendEmpty(), one, &one.newest.Faults, now)
 	}
 	metrics := m.builder.Emit(metadata.WithResource(m.resource))
+	putExemplars(metrics, mounts)
 	histograms.MoveAndAppendTo(scopeOf(metrics, m.resource).Metrics())
 	return metrics
 }
@@ -106,6 +107,30 @@ func (m *measurer) scalars(one *mount, now time.Time) {
 	m.builder.RecordFuseInFlightOldestAgeDataPoint(at, age, device, labels...)
 	if waiting, known := m.machine.Waiting(one.device.Major, one.device.Minor); known {
 		m.builder.RecordFuseConnectionWaitingDataPoint(at, waiting, device, labels...)
+	}
+}
+
+// putExemplars says of what is stuck which rank waits longest for it.
+func putExemplars(metrics pmetric.Metrics, mounts map[fusefault.Device]*mount) {
+	waiters := map[string]*mount{}
+	for device, one := range mounts {
+		if one.waiter != nil && !one.oldest.IsZero() {
+			waiters[deviceName(device)] = one
+		}
+	}
+	if len(waiters) == 0 || metrics.ResourceMetrics().Len() == 0 {
+		return
+	}
+	for _, metric := range metrics.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+		if metric.Name() != metadata.MetricsInfo.FuseInFlightOldestAge.Name {
+			continue
+		}
+		for _, point := range metric.Gauge().DataPoints().All() {
+			device, _ := point.Attributes().Get("fuse.device")
+			if one := waiters[device.Str()]; one != nil {
+				record.Exemplar(point, one.waiter, one.waits.Seconds(), point.Timestamp())
+			}
+		}
 	}
 }
 

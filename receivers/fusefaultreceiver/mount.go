@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault"
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
@@ -18,7 +19,9 @@ type mount struct {
 	samples  []sample        // that count at earlier scans, as far back as needed
 	oldest   time.Time       // of what counts and is older than the threshold
 	daemon   daemon
-	awaited  bool // its first record waited one scan for a second sample
+	awaited  bool              // its first record waited one scan for a second sample
+	waiter   *identity.Process // the rank that waits longest for what is stuck, nil where none does
+	waits    time.Duration     // for how long it does
 
 	place   procfs.Mount // for metrics, as process 1 sees it
 	placed  time.Time    // when that was looked up
@@ -52,6 +55,7 @@ func (m *mount) take(s *fusefault.Mount, before, now time.Time, keep time.Durati
 	for len(m.samples) > 1 && now.Sub(m.samples[1].at) > keep {
 		m.samples = m.samples[1:]
 	}
+	m.waiter = nil
 	m.samples = append(m.samples, sample{now, s.Answered})
 	m.newest, m.answered = *s, s.Answered
 }

@@ -73,6 +73,10 @@ func (s *stall) update(now time.Time, found *stuck, look *look) {
 		}
 	}
 	s.waiters.update(now, found.entries, look)
+	if named := s.waiters.named; s.waiters.known && named.IsRank() {
+		own := slices.IndexFunc(found.entries, func(f fusefault.InFlight) bool { return f.PID == named.PID && waits(&f) })
+		s.mount.waiter, s.mount.waits = &named, now.Sub(found.entries[own].Start)
+	}
 	s.daemon = s.mount.daemon.state(look.machine)
 	s.answered = since(s.told.answered, s.mount.answered)
 	if s.place.Point == "" {

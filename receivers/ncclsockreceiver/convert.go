@@ -3,6 +3,7 @@ package ncclsockreceiver
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"strings"
 	"syscall"
 	"time"
@@ -151,8 +152,9 @@ func putLimit(a metadata.ProcessAttributes, in *stall.Inside) {
 }
 
 // measures makes the metrics of all series and processes; nil when there are none.
-func (c *converter) measures(each func(func(*stall.Series)), processes map[uint32]stall.Process, at time.Time) *pmetric.Metrics {
+func (c *converter) measures(each func(func(*stall.Series)), lines []line, processes map[uint32]stall.Process, at time.Time) *pmetric.Metrics {
 	now := pcommon.NewTimestampFromTime(at)
+	standing := map[stallPoint]stall.Standing{}
 	each(func(s *stall.Series) {
 		peer := peerOther
 		if s.Peer.IsValid() {
@@ -167,23 +169,73 @@ func (c *converter) measures(each func(func(*stall.Series)), processes map[uint3
 		c.metrics.RecordNcclSocketRetransmitsDataPoint(now, int64(s.Retransmits), peer, job...)
 		for cause, d := range s.Stalled {
 			c.metrics.RecordNcclSocketStallTimeDataPoint(now, d.Seconds(), peer, string(cause), job...)
+			if one, stands := s.Longest[cause]; stands {
+				standing[stallPoint{peer, string(cause), s.JobID}] = one
+			}
 		}
 	})
 	for _, p := range processes {
-		if p.CPU < 0 { // not read
-			continue
+		if p.CPU >= 0 { // read
+			c.metrics.RecordProcessCPUTimeDataPoint(now, p.CPU.Seconds(), ofProcess(&p)...)
 		}
-		of := []metadata.MetricAttributeOption{metadata.WithProcessPidMetricAttribute(int64(p.PID)), metadata.WithGenAiTrainingRankMetricAttribute(int64(p.Rank))}
-		if p.JobID != "" {
-			of = append(of, metadata.WithGenAiTrainingJobIDMetricAttribute(p.JobID))
+	}
+	for i := range lines {
+		l := &lines[i]
+		of := append(ofProcess(l.of), metadata.WithNetworkLocalAddressMetricAttribute(l.local.String()))
+		if l.name != "" {
+			of = append(of, metadata.WithNetworkInterfaceNameMetricAttribute(l.name))
 		}
-		c.metrics.RecordProcessCPUTimeDataPoint(now, p.CPU.Seconds(), of...)
+		c.metrics.RecordProcessNetworkIoDataPoint(now, int64(l.moved.Sent), "transmit", of...)    //nolint:gosec // no process moves so much
+		c.metrics.RecordProcessNetworkIoDataPoint(now, int64(l.moved.Received), "receive", of...) //nolint:gosec // no process moves so much
 	}
 	metrics := c.metrics.Emit(metadata.WithResource(c.logs.Resource()))
 	if metrics.DataPointCount() == 0 {
 		return nil
 	}
+	if len(standing) > 0 {
+		putExemplars(metrics, standing, now)
+	}
 	return &metrics
+}
+
+// line is what a process moved over a local address of its machine.
+type line struct {
+	of    *stall.Process
+	local netip.Addr
+	name  string // of the interface, "" when not known
+	moved stall.Line
+}
+
+func ofProcess(p *stall.Process) []metadata.MetricAttributeOption {
+	of := []metadata.MetricAttributeOption{metadata.WithProcessPidMetricAttribute(int64(p.PID)), metadata.WithGenAiTrainingRankMetricAttribute(int64(p.Rank))}
+	if p.JobID != "" {
+		of = append(of, metadata.WithGenAiTrainingJobIDMetricAttribute(p.JobID))
+	}
+	return of
+}
+
+// stallPoint is what tells the points of the time of stalls apart.
+type stallPoint struct{ peer, cause, job string }
+
+// putExemplars says of each point whose stall it counts: which rank, for how long its socket
+// has not moved, and the span that TRACEPARENT in its environment names, if one is there.
+func putExemplars(metrics pmetric.Metrics, standing map[stallPoint]stall.Standing, now pcommon.Timestamp) {
+	for _, metric := range metrics.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+		if metric.Name() != metadata.MetricsInfo.NcclSocketStallTime.Name {
+			continue
+		}
+		for _, point := range metric.Sum().DataPoints().All() {
+			text := func(key string) string {
+				v, _ := point.Attributes().Get(key)
+				return v.Str()
+			}
+			one, stands := standing[stallPoint{text("network.peer.address"), text("nccl.socket.cause"), text("gen_ai.training.job_id")}]
+			if !stands {
+				continue
+			}
+			record.Exemplar(point, &one.Process, one.Age.Seconds(), now)
+		}
+	}
 }
 
 // errorName names an errno; a number that is none stays a number.

@@ -98,9 +98,12 @@ func TestGoldenRecordOfAWatchedJob(t *testing.T) {
 }
 
 func series(fn func(*stall.Series)) {
+	stalled := rank(42, 3)
+	stalled.Trace = identity.Trace{TraceID: [16]byte{0: 1}, SpanID: [8]byte{0: 2}}
 	fn(&stall.Series{
 		JobID: "job-1", Peer: netip.MustParseAddr("10.0.0.2"), SentBytes: 1 << 30, ReceivedBytes: 2 << 30, Retransmits: 7,
-		Stalled: map[socketstall.Cause]time.Duration{socketstall.Network: 2500 * time.Millisecond},
+		Stalled: map[socketstall.Cause]time.Duration{socketstall.Network: 2500 * time.Millisecond, socketstall.Waiting: time.Second},
+		Longest: map[socketstall.Cause]stall.Standing{socketstall.Network: {Process: stalled, Age: 1500 * time.Millisecond}},
 	})
 	fn(&stall.Series{SentBytes: 1})
 }
@@ -111,7 +114,11 @@ func TestGoldenMetrics(t *testing.T) {
 		43: {Process: rank(43, 4), CPU: activity.Unknown},
 		44: {Process: identity.Process{PID: 44, Rank: 0}, CPU: 0},
 	}
-	metrics := newTestConverter().measures(series, ranks, start)
+	first, second := ranks[42], ranks[44]
+	lines := []line{
+		{&first, netip.MustParseAddr("10.0.3.17"), "eth3", stall.Line{Sent: 5, Received: 6}}, {&second, netip.MustParseAddr("10.0.4.17"), "", stall.Line{Sent: 7}},
+	}
+	metrics := newTestConverter().measures(series, lines, ranks, start)
 	file := filepath.Join("testdata", "metrics.yaml")
 	if *update {
 		require.NoError(t, golden.WriteMetricsToFile(file, *metrics))
@@ -119,7 +126,7 @@ func TestGoldenMetrics(t *testing.T) {
 	want, err := golden.ReadMetrics(file)
 	require.NoError(t, err)
 	require.NoError(t, pmetrictest.CompareMetrics(want, *metrics, pmetrictest.IgnoreStartTimestamp(), pmetrictest.IgnoreTimestamp(), pmetrictest.IgnoreMetricDataPointsOrder()))
-	require.Nil(t, newTestConverter().measures(func(func(*stall.Series)) {}, nil, start), "no series, no metrics")
+	require.Nil(t, newTestConverter().measures(func(func(*stall.Series)) {}, nil, nil, start), "no series, no metrics")
 }
 
 func TestNamesOfNumbersFromTheKernel(t *testing.T) {

@@ -2,6 +2,7 @@ package ncclsockreceiver
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -100,8 +101,27 @@ func (w *watcher) tell(events []stall.Event, watched []identity.Process, process
 	}
 	if at := w.snapshot.Time; w.metrics.Open() && (at.Sub(w.reported) >= w.config.MetricsInterval || at.Before(w.reported)) {
 		w.reported = at
-		if metrics := w.convert.measures(w.tracker.Traffic, processes, now); metrics != nil {
+		if metrics := w.convert.measures(w.tracker.Traffic, w.lines(), processes, now); metrics != nil {
 			w.metrics.Put(*metrics)
 		}
 	}
+}
+
+// lines are those that ranks move their data over, with the interfaces that have them.
+func (w *watcher) lines() (all []line) {
+	type place struct {
+		netns uint64
+		local netip.Addr
+	}
+	names := map[place]string{}
+	w.tracker.Lines(func(of *stall.Process, local netip.Addr, moved stall.Line) {
+		at := place{of.NetNS, local}
+		name, known := names[at]
+		if !known || of.NetNS == 0 {
+			name, _ = w.interfaceOf(of.PID, local) // not known is no error: the address is told
+			names[at] = name
+		}
+		all = append(all, line{of, local, name, moved})
+	})
+	return all
 }

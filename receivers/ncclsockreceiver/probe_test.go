@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	"golang.org/x/sys/unix"
@@ -47,8 +48,8 @@ type tracker struct {
 	*identity.Tracker
 }
 
-// watch runs the receiver on the probe of this kernel.
-func watch(t *testing.T, adjust func(*Config)) *probereceivertest.Sink {
+// ready is what the receiver needs on the probe of this kernel.
+func ready(t *testing.T, adjust func(*Config)) (*probereceivertest.Host, *Config) {
 	t.Helper()
 	privtest.Require(t)
 	ids, err := identity.Open(identity.Options{})
@@ -60,6 +61,13 @@ func watch(t *testing.T, adjust func(*Config)) *probereceivertest.Sink {
 	config.Identity = &probereceivertest.IdentityID
 	adjust(config)
 	require.NoError(t, config.Validate())
+	return host, config
+}
+
+// watch runs the receiver on the probe of this kernel.
+func watch(t *testing.T, adjust func(*Config)) *probereceivertest.Sink {
+	t.Helper()
+	host, config := ready(t, adjust)
 	records := probereceivertest.NewSink()
 	records.Wants = func(r plog.LogRecord) bool { // stalls; the jobs of other tests are seen too
 		job, ok := r.Attributes().Get("gen_ai.training.job_id") // what was lost is of no job
@@ -352,4 +360,42 @@ func stallInTime(t *testing.T, o standin.Options, learning time.Duration, wanted
 	began := time.Now()
 	until(t, records, wanted)
 	t.Logf("told after %v", time.Since(began))
+}
+
+// TestInterfacesOfRanks: what each rank of a job moves is told with the interface that it goes
+// over, as the rank's own network namespace names it.
+func TestInterfacesOfRanks(t *testing.T) {
+	sink := &consumertest.MetricsSink{}
+	host, config := ready(t, func(c *Config) { c.SnapshotInterval, c.MetricsInterval = 200*time.Millisecond, 200*time.Millisecond })
+	r, err := NewFactory().CreateMetrics(t.Context(), receivertest.NewNopSettings(metadata.Type), config, sink)
+	require.NoError(t, err)
+	require.NoError(t, r.Start(t.Context(), host))
+	t.Cleanup(func() { require.NoError(t, r.Shutdown(context.Background())) })
+	job := work(t, standin.Options{Namespaces: true})
+	if job == nil {
+		return
+	}
+	names := map[any]bool{}
+	require.Eventually(t, func() bool {
+		sent := map[int64]bool{}
+		for _, md := range sink.AllMetrics() {
+			for _, metric := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+				if metric.Name() != metadata.MetricsInfo.ProcessNetworkIo.Name {
+					continue
+				}
+				for _, point := range metric.Sum().DataPoints().All() {
+					a := point.Attributes().AsRaw()
+					if a["gen_ai.training.job_id"] != t.Name() { // of another test beside it
+						continue
+					}
+					names[a["network.interface.name"]] = true
+					if a["network.io.direction"] == "transmit" && point.IntValue() > 0 {
+						sent[a["gen_ai.training.rank"].(int64)] = true
+					}
+				}
+			}
+		}
+		return len(sent) == 4
+	}, hosttest.Patience, 50*time.Millisecond)
+	require.Equal(t, map[any]bool{"eth0": true}, names)
 }

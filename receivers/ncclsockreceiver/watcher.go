@@ -3,6 +3,7 @@ package ncclsockreceiver
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,10 +54,11 @@ type watcher struct {
 	unranked *unranked
 
 	// Only the goroutine of watch uses these.
-	tracker  *stall.Tracker
-	proc     *activity.Reader
-	snapshot ncclsock.Snapshot
-	reported time.Time
+	tracker     *stall.Tracker
+	proc        *activity.Reader
+	interfaceOf func(pid uint32, local netip.Addr) (string, error)
+	snapshot    ncclsock.Snapshot
+	reported    time.Time
 }
 
 func newWatcher(settings receiver.Settings, config *Config, around surroundings) (*watcher, error) {
@@ -64,12 +66,13 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 	if err != nil {
 		return nil, err
 	}
+	proc := procfs.Open("")
 	logs := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
 	metrics := metadata.NewMetricsBuilder(config.MetricsBuilderConfig, settings)
 	w := &watcher{
 		config: config, logger: settings.Logger, ticks: around.ticks, telemetry: telemetry,
 		convert: newConverter(logs, metrics, record.ThisHost()),
-		tracker: stall.New(config.options()), proc: activity.New(procfs.Open("")), unranked: newUnranked(config, settings.Logger, around.collective),
+		tracker: stall.New(config.options()), proc: activity.New(proc), interfaceOf: proc.Interface, unranked: newUnranked(config, settings.Logger, around.collective),
 	}
 	w.counters.Store(&stall.Counters{})
 	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)

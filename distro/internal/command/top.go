@@ -187,7 +187,10 @@ func (f *topFlags) recorded(cmd *cobra.Command, paths []string) (top.Source, err
 		}
 	}
 	book, of := ranks.NewBook(ranks.DefaultMost), ranks.Recorded()
-	if err := replay.Scan(cmd.Context(), paths, quiet, func(logs plog.Logs, _ pmetric.Metrics) { book.Logs(logs, of) }); err != nil {
+	if err := replay.Scan(cmd.Context(), paths, quiet, func(logs plog.Logs, metrics pmetric.Metrics) {
+		book.Logs(logs, of)
+		book.Metrics(metrics)
+	}); err != nil {
 		return nil, err
 	}
 	feeds := feedsOf(quiet.Rules, &result)

@@ -109,13 +109,26 @@ func eachLog(logs plog.Logs) []batch {
 	return out
 }
 
+// eachPoint keeps together what a metric tells of one moment: a job's traffic is the sum of
+// its points.
 func eachPoint(metrics pmetric.Metrics) []batch {
 	var out []batch
 	for _, resource := range metrics.ResourceMetrics().All() {
 		for _, scope := range resource.ScopeMetrics().All() {
 			for _, metric := range scope.Metrics().All() {
+				moments := map[pcommon.Timestamp]pmetric.NumberDataPointSlice{}
+				var messages []pmetric.Metrics
 				for _, point := range points(metric).All() {
-					out = append(out, ofMetrics(onePoint(resource.Resource(), scope.Scope(), metric, point)))
+					of, known := moments[point.Timestamp()]
+					if !known {
+						var one pmetric.Metrics
+						one, of = emptyAs(resource.Resource(), scope.Scope(), metric)
+						messages, moments[point.Timestamp()] = append(messages, one), of
+					}
+					point.CopyTo(of.AppendEmpty())
+				}
+				for _, one := range messages {
+					out = append(out, ofMetrics(one))
 				}
 			}
 		}
@@ -123,7 +136,8 @@ func eachPoint(metrics pmetric.Metrics) []batch {
 	return out
 }
 
-func onePoint(resource pcommon.Resource, scope pcommon.InstrumentationScope, metric pmetric.Metric, point pmetric.NumberDataPoint) pmetric.Metrics {
+// emptyAs is a message with a metric of the same name and kind, and the place of its points.
+func emptyAs(resource pcommon.Resource, scope pcommon.InstrumentationScope, metric pmetric.Metric) (pmetric.Metrics, pmetric.NumberDataPointSlice) {
 	one := pmetric.NewMetrics()
 	to := one.ResourceMetrics().AppendEmpty()
 	resource.CopyTo(to.Resource())
@@ -136,9 +150,7 @@ func onePoint(resource pcommon.Resource, scope pcommon.InstrumentationScope, met
 		sum := m.SetEmptySum()
 		sum.SetIsMonotonic(metric.Sum().IsMonotonic())
 		sum.SetAggregationTemporality(metric.Sum().AggregationTemporality())
-		point.CopyTo(sum.DataPoints().AppendEmpty())
-	} else {
-		point.CopyTo(m.SetEmptyGauge().DataPoints().AppendEmpty())
+		return one, sum.DataPoints()
 	}
-	return one
+	return one, m.SetEmptyGauge().DataPoints()
 }

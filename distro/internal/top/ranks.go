@@ -163,6 +163,13 @@ func (m *Model) rankState(p *page, d *history.RankDetail) {
 	if d.CPU != nil {
 		p.field("  cpu", plain, fmt.Sprintf("%.1f cores", *d.CPU))
 	}
+	if d.Rail != "" {
+		text := shown(d.Rail)
+		if d.Sends != nil {
+			text += ", sends " + rate(*d.Sends)
+		}
+		p.field("  rail", plain, text)
+	}
 	if d.GPUBusy != nil {
 		p.field("  gpu", plain, fmt.Sprintf("%.0f %% busy", *d.GPUBusy*100))
 	}

@@ -471,15 +471,17 @@ func TestWhatARankUses(t *testing.T) {
 	u := newUser(t, source, Actions{})
 	u.chosen, u.rank = jobName{"llm", ""}, 3
 	u.places = []place{{}, {screen: atRank}}
-	cores, busy := 1.26, 0.5
+	cores, busy, sends := 1.26, 0.5, 1.2e9
 	for _, told := range []bool{false, true} {
 		source.picture.Rank = &history.RankDetail{Rank: 3, State: history.RankGoesOn, Host: "node-0"}
 		if told {
 			source.picture.Rank.CPU, source.picture.Rank.GPUBusy = &cores, &busy
+			source.picture.Rank.Rail, source.picture.Rank.Sends = "eth3", &sends
 		}
 		u.look(began)
 		require.Equal(t, told, strings.Contains(u.screen(), "cpu      1.3 cores"))
 		require.Equal(t, told, strings.Contains(u.screen(), "gpu      50 % busy"))
+		require.Equal(t, told, strings.Contains(u.screen(), "rail     eth3, sends 1.2 GB/s"))
 	}
 }
 

@@ -190,6 +190,21 @@ func (b *Book) Near(hosts []string) (list []plog.Logs) {
 	return list
 }
 
+// NearSince returns all records that no rule wanted and that came since a time, as they came.
+func (b *Book) NearSince(at time.Time) plog.Logs {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := plog.NewLogs()
+	for _, number := range slices.Sorted(maps.Keys(b.near.items)) {
+		if one := b.near.items[number]; !one.at.Before(at) {
+			if ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(one.payload); err == nil {
+				ld.ResourceLogs().MoveAndAppendTo(all.ResourceLogs())
+			}
+		}
+	}
+	return all
+}
+
 // GoneNear is how many records that no rule wanted there was no room for.
 func (b *Book) GoneNear() uint64 {
 	b.mu.Lock()

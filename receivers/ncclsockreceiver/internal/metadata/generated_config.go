@@ -178,12 +178,66 @@ func (ms *ProcessCPUTimeMetricConfig) Unmarshal(parser *confmap.Conf) error {
 	return nil
 }
 
+// ProcessNetworkIoMetricAttributeKey specifies the key of an attribute for the process.network.io metric.
+type ProcessNetworkIoMetricAttributeKey string
+
+const (
+	ProcessNetworkIoMetricAttributeKeyNetworkIoDirection   ProcessNetworkIoMetricAttributeKey = "network.io.direction"
+	ProcessNetworkIoMetricAttributeKeyProcessPid           ProcessNetworkIoMetricAttributeKey = "process.pid"
+	ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank    ProcessNetworkIoMetricAttributeKey = "gen_ai.training.rank"
+	ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID   ProcessNetworkIoMetricAttributeKey = "gen_ai.training.job_id"
+	ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress  ProcessNetworkIoMetricAttributeKey = "network.local.address"
+	ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName ProcessNetworkIoMetricAttributeKey = "network.interface.name"
+)
+
+// ProcessNetworkIoMetricConfig provides config for the process.network.io metric.
+type ProcessNetworkIoMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+
+	AggregationStrategy string                               `mapstructure:"aggregation_strategy"`
+	EnabledAttributes   []ProcessNetworkIoMetricAttributeKey `mapstructure:"attributes"`
+}
+
+func (ms *ProcessNetworkIoMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+func (ms *ProcessNetworkIoMetricConfig) Validate() error {
+	for _, val := range ms.EnabledAttributes {
+		switch val {
+		case ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName:
+		default:
+			return fmt.Errorf("metric process.network.io doesn't have an attribute %v, valid attributes: [network.io.direction, process.pid, gen_ai.training.rank, gen_ai.training.job_id, network.local.address, network.interface.name]", val)
+		}
+	}
+
+	switch ms.AggregationStrategy {
+	case AggregationStrategySum, AggregationStrategyAvg, AggregationStrategyMin, AggregationStrategyMax:
+	default:
+		return fmt.Errorf("invalid aggregation strategy %q, valid strategies: [%s, %s, %s, %s]", ms.AggregationStrategy, AggregationStrategySum, AggregationStrategyAvg, AggregationStrategyMin, AggregationStrategyMax)
+	}
+
+	return nil
+}
+
 // MetricsConfig provides config for ncclsock metrics.
 type MetricsConfig struct {
 	NcclSocketIo          NcclSocketIoMetricConfig          `mapstructure:"nccl.socket.io"`
 	NcclSocketRetransmits NcclSocketRetransmitsMetricConfig `mapstructure:"nccl.socket.retransmits"`
 	NcclSocketStallTime   NcclSocketStallTimeMetricConfig   `mapstructure:"nccl.socket.stall.time"`
 	ProcessCPUTime        ProcessCPUTimeMetricConfig        `mapstructure:"process.cpu.time"`
+	ProcessNetworkIo      ProcessNetworkIoMetricConfig      `mapstructure:"process.network.io"`
 }
 
 func DefaultMetricsConfig() MetricsConfig {
@@ -205,6 +259,11 @@ func DefaultMetricsConfig() MetricsConfig {
 		},
 		ProcessCPUTime: ProcessCPUTimeMetricConfig{
 			Enabled: true,
+		},
+		ProcessNetworkIo: ProcessNetworkIoMetricConfig{
+			Enabled:             true,
+			AggregationStrategy: AggregationStrategySum,
+			EnabledAttributes:   []ProcessNetworkIoMetricAttributeKey{ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName},
 		},
 	}
 }

@@ -44,6 +44,11 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					ProcessCPUTime: ProcessCPUTimeMetricConfig{
 						Enabled: true,
 					},
+					ProcessNetworkIo: ProcessNetworkIoMetricConfig{
+						Enabled:             true,
+						AggregationStrategy: AggregationStrategySum,
+						EnabledAttributes:   []ProcessNetworkIoMetricAttributeKey{ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName},
+					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
 					HostBootID:  ResourceAttributeConfig{Enabled: true},
@@ -75,6 +80,11 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					ProcessCPUTime: ProcessCPUTimeMetricConfig{
 						Enabled: false,
 					},
+					ProcessNetworkIo: ProcessNetworkIoMetricConfig{
+						Enabled:             false,
+						AggregationStrategy: AggregationStrategySum,
+						EnabledAttributes:   []ProcessNetworkIoMetricAttributeKey{ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName},
+					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
 					HostBootID:  ResourceAttributeConfig{Enabled: false},
@@ -88,7 +98,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := loadMetricsBuilderConfig(t, tt.name)
-			diff := cmp.Diff(tt.want, cfg, cmpopts.IgnoreUnexported(NcclSocketIoMetricConfig{}, NcclSocketRetransmitsMetricConfig{}, NcclSocketStallTimeMetricConfig{}, ProcessCPUTimeMetricConfig{}, ResourceAttributeConfig{}))
+			diff := cmp.Diff(tt.want, cfg, cmpopts.IgnoreUnexported(NcclSocketIoMetricConfig{}, NcclSocketRetransmitsMetricConfig{}, NcclSocketStallTimeMetricConfig{}, ProcessCPUTimeMetricConfig{}, ProcessNetworkIoMetricConfig{}, ResourceAttributeConfig{}))
 			require.Emptyf(t, diff, "Config mismatch (-expected +actual):\n%s", diff)
 		})
 	}
@@ -125,6 +135,18 @@ func TestNcclSocketStallTimeMetricsConfig_Validate(t *testing.T) {
 	require.ErrorContains(t, cfg.Validate(), "metric nccl.socket.stall.time doesn't have an attribute invalid, valid attributes: [network.peer.address, nccl.socket.cause, gen_ai.training.job_id]")
 
 	cfg = DefaultMetricsConfig().NcclSocketStallTime
+	cfg.AggregationStrategy = "invalid"
+	require.ErrorContains(t, cfg.Validate(), "invalid aggregation strategy")
+}
+
+func TestProcessNetworkIoMetricsConfig_Validate(t *testing.T) {
+	cfg := DefaultMetricsConfig().ProcessNetworkIo
+	require.NoError(t, cfg.Validate())
+
+	cfg.EnabledAttributes = []ProcessNetworkIoMetricAttributeKey{"invalid"}
+	require.ErrorContains(t, cfg.Validate(), "metric process.network.io doesn't have an attribute invalid, valid attributes: [network.io.direction, process.pid, gen_ai.training.rank, gen_ai.training.job_id, network.local.address, network.interface.name]")
+
+	cfg = DefaultMetricsConfig().ProcessNetworkIo
 	cfg.AggregationStrategy = "invalid"
 	require.ErrorContains(t, cfg.Validate(), "invalid aggregation strategy")
 }

@@ -37,6 +37,10 @@ var MetricsInfo = metricsInfo{
 		Name:       "process.cpu.time",
 		Attributes: []string{"process.pid", "gen_ai.training.rank", "gen_ai.training.job_id"},
 	},
+	ProcessNetworkIo: metricInfo{
+		Name:       "process.network.io",
+		Attributes: []string{"network.io.direction", "process.pid", "gen_ai.training.rank", "gen_ai.training.job_id", "network.local.address", "network.interface.name"},
+	},
 }
 
 type metricsInfo struct {
@@ -44,6 +48,7 @@ type metricsInfo struct {
 	NcclSocketRetransmits metricInfo
 	NcclSocketStallTime   metricInfo
 	ProcessCPUTime        metricInfo
+	ProcessNetworkIo      metricInfo
 }
 
 type metricInfo struct {
@@ -70,6 +75,18 @@ func WithGenAiTrainingJobIDMetricAttribute(genAiTrainingJobIDAttributeValue stri
 func WithGenAiTrainingRankMetricAttribute(genAiTrainingRankAttributeValue int64) MetricAttributeOption {
 	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
 		dp.Attributes().PutInt("gen_ai.training.rank", genAiTrainingRankAttributeValue)
+	})
+}
+
+func WithNetworkInterfaceNameMetricAttribute(networkInterfaceNameAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("network.interface.name", networkInterfaceNameAttributeValue)
+	})
+}
+
+func WithNetworkLocalAddressMetricAttribute(networkLocalAddressAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("network.local.address", networkLocalAddressAttributeValue)
 	})
 }
 
@@ -423,6 +440,100 @@ func newMetricProcessCPUTime(cfg ProcessCPUTimeMetricConfig) metricProcessCPUTim
 	return m
 }
 
+type metricProcessNetworkIo struct {
+	data          pmetric.Metric               // data buffer for generated metric.
+	config        ProcessNetworkIoMetricConfig // metric config provided by user.
+	capacity      int                          // max observed number of data points added to the metric.
+	aggDataPoints []int64                      // slice containing number of aggregated datapoints at each index
+}
+
+// init fills process.network.io metric with initial data.
+func (m *metricProcessNetworkIo) init() {
+	m.data.SetName("process.network.io")
+	m.data.SetDescription("Bytes that a process of a rank moved on sockets of its collectives, by local address. Loopback is left out.")
+	m.data.SetUnit("By")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+	m.aggDataPoints = m.aggDataPoints[:0]
+}
+
+func (m *metricProcessNetworkIo) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, networkIoDirectionAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+
+	dp := pmetric.NewNumberDataPoint()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	if slices.Contains(m.config.EnabledAttributes, ProcessNetworkIoMetricAttributeKeyNetworkIoDirection) {
+		dp.Attributes().PutStr("network.io.direction", networkIoDirectionAttributeValue)
+	}
+	for _, op := range options {
+		op.apply(dp)
+	}
+
+	var s string
+	dps := m.data.Sum().DataPoints()
+	for i := 0; i < dps.Len(); i++ {
+		dpi := dps.At(i)
+		if dp.Attributes().Equal(dpi.Attributes()) && dp.StartTimestamp() == dpi.StartTimestamp() && dp.Timestamp() == dpi.Timestamp() {
+			switch s = m.config.AggregationStrategy; s {
+			case AggregationStrategySum, AggregationStrategyAvg:
+				dpi.SetIntValue(dpi.IntValue() + val)
+				m.aggDataPoints[i] += 1
+				return
+			case AggregationStrategyMin:
+				if dpi.IntValue() > val {
+					dpi.SetIntValue(val)
+				}
+				return
+			case AggregationStrategyMax:
+				if dpi.IntValue() < val {
+					dpi.SetIntValue(val)
+				}
+				return
+			}
+		}
+	}
+
+	dp.SetIntValue(val)
+	m.aggDataPoints = append(m.aggDataPoints, 1)
+	dp.MoveTo(dps.AppendEmpty())
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricProcessNetworkIo) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricProcessNetworkIo) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		if m.config.AggregationStrategy == AggregationStrategyAvg {
+			for i, aggCount := range m.aggDataPoints {
+				m.data.Sum().DataPoints().At(i).SetIntValue(m.data.Sum().DataPoints().At(i).IntValue() / aggCount)
+			}
+		}
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricProcessNetworkIo(cfg ProcessNetworkIoMetricConfig) metricProcessNetworkIo {
+	m := metricProcessNetworkIo{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
 // MetricsBuilder provides an interface for scrapers to report metrics while taking care of all the transformations
 // required to produce metric representation defined in metadata and user config.
 type MetricsBuilder struct {
@@ -437,6 +548,7 @@ type MetricsBuilder struct {
 	metricNcclSocketRetransmits    metricNcclSocketRetransmits
 	metricNcclSocketStallTime      metricNcclSocketStallTime
 	metricProcessCPUTime           metricProcessCPUTime
+	metricProcessNetworkIo         metricProcessNetworkIo
 }
 
 // MetricBuilderOption applies changes to default metrics builder.
@@ -466,6 +578,7 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 		metricNcclSocketRetransmits:    newMetricNcclSocketRetransmits(mbc.Metrics.NcclSocketRetransmits),
 		metricNcclSocketStallTime:      newMetricNcclSocketStallTime(mbc.Metrics.NcclSocketStallTime),
 		metricProcessCPUTime:           newMetricProcessCPUTime(mbc.Metrics.ProcessCPUTime),
+		metricProcessNetworkIo:         newMetricProcessNetworkIo(mbc.Metrics.ProcessNetworkIo),
 		resourceAttributeIncludeFilter: make(map[string]filter.Filter),
 		resourceAttributeExcludeFilter: make(map[string]filter.Filter),
 	}
@@ -566,6 +679,7 @@ func (mb *MetricsBuilder) EmitForResource(options ...ResourceMetricsOption) {
 	mb.metricNcclSocketRetransmits.emit(ils.Metrics())
 	mb.metricNcclSocketStallTime.emit(ils.Metrics())
 	mb.metricProcessCPUTime.emit(ils.Metrics())
+	mb.metricProcessNetworkIo.emit(ils.Metrics())
 
 	for _, op := range options {
 		op.apply(rm)
@@ -615,6 +729,11 @@ func (mb *MetricsBuilder) RecordNcclSocketStallTimeDataPoint(ts pcommon.Timestam
 // RecordProcessCPUTimeDataPoint adds a data point to process.cpu.time metric.
 func (mb *MetricsBuilder) RecordProcessCPUTimeDataPoint(ts pcommon.Timestamp, val float64, options ...MetricAttributeOption) {
 	mb.metricProcessCPUTime.recordDataPoint(mb.startTime, ts, val, options...)
+}
+
+// RecordProcessNetworkIoDataPoint adds a data point to process.network.io metric.
+func (mb *MetricsBuilder) RecordProcessNetworkIoDataPoint(ts pcommon.Timestamp, val int64, networkIoDirectionAttributeValue string, options ...MetricAttributeOption) {
+	mb.metricProcessNetworkIo.recordDataPoint(mb.startTime, ts, val, networkIoDirectionAttributeValue, options...)
 }
 
 // Reset resets metrics builder to its initial state. It should be used when external metrics source is restarted,

@@ -70,6 +70,7 @@ func TestMetricsBuilder(t *testing.T) {
 			aggMap["nccl.socket.io"] = mb.metricNcclSocketIo.config.AggregationStrategy
 			aggMap["nccl.socket.retransmits"] = mb.metricNcclSocketRetransmits.config.AggregationStrategy
 			aggMap["nccl.socket.stall.time"] = mb.metricNcclSocketStallTime.config.AggregationStrategy
+			aggMap["process.network.io"] = mb.metricProcessNetworkIo.config.AggregationStrategy
 
 			expectedWarnings := 0
 			if tt.metricsSet != testDataSetReag {
@@ -99,6 +100,12 @@ func TestMetricsBuilder(t *testing.T) {
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordProcessCPUTimeDataPoint(ts, 1, WithProcessPidMetricAttribute(11), WithGenAiTrainingRankMetricAttribute(20), WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"))
+			defaultMetricsCount++
+			allMetricsCount++
+			mb.RecordProcessNetworkIoDataPoint(ts, 1, "network.io.direction-val", WithProcessPidMetricAttribute(11), WithGenAiTrainingRankMetricAttribute(20), WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithNetworkLocalAddressMetricAttribute("network.local.address-val"), WithNetworkInterfaceNameMetricAttribute("network.interface.name-val"))
+			if tt.name == "reaggregate_set" {
+				mb.RecordProcessNetworkIoDataPoint(ts, 3, "network.io.direction-val-2", WithProcessPidMetricAttribute(11), WithGenAiTrainingRankMetricAttribute(20), WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithNetworkLocalAddressMetricAttribute("network.local.address-val"), WithNetworkInterfaceNameMetricAttribute("network.interface.name-val"))
+			}
 
 			rb := mb.NewResourceBuilder()
 			rb.SetHostBootID("host.boot.id-val")
@@ -111,6 +118,7 @@ func TestMetricsBuilder(t *testing.T) {
 				assert.Empty(t, mb.metricNcclSocketIo.aggDataPoints)
 				assert.Empty(t, mb.metricNcclSocketRetransmits.aggDataPoints)
 				assert.Empty(t, mb.metricNcclSocketStallTime.aggDataPoints)
+				assert.Empty(t, mb.metricProcessNetworkIo.aggDataPoints)
 			}
 
 			if tt.expectEmpty {
@@ -312,6 +320,65 @@ func TestMetricsBuilder(t *testing.T) {
 					genAiTrainingJobIDAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_id")
 					assert.True(t, ok)
 					assert.Equal(t, "gen_ai.training.job_id-val", genAiTrainingJobIDAttrVal.Str())
+				case "process.network.io":
+					if tt.name != "reaggregate_set" {
+						assert.False(t, validatedMetrics["process.network.io"], "Found a duplicate in the metrics slice: process.network.io")
+						validatedMetrics["process.network.io"] = true
+						assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
+						assert.Equal(t, 1, mi.Sum().DataPoints().Len())
+						assert.Equal(t, "Bytes that a process of a rank moved on sockets of its collectives, by local address. Loopback is left out.", mi.Description())
+						assert.Equal(t, "By", mi.Unit())
+						assert.True(t, mi.Sum().IsMonotonic())
+						assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
+						dp := mi.Sum().DataPoints().At(0)
+						assert.Equal(t, start, dp.StartTimestamp())
+						assert.Equal(t, ts, dp.Timestamp())
+						assert.Equal(t, pmetric.NumberDataPointValueTypeInt, dp.ValueType())
+						assert.Equal(t, int64(1), dp.IntValue())
+						networkIoDirectionAttrVal, ok := dp.Attributes().Get("network.io.direction")
+						assert.True(t, ok)
+						assert.Equal(t, "network.io.direction-val", networkIoDirectionAttrVal.Str())
+						processPidAttrVal, ok := dp.Attributes().Get("process.pid")
+						assert.True(t, ok)
+						assert.EqualValues(t, 11, processPidAttrVal.Int())
+						genAiTrainingRankAttrVal, ok := dp.Attributes().Get("gen_ai.training.rank")
+						assert.True(t, ok)
+						assert.EqualValues(t, 20, genAiTrainingRankAttrVal.Int())
+						genAiTrainingJobIDAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_id")
+						assert.True(t, ok)
+						assert.Equal(t, "gen_ai.training.job_id-val", genAiTrainingJobIDAttrVal.Str())
+						networkLocalAddressAttrVal, ok := dp.Attributes().Get("network.local.address")
+						assert.True(t, ok)
+						assert.Equal(t, "network.local.address-val", networkLocalAddressAttrVal.Str())
+						networkInterfaceNameAttrVal, ok := dp.Attributes().Get("network.interface.name")
+						assert.True(t, ok)
+						assert.Equal(t, "network.interface.name-val", networkInterfaceNameAttrVal.Str())
+					} else {
+						assert.False(t, validatedMetrics["process.network.io"], "Found a duplicate in the metrics slice: process.network.io")
+						validatedMetrics["process.network.io"] = true
+						assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
+						assert.Equal(t, 1, mi.Sum().DataPoints().Len())
+						assert.Equal(t, "Bytes that a process of a rank moved on sockets of its collectives, by local address. Loopback is left out.", mi.Description())
+						assert.Equal(t, "By", mi.Unit())
+						assert.True(t, mi.Sum().IsMonotonic())
+						assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
+						dp := mi.Sum().DataPoints().At(0)
+						assert.Equal(t, start, dp.StartTimestamp())
+						assert.Equal(t, ts, dp.Timestamp())
+						assert.Equal(t, pmetric.NumberDataPointValueTypeInt, dp.ValueType())
+						switch aggMap["process.network.io"] {
+						case "sum":
+							assert.Equal(t, int64(4), dp.IntValue())
+						case "avg":
+							assert.Equal(t, int64(2), dp.IntValue())
+						case "min":
+							assert.Equal(t, int64(1), dp.IntValue())
+						case "max":
+							assert.Equal(t, int64(3), dp.IntValue())
+						}
+						_, ok := dp.Attributes().Get("network.io.direction")
+						assert.False(t, ok)
+					}
 				}
 			}
 		})

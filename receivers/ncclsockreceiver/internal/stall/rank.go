@@ -3,6 +3,7 @@ package stall
 import (
 	"cmp"
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -61,6 +62,7 @@ func (rs ranks) look(seen []*socket) {
 		switch {
 		case s.kind.Collective():
 			s.rank.look(s)
+			s.rank.carry(s)
 		case s.kind == socketstall.Other:
 			s.rank.elsewhere += s.change.sent + s.change.received
 		}
@@ -85,7 +87,8 @@ type rank struct {
 	baseAt       time.Duration
 	cpu, mainCPU time.Duration
 
-	before        activity.Usage // in the snapshot before
+	lines         map[netip.Addr]*Line // what it moved, by local address; nil before it did
+	before        activity.Usage       // in the snapshot before
 	work          work
 	elsewhere     uint64        // bytes moved since then on sockets that are none of the job's
 	standing      time.Duration // since when it has left bytes unread

@@ -1,6 +1,7 @@
 package stall
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
@@ -511,4 +513,58 @@ func TestTrafficOfAJobByPeer(t *testing.T) {
 	require.EqualValues(t, 7, got["10.0.0.2"].Retransmits)
 	require.EqualValues(t, 12<<20, got["10.0.0.2"].ReceivedBytes)
 	require.Equal(t, 5*time.Second, got["10.0.0.1"].Stalled[socketstall.NotReading])
+}
+
+// What a rank moves is counted by the address of its machine that it goes over.
+func TestLinesOfARank(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.train(13)
+	got := map[string]Line{}
+	w.tracker.Lines(func(of *Process, local netip.Addr, moved Line) { got[fmt.Sprint(of.Rank, " ", local)] = moved })
+	require.Equal(t, map[string]Line{"0 10.0.0.1": {12 << 20, 12 << 20}, "1 10.0.0.2": {12 << 20, 12 << 20}}, got)
+
+	r := &rank{}
+	for n := range 2 * mostLines {
+		s := socket{met: 1, round: 2, change: change{sent: 1}}
+		s.now.Local = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 1)
+		r.carry(&s)
+		s.now.Local = netip.MustParseAddrPort("127.0.0.1:1")
+		r.carry(&s)
+	}
+	require.Len(t, r.lines, mostLines, "bounded, and without loopback")
+}
+
+// Whose stall it is that a series counts is told once, of the one that lasts longest.
+func TestTheLongestStallOfASeries(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.train(13)
+	w.links[0].deliver(48, 0)
+	w.ranks[1].State = socketstall.Stopped
+	longest := func() (all []Standing) {
+		w.tracker.Traffic(func(s *Series) {
+			if one, stands := s.Longest[socketstall.NotReading]; stands {
+				all = append(all, one)
+			}
+		})
+		return all
+	}
+	require.Empty(t, longest())
+	w.idle(6)
+	told := longest()
+	require.Len(t, told, 1)
+	require.Equal(t, 1, told[0].Process.Rank)
+	require.GreaterOrEqual(t, told[0].Age, 5*time.Second)
+	require.Empty(t, longest(), "it was told")
+	w.idle(1)
+	again := longest()
+	require.Len(t, again, 1)
+	require.Greater(t, again[0].Age, told[0].Age)
+
+	var s Series
+	for _, e := range []Event{
+		{Process: identity.Process{Rank: 5}, Age: 2}, {Process: identity.Process{Rank: 3}, Age: 2}, {Process: identity.Process{Rank: 4}, Age: 2}, {Process: identity.Process{Rank: 1}, Age: 1},
+	} {
+		s.meet(&e)
+	}
+	require.Equal(t, 3, s.Longest[""].Process.Rank)
 }

@@ -1,9 +1,11 @@
 package stall
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
@@ -15,8 +17,17 @@ type Series struct {
 
 	SentBytes, ReceivedBytes, Retransmits uint64
 	Stalled                               map[socketstall.Cause]time.Duration
+	// Longest is, for each cause, the stall that had lasted longest, of those that were found
+	// since Traffic was asked before.
+	Longest map[socketstall.Cause]Standing
 
 	stalledRound map[socketstall.Cause]uint64
+}
+
+// Standing is a stall of a series.
+type Standing struct {
+	Process identity.Process // whose socket it is
+	Age     time.Duration    // since the last progress
 }
 
 type seriesKey struct {
@@ -33,10 +44,11 @@ type traffic struct {
 
 func newTraffic(limit int) traffic { return traffic{max: limit, series: map[seriesKey]*Series{}} }
 
-// Traffic calls fn for each series.
+// Traffic calls fn for each series, which lasts as long as the call.
 func (t *Tracker) Traffic(fn func(*Series)) {
 	for _, s := range t.traffic.series {
 		fn(s)
+		s.Longest = nil
 	}
 }
 
@@ -78,11 +90,27 @@ func (t *traffic) take(seen []*socket, round uint64) {
 func (t *traffic) stand(open map[stallKey]*stall, c *clock) {
 	for _, one := range open {
 		series, cause := one.s.series, one.last.Cause
-		if one.round == c.round && series != nil && series.stalledRound[cause] != c.round {
+		if one.round != c.round || series == nil {
+			continue
+		}
+		series.meet(&one.last)
+		if series.stalledRound[cause] != c.round {
 			series.stalledRound[cause] = c.round
 			series.Stalled[cause] += c.now - c.last
 		}
 	}
+}
+
+// meet keeps a stall if none lasted longer; of two that are as old the one of the lower rank.
+func (s *Series) meet(e *Event) {
+	if known, met := s.Longest[e.Cause]; met &&
+		cmp.Or(cmp.Compare(known.Age, e.Age), cmp.Compare(e.Process.Rank, known.Process.Rank), cmp.Compare(e.Process.PID, known.Process.PID)) >= 0 {
+		return
+	}
+	if s.Longest == nil {
+		s.Longest = map[socketstall.Cause]Standing{}
+	}
+	s.Longest[e.Cause] = Standing{e.Process, e.Age}
 }
 
 // forget drops the series of a job that is long gone.
