@@ -402,7 +402,12 @@ func (t *trial) crashLoop() (int, error) {
 }
 
 func (t *trial) second() (int, error) {
-	if err := t.signal(t.other(), syscall.SIGSTOP); err != nil {
+	first, second := t.other(), t.rank
+	t.rank = first // what is told of the first fault is true, too
+	t.alsoOf("nccl_socket_stall")
+	t.alsoOf("nccl_hang")
+	t.rank = second
+	if err := t.signal(first, syscall.SIGSTOP); err != nil {
 		return running, err
 	}
 	time.Sleep(t.seconds(4, 6))

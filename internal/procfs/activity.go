@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // maxName bounds the path of an open file.
@@ -48,34 +47,35 @@ func (f *FS) Sleeps(pid uint32) (uint64, error) {
 	return n, nil
 }
 
-// ThreadDelays is how long the threads of a process have waited for a CPU, all together: so
-// many of them at most, by their numbers.
-func (f *FS) ThreadDelays(pid uint32, most int) (time.Duration, error) {
+// ThreadTurns are those of the threads of a process, by their numbers, so many of them at most.
+func (f *FS) ThreadTurns(pid uint32, most int) (map[uint32]Turns, error) {
 	folder := f.path(pid, "task")
 	if f.Foreign() {
-		return 0, fmt.Errorf("read %s: %w", folder, ErrForeign)
+		return nil, fmt.Errorf("read %s: %w", folder, ErrForeign)
 	}
-	return Patiently(f, folder, func() (time.Duration, error) {
+	return Patiently(f, folder, func() (map[uint32]Turns, error) {
 		opened, err := os.Open(folder)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		defer opened.Close()
 		names, err := opened.Readdirnames(most)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return 0, err
+			return nil, err
 		}
-		total := time.Duration(0)
+		all := make(map[uint32]Turns, len(names))
 		for _, name := range names {
 			content, err := os.ReadFile(filepath.Join(folder, name, "schedstat"))
 			if err != nil {
 				continue // it has just ended
 			}
-			if delay, err := delayOf(string(content)); err == nil {
-				total += delay
+			turns, err := turnsOf(string(content))
+			tid, notID := strconv.ParseUint(name, 10, 32)
+			if errors.Join(err, notID) == nil {
+				all[uint32(tid)] = turns
 			}
 		}
-		return total, nil
+		return all, nil
 	})
 }
 

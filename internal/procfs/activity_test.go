@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -45,18 +44,18 @@ func TestSleepsOfAMainThread(t *testing.T) {
 	require.EqualValues(t, 17, n)
 }
 
-func TestDelaysOfThreads(t *testing.T) {
+func TestTurnsOfThreads(t *testing.T) {
 	root := t.TempDir()
 	for tid, delay := range map[int]string{42: "1 1000 1", 43: "1 200 1", 44: "nothing", 45: "1 30 1"} {
 		put(t, root, fmt.Sprintf("42/task/%d/schedstat", tid), delay)
 	}
-	total, err := Open(root).ThreadDelays(42, 256)
+	threads, err := Open(root).ThreadTurns(42, 256)
 	require.NoError(t, err)
-	require.EqualValues(t, 1230, total)
-	total, err = Open(root).ThreadDelays(42, 1)
+	require.Equal(t, map[uint32]Turns{42: {1, 1000}, 43: {1, 200}, 45: {1, 30}}, threads)
+	threads, err = Open(root).ThreadTurns(42, 1)
 	require.NoError(t, err)
-	require.Less(t, total, 1230*time.Nanosecond)
-	_, err = Open(root).ThreadDelays(7, 256)
+	require.LessOrEqual(t, len(threads), 1)
+	_, err = Open(root).ThreadTurns(7, 256)
 	require.ErrorIs(t, err, ErrGone)
 }
 

@@ -180,37 +180,43 @@ func (f *FS) User(pid uint32) (uint32, error) {
 // Environ reads the environment that a process began with, 256 KiB of it at most.
 func (f *FS) Environ(pid uint32) (File, error) { return f.of(pid, maxEnviron, "environ") }
 
-// Delay is how long the first thread of a process has waited for a CPU: the second
-// number of schedstat, in ns (Documentation/scheduler/sched-stats.rst). There is none
-// where the kernel is built without CONFIG_SCHED_INFO.
-func (f *FS) Delay(pid uint32) (time.Duration, error) { return f.scheduled(pid, delayOf) }
+// Turns are for how long a thread has run, and has waited for a CPU.
+type Turns struct{ Ran, Delayed time.Duration }
 
-// OnCPU is how long the first thread of a process has run: the first number of schedstat.
-func (f *FS) OnCPU(pid uint32) (time.Duration, error) { return f.scheduled(pid, onCPUOf) }
-
-func (f *FS) scheduled(pid uint32, which func(content string) (time.Duration, error)) (time.Duration, error) {
+// Turns are those of the first thread of a process: the first two numbers of schedstat, in ns
+// (Documentation/scheduler/sched-stats.rst). There are none where the kernel is built without
+// CONFIG_SCHED_INFO.
+func (f *FS) Turns(pid uint32) (Turns, error) {
 	file, err := f.of(pid, maxStat, "schedstat")
 	if err != nil {
-		return 0, err
+		return Turns{}, err
 	}
-	took, err := which(string(file.Content))
+	turns, err := turnsOf(string(file.Content))
 	if err != nil {
-		return 0, fmt.Errorf("read schedstat of process %d: %w", pid, err)
+		return Turns{}, fmt.Errorf("read schedstat of process %d: %w", pid, err)
 	}
-	return took, nil
+	return turns, nil
 }
 
-// onCPUOf is the first number of a schedstat, delayOf the second.
-func onCPUOf(content string) (time.Duration, error) { return numberOf(content, 0) }
-func delayOf(content string) (time.Duration, error) { return numberOf(content, 1) }
+// OnCPU is how long the first thread of a process has run.
+func (f *FS) OnCPU(pid uint32) (time.Duration, error) {
+	turns, err := f.Turns(pid)
+	return turns.Ran, err
+}
 
-func numberOf(content string, at int) (time.Duration, error) {
+func turnsOf(content string) (t Turns, err error) {
 	numbers := strings.Fields(content)
-	if len(numbers) <= at {
-		return 0, fmt.Errorf("it has %d numbers", len(numbers))
+	if len(numbers) < 2 {
+		return t, fmt.Errorf("it has %d numbers", len(numbers))
 	}
-	ns, err := strconv.ParseInt(numbers[at], 10, 64)
-	return time.Duration(ns), err
+	for i, number := range [...]*time.Duration{&t.Ran, &t.Delayed} {
+		ns, err := strconv.ParseInt(numbers[i], 10, 64)
+		if err != nil {
+			return Turns{}, err
+		}
+		*number = time.Duration(ns)
+	}
+	return t, nil
 }
 
 // Namespace returns the number of a namespace of a process: kind is "net", "pid", ….

@@ -123,20 +123,17 @@ func TestOddProcesses(t *testing.T) {
 	pids, err := r.PIDs()
 	require.NoError(t, err)
 	require.Equal(t, []uint32{7, 12}, pids)
-	for _, text := range []string{"", "1", "1 two 3", "1 -99999999999999999999 3"} {
+	for _, text := range []string{"", "1", "1 two 3", "1 -99999999999999999999 3", "one 2 3", "99999999999999999999 2 3"} {
 		r.write("42/schedstat", text)
-		_, err := r.Delay(42)
+		_, err := r.Turns(42)
 		require.Error(t, err)
-	}
-	for _, text := range []string{"", "one 2 3", "99999999999999999999 2 3"} {
-		r.write("42/schedstat", text)
-		_, err := r.OnCPU(42)
+		_, err = r.OnCPU(42)
 		require.Error(t, err)
 	}
 	r.write("42/schedstat", "1250000000 7000000000 99\n")
-	delay, err := r.Delay(42)
+	turns, err := r.Turns(42)
 	require.NoError(t, err)
-	require.Equal(t, 7*time.Second, delay)
+	require.Equal(t, Turns{1250 * time.Millisecond, 7 * time.Second}, turns)
 	ran, err := r.OnCPU(42)
 	require.NoError(t, err)
 	require.Equal(t, 1250*time.Millisecond, ran)

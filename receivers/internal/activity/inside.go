@@ -30,6 +30,7 @@ type trees struct {
 	delayed   shares // of them whose threads may still be asked for their delays
 	inquiries shares // that may still be asked for whom they wait
 	looked    shares // threads of ranks that may still be looked at
+	polled    shares // threads without a CPU that may still be asked whether they poll
 
 	next    map[uint32]int   // by root: which child has its turn
 	uses    map[uint32]*use  // of roots and of children
@@ -39,7 +40,7 @@ type trees struct {
 func newTrees() trees {
 	return trees{
 		family:   family{met: maxMet, known: maxParents},
-		children: newShares(maxChildren), delayed: newShares(maxDelayed), inquiries: newShares(maxAsked), looked: newShares(maxLooked),
+		children: newShares(maxChildren), delayed: newShares(maxDelayed), inquiries: newShares(maxAsked), looked: newShares(maxLooked), polled: newShares(maxLooked),
 		next: map[uint32]int{}, uses: map[uint32]*use{}, threads: map[uint32]slept{},
 	}
 }
@@ -52,10 +53,10 @@ type use struct {
 	state  byte // as /proc has it
 	round  int
 	at     time.Time
-	cpu    time.Duration // and time in which it could have run
+	cpu    time.Duration
 	io     uint64
-	sleeps uint64
-	waited time.Duration // of all its threads for a CPU, 0 not read
+	main   turns
+	others map[uint32]turns // of its other threads, nil not read
 
 	awake  bool        // when it was asked where it sleeps
 	asleep bool        // it was seen asleep, in this look or before:
@@ -67,9 +68,23 @@ type use struct {
 	share    float64 // cores
 	rate     float64 // bytes a second
 	woken    bool    // it went to sleep once more
-	starved  float64 // threads that waited for a CPU
+	polls    bool    // its main thread does
+	delayed  float64 // share of the time in which that waited for a CPU, 0 where it polls
+	starved  float64 // other threads that did, without those that poll
 	groups   []procfs.CPUGroup
 	limit    CPULimit // that held it back since the look before
+}
+
+// turns are what a thread has had of the CPUs, and how often it has gone to sleep by itself,
+// 0 not read.
+type turns struct {
+	procfs.Turns
+	sleeps uint64
+}
+
+// polls reports whether a thread has run for next to nothing since before, each time it woke.
+func (t turns) polls(before turns) bool {
+	return before.sleeps > 0 && t.sleeps > before.sleeps && t.Ran-before.Ran < time.Duration(t.sleeps-before.sleeps)*bout //nolint:gosec // far below
 }
 
 // Begin starts a round of looks into trees.
@@ -81,6 +96,7 @@ func (r *Reader) Begin() {
 	t.delayed.begin()
 	t.inquiries.begin()
 	t.looked.begin()
+	t.polled.begin()
 	for pid, u := range t.uses {
 		if t.round-u.round > forgotten {
 			delete(t.uses, pid)
@@ -103,12 +119,13 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 	}
 	now := r.useOf(out.PID, k.stat.Reaped)
 	if k.worked > 0 { // a process that rests has no thread that waits
-		now.waited, _ = r.fs.ThreadDelays(out.PID, maxThreads) // 0 where the kernel does not count it
-		now.groups, _ = r.fs.CPUGroups(out.PID)                // none: nothing limits it, or nobody can tell
+		now.others = r.turnsOf(out, out.PID)
+		now.groups, _ = r.fs.CPUGroups(out.PID) // none: nothing limits it, or nobody can tell
 	}
 	own := r.compare(out.PID, now, 1)
+	k.polls, out.Polls = own.polls, own.polls
 	in := &Inside{Compared: own.compared, IO: own.rate, Children: own.share, Starved: own.starved, Limit: own.limit}
-	if own.starved >= starves {
+	if own.delayed+own.starved >= starves {
 		in.Pressure, _ = r.fs.CPUPressure() // 0 where it is switched off
 	}
 	wait := r.whereItSleeps(out, in, own)
@@ -141,9 +158,33 @@ func (r *Reader) useOf(pid uint32, cpu time.Duration) use {
 	if k := r.known[pid]; k != nil {
 		u.ticks = k.startTicks
 	}
-	u.io, _ = r.fs.IOBytes(pid)    // 0 where it may not be read: no I/O is seen then
-	u.sleeps, _ = r.fs.Sleeps(pid) // 0: nobody is woken
+	u.io, _ = r.fs.IOBytes(pid)         // 0 where it may not be read: no I/O is seen then
+	u.main.sleeps, _ = r.fs.Sleeps(pid) // 0: nobody is woken
+	u.main.Turns, _ = r.fs.Turns(pid)   // 0 where the kernel does not count it
 	return u
+}
+
+// turnsOf reads those of the threads of a process of the rank beside its main thread. Those that
+// have waited for a CPU since the look before are asked how often they slept.
+func (r *Reader) turnsOf(of *Process, pid uint32) map[uint32]turns {
+	all, _ := r.fs.ThreadTurns(pid, maxThreads) // none where the kernel does not count them
+	threads := make(map[uint32]turns, len(all))
+	var delayed []uint32
+	for tid, now := range all {
+		if tid == pid {
+			continue
+		}
+		threads[tid] = turns{Turns: now}
+		if u := r.trees.uses[pid]; u != nil && now.Delayed > u.others[tid].Delayed {
+			delayed = append(delayed, tid)
+		}
+	}
+	slices.Sort(delayed)
+	for _, tid := range delayed[:r.trees.polled.take(of.PID, of.Domain, len(delayed))] {
+		status, _ := r.fs.ThreadStatus(pid, tid) // none of one that has just ended
+		threads[tid] = turns{all[tid], status.Sleeps}
+	}
+	return threads
 }
 
 // compare takes a new look at a process and works out its rates since the one before, of
@@ -152,18 +193,28 @@ func (r *Reader) compare(pid uint32, next use, gap int) *use {
 	before := r.trees.uses[pid]
 	if before != nil && before.ticks == next.ticks && next.round-before.round <= gap {
 		if seconds := next.at.Sub(before.at).Seconds(); seconds > 0 {
-			next.compared, next.woken, next.was = true, next.sleeps > before.sleeps, before.state
+			next.compared, next.woken, next.was = true, next.main.sleeps > before.main.sleeps, before.state
 			next.asleep, next.wait, next.file = before.asleep, before.wait, before.file
 			next.share = max(0, next.cpu-before.cpu).Seconds() / seconds
-			if before.waited > 0 {
-				next.starved = max(0, next.waited-before.waited).Seconds() / seconds
-			}
+			next.delays(before, seconds)
 			next.rate = float64(next.io-min(next.io, before.io)) / seconds
 			next.limit = tightest(before.groups, next.groups)
 		}
 	}
 	r.trees.uses[pid] = &next
 	return &next
+}
+
+// delays works out which threads of the process could run and had no CPU.
+func (u *use) delays(before *use, seconds float64) {
+	if u.polls = u.main.polls(before.main); !u.polls {
+		u.delayed = max(0, u.main.Delayed-before.main.Delayed).Seconds() / seconds
+	}
+	for tid, now := range u.others {
+		if then, known := before.others[tid]; known && !now.polls(then) {
+			u.starved += max(0, now.Delayed-then.Delayed).Seconds() / seconds
+		}
+	}
 }
 
 // tightest is the limit that held a process back in most of its periods, nothing where none
@@ -233,13 +284,12 @@ func (r *Reader) readChildren(of *Process, below []uint32, room, gap int) (stran
 			strangers = true
 			continue
 		}
-		delayed, _ := r.fs.Delay(pid) // 0 where the kernel does not count it
-		u := r.useOf(pid, stat.CPU+stat.Reaped+delayed)
+		u := r.useOf(pid, stat.CPU+stat.Reaped)
 		u.ticks, u.comm, u.state = stat.StartTicks, stat.Name, stat.State
 		// One that computes in another thread than its first, on a host that is short of
 		// CPUs, uses little and waits for long.
 		if before := t.uses[pid]; before != nil && u.cpu > before.cpu && t.delayed.take(of.PID, of.Domain, 1) > 0 {
-			u.waited, _ = r.fs.ThreadDelays(pid, maxThreads)
+			u.others = r.turnsOf(of, pid)
 		}
 		r.compare(pid, u, gap)
 	}
@@ -248,7 +298,7 @@ func (r *Reader) readChildren(of *Process, below []uint32, room, gap int) (stran
 
 // addChild adds what a child does.
 func addChild(in *Inside, pid uint32, u *use) {
-	wants := u.share + u.starved
+	wants := u.share + u.delayed + u.starved
 	in.Children += wants
 	in.IO += u.rate
 	if wants > in.Busiest.Share {

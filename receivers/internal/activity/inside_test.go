@@ -242,6 +242,93 @@ func TestThreadsThatHaveNoCPU(t *testing.T) {
 	require.Zero(t, l.look().Inside.Starved, "it rests")
 }
 
+// A thread that polls wakes again and again, and each time waits for a CPU where others have them.
+// With a CPU it would do no more. One that computes wants the CPU whenever it runs.
+func TestAThreadThatPollsIsNotStarved(t *testing.T) {
+	const second = time.Second
+	for name, tc := range map[string]struct {
+		ran, delayed time.Duration // in each second
+		sleeps       uint64
+		starved      bool
+	}{
+		"it polls each millisecond, and waits for 30":         {2 * time.Millisecond, 960 * time.Millisecond, 32, false},
+		"it polls each millisecond, and waits for little":     {40 * time.Millisecond, 100 * time.Millisecond, 800, false},
+		"it computes, and has a twentieth of a CPU":           {50 * time.Millisecond, 940 * time.Millisecond, 0, true},
+		"it computes for 5 ms between two locks":              {50 * time.Millisecond, 940 * time.Millisecond, 10, true},
+		"it computes, and a limit holds it back":              {0, 990 * time.Millisecond, 0, true},
+		"it has waited for a lock, computes since, and waits": {10 * time.Millisecond, 600 * time.Millisecond, 2, true},
+	} {
+		for _, tid := range []uint32{42, 43} {
+			t.Run(fmt.Sprintf("%s, thread %d", name, tid), func(t *testing.T) {
+				tree := newTree(t)
+				l := newLooks(tree, tree.add("S", 250, 125))
+				var how socketstall.Activity
+				var before Usage
+				for look := range time.Duration(4) {
+					tree.add("S", 250+uint64(look), 125)
+					tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
+					turns := fmt.Sprintf("%d %d 1\n", second+look*tc.ran, second+look*tc.delayed)
+					status := fmt.Sprintf("State:\tS (x)\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t7\n", 50+uint64(look)*tc.sleeps)
+					if tid == 42 {
+						tree.write("42/schedstat", turns)
+						tree.write("42/status", status)
+					} else {
+						tree.write("42/schedstat", "1 0 1\n")
+						tree.write("42/task/43/schedstat", turns)
+						tree.write("42/task/43/status", status)
+					}
+					out := l.look()
+					if how = ""; look > 0 {
+						how, _ = out.Does(before, second, 0)
+					}
+					before = out.Usage()
+				}
+				want := socketstall.Idle
+				if tc.starved {
+					want = socketstall.Starved
+				}
+				require.Equal(t, want, how)
+			})
+		}
+	}
+}
+
+// Between two looks a rank that polls is not taken for one that is starved.
+func TestAMainThreadThatPollsStaysKnown(t *testing.T) {
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	polls := func(look uint64) {
+		tree.main(0, 5+32*look, "202 0x1 0x2", "futex_do_wait")
+		tree.write("42/schedstat", fmt.Sprintf("%d %d 1\n", 2e6*look, 960e6*look))
+	}
+	polls(1)
+	require.False(t, l.look().Polls, "nobody can tell yet")
+	polls(2)
+	second := l.look()
+	before := second.Usage()
+	polls(3)
+	out := l.Read(l.process, false)
+	require.True(t, out.Polls)
+	how, _ := out.Does(before, time.Second, 0)
+	require.Equal(t, socketstall.Idle, how)
+}
+
+// A child that polls computes nothing, however long it waits for a CPU.
+func TestAChildThatPollsIsNotStarved(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("S", 250, 125)
+	tree.main(1000, 5, "61 0x1 0x2", "do_wait")
+	l := newLooks(tree, p)
+	var in *Inside
+	for look := range uint64(4) {
+		tree.child(50, 42, "tokenizer", 100+look, 0)
+		tree.write("50/schedstat", fmt.Sprintf("%d %d 1\n", 2e6*look, 900e6*look))
+		tree.write("50/status", fmt.Sprintf("voluntary_ctxt_switches:\t%d\n", 5+32*look))
+		in = l.look().Inside
+	}
+	require.InDelta(t, 0.01, in.Children, 0.001)
+}
+
 // A limit counts in the level that holds the rank back most, and only while it does.
 func TestALimitThatHoldsItBackIsNamed(t *testing.T) {
 	tree := newTree(t)
@@ -249,17 +336,16 @@ func TestALimitThatHoldsItBackIsNamed(t *testing.T) {
 	l := newLooks(tree, tree.add("S", 250, 125))
 	tree.main(0, 5, "running", "0")
 	tree.write("42/cgroup", "0::/pod/c\n")
-	tree.write("42/task/42/schedstat", "1 1 1")
 	tree.write("pressure/cpu", "some avg10=12.00 avg60=0.00 avg300=0.00 total=1\n")
 	tree.write("sys/fs/cgroup/pod/c/cpu.max", "100000 100000\n")
 	tree.write("sys/fs/cgroup/pod/cpu.max", "150000 100000\n")
 	ticks := uint64(250)
 	look := func(own, pod, delayed uint64) *Inside {
 		ticks += 5
-		tree.write("42/task/42/schedstat", fmt.Sprintf("1 %d 1", delayed))
 		tree.write("sys/fs/cgroup/pod/c/cpu.stat", fmt.Sprintf("nr_periods %d\nnr_throttled %d\n", (ticks-250)*2, own))
 		tree.write("sys/fs/cgroup/pod/cpu.stat", fmt.Sprintf("nr_periods %d\nnr_throttled %d\n", (ticks-250)*2, pod))
 		tree.add("S", ticks, 125)
+		tree.write("42/schedstat", fmt.Sprintf("1 %d 1", delayed))
 		return l.look().Inside
 	}
 	look(0, 0, 1)

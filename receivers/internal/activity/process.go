@@ -19,6 +19,7 @@ type Process struct {
 	MainCPU time.Duration // of these by its main thread; negative when not known
 	Polling time.Duration // spent in the kernel by the other threads: those of NCCL poll there while they wait
 	Delayed time.Duration // for which its main thread could run and had no CPU; 0 when not known
+	Polls   bool          // its main thread did nothing but poll, when it was last looked into
 	NetNS   uint64        // inode of its network namespace, 0 when not known
 	NCCL    bool          // libnccl or librccl is mapped
 	Inside  *Inside       // nil: nobody has looked
@@ -42,7 +43,7 @@ type Inside struct {
 	IO       float64  // bytes a second that its processes read and wrote
 	OnFile   bool     // its main thread waits for a file or in a page fault, or may do so
 	Answered bool     // it does, and is woken again and again; or another thread is, or a child
-	Starved  float64  // threads that could run and had no CPU
+	Starved  float64  // threads beside its main one that could run and had no CPU, without those that poll
 	Children float64  // cores that its children use, and would use if they had them
 	Limit    CPULimit // that holds it back; zero for none
 	Pressure float64  // percent of ten seconds in which a task of this host waited for a CPU, 0 not known
@@ -84,6 +85,12 @@ const (
 	// transfers is bytes a second of files, or of sockets that are none of the job's. A
 	// process that hangs still writes its log.
 	transfers = 64 << 10
+	// bout is for how long a thread runs at least between two sleeps, unless it only polls: it
+	// looks whether there is something to do, and sleeps again. Where CPUs are scarce it waits for
+	// one each time it wakes, so that it seems to want one all the time. Loops of Python and of Go
+	// that sleep for a millisecond run for 11 to 14 µs (16 busy processes on 2 virtual CPUs, Linux
+	// 6.18, 2026-11-26); one that computes runs until its turn is over, for a millisecond or more.
+	bout = 100 * time.Microsecond
 )
 
 // Usage is what a process had used at one moment.
@@ -99,7 +106,10 @@ func (p *Process) Does(before Usage, interval time.Duration, elsewhere uint64) (
 		return socketstall.Idle, 0
 	}
 	main := cores(p.MainCPU, before.main, interval)
-	delayed := cores(p.Delayed, before.delayed, interval)
+	delayed := 0.0
+	if !p.Polls {
+		delayed = cores(p.Delayed, before.delayed, interval)
+	}
 	// The threads of NCCL poll in system calls while they wait: of a process that has
 	// them counts what its threads compute beyond that.
 	others := cores(p.CPU, before.cpu, interval) - main
@@ -113,7 +123,7 @@ func (p *Process) Does(before Usage, interval time.Duration, elsewhere uint64) (
 		return socketstall.Starved, main + delayed
 	case others >= computes:
 		return socketstall.ThreadComputing, others
-	case in != nil && in.Compared && others > 0 && others+in.Starved-delayed >= computes:
+	case in != nil && in.Compared && others > 0 && others+in.Starved >= computes:
 		return socketstall.Starved, 1
 	case in != nil && in.Compared && in.Children >= computes:
 		return socketstall.ChildComputing, 1

@@ -38,6 +38,7 @@ type known struct {
 	rounds     int
 
 	held   traceStop
+	polls  bool // its main thread, when last looked into
 	nccl   *atomic.Bool
 	tries  int
 	nextAt int // round of the next look for NCCL
@@ -71,8 +72,8 @@ func (r *Reader) Read(p identity.Process, libraries bool) Process {
 	if main, err := r.fs.ThreadStat(p.PID, p.PID); err == nil {
 		out.MainCPU = main.CPU
 		out.Polling = max(0, stat.System-main.System)
-		if delayed, err := r.fs.Delay(p.PID); err == nil {
-			out.Delayed = delayed
+		if turns, err := r.fs.Turns(p.PID); err == nil {
+			out.Delayed, out.Polls = turns.Delayed, k.polls
 		}
 	}
 	if libraries {

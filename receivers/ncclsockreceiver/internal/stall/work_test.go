@@ -96,6 +96,49 @@ func TestARankThatMakesProgressIsNeverAccused(t *testing.T) {
 	}
 }
 
+// TestARankThatStopsReadingIsNamedOnABusyHost: threads that poll wait for a CPU as those that
+// compute do. Of all ranks, one has bytes that it does not read.
+func TestARankThatStopsReadingIsNamedOnABusyHost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		others bool // it is another thread than the main one that polls
+		named  bool
+		each   func(w *world, rank int, p *Process)
+	}{
+		"their main threads poll": {named: true, each: func(_ *world, _ int, p *Process) { p.Polls = true }},
+		"another thread polls":    {others: true, named: true, each: func(*world, int, *Process) {}},
+		"they compute":            {each: func(*world, int, *Process) {}},
+		"their threads compute":   {others: true, each: func(w *world, rank int, _ *Process) { w.inside[rank] = Inside{Starved: 0.9} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.train(12)
+			w.pass(time.Second)
+			for _, l := range w.links {
+				l.send(48, 100*time.Millisecond)
+			}
+			w.links[1].deliver(4096, 100*time.Millisecond)
+			require.Empty(t, w.look())
+			named := 0
+			for second := 1; second <= 60 && named == 0; second++ {
+				for rank, p := range w.ranks {
+					p.CPU += 10 * time.Millisecond
+					if !tc.others {
+						p.MainCPU, p.Delayed = p.MainCPU+10*time.Millisecond, p.Delayed+900*time.Millisecond
+					}
+					tc.each(w, rank, p)
+				}
+				for _, e := range accusing(w.idle(1)) {
+					require.Equal(t, socketstall.NotReading, e.Cause)
+					require.Equal(t, 2, e.Process.Rank)
+					named = second
+				}
+			}
+			require.Equal(t, tc.named, named > 0)
+			require.LessOrEqual(t, named, 4)
+		})
+	}
+}
+
 // TestAnAnswerThatNoLookSawIsNoRest: a slow file system answers each second or two. The first
 // comparison of two looks may fall between two answers, and says nothing of the time before.
 func TestAnAnswerThatNoLookSawIsNoRest(t *testing.T) {
