@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"net"
 	"strconv"
 	"time"
@@ -11,6 +12,7 @@ type facts struct {
 	pid, parentPID uint32
 	startNS        uint64
 	comm           string
+	program        string // its name when it was executed, as far as that was seen
 	launch         launch
 	drill          bool
 	host           string // what this machine is called
@@ -31,7 +33,7 @@ type facts struct {
 //   - the parent too has a rank, but of a smaller world: the parent is a launcher
 //     (torchrun under srun is one Slurm task per node). It is told so.
 func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
-	r = &record{startNS: f.startNS, Process: Process{
+	r = &record{startNS: f.startNS, program: cmp.Or(f.program, f.comm), Process: Process{
 		PID: f.pid, ParentPID: f.parentPID, Comm: f.comm,
 		Rank: f.launch.rank, LocalRank: f.launch.localRank, WorldSize: f.launch.worldSize,
 		JobID: f.launch.jobID, MasterAddr: f.launch.masterAddr, MasterPort: f.launch.masterPort,

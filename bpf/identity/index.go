@@ -24,6 +24,7 @@ type record struct {
 	told    bool   // its exit was reported
 	failed  bool   // and it ended by itself, or of a fault
 	asked   *asked // the signals to end that others had sent it, nil for none
+	program string // its name when it was executed: a process may call itself otherwise later
 
 	launched *siblings // with whom it was started for its rank, nil for none
 

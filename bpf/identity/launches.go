@@ -22,6 +22,7 @@ const (
 // lock and no clock.
 type launches struct {
 	tell    func(Exit)
+	asked   func(*record) bool        // whether others have asked a process to end
 	of      map[parentKey][]*siblings // by the process that started them
 	order   []*siblings               // oldest first
 	evicted uint64
@@ -53,6 +54,7 @@ type siblings struct {
 	living  []*record
 	waiting []waitingEnd
 	main    main
+	retired bool // their rank was started again while they live
 }
 
 // main is what is known of the one that lived long.
@@ -73,8 +75,8 @@ type waitingEnd struct {
 	followed bool // its parent went on to another one
 }
 
-func newLaunches(tell func(Exit)) *launches {
-	return &launches{tell: tell, of: map[parentKey][]*siblings{}}
+func newLaunches(tell func(Exit), asked func(*record) bool) *launches {
+	return &launches{tell: tell, asked: asked, of: map[parentKey][]*siblings{}}
 }
 
 func keyOf(r *record) parentKey { return parentKey{r.PID, r.startNS / uint64(tickNS)} }
@@ -90,12 +92,29 @@ func (l *launches) started(r, parent *record) {
 	if parent != nil {
 		under = keyOf(parent)
 	}
+	if g := r.launched; g != nil && g.retired {
+		g.join(r)
+		return
+	}
 	g := l.group(under, keyOfRank(r))
+	if l.replaces(g, r) {
+		g.retired = true
+		g = l.group(under, keyOfRank(r))
+	}
 	if r.launched != nil && r.launched != g {
 		r.launched.forget(r)
 	}
 	g.join(r)
 	g.decide(l.tell)
+}
+
+// replaces reports whether r is the rank of g, started again: its launcher, or somebody else, had
+// asked the one before to end, which takes its time, and begins the same program once more. A
+// script that is stopped runs other programs to tidy up.
+func (l *launches) replaces(g *siblings, r *record) bool {
+	return len(g.living) > 0 && !slices.ContainsFunc(g.living, func(o *record) bool {
+		return o.PID == r.PID || o.startNS > r.startNS || !l.asked(o)
+	}) && g.living[0].program == r.program
 }
 
 // becomes is for a script that executes a rank in its own place, as bash does with the last
@@ -143,7 +162,7 @@ func (g *siblings) forget(r *record) {
 // group returns the siblings of that key, made when there are none.
 func (l *launches) group(parent parentKey, key siblingKey) *siblings {
 	for _, g := range l.of[parent] {
-		if g.key == key {
+		if g.key == key && !g.retired {
 			return g
 		}
 	}
@@ -199,7 +218,7 @@ func (l *launches) ended(r *record, e Exit) {
 // is a health check, which the container's runtime starts.
 func (l *launches) beside(g *siblings, now uint64) bool {
 	return g.key.container != "" && slices.ContainsFunc(l.order, func(o *siblings) bool {
-		if o == g || o.key != g.key {
+		if o == g || o.key != g.key || o.retired {
 			return false
 		}
 		o.age(now)
@@ -348,7 +367,7 @@ func (l *launches) expire(now uint64) {
 			as = helper
 		}
 		g.tellWhere(l.tell, due, as)
-		if len(g.living)+len(g.waiting) == 0 && g.main == noMain {
+		if len(g.living)+len(g.waiting) == 0 && (g.main == noMain || g.retired) {
 			l.leave(g)
 		}
 	}

@@ -26,6 +26,9 @@ func told(e Exit) string {
 	}
 }
 
+// nobody is asked to end.
+func nobody(*record) bool { return false }
+
 // line is one event of a script of processes: pid 10 is the launch script, which has no
 // rank, 11 a subshell of it.
 type line struct {
@@ -43,7 +46,7 @@ func play(t *testing.T, lines []line, until float64) map[uint32]string {
 	t.Helper()
 	out := map[uint32]string{}
 	tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
-	tracker.launches = newLaunches(func(e Exit) { out[e.PID] = told(e) })
+	tracker.launches = newLaunches(func(e Exit) { out[e.PID] = told(e) }, nobody)
 	ns := func(at float64) uint64 { return uint64((at + 100) * 1e9) }
 	began := map[uint32]float64{}
 	for _, l := range lines {
@@ -144,7 +147,7 @@ func TestWhatALaunchScriptRunsIsNoRank(t *testing.T) {
 // TestAHealthCheckIsNoRank: the runtime of the container starts it, not what started the rank.
 func TestAHealthCheckIsNoRank(t *testing.T) {
 	var last string
-	l := newLaunches(func(e Exit) { last = told(e) })
+	l := newLaunches(func(e Exit) { last = told(e) }, nobody)
 	start := func(pid, parent uint32, container string, at uint64) *record {
 		r, _ := derive(facts{pid: pid, parentPID: parent, startNS: at, launch: launch{rank: 1, worldSize: 2}, membership: membership{containerID: container}}, nil)
 		l.started(r, nil)
@@ -161,7 +164,7 @@ func TestAHealthCheckIsNoRank(t *testing.T) {
 }
 
 func TestSiblingsThatLiveTogetherAreOneRank(t *testing.T) {
-	l := newLaunches(func(Exit) {})
+	l := newLaunches(func(Exit) {}, nobody)
 	shell := &record{startNS: 1e9, Process: Process{PID: 10, Rank: Unknown}}
 	start := func(pid uint32, at uint64) *record {
 		r, _ := derive(facts{pid: pid, parentPID: 10, startNS: at, launch: launch{rank: 1, worldSize: 2, jobID: "j"}}, shell)
@@ -175,6 +178,51 @@ func TestSiblingsThatLiveTogetherAreOneRank(t *testing.T) {
 		l.ended(r, Exit{Process: r.Process})
 	}
 	require.EqualValues(t, 22, start(22, 4e9).RankPID, "a restart is another one")
+}
+
+// A launcher asks a rank to end, which does not for a while, and starts it again: that is another
+// process of the rank, and what it runs beside itself is of that one.
+func TestARankThatIsStartedAgainWhileItLivesIsAnotherOne(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asked   bool
+		program string
+		another bool
+	}{
+		"it was asked to end":                        {true, "python", true},
+		"nobody asked it":                            {false, "python", false},
+		"a script that is stopped tidies up":         {true, "rm", false},
+		"nobody asked it, and the script goes on so": {false, "tee", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ends := map[uint32]string{}
+			l := newLaunches(func(e Exit) { ends[e.PID] = told(e) }, func(r *record) bool { return tc.asked && r.PID == 20 })
+			launcher := &record{startNS: 1e9, Process: Process{PID: 10, Rank: Unknown}}
+			start := func(pid uint32, program string, at uint64) *record {
+				r, _ := derive(facts{pid: pid, parentPID: 10, startNS: at, comm: program, launch: launch{rank: 1, worldSize: 2, jobID: "j"}}, launcher)
+				l.started(r, launcher)
+				return r
+			}
+			end := func(r *record, at uint64) {
+				r.endNS = at
+				l.ended(r, Exit{Process: r.Process, Code: 1})
+				l.expire(at + uint64(undecided))
+			}
+			old := start(20, "python", 2e9)
+			old.Comm = "pt_main_thread" // what it calls itself
+			again := start(30, tc.program, 60e9)
+			l.started(old, launcher) // it is read again
+			require.Equal(t, tc.another, again.RankPID == 30)
+			beside := start(31, "tee", 60e9+1)
+			require.Equal(t, again.RankPID, beside.RankPID)
+			end(beside, 61e9)
+			end(again, 62e9)
+			require.Equal(t, map[bool]string{true: "rank", false: "helper"}[tc.another], ends[30], "it fails at its import")
+			end(old, 63e9)
+			require.Equal(t, "rank", ends[20])
+			l.parentEnded(launcher, nil, Exit{})
+			require.Empty(t, l.order)
+		})
+	}
 }
 
 // A program that a rank sends into the background loses its parent, and may execute another one.
@@ -194,7 +242,7 @@ func TestAProgramInTheBackgroundIsOfItsRank(t *testing.T) {
 
 func TestLaunchesAreBounded(t *testing.T) {
 	exits := 0
-	l := newLaunches(func(Exit) { exits++ })
+	l := newLaunches(func(Exit) { exits++ }, nobody)
 	for i := range uint32(2 * maxLaunches) {
 		r, _ := derive(facts{pid: i + 100, parentPID: i + 1e6, startNS: 1e9, launch: launch{rank: 1, worldSize: 2}}, nil)
 		l.started(r, nil)

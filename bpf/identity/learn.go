@@ -203,7 +203,7 @@ func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 // keep holds on to what was known of the launch when /proc shows none any more:
 // setproctitle(3) overwrites the environment there; and of the place when it cannot be read.
 func (f *facts) keep(known *record) {
-	f.drill = f.drill || known.Drill
+	f.drill, f.program = f.drill || known.Drill, known.program
 	if f.domain == unknownDomain && known.Domain != "" {
 		f.domain = known.Domain
 		f.membership = membership{containerID: known.ContainerID, podUID: known.PodUID, path: known.CgroupPath}

@@ -272,6 +272,32 @@ func TestStoppedTellsWhoStoppedAProcess(t *testing.T) {
 	require.False(t, stopped, "nobody watches any more")
 }
 
+// A launcher that starts a rank again while the one before has not ended yet, as it was asked to,
+// has another process of the rank.
+func TestARankIsStartedAgainBeforeItHasEnded(t *testing.T) {
+	privtest.Require(t)
+	tracker := openTracker(t, Options{Rung: RungSignals})
+	b := &senderBench{Tracker: tracker, TB: t, exits: watch(t, tracker)}
+	for asked, job := range map[bool]string{true: "again-after-term", false: "again-unasked"} {
+		old := b.rankOf(job, 1, "exitAfterTerm")
+		old.printed(t)
+		require.NoError(t, unix.Kill(int(old.pid()), unix.SIGSTOP))
+		if asked {
+			require.NoError(t, unix.Kill(int(old.pid()), unix.SIGTERM)) // it does not act on it while it is stopped
+		}
+		again := b.rankOf(job, 1, "exitAfterTerm")
+		again.printed(t)
+		var p Process
+		require.Eventually(t, func() bool {
+			p, _ = tracker.Lookup(again.pid(), 0, time.Now())
+			return p.Rank == 1
+		}, hosttest.Patience, time.Millisecond)
+		require.Equal(t, asked, p.RankPID == again.pid())
+		require.NoError(t, unix.Kill(int(old.pid()), unix.SIGKILL))
+		require.Equal(t, old.pid(), b.ended(old).RankPID)
+	}
+}
+
 // However many signals a stranger sends, ends of others are not lost, nor who sent theirs.
 func TestFloodOfSignalsCostsNobodyElse(t *testing.T) {
 	privtest.Require(t)

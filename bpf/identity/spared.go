@@ -113,13 +113,15 @@ func (t *Tracker) flushAsked() {
 
 // others looks at what became of the ranks of a job besides one of them. The sender is not
 // counted: it asks all but itself. One that was asked just before may have ended first. Who acts on a container from outside means what is in it.
+// Who asks several ranks ends the job: those that he has not come to yet, because what started them
+// was quicker, count as asked.
 func (t *Tracker) others(e *Exit, ranks []*record) Others {
 	at := bootOf(e.Signalled.Time)
 	sender := Unknown
 	if s := t.table.exact(e.Signalled.Sender.PID, e.Signalled.Sender.StartNS); s != nil && s.sameJob(&e.Process) {
 		sender = s.Rank
 	}
-	lived, asked := map[int]bool{}, map[int]bool{}
+	lived, asked, hurried, several := map[int]bool{}, map[int]bool{}, map[int]bool{}, false
 	for _, r := range ranks {
 		ended := !r.alive() && r.endNS < at && !(r.asked != nil && r.endNS+uint64(asking) >= at)
 		elsewhere := e.Signalled.Sender.Relation == RelationHost && r.ContainerID != e.ContainerID
@@ -127,15 +129,21 @@ func (t *Tracker) others(e *Exit, ranks []*record) Others {
 			continue
 		}
 		lived[r.Rank] = lived[r.Rank] || !r.Inherited
-		by := t.asksToEnd(r, at)
-		asked[r.Rank] = asked[r.Rank] || by != nil && !(t.reacts(r, &by.first, e) && t.reacts(r, &by.sent, e))
+		switch by := t.asksToEnd(r, at); {
+		case by == nil:
+		case t.reacts(r, &by.first, e) && t.reacts(r, &by.sent, e):
+			hurried[r.Rank] = true
+		default:
+			asked[r.Rank] = true
+			several = several || by.first.of(&e.Signalled.Sender) || by.sent.of(&e.Signalled.Sender)
+		}
 	}
 	var o Others
 	for rank, lives := range lived {
 		if lives {
 			o.Lived++
 		}
-		if lives && asked[rank] {
+		if lives && (asked[rank] || several && hurried[rank]) {
 			o.Asked++
 		}
 	}
@@ -155,10 +163,22 @@ func (t *Tracker) asksToEnd(r *record, at uint64) *asked {
 	return &s.asked
 }
 
+// isAsked reports whether others have asked a process that lives to end.
+func (t *Tracker) isAsked(r *record) bool {
+	s := t.source.signalsTo(r.PID, r.startNS)
+	return s != nil && s.asked.signal != 0
+}
+
 // reacts reports whether what started a rank asks it to end because another, e, has ended, which
 // somebody else had asked: mpirun and torchrun end all ranks when one fails.
 func (t *Tracker) reacts(r *record, by *sent, e *Exit) bool {
 	return by.timeNS > bootOf(e.Time) && by.pid != e.Signalled.Sender.PID && t.startedBy(r, by)
+}
+
+// of reports whether a signal is of that sender, or of another process of who runs it: a script
+// runs kill(1) for each.
+func (s *sent) of(o *Sender) bool {
+	return s.pid == o.PID || s.parentPID > 1 && s.parentPID == o.ParentPID && s.userID == o.UserID
 }
 
 // jobKey is what tells jobs apart, as sameJob does.

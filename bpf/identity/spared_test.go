@@ -108,6 +108,15 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 			}
 			return b.ended(ranks[1])
 		}},
+		"two by a stranger, and what started them ends the others before he comes to them": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
+			ranks := b.job(job, "wait")
+			for _, r := range ranks[:2] {
+				b.kill(nil, "owner", r.pid(), unix.SIGTERM)
+			}
+			ranks[0].ends(b)
+			b.terminate(ranks[2])
+			return b.ended(ranks[0])
+		}},
 		"all by what started them, one after the other": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
 			ranks := b.job(job, "wait")
 			b.terminate(ranks[0])
@@ -154,6 +163,22 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhoAsksRanksOneByOneIsOneSender(t *testing.T) {
+	sender := &Sender{PID: 90, ParentPID: 80, UserID: 1000}
+	for name, tc := range map[string]struct {
+		sent sent
+		want bool
+	}{
+		"the same process":                     {sent{pid: 90, parentPID: 80, userID: 1000}, true},
+		"another kill(1) of the same script":   {sent{pid: 91, parentPID: 80, userID: 1000}, true},
+		"of the same parent, for another user": {sent{pid: 91, parentPID: 80, userID: 1001}, false},
+		"somebody else":                        {sent{pid: 91, parentPID: 81, userID: 1000}, false},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, tc.sent.of(sender)) })
+	}
+	require.False(t, (&sent{pid: 91, parentPID: 1}).of(&Sender{PID: 90, ParentPID: 1}), "process 1 adopts anybody's children")
 }
 
 // ends waits until it has, with all its threads, and is still there to be waited for: a launcher

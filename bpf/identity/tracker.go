@@ -138,7 +138,7 @@ func newTracker(opts Options, source source, proc *reader, report probe.Report) 
 		exits: newExits(), table: newTable(opts.MaxProcesses, opts.Retention), unread: unread{}, currents: currents{of: map[uint32]*fairlru.Element[*current]{}},
 		closing: make(chan struct{}), done: make(chan struct{}),
 	}
-	t.launches, t.asked.of = newLaunches(t.tell), map[jobKey]int{}
+	t.launches, t.asked.of = newLaunches(t.tell, t.isAsked), map[jobKey]int{}
 	return t
 }
 
