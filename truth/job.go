@@ -163,6 +163,9 @@ func (j *job) start(late int, by time.Duration) error {
 	if err := j.begin(late, "TRUTH_LATE="+fmt.Sprint(by.Seconds())); err != nil {
 		return err
 	}
+	if late >= 0 { // before that rank nobody trains
+		j.began = j.began.Add(by)
+	}
 	limit := time.NewTimer(3*time.Minute + by)
 	defer limit.Stop()
 	for i, r := range j.ranks {

@@ -146,7 +146,10 @@ func (g *graph) unread(key string) *socketstall.Stall { return g.reads[key] }
 
 // before orders stalls by when they began.
 func before(s, o *socketstall.Stall) bool {
-	return cmp.Or(cmp.Compare(s.Onset, o.Onset), cmp.Compare(s.Process, o.Process), s.Peer.Compare(o.Peer), s.Local.Compare(o.Local)) < 0
+	return cmp.Or(
+		cmp.Compare(s.Onset, o.Onset), cmp.Compare(s.Process, o.Process), s.Peer.Compare(o.Peer), s.Local.Compare(o.Local),
+		cmp.Compare(s.Cause, o.Cause), cmp.Compare(s.Direction, o.Direction),
+	) < 0
 }
 
 // start is where to begin the walk: at a process that does not read, or one that

@@ -12,6 +12,7 @@ import (
 // Attributes of findings beside those of identity.
 const (
 	attrKey     = "nccl.wait.job"       // key of the fault: the job, or its host
+	attrGoesOn  = "nccl.wait.goes_on"   // of an end: that the rank which rested works
 	attrHeld    = "nccl.wait.held"      // how it is held up
 	attrKind    = "nccl.wait.kind"      // the same, but of a rank that makes progress, whose stack may say more
 	attrRanks   = "nccl.wait.ranks"     // that wait

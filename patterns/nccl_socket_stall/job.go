@@ -30,7 +30,9 @@ type told struct {
 	Text string `json:"text"` // all that it says
 	Time int64  `json:"time"`
 	Last int64  `json:"last"`
-	At   int64  `json:"at"` // when it was last told
+	At   int64  `json:"at"`             // when it was last told
+	Rest string `json:"rest,omitempty"` // process that is said to rest while the others wait for it
+	Said int64  `json:"said,omitempty"` // when that was told first
 }
 
 // take notes what a record of the job means for its conclusion.
@@ -103,6 +105,8 @@ func (d *detector) judge(j *job, now int64) []rule.Finding {
 	switch {
 	case stands:
 		return nil
+	case c == nil && g.goesOn(j.Told):
+		return j.goesOn(g)
 	case c == nil:
 		return j.takeBack()
 	}
@@ -143,8 +147,34 @@ func (d *detector) tell(j *job, g *graph, c *conclusion, now int64) []rule.Findi
 		}
 		return nil
 	}
+	before := j.Told
 	j.Told = &told{Text: text, Time: f.Time, Last: f.Last, At: now}
+	if c.Held == heldSilent {
+		j.Told.Rest, j.Told.Said = c.Culprit, now
+		if before != nil && before.Rest == c.Culprit {
+			j.Told.Said = before.Said
+		}
+	}
 	return []rule.Finding{f}
+}
+
+// goesOn reports whether the process that is said to rest does not any more: what was told of it was
+// so, and is over, though nothing has moved yet. One that worked again before it was told refutes it.
+func (g *graph) goesOn(of *told) bool {
+	if of == nil || of.Rest == "" {
+		return false
+	}
+	p := g.procs[of.Rest]
+	return p != nil && p.Doing.Silence == socketstall.Usual && p.Doing.Progress() && p.Doing.At > of.Said
+}
+
+// goesOn ends what is told: the process that rested works.
+func (j *job) goesOn(g *graph) []rule.Finding {
+	at := max(j.stalls.Last, j.Told.Time)
+	a := j.named()
+	a[attrGoesOn] = g.who(j.Told.Rest) + " goes on: " + doing(g.procs[j.Told.Rest])
+	j.Told, j.After = nil, at
+	return []rule.Finding{{Event: eventEnd, ID: j.stalls.Name, Time: at, Last: at, Attributes: a}}
 }
 
 // takeBack withdraws what was told and does not hold with what is known now.

@@ -92,3 +92,24 @@ func TestDirectionOfLossOnOneHost(t *testing.T) {
 		})
 	}
 }
+
+// TestOneLossIsToldOnce: one end has two stalls of the connection, since its data does not arrive
+// and since it gets none. Which of them is looked at first makes no difference.
+func TestOneLossIsToldOnce(t *testing.T) {
+	d := fresh()
+	cut := end{out: 1000, unacked: 200, in: 500}
+	d.Observe(cut.record(1, 2, false))
+	waits := cut.record(1, 2, false)
+	waits.Attributes.PutStr("nccl.socket.stall.id", "waits")
+	waits.Attributes.PutStr("nccl.socket.cause", string(socketstall.Waiting))
+	waits.Attributes.PutStr("nccl.socket.direction", string(socketstall.Receive))
+	d.Observe(waits)
+	d.Observe(end{out: 500, unacked: 100, in: 800}.record(2, 1, true))
+	require.Len(t, d.Decide(began+second), 1)
+	for i := range int64(50) {
+		for _, j := range d.jobs {
+			j.Changed = true
+		}
+		require.Empty(t, d.Decide(began+second+i), "nothing is new")
+	}
+}
