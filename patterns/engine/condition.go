@@ -36,7 +36,7 @@ func newCondition(text string, onMetrics bool) (c condition, err error) {
 	default:
 		c.log, err = rule.Logs.Condition(text)
 	}
-	c.plain = newPlain(text)
+	c.plain = plains.Of(text)
 	return c, err
 }
 
@@ -45,6 +45,11 @@ var plainPath = regexp.MustCompile(`^\s*(resource\.)?attributes\["([^"\\]+)"\]\s
 
 // plainFirst is an expression that names the first of several attributes.
 var plainFirst = regexp.MustCompile(`^\s*Coalesce\(\[([^\[\]]*\["[^"\\]+"\]\s*(,[^\[\]]*\["[^"\\]+"\]\s*)*)\]\)\s*$`)
+
+var (
+	directs = rule.Texts[getter]{Parse: newDirect}
+	plains  = rule.Texts[*plain]{Parse: newPlain}
+)
 
 // newFirst returns the getters of such an expression, none for any other.
 func newFirst(text string) (all []getter) {
@@ -62,12 +67,21 @@ func newFirst(text string) (all []getter) {
 	return all
 }
 
-func newGetter(text string, onMetrics bool) (g getter, err error) {
+// newDirect returns the getter of an expression that names attributes and nothing else, zero
+// for any other.
+func newDirect(text string) getter {
 	if first := newFirst(text); first != nil {
-		return getter{first: first}, nil
+		return getter{first: first}
 	}
 	if path := plainPath.FindStringSubmatch(text); path != nil {
-		return getter{resource: path[1] != "", attribute: path[2]}, nil
+		return getter{resource: path[1] != "", attribute: path[2]}
+	}
+	return getter{}
+}
+
+func newGetter(text string, onMetrics bool) (g getter, err error) {
+	if g = directs.Of(text); g.direct() {
+		return g, nil
 	}
 	if onMetrics {
 		g.point, err = rule.Points.Value(text)

@@ -92,7 +92,7 @@ const firstOwn = 1000
 // an explanation of a pattern or field that is not there.
 func Check(rules []Rule) error {
 	var errs []error
-	byName, byID := map[string]*Rule{}, map[int]*Rule{}
+	byName, byID, fields := map[string]*Rule{}, map[int]*Rule{}, map[string][]string{}
 	var names []string
 	for i := range rules {
 		r := &rules[i]
@@ -102,7 +102,7 @@ func Check(rules []Rule) error {
 		if other, taken := byID[r.ID]; taken && other.File != r.File {
 			errs = append(errs, fmt.Errorf("%s: the id %d is taken by %s (%s): choose another id, 1000 and above are free for your own", r.idAt.in(r.File), r.ID, other.File, other.Name))
 		}
-		byName[r.Name], byID[r.ID] = r, r
+		byName[r.Name], byID[r.ID], fields[r.Name] = r, r, r.FieldNames()
 		names = append(names, r.Name)
 	}
 	byDetector := map[string]*Rule{}
@@ -115,7 +115,7 @@ func Check(rules []Rule) error {
 			byDetector[rules[i].Detector] = &rules[i]
 		}
 		for _, x := range rules[i].Explains {
-			errs = append(errs, checkExplain(&rules[i], x, byName, names))
+			errs = append(errs, checkExplain(&rules[i], x, byName[x.Pattern], names, fields[x.Pattern]))
 		}
 	}
 	return errors.Join(errs...)
@@ -133,9 +133,10 @@ func nameTaken(r, other *Rule) error {
 	}
 }
 
-func checkExplain(r *Rule, x Explain, byName map[string]*Rule, names []string) error {
-	other, ok := byName[x.Pattern]
-	if !ok {
+// checkExplain checks x of r against the pattern that it names, which has these fields; other is
+// nil where no pattern has that name.
+func checkExplain(r *Rule, x Explain, other *Rule, names, fields []string) error {
+	if other == nil {
 		return fmt.Errorf("%s: explains an unknown pattern %q: %s", x.at.in(r.File), x.Pattern, suggest(x.Pattern, names))
 	}
 	for _, name := range x.Except {
@@ -144,7 +145,7 @@ func checkExplain(r *Rule, x Explain, byName map[string]*Rule, names []string) e
 		}
 	}
 	for _, field := range slices.Concat(x.Theirs, x.In, x.NotIn) {
-		if fields := other.FieldNames(); !slices.Contains(fields, field) {
+		if !slices.Contains(fields, field) {
 			return fmt.Errorf("%s: %s has no field %q: %s", x.at.in(r.File), x.Pattern, field, suggest(field, fields))
 		}
 	}
