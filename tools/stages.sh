@@ -26,7 +26,8 @@ TIMEFORMAT='%R %U %S'
 make_stage() { # STAGE
 	local stage=$1 status
 	echo "== $stage"
-	{ time make --no-print-directory "$stage" 2>&3; } 3>&2 2>"$results/$stage.time"
+	# In a shell of its own: this one is also charged for a lane that ends meanwhile.
+	(time make --no-print-directory "$stage" 2>&3) 3>&2 2>"$results/$stage.time"
 	status=$?
 	record "$stage" $status >>"$results/$stage.status.json"
 	awk -v stage="$stage" -v status=$status '{ printf "%-4s %-16s %6.0f s, %6.0f s of CPU\n", status ? "FAIL" : "ok", stage, $1, $2 + $3 }' <(tail -1 "$results/$stage.time") | tee -a "$times"
