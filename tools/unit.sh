@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 watched='^github.com/tracecoreai/tracecore/(internal|processors|connectors|exporters|extensions|receivers)/'
 # Of those, packages in which nothing runs beside anything: the detector takes five to ten
 # times as long there, and finds nothing. This script fails when one of them gets a goroutine or a lock.
-calm='/(internal/(cut|fairlru|history|incidentview|otlpscan|safetext|safetext/safelog|setaside|socketstall|waitclass)|processors/internal/journal|receivers/internal/catalogue|receivers/gpureceiver/internal/(inventory|storm)|receivers/k8seventsreceiver/internal/hint|receivers/kerneleventsreceiver/internal/(fold|topology)|receivers/ncclfrreceiver/internal/flightrecorder|receivers/ncclsockreceiver/internal/stall|.*/internal/metadatatest)$'
+calm='/(internal/(cut|fairlru|history|incidentview|otlpscan|safetext|safetext/safelog|setaside|socketstall|waitclass)|receivers/internal/catalogue|receivers/gpureceiver/internal/(inventory|storm)|receivers/k8seventsreceiver/internal/hint|receivers/kerneleventsreceiver/internal/(fold|topology)|receivers/ncclfrreceiver/internal/flightrecorder|receivers/ncclsockreceiver/internal/stall|.*/internal/metadatatest)$'
 # Tests that the detector is left out of, and where they are: of sizes, of damage and of every
 # story, which take minutes under it and run nothing beside anything; of a process whose
 # capabilities a build with cgo keeps; of programs in a root of their own, where the libraries
