@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ type callJob struct {
 	mu    sync.Mutex
 	gone  map[int]bool // ranks that call no more
 	past  uint64       // launches that communicators say they had before
+	steps atomic.Int64
 }
 
 // startCallJob starts the ranks of a job, which have the library mapped.
@@ -39,7 +41,7 @@ func startCallJob(t *testing.T, name, library string, size int) *callJob {
 	j := &callJob{name: name, gone: map[int]bool{}, id: make([]byte, fakejob.IDBytes)}
 	copy(j.id, name)
 	for rank := range size {
-		l := fakejob.Library{RankOffset: 0x1206d8}
+		l := fakejob.Library{RankOffset: rankOffset}
 		job, err := l.Start(library, fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", size), "JOB_ID="+name)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = job.Close() }) // one that was killed says so
@@ -67,6 +69,7 @@ func (j *callJob) step() {
 			_ = job.Do(fakejob.AllReduce(1, 4096)) // one that was killed cannot
 		}
 	}
+	j.steps.Add(1)
 }
 
 // run makes steps until halt.
@@ -95,11 +98,15 @@ func (j *callJob) halt(without int) {
 	j.gone[without] = false
 }
 
-// learned waits until the receiver knows the job: it calls for so many of its scans.
+// learned waits until the receiver knows the job: it calls for so many of its scans. The agent
+// counts the calls of other jobs, too.
 func (j *callJob) learned(t *testing.T, a agent) {
 	t.Helper()
-	before := callsSeen(a)
-	require.Eventually(t, func() bool { return callsSeen(a)-before > 4*130 }, hosttest.Patience, 100*time.Millisecond, "the calls are not seen")
+	const scans = 130
+	made, seen := j.steps.Load(), callsSeen(a)
+	require.Eventually(t, func() bool {
+		return j.steps.Load()-made > scans && callsSeen(a)-seen > float64(scans*len(j.ranks))
+	}, hosttest.Patience, 100*time.Millisecond, "the calls are not seen")
 }
 
 var (
@@ -117,33 +124,49 @@ func callsSeen(a agent) float64 {
 }
 
 // TestRanksAreNamedByTheirCalls: most of its time it waits, for the pauses of jobs and for
-// thresholds, so it runs beside other tests. Its own cases come one after the other: an agent
-// watches all libraries of NCCL on its machine and counts the calls of all jobs, and by that the
-// cases know how far it is. No other test here has a library of NCCL.
+// thresholds, so it runs beside other tests, and its cases run beside each other. An agent watches
+// all libraries of NCCL on its machine: the jobs of all cases have one, so that who watches it
+// watches every job. The last case stops daemons of mounts, which is evidence about any
+// job of the host: it comes when the others have ended.
 func TestRanksAreNamedByTheirCalls(t *testing.T) {
 	privtest.Require(t)
 	if testing.Short() || inTestMachine(t) {
 		t.Skip("slow: it waits until the pauses of jobs are known, and compares ranks at many collectives")
 	}
 	t.Parallel()
-	t.Run("one that does not call, without a socket", nameWhoDoesNotCall)
-	t.Run("one that calls late, without a word of the job", nameWhoCallsLate)
-	t.Run("by an agent that is younger than the job", nameByAYoungerAgent)
-	t.Run("each fault of a job without a socket", nameEachFaultWithoutASocket)
+	library, err := (fakejob.Library{RankOffset: rankOffset}).Install(t.TempDir())
+	require.NoError(t, err)
+	var cases sync.WaitGroup
+	for name, test := range map[string]func(*testing.T, string){
+		"one that does not call, without a socket":       nameWhoDoesNotCall,
+		"one that calls late, without a word of the job": nameWhoCallsLate,
+		"by an agent that is younger than the job":       nameByAYoungerAgent,
+	} {
+		cases.Go(func() { t.Run(name, func(t *testing.T) { test(t, library) }) }) // they wait: at once, whatever -parallel is
+	}
+	cases.Wait()
+	t.Run("each fault of a job without a socket", func(t *testing.T) { nameEachFaultWithoutASocket(t, library) })
+}
+
+// rankOffset is where communicators of the library have their rank.
+const rankOffset = 0x1206d8
+
+// awaitWatched waits until the agent watches the library that the jobs have.
+func (a agent) awaitWatched(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return watchesNCCL.MatchString(fetch(a.metrics)) }, hosttest.Patience, 20*time.Millisecond, "nobody watches the library: %s", a.Stderr)
 }
 
 // nameWhoDoesNotCall breaks a job whose data no socket carries.
-func nameWhoDoesNotCall(t *testing.T) {
+func nameWhoDoesNotCall(t *testing.T, library string) {
 	a := startAgent(t, t.TempDir(), "--set=receivers.ncclcall.look_interval=1s")
-	library, err := (fakejob.Library{RankOffset: 0x1206d8}).Install(t.TempDir())
-	require.NoError(t, err)
 	job := startCallJob(t, "calls", library, 4)
-	late := startCallJob(t, "late", library, 4)
-	require.Eventually(t, func() bool { return watchesNCCL.MatchString(fetch(a.metrics)) }, hosttest.Patience, 20*time.Millisecond, "nobody watches the job's library: %s", a.Stderr)
+	absent := startCallJob(t, "absent", library, 4)
+	a.awaitWatched(t)
 	for rank := range 4 {
 		job.init(t, rank)
 		if rank != 3 { // it never calls ncclCommInitRank
-			late.init(t, rank)
+			absent.init(t, rank)
 		}
 	}
 	job.run()
@@ -205,7 +228,7 @@ func nameWhoDoesNotCall(t *testing.T) {
 	v := a.await(t, "the killed rank", inJob("rank_exit", "calls", "2"))
 	require.Equal(t, verdict.RootCause, v.Role)
 
-	v = a.await(t, "the rank that never joins", about("nccl_hang", "job", "late"))
+	v = a.await(t, "the rank that never joins", about("nccl_hang", "job", "absent"))
 	require.Equal(t, "3", v.Culprit["culprits"])
 	// By then the host of a rank that never called is known or is not.
 	require.Regexp(t, `rank 3( on \S+)? never called ncclCommInitRank, which 3 ranks have called`, v.Headline)
@@ -225,13 +248,11 @@ func (j *callJob) together(late func(rank int) time.Duration) {
 
 // nameWhoCallsLate slows a rank of a job that reports nothing, by so much that what else the
 // machine does is little beside it: who is late lies outside of the spread of its peers.
-func nameWhoCallsLate(t *testing.T) {
+func nameWhoCallsLate(t *testing.T, library string) {
 	a := startAgent(t, t.TempDir(), "--set=receivers.ncclcall.look_interval=1s", "--set=receivers.ncclcall.arrival_interval=2s",
 		"--set=processors.patterndetector.lateness=3s", "--set=processors.patterndetector.patterns.straggler.lasting=4s")
-	library, err := (fakejob.Library{RankOffset: 0x1206d8}).Install(t.TempDir())
-	require.NoError(t, err)
 	job := startCallJob(t, "late", library, 4)
-	require.Eventually(t, func() bool { return watchesNCCL.MatchString(fetch(a.metrics)) }, hosttest.Patience, 20*time.Millisecond, "nobody watches the job's library: %s", a.Stderr)
+	a.awaitWatched(t)
 	for rank := range job.ranks {
 		job.init(t, rank)
 	}
@@ -279,9 +300,7 @@ func nameWhoCallsLate(t *testing.T) {
 
 // nameByAYoungerAgent: each rank's calls are counted from some
 // call on, and what NCCL counts itself says what was before.
-func nameByAYoungerAgent(t *testing.T) {
-	library, err := (fakejob.Library{RankOffset: 0x1206d8}).Install(t.TempDir())
-	require.NoError(t, err)
+func nameByAYoungerAgent(t *testing.T, library string) {
 	job := startCallJob(t, "older", library, 4)
 	job.past = 10_000
 	for rank := range job.ranks {
@@ -289,7 +308,7 @@ func nameByAYoungerAgent(t *testing.T) {
 	}
 	job.run()
 	a := startAgent(t, t.TempDir(), "--set=receivers.ncclcall.look_interval=1s")
-	require.Eventually(t, func() bool { return watchesNCCL.MatchString(fetch(a.metrics)) }, hosttest.Patience, 20*time.Millisecond, "nobody watches the job's library: %s", a.Stderr)
+	a.awaitWatched(t)
 	job.learned(t, a)
 	job.halt(2)
 	v := a.await(t, "the rank that does not call", about("nccl_hang", "job", "older"))

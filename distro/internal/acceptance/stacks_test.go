@@ -257,6 +257,13 @@ func (j *pythonJob) halt() {
 	j.running.Wait()
 }
 
+// kill ends all ranks, so that those which take CPUs take no more.
+func (j *pythonJob) kill() {
+	for _, r := range j.ranks {
+		_ = r.cmd.Process.Kill()
+	}
+}
+
 // all lets all ranks leave the collective in which they are, one of them with an order of its own;
 // "" leaves it there.
 func (j *pythonJob) all(t *testing.T, one int, order string) {

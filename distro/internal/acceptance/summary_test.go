@@ -26,6 +26,7 @@ import (
 // metric, and a line of `tracecore jobs`.
 func TestARunThatEndedIsSummedUp(t *testing.T) {
 	privtest.Require(t)
+	t.Parallel()
 	address, kept := hosttest.FreeAddress(t), filepath.Join(t.TempDir(), "records.json")
 	config := filepath.Join(t.TempDir(), "backend.yaml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `

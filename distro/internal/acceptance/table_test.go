@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,7 +17,6 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall/fakejob"
-	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -74,12 +74,9 @@ func rankFaults() []rankFault {
 }
 
 // nameEachFaultWithoutASocket: its ranks are programs in Python that call a stand-in for NCCL. Each
-// fault has a job of its own; all are watched by one agent.
-func nameEachFaultWithoutASocket(t *testing.T) {
+// fault has a job of its own; all are watched by one agent, and happen beside each other.
+func nameEachFaultWithoutASocket(t *testing.T, library string) {
 	a := startAgent(t, t.TempDir(), "--set=receivers.ncclcall.look_interval=1s", "--set=receivers.stacks.look_interval=1s")
-	const rankOffset = 0x1206d8
-	library, err := (fakejob.Library{RankOffset: rankOffset}).Install(t.TempDir())
-	require.NoError(t, err)
 	faults := rankFaults()
 	jobs := make([]*pythonJob, len(faults))
 	for i := range faults {
@@ -93,7 +90,7 @@ func nameEachFaultWithoutASocket(t *testing.T) {
 		jobs[i] = startPythonJob(t, name, 3, fmt.Sprintf("STANDIN_NCCL=%s:%d:%d:%d:%d", library,
 			fakejob.Offset("ncclCommInitRank"), fakejob.Offset("ncclAllReduce"), rankOffset, ncclcall.IDHash(id)))
 	}
-	require.Eventually(t, func() bool { return watchesNCCL.MatchString(fetch(a.metrics)) }, hosttest.Patience, 20*time.Millisecond, "nobody watches the job's library: %s", a.Stderr)
+	a.awaitWatched(t)
 	time.Sleep(2 * time.Second) // looks that find the other jobs, too
 	mounts := map[*pythonJob]*hangfs.FS{}
 	for i, job := range jobs {
@@ -112,15 +109,16 @@ func nameEachFaultWithoutASocket(t *testing.T) {
 	for _, v := range a.verdicts(t) {
 		require.NotRegexp(t, "^row-", v.Culprit["job"], "all are healthy: %s", v.Headline)
 	}
+	var made sync.WaitGroup // each waits for a threshold: at once, whatever -parallel is
+	defer made.Wait()
 	for i, fault := range faults {
 		job := jobs[i]
 		title := fault.name
 		if fault.static {
 			title += ", by stacks alone"
 		}
-		t.Run(title, func(t *testing.T) {
-			t.Parallel()
-			a.names(t, job, fmt.Sprint("row-", i), &fault, mounts[job])
+		made.Go(func() {
+			t.Run(title, func(t *testing.T) { a.names(t, job, fmt.Sprint("row-", i), &fault, mounts[job]) })
 		})
 	}
 }
@@ -136,6 +134,7 @@ func startMount(t *testing.T) *hangfs.FS {
 // names breaks a job, and expects that the cause is told, and nothing else.
 func (a agent) names(t *testing.T, job *pythonJob, name string, fault *rankFault, mount *hangfs.FS) {
 	t.Helper()
+	t.Cleanup(job.kill)
 	job.halt()
 	for _, r := range job.ranks {
 		require.True(t, r.enters(t.Context().Done()))
