@@ -22,9 +22,9 @@ const (
 // lock and no clock.
 type launches struct {
 	tell    func(Exit)
-	asked   func(*record) bool        // whether others have asked a process to end
-	of      map[parentKey][]*siblings // by the process that started them
-	order   []*siblings               // oldest first
+	asked   func(*record, uint64) bool // whether others have asked a process to end, not long before a time
+	of      map[parentKey][]*siblings  // by the process that started them
+	order   []*siblings                // oldest first
 	evicted uint64
 }
 
@@ -75,7 +75,7 @@ type waitingEnd struct {
 	followed bool // its parent went on to another one
 }
 
-func newLaunches(tell func(Exit), asked func(*record) bool) *launches {
+func newLaunches(tell func(Exit), asked func(*record, uint64) bool) *launches {
 	return &launches{tell: tell, asked: asked, of: map[parentKey][]*siblings{}}
 }
 
@@ -113,7 +113,7 @@ func (l *launches) started(r, parent *record) {
 // script that is stopped runs other programs to tidy up.
 func (l *launches) replaces(g *siblings, r *record) bool {
 	return len(g.living) > 0 && !slices.ContainsFunc(g.living, func(o *record) bool {
-		return o.PID == r.PID || o.startNS > r.startNS || !l.asked(o)
+		return o.PID == r.PID || o.startNS > r.startNS || !l.asked(o, r.startNS)
 	}) && g.living[0].program == r.program
 }
 
@@ -307,6 +307,11 @@ func (g *siblings) inherit(rank *record, tell func(Exit)) {
 // move puts g under another parent.
 func (l *launches) move(g *siblings, parent parentKey) {
 	l.leave(g)
+	if g.retired { // it stays apart from its rank that was started again
+		g.parent = parent
+		l.of[parent], l.order = append(l.of[parent], g), append(l.order, g)
+		return
+	}
 	into := l.group(parent, g.key)
 	for _, r := range g.living {
 		into.join(r)

@@ -27,7 +27,7 @@ func told(e Exit) string {
 }
 
 // nobody is asked to end.
-func nobody(*record) bool { return false }
+func nobody(*record, uint64) bool { return false }
 
 // line is one event of a script of processes: pid 10 is the launch script, which has no
 // rank, 11 a subshell of it.
@@ -184,18 +184,21 @@ func TestSiblingsThatLiveTogetherAreOneRank(t *testing.T) {
 // process of the rank, and what it runs beside itself is of that one.
 func TestARankThatIsStartedAgainWhileItLivesIsAnotherOne(t *testing.T) {
 	for name, tc := range map[string]struct {
-		asked   bool
-		program string
-		another bool
+		asked    bool
+		program  string
+		another  bool
+		subshell bool // started both, and ends
 	}{
-		"it was asked to end":                        {true, "python", true},
-		"nobody asked it":                            {false, "python", false},
-		"a script that is stopped tidies up":         {true, "rm", false},
-		"nobody asked it, and the script goes on so": {false, "tee", false},
+		"it was asked to end":                             {asked: true, program: "python", another: true},
+		"it was asked to end, in a subshell":              {asked: true, program: "python", another: true, subshell: true},
+		"nobody asked it":                                 {program: "python"},
+		"nobody asked it, in a subshell":                  {program: "python", subshell: true},
+		"a script that is stopped tidies up":              {asked: true, program: "rm"},
+		"nobody asked it, and the script goes on with it": {program: "tee"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ends := map[uint32]string{}
-			l := newLaunches(func(e Exit) { ends[e.PID] = told(e) }, func(r *record) bool { return tc.asked && r.PID == 20 })
+			l := newLaunches(func(e Exit) { ends[e.PID] = told(e) }, func(r *record, _ uint64) bool { return tc.asked && r.PID == 20 })
 			launcher := &record{startNS: 1e9, Process: Process{PID: 10, Rank: Unknown}}
 			start := func(pid uint32, program string, at uint64) *record {
 				r, _ := derive(facts{pid: pid, parentPID: 10, startNS: at, comm: program, launch: launch{rank: 1, worldSize: 2, jobID: "j"}}, launcher)
@@ -214,6 +217,12 @@ func TestARankThatIsStartedAgainWhileItLivesIsAnotherOne(t *testing.T) {
 			require.Equal(t, tc.another, again.RankPID == 30)
 			beside := start(31, "tee", 60e9+1)
 			require.Equal(t, again.RankPID, beside.RankPID)
+			if tc.subshell {
+				shell := &record{startNS: 1e8, Process: Process{PID: 9, Rank: Unknown}}
+				l.parentEnded(launcher, shell, Exit{})
+				launcher = shell
+				require.Equal(t, tc.another, again.RankPID == 30)
+			}
 			end(beside, 61e9)
 			end(again, 62e9)
 			require.Equal(t, map[bool]string{true: "rank", false: "helper"}[tc.another], ends[30], "it fails at its import")

@@ -113,15 +113,15 @@ func (t *Tracker) flushAsked() {
 
 // others looks at what became of the ranks of a job besides one of them. The sender is not
 // counted: it asks all but itself. One that was asked just before may have ended first. Who acts on a container from outside means what is in it.
-// Who asks several ranks ends the job: those that he has not come to yet, because what started them
-// was quicker, count as asked.
+// Who asks most ranks ends the job: those that he has not come to yet, because what started them
+// was quicker, count as asked. One who asks a few of many has broken it.
 func (t *Tracker) others(e *Exit, ranks []*record) Others {
 	at := bootOf(e.Signalled.Time)
 	sender := Unknown
 	if s := t.table.exact(e.Signalled.Sender.PID, e.Signalled.Sender.StartNS); s != nil && s.sameJob(&e.Process) {
 		sender = s.Rank
 	}
-	lived, asked, hurried, several := map[int]bool{}, map[int]bool{}, map[int]bool{}, false
+	lived, asked, hurried, his := map[int]bool{}, map[int]bool{}, map[int]bool{}, map[int]bool{e.Rank: true}
 	for _, r := range ranks {
 		ended := !r.alive() && r.endNS < at && !(r.asked != nil && r.endNS+uint64(asking) >= at)
 		elsewhere := e.Signalled.Sender.Relation == RelationHost && r.ContainerID != e.ContainerID
@@ -135,7 +135,9 @@ func (t *Tracker) others(e *Exit, ranks []*record) Others {
 			hurried[r.Rank] = true
 		default:
 			asked[r.Rank] = true
-			several = several || by.first.of(&e.Signalled.Sender) || by.sent.of(&e.Signalled.Sender)
+			if by.first.of(&e.Signalled.Sender) || by.sent.of(&e.Signalled.Sender) {
+				his[r.Rank] = true
+			}
 		}
 	}
 	var o Others
@@ -143,7 +145,7 @@ func (t *Tracker) others(e *Exit, ranks []*record) Others {
 		if lives {
 			o.Lived++
 		}
-		if lives && (asked[rank] || several && hurried[rank]) {
+		if lives && (asked[rank] || hurried[rank] && len(his) > len(hurried)) {
 			o.Asked++
 		}
 	}
@@ -163,10 +165,10 @@ func (t *Tracker) asksToEnd(r *record, at uint64) *asked {
 	return &s.asked
 }
 
-// isAsked reports whether others have asked a process that lives to end.
-func (t *Tracker) isAsked(r *record) bool {
+// isAsked reports whether others have asked a process that lives to end, not long before a time.
+func (t *Tracker) isAsked(r *record, at uint64) bool {
 	s := t.source.signalsTo(r.PID, r.startNS)
-	return s != nil && s.asked.signal != 0
+	return s != nil && s.asked.signal != 0 && s.asked.timeNS+uint64(stopping) >= at
 }
 
 // reacts reports whether what started a rank asks it to end because another, e, has ended, which

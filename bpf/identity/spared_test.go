@@ -117,6 +117,18 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 			b.terminate(ranks[2])
 			return b.ended(ranks[0])
 		}},
+		"two of many by a stranger, and what started them ends the others": {want: Others{Lived: 4, Asked: 1}, do: func(b *senderBench, job string) Exit {
+			few := b.job(job, "wait")
+			ranks := append(few[:], b.rankOf(job, 3, "wait"), b.rankOf(job, 4, "wait"))
+			for _, r := range ranks[:2] {
+				b.kill(nil, "stranger", r.pid(), unix.SIGTERM)
+			}
+			ranks[0].ends(b)
+			for _, r := range ranks[2:] {
+				b.terminate(r)
+			}
+			return b.ended(ranks[0])
+		}},
 		"all by what started them, one after the other": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
 			ranks := b.job(job, "wait")
 			b.terminate(ranks[0])

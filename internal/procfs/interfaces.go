@@ -57,6 +57,9 @@ func withAddress(content []byte, local netip.Addr) (name string) {
 // severalInterfaces is the name of none: it has a slash (dev_valid_name(), net/core/dev.c).
 const severalInterfaces = "/"
 
+// noInterface is that of a route which swallows packets or refuses them.
+const noInterface = "*"
+
 // withNetwork reads route: interface, destination, gateway, flags, references, uses, metric and
 // mask, addresses as numbers of this machine (fib_route_seq_show(), net/ipv4/fib_trie.c).
 func withNetwork(content []byte, local netip.Addr) string {
@@ -67,7 +70,7 @@ func withNetwork(content []byte, local netip.Addr) string {
 	lines := bufio.NewScanner(bytes.NewReader(content))
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
-		if len(fields) < 8 || fields[0] == "Iface" {
+		if len(fields) < 8 || fields[0] == "Iface" || fields[0] == noInterface {
 			continue
 		}
 		only, names[fields[0]] = fields[0], true

@@ -32,7 +32,7 @@ func TestInterfaceOfALocalAddress(t *testing.T) {
 		[3]string{"eth4", "10.0.4.0/24", "0.0.0.0"}, [3]string{"eth5", "10.0.4.0/24", "0.0.0.0"}, [3]string{"eth6", "10.0.6.0/24", "10.0.0.9"},
 	))
 	put(t, root, "1/net/if_inet6", "fe800000000000000a0027fffe4e66a1 02 40 20 80     eth0\nfd000000000000000000000000000003 05 40 00 80     eth3\n00000000000000000000000000000001 01 80 10 80       lo\nnonsense\n")
-	put(t, root, "2/net/route", routes([3]string{"eth0", "0.0.0.0/0", "169.254.1.1"}, [3]string{"eth0", "169.254.1.1/32", "0.0.0.0"})) // of a pod
+	put(t, root, "2/net/route", routes([3]string{"eth0", "0.0.0.0/0", "169.254.1.1"}, [3]string{"eth0", "169.254.1.1/32", "0.0.0.0"}, [3]string{"*", "10.244.0.0/16", "0.0.0.0"})) // of a pod, and what its node refuses
 	put(t, root, "3/net/route", routes([3]string{"eth4", "10.0.4.0/24", "0.0.0.0"}, [3]string{"eth5", "10.0.4.0/24", "0.0.0.0"}, [3]string{"eth4", "10.0.4.0/24", "0.0.0.0"}))
 	put(t, root, "5/net/route", routes([3]string{"e\xff0", "10.0.4.0/24", "0.0.0.0"}))
 	put(t, root, "4/net/route", strings.Repeat("x", maxRoutes+1))

@@ -175,14 +175,21 @@ func (b *Book) line(host string, point pmetric.NumberDataPoint) {
 	}
 }
 
+// steady is how many times as much as the interface that was told another has to carry: a job
+// that uses several evenly keeps the first.
+const steady = 1.25
+
 // busiest is the interface over which most of a rank's data goes, "" where none does now. Of
-// two that carry as much it is the first by name.
+// two that carry as much it is the one that was told, or the first by name.
 func (r *rank) busiest() (name string) {
 	rates := map[string]float64{}
 	for _, one := range r.lines {
 		rates[one.name] += max(one.rate, 0)
 	}
-	most := 0.0
+	most := rates[r.rail] * steady
+	if most > 0 {
+		name = r.rail
+	}
 	for _, one := range slices.Sorted(maps.Keys(rates)) {
 		if rates[one] > most {
 			name, most = one, rates[one]

@@ -175,6 +175,8 @@ func TestTheRailOfARank(t *testing.T) {
 	rail, sends = moves(20*time.Second, "node-0", "proven", 0, map[string]float64{"0": 2000, "3": 9000})
 	require.Equal(t, "eth3", rail)
 	require.InDelta(t, 1000, *sends, 1e-9)
+	rail, _ = moves(25*time.Second, "node-0", "proven", 0, map[string]float64{"0": 8000, "3": 14000})
+	require.Equal(t, "eth3", rail, "another carries a fifth more")
 	require.Empty(t, rails(), "that of rank 1 is not known")
 	moves(10*time.Second, "node-0", "proven", 1, map[string]float64{"9": 0})
 	rail, _ = moves(20*time.Second, "node-0", "proven", 1, map[string]float64{"9": 10})

@@ -203,8 +203,7 @@ func TestNestedValuesAreRefusedBeforeTheyAreDecoded(t *testing.T) {
 	require.Zero(t, b.logs.LogRecordCount())
 }
 
-// TestALongValueIsRefused with what to do about it, over both protocols; what is as long as one
-// may be is taken.
+// TestALongValueIsRefused with what to do about it; what is as long as one may be is taken.
 func TestALongValueIsRefused(t *testing.T) {
 	b := start(t, roomy, nil)
 	long := func(bytes int) plogotlp.ExportRequest {
@@ -212,24 +211,20 @@ func TestALongValueIsRefused(t *testing.T) {
 		logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Body().SetStr(strings.Repeat("x", bytes))
 		return plogotlp.NewExportRequestFromLogs(logs)
 	}
-	client := plogotlp.NewGRPCClient(b.dial(t))
-	_, err := client.Export(t.Context(), long(otlpscan.MaxValue+1))
-	require.Equal(t, codes.InvalidArgument, status.Code(err), err)
-	require.ErrorContains(t, err, "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
-	body, err := long(15 << 20).MarshalProto()
-	require.NoError(t, err)
-	resp, said := b.post(t, "/v1/logs", bytes.NewReader(body), "Content-Type", protoType)
-	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
-	require.Contains(t, said, "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
-	body, err = long(otlpscan.MaxValue + 1).MarshalJSON()
-	require.NoError(t, err)
-	resp, _ = b.post(t, "/v1/logs", bytes.NewReader(body), "Content-Type", jsonType)
-	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
-	require.EqualValues(t, 3, b.refused(t, tooLong))
-	require.Zero(t, b.logs.LogRecordCount())
-	_, err = client.Export(t.Context(), long(otlpscan.MaxValue))
-	require.NoError(t, err)
-	require.Equal(t, 1, b.logs.LogRecordCount())
+	for size, want := range map[int]int{otlpscan.MaxValue: http.StatusOK, otlpscan.MaxValue + 1: http.StatusBadRequest, 15 << 20: http.StatusBadRequest} {
+		for _, as := range []struct {
+			media   string
+			marshal func() ([]byte, error)
+		}{{protoType, long(size).MarshalProto}, {jsonType, long(size).MarshalJSON}} {
+			body, err := as.marshal()
+			require.NoError(t, err)
+			resp, said := b.post(t, "/v1/logs", bytes.NewReader(body), "Content-Type", as.media)
+			require.Equal(t, want, resp.StatusCode, said)
+			require.Equal(t, want != http.StatusOK, strings.Contains(said, "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"))
+		}
+	}
+	require.EqualValues(t, 4, b.refused(t, tooLong))
+	require.Equal(t, 2, b.logs.LogRecordCount())
 }
 
 func TestCompressedBodiesAreBoundedAsTheyGrow(t *testing.T) {

@@ -98,6 +98,7 @@ var floods = []flood{
 	{"ten million empty records", func(t testing.TB, f flooded) { post(t, f, protoType, emptyRecords(10_000_000)) }, "too_costly"},
 	{"2,300 records with 100 KB", func(t testing.TB, f flooded) { sendLarge(t, f, 2300, 100<<10) }, ""},
 	{"200 records with 1 MB", func(t testing.TB, f flooded) { sendLarge(t, f, 200, 1<<20) }, ""},
+	{"40 records with 4 MB", func(t testing.TB, f flooded) { sendLarge(t, f, 40, 4<<20) }, ""},
 	{"one record with 15 MB", func(t testing.TB, f flooded) { sendLarge(t, f, 1, 15<<20) }, "too_long"},
 	{"60 bodies of 19 MB at once", func(t testing.TB, f flooded) {
 		together(60, func(int) { post(t, f, protoType, largeRecord(0, 19<<20)) })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -179,4 +180,52 @@ func TestACheckpointThatFails(t *testing.T) {
 			require.Len(t, j.store.values, int(again.chunks)+1, "chunks and head")
 		})
 	}
+}
+
+// Whoever saves learns of a storage that refuses, and the snapshot in one batch that comes next
+// holds all.
+func TestASaveThatFailsIsTold(t *testing.T) {
+	j := newTold()
+	j.tell(t)
+	refusal := errors.New("no space left on device")
+	var lock sync.Mutex
+	failed := make(chan error, 1)
+	lock.Lock()
+	j.store.err = refusal
+	j.Save(t.Context(), &lock, func() ([]byte, error) { return j.state(), nil }, func(err error) { failed <- err })
+	require.True(t, j.Saving())
+	require.ErrorIs(t, j.Append(t.Context(), &Entry{}, &Outbox{}), refusal)
+	lock.Unlock()
+	require.ErrorIs(t, <-failed, refusal)
+	j.Saved(&lock)
+	require.False(t, j.Saving())
+	j.store.err = nil
+	require.NoError(t, j.Snapshot(t.Context(), j.state(), &Outbox{}))
+	_, text := recalled(t, j.store.values)
+	require.Equal(t, numbers(1), text)
+}
+
+// Damage can take all entries since a snapshot, while the next is stored: those that came since
+// then are told, and that some are missing.
+func TestAGenerationThatIsMissingIsTold(t *testing.T) {
+	j := newTold()
+	j.tell(t)
+	require.NoError(t, j.Snapshot(t.Context(), j.state(), &Outbox{}))
+	j.tell(t)
+	lost := keyEntry(j.number, 0)
+	j.begin()
+	j.tell(t)
+	delete(j.store.values, lost)
+	next := &Journal{Client: j.store}
+	_, err := next.Load(t.Context())
+	require.NoError(t, err)
+	var got []string
+	require.NoError(t, next.Replay(t.Context(), func(e Entry, err error) {
+		if err != nil {
+			got = append(got, err.Error())
+			return
+		}
+		got = append(got, string(e.Payload))
+	}))
+	require.Equal(t, []string{"all journal entries of a generation are missing", "2"}, got)
 }

@@ -292,7 +292,7 @@ func (j *Journal) removeOthers(ctx context.Context) error {
 }
 
 // last is the number of the last generation that goes on with what the snapshot begins: each
-// before it has entries, for Begin is called when there are.
+// before it has entries, for Save is called when there are, unless damage took those of the first.
 func (j *Journal) last(ctx context.Context) (uint64, error) {
 	has := map[uint64]bool{}
 	err := j.Client.Walk(context.WithoutCancel(ctx), func(key string, _ []byte) ([]*storage.Operation, error) {
@@ -302,7 +302,7 @@ func (j *Journal) last(ctx context.Context) (uint64, error) {
 		return nil, nil
 	})
 	last := j.number
-	for has[last] && has[last+1] {
+	for has[last+1] && (has[last] || last == j.number && j.chunks > 0) {
 		last++
 	}
 	return last, err
@@ -331,6 +331,9 @@ func (j *Journal) Replay(ctx context.Context, give func(Entry, error)) error {
 		last, listed := j.last(ctx)
 		if err = errors.Join(err, listed); err != nil || last == j.number {
 			return err
+		}
+		if len(entries) == 0 {
+			give(Entry{}, errors.New("all journal entries of a generation are missing"))
 		}
 		j.before = append(j.before, j.generation)
 		j.generation = generation{number: j.number + 1}

@@ -75,16 +75,17 @@ type use struct {
 	limit    CPULimit // that held it back since the look before
 }
 
-// turns are what a thread has had of the CPUs, and how often it has gone to sleep by itself,
-// 0 not read.
+// turns are what a thread has had of the CPUs, and how often it has gone to sleep by itself, if
+// that was read.
 type turns struct {
 	procfs.Turns
 	sleeps uint64
+	read   bool
 }
 
 // polls reports whether a thread has run for next to nothing since before, each time it woke.
 func (t turns) polls(before turns) bool {
-	return before.sleeps > 0 && t.sleeps > before.sleeps && t.Ran-before.Ran < time.Duration(t.sleeps-before.sleeps)*bout //nolint:gosec // far below
+	return before.read && t.read && t.sleeps > before.sleeps && t.Ran-before.Ran < time.Duration(t.sleeps-before.sleeps)*bout //nolint:gosec // far below
 }
 
 // Begin starts a round of looks into trees.
@@ -123,7 +124,10 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 		now.groups, _ = r.fs.CPUGroups(out.PID) // none: nothing limits it, or nobody can tell
 	}
 	own := r.compare(out.PID, now, 1)
-	k.polls, out.Polls = own.polls, own.polls
+	if own.compared { // else what was known of it stays
+		k.polls = own.polls
+	}
+	out.Polls = k.polls
 	in := &Inside{Compared: own.compared, IO: own.rate, Children: own.share, Starved: own.starved, Limit: own.limit}
 	if own.delayed+own.starved >= starves {
 		in.Pressure, _ = r.fs.CPUPressure() // 0 where it is switched off
@@ -158,14 +162,15 @@ func (r *Reader) useOf(pid uint32, cpu time.Duration) use {
 	if k := r.known[pid]; k != nil {
 		u.ticks = k.startTicks
 	}
-	u.io, _ = r.fs.IOBytes(pid)         // 0 where it may not be read: no I/O is seen then
-	u.main.sleeps, _ = r.fs.Sleeps(pid) // 0: nobody is woken
-	u.main.Turns, _ = r.fs.Turns(pid)   // 0 where the kernel does not count it
+	u.io, _ = r.fs.IOBytes(pid)     // 0 where it may not be read: no I/O is seen then
+	sleeps, err := r.fs.Sleeps(pid) // not read: nobody is woken
+	u.main.sleeps, u.main.read = sleeps, err == nil
+	u.main.Turns, _ = r.fs.Turns(pid) // 0 where the kernel does not count it
 	return u
 }
 
 // turnsOf reads those of the threads of a process of the rank beside its main thread. Those that
-// have waited for a CPU since the look before are asked how often they slept.
+// have waited for a CPU since the look before, or all where there was none, are asked how often they slept.
 func (r *Reader) turnsOf(of *Process, pid uint32) map[uint32]turns {
 	all, _ := r.fs.ThreadTurns(pid, maxThreads) // none where the kernel does not count them
 	threads := make(map[uint32]turns, len(all))
@@ -175,14 +180,14 @@ func (r *Reader) turnsOf(of *Process, pid uint32) map[uint32]turns {
 			continue
 		}
 		threads[tid] = turns{Turns: now}
-		if u := r.trees.uses[pid]; u != nil && now.Delayed > u.others[tid].Delayed {
+		if u := r.trees.uses[pid]; u == nil || now.Delayed > u.others[tid].Delayed {
 			delayed = append(delayed, tid)
 		}
 	}
 	slices.Sort(delayed)
 	for _, tid := range delayed[:r.trees.polled.take(of.PID, of.Domain, len(delayed))] {
-		status, _ := r.fs.ThreadStatus(pid, tid) // none of one that has just ended
-		threads[tid] = turns{all[tid], status.Sleeps}
+		status, err := r.fs.ThreadStatus(pid, tid) // none of one that has just ended
+		threads[tid] = turns{all[tid], status.Sleeps, err == nil}
 	}
 	return threads
 }
@@ -205,13 +210,14 @@ func (r *Reader) compare(pid uint32, next use, gap int) *use {
 	return &next
 }
 
-// delays works out which threads of the process could run and had no CPU.
+// delays works out which threads of the process could run and had no CPU. Of one that was not
+// asked in both looks nobody knows whether it only polls: it does not count.
 func (u *use) delays(before *use, seconds float64) {
 	if u.polls = u.main.polls(before.main); !u.polls {
 		u.delayed = max(0, u.main.Delayed-before.main.Delayed).Seconds() / seconds
 	}
 	for tid, now := range u.others {
-		if then, known := before.others[tid]; known && !now.polls(then) {
+		if then, known := before.others[tid]; known && then.read && now.read && !now.polls(then) {
 			u.starved += max(0, now.Delayed-then.Delayed).Seconds() / seconds
 		}
 	}

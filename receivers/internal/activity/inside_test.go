@@ -119,6 +119,7 @@ func TestAChildThatIsStarved(t *testing.T) {
 		tree.child(50, 42, "tokenizer", 100+look, 0) // a hundredth of a core
 		tree.write("50/task/50/schedstat", "1 0 1\n")
 		tree.write("50/task/51/schedstat", fmt.Sprintf("1 %d 1\n", 1e9+900e6*look))
+		tree.write("50/task/51/status", status(7))
 		in = l.look().Inside
 	}
 	require.InDelta(t, 0.91, in.Children, 0.001)
@@ -226,19 +227,28 @@ func TestChildrenThatHaveEndedCount(t *testing.T) {
 	require.InDelta(t, 0.9, l.look().Inside.Children, 0.001)
 }
 
+// status is that of a thread which has gone to sleep so often.
+func status(sleeps uint64) string {
+	return fmt.Sprintf("State:\tS (x)\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t7\n", sleeps)
+}
+
 func TestThreadsThatHaveNoCPU(t *testing.T) {
 	tree := newTree(t)
 	l := newLooks(tree, tree.add("S", 250, 125))
 	tree.main(0, 5, "running", "0")
 	tree.write("42/task/42/schedstat", "1 0 1")
+	tree.write("42/task/43/status", status(7))
 	tree.write("42/task/43/schedstat", "1 1000000000 1")
 	l.look()
 	tree.add("S", 255, 125)
 	l.look() // it works: its threads are read
 	tree.write("42/task/43/schedstat", "1 1900000000 1")
 	tree.add("S", 260, 125)
+	require.Zero(t, l.look().Inside.Starved, "whether it polls shows in the next look")
+	tree.write("42/task/43/schedstat", "1 2800000000 1")
+	tree.add("S", 265, 125)
 	require.InDelta(t, 0.9, l.look().Inside.Starved, 0.001)
-	tree.write("42/task/43/schedstat", "1 2900000000 1")
+	tree.write("42/task/43/schedstat", "1 3800000000 1")
 	require.Zero(t, l.look().Inside.Starved, "it rests")
 }
 
@@ -268,7 +278,7 @@ func TestAThreadThatPollsIsNotStarved(t *testing.T) {
 					tree.add("S", 250+uint64(look), 125)
 					tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
 					turns := fmt.Sprintf("%d %d 1\n", second+look*tc.ran, second+look*tc.delayed)
-					status := fmt.Sprintf("State:\tS (x)\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t7\n", 50+uint64(look)*tc.sleeps)
+					status := status(50 + uint64(look)*tc.sleeps)
 					if tid == 42 {
 						tree.write("42/schedstat", turns)
 						tree.write("42/status", status)
@@ -282,6 +292,7 @@ func TestAThreadThatPollsIsNotStarved(t *testing.T) {
 						how, _ = out.Does(before, second, 0)
 					}
 					before = out.Usage()
+					require.True(t, tc.starved || tid == 42 || how != socketstall.Starved, "look %d: one look tells of no thread whether it polls", look)
 				}
 				want := socketstall.Idle
 				if tc.starved {
@@ -311,6 +322,20 @@ func TestAMainThreadThatPollsStaysKnown(t *testing.T) {
 	require.True(t, out.Polls)
 	how, _ := out.Does(before, time.Second, 0)
 	require.Equal(t, socketstall.Idle, how)
+
+	for look := range uint64(20) { // one that rests for long is looked into twice in ten rounds
+		before = out.Usage()
+		polls(4 + look)
+		if look%10 < 2 {
+			out = l.look()
+		} else {
+			l.Begin()
+			out = l.Read(l.process, false)
+		}
+		require.True(t, out.Polls, "look %d", look)
+		how, _ = out.Does(before, time.Second, 0)
+		require.Equal(t, socketstall.Idle, how, "look %d", look)
+	}
 }
 
 // A child that polls computes nothing, however long it waits for a CPU.
