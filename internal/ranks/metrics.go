@@ -88,8 +88,16 @@ func (b *Book) metric(host string, metric pmetric.Metric) {
 			b.cpu(host, point)
 		}
 	case name == metricLine && metric.Type() == pmetric.MetricTypeSum:
+		changed := map[*rank]*job{}
 		for _, point := range metric.Sum().DataPoints().All() {
-			b.line(host, point)
+			if j, r := b.line(host, point); r != nil {
+				changed[r] = j
+			}
+		}
+		for r, j := range changed { // once it has the samples of all its lines
+			if rail := r.busiest(); rail != "" && rail != r.rail {
+				r.rail, j.told.stale = rail, true
+			}
 		}
 	case name == metricOwner && metric.Type() == pmetric.MetricTypeSum:
 		for _, point := range metric.Sum().DataPoints().All() {
@@ -146,20 +154,21 @@ type line struct {
 	rate  float64 // bytes a second since the sample before, below 0 where there is none
 }
 
-func (b *Book) line(host string, point pmetric.NumberDataPoint) {
+// line takes a sample, and returns whose it is.
+func (b *Book) line(host string, point pmetric.NumberDataPoint) (*job, *rank) {
 	a, at := point.Attributes(), int64(point.Timestamp()) //nolint:gosec // a time that does not fit is below zero
 	number, ok := socketstall.Rank(a, "gen_ai.training.rank")
 	pid, told := rule.Integer(a, "process.pid")
 	address, direction := rule.Text(a, "network.local.address"), rule.Text(a, "network.io.direction")
 	j := b.only(host, rule.Text(a, "gen_ai.training.job_id"), number)
 	if !ok || !told || j == nil || address == "" || at <= 0 || at > timeline.MaxTime || point.ValueType() != pmetric.NumberDataPointValueTypeInt || point.IntValue() < 0 {
-		return
+		return nil, nil
 	}
 	r, key := j.ranks[number], lineKey{pid, address, direction == "transmit"}
 	maps.DeleteFunc(r.lines, func(_ lineKey, one line) bool { return at-one.at >= lasts })
 	before, known := r.lines[key]
 	if known && at <= before.at || !known && len(r.lines) >= mostLines {
-		return
+		return nil, nil
 	}
 	now := line{name: strings.Clone(safetext.Clip(cmp.Or(rule.Text(a, "network.interface.name"), address), longestRail)), moved: point.IntValue(), at: at, rate: -1}
 	if known && now.moved >= before.moved {
@@ -170,9 +179,7 @@ func (b *Book) line(host string, point pmetric.NumberDataPoint) {
 	}
 	key.address = strings.Clone(key.address)
 	r.lines[key] = now
-	if rail := r.busiest(); rail != "" && rail != r.rail {
-		r.rail, j.told.stale = rail, true
-	}
+	return j, r
 }
 
 // steady is how many times as much as the interface that was told another has to carry: a job
