@@ -383,6 +383,7 @@ func TestWhatIsNotKnownIsNotGuessed(t *testing.T) {
 func FuzzImage(f *testing.F) {
 	f.Add([]byte{}, uint16(0xffff), true)
 	f.Add([]byte{0x20, 0, 0xff, 0x27, 0, 0x40}, uint16(0x900), false)
+	f.Add([]byte("$\x06\x0f"), uint16(2424), false) // an offset for a CFA that an expression says
 	f.Fuzz(func(_ *testing.T, patches []byte, length uint16, arm bool) {
 		machine, content := amd64(), bytes.Clone(unwindtest.Program("amd64"))
 		if arm {

@@ -166,8 +166,12 @@ func (p *program) remember(push bool) error {
 	return nil
 }
 
-// define says what the CFA is.
+// define says what the CFA is. Of one that an expression says nothing is left to change (DWARF 5,
+// 6.4.2.2).
 func (p *program) define(op byte, c *cursor) error {
+	if changes := op == 0x0d || op == 0x0e || op == 0x13; changes && p.now.cfa.how == isExpr {
+		return fmt.Errorf("instruction %#x after an expression for the CFA", op)
+	}
 	switch op {
 	case 0x0c: // def_cfa
 		p.now.base = c.uleb()
