@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -74,13 +75,15 @@ func withNetwork(content []byte, local netip.Addr) string {
 			continue
 		}
 		only, names[fields[0]] = fields[0], true
-		var destination, gateway, mask uint32
-		if _, err := fmt.Sscanf(fields[1]+" "+fields[2]+" "+fields[7], "%x %x %x", &destination, &gateway, &mask); err != nil {
+		destination, notNetwork := strconv.ParseUint(fields[1], 16, 32)
+		gateway, notGateway := strconv.ParseUint(fields[2], 16, 32)
+		mask, notMask := strconv.ParseUint(fields[7], 16, 32)
+		if errors.Join(notNetwork, notGateway, notMask) != nil {
 			continue
 		}
-		narrow := bits.OnesCount32(mask)
+		narrow := bits.OnesCount64(mask)
 		switch {
-		case gateway != 0 || mask == 0 || want&mask != destination || narrow < narrowest:
+		case gateway != 0 || mask == 0 || uint64(want)&mask != destination || narrow < narrowest:
 		case narrow == narrowest && fields[0] != best:
 			best = severalInterfaces
 		default:

@@ -199,8 +199,8 @@ func (j *Journal) Full() bool {
 	return j.saving == nil && (j.entries >= SnapshotEntries || j.bytes >= max(snapshotBytes, 2*j.snapshotBytes))
 }
 
-// Snapshot replaces the journal in one batch. Save must not be at it. The generation that the snapshot begins in is
-// written after its chunks, so an old entry is never replayed on it.
+// Snapshot replaces the journal in one batch. Save must not be at it. The generation that the
+// snapshot begins in is written after its chunks, so an old entry is never replayed on it.
 func (j *Journal) Snapshot(ctx context.Context, state []byte, o *Outbox) error {
 	next := generation{number: j.number + 1}
 	ops := next.store(state)
@@ -318,6 +318,10 @@ func entryOf(key string) (generation uint64, ours bool) {
 // Replay gives the entries since the snapshot in order. An entry that is damaged or
 // missing comes as an error and does not hide those behind it.
 func (j *Journal) Replay(ctx context.Context, give func(Entry, error)) error {
+	last, err := j.last(ctx)
+	if err != nil {
+		return err
+	}
 	for {
 		entries, err := j.read(ctx, entriesOf(j.number))
 		for _, e := range entries {
@@ -328,8 +332,7 @@ func (j *Journal) Replay(ctx context.Context, give func(Entry, error)) error {
 			j.bytes += len(e.value)
 			give(DecodeEntry(e.value))
 		}
-		last, listed := j.last(ctx)
-		if err = errors.Join(err, listed); err != nil || last == j.number {
+		if err != nil || j.number == last {
 			return err
 		}
 		if len(entries) == 0 {
