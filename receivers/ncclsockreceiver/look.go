@@ -109,19 +109,9 @@ func (w *watcher) tell(events []stall.Event, watched []identity.Process, process
 
 // lines are those that ranks move their data over, with the interfaces that have them.
 func (w *watcher) lines() (all []line) {
-	type place struct {
-		netns uint64
-		local netip.Addr
-	}
-	names := map[place]string{}
+	w.interfaces.begin()
 	w.tracker.Lines(func(of *stall.Process, local netip.Addr, moved stall.Line) {
-		at := place{of.NetNS, local}
-		name, known := names[at]
-		if !known || of.NetNS == 0 {
-			name, _ = w.interfaceOf(of.PID, local) // not known is no error: the address is told
-			names[at] = name
-		}
-		all = append(all, line{of, local, name, moved})
+		all = append(all, line{of, local, w.interfaces.of(of, local), moved})
 	})
 	return all
 }

@@ -3,7 +3,6 @@ package ncclsockreceiver
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,11 +53,11 @@ type watcher struct {
 	unranked *unranked
 
 	// Only the goroutine of watch uses these.
-	tracker     *stall.Tracker
-	proc        *activity.Reader
-	interfaceOf func(pid uint32, local netip.Addr) (string, error)
-	snapshot    ncclsock.Snapshot
-	reported    time.Time
+	tracker    *stall.Tracker
+	proc       *activity.Reader
+	interfaces interfaces
+	snapshot   ncclsock.Snapshot
+	reported   time.Time
 }
 
 func newWatcher(settings receiver.Settings, config *Config, around surroundings) (*watcher, error) {
@@ -72,7 +71,7 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 	w := &watcher{
 		config: config, logger: settings.Logger, ticks: around.ticks, telemetry: telemetry,
 		convert: newConverter(logs, metrics, record.ThisHost()),
-		tracker: stall.New(config.options()), proc: activity.New(proc), interfaceOf: proc.Interface, unranked: newUnranked(config, settings.Logger, around.collective),
+		tracker: stall.New(config.options()), proc: activity.New(proc), interfaces: interfaces{find: proc.Interface}, unranked: newUnranked(config, settings.Logger, around.collective),
 	}
 	w.counters.Store(&stall.Counters{})
 	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
