@@ -224,11 +224,12 @@ func (f *follower) changed() bool {
 
 // still decides about a thread that sleeps and has not run for some looks.
 func (f *follower) still(now time.Time, where func() (pystack.Place, error)) outcome {
-	if f.told != nil && f.told.switches == f.status.Switches {
+	told := f.told != nil && f.told.why == asleep // that it sleeps is news of one that was taken for another reason
+	if told && f.told.switches == f.status.Switches {
 		return outcome{}
 	}
 	place := f.read(where)
-	if f.told != nil && place == f.told.place && place != nowhere && f.told.why != sameCall { // that it sleeps there is news of one that polled
+	if told && place == f.told.place && place != nowhere {
 		f.told.switches = f.status.Switches // it woke, and sleeps in the same place again
 		return outcome{}
 	}
@@ -386,18 +387,22 @@ func (f *follower) failed(now time.Time) {
 	f.notUntil = now.Add(f.retry)
 }
 
+// knows reports whether that was told already.
+func (f *follower) knows(why reason, hash uint64) bool {
+	return f.told != nil && f.told.hash == hash && f.told.why == why && why != spinning
+}
+
 // stands notes that a stack was read, of that place. It reports whether all of that is known already.
 func (f *follower) stands(why reason, hash uint64, place pystack.Place) bool {
-	was := f.told
+	was, known := f.told, f.knows(why, hash)
 	f.retry, f.peer = 0, false
 	f.told = &told{why: why, place: place, switches: f.status.Switches, since: f.since, hash: hash, silence: f.rest.Silence, halted: f.rest.Now.State.Halted()}
 	if was == nil {
 		return false
 	}
 	f.told.paid = was.paid
-	if was.hash != hash || was.why != why || why == spinning {
-		return false
+	if known { // of what it does no record is made now
+		f.told.silence, f.told.halted = was.silence, was.halted
 	}
-	f.told.silence, f.told.halted = was.silence, was.halted // of that no record was made now
-	return true
+	return known
 }

@@ -237,6 +237,40 @@ func TestAThreadThatPolledAndThenSleepsInItsCallIsTakenAgain(t *testing.T) {
 	require.Empty(t, one.sleeps('S', 20), "it woke and sleeps in the same place")
 }
 
+// The look that tells of it is the last at which it has run.
+func TestAThreadThatSleepsSinceItWasTakenForSomethingElseIsTakenAgain(t *testing.T) {
+	for why, wake := range map[reason]func(*thread){
+		sameCall: func(one *thread) {
+			for one.told == nil {
+				one.switches++
+				one.look('S')
+			}
+		},
+		peerEnded: func(one *thread) {
+			one.peer = true
+			one.switches++
+			one.look('S')
+		},
+		spinning: func(one *thread) {
+			one.switches++
+			one.look('S')
+			one.stands(spinning, one.place.Chain, one.place)
+		},
+	} {
+		one := newThread(t, true)
+		wake(one)
+		require.Equal(t, why, one.told.why)
+		var taken []int
+		for i := range 30 {
+			if o := one.look('S'); o.take != "" {
+				require.Equal(t, asleep, o.take, why)
+				taken = append(taken, i)
+			}
+		}
+		require.Equal(t, []int{1}, taken, why)
+	}
+}
+
 // Steps of 25 s in one call are usual for the rank, whichever calls these are. They are told of
 // neither before that is known nor afterwards; a loop without end is.
 func TestLongStepsInOneCallAreNotToldAndALoopIs(t *testing.T) {

@@ -338,8 +338,8 @@ func (w *watch) doings(ctx context.Context) {
 		if !f.changed() || !w.config.Events.ProcessStackDoing.Enabled || !f.doings.take(w.now, 1) {
 			continue
 		}
-		if !w.budget(f.Domain).records.take(w.now, 1) {
-			w.limited(ctx, "records")
+		if !w.budget(f.Domain).records.take(w.now, 1) { // later, if it does that on
+			w.telemetry.ReceiverStacksPostponed.Add(ctx, 1)
 			continue
 		}
 		f.told.silence, f.told.halted = f.rest.Silence, f.rest.Now.State.Halted()
@@ -461,16 +461,18 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		known.waits = strings.HasPrefix(main.Wait.Function, "do_wait") // kernel/exit.c, wait4(2) and waitid(2)
 	}
 	hash := main.Hash()
-	again := c.stands(c.why, hash, main.Place)
+	tells := w.config.Events.ProcessStack.Enabled && !c.knows(c.why, hash)
 	cost := 2
-	if c.told.paid {
+	if c.told != nil && c.told.paid {
 		cost = 1
 	}
-	if again || !w.config.Events.ProcessStack.Enabled {
+	if tells && !budget.records.take(w.now, cost) { // later, if it stands on
+		w.telemetry.ReceiverStacksPostponed.Add(ctx, 1)
+		c.failed(w.now)
 		return
 	}
-	if !budget.records.take(w.now, cost) {
-		w.limited(ctx, "records")
+	c.stands(c.why, hash, main.Place)
+	if !tells {
 		return
 	}
 	c.told.paid = true
