@@ -19,11 +19,12 @@ type bpfChange struct {
 	Cookie    uint64
 	Netns     uint64
 	Endpoints bpfEndpoints
+	Pid       uint32
 	Error     int32
 	Kind      uint8
 	OldState  uint8
 	NewState  uint8
-	Pad       uint8
+	Pad       [5]uint8
 }
 
 type bpfCrowded struct {
@@ -63,6 +64,8 @@ type bpfKnown struct {
 		TenantSlot uint16
 		UserSlot   uint16
 	}
+	Pid uint32
+	Pad uint32
 }
 
 type bpfPart struct {

@@ -51,6 +51,7 @@ func TestSocketsOfOthersMakeNoChange(t *testing.T) {
 		for _, state := range []State{Listen, SynSent, Established} {
 			change := nextChange(t, p, func(Change) bool { return true })
 			require.Equal(t, netns, change.NetNS)
+			require.Equal(t, rank.pid, change.PID)
 			require.Equal(t, state, change.New)
 		}
 	}

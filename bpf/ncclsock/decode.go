@@ -145,7 +145,7 @@ func decodeChange(raw []byte, clockOffset int64, c *Change) error {
 		return fmt.Errorf("%w: change of kind %d", errInvalid, r.Kind)
 	}
 	*c = Change{
-		Time: bootclock.Time(r.TimeNs, clockOffset), Cookie: r.Cookie, NetNS: r.Netns,
+		Time: bootclock.Time(r.TimeNs, clockOffset), Cookie: r.Cookie, NetNS: r.Netns, PID: r.Pid,
 		Local: local, Remote: remote,
 		Kind: ChangeKind(r.Kind), Old: State(r.OldState), New: State(r.NewState), Error: r.Error,
 	}

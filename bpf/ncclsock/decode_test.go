@@ -118,11 +118,11 @@ func changeRecord(r bpfChange) []byte {
 func TestDecodeChange(t *testing.T) {
 	var c Change
 	require.NoError(t, decodeChange(changeRecord(bpfChange{
-		TimeNs: 5, Cookie: 3, Error: int32(unix.ETIMEDOUT), OldState: uint8(Established), NewState: uint8(Close),
+		TimeNs: 5, Cookie: 3, Pid: 7, Error: int32(unix.ETIMEDOUT), OldState: uint8(Established), NewState: uint8(Close),
 		Endpoints: bpfEndpoints{Family: unix.AF_INET6, Remote: netip.MustParseAddr("::ffff:10.0.0.2").As16(), RemotePort: 0x5000},
 	}), int64(time.Hour), &c))
 	require.Equal(t, Change{
-		Time: time.Unix(3600, 5), Cookie: 3, Error: int32(unix.ETIMEDOUT), Old: Established, New: Close,
+		Time: time.Unix(3600, 5), Cookie: 3, PID: 7, Error: int32(unix.ETIMEDOUT), Old: Established, New: Close,
 		Local: netip.MustParseAddrPort("[::]:0"), Remote: netip.MustParseAddrPort("10.0.0.2:80"),
 	}, c)
 }

@@ -72,6 +72,7 @@ type Change struct {
 	Time          time.Time
 	Cookie        uint64
 	NetNS         uint64
+	PID           uint32 // process that held it first
 	Local, Remote netip.AddrPort
 	Kind          ChangeKind
 	Old, New      State // of a state change

@@ -37,11 +37,12 @@ struct change {
 	__u64 cookie;
 	__u64 netns;
 	struct endpoints endpoints;
+	__u32 pid;   /* process that held it first */
 	__s32 error; /* sk_err */
 	__u8 kind;
 	__u8 old_state;
 	__u8 new_state;
-	__u8 pad;
+	__u8 pad[5];
 };
 
 /* Keeps the types for bpf2go: neither the ring nor the iterator names one. */
@@ -56,6 +57,8 @@ struct known {
 	__u64 began_ns; /* boot clock; 0: not seen */
 	__u64 retransmit_ns; /* of the last change told */
 	struct owner owner; /* of the process that held it first */
+	__u32 pid;          /* of that process */
+	__u32 pad;
 };
 
 /* events, shared between those whose sockets they are of; a full ring refuses the record
@@ -142,7 +145,7 @@ static __always_inline __u64 cookie_of(void *sk, __u64 inode)
 /* Marks the socket as being in this snapshot. */
 static __always_inline void remember(__u64 key, struct known *known, const struct socket_record *r, struct task_struct *task)
 {
-	struct known fresh = { .cookie = r->cookie, .inode = r->inode, .snapshot = snapshot };
+	struct known fresh = { .cookie = r->cookie, .inode = r->inode, .snapshot = snapshot, .pid = r->pid };
 
 	if (known && known->inode == r->inode) {
 		known->snapshot = snapshot;
@@ -226,6 +229,7 @@ static __always_inline void tell(struct sock *sk, const struct known *known, __u
 	change->time_ns = bpf_ktime_get_boot_ns();
 	change->cookie = known->cookie;
 	change->netns = netns_of(sk);
+	change->pid = known->pid;
 	change->kind = kind;
 	change->old_state = old_state;
 	change->new_state = new_state;
@@ -251,7 +255,7 @@ static __always_inline __u64 inode_of(struct sock *sk)
 static __always_inline struct known *begin(struct sock *sk, __u64 key)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
-	struct known fresh = {};
+	struct known fresh = { .pid = pid };
 
 	if (!bpf_map_lookup_elem(&owners, &pid) || !is_tcp(sk))
 		return NULL;

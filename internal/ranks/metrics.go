@@ -103,7 +103,7 @@ func (b *Book) metric(host string, metric pmetric.Metric) {
 		for _, point := range metric.Sum().DataPoints().All() {
 			a := point.Attributes()
 			number, ok := socketstall.Rank(a, "gen_ai.training.rank")
-			if j := b.only(host, rule.Text(a, "gen_ai.training.job_id"), number); ok && j != nil {
+			if j := b.only(host, jobOf(a), number); ok && j != nil {
 				j.ranks[number].gpu = strings.Clone(rule.Text(a, "gpu.id"))
 			}
 		}
@@ -119,12 +119,12 @@ func (b *Book) cpu(host string, point pmetric.NumberDataPoint) {
 	number, ok := socketstall.Rank(a, "gen_ai.training.rank")
 	pid, told := a.Get("process.pid")
 	_, parted := a.Get("cpu.mode") // of somebody else, who tells user and system apart
-	j, used := b.only(host, rule.Text(a, "gen_ai.training.job_id"), number), point.DoubleValue()
+	j, used := b.only(host, jobOf(a), number), point.DoubleValue()
 	if !ok || !told || parted || j == nil || at <= 0 || at > timeline.MaxTime || !(used >= 0 && used <= math.MaxFloat64) {
 		return
 	}
 	r := j.ranks[number]
-	maps.DeleteFunc(r.cpu, func(_ int64, one cpu) bool { return at-one.at >= lasts })
+	maps.DeleteFunc(r.cpu, func(_ int64, one cpu) bool { return apart(at, one.at) })
 	before, known := r.cpu[pid.Int()]
 	if known && at <= before.at || !known && len(r.cpu) >= mostProcesses {
 		return
@@ -138,6 +138,10 @@ func (b *Book) cpu(host string, point pmetric.NumberDataPoint) {
 	}
 	r.cpu[pid.Int()] = now
 }
+
+// apart reports whether two samples are not of one time. One of the future is of a clock that was
+// set, or somebody's who says so.
+func apart(a, b int64) bool { return max(a-b, b-a) >= lasts }
 
 // lineKey is a way over which a process of a rank moves data.
 type lineKey struct {
@@ -160,12 +164,12 @@ func (b *Book) line(host string, point pmetric.NumberDataPoint) (*job, *rank) {
 	number, ok := socketstall.Rank(a, "gen_ai.training.rank")
 	pid, told := rule.Integer(a, "process.pid")
 	address, direction := rule.Text(a, "network.local.address"), rule.Text(a, "network.io.direction")
-	j := b.only(host, rule.Text(a, "gen_ai.training.job_id"), number)
+	j := b.only(host, jobOf(a), number)
 	if !ok || !told || j == nil || address == "" || at <= 0 || at > timeline.MaxTime || point.ValueType() != pmetric.NumberDataPointValueTypeInt || point.IntValue() < 0 {
 		return nil, nil
 	}
 	r, key := j.ranks[number], lineKey{pid, address, direction == "transmit"}
-	maps.DeleteFunc(r.lines, func(_ lineKey, one line) bool { return at-one.at >= lasts })
+	maps.DeleteFunc(r.lines, func(_ lineKey, one line) bool { return apart(at, one.at) })
 	before, known := r.lines[key]
 	if known && at <= before.at || !known && len(r.lines) >= mostLines {
 		return nil, nil
@@ -248,11 +252,11 @@ func (b *Book) busy(host string, point pmetric.NumberDataPoint) {
 
 // traffic sums what the ranks of each job sent to all their peers.
 func (b *Book) traffic(host string, points pmetric.NumberDataPointSlice) {
-	sums, times := map[string]int64{}, map[string]int64{}
+	sums, times := map[jobKey]int64{}, map[jobKey]int64{}
 	for _, point := range points.All() {
 		a := point.Attributes()
 		if rule.Text(a, "network.io.direction") == "transmit" && point.ValueType() == pmetric.NumberDataPointValueTypeInt {
-			id := rule.Text(a, "gen_ai.training.job_id")
+			id := jobOf(a)
 			sums[id] += max(point.IntValue(), 0)
 			times[id] = max(times[id], int64(point.Timestamp())) //nolint:gosec // a time that does not fit is below zero
 		}
@@ -274,11 +278,16 @@ func (b *Book) traffic(host string, points pmetric.NumberDataPointSlice) {
 	}
 }
 
-// only is the one job of a machine that has that id, if it says one, and that rank, unless it
-// is below 0; nil where none has, or several.
-func (b *Book) only(host, id string, number int) (found *job) {
+// jobOf is the job that a point names, as far as it does.
+func jobOf(a pcommon.Map) jobKey {
+	return jobKey{rule.Text(a, "gen_ai.training.job_id"), rule.Text(a, "gen_ai.training.job_domain")}
+}
+
+// only is the one job of a machine that a point names, by id and domain as far as it says them,
+// and that has that rank, unless it is below 0; nil where none has, or several.
+func (b *Book) only(host string, of jobKey, number int) (found *job) {
 	for j := range b.on[host] {
-		if id != "" && j.id != id {
+		if of.id != "" && j.id != of.id || of.domain != "" && j.domain != of.domain {
 			continue
 		}
 		if r := j.ranks[number]; number >= 0 && (r == nil || r.host != host || r.ended > 0) {

@@ -93,6 +93,27 @@ func TestHowBusyTheGPUOfARankIs(t *testing.T) {
 	require.Len(t, b.gpus, mostGPUs)
 }
 
+// Ranks of another domain that say the same id take nothing from the figures of a rank.
+func TestMeasuresOfADomainAreItsOwn(t *testing.T) {
+	b := newBench(DefaultMost)
+	domains := []string{"user 1000", "user 1001"}
+	for _, domain := range domains {
+		b.tell(t, 0, "process.start", 3, of(3, 0, attributes{"gen_ai.training.job_domain": domain}))
+	}
+	for at := range 2 {
+		points := map[string]attributes{}
+		for _, domain := range domains {
+			points[domain] = attributes{"process.pid": 7, "gen_ai.training.rank": 3, "gen_ai.training.job_id": "llm", "gen_ai.training.job_domain": domain}
+		}
+		b.measure(t, time.Duration(at)*10*time.Second, "node-0", "proven", metricCPU, points, func(domain string) float64 {
+			return float64(10*at) * map[string]float64{"user 1000": 0.5, "user 1001": 8}[domain]
+		})
+	}
+	d, _ := b.State("llm", "user 1000", 3, began.Add(b.now))
+	require.NotNil(t, d.CPU)
+	require.InDelta(t, 0.5, *d.CPU, 1e-9)
+}
+
 func TestWhatCPUARankUses(t *testing.T) {
 	b := newBench(DefaultMost)
 	b.tell(t, 0, "process.start", 3, of(3, 0, nil))
@@ -130,6 +151,9 @@ func TestWhatCPUARankUses(t *testing.T) {
 		cores(3, used(36*time.Second, "node-0", "proven", map[int]float64{7: odd}))
 	}
 	cores(2, used(40*time.Second, "node-0", "proven", map[int]float64{7: 5})) // another process of that number
+	cores(0.5, used(95*time.Second, "node-0", "proven", map[int]float64{7: 32.5}))
+	used(400*24*time.Hour, "node-0", "claimed", map[int]float64{7: 1})
+	require.Nil(t, used(85*time.Second, "node-0", "proven", map[int]float64{7: 27.5}), "what was said of the future counts no more")
 	cores(0.5, used(95*time.Second, "node-0", "proven", map[int]float64{7: 32.5}))
 	cores(mostCores, used(96*time.Second, "node-0", "proven", map[int]float64{7: math.MaxFloat64}))
 	require.Len(t, b.jobs[jobKey{id: "llm"}].ranks[3].cpu, 1, "process 8 has not been told of for a minute")

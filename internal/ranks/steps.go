@@ -79,7 +79,7 @@ func (b *Book) Step(host, id string, number int, at int64) {
 }
 
 func (b *Book) step(host, id string, number int, at int64) {
-	found := b.only(host, id, number)
+	found := b.only(host, jobKey{id: id}, number)
 	if found == nil || number < 0 {
 		return
 	}

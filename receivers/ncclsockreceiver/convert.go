@@ -160,17 +160,14 @@ func (c *converter) measures(each func(func(*stall.Series)), lines []line, proce
 		if s.Peer.IsValid() {
 			peer = s.Peer.String()
 		}
-		var job []metadata.MetricAttributeOption
-		if s.JobID != "" {
-			job = append(job, metadata.WithGenAiTrainingJobIDMetricAttribute(s.JobID))
-		}
+		job := ofJob(s.JobID, s.Domain)
 		c.metrics.RecordNcclSocketIoDataPoint(now, int64(s.SentBytes), peer, "transmit", job...)
 		c.metrics.RecordNcclSocketIoDataPoint(now, int64(s.ReceivedBytes), peer, "receive", job...)
 		c.metrics.RecordNcclSocketRetransmitsDataPoint(now, int64(s.Retransmits), peer, job...)
 		for cause, d := range s.Stalled {
 			c.metrics.RecordNcclSocketStallTimeDataPoint(now, d.Seconds(), peer, string(cause), job...)
 			if one, stands := s.Longest[cause]; stands {
-				standing[stallPoint{peer, string(cause), s.JobID}] = one
+				standing[stallPoint{peer, string(cause), s.JobID, s.Domain}] = one
 			}
 		}
 	})
@@ -207,15 +204,22 @@ type line struct {
 }
 
 func ofProcess(p *stall.Process) []metadata.MetricAttributeOption {
-	of := []metadata.MetricAttributeOption{metadata.WithProcessPidMetricAttribute(int64(p.PID)), metadata.WithGenAiTrainingRankMetricAttribute(int64(p.Rank))}
-	if p.JobID != "" {
-		of = append(of, metadata.WithGenAiTrainingJobIDMetricAttribute(p.JobID))
+	return append(ofJob(p.JobID, p.Domain),
+		metadata.WithProcessPidMetricAttribute(int64(p.PID)), metadata.WithGenAiTrainingRankMetricAttribute(int64(p.Rank)))
+}
+
+func ofJob(id, domain string) (of []metadata.MetricAttributeOption) {
+	if id != "" {
+		of = append(of, metadata.WithGenAiTrainingJobIDMetricAttribute(id))
+	}
+	if domain != "" {
+		of = append(of, metadata.WithGenAiTrainingJobDomainMetricAttribute(domain))
 	}
 	return of
 }
 
 // stallPoint is what tells the points of the time of stalls apart.
-type stallPoint struct{ peer, cause, job string }
+type stallPoint struct{ peer, cause, job, domain string }
 
 // putExemplars says of each point whose stall it counts: which rank, for how long its socket
 // has not moved, and the span that TRACEPARENT in its environment names, if one is there.
@@ -229,7 +233,7 @@ func putExemplars(metrics pmetric.Metrics, standing map[stallPoint]stall.Standin
 				v, _ := point.Attributes().Get(key)
 				return v.Str()
 			}
-			one, stands := standing[stallPoint{text("network.peer.address"), text("nccl.socket.cause"), text("gen_ai.training.job_id")}]
+			one, stands := standing[stallPoint{text("network.peer.address"), text("nccl.socket.cause"), text("gen_ai.training.job_id"), text("gen_ai.training.job_domain")}]
 			if !stands {
 				continue
 			}

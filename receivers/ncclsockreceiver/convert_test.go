@@ -101,10 +101,12 @@ func series(fn func(*stall.Series)) {
 	stalled := rank(42, 3)
 	stalled.Trace = identity.Trace{TraceID: [16]byte{0: 1}, SpanID: [8]byte{0: 2}}
 	fn(&stall.Series{
-		JobID: "job-1", Peer: netip.MustParseAddr("10.0.0.2"), SentBytes: 1 << 30, ReceivedBytes: 2 << 30, Retransmits: 7,
+		JobID: "job-1", Domain: "user 1000", Peer: netip.MustParseAddr("10.0.0.2"), SentBytes: 1 << 30, ReceivedBytes: 2 << 30, Retransmits: 7,
 		Stalled: map[socketstall.Cause]time.Duration{socketstall.Network: 2500 * time.Millisecond, socketstall.Waiting: time.Second},
 		Longest: map[socketstall.Cause]stall.Standing{socketstall.Network: {Process: stalled, Age: 1500 * time.Millisecond}},
 	})
+	other := stall.Series{JobID: "job-1", Domain: "user 1001", Peer: netip.MustParseAddr("10.0.0.2"), Stalled: map[socketstall.Cause]time.Duration{socketstall.Network: 1}}
+	fn(&other) // of another domain, and says the same id
 	fn(&stall.Series{SentBytes: 1})
 }
 

@@ -13,9 +13,10 @@ import (
 type NcclSocketIoMetricAttributeKey string
 
 const (
-	NcclSocketIoMetricAttributeKeyNetworkPeerAddress NcclSocketIoMetricAttributeKey = "network.peer.address"
-	NcclSocketIoMetricAttributeKeyNetworkIoDirection NcclSocketIoMetricAttributeKey = "network.io.direction"
-	NcclSocketIoMetricAttributeKeyGenAiTrainingJobID NcclSocketIoMetricAttributeKey = "gen_ai.training.job_id"
+	NcclSocketIoMetricAttributeKeyNetworkPeerAddress     NcclSocketIoMetricAttributeKey = "network.peer.address"
+	NcclSocketIoMetricAttributeKeyNetworkIoDirection     NcclSocketIoMetricAttributeKey = "network.io.direction"
+	NcclSocketIoMetricAttributeKeyGenAiTrainingJobID     NcclSocketIoMetricAttributeKey = "gen_ai.training.job_id"
+	NcclSocketIoMetricAttributeKeyGenAiTrainingJobDomain NcclSocketIoMetricAttributeKey = "gen_ai.training.job_domain"
 )
 
 // NcclSocketIoMetricConfig provides config for the nccl.socket.io metric.
@@ -44,9 +45,9 @@ func (ms *NcclSocketIoMetricConfig) Unmarshal(parser *confmap.Conf) error {
 func (ms *NcclSocketIoMetricConfig) Validate() error {
 	for _, val := range ms.EnabledAttributes {
 		switch val {
-		case NcclSocketIoMetricAttributeKeyNetworkPeerAddress, NcclSocketIoMetricAttributeKeyNetworkIoDirection, NcclSocketIoMetricAttributeKeyGenAiTrainingJobID:
+		case NcclSocketIoMetricAttributeKeyNetworkPeerAddress, NcclSocketIoMetricAttributeKeyNetworkIoDirection, NcclSocketIoMetricAttributeKeyGenAiTrainingJobID, NcclSocketIoMetricAttributeKeyGenAiTrainingJobDomain:
 		default:
-			return fmt.Errorf("metric nccl.socket.io doesn't have an attribute %v, valid attributes: [network.peer.address, network.io.direction, gen_ai.training.job_id]", val)
+			return fmt.Errorf("metric nccl.socket.io doesn't have an attribute %v, valid attributes: [network.peer.address, network.io.direction, gen_ai.training.job_id, gen_ai.training.job_domain]", val)
 		}
 	}
 
@@ -63,8 +64,9 @@ func (ms *NcclSocketIoMetricConfig) Validate() error {
 type NcclSocketRetransmitsMetricAttributeKey string
 
 const (
-	NcclSocketRetransmitsMetricAttributeKeyNetworkPeerAddress NcclSocketRetransmitsMetricAttributeKey = "network.peer.address"
-	NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobID NcclSocketRetransmitsMetricAttributeKey = "gen_ai.training.job_id"
+	NcclSocketRetransmitsMetricAttributeKeyNetworkPeerAddress     NcclSocketRetransmitsMetricAttributeKey = "network.peer.address"
+	NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobID     NcclSocketRetransmitsMetricAttributeKey = "gen_ai.training.job_id"
+	NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobDomain NcclSocketRetransmitsMetricAttributeKey = "gen_ai.training.job_domain"
 )
 
 // NcclSocketRetransmitsMetricConfig provides config for the nccl.socket.retransmits metric.
@@ -93,9 +95,9 @@ func (ms *NcclSocketRetransmitsMetricConfig) Unmarshal(parser *confmap.Conf) err
 func (ms *NcclSocketRetransmitsMetricConfig) Validate() error {
 	for _, val := range ms.EnabledAttributes {
 		switch val {
-		case NcclSocketRetransmitsMetricAttributeKeyNetworkPeerAddress, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobID:
+		case NcclSocketRetransmitsMetricAttributeKeyNetworkPeerAddress, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobID, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobDomain:
 		default:
-			return fmt.Errorf("metric nccl.socket.retransmits doesn't have an attribute %v, valid attributes: [network.peer.address, gen_ai.training.job_id]", val)
+			return fmt.Errorf("metric nccl.socket.retransmits doesn't have an attribute %v, valid attributes: [network.peer.address, gen_ai.training.job_id, gen_ai.training.job_domain]", val)
 		}
 	}
 
@@ -112,9 +114,10 @@ func (ms *NcclSocketRetransmitsMetricConfig) Validate() error {
 type NcclSocketStallTimeMetricAttributeKey string
 
 const (
-	NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress NcclSocketStallTimeMetricAttributeKey = "network.peer.address"
-	NcclSocketStallTimeMetricAttributeKeyNcclSocketCause    NcclSocketStallTimeMetricAttributeKey = "nccl.socket.cause"
-	NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID NcclSocketStallTimeMetricAttributeKey = "gen_ai.training.job_id"
+	NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress     NcclSocketStallTimeMetricAttributeKey = "network.peer.address"
+	NcclSocketStallTimeMetricAttributeKeyNcclSocketCause        NcclSocketStallTimeMetricAttributeKey = "nccl.socket.cause"
+	NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID     NcclSocketStallTimeMetricAttributeKey = "gen_ai.training.job_id"
+	NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobDomain NcclSocketStallTimeMetricAttributeKey = "gen_ai.training.job_domain"
 )
 
 // NcclSocketStallTimeMetricConfig provides config for the nccl.socket.stall.time metric.
@@ -143,9 +146,9 @@ func (ms *NcclSocketStallTimeMetricConfig) Unmarshal(parser *confmap.Conf) error
 func (ms *NcclSocketStallTimeMetricConfig) Validate() error {
 	for _, val := range ms.EnabledAttributes {
 		switch val {
-		case NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID:
+		case NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobDomain:
 		default:
-			return fmt.Errorf("metric nccl.socket.stall.time doesn't have an attribute %v, valid attributes: [network.peer.address, nccl.socket.cause, gen_ai.training.job_id]", val)
+			return fmt.Errorf("metric nccl.socket.stall.time doesn't have an attribute %v, valid attributes: [network.peer.address, nccl.socket.cause, gen_ai.training.job_id, gen_ai.training.job_domain]", val)
 		}
 	}
 
@@ -182,12 +185,13 @@ func (ms *ProcessCPUTimeMetricConfig) Unmarshal(parser *confmap.Conf) error {
 type ProcessNetworkIoMetricAttributeKey string
 
 const (
-	ProcessNetworkIoMetricAttributeKeyNetworkIoDirection   ProcessNetworkIoMetricAttributeKey = "network.io.direction"
-	ProcessNetworkIoMetricAttributeKeyProcessPid           ProcessNetworkIoMetricAttributeKey = "process.pid"
-	ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank    ProcessNetworkIoMetricAttributeKey = "gen_ai.training.rank"
-	ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID   ProcessNetworkIoMetricAttributeKey = "gen_ai.training.job_id"
-	ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress  ProcessNetworkIoMetricAttributeKey = "network.local.address"
-	ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName ProcessNetworkIoMetricAttributeKey = "network.interface.name"
+	ProcessNetworkIoMetricAttributeKeyNetworkIoDirection     ProcessNetworkIoMetricAttributeKey = "network.io.direction"
+	ProcessNetworkIoMetricAttributeKeyProcessPid             ProcessNetworkIoMetricAttributeKey = "process.pid"
+	ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank      ProcessNetworkIoMetricAttributeKey = "gen_ai.training.rank"
+	ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID     ProcessNetworkIoMetricAttributeKey = "gen_ai.training.job_id"
+	ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobDomain ProcessNetworkIoMetricAttributeKey = "gen_ai.training.job_domain"
+	ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress    ProcessNetworkIoMetricAttributeKey = "network.local.address"
+	ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName   ProcessNetworkIoMetricAttributeKey = "network.interface.name"
 )
 
 // ProcessNetworkIoMetricConfig provides config for the process.network.io metric.
@@ -216,9 +220,9 @@ func (ms *ProcessNetworkIoMetricConfig) Unmarshal(parser *confmap.Conf) error {
 func (ms *ProcessNetworkIoMetricConfig) Validate() error {
 	for _, val := range ms.EnabledAttributes {
 		switch val {
-		case ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName:
+		case ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobDomain, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName:
 		default:
-			return fmt.Errorf("metric process.network.io doesn't have an attribute %v, valid attributes: [network.io.direction, process.pid, gen_ai.training.rank, gen_ai.training.job_id, network.local.address, network.interface.name]", val)
+			return fmt.Errorf("metric process.network.io doesn't have an attribute %v, valid attributes: [network.io.direction, process.pid, gen_ai.training.rank, gen_ai.training.job_id, gen_ai.training.job_domain, network.local.address, network.interface.name]", val)
 		}
 	}
 
@@ -245,17 +249,17 @@ func DefaultMetricsConfig() MetricsConfig {
 		NcclSocketIo: NcclSocketIoMetricConfig{
 			Enabled:             true,
 			AggregationStrategy: AggregationStrategySum,
-			EnabledAttributes:   []NcclSocketIoMetricAttributeKey{NcclSocketIoMetricAttributeKeyNetworkPeerAddress, NcclSocketIoMetricAttributeKeyNetworkIoDirection, NcclSocketIoMetricAttributeKeyGenAiTrainingJobID},
+			EnabledAttributes:   []NcclSocketIoMetricAttributeKey{NcclSocketIoMetricAttributeKeyNetworkPeerAddress, NcclSocketIoMetricAttributeKeyNetworkIoDirection, NcclSocketIoMetricAttributeKeyGenAiTrainingJobID, NcclSocketIoMetricAttributeKeyGenAiTrainingJobDomain},
 		},
 		NcclSocketRetransmits: NcclSocketRetransmitsMetricConfig{
 			Enabled:             true,
 			AggregationStrategy: AggregationStrategySum,
-			EnabledAttributes:   []NcclSocketRetransmitsMetricAttributeKey{NcclSocketRetransmitsMetricAttributeKeyNetworkPeerAddress, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobID},
+			EnabledAttributes:   []NcclSocketRetransmitsMetricAttributeKey{NcclSocketRetransmitsMetricAttributeKeyNetworkPeerAddress, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobID, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobDomain},
 		},
 		NcclSocketStallTime: NcclSocketStallTimeMetricConfig{
 			Enabled:             true,
 			AggregationStrategy: AggregationStrategySum,
-			EnabledAttributes:   []NcclSocketStallTimeMetricAttributeKey{NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID},
+			EnabledAttributes:   []NcclSocketStallTimeMetricAttributeKey{NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobDomain},
 		},
 		ProcessCPUTime: ProcessCPUTimeMetricConfig{
 			Enabled: true,
@@ -263,7 +267,7 @@ func DefaultMetricsConfig() MetricsConfig {
 		ProcessNetworkIo: ProcessNetworkIoMetricConfig{
 			Enabled:             true,
 			AggregationStrategy: AggregationStrategySum,
-			EnabledAttributes:   []ProcessNetworkIoMetricAttributeKey{ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName},
+			EnabledAttributes:   []ProcessNetworkIoMetricAttributeKey{ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobDomain, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName},
 		},
 	}
 }

@@ -29,17 +29,17 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					NcclSocketIo: NcclSocketIoMetricConfig{
 						Enabled:             true,
 						AggregationStrategy: AggregationStrategySum,
-						EnabledAttributes:   []NcclSocketIoMetricAttributeKey{NcclSocketIoMetricAttributeKeyNetworkPeerAddress, NcclSocketIoMetricAttributeKeyNetworkIoDirection, NcclSocketIoMetricAttributeKeyGenAiTrainingJobID},
+						EnabledAttributes:   []NcclSocketIoMetricAttributeKey{NcclSocketIoMetricAttributeKeyNetworkPeerAddress, NcclSocketIoMetricAttributeKeyNetworkIoDirection, NcclSocketIoMetricAttributeKeyGenAiTrainingJobID, NcclSocketIoMetricAttributeKeyGenAiTrainingJobDomain},
 					},
 					NcclSocketRetransmits: NcclSocketRetransmitsMetricConfig{
 						Enabled:             true,
 						AggregationStrategy: AggregationStrategySum,
-						EnabledAttributes:   []NcclSocketRetransmitsMetricAttributeKey{NcclSocketRetransmitsMetricAttributeKeyNetworkPeerAddress, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobID},
+						EnabledAttributes:   []NcclSocketRetransmitsMetricAttributeKey{NcclSocketRetransmitsMetricAttributeKeyNetworkPeerAddress, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobID, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobDomain},
 					},
 					NcclSocketStallTime: NcclSocketStallTimeMetricConfig{
 						Enabled:             true,
 						AggregationStrategy: AggregationStrategySum,
-						EnabledAttributes:   []NcclSocketStallTimeMetricAttributeKey{NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID},
+						EnabledAttributes:   []NcclSocketStallTimeMetricAttributeKey{NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobDomain},
 					},
 					ProcessCPUTime: ProcessCPUTimeMetricConfig{
 						Enabled: true,
@@ -47,7 +47,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					ProcessNetworkIo: ProcessNetworkIoMetricConfig{
 						Enabled:             true,
 						AggregationStrategy: AggregationStrategySum,
-						EnabledAttributes:   []ProcessNetworkIoMetricAttributeKey{ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName},
+						EnabledAttributes:   []ProcessNetworkIoMetricAttributeKey{ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobDomain, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName},
 					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
@@ -65,17 +65,17 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					NcclSocketIo: NcclSocketIoMetricConfig{
 						Enabled:             false,
 						AggregationStrategy: AggregationStrategySum,
-						EnabledAttributes:   []NcclSocketIoMetricAttributeKey{NcclSocketIoMetricAttributeKeyNetworkPeerAddress, NcclSocketIoMetricAttributeKeyNetworkIoDirection, NcclSocketIoMetricAttributeKeyGenAiTrainingJobID},
+						EnabledAttributes:   []NcclSocketIoMetricAttributeKey{NcclSocketIoMetricAttributeKeyNetworkPeerAddress, NcclSocketIoMetricAttributeKeyNetworkIoDirection, NcclSocketIoMetricAttributeKeyGenAiTrainingJobID, NcclSocketIoMetricAttributeKeyGenAiTrainingJobDomain},
 					},
 					NcclSocketRetransmits: NcclSocketRetransmitsMetricConfig{
 						Enabled:             false,
 						AggregationStrategy: AggregationStrategySum,
-						EnabledAttributes:   []NcclSocketRetransmitsMetricAttributeKey{NcclSocketRetransmitsMetricAttributeKeyNetworkPeerAddress, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobID},
+						EnabledAttributes:   []NcclSocketRetransmitsMetricAttributeKey{NcclSocketRetransmitsMetricAttributeKeyNetworkPeerAddress, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobID, NcclSocketRetransmitsMetricAttributeKeyGenAiTrainingJobDomain},
 					},
 					NcclSocketStallTime: NcclSocketStallTimeMetricConfig{
 						Enabled:             false,
 						AggregationStrategy: AggregationStrategySum,
-						EnabledAttributes:   []NcclSocketStallTimeMetricAttributeKey{NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID},
+						EnabledAttributes:   []NcclSocketStallTimeMetricAttributeKey{NcclSocketStallTimeMetricAttributeKeyNetworkPeerAddress, NcclSocketStallTimeMetricAttributeKeyNcclSocketCause, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobID, NcclSocketStallTimeMetricAttributeKeyGenAiTrainingJobDomain},
 					},
 					ProcessCPUTime: ProcessCPUTimeMetricConfig{
 						Enabled: false,
@@ -83,7 +83,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					ProcessNetworkIo: ProcessNetworkIoMetricConfig{
 						Enabled:             false,
 						AggregationStrategy: AggregationStrategySum,
-						EnabledAttributes:   []ProcessNetworkIoMetricAttributeKey{ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName},
+						EnabledAttributes:   []ProcessNetworkIoMetricAttributeKey{ProcessNetworkIoMetricAttributeKeyNetworkIoDirection, ProcessNetworkIoMetricAttributeKeyProcessPid, ProcessNetworkIoMetricAttributeKeyGenAiTrainingRank, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobID, ProcessNetworkIoMetricAttributeKeyGenAiTrainingJobDomain, ProcessNetworkIoMetricAttributeKeyNetworkLocalAddress, ProcessNetworkIoMetricAttributeKeyNetworkInterfaceName},
 					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
@@ -108,7 +108,7 @@ func TestNcclSocketIoMetricsConfig_Validate(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 
 	cfg.EnabledAttributes = []NcclSocketIoMetricAttributeKey{"invalid"}
-	require.ErrorContains(t, cfg.Validate(), "metric nccl.socket.io doesn't have an attribute invalid, valid attributes: [network.peer.address, network.io.direction, gen_ai.training.job_id]")
+	require.ErrorContains(t, cfg.Validate(), "metric nccl.socket.io doesn't have an attribute invalid, valid attributes: [network.peer.address, network.io.direction, gen_ai.training.job_id, gen_ai.training.job_domain]")
 
 	cfg = DefaultMetricsConfig().NcclSocketIo
 	cfg.AggregationStrategy = "invalid"
@@ -120,7 +120,7 @@ func TestNcclSocketRetransmitsMetricsConfig_Validate(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 
 	cfg.EnabledAttributes = []NcclSocketRetransmitsMetricAttributeKey{"invalid"}
-	require.ErrorContains(t, cfg.Validate(), "metric nccl.socket.retransmits doesn't have an attribute invalid, valid attributes: [network.peer.address, gen_ai.training.job_id]")
+	require.ErrorContains(t, cfg.Validate(), "metric nccl.socket.retransmits doesn't have an attribute invalid, valid attributes: [network.peer.address, gen_ai.training.job_id, gen_ai.training.job_domain]")
 
 	cfg = DefaultMetricsConfig().NcclSocketRetransmits
 	cfg.AggregationStrategy = "invalid"
@@ -132,7 +132,7 @@ func TestNcclSocketStallTimeMetricsConfig_Validate(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 
 	cfg.EnabledAttributes = []NcclSocketStallTimeMetricAttributeKey{"invalid"}
-	require.ErrorContains(t, cfg.Validate(), "metric nccl.socket.stall.time doesn't have an attribute invalid, valid attributes: [network.peer.address, nccl.socket.cause, gen_ai.training.job_id]")
+	require.ErrorContains(t, cfg.Validate(), "metric nccl.socket.stall.time doesn't have an attribute invalid, valid attributes: [network.peer.address, nccl.socket.cause, gen_ai.training.job_id, gen_ai.training.job_domain]")
 
 	cfg = DefaultMetricsConfig().NcclSocketStallTime
 	cfg.AggregationStrategy = "invalid"
@@ -144,7 +144,7 @@ func TestProcessNetworkIoMetricsConfig_Validate(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 
 	cfg.EnabledAttributes = []ProcessNetworkIoMetricAttributeKey{"invalid"}
-	require.ErrorContains(t, cfg.Validate(), "metric process.network.io doesn't have an attribute invalid, valid attributes: [network.io.direction, process.pid, gen_ai.training.rank, gen_ai.training.job_id, network.local.address, network.interface.name]")
+	require.ErrorContains(t, cfg.Validate(), "metric process.network.io doesn't have an attribute invalid, valid attributes: [network.io.direction, process.pid, gen_ai.training.rank, gen_ai.training.job_id, gen_ai.training.job_domain, network.local.address, network.interface.name]")
 
 	cfg = DefaultMetricsConfig().ProcessNetworkIo
 	cfg.AggregationStrategy = "invalid"

@@ -23,23 +23,23 @@ const (
 var MetricsInfo = metricsInfo{
 	NcclSocketIo: metricInfo{
 		Name:       "nccl.socket.io",
-		Attributes: []string{"network.peer.address", "network.io.direction", "gen_ai.training.job_id"},
+		Attributes: []string{"network.peer.address", "network.io.direction", "gen_ai.training.job_id", "gen_ai.training.job_domain"},
 	},
 	NcclSocketRetransmits: metricInfo{
 		Name:       "nccl.socket.retransmits",
-		Attributes: []string{"network.peer.address", "gen_ai.training.job_id"},
+		Attributes: []string{"network.peer.address", "gen_ai.training.job_id", "gen_ai.training.job_domain"},
 	},
 	NcclSocketStallTime: metricInfo{
 		Name:       "nccl.socket.stall.time",
-		Attributes: []string{"network.peer.address", "nccl.socket.cause", "gen_ai.training.job_id"},
+		Attributes: []string{"network.peer.address", "nccl.socket.cause", "gen_ai.training.job_id", "gen_ai.training.job_domain"},
 	},
 	ProcessCPUTime: metricInfo{
 		Name:       "process.cpu.time",
-		Attributes: []string{"process.pid", "gen_ai.training.rank", "gen_ai.training.job_id"},
+		Attributes: []string{"process.pid", "gen_ai.training.rank", "gen_ai.training.job_id", "gen_ai.training.job_domain"},
 	},
 	ProcessNetworkIo: metricInfo{
 		Name:       "process.network.io",
-		Attributes: []string{"network.io.direction", "process.pid", "gen_ai.training.rank", "gen_ai.training.job_id", "network.local.address", "network.interface.name"},
+		Attributes: []string{"network.io.direction", "process.pid", "gen_ai.training.rank", "gen_ai.training.job_id", "gen_ai.training.job_domain", "network.local.address", "network.interface.name"},
 	},
 }
 
@@ -64,6 +64,12 @@ type metricAttributeOptionFunc func(pmetric.NumberDataPoint)
 
 func (maof metricAttributeOptionFunc) apply(dp pmetric.NumberDataPoint) {
 	maof(dp)
+}
+
+func WithGenAiTrainingJobDomainMetricAttribute(genAiTrainingJobDomainAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("gen_ai.training.job_domain", genAiTrainingJobDomainAttributeValue)
+	})
 }
 
 func WithGenAiTrainingJobIDMetricAttribute(genAiTrainingJobIDAttributeValue string) MetricAttributeOption {

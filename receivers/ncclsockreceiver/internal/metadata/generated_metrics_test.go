@@ -81,30 +81,30 @@ func TestMetricsBuilder(t *testing.T) {
 			allMetricsCount := 0
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordNcclSocketIoDataPoint(ts, 1, "network.peer.address-val", "network.io.direction-val", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"))
+			mb.RecordNcclSocketIoDataPoint(ts, 1, "network.peer.address-val", "network.io.direction-val", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingJobDomainMetricAttribute("gen_ai.training.job_domain-val"))
 			if tt.name == "reaggregate_set" {
-				mb.RecordNcclSocketIoDataPoint(ts, 3, "network.peer.address-val-2", "network.io.direction-val-2", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"))
+				mb.RecordNcclSocketIoDataPoint(ts, 3, "network.peer.address-val-2", "network.io.direction-val-2", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingJobDomainMetricAttribute("gen_ai.training.job_domain-val"))
 			}
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordNcclSocketRetransmitsDataPoint(ts, 1, "network.peer.address-val", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"))
+			mb.RecordNcclSocketRetransmitsDataPoint(ts, 1, "network.peer.address-val", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingJobDomainMetricAttribute("gen_ai.training.job_domain-val"))
 			if tt.name == "reaggregate_set" {
-				mb.RecordNcclSocketRetransmitsDataPoint(ts, 3, "network.peer.address-val-2", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"))
+				mb.RecordNcclSocketRetransmitsDataPoint(ts, 3, "network.peer.address-val-2", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingJobDomainMetricAttribute("gen_ai.training.job_domain-val"))
 			}
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordNcclSocketStallTimeDataPoint(ts, 1, "network.peer.address-val", "nccl.socket.cause-val", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"))
+			mb.RecordNcclSocketStallTimeDataPoint(ts, 1, "network.peer.address-val", "nccl.socket.cause-val", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingJobDomainMetricAttribute("gen_ai.training.job_domain-val"))
 			if tt.name == "reaggregate_set" {
-				mb.RecordNcclSocketStallTimeDataPoint(ts, 3, "network.peer.address-val-2", "nccl.socket.cause-val-2", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"))
+				mb.RecordNcclSocketStallTimeDataPoint(ts, 3, "network.peer.address-val-2", "nccl.socket.cause-val-2", WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingJobDomainMetricAttribute("gen_ai.training.job_domain-val"))
 			}
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordProcessCPUTimeDataPoint(ts, 1, WithProcessPidMetricAttribute(11), WithGenAiTrainingRankMetricAttribute(20), WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"))
+			mb.RecordProcessCPUTimeDataPoint(ts, 1, WithProcessPidMetricAttribute(11), WithGenAiTrainingRankMetricAttribute(20), WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingJobDomainMetricAttribute("gen_ai.training.job_domain-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordProcessNetworkIoDataPoint(ts, 1, "network.io.direction-val", WithProcessPidMetricAttribute(11), WithGenAiTrainingRankMetricAttribute(20), WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithNetworkLocalAddressMetricAttribute("network.local.address-val"), WithNetworkInterfaceNameMetricAttribute("network.interface.name-val"))
+			mb.RecordProcessNetworkIoDataPoint(ts, 1, "network.io.direction-val", WithProcessPidMetricAttribute(11), WithGenAiTrainingRankMetricAttribute(20), WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingJobDomainMetricAttribute("gen_ai.training.job_domain-val"), WithNetworkLocalAddressMetricAttribute("network.local.address-val"), WithNetworkInterfaceNameMetricAttribute("network.interface.name-val"))
 			if tt.name == "reaggregate_set" {
-				mb.RecordProcessNetworkIoDataPoint(ts, 3, "network.io.direction-val-2", WithProcessPidMetricAttribute(11), WithGenAiTrainingRankMetricAttribute(20), WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithNetworkLocalAddressMetricAttribute("network.local.address-val"), WithNetworkInterfaceNameMetricAttribute("network.interface.name-val"))
+				mb.RecordProcessNetworkIoDataPoint(ts, 3, "network.io.direction-val-2", WithProcessPidMetricAttribute(11), WithGenAiTrainingRankMetricAttribute(20), WithGenAiTrainingJobIDMetricAttribute("gen_ai.training.job_id-val"), WithGenAiTrainingJobDomainMetricAttribute("gen_ai.training.job_domain-val"), WithNetworkLocalAddressMetricAttribute("network.local.address-val"), WithNetworkInterfaceNameMetricAttribute("network.interface.name-val"))
 			}
 
 			rb := mb.NewResourceBuilder()
@@ -170,6 +170,9 @@ func TestMetricsBuilder(t *testing.T) {
 						genAiTrainingJobIDAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_id")
 						assert.True(t, ok)
 						assert.Equal(t, "gen_ai.training.job_id-val", genAiTrainingJobIDAttrVal.Str())
+						genAiTrainingJobDomainAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_domain")
+						assert.True(t, ok)
+						assert.Equal(t, "gen_ai.training.job_domain-val", genAiTrainingJobDomainAttrVal.Str())
 					} else {
 						assert.False(t, validatedMetrics["nccl.socket.io"], "Found a duplicate in the metrics slice: nccl.socket.io")
 						validatedMetrics["nccl.socket.io"] = true
@@ -219,6 +222,9 @@ func TestMetricsBuilder(t *testing.T) {
 						genAiTrainingJobIDAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_id")
 						assert.True(t, ok)
 						assert.Equal(t, "gen_ai.training.job_id-val", genAiTrainingJobIDAttrVal.Str())
+						genAiTrainingJobDomainAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_domain")
+						assert.True(t, ok)
+						assert.Equal(t, "gen_ai.training.job_domain-val", genAiTrainingJobDomainAttrVal.Str())
 					} else {
 						assert.False(t, validatedMetrics["nccl.socket.retransmits"], "Found a duplicate in the metrics slice: nccl.socket.retransmits")
 						validatedMetrics["nccl.socket.retransmits"] = true
@@ -269,6 +275,9 @@ func TestMetricsBuilder(t *testing.T) {
 						genAiTrainingJobIDAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_id")
 						assert.True(t, ok)
 						assert.Equal(t, "gen_ai.training.job_id-val", genAiTrainingJobIDAttrVal.Str())
+						genAiTrainingJobDomainAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_domain")
+						assert.True(t, ok)
+						assert.Equal(t, "gen_ai.training.job_domain-val", genAiTrainingJobDomainAttrVal.Str())
 					} else {
 						assert.False(t, validatedMetrics["nccl.socket.stall.time"], "Found a duplicate in the metrics slice: nccl.socket.stall.time")
 						validatedMetrics["nccl.socket.stall.time"] = true
@@ -320,6 +329,9 @@ func TestMetricsBuilder(t *testing.T) {
 					genAiTrainingJobIDAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_id")
 					assert.True(t, ok)
 					assert.Equal(t, "gen_ai.training.job_id-val", genAiTrainingJobIDAttrVal.Str())
+					genAiTrainingJobDomainAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_domain")
+					assert.True(t, ok)
+					assert.Equal(t, "gen_ai.training.job_domain-val", genAiTrainingJobDomainAttrVal.Str())
 				case "process.network.io":
 					if tt.name != "reaggregate_set" {
 						assert.False(t, validatedMetrics["process.network.io"], "Found a duplicate in the metrics slice: process.network.io")
@@ -347,6 +359,9 @@ func TestMetricsBuilder(t *testing.T) {
 						genAiTrainingJobIDAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_id")
 						assert.True(t, ok)
 						assert.Equal(t, "gen_ai.training.job_id-val", genAiTrainingJobIDAttrVal.Str())
+						genAiTrainingJobDomainAttrVal, ok := dp.Attributes().Get("gen_ai.training.job_domain")
+						assert.True(t, ok)
+						assert.Equal(t, "gen_ai.training.job_domain-val", genAiTrainingJobDomainAttrVal.Str())
 						networkLocalAddressAttrVal, ok := dp.Attributes().Get("network.local.address")
 						assert.True(t, ok)
 						assert.Equal(t, "network.local.address-val", networkLocalAddressAttrVal.Str())

@@ -6,21 +6,29 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
-// jobs are those of the ranks of this node; a job is gone an hour after its last
-// rank.
-type jobs map[jobKey]*job
+// maxResting bounds the jobs without a rank on this node that are remembered.
+const maxResting = 1024
+
+// jobs are those of the ranks of this node; a job is gone an hour after its last rank. Those
+// without ranks share their room between domains: their processes are as many as somebody starts.
+type jobs struct {
+	of      map[jobKey]*job
+	resting fairlru.List[*job]
+	gone    []owner // since forget
+}
 
 // take sorts the ranks of this snapshot into jobs.
-func (js jobs) take(all []*rank, c *clock) {
+func (js *jobs) take(all []*rank, c *clock) {
 	for _, r := range all {
 		key := keyOf(&r.now.Process)
-		j := js[key]
+		j := js.of[key]
 		if j == nil {
-			j = &job{id: r.now.JobID, moved: never, tainted: never, watched: never}
-			js[key] = j
+			j = &job{key: key, moved: never, tainted: never, watched: never}
+			js.of[key] = j
 		}
 		if j.round != c.round {
 			j.round, j.seen, j.ranks, j.halted, j.accused = c.round, c.now, j.ranks[:0], false, false
@@ -28,11 +36,34 @@ func (js jobs) take(all []*rank, c *clock) {
 		r.job = j
 		j.ranks = append(j.ranks, r)
 	}
-	for _, j := range js {
+	for _, j := range js.of {
 		if j.round == c.round {
 			j.begin(c)
 		}
+		js.rests(j, j.round != c.round)
 	}
+}
+
+// rests notes whether a job is without ranks. Where there are too many of these one gives way.
+func (js *jobs) rests(j *job, without bool) {
+	switch {
+	case without && j.resting == nil:
+		j.resting = js.resting.Add(j, fairlru.Some, j.key.domain)
+	case !without && j.resting != nil:
+		js.resting.Remove(j.resting)
+		j.resting = nil
+	}
+	if js.resting.Len() > maxResting {
+		victim, _ := js.resting.Victim()
+		js.drop(victim.Value)
+	}
+}
+
+// drop forgets a job without ranks.
+func (js *jobs) drop(j *job) {
+	js.resting.Remove(j.resting)
+	delete(js.of, j.key)
+	js.gone = append(js.gone, j.key.owner)
 }
 
 // begin is for a job that is started again under its id: its ranks start up, as at first. What
@@ -50,7 +81,7 @@ func (j *job) begin(c *clock) {
 
 // learn takes the silences that ended in this snapshot: of queues that had stood,
 // and of ranks.
-func (js jobs) learn(seen []*socket, c *clock, o *Options) {
+func (js *jobs) learn(seen []*socket, c *clock, o *Options) {
 	for _, s := range seen {
 		if s.kind.Service() || s.kind == socketstall.Other {
 			continue
@@ -62,29 +93,42 @@ func (js jobs) learn(seen []*socket, c *clock, o *Options) {
 			s.rank.job.ended(elsewhere, s.change.acked.since, c.last, o)
 		}
 	}
-	for _, j := range js {
+	for _, j := range js.of {
 		if j.round == c.round {
 			j.learn(c, o)
 		}
 	}
 }
 
-// forget drops jobs that are gone, and returns their ids.
-func (js jobs) forget(c *clock, o *Options) []string {
-	var gone []string
-	for key, j := range js {
-		if c.now-j.seen > o.PhaseMemory {
-			delete(js, key)
-			gone = append(gone, j.id)
+// forget drops jobs that are gone, and returns the owners that have none left.
+func (js *jobs) forget(c *clock, o *Options) []owner {
+	for _, j := range js.of {
+		if j.resting != nil && c.now-j.seen > o.PhaseMemory {
+			js.drop(j)
 		}
 	}
-	return gone
+	gone := js.gone
+	js.gone = nil
+	return slices.DeleteFunc(gone, js.has)
+}
+
+// has reports whether a job is of that owner. Without an id there can be several.
+func (js *jobs) has(one owner) bool {
+	if one.id != "" {
+		return js.of[jobKey{owner: one}] != nil
+	}
+	for key := range js.of {
+		if key.owner == one {
+			return true
+		}
+	}
+	return false
 }
 
 // watched are ranks, one of each job whose data moved in this snapshot and of which that was not
 // said for long.
-func (js jobs) watched(c *clock) (ranks []identity.Process) {
-	for _, j := range js {
+func (js *jobs) watched(c *clock) (ranks []identity.Process) {
+	for _, j := range js.of {
 		at := slices.IndexFunc(j.ranks, func(r *rank) bool { return r.movedNow })
 		if j.round != c.round || at < 0 || j.watched != never && c.now-j.watched < socketstall.WatchedAgain {
 			continue
@@ -96,22 +140,28 @@ func (js jobs) watched(c *clock) (ranks []identity.Process) {
 	return ranks
 }
 
+// owner is a job as metrics name it: its id, inside its domain.
+type owner struct{ domain, id string }
+
 // jobKey tells jobs apart, those without an id by where their ranks meet, or by their launcher.
 type jobKey struct {
-	id, rendezvous, master string
-	port, world            int
+	owner
+	rendezvous, master string
+	port, world        int
 }
 
 func keyOf(p *identity.Process) jobKey {
+	of := owner{p.Domain, p.JobID}
 	if p.JobID != "" {
-		return jobKey{id: p.JobID}
+		return jobKey{owner: of}
 	}
-	return jobKey{rendezvous: p.Rendezvous, master: p.MasterAddr, port: p.MasterPort, world: p.WorldSize}
+	return jobKey{owner: of, rendezvous: p.Rendezvous, master: p.MasterAddr, port: p.MasterPort, world: p.WorldSize}
 }
 
 // job is the ranks of one job on this node.
 type job struct {
-	id      string
+	key     jobKey
+	resting *fairlru.Element[*job] // nil while it has ranks
 	phases  phases
 	ranks   []*rank // of this snapshot
 	round   uint64

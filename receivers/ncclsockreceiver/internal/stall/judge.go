@@ -32,7 +32,7 @@ func (t *Tracker) judge(seen []*socket) []finding {
 		found = t.accuse(found, s)
 	}
 	t.weigh(found)
-	for _, j := range t.jobs {
+	for _, j := range t.jobs.of {
 		if j.round == t.round && t.waits(j) {
 			found = t.edges(found, j, seen)
 		}

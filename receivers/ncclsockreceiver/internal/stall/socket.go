@@ -14,6 +14,7 @@ type socket struct {
 	met     uint64          // number of the snapshot that first had it
 	change  change          // what that snapshot changed
 	rank    *rank
+	pair    pair             // as which it is found
 	peer    *socket          // the other end, when it is on this node
 	told    socketstall.Kind // what itself tells that it is for, or undecided
 	kind    socketstall.Kind // what it is for

@@ -14,7 +14,7 @@ type sockets struct {
 	portsFrom uint16 // ports that the kernel chooses begin here
 
 	byCookie map[uint64]*socket // gone when two snapshots lack it
-	pairs    map[pair]*socket   // the same by address, to find the other end
+	pairs    map[pair]*socket   // the same by job and address, to find the other end
 	ports    map[portKey]int    // how many sockets share one end
 	skipped  uint64
 }
@@ -40,10 +40,10 @@ func (ss *sockets) take(snapshot []ncclsock.Socket, ranks map[uint32]*rank, c *c
 			continue
 		case s == nil:
 			s = ss.meet(next, r, c)
-		case s.rank != r, pairOf(next) != pairOf(&s.now):
+		case s.rank != r, pairOf(r.job, next) != s.pair:
 			// Another process has it now; or it just began to connect when it was
 			// met, and had no port yet: tcp_v4_connect (net/ipv4/tcp_ipv4.c) sets
-			// the state first.
+			// the state first. Or it has become known whose job its rank is of.
 			ss.unlink(s)
 			s = ss.meet(next, r, c)
 		default:
@@ -67,9 +67,9 @@ func (ss *sockets) meet(next *ncclsock.Socket, r *rank, c *clock) *socket {
 	return s
 }
 
-// strangers reports whether two processes are of different ranks. The processes
+// strangers reports whether two processes of a job are of different ranks. The processes
 // of one rank (a loader and its workers) talk about other things.
-func strangers(a, b *rank) bool { return a.job != b.job || a.now.Rank != b.now.Rank }
+func strangers(a, b *rank) bool { return a.now.Rank != b.now.Rank }
 
 // ranksPorts reports whether the kernel chose both ports.
 func (ss *sockets) ranksPorts(s *ncclsock.Socket) bool {
@@ -94,22 +94,26 @@ func connecting(s *socket) portKey {
 	return portKey{pid: s.rank.now.PID, kind: socketstall.Send, peer: s.now.Remote.Addr(), port: s.now.Remote.Port(), netns: s.now.NetNS}
 }
 
-// pair is a connection seen from one end. On loopback addresses repeat from one
-// network namespace to the next.
+// pair is a connection of a job seen from one end. On loopback addresses repeat from one
+// network namespace to the next. So may all others: who has a namespace of his own gives
+// himself any address there. The ranks of one job do not lie to each other.
 type pair struct {
+	job           *job
 	local, remote netip.AddrPort
 	netns         uint64
 }
 
-func pairOf(s *ncclsock.Socket) pair {
-	p := pair{local: plain(s.Local), remote: plain(s.Remote)}
+func pairOf(j *job, s *ncclsock.Socket) pair {
+	p := pair{job: j, local: plain(s.Local), remote: plain(s.Remote)}
 	if p.local.Addr().IsLoopback() || p.remote.Addr().IsLoopback() {
 		p.netns = s.NetNS
 	}
 	return p
 }
 
-func (p pair) turned() pair { return pair{local: p.remote, remote: p.local, netns: p.netns} }
+func (p pair) turned() pair {
+	return pair{job: p.job, local: p.remote, remote: p.local, netns: p.netns}
+}
 
 // plain makes an IPv4 address of one that is mapped into IPv6.
 func plain(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
@@ -119,9 +123,9 @@ func (ss *sockets) link(s *socket) {
 	ss.byCookie[s.now.Cookie] = s
 	ss.ports[accepting(s)]++
 	ss.ports[connecting(s)]++
-	p := pairOf(&s.now)
-	ss.pairs[p] = s
-	if other := ss.pairs[p.turned()]; other != nil && other != s {
+	s.pair = pairOf(s.rank.job, &s.now)
+	ss.pairs[s.pair] = s
+	if other := ss.pairs[s.pair.turned()]; other != nil && other != s {
 		s.peer, other.peer = other, s
 		s.meetRank(other.rank)
 		other.meetRank(s.rank)
@@ -130,12 +134,7 @@ func (ss *sockets) link(s *socket) {
 }
 
 // meetRank notes who is at the other end.
-func (s *socket) meetRank(far *rank) {
-	s.farPID = far.now.PID
-	if far.job == s.rank.job {
-		s.far = far.now.Rank
-	}
-}
+func (s *socket) meetRank(far *rank) { s.farPID, s.far = far.now.PID, far.now.Rank }
 
 // unlink takes s out of the indices.
 func (ss *sockets) unlink(s *socket) {
@@ -145,8 +144,8 @@ func (ss *sockets) unlink(s *socket) {
 			delete(ss.ports, key)
 		}
 	}
-	if p := pairOf(&s.now); ss.pairs[p] == s {
-		delete(ss.pairs, p)
+	if ss.pairs[s.pair] == s {
+		delete(ss.pairs, s.pair)
 	}
 	if s.peer != nil && s.peer.peer == s {
 		s.peer.peer = nil

@@ -377,7 +377,7 @@ func TestConnectionThatIsRefusedAgainAndAgain(t *testing.T) {
 	w := newWorld(t, 2, Defaults())
 	refuse := func(seconds int, remote string) (events []Event) {
 		for range seconds {
-			c := ncclsock.Change{NetNS: 4001, Kind: ncclsock.StateChanged, Old: ncclsock.SynSent, New: ncclsock.Close, Error: 111}
+			c := ncclsock.Change{PID: 1001, NetNS: 4001, Kind: ncclsock.StateChanged, Old: ncclsock.SynSent, New: ncclsock.Close, Error: 111}
 			c.Local, c.Remote = w.add(1, 1, "10.0.0.2:41000", remote).Local, w.extra[len(w.extra)-1].Remote
 			w.extra = nil
 			w.tracker.Note(&c)
@@ -385,6 +385,7 @@ func TestConnectionThatIsRefusedAgainAndAgain(t *testing.T) {
 		}
 		return events
 	}
+	require.Empty(t, w.look()) // a change is told of processes that a snapshot had
 	require.Empty(t, refuse(2, "10.0.0.1:29500"))
 	events := refuse(1, "10.0.0.1:29500")
 	require.Equal(t, []told{{1, socketstall.Connecting, socketstall.Send, Unknown, ""}}, short(events))
@@ -392,9 +393,9 @@ func TestConnectionThatIsRefusedAgainAndAgain(t *testing.T) {
 	require.Equal(t, []told{{1, socketstall.Connecting, socketstall.Send, Unknown, socketstall.Progress}}, short(w.idle(6)))
 	require.Empty(t, refuse(6, "10.9.9.9:443"), "an object store is nobody's peer")
 	for i := range 2 * maxRefusals {
-		w.tracker.Note(&ncclsock.Change{NetNS: uint64(i), Old: ncclsock.SynSent, Error: 111})
+		w.tracker.Note(&ncclsock.Change{PID: 1000, NetNS: uint64(i), Old: ncclsock.SynSent, Error: 111})
 	}
-	require.Len(t, w.tracker.refused, maxRefusals)
+	require.Len(t, w.tracker.refused.of, maxRefusals)
 	require.NotZero(t, w.tracker.Counters().ChangesDropped)
 }
 
@@ -494,7 +495,7 @@ func TestNothingGrowsWithoutBound(t *testing.T) {
 	for range 3700 {
 		w.idle(1)
 	}
-	require.Empty(t, w.tracker.jobs)
+	require.Empty(t, w.tracker.jobs.of)
 	w.tracker.Traffic(func(s *Series) { require.Fail(t, "left over", "%v", s) })
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
@@ -54,8 +55,8 @@ type Tracker struct {
 	jobs    jobs
 	sockets sockets
 	traffic traffic
-	refused map[target]*refusals // gone some seconds after the last
-	open    map[stallKey]*stall  // gone when they end
+	refused refused
+	open    map[stallKey]*stall // gone when they end
 
 	counters Counters
 }
@@ -63,15 +64,15 @@ type Tracker struct {
 // New makes a tracker.
 func New(o Options) *Tracker {
 	return &Tracker{
-		o: o, ranks: ranks{}, jobs: jobs{}, sockets: newSockets(&o), traffic: newTraffic(o.MaxPeers),
-		refused: map[target]*refusals{}, open: map[stallKey]*stall{},
+		o: o, ranks: ranks{}, jobs: jobs{of: map[jobKey]*job{}}, sockets: newSockets(&o), traffic: newTraffic(o.MaxPeers),
+		refused: refused{of: map[target]*fairlru.Element[*refusals]{}}, open: map[stallKey]*stall{},
 	}
 }
 
 // Counters returns the counters as of the last snapshot.
 func (t *Tracker) Counters() Counters {
 	c := t.counters
-	c.Sockets, c.Ranks, c.Jobs, c.Open = len(t.sockets.byCookie), len(t.ranks), len(t.jobs), len(t.open)
+	c.Sockets, c.Ranks, c.Jobs, c.Open = len(t.sockets.byCookie), len(t.ranks), len(t.jobs.of), len(t.open)
 	c.SocketsSkipped, c.PeersFolded = t.sockets.skipped, t.traffic.folded
 	return c
 }

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // Series is the traffic of one job with one peer address since it was first
 // seen.
 type Series struct {
-	JobID string
-	Peer  netip.Addr // not valid: peers beyond the cap
+	JobID, Domain string     // a job is its id inside its domain
+	Peer          netip.Addr // not valid: peers beyond the cap
 
 	SentBytes, ReceivedBytes, Retransmits uint64
 	Stalled                               map[socketstall.Cause]time.Duration
@@ -21,6 +22,7 @@ type Series struct {
 	// since Traffic was asked before.
 	Longest map[socketstall.Cause]Standing
 
+	into         *Series // that counts for it since it gave way, nil while it has its room
 	stalledRound map[socketstall.Cause]uint64
 }
 
@@ -30,40 +32,93 @@ type Standing struct {
 	Age     time.Duration    // since the last progress
 }
 
-type seriesKey struct {
-	job  string
-	peer netip.Addr
+// seriesOf are the series of one job.
+type seriesOf struct {
+	peers map[netip.Addr]*fairlru.Element[*Series]
+	other *Series // of the peers beyond the cap, nil while there are none
 }
 
-// traffic is bounded: peers beyond the cap share one series per job.
+// traffic is bounded: domains, then jobs, share the room for peers, and those beyond share one
+// series of their job. There are no more owners than the tracker has jobs.
 type traffic struct {
 	max    int
-	series map[seriesKey]*Series
+	of     map[owner]*seriesOf
+	peers  fairlru.List[*Series]
 	folded uint64
 }
 
-func newTraffic(limit int) traffic { return traffic{max: limit, series: map[seriesKey]*Series{}} }
+func newTraffic(limit int) traffic { return traffic{max: limit, of: map[owner]*seriesOf{}} }
 
 // Traffic calls fn for each series, which lasts as long as the call.
 func (t *Tracker) Traffic(fn func(*Series)) {
-	for _, s := range t.traffic.series {
-		fn(s)
-		s.Longest = nil
+	for _, one := range t.traffic.of {
+		for _, e := range one.peers {
+			fn(e.Value)
+			e.Value.Longest = nil
+		}
+		if one.other != nil {
+			fn(one.other)
+			one.other.Longest = nil
+		}
 	}
 }
 
-func (t *traffic) of(job string, peer netip.Addr) *Series {
-	key := seriesKey{job, peer.Unmap()}
-	s := t.series[key]
-	if s == nil && len(t.series) >= t.max && peer.IsValid() {
-		t.folded++
-		return t.of(job, netip.Addr{})
+// meet returns the series of a job and a peer. Where there is no room for one more the job that
+// has most in the domain that has most gives one away, to that of its other peers.
+func (t *traffic) meet(job owner, peer netip.Addr) *Series {
+	one := t.of[job]
+	if one == nil {
+		one = &seriesOf{peers: map[netip.Addr]*fairlru.Element[*Series]{}}
+		t.of[job] = one
 	}
-	if s == nil {
-		s = &Series{JobID: job, Peer: key.peer, Stalled: map[socketstall.Cause]time.Duration{}, stalledRound: map[socketstall.Cause]uint64{}}
-		t.series[key] = s
+	peer = peer.Unmap()
+	e := one.peers[peer]
+	if e == nil {
+		e = t.peers.Add(newSeries(job, peer), fairlru.Some, job.domain, job.id)
+		one.peers[peer] = e
+	}
+	if t.peers.Len() > t.max {
+		victim, _ := t.peers.Victim()
+		t.fold(victim)
+	}
+	return e.Value.now()
+}
+
+// fold adds a series to that of the other peers of its job.
+func (t *traffic) fold(e *fairlru.Element[*Series]) {
+	t.folded++
+	s := e.Value
+	job := owner{s.Domain, s.JobID}
+	one := t.of[job]
+	if one.other == nil {
+		one.other = newSeries(job, netip.Addr{})
+	}
+	t.peers.Remove(e)
+	delete(one.peers, s.Peer)
+	s.into = one.other
+	one.other.add(s)
+}
+
+func newSeries(job owner, peer netip.Addr) *Series {
+	return &Series{
+		JobID: job.id, Domain: job.domain, Peer: peer, Stalled: map[socketstall.Cause]time.Duration{}, stalledRound: map[socketstall.Cause]uint64{},
+	}
+}
+
+// now is the series that counts what s did.
+func (s *Series) now() *Series {
+	if s.into != nil {
+		return s.into
 	}
 	return s
+}
+
+func (s *Series) add(o *Series) {
+	s.SentBytes, s.ReceivedBytes, s.Retransmits = s.SentBytes+o.SentBytes, s.ReceivedBytes+o.ReceivedBytes, s.Retransmits+o.Retransmits
+	for cause, d := range o.Stalled {
+		s.Stalled[cause] += d
+		s.stalledRound[cause] = max(s.stalledRound[cause], o.stalledRound[cause])
+	}
 }
 
 // take adds what each socket moved. What it moved before its kind was known, or
@@ -74,11 +129,12 @@ func (t *traffic) take(seen []*socket, round uint64) {
 			continue
 		}
 		if s.series == nil {
-			s.series = t.of(s.rank.job.id, s.now.Remote.Addr())
+			s.series = t.meet(s.rank.job.key.owner, s.now.Remote.Addr())
 			if s.met != round || round == 1 {
 				continue
 			}
 		}
+		s.series = s.series.now()
 		s.series.SentBytes += s.change.sent
 		s.series.ReceivedBytes += s.change.received
 		s.series.Retransmits += s.change.retransmits
@@ -93,6 +149,7 @@ func (t *traffic) stand(open map[stallKey]*stall, c *clock) {
 		if one.round != c.round || series == nil {
 			continue
 		}
+		series = series.now()
 		series.meet(&one.last)
 		if series.stalledRound[cause] != c.round {
 			series.stalledRound[cause] = c.round
@@ -113,11 +170,14 @@ func (s *Series) meet(e *Event) {
 	s.Longest[e.Cause] = Standing{e.Process, e.Age}
 }
 
-// forget drops the series of a job that is long gone.
-func (t *traffic) forget(job string) {
-	for key := range t.series {
-		if key.job == job {
-			delete(t.series, key)
-		}
+// forget drops the series of a job that is gone.
+func (t *traffic) forget(job owner) {
+	one := t.of[job]
+	if one == nil {
+		return
 	}
+	for _, e := range one.peers {
+		t.peers.Remove(e)
+	}
+	delete(t.of, job)
 }

@@ -1,0 +1,217 @@
+package stall
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// strange adds ranks of a job that says the same of itself, in another domain: two that talk to
+// each other. It returns their connection, which is none of the ring.
+func (w *world) strange(first int) *link {
+	from := len(w.ranks)
+	for r := range 2 {
+		p := *w.ranks[0]
+		p.PID, p.Rank, p.NetNS, p.Domain = uint32(1000+from+r), first+r, uint64(5000+r), "user 1001"
+		w.ranks = append(w.ranks, &p)
+	}
+	return w.connect(from, from+1, 900, 40000, 50000)
+}
+
+// beside takes snapshots beside ranks that move data, and returns what is told of the job.
+func (w *world) beside(n int, l *link) (events []Event) {
+	for range n {
+		w.pass(time.Second)
+		l.send(1<<20, 10*time.Millisecond)
+		for _, e := range w.look() {
+			if e.Process.Domain == "" {
+				events = append(events, e)
+			}
+		}
+	}
+	return events
+}
+
+// A job is its id inside its domain. Ranks of another user that say the same id, and move data,
+// start up or make pauses of hours, hide no stall and change nothing of what is told.
+func TestRanksOfAnotherDomainAreOfAnotherJob(t *testing.T) {
+	stop := func(w *world) {
+		w.pass(time.Second)
+		w.links[1].deliver(48, 900*time.Millisecond)
+		w.ranks[2].State = socketstall.Stopped
+		require.Empty(t, w.look())
+	}
+	alone := newWorld(t, 4, Defaults())
+	alone.train(30)
+	stop(alone)
+	want := short(alone.idle(5))
+	require.NotEmpty(t, accusing(alone.idle(20)), "it is told again")
+
+	for name, first := range map[string]int{"of other numbers": 4, "of the same numbers": 2} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.train(20)
+			l := w.strange(first)
+			w.links = append(w.links, l)
+			w.train(10)
+			stop(w)
+			require.Equal(t, want, short(w.beside(5, l)))
+			require.Equal(t, 2, w.tracker.Counters().Jobs)
+		})
+	}
+	t.Run("that begin while it stands", func(t *testing.T) {
+		w := newWorld(t, 4, Defaults())
+		w.train(30)
+		stop(w)
+		l := w.strange(4)
+		w.links = append(w.links, l)
+		require.Equal(t, want, short(w.beside(5, l)))
+	})
+	t.Run("without an id, where the ranks meet", func(t *testing.T) {
+		w := newWorld(t, 4, Defaults())
+		for _, p := range w.ranks {
+			p.JobID, p.Rendezvous = "", "10.0.0.1:29500/4"
+		}
+		w.train(20)
+		l := w.strange(4)
+		w.links = append(w.links, l)
+		w.train(10)
+		stop(w)
+		require.Equal(t, want, short(w.beside(5, l)))
+	})
+}
+
+// Anybody can give himself any address in a network namespace of his own. A socket there with the
+// addresses of a connection of another job is not its other end.
+func TestAnAddressInAnotherNamespaceIsNoPeer(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	l := w.strange(2)
+	w.links = append(w.links, l)
+	w.train(20)
+	theirs := w.links[0].in
+	forged := w.add(3, 990, theirs.Local.String(), theirs.Remote.String()) // of a rank in another namespace
+	forged.ReceiveQueueBytes, forged.BytesReceived = 1, 1
+	out := w.tracker.sockets.byCookie[w.links[0].out.Cookie]
+	for range 3 {
+		w.pass(time.Second)
+		w.links[0].send(1<<10, 10*time.Millisecond)
+		w.links[1].send(1<<10, 10*time.Millisecond)
+		w.look()
+		require.Equal(t, w.ranks[1].PID, out.peer.rank.now.PID)
+		require.Equal(t, 1, out.far)
+	}
+	// And where the true end is on another node there is none here.
+	w.remote[1] = true
+	w.idle(3)
+	require.Nil(t, out.peer)
+	w.links[0].out.Cookie = 991 // another connection, which meets the forged end
+	w.idle(1)
+	require.Nil(t, w.tracker.sockets.byCookie[991].peer)
+	require.Zero(t, w.tracker.sockets.byCookie[991].farPID)
+}
+
+// A job that ends takes its own series with it, and not those of another domain with its id.
+func TestSeriesOfADomainAreItsOwn(t *testing.T) {
+	o := Defaults()
+	o.PhaseMemory = 5 * time.Second
+	w := newWorld(t, 2, o)
+	l := w.strange(0)
+	w.links = append(w.links, l)
+	w.train(13)
+	sent := func() map[string]uint64 {
+		all := map[string]uint64{}
+		w.tracker.Traffic(func(s *Series) { all[fmt.Sprint(s.Domain, " ", s.JobID, " ", s.Peer)] = s.SentBytes })
+		return all
+	}
+	before := sent()
+	require.Len(t, before, 4)
+	w.ranks, w.links, w.extra = w.ranks[:2], w.links[:2], nil
+	w.train(20)
+	after := sent()
+	require.Len(t, after, 2)
+	require.Greater(t, after[" job 10.0.0.2"], before[" job 10.0.0.2"])
+}
+
+// Peers without end of one domain take room from that domain alone.
+func TestPeersOfOneDomainLeaveRoomForOthers(t *testing.T) {
+	tr := newTraffic(8)
+	for n := range 1000 {
+		tr.meet(owner{"user 1001", fmt.Sprint("job-", n%100)}, address(n%200))
+	}
+	require.Equal(t, 8, tr.peers.Len())
+	require.Len(t, tr.of, 100)
+	for n := range 4 {
+		s := tr.meet(owner{"user 1000", "job"}, address(n))
+		require.Equal(t, address(n), s.Peer)
+	}
+	require.NotZero(t, tr.folded)
+}
+
+// refusal is a connection of a process that was refused.
+func (w *world) refusal(rank int, remote string) *ncclsock.Change {
+	s := w.add(rank, 1, "10.0.0.2:41000", remote)
+	w.extra = w.extra[:len(w.extra)-1]
+	return &ncclsock.Change{PID: s.PID, NetNS: s.NetNS, Local: s.Local, Remote: s.Remote, Kind: ncclsock.StateChanged, Old: ncclsock.SynSent, New: ncclsock.Close, Error: 111}
+}
+
+// Ranks with the network of their host share a namespace, and often the port of their store. Who
+// was refused is whose socket it was.
+func TestARefusalIsOfItsProcess(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.strange(0)
+	for _, p := range w.ranks {
+		p.NetNS = 4000
+	}
+	var events []Event
+	for range 6 {
+		w.tracker.Note(w.refusal(2, "10.9.9.9:29500"))
+		w.tracker.Note(w.refusal(3, "10.9.9.9:41000"))
+		events = append(events, w.idle(1)...)
+	}
+	require.NotEmpty(t, events)
+	for _, e := range events {
+		require.Equal(t, "user 1001", e.Process.Domain, "%+v", e)
+	}
+}
+
+// Refusals without end of one user hide none of another.
+func TestRefusalsOfOneUserHideNoneOfAnother(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.strange(0)
+	for n := range 2 * maxRefusals {
+		w.tracker.Note(w.refusal(2+n%2, fmt.Sprintf("10.9.%d.%d:29500", n/250, n%250)))
+	}
+	var events []Event
+	for range 4 {
+		w.tracker.Note(w.refusal(1, "10.0.0.1:29500"))
+		for n := range 2 * maxRefusals {
+			w.tracker.Note(w.refusal(2+n%2, fmt.Sprintf("10.9.%d.%d:29500", n/250, n%250)))
+		}
+		events = append(events, w.idle(1)...)
+	}
+	require.Contains(t, short(events), told{1, socketstall.Connecting, socketstall.Send, Unknown, ""})
+	require.LessOrEqual(t, w.tracker.refused.order.Len(), maxRefusals)
+}
+
+// Jobs without end, each of a process that lives for a moment, take no memory without end, and
+// none of what is known of another domain's job.
+func TestJobsOfOneUserHideNoneOfAnother(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	w.train(13)
+	mine := w.tracker.jobs.of[keyOf(&w.ranks[0].Process)]
+	resting := w.ranks
+	w.ranks, w.links = nil, nil
+	for n := range 3 * maxResting {
+		p := *resting[0]
+		p.PID, p.JobID, p.Domain = uint32(1000+n), fmt.Sprint("job-", n), "user 1001"
+		w.at = w.at.Add(100 * time.Millisecond)
+		w.tracker.Observe(&Round{Time: w.at, Processes: map[uint32]Process{p.PID: p}})
+	}
+	require.LessOrEqual(t, len(w.tracker.jobs.of), maxResting+1)
+	require.Same(t, mine, w.tracker.jobs.of[keyOf(&resting[0].Process)])
+}
