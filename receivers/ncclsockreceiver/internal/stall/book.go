@@ -6,8 +6,10 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
@@ -42,6 +44,7 @@ func (t *Tracker) keyOf(f *finding) stallKey {
 
 // stall is one that was told and has not ended.
 type stall struct {
+	place *fairlru.Element[stallKey]
 	last  Event // as last known; what was told of it may be older
 	s     *socket
 	told  time.Duration
@@ -67,13 +70,31 @@ func (t *Tracker) book(found []finding) []Event {
 		case known != nil:
 			events = t.renew(events, known, &g)
 		case !g.due:
-		case len(t.open) >= t.o.MaxStalls:
-			t.counters.StallsDropped++
 		default:
-			events = append(events, t.begin(&g))
+			if place := t.admit(&g); place != nil {
+				events = append(events, t.begin(&g, place))
+			}
 		}
 	}
 	return t.end(events)
+}
+
+// admit gives a stall its place, nil where there is none. Domains and their processes share the
+// room: the process that has most gives away the stall that began first, which ends untold.
+func (t *Tracker) admit(g *group) *fairlru.Element[stallKey] {
+	place := t.places.Add(g.key, fairlru.Some, g.chief.s.rank.now.Domain, strconv.FormatUint(uint64(g.key.pid), 10))
+	if t.places.Len() <= t.o.MaxStalls {
+		return place
+	}
+	t.counters.StallsDropped++
+	victim, _ := t.places.Victim()
+	if victim.Value.pid == g.key.pid {
+		t.places.Remove(place)
+		return nil
+	}
+	t.places.Remove(victim)
+	delete(t.open, victim.Value)
+	return place
 }
 
 // sustains reports whether a finding that is not due by itself goes on with a
@@ -149,8 +170,8 @@ func ends(s *socket) (low, high netip.AddrPort) {
 }
 
 // begin opens a stall.
-func (t *Tracker) begin(g *group) Event {
-	opened := &stall{}
+func (t *Tracker) begin(g *group, place *fairlru.Element[stallKey]) Event {
+	opened := &stall{place: place}
 	opened.last.ID = t.identify(g)
 	t.open[g.key] = opened
 	t.tell(opened, g)
@@ -208,6 +229,7 @@ func (t *Tracker) end(events []Event) []Event {
 	for _, key := range over {
 		known := t.open[key]
 		delete(t.open, key)
+		t.places.Remove(known.place)
 		known.last.Time, known.last.End, known.last.Errno = t.at, t.reason(known), known.s.errno
 		ended = append(ended, known.last)
 	}

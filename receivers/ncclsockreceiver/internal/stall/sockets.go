@@ -1,6 +1,8 @@
 package stall
 
 import (
+	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -27,6 +29,7 @@ func newSockets(o *Options) sockets {
 // its order.
 func (ss *sockets) take(snapshot []ncclsock.Socket, ranks map[uint32]*rank, c *clock) []*socket {
 	seen := make([]*socket, 0, len(snapshot))
+	ss.make(snapshot)
 	for i := range snapshot {
 		next := &snapshot[i]
 		r := ranks[next.PID]
@@ -57,6 +60,36 @@ func (ss *sockets) take(snapshot []ncclsock.Socket, ranks map[uint32]*rank, c *c
 	}
 	ss.forget(c)
 	return slices.DeleteFunc(seen, func(s *socket) bool { return ss.byCookie[s.now.Cookie] != s })
+}
+
+// make makes room for a snapshot, in which processes have shared it already. Sockets that it lacks
+// give way, those of the process that lacks most first: it makes them come and go.
+func (ss *sockets) make(snapshot []ncclsock.Socket) {
+	if len(ss.byCookie)+len(snapshot) <= ss.most {
+		return
+	}
+	there, fresh := make(map[uint64]bool, len(snapshot)), 0
+	for i := range snapshot {
+		cookie := snapshot[i].Cookie
+		if !there[cookie] && ss.byCookie[cookie] == nil {
+			fresh++
+		}
+		there[cookie] = true
+	}
+	missing := map[uint32][]*socket{}
+	for cookie, s := range ss.byCookie {
+		if !there[cookie] {
+			missing[s.rank.now.PID] = append(missing[s.rank.now.PID], s)
+		}
+	}
+	most := func(a, b uint32) int { return cmp.Or(len(missing[b])-len(missing[a]), cmp.Compare(a, b)) }
+	for _, pid := range slices.SortedFunc(maps.Keys(missing), most) {
+		for _, s := range missing[pid] {
+			if len(ss.byCookie)+fresh > ss.most {
+				ss.unlink(s)
+			}
+		}
+	}
 }
 
 // meet takes a socket that was not known.

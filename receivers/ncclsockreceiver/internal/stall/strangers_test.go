@@ -2,6 +2,8 @@ package stall
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -214,4 +216,67 @@ func TestJobsOfOneUserHideNoneOfAnother(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(w.tracker.jobs.of), maxResting+1)
 	require.Same(t, mine, w.tracker.jobs.of[keyOf(&resting[0].Process)])
+}
+
+// Connections that nobody answers, by the thousand, hide no stall of another domain.
+func TestStallsOfOneDomainHideNoneOfAnother(t *testing.T) {
+	o := Defaults()
+	o.MaxStalls = 32
+	w := newWorld(t, 4, o)
+	w.strange(0)
+	w.train(13)
+	for n := range 10 * o.MaxStalls {
+		s := w.add(4+n%2, uint64(10000+n), fmt.Sprintf("10.8.0.1:%d", 33000+n), fmt.Sprintf("10.9.%d.%d:40000", n/250, n%250))
+		s.State, s.Age = ncclsock.SynSent, 0
+	}
+	w.idle(6)
+	require.Len(t, w.tracker.open, o.MaxStalls)
+	for _, l := range w.links {
+		l.send(48, 0)
+	}
+	w.pass(time.Second)
+	w.look()
+	w.links[1].deliver(48, 900*time.Millisecond)
+	w.ranks[2].State = socketstall.Stopped
+	require.Contains(t, short(accusing(w.idle(5))), told{2, socketstall.NotReading, socketstall.Receive, 1, ""})
+	require.Len(t, w.tracker.open, o.MaxStalls)
+	require.NotZero(t, w.tracker.Counters().StallsDropped)
+	open := slices.Collect(maps.Keys(w.tracker.open))
+	w.idle(3)
+	require.ElementsMatch(t, open, slices.Collect(maps.Keys(w.tracker.open)), "what has no room makes nothing come and go")
+}
+
+// Sockets that come and go without end take no room from those that another domain opens.
+func TestSocketsThatComeAndGoHideNoneOfAnother(t *testing.T) {
+	o := Defaults()
+	o.MaxSockets = 64
+	w := newWorld(t, 4, o)
+	w.strange(0)
+	mine := w.links
+	w.links = nil
+	for round := range 8 {
+		w.extra = nil
+		for n := range o.MaxSockets - 2*len(mine) { // the probe shares the room of a snapshot
+			w.add(4, uint64(10000+1000*round+n), fmt.Sprintf("10.8.0.1:%d", 33000+1000*round+n), "10.8.0.2:40000")
+		}
+		if round == 4 {
+			w.links = mine
+		}
+		w.pass(time.Second)
+		r := Round{Time: w.at, Processes: map[uint32]Process{}}
+		for _, p := range w.ranks {
+			r.Processes[p.PID] = *p
+		}
+		all := w.sockets()
+		slices.Reverse(all) // the stranger's come first
+		for _, s := range all {
+			r.Sockets = append(r.Sockets, *s)
+		}
+		w.tracker.Observe(&r)
+	}
+	for _, l := range mine {
+		require.NotNil(t, w.tracker.sockets.byCookie[l.in.Cookie])
+		require.NotNil(t, w.tracker.sockets.byCookie[l.out.Cookie])
+	}
+	require.LessOrEqual(t, len(w.tracker.sockets.byCookie), o.MaxSockets)
 }

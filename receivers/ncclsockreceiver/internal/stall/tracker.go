@@ -56,7 +56,8 @@ type Tracker struct {
 	sockets sockets
 	traffic traffic
 	refused refused
-	open    map[stallKey]*stall // gone when they end
+	open    map[stallKey]*stall    // gone when they end
+	places  fairlru.List[stallKey] // of those that are open
 
 	counters Counters
 }
