@@ -3,9 +3,11 @@ package cudaoomreceiver
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // A refusal of the driver is not yet the failure of a job: allocators free what
@@ -24,7 +26,8 @@ const (
 	// forgetAfter is how long a thread is remembered after its last refusal, so
 	// that a late success is known for what it is.
 	forgetAfter = 10 * time.Minute
-	// maxThreads bounds the threads that are remembered.
+	// maxThreads bounds the threads that are remembered. Domains and their processes share the
+	// room: who has most loses the thread that was refused longest ago.
 	maxThreads = 4096
 )
 
@@ -39,6 +42,7 @@ type thread struct{ pid, id uint32 }
 
 // refusal is a thread that was refused.
 type refusal struct {
+	thread
 	event    cudaoom.Event // the last
 	attempts int           // since it was told; 0: nothing to tell
 	first    time.Time     // of these attempts
@@ -48,42 +52,52 @@ type refusal struct {
 // judge tells refusals that stand from those that were overcome. It has no clock.
 type judge struct {
 	settle           time.Duration
-	threads          map[thread]*refusal
+	domain           func(*cudaoom.Event) string // of the process
+	threads          map[thread]*fairlru.Element[*refusal]
+	order            fairlru.List[*refusal]
 	retried, dropped int // counted since the last call of counts
 }
 
-func newJudge(settle time.Duration) *judge {
-	return &judge{settle: settle, threads: map[thread]*refusal{}}
+func newJudge(settle time.Duration, domain func(*cudaoom.Event) string) *judge {
+	return &judge{settle: settle, domain: domain, threads: map[thread]*fairlru.Element[*refusal]{}}
 }
 
 // observe takes an event. It returns a finding when it takes back what was told.
 func (j *judge) observe(e *cudaoom.Event) *finding {
 	key := thread{e.PID, e.Thread}
-	r := j.threads[key]
-	if e.Succeeded {
-		return j.succeeded(key, r, e)
+	known := j.threads[key]
+	switch {
+	case e.Succeeded && known == nil:
+		return nil // its refusal was before our time
+	case e.Succeeded:
+		return j.succeeded(known.Value, e)
+	case known == nil:
+		known = j.order.Add(&refusal{thread: key}, fairlru.Some, j.domain(e), strconv.FormatUint(uint64(e.PID), 10))
+		j.threads[key] = known
+	default:
+		j.order.Touch(known, fairlru.Some)
 	}
-	if r == nil {
-		if len(j.threads) >= maxThreads {
-			j.dropped++
-			return nil
-		}
-		r = &refusal{}
-		j.threads[key] = r
-	}
+	r := known.Value
 	if r.attempts == 0 {
 		r.first = e.Time
 	}
 	r.attempts++
 	r.event = *e
+	if len(j.threads) > maxThreads {
+		j.dropped++
+		victim, _ := j.order.Victim()
+		j.forget(victim.Value)
+	}
 	return nil
 }
 
-func (j *judge) succeeded(key thread, r *refusal, e *cudaoom.Event) *finding {
-	if r == nil {
-		return nil // its refusal was before our time
-	}
-	delete(j.threads, key)
+func (j *judge) forget(r *refusal) {
+	j.order.Remove(j.threads[r.thread])
+	delete(j.threads, r.thread)
+}
+
+func (j *judge) succeeded(r *refusal, e *cudaoom.Event) *finding {
+	j.forget(r)
 	if r.told.IsZero() {
 		j.retried++
 		return nil
@@ -94,12 +108,12 @@ func (j *judge) succeeded(key thread, r *refusal, e *cudaoom.Event) *finding {
 // due returns what can be told at that time, oldest first, and forgets what is old.
 func (j *judge) due(now time.Time) []finding {
 	var out []finding
-	for key, r := range j.threads {
-		switch {
+	for _, e := range j.threads {
+		switch r := e.Value; {
 		case r.attempts > 0 && j.stands(r, now):
 			out = append(out, r.tell(now))
 		case r.attempts == 0 && now.Sub(r.event.Time) > forgetAfter:
-			delete(j.threads, key)
+			j.forget(r)
 		}
 	}
 	return inOrder(out)
@@ -122,14 +136,14 @@ func (r *refusal) tell(now time.Time) finding {
 // exited ends a process: what it was refused last, it did not get.
 func (j *judge) exited(pid uint32, now time.Time) []finding {
 	var out []finding
-	for key, r := range j.threads {
+	for key, e := range j.threads {
 		if key.pid != pid {
 			continue
 		}
-		if r.attempts > 0 {
-			out = append(out, r.tell(now))
+		if e.Value.attempts > 0 {
+			out = append(out, e.Value.tell(now))
 		}
-		delete(j.threads, key)
+		j.forget(e.Value)
 	}
 	return inOrder(out)
 }

@@ -1,6 +1,7 @@
 package cudaoomreceiver
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -104,7 +105,7 @@ func TestRefusalsAreJudgedByWhatComesAfterThem(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := newJudge(settle)
+			j := newJudge(settle, func(*cudaoom.Event) string { return "" })
 			var attempts []int
 			for _, s := range tc.steps {
 				findings := s.take(j)
@@ -125,7 +126,7 @@ func TestRefusalsAreJudgedByWhatComesAfterThem(t *testing.T) {
 }
 
 func TestFindingHasTheLastRefusal(t *testing.T) {
-	j := newJudge(settle)
+	j := newJudge(settle, func(*cudaoom.Event) string { return "" })
 	for i, size := range []uint64{1000, 900, 810} { // XLA gives up
 		e := refused(1)
 		e.Time, e.SizeBytes = after(float64(i)), size
@@ -137,8 +138,27 @@ func TestFindingHasTheLastRefusal(t *testing.T) {
 	require.Equal(t, after(2), findings[0].Time)
 }
 
+// Threads without end of one user, each of a process of its own, hide no refusal of another.
+func TestThreadsOfOneUserHideNoRefusalOfAnother(t *testing.T) {
+	j := newJudge(settle, func(e *cudaoom.Event) string { return map[bool]string{true: "user 1000", false: "user 1001"}[e.PID == 1] })
+	flood := func(round uint32) {
+		for i := range uint32(maxThreads + 10) {
+			e := refused(1)
+			e.PID, e.Thread, e.Time = 2+i, 2+i+round, after(0)
+			require.Nil(t, j.observe(e))
+		}
+	}
+	flood(0)
+	mine := refused(1)
+	mine.PID, mine.Time = 1, after(1)
+	require.Nil(t, j.observe(mine))
+	flood(1 << 20)
+	require.True(t, slices.ContainsFunc(j.due(after(60)), func(f finding) bool { return f.PID == 1 }))
+	require.LessOrEqual(t, len(j.threads), maxThreads)
+}
+
 func TestThreadsBeyondTheCapAreCounted(t *testing.T) {
-	j := newJudge(settle)
+	j := newJudge(settle, func(*cudaoom.Event) string { return "" })
 	for i := range uint32(maxThreads + 10) {
 		e := refused(i + 1)
 		e.Time = after(0)

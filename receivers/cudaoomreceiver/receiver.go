@@ -57,10 +57,11 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		return nil, err
 	}
 	o := &cudaOOM{
-		config: config, settings: settings, telemetry: telemetry, out: out, judge: newJudge(config.Settle), ticks: around.ticks,
+		config: config, settings: settings, telemetry: telemetry, out: out, ticks: around.ticks,
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
 		events:  make(chan *cudaoom.Event), exits: make(chan uint32, pendingExits),
 	}
+	o.judge = newJudge(config.Settle, o.domain)
 	o.watched.Store(&cudaoom.Watched{})
 	if err := o.observe(); err != nil {
 		return nil, err
@@ -145,6 +146,12 @@ func (o *cudaOOM) take(ctx context.Context, event *cudaoom.Event) {
 	if f := o.judge.observe(event); f != nil {
 		o.tell([]finding{*f})
 	}
+}
+
+// domain is whose job the process of an event can be of, "" where that is not known.
+func (o *cudaOOM) domain(e *cudaoom.Event) string {
+	process, _ := o.resolver.Lookup(e.PID, 0, e.Time)
+	return process.Domain
 }
 
 func (o *cudaOOM) count(ctx context.Context) {

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/plog"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/hint"
@@ -63,7 +64,18 @@ func ofEvent(e *corev1.Event) occurrence {
 	if o.kind == "Node" {
 		o.node, o.objectUID = o.name, ""
 	}
+	if (o.kind == "Node" || o.meaning.OfNode()) && !ofCluster(e.Namespace) {
+		o.meaning = hint.Meaning{}
+	}
 	return o
+}
+
+// ofCluster reports whether events of a namespace can be about a node. Those of the kubelet and of
+// controllers are in "default" (client-go, tools/record, makeEvent), some others in "kube-system".
+// Who may create events in a namespace of his own names any object and any reason there. What the
+// controller of nodes says again of each pod is left out with them: the node itself says it.
+func ofCluster(namespace string) bool {
+	return namespace == metav1.NamespaceDefault || namespace == metav1.NamespaceSystem
 }
 
 // ofCondition reads a condition of a node.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/hint"
 )
 
@@ -14,15 +15,17 @@ const (
 	// each pod (k8s.io/kubernetes v1.35, pkg/scheduler/schedule_one.go).
 	scheduled = "Scheduled"
 
-	// mostEvicted caps the pods that are remembered; the oldest is forgotten.
+	// mostEvicted caps the pods that are remembered. Namespaces share the room: the one that has
+	// most forgets its oldest.
 	mostEvicted = 1024
 )
 
 // evicted remembers the pods that lost their place, so that it can be said when another one
 // has taken it: their remedy is done then.
 type evicted struct {
-	mu   sync.Mutex
-	pods []occurrence // oldest first
+	mu    sync.Mutex
+	pods  []*fairlru.Element[occurrence] // oldest first
+	order fairlru.List[occurrence]
 }
 
 // note takes in an eviction.
@@ -32,20 +35,26 @@ func (e *evicted) note(o *occurrence) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if slices.ContainsFunc(e.pods, func(p occurrence) bool { return p.objectUID == o.objectUID }) {
+	if slices.ContainsFunc(e.pods, func(p *fairlru.Element[occurrence]) bool { return p.Value.objectUID == o.objectUID }) {
 		return
 	}
-	if len(e.pods) >= mostEvicted {
-		e.pods = slices.Delete(e.pods, 0, 1)
+	e.pods = append(e.pods, e.order.Add(*o, fairlru.Some, o.namespace))
+	if len(e.pods) > mostEvicted {
+		victim, _ := e.order.Victim()
+		e.forget(slices.Index(e.pods, victim))
 	}
-	e.pods = append(e.pods, *o)
+}
+
+func (e *evicted) forget(at int) {
+	e.order.Remove(e.pods[at])
+	e.pods = slices.Delete(e.pods, at, at+1)
 }
 
 // any reports whether a pod of the namespace has lost its place. Of other pods nobody asks.
 func (e *evicted) any(namespace string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.pods, func(p occurrence) bool { return p.namespace == namespace })
+	return slices.ContainsFunc(e.pods, func(p *fairlru.Element[occurrence]) bool { return p.Value.namespace == namespace })
 }
 
 // take returns the pod whose place another has taken: one of its name, as a StatefulSet makes
@@ -57,10 +66,12 @@ func (e *evicted) take(namespace, name, job, uid string) (occurrence, bool) {
 		func(p *occurrence) bool { return p.name == name },
 		func(p *occurrence) bool { return job != "" && p.job == job },
 	} {
-		at := slices.IndexFunc(e.pods, func(p occurrence) bool { return p.namespace == namespace && p.objectUID != uid && fits(&p) })
+		at := slices.IndexFunc(e.pods, func(p *fairlru.Element[occurrence]) bool {
+			return p.Value.namespace == namespace && p.Value.objectUID != uid && fits(&p.Value)
+		})
 		if at >= 0 {
-			p := e.pods[at]
-			e.pods = slices.Delete(e.pods, at, at+1)
+			p := e.pods[at].Value
+			e.forget(at)
 			return p, true
 		}
 	}

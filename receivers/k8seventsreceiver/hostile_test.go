@@ -1,6 +1,7 @@
 package k8seventsreceiver
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tracecoreai/tracecore/internal/safetext/safetexttest"
+	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/hint"
 )
 
 // poison writes a text into every text field of an object, but for those that keep it in
@@ -98,4 +100,41 @@ func TestAnEventDoesNotSayWhereItsPodRuns(t *testing.T) {
 	at, _ := awaitRecords(t, sink, 1)[0].Attributes().Get("k8s.node.name")
 	require.NotEmpty(t, pod.Spec.NodeName)
 	require.Equal(t, pod.Spec.NodeName, at.Str())
+}
+
+// Who may create events in his namespace can name a node there, or say of his pod what is said of
+// nodes. That makes no node unhealthy, and none well.
+func TestOnlyTheClusterSpeaksOfNodes(t *testing.T) {
+	reasons := []string{"NodeNotReady", "NodeReady", "Rebooted", "NodeHasDiskPressure", "NodeHasNoDiskPressure", "EvictionThresholdMet", "SystemOOM"}
+	for namespace, believed := range map[string]bool{"ml": false, "": false, "default": true, "kube-system": true} {
+		for _, kind := range []string{"Node", "Pod"} {
+			for _, reason := range reasons {
+				event := podEvent(reason, "", time.Now())
+				event.Namespace, event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Source.Host = namespace, kind, "gpu-17", "gpu-17"
+				o := ofEvent(event)
+				if reason == "SystemOOM" && kind == "Pod" {
+					continue // is said of pods, too
+				}
+				require.Equal(t, believed, o.meaning.Hint != "", "%s %s %s", namespace, kind, reason)
+			}
+		}
+	}
+}
+
+// Evictions without end in one namespace have nobody forget those in another.
+func TestEvictionsOfOneNamespaceHideNoneOfAnother(t *testing.T) {
+	var e evicted
+	evict := func(namespace string, n int) {
+		name := fmt.Sprint(namespace, "-", n)
+		e.note(&occurrence{meaning: hint.Meaning{Hint: hint.PodEvicted}, namespace: namespace, name: name, objectUID: name})
+	}
+	evict("ml", 1)
+	for n := range 3 * mostEvicted {
+		evict("tenant", n)
+	}
+	require.Len(t, e.pods, mostEvicted)
+	_, is := e.take("ml", "ml-1", "", "another")
+	require.True(t, is)
+	require.False(t, e.any("ml"))
+	require.True(t, e.any("tenant"))
 }

@@ -38,6 +38,11 @@ type Meaning struct {
 	Pressure string
 }
 
+// OfNode reports whether it is about a node and not about a pod.
+func (m Meaning) OfNode() bool {
+	return m.Hint == NodeUnhealthy || m.Hint == NodePressure || m.Hint == NodeRecovered
+}
+
 // reasons are those that need no look at the message. Sources, in k8s.io/kubernetes
 // v1.35: pkg/kubelet/events/event.go, pkg/kubelet/eviction/eviction_manager.go,
 // pkg/kubelet/oom/oom_watcher_linux.go, pkg/kubelet/kubelet_node_status.go,
