@@ -1,6 +1,7 @@
 package ncclcallreceiver
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -182,6 +183,23 @@ func TestCommunicatorsThatNobodyCanTellApart(t *testing.T) {
 	l := s.look(scanAt(2, calling(5, 0), twin, other))
 	require.Len(t, l.changes, 3)
 	require.Equal(t, []bool{true, true, false}, []bool{l.changes[0].twins, l.changes[1].twins, l.changes[2].twins})
+}
+
+// Processes of one user that make communicators without end hide none of another that waits.
+func TestInitsOfOneUserHideNoneOfAnother(t *testing.T) {
+	s := newStandstill(2*time.Second, time.Minute)
+	s.domain = func(pid uint32, _ time.Time) string { return map[bool]string{true: "user 1000", false: "user 1001"}[pid == 42] }
+	flood := func(at float64) {
+		for n := range uint32(2 * maxInitialize) {
+			s.begin(&ncclcall.Event{Time: seconds(at), Kind: ncclcall.InitRank, PID: 1000 + n, Thread: 1000 + n, Rank: 0, Size: 8, Hash: 10})
+		}
+	}
+	flood(0)
+	s.begin(&ncclcall.Event{Time: seconds(1), Kind: ncclcall.InitRank, PID: 42, Thread: 42, Rank: 3, Size: 8, Hash: 9})
+	flood(2)
+	require.LessOrEqual(t, len(s.inits), maxInitialize)
+	l := s.look(scanAt(30))
+	require.True(t, slices.ContainsFunc(l.changes, func(c change) bool { return c.what == waiting && c.pid == 42 }))
 }
 
 func TestRankThatWaitsForOthersToJoinIsTold(t *testing.T) {

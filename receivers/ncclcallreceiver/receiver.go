@@ -68,6 +68,10 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	}
 	r.proc = activity.New(procfs.Open(""))
 	r.standstill.does = r.does
+	r.standstill.domain = func(pid uint32, at time.Time) string {
+		process, _ := r.resolver.Lookup(pid, 0, at)
+		return process.Domain
+	}
 	r.watched.Store(&ncclcall.Watched{})
 	if err := r.observe(); err != nil {
 		return nil, err

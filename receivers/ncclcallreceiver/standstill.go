@@ -8,6 +8,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
 
@@ -23,6 +24,8 @@ type standstill struct {
 	arrivals  *arrivals
 	// does says what processes do, of those that can be read.
 	does func(pids []uint32) map[uint32]*activity.Process
+	// domain is whose job a process can be of.
+	domain func(pid uint32, at time.Time) string
 }
 
 // key is one rank of a communicator.
@@ -54,7 +57,7 @@ type making struct {
 const (
 	initPatience  = 10 * time.Second // ranks come apart
 	maxInits      = 64               // of a process; the oldest are forgotten
-	maxInitialize = 4096             // processes
+	maxInitialize = 4096             // processes, between domains
 )
 
 // what is told.
@@ -98,7 +101,8 @@ type look struct {
 func newStandstill(patience, arrivalInterval time.Duration) *standstill {
 	return &standstill{
 		patience: patience, arrivals: newArrivals(arrivalInterval), known: map[key]*place{}, processes: map[uint32]*process{}, inits: map[uint32][]*making{},
-		does: func([]uint32) map[uint32]*activity.Process { return nil },
+		does:   func([]uint32) map[uint32]*activity.Process { return nil },
+		domain: func(uint32, time.Time) string { return "" },
 	}
 }
 
@@ -332,11 +336,27 @@ func (s *standstill) begin(e *ncclcall.Event) (l look) {
 		}
 		return over
 	})
-	if len(s.inits) < maxInitialize && len(list) < maxInits {
+	if len(list) < maxInits {
 		list = append(list, &making{event: *e})
 	}
 	s.inits[e.PID] = list
+	if len(s.inits) > maxInitialize {
+		s.trim()
+	}
 	return l
+}
+
+// trim makes room for an eighth of the processes that make communicators: those of the domain that
+// has most are forgotten, the oldest first.
+func (s *standstill) trim() {
+	last := func(pid uint32) time.Time { return s.inits[pid][len(s.inits[pid])-1].event.Time }
+	byAge := slices.SortedFunc(maps.Keys(s.inits), func(a, b uint32) int { return cmp.Or(last(a).Compare(last(b)), cmp.Compare(a, b)) })
+	stay := fairlru.Trim(byAge, maxInitialize-maxInitialize/8, func(pid uint32) []string { return []string{s.domain(pid, last(pid))} })
+	kept := make(map[uint32][]*making, len(stay))
+	for _, pid := range stay {
+		kept[pid] = s.inits[pid]
+	}
+	s.inits = kept
 }
 
 func (m *making) done(at time.Time, reason string) change {
