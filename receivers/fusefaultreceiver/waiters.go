@@ -118,7 +118,7 @@ func (w *waiters) name() {
 	}
 	for _, pid := range w.pids {
 		p := w.who[pid]
-		if p.IsRank() && p.JobID == w.named.JobID && p.Domain == w.named.Domain && !slices.Contains(w.ranks, p.Rank) && len(w.ranks) < maxListed {
+		if p.IsRank() && p.JobID == w.named.JobID && p.Domain == w.named.Domain && p.Rendezvous == w.named.Rendezvous && !slices.Contains(w.ranks, p.Rank) && len(w.ranks) < maxListed {
 			w.ranks = append(w.ranks, p.Rank)
 		}
 	}

@@ -1,8 +1,10 @@
 package heartbeatreceiver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/heartbeat"
 	"github.com/tracecoreai/tracecore/receivers/heartbeatreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -27,7 +30,8 @@ const (
 	patience = 10 * time.Second
 	// parting is that of the last record.
 	parting = 2 * time.Second
-	// mostJobs are those that a record is made for, of the ranks of a machine.
+	// mostJobs are those that a record is made for, of the ranks of a machine. Domains share them,
+	// so that nobody hides the job of another behind thousands of his own.
 	mostJobs = 32
 )
 
@@ -125,14 +129,23 @@ func (h *heart) jobs() []string {
 	if h.resolver == nil {
 		return nil
 	}
-	var jobs []string
+	type job struct{ id, domain string }
+	oldest := map[job]time.Time{}
 	for _, p := range h.resolver.Ranks() {
-		if p.JobID != "" && !slices.Contains(jobs, p.JobID) && len(jobs) < mostJobs {
-			jobs = append(jobs, p.JobID)
+		of := job{p.JobID, p.Domain}
+		if began, known := oldest[of]; p.JobID != "" && (!known || p.StartTime.Before(began)) {
+			oldest[of] = p.StartTime
 		}
 	}
+	all := slices.SortedFunc(maps.Keys(oldest), func(a, b job) int { // Trim keeps the last
+		return cmp.Or(oldest[b].Compare(oldest[a]), cmp.Compare(a.id, b.id), cmp.Compare(a.domain, b.domain))
+	})
+	var jobs []string
+	for _, of := range fairlru.Trim(all, mostJobs, func(of job) []string { return []string{of.domain} }) {
+		jobs = append(jobs, of.id)
+	}
 	slices.Sort(jobs)
-	return jobs
+	return slices.Compact(jobs)
 }
 
 // families are the process's own metrics, nil where it has none to read.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,8 +50,9 @@ func (*bench) Exits(func(identity.Exit)) func() { return func() {} }
 
 // Ranks implements identity.Resolver.
 func (b *bench) Ranks() (ranks []identity.Process) {
-	for n, job := range b.jobs {
-		ranks = append(ranks, identity.Process{PID: uint32(n), JobID: job}, identity.Process{PID: uint32(n + 1000), JobID: job})
+	for n, text := range b.jobs {
+		job, domain, _ := strings.Cut(text, " of ")
+		ranks = append(ranks, identity.Process{PID: uint32(n), JobID: job, Domain: domain}, identity.Process{PID: uint32(n + 1000), JobID: job, Domain: domain})
 	}
 	return append(ranks, identity.Process{PID: 7})
 }
@@ -199,6 +201,13 @@ func TestEachJobHasARecord(t *testing.T) {
 		b.jobs = append(b.jobs, "job-"+strconv.Itoa(n))
 	}
 	require.Len(t, b.next(t), mostJobs+2+1, "with two that are over, and one for none")
+	// Jobs without end of one domain take no record from that of another.
+	b.jobs = append(b.jobs, "mine of user 1000")
+	told = nil
+	for _, beat := range b.next(t) {
+		told = append(told, beat.Job+" "+strconv.FormatBool(beat.JobOver))
+	}
+	require.Contains(t, told, "mine false")
 	b.jobs = nil
 }
 
