@@ -167,7 +167,13 @@ func TestACauseExplainsWhatFitsItInTimeAndRanks(t *testing.T) {
 
 // What two verdicts share is a machine alone; whose they are decides.
 func TestAMachineJoinsNothingOfTwoJobs(t *testing.T) {
-	job := func(names ...string) Parties { return Parties{Jobs: names} }
+	in := func(domain string, names ...string) (p Parties) {
+		for _, name := range names {
+			p.Jobs = append(p.Jobs, Job{name, domain})
+		}
+		return p
+	}
+	job := func(names ...string) Parties { return in("", names...) }
 	process := func(pids ...string) Parties { return Parties{Processes: pids} }
 	for name, tc := range map[string]struct {
 		cause, effect Parties
@@ -176,7 +182,11 @@ func TestAMachineJoinsNothingOfTwoJobs(t *testing.T) {
 	}{
 		"one job":                           {job("a"), job("a", "b"), false, true},
 		"two jobs":                          {job("a"), job("b"), false, false},
-		"one job, two processes":            {Parties{[]string{"a"}, []string{"1"}}, Parties{[]string{"a"}, []string{"2"}}, false, true},
+		"one job, two processes":            {Parties{job("a").Jobs, []string{"1"}}, Parties{job("a").Jobs, []string{"2"}}, false, true},
+		"one id in two domains":             {in("user 1000", "a"), in("user 1001", "a"), false, false},
+		"one id in one domain":              {in("user 1000", "a"), in("user 1000", "a"), false, true},
+		"one id, one domain not known":      {in("user 1000", "a"), job("a"), false, true},
+		"a claim of one id in two domains":  {in("user 1000", "a"), in("user 1001", "a"), true, false},
 		"two processes":                     {process("1"), process("2"), false, false},
 		"a cause that is nobody's":          {Parties{}, job("b"), false, true},
 		"a claim that is nobody's":          {Parties{}, job("b"), true, false},
