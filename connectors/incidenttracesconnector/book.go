@@ -62,7 +62,7 @@ func (b *book) put(v told, now time.Time) (leave []*incident) {
 	one := b.incidents[v.IncidentID]
 	if one == nil {
 		one = &incident{id: v.IncidentID, verdicts: map[string]told{}}
-		one.element = b.order.Add(one, fairlru.Some, timeline.Path(v.Trust, []string{cmp.Or(v.node, v.host), v.Pattern})...)
+		one.element = b.order.Add(one, fairlru.Some, timeline.Path(v.Trust, []string{cmp.Or(v.node, v.host), v.Pattern, v.Culprit["job_domain"], v.Culprit["job"]})...)
 		b.incidents[one.id] = one
 	}
 	if len(one.verdicts) == mostVerdicts && v.Role != verdict.RootCause {

@@ -354,6 +354,25 @@ func TestAFloodOfIncidentsTakesRoomFromItself(t *testing.T) {
 	require.Contains(t, spans, "gpu_lost")
 }
 
+// Incidents of jobs with ever new names, of one domain, push out none of another on the machine.
+func TestIncidentsOfOneDomainPushOutNoneOfAnother(t *testing.T) {
+	b := newBook(20)
+	put := func(id, domain, job string) {
+		v := abortedRank()
+		v.ID, v.IncidentID, v.Culprit = id, id, map[string]string{"job_domain": domain, "job": job}
+		b.put(told{Verdict: v, host: "node-1"}, at(0))
+	}
+	for n := range 8 {
+		put(fmt.Sprint("mine-", n), "user 1000", "llm")
+	}
+	for n := range 100 {
+		put(fmt.Sprint("flood-", n), "user 1001", fmt.Sprint("job-", n))
+	}
+	for n := range 8 {
+		require.NotNil(t, b.incidents[fmt.Sprint("mine-", n)], n)
+	}
+}
+
 // While the next consumer takes nothing, incidents with hundreds of symptoms wait within
 // bounds, too: a backend that is away costs traces and not the agent.
 func TestWhatWaitsIsBoundedInBytes(t *testing.T) {

@@ -23,7 +23,8 @@ const (
 // open is an alert that was started and has not ended.
 type open struct {
 	alert
-	Seen time.Time `json:"seen"` // when a verdict last said so
+	Seen   time.Time `json:"seen"`             // when a verdict last said so
+	Domain string    `json:"domain,omitempty"` // of its job
 
 	place *fairlru.Element[string] // in the order of who gives way
 }
@@ -64,8 +65,8 @@ func (b *book) load(ctx context.Context, client storage.Client) error {
 	})
 }
 
-// put enters an alert, or what it says now. Where there is no room, an alert of the node
-// and pattern that have most gives way; it is returned by its id.
+// put enters an alert, or what it says now. Where there is no room, an alert of the node,
+// pattern, domain and job that have most gives way; it is returned by its id.
 func (b *book) put(ctx context.Context, id string, entry *open) (gone string, err error) {
 	b.hold(id, entry)
 	if len(b.open) > mostOpen {
@@ -87,7 +88,7 @@ func (b *book) hold(id string, entry *open) {
 	if before := b.open[id]; before != nil {
 		b.order.Remove(before.place)
 	}
-	entry.place = b.order.Add(id, 0, entry.Labels["node"], entry.Labels["pattern"], entry.Labels["job"])
+	entry.place = b.order.Add(id, 0, entry.Labels["node"], entry.Labels["pattern"], entry.Domain, entry.Labels["job"])
 	b.open[id] = entry
 }
 

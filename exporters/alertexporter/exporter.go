@@ -177,7 +177,7 @@ func (a *alerts) begin(ctx context.Context, f *verdicts.Found) (string, error) {
 		a.warn(outcomeCrowded, fmt.Errorf("more than %d root causes of %s began within %s in the jobs of one owner on a machine (%d on all): the others are in the history", verdicts.MostTold, f.Pattern, verdicts.ToldWithin, verdicts.MostToldOfJobs))
 		return outcomeCrowded, nil
 	}
-	entry := &open{alert: a.config.alertOf(&f.Verdict, f.On), Seen: a.now()}
+	entry := &open{alert: a.config.alertOf(&f.Verdict, f.On), Seen: a.now(), Domain: f.Culprit["job_domain"]}
 	if err := a.tell(ctx, firing, &f.Verdict, entry.alert); err != nil {
 		return "", err
 	}
@@ -190,7 +190,7 @@ func (a *alerts) begin(ctx context.Context, f *verdicts.Found) (string, error) {
 // of beginnings and ends alone.
 func (a *alerts) update(ctx context.Context, v *verdict.Verdict, before *open) (string, error) {
 	entry := &open{alert: a.config.alertOf(v, ""), Seen: a.now()}
-	entry.Labels, entry.Starts = before.Labels, before.Starts
+	entry.Labels, entry.Starts, entry.Domain = before.Labels, before.Starts, before.Domain
 	same := a.config.Format != formatAlertmanager || maps.Equal(entry.Annotations, before.Annotations)
 	if same {
 		if entry.Annotations = before.Annotations; a.config.Stale > 0 && entry.Seen.Sub(before.Seen) >= a.config.Stale/4 {

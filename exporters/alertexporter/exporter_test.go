@@ -363,3 +363,24 @@ func TestATemplateMakesTheBody(t *testing.T) {
 	require.Equal(t, []any{"node", "job", "rank", "gpu"}, m["w"])
 	require.Contains(t, m["h"], `"} x`)
 }
+
+// Alerts of jobs with ever new names, of one domain, take no room from those of another on the node.
+func TestAlertsOfOneDomainTakeNoRoomFromAnother(t *testing.T) {
+	r := newReceiver(t)
+	b := begin(t, r.URL, &memory{values: map[string][]byte{}}, func(c *Config) { c.Format = formatAlertmanager })
+	of := func(id, domain, job string) verdict.Verdict {
+		return but(lost(id), func(v *verdict.Verdict) { v.Culprit["job_domain"], v.Culprit["job"] = domain, job })
+	}
+	for rank := range 8 {
+		require.NoError(t, b.consume(t.Context(), records(of(fmt.Sprint("mine-", rank), "user 1000", "llm"))))
+	}
+	for i := range mostOpen + 9 {
+		v := of("x", "user 1001", fmt.Sprint("job-", i))
+		_, err := b.book.put(t.Context(), fmt.Sprint(i), &open{alert: b.config.alertOf(&v, ""), Domain: v.Culprit["job_domain"]})
+		require.NoError(t, err)
+	}
+	require.Len(t, b.book.open, mostOpen)
+	for rank := range 8 {
+		require.NotNil(t, b.book.open[fmt.Sprint("mine-", rank)], rank)
+	}
+}

@@ -154,3 +154,21 @@ func TestManyIncidentsOfOneUserDelayNobodyElse(t *testing.T) {
 		})
 	}
 }
+
+// Incidents of jobs with ever new names, of one domain, push out none of another on the machine.
+func TestIncidentsOfOneDomainPushOutNoneOfAnother(t *testing.T) {
+	f := NewFollowed()
+	note := func(id, domain, job string) {
+		f.Note(&verdict.Verdict{IncidentID: id, Pattern: "rank_exit", Role: verdict.RootCause, Status: verdict.Open, Culprit: map[string]string{"host": "node-1", "job_domain": domain, "job": job}}, now)
+	}
+	for n := range 8 {
+		note(fmt.Sprint("mine-", n), "user 1", "llm")
+	}
+	for n := range 2 * mostFollowed {
+		note(fmt.Sprint("flood-", n), "user 2", fmt.Sprint("job-", n))
+	}
+	require.Len(t, f.of, mostFollowed)
+	for n := range 8 {
+		require.NotNil(t, f.of[fmt.Sprint("mine-", n)], n)
+	}
+}

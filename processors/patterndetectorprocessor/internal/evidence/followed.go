@@ -58,7 +58,7 @@ func (f *Followed) Note(v *verdict.Verdict, now time.Time) {
 			f.Forget(victim.Value)
 		}
 		i = &Incident{ID: v.IncidentID, owner: owner{v.Culprit["host"], v.Culprit["job_domain"]}, due: now}
-		f.of[i.ID], i.place = i, f.order.Add(i.ID, fairlru.Some, timeline.Path(v.Trust, []string{v.Culprit["host"], v.Pattern, v.Culprit["job"]})...)
+		f.of[i.ID], i.place = i, f.order.Add(i.ID, fairlru.Some, timeline.Path(v.Trust, []string{v.Culprit["host"], v.Pattern, v.Culprit["job_domain"], v.Culprit["job"]})...)
 	}
 	i.Until = 0
 	if i.due.After(now) { // one that waits does not lose its place by more news

@@ -151,7 +151,8 @@ func (b *Book) note(resource, attributes pcommon.Map, s step, over bool) {
 	}
 	b.stats.Taken++
 	s.claimed = trust < verdict.Claimed
-	if b.rank(who, trust).put(s) && b.opts.Told != nil {
+	domain := cmp.Or(rule.Text(attributes, rule.AttributeJobDomain), rule.Text(resource, rule.AttributeJobDomain))
+	if b.rank(who, domain, trust).put(s) && b.opts.Told != nil {
 		b.opts.Told(who, s.begin)
 	}
 }
@@ -193,15 +194,15 @@ func (b *Book) Own(who Rank, domain string) pcommon.TraceID {
 	return pcommon.TraceID{}
 }
 
-// rank finds or makes what is kept of one; mu is held.
-func (b *Book) rank(who Rank, trust verdict.Trust) *rank {
+// rank finds or makes what is kept of one, as its domain first told of it; mu is held.
+func (b *Book) rank(who Rank, domain string, trust verdict.Trust) *rank {
 	if r := b.ranks[who]; r != nil {
 		b.order.Touch(r.element, fairlru.Some)
 		return r
 	}
 	r := &rank{Rank: who}
 	b.ranks[who] = r
-	r.element = b.order.Add(r, fairlru.Some, timeline.Path(trust, []string{who.Host, who.Job})...)
+	r.element = b.order.Add(r, fairlru.Some, timeline.Path(trust, []string{who.Host, domain, who.Job})...)
 	b.fit()
 	return r
 }

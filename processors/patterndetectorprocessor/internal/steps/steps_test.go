@@ -236,6 +236,26 @@ func TestAFloodOfStepsTakesRoomFromItself(t *testing.T) {
 	require.EqualValues(t, 10_001-100, b.Stats().Evicted)
 }
 
+// The same from the machine of the other, by another user: the kernel has told whose they are.
+func TestAFloodOfOneUsersStepsTakesRoomFromHim(t *testing.T) {
+	b := newBook(100)
+	tell := func(job, domain string, rank int) {
+		s := one(2, 100, 200)
+		s.resource = map[string]any{"host.name": "node-1", "gen_ai.training.job_id": job, "gen_ai.training.job_domain": domain, "tracecore.trust": "foreign"}
+		s.attributes = map[string]any{"gen_ai.training.rank": int64(rank)}
+		b.Spans(s.ends())
+	}
+	for rank := range 8 {
+		tell("j", "user 1000", rank)
+	}
+	for i := range 1000 {
+		tell(fmt.Sprint("flood", i), "user 1001", 0)
+	}
+	for rank := range 8 {
+		requireAt(t, b, Rank{Host: "node-1", Job: "j", Number: rank}, 150, 2)
+	}
+}
+
 func BenchmarkSpans(b *testing.B) {
 	book := newBook(1 << 15)
 	td := one(1, 100, 200).ends()
