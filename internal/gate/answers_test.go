@@ -96,3 +96,30 @@ func TestQuestionsBeyondTheirTurn(t *testing.T) {
 	close(hold)
 	require.NoError(t, <-first)
 }
+
+// Questions without end leave the processor to others: after an answer its place rests.
+func TestAPlaceRestsAfterAnAnswer(t *testing.T) {
+	clock := time.Unix(0, 0)
+	var free []func()
+	var rested []time.Duration
+	h := Answers(1, 0, func(http.ResponseWriter, *http.Request) { clock = clock.Add(30 * time.Millisecond) }, busy).(*answers)
+	h.patience = time.Minute
+	h.now = func() time.Time { return clock }
+	h.after = func(d time.Duration, f func()) { rested, free = append(rested, d), append(free, f) }
+	ask := func() int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		return w.Code
+	}
+	require.Equal(t, http.StatusOK, ask())
+	require.Equal(t, []time.Duration{210 * time.Millisecond}, rested)
+	h.patience = time.Millisecond
+	require.Equal(t, http.StatusServiceUnavailable, ask(), "it rests")
+	free[0]()
+	h.patience = time.Minute
+	require.Equal(t, http.StatusOK, ask())
+	free[1]()
+	h.next = func(http.ResponseWriter, *http.Request) { clock = clock.Add(time.Hour) }
+	require.Equal(t, http.StatusOK, ask())
+	require.Equal(t, longest, rested[2], "a file that was busy is no work")
+}
