@@ -140,7 +140,9 @@ func TestFindingHasTheLastRefusal(t *testing.T) {
 
 // Threads without end of one user, each of a process of its own, hide no refusal of another.
 func TestThreadsOfOneUserHideNoRefusalOfAnother(t *testing.T) {
-	j := newJudge(settle, func(e *cudaoom.Event) string { return map[bool]string{true: "user 1000", false: "user 1001"}[e.PID == 1] })
+	j := newJudge(settle, func(e *cudaoom.Event) string {
+		return map[bool]string{true: "user 1000", false: "user 1001"}[e.PID == 1]
+	})
 	flood := func(round uint32) {
 		for i := range uint32(maxThreads + 10) {
 			e := refused(1)

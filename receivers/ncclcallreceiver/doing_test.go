@@ -188,7 +188,9 @@ func TestCommunicatorsThatNobodyCanTellApart(t *testing.T) {
 // Processes of one user that make communicators without end hide none of another that waits.
 func TestInitsOfOneUserHideNoneOfAnother(t *testing.T) {
 	s := newStandstill(2*time.Second, time.Minute)
-	s.domain = func(pid uint32, _ time.Time) string { return map[bool]string{true: "user 1000", false: "user 1001"}[pid == 42] }
+	s.domain = func(pid uint32, _ time.Time) string {
+		return map[bool]string{true: "user 1000", false: "user 1001"}[pid == 42]
+	}
 	flood := func(at float64) {
 		for n := range uint32(2 * maxInitialize) {
 			s.begin(&ncclcall.Event{Time: seconds(at), Kind: ncclcall.InitRank, PID: 1000 + n, Thread: 1000 + n, Rank: 0, Size: 8, Hash: 10})
