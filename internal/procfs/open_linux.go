@@ -7,6 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// open opens a file for reading. os.Open would ask the runtime to wait for it, which takes five
+// calls of the kernel and is refused for files of /proc.
+func open(name string) (*os.File, error) {
+	for {
+		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, &os.PathError{Op: "open", Path: name, Err: err}
+		default:
+			return os.NewFile(uintptr(fd), name), nil
+		}
+	}
+}
+
 // openRegular opens a regular file that must have this inode. It waits for no pipe
 // and takes no terminal.
 func openRegular(name string, inode uint64) (*os.File, error) {

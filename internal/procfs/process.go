@@ -188,6 +188,10 @@ type Turns struct{ Ran, Delayed time.Duration }
 // CONFIG_SCHED_INFO.
 func (f *FS) Turns(pid uint32) (Turns, error) {
 	file, err := f.of(pid, maxStat, "schedstat")
+	return turnsIn(pid, file, err)
+}
+
+func turnsIn(pid uint32, file File, err error) (Turns, error) {
 	if err != nil {
 		return Turns{}, err
 	}

@@ -194,18 +194,20 @@ type File struct {
 
 // ReadFile reads at most limit bytes of a file, of proc or of sysfs.
 func (f *FS) ReadFile(file string, limit int) (File, error) {
-	return Patiently(f, file, func() (File, error) {
-		opened, err := os.Open(file)
-		if err != nil {
-			return File{}, err
-		}
-		defer opened.Close()
-		return readAll(opened, limit)
-	})
+	return Patiently(f, file, func() (File, error) { return readFile(file, limit) })
+}
+
+func readFile(file string, limit int) (File, error) {
+	opened, err := open(file)
+	if err != nil {
+		return File{}, err
+	}
+	defer opened.Close()
+	return readAll(opened, limit)
 }
 
 func readAll(from io.Reader, limit int) (File, error) {
-	content := make([]byte, 0, min(limit+1, 1024))
+	content := make([]byte, 0, min(limit+1, 2048))
 	for len(content) <= limit {
 		if len(content) == cap(content) {
 			content = slices.Grow(content, len(content))

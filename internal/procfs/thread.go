@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // ThreadStatus is what /proc/PID/task/TID/status says of a thread (proc_pid_status(5)).
@@ -36,6 +38,10 @@ func (s ThreadStatus) Asleep() bool { return bytes.IndexByte([]byte("SDTtI"), s.
 // ThreadStatus reads the status of one thread of a process.
 func (f *FS) ThreadStatus(pid, tid uint32) (ThreadStatus, error) {
 	file, err := f.of(pid, maxStatus, "task", strconv.FormatUint(uint64(tid), 10), "status")
+	return statusIn(pid, tid, file, err)
+}
+
+func statusIn(pid, tid uint32, file File, err error) (ThreadStatus, error) {
 	if err != nil {
 		return ThreadStatus{}, err
 	}
@@ -44,6 +50,60 @@ func (f *FS) ThreadStatus(pid, tid uint32) (ThreadStatus, error) {
 		return ThreadStatus{}, fmt.Errorf("read status of thread %d of process %d: %w", tid, pid, err)
 	}
 	return s, nil
+}
+
+// MainThread is what the kernel says of the first thread of a process.
+type MainThread struct {
+	Status ThreadStatus
+	Err    error // why it has no status
+	// Ran is how long it has run, and RanErr why that is not known.
+	Ran    time.Duration
+	RanErr error
+}
+
+// MainThreads reads those of some processes, in their order, all of them within one patience: to
+// hand a read to another goroutine takes longer than the read. Where one hangs each is read for
+// itself.
+func (f *FS) MainThreads(pids []uint32) []MainThread {
+	if !f.Foreign() {
+		all, err := Patiently(f, f.mainThreadsName(), func() ([]MainThread, error) { return f.mainThreads(pids, readNow), nil })
+		if err == nil {
+			return all
+		}
+	}
+	return f.mainThreads(pids, f.readOwn)
+}
+
+// mainThreadsName stands for a read of all of them, which is left behind as one.
+func (f *FS) mainThreadsName() string { return filepath.Join(f.root, "main threads") }
+
+// readNow waits for a file for as long as it takes.
+func readNow(file string, limit int) (File, error) {
+	content, err := readFile(file, limit)
+	return content, explain(file, err)
+}
+
+// readOwn is ReadFile, but where this mount numbers processes otherwise.
+func (f *FS) readOwn(file string, limit int) (File, error) {
+	if f.Foreign() {
+		return File{}, fmt.Errorf("read %s: %w", file, ErrForeign)
+	}
+	return f.ReadFile(file, limit)
+}
+
+func (f *FS) mainThreads(pids []uint32, read func(string, int) (File, error)) []MainThread {
+	all := make([]MainThread, len(pids))
+	for i, pid := range pids {
+		main := &all[i]
+		file, err := read(f.path(pid, "task", strconv.FormatUint(uint64(pid), 10), "status"), maxStatus)
+		if main.Status, main.Err = statusIn(pid, pid, file, err); main.Err != nil {
+			continue
+		}
+		file, err = read(f.path(pid, "schedstat"), maxStat)
+		turns, err := turnsIn(pid, file, err)
+		main.Ran, main.RanErr = turns.Ran, err
+	}
+	return all
 }
 
 func parseThreadStatus(content []byte) (ThreadStatus, error) {

@@ -3,6 +3,7 @@ package procfs
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -89,4 +90,37 @@ func TestThreadsAreListedInOrderAndBounded(t *testing.T) {
 	require.Len(t, threads, 7)
 	_, err = Open(root).Threads(7, 7)
 	require.ErrorIs(t, err, ErrGone)
+}
+
+func TestMainThreadsAreReadTogether(t *testing.T) {
+	const status = "State:\tS (sleeping)\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t2\n"
+	root := t.TempDir()
+	put(t, root, "42/task/42/status", status)
+	put(t, root, "42/schedstat", "1000000 2000 19\n")
+	put(t, root, "44/task/44/status", status)
+	put(t, root, "45/task/45/status", "State:\n")
+	read := func(fs *FS) []MainThread {
+		all := fs.MainThreads([]uint32{42, 43, 44, 45})
+		require.Len(t, all, 4)
+		require.NoError(t, all[0].Err)
+		require.EqualValues(t, 19, all[0].Status.Switches)
+		require.Equal(t, time.Millisecond, all[0].Ran)
+		require.ErrorIs(t, all[1].Err, ErrGone)
+		require.NoError(t, all[2].Err)
+		require.ErrorIs(t, all[2].RanErr, ErrGone, "a kernel without CONFIG_SCHED_INFO")
+		require.ErrorContains(t, all[3].Err, "45")
+		return all
+	}
+	fs := Open(root)
+	together := read(fs)
+
+	// One read that hangs, of all together, leaves the others to be read one by one.
+	release := make(chan struct{})
+	_, err := Patiently(fs.WithPatience(time.Millisecond), fs.mainThreadsName(), func() (int, error) { <-release; return 0, nil })
+	require.ErrorIs(t, err, ErrHung)
+	require.Equal(t, together, read(fs.WithPatience(time.Minute)))
+	close(release)
+
+	fs.SetForeign(true)
+	require.ErrorIs(t, fs.MainThreads([]uint32{42})[0].Err, ErrForeign)
 }

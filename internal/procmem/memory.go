@@ -53,16 +53,44 @@ func check(address uint64, length int) error {
 const chunk = 4 << 10
 
 // Snapshot reads each piece of memory once and remembers it, at most so many bytes: what is
-// read twice is the same. It is for one look at a thread that sleeps.
+// read twice is the same. It is for one look at a thread; Renew begins the next.
 type Snapshot struct {
 	memory Memory
 	room   int
-	chunks map[uint64][]byte
+	pieces map[uint64]*piece
+	order  []*piece // as they were first asked for
+}
+
+// piece is a part of the memory that was read.
+type piece struct {
+	Part
+	used bool // since the last Renew
 }
 
 // NewSnapshot begins with nothing.
 func NewSnapshot(memory Memory, most int) *Snapshot {
-	return &Snapshot{memory: memory, room: most / chunk, chunks: map[uint64][]byte{}}
+	return &Snapshot{memory: memory, room: most / chunk, pieces: map[uint64]*piece{}}
+}
+
+// Renew reads anew what was used since the last time, all of it with one call of readAll, and
+// forgets the rest: the next look needs mostly what this one did. Where one of the pieces is not
+// there any more it begins with nothing.
+func (s *Snapshot) Renew(readAll func([]Part) error) {
+	var used []*piece
+	var parts []Part
+	for _, one := range s.order {
+		if !one.used {
+			delete(s.pieces, one.Address)
+			continue
+		}
+		one.used = false
+		used, parts = append(used, one), append(parts, one.Part)
+	}
+	s.order = used
+	if readAll(parts) != nil {
+		clear(s.pieces)
+		s.order = nil
+	}
 }
 
 // Read is Memory's. What has no room is read anew each time.
@@ -84,19 +112,21 @@ func (s *Snapshot) Read(address uint64, into []byte) error {
 
 // read fills into, which lies in the piece that begins at start.
 func (s *Snapshot) read(start, address uint64, into []byte) error {
-	piece, ok := s.chunks[start]
+	one, known := s.pieces[start]
 	switch {
-	case ok:
-	case len(s.chunks) >= s.room:
+	case known:
+	case len(s.pieces) >= s.room:
 		return s.memory.Read(address, into)
 	default:
-		piece = make([]byte, chunk)
-		if err := s.memory.Read(start, piece); err != nil {
+		one = &piece{Part: Part{start, make([]byte, chunk)}}
+		if err := s.memory.Read(start, one.Into); err != nil {
 			return err
 		}
-		s.chunks[start] = piece
+		s.pieces[start] = one
+		s.order = append(s.order, one)
 	}
-	copy(into, piece[address-start:])
+	one.used = true
+	copy(into, one.Into[address-start:])
 	return nil
 }
 

@@ -39,8 +39,52 @@ func TestASnapshotReadsEachPieceOnce(t *testing.T) {
 	require.NoError(t, s.Read(0x10000+2*chunk, into), "no room is no loss")
 	require.NoError(t, s.Read(0x10000+2*chunk, into))
 	require.Equal(t, 4, m.reads)
-	require.Len(t, s.chunks, 2)
+	require.Len(t, s.pieces, 2)
 	require.ErrorIs(t, s.Read(0x10000+4*chunk-8, into), ErrAbsent)
+}
+
+func (m *made) all(parts []Part) error {
+	for _, one := range parts {
+		if err := m.Read(one.Address, one.Into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestARenewedSnapshotReadsWhatWasUsed(t *testing.T) {
+	m := &made{base: 0x10000, bytes: bytes.Repeat([]byte{7}, 4*chunk)}
+	s := NewSnapshot(m, 3*chunk)
+	into := make([]byte, 1)
+	read := func(piece uint64) byte {
+		require.NoError(t, s.Read(0x10000+piece*chunk, into))
+		return into[0]
+	}
+	s.Renew(m.all) // nothing was used
+	read(2)
+	read(0)
+	require.Equal(t, 2, m.reads)
+
+	m.bytes[0], m.bytes[2*chunk] = 8, 9
+	var order []uint64
+	s.Renew(func(parts []Part) error {
+		for _, one := range parts {
+			order = append(order, one.Address)
+		}
+		return m.all(parts)
+	})
+	require.Equal(t, []uint64{0x10000 + 2*chunk, 0x10000}, order, "as they were asked for")
+	require.EqualValues(t, 8, read(0))
+	require.Equal(t, 4, m.reads)
+
+	s.Renew(m.all)
+	require.Len(t, s.pieces, 1, "the other was not used")
+	require.EqualValues(t, 9, read(2))
+
+	m.bytes = m.bytes[:chunk]
+	s.Renew(m.all)
+	require.Empty(t, s.pieces, "one of them is gone")
+	require.EqualValues(t, 8, read(0), "the other is not")
 }
 
 func TestWordsAreLittleEndian(t *testing.T) {
@@ -69,6 +113,6 @@ func FuzzSnapshot(f *testing.F) {
 			require.NoError(t, m.Read(address, direct))
 			require.Equal(t, direct, into)
 		}
-		require.LessOrEqual(t, len(s.chunks), max(room%8, 0))
+		require.LessOrEqual(t, len(s.pieces), max(room%8, 0))
 	})
 }

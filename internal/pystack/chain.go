@@ -294,13 +294,23 @@ type Place struct {
 	Calls uint64
 }
 
-// place hashes the frames of a thread.
+// maxPlace is how much is remembered of the memory with the frames of a thread, from one look at
+// its place to the next.
+const maxPlace = 64 << 10
+
+// place hashes the frames of a thread. Their memory is read at once, as far as it is that of the
+// last time: each read of its own costs some 10 µs. Where the process executes another program
+// meanwhile it is an error, or another place.
 func (in *interpreter) place(of thread) (Place, error) {
+	live := in.memory
+	in.places.Renew(live.ReadAll)
+	in.memory = remembered{in.places, live}
 	calls, _, err := in.chain(of, maxFrames)
+	in.memory = live
 	if err != nil {
 		return Place{}, err
 	}
-	return placeOf(calls), in.alive()
+	return placeOf(calls), nil
 }
 
 func placeOf(calls []call) Place {

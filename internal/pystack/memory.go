@@ -37,10 +37,12 @@ type interpreter struct {
 
 	thread, frame, code, text view // room for them
 	texts                     int  // bytes of names and line tables that may still be read
+
+	places *procmem.Snapshot // what place reads
 }
 
 func newInterpreter(m memory, l layout, runtime, codeType uint64) *interpreter {
-	in := &interpreter{memory: m, layout: l, runtime: runtime, codeType: codeType, texts: maxTexts}
+	in := &interpreter{memory: m, layout: l, runtime: runtime, codeType: codeType, texts: maxTexts, places: procmem.NewSnapshot(m, maxPlace)}
 	in.thread = make(view, 8+max(l.threadNext, l.threadInterpreter, l.threadPOSIX, l.threadNative, l.threadFrame, l.threadCFrame))
 	in.frame = make(view, 8+max(l.frameBack, l.frameCode, l.frameLast, l.frameInstruction, l.frameOwner))
 	in.code = make(view, 8+max(l.codeFile, l.codeName, l.codeQualified, l.codeFirstLine, l.codeLines, objectSize))

@@ -29,11 +29,10 @@ func (g *group) collective() *Finding {
 }
 
 // waiting are the ranks that wait in a collective.
-func (g *group) waiting() []int {
-	var waiting []int
-	for _, rank := range g.ranks {
-		if g.dumps[rank].waitsIn() != nil {
-			waiting = append(waiting, rank)
+func (g *group) waiting() (waiting []*dump) {
+	for _, d := range g.dumps {
+		if d.waitsIn != nil {
+			waiting = append(waiting, d)
 		}
 	}
 	return waiting
@@ -41,20 +40,19 @@ func (g *group) waiting() []int {
 
 // behind finds the ranks that have not entered what others wait in. They are
 // those furthest behind: what the others lack, they may lack because of these.
-func (g *group) behind(waiting []int) *Finding {
+func (g *group) behind(waiting []*dump) *Finding {
 	lowest, late := int64(math.MaxInt64), []int(nil)
 	quiet := false // a rank with a dump, but without an entry of this group
-	for _, member := range g.members {
-		if _, spoke := g.run.ranks[member]; !spoke {
-			continue
-		}
+	for member, d := range g.each() {
 		entered := int64(0)
-		d := g.dumps[member]
-		if d != nil {
+		switch {
+		case d == nil && !g.run.spoke(member):
+			continue
+		case d == nil:
+		case d.waitsIn != nil:
+			continue // it waits itself, so it is not what the others wait for
+		default:
 			entered = d.entered
-			if d.waitsIn() != nil {
-				continue // it waits itself, so it is not what the others wait for
-			}
 		}
 		if entered < lowest {
 			lowest, late, quiet = entered, nil, false
@@ -64,12 +62,11 @@ func (g *group) behind(waiting []int) *Finding {
 			quiet = quiet || d == nil || d.entries == 0
 		}
 	}
-	last := g.firstWaitAfter(lowest, waiting)
-	if len(late) == 0 || last == 0 {
+	if len(late) == 0 || !waitsAfter(lowest, waiting) {
 		return nil
 	}
 	f := &Finding{Kind: NotEntered, Sure: Certain, Seq: lowest + 1, Culprits: late, Behind: g.furthest() - lowest, NoDump: g.silent()}
-	f.Waiting = g.waitingFrom(f.Seq, waiting)
+	f.Waiting = waitingFrom(f.Seq, waiting)
 	f.Operation = g.operationAt(f.Seq, waiting)
 	if len(f.NoDump) > 0 {
 		f.doubt(Likely, fmt.Sprintf("%s sent no dump and may not have entered it either", subject(f.NoDump)))
@@ -80,20 +77,28 @@ func (g *group) behind(waiting []int) *Finding {
 	return f
 }
 
-// firstWaitAfter returns the lowest number beyond seq that somebody waits in.
-func (g *group) firstWaitAfter(seq int64, waiting []int) int64 {
-	first := int64(0)
-	for _, rank := range waiting {
-		if s := g.dumps[rank].waitsIn().seq; s > seq && (first == 0 || s < first) {
-			first = s
-		}
+// firstWait returns the lowest number that somebody waits in.
+func firstWait(waiting []*dump) int64 {
+	first := int64(math.MaxInt64)
+	for _, d := range waiting {
+		first = min(first, d.waitsIn.seq)
 	}
 	return first
 }
 
+// waitsAfter reports whether somebody waits in a later collective.
+func waitsAfter(seq int64, waiting []*dump) bool {
+	return slices.ContainsFunc(waiting, func(d *dump) bool { return d.waitsIn.seq > seq })
+}
+
 // waitingFrom are the ranks that wait in that collective or a later one.
-func (g *group) waitingFrom(seq int64, waiting []int) []int {
-	return slices.DeleteFunc(slices.Clone(waiting), func(rank int) bool { return g.dumps[rank].waitsIn().seq < seq })
+func waitingFrom(seq int64, waiting []*dump) (ranks []int) {
+	for _, d := range waiting {
+		if d.waitsIn.seq >= seq {
+			ranks = append(ranks, d.rank)
+		}
+	}
+	return ranks
 }
 
 func (g *group) furthest() (furthest int64) {
@@ -114,15 +119,15 @@ func (g *group) firstKnown() int64 {
 }
 
 // operationAt names the collective with that number, as most ranks have it.
-func (g *group) operationAt(seq int64, waiting []int) string {
+func (g *group) operationAt(seq int64, waiting []*dump) string {
 	if hash, _ := winner(g.votes(seq)); hash != 0 {
 		name, _, _ := strings.Cut(g.run.words[hash], " ")
 		if name != "" {
 			return name
 		}
 	}
-	for _, rank := range waiting {
-		if op := g.dumps[rank].waitsIn(); op.seq == seq {
+	for _, d := range waiting {
+		if op := d.waitsIn; op.seq == seq {
 			return op.name
 		}
 	}
@@ -130,23 +135,19 @@ func (g *group) operationAt(seq int64, waiting []int) string {
 }
 
 // allEntered explains a collective that every rank with a dump has entered.
-func (g *group) allEntered(waiting []int) *Finding {
-	seq := int64(math.MaxInt64)
-	for _, rank := range waiting {
-		seq = min(seq, g.dumps[rank].waitsIn().seq)
-	}
+func (g *group) allEntered(waiting []*dump) *Finding {
+	seq := firstWait(waiting)
 	f := &Finding{Kind: Stuck, Sure: Unsure, Seq: seq, Operation: g.operationAt(seq, waiting), NoDump: g.silent()}
 	var started, scheduled []int
-	for _, rank := range waiting {
-		op := g.dumps[rank].waitsIn()
-		if op.seq != seq {
+	for _, d := range waiting {
+		if d.waitsIn.seq != seq {
 			continue
 		}
-		f.Waiting = append(f.Waiting, rank)
-		if op.state == "started" {
-			started = append(started, rank)
+		f.Waiting = append(f.Waiting, d.rank)
+		if d.waitsIn.state == "started" {
+			started = append(started, d.rank)
 		} else {
-			scheduled = append(scheduled, rank)
+			scheduled = append(scheduled, d.rank)
 		}
 	}
 	switch {
@@ -165,11 +166,8 @@ func (g *group) allEntered(waiting []int) *Finding {
 // blocks reports whether somebody is held up by a mismatch at seq: waits there or
 // before, waits in a later one that differs too, or nobody got beyond it. One that
 // all went past did no harm to progress.
-func (g *group) blocks(seq int64, waiting []int) bool {
-	first := int64(math.MaxInt64)
-	for _, rank := range waiting {
-		first = min(first, g.dumps[rank].waitsIn().seq)
-	}
+func (g *group) blocks(seq int64, waiting []*dump) bool {
+	first := firstWait(waiting)
 	if len(waiting) > 0 && (first <= seq || len(g.votes(first)) > 1) {
 		return true
 	}

@@ -47,7 +47,11 @@ type dump struct {
 	first      int64 // sequence number of history[0]
 	history    []uint32
 	operations []operation
-	places     int // that it takes of Options.Dumps, 0 before it is entered
+	// The earliest of operations, of each kind, that the rank entered and has not finished; nil
+	// for none.
+	waitsIn   *operation // a collective
+	waitsWith *operation // a send or receive
+	places    int        // that it takes of Options.Dumps, 0 before it is entered
 }
 
 // dumpPlace is the memory, in bytes, of one of the places that Options.Dumps counts.
@@ -200,21 +204,23 @@ func wordsOf(a pcommon.Map) []string {
 	return words
 }
 
-// waitsIn returns the earliest collective that the rank entered and has not
-// finished.
-func (d *dump) waitsIn() *operation {
+// unfinished finds what the rank waits in.
+func (d *dump) unfinished() {
+	d.waitsIn, d.waitsWith = nil, nil
 	for i := range d.operations {
-		if op := &d.operations[i]; !op.finished && !op.p2p {
-			return op
+		op := &d.operations[i]
+		switch {
+		case op.finished:
+		case op.p2p:
+			d.waitsWith = cmp.Or(d.waitsWith, op)
+		default:
+			d.waitsIn = cmp.Or(d.waitsIn, op)
 		}
 	}
-	return nil
 }
 
 // waits reports whether the rank has not finished something that it entered.
-func (d *dump) waits() bool {
-	return slices.ContainsFunc(d.operations, func(op operation) bool { return !op.finished })
-}
+func (d *dump) waits() bool { return d.waitsIn != nil || d.waitsWith != nil }
 
 // hash returns the hash of the collective with that number, 0 where the dump
 // does not have it.

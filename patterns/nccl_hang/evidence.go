@@ -86,17 +86,20 @@ func (r *run) standsWith(stalls *socketstall.Job) bool {
 // written is when the first rank that waits wrote its newest dump: of the ranks
 // that wrote theirs within the longest window before the last.
 func (r *run) written(options *Options) int64 {
-	first, last := int64(0), int64(0)
+	var waiting []int64
+	last := int64(0)
 	for _, group := range r.groups {
 		for _, d := range group {
 			last = max(last, d.at)
+			if d.waits() {
+				waiting = append(waiting, d.at)
+			}
 		}
 	}
-	for _, group := range r.groups {
-		for _, d := range group {
-			if d.waits() && last-d.at <= int64(options.Longest) && (first == 0 || d.at < first) {
-				first = d.at
-			}
+	first := int64(0)
+	for _, at := range waiting {
+		if last-at <= int64(options.Longest) && (first == 0 || at < first) {
+			first = at
 		}
 	}
 	return first

@@ -2,6 +2,7 @@ package ncclhang
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -13,9 +14,8 @@ import (
 type group struct {
 	run     *run
 	key     key
-	dumps   map[int]*dump // of the members that have a record of it
-	ranks   []int         // of these, in order
-	members []int
+	dumps   []*dump // of the members that have a record of it, by rank
+	members []int   // in order
 	// doubt says why members may be wrong, "" where they are known.
 	doubt string
 }
@@ -66,8 +66,8 @@ func (r *run) split() []*group {
 		if k.Group == "" && k.Desc == "" {
 			continue // dumps that name no group only say that their rank has spoken
 		}
-		for _, dumps := range r.apart(r.groups[k]) {
-			g := &group{run: r, key: k, dumps: dumps, ranks: slices.Sorted(maps.Keys(dumps))}
+		for _, dumps := range r.apart(byRank(r.groups[k])) {
+			g := &group{run: r, key: k, dumps: dumps}
 			g.members, g.doubt = g.membership()
 			if room -= len(g.members); room < 0 {
 				r.skipped++
@@ -79,31 +79,46 @@ func (r *run) split() []*group {
 	return groups
 }
 
+// byRank returns dumps in the order of their ranks.
+func byRank(dumps map[int]*dump) []*dump {
+	sorted := make([]*dump, 0, len(dumps))
+	for _, rank := range slices.Sorted(maps.Keys(dumps)) {
+		sorted = append(sorted, dumps[rank])
+	}
+	return sorted
+}
+
+// dump returns that of a rank, nil where it has no record of the group.
+func (g *group) dump(rank int) *dump {
+	at, found := slices.BinarySearchFunc(g.dumps, rank, func(d *dump, rank int) int { return d.rank - rank })
+	if !found {
+		return nil
+	}
+	return g.dumps[at]
+}
+
 // apart returns the dumps by what they say the members are, where that makes
 // groups that do not touch; else all together.
-func (r *run) apart(dumps map[int]*dump) []map[int]*dump {
-	by := map[string]map[int]*dump{}
-	for rank, d := range dumps {
-		if by[d.members] == nil {
-			by[d.members] = map[int]*dump{}
-		}
-		by[d.members][rank] = d
+func (r *run) apart(dumps []*dump) [][]*dump {
+	if !slices.ContainsFunc(dumps, func(d *dump) bool { return d.members != dumps[0].members }) {
+		return [][]*dump{dumps}
 	}
-	if len(by) < 2 {
-		return []map[int]*dump{dumps}
+	by := map[string][]*dump{}
+	for _, d := range dumps {
+		by[d.members] = append(by[d.members], d)
 	}
 	taken := map[int]bool{}
-	var parts []map[int]*dump
+	var parts [][]*dump
 	for _, text := range slices.Sorted(maps.Keys(by)) {
 		members := r.membersOf(text)
-		for rank := range by[text] {
-			if _, in := slices.BinarySearch(members, rank); !in {
-				return []map[int]*dump{dumps}
+		for _, d := range by[text] {
+			if !has(members, d.rank) {
+				return [][]*dump{dumps}
 			}
 		}
 		for _, member := range members {
 			if taken[member] {
-				return []map[int]*dump{dumps}
+				return [][]*dump{dumps}
 			}
 			taken[member] = true
 		}
@@ -127,9 +142,9 @@ func (g *group) membership() (members []int, doubt string) {
 		}
 		return g.run.upTo(g.run.highest + 1), "the number of ranks of the job is not known"
 	}
-	for _, rank := range g.ranks {
-		if g.dumps[rank].entries > 0 {
-			members = append(members, rank)
+	for _, d := range g.dumps {
+		if d.entries > 0 {
+			members = append(members, d.rank)
 		}
 	}
 	return members, "the members of the group are known from its entries alone"
@@ -139,8 +154,7 @@ func (g *group) membership() (members []int, doubt string) {
 // entries is not in it.
 func (g *group) claimed() []int {
 	text := ""
-	for _, rank := range g.ranks {
-		d := g.dumps[rank]
+	for _, d := range g.dumps {
 		switch {
 		case text == "":
 			text = d.members
@@ -152,10 +166,8 @@ func (g *group) claimed() []int {
 	if g.isDefault() && (len(claimed) < g.run.ranksOfJob() || len(claimed) <= g.run.highest) {
 		return nil
 	}
-	for _, rank := range g.ranks {
-		if _, in := slices.BinarySearch(claimed, rank); !in {
-			return nil
-		}
+	if slices.ContainsFunc(g.dumps, func(d *dump) bool { return !has(claimed, d.rank) }) {
+		return nil
 	}
 	return claimed
 }
@@ -171,12 +183,37 @@ func (r *run) upTo(n int) []int {
 // silent returns the members of whom there is no dump at all.
 func (g *group) silent() []int {
 	var silent []int
-	for _, member := range g.members {
-		if _, spoke := g.run.ranks[member]; !spoke {
+	for member, d := range g.each() {
+		if d == nil && !g.run.spoke(member) {
 			silent = append(silent, member)
 		}
 	}
 	return silent
+}
+
+// each gives the members, each with its dump of the group, nil where there is none.
+func (g *group) each() iter.Seq2[int, *dump] {
+	return func(yield func(int, *dump) bool) {
+		rest := g.dumps
+		for _, member := range g.members {
+			for len(rest) > 0 && rest[0].rank < member {
+				rest = rest[1:]
+			}
+			var d *dump
+			if len(rest) > 0 && rest[0].rank == member {
+				d = rest[0]
+			}
+			if !yield(member, d) {
+				return
+			}
+		}
+	}
+}
+
+// spoke reports whether the rank sent a dump, of whatever group.
+func (r *run) spoke(rank int) bool {
+	_, spoke := r.ranks[rank]
+	return spoke
 }
 
 // findings are the incomplete collective of the group, if any, and the sends
@@ -215,9 +252,9 @@ func (g *group) complete(f *Finding, options *Options) {
 		f.doubt(Unsure, "nobody had waited long when the dumps were written")
 	}
 	if f.Kind == Stuck && f.rank < 0 {
-		between(f, slices.Values(g.ranks), func(rank int) socketstall.Identity { return g.run.ranks[rank] })
+		between(f, slices.Values(g.dumps), func(d *dump) socketstall.Identity { return g.run.ranks[d.rank] })
 	}
-	if d := g.dumps[f.rank]; d != nil && len(f.Culprits) > 0 {
+	if d := g.dump(f.rank); d != nil && len(f.Culprits) > 0 {
 		f.Last = d.lastSeen()
 	}
 }
@@ -226,8 +263,11 @@ func (g *group) complete(f *Finding, options *Options) {
 // is said by the rank that waits longest.
 func (g *group) timing(f *Finding) {
 	for _, rank := range f.Waiting {
-		d := g.dumps[rank]
-		op := d.waitingOp(f.P2P)
+		d := g.dump(rank)
+		op := d.waitsIn
+		if f.P2P {
+			op = d.waitsWith
+		}
 		if op == nil || op.created <= 0 {
 			continue
 		}
@@ -237,16 +277,6 @@ func (g *group) timing(f *Finding) {
 		}
 		f.Waited = max(f.Waited, time.Duration(d.at-op.created))
 	}
-}
-
-// waitingOp returns the earliest unfinished operation of that kind.
-func (d *dump) waitingOp(p2p bool) *operation {
-	for i := range d.operations {
-		if op := &d.operations[i]; !op.finished && op.p2p == p2p {
-			return op
-		}
-	}
-	return nil
 }
 
 // lastSeen is where the rank was last: in what it waits for, else in the last

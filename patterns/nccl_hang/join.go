@@ -292,6 +292,7 @@ func (r *run) put(k key, d *dump) {
 		r.dumps++
 	}
 	r.world, r.highest = max(r.world, d.world), max(r.highest, d.rank)
+	d.unfinished()
 	group[d.rank] = d
 }
 

@@ -10,19 +10,22 @@ import (
 )
 
 // mismatch finds the first collective whose signature differs between ranks. Its
-// cost is one comparison for each entry of each rank.
+// cost is one comparison for each entry of each rank whose history is not the one
+// before it: ranks that did the same share theirs.
 func (g *group) mismatch() (seq int64, found bool) {
-	low, high := g.span()
-	if high < low {
+	var different []*dump
+	for _, d := range g.dumps {
+		if len(d.history) > 0 && (len(different) == 0 || !d.sameHistory(different[len(different)-1])) {
+			different = append(different, d)
+		}
+	}
+	if len(different) < 2 {
 		return 0, false
 	}
+	low, high := span(different)
 	expected := make([]uint32, high-low+1)
 	first := high + 1
-	for _, rank := range g.ranks {
-		d := g.dumps[rank]
-		if len(d.history) == 0 {
-			continue
-		}
+	for _, d := range different {
 		if i, differs := compare(expected[:first-low], d, low); differs {
 			first = low + int64(i)
 		}
@@ -30,14 +33,17 @@ func (g *group) mismatch() (seq int64, found bool) {
 	return first, first <= high
 }
 
-// span returns the numbers that the histories cover, at most twice as many as
-// one can hold.
-func (g *group) span() (low, high int64) {
+// sameHistory reports whether both dumps share one history, under the same numbers.
+func (d *dump) sameHistory(other *dump) bool {
+	return d.first == other.first && len(d.history) == len(other.history) && &d.history[0] == &other.history[0]
+}
+
+// span returns the numbers that histories cover, at most twice as many as one can
+// hold.
+func span(dumps []*dump) (low, high int64) {
 	low, high = 1<<62, -1
-	for _, d := range g.dumps {
-		if n := int64(len(d.history)); n > 0 {
-			low, high = min(low, d.first), max(high, d.first+n-1)
-		}
+	for _, d := range dumps {
+		low, high = min(low, d.first), max(high, d.first+int64(len(d.history))-1)
 	}
 	return max(low, high-2*maxHistory), high
 }
@@ -76,9 +82,9 @@ func compare(expected []uint32, d *dump, low int64) (int, bool) {
 // votes are the ranks by what they did under that number.
 func (g *group) votes(seq int64) map[uint32][]int {
 	votes := map[uint32][]int{}
-	for _, rank := range g.ranks {
-		if hash := g.dumps[rank].hash(seq); hash != 0 {
-			votes[hash] = append(votes[hash], rank)
+	for _, d := range g.dumps {
+		if hash := d.hash(seq); hash != 0 {
+			votes[hash] = append(votes[hash], d.rank)
 		}
 	}
 	return votes
@@ -100,11 +106,10 @@ func winner(votes map[uint32][]int) (hash uint32, majority bool) {
 
 // mismatchAt explains a collective under whose number ranks did different
 // things. Where more than half agree the others are the culprits.
-func (g *group) mismatchAt(seq int64, waiting []int) *Finding {
+func (g *group) mismatchAt(seq int64, waiting []*dump) *Finding {
 	votes := g.votes(seq)
 	most, majority := winner(votes)
 	f := &Finding{Kind: Mismatch, Sure: Certain, Seq: seq, Operation: g.operationAt(seq, nil), NoDump: g.silent()}
-	f.Waiting = waiting
 	odd := g.oddest(votes, most)
 	f.What, f.Detail = g.difference(seq, votes, most, odd)
 	if majority {
@@ -117,7 +122,11 @@ func (g *group) mismatchAt(seq int64, waiting []int) *Finding {
 	} else {
 		f.doubt(Likely, "no signature has a majority: which side is wrong cannot be told")
 	}
-	f.Waiting = slices.DeleteFunc(slices.Clone(waiting), func(rank int) bool { return has(f.Culprits, rank) })
+	for _, d := range waiting {
+		if !has(f.Culprits, d.rank) {
+			f.Waiting = append(f.Waiting, d.rank)
+		}
+	}
 	if !g.blocks(seq, waiting) {
 		f.doubt(Unsure, "all ranks went on after it")
 	}
@@ -177,7 +186,7 @@ func differs(a, b string) string {
 // swapped reports whether one rank did at seq what the other did next, and the
 // other way round.
 func (g *group) swapped(seq int64, a, b int) bool {
-	x, y := g.dumps[a], g.dumps[b]
+	x, y := g.dump(a), g.dump(b)
 	later := x.hash(seq+1) == y.hash(seq) && y.hash(seq+1) == x.hash(seq)
 	oneStep := x.hash(seq+1) == y.hash(seq) || y.hash(seq+1) == x.hash(seq)
 	return later || oneStep && (x.hash(seq+1) == 0 || y.hash(seq+1) == 0)

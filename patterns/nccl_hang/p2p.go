@@ -10,12 +10,11 @@ const maxPairs = 256
 func (g *group) pointToPoint() []*Finding {
 	var found []*Finding
 	byPeer := map[[2]int]*Finding{} // one finding for each culprit and kind of doubt
-	for _, rank := range g.ranks {
-		op := g.dumps[rank].waitingOp(true)
-		if op == nil || len(found) == maxPairs {
+	for _, d := range g.dumps {
+		if d.waitsWith == nil || len(found) == maxPairs {
 			continue
 		}
-		f := g.pair(rank, op)
+		f := g.pair(d.rank, d.waitsWith)
 		if f == nil {
 			continue
 		}
@@ -26,7 +25,7 @@ func (g *group) pointToPoint() []*Finding {
 			same[0] = f.NoDump[0]
 		}
 		if known := byPeer[same]; known != nil && f.Kind == known.Kind && f.Kind != Mismatch && same[0] >= 0 {
-			known.Waiting = append(known.Waiting, rank)
+			known.Waiting = append(known.Waiting, d.rank)
 			continue
 		}
 		byPeer[same] = f
@@ -43,8 +42,8 @@ func (g *group) pair(rank int, op *operation) *Finding {
 		return nil
 	}
 	f.Detail = fmt.Sprintf("rank %d waits in %s with rank %d", rank, op.name, peer)
-	theirs := g.dumps[peer]
-	if _, spoke := g.run.ranks[peer]; !spoke {
+	theirs := g.dump(peer)
+	if !g.run.spoke(peer) {
 		f.Kind, f.NoDump, f.Sure = NoDump, []int{peer}, Unsure
 		f.Because = append(f.Because, doubtNoDump)
 		return f

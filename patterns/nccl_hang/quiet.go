@@ -29,8 +29,8 @@ func (g *group) quiet(least time.Duration) string {
 		return fmt.Sprintf("%s in %s%s: it is not known that %s waited for %s, which would make a verdict", waiters(waits), g.name(), g.unheard(), plural(waits, "it", "they"), least)
 	}
 	finished := map[int64][]int{} // number of the last collective → ranks
-	for _, rank := range g.ranks {
-		finished[g.dumps[rank].entered] = append(finished[g.dumps[rank].entered], rank)
+	for _, d := range g.dumps {
+		finished[d.entered] = append(finished[d.entered], d.rank)
 	}
 	var parts []string
 	for _, seq := range slices.SortedFunc(maps.Keys(finished), func(a, b int64) int { return cmp.Compare(b, a) }) {
@@ -54,8 +54,13 @@ func (g *group) progress(ranks []int, seq int64) string {
 func (g *group) name() string { return groupName(g.key.Group, g.key.Desc) }
 
 // waits are the ranks that wait in an operation of any kind.
-func (g *group) waits() []int {
-	return slices.DeleteFunc(slices.Clone(g.ranks), func(rank int) bool { return !g.dumps[rank].waits() })
+func (g *group) waits() (ranks []int) {
+	for _, d := range g.dumps {
+		if d.waits() {
+			ranks = append(ranks, d.rank)
+		}
+	}
+	return ranks
 }
 
 func (g *group) unheard() string {

@@ -43,11 +43,14 @@ func (s *standing) singledOut() bool {
 
 // viewAt returns what the sockets say at that time, nil where no stall was open.
 func viewAt(stalls *socketstall.Job, t int64) *view {
-	v := &view{ranks: map[int]*standing{}}
+	v := &view{ranks: make(map[int]*standing, len(stalls.Processes))}
 	procs := slices.SortedFunc(maps.Values(stalls.Processes), func(a, b *socketstall.Process) int {
-		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Last, b.Last), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID))
+		if a.Rank != b.Rank { // as nearly always
+			return a.Rank - b.Rank
+		}
+		return cmp.Or(cmp.Compare(a.Last, b.Last), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID))
 	})
-	where := addresses{}
+	where := make(addresses, 2*len(procs))
 	for _, proc := range procs {
 		v.look(proc, t, where)
 	}

@@ -2,6 +2,7 @@ package stacksreceiver
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -13,14 +14,15 @@ import (
 
 // surroundings are what a test brings its own of.
 type surroundings struct {
-	open   func() (source, error)
-	ticks  probereceiver.Ticks
-	looked func() // a look at all ranks has ended
+	open    func() (source, error)
+	ticks   probereceiver.Ticks
+	looked  func()        // a look at all ranks has ended
+	longest time.Duration // that stacks are taken for in one look; those left have to wait for the next
 }
 
 // NewFactory makes the factory of the stacks receiver.
 func NewFactory() receiver.Factory {
-	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime, looked: func() {}})
+	return newFactory(surroundings{open: openSource, ticks: probereceiver.RealTime, looked: func() {}, longest: longestLook})
 }
 
 func newFactory(around surroundings) receiver.Factory {

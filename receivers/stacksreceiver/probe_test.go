@@ -204,13 +204,14 @@ func TestRealLoops(t *testing.T) {
 			spins, samples := false, 0
 			// On a busy machine many looks find a loop where the one before did: of those nothing is learned.
 			for now, limit := time.Now(), time.Now().Add(hosttest.Patience); (tc.spins || samples < 80) && !spins && !s.work && time.Now().Before(limit); now = now.Add(time.Second) {
-				status, err := m.Status(p.PID)
+				mains, err := m.MainThreads([]uint32{p.PID})
 				require.NoError(t, err)
+				require.NoError(t, mains[0].Err)
 				place, err := m.Place(p.PID)
 				if err != nil {
 					place = nowhere
 				}
-				if !s.look(now, status, place) {
+				if !s.look(now, mains[0].Status, place) {
 					time.Sleep(20 * time.Millisecond) // so that the looks are of different moments
 					continue
 				}
@@ -258,8 +259,9 @@ func TestARankThatEndsIsNoFailure(t *testing.T) {
 	require.ErrorContains(t, cmd.Wait(), "terminated")
 	_, err = s.Stack(p.PID, p.StartNS)
 	require.ErrorIs(t, err, procfs.ErrGone)
-	_, err = s.Status(p.PID)
-	require.ErrorIs(t, err, procfs.ErrGone)
+	mains, err := s.MainThreads([]uint32{p.PID})
+	require.NoError(t, err)
+	require.ErrorIs(t, mains[0].Err, procfs.ErrGone)
 	s.Release(p.PID)
 }
 
@@ -311,7 +313,7 @@ func watching(b *testing.B, ranks int, stand, seconds string) (*watch, time.Time
 		known = append(known, living(b, cmd.Process.Pid, i))
 	}
 	bench.Resolver.Know(known...)
-	r, err := build(bench.Settings, bench.config, bench.Sink, surroundings{})
+	r, err := build(bench.Settings, bench.config, bench.Sink, surroundings{longest: longestLook})
 	require.NoError(b, err)
 	r.resolver = bench.Resolver
 	b.Cleanup(r.telemetry.Shutdown)

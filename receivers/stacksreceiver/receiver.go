@@ -27,7 +27,8 @@ type source interface {
 	probereceiver.Source
 	// Prepare opens what a look at a process needs, and says whether it runs Python.
 	Prepare(pid uint32) (python bool, err error)
-	Status(pid uint32) (procfs.ThreadStatus, error)
+	// MainThreads are what the kernel says of the main threads of processes, in their order.
+	MainThreads(pids []uint32) ([]procfs.MainThread, error)
 	Place(pid uint32) (pystack.Place, error)
 	Stack(pid uint32, startNS uint64) (*stacks.Process, error)
 	// Slept reports whether the main thread has not run since it was seen asleep.
@@ -56,6 +57,7 @@ type stacksReceiver struct {
 	out       *outbox.Outbox[plog.Logs]
 	ticks     probereceiver.Ticks
 	looked    func()
+	longest   time.Duration // that stacks are taken for in one look
 	resolver  identity.Resolver
 	followed  atomic.Int64
 	overLimit atomic.Uint64 // records that were not made, for their domain has made many
@@ -71,7 +73,7 @@ func build(settings receiver.Settings, config *Config, next consumer.Logs, aroun
 		return nil, err
 	}
 	r := &stacksReceiver{
-		config: config, settings: settings, telemetry: telemetry, out: out, ticks: around.ticks, looked: around.looked,
+		config: config, settings: settings, telemetry: telemetry, out: out, ticks: around.ticks, looked: around.looked, longest: around.longest,
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost(), config.MaxFrames),
 	}
 	return r, probereceiver.Observe(telemetry.RegisterReceiverStacksProcessesCallback, r.followed.Load)

@@ -103,6 +103,18 @@ func (s *fakeSource) Status(pid uint32) (status procfs.ThreadStatus, err error) 
 	return status, err
 }
 
+func (s *fakeSource) MainThreads(pids []uint32) ([]procfs.MainThread, error) {
+	all := make([]procfs.MainThread, len(pids))
+	for i, pid := range pids {
+		main := &all[i]
+		if main.Status, main.Err = s.Status(pid); errors.Is(main.Err, probe.ErrClosed) {
+			return nil, main.Err
+		}
+		main.Ran, main.RanErr = s.OnCPU(pid)
+	}
+	return all, nil
+}
+
 func (s *fakeSource) Place(pid uint32) (place pystack.Place, err error) {
 	err = s.of(pid, func(p *fake) error { place = p.place; return nil })
 	return place, err
@@ -194,7 +206,7 @@ func newBench(t testing.TB) *bench {
 }
 
 func (b *bench) factory(ticks probereceiver.Ticks, looked func()) receiver.Factory {
-	return newFactory(surroundings{ticks: ticks, looked: looked, open: func() (source, error) {
+	return newFactory(surroundings{ticks: ticks, looked: looked, longest: hosttest.Patience, open: func() (source, error) {
 		b.source.Probe = probereceivertest.NewProbe()
 		return b.source, b.Open()
 	}})

@@ -70,6 +70,10 @@ func (m *machine) Status(pid uint32) (procfs.ThreadStatus, error) {
 	return whileOpen(m, func(r *stacks.Reader) (procfs.ThreadStatus, error) { return r.Status(pid) })
 }
 
+func (m *machine) MainThreads(pids []uint32) ([]procfs.MainThread, error) {
+	return whileOpen(m, func(*stacks.Reader) ([]procfs.MainThread, error) { return m.fs.MainThreads(pids), nil })
+}
+
 func (m *machine) Place(pid uint32) (pystack.Place, error) {
 	return whileOpen(m, func(r *stacks.Reader) (pystack.Place, error) { return r.Place(pid) })
 }

@@ -24,7 +24,7 @@ import (
 
 // Bounds of one look.
 const (
-	longestLook = 250 * time.Millisecond // for stacks; those left have to wait for the next look
+	longestLook = 250 * time.Millisecond // for stacks
 	maxPrepares = 32
 	maxKin      = 64 // processes of a rank that are asked for how long they have run
 )
@@ -261,24 +261,29 @@ type candidate struct {
 func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 	var found []candidate
 	var failures []error
-	looked := 0
+	var wanted []*follower
+	var pids []uint32
 	for _, f := range w.follows {
-		if !which(f) {
-			continue
+		if which(f) {
+			wanted, pids = append(wanted, f), append(pids, f.PID)
 		}
-		looked++
-		status, err := w.source.Status(f.PID)
+	}
+	mains, err := w.source.MainThreads(pids)
+	if err != nil {
+		return err
+	}
+	for i, f := range wanted {
+		main := &mains[i]
 		switch {
-		case errors.Is(err, probe.ErrClosed):
-			return err
-		case gone(err):
+		case gone(main.Err):
 			w.forget(processOf(&f.Process))
 			continue
-		case err != nil:
-			failures = append(failures, err)
+		case main.Err != nil:
+			failures = append(failures, main.Err)
 			continue
 		}
-		of := inquiry{func() (pystack.Place, error) { return w.source.Place(f.PID) }, func() (time.Duration, error) { return w.source.OnCPU(f.PID) }}
+		status := main.Status
+		of := inquiry{func() (pystack.Place, error) { return w.source.Place(f.PID) }, func() (time.Duration, error) { return main.Ran, main.RanErr }}
 		o := f.look(w.now, status, w.config, of)
 		if f.looks == 0 {
 			f.learnPlace(w.now, func() (waitclass.Class, error) { return w.source.Class(f.PID) }, of.where)
@@ -296,7 +301,7 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 	w.lookInto()
 	w.takeAll(ctx, found)
 	w.doings(ctx)
-	if looked > 0 && len(failures) == looked {
+	if len(wanted) > 0 && len(failures) == len(wanted) {
 		return errors.Join(failures...)
 	}
 	return nil
@@ -412,7 +417,7 @@ func (w *watch) takeAll(ctx context.Context, found []candidate) {
 	})
 	began := time.Now()
 	for i, c := range found {
-		if i > 0 && time.Since(began) > longestLook {
+		if i > 0 && time.Since(began) > w.longest {
 			w.telemetry.ReceiverStacksPostponed.Add(ctx, int64(len(found)-i))
 			return
 		}

@@ -79,6 +79,9 @@ func TestBreakpointsGoWhereTheyCostLeast(t *testing.T) {
 		"push":                               {[]byte{0x55, 0xc3}, 0, false},
 		"nop":                                {[]byte{0x90, 0xc3}, 0, false},
 		"jump":                               {[]byte{0xe9, 0, 0, 0, 0}, 0, false},
+		"endbr64, call":                      {[]byte{0xf3, 0x0f, 0x1e, 0xfa, 0xe8, 0, 0, 0, 0}, 0, true},
+		"endbr64, jump":                      {[]byte{0xf3, 0x0f, 0x1e, 0xfa, 0xe9, 0, 0, 0, 0}, 4, false},
+		"call":                               {[]byte{0xe8, 0, 0, 0, 0}, 0, true},
 		"endbr32":                            {[]byte{0xf3, 0x0f, 0x1e, 0xfb, 0xc3}, 0, true},
 	} {
 		f := begins(tc.code...)
