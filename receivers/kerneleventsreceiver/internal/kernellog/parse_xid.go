@@ -35,6 +35,9 @@ func (p *assembler) parseXid(faults []Fault, l line) ([]Fault, Outcome) {
 	a := metadata.GpuXidOn(record.Early())
 	f := p.fault(l, a, device)
 	f.Key.Code, f.Key.Instance = code, instance
+	if p.trust == record.Proven && l.more != "" { // a name can hold a newline: the driver's words go on behind it
+		rest += " " + strings.ReplaceAll(l.more, "\n", " ")
+	}
 	var message string
 	f.OwnerPID, f.OwnerName, message = xidOwner(strings.TrimLeft(rest, ", "))
 	f.Key.PID = f.OwnerPID
@@ -168,13 +171,15 @@ func nvlink5(f *Fault, a metadata.GpuXid, message string) {
 	a.KerneleventsErrorStatus(strings.Trim(words[7], "()"))
 }
 
-// nvlink4 reads the link of "NVLink: fatal error detected on link 14(0x…)".
+// nvlink4 reads the link of "NVLink: fatal error detected on link 14(0x…)". The name of a
+// process can stand before it, and hold the same words.
 func nvlink4(f *Fault, a metadata.GpuXid, message string) {
-	digits, found := between(message, "on link ", "(")
-	if !found {
+	const words = "on link "
+	at := strings.LastIndex(message, words)
+	if at < 0 {
 		return
 	}
-	if link, _, ok := number(digits); ok {
+	if link, _, ok := number(message[at+len(words):]); ok {
 		f.Key.Part = strconv.Itoa(int(link))
 		a.KerneleventsNvlinkLink(int64(link))
 	}
