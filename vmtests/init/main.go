@@ -61,7 +61,10 @@ func run() error {
 		}
 		killAll()
 	}
-	return send(guest.Line{Kind: guest.Done})
+	if err := send(guest.Line{Kind: guest.Done}); err != nil {
+		return err
+	}
+	return sent(port)
 }
 
 // sender writes whole lines, for several at a time.

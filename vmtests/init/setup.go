@@ -116,6 +116,15 @@ func openPort(path string) (*os.File, error) {
 	return port, nil
 }
 
+// sent waits until all that was written to a serial line has left (tcdrain(3)): the kernel keeps some
+// KiB, which a machine that powers off takes with it. On a busy host the last lines were lost.
+func sent(port *os.File) error {
+	if err := unix.IoctlSetInt(int(port.Fd()), unix.TCSBRK, 1); err != nil {
+		return fmt.Errorf("%s: %w", port.Name(), err)
+	}
+	return nil
+}
+
 func release() string {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
