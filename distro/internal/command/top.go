@@ -45,8 +45,8 @@ func newTop() *cobra.Command {
 			"replay reads.\n\n" +
 			"It needs 80 columns and 15 rows; where there is less, it shows the incident alone. It uses two of the terminal's 16 colours,\n" +
 			"none with NO_COLOR. Where the output is no terminal, or TERM is dumb, it prints the first screen once.\n\n" +
-			"Exit codes: 0; where it prints once, 4 if an incident is open (drills do not count); 3 nothing of a recording could be\n" +
-			"read, 2 wrong usage, 1 not reachable, or internal error.",
+			"Exit codes: 0; where it prints once, 4 if an incident is open (drills do not count), or if not all of a recording could be\n" +
+			"read; 3 nothing of a recording could be read, 2 wrong usage, 1 not reachable, or internal error.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, paths []string) error { return f.run(cmd, paths) },
 	}
@@ -203,7 +203,7 @@ func (f *topFlags) recorded(cmd *cobra.Command, paths []string) (top.Source, err
 		name += fmt.Sprintf(" and %d more", more)
 	}
 	return top.NewRecorded(top.Recording{
-		Name: name, At: result.Last, Verdicts: verdicts, Ranks: book, Agents: result.Agents, Feeds: feeds, Unfed: fed.unfed(result.Agents.Working(result.Last)...),
+		Name: name, At: result.Last, Verdicts: verdicts, Ranks: book, Agents: result.Agents, Feeds: feeds, Unfed: fed.unfed(result.Agents.Working(result.Last)...), Problem: unread(&result),
 		View: func(incident []verdict.Verdict) (incidentview.View, error) {
 			v, err := withRecords(cmd.Context(), paths, quiet, incident, &result)
 			v.Made.From, v.Made.Hashes = provenance(paths)

@@ -59,6 +59,7 @@ type Model struct {
 	colors  bool
 
 	width, height int
+	printed       bool      // once: there are no keys, and no row is the last
 	now           time.Time // of this machine
 
 	picture  Picture
@@ -275,7 +276,8 @@ func (m *Model) View() tea.View {
 	return v
 }
 
-// Once is the first screen as text, and whether an incident is open.
+// Once is the first screen as text, and whether an incident is open or not all of a recording
+// could be read.
 func Once(ctx context.Context, source Source) (text string, broken bool, err error) {
 	m := New(source, Actions{}, false)
 	for range 2 { // which job is shown is known by the first answer
@@ -285,5 +287,5 @@ func Once(ctx context.Context, source Source) (text string, broken bool, err err
 		}
 		m.take(lookedMsg{picture, nil, time.Time{}})
 	}
-	return m.Text(), m.picture.Broken(), nil
+	return m.Text(), m.picture.Broken() || m.picture.Recorded && m.picture.Problem != "", nil
 }

@@ -108,7 +108,7 @@ func (m *Model) rankPage(p *page) {
 	}
 	by, isNamed := m.picture.named(j)[d.Rank]
 	k := kindOf(d.State, by, isNamed)
-	p.add(span{m.ink(looks[k]), marks[k] + " " + strings.ToUpper(words[k][0])}, span{bold, "  rank " + verdict.Number(d.Rank) + " of " + shown(j.Job) + m.forHow(d)})
+	p.add(span{m.ink(looks[k]), marks[k] + " " + strings.ToUpper(words[k][0])}, span{bold, "  rank " + strconv.Itoa(d.Rank) + " of " + shown(j.Job) + m.forHow(d)})
 	if isNamed {
 		p.field("  why", plain, by.Text)
 		p.field("", dim, "incident "+short(by.Incident))

@@ -537,3 +537,80 @@ func BenchmarkRefresh(b *testing.B) {
 		}
 	}
 }
+
+// What was not read, or what else is wrong with what tells, bounds all that a screen says: it
+// stands on the first screen of any size, whether an incident is open or not.
+func TestWhatIsWrongWithATellerIsOnTheFirstScreen(t *testing.T) {
+	recording := play(t, toptest.Checkpoint(8))
+	recording.Problem = "1 of 2 files could not be read, or not all of it"
+	well := recording
+	well.Verdicts = nil
+	for name, r := range map[string]Recording{"an incident is open": recording, "nothing is wrong": well} {
+		source := NewRecorded(r)
+		u := newUser(t, source, Actions{})
+		for _, size := range [][2]int{{40, 12}, {80, 24}, {200, 60}} {
+			u.size(size[0], size[1])
+			require.Contains(t, strings.Join(strings.Fields(u.screen()), " "), "1 of 2 files could not be read,", "%s, %d columns", name, size[0])
+		}
+		text, broken, err := Once(t.Context(), source)
+		require.NoError(t, err)
+		require.True(t, broken, "%s: it is not known that all is well", name)
+		require.Contains(t, text, "but      1 of 2 files could not be read, or not all of it")
+	}
+}
+
+// What is printed once has all jobs, and names no key: nobody can press one.
+func TestWhatIsPrintedOnceIsWholeAndHasNoKeys(t *testing.T) {
+	source := live()
+	for i := range 300 {
+		source.picture.Jobs = append(source.picture.Jobs, history.RankJob{Job: fmt.Sprintf("job-%d", i), Hosts: 1, Counts: map[string]int{history.RankGoesOn: 4}})
+	}
+	for i := range 3 {
+		more := source.picture.Incidents[1]
+		more.ID = fmt.Sprintf("more-%d", i)
+		source.picture.Incidents = append(source.picture.Incidents, more)
+	}
+	text, _, err := Once(t.Context(), source)
+	require.NoError(t, err)
+	require.Contains(t, text, "job-299")
+	require.Contains(t, text, "and 3 more open incidents\n", "a drill is none")
+	require.NotContains(t, text, "more: j k")
+	u := newUser(t, source, Actions{})
+	require.Contains(t, u.screen(), "more: j k")
+	require.Contains(t, u.screen(), "more open incidents: i")
+}
+
+// Text that finds no room ends in two dots.
+func TestWhatIsCutSaysSo(t *testing.T) {
+	source := live()
+	p := &source.picture
+	p.Incidents[1].Headline = strings.Repeat("word ", 99)
+	v := p.Views["inc-1"]
+	v.Do[0].Text, v.Do[0].Command = strings.Repeat("step ", 99), ""
+	p.Views["inc-1"] = v
+	u := newUser(t, source, Actions{})
+	require.Regexp(t, `(?m)^  +word .*word\.\.$`, u.screen())
+	require.Regexp(t, `(?m)^  +step .*step\.\.$`, u.screen())
+}
+
+// A time that stands alone has its zone, and a rank is written as it is typed.
+func TestTimesHaveAZoneAndRanksNoComma(t *testing.T) {
+	source := NewRecorded(play(t, toptest.Checkpoint(1024)))
+	u := newUser(t, source, Actions{})
+	u.size(40, 12)
+	require.Contains(t, u.screen(), "since 03:12:04 UTC, ")
+	u.size(80, 24)
+	u.press("r")
+	u.rank = 1023
+	u.press("enter")
+	u.look(began)
+	require.Contains(t, u.screen(), "llm-70b > rank 1023")
+	require.Contains(t, u.screen(), "rank 1023 of llm-70b")
+	require.NotContains(t, u.screen(), "1,023")
+
+	source2 := live()
+	source2.picture.Incidents[1].Acknowledged = &history.Acknowledgement{At: began, UID: 7}
+	seen := newUser(t, source2, Actions{})
+	seen.press("enter")
+	require.Contains(t, seen.screen(), "UTC by uid 7")
+}
