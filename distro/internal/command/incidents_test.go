@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/distro/internal/top"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
@@ -159,6 +160,23 @@ func TestIncidentsAreShown(t *testing.T) {
 			require.Equal(t, exitOK, got.Code, got.Stderr)
 			requireGolden(t, name, got.Stdout)
 		})
+	}
+}
+
+// A character that a terminal shows in two columns counts as two.
+func TestTablesAlignWideCharacters(t *testing.T) {
+	var b strings.Builder
+	table(&b, "NODE\tJOB\tWHAT", func(row func(cells ...string)) {
+		row("節点-0", "e\u0301tude", "x")
+		row("node-17", "訓練", "x")
+	})
+	at := -1
+	for line := range strings.Lines(b.String()) {
+		before := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSpace(line), "WHAT"), "x")
+		if at < 0 {
+			at = top.Width(before)
+		}
+		require.Equal(t, at, top.Width(before), b.String())
 	}
 }
 

@@ -23,7 +23,7 @@ func newJobs() *cobra.Command {
 		Use:   "jobs",
 		Short: "Lists the starts of jobs that a running tracecore has seen, with their ranks and how they ended",
 		Long: "Asks the tracecore that runs on this machine, or the one at --address, for the starts of jobs that it has seen:\n" +
-			"the newest first. An agent sees the ranks of its node, a gateway those of all that send to it.",
+			"the newest first. An agent sees the ranks of its node, a gateway those of all that send to it.\n\n" + kept,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query, err := a.query()
@@ -53,7 +53,7 @@ func writeJobs(w io.Writer, a *history.Jobs) error {
 	if len(a.Runs) == 0 {
 		fmt.Fprintf(&b, "No job was seen on %s that matches.\n", safetext.Line(a.Host))
 	} else {
-		table(&b, "JOB\tSTARTED\tLASTED\tSTOOD\tSTEP\tOUTCOME\tRANKS\tHOSTS\tFIRST FAILURE\tRUN", func(row func(cells ...string)) {
+		table(&b, "JOB\tSTARTED, UTC\tLASTED\tSTOOD\tSTEP\tOUTCOME\tRANKS\tHOSTS\tFIRST FAILURE\tRUN", func(row func(cells ...string)) {
 			for i := range a.Runs {
 				run := &a.Runs[i]
 				row(run.Job, run.Began.UTC().Format("2006-01-02 15:04:05"), went(run, a), stood(run), cmp.Or(run.Steps.PerStep(), "-"), strings.ReplaceAll(run.Outcome, "_", " "),

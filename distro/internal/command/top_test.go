@@ -34,7 +34,7 @@ func TestTopOfARecording(t *testing.T) {
 	}{
 		"an incident":     {[]string{log}, exitDegraded, "# CRITICAL, likely  GPU 0000:65:00.0 on gpu-4 has fallen off the bus", ""},
 		"nothing":         {[]string{quiet}, exitOK, ". Nothing is wrong that tracecore can see.", ""},
-		"half of it":      {[]string{damaged, quiet}, exitDegraded, "but      1 of 2 files could not be read, or not all of it", "unknown format"},
+		"half of it":      {[]string{damaged, log}, exitDegraded, "but      1 of 2 files could not be read, or not all of it", "unknown format"},
 		"unreadable":      {[]string{damaged}, exitUnusable, "", "unknown format"},
 		"standard input":  {[]string{"-"}, exitUsage, "", "reads its input twice"},
 		"no such address": {[]string{"--address", "ftp://x"}, exitUsage, "", "--address"},

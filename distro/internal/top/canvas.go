@@ -165,6 +165,9 @@ func runeWidth(r rune) int {
 	return ansi.StringWidthWc(string(r))
 }
 
+// Width is how many columns of a terminal text takes.
+func Width(text string) int { return width(text) }
+
 // width is how many columns text takes.
 func width(text string) int {
 	n := 0

@@ -48,7 +48,7 @@ func (m *Model) brief(p *page, open []*history.Incident) {
 	m.headline(p, one)
 	p.field("  since", plain, since(one.Onset, m.moment()))
 	v, ok := m.picture.Views[one.ID]
-	if ok && v.Lost != nil {
+	if ok && v.LostOrNone() != nil {
 		p.field("  lost", plain, lost(&v))
 	}
 	if ok && len(v.Do) > 0 {

@@ -55,7 +55,7 @@ func (m *Model) incidentHead(p *page, v *incidentview.View) {
 	if v.Dead != nil {
 		p.field("  dead", plain, verdict.Number(v.Dead.Count)+" died: "+few(*v.Dead))
 	}
-	if v.Lost != nil {
+	if v.LostOrNone() != nil {
 		p.field("  lost", plain, lost(v))
 	}
 	for i := range m.picture.Incidents {
@@ -307,7 +307,7 @@ func (m *Model) pane(c *canvas, x, y, end int) {
 		p.blank()
 		p.field("  where", plain, v.Where)
 		p.field("  since", plain, since(v.Since, m.moment()))
-		if v.Lost != nil {
+		if v.LostOrNone() != nil {
 			p.field("  lost", plain, lost(&v))
 		}
 		m.steps(p, &v)
