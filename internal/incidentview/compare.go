@@ -192,7 +192,8 @@ func stepless(c *Comparison) string {
 
 // shareless says why it is not known what an hour was spent on.
 func shareless(c *Comparison) string {
-	for name, side := range map[string]*Total{"A": &c.A, "B": &c.B} {
+	for i, side := range []*Total{&c.A, &c.B} {
+		name := [2]string{"A", "B"}[i]
 		switch {
 		case side.PerHour != nil || side.First.IsZero() && side.Incidents > 0:
 		case side.First.IsZero():

@@ -190,13 +190,13 @@ func summarize(w io.Writer, r *replay.Result, lateness time.Duration) {
 			fmt.Fprintf(w, "%s %s\n", counted(note.count, note.what), note.text)
 		}
 	}
-	if text := unread(r); text != "" {
+	if text := unreadOf(r); text != "" {
 		fmt.Fprintln(w, text)
 	}
 }
 
-// unread says of how much nothing is known; "" where all was read.
-func unread(r *replay.Result) string {
+// unreadOf says of how much nothing is known; "" where all was read.
+func unreadOf(r *replay.Result) string {
 	if r.Unread == 0 {
 		return ""
 	}

@@ -203,7 +203,7 @@ func (f *topFlags) recorded(cmd *cobra.Command, paths []string) (top.Source, err
 		name += fmt.Sprintf(" and %d more", more)
 	}
 	return top.NewRecorded(top.Recording{
-		Name: name, At: result.Last, Verdicts: verdicts, Ranks: book, Agents: result.Agents, Feeds: feeds, Unfed: fed.unfed(result.Agents.Working(result.Last)...), Problem: unread(&result),
+		Name: name, At: result.Last, Verdicts: verdicts, Ranks: book, Agents: result.Agents, Feeds: feeds, Unfed: fed.unfed(result.Agents.Working(result.Last)...), Problem: unreadOf(&result),
 		View: func(incident []verdict.Verdict) (incidentview.View, error) {
 			v, err := withRecords(cmd.Context(), paths, quiet, incident, &result)
 			v.Made.From, v.Made.Hashes = provenance(paths)
