@@ -112,7 +112,7 @@ func (f *compareFlags) side(cmd *cobra.Command, path string) (side incidentview.
 			return side, false, exitError{code: exitUnusable}
 		}
 		side.First, side.Last, unread = result.First, result.Last, result.Unread > 0
-		if text := unreadOf(&result); text != "" {
+		for _, text := range problems(&result) {
 			side.Notes = append(side.Notes, side.Name+": "+text)
 		}
 		if err := f.steps(cmd.Context(), path, &side); err != nil {

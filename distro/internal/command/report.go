@@ -333,7 +333,7 @@ func flaws(r *replay.Result, lateness time.Duration) []string {
 	var b bytes.Buffer
 	summarize(&b, r, lateness)
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	return lines[1:] // the first says what was read
+	return append(lines[1:], r.Notes...) // the first says what was read
 }
 
 // writeFile writes a whole file or none.

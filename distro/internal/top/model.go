@@ -276,8 +276,7 @@ func (m *Model) View() tea.View {
 	return v
 }
 
-// Once is the first screen as text, and whether an incident is open or not all of a recording
-// could be read.
+// Once is the first screen as text, and whether an incident is open.
 func Once(ctx context.Context, source Source) (text string, broken bool, err error) {
 	m := New(source, Actions{}, false)
 	for range 2 { // which job is shown is known by the first answer
@@ -287,5 +286,5 @@ func Once(ctx context.Context, source Source) (text string, broken bool, err err
 		}
 		m.take(lookedMsg{picture, nil, time.Time{}})
 	}
-	return m.Text(), m.picture.Broken() || m.picture.Recorded && m.picture.Problem != "", nil
+	return m.Text(), m.picture.Broken(), nil
 }
