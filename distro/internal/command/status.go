@@ -418,20 +418,7 @@ func writeFeeds(b *strings.Builder, r *statusReport) {
 	if len(r.Feeds) == 0 {
 		return
 	}
-	last, came := map[string]time.Time{}, map[string]bool{}
-	reads := map[string]map[string]bool{} // by pattern
-	for _, f := range r.Feeds {
-		if reads[f.Pattern] == nil {
-			reads[f.Pattern] = map[string]bool{}
-		}
-		for _, name := range f.Reads { // of several, one is enough for the evidence, and which came is not known
-			reads[f.Pattern][name] = true
-			came[name] = came[name] || f.Last != nil
-		}
-		if f.Last != nil && f.Last.After(last[f.Pattern]) {
-			last[f.Pattern] = *f.Last
-		}
-	}
+	patterns, never := history.FedOf(r.Feeds)
 	states := map[string]string{}
 	for _, p := range r.Patterns {
 		states[p.Name] = string(p.State)
@@ -441,19 +428,14 @@ func writeFeeds(b *strings.Builder, r *statusReport) {
 		heading = "PATTERN\tIS\tCAME\tLAST, UTC"
 	}
 	table(b, heading, func(row func(cells ...string)) {
-		for _, name := range slices.Sorted(maps.Keys(reads)) {
-			when, n := "never", 0
-			if at := last[name]; !at.IsZero() {
-				when = at.UTC().Format("2006-01-02 15:04:05")
+		for _, f := range patterns {
+			when := "never"
+			if !f.Last.IsZero() {
+				when = f.Last.UTC().Format("2006-01-02 15:04:05")
 			}
-			for read := range reads[name] {
-				if came[read] {
-					n++
-				}
-			}
-			cells := []string{name, fmt.Sprintf("%d of %d", n, len(reads[name])), when}
+			cells := []string{f.Pattern, fmt.Sprintf("%d of %d", f.Came, f.All), when}
 			if len(states) > 0 {
-				cells = slices.Insert(cells, 1, cmp.Or(states[name], "-"))
+				cells = slices.Insert(cells, 1, cmp.Or(states[f.Pattern], "-"))
 			}
 			row(cells...)
 		}
@@ -461,7 +443,6 @@ func writeFeeds(b *strings.Builder, r *statusReport) {
 	if len(states) > 0 {
 		b.WriteString("Full: a certain verdict can come. Degraded: a likely one at most, or one that\nnames nobody. Silent: none until a source beside the probes speaks. Blind: none.\n`tracecore bpf-check` says what is missing. -: a pattern of this site.\n")
 	}
-	never := slices.DeleteFunc(slices.Sorted(maps.Keys(came)), func(name string) bool { return came[name] })
 	if len(never) > 0 {
 		b.WriteString("Never came since the start:\n")
 		for _, line := range top.Wrap(safetext.Line(strings.Join(never, " ")), columns-2) {

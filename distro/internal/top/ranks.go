@@ -3,7 +3,6 @@ package top
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -214,32 +213,4 @@ func (m *Model) rankStack(p *page, j *history.RankJob, d *history.RankDetail) {
 	if v := m.viewOf(j); v != nil && len(v.Stacks) > 0 {
 		m.stackPage(p, v)
 	}
-}
-
-// fed is how far a pattern is fed.
-type fed struct {
-	pattern   string
-	came, all int
-	last      *time.Time
-}
-
-// lastOf folds the pieces of evidence of each pattern.
-func lastOf(feeds []history.Feed) []fed {
-	var list []fed
-	for _, f := range feeds {
-		at := slices.IndexFunc(list, func(o fed) bool { return o.pattern == f.Pattern })
-		if at < 0 {
-			list, at = append(list, fed{pattern: f.Pattern}), len(list)
-		}
-		one := &list[at]
-		one.all++
-		if f.Last != nil {
-			one.came++
-			if one.last == nil || f.Last.After(*one.last) {
-				one.last = f.Last
-			}
-		}
-	}
-	slices.SortFunc(list, func(a, b fed) int { return cmp.Compare(a.pattern, b.pattern) })
-	return list
 }

@@ -241,7 +241,7 @@ func live() *told {
 			Agents: heartbeat.Counts{Watching: 1023, Silent: 1, Gone: 1}, WorstAgents: []heartbeat.Agent{
 				{Host: "node-7", State: heartbeat.Silent, Since: start}, {Host: "node-9", State: heartbeat.Watching, Since: start, Receivers: []heartbeat.Component{{Name: "gpu", State: heartbeat.Fails}}},
 			},
-			Feeds: []history.Feed{{Pattern: "gpu_lost", Evidence: "xid"}, {Pattern: "gpu_lost", Evidence: "lost", Last: &since}}},
+			Feeds: []history.Feed{{Pattern: "gpu_lost", Evidence: "xid", Reads: []string{"gpu.xid"}}, {Pattern: "gpu_lost", Evidence: "lost", Reads: []string{"gpu.lost"}, Last: &since}}},
 		Unfed: []string{"gpu", "rdma"}, Started: start,
 	}}
 }
