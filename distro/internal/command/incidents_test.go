@@ -180,6 +180,15 @@ func TestTablesAlignWideCharacters(t *testing.T) {
 	}
 }
 
+// Two users may call a job alike.
+func TestRunsOfOneNameHaveTheirDomain(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, writeJobs(&b, &history.Jobs{Runs: []history.Run{{Job: "same", Domain: "user 1000"}, {Job: "same", Domain: "user 1001"}, {Job: "other", Domain: "user 1001"}}}))
+	require.Contains(t, b.String(), "same, user 1000  ")
+	require.Contains(t, b.String(), "same, user 1001  ")
+	require.Contains(t, b.String(), "\nother  ")
+}
+
 func TestWhatCannotBeAskedSaysWhatToDo(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>"+hostileText) }))
 	defer other.Close()

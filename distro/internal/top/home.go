@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,6 +178,11 @@ func (m *Model) lastColumn(list []*history.RankJob) string {
 			return "PACE"
 		}
 	}
+	for _, j := range list {
+		if m.whose(j) != "" {
+			return "OF"
+		}
+	}
 	return ""
 }
 
@@ -265,11 +271,23 @@ func (m *Model) jobRow(j *history.RankJob, columns jobColumns, chosen bool) line
 	if j.Drill {
 		drill = "DRILL "
 	}
+	name := columns.job + min(9-1-width(count), 0) // a number is whole: the name gives way
+	last := strings.TrimPrefix(m.waitsFor(j, names)+m.whose(j), ", ")
 	return line{
-		{plain, lead + pad(drill+shown(j.Job), columns.job) + right(count, 9) + right(verdict.Number(j.Hosts), 7) + "  "},
+		{plain, lead + pad(drill+shown(j.Job), name) + right(count, columns.job+9-name) + right(verdict.Number(j.Hosts), 7) + "  "},
 		{m.ink(looks[k]), pad(marks[k]+" "+word, 12)},
-		{plain, right(took, 12) + "  " + pad(m.waitsFor(j, names), columns.waits)},
+		{plain, right(took, 12) + "  " + pad(last, columns.waits)},
 	}
+}
+
+// whose tells a job from one of that name in another domain.
+func (m *Model) whose(j *history.RankJob) string {
+	for i := range m.picture.Jobs {
+		if other := &m.picture.Jobs[i]; other.Job == j.Job && other.Domain != j.Domain {
+			return ", " + shown(cmp.Or(j.Domain, "no domain"))
+		}
+	}
+	return ""
 }
 
 // state is how a job fares as a whole, and since when.
@@ -369,7 +387,7 @@ func (m *Model) jobGrid(c *canvas, j *history.RankJob, y, end, bottom int, wide 
 	if most < 1 {
 		return y
 	}
-	return m.drawGrid(c, g, m.plot(g, end, most), shown(j.Job), y, end, bottom) + 1
+	return m.drawGrid(c, g, m.plot(g, end, most), shown(j.Job)+m.whose(j), y, end, bottom) + 1
 }
 
 // drawGrid draws how many ranks fare how, and their marks.

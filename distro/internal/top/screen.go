@@ -148,7 +148,11 @@ func (m *Model) path() string {
 		case atIncident:
 			words = append(words, "incident "+short(p.incident))
 		case atRanks:
-			words = append(words, m.chosen.job)
+			name := m.chosen.job
+			if j := m.job(); j != nil {
+				name += m.whose(j)
+			}
+			words = append(words, name)
 		case atRank:
 			words = append(words, "rank "+strconv.Itoa(m.rank))
 		case atStatus:

@@ -613,3 +613,21 @@ func TestTimesHaveAZoneAndRanksNoComma(t *testing.T) {
 	seen.press("enter")
 	require.Contains(t, seen.screen(), "UTC by uid 7")
 }
+
+// Two users may call a job alike: the domain tells them apart. How many ranks there are is whole.
+func TestJobsOfOneName(t *testing.T) {
+	source := live()
+	source.picture.Jobs = []history.RankJob{
+		{Job: "same", Domain: "user 1000", Hosts: 1, Counts: map[string]int{history.RankGoesOn: 8}, Groups: []history.RankGroup{{State: history.RankGoesOn, Ranks: "0-7", Count: 8}}},
+		{Job: "same", Domain: "user 1001", Hosts: 1, Counts: map[string]int{history.RankGoesOn: 4}},
+		{Job: "one-of-a-name", Domain: "user 1001", Hosts: 2000, Counts: map[string]int{history.RankGoesOn: 16000, history.RankUnseen: 384}},
+	}
+	u := newUser(t, source, Actions{})
+	text := u.screen()
+	require.Contains(t, text, "FOR  OF\n")
+	require.Regexp(t, `(?m) same +8 .* user 1000$`, text)
+	require.Regexp(t, `(?m) same +4 .* user 1001$`, text)
+	require.Regexp(t, `(?m) one-of.* 16,000/16,384 +2,000 .*goes on *$`, text, "whole, and there is one of that name")
+	u.press("j", "r")
+	require.Contains(t, u.screen(), "> same, user 1000")
+}
