@@ -631,3 +631,13 @@ func TestJobsOfOneName(t *testing.T) {
 	u.press("j", "r")
 	require.Contains(t, u.screen(), "> same, user 1000")
 }
+
+// A character that is shown escaped is there whole or not at all.
+func TestEscapesAreNotCut(t *testing.T) {
+	text := shown("ab\u202ecd")
+	require.Equal(t, `ab\u202ecd`, text)
+	for columns, want := range map[int]string{5: "ab..", 8: "ab..", 9: "ab..", 10: text} {
+		require.Equal(t, want, clip(text, columns), "%d columns", columns)
+	}
+	require.Equal(t, `ab\u202e..`, clip(text+text, 10))
+}
