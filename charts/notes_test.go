@@ -85,6 +85,9 @@ func TestNotesSayWhatIsNotSet(t *testing.T) {
 		require.Contains(t, notes(t), words)
 		require.NotContains(t, notes(t, "--set", set), words)
 	}
+	require.Contains(t, notes(t), "for 30 days in the history above", "the default of the extension, which the chart does not change")
+	require.Contains(t, render(t), "directory: /var/lib/tracecore/history")
+	require.NotContains(t, render(t), "max_age")
 	required := "keeps its pod in Init:Error"
 	require.NotContains(t, notes(t), required)
 	require.Contains(t, notes(t, "--set", "bpfCheck.required=true"), required)

@@ -6,14 +6,15 @@
             train(batch)
 
 A verdict then names the step that it falls into, by trace id and span id. Nothing waits:
-two small requests for each step leave in a thread, and are dropped while it is behind.
+two small requests for each step leave in a thread, and are dropped while it is behind, or
+while nobody takes them. OTEL_EXPORTER_OTLP_ENDPOINT is one of OTLP over HTTP, not of gRPC.
 """
 
-import contextlib, json, os, queue, random, threading, time, urllib.request
+import contextlib, http.client, json, os, queue, random, threading, time, urllib.request
 
 ENDPOINT = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318").rstrip("/")
 JOB = next((v for n in ("JOB_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID") if (v := os.environ.get(n)) and v != "none"), "")
-WHO = {"gen_ai.training.rank": int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")))} | ({"gen_ai.training.job_id": JOB} if JOB else {})
+WHO = {"gen_ai.training.rank": int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0)} | ({"gen_ai.training.job_id": JOB} if JOB else {})
 # One trace for the run: the launcher's, where TRACEPARENT names one.
 PARENT = os.environ.get("TRACEPARENT", "").split("-")
 TRACE, ROOT = (PARENT[1], PARENT[2]) if len(PARENT) == 4 else ("%032x" % random.SystemRandom().randrange(1, 1 << 128), "")
@@ -23,7 +24,7 @@ waiting = queue.Queue(maxsize=64)
 def send():
     while True:
         path, body = waiting.get()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
             request = urllib.request.Request(ENDPOINT + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
             urllib.request.urlopen(request, timeout=2).close()
         waiting.task_done()

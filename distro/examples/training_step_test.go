@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -198,5 +199,38 @@ func each(ld plog.Logs, event string, to chan<- plog.LogRecord) {
 				}
 			}
 		}
+	}
+}
+
+// TestTheExampleOutlivesWhoAnswersIt: a server that speaks another protocol, as that of gRPC does,
+// costs the job neither its steps nor a word in its log, and what comes after it is sent.
+func TestTheExampleOutlivesWhoAnswersIt(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed: ", err)
+	}
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { other.Close() })
+	asked := make(chan struct{}, 8)
+	go func() {
+		for {
+			c, err := other.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 4096))
+			_, _ = c.Write([]byte("\x00\x00\x12\x04no HTTP\r\n"))
+			_ = c.Close()
+			asked <- struct{}{}
+		}
+	}()
+	cmd := exec.Command(python, "-c", "import training_step\nwith training_step.step(1):\n    pass\ntraining_step.waiting.join()")
+	cmd.Env = append(os.Environ(), "PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1", "RANK=", "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+other.Addr().String())
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Empty(t, string(out))
+	for range 2 { // the begin and the end: one that is not taken does not end the thread
+		<-asked
 	}
 }

@@ -208,6 +208,10 @@ func told(w http.ResponseWriter, r *http.Request, given any, form string) (uid u
 // run answers with one start of a job and its incidents.
 func (k *keeper) run(w http.ResponseWriter, r *http.Request, _ url.Values) {
 	one, err := k.store.Run(r.Context(), r.PathValue("id"))
+	if errors.Is(err, store.ErrNotFound) {
+		fail(w, http.StatusNotFound, errors.New("there is no such run: tracecore jobs lists them, in its column RUN"))
+		return
+	}
 	if err != nil {
 		k.trouble(w, err)
 		return
@@ -297,7 +301,7 @@ func parseBool(query url.Values, name string) (bool, error) {
 // trouble says why there is no answer.
 func (k *keeper) trouble(w http.ResponseWriter, err error) {
 	switch {
-	case errors.Is(err, store.ErrTooMany):
+	case errors.Is(err, store.ErrTooMany), errors.Is(err, store.ErrSeveral):
 		fail(w, http.StatusConflict, err)
 	case errors.Is(err, store.ErrNotFound):
 		fail(w, http.StatusNotFound, fmt.Errorf("%w: it may have been too old, or have given way to others", err))

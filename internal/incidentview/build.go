@@ -34,6 +34,9 @@ type Options struct {
 	Now time.Time
 	// Version of tracecore.
 	Version string
+	// Until is when a recording ends, zero where all goes on. What is decided then may be decided
+	// by a time that was yet to come.
+	Until time.Time
 	// Records that stood beside the verdicts, nil for none.
 	Records *Records
 	// Before are incidents like it, nil where no history was asked.
@@ -85,7 +88,7 @@ func Build(verdicts []verdict.Verdict, o Options) View {
 	}
 	o.Records.addTo(&v, incident)
 	v.Lanes = lanes(&v, incident, o.Records)
-	v.Lost = lost(&v, len(ranks))
+	v.Lost = lost(&v, len(ranks), o.Until)
 	return clean(v)
 }
 
@@ -250,15 +253,18 @@ func waitOf(w verdict.Wait) Wait {
 	return one
 }
 
-// lost is how long ranks stood: to the end, or to what is known last.
-func lost(v *View, ranks int) *Lost {
+// lost is how long ranks stood: to the end, or to what is known last, and not beyond the end of
+// what was recorded.
+func lost(v *View, ranks int, until time.Time) *Lost {
 	end := v.Updated
 	if v.Resolved != nil {
 		end = *v.Resolved
 	}
+	if !until.IsZero() && end.After(until) {
+		end = until
+	}
 	took := end.Sub(v.Since)
-	const least = 0.05 // of an hour: less would be shown as none
-	if ranks == 0 || took < time.Second || took.Hours()*float64(ranks) < least {
+	if ranks == 0 || took < time.Second {
 		return nil
 	}
 	return &Lost{Ranks: ranks, Seconds: took.Seconds(), RankHours: took.Hours() * float64(ranks)}

@@ -168,7 +168,7 @@ func Compare(a, b Side) Comparison {
 		c.Not = append(c.Not, fmt.Sprintf("unequal lengths: A is %s, B %s. Minutes of an hour are shares; rank hours are sums", verdict.Lasting(a), verdict.Lasting(b)))
 	}
 	if c.A.PerHour == nil || c.B.PerHour == nil {
-		c.Not = append(c.Not, "shares of time: a report has one incident, not what lies between incidents")
+		c.Not = append(c.Not, "shares of time: "+shareless(&c))
 	}
 	return c
 }
@@ -188,6 +188,21 @@ func stepless(c *Comparison) string {
 		return "A does not tell of its steps"
 	}
 	return "B does not tell of its steps"
+}
+
+// shareless says why it is not known what an hour was spent on.
+func shareless(c *Comparison) string {
+	for i, side := range []*Total{&c.A, &c.B} {
+		name := [2]string{"A", "B"}[i]
+		switch {
+		case side.PerHour != nil || side.First.IsZero() && side.Incidents > 0:
+		case side.First.IsZero():
+			return name + " has no record with a time"
+		default:
+			return name + " has records of one moment alone"
+		}
+	}
+	return "a report has one incident, not what lies between incidents"
 }
 
 // moving is what a job does that does not stand.

@@ -118,3 +118,32 @@ func TestHostileTextInAComparison(t *testing.T) {
 		require.NotContains(t, string(jsonText), "<")
 	}
 }
+
+// What two ranks lose in a minute would be shown as 0.0 rank hours, and has no line; but the
+// minute counts. It does not reach beyond the end of a recording.
+func TestASmallJobStandsAsLongAsALargeOne(t *testing.T) {
+	at := time.Date(2026, 11, 22, 3, 12, 0, 0, time.UTC)
+	side := func(ranks []int, until time.Time) Side {
+		v := Build([]verdict.Verdict{{
+			ID: "v", IncidentID: "i", Pattern: "fuse_stall", Role: verdict.RootCause, Status: verdict.Open, Severity: verdict.Error, Confidence: verdict.Full,
+			Headline: "a mount does not answer", Onset: at, Updated: at.Add(time.Minute), BlastRadius: ranks,
+		}}, Options{Now: at.Add(time.Hour), Until: until})
+		return Side{Name: "x", Incidents: []View{v}, First: at, Last: at.Add(2 * time.Minute)}
+	}
+	few, many := side([]int{0, 1}, time.Time{}), side([]int{0, 1, 2, 3, 4, 5, 6, 7}, time.Time{})
+	require.Nil(t, few.Incidents[0].LostOrNone())
+	require.NotNil(t, many.Incidents[0].LostOrNone())
+	c := Compare(few, many)
+	require.InDelta(t, 30, *c.A.PerHour, 1e-9)
+	require.InDelta(t, 30, *c.B.PerHour, 1e-9)
+	cut := side([]int{0, 1}, at.Add(20*time.Second))
+	require.InDelta(t, 20, cut.Incidents[0].Lost.Seconds, 1e-9)
+}
+
+// Why shares of time are not known is said of the side that lacks them.
+func TestWhySharesOfTimeAreNotKnown(t *testing.T) {
+	at := time.Date(2026, 11, 22, 3, 12, 0, 0, time.UTC)
+	whole, moment, empty := Side{Name: "a", First: at, Last: at.Add(time.Hour)}, Side{Name: "b", First: at, Last: at}, Side{Name: "c"}
+	require.Contains(t, Compare(whole, moment).Not, "shares of time: B has records of one moment alone")
+	require.Contains(t, Compare(empty, whole).Not, "shares of time: A has no record with a time")
+}

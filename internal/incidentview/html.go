@@ -109,9 +109,14 @@ func offset(at, since time.Time) string {
 	return sign + strconv.FormatFloat(took.Seconds(), 'f', 3, 64) + " s"
 }
 
+const firstYear = 1980 // before, a time counts from the boot of a machine as if that had been in 1970
+
 func sinceWords(v View) string {
 	if v.Resolved != nil {
 		return "to " + stampMilli(*v.Resolved) + ", " + verdict.Lasting(v.Resolved.Sub(v.Since))
+	}
+	if v.Since.Year() < firstYear {
+		return "by a log that has no time of day"
 	}
 	if age := v.Made.At.Sub(v.Since); !v.Made.At.IsZero() && age >= 0 {
 		return verdict.Lasting(age) + " before this report"

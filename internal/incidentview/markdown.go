@@ -110,8 +110,8 @@ func (m *markdown) header(v *View) {
 	if v.Dead != nil {
 		m.row("dead", verdict.Number(v.Dead.Count)+" died: "+few(*v.Dead))
 	}
-	if v.Lost != nil {
-		m.row("lost", fmt.Sprintf("at most %s rank hours: %s × %s", hours(v.Lost.RankHours), lastingSeconds(v.Lost.Seconds), verdict.Number(v.Lost.Ranks)))
+	if l := v.LostOrNone(); l != nil {
+		m.row("lost", fmt.Sprintf("at most %s rank hours: %s × %s", hours(l.RankHours), lastingSeconds(l.Seconds), verdict.Number(l.Ranks)))
 	}
 	m.line("")
 }

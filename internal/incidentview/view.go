@@ -80,6 +80,15 @@ type Lost struct {
 	RankHours float64 `json:"rank_hours"`
 }
 
+// LostOrNone is what ranks lost, nil where it would be shown as 0.0 rank hours.
+func (v View) LostOrNone() *Lost {
+	const least = 0.05
+	if v.Lost == nil || v.Lost.RankHours < least {
+		return nil
+	}
+	return v.Lost
+}
+
 // Step is one thing to do.
 type Step = verdict.Step
 

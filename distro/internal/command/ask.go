@@ -82,7 +82,7 @@ func (a *asking) print(cmd *cobra.Command, get func(context.Context) ([]byte, er
 		err = table(cmd.OutOrStdout(), text)
 	case "json":
 		var b bytes.Buffer
-		_ = json.Indent(&b, text, "", "  ") // it was read before
+		_ = json.Indent(&b, bytes.TrimSpace(text), "", "  ") // it was read before
 		_, err = cmd.OutOrStdout().Write(append(safetext.JSON(b.Bytes()), '\n'))
 	default:
 		err = writeYAML(cmd.OutOrStdout(), text)

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tracecoreai/tracecore/bpf/check"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/distro/internal/top"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 )
 
@@ -44,17 +44,27 @@ func printTable(w io.Writer, report bpfCheckReport) error {
 	return err
 }
 
-// table aligns rows under a heading.
+// table aligns rows under a heading, by the columns that a terminal shows each character in.
 func table(w io.Writer, heading string, rows func(row func(cells ...string))) {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, heading)
+	all := [][]string{strings.Split(heading, "\t")}
 	rows(func(cells ...string) {
 		for i, c := range cells {
 			cells[i] = safetext.Line(c)
 		}
-		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+		all = append(all, cells)
 	})
-	tw.Flush()
+	widths := make([]int, len(all[0]))
+	for _, cells := range all {
+		for i, c := range cells {
+			widths[i] = max(widths[i], top.Width(c))
+		}
+	}
+	for _, cells := range all {
+		for i, c := range cells[:len(cells)-1] {
+			fmt.Fprint(w, c, strings.Repeat(" ", widths[i]-top.Width(c)+2))
+		}
+		fmt.Fprintln(w, cells[len(cells)-1])
+	}
 }
 
 // writeProblems says of each rung that was not taken why, and what to do.

@@ -120,18 +120,25 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newBPFCheck(), newCompare(), newConditions(), newDrill(), newIncidents(), newJobs(), newPatterns(), newReplay(), newIncidentReport(), newStacks(), newStatus(), newTop(), newUnpin())
 	plainHelp(root)
+	root.InitDefaultHelpCmd()
+	helpOn(root, named(root, "help"))
 	markUsageErrors(root)
 	return root
 }
 
-// knownMode checks the mode of print-config, which the collector looks at only once it has
-// read the configuration, as one of its own errors.
+// knownMode checks the mode and the format of print-config, which the collector looks at only
+// once it has read the configuration, as one of its own errors.
 func knownMode(cmd *cobra.Command) error {
-	mode, err := cmd.Flags().GetString("mode")
-	if err != nil || slices.Contains([]string{"redacted", "unredacted"}, strings.ToLower(mode)) {
-		return nil // of another command, or good
+	for _, flag := range []struct {
+		name  string
+		known []string
+	}{{"mode", []string{"redacted", "unredacted"}}, {"format", []string{"yaml", "json"}}} {
+		value, err := cmd.Flags().GetString(flag.name)
+		if err == nil && !slices.Contains(flag.known, strings.ToLower(value)) { // else it is of another command, or good
+			return fmt.Errorf("--%s %s: no such %s: use %s; see %s --help", flag.name, value, flag.name, strings.Join(flag.known, " or "), cmd.CommandPath())
+		}
 	}
-	return fmt.Errorf("--mode %s: no such mode: use redacted or unredacted; see %s --help", mode, cmd.CommandPath())
+	return nil
 }
 
 // lookAt tries the backends beside the start, and returns what ends that.

@@ -34,9 +34,10 @@ func newCompare() *cobra.Command {
 		Short: "Compares two recordings, reports or runs: what is new, how long ranks stood, who is named",
 		Long: "Compares what the patterns say of A and of B: how long ranks stood and by what cause, incidents that only one has, ranks\n" +
 			"and nodes that are named more often. A and B are what replay reads, or JSON as report and replay -o json write it. A name\n" +
-			"that is no file here is a run: `tracecore jobs` lists them, of this machine or of the tracecore at --address.\n\n" +
+			"that is no file here is a run: `tracecore jobs` lists them in its column RUN, of this machine or of the tracecore at\n" +
+			"--address.\n\n" +
 			"Exit codes: 0 compared, 4 compared, but some of the input could not be read, 3 all of A or of B could not, 2 wrong usage,\n" +
-			"1 internal error.",
+			"1 no such run, tracecore is not reachable, or internal error.",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, paths []string) error { return f.run(cmd, paths) },
 	}
@@ -111,12 +112,19 @@ func (f *compareFlags) side(cmd *cobra.Command, path string) (side incidentview.
 			return side, false, exitError{code: exitUnusable}
 		}
 		side.First, side.Last, unread = result.First, result.Last, result.Unread > 0
+		for _, text := range problems(&result) {
+			side.Notes = append(side.Notes, side.Name+": "+text)
+		}
 		if err := f.steps(cmd.Context(), path, &side); err != nil {
 			return side, false, err
 		}
 	}
 	for _, incident := range verdict.Incidents(verdicts) {
-		side.Incidents = append(side.Incidents, incidentview.Build(incident, incidentview.Options{Now: time.Now(), Version: version}))
+		v := incidentview.Build(incident, incidentview.Options{Now: time.Now(), Version: version})
+		if side.Last.After(side.First) {
+			v = v.Within(side.First, side.Last)
+		}
+		side.Incidents = append(side.Incidents, v)
 	}
 	return side, unread, nil
 }

@@ -210,4 +210,5 @@ func TestCompareSaysWhatIsWrong(t *testing.T) {
 	got := commandtest.Finish(t, commandtest.New(t, "compare", good, filepath.Dir(half)))
 	require.Equal(t, exitDegraded, got.Code, got.Stderr)
 	require.Contains(t, got.Stdout, "rank hours")
+	require.Contains(t, got.Stdout, filepath.Base(filepath.Dir(half))+": 1 of 2 files could not be read, or not all of it")
 }

@@ -2,6 +2,19 @@ package command
 
 import "github.com/spf13/cobra"
 
+// helpOn refuses help on a command that is not there.
+func helpOn(root, help *cobra.Command) {
+	help.Run = nil
+	help.RunE = func(_ *cobra.Command, args []string) error {
+		cmd, rest, err := root.Find(args)
+		if err != nil || len(rest) > 0 {
+			return needsCommand(cmd, rest)
+		}
+		cmd.InitDefaultHelpFlag()
+		return cmd.Help()
+	}
+}
+
 // plainHelp says in our words what the collector's own commands and flags do.
 func plainHelp(root *cobra.Command) {
 	for name, does := range map[string][2]string{

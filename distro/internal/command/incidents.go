@@ -25,6 +25,10 @@ func newIncidents() *cobra.Command {
 	return cmd
 }
 
+// kept says how a command ends that asks a history.
+const kept = "Exit codes: 0 answered, also where nothing matches; 2 wrong usage; 1 there is no answer: tracecore is not reachable, or what\n" +
+	"was asked for is not there."
+
 func newIncidentsList(use string) *cobra.Command {
 	var a asking
 	var open bool
@@ -33,7 +37,8 @@ func newIncidentsList(use string) *cobra.Command {
 		Use:   use,
 		Short: "Lists what broke: the incidents that a running tracecore has kept",
 		Long: "Asks the tracecore that runs on this machine, or the one at --address, for the incidents that its extension\n" +
-			"history has kept: the newest first. An incident is one fault with what it led to.",
+			"history has kept: the newest first. An incident is one fault with what it led to. INCIDENT is its id, or how it begins\n" +
+			"(8 characters or more).\n\n" + kept,
 		Example: "  tracecore incidents --since 12h --job llm-pretrain\n  tracecore incidents show INCIDENT",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -105,7 +110,7 @@ func newIncidentsMute() *cobra.Command {
 			"The history goes on to keep and to show it. Exporters that have told it as open tell when it is over. A cause that is found\n" +
 			"later and is another incident is told. It changes nothing on another tracecore.\n" +
 			"The kernel says who mutes: the caller on the Unix socket in the folder of the history.",
-		Example: "  tracecore incidents mute 4f3c9a… --for 2h --reason OPS-4711",
+		Example: "  tracecore incidents mute 4f3c9a1e --for 2h --reason OPS-4711",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body, err := muteFor(lasts, reason)
@@ -166,7 +171,7 @@ func writeIncidents(w io.Writer, a *history.Incidents) error {
 	if len(a.Incidents) == 0 {
 		fmt.Fprintf(&b, "No incident is kept on %s that matches.\n", safetext.Line(a.Host))
 	} else {
-		table(&b, "INCIDENT\tSINCE\tLASTED\tSTATE\tWHERE\tJOB\tWHAT", func(row func(cells ...string)) {
+		table(&b, "INCIDENT\tSINCE, UTC\tLASTED\tSTATE\tWHERE\tJOB\tWHAT", func(row func(cells ...string)) {
 			for i := range a.Incidents {
 				one := &a.Incidents[i]
 				row(one.ID, one.Onset.UTC().Format("2006-01-02 15:04:05"), verdict.Lasting(one.Lasted(a.At)), one.State(a.At),
@@ -211,7 +216,7 @@ func writeIncident(w io.Writer, a *history.Whole) error {
 		b.WriteString("It has more verdicts or revisions than one answer holds.\n")
 	}
 	if len(a.Revisions) > 0 {
-		table(&b, "KEPT\tREVISION\tVERDICT\tSTATE\tSAID", func(row func(cells ...string)) {
+		table(&b, "KEPT, UTC\tREVISION\tVERDICT\tSTATE\tSAID", func(row func(cells ...string)) {
 			for i := range a.Revisions {
 				v := &a.Revisions[i].Verdict
 				row(a.Revisions[i].Kept.UTC().Format("2006-01-02 15:04:05.000"), strconv.Itoa(v.Revision), v.ID,

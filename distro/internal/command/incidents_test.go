@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
+	"github.com/tracecoreai/tracecore/distro/internal/top"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
@@ -160,6 +161,32 @@ func TestIncidentsAreShown(t *testing.T) {
 			requireGolden(t, name, got.Stdout)
 		})
 	}
+}
+
+// A character that a terminal shows in two columns counts as two.
+func TestTablesAlignWideCharacters(t *testing.T) {
+	var b strings.Builder
+	table(&b, "NODE\tJOB\tWHAT", func(row func(cells ...string)) {
+		row("節点-0", "e\u0301tude", "x")
+		row("node-17", "訓練", "x")
+	})
+	at := -1
+	for line := range strings.Lines(b.String()) {
+		before := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSpace(line), "WHAT"), "x")
+		if at < 0 {
+			at = top.Width(before)
+		}
+		require.Equal(t, at, top.Width(before), b.String())
+	}
+}
+
+// Two users may call a job alike.
+func TestRunsOfOneNameHaveTheirDomain(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, writeJobs(&b, &history.Jobs{Runs: []history.Run{{Job: "same", Domain: "user 1000"}, {Job: "same", Domain: "user 1001"}, {Job: "other", Domain: "user 1001"}}}))
+	require.Contains(t, b.String(), "same, user 1000  ")
+	require.Contains(t, b.String(), "same, user 1001  ")
+	require.Contains(t, b.String(), "\nother  ")
 }
 
 func TestWhatCannotBeAskedSaysWhatToDo(t *testing.T) {

@@ -23,7 +23,7 @@ func newJobs() *cobra.Command {
 		Use:   "jobs",
 		Short: "Lists the starts of jobs that a running tracecore has seen, with their ranks and how they ended",
 		Long: "Asks the tracecore that runs on this machine, or the one at --address, for the starts of jobs that it has seen:\n" +
-			"the newest first. An agent sees the ranks of its node, a gateway those of all that send to it.",
+			"the newest first. An agent sees the ranks of its node, a gateway those of all that send to it.\n\n" + kept,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query, err := a.query()
@@ -53,10 +53,10 @@ func writeJobs(w io.Writer, a *history.Jobs) error {
 	if len(a.Runs) == 0 {
 		fmt.Fprintf(&b, "No job was seen on %s that matches.\n", safetext.Line(a.Host))
 	} else {
-		table(&b, "JOB\tSTARTED\tLASTED\tSTOOD\tSTEP\tOUTCOME\tRANKS\tHOSTS\tFIRST FAILURE\tRUN", func(row func(cells ...string)) {
+		table(&b, "JOB\tSTARTED, UTC\tLASTED\tSTOOD\tSTEP\tOUTCOME\tRANKS\tHOSTS\tFIRST FAILURE\tRUN", func(row func(cells ...string)) {
 			for i := range a.Runs {
 				run := &a.Runs[i]
-				row(run.Job, run.Began.UTC().Format("2006-01-02 15:04:05"), went(run, a), stood(run), cmp.Or(run.Steps.PerStep(), "-"), strings.ReplaceAll(run.Outcome, "_", " "),
+				row(nameOf(run, a), run.Began.UTC().Format("2006-01-02 15:04:05"), went(run, a), stood(run), cmp.Or(run.Steps.PerStep(), "-"), strings.ReplaceAll(run.Outcome, "_", " "),
 					ranksSeen(run), several(run.Hosts), firstFailure(run), run.ID)
 			}
 		})
@@ -66,6 +66,16 @@ func writeJobs(w io.Writer, a *history.Jobs) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// nameOf is the name of a run's job, with its domain where another has that name.
+func nameOf(run *history.Run, a *history.Jobs) string {
+	for i := range a.Runs {
+		if other := &a.Runs[i]; other.Job == run.Job && other.Domain != run.Domain {
+			return run.Job + ", " + cmp.Or(run.Domain, "no domain")
+		}
+	}
+	return run.Job
 }
 
 // went is how long a run took, or goes on by the clock of who told of it.

@@ -190,9 +190,17 @@ func summarize(w io.Writer, r *replay.Result, lateness time.Duration) {
 			fmt.Fprintf(w, "%s %s\n", counted(note.count, note.what), note.text)
 		}
 	}
-	if r.Unread > 0 {
-		fmt.Fprintf(w, "%d of %s could not be read, or not all of it\n", r.Unread, counted(uint64(r.Files), "file"))
+	if text := unreadOf(r); text != "" {
+		fmt.Fprintln(w, text)
 	}
+}
+
+// unreadOf says of how much nothing is known; "" where all was read.
+func unreadOf(r *replay.Result) string {
+	if r.Unread == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %s could not be read, or not all of it", r.Unread, counted(uint64(r.Files), "file"))
 }
 
 // counted is "1 file" or "3 files".

@@ -52,7 +52,7 @@ func newIncidentReport() *cobra.Command {
 			"report writes it. A name that is no file here is asked for. Of several incidents the most severe is taken; --incident\n" +
 			"takes another.\n\n" +
 			"Exit codes: 0 written, 4 written, but some of the input could not be read, 3 nothing could be read, 2 wrong usage,\n" +
-			"1 no such incident, or internal error.",
+			"1 no such incident, tracecore is not reachable, or internal error.",
 		Example: "  tracecore report llm-pretrain -o incident.html\n  tracecore report /var/log/tracecore/recording -o incident.md",
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(cmd *cobra.Command, paths []string) error { return f.run(cmd, paths) },
@@ -182,7 +182,7 @@ func withRecords(ctx context.Context, paths []string, o replay.Options, incident
 		}
 		return time.Time{}
 	}, result.Agents, result.Last)
-	return incidentview.Build(incident, incidentview.Options{Now: time.Now(), Version: version, Records: records, Feeds: feeds}), nil
+	return incidentview.Build(incident, incidentview.Options{Now: time.Now(), Version: version, Until: result.Last, Records: records, Feeds: feeds}), nil
 }
 
 // recordedVerdicts are those that a running tracecore wrote into the recording.
@@ -333,7 +333,7 @@ func flaws(r *replay.Result, lateness time.Duration) []string {
 	var b bytes.Buffer
 	summarize(&b, r, lateness)
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	return lines[1:] // the first says what was read
+	return append(lines[1:], r.Notes...) // the first says what was read
 }
 
 // writeFile writes a whole file or none.

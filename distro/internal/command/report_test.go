@@ -51,6 +51,18 @@ func TestReportOfARecording(t *testing.T) {
 	}
 }
 
+// A log that has only time since boot has no date: the report says so, and not how long ago it was.
+func TestReportOfALogWithoutTimeOfDay(t *testing.T) {
+	log := write(t, "gpu-4.log", "[ 1234.567890] "+xidLine+"\n")
+	for _, name := range []string{"incident.md", "incident.html"} {
+		got, text := reported(t, name, log)
+		require.Equal(t, exitOK, got.Code, got.Stderr)
+		require.Contains(t, text, "by a log that has no time of day")
+		require.Contains(t, text, "times of this file count from 1970")
+		require.NotContains(t, text, "before this report")
+	}
+}
+
 // What one colleague sends in JSON, another makes a page of, without the recording.
 func TestReportOfAnIncidentAndOfVerdicts(t *testing.T) {
 	log := write(t, "gpu-4.log", "[Sat Nov 21 08:41:23 2026] "+xidLine+"\n")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/distro/internal/attributes"
+	"github.com/tracecoreai/tracecore/distro/internal/backend"
 	"github.com/tracecoreai/tracecore/distro/internal/coverage"
 	"github.com/tracecoreai/tracecore/distro/internal/top"
 	"github.com/tracecoreai/tracecore/internal/heartbeat"
@@ -61,9 +62,24 @@ type statusReport struct {
 type queueStatus struct {
 	Exporter string  `json:"exporter"`
 	Signal   string  `json:"signal"`
-	Waiting  float64 `json:"waiting"` // bytes for --to and --to-all, else what its sizer says
+	Waiting  float64 `json:"waiting"` // in Unit
 	Room     float64 `json:"room"`
-	GivenUp  float64 `json:"given_up"` // items that the backend refused for good, since the start
+	Unit     string  `json:"unit,omitempty"` // bytes for --to and --to-all, absent where it is what the configuration says
+	GivenUp  float64 `json:"given_up"`       // records, points or spans that the backend refused for good, since the start
+}
+
+// held is a number of what the queue holds, with its unit where it is known.
+func (q *queueStatus) held(n float64) string {
+	text := fmt.Sprintf("%.0f", n)
+	if q.Unit != "" {
+		text = verdict.Sized(text + " " + q.Unit)
+	}
+	return text
+}
+
+// items are what a signal consists of.
+func (q *queueStatus) items() string {
+	return cmp.Or(map[string]string{"metrics": "points", "traces": "spans"}[q.Signal], "records")
 }
 
 // patternStatus is what a pattern can do with what works here and what came.
@@ -276,6 +292,9 @@ func queuesOf(families map[string]*dto.MetricFamily) []queueStatus {
 		for _, room := range families[heartbeat.OwnMetrics+"exporter_queue_capacity"].GetMetric() {
 			if heartbeat.Label(room, "exporter") == one.Exporter && heartbeat.Label(room, "data_type") == one.Signal {
 				one.Room = heartbeat.Value(room)
+				if backend.HoldsBytes(one.Room) {
+					one.Unit = "bytes"
+				}
 			}
 		}
 		of := map[string]string{"logs": "log_records", "metrics": "metric_points", "traces": "spans"}[one.Signal]
@@ -300,7 +319,7 @@ func writeStatus(w io.Writer, r *statusReport) error {
 	fmt.Fprintf(&b, "%s: %s\n\n", safetext.Line(r.Host), r.sentence())
 	for i := range r.Worst {
 		one := &r.Worst[i]
-		fmt.Fprintf(&b, "since %s  %s  %s\n", one.Onset.UTC().Format("2006-01-02 15:04:05"), safetext.Line(one.State(r.At)), safetext.Line(several(one.Nodes)))
+		fmt.Fprintf(&b, "since %s UTC  %s  %s\n", one.Onset.UTC().Format("2006-01-02 15:04:05"), safetext.Line(one.State(r.At)), safetext.Line(several(one.Nodes)))
 		for _, line := range top.Wrap(safetext.Line(one.Headline), columns-2) {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
@@ -322,7 +341,7 @@ func writeStatus(w io.Writer, r *statusReport) error {
 	writeAgents(&b, r)
 	writeFeeds(&b, r)
 	if len(r.Ailing) > 0 {
-		table(&b, "COMPONENT\tSINCE\tSAYS", func(row func(cells ...string)) {
+		table(&b, "COMPONENT\tSINCE, UTC\tSAYS", func(row func(cells ...string)) {
 			for _, one := range r.Ailing {
 				row(one.Kind+" "+one.Component, one.Since.UTC().Format("2006-01-02 15:04:05"), one.Error)
 			}
@@ -332,7 +351,7 @@ func writeStatus(w io.Writer, r *statusReport) error {
 	if len(r.Queues) > 0 {
 		table(&b, "BACKEND\tSIGNAL\tWAITING\tROOM\tGIVEN UP", func(row func(cells ...string)) {
 			for _, q := range r.Queues {
-				row(q.Exporter, q.Signal, fmt.Sprintf("%.0f", q.Waiting), fmt.Sprintf("%.0f", q.Room), fmt.Sprintf("%.0f", q.GivenUp))
+				row(q.Exporter, q.Signal, q.held(q.Waiting), q.held(q.Room), fmt.Sprintf("%.0f %s", q.GivenUp, q.items()))
 			}
 		})
 		b.WriteByte('\n')
@@ -379,7 +398,7 @@ func writeAgents(b *strings.Builder, r *statusReport) {
 		return
 	}
 	fmt.Fprintf(b, "Agents: %s\n", r.AgentsInWords())
-	table(b, "HOST\tSTATE\tSINCE\tLOST\tDOES NOT WORK", func(row func(cells ...string)) {
+	table(b, "HOST\tSTATE\tSINCE, UTC\tLOST\tDOES NOT WORK", func(row func(cells ...string)) {
 		for i := range r.WorstAgents {
 			a := &r.WorstAgents[i]
 			row(a.Host, a.Words(), a.Since.UTC().Format(time.DateTime), a.Lost(), cmp.Or(strings.Join(a.Failing(), ", "), "-"))
@@ -399,42 +418,24 @@ func writeFeeds(b *strings.Builder, r *statusReport) {
 	if len(r.Feeds) == 0 {
 		return
 	}
-	last, came := map[string]time.Time{}, map[string]bool{}
-	reads := map[string]map[string]bool{} // by pattern
-	for _, f := range r.Feeds {
-		if reads[f.Pattern] == nil {
-			reads[f.Pattern] = map[string]bool{}
-		}
-		for _, name := range f.Reads { // of several, one is enough for the evidence, and which came is not known
-			reads[f.Pattern][name] = true
-			came[name] = came[name] || f.Last != nil
-		}
-		if f.Last != nil && f.Last.After(last[f.Pattern]) {
-			last[f.Pattern] = *f.Last
-		}
-	}
+	patterns, never := history.FedOf(r.Feeds)
 	states := map[string]string{}
 	for _, p := range r.Patterns {
 		states[p.Name] = string(p.State)
 	}
-	heading := "PATTERN\tCAME\tLAST"
+	heading := "PATTERN\tCAME\tLAST, UTC"
 	if len(states) > 0 {
-		heading = "PATTERN\tIS\tCAME\tLAST"
+		heading = "PATTERN\tIS\tCAME\tLAST, UTC"
 	}
 	table(b, heading, func(row func(cells ...string)) {
-		for _, name := range slices.Sorted(maps.Keys(reads)) {
-			when, n := "never", 0
-			if at := last[name]; !at.IsZero() {
-				when = at.UTC().Format("2006-01-02 15:04:05")
+		for _, f := range patterns {
+			when := "never"
+			if !f.Last.IsZero() {
+				when = f.Last.UTC().Format("2006-01-02 15:04:05")
 			}
-			for read := range reads[name] {
-				if came[read] {
-					n++
-				}
-			}
-			cells := []string{name, fmt.Sprintf("%d of %d", n, len(reads[name])), when}
+			cells := []string{f.Pattern, fmt.Sprintf("%d of %d", f.Came, f.All), when}
 			if len(states) > 0 {
-				cells = slices.Insert(cells, 1, cmp.Or(states[name], "-"))
+				cells = slices.Insert(cells, 1, cmp.Or(states[f.Pattern], "-"))
 			}
 			row(cells...)
 		}
@@ -442,7 +443,6 @@ func writeFeeds(b *strings.Builder, r *statusReport) {
 	if len(states) > 0 {
 		b.WriteString("Full: a certain verdict can come. Degraded: a likely one at most, or one that\nnames nobody. Silent: none until a source beside the probes speaks. Blind: none.\n`tracecore bpf-check` says what is missing. -: a pattern of this site.\n")
 	}
-	never := slices.DeleteFunc(slices.Sorted(maps.Keys(came)), func(name string) bool { return came[name] })
 	if len(never) > 0 {
 		b.WriteString("Never came since the start:\n")
 		for _, line := range top.Wrap(safetext.Line(strings.Join(never, " ")), columns-2) {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/distro/internal/commandtest"
@@ -157,6 +159,25 @@ func TestStatusIsShownAndHasAnExitCode(t *testing.T) {
 }
 
 // TestStatusOfARunningAgent: what its patterns say, and 2 once the agent is gone.
+// What --to holds back is counted in bytes; what another exporter counts is not known.
+func TestQueuesHaveUnits(t *testing.T) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(`
+# TYPE otelcol_exporter_queue_size gauge
+otelcol_exporter_queue_size{data_type="logs",exporter="otlp_http/backend:4318"} 50012
+otelcol_exporter_queue_size{data_type="traces",exporter="kafka"} 7
+# TYPE otelcol_exporter_queue_capacity gauge
+otelcol_exporter_queue_capacity{data_type="logs",exporter="otlp_http/backend:4318"} 6.7108864e+07
+otelcol_exporter_queue_capacity{data_type="traces",exporter="kafka"} 1000
+`))
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, writeStatus(&b, &statusReport{Queues: queuesOf(families)}))
+	text := strings.Join(strings.Fields(b.String()), " ")
+	require.Contains(t, text, "otlp_http/backend:4318 logs 48.8 KiB 64 MiB 0 records")
+	require.Contains(t, text, "kafka traces 7 1000 0 spans")
+}
+
 func TestStatusOfARunningAgent(t *testing.T) {
 	dir, err := os.MkdirTemp("", "h")
 	require.NoError(t, err)

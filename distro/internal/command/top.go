@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -32,6 +33,7 @@ import (
 type topFlags struct {
 	replayFlags
 	asking
+	partly bool // not all of the recording could be read
 }
 
 func newTop() *cobra.Command {
@@ -45,8 +47,8 @@ func newTop() *cobra.Command {
 			"replay reads.\n\n" +
 			"It needs 80 columns and 15 rows; where there is less, it shows the incident alone. It uses two of the terminal's 16 colours,\n" +
 			"none with NO_COLOR. Where the output is no terminal, or TERM is dumb, it prints the first screen once.\n\n" +
-			"Exit codes: 0; where it prints once, 4 if an incident is open (drills do not count); 3 nothing of a recording could be\n" +
-			"read, 2 wrong usage, 1 not reachable, or internal error.",
+			"Exit codes: 0; where it prints once, 4 if an incident is open (drills do not count), or if not all of a recording could be\n" +
+			"read; 3 nothing of a recording could be read, 2 wrong usage, 1 not reachable, or internal error.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, paths []string) error { return f.run(cmd, paths) },
 	}
@@ -77,13 +79,13 @@ func (f *topFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 	}
 	if out := cmd.OutOrStdout(); !interactive(out) || !interactive(cmd.InOrStdin()) || os.Getenv("TERM") == "dumb" {
-		return once(cmd.Context(), out, source)
+		return once(cmd.Context(), out, source, f.partly)
 	}
 	return watch(cmd, source, actions)
 }
 
 // once prints the first screen.
-func once(ctx context.Context, w io.Writer, source top.Source) error {
+func once(ctx context.Context, w io.Writer, source top.Source, partly bool) error {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	text, broken, err := top.Once(ctx, source)
@@ -93,7 +95,7 @@ func once(ctx context.Context, w io.Writer, source top.Source) error {
 	if _, err := io.WriteString(w, text); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
-	if broken {
+	if broken || partly {
 		return exitError{code: exitDegraded}
 	}
 	return nil
@@ -198,12 +200,13 @@ func (f *topFlags) recorded(cmd *cobra.Command, paths []string) (top.Source, err
 	if err != nil {
 		return nil, err
 	}
+	f.partly = result.Unread > 0
 	name := filepath.Base(paths[0])
 	if more := len(paths) - 1; more > 0 {
 		name += fmt.Sprintf(" and %d more", more)
 	}
 	return top.NewRecorded(top.Recording{
-		Name: name, At: result.Last, Verdicts: verdicts, Ranks: book, Agents: result.Agents, Feeds: feeds, Unfed: fed.unfed(result.Agents.Working(result.Last)...),
+		Name: name, At: result.Last, Verdicts: verdicts, Ranks: book, Agents: result.Agents, Feeds: feeds, Unfed: fed.unfed(result.Agents.Working(result.Last)...), Problem: strings.Join(problems(&result), "; "),
 		View: func(incident []verdict.Verdict) (incidentview.View, error) {
 			v, err := withRecords(cmd.Context(), paths, quiet, incident, &result)
 			v.Made.From, v.Made.Hashes = provenance(paths)
@@ -211,6 +214,11 @@ func (f *topFlags) recorded(cmd *cobra.Command, paths []string) (top.Source, err
 			return v, err
 		},
 	}), nil
+}
+
+// problems are what bounds all that is said of a recording.
+func problems(r *replay.Result) []string {
+	return slices.DeleteFunc(append([]string{unreadOf(r)}, r.Notes...), func(text string) bool { return text == "" })
 }
 
 // feedsOf is what a replay heard, as a running tracecore tells it.

@@ -27,6 +27,7 @@ func TestTopOfARecording(t *testing.T) {
 	log := write(t, "gpu-4.log", "[Sat Nov 21 08:41:23 2026] "+xidLine+"\n")
 	quiet := write(t, "gpu-5.log", "[Sat Nov 21 08:41:23 2026] usb 1-1: new device\n")
 	damaged := write(t, "x", "no recording")
+	sinceBoot := write(t, "gpu-6.log", "[ 1234.567890] "+xidLine+"\n")
 	for name, tt := range map[string]struct {
 		args         []string
 		code         int
@@ -34,6 +35,9 @@ func TestTopOfARecording(t *testing.T) {
 	}{
 		"an incident":     {[]string{log}, exitDegraded, "# CRITICAL, likely  GPU 0000:65:00.0 on gpu-4 has fallen off the bus", ""},
 		"nothing":         {[]string{quiet}, exitOK, ". Nothing is wrong that tracecore can see.", ""},
+		"half of it":      {[]string{damaged, log}, exitDegraded, "but      1 of 2 files could not be read, or not all of it", "unknown format"},
+		"no time of day":  {[]string{sinceBoot}, exitDegraded, "--boot-time", "no time of day"},
+		"an empty folder": {[]string{t.TempDir()}, exitUnusable, "", "the folder has no file"},
 		"unreadable":      {[]string{damaged}, exitUnusable, "", "unknown format"},
 		"standard input":  {[]string{"-"}, exitUsage, "", "reads its input twice"},
 		"no such address": {[]string{"--address", "ftp://x"}, exitUsage, "", "--address"},

@@ -38,6 +38,9 @@ func expand(paths []string) (files []string, problems []error) {
 			problems = append(problems, err)
 		case info.IsDir():
 			below, err := filesBelow(path)
+			if err == nil && len(below) == 0 {
+				err = fmt.Errorf("%s: the folder has no file", path)
+			}
 			if err != nil {
 				problems = append(problems, err)
 			}

@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/tracecoreai/tracecore/internal/heartbeat"
+	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/patterns/engine"
 	ncclhang "github.com/tracecoreai/tracecore/patterns/nccl_hang"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -62,8 +63,10 @@ type Progress struct {
 type Result struct {
 	Progress
 	Files  int
-	Unread int    // files of which some or all could not be read
-	Other  uint64 // messages of traces and profiles, which patterns do not look at
+	Unread int // files of which some or all could not be read
+	// Notes are what Note was told, the first few.
+	Notes []string
+	Other uint64 // messages of traces and profiles, which patterns do not look at
 	// Dumps say how far the ranks are whose Flight Recorder dumps show nothing that stands
 	// still.
 	Dumps  []string
@@ -102,6 +105,14 @@ func Run(ctx context.Context, paths []string, o Options) (Result, error) {
 	r := &run{engine: e, ledger: ledger{show: o.Show}, quiet: map[string][]string{}}
 	r.result.Agents = heartbeat.NewBook(time.Time{})
 	r.join = hostJoin(func(run string, lines []string) { r.quiet[run] = lines })
+	note := o.Note
+	o.Note = func(err error) {
+		const most = 8
+		if len(r.result.Notes) < most {
+			r.result.Notes = append(r.result.Notes, safetext.Line(err.Error()))
+		}
+		note(err)
+	}
 	r.opener = opener{Options: o, count: func(n int) { r.result.Bytes += int64(n) }}
 	defer r.close()
 	r.openAll(ctx, files, problems)

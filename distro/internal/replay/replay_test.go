@@ -343,10 +343,11 @@ func TestALineBeyondTheBoundIsSkipped(t *testing.T) {
 
 func TestPathsThatAreNoFiles(t *testing.T) {
 	got := playedPaths(t, Options{}, filepath.Join(t.TempDir(), "nosuch"), os.DevNull, t.TempDir())
-	require.Len(t, got.bad, 2)
+	require.Len(t, got.bad, 3)
 	require.Contains(t, got.bad[0], "nosuch")
-	require.Contains(t, got.bad[1], "neither file nor folder")
-	require.Equal(t, 2, got.Unread)
+	require.Contains(t, got.bad[1], "the folder has no file", "one that is not mounted says nothing")
+	require.Contains(t, got.bad[2], "neither file nor folder")
+	require.Equal(t, 3, got.Unread)
 }
 
 func TestStandardInputIsAFile(t *testing.T) {

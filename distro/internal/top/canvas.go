@@ -1,6 +1,7 @@
 package top
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -165,6 +166,9 @@ func runeWidth(r rune) int {
 	return ansi.StringWidthWc(string(r))
 }
 
+// Width is how many columns of a terminal text takes.
+func Width(text string) int { return width(text) }
+
 // width is how many columns text takes.
 func width(text string) int {
 	n := 0
@@ -199,8 +203,12 @@ func clip(text string, most int) string {
 	if most < len(mark) {
 		return b.String()
 	}
-	return strings.TrimRight(b.String(), " ") + mark
+	return strings.TrimRight(halfEscaped.ReplaceAllString(b.String(), ""), " ") + mark
 }
+
+// halfEscaped is the beginning of a character that is shown escaped (internal/safetext): a part of
+// it says nothing.
+var halfEscaped = regexp.MustCompile(`\\(x[0-9a-f]?|u[0-9a-f]{0,3}|U[0-9a-f]{0,7})?$`)
 
 // pad fills text with blanks to so many columns, or cuts it.
 func pad(text string, columns int) string {

@@ -286,7 +286,7 @@ func (g *grid) plotted(by fold, columns, rows, zoom, cursor int) plot {
 	from := window(len(cells), columns*rows, at)
 	for start := from; start < min(len(cells), from+columns*rows); start += columns {
 		end := min(start+columns, len(cells))
-		row := plotRow{label: "rank " + verdict.Number(g.columns[start*per].first()), cells: cells[start:end], cursor: -1}
+		row := plotRow{label: "rank " + strconv.Itoa(g.columns[start*per].first()), cells: cells[start:end], cursor: -1}
 		if at >= start && at < end {
 			row.cursor = at - start
 		}
@@ -299,7 +299,7 @@ func (g *grid) plotted(by fold, columns, rows, zoom, cursor int) plot {
 func (g *grid) plottedByRank(columns, cursor int) plot {
 	p := plot{per: 1, label: nodeLabel, legend: "mark = 1 rank"}
 	for start := 0; start < len(g.kinds); start += columns {
-		row := plotRow{label: "rank " + verdict.Number(start), cells: g.kinds[start:min(start+columns, len(g.kinds))], cursor: -1}
+		row := plotRow{label: "rank " + strconv.Itoa(start), cells: g.kinds[start:min(start+columns, len(g.kinds))], cursor: -1}
 		if cursor >= start && cursor < start+columns {
 			row.cursor = cursor - start
 		}

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,35 +49,55 @@ func (m *Model) brief(p *page, open []*history.Incident) {
 	m.headline(p, one)
 	p.field("  since", plain, since(one.Onset, m.moment()))
 	v, ok := m.picture.Views[one.ID]
-	if ok && v.Lost != nil {
+	if ok && v.LostOrNone() != nil {
 		p.field("  lost", plain, lost(&v))
 	}
 	if ok && len(v.Do) > 0 {
 		rows := len(p.rows)
 		p.field("  do", plain, v.Do[0].Text)
-		if more := len(p.rows) - rows; more > 2 {
-			p.rows = p.rows[:rows+2]
-		}
+		p.shorten(rows + 2)
 		if command := shown(v.Do[0].Command); command != "" && width(command) <= p.width-labelWidth { // whole or not at all
 			p.field("", bold, command)
 		}
 	}
-	if more := len(open) - 1; more > 0 {
-		p.field("", dim, "and "+counted(more, "more open incident")+": i")
+	m.others(p, open)
+	m.flawed(p)
+}
+
+// others says how many incidents are open beside the one that is shown. Drills are counted where
+// nothing else is open.
+func (m *Model) others(p *page, open []*history.Incident) {
+	more := 0
+	for _, i := range open[1:] {
+		more += truth(i.Drill == open[0].Drill)
+	}
+	if more > 0 {
+		p.field("", dim, "and "+counted(more, "more open incident")+m.byKey("i"))
 	}
 }
 
-// headline is how bad, and what broke: two rows at most.
+// byKey names the key that shows more, where there are keys.
+func (m *Model) byKey(key string) string {
+	if m.printed {
+		return ""
+	}
+	return ": " + key
+}
+
+// flawed says what else is wrong with what tells.
+func (m *Model) flawed(p *page) { p.field("  but", bold, m.picture.Problem) }
+
+// headline is how bad, and what broke: three rows at most.
 func (m *Model) headline(p *page, one *history.Incident) {
-	lead := "# " + badge(one) + "  "
+	lead, rows := "# "+badge(one)+"  ", len(p.rows)
 	for i, text := range Wrap(shown(one.Headline), p.width-width(lead)) {
-		switch {
-		case i == 0:
+		if i == 0 {
 			p.add(span{m.ink(cause), lead}, span{bold, text})
-		case i < 3:
+		} else {
 			p.add(span{plain, strings.Repeat(" ", width(lead))}, span{bold, text})
 		}
 	}
+	p.shorten(rows + 3)
 }
 
 // ink is a colour, or none where what is shown is old.
@@ -102,28 +123,35 @@ func lost(v *incidentview.View) string {
 // well says that nothing is wrong, and what bounds that.
 func (m *Model) well(p *page, room int) {
 	p.add(span{bold, nothing})
-	if m.picture.Problem != "" {
-		p.field("  but", bold, m.picture.Problem)
-	}
+	m.flawed(p)
 	if s := m.picture.Status; s != nil && s.Others() {
 		p.field("  agents", plain, s.AgentsInWords())
 	}
 	if len(m.picture.Unfed) > 0 {
 		text := "nothing came from " + strings.Join(m.picture.Unfed, ", ")
 		if !m.picture.Started.IsZero() {
-			text += " since " + clock(m.picture.Started, m.moment())
+			text += " since " + clock(m.picture.Started, m.moment()) + " UTC"
 		}
 		before := len(p.rows)
 		p.field("  not seen", plain, text)
 		if most := max(room/6, 2); len(p.rows)-before > most {
 			p.rows = p.rows[:before+most]
 			last := &p.rows[len(p.rows)-1][1]
-			last.text = clip(last.text+" and others: s", p.width-labelWidth)
+			last.text = m.andOthers(last.text, p.width-labelWidth)
 		}
 	}
 	if last := m.picture.last(); last != nil && last.Resolved != nil {
-		p.field("  last", plain, fmt.Sprintf("%s  %s, %s", clock(last.Onset, m.moment()), last.Headline, lasting(last.Onset, *last.Resolved)))
+		p.field("  last", plain, fmt.Sprintf("%s UTC  %s, %s", clock(last.Onset, m.moment()), last.Headline, lasting(last.Onset, *last.Resolved)))
 	}
+}
+
+// andOthers ends a list that is cut, and names the key of the whole list where there is one.
+func (m *Model) andOthers(text string, columns int) string {
+	tail := " and others"
+	if m.picture.Status != nil {
+		tail += m.byKey("s")
+	}
+	return strings.TrimRight(clip(text, columns-width(tail)), ".,") + tail
 }
 
 // staleness says how old all this is, and what is tried.
@@ -131,7 +159,7 @@ func (m *Model) staleness(p *page) {
 	if !m.stale() {
 		return
 	}
-	p.field("  as of", bold, fmt.Sprintf("%s, %s ago: all here is from then", clock(m.picture.At, m.moment()), lasting(m.answered, m.now)))
+	p.field("  as of", bold, fmt.Sprintf("%s UTC, %s ago: all here is from then", clock(m.picture.At, m.moment()), lasting(m.answered, m.now)))
 	p.field("  why", plain, m.problem.Error())
 	if m.actions.Local != nil {
 		p.field("  else", plain, "L asks the agent of this machine")
@@ -148,6 +176,11 @@ func (m *Model) lastColumn(list []*history.RankJob) string {
 	for _, j := range list {
 		if pace(j) != "" {
 			return "PACE"
+		}
+	}
+	for _, j := range list {
+		if m.whose(j) != "" {
+			return "OF"
 		}
 	}
 	return ""
@@ -197,7 +230,10 @@ func (m *Model) jobRows(p *page, wide bool, room int) int {
 	}
 	p.add(span{dim, "  " + pad("JOB", columns.job) + right("RANKS", 9) + right("NODES", 7) + "  " + pad("STATE", 12) + right("FOR", 12) + "  " + pad(m.lastColumn(list), columns.waits)})
 	most := max(min(len(list), room/5, 8), 1)
-	if wide {
+	switch {
+	case m.printed:
+		most = max(min(len(list), room/2), 1)
+	case wide:
 		most = max(min(len(list), 12), 1)
 	}
 	at := slices.IndexFunc(list, func(j *history.RankJob) bool { return j.Job == m.chosen.job && j.Domain == m.chosen.domain })
@@ -210,7 +246,7 @@ func (m *Model) jobRows(p *page, wide bool, room int) int {
 		p.rows = append(p.rows, m.jobRow(list[i], columns, i == at))
 	}
 	if more := len(list) - most; more > 0 {
-		p.add(span{dim, fmt.Sprintf("  %s more: j k", verdict.Number(more))})
+		p.add(span{dim, "  " + verdict.Number(more) + " more" + m.byKey("j k")})
 	}
 	p.blank()
 	return chosen
@@ -235,11 +271,23 @@ func (m *Model) jobRow(j *history.RankJob, columns jobColumns, chosen bool) line
 	if j.Drill {
 		drill = "DRILL "
 	}
+	name := columns.job + min(9-1-width(count), 0) // a number is whole: the name gives way
+	last := strings.TrimPrefix(m.waitsFor(j, names)+m.whose(j), ", ")
 	return line{
-		{plain, lead + pad(drill+shown(j.Job), columns.job) + right(count, 9) + right(verdict.Number(j.Hosts), 7) + "  "},
+		{plain, lead + pad(drill+shown(j.Job), name) + right(count, columns.job+9-name) + right(verdict.Number(j.Hosts), 7) + "  "},
 		{m.ink(looks[k]), pad(marks[k]+" "+word, 12)},
-		{plain, right(took, 12) + "  " + pad(m.waitsFor(j, names), columns.waits)},
+		{plain, right(took, 12) + "  " + pad(last, columns.waits)},
 	}
+}
+
+// whose tells a job from one of that name in another domain.
+func (m *Model) whose(j *history.RankJob) string {
+	for i := range m.picture.Jobs {
+		if other := &m.picture.Jobs[i]; other.Job == j.Job && other.Domain != j.Domain {
+			return ", " + shown(cmp.Or(j.Domain, "no domain"))
+		}
+	}
+	return ""
 }
 
 // state is how a job fares as a whole, and since when.
@@ -339,7 +387,7 @@ func (m *Model) jobGrid(c *canvas, j *history.RankJob, y, end, bottom int, wide 
 	if most < 1 {
 		return y
 	}
-	return m.drawGrid(c, g, m.plot(g, end, most), shown(j.Job), y, end, bottom) + 1
+	return m.drawGrid(c, g, m.plot(g, end, most), shown(j.Job)+m.whose(j), y, end, bottom) + 1
 }
 
 // drawGrid draws how many ranks fare how, and their marks.

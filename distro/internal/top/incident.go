@@ -55,7 +55,7 @@ func (m *Model) incidentHead(p *page, v *incidentview.View) {
 	if v.Dead != nil {
 		p.field("  dead", plain, verdict.Number(v.Dead.Count)+" died: "+few(*v.Dead))
 	}
-	if v.Lost != nil {
+	if v.LostOrNone() != nil {
 		p.field("  lost", plain, lost(v))
 	}
 	for i := range m.picture.Incidents {
@@ -95,7 +95,7 @@ func (m *Model) lasted(v *incidentview.View) string {
 }
 
 func acknowledged(a *history.Acknowledgement, now time.Time) string {
-	text := fmt.Sprintf("%s by uid %d", clock(a.At, now), a.UID)
+	text := fmt.Sprintf("%s UTC by uid %d", clock(a.At, now), a.UID)
 	if a.Note != "" {
 		text += ": " + a.Note
 	}
@@ -303,20 +303,19 @@ func (m *Model) pane(c *canvas, x, y, end int) {
 		p.add(span{dim, "INCIDENT "}, span{plain, short(v.ID)})
 		p.blank()
 		m.headline(p, one)
+		m.flawed(p)
 		p.blank()
 		p.field("  where", plain, v.Where)
 		p.field("  since", plain, since(v.Since, m.moment()))
-		if v.Lost != nil {
+		if v.LostOrNone() != nil {
 			p.field("  lost", plain, lost(&v))
 		}
 		m.steps(p, &v)
 		m.ledTo(p, &v)
 		m.notSeen(p, &v)
 		m.seen(p, &v)
-		if more := len(open) - 1; more > 0 {
-			p.blank()
-			p.field("", dim, "and "+counted(more, "more open incident")+": i")
-		}
+		p.blank()
+		m.others(p, open)
 	}
 	for i, row := range p.rows {
 		if y+i >= end {

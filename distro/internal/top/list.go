@@ -160,12 +160,13 @@ func (m *Model) statusPage(p *page) {
 	}
 	p.blank()
 	label = "  fed"
-	for _, f := range lastOf(s.Feeds) {
+	patterns, _ := history.FedOf(s.Feeds)
+	for _, f := range patterns {
 		text := "never"
-		if f.last != nil {
-			text = clock(*f.last, m.moment())
+		if !f.Last.IsZero() {
+			text = clock(f.Last, m.moment())
 		}
-		p.entry(label, line{{plain, pad(shown(f.pattern), 26) + right(verdict.Number(f.came)+" of "+verdict.Number(f.all), 9) + "  "}}, plain, text, "")
+		p.entry(label, line{{plain, pad(shown(f.Pattern), 26) + right(verdict.Number(f.Came)+" of "+verdict.Number(f.All), 9) + "  "}}, plain, text, "")
 		label = ""
 	}
 }

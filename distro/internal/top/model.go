@@ -59,6 +59,7 @@ type Model struct {
 	colors  bool
 
 	width, height int
+	printed       bool      // once: there are no keys, and no row is the last
 	now           time.Time // of this machine
 
 	picture  Picture

@@ -3,7 +3,6 @@ package top
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +32,7 @@ func (m *Model) ranks(c *canvas, y, end int) {
 	if m.fold == byState {
 		p = plot{legend: "by state"}
 	}
-	y = m.drawGrid(c, g, p, shown(j.Job), y, c.width, end) + 1
+	y = m.drawGrid(c, g, p, shown(j.Job)+m.whose(j), y, c.width, end) + 1
 	m.differs(c, made, y, end)
 }
 
@@ -108,7 +107,7 @@ func (m *Model) rankPage(p *page) {
 	}
 	by, isNamed := m.picture.named(j)[d.Rank]
 	k := kindOf(d.State, by, isNamed)
-	p.add(span{m.ink(looks[k]), marks[k] + " " + strings.ToUpper(words[k][0])}, span{bold, "  rank " + verdict.Number(d.Rank) + " of " + shown(j.Job) + m.forHow(d)})
+	p.add(span{m.ink(looks[k]), marks[k] + " " + strings.ToUpper(words[k][0])}, span{bold, "  rank " + strconv.Itoa(d.Rank) + " of " + shown(j.Job) + m.forHow(d)})
 	if isNamed {
 		p.field("  why", plain, by.Text)
 		p.field("", dim, "incident "+short(by.Incident))
@@ -214,32 +213,4 @@ func (m *Model) rankStack(p *page, j *history.RankJob, d *history.RankDetail) {
 	if v := m.viewOf(j); v != nil && len(v.Stacks) > 0 {
 		m.stackPage(p, v)
 	}
-}
-
-// fed is how far a pattern is fed.
-type fed struct {
-	pattern   string
-	came, all int
-	last      *time.Time
-}
-
-// lastOf folds the pieces of evidence of each pattern.
-func lastOf(feeds []history.Feed) []fed {
-	var list []fed
-	for _, f := range feeds {
-		at := slices.IndexFunc(list, func(o fed) bool { return o.pattern == f.Pattern })
-		if at < 0 {
-			list, at = append(list, fed{pattern: f.Pattern}), len(list)
-		}
-		one := &list[at]
-		one.all++
-		if f.Last != nil {
-			one.came++
-			if one.last == nil || f.Last.After(*one.last) {
-				one.last = f.Last
-			}
-		}
-	}
-	slices.SortFunc(list, func(a, b fed) int { return cmp.Compare(a.pattern, b.pattern) })
-	return list
 }

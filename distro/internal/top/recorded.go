@@ -24,6 +24,8 @@ type Recording struct {
 	Agents *heartbeat.Book // that it tells of
 	Feeds  []history.Feed
 	Unfed  []string
+	// Problem is what of it could not be read, or means less than it could.
+	Problem string
 }
 
 // recorded is a source that shows the end of a recording.
@@ -37,7 +39,7 @@ type recorded struct {
 // NewRecorded makes a source of a recording.
 func NewRecorded(r Recording) Source {
 	s := &recorded{Recording: r, incidents: map[string][]verdict.Verdict{}, views: map[string]incidentview.View{}}
-	s.picture = Picture{Host: r.Name, Recorded: true, At: r.At, Unfed: r.Unfed}
+	s.picture = Picture{Host: r.Name, Recorded: true, At: r.At, Unfed: r.Unfed, Problem: r.Problem}
 	for _, incident := range verdict.Incidents(r.Verdicts) {
 		s.picture.Incidents = append(s.picture.Incidents, Summary(incident))
 		s.picture.Named = append(s.picture.Named, NamedBy(incident)...)

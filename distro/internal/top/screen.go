@@ -1,6 +1,7 @@
 package top
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ func (m *Model) Screen() []string { return m.canvas().lines(m.colors) }
 
 // Text is the first screen as text, as long as it needs to be.
 func (m *Model) Text() string {
-	m.width, m.height = leastWidth, 1<<10
+	m.width, m.height, m.printed = leastWidth, 1<<10, true
 	c := newCanvas(m.width, m.height)
 	m.title(c)
 	m.home(c, headRows, c.width, 1<<10)
@@ -147,9 +148,13 @@ func (m *Model) path() string {
 		case atIncident:
 			words = append(words, "incident "+short(p.incident))
 		case atRanks:
-			words = append(words, m.chosen.job)
+			name := m.chosen.job
+			if j := m.job(); j != nil {
+				name += m.whose(j)
+			}
+			words = append(words, name)
 		case atRank:
-			words = append(words, "rank "+verdict.Number(m.rank))
+			words = append(words, "rank "+strconv.Itoa(m.rank))
 		case atStatus:
 			words = append(words, "status")
 		default:
@@ -201,12 +206,17 @@ func (m *Model) small(c *canvas) {
 			p.add(span{plain, text})
 		}
 	}
+	for _, text := range Wrap(shown(m.picture.Problem), c.width-len("but ")) {
+		if m.picture.Problem != "" {
+			p.add(span{bold, clip("but "+text, c.width)})
+		}
+	}
 	if open := m.picture.Open(); len(open) > 0 {
 		one := open[0]
 		for _, text := range Wrap("# "+badge(one)+"  "+shown(one.Headline), c.width) {
 			p.add(span{cause, text})
 		}
-		p.add(span{plain, clip("since "+clock(one.Onset, m.moment())+", "+lasting(one.Onset, m.moment()), c.width)})
+		p.add(span{plain, clip("since "+clock(one.Onset, m.moment())+" UTC, "+lasting(one.Onset, m.moment()), c.width)})
 		if v, ok := m.picture.Views[one.ID]; ok && len(v.Do) > 0 {
 			for _, text := range Wrap("do "+shown(v.Do[0].Text), c.width) {
 				p.add(span{plain, text})

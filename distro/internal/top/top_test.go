@@ -241,7 +241,7 @@ func live() *told {
 			Agents: heartbeat.Counts{Watching: 1023, Silent: 1, Gone: 1}, WorstAgents: []heartbeat.Agent{
 				{Host: "node-7", State: heartbeat.Silent, Since: start}, {Host: "node-9", State: heartbeat.Watching, Since: start, Receivers: []heartbeat.Component{{Name: "gpu", State: heartbeat.Fails}}},
 			},
-			Feeds: []history.Feed{{Pattern: "gpu_lost", Evidence: "xid"}, {Pattern: "gpu_lost", Evidence: "lost", Last: &since}}},
+			Feeds: []history.Feed{{Pattern: "gpu_lost", Evidence: "xid", Reads: []string{"gpu.xid"}}, {Pattern: "gpu_lost", Evidence: "lost", Reads: []string{"gpu.lost"}, Last: &since}}},
 		Unfed: []string{"gpu", "rdma"}, Started: start,
 	}}
 }
@@ -536,4 +536,108 @@ func BenchmarkRefresh(b *testing.B) {
 			})
 		}
 	}
+}
+
+// What was not read, or what else is wrong with what tells, bounds all that a screen says: it
+// stands on the first screen of any size, whether an incident is open or not.
+func TestWhatIsWrongWithATellerIsOnTheFirstScreen(t *testing.T) {
+	recording := play(t, toptest.Checkpoint(8))
+	recording.Problem = "1 of 2 files could not be read, or not all of it"
+	well := recording
+	well.Verdicts = nil
+	for name, r := range map[string]Recording{"an incident is open": recording, "nothing is wrong": well} {
+		source := NewRecorded(r)
+		u := newUser(t, source, Actions{})
+		for _, size := range [][2]int{{40, 12}, {80, 24}, {200, 60}} {
+			u.size(size[0], size[1])
+			require.Contains(t, strings.Join(strings.Fields(u.screen()), " "), "1 of 2 files could not be read,", "%s, %d columns", name, size[0])
+		}
+		text, _, err := Once(t.Context(), source)
+		require.NoError(t, err)
+		require.Contains(t, text, "but      1 of 2 files could not be read, or not all of it")
+	}
+}
+
+// What is printed once has all jobs, and names no key: nobody can press one.
+func TestWhatIsPrintedOnceIsWholeAndHasNoKeys(t *testing.T) {
+	source := live()
+	for i := range 300 {
+		source.picture.Jobs = append(source.picture.Jobs, history.RankJob{Job: fmt.Sprintf("job-%d", i), Hosts: 1, Counts: map[string]int{history.RankGoesOn: 4}})
+	}
+	for i := range 3 {
+		more := source.picture.Incidents[1]
+		more.ID = fmt.Sprintf("more-%d", i)
+		source.picture.Incidents = append(source.picture.Incidents, more)
+	}
+	text, _, err := Once(t.Context(), source)
+	require.NoError(t, err)
+	require.Contains(t, text, "job-299")
+	require.Contains(t, text, "and 3 more open incidents\n", "a drill is none")
+	require.NotContains(t, text, "more: j k")
+	u := newUser(t, source, Actions{})
+	require.Contains(t, u.screen(), "more: j k")
+	require.Contains(t, u.screen(), "more open incidents: i")
+}
+
+// Text that finds no room ends in two dots.
+func TestWhatIsCutSaysSo(t *testing.T) {
+	source := live()
+	p := &source.picture
+	p.Incidents[1].Headline = strings.Repeat("word ", 99)
+	v := p.Views["inc-1"]
+	v.Do[0].Text, v.Do[0].Command = strings.Repeat("step ", 99), ""
+	p.Views["inc-1"] = v
+	u := newUser(t, source, Actions{})
+	require.Regexp(t, `(?m)^  +word .*word\.\.$`, u.screen())
+	require.Regexp(t, `(?m)^  +step .*step\.\.$`, u.screen())
+}
+
+// A time that stands alone has its zone, and a rank is written as it is typed.
+func TestTimesHaveAZoneAndRanksNoComma(t *testing.T) {
+	source := NewRecorded(play(t, toptest.Checkpoint(1024)))
+	u := newUser(t, source, Actions{})
+	u.size(40, 12)
+	require.Contains(t, u.screen(), "since 03:12:04 UTC, ")
+	u.size(80, 24)
+	u.press("r")
+	u.rank = 1023
+	u.press("enter")
+	u.look(began)
+	require.Contains(t, u.screen(), "llm-70b > rank 1023")
+	require.Contains(t, u.screen(), "rank 1023 of llm-70b")
+	require.NotContains(t, u.screen(), "1,023")
+
+	source2 := live()
+	source2.picture.Incidents[1].Acknowledged = &history.Acknowledgement{At: began, UID: 7}
+	seen := newUser(t, source2, Actions{})
+	seen.press("enter")
+	require.Contains(t, seen.screen(), "UTC by uid 7")
+}
+
+// Two users may call a job alike: the domain tells them apart. How many ranks there are is whole.
+func TestJobsOfOneName(t *testing.T) {
+	source := live()
+	source.picture.Jobs = []history.RankJob{
+		{Job: "same", Domain: "user 1000", Hosts: 1, Counts: map[string]int{history.RankGoesOn: 8}, Groups: []history.RankGroup{{State: history.RankGoesOn, Ranks: "0-7", Count: 8}}},
+		{Job: "same", Domain: "user 1001", Hosts: 1, Counts: map[string]int{history.RankGoesOn: 4}},
+		{Job: "one-of-a-name", Domain: "user 1001", Hosts: 2000, Counts: map[string]int{history.RankGoesOn: 16000, history.RankUnseen: 384}},
+	}
+	u := newUser(t, source, Actions{})
+	text := u.screen()
+	require.Contains(t, text, "FOR  OF\n")
+	require.Regexp(t, `(?m) same +8 .* user 1000$`, text)
+	require.Regexp(t, `(?m) same +4 .* user 1001$`, text)
+	require.Regexp(t, `(?m) one-of.* 16,000/16,384 +2,000 .*goes on *$`, text, "whole, and there is one of that name")
+	u.press("j", "r")
+	require.Contains(t, u.screen(), "> same, user 1000")
+}
+
+// A character that is shown escaped is there whole or not at all.
+func TestEscapesAreNotCut(t *testing.T) {
+	text := shown("ab\u202ecd")
+	require.Equal(t, `ab\u202ecd`, text)
+	for columns, want := range map[int]string{5: "ab..", 8: "ab..", 9: "ab..", 10: text} {
+		require.Equal(t, want, clip(text, columns), "%d columns", columns)
+	}
+	require.Equal(t, `ab\u202e..`, clip(text+text, 10))
 }

@@ -19,7 +19,7 @@ var ErrTooMany = errors.New("too many incidents are muted: end a mute first")
 // Mute keeps an incident from being told until a time; until is zero to end it.
 func (s *Store) Mute(ctx context.Context, id string, m history.Mute) error {
 	return s.do(context.WithoutCancel(ctx), func(ctx context.Context) error {
-		id, err := current(ctx, s.conn, id)
+		id, err := whole(ctx, s.conn, id)
 		if err != nil {
 			return err
 		}

@@ -104,10 +104,10 @@ func scanIncident(row interface{ Scan(...any) error }) (*history.Incident, error
 
 // Incident returns one with all its verdicts, and with all revisions where they are asked for.
 // One whose verdicts belong to another now is that other.
-func (s *Store) Incident(ctx context.Context, id string, revisions bool) (whole history.Whole, err error) {
+func (s *Store) Incident(ctx context.Context, id string, revisions bool) (all history.Whole, err error) {
 	err = s.do(ctx, func(ctx context.Context) error {
-		whole = history.Whole{Verdicts: []verdict.Verdict{}}
-		id, err := current(ctx, s.conn, id)
+		all = history.Whole{Verdicts: []verdict.Verdict{}}
+		id, err := whole(ctx, s.conn, id)
 		if err != nil {
 			return err
 		}
@@ -122,10 +122,10 @@ func (s *Store) Incident(ctx context.Context, id string, revisions bool) (whole 
 		if err != nil {
 			return err
 		}
-		whole.Incident = *i
-		return s.statements(ctx, id, revisions, &whole)
+		all.Incident = *i
+		return s.statements(ctx, id, revisions, &all)
 	})
-	return whole, err
+	return all, err
 }
 
 // current is the id of the incident that one belongs to now.
@@ -136,6 +136,42 @@ func current(ctx context.Context, q querier, id string) (string, error) {
 		return id, nil
 	}
 	return became, err
+}
+
+// leastOfAnID is how much of an id must be given: as much as views show.
+const leastOfAnID = 8
+
+// ErrSeveral means that the beginning of an id is that of several incidents.
+var ErrSeveral = errors.New("several incidents begin so: write more of the id")
+
+// whole is the id of the incident that a person named by its id, or by how it begins.
+func whole(ctx context.Context, q querier, given string) (string, error) {
+	id, err := current(ctx, q, given)
+	if err != nil || id != given || len(given) < leastOfAnID {
+		return id, err
+	}
+	rows, err := q.QueryContext(ctx, `SELECT id FROM (
+			SELECT incident_id AS id FROM incidents WHERE incident_id >= ?1 AND incident_id < ?1 || char(0x10ffff)
+			UNION SELECT became FROM moved WHERE incident_id >= ?1 AND incident_id < ?1 || char(0x10ffff)
+		) ORDER BY id <> ?1, id LIMIT 2`, given)
+	if err != nil {
+		return id, err
+	}
+	defer rows.Close()
+	var found []string
+	for rows.Next() {
+		if err := rows.Scan(&id); err != nil {
+			return given, err
+		}
+		found = append(found, id)
+	}
+	switch {
+	case len(found) == 0 || found[0] == given:
+		return given, rows.Err()
+	case len(found) > 1:
+		return given, ErrSeveral
+	}
+	return found[0], rows.Err()
 }
 
 // statements reads the verdicts of an incident, and their revisions.
@@ -183,7 +219,7 @@ func (s *Store) statements(ctx context.Context, id string, revisions bool, whole
 // Acknowledge notes that a person has seen an incident.
 func (s *Store) Acknowledge(ctx context.Context, id string, a history.Acknowledgement) error {
 	return s.do(context.WithoutCancel(ctx), func(ctx context.Context) error {
-		id, err := current(ctx, s.conn, id)
+		id, err := whole(ctx, s.conn, id)
 		if err != nil {
 			return err
 		}

@@ -143,7 +143,7 @@ func (s *Store) do(ctx context.Context, work func(context.Context) error) error 
 		}
 	}
 	switch {
-	case err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrTooMany):
+	case err == nil || ofCaller(err):
 		s.problem = nil
 	case ctx.Err() == nil: // that a caller went away is no problem of the file
 		s.problem = err
@@ -169,11 +169,16 @@ func (s *Store) attempt(ctx context.Context, work func(context.Context) error) (
 // recover makes the store what the file is after a call that failed.
 func (s *Store) recover(ctx context.Context, err error) {
 	switch {
-	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrTooMany) || ctx.Err() != nil: // a caller's own affair
+	case ofCaller(err) || ctx.Err() != nil:
 	case s.conn != nil && full(err) && s.load(ctx) == nil: // rolled back
 	default:
 		_ = s.close() // whatever state the connection is in, the next call begins with a new one
 	}
+}
+
+// ofCaller reports whether an error says what a caller asked for, and nothing of the file.
+func ofCaller(err error) bool {
+	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrTooMany) || errors.Is(err, ErrSeveral)
 }
 
 // full reports whether the disk has no room.

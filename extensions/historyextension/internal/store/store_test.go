@@ -350,3 +350,35 @@ func BenchmarkKeep(b *testing.B) {
 		})
 	}
 }
+
+// Views show the first eight characters of an id: an incident is found by them where it is the
+// only one that begins so, also under the id that it had before.
+func TestAnIncidentIsFoundByTheBeginningOfItsID(t *testing.T) {
+	b := newBench(t, t.TempDir(), 1<<22)
+	b.keep(t, lost("4a415315aa", "node-1", "llm", 1), lost("4a415315bb", "node-2", "llm", 1), lost("4a4153", "node-3", "llm", 1), lost("7c00aa11cc", "node-4", "llm", 1))
+	later := lost("7c00aa11cc", "node-4", "llm", 2)
+	later.IncidentID = "9d00bb22dd"
+	b.keep(t, lost("9d00bb22dd", "node-5", "llm", 1), later)
+	for _, c := range []struct {
+		given, found string
+		err          error
+	}{
+		{"4a415315a", "4a415315aa", nil},
+		{"4a4153", "4a4153", nil},
+		{"4a415315", "", ErrSeveral},
+		{"4a41531", "", ErrNotFound}, // too little of it
+		{"4a415315ab", "", ErrNotFound},
+		{"4a4153%5a", "", ErrNotFound},
+		{"7c00aa11", "9d00bb22dd", nil},
+	} {
+		all, err := b.Incident(t.Context(), c.given, false)
+		require.ErrorIs(t, err, c.err, c.given)
+		require.Equal(t, c.found, all.Incident.ID, c.given)
+	}
+	require.NoError(t, b.Problem(), "what a caller asks says nothing of the file")
+	require.ErrorIs(t, b.Mute(t.Context(), "4a415315", history.Mute{Until: onset.Add(time.Hour), Reason: "x"}), ErrSeveral)
+	require.NoError(t, b.Acknowledge(t.Context(), "4a415315b", history.Acknowledgement{At: onset, UID: 7}))
+	all, err := b.Incident(t.Context(), "4a415315bb", false)
+	require.NoError(t, err)
+	require.EqualValues(t, 7, all.Incident.Acknowledged.UID)
+}
