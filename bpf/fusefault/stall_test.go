@@ -338,3 +338,28 @@ func TestDaemonIsFoundByWhatItHasOpen(t *testing.T) {
 	require.Zero(t, sum(m.Requests))
 	require.NoError(t, f.Continue())
 }
+
+// A device number is used again, as a rule at once. Nobody is taken for the daemon who was that
+// of an earlier mount, while the one of now is not looked for yet.
+func TestADeviceNumberThatIsUsedAgainHasAnotherDaemon(t *testing.T) {
+	p := open(t, young)
+	f := mount(t, hangfs.Options{})
+	v, _, m := hang(t, p, f, 1, hangfs.Access{How: hangfs.Read, File: hangfs.Direct})
+	require.EqualValues(t, f.PID(), m.DaemonPID)
+
+	var entry bpfMount
+	key := deviceOf(f).number()
+	require.NoError(t, p.hooks.maps.Mounts.Lookup(key, &entry))
+	entry.Connection++
+	entry.Daemon = 4 << 20 // PID_MAX_LIMIT, include/linux/threads.h: nobody's
+	require.NoError(t, p.hooks.maps.Mounts.Put(key, &entry))
+	holders := p.hooks.holders
+	p.hooks.holders = nil
+	_, m = look(t, p, f)
+	require.Equal(t, []any{uint32(0), ""}, []any{m.DaemonPID, m.DaemonComm})
+	p.hooks.holders = holders
+	_, m = look(t, p, f)
+	require.Equal(t, []any{uint32(f.PID()), "hangfs"}, []any{m.DaemonPID, m.DaemonComm})
+	require.NoError(t, f.Thaw())
+	require.NoError(t, v.Wait(t.Context()))
+}
