@@ -137,19 +137,25 @@ func instructionsTable(rows []row) string {
 	return out.String()
 }
 
-// jumpLimit is how much dearer than before a program may get without a word, in
-// percent.
-const jumpLimit = 20
+// How much dearer than before a program may get without a word: so many percent, or so many
+// instructions. The verifier takes a million (BPF_COMPLEXITY_LIMIT_INSNS, include/linux/bpf.h).
+const (
+	jumpPercent      = 20
+	jumpInstructions = 1000
+)
 
 // jumps names the programs that cost the verifier much more than in the last
 // recorded run on the same row.
 func jumps(before map[string]row, rows []row) []string {
 	var found []string
 	for _, r := range rows {
-		old, now := before[r.Kernel].programs(), r.programs()
+		recorded := before[r.Kernel]
+		old, now := recorded.programs(), r.programs()
 		for _, name := range slices.Sorted(maps.Keys(now)) {
-			if was := old[name]; was > 0 && now[name]*100 > was*(100+jumpLimit) {
-				found = append(found, fmt.Sprintf("%s: %s costs the verifier %d instructions, %d before (+%d %%)", r.Kernel, name, now[name], was, (now[name]-was)*100/was))
+			was := old[name]
+			if more := now[name] - was; was > 0 && more*100 > was*jumpPercent && more > jumpInstructions {
+				found = append(found, fmt.Sprintf("%s: %s costs the verifier %d instructions, %d when %s was recorded (%s, +%d %%)",
+					r.Kernel, name, now[name], was, r.Kernel, recorded.Date, more*100/was))
 			}
 		}
 	}

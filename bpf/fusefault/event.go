@@ -47,6 +47,9 @@ type Histogram struct {
 // Mount is one FUSE file system that was seen to work since the probe was opened.
 type Mount struct {
 	Device Device
+	// Connection tells mounts of one device number apart, of which a later one has that of an
+	// earlier: the kernel's name of the connection to the daemon, 0 while it is not known.
+	Connection uint64
 
 	// DaemonPID is the process that answers it: the one that last took or answered
 	// a request; 0 while nobody was seen.

@@ -44,12 +44,30 @@ func (p *Probe) mounts(pic *picture) (map[Device]bpfMount, error) {
 		}
 		mounts[device(key)] = b.mounts[i]
 	}
-	for _, r := range pic.requests {
-		m := mounts[device(r.Device)]
-		m.Connection = r.Connection // of now: a device number is used again
-		mounts[device(r.Device)] = m
+	for d, connection := range pic.connections() {
+		// Of another connection is a device number that is used again: who answered before was
+		// another's daemon.
+		if m := mounts[d]; m.Connection != connection {
+			m.Connection, m.Daemon, m.Comm = connection, 0, bpfMount{}.Comm
+			mounts[d] = m
+		}
 	}
 	return mounts, nil
+}
+
+// connections are those that the newest requests wait for.
+func (p *picture) connections() map[Device]uint64 {
+	newest := make(map[Device]request)
+	for _, r := range p.requests {
+		if known, ok := newest[device(r.Device)]; !ok || r.StartNs > known.StartNs {
+			newest[device(r.Device)] = r
+		}
+	}
+	connections := make(map[Device]uint64, len(newest))
+	for d, r := range newest {
+		connections[d] = r.Connection
+	}
+	return connections
 }
 
 // devices are the FUSE file systems known.
@@ -85,7 +103,7 @@ func (p *Probe) fillMounts(pic *picture, mounts map[Device]bpfMount, waits []wai
 			}
 		}
 		out = append(out, Mount{
-			Device: d, DaemonPID: daemon, DaemonComm: comm, InFlight: inFlight[d],
+			Device: d, Connection: m.Connection, DaemonPID: daemon, DaemonComm: comm, InFlight: inFlight[d],
 			Requests: Histogram{m.Requests, m.RequestsSumNs}, Faults: Histogram{m.Faults, m.FaultsSumNs},
 			Answered: m.Answered + pic.answered[d], Aborted: m.Aborted,
 		})

@@ -143,6 +143,7 @@ func TestExitToldTwiceByTheKernelIsReportedOnce(t *testing.T) {
 }
 
 func TestExitAfterTheScanMissedItIsStillReported(t *testing.T) {
+	t.Parallel() // it waits for the tracker's timers
 	s := newScripted(t, Options{}, func(tracker *Tracker, _ fakeProc, _ uint64) { tracker.healing = 0 })
 	s.exec(100, 1, 0, 0, rank3()...)
 	s.settle()
@@ -153,6 +154,7 @@ func TestExitAfterTheScanMissedItIsStillReported(t *testing.T) {
 }
 
 func TestDroppedEventsHealByAScan(t *testing.T) {
+	t.Parallel() // it waits for the tracker's timers
 	s := newScripted(t, Options{}, func(tracker *Tracker, _ fakeProc, _ uint64) { tracker.healing = 0 })
 	s.proc.add(200, 1, s.ns(30), "python", "/kubepods/pod"+uid+"/"+idA, rank3()...)
 	s.proc.add(300, 1, s.ns(30), "python", "/", "RANK=x", "WORLD_SIZE=8")
@@ -167,6 +169,7 @@ func TestDroppedEventsHealByAScan(t *testing.T) {
 }
 
 func TestWithoutExitEventsTheScanEndsProcesses(t *testing.T) {
+	t.Parallel() // it waits for the tracker's timers
 	s := newScripted(t, Options{ScanInterval: time.Nanosecond}, func(tracker *Tracker, proc fakeProc, base uint64) {
 		tracker.source.(*script).noExits = true
 		proc.add(200, 1, base, "python", "/c", rank3()...)
@@ -179,6 +182,7 @@ func TestWithoutExitEventsTheScanEndsProcesses(t *testing.T) {
 }
 
 func TestOverwrittenEnvironmentDoesNotTakeTheRank(t *testing.T) {
+	t.Parallel() // it waits for the tracker's timers
 	s := newScripted(t, Options{ScanInterval: time.Nanosecond}, func(tracker *Tracker, proc fakeProc, base uint64) {
 		tracker.source.(*script).noExits = true
 		proc.add(200, 1, base, "python", "/c", rank3()...)
@@ -217,6 +221,7 @@ func TestLongEnvironmentIsCutAndCounted(t *testing.T) {
 }
 
 func TestStuckEnvironmentReadsAreLeftBehind(t *testing.T) {
+	t.Parallel() // it waits for the tracker's timers
 	const stuck = 3
 	s := newScripted(t, Options{}, func(tracker *Tracker, proc fakeProc, base uint64) {
 		tracker.proc.WithPatience(unansweredFor)
@@ -268,12 +273,14 @@ func (p fakeProc) unanswered(pid uint32, file, content string) (answer func()) {
 }
 
 func TestWhatTheKernelDidNotAnswerIsAskedAgain(t *testing.T) {
+	t.Parallel() // it waits for the tracker's timers
 	for file, content := range map[string]string{
 		"environ": string(block(rank3()...)),
 		"cgroup":  "0::/kubepods.slice/c\n",
 		"status":  "Name:\tpython\nUid:\t1000\t0\t0\t0\n",
 	} {
 		t.Run(file, func(t *testing.T) {
+			t.Parallel()
 			var answer func()
 			s := newScripted(t, Options{}, func(tracker *Tracker, proc fakeProc, base uint64) {
 				tracker.proc.WithPatience(unansweredFor)
@@ -294,6 +301,7 @@ func TestWhatTheKernelDidNotAnswerIsAskedAgain(t *testing.T) {
 }
 
 func TestAnExecThatCouldNotBeReadIsReadAgain(t *testing.T) {
+	t.Parallel() // it waits for the tracker's timers
 	s := newScripted(t, Options{}, func(tracker *Tracker, _ fakeProc, _ uint64) { tracker.proc.WithPatience(unansweredFor) })
 	s.proc.add(500, 1, s.ns(0), "python", "/c", rank3()...)
 	answer := s.proc.unanswered(500, "environ", string(block(rank3()...)))
@@ -305,7 +313,9 @@ func TestAnExecThatCouldNotBeReadIsReadAgain(t *testing.T) {
 }
 
 func TestAProcessThatCannotBeReadHasNotEnded(t *testing.T) {
+	t.Parallel() // it waits for the tracker's timers
 	s := newScripted(t, Options{}, func(tracker *Tracker, proc fakeProc, base uint64) {
+		tracker.healing = 0
 		tracker.proc.WithPatience(unansweredFor)
 		proc.add(200, 1, base, "python", "/c", rank3()...)
 		proc.add(201, 1, base, "python", "/c", rank3()...)

@@ -3,9 +3,11 @@
 package identity
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,13 +25,14 @@ type senderBench struct {
 	*Tracker
 	testing.TB
 	exits <-chan Exit
+	id    string        // of the job, "" for one that all share
 	first time.Time     // that somebody was asked to end
 	took  time.Duration // from then until the last was
 }
 
 func (b *senderBench) start(as *syscall.SysProcAttr, mode string) *child {
 	b.Helper()
-	return startChildAs(b, as, mode, "RANK=3", "WORLD_SIZE=8", "JOB_ID=senders")
+	return startChildAs(b, as, mode, "RANK=3", "WORLD_SIZE=8", "JOB_ID="+cmp.Or(b.id, "senders"))
 }
 
 // told starts a process in a mode that prints when it is ready.
@@ -52,11 +55,18 @@ func (b *senderBench) kill(as *syscall.SysProcAttr, name string, pid uint32, sig
 	return k.pid()
 }
 
-// ended waits for the end of a process.
+// ended waits for the end of a process, and for the tracker to tell it.
 func (b *senderBench) ended(c *child) Exit {
 	b.Helper()
 	_ = c.Wait()
 	return exitOf(b, b.exits, c.pid())
+}
+
+// reaped waits until a process has ended, and returns its pid.
+func (b *senderBench) reaped(c *child) uint32 {
+	b.Helper()
+	_ = c.Wait()
+	return c.pid()
 }
 
 func asUser(uid uint32) *syscall.SysProcAttr {
@@ -72,50 +82,51 @@ func TestExitsTellWhoSentTheSignal(t *testing.T) {
 	tracker := openTracker(t, Options{Rung: RungSignals})
 	b := &senderBench{Tracker: tracker, TB: t, exits: watch(t, tracker)}
 	self := uint32(os.Getpid())
-	for name, tc := range map[string]struct {
-		do     func(b *senderBench) (e Exit, sender uint32)
+	causes := map[string]struct {
+		do     func(b *senderBench) (pid, sender uint32)
 		signal unix.Signal
 		want   Relation
 		comm   string
+		code   int
 	}{
-		"a process that is nobody's": {want: RelationOther, signal: unix.SIGKILL, comm: "stranger", do: func(b *senderBench) (Exit, uint32) {
+		"a process that is nobody's": {want: RelationOther, signal: unix.SIGKILL, comm: "stranger", do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(nil, "wait")
 			by := b.kill(nil, "stranger", c.pid(), unix.SIGKILL)
-			return b.ended(c), by
+			return b.reaped(c), by
 		}},
-		"a process that calls itself slurmstepd": {want: RelationOther, signal: unix.SIGKILL, comm: "slurmstepd", do: func(b *senderBench) (Exit, uint32) {
+		"a process that calls itself slurmstepd": {want: RelationOther, signal: unix.SIGKILL, comm: "slurmstepd", do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(asUser(1000), "wait")
 			by := b.kill(asUser(1000), "slurmstepd", c.pid(), unix.SIGKILL)
-			return b.ended(c), by
+			return b.reaped(c), by
 		}},
-		"another rank of the job": {want: RelationRank, signal: unix.SIGTERM, comm: "rank", do: func(b *senderBench) (Exit, uint32) {
+		"another rank of the job": {want: RelationRank, signal: unix.SIGTERM, comm: "rank", do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(nil, "wait")
-			by := b.kill(nil, "rank", c.pid(), unix.SIGTERM, "RANK=4", "WORLD_SIZE=8", "JOB_ID=senders")
-			return b.ended(c), by
+			by := b.kill(nil, "rank", c.pid(), unix.SIGTERM, "RANK=4", "WORLD_SIZE=8", "JOB_ID="+b.id)
+			return b.reaped(c), by
 		}},
-		"what started it": {want: RelationLauncher, signal: unix.SIGKILL, do: func(b *senderBench) (Exit, uint32) {
+		"what started it": {want: RelationLauncher, signal: unix.SIGKILL, do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(nil, "wait")
 			require.NoError(b, c.Process.Kill())
-			return b.ended(c), self
+			return b.reaped(c), self
 		}},
-		"root that started it as a user": {want: scheduling(b), signal: unix.SIGTERM, do: func(b *senderBench) (Exit, uint32) {
+		"root that started it as a user": {want: scheduling(b), signal: unix.SIGTERM, do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(asUser(1000), "wait")
 			require.NoError(b, unix.Kill(int(c.pid()), unix.SIGTERM))
-			return b.ended(c), self
+			return b.reaped(c), self
 		}},
-		"itself": {want: RelationItself, signal: unix.SIGABRT, comm: "exe", do: func(b *senderBench) (Exit, uint32) {
+		"itself": {want: RelationItself, signal: unix.SIGABRT, comm: "exe", do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(nil, "abort")
 			c.finish()
-			return b.ended(c), c.pid()
+			return b.reaped(c), c.pid()
 		}},
-		"the kernel, for a fault": {want: RelationKernel, signal: unix.SIGSEGV, do: func(b *senderBench) (Exit, uint32) {
+		"the kernel, for a fault": {want: RelationKernel, signal: unix.SIGSEGV, do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(nil, "segv")
 			c.finish()
-			return b.ended(c), 0
+			return b.reaped(c), 0
 		}},
 		// A file's owner is told of what happens to it by a signal of his choice, in the name of
 		// the process that did it (F_SETSIG): that one has sent nothing.
-		"nobody, by what another writes into a file": {want: RelationKernel, signal: unix.SIGTERM, do: func(b *senderBench) (Exit, uint32) {
+		"nobody, by what another writes into a file": {want: RelationKernel, signal: unix.SIGTERM, do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(nil, "wait")
 			var pipe [2]int
 			require.NoError(b, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
@@ -126,61 +137,72 @@ func TestExitsTellWhoSentTheSignal(t *testing.T) {
 			}
 			_, err := unix.Write(pipe[1], []byte("x"))
 			require.NoError(b, err)
-			return b.ended(c), 0
+			return b.reaped(c), 0
 		}},
 		// Whoever may send a signal may say that a timer did: then nobody is named.
-		"a process that calls itself a timer": {want: RelationKernel, signal: unix.SIGKILL, do: func(b *senderBench) (Exit, uint32) {
+		"a process that calls itself a timer": {want: RelationKernel, signal: unix.SIGKILL, do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(nil, "wait")
 			info := [32]int32{int32(unix.SIGKILL), 0, -2} // include/uapi/asm-generic/siginfo.h: SI_TIMER
 			_, _, errno := unix.Syscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(c.pid()), uintptr(unix.SIGKILL), uintptr(unsafe.Pointer(&info)))
 			require.Zero(b, errno)
-			return b.ended(c), 0
+			return b.reaped(c), 0
 		}},
-		"itself, when it was asked to end before": {want: RelationOther, signal: unix.SIGTERM, comm: "asks", do: func(b *senderBench) (Exit, uint32) {
+		"itself, when it was asked to end before": {want: RelationOther, signal: unix.SIGTERM, comm: "asks", do: func(b *senderBench) (uint32, uint32) {
 			c := b.told("raiseAfterTerm")
 			by := b.kill(nil, "asks", c.pid(), unix.SIGTERM)
-			return b.ended(c), by
+			return b.reaped(c), by
 		}},
-		"who had asked it to end": {want: RelationOther, signal: unix.SIGTERM, comm: "asks", do: func(b *senderBench) (Exit, uint32) {
+		"who had asked it to end": {want: RelationOther, signal: unix.SIGTERM, comm: "asks", code: 7, do: func(b *senderBench) (uint32, uint32) {
 			c := b.told("exitAfterTerm")
 			by := b.kill(nil, "asks", c.pid(), unix.SIGTERM)
-			e := b.ended(c)
-			require.Equal(b, 7, e.Code)
-			return e, by
+			return b.reaped(c), by
 		}},
-		"the first of two": {want: RelationOther, signal: unix.SIGKILL, comm: "first", do: func(b *senderBench) (Exit, uint32) {
+		"the first of two": {want: RelationOther, signal: unix.SIGKILL, comm: "first", do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(nil, "wait")
 			by := b.kill(nil, "first", c.pid(), unix.SIGKILL)
 			b.kill(nil, "second", c.pid(), unix.SIGKILL) // it is dead, and nobody has waited for it
-			return b.ended(c), by
+			return b.reaped(c), by
 		}},
-		"root outside of its container": {want: RelationContainer, signal: unix.SIGKILL, comm: "runtime", do: func(b *senderBench) (Exit, uint32) {
+		"root outside of its container": {want: RelationContainer, signal: unix.SIGKILL, comm: "runtime", do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(ownPIDNamespace(), "wait")
 			by := b.kill(nil, "runtime", c.pid(), unix.SIGKILL)
-			return b.ended(c), by
+			return b.reaped(c), by
 		}},
-		"a user outside of its container": {want: RelationOther, signal: unix.SIGKILL, comm: "user", do: func(b *senderBench) (Exit, uint32) {
+		"a user outside of its container": {want: RelationOther, signal: unix.SIGKILL, comm: "user", do: func(b *senderBench) (uint32, uint32) {
 			as := asUser(1000)
 			as.Cloneflags = unix.CLONE_NEWPID
 			c := b.start(as, "wait")
 			by := b.kill(asUser(1000), "user", c.pid(), unix.SIGKILL)
-			return b.ended(c), by
+			return b.reaped(c), by
 		}},
-	} {
+	}
+	type done struct {
+		before      time.Time
+		pid, sender uint32
+	}
+	cases, pids := map[string]done{}, []uint32{}
+	for name, tc := range causes {
+		one := done{before: time.Now()}
+		b.id = strings.ReplaceAll(name, " ", "-") // programs of one rank of one job may be a script's
+		one.pid, one.sender = tc.do(b)
+		cases[name], pids = one, append(pids, one.pid)
+	}
+	told := exitsOf(t, b.exits, pids...)
+	for name, tc := range causes {
 		t.Run(name, func(t *testing.T) {
-			before := time.Now()
-			e, sender := tc.do(&senderBench{Tracker: tracker, TB: t, exits: b.exits})
+			one, e := cases[name], told[cases[name].pid]
 			require.Equal(t, int(tc.signal), e.Signalled.Number)
 			got := e.Signalled.Sender
-			require.Equal(t, []any{tc.want, sender}, []any{got.Relation, got.PID})
-			require.WithinRange(t, e.Signalled.Time, before.Add(-time.Second), e.Time.Add(time.Second))
+			require.Equal(t, []any{tc.want, one.sender}, []any{got.Relation, got.PID})
+			require.WithinRange(t, e.Signalled.Time, one.before.Add(-time.Second), e.Time.Add(time.Second))
+			require.Equal(t, tc.code, e.Code)
 			if tc.comm != "" {
 				require.Equal(t, tc.comm, got.Comm)
 			}
-			if sender == 0 {
+			if one.sender == 0 {
 				return
 			}
-			p, known := tracker.Lookup(sender, 0, e.Signalled.Time)
+			p, known := tracker.Lookup(one.sender, 0, e.Signalled.Time)
 			require.True(t, known)
 			require.Equal(t, p.StartNS, got.StartNS)
 		})

@@ -50,25 +50,25 @@ func (b *senderBench) asks(since time.Time) {
 func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 	privtest.Require(t)
 	tracker := openTracker(t, Options{Rung: RungSignals})
-	b := &senderBench{Tracker: tracker, TB: t, exits: watch(t, tracker)}
-	for name, tc := range map[string]struct {
-		do   func(b *senderBench, job string) Exit
+	exits := watch(t, tracker)
+	causes := map[string]struct {
+		do   func(b *senderBench, job string) (pid uint32)
 		want Others
 	}{
-		"one by a stranger": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
+		"one by a stranger": {want: Others{Lived: 2}, do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "wait")
 			b.rankOf("another", 5, "wait")
 			b.kill(nil, "stranger", ranks[1].pid(), unix.SIGTERM)
-			return b.ended(ranks[1])
+			return b.reaped(ranks[1])
 		}},
-		"all, and all die": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
+		"all, and all die": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "wait")
 			for _, r := range ranks {
 				b.kill(nil, "owner", r.pid(), unix.SIGTERM)
 			}
-			return b.ended(ranks[0])
+			return b.reaped(ranks[0])
 		}},
-		"all, and two do not end yet": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
+		"all, and two do not end yet": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "exitAfterTerm")
 			for _, r := range ranks[1:] {
 				r.printed(b)
@@ -78,46 +78,46 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 			for _, r := range ranks {
 				b.kill(nil, "owner", r.pid(), unix.SIGTERM)
 			}
-			return b.ended(ranks[0])
+			return b.reaped(ranks[0])
 		}},
-		"one, and another dies of that": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
+		"one, and another dies of that": {want: Others{Lived: 2}, do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "wait")
 			b.kill(nil, "stranger", ranks[1].pid(), unix.SIGTERM)
 			ranks[1].ends(b)
 			ranks[2].finish()
-			return b.ended(ranks[1])
+			return b.reaped(ranks[1])
 		}},
-		"all others by a rank": {want: Others{Lived: 1, Asked: 1}, do: func(b *senderBench, job string) Exit {
+		"all others by a rank": {want: Others{Lived: 1, Asked: 1}, do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "wait")
 			for _, r := range ranks[:2] {
 				b.kill(nil, "rank", r.pid(), unix.SIGTERM, "RANK=2", "WORLD_SIZE=8", "JOB_ID="+job)
 			}
-			return b.ended(ranks[1])
+			return b.reaped(ranks[1])
 		}},
-		"one by what started it": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
+		"one by what started it": {want: Others{Lived: 2}, do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "wait")
 			b.terminate(ranks[1])
-			return b.ended(ranks[1])
+			return b.reaped(ranks[1])
 		}},
-		"one by a stranger, and what started them ends the others": {want: Others{Lived: 2}, do: func(b *senderBench, job string) Exit {
+		"one by a stranger, and what started them ends the others": {want: Others{Lived: 2}, do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "wait")
 			b.kill(nil, "stranger", ranks[1].pid(), unix.SIGTERM)
 			ranks[1].ends(b)
 			for _, r := range []*child{ranks[0], ranks[2]} {
 				b.terminate(r)
 			}
-			return b.ended(ranks[1])
+			return b.reaped(ranks[1])
 		}},
-		"two by a stranger, and what started them ends the others before he comes to them": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
+		"two by a stranger, and what started them ends the others before he comes to them": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "wait")
 			for _, r := range ranks[:2] {
 				b.kill(nil, "owner", r.pid(), unix.SIGTERM)
 			}
 			ranks[0].ends(b)
 			b.terminate(ranks[2])
-			return b.ended(ranks[0])
+			return b.reaped(ranks[0])
 		}},
-		"two of many by a stranger, and what started them ends the others": {want: Others{Lived: 4, Asked: 1}, do: func(b *senderBench, job string) Exit {
+		"two of many by a stranger, and what started them ends the others": {want: Others{Lived: 4, Asked: 1}, do: func(b *senderBench, job string) uint32 {
 			few := b.job(job, "wait")
 			ranks := append(few[:], b.rankOf(job, 3, "wait"), b.rankOf(job, 4, "wait"))
 			for _, r := range ranks[:2] {
@@ -127,18 +127,18 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 			for _, r := range ranks[2:] {
 				b.terminate(r)
 			}
-			return b.ended(ranks[0])
+			return b.reaped(ranks[0])
 		}},
-		"all by what started them, one after the other": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
+		"all by what started them, one after the other": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "wait")
 			b.terminate(ranks[0])
 			ranks[0].ends(b)
 			for _, r := range ranks[1:] { // within a second of that end
 				b.terminate(r)
 			}
-			return b.ended(ranks[0])
+			return b.reaped(ranks[0])
 		}},
-		"all, and what started them hurries those that are still there": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) Exit {
+		"all, and what started them hurries those that are still there": {want: Others{Lived: 2, Asked: 2}, do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "wait")
 			for _, r := range ranks[1:] { // they do not end before they are continued
 				require.NoError(b, unix.Kill(int(r.pid()), unix.SIGSTOP))
@@ -150,30 +150,35 @@ func TestEndOfARankThatWasAskedTellsOfTheOthers(t *testing.T) {
 			for _, r := range ranks[1:] {
 				b.terminate(r)
 			}
-			return b.ended(ranks[0])
+			return b.reaped(ranks[0])
 		}},
-		"the only one": {do: func(b *senderBench, job string) Exit {
+		"the only one": {do: func(b *senderBench, job string) uint32 {
 			r := b.rankOf(job, 1, "wait")
 			b.kill(nil, "stranger", r.pid(), unix.SIGTERM)
-			return b.ended(r)
+			return b.reaped(r)
 		}},
-		"another signal": {do: func(b *senderBench, job string) Exit {
+		"another signal": {do: func(b *senderBench, job string) uint32 {
 			ranks := b.job(job, "wait")
 			b.kill(nil, "stranger", ranks[1].pid(), unix.SIGKILL)
-			return b.ended(ranks[1])
+			return b.reaped(ranks[1])
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for try := 0; ; try++ { // on a busy machine who asks all may take longer than the tracker waits for that
-				b := &senderBench{Tracker: tracker, TB: t, exits: b.exits}
-				e := tc.do(b, fmt.Sprint(strings.ReplaceAll(name, " ", "-"), "-", try))
-				if try < 20 && b.took > asking/2 {
-					continue
-				}
-				require.Equal(t, tc.want, e.Others)
-				return
+	}
+	// All at once: an end waits for others a second.
+	for try := 0; len(causes) > 0; try++ {
+		ended, pids := map[string]uint32{}, []uint32{}
+		for name, tc := range causes {
+			b := &senderBench{Tracker: tracker, TB: t, exits: exits}
+			pid := tc.do(b, fmt.Sprint(strings.ReplaceAll(name, " ", "-"), "-", try))
+			if try < 20 && b.took > asking/2 { // on a busy machine who asks all may take longer than the tracker waits for that
+				continue
 			}
-		})
+			ended[name], pids = pid, append(pids, pid)
+		}
+		told := exitsOf(t, exits, pids...)
+		for name, pid := range ended {
+			t.Run(name, func(t *testing.T) { require.Equal(t, causes[name].want, told[pid].Others) })
+			delete(causes, name)
+		}
 	}
 }
 
@@ -229,6 +234,7 @@ func TestEndsThatWaitForTheOthersAreBoundedAndNotLost(t *testing.T) {
 
 // What dies because somebody ended a rank is told after that rank.
 func TestEndsOfAJobAreToldInOrder(t *testing.T) {
+	t.Parallel() // it waits for the tracker's timers
 	s := newScripted(t, Options{}, func(tracker *Tracker, _ fakeProc, base uint64) {
 		all := &scripted{Tracker: tracker, TB: t, script: tracker.source.(*script), base: base} // at once: an end waits for others a second
 		all.exec(2000, 1, 0, 0, "RANK=1", "WORLD_SIZE=4096", "JOB_ID=job")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,17 +40,26 @@ func watch(t testing.TB, tracker *Tracker) <-chan Exit {
 // exitOf waits for the exit of one process, and for nothing else.
 func exitOf(t testing.TB, exits <-chan Exit, pid uint32) Exit {
 	t.Helper()
+	return exitsOf(t, exits, pid)[pid]
+}
+
+// exitsOf waits for the exits of some processes, in whatever order they are told. The tracker
+// waits a second with some of them: together they take no longer than one.
+func exitsOf(t testing.TB, exits <-chan Exit, pids ...uint32) map[uint32]Exit {
+	t.Helper()
+	told := map[uint32]Exit{}
 	timeout := time.After(hosttest.Patience)
-	for {
+	for slices.ContainsFunc(pids, func(pid uint32) bool { return told[pid].PID == 0 }) {
 		select {
 		case e := <-exits:
-			if e.PID == pid {
-				return e
+			if slices.Contains(pids, e.PID) {
+				told[e.PID] = e
 			}
 		case <-timeout:
-			require.FailNow(t, "no exit", "of process %d", pid)
+			require.FailNow(t, "no exit", "of one of the processes %d", pids)
 		}
 	}
+	return told
 }
 
 func TestExitsOfRanksCarryHowTheyEnded(t *testing.T) {
@@ -122,23 +132,25 @@ func TestChildrenOfARankCarryItsIdentity(t *testing.T) {
 	privtest.Require(t)
 	tracker := openTracker(t, Options{Rung: RungSignals})
 	exits := watch(t, tracker)
+	forks := startChild(t, "fork", "RANK=2", "WORLD_SIZE=4", "JOB_ID=job-2")
+	execs := startChild(t, "bareChild", "RANK=2", "WORLD_SIZE=4", "JOB_ID=job-2")
+	forked, bare := forks.printed(t), execs.printed(t)
+	told := exitsOf(t, exits, forked, bare)
 	for name, tc := range map[string]struct {
-		mode string
-		code int
-		comm string
+		worker, parent uint32
+		code           int
 	}{
-		"forked without a program":          {"fork", 5, "exe"},
-		"a program with a bare environment": {"bareChild", 7, "exe"},
+		"forked without a program":          {forked, forks.pid(), 5},
+		"a program with a bare environment": {bare, execs.pid(), 7},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := startChild(t, tc.mode, "RANK=2", "WORLD_SIZE=4", "JOB_ID=job-2")
-			worker := c.printed(t)
-			e := exitOf(t, exits, worker)
-			require.Equal(t, []any{2, "job-2", true, tc.code, tc.comm}, []any{e.Rank, e.JobID, e.Inherited, e.Code, e.Comm})
-			require.Equal(t, c.pid(), e.ParentPID)
-			c.finish()
-			require.False(t, exitOf(t, exits, c.pid()).Inherited)
-		})
+		e := told[tc.worker]
+		require.Equal(t, []any{2, "job-2", true, tc.code, "exe"}, []any{e.Rank, e.JobID, e.Inherited, e.Code, e.Comm}, name)
+		require.Equal(t, tc.parent, e.ParentPID, name)
+	}
+	forks.finish()
+	execs.finish()
+	for _, e := range exitsOf(t, exits, forks.pid(), execs.pid()) {
+		require.False(t, e.Inherited)
 	}
 }
 
@@ -233,16 +245,19 @@ func TestLongEnvironmentsOfShortLivedRanksAreKnown(t *testing.T) {
 		}
 		return environ
 	}
+	ranks, pids := map[string]uint32{}, []uint32{}
 	for name, environ := range map[string][]string{
-		"fits the small record":          append(junk(3000), "RANK=1", "WORLD_SIZE=2"),
-		"fits the large record":          append([]string{"RANK=1", "WORLD_SIZE=2"}, junk(30000)...),
-		"fits none, the rank at the end": append(junk(100000), "RANK=1", "WORLD_SIZE=2"),
+		"fits the small record":          append(junk(3000), "RANK=1", "WORLD_SIZE=2", "JOB_ID=small"),
+		"fits the large record":          append([]string{"RANK=1", "WORLD_SIZE=2", "JOB_ID=large"}, junk(30000)...),
+		"fits none, the rank at the end": append(junk(100000), "RANK=1", "WORLD_SIZE=2", "JOB_ID=none"),
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := startChild(t, "exit0", environ...)
-			c.finish()
-			require.Equal(t, 1, exitOf(t, exits, c.pid()).Rank)
-		})
+		c := startChild(t, "exit0", environ...)
+		c.finish()
+		ranks[name], pids = c.pid(), append(pids, c.pid())
+	}
+	told := exitsOf(t, exits, pids...)
+	for name, pid := range ranks {
+		require.Equal(t, 1, told[pid].Rank, name)
 	}
 	// One that fits none, with the rank at its start, is read from /proc while it lives.
 	c := startChild(t, "wait", append([]string{"RANK=1", "WORLD_SIZE=2"}, junk(100000)...)...)

@@ -19,6 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/ncclcall/fakejob"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -736,7 +737,7 @@ func TestCommunicatorsOfOneUserHideNoneOfAnother(t *testing.T) {
 			}
 			before := made(1, 1)
 			move(t, flooder)
-			const flood = 100_000
+			flood := hosttest.Size(100_000, 10_000)
 			require.NoError(t, flooder.Do(many(1, flood)))
 			after := made(2, 2)
 			require.NoError(t, quiet.Do(fakejob.AllReduce(1, 1)))

@@ -64,14 +64,14 @@ func TestFullRingIsCounted(t *testing.T) {
 		}
 		rank := newPlayer(t)
 		snapshot(t, p, rank.pid)
-		for range 200 {
+		for n := 0; p.Stats().Dropped == 0; n++ {
+			require.Less(t, n, 200, "the ring is not full")
 			c := connected(t, rank, rank, loopback4)
 			for _, fd := range []int{c.listener, c.connected, c.accepted} {
 				rank.must(t, order{Do: "close", FD: fd})
 			}
 		}
 		dropped := p.Stats().Dropped
-		require.NotZero(t, dropped)
 		require.NoError(t, p.Close())
 		closed := p.Stats()
 		require.GreaterOrEqual(t, closed.Dropped, dropped, "the kernel ends connections a while after their processes did")
@@ -89,14 +89,14 @@ func TestAFloodOfChangesLosesItsOwn(t *testing.T) {
 		flooder.must(t, order{Do: "become", N: 12345})
 		c := connected(t, rank, rank, loopback4)
 		snapshot(t, p, rank.pid, flooder.pid)
-		for range 100 {
+		for n := 0; p.Stats().Dropped < 20; n++ {
+			require.Less(t, n, 100, "the flooder's share of the ring is not full")
 			f := connected(t, flooder, flooder, loopback4)
 			for _, fd := range []int{f.listener, f.connected, f.accepted} {
 				flooder.must(t, order{Do: "close", FD: fd})
 			}
 		}
 		stats := p.Stats()
-		require.NotZero(t, stats.Dropped)
 		require.Equal(t, []uint64{stats.Dropped, 12345}, []uint64{stats.Crowded, uint64(stats.Crowder)})
 		rank.must(t, order{Do: "shutdown", FD: c.connected})
 		nextChange(t, p, func(change Change) bool { return change.New == FinWait1 })

@@ -46,7 +46,7 @@ func manyConnections(t testing.TB, n int) []int {
 
 func TestTenThousandSockets(t *testing.T) {
 	probes := openAll(t, Options{})
-	fds := manyConnections(t, hosttest.Size(5000, 1000))
+	fds := manyConnections(t, hosttest.Size(5000, 500))
 	for _, p := range probes {
 		s := snapshot(t, p, uint32(os.Getpid()))
 		for end := time.Now().Add(hosttest.Patience); p.Report().Rung == RungDiag && s.Unreadable > 0 && time.Now().Before(end); {

@@ -70,29 +70,27 @@ func (d *decoder) operators(e *Evidence, r *Rule) []key {
 	values := key{"values", d.integer(&e.Occurs.Values, 1), "1", "with `by`: how many things must get there"}
 	within := key{"within", d.duration(&e.Occurs.Within), "", "the window; the pattern's within without it"}
 	operator := func(op Operator, doc string, keys ...key) key {
-		v := d.object("operator", "`"+string(op)+"`", string(op), append(keys, values)).then(func(*yaml.Node) { e.Operator = op })
+		v := d.object("operator", "`"+string(op)+"`", string(op), keys).then(func(*yaml.Node) { e.Operator = op })
 		return key{string(op), v, "", doc}
 	}
 	return []key{
 		operator(Occur, "each record counts: so many in a window. Once, when there is no operator",
-			key{"count", d.number(&e.Occurs.Count), "1", "how many"}, within, by),
+			key{"count", d.number(&e.Occurs.Count), "1", "how many"}, within, by, values),
 		operator(Increase, "the rises of a counter add up in a window",
-			key{"amount", d.number(&e.Occurs.Count), "1", "by how much"}, within, by),
+			key{"amount", d.number(&e.Occurs.Count), "1", "by how much"}, within, by, values),
 		operator(Change, "each transition of a value counts: so many in a window",
-			key{"count", d.number(&e.Occurs.Count), "1", "how many"}, within, followed),
+			key{"count", d.number(&e.Occurs.Count), "1", "how many"}, within, followed, values),
 		operator(Stay, "a condition that held for a time",
 			key{"while", d.ottl("OTTL condition", "while", &e.Stays.While, e, checkCondition), needed, "what must hold"},
 			key{"for", d.duration(&e.Stays.For), needed, "how long"},
 			key{"max_gap", d.duration(&e.Stays.MaxGap), "", "samples further apart break it; without it a state lasts until a record says otherwise"},
-			followed),
+			followed, values),
 		operator(BelowMedian, "the rate of a counter, or the mean of a gauge, far below the median of its group",
 			key{"of", d.fieldNames(&e.Median.Of, r), needed, "series with equal values of these fields are a group"},
 			key{"ratio", d.number(&e.Median.Ratio), needed, "which part of the median it lies below"},
 			key{"over", d.duration(&e.Median.Over), needed, "the window of the rate or mean"},
 			key{"min_members", d.integer(&e.Median.MinMembers, 2), "3", "a smaller group is not judged"},
-			key{"for", d.duration(&e.Stays.For), "", "how long it must lie there"},
-			key{"max_gap", d.duration(&e.Stays.MaxGap), "", "samples further apart break it"},
-			by),
+			key{"for", d.duration(&e.Stays.For), "", "how long it must lie there"}),
 	}
 }
 
@@ -108,14 +106,13 @@ func (d *decoder) follows(e *Evidence, r *Rule) value {
 func (d *decoder) lead(e *Evidence) value {
 	l := &Lead{}
 	return d.object("mapping", "`lead`", "lead", []key{
-		{"least", d.duration(&l.Least), "", "by so much at least"},
+		{"least", d.duration(&l.Least), needed, "by so much at least"},
 		{"times", d.integer(&l.Times, 1), "", "and by so many times what lies between the next and the last within the window"},
-		{"under", d.duration(&l.Under), "", "by less than that"},
 	}).then(func(n *yaml.Node) {
 		e.Lead = l
 		d.afterwards(func() {
-			if len(e.Occurs.By) == 0 || l.Least == 0 && l.Under == 0 {
-				d.fail(n, "evidence %s: lead needs occurs with by, which says what can be ahead, and least or under", e.Name)
+			if len(e.Occurs.By) == 0 {
+				d.fail(n, "evidence %s: lead needs occurs with by, which says what can be ahead", e.Name)
 			}
 		})
 	})

@@ -185,7 +185,6 @@ func (d *decoder) explains(r *Rule) value {
 				{"lingers", d.duration(&x.Lingers), "", "how long after the end of this one the other may begin: its end is what breaks the other"},
 				{"when", d.strings("evidence", &x.When), "", "only where one of these of this pattern was seen"},
 				{"except", d.strings("evidence", &x.Except), "", "not where one of these of the other was seen"},
-				{"unless", d.strings("evidence", &x.Unless), "", "not where one of these of this pattern was seen, up to `after` before the other"},
 				{"ranks", d.rankLists(x), "", "only where the ranks of this one, seen up to `after` before the other, are so in the other's lists"},
 			}), func(n *yaml.Node) {
 				x.at = at(n)
@@ -195,7 +194,7 @@ func (d *decoder) explains(r *Rule) value {
 				}
 				d.afterwards(func() {
 					d.checkAfter(n, x)
-					for _, name := range slices.Concat(x.Unless, x.When) {
+					for _, name := range x.When {
 						d.known(n, "evidence", name, evidenceNames(r.Evidence))
 					}
 					for _, field := range x.Mine {
@@ -218,8 +217,6 @@ func (d *decoder) checkAfter(n *yaml.Node, x *Explain) {
 	switch {
 	case x.After != 0 && x.After >= x.Within:
 		d.fail(n, "after %v is not before within %v: write a smaller after", x.After, x.Within)
-	case len(x.Unless) > 0 && x.After == 0:
-		d.fail(n, "unless looks at what was seen up to after before the other: write after")
 	case len(x.In)+len(x.NotIn) > 0 && x.After == 0:
 		d.fail(n, "ranks looks at what was seen up to after before the other: write after")
 	}

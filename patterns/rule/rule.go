@@ -120,10 +120,10 @@ type Evidence struct {
 }
 
 // Lead is how far the first of several things is ahead of the second: by Least, and by Times
-// what lies between the second and the last; or by less than Under.
+// what lies between the second and the last.
 type Lead struct {
-	Least, Under time.Duration
-	Times        int
+	Least time.Duration
+	Times int
 }
 
 // Operator says which records count.
@@ -215,7 +215,6 @@ type Explain struct {
 	Lingers time.Duration
 	When    []string // only where one of these pieces of evidence was seen
 	Except  []string // not where one of these of the other was
-	Unless  []string // evidence that, seen before After ends, says that it is not so
 	// In and NotIn are lists of ranks of the other. Of the ranks seen on this one up
 	// to After before the other, one at least is in one of In, if there are any, and
 	// none is in NotIn.

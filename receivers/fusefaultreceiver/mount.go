@@ -18,10 +18,12 @@ type mount struct {
 	answered uint64          // requests answered in all
 	samples  []sample        // that count at earlier scans, as far back as needed
 	oldest   time.Time       // of what counts and is older than the threshold
-	daemon   daemon
-	awaited  bool              // its first record waited one scan for a second sample
-	waiter   *identity.Process // the rank that waits longest for what is stuck, nil where none does
-	waits    time.Duration     // for how long it does
+	// connection is that of the mount which has the device number now.
+	connection uint64
+	daemon     daemon
+	awaited    bool              // its first record waited one scan for a second sample
+	waiter     *identity.Process // the rank that waits longest for what is stuck, nil where none does
+	waits      time.Duration     // for how long it does
 
 	place   procfs.Mount // for metrics, as process 1 sees it
 	placed  time.Time    // when that was looked up
@@ -98,8 +100,12 @@ func total(h *fusefault.Histogram) uint64 {
 	return n
 }
 
-// meet takes note of a daemon that was not seen before, while it lives.
+// meet takes note of a daemon that was not seen before, while it lives. That of an earlier
+// mount, which had the same device number, is forgotten.
 func (m *mount) meet(machine machine) {
+	if c := m.newest.Connection; c != 0 && c != m.connection {
+		m.connection, m.daemon = c, daemon{}
+	}
 	pid := m.newest.DaemonPID
 	if pid == 0 || pid == m.daemon.pid {
 		return

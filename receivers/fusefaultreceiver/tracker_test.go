@@ -111,6 +111,29 @@ func TestStallIsToldOnceTheThresholdHasPassedAndThenEveryInterval(t *testing.T) 
 	require.Empty(t, s.after(20))
 }
 
+// The daemon of an earlier mount, which had the device number before, has ended, and nothing
+// hangs for that.
+func TestDaemonOfAnEarlierMountIsForgotten(t *testing.T) {
+	s := newScene()
+	s.machine.processes[daemonPID] = procfs.Process{State: procfs.Gone}
+	s.stick(42)
+	scan := func(connection uint64, daemon uint32) []report {
+		s.now = s.now.Add(time.Second)
+		one := s.snapshot()
+		one.Mounts[0].Connection, one.Mounts[0].DaemonPID = connection, daemon
+		return s.observe(one)
+	}
+	scan(7, 0)
+	reports := scan(7, 0) // nobody knows its daemon yet
+	require.Len(t, reports, 1)
+	require.Equal(t, []any{procfs.Unknown, uint32(0)}, []any{reports[0].daemon, reports[0].mount.daemon.pid})
+
+	s.machine.processes[daemonPID+1] = procfs.Process{Name: "juicefs", State: procfs.Stopped, StartTicks: 6}
+	reports = scan(7, daemonPID+1)
+	require.Len(t, reports, 1, "its state is known now")
+	require.Equal(t, []any{procfs.Stopped, uint32(daemonPID + 1)}, []any{reports[0].daemon, reports[0].mount.daemon.pid})
+}
+
 func TestMountThatCompletesSteadilyDoesNotStall(t *testing.T) {
 	s := newScene()
 	for range 30 {

@@ -163,7 +163,6 @@ func Link(rules []*Rule) {
 			l.Wide = !slices.ContainsFunc(x.Mine, func(field string) bool { return !slices.Contains(machine, field) })
 			l.Own = slices.ContainsFunc(slices.Concat(x.Mine, x.Theirs), func(field string) bool { return slices.Contains(own, field) })
 			l.OfJob = cause.ofJob(cause.Positions(x.Mine)) || effect.ofJob(effect.Positions(x.Theirs))
-			l.Unless = cause.indexes(x.Unless)
 			l.When, l.Except = cause.indexes(x.When), effect.indexes(x.Except)
 			effect.Lists = slices.Concat(effect.Lists, l.In, l.NotIn)
 			theirs := explanation{l, effect.Positions(x.Theirs), -1}

@@ -217,14 +217,8 @@ func (t *trail) soonBefore(w *Evidence, least verdict.Trust) bool {
 // ahead reports whether the first thing of w is as far ahead of the next as it asks for.
 func (t *trail) ahead(w *Evidence, least verdict.Trust) bool {
 	g := t.group(w, least)
-	switch lead := int64(w.Lead.Least); {
-	case w.Lead.Under > 0 && (g.things < 2 || g.second-g.first >= int64(w.Lead.Under)):
-		return false
-	case g.things < 2:
-		return true
-	default:
-		return g.second-g.first >= lead && g.second-g.first >= int64(w.Lead.Times)*(g.last-g.second)
-	}
+	lead := g.second - g.first
+	return g.things < 2 || lead >= int64(w.Lead.Least) && lead >= int64(w.Lead.Times)*(g.last-g.second)
 }
 
 // group is the things of evidence within its window, from the first: how many, and when the

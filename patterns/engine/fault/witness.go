@@ -105,9 +105,9 @@ func (r *Rule) accuse(c *incident.Culprits, ranks []int, m *Mark) {
 	}
 }
 
-// Saw reports whether that evidence held in what was seen until then.
-func (f *Fault) Saw(evidence int, until int64) bool {
-	return f.holds(f.rule.Watches[evidence], math.MinInt64, until, f.verdict.best.trust)
+// Saw reports whether that evidence held in what was seen.
+func (f *Fault) Saw(evidence int) bool {
+	return f.holds(f.rule.Watches[evidence], math.MinInt64, math.MaxInt64, f.verdict.best.trust)
 }
 
 // SeenBetween reports whether one of these pieces of evidence, or of all where there are none,

@@ -1,9 +1,6 @@
 package incident
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 // explain makes effect a symptom of cause, if the cause explains it and no better
 // cause is known.
@@ -42,12 +39,8 @@ func (l *Link) stands(cause, effect Verdict) bool {
 
 // told reports whether l allows what the evidence of both tells.
 func (l *Link) told(cause, effect Verdict) bool {
-	until := effect.Onset() - int64(l.After)
-	saw := func(v Verdict, list []int, until int64) bool {
-		return slices.ContainsFunc(list, func(evidence int) bool { return v.Saw(evidence, until) })
-	}
-	return l.accuses(cause, effect, until) && !saw(cause, l.Unless, until) &&
-		(len(l.When) == 0 || saw(cause, l.When, math.MaxInt64)) && !saw(effect, l.Except, math.MaxInt64)
+	return l.accuses(cause, effect, effect.Onset()-int64(l.After)) &&
+		(len(l.When) == 0 || slices.ContainsFunc(l.When, cause.Saw)) && !slices.ContainsFunc(l.Except, effect.Saw)
 }
 
 // oneJob reports whether two jobs of one id can be the same.

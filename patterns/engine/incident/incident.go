@@ -31,8 +31,8 @@ type Verdict interface {
 	Run() string
 	Runs() []string
 
-	// Saw reports whether that evidence of it held in what was seen until then.
-	Saw(evidence int, until int64) bool
+	// Saw reports whether that evidence of it held in what was seen.
+	Saw(evidence int) bool
 	// SeenBetween reports whether one of these pieces of evidence, or of all where there are
 	// none, was seen between two moments.
 	SeenBetween(evidence []int, from, to int64) bool
@@ -67,7 +67,6 @@ type Link struct {
 	Near    time.Duration // how long before the effect the cause was last seen at most, 0 for any time
 	Wide    bool          // they share the machine alone
 	Own     bool          // they share a job or a process
-	Unless  []int         // evidence of the cause that speaks against it
 	When    []int         // evidence of the cause without which it does not hold
 	Except  []int         // evidence of the effect with which it does not hold
 	In      []int         // fields of the effect: a rank of the cause is in one of them

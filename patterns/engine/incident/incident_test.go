@@ -63,9 +63,7 @@ func (t *told) Accuses() (Culprits, bool) {
 	return *t.accused, true
 }
 
-func (t *told) Saw(evidence int, until int64) bool {
-	return evidence == 0 && t.saw != 0 && t.saw <= until
-}
+func (t *told) Saw(evidence int) bool { return evidence == 0 && t.saw != 0 }
 
 func (t *told) SeenBetween(evidence []int, from, to int64) bool {
 	return !slices.Contains(evidence, 1) && t.saw <= to && max(t.saw, t.last) >= from
@@ -137,8 +135,6 @@ func TestACauseExplainsWhatFitsItInTimeAndRanks(t *testing.T) {
 		"it was seen as early as a first sign": {func(c, e *told, l *Link) { l.Near, l.Early, c.saw = 30*time.Second, 5*time.Second, e.onset+5*second }, true},
 		"it was seen after it began":           {func(c, e *told, l *Link) { l.Near, l.Early, c.saw = 30*time.Second, 5*time.Second, e.onset+6*second }, false},
 		"other evidence was seen about then":   {func(c, e *told, l *Link) { l.Near, l.When, c.saw = 30*time.Second, []int{0, 1}, e.onset }, false},
-		"its evidence speaks against":          {func(c, _ *told, l *Link) { l.Unless, c.saw = []int{0}, c.onset }, false},
-		"its evidence came too late":           {func(c, e *told, l *Link) { l.Unless, c.saw = []int{0}, e.onset+second }, true},
 		"what it takes was seen":               {func(c, _ *told, l *Link) { l.When, c.saw = []int{0}, c.onset }, true},
 		"what it takes was not seen":           {func(_, _ *told, l *Link) { l.When = []int{0} }, false},
 		"the effect knows better":              {func(_, e *told, l *Link) { l.Except, e.saw = []int{0}, e.onset }, false},
