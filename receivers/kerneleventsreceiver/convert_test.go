@@ -3,6 +3,7 @@ package kerneleventsreceiver
 import (
 	"bytes"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,6 +126,36 @@ func TestExitSaysHowManyRanksWereSpared(t *testing.T) {
 			e := identity.Exit{Process: identity.Process{PID: 42, Rank: 3}, Signal: 15, Others: tc.others}
 			got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
 			require.Equal(t, tc.want, got.Attributes().AsRaw()["process.exit.spared_ranks"])
+		})
+	}
+}
+
+func TestExitNamesTheWrapperThatPassedItOn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wrapper *identity.Wrapper
+		text    string
+		want    map[string]any
+	}{
+		"a shell": {
+			&identity.Wrapper{PID: 12, Comm: "bash", Code: 139}, "python (pid 42, rank 3) was ended by SIGSEGV; bash (pid 12), which ran it, passed that on",
+			map[string]any{"process.exit.wrapper.pid": int64(12), "process.exit.wrapper.name": "bash", "process.exit.wrapper.code": int64(139)},
+		},
+		"one that ends itself by the same signal": {
+			&identity.Wrapper{PID: 12, Comm: "timeout", Signal: 11}, "python (pid 42, rank 3) was ended by SIGSEGV; timeout (pid 12), which ran it, passed that on",
+			map[string]any{
+				"process.exit.wrapper.pid": int64(12), "process.exit.wrapper.name": "timeout", "process.exit.wrapper.code": int64(0),
+				"process.exit.wrapper.signal_name": "SIGSEGV",
+			},
+		},
+		"none": {nil, "python (pid 42, rank 3) was ended by SIGSEGV", map[string]any{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := identity.Exit{Process: identity.Process{PID: 42, Comm: "python", Rank: 3}, Signal: 11, Wrapper: tc.wrapper}
+			got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			require.Equal(t, tc.text, got.Body().AsString())
+			said := got.Attributes().AsRaw()
+			maps.DeleteFunc(said, func(key string, _ any) bool { return !strings.HasPrefix(key, "process.exit.wrapper.") })
+			require.Equal(t, tc.want, said)
 		})
 	}
 }
