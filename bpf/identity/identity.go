@@ -79,6 +79,9 @@ type Exit struct {
 	// it passed on as its own, such as a shell that ends with 128 + signal. Nil otherwise. The
 	// descendant's end was told before, with Inherited set.
 	Wrapper *Wrapper
+	// Child is a child that crashed within seconds before a rank ended with a status that does not
+	// tell of it, as a worker of a DataLoader. It may be why. Nil for none.
+	Child *Child
 	// Late is true where it happened while no agent ran, and was read at the next start.
 	Late bool
 }

@@ -91,6 +91,9 @@ func (t *Tracker) onExit(e *event) {
 // passOn notes the end of r for its parent, and returns what is told of it.
 func (t *Tracker) passOn(r *record, e Exit, parent *record) Exit {
 	passed := r.passed(&e, interpreter(r.program))
+	if passed == nil && r.IsRank() {
+		e.Child = r.crashed(&e)
+	}
 	r.children = nil
 	of := &e
 	if passed != nil {

@@ -17,6 +17,10 @@ const (
 	// cleaning is how long a wrapper may go on after its child before it passes a signal on: a
 	// script copies logs meanwhile. A status that says nothing but this names it.
 	cleaning = time.Minute
+	// noticing is how long a rank may take to notice that a child of it crashed, and to end of that:
+	// a DataLoader looks at its workers every five seconds, and Python takes seconds to end on a host
+	// that is busy.
+	noticing = 15 * time.Second
 	// atOnce is the same for what may come of something else: a status, the same signal.
 	atOnce = time.Second
 )
@@ -27,6 +31,13 @@ type Wrapper struct {
 	Comm string
 	Code int // as in Exit, of the wrapper itself
 	// Signal is what ended it, 0 when it returned.
+	Signal int
+}
+
+// Child is a child of a rank that crashed shortly before the rank ended with a status of its own.
+type Child struct {
+	PID    uint32
+	Comm   string
 	Signal int
 }
 
@@ -84,6 +95,26 @@ func (c *childEnd) accountsFor(e *Exit, after time.Duration, python bool) bool {
 	default:
 		return after <= atOnce && e.Signal == 0 && e.Code == c.code && c.long && !python
 	}
+}
+
+// crashed returns the child whose crash a rank may have ended of, nil for none: the last one before a
+// status of its own. What its own job or its launcher killed did not crash.
+func (r *record) crashed(e *Exit) *Child {
+	if r.children == nil || e.Signal != 0 || e.Code == 0 || e.Signalled.Number != 0 {
+		return nil
+	}
+	for i := len(r.children.failed) - 1; i >= 0; i-- {
+		c := &r.children.failed[i]
+		if c.Signal == 0 || !c.crashed() || r.endNS-min(r.endNS, c.endNS) > uint64(noticing) {
+			continue
+		}
+		switch c.Signalled.Sender.Relation {
+		case RelationLauncher, RelationRank, RelationContainer, RelationScheduler, RelationFirst:
+		default:
+			return &Child{PID: c.PID, Comm: c.Comm, Signal: c.Signal}
+		}
+	}
+	return nil
 }
 
 // by is the end of the rank: that of its process, which its wrapper passed on.

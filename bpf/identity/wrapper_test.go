@@ -141,6 +141,61 @@ func TestAWrapperPassesTheEndOfItsChildOn(t *testing.T) {
 	}
 }
 
+func TestARankThatEndsAfterAChildCrashedNamesIt(t *testing.T) {
+	rank := func(at float64, status uint32) []signalledLine {
+		return []signalledLine{{line: line{at: 0, does: "exec", pid: 10, parent: 1, comm: "python3", environ: rank3()}}, {line: line{at: at, does: "exit", pid: 10, parent: 1, status: status, comm: "python3"}}}
+	}
+	worker := func(at float64, status uint32, by *signals) signalledLine {
+		return signalledLine{line{at: at, does: "exit", pid: 20, parent: 10, status: status, comm: "pt_data_worker"}, by}
+	}
+	by := func(at float64, pid uint32) *signals {
+		return &signals{asked: asked{sent: sent{signal: 9, pid: pid, startNS: scriptNS(0), timeNS: scriptNS(at)}}}
+	}
+	for name, tc := range map[string]struct {
+		worker signalledLine
+		at     float64
+		status uint32
+		want   *Child
+	}{
+		"a crash":                        {worker(20, 11, nil), 24, 1 << 8, &Child{20, "pt_data_worker", 11}},
+		"killed by a stranger":           {worker(20, 9, by(20, 70)), 20.5, 1 << 8, &Child{20, "pt_data_worker", 9}},
+		"killed by the rank":             {worker(20, 9, by(20, 10)), 20.5, 1 << 8, nil},
+		"asked to end":                   {worker(20, 15, nil), 20.5, 1 << 8, nil},
+		"it failed by a status":          {worker(20, 1<<8, nil), 20.5, 1 << 8, nil},
+		"long before":                    {worker(20, 11, nil), 40, 1 << 8, nil},
+		"the rank goes on and ends well": {worker(20, 11, nil), 21, 0, nil},
+		"the rank crashes, too":          {worker(20, 11, nil), 21, 11, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
+			var got *Child
+			tracker.launches = newLaunches(func(e Exit) {
+				if e.PID == 10 {
+					got = e.Child
+				}
+			}, nobody)
+			life := rank(tc.at, tc.status)
+			playInto(tracker, []signalledLine{life[0], tc.worker, life[1]})
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestAWrapperPassesOnThatAChildOfTheRankCrashed(t *testing.T) {
+	tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
+	var got Exit
+	tracker.launches = newLaunches(func(e Exit) {
+		if !e.Inherited {
+			got = e
+		}
+	}, nobody)
+	playInto(tracker, []signalledLine{
+		{line: line{0, "exec", 10, 1, 0, "bash", rank3()}}, {line: line{1, "exec", 11, 10, 0, "python3", rank3()}}, {line: line{20, "exit", 12, 11, 11, "pt_data_worker", nil}},
+		{line: line{25, "exit", 11, 10, 1 << 8, "python3", nil}}, {line: line{25.01, "exit", 10, 1, 1 << 8, "bash", nil}},
+	})
+	require.Equal(t, []any{uint32(11), 1, &Wrapper{PID: 10, Comm: "bash", Code: 1}, &Child{12, "pt_data_worker", 11}}, []any{got.PID, got.Code, got.Wrapper, got.Child})
+}
+
 func TestAProcessRemembersFewEndsOfItsChildren(t *testing.T) {
 	var c children
 	for i := range 100 {

@@ -111,6 +111,11 @@ func (c *converter) exit(e identity.Exit, observed time.Time) plog.Logs {
 		a.ProcessExitSparedRanks(int64(e.Others.Spared()))
 	}
 	putWrapper(a, e.Wrapper)
+	if c := e.Child; c != nil {
+		a.ProcessExitChildPid(int64(c.PID))
+		a.ProcessExitChildName(c.Comm)
+		a.ProcessExitChildSignalName(record.SignalName(c.Signal))
+	}
 	if e.Late {
 		a.TracecoreLate(true)
 	}
@@ -147,6 +152,9 @@ func describeExit(e identity.Exit) string {
 		fmt.Fprintf(&text, ") was ended by %s", record.SignalName(e.Signal))
 	} else {
 		fmt.Fprintf(&text, ") exited with status %d", e.Code)
+	}
+	if c := e.Child; c != nil {
+		fmt.Fprintf(&text, ", after its child %s (pid %d) was ended by %s", c.Comm, c.PID, record.SignalName(c.Signal))
 	}
 	if w := e.Wrapper; w != nil {
 		fmt.Fprintf(&text, "; %s (pid %d), which ran it, passed that on", w.Comm, w.PID)

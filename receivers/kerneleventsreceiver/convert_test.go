@@ -160,6 +160,15 @@ func TestExitNamesTheWrapperThatPassedItOn(t *testing.T) {
 	}
 }
 
+func TestExitNamesTheChildThatCrashedBefore(t *testing.T) {
+	e := identity.Exit{Process: identity.Process{PID: 42, Comm: "python", Rank: 3}, Code: 1, Child: &identity.Child{PID: 50, Comm: "pt_data_worker", Signal: 11}}
+	got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+	require.Equal(t, "python (pid 42, rank 3) exited with status 1, after its child pt_data_worker (pid 50) was ended by SIGSEGV", got.Body().AsString())
+	said := got.Attributes().AsRaw()
+	maps.DeleteFunc(said, func(key string, _ any) bool { return !strings.HasPrefix(key, "process.exit.child.") })
+	require.Equal(t, map[string]any{"process.exit.child.pid": int64(50), "process.exit.child.name": "pt_data_worker", "process.exit.child.signal_name": "SIGSEGV"}, said)
+}
+
 func TestExitSaysWhoSentTheSignal(t *testing.T) {
 	at := start.Add(-time.Second)
 	for name, tc := range map[string]struct {

@@ -667,7 +667,7 @@ type ProcessExit struct {
 
 // ProcessExit begins a record.
 func (b *LogsBuilder) ProcessExit(head record.Head) ProcessExit {
-	return ProcessExitOn(b.Begin(EventProcessExit, 41, head))
+	return ProcessExitOn(b.Begin(EventProcessExit, 44, head))
 }
 
 // ProcessExitOn writes the attributes there.
@@ -686,6 +686,17 @@ func (ProcessExit) EventName() string { return EventProcessExit }
 
 // Attributes is where they are written.
 func (a ProcessExit) Attributes() *record.Attributes { return a.attributes }
+
+// ProcessExitChildName sets process.exit.child.name: Executable name of a child that crashed within 15 seconds before the process ended with a status of its own. It may be why.
+func (a ProcessExit) ProcessExitChildName(v string) { a.attributes.Text("process.exit.child.name", v) }
+
+// ProcessExitChildPid sets process.exit.child.pid: That child, in the initial pid namespace.
+func (a ProcessExit) ProcessExitChildPid(v int64) { a.attributes.Int("process.exit.child.pid", v) }
+
+// ProcessExitChildSignalName sets process.exit.child.signal_name: Signal that ended it.
+func (a ProcessExit) ProcessExitChildSignalName(v string) {
+	a.attributes.Text("process.exit.child.signal_name", v)
+}
 
 // ProcessExitCode sets process.exit.code: Exit status; 0 when a signal ended the process.
 func (a ProcessExit) ProcessExitCode(v int64) { a.attributes.Int("process.exit.code", v) }
