@@ -476,9 +476,21 @@ func (t *trial) workerStopped() (int, error) {
 	return t.heals()
 }
 
+// workerCrashes is a fault from when the worker crashes: until then it starts, for seconds.
 func (t *trial) workerCrashes() (int, error) {
 	t.right("dataloader_hang", "SIGSEGV")
-	return t.dies("SIGSEGV|exit status 1", "loadersegv")
+	t.right("rank_exit", "SIGSEGV|exit status 1")
+	t.rightAgain("SIGSEGV|exit status 1")
+	if err := t.order(t.rank, "loadersegv"); err != nil {
+		return running, err
+	}
+	worker, err := t.worker(time.Minute)
+	if err != nil {
+		return ended, err
+	}
+	outlast(worker)
+	t.begin()
+	return ended, t.watch(12 * time.Second)
 }
 
 // unreachable are the answers that no packets get through to the rank, or from it.

@@ -334,7 +334,10 @@ func (j *job) piped(name string) (*rank, error) {
 	go r.hear(ends[1], func(pid int) {
 		j.started(pid)
 		j.learn(pid)
-		go r.outlast(pid)
+		go func() {
+			outlast(pid)
+			r.end()
+		}()
 	})
 	return r, nil
 }
@@ -350,8 +353,7 @@ func (j *job) learn(pid int) {
 }
 
 // outlast waits for the end of a process that is no child of this one.
-func (r *rank) outlast(pid int) {
-	defer r.end()
+func outlast(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return // it has ended

@@ -58,6 +58,7 @@ class Rows(Dataset):
             for _ in range(self.bytes_of_each >> 20):
                 hoard.append(bytearray(os.urandom(1 << 20)))
         if self.crashes:
+            time.sleep(1)  # who looks for the worker finds it
             ctypes.string_at(0)
         if self.raises:
             raise ValueError("bad row 3")

@@ -107,7 +107,9 @@ func TestDamagedTableIsNotOverwritten(t *testing.T) {
 }
 
 func TestProgramsThatGotMuchDearerAreNamed(t *testing.T) {
-	recorded := func(instructions int) map[string]row { return map[string]row{"6.12": measuredRow("6.12", instructions)} }
+	recorded := func(instructions int) map[string]row {
+		return map[string]row{"6.12": measuredRow("6.12", instructions)}
+	}
 	require.Empty(t, jumps(recorded(10_000), []row{measuredRow("6.12", 12_000), measuredRow("6.1", 99_999)}))
 	require.Empty(t, jumps(recorded(15), []row{measuredRow("6.12", 1015)}), "a thousandth of what the verifier takes")
 	require.Equal(t, []string{"6.12: kmsg console costs the verifier 12001 instructions, 10000 when 6.12 was recorded (2026-11-21, +20 %)"},

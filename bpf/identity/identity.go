@@ -75,6 +75,13 @@ type Exit struct {
 	// Others are the other ranks of its job here, where Signalled is a SIGTERM or SIGINT that
 	// may have been meant for it alone. They are looked at a second after its end.
 	Others Others
+	// Wrapper is the outermost process of the rank where this is the end of a descendant that
+	// it passed on as its own, such as a shell that ends with 128 + signal. Nil otherwise. The
+	// descendant's end was told before, with Inherited set.
+	Wrapper *Wrapper
+	// Child is a child that crashed within seconds before a rank ended with a status that does not
+	// tell of it, as a worker of a DataLoader. It may be why. Nil for none.
+	Child *Child
 	// Late is true where it happened while no agent ran, and was read at the next start.
 	Late bool
 }

@@ -27,6 +27,7 @@ type record struct {
 	program string // its name when it was executed: a process may call itself otherwise later
 
 	launched *siblings // with whom it was started for its rank, nil for none
+	children *children // of a rank's process: how those ended that it had started, nil for none
 
 	older   *record // the process that had this pid before
 	element *fairlru.Element[*record]
@@ -117,6 +118,9 @@ func (t *table) at(pid uint32, ns uint64) *record {
 func (t *table) put(r *record, now uint64) {
 	if old := t.exact(r.PID, r.startNS); old != nil {
 		r.endNS, r.told, r.launched = old.endNS, old.told, old.launched
+		if r.program == old.program {
+			r.children = old.children
+		}
 		if old.startNS > r.startNS { // not cut to a tick
 			r.startNS, r.StartTime = old.startNS, old.StartTime
 		}

@@ -47,13 +47,31 @@ func play(t *testing.T, lines []line, until float64) map[uint32]string {
 	out := map[uint32]string{}
 	tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
 	tracker.launches = newLaunches(func(e Exit) { out[e.PID] = told(e) }, nobody)
-	ns := func(at float64) uint64 { return uint64((at + 100) * 1e9) }
+	var all []signalledLine
+	for _, l := range lines {
+		all = append(all, signalledLine{line: l})
+	}
+	playInto(tracker, all)
+	tracker.launches.expire(scriptNS(until))
+	return out
+}
+
+// signalledLine is the exit of a process that was sent signals.
+type signalledLine struct {
+	line
+	signals *signals
+}
+
+// scriptNS is the boot clock at a line.
+func scriptNS(at float64) uint64 { return uint64((at + 100) * 1e9) }
+
+func playInto(tracker *Tracker, lines []signalledLine) {
 	began := map[uint32]float64{}
 	for _, l := range lines {
 		if _, known := began[l.pid]; !known {
 			began[l.pid] = l.at
 		}
-		e := event{pid: l.pid, parentPID: l.parent, startNS: ns(began[l.pid]), timeNS: ns(l.at), status: l.status, comm: l.comm, whole: true, environ: block(l.environ...)}
+		e := event{pid: l.pid, parentPID: l.parent, startNS: scriptNS(began[l.pid]), timeNS: scriptNS(l.at), status: l.status, comm: l.comm, whole: true, environ: block(l.environ...), signals: l.signals}
 		tracker.launches.expire(e.timeNS)
 		if l.does == "exec" {
 			f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm, launch: parseEnviron(e.environ)}
@@ -63,8 +81,6 @@ func play(t *testing.T, lines []line, until float64) map[uint32]string {
 			tracker.onExit(&e)
 		}
 	}
-	tracker.launches.expire(ns(until))
-	return out
 }
 
 func TestWhatALaunchScriptRunsIsNoRank(t *testing.T) {

@@ -81,10 +81,34 @@ func (t *Tracker) onExit(e *event) {
 		asked := e.signals.asked // a copy holds less than all signals
 		r.asked = &asked
 	}
-	if r.IsRank() || r.launched != nil {
-		t.launches.ended(r, exit)
+	before := t.table.at(e.parentPID, e.timeNS)
+	if ended := t.passOn(r, exit, before); r.IsRank() || r.launched != nil {
+		t.launches.ended(r, ended)
 	}
-	t.launches.parentEnded(r, t.table.at(e.parentPID, e.timeNS), exit)
+	t.launches.parentEnded(r, before, exit)
+}
+
+// passOn notes the end of r for its parent, and returns what is told of it.
+func (t *Tracker) passOn(r *record, e Exit, parent *record) Exit {
+	passed := r.passed(&e, interpreter(r.program))
+	if passed == nil && r.IsRank() {
+		e.Child = r.crashed(&e)
+	}
+	r.children = nil
+	of := &e
+	if passed != nil {
+		of = &passed.Exit
+	}
+	if r.IsRank() && parent != nil && parent.alive() && parent.IsRank() && parent.Rank == r.Rank && parent.WorldSize == r.WorldSize {
+		if parent.children == nil {
+			parent.children = &children{}
+		}
+		parent.children.ended(r, &e, of)
+	}
+	if passed == nil || r.Inherited || !r.IsRank() {
+		return e
+	}
+	return passed.by(&e)
 }
 
 // put enters a process into the table. The caller holds the lock.

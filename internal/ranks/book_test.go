@@ -114,6 +114,8 @@ func TestTheLifeOfRanks(t *testing.T) {
 	b.tell(t, 23*time.Second, "process.exit", 1, of(1, 0, attributes{"process.exit.code": 0}))
 	b.tell(t, 23*time.Second, "process.exit", 2, of(2, 0, attributes{"process.exit.code": 1, "process.pid": 77}))
 	require.Equal(t, []string{"died 0", "unseen 8-15", "waits 2-3,6-7", "goes_on 4-5", "ended 1"}, b.states(t), "a child of rank 2 is not rank 2")
+	b.tell(t, 23*time.Second, "process.exit", 2, of(2, 0, attributes{"process.exit.code": 1, "process.pid": 77, "process.exit.wrapper.pid": 1002}))
+	require.Equal(t, []string{"died 0", "died 2", "unseen 8-15", "waits 3,6-7", "goes_on 4-5", "ended 1"}, b.states(t), "but where the outermost process of the rank passed its end on")
 	b.tell(t, 23*time.Second, "process.exit", 9, of(9, 0, attributes{"process.exit.code": 1, "process.exit.helper": true}))
 	b.tell(t, 23*time.Second, "process.exit", 9, of(9, 0, attributes{"process.exit.code": 1, "process.exit.inherited_identity": true, "gen_ai.training.job_domain": "unknown"}))
 	require.Contains(t, b.states(t), "unseen 8-15", "neither what a launch script ran nor a child of nobody is a rank")

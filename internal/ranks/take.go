@@ -1,6 +1,7 @@
 package ranks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,11 +18,19 @@ func (r *rank) exit(of *run.Sighting, at int64, a pcommon.Map) {
 	if inherited, ok := a.Get("process.exit.inherited_identity"); ok && inherited.AsString() == "true" {
 		return
 	}
-	if pid, _ := rule.Integer(a, "process.pid"); of.PID > 0 && pid != of.PID {
+	if of.PID > 0 && Outermost(a) != of.PID {
 		return
 	}
 	r.ended, r.how = at, ending(a)
 	r.stalls, r.blocks = nil, nil
+}
+
+// Outermost is the process whose end a process.exit record tells: a wrapper, where that passed on
+// how its child ended.
+func Outermost(a pcommon.Map) int64 {
+	pid, _ := rule.Integer(a, "process.pid")
+	wrapper, _ := rule.Integer(a, "process.exit.wrapper.pid")
+	return cmp.Or(wrapper, pid)
 }
 
 // ending is how a process ended, "" for a success.

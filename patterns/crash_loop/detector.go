@@ -35,7 +35,7 @@ func Detector() rule.Detector {
 		Findings: map[string][]string{eventLoop: {eventExit}},
 		Attributes: []string{
 			rule.AttributeRank, rule.AttributeJob, rule.AttributeJobDomain, rule.AttributeRendezvous, rule.AttributeDrill, "host.name", "process.executable.name",
-			"process.exit.code", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal", "process.exit.signal_name",
+			"process.pid", "process.exit.code", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal", "process.exit.signal_name",
 			"process.exit.spared_ranks", "signal.number", "signal.sender.relation",
 		},
 		Parameters: map[string]rule.ParameterType{"starts": rule.IntegerParameter, "apart": rule.DurationParameter, "at_once": rule.DurationParameter},
@@ -76,6 +76,7 @@ type start struct {
 	Time   int64  `json:"time"`
 	Rank   int64  `json:"rank"`
 	Host   string `json:"host,omitempty"`
+	PID    int64  `json:"pid,omitempty"`
 	How    string `json:"how"`
 	Killed bool   `json:"killed,omitempty"` // with another, at once
 	Late   bool   `json:"late,omitempty"`   // it was read late
@@ -113,7 +114,8 @@ func death(r *rule.Record) (*start, bool) {
 		return nil, false
 	}
 	how := cmp.Or(rule.Text(a, "process.exit.signal_name"), "exit status "+strconv.FormatInt(code, 10))
-	return &start{Run: r.Run, Time: r.Time, Rank: rank, Host: rule.Text(r.Resource, "host.name"), How: how, Late: r.Late}, true
+	pid, _ := rule.Integer(a, "process.pid")
+	return &start{Run: r.Run, Time: r.Time, Rank: rank, Host: rule.Text(r.Resource, "host.name"), PID: pid, How: how, Late: r.Late}, true
 }
 
 // stopped reports whether somebody ended the job, not one rank of it, as in rank_exit.
@@ -240,6 +242,9 @@ func (l *loop) finding(key string, crashes []*start, whole bool) rule.Finding {
 	a := map[string]any{
 		rule.AttributeJob: l.Job, "crash_loop.starts": int64(count), "crash_loop.deaths": inWords(crashes), "crash_loop.ranks": ranks(crashes),
 		"crash_loop.same": alike(crashes), "crash_loop.lasts": time.Duration(last.Time - since).Round(time.Second).String(),
+	}
+	if last.Host != "" && last.PID > 0 {
+		a["crash_loop.last_host"], a["crash_loop.last_pid"] = last.Host, last.PID
 	}
 	if l.Domain != "" {
 		a[rule.AttributeJobDomain] = l.Domain

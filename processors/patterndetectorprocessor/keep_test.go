@@ -253,7 +253,7 @@ func TestTheHistoryIsToldWhichRanksBeginAndEnd(t *testing.T) {
 	}
 	send("process.start", nil)
 	send("process.exit", map[string]any{"process.pid": 41, "process.exit.code": 1}) // a child
-	send("process.exit", map[string]any{"process.exit.signal_name": "SIGKILL", "process.exit.signal": 9})
+	send("process.exit", map[string]any{"process.pid": 42, "process.exit.signal_name": "SIGKILL", "process.exit.signal": 9, "process.exit.wrapper.pid": 40})
 	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.ranks) == 2 }, hosttest.Patience, time.Millisecond)
 	want := history.Sighting{Run: s.ranks[0].Run, Job: "llm", Rank: 3, World: 8, Host: "node-1", Began: began.Add(-time.Minute), At: began}
 	require.NotEmpty(t, want.Run)

@@ -75,8 +75,7 @@ func (d *detector) sighting(resource pcommon.Map, record plog.LogRecord) (histor
 	}
 	at := cmp.Or(record.Timestamp(), record.ObservedTimestamp())
 	s, run := d.engine.RunOf(resource, a, int64(at))
-	pid, _ := rule.Integer(a, "process.pid")
-	if run == "" || s.Rank < 0 || s.Start <= 0 || event == eventExit && pid != s.PID {
+	if run == "" || s.Rank < 0 || s.Start <= 0 || event == eventExit && ranks.Outermost(a) != s.PID {
 		return history.Sighting{}, false
 	}
 	world, _ := rule.Integer(a, "gen_ai.training.world_size")

@@ -110,10 +110,28 @@ func (c *converter) exit(e identity.Exit, observed time.Time) plog.Logs {
 	if e.Others.Lived > 0 {
 		a.ProcessExitSparedRanks(int64(e.Others.Spared()))
 	}
+	putWrapper(a, e.Wrapper)
+	if c := e.Child; c != nil {
+		a.ProcessExitChildPid(int64(c.PID))
+		a.ProcessExitChildName(c.Comm)
+		a.ProcessExitChildSignalName(record.SignalName(c.Signal))
+	}
 	if e.Late {
 		a.TracecoreLate(true)
 	}
 	return c.builder.Emit()
+}
+
+func putWrapper(a metadata.ProcessExit, w *identity.Wrapper) {
+	if w == nil {
+		return
+	}
+	a.ProcessExitWrapperPid(int64(w.PID))
+	a.ProcessExitWrapperName(w.Comm)
+	a.ProcessExitWrapperCode(int64(w.Code))
+	if w.Signal != 0 {
+		a.ProcessExitWrapperSignalName(record.SignalName(w.Signal))
+	}
 }
 
 // boot makes the record of the boot of this machine.
@@ -134,6 +152,12 @@ func describeExit(e identity.Exit) string {
 		fmt.Fprintf(&text, ") was ended by %s", record.SignalName(e.Signal))
 	} else {
 		fmt.Fprintf(&text, ") exited with status %d", e.Code)
+	}
+	if c := e.Child; c != nil {
+		fmt.Fprintf(&text, ", after its child %s (pid %d) was ended by %s", c.Comm, c.PID, record.SignalName(c.Signal))
+	}
+	if w := e.Wrapper; w != nil {
+		fmt.Fprintf(&text, "; %s (pid %d), which ran it, passed that on", w.Comm, w.PID)
 	}
 	if by := record.SentBy(e.Signalled); by != "" {
 		fmt.Fprintf(&text, "; %s was sent by %s", record.SignalName(e.Signalled.Number), by)

@@ -3,6 +3,7 @@ package kerneleventsreceiver
 import (
 	"bytes"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,6 +128,45 @@ func TestExitSaysHowManyRanksWereSpared(t *testing.T) {
 			require.Equal(t, tc.want, got.Attributes().AsRaw()["process.exit.spared_ranks"])
 		})
 	}
+}
+
+func TestExitNamesTheWrapperThatPassedItOn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wrapper *identity.Wrapper
+		text    string
+		want    map[string]any
+	}{
+		"a shell": {
+			&identity.Wrapper{PID: 12, Comm: "bash", Code: 139}, "python (pid 42, rank 3) was ended by SIGSEGV; bash (pid 12), which ran it, passed that on",
+			map[string]any{"process.exit.wrapper.pid": int64(12), "process.exit.wrapper.name": "bash", "process.exit.wrapper.code": int64(139)},
+		},
+		"one that ends itself by the same signal": {
+			&identity.Wrapper{PID: 12, Comm: "timeout", Signal: 11}, "python (pid 42, rank 3) was ended by SIGSEGV; timeout (pid 12), which ran it, passed that on",
+			map[string]any{
+				"process.exit.wrapper.pid": int64(12), "process.exit.wrapper.name": "timeout", "process.exit.wrapper.code": int64(0),
+				"process.exit.wrapper.signal_name": "SIGSEGV",
+			},
+		},
+		"none": {nil, "python (pid 42, rank 3) was ended by SIGSEGV", map[string]any{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := identity.Exit{Process: identity.Process{PID: 42, Comm: "python", Rank: 3}, Signal: 11, Wrapper: tc.wrapper}
+			got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			require.Equal(t, tc.text, got.Body().AsString())
+			said := got.Attributes().AsRaw()
+			maps.DeleteFunc(said, func(key string, _ any) bool { return !strings.HasPrefix(key, "process.exit.wrapper.") })
+			require.Equal(t, tc.want, said)
+		})
+	}
+}
+
+func TestExitNamesTheChildThatCrashedBefore(t *testing.T) {
+	e := identity.Exit{Process: identity.Process{PID: 42, Comm: "python", Rank: 3}, Code: 1, Child: &identity.Child{PID: 50, Comm: "pt_data_worker", Signal: 11}}
+	got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+	require.Equal(t, "python (pid 42, rank 3) exited with status 1, after its child pt_data_worker (pid 50) was ended by SIGSEGV", got.Body().AsString())
+	said := got.Attributes().AsRaw()
+	maps.DeleteFunc(said, func(key string, _ any) bool { return !strings.HasPrefix(key, "process.exit.child.") })
+	require.Equal(t, map[string]any{"process.exit.child.pid": int64(50), "process.exit.child.name": "pt_data_worker", "process.exit.child.signal_name": "SIGSEGV"}, said)
 }
 
 func TestExitSaysWhoSentTheSignal(t *testing.T) {

@@ -667,7 +667,7 @@ type ProcessExit struct {
 
 // ProcessExit begins a record.
 func (b *LogsBuilder) ProcessExit(head record.Head) ProcessExit {
-	return ProcessExitOn(b.Begin(EventProcessExit, 37, head))
+	return ProcessExitOn(b.Begin(EventProcessExit, 44, head))
 }
 
 // ProcessExitOn writes the attributes there.
@@ -686,6 +686,17 @@ func (ProcessExit) EventName() string { return EventProcessExit }
 
 // Attributes is where they are written.
 func (a ProcessExit) Attributes() *record.Attributes { return a.attributes }
+
+// ProcessExitChildName sets process.exit.child.name: Executable name of a child that crashed within 15 seconds before the process ended with a status of its own. It may be why.
+func (a ProcessExit) ProcessExitChildName(v string) { a.attributes.Text("process.exit.child.name", v) }
+
+// ProcessExitChildPid sets process.exit.child.pid: That child, in the initial pid namespace.
+func (a ProcessExit) ProcessExitChildPid(v int64) { a.attributes.Int("process.exit.child.pid", v) }
+
+// ProcessExitChildSignalName sets process.exit.child.signal_name: Signal that ended it.
+func (a ProcessExit) ProcessExitChildSignalName(v string) {
+	a.attributes.Text("process.exit.child.signal_name", v)
+}
 
 // ProcessExitCode sets process.exit.code: Exit status; 0 when a signal ended the process.
 func (a ProcessExit) ProcessExitCode(v int64) { a.attributes.Int("process.exit.code", v) }
@@ -715,6 +726,24 @@ func (a ProcessExit) ProcessExitSignalName(v string) {
 // ProcessExitSparedRanks sets process.exit.spared_ranks: Other ranks of its job on this host that nobody asked to end by a second after it. There where it had been asked to end by SIGTERM or SIGINT, not with its container and not by its scheduler, and the host has others.
 func (a ProcessExit) ProcessExitSparedRanks(v int64) {
 	a.attributes.Int("process.exit.spared_ranks", v)
+}
+
+// ProcessExitWrapperCode sets process.exit.wrapper.code: Exit status of what ran the process for its rank (a shell, timeout, tini) and passed its end on as its own; 0 when a signal ended that. The record is the end of the rank: the process is the one that failed.
+func (a ProcessExit) ProcessExitWrapperCode(v int64) {
+	a.attributes.Int("process.exit.wrapper.code", v)
+}
+
+// ProcessExitWrapperName sets process.exit.wrapper.name: Executable name of that wrapper.
+func (a ProcessExit) ProcessExitWrapperName(v string) {
+	a.attributes.Text("process.exit.wrapper.name", v)
+}
+
+// ProcessExitWrapperPid sets process.exit.wrapper.pid: The wrapper, the outermost process of the rank, in the initial pid namespace.
+func (a ProcessExit) ProcessExitWrapperPid(v int64) { a.attributes.Int("process.exit.wrapper.pid", v) }
+
+// ProcessExitWrapperSignalName sets process.exit.wrapper.signal_name: Signal by which the wrapper ended itself as its child had ended.
+func (a ProcessExit) ProcessExitWrapperSignalName(v string) {
+	a.attributes.Text("process.exit.wrapper.signal_name", v)
 }
 
 // ProcessSegfault writes the attributes of the event process.segfault: A process crashed inside an acceleration library.
