@@ -254,12 +254,12 @@ func (b *Backends) exporter(t target, queue map[string]any) map[string]any {
 	return config
 }
 
-// verdictQueue has one consumer: a revision does not come before the one that it revises.
-// Nothing waits for company; what is larger than a server takes is cut between records.
 // HoldsBytes reports whether a queue with so much room is one of --to or --to-all, which count
 // bytes. The collector's own metrics do not say what a queue counts.
 func HoldsBytes(room float64) bool { return room == verdictRoom || room == recordRoom }
 
+// verdictQueue has one consumer: a revision does not come before the one that it revises.
+// Nothing waits for company; what is larger than a server takes is cut between records.
 func verdictQueue(storage string) map[string]any {
 	return map[string]any{
 		"storage": storage, "sizer": "bytes", "queue_size": verdictRoom, "num_consumers": 1,

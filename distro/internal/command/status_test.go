@@ -158,7 +158,6 @@ func TestStatusIsShownAndHasAnExitCode(t *testing.T) {
 	}
 }
 
-// TestStatusOfARunningAgent: what its patterns say, and 2 once the agent is gone.
 // What --to holds back is counted in bytes; what another exporter counts is not known.
 func TestQueuesHaveUnits(t *testing.T) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -178,6 +177,7 @@ otelcol_exporter_queue_capacity{data_type="traces",exporter="kafka"} 1000
 	require.Contains(t, text, "kafka traces 7 1000 0 spans")
 }
 
+// TestStatusOfARunningAgent: what its patterns say, and 2 once the agent is gone.
 func TestStatusOfARunningAgent(t *testing.T) {
 	dir, err := os.MkdirTemp("", "h")
 	require.NoError(t, err)
