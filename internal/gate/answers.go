@@ -15,8 +15,9 @@ import (
 // A question that does not get its turn within patience is busy's to answer.
 //
 // To ask costs nothing, to answer can take tens of milliseconds of a processor that later
-// verdicts need. So a place rests after each answer, for seven times as long as that took:
-// questions without end take an eighth of a processor for each place.
+// verdicts need. So a place rests after each answer, for seven times as long as that took, a
+// second at most. Questions without end take an eighth of a processor for each place, more where
+// an answer takes longer than a seventh of a second.
 func Answers(most int, patience time.Duration, next, busy http.HandlerFunc) http.Handler {
 	return &answers{
 		making: make(chan struct{}, most), most: 2 * most, patience: patience, next: next, busy: busy,
