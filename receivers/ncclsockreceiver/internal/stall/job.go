@@ -32,6 +32,7 @@ func (js *jobs) take(all []*rank, c *clock) {
 		}
 		if j.round != c.round {
 			j.round, j.seen, j.ranks, j.halted, j.accused = c.round, c.now, j.ranks[:0], false, false
+			js.wakes(j)
 		}
 		r.job = j
 		j.ranks = append(j.ranks, r)
@@ -39,20 +40,23 @@ func (js *jobs) take(all []*rank, c *clock) {
 	for _, j := range js.of {
 		if j.round == c.round {
 			j.begin(c)
+		} else if j.resting == nil {
+			js.rests(j)
 		}
-		js.rests(j, j.round != c.round)
 	}
 }
 
-// rests notes whether a job is without ranks. Where there are too many of these one gives way.
-func (js *jobs) rests(j *job, without bool) {
-	switch {
-	case without && j.resting == nil:
-		j.resting = js.resting.Add(j, fairlru.Some, j.key.domain)
-	case !without && j.resting != nil:
+// wakes notes that a job has ranks.
+func (js *jobs) wakes(j *job) {
+	if j.resting != nil {
 		js.resting.Remove(j.resting)
 		j.resting = nil
 	}
+}
+
+// rests notes that a job is without ranks. Where there are too many of these one gives way.
+func (js *jobs) rests(j *job) {
+	j.resting = js.resting.Add(j, fairlru.Some, j.key.domain)
 	if js.resting.Len() > maxResting {
 		victim, _ := js.resting.Victim()
 		js.drop(victim.Value)

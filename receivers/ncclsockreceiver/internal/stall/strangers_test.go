@@ -218,6 +218,35 @@ func TestJobsOfOneUserHideNoneOfAnother(t *testing.T) {
 	require.Same(t, mine, w.tracker.jobs.of[keyOf(&resting[0].Process)])
 }
 
+// A job that has ranks again does not give way, though it was the first of those without.
+func TestAJobWithRanksDoesNotGiveWay(t *testing.T) {
+	w := newWorld(t, 1, Defaults())
+	of := func(n int) Process {
+		p := *w.ranks[0]
+		p.PID, p.JobID = uint32(1000+n), fmt.Sprint("job-", n)
+		return p
+	}
+	look := func(from, to int) {
+		r := Round{Time: w.at, Processes: map[uint32]Process{}}
+		for n := from; n < to; n++ {
+			p := of(n)
+			r.Processes[p.PID] = p
+		}
+		w.tracker.Observe(&r)
+		w.at = w.at.Add(100 * time.Millisecond)
+	}
+	const more = 64
+	look(0, 1)
+	look(1, maxResting)
+	look(maxResting, maxResting+more)
+	back := of(0)
+	known := w.tracker.jobs.of[keyOf(&back.Process)]
+	require.NotNil(t, known)
+	look(0, 1)
+	require.Same(t, known, w.tracker.jobs.of[keyOf(&back.Process)])
+	require.Equal(t, maxResting, w.tracker.jobs.resting.Len())
+}
+
 // Connections that nobody answers, by the thousand, hide no stall of another domain.
 func TestStallsOfOneDomainHideNoneOfAnother(t *testing.T) {
 	o := Defaults()
