@@ -392,17 +392,16 @@ func (f *follower) knows(why reason, hash uint64) bool {
 	return f.told != nil && f.told.hash == hash && f.told.why == why && why != spinning
 }
 
-// stands notes that a stack was read, of that place. It reports whether all of that is known already.
-func (f *follower) stands(why reason, hash uint64, place pystack.Place) bool {
+// stands notes that a stack was read, of that place.
+func (f *follower) stands(why reason, hash uint64, place pystack.Place) {
 	was, known := f.told, f.knows(why, hash)
 	f.retry, f.peer = 0, false
 	f.told = &told{why: why, place: place, switches: f.status.Switches, since: f.since, hash: hash, silence: f.rest.Silence, halted: f.rest.Now.State.Halted()}
 	if was == nil {
-		return false
+		return
 	}
 	f.told.paid = was.paid
 	if known { // of what it does no record is made now
 		f.told.silence, f.told.halted = was.silence, was.halted
 	}
-	return known
 }

@@ -87,9 +87,11 @@ func TestWhatIsNotToldIsNotKnown(t *testing.T) {
 	one.sleeps('S', 5)
 	one.rest.Looks, one.rest.Now.State = 1, socketstall.Stopped
 	require.True(t, one.changed())
-	require.True(t, one.stands(asleep, one.told.hash, one.place))
+	require.True(t, one.knows(asleep, one.told.hash))
+	one.stands(asleep, one.told.hash, one.place)
 	require.True(t, one.changed(), "no record was made of it")
-	require.False(t, one.stands(sameCall, one.told.hash, one.place))
+	require.False(t, one.knows(sameCall, one.told.hash))
+	one.stands(sameCall, one.told.hash, one.place)
 	require.False(t, one.changed())
 }
 
