@@ -178,12 +178,25 @@ func (m *Model) lastColumn(list []*history.RankJob) string {
 			return "PACE"
 		}
 	}
-	for _, j := range list {
-		if m.whose(j) != "" {
-			return "OF"
-		}
+	names := m.namesOfSeveral()
+	if slices.ContainsFunc(list, func(j *history.RankJob) bool { return names[j.Job] }) {
+		return "OF"
 	}
 	return ""
+}
+
+// namesOfSeveral are the names that jobs of several domains have.
+func (m *Model) namesOfSeveral() map[string]bool {
+	first, several := map[string]string{}, map[string]bool{}
+	for i := range m.picture.Jobs {
+		j := &m.picture.Jobs[i]
+		if domain, known := first[j.Job]; !known {
+			first[j.Job] = j.Domain
+		} else if domain != j.Domain {
+			several[j.Job] = true
+		}
+	}
+	return several
 }
 
 // pace is how fast a job goes, as far as it is told.
