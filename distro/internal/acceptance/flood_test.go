@@ -65,12 +65,9 @@ func (f flooded) alive(t testing.TB) {
 // refused is the sum of what the receiver counts as refused for a reason.
 func (f flooded) refused(t testing.TB, reason string) int {
 	t.Helper()
-	resp, err := http.Get("http://" + f.metrics + "/metrics")
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
+	text := fetch(f.metrics)
+	require.NotEmpty(t, text)
+	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "otelcol_receiver_otlp_refused") && strings.Contains(line, `reason="`+reason+`"`) {
 			fields := strings.Fields(line)
 			n, err := strconv.ParseFloat(fields[len(fields)-1], 64)
