@@ -15,7 +15,7 @@ const maxChildEnds = 4
 
 const (
 	// cleaning is how long a wrapper may go on after its child before it passes a signal on: a
-	// script copies logs meanwhile. A status that says nothing but this names it.
+	// script copies logs meanwhile. The status names the signal, and hardly anything else.
 	cleaning = time.Minute
 	// noticing is how long a rank may take to notice that a child of it crashed, and to end of that:
 	// a DataLoader looks at its workers every five seconds, and Python takes seconds to end on a host
