@@ -99,7 +99,7 @@ func (t *Tracker) passOn(r *record, e Exit, parent *record) Exit {
 	if passed != nil {
 		of = &passed.Exit
 	}
-	if r.IsRank() && parent != nil && parent.alive() && parent.IsRank() && parent.Rank == r.Rank && parent.WorldSize == r.WorldSize {
+	if r.IsRank() && parent != nil && parent.alive() && parent.IsRank() && parent.Rank == r.Rank && parent.WorldSize == r.WorldSize && parent.JobID == r.JobID {
 		if parent.children == nil {
 			parent.children = &children{}
 		}

@@ -43,6 +43,23 @@ func playWrapped(t *testing.T, lines []signalledLine) wrapped {
 	return ends[0]
 }
 
+// A launcher of one job that is a rank of another ends of its own.
+func TestTheEndOfARankOfAnotherJobIsNotPassedOn(t *testing.T) {
+	var ends []Exit
+	tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
+	tracker.launches = newLaunches(func(e Exit) { ends = append(ends, e) }, nobody)
+	playInto(tracker, []signalledLine{
+		{line: line{at: 0, does: "exec", pid: 10, parent: 1, comm: "bash", environ: rank3()}},
+		{line: line{at: 1, does: "exec", pid: 20, parent: 10, comm: "python3", environ: []string{"RANK=3", "WORLD_SIZE=8", "JOB_ID=other"}}},
+		{line: line{at: 60, does: "exit", pid: 20, parent: 10, status: 11, comm: "python3"}},
+		{line: line{at: 60.01, does: "exit", pid: 10, parent: 1, status: (128 + 11) << 8, comm: "bash"}},
+	})
+	require.NotEmpty(t, ends)
+	for _, e := range ends {
+		require.Nil(t, e.Wrapper, "%+v", e)
+	}
+}
+
 func TestAWrapperPassesTheEndOfItsChildOn(t *testing.T) {
 	const segv, abrt, kill, term, hup = 11, 6, 9, 15, 1
 	status := func(code uint32) uint32 { return code << 8 }

@@ -202,6 +202,27 @@ func TestInitsOfOneUserHideNoneOfAnother(t *testing.T) {
 	require.LessOrEqual(t, len(s.inits), maxInitialize)
 	l := s.look(scanAt(30))
 	require.True(t, slices.ContainsFunc(l.changes, func(c change) bool { return c.what == waiting && c.pid == 42 }))
+
+	// Who was told to wait, and is forgotten, is told to wait no more.
+	waits := map[uint32]bool{}
+	told := func(l look) {
+		for _, c := range l.changes {
+			waits[c.pid] = c.what == waiting
+		}
+	}
+	told(l)
+	for n := range uint32(maxInitialize) {
+		told(s.begin(&ncclcall.Event{Time: seconds(31), Kind: ncclcall.InitRank, PID: 50_000 + n, Thread: 50_000 + n, Rank: 0, Size: 8, Hash: 10}))
+	}
+	require.True(t, waits[42])
+	ends := 0
+	for pid, does := range waits {
+		require.Equal(t, does, s.inits[pid] != nil, pid)
+		if !does {
+			ends++
+		}
+	}
+	require.NotZero(t, ends)
 }
 
 func TestRankThatWaitsForOthersToJoinIsTold(t *testing.T) {

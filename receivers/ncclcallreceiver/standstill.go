@@ -341,14 +341,15 @@ func (s *standstill) begin(e *ncclcall.Event) (l look) {
 	}
 	s.inits[e.PID] = list
 	if len(s.inits) > maxInitialize {
-		s.trim()
+		l.changes = append(l.changes, s.trim(e.Time)...)
 	}
 	return l
 }
 
 // trim makes room for an eighth of the processes that make communicators: those of the domain that
-// has most are forgotten, the oldest first.
-func (s *standstill) trim() {
+// has most are forgotten, the oldest first. Who was told to wait is told to wait no more: nobody
+// would say when it is over.
+func (s *standstill) trim(now time.Time) (ends []change) {
 	last := func(pid uint32) time.Time { return s.inits[pid][len(s.inits[pid])-1].event.Time }
 	byAge := slices.SortedFunc(maps.Keys(s.inits), func(a, b uint32) int { return cmp.Or(last(a).Compare(last(b)), cmp.Compare(a, b)) })
 	stay := fairlru.Trim(byAge, maxInitialize-maxInitialize/8, func(pid uint32) []string { return []string{s.domain(pid, last(pid))} })
@@ -356,7 +357,18 @@ func (s *standstill) trim() {
 	for _, pid := range stay {
 		kept[pid] = s.inits[pid]
 	}
+	for _, pid := range slices.Sorted(maps.Keys(s.inits)) {
+		if kept[pid] != nil {
+			continue
+		}
+		for _, m := range s.inits[pid] {
+			if m.told {
+				ends = append(ends, m.done(now, ""))
+			}
+		}
+	}
 	s.inits = kept
+	return ends
 }
 
 func (m *making) done(at time.Time, reason string) change {
