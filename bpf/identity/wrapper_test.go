@@ -249,11 +249,16 @@ func TestWrappersPassOnWhatEndedTheRank(t *testing.T) {
 				pid := uint32(cmd.Process.Pid)
 				require.Error(t, cmd.Wait())
 				e, after := endOfRank(t, exits, pid)
+				if e.PID == pid && name == "timeout" { // that of busybox becomes the program, which a child of it watches
+					require.Equal(t, tc.signal, e.Signal)
+					return
+				}
 				if e.Wrapper == nil && after > atOnce && try < 20 {
 					continue // on a busy machine it comes to that too late
 				}
 				require.NotNil(t, e.Wrapper, "%+v", e)
-				require.Equal(t, []any{pid, tc.signal, "sh"}, []any{e.Wrapper.PID, e.Signal, e.Comm})
+				require.Equal(t, []any{pid, tc.signal}, []any{e.Wrapper.PID, e.Signal})
+				require.Contains(t, []string{"sh", "exe"}, e.Comm, "busybox executes itself")
 				require.NotEqual(t, pid, e.PID)
 				return
 			}
