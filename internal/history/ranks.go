@@ -1,6 +1,7 @@
 package history
 
 import (
+	"iter"
 	"time"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -150,4 +151,17 @@ type RankSource interface {
 type RankListener interface {
 	// ListenRanks has GET /v1/ranks ask source, until cancel is called.
 	ListenRanks(processor string, source RankSource) (cancel func())
+}
+
+// NamesOfSeveral are the names that jobs of several domains have, of names and domains of jobs.
+func NamesOfSeveral(jobs iter.Seq2[string, string]) map[string]bool {
+	first, several := map[string]string{}, map[string]bool{}
+	for name, domain := range jobs {
+		if known, met := first[name]; !met {
+			first[name] = domain
+		} else if domain != known {
+			several[name] = true
+		}
+	}
+	return several
 }

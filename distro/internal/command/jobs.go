@@ -53,10 +53,17 @@ func writeJobs(w io.Writer, a *history.Jobs) error {
 	if len(a.Runs) == 0 {
 		fmt.Fprintf(&b, "No job was seen on %s that matches.\n", safetext.Line(a.Host))
 	} else {
+		shared := history.NamesOfSeveral(func(yield func(string, string) bool) {
+			for i := range a.Runs {
+				if run := &a.Runs[i]; !yield(run.Job, run.Domain) {
+					return
+				}
+			}
+		})
 		table(&b, "JOB\tSTARTED, UTC\tLASTED\tSTOOD\tSTEP\tOUTCOME\tRANKS\tHOSTS\tFIRST FAILURE\tRUN", func(row func(cells ...string)) {
 			for i := range a.Runs {
 				run := &a.Runs[i]
-				row(nameOf(run, a), run.Began.UTC().Format("2006-01-02 15:04:05"), went(run, a), stood(run), cmp.Or(run.Steps.PerStep(), "-"), strings.ReplaceAll(run.Outcome, "_", " "),
+				row(nameOf(run, shared), run.Began.UTC().Format("2006-01-02 15:04:05"), went(run, a), stood(run), cmp.Or(run.Steps.PerStep(), "-"), strings.ReplaceAll(run.Outcome, "_", " "),
 					ranksSeen(run), several(run.Hosts), firstFailure(run), run.ID)
 			}
 		})
@@ -68,14 +75,12 @@ func writeJobs(w io.Writer, a *history.Jobs) error {
 	return err
 }
 
-// nameOf is the name of a run's job, with its domain where another has that name.
-func nameOf(run *history.Run, a *history.Jobs) string {
-	for i := range a.Runs {
-		if other := &a.Runs[i]; other.Job == run.Job && other.Domain != run.Domain {
-			return run.Job + ", " + cmp.Or(run.Domain, "no domain")
-		}
+// nameOf is the name of a run's job, with its domain where several have that name.
+func nameOf(run *history.Run, shared map[string]bool) string {
+	if !shared[run.Job] {
+		return run.Job
 	}
-	return run.Job
+	return run.Job + ", " + cmp.Or(run.Domain, "no domain")
 }
 
 // went is how long a run took, or goes on by the clock of who told of it.

@@ -167,7 +167,7 @@ func (m *Model) staleness(p *page) {
 }
 
 // lastColumn is what the table of jobs ends with.
-func (m *Model) lastColumn(list []*history.RankJob) string {
+func lastColumn(list []*history.RankJob, several map[string]bool) string {
 	for _, j := range list {
 		if j.Counts[history.RankWaits]+j.Counts[history.RankBlocked] > 0 {
 			return "WAITS FOR"
@@ -178,8 +178,7 @@ func (m *Model) lastColumn(list []*history.RankJob) string {
 			return "PACE"
 		}
 	}
-	names := m.namesOfSeveral()
-	if slices.ContainsFunc(list, func(j *history.RankJob) bool { return names[j.Job] }) {
+	if slices.ContainsFunc(list, func(j *history.RankJob) bool { return several[j.Job] }) {
 		return "OF"
 	}
 	return ""
@@ -187,16 +186,13 @@ func (m *Model) lastColumn(list []*history.RankJob) string {
 
 // namesOfSeveral are the names that jobs of several domains have.
 func (m *Model) namesOfSeveral() map[string]bool {
-	first, several := map[string]string{}, map[string]bool{}
-	for i := range m.picture.Jobs {
-		j := &m.picture.Jobs[i]
-		if domain, known := first[j.Job]; !known {
-			first[j.Job] = j.Domain
-		} else if domain != j.Domain {
-			several[j.Job] = true
+	return history.NamesOfSeveral(func(yield func(string, string) bool) {
+		for i := range m.picture.Jobs {
+			if j := &m.picture.Jobs[i]; !yield(j.Job, j.Domain) {
+				return
+			}
 		}
-	}
-	return several
+	})
 }
 
 // pace is how fast a job goes, as far as it is told.
@@ -237,11 +233,11 @@ func (m *Model) jobRows(p *page, wide bool, room int) int {
 		m.runRows(p, room)
 		return -1
 	}
-	columns := jobColumns{14, 20}
+	several, columns := m.namesOfSeveral(), jobColumns{14, 20}
 	if wide {
 		columns = jobColumns{30, p.width - 30 - 46}
 	}
-	p.add(span{dim, "  " + pad("JOB", columns.job) + right("RANKS", 9) + right("NODES", 7) + "  " + pad("STATE", 12) + right("FOR", 12) + "  " + pad(m.lastColumn(list), columns.waits)})
+	p.add(span{dim, "  " + pad("JOB", columns.job) + right("RANKS", 9) + right("NODES", 7) + "  " + pad("STATE", 12) + right("FOR", 12) + "  " + pad(lastColumn(list, several), columns.waits)})
 	most := max(min(len(list), room/5, 8), 1)
 	switch {
 	case m.printed:
@@ -256,7 +252,7 @@ func (m *Model) jobRows(p *page, wide bool, room int) int {
 		if i == at {
 			chosen = len(p.rows)
 		}
-		p.rows = append(p.rows, m.jobRow(list[i], columns, i == at))
+		p.rows = append(p.rows, m.jobRow(list[i], columns, several, i == at))
 	}
 	if more := len(list) - most; more > 0 {
 		p.add(span{dim, "  " + verdict.Number(more) + " more" + m.byKey("j k")})
@@ -265,7 +261,7 @@ func (m *Model) jobRows(p *page, wide bool, room int) int {
 	return chosen
 }
 
-func (m *Model) jobRow(j *history.RankJob, columns jobColumns, chosen bool) line {
+func (m *Model) jobRow(j *history.RankJob, columns jobColumns, several map[string]bool, chosen bool) line {
 	names := m.picture.named(j)
 	k, word, from := m.state(j, names)
 	lead := "  "
@@ -285,7 +281,7 @@ func (m *Model) jobRow(j *history.RankJob, columns jobColumns, chosen bool) line
 		drill = "DRILL "
 	}
 	name := columns.job + min(9-1-width(count), 0) // a number is whole: the name gives way
-	last := strings.TrimPrefix(m.waitsFor(j, names)+m.whose(j), ", ")
+	last := strings.TrimPrefix(m.waitsFor(j, names)+whose(j, several), ", ")
 	return line{
 		{plain, lead + pad(drill+shown(j.Job), name) + right(count, columns.job+9-name) + right(verdict.Number(j.Hosts), 7) + "  "},
 		{m.ink(looks[k]), pad(marks[k]+" "+word, 12)},
@@ -293,14 +289,12 @@ func (m *Model) jobRow(j *history.RankJob, columns jobColumns, chosen bool) line
 	}
 }
 
-// whose tells a job from one of that name in another domain.
-func (m *Model) whose(j *history.RankJob) string {
-	for i := range m.picture.Jobs {
-		if other := &m.picture.Jobs[i]; other.Job == j.Job && other.Domain != j.Domain {
-			return ", " + shown(cmp.Or(j.Domain, "no domain"))
-		}
+// whose tells a job from one of that name in another domain, where several have it.
+func whose(j *history.RankJob, several map[string]bool) string {
+	if !several[j.Job] {
+		return ""
 	}
-	return ""
+	return ", " + shown(cmp.Or(j.Domain, "no domain"))
 }
 
 // state is how a job fares as a whole, and since when.
@@ -400,7 +394,7 @@ func (m *Model) jobGrid(c *canvas, j *history.RankJob, y, end, bottom int, wide 
 	if most < 1 {
 		return y
 	}
-	return m.drawGrid(c, g, m.plot(g, end, most), shown(j.Job)+m.whose(j), y, end, bottom) + 1
+	return m.drawGrid(c, g, m.plot(g, end, most), shown(j.Job)+whose(j, m.namesOfSeveral()), y, end, bottom) + 1
 }
 
 // drawGrid draws how many ranks fare how, and their marks.

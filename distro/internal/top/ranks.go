@@ -32,7 +32,7 @@ func (m *Model) ranks(c *canvas, y, end int) {
 	if m.fold == byState {
 		p = plot{legend: "by state"}
 	}
-	y = m.drawGrid(c, g, p, shown(j.Job)+m.whose(j), y, c.width, end) + 1
+	y = m.drawGrid(c, g, p, shown(j.Job)+whose(j, m.namesOfSeveral()), y, c.width, end) + 1
 	m.differs(c, made, y, end)
 }
 

@@ -150,7 +150,7 @@ func (m *Model) path() string {
 		case atRanks:
 			name := m.chosen.job
 			if j := m.job(); j != nil {
-				name += m.whose(j)
+				name += whose(j, m.namesOfSeveral())
 			}
 			words = append(words, name)
 		case atRank:
