@@ -17,12 +17,12 @@ const (
 	// cleaning is how long a wrapper may go on after its child before it passes a signal on: a
 	// script copies logs meanwhile. The status names the signal, and hardly anything else.
 	cleaning = time.Minute
+	// atOnce is the same for what may come of something else: a status, the same signal.
+	atOnce = time.Second
 	// noticing is how long a rank may take to notice that a child of it crashed, and to end of that:
 	// a DataLoader looks at its workers every five seconds, and Python takes seconds to end on a host
 	// that is busy.
 	noticing = 15 * time.Second
-	// atOnce is the same for what may come of something else: a status, the same signal.
-	atOnce = time.Second
 )
 
 // Wrapper is a process that passed on how its child ended.

@@ -137,7 +137,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverStacksPostponed, err = builder.meter.Int64Counter(
 		"otelcol_receiver_stacks_postponed",
-		metric.WithDescription("Stacks that had to wait, since there were too many at a time. [Development]"),
+		metric.WithDescription("Stacks, and changes of what a rank does, that had to wait, since there were too many at a time. [Development]"),
 		metric.WithUnit("{stack}"),
 	)
 	errs = errors.Join(errs, err)

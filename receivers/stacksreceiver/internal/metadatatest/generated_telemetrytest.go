@@ -56,7 +56,7 @@ func AssertEqualReceiverStacksLimited(t *testing.T, tt *componenttest.Telemetry,
 func AssertEqualReceiverStacksPostponed(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_stacks_postponed",
-		Description: "Stacks that had to wait, since there were too many at a time. [Development]",
+		Description: "Stacks, and changes of what a rank does, that had to wait, since there were too many at a time. [Development]",
 		Unit:        "{stack}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
