@@ -167,10 +167,7 @@ func runeWidth(r rune) int {
 }
 
 // Width is how many columns of a terminal text takes.
-func Width(text string) int { return width(text) }
-
-// width is how many columns text takes.
-func width(text string) int {
+func Width(text string) int {
 	n := 0
 	for _, r := range text {
 		n += runeWidth(r)
@@ -181,14 +178,14 @@ func width(text string) int {
 func widthOf(l line) int {
 	n := 0
 	for _, part := range l {
-		n += width(part.text)
+		n += Width(part.text)
 	}
 	return n
 }
 
 // clip cuts text to so many columns; two dots say that it was cut.
 func clip(text string, most int) string {
-	if width(text) <= most {
+	if Width(text) <= most {
 		return text
 	}
 	const mark = ".."
@@ -213,13 +210,13 @@ var halfEscaped = regexp.MustCompile(`\\(x[0-9a-f]?|u[0-9a-f]{0,3}|U[0-9a-f]{0,7
 // pad fills text with blanks to so many columns, or cuts it.
 func pad(text string, columns int) string {
 	text = clip(text, columns)
-	return text + strings.Repeat(" ", max(columns-width(text), 0))
+	return text + strings.Repeat(" ", max(columns-Width(text), 0))
 }
 
 // right is text at the right end of so many columns.
 func right(text string, columns int) string {
 	text = clip(text, columns)
-	return strings.Repeat(" ", max(columns-width(text), 0)) + text
+	return strings.Repeat(" ", max(columns-Width(text), 0)) + text
 }
 
 // Wrap breaks text between words into lines of so many columns; a word that is longer is
@@ -229,7 +226,7 @@ func Wrap(text string, columns int) []string {
 	var lines []string
 	now, used := "", 0
 	for word := range strings.FieldsSeq(text) {
-		size := width(word)
+		size := Width(word)
 		if now != "" && used+1+size <= columns {
 			now, used = now+" "+word, used+1+size
 			continue
@@ -240,7 +237,7 @@ func Wrap(text string, columns int) []string {
 		for size > columns {
 			head := cutAt(word, columns)
 			lines, word = append(lines, head), word[len(head):]
-			size = width(word)
+			size = Width(word)
 		}
 		now, used = word, size
 	}

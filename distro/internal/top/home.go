@@ -56,7 +56,7 @@ func (m *Model) brief(p *page, open []*history.Incident) {
 		rows := len(p.rows)
 		p.field("  do", plain, v.Do[0].Text)
 		p.shorten(rows + 2)
-		if command := shown(v.Do[0].Command); command != "" && width(command) <= p.width-labelWidth { // whole or not at all
+		if command := shown(v.Do[0].Command); command != "" && Width(command) <= p.width-labelWidth { // whole or not at all
 			p.field("", bold, command)
 		}
 	}
@@ -90,11 +90,11 @@ func (m *Model) flawed(p *page) { p.field("  but", bold, m.picture.Problem) }
 // headline is how bad, and what broke: three rows at most.
 func (m *Model) headline(p *page, one *history.Incident) {
 	lead, rows := "# "+badge(one)+"  ", len(p.rows)
-	for i, text := range Wrap(shown(one.Headline), p.width-width(lead)) {
+	for i, text := range Wrap(shown(one.Headline), p.width-Width(lead)) {
 		if i == 0 {
 			p.add(span{m.ink(cause), lead}, span{bold, text})
 		} else {
-			p.add(span{plain, strings.Repeat(" ", width(lead))}, span{bold, text})
+			p.add(span{plain, strings.Repeat(" ", Width(lead))}, span{bold, text})
 		}
 	}
 	p.shorten(rows + 3)
@@ -151,7 +151,7 @@ func (m *Model) andOthers(text string, columns int) string {
 	if m.picture.Status != nil {
 		tail += m.byKey("s")
 	}
-	return strings.TrimRight(clip(text, columns-width(tail)), ".,") + tail
+	return strings.TrimRight(clip(text, columns-Width(tail)), ".,") + tail
 }
 
 // staleness says how old all this is, and what is tried.
@@ -280,7 +280,7 @@ func (m *Model) jobRow(j *history.RankJob, columns jobColumns, several map[strin
 	if j.Drill {
 		drill = "DRILL "
 	}
-	name := columns.job + min(9-1-width(count), 0) // a number is whole: the name gives way
+	name := columns.job + min(9-1-Width(count), 0) // a number is whole: the name gives way
 	last := strings.TrimPrefix(m.waitsFor(j, names)+whose(j, several), ", ")
 	return line{
 		{plain, lead + pad(drill+shown(j.Job), name) + right(count, columns.job+9-name) + right(verdict.Number(j.Hosts), 7) + "  "},
@@ -402,7 +402,7 @@ func (m *Model) drawGrid(c *canvas, g *grid, p plot, name string, y, end, bottom
 	if y >= bottom {
 		return y
 	}
-	legend, all := end-width(p.legend), g.summary()
+	legend, all := end-Width(p.legend), g.summary()
 	x := c.put(2, y, end, bold, clip(name, 24)) + 2
 	c.put(legend, y, end, dim, p.legend)
 	if taken := widthOf(all); x+taken > legend { // a row of its own
@@ -410,7 +410,7 @@ func (m *Model) drawGrid(c *canvas, g *grid, p plot, name string, y, end, bottom
 		y++
 	}
 	for i, part := range all {
-		if x+width(part.text) > legend && i > 0 && strings.TrimSpace(part.text) != "" {
+		if x+Width(part.text) > legend && i > 0 && strings.TrimSpace(part.text) != "" {
 			x = 2
 			y++
 		}
@@ -442,7 +442,7 @@ func (m *Model) drawGrid(c *canvas, g *grid, p plot, name string, y, end, bottom
 // drawLine draws a line in the inks of now.
 func (m *Model) drawLine(c *canvas, x, y, end int, l line) {
 	for _, part := range l {
-		if x+width(part.text) > end && strings.TrimSpace(part.text) != "" {
+		if x+Width(part.text) > end && strings.TrimSpace(part.text) != "" {
 			return // a number is whole or not there
 		}
 		x = c.put(x, y, end, m.ink(part.style), part.text)

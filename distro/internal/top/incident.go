@@ -269,7 +269,7 @@ func frameAt(s *incidentview.Stack, row, ahead, columns int) line {
 	}
 	place := shown(f.Place)
 	name := shown(f.Function)
-	room := columns - 8 - min(width(place), columns/2) - 1
+	room := columns - 8 - min(Width(place), columns/2) - 1
 	return line{{dim, pad(f.Kind, 8)}, {look, pad(name, room)}, {dim, " " + right(place, columns-9-room)}}
 }
 

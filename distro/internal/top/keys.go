@@ -336,7 +336,7 @@ func (m *Model) written() line {
 	list := slices.DeleteFunc(m.keys(), func(k key) bool { return k.label == "" })
 	taken := func() (n int) {
 		for _, k := range list {
-			n += width(k.label) + len(k.does) + len("   ")
+			n += Width(k.label) + len(k.does) + len("   ")
 		}
 		return n
 	}

@@ -53,7 +53,7 @@ func (q *question) written(columns int) line {
 		ask = clip(shown(q.wrong), columns/2) + " "
 	}
 	answer := q.answer
-	for room := max(columns-width(ask)-len("  enter  esc ")-1, 8); width(answer) > room; {
+	for room := max(columns-Width(ask)-len("  enter  esc ")-1, 8); Width(answer) > room; {
 		_, size := utf8.DecodeRuneInString(answer)
 		answer = answer[size:]
 	}

@@ -44,12 +44,12 @@ func (p *page) field(label string, s style, text string) {
 func (p *page) entry(label string, lead line, s style, text, tail string) {
 	leadWidth := 0
 	for _, part := range lead {
-		leadWidth += width(part.text)
+		leadWidth += Width(part.text)
 	}
 	room := p.width - labelWidth - leadWidth
 	const least = 32 // of the text
-	if tail = shown(tail); tail != "" && room-width(tail)-2 >= least {
-		room -= width(tail) + 2
+	if tail = shown(tail); tail != "" && room-Width(tail)-2 >= least {
+		room -= Width(tail) + 2
 	} else {
 		tail = ""
 	}
@@ -62,7 +62,7 @@ func (p *page) entry(label string, lead line, s style, text, tail string) {
 		}
 		row = append(row, span{s, part})
 		if i == 0 && tail != "" {
-			row = append(row, span{plain, strings.Repeat(" ", max(p.width-labelWidth-leadWidth-width(part)-width(tail), 0))}, span{dim, tail})
+			row = append(row, span{plain, strings.Repeat(" ", max(p.width-labelWidth-leadWidth-Width(part)-Width(tail), 0))}, span{dim, tail})
 		}
 		p.add(row...)
 		label = ""
@@ -80,7 +80,7 @@ func (p *page) shorten(most int) {
 	for at > 0 && (row[at].style == dim || strings.TrimSpace(row[at].text) == "") {
 		at--
 	}
-	before := width(row[at].text)
+	before := Width(row[at].text)
 	row[at].text = pad(strings.TrimRight(clip(row[at].text, max(before-2, 2)), ". ")+"..", before)
 }
 

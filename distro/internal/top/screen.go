@@ -121,7 +121,7 @@ func (m *Model) title(c *canvas) {
 	if m.picture.At.IsZero() {
 		at = ""
 	}
-	room := c.width - width(at) - 2
+	room := c.width - Width(at) - 2
 	x := c.put(0, 0, room, bold, "tracecore")
 	if m.stale() {
 		text := " NO ANSWER"
@@ -131,11 +131,11 @@ func (m *Model) title(c *canvas) {
 		c.put(x+2, 0, room, reverse, clip(text+" from "+shown(m.picture.Host)+" ", room-x-2))
 	} else {
 		x = c.put(x+2, 0, room, plain, clip(shown(m.path()), room-x-2))
-		if total := m.total(); m.at().screen == atHome && x+3+width(total) <= room { // whole or not at all
+		if total := m.total(); m.at().screen == atHome && x+3+Width(total) <= room { // whole or not at all
 			c.put(x+3, 0, room, dim, total)
 		}
 	}
-	c.put(c.width-width(at), 0, c.width, plain, at)
+	c.put(c.width-Width(at), 0, c.width, plain, at)
 }
 
 // path is where one is: the filter of all that is shown.
