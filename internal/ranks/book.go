@@ -105,6 +105,8 @@ type rank struct {
 	pace          *pace         // nil where no step was told
 	gpu           string        // its address, where it is known
 	cpu           map[int64]cpu // of its processes, by their pid; nil where none was told
+	cpuTimes      times
+	lineTimes     times
 	lines         map[lineKey]line
 	rail          string // over which most of its data went last, "" when not known
 }

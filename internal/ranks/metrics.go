@@ -43,8 +43,8 @@ const (
 type gpuKey struct{ host, id string }
 
 type gpu struct {
-	busy float64
-	at   int64
+	times times
+	busy  float64
 }
 
 // cpu is what a process has used.
@@ -56,9 +56,28 @@ type cpu struct {
 
 // traffic is what the ranks of a job on one machine have sent.
 type traffic struct {
-	sent int64
-	at   int64
-	rate float64 // bytes a second since the sample before, below 0 where there is none
+	times times
+	sent  int64
+	rate  float64 // bytes a second since the sample before, below 0 where there is none
+}
+
+// times tell a sample that comes late from a clock that was set back.
+type times struct{ newest, late int64 }
+
+// admit reports whether a sample counts. One that is a minute older than the newest comes late,
+// and does not. A second one that follows it says that the clock was set, or that the newest was
+// told by a process that lies about the time.
+func (t *times) admit(at int64) bool {
+	switch {
+	case t.newest-at < lasts:
+		t.newest, t.late = max(t.newest, at), 0
+		return true
+	case t.late == 0 || at <= t.late || apart(at, t.late):
+		t.late = at
+		return false
+	}
+	t.newest, t.late = at, 0
+	return true
 }
 
 // Metrics takes metrics.
@@ -124,6 +143,9 @@ func (b *Book) cpu(host string, point pmetric.NumberDataPoint) {
 		return
 	}
 	r := j.ranks[number]
+	if !r.cpuTimes.admit(at) {
+		return
+	}
 	maps.DeleteFunc(r.cpu, func(_ int64, one cpu) bool { return apart(at, one.at) })
 	before, known := r.cpu[pid.Int()]
 	if known && at <= before.at || !known && len(r.cpu) >= mostProcesses {
@@ -169,6 +191,9 @@ func (b *Book) line(host string, point pmetric.NumberDataPoint) (*job, *rank) {
 		return nil, nil
 	}
 	r, key := j.ranks[number], lineKey{pid, address, direction == "transmit"}
+	if !r.lineTimes.admit(at) {
+		return nil, nil
+	}
 	maps.DeleteFunc(r.lines, func(_ lineKey, one line) bool { return apart(at, one.at) })
 	before, known := r.lines[key]
 	if known && at <= before.at || !known && len(r.lines) >= mostLines {
@@ -243,11 +268,17 @@ func (b *Book) busy(host string, point pmetric.NumberDataPoint) {
 		return
 	}
 	key := gpuKey{host, rule.Text(a, "gpu.id")}
-	if _, known := b.gpus[key]; !known && len(b.gpus) >= mostGPUs {
+	one, known := b.gpus[key]
+	busy := point.DoubleValue()
+	if !known && len(b.gpus) >= mostGPUs || math.IsNaN(busy) {
 		return
 	}
+	before := one.times.newest
+	if one.times.admit(at); one.times.newest != before {
+		one.busy = min(max(busy, 0), 1)
+	}
 	key.host, key.id = strings.Clone(key.host), strings.Clone(key.id)
-	b.gpus[key] = gpu{min(max(point.DoubleValue(), 0), 1), at}
+	b.gpus[key] = one
 }
 
 // traffic sums what the ranks of each job sent to all their peers.
@@ -269,10 +300,14 @@ func (b *Book) traffic(host string, points pmetric.NumberDataPointSlice) {
 		if j.traffic == nil {
 			j.traffic = map[string]traffic{}
 		}
-		before := j.traffic[host]
-		now := traffic{sent: sent, at: at, rate: -1}
-		if before.at > 0 && at > before.at && sent >= before.sent {
-			now.rate = float64(sent-before.sent) / time.Duration(at-before.at).Seconds()
+		now := j.traffic[host]
+		before := now.times.newest
+		if now.times.admit(at); now.times.newest != before {
+			rate := -1.0
+			if before > 0 && at > before && sent >= now.sent {
+				rate = float64(sent-now.sent) / time.Duration(at-before).Seconds()
+			}
+			now.sent, now.rate = sent, rate
 		}
 		j.traffic[strings.Clone(host)] = now
 	}
@@ -306,7 +341,7 @@ func (j *job) sends(now int64) *float64 {
 	var all float64
 	told := false
 	for _, t := range j.traffic {
-		if now-t.at < lasts && t.rate >= 0 && t.at > 0 {
+		if now-t.times.newest < lasts && t.rate >= 0 && t.times.newest > 0 {
 			all, told = all+t.rate, true
 		}
 	}
@@ -319,7 +354,7 @@ func (j *job) sends(now int64) *float64 {
 // busyOf is how busy the GPU of a rank is, nil where nothing tells of now.
 func (b *Book) busyOf(r *rank, now int64) *float64 {
 	one, known := b.gpus[gpuKey{r.host, r.gpu}]
-	if !known || r.gpu == "" || now-one.at >= lasts {
+	if !known || r.gpu == "" || now-one.times.newest >= lasts {
 		return nil
 	}
 	return &one.busy

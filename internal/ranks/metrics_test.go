@@ -153,6 +153,7 @@ func TestWhatCPUARankUses(t *testing.T) {
 	cores(2, used(40*time.Second, "node-0", "proven", map[int]float64{7: 5})) // another process of that number
 	cores(0.5, used(95*time.Second, "node-0", "proven", map[int]float64{7: 32.5}))
 	used(400*24*time.Hour, "node-0", "claimed", map[int]float64{7: 1})
+	require.Nil(t, used(75*time.Second, "node-0", "proven", map[int]float64{7: 22.5}), "it may come late")
 	require.Nil(t, used(85*time.Second, "node-0", "proven", map[int]float64{7: 27.5}), "what was said of the future counts no more")
 	cores(0.5, used(95*time.Second, "node-0", "proven", map[int]float64{7: 32.5}))
 	cores(mostCores, used(96*time.Second, "node-0", "proven", map[int]float64{7: math.MaxFloat64}))
@@ -166,6 +167,60 @@ func TestWhatCPUARankUses(t *testing.T) {
 	b.now = 5 * time.Minute
 	d, _ := b.State("llm", "", 3, began.Add(b.now))
 	require.Nil(t, d.CPU, "nothing tells of now")
+}
+
+// A sample that comes late, as one that a sender tried again, changes nothing of what is told of now.
+// Where all that follow it are as old, the clock was set.
+func TestASampleThatComesLate(t *testing.T) {
+	b := newBench(DefaultMost)
+	b.tell(t, 0, "process.start", 3, of(3, 0, nil))
+	job := attributes{"gen_ai.training.job_id": "llm", "gen_ai.training.rank": 3, "process.pid": 7}
+	with := func(more attributes) map[string]attributes {
+		for key, value := range job {
+			more[key] = value
+		}
+		return map[string]attributes{"a": more}
+	}
+	points := map[string]map[string]attributes{
+		metricCPU:     with(attributes{}),
+		metricLine:    with(attributes{"network.local.address": "10.0.0.1", "network.interface.name": "eth0", "network.io.direction": "transmit"}),
+		metricTraffic: with(attributes{"network.io.direction": "transmit"}),
+		metricOwner:   with(attributes{"gpu.id": "0000:ab:00.0"}),
+		metricBusy:    {"a": {"gpu.id": "0000:ab:00.0"}},
+	}
+	sample := func(at time.Duration, value float64) {
+		for name, of := range points {
+			b.measure(t, at, "node-0", "proven", name, of, func(string) float64 {
+				if name == metricBusy {
+					return value / 1000
+				}
+				return value
+			})
+		}
+	}
+	told := func(now time.Duration) []*float64 {
+		b.now = now
+		d, found := b.State("llm", "", 3, began.Add(now))
+		require.True(t, found)
+		return []*float64{d.CPU, d.Sends, b.job(t).Sends, d.GPUBusy}
+	}
+	numbers := func(cpu, sends, job, busy float64) []*float64 { return []*float64{&cpu, &sends, &job, &busy} }
+	sample(200*time.Second, 100)
+	sample(210*time.Second, 120)
+	want := numbers(2, 2, 2, 0.12)
+	require.Equal(t, want, told(210*time.Second))
+	for _, late := range []time.Duration{205, 150, 140, 20} {
+		sample(late*time.Second, 10)
+		require.Equal(t, want, told(211*time.Second), "%d s", late)
+	}
+	sample(220*time.Second, 150)
+	require.Equal(t, numbers(3, 3, 3, 0.15), told(220*time.Second))
+	for at := range 3 {
+		sample(time.Duration(40+10*at)*time.Second, float64(5*at))
+	}
+	require.Equal(t, numbers(0.5, 0.5, 0.5, 0.01), told(60*time.Second), "the clock was set back")
+	b.measure(t, 65*time.Second, "node-0", "proven", metricBusy, points[metricBusy], func(string) float64 { return math.NaN() })
+	require.Equal(t, numbers(0.5, 0.5, 0.5, 0.01), told(65*time.Second))
 }
 
 // The rail of a rank is where most of its data goes, as its node tells it. Where nothing goes
