@@ -56,7 +56,13 @@ func (k *keeper) handler(mayWrite bool) http.Handler {
 		w.Header().Set("Retry-After", "1")
 		fail(w, http.StatusServiceUnavailable, errors.New("too many questions at once: ask again"))
 	}
-	answers := gate.Answers(mostAnswers, patience, mux.ServeHTTP, busy)
+	answers := gate.Answers(mostAnswers, patience, func(w http.ResponseWriter, r *http.Request) {
+		if none, pattern := mux.Handler(r); pattern == "" {
+			unanswered(w, r, none)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}, busy)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Type", "application/json")
@@ -319,6 +325,31 @@ func fail(w http.ResponseWriter, code int, err error) {
 	w.WriteHeader(code)
 	_, _ = w.Write(append(text, '\n'))
 }
+
+// unanswered says in the words of this API what net/http says in plain text: that there is no
+// such path, or that it does not take this method.
+func unanswered(w http.ResponseWriter, r *http.Request, none http.Handler) {
+	said := codeOnly{ResponseWriter: w}
+	none.ServeHTTP(&said, r)
+	w.Header().Set("Content-Type", "application/json")
+	err := errors.New("there is no such path here: GET /v1/schema describes the answers, and the page of the extension history lists the paths")
+	if said.code == http.StatusMethodNotAllowed {
+		err = errors.New("this path takes " + w.Header().Get("Allow"))
+	}
+	fail(w, said.code, err)
+}
+
+// codeOnly keeps the status of an answer, and drops its text.
+type codeOnly struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader notes the status.
+func (c *codeOnly) WriteHeader(code int) { c.code = code }
+
+// Write drops the text.
+func (*codeOnly) Write(text []byte) (int, error) { return len(text), nil }
 
 func answer(w http.ResponseWriter, value any) {
 	text, err := safetext.Marshal(value)

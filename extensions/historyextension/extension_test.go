@@ -224,9 +224,20 @@ func TestIncidentsAreAnswered(t *testing.T) {
 		"/v1/incidents?%zz":                                400,
 		"/v1/incidents?job=" + strings.Repeat("x", 2000):   400,
 		"/v1/incidents/inc-1?open=1":                       400,
+		"/v1/incidents/inc-1/elsewhere":                    404,
+		"/v1/":                                             404,
+		"/elsewhere":                                       404,
 	} {
 		code, body := b.ask(t, http.MethodGet, path, "")
 		require.Equal(t, want, code, "%s: %s", path, body)
+		require.True(t, json.Valid(body), "%s: %s", path, body)
+	}
+	for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodPost} {
+		code, body := b.ask(t, method, "/v1/incidents/inc-2", "")
+		require.Equal(t, http.StatusMethodNotAllowed, code)
+		var failure history.Failure
+		require.NoError(t, json.Unmarshal(body, &failure), "%s", body)
+		require.Equal(t, history.Failure{Schema: history.Schema, Error: "this path takes GET, HEAD"}, failure)
 	}
 	var whole history.Whole
 	_, body = b.ask(t, http.MethodGet, "/v1/incidents/inc-1?revisions=true", "")
