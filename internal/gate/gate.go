@@ -30,27 +30,36 @@ type gate struct {
 func Share(l net.Listener, most int) net.Listener { return &gate{Listener: l, max: most} }
 
 // Listen returns what listens as confighttp's ToListener does, with so many open connections at
-// most. They are bounded below TLS: the server takes a connection for TLS by its type alone. It
-// speaks HTTP/1.1, one question at a time on a connection.
+// most. It speaks HTTP/1.1, one question at a time on a connection.
 func Listen(of *confighttp.ServerConfig, most int) func(context.Context) (net.Listener, error) {
 	return func(ctx context.Context) (net.Listener, error) {
-		var certificates *tls.Config
-		if of.TLS.HasValue() {
-			var err error
-			if certificates, err = of.TLS.Get().LoadTLSConfig(ctx); err != nil {
+		return BelowTLS(ctx, of, []string{"http/1.1"}, func(ctx context.Context) (net.Listener, error) {
+			l, err := of.NetAddr.Listen(ctx)
+			if err != nil {
 				return nil, err
 			}
-			certificates.NextProtos = []string{"http/1.1"}
-		}
-		l, err := of.NetAddr.Listen(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if l = Share(l, most); certificates != nil {
-			l = tls.NewListener(l, certificates)
-		}
-		return l, nil
+			return Share(l, most), nil
+		})
 	}
+}
+
+// BelowTLS returns what listen does, with TLS above it where it is configured: a connection that
+// listen bounds counts before its handshake. protocols are those that a client may choose. The
+// server takes a connection for TLS by its type alone, so nothing may stand above it.
+func BelowTLS(ctx context.Context, of *confighttp.ServerConfig, protocols []string, listen func(context.Context) (net.Listener, error)) (net.Listener, error) {
+	if !of.TLS.HasValue() {
+		return listen(ctx)
+	}
+	certificates, err := of.TLS.Get().LoadTLSConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	certificates.NextProtos = protocols
+	l, err := listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(l, certificates), nil
 }
 
 // Accept returns the next connection.

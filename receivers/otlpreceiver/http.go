@@ -2,7 +2,6 @@ package otlpreceiver
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"mime"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tracecoreai/tracecore/internal/gate"
 	"github.com/tracecoreai/tracecore/internal/otlpscan"
 )
 
@@ -42,34 +42,19 @@ func (r *otlpReceiver) startHTTP(ctx context.Context, host component.Host) error
 	}
 	server.ConnContext = withOtherEnd
 	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
-	listen, err := r.listenHTTP(ctx, host, &config.ServerConfig)
+	listen, err := gate.BelowTLS(ctx, &config.ServerConfig, []string{http2.NextProtoTLS, "http/1.1"}, func(ctx context.Context) (net.Listener, error) {
+		inner, err := r.listen(ctx, host, config.ServerConfig.NetAddr)
+		if err != nil {
+			return nil, err
+		}
+		return r.bounded(inner), nil
+	})
 	if err != nil {
 		return err
 	}
 	r.http.stop = server.Shutdown
 	r.serve(host, func() error { return server.Serve(listen) }, http.ErrServerClosed)
 	return nil
-}
-
-// listenHTTP is confighttp's ToListener with the gate below TLS: a connection counts
-// before its handshake.
-func (r *otlpReceiver) listenHTTP(ctx context.Context, host component.Host, config *confighttp.ServerConfig) (net.Listener, error) {
-	var certificates *tls.Config
-	if config.TLS.HasValue() {
-		var err error
-		if certificates, err = config.TLS.Get().LoadTLSConfig(ctx); err != nil {
-			return nil, err
-		}
-		certificates.NextProtos = []string{http2.NextProtoTLS, "http/1.1"}
-	}
-	inner, err := r.listen(ctx, host, config.NetAddr)
-	if err != nil {
-		return nil, err
-	}
-	if certificates == nil {
-		return r.bounded(inner), nil
-	}
-	return tls.NewListener(r.bounded(inner), certificates), nil
 }
 
 func path(config *otlpreceiver.HTTPConfig, signal otlpscan.Signal) string {

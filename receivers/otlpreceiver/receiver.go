@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
-	ports "github.com/tracecoreai/tracecore/internal/gate"
+	"github.com/tracecoreai/tracecore/internal/gate"
 	"github.com/tracecoreai/tracecore/receivers/otlpreceiver/internal/metadata"
 )
 
@@ -76,7 +76,7 @@ func (r *otlpReceiver) start(ctx context.Context, host component.Host) error {
 
 // listen listens where the configuration says, or as soon as the address is free.
 func (r *otlpReceiver) listen(ctx context.Context, host component.Host, address confignet.AddrConfig) (net.Listener, error) {
-	return ports.Patient(ctx, func(ctx context.Context) (net.Listener, error) { return listen(ctx, address) }, func(err error) {
+	return gate.Patient(ctx, func(ctx context.Context) (net.Listener, error) { return listen(ctx, address) }, func(err error) {
 		err = fmt.Errorf("%w; another program, perhaps a second tracecore, listens there: stop it, or set another endpoint", err)
 		r.settings.Logger.Warn("nothing is received there until the address is free", zap.Error(err))
 		componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
