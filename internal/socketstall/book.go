@@ -251,6 +251,30 @@ func (j *Job) take(r *Record, heard int64) *Process {
 	return p
 }
 
+// Copy returns a book that is only read: its JSON is that of b now, whatever b takes later.
+func (b *Book) Copy() *Book {
+	jobs := make(map[string]*Job, len(b.jobs))
+	for name, j := range b.jobs {
+		job := *j
+		job.Processes = make(map[string]*Process, len(j.Processes))
+		for key, p := range j.Processes {
+			job.Processes[key] = p.copied()
+		}
+		jobs[name] = &job
+	}
+	return &Book{limits: b.limits, jobs: jobs}
+}
+
+func (p *Process) copied() *Process {
+	process, stalls := *p, make([]Stall, 0, len(p.Stalls))
+	process.Stalls = make(map[string]*Stall, len(p.Stalls))
+	for id, stall := range p.Stalls {
+		stalls = append(stalls, *stall)
+		process.Stalls[id] = &stalls[len(stalls)-1]
+	}
+	return &process
+}
+
 // MarshalJSON writes the jobs; equal books give equal bytes.
 func (b *Book) MarshalJSON() ([]byte, error) { return json.Marshal(b.jobs) }
 

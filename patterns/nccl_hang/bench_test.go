@@ -92,8 +92,8 @@ func benchRound(b *testing.B, world, stalls int) {
 	runtime.KeepAlive(j)
 }
 
-// BenchmarkSnapshot16384 saves the state of the largest job with its stalls: the
-// pause of a processor that keeps it.
+// BenchmarkSnapshot16384 saves the state of the largest job with its stalls: to copy it is the
+// pause of a processor that keeps it, to encode it is not.
 func BenchmarkSnapshot16384(b *testing.B) {
 	const world = 16384
 	j := newJoin(DefaultOptions)
@@ -101,14 +101,22 @@ func BenchmarkSnapshot16384(b *testing.B) {
 		j.Add(largeJob(world, rank), written)
 		j.Add(largeStalls(world, rank, 12), written)
 	}
-	size := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		saved, err := j.Snapshot()
-		if err != nil {
-			b.Fatal(err)
+	b.Run("copy", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			j.Save()
 		}
-		size = len(saved)
-	}
-	b.ReportMetric(float64(size)/(1<<20), "MiB-saved")
+	})
+	b.Run("encode", func(b *testing.B) {
+		saved, size := j.Save(), 0
+		b.ReportAllocs()
+		for b.Loop() {
+			state, err := saved.Encode()
+			if err != nil {
+				b.Fatal(err)
+			}
+			size = len(state)
+		}
+		b.ReportMetric(float64(size)/(1<<20), "MiB-saved")
+	})
 }

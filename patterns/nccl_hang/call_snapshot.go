@@ -86,6 +86,7 @@ func (p process) compare(o process) int {
 	return cmp.Or(cmp.Compare(p.host, o.host), cmp.Compare(p.pid, o.pid))
 }
 
+// save copies all that changes.
 func (b *callBook) save() savedCalls {
 	var s savedCalls
 	for _, who := range slices.SortedFunc(maps.Keys(b.limited), process.compare) {
@@ -108,7 +109,8 @@ func (r *callRun) save() savedCallRun {
 		numbers[c] = i
 		saved := savedCaller{Host: c.host, Rank: c.rank, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, Early: c.early}
 		if c.stack.At != 0 || c.early != "" {
-			saved.Stack = &c.stack
+			stack := c.stack
+			saved.Stack = &stack
 		}
 		s.Callers = append(s.Callers, saved)
 	}

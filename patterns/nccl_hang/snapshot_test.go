@@ -59,6 +59,33 @@ func TestAJoinGoesOnFromItsSnapshot(t *testing.T) {
 	}
 }
 
+// What a join takes while its state is encoded is not in it.
+func TestAJoinGoesOnWhileItsStateIsEncoded(t *testing.T) {
+	c := newCalls(8)
+	c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
+	j := newJoin(DefaultOptions)
+	for _, logs := range []plog.Logs{newJob(4).does(1, steps(reduce, reduce), 0, 1, 2).logs(), socketLogs(with(ring(4), deaf(3, 2))...), c.list} {
+		j.Add(logs, written)
+	}
+	want, err := j.Snapshot()
+	require.NoError(t, err)
+	saved := j.Save()
+	at := written.Add(DefaultOptions.Window)
+	j.Advance(at)
+	j.Add(socketLogs(deaf(2, 1)), at)
+	j.Add(newJob(4).does(2, steps(reduce, reduce), 0, 1, 2, 3).logs(), at)
+	c.list, c.at = plog.NewLogs(), c.at.Add(10*time.Second)
+	c.stands(c.all(), 11, "overdue", but(8)...)
+	j.Add(c.list, at)
+	j.Advance(at.Add(time.Hour))
+	got, err := saved.Encode()
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+	now, err := j.Snapshot()
+	require.NoError(t, err)
+	require.NotEqual(t, string(want), string(now))
+}
+
 func TestAStateThatDoesNotFitIsRefused(t *testing.T) {
 	j := newJoin(DefaultOptions)
 	j.Add(merged(newJob(4).does(1, steps(reduce, reduce), 0, 1, 2).logs(), socketLogs(ring(4)...)), written)

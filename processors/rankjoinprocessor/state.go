@@ -131,8 +131,7 @@ func (p *rankJoin) maintain(ctx context.Context) {
 		}
 		p.stale = false
 	case p.journal.Full():
-		state, err := p.join.Snapshot()
-		p.journal.Save(ctx, &p.mu, func() ([]byte, error) { return state, err }, func(err error) { p.storageFailed(ctx, err) })
+		p.journal.Save(ctx, &p.mu, p.join.Save().Encode, func(err error) { p.storageFailed(ctx, err) })
 	}
 }
 
