@@ -150,11 +150,12 @@ func (c *converter) doing(f *follower, at time.Time, signal identity.Signal, obs
 	return c.builder.Emit()
 }
 
-// moving makes a record of a rank that stands there no more.
+// moving makes a record of a rank that is not known to stand there any more: it moved, ended, or is
+// followed no more.
 func (c *converter) moving(p *identity.Process, was *told, at, observed time.Time) plog.Logs {
 	still := at.Sub(was.since)
 	a := c.builder.ProcessStackMoving(record.Head{
-		Trust: record.Claimed, Time: at, Observed: observed, Severity: record.Info, Text: fmt.Sprintf("%s is in another place after %s", who(p), still.Round(time.Second)),
+		Trust: record.Claimed, Time: at, Observed: observed, Severity: record.Info, Text: fmt.Sprintf("%s is no longer known to stand where it stood for %s", who(p), still.Round(time.Second)),
 	})
 	a.Stamp(*p)
 	a.ProcessStackHash(name(was.hash))

@@ -411,6 +411,45 @@ func TestARankThatStoodAndEndedStandsNoMore(t *testing.T) {
 	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
 }
 
+// Where a rank stands is taken back when nobody looks any more whether it does: else it would be told
+// to stand for as long as it lives.
+func TestARankThatIsFollowedNoMoreIsNotSaidToStand(t *testing.T) {
+	b := newBench(t)
+	b.config.MaxProcesses = 1
+	b.at(42, func(p *fake) { p.stack = waiting(42) })
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	b.looks(t, 4)
+	require.Equal(t, "process.stack", b.Next(t).EventName())
+	b.at(41, func(*fake) {})
+	b.works(41)
+	b.Resolver.Know(rank(41, 2), rank(42, 3))
+	b.now = b.now.Add(b.config.LookInterval)
+	b.looks(t, 1)
+	moving := b.Next(t)
+	require.Equal(t, "process.stack.moving", moving.EventName())
+	require.Equal(t, int64(42), moving.Attributes().AsRaw()["process.pid"])
+	require.Contains(t, moving.Body().AsString(), "is no longer known to stand where it stood for")
+}
+
+// Processes that fail, each a rank of another job, leave nothing behind.
+func TestEndsOfJobsThatNobodyFollowsAreForgotten(t *testing.T) {
+	b := newBench(t)
+	r, err := build(b.Settings, b.config, b.Sink, surroundings{ticks: b.Ticks, looked: func() {}})
+	require.NoError(t, err)
+	defer r.telemetry.Shutdown()
+	w := newWatch(r, b.source)
+	b.at(42, func(*fake) {})
+	p := rank(42, 3)
+	w.now, w.follows[processOf(&p)] = start, newFollower(p)
+	for i := range 1000 {
+		w.peerEnded(t.Context(), job{id: fmt.Sprint(i)})
+	}
+	require.Empty(t, w.ended)
+	w.peerEnded(t.Context(), jobOf(&p))
+	require.Len(t, w.ended, 1)
+}
+
 func TestARankThatStandsStillBecomesARecordWithItsLine(t *testing.T) {
 	b := newBench(t)
 	b.at(42, func(*fake) {})

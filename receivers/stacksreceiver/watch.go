@@ -105,15 +105,22 @@ func (w *watch) look(ctx context.Context, now time.Time) error {
 	return w.lookAt(ctx, func(*follower) bool { return true })
 }
 
-// peerEnded looks at the ranks of a job at once, when the first of them has failed.
+// peerEnded looks at the ranks of a job at once, when the first of them has failed. A job of which
+// none is followed costs nothing: anybody can start processes that fail, each of another job.
 func (w *watch) peerEnded(ctx context.Context, of job) {
 	if last, again := w.ended[of]; of.id == "" || again && w.now.Sub(last) < endOfJob {
 		return
 	}
-	w.ended[of] = w.now
+	followed := false
 	for _, f := range w.follows {
-		f.peer = f.peer || f.told == nil && jobOf(&f.Process) == of
+		if jobOf(&f.Process) == of {
+			f.peer, followed = f.peer || f.told == nil, true
+		}
 	}
+	if !followed {
+		return
+	}
+	w.ended[of] = w.now
 	_ = w.lookAt(ctx, func(f *follower) bool { return f.peer }) // the next look tells what is broken
 }
 
@@ -139,6 +146,11 @@ func (w *watch) search(ctx context.Context) {
 				continue
 			}
 			next[processOf(&p)] = w.follow(p)
+		}
+	}
+	for p, f := range w.follows {
+		if next[p] == nil && f.told != nil { // nobody would tell that it goes on
+			w.moving(ctx, f, f.leaves(w.now))
 		}
 	}
 	w.follows = next

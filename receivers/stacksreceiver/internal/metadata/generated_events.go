@@ -217,7 +217,7 @@ func (a ProcessStackDoing) ProcessStackStillNs(v int64) {
 	a.attributes.Int("process.stack.still_ns", v)
 }
 
-// ProcessStackMoving writes the attributes of the event process.stack.moving: The main thread of a rank is in another place than its last process.stack says.
+// ProcessStackMoving writes the attributes of the event process.stack.moving: The main thread of a rank is no longer known to stand where its last process.stack says. It is in another place, has ended, or is followed no more.
 type ProcessStackMoving struct {
 	attributes *record.Attributes
 	record.TrustAttributes
