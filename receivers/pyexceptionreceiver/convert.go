@@ -85,7 +85,7 @@ const (
 	mostName    = 64
 )
 
-// summarize says it in one line: ValueError: bad batch 3 at train.py:5.
+// summarize says it in one line: ValueError: bad batch 3 at train.py:5 in collate.
 func summarize(chain []pyexception.Exception) string {
 	x := &chain[0]
 	text := safetext.Clip(safetext.Line(x.Type), mostType)
@@ -102,6 +102,9 @@ func summarize(chain []pyexception.Exception) string {
 		text += " at " + safetext.Clip(safetext.Line(path.Base(at.File)), mostName)
 		if at.Line > 0 {
 			text += fmt.Sprintf(":%d", at.Line)
+		}
+		if at.Function != "" {
+			text += " in " + safetext.Clip(safetext.Line(at.Function), mostName)
 		}
 	}
 	return text

@@ -97,7 +97,7 @@ func TestSummarySaysWhatAnotherProcessRaised(t *testing.T) {
 
 func TestSummaryIsOneLineOfBoundedLength(t *testing.T) {
 	e := raised()
-	require.Equal(t, "ValueError: bad batch 3 at train.py:5", summarize(e.Chain))
+	require.Equal(t, "ValueError: bad batch 3 at train.py:5 in step", summarize(e.Chain))
 	e.Chain[0].Message = "\n first\x1b[31m\r\nsecond"
 	require.NotContains(t, summarize(e.Chain), "\n")
 	require.NotContains(t, summarize(e.Chain), "\x1b")

@@ -48,7 +48,7 @@ func TestExceptionOnThisKernelBecomesARecord(t *testing.T) {
 	a := b.Next(t).Attributes().AsRaw()
 	require.EqualValues(t, pid, a["process.pid"])
 	require.EqualValues(t, 3, a["gen_ai.training.rank"])
-	require.Equal(t, "ValueError: bad batch 3 at train.py:5", a["tracecore.exception.summary"])
+	require.Equal(t, "ValueError: bad batch 3 at train.py:5 in step", a["tracecore.exception.summary"])
 	require.Equal(t, script, a["code.file.path"])
 	require.EqualValues(t, 5, a["code.line.number"])
 }

@@ -125,7 +125,7 @@ func TestExceptionOfARankBecomesARecord(t *testing.T) {
 	a := r.Attributes().AsRaw()
 	require.Equal(t, "ValueError", a["exception.type"])
 	require.Equal(t, "bad batch 3", a["exception.message"])
-	require.Equal(t, "ValueError: bad batch 3 at train.py:5", a["tracecore.exception.summary"])
+	require.Equal(t, "ValueError: bad batch 3 at train.py:5 in step", a["tracecore.exception.summary"])
 	require.Equal(t, "/app/train.py", a["code.file.path"])
 	require.EqualValues(t, 5, a["code.line.number"])
 	require.EqualValues(t, 3, a["gen_ai.training.rank"])

@@ -106,7 +106,7 @@ func (a ProcessException) TracecoreExceptionFinal(v string) {
 	a.attributes.Text("tracecore.exception.final", v)
 }
 
-// TracecoreExceptionSummary sets tracecore.exception.summary: Type, beginning of the message, and line: ValueError: bad batch 3 at train.py:5.
+// TracecoreExceptionSummary sets tracecore.exception.summary: Type, beginning of the message, line and function: ValueError: bad batch 3 at train.py:5 in collate.
 func (a ProcessException) TracecoreExceptionSummary(v string) {
 	a.attributes.Str("tracecore.exception.summary", v)
 }
