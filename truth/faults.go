@@ -240,7 +240,7 @@ func (t *trial) uses(order ...string) error {
 	if err := t.file(8); err != nil {
 		return err
 	}
-	t.truth.Right = []judge.Answer{{Pattern: "fuse_stall", Says: regexp.MustCompile("stopped|gone")}}
+	t.truth.Right = []judge.Answer{{Pattern: "fuse_stall", Says: regexp.MustCompile("stopped|gone"), At: place(order[0])}}
 	t.begin()
 	if err := syscall.Kill(t.disk.pid(), syscall.SIGSTOP); err != nil {
 		return err
@@ -310,6 +310,7 @@ func (t *trial) remount() error {
 }
 
 func (t *trial) mismatch() (int, error) {
+	t.place = place("broadcast")
 	t.right("nccl_socket_stall", "collective|broadcast|asleep|sleeps|waits")
 	t.right("nccl_hang", "broadcast|differs|did not do the same")
 	t.right("rank_exit", ".")
@@ -372,6 +373,7 @@ func (t *trial) diesAtStart() (int, error) {
 		return ended, err
 	}
 	t.fresh()
+	t.place = place("start")
 	t.right("rank_exit", "exit status 1")
 	t.begin()
 	if err := t.job.begin(t.rank, "TRUTH_DIES=1"); err != nil {

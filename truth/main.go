@@ -346,6 +346,12 @@ func (r *result) line() string {
 	default:
 		head += "MISSED"
 	}
+	switch {
+	case o.Line:
+		head += ", line right"
+	case o.Placed && o.Cause:
+		head += ", line WRONG"
+	}
 	if !r.Kind.healthy && len(o.Wrong) > 0 {
 		head += fmt.Sprintf(", %d wrong", len(o.Wrong))
 	}
@@ -371,8 +377,8 @@ func (r *result) misses() []string {
 	for _, l := range o.Wrong {
 		show(l)
 	}
-	if o.Culprit && !o.Cause {
-		show(o.Told[0])
+	if o.Culprit && (!o.Cause || o.Line != o.Placed) {
+		show(o.Told[len(o.Told)-1])
 	}
 	if !r.Kind.healthy && !o.Culprit {
 		for _, l := range o.Beside {

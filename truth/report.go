@@ -21,6 +21,7 @@ import (
 type tally struct {
 	kind                         kind
 	trials, void, culprit, cause int
+	placed, line                 int // trials with a line of code to be told, and those in which it was
 	wrong, doubled, heals        int
 	inTime                       int // of those that heal and whose culprit was told
 	first, resolve               []time.Duration
@@ -50,6 +51,12 @@ func (t *tally) add(r *result) {
 	}
 	o := &r.Outcome
 	t.trials++
+	if o.Placed {
+		t.placed++
+	}
+	if o.Line {
+		t.line++
+	}
 	t.wrong += len(o.Wrong)
 	t.doubled += o.Doubled
 	if o.Culprit {
@@ -73,7 +80,7 @@ func (t *tally) add(r *result) {
 // tell prints the sums.
 func (b *bench) tell(w io.Writer) {
 	faults, health := b.sums()
-	fmt.Fprintf(w, "\n%d faults: culprit right in %d, and cause in %d; %d wrong and %d doubled statements\n", faults.trials, faults.culprit, faults.cause, faults.wrong, faults.doubled)
+	fmt.Fprintf(w, "\n%d faults: culprit right in %d, and cause in %d; line right in %s; %d wrong and %d doubled statements\n", faults.trials, faults.culprit, faults.cause, share(faults.line, faults.placed), faults.wrong, faults.doubled)
 	fmt.Fprintf(w, "%d healthy: %d false statements; %d between the trials; %d trials void\n", health.trials, health.wrong, len(b.between), faults.void+health.void)
 	if len(faults.first) > 0 {
 		fmt.Fprintf(w, "from fault to right statement: median, p99, worst: %s s; over within %s: %s\n", quantiles(faults.first), resolveIn, share(faults.inTime, faults.heals))
@@ -142,6 +149,7 @@ compares what it prints with what was done.
 | faults | %d |
 | culprit right | %s |
 | culprit and cause right | %s |
+| and the line of code, where one is to be told | %s |
 | wrong statements beside a fault | %d |
 | faults told as more than one incident | %d |
 | from fault to right statement: median, p99, worst (s) | %s |
@@ -156,9 +164,9 @@ A statement is the open root cause of an incident above severity info. Faults th
 
 ## By kind
 
-| kind | what is done | trials | culprit | cause | wrong | median, worst (s) | over within 15 s |
-| --- | --- | --- | --- | --- | --- | --- | --- |
-`, b.conditions(), faults.trials, share(faults.culprit, faults.trials), share(faults.cause, faults.trials), faults.wrong, faults.doubled, quantiles(faults.first), share(faults.inTime, faults.heals),
+| kind | what is done | trials | culprit | cause | line | wrong | median, worst (s) | over within 15 s |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+`, b.conditions(), faults.trials, share(faults.culprit, faults.trials), share(faults.cause, faults.trials), share(faults.line, faults.placed), faults.wrong, faults.doubled, quantiles(faults.first), share(faults.inTime, faults.heals),
 		health.trials, health.wrong, len(b.between), faults.void+health.void, len(b.others))
 	for _, t := range b.tallies() {
 		fmt.Fprintln(w, t.row())
@@ -180,7 +188,10 @@ A statement is the open root cause of an incident above severity info. Faults th
 }
 
 func (t *tally) row() string {
-	culprit, cause, over := share(t.culprit, t.trials), share(t.cause, t.trials), ""
+	culprit, cause, line, over := share(t.culprit, t.trials), share(t.cause, t.trials), "", ""
+	if t.placed > 0 {
+		line = share(t.line, t.placed)
+	}
 	if t.kind.healthy {
 		culprit, cause = "", ""
 	}
@@ -194,7 +205,7 @@ func (t *tally) row() string {
 	case t.kind.late > 0:
 		name += fmt.Sprintf(" (told after %s)", t.kind.late)
 	}
-	return fmt.Sprintf("| %s | %s | %d | %s | %s | %d | %s | %s |", name, t.kind.cause, t.trials, culprit, cause, t.wrong, times(t.first), over)
+	return fmt.Sprintf("| %s | %s | %d | %s | %s | %s | %d | %s | %s |", name, t.kind.cause, t.trials, culprit, cause, line, t.wrong, times(t.first), over)
 }
 
 // miss lists what was not right of a trial.
@@ -208,12 +219,14 @@ func (r *result) miss(w io.Writer) int {
 		return 0
 	case !r.Kind.healthy && o.Cause && r.Heals && (!o.Resolved || o.Resolve > resolveIn):
 		fmt.Fprintf(w, "%snot told to be over within %s\n", head, resolveIn)
-	case r.Kind.healthy && len(o.Wrong) == 0, !r.Kind.healthy && o.Cause && len(o.Wrong)+o.Doubled == 0:
+	case r.Kind.healthy && len(o.Wrong) == 0, !r.Kind.healthy && o.Cause && len(o.Wrong)+o.Doubled == 0 && o.Line == o.Placed:
 		return 0
 	case !r.Kind.healthy && !o.Culprit:
 		fmt.Fprintf(w, "%snot told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
 	case !r.Kind.healthy && !o.Cause:
 		fmt.Fprintf(w, "%scause not told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
+	case !r.Kind.healthy && len(o.Wrong)+o.Doubled == 0:
+		fmt.Fprintf(w, "%sline not told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
 	default:
 		fmt.Fprintf(w, "%s%d wrong, %d doubled. %s\n", head, len(o.Wrong), o.Doubled, plain(strings.Join(r.misses(), "; ")))
 	}

@@ -2,6 +2,8 @@
 
 Each rank reads orders from standard input, one a line, and carries one out in its main
 thread before the next step. It says "ready", "step N", "done ORDER" on standard output.
+A comment "stands: ORDER" marks the lines that the main thread is in while it carries that out,
+or in which it raises what Python then displays.
 Nothing in it knows tracecore.
 """
 import ctypes
@@ -82,24 +84,24 @@ def lock(seconds):
     held = threading.Lock()
     held.acquire()
     threading.Timer(seconds, held.release).start()
-    with held:
+    with held:  # stands: lock
         pass
 
 
 def spin(seconds):
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pass
+    while time.monotonic() < end:  # stands: spin
+        pass  # stands: spin
 
 
 def in_thread(does, *arguments, **more):
     worker = threading.Thread(target=does, args=arguments, kwargs=more)
     worker.start()
-    worker.join()
+    worker.join()  # stands: threadread
 
 
 def in_loader(seconds, **how):
-    for _ in DataLoader(Rows(seconds, **how), num_workers=1):
+    for _ in DataLoader(Rows(seconds, **how), num_workers=1):  # stands: loadersleep loaderread loaderraise
         pass
 
 
@@ -114,7 +116,7 @@ def spin_in_c(seconds, library):
         libc.sleep(int(seconds))
         libc.pthread_spin_unlock(ctypes.byref(held))
         os._exit(0)
-    library.pthread_spin_lock(ctypes.byref(held))
+    library.pthread_spin_lock(ctypes.byref(held))  # stands: spinlock spingil
     os.waitpid(child, 0)
 
 
@@ -135,15 +137,15 @@ def in_program(seconds):
 
 
 def read(path):
-    with open(path, "rb") as f:
-        while f.read(1 << 20):
+    with open(path, "rb") as f:  # stands: read
+        while f.read(1 << 20):  # stands: read
             pass
 
 
 def touch(path):
     """Reads each page of a mapped file."""
-    with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as pages:
-        sum(pages[i] for i in range(0, len(pages), 4096))
+    with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as pages:  # stands: map
+        sum(pages[i] for i in range(0, len(pages), 4096))  # stands: map
 
 
 def write_at_once(path, megabytes):
@@ -200,11 +202,11 @@ def run(order, *arguments):
     words = ("save", "read", "map", "words", "threadread", "threadmap", "threadsave", "copy", "loaderread", "loadermap", "loadermapthread", "churn", "download")
     seconds = float(arguments[0]) if arguments and order not in words else 0
     if order == "sleep":
-        time.sleep(seconds)
+        time.sleep(seconds)  # stands: sleep
     elif order == "usleep":
-        libc.sleep(int(seconds))
+        libc.sleep(int(seconds))  # stands: usleep
     elif order == "gil":
-        libc_holding_the_gil.sleep(int(seconds))
+        libc_holding_the_gil.sleep(int(seconds))  # stands: gil
     elif order == "lock":
         lock(seconds)
     elif order == "spin":
@@ -255,9 +257,9 @@ def run(order, *arguments):
             hoard.append(bytearray(os.urandom(1 << 20)))
     elif order == "pipe":  # waits for a child that says nothing
         with subprocess.Popen(["sleep", str(seconds)], stdout=subprocess.PIPE) as child:
-            child.stdout.read()
+            child.stdout.read()  # stands: pipe
     elif order == "save":
-        torch.save(torch.zeros(int(arguments[1]) << 18), arguments[0])
+        torch.save(torch.zeros(int(arguments[1]) << 18), arguments[0])  # stands: save
     elif order == "read":
         read(arguments[0])
     elif order == "loadersleep":  # waits for a worker that does nothing
@@ -268,10 +270,10 @@ def run(order, *arguments):
         in_loader(0, raises=True)
     elif order == "files":  # takes more descriptors than it may have
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-        hoard = [open("/dev/null") for _ in range(100)]
+        hoard = [open("/dev/null") for _ in range(100)]  # stands: files
     elif order == "fill":  # writes to a disk that is full
         with open("/dev/full", "wb", buffering=0) as f:
-            f.write(b"x")
+            f.write(b"x")  # stands: fill
     elif order == "slow":  # each step from now on
         global slower
         slower = seconds / 1000
@@ -288,17 +290,17 @@ def run(order, *arguments):
     elif order == "leave":  # ends well, too early
         sys.exit(0)
     elif order == "raise":
-        raise ValueError("bad batch 3")
+        raise ValueError("bad batch 3")  # stands: raise
     elif order == "cuda":  # as PyTorch says that its GPU failed
-        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported at some other API call.")
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported at some other API call.")  # stands: cuda
     elif order == "readonly":  # a file system that the kernel has stopped writing to
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/mnt/ckpt/step_100.pt")
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/mnt/ckpt/step_100.pt")  # stands: readonly
     elif order == "segv":
         ctypes.string_at(0)
     elif order == "abort":
         os.abort()
     elif order == "broadcast":  # another collective than the others
-        dist.broadcast(torch.ones(1024), src=RANK)
+        dist.broadcast(torch.ones(1024), src=RANK)  # stands: broadcast
     elif order == "stop":
         return "stop"
     else:
@@ -312,7 +314,7 @@ def main():
     if meant:
         time.sleep(float(os.environ.get("TRUTH_LATE", "0")))
     if meant and "TRUTH_DIES" in os.environ:
-        raise ImportError("no module named truth")
+        raise ImportError("no module named truth")  # stands: start
     host, _, port = os.environ["TRUTH_MASTER"].rpartition(":")
     if "TRUTH_FIFOS" in os.environ and "TORCHELASTIC_RUN_ID" in os.environ:
         port = int(port) + 1  # a real torchrun has its own store at that one

@@ -46,7 +46,8 @@ type trial struct {
 	folder string
 	number int
 
-	rank  int // the culprit
+	rank  int            // the culprit
+	place *regexp.Regexp // where in its code it is, for the answers that are added from now on; nil where nobody knows
 	truth judge.Truth
 	wipe  []func() error
 }
@@ -71,7 +72,7 @@ func (t *trial) stalls(reason string) {
 // right adds a right answer about the rank.
 func (t *trial) right(pattern, reason string) {
 	t.truth.Right = append(t.truth.Right, judge.Answer{
-		Pattern: pattern, Culprit: map[string]string{"rank": strconv.Itoa(t.rank)}, Says: regexp.MustCompile(reason),
+		Pattern: pattern, Culprit: map[string]string{"rank": strconv.Itoa(t.rank)}, Says: regexp.MustCompile(reason), At: t.place,
 	})
 }
 
@@ -120,6 +121,7 @@ func (t *trial) reaches() (int, error) {
 
 // hangs is does for a fault.
 func (t *trial) hangs(order, reason string, from, to int) (int, error) {
+	t.place = place(order)
 	t.stalls(reason)
 	t.begin()
 	return t.does(t.rank, order, t.seconds(from, to))
@@ -127,6 +129,7 @@ func (t *trial) hangs(order, reason string, from, to int) (int, error) {
 
 // dies is an order after which the rank is dead.
 func (t *trial) dies(reason string, order ...string) (int, error) {
+	t.place = place(order[0])
 	t.right("rank_exit", reason)
 	t.rightAgain(reason)
 	t.begin()

@@ -61,6 +61,7 @@ type Answer struct {
 	Pattern string
 	Culprit map[string]string // each of these is what the verdict names
 	Says    *regexp.Regexp    // the cause, in the headline or in the evidence; nil for no more than the pattern
+	At      *regexp.Regexp    // where in the code the culprit is, there too; nil where nobody knows
 }
 
 func (a *Answer) names(l *Line) bool {
@@ -87,6 +88,8 @@ type Truth struct {
 type Outcome struct {
 	Culprit  bool          // who was right
 	Cause    bool          // and why
+	Placed   bool          // there is a line of code to be told
+	Line     bool          // and it was, beside culprit and cause
 	First    time.Duration // from the fault to the first statement that was right in both
 	Wrong    []Line        // statements that accuse somebody else, the first of each
 	Doubled  int           // right statements in more than one incident
@@ -103,6 +106,7 @@ func Judge(truth Truth, lines []Line) Outcome {
 	var o Outcome
 	incidents, wrong, beside := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	var right []string // ids
+	o.Placed = slices.ContainsFunc(truth.Right, func(a Answer) bool { return a.At != nil })
 	for i := range lines {
 		l := &lines[i]
 		if slices.Contains(right, l.ID) && l.Status == "resolved" && !truth.Healed.IsZero() && !o.Resolved {
@@ -129,6 +133,7 @@ func Judge(truth Truth, lines []Line) Outcome {
 			if !o.Cause && slices.ContainsFunc(truth.Right, func(a Answer) bool { return a.names(l) && l.says(a.Says) }) {
 				o.Cause, o.First = true, l.At.Sub(truth.Began)
 			}
+			o.Line = o.Line || slices.ContainsFunc(truth.Right, func(a Answer) bool { return a.At != nil && a.names(l) && l.says(a.Says) && l.says(a.At) })
 		case slices.ContainsFunc(truth.Also, func(a Answer) bool { return a.names(l) }):
 		case !l.Old && !wrong[key(l)]:
 			wrong[key(l)] = true

@@ -105,3 +105,22 @@ func TestAnUpdateOfAnOlderVerdictCanBeRightAndNotWrong(t *testing.T) {
 	require.False(t, o.Culprit)
 	require.Empty(t, o.Wrong)
 }
+
+// A line counts where the same statement has culprit and cause; another line, or none, does not.
+func TestTheLineOfCodeIsScoredBesideTheCause(t *testing.T) {
+	truth := stopped("2")
+	require.False(t, Judge(truth, nil).Placed)
+	truth.Right[0].At = regexp.MustCompile(`\bat train\.py:7 in save`)
+	for headline, want := range map[string]bool{
+		"rank 2 is stopped, at train.py:7 in save < main": true,
+		"rank 2 is stopped, at train.py:8 in load < main": false,
+		"rank 2 is stopped":                               false,
+		"rank 2 sleeps at train.py:7 in save":             false,
+	} {
+		o := Judge(truth, []Line{line(2*time.Second, "a", "root_cause", "open", "error", "2", headline)})
+		require.True(t, o.Placed, headline)
+		require.Equal(t, want, o.Line, headline)
+	}
+	o := Judge(truth, []Line{line(2*time.Second, "a", "root_cause", "open", "error", "1", "rank 1 is stopped at train.py:7 in save")})
+	require.False(t, o.Line, "another rank")
+}
