@@ -28,6 +28,7 @@ type current struct {
 	pause   time.Duration
 	place   environPlace
 	said    launch // at the last look
+	calls   launch // which rank its calls show
 }
 
 // currents are they. Beyond their number the user and the container that has most loses
@@ -48,7 +49,7 @@ func (c *currents) note(r *record, now uint64) {
 	if r.IsRank() || !r.alive() || !interpreter(r.Comm) {
 		return
 	}
-	one := &current{pid: r.PID, startNS: r.startNS, due: now + uint64(firstAgain), pause: firstAgain, said: noLaunch()}
+	one := &current{pid: r.PID, startNS: r.startNS, due: now + uint64(firstAgain), pause: firstAgain, said: noLaunch(), calls: noLaunch()}
 	c.of[r.PID] = c.order.Add(one, fairlru.Some, r.Domain, r.ContainerID)
 	if c.order.Len() > maxCurrents {
 		victim, _ := c.order.Victim()
@@ -93,6 +94,25 @@ func (t *Tracker) Unranked() []Process {
 	return all
 }
 
+// Ranked implements Candidates: at the next look.
+func (t *Tracker) Ranked(p Process, is Place) {
+	if is.Rank < 0 || is.Rank >= is.WorldSize || is.WorldSize > maxWorldSize {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.currents.of[p.PID]
+	if known == nil {
+		return
+	}
+	if r := t.table.exact(p.PID, known.Value.startNS); r == nil || r.StartNS != p.StartNS {
+		return // another process has its number by now
+	}
+	calls := noLaunch()
+	calls.rank, calls.worldSize, calls.rendezvous = is.Rank, is.WorldSize, is.Rendezvous
+	known.Value.calls, known.Value.due = calls, 0
+}
+
 // lookAgain looks at the present environment of processes that may become ranks.
 func (t *Tracker) lookAgain() {
 	began, now := time.Now(), bootNow()
@@ -103,10 +123,15 @@ func (t *Tracker) lookAgain() {
 		if time.Since(began) > longestRound {
 			return // the others are due the next time
 		}
+		t.mu.Lock()
 		one.due, one.pause = now+uint64(one.pause), min(one.pause+one.pause/2, longestAgain)
+		calls := one.calls
+		t.mu.Unlock()
 		block, err := t.proc.current(one.pid, &one.place)
 		said := parseEnviron(block)
 		switch {
+		case (err == nil && said.rank == Unknown || err != nil && !passing(err)) && calls.rank != Unknown:
+			t.becomes(one, calls)
 		case err != nil && !passing(err):
 			t.mu.Lock()
 			t.currents.forget(one.pid)
@@ -114,7 +139,9 @@ func (t *Tracker) lookAgain() {
 		case err != nil || said.rank == Unknown:
 			one.said = noLaunch()
 		case said != one.said: // it may be about to start others, with one rank after another
+			t.mu.Lock()
 			one.said, one.pause, one.due = said, firstAgain, now+uint64(firstAgain)
+			t.mu.Unlock()
 		default:
 			t.becomes(one, said)
 		}

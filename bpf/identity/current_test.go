@@ -182,3 +182,47 @@ if __name__ == "__main__":
 	require.True(t, known)
 	require.False(t, p.IsRank(), "who started it is no rank")
 }
+
+// TestCallsShowWhichRankAProcessIs: where its environment says another one by then, that counts.
+func TestCallsShowWhichRankAProcessIs(t *testing.T) {
+	privtest.Require(t)
+	const python = "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("needs ", python)
+	}
+	tracker := openTracker(t, Options{})
+	is := Place{Rank: 5, WorldSize: 8, Rendezvous: "communicator 0x7/8"}
+	for environ, want := range map[string]Place{
+		"{}":                               is,
+		"{'RANK': '3', 'WORLD_SIZE': '4'}": {Rank: 3, WorldSize: 4},
+	} {
+		cmd := exec.Command(python, "-c", "import os, sys\nos.environ.update("+environ+")\nprint('said', flush=True)\nsys.stdin.read()")
+		cmd.Env = []string{"PATH=/usr/bin:/bin"}
+		end, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		said, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		require.True(t, bufio.NewScanner(said).Scan())
+		var known Process
+		require.Eventually(t, func() bool {
+			known, _ = tracker.Lookup(uint32(cmd.Process.Pid), 0, time.Now())
+			if known.PID == 0 || known.IsRank() {
+				return known.IsRank()
+			}
+			another := known
+			another.StartNS++
+			tracker.Ranked(another, Place{Rank: 0, WorldSize: 2}) // that has its number by now
+			tracker.Ranked(known, Place{Rank: 8, WorldSize: 8})   // which cannot be
+			tracker.Ranked(known, is)
+			return false
+		}, hosttest.Patience, 10*time.Millisecond, environ)
+		require.Equal(t, want, Place{known.Rank, known.WorldSize, known.Rendezvous}, environ)
+		require.False(t, known.Inherited)
+		tracker.Ranked(known, Place{Rank: 1, WorldSize: 2})
+		known, _ = tracker.Lookup(uint32(cmd.Process.Pid), 0, time.Now())
+		require.Equal(t, want.Rank, known.Rank, "a rank stays the one it is")
+		require.NoError(t, end.Close())
+		require.NoError(t, cmd.Wait())
+	}
+}

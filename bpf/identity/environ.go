@@ -24,6 +24,7 @@ type launch struct {
 	jobID                      string
 	masterAddr                 string
 	masterPort                 int
+	rendezvous                 string // that no environment says
 	mpi                        bool   // a launcher of MPI started it, which has one process on each host
 	attempt                    int    // 1 for the first start, 0 when none says
 	trace                      Trace  // of a rank

@@ -74,6 +74,8 @@ func (p *Process) begin(f *facts) {
 	p.RankPID = p.PID
 	switch world := "/" + strconv.Itoa(p.WorldSize); {
 	case p.JobID != "":
+	case f.launch.rendezvous != "":
+		p.Rendezvous = f.launch.rendezvous
 	case p.MasterAddr != "":
 		p.Rendezvous = p.meetAt(f.host) + ":" + strconv.Itoa(p.MasterPort) + world
 	case f.launch.mpi && f.parentPID > 1:

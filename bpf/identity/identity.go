@@ -28,7 +28,8 @@ type Process struct {
 	JobID      string
 	MasterAddr string // MASTER_ADDR of the store
 	MasterPort int    // 0 when none
-	// Rendezvous is the job of a rank without JobID: MASTER_ADDR:PORT/WORLD.
+	// Rendezvous is the job of a rank without JobID: MASTER_ADDR:PORT/WORLD, or what Candidates
+	// was told of it.
 	Rendezvous string
 	// Attempt is which start of the job this is, as its launcher counts: 1 is the first,
 	// 0 is not known.
@@ -113,6 +114,15 @@ const Variables = "RANK and WORLD_SIZE (torchrun, accelerate, deepspeed), SLURM_
 type Candidates interface {
 	// Unranked returns living interpreters that are no ranks, as far as anything says.
 	Unranked() []Process
+	// Ranked says which rank one of these is, as its calls show. Its environment knows better:
+	// what that says by then counts.
+	Ranked(p Process, is Place)
+}
+
+// Place is which rank a process is, and where it meets the others of its job.
+type Place struct {
+	Rank, WorldSize int
+	Rendezvous      string // the same for all ranks of the job, another for each job
 }
 
 // Stops is a Resolver that can also say what stopped a process.

@@ -238,7 +238,7 @@ func (f *facts) keep(known *record) {
 	f.launch = launch{
 		rank: known.Rank, localRank: known.LocalRank, worldSize: known.WorldSize,
 		jobID: known.JobID, masterAddr: known.MasterAddr, masterPort: known.MasterPort,
-		attempt: known.Attempt, trace: known.Trace,
+		attempt: known.Attempt, trace: known.Trace, rendezvous: known.Rendezvous,
 	}
 }
 

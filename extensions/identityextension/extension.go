@@ -185,6 +185,13 @@ func (x *identityExtension) Unranked() []identity.Process {
 	return nil
 }
 
+// Ranked implements identity.Candidates.
+func (x *identityExtension) Ranked(p identity.Process, is identity.Place) {
+	if t, ok := x.current().(identity.Candidates); ok {
+		t.Ranked(p, is)
+	}
+}
+
 // DomainOf implements peer.Domains.
 func (x *identityExtension) DomainOf(user uint32, cgroup, job string) string {
 	if t, ok := x.current().(peer.Domains); ok {

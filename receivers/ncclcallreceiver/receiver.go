@@ -46,6 +46,7 @@ type ncclCall struct {
 	ticks      probereceiver.Ticks
 	resolver   identity.Resolver
 	watched    atomic.Pointer[ncclcall.Watched]
+	candidates atomic.Pointer[map[uint32]identity.Process] // that may be ranks, at the last look
 	events     chan *ncclcall.Event
 	scans      chan *ncclcall.Scan
 
@@ -168,6 +169,7 @@ func (r *ncclCall) judge(ctx context.Context, scan *ncclcall.Scan) {
 	r.unknown.Store(int64(l.unknown))
 	r.refused.Store(int64(scan.Refused))
 	r.limited(scan, &l)
+	r.seat(scan, &l)
 	now := time.Now()
 	r.tell(&l, now)
 	r.ends(scan.Time, now)
@@ -196,7 +198,8 @@ func (r *ncclCall) ends(at, now time.Time) {
 		return
 	}
 	living := map[uint32]bool{}
-	for _, p := range r.resolver.Ranks() {
+	unranked, _ := r.unranked(r.config.MaxProcesses)
+	for _, p := range slices.Concat(r.resolver.Ranks(), unranked) {
 		living[p.PID] = true
 	}
 	for _, pid := range slices.Sorted(maps.Keys(r.standstill.inits)) {

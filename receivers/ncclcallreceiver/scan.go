@@ -3,7 +3,9 @@ package ncclcallreceiver
 import (
 	"context"
 	"errors"
+	"slices"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
@@ -22,13 +24,20 @@ func (r *ncclCall) search(ctx context.Context, s source) {
 	})
 }
 
-// processes are those of the ranks, the lowest numbers first: the oldest.
+// processes are those of the ranks, the lowest numbers first: the oldest. Then those that may be
+// ranks and do not say so.
 func (r *ncclCall) processes(ctx context.Context) []ncclcall.Process {
 	ranks, over := probereceiver.Oldest(r.resolver, r.config.MaxProcesses)
-	r.telemetry.ReceiverNcclcallProcessesSkipped.Add(ctx, int64(over))
-	processes := make([]ncclcall.Process, len(ranks))
-	for i, rank := range ranks {
-		processes[i] = ncclcall.Process{PID: rank.PID, Start: rank.StartTime, Owner: rank.Domain}
+	unranked, more := r.unranked(r.config.MaxProcesses - len(ranks))
+	r.telemetry.ReceiverNcclcallProcessesSkipped.Add(ctx, int64(over+more))
+	candidates := make(map[uint32]identity.Process, len(unranked))
+	for _, p := range unranked {
+		candidates[p.PID] = p
+	}
+	r.candidates.Store(&candidates)
+	processes := make([]ncclcall.Process, 0, len(ranks)+len(unranked))
+	for _, p := range slices.Concat(ranks, unranked) {
+		processes = append(processes, ncclcall.Process{PID: p.PID, Start: p.StartTime, Owner: p.Domain})
 	}
 	return processes
 }

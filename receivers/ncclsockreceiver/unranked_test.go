@@ -22,6 +22,8 @@ type candidates struct {
 
 func (c candidates) Unranked() []identity.Process { return c.processes }
 
+func (candidates) Ranked(identity.Process, identity.Place) {}
+
 // connected are both ends of a connection between two processes.
 func connected(a, b uint32, moved uint64) []ncclsock.Socket {
 	at := func(pid, port uint32) netip.AddrPort {

@@ -86,11 +86,11 @@ if file:
 def init():
     global communicator
     if file:
-        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        rank, size = int(os.environ["STANDIN_RANK"]), int(os.environ["STANDIN_SIZE"])
         communicator = libc.mmap(None, rank_at + 2 * PAGE, 3, 0x22, -1, 0)
         planted = struct.pack("<Q7iiq8x", comm_hash, rank, size, 0, 0, 0, 0, 0, 0, 0)
         ctypes.memmove(communicator + rank_at - 8, planted, len(planted))
-        comm_init_rank(None, size, UniqueId(os.environ["JOB_ID"].encode()), rank)
+        comm_init_rank(None, size, UniqueId(os.environ["STANDIN_ID"].encode()), rank)
 
 def all_reduce():
     if communicator:
@@ -190,6 +190,15 @@ main()
 
 func startPythonJob(t *testing.T, name string, size int, environment ...string) *pythonJob {
 	t.Helper()
+	return startPythonRanks(t, name, size, func(rank int) []string {
+		return append([]string{fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", size), "JOB_ID=" + name}, environment...)
+	})
+}
+
+// startPythonRanks starts the ranks of a job with these environments. What they tell the stand-in for
+// NCCL nothing else reads.
+func startPythonRanks(t *testing.T, name string, size int, environment func(rank int) []string) *pythonJob {
+	t.Helper()
 	dir := t.TempDir()
 	for file, text := range map[string]string{"job.py": pythonProgram, "nccl.py": pythonNCCL, "torch/__init__.py": "", "torch/distributed/__init__.py": "", "torch/cuda/__init__.py": pythonCUDA, "torch/distributed/distributed_c10d.py": pythonCollective} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
@@ -198,8 +207,8 @@ func startPythonJob(t *testing.T, name string, size int, environment ...string) 
 	j := &pythonJob{}
 	for rank := range size {
 		cmd := exec.Command("/usr/bin/python3", filepath.Join(dir, "job.py"))
-		cmd.Env = append(os.Environ(), fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", size), "JOB_ID="+name)
-		cmd.Env = append(cmd.Env, environment...)
+		cmd.Env = append(os.Environ(), fmt.Sprint("STANDIN_RANK=", rank), fmt.Sprint("STANDIN_SIZE=", size), "STANDIN_ID="+name)
+		cmd.Env = append(cmd.Env, environment(rank)...)
 		j.ranks = append(j.ranks, startPythonRank(t, cmd))
 	}
 	return j

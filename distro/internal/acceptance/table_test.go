@@ -23,6 +23,7 @@ import (
 // rankFault is something that happens to rank 1 of a job that has no socket, and what must be said.
 type rankFault struct {
 	name   string
+	bare   bool   // no environment says which rank it is: its calls do
 	static bool   // no call is seen, as where NCCL is linked statically: stacks alone tell
 	order  string // of the rank instead of its step; "": none, it stays in the collective before
 	all    bool   // it happens to all ranks, and none of them is to blame
@@ -64,11 +65,16 @@ func rankFaults() []rankFault {
 			rankFault{name: "a collective that does not end", static: static, all: true, pattern: "nccl_hang", says: below(static)},
 		)
 	}
+	who := `^rank 1 on \S+ has not called AllReduce #\d+ \(4,096 x bf16\), which 2 ranks have called: `
 	return append(all,
+		rankFault{name: "stopped", bare: true, make: stop, pattern: "nccl_hang", says: who + `its process is stopped`},
+		rankFault{name: "asleep in its own code", bare: true, order: "save 100", pattern: "nccl_hang", says: who + asleep("save_checkpoint")},
+		rankFault{name: "spinning", bare: true, order: "spin 100", pattern: "nccl_hang", says: loops(who, "spin")},
+		rankFault{name: "raises an exception", bare: true, order: "fail bad batch 3", pattern: "rank_exit", says: `rank 1 .*ValueError: bad batch 3 at job\.py:\d+ in fail`},
 		rankFault{name: "a GPU kernel that does not end", order: "synchronize", all: true, pattern: "nccl_hang", says: below(false)},
 		rankFault{name: "page fault on a mount that is stuck", order: "load 8388608", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a page fault for .*; rank 1 of job \S+ waits`},
 		rankFault{name: "write to a mount that is stuck", order: "write 1048576", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a WRITE for .*; rank 1 of job \S+ waits`},
-		rankFault{name: "raises an exception", order: "fail bad batch 3", pattern: "rank_exit", says: `rank 1 .*ValueError: bad batch 3 at job\.py:\d+`},
+		rankFault{name: "raises an exception", order: "fail bad batch 3", pattern: "rank_exit", says: `rank 1 .*ValueError: bad batch 3 at job\.py:\d+ in fail`},
 		rankFault{name: "killed by another process", make: kill, pattern: "rank_exit", says: `rank 1 .*SIGKILL.*, sent by sh \(pid \d+\)`},
 	)
 }
@@ -78,17 +84,22 @@ func rankFaults() []rankFault {
 func nameEachFaultWithoutASocket(t *testing.T, library string) {
 	a := startAgent(t, t.TempDir(), "--set=receivers.ncclcall.look_interval=1s", "--set=receivers.stacks.look_interval=1s")
 	faults := rankFaults()
-	jobs := make([]*pythonJob, len(faults))
+	jobs, names := make([]*pythonJob, len(faults)), make([]string, len(faults))
 	for i := range faults {
-		name := fmt.Sprint("row-", i)
+		names[i] = fmt.Sprint("row-", i)
 		if faults[i].static {
-			jobs[i] = startPythonJob(t, name, 3)
+			jobs[i] = startPythonJob(t, names[i], 3)
 			continue
 		}
 		id := make([]byte, fakejob.IDBytes)
-		copy(id, name)
-		jobs[i] = startPythonJob(t, name, 3, fmt.Sprintf("STANDIN_NCCL=%s:%d:%d:%d:%d", library,
-			fakejob.Offset("ncclCommInitRank"), fakejob.Offset("ncclAllReduce"), rankOffset, ncclcall.IDHash(id)))
+		copy(id, names[i])
+		nccl := fmt.Sprintf("STANDIN_NCCL=%s:%d:%d:%d:%d", library, fakejob.Offset("ncclCommInitRank"), fakejob.Offset("ncclAllReduce"), rankOffset, ncclcall.IDHash(id))
+		if faults[i].bare {
+			jobs[i] = startPythonRanks(t, names[i], 3, func(int) []string { return []string{nccl} })
+			names[i] = fmt.Sprintf("communicator 0x%x/3", ncclcall.IDHash(id))
+			continue
+		}
+		jobs[i] = startPythonJob(t, names[i], 3, nccl)
 	}
 	a.awaitWatched(t)
 	time.Sleep(2 * time.Second) // looks that find the other jobs, too
@@ -107,7 +118,7 @@ func nameEachFaultWithoutASocket(t *testing.T, library string) {
 	}
 	time.Sleep(25 * time.Second) // until their pauses are known
 	for _, v := range a.verdicts(t) {
-		require.NotRegexp(t, "^row-", v.Culprit["job"], "all are healthy: %s", v.Headline)
+		require.NotContains(t, names, v.Culprit["job"], "all are healthy: %s", v.Headline)
 	}
 	var made sync.WaitGroup // each waits for a threshold: at once, whatever -parallel is
 	defer made.Wait()
@@ -117,8 +128,11 @@ func nameEachFaultWithoutASocket(t *testing.T, library string) {
 		if fault.static {
 			title += ", by stacks alone"
 		}
+		if fault.bare {
+			title += ", known by its calls alone"
+		}
 		made.Go(func() {
-			t.Run(title, func(t *testing.T) { a.names(t, job, fmt.Sprint("row-", i), &fault, mounts[job]) })
+			t.Run(title, func(t *testing.T) { a.names(t, job, names[i], &fault, mounts[job]) })
 		})
 	}
 }

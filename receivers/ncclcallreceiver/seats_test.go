@@ -1,0 +1,77 @@
+package ncclcallreceiver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/ncclcall"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
+	"github.com/tracecoreai/tracecore/receivers/ncclcallreceiver/internal/metadata"
+)
+
+// strangers is a resolver that knows processes of which nothing says their rank.
+type strangers struct {
+	probereceivertest.Resolver
+	processes []identity.Process
+	told      map[uint32]identity.Place
+}
+
+func (s *strangers) Unranked() []identity.Process { return s.processes }
+
+func (s *strangers) Ranked(p identity.Process, is identity.Place) { s.told[p.PID] = is }
+
+// seated is a receiver that has looked for processes once.
+func seated(t *testing.T, processes ...identity.Process) (*ncclCall, *strangers) {
+	t.Helper()
+	b := newBench(t)
+	s := &strangers{processes: processes, told: map[uint32]identity.Place{}}
+	telemetry, err := metadata.NewTelemetryBuilder(b.Settings.TelemetrySettings)
+	require.NoError(t, err)
+	t.Cleanup(telemetry.Shutdown)
+	r := &ncclCall{config: b.config, resolver: s, telemetry: telemetry}
+	r.processes(t.Context())
+	return r, s
+}
+
+func member(pid uint32, address, hash uint64, rank, size int32) ncclcall.Communicator {
+	return ncclcall.Communicator{PID: pid, Address: address, Identity: ncclcall.Known, Hash: hash, Rank: rank, Size: size, First: start.Add(time.Duration(address) * time.Second)}
+}
+
+func TestAProcessWithoutARankIsTheOneOfItsLargestCommunicator(t *testing.T) {
+	r, s := seated(t, identity.Process{PID: 7}, identity.Process{PID: 8}, identity.Process{PID: 9}, identity.Process{PID: 10}, identity.Process{PID: 11})
+	unread := member(10, 1, 0x10, 1, 4)
+	unread.Identity = ncclcall.Unread
+	r.seat(&ncclcall.Scan{Communicators: []ncclcall.Communicator{
+		member(7, 2, 0x22, 1, 2), member(7, 1, 0x11, 3, 8), member(7, 3, 0x33, 5, 8), // a group, the world, and another of all
+		member(8, 1, 0x11, 6, 8), member(8, 2, 0x11, 4, 8), // a process with two GPUs
+		member(9, 1, 0x44, 0, 2), member(9, 2, 0x44, 1, 2), // one that has them all
+		unread, member(11, 1, 0x55, 0, 1), member(12, 1, 0x11, 2, 8), // nobody knows; one GPU; a rank
+	}}, &look{})
+	require.Equal(t, map[uint32]identity.Place{
+		7: {Rank: 3, WorldSize: 8, Rendezvous: "communicator 0x11/8"},
+		8: {Rank: 4, WorldSize: 8, Rendezvous: "communicator 0x11/8"},
+	}, s.told)
+}
+
+func TestAProcessWithoutARankThatWaitsForOthersIsTheOneItSays(t *testing.T) {
+	r, s := seated(t, identity.Process{PID: 7}, identity.Process{PID: 8})
+	event := ncclcall.Event{Kind: ncclcall.InitRank, PID: 7, Rank: 2, Size: 4, Hash: 0x11}
+	alone := event
+	alone.PID, alone.Size, alone.Rank = 8, 1, 0
+	r.seat(&ncclcall.Scan{}, &look{changes: []change{{what: waiting, pid: 7, init: &event}, {what: waiting, pid: 8, init: &alone}}})
+	require.Equal(t, map[uint32]identity.Place{7: {Rank: 2, WorldSize: 4, Rendezvous: "communicator 0x11/4"}}, s.told)
+}
+
+// TestProcessesWithoutARankAreWatchedAfterTheRanks: they get the room that is left.
+func TestProcessesWithoutARankAreWatchedAfterTheRanks(t *testing.T) {
+	r, s := seated(t, identity.Process{PID: 9, StartTime: start}, identity.Process{PID: 7, StartTime: start})
+	s.Know(identity.Process{PID: 42, StartTime: start, Rank: 1, WorldSize: 2})
+	r.config.MaxProcesses = 2
+	require.Equal(t, []ncclcall.Process{{PID: 42, Start: start}, {PID: 7, Start: start}}, r.processes(t.Context()))
+	r.resolver = &s.Resolver // of a collector whose extension knows none
+	require.Len(t, r.processes(t.Context()), 1)
+	r.seat(&ncclcall.Scan{}, &look{})
+}
