@@ -310,7 +310,6 @@ func (t *trial) remount() error {
 }
 
 func (t *trial) mismatch() (int, error) {
-	t.place = place("broadcast")
 	t.right("nccl_socket_stall", "collective|broadcast|asleep|sleeps|waits")
 	t.right("nccl_hang", "broadcast|differs|did not do the same")
 	t.right("rank_exit", ".")

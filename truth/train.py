@@ -300,7 +300,7 @@ def run(order, *arguments):
     elif order == "abort":
         os.abort()
     elif order == "broadcast":  # another collective than the others
-        dist.broadcast(torch.ones(1024), src=RANK)  # stands: broadcast
+        dist.broadcast(torch.ones(1024), src=RANK)
     elif order == "stop":
         return "stop"
     else:

@@ -129,7 +129,8 @@ const (
 	bpfKindKIND_REVOKE             bpfKind = 9
 	bpfKindKIND_DESTROY            bpfKind = 10
 	bpfKindKIND_ABORT              bpfKind = 11
-	bpfKindKINDS                   bpfKind = 12
+	bpfKindKIND_DEVICE             bpfKind = 12
+	bpfKindKINDS                   bpfKind = 13
 )
 
 type bpfLaunches struct {
@@ -193,6 +194,7 @@ const (
 	bpfProgAllToAll           = "all_to_all"
 	bpfProgBroadcast          = "broadcast"
 	bpfProgDestroy            = "destroy"
+	bpfProgDevice             = "device"
 	bpfProgFinalize           = "finalize"
 	bpfProgForgetCommunicator = "forget_communicator"
 	bpfProgForgetLaunches     = "forget_launches"
@@ -271,6 +273,7 @@ type bpfProgramSpecs struct {
 	AllToAll           *ebpf.ProgramSpec `ebpf:"all_to_all"`
 	Broadcast          *ebpf.ProgramSpec `ebpf:"broadcast"`
 	Destroy            *ebpf.ProgramSpec `ebpf:"destroy"`
+	Device             *ebpf.ProgramSpec `ebpf:"device"`
 	Finalize           *ebpf.ProgramSpec `ebpf:"finalize"`
 	ForgetCommunicator *ebpf.ProgramSpec `ebpf:"forget_communicator"`
 	ForgetLaunches     *ebpf.ProgramSpec `ebpf:"forget_launches"`
@@ -403,6 +406,7 @@ type bpfPrograms struct {
 	AllToAll           *ebpf.Program `ebpf:"all_to_all"`
 	Broadcast          *ebpf.Program `ebpf:"broadcast"`
 	Destroy            *ebpf.Program `ebpf:"destroy"`
+	Device             *ebpf.Program `ebpf:"device"`
 	Finalize           *ebpf.Program `ebpf:"finalize"`
 	ForgetCommunicator *ebpf.Program `ebpf:"forget_communicator"`
 	ForgetLaunches     *ebpf.Program `ebpf:"forget_launches"`
@@ -433,6 +437,7 @@ func (p *bpfPrograms) Close() error {
 		p.AllToAll,
 		p.Broadcast,
 		p.Destroy,
+		p.Device,
 		p.Finalize,
 		p.ForgetCommunicator,
 		p.ForgetLaunches,

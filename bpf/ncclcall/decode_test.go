@@ -128,4 +128,5 @@ func TestNumbersBeyondTheNamesAreNamedAllTheSame(t *testing.T) {
 	require.EqualValues(t, bpfKindKINDS, Kinds)
 	require.EqualValues(t, bpfKindKIND_SPLIT, Split)
 	require.EqualValues(t, bpfKindKIND_ABORT, Abort)
+	require.EqualValues(t, bpfKindKIND_DEVICE, Device)
 }

@@ -150,14 +150,15 @@ const (
 	Revoke
 	Destroy
 	Abort
-	Kinds // how many there are
+	Device // kernels of the program may communicate by themselves from now on
+	Kinds  // how many there are
 )
 
 // String is the function's name.
 func (k Kind) String() string {
 	names := [Kinds]string{
 		"unknown", "ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable", "ncclCommInitAll", "ncclCommSplit",
-		"ncclCommShrink", "ncclCommGrow", "ncclCommFinalize", "ncclCommRevoke", "ncclCommDestroy", "ncclCommAbort",
+		"ncclCommShrink", "ncclCommGrow", "ncclCommFinalize", "ncclCommRevoke", "ncclCommDestroy", "ncclCommAbort", "ncclDevCommCreate",
 	}
 	return names[min(k, Kinds)%Kinds]
 }

@@ -53,6 +53,7 @@ func functions() []function {
 		{"ncclCommRevoke", bpfProgRevoke, lifetimes},
 		{"ncclCommDestroy", bpfProgDestroy, lifetimes},
 		{"ncclCommAbort", bpfProgAbortCommunicator, lifetimes},
+		{"ncclDevCommCreate", bpfProgDevice, lifetimes},
 		{"cuGraphLaunch", bpfProgGraphLaunch, graphs},
 		{"cuGraphLaunch_ptsz", bpfProgGraphLaunch, graphs},
 	}

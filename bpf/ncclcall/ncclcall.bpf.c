@@ -87,6 +87,7 @@ enum kind {
 	KIND_REVOKE,
 	KIND_DESTROY,
 	KIND_ABORT,
+	KIND_DEVICE,
 	KINDS,
 };
 
@@ -852,6 +853,14 @@ int abort_communicator(struct pt_regs *regs)
 {
 	end(regs, KIND_ABORT);
 	return forget(regs);
+}
+
+/* (ncclComm_t, …), since NCCL 2.28: from now on kernels of the program may communicate by
+ * themselves, and what they do makes no call. */
+SEC("uprobe/ncclDevCommCreate")
+int device(struct pt_regs *regs)
+{
+	return end(regs, KIND_DEVICE);
 }
 
 /* libcuda's cuGraphLaunch(CUgraphExec, CUstream): the collectives that a graph replays

@@ -18,6 +18,22 @@ type Watched struct {
 // Process is one whose libraries are to be watched.
 type Process = uprobe.Process
 
+// Unseen is a process of which not all collectives make a call that can be seen.
+type Unseen struct {
+	PID  uint32
+	Why  Why
+	File string // in which that is, in the process's own root
+}
+
+// Why they are not seen.
+type Why string
+
+// The reasons.
+const (
+	Static       Why = "static"        // NCCL is linked into a file that does not export its functions
+	GPUInitiated Why = "gpu_initiated" // kernels communicate by themselves
+)
+
 // Scan is where all communicators stand at one time.
 type Scan struct {
 	Time          time.Time

@@ -33,6 +33,13 @@ var callAttributes = []string{
 	"nccl.call.unidentified", "nccl.call.waited_ns",
 }
 
+// Why not all calls of a process are seen: NCCL is linked into its program, or its GPUs communicate
+// by themselves.
+const (
+	unseenStatic = "static"
+	unseenGPU    = "gpu_initiated"
+)
+
 // Bounds of one record.
 const (
 	maxCallWindow = 32 // of the last collectives
@@ -63,6 +70,7 @@ type callRecord struct {
 	state                 socketstall.State
 	doing                 socketstall.Doing
 	unidentified, limited bool
+	unseen                string     // why not all calls of the process are seen, as long as it lives
 	stack                 stackPlace // of a record of a stack alone
 }
 
@@ -80,7 +88,11 @@ func parseCall(event string, at int64, resource, a pcommon.Map) (c callRecord, o
 		return c, false
 	}
 	if event == eventCallLimited {
-		c.limited = str(a, "nccl.call.limit") == "calls" // sends and receives alone change no number
+		limit := str(a, "nccl.call.limit")
+		c.limited = limit == "calls" // sends and receives alone change no number
+		if limit == unseenStatic || limit == unseenGPU {
+			c.unseen = limit
+		}
 		return c, c.host.PID > 0
 	}
 	if rank, says := socketstall.Rank(a, rule.AttributeRank); says {

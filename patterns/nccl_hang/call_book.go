@@ -134,6 +134,7 @@ type callBook struct {
 	order   *fairlru.List[*callRun]
 	shares  *fairlru.List[*callShare]
 	limited map[process]int64 // whose calls are not counted, and when that was told
+	unseen  map[process]unseenCalls
 	windows int
 	swept   int64
 
@@ -146,7 +147,7 @@ type callCounts struct{ records, invalid, evicted, unidentified int64 }
 func newCallBook(options *Options) *callBook {
 	return &callBook{
 		options: options, runs: map[string]*callRun{}, order: &fairlru.List[*callRun]{}, shares: &fairlru.List[*callShare]{},
-		limited: map[process]int64{},
+		limited: map[process]int64{}, unseen: map[process]unseenCalls{},
 	}
 }
 
@@ -203,6 +204,9 @@ func (b *callBook) watch(c *callRecord, begun string, now int64) bool {
 // limit notes that the calls of a process are not counted any more, or are again.
 func (b *callBook) limit(c *callRecord, now int64) bool {
 	who := process{c.host.Host, c.host.PID}
+	if c.unseen != "" {
+		return b.blind(who, c, now)
+	}
 	_, known := b.limited[who]
 	switch {
 	case !c.limited:
@@ -216,6 +220,30 @@ func (b *callBook) limit(c *callRecord, now int64) bool {
 	for _, r := range b.runs {
 		if caller := r.callers[who]; caller != nil && len(caller.places) > 0 {
 			caller.touch()
+			r.changed(now)
+		}
+	}
+	return true
+}
+
+// unseenCalls is why not all calls of a process are seen, and when that was told last.
+type unseenCalls struct {
+	why string
+	at  int64
+}
+
+// blind notes that not all calls of a process are seen.
+func (b *callBook) blind(who process, c *callRecord, now int64) bool {
+	before, known := b.unseen[who]
+	if !known && len(b.unseen) >= maxRanks {
+		return false
+	}
+	b.unseen[who] = unseenCalls{c.unseen, c.at}
+	if before.why == c.unseen {
+		return false
+	}
+	for _, r := range b.runs {
+		if r.callers[who] != nil {
 			r.changed(now)
 		}
 	}
@@ -475,6 +503,7 @@ func (b *callBook) sweep(now int64) {
 	}
 	b.swept = now
 	maps.DeleteFunc(b.limited, func(_ process, at int64) bool { return now-at >= int64(keepCalls) })
+	maps.DeleteFunc(b.unseen, func(_ process, u unseenCalls) bool { return now-u.at >= int64(keepCalls) })
 	for _, name := range slices.Sorted(maps.Keys(b.runs)) {
 		r := b.runs[name]
 		for _, comm := range r.comms {

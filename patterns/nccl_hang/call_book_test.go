@@ -18,6 +18,7 @@ func TestCallsGoOnFromTheirSnapshot(t *testing.T) {
 	c := newCalls(16)
 	c.stands(c.all(), 10, "overdue", but(16, 5, 6)...).stands(c.all(), 9, "overdue", 5).stands(sub("0x7", 5, 6, 7), 3, "usual", 5, 6)
 	c.record(eventCallLimited, comm{}, 12, func(a pcommon.Map) { a.PutStr("nccl.call.limit", "calls") })
+	c.record(eventCallLimited, comm{}, 3, func(a pcommon.Map) { a.PutStr("nccl.call.limit", "gpu_initiated") })
 	c.record(eventCallInit, sub("0x9", 1, 2, 3), 1, func(a pcommon.Map) { a.PutInt("nccl.call.waited_ns", int64(10*time.Second)) })
 	one, other := newJoin(DefaultOptions), newJoin(DefaultOptions)
 	one.Add(c.list, c.at)

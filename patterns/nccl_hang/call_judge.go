@@ -45,6 +45,12 @@ const (
 	doubtInit    = "a rank whose agent started later may have called it unseen"
 )
 
+// doubtUnseen are those of ranks of which not all calls are seen.
+var doubtUnseen = map[string]string{
+	unseenStatic: "the calls of %s are not seen: NCCL is linked into the program and exports no function",
+	unseenGPU:    "the GPUs of %s communicate by themselves, too (NVSHMEM, the device API of NCCL), which makes no call",
+}
+
 // standings are the ranks of a communicator in order.
 type standings struct {
 	comm    *communicator

@@ -28,6 +28,7 @@ func (j *Join) calledRounds(now int64) (rounds []Round) {
 // calledRound is what a run has to say that is new.
 func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	f := r.analyse(j.calls.limited, now)
+	f.doubtUnseen(r, j.calls.unseen)
 	r.pending = 0
 	if f == nil {
 		if r.told != nil && !r.told.gone(r) {
@@ -180,6 +181,27 @@ func (r *callRun) analyse(limited map[process]int64, now int64) *Finding {
 		return s
 	}
 	return f
+}
+
+// doubtUnseen says of which ranks not all calls are seen: who waits for whom may be another than
+// those show that are.
+func (f *Finding) doubtUnseen(r *callRun, unseen map[process]unseenCalls) {
+	if f == nil || len(unseen) == 0 {
+		return
+	}
+	ranks := map[string][]int{}
+	for who, c := range r.callers {
+		if why := unseen[who].why; why != "" && c.rank >= 0 && !slices.Contains(ranks[why], c.rank) {
+			ranks[why] = append(ranks[why], c.rank)
+		}
+	}
+	f.Because = slices.Clone(f.Because) // others have them, too
+	for _, why := range []string{unseenStatic, unseenGPU} {
+		if of := ranks[why]; len(of) > 0 {
+			slices.Sort(of)
+			f.doubt(Likely, fmt.Sprintf(doubtUnseen[why], subject(of)))
+		}
+	}
 }
 
 // byCalls judges the communicators of the run. Those of which nothing new came are as they were.

@@ -11,6 +11,7 @@ import (
 // savedCalls is what calls tell, as JSON.
 type savedCalls struct {
 	Limited []savedLimit   `json:"processes_limited,omitempty"`
+	Unseen  []savedLimit   `json:"processes_unseen,omitempty"`
 	Runs    []savedCallRun `json:"runs,omitempty"`
 }
 
@@ -19,6 +20,7 @@ type savedLimit struct {
 	Host string `json:"h"`
 	PID  int64  `json:"p"`
 	At   int64  `json:"t"`
+	Why  string `json:"w,omitempty"` // not all calls are seen
 }
 
 type savedCallRun struct {
@@ -90,7 +92,10 @@ func (p process) compare(o process) int {
 func (b *callBook) save() savedCalls {
 	var s savedCalls
 	for _, who := range slices.SortedFunc(maps.Keys(b.limited), process.compare) {
-		s.Limited = append(s.Limited, savedLimit{who.host, who.pid, b.limited[who]})
+		s.Limited = append(s.Limited, savedLimit{Host: who.host, PID: who.pid, At: b.limited[who]})
+	}
+	for _, who := range slices.SortedFunc(maps.Keys(b.unseen), process.compare) {
+		s.Unseen = append(s.Unseen, savedLimit{who.host, who.pid, b.unseen[who].at, b.unseen[who].why})
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.runs)) {
 		s.Runs = append(s.Runs, b.runs[name].save())
@@ -147,8 +152,14 @@ func (c *communicator) save(callers map[*caller]int, texts *table) savedComm {
 // restore adds what was saved to an empty book. What does not fit, or is beyond the
 // bounds, is refused.
 func (b *callBook) restore(s *savedCalls) error {
-	if len(s.Runs) > b.options.Runs || len(s.Limited) > maxRanks {
+	if len(s.Runs) > b.options.Runs || len(s.Limited) > maxRanks || len(s.Unseen) > maxRanks {
 		return errState
+	}
+	for _, u := range s.Unseen {
+		if doubtUnseen[u.Why] == "" {
+			return errState
+		}
+		b.unseen[process{u.Host, u.PID}] = unseenCalls{u.Why, u.At}
 	}
 	for _, l := range s.Limited {
 		b.limited[process{l.Host, l.PID}] = l.At

@@ -256,6 +256,26 @@ func TestWhatCallsTell(t *testing.T) {
 			},
 			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 6 ranks have called: its main thread is asleep, at 0 % CPU", sure: Unsure, doubt: doubtLimited,
 		},
+		"GPUs communicate by themselves": {
+			calls: func(c *calls) {
+				for _, rank := range []int{0, 5} {
+					c.record(eventCallLimited, comm{}, rank, func(a pcommon.Map) { a.PutStr("nccl.call.limit", "gpu_initiated") })
+				}
+				c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 7 ranks have called: its main thread is asleep, at 0 % CPU", sure: Likely,
+			doubt: "the GPUs of ranks 0, 5 communicate by themselves, too (NVSHMEM, the device API of NCCL), which makes no call",
+		},
+		"GPUs of another process on its host communicate by themselves": {
+			calls: func(c *calls) {
+				c.record(eventCallLimited, comm{}, 5, func(a pcommon.Map) {
+					a.PutInt("process.pid", 4711)
+					a.PutStr("nccl.call.limit", "gpu_initiated")
+				})
+				c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 7 ranks have called: its main thread is asleep, at 0 % CPU", sure: Certain,
+		},
 		"sends alone are not counted any more": {
 			calls: func(c *calls) {
 				c.record(eventCallLimited, comm{}, 0, func(a pcommon.Map) { a.PutStr("nccl.call.limit", "point_to_point") })

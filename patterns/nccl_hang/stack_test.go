@@ -82,6 +82,18 @@ func (c *calls) stand(s stack, ranks ...int) *calls {
 
 func (s stack) in(class string) stack { s.class = class; return s }
 
+// TestWhyNoCallIsSeenIsSaid: a standstill that stacks alone tell says it.
+func TestWhyNoCallIsSeenIsSaid(t *testing.T) {
+	c := newCalls(8)
+	for rank := range 8 {
+		c.record(eventCallLimited, comm{}, rank, func(a pcommon.Map) { a.PutStr("nccl.call.limit", "static") })
+	}
+	found := c.stand(inCollective, but(8, 5)...).stand(inLock, 5).found(t)
+	require.Len(t, found, 1)
+	require.Equal(t, []any{Outside, Likely}, []any{found[0].Kind, found[0].Sure})
+	require.Contains(t, found[0].Because, "the calls of ranks 0-7 are not seen: NCCL is linked into the program and exports no function")
+}
+
 // TestWhatStacksAloneTell: no call and no socket is seen.
 func TestWhatStacksAloneTell(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
+	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclcallreceiver/internal/metadata"
 )
@@ -207,6 +208,22 @@ func (c *converter) limited(x limited, known *identity.Process, at, observed tim
 	a := c.builder.NcclCallLimited(record.Head{Trust: record.Claimed, Time: at, Observed: observed, Severity: severity, Text: who(process) + " " + text})
 	a.Stamp(process)
 	a.NcclCallLimit(x.limit.String())
+	return c.builder.Emit()
+}
+
+// unseen makes a record of a process of which not all collectives make a call that is seen.
+func (c *converter) unseen(one ncclcall.Unseen, known *identity.Process, at, observed time.Time) plog.Logs {
+	process := identify(one.PID, known)
+	text := "lets its GPUs communicate by themselves, which makes no call"
+	if one.Why == ncclcall.Static {
+		text = "has NCCL linked into " + safetext.Line(one.File) + ", which does not export its functions: its calls are not seen"
+	} else if one.File != "" {
+		text += ": it has loaded " + safetext.Line(one.File)
+	}
+	a := c.builder.NcclCallLimited(record.Head{Trust: record.Claimed, Time: at, Observed: observed, Severity: record.Info, Text: who(process) + " " + text})
+	a.Stamp(process)
+	a.NcclCallLimit(string(one.Why))
+	a.NcclCallLibrary(one.File)
 	return c.builder.Emit()
 }
 

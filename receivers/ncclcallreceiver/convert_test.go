@@ -138,6 +138,12 @@ func TestGoldenRecords(t *testing.T) {
 		"limited_to_lifetimes": {func(c *converter) plog.Logs {
 			return c.limited(limited{42, ncclcall.NoCalls}, rank, start, start)
 		}, "nccl.call.limited"},
+		"static": {func(c *converter) plog.Logs {
+			return c.unseen(ncclcall.Unseen{PID: 42, Why: ncclcall.Static, File: "/app/train"}, rank, start, start)
+		}, "nccl.call.limited"},
+		"gpu_initiated": {func(c *converter) plog.Logs {
+			return c.unseen(ncclcall.Unseen{PID: 42, Why: ncclcall.GPUInitiated, File: "/opt/nvshmem_transport_ibgda.so.103"}, rank, start, start)
+		}, "nccl.call.limited"},
 		"limited_no_more": {func(c *converter) plog.Logs {
 			return c.limited(limited{42, ncclcall.Unlimited}, rank, start, start)
 		}, "nccl.call.limited"},

@@ -30,6 +30,7 @@ type source interface {
 	probereceiver.Source
 	Watch([]ncclcall.Process) (ncclcall.Watched, error)
 	Scan() (*ncclcall.Scan, error)
+	Unseen([]ncclcall.Process) []ncclcall.Unseen
 	Read(*ncclcall.Event) error
 }
 
@@ -49,8 +50,11 @@ type ncclCall struct {
 	candidates atomic.Pointer[map[uint32]identity.Process] // that may be ranks, at the last look
 	events     chan *ncclcall.Event
 	scans      chan *ncclcall.Scan
+	blinds     chan []ncclcall.Unseen
+	unseen     *unseen
 
 	communicators, unknown, refused, limit, limitedProcesses atomic.Int64 // of the last scan
+	unseenProcesses                                          atomic.Int64 // of the last look
 }
 
 func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, around surroundings) (receiver.Logs, error) {
@@ -65,7 +69,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	r := &ncclCall{
 		config: config, settings: settings, telemetry: telemetry, out: out, standstill: newStandstill(config.Patience, config.ArrivalInterval), ticks: around.ticks,
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
-		events:  make(chan *ncclcall.Event), scans: make(chan *ncclcall.Scan),
+		events:  make(chan *ncclcall.Event), scans: make(chan *ncclcall.Scan), blinds: make(chan []ncclcall.Unseen),
+		unseen: newUnseen(),
 	}
 	r.proc = activity.New(procfs.Open(""))
 	r.standstill.does = r.does
@@ -111,6 +116,7 @@ func (r *ncclCall) observe() error {
 		probereceiver.Observe(t.RegisterReceiverNcclcallCallsRefusedCallback, r.refused.Load),
 		probereceiver.Observe(t.RegisterReceiverNcclcallLimitCallback, r.limit.Load),
 		probereceiver.Observe(t.RegisterReceiverNcclcallProcessesLimitedCallback, r.limitedProcesses.Load),
+		probereceiver.Observe(t.RegisterReceiverNcclcallProcessesUnseenCallback, r.unseenProcesses.Load),
 	)
 }
 
@@ -148,6 +154,8 @@ func (r *ncclCall) work(ctx context.Context, done <-chan struct{}) {
 			r.take(ctx, event)
 		case scan := <-r.scans:
 			r.judge(ctx, scan)
+		case found := <-r.blinds:
+			r.tellUnseen(found)
 		}
 	}
 }
@@ -157,6 +165,9 @@ func (r *ncclCall) take(ctx context.Context, e *ncclcall.Event) {
 	r.count(ctx, &l)
 	l = r.standstill.begin(e)
 	r.tell(&l, time.Now())
+	if e.Kind == ncclcall.Device && r.unseen.device(e.PID, time.Now()) {
+		r.putUnseen(ncclcall.Unseen{PID: e.PID, Why: ncclcall.GPUInitiated}, e.Time)
+	}
 	if (e.Kind.Init() || e.Kind == ncclcall.Split || e.Kind == ncclcall.Shrink || e.Kind == ncclcall.Grow) && r.config.Events.NcclCallInit.Enabled {
 		r.out.Put(r.convert.init(e, r.known(e.PID, e.Time), time.Now()))
 	}

@@ -44,6 +44,18 @@ func (f *fakeSource) Watch(processes []ncclcall.Process) (ncclcall.Watched, erro
 	}
 }
 
+func (f *fakeSource) Unseen(processes []ncclcall.Process) (all []ncclcall.Unseen) {
+	for _, p := range processes {
+		if p.PID == static {
+			all = append(all, ncclcall.Unseen{PID: p.PID, Why: ncclcall.Static, File: "/app/train"})
+		}
+	}
+	return all
+}
+
+// static is a process of which no call is seen.
+const static = 77
+
 func (f *fakeSource) Scan() (*ncclcall.Scan, error) {
 	select {
 	case <-f.Closed:
@@ -161,6 +173,43 @@ func TestLimitIsToldOnce(t *testing.T) {
 	require.EqualValues(t, 1, b.Own(t, "limit"))
 	require.EqualValues(t, 2, b.Own(t, "processes_limited"))
 	require.Empty(t, b.Records)
+}
+
+func TestWhatIsNotSeenIsToldOnce(t *testing.T) {
+	b := newBench(t)
+	of := func(pid uint32, rank int) identity.Process {
+		return identity.Process{PID: pid, Comm: "python", Rank: rank, LocalRank: rank, WorldSize: 8, JobID: "job-1", StartTime: start}
+	}
+	b.Resolver.Know(of(42, 3), of(static, 4))
+	b.start(t)
+	a := b.Next(t).Attributes().AsRaw()
+	require.Equal(t, []any{"static", "/app/train", int64(static), int64(4)}, []any{a["nccl.call.limit"], a["nccl.call.library"], a["process.pid"], a["gen_ai.training.rank"]})
+	for range 2 {
+		b.source.Events <- ncclcall.Event{Kind: ncclcall.Device, PID: 42, Time: start}
+	}
+	a = b.Next(t).Attributes().AsRaw()
+	require.Equal(t, []any{"gpu_initiated", int64(42)}, []any{a["nccl.call.limit"], a["process.pid"]})
+	b.Tick(t, b.config.LookInterval, time.Time{})
+	b.Eventually(t, "processes_unseen", 2)
+	b.Resolver.Know(of(42, 3))
+	b.Tick(t, b.config.LookInterval, time.Time{})
+	b.Eventually(t, "processes_unseen", 1)
+	require.Empty(t, b.Records)
+}
+
+// TestWhatIsNotSeenIsToldAgain: those who hear it forget it.
+func TestWhatIsNotSeenIsToldAgain(t *testing.T) {
+	u := newUnseen()
+	lives := func(pid uint32) bool { return pid != 9 }
+	found := []ncclcall.Unseen{{PID: static, Why: ncclcall.Static}, {PID: static, Why: ncclcall.Static}}
+	require.Len(t, u.look(found, start, lives), 1)
+	require.True(t, u.device(9, start))
+	require.False(t, u.device(9, start))
+	require.Empty(t, u.look(found, start.Add(tellAgain-1), lives))
+	require.Empty(t, u.devices, "it has ended")
+	require.Len(t, u.look(found, start.Add(tellAgain), lives), 1)
+	require.Empty(t, u.look(nil, start.Add(tellAgain), lives))
+	require.Empty(t, u.told)
 }
 
 func TestEndOfACommunicatorIsCountedAndNotTold(t *testing.T) {

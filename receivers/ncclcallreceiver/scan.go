@@ -20,6 +20,7 @@ func (r *ncclCall) search(ctx context.Context, s source) {
 		}
 		r.watched.Store(&watched)
 		r.telemetry.ReceiverNcclcallProcessesSkipped.Add(ctx, int64(watched.Unreadable))
+		r.askUnseen(ctx, s)
 		return errors.Join(watched.Err, watched.Layout, err)
 	})
 }
@@ -35,9 +36,13 @@ func (r *ncclCall) processes(ctx context.Context) []ncclcall.Process {
 		candidates[p.PID] = p
 	}
 	r.candidates.Store(&candidates)
-	processes := make([]ncclcall.Process, 0, len(ranks)+len(unranked))
-	for _, p := range slices.Concat(ranks, unranked) {
-		processes = append(processes, ncclcall.Process{PID: p.PID, Start: p.StartTime, Owner: p.Domain})
+	return watchedOf(slices.Concat(ranks, unranked))
+}
+
+func watchedOf(list []identity.Process) []ncclcall.Process {
+	processes := make([]ncclcall.Process, len(list))
+	for i, p := range list {
+		processes[i] = ncclcall.Process{PID: p.PID, Start: p.StartTime, Owner: p.Domain}
 	}
 	return processes
 }

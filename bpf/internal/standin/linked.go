@@ -20,6 +20,15 @@ func Linked(library []byte, needed ...string) []byte {
 
 // WithTable is a library with one more section, and the strings that go with it.
 func WithTable(library []byte, kind elf.SectionType, structs any, names []byte) []byte {
+	return withSection(library, elf.Section64{Type: uint32(kind)}, structs, names)
+}
+
+// WithTexts is a library with one more section, of what a program never changes.
+func WithTexts(library, texts []byte) []byte {
+	return withSection(library, elf.Section64{Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC)}, texts, nil)
+}
+
+func withSection(library []byte, section elf.Section64, structs any, names []byte) []byte {
 	var file elf.Header64
 	_, _ = binary.Decode(library, binary.LittleEndian, &file) // Library made it
 	sections := make([]elf.Section64, file.Shnum)
@@ -27,8 +36,8 @@ func WithTable(library []byte, kind elf.SectionType, structs any, names []byte) 
 
 	size := uint64(binary.Size(structs))
 	at := uint64(len(library))
-	sections = append(sections,
-		elf.Section64{Type: uint32(kind), Off: at, Size: size, Link: uint32(file.Shnum) + 1},
+	section.Off, section.Size, section.Link = at, size, uint32(file.Shnum)+1
+	sections = append(sections, section,
 		elf.Section64{Type: uint32(elf.SHT_STRTAB), Off: at + size, Size: uint64(len(names))})
 	file.Shoff, file.Shnum = at+size+uint64(len(names)), file.Shnum+2
 

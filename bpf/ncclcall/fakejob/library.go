@@ -26,6 +26,8 @@ type Library struct {
 	Functions []string
 	// Needs are the libraries that it is linked against.
 	Needs []string
+	// Texts are what it has among its constants.
+	Texts []byte
 }
 
 // Functions are those of NCCL 2.29 that a job calls.
@@ -35,7 +37,7 @@ func Functions() []string {
 		"ncclAllReduce", "ncclBroadcast", "ncclBcast", "ncclReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll", "ncclGather", "ncclScatter",
 		"ncclSend", "ncclRecv", "ncclGroupStart", "ncclGroupEnd",
 		"ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable", "ncclCommInitAll",
-		"ncclCommSplit", "ncclCommShrink", "ncclCommGrow", "ncclCommFinalize", "ncclCommRevoke", "ncclCommDestroy", "ncclCommAbort",
+		"ncclCommSplit", "ncclCommShrink", "ncclCommGrow", "ncclCommFinalize", "ncclCommRevoke", "ncclCommDestroy", "ncclCommAbort", "ncclDevCommCreate",
 	}
 }
 
@@ -57,6 +59,9 @@ func (l Library) Content() []byte {
 	content := standin.Library(list)
 	if len(l.Needs) > 0 {
 		content = standin.Linked(content, l.Needs...)
+	}
+	if len(l.Texts) > 0 {
+		content = standin.WithTexts(content, l.Texts)
 	}
 	return content
 }

@@ -51,6 +51,8 @@ type statusReport struct {
 	Patterns []patternStatus `json:"patterns"`
 	// Unranked are the processes that move data as ranks do, while nothing says which they are.
 	Unranked int `json:"processes_without_rank,omitempty"`
+	// Unseen are the processes of ranks of which not all calls of NCCL are seen.
+	Unseen int `json:"processes_with_unseen_calls,omitempty"`
 	// Worst are the open incidents that have to be looked at first, at most mostWorst.
 	Worst []history.Incident `json:"worst"`
 	// MetricsError is why there are no probes and drops: the metrics cannot be read.
@@ -153,6 +155,9 @@ func (a *asking) status(ctx context.Context, metrics string, agents bool) (statu
 	}
 	for _, m := range families[heartbeat.OwnMetrics+"receiver_ncclsock_unranked"].GetMetric() {
 		report.Unranked += int(heartbeat.Value(m))
+	}
+	for _, m := range families[heartbeat.OwnMetrics+"receiver_ncclcall_processes_unseen"].GetMetric() {
+		report.Unseen += int(heartbeat.Value(m))
 	}
 	report.Probes, report.Drops, report.Queues = heartbeat.Probes(families), heartbeat.Drops(families), queuesOf(families)
 	if report.Patterns, err = report.patterns(heartbeat.Proven(families)); err != nil {
@@ -336,6 +341,11 @@ func writeStatus(w io.Writer, r *statusReport) error {
 	if r.Unranked > 0 {
 		text := fmt.Sprintf("%s processes move data between them as the ranks of a job do, and nothing says which ranks they are: their stalls and hangs go unseen. "+
 			"Each needs its rank and the number of ranks in its environment: %s. The log of the agent has their pids.", verdict.Number(r.Unranked), identity.Variables)
+		fmt.Fprintf(&b, "%s\n\n", strings.Join(top.Wrap(text, columns), "\n"))
+	}
+	if r.Unseen > 0 {
+		text := fmt.Sprintf("Processes of ranks of which not all collectives are seen: %s. NCCL is linked into their program and exports no function, or their GPUs communicate by themselves (NVSHMEM, the device API of NCCL). "+
+			"Their stacks and sockets are seen. The records nccl.call.limited name them.", verdict.Number(r.Unseen))
 		fmt.Fprintf(&b, "%s\n\n", strings.Join(top.Wrap(text, columns), "\n"))
 	}
 	writeAgents(&b, r)

@@ -68,6 +68,10 @@ func TestStatusIsShownAndHasAnExitCode(t *testing.T) {
 		fmt.Fprint(w, someMetrics+"# TYPE otelcol_receiver_ncclsock_unranked gauge\notelcol_receiver_ncclsock_unranked 8\n")
 	}))
 	defer unranked.Close()
+	unseen := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, someMetrics+"# TYPE otelcol_receiver_ncclcall_processes_unseen gauge\notelcol_receiver_ncclcall_processes_unseen 8\n")
+	}))
+	defer unseen.Close()
 	noMetrics := "127.0.0.1:1"
 	for _, c := range []struct {
 		name    string
@@ -118,6 +122,7 @@ func TestStatusIsShownAndHasAnExitCode(t *testing.T) {
 			}
 		}, metrics.URL, statusWell},
 		{"unranked", func(*history.Status) {}, unranked.URL, statusWell},
+		{"unseen", func(*history.Status) {}, unseen.URL, statusWell},
 		{"no-metrics", func(*history.Status) {}, noMetrics, statusWell},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -331,7 +331,7 @@ func (a NcclCallInitWaiting) NcclCallRootAddress(v string) {
 // NcclCallWaitedNs sets nccl.call.waited_ns: Time since the call.
 func (a NcclCallInitWaiting) NcclCallWaitedNs(v int64) { a.attributes.Int("nccl.call.waited_ns", v) }
 
-// NcclCallLimited writes the attributes of the event nccl.call.limited: Some calls of a process are not counted for a while, or are again. It calls NCCL too often, or it shares the file of a process of its user that does.
+// NcclCallLimited writes the attributes of the event nccl.call.limited: Some calls of a process are not counted for a while, or are again. It calls NCCL too often, or it shares the file of a process of its user that does. Or it makes calls that are never seen.
 type NcclCallLimited struct {
 	attributes *record.Attributes
 	record.TrustAttributes
@@ -340,7 +340,7 @@ type NcclCallLimited struct {
 
 // NcclCallLimited begins a record.
 func (b *LogsBuilder) NcclCallLimited(head record.Head) NcclCallLimited {
-	return NcclCallLimitedOn(b.Begin(EventNcclCallLimited, 18, head))
+	return NcclCallLimitedOn(b.Begin(EventNcclCallLimited, 19, head))
 }
 
 // NcclCallLimitedOn writes the attributes there.
@@ -358,7 +358,10 @@ func (NcclCallLimited) EventName() string { return EventNcclCallLimited }
 // Attributes is where they are written.
 func (a NcclCallLimited) Attributes() *record.Attributes { return a.attributes }
 
-// NcclCallLimit sets nccl.call.limit: Calls of the process that are not counted for a while: point_to_point (ncclSend and ncclRecv), calls (all but inits and ends) or none.
+// NcclCallLibrary sets nccl.call.library: The file in which calls are made that are not seen, in the root of the process.
+func (a NcclCallLimited) NcclCallLibrary(v string) { a.attributes.Text("nccl.call.library", v) }
+
+// NcclCallLimit sets nccl.call.limit: Calls of the process that are not counted for a while: point_to_point (ncclSend and ncclRecv), calls (all but inits and ends) or none. Or why some never are: static (NCCL is linked into its program and exports no function), gpu_initiated (its GPUs communicate by themselves).
 func (a NcclCallLimited) NcclCallLimit(v string) { a.attributes.Str("nccl.call.limit", v) }
 
 // NcclCallMoving writes the attributes of the event nccl.call.moving: A communicator on which a process had stopped calling is used again.

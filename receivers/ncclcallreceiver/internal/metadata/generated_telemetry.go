@@ -43,6 +43,7 @@ type TelemetryBuilder struct {
 	ReceiverNcclcallProbeUp                   metric.Int64ObservableGauge
 	ReceiverNcclcallProcessesLimited          metric.Int64ObservableGauge
 	ReceiverNcclcallProcessesSkipped          metric.Int64Counter
+	ReceiverNcclcallProcessesUnseen           metric.Int64ObservableGauge
 	ReceiverNcclcallRecordsDropped            metric.Int64Counter
 }
 
@@ -252,6 +253,21 @@ func (builder *TelemetryBuilder) RegisterReceiverNcclcallProcessesLimitedCallbac
 	return nil
 }
 
+// RegisterReceiverNcclcallProcessesUnseenCallback sets callback for observable ReceiverNcclcallProcessesUnseen metric.
+func (builder *TelemetryBuilder) RegisterReceiverNcclcallProcessesUnseenCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ReceiverNcclcallProcessesUnseen, obs: o})
+		return nil
+	}, builder.ReceiverNcclcallProcessesUnseen)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 type observerInt64 struct {
 	embedded.Int64Observer
 	inst metric.Int64Observable
@@ -367,6 +383,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	builder.ReceiverNcclcallProcessesSkipped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_ncclcall_processes_skipped",
 		metric.WithDescription("Processes of ranks beyond max_processes, or whose memory map could not be read, once a look. [Development]"),
+		metric.WithUnit("{process}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverNcclcallProcessesUnseen, err = builder.meter.Int64ObservableGauge(
+		"otelcol_receiver_ncclcall_processes_unseen",
+		metric.WithDescription("Processes of ranks of which not all calls are seen, because NCCL is linked into their program or their GPUs communicate by themselves. [Development]"),
 		metric.WithUnit("{process}"),
 	)
 	errs = errors.Join(errs, err)

@@ -243,6 +243,20 @@ func AssertEqualReceiverNcclcallProcessesSkipped(t *testing.T, tt *componenttest
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
 
+func AssertEqualReceiverNcclcallProcessesUnseen(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_ncclcall_processes_unseen",
+		Description: "Processes of ranks of which not all calls are seen, because NCCL is linked into their program or their GPUs communicate by themselves. [Development]",
+		Unit:        "{process}",
+		Data: metricdata.Gauge[int64]{
+			DataPoints: dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_ncclcall_processes_unseen")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
 func AssertEqualReceiverNcclcallRecordsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_ncclcall_records_dropped",

@@ -72,6 +72,10 @@ func TestSetupTelemetry(t *testing.T) {
 		observer.Observe(1)
 		return nil
 	}))
+	require.NoError(t, tb.RegisterReceiverNcclcallProcessesUnseenCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	tb.ReceiverNcclcallCalls.Add(context.Background(), 1)
 	tb.ReceiverNcclcallProcessesSkipped.Add(context.Background(), 1)
 	tb.ReceiverNcclcallRecordsDropped.Add(context.Background(), 1)
@@ -118,6 +122,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverNcclcallProcessesSkipped(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverNcclcallProcessesUnseen(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverNcclcallRecordsDropped(t, testTel,
