@@ -41,17 +41,12 @@ type agent struct {
 const ready = time.Minute
 
 func (a *agent) start() error {
-	grpc, err := freeAddress()
+	free, err := freeAddresses(3)
 	if err != nil {
 		return err
 	}
-	http, err := freeAddress()
-	if err != nil {
-		return err
-	}
-	if a.health, err = freeAddress(); err != nil {
-		return err
-	}
+	grpc, http := free[0], free[1]
+	a.health = free[2]
 	fewer, err := a.fewer()
 	if err != nil {
 		return err
@@ -201,11 +196,16 @@ func (a *agent) stop() error {
 	return nil
 }
 
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// freeAddresses finds so many addresses, each with another port: all are held until the
+// last one is found.
+func freeAddresses(count int) (free []string, err error) {
+	for range count {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		free = append(free, l.Addr().String())
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return free, nil
 }

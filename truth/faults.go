@@ -31,7 +31,7 @@ func faults() []kind {
 		{name: "spins in C with the GIL", class: hang, cause: "the same, called so that no other thread of Python runs", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spingil", "executes nothing but", 60, 70) }},
 		{name: "three hangs", class: hang, cause: "the main thread sleeps, three times in one job; the third counts", do: (*trial).thrice},
 		{name: "hang after a checkpoint", class: hang, cause: "12 s of writing to a slow mount, steps, then a deadlock", do: (*trial).afterCheckpoint},
-		{name: "hang while the agent is killed", class: hang, cause: "SIGSTOP; the agent is killed and started meanwhile", do: (*trial).stoppedMeanwhile},
+		{name: "hang while the agent is killed", host: true, class: hang, cause: "SIGSTOP; the agent is killed and started meanwhile", do: (*trial).stoppedMeanwhile},
 		{name: "other collective", class: hang, cause: "one rank calls broadcast where the others call all_reduce", do: (*trial).mismatch},
 		{name: "disk stopped", class: storage, cause: "the FUSE daemon of a mount is stopped while a rank reads", do: func(t *trial) (int, error) { return t.diskStopped("read", t.disk.name+"/data") }},
 		{name: "disk gone", class: storage, cause: "the FUSE daemon of a mount is stopped, then killed, while a rank reads", do: (*trial).diskGone},
@@ -113,9 +113,12 @@ func (t *trial) stoppedMeanwhile() (int, error) {
 	return t.heals()
 }
 
+// cgroup is the name of the trial's own cgroup. It has the lane in it.
+func (t *trial) cgroup() string { return fmt.Sprintf("truth-%d-%d", t.lane.number, t.number) }
+
 // freezer puts the rank into a cgroup that can be frozen.
 func (t *trial) freezer() (*cgroup, error) {
-	c, err := newCgroup("freezer", fmt.Sprintf("truth-%d", t.number))
+	c, err := newCgroup("freezer", t.cgroup())
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +304,7 @@ func (t *trial) diskGone() (int, error) {
 
 func (t *trial) remount() error {
 	_ = t.disk.close() // its daemon is dead
-	d, err := mount(t.root, filepath.Join(t.folder, "disk"), "data")
+	d, err := mount(t.root, filepath.Join(t.folder, "disk"), filepath.Base(t.disk.name))
 	if err != nil {
 		return err
 	}
@@ -535,7 +538,7 @@ func (t *trial) cutOff() (int, error) {
 }
 
 func (t *trial) outOfMemory(order ...string) (int, error) {
-	c, err := newCgroup("memory", fmt.Sprintf("truth-%d", t.number))
+	c, err := newCgroup("memory", t.cgroup())
 	if err != nil {
 		return running, err
 	}

@@ -59,13 +59,13 @@ func health() []kind {
 		{name: "cold pages in a DataLoader worker", cause: "a worker touches a mapped file, a thread waits for the worker, the main thread for the thread", do: loads("loadermapthread")},
 		{name: "own disk", cause: "one rank writes, syncs and reads files of its host", do: func(t *trial) (int, error) {
 			t.begin()
-			return t.carries("churn", "/var/tmp/truth", fmt.Sprintf("%.0f", t.seconds(8, 14).Seconds()))
+			return t.carries("churn", fmt.Sprint("/var/tmp/truth", t.lane.number), fmt.Sprintf("%.0f", t.seconds(8, 14).Seconds()))
 		}},
 		{name: "download", cause: "one rank reads from a slow server that is none of the job's", do: (*trial).download},
 		{name: "many programs", cause: "one rank starts programs that compute for a moment each, as compilers do", do: during("pieces", 8, 16)},
 		{name: "a program that left", cause: "a program that one rank started and that is no child any more computes; the rank looks whether it is done", do: during("daemon", 8, 16)},
 		{name: "profiler", cause: "a profiler stops one rank for moments (ptrace), as py-spy does", do: (*trial).profiled},
-		{name: "busy host", cause: "other programs take all CPUs", do: (*trial).busy},
+		{name: "busy host", host: true, cause: "other programs take all CPUs", do: (*trial).busy},
 		{name: "preempted", cause: "SIGTERM to all ranks, which save and end with status 0", do: (*trial).preempted},
 		{name: "restarted smaller", cause: "the job ends well and starts again under the same id with a rank less", do: (*trial).smaller},
 		{name: "ends well", cause: "all ranks end with status 0", do: (*trial).endsWell},
@@ -80,7 +80,7 @@ func health() []kind {
 		{name: "checkpoint of all ranks", cause: "each rank writes to a slow FUSE mount", do: (*trial).savesAll},
 		{name: "health check", cause: "a command with the environment of a rank fails in its container, three times", apart: true, do: (*trial).healthCheck},
 		{name: "two jobs", cause: "another job trains on the same hosts and ends", do: (*trial).neighbour},
-		{name: "agent restarted", cause: "the agent is killed and started while the job trains", do: func(t *trial) (int, error) {
+		{name: "agent restarted", host: true, cause: "the agent is killed and started while the job trains", do: func(t *trial) (int, error) {
 			t.begin()
 			if err := t.agent.again(); err != nil {
 				return running, err
@@ -136,7 +136,8 @@ func (t *trial) lateRank() (int, error) {
 // script is what many jobs begin with, in a shell that has a rank and lives on.
 func (t *trial) script() (int, error) {
 	t.begin()
-	const text = "export RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 JOB_ID=launched; grep -q nothing /etc/hostname; ls /nonexistent; nvidia-smi; readlink /nonexistent; timeout 1 sleep 3; python3 -c 'import time; time.sleep(4)'"
+	t.named(t.id + "-launched")
+	text := "export RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 JOB_ID=" + t.id + "-launched; grep -q nothing /etc/hostname; ls /nonexistent; nvidia-smi; readlink /nonexistent; timeout 1 sleep 3; python3 -c 'import time; time.sleep(4)'"
 	return running, t.shell(text)
 }
 

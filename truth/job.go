@@ -103,14 +103,20 @@ type job struct {
 	real    *launcher // nil where this program starts the ranks
 	words   io.Writer
 	chance  *rand.Rand
+	pause   time.Duration // in each step
+	lane    int           // of so many lanes, whose jobs have other names and ports
+	lanes   int
 	started func(pid int)   // is called with each rank
 	named   func(id string) // and with what the job is called
 }
 
 // fresh makes it another job.
 func (j *job) fresh() {
-	n := j.chance.IntN(1_000_000)
-	j.id, j.number, j.port, j.starts = fmt.Sprint("job-", n), fmt.Sprint(n), 20_000+j.chance.IntN(10_000), 0
+	n := j.chance.IntN(1_000_000)*j.lanes + j.lane
+	const ports = 2 // a real torchrun takes the next one, too
+	j.id, j.number, j.starts = fmt.Sprint("job-", n), fmt.Sprint(n), 0
+	j.pause = time.Duration(30+j.chance.IntN(120)) * time.Millisecond
+	j.port = 20_000 + ports*(j.chance.IntN(10_000/ports/j.lanes)*j.lanes+j.lane)
 }
 
 // shell runs a script in its root as a launcher does, on the first host.
@@ -240,6 +246,7 @@ func (j *job) again(number int) error {
 func (j *job) environment() []string {
 	return []string{
 		"PATH=/usr/bin:/bin", "HOME=/tmp", "OMP_NUM_THREADS=1", "USE_LIBUV=0", "GLOO_SOCKET_IFNAME=eth0", fmt.Sprint("TRUTH_WORLD=", j.world),
+		fmt.Sprint("TRUTH_PAUSE=", j.pause.Seconds()),
 		fmt.Sprintf("TRUTH_MASTER=%s:%d", j.host(0), j.port),
 	}
 }

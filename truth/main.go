@@ -6,16 +6,17 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,9 +36,10 @@ func main() {
 	flag.StringVar(&o.binary, "binary", "bin/tracecore", "the tracecore to try")
 	flag.StringVar(&o.root, "root", ".cache/truth/root", "a Debian with PyTorch, as truth/root.sh makes it")
 	flag.StringVar(&o.report, "report", "", "file to write the results to, as Markdown")
-	flag.StringVar(&o.only, "only", "", "names of kinds, with commas; all of them if empty")
+	flag.StringVar(&o.only, "only", "", "names of kinds, with commas, or one of faults and healthy; all of them if empty")
 	flag.DurationVar(&o.lasts, "for", 15*time.Minute, "how long to try; a trial that has begun is finished")
-	flag.IntVar(&o.trials, "trials", 0, "how many trials at most; 0 for as many as there is time for")
+	flag.IntVar(&o.atMost, "trials", 0, "how many trials at most; 0 for as many as there is time for")
+	flag.IntVar(&o.jobs, "jobs", 1, "how many jobs train side by side, each with trials of its own")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "of all that is chosen by chance")
 	flag.IntVar(&o.most, "ranks", 8, "ranks of the largest job but for one in eight, which has up to twice as many")
 	flag.StringVar(&o.launcher, "launcher", "", "only jobs that are started in a way whose name has this in it, such as mpirun")
@@ -58,7 +60,7 @@ func exit(err error) {
 type options struct {
 	binary, root, report, only, launcher, without string
 	lasts                                         time.Duration
-	trials, most                                  int
+	atMost, most, jobs                            int
 	keep                                          bool
 	seed                                          uint64
 }
@@ -66,31 +68,55 @@ type options struct {
 // bench is the run of the benchmark.
 type bench struct {
 	options
-	chance  *rand.Rand
 	agent   *agent
-	disk    *disk
 	folder  string
-	job     *job // nil when none trains
-	last    *job // the one before, which may start again
 	log     io.Writer
 	words   *os.File
-	results []result
-	pids    sync.Map        // of the ranks, as their readers hear them
-	ids     map[string]bool // of the jobs
-	others  map[string]bool // verdicts about other processes of this machine
-	ended   time.Time       // of the trial before
-	before  judge.Truth     // of it
-	between []judge.Line    // statements that accuse somebody while nothing was done
+	lanes   []*lane
+	owners  *owners
+	trials  sync.RWMutex // held by each trial, alone by one that touches the whole machine
+	starts  sync.Mutex   // held by a lane that starts a job
+	results list[result]
+	between list[judge.Line] // statements that accuse somebody while nothing was done
+	past    list[span]
+}
+
+// span is a trial that has ended.
+type span struct {
+	from, to time.Time // in which it may be told
+	truth    judge.Truth
+	host     bool // it touched the whole machine
+}
+
+// list is one that all lanes add to.
+type list[T any] struct {
+	mu   sync.Mutex // guards what follows
+	what []T
+}
+
+func (l *list[T]) add(more []T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.what = append(l.what, more...)
+}
+
+// all returns what was added up to now.
+func (l *list[T]) all() []T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clip(l.what)
 }
 
 // result is one trial.
 type result struct {
 	Kind    kind
+	Lane    int
 	World   int
 	Style   string
 	Outcome judge.Outcome
-	Heals   bool  // it ended in the trial, which has to be told
-	Void    error // why it shows nothing
+	Heals   bool          // it ended in the trial, which has to be told
+	Void    error         // why it shows nothing
+	Healthy time.Duration // in which the job trained or paused in health
 }
 
 func run(o options, log io.Writer) (err error) {
@@ -101,7 +127,10 @@ func run(o options, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &bench{ids: map[string]bool{"launched": true}, others: map[string]bool{}, options: o, chance: rand.New(rand.NewPCG(o.seed, 0)), log: log}
+	if o.jobs < 1 {
+		return errors.New("-jobs is at least 1")
+	}
+	b := &bench{options: o, owners: newOwners(), log: log}
 	if b.root, err = filepath.Abs(o.root); err != nil {
 		return err
 	}
@@ -115,8 +144,9 @@ func run(o options, log io.Writer) (err error) {
 	if err := b.open(); err != nil {
 		return err
 	}
-	fmt.Fprintf(log, "seed %d, words of jobs and agent in %s\n", o.seed, b.folder)
+	fmt.Fprintf(log, "seed %d, %d jobs side by side, words of jobs and agent in %s\n", o.seed, o.jobs, b.folder)
 	b.try(chosen)
+	b.between.add(b.strays())
 	b.tell(log)
 	if o.report == "" {
 		return nil
@@ -133,10 +163,15 @@ func run(o options, log io.Writer) (err error) {
 
 // choose returns the kinds of these names.
 func choose(names string) ([]kind, error) {
-	all := kinds()
-	if names == "" {
-		return all, nil
+	switch names {
+	case "":
+		return kinds(), nil
+	case "faults":
+		return faults(), nil
+	case "healthy":
+		return health(), nil
 	}
+	all := kinds()
 	var chosen []kind
 	for name := range strings.SplitSeq(names, ",") {
 		at := slices.IndexFunc(all, func(k kind) bool { return k.name == strings.TrimSpace(name) })
@@ -155,180 +190,72 @@ func (b *bench) open() (err error) {
 	if b.words, err = os.Create(filepath.Join(b.folder, "jobs.log")); err != nil {
 		return err
 	}
-	if b.disk, err = mount(b.root, filepath.Join(b.folder, "disk"), "data"); err != nil {
-		return err
-	}
 	b.agent = &agent{binary: b.binary, folder: b.folder, without: b.without}
-	b.ended = time.Now()
+	for number := range b.jobs {
+		b.lanes = append(b.lanes, b.newLane(number))
+		if err := b.lanes[number].open(); err != nil {
+			return err
+		}
+	}
 	return b.agent.start()
 }
 
 func (b *bench) close() error {
 	var errs []error
-	if b.job != nil {
-		errs = append(errs, b.job.close())
-	}
-	if b.last != nil && b.last != b.job {
-		errs = append(errs, b.last.close())
+	for _, l := range b.lanes {
+		errs = append(errs, l.close())
 	}
 	if b.agent != nil {
 		errs = append(errs, b.agent.stop())
 	}
-	if b.disk != nil {
-		errs = append(errs, b.disk.close())
-	}
 	return errors.Join(errs...)
 }
 
-// try makes trials in random order, each kind once before any comes again.
+// try lets all lanes make trials. Kinds are dealt in random order, each once before any
+// comes again: which lane tries what is decided by the seed alone.
 func (b *bench) try(chosen []kind) {
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
-	defer signal.Stop(stop)
-	end := time.Now().Add(b.lasts)
-	for n := 0; time.Now().Before(end) && (b.trials == 0 || n < b.trials); {
-		b.chance.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
-		for _, k := range chosen {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if !time.Now().Before(end) || b.trials > 0 && n >= b.trials {
-				return
-			}
-			n++
-			r := b.trial(k, n)
-			b.results = append(b.results, r)
-			fmt.Fprintln(b.log, r.line())
-		}
+	over, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	over, cancel := context.WithTimeout(over, b.lasts)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, l := range b.lanes {
+		all.Go(func() { l.run(over, chosen) })
 	}
+	all.Wait()
 }
 
-// trial does one kind to a job that trains.
-func (b *bench) trial(k kind, number int) result {
-	r := result{Kind: k}
-	if r.Void = b.train(&k); r.Void != nil {
-		return r
-	}
-	t := &trial{job: b.job, agent: b.agent, disk: b.disk, chance: b.chance, folder: b.folder, number: number, rank: b.chance.IntN(b.job.world)}
-	r.World, r.Style = t.world, t.how.name
-	at, err := k.do(t)
-	if err == nil && at == healed {
-		t.after()
-	}
-	r.Outcome = judge.Judge(t.truth, b.news(t.truth.Began))
-	r.Heals = !t.truth.Healed.IsZero()
-	b.quiet(t.truth)
-	r.Void = errors.Join(err, t.undo())
-	if at == ended || r.Void != nil {
-		r.Void = errors.Join(r.Void, t.end())
-		b.last, b.job = b.job, nil
-	}
-	if at == ended { // what is left of a broken job was killed
-		time.Sleep(3 * time.Second)
-	}
-	b.ended, b.before = time.Now(), t.truth
-	return r
-}
-
-// news are the lines since then. Those of a verdict that was told before are marked.
-func (b *bench) news(since time.Time) []judge.Line {
-	var news []judge.Line
-	old := map[string]bool{}
-	for _, l := range b.agent.since(time.Time{}) {
-		switch {
-		case !b.ours(&l):
-		case l.At.Before(since):
-			old[l.ID] = true
-		default:
-			l.Old = old[l.ID]
-			news = append(news, l)
-		}
-	}
-	return news
-}
-
-// ours reports whether a statement is about what this program started. Other tests may
-// run on the machine; what is said of them is counted and not judged.
-func (b *bench) ours(l *judge.Line) bool {
-	pid, _ := strconv.Atoi(l.Culprit["pid"])
-	_, known := b.pids.Load(pid)
-	switch mine := known || b.ids[l.Culprit["job"]] || strings.Contains(l.Culprit["cgroup"], "/truth-") || strings.Contains(l.Culprit["mount"], "/mnt/data"); {
-	case mine:
-		return true
-	case l.Culprit["pid"] == "" && l.Culprit["job"] == "" && l.Culprit["mount"] == "" && l.Culprit["gpu"] == "": // of nobody: it can be about ours
-		return true
-	default:
-		b.others[l.ID] = true
-		return false
-	}
-}
-
-// quiet looks at what was said between the trial before and the present one. What either
-// is about may be told there.
-func (b *bench) quiet(now judge.Truth) {
-	lines := slices.DeleteFunc(b.news(b.ended), func(l judge.Line) bool { return !l.At.Before(now.Began) })
-	o := judge.Judge(judge.Truth{Also: slices.Concat(b.before.Right, b.before.Also, now.Right, now.Also)}, lines)
-	b.between = append(b.between, o.Wrong...)
-}
-
-// known is how long after its start a job is known: until then only what is beyond doubt is
-// told of it (receivers/ncclsockreceiver/README.md).
-const known = 25 * time.Second
-
-// train sees to a job that trains, long enough for its usual pauses to be known.
-func (b *bench) train(k *kind) error {
-	if b.job != nil && k.apart && !b.job.apart() {
-		if err := b.job.end(); err != nil {
-			return err
-		}
-		b.job = nil
-	}
-	if b.job != nil {
-		time.Sleep(max(time.Duration(2+b.chance.IntN(4))*time.Second, known-time.Since(b.job.began)))
-		return b.job.moves(30 * time.Second)
-	}
-	j := b.last
-	switch again := j != nil && (j.apart() || !k.apart) && b.chance.IntN(3) == 0; {
-	case again: // the same job, started again
-	default:
-		if j != nil {
-			if err := j.close(); err != nil {
-				return err
+// deal is an endless deck, the same for each lane.
+func (b *bench) deal(chosen []kind) iter.Seq2[int, kind] {
+	return func(yield func(int, kind) bool) {
+		chance, deck := rand.New(rand.NewPCG(b.seed, 0)), slices.Clone(chosen) //nolint:gosec // chance that can be repeated
+		for n := 1; ; {
+			chance.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+			for _, k := range deck {
+				if !yield(n, k) {
+					return
+				}
+				n++
 			}
 		}
-		j = b.draw(k)
 	}
-	b.last, b.job = nil, j
-	j.started = func(pid int) { b.pids.Store(pid, true) }
-	j.named = func(id string) { b.ids[id] = true }
-	if err := j.start(-1, 0); err != nil {
-		b.last, b.job = j, nil
-		return err
-	}
-	time.Sleep(time.Duration(12+b.chance.IntN(8)) * time.Second)
-	return j.moves(30 * time.Second)
 }
 
-// draw makes another job, as chance has it. One of eight is larger than most.
-func (b *bench) draw(k *kind) *job {
-	fit := slices.DeleteFunc(styles(), func(s style) bool { return k.apart && s.starts != nil })
-	if asked := slices.DeleteFunc(slices.Clone(fit), func(s style) bool { return !strings.Contains(s.name, b.launcher) }); len(asked) > 0 {
-		fit = asked
+// strays are the false statements about nobody: no lane's truth of the time has them.
+func (b *bench) strays() []judge.Line {
+	var about []judge.Line
+	for _, line := range b.agent.since(time.Time{}) {
+		told := func(s span) bool { return !line.At.Before(s.from) && !line.At.After(s.to) && s.truth.Has(&line) }
+		if b.owners.of(&line) == nobody && !slices.ContainsFunc(b.past.all(), told) {
+			about = append(about, line)
+		}
 	}
-	world := 2 + b.chance.IntN(b.most-1)
-	if b.chance.IntN(8) == 0 {
-		world = b.most + 1 + b.chance.IntN(b.most)
-	}
-	j := &job{root: b.root, world: world, how: fit[b.chance.IntN(len(fit))], words: b.words, chance: b.chance}
-	j.fresh()
-	return j
+	return judge.Judge(judge.Truth{}, about).Wrong
 }
 
 // line is what is printed of a trial.
 func (r *result) line() string {
-	head := fmt.Sprintf("%-32s %d ranks, %s: ", r.Kind.name, r.World, r.Style)
+	head := fmt.Sprintf("%s %d %-32s %d ranks, %s: ", time.Now().UTC().Format(time.TimeOnly), r.Lane, r.Kind.name, r.World, r.Style)
 	o := &r.Outcome
 	switch {
 	case r.Void != nil:

@@ -4,9 +4,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +20,24 @@ import (
 
 var began = time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
 
+// testBench has two lanes.
 func testBench(lines ...judge.Line) *bench {
-	b := &bench{ids: map[string]bool{"job-1": true}, others: map[string]bool{}, agent: &agent{lines: lines}, ended: began}
-	b.pids.Store(100, true)
+	b := &bench{options: options{jobs: 2, most: 4}, owners: newOwners(), agent: &agent{lines: lines}}
+	b.lanes = []*lane{b.newLane(0), b.newLane(1)}
+	for _, l := range b.lanes {
+		l.ended = began
+		b.owners.process(100+l.number, l.number)
+		b.owners.job(fmt.Sprint("job-", l.number), l.number)
+	}
 	return b
+}
+
+// ids are those of the lines.
+func ids(lines []judge.Line) (all []string) {
+	for _, l := range lines {
+		all = append(all, l.ID)
+	}
+	return all
 }
 
 func accusation(id string, after time.Duration, culprit map[string]string) judge.Line {
@@ -42,27 +58,50 @@ func TestKindsHaveNamesOfTheirOwn(t *testing.T) {
 func TestAnUnknownKindIsNamed(t *testing.T) {
 	_, err := choose("stopped, no such thing")
 	require.ErrorContains(t, err, `no kind "no such thing"`)
-	chosen, err := choose("stopped,steps")
-	require.NoError(t, err)
-	require.Len(t, chosen, 2)
+	for names, count := range map[string]int{"stopped,steps": 2, "faults": len(faults()), "healthy": len(health()), "": len(kinds())} {
+		chosen, err := choose(names)
+		require.NoError(t, err)
+		require.Len(t, chosen, count)
+	}
 }
 
-func TestVerdictsAboutOthersAreCountedAndNotJudged(t *testing.T) {
+func TestStatementsAreAboutTheLaneThatTheyName(t *testing.T) {
 	b := testBench(
-		accusation("ours", 1, map[string]string{"pid": "100"}),
-		accusation("our job", 1, map[string]string{"pid": "7", "job": "job-1"}),
-		accusation("our cgroup", 1, map[string]string{"pid": "7", "cgroup": "/truth-3"}),
-		accusation("of nobody", 1, map[string]string{"host": "h"}),
-		accusation("theirs", 1, map[string]string{"pid": "7", "job": "job-2"}),
+		accusation("process", 1, map[string]string{"pid": "100"}),
+		accusation("job", 1, map[string]string{"pid": "7", "job": "job-0"}),
+		accusation("job, not process", 1, map[string]string{"pid": "100", "job": "job-1"}),
+		accusation("cgroup", 1, map[string]string{"pid": "7", "cgroup": "/truth-0-3"}),
+		accusation("mount", 1, map[string]string{"mount": "/root/mnt/data1", "pid": "100"}),
+		accusation("another lane's mount", 1, map[string]string{"mount": "/mnt/data11"}),
+		accusation("nobody", 1, map[string]string{"host": "h"}),
+		accusation("others", 1, map[string]string{"pid": "7", "job": "job-2"}),
 	)
-	require.Len(t, b.news(began), 4)
-	require.Equal(t, map[string]bool{"theirs": true}, b.others)
+	truth := judge.Truth{Began: began}
+	require.Equal(t, []string{"process", "job", "cgroup"}, ids(b.lanes[0].news(&truth)))
+	require.Equal(t, []string{"job, not process", "mount"}, ids(b.lanes[1].news(&truth)))
+	require.Equal(t, 1, b.owners.others())
+}
+
+// A statement about nobody is right where any lane's truth of the time has it, and else wrong
+// once.
+func TestStatementsAboutNobodyAreJudgedByAllTruths(t *testing.T) {
+	of := func(id, pattern string, after time.Duration) judge.Line {
+		l := accusation(id, after, map[string]string{"host": "h"})
+		l.Pattern = pattern
+		return l
+	}
+	b := testBench(of("right", "link_down", time.Second), of("late", "link_down", time.Hour), of("false", "straggler", time.Second))
+	truth := judge.Truth{Began: began, Right: []judge.Answer{{Pattern: "link_down"}}}
+	b.past.add([]span{{from: began, to: began.Add(time.Minute), truth: truth}, {from: began, to: began.Add(time.Minute)}})
+	require.Equal(t, []string{"right", "late"}, ids(b.lanes[0].news(&truth)))
+	require.Empty(t, b.lanes[1].news(&judge.Truth{Began: began}))
+	require.Equal(t, []string{"late", "false"}, ids(b.strays()))
 }
 
 func TestAnUpdateOfAnOldVerdictIsMarked(t *testing.T) {
 	mine := map[string]string{"pid": "100"}
 	b := testBench(accusation("old", -time.Second, mine), accusation("old", time.Second, mine), accusation("new", time.Second, mine))
-	news := b.news(began)
+	news := b.lanes[0].news(&judge.Truth{Began: began})
 	require.Len(t, news, 2)
 	require.True(t, news[0].Old)
 	require.False(t, news[1].Old)
@@ -71,32 +110,75 @@ func TestAnUpdateOfAnOldVerdictIsMarked(t *testing.T) {
 func TestWhatIsSaidBetweenTrialsCounts(t *testing.T) {
 	mine := map[string]string{"pid": "100", "rank": "1"}
 	late := accusation("late", time.Second, mine) // about the trial before
-	b := testBench(late, accusation("false", 2*time.Second, map[string]string{"pid": "100", "rank": "2"}), accusation("in the trial", time.Minute, mine))
-	b.before = judge.Truth{Right: []judge.Answer{{Pattern: "rank_exit", Culprit: map[string]string{"rank": "1"}}}}
-	b.quiet(judge.Truth{Began: began.Add(30 * time.Second)})
-	require.Len(t, b.between, 1)
-	require.Equal(t, "false", b.between[0].ID)
+	busy := accusation("busy", time.Second, map[string]string{"pid": "100"})
+	busy.Pattern = "straggler"
+	b := testBench(late, busy, accusation("false", 2*time.Second, map[string]string{"pid": "100", "rank": "2"}),
+		accusation("of the other lane", 2*time.Second, map[string]string{"pid": "101", "rank": "2"}), accusation("in the trial", time.Minute, mine))
+	b.lanes[0].before = judge.Truth{Right: []judge.Answer{{Pattern: "rank_exit", Culprit: map[string]string{"rank": "1"}}}}
+	b.past.add([]span{{from: began, to: began.Add(time.Minute), host: true, truth: judge.Truth{Also: []judge.Answer{{Pattern: "straggler"}}}}})
+	now := &judge.Truth{Began: began.Add(30 * time.Second)}
+	require.Equal(t, []string{"false"}, ids(b.lanes[0].quiet(now)))
+	require.Equal(t, []string{"of the other lane"}, ids(b.lanes[1].quiet(now)))
+}
+
+// Which kinds a lane tries is decided by the seed, however long the others take.
+func TestKindsAreDealtOnceEachAmongTheLanes(t *testing.T) {
+	dealt := func() (first []string) {
+		for n, k := range testBench().deal(kinds()) {
+			if n > len(kinds()) {
+				break
+			}
+			first = append(first, k.name)
+		}
+		return first
+	}
+	require.Equal(t, dealt(), dealt())
+	require.Len(t, kinds(), len(slices.Compact(slices.Sorted(slices.Values(dealt())))))
+}
+
+func TestJobsOfLanesHaveNamesAndPortsOfTheirOwn(t *testing.T) {
+	seen := map[int]int{}
+	for range 1000 {
+		for _, l := range testBench().lanes {
+			l.chance = rand.New(rand.NewPCG(uint64(len(seen)), 0)) //nolint:gosec // any will do
+			j := l.draw(&kind{})
+			for _, port := range []int{j.port, j.port + 1} {
+				other, taken := seen[port]
+				require.True(t, !taken || other == l.number)
+				seen[port] = l.number
+			}
+		}
+	}
+}
+
+func TestAddressesOfTheAgentDiffer(t *testing.T) {
+	free, err := freeAddresses(20)
+	require.NoError(t, err)
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(free))), 20)
 }
 
 func TestTheReportHasEveryMiss(t *testing.T) {
 	fault, healthy := faults()[0], health()[0]
 	b := testBench()
 	right := judge.Outcome{Culprit: true, Cause: true, First: 2 * time.Second, Resolved: true, Resolve: time.Second}
-	b.results = []result{
+	b.results.add([]result{
 		{Kind: fault, World: 4, Style: "torchrun", Outcome: right, Heals: true},
 		{Kind: fault, World: 5, Style: "torchrun", Outcome: judge.Outcome{Culprit: true, Cause: true, First: time.Second}, Heals: true},
 		{Kind: fault, World: 4, Style: "torchrun"},
 		{Kind: healthy, World: 3, Style: "Slurm", Outcome: judge.Outcome{Wrong: []judge.Line{accusation("a", 1, nil)}}},
-		{Kind: healthy, World: 3, Style: "Slurm", Void: errors.New("the job makes | no step")},
-	}
+		{Kind: healthy, World: 3, Style: "Slurm", Healthy: 90 * time.Minute, Void: errors.New("the job makes | no step")},
+		{Kind: fault, World: 6, Style: "torchrun", Healthy: 15 * time.Minute, Outcome: judge.Outcome{Culprit: true, Cause: true, First: 6 * time.Second, Resolved: true}, Heals: true},
+	})
 	var text strings.Builder
 	require.NoError(t, b.write(&text))
 	page := text.String()
-	require.Contains(t, page, "| culprit and cause right | 2 of 3 (67 %) |")
+	require.Contains(t, page, "| culprit and cause right | 3 of 4 (75 %) |")
 	require.Contains(t, page, "| false statements in them | 1 |")
+	require.Contains(t, page, "all jobs together | 1.75 |")
+	require.Contains(t, page, "- stopped, 6 ranks, torchrun: told after 6.00 s")
 	require.Contains(t, page, "- stopped, 4 ranks, torchrun: not told.")
 	require.Contains(t, page, "- stopped, 5 ranks, torchrun: not told to be over within 15s")
-	require.Contains(t, page, "| told to be over within 15 s of its end | 1 of 2 (50 %) |")
+	require.Contains(t, page, "| told to be over within 15 s of its end | 2 of 3 (67 %) |")
 	require.Contains(t, page, "rank died")
 	require.Contains(t, page, `showed nothing: the job makes \| no step`)
 	require.ErrorContains(t, b.verdict(), "1 false statements")
@@ -105,9 +187,9 @@ func TestTheReportHasEveryMiss(t *testing.T) {
 func TestTheTargetIsMetByWhatIsRight(t *testing.T) {
 	b := testBench()
 	require.ErrorContains(t, b.verdict(), "no trial")
-	b.results = []result{{Kind: faults()[0], Outcome: judge.Outcome{Culprit: true, Cause: true}}, {Kind: health()[0]}}
+	b.results.add([]result{{Kind: faults()[0], Outcome: judge.Outcome{Culprit: true, Cause: true}}, {Kind: health()[0]}})
 	require.NoError(t, b.verdict())
-	b.between = []judge.Line{accusation("a", 1, nil)}
+	b.between.add([]judge.Line{accusation("a", 1, nil)})
 	require.ErrorContains(t, b.verdict(), "1 false statements")
 }
 
@@ -116,11 +198,11 @@ func TestClassesCountByTheirShares(t *testing.T) {
 	b := testBench()
 	of := func(c class) kind { return kind{name: string(c), class: c} }
 	right := judge.Outcome{Culprit: true, Cause: true}
-	b.results = []result{
+	b.results.add([]result{
 		{Kind: of(hang), Outcome: right}, {Kind: of(hang)}, {Kind: of(software), Outcome: right}, {Kind: of(software), Outcome: right},
 		{Kind: of(network), Void: errors.New("void")}, {Kind: of(operator)},
 		{Kind: kind{class: software, late: time.Minute}}, {Kind: kind{healthy: true}},
-	}
+	})
 	var text strings.Builder
 	b.weigh(&text)
 	require.Contains(t, text.String(), "| hangs | 4.5 % | 5.0 % | 1 of 2 (50 %) |")
@@ -143,16 +225,18 @@ func TestEveryFaultIsOfAClass(t *testing.T) {
 func TestWhatTheNetworkDoesTakesRanksApart(t *testing.T) {
 	for _, k := range kinds() {
 		for seed := range uint64(50) {
-			b := &bench{options: options{most: 4}, chance: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // any will do
-			j := b.draw(&k)
+			l := testBench().lanes[0]
+			l.chance = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // any will do
+			j := l.draw(&k)
 			require.True(t, !k.apart || j.apart(), k.name)
 			require.LessOrEqual(t, j.world, 8)
 			require.GreaterOrEqual(t, j.world, 2)
 		}
 	}
-	b := &bench{options: options{most: 4, launcher: "mpirun"}, chance: rand.New(rand.NewPCG(1, 0))} //nolint:gosec // any will do
-	require.Equal(t, "mpirun", b.draw(&kind{}).how.name)
-	require.True(t, b.draw(&kind{apart: true}).apart())
+	l := testBench().lanes[0]
+	l.launcher = "mpirun"
+	require.Equal(t, "mpirun", l.draw(&kind{}).how.name)
+	require.True(t, l.draw(&kind{apart: true}).apart())
 }
 
 // TestAnAgentWithFewerReceivers: those that are left out are in no pipeline, the others in theirs.

@@ -30,6 +30,9 @@ type tally struct {
 // resolveIn is how soon after its end a fault is told to be over.
 const resolveIn = 15 * time.Second
 
+// tellIn is how soon after a fault it is told.
+const tellIn = 5 * time.Second
+
 func (b *bench) tallies() []tally {
 	at := map[string]int{}
 	var all []tally
@@ -37,9 +40,8 @@ func (b *bench) tallies() []tally {
 		at[k.name] = len(all)
 		all = append(all, tally{kind: k})
 	}
-	for i := range b.results {
-		r := &b.results[i]
-		all[at[r.Kind.name]].add(r)
+	for _, r := range b.results.all() {
+		all[at[r.Kind.name]].add(&r)
 	}
 	return slices.DeleteFunc(all, func(t tally) bool { return t.trials+t.void == 0 })
 }
@@ -81,29 +83,38 @@ func (t *tally) add(r *result) {
 func (b *bench) tell(w io.Writer) {
 	faults, health := b.sums()
 	fmt.Fprintf(w, "\n%d faults: culprit right in %d, and cause in %d; line right in %s; %d wrong and %d doubled statements\n", faults.trials, faults.culprit, faults.cause, share(faults.line, faults.placed), faults.wrong, faults.doubled)
-	fmt.Fprintf(w, "%d healthy: %d false statements; %d between the trials; %d trials void\n", health.trials, health.wrong, len(b.between), faults.void+health.void)
+	between := b.between.all()
+	fmt.Fprintf(w, "%d healthy, %.2f h of healthy jobs: %d false statements; %d between the trials; %d trials void\n", health.trials, b.healthy().Hours(), health.wrong, len(between), faults.void+health.void)
 	if len(faults.first) > 0 {
 		fmt.Fprintf(w, "from fault to right statement: median, p99, worst: %s s; over within %s: %s\n", quantiles(faults.first), resolveIn, share(faults.inTime, faults.heals))
 	}
-	if len(b.others) > 0 {
-		fmt.Fprintf(w, "%d verdicts about other processes of this machine, not judged\n", len(b.others))
+	if others := b.owners.others(); others > 0 {
+		fmt.Fprintf(w, "%d verdicts about other processes of this machine, not judged\n", others)
 	}
-	for _, l := range b.between {
+	for _, l := range between {
 		fmt.Fprintf(w, "    between: %s (%s): %s\n", l.Pattern, l.Severity, l.Headline)
 	}
 }
 
 // sums leaves the documented exceptions out: what is told late by design.
 func (b *bench) sums() (faults, health tally) {
-	for i := range b.results {
-		switch r := &b.results[i]; {
+	for _, r := range b.results.all() {
+		switch {
 		case r.Kind.healthy:
-			health.add(r)
+			health.add(&r)
 		case r.Kind.late == 0:
-			faults.add(r)
+			faults.add(&r)
 		}
 	}
 	return faults, health
+}
+
+// healthy is the time of all jobs in which nothing was broken and they trained or paused.
+func (b *bench) healthy() (sum time.Duration) {
+	for _, r := range b.results.all() {
+		sum += r.Healthy
+	}
+	return sum
 }
 
 // target is the share of faults whose culprit and cause must be right.
@@ -112,7 +123,7 @@ const target = 0.98
 // verdict fails where the target is missed.
 func (b *bench) verdict() error {
 	faults, health := b.sums()
-	switch accused := health.wrong + len(b.between); {
+	switch accused := health.wrong + len(b.between.all()); {
 	case faults.trials+health.trials == 0:
 		return errors.New("no trial showed anything")
 	case accused > 0:
@@ -155,6 +166,7 @@ compares what it prints with what was done.
 | from fault to right statement: median, p99, worst (s) | %s |
 | told to be over within 15 s of its end | %s |
 | healthy trials | %d |
+| hours of jobs that trained or paused in health, all jobs together | %.2f |
 | false statements in them | %d |
 | false statements between the trials (starts, steps, restarts) | %d |
 | trials that showed nothing (the job did not do what it was told) | %d |
@@ -167,17 +179,17 @@ A statement is the open root cause of an incident above severity info. Faults th
 | kind | what is done | trials | culprit | cause | line | wrong | median, worst (s) | over within 15 s |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `, b.conditions(), faults.trials, share(faults.culprit, faults.trials), share(faults.cause, faults.trials), share(faults.line, faults.placed), faults.wrong, faults.doubled, quantiles(faults.first), share(faults.inTime, faults.heals),
-		health.trials, health.wrong, len(b.between), faults.void+health.void, len(b.others))
+		health.trials, b.healthy().Hours(), health.wrong, len(b.between.all()), faults.void+health.void, b.owners.others())
 	for _, t := range b.tallies() {
 		fmt.Fprintln(w, t.row())
 	}
 	b.weigh(w)
 	fmt.Fprintf(w, "\n## Every miss\n\n")
 	misses := 0
-	for i := range b.results {
-		misses += b.results[i].miss(w)
+	for _, r := range b.results.all() {
+		misses += r.miss(w)
 	}
-	for _, l := range b.between {
+	for _, l := range b.between.all() {
 		misses++
 		fmt.Fprintf(w, "- between trials: %s: %s\n", l.Pattern, plain(l.Headline))
 	}
@@ -219,6 +231,8 @@ func (r *result) miss(w io.Writer) int {
 		return 0
 	case !r.Kind.healthy && o.Cause && r.Heals && (!o.Resolved || o.Resolve > resolveIn):
 		fmt.Fprintf(w, "%snot told to be over within %s\n", head, resolveIn)
+	case r.Kind.late == 0 && o.First > tellIn && len(o.Wrong)+o.Doubled == 0:
+		fmt.Fprintf(w, "%stold after %.2f s\n", head, o.First.Seconds())
 	case r.Kind.healthy && len(o.Wrong) == 0, !r.Kind.healthy && o.Cause && len(o.Wrong)+o.Doubled == 0 && o.Line == o.Placed:
 		return 0
 	case !r.Kind.healthy && !o.Culprit:
@@ -271,6 +285,6 @@ func (b *bench) conditions() string {
 		commit = strings.TrimSpace(string(out))
 	}
 	load, _ := os.ReadFile("/proc/loadavg")
-	return fmt.Sprintf("%s, commit %s, Linux %s, %d CPUs shared by all ranks and the agent, load %s at the end, seed %d, up to %d ranks.",
-		time.Now().UTC().Format(time.DateOnly), commit, kernel, runtime.NumCPU(), cmp.Or(strings.SplitN(string(load), " ", 2)[0], "unknown"), b.seed, b.most)
+	return fmt.Sprintf("%s, commit %s, Linux %s, %d CPUs shared by all ranks and the agent, load %s at the end, seed %d, %d jobs side by side, up to %d ranks each.",
+		time.Now().UTC().Format(time.DateOnly), commit, kernel, runtime.NumCPU(), cmp.Or(strings.SplitN(string(load), " ", 2)[0], "unknown"), b.seed, b.jobs, b.most)
 }

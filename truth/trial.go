@@ -31,6 +31,7 @@ type kind struct {
 	late    time.Duration // after which a fault may be told: the documented exceptions
 	class   class         // which share of the faults of real clusters it stands for
 	apart   bool          // it takes a job of which each rank has a host of its own
+	host    bool          // it touches the whole machine: other lanes have no trial meanwhile
 	do      func(*trial) (int, error)
 }
 
@@ -40,6 +41,7 @@ const settle = 15 * time.Second
 // trial is one kind, done to a job.
 type trial struct {
 	*job
+	lane   *lane
 	agent  *agent
 	disk   *disk
 	chance *rand.Rand
@@ -156,7 +158,7 @@ func (t *trial) watch(most time.Duration) error {
 		case <-limit.C:
 			return nil
 		case now := <-again.C:
-			o := judge.Judge(t.truth, t.agent.since(t.truth.Began))
+			o := judge.Judge(t.truth, t.lane.news(&t.truth))
 			if told.IsZero() && o.Cause {
 				told = now
 			}
@@ -178,7 +180,7 @@ func (t *trial) after() {
 		case <-limit.C:
 			return
 		case <-again.C:
-			if o := judge.Judge(t.truth, t.agent.since(t.truth.Began)); o.Resolved || !o.Culprit && time.Since(t.truth.Healed) > 5*time.Second {
+			if o := judge.Judge(t.truth, t.lane.news(&t.truth)); o.Resolved || !o.Culprit && time.Since(t.truth.Healed) > 5*time.Second {
 				return
 			}
 		}

@@ -52,15 +52,14 @@ func weights() []weight {
 // right: each class counts by its share, however many kinds and trials it has.
 func (b *bench) weigh(w io.Writer) {
 	sums := map[class]*tally{}
-	for i := range b.results {
-		r := &b.results[i]
+	for _, r := range b.results.all() {
 		if r.Kind.healthy || r.Kind.late > 0 {
 			continue
 		}
 		if sums[r.Kind.class] == nil {
 			sums[r.Kind.class] = &tally{}
 		}
-		sums[r.Kind.class].add(r)
+		sums[r.Kind.class].add(&r)
 	}
 	var rows strings.Builder
 	var tried, right [2]float64

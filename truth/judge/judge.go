@@ -84,6 +84,12 @@ type Truth struct {
 	Also   []Answer  // neither right nor wrong: true statements beside the point
 }
 
+// Has reports whether a line is about the trial: the pattern and the culprit of an answer.
+func (t *Truth) Has(l *Line) bool {
+	of := func(a Answer) bool { return a.names(l) }
+	return slices.ContainsFunc(t.Right, of) || slices.ContainsFunc(t.Also, of)
+}
+
 // Outcome is the score of one trial.
 type Outcome struct {
 	Culprit  bool          // who was right
