@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -58,6 +59,22 @@ func (c *cgroup) limit(bytes int) error {
 		return c.write("memory.max", strconv.Itoa(bytes))
 	}
 	return c.write("memory.limit_in_bytes", strconv.Itoa(bytes))
+}
+
+// kills is how many processes of it the kernel has killed for want of memory.
+func (c *cgroup) kills() int {
+	name := "memory.oom_control"
+	if c.v2 {
+		name = "memory.events"
+	}
+	text, _ := os.ReadFile(filepath.Join(c.path, name)) // nothing: none is known
+	for line := range strings.Lines(string(text)) {
+		if count, is := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); is {
+			n, _ := strconv.Atoi(count) // digits
+			return n
+		}
+	}
+	return 0
 }
 
 // close moves a process back and takes the cgroup away.

@@ -556,11 +556,26 @@ func (t *trial) outOfMemory(order ...string) (int, error) {
 		return running, err
 	}
 	t.right("host_oom_kill", "memory")
-	t.begin()
 	if err := t.order(t.rank, order...); err != nil {
 		return ended, err
 	}
+	if err := t.killedIn(c); err != nil {
+		return ended, err
+	}
 	return ended, t.watch(20 * time.Second)
+}
+
+// killedIn waits for the kill that is the fault: until then a worker starts, and memory is
+// written, for seconds.
+func (t *trial) killedIn(c *cgroup) error {
+	const within = time.Minute
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		t.begin() // before the look: the verdict is no earlier
+		if c.kills() > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("no process of %s was killed within %s", c.path, within)
 }
 
 func (t *trial) workerKilled() (int, error) {

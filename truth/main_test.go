@@ -98,6 +98,20 @@ func TestStatementsAboutNobodyAreJudgedByAllTruths(t *testing.T) {
 	require.Equal(t, []string{"late", "false"}, ids(b.strays()))
 }
 
+// Of a job that others ended before, the last death is the trial's.
+func TestACrashLoopIsRightByTheLastDeath(t *testing.T) {
+	tr := trial{rank: 0}
+	tr.rightAgain("SIGSEGV|bad row 3")
+	for headline, right := range map[string]bool{
+		"job j dies at each start: 3 times within 4m, each time rank 0 (SIGSEGV)":                                                              true,
+		"job j dies at each start, not always alike: rank 3 (exit status 3), rank 0 (exit status 1); the last displayed ValueError: bad row 3": true,
+		"job j dies at each start, not always alike: rank 0 (exit status 3), rank 1 (exit status 1); the last displayed ValueError: bad row 3": false,
+		"job j dies at each start, each time rank 0 (exit status 1)":                                                                           false,
+	} {
+		require.Equal(t, right, tr.truth.Right[0].Says.MatchString(headline), headline)
+	}
+}
+
 func TestAnUpdateOfAnOldVerdictIsMarked(t *testing.T) {
 	mine := map[string]string{"pid": "100"}
 	b := testBench(accusation("old", -time.Second, mine), accusation("old", time.Second, mine), accusation("new", time.Second, mine))
