@@ -80,26 +80,31 @@ func (f *Fault) value(name string) (string, bool) {
 		return "", false
 	}
 	var lead []string
+	for w, m := range f.naming {
+		if lead == nil {
+			lead = m.Values
+		}
+		if m.Values[at] != "" && f.rule.agree(lead, m.Values) {
+			return f.newest(f.marks[w.index], at, m.Values[at]), true
+		}
+	}
+	return f.quoted(at, lead)
+}
+
+// naming yields the marks that name things, the leading one first.
+func (f *Fault) naming(yield func(*Evidence, *Mark) bool) {
 	for _, holds := range [...]bool{true, false} {
 		for i, w := range f.rule.Watches {
 			if f.rule.refutes(w.Name) || w.Resolves || holds != f.saw(w) || !holds && (w.depends() || w.Follows != nil) {
 				continue
 			}
 			for j := range f.marks[i] {
-				values := f.marks[i][j].Values
-				if !f.trusted(w, &f.marks[i][j], f.verdict.best.trust) {
-					continue
-				}
-				if lead == nil {
-					lead = values
-				}
-				if values[at] != "" && f.rule.agree(lead, values) {
-					return f.newest(f.marks[i], at, values[at]), true
+				if m := &f.marks[i][j]; f.trusted(w, m, f.verdict.best.trust) && !yield(w, m) {
+					return
 				}
 			}
 		}
 	}
-	return f.quoted(at, lead)
 }
 
 // quoted is what the thing on the leading mark said of itself last, as a process of its
@@ -166,10 +171,23 @@ func apart(d int64) string {
 	return max(time.Duration(d).Round(time.Millisecond), time.Millisecond).String()
 }
 
-// observed reports whether the evidence of that name was seen, or that the verdict is full.
+// observed reports whether the evidence of that name was seen, of the thing that the verdict
+// names, or that the verdict is full.
 func (f *Fault) observed(name string) bool {
 	w := f.rule.watch(name)
-	return w != nil && f.saw(w) || name == rule.Full && f.verdict.best.confidence == verdict.Full
+	return w != nil && f.saw(w) && f.ofLead(w) || name == rule.Full && f.verdict.best.confidence == verdict.Full
+}
+
+// ofLead reports whether w joined by what the leading mark names. What joined by the process
+// of another rank says nothing of the one that is named.
+func (f *Fault) ofLead(w *Evidence) bool {
+	for _, lead := range f.naming {
+		other := func(m Mark) bool {
+			return slices.ContainsFunc(w.Match, func(field int) bool { return lead.Values[field] != "" && lead.Values[field] != m.Values[field] })
+		}
+		return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool { return !other(m) })
+	}
+	return true
 }
 
 // ofCulprit reports whether that may be said of the culprit: the evidence was observed, and where
