@@ -345,6 +345,44 @@ func TestCulpritStandsWhileEndsMayBeLate(t *testing.T) {
 	require.Equal(t, eventEnd, findings[0].Event)
 }
 
+// TestWhatMovesAfterItWasToldIsOverAndNotWithdrawn: what was told was so. What is left over, of
+// which nothing can be concluded, does not refute it.
+func TestWhatMovesAfterItWasToldIsOverAndNotWithdrawn(t *testing.T) {
+	usual := func(all []*rule.Record, sent int64) []*rule.Record {
+		for _, r := range all {
+			r.Time = began + 20*second
+			r.Attributes.PutStr("nccl.rank.silence", "usual")
+			r.Attributes.PutInt("nccl.rank.last_sent_age_ns", 20*second-sent)
+		}
+		return all
+	}
+	const before, since = -4 * second, 19 * second
+	for name, c := range map[string]struct {
+		ends  bool
+		sent  int64
+		event string
+		gone  bool
+	}{
+		"a stall has ended":                   {true, before, eventEnd, false},
+		"the rank has sent data":              {false, since, eventEnd, false},
+		"nothing moves, the pause is a usual": {false, before, eventCulprit, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, all := fresh(), records(4, 2, 1)
+			observe(d, all)
+			require.Len(t, d.Decide(began+second), 1)
+			if c.ends {
+				d.Observe(ended(all[0], 15*second))
+			}
+			observe(d, usual(records(4, 2, 1), c.sent))
+			findings := d.Decide(began + 60*second)
+			require.Len(t, findings, 1)
+			require.Equal(t, c.event, findings[0].Event)
+			require.Equal(t, c.gone, findings[0].Gone)
+		})
+	}
+}
+
 // A socket that moves now and then does not keep the job from being judged.
 func TestOneSocketThatMovesNowAndThenDoesNotSilenceTheJob(t *testing.T) {
 	all := records(4, 2, 1)

@@ -112,7 +112,16 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		}
 	}
 	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], ranks, c.Fact != nil && c.Fact.Late)
-	return rule.Finding{Event: eventCulprit, ID: name, Time: g.onset, Late: c.Fact != nil && c.Fact.Late, Resource: resource, Attributes: a}
+	return rule.Finding{Event: eventCulprit, ID: name, Time: c.since(g), Late: c.Fact != nil && c.Fact.Late, Resource: resource, Attributes: a}
+}
+
+// since is when the ranks began to wait for what c names. A rank that has died may have paused
+// in health before: what they wait for is its death since.
+func (c *conclusion) since(g *graph) int64 {
+	if c.Held == heldDead && c.Fact != nil {
+		return max(g.onset, c.Fact.Onset)
+	}
+	return g.onset
 }
 
 // nobody reports whether the culprit is the process that waits, for want of a better.

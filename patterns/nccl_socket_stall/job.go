@@ -32,7 +32,7 @@ type told struct {
 	Last int64  `json:"last"`
 	At   int64  `json:"at"`             // when it was last told
 	Rest string `json:"rest,omitempty"` // process that is said to rest while the others wait for it
-	Said int64  `json:"said,omitempty"` // when that was told first
+	Said int64  `json:"said,omitempty"` // when that, or what else the ranks wait for, was told first
 }
 
 // take notes what a record of the job means for its conclusion.
@@ -107,6 +107,8 @@ func (d *detector) judge(j *job, now int64) []rule.Finding {
 		return nil
 	case c == nil && g.goesOn(j.Told):
 		return j.goesOn(g)
+	case c == nil && j.Told != nil && j.Ended > j.Told.Said:
+		return j.over()
 	case c == nil:
 		return j.takeBack()
 	}
@@ -148,12 +150,12 @@ func (d *detector) tell(j *job, g *graph, c *conclusion, now int64) []rule.Findi
 		return nil
 	}
 	before := j.Told
-	j.Told = &told{Text: text, Time: f.Time, Last: f.Last, At: now}
+	j.Told = &told{Text: text, Time: f.Time, Last: f.Last, At: now, Said: now}
 	if c.Held == heldSilent {
-		j.Told.Rest, j.Told.Said = c.Culprit, now
-		if before != nil && before.Rest == c.Culprit {
-			j.Told.Said = before.Said
-		}
+		j.Told.Rest = c.Culprit
+	}
+	if before != nil && before.Rest == j.Told.Rest {
+		j.Told.Said = before.Said
 	}
 	return []rule.Finding{f}
 }
@@ -165,19 +167,24 @@ func (g *graph) goesOn(of *told) bool {
 		return false
 	}
 	p := g.procs[of.Rest]
-	return p != nil && p.Doing.Silence == socketstall.Usual && p.Doing.Progress() && p.Doing.At > of.Said
+	return p != nil && p.Doing.Silence == socketstall.Usual && p.Doing.At > of.Said && (p.Doing.Progress() || p.Sent > of.Said)
 }
 
 // goesOn ends what is told: the process that rested works.
 func (j *job) goesOn(g *graph) []rule.Finding {
 	at := max(j.stalls.Last, j.Told.Time)
 	a := j.named()
-	a[attrGoesOn] = g.who(j.Told.Rest) + " goes on: " + doing(g.procs[j.Told.Rest])
+	p := g.procs[j.Told.Rest]
+	a[attrGoesOn] = g.who(j.Told.Rest) + " goes on: it has sent data again"
+	if p.Doing.Progress() {
+		a[attrGoesOn] = g.who(j.Told.Rest) + " goes on: " + doing(p)
+	}
 	j.Told, j.After = nil, at
 	return []rule.Finding{{Event: eventEnd, ID: j.stalls.Name, Time: at, Last: at, Attributes: a}}
 }
 
-// takeBack withdraws what was told and does not hold with what is known now.
+// takeBack withdraws what was told and does not hold with what is known now. Nothing has moved
+// since, or it would be over.
 func (j *job) takeBack() []rule.Finding {
 	if j.Told == nil {
 		return nil
@@ -199,6 +206,11 @@ func (d *detector) end(j *job, now int64) []rule.Finding {
 	if j.Told == nil {
 		return nil
 	}
+	return j.over()
+}
+
+// over ends what is told: a stall of the job has ended since.
+func (j *job) over() []rule.Finding {
 	at := max(j.Ended, j.Told.Time)
 	j.Told, j.After = nil, at
 	return []rule.Finding{{Event: eventEnd, ID: j.stalls.Name, Time: at, Last: at, Attributes: j.named()}}
