@@ -114,8 +114,8 @@ func TestTheLineOfCodeIsScoredBesideTheCause(t *testing.T) {
 	for headline, want := range map[string]bool{
 		"rank 2 is stopped, at train.py:7 in save < main": true,
 		"rank 2 is stopped, at train.py:8 in load < main": false,
-		"rank 2 is stopped":                               false,
-		"rank 2 sleeps at train.py:7 in save":             false,
+		"rank 2 is stopped":                   false,
+		"rank 2 sleeps at train.py:7 in save": false,
 	} {
 		o := Judge(truth, []Line{line(2*time.Second, "a", "root_cause", "open", "error", "2", headline)})
 		require.True(t, o.Placed, headline)
