@@ -9,7 +9,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
@@ -34,9 +33,8 @@ func Require(tb testing.TB) {
 // allowed makes the smallest BPF object there is. Asking the kernel covers more than
 // a look at capabilities would: lockdown, seccomp, security modules.
 func allowed() error {
-	if err := rlimit.RemoveMemlock(); err != nil { // as probes do: before 5.11 maps count against it
-		return err
-	}
+	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited) // as probes do: before 5.11 maps count against it
 	// The head of union bpf_attr for BPF_MAP_CREATE (include/uapi/linux/bpf.h).
 	array := struct{ kind, keySize, valueSize, maxEntries uint32 }{unix.BPF_MAP_TYPE_ARRAY, 4, 4, 1}
 	fd, _, problem := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_CREATE, uintptr(unsafe.Pointer(&array)), unsafe.Sizeof(array))
