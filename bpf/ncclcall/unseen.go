@@ -128,13 +128,15 @@ func (s *statics) lookAt(pid uint32, known *glance, seen bool, read *bool) {
 		}
 	}
 	known.unseen = unseen
-	if known.looks++; whole {
-		known.next = s.round + min(1+known.looks/eagerLooks, uprobe.MaxPause)
+	if whole {
+		known.looks++
+		known.next = s.round + min(known.looks*known.looks, longestPause)
 	}
 }
 
-// eagerLooks are as those of uprobe.Watcher.
-const eagerLooks = 12
+// longestPause is in rounds: ten minutes, where a round is five seconds. What a program is linked
+// from does not change; NVSHMEM it may initialize late.
+const longestPause = 120
 
 // initialized reports whether a file is one that NVSHMEM loads when it is initialized
 // (src/host/bootstrap, src/host/transport): that its own library is mapped says nothing, for PyTorch
