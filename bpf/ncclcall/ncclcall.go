@@ -73,7 +73,7 @@ func Open(opts Options) (*Probe, error) {
 	}
 	opts.MaxPointToPoint = cmp.Or(opts.MaxPointToPoint, DefaultMaxPointToPoint)
 	opts.MaxCalls = cmp.Or(opts.MaxCalls, DefaultMaxCalls)
-	p := &Probe{hooks: hooks, options: opts, proc: procfs.Open(opts.ProcRoot), births: newBirths(), statics: statics{looks: map[uint32]*glance{}, files: map[file]bool{}}, limits: newLimits(opts.MaxPointToPoint, opts.MaxCalls), spared: map[uint32]Limit{}, launches: map[bpfCommunicatorKey]*launches{}}
+	p := &Probe{hooks: hooks, options: opts, proc: procfs.Open(opts.ProcRoot), births: newBirths(), statics: statics{looks: map[uint32]*glance{}, files: map[file]bool{}, pace: searchPace}, limits: newLimits(opts.MaxPointToPoint, opts.MaxCalls), spared: map[uint32]Limit{}, launches: map[bpfCommunicatorKey]*launches{}}
 	p.statics.proc = p.proc
 	p.watch = uprobe.NewWatcher(p.proc, uprobe.Libraries{
 		// NCCL is found by content: file names vary (libnccl-pr2127.so.2.30.3), and

@@ -80,6 +80,21 @@ func TestWhatMakesNoCallIsSaid(t *testing.T) {
 	require.Len(t, s.looks, 1, "who has ended is forgotten")
 }
 
+func TestTheSearchOfFilesIsPaced(t *testing.T) {
+	m := newMapped(t)
+	cuda, nccl := m.file(t, "libcuda.so.550", ""), m.file(t, "train", "\x00NCCL version 2.29.7+cuda13.0\x00")
+	process := m.process(t, 1, cuda, nccl)
+	proc := procfs.Open(m.root)
+	proc.WithPatience(hosttest.Patience)
+	s := statics{proc: proc, looks: map[uint32]*glance{}, files: map[file]bool{}, pace: 1e9}
+	for range 3 {
+		require.Empty(t, s.look([]Process{process}, nil))
+	}
+	require.Len(t, s.files, 1)
+	s.rests = time.Time{}
+	require.Len(t, s.look([]Process{process}, nil), 1)
+}
+
 // TestATextThatLiesOnTheEdgeOfAPieceIsFound: pieces overlap.
 func TestATextThatLiesOnTheEdgeOfAPieceIsFound(t *testing.T) {
 	proc := procfs.Open(t.TempDir())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // A process whose environment names no rank is that rank which its largest communicator says, and
@@ -21,9 +22,11 @@ func (r *ncclCall) unranked(most int) (some []identity.Process, over int) {
 		return nil, 0
 	}
 	some = candidates.Unranked()
-	slices.SortFunc(some, func(a, b identity.Process) int { return cmp.Compare(a.PID, b.PID) })
 	over = max(0, len(some)-most)
-	return some[:len(some)-over], over
+	slices.SortFunc(some, func(a, b identity.Process) int { return cmp.Compare(b.PID, a.PID) }) // Trim keeps the last
+	some = fairlru.Trim(some, max(0, most), func(p identity.Process) []string { return []string{p.Domain} })
+	slices.Reverse(some)
+	return some, over
 }
 
 // seat is the rank that one communicator gives a process.
