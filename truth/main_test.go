@@ -183,9 +183,18 @@ func TestTheReportHasEveryMiss(t *testing.T) {
 		{Kind: healthy, World: 3, Style: "Slurm", Healthy: 90 * time.Minute, Void: errors.New("the job makes | no step")},
 		{Kind: fault, World: 6, Style: "torchrun", Healthy: 15 * time.Minute, Outcome: judge.Outcome{Culprit: true, Cause: true, First: 6 * time.Second, Resolved: true}, Heals: true},
 	})
+	other := right
+	other.Placed, other.Told = true, []judge.Line{accusation("at another line", 1, nil)}
+	right.Placed, right.Line = true, true
+	spins := fault
+	spins.name, spins.late = "spins", time.Minute
+	b.results.add([]result{{Kind: spins, World: 2, Style: "mpirun", Outcome: other}, {Kind: spins, World: 3, Style: "mpirun", Outcome: right}})
 	var text strings.Builder
 	require.NoError(t, b.write(&text))
 	page := text.String()
+	require.Contains(t, page, "- spins, 2 ranks, mpirun: line not told. rank_exit")
+	require.NotContains(t, page, "- spins, 3 ranks")
+	require.Contains(t, page, "| 2 of 2 (100 %) | 1 of 2 (50 %) | 0 |")
 	require.Contains(t, page, "| culprit and cause right | 3 of 4 (75 %) |")
 	require.Contains(t, page, "| false statements in them | 1 |")
 	require.Contains(t, page, "all jobs together | 1.75 |")

@@ -227,20 +227,20 @@ func (r *result) miss(w io.Writer) int {
 	switch {
 	case r.Void != nil:
 		fmt.Fprintf(w, "%sshowed nothing: %s\n", head, plain(r.Void.Error()))
+	case !r.Kind.healthy && o.Cause && o.Line != o.Placed && len(o.Wrong)+o.Doubled == 0:
+		fmt.Fprintf(w, "%sline not told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
 	case r.Kind.late > 0 && len(o.Wrong) == 0:
 		return 0
 	case !r.Kind.healthy && o.Cause && r.Heals && (!o.Resolved || o.Resolve > resolveIn):
 		fmt.Fprintf(w, "%snot told to be over within %s\n", head, resolveIn)
 	case r.Kind.late == 0 && o.First > tellIn && len(o.Wrong)+o.Doubled == 0:
 		fmt.Fprintf(w, "%stold after %.2f s\n", head, o.First.Seconds())
-	case r.Kind.healthy && len(o.Wrong) == 0, !r.Kind.healthy && o.Cause && len(o.Wrong)+o.Doubled == 0 && o.Line == o.Placed:
+	case r.Kind.healthy && len(o.Wrong) == 0, !r.Kind.healthy && o.Cause && len(o.Wrong)+o.Doubled == 0:
 		return 0
 	case !r.Kind.healthy && !o.Culprit:
 		fmt.Fprintf(w, "%snot told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
 	case !r.Kind.healthy && !o.Cause:
 		fmt.Fprintf(w, "%scause not told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
-	case !r.Kind.healthy && len(o.Wrong)+o.Doubled == 0:
-		fmt.Fprintf(w, "%sline not told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
 	default:
 		fmt.Fprintf(w, "%s%d wrong, %d doubled. %s\n", head, len(o.Wrong), o.Doubled, plain(strings.Join(r.misses(), "; ")))
 	}
