@@ -79,6 +79,8 @@ func faults() []kind {
 		{name: "stopped and given up", class: hang, cause: "SIGSTOP of one rank, later SIGKILL of all", do: (*trial).stoppedThenEnded},
 		{name: "one rank starts again alone", class: software, apart: true, cause: "one rank crashes and is started again alone, as the container of a pod; the others die of it", do: (*trial).againAlone},
 		{name: "packets lost after a restart", class: network, apart: true, cause: "a rank ends the job, which starts again under the same id; then packets are lost", do: (*trial).lossAfterRestart},
+		{name: "disk stopped late in a checkpoint", class: storage, cause: "the FUSE daemon of a mount is stopped when a rank has written to it for 14 s or more", do: (*trial).diskStoppedLate},
+		{name: "killed in a long pause", class: operator, cause: "SIGKILL of a rank that has computed for 14 s or more, while the others wait", do: (*trial).killedInPause},
 		{name: "worker killed", class: operator, cause: "SIGKILL to a DataLoader worker", do: (*trial).workerKilled},
 	}
 }
@@ -273,6 +275,41 @@ func (t *trial) diskStoppedUnderWorker() (int, error) {
 	}
 	t.begin()
 	return t.diskGoesOn()
+}
+
+// diskStoppedLate is a fault in a pause that was healthy.
+func (t *trial) diskStoppedLate() (int, error) {
+	const megabytes, speed = 128, 3 << 20 // bytes a second: 42 s
+	t.truth.Right = []judge.Answer{{Pattern: "fuse_stall", Says: regexp.MustCompile("stopped|gone")}}
+	if err := t.disk.rate(speed); err != nil {
+		return running, err
+	}
+	t.later(func() error { return t.disk.rate(0) })
+	if err := t.order(t.rank, "save", t.disk.name+"/checkpoint", strconv.Itoa(megabytes)); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(14, 18))
+	t.begin()
+	if err := syscall.Kill(t.disk.pid(), syscall.SIGSTOP); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(6, 10))
+	if err := errors.Join(t.disk.rate(0), syscall.Kill(t.disk.pid(), syscall.SIGCONT)); err != nil {
+		return running, err
+	}
+	t.truth.Healed = time.Now()
+	if err := t.carried(t.rank, time.Minute); err != nil {
+		return running, err
+	}
+	return healed, t.moves(time.Minute)
+}
+
+func (t *trial) killedInPause() (int, error) {
+	if err := t.order(t.rank, "compute", "60"); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(14, 18))
+	return t.signalled(syscall.SIGKILL, "SIGKILL")
 }
 
 // diskGoesOn lets the daemon go on after a while.

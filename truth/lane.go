@@ -90,6 +90,9 @@ func (l *lane) trial(k kind, number int) result {
 	}
 	t := &trial{lane: l, job: l.job, agent: l.agent, disk: l.disk, chance: l.chance, folder: l.folder, number: number, rank: l.chance.IntN(l.job.world)}
 	r.World, r.Style = t.world, t.how.name
+	if !k.healthy && t.starts > 2 { // trials before have ended its other starts, which is a loop
+		t.also("crash_loop")
+	}
 	r.Healthy = time.Since(latest(l.ended, l.job.began))
 	start := time.Now()
 	at, err := k.do(t)
