@@ -61,7 +61,7 @@ func faults() []kind {
 		{name: "second fault", class: operator, cause: "SIGSTOP and SIGCONT of one rank, then SIGKILL of another", do: (*trial).second},
 		{name: "two stopped", class: hang, cause: "SIGSTOP of two ranks at once", do: (*trial).twoStopped},
 		{name: "debugger", class: operator, cause: "a debugger holds a rank (ptrace)", do: (*trial).debugged},
-		{name: "worker asleep", class: hang, cause: "a DataLoader worker sleeps, its rank waits for it", do: func(t *trial) (int, error) { return t.hangs("loadersleep", "asleep|sleeps|child|worker", 8, 14) }},
+		{name: "worker asleep", class: hang, cause: "a DataLoader worker sleeps, its rank waits for it", do: (*trial).workerAsleep},
 		{name: "worker stopped", class: hang, cause: "SIGSTOP of a DataLoader worker", do: (*trial).workerStopped},
 		{name: "worker crashes", class: software, cause: "SIGSEGV of a DataLoader worker", do: (*trial).workerCrashes},
 		{name: "worker raises", class: software, cause: "an exception in a DataLoader worker, which its rank raises again", do: func(t *trial) (int, error) {
@@ -517,6 +517,28 @@ func (t *trial) workerStopped() (int, error) {
 	return t.heals()
 }
 
+// workerAsleep is a fault from when the worker sleeps: until then it starts, for seconds.
+func (t *trial) workerAsleep() (int, error) {
+	t.place = place("loadersleep")
+	t.stalls("asleep|sleeps|child|worker")
+	lasts := t.seconds(8, 14)
+	if err := t.order(t.rank, "loadersleep", fmt.Sprintf("%.0f", lasts.Seconds())); err != nil {
+		return running, err
+	}
+	worker, err := t.worker(time.Minute)
+	if err != nil {
+		return running, err
+	}
+	if err := t.waitsIn(worker, "hrtimer_nanosleep"); err != nil { // kernel/time/hrtimer.c
+		return running, err
+	}
+	t.begin()
+	if err := t.carried(t.rank, lasts+time.Minute); err != nil {
+		return running, err
+	}
+	return t.heals()
+}
+
 // workerCrashes is a fault from when the worker crashes: until then it starts, for seconds.
 func (t *trial) workerCrashes() (int, error) {
 	t.right("dataloader_hang", "SIGSEGV")
@@ -605,7 +627,7 @@ func (t *trial) outOfMemory(order ...string) (int, error) {
 // killedIn waits for the kill that is the fault: until then a worker starts, and memory is
 // written, for seconds.
 func (t *trial) killedIn(c *cgroup) error {
-	const within = time.Minute
+	const within = 2 * time.Minute
 	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		t.begin() // before the look: the verdict is no earlier
 		if c.kills() > 0 {
