@@ -45,7 +45,7 @@ type conclusion struct {
 // While records of others may be on their way, what was told stands.
 func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stands bool) {
 	if c := cmp.Or(g.stopped(), g.path()); c != nil {
-		return g.inPart(g.explained(c, fs)), 0, false
+		return g.inPart(g.dying(g.explained(c, fs), fs, now)), 0, false
 	}
 	start := g.start()
 	if start == "" {
@@ -67,6 +67,15 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 		c = g.fellSilent(g.working(g.firstOf(key, fs), fs))
 	}
 	return g.inPart(g.tie(g.believed(g.explained(c, fs)))), 0, false
+}
+
+// dying takes the certainty from a process whose main thread has ended since another rank of its
+// job died: it may be about to end of that, slowly where it has much memory or a GPU.
+func (g *graph) dying(c *conclusion, fs *facts, now int64) *conclusion {
+	if c.Held == heldStopped && c.Fact == nil && g.procs[c.Culprit].State == socketstall.Zombie && fs.diedIn(g.j.stalls.Name, g.onset-deathsBefore, now) {
+		c.Certain, c.Missing = false, "whether it ends of the death of another rank"
+	}
+	return c
 }
 
 // inPart makes a conclusion partial where stalls of the job were given up: others may wait for

@@ -218,10 +218,10 @@ func (f *fact) readFuse(r *rule.Record) string {
 	return cmp.Or(rule.Text(a, "fuse.stall.id"), f.Device)
 }
 
-// diedIn reports whether a process of the job had died by then.
-func (fs *facts) diedIn(job string, by int64) bool {
+// diedIn reports whether a process of the job died between two times.
+func (fs *facts) diedIn(job string, from, by int64) bool {
 	for _, f := range fs.All {
-		if (f.Kind == "process.exit" || f.Kind == "oom.kill") && f.Onset <= by && f.Job == job {
+		if (f.Kind == "process.exit" || f.Kind == "oom.kill") && f.Onset >= from && f.Onset <= by && f.Job == job {
 			return true
 		}
 	}

@@ -112,7 +112,7 @@ func (d *detector) judge(j *job, now int64) []rule.Finding {
 	case c == nil:
 		return j.takeBack()
 	}
-	c.aborts = !d.facts.diedIn(j.stalls.Name, g.first)
+	c.aborts = c.Held != heldWorks && !d.facts.diedIn(j.stalls.Name, 0, g.first) // a pause in health ends no rank
 	return d.tell(j, g, c, now)
 }
 
