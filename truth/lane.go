@@ -110,7 +110,7 @@ func (l *lane) trial(k kind, number int) result {
 		r.Void = errors.Join(r.Void, t.end())
 		l.last, l.job = l.job, nil
 	}
-	if at == ended || k.host { // what is left of a broken job was killed
+	if at == ended || k.host || r.Void != nil { // what is left of a broken job was killed
 		time.Sleep(3 * time.Second)
 	}
 	l.ended, l.before = time.Now(), t.truth
@@ -166,6 +166,8 @@ func (l *lane) train(k *kind) (err error) {
 		if err != nil && l.job != nil { // the next trial takes another one
 			err = errors.Join(err, l.job.end())
 			l.last, l.job = l.job, nil
+			time.Sleep(3 * time.Second)
+			l.ended = time.Now() // what was killed is told before
 		}
 	}()
 	if l.job != nil && k.apart && !l.job.apart() {
