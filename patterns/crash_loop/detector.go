@@ -58,7 +58,7 @@ type detector struct {
 
 func (d *detector) reset() { d.loops, d.order = map[string]*loop{}, &fairlru.List[string]{} }
 
-// loop is the starts of one job that ended by a death, in the order of those.
+// loop is the starts of one job that has died, in the order of their ends.
 type loop struct {
 	Job     string   `json:"job"`
 	Domain  string   `json:"domain,omitempty"`
@@ -70,7 +70,7 @@ type loop struct {
 	element *fairlru.Element[string]
 }
 
-// start is one run of the job, by the first of its ranks that died.
+// start is one run of the job, by the first of its ranks that died, or that ended well.
 type start struct {
 	Run    string `json:"run"`
 	Time   int64  `json:"time"`
@@ -79,12 +79,14 @@ type start struct {
 	PID    int64  `json:"pid,omitempty"`
 	How    string `json:"how"`
 	Killed bool   `json:"killed,omitempty"` // with another, at once
+	Well   bool   `json:"well,omitempty"`   // none of its ranks has died, and one ended with status 0
 	Late   bool   `json:"late,omitempty"`   // it was read late
 }
 
-// Observe takes in the death of a rank.
+// Observe takes in the end of a rank: its death, or, of a job that has died before, an end with
+// status 0. A job does not die at each start when one of them ends well.
 func (d *detector) Observe(r *rule.Record) bool {
-	s, ok := death(r)
+	s, ok := end(r)
 	job := rule.Job(r.Attributes)
 	if !ok || job == "" {
 		return false
@@ -92,6 +94,13 @@ func (d *detector) Observe(r *rule.Record) bool {
 	domain := rule.Text(r.Attributes, rule.AttributeJobDomain)
 	key := job + "\x00" + domain
 	l := d.loops[key]
+	if s.Well {
+		if l == nil || !l.takeWell(s) {
+			return false
+		}
+		d.trim(l)
+		return true
+	}
 	if l == nil {
 		l = &loop{Job: job, Domain: domain}
 		d.enter(key, l)
@@ -103,15 +112,18 @@ func (d *detector) Observe(r *rule.Record) bool {
 	return true
 }
 
-// death reads the death of a rank in a run that is known. A drill's ranks die by design.
-func death(r *rule.Record) (*start, bool) {
+// end reads the end of a rank in a run that is known. A drill's ranks die by design.
+func end(r *rule.Record) (*start, bool) {
 	a := r.Attributes
 	rank, ranked := rule.Integer(a, rule.AttributeRank)
 	signal, _ := rule.Integer(a, "process.exit.signal")
 	code, _ := rule.Integer(a, "process.exit.code")
-	if r.Run == "" || !ranked || rank < 0 || stopped(r, signal, code) || signal == 0 && code == 0 ||
+	if r.Run == "" || !ranked || rank < 0 || stopped(r, signal, code) ||
 		rule.Text(a, rule.AttributeDrill) == "true" || rule.Text(a, "process.exit.inherited_identity") == "true" || rule.Text(a, "process.exit.helper") == "true" {
 		return nil, false
+	}
+	if signal == 0 && code == 0 {
+		return &start{Run: r.Run, Time: r.Time, Rank: rank, Well: true}, true
 	}
 	how := cmp.Or(rule.Text(a, "process.exit.signal_name"), "exit status "+strconv.FormatInt(code, 10))
 	pid, _ := rule.Integer(a, "process.pid")
@@ -141,7 +153,9 @@ func ordered(r *rule.Record, ended int64) bool {
 // take enters a death. Of one run the first counts; of two at one moment the lower rank.
 func (l *loop) take(s *start, atOnce int64) {
 	at := slices.IndexFunc(l.Starts, func(o *start) bool { return o.Run == s.Run })
-	if at >= 0 {
+	if at >= 0 && l.Starts[at].Well {
+		l.Starts[at] = s
+	} else if at >= 0 {
 		old := l.Starts[at]
 		near := max(old.Time-s.Time, s.Time-old.Time) <= atOnce
 		killed := old.Killed || near && old.Rank != s.Rank && old.How == "SIGKILL" && s.How == "SIGKILL"
@@ -152,6 +166,20 @@ func (l *loop) take(s *start, atOnce int64) {
 	} else {
 		l.Starts = append(l.Starts, s)
 	}
+	l.sort()
+}
+
+// takeWell enters a start that ends well, as far as is known, and reports whether it was new.
+func (l *loop) takeWell(s *start) bool {
+	if slices.ContainsFunc(l.Starts, func(o *start) bool { return o.Run == s.Run }) {
+		return false
+	}
+	l.Starts = append(l.Starts, s)
+	l.sort()
+	return true
+}
+
+func (l *loop) sort() {
 	slices.SortFunc(l.Starts, func(a, b *start) int { return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Run, b.Run)) })
 }
 
@@ -167,8 +195,13 @@ func (d *detector) enter(key string, l *loop) {
 // trim forgets starts and jobs beyond the caps. How many starts there were stays known.
 func (d *detector) trim(l *loop) {
 	if len(l.Starts) > maxStarts {
-		l.Since = cmp.Or(l.Since, l.Starts[0].Time)
-		l.Before++
+		switch gone := l.Starts[0]; {
+		case gone.Well:
+			l.Before, l.Since = 0, 0
+		case !gone.Killed:
+			l.Since = cmp.Or(l.Since, gone.Time)
+			l.Before++
+		}
 		l.Starts = l.Starts[1:]
 	}
 	for len(d.loops) > maxJobs {
@@ -215,9 +248,16 @@ func (d *detector) Decide(now int64) []rule.Finding {
 	return findings
 }
 
-// judge looks at the latest starts that died less than so long apart.
+// judge looks at the latest starts that died less than so long apart, since one ended well.
 func (l *loop) judge(key string, least int, apart int64) (f rule.Finding, ok bool) {
-	crashes := slices.DeleteFunc(slices.Clone(l.Starts), func(s *start) bool { return s.Killed })
+	since := l.Starts
+	for i, s := range slices.Backward(l.Starts) {
+		if s.Well {
+			since, l.Before, l.Since = l.Starts[i+1:], 0, 0
+			break
+		}
+	}
+	crashes := slices.DeleteFunc(slices.Clone(since), func(s *start) bool { return s.Killed })
 	from := len(crashes)
 	for from > 0 && (from == len(crashes) || crashes[from].Time-crashes[from-1].Time <= apart) {
 		from--

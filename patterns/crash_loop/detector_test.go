@@ -47,6 +47,45 @@ func TestALongLoopKeepsItsCount(t *testing.T) {
 	require.Empty(t, d.Decide(0), "an hour later it is another loop")
 }
 
+// ends shows that a rank ended with status 0.
+func ends(d *detector, job, run string, rank, at int64) bool {
+	a := pcommon.NewMap()
+	a.PutStr(rule.AttributeJob, job)
+	a.PutInt(rule.AttributeRank, rank)
+	return d.Observe(&rule.Record{Name: eventExit, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+}
+
+func TestAStartThatEndsWellEndsTheLoop(t *testing.T) {
+	d := newDetector()
+	require.False(t, ends(d, "j", "0", 0, 1), "of a job that has not died nothing is kept")
+	require.Empty(t, d.loops)
+	for i := range int64(40) {
+		die(d, "j", fmt.Sprintf("1%02d", i), 0, 60*(i+1), "SIGSEGV")
+	}
+	require.Len(t, d.Decide(0), 1)
+	require.True(t, ends(d, "j", "200", 0, 2460))
+	require.False(t, ends(d, "j", "200", 1, 2461), "it is known")
+	for i := range int64(3) {
+		require.Empty(t, d.Decide(0))
+		require.True(t, die(d, "j", fmt.Sprintf("3%02d", i), 0, 2520+60*i, "SIGSEGV"))
+	}
+	findings := d.Decide(0)
+	require.Len(t, findings, 1)
+	require.Equal(t, int64(3), findings[0].Attributes["crash_loop.starts"])
+	require.Equal(t, "2m0s", findings[0].Attributes["crash_loop.lasts"])
+	require.False(t, ends(d, "j", "302", 1, 2641), "a rank that ends well in a start that died")
+	require.True(t, ends(d, "j", "400", 1, 2700))
+	require.True(t, die(d, "j", "400", 0, 2701, "SIGSEGV"), "one leaves early, and another dies")
+	findings = d.Decide(0)
+	require.Len(t, findings, 1)
+	require.Equal(t, int64(4), findings[0].Attributes["crash_loop.starts"])
+	saved, err := d.Snapshot()
+	require.NoError(t, err)
+	again := newDetector()
+	require.NoError(t, again.Restore(saved))
+	require.Equal(t, d.loops["j\x00"].Starts, again.loops["j\x00"].Starts)
+}
+
 func TestDeathsOfUnknownRunsAreNoStarts(t *testing.T) {
 	d := newDetector()
 	require.False(t, die(d, "j", "", 0, 1, ""))
@@ -134,7 +173,7 @@ func TestRanksThatAreAskedToEnd(t *testing.T) {
 			if tc.spared != nil {
 				a.PutInt("process.exit.spared_ranks", int64(tc.spared.(int)))
 			}
-			_, counts := death(&rule.Record{Name: eventExit, Run: "1", Resource: pcommon.NewMap(), Attributes: a})
+			_, counts := end(&rule.Record{Name: eventExit, Run: "1", Resource: pcommon.NewMap(), Attributes: a})
 			require.Equal(t, tc.counts, counts)
 		})
 	}
