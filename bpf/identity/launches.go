@@ -3,6 +3,8 @@ package identity
 import (
 	"slices"
 	"time"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // A launch script that exports a rank gives it to all that it runs: grep, ls, a health
@@ -24,7 +26,7 @@ type launches struct {
 	tell    func(Exit)
 	asked   func(*record, uint64) bool // whether others have asked a process to end, not long before a time
 	of      map[parentKey][]*siblings  // by the process that started them
-	order   []*siblings                // oldest first
+	order   fairlru.List[*siblings]    // oldest first, shared between domains and containers
 	evicted uint64
 }
 
@@ -51,6 +53,8 @@ func keyOfRank(r *record) siblingKey {
 type siblings struct {
 	parent  parentKey
 	key     siblingKey
+	domain  string // of the first of them
+	element *fairlru.Element[*siblings]
 	living  []*record
 	waiting []waitingEnd
 	main    main
@@ -96,10 +100,10 @@ func (l *launches) started(r, parent *record) {
 		g.join(r)
 		return
 	}
-	g := l.group(under, keyOfRank(r))
+	g := l.group(under, keyOfRank(r), r.Domain)
 	if l.replaces(g, r) {
 		g.retired = true
-		g = l.group(under, keyOfRank(r))
+		g = l.group(under, keyOfRank(r), r.Domain)
 	}
 	if r.launched != nil && r.launched != g {
 		r.launched.forget(r)
@@ -159,21 +163,27 @@ func (g *siblings) forget(r *record) {
 	g.living = slices.DeleteFunc(g.living, func(o *record) bool { return o.PID == r.PID })
 }
 
-// group returns the siblings of that key, made when there are none.
-func (l *launches) group(parent parentKey, key siblingKey) *siblings {
+// group returns the siblings of that key, made when there are none. Where there is no room, those give
+// way that are oldest of the domain that has most: who starts many takes it from himself.
+func (l *launches) group(parent parentKey, key siblingKey, domain string) *siblings {
 	for _, g := range l.of[parent] {
 		if g.key == key && !g.retired {
 			return g
 		}
 	}
-	if len(l.order) >= maxLaunches {
+	if l.order.Len() >= maxLaunches {
 		l.evicted++
-		l.remove(l.order[0], Exit{Code: 1})
+		victim, _ := l.order.Victim()
+		l.remove(victim.Value, Exit{Code: 1})
 	}
-	g := &siblings{parent: parent, key: key}
-	l.of[parent] = append(l.of[parent], g)
-	l.order = append(l.order, g)
+	g := &siblings{parent: parent, key: key, domain: domain}
+	l.enter(g)
 	return g
+}
+
+func (l *launches) enter(g *siblings) {
+	l.of[g.parent] = append(l.of[g.parent], g)
+	g.element = l.order.Add(g, fairlru.Some, g.domain, g.key.container)
 }
 
 // launcher reports whether parent starts several ranks: then it is no launch script.
@@ -217,13 +227,17 @@ func (l *launches) ended(r *record, e Exit) {
 // beside reports whether the rank of g lives in the same container under another parent: g
 // is a health check, which the container's runtime starts.
 func (l *launches) beside(g *siblings, now uint64) bool {
-	return g.key.container != "" && slices.ContainsFunc(l.order, func(o *siblings) bool {
-		if o == g || o.key != g.key || o.retired {
-			return false
+	lives := false
+	if g.key.container == "" {
+		return lives
+	}
+	l.order.Each(func(o *siblings) {
+		if o != g && o.key == g.key && !o.retired {
+			o.age(now)
+			lives = lives || o.main == mainLives
 		}
-		o.age(now)
-		return o.main == mainLives
 	})
+	return lives
 }
 
 // crashed reports whether a signal ended it that scripts do not send to what they run.
@@ -309,10 +323,10 @@ func (l *launches) move(g *siblings, parent parentKey) {
 	l.leave(g)
 	if g.retired { // it stays apart from its rank that was started again
 		g.parent = parent
-		l.of[parent], l.order = append(l.of[parent], g), append(l.order, g)
+		l.enter(g)
 		return
 	}
-	into := l.group(parent, g.key)
+	into := l.group(parent, g.key, g.domain)
 	for _, r := range g.living {
 		into.join(r)
 	}
@@ -356,13 +370,13 @@ func (l *launches) leave(g *siblings) {
 	} else {
 		delete(l.of, g.parent)
 	}
-	l.order = slices.DeleteFunc(l.order, is)
+	l.order.Remove(g.element)
 }
 
 // expire tells of the ends that nothing followed, and forgets parents of whom nothing is
 // left to decide.
 func (l *launches) expire(now uint64) {
-	for _, g := range slices.Clone(l.order) {
+	l.order.Each(func(g *siblings) {
 		g.age(now)
 		g.decide(l.tell)
 		g.tellWhere(l.tell, func(_ int, w *waitingEnd) bool { return w.followed && w.ended+uint64(longest) <= now }, helper)
@@ -375,12 +389,12 @@ func (l *launches) expire(now uint64) {
 		if len(g.living)+len(g.waiting) == 0 && (g.main == noMain || g.retired) {
 			l.leave(g)
 		}
-	}
+	})
 }
 
 // flush tells of all that waits.
 func (l *launches) flush() {
-	for len(l.order) > 0 {
-		l.remove(l.order[0], Exit{Code: 1})
+	for l.order.Len() > 0 {
+		l.remove(l.order.Oldest(), Exit{Code: 1})
 	}
 }

@@ -245,7 +245,7 @@ func TestARankThatIsStartedAgainWhileItLivesIsAnotherOne(t *testing.T) {
 			end(old, 63e9)
 			require.Equal(t, "rank", ends[20])
 			l.parentEnded(launcher, nil, Exit{})
-			require.Empty(t, l.order)
+			require.Zero(t, l.order.Len())
 		})
 	}
 }
@@ -274,12 +274,37 @@ func TestLaunchesAreBounded(t *testing.T) {
 		r.endNS = 1e9 + 1
 		l.ended(r, Exit{Process: r.Process, Code: 1})
 	}
-	require.Len(t, l.order, maxLaunches)
+	require.Equal(t, maxLaunches, l.order.Len())
 	require.EqualValues(t, maxLaunches, l.evicted)
 	require.Equal(t, maxLaunches, exits, "what there is no room for is told")
 	l.flush()
 	require.Equal(t, 2*maxLaunches, exits)
 	require.Empty(t, l.of)
+}
+
+// Who starts ranks without end takes no room from others: what the launch script of another user runs
+// beside its rank stays a helper.
+func TestLaunchesAreSharedBetweenDomains(t *testing.T) {
+	told := map[uint32]bool{}
+	l := newLaunches(func(e Exit) { told[e.PID] = e.Helper }, nobody)
+	begin := func(pid, parent uint32, domain string, ns uint64) *record {
+		r, _ := derive(facts{pid: pid, parentPID: parent, startNS: ns, domain: domain, launch: launch{rank: 1, worldSize: 2}}, nil)
+		l.started(r, nil)
+		return r
+	}
+	rank := begin(20, 10, "user 1000", 1e9)
+	for i := range uint32(2 * maxLaunches) {
+		begin(i+100, i+1e6, "user 1001", 2e9)
+	}
+	require.Equal(t, maxLaunches, l.order.Len())
+	grep := begin(21, 10, "user 1000", 60e9)
+	grep.endNS = 60e9 + 1e6
+	l.ended(grep, Exit{Process: grep.Process, Code: 1})
+	l.expire(120e9)
+	require.Equal(t, map[uint32]bool{21: true}, told)
+	rank.endNS = 121e9
+	l.ended(rank, Exit{Process: rank.Process, Code: 1})
+	require.Equal(t, map[uint32]bool{20: false, 21: true}, told)
 }
 
 // TestRealLaunchScripts runs a shell that exports a rank, on the real kernel.
