@@ -19,9 +19,13 @@ func (g *graph) fellSilent(key string) *conclusion {
 	margin, off, next := g.margin(key)
 	c := &conclusion{Held: heldSilent, Culprit: key}
 	owes := p.Received > p.Sent && p.Sent != 0
-	c.Shows = g.who(key) + " fell silent first"
-	if next != "" {
-		c.Shows += fmt.Sprintf(", %s before rank %d (clocks agree to %s)", milliseconds(margin), g.procs[next].Rank, milliseconds(off))
+	switch {
+	case next == "":
+		c.Shows = g.who(key) + " fell silent first"
+	case margin > off:
+		c.Shows = fmt.Sprintf("%s fell silent first, %s before rank %d (clocks agree to %s)", g.who(key), milliseconds(margin), g.procs[next].Rank, milliseconds(off))
+	default:
+		c.Shows = fmt.Sprintf("%s fell silent together with rank %d (clocks agree to %s)", g.who(key), g.procs[next].Rank, milliseconds(off))
 	}
 	if owes {
 		c.Shows += fmt.Sprintf("; it received data %s after it last sent any: it owes", milliseconds(p.Received-p.Sent))
