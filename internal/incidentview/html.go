@@ -118,10 +118,14 @@ func sinceWords(v View) string {
 	if v.Since.Year() < firstYear {
 		return "by a log that has no time of day"
 	}
-	if age := v.Made.At.Sub(v.Since); !v.Made.At.IsZero() && age >= 0 {
+	switch age := v.Made.At.Sub(v.Since); {
+	case v.Made.At.IsZero() || age < 0:
+		return ""
+	case age < time.Millisecond:
+		return "at the time of this report"
+	default:
 		return verdict.Lasting(age) + " before this report"
 	}
-	return ""
 }
 
 // few are some ranges, or the first and the last rank.

@@ -397,3 +397,14 @@ func BenchmarkReportOf1024Ranks(b *testing.B) {
 		}
 	})
 }
+
+func TestSinceWhen(t *testing.T) {
+	since := time.Date(2026, 11, 22, 3, 12, 4, 0, time.UTC)
+	for age, want := range map[time.Duration]string{
+		0: "at the time of this report", time.Millisecond: "1 ms before this report", 90 * time.Second: "1 min 30 s before this report", -time.Second: "",
+	} {
+		v := View{}
+		v.Since, v.Made.At = since, since.Add(age)
+		require.Equal(t, want, sinceWords(v))
+	}
+}
