@@ -127,7 +127,7 @@ func (f *Fault) quoted(at int, lead []string) (string, bool) {
 
 // known is what templates of the verdict are filled with.
 func (f *Fault) known() rule.Known {
-	return rule.Known{Holds: f.ofCulprit, Field: func(name string) (string, bool) {
+	return rule.Known{Holds: f.observed, Field: func(name string) (string, bool) {
 		if _, defined := f.rule.at[name]; defined {
 			return f.value(name)
 		}
@@ -188,36 +188,6 @@ func (f *Fault) ofLead(w *Evidence) bool {
 		return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool { return !other(m) })
 	}
 	return true
-}
-
-// ofCulprit reports whether that may be said of the culprit: the evidence was observed, and where
-// it joins by fields of its own, of the thing on the leading mark. Another rank of the job that
-// was killed by its launcher says nothing of the first that died.
-func (f *Fault) ofCulprit(name string) bool {
-	if !f.observed(name) {
-		return false
-	}
-	w, lead := f.rule.watch(name), f.lead()
-	if w == nil || w.join < 0 || lead == nil {
-		return true
-	}
-	return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool {
-		return !slices.ContainsFunc(w.Match, func(at int) bool { return m.Values[at] != lead[at] && m.Values[at] != "" && lead[at] != "" })
-	})
-}
-
-// lead is the values of the first mark of the leading evidence, nil for none.
-func (f *Fault) lead() []string {
-	w := f.leading()
-	if w == nil {
-		return nil
-	}
-	for i := range f.marks[w.index] {
-		if m := &f.marks[w.index][i]; f.trusted(w, m, f.verdict.best.trust) {
-			return m.Values
-		}
-	}
-	return nil
 }
 
 // newest is the value of a field that says how long something lasts, as the last of marks
