@@ -80,7 +80,9 @@ func FuzzDecode(f *testing.F) {
 		parseFdinfo(string(raw))
 		parseMountinfo(raw, "25")
 		var code kernelCode
-		_ = kerninfo.FindCode(strings.NewReader(string(raw)), code.find)
+		if symbols, err := kerninfo.ReadTable(strings.NewReader(string(raw)), strings.NewReader("")); err == nil {
+			kerninfo.FindCode(symbols, code.find)
+		}
 	})
 }
 
@@ -122,13 +124,15 @@ func TestDeviceNumbers(t *testing.T) {
 }
 
 func TestKernelCodeIsToldByName(t *testing.T) {
-	var code kernelCode
-	require.NoError(t, kerninfo.FindCode(strings.NewReader(`ffffffff81000100 T handle_mm_fault
+	symbols, err := kerninfo.ReadTable(strings.NewReader(`ffffffff81000100 T handle_mm_fault
 ffffffff81000200 T filemap_read
 ffffffff81000300 T vfs_read
 ffffffffc0001000 t fuse_file_write_iter	[fuse]
 ffffffffc0001800 t fuse_other.isra.0	[fuse]
-`), code.find))
+`), strings.NewReader(""))
+	require.NoError(t, err)
+	var code kernelCode
+	kerninfo.FindCode(symbols, code.find)
 	require.Equal(t, kernelCode{
 		fault: kerninfo.Code{{Start: 0xffffffff81000100, End: 0xffffffff81000200}},
 		read:  kerninfo.Code{{Start: 0xffffffff81000200, End: 0xffffffff81000300}},

@@ -84,7 +84,7 @@ func (t *trial) symbols() func() lookup {
 		return nil
 	}
 	return func() lookup {
-		table, err := kerninfo.Functions()
+		table, err := kerninfo.Symbols()
 		if err != nil {
 			return nil // not known, as where the kernel hides its addresses
 		}

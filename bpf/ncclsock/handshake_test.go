@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/vishvananda/netlink"
 )
 
@@ -104,11 +106,13 @@ func TestHandshakeThatIsNotAcknowledged(t *testing.T) {
 
 func TestPageVariablesAreBothOrNone(t *testing.T) {
 	const both = "ffffffff81000000 T _text\nffffffff82a00010 D vmemmap_base\nffffffff82a00018 D page_offset_base\n"
-	require.Equal(t, &pageVariables{0xffffffff82a00010, 0xffffffff82a00018}, parsePageVariables(strings.NewReader(both)))
-	for _, text := range []string{
-		"", both[:60], strings.ReplaceAll(both, "82a00010", "nonsense"),
-		fmt.Sprintf("%016x D vmemmap_base\n%016x D page_offset_base\n", 0, 0),
-	} {
-		require.Equal(t, &pageVariables{}, parsePageVariables(strings.NewReader(text)))
+	in := func(text string) *pageVariables {
+		symbols, err := kerninfo.ReadTable(strings.NewReader(text), strings.NewReader(""))
+		require.NoError(t, err)
+		return pageVariablesIn(symbols)
+	}
+	require.Equal(t, &pageVariables{0xffffffff82a00010, 0xffffffff82a00018}, in(both))
+	for _, text := range []string{"", strings.ReplaceAll(both, "page_offset", "other"), fmt.Sprintf("%016x D vmemmap_base\n%016x D page_offset_base\n", 0, 0)} {
+		require.Equal(t, &pageVariables{}, in(text))
 	}
 }

@@ -3,7 +3,6 @@
 package ncclsock
 
 import (
-	"io"
 	"runtime"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
@@ -25,15 +24,12 @@ func learnPageVariables() *pageVariables {
 	if err != nil {
 		return &pageVariables{}
 	}
-	return parsePageVariables(symbols)
+	return pageVariablesIn(symbols)
 }
 
-func parsePageVariables(symbols io.Reader) *pageVariables {
+func pageVariablesIn(symbols *kerninfo.Table) *pageVariables {
 	var v pageVariables
-	for s, err := range kerninfo.Read(symbols) {
-		if err != nil {
-			return &pageVariables{}
-		}
+	for s := range symbols.All() {
 		switch string(s.Name) {
 		case "vmemmap_base":
 			v.vmemmapBase = s.Address

@@ -73,32 +73,20 @@ func (c Code) Has(address uint64) bool {
 // On reports whether one of the return addresses on a stack does.
 func (c Code) On(stack []uint64) bool { return slices.ContainsFunc(stack, c.Has) }
 
-// FindCode adds each symbol to the Code that find returns for it; nil is not wanted.
-// A module's symbols come in no order, so the next greater address of all ends a
-// function; the last of all has no end and is not found.
-func FindCode(symbols io.Reader, find func(Symbol) *Code) error {
-	type begun struct {
-		code  *Code
-		start uint64
-	}
-	var wanted []begun
-	var addresses []uint64
-	for s, err := range Read(symbols) {
-		if err != nil {
-			return err
+// FindCode adds each symbol of a table to the Code that find returns for it; nil is not
+// wanted. The next greater address ends a function; the last of all has no end and is
+// not found.
+func FindCode(t *Table, find func(Symbol) *Code) {
+	for i := range t.symbols {
+		s := t.symbol(i)
+		code := find(s)
+		if code == nil {
+			continue
 		}
-		addresses = append(addresses, s.Address)
-		if code := find(s); code != nil {
-			wanted = append(wanted, begun{code, s.Address})
+		if next := i + slices.IndexFunc(t.symbols[i:], func(p placed) bool { return p.address > s.Address }); next > i {
+			*code = append(*code, Range{s.Address, t.symbols[next].address})
 		}
 	}
-	slices.Sort(addresses)
-	for _, w := range wanted {
-		if next, _ := slices.BinarySearch(addresses, w.start+1); next < len(addresses) {
-			*w.code = append(*w.code, Range{w.start, addresses[next]})
-		}
-	}
-	return nil
 }
 
 // Table are the symbols of a kernel in order, so that any number of addresses costs one
@@ -106,7 +94,7 @@ func FindCode(symbols io.Reader, find func(Symbol) *Code) error {
 type Table struct {
 	symbols []placed
 	names   []byte
-	modules []string
+	modules [][]byte
 	places  map[string]Range
 }
 
@@ -134,8 +122,8 @@ func ReadTable(symbols, modules io.Reader) (*Table, error) {
 		module, known := numbers[string(s.Module)]
 		if !known {
 			module = uint16(len(t.modules))
-			t.modules = append(t.modules, string(s.Module))
-			numbers[t.modules[module]] = module
+			t.modules = append(t.modules, bytes.Clone(s.Module))
+			numbers[string(s.Module)] = module
 		}
 		length := min(len(s.Name), math.MaxUint8)
 		t.symbols = append(t.symbols, placed{s.Address, uint32(len(t.names)), uint8(length), s.Kind, module})
@@ -143,6 +131,22 @@ func ReadTable(symbols, modules io.Reader) (*Table, error) {
 	}
 	slices.SortStableFunc(t.symbols, func(a, b placed) int { return cmp.Compare(a.address, b.address) })
 	return t, nil
+}
+
+// All are the symbols, by their addresses. Their texts hold as long as the table.
+func (t *Table) All() iter.Seq[Symbol] {
+	return func(yield func(Symbol) bool) {
+		for i := range t.symbols {
+			if !yield(t.symbol(i)) {
+				return
+			}
+		}
+	}
+}
+
+func (t *Table) symbol(i int) Symbol {
+	s := t.symbols[i]
+	return Symbol{s.address, s.kind, t.names[s.name:][:s.length], t.modules[s.module]}
 }
 
 // Functions says in which function each return address lies. Addresses without a function
@@ -154,11 +158,10 @@ func (t *Table) Functions(addresses []uint64) map[uint64]Symbol {
 		if next == 0 {
 			continue
 		}
-		s := t.symbols[next-1]
-		module := t.modules[s.module]
-		inModule := module == "" || Code{t.places[module]}.Has(address)
-		if strings.ContainsRune("tTwW", rune(s.kind)) && inModule {
-			found[address] = Symbol{s.address, s.kind, t.names[s.name:][:s.length], []byte(module)}
+		s := t.symbol(next - 1)
+		inModule := len(s.Module) == 0 || Code{t.places[string(s.Module)]}.Has(address)
+		if strings.ContainsRune("tTwW", rune(s.Kind)) && inModule {
+			found[address] = s
 		}
 	}
 	return found

@@ -20,7 +20,9 @@ ffffffffc0001000 t of_a_module	[fuse]
 
 func TestCodeIsFoundInPiecesAndInAnyOrder(t *testing.T) {
 	found := map[string]*Code{"wanted": {}, "of_a_module": {}, "at_the_end": {}, "fixed_percpu_data": {}}
-	require.NoError(t, FindCode(strings.NewReader(symbols), func(s Symbol) *Code { return found[string(s.Name)] }))
+	table, err := ReadTable(strings.NewReader(symbols), strings.NewReader(""))
+	require.NoError(t, err)
+	FindCode(table, func(s Symbol) *Code { return found[string(s.Name)] })
 	require.Equal(t, map[string]*Code{
 		"wanted":            {{0xffffffff81000100, 0xffffffff81000180}, {0xffffffff81000200, 0xffffffff81000300}},
 		"of_a_module":       {{0xffffffffc0001000, 0xffffffffc0002000}},
@@ -48,7 +50,7 @@ func TestSymbolsSayWhatAndWhoseTheyAre(t *testing.T) {
 
 func TestGarbageInsteadOfSymbolsIsAnError(t *testing.T) {
 	for _, text := range []string{"not an address at all\n", "\n", "1\n", "1 t\n", "1 tt x\n", "zz t x\n", strings.Repeat("1", 1<<17)} {
-		err := FindCode(strings.NewReader(text), func(Symbol) *Code { return nil })
+		_, err := ReadTable(strings.NewReader(text), strings.NewReader(""))
 		require.ErrorContains(t, err, "read kernel symbols", "%.20q", text)
 	}
 }

@@ -9,7 +9,6 @@ package kerninfo
 import (
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -34,7 +33,7 @@ type answers struct {
 	mu      sync.Mutex
 	modules string // the answers hold as long as the kernel has these
 	types   *btf.Cache
-	symbols []byte
+	symbols *Table
 	forget  *time.Timer
 }
 
@@ -65,25 +64,24 @@ func sharedTypes() *btf.Cache {
 	return shared.types
 }
 
-// Symbols is the text of /proc/kallsyms: lines of "address type name [module]". The
-// addresses are zero with kernel.kptr_restrict=2 or without CAP_SYSLOG.
-func Symbols() (io.Reader, error) {
+// Symbols are those of the running kernel: none where it hides their addresses
+// (kernel.kptr_restrict=2, or without CAP_SYSLOG).
+func Symbols() (*Table, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	shared.refresh()
 	if shared.symbols == nil {
-		text, err := os.ReadFile("/proc/kallsyms")
+		table, err := readSymbols()
 		if err != nil {
 			return nil, err
 		}
-		shared.symbols = text
+		shared.symbols = table
 	}
-	return bytes.NewReader(shared.symbols), nil
+	return shared.symbols, nil
 }
 
-// Functions are those of the running kernel: none where it hides its addresses.
-func Functions() (*Table, error) {
-	symbols, err := Symbols()
+func readSymbols() (*Table, error) {
+	symbols, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +89,7 @@ func Functions() (*Table, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without modules
 		return nil, err
 	}
-	return ReadTable(symbols, bytes.NewReader(modules))
+	return ReadTable(bytes.NewReader(symbols), bytes.NewReader(modules))
 }
 
 // refresh drops what was said before a module came or went.
