@@ -37,6 +37,8 @@ LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint
 # that prints what go test -json prints, and of one that is a test itself.
 JSON = @mkdir -p $(RESULTS) && $(BIN)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped --jsonfile $(RESULTS)/$@.json --raw-command --
 CHECK = $(JSON) tools/as-test.sh $@
+# What passed in machines, or in the stage host, with the same kernel, binaries and files.
+KEPT = $(if $(FRESH),,-kept .cache/vmtests/passed)
 # Nobody runs a tool that another make is just writing.
 LOCKED := flock $(BIN)
 
@@ -133,11 +135,11 @@ tools: gotestsum ## Tests of the tools themselves
 
 .PHONY: host
 host: build gotestsum ## The probes and the whole agent on the kernel of this machine (as root)
-	@go run ./vmtests -kernel host -binary bin/tracecore -pkg "$$(tools/unit.sh host | paste -sd,)" -json $(RESULTS)/host.json
+	@go run ./vmtests -kernel host -binary bin/tracecore -pkg "$$(tools/unit.sh host | paste -sd,)" -json $(RESULTS)/host.json $(KEPT)
 
 .PHONY: vmtest
 vmtest: deps build gotestsum ## Probes, receivers and agent on every kernel of vmtests/kernels.txt, and its tables (KERNEL=5.10 for one, quick for what make test runs)
-	@go run ./vmtests -kernel '$(KERNEL)' -binary bin/tracecore -json $(RESULTS)/vmtest.json $(if $(KERNEL),$(if $(FRESH),,-kept .cache/vmtests/passed),-results vmtests)
+	@go run ./vmtests -kernel '$(KERNEL)' -binary bin/tracecore -json $(RESULTS)/vmtest.json $(if $(KERNEL),$(KEPT),-results vmtests)
 
 .PHONY: fuzz
 fuzz: gotestsum ## Every fuzz target for FUZZTIME

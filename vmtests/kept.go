@@ -18,12 +18,12 @@ import (
 	"github.com/tracecoreai/tracecore/vmtests/machine"
 )
 
-// kept tells again what passed in a machine that was given the same: kernel, modules, init,
-// environment, test binary and its files. The go command does so for tests on the host.
+// kept tells again what passed in a machine, or on this one, that was given the same: kernel,
+// modules, init, environment, test binary and its files. The go command does so for its tests.
 // A clean clone has kept nothing.
 type kept struct {
 	dir    string // "": nothing is kept
-	kernel string // name and version of the package
+	kernel string // name and version of the package, or thisHost
 	keys   map[string]string
 	told   map[string][]guest.Line // package → what its binary said
 }

@@ -116,3 +116,20 @@ func TestOnlyWhatEndedWellIsKept(t *testing.T) {
 	names, _ := remaining(t, dir, "linux 1", given(t, nil))
 	require.Equal(t, []string{"bpf/a", "bpf/ab"}, names, "a damaged file is none")
 }
+
+func TestTheHostRunsAgainWhatHasChanged(t *testing.T) {
+	dir, ran, o := t.TempDir(), filepath.Join(t.TempDir(), "ran"), options{kept: t.TempDir()}
+	path := filepath.Join(dir, "a.test")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho \"$CI\" >>"+ran+"\n"), 0o755))
+	run := func() (told []guest.Kind) {
+		require.NoError(t, runHost(o, Kernel{Name: hostName}, []binary{{testPackage: testPackage{Name: "bpf/a", Dir: dir}, Path: path}}, func(l guest.Line) { told = append(told, l.Kind) }))
+		return told
+	}
+	require.Equal(t, []guest.Kind{guest.Boot, guest.Begin, guest.End}, run())
+	require.Equal(t, []guest.Kind{guest.Boot, guest.Kept, guest.End}, run())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "data"), []byte("other"), 0o600))
+	require.Contains(t, run(), guest.Begin)
+	text, err := os.ReadFile(ran)
+	require.NoError(t, err)
+	require.Equal(t, "true\ntrue\n", string(text))
+}

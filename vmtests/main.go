@@ -70,7 +70,7 @@ func parseFlags(args []string) (options, error) {
 	f.StringVar(&o.json, "json", "", "append results to this file in the form of go test -json")
 	f.StringVar(&o.results, "results", "", "folder whose results.json, RESULTS.md and INSTRUCTIONS.md get the rows of this run")
 	f.StringVar(&o.cache, "cache", ".cache/kernels", "where kernels are kept")
-	f.StringVar(&o.kept, "kept", "", "folder of what passed in machines before; what has the same kernel, binary and files is told again, not run")
+	f.StringVar(&o.kept, "kept", "", "folder of what passed before; what has the same kernel, binary and files is told again, not run")
 	f.DurationVar(&o.limit, "limit", 45*time.Minute, "a machine is stopped after this")
 	f.IntVar(&o.parallel, "parallel", max(1, runtime.NumCPU()/machine.CPUs), "machines that run at the same time; more than fit on the CPUs hold each other up")
 	f.BoolVar(&o.verbose, "v", false, "show the output of tests that pass too")
@@ -200,7 +200,7 @@ func runKernel(ctx context.Context, o options, k Kernel, s suite, out *printer) 
 	var pkg archive.Package
 	var problem error
 	if k.Name == hostName {
-		problem = runHost(o, s.binaries, seen.see)
+		problem = runHost(o, k, s.binaries, seen.see)
 	} else {
 		pkg, problem = runMachine(ctx, o, k, s, seen.see, out)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,7 +146,12 @@ func pack(o options, row Kernel, kernel archive.Kernel, busybox string, s suite)
 		payload.Files[agentPath] = o.binary
 		payload.Manifest.Env = append(payload.Manifest.Env, binaryVariable+"="+agentPath)
 	}
-	for _, b := range s.binaries {
+	return payload, addTests(&payload, o, row, s.binaries)
+}
+
+// addTests adds test binaries with the files that they read.
+func addTests(payload *machine.Payload, o options, row Kernel, binaries []binary) error {
+	for _, b := range binaries {
 		if b.Err != nil {
 			continue
 		}
@@ -153,11 +159,11 @@ func pack(o options, row Kernel, kernel archive.Kernel, busybox string, s suite)
 		path := dir + "/" + filepath.Base(b.Path)
 		payload.Files[path] = b.Path
 		if err := addDataFiles(payload.Files, dir, b.Dir); err != nil {
-			return payload, err
+			return err
 		}
 		payload.Manifest.Tests = append(payload.Manifest.Tests, guest.Test{Package: b.Name, Path: path, Dir: dir, Args: arguments(o, row.later(b.Name)), Limit: testLimit})
 	}
-	return payload, nil
+	return nil
 }
 
 // addDataFiles adds all below the package's folder that is not Go: testdata,
@@ -186,27 +192,71 @@ func addDataFiles(files map[string]string, inside, here string) error {
 // wait most of their time, and there are more of them than there are CPUs.
 var waiting = fmt.Sprintf("-test.parallel=%d", max(3, runtime.NumCPU()))
 
-// runHost runs the same binaries here, in their packages' folders.
-func runHost(o options, binaries []binary, see func(guest.Line)) error {
-	env := append(os.Environ(), "CI=true")
+// runHost runs the same binaries here, in their packages' folders, but those that passed
+// on this boot with the same programs, binaries and files.
+func runHost(o options, row Kernel, binaries []binary, see func(guest.Line)) error {
+	payload, err := packHost(o, row, binaries)
+	if err != nil {
+		return err
+	}
+	passes := newKept(o.kept, thisHost())
+	again, err := passes.take(&payload)
+	if err != nil {
+		return err
+	}
+	see = passes.watch(see)
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return err
+	}
+	see(guest.Line{Kind: guest.Boot, Text: string(release)})
+	env := append(os.Environ(), payload.Manifest.Env...)
+	for _, test := range payload.Manifest.Tests {
+		// What it reads lies here where it lay before it was packed.
+		b := binaries[slices.IndexFunc(binaries, func(b binary) bool { return b.Name == test.Package })]
+		test.Path, test.Dir = b.Path, b.Dir
+		if err := guest.Run(test, env, func(line guest.Line) error { see(line); return nil }); err != nil {
+			return err
+		}
+	}
+	for _, line := range again {
+		see(line)
+	}
+	return nil
+}
+
+// packHost gathers what tests find on this machine, as pack does for another.
+func packHost(o options, row Kernel, binaries []binary) (machine.Payload, error) {
+	payload := machine.Payload{Files: map[string]string{}}
+	var err error
+	if payload.Init, err = os.Executable(); err != nil { // it starts them
+		return payload, err
+	}
+	payload.Manifest.Env = []string{"CI=true", "PATH=" + os.Getenv("PATH")}
 	if o.binary != "" {
 		path, err := filepath.Abs(o.binary)
 		if err != nil {
-			return err
+			return payload, err
 		}
-		env = append(env, binaryVariable+"="+path)
+		payload.Files[agentPath] = path
+		payload.Manifest.Env = append(payload.Manifest.Env, binaryVariable+"="+path)
 	}
-	send := func(line guest.Line) error { see(line); return nil }
-	for _, b := range binaries {
-		if b.Err != nil {
-			continue
-		}
-		test := guest.Test{Package: b.Name, Path: b.Path, Dir: b.Dir, Args: append(arguments(o, nil), waiting), Limit: testLimit}
-		if err := guest.Run(test, env, send); err != nil {
-			return err
-		}
+	err = addTests(&payload, o, row, binaries)
+	for i := range payload.Manifest.Tests {
+		payload.Manifest.Tests[i].Args = append(payload.Manifest.Tests[i].Args, waiting)
 	}
-	return nil
+	return payload, err
+}
+
+// thisHost says which kernel runs here, since when, and which programs of Debian are
+// installed: tests start interpreters, shells and compilers.
+func thisHost() string {
+	var says strings.Builder
+	for _, name := range []string{"/proc/sys/kernel/osrelease", "/proc/sys/kernel/version", "/proc/sys/kernel/random/boot_id", "/var/lib/dpkg/status"} {
+		text, err := os.ReadFile(name)
+		fmt.Fprintln(&says, name, err, string(text))
+	}
+	return says.String()
 }
 
 // tail returns the last lines of a file for a person to read.
