@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -209,7 +210,7 @@ func startPythonRanks(t *testing.T, name string, size int, environment func(rank
 		cmd := exec.Command("/usr/bin/python3", filepath.Join(dir, "job.py"))
 		cmd.Env = append(os.Environ(), fmt.Sprint("STANDIN_RANK=", rank), fmt.Sprint("STANDIN_SIZE=", size), "STANDIN_ID="+name)
 		cmd.Env = append(cmd.Env, environment(rank)...)
-		j.ranks = append(j.ranks, startPythonRank(t, cmd))
+		hosttest.OnOneCPU(t, func() { j.ranks = append(j.ranks, startPythonRank(t, cmd)) })
 	}
 	return j
 }
