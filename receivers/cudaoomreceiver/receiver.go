@@ -14,7 +14,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/cudaoom"
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/receivers/cudaoomreceiver/internal/metadata"
-	"github.com/tracecoreai/tracecore/receivers/internal/gpurefusal"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpuask"
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -140,7 +140,7 @@ func (o *cudaOOM) work(ctx context.Context, done <-chan struct{}) {
 
 func (o *cudaOOM) take(ctx context.Context, event *cudaoom.Event) {
 	if !event.Succeeded {
-		gpurefusal.Tell() // now: when it is a finding, the process may be dead
+		gpuask.Refused() // now: when it is a finding, the process may be dead
 		o.telemetry.ReceiverCudaoomRefusals.Add(ctx, 1)
 	}
 	if f := o.judge.observe(event); f != nil {

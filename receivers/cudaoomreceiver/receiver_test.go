@@ -16,7 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/receivers/cudaoomreceiver/internal/metadata"
-	"github.com/tracecoreai/tracecore/receivers/internal/gpurefusal"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpuask"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -144,7 +144,7 @@ func TestRefusalThatStandsBecomesARecord(t *testing.T) {
 }
 
 func TestARefusalIsToldWithinTheProcessAtOnce(t *testing.T) {
-	told, stop := gpurefusal.Hear()
+	told, stop := gpuask.Refusals()
 	defer stop()
 	b := newBench(t)
 	b.start(t)

@@ -45,13 +45,14 @@ type monitor struct {
 	condition atomic.Pointer[condition]
 
 	// Only the goroutine of run uses these.
-	host    component.Host
-	now     func() time.Time
-	gpus    *inventory.Inventory
-	storms  *storm.Storms
-	convert *converter
-	engine  engine
-	stuck   []stuckHelper
+	host     component.Host
+	now      func() time.Time
+	gpus     *inventory.Inventory
+	storms   *storm.Storms
+	standing standing
+	convert  *converter
+	engine   engine
+	stuck    []stuckHelper
 }
 
 func newMonitor(settings receiver.Settings, config *Config, start starter) (*monitor, error) {
@@ -66,7 +67,7 @@ func newMonitor(settings receiver.Settings, config *Config, start starter) (*mon
 	m := &monitor{
 		config: config, settings: settings, start: start, telemetry: telemetry,
 		closing: make(chan struct{}), settled: make(chan struct{}), now: time.Now,
-		gpus: inventory.New(config.CollectionInterval), storms: storm.New(settings.ID.Type().String(), config.CollectionInterval),
+		gpus: inventory.New(config.CollectionInterval), storms: storm.New(settings.ID.Type().String(), config.CollectionInterval), standing: standing{},
 		convert: newConverter(config, settings, meanings, record.ThisHost()), engine: engine{answers: make(chan engineAnswer, 1)},
 	}
 	m.condition.Store(&condition{state: stateOf(starting)})

@@ -12,7 +12,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/process"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/protocol"
-	"github.com/tracecoreai/tracecore/receivers/internal/gpurefusal"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpuask"
 )
 
 // askedHelper counts how often it is asked; what it answers the test decides.
@@ -45,7 +45,7 @@ func (h *askedHelper) eventually(t *testing.T, polls int64) {
 
 func TestRefusedMemoryIsReadForAtOnce(t *testing.T) {
 	h := readsSeldom(t, NVML, healthy)
-	gpurefusal.Tell()
+	gpuask.Refused()
 	h.eventually(t, 2)
 }
 
@@ -53,7 +53,7 @@ func TestRefusalsWithoutEndAreReadForOnceASecond(t *testing.T) {
 	h := readsSeldom(t, NVML, healthy)
 	began := time.Now()
 	require.Eventually(t, func() bool {
-		gpurefusal.Tell()
+		gpuask.Refused()
 		return h.polls.Load() >= 4
 	}, deadline, time.Millisecond)
 	require.GreaterOrEqual(t, time.Since(began), 2*betweenExtra)
@@ -61,7 +61,7 @@ func TestRefusalsWithoutEndAreReadForOnceASecond(t *testing.T) {
 
 func TestNoReadingForARefusalWhileOneIsUnderWay(t *testing.T) {
 	h := readsSeldom(t, NVML, nil)
-	gpurefusal.Tell()
+	gpuask.Refused()
 	require.Never(t, func() bool { return h.polls.Load() > 1 }, 3*afterRefusal, time.Millisecond)
 	h.messages <- healthy()
 	h.eventually(t, 2)
@@ -69,7 +69,7 @@ func TestNoReadingForARefusalWhileOneIsUnderWay(t *testing.T) {
 
 func TestRefusedMemoryIsNotReadForThroughDCGM(t *testing.T) {
 	h := readsSeldom(t, DCGM, healthy)
-	gpurefusal.Tell()
+	gpuask.Refused()
 	require.Never(t, func() bool { return h.polls.Load() > 1 }, 3*afterRefusal, time.Millisecond)
 }
 

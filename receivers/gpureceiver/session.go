@@ -12,7 +12,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/process"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/internal/protocol"
-	"github.com/tracecoreai/tracecore/receivers/internal/gpurefusal"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpuask"
 )
 
 // silence is how many call timeouts a helper may be silent for when it owes an
@@ -101,9 +101,12 @@ func (m *monitor) talk(s process.Session, c choice) ending {
 	t := &talk{monitor: m, choice: c, session: s, timer: time.NewTimer(m.patience()), began: m.now()}
 	defer t.timer.Stop()
 	if c.source == NVML {
-		told, stop := gpurefusal.Hear()
+		told, stop := gpuask.Refusals()
 		defer stop()
 		t.refusals = told
+		ranks, leave := gpuask.Ranks()
+		defer leave()
+		t.ranks = ranks
 	}
 	polls := time.NewTicker(m.config.CollectionInterval)
 	defer polls.Stop()
@@ -127,6 +130,8 @@ func (m *monitor) talk(s process.Session, c choice) ending {
 			t.refused()
 		case <-t.extra:
 			t.pollForRefusal()
+		case rank := <-t.ranks:
+			t.standing.hear(rank, t.now())
 		case <-t.timer.C:
 			if t.owes() {
 				return t.hung(protocol.Hung{Call: "helper", Seconds: m.patience().Seconds()})
@@ -159,6 +164,7 @@ type talk struct {
 	ready    *protocol.State
 	snapshot bool // one came: before, there is nothing to look for again
 
+	ranks    <-chan gpuask.Rank
 	refusals <-chan struct{}  // of GPU memory
 	extra    <-chan time.Time // when to read for one; nil: none waits
 	last     time.Time        // of such a reading

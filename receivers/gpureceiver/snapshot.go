@@ -33,6 +33,9 @@ func (t *talk) reading(snapshot *protocol.Snapshot, asked time.Time) {
 		t.tell(storm.Fault{PCI: f.PCI, Event: storm.Health, Kind: f.System, Failed: f.Failed, Text: f.Text}, at)
 	}
 	t.logs.Put(t.convert.faults(t.storms.Expire(at), t.gpus, at))
+	if told := t.standing.look(t.gpus, asked); len(told) > 0 && t.logs.Open() {
+		t.logs.Put(t.convert.activities(told, at))
+	}
 	if t.metrics.Open() {
 		t.metrics.Put(t.convert.readings(t.gpus, t.ready.Driver, asked))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpuask"
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -226,6 +227,9 @@ func (r *ncclCall) tell(l *look, now time.Time) {
 	e := &r.config.Events
 	for i := range l.changes {
 		c := &l.changes[i]
+		if c.what == stopped || c.what == moving {
+			gpuask.Stands(c.pid, c.what == stopped)
+		}
 		enabled := map[what]bool{
 			stopped: e.NcclCallStopped.Enabled, moving: e.NcclCallMoving.Enabled, ended: e.NcclCallEnd.Enabled, doing: e.NcclCallDoing.Enabled,
 			waiting: e.NcclCallInitWaiting.Enabled, done: e.NcclCallInitDone.Enabled, arrival: e.NcclCallArrivals.Enabled,

@@ -16,6 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
 	"github.com/tracecoreai/tracecore/bpf/probe"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpuask"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -136,6 +137,8 @@ func TestConsumeContract(t *testing.T) {
 }
 
 func TestStandstillBecomesARecordOfItsRank(t *testing.T) {
+	told, stop := gpuask.Ranks()
+	defer stop()
 	b := newBench(t)
 	b.start(t)
 	b.scan(t, scanAt(0, calling(5, 0)))
@@ -150,6 +153,8 @@ func TestStandstillBecomesARecordOfItsRank(t *testing.T) {
 	require.Equal(t, "claimed", a["tracecore.trust"])
 	b.scan(t, scanAt(11, calling(6, 10.5)))
 	require.Equal(t, "nccl.call.moving", b.Next(t).EventName())
+	require.Equal(t, gpuask.Rank{PID: 42, Stands: true}, <-told, "its GPU is looked at meanwhile")
+	require.Equal(t, gpuask.Rank{PID: 42}, <-told)
 	b.Accepted(t, 2)
 	require.EqualValues(t, 6, b.Own(t, "calls", attribute.String("operation", "AllReduce")))
 	require.EqualValues(t, 1, b.Own(t, "communicators"))

@@ -27,6 +27,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpuask"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -398,6 +399,8 @@ func TestWhatIsToldOfARankIsOverWhenItLeavesThePlaceOfItsStack(t *testing.T) {
 // TestARankThatStoodAndEndedStandsNoMore: else a job that was killed while it waited would be told
 // to stand still a minute later.
 func TestARankThatStoodAndEndedStandsNoMore(t *testing.T) {
+	told, stop := gpuask.Ranks()
+	defer stop()
 	b := newBench(t)
 	b.at(42, func(p *fake) { p.stack = waiting(42) })
 	b.Resolver.Know(rank(42, 3))
@@ -409,6 +412,8 @@ func TestARankThatStoodAndEndedStandsNoMore(t *testing.T) {
 	b.source.mu.Unlock()
 	b.looks(t, 2)
 	require.Equal(t, "process.stack.moving", b.Next(t).EventName())
+	require.Equal(t, gpuask.Rank{PID: 42, Stands: true}, <-told, "its GPU is looked at meanwhile")
+	require.Equal(t, gpuask.Rank{PID: 42}, <-told)
 }
 
 // Where a rank stands is taken back when nobody looks any more whether it does: else it would be told

@@ -20,6 +20,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+	"github.com/tracecoreai/tracecore/receivers/internal/gpuask"
 )
 
 // Bounds of one look.
@@ -506,6 +507,7 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		}
 	}
 	w.out.Put(w.convert.stack(s, time.Now()))
+	gpuask.Stands(c.PID, true)
 }
 
 // judged reports whether a stack is of the standstill that was judged: the thread goes on while
@@ -524,6 +526,7 @@ func (w *watch) judged(c candidate, main *stacks.Thread) bool {
 }
 
 func (w *watch) moving(ctx context.Context, f *follower, was *told) {
+	gpuask.Stands(f.PID, false)
 	if !w.config.Events.ProcessStackMoving.Enabled {
 		return
 	}

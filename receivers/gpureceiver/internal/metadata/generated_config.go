@@ -2212,6 +2212,7 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 
 // EventsConfig provides config for gpu events.
 type EventsConfig struct {
+	GpuActivity        EventConfig `mapstructure:"gpu.activity"`
 	GpuClockChange     EventConfig `mapstructure:"gpu.clock_change"`
 	GpuEcc             EventConfig `mapstructure:"gpu.ecc"`
 	GpuHealth          EventConfig `mapstructure:"gpu.health"`
@@ -2223,6 +2224,9 @@ type EventsConfig struct {
 
 func DefaultEventsConfig() EventsConfig {
 	return EventsConfig{
+		GpuActivity: EventConfig{
+			Enabled: true,
+		},
 		GpuClockChange: EventConfig{
 			Enabled: false,
 		},

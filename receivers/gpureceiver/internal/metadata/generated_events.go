@@ -3,6 +3,7 @@
 package metadata
 
 import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -10,6 +11,7 @@ import (
 
 // The names of the events.
 const (
+	EventGpuActivity        = "gpu.activity"
 	EventGpuClockChange     = "gpu.clock_change"
 	EventGpuEcc             = "gpu.ecc"
 	EventGpuHealth          = "gpu.health"
@@ -22,6 +24,7 @@ const (
 // ByName says of each event whether it is enabled.
 func (c EventsConfig) ByName() map[string]bool {
 	return map[string]bool{
+		EventGpuActivity:        c.GpuActivity.Enabled,
 		EventGpuClockChange:     c.GpuClockChange.Enabled,
 		EventGpuEcc:             c.GpuEcc.Enabled,
 		EventGpuHealth:          c.GpuHealth.Enabled,
@@ -56,6 +59,59 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 	resource := NewResourceBuilder(b.resource)
 	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName, resource.SetHostBootID)
 	b.SetResource(resource.Emit())
+}
+
+// GpuActivity writes the attributes of the event gpu.activity: What the GPU of a rank that stands still does, at three readings in a row: told when it is known, and when it changes while the rank stands (NVML alone).
+type GpuActivity struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	DeviceAttributes
+	record.IdentityAttributes
+}
+
+// GpuActivity begins a record.
+func (b *LogsBuilder) GpuActivity(head record.Head) GpuActivity {
+	return GpuActivityOn(b.Begin(EventGpuActivity, 28, head))
+}
+
+// GpuActivityOn writes the attributes there.
+func GpuActivityOn(attributes *record.Attributes) GpuActivity {
+	return GpuActivity{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		DeviceAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+	}
+}
+
+// EventName is gpu.activity.
+func (GpuActivity) EventName() string { return EventGpuActivity }
+
+// Attributes is where they are written.
+func (a GpuActivity) Attributes() *record.Attributes { return a.attributes }
+
+// GpuActivityClockPercent sets gpu.activity.clock_percent: Clock of the SMs in percent of the highest, at the last of the readings.
+func (a GpuActivity) GpuActivityClockPercent(v int64) {
+	a.attributes.Int("gpu.activity.clock_percent", v)
+}
+
+// GpuActivityReadings sets gpu.activity.readings: At how many readings in a row it was so.
+func (a GpuActivity) GpuActivityReadings(v int64) { a.attributes.Int("gpu.activity.readings", v) }
+
+// GpuActivityShared sets gpu.activity.shared: Other processes are on the GPU, too: whose kernels run, it does not say.
+func (a GpuActivity) GpuActivityShared(v bool) { a.attributes.Bool("gpu.activity.shared", v) }
+
+// GpuActivitySinceUnixNano sets gpu.activity.since_unix_nano: When the time began that the first of the readings is about.
+func (a GpuActivity) GpuActivitySinceUnixNano(v int64) {
+	a.attributes.Int("gpu.activity.since_unix_nano", v)
+}
+
+// GpuActivityState sets gpu.activity.state: What the GPU did: idle (no kernel ran at any of the readings), busy (one ran for 95 % of the time and more at each), varies. A kernel of NCCL that waits for its peers runs all the time.
+func (a GpuActivity) GpuActivityState(v string) { a.attributes.Str("gpu.activity.state", v) }
+
+// GpuActivityThrottleReasons sets gpu.activity.throttle_reasons: What held the clocks down at each of the readings, as in hw.gpu.throttle.reason; heat and the power brake alone.
+func (a GpuActivity) GpuActivityThrottleReasons() pcommon.Slice {
+	return a.attributes.Slice("gpu.activity.throttle_reasons")
 }
 
 // GpuClockChange writes the attributes of the event gpu.clock_change: The clocks of a GPU changed; many times a minute on a healthy GPU (NVML alone).
