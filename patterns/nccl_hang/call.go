@@ -71,6 +71,7 @@ type callRecord struct {
 	doing                 socketstall.Doing
 	unidentified, limited bool
 	unseen                string     // why not all calls of the process are seen, as long as it lives
+	gpu                   string     // PCI address of the one that the communicator is for
 	stack                 stackPlace // of a record of a stack alone
 }
 
@@ -129,7 +130,7 @@ func (c *callRecord) readCommunicator(a pcommon.Map) bool {
 	if len(c.comm) > maxCallName || !hasRank || !hasSize || rank >= size {
 		return false
 	}
-	c.commRank, c.commSize = rank, size
+	c.commRank, c.commSize, c.gpu = rank, size, str(a, "gpu.id")
 	c.number, _ = whole(a, "nccl.call.collectives")
 	c.last, _ = whole(a, "nccl.call.last_unix_nano")
 	c.exact, c.aligned, c.operation = truth(a, "nccl.call.exact"), truth(a, "nccl.call.aligned"), str(a, "nccl.call.last_operation")

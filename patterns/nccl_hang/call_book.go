@@ -57,6 +57,7 @@ type toldStop struct {
 	Below    bool   `json:"below,omitempty"`  // all have called it
 	Own      string `json:"own,omitempty"`    // the name that the finding itself would have
 	Stacks   bool   `json:"stacks,omitempty"` // stacks alone tell it
+	Device   string `json:"device,omitempty"` // GPU that was named
 	Said     string `json:"said"`             // all of it: told again only when it has changed
 }
 
@@ -81,7 +82,8 @@ type caller struct {
 	at     int64
 	state  socketstall.State
 	doing  socketstall.Doing
-	unread bool // it calls on communicators that nobody can tell apart
+	unread bool   // it calls on communicators that nobody can tell apart
+	gpu    string // PCI address of the one that it calls for, "" not known
 	stack  stackPlace
 	early  string // hash of a stack of which it is known what the process does, and nothing else yet
 	places []placeOf
@@ -135,6 +137,7 @@ type callBook struct {
 	shares  *fairlru.List[*callShare]
 	limited map[process]int64 // whose calls are not counted, and when that was told
 	unseen  map[process]unseenCalls
+	gpus    *gpuBook
 	windows int
 	swept   int64
 
@@ -147,7 +150,7 @@ type callCounts struct{ records, invalid, evicted, unidentified int64 }
 func newCallBook(options *Options) *callBook {
 	return &callBook{
 		options: options, runs: map[string]*callRun{}, order: &fairlru.List[*callRun]{}, shares: &fairlru.List[*callShare]{},
-		limited: map[process]int64{}, unseen: map[process]unseenCalls{},
+		limited: map[process]int64{}, unseen: map[process]unseenCalls{}, gpus: newGPUBook(),
 	}
 }
 
@@ -172,6 +175,9 @@ func (b *callBook) take(c *callRecord, begun string, now int64) bool {
 		r.shareStack(&c.stack)
 	}
 	changed := who.learn(c)
+	if c.gpu != "" {
+		who.gpu = r.one(c.gpu)
+	}
 	switch {
 	case c.event == eventCallDoing || c.ofStack():
 	case c.unidentified:

@@ -41,7 +41,7 @@ const (
 	doubtAligned = "the calls of some ranks were counted from some call on, and NCCL's own counters say what was before"
 	doubtLimited = "a rank calls too often, and its calls are not counted"
 	doubtUnread  = "a rank has communicators whose rank and size cannot be read"
-	doubtBelow   = "what their GPUs and links do is not seen by their calls"
+	doubtBelow   = "what the links between them do is not seen"
 	doubtInit    = "a rank whose agent started later may have called it unseen"
 )
 

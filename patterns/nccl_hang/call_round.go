@@ -40,6 +40,9 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	if j.othersFirst(r, f, now) {
 		return round
 	}
+	if f.below() {
+		j.calls.gpus.ask(f)
+	}
 	j.process2(r, f)
 	own := f.Stop
 	if r.told != nil && r.told.goesOn(f) {
@@ -47,9 +50,12 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 		if r.told.Stacks && f.ofStacks() { // it stands since other times, as far as is known now
 			own, f.ID = r.told.Own, strings.TrimPrefix(r.told.Own, "stop-")
 		}
+		if r.told.Device != "" && r.told.Device != f.Device { // what was named is taken back
+			f.Stop = fmt.Sprintf("%s-%x", own, now)
+		}
 	}
 	told := &toldStop{
-		Stop: f.Stop, Own: own, Comm: f.Comm, Desc: f.Desc, Culprits: f.Culprits, Below: f.below(), Stacks: f.ofStacks(), Said: said2(f),
+		Stop: f.Stop, Own: own, Comm: f.Comm, Desc: f.Desc, Culprits: f.Culprits, Below: f.below(), Stacks: f.ofStacks(), Device: f.Device, Said: said2(f),
 	}
 	if r.told != nil && r.told.Stop != told.Stop {
 		round.Cleared = []Cleared{r.told.cleared(r)}
@@ -137,6 +143,7 @@ func (f *Finding) below() bool { return f.Kind == AllCalled || f.Kind == AllWait
 func said2(f *Finding) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %s %q %v %d %d %q %d %q", f.Kind, f.Sure, f.Comm, f.Culprits, f.Seq, f.Called, f.Does, len(f.Affected), f.Mount)
+	_, _ = fmt.Fprintf(h, " %q %q", f.GPUs, f.Device)
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
@@ -295,6 +302,9 @@ func (r *callRun) below(found []*Finding, now int64) (more []*Finding) {
 			continue // a rank of it has gone on
 		}
 		f := s.allCalled(now)
+		for _, p := range s.places {
+			f.stands = append(f.stands, p.caller)
+		}
 		between(f, slices.Values(s.places), func(p *place) socketstall.Identity { return p.caller.host })
 		f.identify()
 		more = append(more, f)
@@ -343,6 +353,11 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 	}
 	f := s.allCalled(now)
 	f.Affected = slices.DeleteFunc(slices.Sorted(maps.Keys(r.byRank())), func(rank int) bool { return has(f.Waiting, rank) })
+	for _, who := range r.callers {
+		if len(who.places) > 0 {
+			f.stands = append(f.stands, who)
+		}
+	}
 	between(f, maps.Values(r.callers), (*caller).runsOn) // in which of its communicators it began, nobody knows
 	s.doubts(f)
 	return []*Finding{f}

@@ -12,6 +12,7 @@ import (
 type savedCalls struct {
 	Limited []savedLimit   `json:"processes_limited,omitempty"`
 	Unseen  []savedLimit   `json:"processes_unseen,omitempty"`
+	GPUs    []savedGPUs    `json:"gpus,omitempty"`
 	Runs    []savedCallRun `json:"runs,omitempty"`
 }
 
@@ -48,6 +49,7 @@ type savedCaller struct {
 	State  socketstall.State    `json:"s,omitempty"`
 	Doing  socketstall.Doing    `json:"d"`
 	Unread bool                 `json:"u,omitempty"`
+	GPU    string               `json:"g,omitempty"`
 	Stack  *stackPlace          `json:"k,omitempty"`
 	Early  string               `json:"e,omitempty"`
 }
@@ -90,7 +92,7 @@ func (p process) compare(o process) int {
 
 // save copies all that changes.
 func (b *callBook) save() savedCalls {
-	var s savedCalls
+	s := savedCalls{GPUs: b.gpus.save()}
 	for _, who := range slices.SortedFunc(maps.Keys(b.limited), process.compare) {
 		s.Limited = append(s.Limited, savedLimit{Host: who.host, PID: who.pid, At: b.limited[who]})
 	}
@@ -112,7 +114,7 @@ func (r *callRun) save() savedCallRun {
 	for i, key := range keys {
 		c := r.callers[key]
 		numbers[c] = i
-		saved := savedCaller{Host: c.host, Rank: c.rank, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, Early: c.early}
+		saved := savedCaller{Host: c.host, Rank: c.rank, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, GPU: c.gpu, Early: c.early}
 		if c.stack.At != 0 || c.early != "" {
 			stack := c.stack
 			saved.Stack = &stack
@@ -161,6 +163,9 @@ func (b *callBook) restore(s *savedCalls) error {
 		}
 		b.unseen[process{u.Host, u.PID}] = unseenCalls{u.Why, u.At}
 	}
+	if err := b.gpus.restore(s.GPUs); err != nil {
+		return err
+	}
 	for _, l := range s.Limited {
 		b.limited[process{l.Host, l.PID}] = l.At
 	}
@@ -188,7 +193,7 @@ func (b *callBook) resume(s *savedCallRun) error {
 	for i := range s.Callers {
 		c := &s.Callers[i]
 		host = cmp.Or(host, c.Host.Host)
-		callers[i] = &caller{host: c.Host, rank: c.Rank, at: c.At, state: c.State, doing: c.Doing, unread: c.Unread, early: c.Early}
+		callers[i] = &caller{host: c.Host, rank: c.Rank, at: c.At, state: c.State, doing: c.Doing, unread: c.Unread, gpu: c.GPU, early: c.Early}
 		if c.Stack != nil {
 			callers[i].stack = *c.Stack
 		}

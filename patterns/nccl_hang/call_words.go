@@ -15,7 +15,7 @@ func (f *Finding) callText() string {
 	case NotInitialized:
 		text = fmt.Sprintf("%s %s not called %s for %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), f.Operation, f.Desc, f.CalledBy)
 	case AllCalled:
-		return fmt.Sprintf("all %s ranks called %s, and all wait: the fault is below the program", verdict.Number(f.Members), op)
+		return fmt.Sprintf("all %s ranks called %s, and all wait: the fault is below the program", verdict.Number(f.Members), op) + f.gpuText()
 	case NoCall:
 		return fmt.Sprintf("%s called %s and stand; of %s no record came", f.calledBy(), op, f.named(f.NoDump))
 	case Works:
@@ -35,6 +35,7 @@ func (f *Finding) stackText() string {
 	switch f.Kind {
 	case AllWait:
 		text := "all " + verdict.Number(f.Members) + " ranks wait in a collective or for their GPUs: the fault is below the program"
+		text += f.gpuText()
 		if f.Detail != "" {
 			text += "; " + f.Detail
 		}
@@ -51,6 +52,14 @@ func (f *Finding) stackText() string {
 		text += ": " + f.Does
 	}
 	return text
+}
+
+// gpuText is where the GPUs say the fault is.
+func (f *Finding) gpuText() string {
+	if f.GPU == "" {
+		return ""
+	}
+	return "; " + f.GPU
 }
 
 // call is the collective as people write it.

@@ -132,6 +132,9 @@ func (f *Finding) putCalls(a attributes) {
 	a.text("nccl.collective.mount", f.Mount)
 	a.text("nccl.collective.elements", f.Elements)
 	a.text("nccl.collective.does", f.Does)
+	a.text("nccl.collective.gpu", f.GPU)
+	a.text("nccl.collective.gpus", f.GPUs)
+	a.text("gpu.id", f.Device)
 	if len(f.Culprits) > 0 {
 		a["nccl.collective.who"] = f.who()
 	}

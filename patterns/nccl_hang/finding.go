@@ -131,6 +131,12 @@ type Finding struct {
 	Stop     string // names the standstill, "" of what dumps alone tell
 	Mount    string // that the culprits wait for, where stacks tell it
 
+	// Of what GPUs tell, where nobody is to blame by calls and stacks.
+	stands []*caller // who stands where all should
+	GPU    string    // where they say the fault is, "" where that is not clear
+	GPUs   string    // all that they say, in words
+	Device string    // PCI address of the GPU to blame
+
 	// Hosts are the machines of the ranks that wait, where they are several and no rank is to blame:
 	// what is wrong is on one of them, or between them. maxHosts of them, in order.
 	Hosts []string

@@ -133,12 +133,12 @@ type run struct {
 func Detector(o Options) rule.Detector {
 	return rule.Detector{
 		Name: "nccl_hang",
-		Logs: append([]string{eventDump, eventStart, socketstall.Event, socketstall.EventEnd, socketstall.EventWatched}, callEvents...),
+		Logs: append([]string{eventDump, eventStart, socketstall.Event, socketstall.EventEnd, socketstall.EventWatched}, slices.Concat(callEvents, gpuEvents)...),
 		Findings: map[string][]string{
 			eventIncomplete: {eventDump, eventCallStopped, eventCallInit, eventStack},
 			eventComplete:   {eventDump, eventCallStopped, eventCallInit, eventStack},
 		},
-		Attributes: slices.Concat(dumpAttributes, startAttributes, socketstall.Attributes, callAttributes, stackAttributes),
+		Attributes: slices.Concat(dumpAttributes, startAttributes, socketstall.Attributes, callAttributes, stackAttributes, gpuAttributes),
 		New:        func(rule.Limits) rule.Algorithm { return New(o) },
 	}
 }
@@ -188,6 +188,8 @@ func (j *Join) Observe(r *rule.Record) bool {
 			return news
 		}
 		return j.calls.take(&c, begun, r.Now) || news
+	case eventGPU, eventXid, eventGPULost, eventGPURecovered:
+		return j.calls.learnGPU(r) || news
 	default:
 		return j.observeStall(r, begun) || news
 	}

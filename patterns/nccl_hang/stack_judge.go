@@ -13,11 +13,10 @@ import (
 
 // Doubts of stacks.
 const (
-	doubtStacks  = "which collective it is, is not seen: what the main threads of the ranks do says that they wait"
-	doubtHidden  = "where other ranks stand could not be read"
-	doubtServes  = "it waits for somebody who may be no rank of the job"
-	doubtPhase   = "whether it is a long phase or a loop without end"
-	doubtGPUBusy = "what their GPUs and links do is not seen by their stacks"
+	doubtStacks = "which collective it is, is not seen: what the main threads of the ranks do says that they wait"
+	doubtHidden = "where other ranks stand could not be read"
+	doubtServes = "it waits for somebody who may be no rank of the job"
+	doubtPhase  = "whether it is a long phase or a loop without end"
 )
 
 // ranksByStack are the ranks of a run by where their main threads stand.
@@ -268,9 +267,9 @@ func (s *ranksByStack) allWait(now int64) *Finding {
 		return nil
 	}
 	f := s.begin(AllWait, s.waits, nil, now)
-	f.Detail = s.elsewhere(places)
+	f.Detail, f.stands = s.elsewhere(places), s.of
 	between(f, slices.Values(s.of), func(c *caller) socketstall.Identity { return c.host })
-	f.doubt(Likely, doubtGPUBusy)
+	f.doubt(Likely, doubtBelow)
 	return f
 }
 
