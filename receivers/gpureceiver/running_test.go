@@ -2,6 +2,7 @@ package gpureceiver
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,15 @@ func (r *running) until(state string) {
 	r.Helper()
 	require.Eventually(r, func() bool { return r.monitor.condition.Load().name == state }, deadline, time.Millisecond,
 		"wanted %s", state)
+}
+
+// hangs waits until that call hangs. On a busy machine another one may have taken too long before.
+func (r *running) hangs(call string) {
+	r.Helper()
+	require.Eventually(r, func() bool {
+		is := r.monitor.condition.Load()
+		return is.name == hung && strings.Contains(is.detail, call)
+	}, deadline, time.Millisecond, "wanted %s of %s", hung, call)
 }
 
 // record waits for an event.
