@@ -83,7 +83,7 @@ type caller struct {
 	state  socketstall.State
 	doing  socketstall.Doing
 	unread bool   // it calls on communicators that nobody can tell apart
-	gpu    string // PCI address of the one that it calls for, "" not known
+	gpu    string // PCI address of the one that it calls for, "" not known, or severalGPUs
 	stack  stackPlace
 	early  string // hash of a stack of which it is known what the process does, and nothing else yet
 	places []placeOf
@@ -175,8 +175,12 @@ func (b *callBook) take(c *callRecord, begun string, now int64) bool {
 		r.shareStack(&c.stack)
 	}
 	changed := who.learn(c)
-	if c.gpu != "" {
-		who.gpu = r.one(c.gpu)
+	if c.gpu != "" && c.gpu != who.gpu {
+		if who.gpu == "" {
+			who.gpu = r.one(c.gpu)
+		} else { // nobody knows for which of them it calls now
+			who.gpu = severalGPUs
+		}
 	}
 	switch {
 	case c.event == eventCallDoing || c.ofStack():

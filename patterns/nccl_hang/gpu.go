@@ -54,6 +54,9 @@ const (
 	lowClock = 50
 )
 
+// severalGPUs stands for the address of a GPU where one process calls for more than one.
+const severalGPUs = "several"
+
 // gpuBook is what is known of the GPUs of all hosts.
 type gpuBook struct {
 	hosts map[string]*gpuHost

@@ -341,3 +341,24 @@ func TestGPUsAreBounded(t *testing.T) {
 	require.Len(t, g.Faults, maxGPUFaults)
 	require.EqualValues(t, 11, g.Faults[0].At)
 }
+
+// TestAProcessThatCallsForSeveralGPUsHasNoReading: one reading is of one of them.
+func TestAProcessThatCallsForSeveralGPUsHasNoReading(t *testing.T) {
+	f := saidOf(t, func(c *calls) {
+		for _, rank := range but(8) {
+			gpus := []string{gpuOf(rank)}
+			if rank == 5 {
+				gpus = []string{gpuOf(rank), "0000:77:00.0", gpuOf(rank)}
+			}
+			for _, gpu := range gpus {
+				c.record(eventCallStopped, c.all(), rank, func(a pcommon.Map) {
+					stoodAt(10, c.at.Add(-3*time.Second), "overdue")(a)
+					a.PutStr("gpu.id", gpu)
+				})
+			}
+		}
+		c.stacks("gpu", but(8)...)
+	}, func(c *calls) { c.gpu("busy", but(8)...) })
+	require.Empty(t, f.GPU)
+	require.Contains(t, f.GPUs, "of the GPU of rank 5 no reading came")
+}

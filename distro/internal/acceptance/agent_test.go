@@ -93,7 +93,7 @@ func (a agent) await(t testing.TB, what string, match func(verdict.Verdict) bool
 		}
 		if time.Now().After(deadline) {
 			said, _ := json.MarshalIndent(all, "", "  ")
-			require.FailNow(t, "no verdict: "+what, "verdicts:\n%s\nlog:\n%s", said, a.Stderr)
+			require.FailNow(t, "no verdict: "+what, "verdicts:\n%s\nlog:\n%s\nmetrics:\n%s", said, a.Stderr, fetch(a.metrics))
 		}
 		time.Sleep(20 * time.Millisecond) // looking takes CPU from what is looked for
 	}
