@@ -56,19 +56,19 @@ func rankFaults() []rankFault {
 		}
 		all = append(all,
 			rankFault{name: "stopped", static: static, make: stop, pattern: "nccl_hang", says: who + `its process is stopped`},
-			rankFault{name: "asleep in its own code", static: static, order: "save 100", pattern: "nccl_hang", says: who + asleep("save_checkpoint")},
-			rankFault{name: "deadlocked", static: static, order: "deadlock 100", pattern: "nccl_hang", says: who + asleep("deadlock")},
+			rankFault{name: "asleep in its own code", static: static, order: "save 600", pattern: "nccl_hang", says: who + asleep("save_checkpoint")},
+			rankFault{name: "deadlocked", static: static, order: "deadlock 600", pattern: "nccl_hang", says: who + asleep("deadlock")},
 			rankFault{name: "spinning", static: static, order: "spin 600", pattern: "nccl_hang", says: loops(who, "spin")},
 			rankFault{name: "spinning in C", static: static, order: "spin_in_c free", pattern: "nccl_hang", says: loops(who, "spin_in_c")},
 			rankFault{name: "spinning in C with the GIL", static: static, order: "spin_in_c gil", pattern: "nccl_hang", says: loops(who, "spin_in_c")},
-			rankFault{name: "asleep in C with the GIL", static: static, order: "hold_gil 100", pattern: "nccl_hang", says: who + asleep("hold_gil")},
+			rankFault{name: "asleep in C with the GIL", static: static, order: "hold_gil 600", pattern: "nccl_hang", says: who + asleep("hold_gil")},
 			rankFault{name: "a collective that does not end", static: static, all: true, pattern: "nccl_hang", says: below(static)},
 		)
 	}
 	who := `^rank 1 on \S+ has not called AllReduce #\d+ \(4,096 x bf16\), which 2 ranks have called: `
 	return append(all,
 		rankFault{name: "stopped", bare: true, make: stop, pattern: "nccl_hang", says: who + `its process is stopped`},
-		rankFault{name: "asleep in its own code", bare: true, order: "save 100", pattern: "nccl_hang", says: who + asleep("save_checkpoint")},
+		rankFault{name: "asleep in its own code", bare: true, order: "save 600", pattern: "nccl_hang", says: who + asleep("save_checkpoint")},
 		rankFault{name: "spinning", bare: true, order: "spin 600", pattern: "nccl_hang", says: loops(who, "spin")},
 		rankFault{name: "a GPU kernel that does not end", order: "synchronize", all: true, pattern: "nccl_hang", says: below(false)},
 		rankFault{name: "page fault on a mount that is stuck", order: "load 8388608", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a page fault for .*; rank 1 of job \S+ waits`},
