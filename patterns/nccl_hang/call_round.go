@@ -352,12 +352,9 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 		return nil
 	}
 	f := s.allCalled(now)
-	f.Affected = slices.DeleteFunc(slices.Sorted(maps.Keys(r.byRank())), func(rank int) bool { return has(f.Waiting, rank) })
-	for _, who := range r.callers {
-		if len(who.places) > 0 {
-			f.stands = append(f.stands, who)
-		}
-	}
+	byRank := r.byRank()
+	f.Affected = slices.DeleteFunc(slices.Sorted(maps.Keys(byRank)), func(rank int) bool { return has(f.Waiting, rank) })
+	f.stands = slices.Collect(maps.Values(byRank))
 	between(f, maps.Values(r.callers), (*caller).runsOn) // in which of its communicators it began, nobody knows
 	s.doubts(f)
 	return []*Finding{f}
