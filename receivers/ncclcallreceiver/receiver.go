@@ -209,17 +209,23 @@ func (r *ncclCall) ends(at, now time.Time) {
 	if len(r.standstill.inits) == 0 {
 		return
 	}
-	living := map[uint32]bool{}
 	unranked, _ := r.unranked(r.config.MaxProcesses)
-	for _, p := range slices.Concat(r.resolver.Ranks(), unranked) {
-		living[p.PID] = true
-	}
+	living := r.living(unranked...)
 	for _, pid := range slices.Sorted(maps.Keys(r.standstill.inits)) {
 		if !living[pid] {
 			l := r.standstill.exited(pid, at)
 			r.tell(&l, now)
 		}
 	}
+}
+
+// living are the processes of ranks, and others that live.
+func (r *ncclCall) living(others ...identity.Process) map[uint32]bool {
+	all := map[uint32]bool{}
+	for _, p := range slices.Concat(r.resolver.Ranks(), others) {
+		all[p.PID] = true
+	}
+	return all
 }
 
 // tell makes records of what has changed.

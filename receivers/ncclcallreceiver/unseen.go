@@ -74,11 +74,7 @@ func (r *ncclCall) askUnseen(ctx context.Context, s source) {
 
 // tellUnseen tells of ranks of which not all calls are seen.
 func (r *ncclCall) tellUnseen(found []ncclcall.Unseen) {
-	living := map[uint32]bool{}
-	for _, p := range r.resolver.Ranks() {
-		living[p.PID] = true
-	}
-	now := time.Now()
+	living, now := r.living(), time.Now()
 	due := r.unseen.look(found, now, func(pid uint32) bool { return living[pid] })
 	r.unseenProcesses.Store(int64(len(r.unseen.told)))
 	for _, one := range due {
