@@ -78,7 +78,8 @@ func (l *lane) run(over context.Context, chosen []kind) {
 // trial does one kind to a job that trains.
 func (l *lane) trial(k kind, number int) result {
 	r := result{Kind: k, Lane: l.number}
-	if r.Void = l.train(&k); r.Void != nil {
+	if err := l.train(&k); err != nil {
+		r.Void = err.Error()
 		return r
 	}
 	if k.host { // the others only train meanwhile
@@ -105,12 +106,15 @@ func (l *lane) trial(k kind, number int) result {
 	r.Outcome = judge.Judge(t.truth, l.news(&t.truth))
 	r.Heals = !t.truth.Healed.IsZero()
 	l.between.add(l.quiet(&t.truth))
-	r.Void = errors.Join(err, t.undo())
-	if at == ended || r.Void != nil {
-		r.Void = errors.Join(r.Void, t.end())
+	err = errors.Join(err, t.undo())
+	if at == ended || err != nil {
+		err = errors.Join(err, t.end())
 		l.last, l.job = l.job, nil
 	}
-	if at == ended || k.host || r.Void != nil { // what is left of a broken job was killed
+	if err != nil {
+		r.Void = err.Error()
+	}
+	if at == ended || k.host || err != nil { // what is left of a broken job was killed
 		time.Sleep(3 * time.Second)
 	}
 	l.ended, l.before = time.Now(), t.truth
@@ -199,17 +203,23 @@ func (l *lane) train(k *kind) (err error) {
 	return j.moves(30 * time.Second)
 }
 
-// launch starts a job. One starts at a time: the ranks' imports take the processors for
+// launch starts a job. Few start at a time: the ranks' imports take the processors for
 // seconds.
 func (l *lane) launch(j *job) error {
-	l.starts.Lock()
-	defer l.starts.Unlock()
+	l.starts <- struct{}{}
+	defer func() { <-l.starts }()
 	return j.start(-1, 0)
+}
+
+// has reports whether the root has the launcher of a style.
+func (l *lane) has(s style) bool {
+	_, err := os.Stat(filepath.Join(l.root, s.starts(&job{})[0]))
+	return err == nil
 }
 
 // draw makes another job, as chance has it. One of eight is larger than most.
 func (l *lane) draw(k *kind) *job {
-	fit := slices.DeleteFunc(styles(), func(s style) bool { return k.apart && s.starts != nil })
+	fit := slices.DeleteFunc(styles(), func(s style) bool { return s.starts != nil && (k.apart || !l.has(s)) })
 	if asked := slices.DeleteFunc(slices.Clone(fit), func(s style) bool { return !strings.Contains(s.name, l.launcher) }); len(asked) > 0 {
 		fit = asked
 	}

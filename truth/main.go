@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ func main() {
 	flag.StringVar(&o.binary, "binary", "bin/tracecore", "the tracecore to try")
 	flag.StringVar(&o.root, "root", ".cache/truth/root", "a Debian with PyTorch, as truth/root.sh makes it")
 	flag.StringVar(&o.report, "report", "", "file to write the results to, as Markdown")
+	flag.StringVar(&o.sum, "sum", "", "file of earlier runs, to which this one is added; the report is about all of them")
 	flag.StringVar(&o.only, "only", "", "names of kinds, with commas, or one of faults and healthy; all of them if empty")
 	flag.DurationVar(&o.lasts, "for", 15*time.Minute, "how long to try; a trial that has begun is finished")
 	flag.IntVar(&o.atMost, "trials", 0, "how many trials at most; 0 for as many as there is time for")
@@ -58,11 +60,11 @@ func exit(err error) {
 }
 
 type options struct {
-	binary, root, report, only, launcher, without string
-	lasts                                         time.Duration
-	atMost, most, jobs                            int
-	keep                                          bool
-	seed                                          uint64
+	binary, root, report, sum, only, launcher, without string
+	lasts                                              time.Duration
+	atMost, most, jobs                                 int
+	keep                                               bool
+	seed                                               uint64
 }
 
 // bench is the run of the benchmark.
@@ -74,8 +76,8 @@ type bench struct {
 	words   *os.File
 	lanes   []*lane
 	owners  *owners
-	trials  sync.RWMutex // held by each trial, alone by one that touches the whole machine
-	starts  sync.Mutex   // held by a lane that starts a job
+	trials  sync.RWMutex  // held by each trial, alone by one that touches the whole machine
+	starts  chan struct{} // has room for as many lanes as may start a job at a time
 	results list[result]
 	between list[judge.Line] // statements that accuse somebody while nothing was done
 	past    list[span]
@@ -115,7 +117,7 @@ type result struct {
 	Style   string
 	Outcome judge.Outcome
 	Heals   bool          // it ended in the trial, which has to be told
-	Void    error         // why it shows nothing
+	Void    string        // why it shows nothing, empty where it shows something
 	Healthy time.Duration // in which the job trained or paused in health
 }
 
@@ -147,18 +149,26 @@ func run(o options, log io.Writer) (err error) {
 	fmt.Fprintf(log, "seed %d, %d jobs side by side, words of jobs and agent in %s\n", o.seed, o.jobs, b.folder)
 	b.try(chosen)
 	b.between.add(b.strays())
-	b.tell(log)
+	shown := b.account()
+	shown.tell(log)
+	if o.sum != "" {
+		if err := shown.since(o.sum); err != nil {
+			return err
+		}
+		fmt.Fprintf(log, "\nall %d runs in %s:\n", len(shown.Runs), o.sum)
+		shown.tell(log)
+	}
 	if o.report == "" {
 		return nil
 	}
 	var text strings.Builder
-	if err := b.write(&text); err != nil {
+	if err := shown.write(&text); err != nil {
 		return err
 	}
 	if err := os.WriteFile(o.report, []byte(text.String()), 0o644); err != nil {
 		return err
 	}
-	return b.verdict()
+	return shown.verdict()
 }
 
 // choose returns the kinds of these names.
@@ -190,6 +200,7 @@ func (b *bench) open() (err error) {
 	if b.words, err = os.Create(filepath.Join(b.folder, "jobs.log")); err != nil {
 		return err
 	}
+	b.starts = make(chan struct{}, max(1, runtime.NumCPU()/4))
 	b.agent = &agent{binary: b.binary, folder: b.folder, without: b.without}
 	for number := range b.jobs {
 		b.lanes = append(b.lanes, b.newLane(number))
@@ -258,8 +269,8 @@ func (r *result) line() string {
 	head := fmt.Sprintf("%s %d %-32s %d ranks, %s: ", time.Now().UTC().Format(time.TimeOnly), r.Lane, r.Kind.name, r.World, r.Style)
 	o := &r.Outcome
 	switch {
-	case r.Void != nil:
-		head += fmt.Sprintf("void: %v", r.Void)
+	case r.Void != "":
+		head += "void: " + r.Void
 	case r.Kind.healthy && len(o.Wrong) == 0:
 		head += "quiet"
 	case r.Kind.healthy:

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -180,7 +179,7 @@ func TestTheReportHasEveryMiss(t *testing.T) {
 		{Kind: fault, World: 5, Style: "torchrun", Outcome: judge.Outcome{Culprit: true, Cause: true, First: time.Second}, Heals: true},
 		{Kind: fault, World: 4, Style: "torchrun"},
 		{Kind: healthy, World: 3, Style: "Slurm", Outcome: judge.Outcome{Wrong: []judge.Line{accusation("a", 1, nil)}}},
-		{Kind: healthy, World: 3, Style: "Slurm", Healthy: 90 * time.Minute, Void: errors.New("the job makes | no step")},
+		{Kind: healthy, World: 3, Style: "Slurm", Healthy: 90 * time.Minute, Void: "the job makes | no step"},
 		{Kind: fault, World: 6, Style: "torchrun", Healthy: 15 * time.Minute, Outcome: judge.Outcome{Culprit: true, Cause: true, First: 6 * time.Second, Resolved: true}, Heals: true},
 	})
 	other := right
@@ -190,7 +189,7 @@ func TestTheReportHasEveryMiss(t *testing.T) {
 	spins.name, spins.late = "spins", time.Minute
 	b.results.add([]result{{Kind: spins, World: 2, Style: "mpirun", Outcome: other}, {Kind: spins, World: 3, Style: "mpirun", Outcome: right}})
 	var text strings.Builder
-	require.NoError(t, b.write(&text))
+	require.NoError(t, b.account().write(&text))
 	page := text.String()
 	require.Contains(t, page, "- spins, 2 ranks, mpirun: line not told. rank_exit")
 	require.NotContains(t, page, "- spins, 3 ranks")
@@ -204,16 +203,44 @@ func TestTheReportHasEveryMiss(t *testing.T) {
 	require.Contains(t, page, "| told to be over within 15 s of its end | 2 of 3 (67 %) |")
 	require.Contains(t, page, "rank died")
 	require.Contains(t, page, `showed nothing: the job makes \| no step`)
-	require.ErrorContains(t, b.verdict(), "1 false statements")
+	require.ErrorContains(t, b.account().verdict(), "1 false statements")
 }
 
 func TestTheTargetIsMetByWhatIsRight(t *testing.T) {
 	b := testBench()
-	require.ErrorContains(t, b.verdict(), "no trial")
+	require.ErrorContains(t, b.account().verdict(), "no trial")
 	b.results.add([]result{{Kind: faults()[0], Outcome: judge.Outcome{Culprit: true, Cause: true}}, {Kind: health()[0]}})
-	require.NoError(t, b.verdict())
+	require.NoError(t, b.account().verdict())
 	b.between.add([]judge.Line{accusation("a", 1, nil)})
-	require.ErrorContains(t, b.verdict(), "1 false statements")
+	require.ErrorContains(t, b.account().verdict(), "1 false statements")
+}
+
+// A file sums the runs of several machines; one that cannot be read is left as it is.
+func TestRunsAreSummed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "runs.json")
+	for _, r := range []result{{Kind: faults()[1], World: 2, Outcome: judge.Outcome{Culprit: true}}, {Kind: health()[0], Healthy: time.Hour}, {Kind: health()[1], Healthy: time.Hour, Void: "no step"}} {
+		b := testBench()
+		b.results.add([]result{r})
+		b.between.add([]judge.Line{accusation("a", 1, nil)})
+		require.NoError(t, b.account().since(file))
+	}
+	sum := &account{}
+	require.NoError(t, sum.since(file))
+	require.Len(t, sum.Runs, 3)
+	require.Len(t, sum.Between, 3)
+	require.Equal(t, 2*time.Hour, sum.healthy())
+	faults, health := sum.sums()
+	require.Equal(t, []int{1, 1, 0, 1, 1}, []int{faults.trials, faults.culprit, faults.cause, health.trials, health.void})
+	require.Equal(t, "frozen", sum.Results[0].Kind.name)
+	require.NotNil(t, sum.Results[0].Kind.do)
+
+	for _, damaged := range []string{`{"results":[{"Kind":"no such kind"}]}`, `{"runs":`} {
+		require.NoError(t, os.WriteFile(file, []byte(damaged), 0o600))
+		require.ErrorContains(t, testBench().account().since(file), file)
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, damaged, string(text))
+	}
 }
 
 // Each class counts by its share, however often it was tried; what was not tried counts nothing.
@@ -223,11 +250,11 @@ func TestClassesCountByTheirShares(t *testing.T) {
 	right := judge.Outcome{Culprit: true, Cause: true}
 	b.results.add([]result{
 		{Kind: of(hang), Outcome: right}, {Kind: of(hang)}, {Kind: of(software), Outcome: right}, {Kind: of(software), Outcome: right},
-		{Kind: of(network), Void: errors.New("void")}, {Kind: of(operator)},
+		{Kind: of(network), Void: "void"}, {Kind: of(operator)},
 		{Kind: kind{class: software, late: time.Minute}}, {Kind: kind{healthy: true}},
 	})
 	var text strings.Builder
-	b.weigh(&text)
+	b.account().weigh(&text)
 	require.Contains(t, text.String(), "| hangs | 4.5 % | 5.0 % | 1 of 2 (50 %) |")
 	require.Contains(t, text.String(), "| switches, cables, links | 6.8 % | 1.4 % | not tried |")
 	require.Contains(t, text.String(), "| all that was tried | 14.5 % | 49.0 % | 84.5 % and 94.9 % of it |")
@@ -257,7 +284,10 @@ func TestWhatTheNetworkDoesTakesRanksApart(t *testing.T) {
 		}
 	}
 	l := testBench().lanes[0]
-	l.launcher = "mpirun"
+	l.root, l.launcher = t.TempDir(), "mpirun"
+	require.NotEqual(t, "mpirun", l.draw(&kind{}).how.name, "the root has none")
+	require.NoError(t, os.MkdirAll(filepath.Join(l.root, "usr/bin"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(l.root, "usr/bin/mpirun"), nil, 0o700))
 	require.Equal(t, "mpirun", l.draw(&kind{}).how.name)
 	require.True(t, l.draw(&kind{apart: true}).apart())
 }

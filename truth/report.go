@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/truth/judge"
 )
 
 // tally is all trials of one kind.
@@ -33,21 +36,56 @@ const resolveIn = 15 * time.Second
 // tellIn is how soon after a fault it is told.
 const tellIn = 5 * time.Second
 
-func (b *bench) tallies() []tally {
+// account is what one run has shown, or several together.
+type account struct {
+	Runs    []string     `json:"runs"` // on what machine each was measured
+	Results []result     `json:"results"`
+	Between []judge.Line `json:"between"` // false statements between the trials
+	Others  int          `json:"others"`  // verdicts about other processes of the machine
+}
+
+// account is that of this run.
+func (b *bench) account() *account {
+	return &account{Runs: []string{b.conditions()}, Results: b.results.all(), Between: b.between.all(), Others: b.owners.others()}
+}
+
+// since adds the runs that a file holds to this one, and leaves all of them there.
+func (a *account) since(file string) error {
+	var sum account
+	text, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist): // this is the first
+	case err != nil:
+		return fmt.Errorf("read earlier runs: %w", err)
+	default:
+		if err := json.Unmarshal(text, &sum); err != nil {
+			return fmt.Errorf("read earlier runs in %s: %w (without that file this run is the first)", file, err)
+		}
+	}
+	sum.Runs, sum.Results, sum.Between = append(sum.Runs, a.Runs...), append(sum.Results, a.Results...), append(sum.Between, a.Between...)
+	sum.Others += a.Others
+	*a = sum
+	if text, err = json.Marshal(a); err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
+}
+
+func (a *account) tallies() []tally {
 	at := map[string]int{}
 	var all []tally
 	for _, k := range kinds() {
 		at[k.name] = len(all)
 		all = append(all, tally{kind: k})
 	}
-	for _, r := range b.results.all() {
+	for _, r := range a.Results {
 		all[at[r.Kind.name]].add(&r)
 	}
 	return slices.DeleteFunc(all, func(t tally) bool { return t.trials+t.void == 0 })
 }
 
 func (t *tally) add(r *result) {
-	if r.Void != nil {
+	if r.Void != "" {
 		t.void++
 		return
 	}
@@ -80,25 +118,24 @@ func (t *tally) add(r *result) {
 }
 
 // tell prints the sums.
-func (b *bench) tell(w io.Writer) {
-	faults, health := b.sums()
+func (a *account) tell(w io.Writer) {
+	faults, health := a.sums()
 	fmt.Fprintf(w, "\n%d faults: culprit right in %d, and cause in %d; line right in %s; %d wrong and %d doubled statements\n", faults.trials, faults.culprit, faults.cause, share(faults.line, faults.placed), faults.wrong, faults.doubled)
-	between := b.between.all()
-	fmt.Fprintf(w, "%d healthy, %.2f h of healthy jobs: %d false statements; %d between the trials; %d trials void\n", health.trials, b.healthy().Hours(), health.wrong, len(between), faults.void+health.void)
+	fmt.Fprintf(w, "%d healthy, %.2f h of healthy jobs: %d false statements; %d between the trials; %d trials void\n", health.trials, a.healthy().Hours(), health.wrong, len(a.Between), faults.void+health.void)
 	if len(faults.first) > 0 {
 		fmt.Fprintf(w, "from fault to right statement: median, p99, worst: %s s; over within %s: %s\n", quantiles(faults.first), resolveIn, share(faults.inTime, faults.heals))
 	}
-	if others := b.owners.others(); others > 0 {
-		fmt.Fprintf(w, "%d verdicts about other processes of this machine, not judged\n", others)
+	if a.Others > 0 {
+		fmt.Fprintf(w, "%d verdicts about other processes of this machine, not judged\n", a.Others)
 	}
-	for _, l := range between {
+	for _, l := range a.Between {
 		fmt.Fprintf(w, "    between: %s (%s): %s\n", l.Pattern, l.Severity, l.Headline)
 	}
 }
 
 // sums leaves the documented exceptions out: what is told late by design.
-func (b *bench) sums() (faults, health tally) {
-	for _, r := range b.results.all() {
+func (a *account) sums() (faults, health tally) {
+	for _, r := range a.Results {
 		switch {
 		case r.Kind.healthy:
 			health.add(&r)
@@ -110,8 +147,8 @@ func (b *bench) sums() (faults, health tally) {
 }
 
 // healthy is the time of all jobs in which nothing was broken and they trained or paused.
-func (b *bench) healthy() (sum time.Duration) {
-	for _, r := range b.results.all() {
+func (a *account) healthy() (sum time.Duration) {
+	for _, r := range a.Results {
 		sum += r.Healthy
 	}
 	return sum
@@ -121,9 +158,9 @@ func (b *bench) healthy() (sum time.Duration) {
 const target = 0.98
 
 // verdict fails where the target is missed.
-func (b *bench) verdict() error {
-	faults, health := b.sums()
-	switch accused := health.wrong + len(b.between.all()); {
+func (a *account) verdict() error {
+	faults, health := a.sums()
+	switch accused := health.wrong + len(a.Between); {
 	case faults.trials+health.trials == 0:
 		return errors.New("no trial showed anything")
 	case accused > 0:
@@ -144,8 +181,8 @@ func quantile(all []time.Duration, q float64) time.Duration {
 }
 
 // write writes docs/truth.md.
-func (b *bench) write(w io.Writer) error {
-	faults, health := b.sums()
+func (a *account) write(w io.Writer) error {
+	faults, health := a.sums()
 	fmt.Fprintf(w, `# Truth: how often tracecore is right
 
 For operators: how far you can believe a verdict. `+"`make truth`"+` writes this page: real PyTorch jobs (Gloo, each rank on a network
@@ -178,18 +215,18 @@ A statement is the open root cause of an incident above severity info. Faults th
 
 | kind | what is done | trials | culprit | cause | line | wrong | median, worst (s) | over within 15 s |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-`, b.conditions(), faults.trials, share(faults.culprit, faults.trials), share(faults.cause, faults.trials), share(faults.line, faults.placed), faults.wrong, faults.doubled, quantiles(faults.first), share(faults.inTime, faults.heals),
-		health.trials, b.healthy().Hours(), health.wrong, len(b.between.all()), faults.void+health.void, b.owners.others())
-	for _, t := range b.tallies() {
+`, strings.Join(a.Runs, "\n\n"), faults.trials, share(faults.culprit, faults.trials), share(faults.cause, faults.trials), share(faults.line, faults.placed), faults.wrong, faults.doubled, quantiles(faults.first), share(faults.inTime, faults.heals),
+		health.trials, a.healthy().Hours(), health.wrong, len(a.Between), faults.void+health.void, a.Others)
+	for _, t := range a.tallies() {
 		fmt.Fprintln(w, t.row())
 	}
-	b.weigh(w)
+	a.weigh(w)
 	fmt.Fprintf(w, "\n## Every miss\n\n")
 	misses := 0
-	for _, r := range b.results.all() {
+	for _, r := range a.Results {
 		misses += r.miss(w)
 	}
-	for _, l := range b.between.all() {
+	for _, l := range a.Between {
 		misses++
 		fmt.Fprintf(w, "- between trials: %s: %s\n", l.Pattern, plain(l.Headline))
 	}
@@ -225,8 +262,8 @@ func (r *result) miss(w io.Writer) int {
 	o := &r.Outcome
 	head := fmt.Sprintf("- %s, %d ranks, %s: ", r.Kind.name, r.World, r.Style)
 	switch {
-	case r.Void != nil:
-		fmt.Fprintf(w, "%sshowed nothing: %s\n", head, plain(r.Void.Error()))
+	case r.Void != "":
+		fmt.Fprintf(w, "%sshowed nothing: %s\n", head, plain(r.Void))
 	case !r.Kind.healthy && o.Cause && o.Line != o.Placed && len(o.Wrong)+o.Doubled == 0:
 		fmt.Fprintf(w, "%sline not told. %s\n", head, plain(strings.Join(r.misses(), "; ")))
 	case r.Kind.late > 0 && len(o.Wrong) == 0:

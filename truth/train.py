@@ -101,7 +101,8 @@ def in_thread(does, *arguments, **more):
 
 
 def in_loader(seconds, **how):
-    for _ in DataLoader(Rows(seconds, **how), num_workers=1):  # stands: loadersleep loaderread loaderraise
+    # By a server, as from Python 3.14 on: a fork of a process with threads may never come to its work.
+    for _ in DataLoader(Rows(seconds, **how), num_workers=1, multiprocessing_context="forkserver"):  # stands: loadersleep loaderread loaderraise
         pass
 
 

@@ -35,6 +35,19 @@ type kind struct {
 	do      func(*trial) (int, error)
 }
 
+// MarshalText writes a kind by its name.
+func (k kind) MarshalText() ([]byte, error) { return []byte(k.name), nil }
+
+// UnmarshalText finds the kind of a name.
+func (k *kind) UnmarshalText(name []byte) error {
+	named, err := choose(string(name))
+	if err != nil {
+		return err
+	}
+	*k = named[0]
+	return nil
+}
+
 // settle is how long a verdict may take after the fault is over, and its end too.
 const settle = 15 * time.Second
 

@@ -50,9 +50,9 @@ func weights() []weight {
 
 // weigh writes how much of what breaks real jobs was tried, and how much of that was told
 // right: each class counts by its share, however many kinds and trials it has.
-func (b *bench) weigh(w io.Writer) {
+func (a *account) weigh(w io.Writer) {
 	sums := map[class]*tally{}
-	for _, r := range b.results.all() {
+	for _, r := range a.Results {
 		if r.Kind.healthy || r.Kind.late > 0 {
 			continue
 		}
