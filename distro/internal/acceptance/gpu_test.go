@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
@@ -179,4 +180,63 @@ func TestWhoHoldsUpTheOthersIsNamedOnARealGPU(t *testing.T) {
 			require.Equal(t, verdict.RootCause, v.Role)
 		})
 	}
+}
+
+// TestAGPUIsAWitnessOnARealGPU: while its rank stands, the record says whether a kernel runs on it.
+func TestAGPUIsAWitnessOnARealGPU(t *testing.T) {
+	records := filepath.Join(t.TempDir(), "records.json")
+	a := gpuAgent(t, "--set=exporters.file={path: "+records+"}", "--set=service.pipelines.logs/gpu={receivers: [gpu], exporters: [file]}")
+	for _, tc := range []struct{ order, state, says string }{
+		{"kernel 90", "busy", `rank 0 .*gpu\.py:\d+ in waits`},
+		{"sleep 90", "idle", `rank 0 .*gpu\.py:\d+ in save_checkpoint < waits`},
+	} {
+		t.Run(tc.state, func(t *testing.T) {
+			job := startGPUJob(t, "gpu-"+tc.state, "waits", 2)
+			job.run("go")
+			time.Sleep(15 * time.Second) // until its pauses are known
+			require.Empty(t, job.verdicts(t, a), "a healthy job")
+			job.halt()
+			for _, r := range job.ranks {
+				require.True(t, r.enters(t.Context().Done()))
+			}
+			made := cause(t, "gpu", "its GPU is "+tc.state)
+			job.ranks[1].goes("go")
+			job.ranks[0].goes(tc.order)
+			pid := int64(job.pid(0))
+			var told map[string]any
+			require.Eventually(t, func() bool { told = activityOf(t, records, pid); return told != nil }, hosttest.Patience, 100*time.Millisecond, "no gpu.activity of rank 0: %s", a.Stderr)
+			made.named()
+			t.Logf("told after %v: %v", made.delay.Round(time.Millisecond), told)
+			require.Equal(t, tc.state, told["gpu.activity.state"])
+			require.Equal(t, false, told["gpu.activity.shared"], "it alone is on the GPU")
+			v := a.await(t, "rank 0 waits", func(v verdict.Verdict) bool {
+				return v.Culprit["job"] == job.name && regexp.MustCompile(tc.says).MatchString(v.Headline)
+			})
+			t.Logf("headline: %s", v.Headline)
+		})
+	}
+}
+
+// activityOf is the first gpu.activity of a process among the records in a file, nil for none yet.
+func activityOf(t *testing.T, file string, pid int64) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // the rest of it is on its way
+		}
+		logs, err := (&plog.JSONUnmarshaler{}).UnmarshalLogs([]byte(line))
+		require.NoError(t, err)
+		for _, of := range logs.ResourceLogs().All() {
+			for _, in := range of.ScopeLogs().All() {
+				for _, r := range in.LogRecords().All() {
+					if owner, _ := r.Attributes().Get("process.pid"); r.EventName() == "gpu.activity" && owner.Int() == pid {
+						return r.Attributes().AsRaw()
+					}
+				}
+			}
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-"""Ranks on a real GPU, and what breaks in them. The first argument says what: train, illegal, memory.
+"""Ranks on a real GPU, and what breaks in them. The first argument says what: train, waits, illegal, memory.
 
 Two ranks share one GPU: NCCL refuses that of one host, so each says that it is a host of its own
 (NCCL_HOSTID), and their data goes over sockets.
@@ -63,4 +63,30 @@ def train():
             raise ValueError("bad batch 3")
 
 
-{"train": train, "illegal": illegal, "memory": memory}[sys.argv[1]]()
+def waits():
+    """The first rank alone is on the GPU, and waits for its kernel while the others wait for it."""
+    import torch
+    import torch.distributed as dist
+    if os.environ["RANK"] == "0":
+        import cupy
+        turn = cupy.RawKernel('''extern "C" __global__ void turn(unsigned long long ns) {
+            unsigned long long start, now;
+            asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+            do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); while (now - start < ns);
+        }''', "turn")
+        turn((1,), (1,), (cupy.uint64(1),))
+    dist.init_process_group("gloo")
+    for step in range(1 << 30):
+        dist.all_reduce(torch.ones(4))
+        print("step", step, flush=True)
+        order = read_order()
+        if not order:
+            return
+        if order[0] == "kernel":
+            turn((1,), (1,), (cupy.uint64(int(order[1]) * 10**9),))
+            cupy.cuda.Device().synchronize()
+        if order[0] == "sleep":
+            save_checkpoint(float(order[1]))
+
+
+{"train": train, "waits": waits, "illegal": illegal, "memory": memory}[sys.argv[1]]()
