@@ -287,9 +287,6 @@ func (a *attachment) usedBy(processes []Process) {
 
 // slots are what is known of the libraries of NCCL.
 func (h *hooks) slots() map[uint32]slot {
-	// How many times more a call costs than one that the kernel emulates: 0.65 µs and
-	// 11 µs (README.md).
-	const stepped = 16
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := map[uint32]slot{}
@@ -298,10 +295,7 @@ func (h *hooks) slots() map[uint32]slot {
 			continue
 		}
 		s := all[a.slot]
-		s.slowdown = max(s.slowdown, 1)
-		if a.stepped {
-			s.slowdown = stepped
-		}
+		s.stepped = s.stepped || a.stepped
 		s.users = append(s.users, a.users...)
 		all[a.slot] = s
 	}

@@ -26,11 +26,17 @@ func (l Limit) String() string {
 }
 
 // Calls a second of one process above which they are counted no more. At 0.65 µs each,
-// 20,000 are 1.3 % of one thread (README.md).
+// 20,000 are 1.3 % of one thread. Where the kernel steps over a function each costs up to 20 µs: 250 are
+// 0.5 % (README.md).
 const (
 	DefaultMaxPointToPoint = 20_000
 	DefaultMaxCalls        = 50_000
+	DefaultMaxStepped      = 250
 )
+
+// steppedOver is the time over which calls that are stepped over are averaged: a training step makes
+// hundreds at once, and then none for seconds.
+const steppedOver = 10 * time.Second
 
 // How long calls are not counted. Who calls too often again waits twice as long.
 const (
@@ -44,17 +50,23 @@ const (
 // breakpoints. A file is detached from only while nobody else uses it, so nobody blinds
 // another by what he calls.
 type limits struct {
-	maxPointToPoint, maxCalls float64 // a second
+	maxPointToPoint, maxCalls, maxStepped float64 // a second
 
 	at        time.Time // of the last scan
 	last      map[uint32]made
-	processes map[uint32]*pause // by process
-	libraries map[uint32]*pause // by slot
+	began     map[uint32]stepped // by process
+	processes map[uint32]*pause  // by process
+	libraries map[uint32]*pause  // by slot
 }
 
-// made are the calls of a process, each as many times as it costs more than one that the
-// kernel emulates.
-type made struct{ pointToPoint, all float64 }
+// made are the calls of a process, and those of them on libraries that are stepped over.
+type made struct{ pointToPoint, all, stepped float64 }
+
+// stepped are the calls that were stepped over when an average of them began.
+type stepped struct {
+	at    time.Time
+	calls float64
+}
 
 // pause is what is not counted, and until when.
 type pause struct {
@@ -65,18 +77,19 @@ type pause struct {
 
 // slot is what is known of the file, or the files, in a slot of libraries.
 type slot struct {
-	slowdown float64 // what a call costs there, in calls that the kernel emulates
-	users    []Process
+	stepped bool // calls there cost more than those that the kernel emulates
+	users   []Process
 }
 
-func newLimits(maxPointToPoint, maxCalls float64) *limits {
-	return &limits{maxPointToPoint: maxPointToPoint, maxCalls: maxCalls, processes: map[uint32]*pause{}, libraries: map[uint32]*pause{}}
+func newLimits(maxPointToPoint, maxCalls, maxStepped float64) *limits {
+	return &limits{maxPointToPoint: maxPointToPoint, maxCalls: maxCalls, maxStepped: maxStepped, began: map[uint32]stepped{}, processes: map[uint32]*pause{}, libraries: map[uint32]*pause{}}
 }
 
 // judge looks at the calls since the last scan. Gone tells of processes that have ended.
 func (l *limits) judge(now time.Time, communicators []Communicator, slots map[uint32]slot, gone func(pid uint32) bool) {
 	before, seconds := l.last, now.Sub(l.at).Seconds()
-	l.last, l.at = costs(communicators, slots), now
+	l.last, l.at = sums(communicators, slots), now
+	maps.DeleteFunc(l.began, func(pid uint32, _ stepped) bool { _, there := l.last[pid]; return !there })
 	maps.DeleteFunc(l.processes, func(pid uint32, p *pause) bool { return gone(pid) || p.over(now) })
 	maps.DeleteFunc(l.libraries, func(slot uint32, p *pause) bool { _, there := slots[slot]; return !there || p.over(now) })
 	for pid, is := range l.last {
@@ -84,9 +97,10 @@ func (l *limits) judge(now time.Time, communicators []Communicator, slots map[ui
 		p := l.processes[pid]
 		if p != nil && p.limit > Unlimited && !now.Before(p.until) {
 			p.end(now) // what it does from now on is judged by the next scan
+			delete(l.began, pid)
 			continue
 		}
-		if limit := l.asksFor(was, is, seconds); known && seconds > 0 && (p == nil && limit > Unlimited || p != nil && limit > p.limit) {
+		if limit := max(l.asksFor(was, is, seconds), l.steps(pid, is, now)); known && seconds > 0 && (p == nil && limit > Unlimited || p != nil && limit > p.limit) {
 			l.processes[pid] = p.begin(limit, now)
 		}
 	}
@@ -95,13 +109,16 @@ func (l *limits) judge(now time.Time, communicators []Communicator, slots map[ui
 	}
 }
 
-func costs(communicators []Communicator, slots map[uint32]slot) map[uint32]made {
+func sums(communicators []Communicator, slots map[uint32]slot) map[uint32]made {
 	total := map[uint32]made{}
 	for i := range communicators {
 		c := &communicators[i]
-		m, cost := total[c.PID], max(slots[c.slot].slowdown, 1)
-		m.pointToPoint += float64(c.PointToPoint()) * cost
-		m.all += float64(c.Collectives+c.PointToPoint()) * cost
+		m, all := total[c.PID], float64(c.Collectives+c.PointToPoint())
+		m.pointToPoint += float64(c.PointToPoint())
+		m.all += all
+		if slots[c.slot].stepped {
+			m.stepped += all
+		}
 		total[c.PID] = m
 	}
 	return total
@@ -113,6 +130,20 @@ func (l *limits) asksFor(was, is made, seconds float64) Limit {
 		return NoCalls
 	case (is.pointToPoint-was.pointToPoint)/seconds > l.maxPointToPoint:
 		return NoPointToPoint
+	}
+	return Unlimited
+}
+
+// steps is what the calls of a process that are stepped over ask for, once there is an average of them.
+func (l *limits) steps(pid uint32, is made, now time.Time) Limit {
+	from, began := l.began[pid]
+	passed := now.Sub(from.at)
+	if began && passed < steppedOver {
+		return Unlimited
+	}
+	l.began[pid] = stepped{now, is.stepped}
+	if began && (is.stepped-from.calls)/passed.Seconds() > l.maxStepped {
+		return NoCalls
 	}
 	return Unlimited
 }

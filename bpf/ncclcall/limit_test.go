@@ -16,7 +16,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{limits: newLimits(100, 1000), at: time.Unix(100, 0), slots: map[uint32]slot{1: {slowdown: 1}}, calls: map[uint32]Communicator{}}
+	return &world{limits: newLimits(100, 1000, 10), at: time.Unix(100, 0), slots: map[uint32]slot{1: {}}, calls: map[uint32]Communicator{}}
 }
 
 // call has a process of an owner make calls on a file.
@@ -99,8 +99,8 @@ func TestAFileIsLeftOnlyWhileNobodyElseUsesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.slots[1] = slot{slowdown: 1, users: tc.users}
-			w.slots[2] = slot{slowdown: 1}
+			w.slots[1] = slot{users: tc.users}
+			w.slots[2] = slot{}
 			if tc.calls != nil {
 				tc.calls(w)
 			}
@@ -118,14 +118,14 @@ func TestAFileIsLeftOnlyWhileNobodyElseUsesIt(t *testing.T) {
 // been.
 func TestAFileIsTracedAgainForWhoComes(t *testing.T) {
 	w := newWorld()
-	w.slots[1] = slot{slowdown: 1, users: []Process{{PID: 1, Owner: "user 1"}}}
+	w.slots[1] = slot{users: []Process{{PID: 1, Owner: "user 1"}}}
 	w.call(1, 1, 1, 0, 1)
 	w.after(time.Second)
 	w.call(1, 1, 1, 0, 2000)
 	w.after(time.Second)
 	require.Equal(t, NoCalls, w.limits.libraryLimit(1))
 	alone := w.slots[1]
-	w.slots[1] = slot{slowdown: 1, users: append(alone.users, Process{PID: 2, Owner: "user 2"})}
+	w.slots[1] = slot{users: append(alone.users, Process{PID: 2, Owner: "user 2"})}
 	require.Equal(t, map[uint32]Limit{1: NoCalls}, w.after(time.Second), "the other is counted")
 	require.Equal(t, Unlimited, w.limits.libraryLimit(1))
 	w.slots[1] = alone
@@ -137,14 +137,32 @@ func TestAFileIsTracedAgainForWhoComes(t *testing.T) {
 	require.Equal(t, NoCalls, w.limits.libraryLimit(1))
 }
 
-// A library whose calls cost more lowers the cap for who calls on it.
-func TestACostlyLibraryLowersNobodyElsesCap(t *testing.T) {
+// What the kernel steps over costs more, and has a cap of its own, on average: many calls at once are no
+// more than the same calls one after the other.
+func TestWhatIsSteppedOverHasACapOnAverage(t *testing.T) {
 	w := newWorld()
-	w.slots[2] = slot{slowdown: 16}
-	for range 2 {
-		w.call(1, 1, 1, 0, 500)
-		w.call(2, 2, 2, 0, 500)
-		w.after(time.Second)
+	w.slots[2] = slot{stepped: true, users: []Process{{PID: 2}, {PID: 3}}}
+	steps := func(calls uint64, seconds int) (last map[uint32]Limit) {
+		for range seconds {
+			w.call(1, 1, 1, 0, 500) // on another library
+			w.call(2, 2, 2, 0, calls)
+			w.call(3, 2, 2, 0, 1)
+			last = w.after(time.Second)
+		}
+		return last
 	}
-	require.Equal(t, map[uint32]*pause{2: w.limits.processes[2]}, w.limits.processes)
+	require.Empty(t, steps(10, 31))
+	require.Empty(t, steps(99, 1), "for a moment")
+	require.Empty(t, steps(0, 9))
+	require.Empty(t, steps(11, 9), "not for long enough")
+	require.Equal(t, map[uint32]Limit{2: NoCalls, 3: NoCalls}, steps(11, 1), "the file is left: all who use it are one owner's")
+	require.Equal(t, map[uint32]Limit{2: NoCalls, 3: NoCalls}, steps(0, 59))
+	require.Empty(t, steps(0, 1), "a minute later")
+	require.Empty(t, steps(11, 10), "it is judged by what it does since")
+	require.Equal(t, NoCalls, steps(11, 1)[2])
+	require.Equal(t, NoCalls, steps(0, 119)[2])
+	require.Empty(t, steps(0, 1), "two minutes later")
+	delete(w.calls, 2)
+	w.after(time.Second)
+	require.NotContains(t, w.limits.began, uint32(2))
 }

@@ -31,6 +31,7 @@ type Options struct {
 	MaxLibraries    int     // attached at a time, at most 63; 0: DefaultMaxLibraries
 	MaxPointToPoint float64 // calls a second of a process; 0: DefaultMaxPointToPoint
 	MaxCalls        float64 // calls a second of a process; 0: DefaultMaxCalls
+	MaxStepped      float64 // and on average of such a library whose functions the kernel steps over; 0: DefaultMaxStepped
 }
 
 // Probe counts the calls of the libraries that Watch found. Read, Watch and Scan are for
@@ -73,7 +74,8 @@ func Open(opts Options) (*Probe, error) {
 	}
 	opts.MaxPointToPoint = cmp.Or(opts.MaxPointToPoint, DefaultMaxPointToPoint)
 	opts.MaxCalls = cmp.Or(opts.MaxCalls, DefaultMaxCalls)
-	p := &Probe{hooks: hooks, options: opts, proc: procfs.Open(opts.ProcRoot), births: newBirths(), statics: statics{looks: map[uint32]*glance{}, files: map[file]bool{}, pace: searchPace}, limits: newLimits(opts.MaxPointToPoint, opts.MaxCalls), spared: map[uint32]Limit{}, launches: map[bpfCommunicatorKey]*launches{}}
+	opts.MaxStepped = cmp.Or(opts.MaxStepped, DefaultMaxStepped)
+	p := &Probe{hooks: hooks, options: opts, proc: procfs.Open(opts.ProcRoot), births: newBirths(), statics: statics{looks: map[uint32]*glance{}, files: map[file]bool{}, pace: searchPace}, limits: newLimits(opts.MaxPointToPoint, opts.MaxCalls, opts.MaxStepped), spared: map[uint32]Limit{}, launches: map[bpfCommunicatorKey]*launches{}}
 	p.statics.proc = p.proc
 	p.watch = uprobe.NewWatcher(p.proc, uprobe.Libraries{
 		// NCCL is found by content: file names vary (libnccl-pr2127.so.2.30.3), and

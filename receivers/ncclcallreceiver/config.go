@@ -32,6 +32,9 @@ type Config struct {
 	ArrivalInterval time.Duration `mapstructure:"arrival_interval"`
 	// MaxLibraries bounds the files of NCCL, RCCL and libcuda that are watched.
 	MaxLibraries int `mapstructure:"max_libraries"`
+	// MaxSteppedCalls is how many calls a second a process may make, on average, of a library
+	// whose functions the kernel steps over; above, they are not counted for a while.
+	MaxSteppedCalls float64 `mapstructure:"max_stepped_calls"`
 	// MaxProcesses bounds the processes of ranks that are looked at in one look.
 	MaxProcesses int `mapstructure:"max_processes"`
 }
@@ -46,6 +49,7 @@ const (
 	maxArrivals     = time.Hour
 	maxLibraries    = 63 // slots of the probe
 	maxProcesses    = 1 << 16
+	maxSteppedCalls = 50_000 // as many as of any library
 )
 
 func createDefaultConfig() component.Config {
@@ -59,6 +63,8 @@ func createDefaultConfig() component.Config {
 		// process makes such pauses.
 		Patience:        2 * time.Second,
 		ArrivalInterval: 30 * time.Second,
+		// Up to 20 µs each: 0.5 % of a core.
+		MaxSteppedCalls: 250,
 		MaxLibraries:    48, MaxProcesses: 4096,
 	}
 }
@@ -80,6 +86,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxLibraries < 1 || c.MaxLibraries > maxLibraries {
 		problems = append(problems, fmt.Errorf("max_libraries: %d: set 1 to %d", c.MaxLibraries, maxLibraries))
+	}
+	if c.MaxSteppedCalls < 1 || c.MaxSteppedCalls > maxSteppedCalls {
+		problems = append(problems, fmt.Errorf("max_stepped_calls: %g: set 1 to %d", c.MaxSteppedCalls, maxSteppedCalls))
 	}
 	if c.MaxProcesses < 1 || c.MaxProcesses > maxProcesses {
 		problems = append(problems, fmt.Errorf("max_processes: %d: set 1 to %d", c.MaxProcesses, maxProcesses))

@@ -21,7 +21,7 @@ func TestConfig(t *testing.T) {
 	identityID := component.MustNewID("identity")
 	all.Identity, all.ErrorMode = &identityID, record.Ignore
 	all.ScanInterval, all.LookInterval, all.Patience = 500*time.Millisecond, time.Second, 30*time.Second
-	all.MaxLibraries, all.MaxProcesses = 4, 100
+	all.MaxLibraries, all.MaxProcesses, all.MaxSteppedCalls = 4, 100, 1000
 	for name, want := range map[string]*Config{"": createDefaultConfig().(*Config), "all": all} {
 		require.Equal(t, want, load(t, file, name), name)
 		require.NoError(t, confmap.Validate(want))
@@ -30,6 +30,7 @@ func TestConfig(t *testing.T) {
 	for _, problem := range []string{
 		`error_mode: "panic" is neither propagate nor ignore`, "scan_interval: 1ms: set at least 100ms", "look_interval: 1ms: set at least 1s",
 		"patience: 2h0m0s: set 1s to 1h0m0s", "max_libraries: 0: set 1 to 63", "max_processes: 0: set 1 to 65536",
+		"max_stepped_calls: 0.5: set 1 to 50000",
 	} {
 		require.ErrorContains(t, err, problem)
 	}
