@@ -92,6 +92,41 @@ func benchRound(b *testing.B, world, stalls int) {
 	runtime.KeepAlive(j)
 }
 
+// BenchmarkGPUs judges jobs whose ranks have all called and all wait, each on a GPU on which a kernel
+// runs, but for one.
+func BenchmarkGPUs(b *testing.B) {
+	for _, world := range []int{1024, 131072} {
+		b.Run(fmt.Sprint("ranks=", world), func(b *testing.B) {
+			c := newCalls(world)
+			c.stands(c.all(), 10, "overdue", but(world)...).stacks("gpu", but(world)...).gpu("busy", but(world, 5)...).gpu("idle", 5)
+			j := newJoin(DefaultOptions)
+			j.Add(c.list, c.at)
+			c.list = plog.NewLogs()
+			var memory runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&memory)
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, r := range j.calls.runs {
+					for _, comm := range r.comms {
+						comm.dirty = true
+					}
+					f := r.analyse(nil, c.at.Add(time.Minute).UnixNano())
+					if f == nil || !f.below() {
+						b.Fatalf("found %v", f)
+					}
+					j.calls.gpus.ask(f)
+					if f.Rank() != 5 || f.Device != gpuOf(5) {
+						b.Fatalf("found %s", f.String())
+					}
+				}
+			}
+			b.ReportMetric(float64(memory.HeapAlloc)/(1<<20), "MiB-held")
+			runtime.KeepAlive(j)
+		})
+	}
+}
+
 // BenchmarkSnapshot16384 saves the state of the largest job with its stalls: to copy it is the
 // pause of a processor that keeps it, to encode it is not.
 func BenchmarkSnapshot16384(b *testing.B) {

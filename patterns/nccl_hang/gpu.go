@@ -214,6 +214,7 @@ func (who *caller) standsSince() int64 {
 // rankGPU is what the GPU of one rank says.
 type rankGPU struct {
 	who   *caller
+	since int64 // when it came to stand
 	id    string
 	facts *gpuFacts
 	fault string
@@ -227,19 +228,21 @@ func (g *rankGPU) named() string {
 // gpus asks the GPUs of the ranks that stand where they should.
 func (b *gpuBook) gpus(f *Finding) (all []rankGPU) {
 	from, to := f.Since.UnixNano()-int64(faultBefore), int64(0)
+	all = make([]rankGPU, 0, len(f.stands))
 	for _, who := range f.stands {
-		to = max(to, who.standsSince()+int64(faultAfter))
+		one := rankGPU{who: who, since: who.standsSince()}
+		to = max(to, one.since+int64(faultAfter))
+		all = append(all, one)
 	}
-	for _, who := range f.stands {
-		one := rankGPU{who: who}
-		if one.id, one.facts = b.of(who, from); one.facts != nil {
+	for i := range all {
+		one := &all[i]
+		if one.id, one.facts = b.of(one.who, from); one.facts != nil {
 			one.fault = one.facts.faultIn(from, to)
 			// Of one that others use, too, nobody knows whose kernel runs.
-			if one.facts.At > 0 && one.facts.Since >= who.standsSince() && !(one.facts.Shared && one.facts.State != gpuIdle) {
+			if one.facts.At > 0 && one.facts.Since >= one.since && !(one.facts.Shared && one.facts.State != gpuIdle) {
 				one.state = one.facts.State
 			}
 		}
-		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b rankGPU) int {
 		return cmp.Or(cmp.Compare(a.who.rank, b.who.rank), cmp.Compare(a.who.host.Host, b.who.host.Host), cmp.Compare(a.who.host.PID, b.who.host.PID))
