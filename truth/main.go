@@ -200,7 +200,7 @@ func (b *bench) open() (err error) {
 	if b.words, err = os.Create(filepath.Join(b.folder, "jobs.log")); err != nil {
 		return err
 	}
-	b.starts = make(chan struct{}, max(1, runtime.NumCPU()/4))
+	b.starts = make(chan struct{}, max(1, runtime.NumCPU()/2))
 	b.agent = &agent{binary: b.binary, folder: b.folder, without: b.without}
 	for number := range b.jobs {
 		b.lanes = append(b.lanes, b.newLane(number))
