@@ -44,6 +44,7 @@ type exceptions struct {
 	events    chan *pyexception.Event
 	exits     chan identity.Exit
 	displays  *displays
+	quotes    quotes
 }
 
 func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, around surroundings) (receiver.Logs, error) {
@@ -98,6 +99,9 @@ func (x *exceptions) observe() error {
 // wanted: what other programs display is nobody's business, and their messages are not
 // even decoded.
 func (x *exceptions) wanted(pid uint32) bool {
+	if _, launcher := x.quotes.launcher(pid); launcher {
+		return true
+	}
 	process, found := x.resolver.Lookup(pid, 0, time.Now())
 	return found && process.IsRank()
 }
@@ -137,6 +141,9 @@ func (x *exceptions) work(ctx context.Context, done <-chan struct{}) {
 			if last, final := x.displays.exited(&e); last != nil {
 				x.tell(last.event, &last.of, final)
 			}
+			if inner, rank := x.quotes.exited(&e); inner != nil {
+				x.tell(inner, rank, finalStatus)
+			}
 		}
 	}
 }
@@ -144,6 +151,9 @@ func (x *exceptions) work(ctx context.Context, done <-chan struct{}) {
 func (x *exceptions) take(ctx context.Context, e *pyexception.Event) {
 	process, found := x.resolver.Lookup(e.PID, 0, e.Time)
 	if !found || !process.IsRank() {
+		if inner, rank := x.quotes.displayed(e); inner != nil {
+			x.tell(inner, rank, finalStatus)
+		}
 		return
 	}
 	tell, final := x.displays.add(e, &process)

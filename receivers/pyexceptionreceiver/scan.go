@@ -26,6 +26,7 @@ func (x *exceptions) scan(ctx context.Context, s source) {
 func (x *exceptions) processes(ctx context.Context) []pyexception.Process {
 	ranks, over := probereceiver.Oldest(x.resolver, x.config.MaxProcesses)
 	x.telemetry.ReceiverPyexceptionProcessesSkipped.Add(ctx, int64(over))
+	x.quotes.saw(ranks)
 	processes := make([]pyexception.Process, len(ranks))
 	for i, r := range ranks {
 		processes[i] = pyexception.Process{PID: r.PID, Start: r.StartTime, Owner: r.Domain}

@@ -1,0 +1,148 @@
+package pyexceptionreceiver
+
+import (
+	"cmp"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/pyexception"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
+)
+
+// torch.multiprocessing.spawn catches what ends a rank: the rank displays nothing, and ends with 1.
+// Who started it then displays an exception of this type, which quotes the one of the rank
+// (torch/multiprocessing/spawn.py, _wrap and ProcessContext.join).
+const quoting = "ProcessRaisedException"
+
+// quotingWithin is how long after the end of its rank that may come: it ends the other ranks first,
+// which by default takes until they have ended.
+const quotingWithin = time.Minute
+
+// mostQuotes bounds the ends of ranks, and the exceptions that quote one, that wait for each other.
+// Domains share it.
+const mostQuotes = 256
+
+// quotes brings exceptions that quote a rank's together with the end of that rank. Either comes first.
+type quotes struct {
+	launchers atomic.Pointer[map[uint32]string] // who has started ranks that lived at one of the last two looks, with the domain of these
+	before    map[uint32]string                 // at the last look
+	list      fairlru.List[*quote]
+}
+
+// quote is one side of the two.
+type quote struct {
+	at       *fairlru.Element[*quote]
+	launcher uint32
+	end      *identity.Exit     // of a rank that it has started, or
+	event    *pyexception.Event // what it displayed
+}
+
+// saw takes the living ranks.
+func (q *quotes) saw(ranks []identity.Process) {
+	now := map[uint32]string{}
+	for _, r := range ranks {
+		if !r.Inherited && r.ParentPID != 0 {
+			now[r.ParentPID] = r.Domain
+		}
+	}
+	both := maps.Clone(now)
+	maps.Copy(both, q.before)
+	q.before = now
+	q.launchers.Store(&both)
+}
+
+// launcher is the domain of the ranks that a process has started; false for none. It is safe beside the
+// rest.
+func (q *quotes) launcher(pid uint32) (domain string, is bool) {
+	if all := q.launchers.Load(); all != nil {
+		domain, is = (*all)[pid]
+	}
+	return domain, is
+}
+
+// displayed takes an exception of who is no rank, and returns it as the rank's that it quotes, with
+// that rank; nil where its end has not come yet, or it quotes none.
+func (q *quotes) displayed(e *pyexception.Event) (*pyexception.Event, *identity.Process) {
+	domain, is := q.launcher(e.PID)
+	if !is || e.Chain[0].Type != quoting {
+		return nil, nil
+	}
+	return q.meet(&quote{launcher: e.PID, event: e}, domain)
+}
+
+// exited is the same for the end of a process.
+func (q *quotes) exited(end *identity.Exit) (*pyexception.Event, *identity.Process) {
+	domain, is := q.launcher(end.ParentPID)
+	if !is || end.Inherited || end.Code != exceptionStatus {
+		return nil, nil
+	}
+	return q.meet(&quote{launcher: end.ParentPID, end: end}, domain)
+}
+
+// meet finds the other side of one, or has it wait.
+func (q *quotes) meet(one *quote, domain string) (*pyexception.Event, *identity.Process) {
+	var found *quote
+	q.list.Each(func(other *quote) {
+		if found == nil && other.launcher == one.launcher && (other.end == nil) != (one.end == nil) && fits(cmp.Or(one.event, other.event), cmp.Or(one.end, other.end)) {
+			found = other
+		}
+	})
+	if found == nil {
+		for q.list.Len() >= mostQuotes {
+			victim, _ := q.list.Victim()
+			q.list.Remove(victim)
+		}
+		one.at = q.list.Add(one, fairlru.Little, domain)
+		return nil, nil
+	}
+	q.list.Remove(found.at)
+	end := cmp.Or(one.end, found.end)
+	return ofRank(cmp.Or(one.event, found.event), end), &end.Process
+}
+
+// number is which of its processes the launcher speaks of.
+var number = regexp.MustCompile(`-- Process (\d+) terminated with the following error:`)
+
+// fits reports whether an exception may quote the one that a rank ended of. The number is that of the
+// process on this host, as the local rank is, where that is known.
+func fits(e *pyexception.Event, end *identity.Exit) bool {
+	after := e.Time.Sub(end.Time)
+	found := number.FindStringSubmatch(e.Chain[0].Message)
+	return found != nil && after > -time.Second && after <= quotingWithin &&
+		(end.LocalRank == identity.Unknown || found[1] == strconv.Itoa(end.LocalRank))
+}
+
+// ofRank is an exception that quotes another, as the rank that ended of that would have displayed it.
+func ofRank(e *pyexception.Event, end *identity.Exit) *pyexception.Event {
+	is := *e
+	is.PID, is.Thread, is.Comm = end.PID, end.PID, end.Comm
+	if inner := unquoted(&e.Chain[0]); inner != nil {
+		is.Chain, is.More = []pyexception.Exception{*inner}, false
+	}
+	return &is
+}
+
+// level is a line of a traceback that Python has written.
+var level = regexp.MustCompile(`(?m)^  File "(.*)", line (\d+), in (.*)$`)
+
+// unquoted is the exception that a message quotes; nil where it was cut off.
+func unquoted(x *pyexception.Exception) *pyexception.Exception {
+	last := quoted(x)
+	if last == "" {
+		return nil
+	}
+	class, message, _ := strings.Cut(last, ": ")
+	inner := &pyexception.Exception{Type: class[strings.LastIndexByte(class, '.')+1:], Message: message}
+	trace := x.Message[strings.LastIndex(x.Message, "Traceback (most recent call last):"):]
+	for _, l := range level.FindAllStringSubmatch(trace, -1) {
+		line, _ := strconv.Atoi(l[2]) // digits; 0 for too many
+		inner.Frames = append(inner.Frames, pyexception.Frame{File: l[1], Line: line, Function: l[3]})
+	}
+	inner.Levels = len(inner.Frames)
+	return inner
+}

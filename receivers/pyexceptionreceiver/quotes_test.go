@@ -1,0 +1,179 @@
+package pyexceptionreceiver
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/pyexception"
+)
+
+// What torch.multiprocessing.spawn displays (PyTorch 2.10, Python 3.14).
+const quotedText = `
+
+-- Process 0 terminated with the following error:
+Traceback (most recent call last):
+  File "/usr/lib/python3/dist-packages/torch/multiprocessing/spawn.py", line 95, in _wrap
+    fn(i, *args)
+    ~~^^^^^^^^^^
+  File "/app/train.py", line 355, in spawned
+    main()
+    ~~~~^^
+  File "/app/train.py", line 297, in run
+    raise ValueError("bad batch 3")
+ValueError: bad batch 3
+`
+
+const launcherPID = 40
+
+// quotesOf has the launcher of ranks 0 and 1 in two containers, and nothing else.
+func quotesOf() *quotes {
+	q := &quotes{}
+	q.saw([]identity.Process{spawned(0), spawned(1)})
+	return q
+}
+
+func spawned(local int) identity.Process {
+	return identity.Process{PID: uint32(42 + local), ParentPID: launcherPID, Comm: "pt_spawn", Rank: 6 + local, LocalRank: local, StartTime: start, Domain: "user 1000"}
+}
+
+func quotation(after time.Duration, text string) *pyexception.Event {
+	return &pyexception.Event{Time: start.Add(after), PID: launcherPID, Thread: launcherPID, Comm: "python3", Minor: 14, Chain: []pyexception.Exception{{
+		Type: quoting, Message: text, Frames: []pyexception.Frame{{File: "/usr/lib/python3/dist-packages/torch/multiprocessing/spawn.py", Line: 215, Function: "join"}}, Levels: 1,
+	}}}
+}
+
+func ended(local, code int) *identity.Exit {
+	return &identity.Exit{Process: spawned(local), Code: code, Time: start}
+}
+
+func TestAQuoteIsTheExceptionOfItsRank(t *testing.T) {
+	for name, order := range map[string]func(*quotes) (*pyexception.Event, *identity.Process){
+		"the end is heard of first": func(q *quotes) (*pyexception.Event, *identity.Process) {
+			inner, _ := q.exited(ended(0, 1))
+			require.Nil(t, inner)
+			inner, _ = q.exited(ended(1, 1)) // it was told to end
+			require.Nil(t, inner)
+			return q.displayed(quotation(time.Second, quotedText))
+		},
+		"the quote is": func(q *quotes) (*pyexception.Event, *identity.Process) {
+			inner, _ := q.displayed(quotation(time.Second, quotedText))
+			require.Nil(t, inner)
+			inner, _ = q.exited(ended(1, 1))
+			require.Nil(t, inner)
+			return q.exited(ended(0, 1))
+		},
+		"the ranks are gone since the last look": func(q *quotes) (*pyexception.Event, *identity.Process) {
+			q.exited(ended(0, 1))
+			q.saw(nil)
+			return q.displayed(quotation(time.Second, quotedText))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := quotesOf()
+			inner, rank := order(q)
+			require.NotNil(t, inner)
+			require.Equal(t, 6, rank.Rank)
+			require.EqualValues(t, 42, inner.PID)
+			require.EqualValues(t, 42, inner.Thread)
+			require.Equal(t, "ValueError: bad batch 3 at train.py:297 in run", summarize(inner.Chain))
+			require.Len(t, inner.Chain[0].Frames, 3)
+			inner, _ = q.displayed(quotation(time.Second, quotedText))
+			require.Nil(t, inner, "it was told")
+		})
+	}
+}
+
+func TestWhatIsNoQuoteOfAnEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end   *identity.Exit
+		event *pyexception.Event
+		edit  func(end *identity.Exit, e *pyexception.Event)
+	}{
+		"another process of it": {event: quotation(0, strings.Replace(quotedText, "Process 0", "Process 1", 1))},
+		"it ended otherwise":    {end: ended(0, 3)},
+		"by another launcher":   {edit: func(_ *identity.Exit, e *pyexception.Event) { e.PID = 41 }},
+		"long after":            {event: quotation(quotingWithin+time.Second, quotedText)},
+		"long before":           {event: quotation(-2*time.Second, quotedText)},
+		"another exception":     {edit: func(_ *identity.Exit, e *pyexception.Event) { e.Chain[0].Type = "ProcessExitedException" }},
+		"other words":           {event: quotation(0, "bad batch 3")},
+		"a child of the rank":   {edit: func(end *identity.Exit, _ *pyexception.Event) { end.Inherited = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			end, e := tc.end, tc.event
+			if end == nil {
+				end = ended(0, 1)
+			}
+			if e == nil {
+				e = quotation(0, quotedText)
+			}
+			if tc.edit != nil {
+				tc.edit(end, e)
+			}
+			q := quotesOf()
+			inner, _ := q.exited(end)
+			require.Nil(t, inner)
+			inner, _ = q.displayed(e)
+			require.Nil(t, inner)
+		})
+	}
+	q := quotesOf()
+	q.saw(nil)
+	q.saw(nil)
+	_, is := q.launcher(launcherPID)
+	require.False(t, is, "its ranks are gone for long")
+}
+
+// Of a message that was cut off, or that lies, no more is believed than stands there.
+func TestQuotesThatAreCutOff(t *testing.T) {
+	for name, text := range map[string]string{
+		"no traceback":       "\n\n-- Process 0 terminated with the following error:\nValueError",
+		"nothing behind it":  "\n\n-- Process 0 terminated with the following error:\nTraceback (most recent call last):\n",
+		"a line number 2^64": "\n\n-- Process 0 terminated with the following error:\nTraceback (most recent call last):\n  File \"x\", line 18446744073709551616, in f\nE: x\n",
+		"cut":                quotedText[:300],
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, e := quotesOf(), quotation(0, text)
+			e.Chain[0].Cut = name == "cut"
+			q.exited(ended(0, 1))
+			inner, _ := q.displayed(e)
+			require.NotNil(t, inner)
+			require.NotEmpty(t, summarize(inner.Chain))
+		})
+	}
+}
+
+// Who displays quotes without end takes no room from the ranks of others.
+func TestQuotesAreShared(t *testing.T) {
+	q, other := &quotes{}, spawned(0)
+	other.ParentPID, other.Domain = 7, "user 1"
+	q.saw([]identity.Process{spawned(0), other})
+	q.exited(ended(0, 1))
+	for i := range 2 * mostQuotes {
+		e := quotation(time.Duration(i), quotedText)
+		e.PID = 7
+		q.displayed(e)
+	}
+	require.Equal(t, mostQuotes, q.list.Len())
+	inner, _ := q.displayed(quotation(time.Second, quotedText))
+	require.NotNil(t, inner)
+}
+
+func TestWhatALauncherDisplaysOfItsRankIsToldOfTheRank(t *testing.T) {
+	b := newBench(t)
+	b.Resolver.Know(known, spawned(0))
+	b.start(t)
+	<-b.source.watches // and so the launchers are known
+	require.True(t, b.wanted(launcherPID))
+	b.Resolver.Exit(t, *ended(0, 1))
+	b.source.Events <- *quotation(time.Second, quotedText)
+	a := b.Next(t).Attributes().AsRaw()
+	require.Equal(t, "ValueError", a["exception.type"])
+	require.EqualValues(t, 42, a["process.pid"])
+	require.EqualValues(t, 6, a["gen_ai.training.rank"])
+	require.Equal(t, "status", a["tracecore.exception.final"])
+	require.Equal(t, "claimed", a["tracecore.trust"])
+}
