@@ -106,8 +106,8 @@ func (b *gpuBook) take(r *rule.Record) string {
 	if g == nil {
 		return ""
 	}
-	if host.PID > 0 && (len(g.Ranks) < maxGPURanks || g.Ranks[host.PID] != 0) {
-		g.Ranks[host.PID] = max(g.Ranks[host.PID], r.Time)
+	if host.PID > 0 {
+		g.rank(host.PID, r.Time)
 	}
 	switch r.Name {
 	case eventGPU:
@@ -141,6 +141,15 @@ func (b *gpuBook) gpu(host, id string) *gpuFacts {
 		h.gpus[id] = g
 	}
 	return g
+}
+
+// rank takes that a process is on it. Beyond the bound the one that was said longest ago goes.
+func (g *gpuFacts) rank(pid, at int64) {
+	g.Ranks[pid] = max(g.Ranks[pid], at)
+	if len(g.Ranks) > maxGPURanks {
+		pids := slices.Sorted(maps.Keys(g.Ranks))
+		delete(g.Ranks, slices.MinFunc(pids, func(a, b int64) int { return cmp.Compare(g.Ranks[a], g.Ranks[b]) }))
+	}
 }
 
 // activity takes what the GPU does, unless something newer is known.

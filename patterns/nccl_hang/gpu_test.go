@@ -362,3 +362,18 @@ func TestAProcessThatCallsForSeveralGPUsHasNoReading(t *testing.T) {
 	require.Empty(t, f.GPU)
 	require.Contains(t, f.GPUs, "of the GPU of rank 5 no reading came")
 }
+
+// TestEarlierProcessesOfAGPUGiveWay: a GPU outlives many jobs.
+func TestEarlierProcessesOfAGPUGiveWay(t *testing.T) {
+	f := saidOf(t, waits["by stacks"], func(c *calls) {
+		before := c.at
+		c.at = before.Add(-time.Hour)
+		for pid := range int64(maxGPURanks) {
+			c.gpuLike("busy", func(a pcommon.Map) { a.PutInt("process.pid", 9000+pid) }, but(8)...)
+			c.at = c.at.Add(time.Second)
+		}
+		c.at = before
+		c.gpu("busy", but(8, 5)...).gpu("idle", 5)
+	})
+	require.Equal(t, "the kernel of rank 5 does not run on GPU 0000:15:00.0 of node-0", f.GPU)
+}
