@@ -285,7 +285,8 @@ func (a *attachment) usedBy(processes []Process) {
 	a.users = processes
 }
 
-// slots are what is known of the libraries of NCCL.
+// slots are what is known of the libraries of NCCL. Where several share one, whose calls are stepped
+// over is known by the file that a process uses.
 func (h *hooks) slots() map[uint32]slot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -294,8 +295,16 @@ func (h *hooks) slots() map[uint32]slot {
 		if !a.nccl {
 			continue
 		}
-		s := all[a.slot]
-		s.stepped = s.stepped || a.stepped
+		s, shared := all[a.slot]
+		if !shared {
+			s = slot{stepped: true, steps: map[uint32]bool{}}
+		}
+		s.stepped = s.stepped && a.stepped
+		if a.stepped {
+			for _, u := range a.users {
+				s.steps[u.PID] = true
+			}
+		}
 		s.users = append(s.users, a.users...)
 		all[a.slot] = s
 	}

@@ -77,7 +77,8 @@ type pause struct {
 
 // slot is what is known of the file, or the files, in a slot of libraries.
 type slot struct {
-	stepped bool // calls there cost more than those that the kernel emulates
+	stepped bool            // calls there cost more than those that the kernel emulates, in all files
+	steps   map[uint32]bool // the same, of processes that use such a file beside others
 	users   []Process
 }
 
@@ -116,7 +117,7 @@ func sums(communicators []Communicator, slots map[uint32]slot) map[uint32]made {
 		m, all := total[c.PID], float64(c.Collectives+c.PointToPoint())
 		m.pointToPoint += float64(c.PointToPoint())
 		m.all += all
-		if slots[c.slot].stepped {
+		if s := slots[c.slot]; s.stepped || s.steps[c.PID] {
 			m.stepped += all
 		}
 		total[c.PID] = m
