@@ -75,8 +75,8 @@ func Open(opts Options) (*Probe, error) {
 	opts.MaxPointToPoint = cmp.Or(opts.MaxPointToPoint, DefaultMaxPointToPoint)
 	opts.MaxCalls = cmp.Or(opts.MaxCalls, DefaultMaxCalls)
 	opts.MaxStepped = cmp.Or(opts.MaxStepped, DefaultMaxStepped)
-	p := &Probe{hooks: hooks, options: opts, proc: procfs.Open(opts.ProcRoot), births: newBirths(), statics: statics{looks: map[uint32]*glance{}, files: map[file]bool{}, pace: searchPace}, limits: newLimits(opts.MaxPointToPoint, opts.MaxCalls, opts.MaxStepped), spared: map[uint32]Limit{}, launches: map[bpfCommunicatorKey]*launches{}}
-	p.statics.proc = p.proc
+	p := &Probe{hooks: hooks, options: opts, proc: procfs.Open(opts.ProcRoot), births: newBirths(), limits: newLimits(opts.MaxPointToPoint, opts.MaxCalls, opts.MaxStepped), spared: map[uint32]Limit{}, launches: map[bpfCommunicatorKey]*launches{}}
+	p.statics = newStatics(p.proc, searchPace)
 	p.watch = uprobe.NewWatcher(p.proc, uprobe.Libraries{
 		// NCCL is found by content: file names vary (libnccl-pr2127.so.2.30.3), and
 		// PyTorch's own libraries may have it inside.

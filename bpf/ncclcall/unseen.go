@@ -3,11 +3,14 @@
 package ncclcall
 
 import (
+	"cmp"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +23,8 @@ import (
 type statics struct {
 	proc  *procfs.FS
 	looks map[uint32]*glance
-	files map[file]bool // whether they have NCCL inside
+	files map[file]bool  // whether they have NCCL inside
+	turns map[string]int // round of the last search for an owner
 	round int
 	pace  int       // how many times longer than a search it rests after it
 	rests time.Time // until then
@@ -79,11 +83,15 @@ func (h *hooks) seen() map[uint32]bool {
 	return all
 }
 
+func newStatics(proc *procfs.FS, pace int) statics {
+	return statics{proc: proc, looks: map[uint32]*glance{}, files: map[file]bool{}, turns: map[string]int{}, pace: pace}
+}
+
 func (s *statics) look(processes []Process, seen map[uint32]bool) (all []Unseen) {
 	s.round++
 	there := make(map[uint32]bool, len(processes))
 	read := time.Now().Before(s.rests)
-	for _, process := range processes {
+	for _, process := range s.inTurn(processes) {
 		there[process.PID] = true
 		known := s.looks[process.PID]
 		if known == nil || !known.start.Equal(process.Start) {
@@ -91,9 +99,14 @@ func (s *statics) look(processes []Process, seen map[uint32]bool) (all []Unseen)
 			s.looks[process.PID] = known
 		}
 		if s.round >= known.next {
-			s.lookAt(process.PID, known, seen[process.PID], &read)
+			before := read
+			if s.lookAt(process.PID, known, seen[process.PID], &read); read != before {
+				s.turns[process.Owner] = s.round
+			}
 		}
-		all = append(all, known.unseen...)
+	}
+	for _, process := range processes {
+		all = append(all, s.looks[process.PID].unseen...)
 	}
 	for pid := range s.looks {
 		if !there[pid] {
@@ -101,6 +114,19 @@ func (s *statics) look(processes []Process, seen map[uint32]bool) (all []Unseen)
 		}
 	}
 	return all
+}
+
+// inTurn puts those first whose owner had a file searched longest ago: who maps ever new files keeps
+// nobody else's from being searched.
+func (s *statics) inTurn(processes []Process) []Process {
+	there := make(map[string]bool, len(s.turns))
+	for _, p := range processes {
+		there[p.Owner] = true
+	}
+	maps.DeleteFunc(s.turns, func(owner string, _ int) bool { return !there[owner] })
+	processes = slices.Clone(processes)
+	slices.SortStableFunc(processes, func(a, b Process) int { return cmp.Compare(s.turns[a.Owner], s.turns[b.Owner]) })
+	return processes
 }
 
 func (s *statics) lookAt(pid uint32, known *glance, seen bool, read *bool) {

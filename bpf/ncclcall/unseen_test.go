@@ -62,7 +62,7 @@ func TestWhatMakesNoCallIsSaid(t *testing.T) {
 	}
 	proc := procfs.Open(m.root)
 	proc.WithPatience(hosttest.Patience)
-	s := statics{proc: proc, looks: map[uint32]*glance{}, files: map[file]bool{}}
+	s := newStatics(proc, 0)
 	seen := map[uint32]bool{5: true}
 	var found []Unseen
 	for range 8 { // one file each time
@@ -86,13 +86,34 @@ func TestTheSearchOfFilesIsPaced(t *testing.T) {
 	process := m.process(t, 1, cuda, nccl)
 	proc := procfs.Open(m.root)
 	proc.WithPatience(hosttest.Patience)
-	s := statics{proc: proc, looks: map[uint32]*glance{}, files: map[file]bool{}, pace: 1e9}
+	s := newStatics(proc, 1e9)
 	for range 3 {
 		require.Empty(t, s.look([]Process{process}, nil))
 	}
 	require.Len(t, s.files, 1)
 	s.rests = time.Time{}
 	require.Len(t, s.look([]Process{process}, nil), 1)
+}
+
+// TestOwnersTakeTurns: one has ever new files.
+func TestOwnersTakeTurns(t *testing.T) {
+	m := newMapped(t)
+	cuda := m.file(t, "libcuda.so.550", "")
+	proc := procfs.Open(m.root)
+	proc.WithPatience(hosttest.Patience)
+	s := newStatics(proc, 0)
+	late := m.process(t, 9, cuda, m.file(t, "train", "\x00NCCL version 2.29.7+cuda13.0\x00"))
+	late.Owner = "user 2"
+	var found []Unseen
+	for round := range 4 {
+		first := m.process(t, uint32(1+round), m.file(t, fmt.Sprint("libcuda.so.", round), ""), m.file(t, fmt.Sprint("new", round), ""))
+		first.Owner = "user 1"
+		found = s.look([]Process{first, late}, nil)
+	}
+	require.Len(t, found, 1)
+	require.Equal(t, late.PID, found[0].PID)
+	s.look(nil, nil)
+	require.Empty(t, s.turns)
 }
 
 // TestATextThatLiesOnTheEdgeOfAPieceIsFound: pieces overlap.
