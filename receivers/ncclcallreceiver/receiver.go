@@ -209,8 +209,7 @@ func (r *ncclCall) ends(at, now time.Time) {
 	if len(r.standstill.inits) == 0 {
 		return
 	}
-	unranked, _ := r.unranked(r.config.MaxProcesses)
-	living := r.living(unranked...)
+	living := r.living(r.unranked()...)
 	for _, pid := range slices.Sorted(maps.Keys(r.standstill.inits)) {
 		if !living[pid] {
 			l := r.standstill.exited(pid, at)

@@ -28,8 +28,8 @@ func (r *ncclCall) search(ctx context.Context, s source) {
 // processes are those of the ranks, the lowest numbers first: the oldest. Then those that may be
 // ranks and do not say so.
 func (r *ncclCall) processes(ctx context.Context) []ncclcall.Process {
-	ranks, over := probereceiver.Oldest(r.resolver, r.config.MaxProcesses)
-	unranked, more := r.unranked(r.config.MaxProcesses - len(ranks))
+	unranked, more := r.besideRanks(r.config.MaxProcesses)
+	ranks, over := probereceiver.Oldest(r.resolver, r.config.MaxProcesses-len(unranked))
 	r.telemetry.ReceiverNcclcallProcessesSkipped.Add(ctx, int64(over+more))
 	candidates := make(map[uint32]identity.Process, len(unranked))
 	for _, p := range unranked {

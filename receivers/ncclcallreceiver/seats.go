@@ -15,18 +15,25 @@ import (
 // its job is that communicator. All receivers know it then (identity.Candidates), so that its
 // stack is taken, too.
 
-// unranked are the processes that may be ranks and do not say so, as many as most.
-func (r *ncclCall) unranked(most int) (some []identity.Process, over int) {
+// unranked are the processes that may be ranks and do not say so.
+func (r *ncclCall) unranked() []identity.Process {
 	candidates, ok := r.resolver.(identity.Candidates)
 	if !ok {
-		return nil, 0
+		return nil
 	}
-	some = candidates.Unranked()
-	over = max(0, len(some)-most)
+	return candidates.Unranked()
+}
+
+// besideRanks are those of them that have room beside the ranks, the lowest numbers first. Domains
+// share it: the ranks of a domain take it from nobody else's processes.
+func (r *ncclCall) besideRanks(most int) (some []identity.Process, over int) {
+	some = r.unranked()
+	all := len(some)
 	slices.SortFunc(some, func(a, b identity.Process) int { return cmp.Compare(b.PID, a.PID) }) // Trim keeps the last
-	some = fairlru.Trim(some, max(0, most), func(p identity.Process) []string { return []string{p.Domain} })
+	kept := fairlru.Trim(slices.Concat(some, r.resolver.Ranks()), most, func(p identity.Process) []string { return []string{p.Domain} })
+	some = slices.DeleteFunc(kept, func(p identity.Process) bool { return p.IsRank() })
 	slices.Reverse(some)
-	return some, over
+	return some, all - len(some)
 }
 
 // seat is the rank that one communicator gives a process.

@@ -36,12 +36,16 @@ func seated(t *testing.T, processes ...identity.Process) (*ncclCall, *strangers)
 	return r, s
 }
 
+func stranger(pid uint32) identity.Process {
+	return identity.Process{PID: pid, StartTime: start, Rank: identity.Unknown}
+}
+
 func member(pid uint32, address, hash uint64, rank, size int32) ncclcall.Communicator {
 	return ncclcall.Communicator{PID: pid, Address: address, Identity: ncclcall.Known, Hash: hash, Rank: rank, Size: size, First: start.Add(time.Duration(address) * time.Second)}
 }
 
 func TestAProcessWithoutARankIsTheOneOfItsLargestCommunicator(t *testing.T) {
-	r, s := seated(t, identity.Process{PID: 7}, identity.Process{PID: 8}, identity.Process{PID: 9}, identity.Process{PID: 10}, identity.Process{PID: 11})
+	r, s := seated(t, stranger(7), stranger(8), stranger(9), stranger(10), stranger(11))
 	unread := member(10, 1, 0x10, 1, 4)
 	unread.Identity = ncclcall.Unread
 	r.seat(&ncclcall.Scan{Communicators: []ncclcall.Communicator{
@@ -57,7 +61,7 @@ func TestAProcessWithoutARankIsTheOneOfItsLargestCommunicator(t *testing.T) {
 }
 
 func TestAProcessWithoutARankThatWaitsForOthersIsTheOneItSays(t *testing.T) {
-	r, s := seated(t, identity.Process{PID: 7}, identity.Process{PID: 8})
+	r, s := seated(t, stranger(7), stranger(8))
 	event := ncclcall.Event{Kind: ncclcall.InitRank, PID: 7, Rank: 2, Size: 4, Hash: 0x11}
 	alone := event
 	alone.PID, alone.Size, alone.Rank = 8, 1, 0
@@ -67,11 +71,24 @@ func TestAProcessWithoutARankThatWaitsForOthersIsTheOneItSays(t *testing.T) {
 
 // TestProcessesWithoutARankAreWatchedAfterTheRanks: they get the room that is left.
 func TestProcessesWithoutARankAreWatchedAfterTheRanks(t *testing.T) {
-	r, s := seated(t, identity.Process{PID: 9, StartTime: start}, identity.Process{PID: 7, StartTime: start})
+	r, s := seated(t, stranger(9), stranger(7))
 	s.Know(identity.Process{PID: 42, StartTime: start, Rank: 1, WorldSize: 2})
 	r.config.MaxProcesses = 2
 	require.Equal(t, []ncclcall.Process{{PID: 42, Start: start}, {PID: 7, Start: start}}, r.processes(t.Context()))
+	s.Know(identity.Process{PID: 42, WorldSize: 2}, identity.Process{PID: 43, WorldSize: 2}, identity.Process{PID: 44, WorldSize: 2})
+	require.Equal(t, []uint32{42, 43}, pids(r.processes(t.Context())), "no room is left")
+	for i := range s.processes {
+		s.processes[i].Domain = "user 2"
+	}
+	require.Equal(t, []uint32{42, 7}, pids(r.processes(t.Context())), "another user's ranks take none of it")
 	r.resolver = &s.Resolver // of a collector whose extension knows none
-	require.Len(t, r.processes(t.Context()), 1)
+	require.Equal(t, []uint32{42, 43}, pids(r.processes(t.Context())))
 	r.seat(&ncclcall.Scan{}, &look{})
+}
+
+func pids(list []ncclcall.Process) (all []uint32) {
+	for _, p := range list {
+		all = append(all, p.PID)
+	}
+	return all
 }
