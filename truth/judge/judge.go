@@ -99,7 +99,7 @@ type Outcome struct {
 	First    time.Duration // from the fault to the first statement that was right in both
 	Wrong    []Line        // statements that accuse somebody else, the first of each
 	Doubled  int           // right statements in more than one incident
-	Resolved bool          // the right statement was told to be over
+	Resolved bool          // the right statement was told to be over, and not opened again
 	Resolve  time.Duration // from the healing to that
 	Told     []Line        // statements that accuse somebody, in the order they came
 	Beside   []Line        // the first of each other verdict, for the reader of a miss
@@ -129,7 +129,7 @@ func Judge(truth Truth, lines []Line) Outcome {
 		answer := slices.IndexFunc(truth.Right, func(a Answer) bool { return a.names(l) })
 		switch {
 		case answer >= 0:
-			o.Culprit = true
+			o.Culprit, o.Resolved, o.Resolve = true, false, 0 // what is opened again is not over
 			if !l.Old {
 				incidents[l.Incident] = true
 			}

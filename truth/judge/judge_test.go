@@ -39,6 +39,19 @@ func TestTheRightStatementCountsFromTheFault(t *testing.T) {
 	require.Zero(t, o.Doubled)
 }
 
+func TestWhatIsOpenedAgainIsNotOver(t *testing.T) {
+	lines := []Line{
+		line(2*time.Second, "a", "root_cause", "open", "error", "2", "rank 2 is stopped"),
+		line(3*time.Second, "a", "root_cause", "resolved", "error", "2", "rank 2 was stopped"),
+		line(4*time.Second, "a", "root_cause", "open", "error", "2", "rank 2 is stopped"),
+		line(9*time.Second, "a", "root_cause", "resolved", "error", "2", "rank 2 was stopped"),
+	}
+	require.False(t, Judge(stopped("2"), lines[:3]).Resolved)
+	o := Judge(stopped("2"), lines)
+	require.True(t, o.Resolved)
+	require.Equal(t, 4*time.Second, o.Resolve)
+}
+
 func TestTheRightRankForTheWrongReasonIsHalfRight(t *testing.T) {
 	o := Judge(stopped("2"), []Line{line(2*time.Second, "a", "root_cause", "open", "error", "2", "rank 2: a file system does not answer")})
 	require.True(t, o.Culprit)
