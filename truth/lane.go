@@ -89,7 +89,7 @@ func (l *lane) trial(k kind, number int) result {
 		l.trials.RLock()
 		defer l.trials.RUnlock()
 	}
-	t := &trial{lane: l, job: l.job, agent: l.agent, disk: l.disk, chance: l.chance, folder: l.folder, number: number, rank: l.chance.IntN(l.job.world)}
+	t := l.newTrial(number)
 	r.World, r.Style = t.world, t.how.name
 	if !k.healthy && t.starts > 2 { // trials before have ended its other starts, which is a loop
 		t.also("crash_loop")
@@ -120,6 +120,13 @@ func (l *lane) trial(k kind, number int) result {
 	l.ended, l.before = time.Now(), t.truth
 	l.past.add([]span{{from: t.truth.Began, to: l.ended.Add(settle), truth: t.truth, host: k.host}})
 	return r
+}
+
+// newTrial is a trial of the job that trains. Until it begins its fault, it begins now.
+func (l *lane) newTrial(number int) *trial {
+	t := &trial{lane: l, job: l.job, agent: l.agent, disk: l.disk, chance: l.chance, folder: l.folder, number: number, rank: l.chance.IntN(l.job.world)}
+	t.begin()
+	return t
 }
 
 func latest(a, b time.Time) time.Time {

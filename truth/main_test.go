@@ -134,6 +134,16 @@ func TestWhatIsSaidBetweenTrialsCounts(t *testing.T) {
 	require.Equal(t, []string{"of the other lane"}, ids(b.lanes[1].quiet(now)))
 }
 
+// TestWhatIsSaidBeforeATrialThatNeverBeganCounts: the job did not do what it was told.
+func TestWhatIsSaidBeforeATrialThatNeverBeganCounts(t *testing.T) {
+	b := testBench(accusation("false", time.Second, map[string]string{"pid": "100"}))
+	l := b.lanes[0]
+	l.job = &job{world: 2}
+	tr := l.newTrial(1)
+	require.Equal(t, []string{"false"}, ids(l.quiet(&tr.truth)))
+	require.Empty(t, l.news(&tr.truth))
+}
+
 // Which kinds a lane tries is decided by the seed, however long the others take.
 func TestKindsAreDealtOnceEachAmongTheLanes(t *testing.T) {
 	dealt := func() (first []string) {
@@ -204,6 +214,9 @@ func TestTheReportHasEveryMiss(t *testing.T) {
 	require.Contains(t, page, "rank died")
 	require.Contains(t, page, `showed nothing: the job makes \| no step`)
 	require.ErrorContains(t, b.account().verdict(), "1 false statements")
+	require.NotContains(t, page, "without the receivers")
+	b.without, b.only = "ncclsock", "stopped, steps"
+	require.Contains(t, b.conditions(), "up to 4 ranks each, only the kinds stopped, steps, without the receivers ncclsock.")
 }
 
 func TestTheTargetIsMetByWhatIsRight(t *testing.T) {

@@ -322,6 +322,16 @@ func (b *bench) conditions() string {
 		commit = strings.TrimSpace(string(out))
 	}
 	load, _ := os.ReadFile("/proc/loadavg")
-	return fmt.Sprintf("%s, commit %s, Linux %s, %d CPUs shared by all ranks and the agent, load %s at the end, seed %d, %d jobs side by side, up to %d ranks each.",
-		time.Now().UTC().Format(time.DateOnly), commit, kernel, runtime.NumCPU(), cmp.Or(strings.SplitN(string(load), " ", 2)[0], "unknown"), b.seed, b.jobs, b.most)
+	return fmt.Sprintf("%s, commit %s, Linux %s, %d CPUs shared by all ranks and the agent, load %s at the end, seed %d, %d jobs side by side, up to %d ranks each%s.",
+		time.Now().UTC().Format(time.DateOnly), commit, kernel, runtime.NumCPU(), cmp.Or(strings.SplitN(string(load), " ", 2)[0], "unknown"), b.seed, b.jobs, b.most, b.chosen())
+}
+
+// chosen says what was left out of a run on purpose.
+func (o *options) chosen() (text string) {
+	for _, one := range []struct{ says, value string }{{"only the kinds", o.only}, {"only jobs started by", o.launcher}, {"without the receivers", o.without}} {
+		if one.value != "" {
+			text += fmt.Sprintf(", %s %s", one.says, one.value)
+		}
+	}
+	return text
 }
