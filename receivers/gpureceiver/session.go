@@ -131,7 +131,7 @@ func (m *monitor) talk(s process.Session, c choice) ending {
 		case <-t.extra:
 			t.pollForRefusal()
 		case rank := <-t.ranks:
-			t.standing.hear(rank, t.now())
+			t.standing.hear(rank, t.gpus, t.now())
 		case <-t.timer.C:
 			if t.owes() {
 				return t.hung(protocol.Hung{Call: "helper", Seconds: m.patience().Seconds()})

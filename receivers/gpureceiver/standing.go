@@ -2,6 +2,7 @@ package gpureceiver
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -59,15 +60,36 @@ type sample struct {
 	throttled []string
 }
 
-// hear takes that a rank stands still, or does so no more.
-func (s standing) hear(rank gpuask.Rank, now time.Time) {
+// hear takes that a rank stands still, or does so no more. Where there is no room, those give way
+// that no GPU knows of: anybody can have processes that call an NCCL of their own.
+func (s standing) hear(rank gpuask.Rank, gpus *inventory.Inventory, now time.Time) {
 	switch {
 	case !rank.Stands:
 		delete(s, rank.PID)
+		return
 	case s[rank.PID] != nil: // it stands on
-	case len(s) < maxStanding:
+		return
+	case len(s) >= maxStanding:
+		on := onGPUs(gpus)
+		if !on[rank.PID] {
+			return
+		}
+		maps.DeleteFunc(s, func(pid uint32, _ *stand) bool { return !on[pid] })
+	}
+	if len(s) < maxStanding {
 		s[rank.PID] = &stand{from: now.Add(samplePeriod), gpus: map[string]*readings{}}
 	}
+}
+
+// onGPUs are the processes that the last reading shows on GPUs.
+func onGPUs(gpus *inventory.Inventory) map[uint32]bool {
+	on := map[uint32]bool{}
+	for _, gpu := range gpus.All() {
+		for _, process := range gpu.Latest.Processes {
+			on[process.PID] = true
+		}
+	}
+	return on
 }
 
 // activity is what is told of the GPU of a rank that stands.
@@ -84,7 +106,7 @@ type activity struct {
 
 // look takes a reading that was asked for at that time, and returns what is new.
 func (s standing) look(gpus *inventory.Inventory, asked time.Time) (told []activity) {
-	there := map[uint32]bool{}
+	there := onGPUs(gpus)
 	for _, gpu := range gpus.All() {
 		var pids []uint32
 		for _, process := range gpu.Latest.Processes {
@@ -93,7 +115,6 @@ func (s standing) look(gpus *inventory.Inventory, asked time.Time) (told []activ
 			}
 		}
 		for _, pid := range pids {
-			there[pid] = true
 			rank := s[pid]
 			if gpu.Lost || rank == nil || asked.Before(rank.from) {
 				continue

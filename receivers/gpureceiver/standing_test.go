@@ -35,7 +35,7 @@ type watched struct {
 func watch(pids ...uint32) *watched {
 	w := &watched{standing: standing{}, gpus: inventory.New(10 * time.Second), now: start}
 	for _, pid := range pids {
-		w.standing.hear(gpuask.Rank{PID: pid, Stands: true}, start)
+		w.standing.hear(gpuask.Rank{PID: pid, Stands: true}, w.gpus, start)
 	}
 	return w
 }
@@ -74,7 +74,7 @@ func TestThreeReadingsInARowTellWhatAGPUDoes(t *testing.T) {
 func TestAReadingIsOfTheStandstillAlone(t *testing.T) {
 	w := watch()
 	w.read(used(0, 7))
-	w.standing.hear(gpuask.Rank{PID: 7, Stands: true}, w.now.Add(9500*time.Millisecond))
+	w.standing.hear(gpuask.Rank{PID: 7, Stands: true}, w.gpus, w.now.Add(9500*time.Millisecond))
 	w.read(used(0, 7)) // 0.5 s after it was told: half of what it is about was before
 	stood := w.now
 	w.read(used(100, 7))
@@ -89,7 +89,7 @@ func TestAReadingIsOfTheStandstillAlone(t *testing.T) {
 
 func TestOnlyRanksThatStandAreTold(t *testing.T) {
 	w := watch(7, 8)
-	w.standing.hear(gpuask.Rank{PID: 8}, start) // it goes on
+	w.standing.hear(gpuask.Rank{PID: 8}, w.gpus, start) // it goes on
 	for range 3 {
 		w.read(used(0, 7, 8, 9))
 	}
@@ -107,9 +107,16 @@ func TestWhoIsOnNoGPUIsForgotten(t *testing.T) {
 	}
 	require.Empty(t, w.standing, "nor is it watched for ever")
 	for pid := range uint32(maxStanding + 7) {
-		w.standing.hear(gpuask.Rank{PID: pid, Stands: true}, w.now)
+		w.standing.hear(gpuask.Rank{PID: pid, Stands: true}, w.gpus, w.now)
 	}
 	require.Len(t, w.standing, maxStanding)
+	require.NotNil(t, w.standing[7], "a GPU knows of it")
+
+	delete(w.standing, 7)
+	w.standing.hear(gpuask.Rank{PID: maxStanding, Stands: true}, w.gpus, w.now)
+	require.Len(t, w.standing, maxStanding)
+	w.standing.hear(gpuask.Rank{PID: 7, Stands: true}, w.gpus, w.now)
+	require.NotNil(t, w.standing[7], "others give way")
 }
 
 func TestAGPUThatSaysNothingIsNotTold(t *testing.T) {

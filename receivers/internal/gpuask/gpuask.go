@@ -16,8 +16,9 @@ type Rank struct {
 	Stands bool
 }
 
-// maxRanks bounds the ranks that one listener has not heard of yet. Those beyond are not told.
-const maxRanks = 1024
+// maxRanks bounds the ranks that one listener has not heard of yet. Those beyond are not told. All
+// that ncclcall watches (max_processes) may stop in one look.
+const maxRanks = 4096
 
 var (
 	refusals = topic[struct{}]{room: 1} // who has not heard the last one yet hears one
