@@ -3,6 +3,7 @@
 package identity
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -70,13 +71,15 @@ func (c *currents) forget(pid uint32) {
 	}
 }
 
-// next returns those that are due.
+// next returns those that are due, who waits for longest first: rounds that end early leave nobody
+// out for ever.
 func (c *currents) next(now uint64) (due []*current) {
 	c.order.Each(func(one *current) {
 		if one.due <= now {
 			due = append(due, one)
 		}
 	})
+	slices.SortStableFunc(due, func(a, b *current) int { return cmp.Compare(a.due, b.due) })
 	return due
 }
 
@@ -110,7 +113,7 @@ func (t *Tracker) Ranked(p Process, is Place) {
 	}
 	calls := noLaunch()
 	calls.rank, calls.worldSize, calls.rendezvous = is.Rank, is.WorldSize, is.Rendezvous
-	known.Value.calls, known.Value.due = calls, 0
+	known.Value.calls, known.Value.due = calls, min(known.Value.due, bootNow())
 }
 
 // lookAgain looks at the present environment of processes that may become ranks.

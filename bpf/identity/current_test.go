@@ -226,3 +226,22 @@ func TestCallsShowWhichRankAProcessIs(t *testing.T) {
 		require.NoError(t, cmd.Wait())
 	}
 }
+
+// TestProcessesAreLookedAtInTurn: some are due again at the next round, and a round has an end.
+func TestProcessesAreLookedAtInTurn(t *testing.T) {
+	c := currents{of: map[uint32]*fairlru.Element[*current]{}}
+	for pid := range uint32(3) {
+		r := &record{startNS: 1}
+		r.PID, r.Comm, r.Rank = pid, "python3", Unknown
+		c.note(r, 0)
+	}
+	looked := map[uint32]bool{}
+	now := uint64(firstAgain)
+	for range 3 {
+		one := c.next(now)[0] // there is time for one
+		looked[one.pid] = true
+		now += uint64(firstAgain)
+		one.due = now
+	}
+	require.Len(t, looked, 3)
+}
