@@ -33,52 +33,6 @@ func (f *FS) IOBytes(pid uint32) (uint64, error) {
 	return total, nil
 }
 
-// Sleeps is how often the first thread of a process has gone to sleep by itself: a thread
-// that waits and is answered does so again and again (proc_pid_status(5)).
-func (f *FS) Sleeps(pid uint32) (uint64, error) {
-	file, err := f.of(pid, maxStatus, "status")
-	if err != nil {
-		return 0, err
-	}
-	n, err := numberAfter(file.Content, "voluntary_ctxt_switches")
-	if err != nil {
-		return 0, fmt.Errorf("read status of process %d: %w", pid, err)
-	}
-	return n, nil
-}
-
-// ThreadTurns are those of the threads of a process, by their numbers, so many of them at most.
-func (f *FS) ThreadTurns(pid uint32, most int) (map[uint32]Turns, error) {
-	folder := f.path(pid, "task")
-	if f.Foreign() {
-		return nil, fmt.Errorf("read %s: %w", folder, ErrForeign)
-	}
-	return Patiently(f, folder, func() (map[uint32]Turns, error) {
-		opened, err := os.Open(folder)
-		if err != nil {
-			return nil, err
-		}
-		defer opened.Close()
-		names, err := opened.Readdirnames(most)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
-		all := make(map[uint32]Turns, len(names))
-		for _, name := range names {
-			content, err := os.ReadFile(filepath.Join(folder, name, "schedstat"))
-			if err != nil {
-				continue // it has just ended
-			}
-			turns, err := turnsOf(string(content))
-			tid, notID := strconv.ParseUint(name, 10, 32)
-			if errors.Join(err, notID) == nil {
-				all[uint32(tid)] = turns
-			}
-		}
-		return all, nil
-	})
-}
-
 // maxStatus is the most that a status may have: the masks of memory nodes make it long.
 const maxStatus = 16 << 10
 

@@ -36,27 +36,53 @@ func TestIOOfAProcess(t *testing.T) {
 	}
 }
 
-func TestSleepsOfAMainThread(t *testing.T) {
+func TestStatusOfAMainThread(t *testing.T) {
 	root := t.TempDir()
-	put(t, root, "42/status", "Name:\tx\nMems_allowed:\t"+strings.Repeat("00000000,", 256)+"\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t2\n")
-	n, err := Open(root).Sleeps(42)
+	put(t, root, "42/status", "Name:\tx\nState:\tR (running)\nMems_allowed:\t"+strings.Repeat("00000000,", 256)+"\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t2\n")
+	status, err := Open(root).Status(42)
 	require.NoError(t, err)
-	require.EqualValues(t, 17, n)
+	require.Equal(t, ThreadStatus{State: 'R', Sleeps: 17, Switches: 19}, status)
+	_, err = Open(root).Status(7)
+	require.ErrorIs(t, err, ErrGone)
 }
 
-func TestTurnsOfThreads(t *testing.T) {
-	root := t.TempDir()
-	for tid, delay := range map[int]string{42: "1 1000 1", 43: "1 200 1", 44: "nothing", 45: "1 30 1"} {
-		put(t, root, fmt.Sprintf("42/task/%d/schedstat", tid), delay)
+func TestWhatTwoLooksAtAThreadSay(t *testing.T) {
+	of := func(state byte, sleeps, switches uint64) ThreadStatus {
+		return ThreadStatus{State: state, Sleeps: sleeps, Switches: switches}
 	}
-	threads, err := Open(root).ThreadTurns(42, 256)
+	for name, tc := range map[string]struct {
+		before, now  ThreadStatus
+		ready, woken bool
+	}{
+		"it runs on, or had no turn":     {of('R', 3, 9), of('R', 3, 9), true, false},
+		"it had a turn":                  {of('R', 3, 9), of('R', 3, 10), false, false},
+		"it slept in between":            {of('R', 3, 9), of('R', 4, 10), false, true},
+		"it sleeps":                      {of('S', 3, 9), of('S', 3, 9), false, false},
+		"it was woken, and had no turn":  {of('S', 3, 9), of('R', 3, 9), false, true},
+		"a disk answered":                {of('D', 3, 9), of('R', 3, 9), false, true},
+		"it fell asleep":                 {of('R', 3, 9), of('S', 4, 10), false, true},
+		"it was stopped, and goes on":    {of('T', 3, 9), of('R', 3, 9), false, false},
+		"it was woken, and sleeps again": {of('S', 3, 9), of('D', 4, 10), false, true},
+		"it has ended":                   {of('R', 3, 9), of('Z', 3, 10), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.ready, tc.now.Ready(tc.before))
+			require.Equal(t, tc.woken, tc.now.Woken(tc.before))
+		})
+	}
+}
+
+func TestTurnsOfAThread(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "42/task/43/schedstat", "1 200 1\n")
+	put(t, root, "42/task/44/schedstat", "nothing")
+	turns, err := Open(root).ThreadTurns(42, 43)
 	require.NoError(t, err)
-	require.Equal(t, map[uint32]Turns{42: {1, 1000}, 43: {1, 200}, 45: {1, 30}}, threads)
-	threads, err = Open(root).ThreadTurns(42, 1)
-	require.NoError(t, err)
-	require.LessOrEqual(t, len(threads), 1)
-	_, err = Open(root).ThreadTurns(7, 256)
-	require.ErrorIs(t, err, ErrGone)
+	require.Equal(t, Turns{1, 200}, turns)
+	for _, tid := range []uint32{44, 45} {
+		_, err = Open(root).ThreadTurns(42, tid)
+		require.Error(t, err)
+	}
 }
 
 func TestWhereAThreadSleeps(t *testing.T) {

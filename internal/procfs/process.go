@@ -180,7 +180,8 @@ func (f *FS) User(pid uint32) (uint32, error) {
 // Environ reads the environment that a process began with, 256 KiB of it at most.
 func (f *FS) Environ(pid uint32) (File, error) { return f.of(pid, maxEnviron, "environ") }
 
-// Turns are for how long a thread has run, and has waited for a CPU.
+// Turns are for how long a thread has run, and has waited for a CPU. The kernel adds a wait when it is
+// over (sched_info_arrive, kernel/sched/stats.h): of a thread that waits on nothing shows.
 type Turns struct{ Ran, Delayed time.Duration }
 
 // Turns are those of the first thread of a process: the first two numbers of schedstat, in ns
@@ -188,6 +189,12 @@ type Turns struct{ Ran, Delayed time.Duration }
 // CONFIG_SCHED_INFO.
 func (f *FS) Turns(pid uint32) (Turns, error) {
 	file, err := f.of(pid, maxStat, "schedstat")
+	return turnsIn(pid, file, err)
+}
+
+// ThreadTurns are those of a thread of a process.
+func (f *FS) ThreadTurns(pid, tid uint32) (Turns, error) {
+	file, err := f.of(pid, maxStat, "task", strconv.FormatUint(uint64(tid), 10), "schedstat")
 	return turnsIn(pid, file, err)
 }
 

@@ -35,6 +35,24 @@ type ThreadStatus struct {
 // file system, for SIGCONT or a debugger.
 func (s ThreadStatus) Asleep() bool { return bytes.IndexByte([]byte("SDTtI"), s.State) >= 0 }
 
+// Ready reports whether the thread could run at both looks, and has not given its CPU away in between:
+// it has run all the time, or has had no turn.
+func (s ThreadStatus) Ready(before ThreadStatus) bool {
+	return s.State == 'R' && before.State == 'R' && s.Switches == before.Switches
+}
+
+// Woken reports whether the thread was asleep since the look before, and was woken. It need not have
+// had a turn since.
+func (s ThreadStatus) Woken(before ThreadStatus) bool {
+	return s.Sleeps > before.Sleeps || s.State == 'R' && (before.State == 'S' || before.State == 'D')
+}
+
+// Status is that of the first thread of a process.
+func (f *FS) Status(pid uint32) (ThreadStatus, error) {
+	file, err := f.of(pid, maxStatus, "status")
+	return statusIn(pid, pid, file, err)
+}
+
 // ThreadStatus reads the status of one thread of a process.
 func (f *FS) ThreadStatus(pid, tid uint32) (ThreadStatus, error) {
 	file, err := f.of(pid, maxStatus, "task", strconv.FormatUint(uint64(tid), 10), "status")

@@ -33,6 +33,7 @@ type family struct {
 type relation struct {
 	parent, user uint32
 	round        int
+	met          int // refresh in which it was met
 }
 
 // refresh brings the family up to date, once in a round.
@@ -65,10 +66,11 @@ func (f *family) refresh(fs *procfs.FS) {
 			delete(f.parent, pid)
 			continue
 		}
-		if _, is := f.parent[pid]; !is {
-			met = append(met, pid)
+		known, is := f.parent[pid]
+		if !is {
+			met, known.met = append(met, pid), f.rounds
 		}
-		f.parent[pid] = relation{parent: stat.ParentPID, user: fs.Owner(pid), round: f.rounds}
+		f.parent[pid] = relation{parent: stat.ParentPID, user: fs.Owner(pid), round: f.rounds, met: known.met}
 	}
 	f.hold(append(met, stay...))
 }
@@ -129,6 +131,9 @@ func (f *family) hold(pids []uint32) {
 		}
 	}
 }
+
+// isNew reports whether a process was met in this refresh.
+func (f *family) isNew(pid uint32) bool { return f.parent[pid].met == f.rounds }
 
 // forget has a process belong to nobody until it is read again: another has its number by now,
 // or its parent has ended.

@@ -89,7 +89,7 @@ func (r *Reader) holder(of *Process, wait procfs.Wait, below []uint32, gap int) 
 	s := &search{Reader: r, rank: &asked{pid: of.PID, wait: wait}}
 	for _, child := range below {
 		u := r.trees.uses[child]
-		if u != nil && u.compared && r.trees.round-u.round <= gap && u.share+u.starved < computes && u.rate < transfers {
+		if u != nil && u.compared && r.trees.round-u.round <= gap && !u.ready && u.share+u.starved < computes && u.rate < transfers {
 			s.rest = append(s.rest, &asked{pid: child, use: u})
 		}
 	}

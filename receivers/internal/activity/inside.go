@@ -13,7 +13,7 @@ import (
 const (
 	maxChildren = 256 // read in one round, of all ranks
 	maxTree     = 64  // told of one rank
-	maxThreads  = 256 // of one process, whose delays are read
+	maxThreads  = 256 // of one process, which are looked at
 	maxDelayed  = 16  // children in one round whose threads are asked for their delays
 	forgotten   = 30  // rounds without a look until what was read of a process is dropped
 )
@@ -29,19 +29,17 @@ type trees struct {
 	children  shares // that may still be read in this round
 	delayed   shares // of them whose threads may still be asked for their delays
 	inquiries shares // that may still be asked for whom they wait
-	looked    shares // threads of ranks that may still be looked at
-	polled    shares // threads without a CPU that may still be asked whether they poll
+	looked    shares // threads that may still be looked at
 
-	next    map[uint32]int   // by root: which child has its turn
-	uses    map[uint32]*use  // of roots and of children
-	threads map[uint32]slept // of roots
+	next map[uint32]int  // by root: which child has its turn
+	uses map[uint32]*use // of roots and of children
 }
 
 func newTrees() trees {
 	return trees{
 		family:   family{met: maxMet, known: maxParents},
-		children: newShares(maxChildren), delayed: newShares(maxDelayed), inquiries: newShares(maxAsked), looked: newShares(maxLooked), polled: newShares(maxLooked),
-		next: map[uint32]int{}, uses: map[uint32]*use{}, threads: map[uint32]slept{},
+		children: newShares(maxChildren), delayed: newShares(maxDelayed), inquiries: newShares(maxAsked), looked: newShares(maxLooked),
+		next: map[uint32]int{}, uses: map[uint32]*use{},
 	}
 }
 
@@ -56,7 +54,9 @@ type use struct {
 	cpu    time.Duration
 	io     uint64
 	main   turns
-	others map[uint32]turns // of its other threads, nil not read
+	others map[uint32]*turns // of its other threads, nil not read
+	then   map[uint32]*turns // the same at the look before
+	whole  bool              // these are all that it had
 
 	awake  bool        // when it was asked where it sleeps
 	asleep bool        // it was seen asleep, in this look or before:
@@ -64,28 +64,17 @@ type use struct {
 	file   string      // that the call is about
 
 	compared bool    // there was a look before
+	seconds  float64 // since then
 	was      byte    // its state then
 	share    float64 // cores
 	rate     float64 // bytes a second
-	woken    bool    // it went to sleep once more
-	polls    bool    // its main thread does
+	woken    bool    // its main thread was
+	ready    bool    // its main thread could run all the time
 	delayed  float64 // share of the time in which that waited for a CPU, 0 where it polls
 	starved  float64 // other threads that did, without those that poll
+	had      float64 // share of the time in which its main thread ran
 	groups   []procfs.CPUGroup
 	limit    CPULimit // that held it back since the look before
-}
-
-// turns are what a thread has had of the CPUs, and how often it has gone to sleep by itself, if
-// that was read.
-type turns struct {
-	procfs.Turns
-	sleeps uint64
-	read   bool
-}
-
-// polls reports whether a thread has run for next to nothing since before, each time it woke.
-func (t turns) polls(before turns) bool {
-	return before.read && t.read && t.sleeps > before.sleeps && t.Ran-before.Ran < time.Duration(t.sleeps-before.sleeps)*bout //nolint:gosec // far below
 }
 
 // Begin starts a round of looks into trees.
@@ -97,12 +86,10 @@ func (r *Reader) Begin() {
 	t.delayed.begin()
 	t.inquiries.begin()
 	t.looked.begin()
-	t.polled.begin()
 	for pid, u := range t.uses {
 		if t.round-u.round > forgotten {
 			delete(t.uses, pid)
 			delete(t.next, pid)
-			delete(t.threads, pid)
 		}
 	}
 }
@@ -119,16 +106,15 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 		out.State = socketstall.Frozen
 	}
 	now := r.useOf(out.PID, k.stat.Reaped)
-	if k.worked > 0 { // a process that rests has no thread that waits
-		now.others = r.turnsOf(out, out.PID)
-		now.groups, _ = r.fs.CPUGroups(out.PID) // none: nothing limits it, or nobody can tell
+	now.others, now.whole = r.threadsOf(out, out.PID, r.trees.uses[out.PID], out.NCCL)
+	now.groups, _ = r.fs.CPUGroups(out.PID) // none: nothing limits it, or nobody can tell
+	own := r.compare(out.PID, now, r.trees.uses[out.PID], 1)
+	if !own.compared { // what was known of it stays
+		own.main.polls = k.polls
 	}
-	own := r.compare(out.PID, now, 1)
-	if own.compared { // else what was known of it stays
-		k.polls = own.polls
-	}
+	k.polls = own.main.polls
 	out.Polls = k.polls
-	in := &Inside{Compared: own.compared, IO: own.rate, Children: own.share, Starved: own.starved, Limit: own.limit}
+	in := &Inside{Compared: own.compared, IO: own.rate, Ready: own.ready && !k.polls, Starved: own.starved, Limit: own.limit}
 	if own.delayed+own.starved >= starves {
 		in.Pressure, _ = r.fs.CPUPressure() // 0 where it is switched off
 	}
@@ -137,21 +123,24 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 	below := r.trees.family.below(out.PID, isRoot, kin)
 	room := r.trees.children.take(out.PID, out.Domain, len(below))
 	gap := len(below)/max(room, 1) + 1
-	if r.readChildren(out, below, room, gap) {
+	if r.readChildren(out, own, below, room, gap) {
 		below = r.trees.family.below(out.PID, isRoot, kin)
 	}
 	in.Tree = below[:min(len(below), maxTree)]
+	had, lacked := own.had, own.delayed
 	for _, pid := range below {
 		if u := r.trees.uses[pid]; u != nil && u.compared && r.trees.round-u.round <= gap {
 			addChild(in, pid, u)
+			had, lacked = had+u.had, lacked+u.delayed
 		}
 	}
+	in.Children += own.share * slower(had, lacked)
 	if in.Compared && in.Children < computes && out.State != socketstall.Running && !out.State.Halted() {
 		holder, answered := r.holder(out, wait, below, gap)
 		in.Holder, in.Answered = holder, in.Answered || answered
 	}
 	if !in.Answered && in.IO < transfers && in.Children < computes && !out.State.Halted() {
-		r.askThreads(out, in)
+		r.askThreads(out, own, in)
 	}
 	out.Inside = in
 }
@@ -162,43 +151,19 @@ func (r *Reader) useOf(pid uint32, cpu time.Duration) use {
 	if k := r.known[pid]; k != nil {
 		u.ticks = k.startTicks
 	}
-	u.io, _ = r.fs.IOBytes(pid)     // 0 where it may not be read: no I/O is seen then
-	sleeps, err := r.fs.Sleeps(pid) // not read: nobody is woken
-	u.main.sleeps, u.main.read = sleeps, err == nil
-	u.main.Turns, _ = r.fs.Turns(pid) // 0 where the kernel does not count it
+	u.io, _ = r.fs.IOBytes(pid)         // 0 where it may not be read: no I/O is seen then
+	u.main.status, _ = r.fs.Status(pid) // not read: nobody is woken
+	u.main.Turns, _ = r.fs.Turns(pid)   // 0 where the kernel does not count it
 	return u
-}
-
-// turnsOf reads those of the threads of a process of the rank beside its main thread. Those that
-// have waited for a CPU since the look before, or all where there was none, are asked how often they slept.
-func (r *Reader) turnsOf(of *Process, pid uint32) map[uint32]turns {
-	all, _ := r.fs.ThreadTurns(pid, maxThreads) // none where the kernel does not count them
-	threads := make(map[uint32]turns, len(all))
-	var delayed []uint32
-	for tid, now := range all {
-		if tid == pid {
-			continue
-		}
-		threads[tid] = turns{Turns: now}
-		if u := r.trees.uses[pid]; u == nil || now.Delayed > u.others[tid].Delayed {
-			delayed = append(delayed, tid)
-		}
-	}
-	slices.Sort(delayed)
-	for _, tid := range delayed[:r.trees.polled.take(of.PID, of.Domain, len(delayed))] {
-		status, err := r.fs.ThreadStatus(pid, tid) // none of one that has just ended
-		threads[tid] = turns{all[tid], status.Sleeps, err == nil}
-	}
-	return threads
 }
 
 // compare takes a new look at a process and works out its rates since the one before, of
 // which more than gap rounds would tell of another time.
-func (r *Reader) compare(pid uint32, next use, gap int) *use {
-	before := r.trees.uses[pid]
+func (r *Reader) compare(pid uint32, next use, before *use, gap int) *use {
 	if before != nil && before.ticks == next.ticks && next.round-before.round <= gap {
 		if seconds := next.at.Sub(before.at).Seconds(); seconds > 0 {
-			next.compared, next.woken, next.was = true, next.main.sleeps > before.main.sleeps, before.state
+			next.compared, next.seconds, next.was, next.then = true, seconds, before.state, before.others
+			next.woken, next.ready = next.main.woken(&before.main), next.main.ready(&before.main)
 			next.asleep, next.wait, next.file = before.asleep, before.wait, before.file
 			next.share = max(0, next.cpu-before.cpu).Seconds() / seconds
 			next.delays(before, seconds)
@@ -210,15 +175,17 @@ func (r *Reader) compare(pid uint32, next use, gap int) *use {
 	return &next
 }
 
-// delays works out which threads of the process could run and had no CPU. Of one that was not
-// asked in both looks nobody knows whether it only polls: it does not count.
+// delays works out which threads of the process could run and had no CPU.
 func (u *use) delays(before *use, seconds float64) {
-	if u.polls = u.main.polls(before.main); !u.polls {
-		u.delayed = max(0, u.main.Delayed-before.main.Delayed).Seconds() / seconds
-	}
+	u.had = max(0, u.main.Ran-before.main.Ran).Seconds() / seconds
+	u.delayed = u.main.lacks(&before.main, seconds)
 	for tid, now := range u.others {
-		if then, known := before.others[tid]; known && then.read && now.read && !now.polls(then) {
-			u.starved += max(0, now.Delayed-then.Delayed).Seconds() / seconds
+		then := before.others[tid]
+		if then == nil && before.whole { // it was not there
+			then = &turns{}
+		}
+		if then != nil {
+			u.starved += now.lacks(then, seconds)
 		}
 	}
 }
@@ -240,12 +207,12 @@ func tightest(before, now []procfs.CPUGroup) (limit CPULimit) {
 }
 
 // whereItSleeps notes where the main thread sleeps. A thread that waits for a file, or for
-// a page of one, and is woken between two looks, is answered.
+// a page of one, and is woken between two looks, is answered; or it was before, and has had no turn since.
 func (r *Reader) whereItSleeps(out *Process, in *Inside, own *use) procfs.Wait {
 	r.place(out.PID, own)
 	in.Syscall, in.Channel, in.File = own.wait.Syscall, own.wait.Channel, own.file
 	in.OnFile = own.onFile() || out.State == socketstall.DiskSleep
-	in.Answered = own.woken && in.OnFile
+	in.Answered = (own.woken || own.ready && own.asleep) && in.OnFile
 	return own.wait
 }
 
@@ -273,7 +240,7 @@ func (u *use) onFile() bool {
 
 // readChildren reads those whose turn it is. Strangers: some were no children any more. A number
 // is used again soon, and a neighbour's process is nobody's child here.
-func (r *Reader) readChildren(of *Process, below []uint32, room, gap int) (strangers bool) {
+func (r *Reader) readChildren(of *Process, own *use, below []uint32, room, gap int) (strangers bool) {
 	t := &r.trees
 	first := t.next[of.PID]
 	t.next[of.PID] = (first + room) % max(len(below), 1)
@@ -292,14 +259,43 @@ func (r *Reader) readChildren(of *Process, below []uint32, room, gap int) (stran
 		}
 		u := r.useOf(pid, stat.CPU+stat.Reaped)
 		u.ticks, u.comm, u.state = stat.StartTicks, stat.Name, stat.State
+		before := t.uses[pid]
+		if before == nil && own.compared && t.family.isNew(pid) {
+			before = own.unborn(&u)
+		}
 		// One that computes in another thread than its first, on a host that is short of
 		// CPUs, uses little and waits for long.
-		if before := t.uses[pid]; before != nil && u.cpu > before.cpu && t.delayed.take(of.PID, of.Domain, 1) > 0 {
-			u.others = r.turnsOf(of, pid)
+		if stat.Threads > 1 && (before == nil || u.cpu > before.cpu || before.waits()) && t.delayed.take(of.PID, of.Domain, 1) > 0 {
+			u.others, u.whole = r.threadsOf(of, pid, before, false)
 		}
-		r.compare(pid, u, gap)
+		r.compare(pid, u, before, gap)
 	}
 	return strangers
+}
+
+// waits reports whether one of its threads beside its main one could run when it was looked at.
+func (u *use) waits() bool {
+	for _, t := range u.others {
+		if t.status.State == 'R' {
+			return true
+		}
+	}
+	return false
+}
+
+// unborn is what a child had used at the look at its root before: it was not there. What it has read
+// since may be its own program.
+func (u *use) unborn(child *use) *use {
+	return &use{ticks: child.ticks, round: child.round - 1, at: u.at.Add(-time.Duration(u.seconds * float64(time.Second))), io: child.io, whole: true}
+}
+
+// slower is how many times as long a process of the tree takes as with a CPU of its own. What a child
+// had that has ended is known, and not how long it waited: as long as others, for the same.
+func slower(had, lacked float64) float64 {
+	if had <= 0 {
+		return 1
+	}
+	return 1 + lacked/had
 }
 
 // addChild adds what a child does.

@@ -26,7 +26,7 @@ func (p tree) child(pid, parent uint32, name string, ticks, bytes uint64) {
 
 // childIn is a child in that state.
 func (p tree) childIn(state string, pid, parent uint32, name string, ticks, bytes uint64) {
-	p.write(fmt.Sprintf("%d/stat", pid), fmt.Sprintf("%d (%s) %s %d 42 42 0 -1 4194304 1 0 0 0 %d 0 0 0 20 0 1 0 70000 1000 1", pid, name, state, parent, ticks))
+	p.write(fmt.Sprintf("%d/stat", pid), fmt.Sprintf("%d (%s) %s %d 42 42 0 -1 4194304 1 0 0 0 %d 0 0 0 20 0 2 0 70000 1000 1", pid, name, state, parent, ticks))
 	p.write(fmt.Sprintf("%d/schedstat", pid), "1 0 1\n")
 	p.write(fmt.Sprintf("%d/io", pid), fmt.Sprintf("rchar: %d\nwchar: 0\nread_bytes: 0\nwrite_bytes: 0\n", bytes))
 }
@@ -34,7 +34,11 @@ func (p tree) childIn(state string, pid, parent uint32, name string, ticks, byte
 // main says what the main thread of process 42 does.
 func (p tree) main(bytes, sleeps uint64, syscall, channel string) {
 	p.write("42/io", fmt.Sprintf("rchar: %d\nwchar: 0\nread_bytes: 0\nwrite_bytes: 0\n", bytes))
-	p.write("42/status", fmt.Sprintf("Name:\tpy\nvoluntary_ctxt_switches:\t%d\n", sleeps))
+	state := "S"
+	if syscall == "running" {
+		state = "R"
+	}
+	p.write("42/status", status(state, sleeps, 7))
 	p.write("42/syscall", syscall+"\n")
 	p.write("42/wchan", channel)
 }
@@ -44,10 +48,11 @@ type looks struct {
 	*Reader
 	process identity.Process
 	at      time.Time
+	nccl    bool
 }
 
 func newLooks(tree tree, p identity.Process) *looks {
-	l := &looks{New(procfs.Open(tree.root).WithPatience(hosttest.Patience)), p, time.Now()}
+	l := &looks{Reader: New(procfs.Open(tree.root).WithPatience(hosttest.Patience)), process: p, at: time.Now()}
 	l.clock = func() time.Time { return l.at }
 	return l
 }
@@ -56,6 +61,7 @@ func (l *looks) look(others ...uint32) Process {
 	l.at = l.at.Add(time.Second)
 	l.Begin()
 	out := l.Read(l.process, false)
+	out.NCCL = l.nccl
 	l.Inspect(&out, func(pid uint32) bool { return slices.Contains(others, pid) })
 	return out
 }
@@ -119,13 +125,14 @@ func TestAChildThatIsStarved(t *testing.T) {
 		tree.child(50, 42, "tokenizer", 100+look, 0) // a hundredth of a core
 		tree.write("50/task/50/schedstat", "1 0 1\n")
 		tree.write("50/task/51/schedstat", fmt.Sprintf("1 %d 1\n", 1e9+900e6*look))
-		tree.write("50/task/51/status", status(7))
+		tree.write("50/task/51/status", status("R", 7, look))
 		in = l.look().Inside
 	}
 	require.InDelta(t, 0.91, in.Children, 0.001)
 	require.InDelta(t, 0.91, in.Busiest.Share, 0.001)
 
 	tree.child(50, 42, "tokenizer", 103, 0) // it rests
+	tree.write("50/task/51/status", status("S", 7, 3))
 	require.Zero(t, l.look().Inside.Children)
 }
 
@@ -176,7 +183,8 @@ func TestAThreadThatIsAwakeInALookWaitsWhereItSleptBefore(t *testing.T) {
 		answered bool
 	}{
 		"it writes, and is answered":           {[]string{write + " 0x7 0x1", awake, awake}, true, "/mnt/ckpt/model.pt", true},
-		"it wrote, and nobody answers":         {[]string{write + " 0x7 0x1", awake, awake}, false, "/mnt/ckpt/model.pt", false},
+		"it wrote, and has had no turn since":  {[]string{write + " 0x7 0x1", awake, awake}, false, "/mnt/ckpt/model.pt", true},
+		"it wrote, and nobody answers":         {[]string{write + " 0x7 0x1", write + " 0x7 0x1"}, false, "/mnt/ckpt/model.pt", false},
 		"it was never seen asleep":             {[]string{awake, awake}, true, "", true},
 		"it was never seen asleep nor woken":   {[]string{awake, awake}, false, "", false},
 		"it polls in a lock":                   {[]string{futex + " 0x7 0x1", awake, awake}, true, "", false},
@@ -227,29 +235,117 @@ func TestChildrenThatHaveEndedCount(t *testing.T) {
 	require.InDelta(t, 0.9, l.look().Inside.Children, 0.001)
 }
 
-// status is that of a thread which has gone to sleep so often.
-func status(sleeps uint64) string {
-	return fmt.Sprintf("State:\tS (x)\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t7\n", sleeps)
+// status is that of a thread which has gone to sleep, and has given its CPU to another, so often.
+func status(state string, sleeps, preempted uint64) string {
+	return fmt.Sprintf("State:\t%s (x)\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t%d\n", state, sleeps, preempted)
 }
 
 func TestThreadsThatHaveNoCPU(t *testing.T) {
 	tree := newTree(t)
 	l := newLooks(tree, tree.add("S", 250, 125))
-	tree.main(0, 5, "running", "0")
-	tree.write("42/task/42/schedstat", "1 0 1")
-	tree.write("42/task/43/status", status(7))
-	tree.write("42/task/43/schedstat", "1 1000000000 1")
-	l.look()
-	tree.add("S", 255, 125)
-	l.look() // it works: its threads are read
-	tree.write("42/task/43/schedstat", "1 1900000000 1")
-	tree.add("S", 260, 125)
-	require.Zero(t, l.look().Inside.Starved, "whether it polls shows in the next look")
-	tree.write("42/task/43/schedstat", "1 2800000000 1")
-	tree.add("S", 265, 125)
-	require.InDelta(t, 0.9, l.look().Inside.Starved, 0.001)
-	tree.write("42/task/43/schedstat", "1 3800000000 1")
-	require.Zero(t, l.look().Inside.Starved, "it rests")
+	tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
+	turn := func(delayed, preempted uint64) *Inside {
+		tree.write("42/task/43/schedstat", fmt.Sprintf("1 %d 1", delayed))
+		tree.write("42/task/43/status", status("S", 7, preempted))
+		return l.look().Inside
+	}
+	turn(1_000_000_000, 1)
+	require.InDelta(t, 0.9, turn(1_900_000_000, 2).Starved, 0.001)
+	require.InDelta(t, 1, turn(5_900_000_000, 3).Starved, 0.001, "it waited longer than since the look before")
+	require.Zero(t, turn(5_900_000_000, 3).Starved, "it rests")
+}
+
+// The kernel counts a wait for a CPU when it is over. A thread that is ready to run at two looks, and has
+// not given its CPU away in between, had no turn.
+func TestAThreadThatHasNoTurn(t *testing.T) {
+	const main, another, child, childsThread = 42, 43, 50, 51
+	for name, tc := range map[string]struct {
+		who    uint32
+		before string // what its status was when it had its last turn
+		nccl   bool
+		want   socketstall.Activity
+	}{
+		"the main thread":                           {main, status("R", 7, 1), false, socketstall.Starved},
+		"a main thread that slept until then":       {main, status("S", 7, 2), false, socketstall.Starved},
+		"a main thread that polls":                  {main, status("R", 1, 2), false, socketstall.Idle},
+		"another thread":                            {another, status("R", 7, 1), false, socketstall.Starved},
+		"a thread that slept until then":            {another, status("S", 7, 2), false, socketstall.Starved},
+		"a thread that polls":                       {another, status("R", 1, 2), false, socketstall.Idle},
+		"a thread of NCCL that polls in the kernel": {another, status("R", 7, 1), true, socketstall.Idle},
+		"a child":                        {child, status("R", 7, 1), false, socketstall.ChildComputing},
+		"a child that polls":             {child, status("R", 1, 2), false, socketstall.Idle},
+		"a thread of a child":            {childsThread, status("R", 7, 1), false, socketstall.ChildComputing},
+		"a thread of a child that polls": {childsThread, status("R", 1, 2), false, socketstall.Idle},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := newTree(t)
+			l := newLooks(tree, tree.add("S", 250, 125))
+			l.nccl = tc.nccl
+			tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
+			tree.child(50, 42, "tokenizer", 100, 0)
+			process := map[uint32]uint32{another: main, childsThread: child}[tc.who]
+			folder := fmt.Sprintf("%d", tc.who)
+			if process != 0 {
+				folder = fmt.Sprintf("%d/task/%d", process, tc.who)
+			}
+			turn := func(text string, tick uint64) (out Process) {
+				tree.write(folder+"/status", text)
+				tree.write(folder+"/schedstat", fmt.Sprintf("%d 1 %d\n", 1000+tick*1000, tick))
+				tree.write(folder+"/stat", fmt.Sprintf("%d (x) R 1 42 42 0 -1 4194304 1 0 0 0 100 %d 0 0 20 0 2 0 %d 1000 1", tc.who, 100+tick, begun))
+				if process == 0 {
+					tree.add("S", 250, 125)
+					tree.child(50, 42, "tokenizer", 100, 0)
+					tree.write(folder+"/schedstat", fmt.Sprintf("%d 1 %d\n", 1000+tick*1000, tick))
+				}
+				return l.look()
+			}
+			turn(tc.before, 0)
+			before := turn(status("R", 7, 2), 1)
+			for look := range 5 {
+				out := turn(status("R", 7, 2), 1)
+				how, share := out.Does(before.Usage(), time.Second, 0)
+				require.Equal(t, tc.want, how, "look %d", look)
+				require.True(t, how == socketstall.Idle || share > 0.9)
+				require.True(t, how == socketstall.Idle || out.Inside.Holder == nil, "who cannot run holds nobody up")
+				before = out
+			}
+		})
+	}
+}
+
+// A rank starts one program after the other. None lives from look to look, and beside other work each
+// waits for a CPU nearly all its life.
+func TestProgramsThatLiveForAMoment(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cpu, ran, delayed uint64 // ticks of those that ended, ns of the one that is seen
+		reaped            uint64
+		wants             float64
+	}{
+		"seen at their end":                   {3, 30e6, 570e6, 3, 0.03 + 0.57 + 0.03*20},
+		"seen at their beginning":             {0, 1e6, 19e6, 5, 0.019 + 0.05*20},
+		"programs that have what they want":   {1, 10e6, 0, 5, 0.01 + 0.05},
+		"one in a while, which does not last": {0, 1e6, 9e6, 0, 0.009},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := newTree(t)
+			p := tree.add("S", 250, 125)
+			tree.child(49, 42, "bash", 1000, 0)
+			l := newLooks(tree, p)
+			for look := range uint32(4) {
+				tree.main(0, 5, "61 0x1 0x2", "do_wait")
+				tree.write("42/stat", fmt.Sprintf("42 (x) S 1 42 42 0 -1 4194304 1 0 0 0 250 50 %d 0 20 0 9 0 %d 1000 1", 100+tc.reaped*uint64(look), begun))
+				require.NoError(t, os.RemoveAll(filepath.Join(tree.root, fmt.Sprint(49+look))))
+				tree.child(50+look, 42, "bash", tc.cpu, 1<<20)
+				tree.write(fmt.Sprintf("%d/schedstat", 50+look), fmt.Sprintf("%d %d 1\n", tc.ran, tc.delayed))
+				tree.write(fmt.Sprintf("%d/status", 50+look), status("R", 0, 7))
+				in := l.look().Inside
+				if look > 0 {
+					require.InDelta(t, tc.wants, in.Children, 0.001)
+					require.Zero(t, in.IO, "it reads its own program")
+				}
+			}
+		})
+	}
 }
 
 // A thread that polls wakes again and again, and each time waits for a CPU where others have them.
@@ -278,7 +374,7 @@ func TestAThreadThatPollsIsNotStarved(t *testing.T) {
 					tree.add("S", 250+uint64(look), 125)
 					tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
 					turns := fmt.Sprintf("%d %d 1\n", second+look*tc.ran, second+look*tc.delayed)
-					status := status(50 + uint64(look)*tc.sleeps)
+					status := status("R", 50+uint64(look)*tc.sleeps, uint64(look))
 					if tid == 42 {
 						tree.write("42/schedstat", turns)
 						tree.write("42/status", status)
@@ -348,7 +444,7 @@ func TestAChildThatPollsIsNotStarved(t *testing.T) {
 	for look := range uint64(4) {
 		tree.child(50, 42, "tokenizer", 100+look, 0)
 		tree.write("50/schedstat", fmt.Sprintf("%d %d 1\n", 2e6*look, 900e6*look))
-		tree.write("50/status", fmt.Sprintf("voluntary_ctxt_switches:\t%d\n", 5+32*look))
+		tree.write("50/status", status("R", 5+32*look, 7))
 		in = l.look().Inside
 	}
 	require.InDelta(t, 0.01, in.Children, 0.001)
@@ -359,7 +455,7 @@ func TestALimitThatHoldsItBackIsNamed(t *testing.T) {
 	tree := newTree(t)
 	t.Setenv("HOST_SYS", filepath.Join(tree.root, "sys"))
 	l := newLooks(tree, tree.add("S", 250, 125))
-	tree.main(0, 5, "running", "0")
+	tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
 	tree.write("42/cgroup", "0::/pod/c\n")
 	tree.write("pressure/cpu", "some avg10=12.00 avg60=0.00 avg300=0.00 total=1\n")
 	tree.write("sys/fs/cgroup/pod/c/cpu.max", "100000 100000\n")

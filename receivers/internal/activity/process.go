@@ -43,6 +43,7 @@ type Inside struct {
 	IO       float64  // bytes a second that its processes read and wrote
 	OnFile   bool     // its main thread waits for a file or in a page fault, or may do so
 	Answered bool     // it does, and is woken again and again; or another thread is, or a child
+	Ready    bool     // its main thread could run all the time: it did, or had no turn
 	Starved  float64  // threads beside its main one that could run and had no CPU, without those that poll
 	Children float64  // cores that its children use, and would use if they had them
 	Limit    CPULimit // that holds it back; zero for none
@@ -110,6 +111,9 @@ func (p *Process) Does(before Usage, interval time.Duration, elsewhere uint64) (
 	if !p.Polls {
 		delayed = cores(p.Delayed, before.delayed, interval)
 	}
+	if p.Inside != nil && p.Inside.Ready { // a wait that is not over is not counted yet
+		delayed = max(delayed, 1-main)
+	}
 	// The threads of NCCL poll in system calls while they wait: of a process that has
 	// them counts what its threads compute beyond that.
 	others := cores(p.CPU, before.cpu, interval) - main
@@ -123,7 +127,7 @@ func (p *Process) Does(before Usage, interval time.Duration, elsewhere uint64) (
 		return socketstall.Starved, main + delayed
 	case others >= computes:
 		return socketstall.ThreadComputing, others
-	case in != nil && in.Compared && others > 0 && others+in.Starved >= computes:
+	case in != nil && in.Compared && max(0, others)+in.Starved >= computes:
 		return socketstall.Starved, 1
 	case in != nil && in.Compared && in.Children >= computes:
 		return socketstall.ChildComputing, 1

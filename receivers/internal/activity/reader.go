@@ -31,9 +31,8 @@ type Reader struct {
 // known is what is remembered of a process.
 type known struct {
 	startTicks uint64
-	stat       procfs.Stat   // as last read
-	worked     time.Duration // CPU that it has used since the read before
-	foreign    bool          // this /proc shows somebody else under that number
+	stat       procfs.Stat // as last read
+	foreign    bool        // this /proc shows somebody else under that number
 	netns      uint64
 	rounds     int
 
@@ -107,7 +106,7 @@ func (r *Reader) remember(p identity.Process, stat *procfs.Stat) *known {
 		k.foreign = stat.StartNS() != p.StartNS
 		r.known[p.PID] = k
 	}
-	k.worked, k.stat = stat.CPU-k.stat.CPU, *stat
+	k.stat = *stat
 	k.rounds++
 	return k
 }

@@ -1,51 +1,110 @@
 package activity
 
 import (
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/tracecoreai/tracecore/internal/procfs"
-	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // maxLooked is how many threads of silent ranks are looked at in one round. A rank of PyTorch has
 // some hundred; most of them sleep from look to look, and cost one read each.
 const maxLooked = 1024
 
-// slept is how often each thread of a process had gone to sleep at a look.
-type slept struct {
-	round  int
-	ticks  uint64 // start of the process
-	sleeps map[uint32]uint64
+// turns are what a thread has had of the CPUs, and what its status says.
+type turns struct {
+	procfs.Turns
+	status procfs.ThreadStatus // State 0: not read
+	polls  bool                // it did nothing but poll when it had its last turn
+	onFile bool                // it slept on a file when it was seen asleep last, or in a page fault
+
+	cpu, system time.Duration // of a process with NCCL; 0 not read
+}
+
+func (t *turns) read() bool { return t.status.State != 0 }
+
+// ready reports whether a thread could run all the time since before.
+func (t *turns) ready(before *turns) bool { return t.status.Ready(before.status) }
+
+// woken reports whether a thread has been woken since before.
+func (t *turns) woken(before *turns) bool {
+	return t.read() && before.read() && t.status.Woken(before.status)
+}
+
+// lacks is the share of the time since before in which a thread could run and had no CPU, 0 where it
+// polls. What it did in its last turn it does until it has the next.
+func (t *turns) lacks(before *turns, seconds float64) float64 {
+	t.polls = before.polls
+	if t.status.Switches != before.status.Switches {
+		t.polls = t.rested(before)
+	}
+	switch {
+	case t.polls:
+		return 0
+	case t.ready(before):
+		return max(0, 1-(t.Ran-before.Ran).Seconds()/seconds)
+	}
+	return min(1, max(0, t.Delayed-before.Delayed).Seconds()/seconds)
+}
+
+// rested reports whether a thread has run for next to nothing since before, each time it woke; or in
+// the kernel, as those of NCCL do while they wait.
+func (t *turns) rested(before *turns) bool {
+	if cpu := t.cpu - before.cpu; before.cpu > 0 && cpu > 0 && 2*(t.system-before.system) >= cpu {
+		return true
+	}
+	sleeps := t.status.Sleeps - min(t.status.Sleeps, before.status.Sleeps)
+	return sleeps > 0 && t.Ran-before.Ran < time.Duration(sleeps)*bout //nolint:gosec // far below
+}
+
+// threadsOf looks at the threads of a process of the rank beside its main thread. The turns of one that
+// has not run since the look before are known. Whole: these are all that there are.
+func (r *Reader) threadsOf(of *Process, pid uint32, before *use, nccl bool) (threads map[uint32]*turns, whole bool) {
+	all, err := r.fs.Threads(pid, maxThreads)
+	room := r.trees.looked.take(of.PID, of.Domain, len(all))
+	threads = make(map[uint32]*turns, room)
+	for _, tid := range all[:room] {
+		if tid == pid {
+			continue
+		}
+		status, err := r.fs.ThreadStatus(pid, tid)
+		if err != nil { // it has just ended
+			continue
+		}
+		t := &turns{}
+		if before != nil && before.others[tid] != nil { // numbers are used again late: it is the same one
+			*t = *before.others[tid]
+		}
+		same := t.read() && status.Switches == t.status.Switches && status.State != 'R'
+		if t.status, threads[tid] = status, t; same {
+			continue
+		}
+		t.Turns, _ = r.fs.ThreadTurns(pid, tid) // 0 where the kernel does not count them
+		if nccl {
+			if stat, err := r.fs.ThreadStat(pid, tid); err == nil {
+				t.cpu, t.system = stat.CPU, stat.System
+			}
+		}
+	}
+	return threads, err == nil && room == len(all) && room < maxThreads
 }
 
 // askThreads notes whether a thread beside the main one waits for a file, or for a page of one, and
 // is answered: a checkpoint that a thread writes while the main thread joins it, say. One call may
 // write all of it, and no byte counts until it returns. And whether one is not, and takes no signal:
 // the main thread then sleeps in a lock, and a file system or a driver is why.
-func (r *Reader) askThreads(of *Process, in *Inside) {
-	t := &r.trees
-	threads, err := r.fs.Threads(of.PID, maxThreads)
-	if err != nil {
-		return
-	}
-	before := t.threads[of.PID]
-	if before.round != t.round-1 || before.ticks != r.known[of.PID].startTicks {
-		before = slept{}
-	}
-	now := slept{t.round, r.known[of.PID].startTicks, make(map[uint32]uint64, len(threads))}
-	t.threads[of.PID] = now
-	for _, tid := range threads[:t.looked.take(of.PID, of.Domain, len(threads))] {
-		status, err := r.fs.ThreadStatus(of.PID, tid)
-		if tid == of.PID || err != nil { // it has just ended
+func (r *Reader) askThreads(of *Process, own *use, in *Inside) {
+	for _, tid := range slices.Sorted(maps.Keys(own.others)) {
+		now, then := own.others[tid], own.then[tid]
+		if then == nil {
 			continue
 		}
-		now.sleeps[tid] = status.Sleeps
-		slept, known := before.sleeps[tid]
-		switch state := stateOf(status.State); {
-		case !known:
-		case status.Sleeps > slept && !in.Answered:
-			r.answers(of.PID, tid, state, in)
-		case status.Sleeps == slept && state == socketstall.DiskSleep && in.Blocked.TID == 0:
+		switch {
+		case (now.woken(then) || now.ready(then)) && !in.Answered:
+			r.answers(of.PID, tid, now, in)
+		case now.status.Sleeps == then.status.Sleeps && now.status.State == 'D' && in.Blocked.TID == 0:
 			r.blocks(of.PID, tid, in)
 		}
 	}
@@ -67,13 +126,17 @@ func (r *Reader) threadWait(pid, tid uint32) (w procfs.Wait, file string, err er
 	return w, file, err
 }
 
-// answers reads for what a thread waits that was woken since the look before.
-func (r *Reader) answers(pid, tid uint32, state socketstall.State, in *Inside) {
+// answers reads for what a thread waits that was woken since the look before. One that is awake was
+// woken where it was seen asleep last.
+func (r *Reader) answers(pid, tid uint32, now *turns, in *Inside) {
 	w, file, err := r.threadWait(pid, tid)
 	if err != nil {
 		return
 	}
-	if state == socketstall.DiskSleep || stored(file) {
+	if !w.Awake {
+		now.onFile = now.status.State == 'D' || stored(file)
+	}
+	if now.onFile {
 		in.Answered, in.Syscall, in.Channel, in.File = true, w.Syscall, w.Channel, file
 	}
 }

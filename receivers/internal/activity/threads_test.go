@@ -60,7 +60,7 @@ func TestAThreadWhoseFileAnswersIsProgress(t *testing.T) {
 	for range forgotten + 2 {
 		l.Begin()
 	}
-	require.Empty(t, l.trees.threads)
+	require.Empty(t, l.trees.uses)
 }
 
 // One of the workers reads a mapped file; the main thread waits in a lock for a thread that pins
