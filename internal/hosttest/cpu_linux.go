@@ -1,0 +1,68 @@
+package hosttest
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// CPUCgroup is a cgroup of version 1 or 2 whose processes can be kept from the CPUs.
+type CPUCgroup struct {
+	dir string
+	v2  bool
+}
+
+// NewCPUCgroup makes one; the test's end removes it once its processes are gone. The test has
+// asked Require. ok is false where no cgroup has a CPU limit.
+func NewCPUCgroup(tb testing.TB) (g CPUCgroup, ok bool) {
+	tb.Helper()
+	root := "/sys/fs/cgroup/cpu"
+	if _, err := os.Stat(root); err != nil {
+		root, g.v2 = "/sys/fs/cgroup", true
+		if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+cpu"), 0); err != nil {
+			return g, false
+		}
+	}
+	dir, err := os.MkdirTemp(root, "tracecore-test-")
+	if err != nil {
+		tb.Fatalf("make a CPU cgroup: %v", err)
+	}
+	g.dir = dir
+	tb.Cleanup(func() { MemoryCgroup{dir: dir}.remove(tb) })
+	return g, true
+}
+
+// Add puts a process into it. The test's end lets it go.
+func (g CPUCgroup) Add(tb testing.TB, pid uint32) {
+	tb.Helper()
+	if err := os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.FormatUint(uint64(pid), 10)), 0); err != nil {
+		tb.Fatalf("put process %d into a CPU cgroup: %v", pid, err)
+	}
+	tb.Cleanup(func() { _ = g.Release() })
+}
+
+// Starve gives all that is in the cgroup a millisecond of each second together, the least there is. The
+// kernel takes time away in ticks of 1 to 10 ms, and has them paid back: on an idle machine, too, a
+// thread that computes has a turn every few seconds.
+func (g CPUCgroup) Starve() error {
+	if g.v2 {
+		return g.write("cpu.max", "1000 1000000")
+	}
+	if err := g.write("cpu.cfs_period_us", "1000000"); err != nil {
+		return err
+	}
+	return g.write("cpu.cfs_quota_us", "1000")
+}
+
+// Release takes the limit away.
+func (g CPUCgroup) Release() error {
+	if g.v2 {
+		return g.write("cpu.max", "max")
+	}
+	return g.write("cpu.cfs_quota_us", "-1")
+}
+
+func (g CPUCgroup) write(file, text string) error {
+	return os.WriteFile(filepath.Join(g.dir, file), []byte(text), 0)
+}

@@ -1,0 +1,114 @@
+package activity
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// What the test binary does as a rank that has hardly a CPU.
+const (
+	mainComputes   = "main thread computes"
+	threadComputes = "another thread computes"
+	childComputes  = "a child computes"
+	programs       = "one program after the other computes"
+	inLock         = "in a lock"
+	polls          = "polls each millisecond"
+)
+
+// standIns are what a rank does on its first thread, for ever.
+var standIns = map[string]func(){
+	mainComputes:   func() { compute(time.Hour) },
+	threadComputes: func() { go compute(time.Hour); <-make(chan int) },
+	childComputes:  func() { program(mainComputes) },
+	programs: func() {
+		for {
+			program(moment)
+		}
+	},
+	moment: func() { compute(200 * time.Microsecond); os.Exit(0) },
+	inLock: func() { <-make(chan int) },
+	polls: func() {
+		for {
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 1e6}, nil)
+		}
+	},
+}
+
+const moment = "computes for a moment"
+
+func compute(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		continue
+	}
+}
+
+func program(does string) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), variable+"="+does)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	_ = cmd.Run()
+}
+
+// TestWhatHasHardlyACPU: a cgroup keeps a rank and its children from the CPUs for seconds at a time,
+// however idle or busy this machine is. What wants to compute is at work in each look, and what does not
+// is at rest.
+func TestWhatHasHardlyACPU(t *testing.T) {
+	hosttest.Require(t, "it limits the CPU of processes")
+	for does, rests := range map[string]bool{mainComputes: false, threadComputes: false, childComputes: false, programs: false, inLock: true, polls: true} {
+		t.Run(does, func(t *testing.T) {
+			t.Parallel()
+			g, ok := hosttest.NewCPUCgroup(t)
+			if !ok {
+				t.Skip("no cgroup has a CPU limit")
+			}
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), variable+"="+does)
+			require.NoError(t, cmd.Start())
+			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+			fs := procfs.Open("").WithPatience(hosttest.Patience)
+			pid := uint32(cmd.Process.Pid) //nolint:gosec // a pid
+			g.Add(t, pid)
+			stat, err := fs.Stat(pid)
+			require.NoError(t, err)
+			r := New(fs)
+			var before Usage
+			var at, last time.Time
+			look := func() (how socketstall.Activity) {
+				now := time.Now()
+				r.Begin()
+				p := r.Read(identity.Process{PID: pid, StartNS: stat.StartNS()}, false)
+				r.Inspect(&p, func(uint32) bool { return false })
+				how, _ = p.Does(before, now.Sub(at), 0)
+				if t.Logf("%v %s %+v", now.Sub(at).Round(time.Millisecond), how, *p.Inside); how != socketstall.Idle || last.IsZero() || !p.Inside.Compared {
+					last = now
+				}
+				before, at = p.Usage(), now
+				return how
+			}
+			for range 4 { // it does by now what it does
+				look()
+				time.Sleep(250 * time.Millisecond)
+			}
+			require.NoError(t, g.Starve())
+			for end := time.Now().Add(4 * asleep); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+				look()
+				if rested := at.Sub(last) >= asleep; rested {
+					require.True(t, rests, "it was told to rest for %v", at.Sub(last))
+					return
+				}
+			}
+			require.False(t, rests, "it is never told to rest")
+		})
+	}
+}
