@@ -165,6 +165,46 @@ func (f *FS) Sockets(pid uint32, most int) (inodes []uint64, over int, err error
 	return found.inodes, found.over, err
 }
 
+// Holding are the processes that have a file open, by the name that the kernel prints, so many at most.
+// It reads the names of all open files there are.
+func (f *FS) Holding(name string, most int) ([]uint32, error) {
+	pids, err := f.PIDs()
+	if err != nil {
+		return nil, err
+	}
+	var holding []uint32
+	for _, pid := range pids {
+		folder := f.path(pid, "fd")
+		if f.Foreign() {
+			return nil, fmt.Errorf("read %s: %w", folder, ErrForeign)
+		}
+		holds, err := Patiently(f, folder, func() (bool, error) {
+			opened, err := os.Open(folder)
+			if err != nil {
+				return false, err
+			}
+			defer opened.Close()
+			for {
+				numbers, err := opened.Readdirnames(1024)
+				for _, number := range numbers {
+					if link, _ := os.Readlink(filepath.Join(folder, number)); link == name { // none: it was just closed
+						return true, nil
+					}
+				}
+				if err != nil {
+					return false, nil //nolint:nilerr // the end, or the process has ended
+				}
+			}
+		})
+		if err == nil && holds {
+			if holding = append(holding, pid); len(holding) >= most {
+				break
+			}
+		}
+	}
+	return holding, nil
+}
+
 // inodeOf is the number in the name of a file that has no path: "socket:[7]", "net:[7]".
 func inodeOf(name, kind string) (uint64, bool) {
 	number, found := strings.CutPrefix(name, kind+":[")

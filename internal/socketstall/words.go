@@ -114,7 +114,7 @@ const (
 	ThreadComputing Activity = "thread_computing" // another thread of it does
 	ChildComputing  Activity = "child_computing"  // a process that it started does
 	IO              Activity = "io"               // what it reads and writes is answered
-	Starved         Activity = "starved"          // its main thread could run and has no CPU
+	Starved         Activity = "starved"          // something of it could run and has no CPU, or what serves its file could
 	Idle            Activity = "idle"             // nothing of it does anything
 )
 

@@ -476,7 +476,7 @@ func doesInWords(state socketstall.State, d *socketstall.Doing) string {
 	case d.Activity == socketstall.IO:
 		return "it reads or writes, and is answered"
 	case d.Activity == socketstall.Starved:
-		return "its main thread is ready to run and gets no CPU"
+		return "something of it is ready to run and gets no CPU"
 	case d.Activity == socketstall.Idle && d.Waits() != "":
 		return d.Waits()
 	case d.Activity == socketstall.Idle && strings.HasPrefix(d.File, "/"):

@@ -102,7 +102,7 @@ func doing(p *socketstall.Process) string {
 	case socketstall.IO:
 		return transfer(d) + loop
 	case socketstall.Starved:
-		return "its main thread is ready to run and gets no CPU" + heldBack(d) + loop
+		return starved(p) + heldBack(d) + loop
 	}
 	text := "its main thread is " + asleep(p) + ", at 0 % CPU"
 	switch waits := d.Waits(); {
@@ -114,6 +114,20 @@ func doing(p *socketstall.Process) string {
 		return text + "; " + d.Thread.Words()
 	}
 	return text
+}
+
+// starved says what could run and has no CPU: what the main thread waits for, where it sleeps.
+func starved(p *socketstall.Process) string {
+	const lacks = " is ready to run and gets no CPU"
+	switch {
+	case p.State != socketstall.Sleeping && p.State != socketstall.DiskSleep:
+		return "its main thread" + lacks
+	case !blockedOnFile(p):
+		return "a thread of it" + lacks
+	case strings.HasPrefix(p.Doing.File, "/"):
+		return "it waits for " + p.Doing.File + ", and what serves that" + lacks
+	}
+	return "it waits for a file, and what serves that" + lacks
 }
 
 // mostly is the share of periods, in percent, from which on a limit is what slows a rank down.

@@ -38,6 +38,25 @@ func TestWhoTakesTheCPUFromARank(t *testing.T) {
 	}
 }
 
+// What has no CPU may be a thread, or what serves the file that the main thread waits for.
+func TestWhatHasNoCPU(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state socketstall.State
+		doing socketstall.Doing
+		want  string
+	}{
+		"its main thread":           {socketstall.Running, socketstall.Doing{Syscall: "read", File: "/data/shard"}, "its main thread is ready to run and gets no CPU"},
+		"a thread":                  {socketstall.Sleeping, socketstall.Doing{Syscall: "futex"}, "a thread of it is ready to run and gets no CPU"},
+		"what serves a file":        {socketstall.Sleeping, socketstall.Doing{Syscall: "read", File: "/data/shard", Pressure: 64}, "it waits for /data/shard, and what serves that is ready to run and gets no CPU: other processes of its host have them (CPU pressure 64 %)"},
+		"what serves a mapped file": {socketstall.DiskSleep, socketstall.Doing{Channel: "folio_wait_bit_common"}, "it waits for a file, and what serves that is ready to run and gets no CPU"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.doing.Activity = socketstall.Starved
+			require.Equal(t, tc.want, doing(&socketstall.Process{State: tc.state, Doing: tc.doing}))
+		})
+	}
+}
+
 // SIGCONT ends the stop of a signal alone: what a debugger or a freezer holds, or has ended,
 // has a remedy of its own, whether it is the rank or its child.
 func TestWhichRemedyFitsAHaltedProcess(t *testing.T) {

@@ -15,6 +15,7 @@ const (
 	maxTree     = 64  // told of one rank
 	maxThreads  = 256 // of one process, which are looked at
 	maxDelayed  = 16  // children in one round whose threads are asked for their delays
+	remembered  = 10  // rounds without a look until it is not known whether a thread polls
 	forgotten   = 30  // rounds without a look until what was read of a process is dropped
 )
 
@@ -109,15 +110,9 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 	now.others, now.whole = r.threadsOf(out, out.PID, r.trees.uses[out.PID], out.NCCL)
 	now.groups, _ = r.fs.CPUGroups(out.PID) // none: nothing limits it, or nobody can tell
 	own := r.compare(out.PID, now, r.trees.uses[out.PID], 1)
-	if !own.compared { // what was known of it stays
-		own.main.polls = k.polls
-	}
 	k.polls = own.main.polls
 	out.Polls = k.polls
 	in := &Inside{Compared: own.compared, IO: own.rate, Ready: own.ready && !k.polls, Starved: own.starved, Limit: own.limit}
-	if own.delayed+own.starved >= starves {
-		in.Pressure, _ = r.fs.CPUPressure() // 0 where it is switched off
-	}
 	wait := r.whereItSleeps(out, in, own)
 	r.trees.family.refresh(r.fs)
 	below := r.trees.family.below(out.PID, isRoot, kin)
@@ -141,6 +136,10 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 	}
 	if !in.Answered && in.IO < transfers && in.Children < computes && !out.State.Halted() {
 		r.askThreads(out, own, in)
+		in.Unserved = !in.Answered && r.unserved(out, own, in)
+	}
+	if own.delayed+own.starved >= starves || in.Unserved {
+		in.Pressure, _ = r.fs.CPUPressure() // 0 where it is switched off
 	}
 	out.Inside = in
 }
@@ -160,6 +159,9 @@ func (r *Reader) useOf(pid uint32, cpu time.Duration) use {
 // compare takes a new look at a process and works out its rates since the one before, of
 // which more than gap rounds would tell of another time.
 func (r *Reader) compare(pid uint32, next use, before *use, gap int) *use {
+	if before != nil && before.ticks == next.ticks && next.round-before.round <= max(gap, remembered) {
+		next.learn(before)
+	}
 	if before != nil && before.ticks == next.ticks && next.round-before.round <= gap {
 		if seconds := next.at.Sub(before.at).Seconds(); seconds > 0 {
 			next.compared, next.seconds, next.was, next.then = true, seconds, before.state, before.others
@@ -175,16 +177,30 @@ func (r *Reader) compare(pid uint32, next use, before *use, gap int) *use {
 	return &next
 }
 
+// learn notes which threads of the process poll.
+func (u *use) learn(before *use) {
+	u.main.learn(&before.main)
+	for tid, now := range u.others {
+		if then := before.thread(tid); then != nil {
+			now.learn(then)
+		}
+	}
+}
+
+// thread is a thread as it was then, new if it was not there; nil where nobody knows.
+func (u *use) thread(tid uint32) *turns {
+	if then := u.others[tid]; then != nil || !u.whole {
+		return then
+	}
+	return &turns{}
+}
+
 // delays works out which threads of the process could run and had no CPU.
 func (u *use) delays(before *use, seconds float64) {
 	u.had = max(0, u.main.Ran-before.main.Ran).Seconds() / seconds
 	u.delayed = u.main.lacks(&before.main, seconds)
 	for tid, now := range u.others {
-		then := before.others[tid]
-		if then == nil && before.whole { // it was not there
-			then = &turns{}
-		}
-		if then != nil {
+		if then := before.thread(tid); then != nil {
 			u.starved += now.lacks(then, seconds)
 		}
 	}

@@ -54,6 +54,7 @@ type looks struct {
 func newLooks(tree tree, p identity.Process) *looks {
 	l := &looks{Reader: New(procfs.Open(tree.root).WithPatience(hosttest.Patience)), process: p, at: time.Now()}
 	l.clock = func() time.Time { return l.at }
+	l.daemons.demand.clock = l.clock
 	return l
 }
 
@@ -431,6 +432,32 @@ func TestAMainThreadThatPollsStaysKnown(t *testing.T) {
 		require.True(t, out.Polls, "look %d", look)
 		how, _ = out.Does(before, time.Second, 0)
 		require.Equal(t, socketstall.Idle, how, "look %d", look)
+	}
+}
+
+// A thread polled long ago, and has no turn now: what it does nobody knows.
+func TestThatAThreadPolledIsForgotten(t *testing.T) {
+	for rounds, want := range map[int]socketstall.Activity{remembered: socketstall.Idle, remembered + 1: socketstall.Starved} {
+		for _, tid := range []uint32{42, 43} {
+			tree := newTree(t)
+			l := newLooks(tree, tree.add("S", 250, 125))
+			tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
+			look := func(sleeps, preempted uint64) Process {
+				file := map[uint32]string{42: "42", 43: "42/task/43"}[tid]
+				tree.write(file+"/status", status("R", sleeps, preempted))
+				tree.write(file+"/schedstat", fmt.Sprintf("%d 1 1\n", sleeps*1000))
+				return l.look()
+			}
+			look(5, 7)
+			look(50, 7)
+			for range rounds - 1 {
+				l.Begin()
+			}
+			before := look(100, 7)
+			out := look(100, 7)
+			how, _ := out.Does(before.Usage(), time.Second, 0)
+			require.Equal(t, want, how, "%d rounds, thread %d", rounds, tid)
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ type Inside struct {
 	Answered bool     // it does, and is woken again and again; or another thread is, or a child
 	Ready    bool     // its main thread could run all the time: it did, or had no turn
 	Starved  float64  // threads beside its main one that could run and had no CPU, without those that poll
+	Unserved bool     // what it waits for is a file of a FUSE mount whose daemon has no CPU
 	Children float64  // cores that its children use, and would use if they had them
 	Limit    CPULimit // that holds it back; zero for none
 	Pressure float64  // percent of ten seconds in which a task of this host waited for a CPU, 0 not known
@@ -127,7 +128,7 @@ func (p *Process) Does(before Usage, interval time.Duration, elsewhere uint64) (
 		return socketstall.Starved, main + delayed
 	case others >= computes:
 		return socketstall.ThreadComputing, others
-	case in != nil && in.Compared && max(0, others)+in.Starved >= computes:
+	case in != nil && in.Compared && (max(0, others)+in.Starved >= computes || in.Unserved):
 		return socketstall.Starved, 1
 	case in != nil && in.Compared && in.Children >= computes:
 		return socketstall.ChildComputing, 1

@@ -25,7 +25,9 @@ type Reader struct {
 	clock func() time.Time
 	known map[uint32]*known
 	trees trees
-	looks sync.WaitGroup // for NCCL, beside the snapshots
+	looks sync.WaitGroup // for NCCL and for daemons, beside the snapshots
+
+	daemons daemons
 }
 
 // known is what is remembered of a process.
@@ -45,7 +47,7 @@ type known struct {
 
 // New makes a reader of a proc file system.
 func New(fs *procfs.FS) *Reader {
-	return &Reader{fs: fs, clock: time.Now, known: map[uint32]*known{}, trees: newTrees()}
+	return &Reader{fs: fs, clock: time.Now, known: map[uint32]*known{}, trees: newTrees(), daemons: daemons{demand: NewDemand(fs)}}
 }
 
 // Read adds to p what its process does now. What cannot be read is not known:
@@ -141,7 +143,7 @@ func (r *Reader) lookForNCCL(pid uint32, k *known) {
 	})
 }
 
-// Wait waits until no look for NCCL is under way; none takes longer than a read of
+// Wait waits until no look beside the snapshots is under way; none takes longer than a read of
 // /proc may.
 func (r *Reader) Wait() { r.looks.Wait() }
 

@@ -33,17 +33,25 @@ func (t *turns) woken(before *turns) bool {
 	return t.read() && before.read() && t.status.Woken(before.status)
 }
 
-// lacks is the share of the time since before in which a thread could run and had no CPU, 0 where it
-// polls. What it did in its last turn it does until it has the next.
-func (t *turns) lacks(before *turns, seconds float64) float64 {
-	t.polls = before.polls
-	if t.status.Switches != before.status.Switches {
+// learn notes whether a thread polls. What it did in its last turn it does until it has the next.
+func (t *turns) learn(before *turns) {
+	if t.polls = before.polls; t.status.Switches != before.status.Switches {
 		t.polls = t.rested(before)
 	}
-	switch {
-	case t.polls:
+}
+
+// lacks is the share of the time since before in which a thread could run and had no CPU, 0 where it
+// polls.
+func (t *turns) lacks(before *turns, seconds float64) float64 {
+	if t.polls {
 		return 0
-	case t.ready(before):
+	}
+	return t.waited(before, seconds)
+}
+
+// waited is the share of the time since before in which a thread could run and had no CPU.
+func (t *turns) waited(before *turns, seconds float64) float64 {
+	if t.ready(before) {
 		return max(0, 1-(t.Ran-before.Ran).Seconds()/seconds)
 	}
 	return min(1, max(0, t.Delayed-before.Delayed).Seconds()/seconds)
@@ -69,26 +77,39 @@ func (r *Reader) threadsOf(of *Process, pid uint32, before *use, nccl bool) (thr
 		if tid == pid {
 			continue
 		}
-		status, err := r.fs.ThreadStatus(pid, tid)
-		if err != nil { // it has just ended
-			continue
+		var then *turns
+		if before != nil {
+			then = before.others[tid]
 		}
-		t := &turns{}
-		if before != nil && before.others[tid] != nil { // numbers are used again late: it is the same one
-			*t = *before.others[tid]
-		}
-		same := t.read() && status.Switches == t.status.Switches && status.State != 'R'
-		if t.status, threads[tid] = status, t; same {
-			continue
-		}
-		t.Turns, _ = r.fs.ThreadTurns(pid, tid) // 0 where the kernel does not count them
-		if nccl {
-			if stat, err := r.fs.ThreadStat(pid, tid); err == nil {
-				t.cpu, t.system = stat.CPU, stat.System
-			}
+		if t := turnOf(r.fs, pid, tid, then, nccl); t != nil {
+			threads[tid] = t
 		}
 	}
 	return threads, err == nil && room == len(all) && room < maxThreads
+}
+
+// turnOf looks at a thread, nil if it has just ended. Numbers of threads are used again late: what was
+// there before is the same one.
+func turnOf(fs *procfs.FS, pid, tid uint32, before *turns, nccl bool) *turns {
+	status, err := fs.ThreadStatus(pid, tid)
+	if err != nil {
+		return nil
+	}
+	t := &turns{}
+	if before != nil {
+		*t = *before
+	}
+	t.status, t.polls = status, false
+	if before != nil && status.Switches == before.status.Switches && status.State != 'R' { // it has not run
+		return t
+	}
+	t.Turns, _ = fs.ThreadTurns(pid, tid) // 0 where the kernel does not count them
+	if nccl {
+		if stat, err := fs.ThreadStat(pid, tid); err == nil {
+			t.cpu, t.system = stat.CPU, stat.System
+		}
+	}
+	return t
 }
 
 // askThreads notes whether a thread beside the main one waits for a file, or for a page of one, and

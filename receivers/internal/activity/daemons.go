@@ -1,0 +1,71 @@
+package activity
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// Bounds of the search for the daemons of FUSE mounts.
+const (
+	maxDaemons  = 16               // asked in one round
+	searchEvery = 30 * time.Second // a search reads the names of all open files of this host
+)
+
+// daemons are the processes that serve FUSE mounts. They are looked for beside the looks, once a
+// rank waits for a file that does not answer.
+type daemons struct {
+	demand   *Demand
+	found    atomic.Pointer[[]uint32]
+	searched time.Time
+}
+
+// unserved reports whether the rank, a thread of it or the child that holds it up waits for a FUSE
+// mount while a daemon of one has no CPU. Whose mount it is nobody can tell in a page fault, and before
+// Linux 6.15 of no daemon: each counts.
+func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
+	if !r.waitsForFUSE(of, own, in) {
+		return false
+	}
+	d := &r.daemons
+	if now := r.clock(); now.Sub(d.searched) >= searchEvery {
+		d.searched = now
+		r.looks.Go(func() {
+			if found, err := r.fs.Holding("/dev/fuse", maxDaemons); err == nil {
+				d.found.Store(&found)
+			}
+		})
+	}
+	found := d.found.Load()
+	if found == nil {
+		return false
+	}
+	for _, pid := range *found {
+		lacks = d.demand.Starves(pid) || lacks
+	}
+	return lacks
+}
+
+// waitsForFUSE reports whether a file keeps something of the rank waiting which may be of a FUSE mount.
+func (r *Reader) waitsForFUSE(of *Process, own *use, in *Inside) bool {
+	if own.asleep && in.OnFile && (own.wait.Syscall == "" || r.ofFUSE(of.PID, own.wait)) {
+		return true
+	}
+	if t := in.Blocked; t.TID != 0 && (t.Syscall == "" || socketstall.OfFUSE(t.Channel) || stored(t.File)) {
+		return true
+	}
+	h := in.Holder
+	return h != nil && (h.State == socketstall.DiskSleep || socketstall.OfFUSE(h.Channel) || stored(h.File))
+}
+
+// ofFUSE reports whether a process waits in a call for a file of a FUSE mount.
+func (r *Reader) ofFUSE(pid uint32, w procfs.Wait) bool {
+	if socketstall.OfFUSE(w.Channel) || w.FD == procfs.Negative {
+		return socketstall.OfFUSE(w.Channel)
+	}
+	mount, err := r.fs.MountOf(pid, w.FD)
+	return err == nil && strings.HasPrefix(mount.Type, "fuse")
+}
