@@ -64,6 +64,7 @@ type fakeMachine struct {
 	mounts    map[string]map[uint32]procfs.Mount // by process, by minor number
 	processes map[uint32]procfs.Process
 	waiting   map[uint32]int64
+	starves   bool // each process does
 }
 
 func newFakeMachine() *fakeMachine {
@@ -87,6 +88,12 @@ func (f *fakeMachine) lives(pid uint32, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.processes[pid] = procfs.Process{Name: name, State: procfs.Alive}
+}
+
+func (f *fakeMachine) Starves(uint32) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.starves
 }
 
 func (f *fakeMachine) Mount(_, minor uint32, processes ...string) (procfs.Mount, bool) {

@@ -8,19 +8,22 @@ import (
 	"strings"
 
 	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
 
 // node is this machine: mount tables, process states, the connection's own counter.
 // It never touches a mount, which would hang like everybody else.
 type node struct {
 	*procfs.FS
-	sys string
+	sys    string
+	demand *activity.Demand
 }
 
 // openMachine reads below the proc root of the configuration and HOST_SYS, else /sys.
 // The probe counts processes in the initial pid namespace.
 func openMachine(config *Config) machine {
-	n := node{procfs.Open(config.ProcRoot), os.Getenv("HOST_SYS")}
+	fs := procfs.Open(config.ProcRoot)
+	n := node{fs, os.Getenv("HOST_SYS"), activity.NewDemand(fs)}
 	if n.sys == "" {
 		n.sys = "/sys"
 	}
@@ -39,6 +42,9 @@ func (n node) Gone(major, minor uint32, process string) bool {
 	_, err := n.FS.Mount(major, minor, process)
 	return errors.Is(err, procfs.ErrNotMounted)
 }
+
+// Starves reports whether a process could run since it was asked for last, and had no CPU.
+func (n node) Starves(pid uint32) bool { return n.demand.Starves(pid) }
 
 // Ended reports whether a thread is known to be gone.
 func (n node) Ended(pid, tid uint32) bool { return n.Thread(pid, tid).State == procfs.Gone }

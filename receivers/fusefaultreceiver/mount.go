@@ -27,6 +27,7 @@ type mount struct {
 
 	place   procfs.Mount // for metrics, as process 1 sees it
 	placed  time.Time    // when that was looked up
+	starved time.Time    // when the daemon was last found without a CPU
 	counted time.Time    // since when the probe counts
 }
 
@@ -116,6 +117,28 @@ func (m *mount) meet(machine machine) {
 		m.daemon.name = m.newest.DaemonComm
 	}
 }
+
+// hungry looks whether the daemon has the CPUs that it wants, while something waits for it.
+func (m *mount) hungry(machine machine, now time.Time) {
+	if m.newest.InFlight > 0 && m.daemon.pid != 0 && machine.Starves(m.daemon.pid) {
+		m.starved = now
+	}
+}
+
+// starves is for how long a daemon counts as starved that was found so: it may have a turn now and then.
+const starves = 5 * time.Second
+
+// state looks at the daemon now.
+func (m *mount) state(machine machine, now time.Time) procfs.State {
+	state := m.daemon.state(machine)
+	if state == procfs.Alive && !m.starved.IsZero() && now.Sub(m.starved) < starves {
+		return Starved
+	}
+	return state
+}
+
+// Starved is the state of a daemon that could run and has no CPU.
+const Starved procfs.State = "starved"
 
 // state looks at the daemon now.
 func (d *daemon) state(machine machine) procfs.State {

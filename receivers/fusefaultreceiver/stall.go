@@ -77,7 +77,7 @@ func (s *stall) update(now time.Time, found *stuck, look *look) {
 		own := slices.IndexFunc(found.entries, func(f fusefault.InFlight) bool { return f.PID == named.PID && waits(&f) })
 		s.mount.waiter, s.mount.waits = &named, now.Sub(found.entries[own].Start)
 	}
-	s.daemon = s.mount.daemon.state(look.machine)
+	s.daemon = s.mount.state(look.machine, now)
 	s.answered = since(s.told.answered, s.mount.answered)
 	if s.place.Point == "" {
 		s.place, _ = look.machine.Mount(s.mount.device.Major, s.mount.device.Minor, s.tables()...)
@@ -128,7 +128,7 @@ func (s *stall) tell(now time.Time) {
 func (s *stall) end(now time.Time, look *look) (reason string) {
 	s.age = now.Sub(s.began)
 	s.answered = since(s.told.answered, s.mount.answered)
-	s.daemon = s.mount.daemon.state(look.machine)
+	s.daemon = s.mount.state(look.machine, now)
 	switch {
 	case s.place.SeenBy != "" && look.machine.Gone(s.mount.device.Major, s.mount.device.Minor, s.place.SeenBy):
 		return endUnmounted

@@ -16,6 +16,7 @@ type machine interface {
 	Mount(major, minor uint32, processes ...string) (procfs.Mount, bool)
 	Gone(major, minor uint32, process string) bool
 	Process(pid uint32) procfs.Process
+	Starves(pid uint32) bool
 	Ended(pid, tid uint32) bool
 	Waiting(major, minor uint32) (int64, bool)
 	StuckReads() uint64
@@ -113,6 +114,7 @@ func (t *tracker) take(s *fusefault.Snapshot, found []*stuck) {
 		if m := t.follow(s.Mounts[i].Device); m != nil {
 			m.take(&s.Mounts[i], t.before, s.Time, t.keep)
 			m.meet(t.look.machine)
+			m.hungry(t.look.machine, s.Time)
 		}
 	}
 }

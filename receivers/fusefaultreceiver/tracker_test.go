@@ -111,6 +111,27 @@ func TestStallIsToldOnceTheThresholdHasPassedAndThenEveryInterval(t *testing.T) 
 	require.Empty(t, s.after(20))
 }
 
+// A daemon that has no CPU is said to be starved, for as long as it may have a turn now and then.
+func TestDaemonWithoutACPU(t *testing.T) {
+	s := newScene()
+	s.rank(42, 3, "llm")
+	s.machine.starves = true
+	s.stick(42)
+	reports := s.after(2)
+	require.Len(t, reports, 1)
+	require.Equal(t, Starved, reports[0].daemon)
+	s.machine.starves = false
+	require.Empty(t, s.after(4))
+	reports = s.after(1)
+	require.Len(t, reports, 1)
+	require.Equal(t, procfs.Alive, reports[0].daemon)
+	s.machine.starves = true
+	s.machine.processes[daemonPID] = procfs.Process{Name: "juicefs", State: procfs.Stopped, StartTicks: 5}
+	reports = s.after(1)
+	require.Len(t, reports, 1)
+	require.Equal(t, procfs.Stopped, reports[0].daemon)
+}
+
 // The daemon of an earlier mount, which had the device number before, has ended, and nothing
 // hangs for that.
 func TestDaemonOfAnEarlierMountIsForgotten(t *testing.T) {

@@ -183,7 +183,7 @@ func (a StallAttributes) FuseDaemonName(v string) { a.attributes.Text("fuse.daem
 // FuseDaemonPid sets fuse.daemon.pid: The process that last took or answered a request of the mount, in the initial pid namespace.
 func (a StallAttributes) FuseDaemonPid(v int64) { a.attributes.Int("fuse.daemon.pid", v) }
 
-// FuseDaemonState sets fuse.daemon.state: What the daemon can do: alive, stopped, gone, unknown.
+// FuseDaemonState sets fuse.daemon.state: What the daemon can do: alive, starved, stopped, gone, unknown.
 func (a StallAttributes) FuseDaemonState(v string) { a.attributes.Str("fuse.daemon.state", v) }
 
 // FuseOpcode sets fuse.opcode: Request that waits longest: READ, GETATTR, …; absent when a page fault does.
