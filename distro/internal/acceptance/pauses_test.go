@@ -3,6 +3,7 @@
 package acceptance
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +28,8 @@ type pausingJob struct {
 	slow  *hangfs.FS // answers each request late
 	said  int        // verdicts that are accounted for
 	frost *hosttest.Freezer
+	cpu   *hosttest.CPUCgroup // of rank 2
+	disk  *hosttest.CPUCgroup // of the daemon of slow
 }
 
 // healthy lets rank 2 pause, and expects no fault.
@@ -38,6 +41,34 @@ func (j *pausingJob) healthy(t *testing.T, what string, order func() error) {
 	for _, v := range j.news(t) {
 		require.False(t, v.Severity == verdict.Error && v.Status != verdict.Resolved, "%s: %s", what, v.Headline)
 	}
+}
+
+// starved is healthy while somebody has hardly a CPU: a turn every few seconds, however idle the machine.
+func (j *pausingJob) starved(t *testing.T, what string, who *hosttest.CPUCgroup, order func() error) {
+	t.Helper()
+	j.healthy(t, what, func() error {
+		if err := order(); err != nil {
+			return err
+		}
+		j.still(t)
+		if err := who.Starve(); err != nil {
+			return err
+		}
+		time.Sleep(pause)
+		return who.Release()
+	})
+}
+
+// still waits until rank 2 does what it was told: it makes no step.
+func (j *pausingJob) still(t *testing.T) {
+	t.Helper()
+	steps, since := j.Steps(2), time.Now()
+	require.Eventually(t, func() bool {
+		if now := j.Steps(2); now != steps {
+			steps, since = now, time.Now()
+		}
+		return time.Since(since) >= 1500*time.Millisecond
+	}, hosttest.Patience, 20*time.Millisecond)
 }
 
 // news are the verdicts of the job since it was last asked.
@@ -103,10 +134,12 @@ func TestPausesAreNoHangsAndHangsAreNoPauses(t *testing.T) {
 		t.Run(string(library), func(t *testing.T) {
 			t.Parallel()
 			name := "pauses-" + string(library)
+			disk, _ := hosttest.NewCPUCgroup(t) // before what is in it, as it outlives that
 			slow, err := hangfs.Start(hangfs.Options{})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, slow.Close()) })
 			frost, freezes := hosttest.NewFreezer(t)
+			cpu, limits := hosttest.NewCPUCgroup(t)
 			// Phases of many ticks of the kernel's clock: ranks that fall silent within one are tied.
 			job := a.startKnownJob(t, standin.Options{Library: library, JobID: name, Phase: 200 * time.Millisecond})
 			j := &pausingJob{Job: job, agent: a, name: name, slow: slow}
@@ -114,7 +147,15 @@ func TestPausesAreNoHangsAndHangsAreNoPauses(t *testing.T) {
 				frost.Add(t, job.PID(2))
 				j.frost = &frost
 			}
+			if limits {
+				cpu.Add(t, job.PID(2))
+				disk.Add(t, uint32(slow.PID())) //nolint:gosec // a pid
+				j.cpu, j.disk = &cpu, &disk
+			}
 			require.NoError(t, slow.Delay(100*time.Millisecond))
+			if limits {
+				j.hungry(t)
+			}
 			for range 1 + *trials {
 				j.round(t)
 			}
@@ -133,4 +174,14 @@ func (j *pausingJob) round(t *testing.T) {
 	if j.frost != nil {
 		j.hangs(t, "frozen", "a freezer holds its cgroup", j.frost.Freeze, j.frost.Thaw)
 	}
+}
+
+// hungry is each pause, and a hang, while somebody has hardly a CPU.
+func (j *pausingJob) hungry(t *testing.T) {
+	t.Helper()
+	j.starved(t, "a child computes, and has hardly a CPU", j.cpu, func() error { return j.ComputeInChild(2, 2*pause) })
+	j.starved(t, "a thread computes, and has hardly a CPU", j.cpu, func() error { return j.ComputeInThread(2, 2*pause) })
+	j.starved(t, "a slow write that is answered, to who has hardly a CPU", j.cpu, func() error { return j.WriteFile(2, 16<<20, j.slow.Path(hangfs.Cached)) })
+	j.starved(t, "a slow write, whose daemon has hardly a CPU", j.disk, func() error { return j.WriteFile(2, 8<<20, j.slow.Path(hangfs.Cached)) })
+	j.hangs(t, "asleep", "asleep in a lock (futex", func() error { return errors.Join(j.Compute(2, 2*pause), j.cpu.Starve()) }, j.cpu.Release)
 }

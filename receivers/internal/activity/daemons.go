@@ -24,8 +24,8 @@ type daemons struct {
 }
 
 // unserved reports whether the rank, a thread of it or the child that holds it up waits for a FUSE
-// mount while a daemon of one has no CPU. Whose mount it is nobody can tell in a page fault, and before
-// Linux 6.15 of no daemon: each counts.
+// mount while a daemon of one has no CPU. In a page fault nothing in /proc says whose mount it is: each
+// daemon counts.
 func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 	if !r.waitsForFUSE(of, own, in) {
 		return false
