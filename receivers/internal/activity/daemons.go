@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -11,7 +12,8 @@ import (
 
 // Bounds of the search for the daemons of FUSE mounts.
 const (
-	maxDaemons  = 16               // asked in one round
+	maxDaemons  = 16               // of one user, which are asked in one round
+	maxHolders  = 1024             // processes of this host that have the device open
 	searchEvery = 30 * time.Second // a search reads the names of all open files of this host
 )
 
@@ -19,13 +21,13 @@ const (
 // rank waits for a file that does not answer.
 type daemons struct {
 	demand   *Demand
-	found    atomic.Pointer[[]uint32]
+	found    atomic.Pointer[map[uint32][]uint32] // by user
 	searched time.Time
 }
 
 // unserved reports whether the rank, a thread of it or the child that holds it up waits for a FUSE
 // mount while a daemon of one has no CPU. In a page fault nothing in /proc says whose mount it is: each
-// daemon counts.
+// daemon of its own user, and of root, counts. Another user's may starve to hide what the rank waits for.
 func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 	if !r.waitsForFUSE(of, own, in) {
 		return false
@@ -34,19 +36,37 @@ func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 	if now := r.clock(); now.Sub(d.searched) >= searchEvery {
 		d.searched = now
 		r.looks.Go(func() {
-			if found, err := r.fs.Holding("/dev/fuse", maxDaemons); err == nil {
+			if found, err := r.serving(); err == nil {
 				d.found.Store(&found)
 			}
 		})
 	}
 	found := d.found.Load()
-	if found == nil {
+	user, err := r.fs.User(of.PID)
+	if found == nil || err != nil {
 		return false
 	}
-	for _, pid := range *found {
-		lacks = d.demand.Starves(pid) || lacks
+	for _, one := range slices.Compact([]uint32{root, user}) {
+		for _, pid := range (*found)[one] {
+			lacks = d.demand.Starves(pid) || lacks
+		}
 	}
 	return lacks
+}
+
+// root is the user of whom each daemon counts.
+const root = 0
+
+// serving are the processes that have the device open by which FUSE mounts are served, by their users.
+func (r *Reader) serving() (map[uint32][]uint32, error) {
+	all, err := r.fs.Holding("/dev/fuse", maxHolders)
+	found := map[uint32][]uint32{}
+	for _, pid := range all {
+		if user, err := r.fs.User(pid); err == nil && len(found[user]) < maxDaemons {
+			found[user] = append(found[user], pid)
+		}
+	}
+	return found, err
 }
 
 // waitsForFUSE reports whether a file keeps something of the rank waiting which may be of a FUSE mount.

@@ -2,6 +2,7 @@ package activity
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // daemon is process 60, which serves a FUSE mount: a thread of it is in that state.
 func (p tree) daemon(state string, sleeps, preempted, delayed uint64) {
 	p.write("60/stat", fmt.Sprintf("60 (juicefs) S 1 60 60 0 -1 4194304 1 0 0 0 100 0 0 0 20 0 2 0 %d 1000 1", begun))
+	p.write("60/status", status("S", 7, 7))
 	p.write("60/task/60/status", status("S", 7, 7))
 	p.write("60/task/61/status", status(state, sleeps, preempted))
 	p.write("60/task/61/schedstat", fmt.Sprintf("1000 %d 1\n", delayed))
@@ -42,6 +44,25 @@ func TestWhoServesAndHasNoCPU(t *testing.T) {
 	now = now.Add(time.Second)
 	require.False(t, d.Starves(60), "another process has the number")
 	require.False(t, d.Starves(61), "no process")
+}
+
+// Another user's process may starve by its own doing: it hides nothing.
+func TestWhoseDaemonsCount(t *testing.T) {
+	for user, counts := range map[string]bool{"1000": true, "0": true, "1001": false} {
+		tree := newTree(t)
+		p := tree.add("D", 250, 125)
+		tree.write("42/io", "rchar: 0\nwchar: 0\nread_bytes: 0\nwrite_bytes: 0\n")
+		tree.sleeps(42, 5, "-1 0x0 0x0", "folio_wait_bit_common")
+		tree.opens(60, map[int]string{3: "/dev/fuse"})
+		tree.daemon("R", 7, 7, 0)
+		tree.write("60/status", strings.Replace(status("S", 7, 7), "1000", user, 1))
+		l := newLooks(tree, p)
+		for range 4 { // the daemon is found, and compared
+			l.look()
+			l.Wait()
+		}
+		require.Equal(t, counts, l.look().Inside.Unserved, "user %s", user)
+	}
 }
 
 // A rank waits for a file, or for a page of one, and what serves the mount has no CPU.

@@ -41,7 +41,7 @@ func (p tree) opens(pid uint32, files map[int]string) {
 
 // sleeps says where a process sleeps, and how often it has gone to.
 func (p tree) sleeps(pid uint32, sleeps int, call, channel string) {
-	status := fmt.Sprintf("State:\tS (x)\nNSpid:\t%d\t%d\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t0\n", pid, pid-40, sleeps)
+	status := fmt.Sprintf("State:\tS (x)\nUid:\t1000\t1000\t1000\t1000\nNSpid:\t%d\t%d\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t0\n", pid, pid-40, sleeps)
 	p.write(fmt.Sprintf("%d/status", pid), status)
 	p.write(fmt.Sprintf("%d/task/%d/status", pid, pid), status)
 	p.write(fmt.Sprintf("%d/syscall", pid), call+"\n")

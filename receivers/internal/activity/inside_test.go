@@ -238,7 +238,7 @@ func TestChildrenThatHaveEndedCount(t *testing.T) {
 
 // status is that of a thread which has gone to sleep, and has given its CPU to another, so often.
 func status(state string, sleeps, preempted uint64) string {
-	return fmt.Sprintf("State:\t%s (x)\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t%d\n", state, sleeps, preempted)
+	return fmt.Sprintf("State:\t%s (x)\nUid:\t1000\t1000\t1000\t1000\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t%d\n", state, sleeps, preempted)
 }
 
 func TestThreadsThatHaveNoCPU(t *testing.T) {
