@@ -65,6 +65,7 @@ type fakeMachine struct {
 	processes map[uint32]procfs.Process
 	waiting   map[uint32]int64
 	starves   bool // each process does
+	young     int  // so many looks do not tell yet
 }
 
 func newFakeMachine() *fakeMachine {
@@ -90,10 +91,14 @@ func (f *fakeMachine) lives(pid uint32, name string) {
 	f.processes[pid] = procfs.Process{Name: name, State: procfs.Alive}
 }
 
-func (f *fakeMachine) Starves(uint32) bool {
+func (f *fakeMachine) Starves(uint32) (starves, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.starves
+	if f.young > 0 {
+		f.young--
+		return false, false
+	}
+	return f.starves, true
 }
 
 func (f *fakeMachine) Mount(_, minor uint32, processes ...string) (procfs.Mount, bool) {

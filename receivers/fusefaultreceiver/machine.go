@@ -44,7 +44,7 @@ func (n node) Gone(major, minor uint32, process string) bool {
 }
 
 // Starves reports whether a process could run since it was asked for last, and had no CPU.
-func (n node) Starves(pid uint32) bool { return n.demand.Starves(pid) }
+func (n node) Starves(pid uint32) (starves, known bool) { return n.demand.Starves(pid) }
 
 // Ended reports whether a thread is known to be gone.
 func (n node) Ended(pid, tid uint32) bool { return n.Thread(pid, tid).State == procfs.Gone }

@@ -28,6 +28,7 @@ type mount struct {
 	place   procfs.Mount // for metrics, as process 1 sees it
 	placed  time.Time    // when that was looked up
 	starved time.Time    // when the daemon was last found without a CPU
+	unknown bool         // whether it has one: it was looked at once
 	counted time.Time    // since when the probe counts
 }
 
@@ -120,7 +121,11 @@ func (m *mount) meet(machine machine) {
 
 // hungry looks whether the daemon has the CPUs that it wants, while something waits for it.
 func (m *mount) hungry(machine machine, now time.Time) {
-	if m.newest.InFlight > 0 && m.daemon.pid != 0 && machine.Starves(m.daemon.pid) {
+	if m.unknown = false; m.newest.InFlight == 0 || m.daemon.state(machine) != procfs.Alive {
+		return
+	}
+	starves, known := machine.Starves(m.daemon.pid)
+	if m.unknown = !known; starves {
 		m.starved = now
 	}
 }

@@ -16,7 +16,7 @@ type machine interface {
 	Mount(major, minor uint32, processes ...string) (procfs.Mount, bool)
 	Gone(major, minor uint32, process string) bool
 	Process(pid uint32) procfs.Process
-	Starves(pid uint32) bool
+	Starves(pid uint32) (starves, known bool)
 	Ended(pid, tid uint32) bool
 	Waiting(major, minor uint32) (int64, bool)
 	StuckReads() uint64
@@ -186,8 +186,8 @@ func (t *tracker) lasts(m *mount, found *stuck, now time.Time) (report, bool) {
 	s := t.stalls[m.device]
 	if s == nil {
 		answered, sure := m.answeredSince(found.entries[0].Start, now)
-		if !sure && !m.awaited {
-			m.awaited = true // whether the daemon still answers shows with the next scan
+		if (!sure || m.unknown) && !m.awaited {
+			m.awaited = true // whether the daemon still answers, and has a CPU, shows with the next scan
 			return report{}, false
 		}
 		s = newStall(m, found, m.answered-answered)

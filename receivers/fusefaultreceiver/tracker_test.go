@@ -132,6 +132,27 @@ func TestDaemonWithoutACPU(t *testing.T) {
 	require.Equal(t, procfs.Stopped, reports[0].daemon)
 }
 
+// Scans come late where CPUs are scarce: what a daemon has is not told at the first look at it.
+func TestWhetherADaemonHasACPUShowsInTwoScans(t *testing.T) {
+	s := newScene()
+	s.rank(42, 3, "llm")
+	s.machine.starves, s.machine.young = true, 1
+	s.stick(42)
+	s.now = s.now.Add(3 * time.Second)
+	require.Empty(t, s.scan())
+	reports := s.after(1)
+	require.Len(t, reports, 1)
+	require.Equal(t, Starved, reports[0].daemon)
+
+	s = newScene()
+	s.rank(42, 3, "llm")
+	s.machine.young = 5
+	s.stick(42)
+	s.now = s.now.Add(3 * time.Second)
+	require.Empty(t, s.scan())
+	require.Len(t, s.after(1), 1, "it waits for one scan")
+}
+
 // The daemon of an earlier mount, which had the device number before, has ended, and nothing
 // hangs for that.
 func TestDaemonOfAnEarlierMountIsForgotten(t *testing.T) {

@@ -150,7 +150,7 @@ func TestPausesAreNoHangsAndHangsAreNoPauses(t *testing.T) {
 			if limits {
 				cpu.Add(t, job.PID(2))
 				disk.Add(t, uint32(slow.PID())) //nolint:gosec // a pid
-				j.cpu, j.disk = &cpu, &disk
+				j.cpu, j.disk = cpu, disk
 			}
 			require.NoError(t, slow.Delay(100*time.Millisecond))
 			if limits {

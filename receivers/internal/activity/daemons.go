@@ -48,7 +48,8 @@ func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 	}
 	for _, one := range slices.Compact([]uint32{root, user}) {
 		for _, pid := range (*found)[one] {
-			lacks = d.demand.Starves(pid) || lacks
+			starves, _ := d.demand.Starves(pid)
+			lacks = lacks || starves
 		}
 	}
 	return lacks

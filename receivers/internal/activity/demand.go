@@ -31,6 +31,7 @@ type demand struct {
 	ticks   uint64 // start of the process
 	threads map[uint32]*turns
 	lacks   bool // as of that look
+	known   bool // there was a look before
 }
 
 // NewDemand makes one for a proc file system.
@@ -40,7 +41,8 @@ func NewDemand(fs *procfs.FS) *Demand {
 
 // Starves reports whether a thread of the process could run for most of the time since the look before,
 // and had no CPU. That it does little when it runs says nothing: who serves does little for each request.
-func (d *Demand) Starves(pid uint32) bool {
+// It is not known where there was no look before.
+func (d *Demand) Starves(pid uint32) (lacks, known bool) {
 	now := d.clock()
 	for other, one := range d.looks {
 		if now.Sub(one.at) > staleDemand || len(d.looks) > maxDemands {
@@ -48,11 +50,11 @@ func (d *Demand) Starves(pid uint32) bool {
 		}
 	}
 	if known := d.looks[pid]; known != nil && now.Sub(known.at) < sameDemand {
-		return known.lacks
+		return known.lacks, known.known
 	}
 	stat, err := d.fs.Stat(pid)
 	if err != nil {
-		return false
+		return false, false
 	}
 	next, before := &demand{at: now, ticks: stat.StartTicks, threads: map[uint32]*turns{}}, d.looks[pid]
 	if before == nil || before.ticks != stat.StartTicks {
@@ -69,6 +71,7 @@ func (d *Demand) Starves(pid uint32) bool {
 		next.threads[tid] = t
 		next.lacks = next.lacks || then != nil && t.waited(then, seconds) >= starving
 	}
+	next.known = before.threads != nil
 	d.looks[pid] = next
-	return next.lacks
+	return next.lacks, next.known
 }

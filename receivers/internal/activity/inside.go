@@ -280,8 +280,8 @@ func (r *Reader) readChildren(of *Process, own *use, below []uint32, room, gap i
 			before = own.unborn(&u)
 		}
 		// One that computes in another thread than its first, on a host that is short of
-		// CPUs, uses little and waits for long.
-		if stat.Threads > 1 && (before == nil || u.cpu > before.cpu || before.waits()) && t.delayed.take(of.PID, of.Domain, 1) > 0 {
+		// CPUs, uses little and waits for long. One that uses nothing is asked in every other round.
+		if stat.Threads > 1 && (before == nil || before.others == nil || u.cpu > before.cpu || before.waits()) && t.delayed.take(of.PID, of.Domain, 1) > 0 {
 			u.others, u.whole = r.threadsOf(of, pid, before, false)
 		}
 		r.compare(pid, u, before, gap)

@@ -314,6 +314,25 @@ func TestAThreadThatHasNoTurn(t *testing.T) {
 	}
 }
 
+// A thread of a child may get no turn before anybody sees that it works.
+func TestAThreadOfAChildThatHadNoTurnYet(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("S", 250, 125)
+	tree.main(1000, 5, "61 0x1 0x2", "do_wait")
+	l := newLooks(tree, p)
+	l.look()
+	tree.child(50, 42, "tokenizer", 0, 0)
+	tree.write("50/task/51/status", status("S", 7, 7))
+	for range 4 { // it is there, and rests
+		l.look()
+	}
+	tree.write("50/task/51/status", status("R", 7, 7))
+	for range 3 {
+		l.look()
+	}
+	require.InDelta(t, 1, l.look().Inside.Children, 0.001)
+}
+
 // A rank starts one program after the other. None lives from look to look, and beside other work each
 // waits for a CPU nearly all its life.
 func TestProgramsThatLiveForAMoment(t *testing.T) {
