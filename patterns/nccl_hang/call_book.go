@@ -135,8 +135,8 @@ type callBook struct {
 	runs    map[string]*callRun
 	order   *fairlru.List[*callRun]
 	shares  *fairlru.List[*callShare]
-	limited map[process]int64 // whose calls are not counted, and when that was told
-	unseen  map[process]unseenCalls
+	limited map[process]int64     // whose calls are not counted, and when that was told
+	unseen  map[unseenCalls]int64 // when that was told last
 	gpus    *gpuBook
 	windows int
 	swept   int64
@@ -150,7 +150,7 @@ type callCounts struct{ records, invalid, evicted, unidentified int64 }
 func newCallBook(options *Options) *callBook {
 	return &callBook{
 		options: options, runs: map[string]*callRun{}, order: &fairlru.List[*callRun]{}, shares: &fairlru.List[*callShare]{},
-		limited: map[process]int64{}, unseen: map[process]unseenCalls{}, gpus: newGPUBook(),
+		limited: map[process]int64{}, unseen: map[unseenCalls]int64{}, gpus: newGPUBook(),
 	}
 }
 
@@ -236,20 +236,21 @@ func (b *callBook) limit(c *callRecord, now int64) bool {
 	return true
 }
 
-// unseenCalls is why not all calls of a process are seen, and when that was told last.
+// unseenCalls is a process of which not all calls are seen, and one reason.
 type unseenCalls struct {
+	process
 	why string
-	at  int64
 }
 
 // blind notes that not all calls of a process are seen.
 func (b *callBook) blind(who process, c *callRecord, now int64) bool {
-	before, known := b.unseen[who]
+	one := unseenCalls{who, c.unseen}
+	before, known := b.unseen[one]
 	if !known && len(b.unseen) >= maxRanks {
 		return false
 	}
-	b.unseen[who] = unseenCalls{c.unseen, c.at}
-	if before.why == c.unseen {
+	b.unseen[one] = max(before, c.at)
+	if known {
 		return false
 	}
 	for _, r := range b.runs {
@@ -513,7 +514,7 @@ func (b *callBook) sweep(now int64) {
 	}
 	b.swept = now
 	maps.DeleteFunc(b.limited, func(_ process, at int64) bool { return now-at >= int64(keepCalls) })
-	maps.DeleteFunc(b.unseen, func(_ process, u unseenCalls) bool { return now-u.at >= int64(keepCalls) })
+	maps.DeleteFunc(b.unseen, func(_ unseenCalls, at int64) bool { return now-at >= int64(keepCalls) })
 	for _, name := range slices.Sorted(maps.Keys(b.runs)) {
 		r := b.runs[name]
 		for _, comm := range r.comms {

@@ -192,14 +192,16 @@ func (r *callRun) analyse(limited map[process]int64, now int64) *Finding {
 
 // doubtUnseen says of which ranks not all calls are seen: who waits for whom may be another than
 // those show that are.
-func (f *Finding) doubtUnseen(r *callRun, unseen map[process]unseenCalls) {
+func (f *Finding) doubtUnseen(r *callRun, unseen map[unseenCalls]int64) {
 	if f == nil || len(unseen) == 0 {
 		return
 	}
 	ranks := map[string][]int{}
 	for who, c := range r.callers {
-		if why := unseen[who].why; why != "" && c.rank >= 0 && !slices.Contains(ranks[why], c.rank) {
-			ranks[why] = append(ranks[why], c.rank)
+		for why := range doubtUnseen {
+			if _, is := unseen[unseenCalls{who, why}]; is && c.rank >= 0 && !slices.Contains(ranks[why], c.rank) {
+				ranks[why] = append(ranks[why], c.rank)
+			}
 		}
 	}
 	f.Because = slices.Clone(f.Because) // others have them, too

@@ -96,8 +96,9 @@ func (b *callBook) save() savedCalls {
 	for _, who := range slices.SortedFunc(maps.Keys(b.limited), process.compare) {
 		s.Limited = append(s.Limited, savedLimit{Host: who.host, PID: who.pid, At: b.limited[who]})
 	}
-	for _, who := range slices.SortedFunc(maps.Keys(b.unseen), process.compare) {
-		s.Unseen = append(s.Unseen, savedLimit{who.host, who.pid, b.unseen[who].at, b.unseen[who].why})
+	byName := func(a, b unseenCalls) int { return cmp.Or(a.compare(b.process), cmp.Compare(a.why, b.why)) }
+	for _, one := range slices.SortedFunc(maps.Keys(b.unseen), byName) {
+		s.Unseen = append(s.Unseen, savedLimit{one.host, one.pid, b.unseen[one], one.why})
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.runs)) {
 		s.Runs = append(s.Runs, b.runs[name].save())
@@ -161,7 +162,7 @@ func (b *callBook) restore(s *savedCalls) error {
 		if doubtUnseen[u.Why] == "" {
 			return errState
 		}
-		b.unseen[process{u.Host, u.PID}] = unseenCalls{u.Why, u.At}
+		b.unseen[unseenCalls{process{u.Host, u.PID}, u.Why}] = u.At
 	}
 	if err := b.gpus.restore(s.GPUs); err != nil {
 		return err

@@ -266,6 +266,16 @@ func TestWhatCallsTell(t *testing.T) {
 			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 7 ranks have called: its main thread is asleep, at 0 % CPU", sure: Likely,
 			doubt: "the GPUs of ranks 0, 5 communicate by themselves, too (NVSHMEM, the device API of NCCL), which makes no call",
 		},
+		"GPUs communicate by themselves, beside an NCCL that is linked into the program": {
+			calls: func(c *calls) {
+				for _, why := range []string{"static", "gpu_initiated"} {
+					c.record(eventCallLimited, comm{}, 5, func(a pcommon.Map) { a.PutStr("nccl.call.limit", why) })
+				}
+				c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 7 ranks have called: its main thread is asleep, at 0 % CPU", sure: Likely,
+			doubt: "the calls of rank 5 are not seen: NCCL is linked into the program and exports no function",
+		},
 		"GPUs of another process on its host communicate by themselves": {
 			calls: func(c *calls) {
 				c.record(eventCallLimited, comm{}, 5, func(a pcommon.Map) {
