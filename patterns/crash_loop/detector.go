@@ -28,13 +28,17 @@ const (
 	maxStarts = 32
 )
 
+// trains is how long a start lives that trains: what a script runs beside the training is over before
+// (bpf/identity, longLived).
+const trains = int64(5 * time.Second)
+
 // Detector describes the detector for the library.
 func Detector() rule.Detector {
 	return rule.Detector{
 		Name: "crash_loop", Trust: verdict.Proven, Logs: []string{eventExit},
 		Findings: map[string][]string{eventLoop: {eventExit}},
 		Attributes: []string{
-			rule.AttributeRank, rule.AttributeJob, rule.AttributeJobDomain, rule.AttributeRendezvous, rule.AttributeDrill, "host.name", "process.executable.name",
+			rule.AttributeRank, rule.AttributeRankStart, rule.AttributeJob, rule.AttributeJobDomain, rule.AttributeRendezvous, rule.AttributeDrill, "host.name", "process.executable.name",
 			"process.pid", "process.exit.code", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal", "process.exit.signal_name",
 			"process.exit.spared_ranks", "signal.number", "signal.sender.relation",
 		},
@@ -123,6 +127,9 @@ func end(r *rule.Record) (*start, bool) {
 		return nil, false
 	}
 	if signal == 0 && code == 0 {
+		if began, known := rule.Integer(a, rule.AttributeRankStart); known && r.Time-began < trains {
+			return nil, false
+		}
 		return &start{Run: r.Run, Time: r.Time, Rank: rank, Well: true}, true
 	}
 	how := cmp.Or(rule.Text(a, "process.exit.signal_name"), "exit status "+strconv.FormatInt(code, 10))
