@@ -4,6 +4,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -110,17 +111,26 @@ func (b *Book) Of(s *Sighting) (id string, news bool, began *Began) {
 		return "", false, nil
 	}
 	j := b.find(s.Job)
-	if s.Start <= 0 || s.Rank < 0 || j != nil && j.Trust != s.Trust { // it says nothing of a process, or is not trusted enough to
+	var better []*Run
+	if j != nil && j.Trust != s.Trust {
+		better = j.runs
+	}
+	if s.Start <= 0 || s.Rank < 0 || better != nil && !j.spokenFor(s) { // it says nothing of a process, or is not trusted enough to
 		if j == nil {
 			return "", false, nil
 		}
 		return j.at(s), false, nil
 	}
-	if j == nil {
+	if better != nil {
+		if r, _, _ := j.where(s, nil); r != nil {
+			return r.ID, false, nil
+		}
+	}
+	if j = b.jobs[s.Job]; j == nil {
 		j = b.begin(s.Job)
 	}
 	b.order.Touch(j.element, fairlru.Some)
-	r, news, began := j.see(s)
+	r, news, began := j.see(s, better, b.told(s, j.runs))
 	if news {
 		b.fit(j)
 	}
@@ -168,6 +178,25 @@ func (b *Book) find(wanted Job) *job {
 		}
 	}
 	return best
+}
+
+// told is the id of the run that a sighting is of by what was heard with less trust, "" for none:
+// the words of a process about itself may come before what the kernel says of it, and both are
+// about one run.
+func (b *Book) told(s *Sighting, known []*Run) string {
+	var best *job
+	for _, o := range b.byID[s.ID] {
+		if o.Domain == s.Domain && o.Trust > verdict.Foreign && o.Trust < s.Trust && (best == nil || o.Trust > best.Trust) {
+			best = o
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	if r, _, _ := best.where(s, known); r != nil && !has(known, r.ID) {
+		return r.ID
+	}
+	return ""
 }
 
 func (b *Book) begin(key Job) *job {
@@ -229,6 +258,28 @@ func (j *job) at(s *Sighting) string {
 	return ""
 }
 
+// spokenFor reports whether a process of this machine speaks of itself: it may be of a start of its
+// job of which nothing was heard yet that is trusted more.
+func (j *job) spokenFor(s *Sighting) bool { return s.Trust > verdict.Foreign && s.Domain == j.Domain }
+
+// where returns the run that a process is of, nil for none, and between which others it belongs. It is
+// of none of except, unless it was seen there.
+func (j *job) where(s *Sighting, except []*Run) (r *Run, after, before int) {
+	after, before = -1, len(j.runs)
+	for i, r := range j.runs {
+		switch p, ok := r.Ranks[s.Rank]; {
+		case !ok:
+		case p.same(s.Process):
+			return r, after, before
+		case p.Start <= s.Start:
+			after = i
+		case before == len(j.runs):
+			before = i
+		}
+	}
+	return j.nearest(s, after+1, before, except), after, before
+}
+
 // elsewhere reports whether a stranger speaks of a rank that runs on another machine than
 // he does: he may call himself what he likes, but where he sends from is not his word.
 func (r *Run) elsewhere(s *Sighting) bool {
@@ -236,28 +287,23 @@ func (r *Run) elsewhere(s *Sighting) bool {
 	return ok && s.Trust == verdict.Foreign && p.Host != "" && p.Host != s.Host
 }
 
-// see returns the run of a process, which begins one where the rank was another process.
-func (j *job) see(s *Sighting) (r *Run, news bool, began *Began) {
-	after, before := -1, len(j.runs)
-	for i, r := range j.runs {
-		switch p, ok := r.Ranks[s.Rank]; {
-		case !ok:
-		case p.same(s.Process):
+// see returns the run of a process, which begins one where the rank was another process: the one
+// that was told of, where one was. It is of none of better, which are trusted more.
+func (j *job) see(s *Sighting, better []*Run, told string) (r *Run, news bool, began *Began) {
+	r, after, before := j.where(s, better)
+	if r != nil {
+		if p, ok := r.Ranks[s.Rank]; ok && p.same(s.Process) {
 			if _, gone := r.Gone[s.Rank]; gone || !s.Ended {
 				return r, false, nil
 			}
 			r.leaves(s.Rank, false)
 			return r, true, j.began(s, j.settled())
-		case p.Start <= s.Start:
-			after = i
-		case before == len(j.runs):
-			before = i
 		}
 	}
 	first := false
-	if r = j.nearest(s, after+1, before); r == nil {
+	if r == nil {
 		r = &Run{Began: s.Start, Attempt: s.Attempt, Ranks: map[int]Process{}}
-		r.ID = j.name(s)
+		r.ID = cmp.Or(told, j.name(s))
 		at := max(after+1, min(before, j.place(s.Start)))
 		j.runs = slices.Insert(j.runs, at, r)
 		first = true
@@ -401,12 +447,12 @@ func (j *job) place(began int64) int {
 }
 
 // nearest returns, of the runs in [from, to), which do not have the rank, the one that
-// began closest to its start, nil for none near enough.
-func (j *job) nearest(s *Sighting, from, to int) *Run {
+// began closest to its start, nil for none near enough. It is none of except.
+func (j *job) nearest(s *Sighting, from, to int, except []*Run) *Run {
 	var best *Run
 	for i := from; i < to; i++ {
 		r := j.runs[i]
-		if _, has := r.Ranks[s.Rank]; has || s.Attempt >= 0 && r.Attempt >= 0 && r.Attempt != s.Attempt || distance(r, s) > spread {
+		if _, taken := r.Ranks[s.Rank]; taken || has(except, r.ID) || s.Attempt >= 0 && r.Attempt >= 0 && r.Attempt != s.Attempt || distance(r, s) > spread {
 			continue
 		}
 		if best == nil || distance(r, s) < distance(best, s) {
@@ -414,6 +460,10 @@ func (j *job) nearest(s *Sighting, from, to int) *Run {
 		}
 	}
 	return best
+}
+
+func has(runs []*Run, id string) bool {
+	return slices.ContainsFunc(runs, func(r *Run) bool { return r.ID == id })
 }
 
 func distance(r *Run, s *Sighting) int64 { return max(r.Began-s.Start, s.Start-r.Began) }

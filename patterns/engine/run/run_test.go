@@ -218,6 +218,71 @@ func TestLessTrustedWordsBeginNoRun(t *testing.T) {
 }
 
 // TestAStrangerElsewhereIsOfNoRun: where a rank runs is known, and he is not there.
+// claimed is what the process says itself.
+func claimed(s *Sighting) *Sighting {
+	s.Trust = verdict.Claimed
+	return s
+}
+
+// A process displays an exception, and ends: the two records come in either order.
+func TestTheWordOfAProcessIsOfTheRunOfItsEnd(t *testing.T) {
+	b := NewBook(1000)
+	first := see(t, b, claimed(of(1, 11, 0)))
+	require.Equal(t, first, see(t, b, ended(of(1, 11, 0))), "it displayed before it ended")
+	require.Equal(t, first, see(t, b, claimed(of(1, 11, 0))))
+	require.Equal(t, first, see(t, b, of(0, 10, 1)))
+
+	second := see(t, b, claimed(of(1, 21, 60)))
+	require.NotEqual(t, first, second, "the rank is another process by now")
+	require.Equal(t, second, see(t, b, claimed(of(0, 20, 61))))
+	require.Equal(t, second, see(t, b, of(0, 20, 61)))
+	require.Equal(t, second, see(t, b, of(1, 21, 60)))
+	require.Equal(t, first, see(t, b, claimed(of(1, 11, 0))), "what is told late of the first run")
+
+	stranger := of(1, 31, 120)
+	stranger.Trust = verdict.Foreign
+	require.Equal(t, second, see(t, b, stranger), "a stranger begins none")
+	require.NotEqual(t, second, see(t, b, of(1, 31, 120)))
+}
+
+// Ranks of one start begin up to 30 s apart, and those of the next 30 s after these at least. What is
+// told of them, by the kernel or by themselves, comes in any order within a start.
+func TestAStartHasOneRun(t *testing.T) {
+	const ranks, starts = 4, 5
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		b, runs, began := NewBook(1000), map[string]int{}, 0.0
+		for start := range starts {
+			var told []*Sighting
+			latest := began
+			for rank := range ranks {
+				begins := began + 30*random.Float64()
+				latest = max(latest, begins)
+				for _, trust := range []verdict.Trust{verdict.Claimed, verdict.Proven} {
+					s := of(rank, int64(100*start+rank+1), begins)
+					s.Trust = trust
+					told = append(told, s)
+					end := *s
+					end.Ended = trust == verdict.Proven
+					told = append(told, &end)
+				}
+			}
+			random.Shuffle(len(told), func(i, j int) { told[i], told[j] = told[j], told[i] })
+			id := ""
+			for _, s := range told {
+				is := see(t, b, s)
+				if id == "" {
+					id = is
+				}
+				require.Equal(t, id, is, "seed %d, start %d, rank %d, trust %v", seed, start, s.Rank, s.Trust)
+			}
+			runs[id]++
+			began = latest + 30 + 60*random.Float64()
+		}
+		require.Len(t, runs, starts, "seed %d", seed)
+	}
+}
+
 func TestAStrangerElsewhereIsOfNoRun(t *testing.T) {
 	b := NewBook(1000)
 	first := see(t, b, of(0, 10, 0))
