@@ -112,7 +112,7 @@ func (t *Tracker) Ranked(p Process, is Place) {
 		return // another process has its number by now
 	}
 	calls := noLaunch()
-	calls.rank, calls.worldSize, calls.rendezvous = is.Rank, is.WorldSize, is.Rendezvous
+	calls.rank, calls.worldSize, calls.rendezvous, calls.byCalls = is.Rank, is.WorldSize, is.Rendezvous, true
 	known.Value.calls, known.Value.due = calls, min(known.Value.due, bootNow())
 }
 

@@ -59,6 +59,36 @@ func TestARankMaySayWhoItIsAfterItsStart(t *testing.T) {
 	require.Equal(t, []any{3, false, false, 1}, []any{e.Rank, e.Inherited, e.Helper, e.Code})
 }
 
+// One parent starts the ranks of two jobs that are known by their calls: the same rank of both is
+// two ranks.
+func TestRanksThatTheirCallsShowAreNotOfOneAnother(t *testing.T) {
+	for _, parent := range []uint32{100, 1} {
+		s := newScripted(t, Options{}, nil)
+		s.exec(100, 1, 0, 0, "PATH=/bin")
+		for i := range uint32(2) {
+			start := float64(1 + i)
+			s.exec(101+i, parent, start, start, "PATH=/bin")
+		}
+		s.settle()
+		for i := range uint32(2) {
+			calls := noLaunch()
+			calls.rank, calls.worldSize, calls.rendezvous, calls.byCalls = 1, 2, "communicator "+strconv.Itoa(int(i)), true
+			start := float64(1 + i)
+			s.becomes(&current{pid: 101 + i, startNS: s.ns(start)}, calls)
+		}
+		for i := range uint32(2) {
+			p := s.lookup(101+i, 0, 5)
+			require.Equal(t, []any{1, "communicator " + strconv.Itoa(int(i)), false, 101 + i}, []any{p.Rank, p.Rendezvous, p.Inherited, p.RankPID}, "parent %d", parent)
+			require.Equal(t, p.StartTime, p.RankStart)
+		}
+		s.exit(101, parent, 1, 2.5, 1<<8)
+		s.exit(102, parent, 2, 2.5, 1<<8)
+		for i := range uint32(2) {
+			require.False(t, exitOf(t, s.exits, 101+i).Helper, "parent %d", parent)
+		}
+	}
+}
+
 func TestALauncherThatSetsItsOwnEnvironmentIsNoRank(t *testing.T) {
 	s := newScripted(t, Options{}, nil)
 	s.exec(100, 1, 0, 0, "PATH=/bin")

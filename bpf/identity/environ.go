@@ -25,6 +25,7 @@ type launch struct {
 	masterAddr                 string
 	masterPort                 int
 	rendezvous                 string // that no environment says
+	byCalls                    bool   // nor does it name the rank: its calls do
 	mpi                        bool   // a launcher of MPI started it, which has one process on each host
 	attempt                    int    // 1 for the first start, 0 when none says
 	trace                      Trace  // of a rank

@@ -33,7 +33,7 @@ type facts struct {
 //   - the parent too has a rank, but of a smaller world: the parent is a launcher
 //     (torchrun under srun is one Slurm task per node). It is told so.
 func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
-	r = &record{startNS: f.startNS, program: cmp.Or(f.program, f.comm), Process: Process{
+	r = &record{startNS: f.startNS, program: cmp.Or(f.program, f.comm), byCalls: f.launch.byCalls, Process: Process{
 		PID: f.pid, ParentPID: f.parentPID, Comm: f.comm,
 		Rank: f.launch.rank, LocalRank: f.launch.localRank, WorldSize: f.launch.worldSize,
 		JobID: f.launch.jobID, MasterAddr: f.launch.masterAddr, MasterPort: f.launch.masterPort,

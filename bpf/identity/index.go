@@ -25,6 +25,7 @@ type record struct {
 	failed  bool   // and it ended by itself, or of a fault
 	asked   *asked // the signals to end that others had sent it, nil for none
 	program string // its name when it was executed: a process may call itself otherwise later
+	byCalls bool   // which rank it is: nobody whom it starts, or who started it, says the same
 
 	launched *siblings // with whom it was started for its rank, nil for none
 	children *children // of a rank's process: how those ended that it had started, nil for none

@@ -86,10 +86,11 @@ func newLaunches(tell func(Exit), asked func(*record, uint64) bool) *launches {
 func keyOf(r *record) parentKey { return parentKey{r.PID, r.startNS / uint64(tickNS)} }
 
 // started takes note of the outermost process of a rank. The parent is nil when it is not
-// known: then it was never seen, or is dead.
+// known: then it was never seen, or is dead. One that is known by its calls has no environment
+// that others could have, too.
 func (l *launches) started(r, parent *record) {
 	l.becomes(r)
-	if !r.IsRank() || r.Inherited || r.ParentPID <= 1 || parent != nil && (parent.IsRank() || !parent.alive()) {
+	if !r.IsRank() || r.Inherited || r.byCalls || r.ParentPID <= 1 || parent != nil && (parent.IsRank() || !parent.alive()) {
 		return
 	}
 	under := parentKey{pid: r.ParentPID}

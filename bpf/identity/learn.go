@@ -136,7 +136,7 @@ func (t *Tracker) put(f facts, parent *record) *record {
 // that any more: a rank's program that was sent into the background executes another one, or
 // has process 1 for its parent. It says the rank that another process has been for longer.
 func (t *Tracker) adopt(r *record) {
-	if !r.IsRank() || r.Inherited {
+	if !r.IsRank() || r.Inherited || r.byCalls {
 		return
 	}
 	if before := t.table.exact(r.PID, r.startNS); before != nil && before.Inherited && before.Rank == r.Rank && before.WorldSize == r.WorldSize {
@@ -148,7 +148,7 @@ func (t *Tracker) adopt(r *record) {
 	}
 	var rank *record
 	t.table.living(func(o *record) {
-		if o.startNS < r.startNS && !o.Inherited && keyOfRank(o) == keyOfRank(r) && o.Domain == r.Domain && (rank == nil || o.startNS < rank.startNS) {
+		if o.startNS < r.startNS && !o.Inherited && !o.byCalls && keyOfRank(o) == keyOfRank(r) && o.Domain == r.Domain && (rank == nil || o.startNS < rank.startNS) {
 			rank = o
 		}
 	})
@@ -238,7 +238,7 @@ func (f *facts) keep(known *record) {
 	f.launch = launch{
 		rank: known.Rank, localRank: known.LocalRank, worldSize: known.WorldSize,
 		jobID: known.JobID, masterAddr: known.MasterAddr, masterPort: known.MasterPort,
-		attempt: known.Attempt, trace: known.Trace, rendezvous: known.Rendezvous,
+		attempt: known.Attempt, trace: known.Trace, rendezvous: known.Rendezvous, byCalls: known.byCalls,
 	}
 }
 

@@ -70,6 +70,7 @@ func rankFaults() []rankFault {
 		rankFault{name: "stopped", bare: true, make: stop, pattern: "nccl_hang", says: who + `its process is stopped`},
 		rankFault{name: "asleep in its own code", bare: true, order: "save 600", pattern: "nccl_hang", says: who + asleep("save_checkpoint")},
 		rankFault{name: "spinning", bare: true, order: "spin 600", pattern: "nccl_hang", says: loops(who, "spin")},
+		rankFault{name: "raises an exception", bare: true, order: "fail bad batch 3", pattern: "rank_exit", says: `rank 1 .*ValueError: bad batch 3 at job\.py:\d+ in fail`},
 		rankFault{name: "a GPU kernel that does not end", order: "synchronize", all: true, pattern: "nccl_hang", says: below(false)},
 		rankFault{name: "page fault on a mount that is stuck", order: "load 8388608", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a page fault for .*; rank 1 of job \S+ waits`},
 		rankFault{name: "write to a mount that is stuck", order: "write 1048576", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a WRITE for .*; rank 1 of job \S+ waits`},
