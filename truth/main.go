@@ -44,6 +44,7 @@ func main() {
 	flag.IntVar(&o.jobs, "jobs", 1, "how many jobs train side by side, each with trials of its own")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "of all that is chosen by chance")
 	flag.IntVar(&o.most, "ranks", 8, "ranks of the largest job but for one in eight, which has up to twice as many")
+	flag.StringVar(&o.skip, "skip", "", "names of kinds to leave out, with commas")
 	flag.StringVar(&o.launcher, "launcher", "", "only jobs that are started in a way whose name has this in it, such as mpirun")
 	flag.StringVar(&o.without, "without", "", "receivers that the agent's pipelines leave out, with commas: ncclsock")
 	flag.BoolVar(&o.keep, "keep", false, "leave what jobs and agent wrote")
@@ -60,7 +61,7 @@ func exit(err error) {
 }
 
 type options struct {
-	binary, root, report, sum, only, launcher, without string
+	binary, root, report, sum, only, skip, launcher, without string
 	lasts                                              time.Duration
 	atMost, most, jobs                                 int
 	keep                                               bool
@@ -125,7 +126,7 @@ func run(o options, log io.Writer) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("it takes root: it makes network namespaces, cgroups and mounts")
 	}
-	chosen, err := choose(o.only)
+	chosen, err := o.kinds()
 	if err != nil {
 		return err
 	}
@@ -169,6 +170,22 @@ func run(o options, log io.Writer) (err error) {
 		return err
 	}
 	return shown.verdict()
+}
+
+// kinds are those that the run tries.
+func (o *options) kinds() ([]kind, error) {
+	chosen, err := choose(o.only)
+	if err != nil || o.skip == "" {
+		return chosen, err
+	}
+	left, err := choose(o.skip)
+	chosen = slices.DeleteFunc(chosen, func(k kind) bool {
+		return slices.ContainsFunc(left, func(l kind) bool { return l.name == k.name })
+	})
+	if err == nil && len(chosen) == 0 {
+		err = errors.New("-skip leaves no kind")
+	}
+	return chosen, err
 }
 
 // choose returns the kinds of these names.

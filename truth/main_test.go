@@ -54,6 +54,17 @@ func TestKindsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
+func TestKindsAreLeftOut(t *testing.T) {
+	chosen, err := (&options{only: "stopped, frozen, spins", skip: "spins,frozen"}).kinds()
+	require.NoError(t, err)
+	require.Len(t, chosen, 1)
+	require.Equal(t, "stopped", chosen[0].name)
+	_, err = (&options{only: "stopped", skip: "stopped"}).kinds()
+	require.ErrorContains(t, err, "leaves no kind")
+	_, err = (&options{skip: "no such thing"}).kinds()
+	require.ErrorContains(t, err, `no kind "no such thing"`)
+}
+
 func TestAnUnknownKindIsNamed(t *testing.T) {
 	_, err := choose("stopped, no such thing")
 	require.ErrorContains(t, err, `no kind "no such thing"`)

@@ -328,7 +328,7 @@ func (b *bench) conditions() string {
 
 // chosen says what was left out of a run on purpose.
 func (o *options) chosen() (text string) {
-	for _, one := range []struct{ says, value string }{{"only the kinds", o.only}, {"only jobs started by", o.launcher}, {"without the receivers", o.without}} {
+	for _, one := range []struct{ says, value string }{{"only the kinds", o.only}, {"without the kinds", o.skip}, {"only jobs started by", o.launcher}, {"without the receivers", o.without}} {
 		if one.value != "" {
 			text += fmt.Sprintf(", %s %s", one.says, one.value)
 		}
