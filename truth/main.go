@@ -62,10 +62,10 @@ func exit(err error) {
 
 type options struct {
 	binary, root, report, sum, only, skip, launcher, without string
-	lasts                                              time.Duration
-	atMost, most, jobs                                 int
-	keep                                               bool
-	seed                                               uint64
+	lasts                                                    time.Duration
+	atMost, most, jobs                                       int
+	keep                                                     bool
+	seed                                                     uint64
 }
 
 // bench is the run of the benchmark.
