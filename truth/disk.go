@@ -139,8 +139,8 @@ func (s *slowed) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse
 	return s.RawFileSystem.Read(cancel, in, buf)
 }
 
-// Write writes at the speed of the disk.
-func (s *slowed) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	s.take(len(data))
-	return s.RawFileSystem.Write(cancel, in, data)
+// Writev writes at the speed of the disk. The server asks Write where this writes nothing.
+func (s *slowed) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
+	s.take(int(in.Size))
+	return s.RawFileSystem.Writev(cancel, in, data)
 }

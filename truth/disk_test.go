@@ -22,8 +22,8 @@ func (p passes) Create(cancel <-chan struct{}, _ *fuse.CreateIn, _ string, out *
 	return p.Open(cancel, nil, &out.OpenOut)
 }
 
-func (passes) Write(_ <-chan struct{}, _ *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	return uint32(len(data)), fuse.OK
+func (passes) Writev(_ <-chan struct{}, in *fuse.WriteIn, _ [][]byte) (uint32, fuse.Status) {
+	return in.Size, fuse.OK
 }
 
 // What reads and writes past the daemon has no speed that it could set.
@@ -38,7 +38,7 @@ func TestADiskServesItsFilesItself(t *testing.T) {
 	}
 	s.rate.Store(1000)
 	began := time.Now()
-	n, status := s.Write(nil, &fuse.WriteIn{}, make([]byte, 50))
+	n, status := s.Writev(nil, &fuse.WriteIn{Size: 50}, [][]byte{make([]byte, 50)})
 	require.Equal(t, fuse.OK, status)
 	require.EqualValues(t, 50, n)
 	require.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
