@@ -66,9 +66,10 @@ func word(name string) string {
 }
 
 // library reports whether a file is of Python itself or of a package that was installed, as
-// sysconfig calls their folders; "<frozen importlib._bootstrap>" is no file.
+// sysconfig calls their folders; "<frozen importlib._bootstrap>" is no file, nor is "__init__", which
+// CPython calls the frame that it puts below an __init__ of a class (_Py_InitCleanup, Python/specialize.c).
 func library(file string) bool {
-	return strings.HasPrefix(file, "<") || strings.Contains(file, "/site-packages/") || strings.Contains(file, "/dist-packages/") || strings.Contains(file, "/lib/python3")
+	return strings.HasPrefix(file, "<") || file == "__init__" || strings.Contains(file, "/site-packages/") || strings.Contains(file, "/dist-packages/") || strings.Contains(file, "/lib/python3")
 }
 
 // Hash is the same for threads that are in the same place: in file, function and line of all

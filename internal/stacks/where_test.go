@@ -26,6 +26,7 @@ func TestWhereIsTheUsersOwnLine(t *testing.T) {
 		"a library alone":    {[]pystack.Frame{at("/usr/lib/python3.11/threading.py", 320, "Condition.wait"), at("/usr/lib/python3.11/threading.py", 629, "Event.wait")}, "threading.py:320 in Condition.wait < Event.wait"},
 		"the module itself":  {[]pystack.Frame{at("/a/train.py", 12, "<module>")}, "train.py:12 in <module>"},
 		"frozen":             {[]pystack.Frame{at("<frozen importlib._bootstrap>", 241, "_call_with_frames_removed"), at("/a/train.py", 3, "<module>")}, "train.py:3 in <module>"},
+		"below an __init__":  {[]pystack.Frame{at("/usr/lib/python3/dist-packages/torch/serialization.py", 803, "_open_zipfile_writer_file.__init__"), at("__init__", 0, "__init__"), at("/a/train.py", 263, "run"), at("/a/train.py", 9, "main")}, "train.py:263 in run < main"},
 		"many callers":       {[]pystack.Frame{at("/a/m.py", 1, "a"), at("/a/m.py", 2, "b"), at("/a/m.py", 3, "c"), at("/a/m.py", 4, "d"), at("/a/m.py", 5, "e")}, "m.py:1 in a < b < c < d"},
 		"a name without end": {[]pystack.Frame{at("/a/"+strings.Repeat("ä", 1000), 1, strings.Repeat("f", 1000))}, strings.Repeat("ä", 32) + "…:1 in " + strings.Repeat("f", 64) + "…"},
 		"no Python":          {nil, ""},

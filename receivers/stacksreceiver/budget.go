@@ -15,23 +15,29 @@ func (b *bucket) take(now time.Time, n int) bool { return b.takeKeeping(now, n, 
 
 // takeKeeping takes n, if so many are there and others are left.
 func (b *bucket) takeKeeping(now time.Time, n, others int) bool {
-	if b.spent == 0 || now.Before(b.at) {
-		b.at = now
-	}
-	back := int(now.Sub(b.at) / b.each)
-	b.at = b.at.Add(time.Duration(back) * b.each)
-	b.spent = max(0, b.spent-back)
-	if b.spent+n > b.size-others {
+	if !b.has(now, n, others) {
 		return false
 	}
 	b.spent += n
 	return true
 }
 
+// has reports whether n are there and others beside them.
+func (b *bucket) has(now time.Time, n, others int) bool {
+	if b.spent == 0 || now.Before(b.at) {
+		b.at = now
+	}
+	back := int(now.Sub(b.at) / b.each)
+	b.at = b.at.Add(time.Duration(back) * b.each)
+	b.spent = max(0, b.spent-back)
+	return b.spent+n <= b.size-others
+}
+
 // What the ranks of one domain may say: a node with 256 ranks says at once that all stand. The
 // record of its end is paid with the first: who is not told to go on is taken to stand.
 const (
 	recordsAtOnce = 512
+	recordsKept   = recordsAtOnce / 4 // for those that do not wait for others: they may be whom these wait for
 	recordPause   = time.Second
 	textAtOnce    = 2 << 20 // bytes of frames
 	textPause     = time.Second / (16 << 10)

@@ -438,10 +438,33 @@ func (w *watch) takeAll(ctx context.Context, found []candidate) {
 		if c.why == asleep && !c.unusual(w.now) {
 			kept = takesKept
 		}
-		if c.takes.takeKeeping(w.now, 1, kept) {
+		if w.room(ctx, c, c.atWork()) && c.takes.takeKeeping(w.now, 1, kept) {
 			w.take(ctx, c)
 		}
 	}
+}
+
+// room reports whether its domain may say that a rank stands: else once there is room, if it stands on.
+// Those that wait for others leave a part of it to the rest.
+func (w *watch) room(ctx context.Context, c candidate, waits bool) bool {
+	kept := 0
+	if waits {
+		kept = recordsKept
+	}
+	if !w.config.Events.ProcessStack.Enabled || w.budget(c.Domain).records.has(w.now, c.cost(), kept) {
+		return true
+	}
+	w.telemetry.ReceiverStacksPostponed.Add(ctx, 1)
+	c.notUntil = w.now.Add(time.Duration(c.cost()) * recordPause)
+	return false
+}
+
+// cost is how many records it takes to tell that the rank stands, and of its end.
+func (f *follower) cost() int {
+	if f.told != nil && f.told.paid {
+		return 1
+	}
+	return 2
 }
 
 func (w *watch) budget(domain string) *budget {
@@ -480,14 +503,11 @@ func (w *watch) take(ctx context.Context, c candidate) {
 	}
 	hash := main.Hash()
 	tells := w.config.Events.ProcessStack.Enabled && !c.knows(c.why, hash)
-	cost := 2
-	if c.told != nil && c.told.paid {
-		cost = 1
-	}
-	if tells && !budget.records.take(w.now, cost) { // later, if it stands on
-		w.telemetry.ReceiverStacksPostponed.Add(ctx, 1)
-		c.failed(w.now)
+	if tells && !w.room(ctx, c, main.Wait.Class == waitclass.Collective) {
 		return
+	}
+	if tells {
+		budget.records.take(w.now, c.cost())
 	}
 	c.stands(c.why, hash, main.Place)
 	if !tells {
