@@ -152,7 +152,7 @@ func TestWhatIsSteppedOverHasACapOnAverage(t *testing.T) {
 		return last
 	}
 	require.Empty(t, steps(10, 31))
-	require.Empty(t, steps(99, 1), "for a moment")
+	require.Empty(t, steps(60, 1), "for a moment")
 	require.Empty(t, steps(0, 9))
 	require.Empty(t, steps(11, 9), "not for long enough")
 	require.Equal(t, map[uint32]Limit{2: NoCalls, 3: NoCalls}, steps(11, 1), "the file is left: all who use it are one owner's")
@@ -165,4 +165,9 @@ func TestWhatIsSteppedOverHasACapOnAverage(t *testing.T) {
 	delete(w.calls, 2)
 	w.after(time.Second)
 	require.NotContains(t, w.limits.began, uint32(2))
+
+	w.call(4, 2, 2, 0, 1)
+	w.after(time.Second)
+	w.call(4, 2, 2, 0, 1000/stepCost+1)
+	require.Equal(t, NoCalls, w.after(time.Second)[4], "so many cost as much as the most of another library")
 }

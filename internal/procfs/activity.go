@@ -165,8 +165,11 @@ func (f *FS) Sockets(pid uint32, most int) (inodes []uint64, over int, err error
 	return found.inodes, found.over, err
 }
 
+// maxFolders bounds the open files of one process whose names Holding reads, in thousands.
+const maxFolders = 4
+
 // Holding are the processes that have a file open, by the name that the kernel prints, so many at most.
-// It reads the names of all open files there are.
+// It reads the names of the first 4,096 open files of each process.
 func (f *FS) Holding(name string, most int) ([]uint32, error) {
 	pids, err := f.PIDs()
 	if err != nil {
@@ -184,7 +187,7 @@ func (f *FS) Holding(name string, most int) ([]uint32, error) {
 				return false, err
 			}
 			defer opened.Close()
-			for {
+			for range maxFolders {
 				numbers, err := opened.Readdirnames(1024)
 				for _, number := range numbers {
 					if link, _ := os.Readlink(filepath.Join(folder, number)); link == name { // none: it was just closed
@@ -195,6 +198,7 @@ func (f *FS) Holding(name string, most int) ([]uint32, error) {
 					return false, nil //nolint:nilerr // the end, or the process has ended
 				}
 			}
+			return false, nil // it has more than who serves a mount
 		})
 		if err == nil && holds {
 			if holding = append(holding, pid); len(holding) >= most {

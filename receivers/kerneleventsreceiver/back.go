@@ -172,8 +172,8 @@ func (w *worker) readBack(s source) {
 		logger.Warn("the kernel's log buffer no longer holds all that was written while nobody watched: faults of that time can be missing; log_buf_len on the kernel's command line makes it larger",
 			zap.Int("records_beyond_limit", back.Cut))
 	}
+	w.telemetry.ReceiverKerneleventsLinesLate.Add(context.Background(), int64(len(back.Events)))
 	for i := range back.Events {
 		w.events <- &back.Events[i]
 	}
-	w.telemetry.ReceiverKerneleventsLinesLate.Add(context.Background(), int64(len(back.Events)))
 }

@@ -87,12 +87,19 @@ func (q *quotes) exited(end *identity.Exit) (*pyexception.Event, *identity.Proce
 // meet finds the other side of one, or has it wait.
 func (q *quotes) meet(one *quote, domain string) (*pyexception.Event, *identity.Process) {
 	var found *quote
+	ends := 0 // of ranks that nobody numbers
 	q.list.Each(func(other *quote) {
-		if found == nil && other.launcher == one.launcher && (other.end == nil) != (one.end == nil) && fits(cmp.Or(one.event, other.event), cmp.Or(one.end, other.end)) {
+		if other.launcher != one.launcher {
+			return
+		}
+		if end := cmp.Or(one.end, other.end); end != nil && end.LocalRank == identity.Unknown {
+			ends++
+		}
+		if found == nil && (other.end == nil) != (one.end == nil) && fits(cmp.Or(one.event, other.event), cmp.Or(one.end, other.end)) {
 			found = other
 		}
 	})
-	if found == nil {
+	if found == nil || ends > 1 { // which of them it was, the quote does not say
 		for q.list.Len() >= mostQuotes {
 			victim, _ := q.list.Victim()
 			q.list.Remove(victim)

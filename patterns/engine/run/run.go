@@ -193,11 +193,24 @@ func (b *Book) told(s *Sighting, known []*Run) string {
 	if best == nil {
 		return ""
 	}
-	if r, _, _ := best.where(s, known); r != nil && !has(known, r.ID) {
+	r, _, _ := best.where(s, known)
+	if r == nil || has(known, r.ID) {
+		return ""
+	}
+	if p, ok := r.Ranks[s.Rank]; ok && p.same(s.Process) {
 		return r.ID
 	}
-	return ""
+	// Of another rank: it is of this start unless that is long ago, or another start has been heard of since.
+	later := func(k *Run) bool { return k.Began >= r.Began }
+	if s.Start-r.Began > together || slices.ContainsFunc(known, later) {
+		return ""
+	}
+	return r.ID
 }
+
+// together is how long after the first the last rank of a start begins at most, where nothing but the
+// time says that it is the same one.
+const together = int64(2 * time.Minute)
 
 func (b *Book) begin(key Job) *job {
 	j := &job{Job: key}

@@ -22,20 +22,22 @@ const (
 type daemons struct {
 	demand   *Demand
 	found    atomic.Pointer[map[uint32][]uint32] // by user
-	searched time.Time
+	searched time.Time                           // when a search began last
+	busy     atomic.Bool                         // one goes on
 }
 
 // unserved reports whether the rank, a thread of it or the child that holds it up waits for a FUSE
-// mount while a daemon of one has no CPU. In a page fault nothing in /proc says whose mount it is: each
+// mount while a daemon of one has no CPU. Whose mount it is nobody says before Linux 6.15: each
 // daemon of its own user, and of root, counts. Another user's may starve to hide what the rank waits for.
 func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 	if !r.waitsForFUSE(of, own, in) {
 		return false
 	}
 	d := &r.daemons
-	if now := r.clock(); now.Sub(d.searched) >= searchEvery {
+	if now := r.clock(); now.Sub(d.searched) >= searchEvery && d.busy.CompareAndSwap(false, true) {
 		d.searched = now
 		r.looks.Go(func() {
+			defer d.busy.Store(false)
 			if found, err := r.serving(); err == nil {
 				d.found.Store(&found)
 			}
@@ -70,16 +72,11 @@ func (r *Reader) serving() (map[uint32][]uint32, error) {
 	return found, err
 }
 
-// waitsForFUSE reports whether a file keeps something of the rank waiting which may be of a FUSE mount.
+// waitsForFUSE reports whether a file of a FUSE mount keeps something of the rank waiting. In a page fault
+// nothing in /proc says of which file system the page is: that may be NFS, or a disk.
 func (r *Reader) waitsForFUSE(of *Process, own *use, in *Inside) bool {
-	if own.asleep && in.OnFile && (own.wait.Syscall == "" || r.ofFUSE(of.PID, own.wait)) {
-		return true
-	}
-	if t := in.Blocked; t.TID != 0 && (t.Syscall == "" || socketstall.OfFUSE(t.Channel) || stored(t.File)) {
-		return true
-	}
-	h := in.Holder
-	return h != nil && (h.State == socketstall.DiskSleep || socketstall.OfFUSE(h.Channel) || stored(h.File))
+	return own.asleep && in.OnFile && r.ofFUSE(of.PID, own.wait) ||
+		in.Blocked.TID != 0 && socketstall.OfFUSE(in.Blocked.Channel) || in.Holder != nil && socketstall.OfFUSE(in.Holder.Channel)
 }
 
 // ofFUSE reports whether a process waits in a call for a file of a FUSE mount.

@@ -9,7 +9,7 @@ import (
 // Bounds of Demand.
 const (
 	maxDemands  = 256              // processes that are known at a time
-	staleDemand = 10 * time.Second // a look before that tells of another time
+	staleDemand = 30 * time.Second // a look before that tells of another time; the rarest looks are 10 s apart
 	sameDemand  = time.Second / 4  // who asks within this gets the same answer: a thread may run for longer before it has to wait
 )
 

@@ -276,7 +276,7 @@ func (r *Reader) readChildren(of *Process, own *use, below []uint32, room, gap i
 		u := r.useOf(pid, stat.CPU+stat.Reaped)
 		u.ticks, u.comm, u.state = stat.StartTicks, stat.Name, stat.State
 		before := t.uses[pid]
-		if before == nil && own.compared && t.family.isNew(pid) {
+		if before == nil && own.compared && t.family.isNew(pid) && u.cpu.Seconds() <= own.seconds*float64(max(1, stat.Threads)) { // else it was there before
 			before = own.unborn(&u)
 		}
 		// One that computes in another thread than its first, on a host that is short of

@@ -9,9 +9,9 @@ import (
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
-// maxLooked is how many threads of silent ranks are looked at in one round. A rank of PyTorch has
-// some hundred; most of them sleep from look to look, and cost one read each.
-const maxLooked = 1024
+// maxLooked is how many threads of silent ranks are looked at in one round: all of eight ranks. A rank of
+// PyTorch has some hundred; most of them sleep from look to look, and cost one read each.
+const maxLooked = 8 * maxThreads
 
 // turns are what a thread has had of the CPUs, and what its status says.
 type turns struct {
@@ -52,7 +52,7 @@ func (t *turns) lacks(before *turns, seconds float64) float64 {
 // waited is the share of the time since before in which a thread could run and had no CPU.
 func (t *turns) waited(before *turns, seconds float64) float64 {
 	if t.ready(before) {
-		return max(0, 1-(t.Ran-before.Ran).Seconds()/seconds)
+		return min(1, max(0, 1-(t.Ran-before.Ran).Seconds()/seconds))
 	}
 	return min(1, max(0, t.Delayed-before.Delayed).Seconds()/seconds)
 }
@@ -103,7 +103,9 @@ func turnOf(fs *procfs.FS, pid, tid uint32, before *turns, nccl bool) *turns {
 	if before != nil && status.Switches == before.status.Switches && status.State != 'R' { // it has not run
 		return t
 	}
-	t.Turns, _ = fs.ThreadTurns(pid, tid) // 0 where the kernel does not count them
+	if turns, err := fs.ThreadTurns(pid, tid); err == nil { // else those of before: it has just ended, or the kernel does not count them
+		t.Turns = turns
+	}
 	if nccl {
 		if stat, err := fs.ThreadStat(pid, tid); err == nil {
 			t.cpu, t.system = stat.CPU, stat.System
