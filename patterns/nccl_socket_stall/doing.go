@@ -123,7 +123,7 @@ func starved(p *socketstall.Process) string {
 	case p.State != socketstall.Sleeping && p.State != socketstall.DiskSleep:
 		return "its main thread" + lacks
 	case !blockedOnFile(p):
-		return "a thread of it" + lacks
+		return "a thread of it, or what serves its files," + lacks
 	case strings.HasPrefix(p.Doing.File, "/"):
 		return "it waits for " + p.Doing.File + ", and what serves that" + lacks
 	}

@@ -46,7 +46,7 @@ func TestWhatHasNoCPU(t *testing.T) {
 		want  string
 	}{
 		"its main thread":           {socketstall.Running, socketstall.Doing{Syscall: "read", File: "/data/shard"}, "its main thread is ready to run and gets no CPU"},
-		"a thread":                  {socketstall.Sleeping, socketstall.Doing{Syscall: "futex"}, "a thread of it is ready to run and gets no CPU"},
+		"a thread":                  {socketstall.Sleeping, socketstall.Doing{Syscall: "futex"}, "a thread of it, or what serves its files, is ready to run and gets no CPU"},
 		"what serves a file":        {socketstall.Sleeping, socketstall.Doing{Syscall: "read", File: "/data/shard", Pressure: 64}, "it waits for /data/shard, and what serves that is ready to run and gets no CPU: other processes of its host have them (CPU pressure 64 %)"},
 		"what serves a mapped file": {socketstall.DiskSleep, socketstall.Doing{Channel: "folio_wait_bit_common"}, "it waits for a file, and what serves that is ready to run and gets no CPU"},
 	} {

@@ -135,6 +135,7 @@ func (r *ncclCall) use(ctx context.Context, s source) error {
 	err := probereceiver.Events(s.Read, func(e *ncclcall.Event) { r.events <- e })
 	stop()
 	beside.Wait()
+	r.proc.Wait()
 	r.watched.Store(&ncclcall.Watched{})
 	if broken != nil {
 		return broken

@@ -49,6 +49,7 @@ func (m *machine) Close() error {
 		return nil
 	}
 	m.closed = true
+	m.proc.Wait()
 	return m.reader.Close()
 }
 

@@ -217,7 +217,6 @@ func TestLessTrustedWordsBeginNoRun(t *testing.T) {
 	require.Equal(t, first, id, "what says no domain is of the job that is known best")
 }
 
-// TestAStrangerElsewhereIsOfNoRun: where a rank runs is known, and he is not there.
 // claimed is what the process says itself.
 func claimed(s *Sighting) *Sighting {
 	s.Trust = verdict.Claimed
@@ -283,6 +282,7 @@ func TestAStartHasOneRun(t *testing.T) {
 	}
 }
 
+// TestAStrangerElsewhereIsOfNoRun: where a rank runs is known, and he is not there.
 func TestAStrangerElsewhereIsOfNoRun(t *testing.T) {
 	b := NewBook(1000)
 	first := see(t, b, of(0, 10, 0))

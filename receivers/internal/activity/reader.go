@@ -143,8 +143,8 @@ func (r *Reader) lookForNCCL(pid uint32, k *known) {
 	})
 }
 
-// Wait waits until no look beside the snapshots is under way; none takes longer than a read of
-// /proc may.
+// Wait waits until no look beside the snapshots is under way. The longest reads the names of the open files
+// of this host.
 func (r *Reader) Wait() { r.looks.Wait() }
 
 // stateOf names a state letter (fs/proc/array.c, task_state_array).
