@@ -37,11 +37,13 @@ func (b *bucket) has(now time.Time, n, others int) bool {
 // record of its end is paid with the first: who is not told to go on is taken to stand.
 const (
 	recordsAtOnce = 512
-	recordsKept   = recordsAtOnce / 4 // for those that do not wait for others: they may be whom these wait for
 	recordPause   = time.Second
 	textAtOnce    = 2 << 20 // bytes of frames
 	textPause     = time.Second / (16 << 10)
 )
+
+// recordsKept are for ranks that do not wait for others: they may be whom these wait for.
+const recordsKept = recordsAtOnce / 4
 
 // budget is what a domain may say.
 type budget struct {
