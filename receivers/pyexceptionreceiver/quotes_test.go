@@ -146,6 +146,27 @@ func TestQuotesThatAreCutOff(t *testing.T) {
 	}
 }
 
+// Two ranks that nobody numbers ended at once: the quote does not say of which it is.
+func TestAQuoteOfOneOfTwoIsToldOfNeither(t *testing.T) {
+	q := quotesOf()
+	for _, local := range []int{0, 1} {
+		end := ended(local, 1)
+		end.LocalRank = identity.Unknown
+		inner, _ := q.exited(end)
+		require.Nil(t, inner)
+	}
+	inner, _ := q.displayed(quotation(time.Second, quotedText))
+	require.Nil(t, inner)
+
+	q = quotesOf()
+	end := ended(0, 1)
+	end.LocalRank = identity.Unknown
+	q.exited(end)
+	inner, rank := q.displayed(quotation(time.Second, quotedText))
+	require.NotNil(t, inner, "there is one")
+	require.Equal(t, 6, rank.Rank)
+}
+
 // Who displays quotes without end takes no room from the ranks of others.
 func TestQuotesAreShared(t *testing.T) {
 	q, other := &quotes{}, spawned(0)

@@ -503,10 +503,10 @@ func (w *watch) take(ctx context.Context, c candidate) {
 	}
 	hash := main.Hash()
 	tells := w.config.Events.ProcessStack.Enabled && !c.knows(c.why, hash)
-	if tells && !w.room(ctx, c, main.Wait.Class == waitclass.Collective) {
-		return
-	}
 	if tells {
+		if !w.room(ctx, c, main.Wait.Class == waitclass.Collective) {
+			return
+		}
 		budget.records.take(w.now, c.cost())
 	}
 	c.stands(c.why, hash, main.Place)

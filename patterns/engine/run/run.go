@@ -130,7 +130,7 @@ func (b *Book) Of(s *Sighting) (id string, news bool, began *Began) {
 		j = b.begin(s.Job)
 	}
 	b.order.Touch(j.element, fairlru.Some)
-	r, news, began := j.see(s, better, b.told(s, j.runs))
+	r, news, began := j.see(s, better, func() string { return b.told(s, j.runs) })
 	if news {
 		b.fit(j)
 	}
@@ -302,7 +302,7 @@ func (r *Run) elsewhere(s *Sighting) bool {
 
 // see returns the run of a process, which begins one where the rank was another process: the one
 // that was told of, where one was. It is of none of better, which are trusted more.
-func (j *job) see(s *Sighting, better []*Run, told string) (r *Run, news bool, began *Began) {
+func (j *job) see(s *Sighting, better []*Run, told func() string) (r *Run, news bool, began *Began) {
 	r, after, before := j.where(s, better)
 	if r != nil {
 		if p, ok := r.Ranks[s.Rank]; ok && p.same(s.Process) {
@@ -316,7 +316,7 @@ func (j *job) see(s *Sighting, better []*Run, told string) (r *Run, news bool, b
 	first := false
 	if r == nil {
 		r = &Run{Began: s.Start, Attempt: s.Attempt, Ranks: map[int]Process{}}
-		r.ID = cmp.Or(told, j.name(s))
+		r.ID = cmp.Or(told(), j.name(s))
 		at := max(after+1, min(before, j.place(s.Start)))
 		j.runs = slices.Insert(j.runs, at, r)
 		first = true

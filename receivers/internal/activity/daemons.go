@@ -14,7 +14,7 @@ import (
 const (
 	maxDaemons  = 16               // of one user, which are asked in one round
 	maxHolders  = 1024             // processes of this host that have the device open
-	searchEvery = 30 * time.Second // a search reads the names of all open files of this host
+	searchEvery = 30 * time.Second // a search reads the names of the open files of this host
 )
 
 // daemons are the processes that serve FUSE mounts. They are looked for beside the looks, once a
