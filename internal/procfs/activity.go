@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,40 +134,52 @@ func (f *FS) Sockets(pid uint32, most int) (inodes []uint64, over int, err error
 		over   int
 	}
 	found, err := Patiently(f, folder, func() (s sockets, err error) {
-		opened, err := os.Open(folder)
-		if err != nil {
-			return s, err
-		}
-		defer opened.Close()
 		seen := map[uint64]struct{}{}
-		for {
-			numbers, err := opened.Readdirnames(1024)
-			for _, number := range numbers {
-				name, _ := os.Readlink(filepath.Join(folder, number)) // none: it was just closed
-				inode, isSocket := inodeOf(name, "socket")
-				_, known := seen[inode]
-				switch {
-				case !isSocket || known:
-				case len(s.inodes) >= most:
-					s.over++
-				default:
-					seen[inode] = struct{}{}
-					s.inodes = append(s.inodes, inode)
-				}
+		err = eachOpen(folder, math.MaxInt, func(_, name string) (more bool) {
+			inode, isSocket := inodeOf(name, "socket")
+			_, known := seen[inode]
+			switch {
+			case !isSocket || known:
+			case len(s.inodes) >= most:
+				s.over++
+			default:
+				seen[inode] = struct{}{}
+				s.inodes = append(s.inodes, inode)
 			}
-			if errors.Is(err, io.EOF) {
-				return s, nil
-			}
-			if err != nil {
-				return s, err
-			}
-		}
+			return true
+		})
+		return s, err
 	})
 	return found.inodes, found.over, err
 }
 
-// maxFolders bounds the open files of one process whose names Holding reads, in thousands.
-const maxFolders = 4
+// eachOpen shows the open files of a process, so many at most, with their numbers and their names as the
+// kernel prints them, until no more is wanted. What was just closed is left out.
+func eachOpen(folder string, most int, show func(number, name string) (more bool)) error {
+	opened, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	for most > 0 {
+		numbers, err := opened.Readdirnames(min(most, 1024))
+		for _, number := range numbers {
+			if name, gone := os.Readlink(filepath.Join(folder, number)); gone == nil && !show(number, name) {
+				return nil
+			}
+		}
+		if most -= len(numbers); errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxHeld bounds the open files of one process whose names Holding reads: who serves a mount has fewer.
+const maxHeld = 4096
 
 // Holding are the processes that have a file open, by the name that the kernel prints, so many at most.
 // It reads the names of the first 4,096 open files of each process.
@@ -181,29 +194,18 @@ func (f *FS) Holding(name string, most int) ([]uint32, error) {
 		if f.Foreign() {
 			return nil, fmt.Errorf("read %s: %w", folder, ErrForeign)
 		}
-		holds, err := Patiently(f, folder, func() (bool, error) {
-			opened, err := os.Open(folder)
-			if err != nil {
-				return false, err
-			}
-			defer opened.Close()
-			for range maxFolders {
-				numbers, err := opened.Readdirnames(1024)
-				for _, number := range numbers {
-					if link, _ := os.Readlink(filepath.Join(folder, number)); link == name { // none: it was just closed
-						return true, nil
-					}
-				}
-				if err != nil {
-					return false, nil //nolint:nilerr // the end, or the process has ended
-				}
-			}
-			return false, nil // it has more than who serves a mount
+		holds, err := Patiently(f, folder, func() (holds bool, err error) {
+			err = eachOpen(folder, maxHeld, func(_, one string) (more bool) {
+				holds = one == name
+				return !holds
+			})
+			return holds, err
 		})
-		if err == nil && holds {
-			if holding = append(holding, pid); len(holding) >= most {
-				break
-			}
+		if err != nil || !holds { // it has ended
+			continue
+		}
+		if holding = append(holding, pid); len(holding) >= most {
+			break
 		}
 	}
 	return holding, nil
@@ -228,30 +230,19 @@ func (f *FS) Pipes(pid uint32, most int) (map[string]Ends, error) {
 		return nil, fmt.Errorf("read %s: %w", folder, ErrForeign)
 	}
 	return Patiently(f, folder, func() (map[string]Ends, error) {
-		opened, err := os.Open(folder)
-		if err != nil {
-			return nil, err
-		}
-		defer opened.Close()
-		numbers, err := opened.Readdirnames(most)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
 		pipes := map[string]Ends{}
-		for _, number := range numbers {
-			name, err := os.Readlink(filepath.Join(folder, number))
-			if err != nil || !strings.HasPrefix(name, "pipe:[") {
-				continue // or it was just closed
+		err := eachOpen(folder, most, func(number, name string) (more bool) {
+			if !strings.HasPrefix(name, "pipe:[") {
+				return true
 			}
-			info, err := os.ReadFile(f.path(pid, "fdinfo", number))
-			if err != nil {
-				continue
+			if info, err := os.ReadFile(f.path(pid, "fdinfo", number)); err == nil {
+				ends := pipes[name]
+				ends.take(info)
+				pipes[name] = ends
 			}
-			ends := pipes[name]
-			ends.take(info)
-			pipes[name] = ends
-		}
-		return pipes, nil
+			return true
+		})
+		return pipes, err
 	})
 }
 

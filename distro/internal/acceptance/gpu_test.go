@@ -67,6 +67,18 @@ func (j *gpuJob) verdicts(t *testing.T, a agent) (all []verdict.Verdict) {
 	return all
 }
 
+// becomesKnown lets the ranks make steps until their pauses are known. Each waits for an order then.
+func (j *gpuJob) becomesKnown(t *testing.T, a agent) {
+	t.Helper()
+	j.run("go")
+	time.Sleep(15 * time.Second)
+	require.Empty(t, j.verdicts(t, a), "a healthy job")
+	j.halt()
+	for _, r := range j.ranks {
+		require.True(t, r.enters(t.Context().Done()))
+	}
+}
+
 // gpuAgent is one that reads the GPU, for the whole test.
 func gpuAgent(t *testing.T, flags ...string) agent {
 	t.Helper()
@@ -152,13 +164,7 @@ func TestWhoHoldsUpTheOthersIsNamedOnARealGPU(t *testing.T) {
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			job := startGPUJob(t, fault.name, "train", 2)
-			job.run("go")
-			time.Sleep(15 * time.Second) // until its pauses are known
-			require.Empty(t, job.verdicts(t, a), "a healthy job")
-			job.halt()
-			for _, r := range job.ranks {
-				require.True(t, r.enters(t.Context().Done()))
-			}
+			job.becomesKnown(t, a)
 			made := cause(t, "ncclcall", "real NCCL, "+fault.name)
 			if fault.make != nil {
 				require.NoError(t, fault.make(job.pid(1)))
@@ -192,13 +198,7 @@ func TestAGPUIsAWitnessOnARealGPU(t *testing.T) {
 	} {
 		t.Run(tc.state, func(t *testing.T) {
 			job := startGPUJob(t, "gpu-"+tc.state, "waits", 2)
-			job.run("go")
-			time.Sleep(15 * time.Second) // until its pauses are known
-			require.Empty(t, job.verdicts(t, a), "a healthy job")
-			job.halt()
-			for _, r := range job.ranks {
-				require.True(t, r.enters(t.Context().Done()))
-			}
+			job.becomesKnown(t, a)
 			made := cause(t, "gpu", "its GPU is "+tc.state)
 			job.ranks[1].goes("go")
 			job.ranks[0].goes(tc.order)

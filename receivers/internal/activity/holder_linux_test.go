@@ -58,20 +58,29 @@ func onMainThread(do func()) {
 	}
 }
 
-// TestMainThreadAloneHasEnded: on this kernel, of a process whose other threads live on.
-func TestMainThreadAloneHasEnded(t *testing.T) {
+// standIn starts this test binary as a rank that does something, until the test's end.
+func standIn(t *testing.T, does string) identity.Process {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), variable+"="+mainEnds)
+	cmd.Env = append(os.Environ(), variable+"="+does)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	fs := procfs.Open("").WithPatience(hosttest.Patience)
 	pid := uint32(cmd.Process.Pid) //nolint:gosec // a pid
-	stat, err := fs.Stat(pid)
+	stat, err := thisProc().Stat(pid)
 	require.NoError(t, err)
-	r := New(fs)
+	return identity.Process{PID: pid, StartNS: stat.StartNS()}
+}
+
+// thisProc is the /proc of this machine, however slow.
+func thisProc() *procfs.FS { return procfs.Open("").WithPatience(hosttest.Patience) }
+
+// TestMainThreadAloneHasEnded: on this kernel, of a process whose other threads live on.
+func TestMainThreadAloneHasEnded(t *testing.T) {
+	rank := standIn(t, mainEnds)
+	r := New(thisProc())
 	var p Process
 	require.Eventually(t, func() bool {
-		p = r.Read(identity.Process{PID: pid, StartNS: stat.StartNS()}, false)
+		p = r.Read(rank, false)
 		return p.State == socketstall.Zombie
 	}, hosttest.Patience, time.Millisecond)
 	require.False(t, p.Ending)

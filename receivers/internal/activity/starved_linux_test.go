@@ -9,9 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
-	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
@@ -62,22 +60,15 @@ func TestWhatHasHardlyACPU(t *testing.T) {
 			if !ok {
 				t.Skip("no cgroup has a CPU limit")
 			}
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), variable+"="+does)
-			require.NoError(t, cmd.Start())
-			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-			fs := procfs.Open("").WithPatience(hosttest.Patience)
-			pid := uint32(cmd.Process.Pid) //nolint:gosec // a pid
-			g.Add(t, pid)
-			stat, err := fs.Stat(pid)
-			require.NoError(t, err)
-			r := New(fs)
+			rank := standIn(t, does)
+			g.Add(t, rank.PID)
+			r := New(thisProc())
 			var before Usage
 			var at, last time.Time
 			look := func() {
 				now := time.Now()
 				r.Begin()
-				p := r.Read(identity.Process{PID: pid, StartNS: stat.StartNS()}, false)
+				p := r.Read(rank, false)
 				r.Inspect(&p, func(uint32) bool { return false })
 				how, _ := p.Does(before, now.Sub(at), 0)
 				if t.Logf("%v %s %+v", now.Sub(at).Round(time.Millisecond), how, *p.Inside); how != socketstall.Idle || last.IsZero() || !p.Inside.Compared {
