@@ -187,7 +187,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ReceiverPyexceptionExceptions, err = builder.meter.Int64Counter(
 		"otelcol_receiver_pyexception_exceptions",
-		metric.WithDescription("Exceptions of ranks that were read. [Development]"),
+		metric.WithDescription("Exceptions of ranks, and of the processes that started them, that were read. [Development]"),
 		metric.WithUnit("{exception}"),
 	)
 	errs = errors.Join(errs, err)

@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) receiver.Settings {
 func AssertEqualReceiverPyexceptionExceptions(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_pyexception_exceptions",
-		Description: "Exceptions of ranks that were read. [Development]",
+		Description: "Exceptions of ranks, and of the processes that started them, that were read. [Development]",
 		Unit:        "{exception}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
