@@ -446,3 +446,46 @@ func TestSocketsOfOtherUseAreNotWatched(t *testing.T) {
 		require.Empty(t, w.tracker.Watched())
 	}
 }
+
+// A snapshot is taken when something has stood for long enough, not up to a second later.
+func TestStallsAreToldWhenTheyAreDue(t *testing.T) {
+	const lateness = 7 * time.Millisecond // of each snapshot
+	o := Defaults()
+	for work := time.Duration(0); work < o.Interval; work += 100 * time.Millisecond { // after its last data
+		w := newWorld(t, 4, o)
+		w.train(20)
+		w.hang()
+		last := w.at
+		var events []Event
+		for looks := 0; len(events) == 0; looks++ {
+			require.Less(t, looks, 8, work)
+			pause := w.tracker.Pause()
+			require.GreaterOrEqual(t, pause, o.Interval/2)
+			require.LessOrEqual(t, pause, o.Interval)
+			if looks == 0 && work > o.Interval/5 { // less is no progress
+				p := w.ranks[2]
+				p.CPU, p.MainCPU = p.CPU+work, p.MainCPU+work
+				last = last.Add(time.Duration(float64(work) * float64(pause+lateness) / float64(pause)))
+			}
+			w.pass(pause + lateness)
+			events = w.look()
+		}
+		require.Equal(t, socketstall.Overdue, of(t, events).Silence, work)
+		rested := w.at.Sub(last)
+		require.GreaterOrEqual(t, rested, o.Asleep-2*lateness, work)
+		require.Less(t, rested, o.Asleep+o.Interval/10, work)
+	}
+}
+
+// While nothing stands, or what stands is far from due, snapshots are an interval apart.
+func TestSnapshotsAreAnIntervalApart(t *testing.T) {
+	o := Defaults()
+	w := newWorld(t, 4, o)
+	require.Equal(t, o.Interval, w.tracker.Pause())
+	w.train(20)
+	require.Equal(t, o.Interval, w.tracker.Pause())
+	w.busy(15, func(p *Process) {
+		p.CPU, p.MainCPU = p.CPU+time.Second, p.MainCPU+time.Second
+		require.Equal(t, o.Interval, w.tracker.Pause())
+	})
+}
