@@ -28,7 +28,7 @@ func (t *Thread) Own() (frame pystack.Frame, ok bool) {
 
 func (t *Thread) own() int {
 	for i := range t.Python {
-		if !library(t.Python[i].File) {
+		if !pystack.Library(t.Python[i].File) {
 			return i
 		}
 	}
@@ -50,7 +50,7 @@ func (t *Thread) Where() string {
 		if callers == maxCallers {
 			break
 		}
-		if f.Function != "<module>" && library(f.File) == library(own.File) {
+		if f.Function != "<module>" && pystack.Library(f.File) == pystack.Library(own.File) {
 			text.WriteString(" < " + word(f.Function))
 			callers++
 		}
@@ -63,13 +63,6 @@ func word(name string) string {
 		return name
 	}
 	return strings.ToValidUTF8(name[:maxWord], "") + "…"
-}
-
-// library reports whether a file is of Python itself or of a package that was installed, as
-// sysconfig calls their folders; "<frozen importlib._bootstrap>" is no file, nor is "__init__", which
-// CPython calls the frame that it puts below an __init__ of a class (_Py_InitCleanup, Python/specialize.c).
-func library(file string) bool {
-	return strings.HasPrefix(file, "<") || file == "__init__" || strings.Contains(file, "/site-packages/") || strings.Contains(file, "/dist-packages/") || strings.Contains(file, "/lib/python3")
 }
 
 // Hash is the same for threads that are in the same place: in file, function and line of all

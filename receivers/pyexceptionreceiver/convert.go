@@ -10,6 +10,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/pyexception"
+	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/pyexceptionreceiver/internal/metadata"
@@ -59,7 +60,7 @@ func where(chain []pyexception.Exception) *pyexception.Frame {
 	for i := range chain {
 		frames := chain[i].Frames
 		for n := len(frames) - 1; n >= 0; n-- {
-			if own(frames[n].File) {
+			if !pystack.Library(frames[n].File) {
 				return &frames[n]
 			}
 		}
@@ -68,14 +69,6 @@ func where(chain []pyexception.Exception) *pyexception.Frame {
 		}
 	}
 	return innermost
-}
-
-// own reports whether a file is neither of a package that was installed nor of Python.
-func own(file string) bool {
-	if strings.HasPrefix(file, "<") { // <frozen importlib._bootstrap>, <string>
-		return file == "<string>" || file == "<stdin>"
-	}
-	return !strings.Contains(file, "/site-packages/") && !strings.Contains(file, "/dist-packages/") && !strings.Contains(file, "/lib/python3.")
 }
 
 // Bounds of the summary, in bytes.

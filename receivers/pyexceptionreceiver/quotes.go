@@ -84,12 +84,25 @@ func (q *quotes) exited(end *identity.Exit) (*pyexception.Event, *identity.Proce
 	return q.meet(&quote{launcher: end.ParentPID, end: end}, domain)
 }
 
-// meet finds the other side of one, or has it wait.
+// time is when this side came.
+func (q *quote) time() time.Time {
+	if q.end != nil {
+		return q.end.Time
+	}
+	return q.event.Time
+}
+
+// meet finds the other side of one, or has it wait. What has waited for too long counts no more.
 func (q *quotes) meet(one *quote, domain string) (*pyexception.Event, *identity.Process) {
 	var found *quote
+	var old []*quote
 	ends := 0 // of ranks that nobody numbers
 	q.list.Each(func(other *quote) {
-		if other.launcher != one.launcher {
+		switch {
+		case other.launcher != one.launcher:
+			return
+		case one.time().Sub(other.time()) > quotingWithin:
+			old = append(old, other)
 			return
 		}
 		if end := cmp.Or(one.end, other.end); end != nil && end.LocalRank == identity.Unknown {
@@ -99,6 +112,9 @@ func (q *quotes) meet(one *quote, domain string) (*pyexception.Event, *identity.
 			found = other
 		}
 	})
+	for _, other := range old {
+		q.list.Remove(other.at)
+	}
 	if found == nil || ends > 1 { // which of them it was, the quote does not say
 		for q.list.Len() >= mostQuotes {
 			victim, _ := q.list.Victim()

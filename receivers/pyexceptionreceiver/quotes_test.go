@@ -167,6 +167,23 @@ func TestAQuoteOfOneOfTwoIsToldOfNeither(t *testing.T) {
 	require.Equal(t, 6, rank.Rank)
 }
 
+// Ends of which nobody displayed anything count for a minute, not for the life of a launcher.
+func TestOldEndsAreForgotten(t *testing.T) {
+	q := quotesOf()
+	for _, local := range []int{0, 1} {
+		end := ended(local, 1)
+		end.LocalRank = identity.Unknown
+		q.exited(end)
+	}
+	end := ended(0, 1)
+	end.LocalRank, end.Time = identity.Unknown, end.Time.Add(time.Hour)
+	q.exited(end)
+	inner, rank := q.displayed(quotation(time.Hour+time.Second, quotedText))
+	require.NotNil(t, inner, "of the one end of that hour")
+	require.Equal(t, 6, rank.Rank)
+	require.Zero(t, q.list.Len())
+}
+
 // Who displays quotes without end takes no room from the ranks of others.
 func TestQuotesAreShared(t *testing.T) {
 	q, other := &quotes{}, spawned(0)

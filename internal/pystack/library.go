@@ -1,0 +1,25 @@
+package pystack
+
+import (
+	"regexp"
+	"strings"
+)
+
+// installed are the folders of Python itself and of packages, as sysconfig calls them (stdlib,
+// platstdlib, purelib; Fedora's are below lib64, those of an embedded Python in python311.zip), and
+// as Debian does.
+var installed = regexp.MustCompile(`/(site-packages|dist-packages)/|/lib(32|64)?/python\d`)
+
+// Library reports whether a file, as code.File says it, is of Python itself or of a package that was
+// installed. "<frozen importlib._bootstrap>" is; what is run as "<string>" (python -c) or "<stdin>" is
+// not. So is "__init__", which CPython calls the frame that it puts below an __init__ of a class
+// (_Py_InitCleanup, Python/specialize.c).
+func Library(file string) bool {
+	switch {
+	case file == "<string>", file == "<stdin>":
+		return false
+	case file == "__init__", strings.HasPrefix(file, "<"):
+		return true
+	}
+	return installed.MatchString(file)
+}
