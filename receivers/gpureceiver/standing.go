@@ -43,8 +43,9 @@ type standing map[uint32]*stand
 
 // stand is one of them.
 type stand struct {
-	from time.Time // readings that were asked for later are of its standstill alone
-	gpus map[string]*readings
+	from   time.Time // readings that were asked for later are of its standstill alone
+	gpus   map[string]*readings
+	missed int // readings in a row that show it on no GPU: one list of processes may fail
 }
 
 // readings are the last of one GPU.
@@ -126,7 +127,12 @@ func (s standing) look(gpus *inventory.Inventory, asked time.Time) (told []activ
 		}
 	}
 	for pid, rank := range s {
-		if asked.Sub(rank.from) > standsFor || !there[pid] && asked.After(rank.from) {
+		if there[pid] || !asked.After(rank.from) {
+			rank.missed = 0
+		} else {
+			rank.missed++
+		}
+		if asked.Sub(rank.from) > standsFor || rank.missed >= inARow {
 			delete(s, pid)
 		}
 	}

@@ -100,6 +100,10 @@ func TestOnlyRanksThatStandAreTold(t *testing.T) {
 
 func TestWhoIsOnNoGPUIsForgotten(t *testing.T) {
 	w := watch(7, 8)
+	for range 2 {
+		w.read(used(0, 7))
+		require.Len(t, w.standing, 2)
+	}
 	w.read(used(0, 7))
 	require.Len(t, w.standing, 1)
 	for range 61 {
@@ -117,6 +121,15 @@ func TestWhoIsOnNoGPUIsForgotten(t *testing.T) {
 	require.Len(t, w.standing, maxStanding)
 	w.standing.hear(gpuask.Rank{PID: 7, Stands: true}, w.gpus, w.now)
 	require.NotNil(t, w.standing[7], "others give way")
+}
+
+// The list of processes of a GPU may fail once: who stands is watched on.
+func TestOneListOfProcessesThatFails(t *testing.T) {
+	w := watch(7)
+	for _, gpu := range []protocol.GPU{used(0, 7), used(0), used(0, 7), used(0), used(0, 7)} {
+		w.read(gpu)
+	}
+	require.Equal(t, []string{activityIdle}, w.said)
 }
 
 func TestAGPUThatSaysNothingIsNotTold(t *testing.T) {
