@@ -109,6 +109,7 @@ type remembered struct {
 	Drill                       bool
 	Domain, Container, Pod, Dir string
 	Trace                       string `json:",omitempty"` // as a traceparent
+	Meet                        string `json:",omitempty"` // the job of a rank that is known by its calls
 }
 
 func newMemory(most int) (*memory, error) {
@@ -194,6 +195,9 @@ func (r *record) remembered() ([]byte, error) {
 		Attempt: r.Attempt, Drill: r.Drill, Domain: r.Domain, Container: r.ContainerID, Pod: r.PodUID, Dir: r.CgroupPath,
 		Trace: r.Trace.String(),
 	}
+	if r.byCalls {
+		what.Meet = r.Rendezvous
+	}
 	text, err := json.Marshal(what)
 	if err == nil && len(text) > rememberedBytes {
 		what.Dir = ""
@@ -217,6 +221,7 @@ func parseRemembered(value []byte) (facts, error) {
 		launch: launch{
 			rank: what.Rank, localRank: what.LocalRank, worldSize: what.WorldSize, jobID: what.Job,
 			masterAddr: what.Addr, masterPort: what.Port, attempt: what.Attempt, trace: trace,
+			rendezvous: what.Meet, byCalls: what.Meet != "",
 		},
 		membership: membership{path: what.Dir, containerID: what.Container, podUID: what.Pod},
 	}, nil

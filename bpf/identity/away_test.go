@@ -222,6 +222,23 @@ func TestRememberedRanksAreWhatTheyWere(t *testing.T) {
 	require.ErrorIs(t, err, errTooLong)
 }
 
+// No environment says the job of a rank that is known by its calls: nobody could find it again.
+func TestARankThatIsKnownByItsCallsIsRemembered(t *testing.T) {
+	f := facts{
+		pid: 7, parentPID: 3, startNS: 5, comm: "python", domain: "user 1",
+		launch: launch{rank: 3, localRank: Unknown, worldSize: 8, attempt: Unknown, rendezvous: "nccl:0123456789abcdef/8", byCalls: true},
+	}
+	r, _ := derive(f, nil)
+	require.Equal(t, f.launch.rendezvous, r.Rendezvous)
+	value, err := r.remembered()
+	require.NoError(t, err)
+	got, err := parseRemembered(value)
+	require.NoError(t, err)
+	require.Equal(t, f, got)
+	again, _ := derive(got, nil)
+	require.Equal(t, r.Process, again.Process)
+}
+
 func FuzzParseRemembered(f *testing.F) {
 	r, _ := derive(facts{pid: 7, startNS: 1, launch: noLaunch()}, nil)
 	value, err := r.remembered()
