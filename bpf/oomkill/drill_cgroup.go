@@ -18,8 +18,9 @@ import (
 // drillPrefix begins the name of every cgroup made here; the pid of its maker follows.
 const drillPrefix = "tracecore-drill-"
 
-// removeTimeout bounds the wait for a cgroup to become empty after its last process died.
-const removeTimeout = 5 * time.Second
+// removeTimeout bounds the wait for a cgroup to become empty after its last process died. On a
+// machine where 17 programs wanted two processors one took longer than 5 s to end.
+const removeTimeout = time.Minute
 
 // drillCgroup is a memory cgroup made for one drill.
 type drillCgroup struct {

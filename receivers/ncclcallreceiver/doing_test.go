@@ -1,6 +1,7 @@
 package ncclcallreceiver
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
@@ -125,9 +126,11 @@ func TestUsualPausesAreLearned(t *testing.T) {
 	w := newWorker()
 	w.work(15)
 	told := func() (n int) {
+		w.main = 1 // it evaluates
 		for range 8 {
 			n += len(w.second(false))
 		}
+		w.main = 0
 		w.work(15)
 		return n
 	}
@@ -139,6 +142,76 @@ func TestUsualPausesAreLearned(t *testing.T) {
 		w.second(false)
 	}
 	require.Equal(t, socketstall.Overdue, w.processes[42].Silence, "twice that is not")
+}
+
+// What was told as a fault teaches no pause: the fourth hang is told as the first was.
+func TestTheSameHangIsToldEachTime(t *testing.T) {
+	for name, hold := range map[string]socketstall.State{"asleep": socketstall.Sleeping, "stopped": socketstall.Stopped} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorker()
+			w.work(15)
+			for range 2 * activity.Repeats {
+				w.state = hold
+				at := map[what]int{}
+				overdue := 0
+				for second := range 20 {
+					for _, c := range w.second(false) {
+						at[c.what] = cmp.Or(at[c.what], second+1)
+					}
+					if overdue == 0 && w.processes[42].Silence == socketstall.Overdue {
+						overdue = second + 1
+					}
+				}
+				require.Equal(t, 2, at[stopped])
+				require.LessOrEqual(t, overdue, 3)
+				require.Positive(t, overdue)
+				w.state = socketstall.Sleeping
+				w.work(15)
+			}
+		})
+	}
+}
+
+// Nor is it the measure of a communicator that is used rarely.
+func TestAHangIsNoMeasureOfARareCommunicator(t *testing.T) {
+	w := newWorker()
+	others := uint64(0)
+	second := func(one, other bool) (stops int) {
+		w.at++
+		if one {
+			w.calls, w.last = w.calls+1, w.at-0.5
+		}
+		if other {
+			others++
+		}
+		second := calling(others, w.at-0.4)
+		second.Address, second.Hash = 2, 8
+		for _, c := range w.look(scanAt(w.at, calling(w.calls, w.last), second)).changes {
+			if c.what == stopped && c.Address == 1 {
+				stops++
+			}
+		}
+		return stops
+	}
+	pass := func(seconds int, one, other bool) (stops int) {
+		for range seconds {
+			stops += second(one, other)
+		}
+		return stops
+	}
+	pass(15, true, true)
+	pass(600, false, false)
+	pass(15, true, true)
+	require.Zero(t, pass(11, false, true))
+	require.Equal(t, 1, pass(2, false, true), "six times the patience, as before the hang")
+
+	for range activity.Repeats { // its process goes on: it is used rarely
+		pass(1, true, true)
+		pass(40, false, true)
+	}
+	pass(1, true, true)
+	require.Zero(t, pass(60, false, true))
+	require.Equal(t, 1, pass(30, false, true), "twice what it usually rests")
 }
 
 func TestCommunicatorThatIsUsedRarelyIsToldLater(t *testing.T) {

@@ -39,8 +39,8 @@ type place struct {
 	calls    [ncclcall.Operations]uint64
 	total    uint64
 	last     time.Time
-	launches uint64 // of CUDA graphs, at the last call
-	longest  time.Duration
+	launches uint64          // of CUDA graphs, at the last call
+	rests    activity.Pauses // between its calls
 	stopped  bool
 	used     int                   // round in which it was last seen to be used
 	told     ncclcall.Communicator // as it was told
@@ -192,8 +192,8 @@ func (s *standstill) count(scan *ncclcall.Scan, c *ncclcall.Communicator, k key,
 	began := c.Last.Time
 	if p.total > 0 {
 		began = goesOn(c, p.last)
-		if gap := began.Sub(p.last); gap >= activity.Least {
-			p.longest = max(p.longest, gap)
+		if gap := began.Sub(p.last); gap >= activity.Least && !s.faulty(c.PID) {
+			p.rests.Learn(began, gap, "")
 		}
 	}
 	if m.first.IsZero() || began.Before(m.first) {
@@ -203,6 +203,12 @@ func (s *standstill) count(scan *ncclcall.Scan, c *ncclcall.Communicator, k key,
 		l.changes = append(l.changes, change{Communicator: c, what: moving, pid: c.PID, at: began, idle: began.Sub(p.last)})
 	}
 	p.total, p.last, p.launches, p.stopped, p.used = total, c.Last.Time, scan.Graphs[c.PID], false, s.round
+}
+
+// faulty reports whether what a process has not called until now may have been told as a fault.
+func (s *standstill) faulty(pid uint32) bool {
+	p := s.processes[pid]
+	return p != nil && p.Faulty()
 }
 
 // see takes what each process has called.
@@ -255,7 +261,7 @@ func (s *standstill) stand(scan *ncclcall.Scan, c *ncclcall.Communicator, twin b
 		return
 	}
 	all := scan.Time.Sub(process.Last) >= max(s.patience, process.Patience(scan.Time))
-	if idle < s.patience || !all && idle < max(rare*s.patience, 2*p.longest) {
+	if idle < s.patience || !all && idle < max(rare*s.patience, 2*p.rests.Repeated("", scan.Time)) {
 		return
 	}
 	p.stopped, p.told = true, *c

@@ -193,8 +193,9 @@ func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Confi
 
 // atWork reports whether the thread was found where ranks are in each step: in a collective, or
 // waiting for its GPU.
-func (f *follower) atWork() bool {
-	class := f.classes[f.place.Calls]
+func (f *follower) atWork() bool { return steps(f.classes[f.place.Calls]) }
+
+func steps(class waitclass.Class) bool {
 	return class == waitclass.Collective || class == waitclass.GPU
 }
 
@@ -327,10 +328,14 @@ func (f *follower) read(where func() (pystack.Place, error)) pystack.Place {
 	return f.place
 }
 
-// leaves ends a standstill, and remembers how long it was.
+// leaves ends a standstill, and remembers how long it was, unless it may have been told as a fault:
+// the same hang is told as soon each time. Who waits for others is at no fault.
 func (f *follower) leaves(now time.Time) *told {
 	was := f.told
 	f.told = nil
+	if f.rest.Faulty() && !steps(f.classes[was.place.Calls]) {
+		return was
+	}
 	if len(f.habits) >= maxHabits {
 		clear(f.habits)
 	}

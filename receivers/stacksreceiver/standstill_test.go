@@ -12,6 +12,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
 
 // thread is the main thread of one rank, as a test moves it; a look is each second.
@@ -400,6 +401,25 @@ func TestHabitsAreBounded(t *testing.T) {
 		one.works(1000)
 	}
 	require.Len(t, one.habits[1], maxTimes)
+}
+
+// A hang that was told as a fault is no habit: its place is looked at as soon the next time.
+func TestAFaultIsNoHabit(t *testing.T) {
+	for fault, want := range map[bool]int{true: 0, false: 1} {
+		one := newThread(t, true)
+		one.place = pystack.Place{Chain: 1, Calls: 1}
+		one.sleeps('S', 4)
+		require.NotNil(t, one.told)
+		if fault {
+			one.rest.Look(&activity.Process{State: socketstall.Stopped}, one.told.since.Add(time.Minute))
+			require.True(t, one.rest.Faulty())
+		}
+		one.place = pystack.Place{Chain: 2, Calls: 2}
+		one.works(1000)
+		require.Nil(t, one.told)
+		require.Len(t, one.habits[1], want)
+		require.False(t, one.rest.Faulty(), "it goes on")
+	}
 }
 
 func TestABucketFillsWithTime(t *testing.T) {

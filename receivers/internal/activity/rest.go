@@ -51,7 +51,8 @@ type Rest struct {
 
 	learned int       // looks at which it was at work
 	first   time.Time // the first of them
-	pauses  []pause
+	pauses  Pauses
+	faulty  bool // since Last it was halted, or was silent for too long
 
 	ending   time.Time // the first look since at which it was ending
 	before   Usage
@@ -62,57 +63,35 @@ type Rest struct {
 	looked   time.Time            // the first of them
 }
 
-// pause is a time in which it did not go on, and that ended by itself.
+// Pauses are times in which something did not go on, and that ended by themselves.
+type Pauses []pause
+
 type pause struct {
 	end    time.Time
 	length time.Duration
 	how    socketstall.Activity
 }
 
-// Goes takes that the process went on, the first time then. AtWork is true where it does what
-// it does in every step: its pauses are known after some of these.
-func (r *Rest) Goes(first, last time.Time, atWork bool) {
-	if length := first.Sub(r.Last); !r.Last.IsZero() && length >= Least {
-		r.learn(pause{first, length, r.mostly()})
-	}
-	if atWork {
-		if r.learned++; r.first.IsZero() {
-			r.first = first
-		}
-	}
-	r.Last = last
-	r.at, r.Progress, r.how, r.worked, r.compared, r.Looks = time.Time{}, last, socketstall.Idle, false, 0, 0
-	r.Now, r.ending = Process{}, time.Time{}
-	r.Silence = socketstall.Usual
-}
-
-// learn keeps a pause, and drops the shortest where there are too many.
-func (r *Rest) learn(one pause) {
-	r.pauses = slices.DeleteFunc(r.pauses, func(o pause) bool { return one.end.Sub(o.end) > memory })
-	if r.pauses = append(r.pauses, one); len(r.pauses) > mostPauses {
+// Learn keeps a pause, and drops the shortest where there are too many.
+func (p *Pauses) Learn(end time.Time, length time.Duration, how socketstall.Activity) {
+	all := slices.DeleteFunc(*p, func(o pause) bool { return end.Sub(o.end) > memory })
+	if all = append(all, pause{end, length, how}); len(all) > mostPauses {
 		shortest := 0
-		for i := range r.pauses {
-			if r.pauses[i].length < r.pauses[shortest].length {
+		for i := range all {
+			if all[i].length < all[shortest].length {
 				shortest = i
 			}
 		}
-		r.pauses = slices.Delete(r.pauses, shortest, shortest+1)
+		all = slices.Delete(all, shortest, shortest+1)
 	}
+	*p = all
 }
 
-// usual is the pause to expect of the process, of that kind; "" for any.
-func (r *Rest) usual(how socketstall.Activity, now time.Time) time.Duration {
-	if r.learned < cmp.Or(r.Enough, learning) || now.Sub(r.first) < learningFor {
-		return unlearned
-	}
-	return r.repeated(how, now)
-}
-
-// repeated is the length that several of its pauses reached.
-func (r *Rest) repeated(how socketstall.Activity, now time.Time) time.Duration {
+// Repeated is the length that several of the pauses of that kind reached, "" for any.
+func (p Pauses) Repeated(how socketstall.Activity, now time.Time) time.Duration {
 	var lengths []time.Duration
-	for i := range r.pauses {
-		if one := &r.pauses[i]; (how == "" || one.how == how) && now.Sub(one.end) <= memory {
+	for i := range p {
+		if one := &p[i]; (how == "" || one.how == how) && now.Sub(one.end) <= memory {
 			lengths = append(lengths, one.length)
 		}
 	}
@@ -123,8 +102,37 @@ func (r *Rest) repeated(how socketstall.Activity, now time.Time) time.Duration {
 	return lengths[len(lengths)-Repeats]
 }
 
+// Goes takes that the process went on, the first time then. AtWork is true where it does what
+// it does in every step: its pauses are known after some of these. What may have been told as a
+// fault is no pause to learn: the same hang is told each time.
+func (r *Rest) Goes(first, last time.Time, atWork bool) {
+	if length := first.Sub(r.Last); !r.Last.IsZero() && length >= Least && !r.faulty {
+		r.pauses.Learn(first, length, r.mostly())
+	}
+	if atWork {
+		if r.learned++; r.first.IsZero() {
+			r.first = first
+		}
+	}
+	r.Last = last
+	r.at, r.Progress, r.how, r.worked, r.compared, r.Looks = time.Time{}, last, socketstall.Idle, false, 0, 0
+	r.Now, r.ending, r.faulty = Process{}, time.Time{}, false
+	r.Silence = socketstall.Usual
+}
+
+// usual is the pause to expect of the process, of that kind; "" for any.
+func (r *Rest) usual(how socketstall.Activity, now time.Time) time.Duration {
+	if r.learned < cmp.Or(r.Enough, learning) || now.Sub(r.first) < learningFor {
+		return unlearned
+	}
+	return r.pauses.Repeated(how, now)
+}
+
+// Faulty reports whether it was halted since it went on last, or was silent for too long.
+func (r *Rest) Faulty() bool { return r.faulty }
+
 // Patience is for how long it may not go on, whatever it does, because it often has not.
-func (r *Rest) Patience(now time.Time) time.Duration { return factor * r.repeated("", now) }
+func (r *Rest) Patience(now time.Time) time.Duration { return factor * r.pauses.Repeated("", now) }
 
 // mostly is what it did in the pause that ended.
 func (r *Rest) mostly() socketstall.Activity {
@@ -136,7 +144,7 @@ func (r *Rest) mostly() socketstall.Activity {
 
 // Wanted reports whether it has not gone on for longer than it usually does.
 func (r *Rest) Wanted(now time.Time) bool {
-	return now.Sub(r.Last) >= max(Least, r.repeated("", now))
+	return now.Sub(r.Last) >= max(Least, r.pauses.Repeated("", now))
 }
 
 // Look takes what the process does now.
@@ -181,6 +189,7 @@ func (r *Rest) judge(now time.Time) {
 	default:
 		r.Silence = socketstall.Usual
 	}
+	r.faulty = r.faulty || r.Silence == socketstall.Overdue || r.Now.State.Halted()
 }
 
 // givenUp reports whether it has been looked at so often and so long, that it will not be
