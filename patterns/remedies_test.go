@@ -21,7 +21,6 @@ import (
 // withoutRemedy are the patterns whose faults nothing that is done afterwards undoes: they
 // are events. Their verdicts end when they have been quiet for a while.
 var withoutRemedy = map[string]string{
-	"crash_loop":    "a start that lives writes nothing; an hour without a death ends the loop",
 	"host_oom_kill": "a killed process stays dead; a job that starts anew is another run",
 	"library_crash": "a crashed process stays dead",
 	"rank_exit":     "a dead rank stays dead; a job that starts anew is another run",

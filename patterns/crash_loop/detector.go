@@ -18,14 +18,26 @@ import (
 )
 
 const (
-	eventExit = "process.exit"
-	eventLoop = rule.FindingPrefix + "crash_loop"
+	eventExit  = "process.exit"
+	eventStart = "process.start"
+	eventLoop  = rule.FindingPrefix + "crash_loop"
+	eventEnd   = rule.FindingPrefix + "crash_loop.end"
 )
 
-// Caps: jobs, and starts of one that are remembered.
+// Caps: jobs, starts of one that are remembered, and deaths of one of these.
 const (
 	maxJobs   = 4096
 	maxStarts = 32
+	maxDeaths = 8
+)
+
+// aTie is how many ranks of one start that end alike and together have no first, as in rank_exit.
+const aTie = 3
+
+// A start that lives twice as long as any of the loop, and leastLife, is out of it.
+const (
+	longer    = 2
+	leastLife = int64(time.Minute)
 )
 
 // trains is how long a start lives that trains: what a script runs beside the training is over before
@@ -35,16 +47,22 @@ const trains = int64(5 * time.Second)
 // Detector describes the detector for the library.
 func Detector() rule.Detector {
 	return rule.Detector{
-		Name: "crash_loop", Trust: verdict.Proven, Logs: []string{eventExit},
-		Findings: map[string][]string{eventLoop: {eventExit}},
+		Name: "crash_loop", Trust: verdict.Proven, Logs: []string{eventExit, eventStart},
+		Findings: map[string][]string{eventLoop: {eventExit}, eventEnd: {eventExit, eventStart}},
 		Attributes: []string{
 			rule.AttributeRank, rule.AttributeRankStart, rule.AttributeJob, rule.AttributeJobDomain, rule.AttributeRendezvous, rule.AttributeDrill, "host.name", "process.executable.name",
 			"process.pid", "process.exit.code", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal", "process.exit.signal_name",
 			"process.exit.spared_ranks", "signal.number", "signal.sender.relation",
 		},
-		Parameters: map[string]rule.ParameterType{"starts": rule.IntegerParameter, "apart": rule.DurationParameter, "at_once": rule.DurationParameter},
+		Parameters: map[string]rule.ParameterType{
+			"starts": rule.IntegerParameter, "apart": rule.DurationParameter, "at_once": rule.DurationParameter,
+			"together": rule.DurationParameter, "ahead": rule.DurationParameter, "tie": rule.DurationParameter,
+		},
 		New: func(l rule.Limits) rule.Algorithm {
-			d := &detector{least: l.Values.Integer("starts"), apart: l.Values.Duration("apart"), atOnce: l.Values.Duration("at_once")}
+			d := &detector{
+				least: l.Values.Integer("starts"), apart: l.Values.Duration("apart"),
+				close: closeness{l.Values.Duration("at_once"), l.Values.Duration("together"), l.Values.Duration("ahead"), l.Values.Duration("tie")},
+			}
 			d.reset()
 			return d
 		},
@@ -54,10 +72,18 @@ func Detector() rule.Detector {
 type detector struct {
 	least   int
 	apart   int64
-	atOnce  int64 // ranks that somebody kills so close together are the end of a job, not a crash
+	close   closeness
 	loops   map[string]*loop
 	order   *fairlru.List[string] // their keys, by domain and job
 	evicted uint64
+}
+
+// closeness is which deaths of one start are one: the parameters of the same names.
+type closeness struct {
+	atOnce   int64 // ranks that somebody kills so close together are the end of a job, not a crash
+	together int64 // aborts, as of watchdogs
+	ahead    int64 // the first of these is named
+	tie      int64 // ends with a status
 }
 
 func (d *detector) reset() { d.loops, d.order = map[string]*loop{}, &fairlru.List[string]{} }
@@ -70,8 +96,16 @@ type loop struct {
 	Before  int      `json:"before,omitempty"` // starts that were forgotten
 	Since   int64    `json:"since,omitempty"`  // and when the first of them died
 	Changed bool     `json:"changed,omitempty"`
+	Told    bool     `json:"told,omitempty"`  // that it is a loop
+	Lives   *life    `json:"lives,omitempty"` // the newest start, of which nobody has died
 
 	element *fairlru.Element[string]
+}
+
+// life is a start that goes on, since then.
+type life struct {
+	Run   string `json:"run"`
+	Began int64  `json:"began"`
 }
 
 // start is one run of the job, by the first of its ranks that died, or that ended well.
@@ -85,11 +119,22 @@ type start struct {
 	Killed bool   `json:"killed,omitempty"` // with another, at once
 	Well   bool   `json:"well,omitempty"`   // none of its ranks has died, and one ended with status 0
 	Late   bool   `json:"late,omitempty"`   // it was read late
+	Life   int64  `json:"life,omitempty"`   // of the rank that died first; 0: not known
+	// Deaths are those of other ranks that ended in the same way, in their order.
+	Deaths []death `json:"deaths,omitempty"`
+}
+
+type death struct {
+	Time int64 `json:"time"`
+	Rank int64 `json:"rank"`
 }
 
 // Observe takes in the end of a rank: its death, or, of a job that has died before, an end with
 // status 0. A job does not die at each start when one of them ends well.
 func (d *detector) Observe(r *rule.Record) bool {
+	if r.Name == eventStart {
+		return d.begins(r)
+	}
 	s, ok := end(r)
 	job := rule.Job(r.Attributes)
 	if !ok || job == "" {
@@ -98,21 +143,37 @@ func (d *detector) Observe(r *rule.Record) bool {
 	domain := rule.Text(r.Attributes, rule.AttributeJobDomain)
 	key := job + "\x00" + domain
 	l := d.loops[key]
-	if s.Well {
+	switch {
+	case s.Well:
 		if l == nil || !l.takeWell(s) {
 			return false
 		}
+		l.Changed = true
 		d.trim(l)
 		return true
-	}
-	if l == nil {
+	case l == nil:
 		l = &loop{Job: job, Domain: domain}
 		d.enter(key, l)
 	}
 	d.order.Touch(l.element, fairlru.Some)
-	l.take(s, d.atOnce)
+	l.take(s, &d.close)
 	l.Changed = true
 	d.trim(l)
+	return true
+}
+
+// begins takes in that a rank has run for some seconds. Of a job that was told to die at each start
+// one may live.
+func (d *detector) begins(r *rule.Record) bool {
+	a := r.Attributes
+	l := d.loops[rule.Job(a)+"\x00"+rule.Text(a, rule.AttributeJobDomain)]
+	_, ranked := rule.Integer(a, rule.AttributeRank)
+	if l == nil || !l.Told || !ranked || r.Run == "" || rule.Text(a, rule.AttributeDrill) == "true" || l.at(r.Run) >= 0 {
+		return false
+	}
+	if l.Lives == nil || l.Lives.Run != r.Run && r.Time > l.Lives.Began {
+		l.Lives = &life{Run: r.Run, Began: r.Time}
+	}
 	return true
 }
 
@@ -132,9 +193,13 @@ func end(r *rule.Record) (*start, bool) {
 		}
 		return &start{Run: r.Run, Time: r.Time, Rank: rank, Well: true}, true
 	}
-	how := cmp.Or(rule.Text(a, "process.exit.signal_name"), "exit status "+strconv.FormatInt(code, 10))
+	how := cmp.Or(rule.Text(a, "process.exit.signal_name"), status+strconv.FormatInt(code, 10))
 	pid, _ := rule.Integer(a, "process.pid")
-	return &start{Run: r.Run, Time: r.Time, Rank: rank, Host: rule.Text(r.Resource, "host.name"), PID: pid, How: how, Late: r.Late}, true
+	s := &start{Run: r.Run, Time: r.Time, Rank: rank, Host: rule.Text(r.Resource, "host.name"), PID: pid, How: how, Late: r.Late}
+	if began, known := rule.Integer(a, rule.AttributeRankStart); known {
+		s.Life = max(0, r.Time-began)
+	}
+	return s, true
 }
 
 // stopped reports whether somebody ended the job, not one rank of it, as in rank_exit.
@@ -157,28 +222,70 @@ func ordered(r *rule.Record, ended int64) bool {
 	return (ended == 0 || ended == 6) && (sent == 15 || sent == 2) && (authority || all || by == "launcher" || by == "host")
 }
 
+// at is where the start of that run is, negative where it has not ended.
+func (l *loop) at(run string) int {
+	return slices.IndexFunc(l.Starts, func(o *start) bool { return o.Run == run })
+}
+
 // take enters a death. Of one run the first counts; of two at one moment the lower rank.
-func (l *loop) take(s *start, atOnce int64) {
-	at := slices.IndexFunc(l.Starts, func(o *start) bool { return o.Run == s.Run })
-	if at >= 0 && l.Starts[at].Well {
+func (l *loop) take(s *start, c *closeness) {
+	if l.Lives != nil && l.Lives.Run == s.Run {
+		l.Lives = nil
+	}
+	switch at := l.at(s.Run); {
+	case at < 0:
+		l.Starts = append(l.Starts, s)
+	case l.Starts[at].Well:
 		l.Starts[at] = s
-	} else if at >= 0 {
+	default:
 		old := l.Starts[at]
-		near := max(old.Time-s.Time, s.Time-old.Time) <= atOnce
+		near := max(old.Time-s.Time, s.Time-old.Time) <= c.atOnce
 		killed := old.Killed || near && old.Rank != s.Rank && old.How == "SIGKILL" && s.How == "SIGKILL"
 		if s.before(old) {
 			l.Starts[at] = s
+			s.also(old)
+		} else {
+			old.also(s)
 		}
 		l.Starts[at].Killed = killed
-	} else {
-		l.Starts = append(l.Starts, s)
 	}
 	l.sort()
 }
 
+// also notes the deaths of others that ended in the same way.
+func (s *start) also(o *start) {
+	for _, one := range append([]death{{o.Time, o.Rank}}, o.Deaths...) {
+		if s.How == o.How && one.Rank != s.Rank && !slices.ContainsFunc(s.Deaths, func(known death) bool { return known.Rank == one.Rank }) {
+			s.Deaths = append(s.Deaths, one)
+		}
+	}
+	slices.SortFunc(s.Deaths, func(a, b death) int { return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Rank, b.Rank)) })
+	s.Deaths = s.Deaths[:min(len(s.Deaths), maxDeaths)]
+}
+
+// tied reports whether nothing shows which rank of the start failed first, as in rank_exit: several
+// aborted as their watchdogs do, or ended with one status at a time.
+func (s *start) tied(c *closeness) bool {
+	near := slices.DeleteFunc(slices.Clone(s.Deaths), func(o death) bool { return o.Time-s.Time > c.together })
+	if len(near)+1 < aTie {
+		return false
+	}
+	lead, spread := near[0].Time-s.Time, near[len(near)-1].Time-near[0].Time
+	switch {
+	case s.How == "SIGABRT":
+		return lead < c.ahead || lead < 2*spread
+	case strings.HasPrefix(s.How, status):
+		return lead < c.tie
+	}
+	return false
+}
+
+// status begins how a rank died that exited.
+const status = "exit status "
+
 // takeWell enters a start that ends well, as far as is known, and reports whether it was new.
 func (l *loop) takeWell(s *start) bool {
-	if slices.ContainsFunc(l.Starts, func(o *start) bool { return o.Run == s.Run }) {
+	if l.at(s.Run) >= 0 {
 		return false
 	}
 	l.Starts = append(l.Starts, s)
@@ -219,44 +326,90 @@ func (d *detector) trim(l *loop) {
 	}
 }
 
-// Due is at once where a job has died; where its first death was a SIGKILL, once another at
-// the same moment would have been seen, which is somebody who ends the job.
+// Due is at once where a job has died; where others may die of the same at the same moment, once
+// these would have been seen; and where a start lives, once it has for long.
 func (d *detector) Due() (due int64) {
 	for _, l := range d.loops {
-		if at := max(l.ready(d.atOnce), 1); l.Changed && (due == 0 || at < due) {
-			due = at
+		for _, at := range []int64{l.ready(&d.close), l.outlives()} {
+			if at > 0 && (due == 0 || at < due) {
+				due = at
+			}
 		}
 	}
 	return due
 }
 
-// ready is when the loop can be judged, 0 for at once.
-func (l *loop) ready(atOnce int64) int64 {
-	last := l.Starts[len(l.Starts)-1]
-	if last.How == "SIGKILL" && !last.Killed {
-		return last.Time + atOnce
+// ready is when what is new of the loop can be judged, 0 where nothing is.
+func (l *loop) ready(c *closeness) int64 {
+	if !l.Changed {
+		return 0
 	}
-	return 0
+	last := l.Starts[len(l.Starts)-1]
+	switch {
+	case last.Well: // as far as is known
+		return last.Time + c.together
+	case last.How == "SIGKILL" && !last.Killed:
+		return last.Time + c.atOnce
+	case last.How == "SIGABRT" && len(l.Starts) > 1:
+		return last.Time + c.together
+	case strings.HasPrefix(last.How, status):
+		return last.Time + c.tie
+	}
+	return 1
 }
 
-// Decide says which jobs die again and again.
+// outlives is when the start that lives has done so for longer than those which died; 0: none lives.
+func (l *loop) outlives() int64 {
+	if l.Lives == nil || !l.Told {
+		return 0
+	}
+	longest := int64(0)
+	for i, s := range l.Starts {
+		lived := s.Life
+		if lived == 0 && i > 0 {
+			lived = s.Time - l.Starts[i-1].Time
+		}
+		longest = max(longest, lived)
+	}
+	return l.Lives.Began + max(leastLife, longer*longest)
+}
+
+// Decide says which jobs die again and again, and which do so no more.
 func (d *detector) Decide(now int64) []rule.Finding {
 	var findings []rule.Finding
 	for _, key := range slices.Sorted(maps.Keys(d.loops)) {
 		l := d.loops[key]
-		if !l.Changed || now < l.ready(d.atOnce) {
-			continue
+		if at := l.ready(&d.close); at > 0 && at <= now {
+			l.Changed = false
+			if f, ok := l.judge(key, d.least, d.apart, &d.close); ok {
+				l.Told = true
+				findings = append(findings, f)
+			} else if last := l.Starts[len(l.Starts)-1]; l.Told && last.Well {
+				findings = append(findings, l.end(key, last.Time, "a start has ended well"))
+			}
 		}
-		l.Changed = false
-		if f, ok := l.judge(key, d.least, d.apart); ok {
-			findings = append(findings, f)
+		if at := l.outlives(); at > 0 && at <= now {
+			lived := time.Duration(at - l.Lives.Began).Round(time.Second)
+			findings = append(findings, l.end(key, at, "a start has lived for "+lived.String()+", longer than any before"))
+			l.Starts = []*start{{Run: l.Lives.Run, Time: l.Lives.Began, Well: true}}
+			l.Lives, l.Before, l.Since = nil, 0, 0
 		}
 	}
 	return findings
 }
 
+// end says that the job dies at each start no more.
+func (l *loop) end(key string, at int64, why string) rule.Finding {
+	l.Told = false
+	a := map[string]any{rule.AttributeJob: l.Job, "crash_loop.ended": why}
+	if l.Domain != "" {
+		a[rule.AttributeJobDomain] = l.Domain
+	}
+	return rule.Finding{Event: eventEnd, ID: key, Time: at, Last: at, Attributes: a, Resource: map[string]any{}}
+}
+
 // judge looks at the latest starts that died less than so long apart, since one ended well.
-func (l *loop) judge(key string, least int, apart int64) (f rule.Finding, ok bool) {
+func (l *loop) judge(key string, least int, apart int64, c *closeness) (f rule.Finding, ok bool) {
 	since := l.Starts
 	for i, s := range slices.Backward(l.Starts) {
 		if s.Well {
@@ -276,19 +429,25 @@ func (l *loop) judge(key string, least int, apart int64) (f rule.Finding, ok boo
 	if len(crashes) < least {
 		return f, false
 	}
-	return l.finding(key, crashes, from == 0), true
+	return l.finding(key, crashes, from == 0, c), true
 }
 
-func (l *loop) finding(key string, crashes []*start, whole bool) rule.Finding {
+func (l *loop) finding(key string, crashes []*start, whole bool, c *closeness) rule.Finding {
 	first, last, count := crashes[0], crashes[len(crashes)-1], len(crashes)
 	since := first.Time
 	if whole {
 		count += l.Before
 		since = cmp.Or(l.Since, since)
 	}
+	words := make([]string, len(crashes))
+	tied := false
+	for i, s := range crashes {
+		words[i] = s.words(c)
+		tied = tied || s.tied(c)
+	}
 	a := map[string]any{
-		rule.AttributeJob: l.Job, "crash_loop.starts": int64(count), "crash_loop.deaths": inWords(crashes), "crash_loop.ranks": ranks(crashes),
-		"crash_loop.same": alike(crashes), "crash_loop.lasts": time.Duration(last.Time - since).Round(time.Second).String(),
+		rule.AttributeJob: l.Job, "crash_loop.starts": int64(count), "crash_loop.deaths": inWords(words), "crash_loop.ranks": ranks(crashes, c),
+		"crash_loop.same": len(slices.Compact(slices.Clone(words))) == 1, "crash_loop.lasts": time.Duration(last.Time - since).Round(time.Second).String(),
 	}
 	if last.Host != "" && last.PID > 0 {
 		a["crash_loop.last_host"], a["crash_loop.last_pid"] = last.Host, last.PID
@@ -297,10 +456,10 @@ func (l *loop) finding(key string, crashes []*start, whole bool) rule.Finding {
 		a[rule.AttributeJobDomain] = l.Domain
 	}
 	resource := map[string]any{}
-	if same(crashes, func(s *start) string { return s.Host }) && first.Host != "" {
+	if same(crashes, func(s *start) string { return s.Host }) && first.Host != "" && !tied {
 		resource["host.name"] = first.Host
 	}
-	if same(crashes, func(s *start) int64 { return s.Rank }) {
+	if same(crashes, func(s *start) int64 { return s.Rank }) && !tied {
 		a[rule.AttributeRank] = first.Rank
 	}
 	return rule.Finding{Event: eventLoop, ID: key, Time: first.Time, Last: last.Time, Late: slices.ContainsFunc(crashes, func(s *start) bool { return s.Late }), Attributes: a, Resource: resource}
@@ -310,20 +469,21 @@ func same[T comparable](crashes []*start, of func(*start) T) bool {
 	return !slices.ContainsFunc(crashes, func(s *start) bool { return of(s) != of(crashes[0]) })
 }
 
-// alike reports whether each start died in the same way.
-func alike(crashes []*start) bool {
-	return same(crashes, func(s *start) string { return s.words() })
+// words say who died first of the start, and how.
+func (s *start) words(c *closeness) string {
+	if s.tied(c) {
+		return "several ranks together (" + s.How + ")"
+	}
+	return fmt.Sprintf("rank %d (%s)", s.Rank, s.How)
 }
 
-func (s *start) words() string { return fmt.Sprintf("rank %d (%s)", s.Rank, s.How) }
-
-// inWords lists who died first of each start, and how often, in the order of the first time.
-func inWords(crashes []*start) string {
+// inWords lists these words of each start, and how often, in the order of the first time.
+func inWords(crashes []string) string {
 	const most = 8
 	times, order := map[string]int{}, []string{}
-	for _, s := range crashes {
-		if times[s.words()]++; times[s.words()] == 1 {
-			order = append(order, s.words())
+	for _, words := range crashes {
+		if times[words]++; times[words] == 1 {
+			order = append(order, words)
 		}
 	}
 	more := len(order) - most
@@ -339,10 +499,16 @@ func inWords(crashes []*start) string {
 	return strings.Join(order, ", ")
 }
 
-func ranks(crashes []*start) []any {
+// ranks are those that died first, or together.
+func ranks(crashes []*start, c *closeness) []any {
 	var all []int64
 	for _, s := range crashes {
 		all = append(all, s.Rank)
+		if s.tied(c) {
+			for _, o := range s.Deaths {
+				all = append(all, o.Rank)
+			}
+		}
 	}
 	slices.Sort(all)
 	var list []any

@@ -2,6 +2,7 @@ package crashloop
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -14,13 +15,17 @@ import (
 const second = int64(time.Second)
 
 func newDetector() *detector {
-	d := &detector{least: 3, apart: int64(30 * time.Minute), atOnce: int64(250 * time.Millisecond)}
+	d := &detector{least: 3, apart: int64(30 * time.Minute), close: closeness{int64(250 * time.Millisecond), second, int64(200 * time.Millisecond), int64(100 * time.Millisecond)}}
 	d.reset()
 	return d
 }
 
-// die shows the death of a rank.
+// die shows the death of a rank, at that second.
 func die(d *detector, job, run string, rank, at int64, signal string) bool {
+	return dieAt(d, job, run, rank, at*second, signal)
+}
+
+func dieAt(d *detector, job, run string, rank, at int64, signal string) bool {
 	a := pcommon.NewMap()
 	a.PutStr(rule.AttributeJob, job)
 	a.PutInt(rule.AttributeRank, rank)
@@ -28,7 +33,7 @@ func die(d *detector, job, run string, rank, at int64, signal string) bool {
 	if signal != "" {
 		a.PutStr("process.exit.signal_name", signal)
 	}
-	return d.Observe(&rule.Record{Name: eventExit, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+	return d.Observe(&rule.Record{Name: eventExit, Time: at, Run: run, Resource: pcommon.NewMap(), Attributes: a})
 }
 
 func TestALongLoopKeepsItsCount(t *testing.T) {
@@ -36,7 +41,7 @@ func TestALongLoopKeepsItsCount(t *testing.T) {
 	for i := range int64(100) {
 		require.True(t, die(d, "j", fmt.Sprintf("%03d", i), i%2, 60*(i+1), "SIGSEGV"))
 	}
-	findings := d.Decide(0)
+	findings := d.Decide(math.MaxInt64)
 	require.Len(t, findings, 1)
 	require.Subset(t, findings[0].Attributes, map[string]any{
 		"crash_loop.starts": int64(100), "crash_loop.lasts": "1h39m0s", "crash_loop.same": false,
@@ -44,7 +49,7 @@ func TestALongLoopKeepsItsCount(t *testing.T) {
 	})
 	require.Len(t, d.loops["j\x00"].Starts, maxStarts)
 	die(d, "j", "later", 0, 60*100+3600, "SIGSEGV")
-	require.Empty(t, d.Decide(0), "an hour later it is another loop")
+	require.Empty(t, d.Decide(math.MaxInt64), "an hour later it is another loop")
 }
 
 // ends shows that a rank ended with status 0.
@@ -62,21 +67,24 @@ func TestAStartThatEndsWellEndsTheLoop(t *testing.T) {
 	for i := range int64(40) {
 		die(d, "j", fmt.Sprintf("1%02d", i), 0, 60*(i+1), "SIGSEGV")
 	}
-	require.Len(t, d.Decide(0), 1)
+	require.Len(t, d.Decide(math.MaxInt64), 1)
 	require.True(t, ends(d, "j", "200", 0, 2460))
 	require.False(t, ends(d, "j", "200", 1, 2461), "it is known")
+	over := d.Decide(math.MaxInt64)
+	require.Len(t, over, 1)
+	require.Equal(t, eventEnd, over[0].Event)
 	for i := range int64(3) {
-		require.Empty(t, d.Decide(0))
+		require.Empty(t, d.Decide(math.MaxInt64))
 		require.True(t, die(d, "j", fmt.Sprintf("3%02d", i), 0, 2520+60*i, "SIGSEGV"))
 	}
-	findings := d.Decide(0)
+	findings := d.Decide(math.MaxInt64)
 	require.Len(t, findings, 1)
 	require.Equal(t, int64(3), findings[0].Attributes["crash_loop.starts"])
 	require.Equal(t, "2m0s", findings[0].Attributes["crash_loop.lasts"])
 	require.False(t, ends(d, "j", "302", 1, 2641), "a rank that ends well in a start that died")
 	require.True(t, ends(d, "j", "400", 1, 2700))
 	require.True(t, die(d, "j", "400", 0, 2701, "SIGSEGV"), "one leaves early, and another dies")
-	findings = d.Decide(0)
+	findings = d.Decide(math.MaxInt64)
 	require.Len(t, findings, 1)
 	require.Equal(t, int64(4), findings[0].Attributes["crash_loop.starts"])
 	saved, err := d.Snapshot()
@@ -101,7 +109,7 @@ func TestRanksThatAreKilledAtOnceAreNoCrashInAnyOrder(t *testing.T) {
 				die(d, "j", fmt.Sprint(run), rank, 60*run, "SIGKILL")
 			}
 		}
-		require.Empty(t, d.Decide(0))
+		require.Empty(t, d.Decide(math.MaxInt64))
 	}
 }
 
@@ -115,15 +123,105 @@ func TestALoneSIGKILLIsJudgedWhenNoOtherCame(t *testing.T) {
 		}
 		require.Empty(t, d.Decide(60*second), name)
 		die(d, "j", "2", 0, 120, "SIGKILL")
-		require.Equal(t, 120*second+d.atOnce, d.Due(), name)
+		require.Equal(t, 120*second+d.close.atOnce, d.Due(), name)
 		require.Empty(t, d.Decide(120*second), name)
 		if deleted {
 			die(d, "j", "2", 1, 120, "SIGKILL")
 			require.EqualValues(t, 1, d.Due(), name)
 		}
-		require.Equal(t, !deleted, len(d.Decide(120*second+d.atOnce)) == 1, name)
+		require.Equal(t, !deleted, len(d.Decide(120*second+d.close.atOnce)) == 1, name)
 		require.Zero(t, d.Due(), name)
 	}
+}
+
+// Which of them was first nobody can tell, and no clock of one host is that good.
+func TestRanksThatFailTogetherHaveNoFirst(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	for name, tc := range map[string]struct {
+		how   string
+		at    []int64 // of ranks 3, 2, 1, 0, in ms
+		named bool
+	}{
+		"aborts 10 ms apart":                {"SIGABRT", []int64{0, 10, 20, 30}, false},
+		"the first aborts 300 ms ahead":     {"SIGABRT", []int64{0, 300, 310, 320}, true},
+		"and the others are as far apart":   {"SIGABRT", []int64{0, 300, 400, 600}, false},
+		"the others abort seconds later":    {"SIGABRT", []int64{0, 5000, 5010, 5020}, true},
+		"statuses 30 ms apart":              {"", []int64{0, 30, 60, 90}, false},
+		"the first status 120 ms ahead":     {"", []int64{0, 120, 130, 140}, true},
+		"two ranks":                         {"SIGABRT", []int64{0, 10}, true},
+		"a crash, and aborts of the others": {"SIGSEGV", []int64{0, 10, 20, 30}, true},
+	} {
+		for _, backwards := range []bool{false, true} {
+			d := newDetector()
+			for run := range int64(3) {
+				for i := range tc.at {
+					if backwards {
+						i = len(tc.at) - 1 - i
+					}
+					how := tc.how
+					if how == "SIGSEGV" && i > 0 {
+						how = "SIGABRT"
+					}
+					dieAt(d, "j", fmt.Sprint(run), int64(3-i), 60*second*(run+1)+tc.at[i]*ms, how)
+				}
+			}
+			findings := d.Decide(math.MaxInt64)
+			require.Len(t, findings, 1, name)
+			rank, named := findings[0].Attributes[rule.AttributeRank]
+			require.Equal(t, tc.named, named, "%s: %v", name, findings[0].Attributes)
+			if named {
+				require.EqualValues(t, 3, rank, name)
+			} else {
+				require.Contains(t, findings[0].Attributes["crash_loop.deaths"], "several ranks together")
+				require.Len(t, findings[0].Attributes["crash_loop.ranks"], len(tc.at), name)
+			}
+		}
+	}
+}
+
+// A start that lives for long ends the loop, and what dies after it begins another.
+func TestAStartThatLivesEndsTheLoop(t *testing.T) {
+	begin := func(d *detector, run string, at int64) bool {
+		a := pcommon.NewMap()
+		a.PutStr(rule.AttributeJob, "j")
+		a.PutInt(rule.AttributeRank, 0)
+		return d.Observe(&rule.Record{Name: eventStart, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+	}
+	d := newDetector()
+	require.False(t, begin(d, "0", 1), "no loop is told")
+	for run := range int64(3) {
+		die(d, "j", fmt.Sprint(run), 0, 100*(run+1), "SIGSEGV")
+	}
+	require.Len(t, d.Decide(300*second), 1)
+	require.False(t, begin(d, "2", 290), "it has died")
+	require.True(t, begin(d, "3", 310))
+	require.Equal(t, (310+200)*second, d.Due(), "deaths are 100 s apart")
+	require.Empty(t, d.Decide(509*second))
+
+	state, err := d.Snapshot()
+	require.NoError(t, err)
+	again := newDetector()
+	require.NoError(t, again.Restore(state))
+	for _, d := range []*detector{d, again} {
+		ends := d.Decide(510 * second)
+		require.Len(t, ends, 1)
+		require.Equal(t, eventEnd, ends[0].Event)
+		require.Equal(t, "a start has lived for 3m20s, longer than any before", ends[0].Attributes["crash_loop.ended"])
+		require.Zero(t, d.Due())
+		die(d, "j", "3", 0, 600, "SIGSEGV")
+		require.Empty(t, d.Decide(math.MaxInt64), "one death is no loop")
+	}
+
+	d = newDetector()
+	for run := range int64(3) {
+		die(d, "j", fmt.Sprint(run), 0, 100*(run+1), "SIGSEGV")
+	}
+	require.Len(t, d.Decide(300*second), 1)
+	begin(d, "3", 310)
+	die(d, "j", "3", 0, 400, "SIGSEGV")
+	findings := d.Decide(math.MaxInt64)
+	require.Len(t, findings, 1)
+	require.EqualValues(t, 4, findings[0].Attributes["crash_loop.starts"])
 }
 
 func TestJobsAreBounded(t *testing.T) {
@@ -144,7 +242,7 @@ func TestStateComesBack(t *testing.T) {
 	require.NoError(t, err)
 	again := newDetector()
 	require.NoError(t, again.Restore(state))
-	require.Equal(t, d.Decide(0), again.Decide(0))
+	require.Equal(t, d.Decide(math.MaxInt64), again.Decide(math.MaxInt64))
 	for _, bad := range []string{`{`, `{"a":null}`, `{"a":{"starts":[null]}}`, `{"a":{}}`} {
 		require.Error(t, again.Restore([]byte(bad)), bad)
 	}

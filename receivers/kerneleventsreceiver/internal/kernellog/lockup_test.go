@@ -56,11 +56,11 @@ func TestASoftLockupIsProven(t *testing.T) {
 			t.Logf("%s wrote %q", f.Origin, f.Text)
 			require.EqualValues(t, cpu, attributesOf(f)["kernelevents.cpu"])
 		}
-		return attributesOf(f)["kernelevents.fault"] == "soft_lockup"
+		// On a host without a free CPU the machine's own threads are stuck at times (khugepaged).
+		return attributesOf(f)["kernelevents.fault"] == "soft_lockup" && f.OwnerPID == uint32(victim.Process.Pid)
 	})
 	require.Equal(t, metadata.EventHostLockup, f.Key.Event)
 	require.EqualValues(t, cpu, attributesOf(f)["kernelevents.cpu"])
-	require.EqualValues(t, victim.Process.Pid, f.OwnerPID)
 	require.Equal(t, name, f.OwnerName)
 }
 
