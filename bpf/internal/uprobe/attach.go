@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -102,10 +103,14 @@ func Privilege(err error) error {
 // Own is this program's file.
 const Own = "/proc/self/exe"
 
+// ownPatience is how long this process waits to read of itself. Nobody else holds its locks: what
+// takes long is a machine without a free CPU, which took more than the half second for others.
+const ownPatience = 10 * time.Second
+
 // OwnFunction finds a function of this program in the program's file, by its address: a
 // program without symbols (strip, -ldflags -s) has no other way. Its size is not known.
 func OwnFunction(address uintptr) (Function, error) {
-	code, err := procfs.Open("/proc").CodeAt(uint64(address))
+	code, err := procfs.Open("/proc").WithPatience(ownPatience).CodeAt(uint64(address))
 	if err != nil {
 		return Function{}, err
 	}
