@@ -34,6 +34,16 @@ func TestEveryVerdictEndsWhenItsRemedyIsDone(t *testing.T) {
 	}
 }
 
+// A fault that lasts for a day names its first process; by another it is told again.
+func TestWhatLastsIsToldAgainOfItsPresentOwner(t *testing.T) {
+	for _, r := range library(t) {
+		if r.OnExpiry != rule.Resolve && slices.Contains(r.Culprit, "pid") {
+			require.NotNil(t, r.Returns, r.Name)
+			require.Contains(t, r.Returns.With, "pid", r.Name)
+		}
+	}
+}
+
 // rebootStories are the stories of the patterns that a reboot ends.
 func rebootStories(t *testing.T, rules []rule.Rule) map[string]string {
 	stories := map[string]string{}
