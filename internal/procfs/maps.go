@@ -191,17 +191,14 @@ func parseCode(line string) (Mapping, bool) {
 
 // OpenMapped opens the very file that a process has mapped, whatever has its name by
 // now: by map_files, which needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, else by its
-// path in the process's root, where it must have the inode that is mapped.
+// path in the process's root, where it must have the inode that is mapped. Nothing is
+// opened before it is known to be that file. Devices are not compared, as stat tells
+// another than maps does on btrfs and overlayfs (btrfs_getattr, ovl_map_dev_ino): a process
+// can pass off a file in its own root for one with the same inode that it has mapped.
 func (f *FS) OpenMapped(pid uint32, m Mapping) (*os.File, error) {
 	entry := f.path(pid, "map_files", m.Addresses())
 	if f.Foreign() {
 		return nil, fmt.Errorf("open %s: %w", entry, ErrForeign)
 	}
-	return Patiently(f, entry, func() (*os.File, error) {
-		file, err := openRegular(entry, m.Inode)
-		if err != nil {
-			file, err = openRegular(f.path(pid, "root", m.Path), m.Inode)
-		}
-		return file, err
-	})
+	return Patiently(f, entry, func() (*os.File, error) { return f.openMapped(pid, &m) })
 }

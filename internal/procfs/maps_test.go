@@ -131,7 +131,7 @@ func TestMappedFileIsOpenedOnlyIfItIsTheOne(t *testing.T) {
 	_, err = r.OpenMapped(7, Mapping{Start: 1, End: 2, Inode: inode + 1, Path: "/libcuda.so"})
 	require.ErrorContains(t, err, "another file has its name")
 	_, err = r.OpenMapped(7, Mapping{Start: 1, End: 2, Inode: inode, Path: "/"})
-	require.ErrorContains(t, err, "another file has its name", "a folder")
+	require.ErrorIs(t, err, ErrNoPlainFile, "a folder")
 }
 
 // TestAllCodeOfAProcess is found, with what is no file.

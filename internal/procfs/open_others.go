@@ -9,4 +9,4 @@ import (
 
 func open(name string) (*os.File, error) { return os.Open(name) }
 
-func openRegular(string, uint64) (*os.File, error) { return nil, errors.ErrUnsupported }
+func (*FS) openMapped(uint32, *Mapping) (*os.File, error) { return nil, errors.ErrUnsupported }

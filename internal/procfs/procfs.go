@@ -40,6 +40,9 @@ var (
 	ErrForeign = errors.New("its process numbers are not the kernel's: set hostPID, or mount the host's /proc and set HOST_PROC")
 )
 
+// ErrNoPlainFile says that a name leads to something that must not be opened.
+var ErrNoPlainFile = errors.New("it is no plain file")
+
 // maxLeft is how many reads may be left behind, each with a thread: a node has eight
 // GPUs, so eight ranks that one dead mount can stop at once, and as many helpers.
 const maxLeft = 16

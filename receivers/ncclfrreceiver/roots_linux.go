@@ -8,12 +8,11 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
-var (
-	errForeignOwner = errors.New("it is another user's, the rank cannot have written it")
-	errNoPlainFile  = errors.New("it is no plain file")
-)
+var errForeignOwner = errors.New("it is another user's, the rank cannot have written it")
 
 // able says why ranks' own roots cannot be looked into, nil where they can.
 func (*roots) able() error {
@@ -70,9 +69,7 @@ func (r *roots) read(c candidate, most int64) (content, error) {
 			return content{}, err
 		}
 		defer pinned.Close()
-		// Only what is known to be a plain file is opened: opening a device or a pipe
-		// can do something.
-		file, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(pinned.Fd())), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		file, err := procfs.OpenPinned(pinned)
 		if err != nil {
 			return content{}, err
 		}
@@ -80,63 +77,18 @@ func (r *roots) read(c candidate, most int64) (content, error) {
 	})
 }
 
-// pinned holds on to the file of a dump without opening it. Its name is resolved as the
-// rank would, whatever links there are: none leads out of the root of the rank, none of
-// proc is followed, and the file itself is no link. It is a plain file of the rank's user
-// on a file system that keeps files.
+// pinned holds on to the file of a dump without opening it: a plain file of the rank's user.
 func (r *roots) pinned(w *written) (*os.File, error) {
-	from, how := "root", unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	if !filepath.IsAbs(w.path) { // as seen from where it works: that folder is not left
-		from, how.Resolve = "cwd", unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS
-	}
-	dir, err := unix.Open(r.file(w.through, from), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	file, err := r.proc.Pin(w.through, w.path)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(dir)
-	fd, err := unix.Openat2(dir, w.path, &how)
-	if err != nil {
-		return nil, err
+	var st unix.Stat_t
+	if err = unix.Fstat(int(file.Fd()), &st); err == nil && st.Uid != w.uid {
+		err = errForeignOwner
 	}
-	file := os.NewFile(uintptr(fd), w.key())
-	if err := w.plain(fd); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }
-
-func (w *written) plain(fd int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return err
-	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFREG || keepsNoFiles(int64(fs.Type)): //nolint:unconvert // 32 bits on some systems
-		return errNoPlainFile
-	case st.Uid != w.uid:
-		return errForeignOwner
-	}
-	return nil
-}
-
-// keepsNoFiles reports whether the files of such a file system are the kernel's own:
-// reading one may wait, take, or act on a device.
-func keepsNoFiles(kind int64) bool {
-	switch kind {
-	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.BPF_FS_MAGIC,
-		unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.SECURITYFS_MAGIC, unix.SELINUX_MAGIC,
-		unix.EFIVARFS_MAGIC, unix.PSTOREFS_MAGIC, configfsMagic, mqueueMagic:
-		return true
-	}
-	return false
-}
-
-// Of include/uapi/linux/magic.h and ipc/mqueue.c, which x/sys does not have.
-const (
-	configfsMagic = 0x62656570
-	mqueueMagic   = 0x19800202
-)
