@@ -223,6 +223,6 @@ func parseRemembered(value []byte) (facts, error) {
 			masterAddr: what.Addr, masterPort: what.Port, attempt: what.Attempt, trace: trace,
 			rendezvous: what.Meet, byCalls: what.Meet != "",
 		},
-		membership: membership{path: what.Dir, containerID: what.Container, podUID: what.Pod},
+		membership: membership{Path: what.Dir, ContainerID: what.Container, PodUID: what.Pod},
 	}, nil
 }

@@ -199,7 +199,7 @@ func TestRememberedRanksAreWhatTheyWere(t *testing.T) {
 	f := facts{
 		pid: 7, parentPID: 3, startNS: 123456789, comm: "python\x01", domain: "pod:x", drill: true,
 		launch:     launch{rank: 3, localRank: 1, worldSize: 8, jobID: strings.Repeat("j", maxJobID), masterAddr: strings.Repeat("h", maxHostName), masterPort: 1, attempt: 2},
-		membership: membership{path: "/a", containerID: "c", podUID: "p"},
+		membership: membership{Path: "/a", ContainerID: "c", PodUID: "p"},
 	}
 	r, _ := derive(f, nil)
 	value, err := r.remembered()
@@ -212,7 +212,7 @@ func TestRememberedRanksAreWhatTheyWere(t *testing.T) {
 	r.CgroupPath = strings.Repeat("d", rememberedBytes)
 	value, err = r.remembered()
 	require.NoError(t, err)
-	f.membership.path = ""
+	f.membership.Path = ""
 	got, err = parseRemembered(value)
 	require.NoError(t, err)
 	require.Equal(t, f, got)

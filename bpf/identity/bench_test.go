@@ -16,6 +16,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // BenchmarkProcess is one process from fork to wait, seen and not.
@@ -162,7 +163,7 @@ func BenchmarkMemory(b *testing.B) {
 		runtime.ReadMemStats(&before)
 		table := newTable(DefaultMaxProcesses, DefaultRetention)
 		for i := range uint32(DefaultMaxProcesses) {
-			r, _ := derive(facts{pid: i + 1, startNS: uint64(i) * 1e7, comm: "python3", launch: noLaunch(), membership: parseCgroup(
+			r, _ := derive(facts{pid: i + 1, startNS: uint64(i) * 1e7, comm: "python3", launch: noLaunch(), membership: procfs.ParseCgroup(
 				"0::/kubepods.slice/kubepods-pod" + uidUnderscore + ".slice/cri-containerd-" + idA + ".scope\n")}, nil)
 			table.put(r, 1)
 		}

@@ -3,7 +3,12 @@ package identity
 import (
 	"strconv"
 	"strings"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
+
+// membership is where a process runs: its cgroup, container and pod.
+type membership = procfs.Membership
 
 // unknownDomain is that of a process that ended before anybody could ask whose it was.
 // It is in no known domain.
@@ -17,18 +22,18 @@ const unknownDomain = "unknown"
 // differ from node to node, so the rest of the path says nothing.
 func domainOf(m membership, namespace string, uid uint32) string {
 	user := domainOfUser(uid)
-	if strings.HasPrefix(m.path, usersSlice) {
+	if strings.HasPrefix(m.Path, procfs.UsersSlice) {
 		return user
 	}
-	if job := slurmJob(m.path); job != "" {
+	if job := procfs.SlurmJob(m.Path); job != "" {
 		return job
 	}
 	switch {
-	case m.podUID != "" && namespace != "":
+	case m.PodUID != "" && namespace != "":
 		return "pods in namespace " + namespace
-	case m.podUID != "":
+	case m.PodUID != "":
 		return "pods of " + user
-	case m.containerID != "":
+	case m.ContainerID != "":
 		return "containers of " + user
 	default:
 		return user
@@ -36,23 +41,3 @@ func domainOf(m membership, namespace string, uid uint32) string {
 }
 
 func domainOfUser(uid uint32) string { return "user " + strconv.FormatUint(uint64(uid), 10) }
-
-// slurmJob is the domain of a Slurm job. It reads the paths of Slurm's cgroup plugins:
-//
-//	/slurm/uid_1000/job_123/step_0 (v1; with several slurmd on a machine slurm_<node>)
-//	/system.slice/slurmstepd.scope/job_123/step_0/user/task_0 (v2; or <node>_slurmstepd.scope)
-func slurmJob(path string) string {
-	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
-	root := segments[0] == "slurm" || strings.HasPrefix(segments[0], "slurm_")
-	if !root && (len(segments) < 2 || segments[0] != "system.slice" || !strings.HasSuffix(segments[1], "slurmstepd.scope")) {
-		return ""
-	}
-	for _, s := range segments[1:] {
-		if id, ok := strings.CutPrefix(s, "job_"); ok {
-			if _, err := strconv.ParseUint(id, 10, 32); err == nil {
-				return "slurm job " + id
-			}
-		}
-	}
-	return ""
-}

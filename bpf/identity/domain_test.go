@@ -4,6 +4,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
+)
+
+const (
+	idA = "3f4c1f0a9d7be26cf2a5c0b3d1e8f7a6948372615f0e1d2c3b4a59687f6e5d4c"
+
+	uid           = "d9b5c1f2-7a3e-4c55-9f10-8e6a2b4c7d01"
+	uidUnderscore = "d9b5c1f2_7a3e_4c55_9f10_8e6a2b4c7d01"
+	otherUID      = "11111111-7a3e-4c55-9f10-8e6a2b4c7d01"
 )
 
 func TestADomainIsTheSameOnAllNodesOfAJob(t *testing.T) {
@@ -38,7 +48,7 @@ func TestADomainIsTheSameOnAllNodesOfAJob(t *testing.T) {
 		"the root of a cgroup prefix": {path: "/", want: "user 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := parseCgroup("0::" + tc.path + "\n")
+			m := procfs.ParseCgroup("0::" + tc.path + "\n")
 			require.Equal(t, tc.want, domainOf(m, tc.in, tc.uid))
 		})
 	}

@@ -184,7 +184,7 @@ func TestAJobWithoutAnIDIsItsRendezvous(t *testing.T) {
 		"nor outside the container": {"localhost", container, "", "0123456789ab:29500/8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := facts{pid: 42, host: "n1", launch: launch{rank: 3, worldSize: 8, jobID: tc.job, masterAddr: tc.addr, masterPort: 29500}, membership: membership{containerID: tc.container}}
+			f := facts{pid: 42, host: "n1", launch: launch{rank: 3, worldSize: 8, jobID: tc.job, masterAddr: tc.addr, masterPort: 29500}, membership: membership{ContainerID: tc.container}}
 			r, _ := derive(f, nil)
 			require.Equal(t, tc.want, r.Rendezvous)
 			worker, _ := derive(facts{pid: 43, host: "n1", launch: noLaunch()}, r)

@@ -37,7 +37,7 @@ func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
 		PID: f.pid, ParentPID: f.parentPID, Comm: f.comm,
 		Rank: f.launch.rank, LocalRank: f.launch.localRank, WorldSize: f.launch.worldSize,
 		JobID: f.launch.jobID, MasterAddr: f.launch.masterAddr, MasterPort: f.launch.masterPort,
-		ContainerID: f.membership.containerID, PodUID: f.membership.podUID, CgroupPath: f.membership.path,
+		ContainerID: f.membership.ContainerID, PodUID: f.membership.PodUID, CgroupPath: f.membership.Path,
 		Domain: f.domain, Drill: f.drill, Attempt: f.launch.attempt, Trace: f.launch.trace, StartNS: f.startNS - f.startNS%uint64(tickNS),
 	}}
 	if parent == nil {

@@ -165,7 +165,7 @@ func TestAHealthCheckIsNoRank(t *testing.T) {
 	var last string
 	l := newLaunches(func(e Exit) { last = told(e) }, nobody)
 	start := func(pid, parent uint32, container string, at uint64) *record {
-		r, _ := derive(facts{pid: pid, parentPID: parent, startNS: at, launch: launch{rank: 1, worldSize: 2}, membership: membership{containerID: container}}, nil)
+		r, _ := derive(facts{pid: pid, parentPID: parent, startNS: at, launch: launch{rank: 1, worldSize: 2}, membership: membership{ContainerID: container}}, nil)
 		l.started(r, nil)
 		return r
 	}

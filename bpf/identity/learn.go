@@ -230,7 +230,7 @@ func (f *facts) keep(known *record) {
 	f.drill, f.program = f.drill || known.Drill, known.program
 	if f.domain == unknownDomain && known.Domain != "" {
 		f.domain = known.Domain
-		f.membership = membership{containerID: known.ContainerID, podUID: known.PodUID, path: known.CgroupPath}
+		f.membership = membership{ContainerID: known.ContainerID, PodUID: known.PodUID, Path: known.CgroupPath}
 	}
 	if f.launch.rank != Unknown || !known.IsRank() || known.Inherited {
 		return

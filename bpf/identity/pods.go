@@ -114,7 +114,7 @@ func spacesOf(names []string) map[string]string {
 		if len(parts) != 3 || !isNamespace(parts[0]) {
 			continue
 		}
-		if uid := podUID("pod" + parts[2]); uid != "" {
+		if uid := procfs.PodUID("pod" + parts[2]); uid != "" {
 			spaces[uid] = parts[0]
 		}
 	}

@@ -41,7 +41,7 @@ func (r *reader) place(pid uint32) (membership, string, error) {
 	if err := errors.Join(err, userErr); err != nil {
 		return m, unknownDomain, err
 	}
-	return m, domainOf(m, r.pods.namespace(m.podUID), uid), nil
+	return m, domainOf(m, r.pods.namespace(m.PodUID), uid), nil
 }
 
 func (r *reader) cgroup(pid uint32) (membership, error) {
@@ -50,7 +50,7 @@ func (r *reader) cgroup(pid uint32) (membership, error) {
 		r.unreadable.Add(1)
 		return membership{}, err
 	}
-	return parseCgroup(string(raw)), nil
+	return procfs.ParseCgroup(string(raw)), nil
 }
 
 func (r *reader) environ(pid uint32) ([]byte, error) {

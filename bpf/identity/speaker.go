@@ -5,6 +5,8 @@ package identity
 import (
 	"sync"
 	"time"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // speakers remembers which domain a user speaks for, so that records without end do not have
@@ -32,7 +34,7 @@ const (
 // job here. Where he has none, or has ranks of that name in several domains, it is his own, whose
 // jobs nobody else runs. It never is the domain of another user's job.
 func (t *Tracker) DomainOf(user uint32, cgroup, job string) string {
-	who := speaker{user: user, tenant: TenantOf(cgroup)}
+	who := speaker{user: user, tenant: procfs.TenantOf(cgroup)}
 	if who.tenant == "" {
 		who.job = job
 	}
@@ -40,8 +42,8 @@ func (t *Tracker) DomainOf(user uint32, cgroup, job string) string {
 		return domain
 	}
 	if who.tenant != "" {
-		m := membershipIn(cgroup)
-		domain := domainOf(m, t.proc.pods.namespace(m.podUID), user)
+		m := procfs.MembershipIn(cgroup)
+		domain := domainOf(m, t.proc.pods.namespace(m.PodUID), user)
 		t.speakers.keep(who, domain)
 		return domain
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/oomkill"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/oomkillreceiver/internal/metadata"
 )
@@ -59,7 +60,7 @@ func identify(e *oomkill.Event, known *identity.Process) identity.Process {
 		victim = *known
 	}
 	victim.PID, victim.ParentPID, victim.Comm = e.PID, e.ParentPID, e.Comm
-	container, pod := identity.ContainerOf(e.CgroupPath)
+	container, pod := procfs.ContainerOf(e.CgroupPath)
 	if container != "" {
 		victim.ContainerID = container
 	}

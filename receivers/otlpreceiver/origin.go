@@ -8,8 +8,8 @@ import (
 
 	"go.opentelemetry.io/collector/client"
 
-	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/peer"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // origin is who shares a limit: a user of this machine in a pod, a container or a Slurm job, or
@@ -18,7 +18,7 @@ import (
 type origin struct {
 	network netip.Prefix
 	user    uint32
-	tenant  string // where the user runs, as identity.TenantOf
+	tenant  string // where the user runs, as procfs.TenantOf
 	local   bool   // over loopback, by a user that the kernel tells
 	gone    bool   // over loopback, by one that it cannot tell any more
 }
@@ -29,7 +29,7 @@ func originOf(address net.Addr) origin {
 	var ip netip.Addr
 	switch a := address.(type) {
 	case peer.Addr:
-		return origin{user: a.User, tenant: identity.TenantOf(a.Cgroup), local: !a.Gone, gone: a.Gone}
+		return origin{user: a.User, tenant: procfs.TenantOf(a.Cgroup), local: !a.Gone, gone: a.Gone}
 	case *net.TCPAddr:
 		ip = a.AddrPort().Addr().Unmap()
 	default:

@@ -1,23 +1,24 @@
-package identity
+package procfs
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 )
 
-// membership is what /proc/<pid>/cgroup says.
-type membership struct {
-	path        string // memory controller's (v1), else the unified hierarchy's
-	containerID string
-	podUID      string
+// Membership is what /proc/<pid>/cgroup says.
+type Membership struct {
+	Path        string // memory controller's (v1), else the unified hierarchy's
+	ContainerID string // "" where it names none
+	PodUID      string
 }
 
-// parseCgroup reads /proc/<pid>/cgroup: lines "id:controllers:path", one per
+// ParseCgroup reads /proc/<pid>/cgroup: lines "id:controllers:path", one per
 // hierarchy (cgroups(7)). The path comes from the memory controller, else from
 // the unified hierarchy, else from the first line. Container and pod come from
 // the first hierarchy that shows any: on a hybrid host some are at the root.
-func parseCgroup(content string) membership {
-	var m membership
+func ParseCgroup(content string) Membership {
+	var m Membership
 	best := -1
 	for line := range strings.Lines(content) {
 		controllers, path, ok := splitLine(strings.TrimSuffix(line, "\n"))
@@ -25,14 +26,14 @@ func parseCgroup(content string) membership {
 			continue
 		}
 		if score := score(controllers); score > best {
-			best, m.path = score, strings.ToValidUTF8(path, "�")
+			best, m.Path = score, strings.ToValidUTF8(path, "�")
 		}
 		container, pod := parsePath(path)
-		if m.containerID == "" {
-			m.containerID = container
+		if m.ContainerID == "" {
+			m.ContainerID = container
 		}
-		if m.podUID == "" {
-			m.podUID = pod
+		if m.PodUID == "" {
+			m.PodUID = pod
 		}
 	}
 	return m
@@ -62,20 +63,23 @@ func score(controllers string) int {
 // ContainerOf finds the container and pod in a cgroup path, "" where it names none.
 func ContainerOf(cgroupPath string) (containerID, podUID string) { return parsePath(cgroupPath) }
 
-// membershipIn is what a path alone says.
-func membershipIn(cgroupPath string) membership {
+// MembershipIn is what a path of a cgroup alone says.
+func MembershipIn(cgroupPath string) Membership {
 	container, pod := parsePath(cgroupPath)
-	return membership{cgroupPath, container, pod}
+	return Membership{cgroupPath, container, pod}
 }
 
 // TenantOf is the Slurm job, the pod or the container that a cgroup path names, "" where it
 // names none. What a user made below his own slice is none.
 func TenantOf(cgroupPath string) string {
-	if strings.HasPrefix(cgroupPath, usersSlice) {
+	return MembershipIn(cgroupPath).tenant()
+}
+
+func (m Membership) tenant() string {
+	if strings.HasPrefix(m.Path, UsersSlice) {
 		return ""
 	}
-	m := membershipIn(cgroupPath)
-	return cmp.Or(slurmJob(cgroupPath), m.podUID, m.containerID)
+	return cmp.Or(SlurmJob(m.Path), m.PodUID, m.ContainerID)
 }
 
 // parsePath finds the container and pod in a cgroup path. It knows the forms by their
@@ -92,7 +96,7 @@ func TenantOf(cgroupPath string) string {
 // container below it, and there is none in a user's slice. Without a pod the innermost
 // container counts.
 func parsePath(path string) (container, pod string) {
-	users := strings.HasPrefix(path, usersSlice)
+	users := strings.HasPrefix(path, UsersSlice)
 	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == ':' }) {
 		if id := containerID(segment); id != "" {
 			container = id
@@ -100,15 +104,15 @@ func parsePath(path string) (container, pod string) {
 				break
 			}
 		}
-		if uid := podUID(segment); uid != "" && pod == "" && !users {
+		if uid := PodUID(segment); uid != "" && pod == "" && !users {
 			container, pod = "", uid
 		}
 	}
 	return container, pod
 }
 
-// usersSlice begins the paths of what a user started; he makes names there as he likes.
-const usersSlice = "/user.slice/"
+// UsersSlice begins the paths of what a user started; he makes names there as he likes.
+const UsersSlice = "/user.slice/"
 
 // containerIDLength is that of a SHA-256 in hex, which all runtimes use.
 const containerIDLength = 64
@@ -127,11 +131,11 @@ func containerID(segment string) string {
 	return id
 }
 
-// podUID reads "pod<uid>" and "kubepods-<class>-pod<uid>.slice", the latter also
+// PodUID reads "pod<uid>" and "kubepods-<class>-pod<uid>.slice", the latter also
 // below another root ("kubelet-kubepods-…"). The systemd driver writes
 // underscores for dashes. The uid of a static pod is a hash of 32
 // hex digits, and stays one.
-func podUID(segment string) string {
+func PodUID(segment string) string {
 	name := strings.TrimSuffix(segment, ".slice")
 	prefix, uid, found := cutLast(name, "pod")
 	if !found || prefix != "" && !(strings.Contains(prefix, "kubepods-") && strings.HasSuffix(prefix, "-")) {
@@ -169,4 +173,24 @@ func isHex(s string) bool {
 		}
 	}
 	return true
+}
+
+// SlurmJob is the Slurm job that a cgroup path names, "" where it names none. It reads the paths of Slurm's cgroup plugins:
+//
+//	/slurm/uid_1000/job_123/step_0 (v1; with several slurmd on a machine slurm_<node>)
+//	/system.slice/slurmstepd.scope/job_123/step_0/user/task_0 (v2; or <node>_slurmstepd.scope)
+func SlurmJob(path string) string {
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	root := segments[0] == "slurm" || strings.HasPrefix(segments[0], "slurm_")
+	if !root && (len(segments) < 2 || segments[0] != "system.slice" || !strings.HasSuffix(segments[1], "slurmstepd.scope")) {
+		return ""
+	}
+	for _, s := range segments[1:] {
+		if id, ok := strings.CutPrefix(s, "job_"); ok {
+			if _, err := strconv.ParseUint(id, 10, 32); err == nil {
+				return "slurm job " + id
+			}
+		}
+	}
+	return ""
 }

@@ -1,4 +1,4 @@
-package identity
+package procfs
 
 import (
 	"strings"
@@ -83,28 +83,28 @@ func TestCgroupFilePrefersTheMemoryHierarchy(t *testing.T) {
 	pod := "/kubepods/burstable/pod" + uid + "/" + idA
 	for name, tc := range map[string]struct {
 		file string
-		want membership
+		want Membership
 	}{
-		"unified": {"0::" + pod + "\n", membership{pod, idA, uid}},
+		"unified": {"0::" + pod + "\n", Membership{pod, idA, uid}},
 		"v1": {
 			"12:pids:/p\n11:cpu,cpuacct:/c\n4:memory:" + pod + "\n1:name=systemd:/s\n",
-			membership{pod, idA, uid},
+			Membership{pod, idA, uid},
 		},
 		"hybrid: the unified one is at its root": {
-			"5:memory:" + pod + "\n1:name=systemd:" + pod + "\n0::/\n", membership{pod, idA, uid},
+			"5:memory:" + pod + "\n1:name=systemd:" + pod + "\n0::/\n", Membership{pod, idA, uid},
 		},
 		"hybrid without the memory controller": {
-			"2:cpu:/c\n1:name=systemd:" + pod + "\n0::/u\n", membership{"/u", idA, uid},
+			"2:cpu:/c\n1:name=systemd:" + pod + "\n0::/u\n", Membership{"/u", idA, uid},
 		},
-		"memory beside others":    {"4:hugetlb,memory:/m\n0::/u\n", membership{path: "/m"}},
-		"a controller's namesake": {"4:name=memory:/m\n0::/u\n", membership{path: "/u"}},
-		"colons in the path":      {"0::/a:b\n", membership{path: "/a:b"}},
-		"no end of line":          {"0::/a", membership{path: "/a"}},
-		"nonsense":                {"hello\n::\n0::relative\n:\n", membership{}},
-		"bytes that are no text":  {"0::/a\xff\n", membership{path: "/a�"}},
-		"empty":                   {"", membership{}},
+		"memory beside others":    {"4:hugetlb,memory:/m\n0::/u\n", Membership{Path: "/m"}},
+		"a controller's namesake": {"4:name=memory:/m\n0::/u\n", Membership{Path: "/u"}},
+		"colons in the path":      {"0::/a:b\n", Membership{Path: "/a:b"}},
+		"no end of line":          {"0::/a", Membership{Path: "/a"}},
+		"nonsense":                {"hello\n::\n0::relative\n:\n", Membership{}},
+		"bytes that are no text":  {"0::/a\xff\n", Membership{Path: "/a�"}},
+		"empty":                   {"", Membership{}},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, parseCgroup(tc.file)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, ParseCgroup(tc.file)) })
 	}
 }
 
@@ -113,10 +113,10 @@ func FuzzCgroup(f *testing.F) {
 	f.Add("4:memory:/docker/" + idA + "\n1:name=systemd:/x\n0::/\n")
 	f.Add("::\n:::/\npod\n")
 	f.Fuzz(func(t *testing.T, content string) {
-		m := parseCgroup(content)
-		require.True(t, m.containerID == "" || len(m.containerID) == 64 && isHex(m.containerID), m.containerID)
-		require.True(t, m.podUID == "" || isUUID(m.podUID) || len(m.podUID) == 32 && isHex(m.podUID), m.podUID)
-		require.True(t, m.path == "" || m.path[0] == '/', m.path)
-		require.NotContains(t, m.path, "\n")
+		m := ParseCgroup(content)
+		require.True(t, m.ContainerID == "" || len(m.ContainerID) == 64 && isHex(m.ContainerID), m.ContainerID)
+		require.True(t, m.PodUID == "" || isUUID(m.PodUID) || len(m.PodUID) == 32 && isHex(m.PodUID), m.PodUID)
+		require.True(t, m.Path == "" || m.Path[0] == '/', m.Path)
+		require.NotContains(t, m.Path, "\n")
 	})
 }
