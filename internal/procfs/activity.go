@@ -178,37 +178,24 @@ func eachOpen(folder string, most int, show func(number, name string) (more bool
 	return nil
 }
 
-// maxHeld bounds the open files of one process whose names Holding reads: who serves a mount has fewer.
+// maxHeld bounds the open files of one process whose names Holds reads: who serves a mount has fewer.
 const maxHeld = 4096
 
-// Holding are the processes that have a file open, by the name that the kernel prints, so many at most.
-// It reads the names of the first 4,096 open files of each process.
-func (f *FS) Holding(name string, most int) ([]uint32, error) {
-	pids, err := f.PIDs()
-	if err != nil {
-		return nil, err
+// Holds reports whether a process has a file open that the kernel prints by this name, and that is
+// what it seems to be: a file of any kind can have any name in a mount namespace of one's own. It reads
+// the names of the first 4,096 open files.
+func (f *FS) Holds(pid uint32, name string, is func(file string) bool) (bool, error) {
+	folder := f.path(pid, "fd")
+	if f.Foreign() {
+		return false, fmt.Errorf("read %s: %w", folder, ErrForeign)
 	}
-	var holding []uint32
-	for _, pid := range pids {
-		folder := f.path(pid, "fd")
-		if f.Foreign() {
-			return nil, fmt.Errorf("read %s: %w", folder, ErrForeign)
-		}
-		holds, err := Patiently(f, folder, func() (holds bool, err error) {
-			err = eachOpen(folder, maxHeld, func(_, one string) (more bool) {
-				holds = one == name
-				return !holds
-			})
-			return holds, err
+	return Patiently(f, folder, func() (holds bool, err error) {
+		err = eachOpen(folder, maxHeld, func(number, one string) (more bool) {
+			holds = one == name && is(filepath.Join(folder, number))
+			return !holds
 		})
-		if err != nil || !holds { // it has ended
-			continue
-		}
-		if holding = append(holding, pid); len(holding) >= most {
-			break
-		}
-	}
-	return holding, nil
+		return holds, err
+	})
 }
 
 // inodeOf is the number in the name of a file that has no path: "socket:[7]", "net:[7]".

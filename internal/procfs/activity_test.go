@@ -230,19 +230,20 @@ func TestSocketsOfAProcess(t *testing.T) {
 
 func TestWhoHoldsAFile(t *testing.T) {
 	root := t.TempDir()
-	for link, name := range map[string]string{"42/fd/3": "/dev/fuse", "42/fd/4": "/dev/fuse", "43/fd/0": "/dev/null", "50/fd/7": "/dev/fuse", "51/fd/1": "/dev/fuse"} {
+	for link, name := range map[string]string{"42/fd/3": "/dev/fuse", "42/fd/4": "/dev/fuse", "43/fd/0": "/dev/null", "50/fd/7": "/dev/fuse"} {
 		file := filepath.Join(root, link)
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		require.NoError(t, os.Symlink(name, file))
 	}
-	require.NoError(t, os.MkdirAll(filepath.Join(root, "44"), 0o755)) // it has ended
 	fs := Open(root)
-	holding, err := fs.Holding("/dev/fuse", 2)
-	require.NoError(t, err)
-	require.Equal(t, []uint32{42, 50}, holding)
-	fs.SetForeign(true)
-	_, err = fs.Holding("/dev/fuse", 2)
-	require.ErrorIs(t, err, ErrForeign)
-	_, err = Open(filepath.Join(root, "nowhere")).Holding("/dev/fuse", 2)
+	for pid, want := range map[uint32]bool{42: true, 43: false, 50: false} {
+		holds, err := fs.Holds(pid, "/dev/fuse", func(file string) bool { return file == filepath.Join(root, "42/fd/4") })
+		require.NoError(t, err)
+		require.Equal(t, want, holds, "%d: the other files of that name are none", pid)
+	}
+	_, err := fs.Holds(44, "/dev/fuse", nil)
 	require.ErrorIs(t, err, ErrGone)
+	fs.SetForeign(true)
+	_, err = fs.Holds(42, "/dev/fuse", nil)
+	require.ErrorIs(t, err, ErrForeign)
 }

@@ -112,3 +112,13 @@ func TestAFileThatIsMapped(t *testing.T) {
 		require.NoError(t, file.Close())
 	}
 }
+
+func TestADeviceIsKnownByItsNumbers(t *testing.T) {
+	require.True(t, IsDevice("/dev/null", 1, 3)) // Documentation/admin-guide/devices.txt
+	require.False(t, IsDevice("/dev/null", 1, 5))
+	require.False(t, IsDevice("/dev", 1, 3))
+	require.False(t, IsDevice("/dev/nowhere", 1, 3))
+	fake := filepath.Join(t.TempDir(), "null")
+	require.NoError(t, os.WriteFile(fake, nil, 0o600))
+	require.False(t, IsDevice(fake, 1, 3))
+}

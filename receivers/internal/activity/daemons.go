@@ -1,7 +1,6 @@
 package activity
 
 import (
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,23 +11,39 @@ import (
 
 // Bounds of the search for the daemons of FUSE mounts.
 const (
-	maxDaemons  = 16               // of one user, which are asked in one round
-	maxHolders  = 1024             // processes of this host that have the device open
+	maxDaemons  = 16               // of one tenant, which are asked in one round
 	searchEvery = 30 * time.Second // a search reads the names of the open files of this host
 )
+
+// The device by which FUSE mounts are served (Documentation/admin-guide/devices.txt).
+const (
+	fuseDevice = "/dev/fuse"
+	fuseMajor  = 10
+	fuseMinor  = 229
+)
+
+func isFUSE(file string) bool { return procfs.IsDevice(file, fuseMajor, fuseMinor) }
 
 // daemons are the processes that serve FUSE mounts. They are looked for beside the looks, once a
 // rank waits for a file that does not answer.
 type daemons struct {
 	demand   *Demand
-	found    atomic.Pointer[map[uint32][]uint32] // by user
+	isFUSE   func(file string) bool
+	found    atomic.Pointer[map[string][]daemon] // by tenant
 	searched time.Time                           // when a search began last
 	busy     atomic.Bool                         // one goes on
 }
 
+// daemon is a process that has the device open.
+type daemon struct {
+	pid uint32
+	all bool // it may serve everybody
+}
+
 // unserved reports whether the rank, a thread of it or the child that holds it up waits for a FUSE
-// mount while a daemon of one has no CPU. Whose mount it is nobody says before Linux 6.15: each
-// daemon of its own user, and of root, counts. Another user's may starve to hide what the rank waits for.
+// mount while a daemon of one has no CPU. Whose mount it is nobody says before Linux 6.15: each daemon
+// of its own tenant counts, and each that has all rights over the host: the host's own, and those of
+// privileged pods that mount for others. Another tenant's may starve to hide what the rank waits for.
 func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 	if !r.waitsForFUSE(of, own, in) {
 		return false
@@ -44,30 +59,35 @@ func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 		})
 	}
 	found := d.found.Load()
-	user, err := r.fs.User(of.PID)
+	tenant, err := r.fs.Tenant(of.PID)
 	if found == nil || err != nil {
 		return false
 	}
-	for _, one := range slices.Compact([]uint32{root, user}) {
-		for _, pid := range (*found)[one] {
-			starves, _ := d.demand.Starves(pid)
-			lacks = lacks || starves
+	for whose, all := range *found {
+		for _, one := range all {
+			if one.all || whose == tenant {
+				starves, _ := d.demand.Starves(one.pid)
+				lacks = lacks || starves
+			}
 		}
 	}
 	return lacks
 }
 
-// root is the user of whom each daemon counts.
-const root = 0
-
-// serving are the processes that have the device open by which FUSE mounts are served, by their users.
-func (r *Reader) serving() (map[uint32][]uint32, error) {
-	all, err := r.fs.Holding("/dev/fuse", maxHolders)
-	found := map[uint32][]uint32{}
-	for _, pid := range all {
-		if user, err := r.fs.User(pid); err == nil && len(found[user]) < maxDaemons {
-			found[user] = append(found[user], pid)
+// serving looks for the daemons. Tenants do not take the room of others.
+func (r *Reader) serving() (map[string][]daemon, error) {
+	pids, err := r.fs.PIDs()
+	found := map[string][]daemon{}
+	for _, pid := range pids {
+		tenant, err := r.fs.Tenant(pid)
+		if err != nil || len(found[tenant]) >= maxDaemons {
+			continue // it has ended, or there is no room
 		}
+		if holds, err := r.fs.Holds(pid, fuseDevice, r.daemons.isFUSE); err != nil || !holds {
+			continue
+		}
+		all, err := r.fs.Administers(pid)
+		found[tenant] = append(found[tenant], daemon{pid, all && err == nil})
 	}
 	return found, err
 }

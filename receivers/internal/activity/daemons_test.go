@@ -2,6 +2,9 @@ package activity
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +20,7 @@ import (
 func (p tree) daemon(state string, sleeps, preempted, delayed uint64) {
 	p.write("60/stat", fmt.Sprintf("60 (juicefs) S 1 60 60 0 -1 4194304 1 0 0 0 100 0 0 0 20 0 2 0 %d 1000 1", begun))
 	p.write("60/status", status("S", 7, 7))
+	p.write("60/cgroup", "0::/\n")
 	p.write("60/task/60/status", status("S", 7, 7))
 	p.write("60/task/61/status", status(state, sleeps, preempted))
 	p.write("60/task/61/schedstat", fmt.Sprintf("1000 %d 1\n", delayed))
@@ -50,24 +54,100 @@ func TestWhoServesAndHasNoCPU(t *testing.T) {
 	}
 }
 
-// Another user's process may starve by its own doing: it hides nothing.
-func TestWhoseDaemonsCount(t *testing.T) {
-	for user, counts := range map[string]bool{"1000": true, "0": true, "1001": false} {
-		tree := newTree(t)
-		p := tree.add("S", 250, 125)
-		tree.opens(42, map[int]string{7: "/data/shard"})
-		tree.write("42/io", "rchar: 0\nwchar: 0\nread_bytes: 0\nwrite_bytes: 0\n")
-		tree.sleeps(42, 5, call("read", 7), "request_wait_answer")
-		tree.opens(60, map[int]string{3: "/dev/fuse"})
-		tree.daemon("R", 7, 7, 0)
-		tree.write("60/status", strings.Replace(status("S", 7, 7), "1000", user, 1))
-		l := newLooks(tree, p)
-		for range 4 { // the daemon is found, and compared
-			l.look()
-			l.Wait()
-		}
-		require.Equal(t, counts, l.look().Inside.Unserved, "user %s", user)
+// fake is the number of an open file that has the name of the device, and is none.
+const fake = "9"
+
+// awaits lets process 42 wait for a file of a FUSE mount, in a cgroup.
+func (p tree) awaits(cgroup string) {
+	p.opens(42, map[int]string{7: "/data/shard"})
+	p.write("42/io", "rchar: 0\nwchar: 0\nread_bytes: 0\nwrite_bytes: 0\n")
+	p.sleeps(42, 5, call("read", 7), "request_wait_answer")
+	p.write("42/cgroup", "0::"+cgroup+"\n")
+}
+
+// serves makes process pid a daemon without CPU of that user, in a cgroup and with these rights.
+func (p tree) serves(pid uint32, user, cgroup, rights, users string) {
+	for _, file := range []string{"stat", "task/60/status", "task/61/status", "task/61/schedstat"} {
+		content, err := os.ReadFile(filepath.Join(p.root, "60", file))
+		require.NoError(p.t, err)
+		p.write(fmt.Sprintf("%d/%s", pid, file), string(content))
 	}
+	p.write(fmt.Sprintf("%d/status", pid), strings.Replace(status("S", 7, 7), "1000", user, 1)+"CapEff:\t"+rights+"\n")
+	p.write(fmt.Sprintf("%d/cgroup", pid), "0::"+cgroup+"\n")
+	namespaces := filepath.Join(p.root, strconv.Itoa(int(pid)), "ns")
+	require.NoError(p.t, os.MkdirAll(namespaces, 0o755))
+	require.NoError(p.t, os.Symlink("user:["+users+"]", filepath.Join(namespaces, "user")))
+}
+
+// The initial namespace of users and another, all rights and those of a container.
+const (
+	initial, inner = "4026531837", "4026532999"
+	every, few     = "000001ffffffffff", "00000000a80425fb"
+)
+
+// podOf is the cgroup of a container in a pod of that digit.
+func podOf(digit string) string {
+	id := strings.Repeat(digit, 8) + strings.Repeat("_"+strings.Repeat(digit, 4), 3) + "_" + strings.Repeat(digit, 12)
+	return "/kubepods.slice/kubepods-pod" + id + ".slice/cri-containerd-" + strings.Repeat(digit, 64) + ".scope"
+}
+
+func (l *looks) unserved() bool {
+	for range 4 { // the daemon is found, and compared
+		l.look()
+		l.Wait()
+	}
+	return l.look().Inside.Unserved
+}
+
+// Another tenant's process may starve by its own doing: it hides nothing, whatever it seems to be.
+func TestWhoseDaemonsCount(t *testing.T) {
+	const session = "/user.slice/user-1000.slice/session-2.scope"
+	for name, tc := range map[string]struct {
+		rank, user, daemon, rights, users, file string
+		counts                                  bool
+	}{
+		"of the same user":                         {session, "1000", "/user.slice/user-1000.slice/user@1000.service", few, initial, "3", true},
+		"of another user":                          {session, "1001", "/user.slice/user-1001.slice/session-3.scope", few, initial, "3", false},
+		"of root of the host":                      {session, "0", "/system.slice/juicefs.service", every, initial, "3", true},
+		"of root of the host, for a pod":           {podOf("1"), "0", "/system.slice/juicefs.service", every, initial, "3", true},
+		"of the same pod, as another user":         {podOf("1"), "0", podOf("1"), few, initial, "3", true},
+		"of a privileged pod":                      {podOf("1"), "0", podOf("2"), every, initial, "3", true},
+		"of another pod, as the same user":         {podOf("1"), "1000", podOf("2"), few, initial, "3", false},
+		"of another pod, as root":                  {podOf("1"), "0", podOf("2"), few, initial, "3", false},
+		"of root of its own namespace of users":    {podOf("1"), "0", podOf("2"), every, inner, "3", false},
+		"of a pod, as the user of a rank in none":  {session, "1000", podOf("2"), few, initial, "3", false},
+		"a file of that name, by the same user":    {session, "1000", session, few, initial, fake, false},
+		"a file of that name, by root of the host": {session, "0", "/system.slice/juicefs.service", every, initial, fake, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := newTree(t)
+			l := newLooks(tree, tree.add("S", 250, 125))
+			tree.awaits(tc.rank)
+			fd, err := strconv.Atoi(tc.file)
+			require.NoError(t, err)
+			tree.opens(60, map[int]string{fd: fuseDevice})
+			tree.daemon("R", 7, 7, 0)
+			tree.serves(60, tc.user, tc.daemon, tc.rights, tc.users)
+			require.Equal(t, tc.counts, l.unserved())
+		})
+	}
+}
+
+// Those of one tenant, however many, take no room from another's.
+func TestDaemonsOfOneTenantHideNoneOfAnother(t *testing.T) {
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	tree.awaits(podOf("1"))
+	tree.daemon("R", 7, 7, 0)
+	for pid := uint32(100); pid < 100+2*maxDaemons; pid++ {
+		tree.opens(pid, map[int]string{3: fuseDevice})
+		tree.serves(pid, "0", podOf("2"), few, initial)
+	}
+	const last = 1000
+	tree.opens(last, map[int]string{3: fuseDevice})
+	tree.serves(last, "0", podOf("1"), few, initial)
+	require.True(t, l.unserved())
+	require.Len(t, (*l.daemons.found.Load()), 2)
 }
 
 // A rank waits for a file, or for a page of one, and what serves the mount has no CPU.
@@ -115,6 +195,7 @@ func TestARankWhoseMountHasNoCPU(t *testing.T) {
 			tree := newTree(t)
 			p := tree.add("S", 250, 125)
 			tree.write("42/io", "rchar: 0\nwchar: 0\nread_bytes: 0\nwrite_bytes: 0\n")
+			tree.write("42/cgroup", "0::/\n")
 			tree.opens(60, map[int]string{3: "/dev/fuse"})
 			tree.daemon("R", 7, 7, 0)
 			tc.arrange(tree)

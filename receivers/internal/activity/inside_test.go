@@ -55,6 +55,10 @@ func newLooks(tree tree, p identity.Process) *looks {
 	l := &looks{Reader: New(procfs.Open(tree.root).WithPatience(hosttest.Patience)), process: p, at: time.Now()}
 	l.clock = func() time.Time { return l.at }
 	l.daemons.demand.clock = l.clock
+	l.daemons.isFUSE = func(file string) bool { // there may be no such device here
+		link, err := os.Readlink(file)
+		return err == nil && link == fuseDevice && filepath.Base(file) != fake
+	}
 	return l
 }
 
