@@ -198,7 +198,7 @@ func (s *statics) has(pid uint32, m *procfs.Mapping, read *bool) (has, ok bool) 
 	}
 	*read = true
 	began := time.Now()
-	has, err = s.search(opened, m.Path)
+	has, err = s.search(pid, opened, m.Path)
 	s.rests = time.Now().Add(time.Duration(s.pace) * time.Since(began))
 	if errors.Is(err, procfs.ErrHung) {
 		return false, true
@@ -208,8 +208,8 @@ func (s *statics) has(pid uint32, m *procfs.Mapping, read *bool) (has, ok bool) 
 }
 
 // search reads the texts of a file in pieces, each with patience.
-func (s *statics) search(opened *os.File, name string) (bool, error) {
-	parts, err := procfs.Patiently(s.proc, name, func() ([]*io.SectionReader, error) { return uprobe.Constants(opened) })
+func (s *statics) search(pid uint32, opened *os.File, name string) (bool, error) {
+	parts, err := procfs.PatientlyOf(s.proc, pid, name, func() ([]*io.SectionReader, error) { return uprobe.Constants(opened) })
 	if err != nil {
 		return false, err
 	}
@@ -217,7 +217,7 @@ func (s *statics) search(opened *os.File, name string) (bool, error) {
 	for _, part := range parts {
 		for at := int64(0); at < part.Size() && left > 0; at += pieceText - longestVersion {
 			left -= pieceText
-			piece, err := procfs.Patiently(s.proc, name, func() ([]byte, error) {
+			piece, err := procfs.PatientlyOf(s.proc, pid, name, func() ([]byte, error) {
 				piece := make([]byte, min(pieceText, part.Size()-at))
 				n, err := part.ReadAt(piece, at)
 				if errors.Is(err, io.EOF) { // a file that is shorter than it says

@@ -129,7 +129,7 @@ func TestATextThatLiesOnTheEdgeOfAPieceIsFound(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, fakejob.Library{Texts: texts}.Content(), 0o600))
 		opened, err := os.Open(file)
 		require.NoError(t, err)
-		has, err := s.search(opened, file)
+		has, err := s.search(42, opened, file)
 		require.NoError(t, err)
 		require.True(t, has, at)
 		require.NoError(t, opened.Close())

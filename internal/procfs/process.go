@@ -166,7 +166,15 @@ func (f *FS) User(pid uint32) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(file.Content)) {
+	user, err := userIn(file.Content)
+	if err != nil {
+		return 0, fmt.Errorf("read status of process %d: %w", pid, err)
+	}
+	return user, nil
+}
+
+func userIn(status []byte) (uint32, error) {
+	for line := range strings.Lines(string(status)) {
 		if ids, ok := strings.CutPrefix(line, "Uid:"); ok {
 			if numbers := strings.Fields(ids); len(numbers) > 0 {
 				uid, err := strconv.ParseUint(numbers[0], 10, 32)
@@ -174,7 +182,7 @@ func (f *FS) User(pid uint32) (uint32, error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("read status of process %d: no user in it", pid)
+	return 0, errors.New("no user in it")
 }
 
 // Environ reads the environment that a process began with, 256 KiB of it at most.

@@ -10,9 +10,10 @@
 // back. So every read runs in a goroutine of its own, and one that does not return in
 // time is left behind:
 //
-//   - its file is not read again until the read has returned, so that one stuck
-//     process costs one thread however often it is asked for;
-//   - while too many reads are left behind, none is begun.
+//   - what it waits for is not read again until the read has returned: the memory of its
+//     process, or the file. One stuck process costs one thread however often and for what
+//     it is asked, and still tells what needs no memory;
+//   - tenants share the room for those that are left behind (Tenant).
 package procfs
 
 import (
@@ -43,10 +44,6 @@ var (
 // ErrNoPlainFile says that a name leads to something that must not be opened.
 var ErrNoPlainFile = errors.New("it is no plain file")
 
-// maxLeft is how many reads may be left behind, each with a thread: a node has eight
-// GPUs, so eight ranks that one dead mount can stop at once, and as many helpers.
-const maxLeft = 16
-
 // patience is how long a read may take.
 var patience = 500 * time.Millisecond
 
@@ -58,8 +55,8 @@ type FS struct {
 	foreign  atomic.Bool
 	hung     atomic.Uint64
 
-	mu   sync.Mutex     // guards left
-	left map[string]int // reads left behind, by file
+	mu   sync.Mutex // guards left
+	left []*behind  // reads that were given up, and have not returned
 }
 
 // Open takes the mount at root, else HOST_PROC from the environment, else /proc.
@@ -69,7 +66,7 @@ func Open(root string) *FS {
 			root = choice
 		}
 	}
-	return &FS{root: root, sys: cmp.Or(os.Getenv("HOST_SYS"), "/sys"), patience: patience, left: map[string]int{}}
+	return &FS{root: root, sys: cmp.Or(os.Getenv("HOST_SYS"), "/sys"), patience: patience}
 }
 
 // WithPatience sets how long a read may take, before the first.
@@ -88,14 +85,7 @@ func (f *FS) Hung() uint64 { return f.hung.Load() }
 func (f *FS) Left() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.leftBehind()
-}
-
-func (f *FS) leftBehind() (n int) {
-	for _, reads := range f.left {
-		n += reads
-	}
-	return n
+	return len(f.left)
 }
 
 // SetForeign says whether this mount numbers processes otherwise than the caller:
@@ -119,8 +109,20 @@ func (f *FS) OtherNamespace() bool {
 // Patiently runs read, which reads file, and gives it up when it takes too long. The
 // goroutine of a read that was given up goes on: read must not touch what others use.
 func Patiently[T any](f *FS, file string, read func() (T, error)) (T, error) {
+	of := f.subjectOf(file)
+	return patiently(f, file, of, func() string { return f.ownerOf(of) }, read)
+}
+
+// PatientlyOf does so with a file that a process has given, and that does not lie in its folder: it
+// is read for others, too, while the process itself hangs.
+func PatientlyOf[T any](f *FS, pid uint32, file string, read func() (T, error)) (T, error) {
+	of := subject{pid, file}
+	return patiently(f, file, of, func() string { return f.ownerOf(of) }, read)
+}
+
+func patiently[T any](f *FS, file string, of subject, owner func() string, read func() (T, error)) (T, error) {
 	var none T
-	if !f.mayRead(file) {
+	if !f.mayRead(of, owner) {
 		f.hung.Add(1)
 		return none, fmt.Errorf("read %s: %w", file, ErrHung)
 	}
@@ -129,12 +131,13 @@ func Patiently[T any](f *FS, file string, read func() (T, error)) (T, error) {
 		err   error
 	}
 	done, over := make(chan result, 1), false // over is guarded by f.mu
+	var left *behind                          // as well
 	go func() {
 		value, err := read()
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if over {
-			f.forget(file)
+			f.left = slices.DeleteFunc(f.left, func(one *behind) bool { return one == left })
 		}
 		over = true
 		done <- result{value, err}
@@ -147,28 +150,19 @@ func Patiently[T any](f *FS, file string, read func() (T, error)) (T, error) {
 	case <-timer.C:
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if over { // it has just returned
+		f.mu.Unlock()
 		r := <-done
 		return r.value, explain(file, r.err)
 	}
-	over = true
-	f.left[file]++
+	over, left = true, f.leave(of)
 	f.hung.Add(1)
-	return none, fmt.Errorf("read %s: %w", file, ErrHung)
-}
-
-func (f *FS) mayRead(file string) bool {
+	f.mu.Unlock()
+	whose := owner()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.left[file] == 0 && f.leftBehind() < maxLeft
-}
-
-// forget is called with mu held, when a read that was left behind returns.
-func (f *FS) forget(file string) {
-	if f.left[file]--; f.left[file] == 0 {
-		delete(f.left, file)
-	}
+	left.owner = whose
+	return none, fmt.Errorf("read %s: %w", file, ErrHung)
 }
 
 // explain says which of the errors of this package one is.

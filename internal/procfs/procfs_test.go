@@ -2,6 +2,7 @@ package procfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -112,33 +113,134 @@ func TestStuckProcessCostsOneRead(t *testing.T) {
 	r.patience = time.Millisecond
 	release := make(chan struct{})
 	hang := func() (int, error) { <-release; return 1, nil }
-	for range 3 {
-		_, err := Patiently(r.FS, "42/maps", hang)
+	for _, file := range []string{"maps", "environ", "pagemap", "map_files/1000-2000", "maps"} {
+		_, err := Patiently(r.FS, r.path(42, file), hang)
 		require.ErrorIs(t, err, ErrHung)
 	}
 	require.Equal(t, 1, r.Left())
-	require.EqualValues(t, 3, r.Hung())
+	require.GreaterOrEqual(t, r.Hung(), uint64(5))
 	r.patience = time.Minute
-	v, err := Patiently(r.FS, "43/maps", func() (int, error) { return 7, nil })
-	require.NoError(t, err, "others are read")
-	require.Equal(t, 7, v)
+	for _, file := range []string{r.path(42, "stat"), r.path(42, "task", "42", "wchan"), r.path(43, "maps")} {
+		v, err := Patiently(r.FS, file, func() (int, error) { return 7, nil })
+		require.NoError(t, err, "what needs no memory is read, and others are")
+		require.Equal(t, 7, v)
+	}
 	close(release)
 	require.Eventually(t, func() bool { return r.Left() == 0 }, time.Minute, time.Millisecond)
-	_, err = Patiently(r.FS, "42/maps", hang)
+	_, err := Patiently(r.FS, r.path(42, "maps"), hang)
 	require.NoError(t, err, "it is read again when it answers")
 }
 
-func TestReadsLeftBehindAreBounded(t *testing.T) {
+// A file that processes share is read for the others while one of them hangs.
+func TestAFileIsReadWhileItsProcessHangs(t *testing.T) {
 	r := newTree(t)
 	r.patience = time.Millisecond
 	release := make(chan struct{})
-	for i := range maxLeft {
-		_, err := Patiently(r.FS, string(rune('a'+i)), func() (int, error) { <-release; return 0, nil })
+	hang := func() (int, error) { <-release; return 1, nil }
+	_, err := Patiently(r.FS, r.path(42, "environ"), hang)
+	require.ErrorIs(t, err, ErrHung)
+	for range 2 {
+		_, err = PatientlyOf(r.FS, 42, "/lib/libslow.so", hang)
 		require.ErrorIs(t, err, ErrHung)
 	}
-	require.Equal(t, maxLeft, r.Left())
-	_, err := Patiently(r.FS, "one more", func() (int, error) { t.Error("read although too many hang"); return 0, nil })
-	require.ErrorIs(t, err, ErrHung)
+	require.Equal(t, 2, r.Left())
+	r.patience = time.Minute
+	_, err = PatientlyOf(r.FS, 42, "/lib/libc.so", func() (int, error) { return 1, nil })
+	require.NoError(t, err)
 	close(release)
+	require.Eventually(t, func() bool { return r.Left() == 0 }, time.Minute, time.Millisecond)
+}
+
+// pod puts a process into a pod of that number, as root of its container.
+func (r tree) pod(pid uint32, pod int) {
+	r.write(fmt.Sprintf("%d/cgroup", pid), fmt.Sprintf("0::/kubepods/pod00000000-0000-0000-0000-%012d/%064d\n", pod, pod))
+	r.write(fmt.Sprintf("%d/status", pid), "Uid:\t0\t0\t0\t0\n")
+	r.write(fmt.Sprintf("%d/environ", pid), "RANK=3")
+	r.write(fmt.Sprintf("%d/stat", pid), statLine("x", "S", "0", "1"))
+}
+
+// fills leaves behind reads of so many processes of a pod.
+func (r tree) fills(pod, processes int, release chan struct{}) {
+	for i := range processes {
+		pid := uint32(1000*pod + i)
+		r.pod(pid, pod)
+		of := r.subjectOf(r.path(pid, "environ"))
+		r.patience = time.Minute // a busy machine is no reason not to know
+		whose := r.ownerOf(of)
+		require.NotEqual(r.t, unknown, whose)
+		r.patience = time.Millisecond
+		_, err := patiently(r.FS, "environ", of, func() string { return whose }, func() (int, error) { <-release; return 0, nil })
+		require.ErrorIs(r.t, err, ErrHung)
+	}
+	r.patience = time.Minute
+}
+
+// Processes of one tenant hang, as many as there may be. All run as root.
+func TestStuckReadsOfOneTenantLeaveRoomForOthers(t *testing.T) {
+	r := newTree(t)
+	release := make(chan struct{})
+	r.fills(1, 8, release)
+	r.pod(50, 1)
+	_, err := r.Environ(50)
+	require.NoError(t, err, "eight ranks may hang, and others of the tenant are read")
+	r.fills(2, leftOfOne, release)
+	r.pod(51, 2)
+	_, err = r.Environ(51)
+	require.ErrorIs(t, err, ErrHung, "the tenant has its share")
+	_, err = r.Stat(51)
+	require.NoError(t, err, "what needs no memory is read")
+	r.pod(42, 3)
+	_, err = r.Environ(42)
+	require.NoError(t, err, "a rank of another tenant is read")
+	close(release)
+	require.Eventually(t, func() bool { return r.Left() == 0 }, time.Minute, time.Millisecond)
+	_, err = r.Environ(51)
+	require.NoError(t, err)
+}
+
+// Many tenants at once leave room for those that have none, until there is no more.
+func TestReadsLeftBehindAreBounded(t *testing.T) {
+	r := newTree(t)
+	release := make(chan struct{})
+	for pod := range (maxLeft - leftForNew) / leftOfOne {
+		r.fills(1+pod, leftOfOne, release)
+	}
+	for i := range leftForNew {
+		pod := 100 + i
+		r.pod(uint32(50+i), pod)
+		_, err := r.Environ(uint32(50 + i))
+		require.NoError(t, err, "a tenant that has none")
+		r.fills(pod, 1, release)
+		_, err = r.Environ(uint32(50 + i))
+		require.ErrorIs(t, err, ErrHung, "what is left is for others")
+	}
+	require.Equal(t, maxLeft, r.Left())
+	r.pod(42, 1000)
+	_, err := r.Environ(42)
+	require.ErrorIs(t, err, ErrHung, "no more")
+	_, err = r.Stat(42)
+	require.NoError(t, err, "what needs no memory")
+	_, err = r.PIDs()
+	require.NoError(t, err)
+	close(release)
+	require.Eventually(t, func() bool { return r.Left() == 0 }, time.Minute, time.Millisecond)
+}
+
+// Whoever hides whose he is has one share with all who do.
+func TestAReadIsItsTenants(t *testing.T) {
+	r := newTree(t)
+	r.pod(42, 1)
+	require.Equal(t, nobody, r.ownerOf(r.subjectOf(r.Root())))
+	require.Equal(t, nobody, r.ownerOf(r.subjectOf("/sys/kernel")))
+	require.Equal(t, "00000000-0000-0000-0000-000000000001", r.ownerOf(r.subjectOf(r.path(42, "maps"))))
+	require.Equal(t, unknown, r.ownerOf(r.subjectOf(r.path(43, "maps"))))
+	r.patience = time.Millisecond
+	require.NoError(t, os.Remove(r.path(42, "cgroup")))
+	require.NoError(t, syscall.Mkfifo(r.path(42, "cgroup"), 0o600)) // holds its reader
+	require.Equal(t, unknown, r.ownerOf(r.subjectOf(r.path(42, "maps"))))
+	require.Equal(t, 1, r.Left())
+	writer, err := os.OpenFile(r.path(42, "cgroup"), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	require.NoError(t, writer.Close())
 	require.Eventually(t, func() bool { return r.Left() == 0 }, time.Minute, time.Millisecond)
 }

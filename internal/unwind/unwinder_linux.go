@@ -121,7 +121,7 @@ func (u *Unwinder) open(pid uint32, m procfs.Mapping) *mapped {
 		return &mapped{why: err}
 	}
 	name := fmt.Sprintf("%s (device %s, inode %d)", m.Path, m.Device, m.Inode)
-	f := &mapped{id: id, file: &patientFile{fs: u.fs, name: name, file: file}, of: map[uint32]struct{}{pid: {}}}
+	f := &mapped{id: id, file: &patientFile{fs: u.fs, pid: pid, name: name, file: file}, of: map[uint32]struct{}{pid: {}}}
 	if f.image, f.why = newImage(f.file, u.arch, u.known); errors.Is(f.why, procfs.ErrHung) {
 		u.left = append(u.left, f)
 		return f
@@ -242,6 +242,7 @@ func (p *Process) find(pc uint64, used map[*mapped]bool) *code {
 // patientFile reads a file in pieces, each once for a stack; a read that hangs is left behind.
 type patientFile struct {
 	fs     *procfs.FS
+	pid    uint32 // that gave it
 	name   string
 	file   *os.File
 	pieces map[int64][]byte
@@ -291,7 +292,7 @@ func (f *patientFile) piece(start int64) ([]byte, error) {
 // read makes its own buffer, which a read that is left behind may fill whenever it returns.
 func (f *patientFile) read(at int64, length int) ([]byte, error) {
 	file := f.file
-	content, err := procfs.Patiently(f.fs, f.name, func() ([]byte, error) {
+	content, err := procfs.PatientlyOf(f.fs, f.pid, f.name, func() ([]byte, error) {
 		buffer := make([]byte, length)
 		n, err := file.ReadAt(buffer, at)
 		if errors.Is(err, io.EOF) {
