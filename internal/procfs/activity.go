@@ -183,19 +183,25 @@ const maxHeld = 4096
 
 // Holds reports whether a process has a file open that the kernel prints by this name, and that is
 // what it seems to be: a file of any kind can have any name in a mount namespace of one's own. It reads
-// the names of the first 4,096 open files.
-func (f *FS) Holds(pid uint32, name string, is func(file string) bool) (bool, error) {
+// the names of the first 4,096 open files, and tells how many it has read.
+func (f *FS) Holds(pid uint32, name string, is func(file string) bool) (holds bool, names int, err error) {
 	folder := f.path(pid, "fd")
 	if f.Foreign() {
-		return false, fmt.Errorf("read %s: %w", folder, ErrForeign)
+		return false, 0, fmt.Errorf("read %s: %w", folder, ErrForeign)
 	}
-	return Patiently(f, folder, func() (holds bool, err error) {
+	type look struct {
+		holds bool
+		names int
+	}
+	l, err := Patiently(f, folder, func() (l look, err error) {
 		err = eachOpen(folder, maxHeld, func(number, one string) (more bool) {
-			holds = one == name && is(filepath.Join(folder, number))
-			return !holds
+			l.names++
+			l.holds = one == name && is(filepath.Join(folder, number))
+			return !l.holds
 		})
-		return holds, err
+		return l, err
 	})
+	return l.holds, l.names, err
 }
 
 // inodeOf is the number in the name of a file that has no path: "socket:[7]", "net:[7]".

@@ -237,13 +237,14 @@ func TestWhoHoldsAFile(t *testing.T) {
 	}
 	fs := Open(root)
 	for pid, want := range map[uint32]bool{42: true, 43: false, 50: false} {
-		holds, err := fs.Holds(pid, "/dev/fuse", func(file string) bool { return file == filepath.Join(root, "42/fd/4") })
+		holds, names, err := fs.Holds(pid, "/dev/fuse", func(file string) bool { return file == filepath.Join(root, "42/fd/4") })
 		require.NoError(t, err)
 		require.Equal(t, want, holds, "%d: the other files of that name are none", pid)
+		require.Positive(t, names)
 	}
-	_, err := fs.Holds(44, "/dev/fuse", nil)
+	_, _, err := fs.Holds(44, "/dev/fuse", nil)
 	require.ErrorIs(t, err, ErrGone)
 	fs.SetForeign(true)
-	_, err = fs.Holds(42, "/dev/fuse", nil)
+	_, _, err = fs.Holds(42, "/dev/fuse", nil)
 	require.ErrorIs(t, err, ErrForeign)
 }

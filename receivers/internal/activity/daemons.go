@@ -1,6 +1,9 @@
 package activity
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -9,10 +12,15 @@ import (
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
-// Bounds of the search for the daemons of FUSE mounts.
+// Bounds of the search for the daemons of FUSE mounts. A search reads the names of the open files
+// of this host.
 const (
 	maxDaemons  = 16               // of one tenant, which are asked in one round
-	searchEvery = 30 * time.Second // a search reads the names of the open files of this host
+	mostNames   = 8 * 64 * 512     // that one search reads: eight ranks, so many helpers, so many files; and of one more process of each tenant
+	searchEvery = 30 * time.Second // it rests for so long at least,
+	// searchShare is for how many times as long as it took it rests: each reader takes half a percent of
+	// a core at most, as much as ncclcall may take of a job's.
+	searchShare = 200
 )
 
 // The device by which FUSE mounts are served (Documentation/admin-guide/devices.txt).
@@ -27,17 +35,28 @@ func isFUSE(file string) bool { return procfs.IsDevice(file, fuseMajor, fuseMino
 // daemons are the processes that serve FUSE mounts. They are looked for beside the looks, once a
 // rank waits for a file that does not answer.
 type daemons struct {
-	demand   *Demand
-	isFUSE   func(file string) bool
-	found    atomic.Pointer[map[string][]daemon] // by tenant
-	searched time.Time                           // when a search began last
-	busy     atomic.Bool                         // one goes on
+	demand *Demand
+	isFUSE func(file string) bool
+	found  atomic.Pointer[map[string][]daemon] // by tenant
+	busy   atomic.Bool                         // a search goes on, which has what follows
+	room   int                                 // names that it reads
+	next   time.Time                           // when the next one begins
+	passes map[string]*pass                    // by tenant
 }
 
 // daemon is a process that has the device open.
 type daemon struct {
-	pid uint32
-	all bool // it may serve everybody
+	pid   uint32
+	ticks uint64 // its start
+	all   bool   // it may serve everybody
+}
+
+// pass is a search through the processes of a tenant, which takes several rounds where these have
+// more files open than there is room for.
+type pass struct {
+	last  uint32 // process that it has come to
+	found []daemon
+	known []daemon // that the pass before has found
 }
 
 // unserved reports whether the rank, a thread of it or the child that holds it up waits for a FUSE
@@ -49,14 +68,12 @@ func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 		return false
 	}
 	d := &r.daemons
-	if now := r.clock(); now.Sub(d.searched) >= searchEvery && d.busy.CompareAndSwap(false, true) {
-		d.searched = now
-		r.looks.Go(func() {
-			defer d.busy.Store(false)
-			if found, err := r.serving(); err == nil {
-				d.found.Store(&found)
-			}
-		})
+	if d.busy.CompareAndSwap(false, true) {
+		if now := r.clock(); now.Before(d.next) {
+			d.busy.Store(false)
+		} else {
+			r.looks.Go(func() { d.search(r.fs, now) })
+		}
 	}
 	found := d.found.Load()
 	tenant, err := r.fs.Tenant(of.PID)
@@ -65,7 +82,10 @@ func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 	}
 	for whose, all := range *found {
 		for _, one := range all {
-			if one.all || whose == tenant {
+			if !one.all && whose != tenant {
+				continue
+			}
+			if stat, err := r.fs.Stat(one.pid); err == nil && stat.StartTicks == one.ticks {
 				starves, _ := d.demand.Starves(one.pid)
 				lacks = lacks || starves
 			}
@@ -74,22 +94,73 @@ func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 	return lacks
 }
 
-// serving looks for the daemons. Tenants do not take the room of others.
-func (r *Reader) serving() (map[string][]daemon, error) {
-	pids, err := r.fs.PIDs()
-	found := map[string][]daemon{}
-	for _, pid := range pids {
-		tenant, err := r.fs.Tenant(pid)
-		if err != nil || len(found[tenant]) >= maxDaemons {
-			continue // it has ended, or there is no room
-		}
-		if holds, err := r.fs.Holds(pid, fuseDevice, r.daemons.isFUSE); err != nil || !holds {
-			continue
-		}
-		all, err := r.fs.Administers(pid)
-		found[tenant] = append(found[tenant], daemon{pid, all && err == nil})
+// search looks for the daemons. Tenants share the room: those with few processes come first, and what
+// they leave is for the others. A tenant whose files are more than its share hides its own daemons for
+// some rounds, nobody else's.
+func (d *daemons) search(fs *procfs.FS, now time.Time) {
+	began := time.Now()
+	defer func() {
+		took := time.Since(began)
+		d.next = now.Add(took + max(searchEvery, searchShare*took))
+		d.busy.Store(false)
+	}()
+	pids, err := fs.PIDs()
+	if err != nil {
+		return
 	}
-	return found, err
+	of := map[string][]uint32{}
+	for _, pid := range pids {
+		if tenant, err := fs.Tenant(pid); err == nil { // else it has ended
+			of[tenant] = append(of[tenant], pid)
+		}
+	}
+	tenants := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(of[a]), len(of[b])), cmp.Compare(a, b))
+	})
+	passes, found, room := map[string]*pass{}, map[string][]daemon{}, d.room
+	for i, tenant := range tenants {
+		p := cmp.Or(d.passes[tenant], &pass{})
+		room -= d.searchOf(fs, p, of[tenant], room/(len(tenants)-i))
+		passes[tenant] = p
+		if all := slices.Concat(p.found, p.known); len(all) > 0 {
+			found[tenant] = all
+		}
+	}
+	d.passes = passes
+	d.found.Store(&found)
+}
+
+// searchOf goes on with the pass of a tenant while there is room, and tells how much it took. One
+// process has its turn even so.
+func (d *daemons) searchOf(fs *procfs.FS, p *pass, pids []uint32, room int) (took int) {
+	next, _ := slices.BinarySearch(pids, p.last+1)
+	for ; next < len(pids) && len(p.found) < maxDaemons; next++ {
+		if took > 0 && took >= room {
+			return took
+		}
+		one, names := d.look(fs, pids[next])
+		took += 1 + names
+		p.last = pids[next]
+		if one != nil {
+			p.found = append(p.found, *one)
+		}
+	}
+	*p = pass{known: p.found}
+	return took
+}
+
+// look looks whether a process has the device open, and counts the files that it has.
+func (d *daemons) look(fs *procfs.FS, pid uint32) (found *daemon, names int) {
+	holds, names, err := fs.Holds(pid, fuseDevice, d.isFUSE)
+	if err != nil || !holds {
+		return nil, names
+	}
+	stat, err := fs.Stat(pid)
+	if err != nil {
+		return nil, names
+	}
+	all, err := fs.Administers(pid)
+	return &daemon{pid, stat.StartTicks, all && err == nil}, names
 }
 
 // waitsForFUSE reports whether a file of a FUSE mount keeps something of the rank waiting. In a page fault

@@ -147,7 +147,87 @@ func TestDaemonsOfOneTenantHideNoneOfAnother(t *testing.T) {
 	tree.opens(last, map[int]string{3: fuseDevice})
 	tree.serves(last, "0", podOf("1"), few, initial)
 	require.True(t, l.unserved())
-	require.Len(t, (*l.daemons.found.Load()), 2)
+	found := *l.daemons.found.Load()
+	require.Len(t, found, 2)
+	require.Len(t, found["22222222-2222-2222-2222-222222222222"], maxDaemons)
+}
+
+// A tenant whose processes have many files open delays the search for its own daemons alone.
+func TestFilesOfOneTenantDelayNoSearchOfAnother(t *testing.T) {
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	l.daemons.room = 20
+	tree.awaits(podOf("1"))
+	tree.daemon("R", 7, 7, 0)
+	many := map[int]string{}
+	for fd := range 10 {
+		many[fd] = "/dev/null"
+	}
+	for pid := uint32(100); pid < 110; pid++ {
+		tree.opens(pid, many)
+		tree.serves(pid, "0", podOf("2"), few, initial)
+	}
+	const last = 1000
+	tree.opens(last-1, map[int]string{3: fuseDevice})
+	tree.serves(last-1, "0", podOf("2"), few, initial)
+	tree.opens(last, map[int]string{3: fuseDevice})
+	tree.serves(last, "0", podOf("1"), few, initial)
+	require.True(t, l.unserved())
+	own := func() []daemon { return (*l.daemons.found.Load())["22222222-2222-2222-2222-222222222222"] }
+	require.Empty(t, own(), "its files are more than its share")
+	rounds := 0
+	for ; len(own()) == 0; rounds++ {
+		require.Less(t, rounds, 11)
+		l.at = l.daemons.next
+		l.look()
+		l.Wait()
+	}
+	require.Greater(t, rounds, 1)
+	for range 12 { // it begins anew
+		l.at = l.daemons.next
+		l.look()
+		l.Wait()
+		require.NotEmpty(t, own(), "what a pass has found counts in the next")
+	}
+}
+
+// A search that took long rests for long, counted from its end.
+func TestASearchRests(t *testing.T) {
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	tree.awaits("/")
+	tree.opens(60, map[int]string{3: fuseDevice})
+	tree.daemon("R", 7, 7, 0)
+	const long = 200 * time.Millisecond
+	searches := 0
+	l.daemons.isFUSE = func(string) bool { searches++; time.Sleep(long); return true }
+	l.look()
+	begun := l.at
+	l.Wait()
+	require.Equal(t, 1, searches)
+	require.GreaterOrEqual(t, l.daemons.next.Sub(begun), (1+searchShare)*long)
+	l.at = begun.Add(searchShare * long)
+	l.look()
+	l.Wait()
+	require.Equal(t, 1, searches, "it rests")
+	l.at = l.daemons.next
+	l.look()
+	l.Wait()
+	require.Equal(t, 2, searches)
+}
+
+// Another process may have the number of a daemon by now.
+func TestANumberUsedAgainIsNoDaemon(t *testing.T) {
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	tree.awaits("/")
+	tree.opens(60, map[int]string{3: fuseDevice})
+	tree.daemon("R", 7, 7, 0)
+	require.True(t, l.unserved())
+	tree.write("60/stat", fmt.Sprintf("60 (other) S 1 60 60 0 -1 4194304 1 0 0 0 100 0 0 0 20 0 2 0 %d 1000 1", begun+1))
+	for range 3 {
+		require.False(t, l.look().Inside.Unserved)
+	}
 }
 
 // A rank waits for a file, or for a page of one, and what serves the mount has no CPU.

@@ -47,7 +47,7 @@ type known struct {
 
 // New makes a reader of a proc file system.
 func New(fs *procfs.FS) *Reader {
-	return &Reader{fs: fs, clock: time.Now, known: map[uint32]*known{}, trees: newTrees(), daemons: daemons{demand: NewDemand(fs), isFUSE: isFUSE}}
+	return &Reader{fs: fs, clock: time.Now, known: map[uint32]*known{}, trees: newTrees(), daemons: daemons{demand: NewDemand(fs), isFUSE: isFUSE, room: mostNames}}
 }
 
 // Read adds to p what its process does now. What cannot be read is not known:
