@@ -52,7 +52,19 @@ type Process struct {
 	// the rank started and that has its environment (a compiler, a shell's child).
 	// It is false for the outermost process of a rank.
 	Inherited bool
+	// Ended is true where the process had ended by the time that Lookup was asked for: its number
+	// may be another's by now.
+	Ended bool
 }
+
+// Born is a process and no other until the machine boots again. Without StartNS it is not known which.
+type Born struct {
+	PID     uint32
+	StartNS uint64
+}
+
+// Born is what tells the process from others that have its number before and after it.
+func (p *Process) Born() Born { return Born{p.PID, p.StartNS} }
 
 // IsRank reports whether the process is a rank or a descendant of one.
 func (p Process) IsRank() bool { return p.Rank != Unknown }

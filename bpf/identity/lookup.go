@@ -59,7 +59,9 @@ func (t *Tracker) recorded(pid uint32, ns uint64) (r *record, p Process, sure bo
 	if r = t.table.at(pid, ns); r == nil {
 		return nil, Process{}, false
 	}
-	return r, r.Process, r.alive() || r.endNS >= ns
+	p, sure = r.Process, r.alive() || r.endNS >= ns
+	p.Ended = !sure
+	return r, p, sure
 }
 
 // inherited answers for a process that nobody has seen.

@@ -29,7 +29,9 @@ func TestReusedPIDIsToldApartByTime(t *testing.T) {
 	s.settle()
 
 	require.Equal(t, 3, s.lookup(500, 0, 5).Rank, "while the rank lived")
+	require.False(t, s.lookup(500, 0, 5).Ended)
 	require.Equal(t, 3, s.lookup(500, 0, 15).Rank, "after it, when nobody else had the pid")
+	require.True(t, s.lookup(500, 0, 15).Ended, "what came then may be of another")
 	require.Equal(t, Unknown, s.lookup(500, 0, 25).Rank)
 	require.Equal(t, Unknown, s.lookup(500, 0, 35).Rank)
 	require.Equal(t, "worker", s.lookup(500, 0, 45).Comm)

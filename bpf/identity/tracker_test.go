@@ -89,6 +89,8 @@ func TestExitsOfRanksCarryHowTheyEnded(t *testing.T) {
 
 			p, known := tracker.Lookup(c.pid(), 0, time.Now())
 			require.True(t, known, "known after its death")
+			require.True(t, p.Ended)
+			p.Ended = false
 			require.Equal(t, e.Process, p)
 			require.Contains(t, []string{"user 0", unknownDomain}, p.Domain, "it may have been gone when it was asked for")
 			require.Equal(t, Process{

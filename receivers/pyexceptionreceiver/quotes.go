@@ -29,25 +29,36 @@ const mostQuotes = 256
 
 // quotes brings exceptions that quote a rank's together with the end of that rank. Either comes first.
 type quotes struct {
-	launchers atomic.Pointer[map[uint32]string] // who has started ranks that lived at one of the last two looks, with the domain of these
-	before    map[uint32]string                 // at the last look
+	launchers atomic.Pointer[map[identity.Born]string] // who has started ranks that lived at one of the last two looks, with their domain
+	before    map[identity.Born]string                 // at the last look
 	list      fairlru.List[*quote]
 }
 
 // quote is one side of the two.
 type quote struct {
 	at       *fairlru.Element[*quote]
-	launcher uint32
+	launcher identity.Born
 	end      *identity.Exit     // of a rank that it has started, or
 	event    *pyexception.Event // what it displayed
 }
 
-// saw takes the living ranks.
-func (q *quotes) saw(ranks []identity.Process) {
-	now := map[uint32]string{}
-	for _, r := range ranks {
-		if !r.Inherited && r.ParentPID != 0 {
-			now[r.ParentPID] = r.Domain
+// saw takes the living ranks, and who has a number now.
+func (q *quotes) saw(ranks []identity.Process, who func(pid uint32) (identity.Process, bool)) {
+	now, parents := map[identity.Born]string{}, map[uint32]*identity.Process{}
+	for i := range ranks {
+		r := &ranks[i]
+		if r.Inherited || r.ParentPID <= 1 { // process 1 adopts anybody's
+			continue
+		}
+		parent, asked := parents[r.ParentPID]
+		if !asked {
+			if p, found := who(r.ParentPID); found && !p.Ended {
+				parent = &p
+			}
+			parents[r.ParentPID] = parent
+		}
+		if parent != nil && started(parent.Born(), parent.Domain, r) {
+			now[parent.Born()] = parent.Domain
 		}
 	}
 	both := maps.Clone(now)
@@ -56,32 +67,46 @@ func (q *quotes) saw(ranks []identity.Process) {
 	q.launchers.Store(&both)
 }
 
-// launcher is the domain of the ranks that a process has started; false for none. It is safe beside the
-// rest.
-func (q *quotes) launcher(pid uint32) (domain string, is bool) {
-	if all := q.launchers.Load(); all != nil {
-		domain, is = (*all)[pid]
-	}
-	return domain, is
+// started reports whether a process is the one that has started a rank. The number alone does not say
+// so: a rank outlives its launcher, and anybody's process may have the number then.
+func started(launcher identity.Born, domain string, rank *identity.Process) bool {
+	return launcher.PID == rank.ParentPID && launcher.StartNS != 0 && launcher.StartNS <= rank.StartNS && domain == rank.Domain
 }
 
-// displayed takes an exception of who is no rank, and returns it as the rank's that it quotes, with
-// that rank; nil where its end has not come yet, or it quotes none.
-func (q *quotes) displayed(e *pyexception.Event) (*pyexception.Event, *identity.Process) {
-	domain, is := q.launcher(e.PID)
-	if !is || e.Chain[0].Type != quoting {
+// launched are the processes that have started ranks, with the domain of these.
+func (q *quotes) launched() map[identity.Born]string {
+	if all := q.launchers.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// launcher reports whether a process has started ranks. It is safe beside the rest.
+func (q *quotes) launcher(p *identity.Process) bool {
+	_, is := q.launched()[p.Born()]
+	return is && !p.Ended // what has ended displays nothing
+}
+
+// displayed takes an exception of a process that is no rank, and returns it as the rank's that it
+// quotes, with that rank; nil where its end has not come yet, or it quotes none.
+func (q *quotes) displayed(e *pyexception.Event, by *identity.Process) (*pyexception.Event, *identity.Process) {
+	if !q.launcher(by) || e.Chain[0].Type != quoting {
 		return nil, nil
 	}
-	return q.meet(&quote{launcher: e.PID, event: e}, domain)
+	return q.meet(&quote{launcher: by.Born(), event: e}, by.Domain)
 }
 
 // exited is the same for the end of a process.
 func (q *quotes) exited(end *identity.Exit) (*pyexception.Event, *identity.Process) {
-	domain, is := q.launcher(end.ParentPID)
-	if !is || end.Inherited || end.Code != exceptionStatus {
+	if end.Inherited || end.Code != exceptionStatus {
 		return nil, nil
 	}
-	return q.meet(&quote{launcher: end.ParentPID, end: end}, domain)
+	for launcher, domain := range q.launched() {
+		if started(launcher, domain, &end.Process) {
+			return q.meet(&quote{launcher: launcher, end: end}, domain)
+		}
+	}
+	return nil, nil
 }
 
 // time is when this side came.

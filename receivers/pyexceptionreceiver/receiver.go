@@ -99,11 +99,8 @@ func (x *exceptions) observe() error {
 // wanted: what other programs display is nobody's business, and their messages are not
 // even decoded.
 func (x *exceptions) wanted(pid uint32) bool {
-	if _, launcher := x.quotes.launcher(pid); launcher {
-		return true
-	}
 	process, found := x.resolver.Lookup(pid, 0, time.Now())
-	return found && process.IsRank()
+	return found && (process.IsRank() || x.quotes.launcher(&process))
 }
 
 // use looks for interpreters and reads events until the probe is closed or broken.
@@ -150,8 +147,11 @@ func (x *exceptions) work(ctx context.Context, done <-chan struct{}) {
 
 func (x *exceptions) take(ctx context.Context, e *pyexception.Event) {
 	process, found := x.resolver.Lookup(e.PID, 0, e.Time)
-	if !found || !process.IsRank() {
-		if inner, rank := x.quotes.displayed(e); inner != nil {
+	if !found {
+		return
+	}
+	if !process.IsRank() {
+		if inner, rank := x.quotes.displayed(e, &process); inner != nil {
 			x.tell(inner, rank, finalStatus)
 		}
 		return

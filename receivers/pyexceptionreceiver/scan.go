@@ -3,7 +3,9 @@ package pyexceptionreceiver
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/bpf/pyexception"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
@@ -26,7 +28,7 @@ func (x *exceptions) scan(ctx context.Context, s source) {
 func (x *exceptions) processes(ctx context.Context) []pyexception.Process {
 	ranks, over := probereceiver.Oldest(x.resolver, x.config.MaxProcesses)
 	x.telemetry.ReceiverPyexceptionProcessesSkipped.Add(ctx, int64(over))
-	x.quotes.saw(ranks)
+	x.quotes.saw(ranks, func(pid uint32) (identity.Process, bool) { return x.resolver.Lookup(pid, 0, time.Now()) })
 	processes := make([]pyexception.Process, len(ranks))
 	for i, r := range ranks {
 		processes[i] = pyexception.Process{PID: r.PID, Start: r.StartTime, Owner: r.Domain}
