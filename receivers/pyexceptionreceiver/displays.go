@@ -10,7 +10,8 @@ import (
 
 // A program may display exceptions without end: it calls sys.excepthook itself. What is
 // told of one process in a window is bounded, and of the processes of one domain: a node
-// has some hundred ranks, and all of them can fail at once.
+// has some hundred ranks, and all of them can fail at once. As many again are told of those
+// that their process ended of, which matter most.
 const (
 	window        = time.Minute
 	mostOfProcess = 4
@@ -27,18 +28,20 @@ const lasting = 10 * time.Minute
 // ends are how many ends of processes are remembered for exceptions that are read later.
 const ends = 256
 
-// displays remembers what processes displayed. It goes by the times of the events.
+// displays remembers what processes displayed, and admits what is told. It goes by the times of the
+// events.
 type displays struct {
 	since     time.Time // when the window began
 	domains   map[string]int
 	list      fairlru.List[*process]
-	processes map[uint32]*fairlru.Element[*process]
+	processes map[identity.Born]*fairlru.Element[*process]
 	ended     []identity.Exit // the last ones
+	untold    int64           // exceptions that are not told, since they were asked for
 }
 
 // process is one that displayed an exception.
 type process struct {
-	pid  uint32
+	born identity.Born
 	told int // in this window
 	last *display
 }
@@ -47,57 +50,84 @@ type process struct {
 type display struct {
 	event *pyexception.Event
 	of    identity.Process
+	told  bool
 }
 
 func newDisplays() *displays {
-	return &displays{domains: map[string]int{}, processes: map[uint32]*fairlru.Element[*process]{}}
+	return &displays{domains: map[string]int{}, processes: map[identity.Born]*fairlru.Element[*process]{}}
+}
+
+// admit reports whether one more is told: of a process, which was told so often in this window, and of
+// its domain. end: its process ended of it. Ends are heard of late, so they never turn the window back.
+func (d *displays) admit(told *int, domain string, at time.Time, end bool) bool {
+	if at.Sub(d.since) >= window || !end && d.since.Sub(at) >= window {
+		d.since = at
+		clear(d.domains)
+		d.list.Each(func(p *process) { p.told = 0 })
+		*told = 0
+	}
+	times := 1
+	if end {
+		times = 2
+	}
+	_, known := d.domains[domain]
+	if !known && len(d.domains) >= mostDomains || *told >= times*mostOfProcess || d.domains[domain] >= times*mostOfDomain {
+		return false
+	}
+	*told++
+	d.domains[domain]++
+	return true
 }
 
 // add takes an exception and reports whether a record is made of it now. final is the end
 // of its process, where that was heard of first.
 func (d *displays) add(e *pyexception.Event, of *identity.Process) (tell bool, final string) {
-	if e.Time.Sub(d.since) >= window || e.Time.Before(d.since) {
-		d.since = e.Time
-		clear(d.domains)
-		d.list.Each(func(p *process) { p.told = 0 })
-	}
+	p := d.process(of)
 	for i := range d.ended {
-		if same(&d.ended[i].Process, of) {
-			return true, finality(e, &d.ended[i])
+		if d.ended[i].Born() != of.Born() {
+			continue
 		}
+		final = finality(e, &d.ended[i])
+		if tell = d.admit(&p.told, of.Domain, e.Time, final != ""); !tell {
+			d.untold++
+		}
+		return tell, final
 	}
-	p := d.process(e.PID, of.Domain)
-	p.last = &display{e, *of}
-	if _, known := d.domains[of.Domain]; !known && len(d.domains) >= mostDomains || p.told >= mostOfProcess || d.domains[of.Domain] >= mostOfDomain {
-		return false, ""
-	}
-	p.told++
-	d.domains[of.Domain]++
-	return true, ""
+	d.leave(p)
+	p.last = &display{e, *of, d.admit(&p.told, of.Domain, e.Time, false)}
+	return p.last.told, ""
 }
 
-func same(a, b *identity.Process) bool {
-	return a.PID == b.PID && a.StartTime.Equal(b.StartTime)
+// quoted reports whether an exception that another process quoted is told: its rank ended of it, then.
+func (d *displays) quoted(rank *identity.Process, at time.Time) bool {
+	told := 0 // a process ends once
+	is := d.admit(&told, rank.Domain, at, true)
+	if !is {
+		d.untold++
+	}
+	return is
 }
 
-func (d *displays) process(pid uint32, domain string) *process {
-	if e := d.processes[pid]; e != nil {
+// process is what is remembered of one.
+func (d *displays) process(of *identity.Process) *process {
+	born := of.Born()
+	if e := d.processes[born]; e != nil {
 		d.list.Touch(e, fairlru.Little)
 		return e.Value
 	}
 	for d.list.Len() >= mostProcesses {
 		victim, _ := d.list.Victim()
-		d.forget(victim.Value.pid)
+		d.forget(victim)
 	}
-	p := &process{pid: pid}
-	d.processes[pid] = d.list.Add(p, fairlru.Little, domain)
+	p := &process{born: born}
+	d.processes[born] = d.list.Add(p, fairlru.Little, of.Domain)
 	return p
 }
 
-// exited takes the end of a process and returns its last exception, if that is to be told
+// exited takes the end of a process and returns its last exception, if that is told
 // with it, and what it was to the end.
 func (d *displays) exited(e *identity.Exit) (last *display, final string) {
-	known := d.processes[e.PID]
+	known := d.processes[e.Born()]
 	if known == nil {
 		d.ended = append(d.ended, *e)
 		if len(d.ended) > ends {
@@ -105,14 +135,14 @@ func (d *displays) exited(e *identity.Exit) (last *display, final string) {
 		}
 		return nil, ""
 	}
-	d.forget(e.PID)
-	last = known.Value.last
-	if !same(&last.of, &e.Process) {
+	defer d.forget(known)
+	if last = known.Value.last; last == nil {
 		return nil, ""
 	}
-	if final = finality(last.event, e); final == "" {
+	if final = finality(last.event, e); final == "" || !d.admit(&known.Value.told, last.of.Domain, e.Time, true) {
 		return nil, ""
 	}
+	last.told = true
 	return last, final
 }
 
@@ -137,7 +167,16 @@ func finality(e *pyexception.Event, end *identity.Exit) string {
 	return finalBefore
 }
 
-func (d *displays) forget(pid uint32) {
-	d.list.Remove(d.processes[pid])
-	delete(d.processes, pid)
+func (d *displays) forget(p *fairlru.Element[*process]) {
+	d.leave(p.Value)
+	d.list.Remove(p)
+	delete(d.processes, p.Value.born)
+}
+
+// leave counts the last exception of a process that is not the last any more, where it was not told.
+func (d *displays) leave(p *process) {
+	if p.last != nil && !p.last.told {
+		d.untold++
+	}
+	p.last = nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func of(pid uint32, domain string, after time.Duration) (*pyexception.Event, *identity.Process) {
-	return &pyexception.Event{PID: pid, Thread: pid, Time: start.Add(after)}, &identity.Process{PID: pid, Domain: domain, StartTime: start}
+	return &pyexception.Event{PID: pid, Thread: pid, Time: start.Add(after)}, &identity.Process{PID: pid, Domain: domain, StartTime: start, StartNS: startNS}
 }
 
 func told(d *displays, pid uint32, domain string, after time.Duration) bool {
@@ -21,7 +21,7 @@ func told(d *displays, pid uint32, domain string, after time.Duration) bool {
 }
 
 func exit(pid uint32, code, signal int, after time.Duration) *identity.Exit {
-	return &identity.Exit{Process: identity.Process{PID: pid, StartTime: start}, Code: code, Signal: signal, Time: start.Add(after)}
+	return &identity.Exit{Process: identity.Process{PID: pid, StartTime: start, StartNS: startNS}, Code: code, Signal: signal, Time: start.Add(after)}
 }
 
 func TestAProcessThatDisplaysWithoutEndIsToldAFewTimes(t *testing.T) {
@@ -56,7 +56,7 @@ func TestADomainLeavesOthersTheirShare(t *testing.T) {
 	}
 	require.Equal(t, mostProcesses, d.list.Len())
 	require.Len(t, d.processes, mostProcesses)
-	require.Contains(t, d.processes, uint32(1<<20), "the flood takes room from itself")
+	require.Contains(t, d.processes, identity.Born{PID: 1 << 20, StartNS: startNS}, "the flood takes room from itself")
 }
 
 func TestOnlyTheLastBeforeAFailureIsItsEnd(t *testing.T) {
@@ -105,11 +105,84 @@ func TestAnotherProcessWithThePidHadNoException(t *testing.T) {
 	d := newDisplays()
 	require.True(t, told(d, 1, "a", 0))
 	later := exit(1, 1, 0, time.Second)
-	later.StartTime = start.Add(500 * time.Millisecond)
+	later.StartNS += 500e6
 	last, _ := d.exited(later)
 	require.Nil(t, last)
 	for pid := range uint32(2 * ends) {
 		d.exited(exit(pid+10, 1, 0, 0))
 	}
 	require.Len(t, d.ended, ends)
+}
+
+// A domain is bounded on each way on which an exception is told, and ends have a part of their own.
+func TestADomainIsBoundedOnEachWay(t *testing.T) {
+	const flood = 8 * mostOfDomain
+	quotation, launched := quotation(time.Millisecond, quotedText), launcher()
+	for name, tell := range map[string]func(d *displays, q *quotes, pid uint32) (told, final int){
+		"displayed, then its end": func(d *displays, _ *quotes, pid uint32) (n, final int) {
+			if told(d, pid, "flood", 0) {
+				n++
+			}
+			if last, _ := d.exited(exit(pid, 1, 0, time.Millisecond)); last != nil {
+				n, final = n+1, 1
+			}
+			return n, final
+		},
+		"its end is heard of first": func(d *displays, _ *quotes, pid uint32) (n, final int) {
+			d.exited(exit(pid, 1, 0, time.Millisecond))
+			for i := range 2 {
+				if told(d, pid, "flood", time.Duration(i)) {
+					n, final = n+1, final+1
+				}
+			}
+			return n, final
+		},
+		"quoted by its launcher": func(d *displays, q *quotes, pid uint32) (n, final int) {
+			end := ended(0, 1)
+			end.PID, end.Domain = pid, launched.Domain
+			q.exited(end)
+			if inner, rank := q.displayed(quotation, &launched); inner != nil && d.quoted(rank, start) {
+				n, final = 1, 1
+			}
+			return n, final
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, q, all, finals := newDisplays(), quotesOf(), 0, 0
+			for pid := range uint32(flood) {
+				n, final := tell(d, q, pid+1)
+				all, finals = all+n, finals+final
+			}
+			require.Equal(t, 2*mostOfDomain, all)
+			require.GreaterOrEqual(t, finals, mostOfDomain)
+			require.True(t, told(d, 1<<20, "other", 0))
+			require.True(t, told(d, 1<<21, "flood", window), "in the next window")
+			d.admit(new(int), "other", start.Add(-time.Hour), true)
+			require.Equal(t, 1, d.domains["flood"], "an end that is heard of late begins no window")
+		})
+	}
+}
+
+// An exception is untold once: not where its end tells it.
+func TestWhatIsToldWithItsEndIsNotUntold(t *testing.T) {
+	d := newDisplays()
+	for i := range mostOfProcess + 3 {
+		told(d, 1, "a", time.Duration(i))
+	}
+	require.EqualValues(t, 2, d.untold, "the last may be told with its end")
+	last, _ := d.exited(exit(1, 1, 0, time.Second))
+	require.NotNil(t, last)
+	require.EqualValues(t, 2, d.untold)
+
+	for i := range mostOfProcess + 1 {
+		told(d, 2, "a", time.Duration(i))
+	}
+	d.exited(exit(2, 0, 0, time.Second))
+	require.EqualValues(t, 3, d.untold, "it ended well")
+
+	d.exited(exit(3, 1, 0, time.Second))
+	for i := range 3 * mostOfProcess {
+		told(d, 3, "a", time.Duration(i))
+	}
+	require.EqualValues(t, 3+mostOfProcess, d.untold, "its end was heard of first")
 }

@@ -124,6 +124,7 @@ func (x *exceptions) work(ctx context.Context, done <-chan struct{}) {
 		select {
 		case x.exits <- e:
 		default:
+			x.telemetry.ReceiverPyexceptionExitsDropped.Add(ctx, 1)
 		}
 	})
 	defer cancel()
@@ -133,35 +134,41 @@ func (x *exceptions) work(ctx context.Context, done <-chan struct{}) {
 			return
 		case event := <-x.events:
 			x.telemetry.ReceiverPyexceptionExceptions.Add(ctx, 1)
-			x.take(ctx, event)
+			x.take(event)
 		case e := <-x.exits:
 			if last, final := x.displays.exited(&e); last != nil {
 				x.tell(last.event, &last.of, final)
 			}
 			if inner, rank := x.quotes.exited(&e); inner != nil {
-				x.tell(inner, rank, finalStatus)
+				x.tellQuoted(inner, rank, e.Time)
 			}
 		}
+		x.telemetry.ReceiverPyexceptionExceptionsUntold.Add(ctx, x.displays.untold)
+		x.displays.untold = 0
 	}
 }
 
-func (x *exceptions) take(ctx context.Context, e *pyexception.Event) {
+func (x *exceptions) take(e *pyexception.Event) {
 	process, found := x.resolver.Lookup(e.PID, 0, e.Time)
 	if !found {
 		return
 	}
 	if !process.IsRank() {
 		if inner, rank := x.quotes.displayed(e, &process); inner != nil {
-			x.tell(inner, rank, finalStatus)
+			x.tellQuoted(inner, rank, e.Time)
 		}
 		return
 	}
-	tell, final := x.displays.add(e, &process)
-	if !tell {
-		x.telemetry.ReceiverPyexceptionExceptionsUntold.Add(ctx, 1)
-		return
+	if tell, final := x.displays.add(e, &process); tell {
+		x.tell(e, &process, final)
 	}
-	x.tell(e, &process, final)
+}
+
+// tellQuoted tells an exception that another process quoted, of the rank that has ended of it.
+func (x *exceptions) tellQuoted(inner *pyexception.Event, rank *identity.Process, at time.Time) {
+	if x.displays.quoted(rank, at) {
+		x.tell(inner, rank, finalStatus)
+	}
 }
 
 // tell makes a record. An exception that was its process's end is told twice: as it is

@@ -14,6 +14,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/bpf/pyexception"
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -157,11 +158,24 @@ func TestTheLastBeforeAFailureIsToldWithIt(t *testing.T) {
 		require.NotContains(t, b.Next(t).Attributes().AsRaw(), "tracecore.exception.final")
 	}
 	require.Empty(t, b.Records)
-	b.Eventually(t, "exceptions_untold", 3) // counted after "exceptions"
+	b.Eventually(t, "exceptions_untold", 2) // counted after "exceptions"
 	b.Resolver.Exit(t, identity.Exit{Process: known, Code: 1, Time: start.Add(time.Second)})
 	r := b.Next(t)
 	require.Equal(t, start.Add((mostOfProcess+2)*time.Millisecond).UnixNano(), int64(r.Timestamp()))
 	require.Equal(t, "status", r.Attributes().AsRaw()["tracecore.exception.final"])
+	require.EqualValues(t, 2, b.Own(t, "exceptions_untold"), "it is told")
+}
+
+// Ends that find no room are counted: the last exceptions of these processes are not told with them.
+func TestEndsThatFindNoRoomAreCounted(t *testing.T) {
+	b := newBench(t)
+	b.start(t)
+	require.Eventually(t, func() bool {
+		for range 100 * pendingExits {
+			b.Resolver.Exit(t, identity.Exit{Process: known, Code: 1, Time: start})
+		}
+		return b.Own(t, "exits_dropped") > 0
+	}, hosttest.Patience, time.Millisecond)
 }
 
 func TestInterpretersOfTheRanksAreLookedForAgainAndAgain(t *testing.T) {

@@ -30,6 +30,7 @@ type TelemetryBuilder struct {
 	registrations                          []metric.Registration
 	ReceiverPyexceptionExceptions          metric.Int64Counter
 	ReceiverPyexceptionExceptionsUntold    metric.Int64Counter
+	ReceiverPyexceptionExitsDropped        metric.Int64Counter
 	ReceiverPyexceptionInterpreters        metric.Int64ObservableGauge
 	ReceiverPyexceptionInterpretersFailed  metric.Int64ObservableGauge
 	ReceiverPyexceptionInterpretersSkipped metric.Int64ObservableGauge
@@ -193,8 +194,14 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverPyexceptionExceptionsUntold, err = builder.meter.Int64Counter(
 		"otelcol_receiver_pyexception_exceptions_untold",
-		metric.WithDescription("Exceptions of which no record was made when they came, because their process or its domain displayed too many. The last of a process that then fails is told with its end all the same. [Development]"),
+		metric.WithDescription("Exceptions of which no record was made, because their process or its domain displayed too many. The last of a process counts once it is known that it is not told with its end. [Development]"),
 		metric.WithUnit("{exception}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverPyexceptionExitsDropped, err = builder.meter.Int64Counter(
+		"otelcol_receiver_pyexception_exits_dropped",
+		metric.WithDescription("Ends of processes of ranks that did not fit into the receiver's queue, so that the last exception of such a process is not told with its end. [Development]"),
+		metric.WithUnit("{exit}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverPyexceptionInterpreters, err = builder.meter.Int64ObservableGauge(

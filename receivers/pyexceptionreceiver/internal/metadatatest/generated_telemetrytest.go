@@ -40,7 +40,7 @@ func AssertEqualReceiverPyexceptionExceptions(t *testing.T, tt *componenttest.Te
 func AssertEqualReceiverPyexceptionExceptionsUntold(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_pyexception_exceptions_untold",
-		Description: "Exceptions of which no record was made when they came, because their process or its domain displayed too many. The last of a process that then fails is told with its end all the same. [Development]",
+		Description: "Exceptions of which no record was made, because their process or its domain displayed too many. The last of a process counts once it is known that it is not told with its end. [Development]",
 		Unit:        "{exception}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -49,6 +49,22 @@ func AssertEqualReceiverPyexceptionExceptionsUntold(t *testing.T, tt *componentt
 		},
 	}
 	got, err := tt.GetMetric("otelcol_receiver_pyexception_exceptions_untold")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
+func AssertEqualReceiverPyexceptionExitsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_pyexception_exits_dropped",
+		Description: "Ends of processes of ranks that did not fit into the receiver's queue, so that the last exception of such a process is not told with its end. [Development]",
+		Unit:        "{exit}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_pyexception_exits_dropped")
 	require.NoError(t, err)
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }

@@ -50,12 +50,16 @@ func TestSetupTelemetry(t *testing.T) {
 	}))
 	tb.ReceiverPyexceptionExceptions.Add(context.Background(), 1)
 	tb.ReceiverPyexceptionExceptionsUntold.Add(context.Background(), 1)
+	tb.ReceiverPyexceptionExitsDropped.Add(context.Background(), 1)
 	tb.ReceiverPyexceptionProcessesSkipped.Add(context.Background(), 1)
 	tb.ReceiverPyexceptionRecordsDropped.Add(context.Background(), 1)
 	AssertEqualReceiverPyexceptionExceptions(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverPyexceptionExceptionsUntold(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverPyexceptionExitsDropped(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverPyexceptionInterpreters(t, testTel,
