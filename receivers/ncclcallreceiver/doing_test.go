@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
@@ -261,16 +262,16 @@ func TestCommunicatorsThatNobodyCanTellApart(t *testing.T) {
 // Processes of one user that make communicators without end hide none of another that waits.
 func TestInitsOfOneUserHideNoneOfAnother(t *testing.T) {
 	s := newStandstill(2*time.Second, time.Minute)
-	s.domain = func(pid uint32, _ time.Time) string {
-		return map[bool]string{true: "user 1000", false: "user 1001"}[pid == 42]
+	begin := func(e *ncclcall.Event) look {
+		return s.begin(e, &identity.Process{PID: e.PID, Domain: map[bool]string{true: "user 1000", false: "user 1001"}[e.PID == 42]})
 	}
 	flood := func(at float64) {
 		for n := range uint32(2 * maxInitialize) {
-			s.begin(&ncclcall.Event{Time: seconds(at), Kind: ncclcall.InitRank, PID: 1000 + n, Thread: 1000 + n, Rank: 0, Size: 8, Hash: 10})
+			begin(&ncclcall.Event{Time: seconds(at), Kind: ncclcall.InitRank, PID: 1000 + n, Thread: 1000 + n, Rank: 0, Size: 8, Hash: 10})
 		}
 	}
 	flood(0)
-	s.begin(&ncclcall.Event{Time: seconds(1), Kind: ncclcall.InitRank, PID: 42, Thread: 42, Rank: 3, Size: 8, Hash: 9})
+	begin(&ncclcall.Event{Time: seconds(1), Kind: ncclcall.InitRank, PID: 42, Thread: 42, Rank: 3, Size: 8, Hash: 9})
 	flood(2)
 	require.LessOrEqual(t, len(s.inits), maxInitialize)
 	l := s.look(scanAt(30))
@@ -285,12 +286,12 @@ func TestInitsOfOneUserHideNoneOfAnother(t *testing.T) {
 	}
 	told(l)
 	for n := range uint32(maxInitialize) {
-		told(s.begin(&ncclcall.Event{Time: seconds(31), Kind: ncclcall.InitRank, PID: 50_000 + n, Thread: 50_000 + n, Rank: 0, Size: 8, Hash: 10}))
+		told(begin(&ncclcall.Event{Time: seconds(31), Kind: ncclcall.InitRank, PID: 50_000 + n, Thread: 50_000 + n, Rank: 0, Size: 8, Hash: 10}))
 	}
 	require.True(t, waits[42])
 	ends := 0
 	for pid, does := range waits {
-		require.Equal(t, does, s.inits[pid] != nil, pid)
+		require.Equal(t, does, s.inits[identity.Born{PID: pid}] != nil, pid)
 		if !does {
 			ends++
 		}
@@ -302,6 +303,7 @@ func TestRankThatWaitsForOthersToJoinIsTold(t *testing.T) {
 	init := func(thread uint32, at float64) *ncclcall.Event {
 		return &ncclcall.Event{Time: seconds(at), Kind: ncclcall.InitRank, PID: 42, Thread: thread, Rank: 3, Size: 8, Hash: 9}
 	}
+	rank := &identity.Process{PID: 42, StartNS: 70}
 	for name, tc := range map[string]struct {
 		over func(*standstill) look
 		want string
@@ -311,12 +313,12 @@ func TestRankThatWaitsForOthersToJoinIsTold(t *testing.T) {
 			c.First = seconds(20)
 			return s.look(scanAt(20, c))
 		}, ""},
-		"it makes another": {func(s *standstill) look { return s.begin(init(42, 20)) }, ""},
-		"it ends":          {func(s *standstill) look { return s.exited(42, seconds(20)) }, "exited"},
+		"it makes another": {func(s *standstill) look { return s.begin(init(42, 20), rank) }, ""},
+		"it ends":          {func(s *standstill) look { return s.exited(rank.Born(), seconds(20)) }, "exited"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStandstill(2*time.Second, time.Minute)
-			s.begin(init(42, 0))
+			s.begin(init(42, 0), rank)
 			require.Empty(t, s.look(scanAt(9)).changes)
 			l := s.look(scanAt(10))
 			require.Len(t, l.changes, 1)
@@ -326,7 +328,7 @@ func TestRankThatWaitsForOthersToJoinIsTold(t *testing.T) {
 			old := calling(4, 12)
 			old.First = seconds(-5)
 			require.Empty(t, s.look(scanAt(12, old)).changes, "on a communicator that is older")
-			require.Empty(t, s.begin(init(43, 12)).changes, "another thread makes another")
+			require.Empty(t, s.begin(init(43, 12), rank).changes, "another thread makes another")
 
 			l = tc.over(s)
 			require.Len(t, l.changes, 1)
@@ -335,7 +337,7 @@ func TestRankThatWaitsForOthersToJoinIsTold(t *testing.T) {
 		})
 	}
 	s := newStandstill(2*time.Second, time.Minute)
-	s.begin(init(42, 0))
+	s.begin(init(42, 0), rank)
 	c := calling(1, 1)
 	c.First = seconds(1)
 	s.look(scanAt(2, c))

@@ -3,7 +3,6 @@ package ncclcallreceiver
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,7 +50,7 @@ type ncclCall struct {
 	candidates atomic.Pointer[map[uint32]identity.Process] // that may be ranks, at the last look
 	events     chan *ncclcall.Event
 	scans      chan *ncclcall.Scan
-	blinds     chan []ncclcall.Unseen
+	blinds     chan []sight
 	unseen     *unseen
 
 	communicators, unknown, refused, limit, limitedProcesses atomic.Int64 // of the last scan
@@ -70,15 +69,11 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	r := &ncclCall{
 		config: config, settings: settings, telemetry: telemetry, out: out, standstill: newStandstill(config.Patience, config.ArrivalInterval), ticks: around.ticks,
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
-		events:  make(chan *ncclcall.Event), scans: make(chan *ncclcall.Scan), blinds: make(chan []ncclcall.Unseen),
+		events:  make(chan *ncclcall.Event), scans: make(chan *ncclcall.Scan), blinds: make(chan []sight),
 		unseen: newUnseen(),
 	}
 	r.proc = activity.New(procfs.Open(""))
 	r.standstill.does = r.does
-	r.standstill.domain = func(pid uint32, at time.Time) string {
-		process, _ := r.resolver.Lookup(pid, 0, at)
-		return process.Domain
-	}
 	r.watched.Store(&ncclcall.Watched{})
 	if err := r.observe(); err != nil {
 		return nil, err
@@ -165,13 +160,21 @@ func (r *ncclCall) work(ctx context.Context, done <-chan struct{}) {
 func (r *ncclCall) take(ctx context.Context, e *ncclcall.Event) {
 	l := r.standstill.ended(e)
 	r.count(ctx, &l)
-	l = r.standstill.begin(e)
-	r.tell(&l, time.Now())
-	if e.Kind == ncclcall.Device && r.unseen.device(e.PID, time.Now()) {
-		r.putUnseen(ncclcall.Unseen{PID: e.PID, Why: ncclcall.GPUInitiated}, e.Time)
+	makes := e.Kind.Init() || e.Kind == ncclcall.Split || e.Kind == ncclcall.Shrink || e.Kind == ncclcall.Grow
+	if !makes && e.Kind != ncclcall.Device {
+		return
 	}
-	if (e.Kind.Init() || e.Kind == ncclcall.Split || e.Kind == ncclcall.Shrink || e.Kind == ncclcall.Grow) && r.config.Events.NcclCallInit.Enabled {
-		r.out.Put(r.convert.init(e, r.known(e.PID, e.Time), time.Now()))
+	by := r.known(e.PID, e.Time)
+	if by != nil && by.Ended { // what has ended calls nothing: another has its number
+		by = nil
+	}
+	if by != nil {
+		l = r.standstill.begin(e, by)
+		r.tell(&l, time.Now())
+		r.takeDevice(e, by)
+	}
+	if makes && r.config.Events.NcclCallInit.Enabled {
+		r.out.Put(r.convert.init(e, by, time.Now()))
 	}
 }
 
@@ -210,20 +213,20 @@ func (r *ncclCall) ends(at, now time.Time) {
 	if len(r.standstill.inits) == 0 {
 		return
 	}
-	living := r.living(r.unranked()...)
-	for _, pid := range slices.Sorted(maps.Keys(r.standstill.inits)) {
-		if !living[pid] {
-			l := r.standstill.exited(pid, at)
+	living := r.living()
+	for _, born := range r.standstill.initializing() {
+		if _, lives := living[born]; !lives {
+			l := r.standstill.exited(born, at)
 			r.tell(&l, now)
 		}
 	}
 }
 
-// living are the processes of ranks, and others that live.
-func (r *ncclCall) living(others ...identity.Process) map[uint32]bool {
-	all := map[uint32]bool{}
-	for _, p := range slices.Concat(r.resolver.Ranks(), others) {
-		all[p.PID] = true
+// living are the processes of ranks, and those that may be ranks.
+func (r *ncclCall) living() map[identity.Born]identity.Process {
+	all := map[identity.Born]identity.Process{}
+	for _, p := range slices.Concat(r.resolver.Ranks(), r.unranked()) {
+		all[p.Born()] = p
 	}
 	return all
 }
@@ -242,7 +245,7 @@ func (r *ncclCall) tell(l *look, now time.Time) {
 		}
 		if enabled[c.what] {
 			r.stopper(c)
-			r.out.Put(r.convert.change(c, r.known(c.pid, c.at), now))
+			r.out.Put(r.convert.change(c, r.of(c), now))
 		}
 	}
 }
@@ -288,6 +291,16 @@ func (r *ncclCall) known(pid uint32, at time.Time) *identity.Process {
 		return &process
 	}
 	return nil
+}
+
+// of is whose change it is, as it is known now: another process may have the number of one that has
+// ended.
+func (r *ncclCall) of(c *change) *identity.Process {
+	known := r.known(c.pid, c.at)
+	if c.by != nil && (known == nil || known.Born() != c.by.Born()) {
+		return c.by
+	}
+	return known
 }
 
 func (r *ncclCall) count(ctx context.Context, l *look) {

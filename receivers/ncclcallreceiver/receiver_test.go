@@ -205,16 +205,76 @@ func TestWhatIsNotSeenIsToldOnce(t *testing.T) {
 // TestWhatIsNotSeenIsToldAgain: those who hear it forget it.
 func TestWhatIsNotSeenIsToldAgain(t *testing.T) {
 	u := newUnseen()
-	lives := func(pid uint32) bool { return pid != 9 }
-	found := []ncclcall.Unseen{{PID: static, Why: ncclcall.Static}, {PID: static, Why: ncclcall.Static}}
-	require.Len(t, u.look(found, start, lives), 1)
-	require.True(t, u.device(9, start))
-	require.False(t, u.device(9, start))
-	require.Empty(t, u.look(found, start.Add(tellAgain-1), lives))
+	one, gone := identity.Process{PID: static, Rank: 4, StartNS: 70}, identity.Process{PID: 9, Rank: 5, StartNS: 71}
+	living := map[identity.Born]identity.Process{one.Born(): one}
+	found := []sight{{one, ncclcall.Unseen{PID: static, Why: ncclcall.Static}}, {one, ncclcall.Unseen{PID: static, Why: ncclcall.Static}}}
+	require.Len(t, u.look(found, start, living), 1)
+	require.True(t, u.device(&gone, start))
+	require.False(t, u.device(&gone, start))
+	require.Empty(t, u.look(found, start.Add(tellAgain-1), living))
 	require.Empty(t, u.devices, "it has ended")
-	require.Len(t, u.look(found, start.Add(tellAgain), lives), 1)
-	require.Empty(t, u.look(nil, start.Add(tellAgain), lives))
+	require.Len(t, u.look(found, start.Add(tellAgain), living), 1)
+	require.Empty(t, u.look(nil, start.Add(tellAgain), living))
 	require.Empty(t, u.told)
+}
+
+// A process that asked NCCL for communication by GPUs and ended: a rank of another has its number.
+func TestWhatAProcessAskedForIsNotToldOfTheNextWithItsNumber(t *testing.T) {
+	u := newUnseen()
+	before, rank := identity.Process{PID: 42, Rank: identity.Unknown, StartNS: 70}, identity.Process{PID: 42, Rank: 3, StartNS: 80}
+	require.False(t, u.device(&before, start), "it is no rank yet")
+	require.Empty(t, u.look(nil, start.Add(time.Second), map[identity.Born]identity.Process{rank.Born(): rank}))
+	require.Empty(t, u.told)
+	require.Empty(t, u.devices)
+
+	require.False(t, u.device(&before, start))
+	require.Empty(t, u.look(nil, start, map[identity.Born]identity.Process{before.Born(): before}))
+	before.Rank = 3
+	due := u.look(nil, start, map[identity.Born]identity.Process{before.Born(): before})
+	require.Len(t, due, 1, "its calls have shown by now which rank it is")
+	require.Equal(t, ncclcall.GPUInitiated, due[0].Why)
+	before.Ended = true
+	static := sight{before, ncclcall.Unseen{PID: 42, Why: ncclcall.Static}}
+	require.Len(t, u.look([]sight{static}, start, nil), 1)
+	static.of = rank
+	require.Len(t, u.look([]sight{static}, start, nil), 1, "of the next it is told as well")
+}
+
+// Only of ranks, and of what may be ranks, it counts what they ask NCCL for.
+func TestOnlyWhatMayBeARankAsksForCommunicationByGPUs(t *testing.T) {
+	r, s := seated(t, stranger(7))
+	r.unseen, r.config.Events.NcclCallLimited.Enabled = newUnseen(), false
+	rank, ended, reborn := identity.Process{PID: 42, Rank: 3, StartNS: 70}, identity.Process{PID: 43, Rank: 3, Ended: true}, stranger(7)
+	reborn.StartNS++
+	take := func(p identity.Process) {
+		s.Know(p)
+		r.standstill = newStandstill(time.Second, time.Minute)
+		r.take(t.Context(), &ncclcall.Event{Kind: ncclcall.Device, PID: p.PID, Time: start})
+	}
+	for _, p := range []identity.Process{rank, ended, reborn, stranger(8), stranger(7)} {
+		take(p)
+	}
+	require.Equal(t, map[identity.Born]bool{rank.Born(): true, {PID: 7}: true}, r.unseen.devices)
+}
+
+// A process that waited in a function that makes a communicator has ended, and a rank of another has
+// its number.
+func TestTheNextProcessWithTheNumberWaitsForNobody(t *testing.T) {
+	b := newBench(t)
+	waits, rank := identity.Process{PID: 42, Comm: "other", Rank: 7, StartNS: 70}, identity.Process{PID: 42, Comm: "python", Rank: 3, StartNS: 80}
+	b.Resolver.Know(waits)
+	b.start(t)
+	b.source.Events <- inits(42)
+	require.Equal(t, "nccl.call.init", b.Next(t).EventName())
+	b.scan(t, scanAt(11))
+	require.Equal(t, "nccl.call.init.waiting", b.Next(t).EventName())
+	b.Resolver.Know(rank)
+	b.scan(t, scanAt(12))
+	r := b.Next(t)
+	require.Equal(t, "nccl.call.init.done", r.EventName())
+	a := r.Attributes().AsRaw()
+	require.Equal(t, []any{"exited", int64(7)}, []any{a["nccl.call.end_reason"], a["gen_ai.training.rank"]})
+	require.Empty(t, b.Records)
 }
 
 func TestEndOfACommunicatorIsCountedAndNotTold(t *testing.T) {

@@ -24,6 +24,16 @@ func (r *ncclCall) unranked() []identity.Process {
 	return candidates.Unranked()
 }
 
+// candidate reports whether a process is one of them, as the last look for libraries knew them.
+func (r *ncclCall) candidate(p *identity.Process) bool {
+	known := r.candidates.Load()
+	if known == nil {
+		return false
+	}
+	is, found := (*known)[p.PID]
+	return found && is.Born() == p.Born()
+}
+
 // besideRanks are those of them that have room beside the ranks, the lowest numbers first. Domains
 // share it: the ranks of a domain take it from nobody else's processes.
 func (r *ncclCall) besideRanks(most int) (some []identity.Process, over int) {
@@ -81,7 +91,7 @@ func (r *ncclCall) seat(scan *ncclcall.Scan, l *look) {
 	}
 	for i := range l.changes {
 		c := &l.changes[i]
-		if process, is := (*known)[c.pid]; is && c.what == waiting && c.init.Size > 1 && seats[c.pid].Communicator == nil {
+		if process, is := (*known)[c.pid]; is && c.what == waiting && process.Born() == c.by.Born() && c.init.Size > 1 && seats[c.pid].Communicator == nil {
 			candidates.Ranked(process, placeIn(c.init.Hash, c.init.Rank, c.init.Size))
 		}
 	}

@@ -65,7 +65,13 @@ func TestAProcessWithoutARankThatWaitsForOthersIsTheOneItSays(t *testing.T) {
 	event := ncclcall.Event{Kind: ncclcall.InitRank, PID: 7, Rank: 2, Size: 4, Hash: 0x11}
 	alone := event
 	alone.PID, alone.Size, alone.Rank = 8, 1, 0
-	r.seat(&ncclcall.Scan{}, &look{changes: []change{{what: waiting, pid: 7, init: &event}, {what: waiting, pid: 8, init: &alone}}})
+	by, before := stranger(7), stranger(7)
+	before.StartNS = 70
+	look := &look{changes: []change{{what: waiting, pid: 7, init: &event, by: &before}, {what: waiting, pid: 8, init: &alone, by: &s.processes[1]}}}
+	r.seat(&ncclcall.Scan{}, look)
+	require.Empty(t, s.told, "another process has the number of who waited")
+	look.changes[0].by = &by
+	r.seat(&ncclcall.Scan{}, look)
 	require.Equal(t, map[uint32]identity.Place{7: {Rank: 2, WorldSize: 4, Rendezvous: "communicator 0x11/4"}}, s.told)
 }
 

@@ -18,14 +18,12 @@ type standstill struct {
 	patience  time.Duration
 	known     map[key]*place
 	processes map[uint32]*process
-	inits     map[uint32][]*making
+	inits     map[identity.Born][]*making
 	limits    map[uint32]ncclcall.Limit // of processes, at the last scan
 	round     int
 	arrivals  *arrivals
 	// does says what processes do, of those that can be read.
 	does func(pids []uint32) map[uint32]*activity.Process
-	// domain is whose job a process can be of.
-	domain func(pid uint32, at time.Time) string
 }
 
 // key is one rank of a communicator.
@@ -50,6 +48,7 @@ type place struct {
 // making is a call of a function that makes a communicator.
 type making struct {
 	event ncclcall.Event
+	by    identity.Process
 	told  bool
 }
 
@@ -78,6 +77,7 @@ type change struct {
 	*ncclcall.Communicator // nil of doing, waiting and done
 	what                   what
 	pid                    uint32
+	by                     *identity.Process // of waiting and done, as it was known then
 	at                     time.Time
 	idle                   time.Duration // without a call
 	launches               uint64        // of CUDA graphs meanwhile
@@ -100,9 +100,8 @@ type look struct {
 
 func newStandstill(patience, arrivalInterval time.Duration) *standstill {
 	return &standstill{
-		patience: patience, arrivals: newArrivals(arrivalInterval), known: map[key]*place{}, processes: map[uint32]*process{}, inits: map[uint32][]*making{},
-		does:   func([]uint32) map[uint32]*activity.Process { return nil },
-		domain: func(uint32, time.Time) string { return "" },
+		patience: patience, arrivals: newArrivals(arrivalInterval), known: map[key]*place{}, processes: map[uint32]*process{}, inits: map[identity.Born][]*making{},
+		does: func([]uint32) map[uint32]*activity.Process { return nil },
 	}
 }
 
@@ -329,11 +328,11 @@ func (s *standstill) doings(now time.Time, l *look) {
 }
 
 // begin takes that a process calls a function that makes a communicator.
-func (s *standstill) begin(e *ncclcall.Event) (l look) {
+func (s *standstill) begin(e *ncclcall.Event, by *identity.Process) (l look) {
 	if !e.Kind.Init() || e.Rank < 0 || e.Hash == 0 {
 		return l
 	}
-	list := s.inits[e.PID]
+	list := s.inits[by.Born()]
 	// The thread that makes another one has made the one before.
 	list = slices.DeleteFunc(list, func(m *making) bool {
 		over := m.event.Thread == e.Thread
@@ -343,31 +342,39 @@ func (s *standstill) begin(e *ncclcall.Event) (l look) {
 		return over
 	})
 	if len(list) < maxInits {
-		list = append(list, &making{event: *e})
+		list = append(list, &making{event: *e, by: *by})
 	}
-	s.inits[e.PID] = list
+	s.inits[by.Born()] = list
 	if len(s.inits) > maxInitialize {
 		l.changes = append(l.changes, s.trim(e.Time)...)
 	}
 	return l
 }
 
+// initializing are the processes that make communicators, in order.
+func (s *standstill) initializing() []identity.Born {
+	return slices.SortedFunc(maps.Keys(s.inits), func(a, b identity.Born) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.StartNS, b.StartNS))
+	})
+}
+
 // trim makes room for an eighth of the processes that make communicators: those of the domain that
 // has most are forgotten, the oldest first. Who was told to wait is told to wait no more: nobody
 // would say when it is over.
 func (s *standstill) trim(now time.Time) (ends []change) {
-	last := func(pid uint32) time.Time { return s.inits[pid][len(s.inits[pid])-1].event.Time }
-	byAge := slices.SortedFunc(maps.Keys(s.inits), func(a, b uint32) int { return cmp.Or(last(a).Compare(last(b)), cmp.Compare(a, b)) })
-	stay := fairlru.Trim(byAge, maxInitialize-maxInitialize/8, func(pid uint32) []string { return []string{s.domain(pid, last(pid))} })
-	kept := make(map[uint32][]*making, len(stay))
-	for _, pid := range stay {
-		kept[pid] = s.inits[pid]
+	last := func(of identity.Born) *making { return s.inits[of][len(s.inits[of])-1] }
+	byAge := s.initializing()
+	slices.SortStableFunc(byAge, func(a, b identity.Born) int { return last(a).event.Time.Compare(last(b).event.Time) })
+	stay := fairlru.Trim(byAge, maxInitialize-maxInitialize/8, func(of identity.Born) []string { return []string{last(of).by.Domain} })
+	kept := make(map[identity.Born][]*making, len(stay))
+	for _, of := range stay {
+		kept[of] = s.inits[of]
 	}
-	for _, pid := range slices.Sorted(maps.Keys(s.inits)) {
-		if kept[pid] != nil {
+	for _, of := range s.initializing() {
+		if kept[of] != nil {
 			continue
 		}
-		for _, m := range s.inits[pid] {
+		for _, m := range s.inits[of] {
 			if m.told {
 				ends = append(ends, m.done(now, ""))
 			}
@@ -378,7 +385,7 @@ func (s *standstill) trim(now time.Time) (ends []change) {
 }
 
 func (m *making) done(at time.Time, reason string) change {
-	return change{what: done, pid: m.event.PID, at: at, idle: at.Sub(m.event.Time), init: &m.event, reason: reason}
+	return change{what: done, pid: m.event.PID, by: &m.by, at: at, idle: at.Sub(m.event.Time), init: &m.event, reason: reason}
 }
 
 // makings tells of processes that wait for others in a function that makes a communicator.
@@ -393,36 +400,36 @@ func (s *standstill) makings(scan *ncclcall.Scan, l *look) {
 			newest[c.PID] = c.First
 		}
 	}
-	for _, pid := range slices.Sorted(maps.Keys(s.inits)) {
-		list := slices.DeleteFunc(s.inits[pid], func(m *making) bool {
+	for _, of := range s.initializing() {
+		list := slices.DeleteFunc(s.inits[of], func(m *making) bool {
 			waited := scan.Time.Sub(m.event.Time)
 			switch {
-			case newest[pid].After(m.event.Time):
+			case newest[of.PID].After(m.event.Time):
 				if m.told {
 					l.changes = append(l.changes, m.done(scan.Time, ""))
 				}
 				return true
-			case s.limits[pid] == ncclcall.NoCalls: // that it calls on it would not be seen
+			case s.limits[of.PID] == ncclcall.NoCalls: // that it calls on it would not be seen
 			case !m.told && waited >= initPatience:
 				m.told = true
-				l.changes = append(l.changes, change{what: waiting, pid: pid, at: scan.Time, idle: waited, init: &m.event})
+				l.changes = append(l.changes, change{what: waiting, pid: of.PID, by: &m.by, at: scan.Time, idle: waited, init: &m.event})
 			}
 			return false
 		})
-		if s.inits[pid] = list; len(list) == 0 {
-			delete(s.inits, pid)
+		if s.inits[of] = list; len(list) == 0 {
+			delete(s.inits, of)
 		}
 	}
 }
 
 // exited takes that a process has ended.
-func (s *standstill) exited(pid uint32, at time.Time) (l look) {
-	for _, m := range s.inits[pid] {
+func (s *standstill) exited(of identity.Born, at time.Time) (l look) {
+	for _, m := range s.inits[of] {
 		if m.told {
 			l.changes = append(l.changes, m.done(at, "exited"))
 		}
 	}
-	delete(s.inits, pid)
+	delete(s.inits, of)
 	return l
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 )
@@ -13,33 +14,43 @@ import (
 type unseen struct {
 	told map[blind]time.Time // when last
 	// devices have asked NCCL that their kernels may communicate.
-	devices map[uint32]bool
+	devices map[identity.Born]bool
 }
 
 // blind is a process, and why.
 type blind struct {
-	pid uint32
+	identity.Born
 	why ncclcall.Why
 }
 
-func newUnseen() *unseen { return &unseen{told: map[blind]time.Time{}, devices: map[uint32]bool{}} }
+// sight is what the probe says of a process.
+type sight struct {
+	of identity.Process
+	ncclcall.Unseen
+}
+
+func newUnseen() *unseen {
+	return &unseen{told: map[blind]time.Time{}, devices: map[identity.Born]bool{}}
+}
 
 // tellAgain is after how long it is told once more, while it holds: others forget it after twice
 // that time (patterns/nccl_hang, keepCalls).
 const tellAgain = time.Hour
 
-// look takes what the probe says of the ranks that live, and returns what is to be told.
-func (u *unseen) look(found []ncclcall.Unseen, now time.Time, lives func(pid uint32) bool) (due []ncclcall.Unseen) {
-	for pid := range u.devices {
-		if !lives(pid) {
-			delete(u.devices, pid)
-			continue
+// look takes what the probe says of the ranks, and which ranks and candidates live, and returns what
+// is to be told.
+func (u *unseen) look(found []sight, now time.Time, living map[identity.Born]identity.Process) (due []sight) {
+	for born := range u.devices {
+		p, lives := living[born]
+		if !lives {
+			delete(u.devices, born)
+		} else if p.IsRank() {
+			found = append(found, gpuInitiated(&p))
 		}
-		found = append(found, ncclcall.Unseen{PID: pid, Why: ncclcall.GPUInitiated})
 	}
 	still := make(map[blind]time.Time, len(found))
 	for _, one := range found {
-		key := blind{one.PID, one.Why}
+		key := blind{one.of.Born(), one.Why}
 		if _, twice := still[key]; twice {
 			continue
 		}
@@ -53,37 +64,61 @@ func (u *unseen) look(found []ncclcall.Unseen, now time.Time, lives func(pid uin
 	return due
 }
 
-// device takes that kernels of a process may communicate from now on, and reports whether that is new.
-func (u *unseen) device(pid uint32, now time.Time) bool {
-	key := blind{pid, ncclcall.GPUInitiated}
-	if _, told := u.told[key]; told {
+func gpuInitiated(p *identity.Process) sight {
+	return sight{*p, ncclcall.Unseen{PID: p.PID, Why: ncclcall.GPUInitiated}}
+}
+
+// device takes that kernels of a process may communicate from now on, and reports whether that is
+// told now: it is a rank, and that is new.
+func (u *unseen) device(p *identity.Process, now time.Time) bool {
+	u.devices[p.Born()] = true
+	key := blind{p.Born(), ncclcall.GPUInitiated}
+	if _, told := u.told[key]; told || !p.IsRank() {
 		return false
 	}
-	u.devices[pid], u.told[key] = true, now
+	u.told[key] = now
 	return true
+}
+
+// takeDevice takes that from ranks, and from processes that may be ranks.
+func (r *ncclCall) takeDevice(e *ncclcall.Event, by *identity.Process) {
+	if e.Kind != ncclcall.Device || !by.IsRank() && !r.candidate(by) {
+		return
+	}
+	if r.unseen.device(by, time.Now()) {
+		r.putUnseen(gpuInitiated(by), e.Time)
+	}
 }
 
 // askUnseen asks the probe of the ranks.
 func (r *ncclCall) askUnseen(ctx context.Context, s source) {
 	ranks, _ := probereceiver.Oldest(r.resolver, r.config.MaxProcesses)
+	of := make(map[uint32]identity.Process, len(ranks))
+	for _, p := range ranks {
+		of[p.PID] = p
+	}
+	var found []sight
+	for _, one := range s.Unseen(watchedOf(ranks)) {
+		found = append(found, sight{of[one.PID], one})
+	}
 	select {
-	case r.blinds <- s.Unseen(watchedOf(ranks)):
+	case r.blinds <- found:
 	case <-ctx.Done():
 	}
 }
 
 // tellUnseen tells of ranks of which not all calls are seen.
-func (r *ncclCall) tellUnseen(found []ncclcall.Unseen) {
-	living, now := r.living(), time.Now()
-	due := r.unseen.look(found, now, func(pid uint32) bool { return living[pid] })
+func (r *ncclCall) tellUnseen(found []sight) {
+	now := time.Now()
+	due := r.unseen.look(found, now, r.living())
 	r.unseenProcesses.Store(int64(len(r.unseen.told)))
 	for _, one := range due {
 		r.putUnseen(one, now)
 	}
 }
 
-func (r *ncclCall) putUnseen(one ncclcall.Unseen, at time.Time) {
+func (r *ncclCall) putUnseen(one sight, at time.Time) {
 	if r.config.Events.NcclCallLimited.Enabled {
-		r.out.Put(r.convert.unseen(one, r.known(one.PID, at), at, time.Now()))
+		r.out.Put(r.convert.unseen(one.Unseen, &one.of, at, time.Now()))
 	}
 }
