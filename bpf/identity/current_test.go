@@ -10,14 +10,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/standin"
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // says has a process of the script say who it is, as its memory would.
@@ -165,6 +168,27 @@ for order in sys.stdin:
 	require.NoError(t, err)
 	require.Equal(t, block, again)
 	t.Log("an environment that is as it was takes", time.Since(began))
+}
+
+// A file of another had that inode before: what it says of its environment is not believed of the next.
+func TestAFileWithTheInodeOfAnotherIsReadItself(t *testing.T) {
+	r := newReader(t.TempDir())
+	r.WithPatience(hosttest.Patience)
+	program := filepath.Join(t.TempDir(), "python3")
+	at := func(place int) environSymbol {
+		content := standin.Library([]standin.Function{{Name: "environ", Place: place, Code: []byte{0}}})
+		require.NoError(t, os.WriteFile(program, content, 0o700))
+		var info syscall.Stat_t
+		require.NoError(t, syscall.Stat(program, &info))
+		s, err := r.environSymbol(7, procfs.Mapping{Start: 1, End: 2, Offset: standin.CodeAt, Inode: info.Ino, Path: program})
+		require.NoError(t, err)
+		return s
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(r.Root(), "7"), 0o755))
+	require.NoError(t, os.Symlink("/", filepath.Join(r.Root(), "7/root")))
+	before := at(1)
+	time.Sleep(20 * time.Millisecond) // a tick of the kernel's clock for files
+	require.Equal(t, before.value+standin.Stride, at(2).value, "the file is as large, and nothing else is known of it")
 }
 
 // TestARankThatPythonStartsIsKnown is torch.multiprocessing.spawn without PyTorch: a process

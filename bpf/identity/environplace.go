@@ -4,12 +4,14 @@ package identity
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"os"
 	"path"
 	"strings"
 
@@ -154,20 +156,29 @@ func isLibc(name string) bool {
 type environSymbol struct{ value, bias uint64 }
 
 type environFile struct {
-	device        string
-	inode, offset uint64
+	procfs.Version
+	offset uint64
 }
 
 func (r *reader) environSymbol(pid uint32, m procfs.Mapping) (environSymbol, error) {
-	key := environFile{m.Device, m.Inode, m.Offset}
-	if s, known := r.symbols[key]; known {
-		return s, nil
-	}
 	file, err := r.OpenMapped(pid, m)
 	if err != nil {
 		return environSymbol{}, err
 	}
-	defer file.Close()
+	s, err := r.environIn(file, m)
+	return s, cmp.Or(err, r.Close(file))
+}
+
+// environIn reads each file once. One that is written, or has the inode of another, is another.
+func (r *reader) environIn(file *os.File, m procfs.Mapping) (environSymbol, error) {
+	version, err := r.Version(file, m.Inode)
+	if err != nil {
+		return environSymbol{}, err
+	}
+	key := environFile{version, m.Offset}
+	if s, known := r.symbols[key]; known {
+		return s, nil
+	}
 	s, err := procfs.Patiently(r.FS, file.Name(), func() (environSymbol, error) { return readEnviron(file, m.Offset) })
 	if err != nil {
 		return s, err
