@@ -34,7 +34,7 @@ type Options struct {
 	MaxStepped      float64 // and on average of such a library whose functions the kernel steps over; 0: DefaultMaxStepped
 }
 
-// Probe counts the calls of the libraries that Watch found. Read, Watch and Scan are for
+// Probe counts the calls of the libraries that Watch found. Read, Watch, Unseen and Scan are for
 // one goroutine each; the remaining methods are safe beside them.
 type Probe struct {
 	uprobe.Events[Event]

@@ -5,6 +5,7 @@ package ncclcall
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclcall/fakejob"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
@@ -80,19 +82,174 @@ func TestWhatMakesNoCallIsSaid(t *testing.T) {
 	require.Len(t, s.looks, 1, "who has ended is forgotten")
 }
 
-func TestTheSearchOfFilesIsPaced(t *testing.T) {
-	m := newMapped(t)
-	cuda, nccl := m.file(t, "libcuda.so.550", ""), m.file(t, "train", "\x00NCCL version 2.29.7+cuda13.0\x00")
-	process := m.process(t, 1, cuda, nccl)
+func (m *mapped) statics(pace int) *statics {
 	proc := procfs.Open(m.root)
 	proc.WithPatience(hosttest.Patience)
-	s := newStatics(proc, 1e9)
+	s := newStatics(proc, pace)
+	return &s
+}
+
+const version = "\x00NCCL version 2.29.7+cuda13.0\x00"
+
+func TestTheSearchOfFilesIsPaced(t *testing.T) {
+	m := newMapped(t)
+	process := m.process(t, 1, m.file(t, "libcuda.so.550", ""), m.file(t, "train", version))
+	s := m.statics(1e9)
 	for range 3 {
 		require.Empty(t, s.look([]Process{process}, nil))
 	}
 	require.Len(t, s.files, 1)
 	s.rests = time.Time{}
+	require.Empty(t, s.look([]Process{process}, nil), "its owner rests")
+	s.owners[process.Owner].rests = time.Time{}
 	require.Len(t, s.look([]Process{process}, nil), 1)
+}
+
+// A search counts for all by the CPU time that it takes, and for its owner by the time: one file that
+// answers late keeps nobody else's from being searched.
+func TestASlowFileHoldsUpItsOwnerAlone(t *testing.T) {
+	m := newMapped(t)
+	cuda := m.file(t, "libcuda.so.550", "")
+	slow, other := m.process(t, 1, cuda, m.file(t, "slow", "")), m.process(t, 2, cuda, m.file(t, "train", version))
+	slow.Owner, other.Owner = "user 1", "user 2"
+	s := m.statics(0)
+	s.look(nil, nil)
+	s.inTurn([]Process{slow, other}, time.Now())
+	s.pace = searchPace
+	file := owned{owner: slow.Owner, device: "fd:01", inode: 7}
+	s.giveUp(file, attempt{pieces: 3}, time.Minute)
+	require.False(t, s.rests.After(time.Now()), "others go on")
+	s.pace = 0
+	var found []Unseen
+	for range 4 {
+		found = s.look([]Process{slow, other}, nil)
+	}
+	require.Len(t, found, 1)
+	require.Equal(t, other.PID, found[0].PID)
+	require.Len(t, s.files, 2, "nothing of who rests was searched")
+	s.look(nil, nil)
+	require.Contains(t, s.owners, slow.Owner, "who ends and comes again rests on")
+	require.Greater(t, time.Until(s.given[file].until), 2*time.Hour)
+}
+
+// A search that takes too long goes on where it ended, at its next turn.
+func TestASearchThatTakesTooLongGoesOnLater(t *testing.T) {
+	m := newMapped(t)
+	process := m.process(t, 1, m.file(t, "libcuda.so.550", ""), m.file(t, "train", version))
+	s := m.statics(0)
+	s.patience = 1
+	looks := 0
+	for len(s.look([]Process{process}, nil)) == 0 {
+		looks++
+		require.Less(t, looks, 100)
+	}
+	require.Greater(t, looks, 2*leastStatic/pieceText, "a piece each time")
+	require.Len(t, s.files, 2)
+	require.Empty(t, s.given)
+}
+
+// A file of another with the same path in his root lies on a mount that does not answer.
+func TestAFileThatHangsHidesNoneOfItsPath(t *testing.T) {
+	m := newMapped(t)
+	nccl := m.file(t, "train", version)
+	process := m.process(t, 1, m.file(t, "libcuda.so.550", ""), nccl)
+	s := m.statics(0)
+	release := make(chan struct{})
+	s.proc.WithPatience(time.Millisecond)
+	_, err := procfs.Patiently(s.proc, nccl, func() (int, error) { <-release; return 0, nil }) // as a search of that file did
+	require.ErrorIs(t, err, procfs.ErrHung)
+	s.proc.WithPatience(hosttest.Patience)
+	var found []Unseen
+	for range 3 {
+		found = s.look([]Process{process}, nil)
+	}
+	close(release)
+	require.Len(t, found, 1)
+}
+
+// A file that hangs is not looked into, and its owner's other files come before it does again.
+func TestAFileThatHangsIsLeftAloneForAWhile(t *testing.T) {
+	m := newMapped(t)
+	hangs := m.file(t, "hangs", version)
+	process := m.process(t, 1, hangs, m.file(t, "libcuda.so.550", ""), m.file(t, "train", version))
+	s := m.statics(searchPace)
+	s.proc.WithPatience(100 * time.Millisecond)
+	release := make(chan struct{})
+	var info syscall.Stat_t
+	require.NoError(t, syscall.Stat(hangs, &info))
+	name := fmt.Sprintf("%s (device fd:01, inode %d)", hangs, info.Ino)
+	_, err := procfs.PatientlyOf(s.proc, process.PID, name, func() (int, error) { <-release; return 0, nil })
+	require.ErrorIs(t, err, procfs.ErrHung)
+	require.Empty(t, s.look([]Process{process}, nil))
+	require.Empty(t, s.files, "it was not looked into")
+	require.Len(t, s.given, 1)
+	require.True(t, s.owners[process.Owner].rests.After(time.Now()))
+	for its, one := range s.given {
+		require.Greater(t, one.until.Sub(s.owners[process.Owner].rests), time.Minute, "others come first")
+		s.given[its] = attempt{until: time.Now().Add(time.Hour)} // longer than this test takes
+	}
+	again := func() []Unseen {
+		s.rests, s.owners[process.Owner].rests = time.Time{}, time.Time{}
+		s.round = s.looks[process.PID].next
+		return s.look([]Process{process}, nil)
+	}
+	again()
+	found := again()
+	require.Len(t, found, 1)
+	require.True(t, strings.HasSuffix(found[0].File, "train"))
+	close(release)
+	require.Eventually(t, func() bool { return s.proc.Left() == 0 }, hosttest.Patience, time.Millisecond)
+	clear(s.given)
+	again()
+	require.Len(t, s.files, 3)
+
+	clear(s.files)
+	require.NoError(t, os.Remove(filepath.Join(m.root, "1", "root")))
+	require.Len(t, again(), 1, "what cannot be read takes nothing back")
+}
+
+// A file of another had that inode of that device before: it was removed, and the number given again.
+func TestAnInodeThatIsUsedAgainIsAnotherFile(t *testing.T) {
+	m := newMapped(t)
+	cuda, program := m.file(t, "libcuda.so.550", ""), m.file(t, "train", version)
+	before := m.process(t, 1, cuda, program)
+	s := m.statics(0)
+	for range 3 {
+		s.look([]Process{before}, nil)
+	}
+	time.Sleep(20 * time.Millisecond)                     // a tick of the kernel's clock for files
+	m.file(t, "train", strings.Repeat(".", len(version))) // the same inode and size
+	now := m.process(t, 2, cuda, program)
+	for range 3 {
+		require.Empty(t, s.look([]Process{now}, nil))
+	}
+}
+
+// What is remembered of files is bounded, and who has most of them gives way.
+func TestFilesOfOneOwnerPushOutNoneOfAnother(t *testing.T) {
+	m := newMapped(t)
+	process := m.process(t, 1, m.file(t, "libcuda.so.550", ""), m.file(t, "train", version))
+	process.Owner = "user 1"
+	s := m.statics(0)
+	for i := range mostFiles {
+		file := procfs.Version{Inode: uint64(i), Device: 1 << 40}
+		s.files[file] = s.order.Add(&searched{file, false}, fairlru.Little, "user 2")
+	}
+	for range 3 {
+		s.look([]Process{process}, nil)
+	}
+	require.Len(t, s.files, mostFiles)
+	for i := range mostFiles / 2 {
+		file := procfs.Version{Inode: uint64(i), Device: 1 << 41}
+		victim, _ := s.order.Victim()
+		s.order.Remove(victim)
+		delete(s.files, victim.Value.file)
+		s.files[file] = s.order.Add(&searched{file, false}, fairlru.Little, "user 2")
+	}
+	s.round = s.looks[process.PID].next
+	files := maps.Clone(s.files)
+	require.Len(t, s.look([]Process{process}, nil), 1)
+	require.Equal(t, files, s.files, "its files are known still")
 }
 
 // TestOwnersTakeTurns: one has ever new files.
@@ -113,15 +270,14 @@ func TestOwnersTakeTurns(t *testing.T) {
 	require.Len(t, found, 1)
 	require.Equal(t, late.PID, found[0].PID)
 	s.look(nil, nil)
-	require.Empty(t, s.turns)
+	require.Empty(t, s.owners)
 }
 
 // TestATextThatLiesOnTheEdgeOfAPieceIsFound: pieces overlap.
 func TestATextThatLiesOnTheEdgeOfAPieceIsFound(t *testing.T) {
 	proc := procfs.Open(t.TempDir())
 	proc.WithPatience(hosttest.Patience)
-	s := statics{proc: proc}
-	const version = "\x00NCCL version 2.29.7+cuda13.0\x00"
+	s := newStatics(proc, 0)
 	for _, at := range []int{pieceText - len(version), pieceText - len(version)/2, pieceText - 1, 3*pieceText + 7} {
 		texts := bytes.Repeat([]byte{'.'}, 4*pieceText)
 		copy(texts[at:], version)
@@ -129,8 +285,9 @@ func TestATextThatLiesOnTheEdgeOfAPieceIsFound(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, fakejob.Library{Texts: texts}.Content(), 0o600))
 		opened, err := os.Open(file)
 		require.NoError(t, err)
-		has, err := s.search(42, opened, file)
+		has, _, cpu, err := s.search(42, opened, file, 0)
 		require.NoError(t, err)
+		require.Positive(t, cpu)
 		require.True(t, has, at)
 		require.NoError(t, opened.Close())
 	}

@@ -31,7 +31,8 @@ type fakeSource struct {
 	*probereceivertest.EventSource[ncclcall.Event]
 	watches chan []ncclcall.Process
 	scans   chan *ncclcall.Scan
-	failing chan error // of scans
+	failing chan error    // of scans
+	slow    chan struct{} // what Unseen waits for; nil: nothing
 }
 
 func (f *fakeSource) Watch(processes []ncclcall.Process) (ncclcall.Watched, error) {
@@ -46,6 +47,9 @@ func (f *fakeSource) Watch(processes []ncclcall.Process) (ncclcall.Watched, erro
 }
 
 func (f *fakeSource) Unseen(processes []ncclcall.Process) (all []ncclcall.Unseen) {
+	if f.slow != nil {
+		<-f.slow
+	}
 	for _, p := range processes {
 		if p.PID == static {
 			all = append(all, ncclcall.Unseen{PID: p.PID, Why: ncclcall.Static, File: "/app/train"})
@@ -73,6 +77,7 @@ type bench struct {
 	*probereceivertest.Bench
 	source *fakeSource // the last that was opened
 	config *Config
+	slow   chan struct{} // of the source
 }
 
 func newBench(t *testing.T) *bench {
@@ -85,7 +90,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) factory(ticks probereceiver.Ticks) receiver.Factory {
 	return newFactory(surroundings{ticks: ticks, open: func(*Config) (source, error) {
 		b.source = &fakeSource{
-			probereceivertest.NewEventSource[ncclcall.Event](), make(chan []ncclcall.Process, 100), make(chan *ncclcall.Scan, 100), make(chan error),
+			probereceivertest.NewEventSource[ncclcall.Event](), make(chan []ncclcall.Process, 100), make(chan *ncclcall.Scan, 100), make(chan error), b.slow,
 		}
 		return b.source, b.Open()
 	}})
@@ -303,6 +308,19 @@ func TestLibrariesOfTheRanksAreLookedForAgainAndAgain(t *testing.T) {
 	} {
 		require.Equal(t, value, b.Own(t, name), name)
 	}
+}
+
+// A file that is slow to be read keeps no rank's calls from being seen.
+func TestTheSearchOfFilesDelaysNoAttaching(t *testing.T) {
+	b := newBench(t)
+	b.slow = make(chan struct{})
+	b.start(t)
+	<-b.source.watches
+	for range 3 {
+		b.Tick(t, b.config.LookInterval, time.Time{})
+		<-b.source.watches
+	}
+	close(b.slow)
 }
 
 // What the kernel refuses once it may give a second later; what it keeps refusing breaks

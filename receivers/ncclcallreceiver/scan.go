@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclcall"
@@ -11,8 +12,18 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 )
 
-// search looks for the libraries of the ranks until ctx ends or the probe is closed.
+// search looks for the libraries of the ranks until ctx ends or the probe is closed. Beside it, files
+// of ranks are searched for what is not seen: a mount that is slow to answer delays no attaching.
 func (r *ncclCall) search(ctx context.Context, s source) {
+	ask := make(chan struct{}, 1)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for range ask {
+			r.askUnseen(ctx, s)
+		}
+	})
+	defer asking.Wait()
+	defer close(ask)
 	probereceiver.Search(ctx, r.ticks, r.config.LookInterval, r.settings.Logger, "calls of NCCL of some processes go unseen, or without their rank", func() error {
 		watched, err := s.Watch(r.processes(ctx))
 		if errors.Is(err, probe.ErrClosed) {
@@ -20,7 +31,10 @@ func (r *ncclCall) search(ctx context.Context, s source) {
 		}
 		r.watched.Store(&watched)
 		r.telemetry.ReceiverNcclcallProcessesSkipped.Add(ctx, int64(watched.Unreadable))
-		r.askUnseen(ctx, s)
+		select {
+		case ask <- struct{}{}:
+		default: // it is about to be asked
+		}
 		return errors.Join(watched.Err, watched.Layout, err)
 	})
 }
