@@ -127,15 +127,17 @@ func index(name []byte) int {
 	return none
 }
 
-// sources are the launchers, first choice first: torchrun, Slurm, Open MPI, PMI
-// (MPICH, Intel MPI), JAX. A source counts when it gives rank and world size, both: a
-// RANK alone is a common name in programs that train nothing.
+// sources are the launchers, the innermost first: torchrun, Open MPI, PMI (MPICH, Intel MPI),
+// Slurm, JAX. mpirun inside an allocation of Slurm has srun start a daemon on each node. Its
+// ranks have the daemon's SLURM_PROCID, which is the index of the node. A source counts when
+// it gives rank and world size, both: a RANK alone is a common name in programs that train
+// nothing.
 func sources() [5]struct{ rank, local, world int } {
 	return [5]struct{ rank, local, world int }{
 		{varRank, varLocalRank, varWorldSize},
-		{varSlurmProcID, varSlurmLocalID, varSlurmNTasks},
 		{varOMPIRank, varOMPILocalRank, varOMPISize},
 		{varPMIRank, varPMILocalRank, varPMISize},
+		{varSlurmProcID, varSlurmLocalID, varSlurmNTasks},
 		{varJAXRank, none, varJAXSize},
 	}
 }
@@ -147,9 +149,10 @@ func parseEnviron(block []byte) launch {
 	vars := scan(block)
 	l := noLaunch()
 	for _, s := range sources() {
-		if l.takeRank(&vars, s.rank, s.local, s.world) {
+		if l.rank != Unknown {
+			l.takeLocal(&vars, s.rank, s.local, s.world)
+		} else if l.takeRank(&vars, s.rank, s.local, s.world) {
 			l.mpi = s.rank == varOMPIRank || s.rank == varPMIRank
-			break
 		}
 	}
 	l.takeJob(&vars)
@@ -194,6 +197,14 @@ func (l *launch) takeRank(vars *variables, rank, local, world int) bool {
 		l.badValues++
 	}
 	return true
+}
+
+// takeLocal reads the local rank of a process whose launcher says none, where another source
+// names the same rank of the same world: srun --mpi=pmi2 says PMI_RANK and SLURM_LOCALID.
+func (l *launch) takeLocal(vars *variables, rank, local, world int) {
+	if same := noLaunch(); l.localRank == Unknown && same.takeRank(vars, rank, local, world) && same.rank == l.rank && same.worldSize == l.worldSize {
+		l.localRank = same.localRank
+	}
 }
 
 // takeJob reads what names the job. A bare JOB_ID and the address of a store

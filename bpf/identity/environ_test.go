@@ -85,6 +85,31 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 		"a worker of Ray before it sets what torch needs": {
 			block("RAY_JOB_ID=01000000", "RAY_ADDRESS=10.0.0.1:6379", "PYTHONPATH=/app"), noLaunch(),
 		},
+		"srun --mpi=pmi2": {
+			block("SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_NTASKS=4", "SLURM_PROCID=2", "SLURM_LOCALID=1", "PMI_RANK=2", "PMI_SIZE=4", "PMI_FD=9", "PMI_JOBID=991.0"),
+			launch{rank: 2, localRank: 1, worldSize: 4, jobID: "991", mpi: true},
+		},
+		"srun --mpi=pmix": {
+			block("SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_NTASKS=4", "SLURM_PROCID=2", "SLURM_LOCALID=1", "PMIX_RANK=2", "PMIX_NAMESPACE=slurm.pmix.991.0"),
+			launch{rank: 2, localRank: 1, worldSize: 4, jobID: "991"},
+		},
+		// mpirun has srun start its daemon on each node: the ranks have what the daemon has.
+		"Open MPI's mpirun in an allocation of Slurm": {
+			block("SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_NTASKS=2", "SLURM_PROCID=1", "SLURM_LOCALID=0", "OMPI_COMM_WORLD_RANK=13", "OMPI_COMM_WORLD_LOCAL_RANK=5", "OMPI_COMM_WORLD_SIZE=16"),
+			launch{rank: 13, localRank: 5, worldSize: 16, jobID: "991", mpi: true},
+		},
+		"the same on the node of the batch script": {
+			block("SLURM_JOB_ID=991", "SLURM_NTASKS=16", "SLURM_PROCID=0", "SLURM_LOCALID=0", "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=3", "OMPI_COMM_WORLD_SIZE=16"),
+			launch{rank: 3, localRank: 3, worldSize: 16, jobID: "991", mpi: true},
+		},
+		"Hydra in an allocation of Slurm": {
+			block("SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_NTASKS=2", "SLURM_PROCID=1", "SLURM_LOCALID=0", "PMI_RANK=13", "PMI_SIZE=16", "MPI_LOCALRANKID=5"),
+			launch{rank: 13, localRank: 5, worldSize: 16, jobID: "991", mpi: true},
+		},
+		"the local rank of another rank is not taken": {
+			block("SLURM_STEP_NUM_TASKS=16", "SLURM_NTASKS=16", "SLURM_PROCID=1", "SLURM_LOCALID=0", "PMI_RANK=13", "PMI_SIZE=16"),
+			launch{rank: 13, localRank: Unknown, worldSize: 16, mpi: true},
+		},
 		"PMI": {
 			block("PMI_RANK=2", "PMI_SIZE=4"),
 			launch{rank: 2, localRank: Unknown, worldSize: 4, mpi: true},

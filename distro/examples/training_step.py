@@ -14,7 +14,8 @@ import contextlib, http.client, json, os, queue, random, threading, time, urllib
 
 ENDPOINT = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318").rstrip("/")
 JOB = next((v for n in ("JOB_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID") if (v := os.environ.get(n)) and v != "none"), "")
-WHO = {"gen_ai.training.rank": int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0)} | ({"gen_ai.training.job_id": JOB} if JOB else {})
+RANK = next((v for n in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID") if (v := os.environ.get(n))), 0)
+WHO = {"gen_ai.training.rank": int(RANK)} | ({"gen_ai.training.job_id": JOB} if JOB else {})
 # One trace for the run: the launcher's, where TRACEPARENT names one.
 PARENT = os.environ.get("TRACEPARENT", "").split("-")
 TRACE, ROOT = (PARENT[1], PARENT[2]) if len(PARENT) == 4 else ("%032x" % random.SystemRandom().randrange(1, 1 << 128), "")
