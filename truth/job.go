@@ -63,6 +63,7 @@ func styles() []style {
 		{name: "as Slurm", id: true, env: func(j *job, rank int) []string {
 			return []string{
 				fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_LOCALID=", rank), fmt.Sprint("SLURM_NTASKS=", j.world), "SLURM_JOB_ID=" + j.number,
+				"SLURM_STEP_ID=0", fmt.Sprint("SLURM_STEP_NUM_TASKS=", j.world),
 			}
 		}},
 		{name: "as Open MPI", id: true, env: openMPI},

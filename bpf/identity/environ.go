@@ -45,7 +45,7 @@ const (
 	varWorldSize
 	varSlurmProcID
 	varSlurmLocalID
-	varSlurmNTasks
+	varSlurmStepTasks
 	varOMPIRank
 	varOMPILocalRank
 	varOMPISize
@@ -83,8 +83,8 @@ func index(name []byte) int {
 		return varSlurmProcID
 	case "SLURM_LOCALID":
 		return varSlurmLocalID
-	case "SLURM_NTASKS":
-		return varSlurmNTasks
+	case "SLURM_STEP_NUM_TASKS":
+		return varSlurmStepTasks
 	case "OMPI_COMM_WORLD_RANK":
 		return varOMPIRank
 	case "OMPI_COMM_WORLD_LOCAL_RANK":
@@ -129,15 +129,19 @@ func index(name []byte) int {
 
 // sources are the launchers, the innermost first: torchrun, Open MPI, PMI (MPICH, Intel MPI),
 // Slurm, JAX. mpirun inside an allocation of Slurm has srun start a daemon on each node. Its
-// ranks have the daemon's SLURM_PROCID, which is the index of the node. A source counts when
-// it gives rank and world size, both: a RANK alone is a common name in programs that train
-// nothing.
+// ranks have the daemon's SLURM_PROCID, which is the index of the node.
+//
+// A source counts when it gives rank and world size, both: a RANK alone is a common name in
+// programs that train nothing. A batch script of Slurm is none: it has SLURM_PROCID=0, and
+// SLURM_NTASKS where the job says --ntasks. What srun starts alone has SLURM_STEP_NUM_TASKS
+// (env_array_for_step of src/common/env.c sets it, also with --preserve-env, where
+// SLURM_NTASKS stays that of the job).
 func sources() [5]struct{ rank, local, world int } {
 	return [5]struct{ rank, local, world int }{
 		{varRank, varLocalRank, varWorldSize},
 		{varOMPIRank, varOMPILocalRank, varOMPISize},
 		{varPMIRank, varPMILocalRank, varPMISize},
-		{varSlurmProcID, varSlurmLocalID, varSlurmNTasks},
+		{varSlurmProcID, varSlurmLocalID, varSlurmStepTasks},
 		{varJAXRank, none, varJAXSize},
 	}
 }

@@ -29,7 +29,7 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 			launch{rank: 0, localRank: Unknown, worldSize: 1, jobID: "991"},
 		},
 		"Slurm": {
-			block("SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=4", "SLURM_JOB_ID=991"),
+			block("SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=4", "SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4"),
 			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991"},
 		},
 		"Open MPI": {
@@ -53,8 +53,16 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 			launch{rank: Unknown, localRank: Unknown, worldSize: Unknown, jobID: "ns"},
 		},
 		"srun, started again after a node failure": {
-			block("SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=4", "SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_RESTART_COUNT=1", "SLURM_LAUNCH_NODE_IPADDR=10.0.0.1"),
+			block("SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=4", "SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_RESTART_COUNT=1", "SLURM_LAUNCH_NODE_IPADDR=10.0.0.1"),
 			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991", attempt: 2},
+		},
+		"srun --preserve-env: a step is smaller than its job": {
+			block("SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=8", "SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4"),
+			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991"},
+		},
+		"the batch script of a job of Slurm is no rank": { // its task's id is 0
+			block("SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_TASK_PID=812", "SLURM_NTASKS=4", "SLURM_NPROCS=4", "SLURM_JOB_ID=991", "ENVIRONMENT=BATCH"),
+			launch{rank: Unknown, localRank: Unknown, worldSize: Unknown, jobID: "991"},
 		},
 		"JAX": {
 			block("JAX_COORDINATOR_ADDRESS=host0:1234", "JAX_NUM_PROCESSES=4", "JAX_PROCESS_ID=3"),
@@ -107,7 +115,7 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 			launch{rank: 13, localRank: 5, worldSize: 16, jobID: "991", mpi: true},
 		},
 		"the local rank of another rank is not taken": {
-			block("SLURM_STEP_NUM_TASKS=16", "SLURM_NTASKS=16", "SLURM_PROCID=1", "SLURM_LOCALID=0", "PMI_RANK=13", "PMI_SIZE=16"),
+			block("SLURM_STEP_NUM_TASKS=16", "SLURM_PROCID=1", "SLURM_LOCALID=0", "PMI_RANK=13", "PMI_SIZE=16"),
 			launch{rank: 13, localRank: Unknown, worldSize: 16, mpi: true},
 		},
 		"PMI": {
@@ -115,7 +123,7 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 			launch{rank: 2, localRank: Unknown, worldSize: 4, mpi: true},
 		},
 		"torchrun goes before Slurm, JOB_ID before both": {
-			block("SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_ID=991", "RANK=9", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=run-7", "JOB_ID=mine"),
+			block("SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_JOB_ID=991", "RANK=9", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=run-7", "JOB_ID=mine"),
 			launch{rank: 9, localRank: Unknown, worldSize: 16, jobID: "mine"},
 		},
 		"a RANK alone is no rank, and a JOB_ID without a rank no job": {
@@ -123,7 +131,7 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 			launch{rank: Unknown, localRank: Unknown, worldSize: Unknown},
 		},
 		"a RANK alone does not hide Slurm": {
-			block("RANK=5", "SLURM_PROCID=1", "SLURM_NTASKS=2"),
+			block("RANK=5", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"),
 			launch{rank: 1, localRank: Unknown, worldSize: 2},
 		},
 		"a launcher knows its job": {
@@ -237,7 +245,7 @@ func TestAJobOfMPIWithoutAnIDIsItsLauncher(t *testing.T) {
 func FuzzEnviron(f *testing.F) {
 	f.Add(block("RANK=1", "WORLD_SIZE=8", "LOCAL_RANK=0", "JOB_ID=a", "MASTER_PORT=1"))
 	f.Add(block("JAX_PROCESS_ID=1", "JAX_NUM_PROCESSES=8", "JAX_COORDINATOR_ADDRESS=a:1", "SLURM_RESTART_COUNT=2"))
-	f.Add(block("SLURM_PROCID=1", "SLURM_NTASKS=8", "=", "PMI_RANK"))
+	f.Add(block("SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=8", "=", "PMI_RANK"))
 	f.Add([]byte("RANK=\x00WORLD_SIZE=99999999999999999999"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		l := parseEnviron(raw)

@@ -118,7 +118,7 @@ type Resolver interface {
 }
 
 // Variables are those by which launchers say to a process which rank it is, for an operator.
-const Variables = "RANK and WORLD_SIZE (torchrun, accelerate, deepspeed), SLURM_PROCID and SLURM_NTASKS (srun), " +
+const Variables = "RANK and WORLD_SIZE (torchrun, accelerate, deepspeed), SLURM_PROCID and SLURM_STEP_NUM_TASKS (srun), " +
 	"OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE (mpirun), PMI_RANK and PMI_SIZE (MPICH, Intel MPI), " +
 	"JAX_PROCESS_ID and JAX_NUM_PROCESSES"
 

@@ -114,7 +114,7 @@ func TestProgramStartedByARankIsMarkedInherited(t *testing.T) {
 
 func TestLauncherWithARankOfASmallerWorldIsNoRank(t *testing.T) {
 	s := newScripted(t, Options{}, nil)
-	slurm := []string{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=991"}
+	slurm := []string{"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_JOB_ID=991"}
 	s.exec(100, 1, 0, 0, slurm...)   // a shell script under srun
 	s.exec(101, 100, 1, 1, slurm...) // torchrun in it
 	s.settle()
@@ -131,6 +131,30 @@ func TestLauncherWithARankOfASmallerWorldIsNoRank(t *testing.T) {
 		require.Equal(t, []any{Unknown, false, "991"}, []any{p.Rank, p.Inherited, p.JobID}, "process %d", pid)
 	}
 	require.Empty(t, s.exits, "the launchers' exits are no rank's")
+}
+
+// TestABatchScriptOfSlurmIsNoRank: sbatch --ntasks gives it SLURM_PROCID and SLURM_NTASKS. What
+// srun starts is of a step, under slurmstepd.
+func TestABatchScriptOfSlurmIsNoRank(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	batch := []string{"SLURM_JOB_ID=991", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NTASKS=2"}
+	s.exec(100, 40, 0, 0, batch...)  // slurm_script
+	s.exec(101, 100, 9, 9, batch...) // srun
+	for i, rank := range []string{"0", "1"} {
+		s.exec(uint32(200+i), 50, 10, 10, "SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID="+rank, "SLURM_LOCALID="+rank, "SLURM_NTASKS=2")
+	}
+	s.exit(201, 50, 10, 60, 11)
+	s.exit(200, 50, 10, 61, 1<<8)
+	s.exit(101, 100, 9, 61.5, 1<<8)
+	s.exit(100, 40, 0, 62, 1<<8)
+	s.settle()
+	require.Equal(t, 1, exitOf(t, s.exits, 201).Rank)
+	require.Equal(t, 0, exitOf(t, s.exits, 200).Rank)
+	require.Empty(t, s.exits, "neither srun nor the script is a rank")
+	for _, pid := range []uint32{100, 101} {
+		p := s.lookup(pid, 0, 30)
+		require.Equal(t, []any{Unknown, "991"}, []any{p.Rank, p.JobID}, "process %d", pid)
+	}
 }
 
 func TestExitToldTwiceByTheKernelIsReportedOnce(t *testing.T) {

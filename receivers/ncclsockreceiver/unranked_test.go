@@ -85,7 +85,7 @@ func TestAGroupWhoseRanksNobodyKnowsIsSaidOnce(t *testing.T) {
 				return
 			}
 			require.Equal(t, 1, logs.Len())
-			require.Contains(t, logs.All()[0].Message, "SLURM_PROCID and SLURM_NTASKS (srun)")
+			require.Contains(t, logs.All()[0].Message, "SLURM_PROCID and SLURM_STEP_NUM_TASKS (srun)")
 			fields := logs.All()[0].ContextMap()
 			require.Equal(t, c.group, fields["processes"])
 			require.NotContains(t, fields["process"], "\x1b")
