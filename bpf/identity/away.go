@@ -110,6 +110,7 @@ type remembered struct {
 	Domain, Container, Pod, Dir string
 	Trace                       string `json:",omitempty"` // as a traceparent
 	Meet                        string `json:",omitempty"` // the job of a rank that is known by its calls
+	Launcher                    string `json:",omitempty"` // whose mark it has
 }
 
 func newMemory(most int) (*memory, error) {
@@ -193,7 +194,7 @@ func (r *record) remembered() ([]byte, error) {
 		PID: r.PID, ParentPID: r.ParentPID, StartNS: r.startNS, Comm: r.Comm,
 		Rank: r.Rank, LocalRank: r.LocalRank, WorldSize: r.WorldSize, Job: r.JobID, Addr: r.MasterAddr, Port: r.MasterPort,
 		Attempt: r.Attempt, Drill: r.Drill, Domain: r.Domain, Container: r.ContainerID, Pod: r.PodUID, Dir: r.CgroupPath,
-		Trace: r.Trace.String(),
+		Trace: r.Trace.String(), Launcher: r.launcher,
 	}
 	if r.byCalls {
 		what.Meet = r.Rendezvous
@@ -221,7 +222,7 @@ func parseRemembered(value []byte) (facts, error) {
 		launch: launch{
 			rank: what.Rank, localRank: what.LocalRank, worldSize: what.WorldSize, jobID: what.Job,
 			masterAddr: what.Addr, masterPort: what.Port, attempt: what.Attempt, trace: trace,
-			rendezvous: what.Meet, byCalls: what.Meet != "",
+			rendezvous: what.Meet, byCalls: what.Meet != "", launcher: what.Launcher,
 		},
 		membership: membership{Path: what.Dir, ContainerID: what.Container, PodUID: what.Pod},
 	}, nil

@@ -198,7 +198,7 @@ func TestWhereNothingCanBePinnedItSaysWhatToDo(t *testing.T) {
 func TestRememberedRanksAreWhatTheyWere(t *testing.T) {
 	f := facts{
 		pid: 7, parentPID: 3, startNS: 123456789, comm: "python\x01", domain: "pod:x", drill: true,
-		launch:     launch{rank: 3, localRank: 1, worldSize: 8, jobID: strings.Repeat("j", maxJobID), masterAddr: strings.Repeat("h", maxHostName), masterPort: 1, attempt: 2},
+		launch:     launch{rank: 3, localRank: 1, worldSize: 8, jobID: strings.Repeat("j", maxJobID), masterAddr: strings.Repeat("h", maxHostName), masterPort: 1, attempt: 2, launcher: "torchrun"},
 		membership: membership{Path: "/a", ContainerID: "c", PodUID: "p"},
 	}
 	r, _ := derive(f, nil)

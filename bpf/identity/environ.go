@@ -27,6 +27,7 @@ type launch struct {
 	rendezvous                 string // that no environment says
 	byCalls                    bool   // nor does it name the rank: its calls do
 	mpi                        bool   // a launcher of MPI started it, which has one process on each host
+	launcher                   string // whose mark it has, "" for none
 	attempt                    int    // 1 for the first start, 0 when none says
 	trace                      Trace  // of a rank
 	drill                      string // claims that a drill started it, to be proven
@@ -136,14 +137,23 @@ func index(name []byte) int {
 // SLURM_NTASKS where the job says --ntasks. What srun starts alone has SLURM_STEP_NUM_TASKS
 // (env_array_for_step of src/common/env.c sets it, also with --preserve-env, where
 // SLURM_NTASKS stays that of the job).
-func sources() [5]struct{ rank, local, world int } {
-	return [5]struct{ rank, local, world int }{
-		{varRank, varLocalRank, varWorldSize},
-		{varOMPIRank, varOMPILocalRank, varOMPISize},
-		{varPMIRank, varPMILocalRank, varPMISize},
-		{varSlurmProcID, varSlurmLocalID, varSlurmStepTasks},
-		{varJAXRank, none, varJAXSize},
+//
+// The mark is a variable that a launcher gives to its ranks, and no other that says a rank in
+// the same words: an operator of Kubernetes says RANK, Slurm's pmi2 PMI_RANK, a script
+// whatever it likes.
+func sources() [5]rankSource {
+	return [5]rankSource{
+		{varRank, varLocalRank, varWorldSize, varElasticRestarts, "torchrun"},
+		{varOMPIRank, varOMPILocalRank, varOMPISize, varPMIXNamespace, "mpirun"},
+		{varPMIRank, varPMILocalRank, varPMISize, varPMILocalRank, "hydra"},
+		{varSlurmProcID, varSlurmLocalID, varSlurmStepTasks, none, ""},
+		{varJAXRank, none, varJAXSize, none, ""},
 	}
+}
+
+type rankSource struct {
+	rank, local, world, mark int
+	launcher                 string // whose mark it is
 }
 
 // parseEnviron reads an environment block: NAME=VALUE strings, each ended by a
@@ -154,9 +164,12 @@ func parseEnviron(block []byte) launch {
 	l := noLaunch()
 	for _, s := range sources() {
 		if l.rank != Unknown {
-			l.takeLocal(&vars, s.rank, s.local, s.world)
-		} else if l.takeRank(&vars, s.rank, s.local, s.world) {
+			l.takeLocal(&vars, s)
+		} else if l.takeRank(&vars, s) {
 			l.mpi = s.rank == varOMPIRank || s.rank == varPMIRank
+			if s.mark != none && vars[s.mark] != nil {
+				l.launcher = s.launcher
+			}
 		}
 	}
 	l.takeJob(&vars)
@@ -180,11 +193,11 @@ func scan(block []byte) (vars variables) {
 }
 
 // takeRank reports whether this source names a rank of a world.
-func (l *launch) takeRank(vars *variables, rank, local, world int) bool {
-	if vars[rank] == nil || vars[world] == nil {
+func (l *launch) takeRank(vars *variables, s rankSource) bool {
+	if vars[s.rank] == nil || vars[s.world] == nil {
 		return false
 	}
-	r, w := l.number(vars[rank], maxWorldSize-1), l.number(vars[world], maxWorldSize)
+	r, w := l.number(vars[s.rank], maxWorldSize-1), l.number(vars[s.world], maxWorldSize)
 	if r == Unknown || w == Unknown {
 		return false
 	}
@@ -193,10 +206,10 @@ func (l *launch) takeRank(vars *variables, rank, local, world int) bool {
 		return false
 	}
 	l.rank, l.worldSize = r, w
-	if local == none || vars[local] == nil {
+	if s.local == none || vars[s.local] == nil {
 		return true
 	}
-	if l.localRank = l.number(vars[local], maxWorldSize-1); l.localRank >= w {
+	if l.localRank = l.number(vars[s.local], maxWorldSize-1); l.localRank >= w {
 		l.localRank = Unknown
 		l.badValues++
 	}
@@ -205,8 +218,8 @@ func (l *launch) takeRank(vars *variables, rank, local, world int) bool {
 
 // takeLocal reads the local rank of a process whose launcher says none, where another source
 // names the same rank of the same world: srun --mpi=pmi2 says PMI_RANK and SLURM_LOCALID.
-func (l *launch) takeLocal(vars *variables, rank, local, world int) {
-	if same := noLaunch(); l.localRank == Unknown && same.takeRank(vars, rank, local, world) && same.rank == l.rank && same.worldSize == l.worldSize {
+func (l *launch) takeLocal(vars *variables, s rankSource) {
+	if same := noLaunch(); l.localRank == Unknown && same.takeRank(vars, s) && same.rank == l.rank && same.worldSize == l.worldSize {
 		l.localRank = same.localRank
 	}
 }

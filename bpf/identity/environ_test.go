@@ -38,15 +38,15 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 		},
 		"Open MPI 5, whose namespace is another at each start": {
 			block("OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "PMIX_RANK=2", "PMIX_NAMESPACE=prterun-node0-31337@1", "PMIX_SERVER_URI41=prterun-node0-31337@0.0;tcp4://10.0.0.1:38417"),
-			launch{rank: 2, localRank: 0, worldSize: 4, jobID: "prterun-node0-31337@1", mpi: true},
+			launch{rank: 2, localRank: 0, worldSize: 4, jobID: "prterun-node0-31337@1", mpi: true, launcher: "mpirun"},
 		},
 		"Open MPI under Slurm": {
 			block("OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=4", "PMIX_NAMESPACE=slurm.pmix.991.0", "SLURM_JOB_ID=991", "SLURM_RESTART_COUNT=2"),
-			launch{rank: 2, localRank: Unknown, worldSize: 4, jobID: "991", attempt: 3, mpi: true},
+			launch{rank: 2, localRank: Unknown, worldSize: 4, jobID: "991", attempt: 3, mpi: true, launcher: "mpirun"},
 		},
 		"MPICH, Hydra with PMI": {
 			block("PMI_RANK=2", "PMI_FD=9", "PMI_SIZE=4", "MPI_LOCALNRANKS=2", "MPI_LOCALRANKID=1"),
-			launch{rank: 2, localRank: 1, worldSize: 4, mpi: true},
+			launch{rank: 2, localRank: 1, worldSize: 4, mpi: true, launcher: "hydra"},
 		},
 		"MPICH over PMIx: a rank without a world is none": {
 			block("PMIX_RANK=2", "PMIX_NAMESPACE=ns"),
@@ -70,7 +70,7 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 		},
 		"a worker of torchrun that was started again": {
 			block("RANK=3", "LOCAL_RANK=3", "WORLD_SIZE=8", "GROUP_RANK=0", "ROLE_RANK=3", "LOCAL_WORLD_SIZE=8", "TORCHELASTIC_RESTART_COUNT=1", "TORCHELASTIC_MAX_RESTARTS=3", "TORCHELASTIC_RUN_ID=none", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"),
-			launch{rank: 3, localRank: 3, worldSize: 8, attempt: 2, masterAddr: "127.0.0.1", masterPort: 29500},
+			launch{rank: 3, localRank: 3, worldSize: 8, attempt: 2, masterAddr: "127.0.0.1", masterPort: 29500, launcher: "torchrun"},
 		},
 		"PyTorchJob of the training operator": { // a master and workers, one process each
 			block("PYTHONUNBUFFERED=1", "PET_NNODES=3", "PET_NODE_RANK=1", "MASTER_ADDR=llm-master-0", "MASTER_PORT=23456", "WORLD_SIZE=3", "RANK=1"),
@@ -112,7 +112,7 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 		},
 		"Hydra in an allocation of Slurm": {
 			block("SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_NTASKS=2", "SLURM_PROCID=1", "SLURM_LOCALID=0", "PMI_RANK=13", "PMI_SIZE=16", "MPI_LOCALRANKID=5"),
-			launch{rank: 13, localRank: 5, worldSize: 16, jobID: "991", mpi: true},
+			launch{rank: 13, localRank: 5, worldSize: 16, jobID: "991", mpi: true, launcher: "hydra"},
 		},
 		"the local rank of another rank is not taken": {
 			block("SLURM_STEP_NUM_TASKS=16", "SLURM_PROCID=1", "SLURM_LOCALID=0", "PMI_RANK=13", "PMI_SIZE=16"),

@@ -30,10 +30,9 @@ type facts struct {
 //   - the parent is that same rank, or the own environment names none while the
 //     parent's did: a worker forked without exec, or a program the rank started.
 //     It carries the rank's identity with Inherited set;
-//   - the parent too has a rank, but of a smaller world: the parent is a launcher
-//     (torchrun under srun is one Slurm task per node). It is told so.
+//   - the parent too has a rank, but has started this one: it is a launcher. It is told so.
 func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
-	r = &record{startNS: f.startNS, program: cmp.Or(f.program, f.comm), byCalls: f.launch.byCalls, Process: Process{
+	r = &record{startNS: f.startNS, program: cmp.Or(f.program, f.comm), byCalls: f.launch.byCalls, launcher: f.launch.launcher, Process: Process{
 		PID: f.pid, ParentPID: f.parentPID, Comm: f.comm,
 		Rank: f.launch.rank, LocalRank: f.launch.localRank, WorldSize: f.launch.worldSize,
 		JobID: f.launch.jobID, MasterAddr: f.launch.masterAddr, MasterPort: f.launch.masterPort,
@@ -55,14 +54,22 @@ func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
 	case !parent.IsRank():
 	case !r.IsRank():
 		r.inherit(&parent.Process)
+	case r.startedBy(parent):
+		parentIsLauncher = true
 	case r.Rank == parent.Rank && r.WorldSize == parent.WorldSize:
 		r.complete(&parent.Process)
-	default:
-		parentIsLauncher = r.WorldSize > parent.WorldSize
 	}
 	r.begin(&f)
 	r.share(&parent.Process)
 	return r, parentIsLauncher
+}
+
+// startedBy reports whether parent, whose environment names a rank as that of r does, is the
+// launcher of r. Either its world is smaller: torchrun under srun is one task of Slurm a node.
+// Or r has the mark of a launcher that parent has not: the training operator of Kubeflow gives
+// a pod whose command is torchrun RANK, the index of the pod, and the WORLD_SIZE of its ranks.
+func (r *record) startedBy(parent *record) bool {
+	return parent.WorldSize < r.WorldSize || r.launcher != "" && r.launcher != parent.launcher
 }
 
 // begin names the rank whose outermost process p is, and the job of one without an id. MPICH

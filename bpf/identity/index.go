@@ -27,6 +27,7 @@ type record struct {
 	program string // its name when it was executed: a process may call itself otherwise later
 	byCalls bool   // which rank it is: nobody whom it starts, or who started it, says the same
 
+	launcher string    // as in launch
 	launched *siblings // with whom it was started for its rank, nil for none
 	children *children // of a rank's process: how those ended that it had started, nil for none
 

@@ -126,7 +126,7 @@ func (t *Tracker) put(f facts, parent *record) *record {
 	t.memory.keep(r)
 	t.currents.note(r, bootNow())
 	if parentIsLauncher {
-		t.demote(parent, r.WorldSize)
+		t.demote(parent, r)
 	}
 	t.launches.started(r, parent)
 	return r
@@ -139,7 +139,7 @@ func (t *Tracker) adopt(r *record) {
 	if !r.IsRank() || r.Inherited || r.byCalls {
 		return
 	}
-	if before := t.table.exact(r.PID, r.startNS); before != nil && before.Inherited && before.Rank == r.Rank && before.WorldSize == r.WorldSize {
+	if before := t.table.exact(r.PID, r.startNS); before != nil && before.Inherited && before.Rank == r.Rank && before.WorldSize == r.WorldSize && !r.startedBy(before) {
 		r.complete(&before.Process)
 		return
 	}
@@ -157,10 +157,11 @@ func (t *Tracker) adopt(r *record) {
 	}
 }
 
-// demote takes the rank from a launcher and from what started it for that rank.
-func (t *Tracker) demote(launcher *record, worldSize int) {
+// demote takes the rank from the launcher of a rank, and from what started it for that rank. A
+// rank of a larger world that runs the launcher stays: it looks at a model beside its training.
+func (t *Tracker) demote(launcher, rank *record) {
 	for range maxAncestors {
-		if launcher == nil || !launcher.IsRank() || launcher.WorldSize >= worldSize {
+		if launcher == nil || !launcher.IsRank() || !rank.startedBy(launcher) || launcher.Inherited && launcher.WorldSize > rank.WorldSize {
 			return
 		}
 		launcher.demote()
@@ -238,7 +239,7 @@ func (f *facts) keep(known *record) {
 	f.launch = launch{
 		rank: known.Rank, localRank: known.LocalRank, worldSize: known.WorldSize,
 		jobID: known.JobID, masterAddr: known.MasterAddr, masterPort: known.MasterPort,
-		attempt: known.Attempt, trace: known.Trace, rendezvous: known.Rendezvous, byCalls: known.byCalls,
+		attempt: known.Attempt, trace: known.Trace, rendezvous: known.Rendezvous, byCalls: known.byCalls, launcher: known.launcher,
 	}
 }
 

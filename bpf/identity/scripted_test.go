@@ -133,6 +133,87 @@ func TestLauncherWithARankOfASmallerWorldIsNoRank(t *testing.T) {
 	require.Empty(t, s.exits, "the launchers' exits are no rank's")
 }
 
+// pytorchJob is the environment of a pod of Kubeflow's training operator. Its RANK is the index of the pod.
+func pytorchJob(index, world int, more ...string) []string {
+	return append([]string{"PET_NNODES=2", fmt.Sprint("PET_NODE_RANK=", index), "MASTER_ADDR=llm-master-0", "MASTER_PORT=23456", fmt.Sprint("WORLD_SIZE=", world), fmt.Sprint("RANK=", index)}, more...)
+}
+
+// ofTorchrun is what torchrun gives to a rank in place of that.
+func ofTorchrun(rank, world, restarts int) []string {
+	return pytorchJob(rank, world, "LOCAL_RANK=0", "TORCHELASTIC_RUN_ID=none", fmt.Sprint("TORCHELASTIC_RESTART_COUNT=", restarts))
+}
+
+// TestTorchrunInAPodThatHasARankIsNoRank: with nprocPerNode the operator gives the pod the world
+// of the ranks that torchrun starts in it.
+func TestTorchrunInAPodThatHasARankIsNoRank(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	pod := pytorchJob(1, 16)
+	s.exec(99, 1, 0, 0, pod...)       // sh -c
+	s.exec(100, 99, 0.1, 0.1, pod...) // torchrun
+	s.exec(101, 100, 2, 2, ofTorchrun(8, 16, 0)...)
+	s.exec(102, 100, 2, 2, ofTorchrun(9, 16, 0)...)
+	s.exec(103, 102, 9, 9, ofTorchrun(9, 16, 0)...) // a program of a rank
+	s.exit(102, 100, 2, 60, 1<<8)
+	s.exit(100, 99, 0.1, 61, 1<<8)
+	s.exit(99, 1, 0, 62, 1<<8)
+	s.settle()
+	require.Equal(t, []any{9, false}, standing(exitOf(t, s.exits, 102).Process))
+	require.Empty(t, s.exits, "nobody else was a rank")
+	for pid, want := range map[uint32][]any{99: {Unknown, false}, 100: {Unknown, false}, 101: {8, false}, 103: {9, true}} {
+		require.Equal(t, want, standing(s.lookup(pid, 0, 30)), "process %d", pid)
+	}
+}
+
+func standing(p Process) []any { return []any{p.Rank, p.Inherited} }
+
+// TestTheOneRankOfAPodIsWhatTorchrunStarts: one process a pod, so torchrun and its rank have the
+// same rank of the same world.
+func TestTheOneRankOfAPodIsWhatTorchrunStarts(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(100, 1, 0, 0, pytorchJob(1, 3)...) // torchrun --max-restarts=3
+	for restart, at := range []float64{2, 62} {
+		pid := uint32(101 + restart)
+		s.proc.add(pid, 100, s.ns(at), "torchrun", "/c", pytorchJob(1, 3)...)
+		s.lookup(pid, 100, at) // it has forked, and not executed python yet
+		s.exec(pid, 100, at, at, ofTorchrun(1, 3, restart)...)
+		s.exit(pid, 100, at, at+58, 1<<8)
+	}
+	s.exit(100, 1, 0, 121, 1<<8)
+	s.settle()
+	for restart := range 2 {
+		e := exitOf(t, s.exits, uint32(101+restart))
+		require.Equal(t, []any{1, false, e.PID, restart + 1}, []any{e.Rank, e.Inherited, e.RankPID, e.Attempt})
+	}
+	require.Empty(t, s.exits, "torchrun was no rank")
+}
+
+// TestTheOneRankOfANodeIsWhatMpirunStarts: srun starts the daemon of mpirun on each node, as task
+// of a step of as many tasks as there are ranks.
+func TestTheOneRankOfANodeIsWhatMpirunStarts(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	daemon := []string{"SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "SLURM_LOCALID=0"}
+	rank := append(daemon, "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "PMIX_NAMESPACE=prterun-n0-7@1")
+	s.exec(100, 1, 0, 0, daemon...)
+	s.exec(101, 100, 1, 1, rank...)                                   // a script
+	s.exec(102, 101, 2, 2, append(rank, "RANK=1", "WORLD_SIZE=2")...) // says to torch what mpirun says
+	s.settle()
+	for pid, want := range map[uint32][]any{100: {Unknown, false}, 101: {1, false}, 102: {1, true}} {
+		require.Equal(t, want, standing(s.lookup(pid, 0, 3)), "process %d", pid)
+	}
+}
+
+// TestARankThatRunsTorchrunStaysARank: it looks at a model in a world of one beside its training.
+func TestARankThatRunsTorchrunStaysARank(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	s.exec(100, 1, 0, 0, rank3()...)
+	s.exec(101, 100, 60, 60, rank3()...) // torchrun --standalone
+	s.exec(102, 101, 62, 62, "RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RESTART_COUNT=0", "MASTER_ADDR=127.0.0.1")
+	s.settle()
+	for pid, want := range map[uint32][]any{100: {3, false}, 101: {3, true}, 102: {0, false}} {
+		require.Equal(t, want, standing(s.lookup(pid, 0, 63)), "process %d", pid)
+	}
+}
+
 // TestABatchScriptOfSlurmIsNoRank: sbatch --ntasks gives it SLURM_PROCID and SLURM_NTASKS. What
 // srun starts is of a step, under slurmstepd.
 func TestABatchScriptOfSlurmIsNoRank(t *testing.T) {
@@ -217,6 +298,21 @@ func TestOverwrittenEnvironmentDoesNotTakeTheRank(t *testing.T) {
 	s.proc.write(200, "stat", statLine(200, 1, s.base, "train: step"))
 	require.Eventually(t, func() bool { return s.lookup(200, 0, 50).Comm == "train: step" }, hosttest.Patience, time.Millisecond)
 	require.Equal(t, 3, s.lookup(200, 0, 50).Rank)
+}
+
+// Its launcher's mark is remembered with the rank: a program that it starts has the mark, too.
+func TestOverwrittenEnvironmentDoesNotMakeALauncher(t *testing.T) {
+	t.Parallel() // it waits for the tracker's timers
+	s := newScripted(t, Options{ScanInterval: time.Nanosecond}, func(tracker *Tracker, proc fakeProc, base uint64) {
+		tracker.source.(*script).noExits = true
+		proc.add(200, 1, base, "python", "/c", ofTorchrun(3, 8, 0)...)
+	})
+	s.proc.write(200, "environ", "train: step 17 of 100\x00\x00")
+	s.proc.write(200, "stat", statLine(200, 1, s.base, "train: step"))
+	require.Eventually(t, func() bool { return s.lookup(200, 0, 50).Comm == "train: step" }, hosttest.Patience, time.Millisecond)
+	s.proc.add(201, 200, s.ns(51), "gcc", "/c", ofTorchrun(3, 8, 0)...)
+	require.Equal(t, []any{3, true}, standing(s.lookup(201, 0, 52)))
+	require.Equal(t, []any{3, false}, standing(s.lookup(200, 0, 52)))
 }
 
 func TestUnreadableProcLeavesProcessesPlainAndCounts(t *testing.T) {
