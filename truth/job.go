@@ -35,7 +35,9 @@ type style struct {
 	// starts is the command of a real launcher, which starts all ranks on one host; nil where
 	// this program starts each on a host of its own.
 	starts func(j *job) []string
-	script bool // a shell with the rank in its environment starts the rank
+	given  func(j *job) []string // what that launcher has in its environment, nil for nothing
+	script string                // of a shell with the rank in its environment, which starts the rank
+	batch  func(j *job) []string // the environment of the batch script that starts the job, nil where none does
 }
 
 func styles() []style {
@@ -49,6 +51,23 @@ func styles() []style {
 		return append(plain(j, rank), "TORCHELASTIC_RUN_ID=none", fmt.Sprint("TORCHELASTIC_RESTART_COUNT=", j.starts), "GROUP_RANK=0",
 			fmt.Sprint("ROLE_RANK=", rank), "TORCHELASTIC_USE_AGENT_STORE=False")
 	}
+	// A pod of Kubeflow's training operator has this whether its command is torchrun or a training.
+	pod := func(j *job, rank int) []string {
+		return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("WORLD_SIZE=", j.world), "MASTER_ADDR=" + j.host(0), fmt.Sprint("MASTER_PORT=", j.port)}
+	}
+	torchrun := func(j *job) []string {
+		return []string{
+			"/usr/bin/python3", "/torchrun.py", fmt.Sprint("--nproc-per-node=", j.world), "--nnodes=1", "--node-rank=0", "--max-restarts=0",
+			"--master-addr=" + j.host(0), fmt.Sprint("--master-port=", j.port), "/train.py",
+		}
+	}
+	// What srun starts has these: a rank, or a daemon of mpirun, whose ranks have them, too.
+	step := func(j *job, task, tasks int) []string {
+		return []string{
+			"SLURM_JOB_ID=" + j.number, "SLURM_STEP_ID=0", fmt.Sprint("SLURM_STEP_NUM_TASKS=", tasks), fmt.Sprint("SLURM_NTASKS=", tasks),
+			fmt.Sprint("SLURM_PROCID=", task), fmt.Sprint("SLURM_LOCALID=", task),
+		}
+	}
 	openMPI := func(j *job, rank int) []string {
 		return []string{
 			fmt.Sprint("OMPI_COMM_WORLD_RANK=", rank), fmt.Sprint("OMPI_COMM_WORLD_LOCAL_RANK=", rank), fmt.Sprint("OMPI_COMM_WORLD_SIZE=", j.world),
@@ -58,22 +77,23 @@ func styles() []style {
 	return []style{
 		{name: "with JOB_ID", id: true, env: func(j *job, rank int) []string { return append(plain(j, rank), "JOB_ID="+j.id) }},
 		{name: "without an id", env: plain},
-		{name: "launch script", id: true, script: true, env: func(j *job, rank int) []string { return append(plain(j, rank), "JOB_ID="+j.id) }},
+		{name: "launch script", id: true, script: "ls / > /dev/null; grep -q nothing /etc/hostname; python3 -u /train.py; exit $?", env: func(j *job, rank int) []string { return append(plain(j, rank), "JOB_ID="+j.id) }},
 		{name: "as torchrun", env: elastic},
-		{name: "as Slurm", id: true, env: func(j *job, rank int) []string {
-			return []string{
-				fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_LOCALID=", rank), fmt.Sprint("SLURM_NTASKS=", j.world), "SLURM_JOB_ID=" + j.number,
-				"SLURM_STEP_ID=0", fmt.Sprint("SLURM_STEP_NUM_TASKS=", j.world),
-			}
-		}},
+		{
+			name: "as torchrun, one a pod", env: pod,
+			script: "LOCAL_RANK=0 TORCHELASTIC_RUN_ID=none TORCHELASTIC_RESTART_COUNT=0 python3 -u /train.py || exit 1",
+		},
+		{
+			name: "as Slurm", id: true, env: func(j *job, rank int) []string { return step(j, rank, j.world) },
+			batch: func(j *job) []string {
+				return []string{"SLURM_JOB_ID=" + j.number, "SLURM_PROCID=0", "SLURM_LOCALID=0", fmt.Sprint("SLURM_NTASKS=", j.world)}
+			},
+		},
+		{name: "as Open MPI under Slurm", id: true, env: func(j *job, rank int) []string { return append(step(j, 0, 1), openMPI(j, rank)...) }},
 		{name: "as Open MPI", id: true, env: openMPI},
 		{name: "mp.spawn", env: func(*job, int) []string { return []string{"TRUTH_SPAWNS=1"} }},
-		{name: "torchrun", env: elastic, starts: func(j *job) []string {
-			return []string{
-				"/usr/bin/python3", "/torchrun.py", fmt.Sprint("--nproc-per-node=", j.world), "--nnodes=1", "--node-rank=0", "--max-restarts=0",
-				"--master-addr=" + j.host(0), fmt.Sprint("--master-port=", j.port), "/train.py",
-			}
-		}},
+		{name: "torchrun", env: elastic, starts: torchrun},
+		{name: "torchrun in a pod", env: elastic, starts: torchrun, given: func(j *job) []string { return pod(j, 0) }},
 		{name: "mpirun", id: true, env: openMPI, starts: func(j *job) []string {
 			return []string{"/usr/bin/mpirun", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "-np", fmt.Sprint(j.world), "/usr/bin/python3", "-u", "/train.py"}
 		}},
@@ -122,17 +142,30 @@ func (j *job) fresh() {
 
 // shell runs a script in its root as a launcher does, on the first host.
 func (j *job) shell(text string, env ...string) error {
-	var cmd *exec.Cmd
-	err := j.network.Within(0, func() error {
-		cmd = exec.Command("/bin/bash", "-c", text)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.root}
-		cmd.Dir, cmd.Env, cmd.Stderr = "/", append(env, "PATH=/usr/bin:/bin"), j.words
-		return cmd.Start()
-	})
+	cmd, err := j.beside(text, env)
 	if err != nil {
 		return err
 	}
 	return cmd.Wait()
+}
+
+// beside starts such a script.
+func (j *job) beside(text string, env []string) (*exec.Cmd, error) {
+	cmd := exec.Command("/bin/bash", "-c", text)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.root}
+	cmd.Dir, cmd.Env, cmd.Stderr = "/", append(env, "PATH=/usr/bin:/bin"), j.words
+	return cmd, j.network.Within(0, cmd.Start)
+}
+
+// submit starts the batch script, which waits for its job. Its last command fails, however the job ended.
+func (j *job) submit() error {
+	cmd, err := j.beside(fmt.Sprintf("tail --pid=%d -f /dev/null; grep -q nothing /etc/hostname", j.ranks[0].cmd.Process.Pid), j.how.batch(j))
+	if err != nil {
+		return fmt.Errorf("start the batch script: %w", err)
+	}
+	j.started(cmd.Process.Pid)
+	go func() { _ = cmd.Wait() }() // it fails
+	return nil
 }
 
 // rank is one process of it, seen from outside.
@@ -208,6 +241,9 @@ func (j *job) begin(one int, more string) (err error) {
 	} else {
 		err = j.launchEach(one, more)
 	}
+	if err == nil && j.how.batch != nil {
+		err = j.submit()
+	}
 	if err != nil {
 		return errors.Join(err, j.end())
 	}
@@ -255,8 +291,8 @@ func (j *job) environment() []string {
 func (j *job) launch(number int, env []string) error {
 	r := newRank()
 	r.cmd = exec.Command("/usr/bin/python3", "-u", "/train.py")
-	if j.how.script {
-		r.cmd = exec.Command("/bin/bash", "-c", "ls / > /dev/null; grep -q nothing /etc/hostname; python3 -u /train.py; exit $?")
+	if j.how.script != "" {
+		r.cmd = exec.Command("/bin/bash", "-c", j.how.script)
 	}
 	r.cmd.Dir = "/"
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.root, Setpgid: true}
@@ -303,6 +339,9 @@ func (j *job) launchAll(one int, more string) error {
 	l.cmd.Dir = "/"
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.root, Setpgid: true}
 	l.cmd.Env = append(j.environment(), "TRUTH_FIFOS="+l.pipes, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	if j.how.given != nil {
+		l.cmd.Env = append(l.cmd.Env, j.how.given(j)...)
+	}
 	if one >= 0 {
 		l.cmd.Env = append(l.cmd.Env, fmt.Sprint("TRUTH_ONE=", one), more)
 	}
