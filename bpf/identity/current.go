@@ -28,6 +28,7 @@ type current struct {
 	due     uint64
 	pause   time.Duration
 	place   environPlace
+	cgroup  string
 	said    launch // at the last look
 	calls   launch // which rank its calls show
 }
@@ -50,7 +51,7 @@ func (c *currents) note(r *record, now uint64) {
 	if r.IsRank() || !r.alive() || !interpreter(r.Comm) {
 		return
 	}
-	one := &current{pid: r.PID, startNS: r.startNS, due: now + uint64(firstAgain), pause: firstAgain, said: noLaunch(), calls: noLaunch()}
+	one := &current{pid: r.PID, startNS: r.startNS, due: now + uint64(firstAgain), pause: firstAgain, cgroup: r.CgroupPath, said: noLaunch(), calls: noLaunch()}
 	c.of[r.PID] = c.order.Add(one, fairlru.Some, r.Domain, r.ContainerID)
 	if c.order.Len() > maxCurrents {
 		victim, _ := c.order.Victim()
@@ -131,7 +132,7 @@ func (t *Tracker) lookAgain() {
 		calls := one.calls
 		t.mu.Unlock()
 		block, err := t.proc.current(one.pid, &one.place)
-		said := parseEnviron(block)
+		said := parseEnviron(block).in(one.cgroup)
 		switch {
 		case (err == nil && said.rank == Unknown || err != nil && !passing(err)) && calls.rank != Unknown:
 			t.becomes(one, calls)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 // Bounds on what an environment, which anybody can write, may claim.
@@ -28,6 +30,7 @@ type launch struct {
 	byCalls                    bool   // nor does it name the rank: its calls do
 	mpi                        bool   // a launcher of MPI started it, which has one process on each host
 	launcher                   string // whose mark it has, "" for none
+	ofStep                     bool   // it is the task of a step of Slurm that has the rank
 	attempt                    int    // 1 for the first start, 0 when none says
 	trace                      Trace  // of a rank
 	drill                      string // claims that a drill started it, to be proven
@@ -167,6 +170,7 @@ func parseEnviron(block []byte) launch {
 			l.takeLocal(&vars, s)
 		} else if l.takeRank(&vars, s) {
 			l.mpi = s.rank == varOMPIRank || s.rank == varPMIRank
+			l.ofStep = s.rank == varSlurmProcID
 			if s.mark != none && vars[s.mark] != nil {
 				l.launcher = s.launcher
 			}
@@ -222,6 +226,18 @@ func (l *launch) takeLocal(vars *variables, s rankSource) {
 	if same := noLaunch(); l.localRank == Unknown && same.takeRank(vars, s) && same.rank == l.rank && same.worldSize == l.worldSize {
 		l.localRank = same.localRank
 	}
+}
+
+// in is what the environment of a process in that cgroup says. sbatch hands the environment that
+// it has to the batch script, with SLURM_STEP_NUM_TASKS where it runs within a step itself (srun
+// --pty bash). The script, and a shell of salloc, is in a cgroup that says what it is.
+func (l launch) in(cgroupPath string) launch {
+	if step := procfs.SlurmStep(cgroupPath); l.ofStep && (step == "batch" || step == "interactive") {
+		none := noLaunch()
+		none.jobID, none.drill, none.badValues = l.jobID, l.drill, l.badValues
+		return none
+	}
+	return l
 }
 
 // takeJob reads what names the job. A bare JOB_ID and the address of a store

@@ -30,7 +30,7 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 		},
 		"Slurm": {
 			block("SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=4", "SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4"),
-			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991"},
+			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991", ofStep: true},
 		},
 		"Open MPI": {
 			block("OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_SIZE=4"),
@@ -54,11 +54,11 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 		},
 		"srun, started again after a node failure": {
 			block("SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=4", "SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_RESTART_COUNT=1", "SLURM_LAUNCH_NODE_IPADDR=10.0.0.1"),
-			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991", attempt: 2},
+			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991", attempt: 2, ofStep: true},
 		},
 		"srun --preserve-env: a step is smaller than its job": {
 			block("SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=8", "SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4"),
-			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991"},
+			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "991", ofStep: true},
 		},
 		"the batch script of a job of Slurm is no rank": { // its task's id is 0
 			block("SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_TASK_PID=812", "SLURM_NTASKS=4", "SLURM_NPROCS=4", "SLURM_JOB_ID=991", "ENVIRONMENT=BATCH"),
@@ -99,7 +99,7 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 		},
 		"srun --mpi=pmix": {
 			block("SLURM_JOB_ID=991", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_NTASKS=4", "SLURM_PROCID=2", "SLURM_LOCALID=1", "PMIX_RANK=2", "PMIX_NAMESPACE=slurm.pmix.991.0"),
-			launch{rank: 2, localRank: 1, worldSize: 4, jobID: "991"},
+			launch{rank: 2, localRank: 1, worldSize: 4, jobID: "991", ofStep: true},
 		},
 		// mpirun has srun start its daemon on each node: the ranks have what the daemon has.
 		"Open MPI's mpirun in an allocation of Slurm": {
@@ -132,7 +132,7 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 		},
 		"a RANK alone does not hide Slurm": {
 			block("RANK=5", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"),
-			launch{rank: 1, localRank: Unknown, worldSize: 2},
+			launch{rank: 1, localRank: Unknown, worldSize: 2, ofStep: true},
 		},
 		"a launcher knows its job": {
 			block("SLURM_JOB_ID=991"),
@@ -154,6 +154,25 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, parseEnviron(tc.environ)) })
 	}
+}
+
+// TestTheStepOfSlurmSaysWhatIsARank: sbatch that is called within a step of one task hands on what that step has.
+func TestTheStepOfSlurmSaysWhatIsARank(t *testing.T) {
+	environ := []string{"SLURM_JOB_ID=992", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=1"}
+	for path, want := range map[string]int{
+		"/system.slice/slurmstepd.scope/job_992/step_batch/user/task_0":       Unknown,
+		"/slurm/uid_1000/job_992/step_batch":                                  Unknown,
+		"/system.slice/slurmstepd.scope/job_992/step_interactive/user/task_0": Unknown,
+		"/system.slice/slurmstepd.scope/job_992/step_0/user/task_0":           0,
+		"/user.slice/step_batch":                                              0, // no path of Slurm
+		"":                                                                    0, // its cgroup could not be read, or Slurm makes none
+	} {
+		got := parseEnviron(block(environ...)).in(path)
+		require.Equal(t, want, got.rank, path)
+		require.Equal(t, "992", got.jobID, path)
+	}
+	inside := "/system.slice/slurmstepd.scope/job_992/step_batch/user/task_0"
+	require.Equal(t, 3, parseEnviron(block(append(environ, "RANK=3", "WORLD_SIZE=4")...)).in(inside).rank, "torchrun in the script starts ranks")
 }
 
 func TestHostileValuesAreUnknownAndCounted(t *testing.T) {

@@ -35,7 +35,7 @@ func (t *Tracker) onExec(e *event) {
 		f.membership, f.domain, environ = membership{}, unknownDomain, e.environ
 	}
 	f.unread = passing(placeErr) || passing(environErr) || passing(statErr)
-	f.launch = parseEnviron(environ)
+	f.launch = parseEnviron(environ).in(f.membership.Path)
 	f.drill = t.drills(f)
 	parent := t.parent(e.parentPID, e.timeNS, maxAncestors)
 	t.mu.Lock()
@@ -205,7 +205,7 @@ func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 	f.membership, f.domain, placeErr = t.proc.place(pid)
 	environ, environErr := t.proc.environ(pid)
 	if environErr == nil {
-		f.launch = parseEnviron(environ)
+		f.launch = parseEnviron(environ).in(f.membership.Path)
 		f.drill = t.drills(f)
 	}
 	f.unread = passing(placeErr) || passing(environErr)

@@ -238,6 +238,21 @@ func TestABatchScriptOfSlurmIsNoRank(t *testing.T) {
 	}
 }
 
+// TestABatchScriptWithTheVariablesOfAStepIsNoRank, be it seen to start or found in /proc.
+func TestABatchScriptWithTheVariablesOfAStepIsNoRank(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	leaked := []string{"SLURM_JOB_ID=992", "SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=1"}
+	for pid := uint32(200); pid < 202; pid++ {
+		s.proc.add(pid, 1, s.ns(0), "slurm_script", "/system.slice/slurmstepd.scope/job_992/step_batch/user/task_0", leaked...)
+	}
+	s.exec(200, 1, 0, 0, leaked...)
+	s.settle()
+	for pid := uint32(200); pid < 202; pid++ {
+		p := s.lookup(pid, 0, 1)
+		require.Equal(t, []any{Unknown, "992", "slurm job 992"}, []any{p.Rank, p.JobID, p.Domain}, "process %d", pid)
+	}
+}
+
 func TestExitToldTwiceByTheKernelIsReportedOnce(t *testing.T) {
 	s := newScripted(t, Options{}, nil)
 	s.exec(100, 1, 0, 0, rank3()...)

@@ -175,21 +175,33 @@ func isHex(s string) bool {
 	return true
 }
 
-// SlurmJob is the Slurm job that a cgroup path names, "" where it names none. It reads the paths of Slurm's cgroup plugins:
+// SlurmJob is the Slurm job that a cgroup path names, "" where it names none.
+func SlurmJob(path string) string {
+	if id := slurmPart(path, "job_"); id != "" {
+		if _, err := strconv.ParseUint(id, 10, 32); err == nil {
+			return "slurm job " + id
+		}
+	}
+	return ""
+}
+
+// SlurmStep is which step of it: a number, "batch" (its script), "interactive" (a shell of
+// salloc), "extern" (what comes by ssh).
+func SlurmStep(path string) string { return slurmPart(path, "step_") }
+
+// slurmPart reads the paths of Slurm's cgroup plugins:
 //
 //	/slurm/uid_1000/job_123/step_0 (v1; with several slurmd on a machine slurm_<node>)
 //	/system.slice/slurmstepd.scope/job_123/step_0/user/task_0 (v2; or <node>_slurmstepd.scope)
-func SlurmJob(path string) string {
+func slurmPart(path, prefix string) string {
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	root := segments[0] == "slurm" || strings.HasPrefix(segments[0], "slurm_")
 	if !root && (len(segments) < 2 || segments[0] != "system.slice" || !strings.HasSuffix(segments[1], "slurmstepd.scope")) {
 		return ""
 	}
 	for _, s := range segments[1:] {
-		if id, ok := strings.CutPrefix(s, "job_"); ok {
-			if _, err := strconv.ParseUint(id, 10, 32); err == nil {
-				return "slurm job " + id
-			}
+		if name, ok := strings.CutPrefix(s, prefix); ok {
+			return name
 		}
 	}
 	return ""
