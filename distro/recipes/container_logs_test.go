@@ -212,6 +212,22 @@ func TestAnOutOfMemoryLineWithAnyOfItsNumbersIsTold(t *testing.T) {
 	}
 }
 
+// healthyLines are of servers that answer, and of clients that try again: a level or the name
+// of a logger stands where an exception would.
+var healthyLines = []string{
+	`INFO:     10.0.0.1:50000 - "GET /health HTTP/1.1" 503 Service Unavailable`,
+	`ERROR:    10.0.0.1:50000 - "GET /health HTTP/1.1" 503 Service Unavailable`,
+	`WARNING:urllib3.connectionpool:Retrying (Retry(total=4, connect=None, read=None, redirect=None, status=None)) after connection broken by 'ProtocolError('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))': /shard`,
+	`urllib3.connectionpool: Connection reset by peer`,
+	`ERROR:root:upstream answered 503 Service Unavailable`,
+	`Error: upstream answered 503 Service Unavailable`,
+	`INFO: after SlowDown (1/5)`,
+	`WARNING: wandb: Network error (ConnectionError), 503 Server Error: Service Unavailable, entering retry loop.`,
+	`wandb: Network error: 503 Server Error: Service Unavailable for url: https://api.wandb.ai/graphql, entering retry loop.`,
+	`[rank3]: WARNING: Connection reset by peer`,
+	`ConnectionResetError: [Errno 104] Connection reset by peer, retrying in 2 s`,
+}
+
 // TestLinesOfOthersAreNoErrorsOfData: the same words of servers, of NCCL, and in prose.
 func TestLinesOfOthersAreNoErrorsOfData(t *testing.T) {
 	root := t.TempDir()
@@ -224,6 +240,7 @@ func TestLinesOfOthersAreNoErrorsOfData(t *testing.T) {
 		"step 503 loss 2.31\n"+
 		"ValueError: expected 503 tokens\n"+
 		"retry after queue.Empty\n"+
+		strings.Join(healthyLines, "\n")+"\n"+
 		"note that a Stale file handle needs a new mount\n"+
 		produced(t, "pytorch-2.5-exhausted.txt"))
 	a := startOnPods(t, root)
