@@ -256,7 +256,7 @@ func TestTemplateLeavesOutWhatIsNotKnown(t *testing.T) {
 }
 
 func TestTemplates(t *testing.T) {
-	known := map[string]string{"x": "3", "list": "0-3, 8", "range": "0-3", "name": "rank-3", "names": "a, b", "many": "131072", "large": "83391348736"}
+	known := map[string]string{"x": "3", "single": "1", "list": "0-3, 8", "range": "0-3", "name": "rank-3", "names": "a, b", "many": "131072", "large": "83391348736"}
 	seen := map[string]bool{"death": true, rule.Full: true}
 	knowns := rule.Known{
 		Field: func(name string) (string, bool) { value, ok := known[name]; return value, ok },
@@ -276,19 +276,21 @@ func TestTemplates(t *testing.T) {
 		"a | b":                          "a | b",
 		"all {many} ranks wait":          "all 131,072 ranks wait",
 		"[{many} ranks|ranks] of {many}": "131,072 ranks of 131072",
-		"wait: {many: number}, {x: number}, {name: number}": "wait: 131,072, 3, rank-3",
-		"{x} ranks, {name} ranks":                           "3 ranks, rank-3 ranks",
-		"{many} bytes of {large} bytes, {y} bytes":          "128 KiB of 77.7 GiB, unknown bytes",
-		"[{x} bytes|none]; {name} bytes":                    "3 bytes; rank-3 bytes",
-		"{x: one|more} bytes":                               "one bytes",
-		"{many: one|more} ranks, {list} ranks":              "one ranks, 0-3, 8 ranks",
+		"wait: {many: number}, {x: number}, {name: number}":                                    "wait: 131,072, 3, rank-3",
+		"{single: number error|errors}, {x: number error|errors}, {many: number error|errors}": "1 error, 3 errors, 131,072 errors",
+		"{y: number time|times}, {name: number time|times}, {x: number|numbers}":               "unknown, rank-3 times, number",
+		"{x} ranks, {name} ranks":                  "3 ranks, rank-3 ranks",
+		"{many} bytes of {large} bytes, {y} bytes": "128 KiB of 77.7 GiB, unknown bytes",
+		"[{x} bytes|none]; {name} bytes":           "3 bytes; rank-3 bytes",
+		"{x: one|more} bytes":                      "one bytes",
+		"{many: one|more} ranks, {list} ranks":     "one ranks, 0-3, 8 ranks",
 	} {
 		tpl, err := rule.ParseTemplate(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, tpl.Expand(knowns), text)
 	}
 	for text, problem := range map[string]string{
-		"{x: rank}": "two words", "{x: a|b|c}": "two words", "[if : x]": "no condition", "[if death x]": "no condition", "[a|b": "a ] is missing",
+		"{x: rank}": "two words", "{x: number rank}": "two words", "{x: a|b|c}": "two words", "[if : x]": "no condition", "[if death x]": "no condition", "[a|b": "a ] is missing",
 		"[a[b]]": "not nested", "{x": "not a field", "a]": "stray", "[{x: a|b]": "not a field",
 	} {
 		_, err := rule.ParseTemplate(text)

@@ -44,7 +44,7 @@ verdict becomes: [README.md](README.md). ` + "`tracecore patterns test DIR`" + `
 
 A **needed** key must be there. A duration is written 30s, 5m, 2h. A *field* is the name of one under ` + "`fields`" + `, *evidence* the name of one under ` + "`evidence`" + `;
 names are lower-case letters, digits and _. An *expression* joins evidence with and, or, ( ). A *template* is text with {field} in it ({count}: how often
-the evidence was seen; of things that occur within a window {span} is the time from the first to the last, {lead} to the second); {field: rank|ranks} is a word for one or for several. A part in [brackets] is left out when a field in it is unknown; [a|b] is the first of its parts whose fields are known; [if EVIDENCE: text] is left out when that was not seen (EVIDENCE: an expression as in full, with the name full for a full verdict). A *choice* is a template for each value of a field.
+the evidence was seen; of things that occur within a window {span} is the time from the first to the last, {lead} to the second); {field: rank|ranks} is a word for one or for several, {field: number error|errors} a number with its word. A part in [brackets] is left out when a field in it is unknown; [a|b] is the first of its parts whose fields are known; [if EVIDENCE: text] is left out when that was not seen (EVIDENCE: an expression as in full, with the name full for a full verdict). A *choice* is a template for each value of a field.
 
 Bounds: a file %d MiB, evidence %d, fields %d, durations %d days, OTTL text %d KiB and %d nested brackets. OTTL reads
 ` + "`attributes[\"…\"]`, `resource.attributes[\"…\"]`" + ` and all other paths of log records or data points; of its converters ` + "`%s`" + ` are left out, since their result

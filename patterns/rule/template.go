@@ -10,7 +10,8 @@ import (
 
 // Template is text with {field} in it. {field: one|more} is the word "one" where the field
 // is a single rank, thing or text, and "more" where it is a list. {field} ranks is
-// how many there are, with commas: 1,023 ranks; elsewhere {field: number} is. {field} bytes is
+// how many there are, with commas: 1,023 ranks; elsewhere {field: number} is, and
+// {field: number error|errors} with its word: 1 error, 1,023 errors. {field} bytes is
 // a size in the largest unit that keeps it above 1: 77.7 GiB. Of the parts in
 // [brackets], which | separates, the first counts whose fields all have a value, and, where
 // it begins with "if EXPRESSION:", whose evidence was seen; none may. Outside of brackets a
@@ -27,7 +28,7 @@ type part struct {
 	field     string
 	counts    bool   // the field is how many ranks there are: {count} ranks
 	sizes     bool   // the field is a number of bytes, and the word behind it is said with it
-	one, more string // words for the field, instead of its value
+	one, more string // words for the field, instead of its value; behind it, where it counts
 	options   []option
 }
 
@@ -116,14 +117,16 @@ func (p *templateParser) field() (part, error) {
 	if !worded {
 		return part{field: name}, nil
 	}
-	if strings.TrimSpace(words) == "number" {
+	words = strings.TrimSpace(words)
+	if words == "number" {
 		return part{field: name, counts: true}, nil
 	}
-	one, more, two := strings.Cut(strings.TrimSpace(words), "|")
+	words, counts := strings.CutPrefix(words, "number ")
+	one, more, two := strings.Cut(words, "|")
 	if !two || strings.ContainsAny(one+more, "{[|]") || one+more == "" {
 		return part{}, fmt.Errorf("{%s} has not two words: write {%s: waits|wait}, for one and for several", inner, name)
 	}
-	return part{field: name, one: one, more: more}, nil
+	return part{field: name, one: one, more: more, counts: counts}, nil
 }
 
 // wordBytes behind a field makes it a size.
@@ -226,8 +229,8 @@ func (p part) word(k Known) string {
 		return "unknown" + wordBytes
 	case !ok:
 		return "unknown"
-	case p.one+p.more == "" && p.counts && isNumber(value):
-		return verdict.Thousands(value)
+	case p.counts:
+		return p.counted(value)
 	case p.sizes:
 		return verdict.Sized(value + wordBytes)
 	case p.one+p.more == "":
@@ -237,6 +240,18 @@ func (p part) word(k Known) string {
 	default:
 		return p.one
 	}
+}
+
+// counted is a number with commas, with its word where it has one.
+func (p part) counted(value string) string {
+	word := p.more
+	if value == "1" {
+		word = p.one
+	}
+	if isNumber(value) {
+		value = verdict.Thousands(value)
+	}
+	return strings.TrimRight(value+" "+word, " ")
 }
 
 // isList reports whether a value is several: a range of numbers, or texts with commas.
