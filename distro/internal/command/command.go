@@ -73,12 +73,13 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // newRoot returns the collector's command with ours added.
 func newRoot() *cobra.Command {
 	var to backend.Backends
+	var refuses refusals
 	var warns idle
 	set := settings(&to)
 	resolving := &set.ConfigProviderSettings.ResolverSettings
-	resolving.ConverterFactories = append(resolving.ConverterFactories, warns.converter())
+	resolving.ConverterFactories = append(resolving.ConverterFactories, refuses.converter(), warns.converter())
 	root := otelcol.NewCommand(set)
-	warns.cmd = root
+	refuses.cmd, warns.cmd = root, root
 	root.Short = "Names what broke in a distributed training run, where and why"
 	root.Long = root.Short + ".\n\n" +
 		"Without --config it runs its embedded default: every probe this kernel allows, OTLP in on\n" +

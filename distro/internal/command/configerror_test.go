@@ -57,6 +57,35 @@ func TestAMistakeInAConfigurationHasItsPlace(t *testing.T) {
 			`mine.yaml:6: processors::patterndetector::mutes::1::culprit::hots: verdicts of gpu_lost name no "hots": did you mean "host"?`,
 			`mine.yaml:6: processors::patterndetector::mutes::1: until is missing`,
 		}},
+		"extensions that there are not": {`receivers:
+  oomkill: {identity: identiti}
+  otlp:
+    protocols:
+      http:
+        auth: {authenticator: agent_aut}
+        middlewares:
+          - {id: middl}
+processors:
+  patterndetector:
+    storage: file_storag
+    history: histori
+exporters:
+  otlp_grpc:
+    endpoint: backend:4317
+    sending_queue: {storage: file_storage/two}
+service: {pipelines: {logs/two: {receivers: [otlp], exporters: [otlp_grpc]}}}
+`, []string{
+			`mine.yaml:2: receivers::oomkill::identity: there is no extension "identiti": did you mean "identity"?`,
+			`mine.yaml:6: receivers::otlp::protocols::http::auth::authenticator: there is no extension "agent_aut": use one of file_storage, health_check, history, identity`,
+			`mine.yaml:8: receivers::otlp::protocols::http::middlewares::0::id: there is no extension "middl": use one of `,
+			`mine.yaml:11: processors::patterndetector::storage: there is no extension "file_storag": did you mean "file_storage"?`,
+			`mine.yaml:12: processors::patterndetector::history: there is no extension "histori": did you mean "history"?`,
+			`mine.yaml:16: exporters::otlp_grpc::sending_queue::storage: there is no extension "file_storage/two": did you mean "file_storage"?`,
+		}},
+		"extensions that do not start": {"service:\n  extensions: [health_check, identity]", []string{
+			`mine.yaml:2: service::extensions: it leaves out "file_storage": add it, since receivers::kernelevents::storage names it, and so do 3 other settings`,
+			`mine.yaml:2: service::extensions: it leaves out "history": add it, since processors::patterndetector::history names it`,
+		}},
 		"a value of the collector's": {"service:\n  pipelines:\n    logs:\n      receivers: [nosuch]", []string{`mine.yaml:3: service::pipelines::logs: references receiver "nosuch" which is not configured`}},
 		"an unknown type":            {"receivers: {oomkil: {}}", []string{`unknown type: "oomkil"`}},
 	} {

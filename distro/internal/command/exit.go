@@ -50,6 +50,9 @@ func exitCode(err error) int {
 // explain ends an error of the collector with what an operator can do, where
 // the collector's own text does not.
 func explain(err error, cmd *cobra.Command) error {
+	if wrong := mistaken(""); errors.As(err, &wrong) {
+		return wrong
+	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w; another program, perhaps a second tracecore, listens there: stop it, or %s", err, otherPort(err.Error()))
 	}

@@ -66,7 +66,7 @@ func readDefault(ctx context.Context) (*confmap.Conf, error) {
 // the operator's pipelines leave out is left out on purpose, unless a file still speaks of it.
 func unused(conf, byDefault *confmap.Conf, files []configFile) (warnings []string) {
 	used := runs(conf)
-	for _, section := range []string{"receivers", "processors", "exporters", "connectors", "extensions"} {
+	for _, section := range sections {
 		has, _ := conf.Get(section).(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(has)) {
 			where := whereIs([]string{section, name}, files)

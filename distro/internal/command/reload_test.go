@@ -94,6 +94,8 @@ func TestAReloadOfAMistakeChangesNothing(t *testing.T) {
 		{rules, strings.Replace(siteRule, "full: alarm", "full: alram", 1), `agent.yaml:4: processors::patterndetector::rules: ` + rules + `:10:7: there is no evidence "alram": did you mean "alarm"?`},
 		{config, fmt.Sprintf(reloadedConfig, filepath.Join(dir, "state"), otlp, rules, "2h"), "agent.yaml:4: processors::patterndetector::patterns::site_alarm::window: 2h is out of range: write a value from 1s to 1h"},
 		{config, strings.Replace(good, "rules:", "ruls:", 1), `agent.yaml:4: processors::patterndetector: there is no key "ruls": did you mean "rules"?`},
+		{config, strings.Replace(good, "storage: file_storage", "storage: file_storag", 1), `agent.yaml:4: processors::patterndetector::storage: there is no extension "file_storag": did you mean "file_storage"?`},
+		{config, strings.Replace(good, "extensions: [health_check, file_storage]", "extensions: [health_check]", 1), `agent.yaml:7: service::extensions: it leaves out "file_storage": add it, since processors::patterndetector::storage names it`},
 		{config, good + "  - {", "agent.yaml: line "},
 		{config, "", "agent.yaml: no such file"},
 		{config, strings.Replace(good, rules, rules+".gone", 1), "rule.yaml.gone: no such file"},
