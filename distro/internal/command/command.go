@@ -73,13 +73,14 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // newRoot returns the collector's command with ours added.
 func newRoot() *cobra.Command {
 	var to backend.Backends
-	var refuses refusals
 	var warns idle
 	set := settings(&to)
+	var root *cobra.Command
+	refuses := refusals(func() []string { return configURIs(root) })
 	resolving := &set.ConfigProviderSettings.ResolverSettings
 	resolving.ConverterFactories = append(resolving.ConverterFactories, refuses.converter(), warns.converter())
-	root := otelcol.NewCommand(set)
-	refuses.cmd, warns.cmd = root, root
+	root = otelcol.NewCommand(set)
+	warns.cmd = root
 	root.Short = "Names what broke in a distributed training run, where and why"
 	root.Long = root.Short + ".\n\n" +
 		"Without --config it runs its embedded default: every probe this kernel allows, OTLP in on\n" +

@@ -161,7 +161,7 @@ func (m mistake) lines(files []configFile) (all []string) {
 
 // value says what is wrong with a value, in words of YAML.
 func (m mistake) value() string {
-	if m.text == "time: invalid duration" {
+	if strings.HasPrefix(m.text, "time: ") {
 		return "this is no duration: write 30s, 5m or 2h"
 	}
 	if types := wrongType.FindStringSubmatch(m.text); types != nil {

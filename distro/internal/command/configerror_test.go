@@ -86,8 +86,34 @@ service: {pipelines: {logs/two: {receivers: [otlp], exporters: [otlp_grpc]}}}
 			`mine.yaml:2: service::extensions: it leaves out "file_storage": add it, since receivers::kernelevents::storage names it, and so do 3 other settings`,
 			`mine.yaml:2: service::extensions: it leaves out "history": add it, since processors::patterndetector::history names it`,
 		}},
-		"a value of the collector's": {"service:\n  pipelines:\n    logs:\n      receivers: [nosuch]", []string{`mine.yaml:3: service::pipelines::logs: references receiver "nosuch" which is not configured`}},
-		"an unknown type":            {"receivers: {oomkil: {}}", []string{`unknown type: "oomkil"`}},
+		"durations without a unit": {`receivers:
+  ncclsock: {patience: {computing: 120}}
+  otlp: {protocols: {http: {read_timeout: 30}, grpc: {keepalive: {server_parameters: {time: 1.5}}}}}
+  hostmetrics:
+    initial_delay: 0
+    collection_interval: 30
+    scrapers: {process: {scrape_process_delay: 10}}
+processors:
+  rankjoin: {min_wait: 5}
+  patterndetector:
+    lateness: 15
+exporters: {otlp_http: {endpoint: "http://a", sending_queue: {batch: {flush_timeout: 200}}, retry_on_failure: {max_elapsed_time: 0}}}
+service: {telemetry: {logs: {sampling: {tick: 10}}}}
+`, []string{
+			`mine.yaml:2: receivers::ncclsock::patience::computing: 120 has no unit: write 30s, 5m or 2h`,
+			`mine.yaml:3: receivers::otlp::protocols::http::read_timeout: 30 has no unit`,
+			`mine.yaml:3: receivers::otlp::protocols::grpc::keepalive::server_parameters::time: 1.5 has no unit`,
+			`mine.yaml:6: receivers::hostmetrics::collection_interval: 30 has no unit`,
+			`mine.yaml:7: receivers::hostmetrics::scrapers::process::scrape_process_delay: 10 has no unit`,
+			`mine.yaml:9: processors::rankjoin::min_wait: 5 has no unit`,
+			`mine.yaml:11: processors::patterndetector::lateness: 15 has no unit: write 30s, 5m or 2h`,
+			`mine.yaml:12: exporters::otlp_http::sending_queue::batch::flush_timeout: 200 has no unit`,
+			`mine.yaml:13: service::telemetry::logs::sampling::tick: 10 has no unit`,
+		}},
+		"durations without a unit, as text":      {"processors:\n  patterndetector:\n    lateness: \"15\"", []string{`mine.yaml:3: processors::patterndetector::lateness: this is no duration: write 30s, 5m or 2h`}},
+		"a duration of a pattern without a unit": {"processors:\n  patterndetector:\n    patterns: {fuse_stall: {silent: 30}}", []string{`mine.yaml:3: processors::patterndetector::patterns::fuse_stall::silent: "30" is no duration`}},
+		"a value of the collector's":             {"service:\n  pipelines:\n    logs:\n      receivers: [nosuch]", []string{`mine.yaml:3: service::pipelines::logs: references receiver "nosuch" which is not configured`}},
+		"an unknown type":                        {"receivers: {oomkil: {}}", []string{`unknown type: "oomkil"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

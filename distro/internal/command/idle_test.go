@@ -32,6 +32,7 @@ service:
 		want   []string // lines, without the file
 	}{
 		"nothing":                    {config: "receivers: {}"},
+		"a zero without a unit":      {config: "processors: {patterndetector: {repeat: 0}}"},
 		"a file that stands alone":   {config: alone, alone: true},
 		"a pipeline that takes less": {config: "service: {pipelines: {metrics: {receivers: [otlp], processors: [], exporters: [debug]}}}\nexporters: {debug: }"},
 		"one of each section": {

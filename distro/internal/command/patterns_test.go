@@ -53,6 +53,15 @@ service: {pipelines: {logs: {receivers: [otlp], processors: [rankjoin, patternde
 	require.Contains(t, show("--config", config, "straggler"), "straggler is switched off by patterns::straggler::enabled in patterndetector")
 }
 
+// What the agent refuses is not told as a value in force.
+func TestPatternsShowRefusesADurationWithoutAUnit(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "agent.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("processors:\n  patterndetector:\n  rankjoin: {init_wait: 5}\n"), 0o600))
+	got := commandtest.Finish(t, commandtest.New(t, "patterns", "show", "--config", config, "nccl_hang"))
+	require.Equal(t, exitInternal, got.Code)
+	require.Contains(t, got.Stderr, "agent.yaml:3: processors::rankjoin::init_wait: 5 has no unit: write 30s, 5m or 2h")
+}
+
 func TestPatternsUsage(t *testing.T) {
 	for name, args := range map[string][]string{
 		"which one":       {"patterns"},

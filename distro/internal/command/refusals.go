@@ -7,21 +7,21 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/collector/service"
 
 	"github.com/tracecoreai/tracecore/distro/internal/components"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
-// refusals are mistakes that the collector accepts, and then ends by. They are looked for in a
-// converter of the collector: a start, validate and a reload all pass it, and it sees what all
-// files and flags come to.
-type refusals struct{ cmd *cobra.Command }
+// refusals is a converter of the collector that refuses mistakes which the collector accepts, and
+// then ends by or misreads. A start, validate and a reload all pass it, and it sees what all
+// files and flags come to. The function returns the values of --config.
+type refusals func() []string
 
-func (r *refusals) converter() confmap.ConverterFactory {
+func (r refusals) converter() confmap.ConverterFactory {
 	return confmap.NewConverterFactory(func(confmap.ConverterSettings) confmap.Converter { return r })
 }
 
@@ -31,8 +31,8 @@ type mistaken string
 func (m mistaken) Error() string { return string(m) }
 
 // Convert implements confmap.Converter. It changes nothing.
-func (r *refusals) Convert(_ context.Context, conf *confmap.Conf) error {
-	files, err := readConfigs(configURIs(r.cmd))
+func (r refusals) Convert(_ context.Context, conf *confmap.Conf) error {
+	files, err := readConfigs(r())
 	if err != nil {
 		return nil //nolint:nilerr // it is said of the configuration as a whole
 	}
@@ -40,7 +40,8 @@ func (r *refusals) Convert(_ context.Context, conf *confmap.Conf) error {
 	if err != nil {
 		return err
 	}
-	if wrong := dangling(conf, settingsOf(conf, factories), files); len(wrong) > 0 {
+	all := settingsOf(conf, factories)
+	if wrong := append(dangling(conf, all, files), unitless(all, files)...); len(wrong) > 0 {
 		return mistaken(strings.Join(wrong, "\n"))
 	}
 	return nil
@@ -49,15 +50,14 @@ func (r *refusals) Convert(_ context.Context, conf *confmap.Conf) error {
 // sections are the kinds of components, as a configuration names them.
 var sections = []string{"receivers", "processors", "exporters", "connectors", "extensions"}
 
-// settingsOf returns what is written for the settings of all components that run. Where a
-// section does not decode, what did decode is looked at, and the collector says the rest.
+// settingsOf returns what is written for the settings of all components and of the service.
+// Where a section does not decode, what did decode is looked at, and the collector says the rest.
 func settingsOf(conf *confmap.Conf, factories otelcol.Factories) (all []setting) {
-	used := runs(conf)
 	for _, section := range sections {
 		written, _ := conf.Get(section).(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(written)) {
 			var id component.ID
-			if id.UnmarshalText([]byte(name)) != nil || !used[section][id.String()] {
+			if id.UnmarshalText([]byte(name)) != nil {
 				continue
 			}
 			factory := factoryIn(factories, section, id.Type())
@@ -70,13 +70,17 @@ func settingsOf(conf *confmap.Conf, factories otelcol.Factories) (all []setting)
 			all = append(all, writtenFor([]string{section, name}, config, written[name])...)
 		}
 	}
-	return all
+	own := service.Config{Telemetry: factories.Telemetry.CreateDefaultConfig()}
+	if part, err := conf.Sub("service"); err == nil {
+		_ = part.Unmarshal(&own)
+	}
+	return append(all, writtenFor([]string{"service"}, own, conf.Get("service"))...)
 }
 
-// dangling names the settings that name an extension which does not start: there is none of
+// dangling names the settings of what runs that name an extension which does not start: there is none of
 // that name, or service::extensions leaves it out.
 func dangling(conf *confmap.Conf, all []setting, files []configFile) (wrong []string) {
-	starts, has := runs(conf)["extensions"], map[string]bool{}
+	used, has := runs(conf), map[string]bool{}
 	defined, _ := conf.Get("extensions").(map[string]any)
 	for name := range defined {
 		has[idOf(name)] = true
@@ -84,7 +88,7 @@ func dangling(conf *confmap.Conf, all []setting, files []configFile) (wrong []st
 	left := map[string][]setting{}
 	for _, one := range all {
 		id, isText := one.written.(string)
-		if id = idOf(id); one.is != extensionID || !isText || starts[id] {
+		if id = idOf(id); one.is != extensionID || !isText || used["extensions"][id] || !used[one.path[0]][idOf(one.path[1])] {
 			continue
 		}
 		if has[id] {
@@ -104,6 +108,25 @@ func dangling(conf *confmap.Conf, all []setting, files []configFile) (wrong []st
 			by = fmt.Sprintf("%s, and so do %d other settings", by, more)
 		}
 		wrong = append(wrong, list.says(files, fmt.Sprintf("it leaves out %q: add it, since %s", id, by)))
+	}
+	return wrong
+}
+
+// unitless names the durations that are written as a number: the collector takes them as
+// nanoseconds.
+func unitless(all []setting, files []configFile) (wrong []string) {
+	for _, one := range all {
+		if one.is != duration {
+			continue
+		}
+		switch one.written {
+		case 0, int64(0), uint64(0), 0.0:
+			continue
+		}
+		switch one.written.(type) {
+		case int, int64, uint64, float64:
+			wrong = append(wrong, one.says(files, fmt.Sprintf("%v has no unit: write 30s, 5m or 2h", one.written)))
+		}
 	}
 	return wrong
 }

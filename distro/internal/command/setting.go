@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 )
@@ -17,8 +18,11 @@ type setting struct {
 	written any
 }
 
-// extensionID is the type of the settings that name an extension.
-var extensionID = reflect.TypeFor[component.ID]()
+// The types of settings that are looked at: the names of extensions, and durations.
+var (
+	extensionID = reflect.TypeFor[component.ID]()
+	duration    = reflect.TypeFor[time.Duration]()
+)
 
 // says is a line about the setting, with its place in the files.
 func (s setting) says(files []configFile, text string) string {
@@ -40,8 +44,8 @@ func (w *writing) value(path []string, config reflect.Value, written any) {
 	if !config.IsValid() || written == nil {
 		return
 	}
-	if config.Type() == extensionID {
-		w.found = append(w.found, setting{path, config.Type(), written})
+	if is := config.Type(); is == extensionID || is == duration {
+		w.found = append(w.found, setting{path, is, written})
 		return
 	}
 	switch config.Kind() {

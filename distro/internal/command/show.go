@@ -58,6 +58,8 @@ func configured(ctx context.Context, configs []string) (*judges, error) {
 	}
 	set := settings(&backend.Backends{}).ConfigProviderSettings
 	set.ResolverSettings.URIs = configs
+	refuses := refusals(func() []string { return configs })
+	set.ResolverSettings.ConverterFactories = append(set.ResolverSettings.ConverterFactories, refuses.converter())
 	provider, err := otelcol.NewConfigProvider(set)
 	if err != nil {
 		return nil, err
