@@ -150,27 +150,38 @@ func (c *Config) Validate() error {
 
 // WithoutEffect says which parts of a configuration without a mistake do nothing. Each begins
 // with the key that it is about.
-func (c *Config) WithoutEffect() (texts []string) {
+func (c *Config) WithoutEffect(now time.Time) (texts []string) {
 	for i, path := range c.Rules {
 		if rules, err := patterns.LoadPaths(path); err == nil && len(rules) == 0 {
 			texts = append(texts, fmt.Sprintf("rules::%d: no file *.yaml is in %s, so no pattern of your own runs: put pattern files there, or take the folder out", i, path))
 		}
 	}
+	rules, _ := c.LoadRules() // a mistake in them is an error of Validate
+	works := make([]bool, len(c.Mutes))
 	for i := range c.Mutes {
-		if by := c.mutedAnyway(i); by >= 0 {
+		works[i] = len(c.Mutes[i].validate(rules)) == 0
+	}
+	for i := range c.Mutes {
+		end := c.Mutes[i].end()
+		if !works[i] {
+			continue
+		}
+		if by := c.mutedAnyway(i, works); !now.Before(end) {
+			texts = append(texts, fmt.Sprintf("mutes::%d: it ended at %s and mutes nothing: take it out", i, end.Format(time.RFC3339)))
+		} else if by >= 0 {
 			texts = append(texts, fmt.Sprintf("mutes::%d: mutes::%d keeps the same back, until %s: take this one out", i, by, c.Mutes[by].end().Format(time.RFC3339)))
 		}
 	}
 	return texts
 }
 
-// mutedAnyway is a mute that keeps back all that mute i does, as long; -1 for none. Of two that are
-// the same, the first stands.
-func (c *Config) mutedAnyway(i int) int {
+// mutedAnyway is a mute that works and keeps back all that mute i does, as long; -1 for none. Of
+// two that are the same, the first stands.
+func (c *Config) mutedAnyway(i int, works []bool) int {
 	one := &c.Mutes[i]
 	for by := range c.Mutes {
 		other := &c.Mutes[by]
-		if by != i && other.includes(one) && (by < i || !one.includes(other)) {
+		if by != i && works[by] && other.includes(one) && (by < i || !one.includes(other)) {
 			return by
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/extension/xextension/storage"
@@ -65,7 +66,7 @@ func (m *Mute) validate(rules []rule.Rule) (errs []error) {
 	} else if m.end().IsZero() {
 		errs = append(errs, fmt.Errorf("until: %q is no time: write it as 2026-12-01T08:00:00Z", fmt.Sprint(m.Until)))
 	}
-	if m.Reason == "" {
+	if strings.TrimSpace(m.Reason) == "" {
 		errs = append(errs, errors.New("reason is missing: say why, others will ask"))
 	}
 	return errs

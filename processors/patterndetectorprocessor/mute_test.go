@@ -99,6 +99,7 @@ func TestAMuteThatDoesNotFitIsAnError(t *testing.T) {
 		"no time":         {"until", "tomorrow", `until: "tomorrow" is no time`},
 		"a number":        {"until", 7, `until: "7" is no time`},
 		"no reason":       {"reason", "", "reason is missing"},
+		"a blank reason":  {"reason", " \t", "reason is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := map[string]any{}
@@ -111,6 +112,31 @@ func TestAMuteThatDoesNotFitIsAnError(t *testing.T) {
 			require.ErrorContains(t, config.(*Config).Validate(), tc.want)
 		})
 	}
+}
+
+// What is said of a mute is said of one without a mistake: a mistaken one keeps nothing back.
+func TestAMistakenMuteIsNoReasonToTakeOutAnother(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	good := Mute{Pattern: "gpu_lost", Culprit: map[string]any{"host": "a"}, Until: "2030-01-02T00:00:00Z", Reason: "board"}
+	for name, other := range map[string]Mute{
+		"no reason":     {Pattern: "gpu_lost", Until: "2031-01-01T00:00:00Z"},
+		"unknown field": {Pattern: "gpu_lost", Culprit: map[string]any{"hots": "a"}, Until: "2031-01-01T00:00:00Z", Reason: "x"},
+		"no end":        {Pattern: "gpu_lost", Culprit: map[string]any{"host": "a"}, Reason: "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := createDefaultConfig().(*Config)
+			config.Mutes = []Mute{other, good}
+			require.Error(t, config.Validate())
+			require.Empty(t, config.WithoutEffect(now))
+		})
+	}
+	config := createDefaultConfig().(*Config)
+	config.Mutes = []Mute{{Pattern: "gpu_lost", Until: "2030-01-02T00:00:00Z", Reason: "x"}, good}
+	require.Equal(t, []string{"mutes::1: mutes::0 keeps the same back, until 2030-01-02T00:00:00Z: take this one out"}, config.WithoutEffect(now))
+	require.Equal(t, []string{
+		"mutes::0: it ended at 2030-01-02T00:00:00Z and mutes nothing: take it out",
+		"mutes::1: it ended at 2030-01-02T00:00:00Z and mutes nothing: take it out",
+	}, config.WithoutEffect(now.AddDate(0, 0, 1)), "at its end it is over")
 }
 
 // Other parameters after a restart: the open verdict goes on as the same.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/collector/component"
@@ -135,7 +136,7 @@ func withoutEffect(conf *confmap.Conf, files []configFile) (warnings []string) {
 		if !isDetector || err != nil || section.Unmarshal(config) != nil {
 			continue // a mistake is an error of the configuration
 		}
-		for _, text := range config.WithoutEffect() {
+		for _, text := range config.WithoutEffect(time.Now()) {
 			warnings = append(warnings, located("processors::"+name+": "+text, files))
 		}
 	}

@@ -54,17 +54,19 @@ service:
 		"mutes": {config: `processors:
   patterndetector:
     mutes:
-      - {pattern: gpu_lost, culprit: {host: a}, until: 2026-12-01T08:00:00Z, reason: x}
-      - {pattern: gpu_lost, culprit: {host: a}, until: 2026-12-01T08:00:00Z, reason: y}
-      - {pattern: gpu_lost, culprit: {host: b}, until: 2026-12-01T08:00:00Z, reason: x}
-      - {pattern: gpu_lost, culprit: {host: a}, until: 2026-12-01T09:00:00Z, reason: later}
-      - {pattern: hbm_ecc, culprit: {host: a}, until: 2026-12-01T08:00:00Z, reason: x}
-      - {pattern: hbm_ecc, until: 2026-12-01T08:00:00Z, reason: all}
-      - {pattern: hbm_ecc, culprit: {host: c}, until: 2026-12-02T08:00:00Z, reason: longer}
+      - {pattern: gpu_lost, culprit: {host: a}, until: 2126-12-01T08:00:00Z, reason: x}
+      - {pattern: gpu_lost, culprit: {host: a}, until: 2126-12-01T08:00:00Z, reason: y}
+      - {pattern: gpu_lost, culprit: {host: b}, until: 2126-12-01T08:00:00Z, reason: x}
+      - {pattern: gpu_lost, culprit: {host: a}, until: 2126-12-01T09:00:00Z, reason: later}
+      - {pattern: hbm_ecc, culprit: {host: a}, until: 2126-12-01T08:00:00Z, reason: x}
+      - {pattern: hbm_ecc, until: 2126-12-01T08:00:00Z, reason: all}
+      - {pattern: hbm_ecc, culprit: {host: c}, until: 2126-12-02T08:00:00Z, reason: longer}
+      - {pattern: hbm_ecc, until: 2025-12-02T08:00:00Z, reason: over}
 `, want: []string{
-			":4: processors::patterndetector::mutes::0: mutes::3 keeps the same back, until 2026-12-01T09:00:00Z: take this one out",
-			":5: processors::patterndetector::mutes::1: mutes::0 keeps the same back, until 2026-12-01T08:00:00Z: take this one out",
-			":8: processors::patterndetector::mutes::4: mutes::5 keeps the same back, until 2026-12-01T08:00:00Z: take this one out",
+			":4: processors::patterndetector::mutes::0: mutes::3 keeps the same back, until 2126-12-01T09:00:00Z: take this one out",
+			":5: processors::patterndetector::mutes::1: mutes::0 keeps the same back, until 2126-12-01T08:00:00Z: take this one out",
+			":8: processors::patterndetector::mutes::4: mutes::5 keeps the same back, until 2126-12-01T08:00:00Z: take this one out",
+			":11: processors::patterndetector::mutes::7: it ended at 2025-12-02T08:00:00Z and mutes nothing: take it out",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
