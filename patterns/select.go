@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
@@ -21,6 +22,11 @@ type Selection struct {
 type Tuning struct {
 	Off    bool
 	Values map[string]string // of its parameters
+}
+
+// moved says where a setting is now that was a parameter of a pattern.
+var moved = map[string][]string{
+	"nccl_socket_stall::computing": {"receivers", "ncclsock", "patience", "computing"},
 }
 
 // Select returns the rules that a selection leaves, ready for an engine: the library and
@@ -91,8 +97,9 @@ func (s Selection) tune(rules []rule.Rule, own []string) ([]rule.Rule, error) {
 		case i < 0:
 			errs = append(errs, fmt.Errorf("patterns::%s: there is no pattern of that name: %s", name, rule.Suggest(name, names(rules))))
 		case len(tuning.Values) > 0:
-			tuned, err := read(rules[i].File, slices.Contains(own, name), rule.Settings{Source: "patterns::" + name, Values: tuning.Values})
-			if err != nil {
+			values, elsewhere := stayed(&rules[i], tuning.Values)
+			tuned, err := read(rules[i].File, slices.Contains(own, name), rule.Settings{Source: "patterns::" + name, Values: values})
+			if err = errors.Join(elsewhere, err); err != nil {
 				errs = append(errs, err)
 				continue
 			}
@@ -108,6 +115,23 @@ func (s Selection) tune(rules []rule.Rule, own []string) ([]rule.Rule, error) {
 		rules[i].Explains = slices.DeleteFunc(slices.Clone(rules[i].Explains), func(x rule.Explain) bool { return s.Patterns[x.Pattern].Off })
 	}
 	return rules, rule.Check(rules)
+}
+
+// stayed returns the values that are for parameters, and says of each other where its setting
+// is now.
+func stayed(r *rule.Rule, values map[string]string) (map[string]string, error) {
+	var errs []error
+	of := maps.Clone(values)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		to := moved[r.Name+"::"+name]
+		if to == nil || slices.ContainsFunc(r.Parameters, func(p rule.Parameter) bool { return p.Name == name }) {
+			continue
+		}
+		delete(of, name)
+		write := strings.Join(to, ": {") + ": " + values[name] + strings.Repeat("}", len(to)-1)
+		errs = append(errs, fmt.Errorf("patterns::%s::%s: the %s %s judges by it: write %s", r.Name, name, strings.TrimSuffix(to[0], "s"), to[1], write))
+	}
+	return of, errors.Join(errs...)
 }
 
 // read reads a rule again, with other parameters.

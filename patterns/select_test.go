@@ -67,6 +67,7 @@ func TestASelectionThatDoesNotFitIsAnError(t *testing.T) {
 		"no such pattern":      {Selection{Patterns: map[string]Tuning{"stragler": {Off: true}}}, `patterns::stragler: there is no pattern of that name: did you mean "straggler"?`},
 		"out of range":         {Selection{Patterns: map[string]Tuning{"fuse_stall": {Values: map[string]string{"silent": "9h"}}}}, "patterns::fuse_stall::silent: 9h is out of range"},
 		"no such parameter":    {Selection{Patterns: map[string]Tuning{"fuse_stall": {Values: map[string]string{"silence": "9s"}}}}, `fuse_stall has no parameter "silence": did you mean "silent"?`},
+		"moved":                {Selection{Patterns: map[string]Tuning{"nccl_socket_stall": {Values: map[string]string{"computing": "2m"}}}}, `patterns::nccl_socket_stall::computing: the receiver ncclsock judges by it: write receivers: {ncclsock: {patience: {computing: 2m}}}`},
 		"a name that is taken": {Selection{Rules: []string{own(t, same)}}, "write replaces: gpu_lost to take its place"},
 		"replaces nothing": {Selection{Rules: []string{own(t, func(s string) string {
 			return "replaces: gpu_lots\n" + strings.Replace(s, "name: gpu_lost", "name: gpu_lots", 1)

@@ -50,6 +50,10 @@ func TestAMistakeInAConfigurationHasItsPlace(t *testing.T) {
 			`mine.yaml:6: processors::patterndetector::patterns::fuse_stall::silnt: fuse_stall has no parameter "silnt": did you mean "silent"?`,
 			`mine.yaml:7: processors::patterndetector::patterns::fuse_stall::silent: 3h is out of range: write a value from 2s to 10m`,
 		}},
+		"a parameter that has moved": {"processors:\n  patterndetector:\n    patterns: {nccl_socket_stall: {computing: 2m, busy: 1}}", []string{
+			`mine.yaml:3: processors::patterndetector::patterns::nccl_socket_stall::computing: the receiver ncclsock judges by it: write receivers: {ncclsock: {patience: {computing: 2m}}}`,
+			`mine.yaml:3: processors::patterndetector::patterns::nccl_socket_stall::busy: nccl_socket_stall has no parameter "busy"`,
+		}},
 		"mutes": {"processors:\n  patterndetector:\n    mutes:\n      - pattern: gpu_lots\n        until: tomorrow\n      - {pattern: gpu_lost, culprit: {hots: a}, reason: x}", []string{
 			`mine.yaml:4: processors::patterndetector::mutes::0::pattern: there is no pattern "gpu_lots": did you mean "gpu_lost"?`,
 			`mine.yaml:5: processors::patterndetector::mutes::0::until: "tomorrow" is no time`,
