@@ -14,7 +14,7 @@ import (
 // Attributes are those that Parse reads.
 var Attributes = []string{
 	"gen_ai.training.rank", "gen_ai.training.job_id", "gen_ai.training.job_domain", "gen_ai.training.world_size",
-	"process.pid", "process.executable.name", "k8s.pod.uid", "container.id", "host.name", "k8s.node.name",
+	"process.pid", "process.start_ns", "process.executable.name", "k8s.pod.uid", "container.id", "host.name", "k8s.node.name",
 	"k8s.namespace.name", "k8s.pod.name", "k8s.workload",
 	"nccl.socket.cause", "nccl.socket.direction", "nccl.socket.kind", "nccl.socket.stall.id", "nccl.socket.stall.age_ns", "nccl.socket.stall.end_reason",
 	"nccl.socket.last_sent_age_ns", "nccl.socket.last_received_age_ns", "nccl.socket.receive_queue_bytes", "nccl.socket.error",
@@ -42,6 +42,7 @@ type Identity struct {
 	Host      string `json:"h,omitempty"`
 	Node      string `json:"n,omitempty"`
 	PID       int64  `json:"p,omitempty"`
+	Started   int64  `json:"st,omitempty"` // of the process, on the boot clock; 0 when not known
 	Process   string `json:"e,omitempty"`
 	Pod       string `json:"u,omitempty"`
 	Container string `json:"c,omitempty"`
@@ -59,6 +60,7 @@ func IdentityOf(resource, a pcommon.Map) Identity {
 		Namespace: Text(a, "k8s.namespace.name"), PodName: Text(a, "k8s.pod.name"), Workload: Text(a, "k8s.workload"),
 	}
 	i.PID, _ = Number(a, "process.pid")
+	i.Started, _ = Number(a, "process.start_ns")
 	if v, ok := a.Get("tracecore.drill"); ok && v.Type() == pcommon.ValueTypeBool {
 		i.Drill = v.Bool()
 	}
@@ -67,7 +69,7 @@ func IdentityOf(resource, a pcommon.Map) Identity {
 
 // Fill takes from o, the same rank by another record, what i lacks.
 func (i *Identity) Fill(o Identity) {
-	if i.Host != "" && i.Host != o.Host || i.PID > 0 && i.PID != o.PID {
+	if i.Host != "" && i.Host != o.Host || i.PID > 0 && i.PID != o.PID || i.Started != 0 && o.Started != 0 && i.Started != o.Started {
 		return
 	}
 	for _, field := range []struct{ mine, theirs *string }{
@@ -78,7 +80,7 @@ func (i *Identity) Fill(o Identity) {
 			*field.mine = *field.theirs
 		}
 	}
-	i.PID = o.PID
+	i.PID, i.Started = o.PID, cmp.Or(i.Started, o.Started)
 }
 
 // Record is one stall record: a process of a rank, and one of its stalls.

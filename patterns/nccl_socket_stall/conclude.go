@@ -234,7 +234,7 @@ func (g *graph) step(at string, visited map[string]bool, fs *facts) (next string
 // held reports whether the kernel itself says that a process does not go on.
 func (g *graph) held(key string, fs *facts) bool {
 	p := g.procs[key]
-	return p.State == socketstall.DiskSleep && !p.Doing.Progress() || p.Doing.Halts() || fs.of(p, key, g.onset, g.first) != nil
+	return p.State == socketstall.DiskSleep && !p.Doing.Progress() || p.Doing.Halts() || fs.of(p, g.j.stalls, g.onset, g.first) != nil
 }
 
 func (g *graph) notReading(key string, s *socketstall.Stall) *conclusion {
@@ -265,7 +265,7 @@ func (g *graph) explained(c *conclusion, fs *facts) *conclusion {
 	if c.Held == heldPath || c.Held == heldRefused || c.nobody() {
 		return c
 	}
-	c.Fact = fs.of(g.procs[c.Culprit], c.Culprit, g.onset, g.first)
+	c.Fact = fs.of(g.procs[c.Culprit], g.j.stalls, g.onset, g.first)
 	if c.Fact != nil && c.Held == heldSilent && g.dataSeen() {
 		c.Certain, c.Missing = true, ""
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -24,18 +23,23 @@ var factAttributes = []string{
 
 // fact is one thing the kernel said of some processes of a host.
 type fact struct {
-	Kind   string  `json:"k"`
-	Host   string  `json:"h"`
-	PIDs   []int64 `json:"p"`
-	Onset  int64   `json:"o"`
-	Last   int64   `json:"l"`
-	Ended  int64   `json:"e,omitempty"`
-	Device string  `json:"d,omitempty"` // of a FUSE mount
-	GPU    string  `json:"g,omitempty"`
-	Job    string  `json:"j,omitempty"`
-	Rank   int     `json:"r"` // Unknown: of none
-	Text   string  `json:"t"`
-	Late   bool    `json:"y,omitempty"` // it was read late
+	Kind string  `json:"k"`
+	Host string  `json:"h"`
+	PIDs []int64 `json:"p"`
+	// Of is the process among them that the record is about, and JobID, Domain and Started are its.
+	Of      int64  `json:"f,omitempty"`
+	Started int64  `json:"s,omitempty"` // on the boot clock, 0 when not known
+	JobID   string `json:"i,omitempty"`
+	Domain  string `json:"m,omitempty"`
+	Onset   int64  `json:"o"`
+	Last    int64  `json:"l"`
+	Ended   int64  `json:"e,omitempty"`
+	Device  string `json:"d,omitempty"` // of a FUSE mount
+	GPU     string `json:"g,omitempty"`
+	Job     string `json:"j,omitempty"`
+	Rank    int    `json:"r"` // Unknown: of none
+	Text    string `json:"t"`
+	Late    bool   `json:"y,omitempty"` // it was read late
 }
 
 // facts holds them by what they are, and by host and pid.
@@ -147,7 +151,10 @@ func readFact(r *rule.Record) (*fact, string) {
 	if r.Name == "gpu.xid" && !serious(a) || rule.Text(a, "process.exit.helper") == "true" {
 		return nil, ""
 	}
-	f := &fact{Kind: r.Name, Job: socketstall.RunName(socketstall.JobName(rule.Job(a), rule.Text(a, rule.AttributeJobDomain)), r.Run), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time, Late: r.Late, Rank: socketstall.Unknown}
+	f := &fact{Kind: r.Name, JobID: rule.Job(a), Domain: rule.Text(a, rule.AttributeJobDomain), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time, Late: r.Late, Rank: socketstall.Unknown}
+	f.Job = socketstall.RunName(socketstall.JobName(f.JobID, f.Domain), r.Run)
+	f.Of, _ = rule.Integer(a, "process.pid")
+	f.Started, _ = rule.Integer(a, "process.start_ns")
 	if rank, ok := socketstall.Rank(a, "gen_ai.training.rank"); ok {
 		f.Rank = rank
 	}
@@ -178,7 +185,7 @@ func readFact(r *rule.Record) (*fact, string) {
 	}
 	slices.Sort(f.PIDs)
 	if id == "" {
-		id = strconv.FormatInt(f.PIDs[0], 10) + "/" + f.Text
+		id = fmt.Sprintf("%d/%d/%s/%s", f.PIDs[0], f.Started, socketstall.JobName(f.JobID, f.Domain), f.Text) // the next process of that pid is another
 	}
 	return f, f.Kind + "/" + f.Host + "/" + id
 }
@@ -203,6 +210,7 @@ func (f *fact) readFuse(r *rule.Record) string {
 			}
 		}
 	}
+	f.Of, f.Started = 0, 0
 	if f.Kind = "fuse.stall"; r.Name == "fuse.stall.end" {
 		f.Ended = r.Time
 	}
@@ -233,10 +241,13 @@ var order = []string{"oom.kill", "process.exit", "gpu.lost", "gpu.xid", "fuse.st
 
 // of returns the fact that says most of why p does not go on, nil for none: one of its
 // own, or one that holds a process which it has started.
-func (fs *facts) of(p *socketstall.Process, key string, onset, first int64) *fact {
-	best := fs.about(key, onset, first, order)
-	for _, child := range p.Doing.Tree {
-		f := fs.about(socketstall.ProcessKey(p.Host, child), onset, first, holding)
+func (fs *facts) of(p *socketstall.Process, j *socketstall.Job, onset, first int64) *fact {
+	who := subject{host: p.Host, pid: p.PID, started: p.Started, job: j}
+	best := fs.about(who, onset, first, order)
+	for _, who.pid = range p.Doing.Tree {
+		who.started = 0
+		child := who.pid
+		f := fs.about(who, onset, first, holding)
 		if f != nil && best == nil {
 			said := *f
 			said.Text = fmt.Sprintf("of its child process %d: %s", child, f.Text)
@@ -250,11 +261,32 @@ func (fs *facts) of(p *socketstall.Process, key string, onset, first int64) *fac
 // that end do so all the time.
 var holding = []string{"fuse.stall", "host.lockup", "gpu.lost", "gpu.xid"}
 
+// subject is a process that a fact may tell of.
+type subject struct {
+	host         string
+	pid, started int64 // started is 0 when not known
+	job          *socketstall.Job
+}
+
+// tells reports whether f can be about that process: its pid may have been another's before.
+func (f *fact) tells(p subject) bool {
+	switch {
+	case f.Of == p.pid && f.Started != 0 && p.started != 0:
+		return f.Started == p.started
+	case f.Kind == "fuse.stall": // processes of several jobs wait for one mount
+		return true
+	}
+	return f.JobID == "" || p.job.ID == "" || f.JobID == p.job.ID && (f.Domain == "" || p.job.Domain == "" || f.Domain == p.job.Domain)
+}
+
 // about returns the fact of these kinds that says most of a process. What came after the
 // stall was first seen is its consequence, unless it holds the process.
-func (fs *facts) about(key string, onset, first int64, kinds []string) *fact {
+func (fs *facts) about(p subject, onset, first int64, kinds []string) *fact {
 	var best *fact
-	for _, f := range fs.by[key] {
+	for _, f := range fs.by[socketstall.ProcessKey(p.host, p.pid)] {
+		if !f.tells(p) {
+			continue
+		}
 		late := f.Onset > first && f.Kind != "fuse.stall" && f.Kind != "host.lockup"
 		over := f.Ended != 0 && f.Ended <= onset
 		if late || over || !slices.Contains(kinds, f.Kind) || best != nil && f.compare(best) >= 0 {

@@ -71,6 +71,9 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	case heldDead:
 		put(resource, "host.name", c.Fact.Host)
 		a["gen_ai.training.rank"], a["process.pid"] = int64(c.Far), c.Fact.PIDs[0]
+		if c.Fact.Of == c.Fact.PIDs[0] {
+			putStart(a, c.Fact.Started)
+		}
 	default:
 		put(resource, "host.name", p.Host)
 		put(resource, "k8s.node.name", p.Node)
@@ -81,6 +84,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		put(a, "k8s.workload", p.Workload)
 		put(a, "container.id", p.Container)
 		a["process.pid"], a["gen_ai.training.rank"] = p.PID, int64(p.Rank)
+		putStart(a, p.Started)
 	}
 	if g.drill() {
 		a[rule.AttributeDrill] = true
@@ -113,6 +117,13 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	}
 	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], ranks, c.Fact != nil && c.Fact.Late)
 	return rule.Finding{Event: eventCulprit, ID: name, Time: c.since(g), Late: c.Fact != nil && c.Fact.Late, Resource: resource, Attributes: a}
+}
+
+// putStart says when the process was started, where that is known.
+func putStart(a map[string]any, started int64) {
+	if started != 0 {
+		a["process.start_ns"] = started
+	}
 }
 
 // since is when the ranks began to wait for what c names. A rank that has died may have paused

@@ -17,7 +17,8 @@ func identity() []Field {
 		{Name: "rank", Expr: `attributes["gen_ai.training.rank"]`, doc: "the rank; it fills the blast radius of a rule without a field `ranks`"},
 		{Name: "local_rank", Expr: `attributes["gen_ai.training.local_rank"]`, doc: "the rank's number on its machine"},
 		{Name: "process", Expr: `attributes["process.executable.name"]`, doc: "the process, by the name of its program"},
-		{Name: "pid", Expr: `attributes["process.pid"]`, doc: "the process id"},
+		{Name: "pid", Expr: processID, doc: "the process id"},
+		{Name: "started", Expr: `attributes["process.start_ns"]`, doc: "when the process of `pid` was started, since the boot; always read: what joins by `pid` joins one process, not the next one of that pid"},
 		{Name: "job", Expr: `Coalesce([attributes["gen_ai.training.job_id"], attributes["gen_ai.training.rendezvous"]])`, doc: "the job; without an id the place where its ranks meet"},
 		{Name: "job_domain", Expr: `attributes["gen_ai.training.job_domain"]`, doc: "whose job it is, as the kernel tells it; always read, no join by the job joins two of them"},
 		{Name: "run", Expr: `attributes["gen_ai.training.run_id"]`, doc: "one start of the job. The engine tells it by the processes of the ranks; it is always there, where it is known"},
@@ -28,6 +29,9 @@ func identity() []Field {
 		{Name: "container", Expr: `attributes["container.id"]`, doc: "the container"},
 	}
 }
+
+// processID is what process.start_ns belongs to.
+const processID = `attributes["process.pid"]`
 
 // fieldCalled finds a field by name.
 func fieldCalled(fields []Field, name string) *Field {
@@ -90,8 +94,15 @@ func namesOf(fields []Field) []string {
 // evidence has of its own.
 func (r *Rule) AllFields() []Field { return override(override(identity(), r.Identity), r.Fields) }
 
-// FieldsOf returns the fields as they are read from records of e.
-func (r *Rule) FieldsOf(e *Evidence) []Field { return override(r.AllFields(), e.Fields) }
+// FieldsOf returns the fields as they are read from records of e. Where its pid is not that of
+// the process which the record is about, nothing says when that one was started.
+func (r *Rule) FieldsOf(e *Evidence) []Field {
+	fields := override(r.AllFields(), e.Fields)
+	if own := append(slices.Clone(r.Identity), e.Fields...); fieldCalled(fields, "pid").Expr != processID && fieldCalled(own, "started") == nil {
+		fieldCalled(fields, "started").Expr = "nil"
+	}
+	return fields
+}
 
 // FieldNames returns the names of all fields that the rule can use: the predefined ones,
 // its own and those of its evidence.
@@ -110,7 +121,7 @@ func owner() []string { return []string{"host", "node", "job", "job_domain"} }
 // rule's own, the predefined ones that it names, those that say whose fault it is, and what
 // others share with it.
 func (r *Rule) FieldsInUse(others []string) []string {
-	used := slices.Concat([]string{"rank", "pid", "boot", "run"}, owner(), others, r.Key, r.Culprit, r.Returns.With, namesOf(r.Identity), namesOf(r.Fields))
+	used := slices.Concat([]string{"rank", "pid", "started", "boot", "run"}, owner(), others, r.Key, r.Culprit, r.Returns.With, namesOf(r.Identity), namesOf(r.Fields))
 	for _, e := range r.All() {
 		used = slices.Concat(used, namesOf(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields(), e.Accuses, e.Hides, e.Quotes)
 	}

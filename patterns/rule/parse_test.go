@@ -78,7 +78,7 @@ func TestEvidenceThatDependsOnItselfIsRefused(t *testing.T) {
 func TestOnlyFieldsInUseAreRead(t *testing.T) {
 	r, err := rule.Parse("mine.yaml", []byte(strings.Replace(valid, "within: 1m", "culprit: [host]", 1)))
 	require.NoError(t, err)
-	require.Equal(t, []string{"host", "node", "boot", "rank", "pid", "job", "job_domain", "run", "workload", "unit", "code"}, r.FieldsInUse([]string{"workload"}))
+	require.Equal(t, []string{"host", "node", "boot", "rank", "pid", "started", "job", "job_domain", "run", "workload", "unit", "code"}, r.FieldsInUse([]string{"workload"}))
 	require.NotContains(t, r.Attributes(), "k8s.pod.uid")
 }
 

@@ -47,9 +47,12 @@ func (w *Evidence) key(values []string) (string, bool) {
 	return t, ok
 }
 
-// among reports whether a mark of w can be of the job of f.
+// among reports whether a mark of w can be of the job and of a process of f.
 func (w *Evidence) among(f *Fault, values []string) bool {
 	if run := w.Rule.runOf(values); run != "" && f.run != "" && run != f.run {
+		return false
+	}
+	if !w.ofOneProcess(f, values) {
 		return false
 	}
 	domain := w.Rule.domain(values)

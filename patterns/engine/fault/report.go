@@ -183,6 +183,9 @@ func (f *Fault) observed(name string) bool {
 func (f *Fault) ofLead(w *Evidence) bool {
 	for _, lead := range f.naming {
 		other := func(m Mark) bool {
+			if w.OfProcess && lead.Values[f.rule.at["pid"]] != "" && !f.rule.process(lead.Values).Is(f.rule.process(m.Values)) {
+				return true
+			}
 			return slices.ContainsFunc(w.Match, func(field int) bool { return lead.Values[field] != "" && lead.Values[field] != m.Values[field] })
 		}
 		return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool { return !other(m) })

@@ -43,7 +43,9 @@ type Evidence struct {
 	Resolves bool
 	Match    []int // fields it joins by
 	OfJob    bool  // one of these names a job
-	By       []int // fields that tell apart what counts by itself
+	// OfProcess: one of these is the pid, and so all are about one process.
+	OfProcess bool
+	By        []int // fields that tell apart what counts by itself
 
 	index   int // in Rule.Watches
 	join    int // position of Match in Rule.joins, -1 when it starts faults
@@ -106,6 +108,9 @@ func NewRule(r *rule.Rule, names []string) *Rule {
 	for _, x := range r.Explains {
 		s.identity = append(s.identity, s.Positions(x.Mine)...)
 	}
+	if slices.Contains(s.identity, s.at["pid"]) {
+		s.identity = append(s.identity, s.at["started"])
+	}
 	slices.Sort(s.identity)
 	s.identity = slices.Compact(s.identity)
 	return s
@@ -115,7 +120,7 @@ func NewRule(r *rule.Rule, names []string) *Rule {
 func (w *Evidence) compile() {
 	r := w.Rule
 	w.Match = r.Positions(w.JoinFields(r.Rule))
-	w.OfJob = r.ofJob(w.Match)
+	w.OfJob, w.OfProcess = r.ofJob(w.Match), slices.Contains(w.Match, r.at["pid"])
 	w.By = r.Positions(w.Occurs.By)
 	if w.Operator == rule.Occur || w.Operator == rule.Change {
 		w.keep = int(min(math.Ceil(w.Occurs.Count)*float64(w.Occurs.Values), maxNeeded))
@@ -163,6 +168,7 @@ func Link(rules []*Rule) {
 			l.Wide = !slices.ContainsFunc(x.Mine, func(field string) bool { return !slices.Contains(machine, field) })
 			l.Own = slices.ContainsFunc(slices.Concat(x.Mine, x.Theirs), func(field string) bool { return slices.Contains(own, field) })
 			l.OfJob = cause.ofJob(cause.Positions(x.Mine)) || effect.ofJob(effect.Positions(x.Theirs))
+			l.OfProcess = slices.ContainsFunc(x.Mine, func(field string) bool { return field == "pid" && x.Theirs[slices.Index(x.Mine, field)] == field })
 			l.When, l.Except = cause.indexes(x.When), effect.indexes(x.Except)
 			effect.Lists = slices.Concat(effect.Lists, l.In, l.NotIn)
 			theirs := explanation{l, effect.Positions(x.Theirs), -1}

@@ -144,9 +144,16 @@ func (s *Set) fit(f *Fault) {
 }
 
 // fault returns the fault of key that m belongs to, made when there is none.
-// A fault that has cleared before m gives way to a new one.
+// A fault that has cleared before m, or is of an earlier process of that pid, gives way to a new one.
 func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
 	f := w.Rule.faults[key]
+	if f != nil && !w.ofOneProcess(f, m.Values) {
+		if m.Time < f.touched || m.Count <= 0 || m.Gone { // it is of an earlier process
+			return nil
+		}
+		f.gone(m.Time - 1)
+		return s.begin(w.Rule, key, w.Rule.Owner(m.Values))
+	}
 	if f != nil && f.returns(m) {
 		f.resolve(m.Time-1, closed("returned", m.Time-1, "it was seen again, of another: it had ended before"))
 	}

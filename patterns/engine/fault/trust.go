@@ -37,7 +37,7 @@ func (t *trail) trust(w *Evidence, m *Mark) verdict.Trust {
 			if other.join >= 0 || led.Trust <= best {
 				continue
 			}
-			if values, ok := Tuple(led.Values, w.Match); ok && values == key {
+			if values, ok := Tuple(led.Values, w.Match); ok && values == key && (!w.OfProcess || t.rule.process(led.Values).Is(t.rule.process(m.Values))) {
 				best = led.Trust
 			}
 		}

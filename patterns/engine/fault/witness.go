@@ -51,7 +51,7 @@ func (f *Fault) Parties() incident.Parties {
 		}
 		for j := range f.marks[i] {
 			if m := &f.marks[i][j]; !m.Gone && f.trusted(w, m, f.verdict.best.trust) {
-				o.Add(incident.Job{ID: f.rule.get(m.Values, "job"), Domain: f.rule.domain(m.Values)}, f.rule.get(m.Values, "host"), f.rule.get(m.Values, "pid"))
+				o.Add(f.rule.process(m.Values))
 			}
 		}
 	}

@@ -67,10 +67,12 @@ type Link struct {
 	Near    time.Duration // how long before the effect the cause was last seen at most, 0 for any time
 	Wide    bool          // they share the machine alone
 	Own     bool          // they share a job or a process
-	When    []int         // evidence of the cause without which it does not hold
-	Except  []int         // evidence of the effect with which it does not hold
-	In      []int         // fields of the effect: a rank of the cause is in one of them
-	NotIn   []int         // and none is in one of these
+	// OfProcess: they share the pid of a process that is not the next one of that pid.
+	OfProcess bool
+	When      []int // evidence of the cause without which it does not hold
+	Except    []int // evidence of the effect with which it does not hold
+	In        []int // fields of the effect: a rank of the cause is in one of them
+	NotIn     []int // and none is in one of these
 }
 
 // Node is the place of one verdict in its incident.

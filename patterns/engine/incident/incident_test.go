@@ -170,7 +170,12 @@ func TestAMachineJoinsNothingOfTwoJobs(t *testing.T) {
 		return p
 	}
 	job := func(names ...string) Parties { return in("", names...) }
-	process := func(pids ...string) Parties { return Parties{Processes: pids} }
+	process := func(pids ...string) (p Parties) {
+		for _, pid := range pids {
+			p.Processes = append(p.Processes, Process{Host: "n", PID: pid})
+		}
+		return p
+	}
 	for name, tc := range map[string]struct {
 		cause, effect Parties
 		weaker        bool // the cause is trusted less
@@ -178,7 +183,7 @@ func TestAMachineJoinsNothingOfTwoJobs(t *testing.T) {
 	}{
 		"one job":                           {job("a"), job("a", "b"), false, true},
 		"two jobs":                          {job("a"), job("b"), false, false},
-		"one job, two processes":            {Parties{job("a").Jobs, []string{"1"}}, Parties{job("a").Jobs, []string{"2"}}, false, true},
+		"one job, two processes":            {Parties{job("a").Jobs, process("1").Processes}, Parties{job("a").Jobs, process("2").Processes}, false, true},
 		"one id in two domains":             {in("user 1000", "a"), in("user 1001", "a"), false, false},
 		"one id in one domain":              {in("user 1000", "a"), in("user 1000", "a"), false, true},
 		"one id, one domain not known":      {in("user 1000", "a"), job("a"), false, true},
@@ -200,6 +205,37 @@ func TestAMachineJoinsNothingOfTwoJobs(t *testing.T) {
 			if tc.weaker {
 				cause.trust = verdict.Claimed
 			}
+			b.Meet(cause.node, b.link, "x", Cause)
+			b.Meet(effect.node, b.link, "x", Effect)
+			require.Equal(t, tc.want, !effect.node.IsRoot())
+		})
+	}
+}
+
+// Pids are used again: the next process of a pid has nothing to do with what befell the one before.
+func TestAPidJoinsOneProcess(t *testing.T) {
+	of := func(boot, started, job, domain string) Process {
+		return Process{Host: "n", PID: "7", Boot: boot, Started: started, Job: Job{job, domain}}
+	}
+	for name, tc := range map[string]struct {
+		cause, effect Process
+		want          bool
+	}{
+		"one start":                                      {of("b", "10", "a", ""), of("b", "10", "a", ""), true},
+		"one start, its job was learned late":            {of("b", "10", "10.0.0.1:29500", ""), of("b", "10", "a", ""), true},
+		"another start":                                  {of("b", "10", "a", ""), of("b", "20", "a", ""), false},
+		"one start in another boot":                      {of("b", "10", "a", ""), of("c", "10", "a", ""), false},
+		"a start that one side does not know":            {of("b", "10", "a", ""), of("b", "", "a", ""), true},
+		"no start, another job":                          {of("", "10", "a", ""), of("", "", "b", ""), false},
+		"no start, another domain":                       {of("", "", "a", "user 1000"), of("", "", "a", "user 1001"), false},
+		"no start, no job":                               {of("", "", "", ""), of("", "10", "b", ""), true},
+		"another pid: what they share is none of theirs": {of("b", "10", "a", ""), Process{Host: "n", PID: "8", Started: "20"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench()
+			b.link.OfProcess = true
+			cause, effect := b.verdict("cause", 600*second), b.verdict("effect", 660*second)
+			cause.parties, effect.parties = Parties{Processes: []Process{tc.cause}}, Parties{Processes: []Process{tc.effect}}
 			b.Meet(cause.node, b.link, "x", Cause)
 			b.Meet(effect.node, b.link, "x", Effect)
 			require.Equal(t, tc.want, !effect.node.IsRoot())

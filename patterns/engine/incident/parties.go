@@ -6,8 +6,30 @@ import "slices"
 // far as they are known.
 type Parties struct {
 	Jobs      []Job
-	Processes []string
+	Processes []Process
 }
+
+// Process is a pid of a machine; the rest is "" where nothing tells it. Started is since the boot.
+type Process struct {
+	Host, PID, Boot, Started string
+	Job                      Job
+}
+
+// Is reports whether both can be one process. Pids are used again: boot, pid and start name one
+// process. Where one side does not say when it was started, another job is another process.
+func (p Process) Is(o Process) bool {
+	switch {
+	case !p.named(o):
+		return false
+	case p.Started != "" && o.Started != "":
+		return p.Started == o.Started && (p.Boot == "" || o.Boot == "" || p.Boot == o.Boot)
+	default:
+		return p.Job.ID == "" || o.Job.ID == "" || p.Job.is(o.Job)
+	}
+}
+
+// named reports whether both have one name.
+func (p Process) named(o Process) bool { return p.Host == o.Host && p.PID == o.PID }
 
 // Job is an id inside its domain, "" where nothing tells that.
 type Job struct{ ID, Domain string }
@@ -17,11 +39,11 @@ func (j Job) is(other Job) bool {
 }
 
 // Add takes what one piece of evidence names; "" is not known.
-func (p *Parties) Add(job Job, host, pid string) {
-	if job.ID != "" && !slices.Contains(p.Jobs, job) {
+func (p *Parties) Add(process Process) {
+	if job := process.Job; job.ID != "" && !slices.Contains(p.Jobs, job) {
 		p.Jobs = append(p.Jobs, job)
 	}
-	if process := host + "\x00" + pid; pid != "" && !slices.Contains(p.Processes, process) {
+	if process.PID != "" && !slices.Contains(p.Processes, process) {
 		p.Processes = append(p.Processes, process)
 	}
 }
@@ -40,7 +62,22 @@ func (p Parties) to(other Parties) relation {
 	if r := compare(p.Jobs, other.Jobs, Job.is); r != unknown {
 		return r
 	}
-	return compare(p.Processes, other.Processes, func(a, b string) bool { return a == b })
+	return compare(p.Processes, other.Processes, Process.Is)
+}
+
+// meets reports whether a process of both can be one, or no pid is of both: what a link shares
+// may be a pid that is none of theirs.
+func (p Parties) meets(other Parties) bool {
+	named := false
+	for _, a := range p.Processes {
+		for _, b := range other.Processes {
+			if a.Is(b) {
+				return true
+			}
+			named = named || a.named(b)
+		}
+	}
+	return !named
 }
 
 func compare[T any](a, b []T, is func(T, T) bool) relation {
@@ -53,10 +90,14 @@ func compare[T any](a, b []T, is func(T, T) bool) relation {
 	return different
 }
 
-// fits reports whether l may connect the parties of cause and effect: a machine that both
+// fits reports whether l may connect the parties of cause and effect: a pid that both share is
+// one process, a machine that both
 // share makes nothing of one job the cause of something of another, and what is trusted
 // less explains only what befell its own.
 func (l *Link) fits(cause, effect Verdict) bool {
+	if l.OfProcess && !cause.Parties().meets(effect.Parties()) {
+		return false
+	}
 	weaker := cause.Trust() < effect.Trust() && !l.Own
 	if !l.Wide && !weaker {
 		return true

@@ -1,0 +1,43 @@
+package fault
+
+import (
+	"github.com/tracecoreai/tracecore/patterns/engine/incident"
+)
+
+// process is the process that values are about, as far as they say.
+func (r *Rule) process(values []string) incident.Process {
+	return incident.Process{
+		Host: r.get(values, "host"), PID: r.get(values, "pid"), Boot: r.get(values, "boot"), Started: r.get(values, "started"),
+		Job: incident.Job{ID: r.get(values, "job"), Domain: r.domain(values)},
+	}
+}
+
+// gone forgets f: by then its process had ended, for its pid is that of another.
+func (f *Fault) gone(at int64) {
+	if v := f.verdict; v != nil && v.resolved == 0 {
+		f.resolve(max(at, f.touched), closed("ended", at, "its process had ended: its pid is that of another"))
+	}
+	f.drop()
+}
+
+// ofOneProcess reports whether a mark of w, which joins by the pid, can be about the process of
+// f that has it: pids are used again.
+func (w *Evidence) ofOneProcess(f *Fault, values []string) bool {
+	if !w.OfProcess {
+		return true
+	}
+	mine, _ := Tuple(values, w.Match)
+	process, met := w.Rule.process(values), false
+	for i, other := range f.rule.Watches {
+		for j := range f.marks[i] {
+			led := f.marks[i][j].Values
+			if theirs, ok := Tuple(led, w.Match); !ok || other.join >= 0 || theirs != mine {
+				continue
+			}
+			if met = true; process.Is(w.Rule.process(led)) {
+				return true
+			}
+		}
+	}
+	return !met
+}
