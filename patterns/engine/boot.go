@@ -15,7 +15,7 @@ type boot struct{ host, id string }
 
 // bootOf reads the boot of resource where that may end a fault: any record of it would.
 func (e *Engine) bootOf(resource pcommon.Map) boot {
-	id, ok := resource.Get("host.boot.id")
+	id, ok := resource.Get(rule.AttributeBoot)
 	if !ok {
 		return boot{}
 	}

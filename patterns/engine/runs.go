@@ -61,6 +61,9 @@ func SightingOf(resource, attributes pcommon.Map) run.Sighting {
 	s.Host = rule.Text(resource, "host.name")
 	s.World = int(numberOr(attributes, "gen_ai.training.world_size", 0))
 	s.PID, s.Start = numberOr(attributes, rule.AttributeRankPID, 0), numberOr(attributes, rule.AttributeRankStart, 0)
+	if s.PID > 0 && s.PID == numberOr(attributes, rule.AttributePID, 0) {
+		s.Boot, s.Since = rule.Text(resource, rule.AttributeBoot), numberOr(attributes, rule.AttributeStarted, 0)
+	}
 	return s
 }
 

@@ -159,6 +159,9 @@ const (
 	AttributeRendezvous = "gen_ai.training.rendezvous"
 	AttributeJobDomain  = "gen_ai.training.job_domain"
 	AttributeRank       = "gen_ai.training.rank"
+	AttributeBoot       = "host.boot.id" // of the resource
+	AttributePID        = "process.pid"
+	AttributeStarted    = "process.start_ns" // of that process, on the boot clock
 	AttributeRankPID    = "gen_ai.training.rank_pid"
 	AttributeRankStart  = "gen_ai.training.rank_start_unix_nano"
 	AttributeRestarts   = "gen_ai.training.restart_count"

@@ -35,16 +35,41 @@ type Job struct {
 	Trust  verdict.Trust `json:"trust"`
 }
 
-// Process is the outermost process of a rank. Start is unix nanoseconds, 0 when not known.
+// Process is the outermost process of a rank. Start is unix nanoseconds, as the wall clock was when
+// its agent began, and 0 when not known. Since is its start on the boot clock, which nobody sets: 0
+// where the record is about a child of it.
 type Process struct {
 	Host  string `json:"h,omitempty"`
+	Boot  string `json:"b,omitempty"`
 	PID   int64  `json:"p"`
 	Start int64  `json:"s"`
+	Since int64  `json:"n,omitempty"`
 }
 
-// same reports whether both are one process. A record that says no host is about any.
+// same reports whether both are one process: by boot, pid and start, or by the wall clock where one
+// side does not know these. A record that says no host is about any.
 func (p Process) same(o Process) bool {
-	return (p.Host == o.Host || p.Host == "" || o.Host == "") && p.PID == o.PID && p.Start-o.Start <= slack && o.Start-p.Start <= slack
+	switch {
+	case p.Host != o.Host && p.Host != "" && o.Host != "", p.PID != o.PID:
+		return false
+	case p.Since != 0 && o.Since != 0:
+		return p.Since == o.Since && (p.Boot == o.Boot || p.Boot == "" || o.Boot == "")
+	default:
+		return p.near(o)
+	}
+}
+
+// near reports whether the wall clock said the same of both.
+func (p Process) near(o Process) bool { return p.Start-o.Start <= slack && o.Start-p.Start <= slack }
+
+// learns takes what o, the same process, knows better, and reports whether that is anything: its start
+// on the boot clock, or what the wall clock says since it was set.
+func (p *Process) learns(o Process) bool {
+	if o.Since == 0 || p.Since == o.Since && p.near(o) {
+		return false
+	}
+	p.Boot, p.Since, p.Start = cmp.Or(o.Boot, p.Boot), o.Since, o.Start
+	return true
 }
 
 // Sighting is what a record says of the run that it is about.
@@ -306,8 +331,10 @@ func (j *job) see(s *Sighting, better []*Run, told func() string) (r *Run, news 
 	r, after, before := j.where(s, better)
 	if r != nil {
 		if p, ok := r.Ranks[s.Rank]; ok && p.same(s.Process) {
+			learned := p.learns(s.Process)
+			r.Ranks[s.Rank] = p
 			if _, gone := r.Gone[s.Rank]; gone || !s.Ended {
-				return r, false, nil
+				return r, learned, nil
 			}
 			r.leaves(s.Rank, false)
 			return r, true, j.began(s, j.settled())

@@ -18,7 +18,7 @@ const second = int64(time.Second)
 func at(s float64) int64 { return 1_700_000_000*second + int64(s*float64(second)) }
 
 func of(rank int, pid int64, start float64) *Sighting {
-	return &Sighting{Job: Job{ID: "j", Domain: "user 0", Trust: verdict.Proven}, Process: Process{"n1", pid, at(start)}, Rank: rank, Attempt: -1, Time: at(start + 5)}
+	return &Sighting{Job: Job{ID: "j", Domain: "user 0", Trust: verdict.Proven}, Process: Process{Host: "n1", PID: pid, Start: at(start)}, Rank: rank, Attempt: -1, Time: at(start + 5)}
 }
 
 func see(t *testing.T, b *Book, s *Sighting) string {
@@ -52,6 +52,44 @@ func TestTheSameRankAsALaterProcessIsAnotherRun(t *testing.T) {
 	require.Equal(t, id, see(t, b, of(0, 20, 99)))
 	require.Equal(t, first, see(t, b, of(0, 10, 0)), "what is told late of the first run")
 	require.Equal(t, first, see(t, b, of(2, 12, 1)), "also of a rank that was not seen in it")
+}
+
+// A wall clock that is set, and the agent then started again, makes no other processes of those that run:
+// boot, pid and start name one, whatever the wall clock says.
+func TestAStepOfTheClockBeginsNoRun(t *testing.T) {
+	own := func(rank int, start float64, boot string, since int64) *Sighting {
+		s := of(rank, int64(10+rank), start)
+		s.Boot, s.Since = boot, since
+		return s
+	}
+	b := NewBook(1000)
+	first := see(t, b, own(0, 0, "a", 500))
+	see(t, b, own(1, 0, "a", 510))
+	id, news, began := b.Of(own(0, 30, "a", 500))
+	require.Equal(t, first, id)
+	require.True(t, news, "it is kept what the clock says now")
+	require.Nil(t, began)
+	_, news, _ = b.Of(own(0, 30, "a", 500))
+	require.False(t, news)
+	require.Equal(t, first, see(t, b, of(0, 10, 30)), "what a child of the rank tells knows the wall clock alone")
+
+	require.NotEqual(t, first, see(t, b, own(0, 30, "a", 900)), "the next process of that pid")
+	require.NotEqual(t, first, see(t, b, own(1, 0, "b", 510)), "another boot")
+	require.Equal(t, first, see(t, b, own(1, 0, "", 510)), "a boot that is not known")
+}
+
+// The first record may be about a child of the rank.
+func TestAProcessIsKnownByItsStartOnceThatIsTold(t *testing.T) {
+	b := NewBook(1000)
+	first := see(t, b, of(0, 10, 0))
+	s := of(0, 10, 0.5)
+	s.Since = 500
+	id, news, _ := b.Of(s)
+	require.Equal(t, first, id)
+	require.True(t, news)
+	later := of(0, 10, 60)
+	later.Since = 500
+	require.Equal(t, first, see(t, b, later))
 }
 
 // ended is the end of a process.
