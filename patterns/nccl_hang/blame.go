@@ -146,6 +146,7 @@ func gather(findings []*Finding, roots []int) []Finding {
 			f.Affected = append(f.Affected, rank)
 		}
 		slices.Sort(f.Affected)
+		f.Affected = slices.Compact(f.Affected)
 		kept = append(kept, *f)
 	}
 	degree := []Sureness{Certain, Likely, Unsure}

@@ -107,8 +107,17 @@ type communicator struct {
 	dirty   bool     // something of it has changed since the last round
 	again   int64    // when time alone changes something, 0 never
 	finding *Finding // of the last round
-	equal   bool     // every rank has called the same, and stands
+	even    evenness // of ranks that all stand
 }
+
+// evenness says how far the ranks of a communicator have called the same.
+type evenness uint8
+
+const (
+	uneven  evenness = iota // a rank goes on, or lacks a call, or nobody knows
+	alike                   // every rank has called the same, and stands
+	waiting                 // ranks lack a call, and wait themselves, by their stacks
+)
 
 // place is where one rank of a communicator stands.
 type place struct {

@@ -42,6 +42,7 @@ const (
 	doubtLimited = "a rank calls too often, and its calls are not counted"
 	doubtUnread  = "a rank has communicators whose rank and size cannot be read"
 	doubtBelow   = "what the links between them do is not seen"
+	doubtWaiters = "%s %s the call, too, and %s in a collective or for the GPU, by the stack"
 	doubtInit    = "a rank whose agent started later may have called it unseen"
 )
 
@@ -142,7 +143,7 @@ func (s *standings) any(holds func(*place) bool) bool {
 // judge says what is incomplete in a communicator, nil for nothing, and when to ask again
 // where time alone changes that.
 func (r *callRun) judge(c *communicator, limited map[process]int64, now int64, excused map[int]bool) (f *Finding, again int64) {
-	c.equal = false
+	c.even = uneven
 	s := r.standings(c)
 	s.excused = excused
 	s.leaveOut(limited)
@@ -218,16 +219,24 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		if len(s.ranks) < c.size {
 			return s.judgeAbsent(ahead, top, now)
 		}
-		c.equal = top > 0
+		if top > 0 {
+			c.even = alike
+		}
 		return s.mismatch(top, now), 0
 	}
 	low := top
 	for _, rank := range behind {
-		low = min(low, c.places[rank].number)
+		if p := c.places[rank]; !p.waitsItself() {
+			low = min(low, p.number)
+		}
 	}
-	culprits := s.where(func(p *place) bool { return p.number == low && !s.excused[p.caller.rank] })
+	if low == top {
+		c.even = waiting
+		return nil, 0
+	}
+	culprits := s.where(func(p *place) bool { return p.number == low && !p.waitsItself() && !s.excused[p.caller.rank] })
 	if len(culprits) == 0 {
-		culprits = s.where(func(p *place) bool { return p.number == low })
+		culprits = s.where(func(p *place) bool { return p.number == low && !p.waitsItself() })
 	}
 	if len(culprits) > 1 && 4*len(culprits) > c.size && s.any(func(p *place) bool { return !p.exact }) {
 		return nil, 0 // the counters of those ahead may count what went to single ranks before
@@ -247,6 +256,14 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 	f.Seq, f.Behind = low+1, top-low
 	f.Operation, f.Elements = inWords(s.what(low, ahead))
 	s.blame(f, culprits, s.where(func(p *place) bool { return p.standing && p.number > low }))
+	if waiters := s.where(func(p *place) bool { return p.number <= low && p.waitsItself() }); len(waiters) > 0 {
+		of, local := s.ranksOf(waiters)
+		if !local && !f.Local {
+			f.Affected = of
+		}
+		f.doubt(Likely, fmt.Sprintf(doubtWaiters, subject(of), plural(of, "lacks", "lack"), plural(of, "waits", "wait")))
+		behind = slices.DeleteFunc(behind, func(rank int) bool { return has(waiters, rank) })
+	}
 	behind = slices.DeleteFunc(behind, func(rank int) bool { return s.excused[c.places[rank].caller.rank] })
 	s.doubtNumbers(f, culprits, ahead, behind)
 	if does == untold {
@@ -421,6 +438,15 @@ func (p *place) does() doings {
 		return acting
 	}
 	return untold
+}
+
+// waitsItself reports whether the rank waits in another collective, or for its GPU, since its last
+// call, by its stack: it is not whom the others wait for. Where it polls its GPU, it may as well
+// compute on it.
+func (p *place) waitsItself() bool {
+	who := p.caller
+	polls := who.doing.Silence == socketstall.Long && who.stack.Class == classGPU && who.stack.Reason != reasonAsleep
+	return !p.ended && !polls && who.stuckInCall()
 }
 
 // ranksOf are ranks of the job, or else of the communicator.

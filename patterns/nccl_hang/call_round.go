@@ -286,7 +286,7 @@ func (r *callRun) below(found []*Finding, now int64) (more []*Finding) {
 			continue
 		}
 		for _, rank := range f.Culprits {
-			if c := byRank[rank].newest(); c != nil && c.name != f.Comm && c.equal {
+			if c := byRank[rank].newest(); c != nil && c.name != f.Comm && c.even == alike {
 				if blamed[c] == nil {
 					blamed[c] = map[int]struct{}{}
 				}
@@ -314,13 +314,13 @@ func (r *callRun) below(found []*Finding, now int64) (more []*Finding) {
 	return more
 }
 
-// allWait finds where the whole job waits: every rank has called the same as its peers, and
-// by its stack it waits in a collective or for its GPU, all for longer than a collective
-// takes. A job that has nothing to do looks the same by its calls, and another way by its
-// stacks.
+// allWait finds where the whole job waits: every rank has called the same as its peers, or waits
+// itself, and by its stack it waits in a collective or for its GPU, all for longer than a
+// collective takes. A job that has nothing to do looks the same by its calls, and another way by
+// its stacks.
 func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 	var in *communicator
-	ranks, newest := 0, int64(0)
+	ranks, newest, same := 0, int64(0), true
 	for _, who := range r.callers {
 		if len(who.places) == 0 {
 			continue // a launcher
@@ -329,10 +329,11 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 			return nil // what it calls is not seen
 		}
 		c := who.newest()
-		if c == nil || !c.equal || c.disputed || c.size < 2 || !who.stuckInCall() {
+		if c == nil || c.even == uneven || c.disputed || c.size < 2 || !who.stuckInCall() {
 			return nil
 		}
 		ranks++
+		same = same && c.even == alike
 		for _, at := range who.places {
 			newest = max(newest, at.comm.places[at.rank].last)
 		}
@@ -349,6 +350,9 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 		}
 		return nil
 	}
+	if !same {
+		return r.allStand(now)
+	}
 	s := r.standings(in)
 	if !s.named {
 		return nil
@@ -359,6 +363,28 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 	f.stands = slices.Collect(maps.Values(byRank))
 	between(f, maps.Values(r.callers), (*caller).runsOn) // in which of its communicators it began, nobody knows
 	s.doubts(f)
+	return []*Finding{f}
+}
+
+// allStand says that all ranks wait, some of which have called less than others.
+func (r *callRun) allStand(now int64) []*Finding {
+	stacks := r.stacked()
+	if len(stacks.waits) < r.world {
+		return nil
+	}
+	f := stacks.below(now)
+	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
+		if c := r.comms[name]; c.even == waiting {
+			s := r.standings(c)
+			top := int64(0)
+			for _, p := range s.places {
+				top = max(top, p.number)
+			}
+			of, _ := s.ranksOf(s.where(func(p *place) bool { return p.number < top }))
+			f.doubt(Likely, fmt.Sprintf(doubtWaiters, subject(of), plural(of, "lacks", "lack"), plural(of, "waits", "wait")))
+			break
+		}
+	}
 	return []*Finding{f}
 }
 

@@ -454,6 +454,50 @@ func TestWhatCallsTell(t *testing.T) {
 				c.stands(sub("0xe", 0, 1), 3, "overdue", 0, 1)
 			},
 		},
+		"two lack it, and one of them waits for the other in a collective of another library": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 0, 5)...).stands(c.all(), 9, "overdue", 0, 5).stacks("gpu", but(8, 0, 5)...).stacks("collective", 0).stacks("lock", 5)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 6 ranks have called: its main thread is asleep, at 0 % CPU", sure: Likely,
+			doubt: "rank 0 lacks the call, too, and waits in a collective or for the GPU, by the stack",
+		},
+		"two lack it, and the first that stopped waits itself": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 0, 5)...).stands(c.all(), 8, "overdue", 0).stands(c.all(), 9, "overdue", 5).stacks("gpu", but(8, 5)...).stacks("lock", 5)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 6 ranks have called: its main thread is asleep, at 0 % CPU", sure: Likely,
+			doubt: "rank 0 lacks the call, too, and waits in a collective or for the GPU, by the stack",
+		},
+		"the rank that lacks it waits for its GPU": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 13, "overdue", but(8, 0)...).stands(c.all(), 9, "overdue", 0).stacks("gpu", but(8)...)
+			},
+		},
+		"the rank that lacks it waited for its GPU before its last call": {
+			calls: func(c *calls) {
+				c.at = c.at.Add(-20 * time.Second)
+				c.stacks("gpu", 0)
+				c.at = c.at.Add(20 * time.Second)
+				c.stands(c.all(), 10, "overdue", but(8, 0)...).stands(c.all(), 9, "overdue", 0)
+			},
+			want: "rank 0 has not called AllReduce #10 (4,096 x bf16), which 7 ranks have called: its main thread is asleep, at 0 % CPU", sure: Certain,
+		},
+		"the rank that lacks it polls its GPU, on which it may evaluate": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 0)...).stands(c.all(), 9, "long", 0).stacks("gpu", but(8)...)
+			},
+			want: "rank 0 has not yet called AllReduce #10 (4,096 x bf16), which 7 ranks have called: its main thread computes", kind: Works, sure: Likely,
+		},
+		"the rank that lacks it is stopped while it waits for its GPU": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 0)...).stacks("gpu", but(8)...)
+				c.record(eventCallStopped, c.all(), 0, func(a pcommon.Map) {
+					stoodAt(9, c.at, "overdue")(a)
+					a.PutStr("nccl.rank.state", "stopped")
+				})
+			},
+			want: "rank 0 has not called AllReduce #10 (4,096 x bf16), which 7 ranks have called: its process is stopped (SIGSTOP or a debugger)", sure: Certain,
+		},
 		"two processes claim one rank": {
 			calls: func(c *calls) {
 				c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)

@@ -114,6 +114,29 @@ func TestAllHaveCalledAndAllWait(t *testing.T) {
 	}
 }
 
+// TestARankThatLacksACallAndWaitsItself: nobody is to blame, and the fault is below the program.
+func TestARankThatLacksACallAndWaitsItself(t *testing.T) {
+	for name, ranks := range map[string]func(*calls){
+		"rank 0 reads the loss": func(c *calls) {
+			c.stands(c.all(), 13, "overdue", but(8, 0)...).stands(c.all(), 9, "overdue", 0).stacks("gpu", but(8)...)
+		},
+		"rank 0 reads the loss, and other threads of it poll": func(c *calls) {
+			c.stands(c.all(), 13, "overdue", but(8, 0)...).stands(c.all(), 9, "long", 0).stacks("gpu", but(8, 0)...).stacks("collective", 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range afterAMinute(t, ranks, true) {
+				require.Equal(t, AllWait, f.Kind)
+				require.Equal(t, Likely, f.Sure)
+				require.Equal(t, "all 8 ranks wait in a collective or for their GPUs: the fault is below the program", f.String())
+				require.Equal(t, []string{doubtBelow, "rank 0 lacks the call, too, and waits in a collective or for the GPU, by the stack"}, f.Because)
+				require.Equal(t, but(8), f.Affected)
+				require.Empty(t, f.Culprits)
+			}
+		})
+	}
+}
+
 // TestAllWaitIsTakenBackAndIsOneStopWithItsDumps: what a watchdog writes ten minutes later is
 // of the same stop; when a rank goes on, it is over.
 func TestAllWaitIsTakenBackAndIsOneStopWithItsDumps(t *testing.T) {

@@ -247,7 +247,6 @@ func (s *ranksByStack) allWait(now int64) *Finding {
 		return nil
 	}
 	newest, inCollective := int64(0), 0
-	places := map[string]int{}
 	for _, c := range s.of {
 		p := &c.stack
 		if p.Reason != reasonAsleep || p.Doing.Silence != socketstall.Overdue {
@@ -256,7 +255,6 @@ func (s *ranksByStack) allWait(now int64) *Finding {
 		if p.Class == classCollective {
 			inCollective++
 		}
-		places[p.Hash]++
 		newest = max(newest, p.Since)
 	}
 	if 2*inCollective < r.world {
@@ -266,16 +264,24 @@ func (s *ranksByStack) allWait(now int64) *Finding {
 		r.later(at)
 		return nil
 	}
+	return s.below(now)
+}
+
+// below begins a finding about ranks that all wait.
+func (s *ranksByStack) below(now int64) *Finding {
 	f := s.begin(AllWait, s.waits, nil, now)
-	f.Detail, f.stands = s.elsewhere(places), s.of
+	f.Detail, f.stands = s.elsewhere(), s.of
 	between(f, slices.Values(s.of), func(c *caller) socketstall.Identity { return c.host })
 	f.doubt(Likely, doubtBelow)
 	return f
 }
 
 // elsewhere says which few ranks wait at another place of the program than most others.
-func (s *ranksByStack) elsewhere(places map[string]int) string {
-	most := ""
+func (s *ranksByStack) elsewhere() string {
+	most, places := "", map[string]int{}
+	for _, c := range s.of {
+		places[c.stack.Hash]++
+	}
 	for hash, n := range places {
 		if hash != "" && 4*n >= 3*s.run.world {
 			most = hash
