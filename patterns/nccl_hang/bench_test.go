@@ -111,7 +111,7 @@ func BenchmarkGPUs(b *testing.B) {
 					for _, comm := range r.comms {
 						comm.dirty = true
 					}
-					f := r.analyse(nil, c.at.Add(time.Minute).UnixNano())
+					f := r.analyse(nil, nil, c.at.Add(time.Minute).UnixNano())
 					if f == nil || !f.below() {
 						b.Fatalf("found %v", f)
 					}

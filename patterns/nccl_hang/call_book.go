@@ -114,9 +114,10 @@ type communicator struct {
 type evenness uint8
 
 const (
-	uneven  evenness = iota // a rank goes on, or lacks a call, or nobody knows
-	alike                   // every rank has called the same, and stands
-	waiting                 // ranks lack a call, and wait themselves, by their stacks
+	uneven    evenness = iota // a rank goes on, or lacks a call, or nobody knows
+	alike                     // every rank has called the same, and stands
+	waiting                   // ranks lack a call, and wait themselves, by their stacks
+	uncounted                 // their numbers cannot be compared, and all stand
 )
 
 // place is where one rank of a communicator stands.

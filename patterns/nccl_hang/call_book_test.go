@@ -414,7 +414,7 @@ func benchCalls(b *testing.B, world int) {
 		for _, comm := range r.comms {
 			comm.dirty = true
 		}
-		f := r.analyse(nil, c.at.UnixNano())
+		f := r.analyse(nil, nil, c.at.UnixNano())
 		if f == nil || !slices.Equal(f.Culprits, []int{5}) || f.Sure != Certain || len(f.Affected) != world {
 			b.Fatalf("found %v", f)
 		}

@@ -318,6 +318,9 @@ func (s *standings) judgeAbsent(ahead []int, top, now int64) (f *Finding, again 
 func (s *standings) judgeHalted(now int64) (*Finding, int64) {
 	halted := s.where(func(p *place) bool { return p.ended || p.caller.state.Halted() })
 	others := s.where(func(p *place) bool { return p.standing && !p.caller.state.Halted() })
+	if len(halted) == 0 {
+		s.comm.even = uncounted
+	}
 	if len(halted) == 0 || len(others) == 0 || 4*len(halted) > s.comm.size && len(halted) > 1 {
 		return nil, 0
 	}

@@ -27,7 +27,7 @@ func (j *Join) calledRounds(now int64) (rounds []Round) {
 
 // calledRound is what a run has to say that is new.
 func (j *Join) calledRound(r *callRun, now int64) (round Round) {
-	f := r.analyse(j.calls.limited, now)
+	f := r.analyse(j.calls.limited, j.calls.unseen, now)
 	f.doubtUnseen(r, j.calls.unseen)
 	r.pending = 0
 	if f == nil {
@@ -178,13 +178,13 @@ func (j *Join) process2(r *callRun, f *Finding) {
 
 // analyse says what the whole of the run stands for: one finding, or none. Calls say most: which
 // collective it is. What they cannot tell, stacks may.
-func (r *callRun) analyse(limited map[process]int64, now int64) *Finding {
+func (r *callRun) analyse(limited map[process]int64, unseen map[unseenCalls]int64, now int64) *Finding {
 	r.again = 0
 	f, pending := r.byCalls(limited, now)
 	if pending || f != nil && f.Sure != Unsure {
 		return f
 	}
-	if s := r.byStacks(now); s != nil && (f == nil || s.Sure != Unsure) {
+	if s := r.byStacks(limited, unseen, now); s != nil && (f == nil || s.Sure != Unsure) {
 		return s
 	}
 	return f
@@ -366,26 +366,68 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 	return []*Finding{f}
 }
 
-// allStand says that all ranks wait, some of which have called less than others.
+// callsShow reports whether calls show that no rank lacks one: each has called the same as its peers
+// and stands, and none makes calls that are not counted. why is the reason why not, "" for none that
+// is to be said beside a stack.
+func (r *callRun) callsShow(limited map[process]int64, unseen map[unseenCalls]int64) (all bool, why string) {
+	if len(r.comms) == 0 {
+		return false, ""
+	}
+	byRank := r.byRank()
+	all = len(byRank) >= r.world
+	for _, who := range byRank {
+		is := process{who.host.Host, who.host.PID}
+		c := who.newest()
+		all = all && c != nil && c.even == alike && !c.disputed
+		for reason := range doubtUnseen {
+			_, hidden := unseen[unseenCalls{is, reason}]
+			all = all && !hidden
+		}
+		_, uncalled := limited[is]
+		switch {
+		case slices.ContainsFunc(who.places, func(at placeOf) bool { return at.comm.places[at.rank].graphs }):
+			return false, doubtGraphs
+		case uncalled:
+			all, why = false, doubtLimited
+		case c != nil && c.even == uncounted:
+			all, why = false, cmp.Or(why, doubtExact)
+		}
+	}
+	return all, why
+}
+
+// allStand says that all ranks wait, some of which have called less than others, as far as is known.
 func (r *callRun) allStand(now int64) []*Finding {
 	stacks := r.stacked()
 	if len(stacks.waits) < r.world {
 		return nil
 	}
 	f := stacks.below(now)
+	said := map[evenness]bool{}
 	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
-		if c := r.comms[name]; c.even == waiting {
-			s := r.standings(c)
-			top := int64(0)
-			for _, p := range s.places {
-				top = max(top, p.number)
-			}
-			of, _ := s.ranksOf(s.where(func(p *place) bool { return p.number < top }))
-			f.doubt(Likely, fmt.Sprintf(doubtWaiters, subject(of), plural(of, "lacks", "lack"), plural(of, "waits", "wait")))
-			break
+		c := r.comms[name]
+		if said[c.even] {
+			continue
+		}
+		said[c.even] = true
+		switch c.even {
+		case waiting:
+			f.doubt(Likely, r.standings(c).waiters())
+		case uncounted:
+			f.doubt(Likely, doubtExact)
 		}
 	}
 	return []*Finding{f}
+}
+
+// waiters says who lacks a call and waits.
+func (s *standings) waiters() string {
+	top := int64(0)
+	for _, p := range s.places {
+		top = max(top, p.number)
+	}
+	of, _ := s.ranksOf(s.where(func(p *place) bool { return p.number < top }))
+	return fmt.Sprintf(doubtWaiters, subject(of), plural(of, "lacks", "lack"), plural(of, "waits", "wait"))
 }
 
 // runsOn is where a process that calls runs, nowhere for a launcher.

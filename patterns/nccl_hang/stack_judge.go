@@ -66,24 +66,30 @@ func (who *caller) standsBefore(other *caller) bool {
 }
 
 // byStacks says what the job waits for by the stacks of its ranks alone, on any transport and
-// without a call that is seen. Every rank must stand: while one goes on, the others may wait for
-// that. nil says nothing.
-func (r *callRun) byStacks(now int64) *Finding {
+// without a call that is seen, or where calls do not show it. Every rank must stand: while one goes
+// on, the others may wait for that. nil says nothing.
+func (r *callRun) byStacks(limited map[process]int64, unseen map[unseenCalls]int64, now int64) *Finding {
 	if r.world < 2 || len(r.callers) < r.world {
 		return nil
 	}
 	s := r.stacked()
+	shown, why := false, ""
 	switch {
 	case len(s.waits)+len(s.outside)+len(s.hidden) < r.world:
 		return nil
 	case len(s.outside) == 0 && len(s.hidden) > 0:
 		return nil // those may wait with the others, or be whom they wait for
-	case len(s.outside) == 0:
-		return s.allWait(now)
+	default:
+		shown, why = r.callsShow(limited, unseen)
 	}
-	f := s.oneMount(now)
-	if f == nil {
-		f = s.few(now)
+	var f *Finding
+	if len(s.outside) == 0 {
+		f = s.allWait(shown, now)
+	} else if f = s.oneMount(now); f == nil {
+		f = s.few(shown, now)
+	}
+	if f != nil && why != "" {
+		f.doubt(Likely, why)
 	}
 	return f
 }
@@ -165,10 +171,11 @@ func (s *ranksByStack) waited() int64 {
 	return since
 }
 
-// few finds that a small group stands outside of the collective in which all the others wait.
-func (s *ranksByStack) few(now int64) *Finding {
+// few finds that a small group stands outside of the collective in which all the others wait. shown
+// says that all have called it.
+func (s *ranksByStack) few(shown bool, now int64) *Finding {
 	// What all have called runs on a GPU whether the rank stands elsewhere or not.
-	launched := func(rank int) bool { return len(s.run.comms) > 0 && s.of[rank].stack.Class == classGPU }
+	launched := func(rank int) bool { return shown && s.of[rank].stack.Class == classGPU }
 	if len(s.waits) == 0 || slices.ContainsFunc(s.waits, launched) {
 		return nil
 	}
@@ -241,11 +248,11 @@ func (s *ranksByStack) oneMount(now int64) *Finding {
 // allWait finds that every rank has waited in a collective, or for its GPU, for longer than a
 // collective takes, and that nothing else of their processes goes on. Long work of GPUs looks the
 // same from outside where nobody is in a collective; and what calls show is told by them.
-func (s *ranksByStack) allWait(now int64) *Finding {
-	r := s.run
-	if len(r.comms) > 0 {
+func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
+	if shown {
 		return nil
 	}
+	r := s.run
 	newest, inCollective := int64(0), 0
 	for _, c := range s.of {
 		p := &c.stack

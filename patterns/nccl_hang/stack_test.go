@@ -72,6 +72,22 @@ var (
 	inLock       = stack{class: "lock", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
 )
 
+// gpuAsleep waits for its GPU without polling it.
+var gpuAsleep = inCollective.in("gpu")
+
+// stoodLike says that all ranks stopped after ten collectives, and something more of each.
+func (c *calls) stoodLike(attribute string, value any) *calls {
+	for rank := range c.world {
+		c.record(eventCallStopped, c.all(), rank, func(a pcommon.Map) {
+			stoodAt(10, c.at.Add(-3*time.Second), "overdue")(a)
+			if err := a.PutEmpty(attribute).FromRaw(value); err != nil {
+				panic(err)
+			}
+		})
+	}
+	return c
+}
+
 // stand says where ranks stand.
 func (c *calls) stand(s stack, ranks ...int) *calls {
 	for _, rank := range ranks {
@@ -315,6 +331,38 @@ func TestWhatStacksAloneTell(t *testing.T) {
 			ranks: func(c *calls) {
 				c.stands(c.all(), 10, "overdue", but(8)...).stand(onGPU, but(8, 5)...).stand(inLock, 5)
 			},
+		},
+		"calls are made within CUDA graphs": {
+			ranks: func(c *calls) {
+				c.stoodLike("nccl.call.graph_launches", int64(70)).stand(gpuAsleep, but(8, 5)...).stand(inLock, 5)
+			},
+			want: "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"calls are not counted": {
+			ranks: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8)...).stand(gpuAsleep, but(8, 5)...).stand(inLock, 5)
+				for rank := range 8 {
+					c.record(eventCallLimited, comm{}, rank, func(a pcommon.Map) { a.PutStr("nccl.call.limit", "calls") })
+				}
+			},
+			want: "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"calls are counted since the agent began, and cannot be compared": {
+			ranks: func(c *calls) { c.stoodLike("nccl.call.exact", false).stand(gpuAsleep, but(8, 5)...).stand(inLock, 5) },
+			want:  "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"GPUs communicate without calls, too": {
+			ranks: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8)...).stand(gpuAsleep, but(8, 5)...).stand(inLock, 5)
+				c.record(eventCallLimited, comm{}, 5, func(a pcommon.Map) { a.PutStr("nccl.call.limit", "gpu_initiated") })
+			},
+			want: "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"calls of one rank are not seen": {
+			ranks: func(c *calls) {
+				c.stands(sub("0x1", but(8, 5)...), 10, "overdue", but(8, 5)...).stand(gpuAsleep, but(8, 5)...).stand(inLock, 5)
+			},
+			want: "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
 		},
 		"nobody stands in a collective":        {ranks: func(c *calls) { c.stand(inLock, but(8)...) }},
 		"all compute on their GPUs":            {ranks: func(c *calls) { c.stand(onGPU, but(8)...) }},
@@ -603,7 +651,16 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 			s.silence, s.activity = "long", "thread_computing"
 			c.stand(inCollective, but(8, 0)...).stand(s, 0)
 		}},
-		"all compute on their GPUs":  {ranks: func(c *calls) { c.stand(inCollective.in("gpu"), but(8)...) }},
+		"calls are made within CUDA graphs": {
+			ranks: func(c *calls) { c.stoodLike("nccl.call.graph_launches", int64(70)).stand(inCollective, but(8)...) }, waits: true,
+		},
+		"calls cannot be compared": {
+			ranks: func(c *calls) { c.stoodLike("nccl.call.exact", false).stand(inCollective, but(8)...) }, waits: true,
+		},
+		"calls cannot be compared, and all wait for their GPUs": {
+			ranks: func(c *calls) { c.stoodLike("nccl.call.exact", false).stand(gpuAsleep, but(8)...) }, waits: true,
+		},
+		"all compute on their GPUs":  {ranks: func(c *calls) { c.stand(gpuAsleep, but(8)...) }},
 		"nobody knows what they do":  {ranks: func(c *calls) { c.stand(stack{class: "collective"}, but(8)...) }},
 		"one of them wakes":          {ranks: func(c *calls) { c.stand(inCollective, but(8, 7)...).stand(onGPU, 7) }},
 		"one has no record":          {ranks: func(c *calls) { c.stand(inCollective, but(8, 7)...) }},
@@ -667,7 +724,7 @@ func BenchmarkStacks(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, run := range j.calls.runs {
-			f := run.analyse(nil, c.at.UnixNano())
+			f := run.analyse(nil, nil, c.at.UnixNano())
 			if f == nil || !slices.Equal(f.Culprits, []int{70_000}) || len(f.Waiting) != world-1 {
 				b.Fatalf("found %v", f)
 			}
