@@ -118,6 +118,7 @@ const (
 	alike                     // every rank has called the same, and stands
 	waiting                   // ranks lack a call, and wait themselves, by their stacks
 	uncounted                 // their numbers cannot be compared, and all stand
+	pairwise                  // none has called a collective: they send and receive alone, and stand
 )
 
 // place is where one rank of a communicator stands.

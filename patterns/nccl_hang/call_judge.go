@@ -43,6 +43,7 @@ const (
 	doubtUnread  = "a rank has communicators whose rank and size cannot be read"
 	doubtBelow   = "what the links between them do is not seen"
 	doubtWaiters = "%s %s the call, too, and %s in a collective or for the GPU, by the stack"
+	doubtPairs   = "sends and receives of two ranks are not compared: each may wait for the other's"
 	doubtInit    = "a rank whose agent started later may have called it unseen"
 )
 
@@ -219,8 +220,9 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		if len(s.ranks) < c.size {
 			return s.judgeAbsent(ahead, top, now)
 		}
-		if top > 0 {
-			c.even = alike
+		c.even = alike
+		if top == 0 {
+			c.even = pairwise
 		}
 		return s.mismatch(top, now), 0
 	}

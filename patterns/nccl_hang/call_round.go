@@ -315,8 +315,8 @@ func (r *callRun) below(found []*Finding, now int64) (more []*Finding) {
 }
 
 // allWait finds where the whole job waits: every rank has called the same as its peers, or waits
-// itself, and by its stack it waits in a collective or for its GPU, all for longer than a
-// collective takes. A job that has nothing to do looks the same by its calls, and another way by
+// itself, or has sent and received alone, and by its stack it waits in a collective or for its GPU,
+// all for longer than a collective takes. A job that has nothing to do looks the same by its calls, and another way by
 // its stacks.
 func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 	var in *communicator
@@ -396,7 +396,8 @@ func (r *callRun) callsShow(limited map[process]int64, unseen map[unseenCalls]in
 	return all, why
 }
 
-// allStand says that all ranks wait, some of which have called less than others, as far as is known.
+// allStand says that all ranks wait, some of which have called less than others, as far as is known,
+// or have last sent to another or received from it.
 func (r *callRun) allStand(now int64) []*Finding {
 	stacks := r.stacked()
 	if len(stacks.waits) < r.world {
@@ -415,6 +416,8 @@ func (r *callRun) allStand(now int64) []*Finding {
 			f.doubt(Likely, r.standings(c).waiters())
 		case uncounted:
 			f.doubt(Likely, doubtExact)
+		case pairwise:
+			f.doubt(Likely, doubtPairs)
 		}
 	}
 	return []*Finding{f}

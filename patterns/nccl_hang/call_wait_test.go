@@ -137,6 +137,40 @@ func TestARankThatLacksACallAndWaitsItself(t *testing.T) {
 	}
 }
 
+// TestAPipelineWaits: the last call of each stage is to another or from it.
+func TestAPipelineWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		all, computes bool
+	}{"after collectives of all": {all: true}, "without a collective": {}, "a stage computes": {all: true, computes: true}} {
+		t.Run(name, func(t *testing.T) {
+			pipeline := func(c *calls) {
+				if tc.all {
+					c.stands(c.all(), 10, "overdue", but(8)...)
+				}
+				for stage := range 7 {
+					pair := sub(fmt.Sprint("0xf", stage), stage, stage+1)
+					send := point(c, "Send", 1, time.Second)
+					if stage == 3 && tc.computes {
+						send = func(a pcommon.Map) { point(c, "Send", 1, time.Second)(a); a.PutStr("nccl.rank.silence", "usual") }
+					}
+					c.record(eventCallStopped, pair, stage, send)
+					c.record(eventCallStopped, pair, stage+1, point(c, "Recv", 0, time.Second))
+				}
+				if tc.computes {
+					c.record(eventCallDoing, comm{}, 3, func(a pcommon.Map) { a.PutStr("nccl.rank.silence", "usual") })
+				}
+				c.stacks("gpu", but(8)...)
+			}
+			for _, f := range afterAMinute(t, pipeline, !tc.computes) {
+				require.Equal(t, AllWait, f.Kind)
+				require.Equal(t, "all 8 ranks wait in a collective or for their GPUs: the fault is below the program", f.String())
+				require.Equal(t, []string{doubtBelow, doubtPairs}, f.Because)
+				require.Equal(t, but(8), f.Affected)
+			}
+		})
+	}
+}
+
 // TestAllWaitIsTakenBackAndIsOneStopWithItsDumps: what a watchdog writes ten minutes later is
 // of the same stop; when a rank goes on, it is over.
 func TestAllWaitIsTakenBackAndIsOneStopWithItsDumps(t *testing.T) {
