@@ -30,21 +30,22 @@ const (
 
 // Doubts of calls.
 const (
-	doubtGraphs  = "ranks launched CUDA graphs, whose collectives make no call"
-	doubtUneven  = "the others ran ahead unevenly"
-	doubtMany    = "many ranks lack it: perhaps the others call one too many"
-	doubtFar     = "it is so far behind that its record may be old"
-	doubtLost    = "records of the job were lost"
-	doubtDispute = "two processes say that they are the same rank of the communicator"
-	doubtDoing   = "what it does is not known"
-	doubtExact   = "the calls of some ranks were not counted from the beginning, so their numbers cannot be compared"
-	doubtAligned = "the calls of some ranks were counted from some call on, and NCCL's own counters say what was before"
-	doubtLimited = "a rank calls too often, and its calls are not counted"
-	doubtUnread  = "a rank has communicators whose rank and size cannot be read"
-	doubtBelow   = "what the links between them do is not seen"
-	doubtWaiters = "%s %s the call, too, and %s in a collective or for the GPU, by the stack"
-	doubtPairs   = "sends and receives of two ranks are not compared: each may wait for the other's"
-	doubtInit    = "a rank whose agent started later may have called it unseen"
+	doubtGraphs    = "ranks launched CUDA graphs, whose collectives make no call"
+	doubtUneven    = "the others ran ahead unevenly"
+	doubtMany      = "many ranks lack it: perhaps the others call one too many"
+	doubtFar       = "it is so far behind that its record may be old"
+	doubtLost      = "records of the job were lost"
+	doubtDispute   = "two processes say that they are the same rank of the communicator"
+	doubtDoing     = "what it does is not known"
+	doubtExact     = "the calls of some ranks were not counted from the beginning, so their numbers cannot be compared"
+	doubtAligned   = "the calls of some ranks were counted from some call on, and NCCL's own counters say what was before"
+	doubtLimited   = "a rank calls too often, and its calls are not counted"
+	doubtUnread    = "a rank has communicators whose rank and size cannot be read"
+	doubtBelow     = "what the links between them do is not seen"
+	doubtWaiters   = "%s %s the call, too, and %s in a collective or for the GPU, by the stack"
+	doubtElsewhere = "%s %s the call, too, and %s on another communicator, where it is not certain for whom"
+	doubtPairs     = "sends and receives of two ranks are not compared: each may wait for the other's"
+	doubtInit      = "a rank whose agent started later may have called it unseen"
 )
 
 // doubtUnseen are those of ranks of which not all calls are seen.
@@ -61,7 +62,7 @@ type standings struct {
 	places  []*place     // of these
 	named   bool         // every process says its rank in the job, and each another
 	isWorld bool         // the ranks of the communicator are those of the job
-	excused map[int]bool // ranks of the job that wait elsewhere: not they are to blame
+	excused map[int]bool // ranks of the job that wait elsewhere, and are not to blame: whether that is certain
 	unseen  map[int]bool // ranks whose calls are not counted: they are left out
 }
 
@@ -236,7 +237,7 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		c.even = waiting
 		return nil, 0
 	}
-	culprits := s.where(func(p *place) bool { return p.number == low && !p.waitsItself() && !s.excused[p.caller.rank] })
+	culprits := s.where(func(p *place) bool { return p.number == low && !p.waitsItself() && !s.isExcused(p) })
 	if len(culprits) == 0 {
 		culprits = s.where(func(p *place) bool { return p.number == low && !p.waitsItself() })
 	}
@@ -266,12 +267,21 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		f.doubt(Likely, fmt.Sprintf(doubtWaiters, subject(of), plural(of, "lacks", "lack"), plural(of, "waits", "wait")))
 		behind = slices.DeleteFunc(behind, func(rank int) bool { return has(waiters, rank) })
 	}
-	behind = slices.DeleteFunc(behind, func(rank int) bool { return s.excused[c.places[rank].caller.rank] })
+	if unsure := s.where(func(p *place) bool { return p.number == low && s.isExcused(p) && !s.excused[p.caller.rank] }); len(unsure) > 0 {
+		of, _ := s.ranksOf(unsure)
+		f.doubt(Likely, fmt.Sprintf(doubtElsewhere, subject(of), plural(of, "lacks", "lack"), plural(of, "waits", "wait")))
+	}
+	behind = slices.DeleteFunc(behind, func(rank int) bool { return s.isExcused(c.places[rank]) })
 	s.doubtNumbers(f, culprits, ahead, behind)
 	if does == untold {
 		f.doubt(Likely, doubtDoing)
 	}
 	return f, again
+}
+
+func (s *standings) isExcused(p *place) bool {
+	_, is := s.excused[p.caller.rank]
+	return is
 }
 
 // doubtNumbers says what speaks against the numbers.

@@ -246,14 +246,14 @@ func (r *callRun) byCalls(limited map[process]int64, now int64) (f *Finding, pen
 // excuse takes from those to blame in a communicator the ranks that wait in another one,
 // where others remain.
 func (r *callRun) excuse(found []*Finding, limited map[process]int64, now int64) {
-	waits := map[int][]string{} // rank → communicators in which it waits
-	for _, f := range found {
+	waits := map[int][]int{} // rank → findings in which it waits
+	for i, f := range found {
 		if f.Local || !accuses(f) {
 			continue
 		}
 		for _, rank := range f.Waiting {
 			if len(waits[rank]) < maxWaits {
-				waits[rank] = append(waits[rank], f.Comm)
+				waits[rank] = append(waits[rank], i)
 			}
 		}
 	}
@@ -263,14 +263,35 @@ func (r *callRun) excuse(found []*Finding, limited map[process]int64, now int64)
 		}
 		excused := map[int]bool{}
 		for _, rank := range f.Culprits {
-			if slices.ContainsFunc(waits[rank], func(comm string) bool { return comm != f.Comm }) {
-				excused[rank] = true
+			if slices.ContainsFunc(waits[rank], func(in int) bool { return found[in].Comm != f.Comm }) {
+				excused[rank] = false
 			}
 		}
 		if len(excused) > 0 && len(excused) < len(f.Culprits) {
+			ascertain(excused, f, found, waits)
 			c := r.comms[f.Comm]
 			if better, _ := r.judge(c, limited, now, excused); better != nil {
 				found[i] = better
+			}
+		}
+	}
+}
+
+// ascertain enters which of the excused ranks certainly wait for those that remain to blame: in
+// findings that are certain, and name no other, or name ranks that certainly wait for these.
+func ascertain(excused map[int]bool, f *Finding, found []*Finding, waits map[int][]int) {
+	other := func(rank int) bool {
+		sure, is := excused[rank]
+		return is && !sure || !is && !has(f.Culprits, rank)
+	}
+	for more := true; more; {
+		more = false
+		for rank, sure := range excused {
+			if !sure && slices.ContainsFunc(waits[rank], func(in int) bool {
+				g := found[in]
+				return g.Comm != f.Comm && g.Sure == Certain && len(g.Culprits) > 0 && !slices.ContainsFunc(g.Culprits, other)
+			}) {
+				excused[rank], more = true, true
 			}
 		}
 	}

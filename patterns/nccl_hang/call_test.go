@@ -449,6 +449,24 @@ func TestWhatCallsTell(t *testing.T) {
 			},
 			want: "rank 1 has not called AllReduce #50 (4,096 x bf16), which 3 ranks have called: its main thread is asleep, at 0 % CPU", sure: Certain,
 		},
+		"two lack it, and one of them waits elsewhere for a rank without records": {
+			calls: func(c *calls) {
+				most := sub("0xa12", but(7)...)
+				c.stands(most, 10, "overdue", but(7, 3, 5)...).stands(most, 9, "overdue", 3, 5).stands(sub("0x2", 3, 7), 4, "overdue", 3)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 5 ranks have called: its main thread is asleep, at 0 % CPU", sure: Likely,
+			doubt: "rank 3 lacks the call, too, and waits on another communicator, where it is not certain for whom",
+		},
+		"three lack it, one waits for another, which waits for the third": {
+			calls: func(c *calls) {
+				c.at = c.at.Add(-time.Minute)
+				c.stands(c.all(), 10, "overdue", but(8, 1, 3, 5)...).stands(c.all(), 9, "overdue", 1, 3, 5)
+				c.at = c.at.Add(time.Minute)
+				c.stands(sub("0x2", 1, 3), 4, "overdue", 1).stands(sub("0x2", 1, 3), 3, "overdue", 3)
+				c.stands(sub("0x3", 3, 5), 4, "overdue", 3).stands(sub("0x3", 3, 5), 3, "overdue", 5)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 5 ranks have called: its main thread is asleep, at 0 % CPU", sure: Certain,
+		},
 		"one communicator stands and is not used": {
 			calls: func(c *calls) {
 				c.stands(sub("0xe", 0, 1), 3, "overdue", 0, 1)
