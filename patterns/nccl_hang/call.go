@@ -64,6 +64,7 @@ type callRecord struct {
 	operation             string
 	peer                  int // of a send or receive, as a rank of the communicator; -1
 	graphs, exited        bool
+	left                  bool // its process has ended the communicator
 	function              string
 	since                 int64 // of an init
 	window                []calledAt
@@ -134,7 +135,8 @@ func (c *callRecord) readCommunicator(a pcommon.Map) bool {
 	c.number, _ = whole(a, "nccl.call.collectives")
 	c.last, _ = whole(a, "nccl.call.last_unix_nano")
 	c.exact, c.aligned, c.operation = truth(a, "nccl.call.exact"), truth(a, "nccl.call.aligned"), str(a, "nccl.call.last_operation")
-	c.exited, c.function = str(a, "nccl.call.end_reason") == "exited", str(a, "nccl.call.function")
+	reason := str(a, "nccl.call.end_reason")
+	c.exited, c.left, c.function = reason == "exited", reason == "destroyed" || reason == "aborted", str(a, "nccl.call.function")
 	if peer, says := socketstall.Rank(a, "nccl.call.last_root"); says && (c.operation == "Send" || c.operation == "Recv") {
 		c.peer = peer
 	}

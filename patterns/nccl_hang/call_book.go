@@ -128,6 +128,7 @@ type place struct {
 	standing  bool  // it calls no more
 	making    bool  // it waits in the function that makes the communicator, or has not used it since
 	ended     bool  // its process has ended while it stood
+	left      bool  // its process has ended the communicator
 	exact     bool
 	aligned   bool // not exact, but its number is that of NCCL itself
 	graphs    bool
@@ -446,14 +447,26 @@ func (b *callBook) stand(r *callRun, who *caller, c *callRecord) bool {
 		comm.disputed = true
 		return true
 	}
+	if at.left && c.event != eventCallEnd {
+		comm.reuse()
+	}
 	caller := who
 	*at = place{
 		caller: caller, at: c.at, standing: c.event == eventCallStopped || c.event == eventCallInit, making: c.event == eventCallInit, ended: c.event == eventCallEnd && c.exited,
+		left:  c.event == eventCallEnd && c.left,
 		exact: c.exact || c.event == eventCallInit, aligned: c.aligned, graphs: c.graphs, number: c.number, last: c.last, since: c.since, operation: r.one(cmp.Or(c.function, c.operation)), peer: c.peer,
 		window: b.window(r, comm, c.window),
 	}
 	comm.dirty = true
 	return true
+}
+
+// reuse takes back who has left: another communicator has the same name. Two splits of one
+// communicator with one color have, before NCCL 2.24.
+func (c *communicator) reuse() {
+	for _, p := range c.places {
+		p.left = false
+	}
 }
 
 func (who *caller) leave(comm *communicator, rank int) {

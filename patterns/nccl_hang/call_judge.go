@@ -83,7 +83,7 @@ func (r *callRun) standings(c *communicator) *standings {
 }
 
 // leaveOut leaves out the ranks whose calls are not counted: where they stand, nobody knows. One
-// that has ended calls no more.
+// that has ended, or has ended the communicator, calls no more.
 func (s *standings) leaveOut(limited map[process]int64) {
 	if len(limited) == 0 {
 		return
@@ -91,7 +91,7 @@ func (s *standings) leaveOut(limited map[process]int64) {
 	s.unseen = map[int]bool{}
 	ranks, places := s.ranks[:0:0], s.places[:0:0]
 	for i, p := range s.places {
-		if _, is := limited[process{p.caller.host.Host, p.caller.host.PID}]; is && !p.ended {
+		if _, is := limited[process{p.caller.host.Host, p.caller.host.PID}]; is && !p.ended && !p.left {
 			s.unseen[s.ranks[i]] = true
 			continue
 		}
@@ -150,7 +150,7 @@ func (r *callRun) judge(c *communicator, limited map[process]int64, now int64, e
 	s.excused = excused
 	s.leaveOut(limited)
 	waits := s.where(func(p *place) bool { return p.standing })
-	if len(waits) == 0 || s.any(func(p *place) bool { return !p.standing && !p.ended }) {
+	if len(waits) == 0 || s.any(func(p *place) bool { return !p.standing && !p.ended && !p.left }) {
 		return nil, 0 // nobody waits, or a rank goes on: the others do in a moment
 	}
 	if !s.any(func(p *place) bool { return !p.making }) {
@@ -281,7 +281,7 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 
 func (s *standings) isExcused(p *place) bool {
 	_, is := s.excused[p.caller.rank]
-	return is
+	return is && !p.left // it cannot call it any more
 }
 
 // doubtNumbers says what speaks against the numbers.
@@ -445,7 +445,7 @@ func (s *standings) does(ranks []int) doings {
 
 func (p *place) does() doings {
 	switch who := p.caller; {
-	case p.ended || who.state.Halted() || who.doing.Silence == socketstall.Overdue:
+	case p.ended || p.left || who.state.Halted() || who.doing.Silence == socketstall.Overdue:
 		return stuck
 	case who.doing.Silence == socketstall.Long:
 		return working
@@ -461,7 +461,7 @@ func (p *place) does() doings {
 func (p *place) waitsItself() bool {
 	who := p.caller
 	polls := who.doing.Silence == socketstall.Long && who.stack.Class == classGPU && who.stack.Reason != reasonAsleep
-	return !p.ended && !polls && who.stuckInCall()
+	return !p.ended && !p.left && !polls && who.stuckInCall()
 }
 
 // ranksOf are ranks of the job, or else of the communicator.
@@ -493,6 +493,9 @@ func (s *standings) blame(f *Finding, culprits, waits []int) {
 func (p *place) words() string {
 	if p.ended {
 		return "its process has ended"
+	}
+	if p.left {
+		return "it has ended the communicator"
 	}
 	return doesInWords(p.caller.state, &p.caller.doing)
 }

@@ -76,6 +76,17 @@ func (c *calls) stands(in comm, number int, silence string, ranks ...int) *calls
 	return c
 }
 
+// left says that ranks ended a communicator after so many collectives.
+func (c *calls) left(in comm, number int, reason string, ranks ...int) *calls {
+	for _, rank := range ranks {
+		c.record(eventCallEnd, in, rank, func(a pcommon.Map) {
+			stoodAt(number, c.at.Add(-3*time.Second), "")(a)
+			a.PutStr("nccl.call.end_reason", reason)
+		})
+	}
+	return c
+}
+
 func stoodAt(number int, last time.Time, silence string) func(pcommon.Map) {
 	return func(a pcommon.Map) {
 		a.PutBool("nccl.call.exact", true)
@@ -331,13 +342,37 @@ func TestWhatCallsTell(t *testing.T) {
 				}
 			},
 		},
-		"a communicator that was destroyed": {
+		"a rank that has destroyed the communicator": {
+			calls: func(c *calls) { c.stands(c.all(), 10, "overdue", but(8, 5)...).left(c.all(), 9, "destroyed", 5) },
+			want:  "rank 5 has not called AllReduce #10 (4,096 x bf16), which 7 ranks have called: it has ended the communicator", sure: Certain,
+		},
+		"a rank that has aborted the communicator, and waits in another": {
 			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 3, 5)...).stands(c.all(), 9, "overdue", 3).left(c.all(), 9, "aborted", 5).stacks("collective", 3, 5)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 6 ranks have called: it has ended the communicator", sure: Likely,
+		},
+		"a rank has aborted the communicator in which it waited, and another lacks the call": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 2, 5)...).stands(c.all(), 9, "overdue", 5).left(c.all(), 10, "aborted", 2)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 6 ranks have called: its main thread is asleep, at 0 % CPU", sure: Certain,
+		},
+		"all have called the same, and half of them have destroyed the communicator": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", 0, 1, 2, 3).left(c.all(), 10, "destroyed", 4, 5, 6, 7)
+			},
+		},
+		"all have destroyed the communicator": {
+			calls: func(c *calls) { c.left(c.all(), 10, "destroyed", 0, 1, 2, 3).left(c.all(), 9, "aborted", 4, 5, 6, 7) },
+		},
+		"another communicator of the same name": {
+			calls: func(c *calls) {
+				at := c.at
+				c.at = at.Add(-time.Second)
+				c.left(c.all(), 3, "destroyed", but(8)...)
+				c.at = at
 				c.stands(c.all(), 10, "overdue", but(8, 5)...)
-				c.record(eventCallEnd, c.all(), 5, func(a pcommon.Map) {
-					stoodAt(9, c.at, "overdue")(a)
-					a.PutStr("nccl.call.end_reason", "destroyed")
-				})
 			},
 		},
 		"numbers that cannot be compared": {

@@ -76,6 +76,9 @@ func (c *converter) change(x *change, known *identity.Process, observed time.Tim
 		a.Stamp(process)
 		a.GpuID(x.GPU)
 		communicator(a.Communicator(), x.Communicator)
+		if x.twins {
+			a.NcclCallUnidentified("twins")
+		}
 		a.NcclCallEndReason(x.reason)
 	case doing:
 		a := c.builder.NcclCallDoing(head)

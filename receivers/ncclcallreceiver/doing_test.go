@@ -249,6 +249,48 @@ func TestEndOfWhatStoodIsTold(t *testing.T) {
 	require.Empty(t, s.look(scanAt(2)).changes, "it was not said to stand")
 }
 
+// TestEndOfWhatIsUsedIsTold: others may wait in it for this rank. It has called what it called until then.
+func TestEndOfWhatIsUsedIsTold(t *testing.T) {
+	unknown, alone := calling(5, 0.9), calling(5, 0.9)
+	unknown.Identity, alone.Rank, alone.Size = ncclcall.Unread, 0, 1
+	for name, tc := range map[string]struct {
+		is    []ncclcall.Communicator
+		tells int
+	}{
+		"used": {[]ncclcall.Communicator{calling(5, 0.9)}, 1}, "nobody knows whose": {[]ncclcall.Communicator{unknown}, 0}, "of one rank": {[]ncclcall.Communicator{alone}, 0},
+		"one of two that nobody can tell apart": {[]ncclcall.Communicator{calling(5, 0.9), func() ncclcall.Communicator { c := calling(7, 0.9); c.Address = 2; return c }()}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStandstill(2*time.Second, time.Minute)
+			require.Empty(t, s.look(scanAt(1, tc.is...)).changes)
+			end := &ncclcall.Event{Time: seconds(1.5), Kind: ncclcall.Destroy, PID: 42, Address: 1, Collectives: 6}
+			end.Calls[ncclcall.AllReduce] = 6
+			s.ended(end)
+			require.Empty(t, s.look(scanAt(1.4, tc.is...)).changes, "a scan from before it")
+			l := s.look(scanAt(2, tc.is[1:]...))
+			require.Len(t, l.changes, tc.tells)
+			for _, c := range l.changes {
+				require.Equal(t, []any{ended, "destroyed", uint64(6), int32(5)}, []any{c.what, c.reason, c.Collectives, c.Rank})
+			}
+			require.Empty(t, s.look(scanAt(2.5, tc.is[1:]...)).changes, "once")
+		})
+	}
+}
+
+// TestEndIsToldWhereItsAddressIsUsedAgain: at once, and with more calls.
+func TestEndIsToldWhereItsAddressIsUsedAgain(t *testing.T) {
+	s := newStandstill(2*time.Second, time.Minute)
+	s.look(scanAt(1, calling(5, 0.9)))
+	s.ended(&ncclcall.Event{Time: seconds(1.1), Kind: ncclcall.Abort, PID: 42, Address: 1, Collectives: 5})
+	next := calling(50, 1.9)
+	next.Hash, next.First = 8, seconds(1.2)
+	l := s.look(scanAt(2, next))
+	require.Len(t, l.changes, 1)
+	require.Equal(t, []any{ended, "aborted", uint64(5), uint64(7)}, []any{l.changes[0].what, l.changes[0].reason, l.changes[0].Collectives, l.changes[0].Hash})
+	l = s.look(scanAt(3))
+	require.Empty(t, l.changes, "the other one was not ended, and did not stand")
+}
+
 func TestCommunicatorsThatNobodyCanTellApart(t *testing.T) {
 	s := newStandstill(2*time.Second, time.Minute)
 	twin, other := calling(5, 0), calling(7, 0)

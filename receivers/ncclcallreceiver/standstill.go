@@ -41,8 +41,10 @@ type place struct {
 	rests    activity.Pauses // between its calls
 	stopped  bool
 	used     int                   // round in which it was last seen to be used
-	told     ncclcall.Communicator // as it was told
+	seen     ncclcall.Communicator // as the last scan had it
+	twin     bool                  // the process has another that nobody can tell from it
 	ending   string                // why it is about to be gone
+	endedAt  time.Time             // of that
 }
 
 // making is a call of a function that makes a communicator.
@@ -168,12 +170,16 @@ type calls struct {
 func (s *standstill) count(scan *ncclcall.Scan, c *ncclcall.Communicator, k key, l *look, moved map[uint32]*calls) {
 	total := c.Collectives + c.PointToPoint()
 	p := s.known[k]
-	if p == nil || total < p.total { // another one at the same address
-		if p != nil && p.stopped {
-			l.changes = append(l.changes, p.end(scan.Time, "destroyed"))
+	if p == nil || total < p.total || p.ending != "" && c.First.After(p.endedAt) { // another one at the same address
+		if p != nil && p.tellsEnd() {
+			l.changes = append(l.changes, p.end(scan.Time, cmp.Or(p.ending, "destroyed")))
 		}
 		p = &place{}
 		s.known[k] = p
+	}
+	if p.ending == "" {
+		p.seen = *c
+		p.seen.Recent, p.seen.Samples = nil, nil
 	}
 	l.add(p, &c.Calls)
 	m := moved[c.PID]
@@ -256,6 +262,7 @@ const rare = 6
 func (s *standstill) stand(scan *ncclcall.Scan, c *ncclcall.Communicator, twin bool, l *look) {
 	p, process := s.known[key{c.PID, c.Address}], s.processes[c.PID]
 	idle := scan.Time.Sub(c.Last.Time)
+	p.twin = twin
 	if p.stopped || p.used == s.round || !s.sees(c) { // one just met may be about to call
 		return
 	}
@@ -263,8 +270,7 @@ func (s *standstill) stand(scan *ncclcall.Scan, c *ncclcall.Communicator, twin b
 	if idle < s.patience || !all && idle < max(rare*s.patience, 2*p.rests.Repeated("", scan.Time)) {
 		return
 	}
-	p.stopped, p.told = true, *c
-	p.told.Recent = nil
+	p.stopped = true
 	process.told, process.toldAs, process.toldLike = true, process.Silence, process.Now.State
 	l.changes = append(l.changes, change{
 		Communicator: c, what: stopped, pid: c.PID, at: scan.Time, idle: idle, launches: scan.Graphs[c.PID] - min(p.launches, scan.Graphs[c.PID]), process: process, twins: twin,
@@ -295,7 +301,7 @@ func twinsOf(scan *ncclcall.Scan) map[*ncclcall.Communicator]bool {
 	return twins
 }
 
-// gone tells of communicators that stood and are there no more.
+// gone tells of communicators that stood, or were ended, and are there no more.
 func (s *standstill) gone(scan *ncclcall.Scan, there map[key]bool, l *look) {
 	var keys []key
 	for k := range s.known {
@@ -305,15 +311,20 @@ func (s *standstill) gone(scan *ncclcall.Scan, there map[key]bool, l *look) {
 	}
 	slices.SortFunc(keys, func(a, b key) int { return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.address, b.address)) })
 	for _, k := range keys {
-		if p := s.known[k]; p.stopped {
+		if p := s.known[k]; p.tellsEnd() {
 			l.changes = append(l.changes, p.end(scan.Time, cmp.Or(p.ending, "exited")))
 		}
 		delete(s.known, k)
 	}
 }
 
+// tellsEnd reports whether its end is told: where others may wait in it for this rank.
+func (p *place) tellsEnd() bool {
+	return p.stopped || p.ending != "" && p.seen.Identity == ncclcall.Known && p.seen.Size > 1 && !p.twin
+}
+
 func (p *place) end(at time.Time, reason string) change {
-	return change{Communicator: &p.told, what: ended, pid: p.told.PID, at: at, idle: at.Sub(p.last), reason: reason}
+	return change{Communicator: &p.seen, what: ended, pid: p.seen.PID, at: at, idle: at.Sub(p.last), reason: reason, twins: p.twin}
 }
 
 // doings tells of processes that were said to stand and do something else now.
@@ -457,7 +468,8 @@ func goesOn(c *ncclcall.Communicator, last time.Time) time.Time {
 	return c.Last.Time
 }
 
-// ended counts the calls that a communicator made between the last scan and its end.
+// ended counts the calls that a communicator made between the last scan and its end, by which others
+// may see what its process lacks.
 func (s *standstill) ended(e *ncclcall.Event) look {
 	var l look
 	if e.Kind != ncclcall.Destroy && e.Kind != ncclcall.Abort {
@@ -468,6 +480,8 @@ func (s *standstill) ended(e *ncclcall.Event) look {
 		p = &place{}
 	}
 	p.ending = map[ncclcall.Kind]string{ncclcall.Destroy: "destroyed", ncclcall.Abort: "aborted"}[e.Kind]
+	p.endedAt = e.Time
+	p.seen.Collectives, p.seen.Calls = max(p.seen.Collectives, e.Collectives), e.Calls
 	l.add(p, &e.Calls)
 	return l
 }

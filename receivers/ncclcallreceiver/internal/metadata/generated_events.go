@@ -160,7 +160,7 @@ func (a NcclCallDoing) Attributes() *record.Attributes { return a.attributes }
 // NcclCallIdleNs sets nccl.call.idle_ns: Time since the last call.
 func (a NcclCallDoing) NcclCallIdleNs(v int64) { a.attributes.Int("nccl.call.idle_ns", v) }
 
-// NcclCallEnd writes the attributes of the event nccl.call.end: A communicator on which a process had stopped calling is gone.
+// NcclCallEnd writes the attributes of the event nccl.call.end: A process has destroyed or aborted a communicator, or has ended while it had stopped calling on it.
 type NcclCallEnd struct {
 	attributes *record.Attributes
 	record.TrustAttributes
