@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +62,7 @@ func (f *FS) pin(pid uint32, name string, inode uint64) (*os.File, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	called := from + "/" + name
+	called := from + "/" + strings.TrimPrefix(name, "/")
 	fd, err := unix.Openat2(int(dir.Fd()), name, &how)
 	if err != nil {
 		return nil, &os.PathError{Op: "openat2", Path: called, Err: err}

@@ -31,7 +31,8 @@ var standIns = map[string]func(){
 			program(moment)
 		}
 	},
-	moment: func() { compute(200 * time.Microsecond); os.Exit(0) },
+	pretends: pretend,
+	moment:   func() { compute(200 * time.Microsecond); os.Exit(0) },
 }
 
 const moment = "computes for a moment"
