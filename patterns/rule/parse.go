@@ -1,7 +1,10 @@
 package rule
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -29,9 +32,9 @@ func ParseWith(name string, content []byte, set Settings) (Rule, error) {
 	if len(content) > maxFileBytes {
 		return Rule{}, fmt.Errorf("%s: %d bytes, a pattern file has at most %d", name, len(content), maxFileBytes)
 	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(content, &document); err != nil {
-		return Rule{}, notYAML(name, err)
+	document, err := readDocument(name, content)
+	if err != nil {
+		return Rule{}, err
 	}
 	if len(document.Content) == 0 {
 		return Rule{}, fmt.Errorf("%s:1:1: the file is empty: start with id, name and summary", name)
@@ -48,6 +51,22 @@ func ParseWith(name string, content []byte, set Settings) (Rule, error) {
 	r.reads = d.reads
 	r.setDefaults()
 	return r, nil
+}
+
+// readDocument reads the one document of a pattern file; an empty file has none.
+func readDocument(name string, content []byte) (document yaml.Node, err error) {
+	yamlDecoder := yaml.NewDecoder(bytes.NewReader(content))
+	if err := yamlDecoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
+		return document, notYAML(name, err)
+	}
+	var another *Another
+	switch err := Last(yamlDecoder); {
+	case errors.As(err, &another):
+		return document, fmt.Errorf("%s: one pattern a file, and this begins another: move what follows --- to a file of its own", position{line: another.Line}.in(name))
+	case err != nil:
+		return document, notYAML(name, err)
+	}
+	return document, nil
 }
 
 // readParameters reads parameters, which all other keys can use, and sets them.

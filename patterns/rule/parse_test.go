@@ -173,6 +173,30 @@ func TestDefaultsAreReadLikeWhatIsWritten(t *testing.T) {
 	require.Equal(t, rule.Occurs{Count: 1, Within: r.Within, By: []string{"pid"}, Values: 1}, r.Evidence[0].Occurs)
 }
 
+// A second document of a file is a pattern that nobody would run.
+func TestAFileHasOnePattern(t *testing.T) {
+	second := strings.Replace(valid, "id: 1001", "id: 1002", 1)
+	for name, tc := range map[string]struct{ file, want string }{
+		"another pattern":      {valid + "---\n" + second, "mine.yaml:26: one pattern a file, and this begins another: move what follows --- to a file of its own"},
+		"after an empty one":   {valid + "---\n---\n" + second, "mine.yaml:27: one pattern a file"},
+		"after its end":        {valid + "...\n" + second, "mine.yaml:"},
+		"what is not YAML":     {valid + "---\n\tx\n", "mine.yaml:26: found character that cannot start any token: correct the YAML"},
+		"an end":               {valid + "...\n", ""},
+		"comments":             {valid + "---\n# the end\n", ""},
+		"a beginning":          {"# mine\n---\n" + valid, ""},
+		"nothing, then a rule": {"---\n---\n" + valid, "mine.yaml:3: one pattern a file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := rule.Parse("mine.yaml", []byte(tc.file))
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
 func TestAllErrorsOfAFileAreReportedAtOnce(t *testing.T) {
 	broken := strings.NewReplacer("within: 1m", "witin: 1m", "remedy:", "remady:").Replace(valid)
 	_, err := rule.Parse("mine.yaml", []byte(broken))

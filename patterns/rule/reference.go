@@ -42,7 +42,7 @@ const preface = `# The rule language
 Every key of a pattern file, generated from the definition that files are read by (` + "`go test ./patterns/rule -update`" + `). How rules work, and what a
 verdict becomes: [README.md](README.md). ` + "`tracecore patterns test DIR`" + ` checks files and runs their stories; errors name file, line, column and the fix.
 
-A **needed** key must be there. A duration is written 30s, 5m, 2h. A *field* is the name of one under ` + "`fields`" + `, *evidence* the name of one under ` + "`evidence`" + `;
+A file has one pattern. A **needed** key must be there. A duration is written 30s, 5m, 2h. A *field* is the name of one under ` + "`fields`" + `, *evidence* the name of one under ` + "`evidence`" + `;
 names are lower-case letters, digits and _. An *expression* joins evidence with and, or, ( ). A *template* is text with {field} in it ({count}: how often
 the evidence was seen; of things that occur within a window {span} is the time from the first to the last, {lead} to the second); {field: rank|ranks} is a word for one or for several, {field: number error|errors} a number with its word. A part in [brackets] is left out when a field in it is unknown; [a|b] is the first of its parts whose fields are known; [if EVIDENCE: text] is left out when that was not seen (EVIDENCE: an expression as in full, with the name full for a full verdict). A *choice* is a template for each value of a field.
 

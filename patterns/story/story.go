@@ -18,6 +18,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"golang.org/x/tools/txtar"
 	"gopkg.in/yaml.v3"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // Story is one parsed archive.
@@ -181,7 +183,7 @@ func decode(data []byte, to any) error {
 	if err := d.Decode(to); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	return nil
+	return rule.Last(d)
 }
 
 func (s *Story) check() error {

@@ -65,6 +65,7 @@ func TestErrorsSayWhatToWrite(t *testing.T) {
 		"bad type":         {"log: gpu.lost", "metric: m, type: histogram", "use counter, delta or gauge"},
 		"too many":         {"log: gpu.lost", "log: gpu.lost, repeat: {count: 3000000}", "repeat needs a count"},
 		"unknown kind":     {"records:", "kind: flod\nrecords:", "use one of [fires near_miss"},
+		"two documents":    {"-- want.yaml --", "---\nrecords: []\n-- want.yaml --", "a second document after ---"},
 		"total and listed": {"verdicts:", "total: 1\nverdicts:", "exclude each other"},
 	} {
 		t.Run(name, func(t *testing.T) {
