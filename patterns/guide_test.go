@@ -30,7 +30,7 @@ func TestTheGuideWorksAsWritten(t *testing.T) {
 	}
 	rules, err := Select(Selection{Rules: []string{dir}})
 	require.NoError(t, err)
-	results, err := story.RunDir(rules, os.DirFS(dir))
+	results, err := story.RunDir(rules, vocabulary(t), os.DirFS(dir))
 	require.NoError(t, err)
 	require.Len(t, results, 1)
 	require.Empty(t, results[0].Diff)

@@ -18,11 +18,18 @@ func library(t *testing.T) []rule.Rule {
 	return rules
 }
 
+func vocabulary(t *testing.T) *rule.Vocabulary {
+	t.Helper()
+	v, err := Vocabulary()
+	require.NoError(t, err)
+	return v
+}
+
 // TestEveryStoryAgainstEveryPattern runs the stories of all patterns against
 // the whole library: what is no fault for one pattern must be none for its
 // neighbours.
 func TestEveryStoryAgainstEveryPattern(t *testing.T) {
-	results, err := story.RunDir(library(t), FS())
+	results, err := story.RunDir(library(t), vocabulary(t), FS())
 	require.NoError(t, err)
 	require.NotEmpty(t, results)
 	for _, r := range results {
@@ -40,7 +47,7 @@ func TestExamplesTellTheirStories(t *testing.T) {
 	require.Len(t, own, 3)
 	rules := append(library(t), own...)
 	require.NoError(t, rule.Check(rules))
-	results, err := story.RunDir(rules, os.DirFS("examples"))
+	results, err := story.RunDir(rules, vocabulary(t), os.DirFS("examples"))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(results), 9)
 	for _, r := range results {

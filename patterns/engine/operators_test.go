@@ -22,7 +22,7 @@ func TestOperators(t *testing.T) {
 	for _, name := range names {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
 			rules, archive := ownRules(t, name)
-			r, err := story.Run(rules, name, archive)
+			r, err := story.Run(rules, nil, name, archive)
 			require.NoError(t, err)
 			require.Empty(t, r.Diff)
 		})

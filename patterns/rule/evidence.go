@@ -28,8 +28,8 @@ func (d *decoder) evidence(to *[]Evidence, r *Rule) value {
 func (d *decoder) oneEvidence(e *Evidence, r *Rule) value {
 	operators := d.operators(e, r)
 	keys := append([]key{
-		{"logs", d.strings("event name", &e.Logs).then(d.mentions(eventName, &e.Logs)), "", "log records it looks at; these or metrics"},
-		{"metrics", d.strings("metric name", &e.Metrics).then(d.mentions(metricName, &e.Metrics)), "", "data points it looks at"},
+		{"logs", d.strings("event name", &e.Logs).then(d.mentions(EventName, &e.Logs)), "", "log records it looks at; these or metrics"},
+		{"metrics", d.strings("metric name", &e.Metrics).then(d.mentions(MetricName, &e.Metrics)), "", "data points it looks at"},
 		{"where", d.ottl("OTTL condition", "where", &e.Where, e, checkCondition), "", "which of them; all without it"},
 		{"value", d.ottl("OTTL value", "value", &e.Value, e, checkValue), "", "what `changes` compares; a metric's own value without it"},
 		{"fields", d.fields(&e.Fields), "", "this evidence's own fields, in place of those of the pattern"},

@@ -3,6 +3,7 @@ package rule
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,18 +16,19 @@ type Vocabulary struct {
 	Events, Metrics, Attributes []string
 }
 
-// kindOfName says which names a name is one of.
-type kindOfName string
+// NameKind says which names of a vocabulary a name is one of.
+type NameKind string
 
+// The kinds of names.
 const (
-	eventName     kindOfName = "event"
-	metricName    kindOfName = "metric"
-	attributeName kindOfName = "attribute"
+	EventName     NameKind = "event"
+	MetricName    NameKind = "metric"
+	AttributeName NameKind = "attribute"
 )
 
 // mention is a name that a pattern file reads, and where it stands.
 type mention struct {
-	kind kindOfName
+	kind NameKind
 	name string
 	at   position
 }
@@ -42,40 +44,51 @@ func (v *Vocabulary) Check(rules []Rule) error {
 	var errs []error
 	for i := range rules {
 		r := &rules[i]
+		known := v.With(rules[i : i+1])
 		for _, m := range r.reads {
-			if declared := r.Declares.of(m.kind); !isAmong(m.name, v.of(m.kind)) && !isAmong(m.name, declared) {
-				errs = append(errs, fmt.Errorf("%s: no %s %q is known: %s", m.at.in(r.File), m.kind, m.name, v.advice(m, declared)))
+			if err := known.CheckName(m.kind, m.name); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", m.at.in(r.File), err))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// advice says which name was meant, and how to declare one of others.
-func (v *Vocabulary) advice(m mention, declared []string) string {
-	declare := fmt.Sprintf("declare it if others send it, declares: {%ss: {%s: what it is}}", m.kind, m.name)
-	if near := nearest(m.name, slices.Concat(v.of(m.kind), declared), max(2, len(m.name)/4)); near != "" {
-		return fmt.Sprintf("did you mean %q? Or %s", near, declare)
+// With returns v with the names that rules declare.
+func (v *Vocabulary) With(rules []Rule) *Vocabulary {
+	all := *v
+	for i := range rules {
+		d := &rules[i].Declares
+		all.Events = slices.Concat(all.Events, slices.Sorted(maps.Keys(d.Events)))
+		all.Metrics = slices.Concat(all.Metrics, slices.Sorted(maps.Keys(d.Metrics)))
+		all.Attributes = slices.Concat(all.Attributes, slices.Sorted(maps.Keys(d.Attributes)))
 	}
-	return declare
+	return &all
 }
 
-func (v *Vocabulary) of(kind kindOfName) []string {
+// CheckName fails unless name is one of v, and says which was meant, and how a pattern file
+// declares one of others.
+func (v *Vocabulary) CheckName(kind NameKind, name string) error {
+	known := v.of(kind)
+	if isAmong(name, known) {
+		return nil
+	}
+	declare := fmt.Sprintf("declare it if others send it, declares: {%ss: {%s: what it is}}", kind, name)
+	if near := nearest(name, known, max(2, len(name)/4)); near != "" {
+		declare = fmt.Sprintf("did you mean %q? Or %s", near, declare)
+	}
+	return fmt.Errorf("no %s %q is known: %s", kind, name, declare)
+}
+
+func (v *Vocabulary) of(kind NameKind) []string {
 	switch kind {
-	case eventName:
+	case EventName:
 		return v.Events
-	case metricName:
+	case MetricName:
 		return v.Metrics
 	default:
 		return v.Attributes
 	}
-}
-
-func (d *Declared) of(kind kindOfName) (names []string) {
-	for name := range map[kindOfName]map[string]string{eventName: d.Events, metricName: d.Metrics, attributeName: d.Attributes}[kind] {
-		names = append(names, name)
-	}
-	return names
 }
 
 // isAmong reports whether name is one of names, or begins as one that ends in *.
@@ -108,7 +121,7 @@ func (d *decoder) declares(to *Declared) value {
 }
 
 // mentions notes names that stand in a value or a list.
-func (d *decoder) mentions(kind kindOfName, names *[]string) func(*yaml.Node) {
+func (d *decoder) mentions(kind NameKind, names *[]string) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		for i, name := range *names {
 			d.reads = append(d.reads, mention{kind, name, at(item(n, i))})
@@ -121,7 +134,7 @@ func (d *decoder) mentionsIn(n *yaml.Node, text string) {
 	from := at(n)
 	for _, found := range attributePath.FindAllStringSubmatch(text, -1) {
 		from = d.find(`"`+found[1], from)
-		d.reads = append(d.reads, mention{attributeName, found[1], from})
+		d.reads = append(d.reads, mention{AttributeName, found[1], from})
 	}
 }
 

@@ -29,17 +29,23 @@ type Result struct {
 func (r Result) Passed() bool { return r.Diff == "" }
 
 // Run plays one archive to the rules: each record arrives as a batch of its
-// own, and time advances with the arrivals.
-func Run(rules []rule.Rule, name string, archive []byte) (Result, error) {
+// own, and time advances with the arrivals. Names that neither known nor a rule has are errors;
+// a nil vocabulary knows all.
+func Run(rules []rule.Rule, known *rule.Vocabulary, name string, archive []byte) (Result, error) {
 	s, err := Parse(name, archive)
 	if err != nil {
 		return Result{}, err
+	}
+	if known != nil {
+		if err := s.checkNames(known.With(rules)); err != nil {
+			return Result{}, err
+		}
 	}
 	return s.Run(rules)
 }
 
 // RunDir runs every story below a folder, each *.txtar in order of its path.
-func RunDir(rules []rule.Rule, fsys fs.FS) ([]Result, error) {
+func RunDir(rules []rule.Rule, known *rule.Vocabulary, fsys fs.FS) ([]Result, error) {
 	var results []Result
 	var errs []error
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -50,7 +56,7 @@ func RunDir(rules []rule.Rule, fsys fs.FS) ([]Result, error) {
 		if err != nil {
 			return err
 		}
-		r, err := Run(rules, name, archive)
+		r, err := Run(rules, known, name, archive)
 		if err != nil {
 			errs = append(errs, err)
 			return nil

@@ -32,6 +32,8 @@ type Story struct {
 	// MarkLogs and MarkMetrics change what arrives before the rules see it. Nil leaves it.
 	MarkLogs    func(plog.Logs)
 	MarkMetrics func(pmetric.Metrics)
+
+	mentions []mention
 }
 
 // Input is the file records.yaml.
@@ -60,6 +62,14 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{Fires, NearMiss, Healthy, OutOfOrder, LayerMissing, Flood} }
 
+// UnmarshalYAML reads a kind.
+func (k *Kind) UnmarshalYAML(n *yaml.Node) error {
+	if *k = Kind(n.Value); !slices.Contains(Kinds(), *k) {
+		return fmt.Errorf("line %d: kind %q: use one of %v, or leave it out", n.Line, n.Value, Kinds())
+	}
+	return nil
+}
+
 // Options are caps of the engine that a story sets.
 type Options struct {
 	Lateness     Offset `yaml:"lateness"`
@@ -79,6 +89,8 @@ type Record struct {
 	Resource   map[string]any `yaml:"resource"`
 	Attributes map[string]any `yaml:"attributes"`
 	Repeat     *Repeat        `yaml:"repeat"`
+
+	line int // of the story's file
 }
 
 // Repeat makes many records of one: in the string values, {n} is the number of
@@ -152,7 +164,8 @@ func Parse(name string, archive []byte) (Story, error) {
 	if s.Comment == "" {
 		return Story{}, fmt.Errorf("%s: no comment: tell the story before the first file", name)
 	}
-	seen := map[string]bool{}
+	sections := map[string]*yaml.Node{}
+	line := 1 + bytes.Count(parsed.Comment, []byte("\n")) // of the file's first
 	for _, f := range parsed.Files {
 		var to any
 		switch f.Name {
@@ -161,56 +174,79 @@ func Parse(name string, archive []byte) (Story, error) {
 		case "want.yaml":
 			to = &s.Want
 		default:
-			return Story{}, fmt.Errorf("%s: unknown file %q: a story has records.yaml and want.yaml", name, f.Name)
+			return Story{}, fmt.Errorf("%s:%d: unknown file %q: a story has records.yaml and want.yaml", name, line, f.Name)
 		}
-		if seen[f.Name] {
-			return Story{}, fmt.Errorf("%s: %s is there twice", name, f.Name)
+		if sections[f.Name] != nil {
+			return Story{}, fmt.Errorf("%s:%d: %s is there twice", name, line, f.Name)
 		}
-		seen[f.Name] = true
-		if err := decode(f.Data, to); err != nil {
-			return Story{}, fmt.Errorf("%s: %s: %w", name, f.Name, err)
+		section, err := decode(f.Data, line, to)
+		if err != nil {
+			return Story{}, placed(name, err)
 		}
+		sections[f.Name] = section
+		line += 1 + bytes.Count(f.Data, []byte("\n"))
 	}
-	if !seen["records.yaml"] || !seen["want.yaml"] {
+	if sections["records.yaml"] == nil || sections["want.yaml"] == nil {
 		return Story{}, fmt.Errorf("%s: a story needs both records.yaml and want.yaml (verdicts: [] for none)", name)
 	}
-	return s, s.check()
+	s.mentions = mentionsIn(sections["records.yaml"])
+	s.note(sections["records.yaml"])
+	return s, placed(name, s.check())
 }
 
-func decode(data []byte, to any) error {
+// decode reads a section whose name stands in a line of the archive, and returns its YAML,
+// in which lines are those of the archive, too.
+func decode(data []byte, line int, to any) (*yaml.Node, error) {
+	data = slices.Concat(bytes.Repeat([]byte("\n"), line), data)
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err := d.Decode(to); err != nil && !errors.Is(err, io.EOF) {
-		return err
+		return nil, err
 	}
-	return rule.Last(d)
+	if err := rule.Last(d); err != nil {
+		return nil, err
+	}
+	var section yaml.Node
+	return &section, yaml.Unmarshal(data, &section)
 }
 
-func (s *Story) check() error {
-	if s.Input.Kind != "" && !slices.Contains(Kinds(), s.Input.Kind) {
-		return fmt.Errorf("%s: records.yaml: kind %q: use one of %v, or leave it out", s.Name, s.Input.Kind, Kinds())
+// note notes in which lines the records stand.
+func (s *Story) note(section *yaml.Node) {
+	for key, value := range pairs(section) {
+		if key.Value != "records" {
+			continue
+		}
+		for i, record := range items(value) {
+			s.Input.Records[i].line = record.Line
+		}
 	}
+}
+
+// check fails for what each value alone does not show. Its errors begin with a line.
+func (s *Story) check() error {
+	var errs []error
 	total := 0
 	for i := range s.Input.Records {
 		r := &s.Input.Records[i]
-		if (r.Log == "") == (r.Metric == "") {
-			return fmt.Errorf("%s: records.yaml: record %d needs log (an event name) or metric (a metric name)", s.Name, i+1)
+		switch {
+		case (r.Log == "") == (r.Metric == ""):
+			errs = append(errs, fmt.Errorf("line %d: a record needs log (an event name) or metric (a metric name), one of them", r.line))
+		case r.Type != "" && r.Type != "counter" && r.Type != "delta" && r.Type != "gauge":
+			errs = append(errs, fmt.Errorf("line %d: type %q: use counter, delta or gauge", r.line, r.Type))
+		case r.Repeat != nil && (r.Repeat.Count < 1 || r.Repeat.Count > maxRecords || r.Repeat.Every < 0 || int64(r.Repeat.Every) > math.MaxInt64/maxRecords/2):
+			errs = append(errs, fmt.Errorf("line %d: repeat needs a count from 1 to %d", r.line, maxRecords))
+		default:
+			total += r.copies()
 		}
-		if r.Type != "" && r.Type != "counter" && r.Type != "delta" && r.Type != "gauge" {
-			return fmt.Errorf("%s: records.yaml: record %d: type %q: use counter, delta or gauge", s.Name, i+1, r.Type)
+		if total > maxRecords {
+			errs = append(errs, fmt.Errorf("line %d: more than %d records", r.line, maxRecords))
+			break
 		}
-		if r.Repeat != nil && (r.Repeat.Count < 1 || r.Repeat.Count > maxRecords || r.Repeat.Every < 0 || int64(r.Repeat.Every) > math.MaxInt64/maxRecords/2) {
-			return fmt.Errorf("%s: records.yaml: record %d: repeat needs a count from 1 to %d", s.Name, i+1, maxRecords)
-		}
-		total += r.copies()
-	}
-	if total > maxRecords {
-		return fmt.Errorf("%s: records.yaml: more than %d records", s.Name, maxRecords)
 	}
 	if s.Want.Total != nil && len(s.Want.Verdicts) > 0 {
-		return fmt.Errorf("%s: want.yaml: total and verdicts exclude each other", s.Name)
+		errs = append(errs, errors.New("want.yaml: total and verdicts exclude each other"))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (r *Record) copies() int {

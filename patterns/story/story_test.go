@@ -11,6 +11,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/patterns"
 	"github.com/tracecoreai/tracecore/patterns/engine"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 const lost = `A GPU is lost.
@@ -44,7 +45,7 @@ func TestDiffShowsWhatDiffers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Contains(t, lost, tc.old)
-			r, err := Run(rules, "s.txtar", []byte(strings.Replace(lost, tc.old, tc.new, 1)))
+			r, err := Run(rules, nil, "s.txtar", []byte(strings.Replace(lost, tc.old, tc.new, 1)))
 			require.NoError(t, err)
 			require.Equal(t, tc.want == nil, r.Passed(), r.Diff)
 			for _, part := range tc.want {
@@ -57,15 +58,18 @@ func TestDiffShowsWhatDiffers(t *testing.T) {
 func TestErrorsSayWhatToWrite(t *testing.T) {
 	for name, tc := range map[string]struct{ old, new, want string }{
 		"no comment":       {"A GPU is lost.", "", "tell the story"},
-		"unknown file":     {"want.yaml", "wants.yaml", "a story has records.yaml and want.yaml"},
+		"unknown file":     {"want.yaml", "wants.yaml", "s.txtar:6: unknown file \"wants.yaml\": a story has records.yaml and want.yaml"},
 		"no want":          {lost[strings.Index(lost, "-- want"):], "", "needs both"},
-		"unknown key":      {"at: +0s", "att: +0s", "line 3: field att not found"},
-		"bad offset":       {"at: +0s", "at: soon", `"soon" is not an offset: write +0s`},
-		"neither":          {"log: gpu.lost, ", "", "needs log"},
-		"bad type":         {"log: gpu.lost", "metric: m, type: histogram", "use counter, delta or gauge"},
-		"too many":         {"log: gpu.lost", "log: gpu.lost, repeat: {count: 3000000}", "repeat needs a count"},
-		"unknown kind":     {"records:", "kind: flod\nrecords:", "use one of [fires near_miss"},
-		"two documents":    {"-- want.yaml --", "---\nrecords: []\n-- want.yaml --", "a second document after ---"},
+		"unknown key":      {"at: +0s", "att: +0s", `s.txtar:5: unknown key "att": did you mean "at"?`},
+		"bad offset":       {"at: +0s", "at: soon", `s.txtar:5: "soon" is not an offset: write +0s`},
+		"neither":          {"log: gpu.lost, ", "", "s.txtar:5: a record needs log"},
+		"bad type":         {"log: gpu.lost", "metric: m, type: histogram", `s.txtar:5: type "histogram": use counter, delta or gauge`},
+		"too many":         {"log: gpu.lost", "log: gpu.lost, repeat: {count: 3000000}", "s.txtar:5: repeat needs a count"},
+		"unknown kind":     {"records:", "kind: flod\nrecords:", `s.txtar:4: kind "flod": use one of [fires near_miss`},
+		"no YAML":          {"-- want.yaml --\nverdicts:", "-- want.yaml --\nverdicts: [", "s.txtar:7: did not find expected node content: correct the YAML here or nearby"},
+		"not a number":     {"at: +0s", "at: +0s, value: much", "s.txtar:5: cannot unmarshal"},
+		"there twice":      {"-- want.yaml --", "-- records.yaml --", "s.txtar:6: records.yaml is there twice"},
+		"two documents":    {"-- want.yaml --", "---\nrecords: []\n-- want.yaml --", "s.txtar:7: a second document after ---: leave it out"},
 		"total and listed": {"verdicts:", "total: 1\nverdicts:", "exclude each other"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,10 +80,28 @@ func TestErrorsSayWhatToWrite(t *testing.T) {
 	}
 }
 
+// A name is told where it is written, once, however often it is used.
+func TestNamesBehindAliasesAreFound(t *testing.T) {
+	known := &rule.Vocabulary{Events: []string{"gpu.lost"}, Metrics: []string{"node_*"}, Attributes: []string{"gpu.id", "host.name"}}
+	_, err := Run(nil, known, "s.txtar", []byte(`GPUs are lost.
+-- records.yaml --
+records:
+  - &one {at: +0s, log: gpu.lost, attributes: &its {gpu.it: a}}
+  - {<<: *one, at: +1s}
+  - {at: +2s, log: gpu.lots, attributes: *its}
+  - {at: +3s, metric: node_x, value: 1, attributes: {gpu.id: a}}
+-- want.yaml --
+verdicts: []
+`))
+	require.ErrorContains(t, err, `s.txtar:6:20: no event "gpu.lots" is known: did you mean "gpu.lost"?`)
+	require.ErrorContains(t, err, `s.txtar:4:53: no attribute "gpu.it" is known: did you mean "gpu.id"?`)
+	require.Len(t, strings.Split(err.Error(), "\n"), 2)
+}
+
 func TestRunDirRunsAllAndReportsBadOnes(t *testing.T) {
 	rules, err := patterns.Library()
 	require.NoError(t, err)
-	results, err := RunDir(rules, fstest.MapFS{
+	results, err := RunDir(rules, nil, fstest.MapFS{
 		"b/one.txtar": {Data: []byte(lost)}, "a.txtar": {Data: []byte(lost)}, "bad.txtar": {Data: []byte("x")}, "readme.md": {Data: []byte("x")},
 	})
 	require.ErrorContains(t, err, "bad.txtar")

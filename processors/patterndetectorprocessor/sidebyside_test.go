@@ -26,7 +26,7 @@ func TestDetectorsRunSideBySide(t *testing.T) {
 			for _, name := range stories {
 				archive, err := fs.ReadFile(patterns.FS(), name)
 				assert.NoError(t, err)
-				result, err := story.Run(rules, name, archive)
+				result, err := story.Run(rules, nil, name, archive)
 				assert.NoError(t, err)
 				assert.True(t, result.Passed(), "%s:\n%s", name, result.Diff)
 			}

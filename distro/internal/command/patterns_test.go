@@ -126,9 +126,54 @@ func TestPatternsTestRunsAUsersOwn(t *testing.T) {
 }
 
 func TestPatternsTestWithoutStoriesSaysSo(t *testing.T) {
-	got := commandtest.Finish(t, commandtest.New(t, "patterns", "test", t.TempDir()))
-	require.Equal(t, exitInternal, got.Code)
-	require.Contains(t, got.Stderr, "no stories")
+	fails := func(dir string) string {
+		got := commandtest.Finish(t, commandtest.New(t, "patterns", "test", dir))
+		require.Equal(t, exitInternal, got.Code)
+		return got.Stdout + got.Stderr
+	}
+	require.Contains(t, fails(t.TempDir()), "no pattern file (*.yaml) and no stories (*.txtar): name a folder with a pattern")
+
+	whole := ownPattern(t, func(s string) string { return s })
+	require.NoError(t, os.RemoveAll(filepath.Join(whole, "testdata")))
+	hint := fails(whole)
+	require.Contains(t, hint, "the rules are in order, but there are no stories: write one of each fault and of what only looks like it, as "+filepath.Join(whole, "testdata", "fires.txtar"))
+	_, text, found := strings.Cut(hint, "fires.txtar:\n")
+	require.True(t, found, hint)
+	require.NoError(t, os.Mkdir(filepath.Join(whole, "testdata"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(whole, "testdata", "fires.txtar"), []byte(text), 0o600))
+	got := commandtest.Finish(t, commandtest.New(t, "patterns", "test", whole))
+	require.Contains(t, got.Stdout, "gpu_lost", "the hint is a story: %s%s", got.Stdout, got.Stderr)
+
+	broken := ownPattern(t, func(s string) string { return s + "wihtin: 5m\n" })
+	require.NoError(t, os.RemoveAll(filepath.Join(broken, "testdata")))
+	require.Contains(t, fails(broken), `unknown key "wihtin" in a pattern file: did you mean "within"?`)
+}
+
+// A story with a name that nobody sends proves nothing, above all one that wants no verdict.
+func TestPatternsTestRefusesNamesOfNobodyInStories(t *testing.T) {
+	for name, tt := range map[string]struct{ records, says string }{
+		"event":              {"resource: {host.name: node-a}\nrecords:\n  - {at: +0s, log: storage.not_respondin}", `:5:20: no event "storage.not_respondin" is known: did you mean "storage.not_responding"?`},
+		"metric":             {"records:\n  - {at: +0s, value: 1, metric: hw.gpu.utilisation}", `:4:33: no metric "hw.gpu.utilisation" is known: did you mean "hw.gpu.utilization"?`},
+		"attribute":          {"records:\n  - {at: +0s, log: gpu.lost,\n     attributes: {server.adress: filer-1}}", `:5:19: no attribute "server.adress" is known: did you mean "server.address"?`},
+		"resource":           {"resource: {host.nam: node-a}\nrecords: []", `:3:12: no attribute "host.nam" is known: did you mean "host.name"?`},
+		"resource of record": {"records:\n  - {at: +0s, log: gpu.lost, resource: {host.nam: node-a}}", `:4:41: no attribute "host.nam" is known`},
+		"declared elsewhere": {"records:\n  - {at: +0s, log: my.event}", `declares: {events: {my.event: what it is}} in the pattern file`},
+		"all are known":      {"resource: {host.name: node-a}\nrecords:\n  - {at: +0s, log: gpu.recovered, attributes: {gpu.id: x}}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := ownPattern(t, func(s string) string { return s })
+			file := filepath.Join(dir, "testdata", "mine.txtar")
+			require.NoError(t, os.WriteFile(file, []byte("All is well.\n-- records.yaml --\n"+tt.records+"\n-- want.yaml --\nverdicts: []\n"), 0o600))
+			got := commandtest.Finish(t, commandtest.New(t, "patterns", "test", "--run", "mine", dir))
+			if tt.says == "" {
+				require.Equal(t, exitOK, got.Code, "%s%s", got.Stdout, got.Stderr)
+				return
+			}
+			require.Equal(t, exitInternal, got.Code, "%s%s", got.Stdout, got.Stderr)
+			require.Contains(t, got.Stdout, tt.says)
+		})
+	}
 }
 
 func TestADrillWithoutPrivilegesSaysWhatIsMissing(t *testing.T) {

@@ -26,6 +26,7 @@ type storyTest struct {
 	out     io.Writer
 	verbose bool
 	run     *regexp.Regexp // of the stories to run
+	known   *rule.Vocabulary
 
 	ran, failed int
 }
@@ -77,6 +78,10 @@ func likeGoTest(args []string) []string {
 func (t *storyTest) all(dirs []string) error {
 	began := time.Now()
 	var errs []error
+	var err error
+	if t.known, err = patterns.Vocabulary(); err != nil {
+		return err
+	}
 	if len(dirs) == 0 {
 		rules, err := patterns.Library()
 		if err != nil {
@@ -85,16 +90,46 @@ func (t *storyTest) all(dirs []string) error {
 		errs = append(errs, t.stories(rules, "", patterns.FS()))
 	}
 	for _, dir := range dirs {
-		rules, err := patterns.Select(patterns.Selection{Rules: []string{dir}})
-		if err == nil {
-			err = t.stories(rules, dir, os.DirFS(dir))
-		}
-		if err != nil {
+		if err := t.folder(dir); err != nil {
 			fmt.Fprintf(t.out, "FAIL  %s\n", safetext.Line(dir))
+			errs = append(errs, err)
 		}
-		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, t.sum(time.Since(began)))...)
+}
+
+// folder tests a folder of the operator: first its pattern files, then its stories.
+func (t *storyTest) folder(dir string) error {
+	rules, err := patterns.Select(patterns.Selection{Rules: []string{dir}})
+	if err != nil {
+		return err
+	}
+	err = t.stories(rules, dir, os.DirFS(dir))
+	if !errors.Is(err, errNoStories) {
+		return err
+	}
+	own, err := patterns.LoadPaths(dir)
+	switch {
+	case err != nil:
+		return err
+	case len(own) == 0:
+		return fmt.Errorf("%s: no pattern file (*.yaml) and no stories (*.txtar): name a folder with a pattern", dir)
+	}
+	return fmt.Errorf("%s: the rules are in order, but there are %w: write one of each fault and of what only looks like it, as %s:\n%s",
+		dir, errNoStories, path.Join(dir, "testdata", "fires.txtar"), firstStory(&own[0]))
+}
+
+var errNoStories = errors.New("no stories")
+
+// firstStory is what a first story of r can begin with.
+func firstStory(r *rule.Rule) string {
+	first := &r.Evidence[0]
+	record := "log: " + slices.Concat(r.Events(first), first.Metrics)[0]
+	if first.OnMetrics() {
+		record = "metric: " + first.Metrics[0] + ", value: 1"
+	}
+	return "What happens on the cluster, in a few sentences.\n-- records.yaml --\nresource: {host.name: node-a}\nrecords:\n" +
+		"  - {at: +0s, " + record + ", attributes: {tracecore.trust: proven}}\n-- want.yaml --\nverdicts:\n  - {pattern: " + r.Name + ", confidence: full}"
 }
 
 // sum says how it went, and returns an error unless all is well.
@@ -134,7 +169,7 @@ func (t *storyTest) stories(rules []rule.Rule, dir string, fsys fs.FS) error {
 	case err != nil:
 		return fmt.Errorf("read stories: %w", err)
 	case found == 0:
-		return fmt.Errorf("%s: no stories: write one as *.txtar, as in patterns/gpu_lost/testdata", dir)
+		return errNoStories
 	case t.ran == before:
 		return fmt.Errorf("no story of %d matches --run %s", found, t.run)
 	}
@@ -147,7 +182,7 @@ func (t *storyTest) one(rules []rule.Rule, fsys fs.FS, dir, name string) {
 	archive, err := fs.ReadFile(fsys, name)
 	var result story.Result
 	if err == nil {
-		result, err = story.Run(rules, name, archive)
+		result, err = story.Run(rules, t.known, path.Join(dir, name), archive)
 	}
 	if err != nil {
 		result.Diff = err.Error()
