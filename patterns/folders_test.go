@@ -1,6 +1,7 @@
 package patterns
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"regexp"
@@ -96,6 +97,27 @@ func TestEveryREADMETellsTheOperatorWhatToDo(t *testing.T) {
 				require.Contains(t, r.Culprit, label[1], "the verdict does not name it")
 			}
 		})
+	}
+}
+
+// TestEveryPatternHasARowInTheTables finds each pattern by its id where readers look for it.
+func TestEveryPatternHasARowInTheTables(t *testing.T) {
+	for file, row := range map[string]string{
+		"README.md":    `(?m)^\| %[1]d \| \[%[2]s\]\(%[2]s/README\.md\) \| [^|]+ \|(?: ([^|]+) | )\|$`,
+		"../README.md": "(?m)^\\| %[1]d \\| \\[`%[2]s`\\]\\(patterns/%[2]s\\) \\| [^|]+ \\|$",
+	} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		rules := library(t)
+		for i := range rules {
+			r := &rules[i]
+			found := regexp.MustCompile(fmt.Sprintf(row, r.ID, r.Name)).FindSubmatch(text)
+			require.NotNil(t, found, "%s: write the row of %s, with its id %d", file, r.Name, r.ID)
+			if file == "README.md" {
+				require.Equal(t, r.Partial.IsZero(), len(found[1]) == 0, "%s: partial when", r.Name)
+			}
+		}
+		require.Len(t, regexp.MustCompile(`(?m)^\| \d+ \| \[`).FindAll(text, -1), len(rules), "%s: a row of no pattern", file)
 	}
 }
 
