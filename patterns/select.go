@@ -32,10 +32,11 @@ var moved = map[string][]string{
 // Select returns the rules that a selection leaves, ready for an engine: the library and
 // the operator's files, without what they replace and what is off, with parameters set.
 func Select(s Selection) ([]rule.Rule, error) {
-	rules, err := Library()
+	builtIn, err := Library()
 	if err != nil {
 		return nil, fmt.Errorf("built-in patterns: %w", err)
 	}
+	rules := slices.Clone(builtIn)
 	var own []rule.Rule
 	if len(s.Rules) > 0 {
 		if own, err = LoadPaths(s.Rules...); err != nil {
@@ -46,6 +47,9 @@ func Select(s Selection) ([]rule.Rule, error) {
 		}
 	}
 	if err := rule.Check(rules); err != nil {
+		return nil, about(s.RulesAt, err)
+	}
+	if err := rule.CheckOwn(own, builtIn); err != nil {
 		return nil, about(s.RulesAt, err)
 	}
 	return s.tune(rules, names(own))

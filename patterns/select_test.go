@@ -45,6 +45,12 @@ func TestAFileReplacesAPattern(t *testing.T) {
 	require.Len(t, rules, len(library(t)))
 }
 
+// A replacement has the id of what it replaces, or an own one.
+func TestAReplacementCanHaveAnOwnID(t *testing.T) {
+	_, err := Select(Selection{Rules: []string{own(t, func(s string) string { return "replaces: gpu_lost\n" + strings.Replace(s, "id: 18\n", "id: 1018\n", 1) })}})
+	require.NoError(t, err)
+}
+
 func TestParametersAreSet(t *testing.T) {
 	rules, err := Select(Selection{Patterns: map[string]Tuning{"fuse_stall": {Values: map[string]string{"silent": "20s"}}}})
 	require.NoError(t, err)
@@ -73,6 +79,15 @@ func TestASelectionThatDoesNotFitIsAnError(t *testing.T) {
 			return "replaces: gpu_lots\n" + strings.Replace(s, "name: gpu_lost", "name: gpu_lots", 1)
 		})}}, `replaces the pattern "gpu_lots", which is not built in: did you mean "gpu_lost"?`},
 		"replaces another name": {Selection{Rules: []string{own(t, func(s string) string { return "replaces: rank_exit\n" + s })}}, "mine.yaml:1:11: this file is named \"gpu_lost\" and replaces \"rank_exit\""},
+		"an id of tracecore's": {Selection{RulesAt: "rules: ", Rules: []string{own(t, func(s string) string {
+			return strings.NewReplacer("name: gpu_lost", "name: mine", "id: 18\n", "id: 999\n").Replace(s)
+		})}}, ": id 999: ids below 1000 are tracecore's: write 1000 or above"},
+		"an id of another": {Selection{Rules: []string{own(t, func(s string) string {
+			return strings.NewReplacer("name: gpu_lost", "name: mine").Replace(s)
+		})}}, "the id 18 is taken by gpu_lost/pattern.yaml (gpu_lost): choose another id, 1000 and above are free"},
+		"replaces with an id of tracecore's": {Selection{Rules: []string{own(t, func(s string) string {
+			return "replaces: gpu_lost\n" + strings.Replace(s, "id: 18\n", "id: 999\n", 1)
+		})}}, "id 999: write 18, the id of gpu_lost, which this file replaces"},
 		"the same twice": {Selection{Rules: []string{own(t, func(s string) string { return "replaces: gpu_lost\n" + s }), own(t, func(s string) string { return "replaces: gpu_lost\n" + s })}},
 			`replaces the pattern "gpu_lost"`},
 	} {

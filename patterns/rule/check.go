@@ -88,6 +88,24 @@ func (r *Rule) setDefaults() {
 // firstOwn is the first id that is free for patterns of a site.
 const firstOwn = 1000
 
+// CheckOwn fails for rules of an operator with an id that tracecore keeps for its own: an
+// upgrade may bring a pattern that has it. A file that replaces a built-in pattern has its id.
+func CheckOwn(own, builtIn []Rule) error {
+	var errs []error
+	for i := range own {
+		r := &own[i]
+		replaced := slices.IndexFunc(builtIn, func(b Rule) bool { return b.Name == r.Replaces })
+		switch {
+		case r.ID >= firstOwn, replaced >= 0 && builtIn[replaced].ID == r.ID:
+		case replaced >= 0:
+			errs = append(errs, fmt.Errorf("%s: id %d: write %d, the id of %s, which this file replaces", r.idAt.in(r.File), r.ID, builtIn[replaced].ID, r.Replaces))
+		default:
+			errs = append(errs, fmt.Errorf("%s: id %d: ids below %d are tracecore's: write %d or above", r.idAt.in(r.File), r.ID, firstOwn, firstOwn))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Check fails when rules do not fit together: an id or a name used twice, or
 // an explanation of a pattern or field that is not there.
 func Check(rules []Rule) error {

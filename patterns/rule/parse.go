@@ -99,7 +99,7 @@ func notYAML(file string, err error) error {
 // pattern is a whole file.
 func (d *decoder) pattern(r *Rule) value {
 	return d.object("", "A pattern file", "a pattern file", []key{
-		{"id", d.integer(&r.ID, 1).then(mark(&r.idAt)), needed, "tells patterns apart; 1000 and above are free for your own"},
+		{"id", d.integer(&r.ID, 1).then(mark(&r.idAt)), needed, "tells patterns apart; 1000 and above are free for your own. Below, a file of yours has only the id of the pattern that it replaces"},
 		{"name", d.name(&r.Name).then(mark(&r.nameAt)), needed, "of the pattern, as verdicts carry it"},
 		{"summary", d.text("text", &r.Summary), needed, "the symptom in one line"},
 		{"replaces", d.text("pattern", &r.Replaces).then(d.checkReplaces(r)), "", "the built-in pattern whose place this file takes; it has the same name"},
