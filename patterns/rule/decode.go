@@ -17,14 +17,16 @@ const maxErrors = 20
 // decoder reads YAML nodes into a rule and collects what is wrong, each with
 // its place. Checks that need the whole file wait in later.
 type decoder struct {
-	file    string
-	errs    []error
-	later   []func()
-	lines   []string          // of the file
-	reads   []mention         // names of events, metrics and attributes so far
-	values  Values            // of parameters
-	used    map[string]bool   // parameters that something uses
-	checked map[ottlText]bool // all OTTL so far: what is wrong with it is told once
+	file string
+	errs []error
+	// failures is how many errors there are, those beyond maxErrors too.
+	failures int
+	later    []func()
+	lines    []string          // of the file
+	reads    []mention         // names of events, metrics and attributes so far
+	values   Values            // of parameters
+	used     map[string]bool   // parameters that something uses
+	checked  map[ottlText]bool // all OTTL so far: what is wrong with it is told once
 }
 
 // ottlText is OTTL text in one of its contexts.
@@ -38,6 +40,7 @@ func (d *decoder) fail(n *yaml.Node, format string, args ...any) {
 }
 
 func (d *decoder) failAt(p position, format string, args ...any) {
+	d.failures++
 	if len(d.errs) < maxErrors {
 		d.errs = append(d.errs, fmt.Errorf("%s: %s", p.in(d.file), fmt.Sprintf(format, args...)))
 	}
@@ -99,7 +102,10 @@ func (d *decoder) flag(to *bool) value {
 
 func (d *decoder) integer(to *int, least int) value {
 	return d.single(fmt.Sprintf("whole number from %d", least), func(n *yaml.Node, text string) {
-		text = d.fill(n, text, false)
+		text, whole := d.fill(n, text, false)
+		if !whole {
+			return
+		}
 		v, err := strconv.Atoi(text)
 		if *to = v; err != nil || v < least {
 			d.fail(n, "%q must be a whole number of at least %d", text, least)
@@ -109,7 +115,10 @@ func (d *decoder) integer(to *int, least int) value {
 
 func (d *decoder) number(to *float64) value {
 	return d.single("number above 0", func(n *yaml.Node, text string) {
-		text = d.fill(n, text, false)
+		text, whole := d.fill(n, text, false)
+		if !whole {
+			return
+		}
 		v, err := strconv.ParseFloat(text, 64)
 		if *to = v; err != nil || !(v > 0) || v > 1e18 {
 			d.fail(n, "%q must be a number above 0", text)
@@ -119,7 +128,10 @@ func (d *decoder) number(to *float64) value {
 
 func (d *decoder) duration(to *time.Duration) value {
 	return d.single("duration", func(n *yaml.Node, text string) {
-		text = d.fill(n, text, false)
+		text, whole := d.fill(n, text, false)
+		if !whole {
+			return
+		}
 		v, err := time.ParseDuration(text)
 		if *to = v; err != nil || v <= 0 || v > maxDuration {
 			d.fail(n, "%q must be a duration above 0 and at most %v: write 30s, 5m, 2h", text, maxDuration)
@@ -169,7 +181,8 @@ func item(n *yaml.Node, i int) *yaml.Node {
 // template reads text with fields of r; whose says of what.
 func (d *decoder) template(to *Template, r *Rule, whose string) value {
 	return d.single("template", func(n *yaml.Node, text string) {
-		t, err := ParseTemplate(d.fill(n, text, false))
+		text, _ = d.fill(n, text, false)
+		t, err := ParseTemplate(text)
 		if err != nil {
 			d.fail(n, "%v", err)
 			return
@@ -208,7 +221,7 @@ func (d *decoder) expr(to *Expr, evidence *[]Evidence) value {
 // ottl reads OTTL for the records of e.
 func (d *decoder) ottl(kind, what string, to *string, e *Evidence, check func(onMetrics bool, text string) error) value {
 	return d.text(kind, to).then(func(n *yaml.Node) {
-		*to = d.fill(n, *to, true)
+		*to, _ = d.fill(n, *to, true)
 		d.mentionsIn(n, *to)
 		d.afterwards(func() { d.compile(at(n), what, *to, e, check) })
 	})

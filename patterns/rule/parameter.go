@@ -28,6 +28,7 @@ type Parameter struct {
 	// Source is who set the value: a path of the configuration, "" for the default.
 	Source string
 	number float64 // the value; of a duration, nanoseconds
+	broken bool    // the file says it wrongly: its uses are not looked at
 	at     position
 }
 
@@ -121,18 +122,32 @@ func (p *Parameter) set(text string) error {
 	if err != nil {
 		return err
 	}
-	least, errLeast := p.Type.parse(p.Range[0])
-	most, errMost := p.Type.parse(p.Range[1])
+	least, most, err := p.bounds()
 	switch {
-	case errLeast != nil:
-		return fmt.Errorf("range: %w", errLeast)
-	case errMost != nil:
-		return fmt.Errorf("range: %w", errMost)
+	case err != nil:
+		return err
 	case number < least || number > most:
 		return fmt.Errorf("%s is out of range: write a value from %s to %s", text, p.Range[0], p.Range[1])
 	}
 	p.Value, p.number = text, number
 	return nil
+}
+
+// bounds reads the range.
+func (p *Parameter) bounds() (least, most float64, err error) {
+	if len(p.Range) != 2 {
+		return 0, 0, errors.New("write range: [least, most]")
+	}
+	if least, err = p.Type.parse(p.Range[0]); err != nil {
+		return 0, 0, fmt.Errorf("range: %w", err)
+	}
+	if most, err = p.Type.parse(p.Range[1]); err != nil {
+		return 0, 0, fmt.Errorf("range: %w", err)
+	}
+	if least > most {
+		return 0, 0, fmt.Errorf("range: least, %s, is above most, %s: turn them round", p.Range[0], p.Range[1])
+	}
+	return least, most, nil
 }
 
 // parameters describes the parameters of a pattern. They are read before all other keys,
@@ -145,17 +160,14 @@ func (d *decoder) parameters(r *Rule) value {
 			if !isName(key.Value) || key.Value == "enabled" {
 				d.fail(key, "%q is no name of a parameter: use lower-case letters, digits and _; enabled is taken", key.Value)
 			}
-			before := len(d.errs)
+			before := d.failures
 			d.parameter(&p).read(value)
-			if len(p.Range) != 2 && len(d.errs) == before {
-				d.fail(value, "parameter %s needs range: [least, most]", p.Name)
+			if d.failures == before {
+				if err := p.set(p.Default); err != nil {
+					d.fail(value, "parameter %s: %v", p.Name, err)
+				}
 			}
-			if len(d.errs) > before {
-				return
-			}
-			if err := p.set(p.Default); err != nil {
-				d.fail(value, "parameter %s: %v", p.Name, err)
-			}
+			p.broken = d.failures > before
 			r.Parameters = append(r.Parameters, p)
 		})
 	}}
@@ -185,6 +197,9 @@ func (r *Rule) apply(s Settings) (errs []error) {
 			continue
 		}
 		p := &r.Parameters[i]
+		if p.broken {
+			continue
+		}
 		if p.Processor != "" {
 			errs = append(errs, fmt.Errorf("%s::%s: the processor %s judges by it: write processors: {%s: {%s: %s}}", s.Source, name, p.Processor, p.Processor, name, text))
 			continue
@@ -202,28 +217,36 @@ func (r *Rule) apply(s Settings) (errs []error) {
 var parameterUse = regexp.MustCompile(`\$\$|\$[a-z][a-z0-9_]*`)
 
 // fill puts the values of parameters into text at n. In OTTL a duration is its number of
-// nanoseconds.
-func (d *decoder) fill(n *yaml.Node, text string, inOTTL bool) string {
-	return parameterUse.ReplaceAllStringFunc(text, func(use string) string {
+// nanoseconds. It is not whole where a parameter is not there or has no value: what is wrong
+// was told.
+func (d *decoder) fill(n *yaml.Node, text string, inOTTL bool) (filled string, whole bool) {
+	whole = true
+	filled = parameterUse.ReplaceAllStringFunc(text, func(use string) string {
 		if use == "$$" {
 			return "$"
 		}
-		for _, p := range d.values {
-			if "$"+p.Name == use {
-				d.used[p.Name] = true
-				if inOTTL && p.Type == DurationParameter {
-					return strconv.FormatInt(int64(p.number), 10)
-				}
-				return p.Value
+		i := slices.IndexFunc(d.values, func(p Parameter) bool { return "$"+p.Name == use })
+		if i < 0 {
+			names := make([]string, len(d.values))
+			for i, p := range d.values {
+				names[i] = p.Name
 			}
+			d.fail(n, "there is no parameter %q: %s (a dollar sign is $$)", use[1:], suggest(use[1:], names))
+			whole = false
+			return use
 		}
-		names := make([]string, len(d.values))
-		for i, p := range d.values {
-			names[i] = p.Name
+		p := &d.values[i]
+		d.used[p.Name] = true
+		switch {
+		case p.broken:
+			whole = false
+			return use
+		case inOTTL && p.Type == DurationParameter:
+			return strconv.FormatInt(int64(p.number), 10)
 		}
-		d.fail(n, "there is no parameter %q: %s (a dollar sign is $$)", use[1:], suggest(use[1:], names))
-		return use
+		return p.Value
 	})
+	return filled, whole
 }
 
 // checkParameters fails for parameters that decide nothing.

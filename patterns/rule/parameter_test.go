@@ -1,6 +1,7 @@
 package rule_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func TestAParameterThatDoesNotFitIsAnError(t *testing.T) {
 		"unknown in OTTL":      {"< $share", "< $shore", `mine.yaml:13:12: there is no parameter "shore": did you mean "share"?`},
 		"of another type":      {"within: $held", "within: $errors", `mine.yaml:9:9: "3" must be a duration`},
 		"default out of range": {"default: 3,", "default: 300,", "mine.yaml:6:11: parameter errors: 300 is out of range: write a value from 1 to 100"},
-		"range of one":         {"range: [1, 100]", "range: [1]", "mine.yaml:6:11: parameter errors needs range: [least, most]"},
+		"range of one":         {"range: [1, 100]", "range: [1]", "mine.yaml:6:11: parameter errors: write range: [least, most]"},
 		"range of words":       {"range: [1, 100]", "range: [one, 100]", `range: "one" is no whole number`},
 		"no such type":         {"type: integer", "type: int", "use one of [duration integer number]"},
 		"without meaning":      {", meaning: how many", "", "mine.yaml:6:11: meaning is missing in parameter errors"},
@@ -94,6 +95,44 @@ func TestAParameterThatDoesNotFitIsAnError(t *testing.T) {
 	}
 	_, err := rule.Parse("mine.yaml", []byte(strings.ReplaceAll(tunable, "$errors", "3")))
 	require.ErrorContains(t, err, "mine.yaml:6:3: parameter errors is used nowhere: write $errors")
+}
+
+// A mistake in a parameter is told once: where it is used nothing is wrong.
+func TestOneMistakeInAParameterIsOneError(t *testing.T) {
+	const held = "held: {type: duration, default: 10s, range: [1s, 10m], meaning: how long it is held}"
+	for name, tc := range map[string]struct{ old, new, want string }{
+		"no meaning":           {held, "held: {type: duration, default: 10s, range: [1s, 10m]}", "mine.yaml:5:9: meaning is missing in parameter held"},
+		"no default":           {held, "held: {type: duration, range: [1s, 10m], meaning: x}", "mine.yaml:5:9: default is missing in parameter held"},
+		"no range":             {held, "held: {type: duration, default: 10s, meaning: x}", "mine.yaml:5:9: range is missing in parameter held"},
+		"range of one":         {"range: [1s, 10m]", "range: 10m", "mine.yaml:5:9: parameter held: write range: [least, most]"},
+		"reversed range":       {"range: [1s, 10m]", "range: [10m, 1s]", "mine.yaml:5:9: parameter held: range: least, 10m, is above most, 1s: turn them round"},
+		"no duration":          {"default: 10s", "default: 10", `mine.yaml:5:9: parameter held: "10" is no duration`},
+		"default out of range": {"default: 10s", "default: 1h", "mine.yaml:5:9: parameter held: 1h is out of range: write a value from 1s to 10m"},
+		"another type":         {"type: duration", "type: time", `"time" is not allowed here: use one of [duration integer number]`},
+		"no whole number":      {"default: 3", "default: 3.5", `parameter errors: "3.5" is no whole number`},
+		"unknown where used":   {"within: $held", "within: $helt", `mine.yaml:9:9: there is no parameter "helt": did you mean "held"?`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Contains(t, tunable, tc.old)
+			file := []byte(strings.Replace(tunable, tc.old, tc.new, 1))
+			for _, set := range []rule.Settings{{}, {Source: "patterns::my_fault", Values: map[string]string{"held": "2s", "errors": "4"}}} {
+				_, err := rule.ParseWith("mine.yaml", file, set)
+				require.ErrorContains(t, err, tc.want)
+				require.Len(t, strings.Split(err.Error(), "\n"), 1, "%v", err)
+			}
+		})
+	}
+}
+
+// More mistakes than are told do no harm.
+func TestManyMistakesInParametersAreErrors(t *testing.T) {
+	var many strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&many, "  p%d: {type: integer, default: 1, meaning: x}\n", i)
+	}
+	_, err := rule.Parse("mine.yaml", []byte(strings.Replace(tunable, "key: [host]", many.String()+"key: [host]", 1)))
+	require.ErrorContains(t, err, "range is missing in parameter p0")
+	require.Len(t, strings.Split(err.Error(), "\n"), 20)
 }
 
 func TestASettingThatDoesNotFitIsAnError(t *testing.T) {

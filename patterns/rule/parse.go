@@ -168,7 +168,7 @@ func (d *decoder) fields(to *[]Field) value {
 			}
 			f := Field{Name: key.Value, at: at(value)}
 			d.text("", &f.Expr).read(value)
-			f.Expr = d.fill(value, f.Expr, true)
+			f.Expr, _ = d.fill(value, f.Expr, true)
 			d.mentionsIn(value, f.Expr)
 			*to = append(*to, f)
 		})
