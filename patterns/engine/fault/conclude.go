@@ -29,6 +29,7 @@ type conclusion struct {
 	closing   *verdict.Evidence
 
 	node *incident.Node
+	bore uint64 // conditional evidence that held when it last met others
 }
 
 // Counts of an open verdict are given out after firstQuiet, then at twice the
@@ -118,6 +119,9 @@ func (f *Fault) update(best window, with brought) {
 	case with.counts: // repeated claims do not stretch the pauses of what is proven
 		f.Grew()
 		f.set.graph.SeenAgain(v.node)
+	}
+	if f.bearing() != v.bore { // evidence holds, or does no longer, of which there were marks before
+		f.set.graph.Refit(v.node)
 	}
 	v.node.Grew()
 	f.shelve()

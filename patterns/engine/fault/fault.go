@@ -78,9 +78,7 @@ func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*rece
 	if !changed {
 		return false, false, nil
 	}
-	if f.trusted(w, &m, f.named()) { // what names nothing keeps nothing open
-		f.touched, f.overdue = max(f.touched, m.Last), max(f.overdue, m.Overdue)
-	}
+	f.touch(w, &m)
 	mixed := w.join < 0 && f.began < m.Trust
 	fresh := f.learn(w, &m)
 	if mixed { // what joined by a weaker mark may be trusted now
@@ -95,9 +93,27 @@ func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*rece
 	return true, first || fresh, waiting
 }
 
+// touch notes when f was last seen: by m, and by what counts because m came before it. What names
+// nothing, and what does not count, keeps nothing open.
+func (f *Fault) touch(w *Evidence, m *Mark) {
+	if f.trusted(w, m, f.named()) && (w.Resolves || m.Gone || f.counts(w, m, f.named())) {
+		f.touched, f.overdue = max(f.touched, m.Last), max(f.overdue, m.Overdue)
+	}
+	for i, other := range f.rule.Watches {
+		if !slices.Contains(other.follows, w.index) {
+			continue
+		}
+		for j := range f.marks[i] {
+			if after := &f.marks[i][j]; f.counts(other, after, f.named()) {
+				f.touched, f.overdue = max(f.touched, after.Last), max(f.overdue, after.Overdue)
+			}
+		}
+	}
+}
+
 // adds reports whether m adds to what the verdict says: it is trusted as much, or quoted.
 func (f *Fault) adds(w *Evidence, m *Mark) bool {
-	return f.trusted(w, m, f.named()) || len(w.quotes) > 0 && f.trusted(w, m, verdict.Claimed)
+	return f.trusted(w, m, f.named()) && (w.Resolves || m.Gone || f.counts(w, m, f.named())) || len(w.quotes) > 0 && f.trusted(w, m, verdict.Claimed)
 }
 
 // named is the least trust of a mark that names and dates the fault: that of its verdict.

@@ -99,7 +99,7 @@ func (f *Fault) naming(yield func(*Evidence, *Mark) bool) {
 				continue
 			}
 			for j := range f.marks[i] {
-				if m := &f.marks[i][j]; f.trusted(w, m, f.verdict.best.trust) && !yield(w, m) {
+				if m := &f.marks[i][j]; f.trusted(w, m, f.verdict.best.trust) && (w.Follows == nil || f.counts(w, m, f.verdict.best.trust)) && !yield(w, m) {
 					return
 				}
 			}
@@ -183,7 +183,8 @@ func (f *Fault) observed(name string) bool {
 func (f *Fault) ofLead(w *Evidence) bool {
 	for _, lead := range f.naming {
 		other := func(m Mark) bool {
-			if w.OfProcess && lead.Values[f.rule.at["pid"]] != "" && !f.rule.process(lead.Values).Is(f.rule.process(m.Values)) {
+			named, is := f.rule.process(lead.Values), f.rule.process(m.Values)
+			if (w.OfProcess || w.OfMachine) && named.PID != "" && is.PID != "" && !named.Is(is) {
 				return true
 			}
 			return slices.ContainsFunc(w.Match, func(field int) bool { return lead.Values[field] != "" && lead.Values[field] != m.Values[field] })
@@ -307,6 +308,12 @@ func (f *Fault) told(w *Evidence) []Mark {
 		return !f.trusted(w, &m, least) || w.Resolves && m.Time < f.verdict.onset
 	}
 	marks := f.marks[w.index]
+	if w.conditional() && !decides && f.saw(w) {
+		idle := func(m Mark) bool { return !f.counts(w, &m, least) }
+		if counting := slices.DeleteFunc(slices.Clone(marks), idle); len(counting) > 0 {
+			marks = counting
+		}
+	}
 	if !slices.ContainsFunc(marks, weaker) {
 		return marks
 	}

@@ -21,14 +21,9 @@ func (f *Fault) Run() string { return f.run }
 // Runs are the starts of jobs that its evidence is about, as far as they are known.
 func (f *Fault) Runs() []string {
 	var runs []string
-	for i, w := range f.rule.Watches {
-		if w.Resolves {
-			break
-		}
-		for j := range f.marks[i] {
-			if run := f.rule.get(f.marks[i][j].Values, "run"); run != "" && !slices.Contains(runs, run) {
-				runs = append(runs, run)
-			}
+	for _, m := range f.lending {
+		if run := f.rule.get(m.Values, "run"); run != "" && !slices.Contains(runs, run) {
+			runs = append(runs, run)
 		}
 	}
 	return runs
@@ -77,17 +72,15 @@ func (f *Fault) outrun() {
 	if f.run == "" || f.dead || f.verdict == nil || f.verdict.resolved != 0 {
 		return
 	}
-	for i, w := range f.rule.Watches {
-		for j := range f.marks[i] {
-			job := f.rule.get(f.marks[i][j].Values, "job")
-			if job == "" || w.Resolves {
-				continue
-			}
-			if at := f.set.followed(job, f.domain, f.run, f.stands()); at != 0 {
-				f.restarted(at)
-			}
-			return
+	for _, m := range f.lending {
+		job := f.rule.get(m.Values, "job")
+		if job == "" {
+			continue
 		}
+		if at := f.set.followed(job, f.domain, f.run, f.stands()); at != 0 {
+			f.restarted(at)
+		}
+		return
 	}
 }
 
@@ -117,14 +110,12 @@ func (f *Fault) restarted(at int64) {
 
 // ofJob reports whether evidence of f names the job that was started again.
 func (f *Fault) ofJob(r Restart) bool {
-	for i, w := range f.rule.Watches {
-		if w.Resolves {
-			break
-		}
-		for j := range f.marks[i] {
-			if values := f.marks[i][j].Values; f.rule.get(values, "job") == r.Job && (f.domain == "" || r.Domain == "" || f.domain == r.Domain) {
-				return true
-			}
+	if f.domain != "" && r.Domain != "" && f.domain != r.Domain {
+		return false
+	}
+	for _, m := range f.lending {
+		if f.rule.get(m.Values, "job") == r.Job {
+			return true
 		}
 	}
 	return false

@@ -45,6 +45,7 @@ type Evidence struct {
 	OfJob    bool  // one of these names a job
 	// OfProcess: one of these is the pid, and so all are about one process.
 	OfProcess bool
+	OfMachine bool  // it joins by the machine alone
 	By        []int // fields that tell apart what counts by itself
 
 	index   int // in Rule.Watches
@@ -122,6 +123,7 @@ func (w *Evidence) compile() {
 	w.Match = r.Positions(w.JoinFields(r.Rule))
 	w.OfJob, w.OfProcess = r.ofJob(w.Match), slices.Contains(w.Match, r.at["pid"])
 	w.By = r.Positions(w.Occurs.By)
+	w.OfMachine = !w.Resolves && len(w.Evidence.Match) > 0 && !slices.ContainsFunc(w.Evidence.Match, func(field string) bool { return !slices.Contains(machine, field) })
 	if w.Operator == rule.Occur || w.Operator == rule.Change {
 		w.keep = int(min(math.Ceil(w.Occurs.Count)*float64(w.Occurs.Values), maxNeeded))
 	}

@@ -14,7 +14,7 @@ type trail struct {
 	marks   [][]Mark       // by evidence, each sorted by time
 	folded  []float64      // counts of marks that left because of the cap, by evidence
 	known   uint64         // fields that have a value, one bit each
-	ranks   byTrust[[]int] // seen on its marks, sorted
+	ranks   byTrust[[]int] // on marks of evidence that holds by each, and on those that left, sorted
 	began   verdict.Trust  // weakest of the marks that others join it by
 	held    trusts         // trusts that its marks have
 	touched int64          // newest time of a mark
@@ -45,14 +45,20 @@ func (t *trail) learn(w *Evidence, m *Mark) bool {
 			t.known |= 1 << i
 		}
 	}
-	if t.rule.RankList {
-		for _, rank := range m.Ranks {
-			t.addRank(m.Trust, rank)
-		}
-	} else if rank, ok := t.rule.rankOf(m); ok {
-		t.addRank(t.trust(w, m), rank)
+	if !w.conditional() { // whether that holds is seen when it is asked for
+		t.addRanks(w, m)
 	}
 	return t.known != before
+}
+
+func (t *trail) addRanks(w *Evidence, m *Mark) {
+	trust := m.Trust
+	if !t.rule.RankList {
+		trust = t.trust(w, m)
+	}
+	for _, rank := range t.rule.ranksOf(m) {
+		t.addRank(trust, rank)
+	}
 }
 
 // rankOf returns the one rank that m is about, where the rule has no list of them.
@@ -61,6 +67,17 @@ func (r *Rule) rankOf(m *Mark) (int, bool) {
 		return 0, false
 	}
 	return ParseRank(m.Values[r.Rank])
+}
+
+// ranksOf returns the ranks that m is about.
+func (r *Rule) ranksOf(m *Mark) []int {
+	if rank, ok := r.rankOf(m); ok {
+		return []int{rank}
+	}
+	if r.RankList {
+		return m.Ranks
+	}
+	return nil
 }
 
 func (t *trail) addRank(trust verdict.Trust, rank int) {
@@ -139,6 +156,7 @@ func (t *trail) fold(evidence, room int, named verdict.Trust) uint64 {
 	marks := t.marks[evidence]
 	all, before := len(marks), total(marks, named)
 	t.real = t.real || !t.drill()
+	t.lent(t.rule.Watches[evidence])
 	for at := weakest(marks); at >= 0 && len(marks) > room; at = weakest(marks) {
 		marks = slices.Delete(marks, at, at+1)
 	}
@@ -231,42 +249,6 @@ func (t *trail) clearing(least verdict.Trust) *sighting {
 		}
 	}
 	return newest
-}
-
-// ranksUntil returns the ranks of the marks of at least that trust until then; all is
-// false when marks have left because of the cap.
-func (t *trail) ranksUntil(until int64, least verdict.Trust) (ranks []int, all bool) {
-	all = true
-	for i, w := range t.rule.Watches {
-		all = all && t.folded[i] == 0
-		for j := range t.marks[i] {
-			m := &t.marks[i][j]
-			if m.Time > until || m.Gone || t.rule.Rank < 0 || !t.trusted(w, m, least) {
-				continue
-			}
-			ranks = union(ranks, m.Ranks)
-			if rank, ok := t.rule.rankOf(m); ok {
-				ranks = union(ranks, []int{rank})
-			}
-		}
-	}
-	return ranks, all
-}
-
-// lists reports whether a mark of at least that trust has one of the ranks in one of
-// these fields.
-func (t *trail) lists(fields, ranks []int, least verdict.Trust) bool {
-	for i, w := range t.rule.Watches {
-		for j := range t.marks[i] {
-			m := &t.marks[i][j]
-			for _, field := range fields {
-				if meet(m.Lists[field], ranks) && t.trusted(w, m, least) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // meet reports whether two sorted lists have a rank in common.

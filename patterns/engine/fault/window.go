@@ -279,11 +279,14 @@ func (t *trail) things(w *Evidence, marks []Mark, least verdict.Trust) int {
 	return reached
 }
 
-// counts reports whether m shows anything, is trusted, and came soon enough after the
+// counts reports whether m shows anything, is trusted, is not of another job that shares the machine, and came soon enough after the
 // evidence it must follow.
 func (t *trail) counts(w *Evidence, m *Mark, least verdict.Trust) bool {
-	if m.Gone || !t.trusted(w, m, least) || w.Follows == nil {
-		return !m.Gone && t.trusted(w, m, least)
+	switch {
+	case m.Gone || !t.trusted(w, m, least) || w.OfMachine && t.ofAnotherJob(m, least):
+		return false
+	case w.Follows == nil:
+		return true
 	}
 	for _, other := range w.follows {
 		for i := range t.marks[other] {

@@ -45,15 +45,8 @@ func (f *Fault) Trust() verdict.Trust { return f.verdict.best.trust }
 // Parties says whose fault it is, by the marks that name it.
 func (f *Fault) Parties() incident.Parties {
 	var o incident.Parties
-	for i, w := range f.rule.Watches {
-		if w.Resolves {
-			break
-		}
-		for j := range f.marks[i] {
-			if m := &f.marks[i][j]; !m.Gone && f.trusted(w, m, f.verdict.best.trust) {
-				o.Add(f.rule.process(m.Values))
-			}
-		}
+	for _, m := range f.lending {
+		o.Add(f.rule.process(m.Values))
 	}
 	return o
 }
@@ -81,15 +74,8 @@ func (f *Fault) Accuses() (c incident.Culprits, sure bool) {
 // Names returns whom the evidence names.
 func (f *Fault) Names() incident.Culprits {
 	c := incident.Culprits{Ranks: f.Ranks()}
-	for i, w := range f.rule.Watches {
-		if w.Resolves {
-			break
-		}
-		for j := range f.marks[i] {
-			if m := &f.marks[i][j]; !m.Gone && f.trusted(w, m, f.verdict.best.trust) {
-				f.rule.accuse(&c, nil, m)
-			}
-		}
+	for _, m := range f.lending {
+		f.rule.accuse(&c, nil, m)
 	}
 	return c
 }
@@ -113,31 +99,44 @@ func (f *Fault) Saw(evidence int) bool {
 // SeenBetween reports whether one of these pieces of evidence, or of all where there are none,
 // was seen between two moments.
 func (f *Fault) SeenBetween(evidence []int, from, to int64) bool {
-	for i, w := range f.rule.Watches {
-		if w.Resolves || len(evidence) > 0 && !slices.Contains(evidence, i) {
-			continue
-		}
-		for j := range f.marks[i] {
-			if m := &f.marks[i][j]; m.Time <= to && m.Last >= from && !m.Gone && f.trusted(w, m, f.verdict.best.trust) {
-				return true
-			}
+	for w, m := range f.lending {
+		if (len(evidence) == 0 || slices.Contains(evidence, w.index)) && m.Time <= to && m.Last >= from {
+			return true
 		}
 	}
 	return false
 }
 
 // Ranks returns the ranks on its marks.
-func (f *Fault) Ranks() []int { return f.ranksOf(f.verdict.best.trust) }
+func (f *Fault) Ranks() []int {
+	ranks := f.ranksOf(f.verdict.best.trust)
+	for w, m := range f.lending {
+		if w.conditional() {
+			ranks = union(ranks, f.rule.ranksOf(m))
+		}
+	}
+	return ranks
+}
 
 // RanksUntil returns the ranks of the marks until then; all is false when marks
 // have left because of the cap.
 func (f *Fault) RanksUntil(until int64) (ranks []int, all bool) {
-	return f.ranksUntil(until, f.verdict.best.trust)
+	for _, m := range f.lending {
+		if m.Time <= until {
+			ranks = union(ranks, f.rule.ranksOf(m))
+		}
+	}
+	return ranks, !slices.ContainsFunc(f.folded, func(count float64) bool { return count != 0 })
 }
 
-// Lists reports whether one of the ranks is in one of these fields.
+// Lists reports whether a mark has one of the ranks in one of these fields.
 func (f *Fault) Lists(fields, ranks []int) bool {
-	return f.lists(fields, ranks, f.verdict.best.trust)
+	for _, m := range f.lending {
+		if slices.ContainsFunc(fields, func(field int) bool { return meet(m.Lists[field], ranks) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Connect enters f in the graph of incidents by the values on the marks that name it.
@@ -145,20 +144,13 @@ func (f *Fault) Connect() { f.connect(f.set.graph.Meet) }
 
 func (f *Fault) connect(enter func(*incident.Node, *incident.Link, string, incident.Role)) {
 	node := f.verdict.node
-	for i, w := range f.rule.Watches {
-		if w.Resolves {
-			break
+	f.verdict.bore = f.bearing()
+	for _, m := range f.lending {
+		for _, x := range f.rule.causes {
+			x.meets(m, func(values string) { enter(node, x.link, values, incident.Cause) })
 		}
-		for j := range f.marks[i] {
-			if !f.trusted(w, &f.marks[i][j], f.verdict.best.trust) {
-				continue
-			}
-			for _, x := range f.rule.causes {
-				x.meets(&f.marks[i][j], func(values string) { enter(node, x.link, values, incident.Cause) })
-			}
-			for _, x := range f.rule.effects {
-				x.meets(&f.marks[i][j], func(values string) { enter(node, x.link, values, incident.Effect) })
-			}
+		for _, x := range f.rule.effects {
+			x.meets(m, func(values string) { enter(node, x.link, values, incident.Effect) })
 		}
 	}
 }

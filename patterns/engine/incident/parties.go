@@ -24,7 +24,7 @@ func (p Process) Is(o Process) bool {
 	case p.Started != "" && o.Started != "":
 		return p.Started == o.Started && (p.Boot == "" || o.Boot == "" || p.Boot == o.Boot)
 	default:
-		return p.Job.ID == "" || o.Job.ID == "" || p.Job.is(o.Job)
+		return p.Job.ID == "" || o.Job.ID == "" || p.Job.Is(o.Job)
 	}
 }
 
@@ -34,7 +34,8 @@ func (p Process) named(o Process) bool { return p.Host == o.Host && p.PID == o.P
 // Job is an id inside its domain, "" where nothing tells that.
 type Job struct{ ID, Domain string }
 
-func (j Job) is(other Job) bool {
+// Is reports whether both can be one job.
+func (j Job) Is(other Job) bool {
 	return j.ID == other.ID && (j.Domain == "" || other.Domain == "" || j.Domain == other.Domain)
 }
 
@@ -59,7 +60,7 @@ const (
 
 // to compares jobs, or processes where one side knows no job.
 func (p Parties) to(other Parties) relation {
-	if r := compare(p.Jobs, other.Jobs, Job.is); r != unknown {
+	if r := compare(p.Jobs, other.Jobs, Job.Is); r != unknown {
 		return r
 	}
 	return compare(p.Processes, other.Processes, Process.Is)
