@@ -62,9 +62,7 @@ func TestWhatMakesNoCallIsSaid(t *testing.T) {
 		m.process(t, 6, cuda, m.file(t, "libnvshmem_host.so.3", "")),
 		m.process(t, 7, cuda, m.file(t, "nvshmem_bootstrap_uid.so.3", ""), m.file(t, "nvshmem_transport_ibgda.so.103", "")),
 	}
-	proc := procfs.Open(m.root)
-	proc.WithPatience(hosttest.Patience)
-	s := newStatics(proc, 0)
+	s := m.statics(0)
 	seen := map[uint32]bool{5: true}
 	var found []Unseen
 	for range 8 { // one file each time
@@ -86,6 +84,7 @@ func (m *mapped) statics(pace int) *statics {
 	proc := procfs.Open(m.root)
 	proc.WithPatience(hosttest.Patience)
 	s := newStatics(proc, pace)
+	s.patience = hosttest.Patience
 	return &s
 }
 
@@ -173,13 +172,14 @@ func TestAFileThatHangsIsLeftAloneForAWhile(t *testing.T) {
 	hangs := m.file(t, "hangs", version)
 	process := m.process(t, 1, hangs, m.file(t, "libcuda.so.550", ""), m.file(t, "train", version))
 	s := m.statics(searchPace)
-	s.proc.WithPatience(100 * time.Millisecond)
+	s.proc.WithPatience(time.Millisecond)
 	release := make(chan struct{})
 	var info syscall.Stat_t
 	require.NoError(t, syscall.Stat(hangs, &info))
 	name := fmt.Sprintf("%s (device fd:01, inode %d)", hangs, info.Ino)
 	_, err := procfs.PatientlyOf(s.proc, process.PID, name, func() (int, error) { <-release; return 0, nil })
 	require.ErrorIs(t, err, procfs.ErrHung)
+	s.proc.WithPatience(hosttest.Patience)
 	require.Empty(t, s.look([]Process{process}, nil))
 	require.Empty(t, s.files, "it was not looked into")
 	require.Len(t, s.given, 1)
@@ -256,9 +256,7 @@ func TestFilesOfOneOwnerPushOutNoneOfAnother(t *testing.T) {
 func TestOwnersTakeTurns(t *testing.T) {
 	m := newMapped(t)
 	cuda := m.file(t, "libcuda.so.550", "")
-	proc := procfs.Open(m.root)
-	proc.WithPatience(hosttest.Patience)
-	s := newStatics(proc, 0)
+	s := m.statics(0)
 	late := m.process(t, 9, cuda, m.file(t, "train", "\x00NCCL version 2.29.7+cuda13.0\x00"))
 	late.Owner = "user 2"
 	var found []Unseen

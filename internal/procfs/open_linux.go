@@ -30,6 +30,16 @@ func openAs(name, called string, flags int) (*os.File, error) {
 
 // openMapped opens what a process has mapped there, else what has its name.
 func (f *FS) openMapped(pid uint32, m *Mapping) (*os.File, error) {
+	pinned, err := f.pinMapped(pid, m)
+	if err != nil {
+		return nil, err
+	}
+	defer pinned.Close()
+	return OpenPinned(pinned)
+}
+
+// pinMapped is Pin of that.
+func (f *FS) pinMapped(pid uint32, m *Mapping) (*os.File, error) {
 	entry := f.path(pid, "map_files", m.Addresses())
 	pinned, err := openAs(entry, entry, unix.O_PATH)
 	if err == nil {
@@ -38,11 +48,7 @@ func (f *FS) openMapped(pid uint32, m *Mapping) (*os.File, error) {
 	if err != nil {
 		pinned, err = f.pin(pid, m.Path, m.Inode)
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer pinned.Close()
-	return OpenPinned(pinned)
+	return pinned, err
 }
 
 // Pin holds on to a plain file without opening it, by its name as a process sees it: to open a

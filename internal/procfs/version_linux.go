@@ -23,37 +23,35 @@ func (f *FS) MappedVersion(pid uint32, m Mapping) (Version, error) {
 		return Version{}, fmt.Errorf("read %s: %w", entry, ErrForeign)
 	}
 	return Patiently(f, entry, func() (Version, error) {
-		var st unix.Stat_t
-		err := unix.Stat(entry, &st)
+		pinned, err := f.pinMapped(pid, &m)
 		if err != nil {
-			err = unix.Stat(f.path(pid, "root", m.Path), &st)
+			return Version{}, err
 		}
-		return version(&st, m.Inode, err)
+		defer pinned.Close()
+		return version(pinned, m.Inode)
 	})
 }
 
 // Version tells which file is open, which must have this inode.
 func (f *FS) Version(file *os.File, inode uint64) (Version, error) {
-	return Patiently(f, file.Name(), func() (Version, error) {
-		var st unix.Stat_t
-		err := unix.Fstat(int(file.Fd()), &st)
-		return version(&st, inode, err)
-	})
+	return Patiently(f, file.Name(), func() (Version, error) { return version(file, inode) })
 }
 
-func version(st *unix.Stat_t, inode uint64, err error) (Version, error) {
-	switch {
-	case err != nil:
+func version(file *os.File, inode uint64) (Version, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
 		return Version{}, err
-	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Ino != inode:
+	}
+	if st.Ino != inode {
 		return Version{}, errors.New("another file has its name by now")
 	}
 	return Version{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}, nil
 }
 
-// Close closes a file that may lie on any mount: FUSE waits for its daemon then (fuse_flush,
-// fs/fuse/file.c).
+// Close closes a file of a process, which may lie on any mount: FUSE waits for its daemon then
+// (fuse_flush, fs/fuse/file.c). What hangs is the tenant's whose process it is.
 func (f *FS) Close(file *os.File) error {
-	_, err := Patiently(f, "close "+file.Name(), func() (struct{}, error) { return struct{}{}, file.Close() })
+	of := subject{f.subjectOf(file.Name()).pid, "close " + file.Name()}
+	_, err := patiently(f, file.Name(), of, func() string { return f.ownerOf(of) }, func() (struct{}, error) { return struct{}{}, file.Close() })
 	return err
 }

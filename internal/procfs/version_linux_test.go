@@ -45,7 +45,7 @@ func TestAVersionIsOneContentOfAFile(t *testing.T) {
 	require.NoError(t, r.Close(opened))
 	m.Inode, m.Path = st.Ino, "/"
 	_, err = r.MappedVersion(7, m)
-	require.ErrorContains(t, err, "another file")
+	require.ErrorIs(t, err, ErrNoPlainFile)
 	r.SetForeign(true)
 	_, err = r.MappedVersion(7, m)
 	require.ErrorIs(t, err, ErrForeign)
