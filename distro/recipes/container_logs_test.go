@@ -145,6 +145,16 @@ var dataErrors = []struct{ line, headline string }{
 	{`OSError: [Errno 107] Transport endpoint is not connected: '/mnt/s3/shard'`, "cannot read its data: transport endpoint not connected (OSError)"},
 	{`ConnectionAbortedError: [Errno 103] Software caused connection abort: '/mnt/s3/shard'`, "cannot read its data: connection aborted (ConnectionAbortedError)"},
 	{`OSError: [Errno 5] Input/output error: '/data/shard'`, "cannot read its data: I/O error (OSError)"},
+	{`requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/datasets/x`, "cannot read its data: object store throttled (requests.exceptions.HTTPError)"},
+	{`google.api_core.exceptions.TooManyRequests: 429 GET https://storage.example/o/y: The object exceeded the rate limit`, "cannot read its data: object store throttled"},
+	{`botocore.exceptions.ClientError: An error occurred (ThrottlingException) when calling the GetObject operation: Rate exceeded`, "cannot read its data: object store throttled"},
+	{`s3torchconnectorclient._mountpoint_s3_client.S3Exception: Client error: Request throttled`, "cannot read its data: object store throttled"},
+	{`azure.core.exceptions.HttpResponseError: The server is busy.`, "cannot read its data: object store throttled"},
+	{`azure.core.exceptions.HttpResponseError: Operation failed. ErrorCode:ServerBusy`, "cannot read its data: object store throttled"},
+	{`TimeoutError: [Errno 110] Connection timed out: '/data/x'`, "cannot read its data: connection timed out (TimeoutError)"},
+	{`OSError: [Errno 112] Host is down: '/data/x'`, "cannot read its data: host is down (OSError)"},
+	{`BrokenPipeError: [Errno 108] Cannot send after transport endpoint shutdown: '/lustre/x'`, "cannot read its data: transport endpoint shut down (BrokenPipeError)"},
+	{`fsspec.exceptions.FSTimeoutError`, "cannot read its data: file system timed out (fsspec.exceptions.FSTimeoutError)"},
 	{`queue.Empty`, "failed: empty queue (queue.Empty)"},
 	{`_queue.Empty`, "failed: empty queue (_queue.Empty)"},
 	{`ConnectionResetError: [Errno 104] Connection reset by peer`, "failed: connection reset by peer (ConnectionResetError)"},
@@ -173,6 +183,38 @@ func TestEachErrorOfDataIsTold(t *testing.T) {
 			require.Contains(t, v.Headline, tt.headline)
 			require.Contains(t, v.Headline, fmt.Sprintf("pod default/train-%d ", 100+n))
 			require.Equal(t, verdict.Partial, v.Confidence)
+		})
+	}
+}
+
+// launchers are what they put before a line, and the rank that this says.
+var launchers = []struct{ name, prefix, rank string }{
+	{"torchrun --tee", "[default3]:", ""},
+	{"torchrun --tee, and the rank", "[default3]:[rank11]: ", "11"},
+	{"Ray", "(RayTrainWorker pid=4711, ip=10.0.0.3) ", ""},
+	{"Ray, in colour", "\x1b[36m(RayTrainWorker pid=4711)\x1b[0m ", ""},
+	{"pdsh, DeepSpeed", "node-1: ", ""},
+	{"pdsh, DeepSpeed, and the rank", "node-1: [rank12]: ", "12"},
+	{"mpirun --tag-output", "[1,13]<stderr>:", "13"},
+	{"prterun --output tag", "[prterun-node-1-4711@1,14]<stderr>: ", "14"},
+	{"horovodrun", "[15]<stderr>:", "15"},
+	{"srun -l", " 3: ", ""},
+	{"an exception of a group", "    | ", ""},
+	{"a rank's exception of a group", "[rank16]:     | ", "16"},
+}
+
+// TestTheLinesOfEachLauncherAreRead, with the rank where the launcher says it.
+func TestTheLinesOfEachLauncherAreRead(t *testing.T) {
+	root := t.TempDir()
+	for n, tt := range launchers {
+		writePodLog(t, root, n, tt.prefix+"OSError: [Errno 116] Stale file handle: '/data/x'\n")
+	}
+	a := startOnPods(t, root)
+	for n, tt := range launchers {
+		t.Run(tt.name, func(t *testing.T) {
+			v := a.await(t, tt.name, about("dataloader_hang", "pod", podUID(n)))
+			require.Contains(t, v.Headline, "cannot read its data: stale file handle (OSError)")
+			require.Equal(t, tt.rank, v.Culprit["rank"])
 		})
 	}
 }
@@ -227,6 +269,12 @@ var healthyLines = []string{
 	`wandb: Network error: 503 Server Error: Service Unavailable for url: https://api.wandb.ai/graphql, entering retry loop.`,
 	`[rank3]: WARNING: Connection reset by peer`,
 	`ConnectionResetError: [Errno 104] Connection reset by peer, retrying in 2 s`,
+	`requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://api.wandb.ai/graphql`,
+	`openai.RateLimitError: Error code: 429`,
+	`TimeoutError: [Errno 110] Connection timed out`,
+	`BrokenPipeError: [Errno 108] Cannot send after transport endpoint shutdown`,
+	`node-1: INFO: 503 Service Unavailable`,
+	`3: step 503 Service Unavailable`,
 }
 
 // TestLinesOfOthersAreNoErrorsOfData: the same words of servers, of NCCL, and in prose.
