@@ -101,6 +101,9 @@ var (
 	goType        = regexp.MustCompile(`^[a-z0-9_]+\.([A-Z]\w*|configSettings)$`)
 	invalidKeys   = regexp.MustCompile(`^has invalid keys: (.*)$`)
 	wrongType     = regexp.MustCompile(`^expected type '([^']+)', got unconvertible type '([^']+)'`)
+	noBlock       = regexp.MustCompile(`^expected a map or struct, got "([^"]+)"`)
+	noList        = regexp.MustCompile(`^source data must be an array or slice, got (\w+)`)
+	noSignal      = regexp.MustCompile(`^in "[^"]+" id: unknown pipeline signal: "([^"]*)"`)
 )
 
 const nested = "decoding failed due to the following error(s):"
@@ -164,26 +167,39 @@ func (m mistake) value() string {
 	if strings.HasPrefix(m.text, "time: ") {
 		return "this is no duration: write 30s, 5m or 2h"
 	}
-	if types := wrongType.FindStringSubmatch(m.text); types != nil {
+	text := strings.TrimPrefix(m.text, "'' ") // of a block that decodes itself
+	if types := wrongType.FindStringSubmatch(text); types != nil {
 		return fmt.Sprintf("write %s here, not %s", inYAML(types[1]), inYAML(types[2]))
 	}
-	return m.text
+	if got := noBlock.FindStringSubmatch(text); got != nil {
+		return fmt.Sprintf("write keys with values here, not %s", inYAML(got[1]))
+	}
+	if got := noList.FindStringSubmatch(text); got != nil {
+		return fmt.Sprintf("write a list here, not %s", inYAML(got[1]))
+	}
+	if got := noSignal.FindStringSubmatch(text); got != nil {
+		return fmt.Sprintf("the name of a pipeline begins with what is in it, and %q is nothing: %s", got[1], rule.Suggest(got[1], []string{"logs", "metrics", "traces"}))
+	}
+	return text
 }
 
+// inYAML is a type of Go in words of YAML. One with a name is a text, but for durations.
 func inYAML(goType string) string {
 	switch {
+	case goType == "time.Duration":
+		return "a duration, as 30s, 5m or 2h,"
+	case strings.HasPrefix(goType, "map"):
+		return "keys with values"
 	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
 		return "a whole number"
 	case strings.HasPrefix(goType, "float"):
 		return "a number"
-	case strings.HasPrefix(goType, "["):
+	case strings.HasPrefix(goType, "["), goType == "slice":
 		return "a list"
-	case goType == "string":
-		return "a text"
 	case goType == "bool":
 		return "true or false"
 	default:
-		return "keys with values"
+		return "a text"
 	}
 }
 
@@ -272,22 +288,29 @@ func factoryOf(section, id string) component.Factory {
 }
 
 func factoryIn(factories otelcol.Factories, section string, of component.Type) component.Factory {
-	var factory component.Factory
-	var ok bool
+	return factoriesOf(factories, section)[of]
+}
+
+// factoriesOf are the factories of a section.
+func factoriesOf(factories otelcol.Factories, section string) map[component.Type]component.Factory {
 	switch section {
 	case "receivers":
-		factory, ok = factories.Receivers[of]
+		return plain(factories.Receivers)
 	case "processors":
-		factory, ok = factories.Processors[of]
+		return plain(factories.Processors)
 	case "exporters":
-		factory, ok = factories.Exporters[of]
+		return plain(factories.Exporters)
 	case "connectors":
-		factory, ok = factories.Connectors[of]
-	case "extensions":
-		factory, ok = factories.Extensions[of]
+		return plain(factories.Connectors)
+	default:
+		return plain(factories.Extensions)
 	}
-	if !ok {
-		return nil
+}
+
+func plain[F component.Factory](factories map[component.Type]F) map[component.Type]component.Factory {
+	all := make(map[component.Type]component.Factory, len(factories))
+	for of, factory := range factories {
+		all[of] = factory
 	}
-	return factory
+	return all
 }

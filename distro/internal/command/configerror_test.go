@@ -114,10 +114,41 @@ service: {telemetry: {logs: {sampling: {tick: 10}}}}
 			`mine.yaml:12: exporters::otlp_http::sending_queue::batch::flush_timeout: 200 has no unit`,
 			`mine.yaml:13: service::telemetry::logs::sampling::tick: 10 has no unit`,
 		}},
+		"names in the service": {`service:
+  extensions: [health_check, file_storage, history, identity, agent_auth, histori]
+  pipelines:
+    logs:
+      receivers: [oomkil, k8sevents, nosuch]
+      processors: [patterndetecto]
+      exporters: [5]
+`, []string{
+			`mine.yaml:2: service::extensions::4: there is no extension "agent_auth": write it under extensions`,
+			`mine.yaml:2: service::extensions::5: there is no extension "histori": did you mean "history"?`,
+			`mine.yaml:5: service::pipelines::logs::receivers::0: there is no receiver "oomkil": did you mean "oomkill"?`,
+			`mine.yaml:5: service::pipelines::logs::receivers::1: there is no receiver "k8sevents": write it under receivers`,
+			`mine.yaml:5: service::pipelines::logs::receivers::2: there is no receiver "nosuch": use one of cudaoom, fusefault, `,
+			`mine.yaml:6: service::pipelines::logs::processors::0: there is no processor "patterndetecto": did you mean "patterndetector"?`,
+			`mine.yaml:7: service::pipelines::logs::exporters::0: write the name of an exporter here, not a whole number`,
+		}},
+		"types": {"receivers:\n  oomkil: {}\n  gpuu/two: {}\n  nvml:\nexporters: {logging: }", []string{
+			`mine.yaml:2: receivers::oomkil: there is no receiver of the type "oomkil": did you mean "oomkill"?`,
+			`mine.yaml:3: receivers::gpuu/two: there is no receiver of the type "gpuu": did you mean "gpu"?`,
+			`mine.yaml:4: receivers::nvml: there is no receiver of the type "nvml": it is the receiver gpu now: write gpu: {source: nvml}, here and in the pipelines`,
+			`mine.yaml:5: exporters::logging: there is no exporter of the type "logging": it is the exporter debug now`,
+		}},
+		"a text for a list":                      {"processors:\n  patterndetector:\n    mutes: soon", []string{`mine.yaml:3: processors::patterndetector::mutes: write a list here, not a text`}},
+		"keys for a list":                        {"processors:\n  patterndetector:\n    rules: {a: b}", []string{`mine.yaml:3: processors::patterndetector::rules: write a list here, not keys with values`}},
+		"a list of names for keys":               {"processors:\n  patterndetector:\n    mutes: [gpu_lost]", []string{`mine.yaml:3: processors::patterndetector::mutes::0: write keys with values here, not a text`}},
+		"a number for keys":                      {"processors:\n  patterndetector:\n    limits: 5", []string{`mine.yaml:3: processors::patterndetector::limits: write keys with values here, not a whole number`}},
+		"a list for keys":                        {"receivers: [a]", []string{`mine.yaml:1: receivers: write keys with values here, not a list`}},
+		"a number for optional keys":             {"receivers: {otlp: {protocols: {http: 5}}}", []string{`mine.yaml:1: receivers::otlp::protocols::http: write keys with values here, not a whole number`}},
+		"a number for a name":                    {"processors:\n  patterndetector:\n    storage: 5", []string{`mine.yaml:3: processors::patterndetector::storage: write the name of an extension here, not a whole number`}},
+		"a list for a duration":                  {"processors:\n  patterndetector:\n    lateness: [1]", []string{`mine.yaml:3: processors::patterndetector::lateness: write a duration, as 30s, 5m or 2h, here, not a list`}},
+		"a number for a word":                    {"receivers: {oomkill: {error_mode: 5}}", []string{`mine.yaml:1: receivers::oomkill::error_mode: write a text here, not a whole number`}},
+		"a number for the extensions":            {"service: {extensions: 5}", []string{`mine.yaml:1: service::extensions: write a list here, not a whole number`}},
+		"a pipeline of nothing":                  {"service: {pipelines: {logz: {}}}", []string{`mine.yaml:1: service::pipelines: the name of a pipeline begins with what is in it, and "logz" is nothing: did you mean "logs"?`}},
 		"durations without a unit, as text":      {"processors:\n  patterndetector:\n    lateness: \"15\"", []string{`mine.yaml:3: processors::patterndetector::lateness: this is no duration: write 30s, 5m or 2h`}},
 		"a duration of a pattern without a unit": {"processors:\n  patterndetector:\n    patterns: {fuse_stall: {silent: 30}}", []string{`mine.yaml:3: processors::patterndetector::patterns::fuse_stall::silent: "30" is no duration`}},
-		"a value of the collector's":             {"service:\n  pipelines:\n    logs:\n      receivers: [nosuch]", []string{`mine.yaml:3: service::pipelines::logs: references receiver "nosuch" which is not configured`}},
-		"an unknown type":                        {"receivers: {oomkil: {}}", []string{`unknown type: "oomkil"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -59,24 +59,11 @@ func explain(err error, cmd *cobra.Command) error {
 	if nothing.MatchString(err.Error()) && cmd.Flags().Lookup("config") != nil && !usesDefault(cmd) {
 		return fmt.Errorf("%w; a file of --config stands alone: lay it over the default by --config %s --config FILE", err, defaultconfig.URI)
 	}
-	if text := renamed(err.Error()); text != "" {
-		return fmt.Errorf("%w; %s", err, text)
-	}
 	return place(err, cmd)
 }
 
 // nothing is how the collector speaks of a configuration with nothing in it that runs.
 var nothing = regexp.MustCompile(`no (receiver|exporter) configuration specified|must have at least one pipeline`)
-
-// renamed says what to write in place of a receiver that is no more.
-func renamed(text string) string {
-	for _, source := range []string{"nvml", "dcgm"} {
-		if strings.Contains(text, fmt.Sprintf("unknown type: %q for id", source)) {
-			return fmt.Sprintf("the receiver %s is the receiver gpu now: write gpu: {source: %s}, here and in the pipelines", source, source)
-		}
-	}
-	return ""
-}
 
 // otherPort says how to move off a port of the default configuration.
 func otherPort(text string) string {

@@ -1,8 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -16,9 +18,10 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
-// refusals is a converter of the collector that refuses mistakes which the collector accepts, and
-// then ends by or misreads. A start, validate and a reload all pass it, and it sees what all
-// files and flags come to. The function returns the values of --config.
+// refusals is a converter of the collector. It refuses mistakes that the collector accepts, and
+// then ends by or misreads, or that it names without what to write. A start, validate and a
+// reload all pass it, and it sees what all files and flags come to. The function returns the
+// values of --config.
 type refusals func() []string
 
 func (r refusals) converter() confmap.ConverterFactory {
@@ -33,15 +36,15 @@ func (m mistaken) Error() string { return string(m) }
 // Convert implements confmap.Converter. It changes nothing.
 func (r refusals) Convert(_ context.Context, conf *confmap.Conf) error {
 	files, err := readConfigs(r())
-	if err != nil {
-		return nil //nolint:nilerr // it is said of the configuration as a whole
+	if err != nil || !shaped(conf) {
+		return nil //nolint:nilerr // the collector and place say it
 	}
 	factories, err := components.Factories()
 	if err != nil {
 		return err
 	}
 	all := settingsOf(conf, factories)
-	if wrong := append(dangling(conf, all, files), unitless(all, files)...); len(wrong) > 0 {
+	if wrong := slices.Concat(unknown(conf, factories, files), dangling(conf, factories, all, files), unitless(all, files)); len(wrong) > 0 {
 		return mistaken(strings.Join(wrong, "\n"))
 	}
 	return nil
@@ -50,16 +53,25 @@ func (r refusals) Convert(_ context.Context, conf *confmap.Conf) error {
 // sections are the kinds of components, as a configuration names them.
 var sections = []string{"receivers", "processors", "exporters", "connectors", "extensions"}
 
+// shaped reports whether all sections are what they have to be.
+func shaped(conf *confmap.Conf) bool {
+	for _, section := range slices.Concat(sections, []string{"service"}) {
+		if written := conf.Get(section); written != nil {
+			if _, ok := written.(map[string]any); !ok {
+				return false
+			}
+		}
+	}
+	_, isList := conf.Get("service::extensions").([]any)
+	return isList || conf.Get("service::extensions") == nil
+}
+
 // settingsOf returns what is written for the settings of all components and of the service.
 // Where a section does not decode, what did decode is looked at, and the collector says the rest.
 func settingsOf(conf *confmap.Conf, factories otelcol.Factories) (all []setting) {
 	for _, section := range sections {
 		written, _ := conf.Get(section).(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(written)) {
-			var id component.ID
-			if id.UnmarshalText([]byte(name)) != nil {
-				continue
-			}
+		for name, id := range idsIn(conf, section) {
 			factory := factoryIn(factories, section, id.Type())
 			part, err := conf.Sub(section + "::" + name)
 			if factory == nil || err != nil {
@@ -77,29 +89,65 @@ func settingsOf(conf *confmap.Conf, factories otelcol.Factories) (all []setting)
 	return append(all, writtenFor([]string{"service"}, own, conf.Get("service"))...)
 }
 
-// dangling names the settings of what runs that name an extension which does not start: there is none of
-// that name, or service::extensions leaves it out.
-func dangling(conf *confmap.Conf, all []setting, files []configFile) (wrong []string) {
-	used, has := runs(conf), map[string]bool{}
-	defined, _ := conf.Get("extensions").(map[string]any)
-	for name := range defined {
-		has[idOf(name)] = true
+// idsIn are the components that a section defines, by name in its order.
+func idsIn(conf *confmap.Conf, section string) iter.Seq2[string, component.ID] {
+	written, _ := conf.Get(section).(map[string]any)
+	return func(yield func(string, component.ID) bool) {
+		for _, name := range slices.Sorted(maps.Keys(written)) {
+			var id component.ID
+			if id.UnmarshalText([]byte(name)) == nil && !yield(name, id) {
+				return
+			}
+		}
 	}
+}
+
+// unknown names the components of which there is no type.
+func unknown(conf *confmap.Conf, factories otelcol.Factories, files []configFile) (wrong []string) {
+	for _, section := range sections {
+		for name, id := range idsIn(conf, section) {
+			if factoryIn(factories, section, id.Type()) == nil {
+				at := setting{path: []string{section, name}}
+				var types []string
+				for of := range factoriesOf(factories, section) {
+					types = append(types, of.String())
+				}
+				slices.Sort(types)
+				help := cmp.Or(renamed[section+"::"+id.Type().String()], rule.Suggest(id.Type().String(), types))
+				wrong = append(wrong, at.says(files, fmt.Sprintf("there is no %s of the type %q: %s", one(section), id.Type(), help)))
+			}
+		}
+	}
+	return wrong
+}
+
+// renamed says what to write in place of a component that is no more.
+var renamed = map[string]string{
+	"receivers::nvml":    "it is the receiver gpu now: write gpu: {source: nvml}, here and in the pipelines",
+	"receivers::dcgm":    "it is the receiver gpu now: write gpu: {source: dcgm}, here and in the pipelines",
+	"exporters::logging": "it is the exporter debug now: write debug, here and in the pipelines",
+}
+
+// dangling names what refers to a component that is not there: pipelines, service::extensions,
+// and settings of what runs that name an extension. An extension also has to start.
+func dangling(conf *confmap.Conf, factories otelcol.Factories, all []setting, files []configFile) (wrong []string) {
+	used := runs(conf)
 	left := map[string][]setting{}
-	for _, one := range all {
-		id, isText := one.written.(string)
-		if id = idOf(id); one.is != extensionID || !isText || used["extensions"][id] || !used[one.path[0]][idOf(one.path[1])] {
+	for _, by := range all {
+		if by.is != componentID || by.path[0] != "service" && !used[by.path[0]][idOf(by.path[1])] {
 			continue
 		}
-		if has[id] {
-			left[id] = append(left[id], one)
-			continue
+		text, isText := by.written.(string)
+		section, id := by.names(), idOf(text)
+		has := defined(conf, section)
+		switch {
+		case !isText:
+			wrong = append(wrong, by.says(files, fmt.Sprintf("write the name of %s here, not %s", anyOf(section), inYAML(fmt.Sprintf("%T", by.written)))))
+		case !slices.Contains(has, id):
+			wrong = append(wrong, by.says(files, fmt.Sprintf("there is no %s %q: %s", one(section), id, meant(id, section, has, factories))))
+		case section == "extensions" && by.path[0] != "service" && !used["extensions"][id]:
+			left[id] = append(left[id], by)
 		}
-		help := "define it under extensions, and name it in service::extensions"
-		if len(has) > 0 {
-			help = rule.Suggest(id, slices.Sorted(maps.Keys(has)))
-		}
-		wrong = append(wrong, one.says(files, fmt.Sprintf("there is no extension %q: %s", id, help)))
 	}
 	list := setting{path: []string{"service", "extensions"}}
 	for _, id := range slices.Sorted(maps.Keys(left)) {
@@ -110,6 +158,47 @@ func dangling(conf *confmap.Conf, all []setting, files []configFile) (wrong []st
 		wrong = append(wrong, list.says(files, fmt.Sprintf("it leaves out %q: add it, since %s", id, by)))
 	}
 	return wrong
+}
+
+// names is the section of what a setting names.
+func (s setting) names() string {
+	if s.path[0] == "service" && s.path[1] == "pipelines" {
+		return s.path[3]
+	}
+	return "extensions"
+}
+
+// defined are the ids that a section has, for pipelines with the connectors.
+func defined(conf *confmap.Conf, section string) (ids []string) {
+	from := []string{section}
+	if section == "receivers" || section == "exporters" {
+		from = append(from, "connectors")
+	}
+	for _, section := range from {
+		for _, id := range idsIn(conf, section) {
+			ids = append(ids, id.String())
+		}
+	}
+	return ids
+}
+
+// meant says what to write in place of an id that is not defined.
+func meant(id, section string, defined []string, factories otelcol.Factories) string {
+	var of component.ID
+	if len(defined) == 0 || of.UnmarshalText([]byte(id)) == nil && factoryIn(factories, section, of.Type()) != nil && of.Name() == "" {
+		return fmt.Sprintf("write it under %s", section)
+	}
+	return rule.Suggest(id, defined)
+}
+
+// one is a component of a section, in words.
+func one(section string) string { return strings.TrimSuffix(section, "s") }
+
+func anyOf(section string) string {
+	if section == "extensions" || section == "exporters" {
+		return "an " + one(section)
+	}
+	return "a " + one(section)
 }
 
 // unitless names the durations that are written as a number: the collector takes them as

@@ -18,9 +18,9 @@ type setting struct {
 	written any
 }
 
-// The types of settings that are looked at: the names of extensions, and durations.
+// The types of settings that are looked at: names of components, and durations.
 var (
-	extensionID = reflect.TypeFor[component.ID]()
+	componentID = reflect.TypeFor[component.ID]()
 	duration    = reflect.TypeFor[time.Duration]()
 )
 
@@ -44,7 +44,7 @@ func (w *writing) value(path []string, config reflect.Value, written any) {
 	if !config.IsValid() || written == nil {
 		return
 	}
-	if is := config.Type(); is == extensionID || is == duration {
+	if is := config.Type(); is == componentID || is == duration {
 		w.found = append(w.found, setting{path, is, written})
 		return
 	}
