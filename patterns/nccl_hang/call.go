@@ -40,6 +40,12 @@ const (
 	unseenGPU    = "gpu_initiated"
 )
 
+// madeOf are the functions that make a communicator of another, and how that is called. Their records
+// name the other one, and the rank and size in that: all of its ranks call them.
+var madeOf = map[string]string{"ncclCommSplit": "split", "ncclCommShrink": functionShrink, "ncclCommGrow": "grow"}
+
+const functionShrink = "shrink"
+
 // Bounds of one record.
 const (
 	maxCallWindow = 32 // of the last collectives
@@ -137,6 +143,9 @@ func (c *callRecord) readCommunicator(a pcommon.Map) bool {
 	c.exact, c.aligned, c.operation = truth(a, "nccl.call.exact"), truth(a, "nccl.call.aligned"), str(a, "nccl.call.last_operation")
 	reason := str(a, "nccl.call.end_reason")
 	c.exited, c.left, c.function = reason == "exited", reason == "destroyed" || reason == "aborted", str(a, "nccl.call.function")
+	if made := madeOf[c.function]; made != "" && (c.event == eventCallInit || c.event == eventCallReady) {
+		c.comm += "/" + made
+	}
 	if peer, says := socketstall.Rank(a, "nccl.call.last_root"); says && (c.operation == "Send" || c.operation == "Recv") {
 		c.peer = peer
 	}

@@ -58,16 +58,21 @@ var doubtUnseen = map[string]string{
 type standings struct {
 	comm    *communicator
 	run     *callRun
-	ranks   []int        // in the communicator
-	places  []*place     // of these
-	named   bool         // every process says its rank in the job, and each another
-	isWorld bool         // the ranks of the communicator are those of the job
-	excused map[int]bool // ranks of the job that wait elsewhere, and are not to blame: whether that is certain
-	unseen  map[int]bool // ranks whose calls are not counted: they are left out
+	parent  *communicator // that it is made of, where it is being made of another
+	made    string        // in which way
+	ranks   []int         // in the communicator
+	places  []*place      // of these
+	named   bool          // every process says its rank in the job, and each another
+	isWorld bool          // the ranks of the communicator are those of the job
+	excused map[int]bool  // ranks of the job that wait elsewhere, and are not to blame: whether that is certain
+	unseen  map[int]bool  // ranks whose calls are not counted: they are left out
 }
 
 func (r *callRun) standings(c *communicator) *standings {
 	s := &standings{comm: c, run: r, ranks: slices.Sorted(maps.Keys(c.places)), named: true, isWorld: c.size == r.world}
+	if of, made, is := strings.Cut(c.name, "/"); is {
+		s.parent, s.made = r.comms[of], made
+	}
 	seen := make(map[int]struct{}, len(s.ranks))
 	s.places = make([]*place, len(s.ranks))
 	for i, rank := range s.ranks {
@@ -100,13 +105,22 @@ func (s *standings) leaveOut(limited map[process]int64) {
 	s.ranks, s.places = ranks, places
 }
 
+// at is where a rank stands in the communicator, or in that which it is being made of; nil where
+// nobody knows.
+func (s *standings) at(rank int) *place {
+	if s.parent != nil && s.parent.size == s.comm.size && !has(s.ranks, rank) {
+		return s.parent.places[rank]
+	}
+	return s.comm.places[rank]
+}
+
 // inJob translates ranks of the communicator to those of the job; false where that cannot
 // be done for all.
 func (s *standings) inJob(ranks []int) ([]int, bool) {
 	of := make([]int, len(ranks))
 	for i, rank := range ranks {
-		switch p := s.comm.places[rank]; {
-		case p != nil && s.named:
+		switch p := s.at(rank); {
+		case p != nil && s.named && p.caller.rank >= 0:
 			of[i] = p.caller.rank
 		case s.isWorld && s.named:
 			of[i] = rank
@@ -121,7 +135,7 @@ func (s *standings) inJob(ranks []int) ([]int, bool) {
 // absent are the ranks of which no record came, most at the most.
 func (s *standings) absent(most int) (ranks []int) {
 	for rank := 0; rank < s.comm.size && len(ranks) < most; rank++ {
-		if s.comm.places[rank] == nil || s.unseen[rank] {
+		if !has(s.ranks, rank) {
 			ranks = append(ranks, rank)
 		}
 	}
@@ -149,6 +163,7 @@ func (r *callRun) judge(c *communicator, limited map[process]int64, now int64, e
 	s := r.standings(c)
 	s.excused = excused
 	s.leaveOut(limited)
+	s.leaveOld()
 	waits := s.where(func(p *place) bool { return p.standing })
 	if len(waits) == 0 || s.any(func(p *place) bool { return !p.standing && !p.ended && !p.left }) {
 		return nil, 0 // nobody waits, or a rank goes on: the others do in a moment
@@ -172,7 +187,57 @@ func (s *standings) begin(kind Kind, since, now int64) *Finding {
 		Since: time.Unix(0, since).UTC(), Waited: time.Duration(max(0, now-since)), rank: -1,
 	}
 	f.Desc = "communicator " + s.comm.name
+	if of, made, is := strings.Cut(s.comm.name, "/"); is {
+		f.Desc = "a " + made + " of communicator " + of
+	}
 	return f
+}
+
+// leaveOld leaves out those who have made another one of the same communicator before: all must call
+// the function again.
+func (s *standings) leaveOld() {
+	if s.made == "" {
+		return
+	}
+	last := s.lastMaking()
+	ranks, places := s.ranks[:0:0], s.places[:0:0]
+	for i, p := range s.places {
+		if p.making || p.at > last {
+			ranks, places = append(ranks, s.ranks[i]), append(places, p)
+		}
+	}
+	s.ranks, s.places = ranks, places
+}
+
+// lastMaking is when the last rank called the function in which it waits.
+func (s *standings) lastMaking() (last int64) {
+	for _, p := range s.places {
+		if p.making {
+			last = max(last, p.since)
+		}
+	}
+	return last
+}
+
+// lack are the ranks that have not called the function which makes a communicator of another. A rank
+// may have called it that made a call after the last of those who wait, or whose agent came late.
+func (s *standings) lack(absent []int) []int {
+	last, byRank := s.lastMaking(), map[int]*caller{}
+	if s.isWorld {
+		byRank = s.run.byRank()
+	}
+	return slices.DeleteFunc(slices.Clone(absent), func(rank int) bool {
+		who := (*caller)(nil)
+		if p := s.at(rank); p != nil {
+			if !p.exact || p.at > last && !p.standing && !p.ended {
+				return true
+			}
+			who = p.caller
+		} else {
+			who = byRank[rank]
+		}
+		return who != nil && slices.ContainsFunc(who.places, func(at placeOf) bool { return at.comm.places[at.rank].last > last })
+	})
 }
 
 // judgeInit judges a communicator that is being made: its functions return when all ranks
@@ -186,18 +251,38 @@ func (s *standings) judgeInit(now int64) (f *Finding, again int64) {
 		}
 		function = cmp.Or(function, p.operation)
 	}
-	missing := s.comm.size - len(s.ranks)
-	if missing == 0 {
+	if len(s.ranks) == s.comm.size {
 		return nil, 0
 	}
+	absent := s.absent(mostListed)
+	missing := absent
+	if s.made != "" {
+		if missing = s.lack(absent); len(missing) == 0 {
+			return nil, 0
+		}
+	}
 	f = s.begin(NotInitialized, since, now)
-	if now-since < int64(s.run.options.InitWait) {
+	f.Operation = cmp.Or(function, "ncclCommInitRank")
+	s.blame(f, missing, s.ranks)
+	f.doubt(Likely, doubtInit)
+	does, unknown := s.does(missing)
+	unheard := len(unknown) + s.comm.size - len(s.ranks) - len(absent) // with those beyond the list
+	switch {
+	case does == acting:
+		f.Pending = true // the receiver says when that has lasted for long
+	case does == working && unheard == 0:
+		f.Kind = Works
+		f.doubt(Likely, doubtPhase)
+	case (does != stuck || unheard > 0) && now-since < int64(s.run.options.InitWait):
 		f.Pending, again = true, since+int64(s.run.options.InitWait)
 	}
-	f.Operation = cmp.Or(function, "ncclCommInitRank")
-	s.blame(f, s.absent(mostListed), s.ranks)
-	f.doubt(Likely, doubtInit)
-	if 4*missing > s.comm.size && missing > 1 {
+	if len(missing) < len(absent) {
+		f.doubt(Likely, "other ranks may have called it unseen")
+	}
+	if s.made == functionShrink {
+		f.doubt(Unsure, "which ranks are left out is not known")
+	}
+	if 4*unheard > s.comm.size && unheard > 1 {
 		f.doubt(Unsure, "of most ranks no record came")
 	}
 	return f, again
@@ -244,7 +329,7 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 	if len(culprits) > 1 && 4*len(culprits) > c.size && s.any(func(p *place) bool { return !p.exact }) {
 		return nil, 0 // the counters of those ahead may count what went to single ranks before
 	}
-	does := s.does(culprits)
+	does, _ := s.does(culprits)
 	since := s.earliest(ahead)
 	f = s.begin(NotCalled, since, now)
 	switch {
@@ -254,7 +339,7 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		f.Pending, again = true, since+int64(s.run.options.UnknownWait)
 	case does == working:
 		f.Kind = Works
-		f.doubt(Likely, "whether it is a long phase or a loop without end")
+		f.doubt(Likely, doubtPhase)
 	}
 	f.Seq, f.Behind = low+1, top-low
 	f.Operation, f.Elements = inWords(s.what(low, ahead))
@@ -435,12 +520,17 @@ const (
 	stuck                 // nothing of it goes on, or not for as long as is allowed
 )
 
-func (s *standings) does(ranks []int) doings {
-	worst := stuck
+// does is what ranks do, and of which of them nothing is known.
+func (s *standings) does(ranks []int) (worst doings, unknown []int) {
+	worst = stuck
 	for _, rank := range ranks {
-		worst = min(worst, s.comm.places[rank].does())
+		if p := s.at(rank); p != nil {
+			worst = min(worst, p.does())
+		} else {
+			unknown = append(unknown, rank)
+		}
 	}
-	return worst
+	return worst, unknown
 }
 
 func (p *place) does() doings {
@@ -482,7 +572,7 @@ func (s *standings) blame(f *Finding, culprits, waits []int) {
 	if len(culprits) == 0 {
 		return
 	}
-	if p := s.comm.places[culprits[0]]; p != nil {
+	if p := s.at(culprits[0]); p != nil {
 		f.Host, f.Does, f.rank = p.caller.host, p.words(), p.caller.rank // the first, by its rank in the communicator
 	} else if !f.Local {
 		f.rank = of[0]

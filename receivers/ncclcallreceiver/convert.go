@@ -264,6 +264,10 @@ func describeChange(x *change, process identity.Process) string {
 		fmt.Fprintf(&text, "%s has called no collective for %s, and is %s now", who(process), rounded, cmp.Or(string(x.process.Activity(x.at)), string(x.process.Now.State), "of unknown state"))
 		return text.String()
 	case waiting:
+		if splits(x.init.Kind) {
+			fmt.Fprintf(&text, "%s called %s as rank %d of %d of communicator %s %s ago, and has made no call since", who(process), x.init.Kind, x.init.Rank, x.init.Size, hash(x.init.Hash), rounded)
+			return text.String()
+		}
 		fmt.Fprintf(&text, "%s called %s as rank %d of %d %s ago, and has not used the communicator since", who(process), x.init.Kind, x.init.Rank, x.init.Size, rounded)
 		return text.String()
 	case done:

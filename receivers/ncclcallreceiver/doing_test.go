@@ -385,3 +385,60 @@ func TestRankThatWaitsForOthersToJoinIsTold(t *testing.T) {
 	s.look(scanAt(2, c))
 	require.Empty(t, s.inits, "nobody was told")
 }
+
+// TestWhoWaitsInASplitIsTold: with the rank and size in the communicator that is split, by its calls or
+// by the call that made it.
+func TestWhoWaitsInASplitIsTold(t *testing.T) {
+	event := func(kind ncclcall.Kind, at float64, hash uint64) *ncclcall.Event {
+		e := &ncclcall.Event{Time: seconds(at), Kind: kind, PID: 42, Thread: 42, Rank: -1, Hash: hash, Address: 1}
+		if kind == ncclcall.InitRank {
+			e.Rank, e.Size, e.Address = 3, 16, 0
+		}
+		return e
+	}
+	for name, tc := range map[string]struct {
+		events []*ncclcall.Event
+		calls  func(at float64) []ncclcall.Communicator
+		told   []int32 // rank and size; nil: nothing
+	}{
+		"by its calls": {
+			[]*ncclcall.Event{event(ncclcall.Split, 1, 7)}, func(float64) []ncclcall.Communicator { return []ncclcall.Communicator{calling(5, 0.5)} }, []int32{5, 8},
+		},
+		"by the call that made it": {
+			[]*ncclcall.Event{event(ncclcall.InitRank, 0.8, 7), event(ncclcall.Split, 1, 7)}, func(float64) []ncclcall.Communicator { return nil }, []int32{3, 16},
+		},
+		"the second of it": {
+			[]*ncclcall.Event{event(ncclcall.InitRank, 0.8, 7), event(ncclcall.Split, 0.9, 7), event(ncclcall.Grow, 1, 7)}, func(float64) []ncclcall.Communicator { return nil }, []int32{3, 16},
+		},
+		"of another at its address": {
+			[]*ncclcall.Event{event(ncclcall.Shrink, 1, 8)}, func(float64) []ncclcall.Communicator { return []ncclcall.Communicator{calling(5, 0.5)} }, nil,
+		},
+		"it goes on, and does not use the new one": {
+			[]*ncclcall.Event{event(ncclcall.Split, 1, 7)}, func(at float64) []ncclcall.Communicator {
+				return []ncclcall.Communicator{calling(uint64(5+at), at-0.1)}
+			}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStandstill(time.Minute, time.Minute)
+			for _, e := range tc.events {
+				require.Empty(t, s.begin(e, &identity.Process{PID: e.PID}).changes)
+			}
+			var told []change
+			for at := 2.0; at < 20; at++ {
+				for _, c := range s.look(scanAt(at, tc.calls(at)...)).changes {
+					if c.what == waiting {
+						told = append(told, c)
+					}
+				}
+			}
+			if tc.told == nil {
+				require.Empty(t, told)
+				return
+			}
+			require.Len(t, told, 1)
+			require.Equal(t, tc.told, []int32{told[0].init.Rank, told[0].init.Size})
+			require.Equal(t, 10*time.Second, told[0].idle)
+		})
+	}
+}

@@ -47,7 +47,8 @@ type place struct {
 	endedAt  time.Time             // of that
 }
 
-// making is a call of a function that makes a communicator.
+// making is a call of a function that makes a communicator. Where it makes it of another, rank and size
+// are those in that; rank -1: not known.
 type making struct {
 	event ncclcall.Event
 	by    identity.Process
@@ -340,8 +341,13 @@ func (s *standstill) doings(now time.Time, l *look) {
 
 // begin takes that a process calls a function that makes a communicator.
 func (s *standstill) begin(e *ncclcall.Event, by *identity.Process) (l look) {
-	if !e.Kind.Init() || e.Rank < 0 || e.Hash == 0 {
+	if !e.Kind.Init() && !splits(e.Kind) || e.Kind.Init() && e.Rank < 0 || e.Hash == 0 {
 		return l
+	}
+	m := &making{event: *e, by: *by}
+	if splits(e.Kind) {
+		m.event.Rank, m.event.Size = -1, 0
+		s.place(m)
 	}
 	list := s.inits[by.Born()]
 	// The thread that makes another one has made the one before.
@@ -353,7 +359,7 @@ func (s *standstill) begin(e *ncclcall.Event, by *identity.Process) (l look) {
 		return over
 	})
 	if len(list) < maxInits {
-		list = append(list, &making{event: *e, by: *by})
+		list = append(list, m)
 	}
 	s.inits[by.Born()] = list
 	if len(s.inits) > maxInitialize {
@@ -367,6 +373,26 @@ func (s *standstill) initializing() []identity.Born {
 	return slices.SortedFunc(maps.Keys(s.inits), func(a, b identity.Born) int {
 		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.StartNS, b.StartNS))
 	})
+}
+
+// splits reports whether a function makes a communicator of another.
+func splits(k ncclcall.Kind) bool {
+	return k == ncclcall.Split || k == ncclcall.Shrink || k == ncclcall.Grow
+}
+
+// place finds which rank of the communicator that is split has called: that is known by its calls, or
+// by the call that made it.
+func (s *standstill) place(m *making) {
+	e := &m.event
+	if p := s.known[key{e.PID, e.Address}]; p != nil && p.seen.Identity == ncclcall.Known && p.seen.Hash == e.Hash && !p.twin {
+		e.Rank, e.Size = p.seen.Rank, p.seen.Size
+		return
+	}
+	for _, other := range s.inits[m.by.Born()] {
+		if other.event.Hash == e.Hash && other.event.Rank >= 0 {
+			e.Rank, e.Size = other.event.Rank, other.event.Size
+		}
+	}
 }
 
 // trim makes room for an eighth of the processes that make communicators: those of the domain that
@@ -400,28 +426,39 @@ func (m *making) done(at time.Time, reason string) change {
 }
 
 // makings tells of processes that wait for others in a function that makes a communicator.
-// One that has called on a communicator which was new since then waits no more.
+// One that has called on a communicator which was new since then waits no more; nor does one that has
+// split a communicator and made any call since: of those it may never use the new one.
 func (s *standstill) makings(scan *ncclcall.Scan, l *look) {
 	if len(s.inits) == 0 {
 		return
 	}
-	newest := map[uint32]time.Time{}
+	newest, last := map[uint32]time.Time{}, map[uint32]time.Time{}
 	for i := range scan.Communicators {
-		if c := &scan.Communicators[i]; c.First.After(newest[c.PID]) {
+		c := &scan.Communicators[i]
+		if c.First.After(newest[c.PID]) {
 			newest[c.PID] = c.First
+		}
+		if c.Last.Time.After(last[c.PID]) {
+			last[c.PID] = c.Last.Time
 		}
 	}
 	for _, of := range s.initializing() {
 		list := slices.DeleteFunc(s.inits[of], func(m *making) bool {
 			waited := scan.Time.Sub(m.event.Time)
 			switch {
-			case newest[of.PID].After(m.event.Time):
+			case newest[of.PID].After(m.event.Time), splits(m.event.Kind) && last[of.PID].After(m.event.Time):
 				if m.told {
 					l.changes = append(l.changes, m.done(scan.Time, ""))
 				}
 				return true
 			case s.limits[of.PID] == ncclcall.NoCalls: // that it calls on it would not be seen
 			case !m.told && waited >= initPatience:
+				if m.event.Rank < 0 {
+					s.place(m)
+				}
+				if m.event.Rank < 0 {
+					return false // nobody could say who waits
+				}
 				m.told = true
 				l.changes = append(l.changes, change{what: waiting, pid: of.PID, by: &m.by, at: scan.Time, idle: waited, init: &m.event})
 			}

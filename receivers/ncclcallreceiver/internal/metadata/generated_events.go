@@ -284,7 +284,7 @@ func (a NcclCallInitDone) NcclCallFunction(v string) { a.attributes.Str("nccl.ca
 // NcclCallWaitedNs sets nccl.call.waited_ns: Time since the call.
 func (a NcclCallInitDone) NcclCallWaitedNs(v int64) { a.attributes.Int("nccl.call.waited_ns", v) }
 
-// NcclCallInitWaiting writes the attributes of the event nccl.call.init.waiting: A process called a function that makes a communicator 10 s ago, and has not called on the new one since. It waits for ranks that have not called the function, or does not use the communicator yet.
+// NcclCallInitWaiting writes the attributes of the event nccl.call.init.waiting: A process called a function that makes a communicator 10 s ago, and has not called on the new one since, or has split, shrunk or grown one and made no call since; rank and size are those in that. It waits for ranks that have not called the function, or does not use the communicator yet.
 type NcclCallInitWaiting struct {
 	attributes *record.Attributes
 	record.TrustAttributes
