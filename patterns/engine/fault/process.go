@@ -12,6 +12,19 @@ func (r *Rule) process(values []string) incident.Process {
 	}
 }
 
+// outlasts reports whether m, of another process, is no word that the process of f has ended: something
+// that is trusted more begins f, or it is of an earlier process.
+func (f *Fault) outlasts(m *Mark) bool {
+	for i, w := range f.rule.Watches {
+		for j := range f.marks[i] {
+			if led := &f.marks[i][j]; w.join < 0 && (led.Trust > m.Trust || led.Trust == m.Trust && led.Last > m.Time) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // gone forgets f: by then its process had ended, for its pid is that of another.
 func (f *Fault) gone(at int64) {
 	if v := f.verdict; v != nil && v.resolved == 0 {

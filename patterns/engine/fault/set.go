@@ -148,7 +148,7 @@ func (s *Set) fit(f *Fault) {
 func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
 	f := w.Rule.faults[key]
 	if f != nil && !w.ofOneProcess(f, m.Values) {
-		if m.Time < f.touched || m.Count <= 0 || m.Gone { // it is of an earlier process
+		if m.Count <= 0 || m.Gone || f.outlasts(m) {
 			return nil
 		}
 		f.gone(m.Time - 1)
