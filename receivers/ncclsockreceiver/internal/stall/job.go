@@ -116,11 +116,8 @@ func (js *jobs) forget(c *clock, o *Options) []owner {
 	return slices.DeleteFunc(gone, js.has)
 }
 
-// has reports whether a job is of that owner. Without an id there can be several.
+// has reports whether a job is of that owner. There can be several.
 func (js *jobs) has(one owner) bool {
-	if one.id != "" {
-		return js.of[jobKey{owner: one}] != nil
-	}
 	for key := range js.of {
 		if key.owner == one {
 			return true
@@ -147,7 +144,8 @@ func (js *jobs) watched(c *clock) (ranks []identity.Process) {
 // owner is a job as metrics name it: its id, inside its domain.
 type owner struct{ domain, id string }
 
-// jobKey tells jobs apart, those without an id by where their ranks meet, or by their launcher.
+// jobKey tells jobs apart: by their id, and by where their ranks meet, for steps of one Slurm job
+// run side by side under its id; those without either by their launcher.
 type jobKey struct {
 	owner
 	rendezvous, master string
@@ -156,8 +154,8 @@ type jobKey struct {
 
 func keyOf(p *identity.Process) jobKey {
 	of := owner{p.Domain, p.JobID}
-	if p.JobID != "" {
-		return jobKey{owner: of}
+	if p.JobID != "" { // the address is left out: one rank may call its own host localhost
+		return jobKey{owner: of, port: p.MasterPort, world: p.WorldSize}
 	}
 	return jobKey{owner: of, rendezvous: p.Rendezvous, master: p.MasterAddr, port: p.MasterPort, world: p.WorldSize}
 }

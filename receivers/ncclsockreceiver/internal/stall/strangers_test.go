@@ -309,3 +309,31 @@ func TestSocketsThatComeAndGoHideNoneOfAnother(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(w.tracker.sockets.byCookie), o.MaxSockets)
 }
+
+// Steps of one Slurm job, or two torchruns with one id, run side by side: that one moves data says
+// nothing of the other.
+func TestStepsOfOneJobSideBySide(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(20)
+	first := len(w.ranks)
+	for r := range 2 {
+		p := *w.ranks[0]
+		p.PID, p.Rank, p.NetNS, p.WorldSize, p.MasterPort = uint32(1000+first+r), r, uint64(5000+r), 2, 29501
+		p.StartTime = p.StartTime.Add(30 * time.Minute)
+		w.ranks = append(w.ranks, &p)
+	}
+	other := w.connect(first, first+1, 900, 40000, 50000)
+	w.links = append(w.links, other)
+	w.train(30)
+	w.hang()
+	var told []Event
+	for range 5 {
+		w.pass(time.Second)
+		other.send(1<<20, 10*time.Millisecond)
+		told = append(told, w.look()...)
+	}
+	require.NotEmpty(t, told)
+	for _, e := range told {
+		require.Equal(t, 4, e.Process.WorldSize)
+	}
+}
