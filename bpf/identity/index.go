@@ -28,6 +28,7 @@ type record struct {
 	byCalls bool   // which rank it is: nobody whom it starts, or who started it, says the same
 
 	launcher string    // as in launch
+	outside  bool      // it was started in the container of a rank, by somebody outside
 	launched *siblings // with whom it was started for its rank, nil for none
 	children *children // of a rank's process: how those ended that it had started, nil for none
 

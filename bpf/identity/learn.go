@@ -118,13 +118,16 @@ func (t *Tracker) put(f facts, parent *record) *record {
 	f.host = t.host
 	r, parentIsLauncher := derive(f, parent)
 	t.adopt(r)
+	t.disown(r, parent)
 	r.StartTime = wall(r.startNS)
 	if r.RankPID == r.PID {
 		r.RankStart = r.StartTime
 	}
 	t.table.put(r, bootNow())
 	t.memory.keep(r)
-	t.currents.note(r, bootNow())
+	if r.IsRank() || f.launch.rank == Unknown { // else its environment was heard, and it is no rank
+		t.currents.note(r, bootNow())
+	}
 	if parentIsLauncher {
 		t.demote(parent, r)
 	}
@@ -147,13 +150,31 @@ func (t *Tracker) adopt(r *record) {
 		return
 	}
 	var rank *record
-	t.table.living(func(o *record) {
+	t.table.queues[livingRank].Each(func(o *record) {
 		if o.startNS < r.startNS && !o.Inherited && !o.byCalls && keyOfRank(o) == keyOfRank(r) && o.Domain == r.Domain && (rank == nil || o.startNS < rank.startNS) {
 			rank = o
 		}
 	})
 	if rank != nil {
 		r.complete(&rank.Process)
+	}
+}
+
+// disown takes the rank from what is started from outside in the container of a rank that lives
+// (kubectl exec, a probe), and from what that starts. Its environment is the container's: that
+// of the rank, or of the launcher that has started the ranks.
+func (t *Tracker) disown(r, parent *record) {
+	if !r.IsRank() || r.Inherited || r.byCalls || r.ContainerID == "" || parent == nil || parent.ContainerID == r.ContainerID && !parent.outside {
+		return
+	}
+	t.table.queues[livingRank].Each(func(o *record) {
+		if o.startNS >= r.startNS || o.Inherited || o.byCalls || o.Domain != r.Domain || o.ContainerID != r.ContainerID {
+			return
+		}
+		r.outside = r.outside || keyOfRank(o) == keyOfRank(r) || r.launcher == "" && o.launcher != "" && o.WorldSize == r.WorldSize
+	})
+	if r.outside {
+		r.demote()
 	}
 }
 

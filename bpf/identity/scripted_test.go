@@ -214,6 +214,81 @@ func TestARankThatRunsTorchrunStaysARank(t *testing.T) {
 	}
 }
 
+// TestWhatSomebodyStartsInTheContainerOfARankIsNotTheRank: its environment is that of the container.
+func TestWhatSomebodyStartsInTheContainerOfARankIsNotTheRank(t *testing.T) {
+	const shim, runc = 10, 11
+	ours, another := "/kubepods/pod"+uid+"/"+idA, "/kubepods/pod"+uid+"/"+idB
+	for name, tc := range map[string]struct {
+		pod    []string   // what all in the container have
+		starts [][]string // what launchers give
+		shell  []string   // what somebody starts
+		in     string
+		ended  bool // the rank, before that
+		want   []any
+	}{
+		"a shell": {pod: rank3(), shell: rank3(), in: ours, want: []any{Unknown, false}},
+		"a shell beside what torchrun has started": {
+			pod: pytorchJob(1, 4), starts: [][]string{ofTorchrun(2, 4, 0), ofTorchrun(3, 4, 0)}, shell: pytorchJob(1, 4), in: ours, want: []any{Unknown, false},
+		},
+		"a shell beside the one rank that torchrun has started": {
+			pod: pytorchJob(1, 2), starts: [][]string{ofTorchrun(1, 2, 0)}, shell: pytorchJob(1, 2), in: ours, want: []any{Unknown, false},
+		},
+		"another container":                    {pod: rank3(), shell: rank3(), in: another, want: []any{3, false}},
+		"another rank in one container":        {pod: rank3(), shell: []string{"RANK=4", "WORLD_SIZE=8", "JOB_ID=job"}, in: ours, want: []any{4, false}},
+		"the rank, started again from outside": {pod: rank3(), shell: rank3(), in: ours, ended: true, want: []any{3, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+				proc.add(shim, 1, base, "containerd-shim", "/system.slice/containerd.service")
+				proc.add(runc, shim, base, "runc", "/system.slice/containerd.service")
+			})
+			run := func(pid, parent uint32, at float64, cgroup string, environ []string) {
+				s.proc.add(pid, parent, s.ns(at), "python", cgroup, environ...)
+				s.exec(pid, parent, at, at, environ...)
+			}
+			run(100, shim, 1, ours, tc.pod)
+			for i, environ := range tc.starts {
+				run(uint32(101+i), 100, 2, ours, environ)
+			}
+			if tc.ended {
+				s.exit(100, shim, 1, 15, 9)
+				s.proc.remove(100)
+			}
+			run(200, runc, 20, tc.in, tc.shell)
+			s.settle()
+			run(201, 200, 21, tc.in, tc.shell) // what that starts
+			s.settle()
+			require.Equal(t, tc.want, standing(s.lookup(200, 0, 30)))
+			require.Equal(t, tc.want[0], s.lookup(201, 0, 30).Rank)
+			for _, p := range s.Unranked() {
+				require.NotEqualValues(t, 200, p.PID, "it has said all")
+			}
+			if tc.want[0] == Unknown {
+				run(202, 200, 22, tc.in, ofTorchrun(0, 1, 0))
+				s.exit(200, runc, 20, 55, 9)
+				s.settle()
+				require.Equal(t, []any{0, false}, standing(s.lookup(202, 0, 30)), "torchrun in that shell starts a rank")
+				require.Empty(t, s.exits, "it is nobody's end")
+			}
+		})
+	}
+}
+
+// A launch script watches its GPU from a subshell, before it starts the rank.
+func TestWhatRanBeforeTheRankInItsContainerDoesNotDisownIt(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	const container = "/kubepods/pod" + uid + "/" + idA
+	s.proc.add(10, 1, s.ns(0), "bash", container)
+	s.proc.add(11, 10, s.ns(1), "bash", container) // a subshell: it has executed nothing
+	for pid, parent := range map[uint32]uint32{20: 11, 21: 10} {
+		s.proc.add(pid, parent, s.ns(float64(pid)), "x", container, rank3()...)
+	}
+	s.exec(20, 11, 20, 20, rank3()...)
+	s.exec(21, 10, 21, 21, rank3()...)
+	s.settle()
+	require.Equal(t, []any{3, false}, standing(s.lookup(21, 0, 30)))
+}
+
 // TestABatchScriptOfSlurmIsNoRank: sbatch --ntasks gives it SLURM_PROCID and SLURM_NTASKS. What
 // srun starts is of a step, under slurmstepd.
 func TestABatchScriptOfSlurmIsNoRank(t *testing.T) {
