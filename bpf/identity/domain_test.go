@@ -10,6 +10,7 @@ import (
 
 const (
 	idA = "3f4c1f0a9d7be26cf2a5c0b3d1e8f7a6948372615f0e1d2c3b4a59687f6e5d4c"
+	idB = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 	uid           = "d9b5c1f2-7a3e-4c55-9f10-8e6a2b4c7d01"
 	uidUnderscore = "d9b5c1f2_7a3e_4c55_9f10_8e6a2b4c7d01"
