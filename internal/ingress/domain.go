@@ -1,10 +1,14 @@
 package ingress
 
 import (
+	"slices"
+	"strings"
+
 	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/tracecoreai/tracecore/internal/peer"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 const domainKey = "gen_ai.training.job_domain"
@@ -49,4 +53,26 @@ func (s speaker) place(attributes pcommon.Map) {
 	if domain != "" {
 		attributes.PutStr(domainKey, domain)
 	}
+}
+
+// strangers are the attributes that name a pod or a container which is not the sender's. One outside
+// of containers speaks for these where he is root, as a collector of logs is.
+func (s speaker) strangers(attributes pcommon.Map) (keys []string) {
+	if s.domains == nil {
+		return nil
+	}
+	var own procfs.Membership
+	if !strings.HasPrefix(s.Cgroup, procfs.UsersSlice) { // there anybody makes what he likes
+		own = procfs.MembershipIn(s.Cgroup)
+	}
+	if s.User == 0 && !s.Gone && s.Cgroup != "" && own.PodUID == "" && own.ContainerID == "" {
+		return nil
+	}
+	for key, its := range map[string]string{"k8s.pod.uid": own.PodUID, "container.id": own.ContainerID} {
+		if value, ok := attributes.Get(key); ok && (s.Gone || its == "" || value.AsString() != its) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }

@@ -116,6 +116,49 @@ func TestTheJobOfASenderIsInHisDomain(t *testing.T) {
 	}
 }
 
+// TestASenderSpeaksOfHisOwnPod: what a log says of a rank joins what the kernel tells of it, by the
+// pod. Over loopback the kernel tells in which the sender is.
+func TestASenderSpeaksOfHisOwnPod(t *testing.T) {
+	const (
+		uid   = "0a1b2c3d-0001-4002-8003-0a1b2c3d4e5f"
+		id    = "3f4c1f0a9d7be26cf2a5c0b3d1e8f7a6948372615f0e1d2c3b4a59687f6e5d4c"
+		other = "0a1b2c3d-0001-4002-8003-0a1b2c3d4e60"
+		its   = "/kubepods/pod" + uid + "/" + id
+	)
+	for name, tt := range map[string]struct {
+		from net.Addr
+		pod  string
+		want bool // it is heard
+	}{
+		"its own":                             {peer.Addr{TCPAddr: loopback, User: 7, Cgroup: its}, uid, true},
+		"another's":                           {peer.Addr{TCPAddr: loopback, User: 7, Cgroup: its}, other, false},
+		"another's, by root in a pod":         {peer.Addr{TCPAddr: loopback, Cgroup: its}, other, false},
+		"by a user outside of pods":           {peer.Addr{TCPAddr: loopback, User: 7, Cgroup: "/user.slice/user-7.slice"}, uid, false},
+		"by a cgroup of a user's own":         {peer.Addr{TCPAddr: loopback, User: 7, Cgroup: "/user.slice/user-7.slice/user@7.service" + its}, uid, false},
+		"by root, as a collector of logs":     {peer.Addr{TCPAddr: loopback, Cgroup: "/system.slice/collector.service"}, uid, true},
+		"by root, where its cgroup is hidden": {peer.Addr{TCPAddr: loopback}, uid, false},
+		"by one who has gone":                 {peer.Addr{TCPAddr: loopback, Gone: true}, uid, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, logs, _ := startedOn(t, domains{})
+			ld := plog.NewLogs()
+			rl := ld.ResourceLogs().AppendEmpty()
+			rl.Resource().Attributes().PutStr("k8s.pod.uid", tt.pod)
+			rl.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().Attributes().PutStr("k8s.pod.uid", tt.pod)
+			require.NoError(t, r.logs.ConsumeLogs(sentBy(t, tt.from, nil), ld))
+			got := logs.AllLogs()[0].ResourceLogs().At(0)
+			for _, m := range []pcommon.Map{got.Resource().Attributes(), got.ScopeLogs().At(0).LogRecords().At(0).Attributes()} {
+				key := prefix + "k8s.pod.uid"
+				if tt.want {
+					key = "k8s.pod.uid"
+				}
+				require.Equal(t, tt.pod, m.AsRaw()[key])
+				require.NotContains(t, m.AsRaw(), map[bool]string{true: prefix + "k8s.pod.uid", false: "k8s.pod.uid"}[tt.want])
+			}
+		})
+	}
+}
+
 // computed is what each of eight ranks took for a step, as training code says it.
 func computed(at time.Time, step int64, slow int64) pmetric.Metrics {
 	md := pmetric.NewMetrics()

@@ -112,7 +112,7 @@ func (b batch) drops(attributes pcommon.Map) bool {
 	if !b.attributes(attributes) {
 		return b.refuse(1)
 	}
-	b.speaker.place(attributes)
+	b.places(attributes)
 	return false
 }
 
@@ -133,7 +133,7 @@ func (b batch) resource(m pcommon.Map) bool {
 	if !b.attributes(m) {
 		return false
 	}
-	b.speaker.place(m)
+	b.places(m)
 	if b.hosts == thisHost || b.hosts == provenHost || b.hosts == namedHost && named {
 		b.machine.put(m)
 	}
@@ -169,13 +169,26 @@ func (b batch) names(m pcommon.Map) {
 		}
 	}
 	for _, key := range reserved {
-		b.told.renamed(b.ctx, "attribute", key)
-		if value, ok := m.Get(key); ok {
-			kept := pcommon.NewValueEmpty()
-			value.CopyTo(kept)
-			m.Remove(key)
-			kept.CopyTo(m.PutEmpty(prefix + key))
-		}
+		b.rename(m, key)
+	}
+}
+
+// rename gives an attribute a name that says nothing to tracecore.
+func (b batch) rename(m pcommon.Map, key string) {
+	b.told.renamed(b.ctx, "attribute", key)
+	if value, ok := m.Get(key); ok {
+		kept := pcommon.NewValueEmpty()
+		value.CopyTo(kept)
+		m.Remove(key)
+		kept.CopyTo(m.PutEmpty(prefix + key))
+	}
+}
+
+// places puts what attributes name into what is the sender's own: its jobs, its pod, its container.
+func (b batch) places(m pcommon.Map) {
+	b.speaker.place(m)
+	for _, key := range b.speaker.strangers(m) {
+		b.rename(m, key)
 	}
 }
 
