@@ -4,6 +4,9 @@ package fusefault
 
 import (
 	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
+	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
 func rawOf(t testing.TB, v any) []byte {
@@ -76,9 +80,6 @@ func FuzzDecode(f *testing.F) {
 		}
 		_, err = decodeHolders(raw)
 		require.Equal(t, len(raw)%holderBytes == 0, err == nil)
-		parseSyscall(string(raw))
-		parseFdinfo(string(raw))
-		parseMountinfo(raw, "25")
 		var code kernelCode
 		if symbols, err := kerninfo.ReadTable(strings.NewReader(string(raw)), strings.NewReader("")); err == nil {
 			kerninfo.FindCode(symbols, code.find)
@@ -87,33 +88,35 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestFileOfASystemCall(t *testing.T) {
-	for line, want := range map[string]int{
-		"running":       -1,
-		"-1 0x0 0x7ffd": -1,
-		"":              -1,
-		"x 0x3 0x7":     -1,
-		"0 0x3 0x7f 0x1000 0x0 0x0 0x0 0x7ffd 0x7f": map[bool]int{true: 3, false: -1}[unix.SYS_READ == 0],
-		"202 0x3 0x7f": -1,
-	} {
-		fd, ok := parseSyscall(line)
-		require.Equal(t, want >= 0, ok, line)
-		if ok {
-			require.EqualValues(t, want, fd, line)
-		}
+	root := t.TempDir()
+	put := func(file, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, file), []byte(text), 0o600))
 	}
-	id, ok := parseFdinfo("pos:\t0\nflags:\t0100000\nmnt_id:\t25\nino:\t7\n")
-	require.True(t, ok)
-	require.Equal(t, "25", id)
-	_, ok = parseFdinfo("pos:\t0\n")
-	require.False(t, ok)
-
-	text := []byte("24 1 8:1 / / rw - ext4 /dev/sda1 rw\n25 24 0:52 / /mnt/a\\040b rw - fuse.juicefs j rw\n26 24 x:y / /z rw\n")
-	d, ok := parseMountinfo(text, "25")
-	require.True(t, ok)
-	require.Equal(t, Device{0, 52}, d)
-	for _, id := range []string{"2", "26", "27"} {
-		_, ok = parseMountinfo(text, id)
-		require.False(t, ok, id)
+	put("42/fdinfo/3", "pos:\t0\nflags:\t0100000\nmnt_id:\t25\nino:\t7\n")
+	put("42/fdinfo/4", "pos:\t0\n")
+	put("42/mountinfo", "24 1 8:1 / / rw - ext4 /dev/sda1 rw\n25 24 0:52 / /mnt/a\\040b rw - fuse.juicefs j rw\n26 24 x:y / /z rw - ext4 z rw\n")
+	p := &Probe{proc: procfs.Open(root)}
+	for line, known := range map[string]bool{
+		"running":                              false,
+		"-1 0x0 0x7ffd":                        false,
+		"":                                     false,
+		"x 0x3 0x7":                            false,
+		fmt.Sprint(unix.SYS_READ, " 0x3 0x7f"): true,
+		fmt.Sprint(unix.SYS_READ, " 0x4 0x7f"): false,
+		fmt.Sprint(unix.SYS_READ, " 0x5 0x7f"): false,
+		fmt.Sprint(unix.SYS_PREADV2, " 0x3 0x7f"): true,
+		fmt.Sprint(unix.SYS_SPLICE, " 0x3 0x0"):   true,
+		fmt.Sprint(unix.SYS_SENDFILE, " 0x4 0x3"): true,
+		fmt.Sprint(unix.SYS_SENDFILE, " 0x3 0x4"): false,
+		fmt.Sprint(unix.SYS_FUTEX, " 0x3 0x7f"):   false,
+	} {
+		put("42/task/43/syscall", line+" 0x0\n")
+		d, ok := p.fileDevice(thread{pid: 42, tid: 43})
+		require.Equal(t, known, ok, line)
+		if ok {
+			require.Equal(t, Device{0, 52}, d, line)
+		}
 	}
 }
 

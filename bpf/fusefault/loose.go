@@ -2,15 +2,7 @@
 
 package fusefault
 
-import (
-	"bytes"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
-
-	"golang.org/x/sys/unix"
-)
+import "github.com/tracecoreai/tracecore/internal/procfs"
 
 // sighting is a wait with no record of its own: known since it was first seen.
 type sighting struct {
@@ -70,78 +62,15 @@ func (p *picture) addLoose(v *verdicts, t thread, seen sighting) {
 
 // fileDevice is the device of the file that a thread's system call works on. It
 // asks procfs and never the file: that would wait for the same daemon.
-func fileDevice(t thread) (Device, bool) {
-	task := fmt.Sprintf("/proc/%d/task/%d/", t.pid, t.tid)
-	call, err := os.ReadFile(task + "syscall")
-	if err != nil {
+func (p *Probe) fileDevice(t thread) (Device, bool) {
+	waits, err := p.proc.ThreadWait(t.pid, t.tid)
+	fd := waits.FD
+	if err != nil || fd == procfs.Negative {
 		return Device{}, false
 	}
-	fd, ok := parseSyscall(string(call))
-	if !ok {
-		return Device{}, false
+	if waits.Syscall == "sendfile" { // the second is the file that is read
+		fd = int(uint32(waits.Arguments[1]))
 	}
-	info, err := os.ReadFile(task + "fdinfo/" + strconv.FormatUint(fd, 10))
-	if err != nil {
-		return Device{}, false
-	}
-	mount, ok := parseFdinfo(string(info))
-	if !ok {
-		return Device{}, false
-	}
-	mounts, err := os.ReadFile(task + "mountinfo")
-	if err != nil {
-		return Device{}, false
-	}
-	return parseMountinfo(mounts, mount)
-}
-
-// parseSyscall reads "number argument…" as /proc/<tid>/syscall has it, and returns
-// the file descriptor that is read, written or synchronised. "running" and -1 (no
-// system call) have none.
-func parseSyscall(line string) (uint64, bool) {
-	fields := strings.Fields(line)
-	if len(fields) < 3 {
-		return 0, false
-	}
-	number, err := strconv.ParseInt(fields[0], 10, 64)
-	if err != nil {
-		return 0, false
-	}
-	argument := fields[1]
-	switch number {
-	case unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_READV, unix.SYS_PREADV, unix.SYS_PREADV2,
-		unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_PWRITEV2,
-		unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_SPLICE, unix.SYS_COPY_FILE_RANGE:
-	case unix.SYS_SENDFILE:
-		argument = fields[2] // the file that is read
-	default:
-		return 0, false
-	}
-	fd, err := strconv.ParseUint(strings.TrimPrefix(argument, "0x"), 16, 32)
-	return fd, err == nil
-}
-
-// parseFdinfo returns the mount id of an open file.
-func parseFdinfo(text string) (string, bool) {
-	for line := range strings.Lines(text) {
-		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
-			return strings.TrimSpace(id), true
-		}
-	}
-	return "", false
-}
-
-// parseMountinfo returns the third field of the line of one mount.
-func parseMountinfo(text []byte, id string) (Device, bool) {
-	for line := range bytes.Lines(text) {
-		fields := bytes.SplitN(line, []byte(" "), 4)
-		if len(fields) < 4 || string(fields[0]) != id {
-			continue
-		}
-		major, minor, _ := strings.Cut(string(fields[2]), ":")
-		a, errA := strconv.ParseUint(major, 10, 12)
-		b, errB := strconv.ParseUint(minor, 10, 20)
-		return Device{uint32(a), uint32(b)}, errA == nil && errB == nil
-	}
-	return Device{}, false
+	mount, err := p.proc.MountOf(t.pid, fd)
+	return Device{mount.Major, mount.Minor}, err == nil
 }

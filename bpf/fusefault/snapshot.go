@@ -66,7 +66,7 @@ func (p *Probe) snapshot(s *Snapshot, minAge time.Duration) error {
 	if err != nil {
 		return err
 	}
-	p.sightings.follow(picture, &v, devices(picture, mounts), fileDevice)
+	p.sightings.follow(picture, &v, devices(picture, mounts), p.fileDevice)
 	waits := v.waits
 	slices.SortFunc(waits, func(a, b wait) int { return compare(a.start, b.start, a.ID, b.ID) })
 	*s = Snapshot{Time: bootclock.Time(picture.now, offset), InFlight: make([]InFlight, 0, len(waits))}

@@ -24,6 +24,8 @@ type Mount struct {
 	Point  string // as that process sees it
 	Source string
 	Type   string
+	Major  uint32 // of its device
+	Minor  uint32
 	// SeenBy is whose table it was found in: a pid, "1" or "self".
 	SeenBy string
 }
@@ -103,6 +105,7 @@ func (f *FS) table(process string, fits func(line []byte) bool) (*Mount, error) 
 // mountLine is one line of a mount table.
 type mountLine struct {
 	root, point, kind, source string
+	major, minor              uint32
 }
 
 // findMount looks for a line that fits in a mount table (proc_pid_mountinfo(5)). Of
@@ -123,7 +126,7 @@ func findMount(table io.Reader, fits func(line []byte) bool) (*Mount, error) {
 	}
 	switch {
 	case best != nil:
-		return &Mount{Point: bounded(best.point), Source: bounded(best.source), Type: bounded(best.kind)}, nil
+		return &Mount{Point: bounded(best.point), Source: bounded(best.source), Type: bounded(best.kind), Major: best.major, Minor: best.minor}, nil
 	case lines.Err() != nil:
 		return nil, lines.Err()
 	}
@@ -146,6 +149,13 @@ func parseMount(line string) (m mountLine, ok bool) {
 	if !ok || len(place) < 6 || len(kind) < 2 {
 		return m, false
 	}
+	major, minor, _ := strings.Cut(place[2], ":")
+	a, errMajor := strconv.ParseUint(major, 10, 12) // MAJOR and MINOR, include/linux/kdev_t.h
+	b, errMinor := strconv.ParseUint(minor, 10, 20)
+	if errMajor != nil || errMinor != nil {
+		return m, false
+	}
+	m.major, m.minor = uint32(a), uint32(b)
 	var problems [4]bool
 	m.root, problems[0] = unescape(place[3])
 	m.point, problems[1] = unescape(place[4])

@@ -27,11 +27,11 @@ func TestMountIsFoundByItsDeviceNumber(t *testing.T) {
 		processes []string
 		want      Mount
 	}{
-		"the whole before a part, then the shortest path": {52, []string{"1"}, Mount{"/a", "JuiceFS:vol", "fuse.juicefs", "1"}},
-		"as the first process sees it":                    {52, []string{"42", "1"}, Mount{"/data", "JuiceFS:vol", "fuse.juicefs", "42"}},
-		"past a process that is gone":                     {52, []string{"77", "1"}, Mount{"/a", "JuiceFS:vol", "fuse.juicefs", "1"}},
-		"past a process that does not have it":            {53, []string{"42", "1"}, Mount{"/my data\nset", "my bucket", "fuse.s3fs", "1"}},
-		"past odd lines":                                  {54, []string{"1"}, Mount{"/sound", "bucket", "fuse.gcsfuse", "1"}},
+		"the whole before a part, then the shortest path": {52, []string{"1"}, Mount{"/a", "JuiceFS:vol", "fuse.juicefs", 0, 52, "1"}},
+		"as the first process sees it":                    {52, []string{"42", "1"}, Mount{"/data", "JuiceFS:vol", "fuse.juicefs", 0, 52, "42"}},
+		"past a process that is gone":                     {52, []string{"77", "1"}, Mount{"/a", "JuiceFS:vol", "fuse.juicefs", 0, 52, "1"}},
+		"past a process that does not have it":            {53, []string{"42", "1"}, Mount{"/my data\nset", "my bucket", "fuse.s3fs", 0, 53, "1"}},
+		"past odd lines":                                  {54, []string{"1"}, Mount{"/sound", "bucket", "fuse.gcsfuse", 0, 54, "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := r.Mount(0, tc.minor, tc.processes...)
@@ -49,7 +49,7 @@ func TestMountOfAnOpenFile(t *testing.T) {
 	r.write("42/fdinfo/3", "pos:\t0\nflags:\t02\nmnt_id:\t41\nino:\t7\n")
 	found, err := r.MountOf(42, 3)
 	require.NoError(t, err)
-	require.Equal(t, Mount{"/var/lib/kubelet/pods/x/volume-subpaths/a", "JuiceFS:vol", "fuse.juicefs", "42"}, found)
+	require.Equal(t, Mount{"/var/lib/kubelet/pods/x/volume-subpaths/a", "JuiceFS:vol", "fuse.juicefs", 0, 52, "42"}, found)
 	for file, info := range map[string]string{"of no mount of it": "mnt_id:\t4\n", "of no number": "mnt_id:\tx\n", "of a pipe": "pos:\t0\n"} {
 		r.write("42/fdinfo/4", info)
 		_, err := r.MountOf(42, 4)

@@ -3,6 +3,7 @@ package procfs
 // syscalls are those in which a thread of a job waits
 // (arch/x86/entry/syscalls/syscall_64.tbl).
 var syscalls = map[int64]call{
+	327: {"preadv2", true}, 328: {"pwritev2", true}, 275: {"splice", true}, 326: {"copy_file_range", true},
 	0: {"read", true}, 1: {"write", true}, 17: {"pread64", true}, 18: {"pwrite64", true}, 19: {"readv", true}, 20: {"writev", true},
 	295: {"preadv", true}, 296: {"pwritev", true}, 40: {"sendfile", true}, 16: {"ioctl", true}, 72: {"fcntl", true}, 73: {"flock", true},
 	74: {"fsync", true}, 75: {"fdatasync", true}, 77: {"ftruncate", true}, 217: {"getdents64", true}, 5: {"fstat", true}, 3: {"close", true},

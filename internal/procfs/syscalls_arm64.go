@@ -3,6 +3,7 @@ package procfs
 // syscalls are those in which a thread of a job waits
 // (include/uapi/asm-generic/unistd.h).
 var syscalls = map[int64]call{
+	286: {"preadv2", true}, 287: {"pwritev2", true}, 76: {"splice", true}, 285: {"copy_file_range", true},
 	63: {"read", true}, 64: {"write", true}, 67: {"pread64", true}, 68: {"pwrite64", true}, 65: {"readv", true}, 66: {"writev", true},
 	69: {"preadv", true}, 70: {"pwritev", true}, 71: {"sendfile", true}, 29: {"ioctl", true}, 25: {"fcntl", true}, 32: {"flock", true},
 	82: {"fsync", true}, 83: {"fdatasync", true}, 46: {"ftruncate", true}, 61: {"getdents64", true}, 80: {"fstat", true}, 57: {"close", true},
