@@ -4,8 +4,10 @@ package fusefault
 
 import (
 	"os"
+	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/bpf/fusefault/hangfs"
@@ -76,35 +78,38 @@ func requireSeen(t *testing.T, p *Probe, confined bool) {
 	require.NoError(t, remove())
 }
 
-// requireExact: what is counted as held is what the maps hold, by tenant and by user.
+// requireExact: what is counted as held is what the maps hold, by tenant and by user. Both are read
+// one after the other, and threads that were let go still ask.
 func requireExact(t *testing.T, p *Probe) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := &p.buffers
-	var err error
-	b.requestKeys, b.requests, err = readAll(p.hooks, tableRequests, b, b.requestKeys, b.requests)
-	require.NoError(t, err)
-	b.faultKeys, b.faults, err = readAll(p.hooks, tableFaults, b, b.faultKeys, b.faults)
-	require.NoError(t, err)
-	b.mountKeys, b.mounts, err = readAll(p.hooks, tableMounts, b, b.mountKeys, b.mounts)
-	require.NoError(t, err)
-	var tables [3][]room.Owner
-	add := func(table int, o bpfOwner) {
-		tables[table] = append(tables[table], room.Owner{Tenant: o.TenantSlot, User: o.UserSlot})
-	}
-	for _, r := range b.requests {
-		add(0, r.Owner)
-	}
-	for _, f := range b.faults {
-		add(1, f.Owner)
-	}
-	for _, m := range b.mounts {
-		add(2, m.Owner)
-	}
-	got, err := room.Held(p.hooks.maps.Held)
-	require.NoError(t, err)
-	require.Equal(t, room.Counts(tables[:]...), got)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var err error
+		b.requestKeys, b.requests, err = readAll(p.hooks, tableRequests, b, b.requestKeys, b.requests)
+		require.NoError(c, err)
+		b.faultKeys, b.faults, err = readAll(p.hooks, tableFaults, b, b.faultKeys, b.faults)
+		require.NoError(c, err)
+		b.mountKeys, b.mounts, err = readAll(p.hooks, tableMounts, b, b.mountKeys, b.mounts)
+		require.NoError(c, err)
+		var tables [3][]room.Owner
+		add := func(table int, o bpfOwner) {
+			tables[table] = append(tables[table], room.Owner{Tenant: o.TenantSlot, User: o.UserSlot})
+		}
+		for _, r := range b.requests {
+			add(0, r.Owner)
+		}
+		for _, f := range b.faults {
+			add(1, f.Owner)
+		}
+		for _, m := range b.mounts {
+			add(2, m.Owner)
+		}
+		got, err := room.Held(p.hooks.maps.Held)
+		require.NoError(c, err)
+		require.True(c, slices.Equal(room.Counts(tables[:]...), got), "what is held is not what is counted")
+	}, hosttest.Patience, pace)
 }
 
 // A user who may mount FUSE where nobody else sees it hangs as many threads on it as he

@@ -30,13 +30,22 @@ type subject struct {
 	file string // "": its memory
 }
 
+// mapped is what waits for the memory of a process and for a mount of its: the way to files that it
+// has. One on a dead mount hides neither its memory nor its environment.
+const mapped = "files"
+
 // behind is a read that was left behind.
 type behind struct {
 	subject
 	owner string
 }
 
-func (s subject) memory() bool { return s.file == "" }
+func (s subject) memory() bool { return s.file == "" || s.file == mapped }
+
+// held reports whether a read cannot end before one of o does.
+func (s subject) held(o subject) bool {
+	return s == o || s.file == mapped && o == subject{pid: s.pid}
+}
 
 // subjectOf tells what a read of a file waits for.
 func (f *FS) subjectOf(file string) subject {
@@ -47,8 +56,10 @@ func (f *FS) subjectOf(file string) subject {
 		return subject{file: file}
 	}
 	switch name, _, _ = strings.Cut(name, "/"); name {
-	case "environ", "maps", "map_files", "pagemap", "root", "cwd": // the last two lead to files, as those that are mapped
+	case "environ", "maps", "pagemap":
 		return subject{pid: uint32(pid)}
+	case "map_files", "root", "cwd":
+		return subject{uint32(pid), mapped}
 	}
 	return subject{uint32(pid), file}
 }
@@ -71,7 +82,7 @@ func (f *FS) stands(of subject) (again, crowded bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, one := range f.left {
-		again = again || one.subject == of
+		again = again || of.held(one.subject)
 	}
 	return again, len(f.left) >= leftOfOne
 }

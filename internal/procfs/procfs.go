@@ -66,7 +66,7 @@ func Open(root string) *FS {
 			root = choice
 		}
 	}
-	return &FS{root: root, sys: cmp.Or(os.Getenv("HOST_SYS"), "/sys"), patience: patience}
+	return &FS{root: filepath.Clean(root), sys: cmp.Or(os.Getenv("HOST_SYS"), "/sys"), patience: patience}
 }
 
 // WithPatience sets how long a read may take, before the first.
@@ -137,6 +137,9 @@ func patiently[T any](f *FS, file string, of subject, owner func() string, read 
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if over {
+			if late, is := any(value).(io.Closer); is && err == nil {
+				go late.Close() // nobody waits for it
+			}
 			f.left = slices.DeleteFunc(f.left, func(one *behind) bool { return one == left })
 		}
 		over = true

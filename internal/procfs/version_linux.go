@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,6 +53,13 @@ func version(file *os.File, inode uint64) (Version, error) {
 // (fuse_flush, fs/fuse/file.c). What hangs is the tenant's whose process it is.
 func (f *FS) Close(file *os.File) error {
 	of := subject{f.subjectOf(file.Name()).pid, "close " + file.Name()}
-	_, err := patiently(f, file.Name(), of, func() string { return f.ownerOf(of) }, func() (struct{}, error) { return struct{}{}, file.Close() })
+	var begun atomic.Bool
+	_, err := patiently(f, file.Name(), of, func() string { return f.ownerOf(of) }, func() (struct{}, error) {
+		begun.Store(true)
+		return struct{}{}, file.Close()
+	})
+	if !begun.Load() && errors.Is(err, ErrHung) {
+		go file.Close() // else the finalizers of the whole process would wait for the daemon
+	}
 	return err
 }

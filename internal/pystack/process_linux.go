@@ -2,11 +2,10 @@ package pystack
 
 import (
 	"errors"
+	"fmt"
 	"path"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tracecoreai/tracecore/internal/procfs"
@@ -127,8 +126,9 @@ func (r *Reader) image(pid uint32, m procfs.Mapping) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	one, err := procfs.Patiently(r.proc, filepath.Join(r.proc.Root(), strconv.Itoa(int(pid)), "map_files", m.Addresses()), func() (*image, error) {
+	defer func() { _ = r.proc.Close(file) }()
+	name := fmt.Sprintf("%s (device %s, inode %d)", m.Path, m.Device, m.Inode)
+	one, err := procfs.PatientlyOf(r.proc, pid, name, func() (*image, error) {
 		return readImage(file)
 	})
 	if err != nil || one.runtime == 0 {

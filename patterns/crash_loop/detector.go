@@ -52,7 +52,7 @@ func Detector() rule.Detector {
 		Attributes: []string{
 			rule.AttributeRank, rule.AttributeRankStart, rule.AttributeJob, rule.AttributeJobDomain, rule.AttributeRendezvous, rule.AttributeDrill, "host.name", "process.executable.name",
 			"process.pid", "process.exit.code", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal", "process.exit.signal_name",
-			"process.exit.spared_ranks", "signal.number", "signal.sender.relation",
+			"gen_ai.training.world_size", "process.exit.spared_ranks", "signal.number", "signal.sender.relation",
 		},
 		Parameters: map[string]rule.ParameterType{
 			"starts": rule.IntegerParameter, "apart": rule.DurationParameter, "at_once": rule.DurationParameter,
@@ -118,6 +118,8 @@ type start struct {
 	How    string `json:"how"`
 	Killed bool   `json:"killed,omitempty"` // with another, at once
 	Well   bool   `json:"well,omitempty"`   // none of its ranks has died, and one ended with status 0
+	Left   int64  `json:"left,omitempty"`   // ranks that ended with status 0, of one that ends well
+	World  int64  `json:"world,omitempty"`  // of so many; 0: not known
 	Late   bool   `json:"late,omitempty"`   // it was read late
 	Life   int64  `json:"life,omitempty"`   // of the rank that died first; 0: not known
 	// Deaths are those of other ranks that ended in the same way, in their order.
@@ -136,13 +138,15 @@ func (d *detector) Observe(r *rule.Record) bool {
 		return d.begins(r)
 	}
 	s, ok := end(r)
-	job := rule.Job(r.Attributes)
+	job, domain := rule.Job(r.Attributes), rule.Text(r.Attributes, rule.AttributeJobDomain)
+	key := job + "\x00" + domain
+	l := d.loops[key]
+	if l != nil && l.Lives != nil && l.Lives.Run == r.Run && ofRank(r) { // however it ended
+		l.Lives = nil
+	}
 	if !ok || job == "" {
 		return false
 	}
-	domain := rule.Text(r.Attributes, rule.AttributeJobDomain)
-	key := job + "\x00" + domain
-	l := d.loops[key]
 	switch {
 	case s.Well:
 		if l == nil || !l.takeWell(s) {
@@ -184,14 +188,15 @@ func end(r *rule.Record) (*start, bool) {
 	signal, _ := rule.Integer(a, "process.exit.signal")
 	code, _ := rule.Integer(a, "process.exit.code")
 	if r.Run == "" || !ranked || rank < 0 || stopped(r, signal, code) ||
-		rule.Text(a, rule.AttributeDrill) == "true" || rule.Text(a, "process.exit.inherited_identity") == "true" || rule.Text(a, "process.exit.helper") == "true" {
+		rule.Text(a, rule.AttributeDrill) == "true" || !ofRank(r) {
 		return nil, false
 	}
 	if signal == 0 && code == 0 {
 		if began, known := rule.Integer(a, rule.AttributeRankStart); known && r.Time-began < trains {
 			return nil, false
 		}
-		return &start{Run: r.Run, Time: r.Time, Rank: rank, Well: true}, true
+		world, _ := rule.Integer(a, "gen_ai.training.world_size")
+		return &start{Run: r.Run, Time: r.Time, Rank: rank, Well: true, Left: 1, World: world}, true
 	}
 	how := cmp.Or(rule.Text(a, "process.exit.signal_name"), status+strconv.FormatInt(code, 10))
 	pid, _ := rule.Integer(a, "process.pid")
@@ -200,6 +205,11 @@ func end(r *rule.Record) (*start, bool) {
 		s.Life = max(0, r.Time-began)
 	}
 	return s, true
+}
+
+// ofRank reports whether it is the rank itself that ended, not a process beside it.
+func ofRank(r *rule.Record) bool {
+	return rule.Text(r.Attributes, "process.exit.inherited_identity") != "true" && rule.Text(r.Attributes, "process.exit.helper") != "true"
 }
 
 // stopped reports whether somebody ended the job, not one rank of it, as in rank_exit.
@@ -285,7 +295,10 @@ const status = "exit status "
 
 // takeWell enters a start that ends well, as far as is known, and reports whether it was new.
 func (l *loop) takeWell(s *start) bool {
-	if l.at(s.Run) >= 0 {
+	if at := l.at(s.Run); at >= 0 {
+		if known := l.Starts[at]; known.Well {
+			known.Left++
+		}
 		return false
 	}
 	l.Starts = append(l.Starts, s)
@@ -346,8 +359,8 @@ func (l *loop) ready(c *closeness) int64 {
 	}
 	last := l.Starts[len(l.Starts)-1]
 	switch {
-	case last.Well: // as far as is known
-		return last.Time + c.together
+	case last.Well && (last.World == 0 || last.Left < last.World): // one may have left early, and another die
+		return last.Time + leastLife
 	case last.How == "SIGKILL" && !last.Killed:
 		return last.Time + c.atOnce
 	case last.How == "SIGABRT" && len(l.Starts) > 1:

@@ -181,12 +181,6 @@ func TestRanksThatFailTogetherHaveNoFirst(t *testing.T) {
 
 // A start that lives for long ends the loop, and what dies after it begins another.
 func TestAStartThatLivesEndsTheLoop(t *testing.T) {
-	begin := func(d *detector, run string, at int64) bool {
-		a := pcommon.NewMap()
-		a.PutStr(rule.AttributeJob, "j")
-		a.PutInt(rule.AttributeRank, 0)
-		return d.Observe(&rule.Record{Name: eventStart, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
-	}
 	d := newDetector()
 	require.False(t, begin(d, "0", 1), "no loop is told")
 	for run := range int64(3) {
@@ -275,4 +269,85 @@ func TestRanksThatAreAskedToEnd(t *testing.T) {
 			require.Equal(t, tc.counts, counts)
 		})
 	}
+}
+
+func begin(d *detector, run string, at int64) bool {
+	a := pcommon.NewMap()
+	a.PutStr(rule.AttributeJob, "j")
+	a.PutInt(rule.AttributeRank, 0)
+	return d.Observe(&rule.Record{Name: eventStart, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+}
+
+func looping(t *testing.T) *detector {
+	d := newDetector()
+	for run := range int64(3) {
+		die(d, "j", fmt.Sprint(run), 0, 100*(run+1), "SIGSEGV")
+	}
+	require.Len(t, d.Decide(300*second), 1)
+	return d
+}
+
+// A start that ended well lives no more, when the job loops again.
+func TestALoopAfterAGoodStartStands(t *testing.T) {
+	d := looping(t)
+	require.True(t, begin(d, "3", 310))
+	require.True(t, ends(d, "j", "3", 0, 330))
+	require.Equal(t, eventEnd, d.Decide(390 * second)[0].Event)
+	for run := int64(4); run < 7; run++ {
+		begin(d, fmt.Sprint(run), 100*run+10)
+		die(d, "j", fmt.Sprint(run), 0, 100*(run+1), "SIGSEGV")
+	}
+	for _, f := range d.Decide(700 * second) {
+		require.Equal(t, eventLoop, f.Event, "%v", f.Attributes)
+	}
+}
+
+// A start that somebody ends by SIGTERM does not live.
+func TestAStoppedStartDoesNotLive(t *testing.T) {
+	d := looping(t)
+	require.True(t, begin(d, "3", 310))
+	a := pcommon.NewMap()
+	a.PutStr(rule.AttributeJob, "j")
+	a.PutInt(rule.AttributeRank, 0)
+	a.PutInt("process.exit.signal", 15)
+	a.PutStr("process.exit.signal_name", "SIGTERM")
+	d.Observe(&rule.Record{Name: eventExit, Time: 320 * second, Run: "3", Resource: pcommon.NewMap(), Attributes: a})
+	for _, f := range d.Decide(1000 * second) {
+		require.NotEqual(t, eventEnd, f.Event, "%v", f.Attributes)
+	}
+}
+
+// And the loop goes on by starts that die before their start is told.
+func TestALoopGoesOnAfterAStoppedStart(t *testing.T) {
+	d := looping(t)
+	require.True(t, begin(d, "3", 310))
+	a := pcommon.NewMap()
+	a.PutStr(rule.AttributeJob, "j")
+	a.PutInt(rule.AttributeRank, 0)
+	a.PutInt("process.exit.signal", 15)
+	d.Observe(&rule.Record{Name: eventExit, Time: 320 * second, Run: "3", Resource: pcommon.NewMap(), Attributes: a})
+	for run := int64(4); run < 8; run++ {
+		die(d, "j", fmt.Sprint(run), 0, 100*run, "SIGSEGV")
+		for _, f := range d.Decide(100 * run * second) {
+			require.Equal(t, eventLoop, f.Event, "%v", f.Attributes)
+		}
+	}
+	for _, f := range d.Decide(1000 * second) {
+		require.Equal(t, eventLoop, f.Event, "%v", f.Attributes)
+	}
+}
+
+// One rank ends with status 0, the next dies two seconds later of the same start.
+func TestARankThatLeavesFirstEndsNoLoop(t *testing.T) {
+	d := looping(t)
+	ends(d, "j", "3", 1, 400)
+	var events []string
+	for _, f := range d.Decide(402 * second) {
+		events = append(events, f.Event)
+	}
+	die(d, "j", "3", 0, 403, "SIGSEGV")
+	for _, f := range d.Decide(404 * second) {
+		events = append(events, f.Event)
+	}
+	require.Equal(t, []string{eventLoop}, events)
 }

@@ -240,9 +240,10 @@ func TestWhatAProcessAskedForIsNotToldOfTheNextWithItsNumber(t *testing.T) {
 	require.Equal(t, ncclcall.GPUInitiated, due[0].Why)
 	before.Ended = true
 	static := sight{before, ncclcall.Unseen{PID: 42, Why: ncclcall.Static}}
-	require.Len(t, u.look([]sight{static}, start, nil), 1)
+	lives := map[identity.Born]identity.Process{rank.Born(): rank}
+	require.Empty(t, u.look([]sight{static}, start, lives), "it ended while its files were searched")
 	static.of = rank
-	require.Len(t, u.look([]sight{static}, start, nil), 1, "of the next it is told as well")
+	require.Len(t, u.look([]sight{static}, start, lives), 1, "of the next it is told")
 }
 
 // Only of ranks, and of what may be ranks, it counts what they ask NCCL for.

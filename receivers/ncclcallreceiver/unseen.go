@@ -2,6 +2,7 @@ package ncclcallreceiver
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
@@ -48,6 +49,10 @@ func (u *unseen) look(found []sight, now time.Time, living map[identity.Born]ide
 			found = append(found, gpuInitiated(&p))
 		}
 	}
+	found = slices.DeleteFunc(found, func(one sight) bool { // the answer may have taken seconds
+		_, lives := living[one.of.Born()]
+		return !lives
+	})
 	still := make(map[blind]time.Time, len(found))
 	for _, one := range found {
 		key := blind{one.of.Born(), one.Why}

@@ -240,7 +240,7 @@ func (t *trail) clearing(least verdict.Trust) *sighting {
 			continue
 		}
 		for j := range slices.Backward(t.marks[i]) {
-			if m := &t.marks[i][j]; t.trusted(w, m, least) {
+			if m := &t.marks[i][j]; t.trusted(w, m, least) && (w.Follows == nil || t.counts(w, m, least)) {
 				if newest == nil || m.Time > newest.m.Time {
 					newest = &sighting{w, *m}
 				}

@@ -131,7 +131,9 @@ func (t *Tracker) noticed(r *rank, since time.Duration) time.Duration {
 func (t *Tracker) weigh(found []finding) {
 	for i := range found {
 		f := &found[i]
-		t.awaits(f.at)
+		if f.since < t.last { // what is new in this snapshot moves in the next, mostly
+			t.awaits(f.at)
+		}
 		if f.cause == socketstall.Connecting {
 			continue
 		}
