@@ -45,7 +45,7 @@ func TestMountIsGoneOnlyWhereTheTableCanBeRead(t *testing.T) {
 	n := newNode(t, map[string]string{"proc/1/mountinfo": "40 22 0:52 / /mnt/data rw - fuse.juicefs JuiceFS:vol rw\n"})
 	found, ok := n.Mount(0, 52, "42", procfs.OfInit)
 	require.True(t, ok)
-	require.Equal(t, procfs.Mount{Point: "/mnt/data", Source: "JuiceFS:vol", Type: "fuse.juicefs", SeenBy: "1"}, found)
+	require.Equal(t, procfs.Mount{Point: "/mnt/data", Source: "JuiceFS:vol", Type: "fuse.juicefs", Minor: 52, SeenBy: "1"}, found)
 	require.False(t, n.Gone(0, 52, "1"))
 	require.True(t, n.Gone(0, 99, "1"))
 	require.False(t, n.Gone(0, 52, "42"))
