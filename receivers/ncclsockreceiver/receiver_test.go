@@ -39,14 +39,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) newFactory() receiver.Factory {
-	// When the next snapshot is due, the tracker says (package stall): here it is an interval.
-	ticks := func(d time.Duration) (<-chan time.Time, func()) {
-		if d < 2*b.config.SnapshotInterval {
-			d = b.config.SnapshotInterval
-		}
-		return b.Ticks(d)
-	}
-	return newFactory(surroundings{ticks: ticks, open: func(*Config) (source, error) {
+	return newFactory(surroundings{ticks: b.Ticks, open: func(*Config) (source, error) {
 		b.source = &fakeSource{Probe: probereceivertest.NewProbe(), at: b.at, changes: make(chan ncclsock.Change), looked: make(chan struct{}, 1)}
 		return b.source, b.Open()
 	}})

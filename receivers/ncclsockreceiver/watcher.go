@@ -141,14 +141,10 @@ func (w *watcher) readChanges(s source, changes chan<- *ncclsock.Change) {
 	}
 }
 
-// later is how much later than the tracker asks for a snapshot is taken: two do not take
-// equally long, and one that came a millisecond too early would say nothing.
-const later = 20 * time.Millisecond
-
-// watch takes snapshots, when the tracker asks for them, until the probe is closed or broken.
+// watch takes a snapshot at each tick until the probe is closed or broken.
 func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.Change) error {
 	ticks, stop := w.ticks(w.config.SnapshotInterval)
-	defer func() { stop() }()
+	defer stop()
 	var outcomes probereceiver.Scans
 	for {
 		select {
@@ -157,12 +153,9 @@ func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.
 		case c := <-changes:
 			w.tracker.Note(c)
 		case <-ticks:
-			began := time.Now()
 			if err := outcomes.Judge(w.look(ctx, s)); err != nil {
 				return err
 			}
-			stop()
-			ticks, stop = w.ticks(max(later, w.tracker.Pause()+later-time.Since(began)))
 		}
 	}
 }

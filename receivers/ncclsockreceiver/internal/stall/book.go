@@ -113,17 +113,16 @@ func (t *Tracker) groups(found []finding) []group {
 	for i := range found {
 		f := &found[i]
 		key := t.keyOf(f)
-		due := t.due(f)
-		if !due && !t.sustains(key, f) {
+		if !f.due && !t.sustains(key, f) {
 			continue
 		}
 		at, known := index[key]
 		if !known {
 			index[key] = len(groups)
-			groups = append(groups, group{key: key, chief: *f, count: 1, due: due})
+			groups = append(groups, group{key: key, chief: *f, count: 1, due: f.due})
 			continue
 		}
-		groups[at].add(f, due)
+		groups[at].add(f)
 	}
 	slices.SortFunc(groups, func(a, b group) int {
 		return cmp.Or(byRank(a.chief.s.rank, b.chief.s.rank), cmp.Compare(a.key.direction, b.key.direction), compareEnds(a.chief.s, b.chief.s))
@@ -132,8 +131,8 @@ func (t *Tracker) groups(found []finding) []group {
 }
 
 // add takes one more socket into the group.
-func (g *group) add(f *finding, due bool) {
-	g.due = g.due || due
+func (g *group) add(f *finding) {
+	g.due = g.due || f.due
 	switch order := cmp.Compare(weight(f.cause), weight(g.chief.cause)); {
 	case order > 0:
 		g.chief, g.count = *f, 1

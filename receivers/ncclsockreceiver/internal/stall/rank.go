@@ -122,12 +122,12 @@ func (r *rank) look(s *socket) {
 	r.movedNow = r.movedNow || s.change.recent
 }
 
-// haltedLong is when a rank that is halted has been unable to go on for long.
-func (r *rank) haltedLong(o *Options) time.Duration {
+// halted reports whether the rank has been unable to go on for long.
+func (r *rank) halted(now time.Duration, o *Options) bool {
 	if r.now.Ending {
-		return max(r.haltedAt, r.metAt) + activity.Ending
+		return now-max(r.haltedAt, r.metAt) >= activity.Ending
 	}
-	return r.haltedAt + o.Halted
+	return r.now.State.Halted() && now-r.haltedAt >= o.Halted
 }
 
 // share is how many cores it has used since it fell silent.

@@ -104,7 +104,7 @@ func (t *Tracker) refusing() []finding {
 		if int(key.remote.Port()) != k.now.MasterPort {
 			s.kind = socketstall.Bootstrap
 		}
-		found = append(found, finding{s: s, cause: socketstall.Connecting, direction: socketstall.Send, since: r.first, at: r.first + t.o.Connect})
+		found = append(found, finding{s: s, cause: socketstall.Connecting, direction: socketstall.Send, since: r.first, due: t.now-r.first >= t.o.Connect})
 	}
 	return found
 }

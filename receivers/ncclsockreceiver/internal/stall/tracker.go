@@ -56,7 +56,6 @@ type Tracker struct {
 	sockets sockets
 	traffic traffic
 	refused refused
-	next    time.Duration          // when something will have stood for long enough, as far as is known
 	open    map[stallKey]*stall    // gone when they end
 	places  fairlru.List[stallKey] // of those that are open
 
@@ -66,7 +65,7 @@ type Tracker struct {
 // New makes a tracker.
 func New(o Options) *Tracker {
 	return &Tracker{
-		o: o, next: forever, ranks: ranks{}, jobs: jobs{of: map[jobKey]*job{}}, sockets: newSockets(&o), traffic: newTraffic(o.MaxPeers),
+		o: o, ranks: ranks{}, jobs: jobs{of: map[jobKey]*job{}}, sockets: newSockets(&o), traffic: newTraffic(o.MaxPeers),
 		refused: refused{of: map[target]*fairlru.Element[*refusals]{}}, open: map[stallKey]*stall{},
 	}
 }
@@ -111,20 +110,6 @@ func (t *Tracker) Wanted(pid uint32) bool {
 		return false
 	}
 	return t.now-since >= max(t.o.Interval/2, r.job.phases.usual(r.now.Rank, socketstall.Idle, t.now, &t.o))
-}
-
-// Pause is how long to wait for the next snapshot: an interval, or until something has stood
-// for long enough to say so. It is half an interval at least: within less, one tick of CPU
-// time (10 ms) of a thread that only polls would pass for work.
-func (t *Tracker) Pause() time.Duration {
-	interval, left := t.o.Interval, t.next-t.now
-	switch {
-	case left >= interval*3/2:
-		return interval
-	case left > interval:
-		return left / 2
-	}
-	return max(left, interval/2)
 }
 
 // Watched are ranks of jobs whose data moved over sockets in the last snapshot: one of each job,
