@@ -4,6 +4,8 @@ package acceptance
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -39,8 +41,20 @@ func (j *pausingJob) healthy(t *testing.T, what string, order func() error) {
 	require.NoError(t, order(), what)
 	require.Eventually(t, func() bool { return j.Steps(2) >= before+5 }, hosttest.Patience, 20*time.Millisecond, "%s: the job does not go on: %s", what, j.Error(2))
 	for _, v := range j.news(t) {
-		require.False(t, v.Severity == verdict.Error && v.Status != verdict.Resolved, "%s: %s", what, v.Headline)
+		require.False(t, v.Severity == verdict.Error && v.Status != verdict.Resolved, "%s: %s\n%s", what, v.Headline, j.story(t))
 	}
+}
+
+// story is all that was said of the job.
+func (j *pausingJob) story(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, v := range j.verdicts(t) {
+		if v.Culprit["job"] == j.name {
+			fmt.Fprintf(&b, "%v %s revision %d %s: %s\n", v.Updated.Format(time.TimeOnly+".000"), v.ID, v.Revision, v.Status, v.Headline)
+		}
+	}
+	return b.String()
 }
 
 // starved is healthy while somebody has hardly a CPU: a turn every few seconds, however idle the machine.
@@ -103,6 +117,9 @@ func (j *pausingJob) hangs(t *testing.T, held, words string, hold, release func(
 	j.awaitNews(t, "its end", func(v verdict.Verdict) bool { return v.ID == named.ID && v.Status == verdict.Resolved })
 	before := j.Steps(2)
 	require.Eventually(t, func() bool { return j.Steps(2) >= before+5 }, hosttest.Patience, 20*time.Millisecond, "the job does not go on")
+	for _, v := range j.news(t) { // a rank that gets its CPU back reads what stood, sleeps on, and is told again
+		require.True(t, v.Severity != verdict.Error || v.Culprit["rank"] == "2", "%s\n%s", v.Headline, j.story(t))
+	}
 }
 
 // awaitNews returns the next verdict of the job that matches.
