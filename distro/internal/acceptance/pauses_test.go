@@ -38,6 +38,7 @@ type pausingJob struct {
 func (j *pausingJob) healthy(t *testing.T, what string, order func() error) {
 	t.Helper()
 	before := j.Steps(2)
+	t.Logf("%s at %v, after %d steps", what, time.Now().UTC().Format(time.TimeOnly+".000"), before)
 	require.NoError(t, order(), what)
 	require.Eventually(t, func() bool { return j.Steps(2) >= before+5 }, hosttest.Patience, 20*time.Millisecond, "%s: the job does not go on: %s", what, j.Error(2))
 	for _, v := range j.news(t) {
@@ -52,6 +53,9 @@ func (j *pausingJob) story(t *testing.T) string {
 	for _, v := range j.verdicts(t) {
 		if v.Culprit["job"] == j.name {
 			fmt.Fprintf(&b, "%v %s revision %d %s: %s\n", v.Updated.Format(time.TimeOnly+".000"), v.ID, v.Revision, v.Status, v.Headline)
+			for _, e := range v.Evidence {
+				fmt.Fprintf(&b, "\t%v %s %s\n", e.Time.Format(time.TimeOnly+".000"), e.Name, e.Shows)
+			}
 		}
 	}
 	return b.String()
