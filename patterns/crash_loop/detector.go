@@ -459,7 +459,7 @@ func (l *loop) finding(key string, crashes []*start, whole bool, c *closeness) r
 		tied = tied || s.tied(c)
 	}
 	a := map[string]any{
-		rule.AttributeJob: l.Job, "crash_loop.starts": int64(count), "crash_loop.deaths": inWords(words), "crash_loop.ranks": ranks(crashes, c),
+		rule.AttributeJob: l.Job, rule.AttributeRun: "", "crash_loop.starts": int64(count), "crash_loop.deaths": inWords(words), "crash_loop.ranks": ranks(crashes, c),
 		"crash_loop.same": len(slices.Compact(slices.Clone(words))) == 1, "crash_loop.lasts": time.Duration(last.Time - since).Round(time.Second).String(),
 	}
 	if last.Host != "" && last.PID > 0 {

@@ -122,6 +122,71 @@ func TestARestartBringsNoVerdictAndEndsTheOld(t *testing.T) {
 	require.Greater(t, ended, 20, "the test sees something")
 }
 
+// outage are records of a network that fails between two ranks of one job, in its start at began.
+func outage(ranks []member, began, at time.Time) (all []arrival) {
+	of := slices.DeleteFunc(slices.Clone(ranks), func(m member) bool { return m.job != ranks[0].job || m.domain != ranks[0].domain })
+	of = slices.CompactFunc(of, func(a, b member) bool { return a.rank == b.rank })
+	if len(of) < 2 || onTwoMachines(ranks) {
+		return nil
+	}
+	for i := range 2 {
+		m := of[i]
+		attributes := map[string]any{
+			rule.AttributeTrust: "proven", rule.AttributeRank: m.rank, "process.pid": 200_000 + m.rank, "process.executable.name": "python",
+			rule.AttributeJob: m.job, rule.AttributeRankPID: 200_000 + m.rank, rule.AttributeRankStart: began.UnixNano(), "gen_ai.training.world_size": 2,
+			"nccl.socket.stall.id": fmt.Sprint("out-", i), "nccl.socket.stall.age_ns": int64(3 * time.Second), "nccl.socket.kind": "data",
+			"nccl.rank.state": "sleeping", "nccl.rank.last_sent_age_ns": int64(3 * time.Second), "nccl.rank.last_received_age_ns": int64(3 * time.Second),
+			"network.local.address": fmt.Sprint("10.9.0.", 1+i), "network.local.port": 40000 + i, "network.peer.address": fmt.Sprint("10.9.0.", 2-i), "network.peer.port": 40001 - i,
+			"nccl.socket.cause": "waiting", "nccl.socket.direction": "receive",
+		}
+		if m.domain != "" {
+			attributes[rule.AttributeJobDomain] = m.domain
+		}
+		if i == 0 {
+			maps.Copy(attributes, map[string]any{"nccl.socket.cause": "network", "nccl.socket.direction": "send", "nccl.socket.unacked_bytes": 1448, "nccl.socket.retransmits": 4, "nccl.socket.backoff": 3})
+		}
+		all = append(all, arrival{record: &Record{Log: "nccl.socket.stall", Attributes: attributes, Resource: map[string]any{"host.name": m.host}}, at: at, time: at})
+	}
+	return all
+}
+
+// What befell the last start of a job is no cause of what befalls its next one, but for what
+// outlasts both (a machine, its GPU, its adapter), or was seen in the next one, too (a mount).
+func TestARestartEndsWhatASharedJobExplains(t *testing.T) {
+	seen := 0
+	each(t, func(t *testing.T, s told) {
+		outlasts := map[string]bool{"nccl_socket_stall": true}
+		for i := range s.rules {
+			for _, x := range s.rules[i].Explains {
+				if x.Pattern == "nccl_socket_stall" && !slices.ContainsFunc(x.Mine, func(field string) bool { return field == "job" || field == "pid" || field == "parent_pid" }) {
+					outlasts[s.rules[i].Name] = true
+				}
+			}
+		}
+		arrivals, ranks := s.asOneRun(start.Add(-time.Hour))
+		if len(ranks) == 0 || s.Input.Kind == Flood {
+			return
+		}
+		end := last(arrivals)
+		began := end.Add(20 * time.Second)
+		broken := outage(ranks, began, began.Add(time.Minute))
+		if len(broken) == 0 {
+			return
+		}
+		verdicts := s.toldUntil(t, slices.Concat(arrivals, again(ranks, began), broken), began.Add(2*time.Minute))
+		for _, v := range verdicts {
+			if v.Pattern != "nccl_socket_stall" || v.Onset.Before(began) {
+				continue
+			}
+			seen++
+			at := slices.IndexFunc(verdicts, func(o verdict.Verdict) bool { return o.ID == v.RootCause })
+			again := func(e verdict.Evidence) bool { return e.Last.After(began) }
+			require.True(t, at < 0 || outlasts[verdicts[at].Pattern] || slices.ContainsFunc(verdicts[at].Evidence, again), "a symptom of %v", verdicts[max(0, at)].Headline)
+		}
+	})
+	require.Greater(t, seen, 20, "the test sees something")
+}
+
 // crashed are records of the job's start before: its ranks die one after the other.
 func crashed(ranks []member) []arrival {
 	all := again(ranks, start.Add(-10*time.Minute))

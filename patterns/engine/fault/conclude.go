@@ -30,6 +30,7 @@ type conclusion struct {
 
 	node *incident.Node
 	bore uint64 // conditional evidence that held when it last met others
+	runs int    // and of how many starts of jobs its evidence was, where a link asks
 }
 
 // Counts of an open verdict are given out after firstQuiet, then at twice the
@@ -104,7 +105,8 @@ func (f *Fault) update(best window, with brought) {
 	}
 	v.best.stands = stands
 	stronger, since := v.best.trust > trust, v.since
-	if stronger { // what was believed on weaker evidence is no longer, nor what that kept
+	another := f.runsOfLinks() > v.runs // Connect counts them
+	if stronger {                       // what was believed on weaker evidence is no longer, nor what that kept
 		f.dropBefore(v.best.end - int64(f.rule.Within))
 		v.onset = f.onset(v.best.trust)
 	}
@@ -122,6 +124,10 @@ func (f *Fault) update(best window, with brought) {
 	}
 	if f.bearing() != v.bore { // evidence holds, or does no longer, of which there were marks before
 		f.set.graph.Refit(v.node)
+	}
+	if another {
+		v.runs = f.runsOfLinks()
+		f.set.graph.OfAnotherRun(v.node)
 	}
 	v.node.Grew()
 	f.shelve()

@@ -18,15 +18,28 @@ func (r *Rule) runOf(values []string) string {
 // Run is the start of its job that a fault is of, "" when it is of none or not known.
 func (f *Fault) Run() string { return f.run }
 
-// Runs are the starts of jobs that its evidence is about, as far as they are known.
-func (f *Fault) Runs() []string {
-	var runs []string
+// Runs are the starts of jobs that its evidence is about; all is false where some of it names
+// a job and no start.
+func (f *Fault) Runs() (runs []string, all bool) {
+	all = true
 	for _, m := range f.lending {
-		if run := f.rule.get(m.Values, "run"); run != "" && !slices.Contains(runs, run) {
+		switch run := f.rule.get(m.Values, "run"); {
+		case run == "":
+			all = all && f.rule.get(m.Values, "job") == ""
+		case !slices.Contains(runs, run):
 			runs = append(runs, run)
 		}
 	}
-	return runs
+	return runs, all
+}
+
+// runsOfLinks is of how many starts its evidence is, where what it explains depends on that.
+func (f *Fault) runsOfLinks() int {
+	if f.run != "" || !slices.ContainsFunc(f.rule.causes, func(x explanation) bool { return x.link.OfJob }) {
+		return 0
+	}
+	runs, _ := f.Runs()
+	return len(runs)
 }
 
 // Restart says that a job was started again.

@@ -144,7 +144,7 @@ func (f *Fault) Connect() { f.connect(f.set.graph.Meet) }
 
 func (f *Fault) connect(enter func(*incident.Node, *incident.Link, string, incident.Role)) {
 	node := f.verdict.node
-	f.verdict.bore = f.bearing()
+	f.verdict.bore, f.verdict.runs = f.bearing(), f.runsOfLinks()
 	for _, m := range f.lending {
 		for _, x := range f.rule.causes {
 			x.meets(m, func(values string) { enter(node, x.link, values, incident.Cause) })

@@ -29,7 +29,7 @@ func (g *Graph) explain(cause, effect *Node, l *Link) {
 
 // explains decides whether l holds between two verdicts.
 func explains(cause, effect Verdict, l *Link) bool {
-	return l.oneJob(cause, effect) && oneRun(cause, effect) && !cause.Withdrawn() && !effect.Withdrawn() && inTime(cause, effect, l) && l.stands(cause, effect)
+	return l.oneJob(cause, effect) && l.oneRun(cause, effect) && !cause.Withdrawn() && !effect.Withdrawn() && inTime(cause, effect, l) && l.stands(cause, effect)
 }
 
 // stands reports whether l holds by what the evidence of both tells and whom it names.
@@ -49,11 +49,19 @@ func (l *Link) oneJob(cause, effect Verdict) bool {
 	return !l.OfJob || a == "" || b == "" || a == b
 }
 
-// oneRun reports whether a cause that is of one start of a job can have an effect on what
-// the other is about. What is of no run, a machine or a mount, outlasts them.
-func oneRun(cause, effect Verdict) bool {
-	run, runs := cause.Run(), effect.Runs()
-	return run == "" || len(runs) == 0 || slices.Contains(runs, run)
+// oneRun reports whether cause can have an effect on the start of the job that effect is about.
+// Where they share the
+// job, both are of one start of it. A machine, a mount, and what is of no start outlast them.
+func (l *Link) oneRun(cause, effect Verdict) bool {
+	of, all := []string{cause.Run()}, cause.Run() != ""
+	if !all && l.OfJob {
+		of, all = cause.Runs()
+	}
+	if !all || len(of) == 0 {
+		return true
+	}
+	runs, _ := effect.Runs()
+	return len(runs) == 0 || meet(of, runs)
 }
 
 // inTime reports whether effect began when l allows, in event time: after its cause, and

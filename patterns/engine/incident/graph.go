@@ -138,9 +138,15 @@ func (g *Graph) Refit(n *Node) {
 }
 
 // SeenAgain looks anew for what n explains where that depends on when n was seen.
-func (g *Graph) SeenAgain(n *Node) {
+func (g *Graph) SeenAgain(n *Node) { g.again(n, func(l *Link) bool { return l.Near > 0 }) }
+
+// OfAnotherRun looks anew for what n explains of a job: it was seen in another start of it.
+func (g *Graph) OfAnotherRun(n *Node) { g.again(n, func(l *Link) bool { return l.OfJob }) }
+
+// again looks anew for what n explains by some links.
+func (g *Graph) again(n *Node, by func(*Link) bool) {
 	for _, e := range slices.Clone(n.ends) {
-		if s := g.meetings[e.meeting]; e.role == Cause && e.link.Near > 0 && s != nil {
+		if s := g.meetings[e.meeting]; e.role == Cause && by(e.link) && s != nil {
 			for _, effect := range slices.Clone(s.effects) {
 				g.explain(n, effect, e.link)
 			}

@@ -27,9 +27,10 @@ type Verdict interface {
 	Names() Culprits                  // whom its evidence names
 	Domain() string                   // of its job, "" when not known
 	// Run is the start of its job that it is of, "" when it is of none, or it is not known
-	// which. Runs are all that its evidence is about.
+	// which. Runs are those that its evidence is about: all is false where some of it names a
+	// job and no start.
 	Run() string
-	Runs() []string
+	Runs() (runs []string, all bool)
 
 	// Saw reports whether that evidence of it held in what was seen.
 	Saw(evidence int) bool

@@ -27,31 +27,32 @@ type told struct {
 	accused   *Culprits // nil where it is not sure
 	saw       int64     // since when its evidence 0 is seen, 0 for never
 	last      int64     // when that was seen last, 0 for then alone
+	runs      []string
 	ranks     []int
 	lists     map[int][]int
 	meets     func(*told)
 	events    []string
 }
 
-func (t *told) Domain() string       { return t.domain }
-func (t *told) Run() string          { return "" }
-func (t *told) Runs() []string       { return nil }
-func (t *told) Owner() []string      { return []string{t.id} }
-func (t *told) ID() string           { return t.id }
-func (t *told) Pattern() string      { return "pattern of " + t.id }
-func (t *told) PatternID() int       { return 1 }
-func (t *told) Onset() int64         { return t.onset }
-func (t *told) Began() int64         { return t.onset - t.before }
-func (t *told) Resolved() int64      { return t.resolved }
-func (t *told) Withdrawn() bool      { return t.withdrawn }
-func (t *told) Expired() bool        { return t.expired }
-func (t *told) Parties() Parties     { return t.parties }
-func (t *told) Names() Culprits      { return t.named }
-func (t *told) Trust() verdict.Trust { return t.trust }
-func (t *told) Ranks() []int         { return t.ranks }
-func (t *told) Connect()             { t.meets(t) }
-func (t *told) Changed()             { t.events = append(t.events, "changed") }
-func (t *told) Grew()                { t.events = append(t.events, "grew") }
+func (t *told) Domain() string         { return t.domain }
+func (t *told) Run() string            { return "" }
+func (t *told) Runs() ([]string, bool) { return t.runs, !slices.Contains(t.runs, "") }
+func (t *told) Owner() []string        { return []string{t.id} }
+func (t *told) ID() string             { return t.id }
+func (t *told) Pattern() string        { return "pattern of " + t.id }
+func (t *told) PatternID() int         { return 1 }
+func (t *told) Onset() int64           { return t.onset }
+func (t *told) Began() int64           { return t.onset - t.before }
+func (t *told) Resolved() int64        { return t.resolved }
+func (t *told) Withdrawn() bool        { return t.withdrawn }
+func (t *told) Expired() bool          { return t.expired }
+func (t *told) Parties() Parties       { return t.parties }
+func (t *told) Names() Culprits        { return t.named }
+func (t *told) Trust() verdict.Trust   { return t.trust }
+func (t *told) Ranks() []int           { return t.ranks }
+func (t *told) Connect()               { t.meets(t) }
+func (t *told) Changed()               { t.events = append(t.events, "changed") }
+func (t *told) Grew()                  { t.events = append(t.events, "grew") }
 func (t *told) CauseCleared(c Verdict) {
 	t.events = append(t.events, "cleared by "+c.ID())
 }
@@ -295,6 +296,36 @@ func TestAnAccusationThatComesLaterEndsAnExplanation(t *testing.T) {
 	effect.accused = &Culprits{Ranks: []int{5}}
 	b.Refit(effect.node)
 	require.True(t, effect.node.IsRoot())
+}
+
+// A start of a job that is over explains nothing of the next, until the cause is seen in that, too.
+func TestWhatSharesAJobIsOfOneStart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ofJob         bool
+		cause, effect []string
+		want          bool
+	}{
+		"of the same":                     {true, []string{"1"}, []string{"1"}, true},
+		"of the next":                     {true, []string{"1"}, []string{"2"}, false},
+		"of both":                         {true, []string{"1", "2"}, []string{"2"}, true},
+		"of an effect nobody knows":       {true, []string{"1"}, nil, true},
+		"of a cause nobody knows":         {true, nil, []string{"2"}, true},
+		"of some that nobody knows":       {true, []string{"1", ""}, []string{"2"}, true},
+		"of the next, and the same thing": {false, []string{"1"}, []string{"2"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench()
+			b.link.OfJob = tc.ofJob
+			cause, effect := b.verdict("cause", 600*second), b.verdict("effect", 660*second)
+			cause.runs, effect.runs = tc.cause, tc.effect
+			b.Meet(cause.node, b.link, "x", Cause)
+			b.Meet(effect.node, b.link, "x", Effect)
+			require.Equal(t, tc.want, !effect.node.IsRoot())
+			cause.runs = append(cause.runs, tc.effect...)
+			b.OfAnotherRun(cause.node)
+			require.False(t, effect.node.IsRoot())
+		})
+	}
 }
 
 func TestTheCloserThenTheEarlierCauseWins(t *testing.T) {
