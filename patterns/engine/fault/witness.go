@@ -71,13 +71,33 @@ func (f *Fault) Accuses() (c incident.Culprits, sure bool) {
 	return c, sure
 }
 
-// Names returns whom the evidence names.
+// Names returns whom the evidence names. Where a rule says which ranks its evidence accuses, the
+// others that it hits are those that wait.
 func (f *Fault) Names() incident.Culprits {
-	c := incident.Culprits{Ranks: f.Ranks()}
+	var c incident.Culprits
+	fields := f.accusing()
+	if fields == nil {
+		c.Ranks = f.Ranks()
+	}
 	for _, m := range f.lending {
-		f.rule.accuse(&c, nil, m)
+		f.rule.accuse(&c, fields, m)
 	}
 	return c
+}
+
+// accusing are the fields of the ranks that evidence accuses which was seen; where none was, those
+// of all evidence that would.
+func (f *Fault) accusing() (seen []int) {
+	var all []int
+	for _, w := range f.rule.Watches {
+		if all = append(all, w.accuses...); len(w.accuses) > 0 && f.saw(w) {
+			seen = append(seen, w.accuses...)
+		}
+	}
+	if seen == nil {
+		return all
+	}
+	return seen
 }
 
 // accuse adds what m names, and the ranks in these fields of it.

@@ -2,7 +2,7 @@ package incident
 
 import "slices"
 
-// Culprits are whom a verdict accuses, or what it names where it accuses nobody for sure.
+// Culprits are whom a verdict accuses, or whom it names where it accuses nobody for sure.
 type Culprits struct {
 	Ranks                  []int // of its job
 	Processes, GPUs, Hosts []string

@@ -24,7 +24,7 @@ type Verdict interface {
 	Trust() verdict.Trust
 	Parties() Parties
 	Accuses() (c Culprits, sure bool) // whose fault it is, where it is sure
-	Names() Culprits                  // whom its evidence names
+	Names() Culprits                  // whom its evidence names, sure or not
 	Domain() string                   // of its job, "" when not known
 	// Run is the start of its job that it is of, "" when it is of none, or it is not known
 	// which. Runs are those that its evidence is about: all is false where some of it names a
