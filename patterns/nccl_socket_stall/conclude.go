@@ -44,7 +44,7 @@ type conclusion struct {
 // conclude names what holds the job up at that time, or says when to ask again.
 // While records of others may be on their way, what was told stands.
 func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stands bool) {
-	if c := cmp.Or(g.stopped(), g.path()); c != nil {
+	if c := cmp.Or(g.stopped(), g.path(fs)); c != nil {
 		return g.inPart(g.dying(g.explained(c, fs), fs, now)), 0, false
 	}
 	start := g.start()

@@ -18,7 +18,7 @@ var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.ki
 
 var factAttributes = []string{
 	"fuse.stall.pids", "fuse.stall.id", "fuse.stall.age_ns", "fuse.mount.point", "fuse.device", "fuse.opcode", "process.parent_pid",
-	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.helper", "process.exit.signal_name", "process.exit.code",
+	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal_name", "process.exit.code", "gen_ai.training.rank_pid",
 }
 
 // fact is one thing the kernel said of some processes of a host.
@@ -37,7 +37,7 @@ type fact struct {
 	Device  string `json:"d,omitempty"` // of a FUSE mount
 	GPU     string `json:"g,omitempty"`
 	Job     string `json:"j,omitempty"`
-	Rank    int    `json:"r"` // Unknown: of none
+	Rank    int    `json:"r"` // whose own process it is about; Unknown: of none
 	Text    string `json:"t"`
 	Late    bool   `json:"y,omitempty"` // it was read late
 }
@@ -155,7 +155,7 @@ func readFact(r *rule.Record) (*fact, string) {
 	f.Job = socketstall.RunName(socketstall.JobName(f.JobID, f.Domain), r.Run)
 	f.Of, _ = rule.Integer(a, "process.pid")
 	f.Started, _ = rule.Integer(a, "process.start_ns")
-	if rank, ok := socketstall.Rank(a, "gen_ai.training.rank"); ok {
+	if rank, ok := socketstall.Rank(a, "gen_ai.training.rank"); ok && own(r.Name, a) {
 		f.Rank = rank
 	}
 	for _, key := range []string{"process.pid", "process.parent_pid"} {
@@ -188,6 +188,17 @@ func readFact(r *rule.Record) (*fact, string) {
 		id = fmt.Sprintf("%d/%d/%s/%s", f.PIDs[0], f.Started, socketstall.JobName(f.JobID, f.Domain), f.Text) // the next process of that pid is another
 	}
 	return f, f.Kind + "/" + f.Host + "/" + id
+}
+
+// own reports whether a record that names a rank is about its own process, and not about a child: of the
+// end of a process the record says so; below a wrapper the rank's is not the outermost.
+func own(event string, a pcommon.Map) bool {
+	if event == "process.exit" {
+		return rule.Text(a, "process.exit.inherited_identity") != "true"
+	}
+	pid, _ := rule.Integer(a, "process.pid")
+	of, known := rule.Integer(a, rule.AttributeRankPID)
+	return !known || of == pid
 }
 
 // serious reports whether an Xid can hang a process: not one that was injected,

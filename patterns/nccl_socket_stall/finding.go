@@ -70,10 +70,8 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	case heldUnseen, heldMissing, heldTied: // nobody is named
 	case heldDead:
 		put(resource, "host.name", c.Fact.Host)
-		a["gen_ai.training.rank"], a["process.pid"] = int64(c.Far), c.Fact.PIDs[0]
-		if c.Fact.Of == c.Fact.PIDs[0] {
-			putStart(a, c.Fact.Started)
-		}
+		a["gen_ai.training.rank"], a["process.pid"] = int64(c.Far), c.Fact.Of
+		putStart(a, c.Fact.Started)
 	default:
 		put(resource, "host.name", p.Host)
 		put(resource, "k8s.node.name", p.Node)

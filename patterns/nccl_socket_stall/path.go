@@ -15,11 +15,19 @@ const again = int64(50e6)
 // path finds the worst of the paths on which packets do not get through: the one
 // whose far end most hosts cannot reach, then the first. Sockets of the store and
 // of bootstrap that never connected are another pattern's (nccl_bootstrap_timeout).
-func (g *graph) path() *conclusion {
+// An end whose rank had died before answers nobody: the path is not at fault.
+func (g *graph) path(fs *facts) *conclusion {
 	reached := map[netip.Addr]map[string]bool{} // far address → hosts that cannot reach it
 	var broken []*socketstall.Stall
+	var dead *socketstall.Stall
 	for _, s := range g.active {
-		if s.Cause == socketstall.Network || s.Cause == socketstall.Connecting && !s.Kind.Joining() {
+		switch {
+		case s.Cause != socketstall.Network && (s.Cause != socketstall.Connecting || s.Kind.Joining()):
+		case g.ends(s, fs):
+			if dead == nil || before(s, dead) {
+				dead = s
+			}
+		default:
 			broken = append(broken, s)
 			at := s.Peer.Addr()
 			if reached[at] == nil {
@@ -37,10 +45,23 @@ func (g *graph) path() *conclusion {
 			worst = s
 		}
 	}
-	if worst == nil {
+	switch {
+	case worst == nil && dead == nil:
 		return nil
+	case worst == nil:
+		return g.unseen(dead.Process, &edge{stall: dead}, fs)
 	}
 	return g.brokenPath(worst, len(reached[worst.Peer.Addr()]))
+}
+
+// ends reports whether the other end of s is of a rank that had died when s was first seen: a
+// rank that dies later may die of the path.
+func (g *graph) ends(s *socketstall.Stall, fs *facts) bool {
+	if g.peer(s) != "" {
+		return false
+	}
+	death := fs.died(g.j.stalls.Name, g.missingRank(s), g.onset)
+	return death != nil && death.Onset <= s.First
 }
 
 func (g *graph) brokenPath(s *socketstall.Stall, hosts int) *conclusion {

@@ -11,8 +11,11 @@ import (
 // its death.
 func (g *graph) unseen(key string, e *edge, fs *facts) *conclusion {
 	what := "waits for data from"
-	if e.strong {
+	switch {
+	case e.strong || e.stall.Cause == socketstall.Network:
 		what = "cannot send to"
+	case e.stall.Cause == socketstall.Connecting:
+		what = "cannot connect to"
 	}
 	c := &conclusion{Held: heldUnseen, Culprit: key, Stall: e.stall, Far: g.missingRank(e.stall)}
 	name := address(e.stall.Peer, "the other end")
