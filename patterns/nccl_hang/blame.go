@@ -8,17 +8,10 @@ import (
 
 // rootsOf keeps the findings that no other explains. A culprit that waits itself,
 // in another group or for another rank, is where the search goes on: what it
-// waits for is the cause. Ranks that wait for each other in a circle are one
-// finding, the one that began first.
+// waits for is the cause. Of findings that lead to each other one is kept: whose
+// ranks to blame make progress, or that began first.
 func rootsOf(findings []*Finding) []Finding {
-	waitsIn := map[int][]int{} // rank → findings it waits in
-	for i, f := range findings {
-		for _, rank := range f.Waiting {
-			if len(waitsIn[rank]) < maxWaits {
-				waitsIn[rank] = append(waitsIn[rank], i)
-			}
-		}
-	}
+	waitsIn := waitsOf(findings)
 	roots := make([]int, len(findings)) // finding → its root
 	for i := range roots {
 		roots[i] = unvisited
@@ -28,6 +21,19 @@ func rootsOf(findings []*Finding) []Finding {
 	}
 	oneForEach(findings, roots)
 	return gather(findings, roots)
+}
+
+// waitsOf are the findings in which each rank waits.
+func waitsOf(findings []*Finding) map[int][]int {
+	waitsIn := map[int][]int{}
+	for i, f := range findings {
+		for _, rank := range f.Waiting {
+			if len(waitsIn[rank]) < maxWaits {
+				waitsIn[rank] = append(waitsIn[rank], i)
+			}
+		}
+	}
+	return waitsIn
 }
 
 // oneForEach leaves one root for ranks that are to blame in several groups: they
@@ -93,6 +99,9 @@ func follow(findings []*Finding, waitsIn map[int][]int, roots []int, start int) 
 // at least one culprit waits in nothing else: that one is to blame itself.
 func cause(findings []*Finding, waitsIn map[int][]int, at int) int {
 	found := unvisited
+	if findings[at].elsewhere {
+		return found
+	}
 	for _, culprit := range findings[at].Culprits {
 		waits := waitsIn[culprit]
 		if i := slices.IndexFunc(waits, func(i int) bool { return i != at && accuses(findings[i]) }); i >= 0 {
@@ -114,6 +123,9 @@ func accuses(f *Finding) bool {
 
 func earliest(findings []*Finding, circle []int) int {
 	return slices.MinFunc(circle, func(a, b int) int {
+		if mine, other := findings[a].moves(), findings[b].moves(); mine != other {
+			return map[bool]int{true: -1, false: 1}[mine]
+		}
 		return cmp.Or(findings[a].Since.Compare(findings[b].Since), cmp.Compare(a, b))
 	})
 }

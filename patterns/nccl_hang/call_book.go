@@ -54,6 +54,7 @@ type toldStop struct {
 	Comm     string `json:"comm"`
 	Desc     string `json:"desc"`
 	Culprits []int  `json:"culprits,omitempty"`
+	Circle   bool   `json:"circle,omitempty"` // they wait for each other
 	Below    bool   `json:"below,omitempty"`  // all have called it
 	Own      string `json:"own,omitempty"`    // the name that the finding itself would have
 	Stacks   bool   `json:"stacks,omitempty"` // stacks alone tell it

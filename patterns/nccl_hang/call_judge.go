@@ -320,7 +320,7 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 	}
 	if low == top {
 		c.even = waiting
-		return nil, 0
+		return s.lacking(ahead, behind, now), 0
 	}
 	culprits := s.where(func(p *place) bool { return p.number == low && !p.waitsItself() && !s.isExcused(p) })
 	if len(culprits) == 0 {
@@ -343,6 +343,7 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 	}
 	f.Seq, f.Behind = low+1, top-low
 	f.Operation, f.Elements = inWords(s.what(low, ahead))
+	f.elsewhere = slices.ContainsFunc(culprits, func(rank int) bool { return c.places[rank].left || c.places[rank].caller.elsewhere() })
 	s.blame(f, culprits, s.where(func(p *place) bool { return p.standing && p.number > low }))
 	if waiters := s.where(func(p *place) bool { return p.number <= low && p.waitsItself() }); len(waiters) > 0 {
 		of, local := s.ranksOf(waiters)
@@ -362,6 +363,20 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		f.doubt(Likely, doubtDoing)
 	}
 	return f, again
+}
+
+// lacking says who lacks a call, and waits itself.
+func (s *standings) lacking(ahead, behind []int, now int64) *Finding {
+	low := s.comm.places[behind[0]].number
+	for _, rank := range behind {
+		low = min(low, s.comm.places[rank].number)
+	}
+	f := s.begin(NotCalled, s.earliest(ahead), now)
+	f.Seq, f.wait = low+1, true
+	f.Operation, f.Elements = inWords(s.what(low, ahead))
+	s.blame(f, s.where(func(p *place) bool { return p.number == low }), s.where(func(p *place) bool { return p.standing && p.number > low }))
+	f.Does = ""
+	return f
 }
 
 func (s *standings) isExcused(p *place) bool {

@@ -55,7 +55,7 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 		}
 	}
 	told := &toldStop{
-		Stop: f.Stop, Own: own, Comm: f.Comm, Desc: f.Desc, Culprits: f.Culprits, Below: f.below(), Stacks: f.ofStacks(), Device: f.Device, Said: said2(f),
+		Stop: f.Stop, Own: own, Comm: f.Comm, Desc: f.Desc, Culprits: f.involved(), Circle: f.Kind == Circle, Below: f.below(), Stacks: f.ofStacks(), Device: f.Device, Said: said2(f),
 	}
 	if r.told != nil && r.told.Stop != told.Stop {
 		round.Cleared = []Cleared{r.told.cleared(r)}
@@ -130,14 +130,22 @@ func (t *toldStop) goesOn(f *Finding) bool {
 	switch {
 	case f.Stop == cmp.Or(t.Own, t.Stop):
 		return true
-	case !t.Stacks && !f.ofStacks():
+	case !t.Stacks && !f.ofStacks() && !t.Circle && f.Kind != Circle:
 		return false
 	}
-	return t.Below && f.below() || slices.ContainsFunc(t.Culprits, func(rank int) bool { return has(f.Culprits, rank) })
+	return t.Below && f.below() || slices.ContainsFunc(t.Culprits, func(rank int) bool { return has(f.involved(), rank) })
+}
+
+// involved are the ranks to blame, or those that wait for each other.
+func (f *Finding) involved() []int {
+	if f.Kind == Circle {
+		return f.Waiting
+	}
+	return f.Culprits
 }
 
 // below reports whether all ranks are where they should be.
-func (f *Finding) below() bool { return f.Kind == AllCalled || f.Kind == AllWait }
+func (f *Finding) below() bool { return f.Kind == AllCalled || f.Kind == AllWait || f.Kind == Apart }
 
 // said2 is all of a finding that may change.
 func said2(f *Finding) string {
@@ -216,7 +224,7 @@ func (f *Finding) doubtUnseen(r *callRun, unseen map[unseenCalls]int64) {
 // byCalls judges the communicators of the run. Those of which nothing new came are as they were.
 // pending says that a rank lacks a call, and may make it in a moment.
 func (r *callRun) byCalls(limited map[process]int64, now int64) (f *Finding, pending bool) {
-	var found []*Finding
+	var found, waits []*Finding
 	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
 		c := r.comms[name]
 		if c.dirty || c.again != 0 && c.again <= now {
@@ -226,27 +234,52 @@ func (r *callRun) byCalls(limited map[process]int64, now int64) (f *Finding, pen
 		if c.again != 0 && (r.again == 0 || c.again < r.again) {
 			r.again = c.again
 		}
-		if c.finding != nil {
-			f := *c.finding
+		if c.finding == nil {
+			continue
+		}
+		if f := *c.finding; f.wait {
+			waits = append(waits, &f)
+		} else {
 			found = append(found, &f)
 		}
 	}
-	if len(found) == 0 {
+	r.excuse(found, limited, now)
+	if found = r.circles(append(found, waits...), now); len(found) == 0 {
 		if found = r.allWait(limited, now); len(found) == 0 {
 			return nil, false
 		}
 	}
-	r.excuse(found, limited, now)
 	found = append(found, r.below(found, now)...)
 	r.followReceives(found)
 	pending = slices.ContainsFunc(found, func(f *Finding) bool { return f.Pending && f.Kind == NotCalled })
 	return one(rootsOf(found)), pending
 }
 
+// circles finds ranks that wait for each other. What they have called may still be under way: they are
+// told once they have stood as long as all must that wait.
+func (r *callRun) circles(found []*Finding, now int64) []*Finding {
+	byRank := r.byRank()
+	found = circles(found, func(rank int) socketstall.Identity { return byRank[rank].runsOn() })
+	for _, f := range found {
+		if f.Kind != Circle {
+			continue
+		}
+		newest := int64(0)
+		for _, rank := range f.Waiting {
+			newest = max(newest, byRank[rank].last())
+		}
+		if at := newest + int64(r.options.StuckWait); r.told == nil && now < at {
+			f.Pending = true
+			r.later(at)
+		}
+	}
+	return found
+}
+
 // excuse takes from those to blame in a communicator the ranks that wait in another one,
 // where others remain.
 func (r *callRun) excuse(found []*Finding, limited map[process]int64, now int64) {
-	waits := map[int][]int{} // rank → findings in which it waits
+	waits, byRank := map[int][]int{}, r.byRank() // rank → findings in which it waits
 	for i, f := range found {
 		if f.Local || !accuses(f) {
 			continue
@@ -263,7 +296,7 @@ func (r *callRun) excuse(found []*Finding, limited map[process]int64, now int64)
 		}
 		excused := map[int]bool{}
 		for _, rank := range f.Culprits {
-			if slices.ContainsFunc(waits[rank], func(in int) bool { return found[in].Comm != f.Comm }) {
+			if !byRank[rank].elsewhere() && slices.ContainsFunc(waits[rank], func(in int) bool { return found[in].Comm != f.Comm }) {
 				excused[rank] = false
 			}
 		}
@@ -355,9 +388,7 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 		}
 		ranks++
 		same = same && c.even == alike
-		for _, at := range who.places {
-			newest = max(newest, at.comm.places[at.rank].last)
-		}
+		newest = max(newest, who.last())
 		if in == nil || in != c && c.widerThan(in) {
 			in = c
 		}
@@ -444,6 +475,16 @@ func (r *callRun) allStand(now int64) []*Finding {
 	return []*Finding{f}
 }
 
+// lack says which ranks lack a call and wait themselves, "" where none does.
+func (r *callRun) lack() string {
+	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
+		if c := r.comms[name]; c.even == waiting && c.finding != nil {
+			return c.finding.callText()
+		}
+	}
+	return ""
+}
+
 // waiters says who lacks a call and waits.
 func (s *standings) waiters() string {
 	top := int64(0)
@@ -456,7 +497,7 @@ func (s *standings) waiters() string {
 
 // runsOn is where a process that calls runs, nowhere for a launcher.
 func (who *caller) runsOn() socketstall.Identity {
-	if len(who.places) == 0 {
+	if who == nil || len(who.places) == 0 {
 		return socketstall.Identity{}
 	}
 	return who.host
@@ -471,11 +512,24 @@ func (c *communicator) widerThan(other *communicator) bool {
 // stuckInCall reports whether a process waits in a collective or for its GPU, and nothing
 // else of it goes on as usual.
 func (who *caller) stuckInCall() bool {
-	last := int64(0)
+	return who.stack.waits() && who.stack.At >= who.last() && !who.state.Halted() && (who.doing.Silence == socketstall.Overdue || who.doing.Silence == socketstall.Long)
+}
+
+// elsewhere reports whether a process certainly waits in no collective: it is stopped, or stands
+// somewhere else since its last call, by its stack.
+func (who *caller) elsewhere() bool {
+	return who != nil && (who.state.Halted() || who.stack.outside() && who.stack.At >= who.last())
+}
+
+// last is when the process made its last call.
+func (who *caller) last() (last int64) {
+	if who == nil {
+		return 0
+	}
 	for _, at := range who.places {
 		last = max(last, at.comm.places[at.rank].last)
 	}
-	return who.stack.waits() && who.stack.At >= last && !who.state.Halted() && (who.doing.Silence == socketstall.Overdue || who.doing.Silence == socketstall.Long)
+	return last
 }
 
 // allCalled begins a finding about a communicator in which all wait for what they have called.
@@ -627,7 +681,7 @@ func (b *callBook) confirm(r *run, f *Finding) {
 			continue
 		}
 		f.Stop = c.told.Stop
-		if at := slices.Index(f.Because, doubtNoDump); at >= 0 && len(f.Culprits) == 0 {
+		if at := slices.Index(f.Because, doubtNoDump); at >= 0 && len(f.Culprits) == 0 && !c.told.Circle {
 			f.rank = c.told.Culprits[0]
 			f.Because[at] = "that it is to blame is told by its calls alone"
 			if f.Sure == Unsure {

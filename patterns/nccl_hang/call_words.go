@@ -33,8 +33,11 @@ func (f *Finding) callText() string {
 func (f *Finding) stackText() string {
 	wait := f.CalledBy + plural(f.Waiting, " waits", " wait")
 	switch f.Kind {
-	case AllWait:
-		text := "all " + verdict.Number(f.Members) + " ranks wait in a collective or for their GPUs: the fault is below the program"
+	case AllWait, Apart:
+		text := "all " + verdict.Number(f.Members) + " ranks wait in a collective or for their GPUs"
+		if f.Kind == AllWait {
+			text += ": the fault is below the program"
+		}
 		text += f.gpuText()
 		if f.Detail != "" {
 			text += "; " + f.Detail

@@ -48,6 +48,10 @@ const (
 	NoCall Kind = "no_call"
 )
 
+// Circle is told by dumps and by calls: ranks wait in one collective for others, and these in
+// another one for them.
+const Circle Kind = "circle"
+
 // The kinds that stacks alone tell, without a call that is seen.
 const (
 	// Outside: the culprits stand outside of the collective in which all others wait.
@@ -58,11 +62,13 @@ const (
 	OneMount Kind = "one_mount"
 	// AllWait: all wait in a collective or for their GPU, and none goes on.
 	AllWait Kind = "all_wait"
+	// Apart: the same, and by their calls some lack one that others have made.
+	Apart Kind = "apart"
 )
 
 // ofStacks reports whether stacks alone tell it.
 func (f *Finding) ofStacks() bool {
-	return f.Kind == Outside || f.Kind == OutsideWorks || f.Kind == OneMount || f.Kind == AllWait
+	return f.Kind == Outside || f.Kind == OutsideWorks || f.Kind == OneMount || f.Kind == AllWait || f.Kind == Apart
 }
 
 // Sureness says how far a finding can be relied on.
@@ -130,6 +136,10 @@ type Finding struct {
 	From     []int  // ranks from which culprits asked for data last
 	Stop     string // names the standstill, "" of what dumps alone tell
 	Mount    string // that the culprits wait for, where stacks tell it
+
+	// What leads on from the culprits.
+	wait      bool // by their stacks they wait themselves: it is told only as part of a circle
+	elsewhere bool // one of them is stopped, or stands outside of collectives: it waits for no rank
 
 	// Of what GPUs tell, where nobody is to blame by calls and stacks.
 	stands []*caller // who stands where all should
@@ -200,6 +210,9 @@ func (f *Finding) doubt(to Sureness, because string) {
 
 // String says it in one line.
 func (f *Finding) String() string {
+	if f.Kind == Circle {
+		return f.Detail
+	}
 	if f.Comm != "" && f.Kind != Mismatch {
 		return f.callText()
 	}

@@ -2,6 +2,7 @@ package ncclhang
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,7 +211,8 @@ func TestWhatGPUsSayOfAStandstillBelowTheProgram(t *testing.T) {
 					require.EqualValues(t, 1000+tc.rank, f.Process.PID)
 				}
 				if tc.clear != "" {
-					require.Contains(t, f.String(), ": the fault is below the program; "+tc.clear)
+					require.Contains(t, f.String(), "; "+tc.clear)
+					require.Equal(t, f.Kind != Apart, strings.Contains(f.String(), ": the fault is below the program; "))
 				}
 			})
 		}

@@ -42,7 +42,7 @@ func (r *run) analyse(options *Options, book *socketstall.Book) []Finding {
 		f.Run, f.Job, f.Domain, f.World = r.name, cmp.Or(r.job, r.socketsJob), cmp.Or(r.domain, r.socketsDomain), r.size
 		f.identify()
 	}
-	roots := rootsOf(found)
+	roots := rootsOf(circles(found, func(rank int) socketstall.Identity { return r.ranks[rank] }))
 	for i := range roots {
 		roots[i].Stalls = r.view.words(&roots[i])
 	}
@@ -243,6 +243,7 @@ func (g *group) complete(f *Finding, options *Options) {
 	} else if f.Kind == NoDump && len(f.NoDump) > 0 {
 		f.rank = f.NoDump[0]
 	}
+	f.elsewhere = slices.ContainsFunc(f.Culprits, func(rank int) bool { return g.run.view.known(rank).halted })
 	g.timing(f)
 	g.listen(f, options)
 	if f.rank >= 0 {

@@ -349,7 +349,7 @@ func TestTheCauseIsInAnotherGroup(t *testing.T) {
 	require.Equal(t, 2, found[0].Downstream)
 }
 
-// TestRanksThatWaitInACircle are one finding, the oldest.
+// TestRanksThatWaitInACircle are one finding, and none of them is to blame alone.
 func TestRanksThatWaitInACircle(t *testing.T) {
 	j := newJob(4).
 		in(said{rank: 0, group: "a", members: "0-1", did: steps(reduce), finished: 0}).
@@ -358,8 +358,11 @@ func TestRanksThatWaitInACircle(t *testing.T) {
 		in(said{rank: 0, group: "b", members: "0-1"})
 	found := joined(t, j.logs())
 	require.Len(t, found, 1)
+	require.Equal(t, Circle, found[0].Kind)
+	require.Equal(t, "rank 0 waits in all_reduce #1 of group a for rank 1, which waits in all_gather #1 of group b for rank 0: the ranks do not call these in one order", found[0].String())
 	require.Equal(t, 1, found[0].Downstream)
 	require.Equal(t, []int{0, 1}, found[0].Affected)
+	require.Empty(t, found[0].Culprits)
 }
 
 func TestALateDumpCompletesTheFindingAndKeepsItsID(t *testing.T) {

@@ -278,6 +278,9 @@ func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 func (s *ranksByStack) below(now int64) *Finding {
 	f := s.begin(AllWait, s.waits, nil, now)
 	f.Detail, f.stands = s.elsewhere(), s.of
+	if lack := s.run.lack(); lack != "" {
+		f.Kind, f.Detail = Apart, lack
+	}
 	between(f, slices.Values(s.of), func(c *caller) socketstall.Identity { return c.host })
 	f.doubt(Likely, doubtBelow)
 	return f
