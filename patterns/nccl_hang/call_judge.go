@@ -44,6 +44,7 @@ const (
 	doubtBelow     = "what the links between them do is not seen"
 	doubtWaiters   = "%s %s the call, too, and %s in a collective or for the GPU, by the stack"
 	doubtElsewhere = "%s %s the call, too, and %s on another communicator, where it is not certain for whom"
+	doubtOther     = "other ranks lack another call of another communicator"
 	doubtPairs     = "sends and receives of two ranks are not compared: each may wait for the other's"
 	doubtInit      = "a rank whose agent started later may have called it unseen"
 )

@@ -151,7 +151,7 @@ func (f *Finding) below() bool { return f.Kind == AllCalled || f.Kind == AllWait
 func said2(f *Finding) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %s %q %v %d %d %q %d %q", f.Kind, f.Sure, f.Comm, f.Culprits, f.Seq, f.Called, f.Does, len(f.Affected), f.Mount)
-	_, _ = fmt.Fprintf(h, " %q %q", f.GPUs, f.Device)
+	_, _ = fmt.Fprintf(h, " %q %q %q", f.GPUs, f.Device, f.Detail)
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
@@ -627,32 +627,44 @@ func (who *caller) peer() *caller {
 }
 
 // one makes one finding of those that nothing explains: a job that stands still is one
-// question. The surest is told, and who is to blame in other communicators is added.
+// question. The surest is told. Who is to blame in other communicators is added where it is the same
+// call that they lack, and said beside it where it is another.
 func one(roots []Finding) *Finding {
 	roots = slices.DeleteFunc(roots, func(f Finding) bool { return f.Pending })
 	if len(roots) == 0 {
 		return nil
 	}
 	f := roots[0]
-	also := []Finding{}
+	f.Culprits, f.Affected = slices.Clone(f.Culprits), slices.Clone(f.Affected)
+	var others []string
 	for i := range roots[1:] {
 		o := &roots[1+i]
-		if o.Kind == f.Kind && o.Sure == f.Sure && o.Local == f.Local && !f.Local && len(o.Culprits) > 0 {
-			also = append(also, *o)
+		if o.Kind != f.Kind || o.Sure != f.Sure || o.Local || f.Local || len(o.Culprits) == 0 {
+			continue
+		}
+		f.Affected, f.Downstream = append(f.Affected, o.Affected...), f.Downstream+o.Downstream+1
+		if o.Operation == f.Operation && o.Seq == f.Seq {
+			f.Culprits = append(f.Culprits, o.Culprits...)
+		} else {
+			o.Does = ""
+			others = append(others, fmt.Sprintf("in %s %s", o.Desc, o))
 		}
 	}
-	for i := range also {
-		f.Culprits, f.Affected = append(f.Culprits, also[i].Culprits...), append(f.Affected, also[i].Affected...)
-		f.Downstream += also[i].Downstream + 1
-	}
-	if len(also) > 0 {
-		f.Detail = socketstall.Clip(cmp.Or(f.Detail, fmt.Sprintf("in %s other ranks lack a call", count(len(also), "other communicator", "other communicators"))))
-		slices.Sort(f.Culprits)
-		slices.Sort(f.Affected)
-		f.Culprits, f.Affected = slices.Compact(f.Culprits), slices.Compact(f.Affected)
-		if f.World > 0 && 4*len(f.Culprits) > f.World {
-			f.doubt(Likely, doubtMany)
+	if len(others) > 0 {
+		f.doubt(Likely, doubtOther)
+		if f.Detail == "" {
+			f.Detail = others[0]
 		}
+		if len(others) > 1 {
+			f.Detail += fmt.Sprintf("; other ranks lack other calls in %s", count(len(others)-1, "more communicator", "more communicators"))
+		}
+		f.Detail = socketstall.Clip(f.Detail)
+	}
+	slices.Sort(f.Culprits)
+	slices.Sort(f.Affected)
+	f.Culprits, f.Affected = slices.Compact(f.Culprits), slices.Compact(f.Affected)
+	if len(f.Culprits) > len(roots[0].Culprits) && f.World > 0 && 4*len(f.Culprits) > f.World {
+		f.doubt(Likely, doubtMany)
 	}
 	f.Waiting = slices.DeleteFunc(slices.Clone(f.Waiting), func(rank int) bool { return has(f.Culprits, rank) })
 	if len(f.Culprits) > 1 && f.Does != "" && !f.Local {

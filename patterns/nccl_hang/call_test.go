@@ -477,6 +477,14 @@ func TestWhatCallsTell(t *testing.T) {
 			},
 			want: "ranks 0-1 have not called AllReduce #10 (4,096 x bf16), which 3 ranks have called: of rank 0, its main thread is asleep, at 0 % CPU", sure: Certain,
 		},
+		"two ranks that lack different calls of communicators of their own": {
+			calls: func(c *calls) {
+				a, b := sub("0xd0", 0, 2, 4, 6), sub("0xd1", 1, 3, 5, 7)
+				c.stands(a, 10, "overdue", 0, 4, 6).stands(a, 9, "overdue", 2).stands(b, 501, "overdue", 1, 3, 7).stands(b, 500, "overdue", 5)
+			},
+			want: "rank 2 has not called AllReduce #10 (4,096 x bf16), which 3 ranks have called: its main thread is asleep, at 0 % CPU; " +
+				"in communicator 0xd1 rank 5 has not called AllReduce #501 (4,096 x bf16), which 3 ranks have called", sure: Likely, doubt: doubtOther,
+		},
 		"ranks that wait for the culprit elsewhere": { // the group of 0-3 waits for 1, and all others for that group
 			calls: func(c *calls) {
 				c.stands(c.all(), 10, "overdue", 4, 5, 6, 7).stands(c.all(), 9, "usual", 0, 2, 3).stands(c.all(), 9, "overdue", 1)

@@ -26,6 +26,9 @@ func (f *Finding) callText() string {
 	if f.Does != "" {
 		text += ": " + f.Does
 	}
+	if f.Detail != "" {
+		text += "; " + f.Detail
+	}
 	return text
 }
 
