@@ -45,6 +45,7 @@ const (
 	doubtWaiters   = "%s %s the call, too, and %s in a collective or for the GPU, by the stack"
 	doubtElsewhere = "%s %s the call, too, and %s on another communicator, where it is not certain for whom"
 	doubtOther     = "other ranks lack another call of another communicator"
+	doubtOthers    = "%s %s the call, too, and may make it"
 	doubtPairs     = "sends and receives of two ranks are not compared: each may wait for the other's"
 	doubtInit      = "a rank whose agent started later may have called it unseen"
 )
@@ -262,10 +263,13 @@ func (s *standings) judgeInit(now int64) (f *Finding, again int64) {
 			return nil, 0
 		}
 	}
+	all := len(missing)
+	missing, others := s.halted(missing)
 	f = s.begin(NotInitialized, since, now)
 	f.Operation = cmp.Or(function, "ncclCommInitRank")
 	s.blame(f, missing, s.ranks)
 	f.doubt(Likely, doubtInit)
+	s.doubtOthers(f, others)
 	does, unknown := s.does(missing)
 	unheard := len(unknown) + s.comm.size - len(s.ranks) - len(absent) // with those beyond the list
 	switch {
@@ -277,7 +281,7 @@ func (s *standings) judgeInit(now int64) (f *Finding, again int64) {
 	case (does != stuck || unheard > 0) && now-since < int64(s.run.options.InitWait):
 		f.Pending, again = true, since+int64(s.run.options.InitWait)
 	}
-	if len(missing) < len(absent) {
+	if all < len(absent) {
 		f.doubt(Likely, "other ranks may have called it unseen")
 	}
 	if s.made == functionShrink {
@@ -330,6 +334,7 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 	if len(culprits) > 1 && 4*len(culprits) > c.size && s.any(func(p *place) bool { return !p.exact }) {
 		return nil, 0 // the counters of those ahead may count what went to single ranks before
 	}
+	culprits, others := s.halted(culprits)
 	does, _ := s.does(culprits)
 	since := s.earliest(ahead)
 	f = s.begin(NotCalled, since, now)
@@ -358,7 +363,8 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		of, _ := s.ranksOf(unsure)
 		f.doubt(Likely, fmt.Sprintf(doubtElsewhere, subject(of), plural(of, "lacks", "lack"), plural(of, "waits", "wait")))
 	}
-	behind = slices.DeleteFunc(behind, func(rank int) bool { return s.isExcused(c.places[rank]) })
+	s.doubtOthers(f, others)
+	behind = slices.DeleteFunc(behind, func(rank int) bool { return s.isExcused(c.places[rank]) || has(others, rank) })
 	s.doubtNumbers(f, culprits, ahead, behind)
 	if does == untold {
 		f.doubt(Likely, doubtDoing)
@@ -547,6 +553,37 @@ func (s *standings) does(ranks []int) (worst doings, unknown []int) {
 		}
 	}
 	return worst, unknown
+}
+
+// halted are those of the ranks that cannot go on by themselves, where others of them may. All of
+// the ranks otherwise.
+func (s *standings) halted(ranks []int) (blamed, others []int) {
+	if does, unknown := s.does(ranks); does == stuck && len(unknown) == 0 {
+		return ranks, nil
+	}
+	for _, rank := range ranks {
+		if p := s.at(rank); p != nil && (p.ended || p.left || p.caller.state.Halted()) {
+			blamed = append(blamed, rank)
+		} else {
+			others = append(others, rank)
+		}
+	}
+	if len(blamed) == 0 {
+		return ranks, nil
+	}
+	return blamed, others
+}
+
+// doubtOthers says who lacks the call beside those to blame.
+func (s *standings) doubtOthers(f *Finding, others []int) {
+	if len(others) == 0 {
+		return
+	}
+	of, local := s.ranksOf(others)
+	if !local && !f.Local {
+		f.Affected = append(f.Affected, of...)
+	}
+	f.doubt(Likely, fmt.Sprintf(doubtOthers, subject(of), plural(of, "lacks", "lack")))
 }
 
 func (p *place) does() doings {

@@ -56,6 +56,14 @@ func TestWhoHasNotSplit(t *testing.T) {
 				split(c, but(8, 5)...)
 			},
 		},
+		"a rank is stopped, and another computes": {
+			calls: func(c *calls) {
+				c.stood(c.all(), "overdue", ago, but(8, 3)...).stood(c.all(), "usual", ago, 3)
+				c.record(eventCallDoing, comm{}, 5, func(a pcommon.Map) { a.PutStr("nccl.rank.state", "stopped") })
+				split(c, but(8, 3, 5)...)
+			},
+			soon: "rank 5 has not called ncclCommSplit for a split of communicator 0xa11, which 6 ranks have called: its process is stopped (SIGSTOP or a debugger)", kind: NotInitialized, sure: Likely,
+		},
 		"a rank computes for long": {
 			calls: func(c *calls) {
 				c.stood(c.all(), "overdue", ago, but(8, 5)...).stood(c.all(), "long", ago, 5)

@@ -87,6 +87,17 @@ func (c *calls) left(in comm, number int, reason string, ranks ...int) *calls {
 	return c
 }
 
+// stopped says that ranks are stopped after so many collectives.
+func (c *calls) stopped(in comm, number int, ranks ...int) *calls {
+	for _, rank := range ranks {
+		c.record(eventCallStopped, in, rank, func(a pcommon.Map) {
+			stoodAt(number, c.at.Add(-3*time.Second), "overdue")(a)
+			a.PutStr("nccl.rank.state", "stopped")
+		})
+	}
+	return c
+}
+
 func stoodAt(number int, last time.Time, silence string) func(pcommon.Map) {
 	return func(a pcommon.Map) {
 		a.PutBool("nccl.call.exact", true)
@@ -476,6 +487,25 @@ func TestWhatCallsTell(t *testing.T) {
 				}
 			},
 			want: "ranks 0-1 have not called AllReduce #10 (4,096 x bf16), which 3 ranks have called: of rank 0, its main thread is asleep, at 0 % CPU", sure: Certain,
+		},
+		"a rank is stopped, and rank 0 evaluates": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 0, 5)...).stands(c.all(), 9, "usual", 0).stopped(c.all(), 9, 5)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 6 ranks have called: its process is stopped (SIGSTOP or a debugger)", sure: Likely,
+			doubt: "rank 0 lacks the call, too, and may make it",
+		},
+		"a rank is stopped, and rank 0 evaluates for long": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 0, 5)...).stands(c.all(), 9, "long", 0).stopped(c.all(), 9, 5)
+			},
+			want: "rank 5 has not called AllReduce #10 (4,096 x bf16), which 6 ranks have called: its process is stopped (SIGSTOP or a debugger)", sure: Likely,
+			doubt: "rank 0 lacks the call, too, and may make it",
+		},
+		"a rank sleeps, and rank 0 evaluates": { // for which it may wait
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 0, 5)...).stands(c.all(), 9, "usual", 0).stands(c.all(), 9, "overdue", 5)
+			},
 		},
 		"two ranks that lack different calls of communicators of their own": {
 			calls: func(c *calls) {

@@ -16,6 +16,7 @@ const (
 	doubtStacks = "which collective it is, is not seen: what the main threads of the ranks do says that they wait"
 	doubtHidden = "where other ranks stand could not be read"
 	doubtServes = "it waits for somebody who may be no rank of the job"
+	doubtStand  = "%s %s outside, too, and may come"
 	doubtPhase  = "whether it is a long phase or a loop without end"
 )
 
@@ -179,35 +180,43 @@ func (s *ranksByStack) few(shown bool, now int64) *Finding {
 	if len(s.waits) == 0 || slices.ContainsFunc(s.waits, launched) {
 		return nil
 	}
-	f := s.begin(Outside, s.waits, s.outside, now)
+	does, outside := s.does(now), s.outside
+	if halted := slices.DeleteFunc(slices.Clone(outside), func(rank int) bool { return !s.of[rank].stack.State.Halted() }); does != stuck && len(halted) > 0 {
+		does, outside = stuck, halted
+	}
+	f := s.begin(Outside, s.waits, outside, now)
 	f.doubt(Likely, doubtStacks)
+	if others := slices.DeleteFunc(slices.Clone(s.outside), func(rank int) bool { return has(outside, rank) }); len(others) > 0 {
+		f.Affected = slices.Sorted(slices.Values(append(f.Affected, others...)))
+		f.doubt(Likely, fmt.Sprintf(doubtStand, subject(others), plural(others, "stands", "stand")))
+	}
 	if len(s.hidden) > 0 {
 		f.doubt(Likely, doubtHidden)
 	}
-	switch s.does(now) {
+	switch does {
 	case acting:
 		return nil // the receiver says when that has lasted for long
 	case working:
 		f.Kind = OutsideWorks
 		f.doubt(Likely, doubtPhase)
 		waited := s.waited()
-		for _, rank := range s.outside {
+		for _, rank := range outside {
 			s.run.laterIf(max(s.of[rank].stack.Since, waited)+int64(tooFarTime), now)
 		}
 	case untold:
-		if at := s.cameLast(s.outside) + int64(s.run.options.UnknownWait); now < at {
+		if at := s.cameLast(outside) + int64(s.run.options.UnknownWait); now < at {
 			s.run.later(at)
 			return nil
 		}
 		f.doubt(Likely, doubtDoing)
 	}
-	if s.cameLast(s.waits)-s.cameLast(s.outside) > int64(tooFarTime) {
+	if s.cameLast(s.waits)-s.cameLast(outside) > int64(tooFarTime) {
 		f.doubt(Unsure, doubtFar)
 	}
 	if len(s.outside) > 1 && 2*len(s.outside) > s.run.world {
 		f.doubt(Unsure, doubtMany)
 	}
-	if slices.ContainsFunc(s.outside, func(rank int) bool { return s.of[rank].stack.serves() }) {
+	if slices.ContainsFunc(outside, func(rank int) bool { return s.of[rank].stack.serves() }) {
 		f.doubt(Unsure, doubtServes)
 	}
 	return f

@@ -172,6 +172,15 @@ func TestWhatStacksAloneTell(t *testing.T) {
 			},
 			want: "7 ranks wait in a collective for rank 6: its process is stopped (SIGSTOP or a debugger)", kind: Outside, sure: Likely,
 		},
+		"a rank is stopped, and another computes for long": {
+			ranks: func(c *calls) {
+				s := inLock
+				s.state = "stopped"
+				works := stack{class: "own_code", reason: "same_call", silence: "long", activity: "computing", state: "running", since: 30 * time.Second}
+				c.stand(inCollective, but(8, 0, 5)...).stand(works, 0).stand(s, 5)
+			},
+			want: "6 ranks wait in a collective for rank 5: its process is stopped (SIGSTOP or a debugger)", kind: Outside, sure: Likely,
+		},
 		"nobody could read where another rank stands": {
 			ranks: func(c *calls) { c.stand(inCollective, but(8, 1, 5)...).stand(inLock, 5).stand(nowhere, 1) },
 			want:  "6 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
