@@ -35,6 +35,7 @@ type stackPlace struct {
 	Hash     string            `json:"h,omitempty"`
 	Since    int64             `json:"b,omitempty"`
 	Came     int64             `json:"n,omitempty"` // before Since, where it was told for another reason first
+	Kept     int64             `json:"q,omitempty"` // of an earlier record, whose word counts still: since when, and that it is overdue
 	State    socketstall.State `json:"st,omitempty"`
 	Doing    socketstall.Doing `json:"d,omitzero"`
 }
@@ -101,12 +102,22 @@ func (who *caller) stacks(c *callRecord) bool {
 		if s.Hash != before.Hash || s.At < before.Doing.At || !before.Standing {
 			return false
 		}
-		who.stack.Doing, who.stack.State = s.Doing, s.State
+		if before.Kept != 0 && before.keeps(&s) {
+			return false
+		}
+		who.stack.Doing, who.stack.State, who.stack.Kept = s.Doing, s.State, 0
+	case s.At < before.At && c.event == eventMoving && s.At >= before.Kept && before.Kept != 0: // it came there again
+		who.stack.Doing.Silence, who.stack.Since, who.stack.Came, who.stack.Kept = socketstall.Usual, s.At, 0, 0
 	case s.At < before.At, s.At == before.At && c.event == eventMoving:
 		return false // a later one has come before it
 	default:
 		if s.Standing && who.early == s.Hash && before.Doing.At > s.At {
 			s.Doing, s.State = before.Doing, before.State
+		}
+		if s.Standing && before.Standing && s.Hash == before.Hash && s.Class == before.Class && s.Reason == before.Reason && s.Since >= before.Since && before.keeps(&s) {
+			at := s.Doing.At
+			s.Kept, s.Since, s.Doing = cmp.Or(before.Kept, before.At), before.Since, before.Doing
+			s.Doing.At = at
 		}
 		if came := before.came(); s.Standing && before.Standing && s.Hash == before.Hash && came < s.Since {
 			s.Came = came
@@ -114,6 +125,14 @@ func (who *caller) stacks(c *callRecord) bool {
 		who.stack, who.early = s, ""
 	}
 	return !before.same(&who.stack)
+}
+
+// keeps reports whether a later record does not say that a process goes on which is overdue: an agent
+// that has just begun knows no better.
+func (p *stackPlace) keeps(later *stackPlace) bool {
+	d := &later.Doing
+	return p.Doing.Silence == socketstall.Overdue && (d.Silence == socketstall.Usual || d.Silence == "") && (d.Activity == socketstall.Idle || d.Activity == "") &&
+		p.State.Halted() == later.State.Halted()
 }
 
 // came is since when it stands there, whatever it did first.

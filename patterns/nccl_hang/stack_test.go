@@ -1,6 +1,7 @@
 package ncclhang
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand"
 	"runtime"
@@ -92,6 +93,17 @@ func (c *calls) stoodLike(attribute string, value any) *calls {
 func (c *calls) stand(s stack, ranks ...int) *calls {
 	for _, rank := range ranks {
 		c.record(eventStack, comm{}, rank, s.put)
+	}
+	return c
+}
+
+// does says what ranks do that were said to stand there.
+func (c *calls) does(s stack, ranks ...int) *calls {
+	for _, rank := range ranks {
+		c.record(eventDoes, comm{}, rank, func(a pcommon.Map) {
+			a.PutStr("process.stack.hash", cmp.Or(s.hash, s.class))
+			s.does(a)
+		})
 	}
 	return c
 }
@@ -633,6 +645,75 @@ func TestAnotherStandstillIsAnotherStop(t *testing.T) {
 	require.Len(t, findings(other), 1)
 	require.NotEqual(t, first[0].Stop, findings(other)[0].Stop)
 	require.Empty(t, other[0].Cleared, "it was taken back before")
+}
+
+// TestAnAgentThatBeginsAgainTakesNothingBack: it has seen the rank stand for a moment only, and knows no
+// pause of it. What moved, or works, is taken back, in whatever order that comes.
+func TestAnAgentThatBeginsAgainTakesNothingBack(t *testing.T) {
+	fresh := inLock
+	fresh.silence, fresh.since = "usual", 2*time.Second
+	unknown := fresh
+	unknown.silence, unknown.activity = "", ""
+	works := fresh
+	works.activity = "thread_computing"
+	elsewhere := fresh
+	elsewhere.hash = "another line"
+	told := func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(inLock, 5) }
+	for name, tc := range map[string]struct {
+		before, after func(*calls)
+		back          bool
+	}{
+		"asleep for a moment":         {told, func(c *calls) { c.stand(fresh, 5) }, false},
+		"what it does is not known":   {told, func(c *calls) { c.stand(unknown, 5) }, false},
+		"of all ranks":                {told, func(c *calls) { s := fresh.in("collective"); c.stand(s, but(8, 5)...).stand(fresh, 5) }, false},
+		"it works":                    {told, func(c *calls) { c.stand(works, 5) }, true},
+		"it stands at another line":   {told, func(c *calls) { c.stand(elsewhere, 5) }, true},
+		"what it does is told later":  {told, func(c *calls) { c.stand(unknown, 5).does(fresh, 5) }, false},
+		"that it works is told later": {told, func(c *calls) { c.stand(fresh, 5).does(works, 5) }, true},
+		"it has moved between": {told, func(c *calls) {
+			c.record(eventMoving, comm{}, 5, nil)
+			c.at = c.at.Add(time.Second)
+			c.stand(fresh, 5)
+		}, true},
+		"it has moved between, told last": {told, func(c *calls) {
+			c.at = c.at.Add(time.Second)
+			c.stand(fresh, 5)
+			c.at = c.at.Add(-time.Second)
+			c.record(eventMoving, comm{}, 5, nil)
+			c.at = c.at.Add(time.Second)
+		}, true},
+		"it was stopped, and is not": {func(c *calls) {
+			s := inLock
+			s.state = "stopped"
+			c.stand(inCollective, but(8, 5)...).stand(s, 5)
+		}, func(c *calls) { c.stand(fresh, 5) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
+			first := findings(s.next(t, 0, tc.before))
+			require.Len(t, first, 1)
+			rounds := s.next(t, time.Minute, tc.after)
+			if tc.back {
+				require.Len(t, rounds, 1)
+				require.Len(t, rounds[0].Cleared, 1)
+				return
+			}
+			require.Empty(t, rounds)
+			require.Empty(t, s.next(t, 15*time.Second, func(c *calls) { s := inLock; s.since = 17 * time.Second; c.stand(s, 5) }))
+		})
+	}
+}
+
+// TestAnAgentThatBeginsAgainWhileAllWait: since when they wait is known from before.
+func TestAnAgentThatBeginsAgainWhileAllWait(t *testing.T) {
+	s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
+	require.Empty(t, s.next(t, 0, func(c *calls) { c.stand(inCollective, but(8)...) }))
+	require.Len(t, findings(s.Advance(s.at.Add(DefaultOptions.StuckWait))), 1)
+	require.Empty(t, s.next(t, 2*time.Minute, func(c *calls) {
+		fresh := inCollective
+		fresh.silence = "usual"
+		c.stand(fresh, but(8)...)
+	}))
 }
 
 // TestAllWaitByStacksAlone: a standstill below the program, and what looks like it.
