@@ -40,6 +40,8 @@ func (d *decoder) oneEvidence(e *Evidence, r *Rule) value {
 		{"lead", d.lead(e), "", "it holds only where its first thing (`by`) is so far ahead of the next"},
 		{"newest", d.flag(&e.Newest), "", "of each process or thing the newest record alone counts, and takes the place of those before it that are trusted no more: it says how that is now, and not when the fault began"},
 		{"except", d.excepted(e, r), "", "it holds only while none of this evidence does"},
+		{"unsaid", d.unsaid(e, r), "", "a record counts only while its process has none of this evidence, which may be trusted less: what a process says of itself. Another record of the same evidence then leads"},
+		{"believed", d.flag(&e.Believed), "", "what a process claims counts although it is trusted less than the verdict, and may name whose fault it is: a process that speaks of itself. Let no verdict be full by it (`except`)"},
 		{"accuses", d.fieldNames(&e.Accuses, r), "", "fields with ranks: it is sure whose fault it is, that of these ranks and of the process, GPU and machine on its record; nothing that accuses or names another explains the verdict"},
 		{"hides", d.fieldNames(&e.Hides, r), "", "fields that the verdict does not name while it holds: it accuses nobody"},
 		{"quotes", d.fieldNames(&e.Quotes, r), "", "fields in which the thing that the verdict names speaks of itself: the headline shows them although the record is trusted less, if `match` joins it to what names the culprit. They make nothing sure"},
@@ -123,6 +125,11 @@ func (d *decoder) excepted(e *Evidence, r *Rule) value {
 	return d.otherEvidence(e, r, &e.Except).then(func(n *yaml.Node) { d.noCircle(n, e, r) })
 }
 
+// unsaid reads evidence that the process of a mark must not have.
+func (d *decoder) unsaid(e *Evidence, r *Rule) value {
+	return d.otherEvidence(e, r, &e.Unsaid).then(func(n *yaml.Node) { d.noCircle(n, e, r) })
+}
+
 // noCircle refuses evidence that holds or not by way of itself.
 func (d *decoder) noCircle(n *yaml.Node, e *Evidence, r *Rule) {
 	d.afterwards(func() {
@@ -141,10 +148,11 @@ func (d *decoder) noCircle(n *yaml.Node, e *Evidence, r *Rule) {
 
 // restsOn is evidence that must hold, or must not, for e to hold.
 func (e *Evidence) restsOn() []string {
-	if e.SoonBefore == nil {
-		return slices.Clone(e.Except)
+	on := slices.Concat(e.Except, e.Unsaid)
+	if e.SoonBefore != nil {
+		on = append(on, e.SoonBefore.Evidence...)
 	}
-	return slices.Concat(e.Except, e.SoonBefore.Evidence)
+	return on
 }
 
 func (d *decoder) soonBefore(e *Evidence, r *Rule) value {

@@ -114,6 +114,8 @@ type Evidence struct {
 	SoonBefore *Follows
 	Lead       *Lead    // how far its first thing must be ahead of the next
 	Except     []string // evidence: it holds only while none of that does
+	Unsaid     []string // evidence: a mark counts only while its process has none of that
+	Believed   bool     // a claimed mark counts as if it were trusted as much as the verdict
 	Newest     bool     // of each thing the newest mark alone counts
 	Reboot     bool     // it resolves where it is of a later boot of the machine
 	at         position

@@ -123,6 +123,7 @@ func (f *Fault) update(best window, with brought) {
 		f.set.graph.SeenAgain(v.node)
 	}
 	if f.bearing() != v.bore { // evidence holds, or does no longer, of which there were marks before
+		f.Changed()
 		f.set.graph.Refit(v.node)
 	}
 	if another {

@@ -111,9 +111,10 @@ func (f *Fault) touch(w *Evidence, m *Mark) {
 	}
 }
 
-// adds reports whether m adds to what the verdict says: it is trusted as much, or quoted.
+// adds reports whether m adds to what the verdict says: it is trusted as much, quoted, or asked for
+// by other evidence.
 func (f *Fault) adds(w *Evidence, m *Mark) bool {
-	return f.trusted(w, m, f.named()) && (w.Resolves || m.Gone || f.counts(w, m, f.named())) || len(w.quotes) > 0 && f.trusted(w, m, verdict.Claimed)
+	return f.trusted(w, m, f.named()) && (w.Resolves || m.Gone || f.counts(w, m, f.named())) || (len(w.quotes) > 0 || w.said) && f.trusted(w, m, verdict.Claimed)
 }
 
 // named is the least trust of a mark that names and dates the fault: that of its verdict.

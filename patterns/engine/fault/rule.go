@@ -57,6 +57,8 @@ type Evidence struct {
 	firstOf []int // evidence of which none came before it
 	leads   []int // evidence before the first of which it came
 	except  []int // evidence of which none holds
+	unsaid  []int // evidence that the process of a mark must not have
+	said    bool  // other evidence asks for the processes that have it not
 	keep    int   // marks it needs, where that is more than the cap
 }
 
@@ -127,6 +129,7 @@ func (w *Evidence) compile() {
 	if w.Operator == rule.Occur || w.Operator == rule.Change {
 		w.keep = int(min(math.Ceil(w.Occurs.Count)*float64(w.Occurs.Values), maxNeeded))
 	}
+	w.said = slices.ContainsFunc(r.Evidence, func(o rule.Evidence) bool { return slices.Contains(o.Unsaid, w.Name) })
 	if w.Resolves || !w.CanStart() {
 		w.join = slices.IndexFunc(r.joins, func(set []int) bool { return slices.Equal(set, w.Match) })
 		if w.join < 0 {
@@ -142,6 +145,9 @@ func (w *Evidence) compile() {
 		}
 		if !other.Resolves && slices.Contains(w.Except, other.Name) {
 			w.except = append(w.except, other.index)
+		}
+		if !other.Resolves && slices.Contains(w.Unsaid, other.Name) {
+			w.unsaid = append(w.unsaid, other.index)
 		}
 		if !other.Resolves && w.SoonBefore != nil && slices.Contains(w.SoonBefore.Evidence, other.Name) {
 			w.leads = append(w.leads, other.index)
@@ -286,9 +292,9 @@ func (r *Rule) agree(a, b []string) bool {
 	return true
 }
 
-// depends reports whether w holds by what other evidence came, or did not come, before it.
+// depends reports whether w holds by what other evidence came, or did not come.
 func (w *Evidence) depends() bool {
-	return len(w.firstOf)+len(w.leads)+len(w.except) > 0 || w.Lead != nil
+	return len(w.firstOf)+len(w.leads)+len(w.except)+len(w.unsaid) > 0 || w.Lead != nil
 }
 
 // countsRanks reports whether w asks for so many ranks.

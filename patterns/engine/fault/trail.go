@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
+	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -19,6 +20,9 @@ type trail struct {
 	held    trusts         // trusts that its marks have
 	touched int64          // newest time of a mark
 	real    bool           // a mark that left because of the cap was no drill's
+	// spoke has, of evidence that others ask for, the processes that have it, by host and pid; nil
+	// where that is to be found anew.
+	spoke map[int]map[string][]incident.Process
 }
 
 // bytes is about how much memory t takes.
@@ -36,6 +40,7 @@ func (t *trail) bytes() int {
 // value.
 func (t *trail) learn(w *Evidence, m *Mark) bool {
 	before := t.known
+	t.forgetWords(w)
 	t.held.add(m.Trust)
 	if w.join < 0 {
 		t.began = min(t.began, m.Trust)
@@ -91,7 +96,7 @@ func (t *trail) addRank(trust verdict.Trust, rank int) {
 // relearn takes note anew of values and ranks after marks have left. What was
 // evicted because of the cap cannot be read any more: its ranks stay.
 func (t *trail) relearn() {
-	t.known, t.began, t.held = 0, verdict.Proven, 0
+	t.known, t.began, t.held, t.spoke = 0, verdict.Proven, 0, nil
 	if !slices.ContainsFunc(t.folded, func(count float64) bool { return count != 0 }) {
 		t.ranks = byTrust[[]int]{}
 	}
@@ -162,7 +167,7 @@ func (t *trail) fold(evidence, room int, named verdict.Trust) uint64 {
 	}
 	switch {
 	case len(marks) <= room:
-	case t.rule.Watches[evidence].depends(): // the first ones decide
+	case t.rule.Watches[evidence].depends(), t.rule.Watches[evidence].said: // the first ones decide
 		marks = slices.Delete(marks, room, len(marks))
 	default:
 		owners := make([]string, 0, ownerLevels*len(marks))
@@ -173,6 +178,7 @@ func (t *trail) fold(evidence, room int, named verdict.Trust) uint64 {
 		marks = marks[:1+len(stay)]
 	}
 	t.marks[evidence] = marks
+	t.forgetWords(t.rule.Watches[evidence])
 	t.folded[evidence] += before - total(marks, named)
 	return uint64(all - len(marks))
 }
@@ -221,10 +227,11 @@ func (t *trail) since(least verdict.Trust) int64 {
 	return since
 }
 
-// first returns the earliest mark of w of at least that trust, nil for none.
+// first returns the earliest mark of w of at least that trust, nil for none. One whose process
+// speaks for itself is none.
 func (t *trail) first(w *Evidence, least verdict.Trust) *Mark {
 	for j := range t.marks[w.index] {
-		if m := &t.marks[w.index][j]; t.trusted(w, m, least) {
+		if m := &t.marks[w.index][j]; t.trusted(w, m, least) && !t.saidOtherwise(w, m) {
 			return m
 		}
 	}

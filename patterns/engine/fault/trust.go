@@ -19,6 +19,9 @@ func (s trusts) has(trust verdict.Trust) bool { return s&(1<<(trust-verdict.Fore
 
 // trusted reports whether m is of at least that trust in this fault.
 func (t *trail) trusted(w *Evidence, m *Mark, least verdict.Trust) bool {
+	if w.Believed {
+		least = min(least, verdict.Claimed)
+	}
 	return m.Trust >= least && (w.join < 0 || t.began >= least || t.trust(w, m) >= least)
 }
 

@@ -283,7 +283,7 @@ func (t *trail) things(w *Evidence, marks []Mark, least verdict.Trust) int {
 // evidence it must follow.
 func (t *trail) counts(w *Evidence, m *Mark, least verdict.Trust) bool {
 	switch {
-	case m.Gone || !t.trusted(w, m, least) || w.OfMachine && t.ofAnotherJob(m, least):
+	case m.Gone || !t.trusted(w, m, least) || w.OfMachine && t.ofAnotherJob(m, least) || t.saidOtherwise(w, m):
 		return false
 	case w.Follows == nil:
 		return true
