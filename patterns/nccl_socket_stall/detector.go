@@ -36,6 +36,9 @@ type thresholds struct {
 	// a thread blocks there after its rank fell silent, where others had work for the rank. Its
 	// threshold and its scan_interval, 1 s each, and the way here.
 	mounts time.Duration
+	// stopped is how long after a rank was asked to end with its job the rest is killed by the same
+	// stop, as rank_exit has it.
+	stopped time.Duration
 	// keepFacts is how long what the kernel said may explain a stall.
 	keepFacts time.Duration
 
@@ -70,11 +73,12 @@ func Detector() rule.Detector {
 		},
 		Attributes: slices.Concat(socketstall.Attributes, factAttributes),
 		Parameters: map[string]rule.ParameterType{
-			"settle": rule.DurationParameter, "facts": rule.DurationParameter, "clock_error": rule.DurationParameter,
+			"settle": rule.DurationParameter, "facts": rule.DurationParameter, "clock_error": rule.DurationParameter, "stopped": rule.DurationParameter,
 		},
 		New: func(l rule.Limits) rule.Algorithm {
 			t := fixed
 			t.settle, t.keepFacts = time.Duration(l.Values.Duration("settle")), time.Duration(l.Values.Duration("facts"))
+			t.stopped = time.Duration(l.Values.Duration("stopped"))
 			t.errorNTP = time.Duration(l.Values.Duration("clock_error"))
 			return &detector{thresholds: &t, lateness: l.Lateness, book: socketstall.NewBook(t.limits), jobs: map[string]*job{}, facts: newFacts()}
 		},

@@ -16,10 +16,10 @@ import (
 // factEvents are the records of the kernel that say what holds a process.
 var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.kill", "process.exit", "gpu.xid", "gpu.lost"}
 
-var factAttributes = []string{
+var factAttributes = slices.Concat(rule.StopAttributes, []string{
 	"fuse.stall.pids", "fuse.stall.id", "fuse.stall.age_ns", "fuse.mount.point", "fuse.device", "fuse.opcode", "process.parent_pid",
 	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal_name", "process.exit.code", "gen_ai.training.rank_pid",
-}
+})
 
 // fact is one thing the kernel said of some processes of a host.
 type fact struct {
@@ -40,6 +40,7 @@ type fact struct {
 	Rank    int    `json:"r"` // whose own process it is about; Unknown: of none
 	Text    string `json:"t"`
 	Late    bool   `json:"y,omitempty"` // it was read late
+	Stop    bool   `json:"u,omitempty"` // of a rank that ended because somebody ends its job
 }
 
 // facts holds them by what they are, and by host and pid.
@@ -172,6 +173,7 @@ func readFact(r *rule.Record) (*fact, string) {
 	case "oom.kill":
 		f.Text = "the kernel killed " + rule.Text(a, "process.executable.name") + " (pid " + rule.Text(a, "process.pid") + ") for want of memory"
 	case "process.exit":
+		f.Stop = rule.JobStopped(a)
 		f.Text = "its process ended: " + cmp.Or(rule.Text(a, "process.exit.signal_name"), "exit status "+rule.Text(a, "process.exit.code"))
 	case "gpu.xid":
 		f.GPU = rule.Text(a, "gpu.id")
@@ -245,6 +247,22 @@ func (fs *facts) diedIn(job string, from, by int64) bool {
 		}
 	}
 	return false
+}
+
+// stopOf is when the last rank ended that somebody had asked to end with its job, 0 for none.
+func (fs *facts) stopOf(job string) (last int64) {
+	for _, f := range fs.All {
+		if f.Stop && f.Job == job {
+			last = max(last, f.Last)
+		}
+	}
+	return last
+}
+
+// ended reports whether a process is known to have ended.
+func (fs *facts) ended(p *socketstall.Process, j *socketstall.Job) bool {
+	who := subject{host: p.Host, pid: p.PID, started: p.Started, job: j}
+	return slices.ContainsFunc(fs.by[socketstall.ProcessKey(p.Host, p.PID)], func(f *fact) bool { return f.Kind == "process.exit" && f.tells(who) && f.Last >= p.Doing.At })
 }
 
 // order of facts: what ends a process says more than what holds it.

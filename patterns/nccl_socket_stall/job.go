@@ -101,6 +101,9 @@ func (d *detector) judge(j *job, now int64) []rule.Finding {
 	if until := g.mountSpeaks(c, now); until != 0 {
 		wait, stands = until, true
 	}
+	if until := d.stopping(j, g, now); until != 0 {
+		wait, stands = until, true
+	}
 	j.Wake = earliest(wait, j.stalls.Last+int64(d.lost)+1)
 	switch {
 	case stands:
@@ -114,6 +117,23 @@ func (d *detector) judge(j *job, now int64) []rule.Finding {
 	}
 	c.aborts = c.Held != heldWorks && !d.facts.diedIn(j.stalls.Name, 0, g.first) // a pause in health ends no rank
 	return d.tell(j, g, c, now)
+}
+
+// stopping is until when nothing is told that was not told before, because somebody ends the job: what
+// is left of it may wait for those that have ended, until it is killed. 0: nobody does, or others
+// still stand after that.
+func (d *detector) stopping(j *job, g *graph, now int64) int64 {
+	last := d.facts.stopOf(j.stalls.Name)
+	if last == 0 || j.Told != nil {
+		return 0
+	}
+	if until := last + int64(d.stopped); now < until {
+		return until
+	}
+	if slices.ContainsFunc(g.active, func(s *socketstall.Stall) bool { return !d.facts.ended(g.procs[s.Process], j.stalls) }) {
+		return 0
+	}
+	return j.stalls.Last + int64(d.lost) + 1
 }
 
 // forgetEnded drops ended stalls of which no record can come any more.
