@@ -2,6 +2,7 @@ package ncclhang
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,17 +22,18 @@ const (
 	eventCallInit    = "nccl.call.init.waiting" // it waits in a function that makes a communicator
 	eventCallReady   = "nccl.call.init.done"    // it does not any more
 	eventCallLimited = "nccl.call.limited"      // calls of the process are not counted for a while, or are again
+	eventExit        = "process.exit"           // the process has ended, by the kernel's word
 )
 
-var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving}
+var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, eventExit}
 
 // callAttributes are what is read of them, beside identity and what a process does.
-var callAttributes = []string{
-	"gen_ai.training.rendezvous",
+var callAttributes = slices.Concat(rule.StopAttributes, []string{
+	"gen_ai.training.rendezvous", "process.exit.signal_name",
 	"nccl.call.aligned", "nccl.call.collectives", "nccl.call.comm", "nccl.call.comm_rank", "nccl.call.comm_size", "nccl.call.end_reason", "nccl.call.exact", "nccl.call.function",
 	"nccl.call.graph_launches", "nccl.call.last_operation", "nccl.call.last_root", "nccl.call.last_unix_nano", "nccl.call.limit", "nccl.call.recent",
 	"nccl.call.unidentified", "nccl.call.waited_ns",
-}
+})
 
 // Why not all calls of a process are seen: NCCL is linked into its program, or its GPUs communicate
 // by themselves.
@@ -80,6 +82,8 @@ type callRecord struct {
 	unseen                string     // why not all calls of the process are seen, as long as it lives
 	gpu                   string     // PCI address of the one that the communicator is for
 	stack                 stackPlace // of a record of a stack alone
+	end                   string     // of a record of the end of a process: how it ended
+	stops                 bool       // somebody ends the job, by the end of one of its ranks
 }
 
 // calledAt is one of the last collectives of a communicator: its number from 0, and
@@ -116,6 +120,11 @@ func parseCall(event string, at int64, resource, a pcommon.Map) (c callRecord, o
 	if c.ofStack() {
 		c.stack = stackOf(event, at, a)
 		return c, c.rank >= 0
+	}
+	if event == eventExit {
+		c.end = cmp.Or(str(a, "process.exit.signal_name"), "exit status "+rule.Text(a, "process.exit.code"))
+		c.stops = rule.JobStopped(a)
+		return c, true
 	}
 	return c, event == eventCallDoing || event == socketstall.EventWatched || c.readCommunicator(a)
 }

@@ -45,6 +45,7 @@ type callRun struct {
 	lost           bool  // records of it were given up: cap
 	told           *toldStop
 	held           int64 // since when there is a stop that is not told
+	stopped        int64 // when a rank of it ended last because somebody ends the job
 	watched        int64 // when it was last said that data of the job moves over sockets that are watched
 }
 
@@ -86,6 +87,7 @@ type caller struct {
 	unread bool   // it calls on communicators that nobody can tell apart
 	gpu    string // PCI address of the one that it calls for, "" not known, or severalGPUs
 	stack  stackPlace
+	end    string // how it ended, where that was told
 	early  string // hash of a stack of which it is known what the process does, and nothing else yet
 	places []placeOf
 }
@@ -169,11 +171,14 @@ func newCallBook(options *Options) *callBook {
 
 // take takes in a record, and reports whether it changes anything.
 func (b *callBook) take(c *callRecord, begun string, now int64) bool {
-	b.records++
-	if c.event == eventCallLimited {
-		return b.limit(c, now)
+	if c.event == eventExit {
+		return b.exit(c, begun, now)
 	}
-	if c.event == socketstall.EventWatched {
+	b.records++
+	switch c.event {
+	case eventCallLimited:
+		return b.limit(c, now)
+	case socketstall.EventWatched:
 		return b.watch(c, begun, now)
 	}
 	r := b.run(c, begun)
@@ -221,6 +226,33 @@ func (b *callBook) watch(c *callRecord, begun string, now int64) bool {
 	r := b.run(c, begun)
 	b.order.Touch(r.element, fairlru.Some)
 	r.last, r.watched = now, now
+	return true
+}
+
+// exit notes that a process has ended, and how. As a record of sockets that are watched it takes no
+// room from runs of which more is known.
+func (b *callBook) exit(c *callRecord, begun string, now int64) bool {
+	r := b.runs[socketstall.RunName(c.run, begun)]
+	if c.stops && (r != nil || len(b.runs) < b.options.Runs) {
+		r = b.run(c, begun)
+		b.order.Touch(r.element, fairlru.Some)
+		r.last, r.stopped = now, max(r.stopped, c.at)
+	}
+	if r == nil {
+		return false
+	}
+	who := r.callers[process{c.host.Host, c.host.PID}]
+	if who == nil || who.end != "" {
+		return c.stops
+	}
+	who.end = r.one(c.end)
+	for _, at := range who.places {
+		if p := at.comm.places[at.rank]; p.standing && p.at <= c.at {
+			p.at, p.standing, p.ended = c.at, false, true
+		}
+	}
+	who.touch()
+	r.changed(now)
 	return true
 }
 
@@ -560,7 +592,7 @@ func (b *callBook) sweep(now int64) {
 				delete(r.shares, s.host)
 			}
 		}
-		if len(r.callers) == 0 && r.pending == 0 && now-r.last >= int64(keepMoving) && !r.sockets(now) {
+		if len(r.callers) == 0 && r.pending == 0 && now-r.last >= int64(keepMoving) && !r.sockets(now) && !r.stopping(now) {
 			b.forget(r)
 		}
 	}
@@ -605,6 +637,12 @@ func (b *callBook) held() int64 {
 // is known.
 func (r *callRun) sockets(now int64) bool {
 	return r.watched != 0 && now-r.watched < int64(socketstall.Unwatched)
+}
+
+// stopping reports whether ranks of the job ended lately because somebody ends it: what is left of it
+// may wait for them, until it is killed.
+func (r *callRun) stopping(now int64) bool {
+	return r.stopped != 0 && now < r.stopped+int64(r.options.Stopped)
 }
 
 // due is when the run is to be judged, 0 when nothing waits.

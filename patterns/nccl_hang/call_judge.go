@@ -24,6 +24,9 @@ const (
 	// mountSpeaks is how long the probe of FUSE is waited for where a rank that is named waits for
 	// such a mount: its threshold and scan_interval, 1 s each, and the way here.
 	mountSpeaks = int64(2500 * time.Millisecond)
+	// exitSpeaks is how long it is waited for how a process has ended: the end of a rank that was
+	// asked to is told a second later (bpf/identity/spared.go), and comes here in another record.
+	exitSpeaks = int64(2 * time.Second)
 	// mostListed bounds the ranks that wait, one by one, in a finding.
 	mostListed = 16_384
 )
@@ -634,6 +637,9 @@ func (s *standings) blame(f *Finding, culprits, waits []int) {
 
 // words says what a process does that does not call.
 func (p *place) words() string {
+	if p.ended && p.caller.end != "" {
+		return "its process has ended: " + p.caller.end
+	}
 	if p.ended {
 		return "its process has ended"
 	}

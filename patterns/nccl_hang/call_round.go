@@ -73,7 +73,8 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 // Where data of the job runs over sockets, they have named who holds it up, with the kernel's
 // word, or are about to: who looks at sockets and who looks at stacks do so once a second, and
 // not in the same moment. Where a rank to blame waits for a FUSE mount, that is the cause, and the
-// probe of FUSE is about to name it.
+// probe of FUSE is about to name it. Where the process of a rank to blame has ended, its exit says
+// why. And where somebody ends the job, what waits for those that have ended is killed soon.
 func (j *Join) othersFirst(r *callRun, f *Finding, now int64) bool {
 	if r.told != nil {
 		return false
@@ -88,7 +89,13 @@ func (j *Join) othersFirst(r *callRun, f *Finding, now int64) bool {
 	if r.waitForMount(f) {
 		wait = max(wait, mountSpeaks)
 	}
+	if r.waitForExit(f) {
+		wait = max(wait, exitSpeaks)
+	}
 	until := r.held + wait
+	if r.stopping(now) {
+		until = max(until, r.stopped+int64(r.options.Stopped))
+	}
 	if now >= until {
 		return false
 	}
@@ -103,6 +110,21 @@ func (r *callRun) waitForMount(f *Finding) bool {
 	}
 	for _, c := range r.callers {
 		if c.rank >= 0 && has(f.Culprits, c.rank) && (c.doing.MountSpeaks(c.state) || c.stack.Standing && c.stack.Doing.MountSpeaks(c.stack.State)) {
+			return true
+		}
+	}
+	return false
+}
+
+// waitForExit reports whether the process of a rank has ended, and nothing says how, nor that somebody
+// ends the job.
+func (r *callRun) waitForExit(f *Finding) bool {
+	c := r.comms[f.Comm]
+	if c == nil || r.stopped != 0 {
+		return false
+	}
+	for _, p := range c.places {
+		if p.ended && p.caller.end == "" {
 			return true
 		}
 	}

@@ -36,6 +36,7 @@ type savedCallRun struct {
 	Last    int64         `json:"last"`
 	Lost    bool          `json:"lost,omitempty"`
 	Watched int64         `json:"watched,omitempty"`
+	Stopped int64         `json:"stopped,omitempty"`
 	Told    *toldStop     `json:"told,omitempty"`
 	Callers []savedCaller `json:"callers,omitempty"`
 	Comms   []savedComm   `json:"comms,omitempty"`
@@ -52,6 +53,7 @@ type savedCaller struct {
 	GPU    string               `json:"g,omitempty"`
 	Stack  *stackPlace          `json:"k,omitempty"`
 	Early  string               `json:"e,omitempty"`
+	End    string               `json:"x,omitempty"`
 }
 
 type savedComm struct {
@@ -108,14 +110,14 @@ func (b *callBook) save() savedCalls {
 
 func (r *callRun) save() savedCallRun {
 	s := savedCallRun{
-		Name: r.name, Job: r.job, Domain: r.domain, Begun: r.begun, World: r.world, Heard: r.heard, Pending: r.pending, Again: r.again, Last: r.last, Lost: r.lost, Watched: r.watched, Told: r.told,
+		Name: r.name, Job: r.job, Domain: r.domain, Begun: r.begun, World: r.world, Heard: r.heard, Pending: r.pending, Again: r.again, Last: r.last, Lost: r.lost, Watched: r.watched, Stopped: r.stopped, Told: r.told,
 	}
 	texts, numbers := &table{index: map[string]int{}}, map[*caller]int{}
 	keys := slices.SortedFunc(maps.Keys(r.callers), process.compare)
 	for i, key := range keys {
 		c := r.callers[key]
 		numbers[c] = i
-		saved := savedCaller{Host: c.host, Rank: c.rank, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, GPU: c.gpu, Early: c.early}
+		saved := savedCaller{Host: c.host, Rank: c.rank, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, GPU: c.gpu, Early: c.early, End: c.end}
 		if c.stack.At != 0 || c.early != "" {
 			stack := c.stack
 			saved.Stack = &stack
@@ -186,7 +188,7 @@ func (b *callBook) restore(s *savedCalls) error {
 
 func (b *callBook) resume(s *savedCallRun) error {
 	r := &callRun{
-		options: b.options, name: s.Name, job: s.Job, domain: s.Domain, begun: s.Begun, world: s.World, heard: s.Heard, pending: s.Pending, again: s.Again, last: s.Last, lost: s.Lost, watched: s.Watched, told: s.Told,
+		options: b.options, name: s.Name, job: s.Job, domain: s.Domain, begun: s.Begun, world: s.World, heard: s.Heard, pending: s.Pending, again: s.Again, last: s.Last, lost: s.Lost, watched: s.Watched, stopped: s.Stopped, told: s.Told,
 		comms: map[string]*communicator{}, callers: map[process]*caller{}, shares: map[string]*callShare{}, texts: map[string]string{},
 	}
 	host := ""
@@ -194,7 +196,7 @@ func (b *callBook) resume(s *savedCallRun) error {
 	for i := range s.Callers {
 		c := &s.Callers[i]
 		host = cmp.Or(host, c.Host.Host)
-		callers[i] = &caller{host: c.Host, rank: c.Rank, at: c.At, state: c.State, doing: c.Doing, unread: c.Unread, gpu: c.GPU, early: c.Early}
+		callers[i] = &caller{host: c.Host, rank: c.Rank, at: c.At, state: c.State, doing: c.Doing, unread: c.Unread, gpu: c.GPU, early: c.Early, end: c.End}
 		if c.Stack != nil {
 			callers[i].stack = *c.Stack
 		}

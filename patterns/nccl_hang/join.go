@@ -24,6 +24,7 @@ type Options struct {
 
 	InitWait    time.Duration // ranks may come to a communicator so far apart
 	UnknownWait time.Duration // others wait so long for a rank of which nobody says what it does
+	Stopped     time.Duration // so long after somebody ended ranks of a job, what is left of it may be killed
 	StuckWait   time.Duration // all ranks wait so long for what all have called, until that is told
 	Settle      time.Duration // quiet this long, the calls of a run are judged; ten times as long, in any case
 
@@ -40,7 +41,7 @@ type Options struct {
 // 16,384 ranks with twelve. pattern.yaml has the times for operators.
 var DefaultOptions = Options{
 	Window: 5 * time.Second, Longest: time.Minute, Keep: 10 * time.Minute, MinWait: 5 * time.Second,
-	InitWait: time.Minute, UnknownWait: 30 * time.Second, StuckWait: time.Minute, Settle: 500 * time.Millisecond,
+	InitWait: time.Minute, UnknownWait: 30 * time.Second, Stopped: 2 * time.Minute, StuckWait: time.Minute, Settle: 500 * time.Millisecond,
 	Runs: 256, Dumps: 524_288, Stalls: socketstall.DefaultLimits.Stalls, Findings: 64,
 	Calls: 1_048_576,
 }
@@ -181,7 +182,7 @@ func (j *Join) Observe(r *rule.Record) bool {
 		return news
 	case eventDump:
 		return j.observeDump(r, begun) || news
-	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, socketstall.EventWatched:
+	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, eventExit, socketstall.EventWatched:
 		c, ok := parseCall(r.Name, r.Time, r.Resource, r.Attributes)
 		if !ok {
 			j.calls.invalid++

@@ -18,7 +18,7 @@ var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.ki
 
 var factAttributes = slices.Concat(rule.StopAttributes, []string{
 	"fuse.stall.pids", "fuse.stall.id", "fuse.stall.age_ns", "fuse.mount.point", "fuse.device", "fuse.opcode", "process.parent_pid",
-	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal_name", "process.exit.code", "gen_ai.training.rank_pid",
+	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.signal_name", "gen_ai.training.rank_pid",
 })
 
 // fact is one thing the kernel said of some processes of a host.
