@@ -1,6 +1,7 @@
 package pyexceptionreceiver
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
@@ -83,19 +84,51 @@ func (d *displays) admit(told *int, domain string, at time.Time, end bool) bool 
 // of its process, where that was heard of first.
 func (d *displays) add(e *pyexception.Event, of *identity.Process) (tell bool, final string) {
 	p := d.process(of)
+	over := p.last != nil && mayEnd(p.last.event) && !mayEnd(e) // the program had ended before
 	for i := range d.ended {
 		if d.ended[i].Born() != of.Born() {
 			continue
 		}
-		final = finality(e, &d.ended[i])
+		if final = finality(e, &d.ended[i]); over {
+			final = ""
+		}
 		if tell = d.admit(&p.told, of.Domain, e.Time, final != ""); !tell {
 			d.untold++
 		}
+		if !over {
+			p.last = &display{e, *of, true} // or counted
+		}
 		return tell, final
 	}
+	tell = d.admit(&p.told, of.Domain, e.Time, false)
+	if over {
+		if !tell {
+			d.untold++
+		}
+		return tell, ""
+	}
 	d.leave(p)
-	p.last = &display{e, *of, d.admit(&p.told, of.Domain, e.Time, false)}
-	return p.last.told, ""
+	p.last = &display{e, *of, tell}
+	return tell, ""
+}
+
+// programs are the outermost functions of what the main thread runs: of a script or command, and of
+// python -m (Lib/runpy.py).
+var programs = []string{"<module>", "_run_module_as_main"}
+
+// mayEnd reports whether a process may end of an exception: it came out of the program that the main
+// thread runs, as far as its traceback tells. That of a function of atexit, which CPython 3.8 and 3.9
+// display after the one that ended the program (Modules/atexitmodule.c), begins at that function.
+func mayEnd(e *pyexception.Event) bool {
+	if e.Thread != e.PID {
+		return false
+	}
+	if len(e.Chain) == 0 {
+		return true
+	}
+	x := &e.Chain[0]
+	whole := len(x.Frames) > 0 && x.Levels <= len(x.Frames)
+	return !whole || slices.Contains(programs, x.Frames[0].Function)
 }
 
 // quoted reports whether an exception that another process quoted is told: its rank ended of it, then.

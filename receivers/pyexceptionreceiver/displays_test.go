@@ -1,6 +1,7 @@
 package pyexceptionreceiver
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -85,7 +86,9 @@ func TestOnlyTheLastBeforeAFailureIsItsEnd(t *testing.T) {
 				require.Equal(t, tc.final, final, name)
 				continue
 			}
-			require.True(t, told(d, 1, "a", -time.Second))
+			if tc.thread == 1 {
+				require.True(t, told(d, 1, "a", -time.Second))
+			}
 			tell, final := d.add(event, process)
 			require.True(t, tell)
 			require.Empty(t, final)
@@ -97,6 +100,63 @@ func TestOnlyTheLastBeforeAFailureIsItsEnd(t *testing.T) {
 			}
 			last, _ = d.exited(tc.end)
 			require.Nil(t, last, "once")
+		}
+	}
+}
+
+// What is displayed after the program has ended, as CPython 3.8 and 3.9 do for functions of atexit, is not
+// what ended it. What comes out of the program after it had displayed something by hand is.
+func TestWhatComesAfterTheProgramIsNotItsEnd(t *testing.T) {
+	type shown struct {
+		frames []string // outermost first
+		levels int
+		thread uint32
+	}
+	program := shown{frames: []string{"<module>", "main"}}
+	atexit := shown{frames: []string{"close"}}
+	for name, tc := range map[string]struct {
+		first, second shown
+		ends          int // which of them
+	}{
+		"atexit, after the program":        {program, atexit, 0},
+		"atexit, after python -m":          {shown{frames: []string{"_run_module_as_main", "_run_code", "<module>"}}, atexit, 0},
+		"atexit, after a deep one":         {shown{frames: []string{"f7", "f8", "f9"}, levels: 12}, atexit, 0},
+		"atexit, after a SyntaxError":      {shown{}, atexit, 0},
+		"a thread, by hand":                {program, shown{frames: []string{"<module>"}, thread: 7}, 0},
+		"by hand before it":                {shown{frames: []string{"step"}}, program, 1},
+		"by hand, where it was caught":     {shown{frames: []string{"<module>"}}, program, 1},
+		"by hand twice, then a status":     {shown{frames: []string{"step"}}, shown{frames: []string{"step"}}, 1},
+		"nothing is known of the last":     {program, shown{}, 1},
+		"the last is deep":                 {program, shown{frames: []string{"f7", "f8"}, levels: 12}, 1},
+		"atexit alone, and another atexit": {atexit, atexit, 1},
+	} {
+		for _, late := range []bool{false, true} { // the end is heard of first
+			d := newDisplays()
+			end := exit(1, 1, 0, time.Second)
+			if late {
+				d.exited(end)
+			}
+			var events []*pyexception.Event
+			var finals []string
+			for i, one := range []shown{tc.first, tc.second} {
+				e, p := of(1, "a", time.Duration(i)*time.Millisecond)
+				e.Thread = cmp.Or(one.thread, e.PID)
+				x := pyexception.Exception{Type: "ValueError", Levels: max(one.levels, len(one.frames))}
+				for _, function := range one.frames {
+					x.Frames = append(x.Frames, pyexception.Frame{Function: function})
+				}
+				e.Chain = []pyexception.Exception{x}
+				tell, final := d.add(e, p)
+				require.True(t, tell, "both are told")
+				events, finals = append(events, e), append(finals, final)
+			}
+			if late {
+				require.Equal(t, tc.ends == 1, finals[1] == finalStatus, name)
+				continue
+			}
+			last, final := d.exited(end)
+			require.Equal(t, finalStatus, final, name)
+			require.Same(t, events[tc.ends], last.event, name)
 		}
 	}
 }
