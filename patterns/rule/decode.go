@@ -159,6 +159,13 @@ func (d *decoder) strings(kind string, to *[]string) value {
 	}}
 }
 
+// fieldName reads the name of a field of r.
+func (d *decoder) fieldName(to *string, r *Rule) value {
+	return d.text("field", to).then(func(n *yaml.Node) {
+		d.afterwards(func() { d.known(n, "field", *to, r.FieldNames()) })
+	})
+}
+
 // fieldNames reads names of fields of r.
 func (d *decoder) fieldNames(to *[]string, r *Rule) value {
 	return d.strings("field", to).then(func(n *yaml.Node) {

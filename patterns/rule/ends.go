@@ -64,6 +64,14 @@ func (d *decoder) oneHoldBack(r *Rule, h *HoldBack) value {
 	})
 }
 
+// worst reads which of several things names the fault.
+func (d *decoder) worst(r *Rule) value {
+	return d.object("mapping", "`worst`", "worst", []key{
+		{"by", d.fieldName(&r.Worst.By, r), needed, "whose value decides"},
+		{"values", d.strings("value", &r.Worst.Values), needed, "the worst first; others come after them, in the order of the evidence"},
+	})
+}
+
 // returns reads when a fault has begun anew.
 func (d *decoder) returns(r *Rule) value {
 	return d.object("mapping", "`returns`", "returns", []key{

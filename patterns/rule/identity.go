@@ -121,7 +121,7 @@ func owner() []string { return []string{"host", "node", "job", "job_domain"} }
 // rule's own, the predefined ones that it names, those that say whose fault it is, and what
 // others share with it.
 func (r *Rule) FieldsInUse(others []string) []string {
-	used := slices.Concat([]string{"rank", "pid", "started", "boot", "run"}, owner(), others, r.Key, r.Culprit, r.Returns.With, namesOf(r.Identity), namesOf(r.Fields))
+	used := slices.Concat([]string{"rank", "pid", "started", "boot", "run"}, owner(), others, r.Key, r.Culprit, r.Returns.With, []string{r.Worst.By}, namesOf(r.Identity), namesOf(r.Fields))
 	for _, e := range r.All() {
 		used = slices.Concat(used, namesOf(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields(), e.Accuses, e.Hides, e.Quotes)
 	}

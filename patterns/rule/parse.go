@@ -110,6 +110,7 @@ func (d *decoder) pattern(r *Rule) value {
 		{"identity", d.fields(&r.Identity), "", "predefined fields that this pattern reads elsewhere"},
 		{"key", d.fieldNames(&r.Key, r), needed, "what tells one fault from another"},
 		{"culprit", d.fieldNames(&r.Culprit, r), "", "what the verdict names; all fields without it"},
+		{"worst", d.worst(r), "", "which of several things names the culprit, whichever was seen first"},
 		{"evidence", d.evidence(&r.Evidence, r), needed, "what the pattern looks for; the first that was seen names the culprit"},
 		{"full", d.expr(&r.Full, &r.Evidence), needed, "when the verdict is certain"},
 		{"partial", d.expr(&r.Partial, &r.Evidence), "", "when it is likely"},
@@ -296,9 +297,7 @@ func (d *decoder) choice(what string, to *Choice, r *Rule, words ...string) valu
 // choiceOf is a choice among what template reads, called what in messages.
 func (d *decoder) choiceOf(what string, to *Choice, r *Rule, template func(*Template) value) value {
 	plain := template(&to.Default)
-	by := d.text("field", &to.By).then(func(n *yaml.Node) {
-		d.afterwards(func() { d.known(n, "field", to.By, r.FieldNames()) })
-	})
+	by := d.fieldName(&to.By, r)
 	cases := value{kind: "values, each with a " + plain.kind, section: plain.section, keys: plain.keys, read: func(n *yaml.Node) {
 		d.each(n, "cases", func(key, text *yaml.Node) {
 			one := Case{Value: key.Value}

@@ -26,6 +26,7 @@ type Rule struct {
 	Identity []Field  // predefined fields that this rule reads elsewhere
 	Key      []string // fields that tell one fault from another
 	Culprit  []string // fields a verdict names; all when the file has no list
+	Worst    Worst
 	Evidence []Evidence
 	Resolves []Evidence // that the fault has cleared
 	Unless   []Unless
@@ -181,6 +182,13 @@ type HoldBack struct {
 	Evidence string
 	For      time.Duration
 	Unless   []string
+}
+
+// Worst says which of several things names the fault: that whose value of a field stands
+// first among Values. By is "" for none.
+type Worst struct {
+	By     string
+	Values []string
 }
 
 // Unless withdraws a verdict when Evidence came at most Within before Before.

@@ -90,7 +90,7 @@ func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*rece
 	case w.join < 0:
 		waiting = f.set.waitingFor(f, f.set.joins.enter(f, m.Values))
 	}
-	return true, first || fresh, waiting
+	return true, first || fresh || f.worsens(w, &m), waiting
 }
 
 // touch notes when f was last seen: by m, and by what counts because m came before it. What names

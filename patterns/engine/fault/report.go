@@ -65,7 +65,8 @@ func (f *Fault) role() verdict.Role {
 	return verdict.Symptom
 }
 
-// value is the value of a field: that of the leading mark, which is the earliest
+// value is the value of a field: that of the leading mark, which is the worst as the rule
+// has it, or else the earliest
 // of the first evidence in the order of the file that holds, or else of the first
 // mark that is of the same process and thing as the leading one. Evidence that
 // has marks and does not hold (not as many as it takes) comes last, and what follows nothing
@@ -91,8 +92,8 @@ func (f *Fault) value(name string) (string, bool) {
 	return f.quoted(at, lead)
 }
 
-// naming yields the marks that name things, the leading one first.
-func (f *Fault) naming(yield func(*Evidence, *Mark) bool) {
+// inOrder yields the marks that name things in the order of the evidence.
+func (f *Fault) inOrder(yield func(*Evidence, *Mark) bool) {
 	for _, holds := range [...]bool{true, false} {
 		for i, w := range f.rule.Watches {
 			if f.rule.refutes(w.Name) || w.Resolves || holds != f.saw(w) || !holds && (w.depends() || w.Follows != nil) {
@@ -345,6 +346,8 @@ func (f *Fault) oneEvidence(w *Evidence, marks []Mark) verdict.Evidence {
 	one.Shows = w.Shows.Expand(rule.Known{Holds: f.observed, Field: func(field string) (string, bool) {
 		if at, ok := f.rule.at[field]; ok && first.Values[at] != "" {
 			return f.newest(marks, at, first.Values[at]), true
+		} else if before := f.followed(w, &first); ok && before != nil && before.Values[at] != "" {
+			return before.Values[at], true
 		}
 		if field == rule.FieldCount {
 			return strconv.FormatUint(one.Count, 10), true
