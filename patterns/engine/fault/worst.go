@@ -13,9 +13,9 @@ func (f *Fault) naming(yield func(*Evidence, *Mark) bool) {
 		return
 	}
 	type named struct {
-		w    *Evidence
-		m    *Mark
-		at   int
+		w  *Evidence
+		m  *Mark
+		at int
 	}
 	var marks []named
 	for w, m := range f.inOrder {
