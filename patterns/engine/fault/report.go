@@ -253,10 +253,16 @@ func (f *Fault) severity() verdict.Severity {
 	}
 }
 
-// blast returns the ranks hit by f and by all it explains.
+// blast returns the ranks hit by f and by all it explains. Rank 7 of another job is another one: where
+// the verdict names a job, they are of it.
 func (f *Fault) blast() []int {
-	ranks := slices.Clone(f.Ranks())
-	f.verdict.node.Explained(func(v incident.Verdict) { ranks = append(ranks, v.Ranks()...) })
+	var job incident.Job
+	if slices.Contains(f.rule.Culprit, "job") {
+		job.ID, _ = f.value("job")
+		job.Domain, _ = f.value("job_domain")
+	}
+	ranks := slices.Clone(f.RanksOf(job))
+	f.verdict.node.Explained(func(v incident.Verdict) { ranks = append(ranks, v.RanksOf(job)...) })
 	slices.Sort(ranks)
 	return slices.Compact(ranks)
 }

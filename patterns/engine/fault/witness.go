@@ -138,6 +138,22 @@ func (f *Fault) Ranks() []int {
 	return ranks
 }
 
+// RanksOf returns the ranks on its marks that can be of job, all where none is named.
+func (f *Fault) RanksOf(job incident.Job) (ranks []int) {
+	mixed := false
+	for _, m := range f.lending {
+		if of := f.rule.process(m.Values).Job; job.ID != "" && of.ID != "" && !of.Is(job) {
+			mixed = true
+		} else if job.ID != "" {
+			ranks = union(ranks, f.rule.ranksOf(m))
+		}
+	}
+	if !mixed { // those of marks that have left, too
+		return f.Ranks()
+	}
+	return ranks
+}
+
 // RanksUntil returns the ranks of the marks until then; all is false when marks
 // have left because of the cap.
 func (f *Fault) RanksUntil(until int64) (ranks []int, all bool) {

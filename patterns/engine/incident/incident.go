@@ -42,6 +42,8 @@ type Verdict interface {
 	RanksUntil(until int64) (ranks []int, all bool)
 	// Ranks returns all ranks that it hits.
 	Ranks() []int
+	// RanksOf returns those that can be of a job.
+	RanksOf(job Job) []int
 	// Lists reports whether one of these fields of it lists one of the ranks.
 	Lists(fields, ranks []int) bool
 

@@ -50,6 +50,7 @@ func (t *told) Parties() Parties       { return t.parties }
 func (t *told) Names() Culprits        { return t.named }
 func (t *told) Trust() verdict.Trust   { return t.trust }
 func (t *told) Ranks() []int           { return t.ranks }
+func (t *told) RanksOf(Job) []int      { return t.ranks }
 func (t *told) Connect()               { t.meets(t) }
 func (t *told) Changed()               { t.events = append(t.events, "changed") }
 func (t *told) Grew()                  { t.events = append(t.events, "grew") }
