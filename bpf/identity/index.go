@@ -29,6 +29,9 @@ type record struct {
 
 	launcher string    // as in launch
 	outside  bool      // it was started in the container of a rank, by somebody outside
+	work     work      // what it does, of one in a launch script that has lived long
+	askAgain uint64    // when that is asked again
+	starts   bool      // it has started other programs of its rank
 	launched *siblings // with whom it was started for its rank, nil for none
 	children *children // of a rank's process: how those ended that it had started, nil for none
 

@@ -9,7 +9,8 @@ import (
 
 // A launch script that exports a rank gives it to all that it runs: grep, ls, a health
 // check, the training. Nothing in an environment says which of them is the rank. How they
-// ran does: the rank is the one that lives long, or else the last one, or the longest.
+// ran does: the rank is the one that lives long, or else the last one, or the longest. Of several
+// that live long the training is the rank: its libraries are mapped.
 const (
 	longLived = 5 * time.Second  // then a process is a rank, whatever ran before it
 	undecided = time.Second      // how long the end of a short one waits for a next one
@@ -77,6 +78,62 @@ type waitingEnd struct {
 	lived    uint64
 	ended    uint64
 	followed bool // its parent went on to another one
+	long     bool // it lived long, and had no library of a training
+}
+
+// work is what one that has lived long does, by what it has mapped.
+type work uint8
+
+const (
+	unknownWork work = iota // nobody has asked yet, or it starts other programs, which may train
+	otherWork
+	training
+)
+
+// trains are libraries that a training has mapped, and what prepares it or waits for it has not.
+var trains = []string{
+	"libcuda.so", "libamdhip64.so", "libnccl.so", "librccl.so", "libtorch*", "libjax*", "xla_extension*", "libtensorflow*", "libtpu.so", "libmpi.so",
+}
+
+// unasked are the processes that have lived long and do not train, as far as is known. Each is due
+// again when it has lived twice as long.
+func (l *launches) unasked(now uint64) (pids []uint32) {
+	l.order.Each(func(g *siblings) {
+		for _, r := range g.living {
+			if r.work != training && !r.starts && r.startNS+uint64(longLived) <= now && r.askAgain <= now {
+				r.askAgain = now + (now - r.startNS) // its libraries may be slow to load
+				pids = append(pids, r.PID)
+			}
+		}
+	})
+	return pids
+}
+
+// askWork asks processes that have lived long what they do. A read of /proc can take its time, so
+// nothing waits for it.
+func (t *Tracker) askWork(now uint64) {
+	t.mu.Lock()
+	pids := t.launches.unasked(now)
+	t.mu.Unlock()
+	began := time.Now()
+	for _, pid := range pids {
+		if time.Since(began) > longestRound { // the others are due when they have lived twice as long
+			return
+		}
+		found, err := t.proc.Libraries(pid, trains...)
+		if err != nil {
+			continue
+		}
+		does := otherWork
+		if len(found) > 0 {
+			does = training
+		}
+		t.mu.Lock()
+		if r := t.table.at(pid, now); r != nil && r.alive() && r.startNS+uint64(longLived) <= now {
+			r.work = does
+		}
+		t.mu.Unlock()
+	}
 }
 
 func newLaunches(tell func(Exit), asked func(*record, uint64) bool) *launches {
@@ -205,6 +262,8 @@ func (l *launches) ended(r *record, e Exit) {
 	lived := r.endNS - min(r.endNS, r.startNS)
 	switch {
 	case !r.IsRank(): // a launcher, as its children have shown
+	case lived >= uint64(longLived) && r.work == otherWork && !r.starts && g.main != mainEndedWell:
+		g.endedBefore(r, e, lived, l)
 	case lived >= uint64(longLived):
 		g.main = mainEndedWell
 		if e.Failed() {
@@ -223,6 +282,24 @@ func (l *launches) ended(r *record, e Exit) {
 		g.waiting = append(g.waiting, waitingEnd{Exit: e, lived: lived, ended: r.endNS})
 	}
 	g.decide(l.tell)
+}
+
+// endedBefore is for the end of one that lived long and does not train. It may have prepared the
+// training, or waited for something; else it was the rank.
+func (g *siblings) endedBefore(r *record, e Exit, lived uint64, l *launches) {
+	if g.main == mainLives && !slices.ContainsFunc(g.living, func(o *record) bool { return o.startNS+uint64(longLived) <= r.endNS }) {
+		g.main = noMain // it was that one
+	}
+	if e.Signal != 0 || e.Code == 0 || l.launcher(g.parent) || len(g.waiting) >= maxWaiting {
+		l.tell(e)
+		return
+	}
+	g.waiting = append(g.waiting, waitingEnd{Exit: e, lived: lived, ended: r.endNS, long: true})
+}
+
+// trains reports whether one of those that live trains.
+func (g *siblings) trains() bool {
+	return slices.ContainsFunc(g.living, func(r *record) bool { return r.work == training })
 }
 
 // beside reports whether the rank of g lives in the same container under another parent: g
@@ -258,9 +335,9 @@ func helper(e Exit) Exit {
 // decide tells of the ends that are clear: those beside a rank, and of those that others
 // followed all but the longest, which may have been the rank.
 func (g *siblings) decide(tell func(Exit)) {
-	kept := g.longest()
+	kept, trains := g.longest(), g.trains()
 	g.tellWhere(tell, func(i int, w *waitingEnd) bool {
-		return g.main == mainLives || w.followed && i != kept
+		return g.main == mainLives && (!w.long || trains) || w.followed && i != kept
 	}, helper)
 }
 
@@ -342,8 +419,10 @@ func (l *launches) remove(g *siblings, parent Exit) {
 	kept, last := g.longest(), len(g.waiting)-1
 	rank := func(i int, w *waitingEnd) bool {
 		switch {
-		case g.main == mainEndedWell || g.main == mainLives:
+		case g.main == mainEndedWell || g.main == mainLives && !w.long:
 			return false
+		case g.waiting[kept].long:
+			return i == kept
 		case last >= 0 && !g.waiting[last].followed && g.waiting[last].Failed() && parent.Failed():
 			return i == last
 		default:
@@ -380,7 +459,8 @@ func (l *launches) expire(now uint64) {
 	l.order.Each(func(g *siblings) {
 		g.age(now)
 		g.decide(l.tell)
-		g.tellWhere(l.tell, func(_ int, w *waitingEnd) bool { return w.followed && w.ended+uint64(longest) <= now }, helper)
+		g.tellWhere(l.tell, func(_ int, w *waitingEnd) bool { return w.followed && !w.long && w.ended+uint64(longest) <= now }, helper)
+		g.tellWhere(l.tell, func(_ int, w *waitingEnd) bool { return w.followed && w.long && w.ended+uint64(longest) <= now }, itself)
 		due := func(_ int, w *waitingEnd) bool { return !w.followed && w.ended+uint64(undecided) <= now }
 		as := itself
 		if g.main == mainEndedWell {

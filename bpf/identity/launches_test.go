@@ -75,7 +75,8 @@ func playInto(tracker *Tracker, lines []signalledLine) {
 		tracker.launches.expire(e.timeNS)
 		if l.does == "exec" {
 			f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm, launch: parseEnviron(e.environ)}
-			tracker.put(f, tracker.parent(e.parentPID, e.timeNS, maxAncestors))
+			r := tracker.put(f, tracker.parent(e.parentPID, e.timeNS, maxAncestors))
+			r.work = map[string]work{"python": training, "wait": otherWork, "stage": otherWork, "rsync": otherWork}[l.comm]
 		} else {
 			e.kind = kindExit
 			tracker.onExit(&e)
@@ -90,6 +91,9 @@ func TestWhatALaunchScriptRunsIsNoRank(t *testing.T) {
 	}
 	run := func(at, lived float64, pid uint32, status uint32) []line {
 		return []line{{at, "exec", pid, 10, 0, "x", rank3()}, {at + lived, "exit", pid, 10, status, "x", nil}}
+	}
+	named := func(comm string, at, lived float64, pid uint32, status uint32) []line {
+		return []line{{at, "exec", pid, 10, 0, comm, rank3()}, {at + lived, "exit", pid, 10, status, comm, nil}}
 	}
 	of := func(parts ...[]line) (all []line) {
 		all = []line{script}
@@ -132,6 +136,28 @@ func TestWhatALaunchScriptRunsIsNoRank(t *testing.T) {
 		},
 		"a short one is killed by a signal": {of(run(1, 0.3, 20, 11), run(1.4, 60, 21, 0)), 70, map[uint32]string{20: "rank", 21: "rank"}},
 		"its pipe was closed":               {of(run(1, 0.3, 20, 13), run(1.4, 60, 21, 0)), 70, map[uint32]string{20: "helper", 21: "rank"}},
+		"a long preparation ends well, then the training dies at its import, and the script with it": {
+			of(named("stage", 1, 60, 20, 0), named("python", 61.1, 2, 21, 1<<8), end(63.2, 1<<8)), 64, map[uint32]string{20: "rank", 21: "rank"},
+		},
+		"a long preparation ends well, then the training dies at its import": {
+			of(named("stage", 1, 60, 20, 0), named("python", 61.1, 2, 21, 1<<8)), 65, map[uint32]string{20: "rank", 21: "rank"},
+		},
+		"a cleanup that fails after a training that ended well, and is known as one": {
+			of(named("python", 1, 60, 20, 0), named("rsync", 61.1, 2, 21, 1<<8), end(63.2, 1<<8)), 64, map[uint32]string{20: "rank", 21: "helper"},
+		},
+		"a long wait fails and is tolerated, then the training runs": {
+			of(named("wait", 1, 10, 20, 1<<8), named("python", 11.1, 300, 21, 0), end(311.2, 0)), 312, map[uint32]string{20: "helper", 21: "rank"},
+		},
+		"a long wait fails, and the script with it": {
+			of(named("wait", 1, 10, 20, 1<<8), end(11.1, 1<<8)), 11.1, map[uint32]string{20: "rank"},
+		},
+		"a long wait fails, and the script waits for nothing": {of(named("wait", 1, 10, 20, 1<<8)), 12.1, map[uint32]string{20: "rank"}},
+		"a training fails, and the script tidies up for long": {
+			of(named("python", 1, 10, 20, 1<<8), named("rsync", 11.1, 300, 21, 0), end(311.2, 0)), 12, map[uint32]string{20: "rank", 21: "rank"},
+		},
+		"a training without the libraries of one fails, and the script tidies up for long": {
+			of(named("wait", 1, 30, 20, 1<<8), named("rsync", 31.1, 300, 21, 0), end(331.2, 0)), 332, map[uint32]string{20: "rank", 21: "rank"},
+		},
 		"a launcher starts the rank again": {
 			of([]line{{1, "exec", 20, 10, 0, "python", again(0)}, {1.3, "exit", 20, 10, 1 << 8, "python", nil}, {1.4, "exec", 21, 10, 0, "python", again(1)}, {1.7, "exit", 21, 10, 1 << 8, "python", nil}}), 4,
 			map[uint32]string{20: "rank", 21: "rank"},
@@ -158,6 +184,32 @@ func TestWhatALaunchScriptRunsIsNoRank(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, play(t, tc.lines, tc.until)) })
 	}
+}
+
+// What is slow to load its libraries is asked again, and what starts other programs is not asked.
+func TestATrainingHasItsLibrariesMapped(t *testing.T) {
+	root := t.TempDir()
+	maps := func(pid, file string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, pid), 0o750))
+		require.NoError(t, os.WriteFile(filepath.Join(root, pid, "maps"), []byte("7f0000000000-7f0000001000 r-xp 00000000 fd:01 77 "+file+"\n"), 0o600))
+	}
+	tracker := &Tracker{proc: newReader(root), table: newTable(100, DefaultRetention), host: "n1"}
+	tracker.launches = newLaunches(func(Exit) {}, nobody)
+	script := line{0, "exec", 10, 1, 0, "bash", nil}
+	playInto(tracker, []signalledLine{{line: script}, {line: line{1, "exec", 20, 10, 0, "x", rank3()}}, {line: line{1, "exec", 21, 10, 0, "sh", rank3()}}, {line: line{2, "exec", 22, 21, 0, "x", rank3()}}})
+	work := func(pid uint32) work { return tracker.table.at(pid, scriptNS(100)).work }
+	maps("20", "/lib/libc.so.6")
+	maps("21", "/lib/libc.so.6")
+	tracker.askWork(scriptNS(4))
+	require.Equal(t, unknownWork, work(20), "it has not lived long")
+	tracker.askWork(scriptNS(6))
+	require.Equal(t, otherWork, work(20))
+	require.Equal(t, unknownWork, work(21), "it starts others")
+	maps("20", "/venv/torch/lib/libtorch_cpu.so")
+	tracker.askWork(scriptNS(7))
+	require.Equal(t, otherWork, work(20), "it was asked just now")
+	tracker.askWork(scriptNS(12))
+	require.Equal(t, training, work(20))
 }
 
 // TestAHealthCheckIsNoRank: the runtime of the container starts it, not what started the rank.

@@ -117,6 +117,9 @@ func (t *Tracker) put(f facts, parent *record) *record {
 	t.unread.note(f)
 	f.host = t.host
 	r, parentIsLauncher := derive(f, parent)
+	if parent != nil {
+		parent.starts = true
+	}
 	t.adopt(r)
 	t.disown(r, parent)
 	r.StartTime = wall(r.startNS)

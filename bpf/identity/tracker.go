@@ -273,6 +273,7 @@ func (t *Tracker) handle(e *event) {
 
 // maintain forgets, and makes good what the ring has dropped.
 func (t *Tracker) maintain(now time.Time) {
+	t.askWork(bootNow())
 	t.mu.Lock()
 	t.table.expire(bootNow())
 	t.launches.expire(bootNow())
