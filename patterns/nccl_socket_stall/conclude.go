@@ -58,13 +58,18 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 	case (unseen != nil || s == nil) && !settled:
 		return nil, g.first + int64(g.settle), true
 	case unseen != nil:
-		c = g.unseen(key, unseen, fs)
+		if c = g.unseen(key, unseen, fs); c.Held != heldDead {
+			c = cmp.Or(g.dead(key, fs), c)
+		}
 	case s != nil:
 		c = g.notReading(key, s)
 	case g.isAccused(key):
 		c = g.accused(key)
 	default:
-		c = g.fellSilent(g.working(g.firstOf(key, fs), fs))
+		first := g.working(g.firstOf(key, fs), fs)
+		if c = g.dead(first, fs); c == nil {
+			c = g.fellSilent(first)
+		}
 	}
 	return g.inPart(g.tie(g.believed(g.explained(c, fs)))), 0, false
 }

@@ -41,6 +41,7 @@ type fact struct {
 	Text    string `json:"t"`
 	Late    bool   `json:"y,omitempty"` // it was read late
 	Stop    bool   `json:"u,omitempty"` // of a rank that ended because somebody ends its job
+	Well    bool   `json:"w,omitempty"` // the process ended with status 0
 }
 
 // facts holds them by what they are, and by host and pid.
@@ -174,6 +175,8 @@ func readFact(r *rule.Record) (*fact, string) {
 		f.Text = "the kernel killed " + rule.Text(a, "process.executable.name") + " (pid " + rule.Text(a, "process.pid") + ") for want of memory"
 	case "process.exit":
 		f.Stop = rule.JobStopped(a)
+		code, _ := rule.Integer(a, "process.exit.code")
+		f.Well = rule.Text(a, "process.exit.signal_name") == "" && code == 0
 		f.Text = "its process ended: " + cmp.Or(rule.Text(a, "process.exit.signal_name"), "exit status "+rule.Text(a, "process.exit.code"))
 	case "gpu.xid":
 		f.GPU = rule.Text(a, "gpu.id")

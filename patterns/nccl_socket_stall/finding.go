@@ -70,7 +70,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	case heldUnseen, heldMissing, heldTied: // nobody is named
 	case heldDead:
 		put(resource, "host.name", c.Fact.Host)
-		a["gen_ai.training.rank"], a["process.pid"] = int64(c.Far), c.Fact.Of
+		a["gen_ai.training.rank"], a["process.pid"] = int64(c.Fact.Rank), c.Fact.Of
 		putStart(a, c.Fact.Started)
 	default:
 		put(resource, "host.name", p.Host)
@@ -109,7 +109,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		} else if c.Stall.PeerRank >= 0 {
 			put(a, attrPeerAt, p.Host)
 			a[attrFar] = int64(c.Stall.PeerRank)
-		} else if c.Held == heldMissing || c.Held == heldDead {
+		} else if c.Far >= 0 && (c.Held == heldMissing || c.Held == heldDead) {
 			a[attrFar] = int64(c.Far)
 		}
 	}

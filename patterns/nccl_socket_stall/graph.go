@@ -25,6 +25,7 @@ type graph struct {
 	idle      map[string][]edge             // by process: its sockets with empty queues, in both directions
 	reads     map[string]*socketstall.Stall // by process: the oldest stall in which it does not read itself
 	open      bool                          // some wait leads to a process that no record came from
+	absence   *absence                      // of its ranks, once it is known
 }
 
 type rankOn struct {

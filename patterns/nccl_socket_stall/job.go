@@ -33,6 +33,9 @@ type told struct {
 	At   int64  `json:"at"`             // when it was last told
 	Rest string `json:"rest,omitempty"` // process that is said to rest while the others wait for it
 	Said int64  `json:"said,omitempty"` // when that, or what else the ranks wait for, was told first
+	// Lives is when the ranks were first told to wait for a process, or a path, that a record came from, of a fault; 0: they were not.
+	Lives int64  `json:"lives,omitempty"`
+	Who   string `json:"who,omitempty"` // that process, or the one at the near end
 }
 
 // take notes what a record of the job means for its conclusion.
@@ -177,7 +180,23 @@ func (d *detector) tell(j *job, g *graph, c *conclusion, now int64) []rule.Findi
 	if before != nil && before.Rest == j.Told.Rest {
 		j.Told.Said = before.Said
 	}
+	j.Told.lives(c, before)
 	return []rule.Finding{f}
+}
+
+// lives notes whether the ranks are told to wait for a process that lives, or were before.
+func (t *told) lives(c *conclusion, before *told) {
+	if before != nil {
+		t.Lives, t.Who = before.Lives, before.Who
+	}
+	if c.lives() {
+		t.Lives, t.Who = earliest(t.Lives, t.At), c.Culprit
+	}
+}
+
+// lives reports whether c names processes, or the end of a path, of which records come, of a fault.
+func (c *conclusion) lives() bool {
+	return c.Held != heldWorks && c.Held != heldUnseen && c.Held != heldMissing && c.Held != heldDead
 }
 
 // goesOn reports whether the process that is said to rest does not any more: what was told of it was

@@ -60,8 +60,9 @@ func (g *graph) ends(s *socketstall.Stall, fs *facts) bool {
 	if g.peer(s) != "" {
 		return false
 	}
-	death := fs.died(g.j.stalls.Name, g.missingRank(s), g.onset)
-	return death != nil && death.Onset <= s.First
+	at, absent := g.missingRank(s, fs), g.absent(fs)
+	death := absent.death(at)
+	return death != nil && (at >= 0 || absent.all) && death.Onset <= s.First
 }
 
 func (g *graph) brokenPath(s *socketstall.Stall, hosts int) *conclusion {

@@ -1,14 +1,18 @@
 package ncclsocketstall
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
 // unseen is a process of which no record came, as far as it is known: its rank by who was
 // at the other end before, or because it is the only one of the job that is missing; and
-// its death.
+// its death. Where several ranks may be at the other end, one that has died is told beside it:
+// the job waits for that one, whoever is there.
 func (g *graph) unseen(key string, e *edge, fs *facts) *conclusion {
 	what := "waits for data from"
 	switch {
@@ -17,20 +21,52 @@ func (g *graph) unseen(key string, e *edge, fs *facts) *conclusion {
 	case e.stall.Cause == socketstall.Connecting:
 		what = "cannot connect to"
 	}
-	c := &conclusion{Held: heldUnseen, Culprit: key, Stall: e.stall, Far: g.missingRank(e.stall)}
+	absent := g.absent(fs)
+	c := &conclusion{Held: heldUnseen, Culprit: key, Stall: e.stall, Far: g.missingRank(e.stall, fs)}
 	name := address(e.stall.Peer, "the other end")
 	if c.Far >= 0 {
 		c.Held = heldMissing
 		name = fmt.Sprintf("rank %d at %s", c.Far, name)
 	}
-	if c.Fact = fs.died(g.j.stalls.Name, c.Far, g.onset); c.Fact != nil {
+	c.Fact = absent.death(c.Far)
+	if c.Fact != nil && c.Far >= 0 {
 		c.Held, c.Certain = heldDead, true
 		c.Shows = fmt.Sprintf("%s %s %s, which has died", g.who(key), what, name)
 		return c
 	}
 	c.Shows = fmt.Sprintf("%s %s %s, of which no record came", g.who(key), what, name)
+	if c.Fact != nil {
+		c.Held, c.Certain = heldDead, absent.all
+		c.Shows += fmt.Sprintf("; rank %d has died", c.Fact.Rank)
+		if !absent.all {
+			c.Missing = "which rank is at " + name + ": of several no record came"
+		}
+		return c
+	}
 	c.Missing = fmt.Sprintf("any record of %s: %s; %s itself is not ruled out", process(c.Far, name), g.whyUnseen(e.stall), g.who(key))
 	return g.dataPath(c)
+}
+
+// dead is a wait for a rank that has died, where the walk has led to a process which no fact
+// holds: to a survivor that fell silent before the others, or to another end that is not seen.
+// A rank that ended well may have done its part.
+func (g *graph) dead(at string, fs *facts) *conclusion {
+	if g.complete() || g.held(at, fs) {
+		return nil
+	}
+	var found *conclusion
+	for _, from := range slices.Sorted(maps.Keys(g.out)) {
+		for i := range g.out[from] {
+			e := &g.out[from][i]
+			if e.to != "" || g.absent(fs).death(g.missingRank(e.stall, fs)) == nil {
+				continue
+			}
+			if c := g.unseen(from, e, fs); !c.Fact.Well && (found == nil || c.Certain && !found.Certain) {
+				found = c
+			}
+		}
+	}
+	return found
 }
 
 func process(far int, name string) string {
@@ -51,39 +87,83 @@ func (g *graph) whyUnseen(s *socketstall.Stall) string {
 
 // missingRank is the rank at the other end of a stall of which no record came, Unknown
 // where several can be it.
-func (g *graph) missingRank(s *socketstall.Stall) int {
+func (g *graph) missingRank(s *socketstall.Stall, fs *facts) int {
 	if s.PeerRank >= 0 {
 		return s.PeerRank
 	}
-	world := g.j.stalls.World
+	return g.absent(fs).only
+}
+
+// absence is what is known of the ranks of a job of which no record came.
+type absence struct {
+	only   int           // the one that is missing; Unknown where several are, or it is not known how many
+	deaths map[int]*fact // by rank, the newest of each; of any rank of the job
+	first  *fact         // the first death of a fault among those that are missing, nil for none
+	all    bool          // all that are missing have ended
+}
+
+// death is how the rank at an end has died, nil if it has not; where several can be there, how the
+// first of those has died that died of a fault.
+func (a *absence) death(rank int) *fact {
+	if rank < 0 {
+		return a.first
+	}
+	return a.deaths[rank]
+}
+
+// absent finds out, once.
+func (g *graph) absent(fs *facts) *absence {
+	if g.absence != nil {
+		return g.absence
+	}
 	seen := map[int]bool{}
 	for _, p := range g.procs {
 		seen[p.Rank] = true
 	}
-	if world != len(seen)+1 {
-		return socketstall.Unknown
-	}
-	for rank := range world {
-		if !seen[rank] {
-			return rank
-		}
-	}
-	return socketstall.Unknown
-}
-
-// died is how a rank of a job died: the newest death since shortly before the stall began,
-// nil for none.
-func (fs *facts) died(job string, rank int, onset int64) *fact {
-	var last *fact
-	for _, f := range fs.All {
-		if f.Job != job || f.Rank != rank || rank < 0 || f.Kind != "process.exit" && f.Kind != "oom.kill" || f.Onset < onset-deathsBefore {
+	a := &absence{only: socketstall.Unknown, deaths: g.deaths(fs)}
+	world, dead := g.j.stalls.World, 0
+	for rank, death := range a.deaths {
+		if seen[rank] {
 			continue
 		}
-		if last == nil || f.Onset > last.Onset || f.Onset == last.Onset && f.compare(last) < 0 {
-			last = f
+		dead++
+		if !death.Well && (a.first == nil || death.sooner(a.first)) {
+			a.first = death
 		}
 	}
-	return last
+	a.all = world > 0 && len(seen)+dead >= world
+	for rank := 0; world == len(seen)+1 && rank < world && a.only < 0; rank++ {
+		if !seen[rank] {
+			a.only = rank
+		}
+	}
+	g.absence = a
+	return a
+}
+
+func (f *fact) sooner(o *fact) bool {
+	return cmp.Or(cmp.Compare(f.Onset, o.Onset), cmp.Compare(f.Rank, o.Rank)) < 0
+}
+
+// deaths are how ranks of the job have died: of each the newest death since shortly before the
+// stall began. One that came after the job was told to wait for a living process is none: ranks die of that.
+func (g *graph) deaths(fs *facts) map[int]*fact {
+	deaths := map[int]*fact{}
+	for _, f := range fs.All {
+		if f.Job != g.j.stalls.Name || f.Rank < 0 || f.Kind != "process.exit" && f.Kind != "oom.kill" || f.Onset < g.onset-deathsBefore || g.j.follows(f) {
+			continue
+		}
+		if last := deaths[f.Rank]; last == nil || f.Onset > last.Onset || f.Onset == last.Onset && f.compare(last) < 0 {
+			deaths[f.Rank] = f
+		}
+	}
+	return deaths
+}
+
+// follows reports whether something came after the job was told to wait for a process that lives,
+// and happened to another.
+func (j *job) follows(f *fact) bool {
+	return j.Told != nil && j.Told.Lives != 0 && f.Onset > j.Told.Lives && socketstall.ProcessKey(f.Host, f.Of) != j.Told.Who
 }
 
 // deathsBefore is how long before a stall a death may be its cause: its peers notice it

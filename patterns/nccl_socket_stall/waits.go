@@ -55,7 +55,7 @@ func (g *graph) named(c *conclusion) (keys []string, name string) {
 
 // farOf is what is at the other end of the stall that a conclusion rests on.
 func (g *graph) farOf(c *conclusion) string {
-	if c.Held == heldMissing || c.Held == heldDead {
+	if c.Far >= 0 && (c.Held == heldMissing || c.Held == heldDead) {
 		return verdict.RanksNamed([]int{c.Far})
 	}
 	return g.nameOfPeer(c.Stall)
