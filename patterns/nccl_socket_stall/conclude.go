@@ -34,6 +34,7 @@ type conclusion struct {
 	Shows   string // the evidence in plain words
 	Missing string // what would have made it certain
 	Way     string // of a path: what is known of the other direction
+	First   string // of a silence, the process that fell silent first
 	Far     int    // of a process that is not seen, its rank; Unknown
 	Tied    []int  // ranks that fell silent at once
 
@@ -66,9 +67,10 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 	case g.isAccused(key):
 		c = g.accused(key)
 	default:
-		first := g.working(g.firstOf(key, fs), fs)
-		if c = g.dead(first, fs); c == nil {
-			c = g.fellSilent(first)
+		first := g.firstOf(key, fs)
+		named := g.working(first, fs)
+		if c = g.dead(named, fs); c == nil {
+			c = g.fellSilent(named, first)
 		}
 	}
 	return g.inPart(g.tie(g.believed(g.explained(c, fs)))), 0, false
@@ -126,7 +128,10 @@ func (g *graph) believed(c *conclusion) *conclusion {
 		return nil
 	case socketstall.Long:
 		c.Held, c.Certain = heldWorks, false
-		c.Shows = g.who(c.Culprit) + " fell silent first and makes progress: " + doing(p)
+		c.Shows = g.who(c.Culprit) + " makes progress: " + doing(p)
+		if c.First == c.Culprit {
+			c.Shows = g.who(c.Culprit) + " fell silent first and makes progress: " + doing(p)
+		}
 		c.Missing = "whether it is a long phase or a loop without end"
 	}
 	return c

@@ -26,6 +26,7 @@ const (
 	attrPeer    = "nccl.wait.peer"      // the other end, address and port
 	attrPeerAt  = "nccl.wait.peer_at"   // its host
 	attrFar     = "nccl.wait.far_rank"  // its rank
+	attrOrder   = "nccl.wait.order"     // of a silence, that it began before all others
 	attrWay     = "nccl.wait.way"       // of a path, what the other direction does
 	attrTied    = "nccl.wait.tied"      // ranks that fell silent at once
 	attrPathAt  = "nccl.wait.path_from" // host of the near end, of a path
@@ -57,6 +58,9 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	put(a, attrMissing, c.Missing)
 	put(a, attrEdges, g.waits(c))
 	put(a, attrWay, c.Way)
+	if c.Held == heldSilent && c.First == c.Culprit {
+		a[attrOrder] = "fell silent first"
+	}
 	if len(c.Tied) > 0 {
 		a[attrTied] = numbers(c.Tied)
 	}

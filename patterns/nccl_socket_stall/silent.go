@@ -13,13 +13,18 @@ import (
 // nothing of it be missed: two snapshots.
 const tolerance = int64(2e9)
 
-// fellSilent is the process that fell silent before all it is connected with.
-func (g *graph) fellSilent(key string) *conclusion {
+// fellSilent is the process that fell silent before all it is connected with, or that is known not to
+// go on while the one which fell silent before it is held by nothing.
+func (g *graph) fellSilent(key, first string) *conclusion {
 	p := g.procs[key]
 	margin, off, next := g.margin(key)
-	c := &conclusion{Held: heldSilent, Culprit: key}
+	c := &conclusion{Held: heldSilent, Culprit: key, First: key}
 	owes := p.Received > p.Sent && p.Sent != 0
+	by, clocks := g.later(key, first)
 	switch {
+	case by > 0:
+		c.First = first
+		c.Shows = fmt.Sprintf("%s does not go on; nothing holds rank %d, which fell silent %s before it (clocks agree to %s)", g.who(key), g.procs[first].Rank, milliseconds(by), milliseconds(clocks))
 	case next == "":
 		c.Shows = g.who(key) + " fell silent first"
 	case margin > off:
@@ -136,19 +141,37 @@ func (g *graph) firstOf(key string, fs *facts) string {
 	return key
 }
 
-// working is the process of a Gloo job that makes progress, if the one that fell silent
-// first does not: who waits for a collective of Gloo sleeps. In one of few bytes it may have
-// to receive before it sends, and be silent for longer than the rank that all wait for.
+// working is the process that the others wait for, where the one that fell silent first neither makes
+// progress nor is held: in a collective of few bytes it may have to receive before it sends, and
+// be silent for longer. In a Gloo job that is one that makes progress, for who waits there sleeps;
+// else the only one that the kernel holds.
 func (g *graph) working(key string, fs *facts) string {
 	if g.procs[key].Doing.Progress() || g.held(key, fs) {
 		return key
 	}
-	found := ""
+	works, stuck := "", []string{}
 	for other := range g.idle {
 		gloo := slices.ContainsFunc(g.idle[other], func(e edge) bool { return e.stall.Kind == socketstall.Gloo })
-		if gloo && g.procs[other].Doing.Progress() && (found == "" || g.before(other, found)) {
-			found = other
+		if gloo && g.procs[other].Doing.Progress() && (works == "" || g.before(other, works)) {
+			works = other
+		}
+		if g.stuck(other, fs) {
+			stuck = append(stuck, other)
 		}
 	}
-	return cmp.Or(found, key)
+	if works == "" && len(stuck) == 1 {
+		return stuck[0]
+	}
+	return cmp.Or(works, key)
+}
+
+// stuck reports whether the kernel holds a process in this stall: not in a pause as it usually makes,
+// nor by what happened long before.
+func (g *graph) stuck(key string, fs *facts) bool {
+	p := g.procs[key]
+	if p.Doing.Silence == socketstall.Usual || p.Doing.Progress() {
+		return false
+	}
+	f := fs.about(subject{host: p.Host, pid: p.PID, started: p.Started, job: g.j.stalls}, g.onset, g.first, order)
+	return p.State == socketstall.DiskSleep || p.Doing.Halts() || f != nil && (f.Kind == "fuse.stall" || f.Last >= g.onset-deathsBefore)
 }
