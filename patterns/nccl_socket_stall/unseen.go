@@ -98,7 +98,7 @@ func (g *graph) missingRank(s *socketstall.Stall, fs *facts) int {
 type absence struct {
 	only   int           // the one that is missing; Unknown where several are, or it is not known how many
 	deaths map[int]*fact // by rank, the newest of each; of any rank of the job
-	first  *fact         // the first death of a fault among those that are missing, nil for none
+	first  *fact         // the first death of a fault among those that are missing, lately or where all have ended; nil for none
 	all    bool          // all that are missing have ended
 }
 
@@ -122,16 +122,23 @@ func (g *graph) absent(fs *facts) *absence {
 	}
 	a := &absence{only: socketstall.Unknown, deaths: g.deaths(fs)}
 	world, dead := g.j.stalls.World, 0
+	var lately, ever *fact
 	for rank, death := range a.deaths {
 		if seen[rank] {
 			continue
 		}
 		dead++
-		if !death.Well && (a.first == nil || death.sooner(a.first)) {
-			a.first = death
+		if death.Well {
+			continue
+		}
+		ever = sooner(ever, death)
+		if death.Onset >= g.onset-deathsBefore {
+			lately = sooner(lately, death)
 		}
 	}
-	a.all = world > 0 && len(seen)+dead >= world
+	if a.first, a.all = lately, world > 0 && len(seen)+dead >= world; a.all {
+		a.first = ever
+	}
 	for rank := 0; world == len(seen)+1 && rank < world && a.only < 0; rank++ {
 		if !seen[rank] {
 			a.only = rank
@@ -141,16 +148,24 @@ func (g *graph) absent(fs *facts) *absence {
 	return a
 }
 
-func (f *fact) sooner(o *fact) bool {
-	return cmp.Or(cmp.Compare(f.Onset, o.Onset), cmp.Compare(f.Rank, o.Rank)) < 0
+// sooner is the death that came first; nil is none.
+func sooner(a, b *fact) *fact {
+	if a != nil && cmp.Or(cmp.Compare(a.Onset, b.Onset), cmp.Compare(a.Rank, b.Rank)) < 0 {
+		return a
+	}
+	return b
 }
 
-// deaths are how ranks of the job have died: of each the newest death since shortly before the
-// stall began. One that came after the job was told to wait for a living process is none: ranks die of that.
+// deaths are how ranks of this start of the job have died: of each the newest death that is remembered.
+// Where starts are not told apart, since shortly before the stall began. One that came after the
+// job was told to wait for a living process is none: ranks die of that.
 func (g *graph) deaths(fs *facts) map[int]*fact {
-	deaths := map[int]*fact{}
+	deaths, since := map[int]*fact{}, g.onset-deathsBefore
+	if g.j.stalls.Run != "" { // a rank that begins again is of another
+		since = 0
+	}
 	for _, f := range fs.All {
-		if f.Job != g.j.stalls.Name || f.Rank < 0 || f.Kind != "process.exit" && f.Kind != "oom.kill" || f.Onset < g.onset-deathsBefore || g.j.follows(f) {
+		if f.Job != g.j.stalls.Name || f.Rank < 0 || f.Kind != "process.exit" && f.Kind != "oom.kill" || f.Onset < since || g.j.follows(f) {
 			continue
 		}
 		if last := deaths[f.Rank]; last == nil || f.Onset > last.Onset || f.Onset == last.Onset && f.compare(last) < 0 {
@@ -166,6 +181,6 @@ func (j *job) follows(f *fact) bool {
 	return j.Told != nil && j.Told.Lives != 0 && f.Onset > j.Told.Lives && socketstall.ProcessKey(f.Host, f.Of) != j.Told.Who
 }
 
-// deathsBefore is how long before a stall a death may be its cause: its peers notice it
-// when they next use the connection.
+// deathsBefore is how long before a stall a death may be its cause, where nothing else tells that it is of
+// this start and that its rank is at the other end: its peers notice it when they next use the connection.
 const deathsBefore = int64(60e9)
