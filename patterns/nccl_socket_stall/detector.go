@@ -109,11 +109,13 @@ func (d *detector) Observe(r *rule.Record) bool {
 	return true
 }
 
-// reconsider queues the jobs of a fact's host for a new judgement.
+// reconsider queues the jobs of a fact's host for a new judgement, and the job that it is about: of that
+// nothing may stand still on the host where all of its ranks have died.
 func (d *detector) reconsider(r *rule.Record) {
 	host := rule.Text(r.Resource, "host.name")
-	for _, j := range d.jobs {
-		if j.stalls.On(host) {
+	about := socketstall.RunName(socketstall.JobName(rule.Job(r.Attributes), rule.Text(r.Attributes, rule.AttributeJobDomain)), r.Run)
+	for name, j := range d.jobs {
+		if name == about || j.stalls.On(host) {
 			j.Changed = true
 		}
 	}
