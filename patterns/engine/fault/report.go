@@ -16,6 +16,8 @@ import (
 // report writes down what is known of f now, without its revision.
 func (f *Fault) report() verdict.Verdict {
 	r, c := f.rule, f.verdict
+	evidence := f.evidence()
+	missing := f.missing(evidence)
 	v := verdict.Verdict{
 		ID: c.id, IncidentID: identifier("incident", c.node.Root()), PatternID: r.ID, Pattern: r.Name,
 		Role: f.role(), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial), Trust: c.best.trust,
@@ -25,7 +27,7 @@ func (f *Fault) report() verdict.Verdict {
 		Remediation: r.Remedy.Expand(f.known()),
 		Steps:       r.Remedy.Steps(f.known()),
 		Severity:    f.severity(),
-		Evidence:    f.evidence(), NotObserved: f.notObserved(), Missing: f.missing(),
+		Evidence:    evidence, NotObserved: f.notObserved(missing), Missing: missing,
 	}
 	if edges, ok := f.value(verdict.WaitsField); ok {
 		v.Waits = verdict.ReadWaits(edges)
@@ -367,9 +369,9 @@ func (f *Fault) oneEvidence(w *Evidence, marks []Mark) verdict.Evidence {
 }
 
 // notObserved says what would have made the verdict surer, or another.
-func (f *Fault) notObserved() []string {
+func (f *Fault) notObserved(missing []verdict.Missing) []string {
 	var list []string
-	for _, m := range f.missing() {
+	for _, m := range missing {
 		list = append(list, m.Text)
 	}
 	if c := &f.verdict.best; c.short != 0 {
@@ -378,11 +380,13 @@ func (f *Fault) notObserved() []string {
 	return append(list, f.lost()...)
 }
 
-// missing is the evidence that would have made the verdict surer.
-func (f *Fault) missing() []verdict.Missing {
+// missing is the evidence that would have made the verdict surer. What is shown is missing only
+// where the confidence asks for more of it, or for more trust: it may be a detail that is trusted less.
+func (f *Fault) missing(shown []verdict.Evidence) []verdict.Missing {
 	var list []verdict.Missing
 	for _, w := range f.rule.Watches {
-		if w.Absent.Text != "" && !w.Resolves && !f.saw(w) && f.verdict.best.short&(1<<w.index) == 0 {
+		detail := func(e verdict.Evidence) bool { return e.Name == w.Name && !w.decides }
+		if w.Absent.Text != "" && !w.Resolves && !f.saw(w) && f.verdict.best.short&(1<<w.index) == 0 && !slices.ContainsFunc(shown, detail) {
 			if text := w.Absent.Expand(f.known()); text != "" { // all of it may be in brackets
 				list = append(list, verdict.Missing{Name: w.Name, Text: text, Sources: slices.Concat(f.rule.Events(w.Evidence), w.Metrics)})
 			}

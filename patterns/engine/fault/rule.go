@@ -46,6 +46,7 @@ type Evidence struct {
 	// OfProcess: one of these is the pid, and so all are about one process.
 	OfProcess bool
 	OfMachine bool  // it joins by the machine alone
+	decides   bool  // what makes the verdict full, or partial, names it
 	By        []int // fields that tell apart what counts by itself
 
 	index   int // in Rule.Watches
@@ -125,6 +126,7 @@ func (w *Evidence) compile() {
 	w.Match = r.Positions(w.JoinFields(r.Rule))
 	w.OfJob, w.OfProcess = r.ofJob(w.Match), slices.Contains(w.Match, r.at["pid"])
 	w.By = r.Positions(w.Occurs.By)
+	w.decides = slices.Contains(r.Full.Names(), w.Name) || slices.Contains(r.Partial.Names(), w.Name)
 	w.OfMachine = !w.Resolves && len(w.Evidence.Match) > 0 && !slices.ContainsFunc(w.Evidence.Match, func(field string) bool { return !slices.Contains(machine, field) })
 	if w.Operator == rule.Occur || w.Operator == rule.Change {
 		w.keep = int(min(math.Ceil(w.Occurs.Count)*float64(w.Occurs.Values), maxNeeded))
