@@ -107,8 +107,12 @@ type signals struct {
 }
 
 const (
+	sigHUP  = 1
 	sigINT  = 2
+	sigQUIT = 3
 	sigKILL = 9
+	sigUSR1 = 10
+	sigUSR2 = 12
 	sigTERM = 15
 )
 

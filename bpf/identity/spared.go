@@ -63,9 +63,16 @@ func (t *Tracker) tell(e Exit) {
 func (p *Process) ofKnownJob() bool { return p.JobID != "" || p.Rendezvous != "" }
 
 // asksOne reports whether it is a signal by which somebody may end one rank, or all of them:
-// who ends a container or a step ends all that is in it.
+// who ends a container or a step ends all that is in it. By the kernel it comes from a terminal, which
+// asks all that run on it in the foreground (isig() and tty_vhangup_session(), drivers/tty).
 func (s *Signal) asksOne() bool {
-	if s.Number != sigTERM && s.Number != sigINT {
+	switch s.Number {
+	case sigHUP, sigINT, sigQUIT:
+		if s.Sender.Relation == RelationKernel {
+			return true
+		}
+	case sigUSR1, sigUSR2, sigTERM:
+	default:
 		return false
 	}
 	switch s.Sender.Relation {

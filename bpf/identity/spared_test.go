@@ -257,3 +257,21 @@ func TestEndsOfAJobAreToldInOrder(t *testing.T) {
 	}
 	require.Equal(t, []uint32{3000, 1000, 2000}, order, "another job does not wait")
 }
+
+// A terminal and an owner ask by several signals. What a crash or an end of a container sends asks nobody.
+func TestWhichSignalsAskOneRank(t *testing.T) {
+	for _, signal := range []int{sigHUP, sigINT, sigQUIT, sigUSR1, sigUSR2, sigTERM} {
+		byOwner := Signal{Number: signal, Sender: Sender{Relation: RelationOther}}
+		require.True(t, byOwner.asksOne(), signal)
+		byScheduler := Signal{Number: signal, Sender: Sender{Relation: RelationScheduler}}
+		require.False(t, byScheduler.asksOne(), signal)
+		byTerminal := Signal{Number: signal, Sender: Sender{Relation: RelationKernel}}
+		require.Equal(t, signal <= sigQUIT, byTerminal.asksOne(), signal)
+	}
+	for _, signal := range []unix.Signal{unix.SIGKILL, unix.SIGABRT, unix.SIGSEGV, unix.SIGXCPU} {
+		for _, relation := range []Relation{RelationKernel, RelationOther, RelationItself} {
+			s := Signal{Number: int(signal), Sender: Sender{Relation: relation}}
+			require.False(t, s.asksOne(), signal)
+		}
+	}
+}

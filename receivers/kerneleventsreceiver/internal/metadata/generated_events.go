@@ -723,7 +723,7 @@ func (a ProcessExit) ProcessExitSignalName(v string) {
 	a.attributes.Text("process.exit.signal_name", v)
 }
 
-// ProcessExitSparedRanks sets process.exit.spared_ranks: Other ranks of its job on this host that nobody asked to end by a second after it. There where it had been asked to end by SIGTERM or SIGINT, not with its container and not by its scheduler, and the host has others.
+// ProcessExitSparedRanks sets process.exit.spared_ranks: Other ranks of its job on this host that nobody asked to end by a second after it. There where it had been asked to end by SIGTERM or SIGINT, or was ended by SIGHUP, SIGQUIT, SIGUSR1 or SIGUSR2, not with its container and not by its scheduler, and the host has others.
 func (a ProcessExit) ProcessExitSparedRanks(v int64) {
 	a.attributes.Int("process.exit.spared_ranks", v)
 }
