@@ -64,6 +64,7 @@ func (f *Fault) evaluate(from int64, with brought) {
 		less.stands = max(f.verdict.best.stands, best.stands)
 		f.reconsider(less)
 	case f.verdict != nil:
+		f.verdict.best = f.settled(f.verdict.best) // what holds no longer is no more evidence
 		f.update(best, with)
 	case best.confidence != "" && f.refuting(best.stands) == nil:
 		f.conclude(best)

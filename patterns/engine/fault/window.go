@@ -105,7 +105,7 @@ func (r *Rule) confidence(seen uint64) verdict.Confidence {
 func (t *trail) settled(w window) window {
 	seen := w.seen
 	for i, e := range t.rule.Watches {
-		if seen&(1<<i) != 0 && len(e.except) > 0 && !t.holds(e, math.MinInt64, math.MaxInt64, w.trust) {
+		if seen&(1<<i) != 0 && len(e.except)+len(e.unsaid) > 0 && !t.holds(e, math.MinInt64, math.MaxInt64, w.trust) {
 			seen &^= 1 << i
 		}
 	}
