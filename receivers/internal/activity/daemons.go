@@ -47,8 +47,9 @@ type daemons struct {
 // daemon is a process that has the device open.
 type daemon struct {
 	pid   uint32
-	ticks uint64 // its start
-	all   bool   // it may serve everybody
+	ticks uint64  // its start
+	all   bool    // it may serve everybody
+	first *demand // the look at it when it was found
 }
 
 // pass is a search through the processes of a tenant, which takes several rounds where these have
@@ -63,9 +64,10 @@ type pass struct {
 // mount while a daemon of one has no CPU. Whose mount it is nobody says before Linux 6.15: each daemon
 // of its own tenant counts, and each that has all rights over the host: the host's own, and those of
 // privileged pods that mount for others. Another tenant's may starve to hide what the rank waits for.
-func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
+// It is not known before the daemons are found, and have been looked at twice.
+func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks, known bool) {
 	if !r.waitsForFUSE(of, own, in) {
-		return false
+		return false, true
 	}
 	d := &r.daemons
 	if d.busy.CompareAndSwap(false, true) {
@@ -78,20 +80,22 @@ func (r *Reader) unserved(of *Process, own *use, in *Inside) (lacks bool) {
 	found := d.found.Load()
 	tenant, err := r.fs.Tenant(of.PID)
 	if found == nil || err != nil {
-		return false
+		return false, err != nil
 	}
+	known = true
 	for whose, all := range *found {
 		for _, one := range all {
 			if !one.all && whose != tenant {
 				continue
 			}
 			if stat, err := r.fs.Stat(one.pid); err == nil && stat.StartTicks == one.ticks {
-				starves, _ := d.demand.Starves(one.pid)
-				lacks = lacks || starves
+				d.demand.remember(one.pid, one.first)
+				starves, is := d.demand.Starves(one.pid)
+				lacks, known = lacks || starves, known && is
 			}
 		}
 	}
-	return lacks
+	return lacks, lacks || known
 }
 
 // search looks for the daemons. Tenants share the room: those with few processes come first, and what
@@ -117,10 +121,11 @@ func (d *daemons) search(fs *procfs.FS, now time.Time) {
 	tenants := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(of[a]), len(of[b])), cmp.Compare(a, b))
 	})
+	clock := func() time.Time { return now.Add(time.Since(began)) }
 	passes, found, room := map[string]*pass{}, map[string][]daemon{}, d.room
 	for i, tenant := range tenants {
 		p := cmp.Or(d.passes[tenant], &pass{})
-		room -= d.searchOf(fs, p, of[tenant], room/(len(tenants)-i))
+		room -= d.searchOf(fs, clock, p, of[tenant], room/(len(tenants)-i))
 		passes[tenant] = p
 		if all := slices.Concat(p.found, p.known); len(all) > 0 {
 			found[tenant] = all
@@ -132,13 +137,13 @@ func (d *daemons) search(fs *procfs.FS, now time.Time) {
 
 // searchOf goes on with the pass of a tenant while there is room, and tells how much it took. One
 // process has its turn even so.
-func (d *daemons) searchOf(fs *procfs.FS, p *pass, pids []uint32, room int) (took int) {
+func (d *daemons) searchOf(fs *procfs.FS, clock func() time.Time, p *pass, pids []uint32, room int) (took int) {
 	next, _ := slices.BinarySearch(pids, p.last+1)
 	for ; next < len(pids) && len(p.found) < maxDaemons; next++ {
 		if took > 0 && took >= room {
 			return took
 		}
-		one, names := d.look(fs, pids[next])
+		one, names := d.look(fs, clock(), pids[next])
 		took += 1 + names
 		p.last = pids[next]
 		if one != nil {
@@ -149,8 +154,9 @@ func (d *daemons) searchOf(fs *procfs.FS, p *pass, pids []uint32, room int) (too
 	return took
 }
 
-// look looks whether a process has the device open, and counts the files that it has.
-func (d *daemons) look(fs *procfs.FS, pid uint32) (found *daemon, names int) {
+// look looks whether a process has the device open, and takes a first look at one that has. It counts the
+// files that the process has.
+func (d *daemons) look(fs *procfs.FS, now time.Time, pid uint32) (found *daemon, names int) {
 	holds, names, err := fs.Holds(pid, fuseDevice, d.isFUSE)
 	if err != nil || !holds {
 		return nil, names
@@ -159,8 +165,12 @@ func (d *daemons) look(fs *procfs.FS, pid uint32) (found *daemon, names int) {
 	if err != nil {
 		return nil, names
 	}
+	first, err := lookAt(fs, pid, now, nil)
+	if err != nil {
+		return nil, names
+	}
 	all, err := fs.Administers(pid)
-	return &daemon{pid, stat.StartTicks, all && err == nil}, names
+	return &daemon{pid, stat.StartTicks, all && err == nil, first}, names
 }
 
 // waitsForFUSE reports whether a file of a FUSE mount keeps something of the rank waiting. In a page fault

@@ -72,7 +72,7 @@ func TestWhoPretendsToServeAMount(t *testing.T) {
 	}
 	defer device.Close()
 	d := daemons{isFUSE: isFUSE}
-	found, _ := d.look(fs, me)
+	found, _ := d.look(fs, time.Now(), me)
 	require.NotNil(t, found)
 	require.True(t, found.all)
 }

@@ -99,6 +99,45 @@ func (l *looks) unserved() bool {
 	return l.look().Inside.Unserved
 }
 
+// What a rank waits for may come until it is known whether who serves it has a CPU: after two looks at the
+// daemon, of which the search takes the first. Where that cannot be known, the rank is judged even so.
+func TestWhoServesIsNotKnownAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state   string
+		another bool // each time another process has its number
+		unsure  []bool
+		starves bool
+	}{
+		"a daemon without a CPU":       {"R", false, []bool{true, false, false, false, false, false}, true},
+		"a daemon that rests":          {"S", false, []bool{true, false, false, false, false, false}, false},
+		"a daemon that nobody can see": {"R", true, []bool{true, true, true, true, false, false}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := newTree(t)
+			l := newLooks(tree, tree.add("S", 250, 125))
+			tree.awaits(podOf("1"))
+			tree.opens(60, map[int]string{3: fuseDevice})
+			tree.daemon(tc.state, 7, 7, 0)
+			tree.serves(60, "0", podOf("1"), few, initial)
+			var unsure []bool
+			var last Process
+			for range tc.unsure {
+				last = l.look()
+				l.Wait()
+				unsure = append(unsure, last.Inside.Unsure)
+				if tc.another {
+					clear(l.daemons.demand.looks)
+					for _, found := range *l.daemons.found.Load() {
+						found[0].first.at = l.at.Add(-time.Hour)
+					}
+				}
+			}
+			require.Equal(t, tc.unsure, unsure)
+			require.Equal(t, tc.starves, last.Inside.Unserved)
+		})
+	}
+}
+
 // Another tenant's process may starve by its own doing: it hides nothing, whatever it seems to be.
 func TestWhoseDaemonsCount(t *testing.T) {
 	const session = "/user.slice/user-1000.slice/session-2.scope"

@@ -52,19 +52,36 @@ func (d *Demand) Starves(pid uint32) (lacks, known bool) {
 	if known := d.looks[pid]; known != nil && now.Sub(known.at) < sameDemand {
 		return known.lacks, known.known
 	}
-	stat, err := d.fs.Stat(pid)
+	next, err := lookAt(d.fs, pid, now, d.looks[pid])
 	if err != nil {
 		return false, false
 	}
-	next, before := &demand{at: now, ticks: stat.StartTicks, threads: map[uint32]*turns{}}, d.looks[pid]
+	d.looks[pid] = next
+	return next.lacks, next.known
+}
+
+// remember takes the first look at a process, which somebody else has taken. What is known of it stays.
+func (d *Demand) remember(pid uint32, first *demand) {
+	if d.looks[pid] == nil && d.clock().Sub(first.at) <= staleDemand {
+		d.looks[pid] = first
+	}
+}
+
+// lookAt looks at a process, and compares it with the look before, nil if there was none.
+func lookAt(fs *procfs.FS, pid uint32, now time.Time, before *demand) (*demand, error) {
+	stat, err := fs.Stat(pid)
+	if err != nil {
+		return nil, err
+	}
+	next := &demand{at: now, ticks: stat.StartTicks, threads: map[uint32]*turns{}}
 	if before == nil || before.ticks != stat.StartTicks {
 		before = &demand{}
 	}
-	tids, _ := d.fs.Threads(pid, maxThreads) // none: it has just ended
+	tids, _ := fs.Threads(pid, maxThreads) // none: it has just ended
 	seconds := now.Sub(before.at).Seconds()
 	for _, tid := range tids {
 		then := before.threads[tid]
-		t := turnOf(d.fs, pid, tid, then, false)
+		t := turnOf(fs, pid, tid, then, false)
 		if t == nil {
 			continue
 		}
@@ -72,6 +89,5 @@ func (d *Demand) Starves(pid uint32) (lacks, known bool) {
 		next.lacks = next.lacks || then != nil && t.waited(then, seconds) >= starving
 	}
 	next.known = before.threads != nil
-	d.looks[pid] = next
-	return next.lacks, next.known
+	return next, nil
 }

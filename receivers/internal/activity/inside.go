@@ -134,14 +134,30 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 		holder, answered := r.holder(out, wait, below, gap)
 		in.Holder, in.Answered = holder, in.Answered || answered
 	}
+	served := true
 	if !in.Answered && in.IO < transfers && in.Children < computes && !out.State.Halted() {
 		r.askThreads(out, own, in)
-		in.Unserved = !in.Answered && r.unserved(out, own, in)
+		if !in.Answered {
+			in.Unserved, served = r.unserved(out, own, in)
+		}
 	}
+	in.Unsure = k.unsure(in, served)
 	if own.delayed+own.starved >= starves || in.Unserved {
 		in.Pressure, _ = r.fs.CPUPressure() // 0 where it is switched off
 	}
 	out.Inside = in
+}
+
+// unsure reports whether the rank may have been answered since the look before: it waits for a file and
+// there was none, or nobody knows yet whether who serves it has a CPU. That is known after some looks, or
+// not at all: nobody is above all suspicion.
+func (k *known) unsure(in *Inside, served bool) bool {
+	if served {
+		k.unserved = 0
+		return !in.Compared && in.OnFile
+	}
+	k.unserved++
+	return k.unserved <= looksUntilGivenUp
 }
 
 // useOf reads what a process has used. cpu is what is counted as its own.

@@ -46,6 +46,7 @@ type Inside struct {
 	Ready    bool     // its main thread could run all the time: it did, or had no turn
 	Starved  float64  // threads beside its main one that could run and had no CPU, without those that poll
 	Unserved bool     // what it waits for is a file of a FUSE mount whose daemon has no CPU
+	Unsure   bool     // it may have been answered since the look before
 	Children float64  // cores that its children use, and would use if they had them
 	Limit    CPULimit // that holds it back; zero for none
 	Pressure float64  // percent of ten seconds in which a task of this host waited for a CPU, 0 not known

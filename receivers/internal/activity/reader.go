@@ -38,8 +38,11 @@ type known struct {
 	netns      uint64
 	rounds     int
 
-	held   traceStop
-	polls  bool // its main thread, when last looked into
+	held  traceStop
+	polls bool // its main thread, when last looked into
+
+	unserved int // looks in a row after which it was not known whether who serves it has a CPU
+
 	nccl   *atomic.Bool
 	tries  int
 	nextAt int // round of the next look for NCCL

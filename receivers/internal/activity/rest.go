@@ -152,10 +152,13 @@ func (r *Rest) Look(does *Process, now time.Time) {
 	if r.Looks++; r.Looks == 1 {
 		r.looked = now
 	}
-	if in := does.Inside; in != nil && in.Compared {
-		r.compared++
-	} else if in != nil && in.OnFile && r.Looks == 1 { // it may have been answered until now
-		r.Progress = now
+	if in := does.Inside; in != nil {
+		if in.Compared {
+			r.compared++
+		}
+		if at := cmp.Or(r.at, now); in.Unsure && at.After(r.Progress) { // one interval without an answer is no rest
+			r.Progress = at
+		}
 	}
 	if !r.at.IsZero() {
 		interval := now.Sub(r.at)

@@ -33,10 +33,10 @@ func (r *rank) toil(c *clock) {
 	w.silent++
 	if in := r.now.Inside; in != nil {
 		w.inside = in
-		switch {
-		case in.Compared:
+		if in.Compared {
 			w.compared++
-		case in.OnFile: // it may have been answered until now: one interval without an answer is no rest
+		}
+		if in.Unsure { // one interval without an answer is no rest
 			w.last = max(w.last, c.last)
 		}
 	}

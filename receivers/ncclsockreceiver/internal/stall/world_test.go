@@ -141,6 +141,7 @@ func (w *world) inspect(rank int, p Process) Process {
 	}
 	in := w.inside[rank]
 	in.Compared = w.looked[p.PID]
+	in.Unsure = in.OnFile && !in.Compared
 	w.looked[p.PID] = true
 	p.Inside = &in
 	return p
