@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Thresholds of what calls tell. How long a rank may be silent is the receiver's
@@ -50,6 +51,7 @@ const (
 	doubtOther     = "other ranks lack another call of another communicator"
 	doubtOthers    = "%s %s the call, too, and may make it"
 	doubtPairs     = "sends and receives of two ranks are not compared: each may wait for the other's"
+	doubtCalled    = "all have called the same, and a job that has nothing to do looks like that by its calls"
 	doubtInit      = "a rank whose agent started later may have called it unseen"
 )
 
@@ -318,7 +320,7 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		if top == 0 {
 			c.even = pairwise
 		}
-		return s.mismatch(top, now), 0
+		return cmp.Or(s.mismatch(top, now), s.stopped(now)), 0
 	}
 	low := top
 	for _, rank := range behind {
@@ -446,10 +448,46 @@ func (s *standings) judgeHalted(now int64) (*Finding, int64) {
 	if len(halted) == 0 || len(others) == 0 || 4*len(halted) > s.comm.size && len(halted) > 1 {
 		return nil, 0
 	}
-	f := s.begin(NotCalled, s.earliest(others), now)
-	s.blame(f, halted, others)
+	f := s.waitFor(halted, others, now)
 	f.doubt(Likely, doubtExact)
 	return f, 0
+}
+
+// stopped judges ranks that have all called the same. What a rank has called needs its threads until
+// it is done: one that is stopped where it called last, while all others wait for longer than they
+// ever do, is whom they wait for, unless a stack shows one of them elsewhere.
+func (s *standings) stopped(now int64) *Finding {
+	var halted, others []int
+	for i, p := range s.places {
+		switch state := p.caller.state; {
+		case state == socketstall.Stopped || state == socketstall.Frozen:
+			if p.caller.newest() != s.comm {
+				return nil
+			}
+			halted = append(halted, s.ranks[i])
+		case !p.standing || p.caller.doing.Silence != socketstall.Overdue || p.caller.elsewhere():
+			return nil
+		default:
+			others = append(others, s.ranks[i])
+		}
+	}
+	if len(halted) == 0 || len(others) == 0 || 4*len(halted) > s.comm.size && len(halted) > 1 {
+		return nil
+	}
+	f := s.waitFor(halted, others, now)
+	f.doubt(Likely, doubtCalled)
+	return f
+}
+
+// waitFor begins a finding about ranks that cannot go on, for which others wait.
+func (s *standings) waitFor(halted, others []int, now int64) *Finding {
+	f := s.begin(Halted, s.earliest(others), now)
+	s.blame(f, halted, others)
+	f.elsewhere, f.CalledBy = true, f.named(f.Waiting)
+	if len(others) > 1 {
+		f.CalledBy = verdict.Number(len(others)) + " ranks"
+	}
+	return f
 }
 
 // mismatch finds ranks whose last collectives are others than those of most, under the

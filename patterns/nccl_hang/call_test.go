@@ -437,7 +437,7 @@ func TestWhatCallsTell(t *testing.T) {
 					})
 				}
 			},
-			want: "rank 3 has not called a collective, which 7 ranks have called: its process is stopped (SIGSTOP or a debugger)", sure: Likely, doubt: doubtExact,
+			want: "7 ranks wait for rank 3 in communicator 0xa11: its process is stopped (SIGSTOP or a debugger)", kind: Halted, sure: Likely, doubt: doubtExact,
 		},
 		"another operation": {
 			calls: func(c *calls) {
@@ -487,6 +487,38 @@ func TestWhatCallsTell(t *testing.T) {
 				}
 			},
 			want: "ranks 0-1 have not called AllReduce #10 (4,096 x bf16), which 3 ranks have called: of rank 0, its main thread is asleep, at 0 % CPU", sure: Certain,
+		},
+		"all have called the same, and a rank is stopped": {
+			calls: func(c *calls) { c.stands(c.all(), 10, "overdue", but(8, 3)...).stopped(c.all(), 10, 3) },
+			want:  "7 ranks wait for rank 3 in communicator 0xa11: its process is stopped (SIGSTOP or a debugger)", kind: Halted, sure: Likely, doubt: doubtCalled,
+		},
+		"all have called the same, and a rank is stopped of which no stack came": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 3)...).stopped(c.all(), 10, 3).stand(inCollective, but(8, 3)...)
+			},
+			want: "7 ranks wait for rank 3 in communicator 0xa11: its process is stopped (SIGSTOP or a debugger)", kind: Halted, sure: Likely, doubt: doubtCalled,
+		},
+		"all have called the same, a rank is stopped, and others wait for clients": {
+			calls: func(c *calls) {
+				s := inLock.in("own_code")
+				s.function = "do_epoll_wait"
+				c.stands(c.all(), 10, "overdue", but(8, 3)...).stopped(c.all(), 10, 3).stand(s, 0, 1)
+			},
+		},
+		"all have called the same, a rank is stopped, and another computes": {
+			calls: func(c *calls) {
+				c.stands(c.all(), 10, "overdue", but(8, 1, 3)...).stands(c.all(), 10, "usual", 1).stopped(c.all(), 10, 3)
+			},
+		},
+		"all have called the same long ago on one communicator, and stand in another in which a rank is stopped": {
+			calls: func(c *calls) {
+				half := sub("0x4", 0, 1, 2, 3)
+				c.stoodSince(c.all(), 1, "overdue", time.Hour, but(8)...).stands(half, 10, "overdue", 0, 1, 2).stopped(half, 10, 3)
+			},
+			want: "3 ranks wait for rank 3 in communicator 0x4: its process is stopped (SIGSTOP or a debugger)", kind: Halted, sure: Likely, doubt: doubtCalled,
+		},
+		"half of the ranks are stopped": {
+			calls: func(c *calls) { c.stands(c.all(), 10, "overdue", 0, 1, 2, 3).stopped(c.all(), 10, 4, 5, 6, 7) },
 		},
 		"a rank is stopped, and rank 0 evaluates": {
 			calls: func(c *calls) {

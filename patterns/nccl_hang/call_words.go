@@ -16,6 +16,8 @@ func (f *Finding) callText() string {
 		text = fmt.Sprintf("%s %s not called %s for %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), f.Operation, f.Desc, f.CalledBy)
 	case AllCalled:
 		return fmt.Sprintf("all %s ranks called %s, and all wait: the fault is below the program", verdict.Number(f.Members), op) + f.gpuText()
+	case Halted:
+		text = f.CalledBy + plural(f.Waiting, " waits", " wait") + " for " + f.who() + " in " + f.Desc
 	case NoCall:
 		return fmt.Sprintf("%s called %s and stand; of %s no record came", f.calledBy(), op, f.named(f.NoDump))
 	case Works:

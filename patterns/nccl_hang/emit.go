@@ -171,7 +171,7 @@ func (f *Finding) putEdges(a attributes) {
 	const most = 256 // bytes: the engine keeps as much of a field
 	lacking := f.Culprits
 	switch f.Kind {
-	case NotEntered, NotStarted, NotCalled, Works, NotInitialized:
+	case NotEntered, NotStarted, NotCalled, Works, NotInitialized, Halted:
 	case NoDump:
 		lacking = f.NoDump
 	default:

@@ -44,6 +44,9 @@ const (
 	NotInitialized Kind = "not_initialized"
 	// AllCalled: all have called the same, and none goes on.
 	AllCalled Kind = "all_called"
+	// Halted: the culprits cannot go on by themselves, and all others wait. Whether they have called
+	// the same is not known, or they have.
+	Halted Kind = "halted"
 	// NoCall: some ranks stand in it, and of others no record came.
 	NoCall Kind = "no_call"
 )
