@@ -308,6 +308,9 @@ func (t *trail) refuting(least verdict.Trust) *Mark {
 			continue
 		}
 		w := t.rule.watch(u.Evidence)
+		if !t.inPlace(w, math.MinInt64, math.MaxInt64, least) {
+			continue
+		}
 		for i := range t.marks[w.index] {
 			m := &t.marks[w.index][i]
 			if t.trusted(w, m, least) && m.Time <= before.Time && m.Last >= before.Time-int64(u.Within) {
