@@ -74,6 +74,9 @@ var writers = map[string]func(io.Writer, incidentview.View) error{
 
 func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	form, known := writers[strings.ToLower(filepath.Ext(f.out))]
+	if f.out == "" {
+		return usage(errors.New("report writes a file: name it with -o NAME.html, NAME.md or NAME.json"))
+	}
 	if !known {
 		return usage(fmt.Errorf("-o %q: name the file to write as NAME.html, NAME.md or NAME.json", f.out))
 	}

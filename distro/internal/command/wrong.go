@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
@@ -35,6 +36,13 @@ var parsing = regexp.MustCompile(`: (?:strconv\.\w+: parsing .*|time: .*)$`)
 // wrongFlag says what is wrong with a flag, without the words of Go.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	text := err.Error()
+	var nobody *pflag.NotExistError
+	if errors.As(err, &nobody) {
+		if given := cmd.Flags().Args(); cmd.HasAvailableSubCommands() && len(given) > 0 { // it is of a command that there is not
+			return needsCommand(cmd, given)
+		}
+		text += likely(cmd, nobody.GetSpecifiedName())
+	}
 	if cut := parsing.FindString(text); cut != "" {
 		text = strings.TrimSuffix(text, cut) + ": write a whole number"
 		if strings.HasPrefix(cut, ": time: ") {
@@ -42,6 +50,20 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		}
 	}
 	return usage(fmt.Errorf("%s; see %s --help", text, cmd.CommandPath()))
+}
+
+// likely says which flag of cmd is probably meant, "" where none is near.
+func likely(cmd *cobra.Command, name string) string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	if help := rule.Suggest("--"+name, names); len(name) > 1 && strings.HasPrefix(help, "did you mean") {
+		return ": " + help
+	}
+	return ""
 }
 
 // wrongArguments says what to write in place of arguments that do not fit.
