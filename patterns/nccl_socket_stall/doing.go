@@ -23,12 +23,16 @@ const (
 	adviceFree   = "child_traced" // a debugger holds its child
 	adviceTrace  = "traced"       // a debugger holds it
 	adviceEnded  = "ended"        // its main thread has ended, and its process not
+	adviceLeft   = "left"         // it has ended with status 0: no verdict of its own says why
 )
 
 // advice is the remedy that fits what is known.
 func (c *conclusion) advice(p *socketstall.Process) string {
-	if c.Held == heldStopped {
+	switch {
+	case c.Held == heldStopped:
 		return adviceOnStopped(p)
+	case c.Held == heldDead && c.Fact.Well:
+		return adviceLeft
 	}
 	if c.Held != heldSilent && c.Held != heldReading || c.Fact != nil {
 		return c.Held

@@ -12,7 +12,7 @@ import (
 // unseen is a process of which no record came, as far as it is known: its rank by who was
 // at the other end before, or because it is the only one of the job that is missing; and
 // its death. Where several ranks may be at the other end, one that has died is told beside it:
-// the job waits for that one, whoever is there.
+// the job waits for that one in any case.
 func (g *graph) unseen(key string, e *edge, fs *facts) *conclusion {
 	what := "waits for data from"
 	switch {
