@@ -71,9 +71,12 @@ func (js *jobs) drop(j *job) {
 }
 
 // begin is for a job that is started again under its id: its ranks start up, as at first. What
-// is known of its pauses stays, and counts once data moves as it did.
+// is known of its pauses stays, and counts once data moves as it did. What a launch script runs
+// beside a rank that lives (sleep, nvidia-smi) starts nothing again.
 func (j *job) begin(c *clock) {
-	fresh := func(r *rank) bool { return r.metAt == c.now && !r.now.Inherited }
+	fresh := func(r *rank) bool {
+		return r.metAt == c.now && !r.now.Inherited && (r.now.RankPID == r.now.PID || !j.beside(r, c))
+	}
 	if j.phases.traffic == 0 || !slices.ContainsFunc(j.ranks, fresh) {
 		return
 	}
@@ -81,6 +84,11 @@ func (j *job) begin(c *clock) {
 	if !slices.ContainsFunc(j.ranks, func(r *rank) bool { return r.metAt != c.now }) { // nobody is left of the last start
 		j.moved, j.waiting, j.faulty, j.first = never, false, false, nil
 	}
+}
+
+// beside reports whether an older process of the same rank lives, which is not one that it has started.
+func (j *job) beside(r *rank, c *clock) bool {
+	return slices.ContainsFunc(j.ranks, func(o *rank) bool { return o.now.Rank == r.now.Rank && o.metAt != c.now && !o.now.Inherited })
 }
 
 // learn takes the silences that ended in this snapshot: of queues that had stood,

@@ -399,6 +399,37 @@ func TestAJobThatIsStartedAgainStartsUp(t *testing.T) {
 	require.Equal(t, socketstall.Overdue, of(t, w.idle(5)).Silence, "it trains: a hang is told as soon as ever")
 }
 
+// A launch script exports the rank, runs the training in the background and sleeps until it has ended,
+// five seconds at a time, or asks nvidia-smi as often: none of these starts the job again.
+func TestWhatRunsBesideARankStartsNoJobAgain(t *testing.T) {
+	for name, outermost := range map[string]uint32{"of the rank that the training began": 1001, "of a rank whose first process is not known": 0} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			for pid := range uint32(8) {
+				beside := *w.ranks[1]
+				beside.PID, beside.StartTime, beside.Comm, beside.RankPID = 5000+pid, w.at, "sleep", outermost
+				w.ranks = append(w.ranks[:4:4], &beside)
+				w.train(5)
+			}
+			events, after := w.firstAfter(90)
+			require.NotEmpty(t, events)
+			require.LessOrEqual(t, after, 6, "a deadlock is told as soon as ever")
+		})
+	}
+}
+
+// The last start of a rank may not have ended where the next one begins.
+func TestAJobIsStartedAgainBesideItsLastStart(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(12)
+	next := *w.ranks[1]
+	next.PID, next.RankPID, next.StartTime = 6001, 6001, w.at
+	w.ranks = append(w.ranks, &next)
+	w.train(1)
+	w.links[1].deliver(10, 0)
+	require.Empty(t, accusing(w.idle(20)), "rank 2 sleeps with ten unread bytes, as at a start")
+}
+
 // TestAJobIsSaidToBeWatched: when its data moves, again while it does, and of each start.
 func TestAJobIsSaidToBeWatched(t *testing.T) {
 	w := newWorld(t, 4, Defaults())
