@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -22,8 +23,17 @@ func TestADebuggerHoldsAndAProfilerDoesNot(t *testing.T) {
 	runtime.LockOSThread() // ptrace goes by thread
 	defer runtime.UnlockOSThread()
 	child := exec.Command("sh", "-c", "while :; do sleep 0.001; done")
+	child.Stderr = os.Stderr
 	require.NoError(t, child.Start())
 	pid := child.Process.Pid
+	for end := time.Now().Add(hosttest.Patience); ; time.Sleep(time.Millisecond) { // the end of execve sends SIGTRAP to who is attached to by then
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		require.NoError(t, err)
+		if len(children) > 0 {
+			break
+		}
+		require.True(t, time.Now().Before(end))
+	}
 	defer func() {
 		require.NoError(t, child.Process.Kill())
 		_ = child.Wait() // killed
@@ -41,7 +51,7 @@ func TestADebuggerHoldsAndAProfilerDoesNot(t *testing.T) {
 			var status unix.WaitStatus
 			_, err := unix.Wait4(pid, &status, unix.WALL, nil)
 			require.NoError(t, err)
-			require.True(t, status.Stopped())
+			require.True(t, status.Stopped(), "%#x", int(status))
 			if status.StopSignal() == unix.SIGSTOP {
 				return
 			}
