@@ -35,6 +35,7 @@ func TestEveryStoryAgainstEveryPattern(t *testing.T) {
 	for _, r := range results {
 		t.Run(r.Name, func(t *testing.T) {
 			require.Empty(t, r.Diff)
+			require.Zero(t, r.Stats.EvalErrors, r.Stats.EvalError)
 		})
 	}
 }

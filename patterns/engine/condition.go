@@ -13,6 +13,7 @@ import (
 // condition is an OTTL condition in one of both contexts; zero is true.
 type condition struct {
 	plain *plain // the same, when it compares attributes with literals only
+	reads []getter
 	log   *rule.LogCondition
 	point *rule.PointCondition
 }
@@ -24,6 +25,7 @@ type getter struct {
 	attribute string
 	resource  bool
 	first     []getter // the first of these attributes that is there
+	reads     []getter // what OTTL reads of the record
 	log       *rule.LogValue
 	point     *rule.PointValue
 }
@@ -36,7 +38,7 @@ func newCondition(text string, onMetrics bool) (c condition, err error) {
 	default:
 		c.log, err = rule.Logs.Condition(text)
 	}
-	c.plain = plains.Of(text)
+	c.plain, c.reads = plains.Of(text), reads.Of(text)
 	return c, err
 }
 
@@ -49,7 +51,19 @@ var plainFirst = regexp.MustCompile(`^\s*Coalesce\(\[([^\[\]]*\["[^"\\]+"\]\s*(,
 var (
 	directs = rule.Texts[getter]{Parse: newDirect}
 	plains  = rule.Texts[*plain]{Parse: newPlain}
+	reads   = rule.Texts[[]getter]{Parse: newReads}
 )
+
+// anyPath finds the attributes that an expression names.
+var anyPath = regexp.MustCompile(`(resource\.)?attributes\["([^"\\]+)"\]`)
+
+// newReads returns the getters of all attributes that an expression names.
+func newReads(text string) (all []getter) {
+	for _, path := range anyPath.FindAllStringSubmatch(text, -1) {
+		all = append(all, getter{resource: path[1] != "", attribute: path[2]})
+	}
+	return all
+}
 
 // newFirst returns the getters of such an expression, none for any other.
 func newFirst(text string) (all []getter) {
@@ -83,6 +97,7 @@ func newGetter(text string, onMetrics bool) (g getter, err error) {
 	if g = directs.Of(text); g.direct() {
 		return g, nil
 	}
+	g.reads = reads.Of(text)
 	if onMetrics {
 		g.point, err = rule.Points.Value(text)
 	} else {
@@ -106,7 +121,7 @@ func (c condition) holds(e *Engine, r *record) bool {
 		ok, err = c.point.Eval(context.Background(), r.point)
 	}
 	if err != nil {
-		e.own.EvalErrors++
+		e.failed(r, c.reads, err)
 		return false
 	}
 	return ok
@@ -142,11 +157,27 @@ func (g *getter) get(e *Engine, r *record) any {
 	}
 	v, err := g.eval(r)
 	if err != nil {
-		e.own.EvalErrors++
+		e.failed(r, g.reads, err)
 		return nil
 	}
 	return v
 }
+
+// failed counts what could not be evaluated on r. What lacks an attribute that it reads has no
+// value, and that is no error.
+func (e *Engine) failed(r *record, reads []getter, err error) {
+	for i := range reads {
+		if v, ok := reads[i].find(r); !ok || v.Type() == pcommon.ValueTypeEmpty {
+			return
+		}
+	}
+	if e.own.EvalErrors++; e.own.EvalErrors == 1 && e.judged != nil {
+		e.own.EvalError = e.judgedOn(r) + ": " + clean(err.Error())
+	}
+}
+
+// judgedOn is which pattern looks at which record.
+func (e *Engine) judgedOn(r *record) string { return e.judged.Rule.Name + " on " + clean(r.source) }
 
 // read returns the value of g as a bounded string, "" for none.
 func (g *getter) read(e *Engine, r *record) string {

@@ -132,7 +132,7 @@ func (e *Engine) find(f *rule.Finding, trust verdict.Trust) {
 	}
 	var others []*watch
 	for _, w := range e.logs[f.Event].watches {
-		if w.where.holds(e, &r) {
+		if e.judged = w; w.where.holds(e, &r) {
 			e.take(w, &r)
 		} else {
 			others = append(others, w)
@@ -140,6 +140,7 @@ func (e *Engine) find(f *rule.Finding, trust verdict.Trust) {
 	}
 	r.count = 0 // where it does not hold any more, it goes
 	for _, w := range others {
+		e.judged = w
 		e.take(w, &r)
 	}
 }

@@ -43,6 +43,7 @@ type Engine struct {
 	order      []*watch     // as the rules have them
 	detections []*detection // in the order of their rules
 	beginnings rule.Beginnings
+	judged     *watch                                                 // the last that looked at a record
 	unread     func(resource pcommon.Resource, record plog.LogRecord) // may be nil
 
 	time   *timeline.Timeline

@@ -87,8 +87,10 @@ type Stats struct {
 	Matched         uint64 // records some rule wanted
 	Unmatched       uint64 // records no rule wanted
 	Unkeyed         uint64 // wanted, but without a field of the key or of by
+	UnkeyedBy       string // the first of them: which pattern, on which event
 	Cut             uint64 // resources, records and points beyond recordLimits, judged by what is left
 	EvalErrors      uint64 // conditions and values that could not be evaluated on a record
+	EvalError       string // the first of them: which pattern, on which event, and why
 	EvictedRuns     uint64 // jobs whose starts were forgotten for want of room
 	EvictedFindings uint64 // what detectors forgot because of their caps
 

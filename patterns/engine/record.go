@@ -48,7 +48,7 @@ func (e *Engine) show(by interest, r *record) bool {
 	wanted, admitted := false, false
 	for _, w := range by.watches {
 		w.heard = max(w.heard, min(r.Last, max(e.time.Now(), e.time.Clock()))) // not what a sender's clock says
-		if !w.where.holds(e, r) {
+		if e.judged = w; !w.where.holds(e, r) {
 			continue
 		}
 		if !admitted && !e.admit(r) {
@@ -87,7 +87,9 @@ func (w *watch) confirms() bool { return w.operator == nil }
 func (e *Engine) take(w *watch, r *record) bool {
 	values, ranks, lists, members := w.read(e, r)
 	if !known(values, w.Match) || !known(values, w.By) || !known(values, w.group) {
-		e.own.Unkeyed++
+		if e.own.Unkeyed++; e.own.Unkeyed == 1 {
+			e.own.UnkeyedBy = e.judgedOn(r)
+		}
 		return false
 	}
 	if w.operator != nil {

@@ -178,8 +178,8 @@ func summarize(w io.Writer, r *replay.Result, lateness time.Duration) {
 		text  string
 	}{
 		{r.Engine.Late, "record", fmt.Sprintf("too late, more than %s older than others, not counted: --lateness takes them in", lateness)},
-		{r.Engine.Unkeyed, "time", "a record met a pattern's condition, but lacked an attribute that the pattern joins by (host, node, pid, job), and was no evidence for it"},
-		{r.Engine.EvalErrors, "condition", "could not be evaluated on a record"},
+		{r.Engine.Unkeyed, "time", "a record met a pattern's condition, but lacked an attribute that the pattern joins by (host, node, pid, job), and was no evidence for it" + such(r.Engine.UnkeyedBy)},
+		{r.Engine.EvalErrors, "condition", "could not be evaluated on a record" + such(r.Engine.EvalError)},
 		{
 			r.Engine.EvictedWaiting + r.Engine.EvictedVerdicts + r.Engine.EvictedSeries + r.Engine.EvictedRecent,
 			"part", "of the patterns' state evicted: replay less at once",
@@ -193,6 +193,14 @@ func summarize(w io.Writer, r *replay.Result, lateness time.Duration) {
 	if text := unreadOf(r); text != "" {
 		fmt.Fprintln(w, text)
 	}
+}
+
+// such names the first of what is counted.
+func such(first string) string {
+	if first == "" {
+		return ""
+	}
+	return "; the first: " + first
 }
 
 // unreadOf says of how much nothing is known; "" where all was read.
