@@ -68,6 +68,7 @@ func onMainThread(fn func() error) error {
 type rank struct {
 	part
 	orders    chan [2]string // for the main thread
+	obeyed    int            // of them
 	peers     []string       // addresses of all ranks
 	pids      []string
 	began     chan struct{}
@@ -186,6 +187,8 @@ func (r *rank) train() error {
 func (r *rank) compute() error {
 	select {
 	case o := <-r.orders:
+		r.obeyed++
+		fmt.Println(sayObeys, r.obeyed)
 		return r.obey(o[0], o[1])
 	default:
 	}

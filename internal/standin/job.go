@@ -39,6 +39,7 @@ type process struct {
 	orders    io.WriteCloser
 	listening chan string
 	steps     atomic.Int64
+	obeyed    atomic.Int64
 	last      atomic.Value // the last line on standard error
 	said      sync.WaitGroup
 }
@@ -145,6 +146,9 @@ func (p *process) hear(out io.Reader) {
 		case saySteps:
 			n, _ := strconv.ParseInt(value, 10, 64)
 			p.steps.Store(n)
+		case sayObeys:
+			n, _ := strconv.ParseInt(value, 10, 64)
+			p.obeyed.Store(n)
 		}
 	}
 }
@@ -185,6 +189,9 @@ func (j *Job) PID(rank int) uint32 { return uint32(j.ranks[rank].cmd.Process.Pid
 
 // Steps is how many collectives a rank has completed.
 func (j *Job) Steps(rank int) int64 { return j.ranks[rank].steps.Load() }
+
+// Obeyed is how many orders the main thread of a rank has begun to do.
+func (j *Job) Obeyed(rank int) int64 { return j.ranks[rank].obeyed.Load() }
 
 // Error is the last that a rank said on standard error, "" when nothing.
 func (j *Job) Error(rank int) string {

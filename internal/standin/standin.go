@@ -90,4 +90,5 @@ const (
 const (
 	sayListening = "listening" // its address
 	saySteps     = "step"      // collectives it has completed
+	sayObeys     = "obeys"     // orders that its main thread has taken
 )

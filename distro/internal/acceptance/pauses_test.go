@@ -22,6 +22,9 @@ import (
 // pause is twice as long as an agent waits for a rank at rest.
 const pause = 7 * time.Second
 
+// begins is within what a rank begins to do what it was told, and its child has its program.
+const begins = time.Second
+
 // pausingJob is a job that pauses and hangs in turn, and what was said of it.
 type pausingJob struct {
 	*standin.Job
@@ -65,28 +68,18 @@ func (j *pausingJob) story(t *testing.T) string {
 func (j *pausingJob) starved(t *testing.T, what string, who *hosttest.CPUCgroup, order func() error) {
 	t.Helper()
 	j.healthy(t, what, func() error {
+		before := j.Obeyed(2)
 		if err := order(); err != nil {
 			return err
 		}
-		j.still(t)
+		require.Eventually(t, func() bool { return j.Obeyed(2) > before }, hosttest.Patience, 20*time.Millisecond)
+		time.Sleep(begins)
 		if err := who.Starve(); err != nil {
 			return err
 		}
 		time.Sleep(pause)
 		return who.Release()
 	})
-}
-
-// still waits until rank 2 does what it was told: it makes no step.
-func (j *pausingJob) still(t *testing.T) {
-	t.Helper()
-	steps, since := j.Steps(2), time.Now()
-	require.Eventually(t, func() bool {
-		if now := j.Steps(2); now != steps {
-			steps, since = now, time.Now()
-		}
-		return time.Since(since) >= 1500*time.Millisecond
-	}, hosttest.Patience, 20*time.Millisecond)
 }
 
 // news are the verdicts of the job since it was last asked.
