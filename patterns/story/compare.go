@@ -158,6 +158,9 @@ func shapeOf(v verdict.Verdict, want *Verdict) shape {
 			if s.Shows == nil {
 				s.Shows = map[string]string{}
 			}
+			if before := s.Shows[e.Name]; before != "" { // one line for each thing
+				e.Shows = before + "; " + e.Shows
+			}
 			s.Shows[e.Name] = e.Shows
 		}
 	}
@@ -171,7 +174,9 @@ func shapeOf(v verdict.Verdict, want *Verdict) shape {
 	}
 	if want.Evidence != nil {
 		for _, e := range v.Evidence {
-			s.Evidence = append(s.Evidence, e.Name)
+			if !slices.Contains(s.Evidence, e.Name) {
+				s.Evidence = append(s.Evidence, e.Name)
+			}
 		}
 	}
 	if want.NotObserved != nil {

@@ -41,3 +41,28 @@ func TestNothingIsBothSeenAndNotSeen(t *testing.T) {
 	require.Greater(t, details, 10, "the test sees something")
 	require.Greater(t, dead, 2, "the test sees something")
 }
+
+// A count is of what its line says: links of five GPUs are not six failures of the
+// first.
+func TestACountIsOfWhatItsLineShows(t *testing.T) {
+	lines := 0
+	each(t, func(t *testing.T, s told) {
+		for _, v := range s.playback(t, func(e *engine.Engine) *engine.Engine { return e }) {
+			shown := map[string]bool{}
+			for _, e := range v.Evidence {
+				require.False(t, shown[e.Name+e.Shows], "%s: %s stands twice", v.Pattern, e.Shows)
+				shown[e.Name+e.Shows] = true
+			}
+			if s.Name != "fabric_fault/testdata/links_of_five_gpus_fail.txtar" || v.Pattern != "fabric_fault" || v.Resolved != nil || len(v.Evidence) < 4 {
+				continue
+			}
+			var counts []uint64
+			for _, e := range v.Evidence {
+				counts = append(counts, e.Count)
+			}
+			lines++
+			require.Equal(t, []uint64{2, 1, 1, 2}, counts)
+		}
+	})
+	require.Positive(t, lines)
+}

@@ -125,8 +125,8 @@ type Verdict struct {
 	Onset       *Offset           `yaml:"onset"`        //
 	Culprit     map[string]string `yaml:"culprit"`      // these, others may be there
 	Ranks       []int             `yaml:"ranks"`        // all of them
-	Evidence    []string          `yaml:"evidence"`     // names, all of them, in order
-	Shows       map[string]string `yaml:"shows"`        // what evidence shows, by its name; others may be there
+	Evidence    []string          `yaml:"evidence"`     // names, all of them, each once, in order
+	Shows       map[string]string `yaml:"shows"`        // what evidence shows, by its name, several lines with ; between; others may be there
 	Waits       []string          `yaml:"waits"`        // "ranks 0-2 wait for rank 3: data"
 	NotObserved []string          `yaml:"not_observed"` // each a part of one
 	Revision    int               `yaml:"revision"`

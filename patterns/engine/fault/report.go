@@ -274,9 +274,7 @@ func (f *Fault) evidence() []verdict.Evidence {
 	var list []verdict.Evidence
 	for _, w := range f.rule.Watches {
 		if marks := f.told(w); len(marks) > 0 && f.shown(w) {
-			if one := f.oneEvidence(w, marks); one.Shows != "" || !w.Newest { // how it is now may be nothing to tell
-				list = append(list, one)
-			}
+			list = append(list, f.allEvidence(w, marks)...)
 		}
 	}
 	if f.verdict.closing != nil {
@@ -333,8 +331,72 @@ func (f *Fault) told(w *Evidence) []Mark {
 	return trusted
 }
 
-func (f *Fault) oneEvidence(w *Evidence, marks []Mark) verdict.Evidence {
-	first, total := marks[0], f.folded[w.index]
+// mostKinds is how many lines one piece of evidence has where its marks tell of different things.
+const mostKinds = 3
+
+// likeThese shows what has no line of its own.
+const likeThese = "others like these"
+
+// allEvidence is what marks of w show: a line for each thing that they tell of, so that a count is
+// of what its line says. What is beyond mostKinds, or left because of the cap, is counted by itself.
+func (f *Fault) allEvidence(w *Evidence, marks []Mark) []verdict.Evidence {
+	kinds := f.kinds(w, marks)
+	if len(kinds) == 1 {
+		if one := f.oneEvidence(w, marks, f.folded[w.index]); one.Shows != "" || !w.Newest { // how it is now may be nothing to tell
+			return []verdict.Evidence{one}
+		}
+		return nil
+	}
+	if f.folded[w.index] != 0 { // which of them stayed depends on the order in which they came
+		one, rest := f.oneEvidence(w, marks[:1], 0), f.oneEvidence(w, marks, f.folded[w.index])
+		rest.Shows, rest.Count = likeThese, rest.Count-min(rest.Count, one.Count)
+		return []verdict.Evidence{one, rest}
+	}
+	var list []verdict.Evidence
+	for i := range min(len(kinds), mostKinds) {
+		if one := f.oneEvidence(w, kinds[i], 0); one.Shows != "" || !w.Newest {
+			list = append(list, one)
+		}
+	}
+	if len(kinds) > mostKinds {
+		rest := f.oneEvidence(w, slices.Concat(kinds[mostKinds:]...), 0)
+		rest.Shows = likeThese
+		list = append(list, rest)
+	}
+	return list
+}
+
+// kinds are the marks by what w shows of them, in order of time. What sums them up, or says how long
+// something lasts, tells none apart.
+func (f *Fault) kinds(w *Evidence, marks []Mark) [][]Mark {
+	all := [][]Mark{marks}
+	if len(marks) == 1 {
+		return all
+	}
+	var fields []int
+	for _, name := range w.Shows.Fields() {
+		if at, ok := f.rule.at[name]; ok && !f.rule.ages[at] {
+			fields = append(fields, at)
+		} else if !ok {
+			return all
+		}
+	}
+	all = nil
+	for i := range marks {
+		alike := func(kind []Mark) bool {
+			return !slices.ContainsFunc(fields, func(at int) bool { return kind[0].Values[at] != marks[i].Values[at] })
+		}
+		if at := slices.IndexFunc(all, alike); at >= 0 {
+			all[at] = append(all[at], marks[i])
+		} else {
+			all = append(all, marks[i:i+1:i+1])
+		}
+	}
+	return all
+}
+
+func (f *Fault) oneEvidence(w *Evidence, marks []Mark, folded float64) verdict.Evidence {
+	first, total := marks[0], folded
 	last, began, trust := first.Last, first.since(), first.Trust
 	for i := range marks {
 		total += marks[i].Count
