@@ -455,8 +455,12 @@ func (s *standings) judgeHalted(now int64) (*Finding, int64) {
 
 // stopped judges ranks that have all called the same. What a rank has called needs its threads until
 // it is done: one that is stopped where it called last, while all others wait for longer than they
-// ever do, is whom they wait for, unless a stack shows one of them elsewhere.
+// ever do, is whom they wait for, unless a stack shows one of them elsewhere. Once it is told that all
+// wait, who is stopped is looked at by somebody: a debugger comes after the hang.
 func (s *standings) stopped(now int64) *Finding {
+	if told := s.run.told; told != nil && told.Below {
+		return nil
+	}
 	var halted, others []int
 	for i, p := range s.places {
 		switch state := p.caller.state; {

@@ -397,6 +397,7 @@ func (r *callRun) below(found []*Finding, now int64) (more []*Finding) {
 func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 	var in *communicator
 	ranks, newest, same := 0, int64(0), true
+	looked := r.told != nil && r.told.Below // a debugger comes after the hang, and takes nothing back
 	for _, who := range r.callers {
 		if len(who.places) == 0 {
 			continue // a launcher
@@ -405,7 +406,7 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 			return nil // what it calls is not seen
 		}
 		c := who.newest()
-		if c == nil || c.even == uneven || c.disputed || c.size < 2 || !who.stuckInCall() {
+		if c == nil || c.even == uneven || c.disputed || c.size < 2 || !who.stuckInCall() && !(looked && who.state.Halted()) {
 			return nil
 		}
 		ranks++

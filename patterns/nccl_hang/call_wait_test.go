@@ -300,3 +300,42 @@ func point(c *calls, operation string, peer int, ago time.Duration) func(pcommon
 		a.PutInt("nccl.call.last_root", int64(peer))
 	}
 }
+
+// TestADebuggerIsNotTheCause: what operators do to a job of which it is told that all wait names nobody.
+func TestADebuggerIsNotTheCause(t *testing.T) {
+	c := newCalls(8)
+	c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", but(8)...)
+	j := newJoin(DefaultOptions)
+	j.Add(c.list, c.at)
+	told := findings(j.Advance(c.at.Add(DefaultOptions.StuckWait)))
+	require.Len(t, told, 1)
+	require.True(t, told[0].below())
+
+	called := c.at.Add(-3 * time.Second)
+	c.list, c.at = plog.NewLogs(), c.at.Add(2*time.Minute)
+	c.record(eventCallStopped, c.all(), 3, func(a pcommon.Map) {
+		stoodAt(10, called, "overdue")(a)
+		a.PutStr("nccl.rank.state", "stopped")
+	})
+	j.Add(c.list, c.at)
+	for _, round := range j.Advance(c.at.Add(settled)) {
+		require.Empty(t, round.Cleared)
+		for _, f := range round.Findings {
+			require.NotEqual(t, Halted, f.Kind)
+		}
+	}
+}
+
+// TestAClockThatIsAheadHidesNoHang: an end is dated by its node.
+func TestAClockThatIsAheadHidesNoHang(t *testing.T) {
+	c := newCalls(8)
+	at := c.at
+	c.at = at.Add(time.Hour)
+	c.exits(askedToEnd, 5)
+	c.at = at
+	c.stands(c.all(), 10, "overdue", but(8, 5)...).left(c.all(), 9, "exited", 5)
+	j := newJoin(DefaultOptions)
+	j.Add(c.list, c.at)
+	require.Empty(t, findings(j.Advance(c.at.Add(settled))))
+	require.Len(t, findings(j.Advance(c.at.Add(DefaultOptions.Stopped+time.Second))), 1)
+}
