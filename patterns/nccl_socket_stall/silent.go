@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -173,5 +174,19 @@ func (g *graph) stuck(key string, fs *facts) bool {
 		return false
 	}
 	f := fs.about(subject{host: p.Host, pid: p.PID, started: p.Started, job: g.j.stalls}, g.onset, g.first, order)
-	return p.State == socketstall.DiskSleep || p.Doing.Halts() || f != nil && (f.Kind == "fuse.stall" || f.Last >= g.onset-deathsBefore)
+	switch {
+	case p.State == socketstall.DiskSleep, p.Doing.Halts():
+		return true
+	case f == nil || f.Ended != 0: // it was answered
+		return false
+	case f.Kind == "fuse.stall":
+		return true
+	case f.Kind == "oom.kill": // of a worker
+		return f.Last >= g.onset-deathsBefore
+	}
+	return f.Last >= g.onset-deathsBefore && f.Last >= g.silent(key)-sameFault // else it has gone on since
 }
+
+// sameFault is how long a rank may go on to send after what holds it is reported: the kernel's records
+// and those of sockets are of two readers.
+const sameFault = int64(time.Second)
