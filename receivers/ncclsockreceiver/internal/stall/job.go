@@ -86,9 +86,12 @@ func (j *job) begin(c *clock) {
 	}
 }
 
-// beside reports whether an older process of the same rank lives, which is not one that it has started.
+// beside reports whether an older process of the same rank lives that has moved data of the job, and is not
+// one that it has started. What a launch script runs before the rank and beside it (a monitor) has not.
 func (j *job) beside(r *rank, c *clock) bool {
-	return slices.ContainsFunc(j.ranks, func(o *rank) bool { return o.now.Rank == r.now.Rank && o.metAt != c.now && !o.now.Inherited })
+	return slices.ContainsFunc(j.ranks, func(o *rank) bool {
+		return o.now.Rank == r.now.Rank && o.metAt != c.now && !o.now.Inherited && o.moved != never
+	})
 }
 
 // learn takes the silences that ended in this snapshot: of queues that had stood,

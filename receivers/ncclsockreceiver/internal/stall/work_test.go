@@ -419,6 +419,20 @@ func TestWhatRunsBesideARankStartsNoJobAgain(t *testing.T) {
 }
 
 // The last start of a rank may not have ended where the next one begins.
+// A monitor that a launch script has begun before the training outlives it, and the next training is of another start.
+func TestATrainingBeginsAgainBesideAMonitor(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	monitor := *w.ranks[1]
+	monitor.PID, monitor.StartTime, monitor.Comm, monitor.RankPID = 5000, w.at, "monitor", 5000
+	w.ranks = append(w.ranks, &monitor)
+	w.train(20)
+	j := w.tracker.ranks[w.ranks[1].PID].job
+	require.NotZero(t, j.phases.traffic)
+	w.ranks[1].PID, w.ranks[1].StartTime, w.ranks[1].RankPID = 6000, w.at, 5000
+	w.idle(1)
+	require.Zero(t, j.phases.traffic, "it starts up, as at first")
+}
+
 func TestAJobIsStartedAgainBesideItsLastStart(t *testing.T) {
 	w := newWorld(t, 4, Defaults())
 	w.train(12)
