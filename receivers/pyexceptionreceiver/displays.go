@@ -158,8 +158,13 @@ func (d *displays) process(of *identity.Process) *process {
 }
 
 // exited takes the end of a process and returns its last exception, if that is told
-// with it, and what it was to the end.
+// with it, and what it was to the end. A child that has the identity of the rank, and a helper of its
+// launch script, may fail while the rank lives. Where a wrapper passes the end of its child on as the
+// rank's, it comes once more, and is no child's then.
 func (d *displays) exited(e *identity.Exit) (last *display, final string) {
+	if e.Inherited || e.Helper {
+		return nil, ""
+	}
 	known := d.processes[e.Born()]
 	if known == nil {
 		d.ended = append(d.ended, *e)

@@ -104,6 +104,39 @@ func TestOnlyTheLastBeforeAFailureIsItsEnd(t *testing.T) {
 	}
 }
 
+// A child of a rank fails while the rank lives, as a probe that the program runs and tolerates. Its end is
+// not the rank's, unless a wrapper passed it on.
+func TestTheEndOfAChildIsNoEndOfItsRank(t *testing.T) {
+	child, helper, passed := exit(1, 1, 0, time.Second), exit(1, 1, 0, time.Second), exit(1, 1, 0, time.Second)
+	child.Inherited, helper.Helper = true, true
+	passed.Wrapper = &identity.Wrapper{PID: 7}
+	for name, tc := range map[string]struct {
+		ends  []*identity.Exit
+		final string
+	}{
+		"a child":                             {[]*identity.Exit{child}, ""},
+		"a helper of a launch script":         {[]*identity.Exit{helper}, ""},
+		"a child, whose wrapper passed it on": {[]*identity.Exit{child, passed}, finalStatus},
+	} {
+		for _, late := range []bool{false, true} { // the end is heard of first
+			d := newDisplays()
+			event, process := of(1, "a", 0)
+			var final string
+			if !late {
+				_, final = d.add(event, process)
+				require.Empty(t, final, name)
+			}
+			for _, end := range tc.ends {
+				_, final = d.exited(end)
+			}
+			if late {
+				_, final = d.add(event, process)
+			}
+			require.Equal(t, tc.final, final, name)
+		}
+	}
+}
+
 // What is displayed after the program has ended, as CPython 3.8 and 3.9 do for functions of atexit, is not
 // what ended it. What comes out of the program after it had displayed something by hand is.
 func TestWhatComesAfterTheProgramIsNotItsEnd(t *testing.T) {

@@ -101,7 +101,7 @@ func (a ProcessException) TracecoreExceptionClass(v string) {
 	a.attributes.Text("tracecore.exception.class", v)
 }
 
-// TracecoreExceptionFinal sets tracecore.exception.final: Only on the record that repeats the last exception of the main thread when its process has failed: status, where it ended with 1, the status of an exception that nobody caught; before, where it ended by something else at most ten minutes later.
+// TracecoreExceptionFinal sets tracecore.exception.final: Only on the record that repeats the last exception of the main thread when its process has failed, and that was the end of its rank: status, where it ended with 1, the status of an exception that nobody caught; before, where it ended by something else at most ten minutes later.
 func (a ProcessException) TracecoreExceptionFinal(v string) {
 	a.attributes.Text("tracecore.exception.final", v)
 }
