@@ -186,7 +186,7 @@ func (l *launches) becomes(r *record) {
 		return
 	}
 	for _, g := range slices.Clone(l.of[keyOf(r)]) {
-		g.main = mainLives
+		g.tellWhere(l.tell, func(int, *waitingEnd) bool { return true }, helper)
 		l.remove(g, Exit{})
 	}
 }
@@ -414,16 +414,18 @@ func (l *launches) move(g *siblings, parent parentKey) {
 }
 
 // remove forgets g, whose parent ended so. The last to end was the rank where it failed
-// and the script with it, or where nothing shows that another one was.
+// and the script with it, or where nothing shows that another one was. Where another one lived
+// long and failed before it, nothing says which of the two was, and both are told.
 func (l *launches) remove(g *siblings, parent Exit) {
 	kept, last := g.longest(), len(g.waiting)-1
+	failedTogether := last >= 0 && !g.waiting[last].followed && g.waiting[last].Failed() && parent.Failed()
 	rank := func(i int, w *waitingEnd) bool {
 		switch {
 		case g.main == mainEndedWell || g.main == mainLives && !w.long:
 			return false
 		case g.waiting[kept].long:
-			return i == kept
-		case last >= 0 && !g.waiting[last].followed && g.waiting[last].Failed() && parent.Failed():
+			return i == kept || i == last && failedTogether
+		case failedTogether:
 			return i == last
 		default:
 			return i == kept

@@ -148,6 +148,15 @@ func TestWhatALaunchScriptRunsIsNoRank(t *testing.T) {
 		"a long wait fails and is tolerated, then the training runs": {
 			of(named("wait", 1, 10, 20, 1<<8), named("python", 11.1, 300, 21, 0), end(311.2, 0)), 312, map[uint32]string{20: "helper", 21: "rank"},
 		},
+		"a long wait fails and is tolerated, then the training dies at its import, and the script with it": {
+			of(named("wait", 1, 10, 20, 1<<8), named("python", 11.1, 2, 21, 1<<8), end(13.2, 1<<8)), 13.2, map[uint32]string{20: "rank", 21: "rank"},
+		},
+		"a long wait fails and is tolerated, a short program ends well, and the script fails": {
+			of(named("wait", 1, 10, 20, 1<<8), run(11.1, 2, 21, 0), end(13.2, 1<<8)), 13.2, map[uint32]string{20: "rank", 21: "helper"},
+		},
+		"a long wait fails and is tolerated, then the script executes the training in its own place": {
+			of(named("wait", 1, 10, 20, 1<<8), []line{{11.1, "exec", 10, 1, 0, "python", rank3()}}), 300, map[uint32]string{20: "helper"},
+		},
 		"a long wait fails, and the script with it": {
 			of(named("wait", 1, 10, 20, 1<<8), end(11.1, 1<<8)), 11.1, map[uint32]string{20: "rank"},
 		},
