@@ -70,7 +70,8 @@ func (f *Fault) role() verdict.Role {
 // value is the value of a field: that of the leading mark, which is the worst as the rule
 // has it, or else the earliest
 // of the first evidence in the order of the file that holds, or else of the first
-// mark that is of the same process and thing as the leading one. Evidence that
+// mark that is of the same process and thing as the leading one. A process that was hit
+// before a worse fault came is not named with that. Evidence that
 // has marks and does not hold (not as many as it takes) comes last, and what follows nothing
 // names nothing. What is trusted less
 // than the verdict names nothing, but for what is quoted.
@@ -87,7 +88,7 @@ func (f *Fault) value(name string) (string, bool) {
 		if lead == nil {
 			lead = m.Values
 		}
-		if m.Values[at] != "" && f.rule.agree(lead, m.Values) {
+		if m.Values[at] != "" && f.rule.agree(lead, m.Values) && !f.endedBefore(m) {
 			return f.newest(f.marks[w.index], at, m.Values[at]), true
 		}
 	}
@@ -182,7 +183,8 @@ func (f *Fault) observed(name string) bool {
 }
 
 // ofLead reports whether w joined by what the leading mark names. What joined by the process
-// of another rank says nothing of the one that is named.
+// of another rank says nothing of the one that is named, and what came before a worse fault
+// says nothing of that.
 func (f *Fault) ofLead(w *Evidence) bool {
 	for _, lead := range f.naming {
 		other := func(m Mark) bool {
@@ -192,7 +194,7 @@ func (f *Fault) ofLead(w *Evidence) bool {
 			}
 			return slices.ContainsFunc(w.Match, func(field int) bool { return lead.Values[field] != "" && lead.Values[field] != m.Values[field] })
 		}
-		return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool { return !other(m) })
+		return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool { return !other(m) && f.ofWorst(w, &m) })
 	}
 	return true
 }

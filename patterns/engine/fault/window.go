@@ -291,12 +291,17 @@ func (t *trail) counts(w *Evidence, m *Mark, least verdict.Trust) bool {
 	for _, other := range w.follows {
 		for i := range t.marks[other] {
 			before := &t.marks[other][i]
-			if t.trusted(t.rule.Watches[other], before, least) && before.Time <= m.Last && before.Last >= m.Time-int64(w.Follows.Within) {
+			if t.trusted(t.rule.Watches[other], before, least) && w.soonAfter(before, m) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// soonAfter reports whether m of w, which must follow something, came soon enough after before.
+func (w *Evidence) soonAfter(before, m *Mark) bool {
+	return before.Time <= m.Last && before.Last >= m.Time-int64(w.Follows.Within)
 }
 
 // refuting returns the mark of at least that trust that speaks against a verdict, nil
