@@ -302,16 +302,21 @@ func TestALoopAfterAGoodStartStands(t *testing.T) {
 	}
 }
 
-// A start that somebody ends by SIGTERM does not live.
-func TestAStoppedStartDoesNotLive(t *testing.T) {
-	d := looping(t)
-	require.True(t, begin(d, "3", 310))
+// isStopped ends rank 0 of a start by SIGTERM.
+func isStopped(d *detector, run string, at int64) {
 	a := pcommon.NewMap()
 	a.PutStr(rule.AttributeJob, "j")
 	a.PutInt(rule.AttributeRank, 0)
 	a.PutInt("process.exit.signal", 15)
 	a.PutStr("process.exit.signal_name", "SIGTERM")
-	d.Observe(&rule.Record{Name: eventExit, Time: 320 * second, Run: "3", Resource: pcommon.NewMap(), Attributes: a})
+	d.Observe(&rule.Record{Name: eventExit, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+}
+
+// A start that somebody ends by SIGTERM does not live.
+func TestAStoppedStartDoesNotLive(t *testing.T) {
+	d := looping(t)
+	require.True(t, begin(d, "3", 310))
+	isStopped(d, "3", 320)
 	for _, f := range d.Decide(1000 * second) {
 		require.NotEqual(t, eventEnd, f.Event, "%v", f.Attributes)
 	}
@@ -321,11 +326,7 @@ func TestAStoppedStartDoesNotLive(t *testing.T) {
 func TestALoopGoesOnAfterAStoppedStart(t *testing.T) {
 	d := looping(t)
 	require.True(t, begin(d, "3", 310))
-	a := pcommon.NewMap()
-	a.PutStr(rule.AttributeJob, "j")
-	a.PutInt(rule.AttributeRank, 0)
-	a.PutInt("process.exit.signal", 15)
-	d.Observe(&rule.Record{Name: eventExit, Time: 320 * second, Run: "3", Resource: pcommon.NewMap(), Attributes: a})
+	isStopped(d, "3", 320)
 	for run := int64(4); run < 8; run++ {
 		die(d, "j", fmt.Sprint(run), 0, 100*run, "SIGSEGV")
 		for _, f := range d.Decide(100 * run * second) {

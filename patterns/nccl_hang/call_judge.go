@@ -336,7 +336,7 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 	if len(culprits) == 0 {
 		culprits = s.where(func(p *place) bool { return p.number == low && !p.waitsItself() })
 	}
-	if len(culprits) > 1 && 4*len(culprits) > c.size && s.any(func(p *place) bool { return !p.exact }) {
+	if c.many(culprits) && s.any(func(p *place) bool { return !p.exact }) {
 		return nil, 0 // the counters of those ahead may count what went to single ranks before
 	}
 	culprits, others := s.halted(culprits)
@@ -402,7 +402,7 @@ func (s *standings) doubtNumbers(f *Finding, culprits, ahead, behind []int) {
 	if len(behind) > len(culprits) {
 		f.doubt(Likely, doubtUneven)
 	}
-	if len(culprits) > 1 && 4*len(culprits) > c.size {
+	if c.many(culprits) {
 		f.doubt(Likely, doubtMany)
 	}
 	if absent := s.absent(mostListed); len(absent) > 0 {
@@ -437,6 +437,9 @@ func (s *standings) judgeAbsent(ahead []int, top, now int64) (f *Finding, again 
 	return f, again
 }
 
+// many reports whether so many ranks, more than a quarter, are rather waited with than waited for.
+func (c *communicator) many(ranks []int) bool { return len(ranks) > 1 && 4*len(ranks) > c.size }
+
 // judgeHalted judges ranks whose numbers cannot be compared: then only one that cannot go
 // on by itself is told from those that wait.
 func (s *standings) judgeHalted(now int64) (*Finding, int64) {
@@ -445,7 +448,7 @@ func (s *standings) judgeHalted(now int64) (*Finding, int64) {
 	if len(halted) == 0 {
 		s.comm.even = uncounted
 	}
-	if len(halted) == 0 || len(others) == 0 || 4*len(halted) > s.comm.size && len(halted) > 1 {
+	if len(halted) == 0 || len(others) == 0 || s.comm.many(halted) {
 		return nil, 0
 	}
 	f := s.waitFor(halted, others, now)
@@ -475,7 +478,7 @@ func (s *standings) stopped(now int64) *Finding {
 			others = append(others, s.ranks[i])
 		}
 	}
-	if len(halted) == 0 || len(others) == 0 || 4*len(halted) > s.comm.size && len(halted) > 1 {
+	if len(halted) == 0 || len(others) == 0 || s.comm.many(halted) {
 		return nil
 	}
 	f := s.waitFor(halted, others, now)
