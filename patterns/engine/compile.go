@@ -107,8 +107,11 @@ func (w *watch) readFields() error {
 }
 
 // markSeries turns what a series shows into a mark.
-func (e *Engine) markSeries(w *fault.Evidence) func(s *timeline.Series, at, last int64, count float64, late bool) {
-	return func(s *timeline.Series, at, last int64, count float64, late bool) {
-		e.faults.Place(w, fault.Mark{Time: at, Last: last, Count: count, Values: s.Values, Source: s.Source, Trust: s.Trust, Series: s.ID, Late: late})
+func (e *Engine) markSeries(w *fault.Evidence) func(s *timeline.Series, shown timeline.Shown) {
+	return func(s *timeline.Series, shown timeline.Shown) {
+		e.faults.Place(w, fault.Mark{
+			Time: shown.Time, Last: shown.Last, After: shown.After, Count: shown.Count, Late: shown.Late,
+			Values: s.Values, Source: s.Source, Trust: s.Trust, Series: s.ID,
+		})
 	}
 }

@@ -127,6 +127,7 @@ func (d *decoder) pattern(r *Rule) value {
 		{"ends", d.ends(r), "", "what else ends it: `reboot`, a later boot of its `host`, as the event `host.boot` and any proven record of that boot tell it (evidence `rebooted`)"},
 		{"unless", d.unless(r), "", "evidence that refutes"},
 		{"explains", d.explains(r), "", "verdicts of other patterns that this one causes"},
+		{"of_itself", d.otherEvidence(&Evidence{}, r, &r.Itself), "", "evidence that it began in its own job: no verdict explains it by the machine alone (`host`, `node`)"},
 		{"precedes", d.duration(&r.Precedes), "", "how long before its cause its first sign may be; without it, what explains it began before"},
 		{"severity", d.choice("severity", &r.Severity, r, severities...), needed, "`info`, `warning`, `error` or `critical`"},
 		{"headline", d.choice("headline", &r.Headline, r), needed, "what happened, in one sentence"},

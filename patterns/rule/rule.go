@@ -50,6 +50,9 @@ type Rule struct {
 	Stands bool
 
 	Explains []Explain
+	// Itself is evidence that the fault began in its own job: what only shares its machine
+	// explains nothing of it.
+	Itself []string
 	// Precedes is how long before its cause its first sign may be: sockets fall silent
 	// between two steps, before anything is wrong.
 	Precedes time.Duration

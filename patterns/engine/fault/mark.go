@@ -15,6 +15,7 @@ type Mark struct {
 	Time    int64    `json:"t"`
 	Last    int64    `json:"l"`
 	Began   int64    `json:"b,omitempty"` // what it tells of, if before Time
+	After   int64    `json:"e,omitempty"` // the sample before it, where it happened between two
 	Count   float64  `json:"c"`
 	Values  []string `json:"v"`           // by field of the rule
 	Ranks   []int    `json:"r,omitempty"` // of the list field called ranks
@@ -66,6 +67,12 @@ func (m *Mark) since() int64 {
 		return m.Began
 	}
 	return m.Time
+}
+
+// later reports whether m happened after at for certain. What a counter shows may have happened
+// at any time since the sample before.
+func (m *Mark) later(at int64) bool {
+	return m.Time > at && (m.After == 0 || m.After >= at)
 }
 
 // Lists are ranks by field.

@@ -96,7 +96,7 @@ func (f *Fault) clearAt(cleared sighting) {
 		f.bygone(earlier, cleared)
 		return
 	}
-	after := f.takeOut(func(m Mark) bool { return m.Time > at })
+	after := f.takeOut(func(m Mark) bool { return m.later(at) })
 	f.resolve(at, nil)
 	for _, one := range after {
 		f.set.Place(one.w, one.m)
@@ -118,10 +118,10 @@ func (f *Fault) bygone(marks []sighting, cleared sighting) {
 	}
 }
 
-// over reports whether the fault had cleared before at.
-func (f *Fault) over(at int64) bool {
+// over reports whether the fault had cleared before m happened.
+func (f *Fault) over(m *Mark) bool {
 	v := f.verdict
-	return v != nil && v.resolved != 0 && !v.withdrawn && at > v.resolved && !f.aftermath()
+	return v != nil && v.resolved != 0 && !v.withdrawn && m.later(v.resolved) && !f.aftermath()
 }
 
 // returns reports whether m, trusted as much, shows that the fault had ended and begins

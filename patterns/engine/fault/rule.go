@@ -180,6 +180,9 @@ func Link(rules []*Rule) {
 			l.OfJob = cause.ofJob(cause.Positions(x.Mine)) || effect.ofJob(effect.Positions(x.Theirs))
 			l.OfProcess = slices.ContainsFunc(x.Mine, func(field string) bool { return field == "pid" && x.Theirs[slices.Index(x.Mine, field)] == field })
 			l.When, l.Except = cause.indexes(x.When), effect.indexes(x.Except)
+			if l.Wide {
+				l.Except = append(l.Except, effect.indexes(effect.Itself)...)
+			}
 			effect.Lists = slices.Concat(effect.Lists, l.In, l.NotIn)
 			theirs := explanation{l, effect.Positions(x.Theirs), -1}
 			if x.Among >= 0 {

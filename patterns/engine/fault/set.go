@@ -157,7 +157,7 @@ func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
 	if f != nil && f.returns(m) {
 		f.resolve(m.Time-1, closed("returned", m.Time-1, "it was seen again, of another: it had ended before"))
 	}
-	if f != nil && f.over(m.Time) {
+	if f != nil && f.over(m) {
 		after, stands := f.verdict.resolved, f.stands()
 		f.drop()
 		f = s.begin(w.Rule, key, w.Rule.Owner(m.Values))

@@ -15,9 +15,17 @@ type Operator struct {
 	Stays  rule.Stays
 	Median rule.Median
 	Owner  func(values []string) []string // whose room a series takes
-	// Mark takes what a series shows at a time, and whether that was read late. A second
-	// call for one time corrects the first, and a count of 0 takes it back.
-	Mark func(s *Series, at, last int64, count float64, late bool)
+	// Mark takes what a series shows. A second call for one time corrects the first, and a
+	// count of 0 takes it back.
+	Mark func(s *Series, shown Shown)
+}
+
+// Shown is what samples of a series show.
+type Shown struct {
+	Time, Last int64
+	After      int64 // the sample before it, where it happened between two: a rise, a change
+	Count      float64
+	Late       bool // it was read late
 }
 
 // Kind says how the numbers of a series add up.
@@ -186,7 +194,7 @@ func (s *Series) increase(p point) {
 			if i > 0 {
 				before = s.points[i-1]
 			}
-			s.op.Mark(s, s.points[i].Time, s.points[i].Time, rise(s.kind, before, s.points[i]), s.points[i].Late)
+			s.mark(before, s.points[i], rise(s.kind, before, s.points[i]))
 		}
 	}
 	s.trim()
@@ -217,10 +225,19 @@ func (s *Series) change(p point) {
 			if s.points[i].Text != s.points[i-1].Text {
 				count = 1
 			}
-			s.op.Mark(s, s.points[i].Time, s.points[i].Time, count, s.points[i].Late)
+			s.mark(s.points[i-1], s.points[i], count)
 		}
 	}
 	s.trim()
+}
+
+// mark tells what happened between two samples.
+func (s *Series) mark(before, p point, count float64) {
+	after := before.Time
+	if s.kind == Delta && p.Start != 0 {
+		after = p.Start
+	}
+	s.op.Mark(s, Shown{Time: p.Time, Last: p.Time, After: after, Count: count, Late: p.Late})
 }
 
 // Wait is for the time line.

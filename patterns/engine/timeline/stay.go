@@ -83,5 +83,5 @@ func (s *Series) elapse(until int64) {
 	}
 	last := max(st.Newest, st.Since+int64(s.op.Stays.For))
 	st.Marked = true
-	s.op.Mark(s, st.Since, last, 1, st.Late)
+	s.op.Mark(s, Shown{Time: st.Since, Last: last, Count: 1, Late: st.Late})
 }

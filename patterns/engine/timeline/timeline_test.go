@@ -96,7 +96,7 @@ func TestAStateIsJudgedWhenItIsSettled(t *testing.T) {
 	line := newTimeline()
 	table := NewTable(line)
 	var marks []int64
-	op := &Operator{Owner: nobody, Does: rule.Stay, Stays: rule.Stays{For: 30 * time.Second}, Mark: func(_ *Series, at, _ int64, _ float64, _ bool) { marks = append(marks, at) }}
+	op := &Operator{Owner: nobody, Does: rule.Stay, Stays: rule.Stays{For: 30 * time.Second}, Mark: func(_ *Series, shown Shown) { marks = append(marks, shown.Time) }}
 	at := func(sec int64, on bool) {
 		span := Span{Time: sec * second, Last: sec * second}
 		require.True(t, line.Admit(&span))
@@ -116,7 +116,7 @@ func TestAStateIsJudgedWhenItIsSettled(t *testing.T) {
 func TestTheSeriesSilentForLongestLeaves(t *testing.T) {
 	line := newTimeline()
 	table := NewTable(line)
-	op := &Operator{Owner: nobody, Does: rule.Increase, Mark: func(*Series, int64, int64, float64, bool) {}}
+	op := &Operator{Owner: nobody, Does: rule.Increase, Mark: func(*Series, Shown) {}}
 	for i := range uint64(20) {
 		table.Sample(op, 1, &Sample{Time: int64(i+1) * second})
 		table.Sample(op, 100+i, &Sample{Time: int64(i+1) * second})
