@@ -41,7 +41,7 @@ func (d *decoder) oneEvidence(e *Evidence, r *Rule) value {
 		{"newest", d.flag(&e.Newest), "", "of each process or thing the newest record alone counts, and takes the place of those before it that are trusted no more: it says how that is now, and not when the fault began"},
 		{"except", d.excepted(e, r), "", "it holds only while none of this evidence does"},
 		{"unsaid", d.unsaid(e, r), "", "a record counts only while its process has none of this evidence, which may be trusted less: what a process says of itself. Another record of the same evidence then leads"},
-		{"believed", d.flag(&e.Believed), "", "what a process claims counts although it is trusted less than the verdict, and may name whose fault it is: a process that speaks of itself. Let no verdict be full by it (`except`)"},
+		{"believed", d.flag(&e.Believed), "", "what a process claims counts although it is trusted less than the verdict, and may name whose fault it is: a process that speaks of itself. No verdict is full by it"},
 		{"accuses", d.fieldNames(&e.Accuses, r), "", "fields with ranks: it is sure whose fault it is, that of these ranks and of the process, GPU and machine on its record; nothing that accuses or names another explains the verdict"},
 		{"hides", d.fieldNames(&e.Hides, r), "", "fields that the verdict does not name while it holds: it accuses nobody"},
 		{"quotes", d.fieldNames(&e.Quotes, r), "", "fields in which the thing that the verdict names speaks of itself: the headline shows them although the record is trusted less, if `match` joins it to what names the culprit. They make nothing sure"},

@@ -112,7 +112,7 @@ func (d *decoder) pattern(r *Rule) value {
 		{"culprit", d.fieldNames(&r.Culprit, r), "", "what the verdict names; all fields without it"},
 		{"worst", d.worst(r), "", "which of several things names the culprit, whichever was seen first"},
 		{"evidence", d.evidence(&r.Evidence, r), needed, "what the pattern looks for; the first that was seen names the culprit"},
-		{"full", d.expr(&r.Full, &r.Evidence), needed, "when the verdict is certain"},
+		{"full", d.expr(&r.Full, &r.Evidence).then(d.notBelieved(r)), needed, "when the verdict is certain"},
 		{"partial", d.expr(&r.Partial, &r.Evidence), "", "when it is likely"},
 		{"trust", d.leastTrust(r), "", "how it must be known that the evidence is true"},
 		{"within", d.duration(&r.Within), "5m", "evidence further apart is not one fault"},
@@ -133,6 +133,19 @@ func (d *decoder) pattern(r *Rule) value {
 		{"headline", d.choice("headline", &r.Headline, r), needed, "what happened, in one sentence"},
 		{"remedy", d.choiceOf("a remedy", &r.Remedy, r, func(to *Template) value { return d.remedy(to, r) }), needed, "what to do"},
 	})
+}
+
+// notBelieved refuses a rule that is certain because of what a process only claims.
+func (d *decoder) notBelieved(r *Rule) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		d.afterwards(func() {
+			for _, name := range r.Full.Names() {
+				if slices.ContainsFunc(r.Evidence, func(e Evidence) bool { return e.Name == name && e.Believed }) {
+					d.fail(n, "full rests on %s, which is believed though only a process claims it: name it in partial alone, or take believed away", name)
+				}
+			}
+		})
+	}
 }
 
 // leastTrust reads what evidence is good enough for. A rule that says nothing wants the
