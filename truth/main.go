@@ -332,6 +332,15 @@ func (r *result) misses() []string {
 	for _, l := range o.Wrong {
 		show(l)
 	}
+	if o.Doubled > 0 {
+		seen := map[string]bool{}
+		for _, l := range o.Told {
+			if !seen[l.ID] {
+				seen[l.ID] = true
+				show(l)
+			}
+		}
+	}
 	if o.Culprit && (!o.Cause || o.Line != o.Placed) {
 		show(o.Told[len(o.Told)-1])
 	}

@@ -68,7 +68,8 @@ class Rows(Dataset):
             read(self.reads)
         if self.maps and i == 0:
             touch(self.maps)
-        time.sleep(self.sleeps / len(self))
+        if i == 0:  # once and for long: a worker that sleeps for each row gets on
+            time.sleep(self.sleeps)
         burn(self.seconds / len(self))
         return torch.zeros(1)
 
