@@ -86,6 +86,16 @@ service: {pipelines: {logs/two: {receivers: [otlp], exporters: [otlp_grpc]}}}
 			`mine.yaml:12: processors::patterndetector::history: there is no extension "histori": did you mean "history"?`,
 			`mine.yaml:16: exporters::otlp_grpc::sending_queue::storage: there is no extension "file_storage/two": did you mean "file_storage"?`,
 		}},
+		"extensions that do something else": {`receivers:
+  kernelevents: {storage: history, identity: file_storage}
+  otlp: {protocols: {http: {auth: {authenticator: health_check}}}}
+processors: {patterndetector: {history: identity}}
+`, []string{
+			`mine.yaml:2: receivers::kernelevents::identity: the extension "file_storage" does something else: name one of the type identity`,
+			`mine.yaml:2: receivers::kernelevents::storage: the extension "history" does something else: name one of the type file_storage`,
+			`mine.yaml:3: receivers::otlp::protocols::http::auth::authenticator: the extension "health_check" does something else: name one of the type agent_auth or bearertokenauth or oidc`,
+			`mine.yaml:4: processors::patterndetector::history: the extension "identity" does something else: name one of the type history`,
+		}},
 		"extensions that do not start": {"service:\n  extensions: [health_check, identity]", []string{
 			`mine.yaml:2: service::extensions: it leaves out "file_storage": add it, since receivers::kernelevents::storage names it, and so do 3 other settings`,
 			`mine.yaml:2: service::extensions: it leaves out "history": add it, since processors::patterndetector::history names it`,

@@ -145,6 +145,8 @@ func dangling(conf *confmap.Conf, factories otelcol.Factories, all []setting, fi
 			wrong = append(wrong, by.says(files, fmt.Sprintf("write the name of %s here, not %s", anyOf(section), inYAML(fmt.Sprintf("%T", by.written)))))
 		case !slices.Contains(has, id):
 			wrong = append(wrong, by.says(files, fmt.Sprintf("there is no %s %q: %s", one(section), id, meant(id, section, has, factories))))
+		case by.wantsAnother(id):
+			wrong = append(wrong, by.says(files, fmt.Sprintf("the extension %q does something else: name one of the type %s", id, strings.Join(serves[by.key()], " or "))))
 		case section == "extensions" && by.path[0] != "service" && !used["extensions"][id]:
 			left[id] = append(left[id], by)
 		}
@@ -158,6 +160,24 @@ func dangling(conf *confmap.Conf, factories otelcol.Factories, all []setting, fi
 		wrong = append(wrong, list.says(files, fmt.Sprintf("it leaves out %q: add it, since %s", id, by)))
 	}
 	return wrong
+}
+
+// serves has the types of the extensions that do what a setting of that name wants. A test holds
+// it to what they are.
+var serves = map[string][]string{
+	"authenticator": {"agent_auth", "bearertokenauth", "oidc"},
+	"history":       {"history"},
+	"identity":      {"identity"},
+	"storage":       {"file_storage"},
+}
+
+// key is the last part of a setting's path.
+func (s setting) key() string { return s.path[len(s.path)-1] }
+
+// wantsAnother reports whether the extension of that id is none that the setting can use.
+func (s setting) wantsAnother(id string) bool {
+	var of component.ID
+	return s.path[0] != "service" && serves[s.key()] != nil && of.UnmarshalText([]byte(id)) == nil && !slices.Contains(serves[s.key()], of.Type().String())
 }
 
 // names is the section of what a setting names.
