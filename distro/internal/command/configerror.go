@@ -102,6 +102,8 @@ var (
 	invalidKeys   = regexp.MustCompile(`^has invalid keys: (.*)$`)
 	wrongType     = regexp.MustCompile(`^expected type '([^']+)', got unconvertible type '([^']+)'`)
 	noBlock       = regexp.MustCompile(`^expected a map or struct, got "([^"]+)"`)
+	ofItsLine     = regexp.MustCompile(`^line \d+: `) // of a part that was written as YAML anew: no line of a file
+	noField       = regexp.MustCompile(`field (\S+) not found in type \S+`)
 	noList        = regexp.MustCompile(`^source data must be an array or slice, got (\w+)`)
 	noSignal      = regexp.MustCompile(`^in "[^"]+" id: unknown pipeline signal: "([^"]*)"`)
 )
@@ -113,20 +115,27 @@ func mistakes(text string) (all []mistake) {
 	var component, above []string
 	for line := range strings.Lines(text) {
 		parts := mistakeLine.FindStringSubmatch(strings.TrimSpace(line))
-		if parts == nil {
+		if parts == nil { // the text of the line before goes on
+			if more := noField.ReplaceAllString(ofItsLine.ReplaceAllString(strings.TrimSpace(line), ""), "there is no key $1"); more != "" && len(all) > 0 {
+				all[len(all)-1].text += " " + more
+			}
 			continue
 		}
 		at := keys(parts[1])
 		if id := componentLine.FindStringSubmatch(parts[2]); id != nil {
-			component, above = append(at, id[1]), nil
-			continue
+			component, above, at = append(at, id[1]), nil, nil
+			if parts[2] = parts[2][len(id[0]):]; strings.HasSuffix(parts[2], nested) {
+				continue
+			}
 		}
 		if parts[1] == "otelcol.configSettings" {
 			component, above = nil, nil // it ends the list with what is about none
 		}
-		if parts[2] == nested {
+		switch {
+		case parts[2] == nested:
 			above = append(slices.Clone(above), at...)
-		} else {
+		case strings.HasSuffix(parts[2], nested): // a component that decodes itself says in its own words where
+		default:
 			all = append(all, mistake{component: component, above: above, at: at, text: parts[2]})
 		}
 	}
@@ -215,7 +224,46 @@ func (m mistake) find(files []configFile, key string) (path []string, where stri
 			}
 		}
 	}
+	for _, file := range files {
+		if path, line := anywhere(file.root, m.component, key); key != "" && line > 0 {
+			return path, fmt.Sprintf("%s:%d: ", file.name, line)
+		}
+	}
 	return slices.Concat(m.component, m.at), ""
+}
+
+// anywhere looks for a key under a path: a component that decodes itself does not say where
+// in it. Two places of that name are none.
+func anywhere(root *yaml.Node, path []string, key string) (at []string, line int) {
+	node := root
+	for _, step := range path {
+		if node, _ = child(node, step); node == nil {
+			return nil, 0
+		}
+	}
+	found := 0
+	var walk func(node *yaml.Node, path []string)
+	walk = func(node *yaml.Node, path []string) {
+		if node.Kind == yaml.AliasNode {
+			return // its anchor is in the file, too
+		}
+		for i, item := range node.Content {
+			switch {
+			case node.Kind == yaml.SequenceNode:
+				walk(item, below(path, fmt.Sprint(i)))
+			case i%2 == 1:
+				if name := node.Content[i-1]; name.Value == key {
+					at, line, found = path, name.Line, found+1
+				}
+				walk(item, below(path, node.Content[i-1].Value))
+			}
+		}
+	}
+	walk(node, path)
+	if found != 1 {
+		return nil, 0
+	}
+	return at, line
 }
 
 // lineOf returns the line of a path, or of a key in its mapping; 0 if it is not there.

@@ -96,6 +96,17 @@ processors: {patterndetector: {history: identity}}
 			`mine.yaml:3: receivers::otlp::protocols::http::auth::authenticator: the extension "health_check" does something else: name one of the type agent_auth or bearertokenauth or oidc`,
 			`mine.yaml:4: processors::patterndetector::history: the extension "identity" does something else: name one of the type history`,
 		}},
+		"a key of a component that decodes itself": {`receivers:
+  hostmetrics:
+    scrapers:
+      cpu: {metrix: 1}
+`, []string{`mine.yaml:4: receivers::hostmetrics::scrapers::cpu: there is no key "metrix": mend its name, or take it out`}},
+		"a part of a component that decodes itself": {"receivers:\n  hostmetrics: {scrapers: {nosuch: {}}}\n", []string{`mine.yaml:2: receivers::hostmetrics: invalid scraper key: nosuch`}},
+		"a component that reads its part as YAML anew": {`receivers:
+  prometheus:
+    config:
+      scrape_configs: [{job_name: 5, intervall: 3}]
+`, []string{`mine.yaml:3: receivers::prometheus::config: prometheus receiver: failed to unmarshal yaml to prometheus config object: yaml: unmarshal errors: there is no key intervall`}},
 		"extensions that do not start": {"service:\n  extensions: [health_check, identity]", []string{
 			`mine.yaml:2: service::extensions: it leaves out "file_storage": add it, since receivers::kernelevents::storage names it, and so do 3 other settings`,
 			`mine.yaml:2: service::extensions: it leaves out "history": add it, since processors::patterndetector::history names it`,
