@@ -177,8 +177,10 @@ func (l limits) judge(s *series, p point) []rule.Finding {
 		}
 		return []rule.Finding{s.finding(eventDrop, p, worse, worse >= l.large)}
 	}
-	s.Past = append(s.Past, p)
-	s.Past = s.Past[max(0, len(s.Past)-l.history):]
+	if !slices.Contains(s.Past, p) { // a record may come twice
+		s.Past = append(s.Past, p)
+		s.Past = s.Past[max(0, len(s.Past)-l.history):]
+	}
 	if s.Since == 0 {
 		return nil
 	}
