@@ -51,9 +51,9 @@ func (f *Fault) Parties() incident.Parties {
 	return o
 }
 
-// Accuses returns whose fault it is by the evidence that says so. A verdict is sure of it
+// Accuses returns whose fault it is by the evidence until then that says so. A verdict is sure of it
 // when it is full; a death is sure of who died.
-func (f *Fault) Accuses() (c incident.Culprits, sure bool) {
+func (f *Fault) Accuses(until int64) (c incident.Culprits, sure bool) {
 	if f.verdict.best.confidence != verdict.Full && !f.rule.Terminal {
 		return c, false
 	}
@@ -62,7 +62,7 @@ func (f *Fault) Accuses() (c incident.Culprits, sure bool) {
 			continue
 		}
 		for j := range f.marks[i] {
-			if m := &f.marks[i][j]; !m.Gone && f.trusted(w, m, f.verdict.best.trust) {
+			if m := &f.marks[i][j]; !m.Gone && m.since() <= until && f.trusted(w, m, f.verdict.best.trust) {
 				sure = true
 				f.rule.accuse(&c, w.accuses, m)
 			}
@@ -71,15 +71,21 @@ func (f *Fault) Accuses() (c incident.Culprits, sure bool) {
 	return c, sure
 }
 
-// Names returns whom the evidence names. Where a rule says which ranks its evidence accuses, the
-// others that it hits are those that wait.
-func (f *Fault) Names() incident.Culprits {
+// Names returns whom the evidence until then names. Where a rule says which ranks its evidence
+// accuses, the others that it hits are those that wait.
+func (f *Fault) Names(until int64) incident.Culprits {
 	var c incident.Culprits
 	fields := f.accusing()
-	if fields == nil {
+	if fields == nil && until == math.MaxInt64 {
 		c.Ranks = f.Ranks()
 	}
 	for _, m := range f.lending {
+		if m.since() > until {
+			continue
+		}
+		if fields == nil {
+			c.Ranks = union(c.Ranks, f.rule.ranksOf(m))
+		}
 		f.rule.accuse(&c, fields, m)
 	}
 	return c

@@ -1,6 +1,9 @@
 package incident
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Culprits are whom a verdict accuses, or whom it names where it accuses nobody for sure.
 type Culprits struct {
@@ -42,15 +45,20 @@ func meet[T comparable](a, b []T) bool {
 }
 
 // blames reports whether effect is sure about a culprit that cause knows nothing of: then
-// it is an incident of its own.
+// it is an incident of its own. Where effect was told before cause began, cause names only
+// whom it began with: the peers that went down later lend it nothing.
 func (l *Link) blames(cause, effect Verdict) bool {
-	accused, sure := effect.Accuses()
+	accused, sure := effect.Accuses(math.MaxInt64)
 	if !sure {
 		return false
 	}
-	named, surely := cause.Accuses()
+	until := int64(math.MaxInt64)
+	if began := cause.Began(); effect.Onset() < began {
+		until = began
+	}
+	named, surely := cause.Accuses(until)
 	if !surely {
-		named = cause.Names()
+		named = cause.Names(until)
 	}
 	oneJob := l.OfJob || cause.Parties().to(effect.Parties()) != different
 	return named.others(accused, oneJob)

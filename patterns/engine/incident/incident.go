@@ -23,9 +23,11 @@ type Verdict interface {
 	Owner() []string // whose room it takes
 	Trust() verdict.Trust
 	Parties() Parties
-	Accuses() (c Culprits, sure bool) // whose fault it is, where it is sure
-	Names() Culprits                  // whom its evidence names, sure or not
-	Domain() string                   // of its job, "" when not known
+	// Accuses says whose fault it is, where it is sure, and Names whom its evidence names, sure
+	// or not: by what it tells of until a moment.
+	Accuses(until int64) (c Culprits, sure bool)
+	Names(until int64) Culprits
+	Domain() string // of its job, "" when not known
 	// Run is the start of its job that it is of, "" when it is of none, or it is not known
 	// which. Runs are those that its evidence is about: all is false where some of it names a
 	// job and no start.

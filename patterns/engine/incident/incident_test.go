@@ -2,6 +2,7 @@ package incident
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ type told struct {
 	parties   Parties
 	named     Culprits
 	accused   *Culprits // nil where it is not sure
+	atFirst   *Culprits // whom it accused when it began, where others came
 	saw       int64     // since when its evidence 0 is seen, 0 for never
 	last      int64     // when that was seen last, 0 for then alone
 	runs      []string
@@ -47,7 +49,6 @@ func (t *told) Resolved() int64        { return t.resolved }
 func (t *told) Withdrawn() bool        { return t.withdrawn }
 func (t *told) Expired() bool          { return t.expired }
 func (t *told) Parties() Parties       { return t.parties }
-func (t *told) Names() Culprits        { return t.named }
 func (t *told) Trust() verdict.Trust   { return t.trust }
 func (t *told) Ranks() []int           { return t.ranks }
 func (t *told) RanksOf(Job) []int      { return t.ranks }
@@ -58,12 +59,17 @@ func (t *told) CauseCleared(c Verdict) {
 	t.events = append(t.events, "cleared by "+c.ID())
 }
 
-func (t *told) Accuses() (Culprits, bool) {
-	if t.accused == nil {
+func (t *told) Accuses(until int64) (Culprits, bool) {
+	switch {
+	case t.accused == nil:
 		return Culprits{}, false
+	case t.atFirst != nil && until != math.MaxInt64:
+		return *t.atFirst, true
 	}
 	return *t.accused, true
 }
+
+func (t *told) Names(int64) Culprits { return t.named }
 
 func (t *told) Saw(evidence int) bool { return evidence == 0 && t.saw != 0 }
 
@@ -278,6 +284,31 @@ func TestAVerdictThatAccusesAnotherIsNoSymptom(t *testing.T) {
 			if !tc.unsure {
 				effect.accused = &tc.effect
 			}
+			b.Meet(cause.node, b.link, "x", Cause)
+			b.Meet(effect.node, b.link, "x", Effect)
+			require.Equal(t, tc.want, !effect.node.IsRoot())
+		})
+	}
+}
+
+// A fault that was told before its cause began did not come of whom the cause took down with it later.
+func TestPeersLendACauseNothingOfWhatWasToldBeforeIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		told, atFirst int
+		want          bool
+	}{
+		"told after":                          {660, 2, true},
+		"told before":                         {590, 2, false},
+		"told before, of whom it began with":  {590, 3, true},
+		"told at the moment the cause began":  {600, 2, true},
+		"told before, and too long before it": {530, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench()
+			b.link.Early = time.Minute
+			cause, effect := b.verdict("cause", 600*second), b.verdict("effect", int64(tc.told)*second)
+			cause.accused, cause.atFirst = &Culprits{Ranks: []int{2, 3}}, &Culprits{Ranks: []int{tc.atFirst}}
+			effect.accused = &Culprits{Ranks: []int{3}}
 			b.Meet(cause.node, b.link, "x", Cause)
 			b.Meet(effect.node, b.link, "x", Effect)
 			require.Equal(t, tc.want, !effect.node.IsRoot())
