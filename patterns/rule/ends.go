@@ -77,5 +77,8 @@ func (d *decoder) returns(r *Rule) value {
 	return d.object("mapping", "`returns`", "returns", []key{
 		{"with", d.fieldNames(&r.Returns.With, r), needed, "fields: another value of one of them"},
 		{"after", d.duration(&r.Returns.After), needed, "how long after it was last seen at least"},
+		{"ended", d.text("evidence", &r.Returns.Ended).then(func(n *yaml.Node) {
+			d.afterwards(func() { d.known(n, "evidence", r.Returns.Ended, evidenceNames(r.Evidence)) })
+		}), "", "evidence of the end of a process: once all that it named have ended, another process is another fault, unless `worst` lists what was seen"},
 	})
 }

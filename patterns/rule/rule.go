@@ -202,10 +202,12 @@ type Unless struct {
 }
 
 // Returns: seen so long after it was last seen, with another value of one of the fields,
-// a fault has ended and begun anew.
+// a fault has ended and begun anew. So it has once it is seen of another process, and Ended tells
+// the end of all that it named before; but not where something of it is among Worst.
 type Returns struct {
 	With  []string
 	After time.Duration
+	Ended string
 }
 
 // Explain says which verdicts of another pattern this one causes.

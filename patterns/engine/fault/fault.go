@@ -55,6 +55,7 @@ func (f *Fault) add(w *Evidence, m Mark) {
 		}
 	}
 	f.evaluate(from, brought{loud: loud, counts: counts})
+	f.part()
 	for _, r := range waiting { // after the verdict: there must be something to resolve
 		if r.w.Resolves && !f.dead {
 			f.add(r.w, r.mark)

@@ -93,24 +93,32 @@ func (f *Fault) clearAt(cleared sighting) {
 	if f.verdict.onset > at {
 		earlier := f.takeOut(func(m Mark) bool { return m.Time <= at && m.Trust <= cleared.m.Trust })
 		f.Changed()
-		f.bygone(earlier, cleared)
+		f.bygone(append(earlier, cleared), 0)
 		return
 	}
+	f.endAt(at, nil)
+}
+
+// endAt resolves f at that time, and makes another fault of what came after it.
+func (f *Fault) endAt(at int64, closing *verdict.Evidence) {
 	after := f.takeOut(func(m Mark) bool { return m.later(at) })
-	f.resolve(at, nil)
+	f.resolve(at, closing)
 	for _, one := range after {
 		f.set.Place(one.w, one.m)
 	}
 }
 
-// bygone gives out the verdict of a fault that had cleared before f began, but is
-// told only now.
-func (f *Fault) bygone(marks []sighting, cleared sighting) {
+// bygone gives out the verdict of a fault that had ended before f began, but is
+// told only now: by its marks, or where f returned then.
+func (f *Fault) bygone(marks []sighting, returned int64) {
 	past := f.set.begin(f.rule, f.key, f.owner)
-	for _, one := range append(marks, cleared) {
+	for _, one := range marks {
 		if !past.dead {
 			past.add(one.w, one.m)
 		}
+	}
+	if v := past.verdict; returned != 0 && !past.dead && v != nil && v.resolved == 0 {
+		past.resolve(returned, seenAgain(returned))
 	}
 	past.drop()
 	if !f.dead {
@@ -133,6 +141,73 @@ func (f *Fault) returns(m *Mark) bool {
 		return false
 	}
 	return slices.ContainsFunc(f.rule.Positions(again.With), func(at int) bool { return m.Values[at] != "" && f.never(at, m.Values[at]) })
+}
+
+// seenAgain is the evidence of that.
+func seenAgain(at int64) *verdict.Evidence {
+	return closed("returned", at, "it was seen again, of another: it had ended before")
+}
+
+// part makes two faults of f where it began anew, in whatever order that was told.
+func (f *Fault) part() {
+	if f.dead || f.verdict == nil || f.verdict.resolved != 0 {
+		return
+	}
+	switch again := f.anew(); {
+	case again == 0:
+	case f.verdict.onset >= again:
+		earlier := f.takeOut(func(m Mark) bool { return m.Time < again })
+		f.Changed()
+		f.bygone(earlier, again-1)
+	default:
+		f.endAt(again-1, seenAgain(again-1))
+	}
+}
+
+// anew is when f is first seen of another process than before, and all those had ended; 0 for
+// never, and where what was seen until then outlasts its process.
+func (f *Fault) anew() int64 {
+	if f.rule.Returns.Ended == "" {
+		return 0
+	}
+	ended := f.rule.watch(f.rule.Returns.Ended)
+	var before []incident.Process
+	for _, one := range f.byTime() {
+		process := f.rule.process(one.m.Values)
+		switch {
+		case f.rule.place(one.w, &one.m) < len(f.rule.Worst.Values):
+			return 0
+		case process.PID == "", slices.ContainsFunc(before, process.Is):
+			continue
+		case len(before) > 0 && !slices.ContainsFunc(before, func(p incident.Process) bool { return !f.endOf(p, ended, one.m.Time) }):
+			return one.m.Time
+		}
+		before = append(before, process)
+	}
+	return 0
+}
+
+// endOf reports whether w tells that a process had ended by then.
+func (f *Fault) endOf(p incident.Process, w *Evidence, by int64) bool {
+	return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool {
+		return m.Last < by && p.Is(f.rule.process(m.Values)) && f.counts(w, &m, f.verdict.best.trust)
+	})
+}
+
+// byTime returns the marks that begin f and are trusted as what it stands on, in the order of time.
+func (f *Fault) byTime() (all []sighting) {
+	for i, w := range f.rule.Watches {
+		if w.join >= 0 || w.Resolves {
+			continue
+		}
+		for _, m := range f.marks[i] {
+			if !m.Gone && f.trusted(w, &m, f.stands()) {
+				all = append(all, sighting{w, m})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b sighting) int { return compare(a.m, b.m) })
+	return all
 }
 
 // never reports whether evidence that begins the fault, and is trusted, names this field,

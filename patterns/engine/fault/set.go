@@ -155,7 +155,7 @@ func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
 		return s.begin(w.Rule, key, w.Rule.Owner(m.Values))
 	}
 	if f != nil && f.returns(m) {
-		f.resolve(m.Time-1, closed("returned", m.Time-1, "it was seen again, of another: it had ended before"))
+		f.resolve(m.Time-1, seenAgain(m.Time-1))
 	}
 	if f != nil && f.over(m) {
 		after, stands := f.verdict.resolved, f.stands()
@@ -170,7 +170,7 @@ func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
 	}
 	if f != nil {
 		if cleared := f.clearedBetween(m); cleared != nil {
-			f.bygone([]sighting{{w, *m}}, *cleared)
+			f.bygone([]sighting{{w, *m}, *cleared}, 0)
 			return nil
 		}
 	}
