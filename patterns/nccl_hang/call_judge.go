@@ -50,6 +50,7 @@ const (
 	doubtElsewhere = "%s %s the call, too, and %s on another communicator, where it is not certain for whom"
 	doubtOther     = "other ranks lack another call of another communicator"
 	doubtOthers    = "%s %s the call, too, and may make it"
+	doubtStraggler = "%s %s a call, and may make it"
 	doubtPairs     = "sends and receives of two ranks are not compared: each may wait for the other's"
 	doubtCalled    = "all have called the same, and a job that has nothing to do looks like that by its calls"
 	doubtInit      = "a rank whose agent started later may have called it unseen"
@@ -610,7 +611,7 @@ func (s *standings) halted(ranks []int) (blamed, others []int) {
 		return ranks, nil
 	}
 	for _, rank := range ranks {
-		if p := s.at(rank); p != nil && (p.ended || p.left || p.caller.state.Halted()) {
+		if p := s.at(rank); p != nil && p.halted() {
 			blamed = append(blamed, rank)
 		} else {
 			others = append(others, rank)
@@ -634,9 +635,12 @@ func (s *standings) doubtOthers(f *Finding, others []int) {
 	f.doubt(Likely, fmt.Sprintf(doubtOthers, subject(of), plural(of, "lacks", "lack")))
 }
 
+// halted reports whether the rank cannot go on by itself.
+func (p *place) halted() bool { return p.ended || p.left || p.caller.state.Halted() }
+
 func (p *place) does() doings {
 	switch who := p.caller; {
-	case p.ended || p.left || who.state.Halted() || who.doing.Silence == socketstall.Overdue:
+	case p.halted() || who.doing.Silence == socketstall.Overdue:
 		return stuck
 	case who.doing.Silence == socketstall.Long:
 		return working
@@ -661,7 +665,8 @@ func (s *standings) ranksOf(ranks []int) (of []int, local bool) {
 	return of, !named
 }
 
-// blame enters who is to blame, who waits, and what the first to blame does.
+// blame enters who is to blame, who waits, and what the first to blame does: the first that cannot
+// go on by itself, or else the first by its rank in the communicator.
 func (s *standings) blame(f *Finding, culprits, waits []int) {
 	of, named := s.inJob(culprits)
 	who, alsoNamed := s.inJob(waits)
@@ -673,8 +678,12 @@ func (s *standings) blame(f *Finding, culprits, waits []int) {
 	if len(culprits) == 0 {
 		return
 	}
-	if p := s.at(culprits[0]); p != nil {
-		f.Host, f.Does, f.rank = p.caller.host, p.words(), p.caller.rank // the first, by its rank in the communicator
+	first := culprits[0]
+	if at := slices.IndexFunc(culprits, func(rank int) bool { p := s.at(rank); return p != nil && p.halted() }); at >= 0 {
+		first, f.halted = culprits[at], true
+	}
+	if p := s.at(first); p != nil {
+		f.Host, f.Does, f.rank = p.caller.host, p.words(), p.caller.rank
 	} else if !f.Local {
 		f.rank = of[0]
 	}

@@ -211,6 +211,9 @@ func (j *Join) process2(r *callRun, f *Finding) {
 func (r *callRun) analyse(limited map[process]int64, unseen map[unseenCalls]int64, now int64) *Finding {
 	r.again = 0
 	f, pending := r.byCalls(limited, now)
+	if f != nil && f.Kind == Works {
+		f = cmp.Or(r.heldUp(f, now), f)
+	}
 	if pending || f != nil && f.Sure != Unsure {
 		return f
 	}
@@ -218,6 +221,25 @@ func (r *callRun) analyse(limited map[process]int64, unseen map[unseenCalls]int6
 		return s
 	}
 	return f
+}
+
+// heldUp names ranks that are stopped beside those of f, which make progress, whatever the stopped ones
+// have called: those of f may come, and these do not. Nil for none.
+func (r *callRun) heldUp(f *Finding, now int64) *Finding {
+	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
+		c := r.comms[name]
+		s := r.standings(c)
+		halted := s.where(func(p *place) bool { return p.caller.state.Halted() && !p.ended && !p.left && p.caller.newest() == c })
+		others := s.where(func(p *place) bool { return p.standing && !p.caller.state.Halted() })
+		if len(halted) == 0 || len(others) == 0 || c.many(halted) {
+			continue
+		}
+		h := s.waitFor(halted, others, now)
+		h.doubt(Likely, fmt.Sprintf(doubtStraggler, subject(f.Culprits), plural(f.Culprits, "lacks", "lack")))
+		s.doubts(h)
+		return one([]Finding{*h})
+	}
+	return nil
 }
 
 // doubtUnseen says of which ranks not all calls are seen: who waits for whom may be another than
@@ -668,6 +690,9 @@ func one(roots []Finding) *Finding {
 		f.Affected, f.Downstream = append(f.Affected, o.Affected...), f.Downstream+o.Downstream+1
 		if o.Operation == f.Operation && o.Seq == f.Seq {
 			f.Culprits = append(f.Culprits, o.Culprits...)
+			if o.halted && !f.halted { // the first of them that cannot go on by itself
+				f.Host, f.Does, f.rank, f.halted = o.Host, o.Does, o.rank, true
+			}
 		} else {
 			o.Does = ""
 			others = append(others, fmt.Sprintf("in %s %s", o.Desc, o))

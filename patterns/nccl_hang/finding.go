@@ -142,6 +142,7 @@ type Finding struct {
 
 	// What leads on from the culprits.
 	wait      bool // by their stacks they wait themselves: it is told only as part of a circle
+	halted    bool // the rank of Does cannot go on by itself
 	elsewhere bool // one of them is stopped, or stands outside of collectives: it waits for no rank
 
 	// Of what GPUs tell, where nobody is to blame by calls and stacks.
