@@ -47,9 +47,12 @@ type Process struct {
 }
 
 // same reports whether both are one process: by boot, pid and start, or by the wall clock where one
-// side does not know these. A record that says no host is about any.
+// side does not know these. A record that says no host is about any. A host may get another name
+// while its processes run: its boot keeps its id.
 func (p Process) same(o Process) bool {
 	switch {
+	case p.Since != 0 && o.Since != 0 && p.Boot != "" && p.Boot == o.Boot:
+		return p.PID == o.PID && p.Since == o.Since
 	case p.Host != o.Host && p.Host != "" && o.Host != "", p.PID != o.PID:
 		return false
 	case p.Since != 0 && o.Since != 0:
@@ -63,12 +66,13 @@ func (p Process) same(o Process) bool {
 func (p Process) near(o Process) bool { return p.Start-o.Start <= slack && o.Start-p.Start <= slack }
 
 // learns takes what o, the same process, knows better, and reports whether that is anything: its start
-// on the boot clock, or what the wall clock says since it was set.
+// on the boot clock, what the wall clock says since it was set, or the name that its host has now.
 func (p *Process) learns(o Process) bool {
-	if o.Since == 0 || p.Since == o.Since && p.near(o) {
+	host := cmp.Or(o.Host, p.Host)
+	if o.Since == 0 || p.Since == o.Since && p.near(o) && p.Host == host {
 		return false
 	}
-	p.Boot, p.Since, p.Start = cmp.Or(o.Boot, p.Boot), o.Since, o.Start
+	p.Host, p.Boot, p.Since, p.Start = host, cmp.Or(o.Boot, p.Boot), o.Since, o.Start
 	return true
 }
 
@@ -277,7 +281,7 @@ func (b *Book) forget(j *job) {
 // one that stood at its time.
 func (j *job) at(s *Sighting) string {
 	for _, r := range slices.Backward(j.runs) {
-		if p, ok := r.Ranks[s.Rank]; ok && s.Start > 0 && p.same(s.Process) {
+		if p, ok := r.Ranks[s.Rank]; ok && s.Start > 0 && p.same(s.Process) && !r.elsewhere(s) {
 			return r.ID
 		}
 	}

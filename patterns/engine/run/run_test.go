@@ -93,6 +93,28 @@ func TestAProcessIsKnownByItsStartOnceThatIsTold(t *testing.T) {
 }
 
 // ended is the end of a process.
+// A host may get another name while its processes run.
+func TestAHostThatIsRenamedBeginsNoRun(t *testing.T) {
+	on := func(host, boot string, since int64, s *Sighting) *Sighting {
+		s.Host, s.Boot, s.Since = host, boot, since
+		return s
+	}
+	b := NewBook(100)
+	first := see(t, b, on("n1", "B", 5, of(0, 100, 5)))
+	require.Equal(t, first, see(t, b, on("n2", "B", 6, of(1, 101, 5))))
+	require.Equal(t, first, see(t, b, on("n2-new", "B", 6, of(1, 101, 5))), "another name, one process")
+	require.Equal(t, first, see(t, b, on("n2-new", "", 0, of(1, 101, 5))), "a child of it says no start")
+	p, _ := b.Process(of(1, 101, 5).Job, first, 1)
+	require.Equal(t, "n2-new", p.Host)
+
+	require.NotEqual(t, first, see(t, b, on("n2-new", "C", 6, of(1, 101, 500))), "the same pid and start in another boot")
+
+	stranger := on("elsewhere", "B", 5, of(0, 100, 5))
+	stranger.Trust = verdict.Foreign
+	id, _, _ := b.Of(stranger)
+	require.Empty(t, id, "where he sends from is not his word")
+}
+
 func ended(s *Sighting) *Sighting {
 	s.Ended = true
 	return s
