@@ -16,7 +16,9 @@ type Seen struct {
 }
 
 // Book remembers which ports were active, and since when one is not. A port that was never
-// active is not in it: it may have no cable. The zero Book knows nothing.
+// active is not in it: it may have no cable. Nor is one whose interface went to a container or
+// came back from there since: that takes the port down, and nobody switched it off. The zero Book
+// knows nothing.
 type Book struct{ of map[key]entry }
 
 type key struct {
@@ -26,6 +28,7 @@ type key struct {
 
 type entry struct {
 	since time.Time // when it was first found not active; zero while it is active
+	up    string    // its interface while it was active
 	told  Port
 	at    time.Time // when it was last told of
 }
@@ -46,8 +49,8 @@ func (b *Book) Look(ports []Port, now time.Time) (news []Seen) {
 			}
 			continue
 		case p.Active():
-			one.since = time.Time{}
-		case !known:
+			one.since, one.up = time.Time{}, p.Interface
+		case !known, p.Ethernet && p.Interface != one.up:
 			continue
 		case one.since.IsZero():
 			one.since = now
@@ -73,6 +76,7 @@ func (e entry) inactive(now time.Time) time.Duration {
 type note struct {
 	Device string `json:"device"`
 	Number int64  `json:"port"`
+	Up     string `json:"interface,omitempty"` // while it was active
 	Since  int64  `json:"since_unix_nano,omitempty"`
 }
 
@@ -80,7 +84,7 @@ type note struct {
 func (b *Book) Save() ([]byte, error) {
 	notes := []note{}
 	for k, e := range b.of {
-		n := note{Device: k.device, Number: k.number}
+		n := note{Device: k.device, Number: k.number, Up: e.up}
 		if !e.since.IsZero() {
 			n.Since = e.since.UnixNano()
 		}
@@ -98,7 +102,7 @@ func (b *Book) Restore(saved []byte, now time.Time) error {
 	}
 	b.of = make(map[key]entry, min(len(notes), most))
 	for _, n := range notes[:min(len(notes), most)] {
-		e := entry{}
+		e := entry{up: n.Up}
 		if since := time.Unix(0, n.Since); n.Since > 0 && since.Before(now) {
 			e.since = since
 		}

@@ -15,7 +15,8 @@ import (
 type Port struct {
 	Device    string // mlx5_0
 	Number    int64
-	Interface string // the only network interface of its adapter, "" where that is not known
+	Interface string // the only network interface of its adapter, "" where that is not known or in a container
+	Ethernet  bool   // it is as its interface is
 	State     string // active, down, init, armed, active_defer; "" where it cannot be read
 	Physical  string // of a port that is not active: polling, disabled, link_up, …; "" where it cannot be read
 	Reason    Reason
@@ -78,11 +79,12 @@ func readPort(class, device string, number int64) Port {
 	if names, err := os.ReadDir(interfaces); err == nil && len(names) == 1 {
 		p.Interface = names[0].Name()
 	}
+	p.Ethernet = text(folder, "link_layer") == "Ethernet"
 	if p.Active() || p.State == "" {
 		return p
 	}
 	p.Physical = word(folder, "phys_state")
-	if text(folder, "link_layer") == "Ethernet" {
+	if p.Ethernet {
 		p.Reason = ofInterface(interfaces, p.Interface)
 	} else {
 		p.Reason = ofPhysical(p.Physical, p.State)

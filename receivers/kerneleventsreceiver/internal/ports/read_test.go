@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -51,23 +52,23 @@ func TestReadSaysWhyAPortIsNotActive(t *testing.T) {
 		},
 		"Ethernet: disabled is no word of anybody": {
 			map[string]string{port + "state": "1: DOWN\n", port + "phys_state": "3: Disabled\n", port + "link_layer": "Ethernet\n", net + "eth4/flags": "0x1003\n"},
-			Port{Interface: "eth4", State: "down", Physical: "disabled", Reason: NoLink},
+			Port{Interface: "eth4", Ethernet: true, State: "down", Physical: "disabled", Reason: NoLink},
 		},
 		"Ethernet: the interface is down": {
 			map[string]string{port + "state": "1: DOWN\n", port + "phys_state": "3: Disabled\n", port + "link_layer": "Ethernet\n", net + "eth4/flags": "0x1002\n"},
-			Port{Interface: "eth4", State: "down", Physical: "disabled", Reason: SwitchedOff},
+			Port{Interface: "eth4", Ethernet: true, State: "down", Physical: "disabled", Reason: SwitchedOff},
 		},
 		"Ethernet: the interface is of a bond": {
 			map[string]string{port + "state": "1: DOWN\n", port + "phys_state": "3: Disabled\n", port + "link_layer": "Ethernet\n", net + "eth4/flags": "0x1002\n", net + "eth4/master/flags": "0x1002\n"},
-			Port{Interface: "eth4", State: "down", Physical: "disabled"},
+			Port{Interface: "eth4", Ethernet: true, State: "down", Physical: "disabled"},
 		},
 		"Ethernet: no interface can be seen": {
 			map[string]string{port + "state": "1: DOWN\n", port + "phys_state": "3: Disabled\n", port + "link_layer": "Ethernet\n"},
-			Port{State: "down", Physical: "disabled"},
+			Port{Ethernet: true, State: "down", Physical: "disabled"},
 		},
 		"Ethernet: two interfaces": {
 			map[string]string{port + "state": "1: DOWN\n", port + "link_layer": "Ethernet\n", net + "eth4/flags": "0x1002\n", net + "eth5/flags": "0x1002\n"},
-			Port{State: "down"},
+			Port{Ethernet: true, State: "down"},
 		},
 		"a state that nobody knows":     {map[string]string{port + "state": "9: <unknown>\n"}, Port{}},
 		"a physical state likewise":     {map[string]string{port + "state": "1: DOWN\n", port + "phys_state": "0: <unknown>\n"}, Port{State: "down"}},
@@ -88,6 +89,21 @@ func read(t *testing.T, root string) []Port {
 	all, err := Read(root)
 	require.NoError(t, err)
 	return all
+}
+
+// A pod has a virtual function of a RoCE adapter: the interface is in the pod's network namespace, and
+// the host sees none. When the pod ends, the kernel closes the interface and gives it back
+// (dev_change_net_namespace, net/core/dev.c).
+func TestAPodGivesItsVirtualFunctionBack(t *testing.T) {
+	root := t.TempDir()
+	var b Book
+	look := func(at time.Duration) []Seen { return b.Look(read(t, root), start.Add(at)) }
+	put(t, root, map[string]string{port + "state": "4: ACTIVE\n", port + "phys_state": "5: LinkUp\n", port + "link_layer": "Ethernet\n"})
+	require.NoError(t, os.MkdirAll(filepath.Join(root, net), 0o755))
+	require.Len(t, look(0), 1)
+	put(t, root, map[string]string{port + "state": "1: DOWN\n", port + "phys_state": "3: Disabled\n", net + "eth5/flags": "0x1002\n"})
+	require.Empty(t, look(time.Minute))
+	require.Empty(t, look(2*time.Minute))
 }
 
 func TestAFolderThatCannotBeReadIsNoMachineWithoutPorts(t *testing.T) {
