@@ -157,6 +157,7 @@ type remedy struct {
 	event string            // or a metric
 	of    map[string]string // attributes of the record that have what the verdict names
 	more  map[string]any
+	each  map[string]string // of patterns whose faults are of several things, the attribute that names one: it is done to each
 
 	repeat *story.Repeat // how often it is told
 	value  float64       // of a metric
@@ -168,9 +169,9 @@ type remedy struct {
 func remedies() []remedy {
 	return []remedy{
 		{name: "a reset of the GPU", ends: []string{"fabric_fault", "gpu_fault", "gpu_lost", "hbm_ecc", "xid_impact"}, event: "gpu.recovered",
-			of: map[string]string{"gpu.id": "gpu"}, more: map[string]any{"gpu.vendor": "nvidia"}},
-		{name: "the driver needs no recovery any more", ends: []string{"gpu_lost", "hbm_ecc", "xid_impact"}, event: "gpu.xid",
-			of: map[string]string{"gpu.id": "gpu"}, more: map[string]any{
+			of: map[string]string{"gpu.id": "gpu"}, more: map[string]any{"gpu.vendor": "nvidia"}, each: map[string]string{"fabric_fault": "gpu.id"}},
+		{name: "the driver needs no recovery any more", ends: []string{"fabric_fault", "gpu_lost", "hbm_ecc", "xid_impact"}, event: "gpu.xid",
+			of: map[string]string{"gpu.id": "gpu"}, each: map[string]string{"fabric_fault": "gpu.id"}, more: map[string]any{
 				"kernelevents.xid": 154, "kernelevents.recovery_action": "none", "kernelevents.class": "informational", "kernelevents.severity": "info", "kernelevents.injected": false,
 			}},
 		{name: "healthy telemetry of the same device", ends: []string{"gpu_lost"}, event: "hw.temperature", value: 55, alone: true,
@@ -188,7 +189,7 @@ func remedies() []remedy {
 		{name: "another pod in the place of the evicted one", ends: []string{"pod_evicted"}, event: "k8s.event", node: true,
 			of: map[string]string{"k8s.node.name": "node", "k8s.pod.uid": "pod"}, more: map[string]any{"k8s.event.hint": "pod_replaced", "k8s.event.message": "pod ml/train-9 was scheduled in its place"}},
 		{name: "the node is not short of it any more", ends: []string{"node_pressure"}, event: "k8s.event", node: true,
-			of: map[string]string{"k8s.node.name": "node", "k8s.node.pressure": "pressure"}, more: map[string]any{"k8s.event.hint": "node_recovered"}},
+			of: map[string]string{"k8s.node.name": "node", "k8s.node.pressure": "pressure"}, more: map[string]any{"k8s.event.hint": "node_recovered"}, each: map[string]string{"node_pressure": "k8s.node.pressure"}},
 		{name: "the node is ready again", ends: []string{"node_pressure"}, event: "k8s.event", node: true, needs: "unhealthy",
 			of: map[string]string{"k8s.node.name": "node"}, more: map[string]any{"k8s.event.hint": "node_recovered"}},
 		{name: "an NFS server answers", ends: []string{"checkpoint_stall"}, event: "storage.recovered", of: map[string]string{"server.address": "server"}},
@@ -226,6 +227,22 @@ func (m *remedy) done(v *verdict.Verdict, at story.Offset) (story.Record, bool) 
 		host = v.Culprit["node"]
 	}
 	return m.is(host, attributes, at), host != ""
+}
+
+// toEach is the remedy done to all things of which a story tells where its fault is of several.
+func (m *remedy) toEach(pattern string, records []story.Record, r *story.Record) []story.Record {
+	all, name := []story.Record{*r}, m.each[pattern]
+	for i := range records {
+		thing := records[i].Attributes[name]
+		if thing == nil || slices.ContainsFunc(all, func(one story.Record) bool { return one.Attributes[name] == thing }) {
+			continue
+		}
+		another := *r
+		another.Attributes = maps.Clone(r.Attributes)
+		another.Attributes[name] = thing
+		all = append(all, another)
+	}
+	return all
 }
 
 // elsewhere are the records of the remedy, done to another machine, and to another device of this one.
@@ -291,7 +308,7 @@ func (m *remedy) over(t *testing.T, rules []rule.Rule, file, pattern string) (en
 		if m.passes(t, rules, s, records, &r, v.ID) {
 			continue
 		}
-		s.Input.Records = append(slices.Clone(records), r)
+		s.Input.Records = slices.Concat(records, m.toEach(pattern, records, &r))
 		ended++
 		for _, w := range played(t, rules, s) {
 			at, told := slices.BinarySearchFunc(before, w.ID, func(b verdict.Verdict, id string) int { return strings.Compare(b.ID, id) })

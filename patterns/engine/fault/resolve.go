@@ -78,7 +78,7 @@ func (f *Fault) clearedBetween(m *Mark) *sighting {
 			if w.Reboot && f.rule.get(r.Values, "boot") == f.rule.get(m.Values, "boot") {
 				continue
 			}
-			if w.Resolves && f.trusted(w, r, m.Trust) && m.Time <= r.Time && r.Time < f.onset(f.named()) {
+			if w.Resolves && w.clears(r, m) && f.trusted(w, r, m.Trust) && m.Time <= r.Time && r.Time < f.onset(f.named()) {
 				return &sighting{w, *r}
 			}
 		}

@@ -48,6 +48,8 @@ type Evidence struct {
 	OfMachine bool  // it joins by the machine alone
 	decides   bool  // what makes the verdict full, or partial, names it
 	By        []int // fields that tell apart what counts by itself
+	// parts are fields, beyond the key and the machine, of what it resolves of a fault: of its GPUs one.
+	parts []int
 
 	index   int // in Rule.Watches
 	join    int // position of Match in Rule.joins, -1 when it starts faults
@@ -126,6 +128,11 @@ func (w *Evidence) compile() {
 	w.Match = r.Positions(w.JoinFields(r.Rule))
 	w.OfJob, w.OfProcess = r.ofJob(w.Match), slices.Contains(w.Match, r.at["pid"])
 	w.By = r.Positions(w.Occurs.By)
+	if w.Resolves {
+		w.parts = r.Positions(slices.DeleteFunc(slices.Clone(w.Evidence.Match), func(field string) bool {
+			return slices.Contains(r.Key, field) || slices.Contains(machine, field)
+		}))
+	}
 	w.decides = slices.Contains(r.Full.Names(), w.Name) || slices.Contains(r.Partial.Names(), w.Name)
 	w.OfMachine = !w.Resolves && len(w.Evidence.Match) > 0 && !slices.ContainsFunc(w.Evidence.Match, func(field string) bool { return !slices.Contains(machine, field) })
 	if w.Operator == rule.Occur || w.Operator == rule.Change {

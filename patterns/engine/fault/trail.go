@@ -242,20 +242,60 @@ func (t *trail) first(w *Evidence, least verdict.Trust) *Mark {
 // when there is none.
 func (t *trail) clearing(least verdict.Trust) *sighting {
 	var newest *sighting
-	for i, w := range t.rule.Watches {
-		if !w.Resolves {
-			continue
-		}
-		for j := range slices.Backward(t.marks[i]) {
-			if m := &t.marks[i][j]; t.trusted(w, m, least) && (w.Follows == nil || t.counts(w, m, least)) {
-				if newest == nil || m.Time > newest.m.Time {
-					newest = &sighting{w, *m}
-				}
-				break
-			}
+	for w, m := range t.resolving(least) {
+		if (newest == nil || m.Time > newest.m.Time) && t.clearsAll(w, m, least) {
+			newest = &sighting{w, *m}
 		}
 	}
 	return newest
+}
+
+// resolving yields the marks of at least that trust that resolve the fault, or a thing of it.
+func (t *trail) resolving(least verdict.Trust) func(yield func(*Evidence, *Mark) bool) {
+	return func(yield func(*Evidence, *Mark) bool) {
+		for i, w := range t.rule.Watches {
+			for j := range t.marks[i] {
+				m := &t.marks[i][j]
+				if w.Resolves && t.trusted(w, m, least) && (w.Follows == nil || t.counts(w, m, least)) && !yield(w, m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// clearsAll reports whether all that began the fault has cleared by m, which resolves some of
+// it. A fault of several GPUs is over when each of them is well.
+func (t *trail) clearsAll(w *Evidence, m *Mark, least verdict.Trust) bool {
+	if len(w.parts) == 0 {
+		return true
+	}
+	for i, began := range t.rule.Watches {
+		if began.join >= 0 || began.Resolves || t.rule.refutes(began.Name) {
+			continue
+		}
+		for j := range t.marks[i] {
+			b := &t.marks[i][j]
+			if !t.trusted(began, b, least) || b.later(m.Time) || w.clears(m, b) {
+				continue
+			}
+			cleared := false
+			for by, r := range t.resolving(least) {
+				if cleared = r.Time <= m.Time && !b.later(r.Time) && by.clears(r, b); cleared {
+					break
+				}
+			}
+			if !cleared {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// clears reports whether m, which resolves the fault or a thing of it, is of the thing of b.
+func (w *Evidence) clears(m, b *Mark) bool {
+	return !slices.ContainsFunc(w.parts, func(at int) bool { return b.Values[at] != "" && b.Values[at] != m.Values[at] })
 }
 
 // meet reports whether two sorted lists have a rank in common.
