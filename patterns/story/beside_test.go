@@ -19,9 +19,9 @@ const elsewhere = "elsewhere-"
 
 var (
 	// names are attributes that name a machine, a job or what one of them has. Ports of one name hang on
-	// one leaf switch.
+	// one leaf switch, mounts of one source on one storage.
 	names = regexp.MustCompile(`^(host\.(name|id|boot\.id)|k8s\.(node\.name|pod\.name|pod\.uid|event\.uid|object\.name|workload)|container\.id|gpu\.uuid|hw\.(id|serial_number)` +
-		`|gen_ai\.training\.(job_id|run_id|job_domain|rendezvous)|nccl\.call\.(comm|peer_comms)|nccl\.collective\.(run|id|stop|hosts)|network\.rdma\.device|kernelevents\.(fault_id|nvlink\.domain))$`)
+		`|gen_ai\.training\.(job_id|run_id|job_domain|rendezvous)|nccl\.call\.(comm|peer_comms)|nccl\.collective\.(run|id|stop|hosts)|network\.rdma\.device|fuse\.mount\.source|kernelevents\.(fault_id|nvlink\.domain))$`)
 	private = regexp.MustCompile(`\b10\.(\d+\.\d+\.\d+)\b`)
 )
 
