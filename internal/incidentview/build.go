@@ -73,8 +73,13 @@ func Build(verdicts []verdict.Verdict, o Options) View {
 	if head.Status != verdict.Resolved {
 		v.Resolved = nil
 	}
-	ranks := hit(incident)
-	v.Ranks, v.Job = RanksOf(ranks), job(incident)
+	hit := 0
+	v.Job = job(incident)
+	for _, one := range verdict.RanksByJob(incident) {
+		if hit += len(one.Ranks); one.Job == v.Job && v.Ranks.Count == 0 {
+			v.Ranks = RanksOf(one.Ranks)
+		}
+	}
 	v.LedTo = chain(incident, o.Records)
 	v.Seen, v.NotSeen = seen(incident), notSeen(incident, o.Feeds)
 	v.Waits = waits(incident)
@@ -88,7 +93,7 @@ func Build(verdicts []verdict.Verdict, o Options) View {
 	}
 	o.Records.addTo(&v, incident)
 	v.Lanes = lanes(&v, incident, o.Records)
-	v.Lost = lost(&v, len(ranks), o.Until)
+	v.Lost = lost(&v, hit, o.Until)
 	return clean(v)
 }
 
@@ -118,15 +123,6 @@ func job(incident []verdict.Verdict) string {
 		}
 	}
 	return ""
-}
-
-func hit(incident []verdict.Verdict) []int {
-	var ranks []int
-	for i := range incident {
-		ranks = append(ranks, incident[i].BlastRadius...)
-	}
-	slices.Sort(ranks)
-	return slices.Compact(ranks)
 }
 
 // steps are those of a verdict, or its remedy as one.

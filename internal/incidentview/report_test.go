@@ -88,7 +88,7 @@ func TestReportOfTheLargestIncidentIsSmall(t *testing.T) {
 // Of scattered ranks a view has the first, and how many there are is exact.
 func TestScatteredRanksAreCutWhereTheyAreCounted(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	one, two := poisoned("a"), poisoned("b")
+	one, two := poisoned("a"), poisoned("a")
 	hit := map[int]bool{}
 	for i, v := range []*verdict.Verdict{&one[0], &one[1], &two[1]} {
 		v.BlastRadius, v.ID = nil, strconv.Itoa(i)

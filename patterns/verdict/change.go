@@ -113,7 +113,7 @@ func newEvidence(before, after []Evidence) []Evidence {
 
 // spread says which ranks are hit, when it matters: few, or twice as many.
 func (p *printer) spread(before, after []Verdict) {
-	if worthSaying(len(hitRanks(before)), len(hitRanks(after))) {
+	if worthSaying(hitRanks(before), hitRanks(after)) {
 		p.ranks(after)
 	}
 }

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -195,18 +196,79 @@ func (p *printer) notSeen(things []string) {
 // ranks names the ranks hit by the whole incident, unless it is the one rank
 // that "where" names already.
 func (p *printer) ranks(incident []Verdict) {
-	if hit := RanksInWords(hitRanks(incident)); hit != incident[0].Culprit["rank"] {
-		p.field("ranks hit", hit)
+	hit := RanksByJob(incident)
+	if len(hit) == 1 {
+		if words := RanksInWords(hit[0].Ranks); words != incident[0].Culprit["rank"] {
+			p.field("ranks hit", words)
+		}
+		return
 	}
+	var parts []string
+	for _, one := range hit {
+		words := RanksInWords(one.Ranks)
+		if one.Job != "" {
+			words += " of job " + plain(one.Job)
+		}
+		parts = append(parts, words)
+	}
+	p.field("ranks hit", brief(strings.Join(parts, "; ")))
 }
 
-func hitRanks(incident []Verdict) []int {
-	var hit []int
+// JobRanks are the ranks of one job that an incident hits.
+type JobRanks struct {
+	Job   string // "" where that is not known
+	Ranks []int
+}
+
+// RanksByJob returns the ranks hit by an incident: rank 1 of another job is another one. The job
+// that the incident names first comes first. Ranks of verdicts that name no job are of the only job,
+// or else those that no job has.
+func RanksByJob(incident []Verdict) []JobRanks {
+	var all []JobRanks
+	var domains []string // whose job it is, of each
+	var unnamed, named []int
 	for i := range incident {
-		hit = append(hit, incident[i].BlastRadius...)
+		v := &incident[i]
+		job, domain := v.Culprit["job"], v.Culprit["job_domain"]
+		if job == "" {
+			unnamed = append(unnamed, v.BlastRadius...)
+			continue
+		}
+		at := 0
+		for at < len(all) && (all[at].Job != job || domains[at] != "" && domain != "" && domains[at] != domain) {
+			at++
+		}
+		if at == len(all) {
+			all, domains = append(all, JobRanks{Job: job}), append(domains, domain)
+		}
+		all[at].Ranks, domains[at] = append(all[at].Ranks, v.BlastRadius...), cmp.Or(domains[at], domain)
+		named = append(named, v.BlastRadius...)
 	}
-	slices.Sort(hit)
-	return slices.Compact(hit)
+	slices.Sort(named)
+	unnamed = slices.DeleteFunc(unnamed, func(rank int) bool {
+		_, there := slices.BinarySearch(named, rank)
+		return there
+	})
+	switch {
+	case len(unnamed) == 0:
+	case len(all) == 1:
+		all[0].Ranks = append(all[0].Ranks, unnamed...)
+	default:
+		all = append(all, JobRanks{Ranks: unnamed})
+	}
+	for i := range all {
+		slices.Sort(all[i].Ranks)
+		all[i].Ranks = slices.Compact(all[i].Ranks)
+	}
+	return slices.DeleteFunc(all, func(one JobRanks) bool { return len(one.Ranks) == 0 })
+}
+
+// hitRanks is how many ranks an incident hits.
+func hitRanks(incident []Verdict) (n int) {
+	for _, one := range RanksByJob(incident) {
+		n += len(one.Ranks)
+	}
+	return n
 }
 
 func (p *printer) ledTo(symptoms []Verdict, head Verdict) {
