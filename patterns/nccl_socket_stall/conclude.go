@@ -244,7 +244,9 @@ func (g *graph) step(at string, visited map[string]bool, fs *facts) (next string
 // held reports whether the kernel itself says that a process does not go on.
 func (g *graph) held(key string, fs *facts) bool {
 	p := g.procs[key]
-	return p.State == socketstall.DiskSleep && !p.Doing.Progress() || p.Doing.Halts() || fs.of(p, g.j.stalls, g.onset, g.first) != nil
+	who := subjectOf(p, g.j.stalls)
+	f := fs.of(who, g.onset, g.first)
+	return p.State == socketstall.DiskSleep && !p.Doing.Progress() || p.Doing.Halts() || f != nil && !f.outlived(who)
 }
 
 func (g *graph) notReading(key string, s *socketstall.Stall) *conclusion {
@@ -275,8 +277,9 @@ func (g *graph) explained(c *conclusion, fs *facts) *conclusion {
 	if c.Held == heldPath || c.Held == heldRefused || c.nobody() {
 		return c
 	}
-	c.Fact = fs.of(g.procs[c.Culprit], g.j.stalls, g.onset, g.first)
-	if c.Fact != nil && c.Held == heldSilent && g.dataSeen() {
+	who := subjectOf(g.procs[c.Culprit], g.j.stalls)
+	c.Fact = fs.of(who, g.onset, g.first)
+	if c.Fact != nil && !c.Fact.outlived(who) && c.Held == heldSilent && g.dataSeen() {
 		c.Certain, c.Missing = true, ""
 	}
 	return c

@@ -66,7 +66,7 @@ var fixed = thresholds{
 func Detector() rule.Detector {
 	return rule.Detector{
 		Name: "nccl_socket_stall", Trust: verdict.Proven,
-		Logs: slices.Concat([]string{socketstall.Event, socketstall.EventEnd}, factEvents),
+		Logs: slices.Concat([]string{socketstall.Event, socketstall.EventEnd, socketstall.EventWatched}, factEvents),
 		Findings: map[string][]string{
 			eventCulprit: {socketstall.Event},
 			eventEnd:     {socketstall.Event},
@@ -100,6 +100,9 @@ type detector struct {
 func (d *detector) Observe(r *rule.Record) bool {
 	if r.Name == socketstall.Event || r.Name == socketstall.EventEnd {
 		return d.observeStall(r)
+	}
+	if r.Name == socketstall.EventWatched {
+		return d.observeWatched(r)
 	}
 	if !d.facts.observe(r) {
 		return false
@@ -142,6 +145,25 @@ func (d *detector) observeStall(r *rule.Record) bool {
 	}
 	j.stalls = stalls
 	j.take(&record)
+	return true
+}
+
+// observeWatched takes in that data of a job moves on a host: what stood there has ended, though nobody
+// has seen that.
+func (d *detector) observeWatched(r *rule.Record) bool {
+	record, ok := socketstall.Parse(r.Name, r.Time, r.Resource, r.Attributes)
+	if !ok {
+		return false
+	}
+	record.OfRun(r.Run)
+	j := d.jobs[record.Job]
+	if j == nil || !j.stalls.On(record.Host) || j.Watched[record.Host] >= r.Time {
+		return false
+	}
+	if j.Watched == nil {
+		j.Watched = map[string]int64{}
+	}
+	j.Watched[record.Host], j.Changed = r.Time, true
 	return true
 }
 

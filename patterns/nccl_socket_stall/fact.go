@@ -262,10 +262,15 @@ func (fs *facts) stopOf(job string) (last int64) {
 	return last
 }
 
-// ended reports whether a process is known to have ended.
-func (fs *facts) ended(p *socketstall.Process, j *socketstall.Job) bool {
-	who := subject{host: p.Host, pid: p.PID, started: p.Started, job: j}
-	return slices.ContainsFunc(fs.by[socketstall.ProcessKey(p.Host, p.PID)], func(f *fact) bool { return f.Kind == "process.exit" && f.tells(who) && f.Last >= p.Doing.At })
+// endOf is when a process ended, 0 where that is not known.
+func (fs *facts) endOf(p *socketstall.Process, j *socketstall.Job) (at int64) {
+	who := subjectOf(p, j)
+	for _, f := range fs.by[socketstall.ProcessKey(p.Host, p.PID)] {
+		if f.Kind == "process.exit" && f.tells(who) && f.Last >= p.Doing.At {
+			at = max(at, f.Last)
+		}
+	}
+	return at
 }
 
 // order of facts: what ends a process says more than what holds it.
@@ -273,10 +278,9 @@ var order = []string{"oom.kill", "process.exit", "gpu.lost", "gpu.xid", "fuse.st
 
 // of returns the fact that says most of why p does not go on, nil for none: one of its
 // own, or one that holds a process which it has started.
-func (fs *facts) of(p *socketstall.Process, j *socketstall.Job, onset, first int64) *fact {
-	who := subject{host: p.Host, pid: p.PID, started: p.Started, job: j}
+func (fs *facts) of(who subject, onset, first int64) *fact {
 	best := fs.about(who, onset, first, order)
-	for _, who.pid = range p.Doing.Tree {
+	for _, who.pid = range who.tree {
 		who.started = 0
 		child := who.pid
 		f := fs.about(who, onset, first, holding)
@@ -298,6 +302,28 @@ type subject struct {
 	host         string
 	pid, started int64 // started is 0 when not known
 	job          *socketstall.Job
+	heard        int64   // when its agent last spoke of its rank
+	sent         int64   // when its rank last sent data, 0 never
+	tree         []int64 // processes that it has started
+}
+
+func subjectOf(p *socketstall.Process, j *socketstall.Job) subject {
+	return subject{host: p.Host, pid: p.PID, started: p.Started, job: j, heard: p.Last, sent: p.Sent, tree: p.Doing.Tree}
+}
+
+// over reports whether f was, before a stall began, or is: what a mount holds is told again while it does,
+// and an agent that speaks of the rank and not of the mount sees no end that came while it was away.
+func (f *fact) over(p subject, onset int64) bool {
+	if f.Ended != 0 || f.Kind != "fuse.stall" {
+		return f.Ended != 0 && f.Ended <= onset
+	}
+	return f.Last+int64(socketstall.Fading) < max(p.heard, onset)
+}
+
+// outlived reports whether a rank has gone on after a child of it was killed. It may use up what that had
+// prepared, or have no need of it: so that may be why it is silent later, and holds up nobody by itself.
+func (f *fact) outlived(p subject) bool {
+	return f.Kind == "oom.kill" && f.Of != p.pid && f.Last < p.sent-sameFault
 }
 
 // tells reports whether f can be about that process: its pid may have been another's before.
@@ -320,8 +346,7 @@ func (fs *facts) about(p subject, onset, first int64, kinds []string) *fact {
 			continue
 		}
 		late := f.Onset > first && f.Kind != "fuse.stall" && f.Kind != "host.lockup"
-		over := f.Ended != 0 && f.Ended <= onset
-		if late || over || !slices.Contains(kinds, f.Kind) || best != nil && f.compare(best) >= 0 {
+		if late || f.over(p, onset) || f.outlived(p) && f.Last < onset-deathsBefore || !slices.Contains(kinds, f.Kind) || best != nil && f.compare(best) >= 0 {
 			continue
 		}
 		best = f

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -35,6 +36,7 @@ const (
 	attrThread  = "nccl.wait.thread"    // of the culprit, that does not go on
 	attrDevice  = "fuse.device"         // that holds the culprit
 	attrGPU     = "gpu.id"              // of the culprit, when the kernel names it
+	attrUnheard = "nccl.wait.unheard"   // since when the agent of the culprit is silent
 	attrEdges   = "nccl.wait.edges"     // who waits for whom, as verdict.WriteWaits has it
 )
 
@@ -87,6 +89,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		put(a, "container.id", p.Container)
 		a["process.pid"], a["gen_ai.training.rank"] = p.PID, int64(p.Rank)
 		putStart(a, p.Started)
+		put(a, attrUnheard, g.silence(c.Culprit))
 	}
 	if g.drill() {
 		a[rule.AttributeDrill] = true
@@ -117,8 +120,17 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 			a[attrFar] = int64(c.Far)
 		}
 	}
-	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], ranks, c.Fact != nil && c.Fact.Late)
+	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], ranks, c.Fact != nil && c.Fact.Late)
 	return rule.Finding{Event: eventCulprit, ID: name, Time: c.since(g), Late: c.Fact != nil && c.Fact.Late, Resource: resource, Attributes: a}
+}
+
+// silence is since when the agent of a process is silent, while others see the process stand; "" where it is not.
+func (g *graph) silence(key string) string {
+	since := g.unheard[key]
+	if since == 0 {
+		return ""
+	}
+	return time.Unix(0, since).UTC().Format(time.RFC3339)
 }
 
 // putStart says when the process was started, where that is known.

@@ -17,6 +17,8 @@ type graph struct {
 	active []*socketstall.Stall
 	first  int64 // when the oldest of them was first reported
 	onset  int64 // of the oldest
+	moved  int64 // when something of the job is last known to have moved, or ended
+	fades  int64 // when the next of them is over, because it is not repeated; 0: none is
 
 	ranks     map[rankOn]string             // process of a rank on a host
 	endpoints map[netip.AddrPort]string     // process that has a local address and port
@@ -26,6 +28,7 @@ type graph struct {
 	reads     map[string]*socketstall.Stall // by process: the oldest stall in which it does not read itself
 	open      bool                          // some wait leads to a process that no record came from
 	absence   *absence                      // of its ranks, once it is known
+	unheard   map[string]int64              // by process: since when its agent is silent, while others see it stand
 }
 
 type rankOn struct {
@@ -40,7 +43,8 @@ type edge struct {
 	stall  *socketstall.Stall
 }
 
-func newGraph(j *job, t *thresholds) *graph {
+func (d *detector) graph(j *job, now int64) *graph {
+	t := d.thresholds
 	procs, stalls := j.stalls.Processes, j.stalls.Len()
 	g := &graph{
 		thresholds: t, j: j, procs: procs, ranks: make(map[rankOn]string, len(procs)), endpoints: make(map[netip.AddrPort]string, stalls),
@@ -55,11 +59,15 @@ func newGraph(j *job, t *thresholds) *graph {
 	}
 	for s := range j.stalls.Stalls() {
 		g.locate(s)
-		if j.active(s) {
+	}
+	l := d.lasting(g, now)
+	for s := range j.stalls.Stalls() {
+		if l.lasts(s) {
 			g.active = append(g.active, s)
 			g.first, g.onset = earliest(g.first, s.First), earliest(g.onset, s.Onset)
 		}
 	}
+	g.moved, g.fades, g.unheard = l.moved, l.fades, l.unheard
 	for _, s := range g.active {
 		g.connect(s)
 	}

@@ -17,6 +17,8 @@ type job struct {
 	After int64 `json:"after"` // end of the last episode that was told of
 	Told  *told `json:"told"`  // nil: nothing is being told
 	Mount int64 `json:"mount"` // since when the rank that is named is known to wait for a mount which nothing has named; 0: it does not
+	// Watched is when an agent last said that data of the job moves, by its host.
+	Watched map[string]int64 `json:"watched,omitempty"`
 
 	Changed bool  `json:"changed"` // since the last decision
 	Decided int64 `json:"decided"` // when that was
@@ -58,11 +60,6 @@ func podOf(p *socketstall.Process) string {
 	return strings.Join([]string{p.Pod, p.Namespace, p.PodName, p.Workload}, " ")
 }
 
-// active reports whether s lasts, as far as its job is heard of.
-func (j *job) active(s *socketstall.Stall) bool {
-	return s.Ended == 0 && s.Last >= j.stalls.Last-int64(socketstall.Fading)
-}
-
 // A job with more stalls than small is judged again after perStall for each: five
 // times as long as it takes.
 const (
@@ -87,18 +84,26 @@ func (j *job) due() int64 {
 func (d *detector) judge(j *job, now int64) []rule.Finding {
 	j.Changed, j.Decided, j.Wake = false, now, 0
 	d.forgetEnded(j, now)
-	g := newGraph(j, d.thresholds)
+	g := d.graph(j, now)
+	var over []rule.Finding
 	switch {
 	case now-j.stalls.Last > int64(d.lost):
 		j.Told, j.Thaw = nil, 0
 		d.book.Drop(j.stalls, func(*socketstall.Stall) bool { return true })
 		return nil
-	case len(g.active) == 0:
-		return d.end(j, now)
+	case len(g.active) == 0 || d.left(g, now):
+		return d.end(j, g, now)
 	case now < d.thawed(j, g):
-		j.Wake = d.thawed(j, g)
+		j.Wake = earliest(g.fades, d.thawed(j, g))
 		return nil
+	case j.Told != nil && g.onset > j.Told.Last: // all that stands began after what was told
+		over = j.over(max(g.moved, j.Told.Last))
 	}
+	return append(over, d.decide(j, g, now)...)
+}
+
+// decide says what holds up a job that stands still.
+func (d *detector) decide(j *job, g *graph, now int64) []rule.Finding {
 	j.Thaw = 0
 	c, wait, stands := g.conclude(now, &d.facts)
 	if until := g.mountSpeaks(c, now); until != 0 {
@@ -107,14 +112,14 @@ func (d *detector) judge(j *job, now int64) []rule.Finding {
 	if until := d.stopping(j, g, now); until != 0 {
 		wait, stands = until, true
 	}
-	j.Wake = earliest(wait, j.stalls.Last+int64(d.lost)+1)
+	j.Wake = earliest(earliest(wait, g.fades), j.stalls.Last+int64(d.lost)+1)
 	switch {
 	case stands:
 		return nil
 	case c == nil && g.goesOn(j.Told):
 		return j.goesOn(g)
 	case c == nil && j.Told != nil && j.Ended > j.Told.Said:
-		return j.over()
+		return j.over(j.Ended)
 	case c == nil:
 		return j.takeBack()
 	}
@@ -133,7 +138,7 @@ func (d *detector) stopping(j *job, g *graph, now int64) int64 {
 	if until := last + int64(d.stopped); now < until {
 		return until
 	}
-	if slices.ContainsFunc(g.active, func(s *socketstall.Stall) bool { return !d.facts.ended(g.procs[s.Process], j.stalls) }) {
+	if slices.ContainsFunc(g.active, func(s *socketstall.Stall) bool { return d.facts.endOf(g.procs[s.Process], j.stalls) == 0 }) {
 		return 0
 	}
 	return j.stalls.Last + int64(d.lost) + 1
@@ -237,20 +242,21 @@ func (j *job) takeBack() []rule.Finding {
 }
 
 // end says that the stall is over.
-func (d *detector) end(j *job, now int64) []rule.Finding {
+func (d *detector) end(j *job, g *graph, now int64) []rule.Finding {
 	j.Thaw = 0
+	d.book.Drop(j.stalls, func(s *socketstall.Stall) bool { return s.Ended == 0 && d.quiet(s) < now })
 	if j.stalls.Len() > 0 {
-		j.Wake = max(j.stalls.Last+d.lateness+int64(d.wane), now) + 1
+		j.Wake = max(j.stalls.Last+d.lateness+int64(max(d.wane, socketstall.Fading)), now) + 1
 	}
 	if j.Told == nil {
 		return nil
 	}
-	return j.over()
+	return j.over(g.moved)
 }
 
-// over ends what is told: a stall of the job has ended since.
-func (j *job) over() []rule.Finding {
-	at := max(j.Ended, j.Told.Time)
+// over ends what is told: something of the job has moved then.
+func (j *job) over(at int64) []rule.Finding {
+	at = max(at, j.Told.Time)
 	j.Told, j.After = nil, at
 	return []rule.Finding{{Event: eventEnd, ID: j.stalls.Name, Time: at, Last: at, Attributes: j.named()}}
 }

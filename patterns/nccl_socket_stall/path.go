@@ -162,7 +162,7 @@ func (g *graph) mirrored(s *socketstall.Stall) *socketstall.Stall {
 	}
 	var best *socketstall.Stall
 	for _, o := range g.procs[far].Stalls {
-		if o.Local == s.Peer && o.Peer == s.Local && g.j.active(o) && (best == nil || o.Unacked > best.Unacked || o.Unacked == best.Unacked && before(o, best)) {
+		if o.Local == s.Peer && o.Peer == s.Local && o.Ended == 0 && g.j.repeated(o) && (best == nil || o.Unacked > best.Unacked || o.Unacked == best.Unacked && before(o, best)) {
 			best = o
 		}
 	}

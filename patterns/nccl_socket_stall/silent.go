@@ -86,7 +86,7 @@ func (g *graph) margin(key string) (by, off int64, next string) {
 // tie names nobody where several ranks fell silent within a tick of the kernel's clock, and
 // nothing else says which of them the others wait for.
 func (g *graph) tie(c *conclusion) *conclusion {
-	if c == nil || c.Held != heldSilent || c.Fact != nil || c.Certain {
+	if c == nil || c.Held != heldSilent || c.Certain || c.Fact != nil && !c.Fact.outlived(subjectOf(g.procs[c.Culprit], g.j.stalls)) {
 		return c
 	}
 	tied := g.tied(c.Culprit)
@@ -173,11 +173,12 @@ func (g *graph) stuck(key string, fs *facts) bool {
 	if p.Doing.Silence == socketstall.Usual || p.Doing.Progress() {
 		return false
 	}
-	f := fs.about(subject{host: p.Host, pid: p.PID, started: p.Started, job: g.j.stalls}, g.onset, g.first, order)
+	who := subjectOf(p, g.j.stalls)
+	f := fs.about(who, g.onset, g.first, order)
 	switch {
 	case p.State == socketstall.DiskSleep, p.Doing.Halts():
 		return true
-	case f == nil || f.Ended != 0: // it was answered
+	case f == nil || f.Ended != 0 || f.outlived(who): // it was answered, or went on
 		return false
 	case f.Kind == "fuse.stall":
 		return true
