@@ -85,7 +85,7 @@ func (k *k8sEvents) Start(ctx context.Context, host component.Host) error {
 	k.pods = newPods(client, k.config.JobLabels)
 	k.since = time.Now().Add(-k.config.StartupAge)
 	if last := k.positions.lastTime(); !last.IsZero() {
-		k.since = last
+		k.since, k.conditions.since = last, last.Truncate(time.Second) // the API server tells whole seconds
 	}
 	running, giveUp := context.WithCancel(context.Background())
 	k.giveUp = giveUp
@@ -102,17 +102,17 @@ func (k *k8sEvents) allStreams(client api, host component.Host) []*stream {
 	}
 	var all []*stream
 	for _, namespace := range namespaces {
-		all = append(all, k.stream(host, "events/"+namespace, client.events(namespace), k.event))
+		all = append(all, k.stream(host, "events/"+namespace, client.events(namespace), k.event, func(context.Context, runtime.Object) {}))
 	}
 	if k.config.NodeConditions {
-		s := k.stream(host, "nodes", client.nodes(), k.node)
+		s := k.stream(host, "nodes", client.nodes(), k.node, k.nodeGone)
 		s.position = "" // what the conditions are must be known before a change can be seen
 		all = append(all, s)
 	}
 	return all
 }
 
-func (k *k8sEvents) stream(host component.Host, name string, client *cache.ListWatch, seen func(context.Context, runtime.Object, bool)) *stream {
+func (k *k8sEvents) stream(host component.Host, name string, client *cache.ListWatch, seen func(context.Context, runtime.Object, bool), gone func(context.Context, runtime.Object)) *stream {
 	of := metric.WithAttributes(attribute.String("resource", name))
 	var unhealthy atomic.Bool // told by the stream and by the watch under it
 	works := func() {
@@ -122,7 +122,7 @@ func (k *k8sEvents) stream(host component.Host, name string, client *cache.ListW
 	}
 	return &stream{
 		name: name, client: client, pause: k.pause, position: k.positions.get(name),
-		seen: seen, opened: works,
+		seen: seen, gone: gone, opened: works,
 		moved: func(position string) {
 			k.positions.set(name, position)
 			works()
@@ -169,6 +169,21 @@ func (k *k8sEvents) node(ctx context.Context, object runtime.Object, _ bool) {
 		if o := ofCondition(node.Name, condition); k.conditions.turned(&o) {
 			k.emit(ctx, &o)
 		}
+	}
+}
+
+// nodeGone reports that what was bad of a node that was deleted is over.
+func (k *k8sEvents) nodeGone(ctx context.Context, object runtime.Object) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return
+	}
+	for _, condition := range k.conditions.forget(node.Name) {
+		o := ofCondition(node.Name, corev1.NodeCondition{
+			Type: corev1.NodeConditionType(condition), Status: corev1.ConditionStatus(hint.Good(condition)),
+			LastTransitionTime: metav1.Now(), Message: "the node was removed from the cluster",
+		})
+		k.emit(ctx, &o)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestEvictionBecomesARecordWithNodeAndJob(t *testing.T) {
 	require.NotEmpty(t, attributes["k8s.event.uid"])
 	delete(attributes, "k8s.event.uid")
 	require.Equal(t, map[string]any{
-		"k8s.event.hint": "pod_evicted", "k8s.event.reason": "Evicted", "k8s.event.message": "The node was low on resource: memory",
+		"k8s.event.hint": "pod_evicted", "k8s.event.reason": "Evicted", "k8s.event.message": "The node was low on resource: memory", "k8s.node.pressure": "memory",
 		"k8s.event.count": int64(1), "k8s.object.kind": "Pod", "k8s.object.name": "train-3", "k8s.namespace.name": "ml",
 		"k8s.pod.name": "train-3", "k8s.pod.uid": "0f0e", "k8s.node.name": "gpu-17", "gen_ai.training.job_id": "llm-7", "tracecore.trust": "claimed",
 	}, attributes)
@@ -114,6 +114,75 @@ func TestConditionIsReportedWhenItTurns(t *testing.T) {
 		require.Equal(t, want, hint.Str()+" "+kind.Str())
 	}
 	require.Equal(t, plog.SeverityNumberInfo, all[1].SeverityNumber())
+}
+
+// A node under memory pressure freezes: its kubelet says no more, and the controller of nodes sets
+// every condition to Unknown. The pressure has not gone.
+func TestAConditionThatNobodyKnowsIsNotOver(t *testing.T) {
+	c := newConditions()
+	turns := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) string {
+		o := ofCondition("gpu-17", corev1.NodeCondition{Type: kind, Status: status})
+		if !c.turned(&o) {
+			return ""
+		}
+		return string(o.meaning.Hint) + " " + o.meaning.Pressure
+	}
+	for kind, short := range map[corev1.NodeConditionType]string{"MemoryPressure": "memory", "DiskPressure": "disk", "PIDPressure": "pid"} {
+		require.Empty(t, turns(kind, "Unknown"))
+		require.Equal(t, "node_pressure "+short, turns(kind, "True"))
+		require.Empty(t, turns(kind, "Unknown"))
+		require.Empty(t, turns(kind, "True"), "it is what it was")
+		require.Empty(t, turns(kind, "Unknown"))
+		require.Equal(t, "node_recovered "+short, turns(kind, "False"))
+		require.Empty(t, turns(kind, "Unknown"))
+		require.Empty(t, turns(kind, "False"))
+	}
+	require.Empty(t, turns(corev1.NodeReady, "True"))
+	require.Equal(t, "node_unhealthy ", turns(corev1.NodeReady, "Unknown"))
+	require.Empty(t, turns(corev1.NodeReady, "False"))
+	require.Equal(t, "node_recovered ", turns(corev1.NodeReady, "True"))
+	require.Empty(t, turns("NetworkUnavailable", "True"))
+	require.Empty(t, turns("NetworkUnavailable", "False"))
+}
+
+// Who watched before has told of a pressure, and did not see its end.
+func TestAConditionThatEndedBetweenTwoWatchesIsTold(t *testing.T) {
+	stopped := time.Now()
+	turns := func(c *conditions, at time.Time) bool {
+		o := ofCondition("gpu-17", corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(at)})
+		return c.turned(&o)
+	}
+	require.False(t, turns(newConditions(), stopped.Add(time.Minute)), "nobody has watched before")
+	c := newConditions()
+	c.since = stopped
+	require.False(t, turns(c, stopped.Add(-time.Minute)), "it was seen")
+	c = newConditions()
+	c.since = stopped
+	require.True(t, turns(c, stopped.Add(time.Minute)))
+	require.False(t, turns(c, stopped.Add(time.Minute)))
+}
+
+// A node that is removed is short of nothing any more. Another of its name begins anew.
+func TestWhatWasBadOfANodeEndsWithIt(t *testing.T) {
+	c, sink := newCluster(), &consumertest.LogsSink{}
+	start(t, c, nil, sink)
+	w := nextWatch(t, c.nodesAt)
+	disk := func(status corev1.ConditionStatus) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: status, LastTransitionTime: metav1.Now()}
+	}
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
+	w.Modify(node("gpu-17", disk(corev1.ConditionTrue), ready))
+	w.Delete(node("gpu-17", disk(corev1.ConditionUnknown)))
+	w.Delete(node("gpu-18"))
+	w.Modify(node("gpu-17", disk(corev1.ConditionFalse), ready))
+	w.Modify(node("gpu-17", disk(corev1.ConditionTrue)))
+	all := awaitRecords(t, sink, 3)
+	for i, want := range []string{"node_pressure disk", "node_recovered disk", "node_pressure disk"} {
+		hint, _ := all[i].Attributes().Get("k8s.event.hint")
+		kind, _ := all[i].Attributes().Get("k8s.node.pressure")
+		require.Equal(t, want, hint.Str()+" "+kind.Str())
+	}
+	require.Equal(t, "the node was removed from the cluster", all[1].Body().Str())
 }
 
 // An evicted pod never returns: another one takes its place, of its name or of its job.

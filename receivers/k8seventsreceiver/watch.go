@@ -31,6 +31,7 @@ type stream struct {
 	name   string
 	client *cache.ListWatch
 	seen   func(ctx context.Context, object runtime.Object, listed bool)
+	gone   func(ctx context.Context, object runtime.Object) // told of what was deleted
 	// position is the resource version up to which everything was seen; "" at the
 	// first start and after a gap.
 	position string
@@ -132,6 +133,8 @@ func (s *stream) take(ctx context.Context, event watch.Event) error {
 	switch event.Type {
 	case watch.Added, watch.Modified:
 		s.seen(ctx, event.Object, false)
+	case watch.Deleted:
+		s.gone(ctx, event.Object)
 	case watch.Error:
 		err := apierrors.FromObject(event.Object)
 		if apierrors.IsGone(err) || apierrors.IsResourceExpired(err) {

@@ -32,7 +32,7 @@ const (
 	PID    = "pid"
 )
 
-// Meaning is a hint and, of NodePressure and its end, what is or was short.
+// Meaning is a hint and, of NodePressure, its end and PodEvicted, what the node is or was short of.
 type Meaning struct {
 	Hint     Hint
 	Pressure string
@@ -49,7 +49,6 @@ func (m Meaning) OfNode() bool {
 // pkg/scheduler/framework/preemption, pkg/controller/tainteviction; OOMKilling is
 // node-problem-detector's.
 var reasons = map[string]Meaning{
-	"Evicted":                         {Hint: PodEvicted},
 	"Preempting":                      {Hint: PodPreempted},
 	"Preempted":                       {Hint: PodPreempted},
 	"FailedMount":                     {Hint: MountFailure},
@@ -94,44 +93,59 @@ func OfEvent(reason, message string) Meaning {
 		}
 		return Meaning{Hint: PodEvicted}
 	case "EvictionThresholdMet":
-		return Meaning{NodePressure, shortOf(message)}
+		return Meaning{NodePressure, shortOf(message, "reclaim ")}
+	case "Evicted":
+		return Meaning{PodEvicted, shortOf(message, "The node was low on resource: ", "The node had condition: [")}
 	}
 	return reasons[reason]
 }
 
-// shortOf reads "Attempting to reclaim memory" (eviction_manager.go).
-func shortOf(message string) string {
-	_, resource, _ := strings.Cut(message, "reclaim ")
-	switch {
-	case strings.HasPrefix(resource, "memory"):
-		return Memory
-	case strings.HasPrefix(resource, "pids"):
-		return PID
-	case resource != "":
-		return Disk // ephemeral-storage, inodes, imagefs, containerfs
+// shortOf reads "Attempting to reclaim memory" and why the kubelet evicts: "The node was low on
+// resource: memory. …", or "The node had condition: [MemoryPressure]. " where it does not admit a
+// pod (eviction_manager.go, helpers.go). A pod that uses more than its own limit allows is
+// evicted, too, and its node is short of nothing.
+func shortOf(message string, after ...string) string {
+	for _, words := range after {
+		_, resource, _ := strings.Cut(message, words)
+		switch {
+		case strings.HasPrefix(resource, "memory"), strings.HasPrefix(resource, "MemoryPressure"):
+			return Memory
+		case strings.HasPrefix(resource, "pids"), strings.HasPrefix(resource, "PIDPressure"):
+			return PID
+		case resource != "":
+			return Disk // ephemeral-storage, inodes, imagefs, containerfs, DiskPressure
+		}
 	}
 	return ""
 }
 
 // OfCondition returns what a node condition means that has this status
-// ("True", "False", "Unknown").
+// ("True", "False", "Unknown"): bad, good, or nothing. A node that is silent has conditions of
+// status Unknown (k8s.io/kubernetes v1.35, pkg/controller/nodelifecycle): whether it is short of
+// something still, nobody knows.
 func OfCondition(kind, status string) Meaning {
 	switch kind {
 	case "Ready":
-		if status != "True" {
-			return Meaning{Hint: NodeUnhealthy}
+		if status == Good(kind) {
+			return Meaning{Hint: NodeRecovered}
 		}
-		return Meaning{}
+		return Meaning{Hint: NodeUnhealthy}
 	case "MemoryPressure", "DiskPressure", "PIDPressure":
-		if status == "True" {
-			return Meaning{NodePressure, strings.ToLower(strings.TrimSuffix(kind, "Pressure"))}
+		short := strings.ToLower(strings.TrimSuffix(kind, "Pressure"))
+		switch status {
+		case "True":
+			return Meaning{NodePressure, short}
+		case Good(kind):
+			return Meaning{NodeRecovered, short}
 		}
 	}
 	return Meaning{}
 }
 
-// Recovered is what it means that a node condition which was bad is good again.
-func Recovered(kind string) Meaning {
-	m := OfCondition(kind, "True")
-	return Meaning{NodeRecovered, m.Pressure}
+// Good is the status of a node condition that is good.
+func Good(kind string) string {
+	if kind == "Ready" {
+		return "True"
+	}
+	return "False"
 }

@@ -11,7 +11,15 @@ func TestEvents(t *testing.T) {
 		reason, message string
 		want            Meaning
 	}{
-		{"Evicted", "The node was low on resource: memory.", Meaning{Hint: PodEvicted}},
+		{"Evicted", "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. ", Meaning{PodEvicted, Memory}},
+		{"Evicted", "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 9Gi. ", Meaning{PodEvicted, Disk}},
+		{"Evicted", "The node was low on resource: inodes. ", Meaning{PodEvicted, Disk}},
+		{"Evicted", "The node was low on resource: pids. ", Meaning{PodEvicted, PID}},
+		{"Evicted", "The node had condition: [DiskPressure]. ", Meaning{PodEvicted, Disk}},
+		{"Evicted", "The node had condition: [MemoryPressure PIDPressure]. ", Meaning{PodEvicted, Memory}},
+		{"Evicted", `Usage of EmptyDir volume "cache" exceeds the limit "1Gi". `, Meaning{Hint: PodEvicted}},
+		{"Evicted", "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ", Meaning{Hint: PodEvicted}},
+		{"Evicted", "", Meaning{Hint: PodEvicted}},
 		{"TaintManagerEviction", "Marking for deletion Pod ml/train-3", Meaning{Hint: PodEvicted}},
 		{"TaintManagerEviction", "Cancelling deletion of Pod ml/train-3", Meaning{}},
 		{"Preempted", "Preempted by a pod on node gpu-17", Meaning{Hint: PodPreempted}},
@@ -42,21 +50,19 @@ func TestConditions(t *testing.T) {
 		kind, status string
 		want         Meaning
 	}{
-		{"Ready", "True", Meaning{}},
+		{"Ready", "True", Meaning{Hint: NodeRecovered}},
 		{"Ready", "False", Meaning{Hint: NodeUnhealthy}},
 		{"Ready", "Unknown", Meaning{Hint: NodeUnhealthy}},
 		{"MemoryPressure", "True", Meaning{NodePressure, Memory}},
 		{"DiskPressure", "True", Meaning{NodePressure, Disk}},
 		{"PIDPressure", "True", Meaning{NodePressure, PID}},
-		{"PIDPressure", "False", Meaning{}},
+		{"PIDPressure", "False", Meaning{NodeRecovered, PID}},
 		{"MemoryPressure", "Unknown", Meaning{}},
+		{"DiskPressure", "Unknown", Meaning{}},
+		{"PIDPressure", "Unknown", Meaning{}},
 		{"NetworkUnavailable", "True", Meaning{}},
+		{"NetworkUnavailable", "False", Meaning{}},
 	} {
 		require.Equal(t, tc.want, OfCondition(tc.kind, tc.status), "%s %s", tc.kind, tc.status)
 	}
-}
-
-func TestWhatIsGoodAgain(t *testing.T) {
-	require.Equal(t, Meaning{Hint: NodeRecovered}, Recovered("Ready"))
-	require.Equal(t, Meaning{NodeRecovered, PID}, Recovered("PIDPressure"))
 }

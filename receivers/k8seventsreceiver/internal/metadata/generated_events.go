@@ -81,7 +81,7 @@ func (a K8sEvent) K8sNamespaceName(v string) { a.attributes.Text("k8s.namespace.
 // K8sNodeName sets k8s.node.name: Node it happened on.
 func (a K8sEvent) K8sNodeName(v string) { a.attributes.Text("k8s.node.name", v) }
 
-// K8sNodePressure sets k8s.node.pressure: What a node is short of, or no longer: memory, disk, pid.
+// K8sNodePressure sets k8s.node.pressure: What a node is short of, or no longer, or for want of which it evicts a pod: memory, disk, pid.
 func (a K8sEvent) K8sNodePressure(v string) { a.attributes.Text("k8s.node.pressure", v) }
 
 // K8sObjectKind sets k8s.object.kind: Kind of the object the event is about.
