@@ -125,6 +125,7 @@ func TestDefaultWords(t *testing.T) {
 		"NFS: state manager: lease expired failed on NFSv4 server files.example",
 		"watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python:1234]",
 		"INFO: task python:1234 blocked for more than 120 seconds.",
+		"INFO: task python:1234 blocked in I/O wait for more than 122 seconds.", // Linux 7.1 and later
 		"python[1234]: segfault at 0 ip 00007f0000001000 sp 00007ffe00000000 error 4",
 		" in libnccl.so.2[7f0000000000+1000]",
 		"tracecore: self-test 0123456789abcdef",

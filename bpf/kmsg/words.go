@@ -44,7 +44,7 @@ func DefaultWords() []string {
 		// Watchdogs (kernel/watchdog.c, kernel/hung_task.c).
 		"soft lockup",
 		"hard LOCKUP",
-		"blocked for more than",
+		"INFO: task ", // "… blocked for more than …", since Linux 7.1 "… blocked in I/O wait for more than …", too
 		// A process that died by a fault (arch/x86/mm/fault.c, and
 		// arch/arm64/kernel/traps.c). Where it died is a fragment of its own:
 		// " in libnccl.so.2[…]".

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"math"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
@@ -78,7 +79,7 @@ func (f *Fault) clearedBetween(m *Mark) *sighting {
 			if w.Reboot && f.rule.get(r.Values, "boot") == f.rule.get(m.Values, "boot") {
 				continue
 			}
-			if w.Resolves && w.clears(r, m) && f.trusted(w, r, m.Trust) && m.Time <= r.Time && r.Time < f.onset(f.named()) {
+			if w.Resolves && f.inPlace(w, math.MinInt64, math.MaxInt64, m.Trust) && w.clears(r, m) && f.trusted(w, r, m.Trust) && m.Time <= r.Time && r.Time < f.onset(f.named()) {
 				return &sighting{w, *r}
 			}
 		}

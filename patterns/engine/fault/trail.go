@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"math"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
@@ -254,9 +255,12 @@ func (t *trail) clearing(least verdict.Trust) *sighting {
 func (t *trail) resolving(least verdict.Trust) func(yield func(*Evidence, *Mark) bool) {
 	return func(yield func(*Evidence, *Mark) bool) {
 		for i, w := range t.rule.Watches {
+			if !w.Resolves || len(t.marks[i]) == 0 || !t.inPlace(w, math.MinInt64, math.MaxInt64, least) {
+				continue
+			}
 			for j := range t.marks[i] {
 				m := &t.marks[i][j]
-				if w.Resolves && t.trusted(w, m, least) && (w.Follows == nil || t.counts(w, m, least)) && !yield(w, m) {
+				if t.trusted(w, m, least) && (w.Follows == nil || t.counts(w, m, least)) && !yield(w, m) {
 					return
 				}
 			}

@@ -58,4 +58,16 @@ func (m *memory[K, V]) remove(key K) {
 	}
 }
 
+// expire hands out, and forgets, what was set longer ago than the assembly window.
+func (m *memory[K, V]) expire(now time.Time, each func(V)) {
+	for len(m.order) > 0 {
+		if _, recent := m.recent(m.order[0], now); recent {
+			return
+		}
+		value, _ := m.get(m.order[0])
+		m.remove(m.order[0])
+		each(value)
+	}
+}
+
 func (m *memory[K, V]) len() int { return len(m.entries) }

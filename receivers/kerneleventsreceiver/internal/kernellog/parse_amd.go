@@ -17,7 +17,8 @@ var amdWriters = writers{modules: []string{"amdgpu"}, functions: []string{
 
 // amdLine takes off what begins the lines of the driver: "amdgpu 0000:28:00.0: ", with
 // "amdgpu: " or "[drm] " and "*ERROR* " after it, or "[drm:amdgpu_job_timedout [amdgpu]]
-// *ERROR* ".
+// *ERROR* ". The number of an event of RAS, "{3}", stands right before its text (Linux 6.11
+// and later, amdgpu_ras_event_log_print).
 func amdLine(text string) (device, rest string, found bool) {
 	if rest, found = strings.CutPrefix(text, "[drm:amdgpu_"); found {
 		_, rest, found = strings.Cut(rest, " [amdgpu]] *ERROR* ")
@@ -27,27 +28,88 @@ func amdLine(text string) (device, rest string, found bool) {
 	for _, more := range []string{"amdgpu: ", "[drm] ", "*ERROR* "} {
 		rest = strings.TrimPrefix(rest, more)
 	}
+	if event, after, numbered := strings.Cut(rest, "}"); numbered && strings.HasPrefix(event, "{") {
+		if _, behind, ok := number(event[1:]); ok && behind == "" {
+			rest = after
+		}
+	}
 	return device, rest, driver == "amdgpu" && device != ""
 }
 
-// parseAMD reads the lines of the amdgpu driver.
+// parseAMD reads the lines of the amdgpu driver. Each can complete the fault that its writer
+// has told just before.
 func (p *assembler) parseAMD(faults []Fault, l line) ([]Fault, Outcome) {
 	device, rest, found := amdLine(l.text)
 	if !found {
 		return faults, Unrecognized
 	}
+	waiting := len(faults)
+	faults, known := p.completeAMD(faults, l, device, rest)
+	faults, outcome := p.parseAMDLine(faults, l, device, rest)
+	switch {
+	case len(faults) > waiting:
+		return faults, Reported
+	case known && outcome == Unrecognized:
+		return faults, Benign
+	}
+	return faults, outcome
+}
+
+func (p *assembler) parseAMDLine(faults []Fault, l line, device, rest string) ([]Fault, Outcome) {
 	if ring, timeout := strings.CutPrefix(rest, "ring "); timeout {
 		return p.amdTimeout(faults, l, device, ring)
+	}
+	if ring, found := strings.CutPrefix(rest, "Ring "); found {
+		return p.amdRingReset(faults, l, device, ring)
 	}
 	if reset, found := strings.CutPrefix(rest, "GPU reset"); found {
 		return p.amdReset(faults, l, device, reset)
 	}
+	if strings.HasPrefix(rest, "device lost from bus!") { // amdgpu_device.c, as a reset begins
+		return append(faults, p.lostGPU(l, device, vendorAMD)), Reported
+	}
 	for _, begin := range []string{"[gfxhub", "[mmhub"} {
 		if hub, found := strings.CutPrefix(rest, begin); found && strings.Contains(hub, "page fault") {
-			return append(faults, p.amdPageFault(l, device, hub)), Reported
+			return p.amdPageFault(faults, l, device, hub)
 		}
 	}
 	return p.amdUncorrectable(faults, l, device, rest)
+}
+
+// holdAMD keeps a fault of which the next lines of its writer tell more.
+func (p *assembler) holdAMD(faults []Fault, l line, f Fault) ([]Fault, Outcome) {
+	forgotten, full := p.amd.set(l.PID, f, l.Time)
+	if full {
+		return append(faults, forgotten), Reported
+	}
+	return faults, Benign
+}
+
+// completeAMD gives out the fault that waits for a line of this writer, with the process that the
+// line names. A fault without a GPU, as up to Linux 6.8 a ring that timed out comes, waits on
+// for "amdgpu 0000:c5:00.0: amdgpu: GPU reset begin!", with which the reset of that GPU follows.
+// known is whether the line is of use to such a fault alone.
+func (p *assembler) completeAMD(faults []Fault, l line, device, rest string) (_ []Fault, known bool) {
+	pid, name, known := l.amdTask(rest)
+	f, open := p.amd.get(l.PID)
+	if !open {
+		return faults, known
+	}
+	if _, current := p.amd.recent(l.PID, l.Time); current {
+		if pid != 0 && f.OwnerPID == 0 {
+			f.own(name, pid)
+		}
+		if a, ok := f.Event.(metadata.GpuFault); ok && f.Key.Subject == "" && strings.HasPrefix(rest, "GPU reset begin") {
+			f.Key.Subject = device
+			a.GpuID(device)
+		}
+		if known && f.Key.Subject == "" {
+			p.amd.set(l.PID, f, l.Time)
+			return faults, known
+		}
+	}
+	p.amd.remove(l.PID)
+	return append(faults, f), known
 }
 
 func (p *assembler) amdTimeout(faults []Fault, l line, device, rest string) ([]Fault, Outcome) {
@@ -59,15 +121,19 @@ func (p *assembler) amdTimeout(faults []Fault, l line, device, rest string) ([]F
 		return faults, Benign
 	}
 	f, _ := p.amdFault(l, device, "ring_timeout", ring)
-	return append(faults, f), Reported
+	return p.holdAMD(faults, l, f)
 }
 
-func (p *assembler) amdPageFault(l line, device, rest string) Fault {
+func (p *assembler) amdPageFault(faults []Fault, l line, device, rest string) ([]Fault, Outcome) {
 	hub, after, _ := strings.Cut(rest, "]")
 	f, _ := p.amdFault(l, device, "page_fault", hub)
+	f.ApplicationCaused = true
+	if !strings.Contains(after, " process ") { // up to Linux 6.8 the line itself names it
+		return p.holdAMD(faults, l, f)
+	}
 	f.OwnerPID, f.OwnerName = l.amdProcess(after)
-	f.Key.PID, f.ApplicationCaused = f.OwnerPID, true
-	return f
+	f.Key.PID = f.OwnerPID
+	return append(faults, f), Reported
 }
 
 func (p *assembler) amdFault(l line, device, fault, part string) (Fault, metadata.GpuFault) {
@@ -112,13 +178,36 @@ func (p *assembler) amdUncorrectable(faults []Fault, l line, device, rest string
 }
 
 // amdCounts reports whether a word can stand before the number of errors: "socket: 0,
-// die: 1, 3 new", "Total 3", "{1}".
+// die: 1, 3 new", "Total 3".
 func amdCounts(word string) bool {
-	word = strings.Trim(word, "{}:,")
+	word = strings.Trim(word, ":,")
 	if _, rest, ok := number(word); ok && rest == "" {
 		return true
 	}
 	return slices.Contains([]string{"socket", "die", "aid", "hbm", "Total", "no", "No"}, word)
+}
+
+// amdRingReset reads "Ring gfx_0.0.0 reset succeeded" of a ring that was reset alone
+// (amdgpu_job.c; not said by the first kernels that do so). Where it failed, the whole GPU is reset.
+func (p *assembler) amdRingReset(faults []Fault, l line, device, rest string) ([]Fault, Outcome) {
+	ring, after, found := strings.Cut(rest, " reset ")
+	switch {
+	case found && strings.HasPrefix(after, "succeeded"):
+		return append(faults, p.amdRecovered(l, device, ring)), Reported
+	case found && strings.HasPrefix(after, "fail"):
+		return faults, Benign
+	}
+	return faults, Unrecognized
+}
+
+func (p *assembler) amdRecovered(l line, device, ring string) Fault {
+	a := metadata.GpuRecoveredOn(record.Early())
+	f := p.fault(l, a, device)
+	f.Key.Part, f.State = ring, "recovered"
+	f.judge(p.catalogue.Fault(metadata.EventGpuRecovered))
+	p.putGPU(a.Gpu(), device, vendorAMD)
+	a.KerneleventsBlock(ring)
+	return f
 }
 
 // amdReset reads "GPU reset(5) succeeded!" and "GPU reset succeeded, trying to
@@ -126,17 +215,27 @@ func amdCounts(word string) bool {
 func (p *assembler) amdReset(faults []Fault, l line, device, after string) ([]Fault, Outcome) {
 	switch {
 	case strings.Contains(after, "succeeded"):
-		a := metadata.GpuRecoveredOn(record.Early())
-		f := p.fault(l, a, device)
-		f.State = "recovered"
-		f.judge(p.catalogue.Fault(metadata.EventGpuRecovered))
-		p.putGPU(a.Gpu(), device, vendorAMD)
-		return append(faults, f), Reported
+		return append(faults, p.amdRecovered(l, device, "")), Reported
 	case strings.Contains(after, "failed"):
 		f, _ := p.amdFault(l, device, "reset_failed", "")
 		return append(faults, f), Reported
 	}
 	return faults, Benign
+}
+
+// amdTask reads the process of a fault where it stands in a line of its own: "Process
+// information: process python pid 1234 thread …" (amdgpu_job.c), "in process python pid 1234
+// …" (Linux 6.9 and later, gmc_v9_0.c and its like), and for both since Linux 6.17 "Process
+// python pid 1234 …" (amdgpu_vm_print_task_info).
+func (l line) amdTask(text string) (pid uint32, name string, known bool) {
+	text = strings.TrimLeft(text, " ")
+	for _, begin := range []string{"Process information: process ", "in process ", "Process "} {
+		if task, found := strings.CutPrefix(text, begin); found {
+			pid, name = l.amdProcess("process " + task)
+			return pid, name, true
+		}
+	}
+	return 0, "", false
 }
 
 // amdProcess reads "… for process python pid 1234 thread …" or "… in process

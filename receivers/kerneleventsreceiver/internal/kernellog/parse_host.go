@@ -22,17 +22,40 @@ func (p *assembler) parseLockup(faults []Fault, l line) ([]Fault, Outcome) {
 	if rest, found := strings.CutPrefix(text, "BUG: soft lockup - CPU#"); found {
 		return append(faults, p.softLockup(l, rest)), Reported
 	}
-	if cpu, found := strings.CutPrefix(text, "Watchdog detected hard LOCKUP on cpu "); found {
+	if cpu, found := strings.CutPrefix(withoutCPU(text), "Watchdog detected hard LOCKUP on cpu "); found {
 		return append(faults, p.hardLockup(l, cpu)), Reported
 	}
-	if task, found := strings.CutPrefix(text, "INFO: task "); found && strings.Contains(task, blockedFor) {
-		return append(faults, p.hungTask(l, task)), Reported
+	if rest, found := strings.CutPrefix(text, "INFO: task "); found {
+		if task, seconds, blocked := blockedTask(rest); blocked {
+			return append(faults, p.hungTask(l, task, seconds)), Reported
+		}
 	}
 	return faults, Unrecognized
 }
 
-// blockedFor stands between a task and its seconds.
-const blockedFor = " blocked for more than "
+// withoutCPU takes off the CPU that reports, with which Linux 6.11 and later begin the line of
+// a hard lockup: "CPU4: ".
+func withoutCPU(text string) string {
+	if cpu, found := strings.CutPrefix(text, "CPU"); found {
+		if _, rest, ok := number(cpu); ok && strings.HasPrefix(rest, ": ") {
+			return rest[len(": "):]
+		}
+	}
+	return text
+}
+
+// blockedTask splits "python:1234 blocked for more than 120 seconds." Linux 7.1 and later say
+// "blocked in I/O wait for more than" where the task waits for I/O. The name of a task can hold
+// some of the words; the kernel's own are the last.
+func blockedTask(text string) (task, seconds string, ok bool) {
+	const lasts = " for more than "
+	at := strings.LastIndex(text, lasts)
+	if at < 0 {
+		return "", "", false
+	}
+	task, ok = strings.CutSuffix(strings.TrimSuffix(text[:at], " in I/O wait"), " blocked")
+	return task, text[at+len(lasts):], ok
+}
 
 // parseNFS reads "nfs: server 10.0.0.9 not responding, still trying" (or "timed
 // out") and "nfs: server 10.0.0.9 OK" (net/sunrpc/clnt.c); lockd says the same.
@@ -82,20 +105,18 @@ func (p *assembler) softLockup(l line, rest string) Fault {
 	return f
 }
 
-// hardLockup reads "Watchdog detected hard LOCKUP on cpu 3".
+// hardLockup reads the number of the CPU that is stuck.
 func (p *assembler) hardLockup(l line, cpu string) Fault {
 	f, a := p.lockup(l, "hard_lockup")
 	f.putCPU(a, cpu)
 	return f
 }
 
-// hungTask reads "INFO: task python:1234 blocked for more than 120 seconds."
-// (kernel/hung_task.c).
-func (p *assembler) hungTask(l line, task string) Fault {
+// hungTask is told of a task and of its seconds (kernel/hung_task.c).
+func (p *assembler) hungTask(l line, task, seconds string) Fault {
 	f, a := p.lockup(l, "hung_task")
-	end := strings.LastIndex(task, blockedFor)
-	f.own(l.nameAndPID(task[:end]))
-	putSeconds(a, task[end+len(blockedFor):])
+	f.own(l.nameAndPID(task))
+	putSeconds(a, seconds)
 	return f
 }
 

@@ -72,12 +72,12 @@ func (p *assembler) parseLost(faults []Fault, l line) ([]Fault, Outcome) {
 	}
 	if strings.HasPrefix(rest, "fallen off the bus") {
 		p.lost.remove(l.PID)
-		return append(faults, p.lostGPU(l, device)), Reported
+		return append(faults, p.lostGPU(l, device, vendorNVIDIA)), Reported
 	}
 	if gpu, found := strings.CutPrefix(rest, "GPU "); found {
 		address, words, _ := strings.Cut(gpu, ": ")
 		if gone, isGPU := pciAddress(address); isGPU && strings.HasPrefix(words, "GPU has fallen off the bus") {
-			return append(faults, p.lostGPU(l, gone)), Reported
+			return append(faults, p.lostGPU(l, gone, vendorNVIDIA)), Reported
 		}
 	}
 	if gpu, found := strings.CutPrefix(rest, "The NVIDIA GPU "); found {
@@ -99,7 +99,7 @@ func (p *assembler) beginLost(faults []Fault, l line, gpu string) ([]Fault, Outc
 	}
 	installed, end, _ := strings.Cut(l.more, "\n")
 	if strings.Contains(installed, "installed in this system has") && strings.HasPrefix(strings.TrimSpace(end), "NVRM: fallen off the bus") {
-		f := p.lostGPU(l, device)
+		f := p.lostGPU(l, device, vendorNVIDIA)
 		f.Text = l.Text
 		return append(faults, f), Reported
 	}
@@ -107,11 +107,11 @@ func (p *assembler) beginLost(faults []Fault, l line, gpu string) ([]Fault, Outc
 	return faults, Benign
 }
 
-func (p *assembler) lostGPU(l line, device string) Fault {
+func (p *assembler) lostGPU(l line, device, vendor string) Fault {
 	a := metadata.GpuLostOn(record.Early())
 	f := p.fault(l, a, device)
 	f.judge(p.catalogue.Fault(metadata.EventGpuLost))
-	p.putGPU(a.Gpu(), device, vendorNVIDIA)
+	p.putGPU(a.Gpu(), device, vendor)
 	return f
 }
 
@@ -174,22 +174,6 @@ func (p *assembler) rememberHardwareError(faults []Fault, key hardwareKey, c har
 	}
 	if forgotten, full := p.hardware.set(key, c, at); full && !forgotten.reported {
 		faults = append(faults, forgotten.fault)
-	}
-	return faults
-}
-
-// expireHardwareErrors reports those whose severity never came.
-func (p *assembler) expireHardwareErrors(faults []Fault, now time.Time) []Fault {
-	for len(p.hardware.order) > 0 {
-		key := p.hardware.order[0]
-		open := p.hardware.entries[key]
-		if now.Sub(open.at) <= assemblyWindow {
-			break
-		}
-		if !open.value.reported {
-			faults = append(faults, open.value.fault)
-		}
-		p.hardware.remove(key)
 	}
 	return faults
 }

@@ -2,7 +2,6 @@ package kernellog
 
 import (
 	"strings"
-	"time"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
@@ -77,20 +76,6 @@ func ofType(f Fault, kind string) Fault {
 		a.KerneleventsPcieErrorType(kind)
 	}
 	return f
-}
-
-// expirePorts appends the errors whose type did not come.
-func (p *assembler) expirePorts(faults []Fault, now time.Time) []Fault {
-	for len(p.ports.order) > 0 {
-		address := p.ports.order[0]
-		if _, recent := p.ports.recent(address, now); recent {
-			break
-		}
-		f, _ := p.ports.get(address)
-		faults = append(faults, ofType(f, ""))
-		p.ports.remove(address)
-	}
-	return faults
 }
 
 // aerSeverity names what kernels print as Corrected, Correctable, "Uncorrected

@@ -47,6 +47,7 @@ type assembler struct {
 	sxids    memory[sxidKey, struct{}]         // SXids reported, whose detail records may follow
 	hardware memory[hardwareKey, hardwareCase] // hardware errors whose severity may still come
 	ports    memory[string, Fault]             // port → its error, whose type may still come
+	amd      memory[uint32, Fault]             // writer → fault of an AMD GPU, whose process may still come
 }
 
 // NewParser returns a parser that judges faults by their meanings.
@@ -106,7 +107,14 @@ func (p *Parser) Expire(faults []Fault, now time.Time) []Fault {
 func (p *Parser) Pending() bool { return p.proven.pending() || p.claimed.pending() }
 
 func (p *assembler) expire(faults []Fault, now time.Time) []Fault {
-	return p.expirePorts(p.expireHardwareErrors(faults, now), now)
+	p.hardware.expire(now, func(c hardwareCase) {
+		if !c.reported {
+			faults = append(faults, c.fault)
+		}
+	})
+	p.ports.expire(now, func(f Fault) { faults = append(faults, ofType(f, "")) })
+	p.amd.expire(now, func(f Fault) { faults = append(faults, f) })
+	return faults
 }
 
-func (p *assembler) pending() bool { return p.hardware.len()+p.ports.len() > 0 }
+func (p *assembler) pending() bool { return p.hardware.len()+p.ports.len()+p.amd.len() > 0 }

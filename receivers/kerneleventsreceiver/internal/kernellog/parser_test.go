@@ -55,7 +55,7 @@ func show(t *testing.T, f Fault) string {
 
 // TestLineShapes runs each case of testdata/lines.txt through a parser of its
 // own. A line is followed by the faults it reports ("=> {…}") or by "=> benign"
-// or "=> unrecognized".
+// or "=> unrecognized". What only waited for more comes last.
 func TestLineShapes(t *testing.T) {
 	const file = "testdata/lines.txt"
 	text, err := os.ReadFile(file)
@@ -102,6 +102,9 @@ func playSection(t *testing.T, body string) (want, got string) {
 		if len(faults) == 0 {
 			result.WriteString("=> " + string(outcome) + "\n")
 		}
+	}
+	for _, f := range p.Expire(nil, start.Add(time.Hour)) {
+		result.WriteString(show(t, f) + "\n")
 	}
 	return want, result.String()
 }

@@ -24,6 +24,7 @@ var shapes = map[string]struct {
 	"sxid":           {"nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up", kmsg.Function{Name: "nvswitch_os_print", Module: "nvidia"}},
 	"lost":           {"NVRM: GPU 0000:65:00.0: GPU has fallen off the bus.", kmsg.Function{Name: "nv_printf", Module: "nvidia"}},
 	"hardware error": {"nvidia 0000:65:00.0: NVRM: {7}[Hardware Error]: event severity: fatal", kmsg.Function{Name: "nv_printf", Module: "nvidia"}},
+	"amd lost":       {"amdgpu 0000:03:00.0: amdgpu: device lost from bus!", kmsg.Function{Name: "amdgpu_device_gpu_recover", Module: "amdgpu"}},
 	"amd reset":      {"amdgpu 0000:c3:00.0: amdgpu: GPU reset(5) succeeded!", kmsg.Function{Name: "amdgpu_device_gpu_recover", Module: "amdgpu"}},
 	"amd ring":       {"[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout, signaled seq=1, emitted seq=2", kmsg.Function{Name: "amdgpu_job_timedout", Module: "amdgpu"}},
 	"amd errors":     {"amdgpu 0000:01:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block", kmsg.Function{Name: "amdgpu_ras_query_error_count"}},
@@ -47,8 +48,9 @@ var shapes = map[string]struct {
 
 func parse(t *testing.T, writer kmsg.Writer, origin kmsg.Function, text string) []Fault {
 	t.Helper()
-	faults, _ := newTestParser(t).Parse(nil, &kmsg.Event{Time: start, PID: 99, Writer: writer, Origin: origin, Text: text})
-	return faults
+	p := newTestParser(t)
+	faults, _ := p.Parse(nil, &kmsg.Event{Time: start, PID: 99, Writer: writer, Origin: origin, Text: text})
+	return p.Expire(faults, start.Add(time.Hour))
 }
 
 func TestALineIsProvenByItsWriterAlone(t *testing.T) {
@@ -206,6 +208,7 @@ func TestANameAccusesNobodyElse(t *testing.T) {
 		"amd, in":     {"amdgpu 0000:0a:00.0: amdgpu: [gfxhub0] page fault (src_id:0 ring:24 vmid:3 pasid:1) in process %s pid 99 thread %[1]s pid 99", shapes["amd page fault"].writer},
 		"soft lockup": {"watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [%s:99]", shapes["soft lockup"].writer},
 		"hung task":   {"INFO: task %s:99 blocked for more than 120 seconds.", shapes["hung task"].writer},
+		"hung in I/O": {"INFO: task %s:99 blocked in I/O wait for more than 120 seconds.", shapes["hung task"].writer},
 		"page":        {"Memory failure: 0x1d3f5a: Sending SIGBUS to %s:99 due to hardware memory corruption", shapes["page"].writer},
 		"page, kill":  {"Memory failure: 0x1d3f5a: forcibly killing %s:99 because of failure to unmap corrupted page", shapes["page"].writer},
 		"mce":         {"MCE: Killing %s:99 due to hardware memory corruption fault at 7f1c2e400000", shapes["mce"].writer},
@@ -224,6 +227,32 @@ func TestANameAccusesNobodyElse(t *testing.T) {
 			}
 		}
 		require.Positive(t, proven, about)
+	}
+}
+
+// Nor does one in the line that follows a fault of an AMD GPU, or a line that is not the driver's, or of another writer.
+func TestTheNextLineAccusesNobodyElse(t *testing.T) {
+	const fault = "amdgpu 0000:0a:00.0: amdgpu: [gfxhub] page fault (src_id:0 ring:24 vmid:8 pasid:32770)"
+	driver := shapes["amd page fault"].writer
+	owner := func(pid uint32, writer kmsg.Writer, origin kmsg.Function, text string) uint32 {
+		p := newTestParser(t)
+		faults, _ := p.Parse(nil, &kmsg.Event{Time: start, PID: 5, Writer: kmsg.WriterKernel, Origin: driver, Text: fault})
+		faults, _ = p.Parse(faults, &kmsg.Event{Time: start, PID: pid, Writer: writer, Origin: origin, Text: text})
+		faults = p.Expire(faults, start.Add(time.Hour))
+		require.Len(t, faults, 1)
+		require.Equal(t, record.Proven, faults[0].Key.Trust)
+		return faults[0].OwnerPID
+	}
+	for _, shape := range []string{" in process %s pid 99 thread %[1]s pid 99)", " Process %s pid 99 thread %[1]s pid 99"} {
+		line := "amdgpu 0000:0a:00.0: amdgpu: " + shape
+		for _, name := range []string{"a pid 77\n", "a pid 77)\n", "a pid 77 thread", "process a pid 7", "a pid 7\nprocess", "Process a pid 7"} {
+			require.Contains(t, []uint32{0, 99}, owner(5, kmsg.WriterKernel, driver, fmt.Sprintf(line, name)), name)
+		}
+		said := fmt.Sprintf(line, "python")
+		require.EqualValues(t, 99, owner(5, kmsg.WriterKernel, driver, said))
+		require.Zero(t, owner(6, kmsg.WriterKernel, driver, said), "of another writer")
+		require.Zero(t, owner(5, kmsg.WriterUserspace, kmsg.Function{}, said), "a claim")
+		require.Zero(t, owner(5, kmsg.WriterKernel, shapes["xid"].writer, said), "of another driver")
 	}
 }
 
@@ -261,7 +290,7 @@ func FuzzTrust(f *testing.F) {
 		f.Add(strings.TrimSpace(line), "NVRM: fallen off the bus", "show_signal_msg", "")
 	}
 	writes := map[string]writers{
-		metadata.EventGpuXid: nvidiaWriters, metadata.EventGpuLost: nvidiaWriters, metadata.EventNvswitchSxid: nvidiaWriters, metadata.EventNetworkLink: networkWriters,
+		metadata.EventGpuXid: nvidiaWriters, metadata.EventNvswitchSxid: nvidiaWriters, metadata.EventNetworkLink: networkWriters,
 		metadata.EventNetworkModuleFault: networkWriters, metadata.EventPcieError: pcieWriters, metadata.EventStorageNotResponding: nfsWriters, metadata.EventStorageRecovered: nfsWriters,
 		metadata.EventHostLockup: watchdogWriters, metadata.EventProcessSegfault: crashWriters, metadata.EventGpuRecovered: amdWriters,
 	}
@@ -271,7 +300,7 @@ func FuzzTrust(f *testing.F) {
 		for _, fault := range whole {
 			either := writes[fault.Key.Event].include(origin)
 			switch fault.Key.Event {
-			case metadata.EventGpuFault:
+			case metadata.EventGpuFault, metadata.EventGpuLost:
 				either = nvidiaWriters.include(origin) || amdWriters.include(origin)
 			case metadata.EventHostMemoryError:
 				either = edacWriters.include(origin) || memoryFailureWriters.include(origin)

@@ -116,7 +116,7 @@ func (GpuFault) EventName() string { return EventGpuFault }
 // Attributes is where they are written.
 func (a GpuFault) Attributes() *record.Attributes { return a.attributes }
 
-// KerneleventsBlock sets kernelevents.block: Ring or block of the GPU that failed (AMD).
+// KerneleventsBlock sets kernelevents.block: Ring or block of the GPU that failed, or ring that was reset alone (AMD).
 func (a GpuFault) KerneleventsBlock(v string) { a.attributes.Text("kernelevents.block", v) }
 
 // KerneleventsErrorCount sets kernelevents.error_count: Errors the line counts.
@@ -163,7 +163,7 @@ func (GpuLost) EventName() string { return EventGpuLost }
 // Attributes is where they are written.
 func (a GpuLost) Attributes() *record.Attributes { return a.attributes }
 
-// GpuRecovered writes the attributes of the event gpu.recovered: A reset of a GPU succeeded, or a GPU that was lost answers again.
+// GpuRecovered writes the attributes of the event gpu.recovered: A reset of a GPU succeeded, or of the ring of it that kernelevents.block names; or a GPU that was lost answers again.
 type GpuRecovered struct {
 	attributes *record.Attributes
 	record.TrustAttributes
@@ -175,7 +175,7 @@ type GpuRecovered struct {
 
 // GpuRecovered begins a record.
 func (b *LogsBuilder) GpuRecovered(head record.Head) GpuRecovered {
-	return GpuRecoveredOn(b.Begin(EventGpuRecovered, 19, head))
+	return GpuRecoveredOn(b.Begin(EventGpuRecovered, 20, head))
 }
 
 // GpuRecoveredOn writes the attributes there.
@@ -195,6 +195,9 @@ func (GpuRecovered) EventName() string { return EventGpuRecovered }
 
 // Attributes is where they are written.
 func (a GpuRecovered) Attributes() *record.Attributes { return a.attributes }
+
+// KerneleventsBlock sets kernelevents.block: Ring or block of the GPU that failed, or ring that was reset alone (AMD).
+func (a GpuRecovered) KerneleventsBlock(v string) { a.attributes.Text("kernelevents.block", v) }
 
 // GpuXid writes the attributes of the event gpu.xid: An NVIDIA Xid.
 type GpuXid struct {
