@@ -31,7 +31,7 @@ func (f *Fault) lending(yield func(*Evidence, *Mark) bool) {
 			continue
 		}
 		for j := range f.marks[i] {
-			if m := &f.marks[i][j]; f.counts(w, m, f.verdict.best.trust) && !yield(w, m) {
+			if m := &f.marks[i][j]; f.counts(w, m, f.verdict.best.trust) && f.reached(w, m, f.verdict.best.trust) && !yield(w, m) {
 				return
 			}
 		}

@@ -103,7 +103,7 @@ func (f *Fault) inOrder(yield func(*Evidence, *Mark) bool) {
 				continue
 			}
 			for j := range f.marks[i] {
-				if m := &f.marks[i][j]; f.trusted(w, m, f.verdict.best.trust) && (w.Follows == nil && w.unsaid == nil || f.counts(w, m, f.verdict.best.trust)) && !yield(w, m) {
+				if m := &f.marks[i][j]; f.trusted(w, m, f.verdict.best.trust) && (!holds || f.reached(w, m, f.verdict.best.trust)) && (w.Follows == nil && w.unsaid == nil || f.counts(w, m, f.verdict.best.trust)) && !yield(w, m) {
 					return
 				}
 			}
@@ -318,7 +318,7 @@ func (f *Fault) told(w *Evidence) []Mark {
 	}
 	marks := f.marks[w.index]
 	if w.conditional() && !decides && f.saw(w) {
-		idle := func(m Mark) bool { return !f.counts(w, &m, least) }
+		idle := func(m Mark) bool { return !f.counts(w, &m, least) || !f.reached(w, &m, least) }
 		if counting := slices.DeleteFunc(slices.Clone(marks), idle); len(counting) > 0 {
 			marks = counting
 		}
@@ -424,10 +424,7 @@ func (f *Fault) oneEvidence(w *Evidence, marks []Mark, folded float64) verdict.E
 		if field == rule.FieldCount {
 			return strconv.FormatUint(one.Count, 10), true
 		}
-		if value, ok := f.computed(w, field); ok {
-			return value, true
-		}
-		return f.value(field)
+		return f.computed(w, field)
 	}})
 	return one
 }

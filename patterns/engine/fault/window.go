@@ -299,6 +299,31 @@ func (t *trail) counts(w *Evidence, m *Mark, least verdict.Trust) bool {
 	return false
 }
 
+// reached reports whether the thing of m is among those that w asks for: its own marks in one window,
+// m among them, add up. What did not get there shows nothing of what others show.
+func (t *trail) reached(w *Evidence, m *Mark, least verdict.Trust) bool {
+	thing, ok := Tuple(m.Values, w.By)
+	if len(w.By) == 0 || w.Occurs.Count <= 1 || !ok {
+		return true
+	}
+	marks, span := t.marks[w.index], int64(w.Occurs.Within)
+	for first := range marks {
+		if marks[first].Last < m.Time-span || marks[first].Time > m.Time {
+			continue
+		}
+		sum := 0.0
+		for i := first; i < len(marks) && marks[i].Time-span <= marks[first].Last; i++ {
+			if its, _ := Tuple(marks[i].Values, w.By); its == thing && t.counts(w, &marks[i], least) {
+				sum += marks[i].Count
+			}
+		}
+		if sum >= w.Occurs.Count {
+			return true
+		}
+	}
+	return false
+}
+
 // soonAfter reports whether m of w, which must follow something, came soon enough after before.
 func (w *Evidence) soonAfter(before, m *Mark) bool {
 	return before.Time <= m.Last && before.Last >= m.Time-int64(w.Follows.Within)
