@@ -127,6 +127,7 @@ func TestDefaultWords(t *testing.T) {
 		"INFO: task python:1234 blocked for more than 120 seconds.",
 		"INFO: task python:1234 blocked in I/O wait for more than 122 seconds.", // Linux 7.1 and later
 		"python[1234]: segfault at 0 ip 00007f0000001000 sp 00007ffe00000000 error 4",
+		"traps: python3[124] trap invalid opcode ip:7f0000001000 sp:7ffd0 error:0",
 		" in libnccl.so.2[7f0000000000+1000]",
 		"tracecore: self-test 0123456789abcdef",
 	} {

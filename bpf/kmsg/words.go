@@ -50,6 +50,7 @@ func DefaultWords() []string {
 		// " in libnccl.so.2[…]".
 		"segfault at",
 		"general protection fault ip:",
+		"trap invalid opcode ip:",
 		"unhandled exception: ",
 		" in lib",
 	}

@@ -27,7 +27,7 @@ type crash struct {
 
 // parseCrash reads "python[1234]: segfault at 10 ip … error 4 in libnccl.so.2[…]"
 // (arch/x86/mm/fault.c), "traps: python[1234] general protection fault ip:… in
-// libcuda.so.1[…]" (arch/x86/kernel/traps.c) and "python[1234]: unhandled
+// libcuda.so.1[…]", "traps: python[1234] trap invalid opcode ip:…" (arch/x86/kernel/traps.c) and "python[1234]: unhandled
 // exception: … in libc10.so[…]" (arch/arm64/kernel/traps.c). The place, " in
 // libnccl.so.2[…]", is a KERN_CONT fragment and can come by itself. Only a crash
 // inside a library of the catalogue is of interest here; the end of the process
@@ -72,6 +72,7 @@ func beginCrash(l line) (crash, bool) {
 	for _, shape := range [...]struct{ words, kind string }{
 		{"]: segfault at ", "segfault"},
 		{"] general protection fault ip:", "general_protection"},
+		{"] trap invalid opcode ip:", "invalid_opcode"},    // SIGILL: an instruction that the CPU has not
 		{"]: unhandled exception:", "unhandled_exception"}, // the end of its first fragment
 	} {
 		before, after, found := strings.Cut(l.text, shape.words)

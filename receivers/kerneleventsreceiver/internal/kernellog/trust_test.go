@@ -43,6 +43,7 @@ var shapes = map[string]struct {
 	"hard lockup":    {"NMI watchdog: Watchdog detected hard LOCKUP on cpu 3", kmsg.Function{Name: "watchdog_hardlockup_check"}},
 	"hung task":      {"INFO: task python:1234 blocked for more than 120 seconds.", kmsg.Function{Name: "check_hung_uninterruptible_tasks"}},
 	"crash":          {"python[99]: segfault at 10 ip 00007f sp 00007f error 4 in libnccl.so.2[7f5d+1200]", kmsg.Function{Name: "__bad_area_nosemaphore"}},
+	"crash, opcode":  {"traps: python[99] trap invalid opcode ip:7f11 sp:7ffc error:0 in libnccl.so.2[7f00+100]", kmsg.Function{Name: "do_trap"}},
 	"crash of traps": {"traps: python[99] general protection fault ip:7f11 sp:7ffc error:0 in libcuda.so.570.1[7f00+100]", kmsg.Function{Name: "exc_general_protection"}},
 }
 

@@ -122,7 +122,7 @@ func (a GpuFault) KerneleventsBlock(v string) { a.attributes.Text("kernelevents.
 // KerneleventsErrorCount sets kernelevents.error_count: Errors the line counts.
 func (a GpuFault) KerneleventsErrorCount(v int64) { a.attributes.Int("kernelevents.error_count", v) }
 
-// KerneleventsFault sets kernelevents.fault: Kind of fault: ring_timeout, uncorrectable_error, page_fault, reset_failed, hardware_error, soft_lockup, hard_lockup, hung_task, memory_error, memory_failure, segfault, general_protection, unhandled_exception.
+// KerneleventsFault sets kernelevents.fault: Kind of fault: ring_timeout, uncorrectable_error, page_fault, reset_failed, hardware_error, soft_lockup, hard_lockup, hung_task, memory_error, memory_failure, segfault, general_protection, invalid_opcode, unhandled_exception.
 func (a GpuFault) KerneleventsFault(v string) { a.attributes.Text("kernelevents.fault", v) }
 
 // KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens: fatal, nonfatal, corrected, uncorrected, informational, …
@@ -350,7 +350,7 @@ func (a HostLockup) KerneleventsBlockedSeconds(v int64) {
 // KerneleventsCPU sets kernelevents.cpu: CPU that was stuck.
 func (a HostLockup) KerneleventsCPU(v int64) { a.attributes.Int("kernelevents.cpu", v) }
 
-// KerneleventsFault sets kernelevents.fault: Kind of fault: ring_timeout, uncorrectable_error, page_fault, reset_failed, hardware_error, soft_lockup, hard_lockup, hung_task, memory_error, memory_failure, segfault, general_protection, unhandled_exception.
+// KerneleventsFault sets kernelevents.fault: Kind of fault: ring_timeout, uncorrectable_error, page_fault, reset_failed, hardware_error, soft_lockup, hard_lockup, hung_task, memory_error, memory_failure, segfault, general_protection, invalid_opcode, unhandled_exception.
 func (a HostLockup) KerneleventsFault(v string) { a.attributes.Text("kernelevents.fault", v) }
 
 // HostMemoryError writes the attributes of the event host.memory_error: The host's own memory returned wrong data, or a process lost a page to it.
@@ -394,7 +394,7 @@ func (a HostMemoryError) KerneleventsErrorCount(v int64) {
 	a.attributes.Int("kernelevents.error_count", v)
 }
 
-// KerneleventsFault sets kernelevents.fault: Kind of fault: ring_timeout, uncorrectable_error, page_fault, reset_failed, hardware_error, soft_lockup, hard_lockup, hung_task, memory_error, memory_failure, segfault, general_protection, unhandled_exception.
+// KerneleventsFault sets kernelevents.fault: Kind of fault: ring_timeout, uncorrectable_error, page_fault, reset_failed, hardware_error, soft_lockup, hard_lockup, hung_task, memory_error, memory_failure, segfault, general_protection, invalid_opcode, unhandled_exception.
 func (a HostMemoryError) KerneleventsFault(v string) { a.attributes.Text("kernelevents.fault", v) }
 
 // KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens: fatal, nonfatal, corrected, uncorrected, informational, …
@@ -782,7 +782,7 @@ func (ProcessSegfault) EventName() string { return EventProcessSegfault }
 // Attributes is where they are written.
 func (a ProcessSegfault) Attributes() *record.Attributes { return a.attributes }
 
-// KerneleventsFault sets kernelevents.fault: Kind of fault: ring_timeout, uncorrectable_error, page_fault, reset_failed, hardware_error, soft_lockup, hard_lockup, hung_task, memory_error, memory_failure, segfault, general_protection, unhandled_exception.
+// KerneleventsFault sets kernelevents.fault: Kind of fault: ring_timeout, uncorrectable_error, page_fault, reset_failed, hardware_error, soft_lockup, hard_lockup, hung_task, memory_error, memory_failure, segfault, general_protection, invalid_opcode, unhandled_exception.
 func (a ProcessSegfault) KerneleventsFault(v string) { a.attributes.Text("kernelevents.fault", v) }
 
 // KerneleventsLibrary sets kernelevents.library: File the process crashed in.
