@@ -121,6 +121,7 @@ type start struct {
 	Left   int64  `json:"left,omitempty"`   // ranks that ended with status 0, of one that ends well
 	World  int64  `json:"world,omitempty"`  // of so many; 0: not known
 	Late   bool   `json:"late,omitempty"`   // it was read late
+	Beside bool   `json:"beside,omitempty"` // ranks of an earlier start live beside it
 	Life   int64  `json:"life,omitempty"`   // of the rank that died first; 0: not known
 	// Deaths are those of other ranks that ended in the same way, in their order.
 	Deaths []death `json:"deaths,omitempty"`
@@ -131,16 +132,27 @@ type death struct {
 	Rank int64 `json:"rank"`
 }
 
+// knows takes over whether ranks of an earlier start live beside that of r: more of its own ranks
+// may have begun since it died.
+func (l *loop) knows(r *rule.Record) {
+	if at := l.at(r.Run); at >= 0 && l.Starts[at].Beside != r.Beside {
+		l.Starts[at].Beside, l.Changed = r.Beside, true
+	}
+}
+
 // Observe takes in the end of a rank: its death, or, of a job that has died before, an end with
 // status 0. A job does not die at each start when one of them ends well.
 func (d *detector) Observe(r *rule.Record) bool {
-	if r.Name == eventStart {
-		return d.begins(r)
-	}
-	s, ok := end(r)
 	job, domain := rule.Job(r.Attributes), rule.Text(r.Attributes, rule.AttributeJobDomain)
 	key := job + "\x00" + domain
 	l := d.loops[key]
+	if l != nil {
+		l.knows(r)
+	}
+	if r.Name == eventStart {
+		return d.begins(r) || l != nil && l.Changed
+	}
+	s, ok := end(r)
 	if l != nil && l.Lives != nil && l.Lives.Run == r.Run && ofRank(r) { // however it ended
 		l.Lives = nil
 	}
@@ -200,7 +212,7 @@ func end(r *rule.Record) (*start, bool) {
 	}
 	how := cmp.Or(rule.Text(a, "process.exit.signal_name"), status+strconv.FormatInt(code, 10))
 	pid, _ := rule.Integer(a, "process.pid")
-	s := &start{Run: r.Run, Time: r.Time, Rank: rank, Host: rule.Text(r.Resource, "host.name"), PID: pid, How: how, Late: r.Late}
+	s := &start{Run: r.Run, Time: r.Time, Rank: rank, Host: rule.Text(r.Resource, "host.name"), PID: pid, How: how, Late: r.Late, Beside: r.Beside}
 	if began, known := rule.Integer(a, rule.AttributeRankStart); known {
 		s.Life = max(0, r.Time-began)
 	}
@@ -460,7 +472,7 @@ func (l *loop) finding(key string, crashes []*start, whole bool, c *closeness) r
 	}
 	a := map[string]any{
 		rule.AttributeJob: l.Job, rule.AttributeRun: "", "crash_loop.starts": int64(count), "crash_loop.deaths": inWords(words), "crash_loop.ranks": ranks(crashes, c),
-		"crash_loop.same": len(slices.Compact(slices.Clone(words))) == 1, "crash_loop.lasts": time.Duration(last.Time - since).Round(time.Second).String(),
+		"crash_loop.kind": kind(crashes, words), "crash_loop.lasts": time.Duration(last.Time - since).Round(time.Second).String(),
 	}
 	if last.Host != "" && last.PID > 0 {
 		a["crash_loop.last_host"], a["crash_loop.last_pid"] = last.Host, last.PID
@@ -476,6 +488,18 @@ func (l *loop) finding(key string, crashes []*start, whole bool, c *closeness) r
 		a[rule.AttributeRank] = first.Rank
 	}
 	return rule.Finding{Event: eventLoop, ID: key, Time: first.Time, Last: last.Time, Late: slices.ContainsFunc(crashes, func(s *start) bool { return s.Late }), Attributes: a, Resource: resource}
+}
+
+// kind says whether each start died in the same way, or only some ranks die and begin again, beside
+// others that live.
+func kind(crashes []*start, words []string) string {
+	switch {
+	case !slices.ContainsFunc(crashes[1:], func(s *start) bool { return !s.Beside }):
+		return "beside"
+	case len(slices.Compact(slices.Clone(words))) == 1:
+		return "same"
+	}
+	return "unlike"
 }
 
 func same[T comparable](crashes []*start, of func(*start) T) bool {

@@ -44,7 +44,7 @@ func TestALongLoopKeepsItsCount(t *testing.T) {
 	findings := d.Decide(math.MaxInt64)
 	require.Len(t, findings, 1)
 	require.Subset(t, findings[0].Attributes, map[string]any{
-		"crash_loop.starts": int64(100), "crash_loop.lasts": "1h39m0s", "crash_loop.same": false,
+		"crash_loop.starts": int64(100), "crash_loop.lasts": "1h39m0s", "crash_loop.kind": "unlike",
 		"crash_loop.deaths": "rank 0 (SIGSEGV) 16 times, rank 1 (SIGSEGV) 16 times", // of those that are remembered
 	})
 	require.Len(t, d.loops["j\x00"].Starts, maxStarts)
@@ -351,4 +351,33 @@ func TestARankThatLeavesFirstEndsNoLoop(t *testing.T) {
 		events = append(events, f.Event)
 	}
 	require.Equal(t, []string{eventLoop}, events)
+}
+
+// A start may begin with one rank, and more of its ranks follow once that one has died.
+func TestOnlySomeRanksDieWhereOthersLive(t *testing.T) {
+	for name, tc := range map[string]struct {
+		beside []bool // when each start died
+		then   bool   // of the last one, when more is told of it
+		want   string
+	}{
+		"others live":              {[]bool{false, true, true}, true, "beside"},
+		"no other lives":           {[]bool{false, false, false}, false, "same"},
+		"others of it begin later": {[]bool{false, true, true}, false, "same"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDetector()
+			show := func(event string, start int, beside bool) {
+				a := pcommon.NewMap()
+				a.PutStr(rule.AttributeJob, "j")
+				a.PutInt(rule.AttributeRank, 3)
+				a.PutInt("process.exit.code", 1)
+				d.Observe(&rule.Record{Name: event, Time: 60 * int64(start+1) * second, Run: fmt.Sprint(start), Beside: beside, Resource: pcommon.NewMap(), Attributes: a})
+			}
+			for i, is := range tc.beside {
+				show(eventExit, i, is)
+			}
+			show(eventStart, len(tc.beside)-1, tc.then)
+			require.Equal(t, tc.want, d.Decide(math.MaxInt64)[0].Attributes["crash_loop.kind"])
+		})
+	}
 }

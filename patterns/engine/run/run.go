@@ -179,6 +179,17 @@ func (b *Book) Followed(of Job, id string) int64 {
 	return j.runs[at+1].Began
 }
 
+// Beside reports whether ranks of an earlier start of the job live beside that one: it has only some
+// ranks, which began again alone.
+func (b *Book) Beside(of Job, id string) bool {
+	j := b.find(of)
+	if j == nil || id == "" {
+		return false
+	}
+	at := slices.IndexFunc(j.runs, func(r *Run) bool { return r.ID == id })
+	return at > 0 && slices.ContainsFunc(j.runs[:at], func(r *Run) bool { return !r.Over && len(r.Gone) < len(r.Ranks) })
+}
+
 // Process returns the outermost process of a rank in a run.
 func (b *Book) Process(of Job, id string, rank int) (Process, bool) {
 	j := b.find(of)

@@ -133,6 +133,7 @@ func TestARankThatBeginsAgainAloneTakesNobodysPlace(t *testing.T) {
 		id, news, began := b.Of(of(2, int64(22+10*again), float64(100+10*again)))
 		require.NotEqual(t, first, id)
 		require.True(t, news)
+		require.True(t, b.Beside(of(2, 0, 0).Job, id), "the others live")
 		require.True(t, began == nil || began.Stands != nil && began.Stands[0] == first, "what it takes the place of is its own try before")
 	}
 	require.Zero(t, b.Followed(of(0, 0, 0).Job, first))
