@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -154,6 +155,11 @@ var dataErrors = []struct{ line, headline string }{
 	{`TimeoutError: [Errno 110] Connection timed out: '/data/x'`, "cannot read its data: connection timed out (TimeoutError)"},
 	{`OSError: [Errno 112] Host is down: '/data/x'`, "cannot read its data: host is down (OSError)"},
 	{`BrokenPipeError: [Errno 108] Cannot send after transport endpoint shutdown: '/lustre/x'`, "cannot read its data: transport endpoint shut down (BrokenPipeError)"},
+	{`google.api_core.exceptions.ServiceUnavailable: 503 GET https://storage.googleapis.com/b/o: Try again`, "cannot read its data: object store throttled"},
+	{`botocore.exceptions.ReadTimeoutError: Read timeout on endpoint URL: "https://s3.amazonaws.com/b/k"`, "cannot read its data: object store does not answer (botocore.exceptions.ReadTimeoutError)"},
+	{`botocore.exceptions.ConnectTimeoutError: Connect timeout on endpoint URL: "https://bucket.s3.us-east-1.amazonaws.com/k"`, "cannot read its data: object store does not answer"},
+	{`botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL: "http://minio.data:9000/b"`, "cannot read its data: object store does not answer"},
+	{`botocore.exceptions.ConnectionClosedError: Connection was closed before we received a valid response from endpoint URL: "https://s3.amazonaws.com/b/k".`, "cannot read its data: object store does not answer"},
 	{`fsspec.exceptions.FSTimeoutError`, "cannot read its data: file system timed out (fsspec.exceptions.FSTimeoutError)"},
 	{`queue.Empty`, "failed: empty queue (queue.Empty)"},
 	{`_queue.Empty`, "failed: empty queue (_queue.Empty)"},
@@ -183,6 +189,27 @@ func TestEachErrorOfDataIsTold(t *testing.T) {
 			require.Contains(t, v.Headline, tt.headline)
 			require.Contains(t, v.Headline, fmt.Sprintf("pod default/train-%d ", 100+n))
 			require.Equal(t, verdict.Partial, v.Confidence)
+		})
+	}
+}
+
+// TestWordsOfTheTable: what the receiver pyexception knows of an exception, a log says, too.
+func TestWordsOfTheTable(t *testing.T) {
+	text, err := os.ReadFile("../../receivers/pyexceptionreceiver/testdata/words.yaml")
+	require.NoError(t, err)
+	var table []struct{ Says, Verdict, Asked, Kind string }
+	require.NoError(t, yaml.Unmarshal(text, &table))
+	require.NotEmpty(t, table)
+	root := t.TempDir()
+	for n, row := range table {
+		writePodLog(t, root, n, row.Says+"\n")
+	}
+	a := startOnPods(t, root)
+	for n, row := range table {
+		t.Run(row.Says, func(t *testing.T) {
+			v := a.await(t, row.Says, about(row.Verdict, "pod", podUID(n)))
+			require.Contains(t, v.Evidence[0].Shows, row.Asked)
+			require.Equal(t, row.Kind, v.Culprit["kind"])
 		})
 	}
 }
@@ -273,6 +300,14 @@ var healthyLines = []string{
 	`openai.RateLimitError: Error code: 429`,
 	`TimeoutError: [Errno 110] Connection timed out`,
 	`BrokenPipeError: [Errno 108] Cannot send after transport endpoint shutdown`,
+	`botocore.exceptions.ConnectTimeoutError: Connect timeout on endpoint URL: "https://sts.us-east-1.amazonaws.com/"`,
+	`google.api_core.exceptions.ServiceUnavailable: 503 failed to connect to all addresses`,
+	`OSError: [Errno 24] Too many open files`,
+	`RuntimeError: received 2 items of ancdata`,
+	`RuntimeError: unable to mmap 1024 bytes from file <model.safetensors>: Cannot allocate memory (12)`,
+	`2026-11-21 08:00:00.1: W external/local_xla/xla/tsl/framework/bfc_allocator.cc:306] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB. The caller indicates that this is not a failure`,
+	`ResourceExhaustedError: OOM when allocating tensor with shape[8] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu`,
+	`WARNING: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1.00GiB; a smaller tile is tried`,
 	`node-1: INFO: 503 Service Unavailable`,
 	`3: step 503 Service Unavailable`,
 }

@@ -29,6 +29,21 @@ var classes = []class{
 	{name: "cuda.out_of_memory", words: "CUDA error: out of memory"},
 	// "HIP error: " and hipGetErrorString, in that file as hipify translates it.
 	{name: "cuda.out_of_memory", words: "HIP error: out of memory"},
+	// "CUDA driver error: " and cuGetErrorString, of expandable segments: c10/cuda/driver_api.h,
+	// C10_CUDA_DRIVER_CHECK.
+	{name: "cuda.out_of_memory", words: "CUDA driver error: out of memory"},
+	// backend:cudaMallocAsync: c10/cuda/CUDAMallocAsyncAllocator.cpp, mallocAsync.
+	{name: "cuda.out_of_memory", words: "would exceed allowed memory. (out of memory)"},
+	// Triton, third_party/nvidia/backend/driver.c and third_party/amd/backend/driver.c, gpuAssert: the
+	// second puts " Code: 2, Messsage: " before it.
+	{name: "cuda.out_of_memory", when: regexp.MustCompile(`Triton Error \[(CUDA|HIP)\]: .*out of memory`)},
+	// The last error of NCCL, behind its ncclUnhandledCudaError; newer ones have its number: NCCL,
+	// src/include/checks.h, CUDACHECK, and src/include/cudawrap.h, CUCHECK.
+	{name: "cuda.out_of_memory", when: regexp.MustCompile(`Cuda failure (2 )?'out of memory'`)},
+	// CuPy, cupy/cuda/memory.pyx, OutOfMemoryError.
+	{name: "cuda.out_of_memory", types: []string{"OutOfMemoryError"}, words: "Out of memory allocating "},
+	// TensorFlow, tensorflow/core/framework/op_kernel.cc, OpKernelContext::allocate_tensor.
+	{name: "cuda.out_of_memory", when: regexp.MustCompile(`OOM when allocating tensor with shape.* on \S*/device:GPU:`)},
 	// "Out of memory while trying to allocate …" with the status ResourceExhausted: XLA,
 	// stream_executor/tf_allocator_adapter.cc, TfAllocatorAdapter::Allocate. jaxlib puts the
 	// name of the status before it (JaxRuntimeError, before XlaRuntimeError).
@@ -74,9 +89,21 @@ var classes = []class{
 	// cublasStatus_t and its kin: aten/src/ATen/cuda/CUDABlas.cpp, ATen/cudnn/Exceptions.h.
 	{name: "cuda.error", when: regexp.MustCompile(`\bCU(BLAS|DNN|SOLVER|SPARSE|FFT)_STATUS_`)},
 	{name: "host.out_of_memory", types: []string{"MemoryError"}},
-	// The storage below: EIO, ENOSPC, EROFS, ETIMEDOUT, ESTALE, EDQUOT
-	// (include/uapi/asm-generic/errno.h), of the exceptions that are made with them.
-	{name: "storage.error", types: []string{"OSError", "TimeoutError"}, when: regexp.MustCompile(`^\[Errno (5|28|30|110|116|122)\].*: '`)},
+	// ENOMEM and EMFILE of memory that workers share: aten/src/ATen/MapAllocator.cpp.
+	{name: "host.out_of_memory", when: regexp.MustCompile(`unable to mmap \d+ bytes from file <.*Cannot allocate memory`)},
+	{name: "host.too_many_files", when: regexp.MustCompile(`unable to (open|mmap) .*: Too many open files`)},
+	{name: "host.too_many_files", types: []string{"OSError"}, when: regexp.MustCompile(`^\[Errno 24\]`)},
+	// A descriptor sent to a process that may open no more is dropped (unix(7), SCM_RIGHTS): CPython,
+	// Lib/multiprocessing/reduction.py, recvfds.
+	{name: "host.too_many_files", words: "received 0 items of ancdata"},
+	// The storage below: EIO, ENOSPC, EROFS, ECONNABORTED and ENOTCONN (the daemon of a FUSE mount is
+	// gone: fs/fuse/dev.c), ESHUTDOWN, ETIMEDOUT, EHOSTDOWN, ESTALE, EREMOTEIO, EDQUOT
+	// (include/uapi/asm-generic/errno.h), with the name of a file: of a socket they are no word of storage.
+	// CPython makes a type of its own of some (Objects/exceptions.c, _PyExc_InitState).
+	{
+		name: "storage.error", types: []string{"OSError", "TimeoutError", "ConnectionAbortedError", "BrokenPipeError"},
+		when: regexp.MustCompile(`^\[Errno (5|28|30|103|107|108|110|112|116|121|122)\][^:]*: b?['"]`),
+	},
 }
 
 // classOf is the class of an exception or, where its words are not known, of one that it

@@ -12,6 +12,7 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/plogtest"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/receiver/receivertest"
+	"gopkg.in/yaml.v3"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/pyexception"
@@ -153,4 +154,33 @@ func TestClassOfWhatAnExceptionCameFrom(t *testing.T) {
 	require.Equal(t, "cuda.ecc", classOf([]pyexception.Exception{
 		{Type: "RuntimeError", Message: "step 7 failed"}, {Relation: pyexception.Cause, Type: "RuntimeError", Message: "CUDA error: uncorrectable ECC error encountered"},
 	}))
+}
+
+// TestWordsOfTheTable: distro/recipes has the same test for the log of a container.
+func TestWordsOfTheTable(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "words.yaml"))
+	require.NoError(t, err)
+	var table []struct{ Says, Class string }
+	require.NoError(t, yaml.Unmarshal(text, &table))
+	require.NotEmpty(t, table)
+	for _, row := range table {
+		path, message, _ := strings.Cut(row.Says, ": ")
+		kind := path[strings.LastIndex(path, ".")+1:]
+		require.Equal(t, row.Class, classOf([]pyexception.Exception{{Type: kind, Message: message}}), row.Says)
+	}
+}
+
+// TestWordsOfOthersHaveNoClass: the same numbers of a socket, and the memory of the host.
+func TestWordsOfOthersHaveNoClass(t *testing.T) {
+	for _, said := range []string{
+		"ConnectionAbortedError: [Errno 103] Software caused connection abort",
+		"OSError: [Errno 107] Transport endpoint is not connected",
+		"OSError: [Errno 112] Host is down",
+		"ResourceExhaustedError: OOM when allocating tensor with shape[8] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu",
+		"RuntimeError: received 2 items of ancdata",
+		"RuntimeError: unable to mmap 1024 bytes from file </torch_1>: Permission denied (13)",
+	} {
+		kind, message, _ := strings.Cut(said, ": ")
+		require.Empty(t, classOf([]pyexception.Exception{{Type: kind, Message: message}}), said)
+	}
 }
