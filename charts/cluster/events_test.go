@@ -103,7 +103,11 @@ func TestEventsBecomeRecordsWithTheChartsRights(t *testing.T) {
 	for _, one := range said {
 		s.say(t, "train-3", one.reason, one.message)
 		if one.hint != "" {
-			want = append(want, fmt.Sprintf("k8s.event %s Pod train-3 gpu-17 llm-7: %s", one.hint, one.message))
+			short := ""
+			if one.reason == "Evicted" {
+				short = "memory "
+			}
+			want = append(want, fmt.Sprintf("k8s.event %s Pod train-3 gpu-17 %sllm-7: %s", one.hint, short, one.message))
 		}
 	}
 	w.await(t, want...)
@@ -144,7 +148,7 @@ func TestEvictionOfAPod(t *testing.T) {
 	patch(t, s.CoreV1().Pods("ml").Patch, "train-3", `{"metadata":{"annotations":{"evict":"memory"}}}`)
 	// The pod may be gone when its event is read: what it was is asked at the first
 	// event and remembered.
-	evicted := "k8s.event pod_evicted Pod train-3 gpu-17 llm-7: The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. "
+	evicted := "k8s.event pod_evicted Pod train-3 gpu-17 memory llm-7: The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. "
 	w.await(t, evicted)
 	s.phase(t, "train-3", corev1.PodFailed)
 
