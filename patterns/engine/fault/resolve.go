@@ -180,7 +180,7 @@ func (f *Fault) anew() int64 {
 			return 0
 		case process.PID == "", slices.ContainsFunc(before, process.Is):
 			continue
-		case len(before) > 0 && !slices.ContainsFunc(before, func(p incident.Process) bool { return !f.endOf(p, ended, one.m.Time) }):
+		case len(before) > 0 && !slices.ContainsFunc(before, func(p incident.Process) bool { return !f.endedBy(p, ended, &one.m) }):
 			return one.m.Time
 		}
 		before = append(before, process)
@@ -188,10 +188,10 @@ func (f *Fault) anew() int64 {
 	return 0
 }
 
-// endOf reports whether w tells that a process had ended by then.
-func (f *Fault) endOf(p incident.Process, w *Evidence, by int64) bool {
+// endedBy reports whether w tells that a process had ended before next, and is trusted as much.
+func (f *Fault) endedBy(p incident.Process, w *Evidence, next *Mark) bool {
 	return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool {
-		return m.Last < by && p.Is(f.rule.process(m.Values)) && f.counts(w, &m, f.verdict.best.trust)
+		return m.Last < next.Time && p.Is(f.rule.process(m.Values)) && f.counts(w, &m, next.Trust)
 	})
 }
 
