@@ -194,7 +194,7 @@ func (f *Fault) ofLead(w *Evidence) bool {
 			}
 			return slices.ContainsFunc(w.Match, func(field int) bool { return lead.Values[field] != "" && lead.Values[field] != m.Values[field] })
 		}
-		return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool { return !other(m) && f.ofWorst(w, &m) })
+		return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool { return f.trusted(w, &m, f.verdict.best.trust) && !other(m) && f.ofWorst(w, &m) })
 	}
 	return true
 }
