@@ -30,7 +30,7 @@ func domainOf(m membership, namespace string, uid uint32) string {
 	}
 	switch {
 	case m.PodUID != "" && namespace != "":
-		return "pods in namespace " + namespace
+		return DomainOfNamespace(namespace)
 	case m.PodUID != "":
 		return "pods of " + user
 	case m.ContainerID != "":
@@ -39,5 +39,8 @@ func domainOf(m membership, namespace string, uid uint32) string {
 		return user
 	}
 }
+
+// DomainOfNamespace is the domain of the jobs whose pods are in a namespace.
+func DomainOfNamespace(name string) string { return "pods in namespace " + name }
 
 func domainOfUser(uid uint32) string { return "user " + strconv.FormatUint(uint64(uid), 10) }

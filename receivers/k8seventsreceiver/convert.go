@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/hint"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/metadata"
@@ -110,6 +111,9 @@ func logs(builder *metadata.LogsBuilder, o *occurrence, observed time.Time) plog
 	a.K8sNodeName(short(o.node, longestName))
 	a.K8sNodePressure(o.meaning.Pressure)
 	a.GenAiTrainingJobID(short(o.job, longestName))
+	if o.job != "" && o.namespace != "" { // a namespace may have a job of the name of another's
+		a.GenAiTrainingJobDomain(identity.DomainOfNamespace(short(o.namespace, longestName)))
+	}
 	if o.kind == "Pod" {
 		a.K8sPodName(short(o.name, longestName))
 		a.K8sPodUID(short(o.objectUID, longestName))

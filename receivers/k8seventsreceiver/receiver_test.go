@@ -39,7 +39,7 @@ func TestEvictionBecomesARecordWithNodeAndJob(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"k8s.event.hint": "pod_evicted", "k8s.event.reason": "Evicted", "k8s.event.message": "The node was low on resource: memory", "k8s.node.pressure": "memory",
 		"k8s.event.count": int64(1), "k8s.object.kind": "Pod", "k8s.object.name": "train-3", "k8s.namespace.name": "ml",
-		"k8s.pod.name": "train-3", "k8s.pod.uid": "0f0e", "k8s.node.name": "gpu-17", "gen_ai.training.job_id": "llm-7", "tracecore.trust": "claimed",
+		"k8s.pod.name": "train-3", "k8s.pod.uid": "0f0e", "k8s.node.name": "gpu-17", "gen_ai.training.job_domain": "pods in namespace ml", "gen_ai.training.job_id": "llm-7", "tracecore.trust": "claimed",
 	}, attributes)
 }
 

@@ -77,3 +77,14 @@ func (f *Fault) pastUntil() int64 {
 	}
 	return until
 }
+
+// giveWay makes room for another fault of the key: what this one caused may be told later.
+func (f *Fault) giveWay() {
+	if v := f.verdict; f.dead || v == nil || v.withdrawn || f.pastUntil() <= f.set.time.Now() {
+		f.drop()
+		return
+	}
+	f.past = true
+	f.leave()
+	f.set.time.Call(f, f.expireAt())
+}

@@ -104,6 +104,9 @@ func (f *Fault) clearAt(cleared sighting) {
 func (f *Fault) endAt(at int64, closing *verdict.Evidence) {
 	after := f.takeOut(func(m Mark) bool { return m.later(at) })
 	f.resolve(at, closing)
+	if len(after) > 0 {
+		f.set.graph.Reconsider(f.verdict.node)
+	}
 	for _, one := range after {
 		f.set.Place(one.w, one.m)
 	}
@@ -121,7 +124,7 @@ func (f *Fault) bygone(marks []sighting, returned int64) {
 	if v := past.verdict; returned != 0 && !past.dead && v != nil && v.resolved == 0 {
 		past.resolve(returned, seenAgain(returned))
 	}
-	past.drop()
+	past.giveWay()
 	if !f.dead {
 		f.rule.faults[f.key] = f
 	}
@@ -154,22 +157,22 @@ func (f *Fault) part() {
 	if f.dead || f.verdict == nil || f.verdict.resolved != 0 {
 		return
 	}
-	switch again := f.anew(); {
+	switch again, ended := f.anew(); {
 	case again == 0:
 	case f.verdict.onset >= again:
 		earlier := f.takeOut(func(m Mark) bool { return m.Time < again })
 		f.Changed()
-		f.bygone(earlier, again-1)
+		f.bygone(earlier, ended)
 	default:
-		f.endAt(again-1, seenAgain(again-1))
+		f.endAt(ended, seenAgain(ended))
 	}
 }
 
-// anew is when f is first seen of another process than before, and all those had ended; 0 for
-// never, and where what was seen until then outlasts its process.
-func (f *Fault) anew() int64 {
+// anew is when f is first seen of another process than before, and all those had ended, and when
+// the last of them had; 0 for never, and where what was seen until then outlasts its process.
+func (f *Fault) anew() (again, over int64) {
 	if f.rule.Returns.Ended == "" {
-		return 0
+		return 0, 0
 	}
 	ended := f.rule.watch(f.rule.Returns.Ended)
 	var before []incident.Process
@@ -177,15 +180,20 @@ func (f *Fault) anew() int64 {
 		process := f.rule.process(one.m.Values)
 		switch {
 		case f.rule.place(one.w, &one.m) < len(f.rule.Worst.Values):
-			return 0
+			return 0, 0
 		case process.PID == "", slices.ContainsFunc(before, process.Is):
 			continue
 		case len(before) > 0 && !slices.ContainsFunc(before, func(p incident.Process) bool { return !f.endedBy(p, ended, &one.m) }):
-			return one.m.Time
+			for _, m := range f.marks[ended.index] {
+				if m.Last < one.m.Time {
+					over = max(over, m.Last)
+				}
+			}
+			return one.m.Time, over
 		}
 		before = append(before, process)
 	}
-	return 0
+	return 0, 0
 }
 
 // endedBy reports whether w tells that a process had ended before next, and is trusted as much.

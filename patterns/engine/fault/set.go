@@ -159,7 +159,7 @@ func (s *Set) fault(w *Evidence, key string, m *Mark) *Fault {
 	}
 	if f != nil && f.over(m) {
 		after, stands := f.verdict.resolved, f.stands()
-		f.drop()
+		f.giveWay()
 		f = s.begin(w.Rule, key, w.Rule.Owner(m.Values))
 		for trust := verdict.Foreign; trust <= stands; trust++ {
 			*f.after.of(trust) = after

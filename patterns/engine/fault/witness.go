@@ -117,9 +117,11 @@ func (r *Rule) accuse(c *incident.Culprits, ranks []int, m *Mark) {
 	}
 }
 
-// Saw reports whether that evidence held in what was seen.
+// Saw reports whether that evidence held in what was seen. That a fault began in its own job is
+// said of the thing that it names.
 func (f *Fault) Saw(evidence int) bool {
-	return f.holds(f.rule.Watches[evidence], math.MinInt64, math.MaxInt64, f.verdict.best.trust)
+	w := f.rule.Watches[evidence]
+	return f.holds(w, math.MinInt64, math.MaxInt64, f.verdict.best.trust) && (!slices.Contains(f.rule.Itself, w.Name) || f.ofLead(w))
 }
 
 // SeenBetween reports whether one of these pieces of evidence, or of all where there are none,

@@ -206,11 +206,16 @@ func rise(kind Kind, a, b point) float64 {
 	switch {
 	case kind == Delta:
 		return b.Number
-	case kind == Cumulative && (b.Number < a.Number || b.Start > a.Start && a.Start != 0 && b.Start > a.Time):
+	case anew(kind, a, b):
 		return b.Number
 	default:
 		return b.Number - a.Number
 	}
+}
+
+// anew reports whether a counter was reset between two samples.
+func anew(kind Kind, a, b point) bool {
+	return kind == Cumulative && (b.Number < a.Number || b.Start > a.Start && a.Start != 0 && b.Start > a.Time)
 }
 
 // change marks each transition.
@@ -234,7 +239,7 @@ func (s *Series) change(p point) {
 // mark tells what happened between two samples.
 func (s *Series) mark(before, p point, count float64) {
 	after := before.Time
-	if s.kind == Delta && p.Start != 0 {
+	if s.kind == Delta && p.Start != 0 || anew(s.kind, before, p) {
 		after = p.Start
 	}
 	s.op.Mark(s, Shown{Time: p.Time, Last: p.Time, After: after, Count: count, Late: p.Late})

@@ -40,7 +40,7 @@ type K8sEvent struct {
 
 // K8sEvent begins a record.
 func (b *LogsBuilder) K8sEvent(head record.Head) K8sEvent {
-	return K8sEventOn(b.Begin(EventK8sEvent, 14, head))
+	return K8sEventOn(b.Begin(EventK8sEvent, 15, head))
 }
 
 // K8sEventOn writes the attributes there.
@@ -56,6 +56,11 @@ func (K8sEvent) EventName() string { return EventK8sEvent }
 
 // Attributes is where they are written.
 func (a K8sEvent) Attributes() *record.Attributes { return a.attributes }
+
+// GenAiTrainingJobDomain sets gen_ai.training.job_domain: Where that job is the only one of its id, the namespace of the pod.
+func (a K8sEvent) GenAiTrainingJobDomain(v string) {
+	a.attributes.Text("gen_ai.training.job_domain", v)
+}
 
 // GenAiTrainingJobID sets gen_ai.training.job_id: Training job of the pod, from its labels.
 func (a K8sEvent) GenAiTrainingJobID(v string) { a.attributes.Text("gen_ai.training.job_id", v) }
