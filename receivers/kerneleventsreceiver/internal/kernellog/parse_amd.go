@@ -76,26 +76,38 @@ func (p *assembler) parseAMDLine(faults []Fault, l line, device, rest string) ([
 	return p.amdUncorrectable(faults, l, device, rest)
 }
 
-// holdAMD keeps a fault of which the next lines of its writer tell more.
+// amdWaiting is whose next lines tell more of a fault. The writer alone does not tell: of what
+// interrupts write on idle CPUs, it is 0 for all GPUs.
+type amdWaiting struct {
+	writer uint32
+	device string // "" as in the line of the fault
+}
+
+// holdAMD keeps a fault of which the next lines of its writer on its GPU tell more.
 func (p *assembler) holdAMD(faults []Fault, l line, f Fault) ([]Fault, Outcome) {
-	forgotten, full := p.amd.set(l.PID, f, l.Time)
+	forgotten, full := p.amd.set(amdWaiting{l.PID, f.Key.Subject}, f, l.Time)
 	if full {
 		return append(faults, forgotten), Reported
 	}
 	return faults, Benign
 }
 
-// completeAMD gives out the fault that waits for a line of this writer, with the process that the
-// line names. A fault without a GPU, as up to Linux 6.8 a ring that timed out comes, waits on
+// completeAMD gives out the fault that waits for a line of this writer on this GPU, with the
+// process that the line names. A fault without a GPU, as up to Linux 6.8 a ring that timed out comes, waits on
 // for "amdgpu 0000:c5:00.0: amdgpu: GPU reset begin!", with which the reset of that GPU follows.
 // known is whether the line is of use to such a fault alone.
 func (p *assembler) completeAMD(faults []Fault, l line, device, rest string) (_ []Fault, known bool) {
 	pid, name, known := l.amdTask(rest)
-	f, open := p.amd.get(l.PID)
+	waiting := amdWaiting{l.PID, device}
+	f, open := p.amd.get(waiting)
+	if !open {
+		waiting.device = ""
+		f, open = p.amd.get(waiting)
+	}
 	if !open {
 		return faults, known
 	}
-	if _, current := p.amd.recent(l.PID, l.Time); current {
+	if _, current := p.amd.recent(waiting, l.Time); current {
 		if pid != 0 && f.OwnerPID == 0 {
 			f.own(name, pid)
 		}
@@ -104,11 +116,11 @@ func (p *assembler) completeAMD(faults []Fault, l line, device, rest string) (_ 
 			a.GpuID(device)
 		}
 		if known && f.Key.Subject == "" {
-			p.amd.set(l.PID, f, l.Time)
+			p.amd.set(waiting, f, l.Time)
 			return faults, known
 		}
 	}
-	p.amd.remove(l.PID)
+	p.amd.remove(waiting)
 	return append(faults, f), known
 }
 

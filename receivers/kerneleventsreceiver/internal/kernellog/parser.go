@@ -47,7 +47,7 @@ type assembler struct {
 	sxids    memory[sxidKey, struct{}]         // SXids reported, whose detail records may follow
 	hardware memory[hardwareKey, hardwareCase] // hardware errors whose severity may still come
 	ports    memory[string, Fault]             // port → its error, whose type may still come
-	amd      memory[uint32, Fault]             // writer → fault of an AMD GPU, whose process may still come
+	amd      memory[amdWaiting, Fault]         // writer and GPU → fault of an AMD GPU, whose process may still come
 }
 
 // NewParser returns a parser that judges faults by their meanings.
