@@ -15,7 +15,7 @@ const mostConditions = 100_000
 // reported when it turns bad, or good again, and not with every heartbeat.
 type conditions struct {
 	// since is until when an earlier process has watched. What has turned good since then may have
-	// been bad, and that process was told so. Zero: there was none.
+	// been bad, and that process was told so. Zero: there was none, or all that it knew was listed.
 	since time.Time
 
 	mu  sync.Mutex
@@ -40,6 +40,14 @@ func (c *conditions) turned(o *occurrence) bool {
 		return bad || !c.since.IsZero() && !o.time.Before(c.since)
 	}
 	return was != bad
+}
+
+// listed says that each node which an earlier process can have known was seen. One that joins from
+// now on was never bad.
+func (c *conditions) listed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since = time.Time{}
 }
 
 func (c *conditions) set(node, condition string, bad, known bool) {

@@ -107,6 +107,11 @@ func (k *k8sEvents) allStreams(client api, host component.Host) []*stream {
 	if k.config.NodeConditions {
 		s := k.stream(host, "nodes", client.nodes(), k.node, k.nodeGone)
 		s.position = "" // what the conditions are must be known before a change can be seen
+		moved := s.moved
+		s.moved = func(position string) { // first by the whole list
+			k.conditions.listed()
+			moved(position)
+		}
 		all = append(all, s)
 	}
 	return all

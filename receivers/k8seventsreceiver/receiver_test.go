@@ -162,6 +162,25 @@ func TestAConditionThatEndedBetweenTwoWatchesIsTold(t *testing.T) {
 	require.False(t, turns(c, stopped.Add(time.Minute)))
 }
 
+// A node that joins long after the receiver has come back was never bad.
+func TestANodeThatJoinsHasNotRecovered(t *testing.T) {
+	c, sink, store := newCluster(), &consumertest.LogsSink{}, &memory{data: map[string][]byte{}}
+	r := start(t, c, store, sink)
+	nextWatch(t, c.watches).Add(podEvent("Evicted", "", time.Now()))
+	awaitRecords(t, sink, 1)
+	nextWatch(t, c.nodesAt)
+	require.NoError(t, r.Shutdown(t.Context()))
+	start(t, c, store, sink)
+	w := nextWatch(t, c.nodesAt)
+	disk := func(status corev1.ConditionStatus) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: status, LastTransitionTime: metav1.NewTime(time.Now().Add(time.Hour))}
+	}
+	w.Add(node("gpu-18", disk(corev1.ConditionFalse)))
+	w.Modify(node("gpu-18", disk(corev1.ConditionTrue)))
+	got, _ := awaitRecords(t, sink, 2)[1].Attributes().Get("k8s.event.hint")
+	require.Equal(t, "node_pressure", got.Str())
+}
+
 // A node that is removed is short of nothing any more. Another of its name begins anew.
 func TestWhatWasBadOfANodeEndsWithIt(t *testing.T) {
 	c, sink := newCluster(), &consumertest.LogsSink{}
