@@ -191,8 +191,8 @@ func longestFirst(kernels []Kernel, suites map[string]suite) []int {
 }
 
 // runKernel runs the binaries of one kernel and returns how many did not pass.
-func runKernel(ctx context.Context, o options, k Kernel, s suite, out *printer) (row, int) {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("no end within %s", o.limit))
+func runKernel(whole context.Context, o options, k Kernel, s suite, out *printer) (row, int) {
+	ctx, cancel := context.WithTimeoutCause(whole, o.limit, fmt.Errorf("no end within %s", o.limit))
 	defer cancel()
 	began := time.Now()
 	s.binaries = s.of(k)
@@ -214,6 +214,9 @@ func runKernel(ctx context.Context, o options, k Kernel, s suite, out *printer) 
 		failed++
 	}
 	found := newRow(k, pkg, seen, results, began)
+	if whole.Err() != nil { // somebody stopped it: what it found is of no whole run
+		found.Release = ""
+	}
 	out.step("kernel %s: %s", k.Name, found.summary())
 	return found, failed
 }
