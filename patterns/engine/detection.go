@@ -7,7 +7,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
-	"github.com/tracecoreai/tracecore/patterns/engine/run"
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -61,9 +60,8 @@ func (d *detection) observe(r *record) bool {
 	if !d.sees(r) {
 		return false
 	}
-	of := run.Job{ID: rule.Job(r.attributes), Domain: rule.Text(r.attributes, rule.AttributeJobDomain), Trust: r.trust}
 	matters := d.algorithm.Observe(&rule.Record{
-		Name: r.source, Time: r.Time, Run: r.run, Beside: d.engine.runs.Beside(of, r.run), Now: d.engine.time.Now(), Late: r.late(), Resource: r.resource, Attributes: r.attributes, Number: r.number,
+		Name: r.source, Time: r.Time, Run: r.run, Beside: d.engine.runs.Beside(r.job(), r.run), Now: d.engine.time.Now(), Late: r.late(), Resource: r.resource, Attributes: r.attributes, Number: r.number,
 	})
 	d.shown = d.shown || matters
 	return matters

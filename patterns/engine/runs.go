@@ -82,8 +82,12 @@ func (e *Engine) moot(r *record) bool {
 	if _, says := r.attributes.Get(rule.AttributeRun); !says {
 		return false
 	}
-	job := run.Job{ID: rule.Job(r.attributes), Domain: rule.Text(r.attributes, rule.AttributeJobDomain), Trust: r.trust}
-	return e.runs.Followed(job, r.run) > r.Time
+	return e.runs.Followed(r.job(), r.run) > r.Time
+}
+
+// job is the job that r says it is of.
+func (r *record) job() run.Job {
+	return run.Job{ID: rule.Job(r.attributes), Domain: rule.Text(r.attributes, rule.AttributeJobDomain), Trust: r.trust}
 }
 
 func numberOr(attributes pcommon.Map, key string, otherwise int64) int64 {

@@ -235,11 +235,9 @@ func (m mistake) find(files []configFile, key string) (path []string, where stri
 // anywhere looks for a key under a path: a component that decodes itself does not say where
 // in it. Two places of that name are none.
 func anywhere(root *yaml.Node, path []string, key string) (at []string, line int) {
-	node := root
-	for _, step := range path {
-		if node, _ = child(node, step); node == nil {
-			return nil, 0
-		}
+	node, _ := follow(root, path)
+	if node == nil {
+		return nil, 0
 	}
 	found := 0
 	var walk func(node *yaml.Node, path []string)
@@ -268,16 +266,22 @@ func anywhere(root *yaml.Node, path []string, key string) (at []string, line int
 
 // lineOf returns the line of a path, or of a key in its mapping; 0 if it is not there.
 func lineOf(node *yaml.Node, path []string, key string) int {
-	line := node.Line
 	if key != "" {
-		path = append(slices.Clone(path), key)
+		path = below(path, key)
 	}
+	_, line := follow(node, path)
+	return line
+}
+
+// follow returns what stands at a path, and the line of its key; nil and 0 if it is not there.
+func follow(node *yaml.Node, path []string) (*yaml.Node, int) {
+	line := node.Line
 	for _, step := range path {
 		if node, line = child(node, step); node == nil {
-			return 0
+			return nil, 0
 		}
 	}
-	return line
+	return node, line
 }
 
 func child(node *yaml.Node, step string) (*yaml.Node, int) {

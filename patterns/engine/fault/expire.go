@@ -58,12 +58,7 @@ func (f *Fault) expire() {
 		at := f.touched + int64(f.rule.Expires)
 		f.resolve(at, closed("expired", at, "nothing more was seen for "+f.rule.Expires.String()))
 	}
-	if v != nil && !v.withdrawn && f.pastUntil() > f.set.time.Now() {
-		f.past = true
-		f.leave()
-		return
-	}
-	f.drop()
+	f.giveWay()
 }
 
 // pastUntil is how long an expired fault is kept because its effects may show
@@ -78,7 +73,8 @@ func (f *Fault) pastUntil() int64 {
 	return until
 }
 
-// giveWay makes room for another fault of the key: what this one caused may be told later.
+// giveWay makes room for another fault of the key, and keeps what may have effects that are told
+// later.
 func (f *Fault) giveWay() {
 	if v := f.verdict; f.dead || v == nil || v.withdrawn || f.pastUntil() <= f.set.time.Now() {
 		f.drop()

@@ -182,8 +182,11 @@ func (b *Book) Followed(of Job, id string) int64 {
 // Beside reports whether ranks of an earlier start of the job live beside that one: it has only some
 // ranks, which began again alone.
 func (b *Book) Beside(of Job, id string) bool {
+	if id == "" {
+		return false
+	}
 	j := b.find(of)
-	if j == nil || id == "" {
+	if j == nil {
 		return false
 	}
 	at := slices.IndexFunc(j.runs, func(r *Run) bool { return r.ID == id })
