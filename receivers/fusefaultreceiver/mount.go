@@ -21,14 +21,14 @@ type mount struct {
 	// connection is that of the mount which has the device number now.
 	connection uint64
 	daemon     daemon
-	awaited    bool              // its first record waited one scan for a second sample
+	awaited    int               // scans that its first record has waited
 	waiter     *identity.Process // the rank that waits longest for what is stuck, nil where none does
 	waits      time.Duration     // for how long it does
 
 	place   procfs.Mount // for metrics, as process 1 sees it
 	placed  time.Time    // when that was looked up
 	starved time.Time    // when the daemon was last found without a CPU
-	unknown bool         // whether it has one: it was looked at once
+	unknown bool         // whether it has one
 	counted time.Time    // since when the probe counts
 }
 

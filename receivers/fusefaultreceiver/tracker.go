@@ -181,13 +181,17 @@ func (t *tracker) follow(d fusefault.Device) *mount {
 	return m
 }
 
+// untilKnown is for how many scans the first record of a stall waits until it is known whether the daemon has
+// a CPU: the first look compares with nothing, and at the second it may just have begun to wait for one.
+const untilKnown = 2
+
 // lasts looks at one mount on which something is stuck.
 func (t *tracker) lasts(m *mount, found *stuck, now time.Time) (report, bool) {
 	s := t.stalls[m.device]
 	if s == nil {
 		answered, sure := m.answeredSince(found.entries[0].Start, now)
-		if (!sure || m.unknown) && !m.awaited {
-			m.awaited = true // whether the daemon still answers, and has a CPU, shows with the next scan
+		if !sure && m.awaited < 1 || m.unknown && m.awaited < untilKnown {
+			m.awaited++ // whether the daemon still answers, and has a CPU, shows with the next scan
 			return report{}, false
 		}
 		s = newStall(m, found, m.answered-answered)
@@ -207,7 +211,7 @@ func (t *tracker) ended(now time.Time, lasting map[fusefault.Device]bool) []repo
 	var reports []report
 	for d, m := range t.mounts {
 		if !lasting[d] {
-			m.awaited = false
+			m.awaited = 0
 		}
 	}
 	for d, s := range t.stalls {

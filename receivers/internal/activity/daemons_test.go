@@ -54,6 +54,33 @@ func TestWhoServesAndHasNoCPU(t *testing.T) {
 	}
 }
 
+// How long a thread waits counts when it is over: one that may have begun to, and has had no turn since, is
+// not judged yet.
+func TestAThreadThatMayHaveBegunToWait(t *testing.T) {
+	tree := newTree(t)
+	now := time.Now()
+	d := NewDemand(procfs.Open(tree.root).WithPatience(hosttest.Patience))
+	d.clock = func() time.Time { return now }
+	for i, look := range []struct {
+		state        string
+		sleeps, ran  uint64
+		lacks, known bool
+	}{
+		{"S", 7, 0, false, false},
+		{"R", 7, 0, false, false}, // it woke
+		{"R", 7, 0, true, true},
+		{"R", 9, 1e6, false, false}, // it had a turn, slept and woke
+		{"R", 10, 901e6, false, true},
+		{"S", 11, 902e6, false, true},
+	} {
+		tree.daemon(look.state, look.sleeps, 7, 0)
+		tree.write("60/task/61/schedstat", fmt.Sprintf("%d 0 1\n", look.ran))
+		lacks, known := d.Starves(60)
+		require.Equal(t, []bool{look.lacks, look.known}, []bool{lacks, known}, i)
+		now = now.Add(time.Second)
+	}
+}
+
 // fake is the number of an open file that has the name of the device, and is none.
 const fake = "9"
 

@@ -31,7 +31,7 @@ type demand struct {
 	ticks   uint64 // start of the process
 	threads map[uint32]*turns
 	lacks   bool // as of that look
-	known   bool // there was a look before
+	known   bool // whether it lacks any
 }
 
 // NewDemand makes one for a proc file system.
@@ -41,7 +41,7 @@ func NewDemand(fs *procfs.FS) *Demand {
 
 // Starves reports whether a thread of the process could run for most of the time since the look before,
 // and had no CPU. That it does little when it runs says nothing: who serves does little for each request.
-// It is not known where there was no look before.
+// It is not known where there was no look before, and where a thread may wait since a moment between the two.
 func (d *Demand) Starves(pid uint32) (lacks, known bool) {
 	now := d.clock()
 	for other, one := range d.looks {
@@ -78,7 +78,7 @@ func lookAt(fs *procfs.FS, pid uint32, now time.Time, before *demand) (*demand, 
 		before = &demand{}
 	}
 	tids, _ := fs.Threads(pid, maxThreads) // none: it has just ended
-	seconds := now.Sub(before.at).Seconds()
+	seconds, unsure := now.Sub(before.at).Seconds(), false
 	for _, tid := range tids {
 		then := before.threads[tid]
 		t := turnOf(fs, pid, tid, then, false)
@@ -86,8 +86,11 @@ func lookAt(fs *procfs.FS, pid uint32, now time.Time, before *demand) (*demand, 
 			continue
 		}
 		next.threads[tid] = t
-		next.lacks = next.lacks || then != nil && t.waited(then, seconds) >= starving
+		if then != nil {
+			next.lacks = next.lacks || t.waited(then, seconds) >= starving
+			unsure = unsure || t.mayWait(then, seconds)
+		}
 	}
-	next.known = before.threads != nil
+	next.known = next.lacks || before.threads != nil && !unsure
 	return next, nil
 }

@@ -57,6 +57,13 @@ func (t *turns) waited(before *turns, seconds float64) float64 {
 	return min(1, max(0, t.Delayed-before.Delayed).Seconds()/seconds)
 }
 
+// mayWait reports whether a thread may have waited for a CPU for most of the time since before, and waits
+// still: it can run now, has not run for most of that time, and was asleep or had a turn. The kernel counts a
+// wait when it is over.
+func (t *turns) mayWait(before *turns, seconds float64) bool {
+	return t.status.State == 'R' && !t.ready(before) && 1-(t.Ran-before.Ran).Seconds()/seconds >= starving
+}
+
 // rested reports whether a thread has run for next to nothing since before, each time it woke; or in
 // the kernel, as those of NCCL do while they wait.
 func (t *turns) rested(before *turns) bool {
