@@ -424,6 +424,32 @@ func TestAThreadThatPollsIsNotStarved(t *testing.T) {
 	}
 }
 
+// A thread that polls, and has no turn from look to look, shows that its process has no CPU: that is no rest,
+// for some looks.
+func TestAThreadThatPollsAndHasNoTurn(t *testing.T) {
+	for _, tid := range []uint32{42, 43} {
+		tree := newTree(t)
+		l := newLooks(tree, tree.add("S", 250, 125))
+		tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
+		file := map[uint32]string{42: "42", 43: "42/task/43"}[tid]
+		unsure := func(state string, sleeps uint64) bool {
+			tree.write(file+"/status", status(state, sleeps, 7))
+			tree.write(file+"/schedstat", fmt.Sprintf("%d 1 1\n", sleeps*1000))
+			return l.look().Inside.Unsure
+		}
+		for look := range uint64(4) {
+			require.False(t, unsure("R", 50*look), "thread %d polls", tid)
+		}
+		for range looksUntilGivenUp {
+			require.True(t, unsure("R", 150), "thread %d has no turn", tid)
+		}
+		require.False(t, unsure("R", 150), "nobody is above all suspicion")
+		require.False(t, unsure("S", 250), "it has had a turn")
+		require.False(t, unsure("R", 250), "it has just woken")
+		require.True(t, unsure("R", 250))
+	}
+}
+
 // Between two looks a rank that polls is not taken for one that is starved.
 func TestAMainThreadThatPollsStaysKnown(t *testing.T) {
 	tree := newTree(t)

@@ -41,7 +41,7 @@ type known struct {
 	held  traceStop
 	polls bool // its main thread, when last looked into
 
-	unserved int // looks in a row after which it was not known whether who serves it has a CPU
+	unserved int // looks in a row after which it was not known whether it, and who serves it, have a CPU
 
 	nccl   *atomic.Bool
 	tries  int

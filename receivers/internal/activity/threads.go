@@ -49,6 +49,12 @@ func (t *turns) lacks(before *turns, seconds float64) float64 {
 	return t.waited(before, seconds)
 }
 
+// parked reports whether a thread that polls could run all the time since before, and had no turn: where
+// not even that comes to pass, nothing of its process does.
+func (t *turns) parked(before *turns, seconds float64) bool {
+	return t.polls && t.ready(before) && t.waited(before, seconds) >= starving
+}
+
 // waited is the share of the time since before in which a thread could run and had no CPU.
 func (t *turns) waited(before *turns, seconds float64) float64 {
 	if t.ready(before) {
