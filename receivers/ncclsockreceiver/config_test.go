@@ -19,8 +19,8 @@ func TestConfig(t *testing.T) {
 	file, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
 	require.NoError(t, err)
 	all := createDefaultConfig().(*Config)
-	identityID := component.MustNewID("identity")
-	all.Identity, all.ErrorMode = &identityID, record.Ignore
+	identityID, storageID := component.MustNewID("identity"), component.MustNewID("file_storage")
+	all.Identity, all.Storage, all.ErrorMode = &identityID, &storageID, record.Ignore
 	all.SnapshotInterval, all.MetricsInterval, all.RepeatInterval = 500*time.Millisecond, 30*time.Second, 20*time.Second
 	all.Patience = Patience{time.Second, 4 * time.Second, 5 * time.Minute, 30 * time.Second, 6 * time.Second, 3 * time.Second, 7 * time.Second}
 	all.Phases = Phases{3, 20, 90 * time.Second, 2 * time.Hour}

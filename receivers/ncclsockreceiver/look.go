@@ -36,6 +36,7 @@ func (w *watcher) look(ctx context.Context, s source) error {
 	w.telemetry.ReceiverNcclsockProcessesSkipped.Add(ctx, int64(w.snapshot.Unreadable))
 	round := w.round(owners)
 	w.tell(w.tracker.Observe(round), w.tracker.Watched(), round.Processes)
+	w.learned.Note(round.Time, w.resolver, w.tracker.Memory)
 	counters := w.tracker.Counters()
 	w.counters.Store(&counters)
 	w.telemetry.ReceiverNcclsockSnapshotTime.Add(ctx, time.Since(began).Seconds())

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver"
@@ -17,6 +18,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+	"github.com/tracecoreai/tracecore/receivers/internal/learned"
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -51,6 +53,7 @@ type watcher struct {
 	lost      atomic.Uint64 // changes there was no room for
 
 	unranked *unranked
+	learned  *learned.Memory[stall.Memory]
 
 	// Only the goroutine of watch uses these.
 	tracker    *stall.Tracker
@@ -71,18 +74,20 @@ func newWatcher(settings receiver.Settings, config *Config, around surroundings)
 	w := &watcher{
 		config: config, logger: settings.Logger, ticks: around.ticks, telemetry: telemetry,
 		convert: newConverter(logs, metrics, record.ThisHost()),
-		tracker: stall.New(config.options()), proc: activity.New(proc), interfaces: interfaces{find: proc.Interface}, unranked: newUnranked(config, settings.Logger, around.collective),
+		tracker: stall.New(config.options()), proc: activity.New(proc), interfaces: interfaces{find: proc.Interface},
+		unranked: newUnranked(config, settings.Logger, around.collective), learned: learned.New[stall.Memory](settings, config.Storage),
 	}
 	w.counters.Store(&stall.Counters{})
 	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
 	losses.SetHost(record.ThisHost())
 	w.life = probereceiver.New(probereceiver.Parts[source]{
 		Probe: "socket probe", Missing: "socket stalls", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
-		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
+		Logger: settings.Logger, Ticks: around.ticks, Shutdown: func() { w.learned.Close(); telemetry.Shutdown() },
 		Metrics: probereceiver.Metrics{
 			Up: telemetry.RegisterReceiverNcclsockProbeUpCallback, Dropped: telemetry.RegisterReceiverNcclsockProbeDroppedCallback,
 			Invalid: telemetry.RegisterReceiverNcclsockProbeInvalidCallback, Failures: telemetry.RegisterReceiverNcclsockProbeFailuresCallback,
 		},
+		Keep:    w.recall,
 		Prepare: func(resolver identity.Resolver) { w.resolver = resolver },
 		Open:    func() (source, error) { return around.open(config) },
 		Use:     w.use,
@@ -111,6 +116,15 @@ func (w *watcher) observe() error {
 		count(t.RegisterReceiverNcclsockSocketsSkippedCallback, func(c *stall.Counters) uint64 { return c.SocketsSkipped + w.over.Load() }),
 		count(t.RegisterReceiverNcclsockChangesDroppedCallback, func(c *stall.Counters) uint64 { return c.ChangesDropped + w.lost.Load() }),
 	)
+}
+
+// recall goes on with what was known of jobs before this start.
+func (w *watcher) recall(ctx context.Context, host component.Host) error {
+	if err := w.learned.Open(ctx, host); err != nil {
+		return err
+	}
+	w.tracker.Recall(w.learned.All(), time.Now())
+	return nil
 }
 
 // use watches until the probe is closed or broken, and closes it, for the reader of
@@ -145,6 +159,7 @@ func (w *watcher) readChanges(s source, changes chan<- *ncclsock.Change) {
 func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.Change) error {
 	ticks, stop := w.ticks(w.config.SnapshotInterval)
 	defer stop()
+	defer func() { w.learned.Save(w.resolver, w.tracker.Memory) }()
 	var outcomes probereceiver.Scans
 	for {
 		select {

@@ -114,15 +114,16 @@ func (r *Rest) Goes(first, last time.Time, atWork bool) {
 			r.first = first
 		}
 	}
+	r.faulty = r.faulty && r.Last.IsZero() // of one that is remembered it is not known whether it went on
 	r.Last = last
 	r.at, r.Progress, r.how, r.worked, r.compared, r.Looks = time.Time{}, last, socketstall.Idle, false, 0, 0
-	r.Now, r.ending, r.faulty = Process{}, time.Time{}, false
+	r.Now, r.ending = Process{}, time.Time{}
 	r.Silence = socketstall.Usual
 }
 
 // usual is the pause to expect of the process, of that kind; "" for any.
 func (r *Rest) usual(how socketstall.Activity, now time.Time) time.Duration {
-	if r.learned < cmp.Or(r.Enough, learning) || now.Sub(r.first) < learningFor {
+	if r.learned < r.enough() || now.Sub(r.first) < learningFor {
 		return unlearned
 	}
 	return r.pauses.Repeated(how, now)

@@ -15,8 +15,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// IdentityID is the identity extension that the host of a bench has.
-var IdentityID = component.MustNewID("identity")
+// Extensions of the host of a bench: the identity extension, and what Keeps gives it.
+var (
+	IdentityID = component.MustNewID("identity")
+	StorageID  = component.MustNewID("file_storage")
+)
 
 // Bench surrounds a receiver.
 type Bench struct {
@@ -43,6 +46,12 @@ func NewBench(t testing.TB, of component.Type) *Bench {
 	b.Settings.TelemetrySettings = b.telemetry.NewTelemetrySettings()
 	t.Cleanup(func() { require.NoError(t, b.telemetry.Shutdown(context.Background())) })
 	return b
+}
+
+// Keeps gives the host a storage, and returns its id.
+func (b *Bench) Keeps() *component.ID {
+	b.Host.Extensions[StorageID] = NewStorage()
+	return &StorageID
 }
 
 // Open is what the receiver's open function asks first: whether it opens.

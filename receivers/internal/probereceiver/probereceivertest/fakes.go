@@ -4,6 +4,7 @@ package probereceivertest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
@@ -79,6 +81,46 @@ func (s *EventSource[E]) Read(event *E) error {
 		return probe.ErrClosed
 	}
 }
+
+// Storage is a storage extension in memory, with one client for all who ask.
+type Storage struct {
+	component.StartFunc
+	component.ShutdownFunc
+	storage.Client
+}
+
+// NewStorage makes an empty one.
+func NewStorage() *Storage { return &Storage{Client: &kept{values: map[string][]byte{}}} }
+
+// GetClient returns the client.
+func (s *Storage) GetClient(context.Context, component.Kind, component.ID, string) (storage.Client, error) {
+	return s.Client, nil
+}
+
+// kept is what a storage keeps. Who closes it may be followed by another.
+type kept struct {
+	mu     sync.Mutex
+	values map[string][]byte
+}
+
+func (k *kept) Get(_ context.Context, key string) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.values[key], nil
+}
+
+func (k *kept) Set(_ context.Context, key string, value []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.values[key] = value
+	return nil
+}
+
+func (k *kept) Delete(ctx context.Context, key string) error { return k.Set(ctx, key, nil) }
+
+func (k *kept) Batch(context.Context, ...*storage.Operation) error { return errors.ErrUnsupported }
+
+func (k *kept) Close(context.Context) error { return nil }
 
 // Resolver knows the processes that a test tells it.
 type Resolver struct {

@@ -27,7 +27,7 @@ func (js *jobs) take(all []*rank, c *clock) {
 		key := keyOf(&r.now.Process)
 		j := js.of[key]
 		if j == nil {
-			j = &job{key: key, moved: never, tainted: never, watched: never}
+			j = newJob(key)
 			js.of[key] = j
 		}
 		if j.round != c.round {
@@ -75,13 +75,13 @@ func (js *jobs) drop(j *job) {
 // beside a rank that lives (sleep, nvidia-smi) starts nothing again.
 func (j *job) begin(c *clock) {
 	fresh := func(r *rank) bool {
-		return r.metAt == c.now && !r.now.Inherited && (r.now.RankPID == r.now.PID || !j.beside(r, c))
+		return r.isNew(c) && !r.now.Inherited && (r.now.RankPID == r.now.PID || !j.beside(r, c))
 	}
 	if j.phases.traffic == 0 || !slices.ContainsFunc(j.ranks, fresh) {
 		return
 	}
 	j.phases.traffic, j.watched = 0, never
-	if !slices.ContainsFunc(j.ranks, func(r *rank) bool { return r.metAt != c.now }) { // nobody is left of the last start
+	if !slices.ContainsFunc(j.ranks, func(r *rank) bool { return !r.isNew(c) }) { // nobody is left of the last start
 		j.moved, j.waiting, j.faulty, j.first = never, false, false, nil
 	}
 }
@@ -90,7 +90,7 @@ func (j *job) begin(c *clock) {
 // one that it has started. What a launch script runs before the rank and beside it (a monitor) has not.
 func (j *job) beside(r *rank, c *clock) bool {
 	return slices.ContainsFunc(j.ranks, func(o *rank) bool {
-		return o.now.Rank == r.now.Rank && o.metAt != c.now && !o.now.Inherited && o.moved != never
+		return o.now.Rank == r.now.Rank && !o.isNew(c) && !o.now.Inherited && o.hasMoved()
 	})
 }
 
@@ -188,6 +188,8 @@ type job struct {
 	watched time.Duration // when it was last said that its data moves over sockets
 	first   []*rank       // that fell silent first, as of the snapshot before
 }
+
+func newJob(key jobKey) *job { return &job{key: key, moved: never, tainted: never, watched: never} }
 
 // suspect is the rank that the others wait for: of those that make progress, else of all,
 // the one that fell silent first, whose last data is the oldest. In a collective of few

@@ -90,7 +90,7 @@ func (t *Tracker) overdue(j *job, r *rank, since time.Duration) bool {
 		return false
 	}
 	quiet := since
-	if len(r.work.spent) > 0 {
+	if len(r.work.spent) > 0 || r.known { // what one that is known did before, nobody knows
 		quiet = max(since, r.work.last)
 	}
 	return min(r.atRest(t.now), age) >= t.o.Asleep && t.now-quiet >= t.phase(j, r.now.Rank, socketstall.Idle)

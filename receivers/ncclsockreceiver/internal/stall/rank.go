@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
@@ -22,13 +23,15 @@ const forever = time.Duration(math.MaxInt64 / 2)
 type ranks map[uint32]*rank
 
 // take takes the processes of this snapshot and returns their ranks in order.
-func (rs ranks) take(processes map[uint32]Process, c *clock) []*rank {
+func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]bool, c *clock) []*rank {
 	all := make([]*rank, 0, len(processes))
 	for pid, p := range processes {
 		r := rs[pid]
 		if r == nil || restarted(&r.now, &p) {
 			r = &rank{moved: never, metAt: c.now, baseAt: c.now, cpu: p.CPU, mainCPU: p.MainCPU, now: p, haltedAt: never}
 			r.work = work{last: c.now, how: socketstall.Idle}
+			r.movedBefore, r.known = recalled[p.Born()]
+			delete(recalled, p.Born())
 			rs[pid] = r
 		}
 		r.begin(p, c)
@@ -81,6 +84,8 @@ type rank struct {
 	moved time.Duration // data last moved on one of its collective sockets
 	metAt time.Duration // when it was first seen
 
+	known, movedBefore bool // a tracker before this knew it, and that it had moved data
+
 	haltedAt time.Duration // the last snapshot before it was halted; never if it was when it was met
 
 	// What it had used of the CPU in the snapshot in which it last moved.
@@ -98,6 +103,12 @@ type rank struct {
 	collectiveNow bool // it has collective sockets
 	undecided     bool // of some of them only its libraries tell which
 }
+
+// isNew reports whether this snapshot is the first that has it.
+func (r *rank) isNew(c *clock) bool { return r.metAt == c.now && !r.known }
+
+// hasMoved reports whether it has moved data of its job.
+func (r *rank) hasMoved() bool { return r.movedBefore || r.moved != never }
 
 // begin starts a snapshot.
 func (r *rank) begin(p Process, c *clock) {

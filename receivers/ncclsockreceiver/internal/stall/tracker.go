@@ -59,6 +59,8 @@ type Tracker struct {
 	open    map[stallKey]*stall    // gone when they end
 	places  fairlru.List[stallKey] // of those that are open
 
+	recalled map[identity.Born]bool // processes that a tracker before this knew, until they are seen: whether they had moved data
+
 	counters Counters
 }
 
@@ -66,7 +68,7 @@ type Tracker struct {
 func New(o Options) *Tracker {
 	return &Tracker{
 		o: o, ranks: ranks{}, jobs: jobs{of: map[jobKey]*job{}}, sockets: newSockets(&o), traffic: newTraffic(o.MaxPeers),
-		refused: refused{of: map[target]*fairlru.Element[*refusals]{}}, open: map[stallKey]*stall{},
+		refused: refused{of: map[target]*fairlru.Element[*refusals]{}}, open: map[stallKey]*stall{}, recalled: map[identity.Born]bool{},
 	}
 }
 
@@ -122,7 +124,7 @@ func (t *Tracker) Watched() []identity.Process { return t.jobs.watched(&t.clock)
 // what is new of it.
 func (t *Tracker) Observe(r *Round) []Event {
 	t.advance(r.Time, t.o.Interval)
-	t.jobs.take(t.ranks.take(r.Processes, &t.clock), &t.clock)
+	t.jobs.take(t.ranks.take(r.Processes, t.recalled, &t.clock), &t.clock)
 	seen := t.sockets.take(r.Sockets, t.ranks, &t.clock)
 	decide(seen)
 	t.traffic.take(seen, t.round)

@@ -38,7 +38,7 @@ func newWorld(t testing.TB, size int, o Options) *world {
 	for r := range size {
 		w.ranks = append(w.ranks, &Process{
 			Process: identity.Process{
-				PID: uint32(1000 + r), StartTime: began.Add(-time.Hour), Comm: "python", Rank: r, LocalRank: r, WorldSize: size, JobID: "job",
+				PID: uint32(1000 + r), StartTime: began.Add(-time.Hour), StartNS: uint64(70 + r), Comm: "python", Rank: r, LocalRank: r, WorldSize: size, JobID: "job",
 				MasterAddr: "10.0.0.1", MasterPort: 29500,
 			},
 			State: socketstall.Sleeping, NetNS: uint64(4000 + r),

@@ -1,0 +1,186 @@
+// Package learned keeps what a receiver has learned of the processes of ranks. A job goes on
+// while its agent is upgraded or killed; the next process goes on with what the last one knew.
+package learned
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/receiver"
+	"go.uber.org/zap"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+	"github.com/tracecoreai/tracecore/receivers/internal/record"
+)
+
+// Bounds of what is kept.
+const (
+	mostProcesses = 1024    // shared between domains, pods and jobs
+	mostBytes     = 4 << 10 // of one: all pauses that a receiver remembers of it, and its names
+	mostText      = mostProcesses * (mostBytes + 100)
+)
+
+// every is how often it is looked whether something has changed. What was learned since is lost with a
+// process that is killed.
+const every = 5 * time.Second
+
+// key is under which it is kept.
+const key = "learned"
+
+// Memory keeps a T, as JSON, for each process. Without a storage it keeps nothing.
+type Memory[T any] struct {
+	settings receiver.Settings
+	id       *component.ID
+	boot     string
+	noted    time.Time // when it was last looked; of the goroutine that learns
+
+	mu      sync.Mutex // guards what follows
+	client  storage.Client
+	known   map[identity.Born]T
+	written []byte
+}
+
+// note is what is kept.
+type note struct {
+	Boot      string    `json:"boot"`
+	Processes []process `json:"processes"`
+}
+
+type process struct {
+	PID     uint32          `json:"pid"`
+	StartNS uint64          `json:"start_ns"`
+	Learned json.RawMessage `json:"learned"`
+}
+
+// New makes a memory in the storage of that id; nil for none.
+func New[T any](settings receiver.Settings, id *component.ID) *Memory[T] {
+	return &Memory[T]{settings: settings, id: id, boot: record.ThisHost().Boot}
+}
+
+// Open takes up what was kept. What is damaged is as good as none; so is a note of another boot, all of
+// whose processes have ended.
+func (m *Memory[T]) Open(ctx context.Context, host component.Host) error {
+	client, err := record.Storage(ctx, host, m.id, m.settings.ID)
+	if err != nil || client == nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.client = client
+	text, err := client.Get(ctx, key)
+	if err == nil && text != nil {
+		m.known, err = m.read(text)
+	}
+	if err != nil {
+		m.settings.Logger.Warn("what was learned of jobs before this start cannot be read: it is learned again", zap.Error(err))
+	}
+	return nil
+}
+
+func (m *Memory[T]) read(text []byte) (map[identity.Born]T, error) {
+	var last note
+	if len(text) > mostText {
+		return nil, fmt.Errorf("%d bytes, of %d at most", len(text), mostText)
+	}
+	if err := json.Unmarshal(text, &last); err != nil {
+		return nil, err
+	}
+	if last.Boot != m.boot {
+		return nil, nil
+	}
+	known := make(map[identity.Born]T, len(last.Processes))
+	for _, p := range last.Processes {
+		var one T
+		if err := json.Unmarshal(p.Learned, &one); err != nil {
+			return nil, err
+		}
+		known[identity.Born{PID: p.PID, StartNS: p.StartNS}] = one
+	}
+	return known, nil
+}
+
+// Of is what is kept of a process.
+func (m *Memory[T]) Of(p *identity.Process) (T, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	one, is := m.known[p.Born()]
+	return one, is
+}
+
+// All is what is kept of all processes.
+func (m *Memory[T]) All() map[identity.Born]T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.known)
+}
+
+// Note is Save, every few seconds.
+func (m *Memory[T]) Note(now time.Time, ranks identity.Resolver, of func(*identity.Process) (T, bool)) {
+	if now.Sub(m.noted) >= every || now.Before(m.noted) {
+		m.noted = now
+		m.Save(ranks, of)
+	}
+}
+
+// Save keeps what of says of the processes that live. Of one that it does not know yet, what was kept stays.
+func (m *Memory[T]) Save(ranks identity.Resolver, of func(*identity.Process) (T, bool)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.client == nil {
+		return
+	}
+	living, _ := probereceiver.Oldest(ranks, mostProcesses)
+	next, known := note{Boot: m.boot}, make(map[identity.Born]T, len(living))
+	for i := range living {
+		born := living[i].Born()
+		one, is := of(&living[i])
+		if !is {
+			one, is = m.known[born]
+		}
+		text, err := json.Marshal(one)
+		if !is || born.StartNS == 0 || err != nil || len(text) > mostBytes {
+			continue
+		}
+		known[born] = one
+		next.Processes = append(next.Processes, process{born.PID, born.StartNS, text})
+	}
+	m.known = known
+	slices.SortFunc(next.Processes, func(a, b process) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.StartNS, b.StartNS)) })
+	m.write(&next)
+}
+
+// write is called with the lock.
+func (m *Memory[T]) write(next *note) {
+	text, err := json.Marshal(next)
+	if err == nil && bytes.Equal(text, m.written) {
+		return
+	}
+	if err == nil {
+		err = m.client.Set(context.Background(), key, text)
+	}
+	if err != nil {
+		m.settings.Logger.Debug("keep what was learned of jobs", zap.Error(err)) // the storage itself says what is wrong
+		return
+	}
+	m.written = text
+}
+
+// Close lets go of the storage.
+func (m *Memory[T]) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.client != nil {
+		_ = m.client.Close(context.Background()) // its owner says what is wrong with it
+		m.client = nil
+	}
+}
