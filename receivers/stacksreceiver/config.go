@@ -32,6 +32,9 @@ type Config struct {
 	// Identity is the id of the identity extension that knows the rank processes.
 	// Without it there is nobody to watch.
 	Identity *component.ID `mapstructure:"identity"`
+	// Storage is the id of the storage extension that keeps what is known of ranks for the
+	// next start. Without it each start learns their pauses anew.
+	Storage *component.ID `mapstructure:"storage"`
 	// ErrorMode says what happens when stacks cannot be taken.
 	ErrorMode record.ErrorMode `mapstructure:"error_mode"`
 	// Stacks says whose frames leave the node: off, culprit or all.

@@ -18,7 +18,8 @@ func TestConfig(t *testing.T) {
 	file, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
 	require.NoError(t, err)
 	all := createDefaultConfig().(*Config)
-	identityID := component.MustNewID("identity")
+	identityID, storageID := component.MustNewID("identity"), component.MustNewID("file_storage")
+	all.Storage = &storageID
 	all.Identity, all.ErrorMode, all.Stacks = &identityID, record.Ignore, All
 	all.ScanInterval, all.LookInterval, all.Patience = 500*time.Millisecond, 2*time.Second, 30*time.Second
 	all.MaxProcesses, all.MaxFrames = 16, 64

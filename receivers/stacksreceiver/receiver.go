@@ -16,6 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+	"github.com/tracecoreai/tracecore/receivers/internal/learned"
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -60,6 +61,7 @@ type stacksReceiver struct {
 	longest   time.Duration // that stacks are taken for in one look
 	resolver  identity.Resolver
 	followed  atomic.Int64
+	learned   *learned.Memory[memory]
 	overLimit atomic.Uint64 // records that were not made, for their domain has made many
 }
 
@@ -75,6 +77,7 @@ func build(settings receiver.Settings, config *Config, next consumer.Logs, aroun
 	r := &stacksReceiver{
 		config: config, settings: settings, telemetry: telemetry, out: out, ticks: around.ticks, looked: around.looked, longest: around.longest,
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost(), config.MaxFrames),
+		learned: learned.New[memory](settings, config.Storage),
 	}
 	return r, probereceiver.Observe(telemetry.RegisterReceiverStacksProcessesCallback, r.followed.Load)
 }
@@ -89,8 +92,9 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	losses.SetHost(record.ThisHost())
 	return probereceiver.New(probereceiver.Parts[source]{
 		Probe: "stack reader", Missing: "stacks of ranks", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
-		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
+		Logger: settings.Logger, Ticks: around.ticks, Shutdown: func() { r.learned.Close(); telemetry.Shutdown() },
 		Metrics: probereceiver.Metrics{Up: telemetry.RegisterReceiverStacksProbeUpCallback, Failures: telemetry.RegisterReceiverStacksProbeFailuresCallback},
+		Keep:    r.learned.Open,
 		Prepare: func(resolver identity.Resolver) { r.resolver = resolver },
 		Open:    around.open,
 		Use:     r.use,
@@ -107,6 +111,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 func (r *stacksReceiver) use(ctx context.Context, s source) error {
 	w := newWatch(r, s)
 	defer w.end()
+	defer func() { r.learned.Save(r.resolver, w.memory) }()
 	ended := make(chan job, maxEnded)
 	defer r.resolver.Exits(func(e identity.Exit) {
 		if e.Failed() && e.IsRank() && !e.Inherited && !e.Helper && !e.Late {
@@ -128,6 +133,7 @@ func (r *stacksReceiver) use(ctx context.Context, s source) error {
 			continue
 		case now := <-ticks:
 			err := w.look(ctx, now)
+			r.learned.Note(now, r.resolver, w.memory)
 			r.looked()
 			if err := judge.Judge(err); err != nil {
 				return err

@@ -165,6 +165,9 @@ func (w *watch) follow(p identity.Process) *follower {
 	if f == nil {
 		f = newFollower(p)
 		f.older = p.StartTime.Before(w.began)
+		if known, is := w.learned.Of(&p); is {
+			f.recall(&known, w.now)
+		}
 	}
 	f.Process = p
 	w.share(f)

@@ -37,6 +37,7 @@ receivers:
   {{- end }}
   stacks:
     identity: identity
+    storage: file_storage
     error_mode: ignore
     stacks: {{ .Values.stacks | quote }}
   # Dumps are found where ranks write them, in their own containers.

@@ -1,0 +1,53 @@
+package stacksreceiver
+
+import (
+	"time"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+)
+
+// memory is what is known of a process, as it is kept for the next start. In which places it stands often,
+// and which of these are collectives, is soon known again, and nothing is told late or wrongly until then.
+type memory struct {
+	Rest      activity.Memory `json:"rest"`
+	Began     int64           `json:"began_ms"` // the first look
+	AsleepFor []activity.Kept `json:"asleep,omitempty"`
+	InCalls   []activity.Kept `json:"in_calls,omitempty"`
+}
+
+// memory is what the watch knows of a process; false of one that it does not follow.
+func (w *watch) memory(p *identity.Process) (memory, bool) {
+	f := w.follows[processOf(p)]
+	if f == nil || f.began.IsZero() {
+		return memory{}, false
+	}
+	return memory{f.rest.Memory(), f.began.UnixMilli(), f.asleepFor.kept(), f.inCalls.kept()}, true
+}
+
+// recall begins with what was known before.
+func (f *follower) recall(m *memory, now time.Time) {
+	if began := time.UnixMilli(m.Began); m.Began > 0 && !began.After(now) {
+		f.began = began
+	}
+	f.rest.Recall(&m.Rest, now)
+	f.asleepFor.recall(m.AsleepFor, now)
+	f.inCalls.recall(m.InCalls, now)
+}
+
+// kept are the stays, the oldest first.
+func (s *stays) kept() (all []activity.Kept) {
+	for i := max(0, s.next-len(s.last)); i < s.next; i++ {
+		one := &s.last[i%len(s.last)]
+		all = append(all, activity.Keep(one.end, one.long, ""))
+	}
+	return all
+}
+
+func (s *stays) recall(all []activity.Kept, now time.Time) {
+	for _, one := range all[max(0, len(all)-len(s.last)):] {
+		if end, long, is := one.Pause(now); is {
+			s.note(end, long)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package stacksreceiver
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+)
+
+// restart is another follower, with what was known of the process.
+func (t *thread) restart() {
+	before := newWatch(&stacksReceiver{}, nil)
+	before.follows[processOf(&t.follower.Process)] = t.follower
+	m, is := before.memory(&t.follower.Process)
+	require.True(t, is)
+	text, err := json.Marshal(m)
+	require.NoError(t, err)
+	var kept memory
+	require.NoError(t, json.Unmarshal(text, &kept))
+	next := newThread(t.T, t.python)
+	next.began = time.Time{}
+	next.recall(&kept, t.now)
+	t.follower = next.follower
+}
+
+// hangs lets receivers follow each other while rank 42, which was in collectives for so long, stands.
+// It returns after how many seconds of the last the rank was told to be overdue, 0 where it never was.
+func hangs(t *testing.T, keeps bool, next identity.Process) int {
+	b := newBench(t)
+	b.at(42, func(p *fake) {
+		p.class, p.does = waitclass.Collective, &activity.Process{Process: rank(42, 3), State: socketstall.Sleeping, Inside: &activity.Inside{Compared: true}}
+	})
+	b.Resolver.Know(rank(42, 3))
+	if keeps {
+		b.config.Storage = b.Keeps()
+	}
+	r := b.receiver(t, b.Sink)
+	require.NoError(t, r.Start(t.Context(), b.Host))
+	for range 15 {
+		b.at(42, func(p *fake) { p.status.Switches++; p.place.Chain++ })
+		b.looks(t, 1)
+	}
+	b.at(42, func(p *fake) { // it falls asleep in its own function
+		p.status.Switches++
+		p.place, p.class = pystack.Place{Chain: 9, Calls: 9}, waitclass.OwnCode
+	})
+	b.looks(t, 1)
+	require.NoError(t, r.Shutdown(context.Background()))
+	require.Empty(t, b.Records)
+
+	b.Resolver.Know(next)
+	r = b.receiver(t, b.Sink)
+	require.NoError(t, r.Start(t.Context(), b.Host))
+	began := b.now
+	b.looks(t, 30)
+	require.NoError(t, r.Shutdown(context.Background()))
+	for len(b.Records) > 0 {
+		r := b.Next(t)
+		if s, _ := r.Attributes().Get("nccl.rank.silence"); s.Str() == "overdue" {
+			return int(r.Timestamp().AsTime().Sub(began).Seconds())
+		}
+	}
+	return 0
+}
+
+func TestAHangThroughARestartIsOverdueAsSoonAsEver(t *testing.T) {
+	another := rank(42, 3)
+	another.StartNS++
+	require.Equal(t, 4, hangs(t, true, rank(42, 3)), "3 s, and the first look")
+	require.Zero(t, hangs(t, false, rank(42, 3)), "without a storage")
+	require.Zero(t, hangs(t, true, another), "another process of that number")
+}
+
+// What was learned of times in one call, and for how long the process is known, goes on.
+func TestLongStepsAcrossARestartAreNotToldAndALoopIs(t *testing.T) {
+	one := newThread(t, true)
+	one.began = time.Time{}
+	for step := range 20 {
+		for range 25 {
+			require.Empty(t, one.works(3).take, "step %d", step)
+		}
+		for range 4 {
+			require.Empty(t, one.works(2).take)
+		}
+		if step%5 == 4 {
+			one.restart()
+		}
+	}
+	looks := 0
+	for one.works(7).take == "" {
+		looks++
+	}
+	require.Equal(t, 50, looks, "twice as long as usual")
+}
+
+func TestALoopAfterARestartIsToldAfterPatience(t *testing.T) {
+	one := newThread(t, true)
+	for call := range uint64(20) {
+		one.works(call + 10)
+	}
+	one.restart()
+	looks := 0
+	for one.works(3).take == "" {
+		looks++
+	}
+	require.Equal(t, 20, looks)
+}
+
+func TestSleepsThatAreUsualAreSoAfterARestart(t *testing.T) {
+	one := newThread(t, true)
+	for range 3 {
+		one.sleeps('S', 8)
+		one.works(2)
+	}
+	one.restart()
+	one.sleeps('S', 7)
+	require.False(t, one.unusual(one.now))
+	one.now = one.now.Add(2 * time.Second)
+	require.True(t, one.unusual(one.now))
+}
+
+// What is kept of a process has room for all that is remembered of it (learned.mostBytes).
+func TestAMemoryIsSmall(t *testing.T) {
+	one := newThread(t, true)
+	for i := range time.Duration(100) {
+		at := start.Add(i * time.Minute / 2)
+		one.rest.Goes(at, at, true)
+		one.inCalls.note(at, 59*time.Minute)
+		one.asleepFor.note(at, 59*time.Minute)
+	}
+	one.now = start.Add(50 * time.Minute)
+	w := newWatch(&stacksReceiver{}, nil)
+	w.follows[processOf(&one.follower.Process)] = one.follower
+	m, is := w.memory(&one.follower.Process)
+	require.True(t, is)
+	require.NotEmpty(t, m.Rest.Pauses)
+	text, err := json.Marshal(m)
+	require.NoError(t, err)
+	require.Less(t, len(text), 4<<10)
+}
+
+func TestADamagedMemoryIsNone(t *testing.T) {
+	one := newThread(t, true)
+	one.began = time.Time{}
+	bad := make([]activity.Kept, 100)
+	for i := range bad {
+		bad[i] = activity.Kept{End: start.UnixMilli() + int64(i), Length: int64(-i)}
+	}
+	one.recall(&memory{Rest: activity.Memory{AtWork: -1, First: 1 << 62, Pauses: bad}, Began: 1 << 62, AsleepFor: bad, InCalls: bad}, start)
+	require.True(t, one.began.IsZero())
+	require.Zero(t, one.asleepFor.next)
+	require.Zero(t, one.inCalls.next)
+	require.Zero(t, one.rest.Patience(start))
+}
