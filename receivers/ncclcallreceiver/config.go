@@ -18,6 +18,9 @@ type Config struct {
 	// Identity is the id of the identity extension that knows the rank processes.
 	// Without it there is nobody to watch.
 	Identity *component.ID `mapstructure:"identity"`
+	// Storage is the id of the storage extension that keeps what is known of processes for the
+	// next start. Without it each start learns their pauses anew.
+	Storage *component.ID `mapstructure:"storage"`
 	// ErrorMode says what happens when the probe does not work.
 	ErrorMode record.ErrorMode `mapstructure:"error_mode"`
 	// ScanInterval is the time between two looks at the communicators.

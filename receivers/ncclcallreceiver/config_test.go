@@ -18,8 +18,8 @@ func TestConfig(t *testing.T) {
 	file, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
 	require.NoError(t, err)
 	all := createDefaultConfig().(*Config)
-	identityID := component.MustNewID("identity")
-	all.Identity, all.ErrorMode = &identityID, record.Ignore
+	identityID, storageID := component.MustNewID("identity"), component.MustNewID("file_storage")
+	all.Identity, all.Storage, all.ErrorMode = &identityID, &storageID, record.Ignore
 	all.ScanInterval, all.LookInterval, all.Patience = 500*time.Millisecond, time.Second, 30*time.Second
 	all.MaxLibraries, all.MaxProcesses, all.MaxSteppedCalls = 4, 100, 1000
 	for name, want := range map[string]*Config{"": createDefaultConfig().(*Config), "all": all} {

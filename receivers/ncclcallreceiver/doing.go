@@ -3,6 +3,7 @@ package ncclcallreceiver
 import (
 	"time"
 
+	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
@@ -10,6 +11,7 @@ import (
 // process is one that calls NCCL. It rests while it makes no call.
 type process struct {
 	activity.Rest
+	born  identity.Born // not known of one that nobody knows
 	round int
 	calls uint64 // on all of its communicators
 

@@ -19,6 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/internal/gpuask"
+	"github.com/tracecoreai/tracecore/receivers/internal/learned"
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -52,6 +53,7 @@ type ncclCall struct {
 	scans      chan *ncclcall.Scan
 	blinds     chan []sight
 	unseen     *unseen
+	learned    *learned.Memory[activity.Memory]
 
 	communicators, unknown, refused, limit, limitedProcesses atomic.Int64 // of the last scan
 	unseenProcesses                                          atomic.Int64 // of the last look
@@ -70,10 +72,10 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		config: config, settings: settings, telemetry: telemetry, out: out, standstill: newStandstill(config.Patience, config.ArrivalInterval), ticks: around.ticks,
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
 		events:  make(chan *ncclcall.Event), scans: make(chan *ncclcall.Scan), blinds: make(chan []sight),
-		unseen: newUnseen(),
+		unseen: newUnseen(), learned: learned.New[activity.Memory](settings, config.Storage),
 	}
 	r.proc = activity.New(procfs.Open(""))
-	r.standstill.does = r.does
+	r.standstill.does, r.standstill.meets = r.does, r.meets
 	r.watched.Store(&ncclcall.Watched{})
 	if err := r.observe(); err != nil {
 		return nil, err
@@ -82,11 +84,12 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	losses.SetHost(record.ThisHost())
 	return probereceiver.New(probereceiver.Parts[source]{
 		Probe: "NCCL call probe", Missing: "calls of NCCL", ErrorMode: config.ErrorMode, Identity: config.Identity, NeedsIdentity: true,
-		Logger: settings.Logger, Ticks: around.ticks, Shutdown: telemetry.Shutdown,
+		Logger: settings.Logger, Ticks: around.ticks, Shutdown: func() { r.learned.Close(); telemetry.Shutdown() },
 		Metrics: probereceiver.Metrics{
 			Up: telemetry.RegisterReceiverNcclcallProbeUpCallback, Dropped: telemetry.RegisterReceiverNcclcallProbeDroppedCallback,
 			Invalid: telemetry.RegisterReceiverNcclcallProbeInvalidCallback, Failures: telemetry.RegisterReceiverNcclcallProbeFailuresCallback,
 		},
+		Keep:    r.learned.Open,
 		Prepare: func(resolver identity.Resolver) { r.resolver = resolver },
 		Open:    func() (source, error) { return around.open(config) },
 		Use:     r.use,
@@ -143,6 +146,7 @@ func (r *ncclCall) work(ctx context.Context, done <-chan struct{}) {
 	if r.resolver == nil {
 		return // nobody to watch
 	}
+	defer func() { r.learned.Save(r.resolver, r.standstill.memory) }()
 	for {
 		select {
 		case <-done:
@@ -189,6 +193,7 @@ func (r *ncclCall) judge(ctx context.Context, scan *ncclcall.Scan) {
 	now := time.Now()
 	r.tell(&l, now)
 	r.ends(scan.Time, now)
+	r.learned.Note(scan.Time, r.resolver, r.standstill.memory)
 }
 
 // limited tells of processes of which other calls are counted than before.

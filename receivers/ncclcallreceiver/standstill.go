@@ -24,6 +24,8 @@ type standstill struct {
 	arrivals  *arrivals
 	// does says what processes do, of those that can be read.
 	does func(pids []uint32) map[uint32]*activity.Process
+	// meets makes a process that is new here.
+	meets func(pid uint32, at time.Time) *process
 }
 
 // key is one rank of a communicator.
@@ -104,7 +106,8 @@ type look struct {
 func newStandstill(patience, arrivalInterval time.Duration) *standstill {
 	return &standstill{
 		patience: patience, arrivals: newArrivals(arrivalInterval), known: map[key]*place{}, processes: map[uint32]*process{}, inits: map[identity.Born][]*making{},
-		does: func([]uint32) map[uint32]*activity.Process { return nil },
+		does:  func([]uint32) map[uint32]*activity.Process { return nil },
+		meets: func(uint32, time.Time) *process { return &process{} },
 	}
 }
 
@@ -222,7 +225,7 @@ func (s *standstill) see(scan *ncclcall.Scan, moved map[uint32]*calls) {
 	for pid, m := range moved {
 		p := s.processes[pid]
 		if p == nil {
-			p = &process{}
+			p = s.meets(pid, scan.Time)
 			s.processes[pid] = p
 		}
 		p.round = s.round

@@ -28,7 +28,7 @@ receivers:
     {{- if eq . "kernelevents" }}
     storage: file_storage # what the kernel said while nobody looked is read once from its buffer
     {{- end }}
-    {{- if eq . "ncclsock" }}
+    {{- if has . (list "ncclsock" "ncclcall") }}
     storage: file_storage # which pauses are usual for a job
     {{- end }}
     {{- if and (eq . "oomkill") $.Values.pin.enabled }}

@@ -108,7 +108,7 @@ processors: {patterndetector: {history: identity}}
       scrape_configs: [{job_name: 5, intervall: 3}]
 `, []string{`mine.yaml:3: receivers::prometheus::config: prometheus receiver: failed to unmarshal yaml to prometheus config object: yaml: unmarshal errors: there is no key intervall`}},
 		"extensions that do not start": {"service:\n  extensions: [health_check, identity]", []string{
-			`mine.yaml:2: service::extensions: it leaves out "file_storage": add it, since receivers::kernelevents::storage names it, and so do 5 other settings`,
+			`mine.yaml:2: service::extensions: it leaves out "file_storage": add it, since receivers::kernelevents::storage names it, and so do 6 other settings`,
 			`mine.yaml:2: service::extensions: it leaves out "history": add it, since processors::patterndetector::history names it`,
 		}},
 		"durations without a unit": {`receivers:
