@@ -52,7 +52,18 @@ func TestAHangIsNamedAsSoonAfterARestart(t *testing.T) {
 			require.NoError(t, job.Compute(2, asleepFor))
 			time.Sleep(begins)
 			second.Kill()
-			named(startAgent(t, state), "asleep through a restart", made)
+			third := startAgent(t, state)
+			named(third, "asleep through a restart", made)
+
+			before := job.Steps(2)
+			require.NoError(t, job.ComputeInChild(2, 2*pause))
+			time.Sleep(begins)
+			third.Kill()
+			fourth := startAgent(t, state)
+			require.Eventually(t, func() bool { return job.Steps(2) >= before+10 }, hosttest.Patience, 20*time.Millisecond, "the job does not go on: %s", job.Error(2))
+			for _, v := range fourth.verdicts(t) {
+				require.False(t, v.Culprit["job"] == name && v.Severity == verdict.Error && v.Status != verdict.Resolved, "a child computes: %s", v.Headline)
+			}
 		})
 	}
 }

@@ -46,7 +46,7 @@ type Memory[T any] struct {
 
 	mu      sync.Mutex // guards what follows
 	client  storage.Client
-	known   map[identity.Born]T
+	before  map[identity.Born]T // by the process before this, until it is known again
 	written []byte
 }
 
@@ -79,7 +79,7 @@ func (m *Memory[T]) Open(ctx context.Context, host component.Host) error {
 	m.client = client
 	text, err := client.Get(ctx, key)
 	if err == nil && text != nil {
-		m.known, err = m.read(text)
+		m.before, err = m.read(text)
 	}
 	if err != nil {
 		m.settings.Logger.Warn("what was learned of jobs before this start cannot be read: it is learned again", zap.Error(err))
@@ -109,19 +109,20 @@ func (m *Memory[T]) read(text []byte) (map[identity.Born]T, error) {
 	return known, nil
 }
 
-// Of is what is kept of a process.
+// Of is what was kept of a process before this start. Once it is known again that is over: who begins anew
+// begins as ever.
 func (m *Memory[T]) Of(p *identity.Process) (T, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	one, is := m.known[p.Born()]
+	one, is := m.before[p.Born()]
 	return one, is
 }
 
-// All is what is kept of all processes.
+// All is Of of all processes.
 func (m *Memory[T]) All() map[identity.Born]T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.known)
+	return maps.Clone(m.before)
 }
 
 // Note is Save, every few seconds.
@@ -132,7 +133,7 @@ func (m *Memory[T]) Note(now time.Time, ranks identity.Resolver, of func(*identi
 	}
 }
 
-// Save keeps what of says of the processes that live. Of one that it does not know yet, what was kept stays.
+// Save keeps what of says of the processes that live. Of one that it does not know yet, what was kept before stays.
 func (m *Memory[T]) Save(ranks identity.Resolver, of func(*identity.Process) (T, bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,21 +141,21 @@ func (m *Memory[T]) Save(ranks identity.Resolver, of func(*identity.Process) (T,
 		return
 	}
 	living, _ := probereceiver.Oldest(ranks, mostProcesses)
-	next, known := note{Boot: m.boot}, make(map[identity.Born]T, len(living))
+	next := note{Boot: m.boot}
 	for i := range living {
 		born := living[i].Born()
 		one, is := of(&living[i])
-		if !is {
-			one, is = m.known[born]
+		if is {
+			delete(m.before, born)
+		} else {
+			one, is = m.before[born]
 		}
 		text, err := json.Marshal(one)
 		if !is || born.StartNS == 0 || err != nil || len(text) > mostBytes {
 			continue
 		}
-		known[born] = one
 		next.Processes = append(next.Processes, process{born.PID, born.StartNS, text})
 	}
-	m.known = known
 	slices.SortFunc(next.Processes, func(a, b process) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.StartNS, b.StartNS)) })
 	m.write(&next)
 }

@@ -123,6 +123,22 @@ func TestWhatIsLearnedIsKnownAtTheNextStart(t *testing.T) {
 	require.Equal(t, []string{"-", "more"}, d.kept(1, 2), "it has ended")
 }
 
+// A process that begins anew, as one does that makes its communicators again, is not remembered twice.
+func TestWhatIsKnownAgainIsRememberedNoMore(t *testing.T) {
+	d := newDesk(t)
+	d.know(1)
+	d.facts[1] = "one"
+	d.Save(d, d.of)
+	require.Equal(t, []string{"one"}, d.kept(1))
+	d.Save(d, d.of)
+	p := rank(1)
+	_, is := d.Of(&p)
+	require.False(t, is)
+	delete(d.facts, 1)
+	d.Save(d, d.of)
+	require.Equal(t, []string{"-"}, d.kept(1))
+}
+
 func TestOnlyChangesAreWrittenAndNotOften(t *testing.T) {
 	d := newDesk(t)
 	d.know(1, 2)
