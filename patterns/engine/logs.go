@@ -97,5 +97,6 @@ func (e *Engine) log(by interest, rl plog.ResourceLogs, sl plog.ScopeLogs, lr pl
 		return true
 	}
 	news := e.identify(&r)
-	return e.show(by, &r) || news
+	wanted := e.show(by, &r)
+	return e.ofRanks(by, &r) || wanted || news
 }

@@ -207,6 +207,51 @@ func (b *Book) Process(of Job, id string, rank int) (Process, bool) {
 	return p, ok
 }
 
+// Left is a rank that ran on a machine which was booted again since: nobody saw its end.
+type Left struct {
+	Of   Job
+	Run  string
+	Rank int
+}
+
+// Rebooted notes that a machine began that boot then, and returns the ranks that it had before and whose
+// end is not known. Where another rank of the run that was there was seen to end, the machine was up by
+// then, and the others were ended with it.
+func (b *Book) Rebooted(host, boot string, began int64) (left []Left) {
+	b.order.Each(func(j *job) {
+		for _, r := range j.runs {
+			if r.Over {
+				continue
+			}
+			ranks, ended := r.before(host, boot, began)
+			for _, rank := range ranks {
+				if r.leaves(rank, false); !ended {
+					left = append(left, Left{j.Job, r.ID, rank})
+				}
+			}
+		}
+	})
+	return left
+}
+
+// before returns the ranks of r that ran on host in an earlier boot and are not known to have ended, and
+// whether another that ran there is.
+func (r *Run) before(host, boot string, began int64) (ranks []int, ended bool) {
+	for _, rank := range slices.Sorted(maps.Keys(r.Ranks)) {
+		p := r.Ranks[rank]
+		if p.Host != host || p.Boot == boot && boot != "" || (p.Boot == "" || boot == "") && p.Start >= began-slack {
+			continue
+		}
+		switch replaced, gone := r.Gone[rank]; {
+		case !gone:
+			ranks = append(ranks, rank)
+		case !replaced:
+			ended = true
+		}
+	}
+	return ranks, ended
+}
+
 // find returns the job as it is known best: what is trusted more goes before, and a record
 // that says no domain is about the only job of that id.
 func (b *Book) find(wanted Job) *job {

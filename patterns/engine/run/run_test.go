@@ -428,3 +428,29 @@ func TestWhatIsSavedComesBack(t *testing.T) {
 	again.Restore([]Saved{{Runs: []*Run{nil, {}}}, {Job: Job{Trust: 9}}})
 	again.Of(of(0, 1, 0))
 }
+
+// A machine that is booted again has ended the ranks that it had before. They are told where nobody saw
+// the end of one of that machine.
+func TestABootEndsTheRanksOfItsMachine(t *testing.T) {
+	on := func(host, boot string, rank int) *Sighting {
+		s := of(rank, int64(10+rank), float64(rank))
+		s.Host, s.Boot, s.Since = host, boot, int64(rank+1)*second
+		return s
+	}
+	ended := on("n3", "one", 3)
+	ended.Ended = true
+	b := NewBook(1000)
+	id := see(t, b, on("n1", "one", 0))
+	for _, s := range []*Sighting{on("n2", "one", 1), on("n3", "one", 2), ended, on("n4", "two", 4), on("n5", "", 5)} {
+		require.Equal(t, id, see(t, b, s))
+	}
+	job := ended.Job
+	require.Empty(t, b.Rebooted("n4", "two", at(60)), "it is of that boot")
+	require.Empty(t, b.Rebooted("n9", "two", at(60)), "no rank was there")
+	require.Empty(t, b.Rebooted("n3", "two", at(60)), "it was up when rank 3 ended")
+	require.Equal(t, []Left{{job, id, 1}}, b.Rebooted("n2", "two", at(60)))
+	require.Empty(t, b.Rebooted("n2", "two", at(60)), "it is known")
+	require.Empty(t, b.Rebooted("n5", "two", at(2)), "it began after the boot")
+	require.Equal(t, []Left{{job, id, 5}}, b.Rebooted("n5", "two", at(60)), "it began before the boot")
+	require.Equal(t, map[int]bool{1: false, 2: false, 3: false, 5: false}, b.jobs[job].runs[0].Gone)
+}
