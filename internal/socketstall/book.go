@@ -84,7 +84,7 @@ func (b *Book) Take(r *Record, heard int64) *Job {
 		if r.Ended() && len(b.jobs) >= b.limits.Jobs {
 			return nil
 		}
-		j = &Job{Name: r.Job, ID: r.JobID, Domain: r.Domain, Run: r.Run, Processes: map[string]*Process{}}
+		j = &Job{Name: r.Job, ID: r.JobID, Domain: r.Domain, Run: r.Of, Processes: map[string]*Process{}}
 		b.enter(j, r.Host)
 	}
 	b.order.Touch(j.element, fairlru.Some)
@@ -241,6 +241,7 @@ func (j *Job) take(r *Record, heard int64) *Process {
 		j.Processes[key] = p
 	}
 	p.take(r)
+	p.Run = cmp.Or(r.Run, p.Run)
 	s := r.Stall
 	s.Heard, s.Process = heard, key
 	if known := p.Stalls[r.ID]; known != nil {

@@ -88,6 +88,7 @@ type Record struct {
 	JobID  string // "" of ranks without one
 	Domain string // of the job, "" when not known
 	Run    string // start of the job, "" when not known
+	Of     string // the start that it is one job with
 	Job    string // JobID, or the host of such ranks, in the domain
 	World  int    // ranks of the job, 0 when not known
 	ID     string // of the stall, unique in its process
@@ -159,9 +160,12 @@ func stallOf(a pcommon.Map, time int64) Stall {
 	return s
 }
 
-// OfRun says which start of its job the record is about: sockets of another start are those
-// of another job. "" is not known.
-func (r *Record) OfRun(run string) { r.Run, r.Job = run, RunName(r.Job, run) }
+// OfRun says which start of its job the record is about, and the earlier one whose ranks live beside it, ""
+// for none. Sockets of another start are those of another job, but for such. "" is not known.
+func (r *Record) OfRun(run, with string) {
+	r.Run, r.Of = run, cmp.Or(with, run)
+	r.Job = RunName(r.Job, r.Of)
+}
 
 // RunName tells starts of one job apart.
 func RunName(job, run string) string {

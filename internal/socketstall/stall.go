@@ -84,7 +84,8 @@ func (s *Stall) CauseAt(t int64) Cause {
 // Process is one process of a rank that has stalls.
 type Process struct {
 	Identity
-	Rank int `json:"r"`
+	Rank int    `json:"r"`
+	Run  string `json:"ru,omitempty"` // start of the job that it is of, "" when not known
 
 	First    int64             `json:"f"`            // time of the record that the next three are of
 	Sent     int64             `json:"s,omitempty"`  // when it last sent anything, 0 never

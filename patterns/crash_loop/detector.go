@@ -135,8 +135,8 @@ type death struct {
 // knows takes over whether ranks of an earlier start live beside that of r: more of its own ranks
 // may have begun since it died.
 func (l *loop) knows(r *rule.Record) {
-	if at := l.at(r.Run); at >= 0 && l.Starts[at].Beside != r.Beside {
-		l.Starts[at].Beside, l.Changed = r.Beside, true
+	if at := l.at(r.Run); at >= 0 && l.Starts[at].Beside != (r.Beside != "") {
+		l.Starts[at].Beside, l.Changed = r.Beside != "", true
 	}
 }
 
@@ -212,7 +212,7 @@ func end(r *rule.Record) (*start, bool) {
 	}
 	how := cmp.Or(rule.Text(a, "process.exit.signal_name"), status+strconv.FormatInt(code, 10))
 	pid, _ := rule.Integer(a, "process.pid")
-	s := &start{Run: r.Run, Time: r.Time, Rank: rank, Host: rule.Text(r.Resource, "host.name"), PID: pid, How: how, Late: r.Late, Beside: r.Beside}
+	s := &start{Run: r.Run, Time: r.Time, Rank: rank, Host: rule.Text(r.Resource, "host.name"), PID: pid, How: how, Late: r.Late, Beside: r.Beside != ""}
 	if began, known := rule.Integer(a, rule.AttributeRankStart); known {
 		s.Life = max(0, r.Time-began)
 	}

@@ -367,11 +367,15 @@ func TestOnlySomeRanksDieWhereOthersLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDetector()
 			show := func(event string, start int, beside bool) {
+				with := ""
+				if beside {
+					with = "an earlier start"
+				}
 				a := pcommon.NewMap()
 				a.PutStr(rule.AttributeJob, "j")
 				a.PutInt(rule.AttributeRank, 3)
 				a.PutInt("process.exit.code", 1)
-				d.Observe(&rule.Record{Name: event, Time: 60 * int64(start+1) * second, Run: fmt.Sprint(start), Beside: beside, Resource: pcommon.NewMap(), Attributes: a})
+				d.Observe(&rule.Record{Name: event, Time: 60 * int64(start+1) * second, Run: fmt.Sprint(start), Beside: with, Resource: pcommon.NewMap(), Attributes: a})
 			}
 			for i, is := range tc.beside {
 				show(eventExit, i, is)

@@ -61,7 +61,7 @@ func (d *detection) observe(r *record) bool {
 		return false
 	}
 	matters := d.algorithm.Observe(&rule.Record{
-		Name: r.source, Time: r.Time, Run: r.run, Beside: d.engine.runs.Beside(r.job(), r.run), Now: d.engine.time.Now(), Late: r.late(), Resource: r.resource, Attributes: r.attributes, Number: r.number,
+		Name: r.source, Time: r.Time, Run: r.run, Beside: d.engine.runs.Beside(r.job(), r.run), With: d.engine.runs.With(r.job(), r.run, r.Time), Now: d.engine.time.Now(), Late: r.late(), Resource: r.resource, Attributes: r.attributes, Number: r.number,
 	})
 	d.shown = d.shown || matters
 	return matters

@@ -63,8 +63,13 @@ func New(rules []rule.Rule, opts Options) (*Engine, error) {
 	e.time = timeline.New(opts.time(), func() bool { return e.faults.Forget() })
 	e.runs = run.NewBook(opts.Ranks)
 	e.series = timeline.NewTable(e.time)
-	e.faults = fault.NewSet(opts.faults(), compiled, e.time, func(id, domain, start string, trust verdict.Trust) int64 {
-		return e.runs.Followed(run.Job{ID: id, Domain: domain, Trust: trust}, start)
+	e.faults = fault.NewSet(opts.faults(), compiled, e.time, fault.Starts{
+		Followed: func(id, domain, start string, trust verdict.Trust) int64 {
+			return e.runs.Followed(run.Job{ID: id, Domain: domain, Trust: trust}, start)
+		},
+		Together: func(id, domain, one, other string, trust verdict.Trust) int64 {
+			return e.runs.Together(run.Job{ID: id, Domain: domain, Trust: trust}, one, other)
+		},
 	})
 	for _, d := range e.detections {
 		d.reset()

@@ -99,9 +99,21 @@ func (e *Engine) take(w *watch, r *record) bool {
 	e.faults.Place(w.Evidence, fault.Mark{
 		Time: r.Time, Last: r.Last, Began: r.beganBefore(), Count: r.count, Values: values, Ranks: ranks, Lists: lists, Members: members, Source: r.source, Trust: r.trust, FaultID: r.faultID, Span: r.span(), Overdue: r.Overdue,
 		Drill: isTrue(r.attributes, rule.AttributeDrill), Late: r.late(),
-		Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
+		Run: r.rankRun(), Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
 	})
 	return true
+}
+
+// rankRun is the start of its job that the process is of which a finding names, "" where that is the start of r.
+func (r *record) rankRun() string {
+	if r.finding == nil {
+		return ""
+	}
+	run := clean(rule.Text(r.attributes, rule.AttributeRankRun))
+	if run == r.run {
+		return ""
+	}
+	return run
 }
 
 // beganBefore is when that began which r tells of, 0 where it is not before r itself.

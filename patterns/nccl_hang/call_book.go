@@ -32,6 +32,7 @@ const (
 type callRun struct {
 	options                  *Options
 	name, job, domain, begun string
+	anew                     map[int]string // by rank: a later start, of which only some ranks began again alone
 	world                    int
 	comms                    map[string]*communicator
 	callers                  map[process]*caller
@@ -170,7 +171,7 @@ func newCallBook(options *Options) *callBook {
 }
 
 // take takes in a record, and reports whether it changes anything.
-func (b *callBook) take(c *callRecord, begun string, now int64) bool {
+func (b *callBook) take(c *callRecord, begun start, now int64) bool {
 	if c.event == eventExit {
 		return b.exit(c, begun, now)
 	}
@@ -208,6 +209,9 @@ func (b *callBook) take(c *callRecord, begun string, now int64) bool {
 		who.unread = true
 	default:
 		changed = b.stand(r, who, c) || changed
+		if begun.own != begun.of && r.anew[who.rank] != begun.own {
+			r.anew, changed = put(r.anew, who.rank, begun.own), true
+		}
 	}
 	if !changed {
 		return false
@@ -219,8 +223,8 @@ func (b *callBook) take(c *callRecord, begun string, now int64) bool {
 
 // watch notes that the sockets of a run would be told if they stalled. It takes no room from runs
 // of which more is known.
-func (b *callBook) watch(c *callRecord, begun string, now int64) bool {
-	if len(b.runs) >= b.options.Runs && b.runs[socketstall.RunName(c.run, begun)] == nil {
+func (b *callBook) watch(c *callRecord, begun start, now int64) bool {
+	if len(b.runs) >= b.options.Runs && b.runs[socketstall.RunName(c.run, begun.of)] == nil {
 		return false
 	}
 	r := b.run(c, begun)
@@ -231,8 +235,8 @@ func (b *callBook) watch(c *callRecord, begun string, now int64) bool {
 
 // exit notes that a process has ended, and how. As a record of sockets that are watched it takes no
 // room from runs of which more is known.
-func (b *callBook) exit(c *callRecord, begun string, now int64) bool {
-	r := b.runs[socketstall.RunName(c.run, begun)]
+func (b *callBook) exit(c *callRecord, begun start, now int64) bool {
+	r := b.runs[socketstall.RunName(c.run, begun.of)]
 	if c.stops && (r != nil || len(b.runs) < b.options.Runs) {
 		r = b.run(c, begun)
 		b.order.Touch(r.element, fairlru.Some)
@@ -322,8 +326,8 @@ func (r *callRun) changed(now int64) {
 }
 
 // run finds or makes the run of a record.
-func (b *callBook) run(c *callRecord, begun string) *callRun {
-	name := socketstall.RunName(c.run, begun)
+func (b *callBook) run(c *callRecord, begun start) *callRun {
+	name := socketstall.RunName(c.run, begun.of)
 	if r := b.runs[name]; r != nil {
 		return r
 	}
@@ -332,7 +336,7 @@ func (b *callBook) run(c *callRecord, begun string) *callRun {
 		b.evict(victim.Value)
 	}
 	r := &callRun{
-		options: b.options, name: name, begun: begun, domain: c.domain, comms: map[string]*communicator{}, callers: map[process]*caller{}, shares: map[string]*callShare{},
+		options: b.options, name: name, begun: begun.of, domain: c.domain, comms: map[string]*communicator{}, callers: map[process]*caller{}, shares: map[string]*callShare{},
 		texts: map[string]string{},
 	}
 	b.enter(r, c.host.Host)

@@ -202,7 +202,7 @@ func (t *toldStop) cleared(r *callRun) Cleared {
 // process2 says which process of which start the rank to blame is.
 func (j *Join) process2(r *callRun, f *Finding) {
 	if !f.Local {
-		f.Process, _ = j.starts.Process(jobOf(r.job, r.domain), r.begun, f.Rank())
+		f.Process, _ = j.starts.Process(jobOf(r.job, r.domain), cmp.Or(r.anew[f.Rank()], r.begun), f.Rank())
 	}
 }
 

@@ -91,6 +91,7 @@ type key struct {
 type parsed struct {
 	run, job, domain string
 	begun            string // which start of the job
+	own              string // the same, or a later one of which only some ranks began again alone
 	key              key
 	dump             *dump
 	words            []string

@@ -96,8 +96,9 @@ type share struct {
 type run struct {
 	name    string
 	job     string
-	begun   string // which start of the job, "" where no dump says it
-	domain  string // of the job, "" where no dump says it
+	begun   string         // which start of the job, "" where no dump says it
+	anew    map[int]string // by rank: a later start, of which only some ranks began again alone
+	domain  string         // of the job, "" where no dump says it
 	element *fairlru.Element[*run]
 	shares  map[string]*share // by host
 
@@ -196,7 +197,7 @@ func (j *Join) Observe(r *rule.Record) bool {
 	}
 }
 
-func (j *Join) observeDump(r *rule.Record, begun string) bool {
+func (j *Join) observeDump(r *rule.Record, begun start) bool {
 	p, ok := parse(r.Time, r.Resource, r.Attributes)
 	if !ok {
 		j.stats.Invalid++
@@ -208,15 +209,15 @@ func (j *Join) observeDump(r *rule.Record, begun string) bool {
 
 // observeStall takes a stall. When it comes after its job was judged, and changes
 // what is known of that moment, the job is judged again.
-func (j *Join) observeStall(r *rule.Record, begun string) bool {
+func (j *Join) observeStall(r *rule.Record, begun start) bool {
 	stall, ok := socketstall.Parse(r.Name, r.Time, r.Resource, r.Attributes)
 	if !ok {
 		j.stats.InvalidStalls++
 		return false
 	}
-	stall.OfRun(begun)
+	stall.OfRun(begun.own, begun.of)
 	j.stats.Stalls++
-	told := j.known(stall.Job, stall.JobID, stall.Domain, begun)
+	told := j.known(stall.Job, stall.JobID, stall.Domain, begun.of)
 	if told == nil || stall.JobID == "" || len(told.told) == 0 {
 		j.book.Take(&stall, r.Now)
 		return false
@@ -274,6 +275,9 @@ func (j *Join) place(r *run, p parsed) bool {
 		lost := r.lost
 		r.lost = true
 		return !lost
+	}
+	if p.own != p.begun {
+		r.anew = put(r.anew, p.dump.rank, p.own)
 	}
 	r.share(p.dump)
 	j.count(r, old, p.dump)

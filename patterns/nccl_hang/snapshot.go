@@ -28,6 +28,7 @@ type savedRun struct {
 	Job     string                       `json:"job,omitempty"`
 	Domain  string                       `json:"domain,omitempty"`
 	Begun   string                       `json:"begun,omitempty"`
+	Anew    map[int]string               `json:"anew,omitempty"`
 	Pending int64                        `json:"pending,omitempty"`
 	Heard   int64                        `json:"heard"`
 	Last    int64                        `json:"last"`
@@ -136,7 +137,7 @@ func (r *run) copied() *run {
 		groups[k] = maps.Clone(group)
 	}
 	return &run{
-		name: r.name, job: r.job, domain: r.domain, begun: r.begun, pending: r.pending, heard: r.heard, last: r.last, judged: r.judged,
+		name: r.name, job: r.job, domain: r.domain, begun: r.begun, anew: maps.Clone(r.anew), pending: r.pending, heard: r.heard, last: r.last, judged: r.judged,
 		told: maps.Clone(r.told), words: maps.Clone(r.words), ranks: maps.Clone(r.ranks), groups: groups, lost: r.lost,
 	}
 }
@@ -148,7 +149,7 @@ func compareKeys(a, b key) int {
 func (r *run) save() savedRun {
 	t := &table{index: map[string]int{}}
 	s := savedRun{
-		Name: r.name, Job: r.job, Domain: r.domain, Begun: r.begun, Pending: r.pending, Heard: r.heard, Last: r.last, Judged: r.judged,
+		Name: r.name, Job: r.job, Domain: r.domain, Begun: r.begun, Anew: r.anew, Pending: r.pending, Heard: r.heard, Last: r.last, Judged: r.judged,
 		Words: r.words, Hosts: r.ranks, Lost: r.lost,
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(r.told), compareKeys) {
@@ -237,7 +238,7 @@ func (j *Join) resume(r *run) {
 
 func (s *savedRun) restore() (*run, error) {
 	r := newRun(s.Name)
-	r.begun, r.lost = s.Begun, s.Lost
+	r.begun, r.anew, r.lost = s.Begun, s.Anew, s.Lost
 	r.job, r.domain, r.pending, r.heard, r.last, r.judged = s.Job, s.Domain, s.Pending, s.Heard, s.Last, s.Judged
 	for _, k := range s.Told {
 		r.told[k.key] = k.Stop

@@ -1,6 +1,8 @@
 package ncclhang
 
 import (
+	"cmp"
+
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	starts "github.com/tracecoreai/tracecore/patterns/engine/run"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -22,9 +24,13 @@ func jobOf(id, domain string) starts.Job {
 	return starts.Job{ID: id, Domain: domain, Trust: trust.Proven}
 }
 
-// startOf returns which start of its job a record is about, "" when nobody can tell, and
-// whether it told of a process that was not known.
-func (j *Join) startOf(r *rule.Record) (begun string, news bool) {
+// start is one start of a job, and the one that it is one job with: an earlier one whose ranks live beside
+// it, or itself. "" is not known.
+type start struct{ own, of string }
+
+// startOf returns which start of its job a record is about, and whether it told of a process that was
+// not known.
+func (j *Join) startOf(r *rule.Record) (begun start, news bool) {
 	a := r.Attributes
 	s := starts.Sighting{
 		Job:     jobOf(rule.Job(a), rule.Text(a, rule.AttributeJobDomain)),
@@ -41,17 +47,27 @@ func (j *Join) startOf(r *rule.Record) (begun string, news bool) {
 	}
 	s.PID, _ = rule.Integer(a, rule.AttributeRankPID)
 	s.Start, _ = rule.Integer(a, rule.AttributeRankStart)
-	begun, news, _ = j.starts.Of(&s)
+	begun.own, news, _ = j.starts.Of(&s)
+	begun.of = cmp.Or(j.starts.With(s.Job, begun.own, r.Time), begun.own)
 	return begun, news
 }
 
 // ofStart tells the dumps of one start of a job from those of another.
-func (p *parsed) ofStart(begun string) {
-	p.begun, p.run = begun, socketstall.RunName(p.run, begun)
+func (p *parsed) ofStart(begun start) {
+	p.begun, p.own, p.run = begun.of, begun.own, socketstall.RunName(p.run, begun.of)
 }
 
 // process says which process of which start the rank to blame is, where that is known: by
 // it others tell this start of the job from the next.
 func (j *Join) process(r *run, f *Finding) {
-	f.Process, _ = j.starts.Process(jobOf(r.job, r.domain), r.begun, f.Rank())
+	f.Process, _ = j.starts.Process(jobOf(r.job, r.domain), cmp.Or(r.anew[f.Rank()], r.begun), f.Rank())
+}
+
+// put notes of which start a rank is.
+func put(anew map[int]string, rank int, begun string) map[int]string {
+	if anew == nil {
+		anew = map[int]string{}
+	}
+	anew[rank] = begun
+	return anew
 }

@@ -174,3 +174,85 @@ func TestRecordsWithoutProcessesJoinAsBefore(t *testing.T) {
 	require.Equal(t, []int{2}, found[0].Culprits)
 	require.Equal(t, []int{0, 1}, found[0].Waiting)
 }
+
+// again says that a rank is a later process, which began then.
+func again(ld plog.Logs, rank, pid int64, at time.Time) plog.Logs {
+	each(ld, func(r plog.LogRecord) {
+		a := r.Attributes()
+		of, found := rule.Integer(a, "nccl.fr.rank")
+		if !found {
+			of, _ = rule.Integer(a, rule.AttributeRank)
+		}
+		if of != rank {
+			return
+		}
+		for _, key := range []string{"process.pid", rule.AttributeRankPID} {
+			a.PutInt(key, pid)
+		}
+		a.PutInt(rule.AttributeRankStart, at.UnixNano())
+	})
+	return ld
+}
+
+// TestARankThatBeganAgainAloneIsOfTheJob: a hot spare calls with the others, which have lived on, and one of
+// them all is late.
+func TestARankThatBeganAgainAloneIsOfTheJob(t *testing.T) {
+	first, second := written.Add(-time.Hour), written.Add(-10*time.Minute)
+	for name, tc := range map[string]struct {
+		late  int
+		began time.Time
+		dumps bool
+	}{
+		"itself, by calls": {3, second, false}, "another, by calls": {0, first, false},
+		"itself, by dumps": {3, second, true}, "another, by dumps": {0, first, true},
+	} {
+		for _, restored := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, restored), func(t *testing.T) {
+				j := newJoin(DefaultOptions)
+				before := newCalls(4)
+				before.begun, before.at = first, written.Add(-30*time.Minute)
+				j.Add(before.stands(before.all(), 3, "usual", but(4)...).list, before.at)
+				spare := newCalls(4)
+				spare.at = second.Add(5 * time.Second)
+				spare.record(eventStart, comm{}, 3, nil)
+				j.Add(again(spare.list, 3, 9003, second), spare.at)
+				after := newCalls(4)
+				after.begun = first
+				in := after.all()
+				in.name = "0xb22"
+				records := again(after.stands(in, 10, "overdue", but(4, tc.late)...).stands(in, 9, "overdue", tc.late).list, 3, 9003, second)
+				if tc.dumps {
+					records = newJob(4).does(1, steps(reduce, reduce), but(4, tc.late)...).does(1, steps(reduce), tc.late).logs()
+					each(records, func(r plog.LogRecord) {
+						r.Attributes().PutStr("gen_ai.training.job_domain", "slurm 7")
+						rank, _ := rule.Integer(r.Attributes(), "nccl.fr.rank")
+						r.Attributes().PutInt(rule.AttributeRankPID, 1000+rank)
+						r.Attributes().PutInt(rule.AttributeRankStart, first.UnixNano())
+					})
+					for _, from := range records.ResourceLogs().All() {
+						from.Resource().Attributes().PutStr("host.name", "node-0")
+					}
+					again(records, 3, 9003, second)
+				}
+				j.Add(records, written)
+				if restored {
+					state, err := j.Snapshot()
+					require.NoError(t, err)
+					require.NoError(t, j.Restore(state))
+				}
+				var found []Finding
+				for _, f := range findingsOf(append(j.Advance(written.Add(settled)), j.Flush()...)) {
+					if len(f.Culprits) > 0 {
+						found = append(found, f)
+					}
+				}
+				require.NotEmpty(t, found)
+				f := found[len(found)-1]
+				require.Equal(t, []int{tc.late}, f.Culprits)
+				require.Equal(t, but(4, tc.late), f.Waiting)
+				require.Equal(t, Certain, f.Sure)
+				require.Equal(t, tc.began.UnixNano(), f.Process.Start)
+			})
+		}
+	}
+}

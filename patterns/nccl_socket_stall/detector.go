@@ -3,6 +3,7 @@
 package ncclsocketstall
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -116,7 +117,7 @@ func (d *detector) Observe(r *rule.Record) bool {
 // nothing may stand still on the host where all of its ranks have died.
 func (d *detector) reconsider(r *rule.Record) {
 	host := rule.Text(r.Resource, "host.name")
-	about := socketstall.RunName(socketstall.JobName(rule.Job(r.Attributes), rule.Text(r.Attributes, rule.AttributeJobDomain)), r.Run)
+	about := socketstall.RunName(socketstall.JobName(rule.Job(r.Attributes), rule.Text(r.Attributes, rule.AttributeJobDomain)), cmp.Or(r.With, r.Run))
 	for name, j := range d.jobs {
 		if name == about || j.stalls.On(host) {
 			j.Changed = true
@@ -129,7 +130,7 @@ func (d *detector) observeStall(r *rule.Record) bool {
 	if !ok {
 		return false
 	}
-	record.OfRun(r.Run)
+	record.OfRun(r.Run, r.With)
 	evicted := d.book.Evicted()
 	stalls := d.book.Take(&record, r.Time)
 	if stalls == nil {
@@ -155,7 +156,7 @@ func (d *detector) observeWatched(r *rule.Record) bool {
 	if !ok {
 		return false
 	}
-	record.OfRun(r.Run)
+	record.OfRun(r.Run, r.With)
 	j := d.jobs[record.Job]
 	if j == nil || !j.stalls.On(record.Host) || j.Watched[record.Host] >= r.Time {
 		return false

@@ -14,7 +14,10 @@ import (
 )
 
 // factEvents are the records of the kernel that say what holds a process.
-var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.kill", "process.exit", "gpu.xid", "gpu.lost"}
+var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.kill", "process.exit", eventStart, "gpu.xid", "gpu.lost"}
+
+// eventStart tells that a rank runs: one that began again has not died.
+const eventStart = "process.start"
 
 var factAttributes = slices.Concat(rule.StopAttributes, []string{
 	"fuse.stall.pids", "fuse.stall.id", "fuse.stall.age_ns", "fuse.mount.point", "fuse.device", "fuse.opcode", "process.parent_pid",
@@ -37,7 +40,9 @@ type fact struct {
 	Device  string `json:"d,omitempty"` // of a FUSE mount
 	GPU     string `json:"g,omitempty"`
 	Job     string `json:"j,omitempty"`
-	Rank    int    `json:"r"` // whose own process it is about; Unknown: of none
+	Run     string `json:"n,omitempty"` // start of the job
+	Beside  string `json:"b,omitempty"` // as Job, of the earlier start whose ranks live beside it
+	Rank    int    `json:"r"`           // whose own process it is about; Unknown: of none
 	Text    string `json:"t"`
 	Late    bool   `json:"y,omitempty"` // it was read late
 	Stop    bool   `json:"u,omitempty"` // of a rank that ended because somebody ends its job
@@ -150,11 +155,14 @@ func (fs *facts) expire(before int64) {
 // readFact reads a record of the kernel, nil when it names no process.
 func readFact(r *rule.Record) (*fact, string) {
 	a := r.Attributes
-	if r.Name == "gpu.xid" && !serious(a) || rule.Text(a, "process.exit.helper") == "true" {
+	if r.Name == "gpu.xid" && !serious(a) || r.Name == eventStart && r.Beside == "" || rule.Text(a, "process.exit.helper") == "true" {
 		return nil, ""
 	}
 	f := &fact{Kind: r.Name, JobID: rule.Job(a), Domain: rule.Text(a, rule.AttributeJobDomain), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time, Late: r.Late, Rank: socketstall.Unknown}
-	f.Job = socketstall.RunName(socketstall.JobName(f.JobID, f.Domain), r.Run)
+	job := socketstall.JobName(f.JobID, f.Domain)
+	if f.Job, f.Run = socketstall.RunName(job, cmp.Or(r.With, r.Run)), r.Run; r.Beside != "" {
+		f.Beside = socketstall.RunName(job, r.Beside)
+	}
 	f.Of, _ = rule.Integer(a, "process.pid")
 	f.Started, _ = rule.Integer(a, "process.start_ns")
 	if rank, ok := socketstall.Rank(a, "gen_ai.training.rank"); ok && own(r.Name, a) {
@@ -245,7 +253,20 @@ func (f *fact) readFuse(r *rule.Record) string {
 // diedIn reports whether a process of the job died between two times.
 func (fs *facts) diedIn(job string, from, by int64) bool {
 	for _, f := range fs.All {
-		if (f.Kind == "process.exit" || f.Kind == "oom.kill") && f.Onset >= from && f.Onset <= by && f.Job == job {
+		if (f.Kind == "process.exit" || f.Kind == "oom.kill") && f.Onset >= from && f.Onset <= by && f.of(job) && !fs.again(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// of reports whether f is about a job by that name.
+func (f *fact) of(job string) bool { return f.Job == job || f.Beside != "" && f.Beside == job }
+
+// again reports whether the rank of a process that ended has begun again alone since: it is no more missing.
+func (fs *facts) again(ended *fact) bool {
+	for _, f := range fs.All {
+		if f.Kind == eventStart && f.JobID == ended.JobID && f.Domain == ended.Domain && f.Rank == ended.Rank && f.Rank >= 0 && f.Onset > ended.Onset {
 			return true
 		}
 	}

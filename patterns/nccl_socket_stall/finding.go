@@ -78,6 +78,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		put(resource, "host.name", c.Fact.Host)
 		a["gen_ai.training.rank"], a["process.pid"] = int64(c.Fact.Rank), c.Fact.Of
 		putStart(a, c.Fact.Started)
+		put(a, rule.AttributeRankRun, c.Fact.Run)
 	default:
 		put(resource, "host.name", p.Host)
 		put(resource, "k8s.node.name", p.Node)
@@ -89,6 +90,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 		put(a, "container.id", p.Container)
 		a["process.pid"], a["gen_ai.training.rank"] = p.PID, int64(p.Rank)
 		putStart(a, p.Started)
+		put(a, rule.AttributeRankRun, p.Run)
 		put(a, attrUnheard, g.silence(c.Culprit))
 	}
 	if g.drill() {

@@ -165,7 +165,7 @@ func (g *graph) deaths(fs *facts) map[int]*fact {
 		since = 0
 	}
 	for _, f := range fs.All {
-		if f.Job != g.j.stalls.Name || f.Rank < 0 || f.Kind != "process.exit" && f.Kind != "oom.kill" || f.Onset < since || g.j.follows(f) {
+		if !f.of(g.j.stalls.Name) || f.Rank < 0 || f.Kind != "process.exit" && f.Kind != "oom.kill" || f.Onset < since || g.j.follows(f) || fs.again(f) {
 			continue
 		}
 		if last := deaths[f.Rank]; last == nil || f.Onset > last.Onset || f.Onset == last.Onset && f.compare(last) < 0 {

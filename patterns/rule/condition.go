@@ -155,7 +155,8 @@ const (
 	AttributeLastTime   = "kernelevents.last_time_unix_nano"
 	AttributeFaultID    = "kernelevents.fault_id"
 	AttributeJob        = "gen_ai.training.job_id"
-	AttributeRun        = "gen_ai.training.run_id" // one start of a job: the engine knows it, a detector passes it on
+	AttributeRun        = "gen_ai.training.run_id"      // one start of a job: the engine knows it, a detector passes it on
+	AttributeRankRun    = "gen_ai.training.rank_run_id" // of a finding: that of the process it names, which may have begun again alone
 	AttributeRendezvous = "gen_ai.training.rendezvous"
 	AttributeJobDomain  = "gen_ai.training.job_domain"
 	AttributeRank       = "gen_ai.training.rank"

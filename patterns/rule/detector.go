@@ -75,7 +75,8 @@ type Record struct {
 	Name       string // event or metric name
 	Time       int64
 	Run        string // the start of its job that it is about, "" when not known
-	Beside     bool   // ranks of an earlier start of that job live beside it, as far as is known
+	Beside     string // an earlier start of that job whose ranks live beside it, as far as is known
+	With       string // the same, once both are one job: ranks that began again alone, and those that went on with them
 	Now        int64  // event time as it arrives: of the newest record, or of the host's clock
 	Late       bool   // it happened while nobody looked, and was read later
 	Resource   pcommon.Map

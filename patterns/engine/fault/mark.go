@@ -24,6 +24,7 @@ type Mark struct {
 	Source  string   `json:"s"`
 	FaultID string   `json:"f,omitempty"`
 	Span    string   `json:"a,omitempty"` // in which its record was written: ids of trace and span, as digits
+	Run     string   `json:"w,omitempty"` // the start of the job that what it names is of, where its field says another
 	Overdue int64    `json:"h,omitempty"` // when it came, if later than the lateness allows
 	Series  uint64   `json:"i,omitempty"`
 	Finding bool     `json:"d,omitempty"` // of a detector: the newest replaces those before it
@@ -45,7 +46,7 @@ func (m *Mark) bytes() int {
 }
 
 func (m *Mark) count() int {
-	n := int(unsafe.Sizeof(*m)) + 16*len(m.Values) + 8*len(m.Ranks) + len(m.Source) + len(m.FaultID) + len(m.Span)
+	n := int(unsafe.Sizeof(*m)) + 16*len(m.Values) + 8*len(m.Ranks) + len(m.Source) + len(m.FaultID) + len(m.Span) + len(m.Run)
 	for _, v := range m.Values {
 		n += len(v)
 	}
@@ -160,7 +161,7 @@ func find(marks []Mark, m *Mark) int {
 
 // says reports whether o, a later finding of the same ID, says something else.
 func (m *Mark) says(o *Mark) bool {
-	return m.Gone != o.Gone || m.Late != o.Late || m.Time != o.Time || !slices.Equal(m.Values, o.Values) || !slices.Equal(m.Ranks, o.Ranks) ||
+	return m.Gone != o.Gone || m.Run != o.Run || m.Late != o.Late || m.Time != o.Time || !slices.Equal(m.Values, o.Values) || !slices.Equal(m.Ranks, o.Ranks) ||
 		!maps.EqualFunc(m.Lists, o.Lists, slices.Equal[[]int]) || !maps.EqualFunc(m.Members, o.Members, slices.Equal[[]string])
 }
 

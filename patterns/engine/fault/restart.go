@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -23,7 +24,7 @@ func (f *Fault) Run() string { return f.run }
 func (f *Fault) Runs() (runs []string, all bool) {
 	all = true
 	for _, m := range f.lending {
-		switch run := f.rule.get(m.Values, "run"); {
+		switch run := cmp.Or(m.Run, f.rule.get(m.Values, "run")); {
 		case run == "":
 			all = all && f.rule.get(m.Values, "job") == ""
 		case !slices.Contains(runs, run):
@@ -40,6 +41,16 @@ func (f *Fault) runsOfLinks() int {
 	}
 	runs, _ := f.Runs()
 	return len(runs)
+}
+
+// Together is as the verdicts of package incident have it.
+func (f *Fault) Together(one, other string) int64 {
+	for _, m := range f.lending {
+		if job := f.rule.get(m.Values, "job"); job != "" {
+			return f.set.together(job, f.domain, one, other, f.stands())
+		}
+	}
+	return 0
 }
 
 // Restart says that a job was started again.

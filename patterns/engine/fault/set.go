@@ -58,6 +58,8 @@ type Set struct {
 	// followed is when a job was started again after that run, as those know it who are
 	// trusted as much; 0 when it was not.
 	followed func(job, domain, run string, trust verdict.Trust) int64
+	// together is when the later of two starts of a job began that are one job since; 0 where they are not.
+	together func(job, domain, one, other string, trust verdict.Trust) int64
 
 	seq     uint64               // of faults, in the order they began
 	waiting fairlru.List[*Fault] // without a verdict
@@ -69,9 +71,15 @@ type Set struct {
 	losses  []*Loss // in the order of their ends
 }
 
+// Starts says what is known of the starts of a job.
+type Starts struct {
+	Followed func(job, domain, run string, trust verdict.Trust) int64
+	Together func(job, domain, one, other string, trust verdict.Trust) int64
+}
+
 // NewSet makes an empty set of the faults of rules.
-func NewSet(opts Options, rules []*Rule, time *timeline.Timeline, followed func(job, domain, run string, trust verdict.Trust) int64) *Set {
-	s := &Set{opts: opts, rules: rules, time: time, followed: followed}
+func NewSet(opts Options, rules []*Rule, time *timeline.Timeline, starts Starts) *Set {
+	s := &Set{opts: opts, rules: rules, time: time, followed: starts.Followed, together: starts.Together}
 	for _, r := range rules {
 		for _, w := range r.Watches {
 			if w.Reboot {

@@ -61,7 +61,20 @@ func (l *Link) oneRun(cause, effect Verdict) bool {
 		return true
 	}
 	runs, _ := effect.Runs()
-	return len(runs) == 0 || meet(of, runs)
+	return len(runs) == 0 || meet(of, runs) || together(cause, effect, of, runs)
+}
+
+// together reports whether both began since two of these starts are one job: a rank that began again alone
+// and those that live.
+func together(cause, effect Verdict, of, runs []string) bool {
+	for _, one := range of {
+		for _, other := range runs {
+			if since := cause.Together(one, other); since != 0 && cause.Began() >= since && effect.Began() >= since {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // inTime reports whether effect began when l allows, in event time: after its cause, and

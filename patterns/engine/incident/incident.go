@@ -33,6 +33,9 @@ type Verdict interface {
 	// job and no start.
 	Run() string
 	Runs() (runs []string, all bool)
+	// Together is when the later of two starts of its job began that are one job since, as ranks of one
+	// began again beside those of the other; 0 where they are not.
+	Together(one, other string) int64
 
 	// Saw reports whether that evidence of it held in what was seen.
 	Saw(evidence int) bool

@@ -36,25 +36,26 @@ type told struct {
 	events    []string
 }
 
-func (t *told) Domain() string         { return t.domain }
-func (t *told) Run() string            { return "" }
-func (t *told) Runs() ([]string, bool) { return t.runs, !slices.Contains(t.runs, "") }
-func (t *told) Owner() []string        { return []string{t.id} }
-func (t *told) ID() string             { return t.id }
-func (t *told) Pattern() string        { return "pattern of " + t.id }
-func (t *told) PatternID() int         { return 1 }
-func (t *told) Onset() int64           { return t.onset }
-func (t *told) Began() int64           { return t.onset - t.before }
-func (t *told) Resolved() int64        { return t.resolved }
-func (t *told) Withdrawn() bool        { return t.withdrawn }
-func (t *told) Expired() bool          { return t.expired }
-func (t *told) Parties() Parties       { return t.parties }
-func (t *told) Trust() verdict.Trust   { return t.trust }
-func (t *told) Ranks() []int           { return t.ranks }
-func (t *told) RanksOf(Job) []int      { return t.ranks }
-func (t *told) Connect()               { t.meets(t) }
-func (t *told) Changed()               { t.events = append(t.events, "changed") }
-func (t *told) Grew()                  { t.events = append(t.events, "grew") }
+func (t *told) Domain() string             { return t.domain }
+func (t *told) Run() string                { return "" }
+func (t *told) Runs() ([]string, bool)     { return t.runs, !slices.Contains(t.runs, "") }
+func (t *told) Together(_, _ string) int64 { return 0 }
+func (t *told) Owner() []string            { return []string{t.id} }
+func (t *told) ID() string                 { return t.id }
+func (t *told) Pattern() string            { return "pattern of " + t.id }
+func (t *told) PatternID() int             { return 1 }
+func (t *told) Onset() int64               { return t.onset }
+func (t *told) Began() int64               { return t.onset - t.before }
+func (t *told) Resolved() int64            { return t.resolved }
+func (t *told) Withdrawn() bool            { return t.withdrawn }
+func (t *told) Expired() bool              { return t.expired }
+func (t *told) Parties() Parties           { return t.parties }
+func (t *told) Trust() verdict.Trust       { return t.trust }
+func (t *told) Ranks() []int               { return t.ranks }
+func (t *told) RanksOf(Job) []int          { return t.ranks }
+func (t *told) Connect()                   { t.meets(t) }
+func (t *told) Changed()                   { t.events = append(t.events, "changed") }
+func (t *told) Grew()                      { t.events = append(t.events, "grew") }
 func (t *told) CauseCleared(c Verdict) {
 	t.events = append(t.events, "cleared by "+c.ID())
 }

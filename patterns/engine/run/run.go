@@ -102,6 +102,7 @@ type Began struct {
 type Run struct {
 	ID      string          `json:"id"`
 	Began   int64           `json:"began"`
+	Entered int64           `json:"entered,omitempty"` // when the last of its processes was first heard of
 	Attempt int64           `json:"attempt"`
 	World   int             `json:"world,omitempty"`
 	Ranks   map[int]Process `json:"ranks"`
@@ -172,25 +173,62 @@ func (b *Book) Followed(of Job, id string) int64 {
 	if j == nil || id == "" {
 		return 0
 	}
-	at := slices.IndexFunc(j.runs, func(r *Run) bool { return r.ID == id })
+	at := j.index(id)
 	if at < 0 || at+1 == len(j.runs) || !j.runs[at].Over {
 		return 0
 	}
 	return j.runs[at+1].Began
 }
 
-// Beside reports whether ranks of an earlier start of the job live beside that one: it has only some
-// ranks, which began again alone.
-func (b *Book) Beside(of Job, id string) bool {
-	if id == "" {
-		return false
+// Beside returns the earlier start of the job whose ranks live beside that one: it has only some ranks,
+// which began again alone, as far as is known. "" where there is none.
+func (b *Book) Beside(of Job, id string) string {
+	if j := b.find(of); j != nil {
+		return j.beside(id)
 	}
+	return ""
+}
+
+// With returns that start where both are one job by then: no more ranks begin again, and the others have
+// gone on with those that did.
+func (b *Book) With(of Job, id string, at int64) string {
 	j := b.find(of)
 	if j == nil {
-		return false
+		return ""
 	}
-	at := slices.IndexFunc(j.runs, func(r *Run) bool { return r.ID == id })
-	return at > 0 && slices.ContainsFunc(j.runs[:at], func(r *Run) bool { return !r.Over && len(r.Gone) < len(r.Ranks) })
+	with := j.beside(id)
+	if with == "" || at < j.runs[j.index(id)].Entered+together {
+		return ""
+	}
+	return with
+}
+
+// Together is since when two starts are one job; 0 where they are not.
+func (b *Book) Together(of Job, one, other string) int64 {
+	j := b.find(of)
+	if j == nil || one == other || cmp.Or(j.beside(one), one) != cmp.Or(j.beside(other), other) {
+		return 0
+	}
+	first, second := j.index(one), j.index(other)
+	if first < 0 || second < 0 {
+		return 0
+	}
+	return max(j.runs[first].Entered, j.runs[second].Entered) + together
+}
+
+// index is the place of a run, below 0 for none.
+func (j *job) index(id string) int {
+	return slices.IndexFunc(j.runs, func(r *Run) bool { return r.ID == id && id != "" })
+}
+
+// beside is as Beside has it.
+func (j *job) beside(id string) string {
+	for _, r := range j.runs[:max(0, j.index(id))] {
+		if !r.Over && r.replaced > 0 && len(r.Gone) < len(r.Ranks) {
+			return r.ID
+		}
+	}
+	return ""
 }
 
 // Process returns the outermost process of a rank in a run.
@@ -199,7 +237,7 @@ func (b *Book) Process(of Job, id string, rank int) (Process, bool) {
 	if j == nil {
 		return Process{}, false
 	}
-	at := slices.IndexFunc(j.runs, func(r *Run) bool { return r.ID == id })
+	at := j.index(id)
 	if at < 0 {
 		return Process{}, false
 	}
@@ -439,6 +477,7 @@ func (j *job) trim() {
 // enter makes the process of s a rank of r, which the runs before it no longer have.
 func (j *job) enter(r *Run, s *Sighting) {
 	r.Ranks[s.Rank] = s.Process
+	r.Entered = max(r.Entered, s.Time)
 	if s.Ended {
 		r.leaves(s.Rank, false)
 	}

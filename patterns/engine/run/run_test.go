@@ -133,7 +133,11 @@ func TestARankThatBeginsAgainAloneTakesNobodysPlace(t *testing.T) {
 		id, news, began := b.Of(of(2, int64(22+10*again), float64(100+10*again)))
 		require.NotEqual(t, first, id)
 		require.True(t, news)
-		require.True(t, b.Beside(of(2, 0, 0).Job, id), "the others live")
+		require.Equal(t, first, b.Beside(of(2, 0, 0).Job, id), "the others live")
+		require.Empty(t, b.With(of(2, 0, 0).Job, id, at(float64(224+10*again))), "more may begin again")
+		require.Equal(t, first, b.With(of(2, 0, 0).Job, id, at(float64(225+10*again))))
+		require.Equal(t, at(float64(225+10*again)), b.Together(of(2, 0, 0).Job, id, first), "they are one job since")
+		require.Empty(t, b.Beside(of(2, 0, 0).Job, first))
 		require.True(t, began == nil || began.Stands != nil && began.Stands[0] == first, "what it takes the place of is its own try before")
 	}
 	require.Zero(t, b.Followed(of(0, 0, 0).Job, first))
@@ -155,6 +159,8 @@ func TestARankThatBeginsAgainAloneTakesNobodysPlace(t *testing.T) {
 		require.Contains(t, began.Older, first)
 		require.Equal(t, last, began.ID)
 		require.Empty(t, began.Stands)
+		require.Empty(t, b.Beside(began.Of, last), "the start before is over")
+		require.Zero(t, b.Together(began.Of, last, first))
 	}
 }
 
