@@ -41,6 +41,7 @@ func (d *decoder) oneEvidence(e *Evidence, r *Rule) value {
 		{"newest", d.flag(&e.Newest), "", "of each process or thing the newest record alone counts, and takes the place of those before it that are trusted no more: it says how that is now, and not when the fault began"},
 		{"except", d.excepted(e, r), "", "it holds only while none of this evidence does"},
 		{"unsaid", d.unsaid(e, r), "", "a record counts only while its process has none of this evidence, which may be trusted less: what a process says of itself. Another record of the same evidence then leads"},
+		{"until", d.until(e, r), "", "a record counts no more once its thing has ended, before other evidence came: what is over then cannot be why"},
 		{"believed", d.flag(&e.Believed), "", "what a process claims counts although it is trusted less than the verdict, and may name whose fault it is: a process that speaks of itself. No verdict is full by it"},
 		{"accuses", d.fieldNames(&e.Accuses, r), "", "fields with ranks: it is sure whose fault it is, that of these ranks and of the process, GPU and machine on its record; nothing that accuses or names another explains the verdict"},
 		{"hides", d.fieldNames(&e.Hides, r), "", "fields that the verdict does not name while it holds: it accuses nobody"},
@@ -128,6 +129,16 @@ func (d *decoder) excepted(e *Evidence, r *Rule) value {
 // unsaid reads evidence that the process of a mark must not have.
 func (d *decoder) unsaid(e *Evidence, r *Rule) value {
 	return d.otherEvidence(e, r, &e.Unsaid).then(func(n *yaml.Node) { d.noCircle(n, e, r) })
+}
+
+// until reads what ends the thing of a mark.
+func (d *decoder) until(e *Evidence, r *Rule) value {
+	u := &Until{}
+	return d.object("mapping", "`until`", "until", []key{
+		{"evidence", d.otherEvidence(e, r, &u.Evidence), needed, "it has ended where one of these came after the record"},
+		{"by", d.fieldNames(&u.By, r), needed, "of the same value of these fields"},
+		{"before", d.otherEvidence(e, r, &u.Before), needed, "and before the first of these"},
+	}).then(func(*yaml.Node) { e.Until = u })
 }
 
 // noCircle refuses evidence that holds or not by way of itself.

@@ -117,6 +117,10 @@ func (r *Rule) FieldNames() []string {
 // owner names the fields that say whose room a record takes in what is bounded.
 func owner() []string { return []string{"host", "node", "job", "job_domain"} }
 
+// FieldPIDs is the field of a rule that lists processes of the host which have some evidence, beside
+// the one that its record is about.
+const FieldPIDs = "pids"
+
 // FieldsInUse returns the names of the fields that have to be read from records: all of the
 // rule's own, the predefined ones that it names, those that say whose fault it is, and what
 // others share with it.
@@ -124,6 +128,12 @@ func (r *Rule) FieldsInUse(others []string) []string {
 	used := slices.Concat([]string{"rank", "pid", "started", "boot", "run"}, owner(), others, r.Key, r.Culprit, r.Returns.With, []string{r.Worst.By}, namesOf(r.Identity), namesOf(r.Fields))
 	for _, e := range r.All() {
 		used = slices.Concat(used, namesOf(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields(), e.Accuses, e.Hides, e.Quotes)
+		if e.Until != nil {
+			used = append(used, e.Until.By...)
+		}
+		if len(e.Unsaid) > 0 { // its process may be one of many
+			used = append(used, FieldPIDs)
+		}
 	}
 	for _, c := range []Choice{r.Severity, r.Headline, r.Remedy} {
 		used = append(append(used, c.By), c.Default.Fields()...)

@@ -119,10 +119,16 @@ type Evidence struct {
 	Lead       *Lead    // how far its first thing must be ahead of the next
 	Except     []string // evidence: it holds only while none of that does
 	Unsaid     []string // evidence: a mark counts only while its process has none of that
+	Until      *Until   // what ends the thing of a mark, so that it counts no more
 	Believed   bool     // a claimed mark counts as if it were trusted as much as the verdict
 	Newest     bool     // of each thing the newest mark alone counts
 	Reboot     bool     // it resolves where it is of a later boot of the machine
 	at         position
+}
+
+// Until is what ends a thing: one of Evidence with the same values of By, before the first of Before.
+type Until struct {
+	Evidence, By, Before []string
 }
 
 // Lead is how far the first of several things is ahead of the second: by Least, and by Times

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // process is the process that values are about, as far as they say.
@@ -10,6 +11,20 @@ func (r *Rule) process(values []string) incident.Process {
 		Host: r.get(values, "host"), PID: r.get(values, "pid"), Boot: r.get(values, "boot"), Started: r.get(values, "started"),
 		Job: incident.Job{ID: r.get(values, "job"), Domain: r.domain(values)},
 	}
+}
+
+// processes are those that a mark is about: its own, and those in its list of them, of which only host and
+// pid are known.
+func (r *Rule) processes(m *Mark) []incident.Process {
+	all := []incident.Process{r.process(m.Values)}
+	if at, ok := r.at[rule.FieldPIDs]; ok {
+		for _, pid := range m.Members[at] {
+			if pid != all[0].PID {
+				all = append(all, incident.Process{Host: all[0].Host, PID: pid, Boot: all[0].Boot})
+			}
+		}
+	}
+	return all
 }
 
 // outlasts reports whether m, of another process, is no word that the process of f has ended: something

@@ -103,7 +103,7 @@ func (f *Fault) inOrder(yield func(*Evidence, *Mark) bool) {
 				continue
 			}
 			for j := range f.marks[i] {
-				if m := &f.marks[i][j]; f.trusted(w, m, f.verdict.best.trust) && (!holds || f.reached(w, m, f.verdict.best.trust)) && (w.Follows == nil && w.unsaid == nil || f.counts(w, m, f.verdict.best.trust)) && !yield(w, m) {
+				if m := &f.marks[i][j]; f.trusted(w, m, f.verdict.best.trust) && (!holds || f.reached(w, m, f.verdict.best.trust)) && (w.Follows == nil && w.unsaid == nil && w.over == nil || f.counts(w, m, f.verdict.best.trust)) && !yield(w, m) {
 					return
 				}
 			}

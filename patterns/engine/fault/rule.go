@@ -61,6 +61,9 @@ type Evidence struct {
 	leads   []int // evidence before the first of which it came
 	except  []int // evidence of which none holds
 	unsaid  []int // evidence that the process of a mark must not have
+	over    []int // evidence that ends its thing
+	overBy  []int // the fields of that
+	overAt  []int // evidence that the end came before
 	said    bool  // other evidence asks for the processes that have it not
 	keep    int   // marks it needs, where that is more than the cap
 }
@@ -104,6 +107,9 @@ func NewRule(r *rule.Rule, names []string) *Rule {
 			s.Rank, s.RankList = at, name == "ranks"
 		}
 	}
+	if at, ok := s.at[rule.FieldPIDs]; ok {
+		s.Members = append(s.Members, at)
+	}
 	for i, evidence := range r.All() {
 		s.Watches = append(s.Watches, &Evidence{Evidence: evidence, Rule: s, index: i, Resolves: i >= len(r.Evidence), join: -1})
 	}
@@ -146,6 +152,9 @@ func (w *Evidence) compile() {
 			r.joins = append(r.joins, w.Match)
 		}
 	}
+	if w.Until != nil {
+		w.overBy = r.Positions(w.Until.By)
+	}
 	w.accuses, w.hides, w.quotes = r.Positions(w.Accuses), r.Positions(w.Hides), r.Positions(w.Quotes)
 	r.Lists = append(r.Lists, w.accuses...)
 	for _, other := range r.Watches {
@@ -157,6 +166,12 @@ func (w *Evidence) compile() {
 		}
 		if !other.Resolves && slices.Contains(w.Unsaid, other.Name) {
 			w.unsaid = append(w.unsaid, other.index)
+		}
+		if !other.Resolves && w.Until != nil && slices.Contains(w.Until.Evidence, other.Name) {
+			w.over = append(w.over, other.index)
+		}
+		if !other.Resolves && w.Until != nil && slices.Contains(w.Until.Before, other.Name) {
+			w.overAt = append(w.overAt, other.index)
 		}
 		if !other.Resolves && w.SoonBefore != nil && slices.Contains(w.SoonBefore.Evidence, other.Name) {
 			w.leads = append(w.leads, other.index)
@@ -306,7 +321,7 @@ func (r *Rule) agree(a, b []string) bool {
 
 // depends reports whether w holds by what other evidence came, or did not come.
 func (w *Evidence) depends() bool {
-	return len(w.firstOf)+len(w.leads)+len(w.except)+len(w.unsaid) > 0 || w.Lead != nil
+	return len(w.firstOf)+len(w.leads)+len(w.except)+len(w.unsaid)+len(w.over) > 0 || w.Lead != nil
 }
 
 // countsRanks reports whether w asks for so many ranks.

@@ -27,11 +27,14 @@ func (t *trail) speakers(evidence int) map[string][]incident.Process {
 	w := t.rule.Watches[evidence]
 	for i := range t.marks[evidence] {
 		m := &t.marks[evidence][i]
-		if p := t.rule.process(m.Values); m.Trust >= verdict.Claimed && !m.Gone && (w.Follows == nil || t.counts(w, m, verdict.Claimed)) {
+		if m.Trust < verdict.Claimed || m.Gone || (w.Follows != nil || w.over != nil) && !t.counts(w, m, verdict.Claimed) {
+			continue
+		}
+		for _, p := range t.rule.processes(m) {
 			found[p.Host+"\x00"+p.PID] = append(found[p.Host+"\x00"+p.PID], p)
 		}
 	}
-	if w.Follows != nil { // other marks change that
+	if w.Follows != nil || w.over != nil { // other marks change that
 		return found
 	}
 	if t.spoke == nil {

@@ -105,7 +105,7 @@ func (r *Rule) confidence(seen uint64) verdict.Confidence {
 func (t *trail) settled(w window) window {
 	seen := w.seen
 	for i, e := range t.rule.Watches {
-		if seen&(1<<i) != 0 && len(e.except)+len(e.unsaid) > 0 && !t.holds(e, math.MinInt64, math.MaxInt64, w.trust) {
+		if seen&(1<<i) != 0 && len(e.except)+len(e.unsaid)+len(e.over) > 0 && !t.holds(e, math.MinInt64, math.MaxInt64, w.trust) {
 			seen &^= 1 << i
 		}
 	}
@@ -283,7 +283,7 @@ func (t *trail) things(w *Evidence, marks []Mark, least verdict.Trust) int {
 // evidence it must follow.
 func (t *trail) counts(w *Evidence, m *Mark, least verdict.Trust) bool {
 	switch {
-	case m.Gone || !t.trusted(w, m, least) || w.OfMachine && t.ofAnotherJob(m, least) || t.saidOtherwise(w, m):
+	case m.Gone || !t.trusted(w, m, least) || w.OfMachine && t.ofAnotherJob(m, least) || t.saidOtherwise(w, m) || t.endedBefore(w, m, least):
 		return false
 	case w.Follows == nil:
 		return true
@@ -292,6 +292,29 @@ func (t *trail) counts(w *Evidence, m *Mark, least verdict.Trust) bool {
 		for i := range t.marks[other] {
 			before := &t.marks[other][i]
 			if t.trusted(t.rule.Watches[other], before, least) && w.soonAfter(before, m) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// endedBefore reports whether the thing of m had ended before what w speaks against came.
+func (t *trail) endedBefore(w *Evidence, m *Mark, least verdict.Trust) bool {
+	thing, ok := Tuple(m.Values, w.overBy)
+	if len(w.over) == 0 || !ok {
+		return false
+	}
+	before := int64(math.MaxInt64)
+	for _, other := range w.overAt {
+		if marks := t.marks[other]; len(marks) > 0 {
+			before = min(before, marks[0].Time)
+		}
+	}
+	for _, other := range w.over {
+		for i := range t.marks[other] {
+			end := &t.marks[other][i]
+			if its, _ := Tuple(end.Values, w.overBy); its == thing && end.Time >= m.Last && end.Time < before && t.trusted(t.rule.Watches[other], end, least) {
 				return true
 			}
 		}
