@@ -18,9 +18,11 @@ type conditions struct {
 	// been bad, and that process was told so. Zero: there was none, or all that it knew was listed.
 	since time.Time
 
-	mu  sync.Mutex
-	bad map[string]map[string]bool // by node and condition; false is good
-	len int
+	mu sync.Mutex
+	// before is what an earlier process knew to be bad, until the first list says what is left of it.
+	before map[string][]string
+	bad    map[string]map[string]bool // by node and condition; false is good
+	len    int
 }
 
 func newConditions() *conditions { return &conditions{bad: map[string]map[string]bool{}} }
@@ -37,17 +39,50 @@ func (c *conditions) turned(o *occurrence) bool {
 	was, known := c.bad[o.node][o.reason]
 	c.set(o.node, o.reason, bad, known)
 	if !known {
-		return bad || !c.since.IsZero() && !o.time.Before(c.since)
+		return bad || slices.Contains(c.before[o.node], o.reason) || !c.since.IsZero() && !o.time.Before(c.since)
 	}
 	return was != bad
 }
 
-// listed says that each node which an earlier process can have known was seen. One that joins from
-// now on was never bad.
-func (c *conditions) listed() {
+// listed takes in which nodes there are, and returns those that are gone: they were removed while nobody
+// watched. What an earlier process knew was listed, too: a node that joins from now on was never bad.
+func (c *conditions) listed(nodes map[string]bool) (gone []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.since = time.Time{}
+	for node, conditions := range c.before {
+		for _, condition := range conditions {
+			if _, known := c.bad[node][condition]; !known && !nodes[node] {
+				c.set(node, condition, true, false)
+			}
+		}
+	}
+	c.since, c.before = time.Time{}, nil
+	for node := range c.bad {
+		if !nodes[node] {
+			gone = append(gone, node)
+		}
+	}
+	slices.Sort(gone)
+	return gone
+}
+
+// known returns the conditions that are bad, by node.
+func (c *conditions) known() map[string][]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string][]string{}
+	for node, conditions := range c.before {
+		all[node] = slices.Clone(conditions)
+	}
+	for node, conditions := range c.bad {
+		for condition, bad := range conditions {
+			if bad && !slices.Contains(all[node], condition) {
+				all[node] = append(all[node], condition)
+			}
+		}
+		slices.Sort(all[node])
+	}
+	return all
 }
 
 func (c *conditions) set(node, condition string, bad, known bool) {

@@ -37,6 +37,7 @@ type cluster struct {
 
 	mu      sync.Mutex
 	listed  []corev1.Event
+	nodeNow []corev1.Node
 	version int
 	asked   []string // resource versions that event watches began at
 	watches chan *watch.FakeWatcher
@@ -56,7 +57,7 @@ func newCluster(objects ...runtime.Object) *cluster {
 	c.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return true, &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}}, nil
+		return true, &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}, Items: c.nodeNow}, nil
 	})
 	c.PrependWatchReactor("events", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		c.mu.Lock()
@@ -72,6 +73,16 @@ func newCluster(objects ...runtime.Object) *cluster {
 		return true, w, nil
 	})
 	return c
+}
+
+// has says which nodes there are now.
+func (c *cluster) has(nodes ...*corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodeNow = nil
+	for _, one := range nodes {
+		c.nodeNow = append(c.nodeNow, *one)
+	}
 }
 
 func (c *cluster) askedAt() []string {

@@ -20,6 +20,7 @@ const saveEvery = time.Second
 // positions keeps where each stream stands, in the storage extension if there is one.
 type positions struct {
 	client storage.Client
+	bad    func() map[string][]string // what is bad of nodes now; may be nil
 
 	mu    sync.Mutex
 	saved time.Time
@@ -29,6 +30,8 @@ type positions struct {
 type positionsState struct {
 	Streams map[string]string `json:"streams"` // stream → resource version
 	Time    time.Time         `json:"time"`
+	// Bad are the conditions of nodes that were told to be bad, by node.
+	Bad map[string][]string `json:"bad,omitempty"`
 }
 
 func openPositions(ctx context.Context, host component.Host, id *component.ID, owner component.ID) (*positions, error) {
@@ -77,6 +80,9 @@ func (p *positions) set(stream, position string) {
 }
 
 func (p *positions) save(ctx context.Context) error {
+	if p.bad != nil {
+		p.state.Bad = p.bad()
+	}
 	text, err := json.Marshal(p.state)
 	if err != nil {
 		return err

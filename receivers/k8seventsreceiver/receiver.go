@@ -87,6 +87,9 @@ func (k *k8sEvents) Start(ctx context.Context, host component.Host) error {
 	if last := k.positions.lastTime(); !last.IsZero() {
 		k.since, k.conditions.since = last, last.Truncate(time.Second) // the API server tells whole seconds
 	}
+	if k.config.NodeConditions {
+		k.conditions.before, k.positions.bad = k.positions.state.Bad, k.conditions.known
+	}
 	running, giveUp := context.WithCancel(context.Background())
 	k.giveUp = giveUp
 	for _, s := range k.allStreams(client, host) {
@@ -107,10 +110,10 @@ func (k *k8sEvents) allStreams(client api, host component.Host) []*stream {
 	if k.config.NodeConditions {
 		s := k.stream(host, "nodes", client.nodes(), k.node, k.nodeGone)
 		s.position = "" // what the conditions are must be known before a change can be seen
-		moved := s.moved
-		s.moved = func(position string) { // first by the whole list
-			k.conditions.listed()
-			moved(position)
+		s.listed = func(ctx context.Context, nodes map[string]bool) {
+			for _, node := range k.conditions.listed(nodes) {
+				k.removed(ctx, node)
+			}
 		}
 		all = append(all, s)
 	}
@@ -179,12 +182,14 @@ func (k *k8sEvents) node(ctx context.Context, object runtime.Object, _ bool) {
 
 // nodeGone reports that what was bad of a node that was deleted is over.
 func (k *k8sEvents) nodeGone(ctx context.Context, object runtime.Object) {
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return
+	if node, ok := object.(*corev1.Node); ok {
+		k.removed(ctx, node.Name)
 	}
-	for _, condition := range k.conditions.forget(node.Name) {
-		o := ofCondition(node.Name, corev1.NodeCondition{
+}
+
+func (k *k8sEvents) removed(ctx context.Context, node string) {
+	for _, condition := range k.conditions.forget(node) {
+		o := ofCondition(node, corev1.NodeCondition{
 			Type: corev1.NodeConditionType(condition), Status: corev1.ConditionStatus(hint.Good(condition)),
 			LastTransitionTime: metav1.Now(), Message: "the node was removed from the cluster",
 		})

@@ -204,6 +204,57 @@ func TestWhatWasBadOfANodeEndsWithIt(t *testing.T) {
 	require.Equal(t, "the node was removed from the cluster", all[1].Body().Str())
 }
 
+// A node that was removed while nobody watched is told once, and what stands of the others is as it was.
+func TestANodeThatWasRemovedWhileNobodyWatchedIsOver(t *testing.T) {
+	disk := corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}
+	good := corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))}
+	const bad = "node_pressure gpu-"
+	told := func(t *testing.T, sink *consumertest.LogsSink, want ...string) {
+		t.Helper()
+		for i, r := range awaitRecords(t, sink, len(want)) {
+			hint, _ := r.Attributes().Get("k8s.event.hint")
+			node, _ := r.Attributes().Get("k8s.node.name")
+			require.Equal(t, want[i], hint.Str()+" "+node.Str())
+		}
+	}
+	gap := &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired}
+	t.Run("in a gap of the watch", func(t *testing.T) {
+		c, sink := newCluster(), &consumertest.LogsSink{}
+		c.has(node("gpu-17", disk), node("gpu-18", disk), node("gpu-19", good))
+		start(t, c, nil, sink)
+		w := nextWatch(t, c.nodesAt)
+		told(t, sink, bad+"17", bad+"18")
+		c.has(node("gpu-18", disk))
+		w.Error(gap)
+		w = nextWatch(t, c.nodesAt)
+		told(t, sink, bad+"17", bad+"18", "node_recovered gpu-17")
+		w.Error(gap)
+		w = nextWatch(t, c.nodesAt)
+		w.Delete(node("gpu-17", disk))
+		w.Add(node("gpu-17", disk))
+		told(t, sink, bad+"17", bad+"18", "node_recovered gpu-17", bad+"17")
+		require.Equal(t, "the node was removed from the cluster", awaitRecords(t, sink, 4)[2].Body().Str())
+	})
+	for name, left := range map[string][]*corev1.Node{"gone": nil, "beside another": {node("gpu-20", good)}, "another of its name": {node("gpu-17", good)}} {
+		t.Run("before the receiver came back: "+name, func(t *testing.T) {
+			c, sink, store := newCluster(), &consumertest.LogsSink{}, &memory{data: map[string][]byte{}}
+			c.has(node("gpu-17", disk), node("gpu-18", disk))
+			r := start(t, c, store, sink)
+			nextWatch(t, c.nodesAt)
+			told(t, sink, bad+"17", bad+"18")
+			require.NoError(t, r.Shutdown(t.Context()))
+			c.has(append([]*corev1.Node{node("gpu-18", disk)}, left...)...)
+			r = start(t, c, store, sink)
+			nextWatch(t, c.nodesAt)
+			told(t, sink, bad+"17", bad+"18", bad+"18", "node_recovered gpu-17")
+			require.NoError(t, r.Shutdown(t.Context()))
+			start(t, c, store, sink)
+			nextWatch(t, c.nodesAt)
+			told(t, sink, bad+"17", bad+"18", bad+"18", "node_recovered gpu-17", bad+"18")
+		})
+	}
+}
+
 // An evicted pod never returns: another one takes its place, of its name or of its job.
 func TestAPodInThePlaceOfAnEvictedOneIsTold(t *testing.T) {
 	pod := func(name, uid, job string) *corev1.Pod {

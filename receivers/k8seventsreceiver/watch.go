@@ -32,6 +32,7 @@ type stream struct {
 	client *cache.ListWatch
 	seen   func(ctx context.Context, object runtime.Object, listed bool)
 	gone   func(ctx context.Context, object runtime.Object) // told of what was deleted
+	listed func(ctx context.Context, names map[string]bool) // told of what a whole list has; may be nil
 	// position is the resource version up to which everything was seen; "" at the
 	// first start and after a gap.
 	position string
@@ -118,11 +119,18 @@ func (s *stream) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	names := map[string]bool{}
 	if err := meta.EachListItem(list, func(o runtime.Object) error {
 		s.seen(ctx, o, true)
+		if one, err := meta.Accessor(o); err == nil {
+			names[one.GetName()] = true
+		}
 		return ctx.Err()
 	}); err != nil {
 		return err
+	}
+	if s.listed != nil {
+		s.listed(ctx, names)
 	}
 	s.position = accessor.GetResourceVersion()
 	s.moved(s.position)
