@@ -174,6 +174,7 @@ func TestOnlyRootCausesThatAreProvenDrain(t *testing.T) {
 		"claimed":       func(f *verdicts.Found) { f.Proven = false },
 		"information":   func(f *verdicts.Found) { f.Severity = verdict.Info },
 		"of a job":      func(f *verdicts.Found) { f.Pattern, f.Severity = "xid_impact", verdict.Warning },
+		"switched off":  func(f *verdicts.Found) { f.Pattern, f.Severity = "ib_link_down", verdict.Warning },
 		"other pattern": func(f *verdicts.Found) { f.Pattern = "rank_exit" },
 		"resolved":      func(f *verdicts.Found) { *f = over(*f) },
 		"told again":    func(f *verdicts.Found) { f.Repeated = true },
@@ -185,7 +186,7 @@ func TestOnlyRootCausesThatAreProvenDrain(t *testing.T) {
 			require.Empty(t, c.drained(t))
 			r.send(t, lost("gpu-2", "b"))
 			require.Equal(t, []string{"gpu-2"}, c.drained(t))
-			if name != "resolved" && name != "symptom" && name != "likely" && name != "information" && name != "of a job" {
+			if name != "resolved" && name != "symptom" && name != "likely" && name != "information" && name != "of a job" && name != "switched off" {
 				r.send(t, but(over(lost("gpu-2", "b")), change))
 				require.Equal(t, []string{"gpu-2"}, c.drained(t), "what may not drain brings nothing back")
 			}

@@ -7,6 +7,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 var now = time.Date(2026, 11, 20, 14, 2, 11, 0, time.UTC)
@@ -27,4 +30,18 @@ func TestMemoryIsBounded(t *testing.T) {
 	require.True(t, m.Has("999", "x"))
 	require.False(t, m.Has("999", "y"))
 	require.False(t, m.Has("0", "x"))
+}
+
+// What is mild of these patterns is a job's own doing, or somebody's deliberate act, whatever is asked for.
+func TestWhatIsMildOfSomePatternsDrainsNothing(t *testing.T) {
+	for pattern, drains := range map[string]map[verdict.Severity]bool{
+		"xid_impact":   {verdict.Info: false, verdict.Warning: false, verdict.Error: true, verdict.Critical: true},
+		"ib_link_down": {verdict.Info: false, verdict.Warning: false, verdict.Error: true},
+		"ib_link_flap": {verdict.Info: true, verdict.Warning: true, verdict.Error: true},
+	} {
+		for severity, want := range drains {
+			f := verdicts.Found{Verdict: verdict.Verdict{Pattern: pattern, Status: verdict.Open, Confidence: verdict.Full, Role: verdict.RootCause, Severity: severity}, Proven: true}
+			require.Equal(t, want, Judge(f, "gpu-1", true, verdict.Info).Holds, "%s %s", pattern, severity)
+		}
+	}
 }

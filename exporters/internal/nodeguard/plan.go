@@ -17,19 +17,19 @@ type Plan struct {
 	Says    string // all of the verdict that matters here
 }
 
-// ofJobs are patterns whose milder verdicts are about a job: whoever may use a GPU can make
-// its driver report an Xid that takes a restart of the application and nothing else (13, 31;
-// restart_application in catalogue/xid.yaml), and die of it. It is proven, and no reason to
-// drain. What needs somebody at the machine is an error.
-var ofJobs = map[string]verdict.Severity{"xid_impact": verdict.Error}
+// leasts are patterns whose milder verdicts are no reason to drain; what needs somebody at the machine is
+// an error. Whoever may use a GPU can make its driver report an Xid that takes a restart of the
+// application and nothing else (13, 31; restart_application in catalogue/xid.yaml), and die of it. A
+// port that somebody switched off on the machine has no fault: who did knows.
+var leasts = map[string]verdict.Severity{"ib_link_down": verdict.Error, "xid_impact": verdict.Error}
 
 // Judge says what to do about a verdict. A node is drained for it: it takes a verdict that
-// is open, full, proven, nobody's symptom and no job's own doing. What held and no longer
+// is open, full, proven, nobody's symptom, no job's own doing and nobody's deliberate act. What held and no longer
 // does (resolved, or explained by another verdict) is taken back, which takes a proven
 // verdict, too. A drill does neither. Acts says whether its pattern is a reason at all.
 func Judge(f verdicts.Found, node string, acts bool, least verdict.Severity) Plan {
 	p := Plan{Node: node, Decides: f.Proven && !f.Drill && acts}
-	p.Holds = p.Decides && f.Pages(least) && f.Pages(cmp.Or(ofJobs[f.Pattern], least))
+	p.Holds = p.Decides && f.Pages(least) && f.Pages(cmp.Or(leasts[f.Pattern], least))
 	p.Says = strings.Join([]string{node, string(f.Role), string(f.Status), string(f.Confidence), string(f.Severity), strconv.FormatBool(p.Decides), f.Boot, f.Headline}, "\x00")
 	return p
 }
