@@ -61,6 +61,29 @@ var classes = []class{
 	{name: "nccl.timeout", words: "Watchdog caught collective operation timeout"},
 	// NCCLUtils.cpp, waitUntilInitialized.
 	{name: "nccl.timeout", words: "NCCL timeout in communicator initialization"},
+	// NCCLUtils.hpp, C10D_NCCL_CHECK_TIMEOUT, and torch/csrc/cuda/nccl.cpp.
+	{name: "nccl.timeout", words: "NCCL timeout when waiting for nonblocking call"},
+	// Rank 0 has not given the others the id of their communicator: ProcessGroupNCCL.cpp,
+	// broadcastUniqueNCCLID. Behind "got error: " stand the words of the store.
+	{name: "store.timeout", when: regexp.MustCompile(`retrieving ncclUniqueId from \[0\] .*wait timeout after`)},
+	{name: "store.network", words: "retrieving ncclUniqueId from [0] "},
+	// torch/distributed/distributed_c10d.py, _store_based_barrier, before it raised DistStoreError.
+	{name: "store.timeout", words: "Timed out initializing process group in store based barrier on rank"},
+	// torch/csrc/distributed/c10d/socket.cpp, throwTimeoutError, before it raised DistNetworkError.
+	{name: "store.timeout", types: []string{"TimeoutError"}, words: "The client socket has timed out after "},
+	// torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, monitoredBarrier: the words name the rank
+	// that did not come.
+	{name: "gloo.timeout", when: regexp.MustCompile(`\[Rank 0\]: Ranks? [\d, ]+failed to pass monitoredBarrier in `)},
+	// That file, connectNewGroup: behind it stand words of gloo, or none.
+	{name: "gloo.network", words: "Gloo connectFullMesh failed with "},
+	// XLA, tsl/distributed_runtime/coordination/coordination_service.cc: the service of JAX.
+	{name: "peer.timeout", words: "DEADLINE_EXCEEDED: Barrier timed out. Id: "},
+	{name: "peer.timeout", words: "The following tasks are unhealthy (stopped sending heartbeats)"},
+	// DeepEP, csrc/deep_ep.cpp: dispatch waits for what the other ranks send.
+	{name: "peer.timeout", when: regexp.MustCompile(`DeepEP error: (timeout \(dispatch CPU\)|CPU recv timeout)`)},
+	// The last error of NCCL tells whether its system failed, or a peer: NCCL, src/misc/socket.cc,
+	// socketProgress and socketStartConnect.
+	{name: "nccl.remote", when: regexp.MustCompile(`(?s)nccl(System|Internal)Error: .*(Connection closed by remote peer|failed : Connection (refused|reset by peer|timed out))`)},
 	// The names of ncclResult_t: torch/csrc/distributed/c10d/NCCLUtils.cpp,
 	// getNcclErrorDetailStr. "NCCL error in: …" stands in front: NCCLUtils.hpp.
 	{name: "nccl.remote", words: "ncclRemoteError: "},
@@ -74,6 +97,10 @@ var classes = []class{
 	// NCCLUtils.cpp, getNcclComm: somebody else ended it.
 	{name: "nccl.aborted", words: "NCCL communicator was aborted on rank"},
 	{name: "nccl.error", words: "NCCL error"},
+	// torch/csrc/cuda/nccl.cpp, throw_nccl_error: "NCCL Error 1: " and ncclGetErrorString.
+	{name: "nccl.error", words: "NCCL Error "},
+	// XLA, xla/service/gpu/runtime/nccl_api.cc and its kin, XLA_NCCL_STATUS.
+	{name: "nccl.error", when: regexp.MustCompile(`NCCL operation .* failed: `)},
 	// gloo/transport/tcp/unbound_buffer.cc, waitRecv and waitSend, behind its file and line
 	// (GLOO_ERROR_MSG).
 	{name: "gloo.timeout", when: regexp.MustCompile(`(?s)gloo/.*Timed out waiting`)},
