@@ -96,8 +96,14 @@ func (e *Engine) take(w *watch, r *record) bool {
 		e.sample(w, r, values)
 		return true
 	}
+	first, last := r.Time, r.Last
+	if w.Newest {
+		if at := e.beginnings.Last(r.source, r.Time, r.attributes); at < r.Time {
+			first, last = at, at
+		}
+	}
 	e.faults.Place(w.Evidence, fault.Mark{
-		Time: r.Time, Last: r.Last, Began: r.beganBefore(), Count: r.count, Values: values, Ranks: ranks, Lists: lists, Members: members, Source: r.source, Trust: r.trust, FaultID: r.faultID, Span: r.span(), Overdue: r.Overdue,
+		Time: first, Last: last, Began: r.beganBefore(), Count: r.count, Values: values, Ranks: ranks, Lists: lists, Members: members, Source: r.source, Trust: r.trust, FaultID: r.faultID, Span: r.span(), Overdue: r.Overdue,
 		Drill: isTrue(r.attributes, rule.AttributeDrill), Late: r.late(),
 		Run: r.rankRun(), Finding: r.finding != nil, Gone: r.finding != nil && r.finding.Gone,
 	})

@@ -30,11 +30,31 @@ func beginnings() map[string][]beginning {
 	}
 }
 
+// lasts are attributes of events with the moment at which a thing last did what they are about: a record
+// that says how it is now (`newest`) is of that moment, and no word of what came after it.
+func lasts() map[string]beginning {
+	return map[string]beginning{"nccl.call.stopped": {"nccl.call.last_unix_nano", 0}}
+}
+
 // Beginnings reads since when what a record tells of lasts.
-type Beginnings struct{ of map[string][]beginning }
+type Beginnings struct {
+	of    map[string][]beginning
+	lasts map[string]beginning
+}
 
 // NewBeginnings knows all events that say it.
-func NewBeginnings() Beginnings { return Beginnings{of: beginnings()} }
+func NewBeginnings() Beginnings { return Beginnings{of: beginnings(), lasts: lasts()} }
+
+// Last is the moment at which a thing last did what a record of that event and time is about; its own
+// time where it does not say.
+func (b Beginnings) Last(event string, time int64, attributes pcommon.Map) int64 {
+	if one, known := b.lasts[event]; known {
+		if v, ok := attributes.Get(one.attribute); ok {
+			return one.read(v, time)
+		}
+	}
+	return time
+}
 
 // Began is the moment at which began what a record of that event and time tells of; its
 // own time where it does not say, or says what cannot be.
@@ -83,6 +103,9 @@ func (e *Evidence) beganAttributes() (names []string) {
 	known := beginnings()
 	for _, event := range e.Logs {
 		for _, one := range known[event] {
+			names = append(names, one.attribute)
+		}
+		if one, ok := lasts()[event]; ok && e.Newest {
 			names = append(names, one.attribute)
 		}
 	}

@@ -39,3 +39,24 @@ func TestBeganIsReadFromWhatTheEventSays(t *testing.T) {
 		})
 	}
 }
+
+func TestARecordOfHowAThingIsNowIsOfWhenItLastDidSo(t *testing.T) {
+	now := time.Date(2026, 11, 23, 1, 0, 0, 0, time.UTC).UnixNano()
+	for name, tc := range map[string]struct {
+		event string
+		value any
+		want  int64
+	}{
+		"its last call":   {"nccl.call.stopped", now - 3e9, now - 3e9},
+		"a call to come":  {"nccl.call.stopped", now + 3e9, now},
+		"no number":       {"nccl.call.stopped", "soon", now},
+		"another event":   {"nccl.call.moving", now - 3e9, now},
+		"before all time": {"nccl.call.stopped", int64(-1), now},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attributes := pcommon.NewMap()
+			require.NoError(t, attributes.FromRaw(map[string]any{"nccl.call.last_unix_nano": tc.value}))
+			require.Equal(t, tc.want, NewBeginnings().Last(tc.event, now, attributes))
+		})
+	}
+}
