@@ -134,13 +134,47 @@ var classes = []class{
 }
 
 // classOf is the class of an exception or, where its words are not known, of one that it
-// came from.
+// came from. Where it says that its process may have lost another, the class of what failed before says more.
 func classOf(chain []pyexception.Exception) string {
-	for _, x := range chain {
-		for i := range classes {
-			if classes[i].is(&x) {
-				return classes[i].name
-			}
+	if own := before(chain); own != nil {
+		if name := nameOf(&own[0]); name != "" {
+			return name
+		}
+	}
+	for i := range chain {
+		if name := nameOf(&chain[i]); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// lost are the classes of words by which a process may have lost another one.
+var lost = regexp.MustCompile(`^(nccl\.(remote|timeout|aborted|system|internal|error)|gloo\.|store\.|peer\.)`)
+
+// flow are types that a healthy program handles: they end a loop or a wait, or tell of a connection.
+var flow = regexp.MustCompile(`^(StopIteration|StopAsyncIteration|GeneratorExit|KeyboardInterrupt|SystemExit|TimeoutError|timeout|Empty|Full|BrokenPipeError|Connection[A-Za-z]*Error)$`)
+
+// before is what failed before an exception that says that its process may have lost another: a cleanup raised
+// that (a barrier in a finally block), or it was raised while the other was handled. Which of them ended the
+// process, nothing shows. Nil for none.
+func before(chain []pyexception.Exception) []pyexception.Exception {
+	if !lost.MatchString(nameOf(&chain[0])) {
+		return nil
+	}
+	for i := range chain[1:] {
+		if x := &chain[i+1]; !lost.MatchString(nameOf(x)) && !flow.MatchString(x.Type) {
+			return chain[i+1:]
+		}
+	}
+	return nil
+}
+
+// nameOf is the class of one exception.
+func nameOf(x *pyexception.Exception) string {
+	for i := range classes {
+		if classes[i].is(x) {
+			return classes[i].name
 		}
 	}
 	return ""

@@ -43,6 +43,9 @@ func (c *converter) exception(e *pyexception.Event, known *identity.Process, fin
 	a.ExceptionStacktrace(stacktrace(e))
 	a.ThreadID(int64(e.Thread))
 	a.TracecoreExceptionClass(classOf(e.Chain))
+	if own := before(e.Chain); own != nil {
+		a.TracecoreExceptionAfter(say(own[:1], own[:1]))
+	}
 	a.TracecoreExceptionFinal(final)
 	a.TracecoreExceptionSummary(summary)
 	if at := where(e.Chain); at != nil {
@@ -78,8 +81,33 @@ const (
 	mostName    = 64
 )
 
-// summarize says it in one line: ValueError: bad batch 3 at train.py:5 in collate.
+// summarize says it in one line: ValueError: bad batch 3 at train.py:5 in collate. Of what came from another it
+// says both, and of a lost peer what failed before.
 func summarize(chain []pyexception.Exception) string {
+	if own := before(chain); own != nil {
+		return say(chain, chain[:1]) + ", after " + say(own, own[:1])
+	}
+	if root := cause(chain); root != nil {
+		return say(chain, chain[:1]) + ", from " + say(root, root[:1])
+	}
+	return say(chain, chain)
+}
+
+// cause is the exception that others were raised from, or the first of a group; nil where it is said already.
+func cause(chain []pyexception.Exception) []pyexception.Exception {
+	last := 0
+	for last+1 < len(chain) && (chain[last+1].Relation == pyexception.Cause || chain[last+1].Relation == pyexception.Member) {
+		last++
+	}
+	root := &chain[last]
+	if last == 0 || root.Message == chain[0].Message || strings.HasPrefix(root.Type, "JaxStackTrace") {
+		return nil
+	}
+	return chain[last:]
+}
+
+// say is one line on the first of chain, with the line of code of one of places.
+func say(chain, places []pyexception.Exception) string {
 	x := &chain[0]
 	text := safetext.Clip(safetext.Line(x.Type), mostType)
 	if first, _, more := strings.Cut(strings.TrimSpace(x.Message), "\n"); first != "" {
@@ -91,7 +119,7 @@ func summarize(chain []pyexception.Exception) string {
 		}
 		text += ": " + said
 	}
-	if at := where(chain); at != nil && at.File != "" {
+	if at := where(places); at != nil && at.File != "" {
 		text += " at " + safetext.Clip(safetext.Line(path.Base(at.File)), mostName)
 		if at.Line > 0 {
 			text += fmt.Sprintf(":%d", at.Line)

@@ -202,3 +202,49 @@ func TestWordsOfOthersHaveNoClass(t *testing.T) {
 		require.Empty(t, classOf([]pyexception.Exception{{Type: kind, Message: message}}), said)
 	}
 }
+
+func raisedAt(kind, message string, frames ...string) pyexception.Exception {
+	x := pyexception.Exception{Type: kind, Message: message, Levels: len(frames)}
+	for i, f := range frames {
+		file, function, _ := strings.Cut(f, ":")
+		x.Frames = append(x.Frames, pyexception.Frame{File: file, Line: 10 * (i + 1), Function: function})
+	}
+	return x
+}
+
+// What a cleanup raises hides the exception that it cleans up after, and a wrapper what it was raised from.
+func TestWhatWasRaisedBeforeIsSaid(t *testing.T) {
+	const c10d = "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py:barrier"
+	gloo := raisedAt("RuntimeError", "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:3321", "/app/train.py:<module>", "/app/train.py:main", c10d)
+	aborted := raisedAt("DistBackendError", "NCCL communicator was aborted on rank 3. ", "/app/train.py:main", c10d)
+	as := func(r pyexception.Relation, x pyexception.Exception) pyexception.Exception { x.Relation = r; return x }
+	wrong := raisedAt("ValueError", "bad batch 3", "/app/train.py:main", "/app/train.py:step")
+	for name, tc := range map[string]struct {
+		chain       []pyexception.Exception
+		class, said string
+		both        bool
+	}{
+		"a barrier in a finally block": {
+			[]pyexception.Exception{gloo, as(pyexception.Context, wrong)}, "gloo.network",
+			"RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:3321 at train.py:20 in main, after ValueError: bad batch 3 at train.py:20 in step", true,
+		},
+		"a barrier in a finally block, after memory ran out": {
+			[]pyexception.Exception{aborted, as(pyexception.Context, raisedAt("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", "/app/train.py:step"))}, "cuda.out_of_memory",
+			"DistBackendError: NCCL communicator was aborted on rank 3. at train.py:10 in main, after OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. at train.py:10 in step", true,
+		},
+		"a barrier after a barrier": {[]pyexception.Exception{aborted, as(pyexception.Context, gloo)}, "nccl.aborted", "DistBackendError: NCCL communicator was aborted on rank 3. at train.py:10 in main", false},
+		"the end of a loop":         {[]pyexception.Exception{aborted, as(pyexception.Context, raisedAt("StopIteration", ""))}, "nccl.aborted", "DistBackendError: NCCL communicator was aborted on rank 3. at train.py:10 in main", false},
+		"asked to end":              {[]pyexception.Exception{aborted, as(pyexception.Context, raisedAt("KeyboardInterrupt", ""))}, "nccl.aborted", "DistBackendError: NCCL communicator was aborted on rank 3. at train.py:10 in main", false},
+		"a wrapper":                 {[]pyexception.Exception{raisedAt("MisconfigurationException", "training failed", "/app/trainer.py:fit"), as(pyexception.Cause, wrong)}, "", "MisconfigurationException: training failed at trainer.py:10 in fit, from ValueError: bad batch 3 at train.py:20 in step", false},
+		"a wrapper of a lost peer":  {[]pyexception.Exception{raisedAt("MisconfigurationException", "training failed", "/app/trainer.py:fit"), as(pyexception.Cause, aborted)}, "nccl.aborted", "MisconfigurationException: training failed at trainer.py:10 in fit, from DistBackendError: NCCL communicator was aborted on rank 3. at train.py:10 in main", false},
+		"a group":                   {[]pyexception.Exception{raisedAt("ExceptionGroup", "unhandled errors in a TaskGroup (1 sub-exception)", "/app/train.py:main"), as(pyexception.Member, wrong)}, "", "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception) at train.py:10 in main, from ValueError: bad batch 3 at train.py:20 in step", false},
+		"what its handler raised":   {[]pyexception.Exception{raisedAt("KeyError", "'labels'", "/app/train.py:main"), as(pyexception.Context, wrong)}, "", "KeyError: 'labels' at train.py:10 in main", false},
+		"JAX's own trace":           {[]pyexception.Exception{raisedAt("XlaRuntimeError", "INTERNAL: x", "/app/train.py:main"), as(pyexception.Cause, raisedAt("JaxStackTraceBeforeTransformation", "The preceding stack trace is the source"))}, "", "XlaRuntimeError: INTERNAL: x at train.py:10 in main", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.said, summarize(tc.chain))
+			require.Equal(t, tc.class, classOf(tc.chain))
+			require.Equal(t, tc.both, before(tc.chain) != nil)
+		})
+	}
+}

@@ -57,7 +57,7 @@ type ProcessException struct {
 
 // ProcessException begins a record.
 func (b *LogsBuilder) ProcessException(head record.Head) ProcessException {
-	return ProcessExceptionOn(b.Begin(EventProcessException, 27, head))
+	return ProcessExceptionOn(b.Begin(EventProcessException, 28, head))
 }
 
 // ProcessExceptionOn writes the attributes there.
@@ -96,6 +96,11 @@ func (a ProcessException) ExceptionType(v string) { a.attributes.Str("exception.
 // ThreadID sets thread.id: Thread that displayed it; the process's own number for the main thread.
 func (a ProcessException) ThreadID(v int64) { a.attributes.Int("thread.id", v) }
 
+// TracecoreExceptionAfter sets tracecore.exception.after: Only where the exception says that its process may have lost another one: what failed before, while it was handled or cleaned up after. Which of both ended the process, nothing shows.
+func (a ProcessException) TracecoreExceptionAfter(v string) {
+	a.attributes.Text("tracecore.exception.after", v)
+}
+
 // TracecoreExceptionClass sets tracecore.exception.class: What kind of failure the words of the exception, or of one that it came from, are known for: cuda.out_of_memory, cuda.illegal_access, cuda.ecc, cuda.launch_failure, cuda.assert, cuda.error, nccl.remote, nccl.timeout, nccl.system, nccl.cuda, nccl.internal, nccl.usage, nccl.aborted, nccl.error, store.timeout, store.network, gloo.network, gloo.timeout, peer.timeout, host.out_of_memory, host.too_many_files, storage.error, dataloader.worker. Absent where they are not known.
 func (a ProcessException) TracecoreExceptionClass(v string) {
 	a.attributes.Text("tracecore.exception.class", v)
@@ -106,7 +111,7 @@ func (a ProcessException) TracecoreExceptionFinal(v string) {
 	a.attributes.Text("tracecore.exception.final", v)
 }
 
-// TracecoreExceptionSummary sets tracecore.exception.summary: Type, beginning of the message, line and function: ValueError: bad batch 3 at train.py:5 in collate.
+// TracecoreExceptionSummary sets tracecore.exception.summary: Type, beginning of the message, line and function: ValueError: bad batch 3 at train.py:5 in collate. Of one that was raised from another both (from); where the process lost another one, what failed before (after).
 func (a ProcessException) TracecoreExceptionSummary(v string) {
 	a.attributes.Str("tracecore.exception.summary", v)
 }
