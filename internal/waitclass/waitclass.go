@@ -1,6 +1,6 @@
 // Package waitclass says what a thread waits for, from its frames: with other ranks, for a GPU,
-// for data, for storage, for a lock, for a network, for a compiler, or for its own code. It
-// names the function of the kernel that it sleeps in, and whose that is.
+// for data, for storage, for a lock, for a network, for a compiler, for the threads of backward, or
+// for its own code. It names the function of the kernel that it sleeps in, and whose that is.
 //
 // The table is rows.txt, where each row has its source. Names on a stack are what the process
 // says of itself, but for those of the kernel.
@@ -25,12 +25,13 @@ const (
 	Lock        Class = "lock"         // another thread or process
 	Network     Class = "network"      // a peer that is no rank, as far as is known
 	Compiling   Class = "compiling"    // a compiler
+	Backward    Class = "backward"     // the threads in which its framework runs backward; for what those wait is not seen
 	OwnCode     Class = "own_code"     // nothing that is known: it computes, sleeps, or waits in code of its own
 )
 
 // Classes lists all of them.
 func Classes() []Class {
-	return []Class{Collective, GPU, DataLoading, Storage, Lock, Network, Compiling, OwnCode}
+	return []Class{Collective, GPU, DataLoading, Storage, Lock, Network, Compiling, Backward, OwnCode}
 }
 
 // Stack is a thread's frames, innermost first in each layer.
@@ -79,6 +80,7 @@ var rows string
 type row struct {
 	class  Class
 	level  int      // how little it says: 0 decides, 1 is weak, 2 is weaker still
+	inner  bool     // it fits the innermost frame of Python alone
 	where  string   // folder or file, object, owner
 	names  []string // functions, beginnings of symbols; nil for all
 	source string
@@ -107,13 +109,14 @@ func parse(text string) (*Table, error) {
 		if len(fields) < 5 {
 			return nil, fmt.Errorf("line %d: %q has no source", number, line)
 		}
-		class := strings.TrimRight(fields[1], "?")
-		level := len(fields[1]) - len(class)
+		word, inner := strings.CutSuffix(fields[1], "!")
+		class := strings.TrimRight(word, "?")
+		level := len(word) - len(class)
 		layer := layers[fields[0]]
 		if layer == nil || !known[class] || level >= levels {
 			return nil, fmt.Errorf("line %d: no layer %q or class %q", number, fields[0], fields[1])
 		}
-		r := row{class: Class(class), level: level, where: fields[2], source: strings.Join(fields[4:], " ")}
+		r := row{class: Class(class), level: level, inner: inner, where: fields[2], source: strings.Join(fields[4:], " ")}
 		if fields[3] != "*" {
 			r.names = strings.Split(fields[3], ",")
 		}
@@ -128,17 +131,25 @@ func parse(text string) (*Table, error) {
 //
 // A lock of user space is waited for in a futex. A thread that sleeps elsewhere in the kernel is
 // not at the lock that its frames speak of: it takes it, or has it, and a file system does not
-// answer.
+// answer. So it is with the threads of backward. A native row of OwnCode says that the thread runs
+// what is farther out itself: those rows do not count, and it does not wait for other threads there.
 func (t *Table) Of(s Stack) Wait {
 	w := Wait{Class: OwnCode}
 	function, in := t.place(s.Kernel)
 	if w.Function = function; in != nil {
 		w.Owner = in.where
 	}
+	itself := false
 	for level := range levels {
 		for i, layer := range []func(Stack, int) (*row, string){t.nativeRow, t.pythonRow, t.kernelRow} {
 			r, why := layer(s, level)
-			if r == nil || i < kernelLayer && r.class == Lock && in != nil && in.class != Lock {
+			switch {
+			case r == nil:
+				continue
+			case r.class == OwnCode:
+				itself = true
+				continue
+			case r.class == Backward && itself, i < kernelLayer && (r.class == Lock || r.class == Backward) && in != nil && in.class != Lock:
 				continue
 			}
 			w.Class, w.Why = r.class, why
@@ -187,10 +198,10 @@ func begins(name string, beginnings []string) bool {
 }
 
 func (t *Table) pythonRow(s Stack, level int) (*row, string) {
-	for _, f := range s.Python {
+	for at, f := range s.Python {
 		file := "/" + f.File
 		for i := range t.python {
-			if r := &t.python[i]; r.level == level && r.fitsFile(file) && r.hasFunction(f.Function) {
+			if r := &t.python[i]; r.level == level && (at == 0 || !r.inner) && r.fitsFile(file) && r.hasFunction(f.Function) {
 				return r, f.Function + " in " + r.where
 			}
 		}

@@ -206,8 +206,38 @@ func TestWhatAThreadWaitsFor(t *testing.T) {
 		"registers memory for RDMA":    {stack("__schedule schedule mlx5_cmd_exec[mlx5_core] mlx5_ib_reg_user_mr[mlx5_ib] ib_uverbs_ioctl[ib_uverbs]", "libc.so.6:ioctl libibverbs.so.1:ibv_reg_mr", ""), Network, "mlx5_cmd_exec", "mlx5"},
 		"NCCL registers memory":        {stack("mlx5_cmd_exec[mlx5_core]", "libc.so.6:ioctl libibverbs.so.1:ibv_reg_mr libnccl.so.2: libnccl.so.2:ncclCommInitRank", ""), Collective, "mlx5_cmd_exec", "mlx5"},
 		"a page that user space fills": {stack("handle_userfault do_anonymous_page handle_mm_fault", "", ""), Storage, "handle_userfault", "userfaultfd"},
-		"computes":                     {stack("", "libopenblas.so.0:dgemm_kernel"+eval, "train.py:step"), OwnCode, "", ""},
-		"nothing is known":             {Stack{}, OwnCode, "", ""},
+		"P a GPU's rank in backward: its threads do the work": {
+			stack(futex, "libc.so.6:pthread_cond_wait libstdc++.so.6:_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE libtorch_cpu.so: libtorch_cpu.so:_ZN5torch8autograd6Engine11thread_mainERKSt10shared_ptrINS0_9GraphTaskEE libtorch_cpu.so:_ZN5torch8autograd6Engine23execute_with_graph_taskERKSt10shared_ptr libtorch_python.so:"+eval,
+				site+"torch/autograd/graph.py:_engine_run_backward "+site+"torch/autograd/__init__.py:backward "+site+"torch/_tensor.py:backward train.py:main"),
+			Backward, "futex_do_wait", "futex",
+		},
+		"the same, and compiled code is not read": {
+			stack(futex, "", site+"torch/autograd/graph.py:_engine_run_backward "+site+"torch/autograd/__init__.py:backward train.py:main"), Backward, "futex_do_wait", "futex",
+		},
+		"P a thread of backward that has nothing to do": {
+			stack(futex, "libc.so.6:pthread_cond_wait libtorch_cpu.so:_ZN5torch8autograd6Engine11thread_mainERKSt10shared_ptrINS0_9GraphTaskEE libtorch_python.so: libstdc++.so.6: libc.so.6:clone3", ""), Backward, "futex_do_wait", "futex",
+		},
+		"P a thread of backward waits for its GPU": {
+			stack("", "libcuda.so.1:cuEventSynchronize libtorch_cuda.so: libtorch_cpu.so:_ZN5torch8autograd6Engine17evaluate_functionE libtorch_cpu.so:_ZN5torch8autograd6Engine11thread_mainE", ""), GPU, "", "",
+		},
+		"a rank of Gloo in backward, in the collective of a hook": {
+			stack(futex, "libc.so.6:pthread_cond_wait libtorch_cpu.so:_ZN4c10d4Work4waitE libtorch_cpu.so:_ZN4c10d7Reducer17finalize_backwardEv libtorch_cpu.so:_ZN5torch8autograd6Engine11thread_mainE libtorch_python.so:"+eval, site+"torch/autograd/graph.py:_engine_run_backward train.py:main"),
+			Collective, "futex_do_wait", "futex",
+		},
+		"a rank without a GPU computes its backward": {
+			stack("", "libmkldnn.so:gemm libtorch_cpu.so: libtorch_cpu.so:_ZN5torch8autograd6Engine17evaluate_functionE libtorch_cpu.so:_ZN5torch8autograd6Engine11thread_mainE libtorch_python.so:"+eval, site+"torch/autograd/graph.py:_engine_run_backward train.py:main"),
+			OwnCode, "", "",
+		},
+		"the same, and waits for its threads of OpenMP": {
+			stack(futex, "libc.so.6:pthread_cond_wait libtorch_cpu.so: libtorch_cpu.so:_ZN5torch8autograd6Engine17evaluate_functionE libtorch_cpu.so:_ZN5torch8autograd6Engine11thread_mainE libtorch_python.so:"+eval, site+"torch/autograd/graph.py:_engine_run_backward train.py:main"),
+			Lock, "futex_do_wait", "futex",
+		},
+		"a hook of a user sleeps in backward": {
+			stack("hrtimer_nanosleep", "libc.so.6:clock_nanosleep"+eval+" libtorch_python.so: libtorch_cpu.so:_ZN5torch8autograd6Engine17evaluate_functionE libtorch_cpu.so:_ZN5torch8autograd6Engine11thread_mainE", "train.py:hook "+site+"torch/autograd/graph.py:_engine_run_backward train.py:main"),
+			OwnCode, "hrtimer_nanosleep", "",
+		},
+		"computes":         {stack("", "libopenblas.so.0:dgemm_kernel"+eval, "train.py:step"), OwnCode, "", ""},
+		"nothing is known": {Stack{}, OwnCode, "", ""},
 		"a program that is called as a collective is not one": {stack("", "myncclthing:ncc libfoo.so:xnccl_y", "torch_distributed.py:all_reduce mytorch/distributed/distributed_c10d.pyx:f"), OwnCode, "", ""},
 		"a user's own file called socket.py":                  {stack("", "", "/home/u/mysocket.py:read"), OwnCode, "", ""},
 	} {
@@ -237,6 +267,9 @@ func TestEveryRowHasASourceAndDecides(t *testing.T) {
 				names = []string{"anything"}
 			}
 			for _, name := range names {
+				if r.class == OwnCode { // it says who works, not for what a thread waits
+					continue
+				}
 				got := table.Of(frameOf(layer, r, name))
 				require.Equal(t, r.class, got.Class, "%s %+v %s is taken by %+v", layer, r, name, got)
 				if layer == "kernel" {

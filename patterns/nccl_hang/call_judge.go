@@ -50,6 +50,7 @@ const (
 	doubtElsewhere = "%s %s the call, too, and %s on another communicator, where it is not certain for whom"
 	doubtOther     = "other ranks lack another call of another communicator"
 	doubtOthers    = "%s %s the call, too, and may make it"
+	doubtBackward  = "%s %s in backward, whose threads are not read: they may wait for the GPU or in a collective"
 	doubtStraggler = "%s %s a call, and may make it"
 	doubtPairs     = "sends and receives of two ranks are not compared: each may wait for the other's"
 	doubtCalled    = "all have called the same, and a job that has nothing to do looks like that by its calls"
@@ -369,6 +370,9 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		of, _ := s.ranksOf(unsure)
 		f.doubt(Likely, fmt.Sprintf(doubtElsewhere, subject(of), plural(of, "lacks", "lack"), plural(of, "waits", "wait")))
 	}
+	if back := s.inBackward(culprits); len(back) > 0 {
+		f.doubt(Likely, fmt.Sprintf(doubtBackward, subject(back), plural(back, "stands", "stand")))
+	}
 	s.doubtOthers(f, others)
 	behind = slices.DeleteFunc(behind, func(rank int) bool { return s.isExcused(c.places[rank]) || has(others, rank) })
 	s.doubtNumbers(f, culprits, ahead, behind)
@@ -376,6 +380,15 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		f.doubt(Likely, doubtDoing)
 	}
 	return f, again
+}
+
+// inBackward are those of the ranks that wait for their threads of backward since their last call.
+func (s *standings) inBackward(ranks []int) []int {
+	of, _ := s.ranksOf(slices.DeleteFunc(slices.Clone(ranks), func(rank int) bool {
+		p := s.comm.places[rank]
+		return p.halted() || !p.caller.stack.backward() || p.caller.stack.At < p.caller.last()
+	}))
+	return of
 }
 
 // lacking says who lacks a call, and waits itself.

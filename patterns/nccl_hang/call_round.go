@@ -428,7 +428,7 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 			return nil // what it calls is not seen
 		}
 		c := who.newest()
-		if c == nil || c.even == uneven || c.disputed || c.size < 2 || !who.stuckInCall() && !(looked && who.state.Halted()) {
+		if c == nil || c.even == uneven || c.disputed || c.size < 2 || !who.stuckInCall() && !who.stuckInBackward() && !(looked && who.state.Halted()) {
 			return nil
 		}
 		ranks++
@@ -458,6 +458,9 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 	byRank := r.byRank()
 	f.Affected = slices.DeleteFunc(slices.Sorted(maps.Keys(byRank)), func(rank int) bool { return has(f.Waiting, rank) })
 	f.stands = slices.Collect(maps.Values(byRank))
+	if back := slices.DeleteFunc(slices.Sorted(maps.Keys(byRank)), func(rank int) bool { return !byRank[rank].stuckInBackward() }); len(back) > 0 {
+		f.doubt(Likely, fmt.Sprintf(doubtBackward, subject(back), plural(back, "stands", "stand")))
+	}
 	between(f, maps.Values(r.callers), (*caller).runsOn) // in which of its communicators it began, nobody knows
 	s.doubts(f)
 	return []*Finding{f}
@@ -558,6 +561,12 @@ func (c *communicator) widerThan(other *communicator) bool {
 // else of it goes on as usual.
 func (who *caller) stuckInCall() bool {
 	return who.stack.waits() && who.stack.At >= who.last() && !who.state.Halted() && (who.doing.Silence == socketstall.Overdue || who.doing.Silence == socketstall.Long)
+}
+
+// stuckInBackward reports whether a process waits for its threads of backward since its last call,
+// and nothing of it goes on.
+func (who *caller) stuckInBackward() bool {
+	return who.stack.backward() && who.stack.At >= who.last() && !who.state.Halted() && who.doing.Silence == socketstall.Overdue
 }
 
 // elsewhere reports whether a process certainly waits in no collective: it is stopped, or stands

@@ -52,6 +52,12 @@ func TestAllHaveCalledAndAllWait(t *testing.T) {
 		"all wait for their GPUs": {calls: func(c *calls) {
 			c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", 0, 1, 2).stacks("collective", 3, 4, 5, 6, 7)
 		}, waits: true, doubts: []string{doubtBelow}},
+		"some wait for their threads of backward": {calls: func(c *calls) {
+			c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", 0, 1, 2).stacks("backward", 3, 4, 5, 6, 7)
+		}, waits: true, doubts: []string{doubtBelow, "ranks 3-7 stand in backward, whose threads are not read: they may wait for the GPU or in a collective"}},
+		"threads of backward that go on": {calls: func(c *calls) {
+			c.stands(c.all(), 10, "long", but(8)...).stacks("backward", but(8)...)
+		}},
 		"all wait, and poll for it": {calls: func(c *calls) {
 			c.stands(c.all(), 10, "long", but(8)...).stacks("gpu", but(8)...)
 		}, waits: true, doubts: []string{doubtBelow}},
@@ -338,4 +344,39 @@ func TestAClockThatIsAheadHidesNoHang(t *testing.T) {
 	j.Add(c.list, c.at)
 	require.Empty(t, findings(j.Advance(c.at.Add(settled))))
 	require.Len(t, findings(j.Advance(c.at.Add(DefaultOptions.Stopped+time.Second))), 1)
+}
+
+// TestARankInBackward: its threads of backward wait for the GPU, in a collective, or stand in code of
+// its own, and which of these is not seen. What others say of it decides.
+func TestARankInBackward(t *testing.T) {
+	lacks := func(c *calls) *calls {
+		return c.stands(c.all(), 13, "overdue", but(8, 5)...).stands(c.all(), 12, "overdue", 5)
+	}
+	for name, tc := range map[string]struct {
+		records  func(*calls)
+		culprits []int // nil for no finding
+		sure     Sureness
+	}{
+		"by its calls it is likely":          {func(c *calls) { lacks(c).stacks("gpu", but(8, 5)...).stacks("backward", 5) }, []int{5}, Likely},
+		"a stack from before its last call":  {func(c *calls) { at := c.at; c.at = at.Add(-time.Minute); c.stacks("backward", 5); c.at = at; lacks(c) }, []int{5}, Certain},
+		"no call is seen":                    {func(c *calls) { c.stacks("collective", but(8, 5)...).stacks("backward", 5) }, nil, ""},
+		"no call is seen, and all are there": {func(c *calls) { c.stand(inBackward, but(8)...) }, nil, ""},
+		"another one stands elsewhere":       {func(c *calls) { c.stand(inCollective, but(8, 3, 5)...).stand(inBackward, 5).stand(inLock, 3) }, []int{3}, Likely},
+		"it is stopped there": {func(c *calls) {
+			c.stand(inCollective, but(8, 5)...).stand(stack{class: "backward", state: "stopped"}, 5)
+		}, []int{5}, Likely},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCalls(8)
+			tc.records(c)
+			f := c.found(t)
+			if tc.culprits == nil {
+				require.Empty(t, f)
+				return
+			}
+			require.Len(t, f, 1)
+			require.Equal(t, tc.culprits, f[0].Culprits)
+			require.Equal(t, tc.sure, f[0].Sure, "%q", f[0].Because)
+		})
+	}
 }

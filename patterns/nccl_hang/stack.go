@@ -45,6 +45,7 @@ const (
 	classCollective, classGPU     = "collective", "gpu"
 	classStorage, classData       = "storage", "data_loading"
 	classOwnCode                  = "own_code" // nothing that is known
+	classBackward                 = "backward" // threads of its own, whose stacks are not read
 	reasonAsleep, reasonSpins     = "asleep", "spinning"
 	reasonSameCall, reasonPeerEnd = "same_call", "peer_ended"
 )
@@ -158,8 +159,13 @@ func (p *stackPlace) outside() bool {
 // hidden reports whether it stands where nobody could read: what waits for nothing that is known
 // may wait in a collective then. That it goes round in a loop, Python itself has told.
 func (p *stackPlace) hidden() bool {
-	return p.Standing && p.Unread && (p.Class == "" || p.Class == classOwnCode) && p.Reason != reasonSpins && p.Reason != reasonPeerEnd && !p.State.Halted()
+	unread := p.Unread && (p.Class == "" || p.Class == classOwnCode) || p.Class == classBackward
+	return p.Standing && unread && p.Reason != reasonSpins && p.Reason != reasonPeerEnd && !p.State.Halted()
 }
+
+// backward reports whether it waits for the threads in which it runs backward: those wait for its GPU,
+// for other ranks, or stand in code of its own.
+func (p *stackPlace) backward() bool { return p.Class == classBackward && p.hidden() }
 
 // launches reports whether it waits for the end of a child: then that is the rank.
 func (p *stackPlace) launches() bool { return len(p.Function) >= 7 && p.Function[:7] == "do_wait" }

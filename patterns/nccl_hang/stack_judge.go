@@ -78,7 +78,7 @@ func (r *callRun) byStacks(limited map[process]int64, unseen map[unseenCalls]int
 	switch {
 	case len(s.waits)+len(s.outside)+len(s.hidden) < r.world:
 		return nil
-	case len(s.outside) == 0 && len(s.hidden) > 0:
+	case len(s.outside) == 0 && slices.ContainsFunc(s.hidden, func(rank int) bool { return !s.of[rank].stack.backward() }):
 		return nil // those may wait with the others, or be whom they wait for
 	default:
 		shown, why = r.callsShow(limited, unseen)
@@ -254,7 +254,7 @@ func (s *ranksByStack) oneMount(now int64) *Finding {
 	return f
 }
 
-// allWait finds that every rank has waited in a collective, or for its GPU, for longer than a
+// allWait finds that every rank has waited in a collective, for its GPU, or for its threads of backward, for longer than a
 // collective takes, and that nothing else of their processes goes on. Long work of GPUs looks the
 // same from outside where nobody is in a collective; and what calls show is told by them.
 func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
@@ -292,6 +292,9 @@ func (s *ranksByStack) below(now int64) *Finding {
 	}
 	between(f, slices.Values(s.of), func(c *caller) socketstall.Identity { return c.host })
 	f.doubt(Likely, doubtBelow)
+	if len(s.hidden) > 0 {
+		f.doubt(Likely, fmt.Sprintf(doubtBackward, subject(s.hidden), plural(s.hidden, "stands", "stand")))
+	}
 	return f
 }
 

@@ -70,6 +70,7 @@ var (
 	inCollective = stack{class: "collective", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
 	onGPU        = stack{class: "gpu", reason: "same_call"}
 	nowhere      = stack{class: "own_code", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping", unread: "Python: a page is not resident"}
+	inBackward   = stack{class: "backward", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
 	inLock       = stack{class: "lock", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
 )
 
@@ -750,6 +751,12 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 		"calls cannot be compared, and all wait for their GPUs": {
 			ranks: func(c *calls) { c.stoodLike("nccl.call.exact", false).stand(gpuAsleep, but(8)...) }, waits: true,
 		},
+		"some wait for their threads of backward": {ranks: func(c *calls) { c.stand(inCollective, 0, 1, 2, 6).stand(inBackward, 3, 4, 5, 7) }, waits: true, detail: "+backward"},
+		"threads of backward of one go on": {ranks: func(c *calls) {
+			s := inBackward
+			s.silence, s.activity = "long", "thread_computing"
+			c.stand(inCollective, but(8, 3)...).stand(s, 3)
+		}},
 		"all compute on their GPUs":  {ranks: func(c *calls) { c.stand(gpuAsleep, but(8)...) }},
 		"nobody knows what they do":  {ranks: func(c *calls) { c.stand(stack{class: "collective"}, but(8)...) }},
 		"one of them wakes":          {ranks: func(c *calls) { c.stand(inCollective, but(8, 7)...).stand(onGPU, 7) }},
@@ -761,6 +768,11 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 			for _, f := range afterAMinute(t, tc.ranks, tc.waits) {
 				require.Equal(t, AllWait, f.Kind)
 				require.Equal(t, Likely, f.Sure)
+				if tc.detail == "+backward" {
+					require.Equal(t, []int{0, 1, 2, 6}, f.Waiting)
+					require.Contains(t, f.Because, "ranks 3-5, 7 stand in backward, whose threads are not read: they may wait for the GPU or in a collective")
+					continue
+				}
 				require.Equal(t, tc.detail, f.Detail)
 				require.Equal(t, but(8), f.Waiting)
 			}

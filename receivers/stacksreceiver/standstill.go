@@ -22,7 +22,7 @@ const (
 	peerEnded reason = "peer_ended"
 )
 
-// enough is how many looks must find a rank in a collective, or waiting for its GPU, until it is
+// enough is how many looks must find a rank where ranks are in each step until it is
 // known to be at its steps: there is one a second.
 const enough = 5
 
@@ -192,11 +192,11 @@ func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Confi
 }
 
 // atWork reports whether the thread was found where ranks are in each step: in a collective, or
-// waiting for its GPU.
+// waiting for its GPU or its threads of backward.
 func (f *follower) atWork() bool { return steps(f.classes[f.place.Calls]) }
 
 func steps(class waitclass.Class) bool {
-	return class == waitclass.Collective || class == waitclass.GPU
+	return class == waitclass.Collective || class == waitclass.GPU || class == waitclass.Backward
 }
 
 // learnPlace has the wait class of a place read that the thread has not been seen in before.
@@ -275,10 +275,10 @@ func (f *follower) moves(now time.Time, config *Config, ask inquiry, slept bool)
 }
 
 // callPatience is how long the thread may be in the call in which it is. Where it waits for others
-// nothing but that place counts: they are told soon.
+// nothing but that place counts: they are told soon. One that runs in backward computes itself.
 func (f *follower) callPatience(now time.Time, config *Config) time.Duration {
 	usual, patience := f.habit(f.place), config.Patience
-	if !f.atWork() && !f.spin.waits {
+	if waits := f.atWork() && f.classes[f.place.Calls] != waitclass.Backward; !waits && !f.spin.waits {
 		usual = max(usual, f.inCalls.reached(now.Add(-recentCalls), activity.Repeats))
 		if now.Sub(f.began) < recentCalls {
 			patience = time.Duration(youngCalls * float64(patience))

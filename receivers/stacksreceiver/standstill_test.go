@@ -312,6 +312,20 @@ func TestALoopOfAYoungRankIsToldWithinAMinute(t *testing.T) {
 	require.Equal(t, 50, looks)
 }
 
+// A main thread that runs in backward computes itself, without a GPU: its steps may be as long as those
+// of any call. One that sleeps there is at its steps.
+func TestARankInBackward(t *testing.T) {
+	one := newThread(t, true)
+	one.began = time.Time{}
+	one.classes[3] = waitclass.Backward
+	looks := 0
+	for one.works(3).take == "" {
+		looks++
+	}
+	require.Equal(t, 50, looks)
+	require.True(t, one.atWork())
+}
+
 // Others that poll for their GPUs are told as soon in a young job, and after steps of any length.
 func TestARankThatPollsForItsGPUIsToldAfterPatience(t *testing.T) {
 	one := newThread(t, true)
