@@ -134,9 +134,10 @@ const (
 )
 
 type bpfLaunches struct {
-	_     structs.HostLayout
-	Count uint64
-	Owner bpfOwner
+	_      structs.HostLayout
+	Count  uint64
+	LastNs uint64
+	Owner  bpfOwner
 }
 
 type bpfLibrary struct {

@@ -281,6 +281,7 @@ struct {
 
 struct launches {
 	__u64 count;
+	__u64 last_ns; /* boot clock */
 	struct owner owner;
 };
 
@@ -871,8 +872,10 @@ int graph_launch(struct pt_regs *regs)
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 	struct launches *known = bpf_map_lookup_elem(&graphs, &pid), fresh = {.count = 1};
 
+	fresh.last_ns = bpf_ktime_get_boot_ns();
 	if (known) {
 		__sync_fetch_and_add(&known->count, 1);
+		known->last_ns = fresh.last_ns;
 		return 0;
 	}
 	find_owner(&fresh.owner);

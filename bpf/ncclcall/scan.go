@@ -38,7 +38,7 @@ func (p *Probe) scan() (*Scan, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scan{Time: time.Now(), Graphs: map[uint32]uint64{}}
+	s := &Scan{Time: time.Now(), Graphs: map[uint32]Launches{}}
 	if s.Refused, err = counter.Sum(p.hooks.collection.Maps[bpfMapRefused], 0); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (p *Probe) scan() (*Scan, error) {
 		if gone(*pid) {
 			return false
 		}
-		s.Graphs[*pid] = launches.Count
+		s.Graphs[*pid] = Launches{launches.Count, bootclock.Time(launches.LastNs, offset)}
 		return true
 	})
 	p.forgetLaunches(s.Communicators)

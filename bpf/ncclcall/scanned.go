@@ -34,13 +34,19 @@ const (
 	GPUInitiated Why = "gpu_initiated" // kernels communicate by themselves
 )
 
+// Launches are those of CUDA graphs.
+type Launches struct {
+	Count uint64
+	Last  time.Time
+}
+
 // Scan is where all communicators stand at one time.
 type Scan struct {
 	Time          time.Time
 	Communicators []Communicator
-	// Graphs are the launches of CUDA graphs by process: the collectives of a graph
+	// Graphs are the launches by process: the collectives of a graph
 	// are counted when it is captured, and not when it is launched.
-	Graphs map[uint32]uint64
+	Graphs map[uint32]Launches
 	// Refused are calls of communicators for which there was no room, since Open.
 	Refused uint64
 	// Limited says of processes which of their calls are not counted for a while. Their

@@ -294,7 +294,7 @@ func describeChange(x *change, process identity.Process) string {
 	}
 	fmt.Fprintf(&text, ": %d collectives, the last call %s of %d x %s", x.Collectives, x.Last.Operation, x.Last.Count, x.Last.Type)
 	if x.launches > 0 {
-		fmt.Fprintf(&text, "; it launched %d CUDA graphs since, whose collectives make no call", x.launches)
+		fmt.Fprintf(&text, "; it launched CUDA graphs since (%d or more), whose collectives make no call", x.launches)
 	}
 	return text.String()
 }

@@ -39,7 +39,8 @@ type place struct {
 	calls    [ncclcall.Operations]uint64
 	total    uint64
 	last     time.Time
-	launches uint64          // of CUDA graphs, at the last call
+	launches uint64          // of CUDA graphs, before the last call as far as is known
+	replays  bool            // it was told that graphs were launched since
 	rests    activity.Pauses // between its calls
 	stopped  bool
 	used     int                   // round in which it was last seen to be used
@@ -85,7 +86,7 @@ type change struct {
 	by                     *identity.Process // of waiting and done, as it was known then
 	at                     time.Time
 	idle                   time.Duration // without a call
-	launches               uint64        // of CUDA graphs meanwhile
+	launches               uint64        // of CUDA graphs meanwhile, at least
 	process                *process      // nil where nothing is known of what it does
 	init                   *ncclcall.Event
 	signal                 identity.Signal
@@ -211,7 +212,11 @@ func (s *standstill) count(scan *ncclcall.Scan, c *ncclcall.Communicator, k key,
 	if p.stopped {
 		l.changes = append(l.changes, change{Communicator: c, what: moving, pid: c.PID, at: began, idle: began.Sub(p.last)})
 	}
-	p.total, p.last, p.launches, p.stopped, p.used = total, c.Last.Time, scan.Graphs[c.PID], false, s.round
+	p.total, p.last, p.stopped, p.replays, p.used = total, c.Last.Time, false, false, s.round
+	graphs := scan.Graphs[c.PID]
+	if p.launches = graphs.Count; graphs.Last.After(p.last) { // the last of them at least came after it
+		p.launches--
+	}
 }
 
 // faulty reports whether what a process has not called until now may have been told as a fault.
@@ -267,6 +272,12 @@ func (s *standstill) stand(scan *ncclcall.Scan, c *ncclcall.Communicator, twin b
 	p, process := s.known[key{c.PID, c.Address}], s.processes[c.PID]
 	idle := scan.Time.Sub(c.Last.Time)
 	p.twin = twin
+	graphs := scan.Graphs[c.PID].Count
+	launches := graphs - min(p.launches, graphs)
+	if p.stopped && launches > 0 && !p.replays { // which says more than that it stands
+		p.replays = true
+		l.changes = append(l.changes, change{Communicator: c, what: stopped, pid: c.PID, at: scan.Time, idle: idle, launches: launches, process: process, twins: twin})
+	}
 	if p.stopped || p.used == s.round || !s.sees(c) { // one just met may be about to call
 		return
 	}
@@ -274,10 +285,10 @@ func (s *standstill) stand(scan *ncclcall.Scan, c *ncclcall.Communicator, twin b
 	if idle < s.patience || !all && idle < max(rare*s.patience, 2*p.rests.Repeated("", scan.Time)) {
 		return
 	}
-	p.stopped = true
+	p.stopped, p.replays = true, launches > 0
 	process.told, process.toldAs, process.toldLike = true, process.Silence, process.Now.State
 	l.changes = append(l.changes, change{
-		Communicator: c, what: stopped, pid: c.PID, at: scan.Time, idle: idle, launches: scan.Graphs[c.PID] - min(p.launches, scan.Graphs[c.PID]), process: process, twins: twin,
+		Communicator: c, what: stopped, pid: c.PID, at: scan.Time, idle: idle, launches: launches, process: process, twins: twin,
 	})
 }
 

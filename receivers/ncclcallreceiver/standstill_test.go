@@ -105,13 +105,51 @@ func TestLaunchesOfGraphsSinceTheLastCallAreTold(t *testing.T) {
 	s := newStandstill(time.Second, time.Minute)
 	scan := func(at float64, launches uint64) look {
 		sc := scanAt(at, calling(5, 0))
-		sc.Graphs = map[uint32]uint64{42: launches}
+		sc.Graphs = map[uint32]ncclcall.Launches{42: {Count: launches, Last: start.Add(-time.Second)}}
 		return s.look(sc)
 	}
 	scan(0, 100)
 	l := scan(5, 107)
 	require.Len(t, l.changes, 1)
 	require.EqualValues(t, 7, l.changes[0].launches)
+}
+
+// A step makes its calls and launches its graph between two scans, in this order or the other. Where the
+// graph came last, the rank waits for it, and its collectives make no call.
+func TestAGraphLaunchedInTheSecondOfTheLastCall(t *testing.T) {
+	for name, tc := range map[string]struct {
+		graph, launches []float64 // seconds of the last graph at each look; launches that are told
+	}{
+		"after the call":         {[]float64{0.8, 1.8, 1.8, 1.8}, []float64{1}},
+		"before the call":        {[]float64{0.6, 1.6, 1.6, 1.6}, []float64{0}},
+		"in the second after":    {[]float64{0.6, 1.6, 5, 5}, []float64{1}},
+		"after it was told":      {[]float64{0.6, 1.6, 1.6, 15}, []float64{0, 1}},
+		"and on, after that":     {[]float64{0.8, 1.8, 5, 15}, []float64{2}},
+		"none was ever launched": {nil, []float64{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStandstill(time.Second, time.Minute)
+			var told []float64
+			count := uint64(100)
+			before := 0.0
+			for i, at := range []float64{1, 2, 10, 20} {
+				sc := scanAt(at, calling([]uint64{6, 7, 7, 7}[i], []float64{0.7, 1.7, 1.7, 1.7}[i]))
+				if tc.graph != nil {
+					if tc.graph[i] != before {
+						count++
+					}
+					before = tc.graph[i]
+					sc.Graphs = map[uint32]ncclcall.Launches{42: {Count: count, Last: start.Add(time.Duration(before * float64(time.Second)))}}
+				}
+				for _, c := range s.look(sc).changes {
+					if c.what == stopped {
+						told = append(told, float64(c.launches))
+					}
+				}
+			}
+			require.Equal(t, tc.launches, told)
+		})
+	}
 }
 
 func TestCallsAreCountedOnce(t *testing.T) {

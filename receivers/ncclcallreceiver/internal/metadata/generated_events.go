@@ -433,7 +433,7 @@ func (NcclCallStopped) EventName() string { return EventNcclCallStopped }
 // Attributes is where they are written.
 func (a NcclCallStopped) Attributes() *record.Attributes { return a.attributes }
 
-// NcclCallGraphLaunches sets nccl.call.graph_launches: CUDA graphs that the process launched since its last call. A graph replays its collectives without calling them, so their absence means nothing.
+// NcclCallGraphLaunches sets nccl.call.graph_launches: CUDA graphs that the process launched since its last call, at least. A graph replays its collectives without calling them, so their absence means nothing.
 func (a NcclCallStopped) NcclCallGraphLaunches(v int64) {
 	a.attributes.Int("nccl.call.graph_launches", v)
 }
