@@ -28,6 +28,9 @@ const (
 	// exitSpeaks is how long it is waited for how a process has ended: the end of a rank that was
 	// asked to is told a second later (bpf/identity/spared.go), and comes here in another record.
 	exitSpeaks = int64(2 * time.Second)
+	// callJitter is by how much times of calls of one host may differ: a scan converts each to the wall
+	// clock (receivers/ncclcallreceiver, goesOn).
+	callJitter = int64(time.Millisecond)
 	// mostListed bounds the ranks that wait, one by one, in a finding.
 	mostListed = 16_384
 )
@@ -229,7 +232,8 @@ func (s *standings) lastMaking() (last int64) {
 }
 
 // lack are the ranks that have not called the function which makes a communicator of another. A rank
-// may have called it that made a call after the last of those who wait, or whose agent came late.
+// may have called it that made a call after the last of those who wait, or whose agent came late. A call
+// that one of those made, too, before it waited came before, whatever the clocks of their hosts say.
 func (s *standings) lack(absent []int) []int {
 	last, byRank := s.lastMaking(), map[int]*caller{}
 	if s.isWorld {
@@ -245,7 +249,22 @@ func (s *standings) lack(absent []int) []int {
 		} else {
 			who = byRank[rank]
 		}
-		return who != nil && slices.ContainsFunc(who.places, func(at placeOf) bool { return at.comm.places[at.rank].last > last })
+		return who != nil && slices.ContainsFunc(who.places, func(at placeOf) bool { return at.comm.places[at.rank].last > last && !s.cameBefore(at) })
+	})
+}
+
+// cameBefore reports whether a rank that waits has called as many collectives of that communicator as
+// the rank there, before it called the function in which it waits.
+func (s *standings) cameBefore(at placeOf) bool {
+	p := at.comm.places[at.rank]
+	if p.peer >= 0 || !p.exact && !p.aligned { // its last call is to one rank, or its calls cannot be compared
+		return false
+	}
+	return s.any(func(w *place) bool {
+		return w.making && slices.ContainsFunc(w.caller.places, func(other placeOf) bool {
+			q := other.comm.places[other.rank]
+			return other.comm == at.comm && (q.exact || q.aligned) && q.number >= p.number && q.last <= w.since+callJitter
+		})
 	})
 }
 

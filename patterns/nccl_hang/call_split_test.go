@@ -71,6 +71,32 @@ func TestWhoHasNotSplit(t *testing.T) {
 			},
 			soon: "rank 5 has not yet called ncclCommSplit, which 7 ranks have called: its main thread computes", kind: Works, sure: Likely,
 		},
+		"all call a collective first, and the clock of its host is ahead": {
+			calls: func(c *calls) {
+				c.stood(c.all(), "overdue", 10*time.Second+time.Millisecond, but(8, 5)...).stood(c.all(), "overdue", 10*time.Second-2*time.Second, 5)
+				split(c, but(8, 5)...)
+			},
+			soon: "rank 5 has not called ncclCommSplit for a split of communicator 0xa11, which 7 ranks have called: its main thread is asleep, at 0 % CPU", kind: NotInitialized, sure: Likely,
+		},
+		"the collective before it is one of a group of the job": {
+			calls: func(c *calls) {
+				pair := sub("0x2", 4, 5)
+				c.stood(c.all(), "overdue", ago, but(8)...).stood(pair, "overdue", 10*time.Second+time.Millisecond, 4).stood(pair, "overdue", 9*time.Second, 5)
+				split(c, but(8, 5)...)
+			},
+			soon: "rank 5 has not called ncclCommSplit for a split of communicator 0xa11, which 7 ranks have called: its main thread is asleep, at 0 % CPU", kind: NotInitialized, sure: Likely,
+		},
+		"its last call is to one rank": {
+			calls: func(c *calls) {
+				c.stood(c.all(), "overdue", ago, but(8, 5)...)
+				c.record(eventCallStopped, c.all(), 5, func(a pcommon.Map) {
+					stoodAt(10, c.at.Add(-9*time.Second), "overdue")(a)
+					a.PutStr("nccl.call.last_operation", "Send")
+					a.PutInt("nccl.call.last_root", 3)
+				})
+				split(c, but(8, 5)...)
+			},
+		},
 		"a rank has called on another communicator since": {
 			calls: func(c *calls) {
 				c.stood(c.all(), "overdue", ago, but(8)...).stood(sub("0x2", 5, 6), "overdue", time.Second, 5, 6)
