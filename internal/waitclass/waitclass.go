@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 )
 
@@ -209,12 +210,21 @@ func (t *Table) pythonRow(s Stack, level int) (*row, string) {
 	return nil, ""
 }
 
+// fitsFile: a name of one part may be that of a user's own folder or file.
 func (r *row) fitsFile(file string) bool {
-	if strings.HasSuffix(r.where, "/") {
-		return strings.Contains(file, "/"+r.where)
+	switch parts := strings.Count(r.where, "/"); {
+	case parts == 0:
+		return strings.HasSuffix(file, "/"+r.where) && standard.MatchString(file)
+	case !strings.HasSuffix(r.where, "/"):
+		return strings.HasSuffix(file, "/"+r.where)
+	case parts == 1:
+		return strings.Contains(file, "-packages/"+r.where)
 	}
-	return strings.HasSuffix(file, "/"+r.where)
+	return strings.Contains(file, "/"+r.where)
 }
+
+// standard is where Python's own modules are: its folder, or that folder as a zip file.
+var standard = regexp.MustCompile(`/python\d[\d.]*t?(\.zip)?/[^/]+$`)
 
 func (r *row) hasFunction(name string) bool {
 	name = name[strings.LastIndexByte(name, '.')+1:] // of a qualified name the last part

@@ -236,10 +236,41 @@ func TestWhatAThreadWaitsFor(t *testing.T) {
 			stack("hrtimer_nanosleep", "libc.so.6:clock_nanosleep"+eval+" libtorch_python.so: libtorch_cpu.so:_ZN5torch8autograd6Engine17evaluate_functionE libtorch_cpu.so:_ZN5torch8autograd6Engine11thread_mainE", "train.py:hook "+site+"torch/autograd/graph.py:_engine_run_backward train.py:main"),
 			OwnCode, "hrtimer_nanosleep", "",
 		},
+		"jax.distributed.initialize": {stack(futex, "libc.so.6:pthread_cond_wait xla_extension.so:"+eval, site+"jax/_src/distributed.py:initialize train.py:main"), Collective, "futex_do_wait", "futex"},
+		"torch.distributed.rpc, at its end": {
+			stack(futex, "libc.so.6:pthread_cond_wait libtorch_cpu.so:_ZN5torch11distributed3rpc"+eval, site+"torch/distributed/rpc/api.py:_all_gather "+site+"torch/distributed/rpc/api.py:shutdown train.py:main"),
+			Collective, "futex_do_wait", "futex",
+		},
+		"DeepEP waits on its CPU for the counts of the other ranks": {
+			stack("", "deep_ep_cpp.cpython-312-x86_64-linux-gnu.so:_ZN7deep_ep6Buffer18internode_dispatchE"+eval, site+"deep_ep/buffer.py:internode_dispatch train.py:main"), Collective, "", "",
+		},
+		"NVSHMEM finds its other ranks": {
+			stack("sk_wait_data tcp_recvmsg", "libc.so.6:recv nvshmem_bootstrap_uid.so.3: libnvshmem_host.so.3:nvshmemx_hostlib_init_attr"+eval, "train.py:main"), Collective, "sk_wait_data", "tcp",
+		},
+		"K DeepSpeed swaps in from NVMe": {
+			stack("read_events do_io_getevents __x64_sys_io_getevents", "libaio.so.1:io_getevents async_io.so:_ZN22deepspeed_aio_handle_t4waitEv"+eval, site+"deepspeed/runtime/swap_tensor/utils.py:swap_in train.py:main"),
+			Storage, "read_events", "aio",
+		},
+		"K io_uring": {stack("io_cqring_wait __do_sys_io_uring_enter", "liburing.so.2:__sys_io_uring_enter own.so:read"+eval, "train.py:main"), Storage, "io_cqring_wait", "io_uring"},
+		"GPUDirect Storage, and compiled code is not read": {
+			stack("nvfs_io_wait[nvidia_fs] nvfs_ioctl[nvidia_fs] __x64_sys_ioctl", "", "train.py:load"), Storage, "nvfs_io_wait", "nvidia_fs",
+		},
+		"K gfs2 waits for a lock of the cluster": {stack("dlm_wait[dlm] gfs2_glock_wait[gfs2] gfs2_open[gfs2]", "", ""), Storage, "dlm_wait", "gfs2"},
+		"K a software RAID":                      {stack("md_super_wait[md_mod] md_write_start[md_mod] raid5_make_request[raid456]", "", ""), Storage, "md_super_wait", "block"},
+		"Ray Data": {
+			stack(futex, "libc.so.6:pthread_cond_wait _raylet.so:"+eval, site+"ray/_private/worker.py:get "+site+"ray/data/iterator.py:iter_torch_batches train.py:main"), DataLoading, "futex_do_wait", "futex",
+		},
 		"computes":         {stack("", "libopenblas.so.0:dgemm_kernel"+eval, "train.py:step"), OwnCode, "", ""},
 		"nothing is known": {Stack{}, OwnCode, "", ""},
 		"a program that is called as a collective is not one": {stack("", "myncclthing:ncc libfoo.so:xnccl_y", "torch_distributed.py:all_reduce mytorch/distributed/distributed_c10d.pyx:f"), OwnCode, "", ""},
-		"a user's own file called socket.py":                  {stack("", "", "/home/u/mysocket.py:read"), OwnCode, "", ""},
+		"a user's own file called mysocket.py":                {stack("", "", "/home/u/mysocket.py:read"), OwnCode, "", ""},
+		"a user's own file called socket.py":                  {stack("", "", "/home/u/socket.py:read"), OwnCode, "", ""},
+		"a user's own queue.py beside an environment":         {stack("", "", "/home/u/python3/src/queue.py:get"), OwnCode, "", ""},
+		"a user's own folder called grain":                    {stack(futex, "libc.so.6:pthread_cond_wait"+eval, "/usr/lib/python3.14/threading.py:wait /home/u/grain/train.py:step"), Lock, "futex_do_wait", "futex"},
+		"a user's own folder called safetensors":              {stack("hrtimer_nanosleep", "libc.so.6:clock_nanosleep"+eval, "/home/u/safetensors/convert.py:main"), OwnCode, "hrtimer_nanosleep", ""},
+		"grain of a virtual environment":                      {stack("", "", "/home/u/.venv/lib/python3.12/site-packages/grain/_src/python/data_loader.py:next /home/u/grain/train.py:step"), DataLoading, "", ""},
+		"a checkout of Megatron-LM":                           {stack("", "", "/workspace/Megatron-LM/megatron/core/pipeline_parallel/p2p_communication.py:recv /workspace/Megatron-LM/pretrain_gpt.py:main"), Collective, "", ""},
+		"K the standard library in a zip file":                {stack("", "", "/opt/app/python312.zip/queue.py:get train.py:main"), Lock, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := table.Of(tc.stack)
@@ -290,7 +321,10 @@ func frameOf(layer string, r row, name string) Stack {
 		if strings.HasSuffix(file, "/") {
 			file += "x/y.py"
 		}
-		return Stack{Python: []Python{{"/site-packages/" + file, name}}}
+		if !strings.Contains(file, "/") {
+			return Stack{Python: []Python{{"/usr/lib/python3.13t/" + file, name}}}
+		}
+		return Stack{Python: []Python{{"/opt/venv/lib/python3.12/site-packages/" + file, name}}}
 	case "native":
 		if r.where == "*" {
 			return Stack{Native: []Native{{"/opt/own.so", name + "X"}}}

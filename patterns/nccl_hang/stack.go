@@ -72,7 +72,7 @@ func stackOf(event string, at int64, a pcommon.Map) stackPlace {
 
 // remote are owners of functions of the kernel that are file systems of several hosts
 // (internal/waitclass/rows.txt).
-var remote = map[string]bool{"nfs": true, "lustre": true, "weka": true, "gpfs": true, "beegfs": true, "ceph": true, "cifs": true, "9p": true, "fuse": true}
+var remote = map[string]bool{"nfs": true, "lustre": true, "weka": true, "gpfs": true, "beegfs": true, "ceph": true, "cifs": true, "9p": true, "fuse": true, "gfs2": true, "ocfs2": true}
 
 // mountOf says which file system a thread waits for. A disk of the host is another one on each.
 func mountOf(a pcommon.Map) (mount, storage string) {
