@@ -688,7 +688,7 @@ func (p *place) does() doings {
 func (p *place) waitsItself() bool {
 	who := p.caller
 	polls := who.doing.Silence == socketstall.Long && who.stack.Class == classGPU && who.stack.Reason != reasonAsleep
-	return !p.ended && !p.left && !polls && who.stuckInCall()
+	return !p.ended && !p.left && !polls && who.stuckInCall() && !who.stack.inDriver()
 }
 
 // ranksOf are ranks of the job, or else of the communicator.
@@ -731,6 +731,9 @@ func (p *place) words() string {
 	}
 	if p.left {
 		return "it has ended the communicator"
+	}
+	if stack := &p.caller.stack; stack.inDriver() && stack.At >= p.caller.last() {
+		return stack.words()
 	}
 	return doesInWords(p.caller.state, &p.caller.doing)
 }

@@ -418,7 +418,7 @@ func (r *callRun) below(found []*Finding, now int64) (more []*Finding) {
 // its stacks.
 func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 	var in *communicator
-	ranks, newest, same := 0, int64(0), true
+	ranks, drivers, newest, same := 0, 0, int64(0), true
 	looked := r.told != nil && r.told.Below // a debugger comes after the hang, and takes nothing back
 	for _, who := range r.callers {
 		if len(who.places) == 0 {
@@ -432,13 +432,16 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 			return nil
 		}
 		ranks++
+		if who.stack.inDriver() {
+			drivers++
+		}
 		same = same && c.even == alike
 		newest = max(newest, who.last())
 		if in == nil || in != c && c.widerThan(in) {
 			in = c
 		}
 	}
-	if in == nil || ranks < r.world {
+	if in == nil || ranks < r.world || drivers > 0 && drivers < ranks { // its driver holds one up: stacks say whom
 		return nil
 	}
 	if at := newest + int64(r.options.StuckWait); now < at {

@@ -380,3 +380,55 @@ func TestARankInBackward(t *testing.T) {
 		})
 	}
 }
+
+// TestARankInDInItsDriver: it launches nothing, whatever its stack says that it waits for.
+func TestARankInDInItsDriver(t *testing.T) {
+	inDriver := stack{class: "gpu", function: "rwsem_down_read_slowpath", owner: "nvidia", silence: "overdue", activity: "idle", state: "disk_sleep"}
+	inFence, launches := inDriver, inDriver
+	inFence.function, launches.class = "dma_fence_default_wait", "collective"
+	lacks := func(c *calls) *calls {
+		return c.stands(c.all(), 10, "overdue", but(8, 3)...).stands(c.all(), 9, "overdue", 3)
+	}
+	called := func(c *calls) *calls { return c.stands(c.all(), 10, "overdue", but(8)...) }
+	for name, tc := range map[string]struct {
+		records  func(*calls)
+		kind     Kind // "" for no finding within the first seconds
+		sure     Sureness
+		later    Kind // after a minute
+		culprits []int
+	}{
+		"it lacks a call":                       {records: func(c *calls) { lacks(c).stand(inCollective, but(8, 3)...).stand(inDriver, 3) }, kind: NotCalled, sure: Certain, culprits: []int{3}},
+		"it lacks a call, and waits in a fence": {records: func(c *calls) { lacks(c).stand(inCollective, but(8, 3)...).stand(inFence, 3) }, later: Apart},
+		"no call is seen":                       {records: func(c *calls) { c.stand(inCollective, but(8, 3)...).stand(inDriver, 3) }, kind: Outside, sure: Likely, culprits: []int{3}},
+		"all have called, and it launches":      {records: func(c *calls) { called(c).stand(gpuAsleep, but(8, 3)...).stand(launches, 3) }, kind: Outside, sure: Likely, culprits: []int{3}},
+		"all have called, and all are there":    {records: func(c *calls) { called(c).stand(inDriver, but(8)...) }, later: AllCalled},
+		"no call is seen, and all launch":       {records: func(c *calls) { c.stand(launches, but(8)...) }, later: AllWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCalls(8)
+			tc.records(c)
+			j := newJoin(DefaultOptions)
+			j.Add(c.list, c.at.Add(time.Second))
+			soon := append(findings(j.Advance(c.at.Add(settled))), findings(j.Advance(c.at.Add(settled+time.Duration(mountSpeaks))))...)
+			j = requireSameState(t, j)
+			late := findings(j.Advance(c.at.Add(2 * DefaultOptions.StuckWait)))
+			kind := tc.later
+			found := late
+			if tc.kind != "" {
+				kind, found = tc.kind, soon
+				require.Empty(t, late)
+			} else {
+				require.Empty(t, soon)
+			}
+			require.Len(t, found, 1)
+			require.Equal(t, kind, found[0].Kind)
+			require.Equal(t, tc.culprits, found[0].Culprits)
+			if tc.culprits != nil {
+				require.Equal(t, "its main thread is blocked in the kernel, in rwsem_down_read_slowpath of nvidia", found[0].Does)
+			}
+			if tc.sure != "" {
+				require.Equal(t, tc.sure, found[0].Sure, "%q", found[0].Because)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package ncclhang
 
 import (
 	"cmp"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -62,6 +63,8 @@ func stackOf(event string, at int64, a pcommon.Map) stackPlace {
 	}
 	if letter := str(a, "process.stack.state"); p.State == "" && (letter == "T" || letter == "t") {
 		p.State = socketstall.Stopped
+	} else if p.State == "" && letter == "D" {
+		p.State = socketstall.DiskSleep
 	}
 	p.Mount, p.Storage = mountOf(a)
 	if p.Storage == "" && (p.Class == classStorage || p.Class == classData) && remote[p.Owner] && p.Mount == "" {
@@ -150,10 +153,17 @@ func (p *stackPlace) waits() bool {
 	return p.Standing && (p.Class == classCollective || p.Class == classGPU) && !p.State.Halted()
 }
 
+// inDriver reports whether it waits for a driver, without end as far as is seen, where others wait in
+// a collective or for a GPU: whoever waits for those sleeps so that a signal wakes it (state S), but in a
+// fence of the kernel (drivers/dma-buf/dma-fence.c).
+func (p *stackPlace) inDriver() bool {
+	return p.waits() && p.Reason == reasonAsleep && p.State == socketstall.DiskSleep && !strings.HasPrefix(p.Function, "dma_fence")
+}
+
 // outside reports whether it stands somewhere else. Of a rank that was looked at since another
 // one ended nobody knows.
 func (p *stackPlace) outside() bool {
-	return p.Standing && !p.waits() && !p.hidden() && p.Reason != reasonPeerEnd
+	return p.Standing && (!p.waits() || p.inDriver()) && !p.hidden() && p.Reason != reasonPeerEnd
 }
 
 // hidden reports whether it stands where nobody could read: what waits for nothing that is known

@@ -45,13 +45,16 @@ func (r *callRun) stacked() *ranksByStack {
 	for rank, c := range s.of {
 		switch {
 		case c == nil:
-		case c.stack.waits():
+		case c.stack.waits() && !c.stack.inDriver():
 			s.waits = append(s.waits, rank)
 		case c.stack.hidden():
 			s.hidden = append(s.hidden, rank)
 		default:
 			s.outside = append(s.outside, rank)
 		}
+	}
+	if len(s.waits) == 0 && !slices.ContainsFunc(s.outside, func(rank int) bool { return !s.of[rank].stack.inDriver() }) {
+		s.waits, s.outside = s.outside, nil // nobody waits for them alone: what is common to them is to blame
 	}
 	return s
 }
@@ -175,8 +178,10 @@ func (s *ranksByStack) waited() int64 {
 // few finds that a small group stands outside of the collective in which all the others wait. shown
 // says that all have called it.
 func (s *ranksByStack) few(shown bool, now int64) *Finding {
-	// What all have called runs on a GPU whether the rank stands elsewhere or not.
-	launched := func(rank int) bool { return shown && s.of[rank].stack.Class == classGPU }
+	// What all have called runs on a GPU whether the rank stands elsewhere or not, unless its driver has
+	// not launched it.
+	driver := !slices.ContainsFunc(s.outside, func(rank int) bool { return !s.of[rank].stack.inDriver() })
+	launched := func(rank int) bool { return shown && !driver && s.of[rank].stack.Class == classGPU }
 	if len(s.waits) == 0 || slices.ContainsFunc(s.waits, launched) {
 		return nil
 	}
@@ -324,6 +329,8 @@ func (s *ranksByStack) elsewhere() string {
 // words says what a process does whose main thread stands.
 func (p *stackPlace) words() string {
 	switch halted := p.State.Halted(); {
+	case p.inDriver() && p.Function != "" && p.Owner != "":
+		return "its main thread is blocked in the kernel, in " + p.Function + " of " + p.Owner
 	case p.Reason == reasonSpins && !halted:
 		return "its main thread executes nothing but a loop"
 	case p.Reason == reasonSameCall && p.Doing.Activity == "" && !halted:

@@ -18,10 +18,10 @@ import (
 
 // stack is where the main thread of a rank stands, and since when.
 type stack struct {
-	class, reason, function, silence, activity, state, mount string
-	since                                                    time.Duration
-	pid                                                      int64
-	hash, unread                                             string
+	class, reason, function, owner, silence, activity, state, mount string
+	since                                                           time.Duration
+	pid                                                             int64
+	hash, unread                                                    string
 }
 
 func (s stack) put(a pcommon.Map) {
@@ -35,6 +35,7 @@ func (s stack) put(a pcommon.Map) {
 	}
 	a.PutStr("process.stack.reason", reason)
 	a.PutStr("process.stack.kernel_function", s.function)
+	a.PutStr("process.stack.kernel_owner", s.owner)
 	hash := s.hash
 	if hash == "" {
 		hash = s.class
