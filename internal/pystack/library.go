@@ -21,5 +21,22 @@ func Library(file string) bool {
 	case file == "__init__", strings.HasPrefix(file, "<"):
 		return true
 	}
-	return installed.MatchString(file)
+	return installed.MatchString(file) || Generated(file)
+}
+
+// caches are where compilers write what they make of a program, unless they are told another place.
+var caches = regexp.MustCompile(`/torchinductor_[^/]*/|/\.triton/cache/`)
+
+// cached is a file of TorchInductor in whichever folder: "c" and 51 letters of base 32, in a folder
+// whose name is the first two of these (torch/_inductor/cache_key.py, and get_path of codecache.py).
+var cached = regexp.MustCompile(`/([a-z2-7]{2})/c([a-z2-7]{2})[a-z2-7]{49}\.py$`)
+
+// Generated reports whether a compiler wrote a file: nobody knows its lines, and its name may be
+// another one on each rank.
+func Generated(file string) bool {
+	if caches.MatchString(file) {
+		return true
+	}
+	name := cached.FindStringSubmatch(file)
+	return name != nil && name[1] == name[2]
 }

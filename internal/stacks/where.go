@@ -66,7 +66,7 @@ func word(name string) string {
 }
 
 // Hash is the same for threads that are in the same place: in file, function and line of all
-// frames of Python, or else in the functions of compiled code, or else in those of the kernel.
+// frames of Python (without the names of files that a compiler wrote), or else in the functions of compiled code, or else in those of the kernel.
 func (t *Thread) Hash() uint64 {
 	h := fnv.New64a()
 	add := func(text string) {
@@ -76,7 +76,9 @@ func (t *Thread) Hash() uint64 {
 		_, _ = io.WriteString(h, text)
 	}
 	for _, f := range t.Python {
-		add(f.File)
+		if !pystack.Generated(f.File) {
+			add(f.File)
+		}
 		add(f.Function)
 		add(fmt.Sprint(f.Line))
 	}

@@ -29,7 +29,11 @@ func TestWhereIsTheUsersOwnLine(t *testing.T) {
 		"below an __init__":  {[]pystack.Frame{at("/usr/lib/python3/dist-packages/torch/serialization.py", 803, "_open_zipfile_writer_file.__init__"), at("__init__", 0, "__init__"), at("/a/train.py", 263, "run"), at("/a/train.py", 9, "main")}, "train.py:263 in run < main"},
 		"many callers":       {[]pystack.Frame{at("/a/m.py", 1, "a"), at("/a/m.py", 2, "b"), at("/a/m.py", 3, "c"), at("/a/m.py", 4, "d"), at("/a/m.py", 5, "e")}, "m.py:1 in a < b < c < d"},
 		"a name without end": {[]pystack.Frame{at("/a/"+strings.Repeat("ä", 1000), 1, strings.Repeat("f", 1000))}, strings.Repeat("ä", 32) + "…:1 in " + strings.Repeat("f", 64) + "…"},
-		"no Python":          {nil, ""},
+		"a compiled step": {[]pystack.Frame{
+			at("/tmp/torchinductor_root/7k/c7kq2xw5n3.py", 1423, "call"), at(site+"torch/_inductor/output_code.py", 466, "__call__"),
+			at(site+"torch/_dynamo/eval_frame.py", 655, "_fn"), at("/app/train.py", 120, "step"), at("/app/train.py", 200, "main"),
+		}, "train.py:120 in step < main"},
+		"no Python": {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			thread := Thread{Python: tc.frames}
@@ -46,6 +50,11 @@ func TestHashIsOfThePlace(t *testing.T) {
 	same.TID, same.State, same.GIL = 2, 'D', true
 	same.Native, same.Kernel = nil, nil // of the same line at another moment
 	require.Equal(t, here.Hash(), same.Hash())
+	compiled := func(file string) uint64 {
+		t := Thread{Python: []pystack.Frame{at("/tmp/torchinductor_root/"+file, 1423, "call"), at("/a/train.py", 120, "save")}}
+		return t.Hash()
+	}
+	require.Equal(t, compiled("7k/c7kq2xw5n3.py"), compiled("ab/cabq2xw5n3.py"), "the number of its GPU is in the code of each rank")
 	seen := map[uint64]string{here.Hash(): "here"}
 	for name, change := range map[string]func(*Thread){
 		"another line":     func(t *Thread) { t.Python = []pystack.Frame{at("/a/train.py", 121, "save")} },
