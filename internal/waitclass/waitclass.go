@@ -134,6 +134,9 @@ func parse(text string) (*Table, error) {
 // not at the lock that its frames speak of: it takes it, or has it, and a file system does not
 // answer. So it is with the threads of backward. A native row of OwnCode says that the thread runs
 // what is farther out itself: those rows do not count, and it does not wait for other threads there.
+//
+// A futex or a socket, where no frame of user space is read, says nothing: in a collective threads wait
+// so, too.
 func (t *Table) Of(s Stack) Wait {
 	w := Wait{Class: OwnCode}
 	function, in := t.place(s.Kernel)
@@ -150,6 +153,8 @@ func (t *Table) Of(s Stack) Wait {
 			case r.class == OwnCode:
 				itself = true
 				continue
+			case i == kernelLayer && r.anybody() && len(s.Native)+len(s.Python) == 0:
+				continue
 			case r.class == Backward && itself, i < kernelLayer && (r.class == Lock || r.class == Backward) && in != nil && in.class != Lock:
 				continue
 			}
@@ -159,6 +164,9 @@ func (t *Table) Of(s Stack) Wait {
 	}
 	return w
 }
+
+// anybody reports whether a function of the kernel only says how a thread waits for another.
+func (r *row) anybody() bool { return r.level > 0 && (r.class == Network || r.where == "futex") }
 
 // kernelLayer is which of the layers is the kernel's.
 const kernelLayer = 2

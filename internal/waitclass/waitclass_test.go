@@ -260,8 +260,11 @@ func TestWhatAThreadWaitsFor(t *testing.T) {
 		"Ray Data": {
 			stack(futex, "libc.so.6:pthread_cond_wait _raylet.so:"+eval, site+"ray/_private/worker.py:get "+site+"ray/data/iterator.py:iter_torch_batches train.py:main"), DataLoading, "futex_do_wait", "futex",
 		},
-		"computes":         {stack("", "libopenblas.so.0:dgemm_kernel"+eval, "train.py:step"), OwnCode, "", ""},
-		"nothing is known": {Stack{}, OwnCode, "", ""},
+		"M nobody could read more than the kernel's part": {stack(futex, "", ""), OwnCode, "futex_do_wait", "futex"},
+		"the same of a socket":                            {stack("sk_wait_data tcp_recvmsg_locked tcp_recvmsg", "", ""), OwnCode, "sk_wait_data", "tcp"},
+		"the same of a file":                              {stack("io_schedule folio_wait_bit_common filemap_read", "", ""), Storage, "folio_wait_bit_common", "page_cache"},
+		"computes":                                        {stack("", "libopenblas.so.0:dgemm_kernel"+eval, "train.py:step"), OwnCode, "", ""},
+		"nothing is known":                                {Stack{}, OwnCode, "", ""},
 		"a program that is called as a collective is not one": {stack("", "myncclthing:ncc libfoo.so:xnccl_y", "torch_distributed.py:all_reduce mytorch/distributed/distributed_c10d.pyx:f"), OwnCode, "", ""},
 		"a user's own file called mysocket.py":                {stack("", "", "/home/u/mysocket.py:read"), OwnCode, "", ""},
 		"a user's own file called socket.py":                  {stack("", "", "/home/u/socket.py:read"), OwnCode, "", ""},
@@ -334,7 +337,7 @@ func frameOf(layer string, r row, name string) Stack {
 	if module, ok := strings.CutPrefix(name, "["); ok {
 		return Stack{Kernel: []Function{{"anything", strings.TrimSuffix(module, "]")}}}
 	}
-	return Stack{Kernel: []Function{{name, ""}}}
+	return Stack{Kernel: []Function{{name, ""}}, Native: []Native{{"/opt/own.so", "f"}}}
 }
 
 func TestALineThatIsNoRowIsAnError(t *testing.T) {
