@@ -206,10 +206,14 @@ func TestWhatAThreadWaitsFor(t *testing.T) {
 		"registers memory for RDMA":    {stack("__schedule schedule mlx5_cmd_exec[mlx5_core] mlx5_ib_reg_user_mr[mlx5_ib] ib_uverbs_ioctl[ib_uverbs]", "libc.so.6:ioctl libibverbs.so.1:ibv_reg_mr", ""), Network, "mlx5_cmd_exec", "mlx5"},
 		"NCCL registers memory":        {stack("mlx5_cmd_exec[mlx5_core]", "libc.so.6:ioctl libibverbs.so.1:ibv_reg_mr libnccl.so.2: libnccl.so.2:ncclCommInitRank", ""), Collective, "mlx5_cmd_exec", "mlx5"},
 		"a page that user space fills": {stack("handle_userfault do_anonymous_page handle_mm_fault", "", ""), Storage, "handle_userfault", "userfaultfd"},
-		"P a GPU's rank in backward: its threads do the work": {
-			stack(futex, "libc.so.6:pthread_cond_wait libstdc++.so.6:_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE libtorch_cpu.so: libtorch_cpu.so:_ZN5torch8autograd6Engine11thread_mainERKSt10shared_ptrINS0_9GraphTaskEE libtorch_cpu.so:_ZN5torch8autograd6Engine23execute_with_graph_taskERKSt10shared_ptr libtorch_python.so:"+eval,
-				site+"torch/autograd/graph.py:_engine_run_backward "+site+"torch/autograd/__init__.py:backward "+site+"torch/_tensor.py:backward train.py:main"),
+		"M a rank of a device of its own in backward, whose thread does the work": {
+			stack(futex, "libc.so.6:pthread_cond_wait libtorch_cpu.so.2.14.1: libtorch_cpu.so.2.14.1:_ZN5torch8autograd6Engine11thread_mainERKSt10shared_ptrINS0_9GraphTaskEE libtorch_cpu.so.2.14.1:_ZN5torch8autograd6Engine23execute_with_graph_taskERKSt10shared_ptr libtorch_python.so.2.14.1: libtorch_cpu.so.2.14.1:_ZN5torch8autograd6Engine7executeERKSt6vector libtorch_python.so.2.14.1:"+eval,
+				site+"torch/autograd/graph.py:_engine_run_backward "+site+"torch/autograd/__init__.py:backward "+site+"torch/_tensor.py:Tensor.backward train.py:main"),
 			Backward, "futex_do_wait", "futex",
+		},
+		"M that thread, in a function of the user": {
+			stack("hrtimer_nanosleep", "libc.so.6:clock_nanosleep python3.14: libtorch_python.so.2.14.1: libtorch_cpu.so.2.14.1:_ZN5torch8autograd6Engine17evaluate_functionE libtorch_cpu.so.2.14.1:_ZN5torch8autograd6Engine11thread_mainE", "train.py:F.backward "+site+"torch/autograd/function.py:BackwardCFunction.apply"),
+			OwnCode, "hrtimer_nanosleep", "",
 		},
 		"the same, and compiled code is not read": {
 			stack(futex, "", site+"torch/autograd/graph.py:_engine_run_backward "+site+"torch/autograd/__init__.py:backward train.py:main"), Backward, "futex_do_wait", "futex",
