@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,9 +25,13 @@ import (
 // What became of a verdict, as metadata.yaml lists it.
 const (
 	outcomeInvalid   = "invalid"
+	outcomeLost      = "lost"
 	outcomePrinted   = "printed"
 	outcomeUnchanged = "unchanged"
 )
+
+// mostWaiting bounds the verdicts that wait for a stream which takes nothing.
+const mostWaiting = 1000
 
 // terminal prints what is new about each incident, and what runs that ended came to.
 type terminal struct {
@@ -40,7 +45,8 @@ type terminal struct {
 
 	mu     sync.Mutex // one batch at a time: blocks do not interleave
 	shown  *memory
-	warned bool // an invalid verdict was logged; the metric counts the rest
+	waits  []verdict.Verdict // the stream did not take them
+	warned bool              // an invalid verdict was logged; the metric counts the rest
 }
 
 func newTerminal(config *Config, set exporter.Settings, out io.Writer, now func() time.Time) (*terminal, error) {
@@ -72,14 +78,39 @@ func useColor(mode string, out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// consume prints the verdicts among ld. What was printed is remembered only
-// once it is written, so a sender that tries again after an error loses nothing.
+// consume prints the verdicts among ld, and those that a stream which refused has not taken.
+// Such a stream is no reason to hold up what other exporters are told.
 func (t *terminal) consume(ctx context.Context, ld plog.Logs) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	found := append(t.waits, t.verdicts(ctx, ld)...)
+	refused := t.show(ctx, found)
+	if refused != nil && len(t.waits) == 0 {
+		t.logger.Warn("verdicts wait for what prints them", zap.Error(refused))
+	}
+	t.waits = nil
+	if refused != nil {
+		lost := max(len(found)-mostWaiting, 0)
+		t.count(ctx, lost, outcomeLost)
+		t.waits = slices.Clone(found[lost:])
+	}
+	if t.config.Format == formatJSON { // a line of JSON is a verdict: its readers know no other
+		return nil
+	}
+	var text bytes.Buffer
+	t.summaries(ctx, &text, ld)
+	return t.write(&text)
+}
+
+// show prints what is new about each incident. What was printed is remembered only once it
+// is written.
+func (t *terminal) show(ctx context.Context, found []verdict.Verdict) error {
+	count := map[string]int{}
+	for i := range found {
+		count[found[i].IncidentID]++
+	}
 	var text bytes.Buffer
 	var changes []change
-	found, count := t.verdicts(ctx, ld)
 	for _, news := range verdict.Incidents(found) {
 		c := change{before: t.shown.incident(news[0].IncidentID)}
 		c.after = t.shown.merge(c.before, news)
@@ -89,15 +120,20 @@ func (t *terminal) consume(ctx context.Context, ld plog.Logs) error {
 		c.verdicts = count[news[0].IncidentID]
 		changes = append(changes, c)
 	}
-	if t.config.Format != formatJSON { // a line of JSON is a verdict: its readers know no other
-		t.summaries(ctx, &text, ld)
-	}
-	if text.Len() > 0 {
-		if _, err := t.out.Write(text.Bytes()); err != nil {
-			return fmt.Errorf("write verdicts to %s: %w; check that what reads it still runs, or set stream to the other one", t.config.Stream, err)
-		}
+	if err := t.write(&text); err != nil {
+		return err
 	}
 	t.remember(ctx, changes)
+	return nil
+}
+
+func (t *terminal) write(text *bytes.Buffer) error {
+	if text.Len() == 0 {
+		return nil
+	}
+	if _, err := t.out.Write(text.Bytes()); err != nil {
+		return fmt.Errorf("write verdicts to %s: %w; check that what reads it still runs, or set stream to the other one", t.config.Stream, err)
+	}
 	return nil
 }
 
@@ -129,9 +165,8 @@ type change struct {
 	printed       bool
 }
 
-// verdicts reads the verdicts among ld and counts them by incident.
-func (t *terminal) verdicts(ctx context.Context, ld plog.Logs) (found []verdict.Verdict, count map[string]int) {
-	count = map[string]int{}
+// verdicts reads the verdicts among ld.
+func (t *terminal) verdicts(ctx context.Context, ld plog.Logs) (found []verdict.Verdict) {
 	for _, resource := range ld.ResourceLogs().All() {
 		for _, scope := range resource.ScopeLogs().All() {
 			for _, record := range scope.LogRecords().All() {
@@ -139,14 +174,13 @@ func (t *terminal) verdicts(ctx context.Context, ld plog.Logs) (found []verdict.
 				switch {
 				case err == nil:
 					found = append(found, v)
-					count[v.IncidentID]++
 				case !errors.Is(err, verdict.ErrNotVerdict):
 					t.invalid(ctx, err)
 				}
 			}
 		}
 	}
-	return found, count
+	return found
 }
 
 func (t *terminal) invalid(ctx context.Context, err error) {
@@ -194,6 +228,9 @@ func (t *terminal) remember(ctx context.Context, changes []change) {
 }
 
 func (t *terminal) count(ctx context.Context, n int, outcome string) {
+	if n == 0 {
+		return
+	}
 	t.telemetry.ExporterTerminalVerdicts.Add(ctx, int64(n), metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 

@@ -169,13 +169,29 @@ func TestJSONIsOneVerdictALine(t *testing.T) {
 func TestNothingIsLostOrRepeatedWhenTheTerminalRefuses(t *testing.T) {
 	b := newBench(t, nil)
 	b.out.refuse = errors.New("input/output error")
-	err := b.consume(context.Background(), records(lost("inc-1")))
-	require.ErrorContains(t, err, "write verdicts to stdout: input/output error")
+	for range 3 {
+		require.Empty(t, b.send(t, lost("inc-1")), "and no other exporter waits for this one")
+	}
+	require.Equal(t, 1, b.logs.FilterFieldKey("error").Len(), "one line")
+	require.Contains(t, b.logs.All()[0].ContextMap()["error"], "write verdicts to stdout: input/output error")
 
 	b.out.refuse = nil
-	require.Contains(t, b.send(t, lost("inc-1")), "CRITICAL  GPU lost")
+	require.Contains(t, b.send(t), "CRITICAL  GPU lost", "with whatever comes next")
 	require.Empty(t, b.send(t, lost("inc-1")))
-	b.requireVerdicts(t, map[string]int64{"printed": 1, "unchanged": 1})
+	b.requireVerdicts(t, map[string]int64{"printed": 3, "unchanged": 1})
+}
+
+func TestWhatWaitsForTheTerminalIsBounded(t *testing.T) {
+	b := newBench(t, nil)
+	b.out.refuse = errors.New("no space left on device")
+	for i := range mostWaiting + 50 {
+		b.send(t, lost(fmt.Sprintf("inc-%d", i)))
+	}
+	b.out.refuse = nil
+	printed := b.send(t)
+	require.NotContains(t, printed, "inc-49\n", "the oldest give way")
+	require.Contains(t, printed, fmt.Sprintf("inc-%d\n", mostWaiting+49))
+	b.requireVerdicts(t, map[string]int64{"printed": mostWaiting, "lost": 50})
 }
 
 func TestInvalidVerdictsAreCountedAndLoggedOnce(t *testing.T) {

@@ -28,8 +28,8 @@ func createLogs(ctx context.Context, set exporter.Settings, cfg component.Config
 	if err != nil {
 		return nil, err
 	}
-	// No queue and no timeout: a verdict is on the screen when the call returns,
-	// and the sender learns of it when it is not.
+	// No queue and no timeout: a verdict is on the screen when the call returns. What the
+	// screen does not take waits here.
 	return exporterhelper.NewLogs(ctx, set, cfg, t.consume,
 		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}),
 		exporterhelper.WithTimeout(exporterhelper.TimeoutConfig{Timeout: 0}),

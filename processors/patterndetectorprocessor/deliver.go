@@ -2,10 +2,13 @@ package patterndetectorprocessor
 
 import (
 	"context"
+	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.uber.org/zap"
@@ -109,7 +112,7 @@ func (d *detector) drain(ctx context.Context) {
 func (d *detector) settle(ctx context.Context, last uint64, n int, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err != nil && !consumererror.IsPermanent(err) {
+	if worthAgain(err) {
 		d.telemetry.ProcessorPatterndetectorDeliveryFailures.Add(ctx, 1)
 		if d.backoff == 0 {
 			d.logger.Warn("next consumer refuses verdicts; they wait and are tried again", zap.Error(err))
@@ -118,13 +121,35 @@ func (d *detector) settle(ctx context.Context, last uint64, n int, err error) bo
 		d.retryAt = d.clock.now().Add(d.backoff)
 		return false
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, exporterhelper.ErrQueueIsFull):
+		d.countDropped(ctx, n, droppedQueueFull)
+		d.logger.Error("the queue of an exporter is full; it gets these verdicts no more, the others have them", zap.Int("verdicts", n), zap.Error(err))
+	default:
 		d.countDropped(ctx, n, droppedRefused)
 		d.logger.Error("next consumer refuses verdicts for good; they are dropped", zap.Int("verdicts", n), zap.Error(err))
 	}
 	d.backoff, d.retryAt = 0, time.Time{}
 	d.forgetThrough(ctx, last)
 	return true
+}
+
+// worthAgain reports whether some consumer would take verdicts at another attempt. The next
+// consumer gives them to several, and its error is all of theirs: who has a queue that is
+// full, or refuses for good, does not hold up the others.
+func worthAgain(err error) bool {
+	switch wrapper := any(err).(type) {
+	case nil:
+		return false
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(wrapper.Unwrap(), worthAgain)
+	case interface{ Unwrap() error }:
+		if inner := wrapper.Unwrap(); inner != nil && consumererror.IsPermanent(inner) == consumererror.IsPermanent(err) {
+			return worthAgain(inner)
+		}
+	}
+	return !consumererror.IsPermanent(err) && !errors.Is(err, exporterhelper.ErrQueueIsFull)
 }
 
 // forgetThrough takes verdicts out of outbox and storage. mu is held.

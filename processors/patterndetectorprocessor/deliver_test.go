@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -220,5 +221,70 @@ func TestEngineMetrics(t *testing.T) {
 	for _, name := range []string{"records_irregular", "evicted", "held"} {
 		_, err := r.telemetry.GetMetric("otelcol_processor_patterndetector_" + name)
 		require.NoError(t, err)
+	}
+}
+
+// besideFullQueue is what the collector's fan-out does with two exporters of which one takes
+// nothing and whose queue is full: each gets each batch, and the errors of both are the answer.
+type besideFullQueue struct {
+	*downstream
+	answer func(verdicts bool, healthy error) error
+}
+
+func (b besideFullQueue) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
+	before := len(b.ids())
+	healthy := b.downstream.ConsumeLogs(ctx, ld)
+	return b.answer(healthy != nil || len(b.ids()) > before, healthy)
+}
+
+// A verdict that one exporter cannot take reaches the others, once.
+func TestAFullQueueKeepsNothingFromTheOthers(t *testing.T) {
+	r := newRig(t)
+	r.detector.next = besideFullQueue{r.next, func(verdicts bool, healthy error) error {
+		if !verdicts { // the exporter of alerts lets nothing else into its queue
+			return healthy
+		}
+		return consumererror.NewDownstream(errors.Join(healthy, fmt.Errorf("alert/slack: %w", exporterhelper.ErrQueueIsFull)))
+	}}
+	r.start(t)
+	const n = 250
+	for i := range n {
+		thing := fmt.Sprint("t", i)
+		r.send(t, "test.first", thing)
+		r.send(t, "test.second", thing)
+	}
+	for range 60 { // half an hour
+		r.clock.pass(31 * time.Second)
+	}
+	require.Len(t, r.next.ids(), n)
+	distinct := map[string]bool{}
+	for _, id := range r.next.ids() {
+		distinct[id] = true
+	}
+	require.Len(t, distinct, n)
+	r.requireDropped(t, droppedQueueFull, n)
+}
+
+// The answer of several consumers is one error. What one of them would take at another
+// attempt waits for it, whatever the others say.
+func TestWhoIsTriedAgain(t *testing.T) {
+	away, full := errors.New("away"), fmt.Errorf("slack: %w", exporterhelper.ErrQueueIsFull)
+	never := consumererror.NewPermanent(errors.New("malformed"))
+	for name, tt := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"taken":                                 {nil, false},
+		"away":                                  {away, true},
+		"a full queue":                          {full, false},
+		"refused for good":                      {never, false},
+		"refused for good, further on":          {consumererror.NewDownstream(never), false},
+		"a full queue beside a refusal":         {errors.Join(full, never), false},
+		"away beside a full queue":              {errors.Join(full, away), true},
+		"away beside a refusal":                 {errors.Join(never, away), true},
+		"away beside a refusal, further on":     {consumererror.NewDownstream(fmt.Errorf("forward: %w", errors.Join(never, away))), true},
+		"all of several, of which one was away": {consumererror.NewPermanent(errors.Join(full, away)), false},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tt.want, worthAgain(tt.err)) })
 	}
 }

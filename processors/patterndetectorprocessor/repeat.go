@@ -11,7 +11,8 @@ import (
 )
 
 // repeat tells the open verdicts again when that is due and nothing newer waits. They
-// are no part of the outbox: one that is refused is told at the next time.
+// are no part of the outbox: one that is refused is told at the next time. Those behind it are
+// told now: who refuses may be one consumer of several.
 func (d *detector) repeat(now time.Time) {
 	ctx, open := d.dueAgain(now)
 	if len(open) == 0 {
@@ -26,7 +27,6 @@ func (d *detector) repeat(now time.Time) {
 	for some := range slices.Chunk(open, mostAtOnce) {
 		if err := d.next.ConsumeLogs(ctx, d.repeatedLogs(some)); err != nil {
 			d.telemetry.ProcessorPatterndetectorDeliveryFailures.Add(context.Background(), 1)
-			return
 		}
 	}
 }

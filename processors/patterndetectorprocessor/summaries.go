@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/otel/attribute"
@@ -32,7 +31,7 @@ func (d *detector) tellSummaries(ctx context.Context) bool {
 		return false // what ails the history shows where verdicts are kept
 	}
 	refused := d.next.ConsumeLogs(calls, d.summaryLogs(runs))
-	left := refused == nil || consumererror.IsPermanent(refused)
+	left := !worthAgain(refused)
 	if err := k.keeper.Told(ctx, runs, left); err != nil {
 		d.telemetry.ProcessorPatterndetectorHistoryFailures.Add(context.Background(), 1)
 		return false

@@ -16,10 +16,11 @@ import (
 
 // Why verdicts were dropped, as metadata.yaml lists it.
 const (
-	droppedCorrupt = "corrupt"
-	droppedFull    = "full"
-	droppedInvalid = "invalid"
-	droppedRefused = "refused"
+	droppedCorrupt   = "corrupt"
+	droppedFull      = "full"
+	droppedInvalid   = "invalid"
+	droppedQueueFull = "queue_full"
+	droppedRefused   = "refused"
 )
 
 func (d *detector) countVerdict(ctx context.Context, v verdict.Verdict) {

@@ -67,7 +67,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterTerminalVerdicts, err = builder.meter.Int64Counter(
 		"otelcol_exporter_terminal_verdicts",
-		metric.WithDescription("Verdicts received, by what became of them. unchanged is an update without news for a reader or a delivery seen before; invalid is a verdict record that breaks the schema and was left out. [Development]"),
+		metric.WithDescription("Verdicts received, by what became of them. unchanged is an update without news for a reader or a delivery seen before; lost is the oldest of too many that wait for a stream which takes nothing; invalid is a verdict record that breaks the schema and was left out. [Development]"),
 		metric.WithUnit("{verdict}"),
 	)
 	errs = errors.Join(errs, err)

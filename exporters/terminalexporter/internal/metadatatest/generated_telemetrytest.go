@@ -40,7 +40,7 @@ func AssertEqualExporterTerminalIncidentsEvicted(t *testing.T, tt *componenttest
 func AssertEqualExporterTerminalVerdicts(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_terminal_verdicts",
-		Description: "Verdicts received, by what became of them. unchanged is an update without news for a reader or a delivery seen before; invalid is a verdict record that breaks the schema and was left out. [Development]",
+		Description: "Verdicts received, by what became of them. unchanged is an update without news for a reader or a delivery seen before; lost is the oldest of too many that wait for a stream which takes nothing; invalid is a verdict record that breaks the schema and was left out. [Development]",
 		Unit:        "{verdict}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

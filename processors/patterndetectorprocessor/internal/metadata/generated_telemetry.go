@@ -326,7 +326,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorPatterndetectorOutboxDropped, err = builder.meter.Int64Counter(
 		"otelcol_processor_patterndetector_outbox_dropped",
-		metric.WithDescription("Verdicts given up before the next consumer took them. full is the outbox at its limit, refused a permanent error of the next consumer, corrupt and invalid a stored verdict that cannot be read. [Development]"),
+		metric.WithDescription("Verdicts given up before the next consumer took them. full is the outbox at its limit, queue_full the queue of one exporter (the others have them), refused a permanent error of the next consumer, corrupt and invalid a stored verdict that cannot be read. [Development]"),
 		metric.WithUnit("{verdict}"),
 	)
 	errs = errors.Join(errs, err)

@@ -192,7 +192,7 @@ func AssertEqualProcessorPatterndetectorNearCrowded(t *testing.T, tt *componentt
 func AssertEqualProcessorPatterndetectorOutboxDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_patterndetector_outbox_dropped",
-		Description: "Verdicts given up before the next consumer took them. full is the outbox at its limit, refused a permanent error of the next consumer, corrupt and invalid a stored verdict that cannot be read. [Development]",
+		Description: "Verdicts given up before the next consumer took them. full is the outbox at its limit, queue_full the queue of one exporter (the others have them), refused a permanent error of the next consumer, corrupt and invalid a stored verdict that cannot be read. [Development]",
 		Unit:        "{verdict}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
