@@ -93,6 +93,9 @@ type notice struct {
 	Status string     `json:"status"` // firing or resolved
 	Drill  bool       `json:"drill,omitempty"`
 	Ends   *time.Time `json:"endsAt,omitempty"`
+	// Why an alert ends whose verdict goes on: explained by another root cause, no longer
+	// certain. Empty where it is over.
+	Why string `json:"why,omitempty"`
 	alert
 	Verdict verdict.Verdict `json:"verdict"`
 }

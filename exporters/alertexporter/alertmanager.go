@@ -16,8 +16,12 @@ type postable struct {
 }
 
 // standing is an alert that is open now. What is not told again ends by itself, so that
-// nothing stands for ever when this process is gone.
+// nothing stands for ever when this process is gone. What began by a clock that was ahead
+// begins now: an Alertmanager refuses an alert that begins after its end.
 func (c *Config) standing(a alert, now time.Time) postable {
+	if a.Starts.After(now) {
+		a.Starts = now
+	}
 	return postable{a, now.Add(c.lasts())}
 }
 

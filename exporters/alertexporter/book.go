@@ -1,6 +1,7 @@
 package alertexporter
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,8 +15,10 @@ import (
 const (
 	// mostOpen bounds the alerts that are open: 4 KiB each, all of it some 16 MiB.
 	mostOpen = 4096
-	// mostEntry bounds what is read back of one.
-	mostEntry = 64 << 10
+	// mostEntry bounds what is read back of one. An alert is 16 pieces of evidence and 16 of
+	// what was not seen of 1 KiB each (mostSeen), a headline of 1 KiB, a remedy of 2 KiB and
+	// labels of 4 KiB: 42 KiB, which the quotes of JSON can double.
+	mostEntry = 128 << 10
 	// mostRevisions bounds the memory of revisions, twice.
 	mostRevisions = 8192
 )
@@ -77,11 +80,21 @@ func (b *book) put(ctx context.Context, id string, entry *open) (gone string, er
 	if b.client == nil || err != nil {
 		return gone, err
 	}
-	text, err := json.Marshal(entry)
+	text, err := entry.text()
 	if err != nil {
 		return gone, err
 	}
 	return gone, b.client.Set(ctx, id, text)
+}
+
+// text is what is stored. Nobody shows it, so that no sign is escaped for the sake of HTML:
+// that would make six bytes of one.
+func (o *open) text() ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(o)
+	return out.Bytes(), err
 }
 
 func (b *book) hold(id string, entry *open) {

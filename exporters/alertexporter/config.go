@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/config/configretry"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -94,9 +95,7 @@ func (c *Config) Validate() error {
 		refuse(!isLabelName(name), fmt.Sprintf("labels: %q is no name of a label: write letters, digits and _, a letter first", name))
 		refuse(slices.Contains(ownLabels(), name), fmt.Sprintf("labels: %s is written from the verdict: choose another name", name))
 	}
-	if queue := c.QueueConfig.Get(); queue != nil {
-		refuse(queue.NumConsumers != 1, "sending_queue: num_consumers: must be 1, or an old revision of a verdict could come after a new one")
-	}
+	problems = append(problems, verdicts.QueueProblems(c.QueueConfig)...)
 	return errors.Join(problems...)
 }
 

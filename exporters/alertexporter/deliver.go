@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/tracecoreai/tracecore/exporters/alertexporter/internal/metadata"
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 )
 
@@ -29,6 +30,9 @@ const (
 
 // errRefused is an answer that no repetition changes.
 var errRefused = errors.New("it will never take this")
+
+// errTooLarge is errRefused, of what may pass in parts.
+var errTooLarge = fmt.Errorf("%w: it is too large", errRefused)
 
 // courier posts requests to the one address that it has.
 type courier struct {
@@ -86,7 +90,9 @@ func (c *courier) try(ctx context.Context, body []byte) error {
 }
 
 // judge says what an answer means. A token that is wrong or an address that is not there
-// can be mended, so that what they keep back waits.
+// can be mended, so that what they keep back waits. What says that nobody is there waits in
+// its order; every other answer may be about this one alone: a template of the receiver that
+// breaks, a firewall that dislikes a text.
 func judge(response *http.Response, answer []byte) error {
 	code := response.StatusCode
 	if code >= 200 && code < 300 {
@@ -96,17 +102,25 @@ func judge(response *http.Response, answer []byte) error {
 	switch {
 	case code >= 300 && code < 400:
 		return fmt.Errorf("%w: it leads to another address, which is not followed: set endpoint to that", said)
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+	case code == http.StatusUnauthorized:
 		return fmt.Errorf("%w: check its token or password", said)
+	case code == http.StatusForbidden:
+		return verdicts.Alone(fmt.Errorf("%w: check its token or password", said))
 	case code == http.StatusNotFound:
 		return fmt.Errorf("%w: check endpoint", said)
-	case code == http.StatusBadRequest || code == http.StatusRequestEntityTooLarge || code == http.StatusUnprocessableEntity:
+	case code == http.StatusRequestEntityTooLarge:
+		return fmt.Errorf("%w: %w", said, errTooLarge)
+	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
 		return fmt.Errorf("%w: %w", said, errRefused)
 	}
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		return exporterhelper.NewThrottleRetry(said, min(time.Duration(min(seconds, 1<<20))*time.Second, mostWait))
 	}
-	return said
+	switch code {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return said
+	}
+	return verdicts.Alone(said)
 }
 
 // withoutURL takes the URL out of an error: that of a webhook is a secret.

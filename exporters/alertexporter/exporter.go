@@ -27,6 +27,7 @@ import (
 
 // What became of a verdict, as metadata.yaml lists it.
 const (
+	outcomeAside     = "aside"
 	outcomeCrowded   = "crowded"
 	outcomeDrill     = "drill"
 	outcomeEnded     = "ended"
@@ -49,17 +50,17 @@ type alerts struct {
 	now       func() time.Time
 	telemetry *metadata.TelemetryBuilder
 	courier   *courier
-	began     time.Time
 	end       context.CancelFunc
 	rounds    sync.WaitGroup
 	standing  atomic.Int64 // how many are open, for a scrape that does not wait for requests
 
-	mu      sync.Mutex // verdicts and rounds take turns
-	book    *book
-	crowd   verdicts.Crowd
-	ends    map[string]told // told to an Alertmanager lately, by the ids of their verdicts
-	warned  map[string]bool // one log line for each outcome; metrics count the rest
-	waiting bool            // the last attempt failed; one log line for each outage
+	mu     sync.Mutex // verdicts and rounds take turns
+	turns  verdicts.Turns
+	book   *book
+	crowd  verdicts.Crowd
+	ends   map[string]told // told to an Alertmanager lately, by the ids of their verdicts
+	warned map[string]bool // one log line for each outcome; metrics count the rest
+	mute   bool            // the last renewal failed; one log line for each outage
 }
 
 func newAlerts(config *Config, set exporter.Settings, now func() time.Time) (*alerts, error) {
@@ -67,7 +68,12 @@ func newAlerts(config *Config, set exporter.Settings, now func() time.Time) (*al
 	if err != nil {
 		return nil, err
 	}
-	return &alerts{config: config, set: set, now: now, telemetry: telemetry, book: newBook(), ends: map[string]told{}, warned: map[string]bool{}, end: func() {}}, nil
+	a := &alerts{config: config, set: set, now: now, telemetry: telemetry, book: newBook(), ends: map[string]told{}, warned: map[string]bool{}, end: func() {}}
+	a.turns.Apply, a.turns.Count, a.turns.Now = a.settle, a.count, now
+	a.turns.Invalid = func() { a.count(context.Background(), outcomeInvalid) }
+	a.turns.Wait = func(err error) { set.Logger.Warn("alerts wait until they are taken", zap.Error(err)) }
+	a.turns.Refuse = func(err error) { a.warn(outcomeAside, err) }
+	return a, nil
 }
 
 func (a *alerts) start(ctx context.Context, host component.Host) error {
@@ -76,6 +82,9 @@ func (a *alerts) start(ctx context.Context, host component.Host) error {
 		return err
 	}
 	if err := a.prepare(ctx, host, client); err != nil {
+		return err
+	}
+	if err := a.turns.Start(ctx, host, a.set.ID, a.config.QueueConfig); err != nil {
 		return err
 	}
 	running, end := context.WithCancel(context.Background())
@@ -92,7 +101,6 @@ func (a *alerts) prepare(ctx context.Context, host component.Host, client storag
 	if err = a.book.load(ctx, client); err != nil {
 		return err
 	}
-	a.began = a.now()
 	a.standing.Store(int64(len(a.book.open)))
 	return a.telemetry.RegisterExporterAlertOpenCallback(func(_ context.Context, o metric.Int64Observer) error {
 		o.Observe(a.standing.Load())
@@ -104,10 +112,11 @@ func (a *alerts) shutdown(ctx context.Context) error {
 	a.end()
 	a.rounds.Wait()
 	a.telemetry.Shutdown()
+	err := a.turns.Close(ctx)
 	if a.book.client == nil {
-		return nil
+		return err
 	}
-	return a.book.client.Close(ctx)
+	return errors.Join(err, a.book.client.Close(ctx))
 }
 
 // consume applies the verdicts in their order. What could not be told now is the error's,
@@ -115,21 +124,22 @@ func (a *alerts) shutdown(ctx context.Context) error {
 func (a *alerts) consume(ctx context.Context, ld plog.Logs) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return verdicts.Apply(ld, func() { a.count(ctx, outcomeInvalid) }, func(f *verdicts.Found) error {
-		outcome, err := a.apply(ctx, f)
-		if errors.Is(err, errRefused) {
-			a.warn(outcomeRefused, err)
-			outcome, err = outcomeRefused, nil
-		}
-		if err != nil {
-			a.await(err)
-			return err
-		}
-		a.waiting = false
-		a.book.note(f.ID, f.Revision)
-		a.count(ctx, outcome)
-		return nil
-	})
+	return a.turns.Consume(ctx, ld)
+}
+
+// settle applies a verdict and counts what became of it.
+func (a *alerts) settle(ctx context.Context, f *verdicts.Found) error {
+	outcome, err := a.apply(ctx, f)
+	if errors.Is(err, errRefused) {
+		a.warn(outcomeRefused, err)
+		outcome, err = outcomeRefused, nil
+	}
+	if err != nil {
+		return err
+	}
+	a.book.note(f.ID, f.Revision)
+	a.count(ctx, outcome)
+	return nil
 }
 
 // apply does what one verdict asks for. An error is worth another attempt.
@@ -168,6 +178,21 @@ func (c *Config) silent(v *verdict.Verdict) string {
 		return outcomePartial
 	}
 	return outcomeMild
+}
+
+// goesOn says why an alert ends whose verdict is open, "" where what it told of is over.
+func (c *Config) goesOn(v *verdict.Verdict) string {
+	switch c.silent(v) {
+	case outcomeNotOpen:
+		return ""
+	case outcomeSymptom:
+		return "explained by another root cause"
+	case outcomePartial:
+		return "no longer certain"
+	case outcomeDrill:
+		return "a drill"
+	}
+	return "no longer severe"
 }
 
 // begin starts an alert, unless as many of its pattern and owner began lately as are told:
@@ -228,10 +253,14 @@ func (a *alerts) tell(ctx context.Context, status string, v *verdict.Verdict, ab
 	case a.config.Format != formatAlertmanager:
 		n := &notice{Status: status, Drill: v.Drill, alert: about, Verdict: *v}
 		if status == resolved {
-			n.Ends = &ends
+			n.Ends, n.Why = &ends, a.config.goesOn(v)
 		}
 		body, err = a.config.bodyOf(n)
 	case status == resolved:
+		if why := a.config.goesOn(v); why != "" {
+			about.Annotations = maps.Clone(about.Annotations)
+			about.Annotations["why"] = why
+		}
 		over := ended(about, ends, a.now())
 		a.ends[v.ID] = told{over, a.now()}
 		body, err = safetext.Marshal([]postable{over})
@@ -270,15 +299,17 @@ func (a *alerts) stored(err error) {
 	}
 }
 
-// keep renews what is open now and then.
+// keep makes a round now and then.
 func (a *alerts) keep(ctx context.Context) {
 	tick := time.NewTicker(a.config.Resend)
 	defer tick.Stop()
 	for {
-		if err := a.renew(ctx); err != nil && ctx.Err() == nil {
-			a.mu.Lock()
-			a.await(err)
-			a.mu.Unlock()
+		err := a.renew(ctx)
+		if ctx.Err() == nil {
+			if err != nil && !a.mute {
+				a.set.Logger.Warn("open alerts are not renewed until they are taken", zap.Error(err))
+			}
+			a.mute = err != nil
 		}
 		select {
 		case <-ctx.Done():
@@ -288,14 +319,16 @@ func (a *alerts) keep(ctx context.Context) {
 	}
 }
 
-// renew forgets what nobody confirms, and tells an Alertmanager what is open.
+// renew tells again what was set aside, forgets what nobody confirms, and tells an
+// Alertmanager what is open.
 func (a *alerts) renew(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.turns.Again(ctx)
 	var due []postable
 	for _, id := range slices.Sorted(maps.Keys(a.book.open)) {
 		entry := a.book.open[id]
-		if a.stale(entry) {
+		if a.config.Stale > 0 && !a.turns.Aside(id) && a.now().Sub(a.turns.Heard(entry.Seen)) > a.config.Stale {
 			a.telemetry.ExporterAlertForgotten.Add(ctx, 1)
 			a.leave(ctx, id)
 			continue
@@ -305,16 +338,28 @@ func (a *alerts) renew(ctx context.Context) error {
 	if a.config.Format != formatAlertmanager {
 		return nil
 	}
+	var refused error
 	for some := range slices.Chunk(append(due, a.overLately()...), mostAtOnce) {
-		body, err := safetext.Marshal(some)
-		if err == nil {
-			err = a.courier.post(ctx, body)
-		}
-		if err != nil {
+		switch err := a.postAll(ctx, some); {
+		case errors.Is(err, errRefused) || verdicts.IsAlone(err):
+			refused = err // the others go on
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return refused
+}
+
+// postAll posts alerts together, or where these are too large for a request, in parts.
+func (a *alerts) postAll(ctx context.Context, some []postable) error {
+	body, err := safetext.Marshal(some)
+	if err == nil {
+		err = a.courier.post(ctx, body)
+	}
+	if half := len(some) / 2; half > 0 && errors.Is(err, errTooLarge) {
+		return errors.Join(a.postAll(ctx, some[:half]), a.postAll(ctx, some[half:]))
+	}
+	return err
 }
 
 // overLately are the ends that are told again: an Alertmanager takes in what comes close
@@ -328,20 +373,6 @@ func (a *alerts) overLately() (all []postable) {
 		}
 	}
 	return all
-}
-
-// stale reports whether no verdict has confirmed an alert for too long. A process that has
-// just started gives everybody time to.
-func (a *alerts) stale(entry *open) bool {
-	last := slices.MaxFunc([]time.Time{entry.Seen, a.began}, time.Time.Compare)
-	return a.config.Stale > 0 && a.now().Sub(last) > a.config.Stale
-}
-
-func (a *alerts) await(err error) {
-	if !a.waiting {
-		a.waiting = true
-		a.set.Logger.Warn("alerts wait until they are taken", zap.Error(err))
-	}
 }
 
 func (a *alerts) warn(what string, err error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -382,5 +383,199 @@ func TestAlertsOfOneDomainTakeNoRoomFromAnother(t *testing.T) {
 	require.Len(t, b.book.open, mostOpen)
 	for rank := range 8 {
 		require.NotNil(t, b.book.open[fmt.Sprint("mine-", rank)], rank)
+	}
+}
+
+// An onset of a clock that was ahead: an Alertmanager refuses an alert that begins after it
+// ends.
+func TestAClockThatWasAheadSilencesNothing(t *testing.T) {
+	am := alertmanagertest.Start(t)
+	b := begin(t, am.URL, nil, func(c *Config) { c.Format, c.Resend = formatAlertmanager, time.Minute })
+	*b.clock = time.Now()
+	ahead := but(lost("a"), func(v *verdict.Verdict) {
+		v.Onset, v.Updated = b.clock.Add(10*time.Minute), b.clock.Add(10*time.Minute)
+	})
+	b.send(t, ahead)
+	require.Len(t, am.Alerts(t), 1, "%v", b.outcomes(t))
+	require.NoError(t, b.renew(t.Context()))
+	b.send(t, but(ahead, func(v *verdict.Verdict) { v.Status, v.Resolved = verdict.Resolved, &ahead.Updated }))
+	require.Eventually(t, func() bool { return b.renew(t.Context()) == nil && len(am.Alerts(t)) == 0 }, patience, 10*time.Millisecond)
+	require.Equal(t, map[string]int64{"started": 1, "ended": 1}, b.outcomes(t))
+}
+
+// What a receiver does not take of one request keeps the alerts of the others from no
+// renewal: an Alertmanager would end them while they last.
+func TestOneRefusedRequestIsNotTheEndOfTheOthers(t *testing.T) {
+	for name, most := range map[string]int{"too large together": 1 << 14, "of which it takes none": 0} {
+		t.Run(name, func(t *testing.T) {
+			r := newReceiver(t)
+			b := begin(t, r.URL, nil, func(c *Config) { c.Format = formatAlertmanager })
+			for i := range 2*mostAtOnce + 1 {
+				b.send(t, but(lost(fmt.Sprintf("v%03d", i)), func(v *verdict.Verdict) { v.Culprit["node"] = fmt.Sprint("node-", i) }))
+			}
+			renewed, posts := 0, 0
+			b.courier.client.Transport = answers(func(body string) int {
+				posts++
+				if most == 0 && posts == 1 {
+					return http.StatusBadRequest
+				}
+				if most > 0 && len(body) > most {
+					return http.StatusRequestEntityTooLarge
+				}
+				renewed += strings.Count(body, `"verdict_id"`)
+				return http.StatusOK
+			})
+			err := b.renew(t.Context())
+			if most == 0 {
+				require.ErrorIs(t, err, errRefused)
+				require.Equal(t, mostAtOnce+1, renewed)
+				return
+			}
+			require.Equal(t, 2*mostAtOnce+1, renewed)
+			require.NoError(t, err)
+		})
+	}
+}
+
+// answers is a receiver that answers as a test says.
+type answers func(body string) int
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: a(string(body)), Header: http.Header{}, Body: io.NopCloser(strings.NewReader("internal error")), Request: r}, nil
+}
+
+// A channel that is away for longer than stale: what ended meanwhile is told, and what stands
+// is not told twice.
+func TestAnOutageLongerThanStale(t *testing.T) {
+	r := newReceiver(t)
+	b := begin(t, r.URL, nil, func(c *Config) { c.Format, c.Stale, c.Resend = formatSlack, 35*time.Minute, time.Minute })
+	on := func(node string) func(*verdict.Verdict) {
+		return func(v *verdict.Verdict) { v.Culprit["node"] = node }
+	}
+	second, third := but(lost("b"), on("node-18")), but(lost("c"), on("node-19"))
+	b.send(t, lost("a"), second)
+	require.Len(t, r.got(), 2)
+	// The third waits at the head of the queue, the end of the first and the second again behind it.
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	for range 60 {
+		*b.clock = b.clock.Add(time.Minute)
+		require.Error(t, b.consume(t.Context(), records(third)))
+		require.NoError(t, b.renew(t.Context()))
+	}
+	r.answers(nil)
+	before := len(r.got())
+	require.NoError(t, b.renew(t.Context()))
+	b.send(t, third, over(lost("a")), second)
+	after := r.got()[before:]
+	require.Len(t, after, 2)
+	require.Contains(t, after[0].body, `"text":"CRITICAL"`)
+	require.Contains(t, after[1].body, `"text":"RESOLVED"`)
+
+	*b.clock = b.clock.Add(36 * time.Minute)
+	require.NoError(t, b.renew(t.Context()))
+	require.Empty(t, b.book.open, "now nobody confirms them")
+}
+
+// A verdict that a receiver cannot digest keeps no other from it, and is told when it can.
+func TestWhatIsRefusedAloneHoldsNobodyUp(t *testing.T) {
+	for _, code := range []int{403, 405, 409, 411, 415, 500, 501} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			r := newReceiver(t)
+			b := begin(t, r.URL, nil, func(c *Config) { c.Stale = time.Hour })
+			b.send(t, lost("a poison")) // which ends, and that it refuses
+			good := b.courier.client.Transport
+			b.courier.client.Transport = answers(func(body string) int {
+				if strings.Contains(body, "poison") {
+					return code
+				}
+				return http.StatusOK
+			})
+			ld := records(over(lost("a poison")), lost("more poison"), lost("b"))
+			var err error
+			for range 3 {
+				var rest consumererror.Logs
+				if err = b.consume(t.Context(), ld); errors.As(err, &rest) {
+					ld = rest.Data()
+				}
+			}
+			require.NoError(t, err)
+			require.NotNil(t, b.book.open["b"])
+			*b.clock = b.clock.Add(2 * time.Hour)
+			b.send(t, lost("b"))
+			require.NoError(t, b.renew(t.Context()))
+			require.NotNil(t, b.book.open["a poison"], "its end is to be told")
+
+			b.courier.client.Transport = good
+			require.NoError(t, b.renew(t.Context()))
+			require.Len(t, r.got(), 3)
+			require.Nil(t, b.book.open["a poison"])
+			require.Equal(t, map[string]int64{"started": 3, "aside": 2, "ended": 1, "unchanged": 1}, b.outcomes(t))
+		})
+	}
+}
+
+// An alert that ends while its verdict goes on says so.
+func TestWhatGoesOnIsNotResolved(t *testing.T) {
+	for want, change := range map[string]func(*verdict.Verdict){
+		"":                                func(v *verdict.Verdict) { v.Status, v.Resolved = verdict.Resolved, &v.Updated },
+		"explained by another root cause": func(v *verdict.Verdict) { v.Role, v.RootCause = verdict.Symptom, "other" },
+		"no longer certain":               func(v *verdict.Verdict) { v.Confidence = verdict.Partial },
+		"no longer severe":                func(v *verdict.Verdict) { v.Severity = verdict.Info },
+	} {
+		t.Run(want, func(t *testing.T) {
+			bodies := map[string]string{}
+			for _, format := range []string{formatSlack, formatWebhook, formatAlertmanager} {
+				r := newReceiver(t)
+				b := begin(t, r.URL, nil, func(c *Config) { c.Format = format })
+				b.send(t, lost("a"), but(lost("a"), change))
+				require.Len(t, r.got(), 2)
+				bodies[format] = r.got()[1].body
+			}
+			if want == "" {
+				require.Contains(t, bodies[formatSlack], `"text":"RESOLVED"`)
+				require.NotContains(t, bodies[formatWebhook]+bodies[formatAlertmanager], `"why"`)
+				return
+			}
+			require.NotContains(t, bodies[formatSlack], "RESOLVED")
+			require.NotContains(t, bodies[formatSlack], "#2eb886", "green")
+			require.Contains(t, bodies[formatSlack], `"text":"ALERT ENDS, `+strings.ToUpper(want)+`"`)
+			require.Contains(t, bodies[formatWebhook], `"why":"`+want+`"`)
+			require.Contains(t, bodies[formatAlertmanager], `"why":"`+want+`"`)
+		})
+	}
+}
+
+// An alert with all the text that it may have is read back after a restart, whatever strangers
+// wrote into it.
+func TestALargeAlertOutlivesARestart(t *testing.T) {
+	for _, sign := range []string{"<", `"`, "\u2028", "é"} {
+		t.Run(sign, func(t *testing.T) {
+			r, kept := newReceiver(t), &memory{values: map[string][]byte{}}
+			long := strings.Repeat(sign, verdict.MaxRemediationBytes)
+			large := verdict.Bounded(but(lost("a"), func(v *verdict.Verdict) {
+				v.Headline, v.Remediation, v.Evidence = long, long, nil
+				for _, key := range culprits {
+					v.Culprit[key[0]] = long
+				}
+				v.Culprit["node"], v.Culprit["job_domain"] = long, long
+				for i := range verdict.MaxEvidence {
+					v.Evidence = append(v.Evidence, verdict.Evidence{Name: fmt.Sprint("e", i), Time: onset, Count: 1, Source: "gpu.xid", Shows: long, Trust: verdict.Proven})
+				}
+				for range verdict.MaxNotObserved {
+					v.NotObserved = append(v.NotObserved, long)
+				}
+			}))
+			begin(t, r.URL, kept, nil).send(t, large)
+			require.Less(t, len(kept.values["a"]), mostEntry)
+			after := begin(t, r.URL, kept, nil)
+			after.send(t, large)
+			require.Len(t, r.got(), 1, "told once")
+			after.send(t, over(large))
+			require.Len(t, r.got(), 2, "and its end")
+		})
 	}
 }

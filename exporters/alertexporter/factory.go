@@ -33,5 +33,5 @@ func createLogs(ctx context.Context, set exporter.Settings, cfg component.Config
 	if err != nil {
 		return nil, err
 	}
-	return &verdicts.Only{Logs: queued, Invalid: func(ctx context.Context) { a.count(ctx, outcomeInvalid) }}, nil
+	return &verdicts.Only{Logs: queued, Invalid: func(ctx context.Context) { a.count(ctx, outcomeInvalid) }, Waits: a.turns.Waits}, nil
 }

@@ -127,6 +127,7 @@ func begin(t *testing.T, url string, client storage.Client, change func(*Config)
 	a, err := newAlerts(config, set, func() time.Time { return clock })
 	require.NoError(t, err)
 	require.NoError(t, a.prepare(t.Context(), componenttest.NewNopHost(), client))
+	require.NoError(t, a.turns.Load(t.Context(), nil))
 	t.Cleanup(func() {
 		a.book.client = nil
 		require.NoError(t, a.shutdown(context.Background()))

@@ -44,6 +44,8 @@ func slackBody(n *notice) ([]byte, error) {
 	title := strings.ToUpper(string(n.Verdict.Severity))
 	color := "#808080"
 	switch {
+	case n.Status == resolved && n.Why != "": // grey: nothing is mended
+		title = "ALERT ENDS, " + strings.ToUpper(n.Why)
 	case n.Status == resolved:
 		title, color = "RESOLVED", "#2eb886"
 	case n.Verdict.Severity == verdict.Critical:

@@ -26,6 +26,8 @@ type breaker struct {
 	Breaker
 	client api
 	now    func() time.Time
+
+	entered string // the node that was just entered, and has no condition yet
 }
 
 // agreed is the verdict about which an operator said so, "" for none.
@@ -36,6 +38,23 @@ func agreed(node *corev1.Node, said *nodeguard.Said) string {
 		}
 	}
 	return ""
+}
+
+// leave takes a node out of the ledger that was just entered and got no condition: what an API
+// server refuses alone takes no place. Where that fails, it costs one.
+func (b *breaker) leave(ctx context.Context, node string) error {
+	if b.entered != node {
+		return nil
+	}
+	b.entered = ""
+	namespace, name, _ := b.ledger()
+	ledger, err := b.client.configMap(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	changed := ledger.DeepCopy()
+	delete(changed.Data, node)
+	return b.client.updateConfigMap(ctx, changed)
 }
 
 // admit enters a node into the ledger. Where it may not, it says why.
@@ -103,7 +122,9 @@ func (b *breaker) enter(ctx context.Context, ledger *corev1.ConfigMap, recent []
 	for _, one := range recent {
 		changed.Data[one] = ledger.Data[one]
 	}
-	err = b.client.updateConfigMap(ctx, changed)
+	if err = b.client.updateConfigMap(ctx, changed); err == nil {
+		b.entered = node
+	}
 	if apierrors.IsForbidden(err) {
 		return fmt.Sprintf("its ledger, the ConfigMap %s, may not be written: give the service account the right to update it", b.Ledger), nil
 	}

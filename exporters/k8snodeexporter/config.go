@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/internal/apiserver"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -133,9 +134,7 @@ func (c *Config) Validate() error {
 			problems = append(problems, fmt.Errorf("conditions: %s: %s is written by kubelets: choose a name of your own", pattern, kind))
 		}
 	}
-	if queue := c.QueueConfig.Get(); queue != nil && queue.NumConsumers != 1 {
-		problems = append(problems, errors.New("sending_queue: num_consumers: must be 1, or an old revision of a verdict could come after a new one"))
-	}
+	problems = append(problems, verdicts.QueueProblems(c.QueueConfig)...)
 	return errors.Join(problems...)
 }
 

@@ -38,6 +38,7 @@ func TestConfig(t *testing.T) {
 		"bad_condition":      {problem: `gpu_lost: "GPU lost" is no type of a condition`},
 		"kubelets_condition": {problem: "Ready is written by kubelets"},
 		"many_consumers":     {problem: "num_consumers: must be 1"},
+		"no_queue":           {problem: "sending_queue: enabled: must be true"},
 		"bad_mode":           {problem: `mode is "drain": set it to observe or act`},
 		"no_ledger":          {problem: "kubectl -n NAMESPACE create configmap NAME"},
 		"bad_ledger":         {problem: "breaker: ledger"},
@@ -55,7 +56,6 @@ func TestConfig(t *testing.T) {
 			require.Equal(t, tc.want, config)
 		})
 	}
-	require.False(t, load(t, file, "no_queue").QueueConfig.HasValue())
 }
 
 func load(t *testing.T, file *confmap.Conf, name string) *Config {

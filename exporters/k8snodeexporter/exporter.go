@@ -25,6 +25,7 @@ import (
 // What became of a verdict, as metadata.yaml lists it.
 const (
 	outcomeApplied   = "applied"
+	outcomeAside     = "aside"
 	outcomeHeldBack  = "held_back"
 	outcomeInvalid   = "invalid"
 	outcomeNoNode    = "no_node"
@@ -45,17 +46,17 @@ type nodes struct {
 	breaker   *breaker
 	now       func() time.Time
 	telemetry *metadata.TelemetryBuilder
+	id        component.ID
 	logger    *zap.Logger
-	began     time.Time
 	end       context.CancelFunc
 	rounds    sync.WaitGroup
 
-	mu      sync.Mutex // verdicts and rounds take turns
-	known   *nodeguard.Memory
-	crowd   verdicts.Crowd
-	kept    map[string]bool // nodes that had a condition of ours at the last round
-	warned  map[string]bool // one log line for each outcome; metrics count the rest
-	waiting bool            // the last attempt failed; one log line for each outage
+	mu     sync.Mutex // verdicts and rounds take turns
+	turns  verdicts.Turns
+	known  *nodeguard.Memory
+	crowd  verdicts.Crowd
+	kept   map[string]bool // nodes that had a condition of ours at the last round
+	warned map[string]bool // one log line for each outcome; metrics count the rest
 }
 
 func newNodes(config *Config, set exporter.Settings, connect func(*Config) (api, error), now func() time.Time) (*nodes, error) {
@@ -63,29 +64,36 @@ func newNodes(config *Config, set exporter.Settings, connect func(*Config) (api,
 	if err != nil {
 		return nil, err
 	}
-	return &nodes{
-		config: config, connect: connect, now: now, telemetry: telemetry, logger: set.Logger,
+	n := &nodes{
+		config: config, connect: connect, now: now, telemetry: telemetry, id: set.ID, logger: set.Logger,
 		known: nodeguard.NewMemory(nodeguard.MostKnown), kept: map[string]bool{}, warned: map[string]bool{}, end: func() {},
-	}, nil
+	}
+	n.turns.Apply, n.turns.Count, n.turns.Now = n.settle, n.countVerdict, now
+	n.turns.Invalid = func() { n.countVerdict(context.Background(), outcomeInvalid) }
+	n.turns.Wait = func(err error) { n.logger.Warn("verdicts wait until the API server takes them", zap.Error(err)) }
+	n.turns.Refuse = func(err error) { n.warn(outcomeAside, err) }
+	return n, nil
 }
 
-func (n *nodes) start(context.Context, component.Host) (err error) {
+func (n *nodes) start(ctx context.Context, host component.Host) (err error) {
 	if n.client, err = n.connect(n.config); err != nil {
 		return err
 	}
+	if err = n.turns.Start(ctx, host, n.id, n.config.QueueConfig); err != nil {
+		return err
+	}
 	n.breaker = &breaker{Breaker: n.config.Breaker, client: n.client, now: n.now}
-	n.began = n.now()
 	running, end := context.WithCancel(context.Background())
 	n.end = end
 	n.rounds.Go(func() { n.keep(running) })
 	return nil
 }
 
-func (n *nodes) shutdown(context.Context) error {
+func (n *nodes) shutdown(ctx context.Context) error {
 	n.end()
 	n.rounds.Wait()
 	n.telemetry.Shutdown()
-	return nil
+	return n.turns.Close(ctx)
 }
 
 // consume applies the verdicts in their order. What could not be applied now is
@@ -93,16 +101,16 @@ func (n *nodes) shutdown(context.Context) error {
 func (n *nodes) consume(ctx context.Context, ld plog.Logs) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return verdicts.Apply(ld, func() { n.countVerdict(ctx, outcomeInvalid) }, func(f *verdicts.Found) error {
-		outcome, err := n.apply(ctx, *f)
-		if err != nil {
-			n.await(err)
-			return err
-		}
-		n.waiting = false
+	return n.turns.Consume(ctx, ld)
+}
+
+// settle applies a verdict and counts what became of it.
+func (n *nodes) settle(ctx context.Context, f *verdicts.Found) error {
+	outcome, err := n.apply(ctx, *f)
+	if err == nil {
 		n.countVerdict(ctx, outcome)
-		return nil
-	})
+	}
+	return err
 }
 
 // apply does what one verdict asks for. An error is worth another attempt.
@@ -125,7 +133,9 @@ func (n *nodes) apply(ctx context.Context, f verdicts.Found) (outcome string, er
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		outcome = outcomeRefused
 	case apierrors.IsForbidden(err):
-		return "", fmt.Errorf("node %s: %w; give the service account the right to get and list nodes and to patch nodes/status", step.Node, err)
+		return "", verdicts.Alone(fmt.Errorf("node %s: %w; the service account needs the right to get and list nodes and to patch nodes/status, and no admission policy may refuse it", step.Node, err))
+	case ofOneNode(err):
+		return "", verdicts.Alone(fmt.Errorf("node %s: %w", step.Node, err))
 	case err != nil:
 		return "", fmt.Errorf("node %s: %w", step.Node, err)
 	}
@@ -139,6 +149,14 @@ func (n *nodes) apply(ctx context.Context, f verdicts.Found) (outcome string, er
 		n.known.Put(f.ID, step.Says)
 	}
 	return outcome, nil
+}
+
+// ofOneNode reports whether an API server that is there has answered, for what it may take of
+// other nodes: a webhook that fails, a conflict that lasts.
+func ofOneNode(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !apierrors.IsUnauthorized(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) &&
+		!apierrors.IsServerTimeout(err) && !apierrors.IsTimeout(err)
 }
 
 // act sets or clears the condition and writes the Events of a verdict that says
@@ -205,13 +223,6 @@ func (n *nodes) createEvent(ctx context.Context, object string, event *corev1.Ev
 		return fmt.Errorf("event about %s: %w", event.InvolvedObject.Name, err)
 	}
 	return nil
-}
-
-func (n *nodes) await(err error) {
-	if !n.waiting {
-		n.waiting = true
-		n.logger.Warn("verdicts wait until the API server takes them", zap.Error(err))
-	}
 }
 
 func (n *nodes) warn(what string, err error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/consumer/consumererror"
@@ -211,7 +212,7 @@ func TestWhatFailsIsTriedAgainAndNothingElse(t *testing.T) {
 	}{
 		"away":         {errors.New("connection refused"), "node gpu-18: connection refused"},
 		"overloaded":   {apierrors.NewTooManyRequests("later", 1), "later"},
-		"forbidden":    {apierrors.NewForbidden(nodesResource, "gpu-18", errors.New("no")), "give the service account the right to get and list nodes and to patch nodes/status"},
+		"forbidden":    {apierrors.NewForbidden(nodesResource, "gpu-18", errors.New("no")), "the service account needs the right to get and list nodes and to patch nodes/status"},
 		"contested":    {apierrors.NewConflict(nodesResource, "gpu-18", errors.New("always")), "always"},
 		"out of order": {apierrors.NewInternalError(errors.New("etcd")), "etcd"},
 	} {
@@ -232,8 +233,46 @@ func TestWhatFailsIsTriedAgainAndNothingElse(t *testing.T) {
 				}
 			}
 			require.NoError(t, err)
+			for range conflicts {
+				_ = b.round(t.Context()) // what was refused alone is tried there
+			}
 			require.Equal(t, corev1.ConditionTrue, b.cluster.condition(t, "gpu-18", gpuUnhealthy).Status)
 			require.Contains(t, b.cluster.condition(t, "gpu-17", gpuUnhealthy).Message, "gpu_lost/c")
+		})
+	}
+}
+
+// A node whose conditions the API server refuses, by a policy or a webhook that fails, keeps
+// no other from its condition, and gets its own when it may.
+func TestANodeThatIsRefusedAloneHoldsUpNoOther(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"by a policy":             apierrors.NewForbidden(nodesResource, "gpu-17", errors.New("ValidatingAdmissionPolicy 'only-ours' denied request")),
+		"by a webhook that fails": apierrors.NewInternalError(errors.New("failed calling webhook")),
+		"by a writer that lasts":  apierrors.NewConflict(nodesResource, "gpu-17", errors.New("always")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, newCluster(), limit(1, 100))
+			refuses := true
+			b.cluster.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				return refuses && a.(clienttesting.PatchAction).GetName() == "gpu-17", nil, refusal
+			})
+			ld := records(lost("gpu-17", "a"), lost("gpu-18", "b"))
+			var err error
+			for range 3 {
+				var rest consumererror.Logs
+				if err = b.consume(t.Context(), ld); errors.As(err, &rest) {
+					ld = rest.Data()
+				}
+			}
+			require.NoError(t, err)
+			require.Equal(t, corev1.ConditionTrue, b.cluster.condition(t, "gpu-18", gpuUnhealthy).Status)
+			require.Equal(t, map[string]int64{"aside": 1, "applied": 1}, b.outcomes(t))
+			require.NoError(t, b.round(t.Context()))
+			require.Zero(t, b.cluster.condition(t, "gpu-17", gpuUnhealthy))
+			refuses = false
+			later(t, 2*time.Hour) // gpu-18 has the one place of the breaker
+			require.NoError(t, b.round(t.Context()))
+			require.Equal(t, corev1.ConditionTrue, b.cluster.condition(t, "gpu-17", gpuUnhealthy).Status)
 		})
 	}
 }

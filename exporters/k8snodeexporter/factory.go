@@ -32,7 +32,7 @@ func newFactory(connect func(*Config) (api, error)) exporter.Factory {
 		if err != nil {
 			return nil, err
 		}
-		return &verdicts.Only{Logs: queued, Invalid: func(ctx context.Context) { n.countVerdict(ctx, outcomeInvalid) }}, nil
+		return &verdicts.Only{Logs: queued, Invalid: func(ctx context.Context) { n.countVerdict(ctx, outcomeInvalid) }, Waits: n.turns.Waits}, nil
 	}
 	return exporter.NewFactory(metadata.Type, createDefaultConfig, exporter.WithLogs(create, metadata.LogsStability))
 }

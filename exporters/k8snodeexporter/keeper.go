@@ -28,7 +28,7 @@ func (n *nodes) keep(ctx context.Context) {
 
 // round looks after every condition of ours: what a reboot ended, what is held back
 // and may pass, what nobody confirms, and, where this process only observes, all that
-// stands.
+// stands; last after verdicts that were refused alone.
 func (n *nodes) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
@@ -60,6 +60,9 @@ func (n *nodes) round(ctx context.Context) error {
 	for _, state := range []string{stateHeldBack, stateTrue, stateUnconfirmed} {
 		n.telemetry.ExporterK8snodeConditionsStanding.Record(ctx, count[state], metric.WithAttributes(attribute.String("state", state)))
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.turns.Again(ctx)
 	return first
 }
 
@@ -114,7 +117,7 @@ func (n *nodes) lookAt(ctx context.Context, node *corev1.Node, kind corev1.NodeC
 
 // stale reports whether nobody has confirmed a condition for too long.
 func (n *nodes) stale(c *corev1.NodeCondition) bool {
-	return c.Reason != reasonUnconfirmed && nodeguard.Unconfirmed(c.LastHeartbeatTime.Time, n.began, n.now(), n.config.Stale)
+	return c.Reason != reasonUnconfirmed && nodeguard.Unconfirmed(n.turns.Heard(c.LastHeartbeatTime.Time), n.now(), n.config.Stale)
 }
 
 // doubt takes back what nobody confirms: the state of the patterns was lost, or who

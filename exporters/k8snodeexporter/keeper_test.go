@@ -1,6 +1,7 @@
 package k8snodeexporter
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -191,4 +194,31 @@ func TestProcessSpeaksOfItsNodeAlone(t *testing.T) {
 	require.Equal(t, map[string]int64{"no_node": 1, "applied": 1}, b.outcomes(t))
 	c.reboot(t, "gpu-17", "x")
 	require.NoError(t, b.round(t.Context()))
+}
+
+// An API server that was away for longer than stale: what confirms a condition waits in the
+// queue, and the condition stays as it is.
+func TestAnOutageIsNoSilence(t *testing.T) {
+	c := newCluster()
+	b := start(t, c, func(config *Config) { config.Stale = 30 * time.Minute })
+	b.send(t, lost("gpu-17", "a"))
+	require.NoError(t, b.round(t.Context()))
+	later(t, time.Minute)
+	since := c.condition(t, "gpu-17", gpuUnhealthy).LastTransitionTime
+	again := with(records(lost("gpu-17", "a")), verdict.AttrRepeated, true)
+	away := true
+	c.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return away, nil, errors.New("connection refused")
+	})
+	for range 40 {
+		later(t, time.Minute)
+		require.Error(t, b.consume(t.Context(), records(lost("gpu-18", "b"))), "it is first in the queue")
+		require.Error(t, b.round(t.Context()))
+	}
+	away = false
+	require.NoError(t, b.round(t.Context()))
+	require.Equal(t, corev1.ConditionTrue, c.condition(t, "gpu-17", gpuUnhealthy).Status)
+	require.NoError(t, b.consume(t.Context(), records(lost("gpu-18", "b"))))
+	require.NoError(t, b.consume(t.Context(), again))
+	require.Equal(t, since, c.condition(t, "gpu-17", gpuUnhealthy).LastTransitionTime)
 }

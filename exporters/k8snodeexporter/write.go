@@ -2,6 +2,7 @@ package k8snodeexporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,6 +48,9 @@ func (n *nodes) setCondition(ctx context.Context, step plan, v verdict.Verdict) 
 		if !apierrors.IsConflict(err) {
 			break
 		}
+	}
+	if apierrors.IsConflict(err) {
+		err = errors.Join(err, n.breaker.leave(ctx, step.Node))
 	}
 	if late && err == nil {
 		done = changed{outcomeOtherBoot, " [seen in another boot of the node: it sets no condition]"}
@@ -125,7 +129,14 @@ func (n *nodes) revise(ctx context.Context, node *corev1.Node, kind corev1.NodeC
 		n.logger.Warn("an operator agreed to a node condition", zap.String("node", node.Name), zap.String("condition", string(kind)), zap.String("verdict", agreement))
 		done.aside = " [agreed: annotation " + AnnotationAgree + "]"
 	}
-	return done, n.write(ctx, node, next(old, kind, corev1.ConditionTrue, reasonOf(&said), said.Write(""), n.time()))
+	err := n.write(ctx, node, next(old, kind, corev1.ConditionTrue, reasonOf(&said), said.Write(""), n.time()))
+	switch {
+	case err == nil:
+		n.breaker.entered = ""
+	case ofOneNode(err) && !apierrors.IsConflict(err):
+		err = errors.Join(err, n.breaker.leave(ctx, node.Name))
+	}
+	return done, err
 }
 
 // heldNote says how an operator lets a condition through.

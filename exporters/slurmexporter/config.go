@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/tracecoreai/tracecore/exporters/internal/nodeguard"
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -78,7 +79,7 @@ func (c *Config) Validate() error {
 	refuse(c.Refresh < time.Second, "refresh: must be 1s or more")
 	refuse(c.Stale != 0 && c.Stale < c.Refresh, "stale: must be 0 or no less than refresh")
 	queue := c.QueueConfig.Get()
-	refuse(queue != nil && queue.NumConsumers != 1, "sending_queue: num_consumers: must be 1, or an old revision of a verdict could come after a new one")
+	problems = append(problems, verdicts.QueueProblems(c.QueueConfig)...)
 	refuse(c.Mode == modeAct && (queue == nil || queue.StorageID == nil), "sending_queue: storage: mode act needs it, such as file_storage: the breaker counts there, through restarts")
 	return errors.Join(problems...)
 }

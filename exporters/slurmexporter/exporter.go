@@ -3,6 +3,7 @@ package slurmexporter
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -25,6 +26,7 @@ import (
 // What became of a verdict, as metadata.yaml lists it.
 const (
 	outcomeApplied      = "applied"
+	outcomeAside        = "aside"
 	outcomeHeldBack     = "held_back"
 	outcomeInvalid      = "invalid"
 	outcomeNoNode       = "no_node"
@@ -45,15 +47,14 @@ type drains struct {
 	now       func() time.Time
 	telemetry *metadata.TelemetryBuilder
 	logger    *zap.Logger
-	began     time.Time
 	end       context.CancelFunc
 	rounds    sync.WaitGroup
 
-	mu      sync.Mutex // verdicts and rounds take turns
-	book    *book
-	known   *nodeguard.Memory
-	warned  map[string]bool // one log line for each outcome; metrics count the rest
-	waiting bool            // the last attempt failed; one log line for each outage
+	mu     sync.Mutex // verdicts and rounds take turns
+	turns  verdicts.Turns
+	book   *book
+	known  *nodeguard.Memory
+	warned map[string]bool // one log line for each outcome; metrics count the rest
 }
 
 func newDrains(config *Config, set exporter.Settings, now func() time.Time) (*drains, error) {
@@ -61,10 +62,15 @@ func newDrains(config *Config, set exporter.Settings, now func() time.Time) (*dr
 	if err != nil {
 		return nil, err
 	}
-	return &drains{
+	d := &drains{
 		config: config, set: set, slurm: &scontrol{config.Scontrol, config.Timeout}, now: now, telemetry: telemetry, logger: set.Logger,
 		book: newBook(), known: nodeguard.NewMemory(nodeguard.MostKnown), warned: map[string]bool{}, end: func() {},
-	}, nil
+	}
+	d.turns.Apply, d.turns.Count, d.turns.Now = d.settle, d.count, now
+	d.turns.Invalid = func() { d.count(context.Background(), outcomeInvalid) }
+	d.turns.Wait = func(err error) { d.logger.Warn("verdicts wait until Slurm takes them", zap.Error(err)) }
+	d.turns.Refuse = func(err error) { d.warn(outcomeAside, err) }
+	return d, nil
 }
 
 func (d *drains) start(ctx context.Context, host component.Host) error {
@@ -73,6 +79,9 @@ func (d *drains) start(ctx context.Context, host component.Host) error {
 		return err
 	}
 	if err := d.prepare(ctx, client); err != nil {
+		return err
+	}
+	if err := d.turns.Start(ctx, host, d.set.ID, d.config.QueueConfig); err != nil {
 		return err
 	}
 	running, end := context.WithCancel(context.Background())
@@ -85,7 +94,6 @@ func (d *drains) start(ctx context.Context, host component.Host) error {
 
 // prepare reads what an earlier process knew.
 func (d *drains) prepare(ctx context.Context, client storage.Client) error {
-	d.began = d.now()
 	return d.book.load(ctx, client)
 }
 
@@ -93,7 +101,7 @@ func (d *drains) shutdown(ctx context.Context) error {
 	d.end()
 	d.rounds.Wait()
 	d.telemetry.Shutdown()
-	return d.book.close(ctx)
+	return errors.Join(d.turns.Close(ctx), d.book.close(ctx))
 }
 
 // consume applies the verdicts in their order. What could not be applied now is
@@ -101,19 +109,16 @@ func (d *drains) shutdown(ctx context.Context) error {
 func (d *drains) consume(ctx context.Context, ld plog.Logs) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return verdicts.Apply(ld, func() { d.count(ctx, outcomeInvalid) }, func(f *verdicts.Found) error {
-		outcome, err := d.apply(ctx, *f)
-		if err != nil {
-			if !d.waiting {
-				d.logger.Warn("verdicts wait until Slurm takes them", zap.Error(err))
-			}
-			d.waiting = true
-			return err
-		}
-		d.waiting = false
+	return d.turns.Consume(ctx, ld)
+}
+
+// settle applies a verdict and counts what became of it.
+func (d *drains) settle(ctx context.Context, f *verdicts.Found) error {
+	outcome, err := d.apply(ctx, *f)
+	if err == nil {
 		d.count(ctx, outcome)
-		return nil
-	})
+	}
+	return err
 }
 
 // apply does what one verdict asks for. An error is worth another attempt.
@@ -208,8 +213,9 @@ func (d *drains) revise(ctx context.Context, nodes []node, n *node, change func(
 }
 
 // drain enters the node into the ledger, on disk, before Slurm is told: a process that ends
-// between the two costs one place.
+// between the two costs one place. A node that Slurm does not drain takes none.
 func (d *drains) drain(ctx context.Context, n *node, said *nodeguard.Said) error {
+	before, counted := d.book.Ledger[n.name]
 	d.book.Ledger[n.name] = d.now().UTC().Format(time.RFC3339)
 	delete(d.book.Held, n.name)
 	if err := d.book.save(ctx); err != nil {
@@ -218,7 +224,10 @@ func (d *drains) drain(ctx context.Context, n *node, said *nodeguard.Said) error
 	reason := reasonOf(said, "")
 	if err := d.slurm.drain(ctx, n.name, reason); err != nil {
 		d.book.Held[n.name] = said.Write("")
-		return err
+		if delete(d.book.Ledger, n.name); counted {
+			d.book.Ledger[n.name] = before
+		}
+		return errors.Join(err, d.book.save(ctx))
 	}
 	n.states, n.reason, n.since = append(n.states, "DRAIN"), reason, d.now()
 	d.changed(ctx, n, "drain")

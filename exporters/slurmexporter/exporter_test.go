@@ -2,6 +2,7 @@ package slurmexporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,6 +59,7 @@ func start(t *testing.T, c *cluster, disk store, change func(*Config)) *rig {
 	r.drains, err = newDrains(config, set, func() time.Time { return r.clock })
 	require.NoError(t, err)
 	require.NoError(t, r.prepare(t.Context(), disk))
+	require.NoError(t, r.turns.Load(t.Context(), nil))
 	require.NoError(t, r.round(t.Context()))
 	t.Cleanup(func() { require.NoError(t, r.telemetry.Shutdown(context.Background())) })
 	return r
@@ -324,6 +326,36 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 	require.Equal(t, 2, rest.Data().LogRecordCount())
 	require.NoError(t, os.WriteFile(c.file, text, 0o600))
 	require.NoError(t, r.consume(t.Context(), rest.Data()))
+	require.Equal(t, []string{"gpu-1", "gpu-2"}, c.drained(t))
+}
+
+// A node that Slurm does not drain (powered down by the cloud, a right that is missing for its
+// partition) keeps no other from being drained, takes none of the breaker's places, and is
+// drained when Slurm lets it.
+func TestANodeThatSlurmRefusesHoldsUpNoOther(t *testing.T) {
+	c := newStandIn(t)
+	refuses := filepath.Join(t.TempDir(), "refuses")
+	require.NoError(t, os.WriteFile(refuses, nil, 0o600))
+	path := filepath.Join(t.TempDir(), "scontrol")
+	script := "#!/bin/sh\ncase \"$*\" in *nodename=gpu-1\\ *) [ -e " + refuses + " ] && echo 'slurm_update error: Invalid node state specified' >&2 && exit 1;; esac\nexec " + c.scontrol.path + " \"$@\"\n"
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // it is to be run
+	r := start(t, c, store{}, func(config *Config) { config.Scontrol, config.Breaker.Nodes = path, 1 })
+	ld := verdicts.Write([]verdicts.Found{lost("gpu-1", "a"), lost("gpu-2", "b")})
+	var err error
+	for range 3 {
+		r.clock = r.clock.Add(30 * time.Second)
+		var rest consumererror.Logs
+		if err = r.consume(t.Context(), ld); errors.As(err, &rest) {
+			ld = rest.Data()
+		}
+	}
+	require.NoError(t, err)
+	require.Equal(t, []string{"gpu-2"}, c.drained(t))
+	require.NoError(t, r.round(t.Context()))
+	require.Equal(t, []string{"gpu-2"}, c.drained(t), "it has the one place")
+	require.NoError(t, os.Remove(refuses))
+	r.clock = r.clock.Add(2 * time.Hour)
+	require.NoError(t, r.round(t.Context()))
 	require.Equal(t, []string{"gpu-1", "gpu-2"}, c.drained(t))
 }
 

@@ -32,5 +32,5 @@ func createLogs(ctx context.Context, set exporter.Settings, cfg component.Config
 	if err != nil {
 		return nil, err
 	}
-	return &verdicts.Only{Logs: queued, Invalid: func(ctx context.Context) { d.count(ctx, outcomeInvalid) }}, nil
+	return &verdicts.Only{Logs: queued, Invalid: func(ctx context.Context) { d.count(ctx, outcomeInvalid) }, Waits: d.turns.Waits}, nil
 }

@@ -20,7 +20,7 @@ const (
 
 // round looks after every node that tracecore drained: what a reboot ended, what nobody
 // confirms, and, where this process only observes, all that stands; then after those that
-// are held back and may be drained now.
+// are held back and may be drained now; last after verdicts that were refused alone.
 func (d *drains) round(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,7 +48,9 @@ func (d *drains) round(ctx context.Context) error {
 	for _, state := range []string{stateDrained, stateHeldBack, stateUnconfirmed} {
 		d.telemetry.ExporterSlurmNodes.Record(ctx, count[state], metric.WithAttributes(attribute.String("state", state)))
 	}
-	return errors.Join(append(problems, d.book.save(ctx))...)
+	err = d.book.save(ctx)
+	d.turns.Again(ctx)
+	return errors.Join(append(problems, err)...)
 }
 
 func (d *drains) look(ctx context.Context, nodes []node, n *node) error {
@@ -65,15 +67,11 @@ func (d *drains) look(ctx context.Context, nodes []node, n *node) error {
 }
 
 func (d *drains) unconfirmed(n *node) bool {
-	last := d.book.Confirmed[n.name]
-	if last.IsZero() {
-		last = d.began
-	}
 	said := n.said()
 	if said.Booted(n.bootID(), d.rebootEnds); said.Empty() {
 		return false // the boot ended it
 	}
-	return nodeguard.Unconfirmed(last, d.began, d.now(), d.config.Stale)
+	return nodeguard.Unconfirmed(d.turns.Heard(d.book.Confirmed[n.name]), d.now(), d.config.Stale)
 }
 
 func (d *drains) stateOf(n *node) string {

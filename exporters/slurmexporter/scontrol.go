@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/internal/safetext"
 )
 
@@ -38,19 +39,27 @@ func (s *scontrol) nodes(ctx context.Context) ([]node, error) {
 
 // drain lets no more jobs onto a node.
 func (s *scontrol) drain(ctx context.Context, node, reason string) error {
-	_, err := s.run(ctx, "update", "nodename="+node, "state=drain", "reason="+reason)
-	return err
+	return s.update(ctx, "nodename="+node, "state=drain", "reason="+reason)
 }
 
 // reword changes the reason of a node that is drained.
 func (s *scontrol) reword(ctx context.Context, node, reason string) error {
-	_, err := s.run(ctx, "update", "nodename="+node, "reason="+reason)
-	return err
+	return s.update(ctx, "nodename="+node, "reason="+reason)
 }
 
 // undrain ends a drain and nothing else: `resume` would bring back a node that is down.
 func (s *scontrol) undrain(ctx context.Context, node string) error {
-	_, err := s.run(ctx, "update", "nodename="+node, "state=undrain")
+	return s.update(ctx, "nodename="+node, "state=undrain")
+}
+
+// update changes a node. Slurm has just told of its nodes, so that what it refuses is about
+// this one alone: the cloud has it powered down, a right is missing for its partition.
+func (s *scontrol) update(ctx context.Context, arguments ...string) error {
+	_, err := s.run(ctx, append([]string{"update"}, arguments...)...)
+	var refused *exec.ExitError
+	if errors.As(err, &refused) {
+		return verdicts.Alone(err)
+	}
 	return err
 }
 

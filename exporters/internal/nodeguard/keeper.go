@@ -30,11 +30,8 @@ func Keep(ctx context.Context, every time.Duration, logger *zap.Logger, message 
 	}
 }
 
-// Unconfirmed reports whether nobody has confirmed something for too long. A process that
-// has just started, at began, gives everybody time to. Stale is 0 for never.
-func Unconfirmed(confirmed, began, now time.Time, stale time.Duration) bool {
-	if began.After(confirmed) {
-		confirmed = began
-	}
-	return stale > 0 && now.Sub(confirmed) > stale
+// Unconfirmed reports whether nobody has confirmed something for too long, of all the time in
+// which somebody could have been heard. Stale is 0 for never.
+func Unconfirmed(heard, now time.Time, stale time.Duration) bool {
+	return stale > 0 && now.Sub(heard) > stale
 }

@@ -2,27 +2,30 @@ package verdicts
 
 import (
 	"context"
+	"errors"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
-	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/internal/keeper"
 )
 
-// Apply applies the verdicts of ld in their order, until one fails. That one and those
-// behind it are the error's, for the next attempt. invalid is called as Read calls it.
-func Apply(ld plog.Logs, invalid func(), apply func(*Found) error) error {
-	all := Read(ld, invalid)
-	for i := range all {
-		if err := apply(&all[i]); err != nil {
-			return consumererror.NewLogs(err, Write(all[i:]))
-		}
+// QueueProblems are the settings of a queue with which an exporter whose receiver is away
+// holds up all others, or takes verdicts out of their order.
+func QueueProblems(of configoptional.Optional[exporterhelper.QueueBatchConfig]) (problems []error) {
+	queue := of.Get()
+	if queue == nil {
+		return []error{errors.New("sending_queue: enabled: must be true, or a receiver that is away holds up all other exporters")}
 	}
-	return nil
+	if queue.NumConsumers != 1 {
+		problems = append(problems, errors.New("sending_queue: num_consumers: must be 1, or an old revision of a verdict could come after a new one"))
+	}
+	if queue.BlockOnOverflow || queue.WaitForResult {
+		problems = append(problems, errors.New("sending_queue: block_on_overflow and wait_for_result: must be false, or a receiver that is away holds up all other exporters"))
+	}
+	return problems
 }
 
 // Storage is where an exporter with that queue keeps something under a name: where the queue

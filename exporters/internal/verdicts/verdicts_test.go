@@ -69,11 +69,19 @@ type sink struct {
 }
 
 func TestNothingButVerdictsEntersAQueue(t *testing.T) {
-	next, invalid := &sink{}, 0
-	only := &Only{Logs: next, Invalid: func(context.Context) { invalid++ }}
+	next, invalid, away := &sink{}, 0, false
+	only := &Only{Logs: next, Invalid: func(context.Context) { invalid++ }, Waits: func() bool { return away }}
 	require.NoError(t, only.ConsumeLogs(t.Context(), records(lost(), func(r plog.LogRecord) { r.Attributes().PutStr(verdict.AttrJSON, "{") })))
 	require.Empty(t, next.AllLogs())
 	require.Equal(t, 1, invalid)
 	require.NoError(t, only.ConsumeLogs(t.Context(), records(lost(), func(plog.LogRecord) {})))
 	require.Equal(t, 1, next.LogRecordCount(), "without the ordinary line")
+
+	again := records(lost(), func(r plog.LogRecord) { r.Attributes().PutBool(verdict.AttrRepeated, true) })
+	require.NoError(t, only.ConsumeLogs(t.Context(), again))
+	require.Equal(t, 2, next.LogRecordCount())
+	away = true
+	require.NoError(t, only.ConsumeLogs(t.Context(), again))
+	require.NoError(t, only.ConsumeLogs(t.Context(), records(lost(), func(plog.LogRecord) {})))
+	require.Equal(t, 3, next.LogRecordCount(), "what says nothing new fills no queue whose receiver is away")
 }

@@ -108,7 +108,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterAlertVerdicts, err = builder.meter.Int64Counter(
 		"otelcol_exporter_alert_verdicts",
-		metric.WithDescription("Verdicts received, by what became of them. Crowded is one of too many of its pattern and owner. Drill, mild, partial and symptom are what pages nobody; not_open is resolved and was never told; outdated is an older revision of one that came; unchanged says nothing new; refused is what the receiver will never take; invalid breaks the schema. [Development]"),
+		metric.WithDescription("Verdicts received, by what became of them. aside was refused alone and is tried again in each round, while the others go on. Crowded is one of too many of its pattern and owner. Drill, mild, partial and symptom are what pages nobody; not_open is resolved and was never told; outdated is an older revision of one that came; unchanged says nothing new; refused is what the receiver will never take, or the oldest of too many that are aside; invalid breaks the schema. [Development]"),
 		metric.WithUnit("{verdict}"),
 	)
 	errs = errors.Join(errs, err)

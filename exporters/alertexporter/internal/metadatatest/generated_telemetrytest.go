@@ -70,7 +70,7 @@ func AssertEqualExporterAlertRequests(t *testing.T, tt *componenttest.Telemetry,
 func AssertEqualExporterAlertVerdicts(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_alert_verdicts",
-		Description: "Verdicts received, by what became of them. Crowded is one of too many of its pattern and owner. Drill, mild, partial and symptom are what pages nobody; not_open is resolved and was never told; outdated is an older revision of one that came; unchanged says nothing new; refused is what the receiver will never take; invalid breaks the schema. [Development]",
+		Description: "Verdicts received, by what became of them. aside was refused alone and is tried again in each round, while the others go on. Crowded is one of too many of its pattern and owner. Drill, mild, partial and symptom are what pages nobody; not_open is resolved and was never told; outdated is an older revision of one that came; unchanged says nothing new; refused is what the receiver will never take, or the oldest of too many that are aside; invalid breaks the schema. [Development]",
 		Unit:        "{verdict}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

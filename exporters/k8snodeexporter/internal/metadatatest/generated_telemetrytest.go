@@ -70,7 +70,7 @@ func AssertEqualExporterK8snodeEvents(t *testing.T, tt *componenttest.Telemetry,
 func AssertEqualExporterK8snodeVerdicts(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_k8snode_verdicts",
-		Description: "Verdicts received, by what became of them. unchanged is a revision that says nothing new for a node; symptom one that another verdict explains; no_node names no node that exists or may be spoken of; not_proven may set and clear nothing; observed and held_back would have set a condition, but for the mode and the breaker; repeated is an open verdict that was told before; refused is what the API server will never take; invalid breaks the schema. [Development]",
+		Description: "Verdicts received, by what became of them. aside was refused alone and is tried again in each round, while the others go on. unchanged is a revision that says nothing new for a node; symptom one that another verdict explains; no_node names no node that exists or may be spoken of; not_proven may set and clear nothing; observed and held_back would have set a condition, but for the mode and the breaker; repeated is an open verdict that was told before; refused is what the API server will never take, or the oldest of too many that are aside; invalid breaks the schema. [Development]",
 		Unit:        "{verdict}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -74,7 +74,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterSlurmVerdicts, err = builder.meter.Int64Counter(
 		"otelcol_exporter_slurm_verdicts",
-		metric.WithDescription("Verdicts received, by what became of them. others is about a node for which somebody else gave a reason; observed and held_back would have drained, but for the mode and the breaker; not_proven may do nothing, as a drill; other_pattern is no reason to drain; other_boot was cured by a boot since; no_node names no node of the cluster, or two; unchanged says nothing new; repeated is an open verdict that was told before; invalid breaks the schema. [Development]"),
+		metric.WithDescription("Verdicts received, by what became of them. aside was refused alone and is tried again in each round, while the others go on. others is about a node for which somebody else gave a reason; observed and held_back would have drained, but for the mode and the breaker; not_proven may do nothing, as a drill; other_pattern is no reason to drain; other_boot was cured by a boot since; no_node names no node of the cluster, or two; refused is the oldest of too many that are aside; unchanged says nothing new; repeated is an open verdict that was told before; invalid breaks the schema. [Development]"),
 		metric.WithUnit("{verdict}"),
 	)
 	errs = errors.Join(errs, err)

@@ -1,0 +1,251 @@
+package verdicts
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
+)
+
+const (
+	// mostTries is how often a verdict that is refused alone is tried while the others wait:
+	// with the first pauses of exporterhelper (1 s, 1.5 s) a server that hiccups is over it.
+	mostTries = 3
+	// mostAside bounds the verdicts that are set aside: at some 8 KiB each, 2 MiB.
+	mostAside = 256
+	// mostFailed ends a round of those that were set aside: more requests in vain hold up
+	// what is new.
+	mostFailed = 16
+	// stillTried is how long after an attempt in vain there is another, if anything waits: a
+	// receiver may ask to be left alone for 5 minutes.
+	stillTried = 10 * time.Minute
+)
+
+const (
+	keyAside     = "aside"
+	mostStored   = 16 << 20 // of what is read back
+	outcomeAside = "aside"
+	outcomeGone  = "refused"
+)
+
+// Turns applies the verdicts of an exporter, one after the other. While the receiver is away
+// they wait in their order. A verdict that it refuses alone is set aside, holds up nobody, and
+// is tried again in each round, as it then stands. The owner serializes all calls.
+type Turns struct {
+	// Apply does what a verdict asks for, and counts it. Its error is worth another attempt;
+	// Alone marks that of this verdict alone.
+	Apply func(context.Context, *Found) error
+	// Count counts a verdict that was set aside, or given up (refused).
+	Count func(ctx context.Context, outcome string)
+	// Wait hears why verdicts wait, once for each outage, and Refuse of each set aside.
+	Wait, Refuse func(error)
+	// Invalid is called as Read calls it.
+	Invalid func()
+	Now     func() time.Time
+
+	began  time.Time
+	failed atomic.Pointer[time.Time] // when the last attempt was in vain; nil: it was not
+	back   time.Time                 // when an attempt was last in vain
+	head   string                    // the verdict that was last refused alone, and how often
+	tries  int
+
+	client storage.Client // nil without storage
+	aside  map[string]*fairlru.Element[*Found]
+	order  fairlru.List[*Found] // what was tried last is last
+}
+
+// Alone marks the answer of a receiver that is about one verdict alone: others may pass.
+func Alone(err error) error { return &alone{err} }
+
+// IsAlone reports whether an answer is about one verdict alone.
+func IsAlone(err error) bool {
+	var one *alone
+	return errors.As(err, &one)
+}
+
+type alone struct{ error }
+
+// Unwrap implements errors.Unwrap.
+func (a *alone) Unwrap() error { return a.error }
+
+// Start reads what an earlier process had set aside: where the queue is kept, too.
+func (t *Turns) Start(ctx context.Context, host component.Host, id component.ID, queue configoptional.Optional[exporterhelper.QueueBatchConfig]) error {
+	client, err := Storage(ctx, host, id, queue, keyAside)
+	if err != nil {
+		return err
+	}
+	return t.Load(ctx, client)
+}
+
+// Load begins, with what a storage has; nil is none.
+func (t *Turns) Load(ctx context.Context, client storage.Client) error {
+	t.began, t.aside, t.client = t.Now(), map[string]*fairlru.Element[*Found]{}, client
+	if client == nil {
+		return nil
+	}
+	text, err := client.Get(ctx, keyAside)
+	if err != nil || len(text) > mostStored {
+		return err
+	}
+	if ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(text); err == nil {
+		for _, f := range Read(ld, t.Invalid) {
+			t.hold(&f)
+		}
+	}
+	return nil
+}
+
+// Close closes the storage.
+func (t *Turns) Close(ctx context.Context) error {
+	if t.client == nil {
+		return nil
+	}
+	return t.client.Close(ctx)
+}
+
+// Consume applies the verdicts of ld in their order, until the receiver is away. That one and
+// those behind it are the error's, for the next attempt.
+func (t *Turns) Consume(ctx context.Context, ld plog.Logs) error {
+	all := Read(ld, t.Invalid)
+	for i := range all {
+		if err := t.take(ctx, &all[i]); err != nil {
+			t.wait(err)
+			return consumererror.NewLogs(err, Write(all[i:]))
+		}
+		t.failed.Store(nil)
+	}
+	return nil
+}
+
+func (t *Turns) take(ctx context.Context, f *Found) error {
+	before := t.aside[f.ID]
+	if before != nil && (f.Repeated || f.Revision < before.Value.Revision) {
+		t.Count(ctx, outcomeAside) // what waits says it
+		return nil
+	}
+	err := t.Apply(ctx, f)
+	switch {
+	case err == nil:
+		t.release(ctx, f.ID)
+		return nil
+	case !IsAlone(err):
+		return err
+	}
+	if t.head != f.ID {
+		t.head, t.tries = f.ID, 0
+	}
+	// Where others were set aside, the receiver is known for it.
+	if t.tries++; t.tries < mostTries && len(t.aside) == 0 {
+		return err
+	}
+	t.setAside(ctx, f, err)
+	return nil
+}
+
+func (t *Turns) setAside(ctx context.Context, f *Found, err error) {
+	t.Count(ctx, outcomeAside)
+	t.Refuse(err)
+	t.hold(f)
+	if len(t.aside) > mostAside {
+		victim, _ := t.order.Victim()
+		t.drop(victim.Value.ID)
+		t.Count(ctx, outcomeGone)
+	}
+	t.save(ctx)
+}
+
+// Again tries what was set aside, what waited longest first. Rounds call it.
+func (t *Turns) Again(ctx context.Context) {
+	var all []*Found
+	t.order.Each(func(f *Found) { all = append(all, f) })
+	failed := 0
+	for _, f := range all {
+		err := t.Apply(ctx, f)
+		switch {
+		case err == nil:
+			t.release(ctx, f.ID)
+			continue
+		case !IsAlone(err):
+			return // what is new tells that the receiver is away
+		}
+		t.order.Touch(t.aside[f.ID], fairlru.Little)
+		if failed++; failed == mostFailed {
+			return
+		}
+	}
+}
+
+// Aside reports whether a verdict waits that was refused alone.
+func (t *Turns) Aside(id string) bool { return t.aside[id] != nil }
+
+// Heard is since when silence says anything about what was last confirmed at some time. While
+// the receiver is away, confirmations wait in the queue; a process that has just started, and
+// a receiver that has just come back, give everybody time.
+func (t *Turns) Heard(confirmed time.Time) time.Time {
+	if t.Waits() {
+		return t.Now()
+	}
+	return slices.MaxFunc([]time.Time{confirmed, t.began, t.back}, time.Time.Compare)
+}
+
+// Waits reports whether verdicts wait for a receiver that is away. It may be called at any time.
+func (t *Turns) Waits() bool {
+	failed := t.failed.Load()
+	return failed != nil && t.Now().Sub(*failed) < stillTried
+}
+
+func (t *Turns) wait(err error) {
+	if t.failed.Load() == nil {
+		t.Wait(err)
+	}
+	t.back = t.Now()
+	failed := t.back
+	t.failed.Store(&failed)
+}
+
+// hold sets a verdict aside, in the place of an older revision.
+func (t *Turns) hold(f *Found) {
+	t.drop(f.ID)
+	kept := *f
+	t.aside[f.ID] = t.order.Add(&kept, fairlru.Little, f.Culprit["node"], f.Pattern, f.Culprit["job_domain"], f.Culprit["job"])
+}
+
+func (t *Turns) drop(id string) {
+	if one := t.aside[id]; one != nil {
+		t.order.Remove(one)
+		delete(t.aside, id)
+	}
+}
+
+func (t *Turns) release(ctx context.Context, id string) {
+	if t.aside[id] != nil {
+		t.drop(id)
+		t.save(ctx)
+	}
+}
+
+// save writes what is set aside. A disk that takes nothing costs the memory over a restart.
+func (t *Turns) save(ctx context.Context) {
+	if t.client == nil {
+		return
+	}
+	all := make([]Found, 0, len(t.aside))
+	t.order.Each(func(f *Found) { all = append(all, *f) })
+	text, err := (&plog.ProtoMarshaler{}).MarshalLogs(Write(all))
+	if err == nil {
+		err = t.client.Set(ctx, keyAside, text)
+	}
+	if err != nil {
+		t.Refuse(err)
+	}
+}
