@@ -99,6 +99,7 @@ func TestFailureModesSayTheNumbersOfTheCode(t *testing.T) {
 		"the file is tried once more, then refused":      {"receivers/ncclfrreceiver/receiver.go", "mostTries = 2"},
 		"five times a minute for the files of one user":  {"receivers/ncclfrreceiver/refusals.go", "mostRefusals  = 5 "},
 		"where the kernel lacks every hook once an hour": {"receivers/internal/probereceiver/health.go", "rarePause    = time.Hour"},
+		"in memory for it, the newest 1,000":             {"exporters/terminalexporter/exporter.go", "mostWaiting = 1000"},
 		"tries again every second":                       {"extensions/filestorageextension/extension.go", "tendEvery = time.Second"},
 		"was held for up to 15 minutes confirms":         {"processors/patterndetectorprocessor/config.go", "MaxDelay:   15 * time.Minute"},
 		"the disk has it within a second":                {"extensions/filestorageextension/extension.go", "tendEvery = time.Second"},

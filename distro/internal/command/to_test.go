@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -157,6 +159,43 @@ func TestVerdictsReachABackendThatWasAway(t *testing.T) {
 			require.Equal(t, exitOK, agent.Stop(t, syscall.SIGTERM), agent.Stderr.String())
 		})
 	}
+}
+
+// An exporter of alerts whose channel is gone, and whose queue is full, keeps no verdict from
+// another exporter, which gets each once.
+func TestAChannelThatIsGoneSilencesNoOther(t *testing.T) {
+	var mu sync.Mutex
+	told := map[string]int{}
+	channel := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var notice struct{ Verdict verdict.Verdict }
+		if json.NewDecoder(r.Body).Decode(&notice) == nil {
+			mu.Lock()
+			told[notice.Verdict.Culprit["host"]]++
+			mu.Unlock()
+		}
+	}))
+	t.Cleanup(channel.Close)
+	s := newSender(t, fmt.Sprintf(`--config=yaml:{
+connectors: {forward/gone: },
+exporters: {alert/gone: {format: webhook, endpoint: "http://%s", sending_queue: {queue_size: 1}}, alert/here: {format: webhook, endpoint: "%s"}},
+service: {pipelines: {logs: {exporters: [terminal, forward/gone, alert/here]}, logs/gone: {receivers: [forward/gone], exporters: [alert/gone]}}}}`,
+		hosttest.FreeAddress(t), channel.URL))
+	certain := strings.Replace(siteRule, "full: alarm\n", "full: alarm\ntrust: {full: claimed}\n", 1)
+	require.NoError(t, os.WriteFile(s.rule, []byte(certain), 0o600))
+	agent, want := s.start(t), map[string]int{}
+	for i := range 10 {
+		host := fmt.Sprintf("node-%d", i)
+		want[host] = 1
+		sendFrom(t, s.otlp, host, "site.alarm")
+		require.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return told[host] > 0
+		}, hosttest.Patience, poll, "%s\n%s", agent.Stderr, agent.Stdout)
+	}
+	require.Contains(t, agent.Stderr.String(), "the queue of an exporter is full")
+	require.Equal(t, exitOK, agent.Stop(t, syscall.SIGTERM), agent.Stderr.String())
+	require.Equal(t, want, told)
 }
 
 // A backend whose certificate an authority of the site has signed gets verdicts from an agent
