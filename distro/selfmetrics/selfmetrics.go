@@ -178,8 +178,8 @@ func serve(ctx context.Context, c *otelconf.Prometheus, registry *prometheus.Reg
 		return nil, errors.Join(fmt.Errorf("binding address %s for Prometheus exporter: %w", address, err), reader.Shutdown(ctx))
 	}
 	routes := http.NewServeMux()
-	routes.Handle("/metrics", gate.Answers(mostQuestions, patience, promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}).ServeHTTP, busy))
-	s := server{reader, &http.Server{Handler: routes, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}}
+	routes.Handle("/metrics", gate.Answers(mostQuestions, mostConnections, patience, promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}).ServeHTTP, busy))
+	s := server{reader, &http.Server{Handler: routes, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, ConnContext: gate.InContext}}
 	go func() {
 		if err := s.http.Serve(gate.Share(listener, mostConnections)); !errors.Is(err, http.ErrServerClosed) {
 			otel.Handle(fmt.Errorf("serve metrics on %s: %w", address, err))

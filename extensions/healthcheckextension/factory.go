@@ -18,7 +18,7 @@ type Config struct {
 	confighttp.ServerConfig `mapstructure:",squash"`
 	// Path that is answered.
 	Path string `mapstructure:"path"`
-	// MaxConnections are open at once; beyond, the oldest of the address that has most
+	// MaxConnections are open at once; beyond, the oldest of the user or address that has most
 	// is closed.
 	MaxConnections int `mapstructure:"max_connections"`
 }

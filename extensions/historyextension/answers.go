@@ -56,7 +56,7 @@ func (k *keeper) handler(mayWrite bool) http.Handler {
 		w.Header().Set("Retry-After", "1")
 		fail(w, http.StatusServiceUnavailable, errors.New("too many questions at once: ask again"))
 	}
-	answers := gate.Answers(mostAnswers, patience, func(w http.ResponseWriter, r *http.Request) {
+	answers := gate.Answers(mostAnswers, k.config.HTTP.MaxConnections, patience, func(w http.ResponseWriter, r *http.Request) {
 		if none, pattern := mux.Handler(r); pattern == "" {
 			unanswered(w, r, none)
 			return

@@ -30,7 +30,7 @@ type Config struct {
 // HTTPConfig is the server that answers questions. Nobody changes anything over it.
 type HTTPConfig struct {
 	confighttp.ServerConfig `mapstructure:",squash"`
-	// MaxConnections are open at once; beyond, the oldest of the address that has most
+	// MaxConnections are open at once; beyond, the oldest of the user or address that has most
 	// is closed.
 	MaxConnections int `mapstructure:"max_connections"`
 

@@ -181,6 +181,7 @@ func (k *keeper) Start(ctx context.Context, host component.Host) error {
 		return err
 	}
 	write := &http.Server{Handler: k.handler(true), ReadHeaderTimeout: reading, ReadTimeout: reading, WriteTimeout: writing, IdleTimeout: idle, MaxHeaderBytes: maxHeader}
+	read.ConnContext, write.ConnContext = gate.InContext, gate.InContext
 	running, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	for _, s := range []struct {

@@ -435,7 +435,7 @@ func (b *bench) ask2(t *testing.T) (int, []byte) {
 // ended, through all that the collector lays around a handler.
 func TestWhoReadsSlowlyHoldsUpNobody(t *testing.T) {
 	large := bytes.Repeat([]byte("x"), 12<<20) // more than any socket holds
-	answers := gate.Answers(mostAnswers, patience, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) }, http.NotFound)
+	answers := gate.Answers(mostAnswers, 32, patience, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) }, http.NotFound)
 	config := createDefaultConfig().(*Config)
 	server, err := config.HTTP.ToServer(t.Context(), nil, componenttest.NewNopTelemetrySettings(), answers)
 	require.NoError(t, err)

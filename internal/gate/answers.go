@@ -12,15 +12,17 @@ import (
 // Answers makes so many answers at once, and sends twice as many. An answer is made in
 // memory before it is sent, so that who reads it slowly holds up nobody who asks: where one
 // more is ready than may be sent at once, the one that has been sent for longest is ended.
-// A question that does not get its turn within patience is busy's to answer.
+// Those who ask take turns, by the owners of their connections. A question is busy's to answer
+// where it does not get its turn within patience, or where too many wait: half as many as there
+// are connections, so that there is always one that has no question to give way to a new one.
 //
 // To ask costs nothing, to answer can take tens of milliseconds of a processor that later
 // verdicts need. So a place rests after each answer, for seven times as long as that took, a
 // second at most. Questions without end take an eighth of a processor for each place, more where
 // an answer takes longer than a seventh of a second.
-func Answers(most int, patience time.Duration, next, busy http.HandlerFunc) http.Handler {
+func Answers(most, connections int, patience time.Duration, next, busy http.HandlerFunc) http.Handler {
 	return &answers{
-		making: make(chan struct{}, most), most: 2 * most, patience: patience, next: next, busy: busy,
+		making: newTurns(most, max(1, connections/2)), most: 2 * most, patience: patience, next: next, busy: busy,
 		now: time.Now, after: func(d time.Duration, free func()) { time.AfterFunc(d, free) },
 	}
 }
@@ -31,7 +33,7 @@ const (
 )
 
 type answers struct {
-	making     chan struct{}
+	making     *turns
 	most       int
 	patience   time.Duration
 	next, busy http.HandlerFunc
@@ -46,16 +48,20 @@ type answers struct {
 func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.patience)
 	defer cancel()
-	select {
-	case a.making <- struct{}{}:
-	case <-ctx.Done():
+	var owner string
+	if c, ok := ctx.Value(connKey{}).(*conn); ok {
+		owner = c.owner
+		c.is(asked)
+		defer c.is(waiting)
+	}
+	if !a.making.wait(ctx, owner) {
 		a.busy(w, r)
 		return
 	}
 	one := &answer{ResponseWriter: w, code: http.StatusOK}
 	func() {
 		began := a.now()
-		defer func() { a.after(min(rests*a.now().Sub(began), longest), func() { <-a.making }) }()
+		defer func() { a.after(min(rests*a.now().Sub(began), longest), a.making.leave) }()
 		a.next(one, r.WithContext(ctx))
 	}()
 	a.begin(one)

@@ -23,7 +23,7 @@ func TestWhoReadsSlowlyHoldsUpNobody(t *testing.T) {
 	const most = 2
 	large := bytes.Repeat([]byte("x"), 12<<20) // more than any socket holds
 	made := make(chan struct{}, 8*most)
-	server := httptest.NewServer(Answers(most, hosttest.Patience, func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(Answers(most, 16*most, hosttest.Patience, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/large" {
 			_, _ = w.Write(large)
 			made <- struct{}{}
@@ -70,7 +70,7 @@ func TestWhoReadsSlowlyHoldsUpNobody(t *testing.T) {
 // What finds no turn is told so.
 func TestQuestionsBeyondTheirTurn(t *testing.T) {
 	hold, made := make(chan struct{}), make(chan struct{}, 1)
-	server := httptest.NewServer(Answers(1, time.Millisecond, func(http.ResponseWriter, *http.Request) {
+	server := httptest.NewServer(Answers(1, 8, time.Millisecond, func(http.ResponseWriter, *http.Request) {
 		made <- struct{}{}
 		<-hold
 	}, busy))
@@ -102,7 +102,7 @@ func TestAPlaceRestsAfterAnAnswer(t *testing.T) {
 	clock := time.Unix(0, 0)
 	var free []func()
 	var rested []time.Duration
-	h := Answers(1, 0, func(http.ResponseWriter, *http.Request) { clock = clock.Add(30 * time.Millisecond) }, busy).(*answers)
+	h := Answers(1, 8, 0, func(http.ResponseWriter, *http.Request) { clock = clock.Add(30 * time.Millisecond) }, busy).(*answers)
 	h.patience = time.Minute
 	h.now = func() time.Time { return clock }
 	h.after = func(d time.Duration, f func()) { rested, free = append(rested, d), append(free, f) }

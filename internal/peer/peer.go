@@ -2,7 +2,10 @@
 // whatever the sender says.
 package peer
 
-import "net"
+import (
+	"net"
+	"net/netip"
+)
 
 // Addr is the other end of a connection over loopback that a user of this machine made.
 type Addr struct {
@@ -29,4 +32,20 @@ func Of(c net.Conn) net.Addr {
 		return Addr{TCPAddr: remote, Gone: true}
 	}
 	return remote
+}
+
+// NetworkOf is what counts as one sender where no user is known: an IPv4 address, the network of
+// an IPv6 host, for it has 2^64 addresses, and all of loopback, of which each user of this machine
+// has each address.
+func NetworkOf(a *net.TCPAddr) netip.Prefix {
+	ip := a.AddrPort().Addr().Unmap()
+	bits := 32
+	switch {
+	case ip.IsLoopback():
+		return netip.PrefixFrom(netip.IPv6Loopback(), 128)
+	case ip.Is6():
+		bits = 64
+	}
+	network, _ := ip.WithZone("").Prefix(bits)
+	return network
 }

@@ -26,24 +26,14 @@ type origin struct {
 // originOf is that of an address. All of loopback is one where no user is known: whoever runs
 // on this machine has each of its addresses.
 func originOf(address net.Addr) origin {
-	var ip netip.Addr
 	switch a := address.(type) {
 	case peer.Addr:
 		return origin{user: a.User, tenant: procfs.TenantOf(a.Cgroup), local: !a.Gone, gone: a.Gone}
 	case *net.TCPAddr:
-		ip = a.AddrPort().Addr().Unmap()
+		return origin{network: peer.NetworkOf(a)}
 	default:
 		return origin{}
 	}
-	if ip.IsLoopback() {
-		return origin{network: netip.PrefixFrom(netip.IPv6Loopback(), 128)}
-	}
-	bits := 32
-	if ip.Is6() {
-		bits = 64
-	}
-	network, _ := ip.WithZone("").Prefix(bits)
-	return origin{network: network}
 }
 
 // sender is that of the request of a context.

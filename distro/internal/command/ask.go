@@ -311,6 +311,9 @@ func hintOf(err error, hint string) error {
 			return fmt.Errorf("%w; %s", err, hint)
 		}
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("%w; too many ask there at once, or it has just ended: ask again", err)
+	}
 	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
 		return fmt.Errorf("no host %q (%s); %s", dns.Name, dns.Err, hint)
 	}
