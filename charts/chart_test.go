@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
+
+	"github.com/tracecoreai/tracecore/exporters/alertexporter"
 )
 
 // kubeVersion is the release that the schemas come from, see `make chart`.
@@ -192,40 +194,94 @@ func TestCollectorAcceptsTheConfiguration(t *testing.T) {
 
 func TestWrongValuesAreRefused(t *testing.T) {
 	for setting, problem := range map[string]string{
-		"exporter.otlp.endpoint=http://x:4317":                   "/exporter/otlp/endpoint",
-		"stateDir=/":                                             "/stateDir",
-		"stateDir=state":                                         "/stateDir",
-		"bpfcheck.required=true":                                 "bpfcheck",
-		"bpfCheck.required=yes-please":                           "/bpfCheck/required",
-		"bpfCheck.patterns={gpu lost}":                           "/bpfCheck/patterns",
-		"logLevel=loud":                                          "/logLevel",
-		"image.repository=":                                      "/image/repository",
-		"gateway.replicas=0":                                     "/gateway/replicas",
-		"gateway.resolver=static":                                "/gateway/resolver",
-		"gateway.storage.size=big":                               "/gateway/storage/size",
-		"security.capabilities={CAP_BPF}":                        "/security/capabilities",
-		"flightRecorder.path=fr":                                 "/flightRecorder/path",
-		"podNames.enabled=perhaps":                               "/podNames/enabled",
-		"kafka.enabled=true":                                     "/gateway/enabled",
-		"kafka.enabled=true,gateway.enabled=true,kafka.brokers=": "/kafka/brokers",
-		"kafka.brokers={http://kafka:9092}":                      "/kafka/brokers/0",
-		"kafka.topicPrefix=a b":                                  "/kafka/topicPrefix",
-		"kafka.sasl.mechanism=PLAIN":                             "/kafka/sasl/secretName",
-		"kafka.tls.clientCertificate=true":                       "/kafka/tls/secretName",
-		"kafka.tls.secretName=kafka":                             "/kafka/tls/enabled",
-		"tell.alertmanager.endpoint=alertmanager:9093":           "/tell/alertmanager/endpoint",
-		"tell.slack.secretName=https://hooks.slack.com/x":        "/tell/slack/secretName",
-		"tell.minSeverity=loud":                                  "/tell/minSeverity",
-		"exporter.to.url=backend:4317":                           "/exporter/to/url",
-		"traces.enabled=true,receiver.otlp.enabled=false":        "/receiver/otlp/enabled",
-		"traces.enabled=true,kafka.enabled=true":                 "/kafka/enabled",
-		"nodeConditions.mode=drain":                              "/nodeConditions/mode",
-		"nodeConditions.breaker.nodes=0":                         "/nodeConditions/breaker/nodes",
-		"nodeConditions.breaker.percent=101":                     "/nodeConditions/breaker/percent",
-		"nodeConditions.breaker.window=soon":                     "/nodeConditions/breaker/window",
+		"exporter.otlp.endpoint=http://x:4317":            "/exporter/otlp/endpoint",
+		"stateDir=/":                                      "/stateDir",
+		"stateDir=state":                                  "/stateDir",
+		"bpfcheck.required=true":                          "bpfcheck",
+		"bpfCheck.required=yes-please":                    "/bpfCheck/required",
+		"bpfCheck.patterns={gpu lost}":                    "/bpfCheck/patterns",
+		"logLevel=loud":                                   "/logLevel",
+		"image.repository=":                               "/image/repository",
+		"gateway.replicas=0":                              "/gateway/replicas",
+		"gateway.resolver=static":                         "/gateway/resolver",
+		"gateway.storage.size=big":                        "/gateway/storage/size",
+		"security.capabilities={CAP_BPF}":                 "/security/capabilities",
+		"flightRecorder.path=fr":                          "/flightRecorder/path",
+		"podNames.enabled=perhaps":                        "/podNames/enabled",
+		"kafka.enabled=true":                              "set gateway.enabled=true",
+		"kafka.enabled=true,gateway.enabled=true":         "name your brokers as host:port",
+		"kafka.brokers={http://kafka:9092}":               "/kafka/brokers/0",
+		"kafka.topicPrefix=a b":                           "/kafka/topicPrefix",
+		"kafka.sasl.mechanism=PLAIN":                      "set kafka.sasl.secretName",
+		"kafka.tls.clientCertificate=true":                "set kafka.tls.secretName",
+		"kafka.tls.secretName=kafka":                      "set kafka.tls.enabled=true",
+		"tell.alertmanager.endpoint=alertmanager:9093":    "/tell/alertmanager/endpoint",
+		"tell.slack.secretName=https://hooks.slack.com/x": "/tell/slack/secretName",
+		"tell.minSeverity=loud":                           "/tell/minSeverity",
+		"exporter.to.url=backend:4317":                    "/exporter/to/url",
+		"traces.enabled=true,receiver.otlp.enabled=false": "set receiver.otlp.enabled=true",
+		"traces.enabled=true,kafka.enabled=true,kafka.onlyAgentsWrite=true,gateway.enabled=true,kafka.brokers={a:1}": "set traces.enabled=false, or kafka.enabled=false",
+		"nodeConditions.mode=drain":          "/nodeConditions/mode",
+		"nodeConditions.breaker.nodes=0":     "/nodeConditions/breaker/nodes",
+		"nodeConditions.breaker.percent=101": "/nodeConditions/breaker/percent",
+		"nodeConditions.breaker.window=soon": "/nodeConditions/breaker/window",
 	} {
 		out, err := helm(t, "--set", setting)
 		require.Error(t, err, setting)
 		require.Contains(t, out, problem, setting)
 	}
+}
+
+// TestWhatAgentsRefuseHelmRefuses: an installation that is green and whose agents do not start
+// watches nothing.
+func TestWhatAgentsRefuseHelmRefuses(t *testing.T) {
+	refused := map[string]string{
+		`tell={"labels":{"my-cluster":"a"}}`:                                  "tell.labels: my-cluster is no name of a label",
+		`tell={"labels":{"":"a"}}`:                                            "is no name of a label",
+		`tell={"alertmanager":{"endpoint":"http://am:9093/api/v2/alerts"}}`:   "give the address of the Alertmanager alone",
+		`tell={"alertmanager":{"endpoint":"http://am:9093/api/v2/alerts/"}}`:  "give the address of the Alertmanager alone",
+		`tell={"alertmanager":{"endpoint":"http://am:90930"}}`:                "tell.alertmanager.endpoint: there is no port 90930",
+		`exporter={"otlp":{"endpoint":"b:99999"}}`:                            "exporter.otlp.endpoint: there is no port 99999",
+		`exporter={"to":{"url":"https://b:0/x"}}`:                             "exporter.to.url: there is no port 0",
+		`gpu={"dcgm":{"address":"h:65536"}}`:                                  "gpu.dcgm.address: there is no port 65536",
+		`nodeConditions={"breaker":{"window":"10s"}}`:                         "nodeConditions.breaker.window: must be 1m or more",
+		`nodeConditions={"breaker":{"window":"0h0m59s"}}`:                     "nodeConditions.breaker.window: must be 1m or more",
+		`flightRecorder={"path":"/dumps","jobPattern":"jobs"}`:                "put brackets around the job",
+		`flightRecorder={"path":"/dumps","jobPattern":"/jobs/(?:a|b)[(]\\("}`: "put brackets around the job",
+		`flightRecorder={"path":"/dumps","jobPattern":"("}`:                   "missing closing )",
+	}
+	for _, name := range alertexporter.OwnLabels() {
+		refused[fmt.Sprintf(`tell={"labels":{%q:"a"}}`, name)] = "tell.labels: " + name + " is written from the verdict"
+	}
+	for set, says := range refused {
+		out, err := helm(t, "--set-json", set)
+		require.Error(t, err, set)
+		require.Contains(t, out, says, set)
+	}
+	for _, set := range []string{
+		`tell={"alertmanager":{"endpoint":"http://am:9093/prefix"},"labels":{"cluster_1":"a"}}`,
+		`exporter={"otlp":{"endpoint":"b:65535"}}`,
+		`exporter={"otlp":{"endpoint":"${env:BACKEND}"}}`,
+		`exporter={"to":{"url":"https://b/v1:99999x"}}`,
+		`nodeConditions={"breaker":{"window":"90s"}}`,
+		`nodeConditions={"breaker":{"window":"1h30m"}}`,
+		`flightRecorder={"path":"/dumps","jobPattern":"/jobs/(?P<job>[^/]+)/"}`,
+		`flightRecorder={"path":"/dumps","jobPattern":"[(]([^/]+)"}`,
+	} {
+		out, err := helm(t, "--set-json", set)
+		require.NoError(t, err, "%s: %s", set, out)
+	}
+}
+
+// TestAGatewaysNameIsOneOfAService: the API server takes no other, half way through an installation.
+func TestAGatewaysNameIsOneOfAService(t *testing.T) {
+	of := func(release string, gateway bool) error {
+		_, err := run(t, tool(t, ".cache/bin/helm"), "template", release, "tracecore", "--kube-version", kubeVersion, "--set", fmt.Sprint("gateway.enabled=", gateway))
+		return err
+	}
+	for _, release := range []string{"1gpu", "prod.eu"} {
+		require.Error(t, of(release, true), release)
+		require.NoError(t, of(release, false), release)
+	}
+	require.NoError(t, of("gpu-1", true))
 }

@@ -77,7 +77,8 @@ func TestNotesNameWhatIsInstalled(t *testing.T) {
 // TestNotesSayWhatIsNotSet: what the values leave out is said, and is not once they set it.
 func TestNotesSayWhatIsNotSet(t *testing.T) {
 	for words, set := range map[string]string{
-		"exporter.otlp.endpoint is empty":                        "exporter.otlp.endpoint=backend:4317",
+		"no backend gets verdicts":                               "exporter.otlp.endpoint=backend:4317",
+		"exporter.to.url and exporter.otlp.endpoint are empty":   "exporter.to.url=https://backend:4318",
 		"Verdicts name pods by their uid alone":                  "podNames.enabled=true",
 		"Each agent keeps those of its own node":                 "gateway.enabled=true",
 		"The agents are privileged and see the host's processes": "security.privileged=false",

@@ -32,7 +32,8 @@ var culprits = [][2]string{
 	{"job", "job"}, {"run", "run"}, {"rank", "rank"}, {"gpu", "gpu"}, {"namespace", "namespace"}, {"pod_name", "pod"}, {"mount", "mount"}, {"peer", "peer"},
 }
 
-func ownLabels() []string {
+// OwnLabels are the labels that are written from a verdict.
+func OwnLabels() []string {
 	names := []string{"alertname", "pattern", "severity", "node", "verdict_id"}
 	for _, c := range culprits {
 		names = append(names, c[1])

@@ -93,7 +93,7 @@ func (c *Config) Validate() error {
 	refuse(c.Stale != 0 && c.Stale < c.Resend, "stale: must be 0 or no less than resend")
 	for name := range c.Labels {
 		refuse(!isLabelName(name), fmt.Sprintf("labels: %q is no name of a label: write letters, digits and _, a letter first", name))
-		refuse(slices.Contains(ownLabels(), name), fmt.Sprintf("labels: %s is written from the verdict: choose another name", name))
+		refuse(slices.Contains(OwnLabels(), name), fmt.Sprintf("labels: %s is written from the verdict: choose another name", name))
 	}
 	problems = append(problems, verdicts.QueueProblems(c.QueueConfig)...)
 	return errors.Join(problems...)

@@ -6,9 +6,6 @@
 {{- end -}}
 
 {{- define "tracecore.gpuReceiver" -}}
-{{- if and .Values.gpu.enabled (eq .Values.gpu.source "auto") (eq .Values.gpu.dcgm.address "embedded") -}}
-{{- fail "gpu.dcgm.address: embedded is an engine that always answers: set gpu.source to dcgm" -}}
-{{- end -}}
 {{- if .Values.gpu.enabled -}}
 gpu:
   source: {{ .Values.gpu.source }}
