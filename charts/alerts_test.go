@@ -208,3 +208,88 @@ func TestAlertsFireAndRest(t *testing.T) {
 		require.True(t, fires[alert], "%s: no case of testdata/alerts.yaml lets it fire", alert)
 	}
 }
+
+// notAlerted are counters of losses that wake nobody, and why.
+var notAlerted = map[string]string{
+	"connector_incidenttraces_evicted":  "a trace of an incident that is over: its verdict was told",
+	"connector_incidenttraces_failures": "a trace of an incident that is over: its verdict was told",
+	"connector_incidenttraces_lost":     "a trace of an incident that is over: its verdict was told",
+
+	"exporter_k8snode_events":                "its condition is set all the same",
+	"exporter_terminal_incidents_evicted":    "the order of lines alone",
+	"exporter_terminal_verdicts":             "what breaks the schema is counted by exporters that tell, too",
+	"extension_history_agents_evicted":       "somebody makes up machines",
+	"extension_history_cut":                  "the newest revisions are there",
+	"extension_history_evicted":              "the file is full: the oldest give way, as it was set",
+	"extension_identity_senders_unnoted":     "a tenant floods, and alone loses by it",
+	"processor_patterndetector_runs_ended":   "a job failed: its verdict is told",
+	"processor_patterndetector_runs_lost":    "time of jobs",
+	"processor_patterndetector_near_crowded": "no verdict rests on them",
+	"processor_rankjoin_groups_skipped":      "a tenant floods, and alone loses by it",
+	"processor_rankjoin_records_cut":         "a tenant floods, and alone loses by it",
+
+	"processor_patterndetector_delivery_failures": "tried again: TracecoreVerdictsWait",
+	"processor_patterndetector_history_failures":  "tried again: history_dropped and history_write_failures",
+	"processor_patterndetector_records_irregular": "clocks and senders of others: the page of the processor says what each is",
+
+	"extension_agent_auth_refused":  "a stranger is kept out",
+	"receiver_otlp_refused":         "a sender is told to come back",
+	"receiver_ncclfr_files_refused": "a tenant's file that is no dump",
+
+	"receiver_cudaoom_probe_failures": "TracecoreProbeDown", "receiver_fusefault_probe_failures": "TracecoreProbeDown", "receiver_kernelevents_probe_failures": "TracecoreProbeDown",
+	"receiver_ncclcall_probe_failures": "TracecoreProbeDown", "receiver_ncclsock_probe_failures": "TracecoreProbeDown", "receiver_oomkill_probe_failures": "TracecoreProbeDown",
+	"receiver_pyexception_probe_failures": "TracecoreProbeDown", "receiver_stacks_probe_failures": "TracecoreProbeDown",
+
+	"receiver_cudaoom_refusals":                "what the driver refused a job",
+	"receiver_fusefault_scans_failed":          "tried again a second later",
+	"receiver_gpu_call_failures":               "a GPU that does not answer is a verdict",
+	"receiver_gpu_events_lost":                 "the kernel log has them",
+	"receiver_gpu_folds_closed_early":          "each fault of the storm is told",
+	"receiver_kernelevents_folds_closed_early": "each fault of the storm is told",
+	"receiver_ncclcall_calls_refused":          "a tenant floods, and alone loses by it",
+	"receiver_stacks_failed":                   "a process that ended while it was read",
+	"receiver_stacks_limited":                  "a tenant floods, and alone loses by it",
+}
+
+// TestEachLossIsAlerted, or says why nobody needs to know.
+func TestEachLossIsAlerted(t *testing.T) {
+	lossy := regexp.MustCompile(`fail|drop|lost|refus|forgot|crowd|evict|skip|missed|error|set_aside|damaged|cut|closed_early|irregular|limited|unnoted`)
+	_, groups := rules(t)
+	var used []string
+	for _, rule := range alerts(t, groups) {
+		used = append(used, metricsIn(at(t, rule, "expr").(string))...)
+	}
+	files, err := filepath.Glob("../*/*/metadata.yaml")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var metadata struct {
+			Attributes map[string]struct{ Enum []string }
+			Telemetry  struct {
+				Metrics map[string]struct {
+					Attributes []string
+					Sum        struct{ Monotonic bool }
+				}
+			}
+		}
+		require.NoError(t, yaml.Unmarshal(text, &metadata), file)
+		for name, metric := range metadata.Telemetry.Metrics {
+			loss := lossy.MatchString(name)
+			for _, attribute := range metric.Attributes {
+				for _, value := range metadata.Attributes[attribute].Enum {
+					loss = loss || slices.Contains([]string{"crowded", "failed", "invalid", "refused"}, value)
+				}
+			}
+			_, excused := notAlerted[name]
+			alerted := slices.Contains(used, "otelcol_"+name)
+			switch {
+			case metric.Sum.Monotonic && loss:
+				require.True(t, alerted || excused, "%s: %s counts a loss: name it in an alert, or above with the reason", file, name)
+				require.False(t, alerted && excused, "%s: it is in an alert", name)
+			default:
+				require.False(t, excused, "%s: it counts no loss", name)
+			}
+		}
+	}
+}
