@@ -107,7 +107,7 @@ func TestOnlyRootCausesPage(t *testing.T) {
 	otlp, state := hosttest.FreeAddress(t), t.TempDir()
 	run := func() agent {
 		return start(t, "alertmanager.yaml", "--config=slack.yaml", "--config=webhook.yaml", "--config=slurm-drain.yaml", "--set=exporters.alert/alertmanager.resend=1m",
-			"--set=service.pipelines.logs.exporters=[terminal,forward/alerts,forward/slurm]", "--set=receivers.otlp.senders=agents", "--set=receivers.otlp.protocols.http.endpoint="+otlp,
+			"--set=receivers.otlp.senders=agents", "--set=receivers.otlp.protocols.http.endpoint="+otlp,
 			"--set=extensions.file_storage.directory="+state, "--set=extensions.history.directory="+filepath.Join(state, "history"))
 	}
 	first := run()

@@ -23,7 +23,7 @@ func scraped(t *testing.T, recipe, variable, receiver string, e *exporter) []str
 	file := filepath.Join(t.TempDir(), "metrics.json")
 	startScraping(t, recipe, variable, receiver, e,
 		"--config=yaml:exporters::file::path: "+file,
-		"--config=yaml:service::pipelines::metrics/"+receiver+"::exporters: [file]")
+		"--config=yaml:service::pipelines::metrics/out::exporters: [file]")
 	deadline := time.Now().Add(patience)
 	for {
 		text, _ := os.ReadFile(file) // there soon

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -126,5 +127,54 @@ func TestRecipesForLogsKeepTheReceiversOfTheDefault(t *testing.T) {
 			want := append(slices.Clone(defaults), "forward/recipes")
 			require.Equal(t, want, pipeline.Receivers, f.Name())
 		}
+	}
+}
+
+// TestRecipesGoTogether: the page says that several do. Lists replace each other, so what two
+// recipes both set must be the same, and what a pipeline sends on must have its end in each.
+func TestRecipesGoTogether(t *testing.T) {
+	files, err := filepath.Glob("*.yaml")
+	require.NoError(t, err)
+	lists, from := map[string]any{}, map[string]string{}
+	for _, file := range files {
+		var recipe struct {
+			Service struct {
+				Pipelines map[string]map[string]any
+			}
+		}
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, yaml.Unmarshal(text, &recipe), file)
+		for pipeline, parts := range recipe.Service.Pipelines {
+			for part, list := range parts {
+				key := pipeline + "::" + part
+				if _, set := lists[key]; set {
+					require.Equal(t, lists[key], list, "%s of %s and of %s", key, file, from[key])
+				}
+				lists[key], from[key] = list, file
+				if strings.HasPrefix(pipeline, "metrics/") && pipeline != "metrics/out" {
+					require.NotContains(t, list, "debug", "%s: %s: prometheus.yaml beside it gets none of these", file, key)
+				}
+			}
+		}
+	}
+	here, err := filepath.Abs(".")
+	require.NoError(t, err)
+	for range 2 {
+		args := []string{"validate", "--config=tracecore:default"}
+		for _, file := range files {
+			args = append(args, "--config="+file)
+		}
+		cmd := commandtest.New(t, args...)
+		cmd.Env = append(cmd.Env, "SLACK_WEBHOOK_URL=https://slack/x", "WEBHOOK_URL=https://w/x", "RECIPES="+here)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%q: %s", args, out)
+		slices.Reverse(files)
+	}
+	for _, pair := range [][2]string{{"loki.yaml", "slack.yaml"}, {"slurm-drain.yaml", "alertmanager.yaml"}, {"prometheus.yaml", "dcgm-exporter.yaml"}, {"dcgm-exporter.yaml", "prometheus.yaml"}} {
+		cmd := commandtest.New(t, "validate", "--config=tracecore:default", "--config="+pair[0], "--config="+pair[1])
+		cmd.Env = append(cmd.Env, "SLACK_WEBHOOK_URL=https://slack/x")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%q: %s", pair, out)
 	}
 }

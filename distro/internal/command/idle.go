@@ -71,6 +71,10 @@ func unused(conf, byDefault *confmap.Conf, files []configFile) (warnings []strin
 		has, _ := conf.Get(section).(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(has)) {
 			where := whereIs([]string{section, name}, files)
+			if end := missingEnd(section, idOf(name), used); end != "" {
+				warnings = append(warnings, fmt.Sprintf("%s%s::%s %s", where, section, name, end))
+				continue
+			}
 			if used[section][idOf(name)] || where == "" && byDefault.IsSet(section+"::"+name) {
 				continue
 			}
@@ -82,6 +86,18 @@ func unused(conf, byDefault *confmap.Conf, files []configFile) (warnings []strin
 		}
 	}
 	return warnings
+}
+
+// missingEnd says which end a connector lacks, with which nothing starts: a file that replaces a
+// list of exporters takes it out of another file's pipeline.
+func missingEnd(section, id string, used map[string]map[string]bool) string {
+	if section != "connectors" || used["receivers"][id] == used["exporters"][id] {
+		return ""
+	}
+	if used["receivers"][id] {
+		return "is among the receivers of a pipeline, and no pipeline sends to it: add it to the exporters of one, beside what is there, since lists of two files replace each other"
+	}
+	return "is among the exporters of a pipeline, and no pipeline reads it: name it among the receivers of one"
 }
 
 // runs returns the ids that the service names, by section.

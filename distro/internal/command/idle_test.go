@@ -92,6 +92,21 @@ service:
 	}
 }
 
+// TestAConnectorNeedsBothEnds: the collector does not start, and names neither file nor line.
+func TestAConnectorNeedsBothEnds(t *testing.T) {
+	for pipelines, says := range map[string]string{
+		"{logs: {exporters: [terminal, forward/two]}}":                      "is among the exporters of a pipeline, and no pipeline reads it",
+		"{logs/two: {receivers: [forward/two], exporters: [terminal]}}":     "is among the receivers of a pipeline, and no pipeline sends to it",
+		"{logs/two: {receivers: [otlp], exporters: [\" forward / two \"]}}": "is among the exporters of a pipeline, and no pipeline reads it",
+	} {
+		mine := filepath.Join(t.TempDir(), "mine.yaml")
+		require.NoError(t, os.WriteFile(mine, []byte("connectors:\n  forward/two:\nservice:\n  pipelines: "+pipelines), 0o600))
+		got := commandtest.Finish(t, commandtest.New(t, "validate", "--config=tracecore:default", "--config="+mine))
+		require.NotEqual(t, exitOK, got.Code)
+		require.Contains(t, got.Stderr, mine+":2: connectors::forward/two "+says)
+	}
+}
+
 // TestTheStartSaysWhatDoesNothing once, and again when a reload finds something else.
 func TestTheStartSaysWhatDoesNothing(t *testing.T) {
 	mine := filepath.Join(t.TempDir(), "mine.yaml")
