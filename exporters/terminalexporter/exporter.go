@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +32,9 @@ const (
 // mostWaiting bounds the verdicts that wait for a stream which takes nothing.
 const mostWaiting = 1000
 
+// pause is how long a stream that refused is left alone: records come all the time.
+const pause = time.Second
+
 // terminal prints what is new about each incident, and what runs that ended came to.
 type terminal struct {
 	config    *Config
@@ -46,6 +48,7 @@ type terminal struct {
 	mu     sync.Mutex // one batch at a time: blocks do not interleave
 	shown  *memory
 	waits  []verdict.Verdict // the stream did not take them
+	again  time.Time         // before then it is not tried
 	warned bool              // an invalid verdict was logged; the metric counts the rest
 }
 
@@ -83,23 +86,50 @@ func useColor(mode string, out io.Writer) bool {
 func (t *terminal) consume(ctx context.Context, ld plog.Logs) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	found := append(t.waits, t.verdicts(ctx, ld)...)
-	refused := t.show(ctx, found)
-	if refused != nil && len(t.waits) == 0 {
-		t.logger.Warn("verdicts wait for what prints them", zap.Error(refused))
-	}
-	t.waits = nil
-	if refused != nil {
-		lost := max(len(found)-mostWaiting, 0)
-		t.count(ctx, lost, outcomeLost)
-		t.waits = slices.Clone(found[lost:])
-	}
+	t.take(ctx, t.verdicts(ctx, ld))
 	if t.config.Format == formatJSON { // a line of JSON is a verdict: its readers know no other
 		return nil
 	}
 	var text bytes.Buffer
 	t.summaries(ctx, &text, ld)
 	return t.write(&text)
+}
+
+// take prints verdicts, after those that wait, or lets them wait.
+func (t *terminal) take(ctx context.Context, found []verdict.Verdict) {
+	if len(t.waits) > 0 && t.now().Before(t.again) {
+		if len(found) > 0 {
+			t.waits = t.newest(ctx, append(t.waits, found...))
+		}
+		return
+	}
+	found = append(t.waits, found...)
+	err := t.show(ctx, found)
+	if err == nil {
+		t.waits = nil
+		return
+	}
+	if len(t.waits) == 0 {
+		t.logger.Warn("verdicts wait for what prints them", zap.Error(err))
+	}
+	t.waits, t.again = t.newest(ctx, found), t.now().Add(pause)
+}
+
+// newest is what waits: of each verdict what came last, and not too many.
+func (t *terminal) newest(ctx context.Context, found []verdict.Verdict) (waits []verdict.Verdict) {
+	last := map[string]int{}
+	for i := range found {
+		last[found[i].ID] = i
+	}
+	for i := range found {
+		if last[found[i].ID] == i {
+			waits = append(waits, found[i])
+		}
+	}
+	t.count(ctx, len(found)-len(waits), outcomeUnchanged)
+	lost := max(len(waits)-mostWaiting, 0)
+	t.count(ctx, lost, outcomeLost)
+	return waits[lost:]
 }
 
 // show prints what is new about each incident. What was printed is remembered only once it

@@ -63,6 +63,7 @@ func records(verdicts ...verdict.Verdict) plog.Logs {
 }
 
 type bench struct {
+	later time.Duration
 	*terminal
 	out       *screen
 	telemetry *componenttest.Telemetry
@@ -95,7 +96,7 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 	var core, logs = observer.New(zap.InfoLevel)
 	set.Logger, b.logs = zap.New(core), logs
 	var err error
-	b.terminal, err = newTerminal(config, set, b.out, func() time.Time { return onset.Add(4 * time.Second) })
+	b.terminal, err = newTerminal(config, set, b.out, func() time.Time { return onset.Add(4*time.Second + b.later) })
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, b.shutdown(context.Background()))
@@ -176,9 +177,10 @@ func TestNothingIsLostOrRepeatedWhenTheTerminalRefuses(t *testing.T) {
 	require.Contains(t, b.logs.All()[0].ContextMap()["error"], "write verdicts to stdout: input/output error")
 
 	b.out.refuse = nil
+	b.later = pause
 	require.Contains(t, b.send(t), "CRITICAL  GPU lost", "with whatever comes next")
 	require.Empty(t, b.send(t, lost("inc-1")))
-	b.requireVerdicts(t, map[string]int64{"printed": 3, "unchanged": 1})
+	b.requireVerdicts(t, map[string]int64{"printed": 1, "unchanged": 3})
 }
 
 func TestWhatWaitsForTheTerminalIsBounded(t *testing.T) {
@@ -187,11 +189,17 @@ func TestWhatWaitsForTheTerminalIsBounded(t *testing.T) {
 	for i := range mostWaiting + 50 {
 		b.send(t, lost(fmt.Sprintf("inc-%d", i)))
 	}
+	for range 2 * mostWaiting { // what is told again takes no room
+		b.send(t, lost("inc-50"))
+	}
 	b.out.refuse = nil
+	require.Empty(t, b.send(t), "it is left alone for a while")
+	b.later = pause
 	printed := b.send(t)
 	require.NotContains(t, printed, "inc-49\n", "the oldest give way")
 	require.Contains(t, printed, fmt.Sprintf("inc-%d\n", mostWaiting+49))
-	b.requireVerdicts(t, map[string]int64{"printed": mostWaiting, "lost": 50})
+	require.Contains(t, printed, "inc-51\n")
+	b.requireVerdicts(t, map[string]int64{"printed": mostWaiting, "lost": 50, "unchanged": 2 * mostWaiting})
 }
 
 func TestInvalidVerdictsAreCountedAndLoggedOnce(t *testing.T) {
