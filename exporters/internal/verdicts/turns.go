@@ -32,8 +32,7 @@ const (
 )
 
 const (
-	keyAside     = "aside"
-	mostStored   = 16 << 20 // of what is read back
+	nameAside    = "aside" // of the storage
 	outcomeAside = "aside"
 	outcomeGone  = "refused"
 )
@@ -80,7 +79,7 @@ func (a *alone) Unwrap() error { return a.error }
 
 // Start reads what an earlier process had set aside: where the queue is kept, too.
 func (t *Turns) Start(ctx context.Context, host component.Host, id component.ID, queue configoptional.Optional[exporterhelper.QueueBatchConfig]) error {
-	client, err := Storage(ctx, host, id, queue, keyAside)
+	client, err := Storage(ctx, host, id, queue, nameAside)
 	if err != nil {
 		return err
 	}
@@ -93,16 +92,20 @@ func (t *Turns) Load(ctx context.Context, client storage.Client) error {
 	if client == nil {
 		return nil
 	}
-	text, err := client.Get(ctx, keyAside)
-	if err != nil || len(text) > mostStored {
-		return err
+	walker, ok := client.(storage.Walker)
+	if !ok {
+		return errors.New("the storage cannot list what it holds: name a file_storage")
 	}
-	if ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(text); err == nil {
-		for _, f := range Read(ld, t.Invalid) {
-			t.hold(&f)
+	return walker.Walk(ctx, func(id string, text []byte) ([]*storage.Operation, error) {
+		ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(text)
+		if err == nil && len(t.aside) < mostAside {
+			if all := Read(ld, t.Invalid); len(all) == 1 && all[0].ID == id {
+				t.hold(&all[0])
+				return nil, nil
+			}
 		}
-	}
-	return nil
+		return []*storage.Operation{storage.DeleteOperation(id)}, nil
+	})
 }
 
 // Close closes the storage.
@@ -156,12 +159,12 @@ func (t *Turns) setAside(ctx context.Context, f *Found, err error) {
 	t.Count(ctx, outcomeAside)
 	t.Refuse(err)
 	t.hold(f)
+	t.keep(ctx, f)
 	if len(t.aside) > mostAside {
 		victim, _ := t.order.Victim()
-		t.drop(victim.Value.ID)
+		t.release(ctx, victim.Value.ID)
 		t.Count(ctx, outcomeGone)
 	}
-	t.save(ctx)
 }
 
 // Again tries what was set aside, what waited longest first. Rounds call it.
@@ -228,23 +231,28 @@ func (t *Turns) drop(id string) {
 }
 
 func (t *Turns) release(ctx context.Context, id string) {
-	if t.aside[id] != nil {
-		t.drop(id)
-		t.save(ctx)
+	if t.aside[id] == nil {
+		return
+	}
+	t.drop(id)
+	if t.client != nil {
+		t.stored(t.client.Delete(ctx, id))
 	}
 }
 
-// save writes what is set aside. A disk that takes nothing costs the memory over a restart.
-func (t *Turns) save(ctx context.Context) {
+// keep writes what was set aside. A disk that takes nothing costs the memory over a restart.
+func (t *Turns) keep(ctx context.Context, f *Found) {
 	if t.client == nil {
 		return
 	}
-	all := make([]Found, 0, len(t.aside))
-	t.order.Each(func(f *Found) { all = append(all, *f) })
-	text, err := (&plog.ProtoMarshaler{}).MarshalLogs(Write(all))
+	text, err := (&plog.ProtoMarshaler{}).MarshalLogs(Write([]Found{*f}))
 	if err == nil {
-		err = t.client.Set(ctx, keyAside, text)
+		err = t.client.Set(ctx, f.ID, text)
 	}
+	t.stored(err)
+}
+
+func (t *Turns) stored(err error) {
 	if err != nil {
 		t.Refuse(err)
 	}

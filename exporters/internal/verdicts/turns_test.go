@@ -21,9 +21,26 @@ type disk struct {
 	values map[string][]byte
 }
 
-func (d *disk) Get(_ context.Context, key string) ([]byte, error) { return d.values[key], nil }
 func (d *disk) Set(_ context.Context, key string, value []byte) error {
 	d.values[key] = value
+	return nil
+}
+
+func (d *disk) Delete(_ context.Context, key string) error {
+	delete(d.values, key)
+	return nil
+}
+
+func (d *disk) Walk(_ context.Context, fn storage.WalkFunc) error {
+	for key, value := range d.values {
+		ops, err := fn(key, value)
+		if err != nil {
+			return err
+		}
+		for _, op := range ops {
+			delete(d.values, op.Key)
+		}
+	}
 	return nil
 }
 
@@ -151,14 +168,17 @@ func TestWhatIsSetAsideOutlivesARestart(t *testing.T) {
 	require.ElementsMatch(t, []string{"a1", "c1"}, after.taken)
 	require.Empty(t, begin(t, on).aside)
 
-	on.values[keyAside] = []byte("damaged")
+	require.Empty(t, on.values)
+	on.values["a"] = []byte("damaged")
 	require.Empty(t, begin(t, on).aside)
+	require.Empty(t, on.values)
 }
 
 // Verdicts of one node that are refused without end take no room from another's, and few
 // requests in vain are made in a row.
 func TestAFloodThatIsRefused(t *testing.T) {
-	r := begin(t, nil)
+	on := &disk{values: map[string][]byte{}}
+	r := begin(t, on)
 	requests := 0
 	r.answer = func(*Found) error { requests++; return Alone(errors.New("500")) }
 	other := Found{Verdict: lost()}
@@ -168,6 +188,7 @@ func TestAFloodThatIsRefused(t *testing.T) {
 		r.through(t, batch(fmt.Sprint("x", i)))
 	}
 	require.Len(t, r.aside, mostAside)
+	require.Len(t, on.values, mostAside)
 	require.True(t, r.Aside("other"))
 	require.Equal(t, map[string]int{"aside": 2*mostAside + 1, "refused": mostAside + 1}, r.counted)
 
@@ -180,6 +201,7 @@ func TestAFloodThatIsRefused(t *testing.T) {
 	r.refuses()
 	r.Again(t.Context())
 	require.Empty(t, r.aside)
+	require.Empty(t, on.values)
 }
 
 // While the receiver is away all wait in their order, and nobody's silence says anything.
