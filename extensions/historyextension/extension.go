@@ -187,12 +187,13 @@ func (k *keeper) Start(ctx context.Context, host component.Host) error {
 	for _, s := range []struct {
 		server *http.Server
 		where  string
+		remedy string
 		listen func(context.Context) (net.Listener, error)
 	}{
-		{read, k.config.HTTP.NetAddr.Endpoint, gate.Listen(&k.config.HTTP.ServerConfig, k.config.HTTP.MaxConnections)},
-		{write, filepath.Join(k.config.Directory, SocketName), k.listenUnix},
+		{read, k.config.HTTP.NetAddr.Endpoint, "set http::endpoint of the history to another address, or stop what has it", gate.Listen(&k.config.HTTP.ServerConfig, k.config.HTTP.MaxConnections)},
+		{write, filepath.Join(k.config.Directory, SocketName), "this user must be able to make and write that folder: mend its rights or its file system, or set directory of the history", k.listenUnix},
 	} {
-		serving.Go(func() { k.serve(running, host, s.server, s.where, s.listen) })
+		serving.Go(func() { k.serve(running, host, s.server, s.where, s.remedy, s.listen) })
 	}
 	k.stop = func() {
 		cancel()
@@ -204,7 +205,7 @@ func (k *keeper) Start(ctx context.Context, host component.Host) error {
 }
 
 // serve answers until ctx ends.
-func (k *keeper) serve(ctx context.Context, host component.Host, server *http.Server, where string, listen func(context.Context) (net.Listener, error)) {
+func (k *keeper) serve(ctx context.Context, host component.Host, server *http.Server, where, remedy string, listen func(context.Context) (net.Listener, error)) {
 	said := false
 	for ctx.Err() == nil {
 		listener, err := listen(ctx)
@@ -220,7 +221,7 @@ func (k *keeper) serve(ctx context.Context, host component.Host, server *http.Se
 		}
 		if !said {
 			err = fmt.Errorf("listen on %s: %w", where, err)
-			k.settings.Logger.Warn("questions about incidents are not answered there; choose another address for the history, or stop what has it", zap.Error(err))
+			k.settings.Logger.Warn("questions about incidents are not answered there; "+remedy, zap.Error(err))
 			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 		}
 		said = true

@@ -390,7 +390,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 	defer taken.Close()
 	b := newBench(t, shortDir(t), taken.Addr().String())
 	require.Eventually(t, func() bool {
-		return b.said.FilterMessageSnippet("questions about incidents are not answered").Len() == 1
+		return b.said.FilterMessageSnippet("questions about incidents are not answered there; set http::endpoint").Len() == 1
 	}, hosttest.Patience, time.Millisecond)
 	require.NoError(t, b.Keep(t.Context(), []verdict.Verdict{lost("inc-1", "node-17")}))
 }
@@ -405,6 +405,9 @@ func TestAFolderThatCannotBeMade(t *testing.T) {
 		require.ErrorContains(t, b.Keep(t.Context(), []verdict.Verdict{lost("inc-1", "node-17")}), "history: folder of the history")
 	}
 	require.Equal(t, 1, b.said.FilterMessageSnippet("incidents are not kept").Len())
+	require.Eventually(t, func() bool {
+		return b.said.FilterMessageSnippet("not answered there; this user must be able to make and write that folder").Len() == 1
+	}, hosttest.Patience, time.Millisecond)
 	code, _ := b.ask2(t)
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.NoError(t, os.Remove(dir))

@@ -198,12 +198,15 @@ func TestWhatCannotBeAskedSaysWhatToDo(t *testing.T) {
 	defer newer.Close()
 	elsewhere := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound))
 	defer elsewhere.Close()
+	closes := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer closes.Close()
 	for _, c := range []struct {
 		name string
 		args []string
 		code int
 		says string
 	}{
+		{"it closes the connection", []string{"incidents", "--address", closes.URL}, exitInternal, "too many ask there at once, or it has just ended: ask again"},
 		{"nobody listens", []string{"incidents", "--address", hosttest.FreeAddress(t)}, exitInternal, "does tracecore run here, with the extension history?"},
 		{"another program listens", []string{"incidents", "--address", other.URL}, exitInternal, "is no answer of tracecore; does tracecore run here"},
 		{"a newer one", []string{"incidents", "--address", newer.URL}, exitInternal, "it speaks tracecore.history/2"},
