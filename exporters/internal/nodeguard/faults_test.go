@@ -18,7 +18,6 @@ func TestACauseOfAMachinesFaultIsOne(t *testing.T) {
 	}
 	others := map[string]string{
 		"host_oom_kill": "the kernel killed the process whose Xid it explains, which asks for nothing: the machine is well",
-		"crash_loop":    "of Xids it explains those that the job's own program caused, which drain nothing",
 		"gpu_fault":     "a tenant can cause it, and it explains none of these",
 	}
 	known := map[string]bool{}
