@@ -264,7 +264,15 @@ func (t *terminal) count(ctx context.Context, n int, outcome string) {
 	t.telemetry.ExporterTerminalVerdicts.Add(ctx, int64(n), metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 
-func (t *terminal) shutdown(context.Context) error {
+// shutdown tries what waits once more, and counts what is lost then.
+func (t *terminal) shutdown(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.show(ctx, t.waits); err != nil {
+		t.logger.Warn("verdicts were not printed", zap.Int("verdicts", len(t.waits)), zap.Error(err))
+		t.count(ctx, len(t.waits), outcomeLost)
+	}
+	t.waits = nil
 	t.telemetry.Shutdown()
 	return nil
 }

@@ -309,6 +309,23 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// What waits is printed at the end, if it can be; what cannot is counted.
+func TestWhatWaitsIsTriedAtShutdown(t *testing.T) {
+	for name, refuse := range map[string]error{"the stream takes it": nil, "it does not": errors.New("no space left on device")} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil)
+			b.out.refuse = errors.New("no space left on device")
+			b.send(t, lost("inc-1"))
+			b.out.refuse = refuse
+			require.NoError(t, b.terminal.shutdown(t.Context()))
+			require.Equal(t, refuse == nil, strings.Contains(b.out.String(), "inc-1"))
+			if refuse != nil {
+				b.requireVerdicts(t, map[string]int64{"lost": 1})
+			}
+		})
+	}
+}
+
 func TestLifecycle(t *testing.T) {
 	ctx := context.Background()
 	exporter, err := NewFactory().CreateLogs(ctx, exportertest.NewNopSettings(metadata.Type), &Config{Stream: "stderr", Color: "never", Format: "text"})

@@ -51,7 +51,7 @@ func (c *conditions) listed(nodes map[string]bool) (gone []string) {
 	defer c.mu.Unlock()
 	for node, conditions := range c.before {
 		for _, condition := range conditions {
-			if _, known := c.bad[node][condition]; !known && !nodes[node] {
+			if _, known := c.bad[node][condition]; !known { // its node was removed, or is silent
 				c.set(node, condition, true, false)
 			}
 		}

@@ -394,3 +394,30 @@ func TestMissingStorageExtensionIsSaid(t *testing.T) {
 	require.ErrorContains(t, r.Start(t.Context(), componenttest.NewNopHost()), "name it under service::extensions")
 	require.NoError(t, r.Shutdown(context.Background()))
 }
+
+// A node is short of disk and told so, falls silent (all conditions Unknown), and the receiver starts again meanwhile.
+func TestAPressureOfASilentNodeIsKnownAfterARestart(t *testing.T) {
+	turned := func(c *conditions, status corev1.ConditionStatus) bool {
+		o := ofCondition("gpu-17", corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: status})
+		return c.turned(&o)
+	}
+	restart := func() *conditions {
+		before := newConditions()
+		require.True(t, turned(before, corev1.ConditionTrue))
+		require.False(t, turned(before, corev1.ConditionUnknown))
+		after := newConditions()
+		after.before = before.known()
+		require.False(t, turned(after, corev1.ConditionUnknown)) // the list
+		require.Empty(t, after.listed(map[string]bool{"gpu-17": true}))
+		return after
+	}
+	t.Run("it is kept", func(t *testing.T) {
+		require.Equal(t, map[string][]string{"gpu-17": {"DiskPressure"}}, restart().known())
+	})
+	t.Run("its node is removed", func(t *testing.T) {
+		require.Equal(t, []string{"DiskPressure"}, restart().forget("gpu-17"))
+	})
+	t.Run("it is over", func(t *testing.T) {
+		require.True(t, turned(restart(), corev1.ConditionFalse))
+	})
+}
