@@ -159,12 +159,16 @@ var flow = regexp.MustCompile(`^(StopIteration|StopAsyncIteration|GeneratorExit|
 // that (a barrier in a finally block), or it was raised while the other was handled. Which of them ended the
 // process, nothing shows. Nil for none.
 func before(chain []pyexception.Exception) []pyexception.Exception {
-	if !lost.MatchString(nameOf(&chain[0])) {
+	first := 0 // what has no class wraps what it was raised from
+	for first+1 < len(chain) && nameOf(&chain[first]) == "" {
+		first++
+	}
+	if !lost.MatchString(nameOf(&chain[first])) {
 		return nil
 	}
-	for i := range chain[1:] {
-		if x := &chain[i+1]; !lost.MatchString(nameOf(x)) && !flow.MatchString(x.Type) {
-			return chain[i+1:]
+	for i := first + 1; i < len(chain); i++ {
+		if x := &chain[i]; !lost.MatchString(nameOf(x)) && !flow.MatchString(x.Type) {
+			return chain[i:]
 		}
 	}
 	return nil

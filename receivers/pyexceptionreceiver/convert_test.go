@@ -248,3 +248,21 @@ func TestWhatWasRaisedBeforeIsSaid(t *testing.T) {
 		})
 	}
 }
+
+// What has no class wraps a cleanup: the cleanup, and what failed before it, are found behind it.
+func TestWhatWrapsACleanup(t *testing.T) {
+	const c10d = "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py:barrier"
+	as := func(r pyexception.Relation, x pyexception.Exception) pyexception.Exception { x.Relation = r; return x }
+	peer := raisedAt("RuntimeError", "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:3321", "/app/train.py:main", c10d)
+	wrong := as(pyexception.Context, raisedAt("ValueError", "bad batch 3", "/app/train.py:step"))
+	wrap := raisedAt("TrainingError", "training failed", "/app/trainer.py:fit")
+	for name, chain := range map[string][]pyexception.Exception{
+		"raised from it":         {wrap, as(pyexception.Cause, peer), wrong},
+		"raised in its handler":  {wrap, as(pyexception.Context, peer), wrong},
+		"a group with it inside": {raisedAt("ExceptionGroup", "unhandled errors in a TaskGroup (1 sub-exception)", "/app/train.py:main"), as(pyexception.Member, peer), wrong},
+	} {
+		t.Run(name, func(t *testing.T) { require.Len(t, before(chain), 1) })
+	}
+	require.Empty(t, before([]pyexception.Exception{wrap, as(pyexception.Context, peer)}), "it lost a peer, and nothing failed before")
+	require.Empty(t, before([]pyexception.Exception{wrap, wrong}), "it lost nobody")
+}
