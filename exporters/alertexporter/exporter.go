@@ -271,7 +271,15 @@ func (a *alerts) tell(ctx context.Context, status string, v *verdict.Verdict, ab
 	if err != nil { // a template that this verdict breaks: it will the next time
 		return errors.Join(err, errRefused)
 	}
-	return a.courier.post(ctx, body)
+	return a.post(ctx, body)
+}
+
+func (a *alerts) post(ctx context.Context, body []byte) error {
+	err := a.courier.post(ctx, body)
+	if err == nil {
+		a.turns.Took()
+	}
+	return err
 }
 
 // enter remembers an open alert.
@@ -354,7 +362,7 @@ func (a *alerts) renew(ctx context.Context) error {
 func (a *alerts) postAll(ctx context.Context, some []postable) error {
 	body, err := safetext.Marshal(some)
 	if err == nil {
-		err = a.courier.post(ctx, body)
+		err = a.post(ctx, body)
 	}
 	if half := len(some) / 2; half > 0 && errors.Is(err, errTooLarge) {
 		return errors.Join(a.postAll(ctx, some[:half]), a.postAll(ctx, some[half:]))

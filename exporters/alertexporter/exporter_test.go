@@ -518,6 +518,41 @@ func TestWhatIsRefusedAloneHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// A receiver that answers 500 to everything for a night is away: no end of an alert is lost.
+func TestAReceiverThatAnswers500ToAllLosesNoEnd(t *testing.T) {
+	const all = 300
+	down := false
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if down {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	defer s.Close()
+	b := begin(t, s.URL, nil, nil)
+	var queue []verdict.Verdict
+	for i := range all {
+		v := but(lost(fmt.Sprint("v", i)), func(v *verdict.Verdict) { v.Culprit["node"] = fmt.Sprint("node-", i) })
+		b.send(t, v)
+		queue = append(queue, over(v))
+	}
+	down = true
+	try := func() {
+		for range 2 * all {
+			if len(queue) > 0 && b.consume(t.Context(), records(queue[0])) == nil {
+				queue = queue[1:]
+			}
+		}
+	}
+	try()
+	require.NotEmpty(t, queue)
+	require.NoError(t, b.renew(t.Context()))
+	down = false
+	require.NoError(t, b.renew(t.Context()))
+	try()
+	require.Empty(t, queue)
+	require.Empty(t, b.book.open)
+}
+
 // An alert that ends while its verdict goes on says so.
 func TestWhatGoesOnIsNotResolved(t *testing.T) {
 	for want, change := range map[string]func(*verdict.Verdict){

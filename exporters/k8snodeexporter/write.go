@@ -192,6 +192,7 @@ func (n *nodes) remove(ctx context.Context, node *corev1.Node, kinds ...corev1.N
 func (n *nodes) send(ctx context.Context, node *corev1.Node, text []byte, status string) error {
 	after, err := n.client.patchStatus(ctx, node.Name, text)
 	if err == nil {
+		n.turns.Took()
 		*node = *after
 		n.telemetry.ExporterK8snodeConditions.Add(ctx, 1, metric.WithAttributes(attribute.String("status", status)))
 	}

@@ -300,6 +300,7 @@ func (d *drains) tooMany(nodes []node, n *node) string {
 
 // changed tells of a change that Slurm took.
 func (d *drains) changed(ctx context.Context, n *node, change string) {
+	d.turns.Took()
 	d.telemetry.ExporterSlurmUpdates.Add(ctx, 1, metric.WithAttributes(attribute.String("change", change)))
 	d.logger.Warn("a node of Slurm was changed", zap.String("node", n.name), zap.String("change", change), zap.String("reason", n.reason))
 	d.book.note(n)

@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 const (
@@ -26,6 +28,9 @@ const (
 	// mostFailed ends a round of those that were set aside: more requests in vain hold up
 	// what is new.
 	mostFailed = 16
+	// mostRefused is how many owners may be refused in a row before it is the receiver that is
+	// away. A user may have a few domains (namespaces), and a text that is disliked a few users.
+	mostRefused = 8
 	// stillTried is how long after an attempt in vain there is another, if anything waits: a
 	// receiver may ask to be left alone for 5 minutes.
 	stillTried = 10 * time.Minute
@@ -39,10 +44,12 @@ const (
 
 // Turns applies the verdicts of an exporter, one after the other. While the receiver is away
 // they wait in their order. A verdict that it refuses alone is set aside, holds up nobody, and
-// is tried again in each round, as it then stands. The owner serializes all calls.
+// is tried again in each round, as it then stands. A receiver that refuses those of many
+// owners and takes nothing is away: no verdict is given up for another. The owner serializes
+// all calls.
 type Turns struct {
 	// Apply does what a verdict asks for, and counts it. Its error is worth another attempt;
-	// Alone marks that of this verdict alone.
+	// Alone marks that of this verdict alone. It calls Took for each request that was taken.
 	Apply func(context.Context, *Found) error
 	// Count counts a verdict that was set aside, or given up (refused).
 	Count func(ctx context.Context, outcome string)
@@ -58,9 +65,16 @@ type Turns struct {
 	head   string                    // the verdict that was last refused alone, and how often
 	tries  int
 
-	client storage.Client // nil without storage
-	aside  map[string]*fairlru.Element[*Found]
-	order  fairlru.List[*Found] // what was tried last is last
+	client  storage.Client // nil without storage
+	aside   map[string]*fairlru.Element[*held]
+	order   fairlru.List[*held] // what was tried last is last
+	refused map[owner]bool      // whose verdicts were set aside since anything was taken
+}
+
+// held is a verdict that was set aside.
+type held struct {
+	Found
+	rounds int // in which it was tried in vain
 }
 
 // Alone marks the answer of a receiver that is about one verdict alone: others may pass.
@@ -88,7 +102,8 @@ func (t *Turns) Start(ctx context.Context, host component.Host, id component.ID,
 
 // Load begins, with what a storage has; nil is none.
 func (t *Turns) Load(ctx context.Context, client storage.Client) error {
-	t.began, t.aside, t.client = t.Now(), map[string]*fairlru.Element[*Found]{}, client
+	t.began, t.aside, t.client = t.Now(), map[string]*fairlru.Element[*held]{}, client
+	t.refused = map[owner]bool{}
 	if client == nil {
 		return nil
 	}
@@ -151,6 +166,9 @@ func (t *Turns) take(ctx context.Context, f *Found) error {
 	if t.tries++; t.tries < mostTries && len(t.aside) == 0 {
 		return err
 	}
+	if before == nil && len(t.aside) >= mostAside && t.away() {
+		return err
+	}
 	t.setAside(ctx, f, err)
 	return nil
 }
@@ -167,25 +185,69 @@ func (t *Turns) setAside(ctx context.Context, f *Found, err error) {
 	}
 }
 
-// Again tries what was set aside, what waited longest first. Rounds call it.
+// Again tries what was set aside, in turn. Rounds call it.
 func (t *Turns) Again(ctx context.Context) {
-	var all []*Found
-	t.order.Each(func(f *Found) { all = append(all, f) })
 	failed := 0
-	for _, f := range all {
-		err := t.Apply(ctx, f)
+	for _, h := range t.inTurn() {
+		err := t.Apply(ctx, &h.Found)
 		switch {
 		case err == nil:
-			t.release(ctx, f.ID)
+			t.release(ctx, h.ID)
 			continue
 		case !IsAlone(err):
 			return // what is new tells that the receiver is away
 		}
-		t.order.Touch(t.aside[f.ID], fairlru.Little)
+		h.rounds++
+		t.order.Touch(t.aside[h.ID], worthOf(&h.Found))
 		if failed++; failed == mostFailed {
 			return
 		}
 	}
+}
+
+// inTurn is what was set aside: one of each owner, then another of each. Of an owner, and
+// among owners, what was tried in the fewest rounds is first, then what waited longest.
+// So a verdict that met a hiccup is not behind all those that are refused without end.
+func (t *Turns) inTurn() (all []*held) {
+	t.order.Each(func(h *held) { all = append(all, h) })
+	slices.SortStableFunc(all, func(a, b *held) int { return cmp.Compare(a.rounds, b.rounds) })
+	turn, next := map[*held]int{}, map[owner]int{}
+	for _, h := range all {
+		of := whose(&h.Found)
+		turn[h] = next[of]
+		next[of]++
+	}
+	slices.SortStableFunc(all, func(a, b *held) int { return cmp.Compare(turn[a], turn[b]) })
+	return all
+}
+
+// Took notes that the receiver took a request: what it refuses is about single verdicts.
+func (t *Turns) Took() {
+	if t.away() {
+		t.back = t.Now()
+	}
+	clear(t.refused)
+}
+
+// away reports whether the receiver refuses everybody, as far as is known.
+func (t *Turns) away() bool { return len(t.refused) >= mostRefused }
+
+// whose is the owner of a verdict on all machines: a job's domain, or where no job is named
+// the machine.
+func whose(f *Found) owner {
+	of := ownerOf(f)
+	if of.domain != "" {
+		of.node = ""
+	}
+	return owner{"", of.domain, of.node}
+}
+
+// worthOf has the end of what stands matter more than a beginning: it is told once.
+func worthOf(f *Found) fairlru.Worth {
+	if f.Status != verdict.Open {
+		return fairlru.Some
+	}
+	return fairlru.Little
 }
 
 // Aside reports whether a verdict waits that was refused alone.
@@ -195,7 +257,7 @@ func (t *Turns) Aside(id string) bool { return t.aside[id] != nil }
 // the receiver is away, confirmations wait in the queue; a process that has just started, and
 // a receiver that has just come back, give everybody time.
 func (t *Turns) Heard(confirmed time.Time) time.Time {
-	if t.Waits() {
+	if t.Waits() || t.away() {
 		return t.Now()
 	}
 	return slices.MaxFunc([]time.Time{confirmed, t.began, t.back}, time.Time.Compare)
@@ -219,8 +281,8 @@ func (t *Turns) wait(err error) {
 // hold sets a verdict aside, in the place of an older revision.
 func (t *Turns) hold(f *Found) {
 	t.drop(f.ID)
-	kept := *f
-	t.aside[f.ID] = t.order.Add(&kept, fairlru.Little, f.Culprit["node"], f.Pattern, f.Culprit["job_domain"], f.Culprit["job"])
+	t.refused[whose(f)] = true
+	t.aside[f.ID] = t.order.Add(&held{Found: *f}, worthOf(f), f.Culprit["node"], f.Pattern, f.Culprit["job_domain"], f.Culprit["job"])
 }
 
 func (t *Turns) drop(id string) {

@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // disk is a storage that a test looks into.
@@ -44,7 +46,7 @@ func (d *disk) Walk(_ context.Context, fn storage.WalkFunc) error {
 	return nil
 }
 
-// receiver takes verdicts, but for what its test makes it refuse.
+// receiver takes verdicts, but for what its test makes it refuse. Of symptoms it is told nothing.
 type receiver struct {
 	Turns
 	answer  func(*Found) error
@@ -60,8 +62,12 @@ func begin(t *testing.T, on storage.Client) *receiver {
 	t.Helper()
 	r := &receiver{answer: func(*Found) error { return nil }, clock: lost().Onset, counted: map[string]int{}}
 	r.Apply = func(_ context.Context, f *Found) error {
+		if f.Role == verdict.Symptom {
+			return nil
+		}
 		err := r.answer(f)
 		if err == nil {
+			r.Took()
 			r.taken = append(r.taken, fmt.Sprint(f.ID, f.Revision))
 		}
 		return err
@@ -202,6 +208,132 @@ func TestAFloodThatIsRefused(t *testing.T) {
 	r.Again(t.Context())
 	require.Empty(t, r.aside)
 	require.Empty(t, on.values)
+}
+
+// about is a verdict about a machine.
+func about(id, node string, change func(*Found)) plog.Logs {
+	f := Found{Verdict: lost()}
+	f.ID, f.Culprit = id, map[string]string{"node": node}
+	if change != nil {
+		change(&f)
+	}
+	return Write([]Found{f})
+}
+
+// try is what a queue does for a while: it tries what is first until it is taken.
+func (r *receiver) try(t *testing.T, queue []plog.Logs) []plog.Logs {
+	t.Helper()
+	for range 10 * mostAside {
+		if len(queue) == 0 {
+			break
+		}
+		var rest consumererror.Logs
+		if err := r.Consume(t.Context(), queue[0]); errors.As(err, &rest) {
+			queue[0] = rest.Data()
+		} else {
+			queue = queue[1:]
+		}
+	}
+	return queue
+}
+
+// A receiver that answers an error of its own to everything, or takes a token no longer, is away.
+// Between what it refuses there is much that it is not asked for.
+func TestAReceiverThatRefusesEverybodyLosesNothing(t *testing.T) {
+	const all = 2 * mostAside
+	var queue []plog.Logs
+	for i := range all {
+		queue = append(queue, about(fmt.Sprint("x", i), fmt.Sprint("gpu-", i), nil))
+		queue = append(queue, about(fmt.Sprint("symptom", i), "gpu-1", func(f *Found) { f.Role = verdict.Symptom }))
+	}
+	on := &disk{values: map[string][]byte{}}
+	var r *receiver
+	for range 3 { // it restarts meanwhile
+		r = begin(t, on)
+		r.answer = func(*Found) error { return Alone(errors.New("500")) }
+		queue = r.try(t, queue)
+		r.Again(t.Context())
+		require.NotEmpty(t, queue)
+		require.Zero(t, r.counted["refused"])
+		require.True(t, r.Waits(), "those that are told again are left out")
+	}
+	r.clock = r.clock.Add(time.Hour)
+	require.Equal(t, r.clock, r.Heard(lost().Onset))
+	r.refuses("x1")
+	r.Again(t.Context())
+	require.Empty(t, r.try(t, queue))
+	require.Equal(t, r.clock, r.Heard(lost().Onset), "it has just come back")
+	require.Len(t, r.taken, all-1)
+	require.True(t, r.Aside("x1"), "it is refused alone")
+	require.Zero(t, r.counted["refused"])
+}
+
+// An alert that stands is told once that it ended: a beginning gives way first.
+func TestEndsGiveWayLast(t *testing.T) {
+	r := begin(t, nil)
+	r.answer = func(*Found) error { return Alone(errors.New("500")) }
+	r.through(t, about("end", "gpu-1", func(f *Found) { f.Status = verdict.Resolved }))
+	r.Again(t.Context())
+	for i := range 2 * mostAside {
+		r.through(t, about(fmt.Sprint("x", i), "gpu-1", nil))
+	}
+	require.Len(t, r.aside, mostAside)
+	require.True(t, r.Aside("end"))
+}
+
+// A verdict that met a hiccup is told in the next round, whoever else is refused.
+func TestAHiccupIsNotBehindAllThatIsRefused(t *testing.T) {
+	for name, whose := range map[string]func(i int) (node, domain string){
+		"of another user":   func(i int) (string, string) { return fmt.Sprint("gpu-", i%40), "uid 1001" },
+		"of the same owner": func(int) (string, string) { return "gpu-0", "" },
+		"of many machines":  func(i int) (string, string) { return fmt.Sprint("gpu-", i), "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := begin(t, nil)
+			r.answer = func(*Found) error { return Alone(errors.New("500")) }
+			for i := range 200 {
+				node, domain := whose(i)
+				r.through(t, about(fmt.Sprint("x", i), node, func(f *Found) { f.Culprit["job_domain"] = domain }))
+				if i%4 == 0 {
+					r.Again(t.Context())
+				}
+			}
+			for range 20 {
+				r.Again(t.Context())
+			}
+			r.through(t, about("other", "gpu-0", nil))
+			refuses := r.answer
+			r.answer = func(f *Found) error {
+				if f.ID == "other" {
+					return nil
+				}
+				return refuses(f)
+			}
+			r.Again(t.Context())
+			require.Equal(t, []string{"other1"}, r.taken)
+		})
+	}
+}
+
+// An owner who is refused anew without end is no reason to try another's no more.
+func TestAFloodTakesNobodysTurn(t *testing.T) {
+	r := begin(t, nil)
+	tried := 0
+	r.answer = func(f *Found) error {
+		if f.ID == "other" {
+			tried++
+		}
+		return Alone(errors.New("500"))
+	}
+	r.through(t, about("other", "gpu-2", nil))
+	for i := range 100 {
+		for k := range mostFailed {
+			r.through(t, about(fmt.Sprint("x", i, " ", k), "gpu-1", nil))
+		}
+		before := tried
+		r.Again(t.Context())
+		require.Equal(t, before+1, tried, "once in each round")
+	}
 }
 
 // While the receiver is away all wait in their order, and nobody's silence says anything.
