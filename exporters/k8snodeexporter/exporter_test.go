@@ -277,6 +277,29 @@ func TestANodeThatIsRefusedAloneHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// A right that is missing is no trouble of single nodes, until a node is changed.
+func TestAServerThatForbidsAllIsAway(t *testing.T) {
+	b := start(t, many(8), limit(8, 100))
+	refuses := true
+	b.cluster.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return refuses, nil, apierrors.NewForbidden(nodesResource, "", errors.New("no right"))
+	})
+	for i := range 8 {
+		for range 3 {
+			if node := fmt.Sprint("node-", i); b.consume(t.Context(), records(lost(node, node))) == nil {
+				break
+			}
+		}
+	}
+	later(t, time.Hour)
+	require.Equal(t, now, b.turns.Heard(onset))
+	refuses = false
+	require.NoError(t, b.round(t.Context()))
+	back := now
+	later(t, time.Hour)
+	require.Equal(t, back, b.turns.Heard(onset))
+}
+
 func TestWhatCanNeverBeIsCountedAndHoldsNothingUp(t *testing.T) {
 	b := start(t, newCluster(), nil)
 	b.cluster.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -359,6 +359,31 @@ func TestANodeThatSlurmRefusesHoldsUpNoOther(t *testing.T) {
 	require.Equal(t, []string{"gpu-1", "gpu-2"}, c.drained(t))
 }
 
+// A right that is missing is no trouble of single nodes, until a node is changed.
+func TestASlurmThatRefusesAllIsAway(t *testing.T) {
+	c := newStandIn(t)
+	refuses := filepath.Join(t.TempDir(), "refuses")
+	require.NoError(t, os.WriteFile(refuses, nil, 0o600))
+	path := filepath.Join(t.TempDir(), "scontrol")
+	script := "#!/bin/sh\ncase \"$1\" in update) [ -e " + refuses + " ] && echo 'slurm_update error: Access/permission denied' >&2 && exit 1;; esac\nexec " + c.scontrol.path + " \"$@\"\n"
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // it is to be run
+	r := start(t, c, store{}, func(config *Config) { config.Scontrol, config.Breaker.Nodes = path, len(names()) })
+	for _, node := range names() {
+		for range 3 {
+			if r.consume(t.Context(), verdicts.Write([]verdicts.Found{lost(node, node)})) == nil {
+				break
+			}
+		}
+	}
+	r.clock = r.clock.Add(time.Hour)
+	require.Equal(t, r.clock, r.turns.Heard(time.Time{}))
+	require.NoError(t, os.Remove(refuses))
+	require.NoError(t, r.round(t.Context()))
+	back := r.clock
+	r.clock = r.clock.Add(time.Hour)
+	require.Equal(t, back, r.turns.Heard(time.Time{}))
+}
+
 func TestAScontrolThatHangsIsEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "scontrol")
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nsleep 600\n"), 0o700)) //nolint:gosec // it is to be run
