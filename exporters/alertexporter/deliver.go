@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"time"
@@ -74,6 +76,8 @@ func (c *courier) post(ctx context.Context, body []byte) error {
 }
 
 func (c *courier) try(ctx context.Context, body []byte) error {
+	stood := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { stood = true }})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.config.url(), bytes.NewReader(body))
 	if err != nil {
 		return withoutURL(err)
@@ -81,7 +85,12 @@ func (c *courier) try(ctx context.Context, body []byte) error {
 	request.Header.Set("Content-Type", c.config.contentType())
 	request.Header.Set("User-Agent", "tracecore")
 	response, err := c.client.Do(request)
-	if err != nil {
+	var slow net.Error
+	switch {
+	case err != nil && stood && ctx.Err() == nil && !(errors.As(err, &slow) && slow.Timeout()):
+		// A text that its handler breaks at, or that a firewall cuts off, ends so.
+		return verdicts.Alone(fmt.Errorf("it broke the connection: %w", withoutURL(err)))
+	case err != nil:
 		return withoutURL(err)
 	}
 	defer response.Body.Close()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -514,6 +516,68 @@ func TestWhatIsRefusedAloneHoldsNobodyUp(t *testing.T) {
 			require.Len(t, r.got(), 3)
 			require.Nil(t, b.book.open["a poison"])
 			require.Equal(t, map[string]int64{"started": 3, "aside": 2, "ended": 1, "unchanged": 1}, b.outcomes(t))
+		})
+	}
+}
+
+// A webhook whose handler breaks at one text: a server of Go's closes the connection without an
+// answer, and a firewall resets it. Who hangs, is not there or has another certificate is away.
+func TestATextThatBreaksItsReceiverHoldsNobodyUp(t *testing.T) {
+	for name, how := range map[string]func(*http.Request, *net.TCPConn){
+		"closes": func(*http.Request, *net.TCPConn) {},
+		"resets": func(_ *http.Request, conn *net.TCPConn) { _ = conn.SetLinger(0) },
+		"hangs":  func(r *http.Request, _ *net.TCPConn) { <-r.Context().Done() },
+	} {
+		for _, kept := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " kept connection ", kept), func(t *testing.T) {
+				s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					if !strings.Contains(string(body), "poison") {
+						return
+					}
+					if name == "hangs" {
+						how(r, nil)
+						return
+					}
+					conn, _, err := w.(http.Hijacker).Hijack()
+					if err != nil {
+						panic(err)
+					}
+					how(r, conn.(*net.TCPConn))
+					_ = conn.Close()
+				}))
+				s.Start()
+				defer s.Close()
+				b := begin(t, s.URL, nil, func(c *Config) {
+					if name == "hangs" {
+						c.Timeout = 50 * time.Millisecond
+					}
+				})
+				if kept && name != "hangs" {
+					b.send(t, lost("before"))
+				}
+				ld := records(lost("poison"), lost("b"))
+				for range 3 {
+					var rest consumererror.Logs
+					if errors.As(b.consume(t.Context(), ld), &rest) {
+						ld = rest.Data()
+					}
+				}
+				require.Equal(t, name != "hangs", b.book.open["b"] != nil)
+			})
+		}
+	}
+	for name, s := range map[string]*httptest.Server{"another certificate": httptest.NewTLSServer(nil), "gone": httptest.NewServer(nil)} {
+		t.Run(name, func(t *testing.T) {
+			if s.Config.ErrorLog = log.New(io.Discard, "", 0); name == "gone" {
+				s.Close()
+			}
+			defer s.Close()
+			b := begin(t, s.URL, nil, nil)
+			for range 4 {
+				require.Error(t, b.consume(t.Context(), records(lost("a"))))
+			}
+			require.False(t, b.turns.Aside("a"))
 		})
 	}
 }
