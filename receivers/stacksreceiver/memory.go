@@ -25,6 +25,19 @@ func (w *watch) memory(p *identity.Process) (memory, bool) {
 	return memory{f.rest.Memory(), f.began.UnixMilli(), f.asleepFor.kept(), f.inCalls.kept()}, true
 }
 
+// After is the memory after an absence.
+func (m memory) After(absence time.Duration) memory {
+	m.Rest = m.Rest.After(absence)
+	m.AsleepFor, m.InCalls = activity.Later(m.AsleepFor, absence), activity.Later(m.InCalls, absence)
+	switch {
+	case activity.Outdated(absence):
+		m.Began = 0
+	case m.Began > 0:
+		m.Began += absence.Milliseconds()
+	}
+	return m
+}
+
 // recall begins with what was known before.
 func (f *follower) recall(m *memory, now time.Time) {
 	if began := time.UnixMilli(m.Began); m.Began > 0 && !began.After(now) {

@@ -16,7 +16,10 @@ import (
 )
 
 // restart is another follower, with what was known of the process.
-func (t *thread) restart() {
+func (t *thread) restart() { t.absent(0) }
+
+// absent is restart after an absence.
+func (t *thread) absent(absence time.Duration) {
 	before := newWatch(&stacksReceiver{}, nil)
 	before.follows[processOf(&t.follower.Process)] = t.follower
 	m, is := before.memory(&t.follower.Process)
@@ -27,6 +30,8 @@ func (t *thread) restart() {
 	require.NoError(t, json.Unmarshal(text, &kept))
 	next := newThread(t.T, t.python)
 	next.began = time.Time{}
+	kept = kept.After(absence)
+	t.now = t.now.Add(absence)
 	next.recall(&kept, t.now)
 	t.follower = next.follower
 }
@@ -91,7 +96,7 @@ func TestLongStepsAcrossARestartAreNotToldAndALoopIs(t *testing.T) {
 			require.Empty(t, one.works(2).take)
 		}
 		if step%5 == 4 {
-			one.restart()
+			one.absent(time.Duration(step) * time.Minute) // up to 19
 		}
 	}
 	looks := 0
@@ -102,16 +107,20 @@ func TestLongStepsAcrossARestartAreNotToldAndALoopIs(t *testing.T) {
 }
 
 func TestALoopAfterARestartIsToldAfterPatience(t *testing.T) {
-	one := newThread(t, true)
-	for call := range uint64(20) {
-		one.works(call + 10)
+	for absence, patience := range map[time.Duration]int{0: 20, time.Hour: 20, 2 * time.Hour: 50} {
+		t.Run(absence.String(), func(t *testing.T) {
+			one := newThread(t, true)
+			for call := range uint64(20) {
+				one.works(call + 10)
+			}
+			one.absent(absence)
+			looks := 0
+			for one.works(3).take == "" {
+				looks++
+			}
+			require.Equal(t, patience, looks)
+		})
 	}
-	one.restart()
-	looks := 0
-	for one.works(3).take == "" {
-		looks++
-	}
-	require.Equal(t, 20, looks)
 }
 
 func TestSleepsThatAreUsualAreSoAfterARestart(t *testing.T) {

@@ -2,6 +2,7 @@ package activity
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
@@ -35,6 +36,31 @@ func (k Kept) Pause(now time.Time) (end time.Time, length time.Duration, is bool
 	end = time.UnixMilli(k.End)
 	is = k.Length > 0 && k.Length <= longestKept.Milliseconds() && !end.After(now) && now.Sub(end) <= longestKept
 	return end, time.Duration(k.Length) * time.Millisecond, is
+}
+
+// Later are the pauses after an absence. Nobody watched in it, so that no pause grows older.
+func Later(pauses []Kept, absence time.Duration) []Kept {
+	pauses = slices.Clone(pauses)
+	for i := range pauses {
+		pauses[i].End += absence.Milliseconds()
+	}
+	return pauses
+}
+
+// Outdated reports whether nobody watched for longer than a pause is remembered. Other pauses may be usual
+// by now: that they are known has to be learned again.
+func Outdated(absence time.Duration) bool { return absence.Abs() > memory }
+
+// After is the memory after an absence.
+func (m Memory) After(absence time.Duration) Memory {
+	m.Pauses = Later(m.Pauses, absence)
+	switch {
+	case Outdated(absence):
+		m.AtWork, m.First = 0, 0
+	case m.First > 0:
+		m.First += absence.Milliseconds()
+	}
+	return m
 }
 
 // Memory is what it has learned.

@@ -65,7 +65,31 @@ func TestARestThatIsRecalledKnowsItsPauses(t *testing.T) {
 	fresh := &Rest{}
 	at = goes(fresh, at, 0, 1)
 	require.Greater(t, sleeps(fresh, at), 50, "one that was not recalled")
-	require.Zero(t, after(t, r, at.Add(2*time.Hour)).Patience(at.Add(2*time.Hour)))
+}
+
+// It makes pauses of 20 s. Time in which nobody watched makes them no older. After more than the hour for
+// which they are remembered it has to be learned again that they are known.
+func TestAUsualPauseAfterAnAbsence(t *testing.T) {
+	for absence, overdue := range map[time.Duration]int{0: 40, time.Minute: 40, 59 * time.Minute: 40, 2 * time.Hour: 60, -time.Minute: 40, -2 * time.Hour: 60} {
+		t.Run(absence.String(), func(t *testing.T) {
+			r := &Rest{}
+			at := goes(r, noon, 0, 5)
+			for range 3 {
+				at = goes(r, at, 20*time.Second, 1)
+			}
+			at = goes(r, at, 0, 30)
+			m := r.Memory().After(absence)
+			next := &Rest{}
+			at = at.Add(absence)
+			next.Recall(&m, at)
+			at = goes(next, at, 0, 1)
+			require.InDelta(t, overdue, sleeps(next, at), 2)
+			at = goes(next, at.Add(time.Minute), 0, 30)
+			require.InDelta(t, 40, sleeps(next, at), 2, "its pauses are known again")
+			at = goes(next, at.Add(time.Hour), 0, 1)
+			require.LessOrEqual(t, sleeps(next, at), 4, "an hour in which it was watched")
+		})
+	}
 }
 
 // A hang that was told, and stands through a restart, is no pause to learn after it.
@@ -89,6 +113,13 @@ func TestADamagedMemoryOfARestIsNone(t *testing.T) {
 		{Pauses: make([]Kept, 1000)}, {Pauses: []Kept{{1 << 62, 1 << 62, ""}, {-1 << 62, 5000, ""}, {noon.UnixMilli(), -5000, ""}, {noon.UnixMilli() + 1, 5000, ""}}},
 	} {
 		r := &Rest{}
+		r.Recall(&m, noon)
+		require.Empty(t, r.pauses)
+		require.Zero(t, r.learned)
+	}
+	for _, absence := range []time.Duration{1 << 62, -1 << 62, time.Minute} {
+		r := &Rest{}
+		m := Memory{AtWork: 100, Pauses: []Kept{{1<<63 - 1, 5000, ""}, {-1 << 63, 5000, ""}}}.After(absence)
 		r.Recall(&m, noon)
 		require.Empty(t, r.pauses)
 		require.Zero(t, r.learned)

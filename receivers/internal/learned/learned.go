@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -34,14 +35,24 @@ const (
 // process that is killed.
 const every = 5 * time.Second
 
-// key is under which it is kept.
-const key = "learned"
+// Keys under which it is kept.
+const (
+	key       = "learned"
+	lookedKey = "looked" // when it was last looked, in milliseconds
+)
+
+// Resumable is what can be learned. After is it after an absence: time in which nobody looked does not
+// count, whatever the clock did in it.
+type Resumable[T any] interface {
+	After(absence time.Duration) T
+}
 
 // Memory keeps a T, as JSON, for each process. Without a storage it keeps nothing.
-type Memory[T any] struct {
+type Memory[T Resumable[T]] struct {
 	settings receiver.Settings
 	id       *component.ID
 	boot     string
+	clock    func() time.Time
 	noted    time.Time // when it was last looked; of the goroutine that learns
 
 	mu      sync.Mutex // guards what follows
@@ -63,8 +74,8 @@ type process struct {
 }
 
 // New makes a memory in the storage of that id; nil for none.
-func New[T any](settings receiver.Settings, id *component.ID) *Memory[T] {
-	return &Memory[T]{settings: settings, id: id, boot: record.ThisHost().Boot}
+func New[T Resumable[T]](settings receiver.Settings, id *component.ID) *Memory[T] {
+	return &Memory[T]{settings: settings, id: id, boot: record.ThisHost().Boot, clock: time.Now}
 }
 
 // Open takes up what was kept. What is damaged is as good as none; so is a note of another boot, all of
@@ -79,7 +90,10 @@ func (m *Memory[T]) Open(ctx context.Context, host component.Host) error {
 	m.client = client
 	text, err := client.Get(ctx, key)
 	if err == nil && text != nil {
-		m.before, err = m.read(text)
+		var looked []byte
+		if looked, err = client.Get(ctx, lookedKey); err == nil {
+			m.before, err = m.read(text, looked)
+		}
 	}
 	if err != nil {
 		m.settings.Logger.Warn("what was learned of jobs before this start cannot be read: it is learned again", zap.Error(err))
@@ -87,7 +101,7 @@ func (m *Memory[T]) Open(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-func (m *Memory[T]) read(text []byte) (map[identity.Born]T, error) {
+func (m *Memory[T]) read(text, looked []byte) (map[identity.Born]T, error) {
 	var last note
 	if len(text) > mostText {
 		return nil, fmt.Errorf("%d bytes, of %d at most", len(text), mostText)
@@ -98,13 +112,18 @@ func (m *Memory[T]) read(text []byte) (map[identity.Born]T, error) {
 	if last.Boot != m.boot {
 		return nil, nil
 	}
+	at, err := strconv.ParseInt(string(looked), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("when it was last looked: %w", err)
+	}
+	absence := m.clock().Sub(time.UnixMilli(at))
 	known := make(map[identity.Born]T, len(last.Processes))
 	for _, p := range last.Processes {
 		var one T
 		if err := json.Unmarshal(p.Learned, &one); err != nil {
 			return nil, err
 		}
-		known[identity.Born{PID: p.PID, StartNS: p.StartNS}] = one
+		known[identity.Born{PID: p.PID, StartNS: p.StartNS}] = one.After(absence)
 	}
 	return known, nil
 }
@@ -160,14 +179,17 @@ func (m *Memory[T]) Save(ranks identity.Resolver, of func(*identity.Process) (T,
 	m.write(&next)
 }
 
-// write is called with the lock.
+// write writes when it was last looked, and the note if it is another. Both come together: nothing in the
+// note is later. It is called with the lock.
 func (m *Memory[T]) write(next *note) {
+	looked := strconv.FormatInt(m.clock().UnixMilli(), 10)
+	all := []*storage.Operation{storage.SetOperation(lookedKey, []byte(looked))}
 	text, err := json.Marshal(next)
-	if err == nil && bytes.Equal(text, m.written) {
-		return
-	}
 	if err == nil {
-		err = m.client.Set(context.Background(), key, text)
+		if !bytes.Equal(text, m.written) {
+			all = append(all, storage.SetOperation(key, text))
+		}
+		err = m.client.Batch(context.Background(), all...)
 	}
 	if err != nil {
 		m.settings.Logger.Debug("keep what was learned of jobs", zap.Error(err)) // the storage itself says what is wrong

@@ -1,9 +1,11 @@
 package learned
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +24,13 @@ import (
 
 // fact is what is learned here.
 type fact struct {
-	Words string `json:"words"`
+	Words  string        `json:"words"`
+	Absent time.Duration `json:"absent,omitempty"`
+}
+
+func (f fact) After(absence time.Duration) fact {
+	f.Absent += absence
+	return f
 }
 
 // desk is a memory with all that surrounds it.
@@ -35,24 +43,28 @@ type desk struct {
 	facts   map[uint32]string
 	logs    *observer.ObservedLogs
 	storage *probereceivertest.Storage
+	clock   time.Time
 }
 
-// countingClient counts writes, and may refuse them.
+// countingClient counts writes of what is learned, and may refuse them.
 type countingClient struct {
 	storage.Client
 	writes int
 	refuse error
 }
 
-func (c *countingClient) Set(ctx context.Context, key string, value []byte) error {
-	if c.writes++; c.refuse != nil {
+func (c *countingClient) Batch(ctx context.Context, all ...*storage.Operation) error {
+	if slices.ContainsFunc(all, func(o *storage.Operation) bool { return o.Key == key }) {
+		c.writes++
+	}
+	if c.refuse != nil {
 		return c.refuse
 	}
-	return c.Client.Set(ctx, key, value)
+	return c.Client.Batch(ctx, all...)
 }
 
 func newDesk(t *testing.T) *desk {
-	d := &desk{t: t, host: probereceivertest.NewHost(), storage: probereceivertest.NewStorage(), facts: map[uint32]string{}}
+	d := &desk{t: t, host: probereceivertest.NewHost(), storage: probereceivertest.NewStorage(), facts: map[uint32]string{}, clock: now}
 	d.client = &countingClient{Client: d.storage.Client}
 	d.storage.Client = d.client
 	d.host.Extensions[probereceivertest.StorageID] = d.storage
@@ -66,12 +78,13 @@ func (d *desk) start() {
 	settings := receivertest.NewNopSettings(component.MustNewType("ncclsock"))
 	settings.Logger = zap.New(core)
 	d.logs, d.Memory = logs, New[fact](settings, &probereceivertest.StorageID)
+	d.Memory.clock = func() time.Time { return d.clock }
 	require.NoError(d.t, d.Open(d.t.Context(), d.host))
 }
 
 func (d *desk) of(p *identity.Process) (fact, bool) {
 	words, is := d.facts[p.PID]
-	return fact{words}, is
+	return fact{Words: words}, is
 }
 
 func rank(pid uint32) identity.Process {
@@ -139,6 +152,43 @@ func TestWhatIsKnownAgainIsRememberedNoMore(t *testing.T) {
 	require.Equal(t, []string{"-"}, d.kept(1))
 }
 
+// An absence begins with the last look, also where that found nothing new. A process that is not known
+// again between two absences keeps the sum of both, without the time between them.
+func TestTimeInWhichNobodyLookedIsToldToWhatIsKept(t *testing.T) {
+	d := newDesk(t)
+	d.know(1)
+	d.facts[1] = "one"
+	absent := func() time.Duration {
+		p := rank(1)
+		one, is := d.Of(&p)
+		require.True(t, is)
+		return one.Absent
+	}
+	look := func(seconds int) {
+		for range seconds {
+			d.clock = d.clock.Add(time.Second)
+			d.Note(d.clock, d, d.of)
+		}
+	}
+	look(100)
+	d.clock = d.clock.Add(time.Hour)
+	d.start()
+	require.InDelta(t, time.Hour, absent(), float64(every))
+	require.Equal(t, 1, d.client.writes)
+	d.start()
+	require.InDelta(t, time.Hour, absent(), float64(every), "it was killed before its first look")
+
+	delete(d.facts, 1)
+	look(100)
+	d.clock = d.clock.Add(time.Minute)
+	d.start()
+	require.InDelta(t, time.Hour+time.Minute, absent(), 2*float64(every))
+	look(1)
+	d.clock = d.clock.Add(-time.Hour)
+	d.start()
+	require.InDelta(t, time.Minute, absent(), 2*float64(every), "the clock was set back")
+}
+
 func TestOnlyChangesAreWrittenAndNotOften(t *testing.T) {
 	d := newDesk(t)
 	d.know(1, 2)
@@ -157,21 +207,24 @@ func TestOnlyChangesAreWrittenAndNotOften(t *testing.T) {
 }
 
 func TestWhatCannotBeReadIsNone(t *testing.T) {
+	good := `{"boot":"BOOT","processes":[{"pid":1,"start_ns":70,"learned":{"words":"x"}}]}`
 	for name, tc := range map[string]struct {
-		text string
-		said int
+		text, looked string
+		said         int
 	}{
-		"damaged":         {`{"boot":"BOOT","processes":[{"pid":`, 1},
-		"of another kind": {`{"boot":"BOOT","processes":[{"pid":1,"start_ns":70,"learned":[1,2]}]}`, 1},
-		"a list":          {`[1]`, 1},
-		"empty":           {``, 1},
-		"too large":       {`{"boot":"BOOT","processes":[{"pid":1,"start_ns":70,"learned":{"words":"` + strings.Repeat("x", mostText) + `"}}]}`, 1},
-		"of another boot": {`{"boot":"another","processes":[{"pid":1,"start_ns":70,"learned":{"words":"x"}}]}`, 0},
-		"of no processes": {`{"boot":"BOOT"}`, 0},
+		"damaged":            {`{"boot":"BOOT","processes":[{"pid":`, "", 1},
+		"of another kind":    {`{"boot":"BOOT","processes":[{"pid":1,"start_ns":70,"learned":[1,2]}]}`, "", 1},
+		"a list":             {`[1]`, "", 1},
+		"empty":              {``, "", 1},
+		"too large":          {`{"boot":"BOOT","processes":[{"pid":1,"start_ns":70,"learned":{"words":"` + strings.Repeat("x", mostText) + `"}}]}`, "", 1},
+		"of another boot":    {strings.ReplaceAll(good, "BOOT", "another"), "", 0},
+		"of no processes":    {`{"boot":"BOOT"}`, "", 0},
+		"of an unknown time": {good, "today", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			require.NoError(t, d.client.Set(t.Context(), key, []byte(strings.ReplaceAll(tc.text, "BOOT", d.boot))))
+			require.NoError(t, d.client.Set(t.Context(), lookedKey, []byte(cmp.Or(tc.looked, "1700000000000"))))
 			require.Equal(t, []string{"-"}, d.kept(1))
 			require.Equal(t, tc.said, d.logs.Len())
 			d.know(1)

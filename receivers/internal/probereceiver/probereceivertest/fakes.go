@@ -118,7 +118,16 @@ func (k *kept) Set(_ context.Context, key string, value []byte) error {
 
 func (k *kept) Delete(ctx context.Context, key string) error { return k.Set(ctx, key, nil) }
 
-func (k *kept) Batch(context.Context, ...*storage.Operation) error { return errors.ErrUnsupported }
+// Batch sets values; nobody asks it for more.
+func (k *kept) Batch(ctx context.Context, all ...*storage.Operation) error {
+	for _, one := range all {
+		if one.Type != storage.Set {
+			return errors.ErrUnsupported
+		}
+		_ = k.Set(ctx, one.Key, one.Value)
+	}
+	return nil
+}
 
 func (k *kept) Close(context.Context) error { return nil }
 

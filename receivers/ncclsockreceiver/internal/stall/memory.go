@@ -30,6 +30,15 @@ func (m *Memory) key() jobKey {
 	return jobKey{owner: owner{m.Domain, m.JobID}, rendezvous: m.Rendezvous, master: m.Master, port: m.Port, world: m.World}
 }
 
+// After is the memory after an absence.
+func (m Memory) After(absence time.Duration) Memory {
+	m.Pauses, m.Elsewhere = activity.Later(m.Pauses, absence), activity.Later(m.Elsewhere, absence)
+	if activity.Outdated(absence) {
+		m.Traffic = 0
+	}
+	return m
+}
+
 // Memory is what is known of a process; false where it is not watched.
 func (t *Tracker) Memory(p *identity.Process) (m Memory, is bool) {
 	r := t.ranks[p.PID]

@@ -35,6 +35,14 @@ func (w *world) restart(known map[identity.Born]Memory) {
 	w.tracker.Recall(known, w.at)
 }
 
+// absent is what is known after an absence.
+func absent(all map[identity.Born]Memory, absence time.Duration) map[identity.Born]Memory {
+	for born, m := range all {
+		all[born] = m.After(absence)
+	}
+	return all
+}
+
 // again starts the processes of the job again: other pids, other connections.
 func (w *world) again(ranks ...int) {
 	for _, r := range ranks {
@@ -85,7 +93,7 @@ func TestPausesAreAsUsualAfterARestart(t *testing.T) {
 		usual   time.Duration
 	}{
 		"with a memory":    {func(w *world) { w.restart(w.memory()) }, 20 * time.Second},
-		"an hour later":    {func(w *world) { m := w.memory(); w.pass(time.Hour); w.restart(m) }, 0},
+		"after an hour":    {func(w *world) { m := w.memory(); w.pass(time.Hour); w.restart(absent(m, time.Hour)) }, 20 * time.Second},
 		"after two":        {func(w *world) { w.restart(w.memory()); w.train(1); w.restart(w.memory()) }, 20 * time.Second},
 		"of another start": {func(w *world) { m := w.memory(); w.again(0, 1, 2, 3); w.restart(m); w.train(12) }, 20 * time.Second},
 	} {
@@ -107,6 +115,35 @@ func TestPausesAreAsUsualAfterARestart(t *testing.T) {
 			_, seconds := w.firstAfter(60)
 			require.InDelta(t, max(3, 2*tc.usual.Seconds()), seconds, 2)
 		})
+	}
+}
+
+// A pause of 20 s is usual, of this rank or of one on another node. It stands when the agent is back, or
+// begins then, or once pauses are known again: nobody is accused.
+func TestAUsualPauseAfterAnAbsence(t *testing.T) {
+	for name, away := range map[string]time.Duration{"a minute": time.Minute, "an hour": time.Hour, "a day": 24 * time.Hour} {
+		for _, trained := range []int{0, 1, 12} {
+			t.Run(fmt.Sprint(name, ", then moving for ", trained), func(t *testing.T) {
+				w := newWorld(t, 4, Defaults())
+				w.train(1)
+				for range 3 {
+					w.hang()
+					require.Empty(t, w.idle(20))
+					w.rest()
+				}
+				w.train(12)
+				w.tracker.ranks[1002].job.phases.learn(Unknown, socketstall.Idle, pause{w.tracker.now - 5*time.Second, w.tracker.now})
+				known := w.memory()
+				w.pass(away)
+				w.restart(absent(known, away))
+				w.train(trained)
+				j := w.tracker.jobs.of[keyOf(&w.ranks[0].Process)]
+				require.Equal(t, away <= time.Hour || trained > w.tracker.o.PhaseLearning, j.phases.known(&w.tracker.o))
+				w.hang()
+				require.Empty(t, w.idle(20))
+				require.Len(t, j.phases.pauses[kindOfPause{Unknown, socketstall.Idle}], 1)
+			})
+		}
 	}
 }
 
