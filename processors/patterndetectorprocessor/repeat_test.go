@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
@@ -67,4 +68,19 @@ func TestNothingIsToldAgainUnlessAskedFor(t *testing.T) {
 	r.send(t, "test.second", "a")
 	r.clock.pass(time.Hour)
 	require.Empty(t, r.next.marked())
+}
+
+// Who keeps state by what is told again is not to lose it since the queue of another is full.
+func TestAFullQueueKeepsNoRepetitionFromTheOthers(t *testing.T) {
+	r := newRig(t, every(10*time.Minute))
+	r.detector.next = besideFullQueue{r.next, func(_ bool, healthy error) error {
+		return errors.Join(healthy, exporterhelper.ErrQueueIsFull)
+	}}
+	r.start(t)
+	r.send(t, "test.first", "a")
+	r.send(t, "test.second", "a")
+	for range 6 {
+		r.clock.pass(10 * time.Minute)
+	}
+	require.Len(t, r.next.marked(), 6)
 }

@@ -196,7 +196,7 @@ func TestAllAddsRecordsMetricsAndSpans(t *testing.T) {
 	require.Equal(t, []any{"file", "otlp_http/b/records"}, got.Get("service::pipelines::traces::exporters"))
 	require.Equal(t, []any{"file", "otlp_http/b/records"}, got.Get("service::pipelines::traces/incidents::exporters"))
 	require.Equal(t, []any{"file"}, got.Get("service::pipelines::traces/others::exporters"))
-	require.Equal(t, []any{`event_name != "pattern.verdict" and event_name != "job.summary"`}, got.Get("processors::filter/to::logs::log_record"))
+	require.Equal(t, []any{`event_name != "pattern.verdict" and event_name != "job.summary"`, `attributes["pattern.repeated"] == true`}, got.Get("processors::filter/to::logs::log_record"), "what is told again would fill the queue of a backend that is away")
 	require.Equal(t, []any{`event_name == "pattern.verdict" or event_name == "job.summary"`}, got.Get("processors::filter/to_all::logs::log_record"), "each record leaves once")
 	require.Equal(t, []string{"verdicts to https://a", "verdicts, records, metrics and spans to http://b"}, b.Lines())
 }
@@ -208,7 +208,8 @@ func TestAllAddsTracesOfIncidents(t *testing.T) {
 	require.NoError(t, err)
 	got, err := resolve(t, b, without)
 	require.NoError(t, err)
-	require.Equal(t, []any{"otlp_http/a", "otlp_http/b", "incidenttraces/to_all"}, got.Get("service::pipelines::logs/to::exporters"))
+	require.Equal(t, []any{"terminal", "file", "incidenttraces/to_all", "forward/to", "forward/to_all"}, got.Get("service::pipelines::logs/judged::exporters"), "by what is told again it knows what goes on")
+	require.Equal(t, []any{"otlp_http/a", "otlp_http/b"}, got.Get("service::pipelines::logs/to::exporters"))
 	require.Equal(t, map[string]any{"receivers": []any{"incidenttraces/to_all"}, "exporters": []any{"otlp_http/b/records"}}, got.Get("service::pipelines::traces/to_all"))
 	require.True(t, got.IsSet("connectors::incidenttraces/to_all"))
 	_, err = resolve(t, b, strings.Replace(without, "receivers: {", "connectors: {incidenttraces/to_all: }\nreceivers: {", 1))

@@ -10,11 +10,13 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 const (
 	// verdictRoom and recordRoom bound the queues of a backend on the disk, in bytes.
-	// Verdicts that find no room wait in the outbox of the pattern detector.
+	// What finds no room is lost to this backend, and counted.
 	verdictRoom = 64 << 20
 	recordRoom  = 256 << 20
 	// mostRequest is below the 4 MiB that a server of gRPC takes, and above the largest
@@ -85,11 +87,14 @@ func (o *overlay) add(b *Backends) error {
 		if err != nil {
 			return err
 		}
-		verdicts = append(verdicts, traces)
+		for _, one := range logs { // here, since a trace stays while its verdicts are told again
+			o.extend(one, traces)
+		}
 	}
 	// Verdicts and summaries of runs have a queue of their own: no flood of records holds
-	// them up.
-	if err := o.branch(logs, verdictsOnly, `event_name != "pattern.verdict" and event_name != "job.summary"`, verdicts); err != nil {
+	// them up. What is told again is for exporters that keep state by it.
+	told := []any{`event_name != "pattern.verdict" and event_name != "job.summary"`, `attributes["` + verdict.AttrRepeated + `"] == true`}
+	if err := o.branch(logs, verdictsOnly, told, verdicts); err != nil {
 		return err
 	}
 	if len(others) == 0 {
@@ -98,7 +103,7 @@ func (o *overlay) add(b *Backends) error {
 	for _, pipeline := range slices.Concat(judged["metrics"], judged["traces"], o.incidents()) {
 		o.extend(pipeline, others...)
 	}
-	return o.branch(logs, recordsOnly, `event_name == "pattern.verdict" or event_name == "job.summary"`, others)
+	return o.branch(logs, recordsOnly, []any{`event_name == "pattern.verdict" or event_name == "job.summary"`}, others)
 }
 
 // traces makes traces of incidents and runs, which no pipeline of the configuration makes, sends
@@ -163,13 +168,13 @@ func (o *overlay) storage() (string, error) {
 }
 
 // branch sends some of the records of pipelines to exporters.
-func (o *overlay) branch(from []string, name, drop string, exporters []any) error {
+func (o *overlay) branch(from []string, name string, drop, exporters []any) error {
 	connector, filter, pipeline := "forward/"+name, "filter/"+name, "logs/"+name
 	if err := o.free("connectors::"+connector, "processors::"+filter, "service::pipelines::"+pipeline); err != nil {
 		return err
 	}
 	o.set("connectors::"+connector, map[string]any{})
-	o.set("processors::"+filter, map[string]any{"error_mode": "propagate", "logs": map[string]any{"log_record": []any{drop}}})
+	o.set("processors::"+filter, map[string]any{"error_mode": "propagate", "logs": map[string]any{"log_record": drop}})
 	o.set("service::pipelines::"+pipeline, map[string]any{"receivers": []any{connector}, "processors": []any{filter}, "exporters": exporters})
 	for _, one := range from {
 		o.extend(one, connector)
@@ -226,8 +231,8 @@ func (o *overlay) ownReceiver(t target) string {
 	return ""
 }
 
-// exporter is the configuration of the collector's own exporter of OTLP. Nothing is given
-// up while a backend is away.
+// exporter is the configuration of the collector's own exporter of OTLP. Nothing in its queue
+// is given up while a backend is away.
 func (b *Backends) exporter(t target, queue map[string]any) map[string]any {
 	config := map[string]any{
 		"endpoint": t.endpoint(), "timeout": "10s", "sending_queue": queue,
@@ -254,8 +259,8 @@ func (b *Backends) exporter(t target, queue map[string]any) map[string]any {
 	return config
 }
 
-// HoldsBytes reports whether a queue with so much room is one of --to or --to-all, which count
-// bytes. The collector's own metrics do not say what a queue counts.
+// HoldsBytes reports whether a queue with so much room is one of --to or --to-all, or of verdicts
+// in the chart and in loki.yaml, which count bytes. The collector's own metrics do not say what a queue counts.
 func HoldsBytes(room float64) bool { return room == verdictRoom || room == recordRoom }
 
 // verdictQueue has one consumer: a revision does not come before the one that it revises.
