@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -84,6 +85,39 @@ func TestABackendGetsWhatTheFlagSends(t *testing.T) {
 	}
 }
 
+// TestRecordsTakeNoRoomFromVerdicts: verdicts and summaries of runs have a queue of their own, with
+// the settings of `tracecore --to`, and each record leaves once.
+func TestRecordsTakeNoRoomFromVerdicts(t *testing.T) {
+	for name, tc := range told {
+		t.Run(name, func(t *testing.T) {
+			const own = `event_name != "pattern.verdict" and event_name != "job.summary"`
+			c := config(t, tc.judge, "--values", tc.values)
+			pipelines := at(t, c, "service", "pipelines")
+			require.True(t, contains(at(t, pipelines, "logs", "exporters"), "forward/backend"))
+			require.False(t, contains(at(t, pipelines, "logs", "exporters"), "otlp_grpc"))
+			for part, exporter := range map[string]string{"verdicts": "otlp_grpc/verdicts", "records": "otlp_grpc"} {
+				require.Equal(t, map[string]any{
+					"receivers": []any{"forward/backend"}, "processors": []any{"filter/backend_" + part}, "exporters": []any{exporter},
+				}, at(t, pipelines, "logs/backend_"+part))
+			}
+			require.Equal(t, []any{own, `attributes["pattern.repeated"] == true`}, at(t, c, "processors", "filter/backend_verdicts", "logs", "log_record"), "what is told again would fill the queue")
+			require.Equal(t, []any{`event_name == "pattern.verdict" or event_name == "job.summary"`}, at(t, c, "processors", "filter/backend_records", "logs", "log_record"))
+			records, verdicts := at(t, c, "exporters", "otlp_grpc").(map[string]any), at(t, c, "exporters", "otlp_grpc/verdicts").(map[string]any)
+			for _, key := range []string{"endpoint", "tls", "headers"} {
+				require.Equal(t, records[key], verdicts[key], key)
+			}
+			queue := at(t, verdicts, "sending_queue")
+			require.Equal(t, "file_storage", at(t, queue, "storage"))
+			require.EqualValues(t, 1, at(t, queue, "num_consumers"), "a revision does not come before the revision that it replaces")
+			room, err := strconv.ParseFloat(fmt.Sprint(at(t, queue, "queue_size")), 64)
+			require.NoError(t, err)
+			require.Equal(t, "bytes", at(t, queue, "sizer"))
+			require.EqualValues(t, 64<<20, room, "as tracecore --to has it")
+			require.Equal(t, "0s", at(t, verdicts, "retry_on_failure", "max_elapsed_time"))
+		})
+	}
+}
+
 // TestSpansReachWhoJudges, and incidents leave as traces from there.
 func TestSpansReachWhoJudges(t *testing.T) {
 	for name, tc := range told {
@@ -97,6 +131,7 @@ func TestSpansReachWhoJudges(t *testing.T) {
 	agent := config(t, "agent", "--values", told["gateway"].values)
 	require.Equal(t, []any{"load_balancing"}, at(t, agent, "service", "pipelines", "traces", "exporters"))
 	require.NotContains(t, agent, "connectors")
+	require.NotContains(t, at(t, agent, "service", "pipelines"), "logs/backend_verdicts", "who judges sends")
 
 	alone := config(t, "agent", "--set", "traces.enabled=true")
 	require.Equal(t, []any{"debug"}, at(t, alone, "service", "pipelines", "traces", "exporters"))

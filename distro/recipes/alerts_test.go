@@ -113,6 +113,12 @@ func TestRootCausesAreToldOverARestart(t *testing.T) {
 // send sends a record of this host until it is taken.
 func send(t *testing.T, address, event string) {
 	t.Helper()
+	require.Eventually(t, func() bool { return post(t, address, event) }, patience, 5*time.Millisecond)
+}
+
+// post sends a record of this host and reports whether it was taken.
+func post(t *testing.T, address, event string) bool {
+	t.Helper()
 	logs := plog.NewLogs()
 	of := logs.ResourceLogs().AppendEmpty()
 	of.Resource().Attributes().PutStr("host.name", host)
@@ -122,12 +128,10 @@ func send(t *testing.T, address, event string) {
 	record.SetTimestamp(pcommon.NewTimestampFromTime(time.Now()))
 	body, err := (&plog.JSONMarshaler{}).MarshalLogs(logs)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		response, err := http.Post("http://"+address+"/v1/logs", "application/json", bytes.NewReader(body))
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	}, patience, 5*time.Millisecond)
+	response, err := http.Post("http://"+address+"/v1/logs", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }

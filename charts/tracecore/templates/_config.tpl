@@ -87,6 +87,9 @@ processors:
     {{- if include "tracecore.acts" . }}
     repeat: 10m
     {{- end }}
+  {{- if $otlpOut }}
+  {{- include "tracecore.backendParts" . | nindent 2 }}
+  {{- end }}
   {{- end }}
 exporters:
   {{- if $gateway }}
@@ -114,6 +117,9 @@ service:
       receivers: [kernelevents, oomkill, fusefault, ncclsock{{ if $uprobes }}, cudaoom, ncclcall, pyexception{{ end }}, stacks, ncclfr{{ if .Values.gpu.enabled }}, gpu{{ end }}, heartbeat{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
       processors: [memory_limiter{{ if and (include "tracecore.acts" .) (not $gateway) }}, filter/verdicts{{ end }}{{ if .Values.podNames.enabled }}, groupbyattrs, k8s_attributes, transform/pods{{ end }}{{ if not $gateway }}, rankjoin, patterndetector{{ end }}]
       exporters: [{{ if $gateway }}{{ $toGateway }}{{ else }}{{ include "tracecore.verdictsTo" . }}{{ end }}]
+    {{- if $otlpOut }}
+    {{- include "tracecore.backendPipelines" . | nindent 4 }}
+    {{- end }}
     metrics:
       receivers: [fusefault, ncclsock{{ if .Values.gpu.enabled }}, gpu{{ end }}{{ if .Values.receiver.otlp.enabled }}, otlp{{ end }}]
       processors: [memory_limiter{{ if not $gateway }}, patterndetector{{ end }}]
@@ -178,6 +184,9 @@ processors:
     {{- if include "tracecore.acts" . }}
     repeat: 10m
     {{- end }}
+  {{- if $otlpOut }}
+  {{- include "tracecore.backendParts" . | nindent 2 }}
+  {{- end }}
 exporters:
   {{- if .Values.kafka.enabled }}
   {{- include "tracecore.toGateway" . | nindent 2 }}
@@ -200,6 +209,9 @@ service:
       receivers: [otlp]
       processors: [memory_limiter{{ if include "tracecore.acts" . }}, filter/verdicts{{ end }}, rankjoin, patterndetector]
       exporters: [{{ include "tracecore.verdictsTo" . }}]
+    {{- if $otlpOut }}
+    {{- include "tracecore.backendPipelines" . | nindent 4 }}
+    {{- end }}
     metrics:
       receivers: [otlp]
       processors: [memory_limiter, patterndetector]
@@ -479,7 +491,7 @@ terminal
 {{- if .Values.tell.alertmanager.endpoint }}, alert/alertmanager{{ end }}
 {{- if .Values.tell.slack.secretName }}, alert/slack{{ end }}
 {{- if .Values.tell.webhook.secretName }}, alert/webhook{{ end }}
-{{- if .Values.exporter.otlp.endpoint }}, otlp_grpc{{ end }}
+{{- if .Values.exporter.otlp.endpoint }}, forward/backend{{ end }}
 {{- if include "tracecore.tracesOut" . }}, incidenttraces{{ end }}
 {{- end -}}
 
@@ -489,9 +501,12 @@ terminal
 {{- end -}}
 
 {{- define "tracecore.connectors" -}}
-{{- if include "tracecore.tracesOut" . -}}
+{{- if .Values.exporter.otlp.endpoint -}}
 connectors:
+  forward/backend: {}
+  {{- if include "tracecore.tracesOut" . }}
   incidenttraces: {}
+  {{- end }}
 {{- end -}}
 {{- end -}}
 
@@ -540,21 +555,69 @@ sending_queue:
   storage: file_storage
 {{- end -}}
 
+{{/* Verdicts and summaries of runs have a queue of their own, so that records never take its
+     room; `tracecore --to` does the same. */}}
 {{- define "tracecore.toBackend" -}}
 otlp_grpc:
-  endpoint: {{ .Values.exporter.otlp.endpoint | quote }}
-  tls:
-    insecure: {{ .Values.exporter.otlp.insecure }}
-  {{- with .Values.exporter.otlp.headers }}
-  headers:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  # Nothing is given up while the endpoint is away; the disk holds it.
+  {{- include "tracecore.backendClient" . | nindent 2 }}
+  # Nothing that is in the queue is given up while the endpoint is away; the disk holds it. What
+  # finds no room is lost, and counted.
   retry_on_failure:
     max_elapsed_time: 0s
   sending_queue:
     queue_size: 10000
     storage: file_storage
+otlp_grpc/verdicts:
+  {{- include "tracecore.backendClient" . | nindent 2 }}
+  retry_on_failure:
+    initial_interval: 1s
+    max_interval: 5s
+    max_elapsed_time: 0s
+  # One consumer: a revision does not come before the revision that it replaces. What is larger
+  # than a server of gRPC takes (4 MiB) is cut; nothing waits for company.
+  sending_queue:
+    storage: file_storage
+    sizer: bytes
+    queue_size: 67108864
+    num_consumers: 1
+    batch:
+      sizer: bytes
+      min_size: 0
+      max_size: 3145728
+      flush_timeout: 1s
+{{- end -}}
+
+{{- define "tracecore.backendClient" -}}
+endpoint: {{ .Values.exporter.otlp.endpoint | quote }}
+tls:
+  insecure: {{ .Values.exporter.otlp.insecure }}
+{{- with .Values.exporter.otlp.headers }}
+headers:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* What exporters keep their state by (repeated verdicts) is no news for a backend. */}}
+{{- define "tracecore.backendParts" -}}
+filter/backend_verdicts:
+  error_mode: propagate
+  logs:
+    log_record: ['event_name != "pattern.verdict" and event_name != "job.summary"', 'attributes["pattern.repeated"] == true']
+filter/backend_records:
+  error_mode: propagate
+  logs:
+    log_record: ['event_name == "pattern.verdict" or event_name == "job.summary"']
+{{- end -}}
+
+{{- define "tracecore.backendPipelines" -}}
+logs/backend_verdicts:
+  receivers: [forward/backend]
+  processors: [filter/backend_verdicts]
+  exporters: [otlp_grpc/verdicts]
+logs/backend_records:
+  receivers: [forward/backend]
+  processors: [filter/backend_records]
+  exporters: [otlp_grpc]
 {{- end -}}
 
 {{- define "tracecore.ownTelemetry" -}}
