@@ -92,8 +92,12 @@ func (a agent) await(t testing.TB, what string, match func(verdict.Verdict) bool
 			return all[i]
 		}
 		if time.Now().After(deadline) {
-			said, _ := json.MarshalIndent(all, "", "  ")
-			require.FailNow(t, "no verdict: "+what, "verdicts:\n%s\nlog:\n%s\nmetrics:\n%s", said, a.Stderr, fetch(a.metrics))
+			var said strings.Builder // last, where who cuts a long output has it still; a line each
+			for i := range all {
+				one, _ := json.Marshal(all[i])
+				fmt.Fprintf(&said, "%s\n", one)
+			}
+			require.FailNow(t, "no verdict: "+what, "metrics:\n%s\nlog:\n%s\nverdicts:\n%s", fetch(a.metrics), a.Stderr, &said)
 		}
 		time.Sleep(20 * time.Millisecond) // looking takes CPU from what is looked for
 	}

@@ -178,6 +178,16 @@ func (a agent) names(t *testing.T, job *pythonJob, name string, fault *rankFault
 	t.Logf("named after %v: %s", made.delay.Round(time.Millisecond), v.Headline)
 	require.Equal(t, verdict.RootCause, v.Role)
 	require.Equal(t, who, v.Culprit["rank"])
+	defer func() {
+		for _, w := range a.verdicts(t) {
+			if t.Failed() && w.Culprit["job"] == name {
+				t.Logf("%s %s %s %s: %s", w.Updated.Format(time.TimeOnly), w.Status, w.Role, w.Confidence, w.Headline)
+				for _, e := range w.Evidence {
+					t.Logf("  %s", e.Shows)
+				}
+			}
+		}
+	}()
 	v = a.await(t, fault.name+", with its cause", func(w verdict.Verdict) bool {
 		return w.ID == v.ID && regexp.MustCompile(fault.says).MatchString(w.Headline)
 	})
