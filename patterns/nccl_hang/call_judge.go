@@ -476,8 +476,8 @@ func (c *communicator) many(ranks []int) bool { return len(ranks) > 1 && 4*len(r
 // judgeHalted judges ranks whose numbers cannot be compared: then only one that cannot go
 // on by itself is told from those that wait.
 func (s *standings) judgeHalted(now int64) (*Finding, int64) {
-	halted := s.where(func(p *place) bool { return p.ended || p.caller.state.Halted() })
-	others := s.where(func(p *place) bool { return p.standing && !p.caller.state.Halted() })
+	halted := s.where(func(p *place) bool { return p.ended || p.caller.halted() })
+	others := s.where(func(p *place) bool { return p.standing && !p.caller.halted() })
 	if len(halted) == 0 {
 		s.comm.even = uncounted
 	}
@@ -499,7 +499,7 @@ func (s *standings) stopped(now int64) *Finding {
 	}
 	var halted, others []int
 	for i, p := range s.places {
-		switch state := p.caller.state; {
+		switch state, _ := p.caller.does(); {
 		case state == socketstall.Stopped || state == socketstall.Frozen:
 			if p.caller.newest() != s.comm {
 				return nil
@@ -668,18 +668,35 @@ func (s *standings) doubtOthers(f *Finding, others []int) {
 }
 
 // halted reports whether the rank cannot go on by itself.
-func (p *place) halted() bool { return p.ended || p.left || p.caller.state.Halted() }
+func (p *place) halted() bool { return p.ended || p.left || p.caller.halted() }
 
 func (p *place) does() doings {
-	switch who := p.caller; {
-	case p.halted() || who.doing.Silence == socketstall.Overdue:
+	switch _, does := p.caller.does(); {
+	case p.halted() || does.Silence == socketstall.Overdue:
 		return stuck
-	case who.doing.Silence == socketstall.Long:
+	case does.Silence == socketstall.Long:
 		return working
-	case who.doing.Silence == socketstall.Usual:
+	case does.Silence == socketstall.Usual:
 		return acting
 	}
 	return untold
+}
+
+// does is what the process does: as who sees its calls says it, or, where that says nothing or is
+// older than its being stopped, as who sees its stack does.
+func (who *caller) does() (socketstall.State, *socketstall.Doing) {
+	stack := &who.stack
+	untold := who.state == "" && who.doing.Silence == ""
+	if stack.Standing && (untold && stack.At >= who.last() || stack.State.Halted() && stack.told() > who.at) {
+		return stack.State, &stack.Doing
+	}
+	return who.state, &who.doing
+}
+
+// halted reports whether the process is stopped, frozen, or has no main thread any more.
+func (who *caller) halted() bool {
+	state, _ := who.does()
+	return state.Halted()
 }
 
 // waitsItself reports whether the rank waits in another collective, or for its GPU, since its last
@@ -735,7 +752,7 @@ func (p *place) words() string {
 	if stack := &p.caller.stack; stack.inDriver() && stack.At >= p.caller.last() {
 		return stack.words()
 	}
-	return doesInWords(p.caller.state, &p.caller.doing)
+	return doesInWords(p.caller.does())
 }
 
 // doesInWords says what a process does that does not go on.

@@ -207,20 +207,22 @@ func (j *Join) process2(r *callRun, f *Finding) {
 }
 
 // analyse says what the whole of the run stands for: one finding, or none. Calls say most: which
-// collective it is. What they cannot tell, stacks may.
+// collective it is. What they cannot tell, stacks may, and what those told stands while calls leave open
+// whether a rank comes.
 func (r *callRun) analyse(limited map[process]int64, unseen map[unseenCalls]int64, now int64) *Finding {
 	r.again = 0
 	f, pending := r.byCalls(limited, now)
 	if f != nil && f.Kind == Works {
 		f = cmp.Or(r.heldUp(f, now), f)
 	}
-	if pending || f != nil && f.Sure != Unsure {
+	if f != nil && f.Sure != Unsure || pending && (r.told == nil || !r.told.Stacks) {
 		return f
 	}
-	if s := r.byStacks(limited, unseen, now); s != nil && (f == nil || s.Sure != Unsure) {
-		return s
+	s := r.byStacks(limited, unseen, now)
+	if s == nil || f != nil && s.Sure == Unsure || pending && !r.told.goesOn(s) {
+		return f
 	}
-	return f
+	return s
 }
 
 // heldUp names ranks that are stopped beside those of f, which make progress, whatever the stopped ones
@@ -229,8 +231,8 @@ func (r *callRun) heldUp(f *Finding, now int64) *Finding {
 	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
 		c := r.comms[name]
 		s := r.standings(c)
-		halted := s.where(func(p *place) bool { return p.caller.state.Halted() && !p.ended && !p.left && p.caller.newest() == c })
-		others := s.where(func(p *place) bool { return p.standing && !p.caller.state.Halted() })
+		halted := s.where(func(p *place) bool { return p.caller.halted() && !p.ended && !p.left && p.caller.newest() == c })
+		others := s.where(func(p *place) bool { return p.standing && !p.caller.halted() })
 		if len(halted) == 0 || len(others) == 0 || c.many(halted) {
 			continue
 		}
@@ -428,7 +430,7 @@ func (r *callRun) allWait(limited map[process]int64, now int64) []*Finding {
 			return nil // what it calls is not seen
 		}
 		c := who.newest()
-		if c == nil || c.even == uneven || c.disputed || c.size < 2 || !who.stuckInCall() && !who.stuckInBackward() && !(looked && who.state.Halted()) {
+		if c == nil || c.even == uneven || c.disputed || c.size < 2 || !who.stuckInCall() && !who.stuckInBackward() && !(looked && who.halted()) {
 			return nil
 		}
 		ranks++
@@ -563,19 +565,19 @@ func (c *communicator) widerThan(other *communicator) bool {
 // stuckInCall reports whether a process waits in a collective or for its GPU, and nothing
 // else of it goes on as usual.
 func (who *caller) stuckInCall() bool {
-	return who.stack.waits() && who.stack.At >= who.last() && !who.state.Halted() && (who.doing.Silence == socketstall.Overdue || who.doing.Silence == socketstall.Long)
+	return who.stack.waits() && who.stack.At >= who.last() && !who.halted() && (who.doing.Silence == socketstall.Overdue || who.doing.Silence == socketstall.Long)
 }
 
 // stuckInBackward reports whether a process waits for its threads of backward since its last call,
 // and nothing of it goes on.
 func (who *caller) stuckInBackward() bool {
-	return who.stack.backward() && who.stack.At >= who.last() && !who.state.Halted() && who.doing.Silence == socketstall.Overdue
+	return who.stack.backward() && who.stack.At >= who.last() && !who.halted() && who.doing.Silence == socketstall.Overdue
 }
 
 // elsewhere reports whether a process certainly waits in no collective: it is stopped, or stands
 // somewhere else since its last call, by its stack.
 func (who *caller) elsewhere() bool {
-	return who != nil && (who.state.Halted() || who.stack.outside() && who.stack.At >= who.last())
+	return who != nil && (who.halted() || who.stack.outside() && who.stack.At >= who.last())
 }
 
 // last is when the process made its last call.

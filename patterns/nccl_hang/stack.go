@@ -142,6 +142,9 @@ func (p *stackPlace) keeps(later *stackPlace) bool {
 // came is since when it stands there, whatever it did first.
 func (p *stackPlace) came() int64 { return cmp.Or(p.Came, p.Since) }
 
+// told is when it was said last what the process does.
+func (p *stackPlace) told() int64 { return max(p.At, p.Doing.At) }
+
 // same reports whether nothing differs that anything rests on.
 func (p stackPlace) same(o *stackPlace) bool {
 	return p.Standing == o.Standing && p.Unread == o.Unread && p.Class == o.Class && p.Reason == o.Reason && p.Hash == o.Hash && p.State == o.State && p.Storage == o.Storage &&
