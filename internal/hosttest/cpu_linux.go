@@ -71,17 +71,19 @@ func (g *CPUCgroup) limit() error {
 	return g.write("cpu.cfs_quota_us", "1000")
 }
 
-// Release takes the limit away.
+// Release takes the limit away, and then what took the rest: to end, that needs a turn, too.
 func (g *CPUCgroup) Release() error {
+	file, none := "cpu.cfs_quota_us", "-1"
+	if g.v2 {
+		file, none = "cpu.max", "max"
+	}
+	err := g.write(file, none)
 	if g.eater != nil {
-		_ = g.eater.Process.Kill() // it runs until then
+		_ = g.eater.Process.Kill()
 		_ = g.eater.Wait()
 		g.eater = nil
 	}
-	if g.v2 {
-		return g.write("cpu.max", "max")
-	}
-	return g.write("cpu.cfs_quota_us", "-1")
+	return err
 }
 
 func (g *CPUCgroup) write(file, text string) error {
