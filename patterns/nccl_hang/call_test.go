@@ -2,6 +2,8 @@ package ncclhang
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,9 +140,66 @@ func contains(ranks []int, rank int) bool {
 // can be known of a rank that says nothing.
 func (c *calls) found(t testing.TB) []Finding {
 	t.Helper()
+	requireOneStop(t, c)
 	j := newJoin(DefaultOptions)
 	j.Add(c.list, c.at)
 	return append(findings(j.Advance(c.at.Add(settled))), findings(j.Advance(c.at.Add(DefaultOptions.UnknownWait+settled)))...)
+}
+
+// requireOneStop has the witnesses speak one after the other. It is one stop as long as they name a rank
+// in common, and at last it is what they say together.
+func requireOneStop(t testing.TB, c *calls) {
+	t.Helper()
+	stacks, others := plog.NewLogs(), plog.NewLogs()
+	for _, resource := range c.list.ResourceLogs().All() {
+		to := others
+		if strings.HasPrefix(resource.ScopeLogs().At(0).LogRecords().At(0).EventName(), eventStack) {
+			to = stacks
+		}
+		resource.CopyTo(to.ResourceLogs().AppendEmpty())
+	}
+	later := c.at.Add(DefaultOptions.UnknownWait + settled)
+	together := newJoin(DefaultOptions)
+	together.Add(c.list, c.at)
+	together.Advance(c.at.Add(settled))
+	together.Advance(later)
+	for _, order := range [][]plog.Logs{{stacks, others}, {others, stacks}} {
+		j := newJoin(DefaultOptions)
+		before := map[string]toldStop{}
+		for i, logs := range order {
+			at := c.at.Add(time.Duration(i) * settled)
+			j.Add(logs, at)
+			j.Advance(at.Add(settled))
+			now := j.told()
+			for run, told := range now {
+				if was, is := before[run]; is && slices.ContainsFunc(told.Culprits, func(rank int) bool { return has(was.Culprits, rank) }) {
+					require.Equal(t, was.Stop, told.Stop)
+				}
+			}
+			before = now
+		}
+		j.Advance(later)
+		require.ElementsMatch(t, saidNow(together), saidNow(j))
+	}
+}
+
+// saidNow is what is told now. A run has another name where another rank was heard of first.
+func saidNow(j joinUnderTest) (all []string) {
+	for _, told := range j.told() {
+		all = append(all, told.Said)
+	}
+	return all
+}
+
+// told is what is told now of each run.
+func (j joinUnderTest) told() map[string]toldStop {
+	all := map[string]toldStop{}
+	for name, r := range j.calls.runs {
+		if r.told != nil {
+			all[name] = *r.told
+		}
+	}
+	return all
 }
 
 func findings(rounds []Round) (all []Finding) {
