@@ -73,7 +73,7 @@ type use struct {
 	ready    bool    // its main thread could run all the time
 	delayed  float64 // share of the time in which that waited for a CPU, 0 where it polls
 	starved  float64 // other threads that did, without those that poll
-	parked   bool    // one that polls had no turn
+	parked   int     // looks in a row at which one that polls had no turn
 	had      float64 // share of the time in which its main thread ran
 	groups   []procfs.CPUGroup
 	limit    CPULimit // that held it back since the look before
@@ -142,7 +142,7 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 			in.Unserved, served = r.unserved(out, own, in)
 		}
 	}
-	in.Unsure = k.unsure(in, served && !own.parked)
+	in.Unsure = k.unsure(in, served, own.parked)
 	if own.delayed+own.starved >= starves || in.Unserved {
 		in.Pressure, _ = r.fs.CPUPressure() // 0 where it is switched off
 	}
@@ -151,14 +151,15 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 
 // unsure reports whether the rank may have been answered since the look before: it waits for a file and
 // there was none, or nobody knows yet whether it and who serves it have a CPU. That is known after some
-// looks, or not at all: nobody is above all suspicion.
-func (k *known) unsure(in *Inside, served bool) bool {
-	if served {
+// looks, or not at all: nobody is above all suspicion. While one and the same thread has no turn, it may be
+// what the rank waits for.
+func (k *known) unsure(in *Inside, served bool, parked int) bool {
+	if served && parked == 0 {
 		k.unserved = 0
 		return !in.Compared && in.OnFile
 	}
 	k.unserved++
-	return k.unserved <= looksUntilGivenUp
+	return k.unserved <= max(looksUntilGivenUp, min(parked, looksWithoutTurn))
 }
 
 // useOf reads what a process has used. cpu is what is counted as its own.
@@ -215,11 +216,11 @@ func (u *use) thread(tid uint32) *turns {
 // delays works out which threads of the process could run and had no CPU.
 func (u *use) delays(before *use, seconds float64) {
 	u.had = max(0, u.main.Ran-before.main.Ran).Seconds() / seconds
-	u.delayed, u.parked = u.main.lacks(&before.main, seconds), u.main.parked(&before.main, seconds)
+	u.delayed, u.parked = u.main.lacks(&before.main, seconds), u.main.parks(&before.main, seconds)
 	for tid, now := range u.others {
 		if then := before.thread(tid); then != nil {
 			u.starved += now.lacks(then, seconds)
-			u.parked = u.parked || now.parked(then, seconds)
+			u.parked = max(u.parked, now.parks(then, seconds))
 		}
 	}
 }

@@ -424,6 +424,31 @@ func TestAThreadThatPollsIsNotStarved(t *testing.T) {
 	}
 }
 
+// Of several threads that poll, each has a turn now and then: then a rank that rests is told to.
+func TestThreadsThatPollAndHaveTurns(t *testing.T) {
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
+	sleeps := map[uint32]uint64{43: 0, 44: 0}
+	look := func(turns ...uint32) bool {
+		for _, tid := range turns {
+			sleeps[tid] += 50
+		}
+		for tid, n := range sleeps {
+			file := fmt.Sprintf("42/task/%d", tid)
+			tree.write(file+"/status", status("R", n, 7))
+			tree.write(file+"/schedstat", fmt.Sprintf("%d 1 1\n", n*1000))
+		}
+		return l.look().Inside.Unsure
+	}
+	for range 4 {
+		require.False(t, look(43, 44))
+	}
+	for n := range uint32(3 * looksUntilGivenUp) {
+		require.Equal(t, n < looksUntilGivenUp, look(43+n/2%2), n)
+	}
+}
+
 // A thread that polls, and has no turn from look to look, shows that its process has no CPU: that is no rest,
 // for some looks.
 func TestAThreadThatPollsAndHasNoTurn(t *testing.T) {
@@ -440,7 +465,7 @@ func TestAThreadThatPollsAndHasNoTurn(t *testing.T) {
 		for look := range uint64(4) {
 			require.False(t, unsure("R", 50*look), "thread %d polls", tid)
 		}
-		for range looksUntilGivenUp {
+		for range looksWithoutTurn {
 			require.True(t, unsure("R", 150), "thread %d has no turn", tid)
 		}
 		require.False(t, unsure("R", 150), "nobody is above all suspicion")

@@ -20,6 +20,8 @@ type turns struct {
 	polls  bool                // it did nothing but poll when it had its last turn
 	onFile bool                // it slept on a file when it was seen asleep last, or in a page fault
 
+	parked int // looks in a row at which it could run all the time, polls, and had no turn
+
 	cpu, system time.Duration // of a process with NCCL; 0 not read
 }
 
@@ -49,10 +51,14 @@ func (t *turns) lacks(before *turns, seconds float64) float64 {
 	return t.waited(before, seconds)
 }
 
-// parked reports whether a thread that polls could run all the time since before, and had no turn: where
-// not even that comes to pass, nothing of its process does.
-func (t *turns) parked(before *turns, seconds float64) bool {
-	return t.polls && t.ready(before) && t.waited(before, seconds) >= starving
+// parks counts for how many looks a thread that polls could run all the time, and had no turn: where not
+// even that comes to pass, nothing of its process does.
+func (t *turns) parks(before *turns, seconds float64) int {
+	t.parked = 0
+	if t.polls && t.ready(before) && t.waited(before, seconds) >= starving {
+		t.parked = before.parked + 1
+	}
+	return t.parked
 }
 
 // waited is the share of the time since before in which a thread could run and had no CPU.
