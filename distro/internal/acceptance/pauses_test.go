@@ -197,5 +197,6 @@ func (j *pausingJob) hungry(t *testing.T) {
 	j.starved(t, "a thread computes, and has hardly a CPU", j.cpu, func() error { return j.ComputeInThread(2, 2*pause) })
 	j.starved(t, "a slow write that is answered, to who has hardly a CPU", j.cpu, func() error { return j.WriteFile(2, 16<<20, j.slow.Path(hangfs.Cached)) })
 	j.starved(t, "a slow write, whose daemon has hardly a CPU", j.disk, func() error { return j.WriteFile(2, 8<<20, j.slow.Path(hangfs.Cached)) })
-	j.hangs(t, "asleep", "asleep in a lock (futex", func() error { return errors.Join(j.Compute(2, 2*pause), j.cpu.Starve()) }, j.cpu.Release)
+	// Nobody knows that it rests before each of its threads has had a turn.
+	j.hangs(t, "asleep", "asleep in a lock (futex", func() error { return errors.Join(j.Compute(2, 5*pause), j.cpu.Starve()) }, j.cpu.Release)
 }
