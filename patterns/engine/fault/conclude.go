@@ -30,7 +30,6 @@ type conclusion struct {
 
 	node *incident.Node
 	bore uint64 // conditional evidence that held when it last met others
-	runs int    // and of how many starts of jobs its evidence was, where a link asks
 }
 
 // Counts of an open verdict are given out after firstQuiet, then at twice the
@@ -40,10 +39,11 @@ const (
 	lastQuiet  = int64(5 * time.Minute)
 )
 
-// brought is what a mark adds to a fault.
+// brought is what a mark, and those that waited for it, add to a fault.
 type brought struct {
-	loud   bool // something that no mark had told before
-	counts bool // it adds to what the verdict says
+	marks  []sighting // where there is a verdict
+	loud   bool       // something that no mark had told before
+	counts bool       // it adds to what the verdict says
 }
 
 // evaluate draws the conclusions of a mark at from.
@@ -106,8 +106,7 @@ func (f *Fault) update(best window, with brought) {
 	}
 	v.best.stands = stands
 	stronger, since := v.best.trust > trust, v.since
-	another := f.runsOfLinks() > v.runs // Connect counts them
-	if stronger {                       // what was believed on weaker evidence is no longer, nor what that kept
+	if stronger { // what was believed on weaker evidence is no longer, nor what that kept
 		f.dropBefore(v.best.end - int64(f.rule.Within))
 		v.onset = f.onset(v.best.trust)
 	}
@@ -127,9 +126,8 @@ func (f *Fault) update(best window, with brought) {
 		f.Changed()
 		f.set.graph.Refit(v.node)
 	}
-	if another {
-		v.runs = f.runsOfLinks()
-		f.set.graph.OfAnotherRun(v.node)
+	for i := range with.marks {
+		f.meet(with.marks[i].w, &with.marks[i].m)
 	}
 	v.node.Grew()
 	f.shelve()

@@ -45,16 +45,22 @@ func (f *Fault) add(w *Evidence, m Mark) {
 	if !changed {
 		return
 	}
-	from, counts := m.Time, f.adds(w, &m)
+	from, with := m.Time, brought{loud: loud, counts: f.adds(w, &m)}
+	if f.verdict != nil {
+		with.marks = append(with.marks, sighting{w, m})
+	}
 	for _, r := range waiting { // all at once: one may refute what another shows
 		if r.w.Resolves {
 			continue
 		}
 		if changed, fresh, _ := f.insert(r.w, r.mark); changed {
-			from, loud, counts = min(from, r.mark.Time), loud || fresh, counts || f.adds(r.w, &r.mark)
+			from, with.loud, with.counts = min(from, r.mark.Time), with.loud || fresh, with.counts || f.adds(r.w, &r.mark)
+			if f.verdict != nil {
+				with.marks = append(with.marks, sighting{r.w, r.mark})
+			}
 		}
 	}
-	f.evaluate(from, brought{loud: loud, counts: counts})
+	f.evaluate(from, with)
 	f.part()
 	for _, r := range waiting { // after the verdict: there must be something to resolve
 		if r.w.Resolves && !f.dead {

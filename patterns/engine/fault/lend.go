@@ -31,11 +31,16 @@ func (f *Fault) lending(yield func(*Evidence, *Mark) bool) {
 			continue
 		}
 		for j := range f.marks[i] {
-			if m := &f.marks[i][j]; f.counts(w, m, f.verdict.best.trust) && f.reached(w, m, f.verdict.best.trust) && !yield(w, m) {
+			if m := &f.marks[i][j]; f.lends(w, m) && !yield(w, m) {
 				return
 			}
 		}
 	}
+}
+
+// lends reports whether m, of evidence that bears, says whose fault it is.
+func (f *Fault) lends(w *Evidence, m *Mark) bool {
+	return f.counts(w, m, f.verdict.best.trust) && f.reached(w, m, f.verdict.best.trust)
 }
 
 // bearing is the conditional evidence that holds, one bit each.

@@ -34,15 +34,6 @@ func (f *Fault) Runs() (runs []string, all bool) {
 	return runs, all
 }
 
-// runsOfLinks is of how many starts its evidence is, where what it explains depends on that.
-func (f *Fault) runsOfLinks() int {
-	if f.run != "" || !slices.ContainsFunc(f.rule.causes, func(x explanation) bool { return x.link.OfJob }) {
-		return 0
-	}
-	runs, _ := f.Runs()
-	return len(runs)
-}
-
 // Together is as the verdicts of package incident have it.
 func (f *Fault) Together(one, other string) int64 {
 	for _, m := range f.lending {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -28,6 +29,7 @@ type Rule struct {
 	// identity are the fields that rules join by: two marks that differ in one
 	// are not about the same process or thing.
 	identity []int
+	whose    []int         // fields that say whose fault it is, and those that links share
 	joins    [][]int       // the distinct sets of fields that evidence joins by
 	causes   []explanation // what it explains
 	sources  []*Rule       // that explain it
@@ -216,6 +218,41 @@ func Link(rules []*Rule) {
 			effect.sources = append(effect.sources, cause)
 		}
 	}
+	for _, r := range rules {
+		r.findWhose()
+	}
+}
+
+// findWhose finds the fields by which marks differ for the graph of incidents.
+func (r *Rule) findWhose() {
+	r.whose = nil
+	for _, name := range []string{"host", "boot", "pid", "started", "job", "job_domain", "run", "gpu", "rank"} {
+		if at, ok := r.at[name]; ok {
+			r.whose = append(r.whose, at)
+		}
+	}
+	for _, x := range slices.Concat(r.causes, r.effects) {
+		r.whose = append(r.whose, x.fields...)
+	}
+	slices.Sort(r.whose)
+	r.whose = slices.Compact(r.whose)
+}
+
+// name is what m names, as the graph of incidents tells marks apart.
+func (r *Rule) name(m *Mark) string {
+	var b strings.Builder
+	for _, at := range r.whose {
+		b.WriteString(m.Values[at])
+		b.WriteByte(0)
+	}
+	b.WriteString(m.Run)
+	for _, at := range r.Members {
+		for _, one := range m.Members[at] {
+			b.WriteByte(0)
+			b.WriteString(one)
+		}
+	}
+	return b.String()
 }
 
 // Positions of the fields of these names.

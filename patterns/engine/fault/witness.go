@@ -184,17 +184,41 @@ func (f *Fault) Lists(fields, ranks []int) bool {
 }
 
 // Connect enters f in the graph of incidents by the values on the marks that name it.
-func (f *Fault) Connect() { f.connect(f.set.graph.Meet) }
+func (f *Fault) Connect() {
+	if f.verdict.node.Entered() {
+		f.connect(f.set.graph.MeetAgain)
+	} else {
+		f.connect(f.set.graph.Meet)
+	}
+}
 
-func (f *Fault) connect(enter func(*incident.Node, *incident.Link, string, incident.Role)) {
-	node := f.verdict.node
-	f.verdict.bore, f.verdict.runs = f.bearing(), f.runsOfLinks()
+func (f *Fault) connect(enter enter) {
+	f.verdict.bore = f.bearing()
 	for _, m := range f.lending {
-		for _, x := range f.rule.causes {
-			x.meets(m, func(values string) { enter(node, x.link, values, incident.Cause) })
-		}
-		for _, x := range f.rule.effects {
-			x.meets(m, func(values string) { enter(node, x.link, values, incident.Effect) })
-		}
+		f.enter(m, enter)
+	}
+}
+
+// meet enters a mark that came after the verdict. The cap may have it left already.
+func (f *Fault) meet(w *Evidence, m *Mark) {
+	if f.bears(w) && f.lends(w, m) {
+		f.enter(m, f.set.graph.MeetAgain)
+	}
+}
+
+// enter is how the graph takes a verdict under the values that one side of a link shares.
+type enter func(*incident.Node, *incident.Link, string, incident.Role)
+
+// enter does so by the values of m, where no mark before it named the same.
+func (f *Fault) enter(m *Mark, enter enter) {
+	node := f.verdict.node
+	if node.Named(f.rule.name(m)) {
+		return
+	}
+	for _, x := range f.rule.causes {
+		x.meets(m, func(values string) { enter(node, x.link, values, incident.Cause) })
+	}
+	for _, x := range f.rule.effects {
+		x.meets(m, func(values string) { enter(node, x.link, values, incident.Effect) })
 	}
 }

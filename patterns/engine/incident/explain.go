@@ -6,11 +6,13 @@ import "slices"
 // cause is known.
 func (g *Graph) explain(cause, effect *Node, l *Link) {
 	switch {
-	case cause == effect, !explains(cause.verdict, effect.verdict, l):
+	case cause == effect:
 		return
 	case effect.parent == nil && !effect.IsRoot(): // its cause has left the state
 		return
 	case effect.parent != nil && !better(cause, l, effect.parent, effect.via):
+		return
+	case !explains(cause.verdict, effect.verdict, l):
 		return
 	case cause.descendsFrom(effect): // they explain each other: the earlier one does
 		if cause.parent != effect || !earlier(cause.verdict, effect.verdict) {

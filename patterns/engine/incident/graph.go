@@ -54,11 +54,35 @@ func NewGraph(fanOut int) *Graph {
 // it explains or what explains it.
 func (g *Graph) Meet(n *Node, l *Link, values string, role Role) {
 	for _, other := range g.enter(n, end{meeting{l, values}, role}) {
-		if role == Cause {
-			g.explain(n, other, l)
-		} else {
-			g.explain(other, n, l)
-		}
+		g.pair(n, other, l, role)
+	}
+}
+
+// MeetAgain is Meet where n has learned whom it names: those that it has met under these values
+// are looked at anew, too.
+func (g *Graph) MeetAgain(n *Node, l *Link, values string, role Role) {
+	e := end{meeting{l, values}, role}
+	g.enter(n, e)
+	g.lookAgain(n, e)
+}
+
+// lookAgain looks at all that n meets in one place.
+func (g *Graph) lookAgain(n *Node, e end) {
+	s := g.meetings[e.meeting]
+	if s == nil {
+		return
+	}
+	for _, other := range s.facing(e.role) {
+		g.pair(n, other, e.link, e.role)
+	}
+}
+
+// pair looks whether n, on that side of l, and other are cause and effect.
+func (g *Graph) pair(n, other *Node, l *Link, role Role) {
+	if role == Cause {
+		g.explain(n, other, l)
+	} else {
+		g.explain(other, n, l)
 	}
 }
 
@@ -83,9 +107,17 @@ func (g *Graph) enter(n *Node, e end) []*Node {
 	}
 	if e.role == Cause {
 		s.causes = g.limited(append(s.causes, n))
+	} else {
+		s.effects = g.limited(append(s.effects, n))
+	}
+	return s.facing(e.role)
+}
+
+// facing are the verdicts that one of that side meets.
+func (s *sides) facing(role Role) []*Node {
+	if role == Cause {
 		return s.effects
 	}
-	s.effects = g.limited(append(s.effects, n))
 	return s.causes
 }
 
@@ -119,7 +151,7 @@ func (g *Graph) forget(n *Node) {
 			delete(g.meetings, e.meeting)
 		}
 	}
-	n.ends, n.has = nil, nil
+	n.ends, n.has, n.names = nil, nil, nil
 }
 
 // Refit meets others by what is known of n now, after it learned something: what it
@@ -138,18 +170,10 @@ func (g *Graph) Refit(n *Node) {
 }
 
 // SeenAgain looks anew for what n explains where that depends on when n was seen.
-func (g *Graph) SeenAgain(n *Node) { g.again(n, func(l *Link) bool { return l.Near > 0 }) }
-
-// OfAnotherRun looks anew for what n explains of a job: it was seen in another start of it.
-func (g *Graph) OfAnotherRun(n *Node) { g.again(n, func(l *Link) bool { return l.OfJob }) }
-
-// again looks anew for what n explains by some links.
-func (g *Graph) again(n *Node, by func(*Link) bool) {
-	for _, e := range slices.Clone(n.ends) {
-		if s := g.meetings[e.meeting]; e.role == Cause && by(e.link) && s != nil {
-			for _, effect := range slices.Clone(s.effects) {
-				g.explain(n, effect, e.link)
-			}
+func (g *Graph) SeenAgain(n *Node) {
+	for _, e := range n.ends {
+		if e.role == Cause && e.link.Near > 0 {
+			g.lookAgain(n, e)
 		}
 	}
 }

@@ -92,10 +92,26 @@ type Node struct {
 	root     string // id of the verdict that is the root cause, its own when it is one
 	ends     []end  // where the graph has it
 	has      map[end]struct{}
+	names    map[string]struct{} // what its evidence names, as the graph knows it
 }
 
 // NewNode is the place of a verdict that nothing explains yet.
 func NewNode(v Verdict) *Node { return &Node{verdict: v, root: v.ID()} }
+
+// Entered reports whether the graph has it anywhere.
+func (n *Node) Entered() bool { return len(n.ends) > 0 }
+
+// Named reports whether the graph knew already that the evidence of n names this.
+func (n *Node) Named(name string) bool {
+	if _, there := n.names[name]; there || len(n.names) >= maxEnds {
+		return there
+	}
+	if n.names == nil {
+		n.names = map[string]struct{}{}
+	}
+	n.names[name] = struct{}{}
+	return false
+}
 
 // Root is the id of the root cause of its incident.
 func (n *Node) Root() string { return n.root }

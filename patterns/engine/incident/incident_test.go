@@ -355,7 +355,7 @@ func TestWhatSharesAJobIsOfOneStart(t *testing.T) {
 			b.Meet(effect.node, b.link, "x", Effect)
 			require.Equal(t, tc.want, !effect.node.IsRoot())
 			cause.runs = append(cause.runs, tc.effect...)
-			b.OfAnotherRun(cause.node)
+			b.MeetAgain(cause.node, b.link, "x", Cause)
 			require.False(t, effect.node.IsRoot())
 		})
 	}
