@@ -41,7 +41,8 @@ func (e *Engine) tell(b *boot, source string, at int64, resource, attributes pco
 		return false
 	}
 	before := span.Time - 1 // what the record itself tells of belongs to the later boot
-	e.faults.Rebooted(fault.Boot{Host: b.host, ID: b.id, Time: before, Source: clean(source), Trust: verdict.Proven})
+	began := numberOr(attributes, rule.AttributeRankStart, 0)
+	e.faults.Rebooted(fault.Boot{Host: b.host, ID: b.id, Time: before, Began: began, Source: clean(source), Trust: verdict.Proven})
 	*b = boot{}
 	return true
 }

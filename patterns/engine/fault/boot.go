@@ -1,7 +1,9 @@
 package fault
 
 import (
+	"math"
 	"slices"
+	"time"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -32,21 +34,25 @@ func (t *trail) laterBoot(m *Mark) bool {
 	if was == "" || is == "" {
 		return m.Began > newest.Last
 	}
-	return was != is
+	return was != is && (m.Began == 0 || m.Began > newest.Last-clocks)
 }
+
+// clocks is how far the clock of a machine may have been ahead before a boot (engine.Options.MaxAhead).
+const clocks = int64(10 * time.Second)
 
 // Boot is one boot of a machine, as a record says it.
 type Boot struct {
 	Host, ID string
 	Time     int64
+	Began    int64 // a process of it had begun by then, 0 where none is known
 	Source   string
 	Trust    verdict.Trust
 }
 
-// Ends reports whether a fault is open that a record of this boot of the host would end.
+// Ends reports whether a record of this boot of the host may end a fault, or say that another has not.
 func (s *Set) Ends(host, boot string) bool {
 	return slices.ContainsFunc(s.reboots, func(w *Evidence) bool {
-		return slices.ContainsFunc(s.joins.faults[w.joinKey(host)], func(f *Fault) bool { return f.outlives(boot) })
+		return slices.ContainsFunc(s.joins.faults[w.joinKey(host)], func(f *Fault) bool { return f.outlives(boot) || f.outlived(boot, math.MaxInt64) })
 	})
 }
 
@@ -56,17 +62,54 @@ func (f *Fault) outlives(boot string) bool {
 		return false
 	}
 	was := f.boot()
-	return was != "" && was != boot
+	return was != "" && was != boot && !slices.Contains(f.others, boot)
+}
+
+// outlived reports whether a later boot ended f, and that of its evidence is heard of then: two machines
+// have one name.
+func (f *Fault) outlived(boot string, at int64) bool {
+	return f.verdict != nil && f.verdict.resolved != 0 && f.boot() == boot && slices.ContainsFunc(f.rule.Watches, func(w *Evidence) bool {
+		return w.Reboot && slices.ContainsFunc(f.marks[w.index], func(m Mark) bool { return f.rule.get(m.Values, "boot") != boot && m.Time < at })
+	})
+}
+
+// mostOthers bounds the machines of one name that a fault knows of.
+const mostOthers = 8
+
+// ofAnother notes that this boot is of another machine, which has the name of that of f.
+func (f *Fault) ofAnother(boot string) {
+	if len(f.others) < mostOthers && !slices.Contains(f.others, boot) {
+		f.others = append(f.others, boot)
+		f.Changed()
+	}
+}
+
+// standsYet takes back what boots of another machine of that name have ended.
+func (f *Fault) standsYet(w *Evidence) {
+	for _, m := range f.marks[w.index] {
+		f.ofAnother(f.rule.get(m.Values, "boot"))
+	}
+	f.marks[w.index] = nil
+	f.relearn()
+	f.evaluate(math.MinInt64, brought{})
 }
 
 // Rebooted ends the faults that this boot ends.
 func (s *Set) Rebooted(b Boot) {
 	for _, w := range s.reboots {
 		for _, f := range slices.Clone(s.joins.faults[w.joinKey(b.Host)]) {
-			if !f.dead && f.outlives(b.ID) {
-				f.add(w, w.Rule.boot(b))
-				s.fit(f)
+			m := w.Rule.boot(b)
+			switch {
+			case f.dead:
+				continue
+			case f.outlived(b.ID, b.Time):
+				f.standsYet(w)
+			case f.outlives(b.ID) && f.laterBoot(&m):
+				f.add(w, m)
+			case f.outlives(b.ID):
+				f.ofAnother(b.ID)
 			}
+			s.fit(f)
 		}
 	}
 }
@@ -79,5 +122,5 @@ func (r *Rule) boot(b Boot) Mark {
 			values[at] = value
 		}
 	}
-	return Mark{Time: b.Time, Last: b.Time, Count: 1, Values: values, Source: b.Source, Trust: b.Trust}
+	return Mark{Time: b.Time, Last: b.Time, Began: b.Began, Count: 1, Values: values, Source: b.Source, Trust: b.Trust}
 }

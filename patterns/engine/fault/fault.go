@@ -16,6 +16,7 @@ type Fault struct {
 	seq     uint64
 	domain  string         // of its job: the first that a mark which begins it says
 	run     string         // start of the job, where the rule tells faults apart by it
+	others  []string       // boots of other machines of its name
 	owner   []string       // as Rule.Owner has it of its first mark
 	overdue int64          // newest time at which a mark came that was later than the lateness allows
 	after   byTrust[int64] // marks of that trust that ended by then belong to an earlier fault
@@ -78,7 +79,7 @@ func (f *Fault) ended(at int64) bool {
 // insert reports whether m changed anything, whether it told something new,
 // and which marks waited for it.
 func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*recentMark) {
-	if m.Last <= *f.after.of(m.Trust) || w.Reboot && !f.laterBoot(&m) || w.Newest && f.ended(m.Time) {
+	if m.Last <= *f.after.of(m.Trust) || w.Reboot && (slices.Contains(f.others, f.rule.get(m.Values, "boot")) || !f.laterBoot(&m)) || w.Newest && f.ended(m.Time) {
 		return false, false, nil
 	}
 	first, changed := f.put(w, m)

@@ -22,6 +22,7 @@ type Saved struct {
 	After   byTrust[int64]     `json:"over,omitzero"`
 	Past    bool               `json:"past,omitempty"`
 	Real    bool               `json:"real,omitempty"`
+	Others  []string           `json:"others,omitempty"`
 	Verdict *savedVerdict      `json:"verdict,omitempty"`
 }
 
@@ -85,7 +86,7 @@ func (f *Fault) save() Saved {
 	saved := Saved{
 		Rule: f.rule.Name, Fields: f.rule.Names, Key: f.key, Seq: f.seq, Owner: f.owner,
 		Marks: map[string][]Mark{}, Folded: map[string]float64{},
-		Touched: f.touched, Overdue: f.overdue, After: f.after, Past: f.past, Real: f.real,
+		Touched: f.touched, Overdue: f.overdue, After: f.after, Past: f.past, Real: f.real, Others: slices.Clone(f.others),
 	}
 	for i, ranks := range f.ranks {
 		saved.Ranks[i] = slices.Clone(ranks)

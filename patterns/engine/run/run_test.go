@@ -454,6 +454,7 @@ func TestABootEndsTheRanksOfItsMachine(t *testing.T) {
 	require.Empty(t, b.Rebooted("n4", "two", at(60)), "it is of that boot")
 	require.Empty(t, b.Rebooted("n9", "two", at(60)), "no rank was there")
 	require.Empty(t, b.Rebooted("n3", "two", at(60)), "it was up when rank 3 ended")
+	require.Empty(t, b.Rebooted("n2", "other", at(-60)), "another machine of that name was booted before it began")
 	require.Equal(t, []Left{{job, id, 1}}, b.Rebooted("n2", "two", at(60)))
 	require.Empty(t, b.Rebooted("n2", "two", at(60)), "it is known")
 	require.Empty(t, b.Rebooted("n5", "two", at(2)), "it began after the boot")
