@@ -37,6 +37,7 @@ type conclusion struct {
 	First   string // of a silence, the process that fell silent first
 	Far     int    // of a process that is not seen, its rank; Unknown
 	Tied    []int  // ranks that fell silent at once
+	Behind  string // ranks of the job whose sockets are not seen: the culprit may wait for one of them; "" for none
 
 	aborts bool   // ranks of the job that die now die of it
 	said   string // all of it, once it is a finding
@@ -63,7 +64,9 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 			c = cmp.Or(g.dead(key, fs), c)
 		}
 	case s != nil:
-		c = g.notReading(key, s)
+		if c = g.deadBehind(key, fs); c == nil {
+			c = g.notReading(key, s)
+		}
 	case g.isAccused(key):
 		c = g.accused(key)
 	default:
@@ -243,16 +246,18 @@ func (g *graph) step(at string, visited map[string]bool, fs *facts) (next string
 
 // held reports whether the kernel itself says that a process does not go on.
 func (g *graph) held(key string, fs *facts) bool {
-	p := g.procs[key]
-	who := subjectOf(p, g.j.stalls)
+	who := subjectOf(g.procs[key], g.j.stalls)
 	f := fs.of(who, g.onset, g.first)
-	return p.State == socketstall.DiskSleep && !p.Doing.Progress() || p.Doing.Halts() || f != nil && !f.outlived(who)
+	return g.blocked(key) || f != nil && !f.outlived(who)
 }
 
 func (g *graph) notReading(key string, s *socketstall.Stall) *conclusion {
 	c := &conclusion{
 		Held: heldReading, Culprit: key, Stall: s, Certain: true,
 		Shows: fmt.Sprintf("%s has %d unread bytes from %s and does not read them", g.who(key), s.Unread, g.nameOfPeer(s)),
+	}
+	if c.Behind = cmp.Or(g.behind(key), g.besideUnread(key)); c.Behind != "" {
+		c.Certain, c.Missing = false, c.Behind
 	}
 	return g.dataPath(c)
 }
@@ -279,8 +284,8 @@ func (g *graph) explained(c *conclusion, fs *facts) *conclusion {
 	}
 	who := subjectOf(g.procs[c.Culprit], g.j.stalls)
 	c.Fact = fs.of(who, g.onset, g.first)
-	if c.Fact != nil && !c.Fact.outlived(who) && c.Held == heldSilent && g.dataSeen() {
-		c.Certain, c.Missing = true, ""
+	if c.Fact != nil && !c.Fact.outlived(who) && (c.Held == heldSilent || c.Behind != "") && g.dataSeen() {
+		c.Certain, c.Missing, c.Behind = true, "", ""
 	}
 	return c
 }

@@ -23,6 +23,7 @@ const (
 	adviceFree   = "child_traced" // a debugger holds its child
 	adviceTrace  = "traced"       // a debugger holds it
 	adviceEnded  = "ended"        // its main thread has ended, and its process not
+	adviceBehind = "behind"       // it may wait for a rank that no socket shows
 	adviceLeft   = "left"         // it has ended with status 0: no verdict of its own says why
 )
 
@@ -49,6 +50,8 @@ func (c *conclusion) advice(p *socketstall.Process) string {
 		return adviceFile
 	case d.Thread.TID != 0:
 		return adviceThread
+	case c.Behind != "":
+		return adviceBehind
 	case strings.HasPrefix(d.Syscall, "futex"):
 		return adviceLock
 	case d.Syscall != "":

@@ -27,6 +27,7 @@ const (
 	attrPeer    = "nccl.wait.peer"      // the other end, address and port
 	attrPeerAt  = "nccl.wait.peer_at"   // its host
 	attrFar     = "nccl.wait.far_rank"  // its rank
+	attrBehind  = "nccl.wait.behind"    // that a rank which no socket shows may be meant
 	attrOrder   = "nccl.wait.order"     // of a silence, that it began before all others
 	attrWay     = "nccl.wait.way"       // of a path, what the other direction does
 	attrTied    = "nccl.wait.tied"      // ranks that fell silent at once
@@ -62,6 +63,9 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	put(a, attrWay, c.Way)
 	if c.Held == heldSilent && c.First == c.Culprit {
 		a[attrOrder] = "fell silent first"
+	}
+	if c.Behind != "" {
+		a[attrBehind] = "a rank behind it"
 	}
 	if len(c.Tied) > 0 {
 		a[attrTied] = numbers(c.Tied)
@@ -122,7 +126,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 			a[attrFar] = int64(c.Far)
 		}
 	}
-	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], ranks, c.Fact != nil && c.Fact.Late)
+	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, c.Behind, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], ranks, c.Fact != nil && c.Fact.Late)
 	return rule.Finding{Event: eventCulprit, ID: name, Time: c.since(g), Late: c.Fact != nil && c.Fact.Late, Resource: resource, Attributes: a}
 }
 
@@ -180,6 +184,8 @@ func (c *conclusion) why(p *socketstall.Process) string {
 		return doing(p)
 	case p.State == socketstall.DiskSleep:
 		return "its main thread sleeps in the kernel (D): a file system or a driver does not answer"
+	case c.Behind != "":
+		return ""
 	default:
 		return "computing or stuck in its own code, the kernel knows of no fault"
 	}

@@ -28,6 +28,7 @@ type graph struct {
 	reads     map[string]*socketstall.Stall // by process: the oldest stall in which it does not read itself
 	open      bool                          // some wait leads to a process that no record came from
 	absence   *absence                      // of its ranks, once it is known
+	sees      *shown                        // what sockets show, once it is known
 	unheard   map[string]int64              // by process: since when its agent is silent, while others see it stand
 }
 

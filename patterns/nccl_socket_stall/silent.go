@@ -19,7 +19,7 @@ const tolerance = int64(2e9)
 func (g *graph) fellSilent(key, first string) *conclusion {
 	p := g.procs[key]
 	margin, off, next := g.margin(key)
-	c := &conclusion{Held: heldSilent, Culprit: key, First: key}
+	c := &conclusion{Held: heldSilent, Culprit: key, First: key, Behind: g.behind(key)}
 	owes := p.Received > p.Sent && p.Sent != 0
 	by, clocks := g.later(key, first)
 	switch {
@@ -54,6 +54,8 @@ func (g *graph) fellSilent(key, first string) *conclusion {
 		c.Missing = "a clear order: others fell silent within the error of the clocks"
 	case !owes:
 		c.Missing = "data that it received and did not answer"
+	case c.Behind != "":
+		c.Missing = c.Behind
 	default:
 		c.Certain = true
 	}
@@ -61,7 +63,7 @@ func (g *graph) fellSilent(key, first string) *conclusion {
 }
 
 // margin is by how much a process fell silent before the next of those that it
-// waits for or that wait for it.
+// waits for or that wait for it, as far as sockets show.
 func (g *graph) margin(key string) (by, off int64, next string) {
 	look := func(other string) {
 		if other == "" || other == key {
@@ -74,6 +76,11 @@ func (g *graph) margin(key string) (by, off int64, next string) {
 	}
 	for _, e := range g.out[key] {
 		look(e.to)
+	}
+	for other := range g.idle {
+		if g.aside(other, key) {
+			look(other)
+		}
 	}
 	for from, edges := range g.out {
 		if slices.ContainsFunc(edges, func(e edge) bool { return e.to == key }) {

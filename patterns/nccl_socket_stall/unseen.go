@@ -51,8 +51,11 @@ func (g *graph) unseen(key string, e *edge, fs *facts) *conclusion {
 // holds: to a survivor that fell silent before the others, or to another end that is not seen.
 // A rank that ended well may have done its part.
 func (g *graph) dead(at string, fs *facts) *conclusion {
-	if g.complete() || g.held(at, fs) {
+	switch {
+	case g.held(at, fs):
 		return nil
+	case g.complete():
+		return g.deadBehind(at, fs)
 	}
 	var found *conclusion
 	for _, from := range slices.Sorted(maps.Keys(g.out)) {

@@ -28,6 +28,9 @@ func (g *graph) waits(c *conclusion) string {
 	if c.Stall != nil && (c.Held == heldPath || c.Held == heldRefused || c.nobody() && c.Held != heldTied) {
 		add([]string{c.Culprit}, nil, g.farOf(c), whatOf(c.Stall))
 	}
+	if c.Stall == nil && c.Held == heldDead {
+		add([]string{c.Culprit}, nil, g.farOf(c), "data")
+	}
 	known := map[string]bool{}
 	for _, key := range slices.Concat(named, led) {
 		known[key] = true
