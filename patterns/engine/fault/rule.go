@@ -199,7 +199,9 @@ func Link(rules []*Rule) {
 				Index: i, Shared: len(x.Mine), After: x.After, Within: x.Within, Early: max(effect.Precedes, x.Before), Near: x.Near, Lingers: x.Lingers,
 				In: effect.Positions(x.In), NotIn: effect.Positions(x.NotIn),
 			}
-			l.Wide = !slices.ContainsFunc(x.Mine, func(field string) bool { return !slices.Contains(machine, field) })
+			other := func(field string) bool { return !slices.Contains(machine, field) }
+			l.Wide = !slices.ContainsFunc(x.Mine, other)
+			l.Alone = l.Wide && !slices.ContainsFunc(x.Theirs, other)
 			l.Own = slices.ContainsFunc(slices.Concat(x.Mine, x.Theirs), func(field string) bool { return slices.Contains(own, field) })
 			l.OfJob = cause.ofJob(cause.Positions(x.Mine)) || effect.ofJob(effect.Positions(x.Theirs))
 			l.OfProcess = slices.ContainsFunc(x.Mine, func(field string) bool { return field == "pid" && x.Theirs[slices.Index(x.Mine, field)] == field })

@@ -71,6 +71,9 @@ func (f *Fault) Accuses(until int64) (c incident.Culprits, sure bool) {
 	return c, sure
 }
 
+// Full reports whether its confidence is full.
+func (f *Fault) Full() bool { return f.verdict.best.confidence == verdict.Full }
+
 // Names returns whom the evidence until then names. Where a rule says which ranks its evidence
 // accuses, the others that it hits are those that wait.
 func (f *Fault) Names(until int64) incident.Culprits {

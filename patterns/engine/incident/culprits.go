@@ -45,12 +45,16 @@ func meet[T comparable](a, b []T) bool {
 }
 
 // blames reports whether effect is sure about a culprit that cause knows nothing of: then
-// it is an incident of its own. Where effect was told before cause began, cause names only
+// it is an incident of its own. What may have befallen the machine alone is a guess, and explains
+// nothing of it that is sure. Where effect was told before cause began, cause names only
 // whom it began with: the peers that went down later lend it nothing.
 func (l *Link) blames(cause, effect Verdict) bool {
 	accused, sure := effect.Accuses(math.MaxInt64)
-	if !sure {
+	switch {
+	case !sure:
 		return false
+	case l.Alone && !cause.Full():
+		return true
 	}
 	until := int64(math.MaxInt64)
 	if began := cause.Began(); effect.Onset() < began {

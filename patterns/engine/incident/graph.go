@@ -161,7 +161,7 @@ func (g *Graph) Refit(n *Node) {
 		cause, l := child.Cause()
 		return cause != nil && !l.stands(cause, child.verdict)
 	}
-	conditional := func(e end) bool { return len(e.link.When)+len(e.link.Except) > 0 || e.link.Near > 0 }
+	conditional := func(e end) bool { return len(e.link.When)+len(e.link.Except) > 0 || e.link.Near > 0 || e.link.Alone }
 	if stale(n) || slices.ContainsFunc(n.children, stale) || slices.ContainsFunc(n.ends, conditional) {
 		g.Reconsider(n)
 		return

@@ -22,6 +22,7 @@ type Verdict interface {
 	Expired() bool   // quiet, and kept only for effects that show later
 	Owner() []string // whose room it takes
 	Trust() verdict.Trust
+	Full() bool // its confidence is full
 	Parties() Parties
 	// Accuses says whose fault it is, where it is sure, and Names whom its evidence names, sure
 	// or not: by what it tells of until a moment.
@@ -74,6 +75,7 @@ type Link struct {
 	Early   time.Duration // how long before the cause its first sign may be
 	Near    time.Duration // how long before the effect the cause was last seen at most, 0 for any time
 	Wide    bool          // they share the machine alone
+	Alone   bool          // it is that of the effect, too: no end of its path, and none of a list
 	Own     bool          // they share a job or a process
 	// OfProcess: they share the pid of a process that is not the next one of that pid.
 	OfProcess bool

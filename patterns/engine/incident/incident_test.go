@@ -21,6 +21,7 @@ type told struct {
 	before    int64 // by so much what was seen began before
 	resolved  int64
 	withdrawn bool
+	partial   bool
 	expired   bool
 	trust     verdict.Trust
 	parties   Parties
@@ -51,6 +52,7 @@ func (t *told) Withdrawn() bool            { return t.withdrawn }
 func (t *told) Expired() bool              { return t.expired }
 func (t *told) Parties() Parties           { return t.parties }
 func (t *told) Trust() verdict.Trust       { return t.trust }
+func (t *told) Full() bool                 { return !t.partial }
 func (t *told) Ranks() []int               { return t.ranks }
 func (t *told) RanksOf(Job) []int          { return t.ranks }
 func (t *told) Connect()                   { t.meets(t) }
@@ -496,4 +498,37 @@ func TestRestoreRefusesACircle(t *testing.T) {
 	require.Equal(t, b.link, via)
 	cause, _ = y.node.Cause()
 	require.Nil(t, cause)
+}
+
+// A guess about a machine pages nobody: it hides nothing that is sure, and explains it once it is more than a guess.
+func TestAGuessAboutAMachineExplainsNothingThatIsSure(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(cause, effect *told, l *Link)
+		guess  bool // whether a guess explains it
+	}{
+		"of its machine":         {func(*told, *told, *Link) {}, false},
+		"the effect is not sure": {func(_, e *told, _ *Link) { e.accused = nil }, true},
+		"of its process":         {func(_, _ *told, l *Link) { l.Wide, l.Alone = false, false }, true},
+		"of the end of its path": {func(_, _ *told, l *Link) { l.Alone = false }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench()
+			b.link.Wide, b.link.Alone = true, true
+			cause, effect := b.verdict("cause", 0), b.verdict("effect", second)
+			cause.partial, cause.named.Hosts = true, []string{"node"}
+			effect.accused = &Culprits{Hosts: []string{"node"}, Ranks: []int{5}}
+			tc.change(cause, effect, b.link)
+			cause.meets = func(c *told) { b.Meet(c.node, b.link, "node", Cause) }
+			effect.meets = func(e *told) { b.Meet(e.node, b.link, "node", Effect) }
+			cause.Connect()
+			effect.Connect()
+			require.Equal(t, !tc.guess, effect.node.IsRoot())
+			cause.partial = false
+			b.Refit(cause.node)
+			require.False(t, effect.node.IsRoot())
+			cause.partial = true
+			b.Refit(cause.node)
+			require.Equal(t, !tc.guess, effect.node.IsRoot())
+		})
+	}
 }
