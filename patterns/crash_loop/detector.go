@@ -20,6 +20,7 @@ import (
 const (
 	eventExit  = "process.exit"
 	eventStart = "process.start"
+	eventKill  = "oom.kill"
 	eventLoop  = rule.FindingPrefix + "crash_loop"
 	eventEnd   = rule.FindingPrefix + "crash_loop.end"
 )
@@ -47,10 +48,10 @@ const trains = int64(5 * time.Second)
 // Detector describes the detector for the library.
 func Detector() rule.Detector {
 	return rule.Detector{
-		Name: "crash_loop", Trust: verdict.Proven, Logs: []string{eventExit, eventStart},
-		Findings: map[string][]string{eventLoop: {eventExit}, eventEnd: {eventExit, eventStart}},
+		Name: "crash_loop", Trust: verdict.Proven, Logs: []string{eventExit, eventStart, eventKill},
+		Findings: map[string][]string{eventLoop: {eventExit, eventKill}, eventEnd: {eventExit, eventStart}},
 		Attributes: []string{
-			rule.AttributeRank, rule.AttributeRankStart, rule.AttributeJob, rule.AttributeJobDomain, rule.AttributeRendezvous, rule.AttributeDrill, "host.name", "process.executable.name",
+			rule.AttributeRank, rule.AttributeRankPID, rule.AttributeRankStart, rule.AttributeJob, rule.AttributeJobDomain, rule.AttributeRendezvous, rule.AttributeDrill, "host.name", "process.executable.name",
 			"process.pid", "process.exit.code", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal", "process.exit.signal_name",
 			"gen_ai.training.world_size", "process.exit.spared_ranks", "signal.number", "signal.sender.relation",
 		},
@@ -195,6 +196,9 @@ func (d *detector) begins(r *rule.Record) bool {
 
 // end reads the end of a rank in a run that is known. A drill's ranks die by design.
 func end(r *rule.Record) (*start, bool) {
+	if r.Name == eventKill {
+		return starved(r)
+	}
 	a := r.Attributes
 	rank, ranked := rule.Integer(a, rule.AttributeRank)
 	signal, _ := rule.Integer(a, "process.exit.signal")
@@ -210,17 +214,38 @@ func end(r *rule.Record) (*start, bool) {
 		world, _ := rule.Integer(a, "gen_ai.training.world_size")
 		return &start{Run: r.Run, Time: r.Time, Rank: rank, Well: true, Left: 1, World: world}, true
 	}
-	how := cmp.Or(rule.Text(a, "process.exit.signal_name"), status+strconv.FormatInt(code, 10))
-	pid, _ := rule.Integer(a, "process.pid")
+	return ended(r, rank, cmp.Or(rule.Text(a, "process.exit.signal_name"), status+strconv.FormatInt(code, 10))), true
+}
+
+// ended is a start that the death of this rank ended.
+func ended(r *rule.Record, rank int64, how string) *start {
+	pid, _ := rule.Integer(r.Attributes, "process.pid")
 	s := &start{Run: r.Run, Time: r.Time, Rank: rank, Host: rule.Text(r.Resource, "host.name"), PID: pid, How: how, Late: r.Late, Beside: r.Beside != ""}
-	if began, known := rule.Integer(a, rule.AttributeRankStart); known {
+	if began, known := rule.Integer(r.Attributes, rule.AttributeRankStart); known {
 		s.Life = max(0, r.Time-began)
 	}
-	return s, true
+	return s
+}
+
+// outOfMemory is how a rank died that the kernel killed for want of memory. Its exit says SIGKILL, as
+// that of a rank which somebody has killed.
+const outOfMemory = "out of memory"
+
+// starved reads such a kill. One takes all ranks of a container at once, where its cgroup has memory.oom.group.
+func starved(r *rule.Record) (*start, bool) {
+	rank, ranked := rule.Integer(r.Attributes, rule.AttributeRank)
+	if r.Run == "" || !ranked || rank < 0 || rule.Text(r.Attributes, rule.AttributeDrill) == "true" || !ofRank(r) {
+		return nil, false
+	}
+	return ended(r, rank, outOfMemory), true
 }
 
 // ofRank reports whether it is the rank itself that ended, not a process beside it.
 func ofRank(r *rule.Record) bool {
+	if own, known := rule.Integer(r.Attributes, rule.AttributeRankPID); known && r.Name == eventKill {
+		pid, _ := rule.Integer(r.Attributes, "process.pid")
+		return pid == own
+	}
 	return rule.Text(r.Attributes, "process.exit.inherited_identity") != "true" && rule.Text(r.Attributes, "process.exit.helper") != "true"
 }
 
@@ -269,7 +294,7 @@ func (l *loop) take(s *start, c *closeness) {
 		} else {
 			old.also(s)
 		}
-		l.Starts[at].Killed = killed
+		l.Starts[at].Killed = killed && l.Starts[at].How == "SIGKILL" // and not for want of memory, which is told of each
 	}
 	l.sort()
 }
@@ -289,6 +314,9 @@ func (s *start) also(o *start) {
 // aborted as their watchdogs do, or ended with one status at a time.
 func (s *start) tied(c *closeness) bool {
 	near := slices.DeleteFunc(slices.Clone(s.Deaths), func(o death) bool { return o.Time-s.Time > c.together })
+	if s.How == outOfMemory {
+		return len(near) > 0 // the kernel chose them
+	}
 	if len(near)+1 < aTie {
 		return false
 	}
@@ -373,7 +401,7 @@ func (l *loop) ready(c *closeness) int64 {
 	switch {
 	case last.Well && (last.World == 0 || last.Left < last.World): // one may have left early, and another die
 		return last.Time + leastLife
-	case last.How == "SIGKILL" && !last.Killed:
+	case last.How == "SIGKILL" && !last.Killed, last.How == outOfMemory:
 		return last.Time + c.atOnce
 	case last.How == "SIGABRT" && len(l.Starts) > 1:
 		return last.Time + c.together
@@ -469,6 +497,9 @@ func (l *loop) finding(key string, crashes []*start, whole bool, c *closeness) r
 	for i, s := range crashes {
 		words[i] = s.words(c)
 		tied = tied || s.tied(c)
+	}
+	if same(crashes, func(s *start) string { return s.How }) && first.How == outOfMemory && kind(crashes, words) == "unlike" {
+		words = slices.Repeat([]string{"ranks that the kernel chose (" + outOfMemory + ")"}, len(words)) // of what died with it none is to blame
 	}
 	a := map[string]any{
 		rule.AttributeJob: l.Job, rule.AttributeRun: "", "crash_loop.starts": int64(count), "crash_loop.deaths": inWords(words), "crash_loop.ranks": ranks(crashes, c),

@@ -385,3 +385,56 @@ func TestOnlySomeRanksDieWhereOthersLive(t *testing.T) {
 		})
 	}
 }
+
+// starve shows that the kernel killed a rank for want of memory, or a worker of it.
+func starve(d *detector, run string, rank, at int64, itself bool) bool {
+	a := pcommon.NewMap()
+	a.PutStr(rule.AttributeJob, "j")
+	a.PutInt(rule.AttributeRank, rank)
+	a.PutInt(rule.AttributeRankPID, 100+rank)
+	a.PutInt("process.pid", 100+rank)
+	if !itself {
+		a.PutInt("process.pid", 200+rank)
+	}
+	return d.Observe(&rule.Record{Name: eventKill, Time: at, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+}
+
+// One kill of the kernel takes all ranks of a container: nobody ended the job, whichever record comes first.
+func TestRanksThatTheKernelKillsForWantOfMemoryAreACrashInAnyOrder(t *testing.T) {
+	for name, order := range map[string][]string{
+		"kills, then ends": {"kill 0", "kill 1", "end 0", "end 1"},
+		"ends, then kills": {"end 0", "end 1", "kill 1", "kill 0"},
+		"by turns":         {"end 1", "kill 1", "end 0", "kill 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDetector()
+			for run := range int64(3) {
+				at := 60 * run * second
+				for _, what := range order {
+					var rank int64
+					var kind string
+					_, err := fmt.Sscanf(what, "%s %d", &kind, &rank)
+					require.NoError(t, err)
+					if kind == "kill" {
+						starve(d, fmt.Sprint(run), rank, at+rank*3e6, true)
+					} else {
+						dieAt(d, "j", fmt.Sprint(run), rank, at+rank*3e6+30e6, "SIGKILL")
+					}
+				}
+			}
+			findings := d.Decide(math.MaxInt64)
+			require.Len(t, findings, 1)
+			require.Equal(t, "several ranks together (out of memory)", findings[0].Attributes["crash_loop.deaths"])
+			require.Equal(t, "same", findings[0].Attributes["crash_loop.kind"])
+			require.NotContains(t, findings[0].Attributes, rule.AttributeRank, "the kernel chose them")
+		})
+	}
+}
+
+func TestAKilledWorkerIsNoDeathOfItsRank(t *testing.T) {
+	d := newDetector()
+	for run := range int64(3) {
+		require.False(t, starve(d, fmt.Sprint(run), 0, 60*run*second, false))
+	}
+	require.Empty(t, d.loops)
+}
