@@ -82,6 +82,7 @@ func putLimit(a metadata.OomKill, e *oomkill.Event) {
 	a.OomkillConstraint(constraintName(e.Constraint))
 	a.OomkillCgroup(e.CgroupPath)
 	a.OomkillLimitCgroup(e.LimitCgroup)
+	a.OomkillLimitOf(procfs.LimitOf(e.LimitCgroup, e.CgroupPath))
 	record.NotZero(a.OomkillLimitBytes, e.LimitBytes)
 	record.NotZero(a.OomkillUsageBytes, e.UsageBytes)
 	record.NotZero(a.OomkillFailureCount, e.FailureCount)

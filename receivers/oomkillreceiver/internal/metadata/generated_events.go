@@ -58,7 +58,7 @@ type OomKill struct {
 
 // OomKill begins a record.
 func (b *LogsBuilder) OomKill(head record.Head) OomKill {
-	return OomKillOn(b.Begin(EventOomKill, 36, head))
+	return OomKillOn(b.Begin(EventOomKill, 37, head))
 }
 
 // OomKillOn writes the attributes there.
@@ -100,6 +100,9 @@ func (a OomKill) OomkillLimitBytes(v int64) { a.attributes.Int("oomkill.limit_by
 
 // OomkillLimitCgroup sets oomkill.limit_cgroup: Memory cgroup whose limit was hit, the victim's own or one above it.
 func (a OomKill) OomkillLimitCgroup(v string) { a.attributes.Text("oomkill.limit_cgroup", v) }
+
+// OomkillLimitOf sets oomkill.limit_of: Whose limit that is, as the names of the cgroups say: container, pod, job (of Slurm: a job, a step or a task), unit (of systemd), user, others (all pods or jobs of the machine, or a slice).
+func (a OomKill) OomkillLimitOf(v string) { a.attributes.Text("oomkill.limit_of", v) }
 
 // OomkillOrigin sets oomkill.origin: Where the kill was read, when not in the probe: kernel_log (a saved log, read by tracecore replay). Then rank, job, parent, swap and the process that asked are not known.
 func (a OomKill) OomkillOrigin(v string) { a.attributes.Text("oomkill.origin", v) }
