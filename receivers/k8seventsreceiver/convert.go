@@ -23,8 +23,9 @@ const longestMessage = 1024
 // reason 128. Who may create an Event writes into most of its fields what he likes.
 const longestName = 256
 
-// place is where the pod of an event runs, and for which job.
+// place is which pod an event is about, where it runs, and for which job.
 type place struct {
+	uid  string
 	node string
 	job  string
 }

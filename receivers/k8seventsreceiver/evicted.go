@@ -35,7 +35,7 @@ func (e *evicted) note(o *occurrence) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if slices.ContainsFunc(e.pods, func(p *fairlru.Element[occurrence]) bool { return p.Value.objectUID == o.objectUID }) {
+	if slices.ContainsFunc(e.pods, func(p *fairlru.Element[occurrence]) bool { return samePod(&p.Value, o) }) {
 		return
 	}
 	e.pods = append(e.pods, e.order.Add(*o, fairlru.Some, o.namespace))
@@ -43,6 +43,12 @@ func (e *evicted) note(o *occurrence) {
 		victim, _ := e.order.Victim()
 		e.forget(slices.Index(e.pods, victim))
 	}
+}
+
+// samePod reports whether two occurrences are about one pod. A pod that was gone when it was asked for may
+// have no uid.
+func samePod(a, b *occurrence) bool {
+	return a.namespace == b.namespace && a.name == b.name && a.objectUID == b.objectUID
 }
 
 func (e *evicted) forget(at int) {
@@ -81,7 +87,7 @@ func (e *evicted) take(namespace, name, job, uid string) (occurrence, bool) {
 // replaces reports whether a pod that was scheduled takes the place of one that was evicted, and
 // makes of its event the end of that.
 func (k *k8sEvents) replaces(ctx context.Context, o *occurrence) bool {
-	at := k.pods.where(ctx, o.namespace, o.name, o.objectUID)
+	at := k.pods.where(ctx, o)
 	old, is := k.evicted.take(o.namespace, o.name, at.job, o.objectUID)
 	if !is {
 		return false

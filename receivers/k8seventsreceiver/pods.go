@@ -29,22 +29,23 @@ func newPods(client api, labels []string) *pods {
 	return &pods{client: client, labels: labels, known: map[string]place{}}
 }
 
-// where returns what is known of a pod; nothing when it is gone, or when another
-// has its name.
-func (p *pods) where(ctx context.Context, namespace, name, uid string) place {
+// where returns what is known of the pod of an event; nothing when it is gone, or when another
+// has its name. The taint manager names a pod without its uid (k8s.io/kubernetes v1.35,
+// pkg/controller/tainteviction): it is the pod of that name, if that was made before the event.
+func (p *pods) where(ctx context.Context, o *occurrence) place {
 	p.mu.Lock()
-	at, known := p.known[uid]
+	at, known := p.known[o.objectUID]
 	p.mu.Unlock()
 	if known {
 		return at
 	}
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
-	pod, err := p.client.pod(ctx, namespace, name)
-	if err != nil || uid != "" && string(pod.UID) != uid {
+	pod, err := p.client.pod(ctx, o.namespace, o.name)
+	if err != nil || o.objectUID != "" && string(pod.UID) != o.objectUID || o.objectUID == "" && pod.CreationTimestamp.After(o.time) {
 		return place{}
 	}
-	at = place{node: pod.Spec.NodeName, job: p.jobOf(pod)}
+	at = place{uid: string(pod.UID), node: pod.Spec.NodeName, job: p.jobOf(pod)}
 	if at.node == "" {
 		return at // not scheduled yet: ask again next time
 	}
@@ -53,7 +54,7 @@ func (p *pods) where(ctx context.Context, namespace, name, uid string) place {
 	if len(p.known) >= mostPods {
 		clear(p.known)
 	}
-	p.known[string(pod.UID)] = at
+	p.known[at.uid] = at
 	return at
 }
 

@@ -208,7 +208,8 @@ func (k *k8sEvents) emit(ctx context.Context, o *occurrence) {
 	}
 	k.count(ctx, "reported")
 	if o.kind == "Pod" {
-		at := k.pods.where(ctx, o.namespace, o.name, o.objectUID)
+		at := k.pods.where(ctx, o)
+		o.objectUID = cmp.Or(o.objectUID, at.uid)
 		o.job = cmp.Or(at.job, o.job)
 		o.node = cmp.Or(at.node, o.node) // whoever made the event wrote what it says of the node
 		k.evicted.note(o)
