@@ -10,7 +10,7 @@ type Hint string
 // The hints.
 const (
 	None            Hint = ""
-	PodEvicted      Hint = "pod_evicted"       // the kubelet or the taint manager took the pod from its node
+	PodEvicted      Hint = "pod_evicted"       // the pod was taken from its node, by the kubelet, for a taint or for a drain
 	PodPreempted    Hint = "pod_preempted"     // it had to make room for another
 	MountFailure    Hint = "mount_failure"     // a volume was not attached or mounted
 	BackOff         Hint = "backoff"           // a container fails again and again
@@ -92,6 +92,11 @@ func OfEvent(reason, message string) Meaning {
 			return Meaning{}
 		}
 		return Meaning{Hint: PodEvicted}
+	case "ScaleDown": // the cluster-autoscaler's, of nodes, too
+		if message == "deleting pod for node scale down" {
+			return Meaning{Hint: PodEvicted}
+		}
+		return Meaning{}
 	case "EvictionThresholdMet":
 		return Meaning{NodePressure, shortOf(message, "reclaim ")}
 	case "Evicted":

@@ -20,6 +20,9 @@ func TestEvents(t *testing.T) {
 		{"Evicted", `Usage of EmptyDir volume "cache" exceeds the limit "1Gi". `, Meaning{Hint: PodEvicted}},
 		{"Evicted", "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ", Meaning{Hint: PodEvicted}},
 		{"Evicted", "", Meaning{Hint: PodEvicted}},
+		{"Evicted", "Evicted pod: Spot Interruption", Meaning{Hint: PodEvicted}}, // of Karpenter
+		{"ScaleDown", "deleting pod for node scale down", Meaning{Hint: PodEvicted}},
+		{"ScaleDown", "marked the node as toBeDeleted/unschedulable", Meaning{}},
 		{"TaintManagerEviction", "Marking for deletion Pod ml/train-3", Meaning{Hint: PodEvicted}},
 		{"TaintManagerEviction", "Cancelling deletion of Pod ml/train-3", Meaning{}},
 		{"Preempted", "Preempted by a pod on node gpu-17", Meaning{Hint: PodPreempted}},
