@@ -23,11 +23,12 @@ const longestMessage = 1024
 // reason 128. Who may create an Event writes into most of its fields what he likes.
 const longestName = 256
 
-// place is which pod an event is about, where it runs, and for which job.
+// place is which pod an event is about, where it runs, for which job, and as which of its pods.
 type place struct {
-	uid  string
-	node string
-	job  string
+	uid   string
+	node  string
+	job   string
+	index string
 }
 
 // occurrence is one thing to report: an event or a condition, in the same words.

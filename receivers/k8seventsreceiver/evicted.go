@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/receivers/k8seventsreceiver/internal/hint"
@@ -18,37 +19,55 @@ const (
 	// mostEvicted caps the pods that are remembered. Namespaces share the room: the one that has
 	// most forgets its oldest.
 	mostEvicted = 1024
+
+	// evictedFor is how long a pod is remembered: as long as pod_evicted stands (its `expires`). What
+	// begins later ends nothing.
+	evictedFor = time.Hour
 )
 
-// evicted remembers the pods that lost their place, so that it can be said when another one
-// has taken it: their remedy is done then.
-type evicted struct {
-	mu    sync.Mutex
-	pods  []*fairlru.Element[occurrence] // oldest first
-	order fairlru.List[occurrence]
+// evictedPod is a pod that lost its place.
+type evictedPod struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       string    `json:"uid,omitempty"` // absent where it was gone when it was asked for
+	Node      string    `json:"node,omitempty"`
+	Job       string    `json:"job,omitempty"`
+	Index     string    `json:"index,omitempty"`
+	Noted     time.Time `json:"noted"` // by this machine's clock
 }
 
-// note takes in an eviction.
-func (e *evicted) note(o *occurrence) {
+// evicted remembers the pods that lost their place, so that it can be said when another one
+// has taken it: their remedy is done then. Events come in the order in which they happened.
+type evicted struct {
+	mu    sync.Mutex
+	pods  []*fairlru.Element[evictedPod] // oldest first
+	order fairlru.List[evictedPod]
+}
+
+// note takes in an eviction of a pod that is or was there.
+func (e *evicted) note(o *occurrence, at place, now time.Time) {
 	if o.meaning.Hint != hint.PodEvicted && o.meaning.Hint != hint.PodPreempted {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if slices.ContainsFunc(e.pods, func(p *fairlru.Element[occurrence]) bool { return samePod(&p.Value, o) }) {
-		return
-	}
-	e.pods = append(e.pods, e.order.Add(*o, fairlru.Some, o.namespace))
-	if len(e.pods) > mostEvicted {
-		victim, _ := e.order.Victim()
-		e.forget(slices.Index(e.pods, victim))
-	}
+	e.add(evictedPod{Namespace: o.namespace, Name: o.name, UID: o.objectUID, Node: o.node, Job: o.job, Index: at.index, Noted: now})
 }
 
-// samePod reports whether two occurrences are about one pod. A pod that was gone when it was asked for may
-// have no uid.
-func samePod(a, b *occurrence) bool {
-	return a.namespace == b.namespace && a.name == b.name && a.objectUID == b.objectUID
+// add takes in such pods, unless they are known.
+func (e *evicted) add(pods ...evictedPod) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, pod := range pods {
+		if slices.ContainsFunc(e.pods, func(p *fairlru.Element[evictedPod]) bool {
+			return p.Value.Namespace == pod.Namespace && p.Value.Name == pod.Name && p.Value.UID == pod.UID
+		}) {
+			continue
+		}
+		e.pods = append(e.pods, e.order.Add(pod, fairlru.Some, pod.Namespace))
+		if len(e.pods) > mostEvicted {
+			victim, _ := e.order.Victim()
+			e.forget(slices.Index(e.pods, victim))
+		}
+	}
 }
 
 func (e *evicted) forget(at int) {
@@ -56,49 +75,64 @@ func (e *evicted) forget(at int) {
 	e.pods = slices.Delete(e.pods, at, at+1)
 }
 
-// any reports whether a pod of the namespace has lost its place. Of other pods nobody asks.
-func (e *evicted) any(namespace string) bool {
+// known returns the pods that are remembered, oldest first.
+func (e *evicted) known() (all []evictedPod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.pods, func(p *fairlru.Element[occurrence]) bool { return p.Value.namespace == namespace })
+	for _, p := range e.pods {
+		all = append(all, p.Value)
+	}
+	return all
+}
+
+// any reports whether a pod of the namespace has lost its place. Of other pods nobody asks.
+func (e *evicted) any(namespace string, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.pods) > 0 && now.Sub(e.pods[0].Value.Noted) > evictedFor {
+		e.forget(0)
+	}
+	return slices.ContainsFunc(e.pods, func(p *fairlru.Element[evictedPod]) bool { return p.Value.Namespace == namespace })
 }
 
 // take returns the pod whose place another has taken: one of its name, as a StatefulSet makes
-// it, or else the first of its job.
-func (e *evicted) take(namespace, name, job, uid string) (occurrence, bool) {
+// it, or else the first of its job, and of its index where both have one.
+func (e *evicted) take(o *occurrence, at place) (evictedPod, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, fits := range [...]func(*occurrence) bool{
-		func(p *occurrence) bool { return p.name == name },
-		func(p *occurrence) bool { return job != "" && p.job == job },
+	for _, fits := range [...]func(*evictedPod) bool{
+		func(p *evictedPod) bool { return p.Name == o.name },
+		func(p *evictedPod) bool {
+			return at.job != "" && p.Job == at.job && (p.Index == at.index || p.Index == "" || at.index == "")
+		},
 	} {
-		at := slices.IndexFunc(e.pods, func(p *fairlru.Element[occurrence]) bool {
-			return p.Value.namespace == namespace && p.Value.objectUID != uid && fits(&p.Value)
+		i := slices.IndexFunc(e.pods, func(p *fairlru.Element[evictedPod]) bool {
+			return p.Value.Namespace == o.namespace && p.Value.UID != o.objectUID && fits(&p.Value)
 		})
-		if at >= 0 {
-			p := e.pods[at].Value
-			e.forget(at)
+		if i >= 0 {
+			p := e.pods[i].Value
+			e.forget(i)
 			return p, true
 		}
 	}
-	return occurrence{}, false
+	return evictedPod{}, false
 }
 
 // replaces reports whether a pod that was scheduled takes the place of one that was evicted, and
 // makes of its event the end of that.
 func (k *k8sEvents) replaces(ctx context.Context, o *occurrence) bool {
 	at := k.pods.where(ctx, o)
-	old, is := k.evicted.take(o.namespace, o.name, at.job, o.objectUID)
+	old, is := k.evicted.take(o, at)
 	if !is {
 		return false
 	}
-	message := fmt.Sprintf("pod %s/%s was scheduled in the place of %s", o.namespace, o.name, old.name)
+	message := fmt.Sprintf("pod %s/%s was scheduled in the place of %s", o.namespace, o.name, old.Name)
 	if at.node != "" {
 		message += ", on " + at.node
 	}
 	*o = occurrence{
 		meaning: hint.Meaning{Hint: hint.PodReplaced}, time: o.time, reason: o.reason, message: message, uid: o.uid, count: 1,
-		kind: old.kind, namespace: old.namespace, name: old.name, objectUID: old.objectUID, node: old.node, job: old.job,
+		kind: o.kind, namespace: old.Namespace, name: old.Name, objectUID: old.UID, node: old.Node, job: old.Job,
 	}
 	return true
 }

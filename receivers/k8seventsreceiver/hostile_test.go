@@ -124,17 +124,18 @@ func TestOnlyTheClusterSpeaksOfNodes(t *testing.T) {
 // Evictions without end in one namespace have nobody forget those in another.
 func TestEvictionsOfOneNamespaceHideNoneOfAnother(t *testing.T) {
 	var e evicted
+	now := time.Now()
 	evict := func(namespace string, n int) {
 		name := fmt.Sprint(namespace, "-", n)
-		e.note(&occurrence{meaning: hint.Meaning{Hint: hint.PodEvicted}, namespace: namespace, name: name, objectUID: name})
+		e.note(&occurrence{meaning: hint.Meaning{Hint: hint.PodEvicted}, namespace: namespace, name: name, objectUID: name}, place{}, now)
 	}
 	evict("ml", 1)
 	for n := range 3 * mostEvicted {
 		evict("tenant", n)
 	}
 	require.Len(t, e.pods, mostEvicted)
-	_, is := e.take("ml", "ml-1", "", "another")
+	_, is := e.take(&occurrence{namespace: "ml", name: "ml-1", objectUID: "another"}, place{})
 	require.True(t, is)
-	require.False(t, e.any("ml"))
-	require.True(t, e.any("tenant"))
+	require.False(t, e.any("ml", now))
+	require.True(t, e.any("tenant", now))
 }

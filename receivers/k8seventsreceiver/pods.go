@@ -2,6 +2,7 @@ package k8seventsreceiver
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,7 +46,7 @@ func (p *pods) where(ctx context.Context, o *occurrence) place {
 	if err != nil || o.objectUID != "" && string(pod.UID) != o.objectUID || o.objectUID == "" && pod.CreationTimestamp.After(o.time) {
 		return place{}
 	}
-	at = place{uid: string(pod.UID), node: pod.Spec.NodeName, job: p.jobOf(pod)}
+	at = place{uid: string(pod.UID), node: pod.Spec.NodeName, job: p.jobOf(pod), index: indexOf(pod)}
 	if at.node == "" {
 		return at // not scheduled yet: ask again next time
 	}
@@ -65,4 +66,23 @@ func (p *pods) jobOf(pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// indexLabels say which pod of its job one is: those of Jobs, JobSet, Kubeflow's training operator and Volcano.
+var indexLabels = []string{
+	"batch.kubernetes.io/job-completion-index",
+	"jobset.sigs.k8s.io/replicatedjob-name", "jobset.sigs.k8s.io/job-index",
+	"training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index",
+	"volcano.sh/task-spec", "volcano.sh/task-index",
+}
+
+// indexOf returns which pod of its job one is: one that takes its place has the same labels.
+func indexOf(pod *corev1.Pod) string {
+	var all []string
+	for _, label := range indexLabels {
+		if value := pod.Labels[label]; value != "" {
+			all = append(all, value)
+		}
+	}
+	return strings.Join(all, "/")
 }

@@ -21,6 +21,8 @@ const saveEvery = time.Second
 type positions struct {
 	client storage.Client
 	bad    func() map[string][]string // what is bad of nodes now; may be nil
+	// evicted are the pods that lost their place; nil before the receiver has started.
+	evicted func() []evictedPod
 
 	mu    sync.Mutex
 	saved time.Time
@@ -32,6 +34,8 @@ type positionsState struct {
 	Time    time.Time         `json:"time"`
 	// Bad are the conditions of nodes that were told to be bad, by node.
 	Bad map[string][]string `json:"bad,omitempty"`
+	// Evicted are the pods in whose place another may come.
+	Evicted []evictedPod `json:"evicted,omitempty"`
 }
 
 func openPositions(ctx context.Context, host component.Host, id *component.ID, owner component.ID) (*positions, error) {
@@ -82,6 +86,9 @@ func (p *positions) set(stream, position string) {
 func (p *positions) save(ctx context.Context) error {
 	if p.bad != nil {
 		p.state.Bad = p.bad()
+	}
+	if p.evicted != nil {
+		p.state.Evicted = p.evicted()
 	}
 	text, err := json.Marshal(p.state)
 	if err != nil {

@@ -49,7 +49,7 @@ type k8sEvents struct {
 	conditions *conditions
 	evicted    evicted
 	positions  *positions
-	since      time.Time // events of a list are reported from here on
+	since      time.Time // events of a list are reported from here on, where nothing else says which are new
 	giveUp     context.CancelFunc
 	streams    sync.WaitGroup
 	stop       sync.Once
@@ -85,8 +85,11 @@ func (k *k8sEvents) Start(ctx context.Context, host component.Host) error {
 	k.pods = newPods(client, k.config.JobLabels)
 	k.since = time.Now().Add(-k.config.StartupAge)
 	if last := k.positions.lastTime(); !last.IsZero() {
-		k.since, k.conditions.since = last, last.Truncate(time.Second) // the API server tells whole seconds
+		k.since = last.Truncate(time.Second) // the API server tells whole seconds
+		k.conditions.since = k.since
 	}
+	k.evicted.add(k.positions.state.Evicted...)
+	k.positions.evicted = k.evicted.known
 	if k.config.NodeConditions {
 		k.conditions.before, k.positions.bad = k.positions.state.Bad, k.conditions.known
 	}
@@ -120,7 +123,7 @@ func (k *k8sEvents) allStreams(client api, host component.Host) []*stream {
 	return all
 }
 
-func (k *k8sEvents) stream(host component.Host, name string, client *cache.ListWatch, seen func(context.Context, runtime.Object, bool), gone func(context.Context, runtime.Object)) *stream {
+func (k *k8sEvents) stream(host component.Host, name string, client *cache.ListWatch, seen func(context.Context, runtime.Object, source), gone func(context.Context, runtime.Object)) *stream {
 	of := metric.WithAttributes(attribute.String("resource", name))
 	var unhealthy atomic.Bool // told by the stream and by the watch under it
 	works := func() {
@@ -149,18 +152,19 @@ func (k *k8sEvents) stream(host component.Host, name string, client *cache.ListW
 	}
 }
 
-func (k *k8sEvents) event(ctx context.Context, object runtime.Object, listed bool) {
+func (k *k8sEvents) event(ctx context.Context, object runtime.Object, from source) {
 	event, ok := object.(*corev1.Event)
 	if !ok {
 		return
 	}
 	o := ofEvent(event)
+	old := from == seen || from == listed && o.time.Before(k.since)
 	switch {
-	case o.reason == scheduled && o.kind == "Pod" && k.evicted.any(o.namespace) && k.replaces(ctx, &o):
+	case !old && o.reason == scheduled && o.kind == "Pod" && k.evicted.any(o.namespace, time.Now()) && k.replaces(ctx, &o):
 		k.emit(ctx, &o)
 	case o.meaning.Hint == hint.None:
 		k.count(ctx, "ignored")
-	case listed && !o.time.After(k.since):
+	case old:
 		k.count(ctx, "old")
 	default:
 		k.emit(ctx, &o)
@@ -168,7 +172,7 @@ func (k *k8sEvents) event(ctx context.Context, object runtime.Object, listed boo
 }
 
 // node reports the conditions of a node that turned bad, or good again.
-func (k *k8sEvents) node(ctx context.Context, object runtime.Object, _ bool) {
+func (k *k8sEvents) node(ctx context.Context, object runtime.Object, _ source) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return
@@ -212,7 +216,7 @@ func (k *k8sEvents) emit(ctx context.Context, o *occurrence) {
 		o.objectUID = cmp.Or(o.objectUID, at.uid)
 		o.job = cmp.Or(at.job, o.job)
 		o.node = cmp.Or(at.node, o.node) // whoever made the event wrote what it says of the node
-		k.evicted.note(o)
+		k.evicted.note(o, at, time.Now())
 	}
 	k.mu.Lock()
 	records := logs(k.builder, o, time.Now())

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
@@ -25,21 +27,32 @@ const (
 	longestPause = time.Minute
 )
 
+// source is how an object is known.
+type source int
+
+const (
+	watched source = iota // it is news
+	listed                // a list has it: when it happened, nobody has said
+	seen                  // a list has it as it was seen before
+)
+
 // stream is a list and watch of one kind of object, which goes on where it
 // stopped: after a broken connection, a restart, and a gap.
 type stream struct {
 	name   string
 	client *cache.ListWatch
-	seen   func(ctx context.Context, object runtime.Object, listed bool)
+	seen   func(ctx context.Context, object runtime.Object, from source)
 	gone   func(ctx context.Context, object runtime.Object) // told of what was deleted
 	listed func(ctx context.Context, names map[string]bool) // told of what a whole list has; may be nil
 	// position is the resource version up to which everything was seen; "" at the
 	// first start and after a gap.
 	position string
-	moved    func(position string) // told of every position
-	opened   func()                // told of every watch that the API server begins
-	failed   func(error)           // told of every failure
-	pause    time.Duration
+	// forgotten is the position that the API server has forgotten, until a list says what is newer.
+	forgotten string
+	moved     func(position string) // told of every position
+	opened    func()                // told of every watch that the API server begins
+	failed    func(error)           // told of every failure
+	pause     time.Duration
 }
 
 // errTold ends a watch whose error was told already.
@@ -58,7 +71,7 @@ func (s *stream) run(ctx context.Context) {
 			s.failed(fmt.Errorf("watch %s: %w", s.name, err))
 		}
 		if errors.Is(err, errGap) {
-			s.position = ""
+			s.forgotten, s.position = s.position, ""
 			continue
 		}
 		if s.position != before {
@@ -120,27 +133,62 @@ func (s *stream) list(ctx context.Context) error {
 		return err
 	}
 	names := map[string]bool{}
-	if err := meta.EachListItem(list, func(o runtime.Object) error {
-		s.seen(ctx, o, true)
-		if one, err := meta.Accessor(o); err == nil {
-			names[one.GetName()] = true
+	for _, one := range inOrder(list) {
+		s.seen(ctx, one.object, s.since(accessor.GetResourceVersion(), one.version))
+		names[one.name] = true
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		return ctx.Err()
-	}); err != nil {
-		return err
 	}
 	if s.listed != nil {
 		s.listed(ctx, names)
 	}
-	s.position = accessor.GetResourceVersion()
+	s.position, s.forgotten = accessor.GetResourceVersion(), ""
 	s.moved(s.position)
 	return nil
+}
+
+// item is an object of a list.
+type item struct {
+	object        runtime.Object
+	name, version string
+}
+
+// inOrder returns the objects of a list in the order in which they came to be as they are: a list is
+// ordered by name.
+func inOrder(list runtime.Object) (all []item) {
+	_ = meta.EachListItem(list, func(o runtime.Object) error { // it returns what that returns
+		if one, err := meta.Accessor(o); err == nil {
+			all = append(all, item{o, one.GetName(), one.GetResourceVersion()})
+		}
+		return nil
+	})
+	slices.SortStableFunc(all, func(a, b item) int {
+		order, _ := resourceversion.CompareResourceVersion(a.version, b.version) // 0 where it cannot be said
+		return order
+	})
+	return all
+}
+
+// since reports whether an object of a list that is as new as newest was seen before a gap. Versions
+// before a restored backup cannot be compared with those after it.
+func (s *stream) since(newest, version string) source {
+	if back, err := resourceversion.CompareResourceVersion(newest, s.forgotten); err != nil || back < 0 {
+		return listed
+	}
+	switch order, err := resourceversion.CompareResourceVersion(version, s.forgotten); {
+	case err != nil:
+		return listed
+	case order > 0:
+		return watched
+	}
+	return seen
 }
 
 func (s *stream) take(ctx context.Context, event watch.Event) error {
 	switch event.Type {
 	case watch.Added, watch.Modified:
-		s.seen(ctx, event.Object, false)
+		s.seen(ctx, event.Object, watched)
 	case watch.Deleted:
 		s.gone(ctx, event.Object)
 	case watch.Error:
