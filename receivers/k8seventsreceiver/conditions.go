@@ -11,6 +11,18 @@ import (
 // mostConditions caps the memory of conditions: four of each of 25,000 nodes.
 const mostConditions = 100_000
 
+// longestAgo is how long ago a condition may have turned to be told as of then: patterndetector takes what
+// is up to 15 minutes old (its max_delay), and it has to come there. What turned earlier stands still.
+const longestAgo = 10 * time.Minute
+
+// standing has a condition that turned too long ago told as it is now.
+func (o *occurrence) standing(now time.Time) {
+	if !o.time.IsZero() && now.Sub(o.time) > longestAgo {
+		o.message += " (since " + o.time.UTC().Format(time.RFC3339) + ")"
+		o.time = now
+	}
+}
+
 // conditions remembers which conditions of which nodes are bad, so that each is
 // reported when it turns bad, or good again, and not with every heartbeat.
 type conditions struct {

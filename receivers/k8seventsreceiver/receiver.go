@@ -179,6 +179,7 @@ func (k *k8sEvents) node(ctx context.Context, object runtime.Object, _ source) {
 	}
 	for _, condition := range node.Status.Conditions {
 		if o := ofCondition(node.Name, condition); k.conditions.turned(&o) {
+			o.standing(time.Now())
 			k.emit(ctx, &o)
 		}
 	}

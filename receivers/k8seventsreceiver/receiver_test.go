@@ -162,6 +162,31 @@ func TestAConditionThatEndedBetweenTwoWatchesIsTold(t *testing.T) {
 	require.False(t, turns(c, stopped.Add(time.Minute)))
 }
 
+// A condition stands until it turns: where it turned before a pattern would take it, it is told as of now.
+func TestAConditionThatTurnedLongAgoIsToldAsItIsNow(t *testing.T) {
+	now := time.Now()
+	c, sink := newCluster(), &consumertest.LogsSink{}
+	disk := func(status corev1.ConditionStatus, ago time.Duration) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-ago)), Message: "the kubelet says so"}
+	}
+	c.has(node("gpu-17", disk(corev1.ConditionTrue, 20*time.Hour)), node("gpu-18", disk(corev1.ConditionTrue, time.Minute)))
+	start(t, c, nil, sink)
+	w := nextWatch(t, c.nodesAt)
+	w.Modify(node("gpu-17", disk(corev1.ConditionFalse, time.Hour))) // the API server was away
+	w.Modify(node("gpu-18", disk(corev1.ConditionFalse, time.Second)))
+	for i, r := range awaitRecords(t, sink, 4) {
+		ago := [...]time.Duration{20 * time.Hour, time.Minute, time.Hour, time.Second}[i]
+		then, at := now.Add(-ago), r.Timestamp().AsTime()
+		if ago > time.Minute {
+			require.WithinRange(t, at, now, time.Now())
+			require.Equal(t, "the kubelet says so (since "+then.UTC().Format(time.RFC3339)+")", r.Body().Str())
+			continue
+		}
+		require.WithinDuration(t, then, at, 0)
+		require.Equal(t, "the kubelet says so", r.Body().Str())
+	}
+}
+
 // A node that joins long after the receiver has come back was never bad.
 func TestANodeThatJoinsHasNotRecovered(t *testing.T) {
 	c, sink, store := newCluster(), &consumertest.LogsSink{}, &memory{data: map[string][]byte{}}
