@@ -64,6 +64,9 @@ func ofEvent(e *corev1.Event) occurrence {
 			o.time = at
 		}
 	}
+	if o.node == "" && o.reason == "Preempted" { // "Preempted by pod 7f3c on node gpu-17" (pkg/scheduler/framework/preemption)
+		_, o.node, _ = strings.Cut(o.message, " on node ")
+	}
 	if o.kind == "Node" {
 		o.node, o.objectUID = o.name, ""
 	}

@@ -2,6 +2,7 @@ package k8seventsreceiver
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -195,4 +196,47 @@ func TestAnEventOfTheSecondOfTheStopIsTold(t *testing.T) {
 	c.listed = []corev1.Event{*about("Evicted", "train-3", "a", stop.Truncate(time.Second))}
 	start(t, c, store, sink)
 	requireTold(t, sink, uidAndNode, "pod_evicted a gpu-17")
+}
+
+// A pod may be gone when its event is read: its scheduler has said where it ran.
+func TestThePodThatIsGoneHadANode(t *testing.T) {
+	now := time.Now()
+	assigned := func(name, uid, node string) *corev1.Event {
+		e := about("Scheduled", name, uid, now.Add(-30*time.Minute))
+		e.Message = "Successfully assigned ml/" + name + " to " + node
+		return e
+	}
+	c, sink := newCluster(aPod("train-5", "new")), &consumertest.LogsSink{}
+	c.listed = []corev1.Event{*assigned("train-3", "a", "gpu-3"), *assigned("train-4", "b", "gpu-4")}
+	start(t, c, nil, sink)
+	w := nextWatch(t, c.watches)
+	w.Add(assigned("train-5", "old", "gpu-5"))
+	forged := assigned("train-3", "a", "gpu-9")
+	forged.InvolvedObject.Namespace = "evil"
+	w.Add(forged)
+	w.Add(about("Evicted", "train-3", "a", now))
+	w.Add(about("TaintManagerEviction", "train-4", "", now))
+	w.Add(about("Preempted", "train-5", "old", now)) // another has its name
+	preempted := about("Preempted", "train-6", "c", now)
+	preempted.Message = "Preempted by pod 7f3c on node gpu-6"
+	w.Add(preempted)
+	w.Add(about("Evicted", "train-7", "d", now))
+	requireTold(t, sink, append(uidAndNode, "gen_ai.training.job_id"),
+		"pod_evicted a gpu-3 ", "pod_evicted b gpu-4 ", "pod_preempted old gpu-5 ", "pod_preempted c gpu-6 ", "pod_evicted d  ")
+}
+
+// Pods without end in one namespace have nobody forget those in another, and what the API server answered stands.
+func TestThePodsOfOneNamespaceHideNoneOfAnother(t *testing.T) {
+	p := newPods(newCluster(aPod("train-3", "a")), createDefaultConfig().(*Config).JobLabels)
+	own := occurrence{namespace: "ml", name: "train-3", objectUID: "a"}
+	want := place{uid: "a", node: "gpu-17", job: "llm-7"}
+	require.Equal(t, want, p.where(t.Context(), &own))
+	p.client = newCluster()
+	for n := range 2 * mostPods {
+		p.scheduled(&occurrence{reason: scheduled, kind: "Pod", namespace: "tenant", name: fmt.Sprint(n), objectUID: "a", message: "Successfully assigned tenant/1 to gpu-1"})
+	}
+	p.scheduled(&occurrence{reason: scheduled, kind: "Pod", namespace: "ml", name: "train-3", objectUID: "a", message: "Successfully assigned ml/train-3 to gpu-1"})
+	require.Len(t, p.known, mostPods)
+	require.Len(t, p.newest, mostPods)
+	require.Equal(t, want, p.where(t.Context(), &own))
 }

@@ -158,6 +158,7 @@ func (k *k8sEvents) event(ctx context.Context, object runtime.Object, from sourc
 		return
 	}
 	o := ofEvent(event)
+	k.pods.scheduled(&o)
 	old := from == seen || from == listed && o.time.Before(k.since)
 	switch {
 	case !old && o.reason == scheduled && o.kind == "Pod" && k.evicted.any(o.namespace, time.Now()) && k.replaces(ctx, &o):
