@@ -73,9 +73,14 @@ var reasons = map[string]Meaning{
 	"FailedCreatePodSandBox":          {Hint: SandboxFailed},
 }
 
+// combined stands before the text of an event that takes the place of ten similar ones
+// (client-go v0.35, tools/record/events_cache.go).
+const combined = "(combined from similar events): "
+
 // OfEvent returns what an event means, by its reason and, where one reason
 // stands for several things, its message.
 func OfEvent(reason, message string) Meaning {
+	message = strings.TrimPrefix(message, combined)
 	switch reason {
 	case "BackOff":
 		if strings.HasPrefix(message, "Back-off pulling image") {
