@@ -95,7 +95,7 @@ func ofCondition(node string, c corev1.NodeCondition) occurrence {
 // severities are how loud each hint is by itself; the patterns judge.
 var severities = map[hint.Hint]record.Severity{
 	hint.PodEvicted: record.Error, hint.PodPreempted: record.Error, hint.OOMKilled: record.Error, hint.NodeUnhealthy: record.Error,
-	hint.MountFailure: record.Error, hint.SandboxFailed: record.Error,
+	hint.MountFailure: record.Error, hint.SandboxFailed: record.Error, hint.DeviceUnavailable: record.Error,
 	hint.NodeRecovered: record.Info, hint.PodReplaced: record.Info,
 }
 

@@ -1,5 +1,5 @@
 // Package hint says what a Kubernetes event or node condition means to people who
-// run training jobs: one word of thirteen, or none.
+// run training jobs: one word of fourteen, or none.
 package hint
 
 import "strings"
@@ -9,20 +9,21 @@ type Hint string
 
 // The hints.
 const (
-	None            Hint = ""
-	PodEvicted      Hint = "pod_evicted"       // the pod was taken from its node, by the kubelet, for a taint or for a drain
-	PodPreempted    Hint = "pod_preempted"     // it had to make room for another
-	MountFailure    Hint = "mount_failure"     // a volume was not attached or mounted
-	BackOff         Hint = "backoff"           // a container fails again and again
-	OOMKilled       Hint = "oom_killed"        // the kernel of the node killed for want of memory
-	NodeUnhealthy   Hint = "node_unhealthy"    // the node does not answer, or rebooted
-	NodePressure    Hint = "node_pressure"     // it is short of memory, disk or process ids
-	ImagePullFailed Hint = "image_pull_failed" // an image did not come
-	Unschedulable   Hint = "unschedulable"     // no node fits
-	ProbeFailed     Hint = "probe_failed"      // a liveness, readiness or startup probe failed
-	SandboxFailed   Hint = "sandbox_failed"    // network or runtime could not make the pod's sandbox
-	NodeRecovered   Hint = "node_recovered"    // the node is ready, or short of something no longer
-	PodReplaced     Hint = "pod_replaced"      // another pod was scheduled in the place of one that was evicted
+	None              Hint = ""
+	PodEvicted        Hint = "pod_evicted"        // the pod was taken from its node, by the kubelet, for a taint or for a drain
+	PodPreempted      Hint = "pod_preempted"      // it had to make room for another
+	MountFailure      Hint = "mount_failure"      // a volume was not attached or mounted
+	BackOff           Hint = "backoff"            // a container fails again and again
+	OOMKilled         Hint = "oom_killed"         // the kernel of the node killed for want of memory
+	NodeUnhealthy     Hint = "node_unhealthy"     // the node does not answer, or rebooted
+	NodePressure      Hint = "node_pressure"      // it is short of memory, disk or process ids
+	ImagePullFailed   Hint = "image_pull_failed"  // an image did not come
+	Unschedulable     Hint = "unschedulable"      // no node fits
+	ProbeFailed       Hint = "probe_failed"       // a liveness, readiness or startup probe failed
+	SandboxFailed     Hint = "sandbox_failed"     // network or runtime could not make the pod's sandbox
+	DeviceUnavailable Hint = "device_unavailable" // the node or its runtime cannot give the pod its GPUs
+	NodeRecovered     Hint = "node_recovered"     // the node is ready, or short of something no longer
+	PodReplaced       Hint = "pod_replaced"       // another pod was scheduled in the place of one that was evicted
 )
 
 // The kinds of pressure.
@@ -90,6 +91,14 @@ func OfEvent(reason, message string) Meaning {
 	case "Failed":
 		if strings.HasPrefix(message, "Failed to pull image") || strings.Contains(message, "ImagePull") {
 			return Meaning{Hint: ImagePullFailed}
+		}
+		if strings.Contains(message, "nvidia-container-") { // the hook of NVIDIA's container toolkit: its driver, or no such GPU
+			return Meaning{Hint: DeviceUnavailable}
+		}
+		return Meaning{}
+	case "UnexpectedAdmissionError": // pkg/kubelet/cm/devicemanager, and other things that admit pods
+		if strings.HasPrefix(message, "Allocate failed") {
+			return Meaning{Hint: DeviceUnavailable}
 		}
 		return Meaning{}
 	case "TaintManagerEviction":
