@@ -181,6 +181,29 @@ func (b *Book) Forget(j *Job) {
 	delete(b.jobs, j.Name)
 }
 
+// Join makes what is known of one job that of another: both are one.
+func (b *Book) Join(from, to *Job) {
+	for _, p := range byLast(from.Processes) {
+		key := ProcessKey(p.Host, p.PID)
+		if known := to.Processes[key]; known != nil {
+			for id, s := range p.Stalls {
+				if known.Stalls[id] == nil {
+					known.Stalls[id] = s
+				}
+			}
+			b.processes.Remove(p.element)
+			p = known
+		} else {
+			b.processes.Remove(p.element)
+			p.element, p.counted, to.Processes[key] = nil, 0, p
+		}
+		b.count(to, p)
+	}
+	to.Last, to.Heard = max(to.Last, from.Last), max(to.Heard, from.Heard)
+	from.Processes = nil
+	b.Forget(from)
+}
+
 // Expire forgets the stalls that were not heard of since then, ended or not: one
 // that lasts is repeated.
 func (b *Book) Expire(since int64) {

@@ -309,3 +309,28 @@ func TestAJobSaysThatItIsHeldInPart(t *testing.T) {
 	require.True(t, take("3", began+int64(Fading)).Cut())
 	require.False(t, take("3", began+int64(Fading)+1).Cut(), "each that lasts has been told again")
 }
+
+// Two starts that are one job are counted as one, and what each knew of a process stays.
+func TestTwoStartsThatAreOneJobAreOne(t *testing.T) {
+	b := NewBook(Limits{Jobs: 9, Stalls: 99})
+	take := func(run string, rank int, stall string) *Job {
+		r := record(t, Event, rank, int64(rank)*second, map[string]any{"nccl.socket.stall.id": stall})
+		r.OfRun(run, "")
+		return b.Take(r, r.Time)
+	}
+	earlier := take("one", 0, "a")
+	take("one", 1, "a")
+	later := take("two", 1, "b")
+	take("two", 2, "a")
+	b.Join(later, earlier)
+	require.Nil(t, b.Job(later.Name))
+	require.Equal(t, earlier, b.Job(earlier.Name))
+	require.Equal(t, 4, earlier.Len())
+	require.Equal(t, 4, b.Len(), "each process is as large as its stalls")
+	require.Len(t, earlier.Processes, 3)
+	require.Equal(t, began+2*second, earlier.Last)
+	b.Drop(earlier, func(*Stall) bool { return true })
+	require.Zero(t, b.Len())
+	require.False(t, earlier.On("node"))
+	b.Forget(earlier)
+}

@@ -119,7 +119,7 @@ func (d *detector) reconsider(r *rule.Record) {
 	host := rule.Text(r.Resource, "host.name")
 	about := socketstall.RunName(socketstall.JobName(rule.Job(r.Attributes), rule.Text(r.Attributes, rule.AttributeJobDomain)), cmp.Or(r.With, r.Run))
 	for name, j := range d.jobs {
-		if name == about || j.stalls.On(host) {
+		if name == about || slices.Contains(j.One, about) || j.stalls.On(host) {
 			j.Changed = true
 		}
 	}
@@ -130,7 +130,7 @@ func (d *detector) observeStall(r *rule.Record) bool {
 	if !ok {
 		return false
 	}
-	record.OfRun(r.Run, r.With)
+	beside := d.ofRun(r, &record)
 	evicted := d.book.Evicted()
 	stalls := d.book.Take(&record, r.Time)
 	if stalls == nil {
@@ -145,7 +145,9 @@ func (d *detector) observeStall(r *rule.Record) bool {
 		d.jobs[stalls.Name] = j
 	}
 	j.stalls = stalls
-	j.take(&record)
+	if j.take(&record); stalls.Name != beside {
+		j.Beside = cmp.Or(beside, j.Beside)
+	}
 	return true
 }
 
@@ -156,7 +158,7 @@ func (d *detector) observeWatched(r *rule.Record) bool {
 	if !ok {
 		return false
 	}
-	record.OfRun(r.Run, r.With)
+	d.ofRun(r, &record)
 	j := d.jobs[record.Job]
 	if j == nil || !j.stalls.On(record.Host) || j.Watched[record.Host] >= r.Time {
 		return false
@@ -181,6 +183,7 @@ func (d *detector) Due() int64 {
 func (d *detector) Decide(now int64) []rule.Finding {
 	var findings []rule.Finding
 	d.facts.expire(now - int64(d.keepFacts))
+	findings = append(findings, d.join()...)
 	for _, name := range slices.Sorted(maps.Keys(d.jobs)) {
 		j := d.jobs[name]
 		if at := j.due(); at == 0 || at > now {

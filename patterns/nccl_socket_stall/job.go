@@ -24,6 +24,12 @@ type job struct {
 	Decided int64 `json:"decided"` // when that was
 	Wake    int64 `json:"wake"`    // when time alone may change it, 0 never
 
+	// Beside is an earlier start of the job whose ranks live beside those of this one.
+	Beside string `json:"beside,omitempty"`
+	// One are later starts that are one job with this one, Whole that this one is with Beside.
+	One   []string `json:"one,omitempty"`
+	Whole bool     `json:"whole,omitempty"`
+
 	stalls *socketstall.Job
 }
 
