@@ -225,6 +225,18 @@ func TestThePodThatIsGoneHadANode(t *testing.T) {
 		"pod_evicted a gpu-3 ", "pod_evicted b gpu-4 ", "pod_preempted old gpu-5 ", "pod_preempted c gpu-6 ", "pod_evicted d  ")
 }
 
+// What was asked of a pod while it was there counts for an event that names it without its uid, too.
+func TestThePodThatIsGoneHadAJob(t *testing.T) {
+	c, sink := newCluster(aPod("train-3", "a")), &consumertest.LogsSink{}
+	start(t, c, nil, sink)
+	w := nextWatch(t, c.watches)
+	w.Add(about("FailedMount", "train-3", "a", time.Now()))
+	awaitRecords(t, sink, 1)
+	require.NoError(t, c.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ml", "train-3"))
+	w.Add(about("TaintManagerEviction", "train-3", "", time.Now()))
+	requireTold(t, sink, append(uidAndNode, "gen_ai.training.job_id"), "mount_failure a gpu-17 llm-7", "pod_evicted a gpu-17 llm-7")
+}
+
 // Pods without end in one namespace have nobody forget those in another, and what the API server answered stands.
 func TestThePodsOfOneNamespaceHideNoneOfAnother(t *testing.T) {
 	p := newPods(newCluster(aPod("train-3", "a")), createDefaultConfig().(*Config).JobLabels)

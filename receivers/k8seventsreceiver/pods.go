@@ -49,7 +49,7 @@ func newPods(client api, labels []string) *pods {
 
 // where returns what is known of the pod of an event. The taint manager names a pod without its uid
 // (k8s.io/kubernetes v1.35, pkg/controller/tainteviction): it is the pod of that name, if that was made
-// before the event. Of a pod that is gone, or whose name another has, only its node is known.
+// before the event. Of a pod that is gone, or whose name another has, counts what was known before.
 func (p *pods) where(ctx context.Context, o *occurrence) place {
 	known := p.remembered(o)
 	if known.answered {
@@ -76,7 +76,7 @@ func (p *pods) remembered(o *occurrence) knownPod {
 		return at.Value
 	}
 	if at := p.newest[podKey{o.namespace, o.name, ""}]; at != nil && o.objectUID == "" {
-		return knownPod{at: place{uid: at.Value.at.uid, node: at.Value.at.node}} // it may be another by now
+		return knownPod{at: at.Value.at} // no answer: another may have its name by now
 	}
 	return knownPod{}
 }
