@@ -15,7 +15,30 @@ import (
 // laterBoot reports whether m is of a later boot than what was seen of the fault before it.
 // Where that says no boot, the machine must have been booted since.
 func (t *trail) laterBoot(m *Mark) bool {
-	var newest *Mark
+	newest := t.newestBefore(m)
+	if newest == nil {
+		return false
+	}
+	was, is := t.rule.get(newest.Values, "boot"), t.rule.get(m.Values, "boot")
+	if was == "" || is == "" {
+		return m.Began > newest.Last
+	}
+	return was != is && !t.twin(m)
+}
+
+// twin reports whether the boot of m began before what was seen of the fault in another: two machines
+// have one name.
+func (t *trail) twin(m *Mark) bool {
+	newest := t.newestBefore(m)
+	if newest == nil || m.Began == 0 || m.Began > newest.Last-clocks {
+		return false
+	}
+	was, is := t.rule.get(newest.Values, "boot"), t.rule.get(m.Values, "boot")
+	return was != "" && is != "" && was != is
+}
+
+// newestBefore is what was last seen of the fault on the machine of m before m, nil for nothing.
+func (t *trail) newestBefore(m *Mark) (newest *Mark) {
 	for i, w := range t.rule.Watches {
 		if w.Resolves || t.rule.refutes(w.Name) {
 			continue
@@ -27,14 +50,7 @@ func (t *trail) laterBoot(m *Mark) bool {
 			}
 		}
 	}
-	if newest == nil {
-		return false
-	}
-	was, is := t.rule.get(newest.Values, "boot"), t.rule.get(m.Values, "boot")
-	if was == "" || is == "" {
-		return m.Began > newest.Last
-	}
-	return was != is && (m.Began == 0 || m.Began > newest.Last-clocks)
+	return newest
 }
 
 // clocks is how far the clock of a machine may have been ahead before a boot (engine.Options.MaxAhead).
@@ -104,10 +120,10 @@ func (s *Set) Rebooted(b Boot) {
 				continue
 			case f.outlived(b.ID, b.Time):
 				f.standsYet(w)
-			case f.outlives(b.ID) && f.laterBoot(&m):
-				f.add(w, m)
-			case f.outlives(b.ID):
+			case f.outlives(b.ID) && f.twin(&m):
 				f.ofAnother(b.ID)
+			case f.outlives(b.ID):
+				f.add(w, m)
 			}
 			s.fit(f)
 		}
