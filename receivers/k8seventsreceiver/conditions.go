@@ -15,11 +15,12 @@ const mostConditions = 100_000
 // is up to 15 minutes old (its max_delay), and it has to come there. What turned earlier stands still.
 const longestAgo = 10 * time.Minute
 
-// standing has a condition that turned too long ago told as it is now.
+// standing has a condition that turned too long ago told as of then, with since when it is so: what it caused
+// comes later.
 func (o *occurrence) standing(now time.Time) {
 	if !o.time.IsZero() && now.Sub(o.time) > longestAgo {
 		o.message += " (since " + o.time.UTC().Format(time.RFC3339) + ")"
-		o.time = now
+		o.time = now.Add(-longestAgo)
 	}
 }
 

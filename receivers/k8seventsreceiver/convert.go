@@ -53,8 +53,8 @@ func ofEvent(e *corev1.Event) occurrence {
 	o := occurrence{
 		meaning: hint.OfEvent(e.Reason, e.Message), time: e.LastTimestamp.Time,
 		reason: e.Reason, message: e.Message, uid: string(e.UID), count: max(1, int64(e.Count)),
-		kind: e.InvolvedObject.Kind, namespace: e.InvolvedObject.Namespace, name: e.InvolvedObject.Name,
-		objectUID: string(e.InvolvedObject.UID), node: e.Source.Host,
+		kind: e.InvolvedObject.Kind, namespace: short(e.InvolvedObject.Namespace, longestName), name: short(e.InvolvedObject.Name, longestName),
+		objectUID: short(string(e.InvolvedObject.UID), longestName), node: e.Source.Host,
 	}
 	if e.Series != nil {
 		o.time, o.count = e.Series.LastObservedTime.Time, int64(e.Series.Count)
@@ -131,5 +131,5 @@ func short(text string, most int) string {
 	if len(text) > most {
 		text = text[:most]
 	}
-	return strings.ToValidUTF8(text, "")
+	return strings.Clone(strings.ToValidUTF8(text, "")) // the rest is not held
 }

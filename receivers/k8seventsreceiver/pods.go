@@ -19,7 +19,7 @@ const mostPods = 8192
 const podTimeout = 2 * time.Second
 
 // podKey is a pod as an event names it. Who writes events in his namespace can name any uid, but no other
-// namespace.
+// namespace: such an event is ignored.
 type podKey struct{ namespace, name, uid string }
 
 // knownPod is what the API server has answered about a pod, or before that, on which node its scheduler

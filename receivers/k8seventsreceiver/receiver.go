@@ -157,6 +157,10 @@ func (k *k8sEvents) event(ctx context.Context, object runtime.Object, from sourc
 	if !ok {
 		return
 	}
+	if about := event.InvolvedObject.Namespace; about != "" && about != event.Namespace { // the API server lets it through, of an event with an eventTime
+		k.count(ctx, "ignored")
+		return
+	}
 	o := ofEvent(event)
 	k.pods.scheduled(&o)
 	old := from == seen || from == listed && o.time.Before(k.since)
@@ -213,7 +217,7 @@ func (k *k8sEvents) emit(ctx context.Context, o *occurrence) {
 		return
 	}
 	k.count(ctx, "reported")
-	if o.kind == "Pod" {
+	if o.kind == "Pod" && o.meaning.Hint != hint.PodReplaced {
 		at := k.pods.where(ctx, o)
 		o.objectUID = cmp.Or(o.objectUID, at.uid)
 		o.job = cmp.Or(at.job, o.job)

@@ -92,7 +92,8 @@ func OfEvent(reason, message string) Meaning {
 		if strings.HasPrefix(message, "Failed to pull image") || strings.Contains(message, "ImagePull") {
 			return Meaning{Hint: ImagePullFailed}
 		}
-		if strings.Contains(message, "nvidia-container-") { // the hook of NVIDIA's container toolkit: its driver, or no such GPU
+		// The hook of NVIDIA's container toolkit (its driver, or no such GPU), or its CDI mode.
+		if strings.Contains(message, "nvidia-container-") || strings.Contains(message, "unresolvable CDI devices") {
 			return Meaning{Hint: DeviceUnavailable}
 		}
 		return Meaning{}
@@ -101,11 +102,18 @@ func OfEvent(reason, message string) Meaning {
 			return Meaning{Hint: DeviceUnavailable}
 		}
 		return Meaning{}
-	case "TaintManagerEviction":
+	case "FailedPrepareDynamicResources": // pkg/kubelet/cm/dra
+		return Meaning{Hint: DeviceUnavailable}
+	case "TaintManagerEviction", "DeviceTaintManagerEviction":
 		if strings.HasPrefix(message, "Cancelling") {
 			return Meaning{}
 		}
 		return Meaning{Hint: PodEvicted}
+	case "Disrupted": // Karpenter's, of a pod that its node does not wait for, and of nodes
+		if strings.HasPrefix(message, "Deleting the pod to accommodate") {
+			return Meaning{Hint: PodEvicted}
+		}
+		return Meaning{}
 	case "ScaleDown": // the cluster-autoscaler's, of nodes, too
 		if message == "deleting pod for node scale down" {
 			return Meaning{Hint: PodEvicted}

@@ -21,6 +21,12 @@ func TestEvents(t *testing.T) {
 		{"Evicted", "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ", Meaning{Hint: PodEvicted}},
 		{"Evicted", "", Meaning{Hint: PodEvicted}},
 		{"Evicted", "Evicted pod: Spot Interruption", Meaning{Hint: PodEvicted}}, // of Karpenter
+		{"Disrupted", "Deleting the pod to accommodate the terminationTime 2026-11-27 of the node. The pod was granted 300 seconds of grace-period", Meaning{Hint: PodEvicted}},
+		{"Disrupted", "Disrupting Node: Empty", Meaning{}},
+		{"DeviceTaintManagerEviction", "Marking for deletion", Meaning{Hint: PodEvicted}},
+		{"DeviceTaintManagerEviction", "Cancelling deletion of Pod ml/train-3", Meaning{}},
+		{"Failed", "Error: failed to create containerd task: CDI device injection failed: unresolvable CDI devices runtime.nvidia.com/gpu=0", Meaning{Hint: DeviceUnavailable}},
+		{"FailedPrepareDynamicResources", "Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources failed", Meaning{Hint: DeviceUnavailable}},
 		{"ScaleDown", "deleting pod for node scale down", Meaning{Hint: PodEvicted}},
 		{"ScaleDown", "marked the node as toBeDeleted/unschedulable", Meaning{}},
 		{"TaintManagerEviction", "Marking for deletion Pod ml/train-3", Meaning{Hint: PodEvicted}},
