@@ -86,7 +86,7 @@ func TestEvictionsInStorageAreBounded(t *testing.T) {
 		w.Add(about("Evicted", fmt.Sprint(n)+strings.Repeat("x", 1<<20), "a", time.Now()))
 	}
 	awaitRecords(t, sink, 64)
-	require.NoError(t, r.positions.save(t.Context()))
+	require.NoError(t, r.Shutdown(t.Context()))
 	require.Less(t, len(store.data[positionsKey]), 1<<20)
 }
 
