@@ -32,8 +32,7 @@ const maxJoins = 256
 // the keys that are new.
 func (j *joins) enter(f *Fault, values []string) []joinKey {
 	var fresh []joinKey
-	f.domain = cmp.Or(f.domain, f.rule.domain(values))
-	f.run = cmp.Or(f.run, f.rule.runOf(values))
+	f.isOf(values)
 	for set, positions := range f.rule.joins {
 		t, ok := Tuple(values, positions)
 		if !ok {
@@ -54,6 +53,12 @@ func (j *joins) enter(f *Fault, values []string) []joinKey {
 		fresh = append(fresh, key)
 	}
 	return fresh
+}
+
+// isOf notes of which job f is, and of which start of it.
+func (f *Fault) isOf(values []string) {
+	f.domain = cmp.Or(f.domain, f.rule.domain(values))
+	f.run = cmp.Or(f.run, f.rule.runOf(values))
 }
 
 // leave makes f no longer findable.

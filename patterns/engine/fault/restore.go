@@ -119,7 +119,11 @@ func (s *Set) index() {
 	for _, f := range all {
 		for i, w := range f.rule.Watches {
 			for j := range f.marks[i] {
-				if w.join < 0 && !f.past {
+				switch {
+				case w.join >= 0:
+				case f.past:
+					f.isOf(f.marks[i][j].Values)
+				default:
 					s.joins.enter(f, f.marks[i][j].Values)
 				}
 			}

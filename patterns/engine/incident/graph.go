@@ -161,7 +161,13 @@ func (g *Graph) Refit(n *Node) {
 		cause, l := child.Cause()
 		return cause != nil && !l.stands(cause, child.verdict)
 	}
-	conditional := func(e end) bool { return len(e.link.When)+len(e.link.Except) > 0 || e.link.Near > 0 || e.link.Alone }
+	conditional := func(e end) bool {
+		asked := e.link.When // evidence of n
+		if e.role == Effect {
+			asked = e.link.Except
+		}
+		return len(asked) > 0 || e.link.Near > 0 || e.link.Alone
+	}
 	if stale(n) || slices.ContainsFunc(n.children, stale) || slices.ContainsFunc(n.ends, conditional) {
 		g.Reconsider(n)
 		return
