@@ -71,6 +71,42 @@ func TestALostGPUIsTheCauseWhicheverRankDiesFirst(t *testing.T) {
 	}
 }
 
+// It stays the cause when more becomes known of the deaths, whose first marks have left by then.
+func TestALostGPUStaysTheCauseInALargeJob(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprint("told late ", late), func(t *testing.T) {
+			e, newest := newEngine(t, engine.Options{}), map[string]verdict.Verdict{}
+			take := func(ld plog.Logs) {
+				e.Logs(ld)
+				for _, v := range e.Verdicts() {
+					newest[v.ID] = v
+				}
+			}
+			if !late {
+				take(ofRank("gpu.lost", 5, 1, began))
+			}
+			for i := range 200 {
+				take(ofRank("process.exit", (i+100)%200, 1, began.Add(5*time.Second+time.Duration(i)*time.Millisecond)))
+			}
+			if late {
+				take(ofRank("gpu.lost", 5, 1, began.Add(4*time.Second)))
+			}
+			ended := ofRank("process.exit", 7, 1, began.Add(7*time.Second))
+			a := ended.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes()
+			a.PutInt("process.exit.signal", 15)
+			a.PutStr("process.exit.signal_name", "SIGTERM")
+			a.PutInt("process.pid", 5007)
+			take(ended)
+			e.Advance(began.Add(time.Minute))
+			take(plog.NewLogs())
+			require.Len(t, newest, 2)
+			for _, v := range newest {
+				require.Equal(t, v.Pattern == "gpu_lost", v.Role == verdict.RootCause, v.Headline)
+			}
+		})
+	}
+}
+
 // BenchmarkNamed: each record is the death of another rank of one job of which a verdict is open, beside
 // lost GPUs of another job on its hosts. One operation is one record.
 func BenchmarkNamed(b *testing.B) {

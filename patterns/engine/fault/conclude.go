@@ -110,9 +110,14 @@ func (f *Fault) update(best window, with brought) {
 		f.dropBefore(v.best.end - int64(f.rule.Within))
 		v.onset = f.onset(v.best.trust)
 	}
-	if v.since = f.since(v.best.trust); stronger || v.since != since {
+	v.since = f.since(v.best.trust)
+	bearing := f.bearing()
+	if lost := v.bore &^ bearing; stronger || lost != 0 { // nor who was named by that
 		f.Changed()
 		f.set.graph.Reconsider(v.node)
+	} else if v.since != since {
+		f.Changed()
+		f.set.graph.Relook(v.node)
 	}
 	switch {
 	case with.loud:
@@ -122,7 +127,7 @@ func (f *Fault) update(best window, with brought) {
 		f.Grew()
 		f.set.graph.SeenAgain(v.node)
 	}
-	if f.bearing() != v.bore { // evidence holds, or does no longer, of which there were marks before
+	if bearing != v.bore { // evidence holds, or does no longer, of which there were marks before
 		f.Changed()
 		f.set.graph.Refit(v.node)
 	}

@@ -173,7 +173,7 @@ func (f *Fault) RanksUntil(until int64) (ranks []int, all bool) {
 			ranks = union(ranks, f.rule.ranksOf(m))
 		}
 	}
-	return ranks, !slices.ContainsFunc(f.folded, func(count float64) bool { return count != 0 })
+	return ranks, !f.short()
 }
 
 // Lists reports whether a mark has one of the ranks in one of these fields.
@@ -218,10 +218,34 @@ func (f *Fault) enter(m *Mark, enter enter) {
 	if node.Named(f.rule.name(m)) {
 		return
 	}
-	for _, x := range f.rule.causes {
-		x.meets(m, func(values string) { enter(node, x.link, values, incident.Cause) })
+	f.rule.places(m, func(l *incident.Link, values string, role incident.Role) { enter(node, l, values, role) })
+}
+
+// places visits where m has a fault in the graph.
+func (r *Rule) places(m *Mark, visit func(*incident.Link, string, incident.Role)) {
+	for _, x := range r.causes {
+		x.meets(m, func(values string) { visit(x.link, values, incident.Cause) })
 	}
-	for _, x := range f.rule.effects {
-		x.meets(m, func(values string) { enter(node, x.link, values, incident.Effect) })
+	for _, x := range r.effects {
+		x.meets(m, func(values string) { visit(x.link, values, incident.Effect) })
 	}
+}
+
+// Places visits where its marks have it in the graph, whether they count or not, and returns true where the
+// cap took some.
+func (f *Fault) Places(visit func(*incident.Link, string, incident.Role)) (short bool) {
+	if !f.short() {
+		return false
+	}
+	for i := range f.marks {
+		for j := range f.marks[i] {
+			f.rule.places(&f.marks[i][j], visit)
+		}
+	}
+	return true
+}
+
+// short reports whether the cap took marks of f.
+func (f *Fault) short() bool {
+	return slices.ContainsFunc(f.folded, func(count float64) bool { return count != 0 })
 }

@@ -169,7 +169,7 @@ func (g *Graph) Refit(n *Node) {
 		return len(asked) > 0 || e.link.Near > 0 || e.link.Alone
 	}
 	if stale(n) || slices.ContainsFunc(n.children, stale) || slices.ContainsFunc(n.ends, conditional) {
-		g.Reconsider(n)
+		g.Relook(n)
 		return
 	}
 	n.verdict.Connect()
@@ -196,14 +196,18 @@ func (g *Graph) Ended(n *Node) {
 		child.root = child.verdict.ID()
 		child.verdict.Changed()
 		child.reroot()
-		g.forget(child)
-		child.verdict.Connect()
+		g.meetAnew(child)
 	}
 	n.resolved()
 }
 
-// Reconsider looks anew for what n explains and what explains it.
-func (g *Graph) Reconsider(n *Node) {
+// Reconsider looks anew for what n explains and what explains it, by the evidence that is left alone.
+func (g *Graph) Reconsider(n *Node) { g.reconsider(n, nil) }
+
+// Relook does so by what the cap took from the evidence, too.
+func (g *Graph) Relook(n *Node) { g.reconsider(n, n.past()) }
+
+func (g *Graph) reconsider(n *Node, past []end) {
 	children := slices.Clone(n.children)
 	alone := n.parent == nil // its cause, if it had one, has left the state and keeps it
 	n.Grew()
@@ -215,11 +219,25 @@ func (g *Graph) Reconsider(n *Node) {
 		one.verdict.Changed()
 		one.reroot()
 	}
-	n.verdict.Connect()
+	g.connect(n, past)
 	for _, child := range children {
 		if child.parent == nil {
-			g.forget(child)
-			child.verdict.Connect()
+			g.meetAnew(child)
 		}
 	}
+}
+
+// meetAnew enters n anew where its evidence, and what the cap took from it, has it.
+func (g *Graph) meetAnew(n *Node) {
+	past := n.past()
+	g.forget(n)
+	g.connect(n, past)
+}
+
+// connect enters n in these places, which it had before, and by its evidence.
+func (g *Graph) connect(n *Node, past []end) {
+	for _, e := range past {
+		g.Meet(n, e.link, e.values, e.role)
+	}
+	n.verdict.Connect()
 }

@@ -56,6 +56,9 @@ type Verdict interface {
 	// Connect meets others by what is known of it now, on either side of its rule's
 	// explanations.
 	Connect()
+	// Places visits where its evidence has it, whether that holds or not, and returns true where the cap
+	// took some of it.
+	Places(visit func(l *Link, values string, role Role)) (short bool)
 	// Changed is called when its part in its incident is another.
 	Changed()
 	// Grew is called when the ranks hit by what it explains may be others.
@@ -102,6 +105,15 @@ func NewNode(v Verdict) *Node { return &Node{verdict: v, root: v.ID()} }
 
 // Entered reports whether the graph has it anywhere.
 func (n *Node) Entered() bool { return len(n.ends) > 0 }
+
+// past are the places that n has by evidence which the cap took.
+func (n *Node) past() []end {
+	here := map[end]struct{}{}
+	if !n.verdict.Places(func(l *Link, values string, role Role) { here[end{meeting{l, values}, role}] = struct{}{} }) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(n.ends), func(e end) bool { _, there := here[e]; return there })
+}
 
 // Named reports whether the graph knew already that the evidence of n names this.
 func (n *Node) Named(name string) bool {

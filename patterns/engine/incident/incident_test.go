@@ -22,6 +22,7 @@ type told struct {
 	resolved  int64
 	withdrawn bool
 	partial   bool
+	short     bool
 	expired   bool
 	trust     verdict.Trust
 	parties   Parties
@@ -37,27 +38,28 @@ type told struct {
 	events    []string
 }
 
-func (t *told) Domain() string             { return t.domain }
-func (t *told) Run() string                { return "" }
-func (t *told) Runs() ([]string, bool)     { return t.runs, !slices.Contains(t.runs, "") }
-func (t *told) Together(_, _ string) int64 { return 0 }
-func (t *told) Owner() []string            { return []string{t.id} }
-func (t *told) ID() string                 { return t.id }
-func (t *told) Pattern() string            { return "pattern of " + t.id }
-func (t *told) PatternID() int             { return 1 }
-func (t *told) Onset() int64               { return t.onset }
-func (t *told) Began() int64               { return t.onset - t.before }
-func (t *told) Resolved() int64            { return t.resolved }
-func (t *told) Withdrawn() bool            { return t.withdrawn }
-func (t *told) Expired() bool              { return t.expired }
-func (t *told) Parties() Parties           { return t.parties }
-func (t *told) Trust() verdict.Trust       { return t.trust }
-func (t *told) Full() bool                 { return !t.partial }
-func (t *told) Ranks() []int               { return t.ranks }
-func (t *told) RanksOf(Job) []int          { return t.ranks }
-func (t *told) Connect()                   { t.meets(t) }
-func (t *told) Changed()                   { t.events = append(t.events, "changed") }
-func (t *told) Grew()                      { t.events = append(t.events, "grew") }
+func (t *told) Domain() string                        { return t.domain }
+func (t *told) Run() string                           { return "" }
+func (t *told) Runs() ([]string, bool)                { return t.runs, !slices.Contains(t.runs, "") }
+func (t *told) Together(_, _ string) int64            { return 0 }
+func (t *told) Owner() []string                       { return []string{t.id} }
+func (t *told) ID() string                            { return t.id }
+func (t *told) Pattern() string                       { return "pattern of " + t.id }
+func (t *told) PatternID() int                        { return 1 }
+func (t *told) Onset() int64                          { return t.onset }
+func (t *told) Began() int64                          { return t.onset - t.before }
+func (t *told) Resolved() int64                       { return t.resolved }
+func (t *told) Withdrawn() bool                       { return t.withdrawn }
+func (t *told) Expired() bool                         { return t.expired }
+func (t *told) Parties() Parties                      { return t.parties }
+func (t *told) Trust() verdict.Trust                  { return t.trust }
+func (t *told) Full() bool                            { return !t.partial }
+func (t *told) Ranks() []int                          { return t.ranks }
+func (t *told) RanksOf(Job) []int                     { return t.ranks }
+func (t *told) Connect()                              { t.meets(t) }
+func (t *told) Places(func(*Link, string, Role)) bool { return t.short }
+func (t *told) Changed()                              { t.events = append(t.events, "changed") }
+func (t *told) Grew()                                 { t.events = append(t.events, "grew") }
 func (t *told) CauseCleared(c Verdict) {
 	t.events = append(t.events, "cleared by "+c.ID())
 }
@@ -530,5 +532,25 @@ func TestAGuessAboutAMachineExplainsNothingThatIsSure(t *testing.T) {
 			b.Refit(cause.node)
 			require.Equal(t, !tc.guess, effect.node.IsRoot())
 		})
+	}
+}
+
+// Whom evidence named that the cap took, the verdict names still, until some of it is taken back.
+func TestWhatTheCapTookNamesItStill(t *testing.T) {
+	for _, short := range []bool{false, true} {
+		b := newBench()
+		b.link.When = []int{0}
+		cause, effect := b.verdict("cause", 0), b.verdict("effect", second)
+		cause.saw = 1
+		cause.meets = func(c *told) { b.Meet(c.node, b.link, "one", Cause) }
+		effect.meets = func(e *told) { b.Meet(e.node, b.link, "one", Effect) }
+		cause.Connect()
+		effect.Connect()
+		require.False(t, effect.node.IsRoot())
+		effect.short, effect.meets = short, func(e *told) { b.Meet(e.node, b.link, "other", Effect) }
+		b.Refit(effect.node)
+		require.Equal(t, !short, effect.node.IsRoot())
+		b.Reconsider(effect.node)
+		require.True(t, effect.node.IsRoot())
 	}
 }
