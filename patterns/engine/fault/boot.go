@@ -37,6 +37,20 @@ func (t *trail) twin(m *Mark) bool {
 	return was != "" && is != "" && was != is
 }
 
+// mayEnd reports whether the boot of m may end f. Once another machine of that name is known, only a boot
+// that says itself that it began later may; where there are as many as f can know, none.
+func (f *Fault) mayEnd(m *Mark) bool {
+	switch {
+	case len(f.others) >= mostOthers, slices.Contains(f.others, f.rule.get(m.Values, "boot")):
+		return false
+	case len(f.others) > 0:
+		newest := f.newestBefore(m)
+		return newest != nil && m.Began > newest.Last
+	default:
+		return f.laterBoot(m)
+	}
+}
+
 // newestBefore is what was last seen of the fault on the machine of m before m, nil for nothing.
 func (t *trail) newestBefore(m *Mark) (newest *Mark) {
 	for i, w := range t.rule.Watches {
@@ -122,7 +136,7 @@ func (s *Set) Rebooted(b Boot) {
 				f.standsYet(w)
 			case f.outlives(b.ID) && f.twin(&m):
 				f.ofAnother(b.ID)
-			case f.outlives(b.ID):
+			case f.outlives(b.ID) && len(f.others) == 0:
 				f.add(w, m)
 			}
 			s.fit(f)

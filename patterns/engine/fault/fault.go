@@ -79,7 +79,7 @@ func (f *Fault) ended(at int64) bool {
 // insert reports whether m changed anything, whether it told something new,
 // and which marks waited for it.
 func (f *Fault) insert(w *Evidence, m Mark) (changed, loud bool, waiting []*recentMark) {
-	if m.Last <= *f.after.of(m.Trust) || w.Reboot && (slices.Contains(f.others, f.rule.get(m.Values, "boot")) || !f.laterBoot(&m)) || w.Newest && f.ended(m.Time) {
+	if m.Last <= *f.after.of(m.Trust) || w.Reboot && !f.mayEnd(&m) || w.Newest && f.ended(m.Time) {
 		return false, false, nil
 	}
 	first, changed := f.put(w, m)
