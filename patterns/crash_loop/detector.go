@@ -485,7 +485,28 @@ func (l *loop) judge(key string, least int, apart int64, c *closeness) (f rule.F
 	return l.finding(key, crashes, from == 0, c), true
 }
 
+// starving are the starts, where a rank that was killed is taken to have died of want of memory as it did
+// in another of them: the record of its kill was lost.
+func starving(crashes []*start) []*start {
+	starved := map[int64]bool{}
+	for _, s := range crashes {
+		if s.How == outOfMemory {
+			starved[s.Rank] = true
+		}
+	}
+	crashes = slices.Clone(crashes)
+	for i, s := range crashes {
+		if s.How == "SIGKILL" && starved[s.Rank] {
+			like := *s
+			like.How = outOfMemory
+			crashes[i] = &like
+		}
+	}
+	return crashes
+}
+
 func (l *loop) finding(key string, crashes []*start, whole bool, c *closeness) rule.Finding {
+	crashes = starving(crashes)
 	first, last, count := crashes[0], crashes[len(crashes)-1], len(crashes)
 	since := first.Time
 	if whole {
