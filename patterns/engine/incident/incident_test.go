@@ -539,9 +539,8 @@ func TestAGuessAboutAMachineExplainsNothingThatIsSure(t *testing.T) {
 func TestWhatTheCapTookNamesItStill(t *testing.T) {
 	for _, short := range []bool{false, true} {
 		b := newBench()
-		b.link.When = []int{0}
+		b.link.Except = []int{0} // so that the effect is looked at anew
 		cause, effect := b.verdict("cause", 0), b.verdict("effect", second)
-		cause.saw = 1
 		cause.meets = func(c *told) { b.Meet(c.node, b.link, "one", Cause) }
 		effect.meets = func(e *told) { b.Meet(e.node, b.link, "one", Effect) }
 		cause.Connect()
