@@ -439,7 +439,7 @@ func (f *Fault) notObserved(missing []verdict.Missing) []string {
 		list = append(list, unproven(c.doubted, f.rule.namesOf(c.short)))
 	}
 	if host, _ := f.value("host"); len(f.others) > 0 {
-		list = append(list, "which records of "+host+" are of this machine: another of that name sends, too (boots "+strings.Join(append([]string{f.boot()}, f.others...), ", ")+"); give each its own")
+		list = append(list, "which records of "+host+" are of this machine: another of that name sends, too, and this is boot "+f.boot()+"; give each its own")
 	}
 	return append(list, f.lost()...)
 }
