@@ -67,7 +67,7 @@ func ofEvent(e *corev1.Event) occurrence {
 	if o.node == "" && o.reason == "Preempted" { // "Preempted by pod 7f3c on node gpu-17" (pkg/scheduler/framework/preemption)
 		_, o.node, _ = strings.Cut(o.message, " on node ")
 	}
-	if o.kind == "Node" {
+	if o.node = short(o.node, longestName); o.kind == "Node" {
 		o.node, o.objectUID = o.name, ""
 	}
 	if (o.kind == "Node" || o.meaning.OfNode()) && !ofCluster(e.Namespace) {

@@ -82,10 +82,17 @@ func TestEvictionsInStorageAreBounded(t *testing.T) {
 	c, sink, store := newCluster(), &consumertest.LogsSink{}, &memory{data: map[string][]byte{}}
 	r := start(t, c, store, sink)
 	w := nextWatch(t, c.watches)
+	long := strings.Repeat("x", 1<<20)
 	for n := range 64 {
-		w.Add(about("Evicted", fmt.Sprint(n)+strings.Repeat("x", 1<<20), "a", time.Now()))
+		w.Add(about("Evicted", fmt.Sprint(n)+long, "a", time.Now()))
 	}
-	awaitRecords(t, sink, 64)
+	from := about("Evicted", "of-a-host", "a", time.Now())
+	from.Source.Host = long
+	preempted := about("Preempted", "on-a-node", "a", time.Now())
+	preempted.Message = "Preempted by pod 7f3c on node " + long
+	w.Add(from)
+	w.Add(preempted)
+	awaitRecords(t, sink, 66)
 	require.NoError(t, r.Shutdown(t.Context()))
 	require.Less(t, len(store.data[positionsKey]), 1<<20)
 }
