@@ -2,9 +2,9 @@ package fault
 
 import (
 	"cmp"
+	"hash/maphash"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/rule"
@@ -240,21 +240,28 @@ func (r *Rule) findWhose() {
 	r.whose = slices.Compact(r.whose)
 }
 
-// name is what m names, as the graph of incidents tells marks apart.
-func (r *Rule) name(m *Mark) string {
-	var b strings.Builder
-	for _, at := range r.whose {
-		b.WriteString(m.Values[at])
-		b.WriteByte(0)
+// names is of this process: nobody can choose two names of one hash.
+var names = maphash.MakeSeed()
+
+// name is a hash of what m names, as the graph of incidents tells marks apart. A mark may list all
+// ranks of a job, and the graph keeps thousands of names.
+func (r *Rule) name(m *Mark) uint64 {
+	var h maphash.Hash
+	h.SetSeed(names)
+	write := func(one string) {
+		_, _ = h.WriteString(one)
+		_ = h.WriteByte(0)
 	}
-	b.WriteString(m.Run)
+	for _, at := range r.whose {
+		write(m.Values[at])
+	}
+	write(m.Run)
 	for _, at := range r.Members {
 		for _, one := range m.Members[at] {
-			b.WriteByte(0)
-			b.WriteString(one)
+			write(one)
 		}
 	}
-	return b.String()
+	return h.Sum64()
 }
 
 // Positions of the fields of these names.

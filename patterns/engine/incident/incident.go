@@ -97,7 +97,7 @@ type Node struct {
 	root     string // id of the verdict that is the root cause, its own when it is one
 	ends     []end  // where the graph has it
 	has      map[end]struct{}
-	names    map[string]struct{} // what its evidence names, as the graph knows it
+	names    map[uint64]struct{} // what its evidence names, as the graph knows it: hashes of it
 }
 
 // NewNode is the place of a verdict that nothing explains yet.
@@ -116,12 +116,12 @@ func (n *Node) past() []end {
 }
 
 // Named reports whether the graph knew already that the evidence of n names this.
-func (n *Node) Named(name string) bool {
+func (n *Node) Named(name uint64) bool {
 	if _, there := n.names[name]; there || len(n.names) >= maxEnds {
 		return there
 	}
 	if n.names == nil {
-		n.names = map[string]struct{}{}
+		n.names = map[uint64]struct{}{}
 	}
 	n.names[name] = struct{}{}
 	return false
