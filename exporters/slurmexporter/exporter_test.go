@@ -329,16 +329,22 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 	require.Equal(t, []string{"gpu-1", "gpu-2"}, c.drained(t))
 }
 
+// refusing is an scontrol that refuses what matches a pattern of the shell, while a file is there.
+func refusing(t *testing.T, c *cluster, pattern, says string) (path, file string) {
+	t.Helper()
+	path, file = filepath.Join(t.TempDir(), "scontrol"), filepath.Join(t.TempDir(), "refuses")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	script := "#!/bin/sh\ncase \"$*\" in " + pattern + ") [ -e " + file + " ] && echo 'slurm_update error: " + says + "' >&2 && exit 1;; esac\nexec " + c.scontrol.path + " \"$@\"\n"
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // it is to be run
+	return path, file
+}
+
 // A node that Slurm does not drain (powered down by the cloud, a right that is missing for its
 // partition) keeps no other from being drained, takes none of the breaker's places, and is
 // drained when Slurm lets it.
 func TestANodeThatSlurmRefusesHoldsUpNoOther(t *testing.T) {
 	c := newStandIn(t)
-	refuses := filepath.Join(t.TempDir(), "refuses")
-	require.NoError(t, os.WriteFile(refuses, nil, 0o600))
-	path := filepath.Join(t.TempDir(), "scontrol")
-	script := "#!/bin/sh\ncase \"$*\" in *nodename=gpu-1\\ *) [ -e " + refuses + " ] && echo 'slurm_update error: Invalid node state specified' >&2 && exit 1;; esac\nexec " + c.scontrol.path + " \"$@\"\n"
-	require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // it is to be run
+	path, refuses := refusing(t, c, `*nodename=gpu-1\ *`, "Invalid node state specified")
 	r := start(t, c, store{}, func(config *Config) { config.Scontrol, config.Breaker.Nodes = path, 1 })
 	ld := verdicts.Write([]verdicts.Found{lost("gpu-1", "a"), lost("gpu-2", "b")})
 	var err error
@@ -362,11 +368,7 @@ func TestANodeThatSlurmRefusesHoldsUpNoOther(t *testing.T) {
 // A right that is missing is no trouble of single nodes, until a node is changed.
 func TestASlurmThatRefusesAllIsAway(t *testing.T) {
 	c := newStandIn(t)
-	refuses := filepath.Join(t.TempDir(), "refuses")
-	require.NoError(t, os.WriteFile(refuses, nil, 0o600))
-	path := filepath.Join(t.TempDir(), "scontrol")
-	script := "#!/bin/sh\ncase \"$1\" in update) [ -e " + refuses + " ] && echo 'slurm_update error: Access/permission denied' >&2 && exit 1;; esac\nexec " + c.scontrol.path + " \"$@\"\n"
-	require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // it is to be run
+	path, refuses := refusing(t, c, `update\ *`, "Access/permission denied")
 	r := start(t, c, store{}, func(config *Config) { config.Scontrol, config.Breaker.Nodes = path, len(names()) })
 	for _, node := range names() {
 		for range 3 {
