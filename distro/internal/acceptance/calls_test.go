@@ -89,13 +89,17 @@ func (j *callJob) run() {
 	})
 }
 
-// halt ends the steps. Rank 2 does not call the last.
-func (j *callJob) halt(without int) {
+// halt ends the steps. A rank that is stopped before answers none: then who waits for it waits on.
+func (j *callJob) halt() {
 	close(j.stop)
 	j.done.Wait()
-	j.gone[without] = true
+}
+
+// stepWithout is a collective that one rank does not call.
+func (j *callJob) stepWithout(rank int) {
+	j.gone[rank] = true
 	j.step()
-	j.gone[without] = false
+	j.gone[rank] = false
 }
 
 // learned waits until the receiver knows the job: it calls for so many of its scans, and the agent
@@ -184,10 +188,11 @@ func nameWhoDoesNotCall(t *testing.T, library string) {
 	require.Empty(t, said("calls"), "a healthy job")
 
 	// Rank 0 computes while the others have called the next: no fault.
-	job.halt(0)
+	job.halt()
+	job.stepWithout(0)
 	began := time.Now()
 	for time.Since(began) < 8*time.Second {
-		require.NoError(t, job.ranks[0].Do(fakejob.Call{Function: "ncclCommUserRank", Comm: 1, Times: 10_000_000}))
+		require.NoError(t, job.ranks[0].Do(fakejob.Call{Function: "ncclCommUserRank", Comm: 1, Times: 1_000_000}))
 	}
 	require.NoError(t, job.ranks[0].Do(fakejob.AllReduce(1, 4096)))
 	job.run()
@@ -205,9 +210,10 @@ func nameWhoDoesNotCall(t *testing.T, library string) {
 		},
 	} {
 		before := len(said("calls"))
+		job.halt()
 		require.NoError(t, fault.make())
 		made := cause(t, "ncclcall", fault.name)
-		job.halt(2)
+		job.stepWithout(2)
 		v := a.await(t, fault.name, func(v verdict.Verdict) bool {
 			return about("nccl_hang", "job", "calls")(v) && v.Status == verdict.Open && strings.Contains(v.Headline, fault.says)
 		})
@@ -225,7 +231,8 @@ func nameWhoDoesNotCall(t *testing.T, library string) {
 		job.learned(t, a)
 	}
 
-	job.halt(2)
+	job.halt()
+	job.stepWithout(2)
 	require.NoError(t, syscall.Kill(int(job.ranks[2].PID()), syscall.SIGKILL))
 	v := a.await(t, "the killed rank", inJob("rank_exit", "calls", "2"))
 	require.Equal(t, verdict.RootCause, v.Role)
@@ -312,7 +319,8 @@ func nameByAYoungerAgent(t *testing.T, library string) {
 	a := startAgent(t, t.TempDir(), "--set=receivers.ncclcall.look_interval=1s")
 	a.awaitWatched(t)
 	job.learned(t, a)
-	job.halt(2)
+	job.halt()
+	job.stepWithout(2)
 	v := a.await(t, "the rank that does not call", about("nccl_hang", "job", "older"))
 	require.Equal(t, "2", v.Culprit["rank"], v)
 	require.Equal(t, verdict.Partial, v.Confidence, v)
