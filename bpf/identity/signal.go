@@ -141,13 +141,19 @@ func (s *signals) explainNothing() bool {
 	return s.asked.signal != sigKILL && s.own.signal != sigKILL && s.stopped.signal == 0
 }
 
+// byEndOfFirst reports whether the first process of a pid namespace has sent it as it ended
+// (zap_pid_ns_processes(), kernel/pid_namespace.c).
+func (s *sent) byEndOfFirst() bool {
+	return s.flags&sentByKernel != 0 && s.signal == sigKILL && s.flags&sentByInit != 0 && s.flags&sentInExit != 0
+}
+
 // relate says how the sender stands to the process as far as the kernel's record tells,
 // and whether that is all that matters.
 func (s *sent) relate(itself bool) (Relation, bool) {
 	outside := s.flags&sentFromOutside != 0 && s.userID == 0
 	switch {
-	case s.flags&sentByKernel != 0 && s.signal == sigKILL && s.flags&sentByInit != 0 && s.flags&sentInExit != 0:
-		return RelationContainer, true // zap_pid_ns_processes(), kernel/pid_namespace.c
+	case s.byEndOfFirst():
+		return RelationContainer, true
 	case s.flags&sentByKernel != 0:
 		return RelationKernel, true
 	case itself:

@@ -58,6 +58,7 @@ type Tracker struct {
 	healing     time.Duration // see the constant
 	healedDrops uint64
 	lastScan    time.Time
+	behind      behindFirst
 	late        bool   // what is handled happened while nobody looked
 	since       uint64 // boot clock: what was before has been handled, as late
 
@@ -190,6 +191,7 @@ func (t *Tracker) Close() error {
 		close(t.closing)
 		t.err = t.source.close()
 		<-t.done
+		t.handleBehind(len(t.behind))
 		t.mu.Lock()
 		t.launches.flush()
 		t.flushAsked()
@@ -218,6 +220,7 @@ func (t *Tracker) run() {
 			t.invalid.Add(1)
 			t.pause(drain)
 		}
+		t.firstOverdue(bootNow())
 		t.tellAsked(bootNow())
 		if now := time.Now(); !now.Before(due) {
 			t.maintain(now)
@@ -267,7 +270,11 @@ func (t *Tracker) handle(e *event) {
 		t.learn(e.pid, maxAncestors, true)
 	case kindExit:
 		t.exitCount.Add(1)
+		if t.waitsForFirst(e) {
+			return
+		}
 		t.onExit(e)
+		t.firstEnded(e.pid, e.startNS)
 	}
 }
 
