@@ -27,7 +27,7 @@ func TestNoKeyIsForOnePatternAlone(t *testing.T) {
 			for _, text := range ruleTexts(t, name) {
 				var document yaml.Node
 				require.NoError(t, yaml.Unmarshal(text, &document), name)
-				for _, key := range keysOf(document.Content[0], "A pattern file") {
+				for _, key := range append(keysOf(document.Content[0], "A pattern file"), conditionsOf(text)...) {
 					if !slices.Contains(users[key], name) {
 						users[key] = append(users[key], name)
 					}
@@ -81,6 +81,14 @@ func keysOf(n *yaml.Node, section string) (keys []string) {
 		for j := 1; j < len(v.Content); j += 2 {
 			keys = append(keys, keysOf(v.Content[j], named)...)
 		}
+	}
+	return keys
+}
+
+// conditionsOf are the predefined conditions that a rule names, as the reference has them.
+func conditionsOf(text []byte) (keys []string) {
+	for _, use := range regexp.MustCompile(`\$([a-z_]+)`).FindAllSubmatch(text, -1) {
+		keys = append(keys, "Predefined conditions "+string(use[1]))
 	}
 	return keys
 }

@@ -25,7 +25,8 @@ type decoder struct {
 	lines    []string          // of the file
 	reads    []mention         // names of events, metrics and attributes so far
 	values   Values            // of parameters
-	used     map[string]bool   // parameters that something uses
+	named    []named           // conditions
+	used     map[string]bool   // parameters and conditions that something uses
 	checked  map[ottlText]bool // all OTTL so far: what is wrong with it is told once
 }
 
@@ -102,7 +103,7 @@ func (d *decoder) flag(to *bool) value {
 
 func (d *decoder) integer(to *int, least int) value {
 	return d.single(fmt.Sprintf("whole number from %d", least), func(n *yaml.Node, text string) {
-		text, whole := d.fill(n, text, false)
+		text, whole := d.fill(n, text, inText)
 		if !whole {
 			return
 		}
@@ -115,7 +116,7 @@ func (d *decoder) integer(to *int, least int) value {
 
 func (d *decoder) number(to *float64) value {
 	return d.single("number above 0", func(n *yaml.Node, text string) {
-		text, whole := d.fill(n, text, false)
+		text, whole := d.fill(n, text, inText)
 		if !whole {
 			return
 		}
@@ -128,7 +129,7 @@ func (d *decoder) number(to *float64) value {
 
 func (d *decoder) duration(to *time.Duration) value {
 	return d.single("duration", func(n *yaml.Node, text string) {
-		text, whole := d.fill(n, text, false)
+		text, whole := d.fill(n, text, inText)
 		if !whole {
 			return
 		}
@@ -188,7 +189,7 @@ func item(n *yaml.Node, i int) *yaml.Node {
 // template reads text with fields of r; whose says of what.
 func (d *decoder) template(to *Template, r *Rule, whose string) value {
 	return d.single("template", func(n *yaml.Node, text string) {
-		text, _ = d.fill(n, text, false)
+		text, _ = d.fill(n, text, inText)
 		t, err := ParseTemplate(text)
 		if err != nil {
 			d.fail(n, "%v", err)
@@ -225,11 +226,20 @@ func (d *decoder) expr(to *Expr, evidence *[]Evidence) value {
 	})
 }
 
-// ottl reads OTTL for the records of e.
-func (d *decoder) ottl(kind, what string, to *string, e *Evidence, check func(onMetrics bool, text string) error) value {
+// ottlValue reads an OTTL value of the records of e.
+func (d *decoder) ottlValue(what string, to *string, e *Evidence) value {
+	return d.ottl("OTTL value", what, to, e, inValue, checkValue)
+}
+
+// ottlCondition reads an OTTL condition on the records of e.
+func (d *decoder) ottlCondition(what string, to *string, e *Evidence) value {
+	return d.ottl("OTTL condition", what, to, e, inCondition, checkCondition)
+}
+
+func (d *decoder) ottl(kind, what string, to *string, e *Evidence, in place, check func(onMetrics bool, text string) error) value {
 	return d.text(kind, to).then(func(n *yaml.Node) {
-		*to, _ = d.fill(n, *to, true)
 		d.mentionsIn(n, *to)
+		*to, _ = d.fill(n, *to, in)
 		d.afterwards(func() { d.compile(at(n), what, *to, e, check) })
 	})
 }

@@ -68,7 +68,7 @@ func (d *decoder) checkIdentity(r *Rule) {
 	for _, f := range r.Identity {
 		switch known := fieldCalled(predefined, f.Name); {
 		case known == nil:
-			d.failAt(f.at, "identity names the predefined field %q, which does not exist: %s", f.Name, suggest(f.Name, namesOf(predefined)))
+			d.failAt(f.at, "identity names the predefined field %q, which does not exist: %s", f.Name, suggest(f.Name, fieldNames(predefined)))
 		case known.Expr == f.Expr:
 			d.failAt(f.at, "%s is predefined as %s: leave it out", f.Name, known.Expr)
 		}
@@ -82,10 +82,14 @@ func (d *decoder) checkIdentity(r *Rule) {
 	}
 }
 
-func namesOf(fields []Field) []string {
-	names := make([]string, len(fields))
-	for i := range fields {
-		names[i] = fields[i].Name
+func fieldNames(fields []Field) []string {
+	return namesOf(fields, func(f Field) string { return f.Name })
+}
+
+func namesOf[T any](all []T, name func(T) string) []string {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = name(all[i])
 	}
 	return names
 }
@@ -107,9 +111,9 @@ func (r *Rule) FieldsOf(e *Evidence) []Field {
 // FieldNames returns the names of all fields that the rule can use: the predefined ones,
 // its own and those of its evidence.
 func (r *Rule) FieldNames() []string {
-	names := namesOf(r.AllFields())
+	names := fieldNames(r.AllFields())
 	for _, e := range r.All() {
-		names = append(names, namesOf(e.Fields)...)
+		names = append(names, fieldNames(e.Fields)...)
 	}
 	return unique(names)
 }
@@ -125,9 +129,9 @@ const FieldPIDs = "pids"
 // rule's own, the predefined ones that it names, those that say whose fault it is, and what
 // others share with it.
 func (r *Rule) FieldsInUse(others []string) []string {
-	used := slices.Concat([]string{"rank", "pid", "started", "boot", "run"}, owner(), others, r.Key, r.Culprit, r.Returns.With, []string{r.Worst.By}, namesOf(r.Identity), namesOf(r.Fields))
+	used := slices.Concat([]string{"rank", "pid", "started", "boot", "run"}, owner(), others, r.Key, r.Culprit, r.Returns.With, []string{r.Worst.By}, fieldNames(r.Identity), fieldNames(r.Fields))
 	for _, e := range r.All() {
-		used = slices.Concat(used, namesOf(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields(), e.Accuses, e.Hides, e.Quotes)
+		used = slices.Concat(used, fieldNames(e.Fields), e.Match, e.Occurs.By, e.Median.Of, e.Shows.Fields(), e.Absent.Fields(), e.Accuses, e.Hides, e.Quotes)
 		if e.Until != nil {
 			used = append(used, e.Until.By...)
 		}

@@ -213,40 +213,66 @@ func (r *Rule) apply(s Settings) (errs []error) {
 	return errs
 }
 
-// parameterUse finds $name in a value; $$ is a dollar sign.
-var parameterUse = regexp.MustCompile(`\$\$|\$[a-z][a-z0-9_]*`)
+// use finds $name in a value; $$ is a dollar sign.
+var use = regexp.MustCompile(`\$\$|\$[a-z][a-z0-9_]*`)
 
-// fill puts the values of parameters into text at n. In OTTL a duration is its number of
-// nanoseconds. It is not whole where a parameter is not there or has no value: what is wrong
-// was told.
-func (d *decoder) fill(n *yaml.Node, text string, inOTTL bool) (filled string, whole bool) {
+// place is what text is in which $name stands.
+type place int
+
+const (
+	inText      place = iota
+	inValue           // OTTL, where a duration is its number of nanoseconds
+	inCondition       // the same, and $name may be a condition, too
+)
+
+// fill puts the values of parameters, and named conditions, into text at n. It is not whole where
+// a name is unknown or stands for nothing: what is wrong was told.
+func (d *decoder) fill(n *yaml.Node, text string, in place) (filled string, whole bool) {
+	if in != inText && len(text) > maxOTTLBytes { // a short name may stand for a long text
+		d.fail(n, "%v", bounded(text))
+		return text, false
+	}
 	whole = true
-	filled = parameterUse.ReplaceAllStringFunc(text, func(use string) string {
+	filled = use.ReplaceAllStringFunc(text, func(use string) string {
 		if use == "$$" {
 			return "$"
 		}
-		i := slices.IndexFunc(d.values, func(p Parameter) bool { return "$"+p.Name == use })
-		if i < 0 {
-			names := make([]string, len(d.values))
-			for i, p := range d.values {
-				names[i] = p.Name
-			}
-			d.fail(n, "there is no parameter %q: %s (a dollar sign is $$)", use[1:], suggest(use[1:], names))
-			whole = false
-			return use
-		}
-		p := &d.values[i]
-		d.used[p.Name] = true
-		switch {
-		case p.broken:
-			whole = false
-			return use
-		case inOTTL && p.Type == DurationParameter:
-			return strconv.FormatInt(int64(p.number), 10)
-		}
-		return p.Value
+		as, ok := d.standsFor(n, use[1:], in)
+		whole = whole && ok
+		return as
 	})
 	return filled, whole
+}
+
+// standsFor returns what a name stands for in text at n.
+func (d *decoder) standsFor(n *yaml.Node, name string, in place) (text string, ok bool) {
+	d.used[name] = true
+	if p := d.parameterCalled(name); p != nil {
+		if in != inText && p.Type == DurationParameter {
+			return strconv.FormatInt(int64(p.number), 10), !p.broken
+		}
+		return p.Value, !p.broken
+	}
+	if c := d.conditionCalled(name); c != nil {
+		if in != inCondition {
+			d.fail(n, "$%s is a condition: it can stand in where, in while and in other conditions", name)
+		}
+		return "(" + c.text + ")", !c.broken && in == inCondition
+	}
+	what, names := "parameter", namesOf(d.values, func(p Parameter) string { return p.Name })
+	if in == inCondition {
+		what, names = "parameter or condition", append(names, namesOf(d.named, func(c named) string { return c.name })...)
+	}
+	d.fail(n, "there is no %s %q: %s (a dollar sign is $$)", what, name, suggest(name, names))
+	return "", false
+}
+
+// parameterCalled finds a parameter by name, nil for none.
+func (d *decoder) parameterCalled(name string) *Parameter {
+	if i := slices.IndexFunc(d.values, func(p Parameter) bool { return p.Name == name }); i >= 0 {
+		return &d.values[i]
+	}
+	return nil
 }
 
 // checkParameters fails for parameters that decide nothing.

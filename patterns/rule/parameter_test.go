@@ -74,7 +74,7 @@ func TestParametersStandWhereTheyDecide(t *testing.T) {
 func TestAParameterThatDoesNotFitIsAnError(t *testing.T) {
 	for name, tc := range map[string]struct{ old, new, want string }{
 		"unknown":              {"within: $held", "within: $helt", `mine.yaml:9:9: there is no parameter "helt": did you mean "held"?`},
-		"unknown in OTTL":      {"< $share", "< $shore", `mine.yaml:13:12: there is no parameter "shore": did you mean "share"?`},
+		"unknown in OTTL":      {"< $share", "< $shore", `mine.yaml:13:12: there is no parameter or condition "shore": did you mean "share"?`},
 		"of another type":      {"within: $held", "within: $errors", `mine.yaml:9:9: "3" must be a duration`},
 		"default out of range": {"default: 3,", "default: 300,", "mine.yaml:6:11: parameter errors: 300 is out of range: write a value from 1 to 100"},
 		"range of one":         {"range: [1, 100]", "range: [1]", "mine.yaml:6:11: parameter errors: write range: [least, most]"},

@@ -39,12 +39,14 @@ func ParseWith(name string, content []byte, set Settings) (Rule, error) {
 	if len(document.Content) == 0 {
 		return Rule{}, fmt.Errorf("%s:1:1: the file is empty: start with id, name and summary", name)
 	}
-	d := &decoder{file: name, lines: strings.Split(string(content), "\n"), checked: map[ottlText]bool{}, used: map[string]bool{}}
+	d := &decoder{file: name, lines: strings.Split(string(content), "\n"), named: predefined(), checked: map[ottlText]bool{}, used: map[string]bool{}}
 	r := Rule{File: name, Trust: LeastTrust{Full: verdict.Proven, Partial: verdict.Claimed}}
 	d.readParameters(document.Content[0], &r, set)
+	d.readConditions(document.Content[0])
 	d.pattern(&r).read(document.Content[0])
 	d.afterwards(func() { d.checkEvidence(document.Content[0], &r) })
 	d.afterwards(func() { d.checkParameters(&r) })
+	d.afterwards(d.checkConditions)
 	if err := d.finish(); err != nil {
 		return Rule{}, err
 	}
@@ -83,6 +85,15 @@ func (d *decoder) readParameters(document *yaml.Node, r *Rule, set Settings) {
 	d.values = r.Parameters
 }
 
+// readConditions reads named conditions, which use parameters.
+func (d *decoder) readConditions(document *yaml.Node) {
+	for i := 0; i+1 < len(document.Content) && document.Kind == yaml.MappingNode; i += 2 {
+		if document.Content[i].Value == "conditions" {
+			d.conditions().read(document.Content[i+1])
+		}
+	}
+}
+
 // yamlLine finds the line in an error of the YAML parser, which knows no column.
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
@@ -104,6 +115,7 @@ func (d *decoder) pattern(r *Rule) value {
 		{"summary", d.text("text", &r.Summary), needed, "the symptom in one line"},
 		{"replaces", d.text("pattern", &r.Replaces).then(d.checkReplaces(r)), "", "the built-in pattern whose place this file takes; it has the same name"},
 		{"parameters", d.parameters(r).described(), "", "thresholds that operators can set; `$name` stands for one in a duration, a number, OTTL or a template"},
+		{"conditions", d.conditions().described(), "", "conditions that several pieces of evidence have in common, beside the [predefined ones](#predefined-conditions); `$name` stands for one in `where`, in `while` and in conditions below it"},
 		{"declares", d.declares(&r.Declares), "", "names that the rule reads and tracecore does not know: any other unknown name is an error"},
 		{"detector", d.text("detector", &r.Detector).then(mark(&r.detectorAt)), "", "algorithm of tracecore whose findings (`finding.…`) the evidence reads"},
 		{"fields", d.fields(&r.Fields), "", "named values of each record, beside the [predefined fields](#predefined-fields)"},
@@ -183,8 +195,8 @@ func (d *decoder) fields(to *[]Field) value {
 			}
 			f := Field{Name: key.Value, at: at(value)}
 			d.text("", &f.Expr).read(value)
-			f.Expr, _ = d.fill(value, f.Expr, true)
 			d.mentionsIn(value, f.Expr)
+			f.Expr, _ = d.fill(value, f.Expr, inValue)
 			*to = append(*to, f)
 		})
 	}}

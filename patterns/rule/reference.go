@@ -24,6 +24,7 @@ func Reference() []byte {
 		sections = append(sections, writeSection(&b, one)...)
 	}
 	writeIdentity(&b)
+	writeConditions(&b)
 	return b.Bytes()
 }
 
@@ -34,6 +35,14 @@ func writeIdentity(b *bytes.Buffer) {
 		"leaves the field unknown.\n\n| field | read from | is |\n| --- | --- | --- |\n")
 	for _, f := range identity() {
 		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", f.Name, f.Expr, f.doc)
+	}
+}
+
+// writeConditions writes what every rule can ask without defining it.
+func writeConditions(b *bytes.Buffer) {
+	b.WriteString("\n## Predefined conditions\n\n`$name` stands for one in `where`, in `while` and under `conditions`.\n\n| condition | holds where | is |\n| --- | --- | --- |\n")
+	for _, c := range predefined() {
+		fmt.Fprintf(b, "| `%s` | %s | `%s` |\n", c.name, c.doc, strings.ReplaceAll(c.text, "|", `\|`))
 	}
 }
 
