@@ -194,7 +194,7 @@ func (g *graph) farEnd(s *socketstall.Stall, hosts int) string {
 	case hosts > 1:
 		return fmt.Sprintf("%d hosts cannot reach that address, and no record came from it: the machine is down, or cut off", hosts)
 	}
-	return "no record came from the other end: its machine is down, cut off, or runs no agent"
+	return "no record came from the other end: its machine is down, cut off, runs no agent, or what it sends comes too late"
 }
 
 // address writes an address and port, or what stands for one that is not known.

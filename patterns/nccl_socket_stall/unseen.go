@@ -85,7 +85,7 @@ func (g *graph) whyUnseen(s *socketstall.Stall) string {
 	if s.PeerRank >= 0 {
 		return "it has ended, or nothing of it stands still"
 	}
-	return "its node is down, runs no agent, sends to another gateway, or the process computes"
+	return "its node is down, runs no agent, sends to another gateway or too late, or the process computes"
 }
 
 // missingRank is the rank at the other end of a stall of which no record came, Unknown
