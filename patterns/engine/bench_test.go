@@ -133,6 +133,54 @@ func BenchmarkVerdict(b *testing.B) {
 	rate(b)
 }
 
+// BenchmarkDeaths: the ranks of one job die, eight to a machine, as NCCL's watchdogs, lost peers or a
+// launcher end them. One operation is one death.
+func BenchmarkDeaths(b *testing.B) {
+	for name, end := range map[string]func(pcommon.Map){
+		"aborts": func(a pcommon.Map) {
+			a.PutInt("process.exit.signal", 6)
+			a.PutInt("process.exit.code", 0)
+			a.PutInt("signal.number", 6)
+			a.PutStr("signal.sender.relation", "itself")
+		},
+		"status": func(a pcommon.Map) {
+			a.PutInt("process.exit.signal", 0)
+			a.PutInt("process.exit.code", 1)
+		},
+		"killed": func(a pcommon.Map) {
+			a.PutInt("process.exit.signal", 9)
+			a.PutInt("process.exit.code", 0)
+			a.PutInt("signal.number", 9)
+			a.PutStr("signal.sender.relation", "launcher")
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			e := newEngine(b, engine.Options{})
+			b.ReportAllocs()
+			b.ResetTimer()
+			for n := 0; n < b.N; n += 8 {
+				b.StopTimer()
+				ld := logs(8, began.Add(time.Duration(n)*time.Millisecond), func(i int, lr plog.LogRecord) {
+					lr.SetEventName("process.exit")
+					a := lr.Attributes()
+					a.PutStr("gen_ai.training.job_id", "big")
+					a.PutInt("gen_ai.training.rank", int64(n+i))
+					a.PutInt("process.pid", int64(1000+i))
+					a.PutInt("process.start_ns", int64(1_000_000+i))
+					a.PutStr("process.executable.name", "python3")
+					a.PutStr("tracecore.trust", "proven")
+					end(a)
+				})
+				ld.ResourceLogs().At(0).Resource().Attributes().PutStr("host.name", fmt.Sprint("node-", n/8))
+				b.StartTimer()
+				e.Logs(ld)
+				e.Verdicts()
+			}
+			rate(b)
+		})
+	}
+}
+
 func rate(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }

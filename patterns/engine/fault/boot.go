@@ -119,7 +119,7 @@ func (f *Fault) standsYet(w *Evidence) {
 	for _, m := range f.marks[w.index] {
 		f.ofAnother(f.rule.get(m.Values, "boot"))
 	}
-	f.marks[w.index] = nil
+	f.keep(w, nil)
 	f.relearn()
 	f.evaluate(math.MinInt64, brought{})
 }

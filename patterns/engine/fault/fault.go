@@ -150,10 +150,11 @@ func (f *Fault) put(w *Evidence, m Mark) (first, changed bool) {
 	case m.Finding:
 		return f.putFinding(w, at, m)
 	case at >= 0 && m.Count <= 0:
-		f.marks[w.index] = slices.Delete(marks, at, at+1)
+		f.keep(w, slices.Delete(marks, at, at+1))
 		return false, true
 	case at >= 0 && marks[at].merge(&m):
 		slices.SortStableFunc(marks, compare)
+		f.keep(w, marks)
 		return false, true
 	case at >= 0 || m.Count <= 0:
 		return false, false
@@ -163,11 +164,10 @@ func (f *Fault) put(w *Evidence, m Mark) (first, changed bool) {
 		if slices.ContainsFunc(marks[at:], func(o Mark) bool { return f.replaces(&o, &m) }) {
 			return false, false // it comes late
 		}
-		f.marks[w.index] = append(slices.DeleteFunc(marks[:at:at], func(o Mark) bool { return f.replaces(&m, &o) }), marks[at:]...)
-		marks = f.marks[w.index]
+		marks = append(slices.DeleteFunc(marks[:at:at], func(o Mark) bool { return f.replaces(&m, &o) }), marks[at:]...)
 		at, _ = slices.BinarySearchFunc(marks, m, compare)
 	}
-	f.marks[w.index] = slices.Insert(marks, at, m)
+	f.keep(w, slices.Insert(marks, at, m))
 	if most := max(f.set.opts.Marks, w.keep); len(f.marks[w.index]) > most+most/8 {
 		f.set.stats.EvictedMarks += f.fold(w.index, most, f.named())
 	}

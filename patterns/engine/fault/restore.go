@@ -53,7 +53,8 @@ func (s *Set) restore(saved *Saved) *Fault {
 		if w == nil || slices.ContainsFunc(marks, func(m Mark) bool { return len(m.Values) != len(r.Names) }) {
 			continue
 		}
-		f.marks[w.index], f.folded[w.index] = marks, saved.Folded[name]
+		f.keep(w, marks)
+		f.folded[w.index] = saved.Folded[name]
 	}
 	f.relearn()
 	f.ranks = saved.Ranks // those of marks that left, too

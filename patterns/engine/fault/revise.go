@@ -10,8 +10,9 @@ func (f *Fault) putFinding(w *Evidence, at int, m Mark) (first, changed bool) {
 		if m.Gone || m.Count <= 0 {
 			return false, false
 		}
-		f.marks[w.index] = append(marks, m)
-		slices.SortStableFunc(f.marks[w.index], compare)
+		marks = append(marks, m)
+		slices.SortStableFunc(marks, compare)
+		f.keep(w, marks)
 		return true, true
 	}
 	old := marks[at]
@@ -22,7 +23,7 @@ func (f *Fault) putFinding(w *Evidence, at int, m Mark) (first, changed bool) {
 	f.revised = f.revised || news
 	if m.Count <= 0 || m.Gone && f.verdict == nil {
 		f.revised = true
-		f.marks[w.index] = slices.Delete(marks, at, at+1)
+		f.keep(w, slices.Delete(marks, at, at+1))
 		return false, true
 	}
 	if m.Gone { // what it had shown stays to be read
@@ -30,6 +31,7 @@ func (f *Fault) putFinding(w *Evidence, at int, m Mark) (first, changed bool) {
 	}
 	marks[at] = m
 	slices.SortStableFunc(marks, compare)
+	f.keep(w, marks)
 	return news, true
 }
 
@@ -47,13 +49,13 @@ func (f *Fault) rejoin() []*recentMark {
 		}
 	}
 	for i, w := range f.rule.Watches {
-		f.marks[i] = slices.DeleteFunc(f.marks[i], func(m Mark) bool {
+		f.keep(w, slices.DeleteFunc(f.marks[i], func(m Mark) bool {
 			leaves := !f.joined(w, &m)
 			if leaves {
 				s.giveBack(w, m)
 			}
 			return leaves
-		})
+		}))
 	}
 	f.relearn()
 	return waiting

@@ -36,6 +36,8 @@ type Rule struct {
 	effects  []explanation // what explains it
 
 	faults map[string]*Fault // by key; removed on expiry or eviction
+
+	answers answers
 }
 
 // Evidence is one piece of evidence of one rule, compiled.

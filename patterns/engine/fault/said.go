@@ -43,10 +43,3 @@ func (t *trail) speakers(evidence int) map[string][]incident.Process {
 	t.spoke[evidence] = found
 	return found
 }
-
-// forgetWords is called when marks of w have come or gone.
-func (t *trail) forgetWords(w *Evidence) {
-	if w.said {
-		t.spoke = nil
-	}
-}

@@ -41,7 +41,7 @@ func (t *trail) bytes() int {
 // value.
 func (t *trail) learn(w *Evidence, m *Mark) bool {
 	before := t.known
-	t.forgetWords(w)
+	t.forget(w)
 	t.held.add(m.Trust)
 	if w.join < 0 {
 		t.began = min(t.began, m.Trust)
@@ -98,6 +98,7 @@ func (t *trail) addRank(trust verdict.Trust, rank int) {
 // evicted because of the cap cannot be read any more: its ranks stay.
 func (t *trail) relearn() {
 	t.known, t.began, t.held, t.spoke = 0, verdict.Proven, 0, nil
+	t.rule.answers.of = nil
 	if !slices.ContainsFunc(t.folded, func(count float64) bool { return count != 0 }) {
 		t.ranks = byTrust[[]int]{}
 	}
@@ -123,9 +124,9 @@ func (t *trail) dropBefore(at int64) {
 
 func (t *trail) dropWhere(which func(*Mark) bool) {
 	dropped := false
-	for i := range t.marks {
+	for i, w := range t.rule.Watches {
 		before := len(t.marks[i])
-		t.marks[i] = slices.DeleteFunc(t.marks[i], func(m Mark) bool { return which(&m) })
+		t.keep(w, slices.DeleteFunc(t.marks[i], func(m Mark) bool { return which(&m) }))
 		if len(t.marks[i]) < before { // what was evicted came between
 			t.folded[i], dropped = 0, true
 		}
@@ -147,7 +148,7 @@ func (t *trail) takeOut(which func(Mark) bool) []sighting {
 				out = append(out, sighting{w, m})
 			}
 		}
-		t.marks[i] = slices.DeleteFunc(t.marks[i], which)
+		t.keep(w, slices.DeleteFunc(t.marks[i], which))
 	}
 	if len(out) > 0 {
 		t.relearn()
@@ -178,8 +179,7 @@ func (t *trail) fold(evidence, room int, named verdict.Trust) uint64 {
 		})
 		marks = marks[:1+len(stay)]
 	}
-	t.marks[evidence] = marks
-	t.forgetWords(t.rule.Watches[evidence])
+	t.keep(t.rule.Watches[evidence], marks)
 	t.folded[evidence] += before - total(marks, named)
 	return uint64(all - len(marks))
 }

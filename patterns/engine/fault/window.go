@@ -158,6 +158,16 @@ func (t *trail) seen(start, end int64, least verdict.Trust) uint64 {
 
 // holds reports whether the marks of w in the window that are trusted suffice.
 func (t *trail) holds(w *Evidence, start, end int64, least verdict.Trust) bool {
+	q := question{w.index, least, start, end}
+	holds, known := t.answered().holds[q]
+	if !known {
+		holds = t.suffice(w, start, end, least)
+		t.answered().holds[q] = holds
+	}
+	return holds
+}
+
+func (t *trail) suffice(w *Evidence, start, end int64, least verdict.Trust) bool {
 	marks := t.marks[w.index]
 	first, span := 0, int64(w.Occurs.Within)
 	if len(w.firstOf) > 0 {
@@ -228,7 +238,17 @@ type group struct {
 	first, second, last int64
 }
 
-func (t *trail) group(w *Evidence, least verdict.Trust) (g group) {
+func (t *trail) group(w *Evidence, least verdict.Trust) group {
+	q := question{evidence: w.index, least: least}
+	g, known := t.answered().groups[q]
+	if !known {
+		g = t.count(w, least)
+		t.answered().groups[q] = g
+	}
+	return g
+}
+
+func (t *trail) count(w *Evidence, least verdict.Trust) (g group) {
 	seen := map[string]bool{}
 	for i := range t.marks[w.index] {
 		m := &t.marks[w.index][i]
