@@ -71,10 +71,11 @@ func TestALostGPUIsTheCauseWhicheverRankDiesFirst(t *testing.T) {
 	}
 }
 
-// It stays the cause when more becomes known of the deaths, whose first marks have left by then.
+// It stays the cause when more becomes known of the deaths, whose first marks have left by then, also
+// through a restart.
 func TestALostGPUStaysTheCauseInALargeJob(t *testing.T) {
-	for _, late := range []bool{false, true} {
-		t.Run(fmt.Sprint("told late ", late), func(t *testing.T) {
+	for _, tc := range []struct{ late, restarted bool }{{}, {late: true}, {restarted: true}, {late: true, restarted: true}} {
+		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
 			e, newest := newEngine(t, engine.Options{}), map[string]verdict.Verdict{}
 			take := func(ld plog.Logs) {
 				e.Logs(ld)
@@ -82,14 +83,20 @@ func TestALostGPUStaysTheCauseInALargeJob(t *testing.T) {
 					newest[v.ID] = v
 				}
 			}
-			if !late {
+			if !tc.late {
 				take(ofRank("gpu.lost", 5, 1, began))
 			}
 			for i := range 200 {
 				take(ofRank("process.exit", (i+100)%200, 1, began.Add(5*time.Second+time.Duration(i)*time.Millisecond)))
 			}
-			if late {
+			if tc.restarted {
+				e = restarted(t, e)
+			}
+			if tc.late {
 				take(ofRank("gpu.lost", 5, 1, began.Add(4*time.Second)))
+			}
+			if tc.restarted {
+				e = restarted(t, e)
 			}
 			ended := ofRank("process.exit", 7, 1, began.Add(7*time.Second))
 			a := ended.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes()
@@ -105,6 +112,16 @@ func TestALostGPUStaysTheCauseInALargeJob(t *testing.T) {
 			}
 		})
 	}
+}
+
+// restarted is another engine with the state of e.
+func restarted(t *testing.T, e *engine.Engine) *engine.Engine {
+	t.Helper()
+	state, err := e.Snapshot()
+	require.NoError(t, err)
+	again := newEngine(t, engine.Options{})
+	require.NoError(t, again.Restore(state))
+	return again
 }
 
 // BenchmarkNamed: each record is the death of another rank of one job of which a verdict is open, beside

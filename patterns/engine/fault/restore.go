@@ -21,6 +21,7 @@ func (s *Set) Restore(saved *State) {
 	for i := range saved.Faults {
 		if v := saved.Faults[i].Verdict; v != nil && byID[v.ID] != nil {
 			byID[v.ID].restoreCause(v, byID[v.Parent])
+			byID[v.ID].restorePlaces(v.Places)
 		}
 	}
 	for i := range saved.Recent {

@@ -49,6 +49,7 @@ type savedVerdict struct {
 	Parent     string             `json:"parent,omitempty"` // verdict id
 	On         int                `json:"on,omitempty"`     // which explanation of the parent's rule
 	Root       string             `json:"root"`
+	Places     []SavedPlaces      `json:"places,omitempty"`
 }
 
 // SavedRecent is a mark that waits for its fault, as it stands in a snapshot.
@@ -116,6 +117,7 @@ func (f *Fault) saveVerdict() *savedVerdict {
 	if cause, via := c.node.Cause(); cause != nil {
 		v.Parent, v.On = cause.ID(), via.Index
 	}
+	v.Places = f.savePlaces()
 	return v
 }
 

@@ -115,6 +115,13 @@ func (n *Node) past() []end {
 	return slices.DeleteFunc(slices.Clone(n.ends), func(e end) bool { _, there := here[e]; return there })
 }
 
+// Past visits the places that n has by evidence which the cap took.
+func (n *Node) Past(visit func(l *Link, values string, role Role)) {
+	for _, e := range n.past() {
+		visit(e.link, e.values, e.role)
+	}
+}
+
 // Named reports whether the graph knew already that the evidence of n names this.
 func (n *Node) Named(name uint64) bool {
 	if _, there := n.names[name]; there || len(n.names) >= maxEnds {

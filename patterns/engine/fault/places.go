@@ -1,0 +1,92 @@
+package fault
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/engine/incident"
+)
+
+// SavedPlaces are the values by which a fault met others, and of which no mark tells any more: the cap took
+// it. In a job of more ranks than a verdict keeps marks of, its cause may have met any of them.
+type SavedPlaces struct {
+	Fields []string `json:"fields"`
+	Among  string   `json:"among,omitempty"` // the field of them that is a list
+	Values []string `json:"values"`          // sorted
+}
+
+func (p *SavedPlaces) compare(o *SavedPlaces) int {
+	return cmp.Or(slices.Compare(p.Fields, o.Fields), cmp.Compare(p.Among, o.Among))
+}
+
+// shares is what x shares, without values.
+func (r *Rule) shares(x *explanation) SavedPlaces {
+	var p SavedPlaces
+	for _, at := range x.fields {
+		p.Fields = append(p.Fields, r.Names[at])
+	}
+	if x.among >= 0 {
+		p.Among = r.Names[x.among]
+	}
+	return p
+}
+
+// eachLink visits the explanations that a rule has a part in.
+func (r *Rule) eachLink(visit func(*explanation, incident.Role)) {
+	for i := range r.causes {
+		visit(&r.causes[i], incident.Cause)
+	}
+	for i := range r.effects {
+		visit(&r.effects[i], incident.Effect)
+	}
+}
+
+// savePlaces returns where the evidence that the cap took has f in the graph. What a mark names it
+// names on each side of each explanation.
+func (f *Fault) savePlaces() []SavedPlaces {
+	type end struct {
+		link *incident.Link
+		role incident.Role
+	}
+	values := map[end][]string{}
+	f.verdict.node.Past(func(l *incident.Link, of string, role incident.Role) {
+		values[end{l, role}] = append(values[end{l, role}], of)
+	})
+	var all []SavedPlaces
+	f.rule.eachLink(func(x *explanation, role incident.Role) {
+		here := values[end{x.link, role}]
+		if len(here) == 0 {
+			return
+		}
+		one := f.rule.shares(x)
+		at, there := slices.BinarySearchFunc(all, &one, func(a SavedPlaces, b *SavedPlaces) int { return a.compare(b) })
+		if !there {
+			all = slices.Insert(all, at, one)
+		}
+		all[at].Values = append(all[at].Values, here...)
+	})
+	for i := range all {
+		slices.Sort(all[i].Values)
+		all[i].Values = slices.Compact(all[i].Values)
+	}
+	return all
+}
+
+// restorePlaces enters f where it was. The graph keeps so many places and no more: each kind of values
+// gets its turn.
+func (f *Fault) restorePlaces(saved []SavedPlaces) {
+	for turn, more := 0, true; more; turn++ {
+		more = false
+		for i := range saved {
+			if turn >= len(saved[i].Values) {
+				continue
+			}
+			more = true
+			f.rule.eachLink(func(x *explanation, role incident.Role) {
+				if shares := f.rule.shares(x); shares.compare(&saved[i]) == 0 {
+					f.set.graph.Return(f.verdict.node, x.link, saved[i].Values[turn], role)
+				}
+			})
+		}
+	}
+}
