@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -88,7 +89,7 @@ func TestEventsBecomeRecordsWithTheChartsRights(t *testing.T) {
 	s := clusterWithRights(t)
 	w := newWatcher(t, s)
 	w.start(t)
-	said := []struct{ reason, message, hint string }{
+	said := []struct{ reason, message, hint string }{ // of an end, the record has words of its own
 		{"Evicted", "The node was low on resource: memory.", "pod_evicted"},
 		{"TaintManagerEviction", "Marking for deletion Pod ml/train-3", "pod_evicted"},
 		{"Preempted", "Preempted by a pod", "pod_preempted"},
@@ -99,7 +100,8 @@ func TestEventsBecomeRecordsWithTheChartsRights(t *testing.T) {
 		{"FailedScheduling", "0/3 nodes are available", "unschedulable"},
 		{"Unhealthy", "Liveness probe failed", "probe_failed"},
 		{"FailedCreatePodSandBox", "failed to set up network", "sandbox_failed"},
-		{"Scheduled", "Successfully assigned ml/train-3 to gpu-17", ""},
+		{"Scheduled", "Successfully assigned ml/train-3 to gpu-17", "pod_scheduled"},
+		{"Started", "Started container train", "pod_started"},
 		{"Started", "Started container train", ""},
 	}
 	var want []string
@@ -110,7 +112,10 @@ func TestEventsBecomeRecordsWithTheChartsRights(t *testing.T) {
 			if one.reason == "Evicted" {
 				short = "memory "
 			}
-			want = append(want, fmt.Sprintf("k8s.event %s Pod train-3 gpu-17 %sllm-7: %s", one.hint, short, one.message))
+			message := cmp.Or(map[string]string{
+				"pod_scheduled": "pod ml/train-3 was scheduled, on gpu-17", "pod_started": "pod ml/train-3 has started, on gpu-17",
+			}[one.hint], one.message)
+			want = append(want, fmt.Sprintf("k8s.event %s Pod train-3 gpu-17 %sllm-7: %s", one.hint, short, message))
 		}
 	}
 	w.await(t, want...)

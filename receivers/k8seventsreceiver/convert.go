@@ -43,6 +43,7 @@ type occurrence struct {
 	namespace string
 	name      string
 	objectUID string
+	part      string // the container of a pod, as the path of its field
 	node      string
 	job       string
 }
@@ -54,7 +55,8 @@ func ofEvent(e *corev1.Event) occurrence {
 		meaning: hint.OfEvent(e.Reason, e.Message), time: e.LastTimestamp.Time,
 		reason: e.Reason, message: e.Message, uid: string(e.UID), count: max(1, int64(e.Count)),
 		kind: e.InvolvedObject.Kind, namespace: short(e.InvolvedObject.Namespace, longestName), name: short(e.InvolvedObject.Name, longestName),
-		objectUID: short(string(e.InvolvedObject.UID), longestName), node: e.Source.Host,
+		objectUID: short(string(e.InvolvedObject.UID), longestName), part: short(e.InvolvedObject.FieldPath, longestName),
+		node: e.Source.Host,
 	}
 	if e.Series != nil {
 		o.time, o.count = e.Series.LastObservedTime.Time, int64(e.Series.Count)
@@ -97,6 +99,7 @@ var severities = map[hint.Hint]record.Severity{
 	hint.PodEvicted: record.Error, hint.PodPreempted: record.Error, hint.OOMKilled: record.Error, hint.NodeUnhealthy: record.Error,
 	hint.MountFailure: record.Error, hint.SandboxFailed: record.Error, hint.DeviceUnavailable: record.Error,
 	hint.NodeRecovered: record.Info, hint.PodReplaced: record.Info,
+	hint.PodScheduled: record.Info, hint.PodStarted: record.Info,
 }
 
 // logs makes a record of an occurrence.

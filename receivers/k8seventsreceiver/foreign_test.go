@@ -50,7 +50,7 @@ func TestNamespacesThatATenantMakesUpHideNothing(t *testing.T) {
 	r := start(t, c, nil, sink)
 	w := nextWatch(t, c.watches)
 	w.Add(about("Evicted", "train-3", "a", now))
-	for n := range mostEvicted {
+	for n := range mostRemembered {
 		e := about("Evicted", "x", fmt.Sprint(n), now)
 		e.Namespace, e.EventTime, e.InvolvedObject.Namespace = "evil", metav1.NewMicroTime(now), fmt.Sprint("made-up-", n)
 		w.Add(e)

@@ -130,10 +130,10 @@ func TestEvictionsOfOneNamespaceHideNoneOfAnother(t *testing.T) {
 		e.note(&occurrence{meaning: hint.Meaning{Hint: hint.PodEvicted}, namespace: namespace, name: name, objectUID: name}, place{}, now)
 	}
 	evict("ml", 1)
-	for n := range 3 * mostEvicted {
+	for n := range 3 * mostRemembered {
 		evict("tenant", n)
 	}
-	require.Len(t, e.pods, mostEvicted)
+	require.Len(t, e.pods, mostRemembered)
 	_, is := e.take(&occurrence{namespace: "ml", name: "ml-1", objectUID: "another"}, place{})
 	require.True(t, is)
 	require.False(t, e.any("ml", now))

@@ -21,8 +21,9 @@ const saveEvery = time.Second
 type positions struct {
 	client storage.Client
 	bad    func() map[string][]string // what is bad of nodes now; may be nil
-	// evicted are the pods that lost their place; nil before the receiver has started.
-	evicted func() []evictedPod
+	// evicted are the pods that lost their place, failing those that do not start; nil before the receiver
+	// has started.
+	evicted, failing func() []rememberedPod
 
 	mu    sync.Mutex
 	saved time.Time
@@ -35,7 +36,9 @@ type positionsState struct {
 	// Bad are the conditions of nodes that were told to be bad, by node.
 	Bad map[string][]string `json:"bad,omitempty"`
 	// Evicted are the pods in whose place another may come.
-	Evicted []evictedPod `json:"evicted,omitempty"`
+	Evicted []rememberedPod `json:"evicted,omitempty"`
+	// Failing are the pods that were told not to start.
+	Failing []rememberedPod `json:"failing,omitempty"`
 }
 
 func openPositions(ctx context.Context, host component.Host, id *component.ID, owner component.ID) (*positions, error) {
@@ -88,7 +91,7 @@ func (p *positions) save(ctx context.Context) error {
 		p.state.Bad = p.bad()
 	}
 	if p.evicted != nil {
-		p.state.Evicted = p.evicted()
+		p.state.Evicted, p.state.Failing = p.evicted(), p.failing()
 	}
 	text, err := json.Marshal(p.state)
 	if err != nil {

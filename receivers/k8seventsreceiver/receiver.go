@@ -48,6 +48,7 @@ type k8sEvents struct {
 	pods       *pods
 	conditions *conditions
 	evicted    evicted
+	failing    failing
 	positions  *positions
 	since      time.Time // events of a list are reported from here on, where nothing else says which are new
 	giveUp     context.CancelFunc
@@ -89,7 +90,8 @@ func (k *k8sEvents) Start(ctx context.Context, host component.Host) error {
 		k.conditions.since = k.since
 	}
 	k.evicted.add(k.positions.state.Evicted...)
-	k.positions.evicted = k.evicted.known
+	k.failing.add(k.positions.state.Failing...)
+	k.positions.evicted, k.positions.failing = k.evicted.known, k.failing.known
 	if k.config.NodeConditions {
 		k.conditions.before, k.positions.bad = k.positions.state.Bad, k.conditions.known
 	}
@@ -164,9 +166,15 @@ func (k *k8sEvents) event(ctx context.Context, object runtime.Object, from sourc
 	o := ofEvent(event)
 	k.pods.scheduled(&o)
 	old := from == seen || from == listed && o.time.Before(k.since)
+	var ends []occurrence
+	if o.kind == "Pod" && !old {
+		ends = append(k.replaces(ctx, &o), k.begins(ctx, &o)...)
+	}
 	switch {
-	case !old && o.reason == scheduled && o.kind == "Pod" && k.evicted.any(o.namespace, time.Now()) && k.replaces(ctx, &o):
-		k.emit(ctx, &o)
+	case len(ends) > 0:
+		for i := range ends {
+			k.emit(ctx, &ends[i])
+		}
 	case o.meaning.Hint == hint.None:
 		k.count(ctx, "ignored")
 	case old:
@@ -217,12 +225,13 @@ func (k *k8sEvents) emit(ctx context.Context, o *occurrence) {
 		return
 	}
 	k.count(ctx, "reported")
-	if o.kind == "Pod" && o.meaning.Hint != hint.PodReplaced {
+	if o.kind == "Pod" && !o.meaning.Ends() {
 		at := k.pods.where(ctx, o)
 		o.objectUID = cmp.Or(o.objectUID, at.uid)
 		o.job = cmp.Or(at.job, o.job)
 		o.node = cmp.Or(at.node, o.node) // whoever made the event wrote what it says of the node
 		k.evicted.note(o, at, time.Now())
+		k.failing.note(o, at, time.Now())
 	}
 	k.mu.Lock()
 	records := logs(k.builder, o, time.Now())

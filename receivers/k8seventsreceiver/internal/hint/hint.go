@@ -1,5 +1,5 @@
 // Package hint says what a Kubernetes event or node condition means to people who
-// run training jobs: one word of fourteen, or none.
+// run training jobs: one word of sixteen, or none.
 package hint
 
 import "strings"
@@ -24,6 +24,8 @@ const (
 	DeviceUnavailable Hint = "device_unavailable" // the node or its runtime cannot give the pod its GPUs
 	NodeRecovered     Hint = "node_recovered"     // the node is ready, or short of something no longer
 	PodReplaced       Hint = "pod_replaced"       // another pod was scheduled in the place of one that was evicted
+	PodScheduled      Hint = "pod_scheduled"      // a pod that no node fitted has a node
+	PodStarted        Hint = "pod_started"        // a container of a pod that did not start runs
 )
 
 // The kinds of pressure.
@@ -42,6 +44,11 @@ type Meaning struct {
 // OfNode reports whether it is about a node and not about a pod.
 func (m Meaning) OfNode() bool {
 	return m.Hint == NodeUnhealthy || m.Hint == NodePressure || m.Hint == NodeRecovered
+}
+
+// Ends reports whether it is the end of the trouble of a pod.
+func (m Meaning) Ends() bool {
+	return m.Hint == PodReplaced || m.Hint == PodScheduled || m.Hint == PodStarted
 }
 
 // reasons are those that need no look at the message. Sources, in k8s.io/kubernetes
@@ -69,7 +76,6 @@ var reasons = map[string]Meaning{
 	"NodeHasSufficientPID":            {NodeRecovered, PID},
 	"InspectFailed":                   {Hint: ImagePullFailed},
 	"ErrImageNeverPull":               {Hint: ImagePullFailed},
-	"FailedScheduling":                {Hint: Unschedulable},
 	"Unhealthy":                       {Hint: ProbeFailed},
 	"FailedCreatePodSandBox":          {Hint: SandboxFailed},
 }
@@ -83,6 +89,11 @@ const combined = "(combined from similar events): "
 func OfEvent(reason, message string) Meaning {
 	message = strings.TrimPrefix(message, combined)
 	switch reason {
+	case "FailedScheduling":
+		if strings.HasPrefix(message, "skip schedule deleting pod") { // pkg/scheduler/schedule_one.go: it is deleted
+			return Meaning{}
+		}
+		return Meaning{Hint: Unschedulable}
 	case "BackOff":
 		if strings.HasPrefix(message, "Back-off pulling image") {
 			return Meaning{Hint: ImagePullFailed}

@@ -53,6 +53,8 @@ func TestEvents(t *testing.T) {
 		{"NodeHasDiskPressure", "", Meaning{NodePressure, Disk}},
 		{"NodeHasNoDiskPressure", "", Meaning{NodeRecovered, Disk}},
 		{"NodeReady", "", Meaning{Hint: NodeRecovered}},
+		{"FailedScheduling", "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", Meaning{Hint: Unschedulable}},
+		{"FailedScheduling", "skip schedule deleting pod: ml/train-3", Meaning{}},
 		{"Scheduled", "Successfully assigned ml/train-3 to gpu-17", Meaning{}},
 		{"Pulled", "", Meaning{}},
 		{"", "", Meaning{}},

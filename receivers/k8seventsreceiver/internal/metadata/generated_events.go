@@ -68,7 +68,7 @@ func (a K8sEvent) GenAiTrainingJobID(v string) { a.attributes.Text("gen_ai.train
 // K8sEventCount sets k8s.event.count: How often the event was seen.
 func (a K8sEvent) K8sEventCount(v int64) { a.attributes.Int("k8s.event.count", v) }
 
-// K8sEventHint sets k8s.event.hint: What it means: pod_evicted, pod_preempted, mount_failure, backoff, oom_killed, node_unhealthy, node_pressure, image_pull_failed, unschedulable, probe_failed, sandbox_failed, device_unavailable, node_recovered, pod_replaced.
+// K8sEventHint sets k8s.event.hint: What it means: pod_evicted, pod_preempted, mount_failure, backoff, oom_killed, node_unhealthy, node_pressure, image_pull_failed, unschedulable, probe_failed, sandbox_failed, device_unavailable, node_recovered, pod_replaced, pod_scheduled, pod_started.
 func (a K8sEvent) K8sEventHint(v string) { a.attributes.Str("k8s.event.hint", v) }
 
 // K8sEventMessage sets k8s.event.message: Text of the event, at most 1 KiB.
