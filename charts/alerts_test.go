@@ -135,7 +135,7 @@ func TestDashboardsUseMetricsThatExist(t *testing.T) {
 // jobPatterns are those whose verdict is no word about hardware.
 var jobPatterns = []string{
 	"checkpoint_stall", "crash_loop", "cuda_oom", "dataloader_hang", "fuse_stall", "host_oom_kill", "library_crash", "nccl_bootstrap_timeout",
-	"nccl_hang", "nccl_socket_stall", "node_pressure", "pod_evicted", "rank_exit", "straggler",
+	"nccl_hang", "nccl_socket_stall", "node_pressure", "pod_evicted", "pod_not_starting", "rank_exit", "straggler",
 }
 
 // TestEveryPatternHasItsAlert: each pattern is hardware or not, and the alerts have it so.

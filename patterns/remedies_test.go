@@ -188,6 +188,8 @@ func remedies() []remedy {
 			of: map[string]string{"fuse.device": "device"}, more: map[string]any{"fuse.stall.end_reason": "unmounted"}},
 		{name: "another pod in the place of the evicted one", ends: []string{"pod_evicted"}, event: "k8s.event", node: true,
 			of: map[string]string{"k8s.node.name": "node", "k8s.pod.uid": "pod"}, more: map[string]any{"k8s.event.hint": "pod_replaced", "k8s.event.message": "pod ml/train-9 was scheduled in its place"}},
+		{name: "a container of the pod runs", ends: []string{"pod_not_starting"}, event: "k8s.event", node: true, needs: "image",
+			of: map[string]string{"k8s.node.name": "node", "k8s.pod.uid": "pod", "gen_ai.training.job_id": "job"}, more: map[string]any{"k8s.event.hint": "pod_started", "k8s.event.message": "pod ml/llama-7 has started"}, each: map[string]string{"pod_not_starting": "k8s.pod.uid"}},
 		{name: "the node is not short of it any more", ends: []string{"node_pressure"}, event: "k8s.event", node: true,
 			of: map[string]string{"k8s.node.name": "node", "k8s.node.pressure": "pressure"}, more: map[string]any{"k8s.event.hint": "node_recovered"}, each: map[string]string{"node_pressure": "k8s.node.pressure"}},
 		{name: "the node is ready again", ends: []string{"node_pressure"}, event: "k8s.event", node: true, needs: "unhealthy",

@@ -31,7 +31,7 @@ func TestFewPatternsAreCertainOfAClaim(t *testing.T) {
 	}
 	slices.Sort(claimed)
 	slices.Sort(foreign)
-	require.Equal(t, []string{"cuda_oom", "dataloader_hang", "nccl_hang", "node_pressure", "pod_evicted", "silent_data_corruption", "straggler"}, claimed)
+	require.Equal(t, []string{"cuda_oom", "dataloader_hang", "nccl_hang", "node_pressure", "pod_evicted", "pod_not_starting", "silent_data_corruption", "straggler"}, claimed)
 	require.Equal(t, []string{"silent_data_corruption", "straggler"}, foreign)
 }
 

@@ -35,7 +35,7 @@ func TestWhatNobodyFeedsIsNotFull(t *testing.T) {
 	}
 	for name, source := range map[string]string{
 		"nvlink_degradation":     "NVML or DCGM",
-		"silent_data_corruption": "training code", "pod_evicted": "Kubernetes", "node_pressure": "Kubernetes",
+		"silent_data_corruption": "training code", "pod_evicted": "Kubernetes", "node_pressure": "Kubernetes", "pod_not_starting": "Kubernetes",
 	} {
 		require.Equal(t, Blind, alone[name], name)
 		require.Contains(t, awaits[name], source)
