@@ -164,6 +164,8 @@ type remedy struct {
 	alone  bool          // told of another device of the machine it ends nothing
 	node   bool          // the records name the machine as a node of Kubernetes
 	needs  string        // evidence without which it is no remedy
+
+	anywhere bool // it is done to a thing that is one and the same on each machine
 }
 
 func remedies() []remedy {
@@ -188,7 +190,7 @@ func remedies() []remedy {
 			of: map[string]string{"fuse.device": "device"}, more: map[string]any{"fuse.stall.end_reason": "unmounted"}},
 		{name: "another pod in the place of the evicted one", ends: []string{"pod_evicted"}, event: "k8s.event", node: true,
 			of: map[string]string{"k8s.node.name": "node", "k8s.pod.uid": "pod"}, more: map[string]any{"k8s.event.hint": "pod_replaced", "k8s.event.message": "pod ml/train-9 was scheduled in its place"}},
-		{name: "a container of the pod runs", ends: []string{"pod_not_starting"}, event: "k8s.event", node: true, needs: "image",
+		{name: "a container of the pod runs", ends: []string{"pod_not_starting"}, event: "k8s.event", node: true, alone: true, anywhere: true, needs: "image",
 			of: map[string]string{"k8s.node.name": "node", "k8s.pod.uid": "pod", "gen_ai.training.job_id": "job"}, more: map[string]any{"k8s.event.hint": "pod_started", "k8s.event.message": "pod ml/llama-7 has started"}, each: map[string]string{"pod_not_starting": "k8s.pod.uid"}},
 		{name: "the node is not short of it any more", ends: []string{"node_pressure"}, event: "k8s.event", node: true,
 			of: map[string]string{"k8s.node.name": "node", "k8s.node.pressure": "pressure"}, more: map[string]any{"k8s.event.hint": "node_recovered"}, each: map[string]string{"node_pressure": "k8s.node.pressure"}},
@@ -249,11 +251,15 @@ func (m *remedy) toEach(pattern string, records []story.Record, r *story.Record)
 
 // elsewhere are the records of the remedy, done to another machine, and to another device of this one.
 func (m *remedy) elsewhere(r *story.Record) map[string]story.Record {
-	others := map[string]story.Record{"machine": m.is("another", r.Attributes, r.At)}
-	if m.node {
+	others := map[string]story.Record{}
+	switch {
+	case m.anywhere:
+	case m.node:
 		attributes := maps.Clone(r.Attributes)
 		attributes["k8s.node.name"] = "another"
 		others["machine"] = m.is("another", attributes, r.At)
+	default:
+		others["machine"] = m.is("another", r.Attributes, r.At)
 	}
 	if m.alone {
 		attributes := maps.Clone(r.Attributes)
