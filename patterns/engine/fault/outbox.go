@@ -56,6 +56,9 @@ func (s *Set) emit(f *Fault) {
 	if f.untold() || f.holdBack() {
 		return
 	}
+	if f.endedUntold() { // nobody is called for what is over
+		s.give(f.open(), c)
+	}
 	v := f.report()
 	text, err := json.Marshal(v)
 	if err != nil { // a verdict is plain data: this cannot happen
@@ -77,6 +80,11 @@ func (s *Set) emit(f *Fault) {
 		return
 	}
 	c.emitted, c.told = hash, told
+	s.give(v, c)
+}
+
+// give puts the next revision of a verdict into the outbox.
+func (s *Set) give(v verdict.Verdict, c *conclusion) {
 	c.revision++
 	v.Revision = c.revision
 	if len(s.out.verdicts) >= s.opts.Queue {
