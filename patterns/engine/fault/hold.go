@@ -8,10 +8,10 @@ import (
 )
 
 // holdBack lets a verdict that was never told wait for what may say that it is another, and
-// reports whether it waits. Where it ends meanwhile, what it ended with may still be told: the death of what it had held up.
+// reports whether it waits.
 func (f *Fault) holdBack() bool {
 	v, until := f.verdict, int64(0)
-	if v.revision > 0 || f.dead {
+	if v.revision > 0 || v.resolved != 0 || f.dead {
 		return false
 	}
 	for i := range f.rule.HoldBack {
@@ -19,7 +19,7 @@ func (f *Fault) holdBack() bool {
 		w := f.rule.watch(h.Evidence)
 		first := f.first(w, v.best.trust)
 		if first != nil && f.saw(w) && !slices.ContainsFunc(h.Unless, func(name string) bool { return f.saw(f.rule.watch(name)) }) {
-			until = max(until, max(first.Time, v.resolved)+int64(h.For))
+			until = max(until, first.Time+int64(h.For))
 		}
 	}
 	if until <= f.set.time.Now() {
