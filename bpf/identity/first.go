@@ -14,8 +14,8 @@ const firstEnding = time.Second
 // maxBehind is how many ends wait; beyond it the oldest does not.
 const maxBehind = 1024
 
-// behindFirst are ends that wait for that of the first process of their container, oldest first.
-type behindFirst []struct {
+// heldEnd is an end that waits for that of the first process of its container.
+type heldEnd struct {
 	event
 	due uint64 // boot clock
 }
@@ -42,16 +42,13 @@ func (t *Tracker) waitsForFirst(e *event) bool {
 	}
 	held := *e
 	held.environ = nil // it refers to the ring
-	t.behind = append(t.behind, struct {
-		event
-		due uint64
-	}{held, bootNow() + uint64(firstEnding)})
+	t.behind = append(t.behind, heldEnd{held, bootNow() + uint64(firstEnding)})
 	return true
 }
 
 // firstEnded handles the ends that have waited for that of this process.
 func (t *Tracker) firstEnded(pid uint32, startNS uint64) {
-	ready := behindFirst{}
+	var ready []heldEnd
 	stay := t.behind[:0]
 	for _, one := range t.behind {
 		if s, _ := one.signals.ending(one.signal(), one.timeNS); s.pid == pid && s.startNS == startNS {

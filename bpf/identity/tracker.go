@@ -58,9 +58,9 @@ type Tracker struct {
 	healing     time.Duration // see the constant
 	healedDrops uint64
 	lastScan    time.Time
-	behind      behindFirst
-	late        bool   // what is handled happened while nobody looked
-	since       uint64 // boot clock: what was before has been handled, as late
+	behind      []heldEnd // oldest first
+	late        bool      // what is handled happened while nobody looked
+	since       uint64    // boot clock: what was before has been handled, as late
 
 	speakers speakers
 

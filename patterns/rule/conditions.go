@@ -63,7 +63,7 @@ func (d *decoder) conditions() value {
 			if !isName(key.Value) {
 				d.fail(key, "%q is no name of a condition: use lower-case letters, digits and _", key.Value)
 			}
-			if d.parameterCalled(key.Value) != nil {
+			if d.values.called(key.Value) != nil {
 				d.fail(key, "%q is a parameter: give the condition another name", key.Value)
 			}
 			if known := d.conditionCalled(key.Value); known != nil && known.doc != "" {

@@ -195,9 +195,5 @@ func others(r *Rule, name string) []string {
 }
 
 func evidenceNames(evidence []Evidence) []string {
-	names := make([]string, 0, len(evidence))
-	for i := range evidence {
-		names = append(names, evidence[i].Name)
-	}
-	return names
+	return namesOf(evidence, func(e Evidence) string { return e.Name })
 }

@@ -60,12 +60,22 @@ func (v Values) Integer(name string) int { return int(v.Number(name)) }
 
 // Number returns a parameter; 0 for one that is not there.
 func (v Values) Number(name string) float64 {
-	for i := range v {
-		if v[i].Name == name {
-			return v[i].number
-		}
+	if p := v.called(name); p != nil {
+		return p.number
 	}
 	return 0
+}
+
+// called finds a parameter by name, nil for none.
+func (v Values) called(name string) *Parameter {
+	if i := slices.IndexFunc(v, func(p Parameter) bool { return p.Name == name }); i >= 0 {
+		return &v[i]
+	}
+	return nil
+}
+
+func (v Values) names() []string {
+	return namesOf(v, func(p Parameter) string { return p.Name })
 }
 
 // Of returns the parameters that a processor judges by, with the values of its
@@ -187,16 +197,12 @@ func (d *decoder) parameter(p *Parameter) value {
 func (r *Rule) apply(s Settings) (errs []error) {
 	for _, name := range slices.Sorted(maps.Keys(s.Values)) {
 		text := s.Values[name]
-		i := slices.IndexFunc(r.Parameters, func(p Parameter) bool { return p.Name == name })
-		if i < 0 {
-			names := []string{"enabled"}
-			for _, p := range r.Parameters {
-				names = append(names, p.Name)
-			}
+		p := r.Parameters.called(name)
+		if p == nil {
+			names := append([]string{"enabled"}, r.Parameters.names()...)
 			errs = append(errs, fmt.Errorf("%s::%s: %s has no parameter %q: %s", s.Source, name, r.Name, name, suggest(name, names)))
 			continue
 		}
-		p := &r.Parameters[i]
 		if p.broken {
 			continue
 		}
@@ -247,7 +253,7 @@ func (d *decoder) fill(n *yaml.Node, text string, in place) (filled string, whol
 // standsFor returns what a name stands for in text at n.
 func (d *decoder) standsFor(n *yaml.Node, name string, in place) (text string, ok bool) {
 	d.used[name] = true
-	if p := d.parameterCalled(name); p != nil {
+	if p := d.values.called(name); p != nil {
 		if in != inText && p.Type == DurationParameter {
 			return strconv.FormatInt(int64(p.number), 10), !p.broken
 		}
@@ -259,20 +265,12 @@ func (d *decoder) standsFor(n *yaml.Node, name string, in place) (text string, o
 		}
 		return "(" + c.text + ")", !c.broken && in == inCondition
 	}
-	what, names := "parameter", namesOf(d.values, func(p Parameter) string { return p.Name })
+	what, names := "parameter", d.values.names()
 	if in == inCondition {
 		what, names = "parameter or condition", append(names, namesOf(d.named, func(c named) string { return c.name })...)
 	}
 	d.fail(n, "there is no %s %q: %s (a dollar sign is $$)", what, name, suggest(name, names))
 	return "", false
-}
-
-// parameterCalled finds a parameter by name, nil for none.
-func (d *decoder) parameterCalled(name string) *Parameter {
-	if i := slices.IndexFunc(d.values, func(p Parameter) bool { return p.Name == name }); i >= 0 {
-		return &d.values[i]
-	}
-	return nil
 }
 
 // checkParameters fails for parameters that decide nothing.

@@ -47,10 +47,7 @@ func (f *failing) take(o *occurrence, at place) (ended []rememberedPod) {
 		return p.Namespace == o.namespace && inPlace && p.endedBy(o)
 	})
 	for _, one := range taken {
-		same := func(p *rememberedPod) bool {
-			return p.Namespace == one.Namespace && p.Name == one.Name && p.UID == one.UID
-		}
-		if !slices.ContainsFunc(ended, func(p rememberedPod) bool { return same(&p) }) && (o.reason == scheduled || !f.has(same)) {
+		if !slices.ContainsFunc(ended, func(p rememberedPod) bool { return p.samePod(&one) }) && (o.reason == scheduled || !f.has(one.samePod)) {
 			ended = append(ended, one)
 		}
 	}

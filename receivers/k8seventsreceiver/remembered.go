@@ -38,7 +38,11 @@ func remember(o *occurrence, at place, now time.Time) rememberedPod {
 
 // is reports whether both are the same trouble of one pod.
 func (p *rememberedPod) is(other *rememberedPod) bool {
-	return p.Namespace == other.Namespace && p.Name == other.Name && p.UID == other.UID && p.Hint == other.Hint && p.Part == other.Part
+	return p.samePod(other) && p.Hint == other.Hint && p.Part == other.Part
+}
+
+func (p *rememberedPod) samePod(other *rememberedPod) bool {
+	return p.Namespace == other.Namespace && p.Name == other.Name && p.UID == other.UID
 }
 
 // end makes of the event that ended its trouble what is told of it.

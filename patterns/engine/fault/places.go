@@ -41,20 +41,25 @@ func (r *Rule) eachLink(visit func(*explanation, incident.Role)) {
 	}
 }
 
+// linkEnd is one side of one explanation.
+type linkEnd struct {
+	link *incident.Link
+	role incident.Role
+}
+
 // savePlaces returns where the evidence that the cap took has f in the graph. What a mark names it
 // names on each side of each explanation.
 func (f *Fault) savePlaces() []SavedPlaces {
-	type end struct {
-		link *incident.Link
-		role incident.Role
-	}
-	values := map[end][]string{}
+	values := map[linkEnd][]string{}
 	f.verdict.node.Past(func(l *incident.Link, of string, role incident.Role) {
-		values[end{l, role}] = append(values[end{l, role}], of)
+		values[linkEnd{l, role}] = append(values[linkEnd{l, role}], of)
 	})
+	if len(values) == 0 {
+		return nil
+	}
 	var all []SavedPlaces
 	f.rule.eachLink(func(x *explanation, role incident.Role) {
-		here := values[end{x.link, role}]
+		here := values[linkEnd{x.link, role}]
 		if len(here) == 0 {
 			return
 		}
@@ -75,6 +80,15 @@ func (f *Fault) savePlaces() []SavedPlaces {
 // restorePlaces enters f where it was. The graph keeps so many places and no more: each kind of values
 // gets its turn.
 func (f *Fault) restorePlaces(saved []SavedPlaces) {
+	meets := make([][]linkEnd, len(saved))
+	f.rule.eachLink(func(x *explanation, role incident.Role) {
+		shares := f.rule.shares(x)
+		for i := range saved {
+			if shares.compare(&saved[i]) == 0 {
+				meets[i] = append(meets[i], linkEnd{x.link, role})
+			}
+		}
+	})
 	for turn, more := 0, true; more; turn++ {
 		more = false
 		for i := range saved {
@@ -82,11 +96,9 @@ func (f *Fault) restorePlaces(saved []SavedPlaces) {
 				continue
 			}
 			more = true
-			f.rule.eachLink(func(x *explanation, role incident.Role) {
-				if shares := f.rule.shares(x); shares.compare(&saved[i]) == 0 {
-					f.set.graph.Return(f.verdict.node, x.link, saved[i].Values[turn], role)
-				}
-			})
+			for _, at := range meets[i] {
+				f.set.graph.Return(f.verdict.node, at.link, saved[i].Values[turn], at.role)
+			}
 		}
 	}
 }
