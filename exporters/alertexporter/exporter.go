@@ -27,11 +27,9 @@ import (
 
 // What became of a verdict, as metadata.yaml lists it.
 const (
-	outcomeAside     = "aside"
 	outcomeCrowded   = "crowded"
 	outcomeDrill     = "drill"
 	outcomeEnded     = "ended"
-	outcomeInvalid   = "invalid"
 	outcomeMild      = "mild"
 	outcomeNotOpen   = "not_open"
 	outcomeOutdated  = "outdated"
@@ -70,9 +68,8 @@ func newAlerts(config *Config, set exporter.Settings, now func() time.Time) (*al
 	}
 	a := &alerts{config: config, set: set, now: now, telemetry: telemetry, book: newBook(), ends: map[string]told{}, warned: map[string]bool{}, end: func() {}}
 	a.turns.Apply, a.turns.Count, a.turns.Now = a.settle, a.count, now
-	a.turns.Invalid = func() { a.count(context.Background(), outcomeInvalid) }
 	a.turns.Wait = func(err error) { set.Logger.Warn("alerts wait until they are taken", zap.Error(err)) }
-	a.turns.Refuse = func(err error) { a.warn(outcomeAside, err) }
+	a.turns.Refuse = func(err error) { a.warn(verdicts.OutcomeAside, err) }
 	return a, nil
 }
 

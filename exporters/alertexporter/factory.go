@@ -5,12 +5,10 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/tracecoreai/tracecore/exporters/alertexporter/internal/metadata"
-	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 )
 
 // NewFactory makes the factory of the alert exporter.
@@ -24,14 +22,9 @@ func createLogs(ctx context.Context, set exporter.Settings, cfg component.Config
 	if err != nil {
 		return nil, err
 	}
-	queued, err := exporterhelper.NewLogs(ctx, set, cfg, a.consume,
-		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}),
+	return a.turns.Exporter(ctx, set, cfg, a.consume,
 		exporterhelper.WithTimeout(exporterhelper.TimeoutConfig{Timeout: 0}), // the client has one for each request
 		exporterhelper.WithQueue(config.QueueConfig), exporterhelper.WithRetry(config.RetryConfig),
 		exporterhelper.WithStart(a.start), exporterhelper.WithShutdown(a.shutdown),
 	)
-	if err != nil {
-		return nil, err
-	}
-	return &verdicts.Only{Logs: queued, Invalid: func(ctx context.Context) { a.count(ctx, outcomeInvalid) }, Waits: a.turns.Waits}, nil
 }

@@ -25,9 +25,7 @@ import (
 // What became of a verdict, as metadata.yaml lists it.
 const (
 	outcomeApplied   = "applied"
-	outcomeAside     = "aside"
 	outcomeHeldBack  = "held_back"
-	outcomeInvalid   = "invalid"
 	outcomeNoNode    = "no_node"
 	outcomeNotProven = "not_proven"
 	outcomeObserved  = "observed"
@@ -69,9 +67,8 @@ func newNodes(config *Config, set exporter.Settings, connect func(*Config) (api,
 		known: nodeguard.NewMemory(nodeguard.MostKnown), kept: map[string]bool{}, warned: map[string]bool{}, end: func() {},
 	}
 	n.turns.Apply, n.turns.Count, n.turns.Now = n.settle, n.countVerdict, now
-	n.turns.Invalid = func() { n.countVerdict(context.Background(), outcomeInvalid) }
 	n.turns.Wait = func(err error) { n.logger.Warn("verdicts wait until the API server takes them", zap.Error(err)) }
-	n.turns.Refuse = func(err error) { n.warn(outcomeAside, err) }
+	n.turns.Refuse = func(err error) { n.warn(verdicts.OutcomeAside, err) }
 	return n, nil
 }
 

@@ -5,11 +5,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
-	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/exporters/k8snodeexporter/internal/metadata"
 )
 
@@ -24,15 +22,10 @@ func newFactory(connect func(*Config) (api, error)) exporter.Factory {
 		if err != nil {
 			return nil, err
 		}
-		queued, err := exporterhelper.NewLogs(ctx, set, cfg, n.consume,
-			exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}),
+		return n.turns.Exporter(ctx, set, cfg, n.consume,
 			exporterhelper.WithTimeout(config.TimeoutConfig), exporterhelper.WithQueue(config.QueueConfig), exporterhelper.WithRetry(config.RetryConfig),
 			exporterhelper.WithStart(n.start), exporterhelper.WithShutdown(n.shutdown),
 		)
-		if err != nil {
-			return nil, err
-		}
-		return &verdicts.Only{Logs: queued, Invalid: func(ctx context.Context) { n.countVerdict(ctx, outcomeInvalid) }, Waits: n.turns.Waits}, nil
 	}
 	return exporter.NewFactory(metadata.Type, createDefaultConfig, exporter.WithLogs(create, metadata.LogsStability))
 }

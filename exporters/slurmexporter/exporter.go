@@ -26,9 +26,7 @@ import (
 // What became of a verdict, as metadata.yaml lists it.
 const (
 	outcomeApplied      = "applied"
-	outcomeAside        = "aside"
 	outcomeHeldBack     = "held_back"
-	outcomeInvalid      = "invalid"
 	outcomeNoNode       = "no_node"
 	outcomeNotProven    = "not_proven"
 	outcomeObserved     = "observed"
@@ -67,9 +65,8 @@ func newDrains(config *Config, set exporter.Settings, now func() time.Time) (*dr
 		book: newBook(), known: nodeguard.NewMemory(nodeguard.MostKnown), warned: map[string]bool{}, end: func() {},
 	}
 	d.turns.Apply, d.turns.Count, d.turns.Now = d.settle, d.count, now
-	d.turns.Invalid = func() { d.count(context.Background(), outcomeInvalid) }
 	d.turns.Wait = func(err error) { d.logger.Warn("verdicts wait until Slurm takes them", zap.Error(err)) }
-	d.turns.Refuse = func(err error) { d.warn(outcomeAside, err) }
+	d.turns.Refuse = func(err error) { d.warn(verdicts.OutcomeAside, err) }
 	return d, nil
 }
 

@@ -5,11 +5,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
-	"github.com/tracecoreai/tracecore/exporters/internal/verdicts"
 	"github.com/tracecoreai/tracecore/exporters/slurmexporter/internal/metadata"
 )
 
@@ -24,13 +22,8 @@ func createLogs(ctx context.Context, set exporter.Settings, cfg component.Config
 	if err != nil {
 		return nil, err
 	}
-	queued, err := exporterhelper.NewLogs(ctx, set, cfg, d.consume,
-		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}),
+	return d.turns.Exporter(ctx, set, cfg, d.consume,
 		exporterhelper.WithTimeout(config.TimeoutConfig), exporterhelper.WithQueue(config.QueueConfig), exporterhelper.WithRetry(config.RetryConfig),
 		exporterhelper.WithStart(d.start), exporterhelper.WithShutdown(d.shutdown),
 	)
-	if err != nil {
-		return nil, err
-	}
-	return &verdicts.Only{Logs: queued, Invalid: func(ctx context.Context) { d.count(ctx, outcomeInvalid) }, Waits: d.turns.Waits}, nil
 }

@@ -3,14 +3,48 @@ package verdicts
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/internal/keeper"
 )
+
+// Exporter makes an exporter of verdicts whose queue hands them to consume. The options say its
+// queue, its attempts, its start and its shutdown.
+func (t *Turns) Exporter(ctx context.Context, set exporter.Settings, config component.Config, consume consumer.ConsumeLogsFunc, options ...exporterhelper.Option) (exporter.Logs, error) {
+	options = append(options, exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}))
+	queued, err := exporterhelper.NewLogs(ctx, set, config, consume, options...)
+	if err != nil {
+		return nil, err
+	}
+	return &only{queued, t}, nil
+}
+
+// only lets nothing but verdicts into the queue of an exporter, and while its receiver is away
+// none that is told again: they would fill the queue, and are told again when it is back.
+type only struct {
+	exporter.Logs
+	turns *Turns
+}
+
+// ConsumeLogs implements consumer.Logs.
+func (o *only) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
+	all := o.turns.read(ctx, ld)
+	if o.turns.Waits() {
+		all = slices.DeleteFunc(all, func(f Found) bool { return f.Repeated })
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return o.Logs.ConsumeLogs(ctx, Write(all))
+}
 
 // QueueProblems are the settings of a queue with which an exporter whose receiver is away
 // holds up all others, or takes verdicts out of their order.

@@ -36,11 +36,15 @@ const (
 	stillTried = 10 * time.Minute
 )
 
+// What became of a verdict that an exporter did not apply, as the metadata.yaml of each lists it.
 const (
-	nameAside    = "aside" // of the storage
-	outcomeAside = "aside"
-	outcomeGone  = "refused"
+	OutcomeAside   = "aside"   // it was refused alone, and is tried again
+	OutcomeInvalid = "invalid" // its record claims to be a verdict and cannot be used
+	outcomeGone    = "refused" // it was given up
 )
+
+// nameAside is what the storage of the verdicts that were set aside is called.
+const nameAside = "aside"
 
 // Turns applies the verdicts of an exporter, one after the other. While the receiver is away
 // they wait in their order. A verdict that it refuses alone is set aside, holds up nobody, and
@@ -51,13 +55,12 @@ type Turns struct {
 	// Apply does what a verdict asks for, and counts it. Its error is worth another attempt;
 	// Alone marks that of this verdict alone. It calls Took for each request that was taken.
 	Apply func(context.Context, *Found) error
-	// Count counts a verdict that was set aside, or given up (refused).
+	// Count counts a verdict that was set aside, given up (refused) or is invalid. It may be
+	// called at any time.
 	Count func(ctx context.Context, outcome string)
 	// Wait hears why verdicts wait, once for each outage, and Refuse of each set aside.
 	Wait, Refuse func(error)
-	// Invalid is called as Read calls it.
-	Invalid func()
-	Now     func() time.Time
+	Now          func() time.Time
 
 	began  time.Time
 	failed atomic.Pointer[time.Time] // when the last attempt was in vain; nil: it was not
@@ -114,13 +117,18 @@ func (t *Turns) Load(ctx context.Context, client storage.Client) error {
 	return walker.Walk(ctx, func(id string, text []byte) ([]*storage.Operation, error) {
 		ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(text)
 		if err == nil && len(t.aside) < mostAside {
-			if all := Read(ld, t.Invalid); len(all) == 1 && all[0].ID == id {
+			if all := t.read(ctx, ld); len(all) == 1 && all[0].ID == id {
 				t.hold(&all[0])
 				return nil, nil
 			}
 		}
 		return []*storage.Operation{storage.DeleteOperation(id)}, nil
 	})
+}
+
+// read reads the verdicts among ld and counts what claims to be one and cannot be used.
+func (t *Turns) read(ctx context.Context, ld plog.Logs) []Found {
+	return Read(ld, func() { t.Count(ctx, OutcomeInvalid) })
 }
 
 // Close closes the storage.
@@ -134,7 +142,7 @@ func (t *Turns) Close(ctx context.Context) error {
 // Consume applies the verdicts of ld in their order, until the receiver is away. That one and
 // those behind it are the error's, for the next attempt.
 func (t *Turns) Consume(ctx context.Context, ld plog.Logs) error {
-	all := Read(ld, t.Invalid)
+	all := t.read(ctx, ld)
 	for i := range all {
 		if err := t.take(ctx, &all[i]); err != nil {
 			t.wait(err)
@@ -148,7 +156,7 @@ func (t *Turns) Consume(ctx context.Context, ld plog.Logs) error {
 func (t *Turns) take(ctx context.Context, f *Found) error {
 	before := t.aside[f.ID]
 	if before != nil && (f.Repeated || f.Revision < before.Value.Revision) {
-		t.Count(ctx, outcomeAside) // what waits says it
+		t.Count(ctx, OutcomeAside) // what waits says it
 		return nil
 	}
 	err := t.Apply(ctx, f)
@@ -174,7 +182,7 @@ func (t *Turns) take(ctx context.Context, f *Found) error {
 }
 
 func (t *Turns) setAside(ctx context.Context, f *Found, err error) {
-	t.Count(ctx, outcomeAside)
+	t.Count(ctx, OutcomeAside)
 	t.Refuse(err)
 	t.hold(f)
 	t.keep(ctx, f)

@@ -73,7 +73,7 @@ func begin(t *testing.T, on storage.Client) *receiver {
 		return err
 	}
 	r.Count = func(_ context.Context, outcome string) { r.counted[outcome]++ }
-	r.Wait, r.Refuse, r.Invalid = func(error) { r.waits++ }, func(error) {}, func() {}
+	r.Wait, r.Refuse = func(error) { r.waits++ }, func(error) {}
 	r.Now = func() time.Time { return r.clock }
 	require.NoError(t, r.Load(t.Context(), on))
 	return r

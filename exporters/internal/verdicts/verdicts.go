@@ -3,13 +3,10 @@
 package verdicts
 
 import (
-	"context"
 	"errors"
-	"slices"
 	"strings"
 	"unicode"
 
-	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
@@ -101,24 +98,4 @@ func Name(pattern string) string {
 		up = false
 	}
 	return out.String()[:min(out.Len(), 128)]
-}
-
-// Only lets nothing but verdicts into the queue of an exporter, and while its receiver is away
-// none that is told again: they would fill the queue, and are told again when it is back.
-type Only struct {
-	exporter.Logs
-	Invalid func(context.Context)
-	Waits   func() bool
-}
-
-// ConsumeLogs implements consumer.Logs.
-func (o *Only) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
-	all := Read(ld, func() { o.Invalid(ctx) })
-	if o.Waits() {
-		all = slices.DeleteFunc(all, func(f Found) bool { return f.Repeated })
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	return o.Logs.ConsumeLogs(ctx, Write(all))
 }

@@ -69,18 +69,19 @@ type sink struct {
 }
 
 func TestNothingButVerdictsEntersAQueue(t *testing.T) {
-	next, invalid, away := &sink{}, 0, false
-	only := &Only{Logs: next, Invalid: func(context.Context) { invalid++ }, Waits: func() bool { return away }}
+	next, counted := &sink{}, map[string]int{}
+	turns := &Turns{Count: func(_ context.Context, outcome string) { counted[outcome]++ }, Wait: func(error) {}, Now: time.Now}
+	only := &only{next, turns}
 	require.NoError(t, only.ConsumeLogs(t.Context(), records(lost(), func(r plog.LogRecord) { r.Attributes().PutStr(verdict.AttrJSON, "{") })))
 	require.Empty(t, next.AllLogs())
-	require.Equal(t, 1, invalid)
+	require.Equal(t, map[string]int{OutcomeInvalid: 1}, counted)
 	require.NoError(t, only.ConsumeLogs(t.Context(), records(lost(), func(plog.LogRecord) {})))
 	require.Equal(t, 1, next.LogRecordCount(), "without the ordinary line")
 
 	again := records(lost(), func(r plog.LogRecord) { r.Attributes().PutBool(verdict.AttrRepeated, true) })
 	require.NoError(t, only.ConsumeLogs(t.Context(), again))
 	require.Equal(t, 2, next.LogRecordCount())
-	away = true
+	turns.wait(errAway)
 	require.NoError(t, only.ConsumeLogs(t.Context(), again))
 	require.NoError(t, only.ConsumeLogs(t.Context(), records(lost(), func(plog.LogRecord) {})))
 	require.Equal(t, 3, next.LogRecordCount(), "what says nothing new fills no queue whose receiver is away")
