@@ -35,7 +35,6 @@ const (
 // asking is how a command asks a running tracecore.
 type asking struct {
 	address, socket, format string
-	since, job, node        string
 }
 
 func (a *asking) flags(cmd *cobra.Command) {
@@ -53,13 +52,6 @@ func (a *asking) formatFlag(cmd *cobra.Command) {
 
 func (a *asking) socketFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.socket, "socket", "", "Unix socket of the history (default: history/history.sock in the state folder)")
-}
-
-func (a *asking) filters(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&a.since, "since", "", "not what was over before: 90m, 12h, 7d, or 2026-12-01T08:00:00Z")
-	flags.StringVar(&a.job, "job", "", "only this job")
-	flags.StringVar(&a.node, "node", "", "only this host or Kubernetes node")
 }
 
 // formats are those of an answer.

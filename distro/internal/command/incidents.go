@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,41 +24,25 @@ func newIncidents() *cobra.Command {
 	return cmd
 }
 
-// kept says how a command ends that asks a history.
-const kept = "Exit codes: 0 answered, also where nothing matches; 2 wrong usage; 1 there is no answer: tracecore is not reachable, or what\n" +
-	"was asked for is not there."
-
 func newIncidentsList(use string) *cobra.Command {
-	var a asking
-	var open bool
-	var limit int
+	var l listing
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: "Lists what broke: the incidents that a running tracecore has kept",
 		Long: "Asks the tracecore that runs on this machine, or the one at --address, for the incidents that its extension\n" +
 			"history has kept: the newest first. An incident is one fault with what it led to. INCIDENT is its id, or how it begins\n" +
-			"(8 characters or more).\n\n" + kept,
+			"(8 characters or more).\n\n" + listExits,
 		Example: "  tracecore incidents --since 12h --job llm-pretrain\n  tracecore incidents show INCIDENT",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			query, err := a.query()
+			query, err := l.query()
 			if err != nil {
 				return err
 			}
-			if open {
-				query.Set("open", "true")
-			}
-			if limit < 1 || limit > history.MaxLimit {
-				return usage(fmt.Errorf("--limit %d: give a number from 1 to %d", limit, history.MaxLimit))
-			}
-			query.Set("limit", strconv.Itoa(limit))
-			return ask(cmd, &a, "/v1/incidents", query, writeIncidents)
+			return ask(cmd, &l.asking, "/v1/incidents", query, writeIncidents)
 		},
 	}
-	a.flags(cmd)
-	a.filters(cmd)
-	cmd.Flags().BoolVar(&open, "open", false, "only those that are open")
-	cmd.Flags().IntVar(&limit, "limit", history.DefaultLimit, fmt.Sprintf("how many at most, up to %d", history.MaxLimit))
+	l.flags(cmd, "only those that are open")
 	return cmd
 }
 
@@ -74,7 +57,7 @@ func newIncidentsShow() *cobra.Command {
 			if revisions {
 				query.Set("revisions", "true")
 			}
-			return ask(cmd, &a, "/v1/incidents/"+url.PathEscape(args[0]), query, writeIncident)
+			return ask(cmd, &a, incidentPath(args[0]), query, writeIncident)
 		},
 	}
 	a.flags(cmd)
@@ -91,7 +74,7 @@ func newIncidentsAck() *cobra.Command {
 			"and the user of tracecore alone may use: the kernel says who acknowledges. It changes nothing else.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return tell(cmd, &a, "/v1/incidents/"+url.PathEscape(args[0])+"/acknowledgement", map[string]string{"note": note}, writeAcknowledged)
+			return tell(cmd, &a, incidentPath(args[0])+"/acknowledgement", map[string]string{"note": note}, writeAcknowledged)
 		},
 	}
 	a.formatFlag(cmd)
@@ -174,7 +157,7 @@ func writeIncidents(w io.Writer, a *history.Incidents) error {
 		table(&b, "INCIDENT\tSINCE, UTC\tLASTED\tSTATE\tWHERE\tJOB\tWHAT", func(row func(cells ...string)) {
 			for i := range a.Incidents {
 				one := &a.Incidents[i]
-				row(one.ID, one.Onset.UTC().Format("2006-01-02 15:04:05"), verdict.Lasting(one.Lasted(a.At)), one.State(a.At),
+				row(one.ID, one.Onset.UTC().Format(time.DateTime), verdict.Lasting(one.Lasted(a.At)), one.State(a.At),
 					several(one.Nodes), several(one.Jobs), safetext.Clip(one.Headline, 100))
 			}
 		})
@@ -219,7 +202,7 @@ func writeIncident(w io.Writer, a *history.Whole) error {
 		table(&b, "KEPT, UTC\tREVISION\tVERDICT\tSTATE\tSAID", func(row func(cells ...string)) {
 			for i := range a.Revisions {
 				v := &a.Revisions[i].Verdict
-				row(a.Revisions[i].Kept.UTC().Format("2006-01-02 15:04:05.000"), strconv.Itoa(v.Revision), v.ID,
+				row(a.Revisions[i].Kept.UTC().Format(time.DateTime+".000"), strconv.Itoa(v.Revision), v.ID,
 					string(v.Status)+", "+string(v.Confidence), safetext.Clip(v.Headline, 100))
 			}
 		})
@@ -252,21 +235,6 @@ func tell[T any](cmd *cobra.Command, a *asking, path string, body any, table fun
 
 var errNotAnswered = errors.New("is no answer of tracecore")
 
-func (a *asking) query() (url.Values, error) {
-	query := url.Values{}
-	for name, value := range map[string]string{"since": a.since, "job": a.job, "node": a.node} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	if a.since != "" {
-		if _, err := history.ParseSince(a.since, time.Now()); err != nil {
-			return nil, usage(fmt.Errorf("--%w", err))
-		}
-	}
-	return query, nil
-}
-
 // addressOf makes a URL of what was given.
 func addressOf(text string) (*url.URL, error) {
 	if !strings.Contains(text, "://") {
@@ -276,6 +244,6 @@ func addressOf(text string) (*url.URL, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, usage(fmt.Errorf("--address %.100q: give host:port, or a URL of http or https", text))
 	}
-	u.Path = strings.TrimSuffix(cmp.Or(u.Path, ""), "/")
+	u.Path = strings.TrimSuffix(u.Path, "/")
 	return u, nil
 }

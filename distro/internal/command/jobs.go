@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,34 +15,22 @@ import (
 )
 
 func newJobs() *cobra.Command {
-	var a asking
-	var open bool
-	var limit int
+	var l listing
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "Lists the starts of jobs that a running tracecore has seen, with their ranks and how they ended",
 		Long: "Asks the tracecore that runs on this machine, or the one at --address, for the starts of jobs that it has seen:\n" +
-			"the newest first. An agent sees the ranks of its node, a gateway those of all that send to it.\n\n" + kept,
+			"the newest first. An agent sees the ranks of its node, a gateway those of all that send to it.\n\n" + listExits,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			query, err := a.query()
+			query, err := l.query()
 			if err != nil {
 				return err
 			}
-			if open {
-				query.Set("open", "true")
-			}
-			if limit < 1 || limit > history.MaxLimit {
-				return usage(fmt.Errorf("--limit %d: give a number from 1 to %d", limit, history.MaxLimit))
-			}
-			query.Set("limit", strconv.Itoa(limit))
-			return ask(cmd, &a, "/v1/jobs", query, writeJobs)
+			return ask(cmd, &l.asking, "/v1/jobs", query, writeJobs)
 		},
 	}
-	a.flags(cmd)
-	a.filters(cmd)
-	cmd.Flags().BoolVar(&open, "open", false, "only those that go on")
-	cmd.Flags().IntVar(&limit, "limit", history.DefaultLimit, fmt.Sprintf("how many at most, up to %d", history.MaxLimit))
+	l.flags(cmd, "only those that go on")
 	return cmd
 }
 
@@ -63,7 +50,7 @@ func writeJobs(w io.Writer, a *history.Jobs) error {
 		table(&b, "JOB\tSTARTED, UTC\tLASTED\tSTOOD\tSTEP\tOUTCOME\tRANKS\tHOSTS\tFIRST FAILURE\tRUN", func(row func(cells ...string)) {
 			for i := range a.Runs {
 				run := &a.Runs[i]
-				row(nameOf(run, shared), run.Began.UTC().Format("2006-01-02 15:04:05"), went(run, a), stood(run), cmp.Or(run.Steps.PerStep(), "-"), strings.ReplaceAll(run.Outcome, "_", " "),
+				row(nameOf(run, shared), run.Began.UTC().Format(time.DateTime), went(run, a), stood(run), cmp.Or(run.Steps.PerStep(), "-"), strings.ReplaceAll(run.Outcome, "_", " "),
 					ranksSeen(run), several(run.Hosts), firstFailure(run), run.ID)
 			}
 		})

@@ -94,7 +94,7 @@ var plainer = strings.NewReplacer("…", "...", "−", "-", "·", ",")
 func clock(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	if t.Year() != now.Year() || t.YearDay() != now.YearDay() {
-		return t.Format("2006-01-02 15:04:05")
+		return t.Format(time.DateTime)
 	}
 	return t.Format("15:04:05")
 }

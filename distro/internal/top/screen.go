@@ -113,7 +113,7 @@ func (m *Model) draw(c *canvas, p *page, from, y, end int) {
 func (m *Model) title(c *canvas) {
 	at := m.clock().UTC().Format("15:04:05") + " UTC"
 	if m.picture.Recorded {
-		at = "recorded to " + m.moment().UTC().Format("2006-01-02 15:04:05") + " UTC"
+		at = "recorded to " + m.moment().UTC().Format(time.DateTime) + " UTC"
 	}
 	if m.paused {
 		at = "paused " + at
