@@ -630,9 +630,8 @@ func (a *arrivals) finding(event string, g *group, m *member) rule.Finding {
 	}
 	f := rule.Finding{
 		Event: event, ID: fmt.Sprintf("straggler late %q %s %s %d %d", g.Domain, g.Job, g.Comm, m.Rank, m.Since), Time: m.Since, Last: g.Last,
-		Resource: map[string]any{"host.name": m.Where.Host},
 		Attributes: map[string]any{
-			"gen_ai.training.job_id": g.Job, "gen_ai.training.rank": m.Rank, "process.pid": m.Where.PID, "nccl.call.comm": g.Comm,
+			"gen_ai.training.job_id": g.Job, "gen_ai.training.rank": m.Rank, "nccl.call.comm": g.Comm,
 			"straggler.lateness": lateness.String(), "straggler.late": int64(bits.OnesCount64(m.Bits)), "straggler.arrivals": int64(a.samples),
 			"straggler.peers": int64(len(g.Members) - 1),
 		},
@@ -640,18 +639,7 @@ func (a *arrivals) finding(event string, g *group, m *member) rule.Finding {
 	if event == eventInTime {
 		f.Time = g.Last
 	}
-	if g.Domain != "" {
-		f.Attributes[rule.AttributeJobDomain] = g.Domain
-	}
-	if g.Run != "" {
-		f.Attributes[rule.AttributeRun] = g.Run
-	}
-	if m.Where.Node != "" {
-		f.Resource["k8s.node.name"] = m.Where.Node
-	}
-	if m.Where.GPU != "" {
-		f.Attributes["gpu.id"] = m.Where.GPU
-	}
+	m.Where.stamp(&f, g.Domain, g.Run)
 	return f
 }
 

@@ -132,6 +132,22 @@ type place struct {
 	PID  int64  `json:"pid,omitempty"`
 }
 
+// stamp says in a finding where its rank runs, and of which start of whose job it is.
+func (p *place) stamp(f *rule.Finding, domain, run string) {
+	f.Resource = map[string]any{"host.name": p.Host}
+	if p.Node != "" {
+		f.Resource["k8s.node.name"] = p.Node
+	}
+	for name, value := range map[string]string{rule.AttributeJobDomain: domain, rule.AttributeRun: run, "gpu.id": p.GPU} {
+		if value != "" {
+			f.Attributes[name] = value
+		}
+	}
+	if p.PID != 0 {
+		f.Attributes["process.pid"] = p.PID
+	}
+}
+
 // rank is one that is behind.
 type rank struct {
 	Since  int64   `json:"since"`
@@ -377,7 +393,6 @@ func median(values []float64) float64 {
 func (j *job) finding(event string, who int64, r *rank, s *step) rule.Finding {
 	f := rule.Finding{
 		Event: event, ID: fmt.Sprintf("straggler %q %s %d %d", j.Domain, j.Name, who, r.Since), Time: r.Since, Last: s.Last,
-		Resource: map[string]any{"host.name": r.Where.Host},
 		Attributes: map[string]any{
 			"gen_ai.training.job_id": j.Name, "gen_ai.training.rank": who,
 			"straggler.ratio": fmt.Sprintf("%.1f", r.Ratio), "straggler.peers": int64(len(s.Took) - 1),
@@ -386,21 +401,7 @@ func (j *job) finding(event string, who int64, r *rank, s *step) rule.Finding {
 	if event == eventEnd {
 		f.Time = s.Last
 	}
-	if j.Domain != "" {
-		f.Attributes[rule.AttributeJobDomain] = j.Domain
-	}
-	if j.Run != "" {
-		f.Attributes[rule.AttributeRun] = j.Run
-	}
-	if r.Where.Node != "" {
-		f.Resource["k8s.node.name"] = r.Where.Node
-	}
-	if r.Where.GPU != "" {
-		f.Attributes["gpu.id"] = r.Where.GPU
-	}
-	if r.Where.PID != 0 {
-		f.Attributes["process.pid"] = r.Where.PID
-	}
+	r.Where.stamp(&f, j.Domain, j.Run)
 	return f
 }
 
