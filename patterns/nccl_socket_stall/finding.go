@@ -13,30 +13,30 @@ import (
 // Attributes of findings beside those of identity.
 const (
 	attrKey     = "nccl.wait.job"       // key of the fault: the job, or its host
-	attrGoesOn  = "nccl.wait.goes_on"   // of an end: that the rank which rested works
-	attrHeld    = "nccl.wait.held"      // how it is held up
-	attrKind    = "nccl.wait.kind"      // the same, but of a rank that makes progress, whose stack may say more
-	attrRanks   = "nccl.wait.ranks"     // that wait
-	attrCount   = "nccl.wait.count"     // how many
-	attrShows   = "nccl.wait.shows"     // in plain words
+	attrGoesOn  = "nccl.wait.goes_on"   // of an end: the rank that rested works
+	attrHeld    = "nccl.wait.held"      // how the culprit is held up
+	attrKind    = "nccl.wait.kind"      // the same, absent where the culprit makes progress: its stack may say more
+	attrRanks   = "nccl.wait.ranks"     // the ranks that wait
+	attrCount   = "nccl.wait.count"     // how many wait
+	attrShows   = "nccl.wait.shows"     // what the sockets show, in plain words
 	attrWhy     = "nccl.wait.why"       // what the kernel says of the culprit
 	attrAdvice  = "nccl.wait.advice"    // which remedy fits
 	attrMissing = "nccl.wait.missing"   // what would have made it certain
 	attrAborts  = "nccl.wait.aborts"    // the job, whose ranks may die of this
-	attrCertain = "nccl.wait.certain"   //
+	attrCertain = "nccl.wait.certain"   // whether nobody else can be meant
 	attrPeer    = "nccl.wait.peer"      // the other end, address and port
 	attrPeerAt  = "nccl.wait.peer_at"   // its host
 	attrFar     = "nccl.wait.far_rank"  // its rank
-	attrBehind  = "nccl.wait.behind"    // that a rank which no socket shows may be meant
-	attrOrder   = "nccl.wait.order"     // of a silence, that it began before all others
-	attrWay     = "nccl.wait.way"       // of a path, what the other direction does
+	attrBehind  = "nccl.wait.behind"    // set where the cause may be a rank that no socket shows
+	attrOrder   = "nccl.wait.order"     // of a silence: it began before all others
+	attrWay     = "nccl.wait.way"       // of a path: what the other direction does
 	attrTied    = "nccl.wait.tied"      // ranks that fell silent at once
-	attrPathAt  = "nccl.wait.path_from" // host of the near end, of a path
-	attrChild   = "nccl.wait.child"     // that holds the culprit up
-	attrChildAt = "nccl.wait.child_pid" //
-	attrThread  = "nccl.wait.thread"    // of the culprit, that does not go on
-	attrDevice  = "fuse.device"         // that holds the culprit
-	attrGPU     = "gpu.id"              // of the culprit, when the kernel names it
+	attrPathAt  = "nccl.wait.path_from" // of a path: host of the near end
+	attrChild   = "nccl.wait.child"     // the child that holds the culprit up
+	attrChildAt = "nccl.wait.child_pid" // the pid of that child
+	attrThread  = "nccl.wait.thread"    // the thread of the culprit that does not go on
+	attrDevice  = "fuse.device"         // the mount that holds the culprit up
+	attrGPU     = "gpu.id"              // the GPU of the culprit, where the kernel names it
 	attrUnheard = "nccl.wait.unheard"   // since when the agent of the culprit is silent
 	attrEdges   = "nccl.wait.edges"     // who waits for whom, as verdict.WriteWaits has it
 )
@@ -45,22 +45,51 @@ const (
 func (c *conclusion) finding(g *graph) rule.Finding {
 	p, name := g.procs[c.Culprit], g.j.stalls.Name
 	ranks := c.waiters(g)
-	a := map[string]any{
+	resource, a := map[string]any{}, map[string]any{
 		attrKey: name, attrHeld: c.Held, attrShows: c.Shows, attrCertain: c.Certain,
 		attrRanks: ranks, attrCount: len(ranks), attrWhy: c.why(p), attrAdvice: c.advice(p),
 	}
+	c.putJob(a, g)
+	c.putStandstill(a, g)
+	c.putCulprit(resource, a, g)
+	c.putReason(a, p)
+	c.putPeer(a, g)
+	late := c.Fact != nil && c.Fact.Late
+	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, c.Behind, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], ranks, late)
+	return rule.Finding{Event: eventCulprit, ID: name, Time: c.since(g), Late: late, Resource: resource, Attributes: a}
+}
+
+// putText sets an attribute that is known.
+func putText(to map[string]any, key, value string) {
+	if value != "" {
+		to[key] = value
+	}
+}
+
+// putJob says which start of which job stands still.
+func (c *conclusion) putJob(a map[string]any, g *graph) {
+	putText(a, "gen_ai.training.job_id", g.j.stalls.ID)
+	putText(a, "gen_ai.training.job_domain", g.j.stalls.Domain)
+	putText(a, rule.AttributeRun, g.j.stalls.Run)
+	if c.aborts {
+		a[attrAborts] = cmp.Or(g.j.stalls.ID, g.j.stalls.Name)
+	}
+	if g.drill() {
+		a[rule.AttributeDrill] = true
+	}
+}
+
+// putStandstill says how the job stands, and what is not known of it.
+func (c *conclusion) putStandstill(a map[string]any, g *graph) {
 	if c.Held != heldWorks {
 		a[attrKind] = c.Held
 	}
-	resource := map[string]any{}
-	put := func(to map[string]any, key, value string) {
-		if value != "" {
-			to[key] = value
-		}
+	putText(a, attrMissing, c.Missing)
+	putText(a, attrEdges, g.waits(c))
+	putText(a, attrWay, c.Way)
+	if c.Held == heldPath {
+		putText(a, attrPathAt, g.procs[c.Culprit].Host)
 	}
-	put(a, attrMissing, c.Missing)
-	put(a, attrEdges, g.waits(c))
-	put(a, attrWay, c.Way)
 	if c.Held == heldSilent && c.First == c.Culprit {
 		a[attrOrder] = "fell silent first"
 	}
@@ -70,64 +99,63 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	if len(c.Tied) > 0 {
 		a[attrTied] = numbers(c.Tied)
 	}
-	if c.aborts {
-		a[attrAborts] = cmp.Or(g.j.stalls.ID, name)
-	}
-	put(a, "gen_ai.training.job_id", g.j.stalls.ID)
-	put(a, "gen_ai.training.job_domain", g.j.stalls.Domain)
-	put(a, rule.AttributeRun, g.j.stalls.Run)
-	switch c.Held {
+}
+
+// putCulprit names the process that the others wait for, where there is one.
+func (c *conclusion) putCulprit(resource, a map[string]any, g *graph) {
+	switch p := g.procs[c.Culprit]; c.Held {
 	case heldUnseen, heldMissing, heldTied: // nobody is named
 	case heldDead:
-		put(resource, "host.name", c.Fact.Host)
+		putText(resource, "host.name", c.Fact.Host)
 		a["gen_ai.training.rank"], a["process.pid"] = int64(c.Fact.Rank), c.Fact.Of
 		putStart(a, c.Fact.Started)
-		put(a, rule.AttributeRankRun, c.Fact.Run)
+		putText(a, rule.AttributeRankRun, c.Fact.Run)
 	default:
-		put(resource, "host.name", p.Host)
-		put(resource, "k8s.node.name", p.Node)
-		put(a, "process.executable.name", p.Process)
-		put(a, "k8s.pod.uid", p.Pod)
-		put(a, "k8s.namespace.name", p.Namespace)
-		put(a, "k8s.pod.name", p.PodName)
-		put(a, "k8s.workload", p.Workload)
-		put(a, "container.id", p.Container)
+		putText(resource, "host.name", p.Host)
+		putText(resource, "k8s.node.name", p.Node)
+		putText(a, "process.executable.name", p.Process)
+		putText(a, "k8s.pod.uid", p.Pod)
+		putText(a, "k8s.namespace.name", p.Namespace)
+		putText(a, "k8s.pod.name", p.PodName)
+		putText(a, "k8s.workload", p.Workload)
+		putText(a, "container.id", p.Container)
 		a["process.pid"], a["gen_ai.training.rank"] = p.PID, int64(p.Rank)
 		putStart(a, p.Started)
-		put(a, rule.AttributeRankRun, p.Run)
-		put(a, attrUnheard, g.silence(c.Culprit))
+		putText(a, rule.AttributeRankRun, p.Run)
+		putText(a, attrUnheard, g.silence(c.Culprit))
 	}
-	if g.drill() {
-		a[rule.AttributeDrill] = true
-	}
+}
+
+// putReason names what holds the culprit up: a device, a GPU, a child or a thread.
+func (c *conclusion) putReason(a map[string]any, p *socketstall.Process) {
 	if c.Fact != nil {
-		put(a, attrDevice, c.Fact.Device)
-		put(a, attrGPU, c.Fact.GPU)
-	}
-	if c.Held == heldPath {
-		put(a, attrPathAt, p.Host)
+		putText(a, attrDevice, c.Fact.Device)
+		putText(a, attrGPU, c.Fact.GPU)
 	}
 	if (c.Held == heldSilent || c.Held == heldReading) && c.Fact == nil && p.Doing.Waits() != "" {
-		put(a, attrChild, p.Doing.Child)
+		putText(a, attrChild, p.Doing.Child)
 		a[attrChildAt] = p.Doing.ChildPID
 	}
 	if a[attrAdvice] == adviceThread {
 		a[attrThread] = p.Doing.Thread.TID
 	}
-	if c.Stall != nil && (c.nobody() || c.Held == heldPath || c.Held == heldRefused) {
-		put(a, attrPeer, address(c.Stall.Peer, ""))
-		if far := g.peer(c.Stall); far != "" {
-			put(a, attrPeerAt, g.procs[far].Host)
-			a[attrFar] = int64(g.procs[far].Rank)
-		} else if c.Stall.PeerRank >= 0 {
-			put(a, attrPeerAt, p.Host)
-			a[attrFar] = int64(c.Stall.PeerRank)
-		} else if c.Far >= 0 && (c.Held == heldMissing || c.Held == heldDead) {
-			a[attrFar] = int64(c.Far)
-		}
+}
+
+// putPeer names the other end of the connection that stands, where it is not the culprit itself.
+func (c *conclusion) putPeer(a map[string]any, g *graph) {
+	if c.Stall == nil || !c.nobody() && c.Held != heldPath && c.Held != heldRefused {
+		return
 	}
-	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, c.Behind, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], ranks, c.Fact != nil && c.Fact.Late)
-	return rule.Finding{Event: eventCulprit, ID: name, Time: c.since(g), Late: c.Fact != nil && c.Fact.Late, Resource: resource, Attributes: a}
+	putText(a, attrPeer, address(c.Stall.Peer, ""))
+	if far := g.peer(c.Stall); far != "" {
+		putText(a, attrPeerAt, g.procs[far].Host)
+		a[attrFar] = int64(g.procs[far].Rank)
+	} else if c.Stall.PeerRank >= 0 {
+		putText(a, attrPeerAt, g.procs[c.Culprit].Host)
+		a[attrFar] = int64(c.Stall.PeerRank)
+	} else if c.Far >= 0 && (c.Held == heldMissing || c.Held == heldDead) {
+		a[attrFar] = int64(c.Far)
+	}
 }
 
 // silence is since when the agent of a process is silent, while others see the process stand; "" where it is not.
