@@ -321,8 +321,7 @@ func (s *standings) judgeInit(now int64) (f *Finding, again int64) {
 
 // judgeCalls compares how many collectives each rank has called.
 func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
-	c := s.comm
-	top := int64(0)
+	c, top := s.comm, int64(0)
 	for _, p := range s.places {
 		if p.standing {
 			top = max(top, p.number)
@@ -353,6 +352,13 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		c.even = waiting
 		return s.lacking(ahead, behind, now), 0
 	}
+	return s.judgeBehind(ahead, behind, low, top, now)
+}
+
+// judgeBehind blames the ranks that have made the fewest calls and do not wait themselves: low,
+// where those ahead have made top.
+func (s *standings) judgeBehind(ahead, behind []int, low, top, now int64) (f *Finding, again int64) {
+	c := s.comm
 	culprits := s.where(func(p *place) bool { return p.number == low && !p.waitsItself() && !s.isExcused(p) })
 	if len(culprits) == 0 {
 		culprits = s.where(func(p *place) bool { return p.number == low && !p.waitsItself() })
@@ -377,28 +383,38 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 	f.Operation, f.Elements = inWords(s.what(low, ahead))
 	f.elsewhere = slices.ContainsFunc(culprits, func(rank int) bool { return c.places[rank].left || c.places[rank].caller.elsewhere() })
 	s.blame(f, culprits, s.where(func(p *place) bool { return p.standing && p.number > low }))
-	if waiters := s.where(func(p *place) bool { return p.number <= low && p.waitsItself() }); len(waiters) > 0 {
+	waiters := s.doubtBehind(f, culprits, low)
+	s.doubtOthers(f, others)
+	behind = slices.DeleteFunc(behind, func(rank int) bool {
+		return has(waiters, rank) || s.isExcused(c.places[rank]) || has(others, rank)
+	})
+	s.doubtNumbers(f, culprits, ahead, behind)
+	if does == untold {
+		f.doubt(Likely, doubtDoing)
+	}
+	return f, again
+}
+
+// doubtBehind says who else may be to blame: ranks that are no further and wait, or are in another
+// collective, and culprits in their backward pass. It returns those that wait.
+func (s *standings) doubtBehind(f *Finding, culprits []int, low int64) (waiters []int) {
+	waiters = s.where(func(p *place) bool { return p.number <= low && p.waitsItself() })
+	if len(waiters) > 0 {
 		of, local := s.ranksOf(waiters)
 		if !local && !f.Local {
 			f.Affected = of
 		}
 		f.doubt(Likely, fmt.Sprintf(doubtWaiters, subject(of), plural(of, "lacks", "lack"), plural(of, "waits", "wait")))
-		behind = slices.DeleteFunc(behind, func(rank int) bool { return has(waiters, rank) })
 	}
-	if unsure := s.where(func(p *place) bool { return p.number == low && s.isExcused(p) && !s.excused[p.caller.rank] }); len(unsure) > 0 {
+	unsure := s.where(func(p *place) bool { return p.number == low && s.isExcused(p) && !s.excused[p.caller.rank] })
+	if len(unsure) > 0 {
 		of, _ := s.ranksOf(unsure)
 		f.doubt(Likely, fmt.Sprintf(doubtElsewhere, subject(of), plural(of, "lacks", "lack"), plural(of, "waits", "wait")))
 	}
 	if back := s.inBackward(culprits); len(back) > 0 {
 		f.doubt(Likely, fmt.Sprintf(doubtBackward, subject(back), plural(back, "stands", "stand")))
 	}
-	s.doubtOthers(f, others)
-	behind = slices.DeleteFunc(behind, func(rank int) bool { return s.isExcused(c.places[rank]) || has(others, rank) })
-	s.doubtNumbers(f, culprits, ahead, behind)
-	if does == untold {
-		f.doubt(Likely, doubtDoing)
-	}
-	return f, again
+	return waiters
 }
 
 // inBackward are those of the ranks that wait for their threads of backward since their last call.
