@@ -206,7 +206,7 @@ func use(t *testing.T, f *hangfs.FS) {
 	require.NoError(t, file.Close())
 }
 
-// Whoever may mount FUSE makes as many mounts as he likes: those of others are followed all
+// A user who may mount FUSE makes as many mounts as he likes: those of others are followed all
 // the same, and his own beyond his share are counted.
 func TestMountsOfOneTenantHideNoneOfAnother(t *testing.T) {
 	for _, rung := range Rungs() {

@@ -341,7 +341,7 @@ func (g *siblings) decide(tell func(Exit)) {
 	}, helper)
 }
 
-// tellWhere tells of the ends that which picks, as what they are.
+// tellWhere tells of the ends that which picks, each marked by as, and forgets them.
 func (g *siblings) tellWhere(tell func(Exit), which func(int, *waitingEnd) bool, as func(Exit) Exit) {
 	var stay []waitingEnd
 	for i := range g.waiting {

@@ -74,8 +74,8 @@ func (r *ring) requireShared(t *testing.T) {
 	}, hosttest.Patience, 10*time.Millisecond)
 }
 
-// Whoever stops or signals thousands of processes of his own has the senders of their signals
-// forgotten, and nobody else's.
+// Where a user stops or signals thousands of his own processes, the senders of their signals are
+// forgotten, and those of no other user.
 func TestSignalsToProcessesOfOneUserHideNoSenderOfAnother(t *testing.T) {
 	privtest.Require(t)
 	for name, tc := range map[string]struct {

@@ -139,7 +139,7 @@ func TestExitsTellWhoSentTheSignal(t *testing.T) {
 			require.NoError(b, err)
 			return b.reaped(c), 0
 		}},
-		// Whoever may send a signal may say that a timer did: then nobody is named.
+		// A process that may send a signal may say that a timer did: then nobody is named.
 		"a process that calls itself a timer": {want: RelationKernel, signal: unix.SIGKILL, do: func(b *senderBench) (uint32, uint32) {
 			c := b.start(nil, "wait")
 			info := [32]int32{int32(unix.SIGKILL), 0, -2} // include/uapi/asm-generic/siginfo.h: SI_TIMER

@@ -12,7 +12,7 @@ const maxNames = 8192
 
 // Where the kernel does not name its functions, how often its list of symbols is read, and
 // for how long it holds: a module can take the place of another. It is read again before for
-// addresses that it does not have, so whoever has the kernel print by many ways uses up
+// addresses that it does not have, so a process that makes the kernel print by many ways uses up
 // nothing that a driver's line needs.
 const (
 	readsAtMost = 16

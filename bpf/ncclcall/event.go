@@ -173,8 +173,8 @@ type Event struct {
 	Kind   Kind
 	PID    uint32
 	Thread uint32
-	// Address and Hash are of the communicator the call is about: that which is split
-	// or ended. Of an init there is none yet; its Hash is that of NCCL 2.26 and later.
+	// Address and Hash are of the communicator the call is about: the one that is
+	// split or ended. Of an init there is none yet; its Hash is that of NCCL 2.26 and later.
 	Address uint64
 	Hash    uint64
 	Rank    int32 // as an init says it, else -1

@@ -25,8 +25,8 @@ type function struct {
 	class         class
 }
 
-// functions are in the order of attaching: calls before inits, so that whoever is told
-// of an init misses no call. Not among them is ncclBcast, which calls ncclBroadcast, and
+// functions are in the order of attaching: calls before inits, so that a reader who is
+// told of an init misses no call. Not among them is ncclBcast, which calls ncclBroadcast, and
 // the one-sided calls (ncclPutSignal and its kin), which have no order to compare.
 func functions() []function {
 	return []function{

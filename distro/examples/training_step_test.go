@@ -91,7 +91,7 @@ func TestTheExampleSendsSteps(t *testing.T) {
 	v, err := verdict.FromRecord(take(t, verdicts))
 	require.NoError(t, err)
 	told := verdict.SpanOf(second.TraceID(), second.SpanID())
-	told.Claimed = true // whoever may connect to the port could have told it
+	told.Claimed = true // any process that may connect to the port could have told it
 	require.Equal(t, told, v.Span)
 
 	_, err = fmt.Fprintln(stdin)

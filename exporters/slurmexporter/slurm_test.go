@@ -77,7 +77,7 @@ func standIn(file string, arguments []string) int {
 		}
 	}
 	text, err = json.Marshal(nodes)
-	if err == nil { // whoever reads it meanwhile has the old or the new one
+	if err == nil { // a reader meanwhile has the old or the new one
 		err = errors.Join(os.WriteFile(file+".new", text, 0o600), os.Rename(file+".new", file))
 	}
 	if err != nil {

@@ -26,7 +26,7 @@ type List struct {
 // AgentRow is one agent.
 type AgentRow struct {
 	Host, State, Lost string
-	Failing           string // what of it does not work
+	Failing           string // its parts that do not work
 	Well              bool
 	Since             time.Time
 }

@@ -188,8 +188,8 @@ func TestNothingEntersUnmarked(t *testing.T) {
 }
 
 // TestOtherNamesStay: what recipes and training code send keeps its names.
-// Strangers are told apart by where they send from, which is not their word. Whoever has an
-// IPv6 address may have all of its network.
+// Strangers are told apart by where they send from, which is not their word. A sender with
+// one IPv6 address may have all of its network.
 func TestStrangersHaveTheirAddress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		from net.Addr

@@ -11,7 +11,7 @@ import (
 )
 
 // Fractions of the cgroup's memory that a program's Go runtime may use. What is left
-// is for that which the runtime does not count: BPF maps, memory-mapped state, the
+// is for what the runtime does not count: BPF maps, memory-mapped state, the
 // page cache, stacks of C, and the helper programs, which live in the same cgroup.
 const (
 	Collector = 0.8

@@ -226,7 +226,7 @@ func TestReadsLeftBehindAreBounded(t *testing.T) {
 	require.Eventually(t, func() bool { return r.Left() == 0 }, time.Minute, time.Millisecond)
 }
 
-// Whoever hides whose he is has one share with all who do.
+// Processes that hide whose they are have one share together.
 func TestAReadIsItsTenants(t *testing.T) {
 	r := newTree(t)
 	r.pod(42, 1)

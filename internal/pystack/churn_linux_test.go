@@ -48,7 +48,7 @@ func noWrongStackIsBelieved(t *testing.T, py python) {
 	require.Greater(t, deepest, 5)
 }
 
-// wrong says what of a stack of churn.py cannot be.
+// wrong says what in a stack of churn.py is impossible, "" where all of it can be.
 func wrong(frames []Frame) string {
 	if n := len(frames); n < 2 || frames[n-2].Function != "main" || frames[n-1].Function != "<module>" {
 		return "it does not begin in main"

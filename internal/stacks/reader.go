@@ -157,7 +157,7 @@ type look struct {
 	pythonErr error // why not all threads of Python were read, the last time
 }
 
-// begin opens the process, and notes what of it cannot be read.
+// begin opens the process, and notes which parts of it cannot be read.
 func (l *look) begin() (end func()) {
 	native, err := l.files.Process(l.PID)
 	if err != nil {

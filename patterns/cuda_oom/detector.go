@@ -234,8 +234,8 @@ func (d *detector) Due() int64 {
 	return due
 }
 
-// Decide joins refusals with what was read beside them, and forgets those of which
-// nothing more can come.
+// Decide joins refusals with what was read beside them, and forgets those that nothing
+// can be added to any more.
 func (d *detector) Decide(now int64) []rule.Finding {
 	var findings []rule.Finding
 	for _, f := range d.refusals {

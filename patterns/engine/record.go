@@ -193,8 +193,8 @@ func (w *watch) read(e *Engine, r *record) (values []string, ranks []int, all fa
 	return values, ranks, all, members
 }
 
-// ownBoot leaves out the boot where r is about another machine than its sender's: whoever
-// watches Kubernetes tells of all nodes.
+// ownBoot leaves out the boot where r is about another machine than its sender's: a
+// watcher of Kubernetes tells of all nodes.
 func (w *watch) ownBoot(values []string, r *record) {
 	boot, told := w.Rule.Position("boot")
 	host, named := w.Rule.Position("host")

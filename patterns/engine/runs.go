@@ -16,7 +16,7 @@ const eventStart = "process.start"
 const eventExit = "process.exit"
 
 // identify finds the run that r is about, and reports whether r told of a process that was
-// not known: then it is kept, whoever else wants it. A run that takes the place of others
+// not known: then the record is kept, also where no rule wants it. A run that takes the place of others
 // ends what was open about them.
 func (e *Engine) identify(r *record) bool {
 	if v, ok := r.attributes.Get(rule.AttributeRun); ok && r.finding != nil { // nobody else knows it

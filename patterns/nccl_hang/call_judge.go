@@ -117,7 +117,7 @@ func (s *standings) leaveOut(limited map[process]int64) {
 	s.ranks, s.places = ranks, places
 }
 
-// at is where a rank stands in the communicator, or in that which it is being made of; nil where
+// at is where a rank stands in the communicator, or in its parent while it is being made; nil where
 // nobody knows.
 func (s *standings) at(rank int) *place {
 	if s.parent != nil && s.parent.size == s.comm.size && !has(s.ranks, rank) {

@@ -267,7 +267,7 @@ func (f *Finding) doubtUnseen(r *callRun, unseen map[unseenCalls]int64) {
 	}
 }
 
-// byCalls judges the communicators of the run. Those of which nothing new came are as they were.
+// byCalls judges the communicators of the run. A communicator without new records is as it was.
 // pending says that a rank lacks a call, and may make it in a moment.
 func (r *callRun) byCalls(limited map[process]int64, now int64) (f *Finding, pending bool) {
 	var found, waits []*Finding

@@ -157,7 +157,7 @@ func (p *stackPlace) waits() bool {
 }
 
 // inDriver reports whether it waits for a driver, without end as far as is seen, where others wait in
-// a collective or for a GPU: whoever waits for those sleeps so that a signal wakes it (state S), but in a
+// a collective or for a GPU. A wait for those sleeps so that a signal wakes it (state S), except in a
 // fence of the kernel (drivers/dma-buf/dma-fence.c).
 func (p *stackPlace) inDriver() bool {
 	return p.waits() && p.Reason == reasonAsleep && p.State == socketstall.DiskSleep && !strings.HasPrefix(p.Function, "dma_fence")
@@ -183,7 +183,7 @@ func (p *stackPlace) backward() bool { return p.Class == classBackward && p.hidd
 // launches reports whether it waits for the end of a child: then that is the rank.
 func (p *stackPlace) launches() bool { return len(p.Function) >= 7 && p.Function[:7] == "do_wait" }
 
-// serves reports whether it waits for whoever may come: a client, or a timer of its own.
+// serves reports whether it waits for what may come: a client, or a timer of its own.
 func (p *stackPlace) serves() bool {
 	switch p.Function {
 	case "do_epoll_wait", "ep_poll", "do_select", "inet_csk_accept", "inet_csk_wait_for_connect":

@@ -128,7 +128,7 @@ func TestAnEndIsHeardWithoutItsCommunicators(t *testing.T) {
 	require.Equal(t, "its process has ended: exit status 1", f[0].Does)
 }
 
-// TestStopsTakeNoRoom: jobs that are being stopped take none from those of which more is known.
+// TestStopsTakeNoRoom: a job that is being stopped takes no room from a job of which more is known.
 func TestStopsTakeNoRoom(t *testing.T) {
 	options := DefaultOptions
 	options.Runs = 1

@@ -89,7 +89,7 @@ func (g *graph) dying(c *conclusion, fs *facts, now int64) *conclusion {
 }
 
 // inPart makes a conclusion partial where stalls of the job were given up: others may wait for
-// somebody else. That a process is stopped is so whoever waits.
+// somebody else. That a process is stopped holds whatever others wait for.
 func (g *graph) inPart(c *conclusion) *conclusion {
 	if c == nil || !g.j.stalls.Cut() || c.Held == heldStopped || c.Held == heldFrozen {
 		return c

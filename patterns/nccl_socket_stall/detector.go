@@ -92,7 +92,7 @@ type detector struct {
 	*thresholds
 	lateness int64
 	book     *socketstall.Book
-	jobs     map[string]*job // those in the book, and those of which something is told
+	jobs     map[string]*job // those in the book, and those that a finding is told of
 	facts    facts
 	evicted  uint64 // facts
 }

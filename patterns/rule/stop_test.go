@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// TestWhichEndsSayThatAJobIsStopped: by whoever ends jobs, and by the signals that ask.
+// TestWhichEndsSayThatAJobIsStopped: by who ends jobs, and by the signals that ask.
 func TestWhichEndsSayThatAJobIsStopped(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end  map[string]any

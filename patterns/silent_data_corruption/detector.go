@@ -80,8 +80,8 @@ func (d *detector) enter(key string, s *series) {
 	s.element = d.order.Add(key, fairlru.Some, s.Host, s.Domain, s.Job)
 }
 
-// series is one evaluation of one job over time, as one machine tells it: whoever calls his
-// job the same elsewhere is not believed about this one. A job is its id inside its domain:
+// series is one evaluation of one job over time, as one machine tells it: a
+// job of the same name elsewhere is not believed about this one. A job is its id inside its domain:
 // who says no domain is in none of those that are known.
 type series struct {
 	Job     string  `json:"job"`

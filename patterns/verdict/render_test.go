@@ -103,7 +103,7 @@ func job(ranks int) []Verdict {
 	return incident
 }
 
-// Whoever reads over somebody's shoulder is not to act on a drill.
+// A reader who sees one line of a drill must not act on it.
 func TestADrillIsMarkedWhereverItIsTold(t *testing.T) {
 	drill := lostGPU()
 	drill.Drill, drill.Confidence = true, Partial

@@ -7,7 +7,7 @@ import (
 )
 
 // IncidentSpan is the root span of an incident: an incident is also a trace. Its ids are
-// made of the incident's id, so whoever makes them again makes the same.
+// made of the incident's id, so they are the same each time they are made.
 func IncidentSpan(incidentID string) Span { return spanFrom("tracecore incident", incidentID) }
 
 // RunSpan is the root span of a run, one start of a job: a run is also a trace.

@@ -55,7 +55,7 @@ func requireBounded(t *testing.T, r plog.LogRecord) {
 	}
 }
 
-// TestHostileObjectsAreCutToText: whoever may create an Event writes what he likes into all
+// TestHostileObjectsAreCutToText: a user who may create an Event writes what he likes into all
 // of its fields, and an old API server lets any length through.
 func TestHostileObjectsAreCutToText(t *testing.T) {
 	for name, text := range map[string]string{

@@ -229,7 +229,7 @@ func (k *k8sEvents) emit(ctx context.Context, o *occurrence) {
 		at := k.pods.where(ctx, o)
 		o.objectUID = cmp.Or(o.objectUID, at.uid)
 		o.job = cmp.Or(at.job, o.job)
-		o.node = cmp.Or(at.node, o.node) // whoever made the event wrote what it says of the node
+		o.node = cmp.Or(at.node, o.node) // the text of an event is the word of its maker
 		k.evicted.note(o, at, time.Now())
 		k.failing.note(o, at, time.Now())
 	}

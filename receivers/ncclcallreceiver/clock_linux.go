@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockError is by how much this host's clock may be wrong, as whoever disciplines it has
-// told the kernel (adjtimex, maxerror); ok is false where nobody does.
+// clockError is by how much this host's clock may be wrong, as the daemon that disciplines it has
+// told the kernel (adjtimex, maxerror); ok is false where none does.
 func clockError() (most time.Duration, ok bool) {
 	const unsynchronized = 0x40 // STA_UNSYNC, include/uapi/linux/timex.h
 	var t unix.Timex

@@ -16,7 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
-// Bounds of one round. Whoever starts processes can make ranks of them.
+// Bounds of one round. A user who starts processes can make ranks of them.
 const (
 	mostLooks = 1024 // ranks looked at; users share them
 	// mostHung is how many reads of one user may be left behind: one for each dead mount.

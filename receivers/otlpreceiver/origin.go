@@ -23,8 +23,8 @@ type origin struct {
 	gone    bool   // over loopback, by one that it cannot tell any more
 }
 
-// originOf is that of an address. All of loopback is one where no user is known: whoever runs
-// on this machine has each of its addresses.
+// originOf is that of an address. All of loopback is one where no user is known: a process of
+// this machine may use each of its addresses.
 func originOf(address net.Addr) origin {
 	switch a := address.(type) {
 	case peer.Addr:

@@ -15,9 +15,9 @@ import (
 )
 
 // A main thread that never sleeps and stays in one call of Python may compute, or wait for
-// something in a loop. Whoever waits so goes round in a line or two of Python that take no
+// something in a loop. A thread that waits so goes round in a line or two of Python that take no
 // memory, read nothing and write nothing, and ask the clock or look at a flag: nothing else of
-// the interpreter is seen. Who computes for that long is in compiled code of a library (a
+// the interpreter is seen. A thread that computes for that long is in compiled code of a library (a
 // tensor, an array, a tokenizer), in the interpreter's own functions (words, lists, sorting),
 // in other lines, or takes memory.
 const (

@@ -92,7 +92,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// What found no room is said, whoever printed it: a file that is cut off looks whole.
+// Output that found no room is an error of each command: a file that is cut off looks whole.
 func TestOutputThatFindsNoRoomIsAnError(t *testing.T) {
 	for _, args := range [][]string{{"patterns", "list"}, {"patterns", "test", "--run", "gpu_lost"}, {"print-config"}, {"components"}, {"--help"}, {"bpf-check", "--schema"}} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -129,7 +129,7 @@ func TestTheExamplesAreValid(t *testing.T) {
 	}
 }
 
-// Whoever has a port before tracecore keeps it from nothing but that port.
+// A program that has a port before tracecore costs it that port alone.
 func TestAPortThatIsTakenCostsThatPortAlone(t *testing.T) {
 	for _, endpoint := range []string{"receivers.otlp.protocols.grpc.endpoint", "receivers.otlp.protocols.http.endpoint"} {
 		t.Run(endpoint, func(t *testing.T) {

@@ -155,8 +155,8 @@ func TestAGatewayAnswersWhoShowsWhoHeIs(t *testing.T) {
 	}
 }
 
-// What shows who somebody is goes nowhere unencrypted, and never to whoever listens at the place of
-// the tracecore of this machine.
+// A header that shows who somebody is goes nowhere unencrypted, and never to a program that listens at
+// the address of the tracecore of this machine.
 func TestHeadersAreShownToWhomTheyAreMeantFor(t *testing.T) {
 	t.Setenv(headersVariable, "authorization=Bearer%20hunter2")
 	for _, address := range []string{"gateway:13134", "http://gateway:13134", "http://192.0.2.1"} {

@@ -24,7 +24,7 @@ type Recording struct {
 	Agents *heartbeat.Book // that it tells of
 	Feeds  []history.Feed
 	Unfed  []string
-	// Problem is what of it could not be read, or means less than it could.
+	// Problem says which parts of it could not be read, or why it means less than it could.
 	Problem string
 }
 

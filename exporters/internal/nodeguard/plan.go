@@ -18,7 +18,7 @@ type Plan struct {
 }
 
 // leasts are patterns whose milder verdicts are no reason to drain; what needs somebody at the machine is
-// an error. Whoever may use a GPU can make its driver report an Xid that takes a restart of the
+// an error. A user of a GPU can make its driver report an Xid that takes a restart of the
 // application and nothing else (13, 31; restart_application in catalogue/xid.yaml), and die of it. A
 // port that somebody switched off on the machine has no fault: who did knows.
 var leasts = map[string]verdict.Severity{"ib_link_down": verdict.Error, "xid_impact": verdict.Error}

@@ -281,7 +281,7 @@ func TestEndsGiveWayLast(t *testing.T) {
 	require.True(t, r.Aside("end"))
 }
 
-// A verdict that met a hiccup is told in the next round, whoever else is refused.
+// A verdict that met a hiccup is told in the next round, also where all others are refused.
 func TestAHiccupIsNotBehindAllThatIsRefused(t *testing.T) {
 	for name, whose := range map[string]func(i int) (node, domain string){
 		"of another user":   func(i int) (string, string) { return fmt.Sprint("gpu-", i%40), "uid 1001" },

@@ -45,7 +45,7 @@ func (j *Journal) Save(ctx context.Context, lock sync.Locker, encode func() ([]b
 // Saving says that Save is at it.
 func (j *Journal) Saving() bool { return j.saving != nil }
 
-// Saved waits for Save. Whoever calls it sees to it that nobody calls Save meanwhile.
+// Saved waits for Save. The caller sees to it that nobody calls Save meanwhile.
 func (j *Journal) Saved(lock sync.Locker) {
 	lock.Lock()
 	saving := j.saving

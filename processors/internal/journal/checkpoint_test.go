@@ -182,7 +182,7 @@ func TestACheckpointThatFails(t *testing.T) {
 	}
 }
 
-// Whoever saves learns of a storage that refuses, and the snapshot in one batch that comes next
+// The caller of Save learns that the storage refuses, and the snapshot in one batch that comes next
 // holds all.
 func TestASaveThatFailsIsTold(t *testing.T) {
 	j := newTold()

@@ -29,7 +29,7 @@ func pretend() {
 	time.Sleep(time.Hour)
 }
 
-// Whoever may make namespaces has all rights in them, and any file under any name.
+// A user who may make namespaces has all rights in them, and any file under any name.
 func TestWhoPretendsToServeAMount(t *testing.T) {
 	hosttest.Require(t, "it makes namespaces and opens the device of FUSE")
 	cmd := exec.Command("/proc/self/exe")

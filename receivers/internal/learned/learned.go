@@ -152,7 +152,8 @@ func (m *Memory[T]) Note(now time.Time, ranks identity.Resolver, of func(*identi
 	}
 }
 
-// Save keeps what of says of the processes that live. Of one that it does not know yet, what was kept before stays.
+// Save keeps what the function of knows about each living process. Where it knows nothing yet, what was
+// kept before stays.
 func (m *Memory[T]) Save(ranks identity.Resolver, of func(*identity.Process) (T, bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

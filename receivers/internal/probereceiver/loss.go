@@ -56,13 +56,13 @@ func (l *Lost) Write(a record.LostAttributes, events map[string]bool) {
 	record.Texts(a.TracecoreLostEvents, maybe)
 }
 
-// losses is what of a probe was lost so far.
+// losses counts what a probe has lost so far.
 type losses struct {
 	things string
 	at     time.Time   // of the last look
-	before probe.Stats // then
-	breaks uint64      // of a probe that was open, then
-	down   time.Time   // since when it is not, as far as was told; zero while it is
+	before probe.Stats // at the last look
+	breaks uint64      // how often the probe had broken while it was open, at the last look
+	down   time.Time   // since when it is not open, as far as was told; zero while it is open
 }
 
 // look returns what was lost since the last look.

@@ -23,8 +23,8 @@ type Metrics struct {
 	Dropped  Register // what the kernel side could not deliver
 	Invalid  Register // what the decoder refused
 	Failures Register // times that the probe did not open, or broke
-	Late     Register // what was read of the time in which no agent ran
-	Missed   Register // what of that time nobody will read
+	Late     Register // records of the time in which no agent ran, read late
+	Missed   Register // records of that time that nobody will read
 }
 
 // counters outlive the probe that counts: each starts at zero.

@@ -384,7 +384,7 @@ func (s *Store) check(ctx context.Context) error {
 }
 
 // tx runs work in one transaction. Where work panics it is rolled back too: a connection with
-// a transaction cannot be closed, whoever tries waits for ever.
+// a transaction cannot be closed, and Close would wait for ever.
 func (s *Store) tx(ctx context.Context, work func(*sql.Tx) error) (err error) {
 	tx, err := s.conn.BeginTx(ctx, nil)
 	if err != nil {

@@ -254,7 +254,7 @@ func TestARankThatDoesNotEndIsNamed(t *testing.T) {
 	}
 }
 
-// TestTheDeathOfThePeerEndsNoStall: nothing has moved, whoever is at the other end.
+// TestTheDeathOfThePeerEndsNoStall: nothing has moved, also where another process is at the other end.
 func TestTheDeathOfThePeerEndsNoStall(t *testing.T) {
 	for name, far := range map[string]int{"who sent what is unread": 1, "who is to read": 2} {
 		t.Run(name, func(t *testing.T) {
