@@ -42,7 +42,7 @@ func (t *Tracker) waitsForFirst(e *event) bool {
 	}
 	held := *e
 	held.environ = nil // it refers to the ring
-	t.behind = append(t.behind, heldEnd{held, bootNow() + uint64(firstEnding)})
+	t.behind = append(t.behind, heldEnd{held, bootNow() + uint64(t.firstEnding)})
 	return true
 }
 

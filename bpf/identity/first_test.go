@@ -37,14 +37,15 @@ func (s *scripted) nextExit() Exit {
 // The thread of a first process that kills its container may be ahead of the last, with whose end
 // the kernel tells how that process has ended.
 func TestWhatTheFirstProcessKillsIsToldWithItsEnd(t *testing.T) {
-	start := func(t *testing.T) *scripted {
+	begin := func(t *testing.T, ending time.Duration) *scripted {
 		t.Helper()
-		s := newScripted(t, Options{}, nil)
+		s := newScripted(t, Options{}, func(tr *Tracker, _ fakeProc, _ uint64) { tr.firstEnding = ending })
 		s.exec(10, 1, 1, 1)
 		s.exec(20, 10, 2, 2, "RANK=0", "WORLD_SIZE=2", "JOB_ID=j")
 		s.exec(21, 10, 2, 2, "RANK=1", "WORLD_SIZE=2", "JOB_ID=j")
 		return s
 	}
+	start := func(t *testing.T) *scripted { t.Helper(); return begin(t, time.Hour) } // however busy the machine is
 	for name, tc := range map[string]struct {
 		status uint32
 		want   Relation
@@ -77,7 +78,7 @@ func TestWhatTheFirstProcessKillsIsToldWithItsEnd(t *testing.T) {
 		require.Equal(t, RelationFirst, s.nextExit().Signalled.Sender.Relation)
 	})
 	t.Run("its end is lost", func(t *testing.T) {
-		s := start(t)
+		s := begin(t, firstEnding)
 		s.zapped(20, 10, 2, 5, 1)
 		require.Equal(t, RelationContainer, s.nextExit().Signalled.Sender.Relation, "after a second")
 	})

@@ -58,9 +58,10 @@ type Tracker struct {
 	healing     time.Duration // see the constant
 	healedDrops uint64
 	lastScan    time.Time
-	behind      []heldEnd // oldest first
-	late        bool      // what is handled happened while nobody looked
-	since       uint64    // boot clock: what was before has been handled, as late
+	behind      []heldEnd     // oldest first
+	firstEnding time.Duration // see the constant
+	late        bool          // what is handled happened while nobody looked
+	since       uint64        // boot clock: what was before has been handled, as late
 
 	speakers speakers
 
@@ -135,7 +136,7 @@ func Try(opts Options) (*Tracker, probe.Report, error) {
 func newTracker(opts Options, source source, proc *reader, report probe.Report) *Tracker {
 	host, _ := os.Hostname() // without it a loopback address is that of "": of one machine still
 	t := &Tracker{
-		opts: opts, source: source, proc: proc, report: report, healing: healing, host: host,
+		opts: opts, source: source, proc: proc, report: report, healing: healing, firstEnding: firstEnding, host: host,
 		exits: newExits(), table: newTable(opts.MaxProcesses, opts.Retention), unread: unread{}, currents: currents{of: map[uint32]*fairlru.Element[*current]{}},
 		closing: make(chan struct{}), done: make(chan struct{}),
 	}
